@@ -1,0 +1,16 @@
+// Source texts that are built into the library, so that generated code can be compiled anywhere.
+#pragma once
+#include <string_view>
+#include <vector>
+
+namespace tegula::embedded {
+
+struct File {
+  std::string_view name;
+  std::string_view text;
+};
+
+// The headers that printed CPU kernels include (src/device/cpu).
+const std::vector<File>& cpu_headers();
+
+}  // namespace tegula::embedded
