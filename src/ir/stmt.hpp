@@ -1,0 +1,186 @@
+// Statements of a block.
+#pragma once
+#include <optional>
+#include <variant>
+
+#include "ir/view.hpp"
+
+namespace tegula::ir {
+
+struct StmtNode;
+using Stmt = std::shared_ptr<const StmtNode>;
+using Body = std::vector<Stmt>;
+
+// variable = value, once. The value is pure, or exactly a mutable variable.
+struct Let {
+  VariablePtr variable;
+  Expr value;
+};
+
+// variable = element, read here.
+struct Load {
+  VariablePtr variable;
+  Access from;
+};
+
+struct Store {
+  Access to;
+  Expr value;
+};
+
+// A fresh tile with undefined contents, until the end of the enclosing body.
+struct Declare {
+  BufferPtr tile;
+};
+
+// A mutable variable with its first value. Outside `parallel` there is one for the block.
+struct DeclareVar {
+  VariablePtr variable;
+  Expr value;
+};
+
+struct Assign {
+  VariablePtr variable;
+  Expr value;
+};
+
+enum class AtomicOp : std::uint8_t { add, min, max, bit_or, bit_and };
+
+// element = op(element, value), indivisibly.
+struct Atomic {
+  AtomicOp op;
+  Access to;
+  Expr value;
+};
+
+// `to` element by element from `from`, converted; ranks are equal. One side at least is a tile and gives the
+// extents; two tiles have equal ones. Elements outside a tensor view read as `fill`, and are not written.
+struct Copy {
+  View from, to;
+  Expr fill;
+};
+
+// to(i, …) = from(row(i), …): the first axis of the tile `to` is looked up. `body` computes `row` for `index`.
+// A row outside the view reads as zeros.
+struct Gather {
+  View from, to;
+  VariablePtr index;
+  Body body;
+  Expr row;
+};
+
+struct Fill {
+  View to;
+  Expr value;
+};
+
+enum class Accumulation : std::uint8_t { promoted, tensor_core };
+enum class Warps : std::uint8_t { automatic, rows, columns, square };
+
+// Only `accumulation` is part of the meaning, and only for 8-bit operands on tensor cores.
+struct GemmHints {
+  Accumulation accumulation = Accumulation::promoted;
+  Warps warps = Warps::automatic;
+  std::optional<bool> swap, from_registers;
+};
+
+// c += a · b for tiles a [m, k], b [k, n], c [m, n]; with `overwrite`, c = a · b.
+struct Gemm {
+  View a, b, c;
+  bool overwrite = false;
+  GemmHints hints;
+};
+
+enum class ReduceOp : std::uint8_t { sum, max, min, absmax, any, all };
+
+// `to`, which has the axes of `from` without `dim`, is combined with the elements along `dim`; with
+// `overwrite` it starts from the identity of the operation.
+struct Reduce {
+  ReduceOp op;
+  View from;
+  int dim;
+  View to;
+  bool overwrite = false;
+};
+
+// tensor window = op(tensor window, tile), element by element; see "Atomics" in ir.hpp.
+struct Accumulate {
+  AtomicOp op;
+  View to, tile;
+  Expr order;  // null: any order
+};
+
+enum class LoopKind : std::uint8_t { serial, unrolled, pipelined, parallel, warp_groups, warps };
+
+// Half-open ranges, empty if end <= begin. Only `parallel` has more than one index; its begins are 0.
+// `warp_groups` and `warps` are the instances of each_group.
+struct For {
+  LoopKind kind;
+  std::vector<VariablePtr> index;
+  std::vector<Expr> begin, end;
+  int stages = 0;  // of pipelined; 0: the compiler chooses
+  Body body;
+};
+
+struct If {
+  Expr condition;
+  Body then, otherwise;
+};
+
+// Before each iteration `test` runs, then `condition` decides.
+struct While {
+  Body test;
+  Expr condition;
+  Body body;
+};
+
+// Leaves the innermost serial, unrolled, pipelined or while loop.
+struct Break {
+  Expr condition;
+};
+
+// Ends the block.
+struct Exit {
+  Expr condition;
+};
+
+struct Print {
+  std::string label;
+  Expr value;
+};
+
+struct Assert {
+  Expr condition;
+  std::string message;
+};
+
+struct StmtNode {
+  using Variant = std::variant<Let, Load, Store, Declare, DeclareVar, Assign, Atomic, Copy, Gather, Fill, Gemm,
+                               Reduce, Accumulate, For, If, While, Break, Exit, Print, Assert>;
+  Loc at;
+  Variant node;
+};
+
+template <class Node>
+Stmt statement(Node node, const Loc& at) {
+  return std::make_shared<const StmtNode>(StmtNode{at, std::move(node)});
+}
+
+template <class Node>
+const Node* as(const Stmt& stmt) {
+  return std::get_if<Node>(&stmt->node);
+}
+
+// For std::visit with one lambda a kind; a kind without one does not compile.
+template <class... Fs>
+struct Overloaded : Fs... {
+  using Fs::operator()...;
+};
+template <class... Fs>
+Overloaded(Fs...) -> Overloaded<Fs...>;
+
+std::string_view name_of(AtomicOp op);
+std::string_view name_of(ReduceOp op);
+std::string_view name_of(LoopKind kind);
+
+}  // namespace tegula::ir
