@@ -1,0 +1,65 @@
+// Tensors in files: NumPy's .npy (one tensor) and .safetensors (tensors by name).
+//
+// A file is checked against its size before anything is allocated. A truncated, inconsistent or hostile
+// file is an ArgumentError that names the file, the field and the offence. Writing goes to a temporary file
+// beside the target which then replaces it, so that no reader ever sees half a file.
+//
+// .npy has no names for bf16 and fp8. They are written as the raw types '<V2' and '|V1' with the dtype's
+// name in a key of the header, as in {'descr': '<V2', 'tegula_dtype': 'bf16', ...}; readers other than
+// Tegula see raw bytes. A raw type without that key is refused unless the caller says what it holds.
+#pragma once
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tegula/tensor.hpp"
+
+namespace tegula {
+
+// `raw_as` is the dtype to give to elements of a raw type ('<V2', '|V1') that the file does not name.
+Tensor read_npy(const std::string& path, std::optional<DType> raw_as = std::nullopt);
+void write_npy(const std::string& path, const TensorRef& tensor);
+
+struct NamedTensor {
+  std::string name;
+  Tensor tensor;
+};
+
+// What the header of a .safetensors file says; reading the elements comes after.
+class SafetensorsFile {
+ public:
+  struct Entry {
+    std::string name;
+    DType dtype;
+    Shape shape;
+    std::uint64_t begin;  // of the elements, from the start of the file
+    std::uint64_t end;
+  };
+
+  explicit SafetensorsFile(const std::string& path);
+  ~SafetensorsFile();
+  SafetensorsFile(SafetensorsFile&&) noexcept;
+  SafetensorsFile& operator=(SafetensorsFile&&) noexcept;
+
+  const std::vector<Entry>& entries() const;  // in the order of their elements in the file
+  const std::map<std::string, std::string>& metadata() const;
+  bool contains(const std::string& name) const;
+  Tensor read(const std::string& name) const;
+  std::vector<NamedTensor> read_all() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+// Tensors are written in the given order, one at a time.
+struct NamedRef {
+  std::string name;
+  TensorRef tensor;
+};
+void write_safetensors(const std::string& path, const std::vector<NamedRef>& tensors,
+                       const std::map<std::string, std::string>& metadata = {});
+
+}  // namespace tegula

@@ -1,0 +1,30 @@
+// What the processor can execute and how large its caches are.
+#pragma once
+#include <cstddef>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace tegula {
+
+// Instruction sets for which CPU kernels are printed, from the least to the most capable.
+enum class Isa { portable, avx2, avx512 };
+
+inline constexpr Isa all_isas[] = {Isa::portable, Isa::avx2, Isa::avx512};
+
+std::string_view isa_name(Isa isa);  // "portable", "avx2", "avx512"
+// Compiler flags that allow the instruction set.
+std::span<const std::string_view> isa_flags(Isa isa);
+
+// Whether processor and operating system support it.
+bool is_supported(Isa isa);
+// The best one of this machine, or TEGULA_ISA; an ArgumentError if that is unknown or unsupported.
+Isa best_isa();
+
+struct CacheSizes {
+  std::size_t l1_bytes;  // data cache of one core
+  std::size_t l2_bytes;
+};
+CacheSizes cache_sizes();
+
+}  // namespace tegula
