@@ -83,13 +83,13 @@ struct TensorRef {
 
   template <class T>
   T* data_as() const {
-    check_access(is_accessible_as<T>(dtype), sizeof(T));
+    check_access(is_accessible_as<std::remove_const_t<T>>(dtype), sizeof(T));
     return static_cast<T*>(data);
   }
   template <class T, class... I>
   T& at(I... index) const {
     const std::array<std::int64_t, sizeof...(I)> at_index{static_cast<std::int64_t>(index)...};
-    return data_as<T>()[offset(at_index)];
+    return data_as<T>()[host_offset(at_index)];
   }
   // The element as a number, whatever its dtype; `set` rounds to nearest even, saturates fp8, truncates
   // and saturates integers (NaN becomes 0), as casts of the language do.
@@ -108,9 +108,11 @@ struct TensorRef {
   TensorRef expand(const Shape& shape) const;  // repeats dimensions of extent 1 and adds leading ones
   // The same elements in another shape; one extent may be -1. Refused if no strides describe it.
   TensorRef reshape(const Shape& shape) const;
+  std::optional<TensorRef> try_reshape(const Shape& shape) const;  // nothing instead of that refusal
 
  private:
   void check_access(bool accessible, std::size_t bytes) const;
+  std::int64_t host_offset(std::span<const std::int64_t> index) const;
 };
 
 // Product of the extents, an ArgumentError if one is negative or the product overflows.

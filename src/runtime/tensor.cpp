@@ -1,0 +1,95 @@
+#include "tegula/tensor.hpp"
+
+#include <fmt/format.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <limits>
+#include <new>
+
+#include "tegula/error.hpp"
+
+namespace tegula {
+namespace {
+
+constexpr std::size_t alignment = 64;
+
+std::shared_ptr<void> allocate(std::size_t bytes, const Shape& shape, DType dtype) {
+  // Rounded up, so that kernels may read whole vectors at the end.
+  const std::size_t rounded = (std::max<std::size_t>(bytes, 1) + alignment - 1) / alignment * alignment;
+  void* data = std::aligned_alloc(alignment, rounded);
+  if (data == nullptr) {
+    throw DeviceError(
+        fmt::format("out of memory: {} {} needs {} bytes", dtype.name(), describe(shape), bytes));
+  }
+  return {data, std::free};
+}
+
+}  // namespace
+
+Tensor Tensor::empty(Shape shape, DType dtype) {
+  std::int64_t bytes = 0;
+  if (__builtin_mul_overflow(tegula::nelements(shape), dtype.bytes(), &bytes) ||
+      bytes > std::numeric_limits<std::int64_t>::max() - static_cast<std::int64_t>(alignment)) {
+    throw ArgumentError(
+        fmt::format("{} {} has more bytes than a 64-bit integer can count", dtype.name(), describe(shape)));
+  }
+  std::shared_ptr<void> owner = allocate(bytes, shape, dtype);
+  void* data = owner.get();
+  return Tensor(TensorRef(data, dtype, std::move(shape)), std::move(owner));
+}
+
+Tensor Tensor::zeros(Shape shape, DType dtype) {
+  Tensor result = empty(std::move(shape), dtype);
+  std::memset(result.data(), 0, result.nbytes());
+  return result;
+}
+
+Tensor Tensor::full(Shape shape, DType dtype, double value) {
+  Tensor result = empty(std::move(shape), dtype);
+  const Tensor one = empty({}, dtype);
+  one.set({}, value);
+  copy_elements(one.expand(result.shape()), result);
+  return result;
+}
+
+Tensor Tensor::arange(std::int64_t count, DType dtype, double start, double step) {
+  Tensor values = empty({count}, f64);
+  auto* out = values.data_as<double>();
+  for (std::int64_t i = 0; i < count; ++i) out[i] = start + static_cast<double>(i) * step;
+  return values.to(dtype);
+}
+
+Tensor Tensor::adopt(TensorRef ref, std::shared_ptr<void> owner) {
+  return {std::move(ref), std::move(owner)};
+}
+
+void Tensor::check_count(std::size_t values) const {
+  if (static_cast<std::int64_t>(values) != nelements()) {
+    throw ArgumentError(
+        fmt::format("{} values given for shape {}, which has {}", values, describe(shape()), nelements()));
+  }
+}
+
+Tensor Tensor::reshape(const Shape& shape) const {
+  if (const std::optional<TensorRef> same = ref_.try_reshape(shape)) return view(*same);
+  const Tensor copy = clone();
+  return copy.view(copy.ref_.reshape(shape));
+}
+
+Tensor Tensor::contiguous() const { return is_contiguous(ref_) ? *this : clone(); }
+
+Tensor Tensor::clone() const {
+  Tensor result = empty(shape(), dtype());
+  copy_elements(ref_, result.ref_);
+  return result;
+}
+
+Tensor Tensor::to(DType dtype) const {
+  if (dtype == this->dtype()) return *this;
+  Tensor result = empty(shape(), dtype);
+  copy_elements(ref_, result.ref_);
+  return result;
+}
+
+}  // namespace tegula
