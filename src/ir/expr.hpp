@@ -74,6 +74,9 @@ struct ExprNode {
 
 Expr constant(DType type, std::int64_t value, const Loc& at = {});
 Expr constant(DType type, double value, const Loc& at = {});
+inline Expr constant(DType type, int value, const Loc& at = {}) {
+  return constant(type, static_cast<std::int64_t>(value), at);
+}
 Expr int32(std::int64_t value, const Loc& at = {});
 Expr truth(bool value, const Loc& at = {});
 Expr variable(const VariablePtr& variable, const Loc& at = {});

@@ -12,11 +12,13 @@
 // Types. Values exist in f32, f64, i32, i64, u32 and bool. Elements of smaller types are widened when loaded
 //   and rounded when stored: to nearest even for floats (fp8 saturates to the largest finite value, infinities
 //   included, and keeps NaN), modulo 2^n for integers. Float to integer truncates and saturates, NaN gives 0.
-//   A cast to a small type rounds the value to that type and continues in the type it is computed in.
+//   A cast to a small type rounds the value to that type and continues in the type it is computed in; to a small
+//   float it goes by way of f32. Numbers other than zero are true.
 // Floats. f32 operations are rounded to f32; a multiplication and an addition may be contracted into one
 //   fused operation. `min` and `max` return the other operand when one is NaN. Comparisons with NaN are false
-//   except `!=`. Elementary functions are accurate to 4 units in the last place. Sums of `gemm` and
-//   `reduce_sum` are accumulated in the destination's type in an unspecified order.
+//   except `!=`. `round` goes to the nearest integer, ties to even. Elementary functions are accurate to 4
+//   units in the last place. Sums of `gemm` and `reduce_sum` are accumulated in the destination's type in an
+//   unspecified order.
 // Integers. Overflow wraps; in i32 and i64 it is an error in the interpreter. `div` and `mod` truncate,
 //   `floordiv` and `floormod` round down, `ceildiv` rounds up; division by zero is invalid (see below), and the
 //   smallest integer divided by -1 wraps. A shift count outside [0, width) gives 0 (for `shr` of a negative
