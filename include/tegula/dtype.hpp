@@ -20,7 +20,7 @@ struct DType {
   TypeCode code;
 
   constexpr std::string_view name() const {
-    constexpr std::string_view names[] = {"bool", "i8",   "i16",  "i32", "i64",  "u8", "u32",
+    constexpr std::string_view names[] = {"bool", "i8",   "i16", "i32",  "i64", "u8", "u32",
                                           "e4m3", "e5m2", "f16", "bf16", "f32", "f64"};
     return names[static_cast<int>(code)];
   }
@@ -55,10 +55,14 @@ inline constexpr DType all_dtypes[] = {boolean, i8, i16, i32, i64, u8, u32, e4m3
 constexpr DType compute_type(DType type) {
   if (type.bits() >= 32) return type;
   switch (type.kind()) {
-    case Kind::floating: return f32;
-    case Kind::integer: return i32;
-    case Kind::natural: return u32;
-    case Kind::boolean: break;
+    case Kind::floating:
+      return f32;
+    case Kind::integer:
+      return i32;
+    case Kind::natural:
+      return u32;
+    case Kind::boolean:
+      break;
   }
   return type;
 }

@@ -1,0 +1,129 @@
+// Loops, branches and checks inside a block.
+#pragma once
+#include "tegula/lang/kernel.hpp"
+
+namespace tegula::lang {
+
+// Hint: how many iterations of a pipelined loop are in flight; 0: the compiler chooses.
+struct PipelineOptions {
+  int stages = 0;
+};
+
+enum class Group { warp, warpgroup };
+
+namespace detail {
+enum class Loop { serial, unrolled, pipelined };
+void loop(Loop kind, const Range& range, int stages, const std::function<void(Index)>& body);
+void parallel(const std::vector<Operand>& extents, Loc at, const IndexBody& body);
+void each_group(int count, Group group, Loc at, const std::function<void(Index)>& body);
+void loop_while(const std::function<Expr()>& condition, const std::function<void()>& body, Loc at);
+std::vector<Operand> extents_of(const Tile& tile, int arity, Loc at);
+}  // namespace detail
+
+// In order; the range may be known at run time only, and empty.
+template <std::invocable<Index> F>
+void serial(Range range, F body) {
+  detail::loop(detail::Loop::serial, range, 0, body);
+}
+template <std::invocable<Index> F>
+void serial(Operand count, F body) {
+  serial(Range{Operand(0, count.at), count}, body);
+}
+
+// serial, with the hint that loads of later iterations may start early.
+template <std::invocable<Index> F>
+void pipelined(Range range, PipelineOptions options, F body) {
+  detail::loop(detail::Loop::pipelined, range, options.stages, body);
+}
+template <std::invocable<Index> F>
+void pipelined(Operand count, PipelineOptions options, F body) {
+  pipelined(Range{Operand(0, count.at), count}, options, body);
+}
+template <std::invocable<Index> F>
+void pipelined(Range range, F body) {
+  pipelined(range, PipelineOptions{}, body);
+}
+template <std::invocable<Index> F>
+void pipelined(Operand count, F body) {
+  pipelined(count, PipelineOptions{}, body);
+}
+
+// serial with a constant count, written out that many times.
+template <std::invocable<Index> F>
+void unrolled(int count, F body, Loc at = Loc::current()) {
+  detail::loop(detail::Loop::unrolled, Range{Operand(0, at), Operand(count, at)}, 0, body);
+}
+
+// All iterations independent, in any order, also at the same time.
+template <std::invocable<Index> F>
+void parallel(Operand n, F body) {
+  detail::parallel({n}, n.at, [&](auto& i) { body(i[0]); });
+}
+template <std::invocable<Index, Index> F>
+void parallel(Operand n, Operand m, F body) {
+  detail::parallel({n, m}, n.at, [&](auto& i) { body(i[0], i[1]); });
+}
+template <std::invocable<Index, Index, Index> F>
+void parallel(Operand n, Operand m, Operand l, F body) {
+  detail::parallel({n, m, l}, n.at, [&](auto& i) { body(i[0], i[1], i[2]); });
+}
+// Over the elements of a tile.
+template <class F>
+void parallel(const Tile& tile, F body, Loc at = Loc::current()) {
+  constexpr int arity = std::is_invocable_v<F, Index> ? 1 : std::is_invocable_v<F, Index, Index> ? 2 : 3;
+  detail::parallel(detail::extents_of(tile, arity, at), at, [&](auto& i) {
+    if constexpr (arity == 1)
+      body(i[0]);
+    else if constexpr (arity == 2)
+      body(i[0], i[1]);
+    else
+      body(i[0], i[1], i[2]);
+  });
+}
+
+// `count` independent instances, one for a warp or a warpgroup each. They write only what they declare
+// themselves, and tensors; conditions may depend on the index.
+template <std::invocable<Index> F>
+void each_group(int count, Group group, F body, Loc at = Loc::current()) {
+  detail::each_group(count, group, at, body);
+}
+
+class When {
+ public:
+  explicit When(void* branch) : branch_(branch) {}
+  template <std::invocable F>
+  void otherwise(F body, Loc at = Loc::current()) && {
+    record(std::function<void()>(body), at);
+  }
+
+ private:
+  void record(const std::function<void()>& body, Loc at);
+  void* branch_;
+};
+
+namespace detail {
+When when(const Operand& condition, const std::function<void()>& body);
+}  // namespace detail
+
+// A branch on a value of the device.
+template <std::invocable F>
+When when(const Operand& condition, F body) {
+  return detail::when(condition, body);
+}
+
+// `condition` is a function because it is evaluated before every iteration.
+template <std::invocable C, std::invocable F>
+void loop_while(C condition, F body, Loc at = Loc::current()) {
+  detail::loop_while([&]() -> Expr { return condition(); }, body, at);
+}
+
+// Leaves the innermost loop that is not parallel.
+void break_if(const Operand& condition);
+// Ends the block.
+void exit_if(const Operand& condition);
+
+// On every executor; per block, or per iteration inside parallel().
+void print(const std::string& label, const Operand& value);
+void assert_that(const Operand& condition, const std::string& message);
+
+}  // namespace tegula::lang

@@ -1,0 +1,123 @@
+// A kernel, its signature and its grids.
+#pragma once
+#include <functional>
+
+#include "tegula/lang/place.hpp"
+
+namespace tegula::lang {
+
+// A tile program: the value of a plain C++ function whose arguments are its compile-time parameters.
+class Kernel {
+ public:
+  explicit Kernel(std::shared_ptr<const ir::Kernel> ir) : ir_(std::move(ir)) {}
+  const std::string& name() const;
+  // The program as text.
+  std::string text() const;
+  const std::shared_ptr<const ir::Kernel>& ir() const { return ir_; }
+
+ private:
+  std::shared_ptr<const ir::Kernel> ir_;
+};
+
+namespace detail {
+Kernel build(const std::string& name, const std::function<void()>& body, Loc at);
+void require_now(bool condition, const std::string& message, Loc at);
+}  // namespace detail
+
+// Builds a kernel: `body` declares the signature and records the grids. `name` is an identifier.
+template <std::invocable F>
+Kernel kernel(const std::string& name, F&& body, Loc at = Loc::current()) {
+  return detail::build(name, std::function<void()>(std::forward<F>(body)), at);
+}
+
+struct OutputOptions {
+  bool zero = false;  // cleared before the first grid
+};
+
+// Parameters of the kernel, in the order of the call. Extents are constants, dims and arithmetic of them.
+Tensor input(const std::string& name, const Extents& shape, DType type, Loc at = Loc::current());
+Tensor output(const std::string& name, const Extents& shape, DType type, OutputOptions options = {},
+              Loc at = Loc::current());
+Tensor inout(const std::string& name, const Extents& shape, DType type, Loc at = Loc::current());
+Expr scalar(const std::string& name, DType type, Loc at = Loc::current());
+// A tensor that lives for one call; not a parameter.
+Tensor workspace(const std::string& name, const Extents& shape, DType type, OutputOptions options = {},
+                 Loc at = Loc::current());
+// These two tensors may share bytes.
+void may_alias(const Tensor& a, const Tensor& b, Loc at = Loc::current());
+
+// A condition on dims and scalars, checked at every call; a C++ bool is checked now.
+void require(const Operand& condition, const std::string& message);
+template <std::same_as<bool> T>
+void require(T condition, const std::string& message, Loc at = Loc::current()) {
+  detail::require_now(condition, message, at);
+}
+// Number of processors of the device.
+Expr processors(Loc at = Loc::current());
+
+// The order in which the blocks of a grid start.
+struct Order {
+  enum class Kind { automatic, row, column, grouped, heavy_first } kind = Kind::automatic;
+  int group = 0;
+  std::function<Expr(const std::vector<Index>&)> cost;
+
+  static Order row() { return {Kind::row, 0, {}}; }        // the first index changes fastest
+  static Order column() { return {Kind::column, 0, {}}; }  // the second index changes fastest
+  // Strips of `rows` values of the second index, for the cache.
+  static Order grouped(int rows) { return {Kind::grouped, rows, {}}; }
+  // Blocks of high cost first: a function of the grid's indices, dims and scalars.
+  template <class F>
+  static Order heavy_first(F cost) {
+    return {Kind::heavy_first, 0, [cost](const std::vector<Index>& i) -> Expr {
+              if constexpr (std::is_invocable_v<F, Index>)
+                return cost(i.at(0));
+              else if constexpr (std::is_invocable_v<F, Index, Index>)
+                return cost(i.at(0), i.at(1));
+              else
+                return cost(i.at(0), i.at(1), i.at(2));
+            }};
+  }
+};
+
+// Hints: they change the speed of a grid, never its result.
+struct GridOptions {
+  int threads = 0;
+  bool persistent = false;
+  Order order = {};
+  int cluster = 1;
+  int pack = 1;
+  int blocks_per_processor = 0;
+};
+
+namespace detail {
+using IndexBody = std::function<void(const std::vector<Index>&)>;
+void grid(const std::vector<Operand>& extents, const GridOptions& options, const IndexBody& body);
+}  // namespace detail
+
+// Runs the body once for every index, in any order, by independent blocks.
+template <std::invocable<Index> F>
+void grid(Operand x, GridOptions options, F body) {
+  detail::grid({x}, options, [&](auto& i) { body(i[0]); });
+}
+template <std::invocable<Index, Index> F>
+void grid(Operand x, Operand y, GridOptions options, F body) {
+  detail::grid({x, y}, options, [&](auto& i) { body(i[0], i[1]); });
+}
+template <std::invocable<Index, Index, Index> F>
+void grid(Operand x, Operand y, Operand z, GridOptions options, F body) {
+  detail::grid({x, y, z}, options, [&](auto& i) { body(i[0], i[1], i[2]); });
+}
+template <std::invocable<Index> F>
+void grid(Operand x, F body) {
+  grid(x, GridOptions{}, body);
+}
+template <std::invocable<Index, Index> F>
+void grid(Operand x, Operand y, F body) {
+  grid(x, y, GridOptions{}, body);
+}
+template <std::invocable<Index, Index, Index> F>
+void grid(Operand x, Operand y, Operand z, F body) {
+  grid(x, y, z, GridOptions{}, body);
+}
+
+}  // namespace tegula::lang

@@ -1,0 +1,208 @@
+// Places: tensors, tiles, their views and elements, and variables.
+#pragma once
+#include <initializer_list>
+#include <variant>
+#include <vector>
+
+#include "tegula/lang/value.hpp"
+
+namespace tegula::lang {
+
+using ViewPtr = std::shared_ptr<const ir::View>;
+
+// One element of a tensor or a tile. Using it as a value reads it now; assigning to it records a store.
+class Element {
+ public:
+  Element(ViewPtr view, const std::vector<Operand>& index, Loc at);
+  Element(const Element&) = delete;
+
+  void operator=(const Operand& value) &&;
+  void operator=(Element&& value) &&;
+  void operator+=(const Operand& value) &&;
+  void operator-=(const Operand& value) &&;
+  void operator*=(const Operand& value) &&;
+  void operator/=(const Operand& value) &&;
+
+  const ViewPtr& view() const { return view_; }
+  const std::vector<Expr::Node>& index() const { return index_; }
+  const Loc& at() const { return at_; }
+
+ private:
+  ViewPtr view_;
+  std::vector<Expr::Node> index_;
+  Loc at_;
+};
+
+// Keeps a whole dimension of a view.
+struct All {};
+inline constexpr All all{};
+
+// Half open, empty if end <= begin.
+struct Range {
+  Operand begin, end;
+};
+inline Range range(Operand begin, Operand end) { return {std::move(begin), std::move(end)}; }
+
+// One argument of slice(): an index drops the dimension; a range or `all` keeps it.
+struct Slot {
+  std::variant<All, Range, Operand> what;
+  Slot() : what(All{}) {}
+  Slot(All) : what(All{}) {}
+  Slot(Range range) : what(std::move(range)) {}
+  template <Number T>
+  Slot(T index, Loc at = Loc::current()) : what(Operand(index, at)) {}
+  Slot(const Expr& index, Loc at = Loc::current()) : what(Operand(index, at)) {}
+  Slot(Element&& index, Loc at = Loc::current()) : what(Operand(std::move(index), at)) {}
+  Slot(const Var& index, Loc at = Loc::current()) : what(Operand(index, at)) {}
+};
+
+using Extents = std::vector<Operand>;
+
+// The part of a tensor that begins at an offset; its size is that of the tile on the other side.
+struct Window {
+  ViewPtr view;
+  Loc at;
+};
+
+// A tensor in global memory, or a view of one. Copying a Tensor copies the handle. An element outside the
+// view reads as 0, and is not written.
+class Tensor {
+ public:
+  explicit Tensor(ViewPtr view) : view_(std::move(view)) {}
+
+  template <std::convertible_to<Operand>... Indices>
+  Element operator()(Operand first, Indices&&... rest) const {
+    Loc at = first.at;
+    return {view_, {std::move(first), Operand(std::forward<Indices>(rest))...}, at};
+  }
+  // Missing trailing arguments are `all`.
+  Tensor slice(Slot a, Slot b = {}, Slot c = {}, Slot d = {}, Slot e = {}, Slot f = {},
+               Loc at = Loc::current()) const;
+  // Missing trailing offsets are 0.
+  template <std::convertible_to<Operand>... Offsets>
+  Window at(Operand first, Offsets&&... rest) const {
+    Loc at = first.at;
+    return window({std::move(first), Operand(std::forward<Offsets>(rest))...}, at);
+  }
+  // Another shape of the same elements in row-major order. The memory must be contiguous (checked at the
+  // call). Of a whole tensor only, not of a slice.
+  Tensor reshape(const Extents& shape, Loc at = Loc::current()) const;
+  Expr extent(int dim, Loc at = Loc::current()) const;
+  int rank() const;
+  DType type() const;
+  const ViewPtr& view() const { return view_; }
+
+ private:
+  Window window(const std::vector<Operand>& offsets, Loc at) const;
+  ViewPtr view_;
+};
+
+// A tile: constant shape, owned by one block. Never copied implicitly; pass it by reference.
+class Tile {
+ public:
+  Tile(Tile&&) = default;
+  Tile(const Tile&) = delete;
+  Tile& operator=(const Tile&) = delete;  // write copy(from, to)
+
+  int rank() const;
+  int extent(int dim) const;
+  std::vector<int> shape() const;
+  DType type() const;
+  const ViewPtr& view() const { return view_; }
+
+  template <std::convertible_to<Operand>... Indices>
+  Element operator()(Operand first, Indices&&... rest) {
+    Loc at = first.at;
+    return {view_, {std::move(first), Operand(std::forward<Indices>(rest))...}, at};
+  }
+  template <std::convertible_to<Operand>... Indices>
+  Expr operator()(Operand first, Indices&&... rest) const {
+    Loc at = first.at;
+    return Element{view_, {std::move(first), Operand(std::forward<Indices>(rest))...}, at};
+  }
+  // The value of a tile of rank 0, such as the sum of a vector.
+  Expr scalar(Loc at = Loc::current()) const;
+
+ protected:
+  enum class Space { shared, fragment };
+  Tile(Space space, const std::vector<int>& shape, DType type, Loc at);
+  explicit Tile(ViewPtr view) : view_(std::move(view)) {}
+  ViewPtr transposed(Loc at) const;
+  ViewPtr sliced(const std::vector<Slot>& slots, Loc at) const;
+  ViewPtr reshaped(const std::vector<int>& shape, Loc at) const;
+  void fill_with(const Operand& value, Loc at);
+
+ private:
+  ViewPtr view_;
+};
+
+// A tile in the block's shared memory; contents undefined.
+class Shared : public Tile {
+ public:
+  Shared(std::initializer_list<int> shape, DType type, Loc at = Loc::current())
+      : Tile(Space::shared, shape, type, at) {}
+  Shared T(Loc at = Loc::current()) const { return Shared(transposed(at)); }
+  Shared slice(Slot a, Slot b = {}, Slot c = {}, Slot d = {}, Loc at = Loc::current()) const {
+    return Shared(sliced({a, b, c, d}, at));
+  }
+  Shared reshape(const std::vector<int>& shape, Loc at = Loc::current()) const {
+    return Shared(reshaped(shape, at));
+  }
+
+ private:
+  explicit Shared(ViewPtr view) : Tile(std::move(view)) {}
+};
+
+// A tile spread over the registers of the block's threads; contents undefined, or filled with `value`.
+// Elements are used inside parallel() only.
+class Fragment : public Tile {
+ public:
+  Fragment(std::initializer_list<int> shape, DType type, Loc at = Loc::current())
+      : Tile(Space::fragment, shape, type, at) {}
+  Fragment(std::initializer_list<int> shape, DType type, const Operand& value, Loc at = Loc::current())
+      : Tile(Space::fragment, shape, type, at) {
+    fill_with(value, at);
+  }
+  Fragment(const std::vector<int>& shape, DType type, Loc at) : Tile(Space::fragment, shape, type, at) {}
+
+  Fragment T(Loc at = Loc::current()) const { return Fragment(transposed(at)); }
+  Fragment slice(Slot a, Slot b = {}, Slot c = {}, Slot d = {}, Loc at = Loc::current()) const {
+    return Fragment(sliced({a, b, c, d}, at));
+  }
+  Fragment reshape(const std::vector<int>& shape, Loc at = Loc::current()) const {
+    return Fragment(reshaped(shape, at));
+  }
+  // A new Fragment with the same contents in another type.
+  Fragment to(DType type, Loc at = Loc::current()) const;
+
+ private:
+  explicit Fragment(ViewPtr view) : Tile(std::move(view)) {}
+};
+
+// A scalar that changes. Outside parallel() there is one for the block; inside, one for the iteration.
+class Var {
+ public:
+  template <Number T>
+  Var(T value, Loc at = Loc::current()) : Var(Operand(value, at)) {}
+  Var(const Expr& value, Loc at = Loc::current()) : Var(Operand(value, at)) {}
+  Var(Element&& value, Loc at = Loc::current()) : Var(Operand(std::move(value), at)) {}
+  explicit Var(const Operand& value);
+  Var(const Var&) = delete;  // for a second variable write Var y = Expr(x)
+
+  void operator=(const Operand& value);
+  void operator=(Var& value);
+  void operator+=(const Operand& value);
+  void operator-=(const Operand& value);
+  void operator*=(const Operand& value);
+  void operator/=(const Operand& value);
+  void operator|=(const Operand& value);
+  void operator&=(const Operand& value);
+  void operator^=(const Operand& value);
+
+  const std::shared_ptr<const ir::Variable>& variable() const { return variable_; }
+
+ private:
+  std::shared_ptr<const ir::Variable> variable_;
+};
+
+}  // namespace tegula::lang

@@ -1,0 +1,102 @@
+// Operations on whole tiles. One with a destination adds to it (gemm, reductions, atomics) or overwrites it
+// (copy, fill, gather); one that returns a Fragment makes a new one.
+#pragma once
+#include <optional>
+
+#include "tegula/lang/control.hpp"
+
+namespace tegula::lang {
+
+// Where a copy reads: a tile, or a tensor window.
+struct Source {
+  ViewPtr view;
+  Source(const Window& window) : view(window.view) {}
+  Source(const Tensor& tensor) : view(tensor.view()) {}
+  Source(const Tile& tile) : view(tile.view()) {}
+};
+
+// Where a copy writes: a tile that is not const, or a tensor window.
+struct Target {
+  ViewPtr view;
+  Target(const Window& window) : view(window.view) {}
+  Target(const Tensor& tensor) : view(tensor.view()) {}
+  Target(Tile& tile) : view(tile.view()) {}
+  Target(Tile&& tile) : view(tile.view()) {}
+};
+
+struct CopyOptions {
+  double fill = 0;  // what elements outside the tensor view read as
+};
+
+// Tensor window to tile, tile to tensor window, or tile to tile; ranks are equal, the type is converted.
+void copy(const Source& from, const Target& to, CopyOptions options = {}, Loc at = Loc::current());
+// A new Fragment with the contents of the window.
+Fragment load(const Source& from, std::initializer_list<int> shape, Loc at = Loc::current());
+Fragment clone(const Tile& tile, Loc at = Loc::current());
+
+void fill(const Target& tile, const Operand& value, Loc at = Loc::current());
+void clear(const Target& tile, Loc at = Loc::current());
+
+namespace detail {
+void gather(const Tensor& from, const std::function<Expr(Index)>& row, const Target& to, Loc at);
+}  // namespace detail
+
+// tile(i, …) = from(row(i), …). A row outside the view, such as -1, reads as zeros.
+template <std::invocable<Index> F>
+void gather(const Tensor& from, F row, const Target& tile, Loc at = Loc::current()) {
+  detail::gather(
+      from, [&](Index i) -> Expr { return row(i); }, tile, at);
+}
+void gather(const Tensor& from, const Tensor& rows, const Target& tile, Loc at = Loc::current());
+void gather(const Tensor& from, const Tile& rows, const Target& tile, Loc at = Loc::current());
+
+enum class Warps { automatic, rows, columns, square };
+
+// How sums of 8-bit products are kept: promoted to f32 every 128 products, or in the tensor core throughout.
+enum class Accumulate { promoted, tensor_core };
+
+// `accumulate` is part of the meaning for 8-bit operands; the others are hints.
+struct GemmOptions {
+  Accumulate accumulate = Accumulate::promoted;
+  Warps warps = Warps::automatic;
+  std::optional<bool> swap = {}, from_registers = {};
+};
+
+// c += a · b with a [m, k], b [k, n] of one type; c [m, n] is f32 (f64 for f64, i32 for integers). Transposed
+// operands are a.T() and b.T(). To overwrite, declare c with 0 or clear it: the two are merged.
+void gemm(const Tile& a, const Tile& b, Fragment& c, GemmOptions options = {}, Loc at = Loc::current());
+
+// With `into`, combine with what it holds: running maximum, running sum. `dim` −1 is the last one.
+void reduce_sum(const Tile& tile, Fragment& into, int dim = -1, Loc at = Loc::current());
+void reduce_max(const Tile& tile, Fragment& into, int dim = -1, Loc at = Loc::current());
+void reduce_min(const Tile& tile, Fragment& into, int dim = -1, Loc at = Loc::current());
+void reduce_absmax(const Tile& tile, Fragment& into, int dim = -1, Loc at = Loc::current());
+void reduce_any(const Tile& tile, Fragment& into, int dim = -1, Loc at = Loc::current());
+void reduce_all(const Tile& tile, Fragment& into, int dim = -1, Loc at = Loc::current());
+Fragment reduce_sum(const Tile& tile, int dim = -1, Loc at = Loc::current());
+Fragment reduce_max(const Tile& tile, int dim = -1, Loc at = Loc::current());
+Fragment reduce_min(const Tile& tile, int dim = -1, Loc at = Loc::current());
+Fragment reduce_absmax(const Tile& tile, int dim = -1, Loc at = Loc::current());
+Fragment reduce_any(const Tile& tile, int dim = -1, Loc at = Loc::current());
+Fragment reduce_all(const Tile& tile, int dim = -1, Loc at = Loc::current());
+
+// element = op(element, value), indivisibly; float sums are unordered.
+void atomic_add(Element&& element, const Operand& value);
+void atomic_max(Element&& element, const Operand& value);
+void atomic_min(Element&& element, const Operand& value);
+void atomic_or(Element&& element, const Operand& value);
+void atomic_and(Element&& element, const Operand& value);
+
+struct AccumulateOptions {
+  // With a turn, all contributions to an element are added in increasing turn: the sum is deterministic.
+  std::optional<Expr> order = {};
+};
+
+// window += tile, element by element, indivisibly.
+void accumulate(const Window& window, const Tile& tile, AccumulateOptions options = {},
+                Loc at = Loc::current());
+void atomic_add(const Window& window, const Tile& tile, Loc at = Loc::current());
+void atomic_max(const Window& window, const Tile& tile, Loc at = Loc::current());
+void atomic_min(const Window& window, const Tile& tile, Loc at = Loc::current());
+
+}  // namespace tegula::lang

@@ -1,0 +1,165 @@
+// Values inside a tile program: immutable, computed where they are written.
+#pragma once
+#include <concepts>
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <string>
+#include <type_traits>
+
+#include "tegula/dtype.hpp"
+#include "tegula/error.hpp"
+
+namespace tegula::ir {
+struct ExprNode;
+struct Variable;
+struct View;
+struct Kernel;
+}  // namespace tegula::ir
+
+namespace tegula::lang {
+
+using tegula::boolean, tegula::i8, tegula::i16, tegula::i32, tegula::i64, tegula::u8, tegula::u32;
+using tegula::DType, tegula::Loc, tegula::ProgramError;
+using tegula::e4m3, tegula::e5m2, tegula::f16, tegula::bf16, tegula::f32, tegula::f64;
+
+inline constexpr float inf = std::numeric_limits<float>::infinity();
+inline constexpr float log2e = 1.4426950408889634f;
+
+class Element;
+class Var;
+
+template <class T>
+concept Number = std::is_arithmetic_v<T>;
+
+// A value. It never changes, so it cannot be assigned: a value that changes is a Var. It does not convert to
+// C++ `bool`, because C++ `if` runs while the program is being built: use when() or select().
+class Expr {
+ public:
+  using Node = std::shared_ptr<const ir::ExprNode>;
+
+  // A literal takes the type of the other operand.
+  template <Number T>
+  Expr(T value) : Expr(literal_of(value)) {}
+  // Reads the element, here.
+  Expr(Element&& place);
+  // `auto x = a(i)` keeps a place, not a value: write `Expr x = a(i)`.
+  Expr(const Element&) = delete;
+  // Reads the variable, here.
+  Expr(const Var& variable, Loc at = Loc::current());
+  Expr(Node node, bool literal) : node_(std::move(node)), literal_(literal) {}
+  Expr(const Expr&) = default;
+  Expr& operator=(const Expr&) = delete;
+
+  DType type() const;
+  bool is_literal() const { return literal_; }
+  const Node& node() const { return node_; }
+
+ private:
+  template <Number T>
+  static Expr literal_of(T value) {
+    if constexpr (std::is_same_v<T, bool>)
+      return bool_literal(value);
+    else if constexpr (std::is_floating_point_v<T>)
+      return float_literal(static_cast<double>(value));
+    else
+      return int_literal(static_cast<std::int64_t>(value), std::is_unsigned_v<T> && sizeof(T) == 4);
+  }
+  static Expr bool_literal(bool value);
+  static Expr int_literal(std::int64_t value, bool natural);
+  static Expr float_literal(double value);
+
+  Node node_;
+  bool literal_;
+};
+
+// What operators and functions take: a value, with the user's line.
+struct Operand : Expr {
+  Loc at;
+  template <Number T>
+  Operand(T value, Loc at = Loc::current()) : Expr(value), at(at) {}
+  Operand(const Expr& value, Loc at = Loc::current()) : Expr(value), at(at) {}
+  Operand(Element&& place, Loc at = Loc::current());
+  Operand(const Element&) = delete;
+  Operand(const Var& variable, Loc at = Loc::current()) : Expr(variable, at), at(at) {}
+};
+
+// The index of a grid or a loop: i32.
+class Index : public Expr {
+ public:
+  explicit Index(Node node) : Expr(std::move(node), false) {}
+};
+
+// An extent that the shapes of a call determine, i32. One Dim used in several shapes has one value; `name` is
+// for messages.
+class Dim : public Expr {
+ public:
+  explicit Dim(const std::string& name, Loc at = Loc::current());
+  // A promise, checked at every call.
+  Dim& multiple_of(int factor, Loc at = Loc::current());
+};
+
+// A reusable piece may open a Trace: errors inside it then also name the line that called it.
+class Trace {
+ public:
+  Trace(const char* piece, Loc at);
+  ~Trace();
+  Trace(const Trace&) = delete;
+};
+
+// Arithmetic wants operands of one kind (see docs/language.md, "Values and types").
+Expr operator+(const Operand& a, const Operand& b);
+Expr operator-(const Operand& a, const Operand& b);
+Expr operator*(const Operand& a, const Operand& b);
+Expr operator/(const Operand& a, const Operand& b);  // integers: truncates
+Expr operator%(const Operand& a, const Operand& b);
+Expr operator&(const Operand& a, const Operand& b);
+Expr operator|(const Operand& a, const Operand& b);
+Expr operator^(const Operand& a, const Operand& b);
+Expr operator<<(const Operand& a, const Operand& b);  // a count outside the width gives 0
+Expr operator>>(const Operand& a, const Operand& b);
+Expr operator==(const Operand& a, const Operand& b);
+Expr operator!=(const Operand& a, const Operand& b);
+Expr operator<(const Operand& a, const Operand& b);
+Expr operator<=(const Operand& a, const Operand& b);
+Expr operator>(const Operand& a, const Operand& b);
+Expr operator>=(const Operand& a, const Operand& b);
+Expr operator&&(const Operand& a, const Operand& b);
+Expr operator||(const Operand& a, const Operand& b);
+Expr operator!(const Operand& a);
+Expr operator-(const Operand& a);
+Expr operator~(const Operand& a);
+
+Expr max(const Operand& a, const Operand& b);  // the other one if one is NaN
+Expr min(const Operand& a, const Operand& b);
+Expr clamp(const Operand& x, const Operand& low, const Operand& high);
+Expr select(const Operand& condition, const Operand& a, const Operand& b);
+Expr abs(const Operand& x);
+Expr floordiv(const Operand& a, const Operand& b);
+Expr floormod(const Operand& a, const Operand& b);
+Expr ceildiv(const Operand& a, const Operand& b);
+template <std::integral A, std::integral B>
+constexpr auto ceildiv(A a, B b) {
+  return (a + b - 1) / b;
+}
+
+// Of floats.
+Expr exp(const Operand& x);
+Expr exp2(const Operand& x);
+Expr log(const Operand& x);
+Expr log2(const Operand& x);
+Expr sqrt(const Operand& x);
+Expr rsqrt(const Operand& x);
+Expr rcp(const Operand& x);
+Expr tanh(const Operand& x);
+Expr sin(const Operand& x);
+Expr cos(const Operand& x);
+Expr round(const Operand& x);  // to the nearest integer, ties to even
+Expr floor(const Operand& x);
+Expr ceil(const Operand& x);
+Expr fma(const Operand& a, const Operand& b, const Operand& c);  // a · b + c, rounded once
+Expr isnan(const Operand& x);
+// The same bits as another type of that width: f32, i32, u32; f64, i64.
+Expr bitcast(const Operand& x, DType type);
+
+}  // namespace tegula::lang

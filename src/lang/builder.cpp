@@ -1,0 +1,261 @@
+#include "lang/builder.hpp"
+
+#include <algorithm>
+#include <cctype>
+
+namespace tegula::lang {
+
+namespace {
+
+thread_local Builder* active_builder = nullptr;
+
+struct Call {
+  const char* piece;
+  Loc at;
+};
+thread_local std::vector<Call> calls;
+
+bool is_identifier(const std::string& name) {
+  if (name.empty() || std::isdigit(static_cast<unsigned char>(name[0]))) return false;
+  return std::all_of(name.begin(), name.end(),
+                     [](unsigned char c) { return c < 128 && (std::isalnum(c) || c == '_'); });
+}
+
+}  // namespace
+
+Trace::Trace(const char* piece, Loc at) { calls.push_back({piece, at}); }
+Trace::~Trace() { calls.pop_back(); }
+
+void fail(const Loc& at, std::string message) {
+  for (auto call = calls.rbegin(); call != calls.rend(); ++call)
+    message += std::string("\n  in ") + call->piece + ", called at " + call->at.file_name() + ":" +
+               std::to_string(call->at.line());
+  throw ProgramError(message, at);
+}
+
+Builder& Builder::current(const Loc& at) {
+  if (!active_builder)
+    fail(at, "no kernel is being built here; call this inside the body of kernel(name, body)");
+  return *active_builder;
+}
+Builder* Builder::active() { return active_builder; }
+
+Builder::Builder(std::string name, Loc at) {
+  if (active_builder) fail(at, "kernel() inside kernel(); write a second grid() instead");
+  if (!is_identifier(name))
+    fail(at, "the kernel name `" + name + "` must be an identifier; use letters, digits and _");
+  kernel.name = std::move(name);
+  kernel.at = at;
+  scopes_.push_back({0, ScopeKind::kernel, nullptr});
+  active_builder = this;
+}
+Builder::~Builder() { active_builder = nullptr; }
+
+std::shared_ptr<const ir::Kernel> Builder::finish() {
+  if (kernel.grids.empty())
+    fail(kernel.at, "kernel `" + kernel.name + "` has no grid(); it would do nothing");
+  for (auto& dim : kernel.dims) {
+    bool solvable =
+        std::any_of(kernel.parameters.begin(), kernel.parameters.end(), [&](const ir::Parameter& p) {
+          return p.tensor &&
+                 std::any_of(p.tensor->shape.begin(), p.tensor->shape.end(), [&](const ir::Expr& extent) {
+                   return extent->op == ir::Op::variable && extent->variable == dim.variable;
+                 });
+        });
+    if (!solvable)
+      fail(dim.variable->at,
+           "no parameter has the Dim `" + dim.variable->name +
+               "` as an extent, so a call cannot determine it; use it alone as an extent, or "
+               "pass it as scalar()");
+  }
+  return std::make_shared<const ir::Kernel>(std::move(kernel));
+}
+
+void Builder::add(ir::Stmt stmt) {
+  if (!scopes_.back().body) fail(stmt->at, "this must stand inside grid(…)");
+  scopes_.back().body->push_back(std::move(stmt));
+}
+
+void* Builder::add_branch(ir::If branch, const Loc& at) {
+  add(ir::statement(std::move(branch), at));
+  return const_cast<ir::StmtNode*>(scopes_.back().body->back().get());
+}
+
+void Builder::set_otherwise(void* branch, ir::Body otherwise, const Loc& at) {
+  auto& body = *scopes_.back().body;
+  if (body.empty() || body.back().get() != branch) fail(at, "otherwise() must follow its when() directly");
+  auto whole = std::get<ir::If>(body.back()->node);
+  whole.otherwise = std::move(otherwise);
+  body.back() = ir::statement(std::move(whole), body.back()->at);
+}
+
+ir::VariablePtr Builder::processors(const Loc& at) {
+  if (!processors_) {
+    processors_ = define(ir::VariableKind::processors, "processors", i32, at);
+    variables_[processors_.get()] = scopes_.front().id;
+  }
+  return processors_;
+}
+
+void Builder::inside(ScopeKind kind, ir::Body& body, const std::function<void()>& record) {
+  if (!next_scope_) next_scope_ = ++last_scope_;
+  scopes_.push_back({std::exchange(next_scope_, 0), kind, &body});
+  struct Close {
+    Builder& builder;
+    ~Close() { builder.scopes_.pop_back(); }
+  } close{*this};
+  record();
+}
+
+bool Builder::within(ScopeKind kind) const { return depth_of(kind) > 0; }
+
+int Builder::depth_of(ScopeKind kind) const {
+  return static_cast<int>(
+      std::count_if(scopes_.begin(), scopes_.end(), [&](const Scope& s) { return s.kind == kind; }));
+}
+
+void Builder::need_loop(const Loc& at) const {
+  for (auto scope = scopes_.rbegin(); scope != scopes_.rend(); ++scope) {
+    if (scope->kind == ScopeKind::loop) return;
+    if (scope->kind == ScopeKind::parallel || scope->kind == ScopeKind::group ||
+        scope->kind == ScopeKind::rows)
+      break;
+  }
+  fail(at,
+       "break_if() leaves a serial, pipelined or while loop, and none is open here; to end the block use "
+       "exit_if()");
+}
+
+void Builder::need_block(const char* what, const Loc& at) const {
+  if (within(ScopeKind::parallel) || within(ScopeKind::rows))
+    fail(at, std::string(what) +
+                 " is a tile operation and cannot stand inside parallel(); move it out of the loop");
+  if (!within(ScopeKind::grid)) fail(at, std::string(what) + " must stand inside grid(…)");
+  if (within(ScopeKind::test))
+    fail(at,
+         std::string(what) +
+             " cannot stand in the condition of loop_while(); compute it in the loop and keep it in a Var");
+}
+
+ir::VariablePtr Builder::define(ir::VariableKind kind, const std::string& prefix, DType type, const Loc& at) {
+  bool host = ir::is_host(kind);
+  auto name = host ? prefix : prefix + std::to_string(counters_[prefix]++);
+  auto variable = std::make_shared<const ir::Variable>(ir::Variable{name, type, kind, at});
+  variables_[variable.get()] = scopes_.back().id;
+  return variable;
+}
+
+ir::VariablePtr Builder::define_index(const std::string& prefix, const Loc& at) {
+  auto variable = define(ir::VariableKind::index, prefix, i32, at);
+  if (!next_scope_) next_scope_ = ++last_scope_;
+  variables_[variable.get()] = next_scope_;
+  return variable;
+}
+
+ir::BufferPtr Builder::define_tile(ir::Space space, const std::vector<int>& shape, DType type,
+                                   const Loc& at) {
+  need_block(space == ir::Space::shared ? "Shared" : "Fragment", at);
+  ir::Buffer tile;
+  tile.space = space;
+  tile.role = ir::Role::tile;
+  tile.type = type;
+  tile.at = at;
+  std::int64_t elements = 1;
+  for (int extent : shape) {
+    if (extent <= 0) fail(at, "a tile extent is " + std::to_string(extent) + "; it must be positive");
+    elements *= extent;
+    if (elements > (std::int64_t{1} << 26))
+      fail(at, "a tile of more than 2^26 elements; process the data in smaller tiles");
+    tile.shape.push_back(ir::int32(extent, at));
+  }
+  std::string prefix = space == ir::Space::shared ? "s" : "f";
+  tile.name = prefix + std::to_string(counters_["tile " + prefix]++);
+  auto buffer = std::make_shared<const ir::Buffer>(std::move(tile));
+  tiles_[buffer.get()] = scopes_.back().id;
+  add(ir::statement(ir::Declare{buffer}, at));
+  return buffer;
+}
+
+void Builder::define_name(const std::string& name, const Loc& at) {
+  if (within(ScopeKind::grid))
+    fail(at, "declare the parameters of a kernel before its grid(): `" + name + "`");
+  if (!is_identifier(name))
+    fail(at, "the name `" + name + "` must be an identifier; use letters, digits and _");
+  if (std::find(names_.begin(), names_.end(), name) != names_.end())
+    fail(at, "the name `" + name + "` is used twice in the kernel `" + kernel.name +
+                 "`; give each parameter its own");
+  names_.push_back(name);
+}
+
+ir::Expr Builder::use(const Expr& value, DType type, const Loc& at) {
+  if (value.is_literal()) return adopt_literal(value, type, at);
+  check_scope(value.node(), at);
+  return value.node();
+}
+ir::Expr Builder::use(const Expr& value, const Loc& at) { return use(value, value.type(), at); }
+
+void Builder::check_scope(const ir::Expr& value, const Loc& at) const {
+  if (value->op == ir::Op::variable) check_scope(value->variable, at);
+  for (auto& arg : value->args) check_scope(arg, at);
+}
+
+void Builder::check_scope(const ir::VariablePtr& variable, const Loc& at) const {
+  auto found = variables_.find(variable.get());
+  if (found == variables_.end()) fail(at, "`" + variable->name + "` belongs to another kernel");
+  if (is_open(found->second)) return;
+  fail(
+      at,
+      "the value of " + short_location(variable->at) +
+          " is used outside the loop or branch that computes it; keep it in a Var or a tile declared before");
+}
+
+void Builder::check_scope(const ir::View& view, const Loc& at) const {
+  for (auto& dim : view.dims)
+    for (auto& e : {dim.offset, dim.low, dim.high})
+      if (e) check_scope(e, at);
+  if (!view.is_tile()) return;
+  auto found = tiles_.find(view.buffer.get());
+  if (found == tiles_.end()) fail(at, "this tile belongs to another kernel");
+  if (!is_open(found->second))
+    fail(at, "the tile of " + short_location(view.buffer->at) +
+                 " is used outside the loop or branch that declares it; declare it before");
+}
+
+void Builder::check_writable(const ir::View& view, const char* what, const Loc& at) const {
+  if (!view.buffer->is_writable())
+    fail(at, view.buffer->name + " is an input; declare it with output() or inout() to write it");
+  if (view.is_tile() && declared_outside_group(tiles_.at(view.buffer.get())))
+    fail(at, std::string(what) +
+                 " writes a tile that was declared outside each_group(): its instances run at the "
+                 "same time, so they may only read it; declare the tile inside");
+}
+
+bool Builder::declared_outside_group(int scope) const {
+  for (auto& open : scopes_)
+    if (open.kind == ScopeKind::group) return scope < open.id;
+  return false;
+}
+
+bool Builder::is_shared_by_iterations(int scope) const {
+  return std::any_of(scopes_.begin(), scopes_.end(), [&](const Scope& open) {
+    bool concurrent =
+        open.kind == ScopeKind::parallel || open.kind == ScopeKind::rows || open.kind == ScopeKind::group;
+    return concurrent && scope < open.id;
+  });
+}
+
+bool Builder::is_parallel_index(const ir::VariablePtr& variable) const {
+  if (variable->kind != ir::VariableKind::index) return false;
+  int scope = variables_.at(variable.get());
+  return std::any_of(scopes_.begin(), scopes_.end(), [&](const Scope& open) {
+    return open.id == scope && (open.kind == ScopeKind::parallel || open.kind == ScopeKind::rows);
+  });
+}
+
+int Builder::scope_of(const ir::VariablePtr& variable) const { return variables_.at(variable.get()); }
+
+bool Builder::is_open(int scope) const {
+  return std::any_of(scopes_.begin(), scopes_.end(), [&](const Scope& s) { return s.id == scope; });
+}
+
+}  // namespace tegula::lang

@@ -1,0 +1,263 @@
+#include "tegula/lang/tile_ops.hpp"
+
+#include "lang/builder.hpp"
+
+namespace tegula::lang {
+
+namespace {
+
+// Extents of a tile operand that another one must match.
+void check_same_shape(const char* what, const ir::View& a, const ir::View& b, const Loc& at) {
+  for (int axis = 0; axis < a.rank(); ++axis)
+    if (a.extent(axis) != b.extent(axis))
+      fail(at, std::string(what) + ": the shapes " + shape_text(a) + " and " + shape_text(b) + " differ");
+}
+
+void check_same_kind(const char* what, DType from, DType to, const Loc& at) {
+  if (from.kind() != to.kind())
+    fail(at, std::string(what) + " from " + std::string(from.name()) + " to " + std::string(to.name()) +
+                 " changes the kind; convert in parallel() with a cast");
+}
+
+ir::Expr fill_value(DType type, double fill, const Loc& at) {
+  DType held = compute_type(type);
+  if (held.is_floating()) return ir::constant(held, fill, at);
+  auto integer = static_cast<std::int64_t>(fill);
+  if (static_cast<double>(integer) != fill)
+    fail(at, "copy: the fill value must be an integer for a tensor of " + std::string(type.name()));
+  return ir::constant(held, integer, at);
+}
+
+Builder& begin_op(const char* what, std::initializer_list<const ir::View*> views, const Loc& at) {
+  auto& builder = Builder::current(at);
+  builder.need_block(what, at);
+  for (auto* view : views) builder.check_scope(*view, at);
+  return builder;
+}
+
+void check_ranks(const char* what, const ir::View& a, const ir::View& b, const Loc& at) {
+  if (a.rank() != b.rank())
+    fail(at, std::string(what) + ": " + a.buffer->name + " has rank " + std::to_string(a.rank()) + ", " +
+                 b.buffer->name + " has rank " + std::to_string(b.rank()) +
+                 "; use slice() to drop dimensions");
+}
+
+DType accumulator_of(DType operand, const Loc& at) {
+  if (operand == f64) return f64;
+  if (operand.is_floating()) return f32;
+  if (operand.is_integer() && operand != i64 && operand != u32) return i32;
+  fail(at, "gemm of " + std::string(operand.name()) + "; operands are floating, i8, u8, i16 or i32");
+}
+
+void check_gemm(const ir::View& a, const ir::View& b, const ir::View& c, const Loc& at) {
+  for (auto* view : {&a, &b, &c})
+    if (view->rank() != 2)
+      fail(at, "gemm: an operand has rank " + std::to_string(view->rank()) + "; operands have rank 2");
+  if (a.extent(1) != b.extent(0) || a.extent(0) != c.extent(0) || b.extent(1) != c.extent(1))
+    fail(at, "gemm: " + shape_text(a) + " · " + shape_text(b) + " does not fit " + shape_text(c));
+  if (a.buffer->type != b.buffer->type)
+    fail(at, "gemm: the operand types differ, " + std::string(a.buffer->type.name()) + " and " +
+                 std::string(b.buffer->type.name()));
+  DType needed = accumulator_of(a.buffer->type, at);
+  if (c.buffer->type != needed)
+    fail(at, "gemm of " + std::string(a.buffer->type.name()) + ": the accumulator must be " +
+                 std::string(needed.name()) + ", got " + std::string(c.buffer->type.name()));
+  if (c.buffer == a.buffer || c.buffer == b.buffer)
+    fail(at, "gemm: the accumulator is also an operand; use another tile");
+}
+
+int dim_of(const ir::View& view, int dim, const Loc& at) {
+  int result = dim < 0 ? dim + view.rank() : dim;
+  if (result < 0 || result >= view.rank())
+    fail(at,
+         "a reduction over dim " + std::to_string(dim) + " of a tile of rank " + std::to_string(view.rank()));
+  return result;
+}
+
+void check_reduce(ir::ReduceOp op, const ir::View& from, const ir::View& to, int dim, const Loc& at) {
+  std::string what = "reduce_" + std::string(ir::name_of(op));
+  bool logical = op == ir::ReduceOp::any || op == ir::ReduceOp::all;
+  if (from.buffer->type.is_boolean() != logical)
+    fail(at, what + " of " + std::string(from.buffer->type.name()) +
+                 (logical ? "; it needs boolean" : "; use reduce_any or reduce_all"));
+  if (to.rank() != from.rank() - 1)
+    fail(at, what + ": the result must have one rank less than " + shape_text(from));
+  for (int axis = 0, other = 0; axis < from.rank(); ++axis)
+    if (axis != dim && from.extent(axis) != to.extent(other++))
+      fail(at, what + " over dim " + std::to_string(dim) + ": " + shape_text(from) + " does not fit " +
+                   shape_text(to));
+  if (compute_type(from.buffer->type).kind() != to.buffer->type.kind())
+    fail(at, what + ": the result of " + std::string(from.buffer->type.name()) + " cannot be " +
+                 std::string(to.buffer->type.name()));
+}
+
+void reduce_into(ir::ReduceOp op, const Tile& tile, Fragment& into, int dim, bool overwrite, const Loc& at) {
+  auto &from = *tile.view(), &to = *into.view();
+  auto& builder = begin_op("a reduction", {&from, &to}, at);
+  dim = dim_of(from, dim, at);
+  check_reduce(op, from, to, dim, at);
+  builder.check_writable(to, "the reduction", at);
+  if (from.buffer == to.buffer) fail(at, "a reduction into its own source; use another tile");
+  builder.add(ir::statement(ir::Reduce{op, from, dim, to, overwrite}, at));
+}
+
+Fragment reduce_new(ir::ReduceOp op, const Tile& tile, int dim, const Loc& at) {
+  auto shape = tile.shape();
+  shape.erase(shape.begin() + dim_of(*tile.view(), dim, at));
+  Fragment result(shape, compute_type(tile.type()), at);
+  reduce_into(op, tile, result, dim, true, at);
+  return result;
+}
+
+void check_atomic_type(ir::AtomicOp op, DType type, const Loc& at) {
+  bool bits = op == ir::AtomicOp::bit_or || op == ir::AtomicOp::bit_and;
+  bool good = type.is_integer() ? type.bits() >= 32 : type.is_floating() && type.bits() >= 16 && !bits;
+  if (!good)
+    fail(at, "atomic " + std::string(ir::name_of(op)) + " on " + std::string(type.name()) +
+                 (bits ? "; it needs i32, u32 or i64" : "; it needs i32, u32, i64, f16, bf16, f32 or f64"));
+}
+
+void atomic(ir::AtomicOp op, Element&& place, const Operand& value) {
+  auto& builder = Builder::current(value.at);
+  auto& buffer = *place.view()->buffer;
+  check_atomic_type(op, buffer.type, place.at());
+  check_kind(value, buffer.type, "an element of `" + buffer.name + "`", value.at);
+  if (buffer.space == ir::Space::fragment)
+    fail(place.at(), "an atomic on an element of a Fragment, which belongs to one thread; use Shared");
+  builder.check_writable(*place.view(), "the atomic", place.at());
+  if (!builder.within(ScopeKind::grid)) fail(place.at(), "an atomic must stand inside grid(…)");
+  auto node = builder.use(value, compute_type(buffer.type), value.at);
+  builder.add(ir::statement(ir::Atomic{op, {*place.view(), place.index()}, node}, place.at()));
+}
+
+void accumulate_window(ir::AtomicOp op, const Window& window, const Tile& tile, const ir::Expr& order,
+                       const Loc& at) {
+  auto& builder = begin_op("accumulate", {window.view.get(), tile.view().get()}, at);
+  check_ranks("accumulate", *window.view, *tile.view(), at);
+  check_atomic_type(op, window.view->buffer->type, at);
+  check_same_kind("accumulate", tile.type(), window.view->buffer->type, at);
+  builder.check_writable(*window.view, "accumulate", at);
+  builder.add(ir::statement(ir::Accumulate{op, *window.view, *tile.view(), order}, at));
+}
+
+}  // namespace
+
+void copy(const Source& from, const Target& to, CopyOptions options, Loc at) {
+  auto &source = *from.view, &target = *to.view;
+  auto& builder = begin_op("copy", {&source, &target}, at);
+  if (!source.is_tile() && !target.is_tile())
+    fail(at, "copy from tensor to tensor: no tile says how much; copy through a tile");
+  check_ranks("copy", source, target, at);
+  if (source.is_tile() && target.is_tile()) check_same_shape("copy", source, target, at);
+  check_same_kind("copy", source.buffer->type, target.buffer->type, at);
+  builder.check_writable(target, "copy", at);
+  if (source.buffer == target.buffer) fail(at, "copy inside one tile; use another tile");
+  builder.add(ir::statement(ir::Copy{source, target, fill_value(source.buffer->type, options.fill, at)}, at));
+}
+
+Fragment load(const Source& from, std::initializer_list<int> shape, Loc at) {
+  Fragment result(std::vector<int>(shape), from.view->buffer->type, at);
+  copy(from, result, {}, at);
+  return result;
+}
+
+Fragment clone(const Tile& tile, Loc at) {
+  Fragment result(tile.shape(), tile.type(), at);
+  copy(tile, result, {}, at);
+  return result;
+}
+
+Fragment Fragment::to(DType type, Loc at) const {
+  Fragment result(shape(), type, at);
+  copy(*this, result, {}, at);
+  return result;
+}
+
+void fill(const Target& tile, const Operand& value, Loc at) {
+  auto& view = *tile.view;
+  auto& builder = begin_op("fill", {&view}, at);
+  if (!view.is_tile())
+    fail(at, "fill of a tensor; fill a tile and copy it, or declare the output with {.zero = true}");
+  check_kind(value, view.buffer->type, "a tile", value.at);
+  builder.check_writable(view, "fill", at);
+  builder.add(
+      ir::statement(ir::Fill{view, builder.use(value, compute_type(view.buffer->type), value.at)}, at));
+}
+
+void clear(const Target& tile, Loc at) {
+  if (tile.view->buffer->type.is_boolean())
+    fill(tile, Operand(false, at), at);
+  else
+    fill(tile, Operand(0, at), at);
+}
+
+namespace detail {
+
+void gather(const Tensor& from, const std::function<Expr(Index)>& row, const Target& to, Loc at) {
+  auto &source = *from.view(), &target = *to.view;
+  auto& builder = begin_op("gather", {&source, &target}, at);
+  if (!target.is_tile()) fail(at, "gather into a tensor; gather into a tile and copy it");
+  if (target.rank() < 1) fail(at, "gather into a tile of rank 0");
+  check_ranks("gather", source, target, at);
+  check_same_kind("gather", source.buffer->type, target.buffer->type, at);
+  builder.check_writable(target, "gather", at);
+  ir::Gather node{source, target, builder.define_index("p", at), {}, nullptr};
+  builder.inside(ScopeKind::rows, node.body, [&] {
+    node.row = use_integer("the row of gather()", Operand(row(Index(ir::variable(node.index, at))), at));
+  });
+  builder.add(ir::statement(std::move(node), at));
+}
+
+}  // namespace detail
+
+void gather(const Tensor& from, const Tensor& rows, const Target& tile, Loc at) {
+  detail::gather(
+      from, [&](Index i) -> Expr { return rows(Operand(i, at)); }, tile, at);
+}
+void gather(const Tensor& from, const Tile& rows, const Target& tile, Loc at) {
+  detail::gather(
+      from, [&](Index i) -> Expr { return rows(Operand(i, at)); }, tile, at);
+}
+
+void gemm(const Tile& a, const Tile& b, Fragment& c, GemmOptions options, Loc at) {
+  auto &x = *a.view(), &y = *b.view(), &z = *c.view();
+  auto& builder = begin_op("gemm", {&x, &y, &z}, at);
+  check_gemm(x, y, z, at);
+  builder.check_writable(z, "gemm", at);
+  ir::GemmHints hints{static_cast<ir::Accumulation>(options.accumulate),
+                      static_cast<ir::Warps>(options.warps), options.swap, options.from_registers};
+  builder.add(ir::statement(ir::Gemm{x, y, z, false, hints}, at));
+}
+
+// clang-format off
+void reduce_sum(const Tile& t, Fragment& into, int dim, Loc at) { reduce_into(ir::ReduceOp::sum, t, into, dim, false, at); }
+void reduce_max(const Tile& t, Fragment& into, int dim, Loc at) { reduce_into(ir::ReduceOp::max, t, into, dim, false, at); }
+void reduce_min(const Tile& t, Fragment& into, int dim, Loc at) { reduce_into(ir::ReduceOp::min, t, into, dim, false, at); }
+void reduce_absmax(const Tile& t, Fragment& into, int dim, Loc at) { reduce_into(ir::ReduceOp::absmax, t, into, dim, false, at); }
+void reduce_any(const Tile& t, Fragment& into, int dim, Loc at) { reduce_into(ir::ReduceOp::any, t, into, dim, false, at); }
+void reduce_all(const Tile& t, Fragment& into, int dim, Loc at) { reduce_into(ir::ReduceOp::all, t, into, dim, false, at); }
+Fragment reduce_sum(const Tile& t, int dim, Loc at) { return reduce_new(ir::ReduceOp::sum, t, dim, at); }
+Fragment reduce_max(const Tile& t, int dim, Loc at) { return reduce_new(ir::ReduceOp::max, t, dim, at); }
+Fragment reduce_min(const Tile& t, int dim, Loc at) { return reduce_new(ir::ReduceOp::min, t, dim, at); }
+Fragment reduce_absmax(const Tile& t, int dim, Loc at) { return reduce_new(ir::ReduceOp::absmax, t, dim, at); }
+Fragment reduce_any(const Tile& t, int dim, Loc at) { return reduce_new(ir::ReduceOp::any, t, dim, at); }
+Fragment reduce_all(const Tile& t, int dim, Loc at) { return reduce_new(ir::ReduceOp::all, t, dim, at); }
+
+void atomic_add(Element&& place, const Operand& value) { atomic(ir::AtomicOp::add, std::move(place), value); }
+void atomic_max(Element&& place, const Operand& value) { atomic(ir::AtomicOp::max, std::move(place), value); }
+void atomic_min(Element&& place, const Operand& value) { atomic(ir::AtomicOp::min, std::move(place), value); }
+void atomic_or(Element&& place, const Operand& value) { atomic(ir::AtomicOp::bit_or, std::move(place), value); }
+void atomic_and(Element&& place, const Operand& value) { atomic(ir::AtomicOp::bit_and, std::move(place), value); }
+
+void atomic_add(const Window& w, const Tile& t, Loc at) { accumulate_window(ir::AtomicOp::add, w, t, nullptr, at); }
+void atomic_max(const Window& w, const Tile& t, Loc at) { accumulate_window(ir::AtomicOp::max, w, t, nullptr, at); }
+void atomic_min(const Window& w, const Tile& t, Loc at) { accumulate_window(ir::AtomicOp::min, w, t, nullptr, at); }
+// clang-format on
+
+void accumulate(const Window& window, const Tile& tile, AccumulateOptions options, Loc at) {
+  ir::Expr order;
+  if (options.order) order = use_integer("the order of accumulate()", Operand(*options.order, at));
+  accumulate_window(ir::AtomicOp::add, window, tile, order, at);
+}
+
+}  // namespace tegula::lang
