@@ -1,0 +1,159 @@
+// The front end records what the program says, and refuses what it must not say.
+#include "tegula/lang.hpp"
+
+#include <gtest/gtest.h>
+
+#include "ir/ir.hpp"
+
+namespace {
+
+using namespace tegula::lang;
+namespace ir = tegula::ir;
+
+struct GemmTile {
+  int m, n, k;
+};
+
+Kernel gemm_relu(int N, int K, GemmTile t) {
+  return kernel("gemm_relu", [&] {
+    Dim M("M");
+    Tensor A = input("A", {M, K}, f16), B = input("B", {K, N}, f16), C = output("C", {M, N}, f16);
+    grid(ceildiv(N, t.n), ceildiv(M, t.m), {.order = Order::grouped(8)}, [&](Index bx, Index by) {
+      Fragment acc({t.m, t.n}, f32, 0);
+      pipelined(ceildiv(K, t.k), {.stages = 3}, [&](Index k) {
+        Shared As({t.m, t.k}, f16), Bs({t.k, t.n}, f16);
+        copy(A.at(by * t.m, k * t.k), As);
+        copy(B.at(k * t.k, bx * t.n), Bs);
+        gemm(As, Bs, acc);
+      });
+      parallel(acc, [&](Index i, Index j) { acc(i, j) = max(acc(i, j), 0); });
+      copy(acc, C.at(by * t.m, bx * t.n));
+    });
+  });
+}
+
+TEST(Lang, RecordsAGemm) {
+  auto k = gemm_relu(256, 512, {64, 64, 32}).ir();
+  EXPECT_EQ(k->name, "gemm_relu");
+  ASSERT_EQ(k->parameters.size(), 3u);
+  ASSERT_EQ(k->grids.size(), 1u);
+  auto& grid = k->grids[0];
+  EXPECT_EQ(ir::constant_value(grid.extents[0]), 4);
+  EXPECT_EQ(grid.hints.group, 8);
+  ASSERT_EQ(grid.body.size(), 5u);  // declare, fill, loop, relu, copy
+  EXPECT_TRUE(ir::as<ir::Declare>(grid.body[0]));
+  EXPECT_TRUE(ir::as<ir::Fill>(grid.body[1]));
+  auto* loop = ir::as<ir::For>(grid.body[2]);
+  ASSERT_TRUE(loop);
+  EXPECT_EQ(loop->kind, ir::LoopKind::pipelined);
+  EXPECT_EQ(loop->stages, 3);
+  EXPECT_TRUE(ir::as<ir::Gemm>(loop->body.back()));
+  auto* relu = ir::as<ir::For>(grid.body[3]);
+  ASSERT_TRUE(relu);
+  ASSERT_EQ(relu->body.size(), 2u);
+  EXPECT_TRUE(ir::as<ir::Load>(relu->body[0]));
+  EXPECT_TRUE(ir::as<ir::Store>(relu->body[1]));
+}
+
+// A view of a view is clipped by both ranges.
+TEST(Lang, SlicesCompose) {
+  auto k = kernel("slices", [&] {
+             Dim T("T");
+             Tensor X = input("X", {T, 4, 8}, f32), begin = input("begin", {2}, i32);
+             grid(1, [&](Index) {
+               Expr b = begin(0), e = begin(1);
+               Tensor x = X.slice(range(b, e), 2).slice(range(1, 5));
+               EXPECT_EQ(x.rank(), 2);
+               auto& dims = x.view()->dims;
+               EXPECT_EQ(dims[0].axis, 0);
+               EXPECT_EQ(dims[1].axis, -1);
+               EXPECT_EQ(dims[2].axis, 1);
+               EXPECT_EQ(dims[0].low->op, ir::Op::max);
+               EXPECT_EQ(dims[0].high->op, ir::Op::min);
+               EXPECT_FALSE(dims[2].low);
+               EXPECT_EQ(ir::constant_value(x.view()->extents[0]), 4);
+             });
+           }).ir();
+  EXPECT_EQ(k->grids.size(), 1u);
+}
+
+TEST(Lang, TransposesAndReshapesTiles) {
+  kernel("views", [&] {
+    Dim T("T");
+    input("X", {T}, f32);
+    grid(1, [&](Index) {
+      Shared s({8, 4}, f32);
+      EXPECT_EQ(s.T().extent(0), 4);
+      EXPECT_EQ(s.T().view()->dims[0].axis, 1);
+      EXPECT_EQ(s.reshape({2, 16}).extent(1), 16);
+      EXPECT_EQ(s.slice(all, range(1, 3)).extent(1), 2);
+      EXPECT_EQ(s.slice(3).rank(), 1);
+    });
+  });
+}
+
+// Long expressions become values, so that sharing them does not blow up trees.
+TEST(Lang, LargeExpressionsAreComputedOnce) {
+  auto k = kernel("large", [&] {
+             Tensor Y = output("Y", {4}, i32);
+             grid(4, [&](Index b) {
+               std::optional<Expr> x(b);
+               for (int i = 0; i < 64; ++i) {
+                 Expr next = *x + *x;
+                 x.emplace(next);
+               }
+               Y(b) = *x;
+             });
+           }).ir();
+  EXPECT_LT(k->grids[0].body.size(), 64u);
+  EXPECT_GT(k->grids[0].body.size(), 4u);
+}
+
+TEST(Lang, LiteralsTakeTheTypeOfTheOtherOperand) {
+  kernel("literals", [&] {
+    Tensor Y = output("Y", {4}, f64);
+    grid(1, [&](Index b) {
+      Expr x = Y(0);
+      EXPECT_EQ((x * 2).type(), f64);
+      EXPECT_EQ((x + 0.5f).type(), f64);
+      EXPECT_EQ((b + 1).type(), i32);
+      EXPECT_EQ((u32(b) & 255).type(), u32);
+      EXPECT_EQ((b < 3).type(), boolean);
+      EXPECT_EQ(f32(b).type(), f32);
+    });
+  });
+}
+
+TEST(Lang, ErrorsNameTheLineAndTheTrace) {
+  int line = 0;
+  auto piece = [&](Loc at) {
+    Trace trace("piece", at);
+    line = __LINE__ + 1;
+    Fragment f({4, 0}, f32);
+  };
+  try {
+    kernel("k", [&] {
+      Tensor Y = output("Y", {4}, f32);
+      grid(1, [&](Index) { piece(Loc::current()); });
+    });
+    FAIL();
+  } catch (const ProgramError& error) {
+    EXPECT_NE(std::string(error.what()).find("lang_test.cpp:" + std::to_string(line)), std::string::npos)
+        << error.what();
+    EXPECT_NE(std::string(error.what()).find("in piece, called at"), std::string::npos);
+    EXPECT_EQ(static_cast<int>(error.where().line()), line);
+  }
+}
+
+TEST(Lang, OtherwiseFollowsItsWhen) {
+  auto k = kernel("branches", [&] {
+             Tensor Y = output("Y", {4}, f32);
+             grid(4, [&](Index b) { when(b < 2, [&] { Y(b) = 1; }).otherwise([&] { Y(b) = 2; }); });
+           }).ir();
+  auto* branch = ir::as<ir::If>(k->grids[0].body[0]);
+  ASSERT_TRUE(branch);
+  EXPECT_EQ(branch->then.size(), 1u);
+  EXPECT_EQ(branch->otherwise.size(), 1u);
+}
+
+}  // namespace
