@@ -1,0 +1,55 @@
+#include "runtime/environment.hpp"
+
+#include <gtest/gtest.h>
+
+#include "runtime/expect_error.hpp"
+#include "runtime/scoped_variable.hpp"
+#include "tegula/error.hpp"
+
+namespace tegula {
+namespace {
+
+TEST(Environment, TheTableFollowsTheEnumeration) {
+  int position = 0;
+  for (const VariableInfo& row : variables()) {
+    EXPECT_EQ(static_cast<int>(row.variable), position++);
+    EXPECT_EQ(row.name.substr(0, 7), "TEGULA_");
+    EXPECT_FALSE(row.meaning.empty());
+    EXPECT_NE(describe_variables().find(row.name), std::string::npos);
+  }
+}
+
+TEST(Environment, UnsetAndEmptyAreNothing) {
+  const ScopedVariable unset(Variable::num_threads, std::nullopt);
+  EXPECT_FALSE(environment(Variable::num_threads));
+  const ScopedVariable empty(Variable::num_threads, "");
+  EXPECT_FALSE(environment_integer(Variable::num_threads, 1, 8));
+}
+
+TEST(Environment, Integers) {
+  const ScopedVariable good(Variable::num_threads, "8");
+  EXPECT_EQ(environment_integer(Variable::num_threads, 1, 8), 8);
+  for (const char* bad : {"0", "9", "x", "3x", "-1", " 3", "99999999999999999999"}) {
+    const ScopedVariable variable(Variable::num_threads, bad);
+    EXPECT_ERROR(ArgumentError, "TEGULA_NUM_THREADS=", environment_integer(Variable::num_threads, 1, 8));
+  }
+}
+
+TEST(Environment, Bytes) {
+  struct Case {
+    const char* text;
+    std::uint64_t bytes;
+  };
+  for (const Case& c :
+       {Case{"0", 0}, Case{"12", 12}, Case{"3K", 3072}, Case{"500M", 500ull << 20}, Case{"2T", 2ull << 40}}) {
+    const ScopedVariable variable(Variable::cache_limit, c.text);
+    EXPECT_EQ(environment_bytes(Variable::cache_limit), c.bytes);
+  }
+  for (const char* bad : {"K", "3Q", "3KB", "-3", "99999999999T", "1.5G"}) {
+    const ScopedVariable variable(Variable::cache_limit, bad);
+    EXPECT_ERROR(ArgumentError, "number of bytes", environment_bytes(Variable::cache_limit));
+  }
+}
+
+}  // namespace
+}  // namespace tegula
