@@ -1,0 +1,152 @@
+// C (+)= A B from registers: the only matrix micro-kernel. B lies in panels (pack.hpp fills them), A is read
+// with strides, C is row-major.
+//
+// A panel holds NR columns of B, row by row: element (k, n) of panel n / NR. The last panel is narrower when
+// n ends early: its width is a multiple of W. Padding columns are computed like any other, so they must hold
+// numbers (pack.hpp writes zeros) and the padding columns of C, up to a multiple of W, may be written.
+#pragma once
+#include "memory.hpp"
+
+TEGULA_CPU_BEGIN
+
+// Rows and columns of the register tile: MR * NR / W accumulators, NR / W vectors of B and a broadcast of A
+// fill the registers of the instruction set.
+constexpr int NR = 2 * W;
+#if TEGULA_CPU_W == 16
+constexpr int MR = 14;
+#else
+constexpr int MR = 6;
+#endif
+
+// A panel of this many rows fits in L1 beside the rows of A; longer sums are cut.
+constexpr long KC = 256;
+
+constexpr long panel_columns(long n) { return (n + W - 1) / W * W; }
+constexpr long panel_size(long k, long n) { return k * panel_columns(n); }
+constexpr long panel_width(long n, long panel) {
+  return panel_columns(n) - panel * NR < NR ? panel_columns(n) - panel * NR : NR;
+}
+// Where element (p, j) of a k x n matrix lies in its panels.
+constexpr long panel_index(long k, long n, long p, long j) {
+  return j / NR * NR * k + p * panel_width(n, j / NR) + j % NR;
+}
+
+template <class T>
+struct VectorOf;
+template <>
+struct VectorOf<float> {
+  typedef vf type;
+};
+template <>
+struct VectorOf<int32_t> {
+  typedef vi type;
+};
+
+// The accumulators of R rows. Nested members instead of an array: each becomes a register of its own, while
+// arrays of vectors are kept on the stack, which costs three quarters of the speed.
+template <class T, int R, bool Wide>
+struct RegisterTile {
+  typedef typename VectorOf<T>::type V;
+  V left, right;
+  RegisterTile<T, R - 1, Wide> below;
+
+  TEGULA_CPU_MEMBER void clear() {
+    left = V{};
+    if constexpr (Wide) right = V{};
+    below.clear();
+  }
+  // Row `I` of A is addressed from the first one: a pointer carried from row to row costs an addition each,
+  // which is a quarter of the speed.
+  template <int I>
+  TEGULA_CPU_MEMBER void add_product(const T* a, long row_stride, V b_left, V b_right) {
+    const V x = splat(a[I * row_stride]);
+    left += x * b_left;
+    if constexpr (Wide) right += x * b_right;
+    below.template add_product<I + 1>(a, row_stride, b_left, b_right);
+  }
+  TEGULA_CPU_MEMBER void store_to(T* c, long ldc, bool accumulate) const {
+    store(c, accumulate ? load(c) + left : left);
+    if constexpr (Wide) store(c + W, accumulate ? load(c + W) + right : right);
+    below.store_to(c + ldc, ldc, accumulate);
+  }
+};
+template <class T, bool Wide>
+struct RegisterTile<T, 0, Wide> {
+  typedef typename VectorOf<T>::type V;
+  TEGULA_CPU_MEMBER void clear() {}
+  template <int I>
+  TEGULA_CPU_MEMBER void add_product(const T*, long, V, V) {}
+  TEGULA_CPU_MEMBER void store_to(T*, long, bool) const {}
+};
+
+// R rows by one panel. Never inlined, so that all products of a kernel share one copy for each R.
+template <class T, int R, bool Wide>
+static __attribute__((noinline)) void gemm_rows(long k, const T* a, long row_stride, long k_stride,
+                                                const T* b, T* c, long ldc, bool accumulate) {
+  constexpr int width = Wide ? NR : W;
+  RegisterTile<T, R, Wide> tile;
+  tile.clear();
+  for (; k > 0; --k) {
+    tile.template add_product<0>(a, row_stride, load(b), load(b + (width - W)));
+    a += k_stride;
+    b += width;
+  }
+  tile.store_to(c, ldc, accumulate);
+}
+
+// m rows by one panel, as tiles of nearly equal heights: 64 rows are 4 * 13 + 12, not 4 * 14 + 8.
+template <class T, int M, bool Wide>
+TEGULA_CPU_INLINE void gemm_column(long k, const T* a, long row_stride, long k_stride, const T* b, T* c,
+                                   long ldc, bool accumulate) {
+  constexpr int tiles = (M + MR - 1) / MR, low = M / tiles, taller = M % tiles;
+  for (int i = 0; i < taller; ++i) {
+    gemm_rows<T, low + (taller > 0), Wide>(k, a, row_stride, k_stride, b, c, ldc, accumulate);
+    a += (low + 1) * row_stride;
+    c += (low + 1) * ldc;
+  }
+  for (int i = taller; i < tiles; ++i) {
+    gemm_rows<T, low, Wide>(k, a, row_stride, k_stride, b, c, ldc, accumulate);
+    a += low * row_stride;
+    c += low * ldc;
+  }
+}
+
+// C[M x N] = (or += if `accumulate`) A[M x k] B, where A(i, p) is a[i * row_stride + p * k_stride] and b
+// holds the panels of the k x N matrix B. For float and for int32_t, whose sums wrap. Panels are the outer
+// loop: one stays in L1 while the rows of A pass from L2.
+template <int M, int N, class T>
+TEGULA_CPU_INLINE void gemm_panel(long k, const T* a, long row_stride, long k_stride, const T* b, T* c,
+                                  long ldc, bool accumulate) {
+  static_assert(M > 0 && N > 0, "a product has rows and columns");
+  constexpr long columns = panel_columns(N), wide = columns / NR * NR;
+  long first = 0;
+  do {
+    const long depth = k - first < 2 * KC ? (k - first > KC ? (k - first + 1) / 2 : k - first) : KC;
+    const T* block = a + first * k_stride;
+    for (long j = 0; j < wide; j += NR) {
+      gemm_column<T, M, true>(depth, block, row_stride, k_stride, b + j * k + first * NR, c + j, ldc,
+                              accumulate);
+    }
+    if constexpr (wide < columns) {
+      gemm_column<T, M, false>(depth, block, row_stride, k_stride, b + wide * k + first * W, c + wide, ldc,
+                               accumulate);
+    }
+    first += depth;
+    accumulate = true;
+  } while (first < k);
+}
+
+// The same for doubles: exact enough to check against, and plain. The same panel layout.
+template <int M, int N>
+static void gemm_panel(long k, const double* a, long row_stride, long k_stride, const double* b, double* c,
+                       long ldc, bool accumulate) {
+  for (long i = 0; i < M; ++i) {
+    for (long j = 0; j < N; ++j) {
+      double sum = 0;
+      for (long p = 0; p < k; ++p) sum += a[i * row_stride + p * k_stride] * b[panel_index(k, N, p, j)];
+      c[i * ldc + j] = accumulate ? c[i * ldc + j] + sum : sum;
+    }
+  }
+}
+
+TEGULA_CPU_END

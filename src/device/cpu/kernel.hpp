@@ -1,0 +1,9 @@
+// Everything a printed CPU kernel uses.
+#pragma once
+#include "convert.hpp"
+#include "gemm.hpp"
+#include "math.hpp"
+#include "memory.hpp"
+#include "pack.hpp"
+#include "vector.hpp"
+#include "wide.hpp"

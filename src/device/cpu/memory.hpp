@@ -1,0 +1,195 @@
+// Loads and stores of W consecutive or strided elements of every storage type. The pointer's type picks the
+// conversion: f32, bf16, f16, e4m3, e5m2 give vf; i32, i16, i8 give vi; u32, u8 give vu; boolean gives vm;
+// f64 and i64 give vd and vl. Stores of floats round as convert.hpp says, stores of integers wrap. The forms
+// with a count touch no memory outside the first n elements; lanes beyond it read as `fill`.
+#pragma once
+#include "convert.hpp"
+
+TEGULA_CPU_BEGIN
+
+template <class V, class T>
+TEGULA_CPU_INLINE V load_as(const T* p) {
+  V v;
+  __builtin_memcpy(&v, p, sizeof(V));
+  return v;
+}
+
+TEGULA_CPU_INLINE vf load(const float* p) { return load_as<vf>(p); }
+TEGULA_CPU_INLINE vi load(const int32_t* p) { return load_as<vi>(p); }
+TEGULA_CPU_INLINE vu load(const uint32_t* p) { return load_as<vu>(p); }
+TEGULA_CPU_INLINE vi load(const int16_t* p) { return __builtin_convertvector(load_as<vector_i16>(p), vi); }
+TEGULA_CPU_INLINE vi load(const int8_t* p) { return __builtin_convertvector(load_as<vector_i8>(p), vi); }
+TEGULA_CPU_INLINE vu load(const uint8_t* p) { return __builtin_convertvector(load_as<vector_u8>(p), vu); }
+TEGULA_CPU_INLINE vm load(const boolean* p) {
+  return __builtin_convertvector(load_as<vector_u8>(p), vu) != 0u;
+}
+TEGULA_CPU_INLINE vf load(const bf16* p) {
+  return from_bf16(__builtin_convertvector(load_as<vector_u16>(p), vu));
+}
+TEGULA_CPU_INLINE vf load(const f16* p) { return widen_f16(load_as<vector_u16>(p)); }
+TEGULA_CPU_INLINE vf load(const e4m3* p) {
+  return from_e4m3(__builtin_convertvector(load_as<vector_u8>(p), vu));
+}
+TEGULA_CPU_INLINE vf load(const e5m2* p) {
+  return from_e5m2(__builtin_convertvector(load_as<vector_u8>(p), vu));
+}
+TEGULA_CPU_INLINE vd load(const double* p) { return load_as<vd>(p); }
+TEGULA_CPU_INLINE vl load(const int64_t* p) { return load_as<vl>(p); }
+
+template <class T, class V>
+TEGULA_CPU_INLINE void store_as(T* p, V v) {
+  __builtin_memcpy(p, &v, sizeof(V));
+}
+
+TEGULA_CPU_INLINE void store(float* p, vf x) { store_as(p, x); }
+TEGULA_CPU_INLINE void store(int32_t* p, vi x) { store_as(p, x); }
+TEGULA_CPU_INLINE void store(uint32_t* p, vu x) { store_as(p, x); }
+TEGULA_CPU_INLINE void store(int16_t* p, vi x) { store_as(p, __builtin_convertvector(x, vector_i16)); }
+TEGULA_CPU_INLINE void store(int8_t* p, vi x) { store_as(p, __builtin_convertvector(x, vector_i8)); }
+TEGULA_CPU_INLINE void store(uint8_t* p, vu x) { store_as(p, __builtin_convertvector(x, vector_u8)); }
+TEGULA_CPU_INLINE void store(boolean* p, vm x) {
+  store_as(p, __builtin_convertvector(mask_to_u32(x), vector_u8));
+}
+TEGULA_CPU_INLINE void store(bf16* p, vf x) {
+  store_as(p, __builtin_convertvector(bits_bf16(x), vector_u16));
+}
+TEGULA_CPU_INLINE void store(f16* p, vf x) { store_as(p, narrow_f16(x)); }
+TEGULA_CPU_INLINE void store(e4m3* p, vf x) { store_as(p, __builtin_convertvector(bits_e4m3(x), vector_u8)); }
+TEGULA_CPU_INLINE void store(e5m2* p, vf x) { store_as(p, __builtin_convertvector(bits_e5m2(x), vector_u8)); }
+TEGULA_CPU_INLINE void store(double* p, vd x) { store_as(p, x); }
+TEGULA_CPU_INLINE void store(int64_t* p, vl x) { store_as(p, x); }
+
+// ---- one element ------------------------------------------------------------------------------------------
+
+TEGULA_CPU_INLINE float load1(const float* p) { return *p; }
+TEGULA_CPU_INLINE int32_t load1(const int32_t* p) { return *p; }
+TEGULA_CPU_INLINE uint32_t load1(const uint32_t* p) { return *p; }
+TEGULA_CPU_INLINE int32_t load1(const int16_t* p) { return *p; }
+TEGULA_CPU_INLINE int32_t load1(const int8_t* p) { return *p; }
+TEGULA_CPU_INLINE uint32_t load1(const uint8_t* p) { return *p; }
+TEGULA_CPU_INLINE bool load1(const boolean* p) { return p->bits != 0; }
+TEGULA_CPU_INLINE float load1(const bf16* p) { return as_f32(uint32_t(p->bits) << 16); }
+TEGULA_CPU_INLINE float load1(const f16* p) { return widen_f16(vector_u16{p->bits})[0]; }
+TEGULA_CPU_INLINE float load1(const e4m3* p) { return from_e4m3(splat(uint32_t(p->bits)))[0]; }
+TEGULA_CPU_INLINE float load1(const e5m2* p) { return from_e5m2(splat(uint32_t(p->bits)))[0]; }
+TEGULA_CPU_INLINE double load1(const double* p) { return *p; }
+TEGULA_CPU_INLINE int64_t load1(const int64_t* p) { return *p; }
+
+TEGULA_CPU_INLINE void store1(float* p, float x) { *p = x; }
+TEGULA_CPU_INLINE void store1(int32_t* p, int32_t x) { *p = x; }
+TEGULA_CPU_INLINE void store1(uint32_t* p, uint32_t x) { *p = x; }
+TEGULA_CPU_INLINE void store1(int16_t* p, int32_t x) { *p = int16_t(x); }
+TEGULA_CPU_INLINE void store1(int8_t* p, int32_t x) { *p = int8_t(x); }
+TEGULA_CPU_INLINE void store1(uint8_t* p, uint32_t x) { *p = uint8_t(x); }
+TEGULA_CPU_INLINE void store1(boolean* p, bool x) { p->bits = x; }
+TEGULA_CPU_INLINE void store1(bf16* p, float x) { p->bits = uint16_t(bits_bf16(splat(x))[0]); }
+TEGULA_CPU_INLINE void store1(f16* p, float x) { p->bits = narrow_f16(splat(x))[0]; }
+TEGULA_CPU_INLINE void store1(e4m3* p, float x) { p->bits = uint8_t(bits_e4m3(splat(x))[0]); }
+TEGULA_CPU_INLINE void store1(e5m2* p, float x) { p->bits = uint8_t(bits_e5m2(splat(x))[0]); }
+TEGULA_CPU_INLINE void store1(double* p, double x) { *p = x; }
+TEGULA_CPU_INLINE void store1(int64_t* p, int64_t x) { *p = x; }
+
+// ---- tails ------------------------------------------------------------------------------------------------
+
+// W elements in the layout of T, where a tail is gathered before it is converted and after.
+template <class T>
+struct Staging {
+  T element[W];
+};
+
+template <class T>
+TEGULA_CPU_INLINE auto load_n(const T* p, long n) {
+  if (n >= W) return load(p);
+  Staging<T> staging{};
+  for (long i = 0; i < n; ++i) staging.element[i] = p[i];
+  return load(staging.element);
+}
+template <class T, class V>
+TEGULA_CPU_INLINE void store_n(T* p, V x, long n) {
+  if (n >= W) return store(p, x);
+  Staging<T> staging;
+  store(staging.element, x);
+  for (long i = 0; i < n; ++i) p[i] = staging.element[i];
+}
+
+#if defined(TEGULA_CPU_AVX512)
+TEGULA_CPU_INLINE unsigned short low_bits(long n) {
+  return n >= W ? 0xffff : n <= 0 ? 0 : (unsigned short)((1u << n) - 1);
+}
+TEGULA_CPU_INLINE vf load_n(const float* p, long n) {
+  return __builtin_ia32_loadups512_mask(p, vf{}, low_bits(n));
+}
+TEGULA_CPU_INLINE void store_n(float* p, vf x, long n) { __builtin_ia32_storeups512_mask(p, x, low_bits(n)); }
+#elif defined(TEGULA_CPU_AVX2)
+TEGULA_CPU_INLINE vf load_n(const float* p, long n) {
+  return __builtin_ia32_maskloadps256((const vf*)p, lanes_below(n));
+}
+TEGULA_CPU_INLINE void store_n(float* p, vf x, long n) {
+  __builtin_ia32_maskstoreps256((vf*)p, lanes_below(n), x);
+}
+#endif
+#if defined(TEGULA_CPU_AVX512) || defined(TEGULA_CPU_AVX2)
+TEGULA_CPU_INLINE vi load_n(const int32_t* p, long n) { return (vi)load_n((const float*)p, n); }
+TEGULA_CPU_INLINE vu load_n(const uint32_t* p, long n) { return (vu)load_n((const float*)p, n); }
+TEGULA_CPU_INLINE void store_n(int32_t* p, vi x, long n) { store_n((float*)p, (vf)x, n); }
+TEGULA_CPU_INLINE void store_n(uint32_t* p, vu x, long n) { store_n((float*)p, (vf)x, n); }
+#endif
+
+template <class T, class V>
+TEGULA_CPU_INLINE V load_n(const T* p, long n, V fill) {
+  return select(lanes_below(n), load_n(p, n), fill);
+}
+
+// Lanes [begin, end) of the W elements at p; the others read as `fill` and their memory is not touched.
+template <class T, class V>
+TEGULA_CPU_INLINE V load_between(const T* p, long begin, long end, V fill) {
+  if (begin <= 0) return load_n(p, end, fill);
+  Staging<T> staging{};
+  for (long i = begin; i < end && i < W; ++i) staging.element[i] = p[i];
+  return select(lanes_between(begin, end), load(staging.element), fill);
+}
+
+// ---- strides and indices ----------------------------------------------------------------------------------
+
+template <class T>
+TEGULA_CPU_INLINE auto load_strided(const T* p, long stride, long n = W) {
+  Staging<T> staging{};
+  for (long i = 0; i < n && i < W; ++i) staging.element[i] = p[i * stride];
+  return load(staging.element);
+}
+template <class T, class V>
+TEGULA_CPU_INLINE void store_strided(T* p, long stride, V x, long n = W) {
+  Staging<T> staging;
+  store(staging.element, x);
+  for (long i = 0; i < n && i < W; ++i) p[i * stride] = staging.element[i];
+}
+
+// Elements p[index[lane]] of the lanes in `where`; the other lanes read as zero and are not stored. Where two
+// lanes store to one place the higher lane wins.
+template <class T>
+TEGULA_CPU_INLINE auto load_at(const T* p, vi index, vm where) {
+  Staging<T> staging{};
+  for (int i = 0; i < W; ++i) {
+    if (where[i]) staging.element[i] = p[long(index[i])];
+  }
+  return load(staging.element);
+}
+template <class T, class V>
+TEGULA_CPU_INLINE void store_at(T* p, vi index, V x, vm where) {
+  Staging<T> staging;
+  store(staging.element, x);
+  for (int i = 0; i < W; ++i) {
+    if (where[i]) p[long(index[i])] = staging.element[i];
+  }
+}
+// The lanes in `where` of W consecutive elements; the others are not touched.
+template <class T, class V>
+TEGULA_CPU_INLINE void store_where(T* p, V x, vm where) {
+  store_at(p, iota(), x, where);
+}
+template <class T>
+TEGULA_CPU_INLINE auto load_where(const T* p, vm where) {
+  return load_at(p, iota(), where);
+}
+
+TEGULA_CPU_END
