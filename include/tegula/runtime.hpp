@@ -1,0 +1,116 @@
+// Compiling a kernel and calling it.
+//
+//   const Function gemm = compile(gemm_relu(1024, 512, tile));
+//   gemm(a, b, c);                                   // in the order of declaration, workspaces left out
+//   gemm.call({{"A", a}, {"B", b}, {"C", c}});       // by name
+//
+// A wrong call is an ArgumentError before anything runs.
+#pragma once
+#include <array>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <variant>
+
+#include "tegula/tensor.hpp"
+
+namespace tegula {
+
+namespace ir {
+struct Kernel;
+}
+namespace lang {
+class Kernel;
+}
+
+// What runs a kernel. The interpreter is the definition of the language: slow, and it finds what a program
+// does wrong. `automatic` is the fastest of the machine.
+class Target {
+ public:
+  enum class Kind : std::uint8_t { automatic, interpreter, cpu };
+  static constexpr Target automatic() { return Target(Kind::automatic); }
+  static constexpr Target interpreter() { return Target(Kind::interpreter); }
+  static constexpr Target cpu() { return Target(Kind::cpu); }
+
+  constexpr Kind kind() const { return kind_; }
+  std::string_view name() const;
+  friend constexpr bool operator==(const Target&, const Target&) = default;
+
+ private:
+  explicit constexpr Target(Kind kind) : kind_(kind) {}
+  Kind kind_;
+};
+
+// An argument of a call: a tensor, or a number.
+class Argument {
+ public:
+  using Number = std::variant<bool, std::int64_t, std::uint64_t, double>;
+
+  Argument(TensorRef tensor) : value_(std::move(tensor)) {}
+  Argument(const Tensor& tensor) : value_(tensor.ref()), owner_(tensor.owner()) {}
+  template <class T>
+  requires std::is_arithmetic_v<T> Argument(T number) : value_(of(number)) {}
+
+  // Null if the argument is of the other kind.
+  const TensorRef* tensor() const { return std::get_if<TensorRef>(&value_); }
+  const Number* number() const { return std::get_if<Number>(&value_); }
+
+ private:
+  template <class T>
+  static Number of(T number) {
+    if constexpr (std::same_as<T, bool>)
+      return number;
+    else if constexpr (std::floating_point<T>)
+      return static_cast<double>(number);
+    else if constexpr (std::is_signed_v<T>)
+      return static_cast<std::int64_t>(number);
+    else
+      return static_cast<std::uint64_t>(number);
+  }
+
+  std::variant<TensorRef, Number> value_;
+  std::shared_ptr<void> owner_;
+};
+
+struct NamedArgument {
+  std::string name;
+  Argument value;
+};
+
+// A kernel compiled for a target. Copies share the code; calls may run at the same time.
+class Function {
+ public:
+  template <class... Args>
+  requires(std::convertible_to<const Args&, Argument>&&...) void operator()(const Args&... args) const {
+    call_in_order(std::array<Argument, sizeof...(Args)>{Argument(args)...});
+  }
+  void call_in_order(std::span<const Argument> args) const;
+  void call(std::span<const NamedArgument> args) const;
+  void call(std::initializer_list<NamedArgument> args) const { call(std::span(args.begin(), args.size())); }
+
+  // Memory that such a call takes for the kernel's workspaces.
+  template <class... Args>
+  requires(std::convertible_to<const Args&, Argument>&&...) std::size_t workspace_bytes(const Args&... args)
+  const { return workspace_bytes_in_order(std::array<Argument, sizeof...(Args)>{Argument(args)...}); }
+  std::size_t workspace_bytes_in_order(std::span<const Argument> args) const;
+
+  const std::string& name() const;
+  // What `automatic` became.
+  Target target() const;
+
+ private:
+  struct Compiled;
+  explicit Function(std::shared_ptr<const Compiled> compiled) : compiled_(std::move(compiled)) {}
+  friend Function compile(const std::shared_ptr<const ir::Kernel>& kernel, Target target);
+  std::shared_ptr<const Compiled> compiled_;
+};
+
+Function compile(const lang::Kernel& kernel, Target target = Target::automatic());
+Function compile(const std::shared_ptr<const ir::Kernel>& kernel, Target target = Target::automatic());
+
+}  // namespace tegula

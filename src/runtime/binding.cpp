@@ -1,0 +1,417 @@
+#include "runtime/binding.hpp"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <limits>
+#include <optional>
+
+#include "runtime/binding_memory.hpp"
+#include "runtime/thread_pool.hpp"
+#include "tegula/error.hpp"
+
+namespace tegula {
+namespace {
+
+using ir::Op, ir::VariableKind;
+
+constexpr std::int64_t largest_extent = std::numeric_limits<std::int32_t>::max();
+constexpr std::size_t alignment = 64;
+
+template <class... Args>
+[[noreturn]] void refuse(fmt::format_string<Args...> text, Args&&... args) {
+  throw ArgumentError(fmt::format(text, std::forward<Args>(args)...));
+}
+
+}  // namespace
+
+HostExpr::HostExpr(const ir::Expr& e, const Signature& signature) { add(e, signature); }
+
+void HostExpr::add(const ir::Expr& e, const Signature& signature) {
+  for (const ir::Expr& arg : e->args) add(arg, signature);
+  Step step{e->op, e->type};
+  if (e->op == Op::constant) step.value = ir::value_of(e);
+  if (e->op == Op::variable) {
+    step.slot = signature.slot_of(e->variable.get());
+    internal_assert(step.slot >= 0, "a value known at the call is expected here", e->at);
+  }
+  steps_.push_back(step);
+}
+
+ir::Value HostExpr::operator()(std::span<const ir::Value> values, bool* overflow) const {
+  std::vector<ir::Value> stack;
+  stack.reserve(steps_.size());
+  for (const Step& step : steps_) {
+    if (step.op == Op::constant)
+      stack.push_back(step.value);
+    else if (step.op == Op::variable)
+      stack.push_back(values[static_cast<std::size_t>(step.slot)]);
+    else {
+      const auto arity = static_cast<std::size_t>(ir::arity_of(step.op));
+      const ir::Value result = ir::apply(step.op, step.type, std::span(stack).last(arity), overflow);
+      stack.resize(stack.size() - arity);
+      stack.push_back(result);
+    }
+  }
+  return stack.back();
+}
+
+int Signature::slot_of(const ir::Variable* variable) const {
+  for (std::size_t i = 0; i < variables_.size(); ++i) {
+    if (variables_[i].get() == variable) return static_cast<int>(i);
+  }
+  return -1;
+}
+
+int Signature::slot_of(const ir::Buffer* buffer) const {
+  for (std::size_t i = 0; i < buffers_.size(); ++i) {
+    if (buffers_[i].get() == buffer) return static_cast<int>(i);
+  }
+  return -1;
+}
+
+std::string Signature::where(const ir::Buffer& buffer) const {
+  return fmt::format("kernel '{}', argument '{}'", kernel_->name, buffer.name);
+}
+
+std::string Signature::dims_text(const Binding& binding) const {
+  std::string text;
+  for (std::size_t i = 0; i < variables_.size(); ++i) {
+    if (variables_[i]->kind == VariableKind::processors) continue;
+    const ir::Value& value = binding.values[i];
+    text += text.empty() ? "" : ", ";
+    text += value.type.is_floating() ? fmt::format("{} = {}", variables_[i]->name, value.real)
+                                     : fmt::format("{} = {}", variables_[i]->name, value.integer);
+  }
+  return text;
+}
+
+TensorRef Signature::checked_tensor(const ir::Buffer& buffer, const Argument& arg) const {
+  const TensorRef* tensor = arg.tensor();
+  if (tensor == nullptr) {
+    refuse("{} is a {} tensor of rank {}, but a number is given; pass a tensor", where(buffer),
+           buffer.type.name(), buffer.rank());
+  }
+  if (!(tensor->dtype == buffer.type)) {
+    refuse("{} must have dtype {}, but {} is given; convert it with to({})", where(buffer),
+           buffer.type.name(), describe(*tensor), buffer.type.name());
+  }
+  if (tensor->rank() != buffer.rank() || tensor->strides.size() != tensor->shape.size()) {
+    refuse("{} must have rank {}, but {} is given; reshape it", where(buffer), buffer.rank(),
+           describe(*tensor));
+  }
+  if (!tensor->device.is_cpu()) {
+    refuse("{} lies on {}, but the kernel was compiled for the CPU; copy it to host memory", where(buffer),
+           tensor->device.name());
+  }
+  for (const std::int64_t extent : tensor->shape) {
+    if (extent < 0 || extent > largest_extent) {
+      refuse("{} has an extent outside 0 … {}: {}; split the call", where(buffer), largest_extent,
+             describe(*tensor));
+    }
+  }
+  if (nelements(*tensor) > 0 && tensor->data == nullptr) {
+    refuse("{} has no memory (its pointer is null): {}; allocate it first", where(buffer), describe(*tensor));
+  }
+  return *tensor;
+}
+
+namespace {
+
+// The number as an integer within the type; nothing if it is none or does not fit.
+std::optional<std::int64_t> as_integer(DType type, const Argument::Number& number) {
+  std::int64_t result = 0;
+  if (const auto* value = std::get_if<std::int64_t>(&number))
+    result = *value;
+  else if (const auto* natural = std::get_if<std::uint64_t>(&number)) {
+    if (*natural > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max())) return std::nullopt;
+    result = static_cast<std::int64_t>(*natural);
+  } else
+    return std::nullopt;
+  const bool is_signed = type.kind() == Kind::integer;
+  if (type.bits() < 64) {
+    const std::int64_t above = std::int64_t{1} << (is_signed ? type.bits() - 1 : type.bits());
+    if (result >= above || result < (is_signed ? -above : 0)) return std::nullopt;
+  }
+  return result;
+}
+
+std::optional<double> as_float(DType type, const Argument::Number& number) {
+  double given = 0;
+  if (const auto* real = std::get_if<double>(&number))
+    given = *real;
+  else if (const auto* value = std::get_if<std::int64_t>(&number))
+    given = static_cast<double>(*value);
+  else if (const auto* natural = std::get_if<std::uint64_t>(&number))
+    given = static_cast<double>(*natural);
+  else
+    return std::nullopt;
+  const double rounded = round_to(type, given);
+  if (std::isfinite(given) && !std::isfinite(rounded)) return std::nullopt;
+  return rounded;
+}
+
+std::string text_of(const Argument::Number& number) {
+  return std::visit([](auto value) { return fmt::format("{}", value); }, number);
+}
+
+}  // namespace
+
+ir::Value Signature::checked_scalar(const ir::Variable& variable, const Argument& arg) const {
+  const DType type = variable.type;
+  const std::string place = fmt::format("kernel '{}', argument '{}'", kernel_->name, variable.name);
+  if (arg.number() == nullptr) {
+    refuse("{} is a {} number, but the tensor {} is given; pass a number", place, type.name(),
+           describe(*arg.tensor()));
+  }
+  const Argument::Number& number = *arg.number();
+  if (type.is_boolean()) {
+    if (const bool* value = std::get_if<bool>(&number)) return ir::truth_value(*value);
+    refuse("{} is a bool, but the number {} is given; pass true or false", place, text_of(number));
+  }
+  if (type.is_floating()) {
+    if (const auto real = as_float(type, number)) return ir::float_value(compute_type(type), *real);
+    refuse("{} is a number of type {}, but {} is given, which is no number or too large for it", place,
+           type.name(), text_of(number));
+  }
+  if (const auto integer = as_integer(type, number)) return ir::integer_value(compute_type(type), *integer);
+  refuse("{} is an integer of type {}, but {} is given, which is no integer or out of range; convert it",
+         place, type.name(), text_of(number));
+}
+
+void Signature::solve_extent(Binding& binding, int tensor, int dim) const {
+  const Extent& extent = extents_[static_cast<std::size_t>(tensor)][static_cast<std::size_t>(dim)];
+  const ir::Buffer& buffer = *buffers_[static_cast<std::size_t>(tensor)];
+  const TensorRef& ref = binding.tensors[static_cast<std::size_t>(tensor)];
+  const std::int64_t given = ref.shape[static_cast<std::size_t>(dim)];
+  if (extent.kind == ExtentKind::constant && given != extent.constant) {
+    refuse("{}: dimension {} must have extent {}, but {} is given", where(buffer), dim, extent.constant,
+           describe(ref));
+  }
+  if (extent.kind == ExtentKind::solves) {
+    binding.values[static_cast<std::size_t>(extent.slot)] = ir::integer_value(i32, given);
+  }
+  if (extent.kind != ExtentKind::repeats) return;
+  const std::int64_t expected = binding.values[static_cast<std::size_t>(extent.slot)].integer;
+  if (given == expected) return;
+  const Source& source = sources_[static_cast<std::size_t>(extent.slot)];
+  refuse("{}: dimension {} must be {} = {}, given by dimension {} of argument '{}', but {} is given",
+         where(buffer), dim, variables_[static_cast<std::size_t>(extent.slot)]->name, expected, source.dim,
+         buffers_[static_cast<std::size_t>(source.tensor)]->name, describe(ref));
+}
+
+void Signature::solve(Binding& binding) const {
+  for (std::size_t t = 0; t < parameter_tensors_; ++t) {
+    for (std::size_t d = 0; d < extents_[t].size(); ++d) {
+      solve_extent(binding, static_cast<int>(t), static_cast<int>(d));
+    }
+  }
+}
+
+void Signature::check_computed_extent(const Binding& binding, int tensor, int dim) const {
+  const Extent& extent = extents_[static_cast<std::size_t>(tensor)][static_cast<std::size_t>(dim)];
+  if (extent.kind != ExtentKind::computed) return;
+  const ir::Buffer& buffer = *buffers_[static_cast<std::size_t>(tensor)];
+  const TensorRef& ref = binding.tensors[static_cast<std::size_t>(tensor)];
+  bool overflow = false;
+  const ir::Value expected = extent.computed(binding.values, &overflow);
+  if (expected.invalid || overflow) {
+    refuse("{}: the extent of dimension {} cannot be computed (it {}) with {}", where(buffer), dim,
+           expected.invalid ? "divides by zero" : "overflows", dims_text(binding));
+  }
+  if (expected.integer != ref.shape[static_cast<std::size_t>(dim)]) {
+    refuse("{}: dimension {} must have extent {} (with {}), but {} is given", where(buffer), dim,
+           expected.integer, dims_text(binding), describe(ref));
+  }
+}
+
+void Signature::check_computed(const Binding& binding) const {
+  for (std::size_t t = 0; t < parameter_tensors_; ++t) {
+    for (std::size_t d = 0; d < extents_[t].size(); ++d) {
+      check_computed_extent(binding, static_cast<int>(t), static_cast<int>(d));
+    }
+  }
+}
+
+void Signature::check_multiples(const Binding& binding) const {
+  for (std::size_t i = 0; i < kernel_->dims.size(); ++i) {
+    const ir::Dim& dim = kernel_->dims[i];
+    const std::int64_t value = binding.values[i].integer;
+    if (dim.multiple <= 1 || value % dim.multiple == 0) continue;
+    refuse("{}: dimension {} is {} = {}, which must be a multiple of {}; pad the tensor",
+           where(*buffers_[static_cast<std::size_t>(sources_[i].tensor)]), sources_[i].dim,
+           dim.variable->name, value, dim.multiple);
+  }
+}
+
+void Signature::check_requirements(const Binding& binding) const {
+  for (const Requirement& requirement : requirements_) {
+    const ir::Value value = requirement.condition(binding.values);
+    if (!value.invalid && value.truth()) continue;
+    refuse("kernel '{}' requires at {}: {}; this call has {}", kernel_->name,
+           short_location(requirement.text->at), requirement.text->message, dims_text(binding));
+  }
+}
+
+void Signature::check_reshapes(const Binding& binding) const {
+  for (const Reshape& reshape : reshapes_) {
+    const auto slot = static_cast<std::size_t>(reshape.tensor);
+    const TensorRef& ref = binding.tensors[slot];
+    Shape shape;
+    bool overflow = false;
+    for (const HostExpr& extent : reshape.shape) {
+      const ir::Value value = extent(binding.values, &overflow);
+      shape.push_back(value.invalid ? -1 : value.integer);
+    }
+    if (!is_contiguous(ref)) {
+      refuse("{} is reshaped at {} and must therefore be contiguous, but {} is given; pass contiguous()",
+             where(*buffers_[slot]), short_location(reshape.at), describe(ref));
+    }
+    bool negative = false;
+    for (const std::int64_t extent : shape) negative |= extent < 0;
+    if (overflow || negative || nelements(shape) != nelements(ref)) {
+      refuse("{} is reshaped at {} to {}, which does not have the {} elements of {}", where(*buffers_[slot]),
+             short_location(reshape.at), describe(shape), nelements(ref), describe(ref));
+    }
+  }
+}
+
+void Signature::check_memory(const Binding& binding) const {
+  for (std::size_t t = 0; t < parameter_tensors_; ++t) {
+    if (buffers_[t]->is_writable() && overlaps_itself(binding.tensors[t])) {
+      refuse("{} is written, but several of its elements share memory: {}; pass a tensor without repetition",
+             where(*buffers_[t]), describe(binding.tensors[t]));
+    }
+  }
+  for (const Pair& pair : pairs_) {
+    const auto a = static_cast<std::size_t>(pair.a), b = static_cast<std::size_t>(pair.b);
+    if (!share_bytes(binding.tensors[a], binding.tensors[b])) continue;
+    refuse(
+        "{} and argument '{}' share memory, and '{}' is written; pass a copy, or declare "
+        "may_alias({}, {}) in the kernel",
+        where(*buffers_[a]), buffers_[b]->name,
+        buffers_[a]->is_writable() ? buffers_[a]->name : buffers_[b]->name, buffers_[a]->name,
+        buffers_[b]->name);
+  }
+}
+
+void Signature::add_workspaces(Binding& binding) const {
+  for (std::size_t w = parameter_tensors_; w < buffers_.size(); ++w) {
+    const ir::Buffer& buffer = *buffers_[w];
+    Shape shape;
+    bool overflow = false;
+    std::int64_t bytes = buffer.type.bytes();
+    for (const Extent& extent : extents_[w]) {
+      const ir::Value value = extent.kind == ExtentKind::constant
+                                  ? ir::integer_value(i64, extent.constant)
+                                  : extent.computed(binding.values, &overflow);
+      shape.push_back(value.invalid ? -1 : value.integer);
+      if (shape.back() < 0 || shape.back() > largest_extent) overflow = true;
+      overflow |= !overflow && __builtin_mul_overflow(bytes, shape.back(), &bytes);
+      if (overflow) {
+        refuse("kernel '{}', workspace '{}': the extent {} of dimension {} is outside 0 … {} with {}",
+               kernel_->name, buffer.name, shape.back(), shape.size() - 1, largest_extent,
+               dims_text(binding));
+      }
+    }
+    binding.tensors[w] = TensorRef(nullptr, buffer.type, std::move(shape));
+    binding.workspace_bytes += (static_cast<std::size_t>(bytes) + alignment - 1) / alignment * alignment;
+  }
+}
+
+Binding Signature::bind_only(std::span<const Argument> args) const {
+  if (args.size() != kernel_->parameters.size()) {
+    refuse(
+        "kernel '{}' takes {} arguments, but {} are given; pass all tensors and scalars in the order of "
+        "declaration, workspaces left out",
+        kernel_->name, kernel_->parameters.size(), args.size());
+  }
+  Binding binding;
+  binding.values.resize(variables_.size());
+  binding.tensors.reserve(buffers_.size());
+  std::size_t scalar = kernel_->dims.size();
+  for (std::size_t i = 0; i < args.size(); ++i) {
+    const ir::Parameter& parameter = kernel_->parameters[i];
+    if (parameter.tensor)
+      binding.tensors.push_back(checked_tensor(*parameter.tensor, args[i]));
+    else
+      binding.values[scalar++] = checked_scalar(*parameter.scalar, args[i]);
+  }
+  for (; scalar < variables_.size(); ++scalar) {
+    binding.values[scalar] = ir::integer_value(variables_[scalar]->type, thread_pool().size());
+  }
+  solve(binding);
+  check_computed(binding);
+  check_multiples(binding);
+  check_requirements(binding);
+  check_reshapes(binding);
+  check_memory(binding);
+  binding.tensors.resize(buffers_.size());
+  add_workspaces(binding);
+  return binding;
+}
+
+namespace {
+
+std::shared_ptr<void> allocate(std::size_t bytes) {
+  void* memory = std::aligned_alloc(alignment, bytes);
+  if (memory == nullptr) throw DeviceError(fmt::format("no memory for {} bytes of workspaces", bytes));
+  return {memory, std::free};
+}
+
+}  // namespace
+
+Binding Signature::bind(std::span<const Argument> args) const {
+  Binding binding = bind_only(args);
+  if (binding.workspace_bytes == 0) return binding;
+  binding.workspace = allocate(binding.workspace_bytes);
+  auto* next = static_cast<std::byte*>(binding.workspace.get());
+  for (std::size_t w = parameter_tensors_; w < buffers_.size(); ++w) {
+    TensorRef& ref = binding.tensors[w];
+    ref.data = next;
+    const auto bytes = static_cast<std::size_t>(nelements(ref)) * static_cast<std::size_t>(ref.dtype.bytes());
+    next += (bytes + alignment - 1) / alignment * alignment;
+  }
+  return binding;
+}
+
+Binding Signature::bind(std::span<const NamedArgument> args) const {
+  std::vector<const Argument*> found(kernel_->parameters.size());
+  const auto name_of = [&](std::size_t i) -> const std::string& {
+    const ir::Parameter& parameter = kernel_->parameters[i];
+    return parameter.tensor ? parameter.tensor->name : parameter.scalar->name;
+  };
+  for (const NamedArgument& arg : args) {
+    std::size_t i = 0;
+    while (i < found.size() && name_of(i) != arg.name) ++i;
+    if (i == found.size()) refuse("kernel '{}' has no argument '{}'", kernel_->name, arg.name);
+    if (found[i] != nullptr) refuse("kernel '{}': argument '{}' is given twice", kernel_->name, arg.name);
+    found[i] = &arg.value;
+  }
+  std::vector<Argument> ordered;
+  ordered.reserve(found.size());
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    if (found[i] == nullptr) refuse("kernel '{}': argument '{}' is missing", kernel_->name, name_of(i));
+    ordered.push_back(*found[i]);
+  }
+  return bind(std::span<const Argument>(ordered));
+}
+
+void clear_zeroed(const Signature& signature, const Binding& binding) {
+  for (std::size_t i = 0; i < signature.buffers().size(); ++i) {
+    if (!signature.buffers()[i]->zero) continue;
+    const TensorRef& ref = binding.tensors[i];
+    if (is_contiguous(ref)) {
+      const auto bytes = nelements(ref) * ref.dtype.bytes();
+      if (bytes > 0) std::memset(ref.data, 0, static_cast<std::size_t>(bytes));
+    } else {
+      static constexpr std::uint64_t zero = 0;
+      const TensorRef one(const_cast<std::uint64_t*>(&zero), ref.dtype, Shape(ref.shape.size(), 1));
+      copy_elements(one.expand(ref.shape), ref);
+    }
+  }
+}
+
+}  // namespace tegula
