@@ -1,0 +1,9 @@
+#include "tests/must_fail/must_fail.hpp"
+
+// A float and an integer do not combine silently.
+TEGULA_MUST_FAIL(mixed_kinds, "mixes f32 and i32") {
+  Fragment acc({4}, f32, 0);
+  parallel(acc, [&](Index i) {
+    acc(i) = acc(i) * i;  // error
+  });
+}

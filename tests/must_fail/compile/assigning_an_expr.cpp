@@ -1,0 +1,8 @@
+#include "tegula/lang.hpp"
+using namespace tegula::lang;
+
+// An Expr never changes.
+void program(Tensor A, Tensor N, Fragment& acc, Fragment& row, Shared& tile, Index block) {
+  Expr sum = 0;
+  serial(4, [&](Index i) { sum = sum + N(i); });  // error
+}

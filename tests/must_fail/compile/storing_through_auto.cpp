@@ -1,0 +1,10 @@
+#include "tegula/lang.hpp"
+using namespace tegula::lang;
+
+// `auto` keeps a place, not a value.
+void program(Tensor A, Tensor N, Fragment& acc, Fragment& row, Shared& tile, Index block) {
+  parallel(acc, [&](Index i, Index j) {
+    auto x = acc(i, j);
+    x = 0;  // error
+  });
+}

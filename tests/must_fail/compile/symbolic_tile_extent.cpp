@@ -1,0 +1,8 @@
+#include "tegula/lang.hpp"
+using namespace tegula::lang;
+
+// The shape of a tile is constant.
+void program(Tensor A, Tensor N, Fragment& acc, Fragment& row, Shared& tile, Index block) {
+  Dim K("K");
+  Fragment f({64, K}, f32);  // error
+}

@@ -1,0 +1,9 @@
+#include "tegula/lang.hpp"
+using namespace tegula::lang;
+
+// A whole tile is not a value.
+void program(Tensor A, Tensor N, Fragment& acc, Fragment& row, Shared& tile, Index block) {
+  parallel(row, [&](Index i) {
+    row(i) = row * 2;  // error
+  });
+}
