@@ -1,0 +1,6 @@
+// The operators.
+#pragma once
+#include "tegula/ops/attention.hpp"
+#include "tegula/ops/block_sparse_attention.hpp"
+#include "tegula/ops/gemm.hpp"
+#include "tegula/ops/selection.hpp"

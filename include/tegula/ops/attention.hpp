@@ -1,0 +1,46 @@
+// Softmax attention over all keys, or over a window of them.
+#pragma once
+#include <cstdint>
+#include <optional>
+
+#include "tegula/runtime.hpp"
+
+namespace tegula::ops {
+
+// Order of the dimensions batch, sequence, head, feature.
+enum class Layout { bshd, bhsd };
+
+// Queries and keys of a tile; 0 leaves the choice to the plan.
+struct AttentionTiles {
+  int queries = 0, keys = 0;
+};
+
+struct AttentionOptions {
+  Layout layout = Layout::bshd;
+  std::optional<float> scale;  // of the scores; 1/√d unless given. Positive and finite
+  // Query i stands at position i + (keys − queries): the last query at the last key. It sees the keys from
+  // `left` before its position to `right` after it, −1 for all of them; causal is right = 0.
+  bool causal = false;
+  std::int64_t left = -1, right = -1;
+  float softcap = 0;               // scores become c · tanh(score / c); 0 for none
+  std::optional<TensorRef> sinks;  // [heads]: a logit a head that takes part in the sum but has no value
+  // Sequences packed one after another: q, k, v are [tokens, heads, d], and sequence b has the tokens
+  // cu_seqlens[b] … cu_seqlens[b + 1] − 1 (i32 [sequences + 1]).
+  std::optional<TensorRef> cu_seqlens_q, cu_seqlens_k;
+  std::optional<TensorRef> out, lse;  // written instead of new tensors
+  AttentionTiles tiles;
+  Target target = Target::automatic();
+};
+
+struct AttentionResult {
+  Tensor out;  // as q, with the features of v
+  Tensor lse;  // f32, natural logarithm of the sum of exp(score): [batch, heads, queries], packed [heads,
+               // tokens]
+};
+
+// softmax(scale · q kᵀ) v for every head; head h of q uses head h / (heads of q / heads of k) of k and v.
+// A query that sees no key has output 0 and lse −∞ (with a sink: lse is the sink).
+AttentionResult attention(const TensorRef& q, const TensorRef& k, const TensorRef& v,
+                          const AttentionOptions& options = {});
+
+}  // namespace tegula::ops

@@ -1,0 +1,33 @@
+// Attention in which every block of queries sees its own choice of key blocks.
+#pragma once
+#include "tegula/ops/attention.hpp"
+
+namespace tegula::ops {
+
+struct BlockSparseOptions {
+  Layout layout = Layout::bshd;
+  int q_block = 64, k_block = 64;
+  // Which key blocks a block of queries sees: exactly one of `indices` and `mask`. `heads` is that of k, for
+  // all query heads of the group, or that of q.
+  // indices: i32 [batch, heads, q_blocks, entries]. Entries outside [0, k_blocks), such as −1, are no block
+  // and may stand anywhere; a block that is named several times counts once; order does not matter. counts:
+  // i32 [batch, heads, q_blocks], how many entries of a row count; all of them unless given. mask: bool
+  // [batch, heads, q_blocks, k_blocks].
+  std::optional<TensorRef> indices, counts, mask;
+  bool causal = false;         // aligned as in `attention`, inside the chosen blocks
+  std::optional<float> scale;  // 1/√d unless given
+  float softcap = 0;
+  std::optional<TensorRef> out, lse;
+  AttentionTiles tiles;
+  Target target = Target::automatic();
+};
+
+// As `attention`, over the chosen blocks only.
+AttentionResult block_sparse_attention(const TensorRef& q, const TensorRef& k, const TensorRef& v,
+                                       const BlockSparseOptions& options);
+
+// q [batch, queries, heads, d], k and v alike; topk_indices as `indices` above.
+AttentionResult block_sparse_attention(const TensorRef& q, const TensorRef& k, const TensorRef& v,
+                                       int q_block_size, int k_block_size, const TensorRef& topk_indices);
+
+}  // namespace tegula::ops

@@ -1,0 +1,38 @@
+// Which key blocks matter to a block of queries: scores of their means, and the best of a row.
+#pragma once
+#include "tegula/ops/attention.hpp"
+
+namespace tegula::ops {
+
+struct BlockScoresOptions {
+  Layout layout = Layout::bshd;
+  int q_block = 64, k_block = 64;
+  // Blocks that no query of the row sees (aligned as in `attention`) score −∞.
+  bool causal = false;
+  std::optional<float> scale;  // 1/√d unless given
+  bool per_kv_head = true;     // one row for all query heads of a group: their mean
+  std::optional<TensorRef> out;
+  Target target = Target::automatic();
+};
+
+// scale · mean of a query block · mean of a key block: f32 [batch, heads, q_blocks, k_blocks], heads of k, or
+// of q. The last blocks may be short. Means are kept in f32.
+Tensor block_scores(const TensorRef& q, const TensorRef& k, const BlockScoresOptions& options = {});
+
+struct TopkBlocksOptions {
+  // Blocks that are chosen before all others, if their score is not −∞: block 0, and the block of the last
+  // key that stands at or before the last query of the row, which q_block, k_block and key_offset (keys −
+  // queries) determine.
+  bool keep_first = false, keep_diagonal = false;
+  int q_block = 64, k_block = 64;
+  std::int64_t key_offset = 0;
+  std::optional<TensorRef> out;
+  Target target = Target::automatic();
+};
+
+// The `count` largest scores of every row of f32 [batch, heads, q_blocks, k_blocks]: i32 [batch, heads,
+// q_blocks, count], block numbers in ascending order, −1 after them where fewer exist. Exact; of equal scores
+// the lower block wins. Scores of −∞ and NaN are never chosen.
+Tensor topk_blocks(const TensorRef& scores, std::int64_t count, const TopkBlocksOptions& options = {});
+
+}  // namespace tegula::ops

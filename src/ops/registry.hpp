@@ -1,0 +1,105 @@
+// What the command-line tool, the benchmarks and the tests know about the operators.
+//
+// An operator takes tensors and options by name. Options are text here: `parse` refuses what an operator does
+// not have, and values of the wrong type, with the names and types it does have.
+#pragma once
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "tegula/lang.hpp"
+#include "tegula/runtime.hpp"
+
+namespace tegula::ops {
+
+using Tensors = std::map<std::string, Tensor>;
+using OptionTexts = std::map<std::string, std::string>;
+
+struct InputInfo {
+  std::string name;
+  std::string shape;  // in words: "[batch, queries, heads, d]"
+  std::vector<DType> dtypes;
+  bool required = true;
+  std::string meaning;
+};
+
+struct OutputInfo {
+  std::string name;
+  std::string shape;
+  std::string dtype;
+};
+
+enum class OptionType { boolean, integer, real, choice };
+std::string_view name_of(OptionType type);
+
+struct OptionInfo {
+  std::string name;
+  OptionType type;
+  std::string default_text;  // empty: the operator decides
+  std::string meaning;
+  std::vector<std::string> choices;  // of a choice
+};
+
+struct Operator;
+
+// Values of all options of one call.
+class Options {
+ public:
+  static Options parse(const Operator& op, const OptionTexts& texts);
+
+  // Whether the option has a value, given or by default.
+  bool has(const std::string& name) const;
+  bool boolean(const std::string& name) const { return text(name) == "true"; }
+  std::int64_t integer(const std::string& name) const;
+  double real(const std::string& name) const;
+  const std::string& text(const std::string& name) const;
+
+ private:
+  std::map<std::string, std::string> values_;
+};
+
+// Arithmetic and memory traffic of a call at least.
+struct Work {
+  double flops = 0, bytes = 0;
+};
+
+// Example arguments. `inputs` depends on nothing but the seed.
+struct Case {
+  std::string name;
+  OptionTexts options;
+  std::function<Tensors(std::uint64_t seed)> inputs;
+};
+
+struct Operator {
+  std::string name;
+  std::string summary;
+  std::vector<InputInfo> inputs;
+  std::vector<OutputInfo> outputs;
+  std::vector<OptionInfo> options;
+
+  std::function<Tensors(const Tensors& inputs, const Options& options, Target target)> run;
+  // The same in double precision, by the formula; f64 outputs (integers as `run` gives them).
+  std::function<Tensors(const Tensors& inputs, const Options& options)> reference;
+  // The kernels that `run` calls for such arguments.
+  std::function<std::vector<lang::Kernel>(const Tensors& inputs, const Options& options, Target target)>
+      kernels;
+  std::function<Work(const Tensors& inputs, const Options& options)> work;
+  // Largest deviation that is right for these arguments: |out − reference| ≤ absolute + relative ·
+  // |reference|.
+  struct Tolerance {
+    double absolute = 0, relative = 0;
+  };
+  std::function<Tolerance(const Tensors& inputs, const Options& options)> tolerance;
+
+  std::vector<Case> check_cases;  // small: seconds on the interpreter, all together
+  std::vector<Case> bench_cases;
+};
+
+const std::vector<Operator>& operators();
+// An unknown name is an ArgumentError that lists the names.
+const Operator& find_operator(const std::string& name);
+// Unknown, missing or wrong inputs are an ArgumentError; run and kernels check this themselves.
+void check_inputs(const Operator& op, const Tensors& inputs);
+
+}  // namespace tegula::ops
