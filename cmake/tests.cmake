@@ -1,6 +1,7 @@
 # One test program per folder of src/: all its *_test.cpp files.
 find_package(GTest REQUIRED)
 include(GoogleTest)
+include(${CMAKE_CURRENT_LIST_DIR}/cpu_sets.cmake)
 
 function(tegula_test name)
   add_executable(${name} ${ARGN})

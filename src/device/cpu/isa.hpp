@@ -24,6 +24,8 @@
 #define TEGULA_CPU_MEMBER inline __attribute__((always_inline))
 
 // The inner namespace keeps kernels of several instruction sets apart inside one program.
+#define TEGULA_CPU_TEXT_OF(x) #x
+#define TEGULA_CPU_TEXT(x) TEGULA_CPU_TEXT_OF(x)
 #define TEGULA_CPU_BEGIN \
   namespace tegula_cpu { \
   inline namespace TEGULA_CPU_ISA {
