@@ -1,0 +1,135 @@
+#include "runtime/host_compiler.hpp"
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <fstream>
+
+#include "runtime/environment.hpp"
+#include "runtime/file_io.hpp"
+#include "runtime/process.hpp"
+#include "tegula/error.hpp"
+
+namespace tegula {
+namespace {
+
+constexpr std::string_view always[] = {"-x", "c++", "-std=c++20", "-shared", "-fPIC"};
+constexpr int quoted_lines = 12;
+
+std::string first_lines(const std::string& path, int count) {
+  std::ifstream in(path);
+  std::string text, line;
+  for (int i = 0; i < count && std::getline(in, line); ++i) text += "\n  " + line;
+  return text;
+}
+
+void write_text(const std::string& path, const std::string& text) {
+  std::ofstream out(path, std::ios::binary);
+  out << text;
+  if (!out.flush()) throw DeviceError(fmt::format("{} cannot be written", path));
+}
+
+// The first line that the compiler says of itself; empty if it does not work.
+std::string query_version(const std::string& path) {
+  const TemporaryDirectory directory;
+  const std::string output = directory.file("version");
+  const ProcessResult result = run_process({path, "--version"}, output, std::chrono::seconds(20));
+  std::ifstream in(output);
+  std::string line;
+  if (!result.succeeded() || !std::getline(in, line)) return "";
+  return line;
+}
+
+std::vector<std::string> command(const std::string& compiler, const HostCompiler::Source& source,
+                                 const TemporaryDirectory& directory, const std::string& output) {
+  std::vector<std::string> arguments{compiler};
+  arguments.insert(arguments.end(), std::begin(always), std::end(always));
+  arguments.insert(arguments.end(), source.flags.begin(), source.flags.end());
+  arguments.insert(arguments.end(), {"-I", directory.path(), "-o", output, directory.file("kernel.cpp")});
+  return arguments;
+}
+
+std::string how_it_failed(const ProcessResult& result, std::chrono::milliseconds timeout) {
+  if (!result.started) return "could not be started";
+  if (result.timed_out) return fmt::format("was stopped after {} ms", timeout.count());
+  if (result.exit_code != 0) return fmt::format("ended with status {}", result.exit_code);
+  return "wrote nothing";
+}
+
+}  // namespace
+
+SharedObject::SharedObject(const std::string& path) {
+  void* handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (handle == nullptr) {
+    const char* reason = dlerror();
+    throw DeviceError(fmt::format("{} cannot be loaded: {}", path, reason ? reason : "unknown reason"));
+  }
+  handle_ = std::shared_ptr<void>(handle, [](void* open) { dlclose(open); });
+}
+
+void* SharedObject::symbol(const std::string& name) const {
+  void* address = dlsym(handle_.get(), name.c_str());
+  if (address == nullptr) throw DeviceError(fmt::format("the compiled kernel has no function '{}'", name));
+  return address;
+}
+
+std::optional<HostCompiler> HostCompiler::find() {
+  if (const auto chosen = environment(Variable::cxx)) {
+    if (*chosen == "none") return std::nullopt;
+    const std::string path = find_program(*chosen);
+    const std::string version = path.empty() ? "" : query_version(path);
+    if (version.empty()) {
+      throw ArgumentError(
+          fmt::format("TEGULA_CXX={}: this is not a C++ compiler that runs here; name one by its "
+                      "path, or 'none' to do without",
+                      *chosen));
+    }
+    return HostCompiler(path, version);
+  }
+  for (const char* name : {"g++", "c++", "clang++"}) {
+    const std::string path = find_program(name);
+    const std::string version = path.empty() ? "" : query_version(path);
+    if (!version.empty()) return HostCompiler(path, version);
+  }
+  return std::nullopt;
+}
+
+void HostCompiler::compile(const Source& source, const std::string& output) const {
+  TemporaryDirectory directory;
+  write_text(directory.file("kernel.cpp"), source.text);
+  for (const Source::Header& header : source.headers) {
+    internal_assert(header.name.find('/') == std::string::npos, "headers of kernels are plain file names");
+    write_text(directory.file(header.name), header.text);
+  }
+  const std::string messages = directory.file("messages.txt");
+  const ProcessResult result = run_process(command(path_, source, directory, output), messages, timeout_);
+  if (result.succeeded() && std::ifstream(output).good()) return;
+  directory.keep();
+  throw DeviceError(fmt::format("the compiler {} {} on a kernel; its text is kept in {}{}", path_,
+                                how_it_failed(result, timeout_), directory.file("kernel.cpp"),
+                                first_lines(messages, quoted_lines)));
+}
+
+SharedObject HostCompiler::load(const Source& source, const KernelCache& cache) const {
+  KeyBuilder key;
+  key.add(path_).add(version_);
+  for (const std::string_view flag : always) key.add(flag);
+  key.add("flags");
+  for (const std::string& flag : source.flags) key.add(flag);
+  key.add("headers");
+  for (const Source::Header& header : source.headers) key.add(header.name).add(header.text);
+  key.add("text").add(source.text);
+  std::optional<SharedObject> object;
+  cache.load_or_build(
+      key.key(), ".so", [&](const std::string& output) { compile(source, output); },
+      [&](const std::string& path) { object.emplace(path); });
+  return *object;
+}
+
+const HostCompiler* host_compiler() {
+  static const std::optional<HostCompiler> compiler = HostCompiler::find();
+  return compiler ? &*compiler : nullptr;
+}
+
+}  // namespace tegula
