@@ -144,6 +144,24 @@ void remove_least_recently_used(const std::string& directory, std::uint64_t limi
   }
 }
 
+// An open file, whose number in the file system is therefore not given to another one.
+class HeldFile {
+ public:
+  explicit HeldFile(const std::string& path) : descriptor_(open(path.c_str(), O_RDONLY | O_CLOEXEC)) {}
+  ~HeldFile() {
+    if (descriptor_ >= 0) close(descriptor_);
+  }
+  HeldFile(const HeldFile&) = delete;
+  HeldFile& operator=(const HeldFile&) = delete;
+  bool has_its_name() const {
+    struct stat status {};
+    return descriptor_ >= 0 && fstat(descriptor_, &status) == 0 && status.st_nlink > 0;
+  }
+
+ private:
+  int descriptor_;
+};
+
 // Removes a temporary file unless it was renamed away.
 struct RemoveAtEnd {
   std::string path;
@@ -240,7 +258,7 @@ void KernelCache::load_or_build(const std::string& key, std::string_view suffix,
   internal_assert(is_entry(key + std::string(suffix)),
                   "a cache key has 32 hexadecimal digits, a suffix a dot");
   const std::string path = fmt::format("{}/{}{}", directory_, key, suffix);
-  constexpr int attempts = 5;
+  constexpr int attempts = 20;
   for (int attempt = 1;; ++attempt) {
     if (is_intact(path)) {
       utimensat(AT_FDCWD, path.c_str(), nullptr, 0);  // used just now
@@ -248,11 +266,12 @@ void KernelCache::load_or_build(const std::string& key, std::string_view suffix,
       build_entry(path, directory_, suffix, build);
       remove_least_recently_used(directory_, limit_bytes_, path);
     }
+    const HeldFile held(path);
     try {
       return use(path);
     } catch (...) {
-      // Another process may have removed it to make room.
-      if (attempt == attempts || fs::exists(path)) throw;
+      // Another process may have removed it to make room, and yet another may have built it again.
+      if (attempt == attempts || held.has_its_name()) throw;
     }
   }
 }
