@@ -1,0 +1,21 @@
+// The rules that need no more than the node itself. Each is a sentence and a predicate; the first that fails
+// is returned.
+#pragma once
+#include <optional>
+#include <string_view>
+
+#include "ir/kernel.hpp"
+
+namespace tegula::ir {
+
+using Broken = std::optional<std::string_view>;
+
+// Of one node of an expression; its operands are right.
+Broken broken_rule(const ExprNode& e);
+Broken broken_rule(const View& view);
+// Of one statement; its expressions and views are right.
+Broken broken_rule(const Stmt& stmt);
+Broken broken_rule(const Grid& grid);
+Broken broken_rule(const Buffer& buffer);
+
+}  // namespace tegula::ir
