@@ -52,7 +52,7 @@ void tiled_gemm(const Functions& set, long n, const float* a, const float* b, fl
   for (long i = 0; i < n; i += rows) {
     for (long j = 0; j < n; j += columns) {
       for (long k = 0; k < n; k += depth) {
-        for (long r = 0; r < rows; ++r) std::memcpy(a_tile.data + r * depth, a + (i + r) * n + k, depth * 4);
+        packing(set).copied_rows(a + i * n + k, n, rows, depth, {0, rows, 0, depth}, 0, a_tile.data, depth);
         packing(set).rows(b + k * n + j, n, depth, columns, {0, depth, 0, columns}, 0, panels.data);
         multiply(depth, a_tile.data, depth, 1, panels.data, c_tile.data, columns, k > 0);
       }

@@ -71,6 +71,9 @@ TEGULA_CPU_INLINE vf panel_value(const float*, vu x) { return to_f32(x); }
 TEGULA_CPU_INLINE vi panel_value(const int32_t*, vi x) { return x; }
 TEGULA_CPU_INLINE vi panel_value(const int32_t*, vu x) { return (vi)x; }
 TEGULA_CPU_INLINE vi panel_value(const int32_t*, vf x) { return to_i32(x); }
+TEGULA_CPU_INLINE vu panel_value(const uint32_t*, vu x) { return x; }
+TEGULA_CPU_INLINE vu panel_value(const uint32_t*, vi x) { return (vu)x; }
+TEGULA_CPU_INLINE vu panel_value(const uint32_t*, vf x) { return to_u32(x); }
 TEGULA_CPU_INLINE vd panel_value(const double*, vd x) { return x; }
 template <class V>
 TEGULA_CPU_INLINE vd panel_value(const double*, V x) {
@@ -87,18 +90,56 @@ TEGULA_CPU_INLINE auto load_clipped(const T* type, const S* p, long begin, long 
   return select(lanes_between(begin, end), map(panel_value(type, load(staging.element))), splat(fill));
 }
 
+// Rows of a matrix in memory lie on pages of their own, which the hardware does not fetch ahead across.
+#ifndef TEGULA_CPU_ROWS_AHEAD
+#define TEGULA_CPU_ROWS_AHEAD 4
+#endif
+
+// One line of a tile, line `i` of the source clipped to `inside`: put(j, x) gets W columns from j on.
+template <class T, class Row, class Map, class Put>
+TEGULA_CPU_INLINE void for_each_vector(const T* type, long i, long n, const Row& row, const Inside& inside,
+                                       T fill, const Map& map, Put put) {
+  const bool missing = i < inside.k_begin || i >= inside.k_end;
+  const auto* source = missing ? nullptr : row(i);
+  long j = 0;
+  if (source && inside.n_begin <= 0 && inside.n_end >= n) {
+    const auto* ahead = i + TEGULA_CPU_ROWS_AHEAD < inside.k_end ? row(i + TEGULA_CPU_ROWS_AHEAD) : nullptr;
+    ahead = ahead ? ahead : source;
+    for (; j + W <= n; j += W) {
+      __builtin_prefetch(ahead + j);
+      put(j, map(panel_value(type, load(source + j))));
+    }
+  }
+  const long n_end = !source ? 0 : inside.n_end < n ? inside.n_end : n;
+  for (; j < n; j += W) {
+    const auto* from = source ? source + j : source;
+    const auto x = load_clipped(type, from, inside.n_begin - j, n_end - j, fill, map);
+    put(j, j + W > n ? select(lanes_below(n - j), x, splat(T(0))) : x);
+  }
+}
+
 // panels <- B, where row(p)[j] is B(p, j).
 template <class T, class Row, class Map = Unrounded>
 static void pack_rows(T* panels, long k, long n, Row row, Inside inside, T fill = 0, Map map = {}) {
+  const long wide = panel_columns(n) / NR * NR, rest = panel_columns(n) - wide;
   for (long p = 0; p < k; ++p) {
-    const auto* source = row(p);
-    const bool missing = source == nullptr || p < inside.k_begin || p >= inside.k_end;
-    const long n_end = missing ? 0 : inside.n_end < n ? inside.n_end : n;
-    for (long j = 0; j < n; j += W) {
-      auto x = load_clipped(panels, source + j, inside.n_begin - j, n_end - j, fill, map);
-      if (j + W > n) x = select(lanes_below(n - j), x, splat(T(0)));
-      store(panels + panel_index(k, n, p, j), x);
-    }
+    for_each_vector(
+        panels, p, n, row, inside, fill, map, [=](long j, auto x) __attribute__((always_inline)) {
+          store(panels + j / NR * NR * k + p * (j < wide ? NR : rest) + j % NR, x);
+        });
+  }
+}
+
+// The same into a row-major tile, such as gemm_panel reads as A: row i from tile + i * stride on. Columns up
+// to a multiple of W are written.
+template <class T, class Row, class Map = Unrounded>
+static void copy_rows(T* tile, long stride, long rows, long columns, Row row, Inside inside, T fill = 0,
+                      Map map = {}) {
+  for (long i = 0; i < rows; ++i) {
+    T* to = tile + i * stride;
+    for_each_vector(
+        tile, i, columns, row, inside, fill,
+        map, [=](long j, auto x) __attribute__((always_inline)) { store(to + j, x); });
   }
 }
 

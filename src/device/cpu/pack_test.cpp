@@ -92,6 +92,19 @@ TEST_P(PackTest, RowsAndColumnsClipAtBounds) {
         expect(packing, shape, "columns", [&](long p, long j) {
           return inside(p, j) ? packing.load1(columns.at(packing, j - b.n_begin, p - b.k_begin)) : fill;
         });
+        const long stride = padded(shape.n) + set.width;
+        to = allocate(packing.kind, shape.k * stride);
+        packing.copied_rows(rows.bytes.data() - (b.k_begin * rows.stride + b.n_begin) * packing.bytes,
+                            rows.stride, shape.k, shape.n, b, fill, to, stride);
+        for (long p = 0; p < shape.k; ++p) {
+          for (long j = 0; j < shape.n; ++j) {
+            double value =
+                inside(p, j) ? packing.load1(rows.at(packing, p - b.k_begin, j - b.n_begin)) : fill;
+            if (packing.kind == 'f') value = float(value);
+            ASSERT_EQ(element(packing.kind, p * stride + j), value)
+                << set.name << " " << packing.name << " copy";
+          }
+        }
         if (HasFatalFailure()) return;
       }
     }

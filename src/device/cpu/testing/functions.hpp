@@ -63,6 +63,8 @@ struct Packing {
   double (*load1)(const void* p);
   void (*rows)(const void* source, long stride, long k, long n, Bounds inside, double fill, void* panels);
   void (*columns)(const void* source, long stride, long k, long n, Bounds inside, double fill, void* panels);
+  void (*copied_rows)(const void* source, long source_stride, long rows, long columns, Bounds inside,
+                      double fill, void* tile, long stride);
   void (*gathered_rows)(const void* source, long stride, long rows, const int* index, long k, long n,
                         void* panels);
   void (*gathered_columns)(const void* source, long stride, long rows, const int* index, long k, long n,
