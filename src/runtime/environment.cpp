@@ -24,6 +24,10 @@ constexpr VariableInfo table[] = {
      "directory of compiled kernels; nobody else may own it or write to it"},
     {Variable::cache_limit, "TEGULA_CACHE_LIMIT", "1G",
      "size of that directory, as in 500M, beyond which the least recently used kernels are removed"},
+    {Variable::interpreter_orders, "TEGULA_INTERPRETER_ORDERS", "3",
+     "how many orders of blocks and parallel iterations the interpreter tries and compares"},
+    {Variable::interpreter_steps, "TEGULA_INTERPRETER_STEPS", "no limit",
+     "statements after which the interpreter gives a kernel up, against loops that do not end"},
 };
 
 std::string refusal(const VariableInfo& variable, std::string_view value, std::string_view rule) {

@@ -8,7 +8,15 @@
 
 namespace tegula {
 
-enum class Variable { num_threads, isa, cxx, cache_dir, cache_limit };
+enum class Variable {
+  num_threads,
+  isa,
+  cxx,
+  cache_dir,
+  cache_limit,
+  interpreter_orders,
+  interpreter_steps,
+};
 
 struct VariableInfo {
   Variable variable;

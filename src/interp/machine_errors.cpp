@@ -1,0 +1,126 @@
+// What went wrong, where, and why.
+#include <fmt/format.h>
+
+#include "interp/machine.hpp"
+#include "tegula/error.hpp"
+
+namespace tegula::interp {
+namespace {
+
+constexpr std::size_t most_causes = 1 << 16;
+
+const Loc& known_line(const Loc& preferred, const Loc& other) {
+  return preferred.line() != 0 ? preferred : other;
+}
+
+}  // namespace
+
+std::uint32_t Machine::add_cause(const Cause& cause) {
+  // The latest ones are kept: most invalid values are dropped soon.
+  const std::size_t slot = next_cause_++ % most_causes;
+  if (slot < causes_.size())
+    causes_[slot] = cause;
+  else
+    causes_.push_back(cause);
+  return static_cast<std::uint32_t>(slot) + 1;
+}
+
+std::uint32_t Machine::cause_of_element(const Memory& memory, std::int64_t position, const Node& node) {
+  const std::uint32_t state = memory.state[position];
+  return add_cause(
+      {Cause::Kind::element, node.at(), &memory, position, state > poisoned ? state - poisoned : 0, {}, 0});
+}
+
+std::uint32_t Machine::cause_of_index(const PreparedAccess& access, const Node& node) {
+  Cause cause{Cause::Kind::index, node.at(), &memories_[access.view->buffer], 0, 0, {}, 0};
+  for (const Register r : access.index) {
+    if (cause.rank < 4) cause.index[static_cast<std::size_t>(cause.rank++)] = registers_[r].integer;
+  }
+  return add_cause(cause);
+}
+
+std::uint32_t Machine::cause_of_division(const ir::ExprNode* node) {
+  return add_cause({Cause::Kind::division, node->at, nullptr, 0, 0, {}, 0});
+}
+
+std::string Machine::element_text(const Memory& memory, std::int64_t position) const {
+  const Shape index = memory.index_of(position);
+  const char* kind = memory.buffer->is_tile() ? "tile" : "tensor";
+  std::string text = fmt::format("element {} of the {} `{}`", describe(index), kind, memory.buffer->name);
+  if (memory.buffer->is_tile()) text += " (" + short_location(memory.buffer->at) + ")";
+  return text;
+}
+
+std::string Machine::cause_text(std::uint32_t id, int depth) const {
+  const Cause& cause = causes_[id - 1];
+  const std::string line = short_location(cause.at);
+  if (cause.kind == Cause::Kind::division) return fmt::format("an integer was divided by zero at {}", line);
+  if (cause.kind == Cause::Kind::index) {
+    const Shape index(cause.index.begin(), cause.index.begin() + cause.rank);
+    return fmt::format("index {} read at {} lies outside the tile `{}` of {} ({})", describe(index), line,
+                       cause.memory->buffer->name, describe(cause.memory->shape),
+                       short_location(cause.memory->buffer->at));
+  }
+  std::string text = element_text(*cause.memory, cause.position) + ", read at " + line;
+  if (cause.stored == 0) return text + ", was never written";
+  if (depth == 4 || cause.stored > causes_.size()) return text + ", holds an invalid value";
+  return text + ", holds an invalid value because " + cause_text(cause.stored, depth + 1);
+}
+
+std::string Machine::place_text() const {
+  std::string text;
+  for (std::size_t i = 0; i < loops_.size(); ++i) {
+    text += i == 0 ? "block " : "; ";
+    for (std::size_t d = 0; d < loops_[i].names->size(); ++d) {
+      const std::string& name = (*loops_[i].names)[d]->name;
+      text += fmt::format("{}{} = {}", d == 0 ? "" : ", ", name, registers_[loops_[i].index[d]].integer);
+    }
+  }
+  return text;
+}
+
+void Machine::fail(const std::string& message, const Loc& at) const {
+  const std::string place = place_text();
+  throw ProgramError(place.empty() ? message : fmt::format("{} [{}]", message, place), at);
+}
+
+void Machine::fail_invalid(const char* use, std::uint32_t cause, const Loc& at) const {
+  fail(
+      fmt::format("{} is invalid: {}; write every element before it is read, or drop the value with select()",
+                  use, cause_text(cause)),
+      at);
+}
+
+void Machine::fail_overflow(const Instruction& instruction) {
+  const ir::ExprNode& node = *instruction.node;
+  std::string operands;
+  const Register registers[] = {instruction.a, instruction.b};
+  for (std::size_t i = 0; i < node.args.size() && i < 2; ++i) {
+    operands += fmt::format("{}{}", i == 0 ? "" : ", ", registers_[registers[i]].integer);
+  }
+  fail(fmt::format("the result of {}({}) does not fit {}; use a wider type", ir::name_of(node.op), operands,
+                   node.type.name()),
+       known_line(node.at, program_.signature->kernel().at));
+}
+
+void Machine::fail_conflict(const char* access, const char* other, Moment then, const Memory& memory,
+                            std::int64_t position, const Node& node) const {
+  const char* who = "another statement of this grid";
+  if (now_.gap(Level::iterations).holds(then))
+    who = "another iteration of parallel()";
+  else if (now_.gap(Level::instances).holds(then))
+    who = "another instance of each_group()";
+  else if (now_.gap(Level::blocks).holds(then))
+    who = "another block of the grid";
+  std::string there;
+  const std::uint32_t state = memory.state[position];
+  if (other[0] != 'r' && state >= first_site && state < poisoned) {
+    there = " at " + short_location(program_.sites[state - first_site]);
+  }
+  fail(fmt::format("{} is {} here and {}{} by {}; they run in any order: give every element one owner, or "
+                   "use a reduction, atomic_add() or a second grid",
+                   element_text(memory, position), access, other, there, who),
+       node.at());
+}
+
+}  // namespace tegula::interp

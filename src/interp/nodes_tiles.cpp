@@ -1,0 +1,290 @@
+// Operations on whole tiles.
+#include <fmt/format.h>
+
+#include <cmath>
+#include <limits>
+
+#include "interp/machine.hpp"
+#include "interp/nodes.hpp"
+#include "tegula/error.hpp"
+
+namespace tegula::interp {
+namespace {
+
+// One side of an element-by-element operation.
+struct Side {
+  Memory& memory;
+  const ResolvedView& view;
+
+  Side(Machine& m, const PreparedView& prepared)
+      : memory(m.buffer(prepared.buffer)), view(m.resolve(prepared)) {}
+};
+
+// Calls f(position of a, position of b, index) for every index; a position not in its view is `outside`.
+template <class F>
+void for_each_pair(const std::vector<std::int64_t>& extents, const ResolvedView& a, const ResolvedView& b,
+                   const F& f) {
+  const std::size_t rank = extents.size();
+  std::array<std::int64_t, 8> index{};
+  std::int64_t rest = 1;
+  for (const std::int64_t extent : extents) rest *= extent;
+  while (rest-- > 0) {
+    std::int64_t at_a = a.base, at_b = b.base;
+    bool in_a = !a.empty, in_b = !b.empty;
+    for (std::size_t d = 0; d < rank; ++d) {
+      in_a &= index[d] >= a.axes[d].low && index[d] < a.axes[d].high;
+      in_b &= index[d] >= b.axes[d].low && index[d] < b.axes[d].high;
+      at_a += index[d] * a.axes[d].step;
+      at_b += index[d] * b.axes[d].step;
+    }
+    f(in_a ? at_a : outside, in_b ? at_b : outside);
+    for (std::size_t d = rank; d-- > 0;) {
+      if (++index[d] < extents[d]) break;
+      index[d] = 0;
+    }
+  }
+}
+
+// Conversion between types of one kind, or of several as a cast does.
+Cell converted(DType from, DType to, const Cell& cell) {
+  if (cell.cause != 0 || compute_type(from) == compute_type(to)) return cell;
+  return cell_of(ir::convert(compute_type(to), value_of(from, cell)));
+}
+
+void copy_element(Machine& m, const Side& from, std::int64_t p, const Side& to, std::int64_t q,
+                  const Cell& fill, const Node& node) {
+  if (q == outside) return;
+  Cell value = fill;
+  if (p != outside) value = m.read(from.memory, p, node);
+  if (value.cause != 0 && !to.memory.buffer->is_tile()) {
+    m.fail_invalid("the value copied to a tensor", value.cause, node.at());
+  }
+  m.write(to.memory, q, converted(from.memory.type, to.memory.type, value), node);
+}
+
+}  // namespace
+
+Flow CopyNode::run(Machine& m) const {
+  m.execute(code);
+  const Side source(m, *from), target(m, *to);
+  const Cell filled = m[fill];
+  for_each_pair(extents, source.view, target.view, [&](std::int64_t p, std::int64_t q) {
+    copy_element(m, source, p, target, q, filled, *this);
+  });
+  return Flow::next;
+}
+
+Flow GatherNode::run(Machine& m) const {
+  m[index] = integer_cell(0);
+  m.open({&names, &index});
+  std::vector<std::int64_t> extents = to->extents;
+  const std::int64_t rows = extents[0];
+  extents[0] = 1;
+  for (std::int64_t i = 0; i < rows; ++i) {
+    m[index] = integer_cell(i);
+    m.begin_scope(scope);
+    m.run_body(body);
+    m.execute(code);
+    const std::int64_t looked_up = m.integer(row, "the row of gather()", at());
+    ResolvedView source = m.resolve(*from), target = m.resolve(*to);
+    source.empty |= looked_up < source.axes[0].low || looked_up >= source.axes[0].high;
+    source.base += looked_up * source.axes[0].step;
+    source.axes[0] = {0, 0, 1};
+    target.base += i * target.axes[0].step;
+    target.axes[0] = {0, 0, 1};
+    Cell zero;
+    if (from_type.is_floating()) zero.real = 0;
+    Memory &source_memory = m.buffer(from->buffer), &target_memory = m.buffer(to->buffer);
+    for_each_pair(extents, source, target, [&](std::int64_t p, std::int64_t q) {
+      const Cell value = p != outside ? m.read(source_memory, p, *this) : zero;
+      if (q != outside) m.write(target_memory, q, converted(from_type, to_type, value), *this);
+    });
+  }
+  m.close();
+  return Flow::next;
+}
+
+Flow FillNode::run(Machine& m) const {
+  m.execute(code);
+  const Side target(m, *to);
+  const Cell filled = m[value];
+  for_each_pair(to->extents, target.view, target.view, [&](std::int64_t p, std::int64_t) {
+    if (p != outside) m.write(target.memory, p, filled, *this);
+  });
+  return Flow::next;
+}
+
+namespace {
+
+// The elements of a tile as a dense matrix of doubles or integers, all of which must be valid.
+template <class T>
+std::vector<T> matrix(Machine& m, const PreparedView& view, const char* use, const Node& node) {
+  const Side side(m, view);
+  std::vector<T> result;
+  result.reserve(static_cast<std::size_t>(view.extents[0] * view.extents[1]));
+  for_each_pair(view.extents, side.view, side.view, [&](std::int64_t p, std::int64_t) {
+    internal_assert(p != outside, "an operand of gemm reaches outside its tile");
+    const Cell cell = m.read_valid(side.memory, p, use, node);
+    if constexpr (std::is_floating_point_v<T>)
+      result.push_back(static_cast<T>(cell.real));
+    else
+      result.push_back(cell.integer);
+  });
+  return result;
+}
+
+template <class T>
+void multiply_row(const T* a, const std::vector<T>& b, T* c, std::size_t k, std::size_t n) {
+  for (std::size_t l = 0; l < k; ++l) {
+    const T factor = a[l];
+    const T* row = b.data() + l * n;
+    for (std::size_t j = 0; j < n; ++j) {
+      if constexpr (std::is_floating_point_v<T>)
+        c[j] += factor * row[j];
+      else
+        c[j] = static_cast<T>(static_cast<std::uint64_t>(c[j]) +
+                              static_cast<std::uint64_t>(factor) * static_cast<std::uint64_t>(row[j]));
+    }
+  }
+}
+
+template <class T>
+void multiply(Machine& m, const GemmNode& node) {
+  const std::vector<T> a = matrix<T>(m, *node.a, "an element that gemm multiplies", node);
+  const std::vector<T> b = matrix<T>(m, *node.b, "an element that gemm multiplies", node);
+  const auto rows = static_cast<std::size_t>(node.c->extents[0]),
+             n = static_cast<std::size_t>(node.c->extents[1]);
+  const auto k = static_cast<std::size_t>(node.a->extents[1]);
+  std::vector<T> c =
+      node.overwrite ? std::vector<T>(rows * n) : matrix<T>(m, *node.c, "an element that gemm adds to", node);
+  for (std::size_t i = 0; i < rows; ++i) multiply_row(a.data() + i * k, b, c.data() + i * n, k, n);
+  const Side target(m, *node.c);
+  std::size_t next = 0;
+  for_each_pair(node.c->extents, target.view, target.view, [&](std::int64_t p, std::int64_t) {
+    const T value = c[next++];
+    if constexpr (std::is_floating_point_v<T>) {
+      m.write(target.memory, p, real_cell(value), node);
+    } else {
+      if (target.memory.type == i32 && value != static_cast<std::int32_t>(value)) {
+        m.fail(fmt::format("the sum of gemm in {} does not fit i32; scale the operands",
+                           m.element_text(target.memory, p)),
+               node.at());
+      }
+      m.write(target.memory, p, integer_cell(value), node);
+    }
+  });
+}
+
+Cell identity(ir::ReduceOp op, DType type) {
+  const bool floating = type.is_floating();
+  const double infinity = std::numeric_limits<double>::infinity();
+  const bool is_natural = type.kind() == Kind::natural;
+  const std::int64_t bits = compute_type(type).bits();
+  const std::int64_t most = is_natural   ? std::numeric_limits<std::uint32_t>::max()
+                            : bits == 64 ? std::numeric_limits<std::int64_t>::max()
+                                         : std::numeric_limits<std::int32_t>::max();
+  switch (op) {
+    case ir::ReduceOp::max:
+      return floating ? real_cell(-infinity) : integer_cell(is_natural ? 0 : -most - 1);
+    case ir::ReduceOp::min:
+      return floating ? real_cell(infinity) : integer_cell(most);
+    case ir::ReduceOp::all:
+      return integer_cell(1);
+    default:
+      return floating ? real_cell(0) : integer_cell(0);
+  }
+}
+
+ir::Value reduced(ir::ReduceOp op, const ir::Value& sum, const ir::Value& value, bool* overflow) {
+  const auto apply = [&](ir::Op operation, const ir::Value& a, const ir::Value& b) {
+    const ir::Value operands[] = {a, b};
+    return ir::apply(operation, sum.type, operands, overflow);
+  };
+  switch (op) {
+    case ir::ReduceOp::sum:
+      return apply(ir::Op::add, sum, value);
+    case ir::ReduceOp::max:
+      return apply(ir::Op::max, sum, value);
+    case ir::ReduceOp::min:
+      return apply(ir::Op::min, sum, value);
+    case ir::ReduceOp::absmax:
+      return apply(ir::Op::max, sum,
+                   value.type.kind() == Kind::natural
+                       ? value
+                       : ir::apply(ir::Op::abs, sum.type, std::span(&value, 1), overflow));
+    case ir::ReduceOp::any:
+      return apply(ir::Op::logical_or, sum, value);
+    default:
+      return apply(ir::Op::logical_and, sum, value);
+  }
+}
+
+}  // namespace
+
+Flow GemmNode::run(Machine& m) const {
+  const DType type = m.buffer(c->buffer).type;
+  if (type == f64)
+    multiply<double>(m, *this);
+  else if (type.is_floating())
+    multiply<float>(m, *this);
+  else
+    multiply<std::int64_t>(m, *this);
+  return Flow::next;
+}
+
+Flow ReduceNode::run(Machine& m) const {
+  const Side source(m, *from), target(m, *to);
+  // Rows of `from` along `dim`, one for each element of `to`.
+  ResolvedView rows = source.view;
+  const ResolvedView::Axis along = rows.axes[dim];
+  for (std::size_t d = dim; d + 1 < rows.axes.size(); ++d) rows.axes[d] = rows.axes[d + 1];
+  const std::int64_t length = from->extents[dim];
+  const DType held = compute_type(to_type);
+  for_each_pair(to->extents, rows, target.view, [&](std::int64_t p, std::int64_t q) {
+    internal_assert(p != outside && q != outside, "a reduction reaches outside its tile");
+    const Cell first = overwrite
+                           ? identity(op, to_type)
+                           : m.read_valid(target.memory, q, "an element that a reduction adds to", *this);
+    ir::Value sum = value_of(held, first);
+    bool overflow = false;
+    for (std::int64_t i = 0; i < length; ++i) {
+      const Cell cell =
+          m.read_valid(source.memory, p + i * along.step, "an element that a reduction reads", *this);
+      sum = reduced(op, sum, value_of(held, converted(from_type, to_type, cell)), &overflow);
+    }
+    if (overflow) {
+      m.fail(fmt::format("the sum in {} does not fit {}; use a wider type", m.element_text(target.memory, q),
+                         held.name()),
+             at());
+    }
+    m.write(target.memory, q, cell_of(sum), *this);
+  });
+  return Flow::next;
+}
+
+Flow AccumulateNode::run(Machine& m) const {
+  m.execute(code);
+  const Side source(m, *tile), target(m, *to);
+  Machine::Contribution contribution{0, to->buffer, this, op, {}, {}, {}};
+  if (ordered) {
+    contribution.order = m.integer(order, "the order of accumulate()", at());
+    contribution.place = m.place_text();
+  }
+  for_each_pair(tile->extents, source.view, target.view, [&](std::int64_t p, std::int64_t q) {
+    if (q == outside) return;
+    internal_assert(p != outside, "accumulate reaches outside its tile");
+    const Cell cell = m.read_valid(source.memory, p, "an element that accumulate() adds", *this);
+    const Cell value = converted(source.memory.type, target.memory.type, cell);
+    m.note_combine(target.memory, q, *this);
+    if (ordered) {
+      contribution.positions.push_back(q);
+      contribution.values.push_back(value);
+    } else {
+      m.combine(op, target.memory, q, value, *this);
+    }
+  });
+  if (ordered) m.contribute(std::move(contribution));
+  return Flow::next;
+}
+
+}  // namespace tegula::interp

@@ -1,0 +1,190 @@
+#include "interp/operations.hpp"
+
+#include <cmath>
+#include <limits>
+
+#include "interp/machine.hpp"
+
+namespace tegula::interp {
+namespace {
+
+using ir::Op;
+using Run = decltype(Instruction::run);
+
+std::uint32_t either(const Cell& a, const Cell& b) { return a.cause != 0 ? a.cause : b.cause; }
+
+template <class F>
+void real_binary(const Instruction& in, Machine& m) {
+  const Cell &a = m[in.a], &b = m[in.b];
+  Cell result = real_cell(static_cast<double>(static_cast<float>(F()(a.real, b.real))));
+  result.cause = either(a, b);
+  m[in.dst] = result;
+}
+
+template <class F>
+void i32_binary(const Instruction& in, Machine& m) {
+  const Cell &a = m[in.a], &b = m[in.b];
+  const std::int64_t wide = F()(a.integer, b.integer);  // cannot overflow: the operands have 32 bits
+  Cell result = integer_cell(static_cast<std::int32_t>(wide));
+  result.cause = either(a, b);
+  if (result.integer != wide && result.cause == 0) m.fail_overflow(in);
+  m[in.dst] = result;
+}
+
+template <class F>
+void compare_integers(const Instruction& in, Machine& m) {
+  const Cell &a = m[in.a], &b = m[in.b];
+  Cell result = integer_cell(F()(a.integer, b.integer) ? 1 : 0);
+  result.cause = either(a, b);
+  m[in.dst] = result;
+}
+
+template <class F>
+void compare_reals(const Instruction& in, Machine& m) {
+  const Cell &a = m[in.a], &b = m[in.b];
+  Cell result = integer_cell(F()(a.real, b.real) ? 1 : 0);
+  result.cause = either(a, b);
+  m[in.dst] = result;
+}
+
+void select(const Instruction& in, Machine& m) {
+  const Cell& condition = m[in.a];
+  if (condition.cause != 0)
+    m[in.dst].cause = condition.cause;
+  else
+    m[in.dst] = m[condition.integer != 0 ? in.b : in.c];
+}
+
+// The left operand decides if it is `Deciding`.
+template <bool Deciding>
+void logical(const Instruction& in, Machine& m) {
+  const Cell& a = m[in.a];
+  m[in.dst] = a.cause != 0 || (a.integer != 0) == Deciding ? a : m[in.b];
+}
+
+void logical_not(const Instruction& in, Machine& m) {
+  Cell result = integer_cell(m[in.a].integer == 0 ? 1 : 0);
+  result.cause = m[in.a].cause;
+  m[in.dst] = result;
+}
+
+// Float division, exponentials and roots, rounded once from double as in ir::apply.
+template <double F(double)>
+void real_unary(const Instruction& in, Machine& m) {
+  Cell result = real_cell(static_cast<double>(static_cast<float>(F(m[in.a].real))));
+  result.cause = m[in.a].cause;
+  m[in.dst] = result;
+}
+
+struct Max {
+  double operator()(double a, double b) const { return std::isnan(b) || a > b ? a : b; }
+  std::int64_t operator()(std::int64_t a, std::int64_t b) const { return a > b ? a : b; }
+};
+struct Min {
+  double operator()(double a, double b) const { return std::isnan(b) || a < b ? a : b; }
+  std::int64_t operator()(std::int64_t a, std::int64_t b) const { return a < b ? a : b; }
+};
+
+Run f32_operation(Op op) {
+  switch (op) {
+    case Op::add:
+      return real_binary<std::plus<>>;
+    case Op::sub:
+      return real_binary<std::minus<>>;
+    case Op::mul:
+      return real_binary<std::multiplies<>>;
+    case Op::div:
+      return real_binary<std::divides<>>;
+    case Op::max:
+      return real_binary<Max>;
+    case Op::min:
+      return real_binary<Min>;
+    case Op::exp:
+      return real_unary<std::exp>;
+    case Op::exp2:
+      return real_unary<std::exp2>;
+    default:
+      return nullptr;
+  }
+}
+
+Run i32_operation(Op op) {
+  switch (op) {
+    case Op::add:
+      return i32_binary<std::plus<>>;
+    case Op::sub:
+      return i32_binary<std::minus<>>;
+    case Op::mul:
+      return i32_binary<std::multiplies<>>;
+    case Op::max:
+      return i32_binary<Max>;
+    case Op::min:
+      return i32_binary<Min>;
+    default:
+      return nullptr;
+  }
+}
+
+Run comparison(Op op, bool floating) {
+  switch (op) {
+    case Op::eq:
+      return floating ? compare_reals<std::equal_to<>> : compare_integers<std::equal_to<>>;
+    case Op::ne:
+      return floating ? compare_reals<std::not_equal_to<>> : compare_integers<std::not_equal_to<>>;
+    case Op::lt:
+      return floating ? compare_reals<std::less<>> : compare_integers<std::less<>>;
+    case Op::le:
+      return floating ? compare_reals<std::less_equal<>> : compare_integers<std::less_equal<>>;
+    case Op::gt:
+      return floating ? compare_reals<std::greater<>> : compare_integers<std::greater<>>;
+    case Op::ge:
+      return floating ? compare_reals<std::greater_equal<>> : compare_integers<std::greater_equal<>>;
+    default:
+      return nullptr;
+  }
+}
+
+Run of_any_type(Op op) {
+  switch (op) {
+    case Op::select:
+      return select;
+    case Op::logical_and:
+      return logical<false>;
+    case Op::logical_or:
+      return logical<true>;
+    case Op::logical_not:
+      return logical_not;
+    default:
+      return nullptr;
+  }
+}
+
+}  // namespace
+
+void apply_generic(const Instruction& in, Machine& m) {
+  const ir::ExprNode& node = *in.node;
+  const Register operands[] = {in.a, in.b, in.c};
+  ir::Value values[3];
+  std::uint32_t cause = 0;
+  for (std::size_t i = 0; i < node.args.size(); ++i) {
+    values[i] = value_of(node.args[i]->held(), m[operands[i]]);
+    if (cause == 0) cause = m[operands[i]].cause;
+  }
+  bool overflow = false;
+  const ir::Value value = ir::apply(node.op, node.type, std::span(values, node.args.size()), &overflow);
+  if (overflow) m.fail_overflow(in);
+  m[in.dst] = cell_of(value);
+  if (value.invalid) m[in.dst].cause = cause != 0 ? cause : m.cause_of_division(in.node);
+}
+
+Run operation_for(const ir::ExprNode& node) {
+  Run run = of_any_type(node.op);
+  if (run == nullptr && node.op >= Op::eq && node.op <= Op::ge) {
+    run = comparison(node.op, node.args[0]->held().is_floating());
+  }
+  if (run == nullptr && node.type == f32) run = f32_operation(node.op);
+  if (run == nullptr && node.type == i32) run = i32_operation(node.op);
+  return run != nullptr ? run : apply_generic;
+}
+
+}  // namespace tegula::interp

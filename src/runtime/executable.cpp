@@ -1,0 +1,17 @@
+#include "runtime/executable.hpp"
+
+#include "interp/interpreter.hpp"
+#include "tegula/error.hpp"
+
+namespace tegula {
+
+Target resolve(Target target) { return target == Target::automatic() ? Target::interpreter() : target; }
+
+std::unique_ptr<const Executable> make_executable(const std::shared_ptr<const Signature>& signature,
+                                                  Target target) {
+  if (target == Target::interpreter()) return std::make_unique<interp::Interpreter>(signature);
+  throw DeviceError("kernel '" + signature->kernel().name + "' cannot be compiled for target '" +
+                    std::string(target.name()) + "' by this build; use the interpreter");
+}
+
+}  // namespace tegula
