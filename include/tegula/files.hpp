@@ -4,9 +4,9 @@
 // file is an ArgumentError that names the file, the field and the offence. Writing goes to a temporary file
 // beside the target which then replaces it, so that no reader ever sees half a file.
 //
-// .npy has no names for bf16 and fp8. They are written as the raw types '<V2' and '|V1' with the dtype's
-// name in a key of the header, as in {'descr': '<V2', 'tegula_dtype': 'bf16', ...}; readers other than
-// Tegula see raw bytes. A raw type without that key is refused unless the caller says what it holds.
+// .npy has no names for bf16 and fp8. bf16 is the raw type '<V2', as NumPy itself writes arrays of ml_dtypes;
+// fp8 is a record of one field that bears the name of the type: [('float8_e4m3fn', '|u1')] or
+// [('float8_e5m2', '|u1')], which NumPy reads. The raw type '|V1' could be either: the caller says which.
 #pragma once
 #include <map>
 #include <memory>
@@ -18,7 +18,8 @@
 
 namespace tegula {
 
-// `raw_as` is the dtype to give to elements of a raw type ('<V2', '|V1') that the file does not name.
+// `raw_as` is the dtype of elements of a raw type ('<V2', '|V1'). The result is contiguous, also where the
+// file is in Fortran's order.
 Tensor read_npy(const std::string& path, std::optional<DType> raw_as = std::nullopt);
 void write_npy(const std::string& path, const TensorRef& tensor);
 
