@@ -1,0 +1,21 @@
+// Shorter expressions and programs that mean the same.
+//
+// Where the original is valid and does not overflow, the simplified expression has the same value, bit for
+// bit. Floats are not reassociated, and an operation on them is dropped only if it changes no value (x·1, not
+// x·0).
+#pragma once
+#include "ir/bounds.hpp"
+#include "ir/kernel.hpp"
+
+namespace tegula::ir {
+
+Expr simplify(const Expr& e, const Facts& facts);
+
+// Whether the condition holds wherever the facts do; false if that is not found out.
+bool proves(const Expr& condition, const Facts& facts);
+
+// Expressions and limits of views are simplified with what loops, branches and requirements say about their
+// variables; decided branches, empty loops, and lets and loads without use are dropped.
+Kernel simplify(const Kernel& kernel);
+
+}  // namespace tegula::ir
