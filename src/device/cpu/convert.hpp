@@ -12,7 +12,7 @@ TEGULA_CPU_BEGIN
 
 // Makes the one-lane version of a vector function, so that scalars and vectors agree bit for bit.
 #define TEGULA_CPU_ONE_LANE(result, name, argument) \
-  TEGULA_CPU_INLINE result name(argument x) { return name(splat(x))[0]; }
+  TEGULA_CPU_INLINE result name(argument x) { return name(pinned(splat(x)))[0]; }
 
 // ---- rounding in f32 -------------------------------------------------------------------------------------
 

@@ -145,7 +145,7 @@ TEGULA_CPU_INLINE Split split_exponent(vf x) {
 TEGULA_CPU_INLINE vf log1p_tail(vf f) {
   const vf cubic = polynomial(f, 0x1.555554p-2f, -0x1.000226p-2f, 0x1.99a008p-3f, -0x1.547244p-3f,
                               0x1.22da1cp-3f, -0x1.0d8542p-3f, 0x1.055b72p-3f, -0x1.38b58ap-4f);
-  return f * f * (f * cubic - 0.5f);
+  return pinned(f * f * (f * cubic - 0.5f));
 }
 TEGULA_CPU_INLINE vf log_of_special(vf x, vf result) {
   result = x == __builtin_inff() ? x : result;
@@ -162,7 +162,7 @@ TEGULA_CPU_INLINE vf log2(vf x) {
   constexpr float log2e_minus_1 = 0.44269504088896340736f;
   const Split s = split_exponent(x);
   const vf tail = log1p_tail(s.f);
-  return log_of_special(x, s.e + (s.f + (tail + (s.f * log2e_minus_1 + tail * log2e_minus_1))));
+  return log_of_special(x, s.e + (s.f + (tail + (s.f * log2e_minus_1 + pinned(tail * log2e_minus_1)))));
 }
 
 // ---- sine and cosine --------------------------------------------------------------------------------------

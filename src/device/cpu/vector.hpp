@@ -64,6 +64,19 @@ TEGULA_CPU_INLINE bool isnan(float x) { return x != x; }
 TEGULA_CPU_INLINE vf fma(vf a, vf b, vf c) { return a * b + c; }
 TEGULA_CPU_INLINE float fma(float a, float b, float c) { return a * b + c; }
 
+// The value as it is, which the compiler may not look into: a product behind it is rounded by itself. Where
+// two products are added, which of them an fma would swallow is the compiler's choice, and scalars and
+// vectors would differ in the last bit; so they would where constants are folded, which rounds every step.
+template <class V>
+TEGULA_CPU_INLINE V pinned(V x) {
+#if defined(__AVX512F__)
+  asm("" : "+v"(x));
+#elif defined(__SSE2__)
+  asm("" : "+x"(x));
+#endif
+  return x;
+}
+
 TEGULA_CPU_INLINE vf abs(vf x) { return (vf)((vu)x & 0x7fffffffu); }
 TEGULA_CPU_INLINE float abs(float x) { return as_f32(as_u32(x) & 0x7fffffffu); }
 TEGULA_CPU_INLINE vi abs(vi x) { return x < 0 ? (vi)(0u - (vu)x) : x; }
