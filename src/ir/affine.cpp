@@ -1,6 +1,7 @@
 #include "ir/affine.hpp"
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 namespace tegula::ir {
@@ -70,6 +71,39 @@ bool all_fit(const Affine& a, DType type) {
          std::all_of(a.terms.begin(), a.terms.end(), [&](const Affine::Term& t) { return both(t.factor); });
 }
 
+std::int64_t common_factor(const Affine& a) {
+  std::int64_t result = a.constant;
+  for (const Affine::Term& term : a.terms) result = std::gcd(result, term.factor);
+  return a.is_constant() ? 1 : result;
+}
+
+Affine divided(const Affine& a, std::int64_t by) {
+  Affine result = a;
+  for (Affine::Term& term : result.terms) term.factor /= by;
+  result.constant /= by;
+  return result;
+}
+
+Expr written_out(const Affine& a, DType type, const Loc& at) {
+  Expr result;
+  std::int64_t rest = a.constant;
+  for (const Affine::Term& term : in_order(a)) {
+    if (!result && term.factor < 0 && rest != 0) result = constant(type, std::exchange(rest, 0), at);
+    if (!result && term.factor == -1) {
+      result = make(Op::neg, type, {term.atom}, at);
+    } else if (!result) {
+      result = scaled(term, term.factor, type, at);
+    } else if (term.factor > 0) {
+      result = make(Op::add, type, {result, scaled(term, term.factor, type, at)}, at);
+    } else {
+      result = make(Op::sub, type, {result, scaled(term, -term.factor, type, at)}, at);
+    }
+  }
+  if (!result) return constant(type, rest, at);
+  if (rest == 0) return result;
+  return make(rest > 0 ? Op::add : Op::sub, type, {result, constant(type, rest > 0 ? rest : -rest, at)}, at);
+}
+
 }  // namespace
 
 Affine affine(const Expr& e) {
@@ -100,23 +134,12 @@ bool equal(const Affine& a, const Affine& b) {
 
 Expr to_expr(const Affine& a, DType type, const Loc& at) {
   if (!all_fit(a, type)) return nullptr;
-  Expr result;
-  std::int64_t rest = a.constant;
-  for (const Affine::Term& term : in_order(a)) {
-    if (!result && term.factor < 0 && rest != 0) result = constant(type, std::exchange(rest, 0), at);
-    if (!result && term.factor == -1) {
-      result = make(Op::neg, type, {term.atom}, at);
-    } else if (!result) {
-      result = scaled(term, term.factor, type, at);
-    } else if (term.factor > 0) {
-      result = make(Op::add, type, {result, scaled(term, term.factor, type, at)}, at);
-    } else {
-      result = make(Op::sub, type, {result, scaled(term, -term.factor, type, at)}, at);
-    }
-  }
-  if (!result) return constant(type, rest, at);
-  if (rest == 0) return result;
-  return make(rest > 0 ? Op::add : Op::sub, type, {result, constant(type, rest > 0 ? rest : -rest, at)}, at);
+  const Expr sum = written_out(a, type, at);
+  const std::int64_t common = common_factor(a);
+  if (common <= 1) return sum;
+  const Expr product =
+      make(Op::mul, type, {written_out(divided(a, common), type, at), constant(type, common, at)}, at);
+  return product->size < sum->size ? product : sum;
 }
 
 }  // namespace tegula::ir

@@ -138,6 +138,7 @@ class Bounds {
     const Interval all = values_of(compute_type(e->type));
     Interval result = computed(e);
     if (!all.contains(result)) result = wraps(e) ? all : intersection(all, result);
+    if (may_wrap_silently(e->type, e->op) && !is_finite(result)) result = all;
     result = intersection(result, facts_.stated(e));
     if (has_affine_form(e->type) && is_sum(e)) result = intersection(result, of_sum(e));
     if (result.low > result.high) result = all;

@@ -104,7 +104,8 @@ Expr by_constant(const Expr& e, const Facts& facts) {
 // (x / 4) / 8
 Expr twice(const Expr& e, const Facts&) {
   const Expr& a = e->args[0];
-  if (a->op != e->op || !is_constant(a->args[1]) || !is_constant(e->args[1])) return nullptr;
+  if (!e->type.is_integer() || a->op != e->op || !is_constant(a->args[1]) || !is_constant(e->args[1]))
+    return nullptr;
   const std::int64_t inner = constant_value(a->args[1]), outer = constant_value(e->args[1]);
   std::int64_t product = 0;
   if (inner <= 0 || outer <= 0 || __builtin_mul_overflow(inner, outer, &product)) return nullptr;
