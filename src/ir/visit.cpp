@@ -57,6 +57,14 @@ class Rewrite {
 
 bool same(const Body& a, const Body& b) { return std::equal(a.begin(), a.end(), b.begin(), b.end()); }
 
+bool same(const View& a, const View& b) {
+  const auto same_dim = [](const ViewDim& x, const ViewDim& y) {
+    return x.offset == y.offset && x.low == y.low && x.high == y.high && x.axis == y.axis;
+  };
+  return a.buffer == b.buffer && a.shape == b.shape && a.extents == b.extents &&
+         std::equal(a.dims.begin(), a.dims.end(), b.dims.begin(), b.dims.end(), same_dim);
+}
+
 // Applies a mapping to the parts of a copied node and notes whether one of them changed.
 struct Apply {
   const Mapping& mapping;
@@ -75,8 +83,15 @@ struct Apply {
   void assign(VariablePtr& v) { replace(v, mapping.variable); }
   void declare(BufferPtr& b) { replace(b, mapping.buffer); }
   void view(View& view) {
+    if (mapping.view) return replace_view(view);
     replace(view.buffer, mapping.buffer);
     expressions(view, [&](Expr& e) { expr(e); });
+  }
+  void replace_view(View& view) {
+    View result = mapping.view(view);
+    if (same(result, view)) return;
+    view = std::move(result);
+    changed = true;
   }
   void body(Body& body) {
     if (!mapping.body) return;
@@ -208,13 +223,13 @@ Body map(const Body& body, const Mapping& mapping) {
 }
 
 Body map_exprs(const Body& body, const ExprMap& f) {
-  Mapping mapping{f, {}, {}, {}};
+  Mapping mapping{f, {}, {}, {}, {}};
   mapping.body = [&](const Body& inner) { return map(inner, mapping); };
   return map(body, mapping);
 }
 
 Body map_body(const Body& body, const std::function<Body(const Stmt&)>& f) {
-  const Mapping nested{{}, [&](const Body& inner) { return map_body(inner, f); }, {}, {}};
+  const Mapping nested{{}, [&](const Body& inner) { return map_body(inner, f); }, {}, {}, {}};
   Body result;
   for (const Stmt& stmt : body) {
     for (const Stmt& replacement : f(map(stmt, nested))) result.push_back(replacement);

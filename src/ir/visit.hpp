@@ -39,6 +39,7 @@ struct Mapping {
   BodyMap body;
   std::function<BufferPtr(const BufferPtr&)> buffer;        // of views and declarations
   std::function<VariablePtr(const VariablePtr&)> variable;  // defined or assigned
+  std::function<View(const View&)> view;                    // whole views, in place of what is above
 };
 View map(const View& view, const Mapping& mapping);
 Stmt map(const Stmt& stmt, const Mapping& mapping);
