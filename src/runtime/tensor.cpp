@@ -13,11 +13,13 @@ namespace tegula {
 namespace {
 
 constexpr std::size_t alignment = 64;
+// What a process can address on the processors of today; allocators are not asked for more.
+constexpr std::size_t address_space = std::size_t{1} << 47;
 
 std::shared_ptr<void> allocate(std::size_t bytes, const Shape& shape, DType dtype) {
   // Rounded up, so that kernels may read whole vectors at the end.
   const std::size_t rounded = (std::max<std::size_t>(bytes, 1) + alignment - 1) / alignment * alignment;
-  void* data = std::aligned_alloc(alignment, rounded);
+  void* data = rounded <= address_space ? std::aligned_alloc(alignment, rounded) : nullptr;
   if (data == nullptr) {
     throw DeviceError(
         fmt::format("out of memory: {} {} needs {} bytes", dtype.name(), describe(shape), bytes));
