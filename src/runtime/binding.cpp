@@ -15,7 +15,7 @@
 namespace tegula {
 namespace {
 
-using ir::Op, ir::VariableKind;
+using ir::VariableKind;
 
 constexpr std::int64_t largest_extent = std::numeric_limits<std::int32_t>::max();
 constexpr std::size_t alignment = 64;
@@ -26,37 +26,6 @@ template <class... Args>
 }
 
 }  // namespace
-
-HostExpr::HostExpr(const ir::Expr& e, const Signature& signature) { add(e, signature); }
-
-void HostExpr::add(const ir::Expr& e, const Signature& signature) {
-  for (const ir::Expr& arg : e->args) add(arg, signature);
-  Step step{e->op, e->type};
-  if (e->op == Op::constant) step.value = ir::value_of(e);
-  if (e->op == Op::variable) {
-    step.slot = signature.slot_of(e->variable.get());
-    internal_assert(step.slot >= 0, "a value known at the call is expected here", e->at);
-  }
-  steps_.push_back(step);
-}
-
-ir::Value HostExpr::operator()(std::span<const ir::Value> values, bool* overflow) const {
-  std::vector<ir::Value> stack;
-  stack.reserve(steps_.size());
-  for (const Step& step : steps_) {
-    if (step.op == Op::constant)
-      stack.push_back(step.value);
-    else if (step.op == Op::variable)
-      stack.push_back(values[static_cast<std::size_t>(step.slot)]);
-    else {
-      const auto arity = static_cast<std::size_t>(ir::arity_of(step.op));
-      const ir::Value result = ir::apply(step.op, step.type, std::span(stack).last(arity), overflow);
-      stack.resize(stack.size() - arity);
-      stack.push_back(result);
-    }
-  }
-  return stack.back();
-}
 
 int Signature::slot_of(const ir::Variable* variable) const {
   for (std::size_t i = 0; i < variables_.size(); ++i) {
