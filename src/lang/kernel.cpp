@@ -1,5 +1,6 @@
 #include "tegula/lang/kernel.hpp"
 
+#include "ir/print.hpp"
 #include "lang/builder.hpp"
 
 namespace tegula::lang {
@@ -78,6 +79,7 @@ ir::Expr cost_of(Builder& builder, const Order& order, const std::vector<Index>&
 }  // namespace
 
 const std::string& Kernel::name() const { return ir_->name; }
+std::string Kernel::text() const { return ir::print(*ir_); }
 
 namespace detail {
 

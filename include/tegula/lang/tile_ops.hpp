@@ -43,7 +43,8 @@ void gather(const Tensor& from, const std::function<Expr(Index)>& row, const Tar
 
 // tile(i, …) = from(row(i), …). A row outside the view, such as -1, reads as zeros.
 template <std::invocable<Index> F>
-void gather(const Tensor& from, F row, const Target& tile, Loc at = Loc::current()) {
+requires(!std::derived_from<F, Tile>) void gather(const Tensor& from, F row, const Target& tile,
+                                                  Loc at = Loc::current()) {
   detail::gather(
       from, [&](Index i) -> Expr { return row(i); }, tile, at);
 }
