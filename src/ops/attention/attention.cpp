@@ -1,0 +1,125 @@
+#include <algorithm>
+
+#include "ops/attention/call.hpp"
+#include "ops/attention/plan.hpp"
+#include "ops/common/functions.hpp"
+#include "runtime/thread_pool.hpp"
+
+namespace tegula::ops {
+
+namespace {
+
+constexpr std::int64_t widest = std::int64_t{1} << 29;  // as large as any tensor
+
+// The fences of packed sequences: 0 … tokens, never falling. The result is the longest sequence.
+std::int64_t check_fences(const Arguments& args, const char* name, const TensorRef& fences,
+                          std::int64_t tokens) {
+  args.check_tensor(name, fences, {i32}, {1});
+  const std::int64_t count = fences.size(0);
+  args.check(count >= 1, name, "at least one element", describe(fences), "give sequences + 1 elements");
+  std::int64_t before = 0, longest = 0;
+  for (std::int64_t i = 0; i < count; ++i) {
+    const auto at = static_cast<std::int64_t>(fences.get({i}));
+    const bool good = at >= before && (i > 0 || at == 0) && (i + 1 < count || at == tokens);
+    args.check(good, name,
+               fmt::format("numbers that start with 0, never fall and end with {} tokens", tokens),
+               fmt::format("{} at position {}", at, i), "correct the sequence lengths");
+    longest = std::max(longest, at - before);
+    before = at;
+  }
+  return longest;
+}
+
+void check_sequences(const Arguments& args, const AttentionOptions& options, const HeadTensors& tensors,
+                     AttentionCall& call) {
+  const TensorRef &of_q = *options.cu_seqlens_q, &of_k = *options.cu_seqlens_k;
+  call.longest = check_fences(args, "cu_seqlens_q", of_q, tensors.q.size(0));
+  check_fences(args, "cu_seqlens_k", of_k, tensors.k.size(0));
+  args.check(of_q.size(0) == of_k.size(0), "cu_seqlens_k",
+             fmt::format("{} elements, as cu_seqlens_q", of_q.size(0)), describe(of_k),
+             "give every sequence queries and keys, also none");
+}
+
+void check_window(const Arguments& args, const AttentionOptions& options, AttentionCall& call) {
+  for (auto [name, size] : {std::pair("left", options.left), std::pair("right", options.right)})
+    args.check(size >= -1, name, "a number of keys, or -1 for all", fmt::format("{}", size), "leave it out");
+  const bool right = options.causal || options.right >= 0;
+  call.kernel.left = options.left >= 0;
+  call.kernel.right = right;
+  call.left = std::min(options.left, widest);
+  call.right = options.causal ? 0 : std::min(options.right, widest);
+}
+
+AttentionProblem problem_of(const AttentionCall& call) {
+  const HeadTensors& t = call.tensors;
+  AttentionProblem problem;
+  problem.sequences = call.kernel.varlen ? 1 : t.q.size(0);
+  problem.heads = t.heads;
+  problem.group = t.group();
+  problem.queries = call.kernel.varlen ? call.longest : t.q.size(1);
+  problem.keys = t.k.size(-3);
+  problem.dim = t.dim();
+  problem.dim_v = t.dim_v();
+  problem.processors = thread_pool().size();
+  return problem;
+}
+
+Tensor as_f32(const TensorRef& tensor) {
+  Tensor result = Tensor::empty(tensor.shape, f32);
+  copy_elements(tensor, result.ref());
+  return result;
+}
+
+}  // namespace
+
+AttentionCall prepare_attention(const TensorRef& q, const TensorRef& k, const TensorRef& v,
+                                const AttentionOptions& options) {
+  const Arguments args("attention");
+  AttentionCall call;
+  call.kernel.varlen = options.cu_seqlens_q || options.cu_seqlens_k;
+  args.check(!call.kernel.varlen || (options.cu_seqlens_q && options.cu_seqlens_k), "cu_seqlens_q",
+             "cu_seqlens_q and cu_seqlens_k together", "one of them", "give both");
+  call.tensors = check_heads(args, q, k, v, call.kernel.varlen ? 3 : 4, options.layout);
+  if (call.kernel.varlen) check_sequences(args, options, call.tensors, call);
+  check_window(args, options, call);
+  check_softcap(args, options.softcap);
+  check_tiles(args, options.tiles);
+  call.scale = program_scale(checked_scale(args, options.scale, call.tensors.dim()), options.softcap);
+  if (options.sinks) {
+    args.check_tensor("sinks", *options.sinks, float_types, {1});
+    args.check(options.sinks->size(0) == call.tensors.heads, "sinks",
+               fmt::format("[heads] = [{}]", call.tensors.heads), describe(*options.sinks),
+               "give every head of q a sink");
+  }
+  AttentionKernel& kernel = call.kernel;
+  kernel.type = q.dtype;
+  kernel.dim = call.tensors.dim(), kernel.dim_v = call.tensors.dim_v();
+  kernel.softcap = options.softcap > 0, kernel.sinks = options.sinks.has_value();
+  const AttentionPlan plan = plan_attention(problem_of(call), options.tiles);
+  kernel.queries = plan.queries, kernel.keys = plan.keys, kernel.pack = plan.pack;
+  return call;
+}
+
+AttentionResult attention(const TensorRef& q, const TensorRef& k, const TensorRef& v,
+                          const AttentionOptions& options) {
+  const AttentionCall call = prepare_attention(q, k, v, options);
+  const HeadTensors& t = call.tensors;
+  const HeadOutputs outputs =
+      make_outputs(Arguments("attention"), t, options.layout, options.out, options.lse);
+  if (nelements(outputs.out) == 0) return outputs.result;
+  std::vector<Argument> values{
+      split_heads(t.q, t.q.rank() - 2, t.group()), t.k, t.v, outputs.out, outputs.lse, call.scale};
+  if (call.kernel.left) values.push_back(call.left);
+  if (call.kernel.right) values.push_back(call.right);
+  if (call.kernel.softcap) values.push_back(options.softcap);
+  if (call.kernel.sinks) values.push_back(as_f32(*options.sinks).reshape({t.kv_heads, t.group()}));
+  if (call.kernel.varlen) {
+    values.push_back(*options.cu_seqlens_q);
+    values.push_back(*options.cu_seqlens_k);
+    values.push_back(call.longest);
+  }
+  compiled(call.kernel, options.target, attention_kernel).call_in_order(values);
+  return outputs.result;
+}
+
+}  // namespace tegula::ops

@@ -1,0 +1,29 @@
+// The tile program of dense attention.
+#pragma once
+#include <string>
+
+#include "tegula/lang.hpp"
+
+namespace tegula::ops {
+
+// What a compiled instance fixes. Sizes, strides, scale, window and softcap are known at the call only.
+struct AttentionKernel {
+  DType type = f32;     // of q, k, v and out
+  DType compute = f32;  // of the tiles that are multiplied
+  int dim = 64, dim_v = 64;
+  int pack = 1;  // query heads of one group that share a tile
+  int queries = 64, keys = 64;
+  bool left = false, right = false;  // the window is bounded on that side
+  bool softcap = false, sinks = false, varlen = false;
+
+  int rows() const { return queries * pack; }
+  std::string name() const;
+};
+
+// Arguments: q [batch, queries, kv heads, group, d], k, v, out as q, lse [batch, kv heads, group, queries],
+// scale (with log2(e)); then, where the instance has them, left, right, cap, sinks [kv heads, group]. Packed
+// sequences: no batch dimension, and q_begin, k_begin [sequences + 1], longest (the most queries of a
+// sequence).
+lang::Kernel attention_kernel(const AttentionKernel& instance);
+
+}  // namespace tegula::ops

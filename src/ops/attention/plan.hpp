@@ -1,0 +1,26 @@
+// The tiles of attention: candidates, an estimate of their time, the best.
+#pragma once
+#include <cstdint>
+
+#include "tegula/ops/attention.hpp"
+
+namespace tegula::ops {
+
+struct AttentionProblem {
+  std::int64_t sequences = 1, heads = 1;  // independent parts: batch, query heads
+  std::int64_t group = 1;                 // query heads of a key head
+  std::int64_t queries = 1, keys = 1;     // the most of a sequence
+  int dim = 64, dim_v = 64;
+  int processors = 1;
+};
+
+struct AttentionPlan {
+  int queries = 0, keys = 0, pack = 1;
+};
+
+// Relative time of a call on the CPU; infinite where a block does not fit its cache.
+double estimate(const AttentionProblem& problem, const AttentionPlan& plan);
+// The extents that `given` leaves open are chosen.
+AttentionPlan plan_attention(const AttentionProblem& problem, const AttentionTiles& given);
+
+}  // namespace tegula::ops

@@ -1,0 +1,47 @@
+// Which keys a tile of queries sees, and how its rows travel when the heads of a group share the tile.
+#pragma once
+#include <optional>
+
+#include "tegula/lang.hpp"
+
+namespace tegula::ops {
+
+// The window of a tile whose query r stands at position `position + r` of the keys.
+class ScoreRange {
+ public:
+  // Sees the keys from `left` before its position to `right` after it; without one, all on that side. Of the
+  // tile's `queries`, those from `count` on do not exist.
+  ScoreRange(const lang::Expr& position, int queries, const lang::Expr& count, const lang::Expr& keys,
+             const std::optional<lang::Expr>& left, const std::optional<lang::Expr>& right);
+
+  // One behind the last key that some query sees.
+  lang::Expr end() const;
+  // The key tiles in which some query sees something.
+  lang::Range tiles(int keys_of_tile) const;
+  // Whether some query does not see some of the keys from `first` on.
+  lang::Expr is_partial(const lang::Expr& first, int keys_of_tile) const;
+  lang::Expr sees(const lang::Expr& query, const lang::Expr& key) const;
+  // One behind the last key of a query.
+  lang::Expr limit(const lang::Expr& query) const;
+
+ private:
+  lang::Expr position_;
+  int queries_;
+  lang::Expr count_, keys_;
+  std::optional<lang::Expr> left_, right_;
+};
+
+// Scores become cap · tanh(scores · scale).
+void cap_scores(lang::Fragment& scores, const lang::Expr& scale, const lang::Expr& cap);
+
+// sum += weights · values, with the weights rounded to `type`.
+void add_product(const lang::Fragment& weights, const lang::Shared& values, lang::Fragment& sum, DType type);
+
+// Row r of the tile is query r / pack of head r % pack. `from` is [tokens, d], or [tokens, pack, d] if pack
+// > 1.
+void load_queries(const lang::Tensor& from, const lang::Expr& first, lang::Shared& tile, int pack);
+void store_rows(const lang::Fragment& tile, const lang::Tensor& to, const lang::Expr& first, int pack);
+// To [tokens], or [pack, tokens].
+void store_lse(const lang::Fragment& lse, const lang::Tensor& to, const lang::Expr& first, int pack);
+
+}  // namespace tegula::ops

@@ -1,0 +1,142 @@
+#include <algorithm>
+
+#include "ops/block_sparse/call.hpp"
+#include "ops/common/functions.hpp"
+
+namespace tegula::ops {
+
+namespace {
+
+constexpr int most_rows = 256;       // of a tile
+constexpr int usual_keys = 64;       // of a tile
+constexpr int packed_q_block = 128;  // larger blocks of queries fill tiles without packing heads
+constexpr int small_chunk = 1024, large_chunk = 16384;
+
+std::int64_t blocks_of(std::int64_t extent, int block) { return (extent + block - 1) / block; }
+
+// A choice per head of k, or of q, with a row of lists for every query head.
+TensorRef per_query_head(const Arguments& args, const char* name, const TensorRef& tensor,
+                         const HeadTensors& t) {
+  const std::int64_t heads = tensor.size(1);
+  args.check(heads == t.heads || heads == t.kv_heads, name,
+             fmt::format("{} heads, as q, or {}, as k, in dimension 1", t.heads, t.kv_heads),
+             describe(tensor), "give a row for each head");
+  if (heads == t.heads) return split_heads(tensor, 1, t.group());
+  TensorRef shared = split_heads(tensor, 1, 1);
+  Shape shape = shared.shape;
+  shape[2] = t.group();
+  return shared.expand(shape);
+}
+
+void check_extents(const Arguments& args, const char* name, const TensorRef& tensor, const Shape& shape,
+                   const char* meaning) {
+  for (std::size_t d = 0; d < shape.size(); ++d)
+    args.check(shape[d] < 0 || tensor.shape[d] == shape[d], name,
+               fmt::format("{} with {} in dimension {}", meaning, shape[d], d), describe(tensor),
+               "check q_block and k_block");
+}
+
+void check_choice(const Arguments& args, const BlockSparseOptions& options, BlockSparseCall& call) {
+  const HeadTensors& t = call.tensors;
+  const std::int64_t batch = t.q.size(0), q_blocks = blocks_of(t.q.size(1), options.q_block);
+  args.check(options.indices.has_value() != options.mask.has_value(), "indices", "either indices or mask",
+             options.indices ? "both" : "neither", "give one of them");
+  args.check(!options.counts || options.indices, "counts", "counts with indices only", "counts with a mask",
+             "leave it out");
+  if (options.mask) {
+    args.check_tensor("mask", *options.mask, {boolean}, {4});
+    check_extents(args, "mask", *options.mask, {batch, -1, q_blocks, blocks_of(t.k.size(1), options.k_block)},
+                  "[batch, heads, q_blocks, k_blocks]");
+  } else {
+    args.check_tensor("indices", *options.indices, {i32}, {4});
+    check_extents(args, "indices", *options.indices, {batch, -1, q_blocks, -1},
+                  "[batch, heads, q_blocks, entries]");
+  }
+  const TensorRef& choice = options.mask ? *options.mask : *options.indices;
+  call.choice = per_query_head(args, options.mask ? "mask" : "indices", choice, t);
+  if (!options.counts) return;
+  args.check_tensor("counts", *options.counts, {i32}, {3});
+  check_extents(args, "counts", *options.counts, {batch, choice.size(1), q_blocks},
+                "[batch, heads, q_blocks]");
+  call.counts = per_query_head(args, "counts", *options.counts, t);
+}
+
+// Rows of a tile are the queries of a block, of several heads if that fills the tile better.
+void plan_queries(const BlockSparseOptions& options, const BlockSparseCall& call, BlockSparseKernel& kernel) {
+  const std::int64_t group = call.tensors.group();
+  const TensorRef& choice = options.mask ? *options.mask : *options.indices;
+  const bool shared = choice.size(1) == call.tensors.kv_heads && group > 1 && group <= most_rows;
+  kernel.pack = shared && options.q_block < packed_q_block ? static_cast<int>(group) : 1;
+  const int most = std::max(1, most_rows / kernel.pack);
+  const auto tiles = static_cast<int>(blocks_of(options.q_block, most));
+  const int even = static_cast<int>(blocks_of(options.q_block, tiles));
+  // Fewer queries than a block has need no larger tile.
+  const std::int64_t queries = std::max<std::int64_t>(1, call.tensors.q.size(1));
+  kernel.queries = options.tiles.queries ? std::min(options.tiles.queries, options.q_block)
+                                         : static_cast<int>(std::min<std::int64_t>(even, queries));
+}
+
+// A tile of keys is a part of a block, in equal parts, or several whole blocks.
+void plan_keys(const BlockSparseOptions& options, const BlockSparseCall& call, BlockSparseKernel& kernel) {
+  const int block = options.k_block, wanted = options.tiles.keys ? options.tiles.keys : usual_keys;
+  if (block > wanted)
+    kernel.keys = static_cast<int>(blocks_of(block, static_cast<int>(blocks_of(block, wanted))));
+  else
+    kernel.keys = wanted / block * block;
+  const std::int64_t blocks = blocks_of(call.tensors.k.size(1), block);
+  kernel.chunk = blocks <= small_chunk ? small_chunk : large_chunk;
+}
+
+void check_blocks(const Arguments& args, const BlockSparseOptions& options) {
+  for (auto [name, size] : {std::pair("q_block", options.q_block), std::pair("k_block", options.k_block)})
+    args.check(size >= 1 && size <= 1 << 20, name, "a block size from 1 to 2^20", fmt::format("{}", size),
+               "change the block size");
+}
+
+}  // namespace
+
+BlockSparseCall prepare_block_sparse(const TensorRef& q, const TensorRef& k, const TensorRef& v,
+                                     const BlockSparseOptions& options) {
+  const Arguments args("block_sparse_attention");
+  check_blocks(args, options);
+  check_softcap(args, options.softcap);
+  check_tiles(args, options.tiles);
+  BlockSparseCall call;
+  call.tensors = check_heads(args, q, k, v, 4, options.layout);
+  check_choice(args, options, call);
+  call.scale = program_scale(checked_scale(args, options.scale, call.tensors.dim()), options.softcap);
+  BlockSparseKernel& kernel = call.kernel;
+  kernel.type = q.dtype;
+  kernel.dim = call.tensors.dim(), kernel.dim_v = call.tensors.dim_v();
+  kernel.q_block = options.q_block, kernel.k_block = options.k_block;
+  kernel.causal = options.causal, kernel.softcap = options.softcap > 0;
+  kernel.mask = options.mask.has_value(), kernel.counts = options.counts.has_value();
+  plan_queries(options, call, kernel);
+  plan_keys(options, call, kernel);
+  return call;
+}
+
+AttentionResult block_sparse_attention(const TensorRef& q, const TensorRef& k, const TensorRef& v,
+                                       const BlockSparseOptions& options) {
+  const BlockSparseCall call = prepare_block_sparse(q, k, v, options);
+  const HeadTensors& t = call.tensors;
+  const HeadOutputs outputs =
+      make_outputs(Arguments("block_sparse_attention"), t, options.layout, options.out, options.lse);
+  if (nelements(outputs.out) == 0) return outputs.result;
+  std::vector<Argument> values{
+      split_heads(t.q, 2, t.group()), t.k, t.v, outputs.out, outputs.lse, call.choice, call.scale};
+  if (call.kernel.softcap) values.push_back(options.softcap);
+  if (call.kernel.counts) values.push_back(call.counts);
+  compiled(call.kernel, options.target, block_sparse_kernel).call_in_order(values);
+  return outputs.result;
+}
+
+AttentionResult block_sparse_attention(const TensorRef& q, const TensorRef& k, const TensorRef& v,
+                                       int q_block_size, int k_block_size, const TensorRef& topk_indices) {
+  BlockSparseOptions options;
+  options.q_block = q_block_size, options.k_block = k_block_size;
+  options.indices = topk_indices;
+  return block_sparse_attention(q, k, v, options);
+}
+
+}  // namespace tegula::ops

@@ -1,0 +1,20 @@
+// A checked call of block-sparse attention: what the program gets.
+#pragma once
+#include "ops/attention/heads.hpp"
+#include "ops/block_sparse/kernel.hpp"
+#include "tegula/ops/block_sparse_attention.hpp"
+
+namespace tegula::ops {
+
+struct BlockSparseCall {
+  BlockSparseKernel kernel;
+  HeadTensors tensors;
+  TensorRef choice, counts;  // a row for each query head, repeated where heads share one
+  float scale = 1;
+};
+
+// An ArgumentError if the arguments are wrong.
+BlockSparseCall prepare_block_sparse(const TensorRef& q, const TensorRef& k, const TensorRef& v,
+                                     const BlockSparseOptions& options);
+
+}  // namespace tegula::ops

@@ -1,0 +1,187 @@
+#include "ops/block_sparse/kernel.hpp"
+
+#include <fmt/format.h>
+
+#include "ops/attention/scores.hpp"
+#include "ops/common/softmax.hpp"
+
+namespace tegula::ops {
+
+using namespace lang;
+
+std::string BlockSparseKernel::name() const {
+  return fmt::format("block_sparse_{}_{}_d{}_v{}_b{}x{}_g{}_q{}_k{}_c{}{}{}{}{}", type.name(), compute.name(),
+                     dim, dim_v, q_block, k_block, pack, queries, keys, chunk, causal ? "_causal" : "",
+                     softcap ? "_softcap" : "", mask ? "_mask" : "", counts ? "_counts" : "");
+}
+
+namespace {
+
+constexpr int no_key = 0x7fffffff;  // larger than any key: outside the tensor, and behind every limit
+
+// One tile of queries and the keys it meets.
+struct Meeting {
+  const BlockSparseKernel& c;
+  Tensor keys, values;
+  const Shared& queries;
+  Fragment& sum;
+  OnlineSoftmax& softmax;
+  ScoreRange visible;
+  Expr scale;
+  std::optional<Expr> cap;
+
+  // Scores, weights and values of one tile of keys; where `partial` holds, only those that `sees`.
+  void add(const Shared& key_tile, const std::function<void(Shared&)>& load_values, const Expr& partial,
+           const std::function<Expr(const Expr& query, const Expr& column)>& sees) {
+    Fragment scores({c.rows(), c.keys}, f32, 0);
+    gemm(queries, key_tile.T(), scores);
+    if (c.softcap) cap_scores(scores, scale, *cap);
+    when(partial, [&] {
+      parallel(scores,
+               [&](Index r, Index t) { scores(r, t) = select(sees(r / c.pack, t), scores(r, t), -inf); });
+    });
+    scale_rows(sum, softmax.update(scores));
+    Shared value_tile({c.keys, c.dim_v}, c.compute);
+    load_values(value_tile);
+    add_product(scores, value_tile, sum, c.compute);
+  }
+
+  // Blocks of keys that fill one or more tiles each.
+  void add_whole(Shared& list, const Expr& count) {
+    const int parts = ceildiv(c.k_block, c.keys);
+    pipelined(parts == 1 ? count : count * parts, {.stages = 2}, [&](Index t) {
+      Expr block = parts == 1 ? Expr(list(t)) : Expr(list(t / parts));
+      Expr first = parts == 1 ? block * c.k_block : block * c.k_block + t % parts * c.keys;
+      Expr end = block * c.k_block + c.k_block;
+      Shared key_tile({c.keys, c.dim}, c.compute);
+      copy(keys.at(first), key_tile);
+      auto load_values = [&](Shared& tile) { copy(values.at(first), tile); };
+      Expr partial = visible.is_partial(first, c.keys);
+      add(key_tile, load_values, c.k_block % c.keys == 0 ? partial : partial || first + c.keys > end,
+          [&](const Expr& query, const Expr& column) -> Expr {
+            return first + column < min(end, visible.limit(query));
+          });
+    });
+  }
+
+  // Several blocks of keys in a tile: the key of each column is looked up.
+  void add_gathered(Shared& list, const Expr& count) {
+    const int blocks = c.keys / c.k_block;
+    pipelined(ceildiv(count, blocks), {.stages = 2}, [&](Index t) {
+      Shared key_of({c.keys}, i32);
+      parallel(c.keys, [&](Index j) {
+        Expr n = t * blocks + j / c.k_block, key = list(min(n, count - 1)) * c.k_block + j % c.k_block;
+        key_of(j) = select(n < count, key, no_key);
+      });
+      Shared key_tile({c.keys, c.dim}, c.compute);
+      gather(keys, key_of, key_tile);
+      auto load_values = [&](Shared& tile) { gather(values, key_of, tile); };
+      // Lists ascend, so the last column has the largest key.
+      Expr partial = key_of(c.keys - 1) >= visible.limit(Operand(0));
+      add(key_tile, load_values, partial, [&](const Expr& query, const Expr& column) -> Expr {
+        return key_of(column) < visible.limit(query);
+      });
+    });
+  }
+};
+
+struct Program {
+  const BlockSparseKernel& c;
+  std::optional<Dim> group;  // of query heads, where they do not share tiles
+  Dim batch{"batch"}, queries{"queries"}, keys{"keys"}, heads{"kv_heads"}, q_blocks{"q_blocks"},
+      entries{"entries"};
+  std::optional<Tensor> q, k, v, out, lse, choice, lengths;
+  std::optional<Expr> scale, cap;
+
+  explicit Program(const BlockSparseKernel& instance) : c(instance) {
+    if (c.pack == 1) group.emplace("group");
+    Operand members = c.pack > 1 ? Operand(c.pack) : Operand(*group);
+    q.emplace(input("q", {batch, queries, heads, members, c.dim}, c.type));
+    k.emplace(input("k", {batch, keys, heads, c.dim}, c.type));
+    v.emplace(input("v", {batch, keys, heads, c.dim_v}, c.type));
+    out.emplace(output("out", {batch, queries, heads, members, c.dim_v}, c.type));
+    lse.emplace(output("lse", {batch, heads, members, queries}, f32));
+    choice.emplace(input("choice", {batch, heads, members, q_blocks, entries}, c.mask ? boolean : i32));
+    scale.emplace(scalar("scale", f32));
+    if (c.softcap) cap.emplace(scalar("cap", f32));
+    if (c.counts) lengths.emplace(input("counts", {batch, heads, members, q_blocks}, i32));
+  }
+
+  void run() {
+    Expr all_heads = c.pack > 1 ? Expr(heads) : heads * *group;
+    grid(q_blocks * c.splits(), all_heads, batch, [&](Index x, Index h, Index b) { block(x, h, b); });
+  }
+
+  void block(const Index& x, const Index& h, const Index& b);
+  void list_blocks(const Tensor& chosen, const Expr& entries_of, const Expr& begin, const Expr& end,
+                   Shared& list, Var& count);
+};
+
+// The chosen blocks in [begin, end), each once and in ascending order, and their number.
+void Program::list_blocks(const Tensor& chosen, const Expr& entries_of, const Expr& begin, const Expr& end,
+                          Shared& list, Var& count) {
+  auto append = [&](const Expr& wanted, const Expr& block) {
+    when(wanted, [&] {
+      list(count) = block;
+      count += 1;
+    });
+  };
+  if (c.mask) {
+    serial(end - begin, [&](Index i) { append(chosen(begin + i), begin + i); });
+    return;
+  }
+  Shared named({c.chunk}, boolean);
+  clear(named);
+  serial(entries_of, [&](Index n) {
+    Expr entry = chosen(n);
+    when(entry >= begin && entry < end, [&] { named(entry - begin) = true; });
+  });
+  serial(end - begin, [&](Index i) { append(named(i), begin + i); });
+}
+
+void Program::block(const Index& x, const Index& h, const Index& b) {
+  Expr kv_head = c.pack > 1 ? Expr(h) : h / *group, member = c.pack > 1 ? Expr(Operand(0)) : h % *group;
+  Expr q_block = c.splits() == 1 ? Expr(x) : x / c.splits();
+  Expr first = c.splits() == 1 ? q_block * c.q_block : q_block * c.q_block + x % c.splits() * c.queries;
+  Expr last = min(min(q_block * c.q_block + c.q_block, first + c.queries), queries);
+  exit_if(first >= last);
+  Slot heads_of = c.pack > 1 ? Slot(all) : Slot(member);
+  Range rows = range(first, last);
+  Expr start = Expr(Operand(0));
+
+  Shared queries_tile({c.rows(), c.dim}, c.compute);
+  load_queries(q->slice(b, rows, kv_head, heads_of), start, queries_tile, c.pack);
+  Fragment sum({c.rows(), c.dim_v}, f32, 0);
+  OnlineSoftmax softmax(c.rows(), c.softcap ? Expr(Operand(log2e)) : *scale);
+  std::optional<Expr> right;
+  if (c.causal) right.emplace(Operand(0));
+  ScoreRange visible(first + keys - queries, c.queries, last - first, keys, std::nullopt, right);
+  Meeting meeting{
+      c,  k->slice(b, all, kv_head), v->slice(b, all, kv_head), queries_tile, sum, softmax, visible, *scale,
+      cap};
+
+  Tensor chosen = choice->slice(b, kv_head, member, q_block);
+  Expr entries_of = c.counts ? clamp((*lengths)(b, kv_head, member, q_block), 0, entries) : Expr(entries);
+  Expr blocks = ceildiv(visible.end(), c.k_block);
+  serial(ceildiv(blocks, c.chunk), [&](Index n) {
+    Expr begin = n * c.chunk;
+    Shared list({c.chunk}, i32);
+    Var count = 0;
+    list_blocks(chosen, entries_of, begin, min(blocks, begin + c.chunk), list, count);
+    if (c.gathers())
+      meeting.add_gathered(list, count);
+    else
+      meeting.add_whole(list, count);
+  });
+  softmax.normalize(sum);
+  store_rows(sum, out->slice(b, rows, kv_head, heads_of), start, c.pack);
+  store_lse(softmax.lse(), lse->slice(b, kv_head, heads_of, rows), start, c.pack);
+}
+
+}  // namespace
+
+Kernel block_sparse_kernel(const BlockSparseKernel& instance) {
+  return kernel(instance.name(), [&] { Program(instance).run(); });
+}
+
+}  // namespace tegula::ops

@@ -1,0 +1,34 @@
+// The tile program of block-sparse attention.
+#pragma once
+#include <string>
+
+#include "tegula/lang.hpp"
+
+namespace tegula::ops {
+
+struct BlockSparseKernel {
+  DType type = f32, compute = f32;
+  int dim = 64, dim_v = 64;
+  int q_block = 64, k_block = 64;
+  int pack = 1;  // query heads of one group that share a tile
+  int queries = 64, keys = 64;
+  int chunk = 1024;  // key blocks whose choice is kept at a time
+  bool causal = false, softcap = false;
+  bool mask = false;    // the choice is a boolean mask, not a list
+  bool counts = false;  // lists have lengths
+
+  int rows() const { return queries * pack; }
+  // Tiles of a block of queries.
+  int splits() const { return (q_block + queries - 1) / queries; }
+  // Several blocks of keys fill a tile.
+  bool gathers() const { return k_block < keys; }
+  std::string name() const;
+};
+
+// Arguments: q [batch, queries, kv heads, group, d], k, v, out, lse [batch, kv heads, group, queries], choice
+// [batch, kv heads, group, q_blocks, entries] (i32, or boolean over all key blocks), scale as in
+// attention_kernel; then, where the instance has them, cap, counts [batch, kv heads, group, q_blocks].
+// With pack > 1 the lists of group member 0 are those of all.
+lang::Kernel block_sparse_kernel(const BlockSparseKernel& instance);
+
+}  // namespace tegula::ops

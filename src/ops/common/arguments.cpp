@@ -1,0 +1,69 @@
+#include "ops/common/arguments.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+namespace tegula::ops {
+
+namespace {
+
+template <class T, class F>
+std::string alternatives(const std::vector<T>& values, F text) {
+  std::string result;
+  for (std::size_t i = 0; i < values.size(); ++i)
+    result += (i == 0 ? "" : i + 1 == values.size() ? " or " : ", ") + text(values[i]);
+  return result;
+}
+
+}  // namespace
+
+void Arguments::refuse(const std::string& argument, const std::string& expected, const std::string& given,
+                       const std::string& remedy) const {
+  throw ArgumentError(
+      fmt::format("{}, argument '{}': expected {}, given {}; {}", op_, argument, expected, given, remedy));
+}
+
+void Arguments::check_tensor(const std::string& name, const TensorRef& tensor,
+                             const std::vector<DType>& types, const std::vector<int>& ranks) const {
+  const std::string given = describe(tensor);
+  check(tensor.device.is_cpu(), name, "a tensor in host memory", given + " on " + tensor.device.name(),
+        "copy it");
+  check(std::find(types.begin(), types.end(), tensor.dtype) != types.end(), name,
+        "dtype " + alternatives(types, [](DType t) { return std::string(t.name()); }), given,
+        "convert it with to()");
+  check(std::find(ranks.begin(), ranks.end(), tensor.rank()) != ranks.end(), name,
+        "rank " + alternatives(ranks, [](int r) { return std::to_string(r); }), given, "reshape it");
+  for (std::int64_t extent : tensor.shape)
+    check(extent >= 0 && extent < (std::int64_t{1} << 29), name, "extents below 2^29", given,
+          "split the call");
+  check(tensor.data != nullptr || nelements(tensor) == 0, name, "memory", given + " at a null pointer",
+        "allocate it first");
+}
+
+void Arguments::check_contiguous_features(const std::string& name, const TensorRef& tensor) const {
+  const bool good = tensor.size(-1) <= 1 || tensor.stride(-1) == 1 || nelements(tensor) == 0;
+  check(good, name, "a last dimension of stride 1", describe(tensor), "pass contiguous()");
+}
+
+void Arguments::check_shape(const std::string& name, const TensorRef& tensor, DType type, const Shape& shape,
+                            const std::string& meaning) const {
+  check_tensor(name, tensor, {type}, {static_cast<int>(shape.size())});
+  check(tensor.shape == shape, name, fmt::format("{} = {}", meaning, describe(shape)), describe(tensor),
+        "give it that shape");
+}
+
+Tensor Arguments::output(const std::string& name, const std::optional<TensorRef>& given, const Shape& shape,
+                         DType type, const std::string& meaning) const {
+  if (!given) return Tensor::empty(shape, type);
+  check_shape(name, *given, type, shape, meaning);
+  return Tensor::adopt(*given, nullptr);
+}
+
+float checked_scale(const Arguments& args, const std::optional<float>& scale, std::int64_t dim) {
+  if (!scale) return 1.f / std::sqrt(static_cast<float>(dim));
+  args.check(std::isfinite(*scale) && *scale > 0, "scale", "a positive finite number",
+             fmt::format("{}", *scale), "negate q for a negative scale");
+  return *scale;
+}
+
+}  // namespace tegula::ops

@@ -1,0 +1,48 @@
+// Checks of the arguments of operators. Every refusal says which argument, what was expected, what was given
+// and what to do.
+#pragma once
+#include <fmt/format.h>
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tegula/error.hpp"
+#include "tegula/tensor.hpp"
+
+namespace tegula::ops {
+
+// The arguments of one operator call.
+class Arguments {
+ public:
+  explicit Arguments(std::string op) : op_(std::move(op)) {}
+
+  [[noreturn]] void refuse(const std::string& argument, const std::string& expected, const std::string& given,
+                           const std::string& remedy) const;
+  void check(bool good, const std::string& argument, const std::string& expected, const std::string& given,
+             const std::string& remedy) const {
+    if (!good) refuse(argument, expected, given, remedy);
+  }
+
+  // A tensor on the host of one of the types and ranks; its features lie side by side.
+  void check_tensor(const std::string& name, const TensorRef& tensor, const std::vector<DType>& types,
+                    const std::vector<int>& ranks) const;
+  // As check_tensor, for a tensor of exactly this shape; `meaning` names the dimensions.
+  void check_shape(const std::string& name, const TensorRef& tensor, DType type, const Shape& shape,
+                   const std::string& meaning) const;
+  void check_contiguous_features(const std::string& name, const TensorRef& tensor) const;
+
+  // The tensor to write: the caller's, which must fit, or a new one.
+  Tensor output(const std::string& name, const std::optional<TensorRef>& given, const Shape& shape,
+                DType type, const std::string& meaning) const;
+
+ private:
+  std::string op_;
+};
+
+inline const std::vector<DType> float_types = {f32, f16, bf16};
+
+// A positive finite scale; 1/√dim where none is given.
+float checked_scale(const Arguments& args, const std::optional<float>& scale, std::int64_t dim);
+
+}  // namespace tegula::ops

@@ -1,0 +1,23 @@
+#include "ops/common/functions.hpp"
+
+#include <map>
+#include <mutex>
+
+namespace tegula::ops {
+
+Function compiled(const std::string& name, Target target, const std::function<lang::Kernel()>& build) {
+  static std::mutex mutex;
+  static std::map<std::pair<std::string, Target::Kind>, Function> functions;
+  const auto key = std::make_pair(name, target.kind());
+  {
+    std::lock_guard lock(mutex);
+    auto found = functions.find(key);
+    if (found != functions.end()) return found->second;
+  }
+  // Compiled without the lock, so that different kernels compile at the same time.
+  Function function = compile(build(), target);
+  std::lock_guard lock(mutex);
+  return functions.emplace(key, function).first->second;
+}
+
+}  // namespace tegula::ops

@@ -1,0 +1,52 @@
+#include "ops/gemm/plan.hpp"
+
+#include <cmath>
+#include <limits>
+#include <vector>
+
+namespace tegula::ops {
+
+namespace {
+
+// Rows and columns that the product computes at a time (the AVX-512 micro-kernel); smaller ones divide
+// better.
+constexpr int kernel_rows = 14, kernel_columns = 32;
+constexpr double block_bytes = 1.25 * 1024 * 1024;  // of a processor's second-level cache
+// In units of one multiplication and addition of the micro-kernel.
+constexpr double pack_cost = 16, store_cost = 24, block_cost = 100'000;
+
+double round_up(double value, double step) { return std::ceil(value / step) * step; }
+
+std::vector<int> candidates(int given, std::initializer_list<int> values) {
+  return given > 0 ? std::vector<int>{given} : std::vector<int>(values);
+}
+
+}  // namespace
+
+double estimate(const GemmProblem& p, const GemmTiles& t) {
+  const double m = t.m, n = t.n, k = t.k;
+  if (4 * (m * n + m * k + n * k) > block_bytes) return std::numeric_limits<double>::infinity();
+  const double blocks = static_cast<double>(p.batch) * std::ceil(static_cast<double>(p.m) / m) *
+                        std::ceil(static_cast<double>(p.n) / n);
+  const double inner = round_up(static_cast<double>(p.k), k);
+  const double products = round_up(m, kernel_rows) * round_up(n, kernel_columns) * inner;
+  // Every step along k reads and writes the sums once more.
+  const double steps = inner / k;
+  const double block =
+      products + pack_cost * (m + n) * inner + store_cost * m * n * (1 + 0.25 * steps) + block_cost;
+  return std::ceil(blocks / p.processors) * block;
+}
+
+GemmTiles plan_gemm(const GemmProblem& problem, const GemmTiles& given) {
+  GemmTiles best{given.m ? given.m : 16, given.n ? given.n : 32, given.k ? given.k : 32};
+  double best_time = estimate(problem, best);
+  for (int m : candidates(given.m, {16, 32, 64, 128, 192, 256}))
+    for (int n : candidates(given.n, {32, 64, 128, 256, 512}))
+      for (int k : candidates(given.k, {32, 64, 128, 256})) {
+        const double time = estimate(problem, {m, n, k});
+        if (time < best_time) best = {m, n, k}, best_time = time;
+      }
+  return best;
+}
+
+}  // namespace tegula::ops

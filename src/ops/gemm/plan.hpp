@@ -1,0 +1,19 @@
+// The tile of a product: candidates, an estimate of their time, the best.
+#pragma once
+#include <cstdint>
+
+#include "tegula/ops/gemm.hpp"
+
+namespace tegula::ops {
+
+struct GemmProblem {
+  std::int64_t batch = 1, m = 1, n = 1, k = 1;
+  int processors = 1;
+};
+
+// Relative time of a call on the CPU with these tiles; infinite where a block does not fit its cache.
+double estimate(const GemmProblem& problem, const GemmTiles& tiles);
+// The extents that `given` leaves open are chosen.
+GemmTiles plan_gemm(const GemmProblem& problem, const GemmTiles& given);
+
+}  // namespace tegula::ops

@@ -1,0 +1,16 @@
+// The operators by their formulas, in double precision: what the results are checked against. They take the
+// arguments of the operators and trust them. Outputs are f64 (block numbers i32).
+#pragma once
+#include "tegula/ops.hpp"
+
+namespace tegula::ops::reference {
+
+Tensor gemm(const TensorRef& a, const TensorRef& b, const GemmOptions& options);
+AttentionResult attention(const TensorRef& q, const TensorRef& k, const TensorRef& v,
+                          const AttentionOptions& options);
+AttentionResult block_sparse_attention(const TensorRef& q, const TensorRef& k, const TensorRef& v,
+                                       const BlockSparseOptions& options);
+Tensor block_scores(const TensorRef& q, const TensorRef& k, const BlockScoresOptions& options);
+Tensor topk_blocks(const TensorRef& scores, std::int64_t count, const TopkBlocksOptions& options);
+
+}  // namespace tegula::ops::reference

@@ -1,0 +1,26 @@
+// The registry's entry of each operator, and what the entries share.
+#pragma once
+#include "ops/registry.hpp"
+
+namespace tegula::ops {
+
+Operator registered_gemm();
+Operator registered_attention();
+Operator registered_block_sparse_attention();
+Operator registered_block_scores();
+Operator registered_topk_blocks();
+
+// The input, which must be there; null if an optional one is not.
+const Tensor& required(const Tensors& inputs, const std::string& name);
+const Tensor* optional_input(const Tensors& inputs, const std::string& name);
+inline std::optional<TensorRef> optional_ref(const Tensors& inputs, const std::string& name) {
+  const Tensor* tensor = optional_input(inputs, name);
+  return tensor ? std::optional<TensorRef>(tensor->ref()) : std::nullopt;
+}
+std::optional<float> optional_real(const Options& options, const std::string& name);
+
+double bytes_of(const Tensors& tensors);
+// What rounding in `type` and in f32 sums of about `terms` terms of size 1 may cost.
+Operator::Tolerance rounding_tolerance(DType type, double terms);
+
+}  // namespace tegula::ops

@@ -1,0 +1,149 @@
+#include "ops/registry.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+
+#include "ops/registered.hpp"
+
+namespace tegula::ops {
+
+std::string_view name_of(OptionType type) {
+  constexpr std::string_view names[] = {"bool", "integer", "number", "choice"};
+  return names[static_cast<int>(type)];
+}
+
+namespace {
+
+template <class T>
+std::string names_of(const std::vector<T>& things) {
+  std::string result;
+  for (const T& thing : things) result += (result.empty() ? "" : ", ") + thing.name;
+  return result.empty() ? "none" : result;
+}
+
+template <class T>
+bool parses_as(const std::string& text) {
+  T value{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return error == std::errc() && end == text.data() + text.size();
+}
+
+bool is_valid(const OptionInfo& option, const std::string& text) {
+  switch (option.type) {
+    case OptionType::boolean:
+      return text == "true" || text == "false";
+    case OptionType::integer:
+      return parses_as<std::int64_t>(text);
+    case OptionType::real:
+      return parses_as<double>(text);
+    case OptionType::choice:
+      return std::find(option.choices.begin(), option.choices.end(), text) != option.choices.end();
+  }
+  return false;
+}
+
+std::string expected(const OptionInfo& option) {
+  if (option.type == OptionType::boolean) return "true or false";
+  if (option.type != OptionType::choice) return fmt::format("a value of type {}", name_of(option.type));
+  return fmt::format("one of {}", fmt::join(option.choices, ", "));
+}
+
+}  // namespace
+
+Options Options::parse(const Operator& op, const OptionTexts& texts) {
+  Options result;
+  for (const OptionInfo& option : op.options)
+    if (!option.default_text.empty()) result.values_[option.name] = option.default_text;
+  for (const auto& [name, text] : texts) {
+    const auto option =
+        std::find_if(op.options.begin(), op.options.end(), [&](auto& o) { return o.name == name; });
+    if (option == op.options.end())
+      throw ArgumentError(
+          fmt::format("{} has no option '{}'; it has {}", op.name, name, names_of(op.options)));
+    if (!is_valid(*option, text))
+      throw ArgumentError(fmt::format("{}, option '{}': expected {}, given '{}'; {}", op.name, name,
+                                      expected(*option), text, option->meaning));
+    result.values_[name] = text;
+  }
+  return result;
+}
+
+bool Options::has(const std::string& name) const { return values_.count(name) > 0; }
+
+const std::string& Options::text(const std::string& name) const {
+  const auto found = values_.find(name);
+  if (found == values_.end())
+    throw ArgumentError(fmt::format("option '{}' is needed; give it a value", name));
+  return found->second;
+}
+
+std::int64_t Options::integer(const std::string& name) const { return std::stoll(text(name)); }
+double Options::real(const std::string& name) const { return std::stod(text(name)); }
+
+const std::vector<Operator>& operators() {
+  static const std::vector<Operator> all{registered_gemm(), registered_attention(),
+                                         registered_block_sparse_attention(), registered_block_scores(),
+                                         registered_topk_blocks()};
+  return all;
+}
+
+const Operator& find_operator(const std::string& name) {
+  for (const Operator& op : operators())
+    if (op.name == name) return op;
+  throw ArgumentError(fmt::format("there is no operator '{}'; there are {}", name, names_of(operators())));
+}
+
+void check_inputs(const Operator& op, const Tensors& inputs) {
+  for (const InputInfo& input : op.inputs) {
+    const auto found = inputs.find(input.name);
+    if (found == inputs.end()) {
+      if (input.required)
+        throw ArgumentError(
+            fmt::format("{} needs the input '{}', {} {}", op.name, input.name, input.meaning, input.shape));
+      continue;
+    }
+    const DType type = found->second.dtype();
+    if (std::find(input.dtypes.begin(), input.dtypes.end(), type) == input.dtypes.end())
+      throw ArgumentError(fmt::format("{}, input '{}': dtype {} is not supported; convert it to {}", op.name,
+                                      input.name, type.name(), input.dtypes.front().name()));
+  }
+  for (const auto& [name, tensor] : inputs) {
+    const bool known =
+        std::any_of(op.inputs.begin(), op.inputs.end(), [&](auto& i) { return i.name == name; });
+    if (!known)
+      throw ArgumentError(fmt::format("{} has no input '{}'; it has {}", op.name, name, names_of(op.inputs)));
+  }
+}
+
+const Tensor& required(const Tensors& inputs, const std::string& name) {
+  const Tensor* tensor = optional_input(inputs, name);
+  if (!tensor) throw ArgumentError(fmt::format("the input '{}' is needed", name));
+  return *tensor;
+}
+
+const Tensor* optional_input(const Tensors& inputs, const std::string& name) {
+  const auto found = inputs.find(name);
+  return found == inputs.end() ? nullptr : &found->second;
+}
+
+std::optional<float> optional_real(const Options& options, const std::string& name) {
+  if (!options.has(name)) return std::nullopt;
+  return static_cast<float>(options.real(name));
+}
+
+double bytes_of(const Tensors& tensors) {
+  double sum = 0;
+  for (const auto& [name, tensor] : tensors) sum += static_cast<double>(tensor.nbytes());
+  return sum;
+}
+
+Operator::Tolerance rounding_tolerance(DType type, double terms) {
+  const double unit = type == f16 ? 0x1p-11 : type == bf16 ? 0x1p-8 : 0x1p-24;
+  const double sums = 4 * 0x1p-24 * std::sqrt(std::max(terms, 1.0));
+  return {2 * unit + 4 * sums, 4 * unit + 16 * 0x1p-24};
+}
+
+}  // namespace tegula::ops

@@ -1,0 +1,85 @@
+// Every operator's own examples, and how calls by text are refused.
+#include "ops/registry.hpp"
+
+#include <gtest/gtest.h>
+
+#include "tegula/error.hpp"
+
+namespace tegula::ops {
+namespace {
+
+TEST(Registry, ExamplesAgreeWithTheirReferences) {
+  for (const Operator& op : operators())
+    for (const Case& example : op.check_cases) {
+      SCOPED_TRACE(op.name + " " + example.name);
+      const Options options = Options::parse(op, example.options);
+      const Tensors inputs = example.inputs(7);
+      check_inputs(op, inputs);
+      const Tensors outputs = op.run(inputs, options, Target::interpreter());
+      const Tensors expected = op.reference(inputs, options);
+      const auto tolerance = op.tolerance(inputs, options);
+      ASSERT_EQ(outputs.size(), op.outputs.size());
+      for (const OutputInfo& output : op.outputs) {
+        const auto difference = first_difference(outputs.at(output.name), expected.at(output.name),
+                                                 tolerance.absolute, tolerance.relative);
+        EXPECT_FALSE(difference) << output.name << ": " << *difference;
+      }
+      EXPECT_GT(op.work(inputs, options).bytes, 0);
+      for (const lang::Kernel& kernel : op.kernels(inputs, options, Target::cpu()))
+        EXPECT_FALSE(kernel.text().empty());
+    }
+}
+
+// The kernels of the benchmarks can be built, and their work counted, without running them.
+TEST(Registry, BenchmarksCanBeBuilt) {
+  for (const char* name : {"gemm", "topk_blocks"}) {
+    const Operator& op = find_operator(name);
+    for (const Case& example : op.bench_cases) {
+      const Options options = Options::parse(op, example.options);
+      EXPECT_FALSE(op.kernels(example.inputs(1), options, Target::cpu()).empty()) << example.name;
+    }
+  }
+}
+
+std::string refusal(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const ArgumentError& error) { return error.what(); }
+  return "not refused";
+}
+
+TEST(Registry, RefusesWhatItDoesNotKnow) {
+  const Operator& gemm = find_operator("gemm");
+  EXPECT_EQ(refusal([] { find_operator("gem"); }),
+            "there is no operator 'gem'; there are gemm, attention, block_sparse_attention, block_scores, "
+            "topk_blocks");
+  EXPECT_NE(refusal([&] {
+              Options::parse(gemm, {{"tile", "3"}});
+            }).find("gemm has no option 'tile'; it has"),
+            std::string::npos);
+  EXPECT_NE(refusal([&] {
+              Options::parse(gemm, {{"tile_m", "x"}});
+            }).find("expected a value of type integer"),
+            std::string::npos);
+  EXPECT_NE(refusal([&] {
+              Options::parse(gemm, {{"activation", "tanh"}});
+            }).find("one of none, relu, gelu, silu"),
+            std::string::npos);
+  EXPECT_NE(refusal([&] {
+              Options::parse(gemm, {{"transpose_a", "1"}});
+            }).find("true or false"),
+            std::string::npos);
+  EXPECT_NE(refusal([&] { check_inputs(gemm, {}); }).find("gemm needs the input 'a'"), std::string::npos);
+  const Tensor a = Tensor::zeros({2, 2}, f32);
+  EXPECT_NE(refusal([&] {
+              check_inputs(gemm, {{"a", a}, {"b", a}, {"c", a}});
+            }).find("no input 'c'"),
+            std::string::npos);
+  EXPECT_NE(refusal([&] {
+              check_inputs(gemm, {{"a", a.to(i32)}, {"b", a}});
+            }).find("dtype i32 is not supported"),
+            std::string::npos);
+}
+
+}  // namespace
+}  // namespace tegula::ops

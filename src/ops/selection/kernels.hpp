@@ -1,0 +1,35 @@
+// The tile programs that choose blocks.
+#pragma once
+#include <string>
+
+#include "tegula/lang.hpp"
+
+namespace tegula::ops {
+
+struct BlockScoresKernel {
+  DType type = f32;
+  int dim = 64;
+  int q_block = 64, k_block = 64;
+  int group = 1;  // query heads whose mean makes a row: all of a group, or 1
+  bool causal = false;
+  int rows = 64, columns = 64;  // of a tile of scores
+
+  std::string name() const;
+};
+
+// Arguments: q [batch, queries, heads, group, d], k [batch, keys, kv heads, d], out [batch, heads, q_blocks,
+// k_blocks], scale. Head h uses head h / (heads / kv heads) of k.
+lang::Kernel block_scores_kernel(const BlockScoresKernel& instance);
+
+struct TopkKernel {
+  bool first = false, diagonal = false;
+  int rows = 8, columns = 256;  // of a tile of scores
+
+  std::string name() const;
+};
+
+// Arguments: scores [rows, blocks], out i32 [rows, count]; with `diagonal` also q_blocks (rows repeat after
+// so many), q_block, k_block, offset.
+lang::Kernel topk_kernel(const TopkKernel& instance);
+
+}  // namespace tegula::ops
