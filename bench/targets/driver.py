@@ -7,6 +7,7 @@ import torch
 
 from build import OUT, VARIANTS
 
+torch.zeros(1, device="cuda")  # makes torch's context current for the calls below
 cuda = ctypes.CDLL("libcuda.so.1")
 SMS = torch.cuda.get_device_properties(0).multi_processor_count
 SHARED_LIMIT, CARVEOUT = 8, 9  # CU_FUNC_ATTRIBUTE_*
