@@ -249,7 +249,7 @@ def check_backward(variant, repeats=20):
             d_o = randn(b, s, h, 128)
             o, lse, refs = reference_backward(q, k, v, d_o, kernel.causal)
             outs = [Poisoned(*x.shape) for x in (q, k, v)]
-            launch = kernel.bind(q, k, v, o.to(BF16), lse.float().contiguous(), d_o, *[x.out for x in outs])
+            launch = kernel.bind(q, k, v, o.to(BF16).contiguous(), lse.float().contiguous(), d_o, *[x.out for x in outs])
             first = None
             for i in range(repeats if amplitude == 1.0 else 2):
                 for x in outs:

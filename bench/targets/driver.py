@@ -60,12 +60,13 @@ class Function:
             check(cuda.cuFuncSetAttribute(self.handle, SHARED_LIMIT, shared), "shared memory")
             check(cuda.cuFuncSetAttribute(self.handle, CARVEOUT, 100), "carveout")
 
-    def prepare(self, grid, maps, params):
-        """Returns a launch without arguments, so that a timed call costs one driver call."""
+    def prepare(self, grid, maps, params, tensors):
+        """Returns a launch without arguments, so that a timed call costs one driver call. Keeps the tensors alive."""
+        assert all(t.is_contiguous() for t in tensors)
         addresses = [address for _, address in maps] + [ctypes.addressof(params)]
         args = (ctypes.c_void_p * len(addresses))(*addresses)
 
-        def launch(keep=(maps, params)):
+        def launch(keep=(maps, params, tensors)):
             check(cuda.cuLaunchKernel(self.handle, *grid, self.threads, 1, 1, self.shared,
                                       ctypes.c_void_p(torch.cuda.current_stream().cuda_stream), args, None), "launch")
         return launch
@@ -104,7 +105,7 @@ class Gemm:
         p = GemmParams(ceil_div(m, 256), ceil_div(n, self.bn), 0, ceil_div(k, 64), self.group)
         p.tiles = p.m_pairs * p.n_tiles
         grid = 2 * min(SMS // 2, p.tiles)
-        return self.f.prepare((grid, 1, 1), [matrix_map(a, 128), map_b, matrix_map(c, 64)], p)
+        return self.f.prepare((grid, 1, 1), [matrix_map(a, 128), map_b, matrix_map(c, 64)], p, (a, b, c))
 
 
 # ---------------------------------------------------------------------------------------------------- forward
@@ -130,7 +131,7 @@ class Forward:
                           self.counter.data_ptr(), lse.data_ptr())
         maps = [heads_map(q, 64, d // 64), heads_map(k, 128, d // 64), heads_map(v, 128, d // 64),
                 heads_map(o, 64, d // 64)]
-        return self.f.prepare((min(SMS, p.tiles), 1, 1), maps, p)
+        return self.f.prepare((min(SMS, p.tiles), 1, 1), maps, p, (q, k, v, o, lse))
 
 
 # ---------------------------------------------------------------------------------------------------- block-sparse forward
@@ -156,7 +157,8 @@ class Sparse:
         p = SparseParams(packs // hk, m, m * packs, index.shape[2], pack, d ** -0.5 * math.log2(math.e),
                          self.counter.data_ptr(), index.data_ptr(), count.data_ptr())
         maps = [packed_map(q, pack), heads_map(k, 64, 1), heads_map(v, 64, 1), packed_map(o, pack)]
-        return self.f.prepare((min(SMS * (128 // self.rows), p.tiles), 1, 1), maps, p)
+        return self.f.prepare((min(SMS * (128 // self.rows), p.tiles), 1, 1), maps, p,
+                              (q, k, v, o, index, count))
 
 
 # ---------------------------------------------------------------------------------------------------- backward
@@ -193,11 +195,12 @@ class Backward:
                       scratch.data_ptr(), turn.data_ptr(), dq.data_ptr())
         maps = [heads_map(q, bm, 2), heads_map(k, 128, 2), heads_map(v, 128, 2), heads_map(d_o, bm, 2),
                 heads_map(dk, 64, 1), heads_map(dv, 64, 1)]
-        launches = [self.before.prepare((mb, b * h, 1), [], r),
-                    self.main.prepare((min(SMS, p.tiles), 1, 1), maps, p),
-                    self.after.prepare((mb, b * h, 1), [], r)]
+        tensors = (rows, scratch, turn, q, k, v, o, lse, d_o, dq, dk, dv)
+        launches = [self.before.prepare((mb, b * h, 1), [], r, tensors),
+                    self.main.prepare((min(SMS, p.tiles), 1, 1), maps, p, tensors),
+                    self.after.prepare((mb, b * h, 1), [], r, tensors)]
 
-        def launch(keep=(rows, scratch, turn, q, k, v, o, lse, d_o, dq, dk, dv)):
+        def launch():
             for f in launches:
                 f()
         launch.parts = launches
