@@ -1,10 +1,11 @@
-// Attention backward, bf16, head dim 128. q, o, do, dq: [batch, s_q, heads, D]; k, v, dk, dv: [batch, s_k,
+// Attention backward, bf16, head dim 128 or 64. q, o, do, dq: [batch, s_q, heads, D]; k, v, dk, dv: [batch, s_k,
 // heads / group, D]; lse: natural logarithm of the softmax denominator, f32 [batch, heads, s_q].
 // Three launches: prepare (row sums of do * o, padded lse, cleared scratch), backward, finish (scratch to dq).
 //
 // A tile is BN keys of one kv head; the loop runs over blocks of BM queries, last block first, in every head of
 // the group. Scores are computed transposed (keys are rows), so that P^T and dS^T leave the accumulators as the
-// A operands of dV and dK; dS also goes through shared memory, both warpgroups' halves, for dQ^T = K^T dS^T.
+// A operands of dV and dK; dS also goes through shared memory, both warpgroups' halves, for dQ^T = K^T dS^T, whose
+// tile the warpgroups share by columns of K (D = 128) or by queries (D = 64).
 // dQ is summed in f32 over the tiles of different CTAs by bulk additions to a scratch tensor in the order of the
 // accumulator's registers. ORDERED: blocks of keys take turns, in ascending order, so that dQ is bit-equal from
 // run to run; a turn only waits for a tile with a smaller number, and numbers are handed out in order.
@@ -16,8 +17,11 @@
 //     S                                  | dP                | dV += P^T dO        | dK += dS^T Q           | dQ
 #include "sm90.cuh"
 
+#ifndef D
+#define D 128
+#endif
 #ifndef BM
-#define BM 80  // queries per step, 64 or 80
+#define BM (D == 128 ? 80 : 128)  // queries per step; 64 or 80, 128 at D = 64
 #endif
 #ifndef CAUSAL
 #define CAUSAL 0
@@ -25,7 +29,6 @@
 #ifndef ORDERED
 #define ORDERED 0
 #endif
-#define D 128
 #define BN 128
 #define STAGES 2
 #define THREADS 384
@@ -33,7 +36,8 @@
 constexpr u32 KV_BYTES = BN * D * 2;
 constexpr u32 Q_BYTES = BM * D * 2;
 constexpr u32 DS_BYTES = BM * BN * 2;
-constexpr u32 DQ_BYTES = BM * 64 * 4;  // per warpgroup: half of the columns
+constexpr int DQ_QUERIES = D == 128 ? BM : BM / 2;  // a warpgroup's part of dQ^T: 64 columns of these queries
+constexpr u32 DQ_BYTES = DQ_QUERIES * 64 * 4;
 constexpr u32 ROW_BYTES = BM * 8;      // lse and delta of a block
 constexpr u32 OFF_K = 0;
 constexpr u32 OFF_V = OFF_K + KV_BYTES;
@@ -54,7 +58,7 @@ struct Params {
   float scale, scale_log2;             // softmax scale; the same * log2(e)
   int* counter;                        // two ints, zero before and after each launch; one pair per stream
   u32* turn;                           // ORDERED: [batch * heads][m_blocks][2], zeroed by prepare
-  float* dq;                           // [batch * heads][m_blocks][2][BM / 8][128][4]
+  float* dq;                           // [batch * heads][m_blocks][2][DQ_QUERIES / 8][128][4]
   float* rows;                         // [batch * heads][m_blocks][2][BM]: lse * log2(e), +inf without keys; delta
 };
 struct Tile { int n, h, b, blocks; };  // h: kv head; blocks: query blocks of one head, m_blocks - blocks first
@@ -102,8 +106,8 @@ DEV void load_tiles(const TensorMap* map_q, const TensorMap* map_k, const Tensor
     const Tile tile = decode(par, t);
     send(next_tile, tile);
     mbar_expect(bar.kv_full, 2 * KV_BYTES);
-    tma_load_4d(base + OFF_K, map_k, bar.kv_full, 0, tile.n * BN, tile.h * 2, tile.b);
-    tma_load_4d(base + OFF_V, map_v, bar.kv_full, 0, tile.n * BN, tile.h * 2, tile.b);
+    tma_load_4d(base + OFF_K, map_k, bar.kv_full, 0, tile.n * BN, tile.h * (D / 64), tile.b);
+    tma_load_4d(base + OFF_V, map_v, bar.kv_full, 0, tile.n * BN, tile.h * (D / 64), tile.b);
 #pragma unroll 1
     for (int head = tile.h * par.group; head < (tile.h + 1) * par.group; ++head) {
       int m = par.m_blocks * BM, left = tile.blocks;
@@ -114,11 +118,11 @@ DEV void load_tiles(const TensorMap* map_q, const TensorMap* map_k, const Tensor
         const u32 q_full = bar.q_full + 8 * ring.slot, do_full = bar.do_full + 8 * ring.slot;
         mbar_wait(bar.q_empty + 8 * ring.slot, ring.phase ^ 1);
         mbar_expect(q_full, Q_BYTES + ROW_BYTES);
-        tma_load_4d(base + OFF_Q + ring.slot * Q_BYTES, map_q, q_full, 0, m, head * 2, tile.b);
+        tma_load_4d(base + OFF_Q + ring.slot * Q_BYTES, map_q, q_full, 0, m, head * (D / 64), tile.b);
         bulk_load(base + OFF_ROWS + ring.slot * ROW_BYTES, par.rows + 2 * row, ROW_BYTES, q_full);
         mbar_wait(bar.do_empty + 8 * ring.slot, ring.phase ^ 1);
         mbar_expect(do_full, Q_BYTES);
-        tma_load_4d(base + OFF_DO + ring.slot * Q_BYTES, map_do, do_full, 0, m, head * 2, tile.b);
+        tma_load_4d(base + OFF_DO + ring.slot * Q_BYTES, map_do, do_full, 0, m, head * (D / 64), tile.b);
         advance(ring);
       } while (--left > 0);
     }
@@ -176,7 +180,7 @@ DEV void add_dq(const Params& par, const Barriers& bar, u32 base, u32 wg, u32 ne
 // ------------------------------------------------------------------------------------------------ consumers
 struct Consumer {
   u64 k_rows, v_rows;      // A operands of S^T and dP^T: this warpgroup's keys
-  u64 k_columns;           // A operand of dQ^T: this warpgroup's columns of K, transposed
+  u64 k_columns;           // A operand of dQ^T: 64 columns of K, transposed
   u64 q, d_o;              // B operands of S^T and dP^T, slot 0
   u64 q_columns, do_columns;  // B operands of dK and dV, slot 0
   u64 ds;                  // B operand of dQ^T, buffer 0
@@ -195,7 +199,7 @@ DEV void gemm_keys(float (&acc)[D / 2], const u32 (&x)[BM / 4], u64 b) {  // 64 
   for (int i = 0; i < BM / 16; ++i)
     wgmma_a<1>(acc, x[4 * i], x[4 * i + 1], x[4 * i + 2], x[4 * i + 3], b + i * (2048 / 16));
 }
-DEV void gemm_dq(float (&dq)[BM / 2], u64 a, u64 b) {  // 64 columns x BM queries, over all BN keys
+DEV void gemm_dq(float (&dq)[DQ_QUERIES / 2], u64 a, u64 b) {  // 64 columns x DQ_QUERIES, over all BN keys
 #pragma unroll
   for (int i = 0; i < BN / 16; ++i) {
     const u64 ai = a + i * (2048 / 16), bi = b + (i / 4 * (BM * 128) + i % 4 * 32) / 16;
@@ -239,18 +243,18 @@ DEV void score_gradients(u32 (&ds)[BM / 4], const u32 (&p)[BM / 4], const float 
 }
 
 // dQ of one step to this warpgroup's adder, in register order
-DEV void hand_over(const float (&dq)[BM / 2], u32 staging, u32 full, u32 empty, u32& phase, u32 lane) {
+DEV void hand_over(const float (&dq)[DQ_QUERIES / 2], u32 staging, u32 full, u32 empty, u32& phase, u32 lane) {
   mbar_wait(empty, phase);
   phase ^= 1;
 #pragma unroll
-  for (int j = 0; j < BM / 8; ++j)
+  for (int j = 0; j < DQ_QUERIES / 8; ++j)
     store_shared_f32x4(staging + j * 2048, dq[4 * j], dq[4 * j + 1], dq[4 * j + 2], dq[4 * j + 3]);
   fence_async_shared();
   __syncwarp();
   if (lane == 0) mbar_arrive(full);
 }
 
-// 64 keys x D to rows 0..63 of a [2][BN][64] swizzled tile
+// 64 keys x D to rows 0..63 of a [D / 64][BN][64] swizzled tile
 DEV void stage_rows(u32 row, const float (&x)[D / 2], float scale, u32 lane) {
 #pragma unroll
   for (int i = 0; i < D / 16; ++i) {
@@ -306,12 +310,12 @@ backward(const __grid_constant__ TensorMap map_q, const __grid_constant__ Tensor
     Consumer w;
     w.k_rows = wgmma_operand(base + OFF_K + wg * (64 * 128), 16, 1024);
     w.v_rows = wgmma_operand(base + OFF_V + wg * (64 * 128), 16, 1024);
-    w.k_columns = wgmma_operand(base + OFF_K + wg * (BN * 128), 16, 1024);
+    w.k_columns = wgmma_operand(base + OFF_K + (D == 128 ? wg * (BN * 128) : 0), 16, 1024);
     w.q = wgmma_operand(base + OFF_Q, 16, 1024);
     w.d_o = wgmma_operand(base + OFF_DO, 16, 1024);
     w.q_columns = wgmma_operand(base + OFF_Q, BM * 128, 1024);
     w.do_columns = wgmma_operand(base + OFF_DO, BM * 128, 1024);
-    w.ds = wgmma_operand(base + OFF_DS, 16, 1024);
+    w.ds = wgmma_operand(base + OFF_DS + (D == 128 ? 0 : wg * (DQ_QUERIES * 128)), 16, 1024);
     const u32 ds_row = base + OFF_DS + wg * (BM * 128) + (lane % 8 + lane / 16 * 8) * 128 +
                        ((2 * (warp % 4) + lane / 8 % 2) ^ (lane % 8)) * 16;
     const u32 dq_staging = base + OFF_DQ + wg * DQ_BYTES + threadIdx.x % 128 * 16;
@@ -338,7 +342,7 @@ backward(const __grid_constant__ TensorMap map_q, const __grid_constant__ Tensor
       }
       lim0 -= 2 * (lane % 4);
       lim1 -= 2 * (lane % 4);
-      float dk[D / 2], dv[D / 2], dq[BM / 2];
+      float dk[D / 2], dv[D / 2], dq[DQ_QUERIES / 2];
 #pragma unroll
       for (int i = 0; i < D / 2; ++i) dk[i] = dv[i] = 0.f;
 
@@ -404,10 +408,11 @@ backward(const __grid_constant__ TensorMap map_q, const __grid_constant__ Tensor
       if (warp % 4 == 0 && lane == 0) {
         const int n = tile.n * BN + 64 * wg;
         const u32 src = base + wg * (64 * 128);
-        tma_store_4d(&map_dv, src + OFF_V, 0, n, tile.h * 2, tile.b);
-        tma_store_4d(&map_dv, src + OFF_V + BN * 128, 0, n, tile.h * 2 + 1, tile.b);
-        tma_store_4d(&map_dk, src + OFF_K, 0, n, tile.h * 2, tile.b);
-        tma_store_4d(&map_dk, src + OFF_K + BN * 128, 0, n, tile.h * 2 + 1, tile.b);
+#pragma unroll
+        for (int i = 0; i < D / 64; ++i) {
+          tma_store_4d(&map_dv, src + OFF_V + i * (BN * 128), 0, n, tile.h * (D / 64) + i, tile.b);
+          tma_store_4d(&map_dk, src + OFF_K + i * (BN * 128), 0, n, tile.h * (D / 64) + i, tile.b);
+        }
         bulk_commit();
         bulk_wait_read<0>();
         mbar_arrive(bar.kv_empty);
@@ -431,12 +436,13 @@ DEV float dot_bf16x2(u32 x, u32 y, float acc) {
   return fmaf(high_bf16(x), high_bf16(y), fmaf(low_bf16(x), low_bf16(y), acc));
 }
 
-// Block (m, batch * heads + head): sixteen threads a row
+// Block (m, batch * heads + head): PARTS threads a row
+constexpr int PARTS = D / 8;
 extern "C" __global__ void __launch_bounds__(256) prepare(const __grid_constant__ RowParams p) {
-  const int head = blockIdx.y % p.heads, b = blockIdx.y / p.heads, part = threadIdx.x % 16;
+  const int head = blockIdx.y % p.heads, b = blockIdx.y / p.heads, part = threadIdx.x % PARTS;
   const long long block = (long long)blockIdx.y * p.m_blocks + blockIdx.x;
 #pragma unroll
-  for (int r = threadIdx.x / 16; r < BM; r += 16) {
+  for (int r = threadIdx.x / PARTS; r < BM; r += 256 / PARTS) {
     const int q = blockIdx.x * BM + r;
     float sum = 0.f;
     if (q < p.s_q) {
@@ -445,7 +451,7 @@ extern "C" __global__ void __launch_bounds__(256) prepare(const __grid_constant_
       sum = dot_bf16x2(x.x, y.x, dot_bf16x2(x.y, y.y, dot_bf16x2(x.z, y.z, dot_bf16x2(x.w, y.w, 0.f))));
     }
 #pragma unroll
-    for (int i = 8; i > 0; i /= 2) sum += __shfl_xor_sync(~0u, sum, i);
+    for (int i = PARTS / 2; i > 0; i /= 2) sum += __shfl_xor_sync(~0u, sum, i);
     if (part == 0) {
       const float inf = __int_as_float(0x7f800000);
       const float lse = q < p.s_q ? p.lse[(long long)blockIdx.y * p.s_q + q] : inf;
@@ -471,8 +477,9 @@ extern "C" __global__ void __launch_bounds__(256) finish(const __grid_constant__
 #pragma unroll
   for (int i = threadIdx.x; i < BM * D / 4; i += 256) {
     const float4 x = src[i];
-    const int t = i % 128, j = i / 128 % (BM / 8), wg = i / 128 / (BM / 8);
-    const int column = 64 * wg + 16 * (t / 32) + t % 32 / 4, row = 8 * j + t % 4 * 2;
+    const int t = i % 128, j = i / 128 % (DQ_QUERIES / 8), wg = i / 128 / (DQ_QUERIES / 8);
+    const int column = (D == 128 ? 64 * wg : 0) + 16 * (t / 32) + t % 32 / 4;
+    const int row = (D == 128 ? 0 : DQ_QUERIES * wg) + 8 * j + t % 4 * 2;
     tile[row][column] = x.x;
     tile[row + 1][column] = x.y;
     tile[row][column + 8] = x.z;
@@ -481,7 +488,7 @@ extern "C" __global__ void __launch_bounds__(256) finish(const __grid_constant__
   __syncthreads();
 #pragma unroll
   for (int i = threadIdx.x; i < BM * D / 8; i += 256) {
-    const int r = i / (D / 8), part = i % (D / 8), q = blockIdx.x * BM + r;
+    const int r = i / PARTS, part = i % PARTS, q = blockIdx.x * BM + r;
     if (q >= p.s_q) continue;
     const float4 x = *(const float4*)&tile[r][8 * part], y = *(const float4*)&tile[r][8 * part + 4];
     const uint4 packed = {pack_bf16(x.x * p.scale, x.y * p.scale), pack_bf16(x.z * p.scale, x.w * p.scale),

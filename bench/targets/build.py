@@ -17,9 +17,9 @@ GEMM = {"gemm_%d_%s" % (n, b): ("gemm.cu", {"BN": n, "B_N_MAJOR": int(b == "nn")
 FORWARD = {"forward_%d_%s" % (d, m): ("attention_forward.cu", {"D": d, "CAUSAL": int(m == "causal")})
            for d in (64, 128) for m in ("full", "causal")}
 SPARSE = {"sparse_%d" % r: ("block_sparse_forward.cu", {"ROWS": r}) for r in (128, 64)}
-BACKWARD = {"backward_%s_%s_%d" % (m, o, rows): (
-    "attention_backward.cu", {"CAUSAL": int(m == "causal"), "ORDERED": int(o == "ordered"), "BM": rows})
-    for m in ("full", "causal") for o in ("unordered", "ordered") for rows in (80, 64)}
+BACKWARD = {"backward_%d_%s_%s_%d" % (d, m, o, rows): (
+    "attention_backward.cu", {"D": d, "CAUSAL": int(m == "causal"), "ORDERED": int(o == "ordered"), "BM": rows})
+    for m in ("full", "causal") for o in ("unordered", "ordered") for d, rows in ((128, 80), (128, 64), (64, 128))}
 VARIANTS = {**GEMM, **FORWARD, **SPARSE, **BACKWARD}
 
 

@@ -244,9 +244,9 @@ def check_backward(variant, repeats=20):
     kernel, c = driver.Backward(variant), Checker(variant, 6e-3)
     for b, s, sk, h, hk in SHAPES:
         for amplitude in (1.0, 2.0):
-            q, k, v = randn(b, s, h, 128, amplitude=amplitude), randn(b, sk, hk, 128, amplitude=amplitude), \
-                randn(b, sk, hk, 128)
-            d_o = randn(b, s, h, 128)
+            d = kernel.d
+            q, k, v = randn(b, s, h, d, amplitude=amplitude), randn(b, sk, hk, d, amplitude=amplitude), randn(b, sk, hk, d)
+            d_o = randn(b, s, h, d)
             o, lse, refs = reference_backward(q, k, v, d_o, kernel.causal)
             outs = [Poisoned(*x.shape) for x in (q, k, v)]
             launch = kernel.bind(q, k, v, o.to(BF16).contiguous(), lse.float().contiguous(), d_o, *[x.out for x in outs])
@@ -269,11 +269,12 @@ def check_backward(variant, repeats=20):
     return c.report()
 
 
-def time_backward(variants, sizes, tokens=16384, causals=(0, 1)):
-    for causal in causals:
+def time_backward(variants, sizes, tokens=16384):
+    wanted = sorted({(k["D"], k["CAUSAL"]) for k in (driver.VARIANTS[name][1] for name, _ in variants)})
+    for d, causal in wanted:
         for s in sizes:
-            b, h = tokens // s, 16
-            q, k, v, d_o = [randn(b, s, h, 128) for _ in range(4)]
+            b, h = tokens // s, 2048 // d
+            q, k, v, d_o = [randn(b, s, h, d) for _ in range(4)]
             qt, kt, vt = [x.transpose(1, 2).requires_grad_() for x in (q, k, v)]
             with sdpa_kernel(SDPBackend.CUDNN_ATTENTION):
                 ot = F.scaled_dot_product_attention(qt, kt, vt, is_causal=bool(causal))
@@ -285,9 +286,9 @@ def time_backward(variants, sizes, tokens=16384, causals=(0, 1)):
             runs, outs = {"cuDNN": cudnn}, [torch.empty_like(q) for _ in range(3)]
             for name, section in variants:
                 kernel = driver.Backward(name, section)
-                if kernel.causal == causal:
+                if (kernel.d, kernel.causal) == (d, causal):
                     label = name + ("" if section == 8 else "/%d" % section)
                     runs[label] = kernel.bind(q, k, v, o, lse, d_o, *outs)
-            yield {"label": "backward D=128 %s S=%d" % ("causal" if causal else "full", s),
-                   "flops": 10 * b * h * s * s * 128 / (1 + causal), "runs": runs,
+            yield {"label": "backward D=%d %s S=%d" % (d, "causal" if causal else "full", s),
+                   "flops": 10 * b * h * s * s * d / (1 + causal), "runs": runs,
                    "compare": lambda outs=outs, last=last: max(error(x, y.transpose(1, 2)) for x, y in zip(outs, last))}

@@ -172,9 +172,10 @@ RowParams = structure("RowParams", [
 class Backward:
     def __init__(self, variant, section=8):
         d = VARIANTS[variant][1]
-        self.bm, self.causal, self.ordered, self.section = d["BM"], d["CAUSAL"], d["ORDERED"], section
-        bm = self.bm
-        shared = 65536 + 2 * 2 * bm * 256 + 2 * bm * 256 + bm * 512 + 2 * bm * 8 + 8 * 14
+        self.d, self.bm, self.causal, self.ordered = d["D"], d["BM"], d["CAUSAL"], d["ORDERED"]
+        self.section = section
+        bm, row = self.bm, self.d * 2
+        shared = 2 * 128 * row + 2 * 2 * bm * row + 2 * bm * 256 + bm * row * 2 + 2 * bm * 8 + 8 * 14
         shared = (shared + 15) // 16 * 16 + 16
         self.main = Function(variant, "backward", 384, shared)
         self.before = Function(variant, "prepare", 256)
@@ -193,7 +194,7 @@ class Backward:
                            rows.data_ptr())
         r = RowParams(s, h, mb, scale, o.data_ptr(), d_o.data_ptr(), lse.data_ptr(), rows.data_ptr(),
                       scratch.data_ptr(), turn.data_ptr(), dq.data_ptr())
-        maps = [heads_map(q, bm, 2), heads_map(k, 128, 2), heads_map(v, 128, 2), heads_map(d_o, bm, 2),
+        maps = [heads_map(q, bm, d // 64), heads_map(k, 128, d // 64), heads_map(v, 128, d // 64), heads_map(d_o, bm, d // 64),
                 heads_map(dk, 64, 1), heads_map(dv, 64, 1)]
         tensors = (rows, scratch, turn, q, k, v, o, lse, d_o, dq, dk, dv)
         launches = [self.before.prepare((mb, b * h, 1), [], r, tensors),
