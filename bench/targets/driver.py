@@ -131,7 +131,7 @@ class Forward:
                           self.counter.data_ptr(), lse.data_ptr())
         maps = [heads_map(q, 64, d // 64), heads_map(k, 128, d // 64), heads_map(v, 128, d // 64),
                 heads_map(o, 64, d // 64)]
-        return self.f.prepare((min(SMS, p.tiles), 1, 1), maps, p, (q, k, v, o, lse))
+        return self.f.prepare((min(SMS, p.tiles), 1, 1), maps, p, (q, k, v, o, lse, self.counter))
 
 
 # ---------------------------------------------------------------------------------------------------- block-sparse forward
@@ -158,7 +158,7 @@ class Sparse:
                          self.counter.data_ptr(), index.data_ptr(), count.data_ptr())
         maps = [packed_map(q, pack), heads_map(k, 64, 1), heads_map(v, 64, 1), packed_map(o, pack)]
         return self.f.prepare((min(SMS * (128 // self.rows), p.tiles), 1, 1), maps, p,
-                              (q, k, v, o, index, count))
+                              (q, k, v, o, index, count, self.counter))
 
 
 # ---------------------------------------------------------------------------------------------------- backward
@@ -196,7 +196,7 @@ class Backward:
                       scratch.data_ptr(), turn.data_ptr(), dq.data_ptr())
         maps = [heads_map(q, bm, d // 64), heads_map(k, 128, d // 64), heads_map(v, 128, d // 64), heads_map(d_o, bm, d // 64),
                 heads_map(dk, 64, 1), heads_map(dv, 64, 1)]
-        tensors = (rows, scratch, turn, q, k, v, o, lse, d_o, dq, dk, dv)
+        tensors = (self.counter, rows, scratch, turn, q, k, v, o, lse, d_o, dq, dk, dv)
         launches = [self.before.prepare((mb, b * h, 1), [], r, tensors),
                     self.main.prepare((min(SMS, p.tiles), 1, 1), maps, p, tensors),
                     self.after.prepare((mb, b * h, 1), [], r, tensors)]
