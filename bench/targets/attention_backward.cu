@@ -12,9 +12,9 @@
 // Roles: two consumer warpgroups (64 keys each); in the last warpgroup warp 0 loads, warps 1 and 2 add the dQ
 // of one consumer each.
 //
-// One step, the tensor cores' queue below what the threads do meanwhile:
-//     dQ of the step before to its adder | P = exp2(S - lse) | dS = P (dP - delta) | dS to shared, barrier
-//     S                                  | dP                | dV += P^T dO        | dK += dS^T Q           | dQ
+// One step; the tensor cores' queue of a warpgroup below what its threads do meanwhile:
+//     |   | P = exp2(S - lse) | dS = P (dP - delta) | dS to shared, barrier |    | dQ to its adder
+//     | S | dP                | dV += P^T dO        | dK += dS^T Q          | dQ | (the other warpgroup's)
 #include "sm90.cuh"
 
 #ifndef D
@@ -342,7 +342,7 @@ backward(const __grid_constant__ TensorMap map_q, const __grid_constant__ Tensor
       }
       lim0 -= 2 * (lane % 4);
       lim1 -= 2 * (lane % 4);
-      float dk[D / 2], dv[D / 2], dq[DQ_QUERIES / 2];
+      float dk[D / 2], dv[D / 2];
 #pragma unroll
       for (int i = 0; i < D / 2; ++i) dk[i] = dv[i] = 0.f;
 
@@ -350,7 +350,7 @@ backward(const __grid_constant__ TensorMap map_q, const __grid_constant__ Tensor
       const int m_end = (par.m_blocks - tile.blocks) * BM;
 #pragma unroll 1
       for (int it = 0; it < steps; ++it) {
-        float s[BM / 2], dp[BM / 2];
+        float s[BM / 2], dp[BM / 2], dq[DQ_QUERIES / 2];
         u32 p[BM / 4], ds[BM / 4];
         const u64 slot = ring.slot * (Q_BYTES / 16);
         const u32 rows = base + OFF_ROWS + ring.slot * ROW_BYTES + 8 * (lane % 4);
@@ -358,8 +358,6 @@ backward(const __grid_constant__ TensorMap map_q, const __grid_constant__ Tensor
         wgmma_fence();
         gemm_scores(s, w.k_rows, w.q + slot);
         wgmma_commit();
-        wgmma_wait<1>();  // nothing to wait for: tells ptxas that dQ has retired
-                if (it > 0) hand_over(dq, dq_staging, bar.dq_full + 8 * wg, bar.dq_empty + 8 * wg, dq_phase, lane);
         mbar_wait(bar.do_full + 8 * ring.slot, ring.phase);
         wgmma_fence();
         gemm_scores(dp, w.v_rows, w.d_o + slot);
@@ -386,17 +384,17 @@ backward(const __grid_constant__ TensorMap map_q, const __grid_constant__ Tensor
         wgmma_fence();
         gemm_dq(dq, w.k_columns, w.ds + buffer * (DS_BYTES / 16));
         wgmma_commit();
-        wgmma_wait<0>();  // drained: ptxas refuses a dQ in flight across the back edge
+        wgmma_wait<0>();  // dV, dK, dQ
         pin(dq);
         buffer ^= 1;
         if (lane == 0) {
           mbar_arrive(bar.do_empty + 8 * ring.slot);
           mbar_arrive(bar.q_empty + 8 * ring.slot);
         }
+        hand_over(dq, dq_staging, bar.dq_full + 8 * wg, bar.dq_empty + 8 * wg, dq_phase, lane);
         advance(ring);
         m = m == m_end ? (par.m_blocks - 1) * BM : m - BM;
       }
-      hand_over(dq, dq_staging, bar.dq_full + 8 * wg, bar.dq_empty + 8 * wg, dq_phase, lane);
 
       // dV over V's rows, dK over K's: every reader of K has retired behind the barrier
       named_sync(1, 256);

@@ -288,7 +288,9 @@ def check_backward(variant, repeats=20):
             d_o = randn(b, s, h, d)
             o, lse, refs = reference_backward(q, k, v, d_o, kernel.causal)
             outs = [Poisoned(*x.shape) for x in (q, k, v)]
-            limits = [max(4e-3, 2 * error(x, r)) for x, r in zip(rounded_backward(q, k, v, d_o, o, kernel.causal), refs)]
+            floors = [error(x, r) for x, r in zip(rounded_backward(q, k, v, d_o, o, kernel.causal), refs)]
+            # of one query nothing averages: the worst case of rounding P, dS and the result, 2^-9 each
+            limits = [f + 3 * 2 ** -9 if s == 1 else max(4e-3, 2 * f) for f in floors]
             launch = kernel.bind(q, k, v, o.to(BF16).contiguous(), lse.float().contiguous(), d_o, *[x.out for x in outs])
             first = None
             for i in range(repeats if amplitude == 1.0 else 2):
@@ -327,7 +329,7 @@ def time_backward(variants, sizes, tokens=16384):
             for name, section in variants:
                 kernel = driver.Backward(name, section)
                 if (kernel.d, kernel.causal) == (d, causal):
-                    label = name + ("" if section == 8 else "/%d" % section)
+                    label = name + ("/%d" % section if section else "")
                     outputs[label] = [torch.empty_like(q) for _ in range(3)]
                     runs[label] = kernel.bind(q, k, v, o, lse, d_o, *outputs[label])
             yield {"label": "backward D=%d %s S=%d" % (d, "causal" if causal else "full", s),

@@ -170,10 +170,11 @@ RowParams = structure("RowParams", [
 
 
 class Backward:
-    def __init__(self, variant, section=8):
+    def __init__(self, variant, section=0):
         d = VARIANTS[variant][1]
         self.d, self.bm, self.causal, self.ordered = d["D"], d["BM"], d["CAUSAL"], d["ORDERED"]
-        self.section = section
+        # heads in flight: more of them shorten the chain of turns, fewer keep their rows in the L2 cache
+        self.section = section or (16 if self.causal and self.ordered else 8)
         bm, row = self.bm, self.d * 2
         shared = 2 * 128 * row + 2 * 2 * bm * row + 2 * bm * 256 + bm * row * 2 + 2 * bm * 8 + 8 * 14
         shared = (shared + 15) // 16 * 16 + 16
