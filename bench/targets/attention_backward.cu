@@ -1,13 +1,20 @@
-// Attention backward, bf16, head dim 128 or 64. q, o, do, dq: [batch, s_q, heads, D]; k, v, dk, dv: [batch, s_k,
+// Attention backward, bf16, head dim 128 or 64. q, o, do, dq: [batch, s_q, heads, D]; k, v, dk, dv: [batch,
+// s_k,
 // heads / group, D]; lse: natural logarithm of the softmax denominator, f32 [batch, heads, s_q].
-// Three launches: prepare (row sums of do * o, padded lse, cleared scratch), backward, finish (scratch to dq).
+// Three launches: prepare (row sums of do * o, padded lse, cleared scratch), backward, finish (scratch to
+// dq).
 //
-// A tile is BN keys of one kv head; the loop runs over blocks of BM queries, last block first, in every head of
-// the group. Scores are computed transposed (keys are rows), so that P^T and dS^T leave the accumulators as the
-// A operands of dV and dK; dS also goes through shared memory, both warpgroups' halves, for dQ^T = K^T dS^T, whose
+// A tile is BN keys of one kv head; the loop runs over blocks of BM queries, last block first, in every head
+// of
+// the group. Scores are computed transposed (keys are rows), so that P^T and dS^T leave the accumulators as
+// the
+// A operands of dV and dK; dS also goes through shared memory, both warpgroups' halves, for dQ^T = K^T dS^T,
+// whose
 // tile the warpgroups share by columns of K (D = 128) or by queries (D = 64).
-// dQ is summed in f32 over the tiles of different CTAs by bulk additions to a scratch tensor in the order of the
-// accumulator's registers. ORDERED: blocks of keys take turns, in ascending order, so that dQ is bit-equal from
+// dQ is summed in f32 over the tiles of different CTAs by bulk additions to a scratch tensor in the order of
+// the
+// accumulator's registers. ORDERED: blocks of keys take turns, in ascending order, so that dQ is bit-equal
+// from
 // run to run; a turn only waits for a tile with a smaller number, and numbers are handed out in order.
 // Roles: two consumer warpgroups (64 keys each); in the last warpgroup warp 0 loads, warps 1 and 2 add the dQ
 // of one consumer each.
@@ -38,7 +45,7 @@ constexpr u32 Q_BYTES = BM * D * 2;
 constexpr u32 DS_BYTES = BM * BN * 2;
 constexpr int DQ_QUERIES = D == 128 ? BM : BM / 2;  // a warpgroup's part of dQ^T: 64 columns of these queries
 constexpr u32 DQ_BYTES = DQ_QUERIES * 64 * 4;
-constexpr u32 ROW_BYTES = BM * 8;      // lse and delta of a block
+constexpr u32 ROW_BYTES = BM * 8;  // lse and delta of a block
 constexpr u32 OFF_K = 0;
 constexpr u32 OFF_V = OFF_K + KV_BYTES;
 constexpr u32 OFF_Q = OFF_V + KV_BYTES;
@@ -52,16 +59,18 @@ constexpr u32 SMEM_BYTES = OFF_TILE + 16;
 static_assert(SMEM_BYTES <= 232448, "shared memory");
 
 struct Params {
-  int s_q, s_k, heads, group, batch;   // group: query heads per kv head
-  int m_blocks, n_blocks, tiles;       // tiles = batch * heads / group * n_blocks
-  int section;                         // kv heads in flight together
-  float scale, scale_log2;             // softmax scale; the same * log2(e)
-  int* counter;                        // two ints, zero before and after each launch; one pair per stream
-  u32* turn;                           // ORDERED: [batch * heads][m_blocks][2], zeroed by prepare
-  float* dq;                           // [batch * heads][m_blocks][2][DQ_QUERIES / 8][128][4]
-  float* rows;                         // [batch * heads][m_blocks][2][BM]: lse * log2(e), +inf without keys; delta
+  int s_q, s_k, heads, group, batch;  // group: query heads per kv head
+  int m_blocks, n_blocks, tiles;      // tiles = batch * heads / group * n_blocks
+  int section;                        // kv heads in flight together
+  float scale, scale_log2;            // softmax scale; the same * log2(e)
+  int* counter;                       // two ints, zero before and after each launch; one pair per stream
+  u32* turn;                          // ORDERED: [batch * heads][m_blocks][2], zeroed by prepare
+  float* dq;                          // [batch * heads][m_blocks][2][DQ_QUERIES / 8][128][4]
+  float* rows;  // [batch * heads][m_blocks][2][BM]: lse * log2(e), +inf without keys; delta
 };
-struct Tile { int n, h, b, blocks; };  // h: kv head; blocks: query blocks of one head, m_blocks - blocks first
+struct Tile {
+  int n, h, b, blocks;
+};  // h: kv head; blocks: query blocks of one head, m_blocks - blocks first
 
 DEV Tile decode(const Params& p, int t) {
   const int heads = p.heads / p.group, all = heads * p.batch;
@@ -86,16 +95,24 @@ DEV Tile receive(u32 addr) {
   return {v.x, v.y, v.z, v.w};
 }
 
-struct Ring { u32 slot, phase; };
-DEV void advance(Ring& r) { if (++r.slot == STAGES) { r.slot = 0; r.phase ^= 1; } }
+struct Ring {
+  u32 slot, phase;
+};
+DEV void advance(Ring& r) {
+  if (++r.slot == STAGES) {
+    r.slot = 0;
+    r.phase ^= 1;
+  }
+}
 
 struct Barriers {
   u32 kv_full, kv_empty, q_full, q_empty, do_full, do_empty, dq_full, dq_empty;
 };
 
 // ------------------------------------------------------------------------------------------------ loader
-DEV void load_tiles(const TensorMap* map_q, const TensorMap* map_k, const TensorMap* map_v, const TensorMap* map_do,
-                    const Params& par, const Barriers& bar, u32 base, u32 next_tile) {
+DEV void load_tiles(const TensorMap* map_q, const TensorMap* map_k, const TensorMap* map_v,
+                    const TensorMap* map_do, const Params& par, const Barriers& bar, u32 base,
+                    u32 next_tile) {
   Ring ring = {0, 0};
   u32 kv_phase = 0;
   for (;;) {
@@ -129,12 +146,16 @@ DEV void load_tiles(const TensorMap* map_q, const TensorMap* map_k, const Tensor
   }
   send(next_tile, {-1, 0, 0, 0});
   mbar_arrive(bar.kv_full);
-  if (atomicAdd(par.counter + 1, 1) == gridDim.x - 1) { par.counter[0] = 0; par.counter[1] = 0; }
+  if (atomicAdd(par.counter + 1, 1) == gridDim.x - 1) {
+    par.counter[0] = 0;
+    par.counter[1] = 0;
+  }
 }
 
-// ------------------------------------------------------------------------------------------------ adder of warpgroup wg
+// ---------------------------------------------------------------------- adder of warpgroup wg
 DEV void add_dq(const Params& par, const Barriers& bar, u32 base, u32 wg, u32 next_tile) {
-  const u32 staging = base + OFF_DQ + wg * DQ_BYTES, full = bar.dq_full + 8 * wg, empty = bar.dq_empty + 8 * wg;
+  const u32 staging = base + OFF_DQ + wg * DQ_BYTES, full = bar.dq_full + 8 * wg,
+            empty = bar.dq_empty + 8 * wg;
   u32 kv_phase = 0, phase = 0;
   for (;;) {
     mbar_wait(bar.kv_full, kv_phase);
@@ -179,19 +200,22 @@ DEV void add_dq(const Params& par, const Barriers& bar, u32 base, u32 wg, u32 ne
 
 // ------------------------------------------------------------------------------------------------ consumers
 struct Consumer {
-  u64 k_rows, v_rows;      // A operands of S^T and dP^T: this warpgroup's keys
-  u64 k_columns;           // A operand of dQ^T: 64 columns of K, transposed
-  u64 q, d_o;              // B operands of S^T and dP^T, slot 0
+  u64 k_rows, v_rows;         // A operands of S^T and dP^T: this warpgroup's keys
+  u64 k_columns;              // A operand of dQ^T: 64 columns of K, transposed
+  u64 q, d_o;                 // B operands of S^T and dP^T, slot 0
   u64 q_columns, do_columns;  // B operands of dK and dV, slot 0
-  u64 ds;                  // B operand of dQ^T, buffer 0
+  u64 ds;                     // B operand of dQ^T, buffer 0
 };
 
 DEV void gemm_scores(float (&s)[BM / 2], u64 a, u64 b) {  // 64 keys x BM queries, over D
 #pragma unroll
   for (int i = 0; i < D / 16; ++i) {
-    const u64 ai = a + (i / 4 * (BN * 128) + i % 4 * 32) / 16, bi = b + (i / 4 * (BM * 128) + i % 4 * 32) / 16;
-    if (i == 0) wgmma_zero<0, 0>(s, ai, bi);
-    else wgmma<0, 0>(s, ai, bi);
+    const u64 ai = a + (i / 4 * (BN * 128) + i % 4 * 32) / 16,
+              bi = b + (i / 4 * (BM * 128) + i % 4 * 32) / 16;
+    if (i == 0)
+      wgmma_zero<0, 0>(s, ai, bi);
+    else
+      wgmma<0, 0>(s, ai, bi);
   }
 }
 DEV void gemm_keys(float (&acc)[D / 2], const u32 (&x)[BM / 4], u64 b) {  // 64 keys x D, over BM queries
@@ -203,8 +227,10 @@ DEV void gemm_dq(float (&dq)[DQ_QUERIES / 2], u64 a, u64 b) {  // 64 columns x D
 #pragma unroll
   for (int i = 0; i < BN / 16; ++i) {
     const u64 ai = a + i * (2048 / 16), bi = b + (i / 4 * (BM * 128) + i % 4 * 32) / 16;
-    if (i == 0) wgmma_zero<1, 0>(dq, ai, bi);
-    else wgmma<1, 0>(dq, ai, bi);
+    if (i == 0)
+      wgmma_zero<1, 0>(dq, ai, bi);
+    else
+      wgmma<1, 0>(dq, ai, bi);
   }
 }
 
@@ -225,9 +251,10 @@ DEV void probabilities(u32 (&p)[BM / 4], const float (&s)[BM / 2], float scale_l
 #pragma unroll
   for (int j = 0; j < BM / 8; ++j) {
     const float2 z = load_shared_f32x2(lse + 32 * j);
-    p[2 * j] = pack_bf16(exp2_approx(fmaf(s[4 * j], scale_log2, -z.x)), exp2_approx(fmaf(s[4 * j + 1], scale_log2, -z.y)));
-    p[2 * j + 1] =
-        pack_bf16(exp2_approx(fmaf(s[4 * j + 2], scale_log2, -z.x)), exp2_approx(fmaf(s[4 * j + 3], scale_log2, -z.y)));
+    p[2 * j] = pack_bf16(exp2_approx(fmaf(s[4 * j], scale_log2, -z.x)),
+                         exp2_approx(fmaf(s[4 * j + 1], scale_log2, -z.y)));
+    p[2 * j + 1] = pack_bf16(exp2_approx(fmaf(s[4 * j + 2], scale_log2, -z.x)),
+                             exp2_approx(fmaf(s[4 * j + 3], scale_log2, -z.y)));
   }
 }
 
@@ -236,14 +263,16 @@ DEV void score_gradients(u32 (&ds)[BM / 4], const u32 (&p)[BM / 4], const float 
 #pragma unroll
   for (int j = 0; j < BM / 8; ++j) {
     const float2 z = load_shared_f32x2(delta + 32 * j);
-    ds[2 * j] = pack_bf16(low_bf16(p[2 * j]) * (dp[4 * j] - z.x), high_bf16(p[2 * j]) * (dp[4 * j + 1] - z.y));
-    ds[2 * j + 1] =
-        pack_bf16(low_bf16(p[2 * j + 1]) * (dp[4 * j + 2] - z.x), high_bf16(p[2 * j + 1]) * (dp[4 * j + 3] - z.y));
+    ds[2 * j] =
+        pack_bf16(low_bf16(p[2 * j]) * (dp[4 * j] - z.x), high_bf16(p[2 * j]) * (dp[4 * j + 1] - z.y));
+    ds[2 * j + 1] = pack_bf16(low_bf16(p[2 * j + 1]) * (dp[4 * j + 2] - z.x),
+                              high_bf16(p[2 * j + 1]) * (dp[4 * j + 3] - z.y));
   }
 }
 
 // dQ of one step to this warpgroup's adder, in register order
-DEV void hand_over(const float (&dq)[DQ_QUERIES / 2], u32 staging, u32 full, u32 empty, u32& phase, u32 lane) {
+DEV void hand_over(const float (&dq)[DQ_QUERIES / 2], u32 staging, u32 full, u32 empty, u32& phase,
+                   u32 lane) {
   mbar_wait(empty, phase);
   phase ^= 1;
 #pragma unroll
@@ -266,10 +295,10 @@ DEV void stage_rows(u32 row, const float (&x)[D / 2], float scale, u32 lane) {
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
-backward(const __grid_constant__ TensorMap map_q, const __grid_constant__ TensorMap map_k,
-         const __grid_constant__ TensorMap map_v, const __grid_constant__ TensorMap map_do,
-         const __grid_constant__ TensorMap map_dk, const __grid_constant__ TensorMap map_dv,
-         const __grid_constant__ Params par) {
+    backward(const __grid_constant__ TensorMap map_q, const __grid_constant__ TensorMap map_k,
+             const __grid_constant__ TensorMap map_v, const __grid_constant__ TensorMap map_do,
+             const __grid_constant__ TensorMap map_dk, const __grid_constant__ TensorMap map_dv,
+             const __grid_constant__ Params par) {
   extern __shared__ __align__(1024) u8 smem[];
   const u32 base = shared_address(smem);
   Barriers bar;
@@ -286,14 +315,18 @@ backward(const __grid_constant__ TensorMap map_q, const __grid_constant__ Tensor
 
   if (threadIdx.x == 0) {
     mbar_init(bar.kv_full, 1);
-    mbar_init(bar.kv_empty, 4);  // both warpgroups (their results have left the buffers), both adders (tile read)
+    mbar_init(bar.kv_empty,
+              4);  // both warpgroups (their results have left the buffers), both adders (tile read)
     for (int i = 0; i < STAGES; ++i) {
       mbar_init(bar.q_full + 8 * i, 1);
       mbar_init(bar.do_full + 8 * i, 1);
       mbar_init(bar.q_empty + 8 * i, 8);
       mbar_init(bar.do_empty + 8 * i, 8);
     }
-    for (int i = 0; i < 2; ++i) { mbar_init(bar.dq_full + 8 * i, 4); mbar_init(bar.dq_empty + 8 * i, 1); }
+    for (int i = 0; i < 2; ++i) {
+      mbar_init(bar.dq_full + 8 * i, 4);
+      mbar_init(bar.dq_empty + 8 * i, 1);
+    }
     mbar_init_fence();
   }
   __syncthreads();
@@ -301,8 +334,10 @@ backward(const __grid_constant__ TensorMap map_q, const __grid_constant__ Tensor
   if (warp >= 8) {
     registers_down<24>();
     if (lane == 0) {
-      if (warp == 8) load_tiles(&map_q, &map_k, &map_v, &map_do, par, bar, base, next_tile);
-      else if (warp < 11) add_dq(par, bar, base, warp - 9, next_tile);
+      if (warp == 8)
+        load_tiles(&map_q, &map_k, &map_v, &map_do, par, bar, base, next_tile);
+      else if (warp < 11)
+        add_dq(par, bar, base, warp - 9, next_tile);
     }
   } else {
     registers_up<240>();
@@ -328,7 +363,8 @@ backward(const __grid_constant__ TensorMap map_q, const __grid_constant__ Tensor
       if (tile.n < 0) break;
       const int steps = par.group * tile.blocks;
       const int key = tile.n * BN + 64 * wg + 16 * (warp % 4) + lane / 4;
-      int lim0 = -(1 << 30), lim1 = -(1 << 30), free_from = -(1 << 30);  // queries from free_from on are not masked
+      int lim0 = -(1 << 30), lim1 = -(1 << 30),
+          free_from = -(1 << 30);  // queries from free_from on are not masked
 #if CAUSAL
       const int shift = par.s_k - par.s_q;
       lim0 = key - shift;
@@ -377,10 +413,11 @@ backward(const __grid_constant__ TensorMap map_q, const __grid_constant__ Tensor
         wgmma_commit();
 #pragma unroll
         for (int i = 0; i < BM / 16; ++i)
-          stmatrix_x4_trans(ds_row + buffer * DS_BYTES + i * (16 * 128), ds[4 * i], ds[4 * i + 1], ds[4 * i + 2],
-                            ds[4 * i + 3]);
+          stmatrix_x4_trans(ds_row + buffer * DS_BYTES + i * (16 * 128), ds[4 * i], ds[4 * i + 1],
+                            ds[4 * i + 2], ds[4 * i + 3]);
         fence_async_shared();
-        named_sync(1, 256);  // both halves of dS; the buffer's last readers passed the barrier of the step before
+        named_sync(
+            1, 256);  // both halves of dS; the buffer's last readers passed the barrier of the step before
         wgmma_fence();
         gemm_dq(dq, w.k_columns, w.ds + buffer * (DS_BYTES / 16));
         wgmma_commit();
@@ -419,7 +456,7 @@ backward(const __grid_constant__ TensorMap map_q, const __grid_constant__ Tensor
   }
 }
 
-// ------------------------------------------------------------------------------------------------ before and after
+// ---------------------------------------------------------------------- before and after
 struct RowParams {
   int s_q, heads, m_blocks;
   float scale;

@@ -1,8 +1,11 @@
 // Attention forward, bf16. q, o: [batch, s_q, heads, D]; k, v: [batch, s_k, heads / group, D]; lse: natural
-// logarithm of the softmax denominator, f32 [batch, heads, s_q]. Causal: query i sees keys j <= i + s_k - s_q,
-// s_q <= s_k. Lengths are any: tails of loads and stores are the tensor maps' business, of scores the first mask's.
+// logarithm of the softmax denominator, f32 [batch, heads, s_q]. Causal: query i sees keys j <= i + s_k -
+// s_q,
+// s_q <= s_k. Lengths are any: tails of loads and stores are the tensor maps' business, of scores the first
+// mask's.
 //
-// Persistent. Tiles of 64 * NWG queries come from a counter; the number travels beside Q. Keys run backwards, so
+// Persistent. Tiles of 64 * NWG queries come from a counter; the number travels beside Q. Keys run backwards,
+// so
 // that the block with the tail and the masked ones come first.
 // Roles: NWG consumer warpgroups (64 queries each), then the producer (one thread of the last warpgroup).
 #ifndef D
@@ -43,10 +46,12 @@ struct Params {
   int m_tiles, tiles;                 // tiles = batch * heads * m_tiles
   int section;                        // causal: heads in flight together; their K and V stay in the L2 cache
   float scale, scale_log2;
-  int* counter;                       // two ints, zero before and after each launch; one pair per stream
+  int* counter;  // two ints, zero before and after each launch; one pair per stream
   float* lse;
 };
-struct Tile { int m, h, b, blocks; };
+struct Tile {
+  int m, h, b, blocks;
+};
 
 DEV Tile decode(const Params& p, int t) {
   Tile r;
@@ -80,9 +85,9 @@ DEV void load(Loads& l, int row, int column, int b) {
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
-attention_forward(const __grid_constant__ TensorMap map_q, const __grid_constant__ TensorMap map_k,
-                  const __grid_constant__ TensorMap map_v, const __grid_constant__ TensorMap map_o,
-                  const __grid_constant__ Params par) {
+    attention_forward(const __grid_constant__ TensorMap map_q, const __grid_constant__ TensorMap map_k,
+                      const __grid_constant__ TensorMap map_v, const __grid_constant__ TensorMap map_o,
+                      const __grid_constant__ Params par) {
   extern __shared__ __align__(1024) u8 smem[];
   const u32 base = shared_address(smem);
   const u32 q_full = base + OFF_BAR, q_empty = q_full + 8 * NWG;
@@ -91,7 +96,10 @@ attention_forward(const __grid_constant__ TensorMap map_q, const __grid_constant
   const u32 warp = __shfl_sync(~0u, threadIdx.x / 32, 0), lane = threadIdx.x % 32;
 
   if (threadIdx.x == 0) {
-    for (int i = 0; i < NWG; ++i) { mbar_init(q_full + 8 * i, 1); mbar_init(q_empty + 8 * i, 4); }
+    for (int i = 0; i < NWG; ++i) {
+      mbar_init(q_full + 8 * i, 1);
+      mbar_init(q_empty + 8 * i, 4);
+    }
     for (int i = 0; i < STAGES; ++i) {
       mbar_init(k_full + 8 * i, 1);
       mbar_init(v_full + 8 * i, 1);
@@ -110,7 +118,8 @@ attention_forward(const __grid_constant__ TensorMap map_q, const __grid_constant
       tma_prefetch(&map_k);
       tma_prefetch(&map_v);
       tma_prefetch(&map_o);
-      Loads k = {&map_k, base + OFF_K, k_full, k_empty, {0, 0}}, v = {&map_v, base + OFF_V, v_full, v_empty, {0, 0}};
+      Loads k = {&map_k, base + OFF_K, k_full, k_empty, {0, 0}},
+            v = {&map_v, base + OFF_V, v_full, v_empty, {0, 0}};
       u32 q_phase = 0;
       for (int t = blockIdx.x; t < par.tiles;) {
         const int following = atomicAdd(par.counter, 1) + gridDim.x;
@@ -139,7 +148,10 @@ attention_forward(const __grid_constant__ TensorMap map_q, const __grid_constant
         store_shared(base + OFF_TILE + 4 * i, -1);
         mbar_arrive(q_full + 8 * i);
       }
-      if (atomicAdd(par.counter + 1, 1) == gridDim.x - 1) { par.counter[0] = 0; par.counter[1] = 0; }
+      if (atomicAdd(par.counter + 1, 1) == gridDim.x - 1) {
+        par.counter[0] = 0;
+        par.counter[1] = 0;
+      }
     }
   } else {
     // -------------------------------------------------------------------------------------- consumers
@@ -147,7 +159,10 @@ attention_forward(const __grid_constant__ TensorMap map_q, const __grid_constant
     Consumer w;
     w.wg = warp / 4;
     w.lane = lane;
-    w.k_full = k_full; w.k_empty = k_empty; w.v_full = v_full; w.v_empty = v_empty;
+    w.k_full = k_full;
+    w.k_empty = k_empty;
+    w.v_full = v_full;
+    w.v_empty = v_empty;
     w.q = wgmma_operand(base + w.wg * Q_BYTES, 16, 1024);
     w.k = wgmma_operand(base + OFF_K, 16, 1024);
     w.v = wgmma_operand(base + OFF_V, BN * 128, 1024);

@@ -1,7 +1,9 @@
 // Block-sparse attention forward, bf16, head dim 128. q, o: [tokens, heads, D]; k, v: [s_k, kv heads, D].
-// A tile is ROWS rows = ROWS / pack tokens x pack query heads of one group. It attends to count[kv head][tile] >= 1
+// A tile is ROWS rows = ROWS / pack tokens x pack query heads of one group. It attends to count[kv
+// head][tile] >= 1
 // key blocks of 64 keys, numbered in index[kv head][tile][..]: whole blocks, no causal limit inside.
-// The consumers' text is dense attention's. What differs: the list that the producer walks (two blocks a step at
+// The consumers' text is dense attention's. What differs: the list that the producer walks (two blocks a step
+// at
 // 128 rows, the row numbers read one step ahead), the coordinates of Q and O, the first mask.
 #ifndef ROWS
 #define ROWS 128  // 64: one consumer warpgroup, two CTAs per SM
@@ -30,10 +32,12 @@ struct Params {
   int m_tiles, tiles;   // tiles = packs * m_tiles
   int max_index, pack;  // length of a list; query heads per tile
   float scale_log2;
-  int* counter;         // two ints, zero before and after each launch; one pair per stream
+  int* counter;  // two ints, zero before and after each launch; one pair per stream
   const int *index, *count;
 };
-struct Tile { int m, h, list, count, blocks; };  // h: pack
+struct Tile {
+  int m, h, list, count, blocks;
+};  // h: pack
 
 DEV Tile decode(const Params& p, int t) {  // heads outermost: tiles in flight share K and V in the L2 cache
   Tile r;
@@ -45,7 +49,9 @@ DEV Tile decode(const Params& p, int t) {  // heads outermost: tiles in flight s
   return r;
 }
 
-struct Rows { int a, b; };  // key rows of a step's blocks
+struct Rows {
+  int a, b;
+};  // key rows of a step's blocks
 DEV Rows rows_of(const int* list, int n, int count) {
   const int outside = 1 << 30;  // zeros, and the full byte count
   return {list[NWG * n] * 64, NWG == 2 && 2 * n + 1 < count ? list[2 * n + 1] * 64 : outside};
@@ -69,9 +75,9 @@ DEV void load(Loads& l, Rows rows, int column) {
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, ROWS == 64 ? 2 : 1)
-block_sparse_forward(const __grid_constant__ TensorMap map_q, const __grid_constant__ TensorMap map_k,
-                     const __grid_constant__ TensorMap map_v, const __grid_constant__ TensorMap map_o,
-                     const __grid_constant__ Params par) {
+    block_sparse_forward(const __grid_constant__ TensorMap map_q, const __grid_constant__ TensorMap map_k,
+                         const __grid_constant__ TensorMap map_v, const __grid_constant__ TensorMap map_o,
+                         const __grid_constant__ Params par) {
   extern __shared__ __align__(1024) u8 smem[];
   const u32 base = shared_address(smem);
   const u32 q_full = base + OFF_BAR, q_empty = q_full + 8 * NWG;
@@ -80,7 +86,10 @@ block_sparse_forward(const __grid_constant__ TensorMap map_q, const __grid_const
   const u32 warp = __shfl_sync(~0u, threadIdx.x / 32, 0), lane = threadIdx.x % 32;
 
   if (threadIdx.x == 0) {
-    for (int i = 0; i < NWG; ++i) { mbar_init(q_full + 8 * i, 1); mbar_init(q_empty + 8 * i, 4); }
+    for (int i = 0; i < NWG; ++i) {
+      mbar_init(q_full + 8 * i, 1);
+      mbar_init(q_empty + 8 * i, 4);
+    }
     for (int i = 0; i < STAGES; ++i) {
       mbar_init(k_full + 8 * i, 1);
       mbar_init(v_full + 8 * i, 1);
@@ -99,7 +108,8 @@ block_sparse_forward(const __grid_constant__ TensorMap map_q, const __grid_const
       tma_prefetch(&map_k);
       tma_prefetch(&map_v);
       tma_prefetch(&map_o);
-      Loads k = {&map_k, base + OFF_K, k_full, k_empty, {0, 0}}, v = {&map_v, base + OFF_V, v_full, v_empty, {0, 0}};
+      Loads k = {&map_k, base + OFF_K, k_full, k_empty, {0, 0}},
+            v = {&map_v, base + OFF_V, v_full, v_empty, {0, 0}};
       u32 q_phase = 0;
       for (int t = blockIdx.x; t < par.tiles;) {
         const int following = atomicAdd(par.counter, 1) + gridDim.x;
@@ -114,7 +124,8 @@ block_sparse_forward(const __grid_constant__ TensorMap map_q, const __grid_const
           mbar_wait(q_empty + 8 * i, q_phase ^ 1);
           store_shared(base + OFF_TILE + 4 * i, t);
           mbar_expect(full, Q_BYTES);
-          tma_load_4d(base + i * Q_BYTES, &map_q, full, 0, tile.h * par.pack, (tile.m * ROWS + 64 * i) / par.pack, 0);
+          tma_load_4d(base + i * Q_BYTES, &map_q, full, 0, tile.h * par.pack,
+                      (tile.m * ROWS + 64 * i) / par.pack, 0);
         }
         q_phase ^= 1;
 #pragma unroll 1
@@ -132,7 +143,10 @@ block_sparse_forward(const __grid_constant__ TensorMap map_q, const __grid_const
         store_shared(base + OFF_TILE + 4 * i, -1);
         mbar_arrive(q_full + 8 * i);
       }
-      if (atomicAdd(par.counter + 1, 1) == gridDim.x - 1) { par.counter[0] = 0; par.counter[1] = 0; }
+      if (atomicAdd(par.counter + 1, 1) == gridDim.x - 1) {
+        par.counter[0] = 0;
+        par.counter[1] = 0;
+      }
     }
   } else {
     // -------------------------------------------------------------------------------------- consumers
@@ -140,7 +154,10 @@ block_sparse_forward(const __grid_constant__ TensorMap map_q, const __grid_const
     Consumer w;
     w.wg = warp / 4;
     w.lane = lane;
-    w.k_full = k_full; w.k_empty = k_empty; w.v_full = v_full; w.v_empty = v_empty;
+    w.k_full = k_full;
+    w.k_empty = k_empty;
+    w.v_full = v_full;
+    w.v_empty = v_empty;
     w.q = wgmma_operand(base + w.wg * Q_BYTES, 16, 1024);
     w.k = wgmma_operand(base + OFF_K, 16, 1024);
     w.v = wgmma_operand(base + OFF_V, BN * 128, 1024);
@@ -159,7 +176,8 @@ block_sparse_forward(const __grid_constant__ TensorMap map_q, const __grid_const
       u32 p[BN / 4];
       Softmax r;
       int n = tile.blocks - 1;
-      const int keys = 64 * tile.count - n * BN - 2 * (lane % 4);  // of the first step, from this thread's column
+      const int keys =
+          64 * tile.count - n * BN - 2 * (lane % 4);  // of the first step, from this thread's column
       first_step(w, p, r, keys, keys);
 #pragma unroll
       for (int i = 0; i < D / 2; ++i) o[i] = 0.f;

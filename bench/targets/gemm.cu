@@ -1,7 +1,10 @@
-// C = A B, bf16 operands, f32 accumulators. A [M, K] row-major; B [N, K] (B_N_MAJOR = 0) or [K, N] (1), C [M, N].
+// C = A B, bf16 operands, f32 accumulators. A [M, K] row-major; B [N, K] (B_N_MAJOR = 0) or [K, N] (1), C [M,
+// N].
 //
-// A cluster of two CTAs owns two neighbouring 128 x BN tiles of one column: each loads its own rows of A and one
-// half of the common B tile, which it sends to both. Persistent, static; rows of clusters in groups of `group`,
+// A cluster of two CTAs owns two neighbouring 128 x BN tiles of one column: each loads its own rows of A and
+// one
+// half of the common B tile, which it sends to both. Persistent, static; rows of clusters in groups of
+// `group`,
 // so that the tiles in flight share their operands in the L2 cache.
 // Roles: two consumer warpgroups (64 rows each), then the producer (one thread of the last warpgroup).
 // Output through a ring of two 64-column buffers a warpgroup: stmatrix, then TMA store.
@@ -33,7 +36,9 @@ static_assert(BN / 64 % STORES == 0, "a tile must begin at buffer 0");
 struct Params {
   int m_pairs, n_tiles, tiles, k_steps, group;  // tiles = m_pairs * n_tiles, counted in clusters
 };
-struct Tile { int pair, n; };
+struct Tile {
+  int pair, n;
+};
 
 DEV Tile decode(const Params& p, int t) {
   int per_group = p.group * p.n_tiles, g = t / per_group, u = t - g * per_group;
@@ -42,8 +47,15 @@ DEV Tile decode(const Params& p, int t) {
   return {g * p.group + u - n * rows, n};
 }
 
-struct Ring { u32 slot, phase; };
-DEV void advance(Ring& r) { if (++r.slot == STAGES) { r.slot = 0; r.phase ^= 1; } }
+struct Ring {
+  u32 slot, phase;
+};
+DEV void advance(Ring& r) {
+  if (++r.slot == STAGES) {
+    r.slot = 0;
+    r.phase ^= 1;
+  }
+}
 
 // This CTA's half of the B tile, for both CTAs of the cluster
 DEV void load_b(u32 dst, const TensorMap* map, u32 full, int n, int k, u32 rank) {
@@ -58,7 +70,8 @@ DEV void load_b(u32 dst, const TensorMap* map, u32 full, int n, int k, u32 rank)
 #else
 #pragma unroll
   for (int i = 0; i < BN / 64; ++i)
-    tma_load_2d_multicast(dst + i * (BK * 128) + rank * (BK / 2 * 128), map, full, n + 64 * i, k + rank * (BK / 2), 3);
+    tma_load_2d_multicast(dst + i * (BK * 128) + rank * (BK / 2 * 128), map, full, n + 64 * i,
+                          k + rank * (BK / 2), 3);
 #endif
 }
 
@@ -67,14 +80,16 @@ DEV void gemm_step(float (&acc)[BN / 2], u64 a, u64 b, int add) {
 #pragma unroll
   for (int i = 0; i < BK / 16; ++i) {
     const u64 ai = a + i * (32 / 16), bi = b + i * ((B_N_MAJOR ? 2048 : 32) / 16);
-    if (i == 0) wgmma_if<0, B_N_MAJOR>(acc, ai, bi, add);
-    else wgmma<0, B_N_MAJOR>(acc, ai, bi);
+    if (i == 0)
+      wgmma_if<0, B_N_MAJOR>(acc, ai, bi, add);
+    else
+      wgmma<0, B_N_MAJOR>(acc, ai, bi);
   }
 }
 
 extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(384, 1)
-gemm(const __grid_constant__ TensorMap map_a, const __grid_constant__ TensorMap map_b,
-     const __grid_constant__ TensorMap map_c, const __grid_constant__ Params par) {
+    gemm(const __grid_constant__ TensorMap map_a, const __grid_constant__ TensorMap map_b,
+         const __grid_constant__ TensorMap map_c, const __grid_constant__ Params par) {
   extern __shared__ __align__(1024) u8 smem[];
   const u32 base = shared_address(smem);
   const u32 full = base + OFF_BAR, empty = full + 8 * STAGES;
@@ -85,7 +100,8 @@ gemm(const __grid_constant__ TensorMap map_a, const __grid_constant__ TensorMap 
   if (threadIdx.x == 0) {
     for (int i = 0; i < STAGES; ++i) {
       mbar_init(full + 8 * i, 1);
-      mbar_init(empty + 8 * i, 16);  // a slot is written by both CTAs: every consumer warp of both releases it
+      mbar_init(empty + 8 * i,
+                16);  // a slot is written by both CTAs: every consumer warp of both releases it
     }
     mbar_init_fence();
   }
@@ -150,8 +166,9 @@ gemm(const __grid_constant__ TensorMap map_a, const __grid_constant__ TensorMap 
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
           const float* x = acc + 32 * c + 8 * i;
-          stmatrix_x4(staging_row + buffer + ((i * 32 + lane / 16 * 16) ^ (lane % 8 * 16)), pack_bf16(x[0], x[1]),
-                      pack_bf16(x[2], x[3]), pack_bf16(x[4], x[5]), pack_bf16(x[6], x[7]));
+          stmatrix_x4(staging_row + buffer + ((i * 32 + lane / 16 * 16) ^ (lane % 8 * 16)),
+                      pack_bf16(x[0], x[1]), pack_bf16(x[2], x[3]), pack_bf16(x[4], x[5]),
+                      pack_bf16(x[6], x[7]));
         }
         fence_async_shared();
         named_sync(1 + wg, 128);

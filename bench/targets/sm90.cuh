@@ -1,5 +1,6 @@
 // Device header of the target texts: one thin function per Hopper instruction (sm_90a), nothing more.
-// No includes, so that NVRTC and nvcc take it alike. Shared memory is addressed by 32-bit shared::cta addresses.
+// No includes, so that NVRTC and nvcc take it alike. Shared memory is addressed by 32-bit shared::cta
+// addresses.
 #pragma once
 typedef unsigned char u8;
 typedef unsigned short u16;
@@ -7,7 +8,9 @@ typedef unsigned int u32;
 typedef unsigned long long u64;
 #define DEV static __device__ __forceinline__
 
-struct alignas(64) TensorMap { u64 opaque[16]; };  // the driver's CUtensorMap, passed as __grid_constant__
+struct alignas(64) TensorMap {
+  u64 opaque[16];
+};  // the driver's CUtensorMap, passed as __grid_constant__
 
 DEV u32 shared_address(const void* p) { return (u32)__cvta_generic_to_shared(p); }
 
@@ -24,7 +27,8 @@ DEV void mbar_arrive(u32 bar) {
 DEV void mbar_arrive_at(u32 bar, u32 rank) {
   asm volatile(
       "{\n.reg .b32 remote;\nmapa.shared::cluster.u32 remote, %0, %1;\n"
-      "mbarrier.arrive.shared::cluster.b64 _, [remote];\n}" ::"r"(bar), "r"(rank)
+      "mbarrier.arrive.shared::cluster.b64 _, [remote];\n}" ::"r"(bar),
+      "r"(rank)
       : "memory");
 }
 DEV void mbar_expect(u32 bar, u32 bytes) {  // one arrival, and `bytes` more to come from the copy engine
@@ -48,8 +52,8 @@ DEV void mbar_wait(u32 bar, u32 parity) {
     }
 #else
   asm volatile(
-      "{\n.reg .pred p;\nagain:\nmbarrier.try_wait.parity.shared::cta.b64 p, [%0], %1;\n@!p bra again;\n}" ::"r"(
-          bar),
+      "{\n.reg .pred p;\nagain:\nmbarrier.try_wait.parity.shared::cta.b64 p, [%0], %1;\n@!p bra again;\n}" ::
+          "r"(bar),
       "r"(parity)
       : "memory");
 #endif
@@ -59,8 +63,8 @@ DEV void mbar_wait(u32 bar, u32 parity) {
 DEV void tma_prefetch(const TensorMap* m) { asm volatile("prefetch.tensormap [%0];" ::"l"(m) : "memory"); }
 DEV void tma_load_2d(u32 dst, const TensorMap* m, u32 bar, int c0, int c1) {
   asm volatile(
-      "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4}], [%2];" ::"r"(
-          dst),
+      "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4}], "
+      "[%2];" ::"r"(dst),
       "l"(m), "r"(bar), "r"(c0), "r"(c1)
       : "memory");
 }
@@ -80,8 +84,8 @@ DEV void tma_load_4d(u32 dst, const TensorMap* m, u32 bar, int c0, int c1, int c
       : "memory");
 }
 DEV void tma_store_2d(const TensorMap* m, u32 src, int c0, int c1) {
-  asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%2, %3}], [%1];" ::"l"(m), "r"(src),
-               "r"(c0), "r"(c1)
+  asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%2, %3}], [%1];" ::"l"(m),
+               "r"(src), "r"(c0), "r"(c1)
                : "memory");
 }
 DEV void tma_store_4d(const TensorMap* m, u32 src, int c0, int c1, int c2, int c3) {
@@ -90,17 +94,18 @@ DEV void tma_store_4d(const TensorMap* m, u32 src, int c0, int c1, int c2, int c
                : "memory");
 }
 DEV void bulk_load(u32 dst, const void* src, u32 bytes, u32 bar) {
-  asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(dst),
-               "l"(src), "r"(bytes), "r"(bar)
-               : "memory");
+  asm volatile(
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(dst),
+      "l"(src), "r"(bytes), "r"(bar)
+      : "memory");
 }
 DEV void bulk_store(void* dst, u32 src, u32 bytes) {
   asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(dst), "r"(src), "r"(bytes)
                : "memory");
 }
 DEV void bulk_add_f32(float* dst, u32 src, u32 bytes) {
-  asm volatile("cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [%0], [%1], %2;" ::"l"(dst), "r"(src),
-               "r"(bytes)
+  asm volatile("cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [%0], [%1], %2;" ::"l"(dst),
+               "r"(src), "r"(bytes)
                : "memory");
 }
 DEV void bulk_commit() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
@@ -184,14 +189,17 @@ DEV void stmatrix_x4_trans(u32 addr, u32 a, u32 b, u32 c, u32 d) {
                "r"(b), "r"(c), "r"(d)
                : "memory");
 }
-DEV void store_shared(u32 addr, int v) { asm volatile("st.shared.s32 [%0], %1;" ::"r"(addr), "r"(v) : "memory"); }
+DEV void store_shared(u32 addr, int v) {
+  asm volatile("st.shared.s32 [%0], %1;" ::"r"(addr), "r"(v) : "memory");
+}
 DEV int load_shared(u32 addr) {
   int v;
   asm volatile("ld.shared.s32 %0, [%1];" : "=r"(v) : "r"(addr) : "memory");
   return v;
 }
 DEV void store_shared_s32x4(u32 addr, int a, int b, int c, int d) {
-  asm volatile("st.shared.v4.s32 [%0], {%1, %2, %3, %4};" ::"r"(addr), "r"(a), "r"(b), "r"(c), "r"(d) : "memory");
+  asm volatile("st.shared.v4.s32 [%0], {%1, %2, %3, %4};" ::"r"(addr), "r"(a), "r"(b), "r"(c), "r"(d)
+               : "memory");
 }
 DEV int4 load_shared_s32x4(u32 addr) {
   int4 v;
@@ -202,7 +210,8 @@ DEV int4 load_shared_s32x4(u32 addr) {
   return v;
 }
 DEV void store_shared_f32x4(u32 addr, float a, float b, float c, float d) {
-  asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(addr), "f"(a), "f"(b), "f"(c), "f"(d) : "memory");
+  asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(addr), "f"(a), "f"(b), "f"(c), "f"(d)
+               : "memory");
 }
 DEV float2 load_shared_f32x2(u32 addr) {
   float2 v;
@@ -211,8 +220,10 @@ DEV float2 load_shared_f32x2(u32 addr) {
 }
 
 // ---- wgmma m64nNk16, bf16 x bf16 -> f32
-// Descriptor of an operand in 128-byte swizzle. K-major: next_k_rows unused, next_rows = 1024 (the next 8 rows).
-// MN-major: next_columns = distance of the next 64 columns, next_rows = 1024 (the next 8 k). Advance: + bytes / 16.
+// Descriptor of an operand in 128-byte swizzle. K-major: next_k_rows unused, next_rows = 1024 (the next 8
+// rows).
+// MN-major: next_columns = distance of the next 64 columns, next_rows = 1024 (the next 8 k). Advance: + bytes
+// / 16.
 DEV u64 wgmma_operand(u32 addr, u32 next_columns, u32 next_rows) {
   u64 low = (addr & 0x3ffff) >> 4 | (next_columns >> 4) << 16;
   u64 high = next_rows >> 4 | 1u << 30;
@@ -237,21 +248,25 @@ DEV void pin(u32 (&r)[N]) {
 }
 
 // Operand lists: ACC_n names registers 0..n-1 in the instruction, REGS_n lists them for the compiler.
-#define ACC_32                                                                                                  \
-  "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, "   \
+#define ACC_32                                                                                           \
+  "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, " \
+  "%22, "                                                                                                \
   "%23, %24, %25, %26, %27, %28, %29, %30, %31"
 #define ACC_40 ACC_32 ", %32, %33, %34, %35, %36, %37, %38, %39"
-#define ACC_64                                                                                                  \
-  ACC_40                                                                                                        \
-  ", %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, " \
+#define ACC_64                                                                                             \
+  ACC_40                                                                                                   \
+  ", %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, " \
+  "%60, "                                                                                                  \
   "%61, %62, %63"
-#define ACC_96                                                                                                  \
-  ACC_64                                                                                                        \
-  ", %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, %80, %81, %82, %83, %84, " \
+#define ACC_96                                                                                             \
+  ACC_64                                                                                                   \
+  ", %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, %80, %81, %82, %83, " \
+  "%84, "                                                                                                  \
   "%85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95"
-#define ACC_128                                                                                                 \
-  ACC_96                                                                                                        \
-  ", %96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, %112, %113, "  \
+#define ACC_128                                                                                          \
+  ACC_96                                                                                                 \
+  ", %96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, %112, " \
+  "%113, "                                                                                               \
   "%114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
 #define REGS_8(c, d, i) \
   c(d[i]), c(d[i + 1]), c(d[i + 2]), c(d[i + 3]), c(d[i + 4]), c(d[i + 5]), c(d[i + 6]), c(d[i + 7])
@@ -259,45 +274,45 @@ DEV void pin(u32 (&r)[N]) {
 #define REGS_40(c, d) REGS_32(c, d), REGS_8(c, d, 32)
 #define REGS_64(c, d) REGS_40(c, d), REGS_8(c, d, 40), REGS_8(c, d, 48), REGS_8(c, d, 56)
 #define REGS_96(c, d) REGS_64(c, d), REGS_8(c, d, 64), REGS_8(c, d, 72), REGS_8(c, d, 80), REGS_8(c, d, 88)
-#define REGS_128(c, d) REGS_96(c, d), REGS_8(c, d, 96), REGS_8(c, d, 104), REGS_8(c, d, 112), REGS_8(c, d, 120)
+#define REGS_128(c, d) \
+  REGS_96(c, d), REGS_8(c, d, 96), REGS_8(c, d, 104), REGS_8(c, d, 112), REGS_8(c, d, 120)
 
 // For accumulators of R registers (N = 2 R); p0.. are the numbers of the operands behind them.
 //   wgmma_zero  d = a b    (both from shared memory)     wgmma_if  d = (add ? d : 0) + a b
 //   wgmma       d += a b                                  wgmma_a   d += a b, a in four registers
 // A_MN, B_MN: operand is MN-major (its non-contracted dimension is contiguous).
-#define WGMMA_SHAPE(N, R, p0, p1, p2, p3, p4, p5, p6)                                                            \
-  template <int A_MN, int B_MN>                                                                                 \
-  DEV void wgmma_zero(float (&d)[R], u64 a, u64 b) {                                                            \
-    asm volatile("wgmma.mma_async.sync.aligned.m64n" #N "k16.f32.bf16.bf16 {" ACC_##R "}, %" #p0 ", %" #p1      \
-                 ", 0, 1, 1, %" #p2 ", %" #p3 ";"                                                               \
-                 : REGS_##R("=f", d)                                                                            \
-                 : "l"(a), "l"(b), "n"(A_MN), "n"(B_MN));                                                       \
-  }                                                                                                             \
-  template <int A_MN, int B_MN>                                                                                 \
-  DEV void wgmma(float (&d)[R], u64 a, u64 b) {                                                                 \
-    asm volatile("wgmma.mma_async.sync.aligned.m64n" #N "k16.f32.bf16.bf16 {" ACC_##R "}, %" #p0 ", %" #p1      \
-                 ", 1, 1, 1, %" #p2 ", %" #p3 ";"                                                               \
-                 : REGS_##R("+f", d)                                                                            \
-                 : "l"(a), "l"(b), "n"(A_MN), "n"(B_MN));                                                       \
-  }                                                                                                             \
-  template <int A_MN, int B_MN>                                                                                 \
-  DEV void wgmma_if(float (&d)[R], u64 a, u64 b, int add) {                                                     \
-    asm volatile("{\n.reg .pred add;\nsetp.ne.b32 add, %" #p4                                                   \
-                 ", 0;\nwgmma.mma_async.sync.aligned.m64n" #N "k16.f32.bf16.bf16 {" ACC_##R "}, %" #p0          \
-                 ", %" #p1 ", add, 1, 1, %" #p2 ", %" #p3 ";\n}"                                                \
-                 : REGS_##R("+f", d)                                                                            \
-                 : "l"(a), "l"(b), "n"(A_MN), "n"(B_MN), "r"(add));                                             \
-  }                                                                                                             \
-  template <int B_MN>                                                                                           \
-  DEV void wgmma_a(float (&d)[R], u32 a0, u32 a1, u32 a2, u32 a3, u64 b) {                                      \
-    asm volatile("wgmma.mma_async.sync.aligned.m64n" #N "k16.f32.bf16.bf16 {" ACC_##R "}, {%" #p0 ", %" #p1     \
-                 ", %" #p2 ", %" #p3 "}, %" #p4 ", 1, 1, 1, %" #p5 ";"                                          \
-                 : REGS_##R("+f", d)                                                                            \
-                 : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "l"(b), "n"(B_MN));                                      \
+#define WGMMA_SHAPE(N, R, p0, p1, p2, p3, p4, p5)                                                          \
+  template <int A_MN, int B_MN>                                                                            \
+  DEV void wgmma_zero(float(&d)[R], u64 a, u64 b) {                                                        \
+    asm volatile("wgmma.mma_async.sync.aligned.m64n" #N "k16.f32.bf16.bf16 {" ACC_##R                      \
+                 "}, %" #p0 ", %" #p1 ", 0, 1, 1, %" #p2 ", %" #p3 ";"                                     \
+                 : REGS_##R("=f", d)                                                                       \
+                 : "l"(a), "l"(b), "n"(A_MN), "n"(B_MN));                                                  \
+  }                                                                                                        \
+  template <int A_MN, int B_MN>                                                                            \
+  DEV void wgmma(float(&d)[R], u64 a, u64 b) {                                                             \
+    asm volatile("wgmma.mma_async.sync.aligned.m64n" #N "k16.f32.bf16.bf16 {" ACC_##R                      \
+                 "}, %" #p0 ", %" #p1 ", 1, 1, 1, %" #p2 ", %" #p3 ";"                                     \
+                 : REGS_##R("+f", d)                                                                       \
+                 : "l"(a), "l"(b), "n"(A_MN), "n"(B_MN));                                                  \
+  }                                                                                                        \
+  template <int A_MN, int B_MN>                                                                            \
+  DEV void wgmma_if(float(&d)[R], u64 a, u64 b, int add) {                                                 \
+    asm volatile("{\n.reg .pred add;\nsetp.ne.b32 add, %" #p4 ", 0;\nwgmma.mma_async.sync.aligned.m64n" #N \
+                 "k16.f32.bf16.bf16 {" ACC_##R "}, %" #p0 ", %" #p1 ", add, 1, 1, %" #p2 ", %" #p3 ";\n}"  \
+                 : REGS_##R("+f", d)                                                                       \
+                 : "l"(a), "l"(b), "n"(A_MN), "n"(B_MN), "r"(add));                                        \
+  }                                                                                                        \
+  template <int B_MN>                                                                                      \
+  DEV void wgmma_a(float(&d)[R], u32 a0, u32 a1, u32 a2, u32 a3, u64 b) {                                  \
+    asm volatile("wgmma.mma_async.sync.aligned.m64n" #N "k16.f32.bf16.bf16 {" ACC_##R                      \
+                 "}, {%" #p0 ", %" #p1 ", %" #p2 ", %" #p3 "}, %" #p4 ", 1, 1, 1, %" #p5 ";"               \
+                 : REGS_##R("+f", d)                                                                       \
+                 : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "l"(b), "n"(B_MN));                                 \
   }
 
-WGMMA_SHAPE(64, 32, 32, 33, 34, 35, 36, 37, 38)
-WGMMA_SHAPE(80, 40, 40, 41, 42, 43, 44, 45, 46)
-WGMMA_SHAPE(128, 64, 64, 65, 66, 67, 68, 69, 70)
-WGMMA_SHAPE(192, 96, 96, 97, 98, 99, 100, 101, 102)
-WGMMA_SHAPE(256, 128, 128, 129, 130, 131, 132, 133, 134)
+WGMMA_SHAPE(64, 32, 32, 33, 34, 35, 36, 37)
+WGMMA_SHAPE(80, 40, 40, 41, 42, 43, 44, 45)
+WGMMA_SHAPE(128, 64, 64, 65, 66, 67, 68, 69)
+WGMMA_SHAPE(192, 96, 96, 97, 98, 99, 100, 101)
+WGMMA_SHAPE(256, 128, 128, 129, 130, 131, 132, 133)

@@ -1,15 +1,23 @@
 // Online softmax over accumulators of 64 x BN scores, and the pipelined step of attention that it sits in.
 // A thread holds rows g and g + 8 (g = lane / 4 of its warp's 16), columns 8 j + 2 (lane % 4) + {0, 1}.
-// Expects D, BN, STAGES, EARLY and PINGPONG; EARLY: 8-wide blocks of exponentials in front of the wait for P V.
+// Expects D, BN, STAGES, EARLY and PINGPONG; EARLY: 8-wide blocks of exponentials in front of the wait for P
+// V.
 #pragma once
 #include "sm90.cuh"
 
-constexpr u32 Q_BYTES = 64 * D * 2;    // a warpgroup's queries
-constexpr u32 KV_BYTES = BN * D * 2;   // a stage of K or of V
+constexpr u32 Q_BYTES = 64 * D * 2;   // a warpgroup's queries
+constexpr u32 KV_BYTES = BN * D * 2;  // a stage of K or of V
 #define MINUS_INF __int_as_float(0xff800000)
 
-struct Ring { u32 slot, phase; };
-DEV void advance(Ring& r) { if (++r.slot == STAGES) { r.slot = 0; r.phase ^= 1; } }
+struct Ring {
+  u32 slot, phase;
+};
+DEV void advance(Ring& r) {
+  if (++r.slot == STAGES) {
+    r.slot = 0;
+    r.phase ^= 1;
+  }
+}
 
 DEV float max_of_quad(float x) {
   x = fmaxf(x, __shfl_xor_sync(~0u, x, 1));
@@ -20,8 +28,12 @@ DEV float sum_of_quad(float x) {
   return x + __shfl_xor_sync(~0u, x, 2);
 }
 
-struct Softmax { float max0, max1, sum0, sum1; };  // per row: maximum of the raw scores; this thread's partial sum
-struct Shift { float z0, z1, f0, f1; };            // scaled maxima; factors of what was accumulated before
+struct Softmax {
+  float max0, max1, sum0, sum1;
+};  // per row: maximum of the raw scores; this thread's partial sum
+struct Shift {
+  float z0, z1, f0, f1;
+};  // scaled maxima; factors of what was accumulated before
 
 // Columns from lim0 / lim1 on (counted from this thread's first) do not exist.
 DEV void mask(float (&s)[BN / 2], int lim0, int lim1) {
@@ -57,7 +69,9 @@ DEV Shift new_maxima(const float (&s)[BN / 2], Softmax& r, float scale_log2) {
   return t;
 }
 
-struct Sums { float even0, odd0, even1, odd1; };
+struct Sums {
+  float even0, odd0, even1, odd1;
+};
 
 template <int FROM, int TO>
 DEV void exponentials(float (&s)[BN / 2], Sums& t, const Shift& z, float scale_log2) {
@@ -88,15 +102,20 @@ struct Consumer {
   float scale_log2;
 };
 
-DEV void release(u32 bar, u32 lane) { if (lane == 0) mbar_arrive(bar); }
+DEV void release(u32 bar, u32 lane) {
+  if (lane == 0) mbar_arrive(bar);
+}
 
 DEV void gemm_qk(float (&s)[BN / 2], const Consumer& w) {
   const u64 k = w.k + w.ring.slot * (KV_BYTES / 16);
 #pragma unroll
   for (int i = 0; i < D / 16; ++i) {
-    const u64 a = w.q + (i / 4 * (64 * 128) + i % 4 * 32) / 16, b = k + (i / 4 * (BN * 128) + i % 4 * 32) / 16;
-    if (i == 0) wgmma_zero<0, 0>(s, a, b);
-    else wgmma<0, 0>(s, a, b);
+    const u64 a = w.q + (i / 4 * (64 * 128) + i % 4 * 32) / 16,
+              b = k + (i / 4 * (BN * 128) + i % 4 * 32) / 16;
+    if (i == 0)
+      wgmma_zero<0, 0>(s, a, b);
+    else
+      wgmma<0, 0>(s, a, b);
   }
   wgmma_commit();
 }
@@ -152,7 +171,8 @@ DEV void steady_step(Consumer& w, float (&o)[D / 2], u32 (&p)[BN / 4], Softmax& 
   Sums t = {0.f, 0.f, 0.f, 0.f};
   const Shift z = new_maxima<false, MASKED>(s, r, w.scale_log2);
   exponentials<0, EARLY>(s, t, z, w.scale_log2);
-  // Never true: terms of a sum of exponentials. ptxas lifts a bare wait over pure arithmetic, not over a side effect.
+  // Never true: terms of a sum of exponentials. ptxas lifts a bare wait over pure arithmetic, not over a side
+  // effect.
   if (EARLY < BN / 8 && z.f0 + z.f1 + t.even0 + t.odd0 + t.even1 + t.odd1 < -1.f) mbar_arrive(w.k_full);
   wgmma_wait<0>();  // O
   pin(o);
@@ -187,8 +207,8 @@ DEV void stage_output(const float (&o)[D / 2], u32 staging, u32 wg, u32 warp, u3
 #pragma unroll
   for (int i = 0; i < D / 16; ++i) {
     const float* x = o + 8 * i;
-    stmatrix_x4(row + i / 4 * (64 * 128) + ((i % 4 * 32 + lane / 16 * 16) ^ (lane % 8 * 16)), pack_bf16(x[0], x[1]),
-                pack_bf16(x[2], x[3]), pack_bf16(x[4], x[5]), pack_bf16(x[6], x[7]));
+    stmatrix_x4(row + i / 4 * (64 * 128) + ((i % 4 * 32 + lane / 16 * 16) ^ (lane % 8 * 16)),
+                pack_bf16(x[0], x[1]), pack_bf16(x[2], x[3]), pack_bf16(x[4], x[5]), pack_bf16(x[6], x[7]));
   }
   fence_async_shared();
   named_sync(8 + wg, 128);
