@@ -17,18 +17,18 @@ struct AttentionTiles {
 
 struct AttentionOptions {
   Layout layout = Layout::bshd;
-  std::optional<float> scale;  // of the scores; 1/√d unless given. Positive and finite
+  std::optional<float> scale = {};  // of the scores; 1/√d unless given. Positive and finite
   // Query i stands at position i + (keys − queries): the last query at the last key. It sees the keys from
   // `left` before its position to `right` after it, −1 for all of them; causal is right = 0.
   bool causal = false;
   std::int64_t left = -1, right = -1;
-  float softcap = 0;               // scores become c · tanh(score / c); 0 for none
-  std::optional<TensorRef> sinks;  // [heads]: a logit a head that takes part in the sum but has no value
+  float softcap = 0;                    // scores become c · tanh(score / c); 0 for none
+  std::optional<TensorRef> sinks = {};  // [heads]: a logit a head that takes part in the sum but has no value
   // Sequences packed one after another: q, k, v are [tokens, heads, d], and sequence b has the tokens
   // cu_seqlens[b] … cu_seqlens[b + 1] − 1 (i32 [sequences + 1]).
-  std::optional<TensorRef> cu_seqlens_q, cu_seqlens_k;
-  std::optional<TensorRef> out, lse;  // written instead of new tensors
-  AttentionTiles tiles;
+  std::optional<TensorRef> cu_seqlens_q = {}, cu_seqlens_k = {};
+  std::optional<TensorRef> out = {}, lse = {};  // written instead of new tensors
+  AttentionTiles tiles = {};
   Target target = Target::automatic();
 };
 

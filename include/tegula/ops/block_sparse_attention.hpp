@@ -13,12 +13,12 @@ struct BlockSparseOptions {
   // and may stand anywhere; a block that is named several times counts once; order does not matter. counts:
   // i32 [batch, heads, q_blocks], how many entries of a row count; all of them unless given. mask: bool
   // [batch, heads, q_blocks, k_blocks].
-  std::optional<TensorRef> indices, counts, mask;
-  bool causal = false;         // aligned as in `attention`, inside the chosen blocks
-  std::optional<float> scale;  // 1/√d unless given
+  std::optional<TensorRef> indices = {}, counts = {}, mask = {};
+  bool causal = false;              // aligned as in `attention`, inside the chosen blocks
+  std::optional<float> scale = {};  // 1/√d unless given
   float softcap = 0;
-  std::optional<TensorRef> out, lse;
-  AttentionTiles tiles;
+  std::optional<TensorRef> out = {}, lse = {};
+  AttentionTiles tiles = {};
   Target target = Target::automatic();
 };
 

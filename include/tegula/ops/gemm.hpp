@@ -15,13 +15,13 @@ struct GemmTiles {
 };
 
 struct GemmOptions {
-  bool transpose_a = false;       // a is [k, m]
-  bool transpose_b = false;       // b is [n, k]
-  std::optional<TensorRef> bias;  // [n], added before the activation
+  bool transpose_a = false;            // a is [k, m]
+  bool transpose_b = false;            // b is [n, k]
+  std::optional<TensorRef> bias = {};  // [n], added before the activation
   Activation activation = Activation::none;
-  std::optional<DType> out_dtype;  // that of a and b unless given
-  std::optional<TensorRef> out;    // written instead of a new tensor
-  GemmTiles tiles;
+  std::optional<DType> out_dtype = {};  // that of a and b unless given
+  std::optional<TensorRef> out = {};    // written instead of a new tensor
+  GemmTiles tiles = {};
   Target target = Target::automatic();
 };
 

@@ -9,9 +9,9 @@ struct BlockScoresOptions {
   int q_block = 64, k_block = 64;
   // Blocks that no query of the row sees (aligned as in `attention`) score −∞.
   bool causal = false;
-  std::optional<float> scale;  // 1/√d unless given
-  bool per_kv_head = true;     // one row for all query heads of a group: their mean
-  std::optional<TensorRef> out;
+  std::optional<float> scale = {};  // 1/√d unless given
+  bool per_kv_head = true;          // one row for all query heads of a group: their mean
+  std::optional<TensorRef> out = {};
   Target target = Target::automatic();
 };
 
@@ -26,7 +26,7 @@ struct TopkBlocksOptions {
   bool keep_first = false, keep_diagonal = false;
   int q_block = 64, k_block = 64;
   std::int64_t key_offset = 0;
-  std::optional<TensorRef> out;
+  std::optional<TensorRef> out = {};
   Target target = Target::automatic();
 };
 

@@ -18,6 +18,9 @@ Tensor doubles(const TensorRef& tensor) { return Tensor::adopt(tensor, nullptr).
 struct Softmax {
   double scale = 1, softcap = 0;
   std::optional<TensorRef> sinks;
+  DType steps = f64;
+
+  double rounded(double value) const { return steps == f64 ? value : round_to(steps, value); }
 };
 
 // One head of one sequence: q [queries, d], k, v [keys, …]; out [queries, dv], lse [queries].
@@ -31,7 +34,7 @@ void attend(const Softmax& softmax, std::int64_t head, const Tensor& q, const Te
     for (std::int64_t j = 0; j < k.size(0); ++j) {
       double score = 0;
       for (std::int64_t d = 0; d < q.size(1); ++d) score += q.at<double>(i, d) * k.at<double>(j, d);
-      score *= softmax.scale;
+      score = softmax.rounded(softmax.rounded(score) * softmax.scale);
       if (softmax.softcap > 0) score = softmax.softcap * std::tanh(score / softmax.softcap);
       scores[static_cast<std::size_t>(j)] = score = sees(i, j) ? score : -infinity;
       top = std::max(top, score);
@@ -40,14 +43,14 @@ void attend(const Softmax& softmax, std::int64_t head, const Tensor& q, const Te
     double sum = std::exp(sink - shift);
     std::vector<double> row(static_cast<std::size_t>(v.size(1)), 0.0);
     for (std::int64_t j = 0; j < k.size(0); ++j) {
-      const double weight = std::exp(scores[static_cast<std::size_t>(j)] - shift);
+      const double weight = softmax.rounded(std::exp(scores[static_cast<std::size_t>(j)] - shift));
       if (weight == 0) continue;
       sum += weight;
       for (std::size_t d = 0; d < row.size(); ++d)
         row[d] += weight * v.at<double>(j, static_cast<std::int64_t>(d));
     }
     for (std::size_t d = 0; d < row.size(); ++d)
-      out.at<double>(i, static_cast<std::int64_t>(d)) = sum == 0 ? 0 : row[d] / sum;
+      out.at<double>(i, static_cast<std::int64_t>(d)) = sum == 0 ? 0 : softmax.rounded(row[d] / sum);
     lse.at<double>(i) = sum == 0 ? -infinity : shift + std::log(sum);
   }
 }
@@ -81,14 +84,14 @@ bool in_window(const AttentionOptions& options, std::int64_t position, std::int6
 }  // namespace
 
 AttentionResult attention(const TensorRef& q, const TensorRef& k, const TensorRef& v,
-                          const AttentionOptions& options) {
+                          const AttentionOptions& options, DType steps) {
   const bool packed = options.cu_seqlens_q.has_value();
   auto batched = [&](const TensorRef& t) {
     return packed ? t.reshape({1, t.size(0), t.size(1), t.size(2)}) : t;
   };
   const Layout layout = packed ? Layout::bshd : options.layout;
   Views t(batched(q), batched(k), batched(v), layout);
-  const Softmax softmax{scale_of(options.scale, t.q.size(3)), options.softcap, options.sinks};
+  const Softmax softmax{scale_of(options.scale, t.q.size(3)), options.softcap, options.sinks, steps};
   const std::int64_t sequences = packed ? options.cu_seqlens_q->size(0) - 1 : t.q.size(0);
   auto fence = [](const TensorRef& fences, std::int64_t i) {
     return static_cast<std::int64_t>(fences.get({i}));
@@ -115,9 +118,9 @@ AttentionResult attention(const TensorRef& q, const TensorRef& k, const TensorRe
 }
 
 AttentionResult block_sparse_attention(const TensorRef& q, const TensorRef& k, const TensorRef& v,
-                                       const BlockSparseOptions& options) {
+                                       const BlockSparseOptions& options, DType steps) {
   Views t(q, k, v, options.layout);
-  const Softmax softmax{scale_of(options.scale, t.q.size(3)), options.softcap, {}};
+  const Softmax softmax{scale_of(options.scale, t.q.size(3)), options.softcap, {}, steps};
   const TensorRef& choice = options.mask ? *options.mask : *options.indices;
   const std::int64_t shift = t.k.size(1) - t.q.size(1);
   auto chosen = [&](std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t block) {

@@ -6,10 +6,12 @@
 namespace tegula::ops::reference {
 
 Tensor gemm(const TensorRef& a, const TensorRef& b, const GemmOptions& options);
+// With `steps`, every step is rounded to that type: the error of the plain computation in it, by which
+// results are judged.
 AttentionResult attention(const TensorRef& q, const TensorRef& k, const TensorRef& v,
-                          const AttentionOptions& options);
+                          const AttentionOptions& options, DType steps = f64);
 AttentionResult block_sparse_attention(const TensorRef& q, const TensorRef& k, const TensorRef& v,
-                                       const BlockSparseOptions& options);
+                                       const BlockSparseOptions& options, DType steps = f64);
 Tensor block_scores(const TensorRef& q, const TensorRef& k, const BlockScoresOptions& options);
 Tensor topk_blocks(const TensorRef& scores, std::int64_t count, const TopkBlocksOptions& options);
 

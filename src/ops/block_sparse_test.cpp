@@ -1,0 +1,169 @@
+// Block-sparse attention against its formula, over one table.
+#include "ops/reference/reference.hpp"
+#include "ops/testing.hpp"
+
+namespace tegula::ops {
+namespace {
+
+enum class Choice { lists, counts, mask };
+
+struct Row {
+  std::string name;
+  std::int64_t batch = 1, queries = 37, keys = 70, heads = 2, kv_heads = 1, dim = 16, dim_v = 8;
+  std::int64_t entries = 4;
+  DType type = f32;
+  Choice choice = Choice::lists;
+  bool per_query_head = false;
+  BlockSparseOptions options = {};
+};
+
+std::vector<Row> table() {
+  std::vector<Row> rows;
+  for (int q_block : {1, 3, 16, 64})
+    for (int k_block : {1, 5, 16, 33, 64, 65, 200})
+      for (Choice choice : {Choice::lists, Choice::counts, Choice::mask})
+        rows.push_back(
+            {.name = "blocks",
+             .choice = choice,
+             .options = {.q_block = q_block, .k_block = k_block, .causal = (q_block + k_block) % 2 == 1}});
+  for (std::int64_t group : {1, 2, 3, 8})
+    for (bool per_query_head : {false, true})
+      rows.push_back({.name = "group",
+                      .batch = 2,
+                      .heads = 2 * group,
+                      .kv_heads = 2,
+                      .per_query_head = per_query_head,
+                      .options = {.q_block = 8, .k_block = 16, .causal = true}});
+  for (std::int64_t queries : {0, 1, 70, 127, 129})
+    for (std::int64_t keys : {0, 1, 129})
+      rows.push_back({.name = "sizes",
+                      .queries = queries,
+                      .keys = keys,
+                      .options = {.q_block = 64, .k_block = 32, .causal = queries == 127}});
+  for (DType type : {f16, bf16})
+    for (int q_block : {4, 130})
+      rows.push_back({.name = "type", .type = type, .options = {.q_block = q_block, .k_block = 16}});
+  rows.push_back({.name = "no entries", .entries = 0, .options = {.q_block = 16, .k_block = 16}});
+  rows.push_back({.name = "softcap", .options = {.q_block = 16, .k_block = 16, .scale = 0.7f, .softcap = 2}});
+  rows.push_back({.name = "split blocks",
+                  .queries = 300,
+                  .keys = 90,
+                  .options = {.q_block = 300, .k_block = 90, .causal = true, .tiles = {64, 32}}});
+  rows.push_back({.name = "more blocks than a chunk",
+                  .queries = 4,
+                  .keys = 1100,
+                  .heads = 1,
+                  .entries = 40,
+                  .options = {.q_block = 2, .k_block = 1}});
+  const std::size_t count = rows.size();
+  for (std::size_t i = 0; i < count; i += 5) {
+    rows.push_back(rows[i]);
+    rows.back().options.layout = Layout::bhsd;
+  }
+  return rows;
+}
+
+Shape shape_of(const Row& row, std::int64_t tokens, std::int64_t heads, std::int64_t dim) {
+  if (row.options.layout == Layout::bhsd) return {row.batch, heads, tokens, dim};
+  return {row.batch, tokens, heads, dim};
+}
+
+// Lists with gaps, repetitions, entries that name no block, and no order.
+struct Lists {
+  Planted indices, counts, mask;
+
+  explicit Lists(const Row& row)
+      : indices(random(row, row.entries, -2, blocks(row.keys, row.options.k_block) + 2)),
+        counts(random(row, 1, -1, row.entries + 2).select(3, 0)),
+        mask(random(row, blocks(row.keys, row.options.k_block), 0, 2).to(boolean)) {}
+
+  static std::int64_t blocks(std::int64_t extent, int block) { return (extent + block - 1) / block; }
+  static Tensor random(const Row& row, std::int64_t entries, std::int64_t low, std::int64_t high) {
+    const std::int64_t heads = row.per_query_head ? row.heads : row.kv_heads;
+    return Tensor::random_integers({row.batch, heads, blocks(row.queries, row.options.q_block), entries}, i32,
+                                   5, low, high);
+  }
+  void give(const Row& row, BlockSparseOptions& options) const {
+    if (row.choice == Choice::mask)
+      options.mask = mask.inside;
+    else
+      options.indices = indices.inside;
+    if (row.choice == Choice::counts) options.counts = counts.inside;
+  }
+};
+
+TEST(BlockSparse, AgreesWithTheFormula) {
+  for (const Row& row : table())
+    for (Target target : test_targets()) {
+      SCOPED_TRACE(row.name + " " + std::to_string(row.queries) + " x " + std::to_string(row.keys) +
+                   " blocks " + std::to_string(row.options.q_block) + " x " +
+                   std::to_string(row.options.k_block) + " " + std::to_string(static_cast<int>(row.choice)) +
+                   " " + std::string(target.name()));
+      const Planted q(Tensor::random_normal(shape_of(row, row.queries, row.heads, row.dim), row.type, 1)),
+          k(Tensor::random_normal(shape_of(row, row.keys, row.kv_heads, row.dim), row.type, 2)),
+          v(Tensor::random_normal(shape_of(row, row.keys, row.kv_heads, row.dim_v), row.type, 3)),
+          out(shape_of(row, row.queries, row.heads, row.dim_v), row.type),
+          lse({row.batch, row.heads, row.queries}, f32);
+      const Lists lists(row);
+      BlockSparseOptions options = row.options;
+      lists.give(row, options);
+      options.out = out.inside, options.lse = lse.inside, options.target = target;
+      block_sparse_attention(q.inside, k.inside, v.inside, options);
+      const AttentionResult exact = reference::block_sparse_attention(q.inside, k.inside, v.inside, options),
+                            plain = reference::block_sparse_attention(q.inside, k.inside, v.inside, options,
+                                                                      row.type);
+      expect_close("out", out.inside, exact.out, plain.out, row.type);
+      expect_close("lse", lse.inside, exact.lse, plain.lse, f32);
+      EXPECT_TRUE(out.is_clean_outside() && lse.is_clean_outside());
+    }
+}
+
+// Blocks that are not chosen are never read into the result.
+TEST(BlockSparse, LeavesOtherBlocksAlone) {
+  for (Target target : test_targets())
+    for (int k_block : {4, 64}) {
+      const Tensor q = Tensor::random_normal({1, 10, 1, 16}, f32, 1);
+      const Tensor k = Tensor::full({1, 4 * k_block, 1, 16}, f32, std::nan("")), v = k.clone();
+      for (const Tensor& t : {k, v})
+        for (int block : {1, 3})
+          copy_elements(Tensor::random_normal({1, k_block, 1, 16}, f32, 2),
+                        t.slice(1, block * k_block, (block + 1) * k_block));
+      const Tensor indices = Tensor::from<std::int32_t>({3, 1, 3, -1}, {1, 1, 1, 4});
+      const AttentionResult result = block_sparse_attention(
+          q, k, v, {.q_block = 16, .k_block = k_block, .indices = indices, .target = target});
+      for (double x : result.out.values<double>()) EXPECT_TRUE(std::isfinite(x));
+    }
+}
+
+TEST(BlockSparse, ThinFormIsTheSame) {
+  const Tensor q = Tensor::random_normal({1, 20, 2, 16}, f32, 1),
+               k = Tensor::random_normal({1, 30, 1, 16}, f32, 2);
+  const Tensor indices = Tensor::from<std::int32_t>({2, 0, 1, -1, 1, 2}, {1, 1, 3, 2});
+  const AttentionResult thin = block_sparse_attention(q, k, k, 8, 10, indices);
+  const AttentionResult full =
+      block_sparse_attention(q, k, k, {.q_block = 8, .k_block = 10, .indices = indices});
+  EXPECT_TRUE(equal(thin.out, full.out) && equal(thin.lse, full.lse));
+}
+
+TEST(BlockSparse, RefusesWrongCalls) {
+  const Tensor q = Tensor::zeros({1, 20, 4, 16}, f32), k = Tensor::zeros({1, 30, 2, 16}, f32);
+  const Tensor indices = Tensor::zeros({1, 2, 3, 2}, i32), mask = Tensor::zeros({1, 2, 3, 3}, boolean);
+  auto call = [&](BlockSparseOptions options) {
+    options.q_block = options.q_block == 64 ? 8 : options.q_block;
+    options.k_block = options.k_block == 64 ? 10 : options.k_block;
+    return [=] { block_sparse_attention(q, k, k, options); };
+  };
+  expect_refusal(call({}), "argument 'indices': expected either indices or mask, given neither");
+  expect_refusal(call({.indices = indices, .mask = mask}), "given both");
+  expect_refusal(call({.q_block = 0, .indices = indices}), "argument 'q_block': expected a block size");
+  expect_refusal(call({.q_block = 5, .indices = indices}), "with 4 in dimension 2");
+  expect_refusal(call({.indices = indices.to(f32)}), "argument 'indices': expected dtype i32");
+  expect_refusal(call({.indices = indices.slice(1, 0, 1).expand({1, 3, 3, 2})}),
+                 "expected 4 heads, as q, or 2, as k");
+  expect_refusal(call({.k_block = 7, .mask = mask}), "with 5 in dimension 3");
+  expect_refusal(call({.counts = Tensor::zeros({1, 2, 3}, i32), .mask = mask}), "counts with indices only");
+  expect_refusal(call({.indices = indices, .counts = Tensor::zeros({1, 4, 3}, i32)}), "argument 'counts'");
+}
+
+}  // namespace
+}  // namespace tegula::ops

@@ -1,0 +1,98 @@
+// What the tests of operators share: tensors surrounded by values that must not be read, and the rule by
+// which results are judged.
+#pragma once
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "runtime/executable.hpp"
+#include "tegula/ops.hpp"
+
+namespace tegula::ops {
+
+// The interpreter, and what this machine runs by default.
+inline std::vector<Target> test_targets() {
+  std::vector<Target> targets{Target::interpreter()};
+  if (!(resolve(Target::automatic()) == Target::interpreter()))
+    targets.push_back(resolve(Target::automatic()));
+  return targets;
+}
+
+// A tensor inside a larger one that is NaN everywhere else (integers: a number that names no block).
+struct Planted {
+  Tensor whole, inside;
+
+  explicit Planted(const Tensor& values) : Planted(values.shape(), values.dtype()) {
+    copy_elements(values, inside.ref());
+  }
+  Planted(const Shape& shape, DType type) {
+    Shape larger = shape;
+    for (std::int64_t& extent : larger) extent += 3;
+    whole = Tensor::full(larger, type, type.is_floating() ? std::nan("") : type.is_boolean() ? 1 : 1 << 20);
+    inside = whole;
+    for (int d = 0; d < inside.rank(); ++d)
+      inside = inside.slice(d, 1, 1 + shape[static_cast<std::size_t>(d)]);
+  }
+
+  // Whether nothing outside was written: fills the inside with the value of the outside and compares.
+  bool is_clean_outside() const {
+    Tensor expected = Planted(inside.shape(), inside.dtype()).whole;
+    Tensor actual = whole.clone();
+    Tensor part = actual;
+    for (int d = 0; d < part.rank(); ++d)
+      part = part.slice(d, 1, 1 + inside.shape()[static_cast<std::size_t>(d)]);
+    copy_elements(Tensor::full(inside.shape(), inside.dtype(), std::nan("")), part.ref());
+    return equal(actual, expected);
+  }
+};
+
+struct Error {
+  double largest = 0, norm = 0;  // of one element; of all, relative
+};
+
+inline Error error_of(const Tensor& result, const Tensor& exact) {
+  const std::vector<double> a = result.values<double>(), b = exact.values<double>();
+  double difference = 0, size = 0;
+  Error error;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    if (a[i] == b[i]) continue;
+    // NaN, and an infinity on one side only, are as wrong as can be.
+    const double distance = std::abs(a[i] - b[i]);
+    const double one = std::isnan(distance) ? HUGE_VAL : distance;
+    error.largest = std::max(error.largest, one);
+    difference += one * one, size += b[i] * b[i];
+  }
+  error.norm = difference == 0 ? 0 : std::sqrt(difference / (size == 0 ? 1 : size));
+  return error;
+}
+
+// The error is at most twice that of the plain computation in the input's type, or a few units of rounding.
+inline void expect_close(const std::string& what, const Tensor& result, const Tensor& exact,
+                         const Tensor& plain, DType type) {
+  ASSERT_EQ(result.shape(), exact.shape()) << what;
+  const Error error = error_of(result, exact), allowed = error_of(plain, exact);
+  const double unit = type == f16 ? 0x1p-11 : type == bf16 ? 0x1p-8 : 0x1p-24;
+  double top = 1;
+  for (double x : exact.values<double>())
+    if (std::isfinite(x)) top = std::max(top, std::abs(x));
+  EXPECT_LE(error.largest, 2 * allowed.largest + (2 * unit + 32 * 0x1p-24) * top) << what;
+  EXPECT_LE(error.norm, 2 * allowed.norm + 2 * unit + 32 * 0x1p-24) << what;
+}
+
+inline std::string refusal(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const ArgumentError& error) { return error.what(); }
+  return "not refused";
+}
+
+inline void expect_refusal(const std::function<void()>& call, const std::string& part) {
+  const std::string message = refusal(call);
+  EXPECT_NE(message.find(part), std::string::npos) << "expected '" << part << "' in: " << message;
+}
+
+}  // namespace tegula::ops
