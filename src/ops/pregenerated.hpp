@@ -1,0 +1,12 @@
+// The kernels that the library's own build compiles for the CPU, so that common calls need no compiler.
+#pragma once
+#include <vector>
+
+#include "tegula/lang.hpp"
+
+namespace tegula::ops {
+
+// Without repetition. Other configurations are compiled on first use.
+std::vector<lang::Kernel> pregenerated();
+
+}  // namespace tegula::ops
