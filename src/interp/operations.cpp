@@ -1,5 +1,6 @@
 #include "interp/operations.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -166,12 +167,14 @@ void apply_generic(const Instruction& in, Machine& m) {
   const Register operands[] = {in.a, in.b, in.c};
   ir::Value values[3];
   std::uint32_t cause = 0;
-  for (std::size_t i = 0; i < node.args.size(); ++i) {
+  // The bound is for compilers that warn of what they cannot see.
+  const std::size_t count = std::min(node.args.size(), std::size(values));
+  for (std::size_t i = 0; i < count; ++i) {
     values[i] = value_of(node.args[i]->held(), m[operands[i]]);
     if (cause == 0) cause = m[operands[i]].cause;
   }
   bool overflow = false;
-  const ir::Value value = ir::apply(node.op, node.type, std::span(values, node.args.size()), &overflow);
+  const ir::Value value = ir::apply(node.op, node.type, std::span(values, count), &overflow);
   if (overflow) m.fail_overflow(in);
   m[in.dst] = cell_of(value);
   if (value.invalid) m[in.dst].cause = cause != 0 ? cause : m.cause_of_division(in.node);
