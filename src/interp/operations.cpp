@@ -167,8 +167,7 @@ void apply_generic(const Instruction& in, Machine& m) {
   const Register operands[] = {in.a, in.b, in.c};
   ir::Value values[3];
   std::uint32_t cause = 0;
-  // The bound is for compilers that warn of what they cannot see.
-  const std::size_t count = std::min(node.args.size(), std::size(values));
+  const std::size_t count = std::min(node.args.size(), std::size(operands));
   for (std::size_t i = 0; i < count; ++i) {
     values[i] = value_of(node.args[i]->held(), m[operands[i]]);
     if (cause == 0) cause = m[operands[i]].cause;

@@ -1,0 +1,17 @@
+// What every lesson ends with: the result beside a plain computation.
+#pragma once
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+
+#include "tegula/tensor.hpp"
+
+// Ends the program with 1 if the tensors differ by more than `tolerance`.
+inline void check(const char* what, const tegula::TensorRef& result, const tegula::TensorRef& expected,
+                  double tolerance) {
+  if (auto difference = tegula::first_difference(result, expected, tolerance)) {
+    std::printf("%s: WRONG: %s\n", what, difference->c_str());
+    std::exit(1);
+  }
+  std::printf("%s: right, largest error %.1e\n", what, tegula::max_abs_difference(result, expected));
+}

@@ -1,0 +1,7 @@
+// Everything: the language, the runtime, the operators and the files.
+#pragma once
+#include "tegula/files.hpp"
+#include "tegula/lang.hpp"
+#include "tegula/ops.hpp"
+#include "tegula/runtime.hpp"
+#include "tegula/tensor.hpp"
