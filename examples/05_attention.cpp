@@ -32,10 +32,10 @@ struct RunningSoftmax {
 // − 1.
 Kernel packed_attention(int dim, int queries, int keys) {
   return kernel("packed_attention", [&] {
-    Dim T("T"), B("B");
+    Dim T("T"), Ends("Ends");
     Tensor Q = input("Q", {T, dim}, f32), K = input("K", {T, dim}, f32), V = input("V", {T, dim}, f32);
-    Tensor begin = input("begin", {B + 1}, i32), O = output("O", {T, dim}, f32);
-    Expr longest = scalar("longest", i32), sequences = B;
+    Tensor begin = input("begin", {Ends}, i32), O = output("O", {T, dim}, f32);
+    Expr longest = scalar("longest", i32), sequences = Ends - 1;
     float scale = 1 / std::sqrt(static_cast<float>(dim));
 
     grid(ceildiv(longest, queries), sequences, [&](Index block, Index b) {
