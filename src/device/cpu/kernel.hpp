@@ -1,9 +1,11 @@
 // Everything a printed CPU kernel uses.
 #pragma once
+#include "call.hpp"
 #include "convert.hpp"
 #include "gemm.hpp"
 #include "math.hpp"
 #include "memory.hpp"
 #include "pack.hpp"
+#include "tile.hpp"
 #include "vector.hpp"
 #include "wide.hpp"

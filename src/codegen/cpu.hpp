@@ -1,0 +1,42 @@
+// Prints the grids of a kernel as C++17 that includes the device headers: one function for a block of each
+// grid. The text is the same for every instruction set and, comments apart, for every place the program is
+// built from.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "runtime/binding.hpp"
+
+namespace tegula::codegen {
+
+struct CpuProgram {
+  struct Block {
+    std::string function;
+    std::size_t scratch_bytes;
+  };
+  struct Print {
+    std::string label;
+    Loc at;
+  };
+  struct Assertion {
+    std::string message;
+    Loc at;
+  };
+  // An accumulation in order: the function that adds one contribution.
+  struct Ordered {
+    std::string function;
+  };
+  std::string text;
+  std::vector<Block> blocks;  // of each grid
+  // What the numbers stand for that a block reports by.
+  std::vector<Print> prints;
+  std::vector<Assertion> assertions;
+  std::vector<Ordered> ordered;
+};
+
+CpuProgram print_cpu(const Signature& signature);
+
+// The text without comments: what a compiled kernel is known by.
+std::string without_comments(const std::string& text);
+
+}  // namespace tegula::codegen

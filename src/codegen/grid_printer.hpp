@@ -1,0 +1,165 @@
+// The state from which the function of one grid is printed. Its members are spread over several files, by
+// what they print: expressions, accesses, statements, rows, copies and products.
+#pragma once
+#include <optional>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "codegen/cpu.hpp"
+#include "codegen/ranges.hpp"
+#include "codegen/rows.hpp"
+#include "codegen/text.hpp"
+#include "codegen/tiles.hpp"
+
+namespace tegula::codegen {
+
+// One axis of a view in memory.
+struct MemoryAxis {
+  std::string stride;
+  std::string first, last;  // the indices along the axis that exist, half open
+};
+
+// A view as memory: the address of its first element, and its axes.
+struct MemoryView {
+  std::string base;
+  std::string exists;  // a condition without which none of it may be touched; empty if there is none
+  std::vector<MemoryAxis> axes;
+};
+
+// Where an access goes, for one value or for the lanes of a vector.
+struct Address {
+  enum class Kind { single, row, scattered } kind = Kind::single;
+  std::string pointer;       // to the element; of a row to that of lane 0
+  std::string guard;         // a condition without which nothing may be touched; empty if there is none
+  std::string step;          // of a row: distance of lanes
+  std::string begin, end;    // of a row: the lanes that exist; empty where there is no limit
+  bool own_padding = false;  // of a row: what follows the last lane is padding of the same row
+  std::string where;         // of scattered lanes: those that exist
+  std::string of_lane;       // the address of lane i
+};
+
+class GridPrinter {
+ public:
+  GridPrinter(const Signature& signature, CpuProgram& program, Writer& out);
+  void print(const ir::Grid& grid, int number);
+
+ private:
+  using Terms = std::vector<std::string>;
+
+  // What the lanes of a vector stand for.
+  struct Lane {
+    ir::VariablePtr index;
+    std::string first;   // the index of lane 0
+    std::string active;  // number of lanes that exist; empty if all do
+  };
+
+  // ---- expressions (print_expr.cpp)
+  std::string scalar(const ir::Expr& e);
+  std::string vector(const ir::Expr& e);
+  std::string held_value(const ir::Expr& e);  // a vector where the value differs from lane to lane
+  std::string at_first_lane(const ir::Expr& e);
+  bool varies(const ir::Expr& e) const;
+  std::string emit(const ir::Expr& e);
+  std::string emit_node(const ir::Expr& e);
+  std::string emit_operation(const ir::Expr& e, const std::vector<std::string>& x, bool wide);
+  std::string emit_cast(const ir::Expr& e, const std::string& x, bool wide);
+  std::string emit_bitcast(const ir::Expr& e, const std::string& x, bool wide);
+  std::string variable_text(const ir::VariablePtr& variable);
+  std::optional<std::int64_t> lane_factor(const ir::Expr& e) const;
+  ir::Expr expanded(const ir::Expr& e) const;
+  std::string as_long(const ir::Expr& e);
+  std::string name_variable(const ir::VariablePtr& variable);
+  std::string name_vector(const ir::VariablePtr& variable);
+
+  // ---- elements (print_access.cpp)
+  std::string stride_text(const ir::View& view, int dim);
+  std::string extent_text(const ir::View& view, int dim);
+  std::string pointer_name(const ir::BufferPtr& buffer) const;
+  bool is_inside(const ir::View& view, int dim, const Range& range) const;
+  Terms limits(const ir::View& view, int dim, const std::string& coordinate, const Range& range);
+  Address address(const ir::Access& access);
+  Address scattered_address(const ir::Access& access, const std::vector<ir::Expr>& at);
+  Address row_address(const ir::Access& access, const std::vector<ir::Expr>& at, int lane_dim);
+  std::string load_text(const ir::Access& access);
+  std::string load_single(const ir::BufferPtr& buffer, const Address& at);
+  std::string load_row(const ir::BufferPtr& buffer, const Address& at);
+  void store(const ir::Access& access, const std::string& value, bool value_is_rounded);
+  void store_row(const ir::BufferPtr& buffer, const Address& at, const std::string& value);
+  MemoryView memory(const ir::View& view, const std::vector<std::string>& extents);
+  void clip_axis(const ir::View& view, int dim, const std::string& offset, const std::string& extent,
+                 MemoryAxis& axis);
+
+  // ---- statements (print_stmt.cpp)
+  void prologue(const ir::Grid& grid);
+  void prologue_of(const ir::BufferPtr& buffer, int& place);
+  void body(const ir::Body& body);
+  void stmt(const ir::Stmt& stmt);
+  void in_scope(const ir::Body& nested);
+  void operator()(const ir::Let& n, const ir::Stmt& stmt);
+  void operator()(const ir::Load& n, const ir::Stmt& stmt);
+  void operator()(const ir::Store& n, const ir::Stmt& stmt);
+  void operator()(const ir::Declare& n, const ir::Stmt& stmt);
+  void operator()(const ir::DeclareVar& n, const ir::Stmt& stmt);
+  void operator()(const ir::Assign& n, const ir::Stmt& stmt);
+  void operator()(const ir::Atomic& n, const ir::Stmt& stmt);
+  void operator()(const ir::Copy& n, const ir::Stmt& stmt);
+  void operator()(const ir::Gather& n, const ir::Stmt& stmt);
+  void operator()(const ir::Fill& n, const ir::Stmt& stmt);
+  void operator()(const ir::Gemm& n, const ir::Stmt& stmt);
+  void operator()(const ir::Reduce& n, const ir::Stmt& stmt);
+  void operator()(const ir::Accumulate& n, const ir::Stmt& stmt);
+  void operator()(const ir::For& n, const ir::Stmt& stmt);
+  void operator()(const ir::If& n, const ir::Stmt& stmt);
+  void operator()(const ir::While& n, const ir::Stmt& stmt);
+  void operator()(const ir::Break& n, const ir::Stmt& stmt);
+  void operator()(const ir::Exit& n, const ir::Stmt& stmt);
+  void operator()(const ir::Print& n, const ir::Stmt& stmt);
+  void operator()(const ir::Assert& n, const ir::Stmt& stmt);
+  void define(const ir::VariablePtr& variable, const std::string& value, bool wide, bool is_const,
+              const Loc& at);
+  void open_loop(const ir::VariablePtr& index, const ir::Expr& begin, const ir::Expr& end, const Loc& at);
+  void masked(const ir::If& n, const Loc& at);
+
+  // ---- rows (print_rows.cpp)
+  void rows(const std::vector<RowOp>& group);
+  void pass(const std::vector<RowOp>& ops);
+  void scalar_op(const RowOp& op);
+  void row_body(const RowOp& op, const std::string& accumulator);
+  std::string begin_reduction(const RowOp& op);
+  void end_reduction(const RowOp& op, const std::string& accumulator);
+  void outer_loop(const ir::VariablePtr& index, const ir::Expr& extent, const Loc& at);
+
+  // ---- whole tiles (print_tiles.cpp)
+  std::string allocate(std::int64_t bytes);
+  std::string tile_pointer(const ir::BufferPtr& tile);
+  // Prints loops over all axes but the last two, and gives the body two axes.
+  using MatrixBody = std::function<void(const MemoryView& a, const MemoryView& b, const std::string& rows,
+                                        const std::string& cols)>;
+  void for_matrices(MemoryView a, MemoryView b, std::vector<std::string> extents, const MatrixBody& f);
+  std::string inside_text(const MemoryView& view);
+  void copy_in(const ir::Copy& n, const Loc& at);
+  void copy_out(const ir::Copy& n, const Loc& at);
+  std::string fill_text(const ir::Copy& n);
+  std::string gather_rows(const ir::Gather& n, const Loc& at);
+  std::string operand_b(const ir::Gemm& n, const std::string& type);
+
+  const Signature& signature_;
+  CpuProgram& program_;
+  Writer& out_;
+  Names names_;
+  std::unordered_map<const ir::Variable*, std::string> variables_;
+  std::unordered_map<const ir::Buffer*, std::string> pointers_;
+  std::unordered_map<const ir::Buffer*, int> places_;  // of a tensor's first stride
+  std::unordered_set<const ir::Variable*> varying_;
+  std::unordered_map<const ir::ExprNode*, std::string> shared_;  // of the expression being printed
+  std::unordered_set<const ir::ExprNode*> repeated_;
+  Facts facts_;
+  TileUses uses_;
+  std::optional<Lane> lane_;
+  bool first_lane_ = false;  // the index of lane 0 stands for the lane
+  std::string mask_;         // lanes that take part; empty if all active ones do
+  std::int64_t scratch_ = 0, scratch_peak_ = 0;
+  int number_ = 0;
+};
+
+}  // namespace tegula::codegen

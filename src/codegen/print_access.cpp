@@ -1,0 +1,300 @@
+// Elements of tensors and tiles, one at a time or by vectors, never outside the bounds.
+#include <fmt/format.h>
+
+#include "codegen/grid_printer.hpp"
+#include "ir/visit.hpp"
+
+namespace tegula::codegen {
+
+using namespace ir;
+
+namespace {
+
+std::string all_of(const std::vector<std::string>& conditions) {
+  std::string result;
+  for (const std::string& condition : conditions) result += (result.empty() ? "" : " && ") + condition;
+  return result;
+}
+
+std::string offset_text(const std::string& pointer, const std::vector<std::string>& terms) {
+  const std::string sum = sum_text(terms);
+  return sum == "0" ? pointer : pointer + " + " + sum;
+}
+
+std::string scaled(const std::string& index, const std::string& stride) {
+  if (index == "0" || stride == "0") return "0";
+  return stride == "1" ? index : fmt::format("{} * {}", index, stride);
+}
+
+}  // namespace
+
+std::string GridPrinter::pointer_name(const BufferPtr& buffer) const {
+  const auto found = pointers_.find(buffer.get());
+  internal_assert(found != pointers_.end(), "a tile is used outside its scope", buffer->at);
+  return found->second;
+}
+
+std::string GridPrinter::extent_text(const View& view, int dim) {
+  const Expr& extent = view.shape[static_cast<std::size_t>(dim)];
+  if (is_constant(extent)) return std::to_string(constant_value(extent));
+  if (!view.is_tile() && !is_reshaped(view)) return fmt::format("{}_n{}", pointer_name(view.buffer), dim);
+  return as_long(extent);
+}
+
+std::string GridPrinter::stride_text(const View& view, int dim) {
+  if (!is_reshaped(view)) {
+    if (!view.is_tile()) return fmt::format("{}_s{}", pointer_name(view.buffer), dim);
+    const bool dense = uses_.dense.contains(view.buffer.get());
+    return std::to_string(tile_strides(*view.buffer, dense)[static_cast<std::size_t>(dim)]);
+  }
+  std::int64_t known = 1;
+  std::string text;
+  for (std::size_t d = static_cast<std::size_t>(dim) + 1; d < view.shape.size(); ++d) {
+    if (is_constant(view.shape[d]))
+      known *= constant_value(view.shape[d]);
+    else
+      text += " * " + as_long(view.shape[d]);
+  }
+  return text.empty() ? std::to_string(known) : fmt::format("({}{})", known, text);
+}
+
+bool GridPrinter::is_inside(const View& view, int dim, const Range& range) const {
+  const Expr& extent = view.shape[static_cast<std::size_t>(dim)];
+  const ViewDim& d = view.dims[static_cast<std::size_t>(dim)];
+  if (!is_constant(extent) || range.low < 0 || range.high >= constant_value(extent)) return false;
+  if (d.low && facts_.of(d.low).high > range.low) return false;
+  return !d.high || facts_.of(d.high).low > range.high;
+}
+
+// The conditions under which a coordinate exists; none if that is known.
+std::vector<std::string> GridPrinter::limits(const View& view, int dim, const std::string& coordinate,
+                                             const Range& range) {
+  if (is_inside(view, dim, range)) return {};
+  const ViewDim& d = view.dims[static_cast<std::size_t>(dim)];
+  Terms result;
+  if (range.low < 0) result.push_back(fmt::format("{} >= 0", coordinate));
+  result.push_back(fmt::format("{} < {}", coordinate, extent_text(view, dim)));
+  if (d.low && !is_constant(d.low, 0)) result.push_back(fmt::format("{} >= {}", coordinate, as_long(d.low)));
+  if (d.high && !equal(d.high, view.shape[static_cast<std::size_t>(dim)])) {
+    result.push_back(fmt::format("{} < {}", coordinate, as_long(d.high)));
+  }
+  return result;
+}
+
+Address GridPrinter::address(const Access& access) {
+  const std::vector<Expr> at = coordinates(access);
+  int lane_dim = -1, lanes = 0;
+  bool regular = true;
+  for (std::size_t d = 0; d < at.size(); ++d) {
+    if (!varies(at[d])) continue;
+    ++lanes;
+    lane_dim = static_cast<int>(d);
+    regular = regular && lane_factor(at[d]) == 1;
+  }
+  if (lanes == 1 && regular) return row_address(access, at, lane_dim);
+  if (lanes > 0) return scattered_address(access, at);
+  Address result;
+  Terms terms, guards;
+  for (std::size_t d = 0; d < at.size(); ++d) {
+    const int dim = static_cast<int>(d);
+    const std::string text = as_long(at[d]);
+    for (std::string& limit : limits(access.view, dim, text, facts_.of(at[d]))) guards.push_back(std::move(limit));
+    terms.push_back(scaled(text, stride_text(access.view, dim)));
+  }
+  result.pointer = offset_text(pointer_name(access.view.buffer), terms);
+  result.guard = all_of(guards);
+  return result;
+}
+
+Address GridPrinter::row_address(const Access& access, const std::vector<Expr>& at, int lane_dim) {
+  Address result;
+  result.kind = Address::Kind::row;
+  Terms terms, guards;
+  for (std::size_t d = 0; d < at.size(); ++d) {
+    const int dim = static_cast<int>(d);
+    const bool is_lane = dim == lane_dim;
+    const std::string text = is_lane ? fmt::format("long({})", at_first_lane(at[d])) : as_long(at[d]);
+    const std::string stride = stride_text(access.view, dim);
+    terms.push_back(scaled(text, stride));
+    const Range range = facts_.of(at[d]);
+    if (!is_lane) {
+      for (std::string& limit : limits(access.view, dim, text, range)) guards.push_back(std::move(limit));
+      continue;
+    }
+    result.step = stride;
+    const Expr& extent = access.view.shape[d];
+    const bool own = at[d]->op == Op::variable && at[d]->variable == lane_->index;
+    result.own_padding = own && access.view.is_tile() && stride == "1" && is_constant(extent) &&
+                         range.high + 1 == constant_value(extent) &&
+                         !uses_.dense.contains(access.view.buffer.get());
+    if (is_inside(access.view, dim, range)) continue;
+    const ViewDim& limit = access.view.dims[d];
+    result.begin = fmt::format("0 - {}", text);
+    result.end = fmt::format("{} - {}", extent_text(access.view, dim), text);
+    if (limit.low) result.begin = fmt::format("max(int64_t({}), int64_t({} - {}))", result.begin, as_long(limit.low), text);
+    if (limit.high) result.end = fmt::format("min(int64_t({}), int64_t({} - {}))", result.end, as_long(limit.high), text);
+  }
+  result.pointer = offset_text(pointer_name(access.view.buffer), terms);
+  result.guard = all_of(guards);
+  if (!lane_->active.empty()) {
+    result.end = result.end.empty() ? lane_->active
+                                    : fmt::format("min(int64_t({}), int64_t({}))", result.end, lane_->active);
+  }
+  return result;
+}
+
+Address GridPrinter::scattered_address(const Access& access, const std::vector<Expr>& at) {
+  Address result;
+  result.kind = Address::Kind::scattered;
+  result.where = lane_->active.empty() ? "splat(true)" : fmt::format("lanes_below({})", lane_->active);
+  Terms terms, guards;
+  for (std::size_t d = 0; d < at.size(); ++d) {
+    const int dim = static_cast<int>(d);
+    const std::string stride = stride_text(access.view, dim);
+    const Range range = facts_.of(at[d]);
+    if (!varies(at[d])) {
+      const std::string text = as_long(at[d]);
+      for (std::string& limit : limits(access.view, dim, text, range)) guards.push_back(std::move(limit));
+      terms.push_back(scaled(text, stride));
+      continue;
+    }
+    const std::string name = names_.unique("at");
+    // Extents of tensors may need 64 bits, so the comparison is made in them.
+    out_.line(fmt::format("const vl {} = to_i64({});", name, vector(at[d])));
+    for (const std::string& limit : limits(access.view, dim, name, range)) {
+      const std::size_t space = limit.find(' ', name.size() + 1);
+      result.where += fmt::format(" & ({} splat(int64_t({})))", limit.substr(0, space), limit.substr(space + 1));
+    }
+    terms.push_back(scaled(fmt::format("lane({}, i)", name), stride));
+  }
+  result.of_lane = offset_text(pointer_name(access.view.buffer), terms);
+  if (!guards.empty()) result.where = fmt::format("({}) & splat({})", result.where, all_of(guards));
+  return result;
+}
+
+std::string GridPrinter::load_single(const BufferPtr& buffer, const Address& at) {
+  std::string text;
+  if (!buffer->is_tile())
+    text = fmt::format("load1({})", at.pointer);
+  else
+    text = buffer->type.is_boolean() ? fmt::format("(*({}) != 0)", at.pointer) : fmt::format("*({})", at.pointer);
+  if (at.guard.empty()) return text;
+  return fmt::format("({} ? {} : {}(0))", at.guard, text, scalar_type(buffer->type));
+}
+
+std::string GridPrinter::load_row(const BufferPtr& buffer, const Address& at) {
+  const std::string zero = fmt::format("{}{{}}", vector_type(buffer->type));
+  std::string text;
+  if (buffer->is_tile() && at.step == "1" && at.begin.empty()) {
+    text = fmt::format("load({})", at.pointer);  // tiles have room behind them
+    if (at.end != lane_->active) text = fmt::format("load_n({}, {})", at.pointer, at.end);
+  } else {
+    text = fmt::format("load_step({}, {}, {}, {})", at.pointer, at.step, at.begin.empty() ? "0" : at.begin,
+                       at.end.empty() ? "W" : at.end);
+  }
+  return at.guard.empty() ? text : fmt::format("({} ? {} : {})", at.guard, text, zero);
+}
+
+std::string GridPrinter::load_text(const Access& access) {
+  const Address at = address(access);
+  const BufferPtr& buffer = access.view.buffer;
+  switch (at.kind) {
+    case Address::Kind::single:
+      return load_single(buffer, at);
+    case Address::Kind::row:
+      return load_row(buffer, at);
+    default:
+      return fmt::format("load_lanes({}, {}, [&](int i) {{ return {}; }})", pointer_name(buffer), at.where, at.of_lane);
+  }
+}
+
+void GridPrinter::store_row(const BufferPtr& buffer, const Address& at, const std::string& value) {
+  const bool tile = buffer->is_tile() && at.step == "1" && at.begin.empty();
+  const bool partial = !at.end.empty() && !at.own_padding;
+  std::string text;
+  if (tile && mask_.empty()) {
+    text = partial ? fmt::format("store_n({}, {}, {});", at.pointer, value, at.end)
+                   : fmt::format("store({}, {});", at.pointer, value);
+  } else if (tile) {
+    // Lanes that do not take part keep what they have; a tile belongs to one block.
+    const std::string mask = partial ? fmt::format("({} & lanes_below({}))", mask_, at.end) : mask_;
+    text = fmt::format("store({0}, select({1}, {2}, load({0})));", at.pointer, mask, value);
+  } else {
+    text = fmt::format("store_step({}, {}, {}, {}, {}, {});", at.pointer, at.step, value,
+                       mask_.empty() ? "splat(true)" : mask_, at.begin.empty() ? "0" : at.begin,
+                       at.end.empty() ? "W" : at.end);
+  }
+  out_.line(at.guard.empty() ? text : fmt::format("if ({}) {}", at.guard, text));
+}
+
+void GridPrinter::store(const Access& access, const std::string& value, bool value_is_rounded) {
+  const BufferPtr& buffer = access.view.buffer;
+  const Address at = address(access);
+  std::string stored = buffer->is_tile() && !value_is_rounded ? rounded(buffer->type, value) : value;
+  if (at.kind == Address::Kind::row) return store_row(buffer, at, stored);
+  if (at.kind == Address::Kind::scattered || lane_) {
+    std::string where = at.where;
+    if (where.empty()) where = lane_->active.empty() ? "splat(true)" : fmt::format("lanes_below({})", lane_->active);
+    if (!mask_.empty()) where = fmt::format("({}) & {}", where, mask_);
+    const std::string target = at.of_lane.empty() ? at.pointer : at.of_lane;
+    const std::string text = fmt::format("store_lanes({}, {}, {}, [&](int i) {{ (void)i; return {}; }});",
+                                         pointer_name(buffer), stored, where, target);
+    out_.line(at.guard.empty() ? text : fmt::format("if ({}) {}", at.guard, text));
+    return;
+  }
+  std::string text;
+  if (!buffer->is_tile())
+    text = fmt::format("store1({}, {});", at.pointer, stored);
+  else
+    text = fmt::format("*({}) = {}{};", at.pointer, buffer->type.is_boolean() ? "-int32_t" : "",
+                       buffer->type.is_boolean() ? "(" + stored + ")" : stored);
+  out_.line(at.guard.empty() ? text : fmt::format("if ({}) {}", at.guard, text));
+}
+
+void GridPrinter::clip_axis(const View& view, int dim, const std::string& offset, const std::string& extent,
+                            MemoryAxis& axis) {
+  const ViewDim& d = view.dims[static_cast<std::size_t>(dim)];
+  std::string low = "0", high = extent_text(view, dim);
+  if (d.low && !is_constant(d.low, 0)) low = fmt::format("max(int64_t(0), int64_t({}))", as_long(d.low));
+  if (d.high && !equal(d.high, view.shape[static_cast<std::size_t>(dim)])) {
+    high = fmt::format("min(int64_t({}), int64_t({}))", high, as_long(d.high));
+  }
+  axis.first = names_.unique("first");
+  axis.last = names_.unique("last");
+  out_.line(fmt::format("const long {} = first_inside({}, {}, {});", axis.first, low, offset, extent));
+  out_.line(fmt::format("const long {} = last_inside({}, {}, {});", axis.last, high, offset, extent));
+}
+
+MemoryView GridPrinter::memory(const View& view, const std::vector<std::string>& extents) {
+  MemoryView result;
+  result.axes.resize(extents.size(), {"0", "0", ""});
+  for (std::size_t i = 0; i < extents.size(); ++i) result.axes[i].last = extents[i];
+  Terms terms, conditions;
+  for (std::size_t d = 0; d < view.dims.size(); ++d) {
+    const int dim = static_cast<int>(d);
+    const ViewDim& shown = view.dims[d];
+    std::string offset = as_long(shown.offset);
+    const std::string stride = stride_text(view, dim);
+    const Range range = facts_.of(shown.offset);
+    const std::int64_t length = view.is_tile() && shown.axis >= 0 ? view.extent(shown.axis) : 1;
+    if (view.is_tile() && !is_inside(view, dim, {range.low, range.high + length - 1})) {
+      // Outside the tile any value may be used, but no other memory.
+      offset = fmt::format("clamp_index({}, 0, {})", offset, constant_value(view.shape[d]) - length);
+    }
+    terms.push_back(scaled(offset, stride));
+    if (shown.axis < 0) {
+      if (!view.is_tile()) {
+        for (std::string& limit : limits(view, dim, offset, range)) conditions.push_back(std::move(limit));
+      }
+      continue;
+    }
+    MemoryAxis& axis = result.axes[static_cast<std::size_t>(shown.axis)];
+    axis.stride = stride;
+    if (!view.is_tile()) clip_axis(view, dim, offset, extents[static_cast<std::size_t>(shown.axis)], axis);
+  }
+  result.base = offset_text(pointer_name(view.buffer), terms);
+  result.exists = all_of(conditions);
+  return result;
+}
+
+}  // namespace tegula::codegen

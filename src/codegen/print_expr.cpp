@@ -1,0 +1,221 @@
+// Expressions: the same text for one value and, where the value differs from lane to lane, for vectors.
+#include <fmt/format.h>
+
+#include "codegen/grid_printer.hpp"
+#include "ir/visit.hpp"
+
+namespace tegula::codegen {
+
+using namespace ir;
+
+namespace {
+
+bool is_wide_type(DType type) { return type == f64 || type == i64; }
+
+// Operators between operands, for values and for vectors.
+const char* infix(Op op, bool wide) {
+  switch (op) {
+    case Op::add:
+      return "+";
+    case Op::sub:
+      return "-";
+    case Op::mul:
+      return "*";
+    case Op::bit_and:
+      return "&";
+    case Op::bit_or:
+      return "|";
+    case Op::bit_xor:
+      return "^";
+    case Op::eq:
+      return "==";
+    case Op::ne:
+      return "!=";
+    case Op::lt:
+      return "<";
+    case Op::le:
+      return "<=";
+    case Op::gt:
+      return ">";
+    case Op::ge:
+      return ">=";
+    case Op::logical_and:
+      return wide ? "&" : "&&";
+    case Op::logical_or:
+      return wide ? "|" : "||";
+    default:
+      return nullptr;
+  }
+}
+
+}  // namespace
+
+bool GridPrinter::varies(const Expr& e) const {
+  if (!lane_) return false;
+  bool found = false;
+  for_each_variable(e, [&](const VariablePtr& v) {
+    found |= varying_.contains(v.get()) || (v == lane_->index && !first_lane_);
+  });
+  return found;
+}
+
+std::string GridPrinter::held_value(const Expr& e) {
+  shared_.clear();
+  repeated_.clear();
+  std::unordered_map<const ExprNode*, int> uses;
+  for_each_node(e, [&](const Expr& node) {
+    for (const Expr& arg : node->args) {
+      if (!arg->args.empty() && ++uses[arg.get()] > 1) repeated_.insert(arg.get());
+    }
+  });
+  return emit(e);
+}
+
+std::string GridPrinter::scalar(const Expr& e) {
+  internal_assert(!varies(e), "a value that differs from lane to lane stands where there is one", e->at);
+  return held_value(e);
+}
+
+std::string GridPrinter::vector(const Expr& e) {
+  const std::string text = held_value(e);
+  return varies(e) ? text : fmt::format("splat({})", text);
+}
+
+std::string GridPrinter::as_long(const Expr& e) {
+  return is_constant(e) ? std::to_string(constant_value(e)) : fmt::format("long({})", scalar(e));
+}
+
+Expr GridPrinter::expanded(const Expr& e) const {
+  return rewrite(e, [&](const Expr& node) {
+    if (node->op != Op::variable || !varying_.contains(node->variable.get())) return node;
+    const auto value = facts_.values.find(node->variable.get());
+    return value == facts_.values.end() ? node : expanded(value->second);
+  });
+}
+
+std::string GridPrinter::at_first_lane(const Expr& e) {
+  const Expr pure = expanded(e);
+  first_lane_ = true;
+  std::string text = scalar(pure);
+  first_lane_ = false;
+  return text;
+}
+
+std::optional<std::int64_t> GridPrinter::lane_factor(const Expr& e) const {
+  if (!varies(e)) return 0;
+  if (e->op == Op::variable) {
+    if (e->variable == lane_->index) return 1;
+    const auto value = facts_.values.find(e->variable.get());
+    return value == facts_.values.end() ? std::nullopt : lane_factor(value->second);
+  }
+  if (e->op == Op::cast && e->type.is_integer() && e->type.bits() >= 32) return lane_factor(e->args[0]);
+  if (e->op != Op::add && e->op != Op::sub && e->op != Op::mul) return std::nullopt;
+  if (!e->held().is_integer()) return std::nullopt;
+  const auto a = lane_factor(e->args[0]), b = lane_factor(e->args[1]);
+  if (!a || !b) return std::nullopt;
+  if (e->op == Op::add) return *a + *b;
+  if (e->op == Op::sub) return *a - *b;
+  if (is_constant(e->args[0])) return constant_value(e->args[0]) * *b;
+  if (is_constant(e->args[1])) return constant_value(e->args[1]) * *a;
+  return std::nullopt;
+}
+
+std::string GridPrinter::variable_text(const VariablePtr& variable) {
+  if (lane_ && variable == lane_->index) {
+    return first_lane_ ? lane_->first : fmt::format("iota({})", lane_->first);
+  }
+  const auto found = variables_.find(variable.get());
+  internal_assert(found != variables_.end(), "a variable is used outside its scope", variable->at);
+  return found->second;
+}
+
+std::string GridPrinter::emit(const Expr& e) {
+  if (e->op == Op::constant) return constant_text(*e);
+  if (e->op == Op::variable) return variable_text(e->variable);
+  if (const auto found = shared_.find(e.get()); found != shared_.end()) return found->second;
+  std::string text = emit_node(e);
+  if (!repeated_.contains(e.get())) return text;
+  const std::string name = names_.unique("t");
+  out_.line(fmt::format("const {} {} = {};", varies(e) ? vector_type(e->held()) : scalar_type(e->held()), name, text));
+  return shared_.emplace(e.get(), name).first->second;
+}
+
+std::string GridPrinter::emit_node(const Expr& e) {
+  const bool wide = varies(e);
+  std::vector<std::string> x;
+  for (const Expr& arg : e->args) {
+    std::string text = emit(arg);
+    x.push_back(wide && !varies(arg) ? fmt::format("splat({})", text) : text);
+  }
+  if (e->op == Op::cast) return emit_cast(e, x[0], wide);
+  if (e->op == Op::bitcast) return emit_bitcast(e, x[0], wide);
+  return emit_operation(e, x, wide);
+}
+
+std::string GridPrinter::emit_operation(const Expr& e, const std::vector<std::string>& x, bool wide) {
+  const DType type = e->args[0]->held();
+  if (const char* symbol = infix(e->op, wide)) return fmt::format("({} {} {})", x[0], symbol, x[1]);
+  switch (e->op) {
+    case Op::neg:
+      return fmt::format("(-{})", x[0]);
+    case Op::bit_not:
+      return fmt::format("(~{})", x[0]);
+    case Op::logical_not:
+      return fmt::format(wide ? "(~{})" : "(!{})", x[0]);
+    case Op::div:
+      if (type.is_floating()) return fmt::format("({} / {})", x[0], x[1]);
+      return fmt::format("div({}, {})", x[0], x[1]);
+    case Op::isnan:
+      if (!type.is_floating()) return wide ? "splat(false)" : "false";
+      return fmt::format("isnan({})", x[0]);
+    case Op::select:
+      if (wide || is_wide_type(e->held())) return fmt::format("select({}, {}, {})", x[0], x[1], x[2]);
+      return fmt::format("({} ? {} : {})", x[0], x[1], x[2]);
+    default:
+      break;
+  }
+  std::string text = std::string(name_of(e->op)) + "(";
+  for (std::size_t i = 0; i < x.size(); ++i) text += (i > 0 ? ", " : "") + x[i];
+  return text + ")";
+}
+
+std::string GridPrinter::emit_cast(const Expr& e, const std::string& x, bool wide) {
+  const DType from = e->args[0]->held(), to = e->type;
+  if (from == to) return x;
+  if (to.is_boolean()) return wide ? fmt::format("to_mask({})", x) : fmt::format("({} != 0)", x);
+  std::string value = x;
+  DType type = from;
+  if (wide && from.is_boolean()) {
+    const bool direct = compute_type(to).bits() == 32;
+    type = direct ? compute_type(to) : i32;
+    value = fmt::format("mask_to_{}({})", type.name(), value);
+  }
+  const bool saturates = from.is_floating() && to.bits() < 32 && to.is_integer();
+  if (saturates && from == f32) return fmt::format("to_{}({})", to.name(), value);
+  if (type != compute_type(to)) value = fmt::format("to_{}({})", compute_type(to).name(), value);
+  if (!saturates) return rounded(to, value);
+  const auto bound = [&](long b) {
+    const std::string text = fmt::format("{}({})", scalar_type(to), b);
+    return wide ? fmt::format("splat({})", text) : text;
+  };
+  const bool natural = to.kind() == Kind::natural;
+  const long high = (1L << (natural ? to.bits() : to.bits() - 1)) - 1;
+  return fmt::format("max(min({}, {}), {})", value, bound(high), bound(natural ? 0 : -high - 1));
+}
+
+std::string GridPrinter::emit_bitcast(const Expr& e, const std::string& x, bool wide) {
+  if (e->args[0]->held() == e->type) return x;
+  if (e->type.bits() == 32) return fmt::format("as_{}({})", e->type.name(), x);
+  return fmt::format("bits_as<{}>({})", wide ? vector_type(e->type) : scalar_type(e->type), x);
+}
+
+std::string GridPrinter::name_variable(const VariablePtr& variable) {
+  return variables_.insert_or_assign(variable.get(), names_.unique(variable->name)).first->second;
+}
+
+std::string GridPrinter::name_vector(const VariablePtr& variable) {
+  varying_.insert(variable.get());
+  return name_variable(variable);
+}
+
+}  // namespace tegula::codegen

@@ -1,0 +1,198 @@
+#include "codegen/rows.hpp"
+
+#include <algorithm>
+
+#include "codegen/tiles.hpp"
+#include "ir/effects.hpp"
+
+namespace tegula::codegen {
+
+using namespace ir;
+
+namespace {
+
+VariablePtr index_variable(const std::string& name, const Loc& at) {
+  return std::make_shared<const Variable>(Variable{name, i32, VariableKind::index, at});
+}
+
+bool depends(const Expr& e, const std::unordered_set<const Variable*>& varying) {
+  bool found = false;
+  for_each_variable(e, [&](const VariablePtr& v) { found |= varying.contains(v.get()); });
+  return found;
+}
+
+// Statements with a vector form. Whatever changes from lane to lane is collected on the way, in order.
+bool is_vectorisable(const Body& body, std::unordered_set<const Variable*>& varying) {
+  for (const Stmt& stmt : body) {
+    const bool supported = as<Let>(stmt) || as<Load>(stmt) || as<Store>(stmt) || as<DeclareVar>(stmt) ||
+                           as<Assign>(stmt) || as<If>(stmt) || as<For>(stmt);
+    if (!supported) return false;
+    if (const auto* loop = as<For>(stmt)) {
+      if (loop->kind == LoopKind::parallel || depends(loop->begin[0], varying)) return false;
+      if (depends(loop->end[0], varying)) return false;
+    }
+    if (as<DeclareVar>(stmt) != nullptr) varying.insert(as<DeclareVar>(stmt)->variable.get());
+    if (as<Load>(stmt) != nullptr) varying.insert(as<Load>(stmt)->variable.get());
+    const auto* let = as<Let>(stmt);
+    if (let != nullptr && depends(let->value, varying)) varying.insert(let->variable.get());
+    bool nested = true;
+    for_each_body(stmt, [&](const Body& inner) { nested = nested && is_vectorisable(inner, varying); });
+    if (!nested) return false;
+  }
+  return true;
+}
+
+std::optional<RowOp> of_parallel(const For& loop, const Loc& at) {
+  if (loop.kind != LoopKind::parallel || loop.index.empty()) return std::nullopt;
+  RowOp op;
+  op.outer.assign(loop.index.begin(), loop.index.end() - 1);
+  op.outer_extents.assign(loop.end.begin(), loop.end.end() - 1);
+  op.lane = loop.index.back();
+  op.extent = loop.end.back();
+  op.body = loop.body;
+  op.at = at;
+  std::unordered_set<const Variable*> varying{op.lane.get()};
+  op.vector = is_vectorisable(op.body, varying);
+  return op;
+}
+
+// Of a reduction whose elements are contiguous; others have been made into parallel loops.
+std::optional<RowOp> of_reduce(const Reduce& n, const Loc& at) {
+  RowOp op;
+  op.at = at;
+  op.reduces = true;
+  op.op = n.op;
+  op.overwrite = n.overwrite;
+  op.lane = index_variable("j", at);
+  op.extent = n.from.extents[static_cast<std::size_t>(n.dim)];
+  Access from{n.from, {}};
+  op.to = Access{n.to, {}};
+  for (int axis = 0; axis < n.from.rank(); ++axis) {
+    if (axis == n.dim) {
+      from.index.push_back(variable(op.lane));
+      continue;
+    }
+    op.outer.push_back(index_variable("i", at));
+    op.outer_extents.push_back(n.from.extents[static_cast<std::size_t>(axis)]);
+    from.index.push_back(variable(op.outer.back()));
+    op.to.index.push_back(variable(op.outer.back()));
+  }
+  op.value = std::make_shared<const Variable>(
+      Variable{"x", compute_type(n.from.buffer->type), VariableKind::let, at});
+  op.body = {statement(Load{op.value, from}, at)};
+  return op;
+}
+
+// What a region touches, as coordinates of the buffer.
+struct Touched {
+  const Buffer* buffer;
+  bool writes;
+  bool known;  // the coordinates are those of one element in the buffer's own shape
+  std::vector<Expr> at;
+};
+
+void touched_by(const Access& access, bool writes, std::vector<Touched>& out) {
+  out.push_back({access.view.buffer.get(), writes, !is_reshaped(access.view), coordinates(access)});
+}
+
+std::vector<Touched> touched(const RowOp& op) {
+  std::vector<Touched> result;
+  for_each_stmt(op.body, [&](const Stmt& stmt) {
+    if (const auto* load = as<Load>(stmt)) {
+      touched_by(load->from, false, result);
+    } else if (const auto* store = as<Store>(stmt)) {
+      touched_by(store->to, true, result);
+    } else {
+      const Effects e = effects(stmt);
+      for (const Region& region : e.regions) {
+        result.push_back({region.view->buffer.get(), is_write(region.touch), false, {}});
+      }
+    }
+  });
+  if (op.reduces) touched_by(op.to, true, result);
+  return result;
+}
+
+bool is_index(const Expr& e, const VariablePtr& variable) {
+  return e->op == Op::variable && e->variable == variable;
+}
+
+// Both touch an element of the same row only from the same iteration over `indices`.
+bool same_iteration(const Touched& a, const Touched& b, const std::vector<VariablePtr>& indices) {
+  if (!a.known || !b.known || a.at.size() != b.at.size()) return false;
+  return std::all_of(indices.begin(), indices.end(), [&](const VariablePtr& index) {
+    for (std::size_t d = 0; d < a.at.size(); ++d) {
+      if (is_index(a.at[d], index) && is_index(b.at[d], index)) return true;
+    }
+    return false;
+  });
+}
+
+bool compatible(const RowOp& op, const RowOp& other, const std::vector<VariablePtr>& indices) {
+  const std::vector<Touched> mine = touched(op), theirs = touched(other);
+  for (const Touched& a : mine) {
+    for (const Touched& b : theirs) {
+      if (!a.writes && !b.writes) continue;
+      // Tensors may be one another's memory; leave them alone.
+      const bool tensors = !a.known || !b.known;
+      if (a.buffer == b.buffer ? !same_iteration(a, b, indices) : tensors) return false;
+    }
+  }
+  return true;
+}
+
+bool writes_tensor(const RowOp& op) {
+  bool found = false;
+  for_each_stmt(op.body, [&](const Stmt& stmt) {
+    const Effects e = effects(stmt);
+    for (const Region& region : e.regions) found |= is_write(region.touch) && !region.view->is_tile();
+  });
+  return found;
+}
+
+bool same_extents(const RowOp& a, const RowOp& b) {
+  if (a.outer.size() != b.outer.size() || !equal(a.extent, b.extent)) return false;
+  for (std::size_t i = 0; i < a.outer.size(); ++i) {
+    if (!equal(a.outer_extents[i], b.outer_extents[i])) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+std::optional<RowOp> row_op(const Stmt& stmt) {
+  if (const auto* loop = as<For>(stmt)) return of_parallel(*loop, stmt->at);
+  if (const auto* reduce = as<Reduce>(stmt)) return of_reduce(*reduce, stmt->at);
+  return std::nullopt;
+}
+
+std::optional<RowOp> aligned(const RowOp& op, const RowOp& first) {
+  if (!same_extents(op, first)) return std::nullopt;
+  Substitution by{{op.lane, variable(first.lane)}};
+  for (std::size_t i = 0; i < op.outer.size(); ++i) by.emplace(op.outer[i], variable(first.outer[i]));
+  RowOp result = op;
+  result.outer = first.outer;
+  result.lane = first.lane;
+  result.body = substitute(op.body, by);
+  if (op.reduces) {
+    for (Expr& e : result.to.index) e = substitute(e, by);
+  }
+  return result;
+}
+
+bool can_join(const RowOp& op, const std::vector<RowOp>& group) {
+  if (writes_tensor(op)) return false;
+  return std::all_of(group.begin(), group.end(), [&](const RowOp& other) {
+    return !writes_tensor(other) && compatible(op, other, op.outer);
+  });
+}
+
+bool can_share_pass(const RowOp& op, const std::vector<RowOp>& pass) {
+  std::vector<VariablePtr> indices = op.outer;
+  indices.push_back(op.lane);
+  return op.vector && std::all_of(pass.begin(), pass.end(), [&](const RowOp& other) {
+           return other.vector && compatible(op, other, indices);
+         });
+}
+
+}  // namespace tegula::codegen

@@ -1,0 +1,34 @@
+// Neighbouring parallel loops and reductions that go over the same rows, so that they can share one loop.
+#pragma once
+#include "ir/ir.hpp"
+
+namespace tegula::codegen {
+
+// One parallel loop, or one reduction along contiguous elements, with indices of our own: `outer` and, for
+// the lanes of vectors, `lane`.
+struct RowOp {
+  std::vector<ir::VariablePtr> outer;
+  std::vector<ir::Expr> outer_extents;
+  ir::VariablePtr lane;
+  ir::Expr extent;
+  ir::Body body;      // of a parallel loop; of a reduction the load of `value`
+  bool vector = true;  // the body can be printed with vectors
+  // Of a reduction.
+  bool reduces = false;
+  ir::ReduceOp op = ir::ReduceOp::sum;
+  bool overwrite = false;
+  ir::VariablePtr value;
+  ir::Access to;
+  Loc at;
+};
+
+// Null if the statement is neither.
+std::optional<RowOp> row_op(const ir::Stmt& stmt);
+// The same op over the indices of the first one of a group; null if the extents differ.
+std::optional<RowOp> aligned(const RowOp& op, const RowOp& first);
+// Whether each row can be finished by all ops before the next row begins.
+bool can_join(const RowOp& op, const std::vector<RowOp>& group);
+// Whether, within a row, each vector can be.
+bool can_share_pass(const RowOp& op, const std::vector<RowOp>& pass);
+
+}  // namespace tegula::codegen

@@ -1,0 +1,172 @@
+#include "codegen/text.hpp"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+namespace tegula::codegen {
+
+void Writer::line(std::string_view text) {
+  text_.append(static_cast<std::size_t>(2 * depth_), ' ');
+  text_ += text;
+  text_ += '\n';
+}
+
+void Writer::line(std::string_view text, const Loc& at) {
+  line(fmt::format("{}  // {}", text, short_location(at)));
+}
+
+void Writer::open(std::string_view text) {
+  line(text);
+  ++depth_;
+}
+
+void Writer::close(std::string_view text) {
+  --depth_;
+  line(text);
+}
+
+Names::Names() {
+  for (const char* name :
+       {"call", "block", "scratch", "asm", "auto", "bool", "break", "case", "char", "class", "const", "continue",
+        "default", "delete", "do", "double", "else", "enum", "false", "float", "for", "goto", "if", "inline",
+        "int", "long", "new", "operator", "private", "public", "register", "return", "short", "signed", "sizeof",
+        "static", "struct", "switch", "template", "this", "throw", "true", "try", "typedef", "typename", "union",
+        "unsigned", "using", "virtual", "void", "volatile", "while", "and", "or", "not", "xor", "namespace",
+        "friend", "explicit", "export", "extern", "mutable", "protected", "catch", "nullptr", "alignas",
+        "alignof", "decltype", "noexcept", "constexpr", "typeid", "linux", "unix", "main", "W", "NR", "MR", "KC",
+        "vf", "vi", "vu", "vm", "vd", "vl", "bf16", "f16", "e4m3", "e5m2", "boolean", "Inside", "splat", "iota",
+        "iota64", "select", "min", "max", "min_into", "max_into", "abs", "fma", "isnan", "shl", "shr", "div",
+        "mod", "floordiv", "floormod", "ceildiv", "add", "sub", "mul", "any", "all", "load", "store", "load1",
+        "store1", "load_n", "store_n", "load_between", "store_between", "load_lanes", "store_lanes", "load_at",
+        "store_at", "load_where", "store_where", "load_strided", "store_strided", "lane", "lanes_below",
+        "lanes_between", "exp", "exp2", "log", "log2", "tanh", "sin", "cos", "sqrt", "rsqrt", "rcp", "round",
+        "floor", "ceil", "whole", "strided", "gathered", "unrolled", "index", "size_of", "bits_as", "to_mask"}) {
+    taken_.insert(name);
+  }
+}
+
+std::string Names::unique(std::string_view wanted) {
+  std::string base;
+  for (const char c : wanted) base += std::isalnum(static_cast<unsigned char>(c)) != 0 ? c : '_';
+  if (base.empty() || std::isdigit(static_cast<unsigned char>(base[0])) != 0) base.insert(0, "x");
+  // Identifiers of two underscores, or of one and a capital letter, belong to the compiler.
+  while (base[0] == '_') base.erase(0, 1).append("x");
+  std::string name = base;
+  for (int i = 1; !taken_.insert(name).second; ++i) name = fmt::format("{}_{}", base, i);
+  return name;
+}
+
+std::string_view scalar_type(DType type) {
+  switch (compute_type(type).code) {
+    case TypeCode::f32:
+      return "float";
+    case TypeCode::f64:
+      return "double";
+    case TypeCode::i32:
+      return "int32_t";
+    case TypeCode::i64:
+      return "int64_t";
+    case TypeCode::u32:
+      return "uint32_t";
+    default:
+      return "bool";
+  }
+}
+
+std::string_view vector_type(DType type) {
+  switch (compute_type(type).code) {
+    case TypeCode::f32:
+      return "vf";
+    case TypeCode::f64:
+      return "vd";
+    case TypeCode::i32:
+      return "vi";
+    case TypeCode::i64:
+      return "vl";
+    case TypeCode::u32:
+      return "vu";
+    default:
+      return "vm";
+  }
+}
+
+std::string_view memory_type(DType type) {
+  constexpr std::string_view names[] = {"boolean", "int8_t", "int16_t", "int32_t", "int64_t", "uint8_t", "uint32_t",
+                                        "e4m3",    "e5m2",   "f16",     "bf16",    "float",   "double"};
+  return names[static_cast<int>(type.code)];
+}
+
+std::string_view tile_type(DType type) { return type.is_boolean() ? "int32_t" : scalar_type(type); }
+
+std::string_view rounding_object(DType from, DType to) {
+  if (from == to) return "Unrounded{}";
+  switch (to.code) {
+    case TypeCode::bf16:
+      return "RoundBf16{}";
+    case TypeCode::f16:
+      return "RoundF16{}";
+    case TypeCode::e4m3:
+      return "RoundE4m3{}";
+    case TypeCode::e5m2:
+      return "RoundE5m2{}";
+    case TypeCode::i8:
+      return "WrapI8{}";
+    case TypeCode::i16:
+      return "WrapI16{}";
+    case TypeCode::u8:
+      return "WrapU8{}";
+    default:
+      return "Unrounded{}";
+  }
+}
+
+std::string rounded(DType type, std::string text) {
+  if (type.bits() >= 32 || type.is_boolean()) return text;
+  return fmt::format("{}_{}({})", type.is_floating() ? "round" : "wrap", type.name(), text);
+}
+
+namespace {
+
+std::string float_text(double value, bool single) {
+  if (std::isnan(value)) return single ? "__builtin_nanf(\"\")" : "__builtin_nan(\"\")";
+  if (std::isinf(value)) {
+    return fmt::format("({}{})", value < 0 ? "-" : "", single ? "__builtin_inff()" : "__builtin_inf()");
+  }
+  std::string text = single ? fmt::format("{}", static_cast<float>(value)) : fmt::format("{}", value);
+  if (text.find_first_of(".e") == std::string::npos) text += ".0";
+  if (single) text += "f";
+  return std::signbit(value) ? fmt::format("({})", text) : text;
+}
+
+}  // namespace
+
+std::string constant_text(const ir::ExprNode& constant) {
+  const std::int64_t value = constant.integer;
+  switch (compute_type(constant.type).code) {
+    case TypeCode::f32:
+      return float_text(constant.real, true);
+    case TypeCode::f64:
+      return float_text(constant.real, false);
+    case TypeCode::boolean:
+      return value != 0 ? "true" : "false";
+    case TypeCode::u32:
+      return fmt::format("{}u", value);
+    case TypeCode::i64:
+      return value == INT64_MIN ? "INT64_MIN" : fmt::format(value < 0 ? "(int64_t({}))" : "int64_t({})", value);
+    default:
+      return value == INT32_MIN ? "INT32_MIN" : fmt::format(value < 0 ? "({})" : "{}", value);
+  }
+}
+
+std::string sum_text(const std::vector<std::string>& terms) {
+  std::string result;
+  for (const std::string& term : terms) {
+    if (term == "0") continue;
+    if (!result.empty()) result += " + ";
+    result += term;
+  }
+  return result.empty() ? "0" : result;
+}
+
+}  // namespace tegula::codegen

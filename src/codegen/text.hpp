@@ -1,0 +1,49 @@
+// Pieces of C++ text: lines with indentation, unique names, types and constants.
+#pragma once
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ir/expr.hpp"
+
+namespace tegula::codegen {
+
+class Writer {
+ public:
+  void line(std::string_view text);
+  // A line with the user's line behind it.
+  void line(std::string_view text, const Loc& at);
+  void open(std::string_view text);  // ends with `{`
+  void close(std::string_view text = "}");
+  const std::string& text() const { return text_; }
+
+ private:
+  std::string text_;
+  int depth_ = 0;
+};
+
+// Identifiers that clash neither with each other nor with the device headers.
+class Names {
+ public:
+  Names();
+  std::string unique(std::string_view wanted);
+
+ private:
+  std::set<std::string, std::less<>> taken_;
+};
+
+// `float`, `vf`: the type in which values of a type are computed; a boolean is bool or a mask.
+std::string_view scalar_type(DType type);
+std::string_view vector_type(DType type);
+// `bf16`: the type of an element of a tensor, and that of a tile, which holds computed values.
+std::string_view memory_type(DType type);
+std::string_view tile_type(DType type);
+// `RoundBf16{}`: what elements of memory of type `from` go through on their way into a tile of type `to`.
+std::string_view rounding_object(DType from, DType to);
+// The value, in the computed type, as an element of `type`: `round_bf16(x)`.
+std::string rounded(DType type, std::string text);
+std::string constant_text(const ir::ExprNode& constant);
+std::string sum_text(const std::vector<std::string>& terms);
+
+}  // namespace tegula::codegen

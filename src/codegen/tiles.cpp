@@ -1,0 +1,100 @@
+#include "codegen/tiles.hpp"
+
+#include "ir/effects.hpp"
+
+namespace tegula::codegen {
+
+using namespace ir;
+
+namespace {
+
+// The whole matrix, or its transpose.
+bool is_whole_matrix(const View& view, bool& transposed) {
+  if (view.rank() != 2 || view.buffer->rank() != 2 || is_reshaped(view)) return false;
+  for (int d = 0; d < 2; ++d) {
+    const ViewDim& dim = view.dims[static_cast<std::size_t>(d)];
+    if (dim.axis < 0 || !is_constant(dim.offset, 0)) return false;
+    if (view.extent(dim.axis) != view.buffer->extent(d)) return false;
+  }
+  transposed = view.dims[0].axis == 1;
+  return true;
+}
+
+bool packs(DType from, DType to) {
+  return from == to || (from.is_floating() && to.is_floating() && from != f64 && to != f64);
+}
+
+// Whether the statement may keep the tile as panels: it fills the whole of it from a tensor.
+bool fills(const Stmt& stmt, const View& view) {
+  bool transposed = false;
+  if (!is_whole_matrix(view, transposed) || transposed) return false;
+  if (const auto* copy = as<Copy>(stmt)) {
+    return &view == &copy->to && !copy->from.is_tile() && packs(copy->from.buffer->type, view.buffer->type);
+  }
+  const auto* gather = as<Gather>(stmt);
+  return gather != nullptr && &view == &gather->to && packs(gather->from.buffer->type, view.buffer->type);
+}
+
+class Uses {
+ public:
+  void visit(const Stmt& stmt) {
+    for_each_view(stmt, [&](const View& view) {
+      if (!view.is_tile()) return;
+      if (is_reshaped(view)) uses.dense.insert(view.buffer.get());
+      if (!allows_panel(stmt, view)) others_.insert(view.buffer.get());
+    });
+  }
+  TileUses finish() {
+    for (const Buffer* buffer : others_) uses.panels.erase(buffer);
+    return std::move(uses);
+  }
+
+ private:
+  bool allows_panel(const Stmt& stmt, const View& view) {
+    if (fills(stmt, view)) return true;
+    const auto* gemm = as<Gemm>(stmt);
+    bool transposed = false;
+    if (gemm == nullptr || &view != &gemm->b || !is_whole_matrix(view, transposed)) return false;
+    const auto [at, is_new] = uses.panels.try_emplace(view.buffer.get(), PanelTile{transposed});
+    return is_new || at->second.transposed == transposed;
+  }
+
+  TileUses uses;
+  std::unordered_set<const Buffer*> others_;
+};
+
+}  // namespace
+
+bool is_reshaped(const View& view) {
+  if (view.shape.size() != view.buffer->shape.size()) return true;
+  for (std::size_t i = 0; i < view.shape.size(); ++i) {
+    if (!equal(view.shape[i], view.buffer->shape[i])) return true;
+  }
+  return false;
+}
+
+TileUses tile_uses(const Body& body) {
+  Uses uses;
+  for_each_stmt(body, [&](const Stmt& stmt) { uses.visit(stmt); });
+  return uses.finish();
+}
+
+std::int64_t held_bytes(DType type) { return type.bits() == 64 ? 8 : 4; }
+
+std::vector<std::int64_t> tile_strides(const Buffer& tile, bool dense) {
+  std::vector<std::int64_t> strides(static_cast<std::size_t>(tile.rank()), 1);
+  for (int d = tile.rank() - 2; d >= 0; --d) {
+    const auto at = static_cast<std::size_t>(d);
+    const std::int64_t extent = tile.extent(d + 1);
+    strides[at] = strides[at + 1] * (d == tile.rank() - 2 && !dense ? round_up(extent, row_unit) : extent);
+  }
+  return strides;
+}
+
+std::int64_t tile_elements(const Buffer& tile, bool dense) {
+  if (tile.rank() == 0) return 1;
+  if (tile.rank() == 1) return round_up(tile.extent(0), row_unit);
+  return tile_strides(tile, dense)[0] * tile.extent(0);
+}
+
+}  // namespace tegula::codegen

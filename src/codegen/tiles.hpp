@@ -1,0 +1,34 @@
+// How each tile lies in the scratch memory of a block.
+#pragma once
+#include <unordered_map>
+#include <unordered_set>
+
+#include "ir/ir.hpp"
+
+namespace tegula::codegen {
+
+// Rows are padded to this many elements, a multiple of every vector width, so that one text serves all
+// instruction sets.
+inline constexpr std::int64_t row_unit = 16;
+inline constexpr std::int64_t round_up(std::int64_t x, std::int64_t unit) { return (x + unit - 1) / unit * unit; }
+
+// The matrix that gemm reads as B, ready as panels; `transposed` if the tile's rows are the columns of B.
+struct PanelTile {
+  bool transposed;
+};
+
+struct TileUses {
+  std::unordered_map<const ir::Buffer*, PanelTile> panels;
+  std::unordered_set<const ir::Buffer*> dense;  // seen with another shape: no padding between rows
+};
+
+TileUses tile_uses(const ir::Body& body);
+bool is_reshaped(const ir::View& view);
+
+// The bytes of an element as it is held in a tile.
+std::int64_t held_bytes(DType type);
+// Distance of neighbours along each dimension, and the elements of the whole tile.
+std::vector<std::int64_t> tile_strides(const ir::Buffer& tile, bool dense);
+std::int64_t tile_elements(const ir::Buffer& tile, bool dense);
+
+}  // namespace tegula::codegen

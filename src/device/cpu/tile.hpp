@@ -1,0 +1,335 @@
+// Tiles against memory: clipped copies in both directions, elements reached lane by lane, atomics.
+//
+// A tile keeps its elements in the type in which they are computed (see README.md), booleans as int32_t that
+// is 0 or -1. W elements from any element of a tile on may be read: tiles have room behind them.
+#pragma once
+#include "math.hpp"
+#include "pack.hpp"
+
+TEGULA_CPU_BEGIN
+
+// ---- the value of an element in a tile of another type ------------------------------------------------------
+
+template <class T>
+struct Held;
+#define TEGULA_CPU_HELD(T, name)                                                  \
+  template <>                                                                     \
+  struct Held<T> {                                                                \
+    template <class V>                                                            \
+    static TEGULA_CPU_MEMBER auto of(V x) {                                       \
+      return name(x);                                                             \
+    }                                                                             \
+  };
+TEGULA_CPU_HELD(float, to_f32)
+TEGULA_CPU_HELD(int32_t, to_i32)
+TEGULA_CPU_HELD(uint32_t, to_u32)
+TEGULA_CPU_HELD(double, to_f64)
+TEGULA_CPU_HELD(int64_t, to_i64)
+#undef TEGULA_CPU_HELD
+
+struct WrapI8 {
+  TEGULA_CPU_MEMBER vi operator()(vi x) const { return wrap_i8(x); }
+};
+struct WrapI16 {
+  TEGULA_CPU_MEMBER vi operator()(vi x) const { return wrap_i16(x); }
+};
+struct WrapU8 {
+  TEGULA_CPU_MEMBER vu operator()(vu x) const { return wrap_u8(x); }
+};
+
+// What a tile's vector becomes on its way to memory of type S.
+TEGULA_CPU_INLINE vf for_memory(const float*, vf x) { return x; }
+template <class S, class V>
+TEGULA_CPU_INLINE auto for_memory(const S*, V x) {
+  return Held<S>::of(x);
+}
+#define TEGULA_CPU_FOR_MEMORY(S, name)                    \
+  template <class V>                                      \
+  TEGULA_CPU_INLINE auto for_memory(const S*, V x) {      \
+    return name(x);                                       \
+  }
+TEGULA_CPU_FOR_MEMORY(bf16, to_f32)
+TEGULA_CPU_FOR_MEMORY(f16, to_f32)
+TEGULA_CPU_FOR_MEMORY(e4m3, to_f32)
+TEGULA_CPU_FOR_MEMORY(e5m2, to_f32)
+TEGULA_CPU_FOR_MEMORY(int8_t, to_i32)
+TEGULA_CPU_FOR_MEMORY(int16_t, to_i32)
+TEGULA_CPU_FOR_MEMORY(uint8_t, to_u32)
+TEGULA_CPU_FOR_MEMORY(boolean, to_i32)
+#undef TEGULA_CPU_FOR_MEMORY
+
+// ---- lanes, each with an address of its own -----------------------------------------------------------------
+
+template <class T>
+struct Plain {
+  typedef T type;
+};
+template <class T>
+struct Plain<const T> {
+  typedef T type;
+};
+
+// address(lane) is asked for the lanes in `where`; the others read as zero.
+template <class T, class Address>
+TEGULA_CPU_INLINE auto load_lanes(T*, vm where, Address address) {
+  Staging<typename Plain<T>::type> staging{};
+  for (int i = 0; i < W; ++i) {
+    if (where[i]) staging.element[i] = *address(i);
+  }
+  return load(staging.element);
+}
+template <class T, class V, class Address>
+TEGULA_CPU_INLINE void store_lanes(T*, V x, vm where, Address address) {
+  Staging<T> staging;
+  store(staging.element, x);
+  for (int i = 0; i < W; ++i) {
+    if (where[i]) *address(i) = staging.element[i];
+  }
+}
+// The lanes [begin, end) of elements that lie `step` apart.
+template <class T>
+TEGULA_CPU_INLINE auto load_step(const T* p, long step, long begin, long end) {
+  if (step == 1 && begin <= 0) return load_n(p, end < 0 ? 0 : end);
+  return load_lanes(p, lanes_between(begin, end), [&](int i) { return p + i * step; });
+}
+template <class T, class V>
+TEGULA_CPU_INLINE void store_step(T* p, long step, V x, vm where, long begin, long end) {
+  if (step == 1 && begin <= 0 && all(where)) {
+    if (end > 0) store_n(p, x, end);
+    return;
+  }
+  store_lanes(p, x, where & lanes_between(begin, end), [&](int i) { return p + i * step; });
+}
+
+// ---- copies -------------------------------------------------------------------------------------------------
+
+TEGULA_CPU_INLINE long clamp_index(long x, long low, long high) { return x < low ? low : x > high ? high : x; }
+// The part [low, high) of an axis that begins at `offset` and has n elements, from its first element on.
+TEGULA_CPU_INLINE long first_inside(long low, long offset, long n) { return clamp_index(low - offset, 0, n); }
+TEGULA_CPU_INLINE long last_inside(long high, long offset, long n) { return clamp_index(high - offset, 0, n); }
+
+template <class T, class S, class Map>
+TEGULA_CPU_INLINE void load_row(T* to, long to_col, long cols, const S* from, long from_col, long begin, long end,
+                                T fill, const Map& map) {
+  for (long c = 0; c < cols; c += W) {
+    auto x = splat(fill);
+    if (from_col == 1 && begin <= c && end >= c + W) {
+      x = map(Held<T>::of(load(from + c)));
+    } else {
+      const vm inside = lanes_between(begin - c, end - c);
+      const S* base = from + c * from_col;
+      x = select(inside, map(Held<T>::of(load_lanes(from, inside, [&](int i) { return base + i * from_col; }))),
+                 splat(fill));
+    }
+    if (to_col == 1)
+      store_n(to + c, x, cols - c);
+    else
+      store_strided(to + c * to_col, to_col, x, cols - c);
+  }
+}
+
+// tile [rows, cols] <- memory; what lies outside `inside` becomes `fill`.
+template <class T, class S, class Map>
+static __attribute__((noinline)) void load_tile(T* to, long to_row, long to_col, long rows, long cols,
+                                                const S* from, long from_row, long from_col, Inside inside,
+                                                T fill, Map map) {
+  for (long r = 0; r < rows; ++r) {
+    const bool missing = r < inside.k_begin || r >= inside.k_end;
+    load_row(to + r * to_row, to_col, cols, from + r * from_row, from_col, inside.n_begin,
+             missing ? 0 : inside.n_end, fill, map);
+  }
+}
+
+// memory <- the part `inside` of a tile.
+template <class S, class T>
+static __attribute__((noinline)) void store_tile(S* to, long to_row, long to_col, const T* from, long from_row,
+                                                 long from_col, Inside inside) {
+  for (long r = inside.k_begin; r < inside.k_end; ++r) {
+    for (long c = inside.n_begin; c < inside.n_end; c += W) {
+      const long n = inside.n_end - c;
+      const T* source = from + r * from_row + c * from_col;
+      const auto x = for_memory(to, from_col == 1 ? load(source) : load_strided(source, from_col, n));
+      if (to_col == 1)
+        store_n(to + r * to_row + c, x, n);
+      else
+        store_strided(to + r * to_row + c * to_col, to_col, x, n);
+    }
+  }
+}
+
+// The panels of B [k, n] from memory whose rows are rows of B, or columns of B.
+template <class T, class S, class Map>
+TEGULA_CPU_INLINE void load_panels(T* to, long k, long n, const S* from, long k_stride, long n_stride,
+                                   Inside inside, T fill, Map map) {
+  if (n_stride == 1) {
+    pack_rows(to, k, n, strided(from, k_stride), inside, fill, map);
+    return;
+  }
+  for (long p = 0; p < k; ++p) {
+    const bool missing = p < inside.k_begin || p >= inside.k_end;
+    const long end = missing ? 0 : inside.n_end;
+    for (long j = 0; j < n; j += W) {
+      const vm in = lanes_between(inside.n_begin - j, end - j);
+      const S* base = from + p * k_stride + j * n_stride;
+      const auto x = map(panel_value(to, load_lanes(from, in, [&](int i) { return base + i * n_stride; })));
+      store(to + panel_index(k, n, p, j), select(lanes_below(n - j), select(in, x, splat(fill)), splat(T(0))));
+    }
+  }
+}
+template <class T, class S, class Map>
+TEGULA_CPU_INLINE void load_panels_transposed(T* to, long k, long n, const S* from, long k_stride,
+                                              long n_stride, Inside inside, T fill, Map map) {
+  if (k_stride == 1)
+    pack_columns(to, k, n, strided(from, n_stride), inside, fill, map);
+  else
+    load_panels(to, k, n, from, k_stride, n_stride, inside, fill, map);
+}
+
+// ---- integers and bits that vector.hpp lacks ----------------------------------------------------------------
+
+TEGULA_CPU_INLINE uint32_t floordiv(uint32_t a, uint32_t b) { return div(a, b); }
+TEGULA_CPU_INLINE uint32_t floormod(uint32_t a, uint32_t b) { return mod(a, b); }
+TEGULA_CPU_INLINE vu floordiv(vu a, vu b) { return div(a, b); }
+TEGULA_CPU_INLINE vu floormod(vu a, vu b) { return mod(a, b); }
+TEGULA_CPU_INLINE uint32_t ceildiv(uint32_t a, uint32_t b) { return div(a, b) + (mod(a, b) != 0); }
+TEGULA_CPU_INLINE int32_t ceildiv(int32_t a, int32_t b) {
+  return div(a, b) + (mod(a, b) != 0 && (a < 0) == (b < 0));
+}
+TEGULA_CPU_INLINE int64_t ceildiv(int64_t a, int64_t b) {
+  return div(a, b) + (mod(a, b) != 0 && (a < 0) == (b < 0));
+}
+TEGULA_CPU_INLINE vi ceildiv(vi a, vi b) {
+  for (int i = 0; i < W; ++i) a[i] = ceildiv(a[i], b[i]);
+  return a;
+}
+TEGULA_CPU_INLINE vu ceildiv(vu a, vu b) {
+  for (int i = 0; i < W; ++i) a[i] = ceildiv(a[i], b[i]);
+  return a;
+}
+TEGULA_CPU_INLINE vl ceildiv(vl a, vl b) {
+  return map_lanes(a, b, [](int64_t x, int64_t y) { return ceildiv(x, y); });
+}
+TEGULA_CPU_INLINE uint32_t abs(uint32_t x) { return x; }
+TEGULA_CPU_INLINE vu abs(vu x) { return x; }
+
+template <class To, class From>
+TEGULA_CPU_INLINE To bits_as(From x) {
+  static_assert(sizeof(To) == sizeof(From), "bits keep their number");
+  To y;
+  __builtin_memcpy(&y, &x, sizeof(To));
+  return y;
+}
+TEGULA_CPU_INLINE uint32_t reduce_absmax(vu x) { return reduce_max(x); }
+
+// W consecutive numbers of 64 bits.
+TEGULA_CPU_INLINE vl iota64(int64_t first) {
+  vl x{};
+  for (int i = 0; i < W; ++i) set_lane(x, i, first + i);
+  return x;
+}
+
+// ---- atomics ------------------------------------------------------------------------------------------------
+
+struct AtomicAdd {
+  static TEGULA_CPU_MEMBER float of(float a, float b) { return a + b; }
+  static TEGULA_CPU_MEMBER double of(double a, double b) { return a + b; }
+  static TEGULA_CPU_MEMBER uint32_t of(uint32_t a, uint32_t b) { return a + b; }
+  static TEGULA_CPU_MEMBER int32_t of(int32_t a, int32_t b) { return add(a, b); }
+  static TEGULA_CPU_MEMBER int64_t of(int64_t a, int64_t b) { return add(a, b); }
+};
+struct AtomicMin {
+  template <class T>
+  static TEGULA_CPU_MEMBER T of(T a, T b) {
+    return min(a, b);
+  }
+};
+struct AtomicMax {
+  template <class T>
+  static TEGULA_CPU_MEMBER T of(T a, T b) {
+    return max(a, b);
+  }
+};
+struct AtomicOr {
+  template <class T>
+  static TEGULA_CPU_MEMBER T of(T a, T b) {
+    return a | b;
+  }
+};
+struct AtomicAnd {
+  template <class T>
+  static TEGULA_CPU_MEMBER T of(T a, T b) {
+    return a & b;
+  }
+};
+
+template <int Bytes>
+struct BitsOf;
+template <>
+struct BitsOf<2> {
+  typedef uint16_t type;
+};
+template <>
+struct BitsOf<4> {
+  typedef uint32_t type;
+};
+template <>
+struct BitsOf<8> {
+  typedef uint64_t type;
+};
+
+// *p = op(*p, x), as one step among all threads.
+template <class Combine, class S, class T>
+TEGULA_CPU_INLINE void atomic_update(S* p, T x) {
+  typedef typename BitsOf<sizeof(S)>::type Bits;
+  Bits old = __atomic_load_n((Bits*)p, __ATOMIC_RELAXED), next;
+  do {
+    S element = bits_as<S>(old);
+    store1(&element, Combine::of(load1(&element), x));
+    next = bits_as<Bits>(element);
+  } while (next != old &&
+           !__atomic_compare_exchange_n((Bits*)p, &old, next, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
+}
+
+template <class Combine, class S, class T>
+static __attribute__((noinline)) void accumulate_tile(S* to, long to_row, long to_col, const T* from,
+                                                      long from_row, long from_col, Inside inside) {
+  for (long r = inside.k_begin; r < inside.k_end; ++r) {
+    for (long c = inside.n_begin; c < inside.n_end; ++c) {
+      S* const element = to + r * to_row + c * to_col;
+      const auto value = Held<decltype(load1(element))>::of(from[r * from_row + c * from_col]);
+      atomic_update<Combine>(element, value);
+    }
+  }
+}
+
+// A contribution that waits for its turn: what is added, and where.
+template <class S, class T>
+struct Contribution {
+  S* element;
+  T value;
+};
+template <class S, class T>
+static __attribute__((noinline)) void record_tile(void* memory, S* to, long to_row, long to_col, const T* from,
+                                                  long from_row, long from_col, Inside inside) {
+  Contribution<S, T>* next = (Contribution<S, T>*)memory;
+  for (long r = inside.k_begin; r < inside.k_end; ++r) {
+    for (long c = inside.n_begin; c < inside.n_end; ++c) {
+      *next++ = {to + r * to_row + c * to_col, from[r * from_row + c * from_col]};
+    }
+  }
+}
+template <class Combine, class S, class T>
+static void apply_contribution(const void* memory, int64_t bytes) {
+  const Contribution<S, T>* items = (const Contribution<S, T>*)memory;
+  const long n = bytes / long(sizeof(Contribution<S, T>));
+  for (long i = 0; i < n; ++i) {
+    S* const element = items[i].element;
+    store1(element, Combine::of(load1(element), Held<decltype(load1(element))>::of(items[i].value)));
+  }
+}
+TEGULA_CPU_INLINE long size_of(Inside inside) {
+  const long rows = inside.k_end - inside.k_begin, cols = inside.n_end - inside.n_begin;
+  return rows > 0 && cols > 0 ? rows * cols : 0;
+}
+
+TEGULA_CPU_END
