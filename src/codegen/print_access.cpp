@@ -98,7 +98,8 @@ Address GridPrinter::address(const Access& access) {
   for (std::size_t d = 0; d < at.size(); ++d) {
     const int dim = static_cast<int>(d);
     const std::string text = as_long(at[d]);
-    for (std::string& limit : limits(access.view, dim, text, facts_.of(at[d]))) guards.push_back(std::move(limit));
+    for (std::string& limit : limits(access.view, dim, text, facts_.of(at[d])))
+      guards.push_back(std::move(limit));
     terms.push_back(scaled(text, stride_text(access.view, dim)));
   }
   result.pointer = offset_text(pointer_name(access.view.buffer), terms);
@@ -131,8 +132,11 @@ Address GridPrinter::row_address(const Access& access, const std::vector<Expr>& 
     const ViewDim& limit = access.view.dims[d];
     result.begin = fmt::format("0 - {}", text);
     result.end = fmt::format("{} - {}", extent_text(access.view, dim), text);
-    if (limit.low) result.begin = fmt::format("max(int64_t({}), int64_t({} - {}))", result.begin, as_long(limit.low), text);
-    if (limit.high) result.end = fmt::format("min(int64_t({}), int64_t({} - {}))", result.end, as_long(limit.high), text);
+    if (limit.low)
+      result.begin =
+          fmt::format("max(int64_t({}), int64_t({} - {}))", result.begin, as_long(limit.low), text);
+    if (limit.high)
+      result.end = fmt::format("min(int64_t({}), int64_t({} - {}))", result.end, as_long(limit.high), text);
   }
   result.pointer = offset_text(pointer_name(access.view.buffer), terms);
   result.guard = all_of(guards);
@@ -163,7 +167,8 @@ Address GridPrinter::scattered_address(const Access& access, const std::vector<E
     out_.line(fmt::format("const vl {} = to_i64({});", name, vector(at[d])));
     for (const std::string& limit : limits(access.view, dim, name, range)) {
       const std::size_t space = limit.find(' ', name.size() + 1);
-      result.where += fmt::format(" & ({} splat(int64_t({})))", limit.substr(0, space), limit.substr(space + 1));
+      result.where +=
+          fmt::format(" & ({} splat(int64_t({})))", limit.substr(0, space), limit.substr(space + 1));
     }
     terms.push_back(scaled(fmt::format("lane({}, i)", name), stride));
   }
@@ -177,7 +182,8 @@ std::string GridPrinter::load_single(const BufferPtr& buffer, const Address& at)
   if (!buffer->is_tile())
     text = fmt::format("load1({})", at.pointer);
   else
-    text = buffer->type.is_boolean() ? fmt::format("(*({}) != 0)", at.pointer) : fmt::format("*({})", at.pointer);
+    text = buffer->type.is_boolean() ? fmt::format("(*({}) != 0)", at.pointer)
+                                     : fmt::format("*({})", at.pointer);
   if (at.guard.empty()) return text;
   return fmt::format("({} ? {} : {}(0))", at.guard, text, scalar_type(buffer->type));
 }
@@ -204,7 +210,8 @@ std::string GridPrinter::load_text(const Access& access) {
     case Address::Kind::row:
       return load_row(buffer, at);
     default:
-      return fmt::format("load_lanes({}, {}, [&](int i) {{ return {}; }})", pointer_name(buffer), at.where, at.of_lane);
+      return fmt::format("load_lanes({}, {}, [&](int i) {{ return {}; }})", pointer_name(buffer), at.where,
+                         at.of_lane);
   }
 }
 
@@ -234,7 +241,8 @@ void GridPrinter::store(const Access& access, const std::string& value, bool val
   if (at.kind == Address::Kind::row) return store_row(buffer, at, stored);
   if (at.kind == Address::Kind::scattered || lane_) {
     std::string where = at.where;
-    if (where.empty()) where = lane_->active.empty() ? "splat(true)" : fmt::format("lanes_below({})", lane_->active);
+    if (where.empty())
+      where = lane_->active.empty() ? "splat(true)" : fmt::format("lanes_below({})", lane_->active);
     if (!mask_.empty()) where = fmt::format("({}) & {}", where, mask_);
     const std::string target = at.of_lane.empty() ? at.pointer : at.of_lane;
     const std::string text = fmt::format("store_lanes({}, {}, {}, [&](int i) {{ (void)i; return {}; }});",

@@ -136,7 +136,8 @@ std::string GridPrinter::emit(const Expr& e) {
   std::string text = emit_node(e);
   if (!repeated_.contains(e.get())) return text;
   const std::string name = names_.unique("t");
-  out_.line(fmt::format("const {} {} = {};", varies(e) ? vector_type(e->held()) : scalar_type(e->held()), name, text));
+  out_.line(fmt::format("const {} {} = {};", varies(e) ? vector_type(e->held()) : scalar_type(e->held()),
+                        name, text));
   return shared_.emplace(e.get(), name).first->second;
 }
 

@@ -25,7 +25,9 @@ Range spanned(std::int64_t a, std::int64_t b, std::int64_t c, std::int64_t d) {
   return {std::min({a, b, c, d}), std::max({a, b, c, d})};
 }
 
-std::int64_t floor_division(std::int64_t a, std::int64_t b) { return a / b - (a % b != 0 && (a < 0) != (b < 0)); }
+std::int64_t floor_division(std::int64_t a, std::int64_t b) {
+  return a / b - (a % b != 0 && (a < 0) != (b < 0));
+}
 
 Range divided(Op op, const Range& a, std::int64_t by) {
   switch (op) {

@@ -11,7 +11,7 @@ struct RowOp {
   std::vector<ir::Expr> outer_extents;
   ir::VariablePtr lane;
   ir::Expr extent;
-  ir::Body body;      // of a parallel loop; of a reduction the load of `value`
+  ir::Body body;       // of a parallel loop; of a reduction the load of `value`
   bool vector = true;  // the body can be printed with vectors
   // Of a reduction.
   bool reduces = false;

@@ -10,7 +10,9 @@ namespace tegula::codegen {
 // Rows are padded to this many elements, a multiple of every vector width, so that one text serves all
 // instruction sets.
 inline constexpr std::int64_t row_unit = 16;
-inline constexpr std::int64_t round_up(std::int64_t x, std::int64_t unit) { return (x + unit - 1) / unit * unit; }
+inline constexpr std::int64_t round_up(std::int64_t x, std::int64_t unit) {
+  return (x + unit - 1) / unit * unit;
+}
 
 // The matrix that gemm reads as B, ready as panels; `transposed` if the tile's rows are the columns of B.
 struct PanelTile {

@@ -8,17 +8,18 @@
 
 TEGULA_CPU_BEGIN
 
-// ---- the value of an element in a tile of another type ------------------------------------------------------
+// ---- the value of an element in a tile of another type
+// ------------------------------------------------------
 
 template <class T>
 struct Held;
-#define TEGULA_CPU_HELD(T, name)                                                  \
-  template <>                                                                     \
-  struct Held<T> {                                                                \
-    template <class V>                                                            \
-    static TEGULA_CPU_MEMBER auto of(V x) {                                       \
-      return name(x);                                                             \
-    }                                                                             \
+#define TEGULA_CPU_HELD(T, name)            \
+  template <>                               \
+  struct Held<T> {                          \
+    template <class V>                      \
+    static TEGULA_CPU_MEMBER auto of(V x) { \
+      return name(x);                       \
+    }                                       \
   };
 TEGULA_CPU_HELD(float, to_f32)
 TEGULA_CPU_HELD(int32_t, to_i32)
@@ -43,10 +44,10 @@ template <class S, class V>
 TEGULA_CPU_INLINE auto for_memory(const S*, V x) {
   return Held<S>::of(x);
 }
-#define TEGULA_CPU_FOR_MEMORY(S, name)                    \
-  template <class V>                                      \
-  TEGULA_CPU_INLINE auto for_memory(const S*, V x) {      \
-    return name(x);                                       \
+#define TEGULA_CPU_FOR_MEMORY(S, name)               \
+  template <class V>                                 \
+  TEGULA_CPU_INLINE auto for_memory(const S*, V x) { \
+    return name(x);                                  \
   }
 TEGULA_CPU_FOR_MEMORY(bf16, to_f32)
 TEGULA_CPU_FOR_MEMORY(f16, to_f32)
@@ -58,7 +59,8 @@ TEGULA_CPU_FOR_MEMORY(uint8_t, to_u32)
 TEGULA_CPU_FOR_MEMORY(boolean, to_i32)
 #undef TEGULA_CPU_FOR_MEMORY
 
-// ---- lanes, each with an address of its own -----------------------------------------------------------------
+// ---- lanes, each with an address of its own
+// -----------------------------------------------------------------
 
 template <class T>
 struct Plain {
@@ -101,16 +103,21 @@ TEGULA_CPU_INLINE void store_step(T* p, long step, V x, vm where, long begin, lo
   store_lanes(p, x, where & lanes_between(begin, end), [&](int i) { return p + i * step; });
 }
 
-// ---- copies -------------------------------------------------------------------------------------------------
+// ---- copies
+// -------------------------------------------------------------------------------------------------
 
-TEGULA_CPU_INLINE long clamp_index(long x, long low, long high) { return x < low ? low : x > high ? high : x; }
+TEGULA_CPU_INLINE long clamp_index(long x, long low, long high) {
+  return x < low ? low : x > high ? high : x;
+}
 // The part [low, high) of an axis that begins at `offset` and has n elements, from its first element on.
 TEGULA_CPU_INLINE long first_inside(long low, long offset, long n) { return clamp_index(low - offset, 0, n); }
-TEGULA_CPU_INLINE long last_inside(long high, long offset, long n) { return clamp_index(high - offset, 0, n); }
+TEGULA_CPU_INLINE long last_inside(long high, long offset, long n) {
+  return clamp_index(high - offset, 0, n);
+}
 
 template <class T, class S, class Map>
-TEGULA_CPU_INLINE void load_row(T* to, long to_col, long cols, const S* from, long from_col, long begin, long end,
-                                T fill, const Map& map) {
+TEGULA_CPU_INLINE void load_row(T* to, long to_col, long cols, const S* from, long from_col, long begin,
+                                long end, T fill, const Map& map) {
   for (long c = 0; c < cols; c += W) {
     auto x = splat(fill);
     if (from_col == 1 && begin <= c && end >= c + W) {
@@ -118,7 +125,8 @@ TEGULA_CPU_INLINE void load_row(T* to, long to_col, long cols, const S* from, lo
     } else {
       const vm inside = lanes_between(begin - c, end - c);
       const S* base = from + c * from_col;
-      x = select(inside, map(Held<T>::of(load_lanes(from, inside, [&](int i) { return base + i * from_col; }))),
+      x = select(inside,
+                 map(Held<T>::of(load_lanes(from, inside, [&](int i) { return base + i * from_col; }))),
                  splat(fill));
     }
     if (to_col == 1)
@@ -142,8 +150,8 @@ static __attribute__((noinline)) void load_tile(T* to, long to_row, long to_col,
 
 // memory <- the part `inside` of a tile.
 template <class S, class T>
-static __attribute__((noinline)) void store_tile(S* to, long to_row, long to_col, const T* from, long from_row,
-                                                 long from_col, Inside inside) {
+static __attribute__((noinline)) void store_tile(S* to, long to_row, long to_col, const T* from,
+                                                 long from_row, long from_col, Inside inside) {
   for (long r = inside.k_begin; r < inside.k_end; ++r) {
     for (long c = inside.n_begin; c < inside.n_end; c += W) {
       const long n = inside.n_end - c;
@@ -172,7 +180,8 @@ TEGULA_CPU_INLINE void load_panels(T* to, long k, long n, const S* from, long k_
       const vm in = lanes_between(inside.n_begin - j, end - j);
       const S* base = from + p * k_stride + j * n_stride;
       const auto x = map(panel_value(to, load_lanes(from, in, [&](int i) { return base + i * n_stride; })));
-      store(to + panel_index(k, n, p, j), select(lanes_below(n - j), select(in, x, splat(fill)), splat(T(0))));
+      store(to + panel_index(k, n, p, j),
+            select(lanes_below(n - j), select(in, x, splat(fill)), splat(T(0))));
     }
   }
 }
@@ -185,7 +194,45 @@ TEGULA_CPU_INLINE void load_panels_transposed(T* to, long k, long n, const S* fr
     load_panels(to, k, n, from, k_stride, n_stride, inside, fill, map);
 }
 
-// ---- integers and bits that vector.hpp lacks ----------------------------------------------------------------
+// Panels of gathered rows, which are rows of B or, `transposed`, columns of B. A negative row is missing.
+template <bool Transposed, class T, class S, class Map>
+TEGULA_CPU_INLINE void gather_panels(T* to, long rows, long cols, const S* from, long row_stride,
+                                     long col_stride, const long* row, long begin, long end, T fill,
+                                     Map map) {
+  const auto source = [&](long i) { return row[i] >= 0 ? from + row[i] * row_stride : (const S*)nullptr; };
+  if (col_stride == 1) {
+    if constexpr (Transposed)
+      pack_columns(to, cols, rows, source, Inside{begin, end, 0, rows}, fill, map);
+    else
+      pack_rows(to, rows, cols, source, Inside{0, rows, begin, end}, fill, map);
+    return;
+  }
+  for (long i = 0; i < rows; ++i) {
+    for (long j = 0; j < panel_columns(Transposed ? rows : cols); ++j) {
+      if constexpr (!Transposed) {
+        const bool exists = row[i] >= 0 && j >= begin && j < end && j < cols;
+        to[panel_index(rows, cols, i, j)] =
+            exists     ? lane(map(panel_value(to, load_strided(source(i) + j * col_stride, 0, 1))), 0)
+            : j < cols ? fill
+                       : T(0);
+      }
+    }
+  }
+  if constexpr (Transposed) {
+    for (long j = 0; j < panel_columns(rows); ++j) {
+      for (long p = 0; p < cols; ++p) {
+        const bool exists = j < rows && row[j] >= 0 && p >= begin && p < end;
+        to[panel_index(cols, rows, p, j)] =
+            exists     ? lane(map(panel_value(to, load_strided(source(j) + p * col_stride, 0, 1))), 0)
+            : j < rows ? fill
+                       : T(0);
+      }
+    }
+  }
+}
+
+// ---- integers and bits that vector.hpp lacks
+// ----------------------------------------------------------------
 
 TEGULA_CPU_INLINE uint32_t floordiv(uint32_t a, uint32_t b) { return div(a, b); }
 TEGULA_CPU_INLINE uint32_t floormod(uint32_t a, uint32_t b) { return mod(a, b); }
@@ -212,6 +259,14 @@ TEGULA_CPU_INLINE vl ceildiv(vl a, vl b) {
 TEGULA_CPU_INLINE uint32_t abs(uint32_t x) { return x; }
 TEGULA_CPU_INLINE vu abs(vu x) { return x; }
 
+// A dim or scalar of a call: its bits lie in the low bytes.
+template <class T>
+TEGULA_CPU_INLINE T value_of(const int64_t& cell) {
+  T value;
+  __builtin_memcpy(&value, &cell, sizeof(T));
+  return value;
+}
+
 template <class To, class From>
 TEGULA_CPU_INLINE To bits_as(From x) {
   static_assert(sizeof(To) == sizeof(From), "bits keep their number");
@@ -228,7 +283,8 @@ TEGULA_CPU_INLINE vl iota64(int64_t first) {
   return x;
 }
 
-// ---- atomics ------------------------------------------------------------------------------------------------
+// ---- atomics
+// ------------------------------------------------------------------------------------------------
 
 struct AtomicAdd {
   static TEGULA_CPU_MEMBER float of(float a, float b) { return a + b; }
@@ -309,8 +365,9 @@ struct Contribution {
   T value;
 };
 template <class S, class T>
-static __attribute__((noinline)) void record_tile(void* memory, S* to, long to_row, long to_col, const T* from,
-                                                  long from_row, long from_col, Inside inside) {
+static __attribute__((noinline)) void record_tile(void* memory, S* to, long to_row, long to_col,
+                                                  const T* from, long from_row, long from_col,
+                                                  Inside inside) {
   Contribution<S, T>* next = (Contribution<S, T>*)memory;
   for (long r = inside.k_begin; r < inside.k_end; ++r) {
     for (long c = inside.n_begin; c < inside.n_end; ++c) {

@@ -1,0 +1,124 @@
+// Loops over the rows of tiles, each row by vectors.
+#include <fmt/format.h>
+
+#include "codegen/grid_printer.hpp"
+
+namespace tegula::codegen {
+
+using namespace ir;
+
+namespace {
+
+std::string identity(ReduceOp op, DType type) {
+  switch (op) {
+    case ReduceOp::max:
+      if (type.is_floating()) return type == f64 ? "(-__builtin_inf())" : "(-__builtin_inff())";
+      return type == i32 ? "INT32_MIN" : type == i64 ? "INT64_MIN" : "0u";
+    case ReduceOp::min:
+      if (type.is_floating()) return type == f64 ? "__builtin_inf()" : "__builtin_inff()";
+      return type == i32 ? "INT32_MAX" : type == i64 ? "INT64_MAX" : "UINT32_MAX";
+    case ReduceOp::any:
+      return "false";
+    case ReduceOp::all:
+      return "true";
+    default:
+      return fmt::format("{}(0)", scalar_type(type));
+  }
+}
+
+std::string combined(ReduceOp op, const std::string& a, const std::string& b, bool wide) {
+  switch (op) {
+    case ReduceOp::sum:
+      return fmt::format("{} + {}", a, b);
+    case ReduceOp::max:
+      return fmt::format("max_into({}, {})", a, b);
+    case ReduceOp::min:
+      return fmt::format("min_into({}, {})", a, b);
+    case ReduceOp::absmax:
+      return fmt::format("max_into({}, abs({}))", a, b);
+    case ReduceOp::any:
+      return fmt::format("{} {} {}", a, wide ? "|" : "||", b);
+    default:
+      return fmt::format("{} {} {}", a, wide ? "&" : "&&", b);
+  }
+}
+
+const char* folded(ReduceOp op) {
+  constexpr const char* names[] = {"reduce_sum", "reduce_max", "reduce_min", "reduce_max", "any", "all"};
+  return names[static_cast<int>(op)];
+}
+
+}  // namespace
+
+void GridPrinter::outer_loop(const VariablePtr& index, const Expr& extent, const Loc& at) {
+  open_loop(index, int32(0), extent, at);
+}
+
+void GridPrinter::rows(const std::vector<RowOp>& group) {
+  const RowOp& first = group.front();
+  for (std::size_t i = 0; i < first.outer.size(); ++i)
+    outer_loop(first.outer[i], first.outer_extents[i], first.at);
+  std::vector<RowOp> ops;
+  for (const RowOp& op : group) {
+    if (!ops.empty() && !can_share_pass(op, ops)) {
+      pass(ops);
+      ops.clear();
+    }
+    ops.push_back(op);
+  }
+  pass(ops);
+  for (std::size_t i = 0; i < first.outer.size(); ++i) out_.close();
+}
+
+void GridPrinter::scalar_op(const RowOp& op) {
+  open_loop(op.lane, int32(0), op.extent, op.at);
+  in_scope(op.body);
+  out_.close();
+}
+
+std::string GridPrinter::begin_reduction(const RowOp& op) {
+  if (!op.reduces) return "";
+  const DType type = op.to.view.buffer->type;
+  const std::string name = names_.unique("acc");
+  out_.line(fmt::format("{} {} = splat({});", vector_type(type), name, identity(op.op, compute_type(type))));
+  return name;
+}
+
+void GridPrinter::row_body(const RowOp& op, const std::string& accumulator) {
+  if (!op.reduces) return in_scope(op.body);
+  body(op.body);
+  const DType type = compute_type(op.to.view.buffer->type);
+  std::string x = variable_text(op.value);
+  if (op.value->type != type) x = fmt::format("to_{}({})", type.name(), x);
+  if (!lane_->active.empty()) {
+    x = fmt::format("select(lanes_below({}), {}, splat({}))", lane_->active, x, identity(op.op, type));
+  }
+  out_.line(fmt::format("{} = {};", accumulator, combined(op.op, accumulator, x, true)));
+}
+
+void GridPrinter::end_reduction(const RowOp& op, const std::string& accumulator) {
+  if (!op.reduces) return;
+  const std::string total = fmt::format("{}({})", folded(op.op), accumulator);
+  store(op.to, op.overwrite ? total : combined(op.op, load_text(op.to), total, false), false);
+}
+
+void GridPrinter::pass(const std::vector<RowOp>& ops) {
+  const RowOp& first = ops.front();
+  if (!first.vector) return scalar_op(first);
+  std::vector<std::string> accumulators;
+  for (const RowOp& op : ops) accumulators.push_back(begin_reduction(op));
+  const Range extent = facts_.of(first.extent);
+  facts_.ranges[first.lane.get()] = {0, extent.high - 1};
+  const std::string index = name_variable(first.lane), end = scalar(first.extent);
+  const bool full = is_constant(first.extent) && constant_value(first.extent) % row_unit == 0;
+  out_.open(fmt::format("for (int32_t {0} = 0; {0} < {1}; {0} += W) {{  // {2}", index, end,
+                        short_location(first.at)));
+  lane_ = Lane{first.lane, index, full ? "" : fmt::format("{} - {}", end, index)};
+  for (std::size_t i = 0; i < ops.size(); ++i) row_body(ops[i], accumulators[i]);
+  lane_.reset();
+  varying_.clear();
+  out_.close();
+  for (std::size_t i = 0; i < ops.size(); ++i) end_reduction(ops[i], accumulators[i]);
+}
+
+}  // namespace tegula::codegen

@@ -1,0 +1,243 @@
+// Control, variables and single elements.
+#include <fmt/format.h>
+
+#include "codegen/grid_printer.hpp"
+#include "ir/visit.hpp"
+
+namespace tegula::codegen {
+
+using namespace ir;
+
+GridPrinter::GridPrinter(const Signature& signature, CpuProgram& program, Writer& out)
+    : signature_(signature), program_(program), out_(out) {}
+
+void GridPrinter::prologue_of(const BufferPtr& buffer, int& place) {
+  const std::string name = names_.unique(buffer->name);
+  pointers_[buffer.get()] = name;
+  const std::string type(memory_type(buffer->type));
+  out_.line(
+      fmt::format("{0}* const {1} = ({0}*)call->tensor[{2}];", type, name, signature_.slot_of(buffer.get())));
+  for (int d = 0; d < buffer->rank(); ++d, ++place) {
+    out_.line(fmt::format("const long {0}_s{1} = call->stride[{2}], {0}_n{1} = call->extent[{2}];", name, d,
+                          place));
+  }
+}
+
+void GridPrinter::prologue(const Grid& grid) {
+  int place = 0;
+  for (const BufferPtr& buffer : signature_.buffers()) prologue_of(buffer, place);
+  const auto& variables = signature_.variables();
+  for (std::size_t i = 0; i < variables.size(); ++i) {
+    const VariablePtr& v = variables[i];
+    out_.line(fmt::format("const {0} {1} = value_of<{0}>(call->value[{2}]);", scalar_type(v->type),
+                          name_variable(v), i));
+  }
+  for (std::size_t i = 0; i < grid.index.size(); ++i) {
+    out_.line(fmt::format("const int32_t {} = block[{}];", name_variable(grid.index[i]), i));
+    facts_.ranges[grid.index[i].get()] = {0, INT32_MAX};
+  }
+}
+
+void GridPrinter::print(const Grid& grid, int number) {
+  number_ = number;
+  uses_ = tile_uses(grid.body);
+  const std::string function = fmt::format("{}_{}", signature_.kernel().name, number);
+  out_.open(fmt::format(
+      "extern \"C\" void {}(const TegulaCall* call, const int32_t* block, char* scratch) {{", function));
+  prologue(grid);
+  body(grid.body);
+  out_.close();
+  // Vectors may be read past the end of the last tile.
+  program_.blocks.push_back({function, static_cast<std::size_t>(scratch_peak_) + 128});
+}
+
+void GridPrinter::in_scope(const Body& nested) {
+  const std::int64_t before = scratch_;
+  body(nested);
+  scratch_ = before;
+}
+
+// Neighbours that go over the same rows share a loop; tiles and pure values between them come first.
+void GridPrinter::body(const Body& statements) {
+  std::vector<RowOp> group;
+  const auto flush = [&] {
+    if (!group.empty()) rows(group);
+    group.clear();
+  };
+  for (const Stmt& s : statements) {
+    auto op = lane_ ? std::nullopt : row_op(s);
+    if (!op) {
+      const bool passes = as<Declare>(s) != nullptr || as<Let>(s) != nullptr;
+      if (!passes) flush();
+      stmt(s);
+      continue;
+    }
+    if (!group.empty()) {
+      auto joined = aligned(*op, group.front());
+      if (joined && can_join(*joined, group)) {
+        group.push_back(*joined);
+        continue;
+      }
+      flush();
+    }
+    group.push_back(*op);
+  }
+  flush();
+}
+
+void GridPrinter::stmt(const Stmt& s) {
+  std::visit([&](const auto& node) { (*this)(node, s); }, s->node);
+}
+
+void GridPrinter::define(const VariablePtr& v, const std::string& value, bool wide, bool is_const,
+                         const Loc& at) {
+  const std::string name = wide ? name_vector(v) : name_variable(v);
+  out_.line(fmt::format("{}{} {} = {};", is_const ? "const " : "",
+                        wide ? vector_type(v->type) : scalar_type(v->type), name, value),
+            at);
+}
+
+void GridPrinter::operator()(const Let& n, const Stmt& s) {
+  const bool wide = varies(n.value);
+  const std::string value = held_value(n.value);
+  bool pure = true;
+  for_each_variable(n.value, [&](const VariablePtr& v) { pure &= v->kind != VariableKind::mutable_; });
+  if (pure) facts_.values[n.variable.get()] = n.value;
+  define(n.variable, value, wide, true, s->at);
+}
+
+void GridPrinter::operator()(const Load& n, const Stmt& s) {
+  bool wide = false;
+  for (const Expr& e : coordinates(n.from)) wide |= varies(e);
+  const std::string value = load_text(n.from);
+  define(n.variable, value, wide, true, s->at);
+}
+
+void GridPrinter::operator()(const Store& n, const Stmt&) {
+  const std::string value = lane_ ? vector(n.value) : scalar(n.value);
+  store(n.to, value, n.value->type == n.to.view.buffer->type);
+}
+
+void GridPrinter::operator()(const Declare& n, const Stmt& s) {
+  const std::string type(tile_type(n.tile->type));
+  const std::int64_t elements =
+      uses_.panels.contains(n.tile.get())
+          ? round_up(n.tile->extent(0), row_unit) * round_up(n.tile->extent(1), row_unit)
+          : tile_elements(*n.tile, uses_.dense.contains(n.tile.get()));
+  const std::string name = names_.unique(n.tile->name);
+  pointers_[n.tile.get()] = name;
+  out_.line(
+      fmt::format("{0}* const {1} = ({0}*){2};", type, name, allocate(elements * held_bytes(n.tile->type))),
+      s->at);
+}
+
+void GridPrinter::operator()(const DeclareVar& n, const Stmt& s) {
+  const bool wide = lane_.has_value();
+  const std::string value = wide ? vector(n.value) : scalar(n.value);
+  define(n.variable, value, wide, false, s->at);
+}
+
+void GridPrinter::operator()(const Assign& n, const Stmt& s) {
+  const std::string name = variable_text(n.variable);
+  if (!varying_.contains(n.variable.get())) {
+    out_.line(fmt::format("{} = {};", name, scalar(n.value)), s->at);
+    return;
+  }
+  const std::string value = vector(n.value);
+  out_.line(mask_.empty() ? fmt::format("{} = {};", name, value)
+                          : fmt::format("{0} = select({1}, {2}, {0});", name, mask_, value),
+            s->at);
+}
+
+void GridPrinter::open_loop(const VariablePtr& index, const Expr& begin, const Expr& end, const Loc& at) {
+  const Range low = facts_.of(begin), high = facts_.of(end);
+  facts_.ranges[index.get()] = {low.low, high.high - 1};
+  const std::string first = scalar(begin), last = names_.unique("end");
+  out_.line(fmt::format("const int32_t {} = {};", last, scalar(end)));
+  const std::string name = name_variable(index);
+  out_.open(fmt::format("for (int32_t {0} = {1}; {0} < {2}; ++{0}) {{  // {3}", name, first, last,
+                        short_location(at)));
+}
+
+void GridPrinter::operator()(const For& n, const Stmt& s) {
+  for (std::size_t i = 0; i < n.index.size(); ++i) open_loop(n.index[i], n.begin[i], n.end[i], s->at);
+  in_scope(n.body);
+  for (std::size_t i = 0; i < n.index.size(); ++i) out_.close();
+}
+
+void GridPrinter::masked(const If& n, const Loc& at) {
+  const std::string outer = mask_, name = names_.unique("mask"), condition = vector(n.condition);
+  const std::string joined = outer.empty() ? "" : " & " + outer;
+  out_.line(fmt::format("const vm {} = {}{};", name, condition, joined), at);
+  mask_ = name;
+  in_scope(n.then);
+  if (!n.otherwise.empty()) {
+    const std::string other = names_.unique("mask");
+    out_.line(fmt::format("const vm {} = ~{}{};", other, name, joined));
+    mask_ = other;
+    in_scope(n.otherwise);
+  }
+  mask_ = outer;
+}
+
+void GridPrinter::operator()(const If& n, const Stmt& s) {
+  if (varies(n.condition)) return masked(n, s->at);
+  out_.open(fmt::format("if ({}) {{  // {}", scalar(n.condition), short_location(s->at)));
+  in_scope(n.then);
+  if (!n.otherwise.empty()) {
+    out_.close("} else {");
+    out_.open("");
+    in_scope(n.otherwise);
+  }
+  out_.close();
+}
+
+void GridPrinter::operator()(const While& n, const Stmt& s) {
+  out_.open(fmt::format("for (;;) {{  // {}", short_location(s->at)));
+  body(n.test);
+  out_.line(fmt::format("if (!({})) break;", scalar(n.condition)));
+  in_scope(n.body);
+  out_.close();
+}
+
+void GridPrinter::operator()(const Break& n, const Stmt& s) {
+  out_.line(fmt::format("if ({}) break;", scalar(n.condition)), s->at);
+}
+
+void GridPrinter::operator()(const Exit& n, const Stmt& s) {
+  out_.line(fmt::format("if ({}) return;", scalar(n.condition)), s->at);
+}
+
+void GridPrinter::operator()(const Print& n, const Stmt& s) {
+  const bool real = n.value->held().is_floating();
+  const std::string value = scalar(n.value);
+  out_.line(fmt::format("call->print(call->context, {}, \"{}\", {}, {});", program_.prints.size(),
+                        n.value->type.name(), real ? "0" : fmt::format("int64_t({})", value),
+                        real ? fmt::format("double({})", value) : "0"),
+            s->at);
+  program_.prints.push_back({n.label, s->at});
+}
+
+void GridPrinter::operator()(const Assert& n, const Stmt& s) {
+  out_.open(fmt::format("if (!({})) {{", scalar(n.condition)));
+  out_.line(fmt::format("call->fail(call->context, {});", program_.assertions.size()), s->at);
+  out_.line("return;");
+  out_.close();
+  program_.assertions.push_back({n.message, s->at});
+}
+
+void GridPrinter::operator()(const Atomic& n, const Stmt& s) {
+  static const char* const names[] = {"AtomicAdd", "AtomicMin", "AtomicMax", "AtomicOr", "AtomicAnd"};
+  const BufferPtr& buffer = n.to.view.buffer;
+  const std::string value = scalar(n.value), op = names[static_cast<int>(n.op)];
+  const Address at = address(n.to);
+  const std::string guard = at.guard.empty() ? "" : fmt::format("if ({}) ", at.guard);
+  if (buffer->is_tile()) {
+    const std::string sum = fmt::format("{}::of(*({}), {})", op, at.pointer, value);
+    out_.line(fmt::format("{}*({}) = {};", guard, at.pointer, rounded(buffer->type, sum)), s->at);
+  } else {
+    out_.line(fmt::format("{}atomic_update<{}>({}, {});", guard, op, at.pointer, value), s->at);
+  }
+}
+
+}  // namespace tegula::codegen

@@ -1,0 +1,287 @@
+// Operations on whole tiles: copies, gathers, products, accumulation.
+#include <fmt/format.h>
+
+#include "codegen/grid_printer.hpp"
+
+namespace tegula::codegen {
+
+using namespace ir;
+
+namespace {
+
+std::vector<std::string> extent_texts(const View& tile) {
+  std::vector<std::string> result;
+  for (int axis = 0; axis < tile.rank(); ++axis) result.push_back(std::to_string(tile.extent(axis)));
+  return result;
+}
+
+std::string axes_text(const MemoryView& view) {
+  return fmt::format("{}, {}, {}", view.base, view.axes[0].stride, view.axes[1].stride);
+}
+
+}  // namespace
+
+std::string GridPrinter::allocate(std::int64_t bytes) {
+  const std::int64_t at = scratch_;
+  scratch_ = round_up(scratch_ + bytes, 64);
+  scratch_peak_ = std::max(scratch_peak_, scratch_);
+  return fmt::format("(scratch + {})", at);
+}
+
+// `a` is clipped, `b` is a tile.
+void GridPrinter::for_matrices(MemoryView a, MemoryView b, std::vector<std::string> extents,
+                               const MatrixBody& f) {
+  int loops = 0;
+  if (!a.exists.empty()) {
+    out_.open(fmt::format("{{"));
+    const std::string name = names_.unique("exists");
+    out_.line(fmt::format("const bool {} = {};", name, a.exists));
+    a.exists = name;
+    ++loops;
+  }
+  while (a.axes.size() < 2) {
+    a.axes.insert(a.axes.begin(), {"0", "0", "1"});
+    b.axes.insert(b.axes.begin(), {"0", "0", "1"});
+    extents.insert(extents.begin(), "1");
+  }
+  while (a.axes.size() > 2) {
+    const std::string x = names_.unique("x"), inside = names_.unique("exists");
+    out_.open(fmt::format("for (long {0} = 0; {0} < {1}; ++{0}) {{", x, extents[0]));
+    out_.line(fmt::format("const bool {} = {}{} >= {} && {} < {};", inside,
+                          a.exists.empty() ? "" : a.exists + " && ", x, a.axes[0].first, x, a.axes[0].last));
+    a.exists = inside;
+    a.base += fmt::format(" + {} * {}", x, a.axes[0].stride);
+    b.base += fmt::format(" + {} * {}", x, b.axes[0].stride);
+    a.axes.erase(a.axes.begin());
+    b.axes.erase(b.axes.begin());
+    extents.erase(extents.begin());
+    ++loops;
+  }
+  f(a, b, extents[0], extents[1]);
+  for (; loops > 0; --loops) out_.close();
+}
+
+std::string GridPrinter::inside_text(const MemoryView& view) {
+  const std::string last =
+      view.exists.empty() ? view.axes[0].last : fmt::format("({} ? {} : 0)", view.exists, view.axes[0].last);
+  return fmt::format("Inside{{{}, {}, {}, {}}}", view.axes[0].first, last, view.axes[1].first,
+                     view.axes[1].last);
+}
+
+std::string GridPrinter::fill_text(const Copy& n) {
+  const DType type = n.to.buffer->type;
+  Expr fill = n.fill;
+  if (fill->held() != type) fill = make(Op::cast, type, {fill}, fill->at);
+  const std::string text = scalar(fill);
+  return type.is_boolean() ? fmt::format("-int32_t({})", text) : fmt::format("{}({})", tile_type(type), text);
+}
+
+void GridPrinter::copy_in(const Copy& n, const Loc& at) {
+  const std::vector<std::string> extents = extent_texts(n.to);
+  const std::string fill = fill_text(n);
+  const MemoryView from = memory(n.from, extents), to = memory(n.to, extents);
+  const std::string map(rounding_object(n.from.buffer->type, n.to.buffer->type));
+  const auto panel = uses_.panels.find(n.to.buffer.get());
+  for_matrices(
+      from, to, extents,
+      [&](const MemoryView& a, const MemoryView& b, const std::string& rows, const std::string& cols) {
+        if (panel == uses_.panels.end()) {
+          out_.line(fmt::format("load_tile({}, {}, {}, {}, {}, {}, {});", axes_text(b), rows, cols,
+                                axes_text(a), inside_text(a), fill, map),
+                    at);
+          return;
+        }
+        const std::string type = n.to.buffer->type == u8 ? "(int32_t*)" : "";
+        if (!panel->second.transposed) {
+          out_.line(fmt::format("load_panels({}{}, {}, {}, {}, {}, {}, {});", type, pointer_name(n.to.buffer),
+                                rows, cols, axes_text(a), inside_text(a), fill, map),
+                    at);
+        } else {
+          MemoryView t = a;
+          std::swap(t.axes[0], t.axes[1]);
+          std::string inside = inside_text(t);
+          out_.line(fmt::format("load_panels_transposed({}{}, {}, {}, {}, {}, {}, {});", type,
+                                pointer_name(n.to.buffer), cols, rows, axes_text(t), inside, fill, map),
+                    at);
+        }
+      });
+}
+
+void GridPrinter::copy_out(const Copy& n, const Loc& at) {
+  const std::vector<std::string> extents = extent_texts(n.from);
+  const MemoryView to = memory(n.to, extents), from = memory(n.from, extents);
+  for_matrices(
+      to, from, extents,
+      [&](const MemoryView& a, const MemoryView& b, const std::string&, const std::string&) {
+        const std::string exists = a.exists.empty() ? "" : fmt::format("if ({}) ", a.exists);
+        out_.line(
+            fmt::format("{}store_tile({}, {}, {});", exists, axes_text(a), axes_text(b), inside_text(a)), at);
+      });
+}
+
+void GridPrinter::operator()(const Copy& n, const Stmt& s) {
+  internal_assert(n.from.is_tile() != n.to.is_tile(), "a copy between tiles was not lowered", s->at);
+  out_.open("{");
+  if (n.to.is_tile())
+    copy_in(n, s->at);
+  else
+    copy_out(n, s->at);
+  out_.close();
+}
+
+void GridPrinter::operator()(const Fill&, const Stmt& s) {
+  throw InternalError("a fill was not lowered", s->at);
+}
+void GridPrinter::operator()(const Reduce&, const Stmt& s) {
+  throw InternalError("a reduction was not lowered", s->at);
+}
+
+// The rows to gather as an array, missing ones as -1.
+std::string GridPrinter::gather_rows(const Gather& n, const Loc& at) {
+  const std::int64_t count = n.to.extent(0);
+  const std::string name = names_.unique("rows");
+  out_.line(fmt::format("long* const {} = (long*){};", name, allocate(count * 8)));
+  open_loop(n.index, int32(0), int32(count), at);
+  body(n.body);
+  int dim = 0;
+  while (n.from.dims[static_cast<std::size_t>(dim)].axis != 0) ++dim;
+  const ViewDim& shown = n.from.dims[static_cast<std::size_t>(dim)];
+  const std::string row = names_.unique("row");
+  out_.line(fmt::format("const long {} = {} + {};", row, as_long(shown.offset), as_long(n.row)));
+  std::string condition;
+  for (const std::string& limit : limits(n.from, dim, row, {INT64_MIN, INT64_MAX}))
+    condition += (condition.empty() ? "" : " && ") + limit;
+  out_.line(fmt::format("{}[{}] = {} ? {} : -1;", name, variable_text(n.index), condition, row));
+  out_.close();
+  return name;
+}
+
+void GridPrinter::operator()(const Gather& n, const Stmt& s) {
+  const std::int64_t before = scratch_;
+  out_.open("{");
+  const std::string rows = gather_rows(n, s->at);
+  View table = n.from;
+  for (ViewDim& d : table.dims) {
+    if (d.axis == 0) d = {int32(0), nullptr, nullptr, 0};
+  }
+  std::vector<std::string> extents = extent_texts(n.to);
+  MemoryView from = memory(table, extents), to = memory(n.to, extents);
+  const std::string map(rounding_object(n.from.buffer->type, n.to.buffer->type));
+  const std::string zero = fmt::format("{}(0)", tile_type(n.to.buffer->type));
+  const auto panel = uses_.panels.find(n.to.buffer.get());
+  if (panel != uses_.panels.end()) {
+    const bool t = panel->second.transposed;
+    const std::string cast = n.to.buffer->type == u8 ? "(int32_t*)" : "";
+    const std::string last = from.exists.empty()
+                                 ? from.axes[1].last
+                                 : fmt::format("({} ? {} : 0)", from.exists, from.axes[1].last);
+    out_.line(
+        fmt::format("gather_panels<{}>({}{}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {});", t ? "true" : "false",
+                    cast, pointer_name(n.to.buffer), extents[0], extents[1], from.base, from.axes[0].stride,
+                    from.axes[1].stride, rows, from.axes[1].first, last, zero, map),
+        s->at);
+  } else {
+    // One row at a time, as a tile with one more axis of extent 1 where needed.
+    const std::string p = names_.unique("p");
+    out_.open(
+        fmt::format("for (long {0} = 0; {0} < {1}; ++{0}) {{  // {2}", p, extents[0], short_location(s->at)));
+    from.base += fmt::format(" + {}[{}] * {}", rows, p, from.axes[0].stride);
+    const std::string exists = fmt::format("{}[{}] >= 0", rows, p);
+    from.exists = from.exists.empty() ? exists : fmt::format("{} && {}", from.exists, exists);
+    to.base += fmt::format(" + {} * {}", p, to.axes[0].stride);
+    from.axes.erase(from.axes.begin());
+    to.axes.erase(to.axes.begin());
+    extents.erase(extents.begin());
+    for_matrices(from, to, extents,
+                 [&](const MemoryView& a, const MemoryView& b, const std::string& r, const std::string& c) {
+                   out_.line(fmt::format("load_tile({}, {}, {}, {}, {}, {}, {});", axes_text(b), r, c,
+                                         axes_text(a), inside_text(a), zero, map));
+                 });
+    out_.close();
+  }
+  out_.close();
+  scratch_ = before;
+}
+
+std::string GridPrinter::operand_b(const Gemm& n, const std::string& type) {
+  const std::string cast = fmt::format("(const {}*)", type);
+  if (uses_.panels.contains(n.b.buffer.get())) return cast + pointer_name(n.b.buffer);
+  const std::int64_t k = n.b.extent(0), columns = n.b.extent(1);
+  const MemoryView b = memory(n.b, {std::to_string(k), std::to_string(columns)});
+  const std::string panels = names_.unique("panels");
+  out_.line(fmt::format("{0}* const {1} = ({0}*){2};", type, panels,
+                        allocate(k * round_up(columns, row_unit) * held_bytes(n.b.buffer->type))));
+  const char* function =
+      b.axes[0].stride == "1" && b.axes[1].stride != "1" ? "load_panels_transposed" : "load_panels";
+  out_.line(fmt::format("{}({}, {}, {}, {}({}), {}, {}, whole({}, {}), {}(0), Unrounded{{}});", function,
+                        panels, k, columns, cast, b.base, b.axes[0].stride, b.axes[1].stride, k, columns,
+                        type));
+  return panels;
+}
+
+void GridPrinter::operator()(const Gemm& n, const Stmt& s) {
+  const std::int64_t before = scratch_, m = n.c.extent(0), columns = n.c.extent(1), k = n.a.extent(1);
+  const DType type = n.c.buffer->type;
+  const std::string name(scalar_type(type));
+  out_.open(fmt::format("{{  // {}", short_location(s->at)));
+  const std::string b = operand_b(n, name);
+  const MemoryView a = memory(n.a, {std::to_string(m), std::to_string(k)});
+  MemoryView c = memory(n.c, {std::to_string(m), std::to_string(columns)});
+  const bool padded = is_whole(n.c) && !uses_.dense.contains(n.c.buffer.get());
+  const bool direct =
+      c.axes[1].stride == "1" && (padded || columns % row_unit == 0) && c.axes[0].stride != "0";
+  std::string target = c.base, ldc = c.axes[0].stride;
+  if (!direct) {
+    ldc = std::to_string(round_up(columns, row_unit));
+    target = names_.unique("product");
+    out_.line(fmt::format("{0}* const {1} = ({0}*){2};", name, target,
+                          allocate(m * round_up(columns, row_unit) * held_bytes(type))));
+  }
+  out_.line(fmt::format("gemm_panel<{}, {}>({}, (const {}*)({}), {}, {}, {}, {}, {}, {});", m, columns, k,
+                        name, a.base, a.axes[0].stride, a.axes[1].stride, b, target, ldc,
+                        direct && !n.overwrite ? "true" : "false"),
+            s->at);
+  if (!direct) {
+    out_.open(fmt::format("for (long i = 0; i < {}; ++i) {{", m));
+    const std::string element =
+        fmt::format("({})[i * {} + j * {}]", c.base, c.axes[0].stride, c.axes[1].stride);
+    const std::string product = fmt::format("{}[i * {} + j]", target, ldc);
+    out_.line(fmt::format("for (long j = 0; j < {}; ++j) {} = {};", columns, element,
+                          n.overwrite          ? product
+                          : type.is_floating() ? element + " + " + product
+                                               : fmt::format("add({}, {})", element, product)));
+    out_.close();
+  }
+  out_.close();
+  scratch_ = before;
+}
+
+void GridPrinter::operator()(const Accumulate& n, const Stmt& s) {
+  static const char* const names[] = {"AtomicAdd", "AtomicMin", "AtomicMax", "AtomicOr", "AtomicAnd"};
+  const std::string op = names[static_cast<int>(n.op)];
+  const std::string order = n.order ? scalar(n.order) : "";
+  const std::vector<std::string> extents = extent_texts(n.tile);
+  out_.open("{");
+  const MemoryView to = memory(n.to, extents), tile = memory(n.tile, extents);
+  const std::string types =
+      fmt::format("{}, {}", memory_type(n.to.buffer->type), tile_type(n.tile.buffer->type));
+  for_matrices(
+      to, tile, extents,
+      [&](const MemoryView& a, const MemoryView& b, const std::string&, const std::string&) {
+        const std::string inside = inside_text(a);
+        if (!n.order) {
+          out_.line(fmt::format("accumulate_tile<{}>({}, {}, {});", op, axes_text(a), axes_text(b), inside),
+                    s->at);
+          return;
+        }
+        out_.line(
+            fmt::format("if (size_of({3}) > 0) record_tile(call->contribute(call->context, {0}, "
+                        "int64_t({1}), size_of({3}) * long(sizeof(Contribution<{2}>))), {4}, {5}, {3});",
+                        program_.ordered.size(), order, types, inside, axes_text(a), axes_text(b)),
+            s->at);
+      });
+  if (n.order) program_.ordered.push_back({fmt::format("{}, {}", op, types)});
+  out_.close();
+}
+
+}  // namespace tegula::codegen

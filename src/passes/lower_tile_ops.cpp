@@ -1,0 +1,133 @@
+#include <limits>
+
+#include "ir/ir.hpp"
+#include "ir/visit.hpp"
+#include "passes/passes.hpp"
+
+namespace tegula::passes {
+
+using namespace ir;
+
+namespace {
+
+VariablePtr make_variable(const char* name, DType type, VariableKind kind, const Loc& at) {
+  return std::make_shared<const Variable>(Variable{name, type, kind, at});
+}
+
+// parallel over all axes of a view, with the body for an element.
+template <class F>
+Stmt over(const std::vector<Expr>& extents, const Loc& at, F body) {
+  For loop{LoopKind::parallel, {}, {}, extents, 0, {}};
+  std::vector<Expr> index;
+  for (std::size_t i = 0; i < extents.size(); ++i) {
+    loop.index.push_back(make_variable("i", i32, VariableKind::index, at));
+    loop.begin.push_back(int32(0, at));
+    index.push_back(variable(loop.index.back(), at));
+  }
+  loop.body = body(index);
+  return statement(std::move(loop), at);
+}
+
+Body elements(const std::vector<Expr>& extents, const Loc& at,
+              const std::function<Body(const std::vector<Expr>&)>& f) {
+  if (extents.empty()) return f({});
+  return {over(extents, at, f)};
+}
+
+Expr as_stored(const Expr& e, DType type) {
+  return e->held() == compute_type(type) ? e : make(Op::cast, type, {e}, e->at);
+}
+
+Body lower_fill(const Fill& n, const Loc& at) {
+  return elements(n.to.extents, at, [&](const std::vector<Expr>& index) {
+    return Body{statement(Store{{n.to, index}, n.value}, at)};
+  });
+}
+
+Body lower_copy(const Copy& n, const Loc& at) {
+  return elements(n.to.extents, at, [&](const std::vector<Expr>& index) {
+    const VariablePtr x = make_variable("x", compute_type(n.from.buffer->type), VariableKind::let, at);
+    return Body{statement(Load{x, {n.from, index}}, at),
+                statement(Store{{n.to, index}, as_stored(variable(x, at), n.to.buffer->type)}, at)};
+  });
+}
+
+Expr identity(ReduceOp op, DType type, const Loc& at) {
+  if (op == ReduceOp::any || op == ReduceOp::all) return truth(op == ReduceOp::all, at);
+  if (op != ReduceOp::max && op != ReduceOp::min) {
+    return type.is_floating() ? constant(type, 0.0, at) : constant(type, std::int64_t{0}, at);
+  }
+  const bool high = op == ReduceOp::min;
+  if (type.is_floating()) {
+    const double inf = std::numeric_limits<double>::infinity();
+    return constant(type, high ? inf : -inf, at);
+  }
+  if (type == u32) return constant(type, high ? std::int64_t{UINT32_MAX} : std::int64_t{0}, at);
+  if (type == i64) return constant(type, high ? INT64_MAX : INT64_MIN, at);
+  return constant(type, high ? std::int64_t{INT32_MAX} : std::int64_t{INT32_MIN}, at);
+}
+
+Expr combine(ReduceOp op, const Expr& a, const Expr& b) {
+  const DType type = a->held();
+  switch (op) {
+    case ReduceOp::sum:
+      return make(Op::add, type, {a, b}, b->at);
+    case ReduceOp::min:
+      return make(Op::min, type, {a, b}, b->at);
+    case ReduceOp::max:
+      return make(Op::max, type, {a, b}, b->at);
+    case ReduceOp::absmax:
+      return make(Op::max, type, {a, make(Op::abs, type, {b}, b->at)}, b->at);
+    case ReduceOp::any:
+      return make(Op::logical_or, type, {a, b}, b->at);
+    default:
+      return make(Op::logical_and, type, {a, b}, b->at);
+  }
+}
+
+// One running value for each element of the result.
+Body lower_reduce(const Reduce& n, const Loc& at) {
+  return elements(n.to.extents, at, [&](const std::vector<Expr>& index) {
+    const DType type = compute_type(n.to.buffer->type), from = compute_type(n.from.buffer->type);
+    const VariablePtr total = make_variable("total", type, VariableKind::mutable_, at);
+    Body result;
+    Expr first = identity(n.op, type, at);
+    if (!n.overwrite) {
+      const VariablePtr old = make_variable("old", type, VariableKind::let, at);
+      result.push_back(statement(Load{old, {n.to, index}}, at));
+      first = variable(old, at);
+    }
+    result.push_back(statement(DeclareVar{total, first}, at));
+    const VariablePtr k = make_variable("k", i32, VariableKind::index, at);
+    const VariablePtr x = make_variable("x", from, VariableKind::let, at);
+    const VariablePtr now = make_variable("now", type, VariableKind::let, at);
+    std::vector<Expr> source = index;
+    source.insert(source.begin() + n.dim, variable(k, at));
+    For loop{LoopKind::serial, {k}, {int32(0, at)}, {n.from.extents[static_cast<std::size_t>(n.dim)]}, 0, {}};
+    loop.body = {
+        statement(Load{x, {n.from, source}}, at), statement(Let{now, variable(total, at)}, at),
+        statement(Assign{total, combine(n.op, variable(now, at), as_stored(variable(x, at), type))}, at)};
+    result.push_back(statement(std::move(loop), at));
+    const VariablePtr sum = make_variable("sum", type, VariableKind::let, at);
+    result.push_back(statement(Let{sum, variable(total, at)}, at));
+    result.push_back(statement(Store{{n.to, index}, variable(sum, at)}, at));
+    return result;
+  });
+}
+
+bool is_contiguous(const Reduce& n) { return !n.from.dims.empty() && n.from.dims.back().axis == n.dim; }
+
+}  // namespace
+
+Body lower_tile_ops(const Body& body) {
+  return map_body(body, [](const Stmt& stmt) -> Body {
+    if (const auto* fill = as<Fill>(stmt)) return lower_fill(*fill, stmt->at);
+    const auto* copy = as<Copy>(stmt);
+    if (copy && copy->from.is_tile() && copy->to.is_tile()) return lower_copy(*copy, stmt->at);
+    const auto* reduce = as<Reduce>(stmt);
+    if (reduce && !is_contiguous(*reduce)) return lower_reduce(*reduce, stmt->at);
+    return {stmt};
+  });
+}
+
+}  // namespace tegula::passes
