@@ -162,7 +162,7 @@ std::string GridPrinter::emit_operation(const Expr& e, const std::vector<std::st
     case Op::bit_not:
       return fmt::format("(~{})", x[0]);
     case Op::logical_not:
-      return fmt::format(wide ? "(~{})" : "(!{})", x[0]);
+      return (wide ? "(~" : "(!") + x[0] + ")";
     case Op::div:
       if (type.is_floating()) return fmt::format("({} / {})", x[0], x[1]);
       return fmt::format("div({}, {})", x[0], x[1]);

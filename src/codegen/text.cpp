@@ -187,9 +187,9 @@ Names::Names() {
 std::string Names::unique(std::string_view wanted) {
   std::string base;
   for (const char c : wanted) base += std::isalnum(static_cast<unsigned char>(c)) != 0 ? c : '_';
-  if (base.empty() || std::isdigit(static_cast<unsigned char>(base[0])) != 0) base.insert(0, "x");
+  if (base.empty() || std::isdigit(static_cast<unsigned char>(base[0])) != 0) base = "x" + base;
   // Identifiers of two underscores, or of one and a capital letter, belong to the compiler.
-  while (base[0] == '_') base.erase(0, 1).append("x");
+  while (base[0] == '_') base = base.substr(1) + "x";
   std::string name = base;
   for (int i = 1; !taken_.insert(name).second; ++i) name = fmt::format("{}_{}", base, i);
   return name;
@@ -293,9 +293,9 @@ std::string constant_text(const ir::ExprNode& constant) {
       return fmt::format("{}u", value);
     case TypeCode::i64:
       return value == INT64_MIN ? "INT64_MIN"
-                                : fmt::format(value < 0 ? "(int64_t({}))" : "int64_t({})", value);
+                                : fmt::format("int64_t({})", value);
     default:
-      return value == INT32_MIN ? "INT32_MIN" : fmt::format(value < 0 ? "({})" : "{}", value);
+      return value == INT32_MIN ? "INT32_MIN" : value < 0 ? fmt::format("({})", value) : std::to_string(value);
   }
 }
 
