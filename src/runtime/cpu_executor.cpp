@@ -1,0 +1,146 @@
+#include "runtime/cpu_executor.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <mutex>
+#include <numeric>
+
+#include "codegen/cpu.hpp"
+#include "device/cpu/call.hpp"
+#include "device/embedded.hpp"
+#include "runtime/cpu_features.hpp"
+#include "runtime/host_compiler.hpp"
+#include "runtime/thread_pool.hpp"
+
+namespace tegula {
+namespace {
+
+struct Contribution {
+  std::int32_t id;
+  std::int64_t order;
+  std::vector<std::int64_t> bytes;
+  std::int64_t size;
+};
+
+// What printed code reports to while one grid runs.
+struct Context {
+  const codegen::CpuProgram& program;
+  std::mutex mutex;
+  std::vector<Contribution> contributions;
+};
+
+void on_print(void* context, std::int32_t id, const char* type, std::int64_t integer, double real) {
+  auto& c = *static_cast<Context*>(context);
+  std::lock_guard lock(c.mutex);
+  auto& label = c.program.prints[static_cast<std::size_t>(id)].label;
+  if (std::strchr("fd", type[0]))
+    fmt::print("{}: {}\n", label, real);
+  else
+    fmt::print("{}: {}\n", label, integer);
+}
+
+void on_fail(void* context, std::int32_t id) {
+  auto& assertion = static_cast<Context*>(context)->program.assertions[static_cast<std::size_t>(id)];
+  throw ProgramError("assert_that: " + assertion.message, assertion.at);
+}
+
+void* on_contribute(void* context, std::int32_t id, std::int64_t order, std::int64_t size) {
+  auto& c = *static_cast<Context*>(context);
+  std::lock_guard lock(c.mutex);
+  c.contributions.push_back(
+      {id, order, std::vector<std::int64_t>(static_cast<std::size_t>(size + 7) / 8), size});
+  return c.contributions.back().bytes.data();
+}
+
+std::int64_t bits_of(const ir::Value& value) {
+  if (!value.type.is_floating()) return value.integer;
+  if (value.type == f64) return std::bit_cast<std::int64_t>(value.real);
+  return std::bit_cast<std::int32_t>(static_cast<float>(value.real));
+}
+
+SharedObject compile_text(const codegen::CpuProgram& program) {
+  auto* compiler = host_compiler();
+  if (!compiler)
+    throw DeviceError(
+        "no C++ compiler was found for the CPU target; install g++, name one in TEGULA_CXX, or use the "
+        "interpreter");
+  HostCompiler::Source source{codegen::without_comments(program.text), {}, {}};
+  source.flags = {"-std=c++17",         "-O2",     "-ffp-contract=fast",   "-fno-math-errno",
+                  "-fno-trapping-math", "-fwrapv", "-fno-strict-aliasing", "-fexceptions"};
+  for (auto flag : isa_flags(best_isa())) source.flags.emplace_back(flag);
+  for (auto& file : embedded::cpu_headers())
+    source.headers.push_back({std::string(file.name), std::string(file.text)});
+  return compiler->load(source, kernel_cache());
+}
+
+class CpuExecutor : public Executable {
+ public:
+  explicit CpuExecutor(std::shared_ptr<const Signature> signature)
+      : signature_(std::move(signature)),
+        program_(codegen::print_cpu(*signature_)),
+        object_(compile_text(program_)) {
+    for (auto& block : program_.blocks) blocks_.push_back(object_.function<TegulaBlock>(block.function));
+    for (auto& ordered : program_.ordered) apply_.push_back(object_.function<TegulaApply>(ordered.function));
+    for (auto& grid : signature_->kernel().grids) {
+      extents_.emplace_back();
+      for (auto& extent : grid.extents) extents_.back().emplace_back(extent, *signature_);
+    }
+  }
+
+  void run(const Binding& binding) const override {
+    clear_zeroed(*signature_, binding);
+    std::vector<void*> data;
+    std::vector<std::int64_t> strides, extents, values;
+    for (auto& tensor : binding.tensors) {
+      data.push_back(tensor.data);
+      strides.insert(strides.end(), tensor.strides.begin(), tensor.strides.end());
+      extents.insert(extents.end(), tensor.shape.begin(), tensor.shape.end());
+    }
+    for (auto& value : binding.values) values.push_back(bits_of(value));
+    for (std::size_t grid = 0; grid < blocks_.size(); ++grid) {
+      Context context{program_, {}, {}};
+      TegulaCall call{data.data(), strides.data(), extents.data(), values.data(),
+                      &context,    on_print,       on_fail,        on_contribute};
+      run_grid(grid, call, binding);
+      apply(context);
+    }
+  }
+
+ private:
+  void run_grid(std::size_t grid, const TegulaCall& call, const Binding& binding) const {
+    std::array<std::int64_t, 3> n{1, 1, 1};
+    for (std::size_t d = 0; d < extents_[grid].size(); ++d)
+      n[d] = std::max<std::int64_t>(0, extents_[grid][d](binding.values).integer);
+    thread_pool().run_blocks(n[0] * n[1] * n[2], {}, [&](std::int64_t i, int) {
+      std::int32_t block[3] = {static_cast<std::int32_t>(i % n[0]),
+                               static_cast<std::int32_t>(i / n[0] % n[1]),
+                               static_cast<std::int32_t>(i / n[0] / n[1])};
+      auto* scratch = static_cast<char*>(ThreadPool::scratch(program_.blocks[grid].scratch_bytes));
+      blocks_[grid](&call, block, scratch);
+    });
+  }
+
+  void apply(Context& context) const {
+    std::stable_sort(context.contributions.begin(), context.contributions.end(),
+                     [](auto& a, auto& b) { return a.order < b.order; });
+    for (auto& c : context.contributions) apply_[static_cast<std::size_t>(c.id)](c.bytes.data(), c.size);
+  }
+
+  std::shared_ptr<const Signature> signature_;
+  codegen::CpuProgram program_;
+  SharedObject object_;
+  std::vector<TegulaBlock*> blocks_;
+  std::vector<TegulaApply*> apply_;
+  std::vector<std::vector<HostExpr>> extents_;
+};
+
+}  // namespace
+
+std::unique_ptr<const Executable> make_cpu_executor(const std::shared_ptr<const Signature>& signature) {
+  return std::make_unique<CpuExecutor>(signature);
+}
+
+}  // namespace tegula

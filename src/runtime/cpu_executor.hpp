@@ -1,0 +1,10 @@
+// Runs a kernel on the CPU: printed as C++, compiled by the system's compiler, blocks on the thread pool.
+#pragma once
+#include "runtime/executable.hpp"
+
+namespace tegula {
+
+// A DeviceError if there is no compiler or it fails.
+std::unique_ptr<const Executable> make_cpu_executor(const std::shared_ptr<const Signature>& signature);
+
+}  // namespace tegula
