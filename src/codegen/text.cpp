@@ -292,10 +292,11 @@ std::string constant_text(const ir::ExprNode& constant) {
     case TypeCode::u32:
       return fmt::format("{}u", value);
     case TypeCode::i64:
-      return value == INT64_MIN ? "INT64_MIN"
-                                : fmt::format("int64_t({})", value);
+      return value == INT64_MIN ? "INT64_MIN" : fmt::format("int64_t({})", value);
     default:
-      return value == INT32_MIN ? "INT32_MIN" : value < 0 ? fmt::format("({})", value) : std::to_string(value);
+      return value == INT32_MIN ? "INT32_MIN"
+             : value < 0        ? fmt::format("({})", value)
+                                : std::to_string(value);
   }
 }
 

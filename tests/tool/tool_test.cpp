@@ -84,6 +84,13 @@ TEST_F(Tool, ChecksAnOperator) {
   EXPECT_NE(outcome.text.find("ok"), std::string::npos);
 }
 
+// Every operator, printed and compiled, against its formula.
+TEST_F(Tool, ChecksEveryOperatorOnTheCpu) {
+  auto outcome = tool("check --target cpu");
+  EXPECT_EQ(outcome.status, 0) << outcome.text;
+  EXPECT_NE(outcome.text.find("block_sparse_attention"), std::string::npos);
+}
+
 TEST_F(Tool, RefusesWrongCalls) {
   std::ofstream(file("short.npy")) << "\x93NUMPY";
   struct {
