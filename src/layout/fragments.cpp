@@ -1,0 +1,92 @@
+#include "layout/fragments.hpp"
+
+#include <algorithm>
+#include <bit>
+
+#include "tegula/error.hpp"
+
+namespace tegula::layout {
+namespace {
+
+std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+
+std::int64_t exact_div(std::int64_t a, std::int64_t b) {
+  internal_assert(b > 0 && a % b == 0, "a tile is divided without remainder");
+  return a / b;
+}
+
+// The part of the digits that a warp's 16 rows have in all these instructions: a quad of threads holds two
+// neighbours along the second dimension each, eight quads follow along the first, and the registers hold the
+// same again eight rows below.
+struct WarpTile {
+  Digits threads{digit(2, 1, 4, 2), digit(2, 0, 8, 1)};
+  Digits registers{digit(2, 1, 2, 1), digit(2, 0, 2, 8)};
+};
+
+Layout rows_by_warps(std::int64_t rows, std::int64_t columns, std::int64_t unit, const Division& parts,
+                     bool divide_columns) {
+  WarpTile tile;
+  const std::int64_t own = divide_columns ? exact_div(columns, parts.along_n) : columns;
+  if (unit == 64) tile.threads.push_back(digit(2, 0, 4, 16));
+  tile.threads.push_back(digit(2, 0, parts.along_m, unit));
+  tile.threads.push_back(divide_columns ? digit(2, 1, parts.along_n, own) : replica(2, parts.along_n));
+  tile.registers.push_back(digit(2, 1, exact_div(own, 8), 8));
+  const std::int64_t step = unit * parts.along_m;
+  tile.registers.push_back(digit(2, 0, ceil_div(rows, step), step));
+  return {{rows, columns}, std::move(tile.threads), std::move(tile.registers)};
+}
+
+}  // namespace
+
+Layout blocked(std::int64_t threads, const Coordinates& shape, std::int64_t vector) {
+  const int rank = static_cast<int>(shape.size());
+  Digits by_thread, by_register, rest;
+  // Only powers of two divide the inner dimensions; an odd factor of the threads goes to the first one.
+  auto left = static_cast<std::int64_t>(1) << std::countr_zero(static_cast<std::uint64_t>(threads));
+  std::int64_t odd = threads / left;
+  for (int d = rank - 1; d >= 0; --d) {
+    const std::int64_t extent = shape[static_cast<std::size_t>(d)];
+    const std::int64_t own = d == rank - 1 ? vector : 1;
+    if (own > 1) by_register.push_back(digit(rank, d, own, 1));
+    const std::int64_t wanted = ceil_div(extent, own);
+    const auto power = static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(wanted)));
+    std::int64_t taken = std::min(left, power);
+    by_thread.push_back(digit(rank, d, taken, own));
+    left /= taken;
+    if (d == 0 && left == 1 && odd > 1 && wanted > taken) {
+      by_thread.push_back(digit(rank, d, odd, own * taken));
+      taken *= odd;
+      odd = 1;
+    }
+    rest.push_back(digit(rank, d, ceil_div(extent, own * taken), own * taken));
+  }
+  if (left * odd > 1) by_thread.push_back(replica(rank, left * odd));
+  by_register.insert(by_register.end(), rest.begin(), rest.end());
+  return {shape, std::move(by_thread), std::move(by_register)};
+}
+
+Layout wgmma_accumulator(std::int64_t m, std::int64_t n, const Division& groups) {
+  return rows_by_warps(m, n, 64, groups, true);
+}
+
+Layout mma_accumulator(std::int64_t m, std::int64_t n, const Division& warps) {
+  return rows_by_warps(m, n, 16, warps, true);
+}
+
+Layout wgmma_operand_a(std::int64_t m, std::int64_t k, const Division& groups) {
+  return rows_by_warps(m, k, 64, groups, false);
+}
+
+Layout mma_operand_a(std::int64_t m, std::int64_t k, const Division& warps) {
+  return rows_by_warps(m, k, 16, warps, false);
+}
+
+Layout mma_operand_b(std::int64_t k, std::int64_t n, const Division& warps) {
+  const std::int64_t own = exact_div(n, warps.along_n);
+  Digits threads{digit(2, 0, 4, 2), digit(2, 1, 8, 1), replica(2, warps.along_m),
+                 digit(2, 1, warps.along_n, own)};
+  Digits registers{digit(2, 0, 2, 1), digit(2, 0, exact_div(k, 8), 8), digit(2, 1, exact_div(own, 8), 8)};
+  return {{k, n}, std::move(threads), std::move(registers)};
+}
+
+}  // namespace tegula::layout

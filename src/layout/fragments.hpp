@@ -1,0 +1,29 @@
+// The layouts that instructions prescribe, and the one for fragments that no instruction touches.
+#pragma once
+#include "layout/layout.hpp"
+
+namespace tegula::layout {
+
+// Registers hold `vector` neighbours along the last dimension, threads follow along it and then along the
+// other dimensions, from the last to the first; what remains of the shape is in further registers, what
+// remains of the threads are replicas.
+Layout blocked(std::int64_t threads, const Coordinates& shape, std::int64_t vector);
+
+// How the warps, or warp groups, of a block divide a product.
+struct Division {
+  std::int64_t along_m = 1, along_n = 1;
+};
+
+// The accumulator [m, n] of wgmma m64nNk16 on along_m x along_n warp groups. Each has the rows 64 i + … for
+// its i of along_m, 64 along_m apart, and n / along_n neighbouring columns.
+Layout wgmma_accumulator(std::int64_t m, std::int64_t n, const Division& groups);
+// The accumulator [m, n] of mma.sync m16n8 on along_m x along_n warps, divided in the same way.
+Layout mma_accumulator(std::int64_t m, std::int64_t n, const Division& warps);
+
+// The 16-bit operand A [m, k] in registers, and for mma.sync the operand B [k, n]. Warps that share rows of
+// A, or columns of B, hold the same elements.
+Layout wgmma_operand_a(std::int64_t m, std::int64_t k, const Division& groups);
+Layout mma_operand_a(std::int64_t m, std::int64_t k, const Division& warps);
+Layout mma_operand_b(std::int64_t k, std::int64_t n, const Division& warps);
+
+}  // namespace tegula::layout

@@ -1,0 +1,212 @@
+// Layouts against enumeration of all threads and registers.
+#include "layout/layout.hpp"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <random>
+
+#include "layout/fragments.hpp"
+
+namespace tegula::layout {
+namespace {
+
+// A digit list evaluated without any merging.
+Coordinates plain(const Digits& threads, const Digits& registers, int rank, std::int64_t t, std::int64_t r) {
+  Coordinates at(static_cast<std::size_t>(rank), 0);
+  auto step = [&](const Digits& digits, std::int64_t n) {
+    for (const Digit& d : digits) {
+      for (std::size_t k = 0; k < at.size(); ++k) at[k] += n % d.extent * d.stride[k];
+      n /= d.extent;
+    }
+  };
+  step(threads, t);
+  step(registers, r);
+  return at;
+}
+
+std::int64_t product(const Digits& digits) {
+  std::int64_t n = 1;
+  for (const Digit& d : digits) n *= d.extent;
+  return n;
+}
+
+class RandomDigits {
+ public:
+  explicit RandomDigits(unsigned seed) : random_(seed) {}
+  std::int64_t number(std::int64_t low, std::int64_t high) {
+    return std::uniform_int_distribution<std::int64_t>(low, high)(random_);
+  }
+
+  // Digits that tile a box: each continues one dimension, dealt to threads or registers in any order.
+  void deal(int rank, Digits& threads, Digits& registers, Coordinates& shape) {
+    shape.assign(static_cast<std::size_t>(rank), 1);
+    for (std::int64_t n = number(1, 6); n > 0; --n) {
+      const std::int64_t extent = number(1, 4);
+      const bool to_thread = number(0, 1) == 0;
+      if (to_thread && number(0, 4) == 0) {
+        threads.push_back(replica(rank, extent));
+        continue;
+      }
+      const auto d = static_cast<std::size_t>(number(0, rank - 1));
+      (to_thread ? threads : registers).push_back(digit(rank, static_cast<int>(d), extent, shape[d]));
+      shape[d] *= extent;
+    }
+  }
+
+ private:
+  std::mt19937 random_;
+};
+
+TEST(Layout, CanonicalFormPlacesAsItsDigitsDo) {
+  RandomDigits random(1);
+  for (int round = 0; round < 500; ++round) {
+    const int rank = static_cast<int>(random.number(1, 3));
+    Digits threads, registers;
+    Coordinates shape;
+    random.deal(rank, threads, registers, shape);
+    const Layout layout(shape, threads, registers);
+    ASSERT_EQ(layout.thread_count(), product(threads));
+    ASSERT_EQ(layout.register_count(), product(registers));
+    for (std::int64_t t = 0; t < product(threads); ++t)
+      for (std::int64_t r = 0; r < product(registers); ++r)
+        ASSERT_EQ(layout.coordinates(t, r), plain(threads, registers, rank, t, r)) << layout.text();
+    EXPECT_TRUE(layout.is_valid()) << layout.text();
+  }
+}
+
+TEST(Layout, EqualExactlyWhereAllPlacesAreEqual) {
+  RandomDigits random(2);
+  for (int round = 0; round < 3000; ++round) {
+    Digits threads[2], registers[2];
+    Coordinates shape[2];
+    for (int k = 0; k < 2; ++k) random.deal(1, threads[k], registers[k], shape[k]);
+    const Layout a(shape[0], threads[0], registers[0]), b(shape[1], threads[1], registers[1]);
+    bool same = shape[0] == shape[1] && a.thread_count() == b.thread_count() &&
+                a.register_count() == b.register_count();
+    for (std::int64_t t = 0; same && t < a.thread_count(); ++t)
+      for (std::int64_t r = 0; same && r < a.register_count(); ++r)
+        same = a.coordinates(t, r) == b.coordinates(t, r);
+    EXPECT_EQ(a == b, same) << a.text() << " | " << b.text();
+  }
+}
+
+TEST(Layout, PlacesInvertCoordinates) {
+  RandomDigits random(3);
+  for (int round = 0; round < 200; ++round) {
+    Digits threads, registers;
+    Coordinates shape;
+    random.deal(2, threads, registers, shape);
+    const Layout layout(shape, threads, registers);
+    for (std::int64_t i = 0; i < shape[0]; ++i)
+      for (std::int64_t j = 0; j < shape[1]; ++j) {
+        const std::vector<Place> places = layout.places({i, j});
+        ASSERT_EQ(static_cast<std::int64_t>(places.size()), layout.replicas());
+        for (const Place& p : places) EXPECT_EQ(layout.coordinates(p.thread, p.reg), (Coordinates{i, j}));
+      }
+  }
+}
+
+TEST(Layout, SliceHoldsEveryElementWhereItsRowIs) {
+  RandomDigits random(4);
+  for (int round = 0; round < 300; ++round) {
+    Digits threads, registers;
+    Coordinates shape;
+    random.deal(2, threads, registers, shape);
+    const Layout whole(shape, threads, registers);
+    for (int dim = 0; dim < 2; ++dim) {
+      const Layout slice = whole.slice(dim);
+      EXPECT_EQ(slice.thread_count(), whole.thread_count());
+      EXPECT_TRUE(slice.is_valid()) << slice.text();
+      // A thread holds an element of the slice exactly if it holds part of that row.
+      std::map<std::int64_t, std::map<std::int64_t, bool>> rows;
+      const std::size_t kept = dim == 0 ? 1 : 0;
+      for (std::int64_t t = 0; t < whole.thread_count(); ++t)
+        for (std::int64_t r = 0; r < whole.register_count(); ++r)
+          rows[t][whole.coordinates(t, r)[kept]] = true;
+      for (std::int64_t t = 0; t < slice.thread_count(); ++t) {
+        EXPECT_EQ(static_cast<std::int64_t>(rows[t].size()), slice.register_count());
+        for (std::int64_t r = 0; r < slice.register_count(); ++r)
+          EXPECT_TRUE(rows[t].count(slice.coordinates(t, r)[0]) > 0);
+      }
+    }
+  }
+}
+
+TEST(Layout, PermutedTwiceIsTheSame) {
+  const Layout a = wgmma_accumulator(128, 96, {2, 1});
+  EXPECT_EQ(a.permute({1, 0}).permute({1, 0}), a);
+  EXPECT_EQ(a.permute({1, 0}).slice(0), a.slice(1));
+}
+
+TEST(Fragments, BlockedHoldsEveryElementOnce) {
+  const std::vector<Coordinates> shapes{{1},       {5},        {33},      {128},     {1000},
+                                        {3, 7},    {16, 24},   {33, 45},  {64, 64},  {128, 72},
+                                        {2, 3, 5}, {7, 4, 16}, {1, 1, 9}, {128, 128}};
+  for (const Coordinates& shape : shapes)
+    for (const std::int64_t threads : {32, 96, 128, 256, 384})
+      for (const std::int64_t vector : {1, 2, 4}) {
+        const Layout layout = blocked(threads, shape, vector);
+        EXPECT_EQ(layout.thread_count(), threads) << layout.text();
+        EXPECT_TRUE(layout.is_valid()) << layout.text();
+      }
+  EXPECT_EQ(blocked(128, {}, 1).replicas(), 128);
+}
+
+// The accumulator of m64nN as the instruction set documents it.
+TEST(Fragments, WgmmaAccumulator) {
+  const Layout layout = wgmma_accumulator(64, 24, {1, 1});
+  ASSERT_EQ(layout.register_count(), 12);
+  for (std::int64_t t = 0; t < 128; ++t)
+    for (std::int64_t r = 0; r < 12; ++r)
+      EXPECT_EQ(layout.coordinates(t, r), (Coordinates{16 * (t / 32) + t % 32 / 4 + 8 * (r / 2 % 2),
+                                                       8 * (r / 4) + 2 * (t % 4) + r % 2}));
+}
+
+TEST(Fragments, WarpGroupsDivideTheProduct) {
+  struct Case {
+    std::int64_t m, n;
+    Division groups;
+  };
+  for (const Case& c : {Case{128, 128, {2, 1}}, Case{64, 256, {1, 2}}, Case{192, 40, {3, 1}},
+                        Case{256, 64, {2, 1}}, Case{128, 96, {2, 2}}, Case{40, 16, {1, 1}}}) {
+    const Layout layout = wgmma_accumulator(c.m, c.n, c.groups);
+    EXPECT_EQ(layout.thread_count(), 128 * c.groups.along_m * c.groups.along_n);
+    EXPECT_TRUE(layout.is_valid()) << layout.text();
+    // Group g owns the rows of its part.
+    for (std::int64_t t = 0; t < layout.thread_count(); ++t)
+      for (std::int64_t r = 0; r < layout.register_count(); ++r)
+        EXPECT_EQ(layout.coordinates(t, r)[0] / 64 % c.groups.along_m, t / 128 % c.groups.along_m);
+  }
+}
+
+TEST(Fragments, MmaFragments) {
+  const Layout c = mma_accumulator(32, 48, {2, 3}), a = mma_operand_a(32, 32, {2, 3}),
+               b = mma_operand_b(32, 48, {2, 3});
+  for (const Layout* layout : {&c, &a, &b}) {
+    EXPECT_EQ(layout->thread_count(), 192);
+    EXPECT_TRUE(layout->is_valid()) << layout->text();
+  }
+  EXPECT_EQ(c.replicas(), 1);
+  EXPECT_EQ(a.replicas(), 3);
+  EXPECT_EQ(b.replicas(), 2);
+  // B of m16n8k16: register r of a thread is k = 2 (t % 4) + r % 2 + 8 (r / 2), n = t / 4.
+  const Layout one = mma_operand_b(16, 8, {1, 1});
+  for (std::int64_t t = 0; t < 32; ++t)
+    for (std::int64_t r = 0; r < 4; ++r)
+      EXPECT_EQ(one.coordinates(t, r), (Coordinates{2 * (t % 4) + r % 2 + 8 * (r / 2), t / 4}));
+}
+
+// What lets the result of one product be the operand of the next without moving.
+TEST(Fragments, AccumulatorIsOperandOfTheNextProduct) {
+  for (const std::int64_t n : {16, 64, 80, 128, 176}) {
+    EXPECT_EQ(wgmma_accumulator(128, n, {2, 1}), wgmma_operand_a(128, n, {2, 1}));
+    EXPECT_EQ(mma_accumulator(64, n, {4, 1}), mma_operand_a(64, n, {4, 1}));
+    EXPECT_EQ(wgmma_accumulator(64, n, {1, 1}), mma_accumulator(64, n, {4, 1}));
+  }
+  // Row statistics of both products agree, whatever their widths.
+  EXPECT_EQ(wgmma_accumulator(128, 176, {2, 1}).slice(1), wgmma_accumulator(128, 64, {2, 1}).slice(1));
+}
+
+}  // namespace
+}  // namespace tegula::layout
