@@ -1,0 +1,213 @@
+// The events of a schedule. Each is one instruction, or one tile operation, of the printed text.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "tegula/error.hpp"
+
+namespace tegula::ir {
+struct StmtNode;
+}
+
+namespace tegula::schedule {
+
+struct Event;
+using Events = std::vector<Event>;
+
+// Sum of products of variables; a trip count.
+struct Count {
+  struct Term {
+    int factor;
+    std::vector<int> variables;
+  };
+  int constant = 0;
+  std::vector<Term> terms = {};
+};
+
+// Which copy of something that exists once per group: the executing group's, or the one that the enclosing
+// counted loop numbers.
+struct Instance {
+  enum class Kind : std::uint8_t { own, index, fixed };
+  Kind kind = Kind::fixed;
+  int value = 0;
+};
+
+// Which slot: a fixed one, the role's cursor of a ring (`value`) plus `shift`, or the enclosing counted
+// loops' index; modulo the number of slots.
+struct Slot {
+  enum class Kind : std::uint8_t { fixed, cursor, index };
+  Kind kind = Kind::fixed;
+  int value = 0;
+  int shift = 0;
+};
+
+// Parts of a slot: `mask`, moved up by the group's, the warp's and the CTA's number times a stride.
+struct Parts {
+  std::uint64_t mask = ~std::uint64_t{0};
+  int per_group = 0;
+  int per_warp = 0;
+  int per_cta = 0;
+};
+
+enum class Touch : std::uint8_t {
+  read,
+  write,
+  update,  // read and written
+  add,     // in any order with other additions
+};
+
+struct Access {
+  int buffer = 0;
+  Touch touch = Touch::read;
+  Slot slot = {};
+  Instance instance = {};
+  Parts parts = {};
+  int mapping = 0;  // accesses of equal mappings (not 0) touch, thread by thread, the same elements
+};
+
+// The full and the empty barrier of one use of a ring.
+struct Place {
+  int ring = 0;
+  int shift = 0;
+  Instance instance = {};
+};
+
+// Ordinary instructions of the executing threads.
+struct Operation {
+  std::vector<Access> accesses = {};
+};
+
+// ---- warpgroup gemms. Reads end, and results exist, at the wait that covers the commit.
+struct Gemm {
+  std::vector<Access> accesses = {};  // operands read; the accumulator written or updated
+};
+struct GemmFence {};
+struct GemmCommit {};
+struct GemmWait {
+  int pending = 0;  // groups that may stay in flight
+};
+
+// ---- rings
+struct WaitFull {
+  Place place = {};
+};
+struct Acquire {
+  Place place = {};
+};
+enum class Side : std::uint8_t { full, empty };
+struct Arrive {
+  Side side = Side::full;
+  Place place = {};
+  bool whole_cluster = false;  // at the same barrier of every CTA
+};
+struct Expect {  // one arrival, and bytes to come
+  Place place = {};
+  int bytes = 0;
+};
+struct Advance {
+  int ring = 0;
+};
+
+// ---- copy engine
+struct Load {
+  Place place = {};  // completes on its full barrier
+  Access to = {};
+  int bytes = 0;
+  bool multicast = false;  // to every CTA of the cluster, completing on each one's barrier
+};
+struct Store {
+  Access from = {};
+  std::optional<Access> to = {};  // in global memory, where other blocks touch it too
+};
+struct StoreCommit {};
+struct StoreWait {
+  int pending = 0;
+  bool reads_only = true;  // shared memory may be reused; else: written
+};
+
+// ---- copies by threads, asynchronous
+struct CopyAsync {
+  Access to = {};
+};
+struct CopyCommit {};
+struct CopyWait {
+  int pending = 0;
+};
+struct CopyArrive {  // every thread arrives on the full barrier when its copies so far are complete
+  Place place = {};
+};
+
+// ---- fences and barriers among threads
+struct ProxyFence {
+  bool global = false;
+};
+struct WarpSync {};
+struct Barrier {
+  int id = 0;
+  bool per_group = false;  // id + group
+  int rotate = 0;          // id + (group + rotate) % groups
+  int threads = 0;
+  bool wait = true;  // else arrive only
+};
+struct ClusterBarrier {};
+struct InitBarriers {};
+struct InitFence {};
+struct SetRegisters {
+  int count = 0;
+};
+
+// ---- tiles of persistent kernels, turns between blocks
+struct NextTile {};  // from a counter in global memory; ends the enclosing loop by `Leave` when none is left
+struct SendTile {
+  Access to = {};
+};
+struct ReceiveTile {
+  Access from = {};
+};
+struct WaitTurn {  // until every earlier tile has passed the turn of this slot
+  Access of = {};
+};
+struct PassTurn {
+  Access of = {};
+};
+
+// ---- control
+struct Loop {
+  enum class Kind : std::uint8_t { counted, tiles, forever };  // tiles: first, first + grid, …
+  Kind kind = Kind::counted;
+  Count count = {};
+  Events body = {};
+};
+struct Guard {
+  enum class Kind : std::uint8_t { data, not_first, first_tile, later_tile };
+  Kind kind = Kind::data;
+  Events body = {};
+};
+struct Leave {};  // the innermost loop when no tile is left
+
+using What =
+    std::variant<Operation, Gemm, GemmFence, GemmCommit, GemmWait, WaitFull, Acquire, Arrive, Expect, Advance,
+                 Load, Store, StoreCommit, StoreWait, CopyAsync, CopyCommit, CopyWait, CopyArrive, ProxyFence,
+                 WarpSync, Barrier, ClusterBarrier, InitBarriers, InitFence, SetRegisters, NextTile, SendTile,
+                 ReceiveTile, WaitTurn, PassTurn, Loop, Guard, Leave>;
+
+enum class Who : std::uint8_t {
+  all,
+  each_warp,  // one thread of every warp
+  leader,     // one thread of every group
+  one,        // one thread of the role
+};
+
+struct Event {
+  What what;
+  Who who = Who::all;
+  std::string name;                          // of an operation or a loop
+  std::shared_ptr<const ir::StmtNode> stmt;  // that it comes from
+  std::optional<Loc> at;                     // line of the user's program
+};
+
+}  // namespace tegula::schedule

@@ -1,0 +1,169 @@
+// Asynchronous work: warpgroup gemms, the copy engine, copies by threads, stores; and what travels with
+// tiles.
+#include <fmt/format.h>
+
+#include "schedule/machine.hpp"
+
+namespace tegula::schedule {
+
+bool Machine::on(Actor& a, const Event& e, const Operation& x) {
+  for (const Access& access : x.accesses) touch_by_threads(a, e, access);
+  return true;
+}
+
+// ------------------------------------------------------------------------------------- warpgroup gemms
+bool Machine::on(Actor& a, const Event& e, const Gemm& x) {
+  converge(a);
+  for (const Access& access : x.accesses)
+    touch_in_queue(a, e, access, Queue::gemm, a.gemms.committed + 1, true);
+  a.gemms.open = true;
+  return true;
+}
+
+bool Machine::on(Actor& a, const Event&, const GemmFence&) {
+  converge(a);
+  a.gemm_fence = a.now;
+  return true;
+}
+
+bool Machine::on(Actor& a, const Event&, const GemmCommit&) {
+  converge(a);
+  ++a.gemms.committed;
+  a.gemms.open = false;
+  return true;
+}
+
+bool Machine::on(Actor& a, const Event& e, const GemmWait& x) {
+  converge(a);
+  const Time pending = static_cast<Time>(x.pending);
+  if (a.gemms.committed >= pending)
+    learn(a, e, model_.component(a.index, Queue::gemm), a.gemms.committed - pending);
+  return true;
+}
+
+// ------------------------------------------------------------------------------------- copy engine
+bool Machine::on(Actor& a, const Event& e, const Load& x) {
+  const Ring& ring = schedule_.rings[x.place.ring];
+  const int phase = use_of(a, x.place) / ring.depth;
+  const Knowledge& k = of(a, e);
+  for (int cta = 0; cta < model_.ctas(); ++cta) {
+    if (cta != a.id.cta && !x.multicast) continue;
+    check_ready(a, e, k, cta);
+    const int barrier = barrier_of(a, Side::full, x.place, cta);
+    const int component = model_.barrier_component(barrier);
+    if (barriers_[barrier].phase > phase)
+      fail(Rule::phase, a, e,
+           fmt::format("loads for phase {} of {}, which is over", phase, barrier_name(barrier)));
+    touch(a, e, x.to, cta,
+          {parts_of(a, x.to), component, static_cast<Time>(phase + 1), x.to.touch, true, 0, a.index, &e});
+    transfers_.push_back({barrier, phase, x.bytes, k.seen, &e, a.index});
+    remote_.push_back({cta, component, static_cast<Time>(phase + 1), &e, a.index});
+  }
+  return true;
+}
+
+void Machine::deliver(const Transfer& t) {
+  MBarrier& barrier = barriers_[t.barrier];
+  const Actor& a = actors_[t.warp];
+  if (barrier.phase != t.phase)
+    fail(Rule::phase, a, *t.event,
+         fmt::format("{} bytes for phase {} reach {} in phase {}", t.bytes, t.phase, barrier_name(t.barrier),
+                     barrier.phase));
+  // Of the issuer's knowledge only the phases of barriers travel with the bytes.
+  for (int c = model_.barrier_component(0); c < model_.barrier_component(model_.barriers()); ++c)
+    barrier.gathered.seen[c] = std::max(barrier.gathered.seen[c], t.issued[c]);
+  barrier.bytes -= t.bytes;
+  complete(t.barrier);
+}
+
+bool Machine::on(Actor& a, const Event& e, const Store& x) {
+  touch_in_queue(a, e, x.from, Queue::store_reads, a.stores.committed + 1, true);
+  if (x.to) touch_in_queue(a, e, *x.to, Queue::store_writes, a.stores.committed + 1, true);
+  a.stores.open = true;
+  return true;
+}
+
+bool Machine::on(Actor& a, const Event&, const StoreCommit&) {
+  ++a.stores.committed;
+  a.stores.open = false;
+  return true;
+}
+
+bool Machine::on(Actor& a, const Event&, const StoreWait& x) {
+  const Time pending = static_cast<Time>(x.pending);
+  if (a.stores.committed < pending) return true;
+  const Time done = a.stores.committed - pending;
+  const auto raise = [&](Time& t) { t = std::max(t, done); };
+  raise(a.lane.seen[model_.component(a.index, Queue::store_reads)]);
+  if (!x.reads_only) raise(a.stores_done);
+  return true;
+}
+
+// ------------------------------------------------------------------------------------- copies by threads
+bool Machine::on(Actor& a, const Event& e, const CopyAsync& x) {
+  touch_in_queue(a, e, x.to, Queue::copies, a.copies.committed + 1, false);
+  a.copies.open = true;
+  return true;
+}
+
+bool Machine::on(Actor& a, const Event&, const CopyCommit&) {
+  ++a.copies.committed;
+  a.copies.open = false;
+  return true;
+}
+
+bool Machine::on(Actor& a, const Event& e, const CopyWait& x) {
+  const Time pending = static_cast<Time>(x.pending);
+  if (a.copies.committed >= pending)
+    learn(a, e, model_.component(a.index, Queue::copies), a.copies.committed - pending);
+  return true;
+}
+
+bool Machine::on(Actor& a, const Event& e, const CopyArrive& x) {
+  ++a.copies.committed;
+  a.copies.open = false;
+  Knowledge knowledge = published(a, e);
+  knowledge.seen[model_.component(a.index, Queue::copies)] = a.copies.committed;
+  check_ready(a, e, knowledge, a.id.cta);
+  arrive(a, e, barrier_of(a, Side::full, x.place, a.id.cta),
+         use_of(a, x.place) / schedule_.rings[x.place.ring].depth, e.who == Who::all ? 32 : 1, knowledge);
+  return true;
+}
+
+// ------------------------------------------------------------------------------------- tiles and turns
+bool Machine::on(Actor& a, const Event&, const NextTile&) {
+  a.tile = next_tile_ < trial_.tiles ? next_tile_++ : -1;
+  return true;
+}
+
+bool Machine::on(Actor& a, const Event& e, const SendTile& x) {
+  touch_by_threads(a, e, x.to);
+  mailbox_[cell_of(a, x.to, a.id.cta)] = a.tile;
+  return true;
+}
+
+bool Machine::on(Actor& a, const Event& e, const ReceiveTile& x) {
+  touch_by_threads(a, e, x.from);
+  a.tile = mailbox_[cell_of(a, x.from, a.id.cta)];
+  return true;
+}
+
+bool Machine::on(Actor& a, const Event& e, const WaitTurn& x) {
+  const Turn& turn = turns_[cell_of(a, x.of, a.id.cta)];
+  if (turn.passed < a.tile) return false;
+  if (turn.passed > a.tile)
+    fail(Rule::turn, a, e, fmt::format("the turn of {} is over: it is at {}", a.tile, turn.passed));
+  learn(a, e, turn.done);
+  return true;
+}
+
+bool Machine::on(Actor& a, const Event& e, const PassTurn& x) {
+  Turn& turn = turns_[cell_of(a, x.of, a.id.cta)];
+  if (turn.passed != a.tile)
+    fail(Rule::turn, a, e, fmt::format("passes the turn of {} when it is {}'s", a.tile, turn.passed));
+  ++turn.passed;
+  turn.done.join(published(a, e));
+  return true;
+}
+
+}  // namespace tegula::schedule

@@ -1,0 +1,173 @@
+#include <fmt/format.h>
+
+#include "schedule/machine.hpp"
+
+namespace tegula::schedule {
+
+void Machine::learn(Actor& a, const Event& e, const Knowledge& what) {
+  if (e.who == Who::all) a.all.join(what);
+  a.lane.join(what);
+}
+
+void Machine::learn(Actor& a, const Event& e, int component, Time time) {
+  if (e.who == Who::all) a.all.seen[component] = std::max(a.all.seen[component], time);
+  a.lane.seen[component] = std::max(a.lane.seen[component], time);
+}
+
+void Machine::converge(Actor& a) {
+  const int reads = model_.component(a.index, Queue::reads);
+  a.all.seen[reads] = a.lane.seen[reads] = a.now;
+}
+
+void Machine::collect(Actor& a) {
+  converge(a);
+  const int writes = model_.component(a.index, Queue::writes), lane = model_.component(a.index, Queue::lane);
+  a.lane.seen[writes] = a.lane.seen[lane] = a.now;
+  a.lane.fenced[writes] = std::max(a.lane.fenced[writes], a.fenced);
+  a.all.join(a.lane);
+  a.lane.join(a.all);
+}
+
+// What others learn from an arrival of the executing threads.
+Knowledge Machine::published(const Actor& a, const Event& e) const {
+  Knowledge k = e.who == Who::all ? a.all : a.lane;
+  if (e.who == Who::all) {
+    const int writes = model_.component(a.index, Queue::writes);
+    k.seen[writes] = k.seen[model_.component(a.index, Queue::reads)] = a.now;
+    k.fenced[writes] = std::max(k.fenced[writes], a.fenced);
+  } else {
+    k.seen[model_.component(a.index, Queue::lane)] = a.now;
+  }
+  return k;
+}
+
+int Machine::slot_of(const Actor& a, const Slot& slot, int slots) const {
+  switch (slot.kind) {
+    case Slot::Kind::fixed:
+      return slot.value % slots;
+    case Slot::Kind::cursor:
+      return (a.cursors[slot.value] + slot.shift + slots) % slots;
+    case Slot::Kind::index:
+      return (index_of(a) + slot.shift) % slots;
+  }
+  return 0;
+}
+
+int Machine::instance_of(const Actor& a, const Instance& instance, int instances) const {
+  switch (instance.kind) {
+    case Instance::Kind::own:
+      return a.id.group % instances;
+    case Instance::Kind::index:
+      return index_of(a) % instances;
+    case Instance::Kind::fixed:
+      return instance.value % instances;
+  }
+  return 0;
+}
+
+std::uint64_t Machine::parts_of(const Actor& a, const Access& access) const {
+  const Buffer& buffer = schedule_.buffers[access.buffer];
+  const Parts& p = access.parts;
+  const std::uint64_t all = buffer.parts == 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << buffer.parts) - 1;
+  const int by = p.per_group * a.id.group + p.per_warp * a.id.warp + p.per_cta * a.id.cta;
+  return (p.mask << by) & all;
+}
+
+int Machine::cell_of(const Actor& a, const Access& access, int cta) const {
+  const Buffer& b = schedule_.buffers[access.buffer];
+  const int slots = b.space == Space::global ? global_slots : b.slots;
+  return model_.cell(a.index, cta, access.buffer, instance_of(a, access.instance, b.instances),
+                     slot_of(a, access.slot, slots));
+}
+
+std::string Machine::place_name(const Actor& a, const Access& access) const {
+  const Buffer& b = schedule_.buffers[access.buffer];
+  std::string name = b.name;
+  if (b.instances > 1) name += fmt::format(" of group {}", instance_of(a, access.instance, b.instances));
+  if (b.space == Space::global || b.slots > 1)
+    name += fmt::format("[{}]", slot_of(a, access.slot, b.space == Space::global ? global_slots : b.slots));
+  return name;
+}
+
+namespace {
+bool conflict(Touch a, Touch b) {
+  if (a == Touch::read && b == Touch::read) return false;
+  return !(a == Touch::add && b == Touch::add);
+}
+const char* verb(Touch touch) {
+  switch (touch) {
+    case Touch::read:
+      return "reads";
+    case Touch::write:
+      return "writes";
+    case Touch::update:
+      return "updates";
+    case Touch::add:
+      return "adds to";
+  }
+  return "";
+}
+}  // namespace
+
+void Machine::compare(const Actor& a, const Event& e, const Access& access, const Record& old,
+                      const Record& made) {
+  const Space space = schedule_.buffers[access.buffer].space;
+  const Knowledge& k = e.who == Who::all ? a.all : a.lane;
+  const bool old_gemm = old.component == model_.component(old.warp, Queue::gemm);
+  const auto report = [&](Rule rule, const char* why) {
+    fail(rule, a, e,
+         fmt::format("{} {} while `{}` of {} {} it: {}", verb(made.touch), place_name(a, access),
+                     print(schedule_, *old.event), who_is(old.warp), verb(old.touch), why));
+  };
+  if (space == Space::registers) {
+    if (!old.async && !made.async) return;
+    if (old.async && made.async && old.touch != Touch::read && made.touch != Touch::read) return;
+    if (!old.async) {
+      if (old.time > a.gemm_fence) report(Rule::gemm_fence, "no gemm fence lies between them");
+      return;
+    }
+  }
+  if (k.seen[old.component] < old.time)
+    report(old_gemm ? Rule::in_flight : Rule::order,
+           old_gemm ? "that gemm is still in flight" : "nothing orders them");
+  if (!made.async || old.touch == Touch::read) return;
+  if (space == Space::shared && !old.async && k.fenced[old.component] < old.time)
+    report(Rule::proxy, "no proxy fence lies between them");
+  if (space == Space::global && k.fenced_global[old.component] < old.time)
+    report(Rule::proxy, "no proxy fence for global memory lies between them");
+}
+
+void Machine::touch(Actor& a, const Event& e, const Access& access, int cta, const Record& made) {
+  std::vector<Record>& records = memory_[cell_of(a, access, cta)];
+  for (const Record& old : records)
+    if ((old.parts & made.parts) != 0 && conflict(old.touch, made.touch) &&
+        !(old.mapping != 0 && old.mapping == made.mapping))
+      compare(a, e, access, old, made);
+  const bool replaces = made.touch == Touch::write || made.touch == Touch::update;
+  std::erase_if(records, [&](Record& old) {
+    if (replaces) {
+      old.parts &= ~made.parts;
+      return old.parts == 0;
+    }
+    return old.component == made.component && old.touch == made.touch && old.parts == made.parts &&
+           old.mapping == made.mapping;
+  });
+  records.push_back(made);
+}
+
+void Machine::touch_by_threads(Actor& a, const Event& e, const Access& access) {
+  const bool reads = access.touch == Touch::read;
+  const Queue queue = e.who != Who::all ? Queue::lane : reads ? Queue::reads : Queue::writes;
+  touch(a, e, access, a.id.cta,
+        {parts_of(a, access), model_.component(a.index, queue), a.now, access.touch, false, access.mapping,
+         a.index, &e});
+}
+
+void Machine::touch_in_queue(Actor& a, const Event& e, const Access& access, Queue queue, Time time,
+                             bool async) {
+  touch(a, e, access, a.id.cta,
+        {parts_of(a, access), model_.component(a.index, queue), time, access.touch, async, access.mapping,
+         a.index, &e});
+}
+
+}  // namespace tegula::schedule

@@ -1,0 +1,118 @@
+#include "schedule/verify.hpp"
+
+#include <set>
+
+#include "schedule/machine.hpp"
+#include "schedule/statics.hpp"
+
+namespace tegula::schedule {
+namespace {
+
+// 0, 1, 2 and what lies around one and two rounds of every ring.
+std::vector<int> trip_counts(const Schedule& s, const Variable& variable) {
+  std::set<int> counts = {0, 1, 2};
+  for (const Ring& ring : s.rings)
+    for (const int n : {ring.depth, ring.depth + 1, 2 * ring.depth + 1}) counts.insert(n);
+  std::vector<int> allowed;
+  for (const int n : counts)
+    if (n >= variable.minimum) allowed.push_back(n);
+  if (allowed.empty()) allowed.push_back(variable.minimum);
+  return allowed;
+}
+
+using Combination = std::vector<int>;  // a value per variable
+
+// All of them, or every k-th, never more than `most`.
+std::vector<Combination> combinations(const Schedule& s, int most) {
+  std::vector<Combination> all = {{}};
+  for (const Variable& variable : s.variables) {
+    std::vector<Combination> longer;
+    for (const Combination& start : all)
+      for (const int n : trip_counts(s, variable)) {
+        longer.push_back(start);
+        longer.back().push_back(n);
+      }
+    all = std::move(longer);
+  }
+  const std::size_t step = (all.size() + most - 1) / most;
+  std::vector<Combination> chosen;
+  for (std::size_t i = 0; i < all.size(); i += step) chosen.push_back(all[i]);
+  if (chosen.back() != all.back()) chosen.push_back(all.back());
+  return chosen;
+}
+
+// Tile i takes the values of combination first + i * stride.
+Trial trial_of(const Schedule& s, const std::vector<Combination>& all, std::size_t first, std::size_t stride,
+               int tiles) {
+  Trial trial;
+  trial.tiles = tiles;
+  for (std::size_t v = 0; v < s.variables.size(); ++v) {
+    auto& values = trial.values.emplace_back();
+    for (std::size_t i = 0; i < static_cast<std::size_t>(std::max(tiles, 1)); ++i)
+      values.push_back(all[(first + i * stride) % all.size()][v]);
+    if (s.variables[v].descending) std::sort(values.rbegin(), values.rend());
+  }
+  return trial;
+}
+
+bool has_guards(const Events& events) {
+  for (const Event& e : events) {
+    if (const auto* guard = std::get_if<Guard>(&e.what))
+      if (guard->kind == Guard::Kind::data || has_guards(guard->body)) return true;
+    if (const auto* loop = std::get_if<Loop>(&e.what))
+      if (has_guards(loop->body)) return true;
+  }
+  return false;
+}
+
+class Verifier {
+ public:
+  Verifier(const Schedule& schedule, const Thoroughness& how) : model_(schedule), how_(how) {
+    for (const Role& role : schedule.roles) guarded_ |= has_guards(role.events);
+  }
+
+  std::optional<Finding> run() {
+    const Schedule& s = model_.schedule();
+    const auto all = combinations(s, how_.combinations);
+    if (auto found = orders(trial_of(s, all, 0, 1, 0))) return found;
+    for (std::size_t i = 0; i < all.size(); ++i)
+      for (const int tiles : {1, 3})
+        if (auto found = orders(trial_of(s, all, i, 1 + i % 5, tiles))) return found;
+    return std::nullopt;
+  }
+
+ private:
+  std::optional<Finding> orders(Trial trial) {
+    for (const Guards guards : {Guards::all, Guards::none, Guards::alternating}) {
+      if (guards != Guards::all && !guarded_) break;
+      trial.guards = guards;
+      for (const Order order :
+           {Order::in_turn, Order::last_role_first, Order::slow_warp, Order::slow_group, Order::random}) {
+        trial.order = order;
+        for (int i = 0; i < (order == Order::random ? how_.seeds : 1); ++i) {
+          trial.seed = seed_++;
+          if (auto found = Machine(model_, trial).run()) return found;
+        }
+      }
+    }
+    return std::nullopt;
+  }
+
+  Model model_;
+  Thoroughness how_;
+  bool guarded_ = false;
+  unsigned seed_ = 0;
+};
+
+}  // namespace
+
+std::optional<Finding> verify(const Schedule& schedule, const Thoroughness& how) {
+  if (auto found = check_statically(schedule)) return found;
+  return Verifier(schedule, how).run();
+}
+
+void check(const Schedule& schedule) {
+  if (const auto found = verify(schedule)) throw Error(found->message);
+}
+
+}  // namespace tegula::schedule

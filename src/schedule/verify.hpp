@@ -1,0 +1,21 @@
+// Checks a schedule by running it: no deadlock, no race, exact barriers, for the trip counts, guards, tiles
+// and orders that are tried here. That is what a clean result says, and no more.
+#pragma once
+#include <optional>
+
+#include "schedule/finding.hpp"
+
+namespace tegula::schedule {
+
+struct Thoroughness {
+  int seeds = 2;          // random orders per combination of trip counts
+  int combinations = 24;  // of trip counts, at most
+};
+
+// The first rule that the schedule breaks.
+std::optional<Finding> verify(const Schedule& schedule, const Thoroughness& how = {});
+
+// Throws what `verify` finds: a defect of the compiler's plan, or of a schedule that its author wrote.
+void check(const Schedule& schedule);
+
+}  // namespace tegula::schedule
