@@ -13,6 +13,8 @@ struct Row {
   bool sinks = false;
 };
 
+void PrintTo(const Row& row, std::ostream* out) { *out << row.name; }
+
 std::vector<Row> table() {
   std::vector<Row> rows;
   for (std::int64_t queries : {0, 1, 2, 33, 127, 129})
@@ -76,28 +78,32 @@ Shape shape_of(const Row& row, std::int64_t tokens, std::int64_t heads, std::int
   return {row.batch, tokens, heads, dim};
 }
 
-TEST(Attention, AgreesWithTheFormula) {
-  for (const Row& row : table())
-    for (Target target : test_targets()) {
-      SCOPED_TRACE(row.name + " " + std::to_string(row.queries) + " x " + std::to_string(row.keys) + " " +
-                   std::string(row.type.name()) + " " + std::string(target.name()));
-      const Planted q(Tensor::random_normal(shape_of(row, row.queries, row.heads, row.dim), row.type, 1)),
-          k(Tensor::random_normal(shape_of(row, row.keys, row.kv_heads, row.dim), row.type, 2)),
-          v(Tensor::random_normal(shape_of(row, row.keys, row.kv_heads, row.dim_v), row.type, 3)),
-          out(shape_of(row, row.queries, row.heads, row.dim_v), row.type),
-          lse({row.batch, row.heads, row.queries}, f32);
-      const Tensor sinks = Tensor::random_normal({row.heads}, f32, 4);
-      AttentionOptions options = row.options;
-      if (row.sinks) options.sinks = sinks;
-      options.out = out.inside, options.lse = lse.inside, options.target = target;
-      attention(q.inside, k.inside, v.inside, options);
-      const AttentionResult exact = reference::attention(q.inside, k.inside, v.inside, options),
-                            plain = reference::attention(q.inside, k.inside, v.inside, options, row.type);
-      expect_close("out", out.inside, exact.out, plain.out, row.type);
-      expect_close("lse", lse.inside, exact.lse, plain.lse, f32);
-      EXPECT_TRUE(out.is_clean_outside() && lse.is_clean_outside());
-    }
+class AttentionRows : public testing::TestWithParam<Row> {};
+
+TEST_P(AttentionRows, AgreeWithTheFormula) {
+  const Row& row = GetParam();
+  for (Target target : test_targets()) {
+    SCOPED_TRACE(row.name + " " + std::to_string(row.queries) + " x " + std::to_string(row.keys) + " " +
+                 std::string(row.type.name()) + " " + std::string(target.name()));
+    const Planted q(Tensor::random_normal(shape_of(row, row.queries, row.heads, row.dim), row.type, 1)),
+        k(Tensor::random_normal(shape_of(row, row.keys, row.kv_heads, row.dim), row.type, 2)),
+        v(Tensor::random_normal(shape_of(row, row.keys, row.kv_heads, row.dim_v), row.type, 3)),
+        out(shape_of(row, row.queries, row.heads, row.dim_v), row.type),
+        lse({row.batch, row.heads, row.queries}, f32);
+    const Tensor sinks = Tensor::random_normal({row.heads}, f32, 4);
+    AttentionOptions options = row.options;
+    if (row.sinks) options.sinks = sinks;
+    options.out = out.inside, options.lse = lse.inside, options.target = target;
+    attention(q.inside, k.inside, v.inside, options);
+    const AttentionResult exact = reference::attention(q.inside, k.inside, v.inside, options),
+                          plain = reference::attention(q.inside, k.inside, v.inside, options, row.type);
+    expect_close("out", out.inside, exact.out, plain.out, row.type);
+    expect_close("lse", lse.inside, exact.lse, plain.lse, f32);
+    EXPECT_TRUE(out.is_clean_outside() && lse.is_clean_outside());
+  }
 }
+
+INSTANTIATE_TEST_SUITE_P(Table, AttentionRows, testing::ValuesIn(table()));
 
 // Packed sequences: neighbours are NaN in turn, so that reading one shows.
 TEST(Attention, PackedSequencesDoNotMeet) {

@@ -17,6 +17,8 @@ struct Row {
   BlockSparseOptions options = {};
 };
 
+void PrintTo(const Row& row, std::ostream* out) { *out << row.name; }
+
 std::vector<Row> table() {
   std::vector<Row> rows;
   for (int q_block : {1, 3, 16, 64})
@@ -92,31 +94,35 @@ struct Lists {
   }
 };
 
-TEST(BlockSparse, AgreesWithTheFormula) {
-  for (const Row& row : table())
-    for (Target target : test_targets()) {
-      SCOPED_TRACE(row.name + " " + std::to_string(row.queries) + " x " + std::to_string(row.keys) +
-                   " blocks " + std::to_string(row.options.q_block) + " x " +
-                   std::to_string(row.options.k_block) + " " + std::to_string(static_cast<int>(row.choice)) +
-                   " " + std::string(target.name()));
-      const Planted q(Tensor::random_normal(shape_of(row, row.queries, row.heads, row.dim), row.type, 1)),
-          k(Tensor::random_normal(shape_of(row, row.keys, row.kv_heads, row.dim), row.type, 2)),
-          v(Tensor::random_normal(shape_of(row, row.keys, row.kv_heads, row.dim_v), row.type, 3)),
-          out(shape_of(row, row.queries, row.heads, row.dim_v), row.type),
-          lse({row.batch, row.heads, row.queries}, f32);
-      const Lists lists(row);
-      BlockSparseOptions options = row.options;
-      lists.give(row, options);
-      options.out = out.inside, options.lse = lse.inside, options.target = target;
-      block_sparse_attention(q.inside, k.inside, v.inside, options);
-      const AttentionResult exact = reference::block_sparse_attention(q.inside, k.inside, v.inside, options),
-                            plain = reference::block_sparse_attention(q.inside, k.inside, v.inside, options,
-                                                                      row.type);
-      expect_close("out", out.inside, exact.out, plain.out, row.type);
-      expect_close("lse", lse.inside, exact.lse, plain.lse, f32);
-      EXPECT_TRUE(out.is_clean_outside() && lse.is_clean_outside());
-    }
+class BlockSparseRows : public testing::TestWithParam<Row> {};
+
+TEST_P(BlockSparseRows, AgreeWithTheFormula) {
+  const Row& row = GetParam();
+  for (Target target : test_targets()) {
+    SCOPED_TRACE(row.name + " " + std::to_string(row.queries) + " x " + std::to_string(row.keys) +
+                 " blocks " + std::to_string(row.options.q_block) + " x " +
+                 std::to_string(row.options.k_block) + " " + std::to_string(static_cast<int>(row.choice)) +
+                 " " + std::string(target.name()));
+    const Planted q(Tensor::random_normal(shape_of(row, row.queries, row.heads, row.dim), row.type, 1)),
+        k(Tensor::random_normal(shape_of(row, row.keys, row.kv_heads, row.dim), row.type, 2)),
+        v(Tensor::random_normal(shape_of(row, row.keys, row.kv_heads, row.dim_v), row.type, 3)),
+        out(shape_of(row, row.queries, row.heads, row.dim_v), row.type),
+        lse({row.batch, row.heads, row.queries}, f32);
+    const Lists lists(row);
+    BlockSparseOptions options = row.options;
+    lists.give(row, options);
+    options.out = out.inside, options.lse = lse.inside, options.target = target;
+    block_sparse_attention(q.inside, k.inside, v.inside, options);
+    const AttentionResult exact = reference::block_sparse_attention(q.inside, k.inside, v.inside, options),
+                          plain = reference::block_sparse_attention(q.inside, k.inside, v.inside, options,
+                                                                    row.type);
+    expect_close("out", out.inside, exact.out, plain.out, row.type);
+    expect_close("lse", lse.inside, exact.lse, plain.lse, f32);
+    EXPECT_TRUE(out.is_clean_outside() && lse.is_clean_outside());
+  }
 }
+
+INSTANTIATE_TEST_SUITE_P(Table, BlockSparseRows, testing::ValuesIn(table()));
 
 // Blocks that are not chosen are never read into the result.
 TEST(BlockSparse, LeavesOtherBlocksAlone) {

@@ -1,12 +1,27 @@
 #include "runtime/executable.hpp"
 
+#include <cstdio>
+
 #include "interp/interpreter.hpp"
 #include "runtime/cpu_executor.hpp"
+#include "runtime/host_compiler.hpp"
 #include "tegula/error.hpp"
 
 namespace tegula {
 
-Target resolve(Target target) { return target == Target::automatic() ? Target::interpreter() : target; }
+Target resolve(Target target) {
+  if (!(target == Target::automatic())) return target;
+  static const bool compiles = [] {
+    const bool found = host_compiler() != nullptr;
+    if (!found)
+      std::fputs(
+          "tegula: no C++ compiler was found, so kernels run in the interpreter, which is slow; install "
+          "g++ or name a compiler in TEGULA_CXX\n",
+          stderr);
+    return found;
+  }();
+  return compiles ? Target::cpu() : Target::interpreter();
+}
 
 std::unique_ptr<const Executable> make_executable(const std::shared_ptr<const Signature>& signature,
                                                   Target target) {
