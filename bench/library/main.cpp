@@ -1,0 +1,62 @@
+// Measures the library on this machine and prints docs/performance.md, as scripts/bench asks for it.
+#include <fmt/format.h>
+
+#include <cstdlib>
+#include <exception>
+#include <fstream>
+#include <string>
+#include <thread>
+
+#include "sections.hpp"
+
+namespace {
+
+using namespace tegula::bench;
+
+std::string processor() {
+  std::ifstream info("/proc/cpuinfo");
+  for (std::string line; std::getline(info, line);)
+    if (line.rfind("model name", 0) == 0) return line.substr(line.find(':') + 2);
+  return "unknown processor";
+}
+
+void heading() {
+  fmt::print(
+      "# Performance\n\nWritten by `scripts/bench`; do not edit.\n\n"
+      "Machine: {}, {} processors; compiler {}. All processors are used. Inputs are random. Every result is "
+      "compared with a formula in double precision before it is timed. What is compared takes turns: in "
+      "every "
+      "round each runs once untimed and once timed; times are medians over the rounds, ratios medians of the "
+      "ratios of each round.\n\n",
+      processor(), std::thread::hardware_concurrency(), __VERSION__);
+}
+
+int usage() {
+  fmt::print(stderr, "usage: bench_library all | gemm | attention | memory | compile-times\n");
+  return 2;
+}
+
+int run(const std::string& what, const char* number) {
+  const bool all = what == "all";
+  if (what == "memory-of" && number) return memory_of_attention(std::atoi(number)), 0;
+  if (what == "compile" && number) return time_to_compile(std::atoi(number)), 0;
+  if (!all && what != "gemm" && what != "attention" && what != "memory" && what != "compile-times")
+    return usage();
+  if (all) heading();
+  if (all || what == "gemm") gemm_section();
+  if (all || what == "attention") attention_section();
+  if (all || what == "memory") memory_section();
+  if (all || what == "compile-times") compile_section();
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return run(argc > 1 ? argv[1] : "", argc > 2 ? argv[2] : nullptr);
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "bench_library: {}\n", error.what());
+    return 1;
+  }
+}

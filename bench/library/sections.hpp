@@ -1,0 +1,16 @@
+// The parts of docs/performance.md; each prints itself as Markdown.
+#pragma once
+
+namespace tegula::bench {
+
+void gemm_section();
+void attention_section();
+void memory_section();
+void compile_section();
+
+// In a process of its own: prints the peak of the resident memory less that of inputs and outputs, in MiB.
+void memory_of_attention(int tokens);
+// In a process of its own: prints the milliseconds that compiling kernel `which` takes.
+void time_to_compile(int which);
+
+}  // namespace tegula::bench
