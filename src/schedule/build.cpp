@@ -85,14 +85,18 @@ void Builder::guard(Guard::Kind kind, std::string name, const Body& body) {
   nested({Guard{kind, {}}, Who::all, std::move(name), nullptr, std::nullopt}, body_of_guard, body);
 }
 
+void Builder::only(Who who, const Body& body) {
+  nested({Guard{Guard::Kind::chosen, {}}, who, "", nullptr, std::nullopt}, body_of_guard, body);
+}
+
 void Builder::operation(std::string name, std::vector<Access> accesses, Who who) {
   emit(Operation{std::move(accesses)}, who, std::move(name));
 }
 
-void Builder::gemm(std::string name, std::vector<Access> accesses) {
-  emit(GemmFence{});
-  emit(Gemm{std::move(accesses)}, Who::all, std::move(name));
-  emit(GemmCommit{});
+void Builder::gemm(const std::string& name, std::vector<Access> accesses) {
+  emit(GemmFence{}, Who::all, name);
+  emit(Gemm{std::move(accesses)}, Who::all, name);
+  emit(GemmCommit{}, Who::all, name);
 }
 
 }  // namespace tegula::schedule

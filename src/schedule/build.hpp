@@ -47,10 +47,11 @@ class Builder {
   void tiles(const Body& body);
   void forever(const Body& body);
   void guard(Guard::Kind kind, std::string name, const Body& body);
+  void only(Who who, const Body& body);
 
   void operation(std::string name, std::vector<Access> accesses, Who who = Who::all);
   // fence, gemm, commit
-  void gemm(std::string name, std::vector<Access> accesses);
+  void gemm(const std::string& name, std::vector<Access> accesses);
 
  private:
   void nested(Event event, Events& (*body_of)(Event&), const Body& body);

@@ -182,8 +182,8 @@ struct Loop {
   Count count = {};
   Events body = {};
 };
-struct Guard {
-  enum class Kind : std::uint8_t { data, not_first, first_tile, later_tile };
+struct Guard {  // chosen: the threads that `Event::who` says
+  enum class Kind : std::uint8_t { data, not_first, first_tile, later_tile, last_group, chosen };
   Kind kind = Kind::data;
   Events body = {};
 };

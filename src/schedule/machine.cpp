@@ -5,6 +5,8 @@
 namespace tegula::schedule {
 namespace {
 
+constexpr long endless = 1 << 22;  // steps of one trial
+
 struct Found {
   Finding finding;
 };
@@ -99,7 +101,8 @@ int Machine::index_of(const Actor& a) const {
   return index;
 }
 
-bool Machine::guard_holds(const Actor& a, const Guard& guard) const {
+bool Machine::guard_holds(const Actor& a, const Event& e) const {
+  const Guard& guard = std::get<Guard>(e.what);
   switch (guard.kind) {
     case Guard::Kind::not_first:
       return !a.frames.empty() && a.frames.back().index > 0;
@@ -107,6 +110,10 @@ bool Machine::guard_holds(const Actor& a, const Guard& guard) const {
       return a.tile == 0;
     case Guard::Kind::later_tile:
       return a.tile > 0;
+    case Guard::Kind::last_group:
+      return a.id.group + 1 == schedule_.roles[a.id.role].groups;
+    case Guard::Kind::chosen:
+      return takes_part(a, e);
     case Guard::Kind::data:
       break;
   }
@@ -164,6 +171,7 @@ void Machine::leave(Actor& a) {
 bool Machine::advance(Actor& a) {
   const Step& step = (*a.program)[a.step];
   const Event& e = *step.event;
+  if (++steps_ > endless) fail(Rule::structure, a, e, "a loop without end");
   const auto in_flight = [&] {
     return a.gemms.open || a.all.seen[model_.component(a.index, Queue::gemm)] < a.gemms.committed;
   };
@@ -173,7 +181,7 @@ bool Machine::advance(Actor& a) {
     case Step::Kind::again:
       return again(a, step);
     case Step::Kind::guard: {
-      const bool holds = guard_holds(a, std::get<Guard>(e.what));
+      const bool holds = guard_holds(a, e);
       if (holds && step.has_gemm && in_flight()) fail(Rule::drained, a, e, "begins with a gemm in flight");
       a.step = holds ? a.step + 1 : step.jump;
       return true;
@@ -277,32 +285,6 @@ void Machine::final_checks() {
       fail(Rule::exit, actors_[use.warp], *use.event,
            fmt::format("CTA {} can end before this has arrived in it", use.cta));
   }
-}
-
-void Machine::deadlock() {
-  const Actor* first = nullptr;
-  std::string waits;
-  for (const Actor& a : actors_) {
-    if (a.ended) continue;
-    if (first == nullptr) first = &a;
-    const Event& e = *(*a.program)[a.step].event;
-    std::string line = fmt::format("\n  {} waits in `{}`", who_is(a.index), print(schedule_, e));
-    const Place* place = nullptr;
-    Side side = Side::full;
-    if (const auto* x = std::get_if<WaitFull>(&e.what)) place = &x->place;
-    if (const auto* x = std::get_if<Acquire>(&e.what)) {
-      place = &x->place;
-      side = Side::empty;
-    }
-    if (place != nullptr) {
-      const int index = barrier_of(a, side, *place, a.id.cta);
-      const MBarrier& b = barriers_[index];
-      line += fmt::format(" for {}: {} of {} arrivals and {} bytes missing", barrier_name(index), b.missing,
-                          b.arrivals, b.bytes);
-    }
-    waits += line;
-  }
-  fail(Rule::deadlock, *first, *(*first->program)[first->step].event, "nobody can go on:" + waits + "\n");
 }
 
 }  // namespace tegula::schedule

@@ -102,7 +102,7 @@ class Machine {
   bool advance(Actor& a);  // one step; false: blocked
   bool enter_loop(Actor& a, const Step& step);
   bool again(Actor& a, const Step& step);
-  bool guard_holds(const Actor& a, const Guard& guard) const;
+  bool guard_holds(const Actor& a, const Event& e) const;
   void leave(Actor& a);
   void end(Actor& a);
   int value(const Count& count, const Actor& a) const;
@@ -110,7 +110,11 @@ class Machine {
   bool takes_part(const Actor& a, const Event& event) const;
   bool pass(bool eager);
   void final_checks();
+
+  // ---- who waits for whom (deadlock.cpp)
   [[noreturn]] void deadlock();
+  std::string wait_of(const Actor& a) const;
+  std::string cycle_of(const Actor& a) const;
 
   bool perform(Actor& a, const Event& e);
   bool on(Actor& a, const Event& e, const Operation& x);
@@ -198,6 +202,7 @@ class Machine {
   std::vector<Init> init_;           // per CTA
   std::vector<int> registers_free_;  // per CTA
   int next_tile_ = 0;
+  long steps_ = 0;
   std::mt19937 random_;
 };
 

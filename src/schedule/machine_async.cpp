@@ -14,6 +14,7 @@ bool Machine::on(Actor& a, const Event& e, const Operation& x) {
 // ------------------------------------------------------------------------------------- warpgroup gemms
 bool Machine::on(Actor& a, const Event& e, const Gemm& x) {
   converge(a);
+  if (a.gemm_fence == 0) fail(Rule::gemm_fence, a, e, "no gemm fence comes before the role's first gemm");
   for (const Access& access : x.accesses)
     touch_in_queue(a, e, access, Queue::gemm, a.gemms.committed + 1, true);
   a.gemms.open = true;

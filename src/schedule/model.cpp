@@ -12,7 +12,7 @@ Model::Model(const Schedule& schedule) : schedule_(schedule) {
   prologue_steps_ = static_cast<int>(flatten(schedule.prologue, {}).size());
   for (const Role& role : schedule.roles) {
     programs_.push_back(flatten(schedule.prologue, role.events));
-    has_turns_ |= contains<WaitTurn>(programs_.back());
+    has_turns_ |= contains<WaitTurn>(programs_.back()) || contains<PassTurn>(programs_.back());
   }
   ctas_ = schedule.cluster > 1 ? schedule.cluster : has_turns_ ? 2 : 1;
   for (int cta = 0; cta < ctas_; ++cta) {

@@ -44,6 +44,9 @@ class Printer {
   }
 
  private:
+  static std::string for_gemm(const char* words, const Event& e) {
+    return e.name.empty() ? words : fmt::format("{} for {}", words, e.name);
+  }
   static std::string shifted(const std::string& name, int shift) {
     return shift == 0 ? name : fmt::format("{}{:+}", name, shift);
   }
@@ -102,8 +105,8 @@ class Printer {
 
   std::string describe(const Event& e, const Operation& x) const { return e.name + touched(x.accesses); }
   std::string describe(const Event& e, const Gemm& x) const { return "gemm " + e.name + touched(x.accesses); }
-  std::string describe(const Event&, const GemmFence&) const { return "gemm fence"; }
-  std::string describe(const Event&, const GemmCommit&) const { return "gemm commit"; }
+  std::string describe(const Event& e, const GemmFence&) const { return for_gemm("gemm fence", e); }
+  std::string describe(const Event& e, const GemmCommit&) const { return for_gemm("gemm commit", e); }
   std::string describe(const Event&, const GemmWait& x) const {
     return fmt::format("gemm wait {}", x.pending);
   }
@@ -179,6 +182,10 @@ class Printer {
         return "if the first tile";
       case Guard::Kind::later_tile:
         return "if a later tile";
+      case Guard::Kind::last_group:
+        return "if the last group";
+      case Guard::Kind::chosen:
+        return "only";
     }
     return "";
   }

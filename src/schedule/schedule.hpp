@@ -39,6 +39,8 @@ struct Ring {
 struct Variable {
   std::string name;
   int minimum = 0;
+  int maximum = 0;          // 0: none
+  bool per_tile = true;     // else: the same for all tiles
   bool descending = false;  // never larger in a later tile
 };
 

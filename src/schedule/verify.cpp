@@ -15,7 +15,7 @@ std::vector<int> trip_counts(const Schedule& s, const Variable& variable) {
     for (const int n : {ring.depth, ring.depth + 1, 2 * ring.depth + 1}) counts.insert(n);
   std::vector<int> allowed;
   for (const int n : counts)
-    if (n >= variable.minimum) allowed.push_back(n);
+    if (n >= variable.minimum && (variable.maximum == 0 || n <= variable.maximum)) allowed.push_back(n);
   if (allowed.empty()) allowed.push_back(variable.minimum);
   return allowed;
 }
@@ -49,7 +49,7 @@ Trial trial_of(const Schedule& s, const std::vector<Combination>& all, std::size
   for (std::size_t v = 0; v < s.variables.size(); ++v) {
     auto& values = trial.values.emplace_back();
     for (std::size_t i = 0; i < static_cast<std::size_t>(std::max(tiles, 1)); ++i)
-      values.push_back(all[(first + i * stride) % all.size()][v]);
+      values.push_back(all[(first + (s.variables[v].per_tile ? i * stride : 0)) % all.size()][v]);
     if (s.variables[v].descending) std::sort(values.rbegin(), values.rend());
   }
   return trial;

@@ -33,6 +33,10 @@ struct Gemm128x256 {
 
   void producer() {
     b.emit(SetRegisters{40});
+    b.only(Who::one, [&] { load_all(); });
+  }
+
+  void load_all() {
     b.tiles([&] {
       b.loop("k", k_steps, [&] {
         b.emit(Acquire{{ring}}, Who::one);
