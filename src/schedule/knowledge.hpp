@@ -25,8 +25,8 @@ struct Knowledge {
   Clock fenced_global;  // the same in global memory
 
   Knowledge() = default;
-  explicit Knowledge(std::size_t components)
-      : seen(components), fenced(components), fenced_global(components) {}
+  Knowledge(std::size_t components, bool has_global)
+      : seen(components), fenced(components), fenced_global(has_global ? components : 0) {}
   void join(const Knowledge& other) {
     schedule::join(seen, other.seen);
     schedule::join(fenced, other.fenced);

@@ -5,7 +5,7 @@
 namespace tegula::schedule {
 namespace {
 
-constexpr long endless = 1 << 22;  // steps of one trial
+constexpr long endless = 1 << 18;  // steps of one trial
 
 struct Found {
   Finding finding;
@@ -25,7 +25,8 @@ Machine::Machine(const Model& model, const Trial& trial)
       init_(model.ctas()),
       registers_free_(model.ctas(), 0),
       random_(trial.seed) {
-  const Knowledge nothing(model.components());
+  const Knowledge nothing(model.components(), model.has_turns());
+  published_ = nothing;
   for (int i = 0; i < static_cast<int>(model.warps().size()); ++i) {
     Actor& a = actors_.emplace_back();
     a.index = i;

@@ -158,7 +158,7 @@ class Machine {
   void learn(Actor& a, const Event& e, int component, Time time);
   void converge(Actor& a);  // threads of the warp have met: reads are over
   void collect(Actor& a);   // and their writes are visible to each other
-  Knowledge published(const Actor& a, const Event& e) const;
+  Knowledge& published(const Actor& a, const Event& e);
   int slot_of(const Actor& a, const Slot& slot, int slots) const;
   int instance_of(const Actor& a, const Instance& instance, int instances) const;
   std::uint64_t parts_of(const Actor& a, const Access& access) const;
@@ -191,6 +191,7 @@ class Machine {
   std::vector<MBarrier> barriers_;
   std::vector<NamedBarrier> named_;  // cta * 16 + id
   NamedBarrier cluster_;
+  Knowledge published_;
   std::vector<Transfer> transfers_;
   std::vector<RemoteUse> remote_;
   std::vector<Turn> turns_;

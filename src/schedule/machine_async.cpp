@@ -123,7 +123,7 @@ bool Machine::on(Actor& a, const Event& e, const CopyWait& x) {
 bool Machine::on(Actor& a, const Event& e, const CopyArrive& x) {
   ++a.copies.committed;
   a.copies.open = false;
-  Knowledge knowledge = published(a, e);
+  Knowledge& knowledge = published(a, e);
   knowledge.seen[model_.component(a.index, Queue::copies)] = a.copies.committed;
   check_ready(a, e, knowledge, a.id.cta);
   arrive(a, e, barrier_of(a, Side::full, x.place, a.id.cta),

@@ -29,8 +29,9 @@ void Machine::collect(Actor& a) {
 }
 
 // What others learn from an arrival of the executing threads.
-Knowledge Machine::published(const Actor& a, const Event& e) const {
-  Knowledge k = e.who == Who::all ? a.all : a.lane;
+Knowledge& Machine::published(const Actor& a, const Event& e) {
+  Knowledge& k = published_;
+  k = e.who == Who::all ? a.all : a.lane;
   if (e.who == Who::all) {
     const int writes = model_.component(a.index, Queue::writes);
     k.seen[writes] = k.seen[model_.component(a.index, Queue::reads)] = a.now;
@@ -133,7 +134,7 @@ void Machine::compare(const Actor& a, const Event& e, const Access& access, cons
   if (!made.async || old.touch == Touch::read) return;
   if (space == Space::shared && !old.async && k.fenced[old.component] < old.time)
     report(Rule::proxy, "no proxy fence lies between them");
-  if (space == Space::global && k.fenced_global[old.component] < old.time)
+  if (space == Space::global && model_.has_turns() && k.fenced_global[old.component] < old.time)
     report(Rule::proxy, "no proxy fence for global memory lies between them");
 }
 

@@ -90,7 +90,7 @@ void Machine::complete(int index) {
   barrier.done.seen[component] = static_cast<Time>(barrier.phase);
   for (const auto& [who, time] : barrier.waiters)
     if (barrier.done.seen[who] < time) {
-      const Actor& a = actors_[who / queues];
+      const Actor& a = actors_[model_.warp_of(who)];
       fail(Rule::lapped, a, *(*a.program)[a.step].event,
            fmt::format("{} can complete phase {} before {} has seen the phase before", barrier_name(index),
                        barrier.phase - 1, who_is(a.index)));
@@ -104,7 +104,7 @@ bool Machine::on(Actor& a, const Event& e, const Arrive& x) {
   const int phase = use_of(a, x.place) / ring.depth;
   const int count = e.who == Who::all ? 32 : 1;
   // Threads of one warp that arrive at different CTAs know in common only what all threads know.
-  Knowledge knowledge = published(a, e);
+  Knowledge& knowledge = published(a, e);
   if (x.whole_cluster) {
     knowledge = a.all;
     knowledge.seen[model_.component(a.index, Queue::lane)] = a.now;
@@ -120,7 +120,7 @@ bool Machine::on(Actor& a, const Event& e, const Arrive& x) {
 
 bool Machine::on(Actor& a, const Event& e, const Expect& x) {
   const int index = barrier_of(a, Side::full, x.place, a.id.cta);
-  const Knowledge knowledge = published(a, e);
+  const Knowledge& knowledge = published(a, e);
   check_ready(a, e, knowledge, a.id.cta);
   barriers_[index].bytes += x.bytes;
   arrive(a, e, index, use_of(a, x.place) / schedule_.rings[x.place.ring].depth, e.who == Who::all ? 32 : 1,

@@ -22,6 +22,7 @@ Model::Model(const Schedule& schedule) : schedule_(schedule) {
         for (int warp = 0; warp < schedule.roles[role].warps; ++warp)
           warps_.push_back({role, group, warp, cta, in_cta++});
   }
+  number_components();
   for (const Ring& ring : schedule.rings) {
     first_barrier_.push_back(barriers_per_cta_);
     if (ring.barriers) barriers_per_cta_ += 2 * ring.instances * ring.depth;
@@ -33,6 +34,28 @@ Model::Model(const Schedule& schedule) : schedule_(schedule) {
                                                         : 1;
     cells_ += owners * buffer.instances * (buffer.space == Space::global ? global_slots : buffer.slots);
   }
+}
+
+void Model::number_components() {
+  components_.assign(warps_.size() * queues, -1);
+  for (int warp = 0; warp < static_cast<int>(warps_.size()); ++warp) {
+    const std::vector<Step>& program = programs_[warps_[warp].role];
+    const auto number = [&](Queue queue, bool used) {
+      if (!used) return;
+      components_[warp * queues + static_cast<int>(queue)] = static_cast<int>(warp_of_component_.size());
+      warp_of_component_.push_back(warp);
+    };
+    const bool stores = contains<Store>(program);
+    for (const Queue queue : {Queue::writes, Queue::reads, Queue::lane}) number(queue, true);
+    number(Queue::gemm, contains<Gemm>(program));
+    number(Queue::store_reads, stores);
+    number(Queue::store_writes, stores);
+    number(Queue::copies, contains<CopyAsync>(program));
+  }
+  const int none = static_cast<int>(warp_of_component_.size());
+  for (int& component : components_)
+    if (component < 0) component = none;
+  first_barrier_component_ = none + 1;
 }
 
 int Model::barrier(int cta, int ring, Side side, int instance, int slot) const {

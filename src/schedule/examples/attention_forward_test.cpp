@@ -80,11 +80,11 @@ Schedule block_sparse_forward(const AttentionShape& shape) {
 
 TEST(AttentionSchedules, AreClean) {
   for (const AttentionShape& shape : {full_128(), causal_128(), full_64(), causal_64()}) {
-    const auto found = verify(attention_forward(shape));
+    const auto found = verify(attention_forward(shape), thorough);
     EXPECT_FALSE(found) << found->message << "\n" << print(attention_forward(shape));
   }
   for (const AttentionShape& shape : {sparse_128_rows(), sparse_64_rows()}) {
-    const auto found = verify(block_sparse_forward(shape));
+    const auto found = verify(block_sparse_forward(shape), thorough);
     EXPECT_FALSE(found) << found->message << "\n" << print(block_sparse_forward(shape));
   }
 }

@@ -98,7 +98,7 @@ Schedule gemm(const GemmShape& shape) { return Gemm128x256{shape}.make(); }
 
 TEST(GemmSchedule, IsClean) {
   for (const int cluster : {1, 2}) {
-    const auto found = verify(gemm({cluster}));
+    const auto found = verify(gemm({cluster}), thorough);
     EXPECT_FALSE(found) << found->message << print(gemm({cluster}));
   }
 }
