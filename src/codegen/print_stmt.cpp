@@ -211,8 +211,11 @@ void GridPrinter::operator()(const Exit& n, const Stmt& s) {
 void GridPrinter::operator()(const Print& n, const Stmt& s) {
   const bool real = n.value->held().is_floating();
   const std::string value = scalar(n.value);
-  out_.line(fmt::format("call->print(call->context, {}, \"{}\", {}, {});", program_.prints.size(),
-                        n.value->type.name(), real ? "0" : fmt::format("int64_t({})", value),
+  out_.line(fmt::format("call->print(call->context, {}, {}, {}, {});", program_.prints.size(),
+                        real                         ? "real_value"
+                        : n.value->type.is_boolean() ? "truth_value"
+                                                     : "integer_value",
+                        real ? "0" : fmt::format("int64_t({})", value),
                         real ? fmt::format("double({})", value) : "0"),
             s->at);
   program_.prints.push_back({n.label, s->at});

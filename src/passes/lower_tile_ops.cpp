@@ -117,9 +117,7 @@ Body lower_reduce(const Reduce& n, const Loc& at) {
 
 bool is_contiguous(const Reduce& n) { return !n.from.dims.empty() && n.from.dims.back().axis == n.dim; }
 
-}  // namespace
-
-Body lower_tile_ops(const Body& body) {
+Body lowered(const Body& body) {
   return map_body(body, [](const Stmt& stmt) -> Body {
     if (const auto* fill = as<Fill>(stmt)) return lower_fill(*fill, stmt->at);
     const auto* copy = as<Copy>(stmt);
@@ -128,6 +126,12 @@ Body lower_tile_ops(const Body& body) {
     if (reduce && !is_contiguous(*reduce)) return lower_reduce(*reduce, stmt->at);
     return {stmt};
   });
+}
+
+}  // namespace
+
+Kernel lower_tile_ops(const Kernel& kernel) {
+  return map_grids(kernel, [](const Grid& grid) { return lowered(grid.body); });
 }
 
 }  // namespace tegula::passes

@@ -1,3 +1,6 @@
+#include <cmath>
+#include <optional>
+
 #include "ir/effects.hpp"
 #include "ir/ir.hpp"
 #include "ir/visit.hpp"
@@ -13,38 +16,77 @@ bool is_zero(const Expr& e) {
   return is_constant(e) && (e->held().is_floating() ? e->real == 0 : e->integer == 0);
 }
 
-// Where, after `at`, the cleared tile becomes the result of a product; -1 if something else touches it first.
-int product_after(const Body& body, std::size_t at, const BufferPtr& tile) {
-  for (std::size_t i = at + 1; i < body.size(); ++i) {
-    const auto* gemm = as<Gemm>(body[i]);
-    if (gemm && gemm->c.buffer == tile && is_whole(gemm->c) && gemm->a.buffer != tile &&
-        gemm->b.buffer != tile) {
-      return static_cast<int>(i);
-    }
-    const Effects e = all_effects(body[i]);
-    if (e.reads(tile) || e.writes(tile) || e.leaves) return -1;
+// The same reduction with `overwrite`, if it starts from what `fill` wrote and that is its identity.
+bool starts_from_identity(const Reduce& reduce, const Fill& fill) {
+  const Expr& value = fill.value;
+  if (!is_constant(value)) return false;
+  switch (reduce.op) {
+    case ReduceOp::sum:
+    case ReduceOp::absmax:
+    case ReduceOp::any:
+      return is_zero(value);
+    case ReduceOp::all:
+      return !is_zero(value);
+    case ReduceOp::max:
+      return value->held().is_floating() && value->real == -HUGE_VAL;
+    case ReduceOp::min:
+      return value->held().is_floating() && value->real == HUGE_VAL;
   }
-  return -1;
+  return false;
 }
 
-}  // namespace
+// The statement that makes all of the cleared tile without reading it, if `stmt` can become that.
+std::optional<Stmt> overwriting(const Stmt& stmt, const Fill& fill) {
+  const BufferPtr& tile = fill.to.buffer;
+  if (const auto* gemm = as<Gemm>(stmt)) {
+    if (gemm->c.buffer != tile || !is_whole(gemm->c) || !is_zero(fill.value)) return std::nullopt;
+    if (gemm->a.buffer == tile || gemm->b.buffer == tile) return std::nullopt;
+    Gemm result = *gemm;
+    result.overwrite = true;
+    return statement(result, stmt->at);
+  }
+  if (const auto* reduce = as<Reduce>(stmt)) {
+    if (reduce->to.buffer != tile || !is_whole(reduce->to) || reduce->from.buffer == tile)
+      return std::nullopt;
+    if (!starts_from_identity(*reduce, fill)) return std::nullopt;
+    Reduce result = *reduce;
+    result.overwrite = true;
+    return statement(result, stmt->at);
+  }
+  return std::nullopt;
+}
 
-Body merge_clears(const Body& body) {
+// Makes the first statement behind `at` that touches the cleared tile overwrite it; whether that worked.
+bool merge_into_next(Body& body, std::size_t at) {
+  const Fill fill = *as<Fill>(body[at]);
+  for (std::size_t i = at + 1; i < body.size(); ++i) {
+    if (auto merged = overwriting(body[i], fill)) {
+      body[i] = *merged;
+      return true;
+    }
+    const Effects e = all_effects(body[i]);
+    if (e.reads(fill.to.buffer) || e.writes(fill.to.buffer) || e.leaves) return false;
+  }
+  return false;
+}
+
+Body merged(const Body& body) {
   Mapping nested;
-  nested.body = [](const Body& inner) { return merge_clears(inner); };
+  nested.body = merged;
   Body result = map(body, nested);
   for (std::size_t i = 0; i < result.size(); ++i) {
     const auto* fill = as<Fill>(result[i]);
-    if (!fill || !is_zero(fill->value) || !is_whole(fill->to)) continue;
-    const int at = product_after(result, i, fill->to.buffer);
-    if (at < 0) continue;
-    Gemm gemm = *as<Gemm>(result[static_cast<std::size_t>(at)]);
-    gemm.overwrite = true;
-    result[static_cast<std::size_t>(at)] = statement(gemm, result[static_cast<std::size_t>(at)]->at);
+    if (!fill || !is_whole(fill->to) || !fill->to.is_tile() || !merge_into_next(result, i)) continue;
     result.erase(result.begin() + static_cast<std::ptrdiff_t>(i));
     --i;
   }
   return result;
+}
+
+}  // namespace
+
+Kernel merge_clears(const Kernel& kernel) {
+  return map_grids(kernel, [](const Grid& grid) { return merged(grid.body); });
 }
 
 }  // namespace tegula::passes

@@ -1,11 +1,36 @@
 #include "passes/passes.hpp"
 
-#include "ir/visit.hpp"
+#include <array>
+
+#include "ir/simplify.hpp"
+#include "ir/verify.hpp"
+#include "passes/dump.hpp"
 
 namespace tegula::passes {
 
-ir::Kernel for_cpu(const ir::Kernel& kernel) {
-  return ir::map_grids(kernel, [](const ir::Grid& grid) { return lower_tile_ops(merge_clears(grid.body)); });
+std::span<const Pass> cpu_passes() {
+  static constexpr std::array<Pass, 3> list{{
+      {"simplify", "decided branches, needless guards and unused values cost time in inner loops",
+       ir::simplify},
+      {"merge_clears", "a product or reduction of what was just cleared overwrites it", merge_clears},
+      {"lower_tile_ops", "copies between tiles, fills and strided reductions are parallel loops",
+       lower_tile_ops},
+  }};
+  return list;
 }
+
+ir::Kernel run(std::span<const Pass> passes, const ir::Kernel& kernel, const Observer& observer) {
+  ir::verify(kernel);
+  ir::Kernel result = kernel;
+  for (const Pass& pass : passes) {
+    ir::Kernel after = pass.run(result);
+    ir::verify(after);
+    if (observer) observer(pass, result, after);
+    result = std::move(after);
+  }
+  return result;
+}
+
+ir::Kernel for_cpu(const ir::Kernel& kernel) { return run(cpu_passes(), kernel, dumper("cpu")); }
 
 }  // namespace tegula::passes

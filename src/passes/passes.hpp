@@ -1,14 +1,30 @@
-// What is done to a kernel before it is printed for a target.
+// What is done to a kernel before it is printed for a target: lists of passes, in order.
 #pragma once
+#include <functional>
+#include <span>
+#include <string_view>
+
 #include "ir/kernel.hpp"
 
 namespace tegula::passes {
 
-// Copies between tiles, fills and reductions over strided elements become parallel loops, so that one way of
-// printing serves them all; a product or reduction of what was just cleared overwrites.
+struct Pass {
+  std::string_view name;
+  std::string_view reason;
+  ir::Kernel (*run)(const ir::Kernel&);
+};
+
+std::span<const Pass> cpu_passes();
+
+// Sees the kernel after every pass.
+using Observer = std::function<void(const Pass& pass, const ir::Kernel& before, const ir::Kernel& after)>;
+
+// Runs the passes in order; the contract of the IR is checked before the first and after each.
+ir::Kernel run(std::span<const Pass> passes, const ir::Kernel& kernel, const Observer& observer = {});
+// The same; TEGULA_DUMP writes down what every pass changed.
 ir::Kernel for_cpu(const ir::Kernel& kernel);
 
-ir::Body merge_clears(const ir::Body& body);
-ir::Body lower_tile_ops(const ir::Body& body);
+ir::Kernel merge_clears(const ir::Kernel& kernel);
+ir::Kernel lower_tile_ops(const ir::Kernel& kernel);
 
 }  // namespace tegula::passes

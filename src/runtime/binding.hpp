@@ -21,11 +21,12 @@ struct Binding {
 
 class Signature;
 
-// An expression of dims, scalars and the number of processors, ready to be computed for many calls.
+// An expression of dims, scalars and the number of processors, ready to be computed for many calls; also of
+// `more` variables, whose values the caller puts behind those of the binding.
 class HostExpr {
  public:
   HostExpr() = default;
-  HostExpr(const ir::Expr& e, const Signature& signature);
+  HostExpr(const ir::Expr& e, const Signature& signature, std::span<const ir::VariablePtr> more = {});
 
   // `values` are those of a Binding. `overflow`, if given, becomes true when an integer result had to wrap.
   ir::Value operator()(std::span<const ir::Value> values, bool* overflow = nullptr) const;
@@ -37,7 +38,7 @@ class HostExpr {
     int slot = -1;         // of a variable
     ir::Value value = {};  // of a constant
   };
-  void add(const ir::Expr& e, const Signature& signature);
+  void add(const ir::Expr& e, const Signature& signature, std::span<const ir::VariablePtr> more);
   std::vector<Step> steps_;  // operands before operations
 };
 

@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "runtime/binding.hpp"
 #include "tegula/error.hpp"
 
@@ -5,14 +7,19 @@ namespace tegula {
 
 using ir::Op;
 
-HostExpr::HostExpr(const ir::Expr& e, const Signature& signature) { add(e, signature); }
+HostExpr::HostExpr(const ir::Expr& e, const Signature& signature, std::span<const ir::VariablePtr> more) {
+  add(e, signature, more);
+}
 
-void HostExpr::add(const ir::Expr& e, const Signature& signature) {
-  for (const ir::Expr& arg : e->args) add(arg, signature);
+void HostExpr::add(const ir::Expr& e, const Signature& signature, std::span<const ir::VariablePtr> more) {
+  for (const ir::Expr& arg : e->args) add(arg, signature, more);
   Step step{e->op, e->type};
   if (e->op == Op::constant) step.value = ir::value_of(e);
   if (e->op == Op::variable) {
     step.slot = signature.slot_of(e->variable.get());
+    const auto found = std::find(more.begin(), more.end(), e->variable);
+    if (step.slot < 0 && found != more.end())
+      step.slot = static_cast<int>(signature.variables().size()) + static_cast<int>(found - more.begin());
     internal_assert(step.slot >= 0, "a value known at the call is expected here", e->at);
   }
   steps_.push_back(step);

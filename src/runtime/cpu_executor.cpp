@@ -4,13 +4,12 @@
 
 #include <algorithm>
 #include <bit>
-#include <cstring>
 #include <mutex>
-#include <numeric>
 
 #include "codegen/cpu.hpp"
 #include "device/cpu/call.hpp"
 #include "device/embedded.hpp"
+#include "runtime/block_order.hpp"
 #include "runtime/cpu_features.hpp"
 #include "runtime/host_compiler.hpp"
 #include "runtime/thread_pool.hpp"
@@ -32,19 +31,32 @@ struct Context {
   std::vector<Contribution> contributions;
 };
 
-void on_print(void* context, std::int32_t id, const char* type, std::int64_t integer, double real) {
+// The block that the thread is running, for what it reports.
+struct Running {
+  const ir::Grid* grid = nullptr;
+  const BlockIndex* index = nullptr;
+};
+thread_local Running running;
+
+std::string place() {
+  std::string text = "block";
+  for (std::size_t d = 0; d < running.grid->index.size(); ++d)
+    text += fmt::format("{} {} = {}", d == 0 ? "" : ",", running.grid->index[d]->name, (*running.index)[d]);
+  return text;
+}
+
+void on_print(void* context, std::int32_t id, std::int32_t type, std::int64_t integer, double real) {
   auto& c = *static_cast<Context*>(context);
   std::lock_guard lock(c.mutex);
-  auto& label = c.program.prints[static_cast<std::size_t>(id)].label;
-  if (std::strchr("fd", type[0]))
-    fmt::print("{}: {}\n", label, real);
-  else
-    fmt::print("{}: {}\n", label, integer);
+  std::string value = fmt::format("{}", integer);
+  if (type == real_value) value = fmt::format("{}", real);
+  if (type == truth_value) value = integer != 0 ? "true" : "false";
+  fmt::print("[{}] {} = {}\n", place(), c.program.prints[static_cast<std::size_t>(id)].label, value);
 }
 
 void on_fail(void* context, std::int32_t id) {
   auto& assertion = static_cast<Context*>(context)->program.assertions[static_cast<std::size_t>(id)];
-  throw ProgramError("assert_that: " + assertion.message, assertion.at);
+  throw ProgramError(fmt::format("assertion failed: {} [{}]", assertion.message, place()), assertion.at);
 }
 
 void* on_contribute(void* context, std::int32_t id, std::int64_t order, std::int64_t size) {
@@ -84,10 +96,7 @@ class CpuExecutor : public Executable {
         object_(compile_text(program_)) {
     for (auto& block : program_.blocks) blocks_.push_back(object_.function<TegulaBlock>(block.function));
     for (auto& ordered : program_.ordered) apply_.push_back(object_.function<TegulaApply>(ordered.function));
-    for (auto& grid : signature_->kernel().grids) {
-      extents_.emplace_back();
-      for (auto& extent : grid.extents) extents_.back().emplace_back(extent, *signature_);
-    }
+    for (auto& grid : signature_->kernel().grids) orders_.emplace_back(grid, *signature_);
   }
 
   void run(const Binding& binding) const override {
@@ -111,15 +120,14 @@ class CpuExecutor : public Executable {
 
  private:
   void run_grid(std::size_t grid, const TegulaCall& call, const Binding& binding) const {
-    std::array<std::int64_t, 3> n{1, 1, 1};
-    for (std::size_t d = 0; d < extents_[grid].size(); ++d)
-      n[d] = std::max<std::int64_t>(0, extents_[grid][d](binding.values).integer);
-    thread_pool().run_blocks(n[0] * n[1] * n[2], {}, [&](std::int64_t i, int) {
-      std::int32_t block[3] = {static_cast<std::int32_t>(i % n[0]),
-                               static_cast<std::int32_t>(i / n[0] % n[1]),
-                               static_cast<std::int32_t>(i / n[0] / n[1])};
+    const auto n = orders_[grid].extents(binding);
+    const auto order = orders_[grid].order(binding);
+    const std::span<const std::int64_t> begun = order ? std::span(*order) : std::span<const std::int64_t>();
+    thread_pool().run_blocks(n[0] * n[1] * n[2], begun, [&](std::int64_t i, int) {
+      const BlockIndex block = BlockOrder::index(i, n);
+      running = {&signature_->kernel().grids[grid], &block};
       auto* scratch = static_cast<char*>(ThreadPool::scratch(program_.blocks[grid].scratch_bytes));
-      blocks_[grid](&call, block, scratch);
+      blocks_[grid](&call, block.data(), scratch);
     });
   }
 
@@ -134,7 +142,7 @@ class CpuExecutor : public Executable {
   SharedObject object_;
   std::vector<TegulaBlock*> blocks_;
   std::vector<TegulaApply*> apply_;
-  std::vector<std::vector<HostExpr>> extents_;
+  std::vector<BlockOrder> orders_;
 };
 
 }  // namespace

@@ -28,6 +28,8 @@ constexpr VariableInfo table[] = {
      "how many orders of blocks and parallel iterations the interpreter tries and compares"},
     {Variable::interpreter_steps, "TEGULA_INTERPRETER_STEPS", "no limit",
      "statements after which the interpreter gives a kernel up, against loops that do not end"},
+    {Variable::dump, "TEGULA_DUMP", "nothing is written",
+     "'stderr', or a directory: the IR after every pass that changed a kernel is written there"},
 };
 
 std::string refusal(const VariableInfo& variable, std::string_view value, std::string_view rule) {

@@ -16,6 +16,7 @@ enum class Variable {
   cache_limit,
   interpreter_orders,
   interpreter_steps,
+  dump,
 };
 
 struct VariableInfo {

@@ -4,13 +4,16 @@
 
 extern "C" {
 
+// What is printed.
+enum TegulaPrinted { integer_value, real_value, truth_value };
+
 struct TegulaCall {
   void* const* tensor;    // data of each tensor
   const int64_t* stride;  // of all dimensions of all tensors, in elements
   const int64_t* extent;  // in the same places
   const int64_t* value;   // dims and scalars; floats as bits, in the low bytes
   void* context;          // of the functions below
-  void (*print)(void* context, int32_t id, const char* type, int64_t integer, double real);
+  void (*print)(void* context, int32_t id, int32_t type, int64_t integer, double real);
   void (*fail)(void* context, int32_t id);
   // Memory for contributions of `bytes` bytes, to be added when the grid is done, in the order of `order`.
   void* (*contribute)(void* context, int32_t id, int64_t order, int64_t bytes);

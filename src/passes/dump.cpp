@@ -1,0 +1,45 @@
+#include "passes/dump.hpp"
+
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+
+#include "ir/print.hpp"
+#include "runtime/environment.hpp"
+#include "tegula/error.hpp"
+
+namespace tegula::passes {
+namespace {
+
+void write_file(const std::string& directory, const std::string& name, const std::string& text) {
+  std::error_code failed;
+  std::filesystem::create_directories(directory, failed);
+  std::ofstream file(std::filesystem::path(directory) / name);
+  file << text;
+  if (!file.flush())
+    throw ArgumentError(
+        fmt::format("TEGULA_DUMP={}: '{}' cannot be written there; name a directory of yours, "
+                    "or stderr",
+                    directory, name));
+}
+
+}  // namespace
+
+Observer dumper(std::string_view target) {
+  const auto where = environment(Variable::dump);
+  if (!where) return {};
+  return [where = *where, target, number = 0](const Pass& pass, const ir::Kernel& before,
+                                              const ir::Kernel& after) mutable {
+    ++number;
+    const std::string text = ir::print(after);
+    if (text == ir::print(before)) return;
+    if (where == "stderr")
+      fmt::print(stderr, "---- {} after {} ({})\n{}\n", after.name, pass.name, target, text);
+    else
+      write_file(where, fmt::format("{}.{}.{}.{}.ir", after.name, target, number, pass.name), text);
+  };
+}
+
+}  // namespace tegula::passes

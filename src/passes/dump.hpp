@@ -1,0 +1,11 @@
+// Writes down what passes do to kernels, for those who want to look.
+#pragma once
+#include "passes/passes.hpp"
+
+namespace tegula::passes {
+
+// As TEGULA_DUMP says: `stderr`, or a directory that gets a file for every pass that changed a kernel, named
+// kernel.target.number.pass.ir. Empty if the variable is not set.
+Observer dumper(std::string_view target);
+
+}  // namespace tegula::passes
