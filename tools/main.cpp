@@ -1,4 +1,4 @@
-// `tegula`: runs, checks and shows the operators.
+// `tegula`: runs, checks, measures and shows the operators.
 #include <cstdio>
 
 #include "commands.hpp"
@@ -10,11 +10,15 @@ int run(int argc, char** argv) {
   CLI::App app{"Tegula: tile programs and sparse attention."};
   app.set_version_flag("--version", "tegula " TEGULA_VERSION);
   app.require_subcommand(1);
+  app.footer(
+      "Exit status: 0 done; 1 failed, or found something wrong; 2 called wrongly (options, files, shapes).");
   int exit_code = 0;
   tegula::tool::add_list(app);
   tegula::tool::add_run(app);
   tegula::tool::add_check(app, exit_code);
+  tegula::tool::add_bench(app);
   tegula::tool::add_show(app);
+  tegula::tool::add_compile(app);
   tegula::tool::add_cache(app);
   tegula::tool::add_env(app);
   try {
@@ -23,17 +27,19 @@ int run(int argc, char** argv) {
   return exit_code;
 }
 
+int fail(int status, const char* what) {
+  std::fprintf(stderr, "tegula: %s\n", what);
+  return status;
+}
+
 }  // namespace
 
-// Exit status: 0 done, 1 failed or found wrong, 2 called wrongly.
 int main(int argc, char** argv) {
   try {
-    return run(argc, argv);
+    int status = run(argc, argv);
+    if (std::fflush(stdout) != 0) return fail(1, "the standard output cannot be written");
+    return status;
   } catch (const tegula::ArgumentError& error) {
-    std::fprintf(stderr, "tegula: %s\n", error.what());
-    return 2;
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "tegula: %s\n", error.what());
-    return 1;
-  }
+    return fail(2, error.what());
+  } catch (const std::exception& error) { return fail(1, error.what()); }
 }

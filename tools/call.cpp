@@ -1,0 +1,187 @@
+#include "call.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+
+#include "tegula/error.hpp"
+#include "tensor_files.hpp"
+
+namespace tegula::tool {
+
+namespace {
+
+using Texts = std::vector<std::string>;
+
+Texts split(const std::string& text, const std::string& separator) {
+  Texts parts;
+  std::size_t begin = 0;
+  for (std::size_t at; (at = text.find(separator, begin)) != std::string::npos; begin = at + separator.size())
+    parts.push_back(text.substr(begin, at - begin));
+  parts.push_back(text.substr(begin));
+  return parts;
+}
+
+std::int64_t integer(const std::string& whole, const std::string& text, const std::string& what) {
+  std::int64_t value = 0;
+  auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size())
+    throw ArgumentError(fmt::format("--random {}: '{}' is no {}; write EXTENTS[:DTYPE[:LOW..HIGH]], as in "
+                                    "512x64, 512x64:bf16 or 8x4:i32:0..63",
+                                    whole, text, what));
+  return value;
+}
+
+DType dtype_named(const std::string& whole, const std::string& name) {
+  Texts names;
+  for (DType type : all_dtypes) {
+    if (type.name() == name) return type;
+    names.emplace_back(type.name());
+  }
+  throw ArgumentError(
+      fmt::format("--random {}: '{}' is no dtype; there are {}", whole, name, fmt::join(names, ", ")));
+}
+
+const ops::InputInfo* find_input(const ops::Operator& op, const std::string& name) {
+  auto found = std::find_if(op.inputs.begin(), op.inputs.end(), [&](auto& i) { return i.name == name; });
+  return found == op.inputs.end() ? nullptr : &*found;
+}
+
+// Every input has a seed of its own, by its place, so that one does not depend on which others are given.
+std::uint64_t seed_of(const ops::Operator& op, const ops::InputInfo* input) {
+  return 1 + static_cast<std::uint64_t>(input - op.inputs.data());
+}
+
+void read_inputs(const CallTexts& texts, const ops::Operator& op, ops::Tensors& inputs) {
+  ops::Tensors given;
+  auto add = [&](const std::string& option, const std::string& name, const auto& make) {
+    auto* input = find_input(op, name);
+    if (!input) {
+      Texts names;
+      for (auto& each : op.inputs) names.push_back(each.name);
+      throw ArgumentError(fmt::format("{} {}: {} has no such input; it has {}", option, name, op.name,
+                                      fmt::join(names, ", ")));
+    }
+    if (given.count(name)) throw ArgumentError(fmt::format("{} {} is given twice", option, name));
+    given.emplace(name, make(*input));
+  };
+  for (auto& text : texts.inputs) {
+    auto [name, path] = split_pair("--input", text);
+    add("--input", name, [&, path = path, name = name](auto&) { return read_tensor(path, name); });
+  }
+  for (auto& text : texts.random) {
+    auto [name, spec] = split_pair("--random", text);
+    add("--random", name, [&, spec = spec](auto& input) {
+      return random_tensor(spec, input.dtypes.front(), seed_of(op, &input));
+    });
+  }
+  for (auto& [name, tensor] : given) inputs.insert_or_assign(name, tensor);
+}
+
+void read_options(const CallTexts& texts, ops::OptionTexts& options) {
+  ops::OptionTexts given;
+  for (auto& text : texts.options) {
+    auto [name, value] = split_pair("--option", text);
+    if (!given.emplace(name, value).second) throw ArgumentError("--option " + name + " is given twice");
+  }
+  for (auto& [name, value] : given) options[name] = value;
+}
+
+const ops::Case& example_named(const ops::Operator& op, const std::string& name) {
+  if (auto* found = find_example(op, name)) return *found;
+  Texts names;
+  for (auto* cases : {&op.check_cases, &op.bench_cases})
+    for (auto& each : *cases) names.push_back(each.name);
+  throw ArgumentError(
+      fmt::format("--case {}: {} has no such example; it has {}", name, op.name, fmt::join(names, ", ")));
+}
+
+}  // namespace
+
+Texts CallTexts::arguments() const {
+  Texts result{op, "--target", target};
+  auto add = [&](const std::string& option, const std::string& value) {
+    result.push_back(option);
+    result.push_back(value);
+  };
+  if (!example.empty()) add("--case", example);
+  for (auto& text : inputs) add("--input", text);
+  for (auto& text : random) add("--random", text);
+  for (auto& text : options) add("--option", text);
+  return result;
+}
+
+void add_target_option(CLI::App& command, std::string& target) {
+  command.add_option("--target", target, "auto, interpreter or cpu")
+      ->check(CLI::IsMember({"auto", "interpreter", "cpu"}))
+      ->capture_default_str();
+}
+
+void add_call_options(CLI::App& command, CallTexts& texts) {
+  command.add_option("operator", texts.op, "Name of the operator; see `tegula list`")->required();
+  command.add_option("--case", texts.example, "An example of the operator; see `tegula list OPERATOR`");
+  command.add_option("--input", texts.inputs, "name=file.npy, or name=file.safetensors:tensor");
+  command.add_option("--random", texts.random,
+                     "name=EXTENTS[:DTYPE[:LOW..HIGH]]: random numbers, such as q=1x4096x8x64:bf16 (normal) "
+                     "or counts=1x2x8:i32:1..4 (integers)");
+  command.add_option("--option", texts.options, "name=value; see `tegula list OPERATOR`");
+  add_target_option(command, texts.target);
+}
+
+Target target_named(const std::string& name) {
+  if (name == "auto") return Target::automatic();
+  if (name == "interpreter") return Target::interpreter();
+  return Target::cpu();
+}
+
+std::pair<std::string, std::string> split_pair(const std::string& option, const std::string& text) {
+  auto equals = text.find('=');
+  if (equals == std::string::npos || equals == 0)
+    throw ArgumentError(option + " " + text + ": write it as name=value");
+  return {text.substr(0, equals), text.substr(equals + 1)};
+}
+
+const ops::Case* find_example(const ops::Operator& op, const std::string& name) {
+  for (auto* cases : {&op.check_cases, &op.bench_cases})
+    for (auto& each : *cases)
+      if (each.name == name) return &each;
+  return nullptr;
+}
+
+Tensor random_tensor(const std::string& text, DType fallback, std::uint64_t seed) {
+  auto parts = split(text, ":");
+  Shape shape;
+  for (auto& extent : split(parts[0], "x")) {
+    shape.push_back(integer(text, extent, "extent"));
+    if (shape.back() < 0) integer(text, "", "extent");
+  }
+  DType type = parts.size() > 1 ? dtype_named(text, parts[1]) : fallback;
+  if (parts.size() < 3) {
+    if (type.is_floating()) return Tensor::random_normal(shape, type, seed);
+    throw ArgumentError(fmt::format("--random {}: {} numbers need a range; write {}:{}:LOW..HIGH", text,
+                                    type.name(), parts[0], type.name()));
+  }
+  auto range = split(parts[2], "..");
+  if (parts.size() > 3 || range.size() != 2) integer(text, parts.back(), "range");
+  auto low = integer(text, range[0], "integer"), high = integer(text, range[1], "integer");
+  if (low > high) throw ArgumentError(fmt::format("--random {}: the range is empty", text));
+  return Tensor::random_integers(shape, type, seed, low, high + 1);
+}
+
+Call resolve(const CallTexts& texts) {
+  auto& op = ops::find_operator(texts.op);
+  ops::Tensors inputs;
+  ops::OptionTexts options;
+  if (!texts.example.empty()) {
+    auto& example = example_named(op, texts.example);
+    inputs = example.inputs(1);
+    options = example.options;
+  }
+  read_inputs(texts, op, inputs);
+  read_options(texts, options);
+  auto name = texts.example.empty() ? "given" : texts.example;
+  return {op, name, std::move(inputs), ops::Options::parse(op, options), target_named(texts.target)};
+}
+
+}  // namespace tegula::tool

@@ -1,0 +1,46 @@
+// What a command line says about one call of an operator, and the call itself.
+#pragma once
+#include <CLI/CLI.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "ops/registry.hpp"
+
+namespace tegula::tool {
+
+// As given, in text.
+struct CallTexts {
+  std::string op, example, target = "auto";
+  std::vector<std::string> inputs, random, options;
+
+  bool says_nothing() const {
+    return example.empty() && inputs.empty() && random.empty() && options.empty();
+  }
+  // The texts as arguments of another command.
+  std::vector<std::string> arguments() const;
+};
+
+struct Call {
+  const ops::Operator& op;
+  std::string name;  // of the example, or `given`
+  ops::Tensors inputs;
+  ops::Options options;
+  Target target;
+};
+
+void add_target_option(CLI::App& command, std::string& target);
+void add_call_options(CLI::App& command, CallTexts& texts);
+
+Target target_named(const std::string& name);
+// `name=value`; without `=` an ArgumentError that names the option.
+std::pair<std::string, std::string> split_pair(const std::string& option, const std::string& text);
+// An example of the operator, be it for checks or for measurements; null if there is none of that name.
+const ops::Case* find_example(const ops::Operator& op, const std::string& name);
+// A tensor from `512x64`, `512x64:bf16` or `8x4:i32:0..63`.
+Tensor random_tensor(const std::string& text, DType fallback, std::uint64_t seed);
+
+// The inputs and options of the example, if one is named, replaced by what is given.
+Call resolve(const CallTexts& texts);
+
+}  // namespace tegula::tool

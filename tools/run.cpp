@@ -1,0 +1,78 @@
+// list and run.
+#include <fmt/format.h>
+
+#include "call.hpp"
+#include "commands.hpp"
+#include "tensor_files.hpp"
+
+namespace tegula::tool {
+
+namespace {
+
+std::string dtype_names(const std::vector<DType>& dtypes) {
+  std::string names;
+  for (auto type : dtypes) names += (names.empty() ? "" : "|") + std::string(type.name());
+  return names;
+}
+
+std::string values_of(const ops::OptionInfo& option) {
+  if (option.choices.empty()) return std::string(ops::name_of(option.type));
+  return fmt::format("{}", fmt::join(option.choices, "|"));
+}
+
+std::string case_names(const std::vector<ops::Case>& cases) {
+  std::string names;
+  for (auto& each : cases) names += " " + each.name;
+  return names;
+}
+
+void describe(const ops::Operator& op) {
+  fmt::print("{}: {}\n", op.name, op.summary);
+  for (auto& input : op.inputs)
+    fmt::print("  --input {}=…  {} {}{}  {}\n", input.name, dtype_names(input.dtypes), input.shape,
+               input.required ? "" : " (optional)", input.meaning);
+  for (auto& option : op.options)
+    fmt::print("  --option {}=…  {}{}  {}\n", option.name, values_of(option),
+               option.default_text.empty() ? "" : ", default " + option.default_text, option.meaning);
+  for (auto& output : op.outputs)
+    fmt::print("  --output {}=…  {} {}\n", output.name, output.dtype, output.shape);
+  fmt::print("  --case, small:{}\n  --case, as measured:{}\n", case_names(op.check_cases),
+             case_names(op.bench_cases));
+}
+
+void list(const std::string& name) {
+  if (!name.empty()) return describe(ops::find_operator(name));
+  for (auto& op : ops::operators()) fmt::print("{:<24} {}\n", op.name, op.summary);
+}
+
+void run(const CallTexts& texts, const std::vector<std::string>& outputs) {
+  auto files = destinations(ops::find_operator(texts.op), outputs);
+  auto call = resolve(texts);
+  auto results = call.op.run(call.inputs, call.options, call.target);
+  if (!files.empty()) return write_outputs(results, files);
+  for (auto& [name, tensor] : results) fmt::print("{}: {}\n", name, describe(tensor.ref()));
+}
+
+}  // namespace
+
+void add_list(CLI::App& app) {
+  auto* command =
+      app.add_subcommand("list", "The operators, or the inputs, options, outputs and examples of one");
+  auto name = std::make_shared<std::string>();
+  command->add_option("operator", *name, "Name of the operator");
+  command->callback([name] { list(*name); });
+}
+
+void add_run(CLI::App& app) {
+  auto* command = app.add_subcommand("run", "Runs an operator on tensors in files");
+  auto texts = std::make_shared<CallTexts>();
+  auto outputs = std::make_shared<std::vector<std::string>>();
+  add_call_options(*command, *texts);
+  command->add_option("--output", *outputs,
+                      "name=file.npy or name=file.safetensors[:tensor]; file.npy alone takes the first "
+                      "output, file.safetensors alone all of them");
+  command->footer("Example: tegula run gemm --input a=a.npy --input b=w.safetensors:proj --output c.npy");
+  command->callback([texts, outputs] { run(*texts, *outputs); });
+}
+
+}  // namespace tegula::tool
