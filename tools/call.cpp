@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "names.hpp"
 #include "tegula/error.hpp"
 #include "tensor_files.hpp"
 
@@ -27,9 +28,10 @@ std::int64_t integer(const std::string& whole, const std::string& text, const st
   std::int64_t value = 0;
   auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size())
-    throw ArgumentError(fmt::format("--random {}: '{}' is no {}; write EXTENTS[:DTYPE[:LOW..HIGH]], as in "
-                                    "512x64, 512x64:bf16 or 8x4:i32:0..63",
-                                    whole, text, what));
+    throw ArgumentError(
+        fmt::format("--random {}: '{}' is no {}; write EXTENTS[:DTYPE[:LOW..HIGH]], as in "
+                    "512x64, 512x64:bf16 or 8x4:i32:0..63",
+                    whole, text, what));
   return value;
 }
 
@@ -60,8 +62,7 @@ void read_inputs(const CallTexts& texts, const ops::Operator& op, ops::Tensors& 
     if (!input) {
       Texts names;
       for (auto& each : op.inputs) names.push_back(each.name);
-      throw ArgumentError(fmt::format("{} {}: {} has no such input; it has {}", option, name, op.name,
-                                      fmt::join(names, ", ")));
+      throw ArgumentError(fmt::format("{}: {}", option, unknown_name("input of " + op.name, name, names)));
     }
     if (given.count(name)) throw ArgumentError(fmt::format("{} {} is given twice", option, name));
     given.emplace(name, make(*input));
@@ -93,24 +94,10 @@ const ops::Case& example_named(const ops::Operator& op, const std::string& name)
   Texts names;
   for (auto* cases : {&op.check_cases, &op.bench_cases})
     for (auto& each : *cases) names.push_back(each.name);
-  throw ArgumentError(
-      fmt::format("--case {}: {} has no such example; it has {}", name, op.name, fmt::join(names, ", ")));
+  throw ArgumentError("--case: " + unknown_name("example of " + op.name, name, names));
 }
 
 }  // namespace
-
-Texts CallTexts::arguments() const {
-  Texts result{op, "--target", target};
-  auto add = [&](const std::string& option, const std::string& value) {
-    result.push_back(option);
-    result.push_back(value);
-  };
-  if (!example.empty()) add("--case", example);
-  for (auto& text : inputs) add("--input", text);
-  for (auto& text : random) add("--random", text);
-  for (auto& text : options) add("--option", text);
-  return result;
-}
 
 void add_target_option(CLI::App& command, std::string& target) {
   command.add_option("--target", target, "auto, interpreter or cpu")
@@ -121,7 +108,9 @@ void add_target_option(CLI::App& command, std::string& target) {
 void add_call_options(CLI::App& command, CallTexts& texts) {
   command.add_option("operator", texts.op, "Name of the operator; see `tegula list`")->required();
   command.add_option("--case", texts.example, "An example of the operator; see `tegula list OPERATOR`");
-  command.add_option("--input", texts.inputs, "name=file.npy, or name=file.safetensors:tensor");
+  command.add_option(
+      "--input", texts.inputs,
+      "name=file.npy or name=file.safetensors[:tensor]; without a tensor, the one of the input's name");
   command.add_option("--random", texts.random,
                      "name=EXTENTS[:DTYPE[:LOW..HIGH]]: random numbers, such as q=1x4096x8x64:bf16 (normal) "
                      "or counts=1x2x8:i32:1..4 (integers)");
@@ -170,7 +159,7 @@ Tensor random_tensor(const std::string& text, DType fallback, std::uint64_t seed
 }
 
 Call resolve(const CallTexts& texts) {
-  auto& op = ops::find_operator(texts.op);
+  auto& op = operator_named(texts.op);
   ops::Tensors inputs;
   ops::OptionTexts options;
   if (!texts.example.empty()) {

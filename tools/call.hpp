@@ -14,11 +14,7 @@ struct CallTexts {
   std::string op, example, target = "auto";
   std::vector<std::string> inputs, random, options;
 
-  bool says_nothing() const {
-    return example.empty() && inputs.empty() && random.empty() && options.empty();
-  }
-  // The texts as arguments of another command.
-  std::vector<std::string> arguments() const;
+  bool says_nothing() const { return example.empty() && inputs.empty() && random.empty() && options.empty(); }
 };
 
 struct Call {

@@ -4,6 +4,7 @@
 #include "call.hpp"
 #include "commands.hpp"
 #include "compare.hpp"
+#include "names.hpp"
 
 namespace tegula::tool {
 
@@ -26,7 +27,7 @@ void print_verdict(const std::string& op, const std::string& example, const Case
 int check(const Request& request) {
   int cases = 0, bad = 0;
   auto target = target_named(request.target);
-  auto* only = request.op.empty() ? nullptr : &ops::find_operator(request.op);
+  auto* only = request.op.empty() ? nullptr : &operator_named(request.op);
   fmt::print("{:<24} {:<24} {:<8} {:>9} {:>9}\n", "operator", "case", "output", "error", "bound");
   for (auto& op : ops::operators()) {
     if (only && only != &op) continue;

@@ -8,7 +8,6 @@ void add_list(CLI::App& app);
 void add_run(CLI::App& app);
 void add_check(CLI::App& app, int& exit_code);
 void add_show(CLI::App& app);
-void add_compile(CLI::App& app);
 void add_bench(CLI::App& app);
 void add_cache(CLI::App& app);
 void add_env(CLI::App& app);

@@ -18,7 +18,6 @@ int run(int argc, char** argv) {
   tegula::tool::add_check(app, exit_code);
   tegula::tool::add_bench(app);
   tegula::tool::add_show(app);
-  tegula::tool::add_compile(app);
   tegula::tool::add_cache(app);
   tegula::tool::add_env(app);
   try {

@@ -3,6 +3,7 @@
 
 #include "call.hpp"
 #include "commands.hpp"
+#include "names.hpp"
 #include "tensor_files.hpp"
 
 namespace tegula::tool {
@@ -41,12 +42,12 @@ void describe(const ops::Operator& op) {
 }
 
 void list(const std::string& name) {
-  if (!name.empty()) return describe(ops::find_operator(name));
+  if (!name.empty()) return describe(operator_named(name));
   for (auto& op : ops::operators()) fmt::print("{:<24} {}\n", op.name, op.summary);
 }
 
 void run(const CallTexts& texts, const std::vector<std::string>& outputs) {
-  auto files = destinations(ops::find_operator(texts.op), outputs);
+  auto files = destinations(operator_named(texts.op), outputs);
   auto call = resolve(texts);
   auto results = call.op.run(call.inputs, call.options, call.target);
   if (!files.empty()) return write_outputs(results, files);

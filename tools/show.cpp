@@ -1,10 +1,11 @@
-// show: what an operator runs, as a program, as C++, and between the passes.
+// show: what an operator runs, as a program, between the passes, and as C++.
 #include <fmt/format.h>
 
 #include "call.hpp"
-#include "codegen/cpu.hpp"
 #include "commands.hpp"
+#include "names.hpp"
 #include "tegula/error.hpp"
+#include "texts.hpp"
 
 namespace tegula::tool {
 
@@ -12,18 +13,22 @@ namespace {
 
 struct Request {
   CallTexts call;
-  bool ir = false, cpp = false;
+  bool ir = false, passes = false, cpp = false;
 };
 
 void show_kernel(const lang::Kernel& kernel, const Request& request) {
-  if (request.ir || !request.cpp) fmt::print("{}\n", kernel.text());
-  if (request.cpp) fmt::print("{}\n", codegen::print_cpu(Signature(kernel.ir())).text);
+  if (request.ir || (!request.passes && !request.cpp)) fmt::print("{}\n", kernel.text());
+  if (request.passes) fmt::print("{}", passes_text(kernel));
+  if (request.cpp) fmt::print("{}\n", cpp_text(kernel));
 }
 
 void show(Request request) {
-  if (request.cpp && request.call.target == "interpreter")
-    throw ArgumentError("show --cpp: the interpreter runs no C++; leave --target out");
-  if (request.call.says_nothing()) request.call.example = ops::find_operator(request.call.op).check_cases.front().name;
+  auto& op = operator_named(request.call.op);
+  if ((request.cpp || request.passes) && request.call.target == "interpreter")
+    throw ArgumentError(
+        "show: the interpreter runs the program as it is written, without passes and C++; leave out "
+        "--target interpreter, or ask for --ir");
+  if (request.call.says_nothing()) request.call.example = op.check_cases.front().name;
   auto call = resolve(request.call);
   for (auto& kernel : call.op.kernels(call.inputs, call.options, call.target)) show_kernel(kernel, request);
 }
@@ -35,10 +40,16 @@ void add_show(CLI::App& app) {
   auto request = std::make_shared<Request>();
   add_call_options(*command, request->call);
   command->add_flag("--ir", request->ir, "As text of the language (the default)");
+  command->add_flag("--passes", request->passes,
+                    "As written, and after every pass of the compiler for the CPU");
   command->add_flag("--cpp", request->cpp, "As the C++ that is compiled for the CPU");
   command->footer(
       "Lines end with the place in the operator's source that they come from. Without inputs, those of its\n"
-      "first example.");
+      "first example.\n\n"
+      "Examples:\n"
+      "  tegula show attention\n"
+      "  tegula show gemm --case ragged_bias_gelu --passes\n"
+      "  tegula show gemm --random a=512x512:bf16 --random b=512x512:bf16 --cpp");
   command->callback([request] { show(*request); });
 }
 

@@ -40,9 +40,10 @@ const ops::OutputInfo& find_output(const ops::Operator& op, const std::string& n
 
 Destination destination(const std::string& output, const Place& place) {
   if (!place.in_archive && !place.path.ends_with(".npy"))
-    throw ArgumentError(fmt::format("--output {}: the kind of '{}' is not known; end it with .npy, "
-                                    ".safetensors or .safetensors:tensor",
-                                    output, place.path));
+    throw ArgumentError(
+        fmt::format("--output {}: the kind of '{}' is not known; end it with .npy, "
+                    ".safetensors or .safetensors:tensor",
+                    output, place.path));
   std::string tensor;
   if (place.in_archive) tensor = place.tensor.empty() ? output : place.tensor;
   return {output, place.path, tensor};

@@ -41,7 +41,7 @@ class Tool : public testing::Test {
 
 TEST_F(Tool, HelpOfEveryCommand) {
   EXPECT_EQ(tool("--help").status, 0);
-  for (auto* command : {"list", "run", "check", "show", "cache", "env"}) {
+  for (auto* command : {"list", "run", "check", "bench", "show", "cache", "env"}) {
     auto outcome = tool(std::string(command) + " --help");
     EXPECT_EQ(outcome.status, 0) << command;
     EXPECT_NE(outcome.text.find("--help"), std::string::npos) << command;

@@ -1,0 +1,81 @@
+// bench: times of an operator, beside a rival's in the same rounds.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "bench/library/measure.hpp"
+#include "commands.hpp"
+#include "names.hpp"
+#include "rivals.hpp"
+
+namespace tegula::tool {
+
+namespace {
+
+struct Request {
+  CallTexts call;
+  int rounds = 0;
+};
+
+// Enough for about two seconds, in which every round runs all the work twice.
+int rounds_for(const std::vector<bench::Work>& works) {
+  double seconds = 0;
+  for (auto& work : works) seconds += 2 * bench::seconds_of(work) + 0.01;
+  return static_cast<int>(std::clamp(std::lround(2 / seconds), 3L, 101L)) | 1;
+}
+
+void print_row(const Call& call, const bench::Times& times, const std::optional<Rival>& rival) {
+  const double seconds = times.median(0);
+  const auto work = call.op.work(call.inputs, call.options);
+  fmt::print("{:<24} {:<24} {:>10.3f} {:>9.1f} {:>7.1f}", call.op.name, call.name, 1e3 * seconds,
+             1e-9 * work.flops / seconds, 1e-9 * work.bytes / seconds);
+  if (rival) fmt::print(" {:>10.3f} {:>7.2f}  {}", 1e3 * times.median(1), times.ratio(1, 0), rival->name);
+  fmt::print("\n");
+  std::fflush(stdout);
+}
+
+void measure(const CallTexts& texts, int rounds) {
+  const Call call = resolve(texts);
+  std::vector<bench::Work> works{[&] { call.op.run(call.inputs, call.options, call.target); }};
+  const auto rival = rival_of(call);
+  if (rival) works.push_back(rival->work);
+  for (auto& work : works) work();  // compiles what is not compiled yet
+  print_row(call, bench::take_turns(works, rounds > 0 ? rounds : rounds_for(works)), rival);
+}
+
+void bench_operator(const Request& request) {
+  auto& op = operator_named(request.call.op);
+  auto& texts = request.call;
+  const bool whole = texts.example.empty() && texts.inputs.empty() && texts.random.empty();
+  fmt::print("{:<24} {:<24} {:>10} {:>9} {:>7} {:>10} {:>7}\n", "operator", "case", "ms", "GFLOP/s", "GB/s",
+             "rival, ms", "ratio");
+  if (!whole) return measure(texts, request.rounds);
+  for (auto& example : op.bench_cases) {
+    CallTexts one = texts;
+    one.example = example.name;
+    measure(one, request.rounds);
+  }
+}
+
+}  // namespace
+
+void add_bench(CLI::App& app) {
+  auto* command = app.add_subcommand("bench", "Measures an operator, beside a rival where there is one");
+  auto request = std::make_shared<Request>();
+  add_call_options(*command, request->call);
+  command->add_option("--rounds", request->rounds, "How often each is timed; unless given, for two seconds")
+      ->check(CLI::Range(1, 1000000));
+  command->footer(
+      "Times are medians. `ratio` is the rival's time by ours, the median over the rounds: above 1 ours is\n"
+      "faster. Rivals are oneDNN for products of f32, if it is installed, and dense attention for\n"
+      "block-sparse attention. GFLOP/s and GB/s count what the operator needs at least. Without inputs, all\n"
+      "examples that are meant for measuring. Results are not checked here; see `tegula check`.\n\n"
+      "Examples:\n"
+      "  tegula bench gemm\n"
+      "  tegula bench gemm --case 1024 --rounds 11\n"
+      "  tegula bench attention --random q=1x2048x8x64 --random k=1x2048x8x64 --random v=1x2048x8x64");
+  command->callback([request] { bench_operator(*request); });
+}
+
+}  // namespace tegula::tool
