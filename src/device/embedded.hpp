@@ -12,5 +12,7 @@ struct File {
 
 // The headers that printed CPU kernels include (src/device/cpu).
 const std::vector<File>& cpu_headers();
+// Those of printed CUDA kernels (src/device/cuda).
+const std::vector<File>& cuda_headers();
 
 }  // namespace tegula::embedded

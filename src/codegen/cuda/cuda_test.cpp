@@ -1,0 +1,118 @@
+// Printed CUDA, without a GPU: every operator's kernels pass NVRTC for both architectures.
+#include <gtest/gtest.h>
+
+#include <iostream>
+
+#include "codegen/cuda/nvrtc_testing.hpp"
+#include "codegen/cuda/steps.hpp"
+#include "codegen/cuda_program.hpp"
+#include "ops/registry.hpp"
+
+namespace tegula::codegen {
+namespace {
+
+struct CaseName {
+  std::string op, example;
+  int architecture;
+};
+
+std::vector<CaseName> all_cases() {
+  std::vector<CaseName> result;
+  for (const ops::Operator& op : ops::operators())
+    for (const ops::Case& c : op.check_cases)
+      for (const int architecture : {90, 80}) result.push_back({op.name, c.name, architecture});
+  return result;
+}
+
+class PrintedCuda : public ::testing::TestWithParam<CaseName> {};
+
+TEST_P(PrintedCuda, Compiles) {
+  const CaseName& name = GetParam();
+  const ops::Operator& op = ops::find_operator(name.op);
+  for (const ops::Case& c : op.check_cases) {
+    if (c.name != name.example) continue;
+    const ops::Options options = ops::Options::parse(op, c.options);
+    for (const lang::Kernel& kernel : op.kernels(c.inputs(1), options, Target::interpreter())) {
+      const Signature signature(kernel.ir());
+      const CudaProgram program = print_cuda(signature, {name.architecture});
+      EXPECT_EQ(program.kernels.size(), kernel.ir()->grids.size());
+      EXPECT_EQ(program.text, print_cuda(signature, {name.architecture}).text);
+      const testing::Nvrtc* nvrtc = testing::Nvrtc::find();
+      if (!nvrtc) {
+        std::cout << "NVRTC was not found: the text of " << kernel.name() << " was printed, not compiled\n";
+        continue;
+      }
+      const testing::Compiled compiled = nvrtc->compile(program.text, name.architecture);
+      EXPECT_TRUE(compiled.ok) << compiled.log << program.text;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Operators, PrintedCuda, ::testing::ValuesIn(all_cases()), [](const auto& info) {
+  return info.param.op + "_" + info.param.example + "_sm" + std::to_string(info.param.architecture);
+});
+
+// ---- barriers
+
+constexpr MemoryUse R = MemoryUse::read, W = MemoryUse::write, A = MemoryUse::combine;
+
+Step code(MemoryUse use, std::int64_t at, bool by_one = false) {
+  Step step;
+  step.touches.push_back({{-1, at, at + 16}, use, by_one});
+  return step;
+}
+
+Step around(StepKind kind, std::vector<Step> body) {
+  Step step;
+  step.kind = kind;
+  step.body = std::move(body);
+  step.barrier = "group";
+  return step;
+}
+
+// One letter a step: r, w, a; | for a barrier, ! for that of a group, parentheses around bodies.
+std::string sketch(const std::vector<Step>& steps) {
+  std::string result;
+  for (const Step& step : steps) {
+    if (step.kind != StepKind::code)
+      result += "(" + sketch(step.body) + ")";
+    else if (step.touches.empty())
+      result += step.lines.empty() ? "." : step.lines[0] == "group" ? "!" : "|";
+    else
+      result += step.touches[0].use == R ? "r" : step.touches[0].use == W ? "w" : "a";
+  }
+  return result;
+}
+
+TEST(PlaceSync, OrdersWhatDoesNotCommute) {
+  struct Case {
+    std::vector<Step> steps;
+    std::string expected;
+  };
+  const auto loop = StepKind::loop, branch = StepKind::branch, otherwise = StepKind::otherwise;
+  Step leave;
+  leave.leaves = true;
+  const std::vector<Case> cases{
+      {{code(W, 0), code(R, 0)}, "w|r"},
+      {{code(R, 0), code(W, 0)}, "r|w"},
+      {{code(W, 0), code(W, 0)}, "w|w"},
+      {{code(R, 0), code(R, 0)}, "rr"},
+      {{code(A, 0), code(A, 0), code(R, 0)}, "aa|r"},
+      {{code(W, 0), code(A, 0)}, "w|a"},
+      {{code(W, 0), code(W, 16), code(R, 0), code(R, 16)}, "ww|rr"},
+      {{code(W, 0), code(R, 8)}, "w|r"},
+      {{code(W, 0, true), code(W, 0, true), code(R, 0)}, "ww|r"},
+      {{around(loop, {code(W, 0), code(R, 0)})}, "(|w|r)"},
+      {{around(loop, {code(R, 0), code(R, 16)}), code(W, 0)}, "(rr)|w"},
+      {{code(W, 0), around(loop, {code(R, 0)})}, "w(|r)"},
+      {{around(branch, {code(W, 0)}), around(otherwise, {code(W, 0)}), code(R, 0)}, "(w)(w)|r"},
+      {{code(W, 0), around(branch, {code(R, 0)}), around(otherwise, {code(R, 0)})}, "w(|r)(|r)"},
+      {{around(loop, {code(W, 0), leave, code(R, 0)}), code(R, 0)}, "(|w.|r)|r"},
+      {{code(W, 0), around(StepKind::group, {code(R, 0)})}, "w|(r)"},
+      {{around(StepKind::group, {code(W, 0), code(R, 0)}), code(R, 0)}, "(!w!r)|r"},
+  };
+  for (const Case& c : cases) EXPECT_EQ(sketch(place_sync(c.steps)), c.expected) << sketch(c.steps);
+}
+
+}  // namespace
+}  // namespace tegula::codegen

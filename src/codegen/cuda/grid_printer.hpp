@@ -1,0 +1,182 @@
+// The state from which the function of one grid is printed for a GPU. Its members are spread over several
+// files, by what they print: expressions, accesses, statements, loops over elements, operations on tiles.
+#pragma once
+#include <optional>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "codegen/cuda/shared_memory.hpp"
+#include "codegen/cuda/step_writer.hpp"
+#include "codegen/cuda_program.hpp"
+#include "codegen/text.hpp"
+#include "ir/bounds.hpp"
+#include "passes/cuda/infer_layouts.hpp"
+#include "runtime/binding.hpp"
+
+namespace tegula::codegen {
+
+// `tg::bf16`: the type of an element in memory.
+std::string element_type(DType type);
+
+class CudaGridPrinter {
+ public:
+  CudaGridPrinter(const Signature& signature, const passes::CudaTarget& target, CudaProgram& program);
+  // The text of the function; adds it to the program's kernels.
+  std::string print(const ir::Grid& grid, int number);
+
+ private:
+  using Layout = layout::Layout;
+  using Texts = std::vector<std::string>;
+
+  // The threads that run a body together: the block, or a group of it.
+  struct Team {
+    int threads = 0;
+    std::string thread = "thread";  // the number of a thread among them
+    std::string barrier;            // empty: the block's
+    int count = 1;                  // of such teams in the block
+    std::string slot;               // which of them
+  };
+
+  // A tile in shared memory.
+  struct SharedTile {
+    std::string name;
+    TileOrder order;
+    Memory memory;
+  };
+
+  struct FragmentTile {
+    std::string name;
+    Layout layout;
+  };
+
+  // The loop over elements that is being printed.
+  struct ElementLoop {
+    const ir::For* loop = nullptr;
+    const Layout* layout = nullptr;  // null: iterations are dealt to the threads
+    std::string first;               // only the first of all replicas stores; empty if there is one
+  };
+
+  // Where an element is.
+  struct Address {
+    std::string pointer;
+    std::string guard;  // a condition without which nothing may be touched; empty if there is none
+  };
+
+  // ---- expressions (print_expr.cpp)
+  std::string value(const ir::Expr& e);
+  std::string emit(const ir::Expr& e);
+  std::string emit_node(const ir::Expr& e);
+  std::string emit_cast(const ir::Expr& e, const std::string& x);
+  std::string emit_division(const ir::Expr& e, const Texts& x);
+  std::string variable_text(const ir::VariablePtr& variable) const;
+  std::string name_variable(const ir::VariablePtr& variable);
+  bool is_less(const ir::Expr& a, const ir::Expr& b) const;
+  bool is_at_least(const ir::Expr& a, std::int64_t least) const;
+
+  // ---- elements (print_access.cpp)
+  Address address(const ir::Access& access);
+  Address tensor_address(const ir::Access& access, const std::vector<ir::Expr>& at);
+  Address shared_address(const ir::Access& access, const std::vector<ir::Expr>& at);
+  void add_limits(const ir::View& view, std::size_t dim, const ir::Expr& at, const std::string& text,
+                  Texts& guards);
+  std::string stride_text(const ir::View& view, std::size_t dim);
+  std::string offset_in(const SharedTile& tile, const ir::Buffer& buffer, const Texts& at) const;
+  std::string register_text(const ir::Access& access) const;
+  std::string load_text(const ir::Access& access);
+  void store(const ir::Access& access, const std::string& value);
+  void touch(const ir::View& view, MemoryUse use, bool by_one);
+
+  // ---- statements (print_stmt.cpp)
+  void prologue(const ir::Grid& grid);
+  void body(const ir::Body& body);
+  void in_scope(const ir::Body& body);
+  void stmt(const ir::Stmt& stmt);
+  void begin(const ir::Stmt& stmt);
+  void operator()(const ir::Let& n, const ir::Stmt& stmt);
+  void operator()(const ir::Load& n, const ir::Stmt& stmt);
+  void operator()(const ir::Store& n, const ir::Stmt& stmt);
+  void operator()(const ir::Declare& n, const ir::Stmt& stmt);
+  void operator()(const ir::DeclareVar& n, const ir::Stmt& stmt);
+  void operator()(const ir::Assign& n, const ir::Stmt& stmt);
+  void operator()(const ir::Atomic& n, const ir::Stmt& stmt);
+  void operator()(const ir::Copy& n, const ir::Stmt& stmt);
+  void operator()(const ir::Gather& n, const ir::Stmt& stmt);
+  void operator()(const ir::Fill& n, const ir::Stmt& stmt);
+  void operator()(const ir::Gemm& n, const ir::Stmt& stmt);
+  void operator()(const ir::Reduce& n, const ir::Stmt& stmt);
+  void operator()(const ir::Accumulate& n, const ir::Stmt& stmt);
+  void operator()(const ir::For& n, const ir::Stmt& stmt);
+  void operator()(const ir::If& n, const ir::Stmt& stmt);
+  void operator()(const ir::While& n, const ir::Stmt& stmt);
+  void operator()(const ir::Break& n, const ir::Stmt& stmt);
+  void operator()(const ir::Exit& n, const ir::Stmt& stmt);
+  void operator()(const ir::Print& n, const ir::Stmt& stmt);
+  void operator()(const ir::Assert& n, const ir::Stmt& stmt);
+  void define(const ir::VariablePtr& variable, const std::string& value, bool is_const, const Loc& at);
+  void sequential(const ir::For& n, const Loc& at);
+  void groups(const ir::For& n, const Loc& at);
+  void add_index(const ir::VariablePtr& index, const ir::Expr& begin, const ir::Expr& end);
+  // What only one thread of those that run it may do.
+  std::string only_one() const;
+  void open(const std::string& text, StepKind kind);
+  void close();
+
+  // ---- loops over elements (print_loops.cpp)
+  void elements(const ir::For& n, const ir::Stmt& stmt);
+  bool fits_layout(const ir::For& n, const Layout& layout) const;
+  bool is_direct(const ir::For& n, const Layout* layout, const ir::Access& access) const;
+  void by_register(const ir::For& n, const ir::Stmt& stmt, const Layout& layout);
+  void by_flat_index(const ir::For& n, const ir::Stmt& stmt);
+  void touch_all(const ir::Body& body);
+  // Names for the coordinates of register `r` in the lines that follow, and for the condition that they
+  // exist.
+  struct Coordinates {
+    Texts names;
+    std::string inside;  // empty: always
+  };
+  Texts base_coordinates(const Layout& layout);
+  Coordinates register_coordinates(const Layout& layout, const Texts& base);
+  std::string first_replica(const Layout& layout) const;
+  SharedTile stage(const std::string& name, std::int64_t elements, DType type);
+  void to_shared(const FragmentTile& from, DType type, const SharedTile& to, const Loc& at);
+  void from_shared(const SharedTile& from, DType type, const FragmentTile& to, const Loc& at);
+  FragmentTile converted(const ir::BufferPtr& buffer, const Layout& layout, bool with_contents,
+                         const Loc& at);
+  void release(const SharedTile& tile);
+
+  // ---- operations on tiles (print_tiles.cpp)
+  void declare_fragment(const std::string& name, DType type, const Layout& layout, const Loc& at);
+  void declare_shared(const ir::BufferPtr& tile, const Loc& at);
+  void fold_registers(const ir::Reduce& n, const FragmentTile& from, const FragmentTile& sum);
+  void fold_threads(const ir::Reduce& n, const FragmentTile& from, const FragmentTile& sum, const Loc& at);
+  void fold_warps(const ir::Reduce& n, const layout::Digits& parts, const Texts& part_numbers,
+                  const FragmentTile& sum, const Loc& at);
+  void finish_reduction(const ir::Reduce& n, const FragmentTile& sum, const Loc& at);
+  void gemm_fma(const ir::Gemm& n, const FragmentTile& c, const Loc& at);
+  void gemm_mma(const ir::Gemm& n, const passes::GemmPlan& plan, const FragmentTile& c, const Loc& at);
+  std::string operand_lambda(const ir::View& view, int pair_axis, DType packed);
+  void clear_registers(const FragmentTile& tile);
+  void touch_operands(const ir::Gemm& n);
+
+  const Signature& signature_;
+  const passes::CudaTarget& target_;
+  CudaProgram& program_;
+  StepWriter out_;
+  Names names_;
+  std::unordered_map<const ir::Variable*, std::string> variables_;
+  std::unordered_map<const ir::Buffer*, std::string> tensors_;
+  std::unordered_map<const ir::Buffer*, int> memory_of_;  // tensors that may share bytes have one number
+  std::unordered_set<const ir::Buffer*> written_;         // tensors that the grid writes
+  std::unordered_map<const ir::Buffer*, SharedTile> shared_;
+  std::unordered_map<const ir::Buffer*, FragmentTile> fragments_;
+  std::unordered_set<const ir::Buffer*> swizzled_;               // tiles that tensor cores read
+  std::unordered_map<const ir::ExprNode*, std::string> common_;  // of the expression being printed
+  std::unordered_set<const ir::ExprNode*> repeated_;
+  passes::Layouts layouts_;
+  ir::Facts facts_;
+  SharedMemory memory_;
+  Team team_;
+  std::optional<ElementLoop> loop_;
+};
+
+}  // namespace tegula::codegen

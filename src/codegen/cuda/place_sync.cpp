@@ -1,0 +1,127 @@
+// Barriers are placed by walking the steps in order with the list of what has been touched since the last
+// one. A loop is walked until its barriers no longer grow, so that an iteration is ordered behind the one
+// before.
+#include <algorithm>
+
+#include "codegen/cuda/steps.hpp"
+
+namespace tegula::codegen {
+namespace {
+
+using Pending = std::vector<MemoryTouch>;
+
+bool equal(const MemoryTouch& a, const MemoryTouch& b) {
+  return a.use == b.use && a.by_one == b.by_one && a.memory.tensor == b.memory.tensor &&
+         a.memory.begin == b.memory.begin && a.memory.end == b.memory.end;
+}
+
+void add(Pending& pending, const MemoryTouch& touch) {
+  const bool known =
+      std::any_of(pending.begin(), pending.end(), [&](const MemoryTouch& p) { return equal(p, touch); });
+  if (!known) pending.push_back(touch);
+}
+
+void add(Pending& pending, const Pending& more) {
+  for (const MemoryTouch& touch : more) add(pending, touch);
+}
+
+bool conflict(const MemoryTouch& a, const MemoryTouch& b) {
+  if (a.use == b.use && a.use != MemoryUse::write) return false;
+  return !(a.by_one && b.by_one) && a.memory.overlaps(b.memory);
+}
+
+bool conflict(const Pending& pending, const Pending& touches) {
+  return std::any_of(pending.begin(), pending.end(), [&](const MemoryTouch& p) {
+    return std::any_of(touches.begin(), touches.end(), [&](const MemoryTouch& t) { return conflict(p, t); });
+  });
+}
+
+// What is done by the first thread of a group is done by as many threads as there are groups.
+Pending all_touches(const std::vector<Step>& steps) {
+  Pending result;
+  for (const Step& step : steps) {
+    for (MemoryTouch touch : step.touches) {
+      touch.by_one = false;
+      add(result, touch);
+    }
+    add(result, all_touches(step.body));
+  }
+  return result;
+}
+
+class Placement {
+ public:
+  explicit Placement(std::string barrier) : barrier_(std::move(barrier)) {}
+
+  // The steps with barriers; `pending` becomes what is pending behind them, `left` collects what is where a
+  // loop is left.
+  std::vector<Step> walk(const std::vector<Step>& steps, Pending& pending, Pending& left) {
+    std::vector<Step> result;
+    Pending before_branch;
+    for (const Step& step : steps) {
+      if (step.kind == StepKind::otherwise) {
+        Pending here = before_branch;
+        result.push_back(step);
+        result.back().body = walk(step.body, here, left);
+        add(pending, here);
+        continue;
+      }
+      const Pending touches = step.kind == StepKind::group ? all_touches(step.body) : step.touches;
+      if (conflict(pending, touches)) {
+        result.push_back(barrier());
+        pending.clear();
+      }
+      result.push_back(step);
+      if (step.kind == StepKind::group) {
+        Pending none, nowhere;
+        result.back().body = Placement(step.barrier).repeated(step.body, none, nowhere);
+      }
+      if (step.kind == StepKind::code || step.kind == StepKind::group) {
+        add(pending, touches);
+        if (step.leaves) add(left, pending);
+        continue;
+      }
+      before_branch = pending;
+      if (step.kind == StepKind::branch) {
+        Pending here = pending;
+        result.back().body = walk(step.body, here, left);
+        add(pending, here);
+      } else {
+        Pending leaving;
+        result.back().body = repeated(step.body, pending, leaving);
+        add(pending, leaving);
+      }
+    }
+    return result;
+  }
+
+ private:
+  Step barrier() const {
+    Step step;
+    step.lines.push_back(barrier_);
+    return step;
+  }
+
+  // The body of a loop that may run any number of times.
+  std::vector<Step> repeated(const std::vector<Step>& body, Pending& pending, Pending& left) {
+    std::vector<Step> now = body;
+    for (;;) {
+      Pending here = pending;
+      const std::size_t known = pending.size();
+      now = walk(body, here, left);
+      add(pending, here);
+      if (pending.size() == known) return now;
+    }
+  }
+
+  std::string barrier_;
+};
+
+}  // namespace
+
+std::vector<Step> place_sync(const std::vector<Step>& steps) {
+  Pending pending, left;
+  return Placement("tg::block_sync();").walk(steps, pending, left);
+}
+
+}  // namespace tegula::codegen

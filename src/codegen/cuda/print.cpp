@@ -1,0 +1,37 @@
+#include <fmt/format.h>
+
+#include "codegen/cuda/grid_printer.hpp"
+#include "codegen/cuda_program.hpp"
+#include "passes/cuda/lower.hpp"
+
+namespace tegula::codegen {
+
+namespace {
+
+// The parameter of every function: see cuda_program.hpp.
+std::string call_struct(const Signature& signature) {
+  std::size_t strides = 0;
+  for (const ir::BufferPtr& buffer : signature.buffers()) strides += static_cast<std::size_t>(buffer->rank());
+  std::string text = "struct Call {\n";
+  const auto member = [&](const char* type, const char* name, std::size_t count) {
+    if (count > 0) text += fmt::format("  {} {}[{}];\n", type, name, count);
+  };
+  member("void*", "tensor", signature.buffers().size());
+  member("int64_t", "stride", strides);
+  member("int64_t", "value", signature.variables().size());
+  return text + "  int* status;\n};\n";
+}
+
+}  // namespace
+
+CudaProgram print_cuda(const Signature& signature, const passes::CudaTarget& target) {
+  const ir::Kernel kernel = passes::for_cuda(signature.kernel(), target);
+  CudaProgram program;
+  program.text = "#include \"kernel.cuh\"\n\n" + call_struct(signature);
+  int number = 0;
+  for (const ir::Grid& grid : kernel.grids)
+    program.text += "\n" + CudaGridPrinter(signature, target, program).print(grid, number++);
+  return program;
+}
+
+}  // namespace tegula::codegen

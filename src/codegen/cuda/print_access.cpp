@@ -1,0 +1,184 @@
+// Elements of tensors and tiles, never outside their bounds.
+#include <fmt/format.h>
+
+#include "codegen/cuda/grid_printer.hpp"
+#include "ir/visit.hpp"
+
+namespace tegula::codegen {
+
+using namespace ir;
+
+namespace {
+
+bool is_reshaped_view(const View& view) {
+  if (view.shape.size() != view.buffer->shape.size()) return true;
+  for (std::size_t d = 0; d < view.shape.size(); ++d) {
+    if (!equal(view.shape[d], view.buffer->shape[d])) return true;
+  }
+  return false;
+}
+
+std::string conjunction(const std::vector<std::string>& conditions) {
+  return fmt::format("{}", fmt::join(conditions, " && "));
+}
+
+std::string scaled(const std::string& index, const std::string& stride) {
+  if (index == "0" || stride == "0") return "0";
+  return stride == "1" ? index : fmt::format("{} * {}", index, stride);
+}
+
+}  // namespace
+
+std::string element_type(DType type) {
+  constexpr const char* names[] = {"tg::boolean", "int8_t",   "int16_t",  "int32_t",  "int64_t",
+                                   "uint8_t",     "uint32_t", "tg::e4m3", "tg::e5m2", "tg::f16",
+                                   "tg::bf16",    "float",    "double"};
+  return names[static_cast<int>(type.code)];
+}
+
+std::string CudaGridPrinter::stride_text(const View& view, std::size_t dim) {
+  if (!is_reshaped_view(view)) return fmt::format("{}_s{}", tensors_.at(view.buffer.get()), dim);
+  std::int64_t known = 1;
+  std::string text;
+  for (std::size_t d = dim + 1; d < view.shape.size(); ++d) {
+    if (is_constant(view.shape[d]))
+      known *= constant_value(view.shape[d]);
+    else
+      text += fmt::format(" * int64_t({})", value(view.shape[d]));
+  }
+  return text.empty() ? std::to_string(known) : fmt::format("(int64_t({}){})", known, text);
+}
+
+// The conditions under which a coordinate exists, as far as they are not known to hold.
+void CudaGridPrinter::add_limits(const View& view, std::size_t dim, const Expr& at, const std::string& text,
+                                 Texts& guards) {
+  const ViewDim& d = view.dims[dim];
+  if (!is_at_least(at, 0)) guards.push_back(fmt::format("{} >= 0", text));
+  if (!is_less(at, view.shape[dim])) guards.push_back(fmt::format("{} < {}", text, value(view.shape[dim])));
+  if (d.low && !is_less(d.low, at) && !is_constant(d.low, 0))
+    guards.push_back(fmt::format("{} >= {}", text, value(d.low)));
+  if (d.high && !is_less(at, d.high) && !equal(d.high, view.shape[dim]))
+    guards.push_back(fmt::format("{} < {}", text, value(d.high)));
+}
+
+CudaGridPrinter::Address CudaGridPrinter::tensor_address(const Access& access, const std::vector<Expr>& at) {
+  Texts terms, guards;
+  for (std::size_t d = 0; d < at.size(); ++d) {
+    std::string text = value(at[d]);
+    if (!at[d]->args.empty()) {
+      const std::string name = names_.unique("c");
+      out_.line(fmt::format("const {} {} = {};", scalar_type(at[d]->held()), name, text));
+      text = name;
+    }
+    add_limits(access.view, d, at[d], text, guards);
+    const std::string term = scaled(fmt::format("int64_t({})", text), stride_text(access.view, d));
+    if (term != "0" && text != "0") terms.push_back(term);
+  }
+  const std::string base = tensors_.at(access.view.buffer.get());
+  return {terms.empty() ? base : fmt::format("{} + ({})", base, fmt::join(terms, " + ")),
+          conjunction(guards)};
+}
+
+std::string CudaGridPrinter::offset_in(const SharedTile& tile, const Buffer& buffer, const Texts& at) const {
+  if (tile.order.is_swizzled())
+    return fmt::format("tg::swizzled<{}, {}>({}, {})", buffer.extent(0), tile.order.columns, at[0], at[1]);
+  Texts terms;
+  std::int64_t stride = 1;
+  for (std::size_t d = at.size(); d-- > 0; stride *= buffer.extent(static_cast<int>(d))) {
+    if (at[d] != "0") terms.insert(terms.begin(), scaled(fmt::format("({})", at[d]), std::to_string(stride)));
+  }
+  return terms.empty() ? "0" : fmt::format("{}", fmt::join(terms, " + "));
+}
+
+CudaGridPrinter::Address CudaGridPrinter::shared_address(const Access& access, const std::vector<Expr>& at) {
+  const Buffer& buffer = *access.view.buffer;
+  const SharedTile& tile = shared_.at(&buffer);
+  Texts texts, guards;
+  for (std::size_t d = 0; d < at.size(); ++d) {
+    texts.push_back(value(at[d]));
+    if (!is_at_least(at[d], 0)) guards.push_back(fmt::format("{} >= 0", texts.back()));
+    if (!is_less(at[d], access.view.shape[d]))
+      guards.push_back(fmt::format("{} < {}", texts.back(), constant_value(access.view.shape[d])));
+  }
+  if (is_reshaped_view(access.view)) {
+    // Back to the buffer's own coordinates by way of the row-major number.
+    Texts terms;
+    std::int64_t stride = 1;
+    for (std::size_t d = at.size(); d-- > 0; stride *= constant_value(access.view.shape[d]))
+      terms.push_back(fmt::format("int({}) * {}", texts[d], stride));
+    const std::string flat = names_.unique("flat");
+    out_.line(fmt::format("const int {} = {};", flat,
+                          terms.empty() ? "0" : fmt::format("{}", fmt::join(terms, " + "))));
+    texts.assign(buffer.shape.size(), "0");
+    stride = 1;
+    for (std::size_t d = buffer.shape.size(); d-- > 0; stride *= buffer.extent(static_cast<int>(d)))
+      texts[d] = fmt::format("{} / {} % {}", flat, stride, buffer.extent(static_cast<int>(d)));
+  }
+  return {fmt::format("{} + ({})", tile.name, offset_in(tile, buffer, texts)), conjunction(guards)};
+}
+
+CudaGridPrinter::Address CudaGridPrinter::address(const Access& access) {
+  const std::vector<Expr> at = coordinates(access);
+  return access.view.is_tile() ? shared_address(access, at) : tensor_address(access, at);
+}
+
+// The register that holds the element, as a function of the loop's register `r`: both number the digits that
+// the fragment has in the same order.
+std::string CudaGridPrinter::register_text(const Access& access) const {
+  const auto axes = passes::loop_axes(*loop_->loop, access);
+  std::int64_t step = 1, own = 1;
+  Texts terms;
+  for (const layout::Digit& digit : loop_->layout->registers()) {
+    bool kept = false;
+    for (const int axis : *axes) kept |= digit.stride[static_cast<std::size_t>(axis)] != 0;
+    if (kept) {
+      terms.push_back(fmt::format("r / {} % {} * {}", step, digit.extent, own));
+      own *= digit.extent;
+    }
+    step *= digit.extent;
+  }
+  if (own == step) return "r";
+  return terms.empty() ? "0" : fmt::format("{}", fmt::join(terms, " + "));
+}
+
+std::string CudaGridPrinter::load_text(const Access& access) {
+  const BufferPtr& buffer = access.view.buffer;
+  if (buffer->space == Space::fragment && !shared_.contains(buffer.get())) {
+    const FragmentTile& tile = fragments_.at(buffer.get());
+    // Outside parallel only a tile of rank 0 is read, and every thread holds it.
+    return fmt::format("{}[{}]", tile.name, loop_ ? register_text(access) : "0");
+  }
+  const Address at = address(access);
+  if (at.guard.empty()) return fmt::format("tg::load({})", at.pointer);
+  return fmt::format("({} ? tg::load({}) : {}(0))", at.guard, at.pointer, scalar_type(buffer->type));
+}
+
+void CudaGridPrinter::store(const Access& access, const std::string& text) {
+  const BufferPtr& buffer = access.view.buffer;
+  const std::string type = element_type(buffer->type);
+  if (buffer->space == Space::fragment && !shared_.contains(buffer.get())) {
+    const std::string converted =
+        buffer->type.bits() < 32 ? fmt::format("tg::rounded<{}>({})", type, text) : text;
+    out_.line(fmt::format("{}[{}] = {};", fragments_.at(buffer.get()).name,
+                          loop_ ? register_text(access) : "0", converted));
+    return;
+  }
+  const Address at = address(access);
+  Texts guards;
+  if (!at.guard.empty()) guards.push_back(at.guard);
+  if (const std::string one = only_one(); !one.empty()) guards.push_back(one);
+  const std::string condition = guards.empty() ? "" : fmt::format("if ({}) ", conjunction(guards));
+  out_.line(fmt::format("{}tg::store({}, {});", condition, at.pointer, text));
+}
+
+void CudaGridPrinter::touch(const View& view, MemoryUse use, bool by_one) {
+  const Buffer* buffer = view.buffer.get();
+  if (view.is_tile()) {
+    if (const auto tile = shared_.find(buffer); tile != shared_.end())
+      out_.touch({tile->second.memory, use, by_one});
+    return;
+  }
+  if (written_.contains(buffer)) out_.touch({{memory_of_.at(buffer), 0, 1}, use, by_one});
+}
+
+}  // namespace tegula::codegen

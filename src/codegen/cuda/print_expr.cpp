@@ -1,0 +1,165 @@
+// Expressions: what each thread computes.
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "codegen/cuda/grid_printer.hpp"
+#include "ir/simplify.hpp"
+#include "ir/visit.hpp"
+
+namespace tegula::codegen {
+
+using namespace ir;
+
+namespace {
+
+const char* infix(Op op) {
+  switch (op) {
+    case Op::add:
+      return "+";
+    case Op::sub:
+      return "-";
+    case Op::mul:
+      return "*";
+    case Op::bit_and:
+      return "&";
+    case Op::bit_or:
+      return "|";
+    case Op::bit_xor:
+      return "^";
+    case Op::eq:
+      return "==";
+    case Op::ne:
+      return "!=";
+    case Op::lt:
+      return "<";
+    case Op::le:
+      return "<=";
+    case Op::gt:
+      return ">";
+    case Op::ge:
+      return ">=";
+    case Op::logical_and:
+      return "&&";
+    case Op::logical_or:
+      return "||";
+    default:
+      return nullptr;
+  }
+}
+
+std::string constant_of(const ExprNode& e) {
+  if (e.held() == f32) {
+    if (std::isnan(e.real)) return "tg::not_a_number()";
+    if (std::isinf(e.real)) return e.real < 0 ? "(-tg::infinity())" : "tg::infinity()";
+  }
+  if (e.held() == i32 && e.integer == INT32_MIN) return "(-2147483647 - 1)";
+  if (e.held() == i64 && e.integer == INT64_MIN) return "(-9223372036854775807l - 1)";
+  return constant_text(e);
+}
+
+}  // namespace
+
+std::string CudaGridPrinter::value(const Expr& e) {
+  common_.clear();
+  repeated_.clear();
+  std::unordered_map<const ExprNode*, int> uses;
+  for_each_node(e, [&](const Expr& node) {
+    for (const Expr& arg : node->args) {
+      if (!arg->args.empty() && ++uses[arg.get()] > 1) repeated_.insert(arg.get());
+    }
+  });
+  return emit(e);
+}
+
+std::string CudaGridPrinter::variable_text(const VariablePtr& variable) const {
+  const auto found = variables_.find(variable.get());
+  internal_assert(found != variables_.end(), "a variable is used outside its scope", variable->at);
+  return found->second;
+}
+
+std::string CudaGridPrinter::name_variable(const VariablePtr& variable) {
+  return variables_.insert_or_assign(variable.get(), names_.unique(variable->name)).first->second;
+}
+
+std::string CudaGridPrinter::emit(const Expr& e) {
+  if (e->op == Op::constant) return constant_of(*e);
+  if (e->op == Op::variable) return variable_text(e->variable);
+  if (const auto found = common_.find(e.get()); found != common_.end()) return found->second;
+  std::string text = emit_node(e);
+  if (!repeated_.contains(e.get())) return text;
+  const std::string name = names_.unique("t");
+  out_.line(fmt::format("const {} {} = {};", scalar_type(e->held()), name, text));
+  return common_.emplace(e.get(), name).first->second;
+}
+
+std::string CudaGridPrinter::emit_node(const Expr& e) {
+  Texts x;
+  for (const Expr& arg : e->args) x.push_back(emit(arg));
+  if (const char* symbol = infix(e->op)) return fmt::format("({} {} {})", x[0], symbol, x[1]);
+  switch (e->op) {
+    case Op::cast:
+      return emit_cast(e, x[0]);
+    case Op::bitcast:
+      return e->args[0]->held() == e->type ? x[0] : fmt::format("tg::as_{}({})", e->type.name(), x[0]);
+    case Op::neg:
+      return fmt::format("(-{})", x[0]);
+    case Op::bit_not:
+      return fmt::format("(~{})", x[0]);
+    case Op::logical_not:
+      return fmt::format("(!{})", x[0]);
+    case Op::select:
+      return fmt::format("({} ? {} : {})", x[0], x[1], x[2]);
+    case Op::isnan:
+      return e->args[0]->held().is_floating() ? fmt::format("tg::isnan({})", x[0]) : "false";
+    case Op::div:
+    case Op::mod:
+    case Op::floordiv:
+    case Op::floormod:
+    case Op::ceildiv:
+      return emit_division(e, x);
+    default:
+      return fmt::format("tg::{}({})", name_of(e->op), fmt::join(x, ", "));
+  }
+}
+
+// Division by a positive constant needs no care; of what is not negative all three ways are one.
+std::string CudaGridPrinter::emit_division(const Expr& e, const Texts& x) {
+  if (e->held().is_floating()) return fmt::format("({} / {})", x[0], x[1]);
+  const Expr& by = e->args[1];
+  const bool positive = is_constant(by) && constant_value(by) > 0;
+  const bool natural = positive && is_at_least(e->args[0], 0);
+  if (positive && (e->op == Op::div || (natural && e->op == Op::floordiv)))
+    return fmt::format("({} / {})", x[0], x[1]);
+  if (positive && (e->op == Op::mod || (natural && e->op == Op::floormod)))
+    return fmt::format("({} % {})", x[0], x[1]);
+  return fmt::format("tg::{}<{}>({}, {})", name_of(e->op), scalar_type(e->held()), x[0], x[1]);
+}
+
+std::string CudaGridPrinter::emit_cast(const Expr& e, const std::string& x) {
+  const DType from = e->args[0]->held(), to = e->type;
+  if (from == to) return x;
+  if (to.is_boolean()) return fmt::format("({} != 0)", x);
+  std::string text = compute_type(to) == from ? x : fmt::format("tg::to_{}({})", compute_type(to).name(), x);
+  if (to.bits() >= 32) return text;
+  if (from.is_floating() && to.is_integer()) {
+    const bool natural = to.kind() == Kind::natural;
+    const long high = (1L << (natural ? to.bits() : to.bits() - 1)) - 1;
+    const std::string_view type = scalar_type(to);
+    return fmt::format("tg::max(tg::min({}, {}({})), {}({}))", text, type, high, type,
+                       natural ? 0 : -high - 1);
+  }
+  return fmt::format("tg::rounded<{}>({})", element_type(to), text);
+}
+
+bool CudaGridPrinter::is_at_least(const Expr& a, std::int64_t least) const {
+  return has_affine_form(a->held()) && bounds(a, facts_).low >= least;
+}
+
+bool CudaGridPrinter::is_less(const Expr& a, const Expr& b) const {
+  if (!has_affine_form(a->held()) || !has_affine_form(b->held())) return false;
+  const auto distance = difference(affine(b), affine(a));
+  return distance && bounds(*distance, facts_).low >= 1;
+}
+
+}  // namespace tegula::codegen

@@ -1,0 +1,127 @@
+// Products.
+#include <fmt/format.h>
+
+#include "codegen/cuda/grid_printer.hpp"
+#include "passes/cuda/elements.hpp"
+
+namespace tegula::codegen {
+
+using namespace ir;
+
+void CudaGridPrinter::touch_operands(const Gemm& n) {
+  for (const View* operand : {&n.a, &n.b}) touch(*operand, MemoryUse::read, false);
+}
+
+void CudaGridPrinter::operator()(const Gemm& n, const Stmt& s) {
+  const passes::GemmPlan plan = passes::plan_gemm(n, team_.threads, target_);
+  const FragmentTile own = fragments_.at(n.c.buffer.get());
+  FragmentTile c = own;
+  const bool moves = own.layout != plan.accumulator;
+  if (moves) c = converted(n.c.buffer, plan.accumulator, !n.overwrite, s->at);
+  if (n.overwrite) {
+    out_.code();
+    clear_registers(c);
+  }
+  if (plan.instruction == passes::GemmInstruction::fma)
+    gemm_fma(n, c, s->at);
+  else
+    gemm_mma(n, plan, c, s->at);
+  if (!moves) return;
+  const SharedTile tile = stage(c.name, n.c.buffer->elements(), n.c.buffer->type);
+  to_shared(c, n.c.buffer->type, tile, s->at);
+  from_shared(tile, n.c.buffer->type, own, s->at);
+  release(tile);
+}
+
+// Each thread multiplies for the elements that it holds, in the type of the sum.
+void CudaGridPrinter::gemm_fma(const Gemm& n, const FragmentTile& c, const Loc& at) {
+  const Facts before = facts_;
+  out_.code();
+  touch_operands(n);
+  out_.open(fmt::format("{{  // {}: c += a b by multiply-add", short_location(at)));
+  const Texts base = base_coordinates(c.layout);
+  const VariablePtr i = passes::new_variable("i", i32, VariableKind::index, at),
+                    j = passes::new_variable("j", i32, VariableKind::index, at),
+                    k = passes::new_variable("k", i32, VariableKind::index, at);
+  for (const auto& [v, extent] : {std::pair{i, n.c.extent(0)}, {j, n.c.extent(1)}, {k, n.a.extent(1)}})
+    facts_.add_range(v, {0, extent - 1});
+  const std::string step = name_variable(k);
+  out_.line("#pragma unroll 4");
+  out_.open(fmt::format("for (int {0} = 0; {0} < {1}; ++{0}) {{", step, n.a.extent(1)));
+  out_.line("#pragma unroll");
+  out_.open(fmt::format("for (int r = 0; r < {}; ++r) {{", c.layout.register_count()));
+  const Coordinates x = register_coordinates(c.layout, base);
+  variables_[i.get()] = x.names[0];
+  variables_[j.get()] = x.names[1];
+  if (!x.inside.empty()) out_.open(fmt::format("if ({}) {{", x.inside));
+  const std::string type(scalar_type(n.c.buffer->type));
+  const std::string a = load_text({n.a, {variable(i), variable(k)}}),
+                    b = load_text({n.b, {variable(k), variable(j)}});
+  out_.line(fmt::format("{0}[r] += {1}({2}) * {1}({3});", c.name, type, a, b));
+  if (!x.inside.empty()) out_.close();
+  out_.close();
+  out_.close();
+  out_.close();
+  facts_ = before;
+}
+
+// A function of the place of two neighbours along k that gives both as 16-bit floats in a word.
+std::string CudaGridPrinter::operand_lambda(const View& view, int pair_axis, DType packed) {
+  const Facts before = facts_;
+  const Loc& at = view.buffer->at;
+  const VariablePtr row = passes::new_variable("row", i32, VariableKind::index, at),
+                    column = passes::new_variable("column", i32, VariableKind::index, at);
+  facts_.add_range(row, {0, view.extent(0) - 1});
+  facts_.add_range(column, {0, view.extent(1) - 1});
+  const std::string name = names_.unique(view.buffer->name + "_pair");
+  const std::string i = name_variable(row), j = name_variable(column);
+  out_.open(fmt::format("const auto {} = [&](int {}, int {}) -> uint32_t {{", name, i, j));
+  // Rows and columns beyond the tile, in the last of the instruction's blocks, are zero.
+  out_.line(fmt::format("if ({} >= {} || {} >= {}) return 0;", i, view.extent(0), j, view.extent(1)));
+  const std::string low = load_text({view, {variable(row), variable(column)}});
+  const VariablePtr next = passes::new_variable("next", i32, VariableKind::index, at);
+  const std::int64_t extent = view.extent(pair_axis);
+  facts_.add_range(next, {0, extent - 1});
+  const std::string k = pair_axis == 0 ? i : j, following = name_variable(next);
+  const bool odd = extent % 2 != 0;
+  out_.line(fmt::format("const int {} = {};", following,
+                        odd ? fmt::format("tg::min({} + 1, {})", k, extent - 1) : k + " + 1"));
+  std::string high =
+      load_text({view, {variable(pair_axis == 0 ? next : row), variable(pair_axis == 0 ? column : next)}});
+  if (odd) high = fmt::format("({} + 1 < {} ? {} : 0.0f)", k, extent, high);
+  out_.line(fmt::format("return tg::pair<{}>({}, {});", element_type(packed), low, high));
+  out_.close();
+  facts_ = before;
+  return name;
+}
+
+void CudaGridPrinter::gemm_mma(const Gemm& n, const passes::GemmPlan& plan, const FragmentTile& c,
+                               const Loc& at) {
+  const DType packed = n.a.buffer->type == bf16 ? bf16 : f16;
+  const std::int64_t m = n.c.extent(0), columns = n.c.extent(1) / plan.parts.along_n, k = n.a.extent(1);
+  const std::int64_t tiles_m = (m + 16 * plan.parts.along_m - 1) / (16 * plan.parts.along_m);
+  FragmentTile a;
+  if (plan.a_in_registers) {
+    a = fragments_.at(n.a.buffer.get());
+    if (a.layout != plan.operand_a) a = converted(n.a.buffer, plan.operand_a, true, at);
+  }
+  out_.code();
+  touch_operands(n);
+  out_.open(fmt::format("{{  // {}: c += a b by mma.sync", short_location(at)));
+  const std::string warp = fmt::format("{} / 32", team_.thread);
+  const std::string row = fmt::format("{} % {} * 16", warp, plan.parts.along_m);
+  const std::string column = fmt::format("{} / {} * {}", warp, plan.parts.along_m, columns);
+  const std::string b = operand_lambda(n.b, 0, packed);
+  const std::string shape =
+      fmt::format("{}, {}, {}, {}", element_type(packed), tiles_m, columns / 8, (k + 15) / 16);
+  if (plan.a_in_registers) {
+    out_.line(fmt::format("tg::mma_registers<{}>({}, {}, {}, {});", shape, c.name, a.name, column, b));
+  } else {
+    const std::string lambda = operand_lambda(n.a, 1, packed);
+    out_.line(fmt::format("tg::mma_shared<{}, {}>({}, {}, {}, {}, {});", shape, 16 * plan.parts.along_m,
+                          c.name, row, column, lambda, b));
+  }
+  out_.close();
+}
+
+}  // namespace tegula::codegen

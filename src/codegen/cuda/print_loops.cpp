@@ -1,0 +1,270 @@
+// Loops over elements: by the registers that each thread holds, or by a number that is dealt to the threads.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "codegen/cuda/grid_printer.hpp"
+#include "ir/effects.hpp"
+#include "ir/visit.hpp"
+
+namespace tegula::codegen {
+
+using namespace ir;
+
+namespace {
+
+// The sum over digits along a dimension: digit = number / step % extent.
+std::string coordinate_text(const layout::Digits& digits, std::size_t dim, const std::string& number) {
+  std::vector<std::string> terms;
+  std::int64_t step = 1, count = 1;
+  for (const layout::Digit& digit : digits) count *= digit.extent;
+  for (const layout::Digit& digit : digits) {
+    if (digit.stride[dim] != 0) {
+      std::string text = step == 1 ? number : fmt::format("{} / {}", number, step);
+      if (step * digit.extent != count) text += fmt::format(" % {}", digit.extent);
+      terms.push_back(digit.stride[dim] == 1 ? text : fmt::format("{} * {}", text, digit.stride[dim]));
+    }
+    step *= digit.extent;
+  }
+  return terms.empty() ? "0" : fmt::format("{}", fmt::join(terms, " + "));
+}
+
+// Whether the loop also reads memory that it writes: then replicas of an iteration would see each other's
+// work.
+bool reads_what_it_writes(const For& n) {
+  const Effects effects = all_effects(n.body);
+  return std::any_of(effects.regions.begin(), effects.regions.end(), [&](const Region& region) {
+    const BufferPtr& buffer = region.view->buffer;
+    return buffer->space != Space::fragment && effects.reads(buffer) && effects.writes(buffer);
+  });
+}
+
+}  // namespace
+
+std::string CudaGridPrinter::first_replica(const Layout& layout) const {
+  Texts terms;
+  std::int64_t step = 1;
+  for (const layout::Digit& digit : layout.threads()) {
+    if (digit.is_replica())
+      terms.push_back(fmt::format("{} / {} % {} == 0", team_.thread, step, digit.extent));
+    step *= digit.extent;
+  }
+  return terms.empty() ? "" : fmt::format("{}", fmt::join(terms, " && "));
+}
+
+CudaGridPrinter::Texts CudaGridPrinter::base_coordinates(const Layout& layout) {
+  Texts result;
+  for (std::size_t d = 0; d < layout.shape().size(); ++d) {
+    result.push_back(names_.unique("base"));
+    out_.line(
+        fmt::format("const int {} = {};", result.back(), coordinate_text(layout.threads(), d, team_.thread)));
+  }
+  return result;
+}
+
+CudaGridPrinter::Coordinates CudaGridPrinter::register_coordinates(const Layout& layout, const Texts& base) {
+  Coordinates result;
+  Texts inside;
+  for (std::size_t d = 0; d < layout.shape().size(); ++d) {
+    result.names.push_back(names_.unique("x"));
+    const std::string steps = coordinate_text(layout.registers(), d, "r");
+    out_.line(
+        fmt::format("const int {} = {}{};", result.names.back(), base[d], steps == "0" ? "" : " + " + steps));
+    if (layout.overhangs(static_cast<int>(d)))
+      inside.push_back(fmt::format("{} < {}", result.names.back(), layout.shape()[d]));
+  }
+  result.inside = fmt::format("{}", fmt::join(inside, " && "));
+  return result;
+}
+
+bool CudaGridPrinter::is_direct(const For& n, const Layout* layout, const Access& access) const {
+  if (!layout) return false;
+  const auto axes = passes::loop_axes(n, access);
+  return axes && fragments_.at(access.view.buffer.get()).layout == passes::projected(*layout, *axes);
+}
+
+void CudaGridPrinter::elements(const For& n, const Stmt& s) {
+  const auto found = layouts_.loops.find(s.get());
+  const Layout* layout = found == layouts_.loops.end() ? nullptr : &found->second;
+  if (layout && layout->replicas() > 1 && reads_what_it_writes(n)) layout = nullptr;
+  // Fragments that do not lie as the loop goes are read and written in shared memory.
+  std::vector<std::pair<BufferPtr, bool>> moved;
+  for_each_stmt(n.body, [&](const Stmt& inner) {
+    const Access* access = passes::fragment_access(inner);
+    if (!access || is_direct(n, layout, *access)) return;
+    const BufferPtr& buffer = access->view.buffer;
+    const auto known = std::find_if(moved.begin(), moved.end(), [&](auto& m) { return m.first == buffer; });
+    const bool written = as<Store>(inner) != nullptr;
+    if (known == moved.end())
+      moved.emplace_back(buffer, written);
+    else
+      known->second |= written;
+  });
+  for (const auto& [buffer, written] : moved) {
+    const SharedTile tile = stage(buffer->name, buffer->elements(), buffer->type);
+    to_shared(fragments_.at(buffer.get()), buffer->type, tile, s->at);
+    shared_[buffer.get()] = tile;
+    program_.notes.push_back(
+        fmt::format("{}: fragment {} goes through shared memory", short_location(s->at), buffer->name));
+  }
+  const Facts before = facts_;
+  if (layout)
+    by_register(n, s, *layout);
+  else
+    by_flat_index(n, s);
+  facts_ = before;
+  for (const auto& [buffer, written] : moved) {
+    const SharedTile tile = shared_.at(buffer.get());
+    shared_.erase(buffer.get());
+    if (written) from_shared(tile, buffer->type, fragments_.at(buffer.get()), s->at);
+    release(tile);
+  }
+}
+
+void CudaGridPrinter::touch_all(const Body& statements) {
+  for (const Region& region : all_effects(statements).regions) {
+    const MemoryUse use = region.touch == Touch::read      ? MemoryUse::read
+                          : region.touch == Touch::combine ? MemoryUse::combine
+                                                           : MemoryUse::write;
+    touch(*region.view, use, false);
+  }
+}
+
+void CudaGridPrinter::by_register(const For& n, const Stmt& s, const Layout& layout) {
+  out_.code();
+  touch_all(n.body);
+  out_.open(fmt::format("{{  // {}", short_location(s->at)));
+  const Texts base = base_coordinates(layout);
+  std::string first = first_replica(layout);
+  if (!first.empty()) {
+    const std::string name = names_.unique("first");
+    out_.line(fmt::format("const bool {} = {};", name, first));
+    first = name;
+  }
+  out_.line("#pragma unroll");
+  out_.open(fmt::format("for (int r = 0; r < {}; ++r) {{", layout.register_count()));
+  const Coordinates at = register_coordinates(layout, base);
+  for (std::size_t d = 0; d < n.index.size(); ++d) {
+    variables_[n.index[d].get()] = at.names[d];
+    facts_.add_index(n.index[d], n.begin[d], n.end[d]);
+  }
+  if (!at.inside.empty()) out_.open(fmt::format("if ({}) {{", at.inside));
+  loop_ = ElementLoop{&n, &layout, first};
+  body(n.body);
+  loop_.reset();
+  if (!at.inside.empty()) out_.close();
+  out_.close();
+  out_.close();
+}
+
+void CudaGridPrinter::by_flat_index(const For& n, const Stmt& s) {
+  out_.code();
+  touch_all(n.body);
+  bool wide = false;
+  Texts extents;
+  for (const Expr& e : n.end) {
+    wide |= e->held() == i64;
+    extents.push_back(value(e));
+  }
+  const std::string type = wide ? "int64_t" : "int";
+  out_.open(fmt::format("{{  // {}", short_location(s->at)));
+  Texts names;
+  for (std::string& extent : extents) {
+    // A range whose end lies before its begin is empty.
+    names.push_back(names_.unique("n"));
+    out_.line(fmt::format("const {0} {1} = tg::max<{0}>({2}, 0);", type, names.back(), extent));
+  }
+  const std::string f = names_.unique("f");
+  out_.open(fmt::format("for ({0} {1} = {2}; {1} < {3}; {1} += {4}) {{", type, f, team_.thread,
+                        fmt::join(names, " * "), team_.threads));
+  for (std::size_t d = n.index.size(); d-- > 0;) {
+    std::string inner;
+    for (std::size_t k = d + 1; k < names.size(); ++k) inner += (inner.empty() ? "" : " * ") + names[k];
+    std::string text = inner.empty() ? f : fmt::format("{} / ({})", f, inner);
+    if (d > 0) text += " % " + names[d];
+    out_.line(
+        fmt::format("const {} {} = {};", scalar_type(n.index[d]->type), name_variable(n.index[d]), text));
+    if (n.begin[d]->held() == n.end[d]->held()) facts_.add_index(n.index[d], n.begin[d], n.end[d]);
+  }
+  loop_ = ElementLoop{&n, nullptr, ""};
+  body(n.body);
+  loop_.reset();
+  out_.close();
+  out_.close();
+}
+
+CudaGridPrinter::SharedTile CudaGridPrinter::stage(const std::string& name, std::int64_t elements,
+                                                   DType type) {
+  const std::int64_t bytes = elements * type.bytes(), each = (bytes + 15) / 16 * 16;
+  const std::int64_t begin = memory_.allocate(each * team_.count, 128);
+  SharedTile tile{names_.unique(name + "_staged"), {}, {-1, begin, begin + each * team_.count}};
+  const std::string offset =
+      team_.slot.empty() ? std::to_string(begin) : fmt::format("{} + {} * {}", begin, team_.slot, each);
+  out_.code();
+  out_.line(
+      fmt::format("{0}* const {1} = ({0}*)(shared_memory + {2});", element_type(type), tile.name, offset));
+  return tile;
+}
+
+void CudaGridPrinter::release(const SharedTile& tile) { memory_.free(tile.memory.begin); }
+
+void CudaGridPrinter::to_shared(const FragmentTile& from, DType type, const SharedTile& to, const Loc& at) {
+  out_.code();
+  out_.touch({to.memory, MemoryUse::write});
+  out_.open(fmt::format("{{  // {}: to shared memory", short_location(at)));
+  const Texts base = base_coordinates(from.layout);
+  out_.line("#pragma unroll");
+  out_.open(fmt::format("for (int r = 0; r < {}; ++r) {{", from.layout.register_count()));
+  const Coordinates x = register_coordinates(from.layout, base);
+  Texts guards;
+  if (!x.inside.empty()) guards.push_back(x.inside);
+  if (const std::string first = first_replica(from.layout); !first.empty()) guards.push_back(first);
+  Texts terms;
+  std::int64_t stride = 1;
+  for (std::size_t d = x.names.size(); d-- > 0; stride *= from.layout.shape()[d])
+    terms.push_back(fmt::format("{} * {}", x.names[d], stride));
+  out_.line(fmt::format("{}tg::store({} + {}, {}[r]);",
+                        guards.empty() ? "" : fmt::format("if ({}) ", fmt::join(guards, " && ")), to.name,
+                        terms.empty() ? "0" : fmt::format("{}", fmt::join(terms, " + ")), from.name));
+  out_.close();
+  out_.close();
+  (void)type;
+}
+
+void CudaGridPrinter::from_shared(const SharedTile& from, DType type, const FragmentTile& to, const Loc& at) {
+  out_.code();
+  out_.touch({from.memory, MemoryUse::read});
+  out_.open(fmt::format("{{  // {}: from shared memory", short_location(at)));
+  const Texts base = base_coordinates(to.layout);
+  out_.line("#pragma unroll");
+  out_.open(fmt::format("for (int r = 0; r < {}; ++r) {{", to.layout.register_count()));
+  const Coordinates x = register_coordinates(to.layout, base);
+  Texts terms;
+  std::int64_t stride = 1;
+  for (std::size_t d = x.names.size(); d-- > 0; stride *= to.layout.shape()[d])
+    terms.push_back(fmt::format("{} * {}", x.names[d], stride));
+  out_.line(fmt::format("{}{}[r] = tg::load({} + {});",
+                        x.inside.empty() ? "" : fmt::format("if ({}) ", x.inside), to.name, from.name,
+                        terms.empty() ? "0" : fmt::format("{}", fmt::join(terms, " + "))));
+  out_.close();
+  out_.close();
+  (void)type;
+}
+
+CudaGridPrinter::FragmentTile CudaGridPrinter::converted(const BufferPtr& buffer, const Layout& layout,
+                                                         bool with_contents, const Loc& at) {
+  const FragmentTile own = fragments_.at(buffer.get());
+  FragmentTile result{names_.unique(buffer->name), layout};
+  out_.code();
+  declare_fragment(result.name, buffer->type, layout, at);
+  if (!with_contents) return result;
+  const SharedTile tile = stage(buffer->name, buffer->elements(), buffer->type);
+  to_shared(own, buffer->type, tile, at);
+  from_shared(tile, buffer->type, result, at);
+  release(tile);
+  program_.notes.push_back(
+      fmt::format("{}: fragment {} is converted through shared memory", short_location(at), buffer->name));
+  return result;
+}
+
+}  // namespace tegula::codegen

@@ -1,0 +1,370 @@
+// Control, variables and single elements.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "codegen/cuda/grid_printer.hpp"
+#include "ir/effects.hpp"
+#include "ir/visit.hpp"
+#include "passes/cuda/lower.hpp"
+
+namespace tegula::codegen {
+
+using namespace ir;
+
+namespace {
+
+constexpr std::int64_t most_shared_bytes = 227 * 1024;
+
+std::string quoted(const std::string& text) {
+  std::string result = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') result += '\\';
+    result += c;
+    if (c == '%') result += '%';
+  }
+  return result + "\"";
+}
+
+}  // namespace
+
+CudaGridPrinter::CudaGridPrinter(const Signature& signature, const passes::CudaTarget& target,
+                                 CudaProgram& program)
+    : signature_(signature), target_(target), program_(program) {
+  for (const char* name : {"tg", "thread", "lane", "warp", "group", "shared_memory", "r", "call", "Call",
+                           "threadIdx", "blockIdx", "printf", "first", "f"})
+    names_.unique(name);
+  const auto& buffers = signature.buffers();
+  for (std::size_t i = 0; i < buffers.size(); ++i) memory_of_[buffers[i].get()] = static_cast<int>(i);
+  for (const auto& [a, b] : signature.kernel().may_alias) {
+    const int from = memory_of_.at(b.get()), to = memory_of_.at(a.get());
+    for (auto& [buffer, number] : memory_of_) number = number == from ? to : number;
+  }
+}
+
+void CudaGridPrinter::prologue(const Grid& grid) {
+  out_.code();
+  int place = 0;
+  for (const BufferPtr& buffer : signature_.buffers()) {
+    const std::string name = names_.unique(buffer->name), type = element_type(buffer->type);
+    tensors_[buffer.get()] = name;
+    out_.line(fmt::format("{0}* const {1} = ({0}*)call.tensor[{2}];", type, name,
+                          signature_.slot_of(buffer.get())));
+    for (int d = 0; d < buffer->rank(); ++d)
+      out_.line(fmt::format("const int64_t {}_s{} = call.stride[{}];", name, d, place++));
+  }
+  const auto& variables = signature_.variables();
+  for (std::size_t i = 0; i < variables.size(); ++i) {
+    const std::string_view type = scalar_type(variables[i]->type);
+    const std::string word = fmt::format("call.value[{}]", i);
+    out_.line(fmt::format("const {} {} = {};", type, name_variable(variables[i]),
+                          variables[i]->type == f32 ? fmt::format("__int_as_float(int({}))", word)
+                                                    : fmt::format("{}({})", type, word)));
+  }
+  out_.line("const int thread = threadIdx.x;");
+  for (std::size_t i = 0; i < grid.index.size(); ++i) {
+    const std::string rest = i == 0 ? "blockIdx.x" : "rest_" + std::to_string(i);
+    const std::string name = name_variable(grid.index[i]);
+    if (i + 1 < grid.index.size()) {
+      const std::string extent = fmt::format("uint32_t({})", value(grid.extents[i]));
+      out_.line(fmt::format("const int {} = {} % {};", name, rest, extent));
+      out_.line(fmt::format("const uint32_t rest_{} = {} / {};", i + 1, rest, extent));
+    } else {
+      out_.line(fmt::format("const int {} = {};", name, rest));
+    }
+    facts_.add_index(grid.index[i], constant(grid.extents[i]->held(), 0), grid.extents[i]);
+  }
+}
+
+std::string CudaGridPrinter::print(const Grid& grid, int number) {
+  team_.threads = grid.hints.threads;
+  layouts_ = passes::infer_layouts(grid.body, team_.threads, target_);
+  const Effects effects = all_effects(grid.body);
+  for (const Region& region : effects.regions) {
+    if (region.view->is_tile() || !is_write(region.touch)) continue;
+    for (const auto& [buffer, memory] : memory_of_) {
+      if (memory == memory_of_.at(region.view->buffer.get())) written_.insert(buffer);
+    }
+  }
+  for_each_stmt(grid.body, [&](const Stmt& s) {
+    const auto* gemm = as<Gemm>(s);
+    if (!gemm) return;
+    for (const View* operand : {&gemm->a, &gemm->b}) {
+      if (operand->buffer->type.bits() == 16) swizzled_.insert(operand->buffer.get());
+    }
+  });
+  prologue(grid);
+  body(grid.body);
+  const std::int64_t bytes = memory_.peak();
+  if (bytes > most_shared_bytes) {
+    throw ProgramError(
+        fmt::format(
+            "the shared tiles of a block take {} bytes at once, a block has {}: use smaller tiles, a smaller "
+            "type or fewer stages",
+            bytes, most_shared_bytes),
+        grid.at);
+  }
+  const std::string function = fmt::format("{}_{}", signature_.kernel().name, number);
+  program_.kernels.push_back({function, team_.threads, static_cast<std::size_t>(bytes)});
+  return fmt::format(
+      "extern \"C\" __global__ void __launch_bounds__({}) {}(const __grid_constant__ Call call) {{  // {}\n"
+      "  extern __shared__ __align__(1024) unsigned char shared_memory[];\n{}}}\n",
+      team_.threads, function, short_location(grid.at), text_of(place_sync(out_.finish()), 1));
+}
+
+void CudaGridPrinter::in_scope(const Body& nested) {
+  const Facts before = facts_;
+  body(nested);
+  facts_ = before;
+}
+
+// The memory of a shared tile is free behind the last statement that uses it.
+void CudaGridPrinter::body(const Body& statements) {
+  std::unordered_map<const Buffer*, std::size_t> last;
+  if (!loop_) {
+    for (std::size_t i = 0; i < statements.size(); ++i) {
+      if (const auto* n = as<Declare>(statements[i]); n && n->tile->space == Space::shared)
+        last[n->tile.get()] = i;
+      if (last.empty()) continue;
+      for (const Region& region : all_effects(statements[i]).regions) {
+        if (const auto at = last.find(region.view->buffer.get()); at != last.end()) at->second = i;
+      }
+    }
+  }
+  for (std::size_t i = 0; i < statements.size(); ++i) {
+    stmt(statements[i]);
+    for (const auto& [tile, end] : last) {
+      if (end != i) continue;
+      release(shared_.at(tile));
+    }
+  }
+}
+
+void CudaGridPrinter::stmt(const Stmt& s) {
+  std::visit([&](const auto& node) { (*this)(node, s); }, s->node);
+}
+
+// Steps of their own for the statements of a body that all threads run; within a loop over elements
+// everything is one step.
+void CudaGridPrinter::begin(const Stmt& s) {
+  if (loop_) return;
+  out_.code();
+  const Effects own = effects(s);
+  for (const Region& region : own.regions) {
+    const bool read = region.touch == Touch::read;
+    const MemoryUse use = read                             ? MemoryUse::read
+                          : region.touch == Touch::combine ? MemoryUse::combine
+                                                           : MemoryUse::write;
+    touch(*region.view, use, !read);
+  }
+}
+
+std::string CudaGridPrinter::only_one() const {
+  return loop_ ? loop_->first : fmt::format("{} == 0", team_.thread);
+}
+
+void CudaGridPrinter::open(const std::string& text, StepKind kind) {
+  if (loop_)
+    out_.open(text);
+  else
+    out_.open_step(kind, text);
+}
+
+void CudaGridPrinter::close() {
+  if (loop_)
+    out_.close();
+  else
+    out_.close_step();
+}
+
+void CudaGridPrinter::define(const VariablePtr& v, const std::string& text, bool is_const, const Loc& at) {
+  out_.line(
+      fmt::format("{}{} {} = {};", is_const ? "const " : "", scalar_type(v->type), name_variable(v), text),
+      at);
+}
+
+void CudaGridPrinter::operator()(const Let& n, const Stmt& s) {
+  begin(s);
+  const bool reads_mutable = n.value->op == Op::variable && n.value->variable->kind == VariableKind::mutable_;
+  if (!reads_mutable && has_affine_form(n.value->held())) facts_.define(n.variable, n.value);
+  const std::string text = value(n.value);
+  define(n.variable, text, true, s->at);
+}
+
+void CudaGridPrinter::operator()(const Load& n, const Stmt& s) {
+  begin(s);
+  const std::string text = load_text(n.from);
+  define(n.variable, text, true, s->at);
+  if (!n.variable->type.is_floating()) facts_.add_range(n.variable, values_of(n.from.view.buffer->type));
+}
+
+void CudaGridPrinter::operator()(const Store& n, const Stmt& s) {
+  begin(s);
+  const std::string text = value(n.value);
+  store(n.to, text);
+}
+
+void CudaGridPrinter::operator()(const Declare& n, const Stmt& s) {
+  if (n.tile->space == Space::shared) return declare_shared(n.tile, s->at);
+  const std::string name = names_.unique(n.tile->name);
+  const Layout& layout = layouts_.fragments.at(n.tile.get());
+  fragments_[n.tile.get()] = {name, layout};
+  out_.code();
+  declare_fragment(name, n.tile->type, layout, s->at);
+}
+
+void CudaGridPrinter::operator()(const DeclareVar& n, const Stmt& s) {
+  begin(s);
+  const std::string text = value(n.value);
+  define(n.variable, text, false, s->at);
+}
+
+void CudaGridPrinter::operator()(const Assign& n, const Stmt& s) {
+  begin(s);
+  const std::string text = value(n.value);
+  out_.line(fmt::format("{} = {};", variable_text(n.variable), text), s->at);
+}
+
+void CudaGridPrinter::operator()(const Atomic& n, const Stmt& s) {
+  begin(s);
+  constexpr const char* names[] = {"Add", "Min", "Max", "Or", "And"};
+  const std::string text = value(n.value);
+  const Address at = address(n.to);
+  Texts guards;
+  if (!at.guard.empty()) guards.push_back(at.guard);
+  if (const std::string one = only_one(); !one.empty()) guards.push_back(one);
+  out_.line(fmt::format("{}tg::atomic_update<tg::{}>({}, {});",
+                        guards.empty() ? "" : fmt::format("if ({}) ", fmt::join(guards, " && ")),
+                        names[static_cast<int>(n.op)], at.pointer, text),
+            s->at);
+}
+
+void CudaGridPrinter::operator()(const Gather&, const Stmt&) {
+  throw InternalError("a gather was not lowered");
+}
+void CudaGridPrinter::operator()(const Fill&, const Stmt&) { throw InternalError("a fill was not lowered"); }
+void CudaGridPrinter::operator()(const Accumulate&, const Stmt&) {
+  throw InternalError("an accumulation was not lowered");
+}
+
+void CudaGridPrinter::add_index(const VariablePtr& index, const Expr& begin, const Expr& end) {
+  if (begin->held() == end->held()) facts_.add_index(index, begin, end);
+}
+
+void CudaGridPrinter::operator()(const For& n, const Stmt& s) {
+  if (n.kind == LoopKind::parallel) return elements(n, s);
+  if (n.kind == LoopKind::warps || n.kind == LoopKind::warp_groups) return groups(n, s->at);
+  sequential(n, s->at);
+}
+
+void CudaGridPrinter::sequential(const For& n, const Loc& at) {
+  if (!loop_) out_.code();
+  const std::string_view type = scalar_type(n.index[0]->type);
+  const std::string end = names_.unique("end"), last = value(n.end[0]), first = value(n.begin[0]);
+  out_.line(fmt::format("const {} {} = {};", type, end, last));
+  const Facts before = facts_;
+  add_index(n.index[0], n.begin[0], n.end[0]);
+  const std::string name = name_variable(n.index[0]);
+  if (n.kind == LoopKind::unrolled) out_.line("#pragma unroll");
+  open(fmt::format("for ({0} {1} = {2}; {1} < {3}; ++{1}) {{  // {4}", type, name, first, end,
+                   short_location(at)),
+       StepKind::loop);
+  in_scope(n.body);
+  close();
+  facts_ = before;
+}
+
+void CudaGridPrinter::groups(const For& n, const Loc& at) {
+  const Team outer = team_;
+  const bool warps = n.kind == LoopKind::warps;
+  const std::string slot = warps ? "warp" : "group";
+  team_.threads = warps ? 32 : 128;
+  team_.count = outer.threads / team_.threads;
+  team_.thread = fmt::format("(thread % {})", team_.threads);
+  team_.slot = fmt::format("(thread / {})", team_.threads);
+  team_.barrier = warps ? "tg::warp_sync();" : "tg::warp_group_sync(thread / 128);";
+  const std::string name = name_variable(n.index[0]);
+  const Facts before = facts_;
+  add_index(n.index[0], n.begin[0], n.end[0]);
+  out_.open_step(StepKind::group,
+                 fmt::format("for (int {0} = {1}; {0} < {2}; {0} += {3}) {{  // {4}", name, team_.slot,
+                             constant_value(n.end[0]), team_.count, short_location(at)),
+                 team_.barrier);
+  in_scope(n.body);
+  out_.close_step();
+  facts_ = before;
+  team_ = outer;
+}
+
+void CudaGridPrinter::operator()(const If& n, const Stmt& s) {
+  if (!loop_) out_.code();
+  const std::string condition = value(n.condition);
+  const Facts before = facts_;
+  open(fmt::format("if ({}) {{  // {}", condition, short_location(s->at)), StepKind::branch);
+  facts_.assume(n.condition);
+  in_scope(n.then);
+  close();
+  facts_ = before;
+  if (n.otherwise.empty()) return;
+  open("else {", StepKind::otherwise);
+  facts_.assume(n.condition, false);
+  in_scope(n.otherwise);
+  close();
+  facts_ = before;
+}
+
+void CudaGridPrinter::operator()(const While& n, const Stmt& s) {
+  open(fmt::format("for (;;) {{  // {}", short_location(s->at)), StepKind::loop);
+  const Facts before = facts_;
+  body(n.test);
+  if (!loop_) out_.code();
+  const std::string condition = value(n.condition);
+  out_.line(fmt::format("if (!{}) break;", condition));
+  if (!loop_) out_.leaves();
+  facts_.assume(n.condition);
+  in_scope(n.body);
+  facts_ = before;
+  close();
+}
+
+void CudaGridPrinter::operator()(const Break& n, const Stmt& s) {
+  if (!loop_) out_.code();
+  const std::string condition = value(n.condition);
+  out_.line(fmt::format("if ({}) break;", condition), s->at);
+  if (!loop_) out_.leaves();
+  facts_.assume(n.condition, false);
+}
+
+void CudaGridPrinter::operator()(const Exit& n, const Stmt& s) {
+  out_.code();
+  const std::string condition = value(n.condition);
+  out_.line(fmt::format("if ({}) return;", condition), s->at);
+  facts_.assume(n.condition, false);
+}
+
+void CudaGridPrinter::operator()(const Print& n, const Stmt& s) {
+  begin(s);
+  const std::string text = value(n.value), one = only_one();
+  const bool real = n.value->held().is_floating();
+  const std::string label = quoted(n.label);
+  out_.line(fmt::format("{}printf({}\": {}\\n\", {}({}));", one.empty() ? "" : fmt::format("if ({}) ", one),
+                        label, real ? "%.9g" : "%ld", real ? "double" : "long", text),
+            s->at);
+}
+
+void CudaGridPrinter::operator()(const Assert& n, const Stmt& s) {
+  begin(s);
+  const std::string condition = value(n.condition);
+  program_.assertions.push_back({n.message, s->at});
+  const std::size_t number = program_.assertions.size();
+  if (loop_) {
+    out_.line(fmt::format("if (!{}) atomicCAS(call.status, 0, {});", condition, number), s->at);
+    return;
+  }
+  out_.open(fmt::format("if (!{}) {{  // {}", condition, short_location(s->at)));
+  out_.line(fmt::format("if ({} == 0) atomicCAS(call.status, 0, {});", team_.thread, number));
+  if (team_.count == 1) out_.line("return;");
+  out_.close();
+}
+
+}  // namespace tegula::codegen

@@ -1,0 +1,58 @@
+#include "codegen/cuda/step_writer.hpp"
+
+#include <fmt/format.h>
+
+namespace tegula::codegen {
+
+void StepWriter::code() {
+  internal_assert(depth_ == 0, "a piece of code ends before the next");
+  here().emplace_back();
+  in_code_ = true;
+}
+
+void StepWriter::touch(const MemoryTouch& touch) {
+  if (!in_code_) code();
+  here().back().touches.push_back(touch);
+}
+
+void StepWriter::line(const std::string& text) {
+  if (!in_code_) code();
+  here().back().lines.push_back(std::string(static_cast<std::size_t>(2 * depth_), ' ') + text);
+}
+
+void StepWriter::line(const std::string& text, const Loc& at) {
+  line(fmt::format("{}  // {}", text, short_location(at)));
+}
+
+void StepWriter::open(const std::string& text) {
+  line(text);
+  ++depth_;
+}
+
+void StepWriter::close() {
+  --depth_;
+  line("}");
+}
+
+void StepWriter::reopen(const std::string& text) {
+  --depth_;
+  open(text);
+}
+
+void StepWriter::open_step(StepKind kind, const std::string& text, const std::string& barrier) {
+  internal_assert(depth_ == 0, "a piece of code ends before the next");
+  Step step;
+  step.kind = kind;
+  step.lines.push_back(text);
+  step.barrier = barrier;
+  here().push_back(std::move(step));
+  open_.push_back(&here().back().body);
+  in_code_ = false;
+}
+
+void StepWriter::close_step() {
+  open_.pop_back();
+  in_code_ = false;
+}
+
+}  // namespace tegula::codegen

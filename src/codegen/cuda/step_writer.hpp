@@ -1,0 +1,37 @@
+// Builds the tree of steps line by line.
+#pragma once
+#include "codegen/cuda/steps.hpp"
+#include "tegula/error.hpp"
+
+namespace tegula::codegen {
+
+class StepWriter {
+ public:
+  // A new piece of code; lines go there until the next one.
+  void code();
+  void touch(const MemoryTouch& touch);
+  void leaves() { here().back().leaves = true; }
+
+  void line(const std::string& text);
+  void line(const std::string& text, const Loc& at);
+  // Braces within a piece of code.
+  void open(const std::string& text);
+  void close();
+  void reopen(const std::string& text);  // `} else {`
+
+  // A loop or branch that steps can stand in.
+  void open_step(StepKind kind, const std::string& text, const std::string& barrier = "");
+  void close_step();
+
+  std::vector<Step> finish() { return std::move(root_); }
+
+ private:
+  std::vector<Step>& here() { return open_.empty() ? root_ : *open_.back(); }
+
+  std::vector<Step> root_;
+  std::vector<std::vector<Step>*> open_;
+  bool in_code_ = false;
+  int depth_ = 0;
+};
+
+}  // namespace tegula::codegen

@@ -1,0 +1,42 @@
+// The printed function of a grid as a tree: code between which barriers can stand, and the loops and branches
+// around it. Every piece of code says which memory it touches.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace tegula::codegen {
+
+// Memory that threads share: an interval of shared memory, or a tensor.
+struct Memory {
+  int tensor = -1;  // of global memory; -1: shared memory
+  std::int64_t begin = 0, end = 0;
+
+  bool overlaps(const Memory& other) const;
+};
+
+enum class MemoryUse : std::uint8_t { read, write, combine };
+
+struct MemoryTouch {
+  Memory memory;
+  MemoryUse use;
+  bool by_one = false;  // by the first thread alone
+};
+
+enum class StepKind : std::uint8_t { code, loop, branch, otherwise, group };
+
+struct Step {
+  StepKind kind = StepKind::code;
+  std::vector<std::string> lines;    // of code; of the others the line that opens them
+  std::vector<MemoryTouch> touches;  // of code
+  std::vector<Step> body;            // of the others
+  std::string barrier;               // of a group: what its threads wait for each other by
+  bool leaves = false;               // code that may leave the innermost loop
+};
+
+// With barriers where a step touches what another thread touched before in a way that does not commute.
+std::vector<Step> place_sync(const std::vector<Step>& steps);
+
+std::string text_of(const std::vector<Step>& steps, int depth);
+
+}  // namespace tegula::codegen

@@ -1,0 +1,39 @@
+// Prints the grids of a kernel as CUDA C++ that includes the embedded device header `kernel.cuh`: one
+// function for each grid. What is needed to launch them stands beside the text.
+//
+// Every function takes one parameter by value, a struct of 8-byte words:
+//   the address of each tensor of the signature, workspaces included (Signature::buffers);
+//   the strides of each tensor, in elements, one after the other;
+//   the values of the call (Signature::variables): 64-bit integers, f32 as its bits;
+//   the address of a 32-bit word in device memory that holds 0: a failed assertion writes its number + 1;
+// followed, if there are any, at the next multiple of 64 bytes, by the tensor maps.
+// It is launched with as many blocks as the product of the grid's extents, in one dimension.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "passes/cuda/plan_gemms.hpp"
+#include "runtime/binding.hpp"
+
+namespace tegula::codegen {
+
+struct CudaProgram {
+  // Of each grid.
+  struct Kernel {
+    std::string function;
+    int threads = 0;               // of a block
+    std::size_t shared_bytes = 0;  // of dynamic shared memory
+  };
+  struct Assertion {
+    std::string message;
+    Loc at;
+  };
+  std::string text;
+  std::vector<Kernel> kernels;
+  std::vector<Assertion> assertions;
+  std::vector<std::string> notes;  // what fell back to a slower way, and why
+};
+
+CudaProgram print_cuda(const Signature& signature, const passes::CudaTarget& target);
+
+}  // namespace tegula::codegen

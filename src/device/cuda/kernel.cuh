@@ -1,0 +1,3 @@
+// All that printed kernels use.
+#pragma once
+#include "mma.cuh"

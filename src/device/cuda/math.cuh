@@ -1,0 +1,151 @@
+// Operations on values, as the language defines them.
+#pragma once
+#include "types.cuh"
+
+namespace tg {
+
+// ---- integers
+template <class T>
+TG_DEVICE T div(T a, T b) {
+  if (b == 0) return 0;
+  return T(-1) < T(0) && b == T(-1) ? T(0) - a : a / b;
+}
+template <class T>
+TG_DEVICE T mod(T a, T b) {
+  if (b == 0 || (T(-1) < T(0) && b == T(-1))) return 0;
+  return a % b;
+}
+template <class T>
+TG_DEVICE T floordiv(T a, T b) {
+  const T q = div(a, b), r = mod(a, b);
+  return r != 0 && (r < 0) != (b < 0) ? q - 1 : q;
+}
+template <class T>
+TG_DEVICE T floormod(T a, T b) {
+  const T r = mod(a, b);
+  return r != 0 && (r < 0) != (b < 0) ? r + b : r;
+}
+template <class T>
+TG_DEVICE T ceildiv(T a, T b) {
+  const T q = div(a, b), r = mod(a, b);
+  return r != 0 && (r < 0) == (b < 0) ? q + 1 : q;
+}
+TG_DEVICE int32_t shl(int32_t a, int32_t n) { return n < 0 || n > 31 ? 0 : int32_t(uint32_t(a) << n); }
+TG_DEVICE uint32_t shl(uint32_t a, uint32_t n) { return n > 31 ? 0 : a << n; }
+TG_DEVICE int64_t shl(int64_t a, int64_t n) { return n < 0 || n > 63 ? 0 : int64_t(uint64_t(a) << n); }
+TG_DEVICE int32_t shr(int32_t a, int32_t n) { return a >> (n < 0 || n > 31 ? 31 : n); }
+TG_DEVICE uint32_t shr(uint32_t a, uint32_t n) { return n > 31 ? 0 : a >> n; }
+TG_DEVICE int64_t shr(int64_t a, int64_t n) { return a >> (n < 0 || n > 63 ? 63 : n); }
+
+template <class T>
+TG_DEVICE T min(T a, T b) {
+  return b < a ? b : a;
+}
+template <class T>
+TG_DEVICE T max(T a, T b) {
+  return a < b ? b : a;
+}
+TG_DEVICE float min(float a, float b) { return fminf(a, b); }
+TG_DEVICE float max(float a, float b) { return fmaxf(a, b); }
+TG_DEVICE int32_t abs(int32_t a) { return a < 0 ? int32_t(0u - uint32_t(a)) : a; }
+TG_DEVICE int64_t abs(int64_t a) { return a < 0 ? int64_t(0ul - uint64_t(a)) : a; }
+TG_DEVICE uint32_t abs(uint32_t a) { return a; }
+TG_DEVICE float abs(float a) { return fabsf(a); }
+
+// ---- floats
+TG_DEVICE bool isnan(float x) { return x != x; }
+TG_DEVICE float exp(float x) { return expf(x); }
+TG_DEVICE float exp2(float x) {
+  float r;
+  asm("ex2.approx.f32 %0, %1;" : "=f"(r) : "f"(x));
+  return r;
+}
+TG_DEVICE float log(float x) { return logf(x); }
+TG_DEVICE float log2(float x) { return log2f(x); }
+TG_DEVICE float sqrt(float x) { return sqrtf(x); }
+TG_DEVICE float rsqrt(float x) { return rsqrtf(x); }
+TG_DEVICE float rcp(float x) { return 1.0f / x; }
+TG_DEVICE float tanh(float x) { return tanhf(x); }
+TG_DEVICE float sin(float x) { return sinf(x); }
+TG_DEVICE float cos(float x) { return cosf(x); }
+TG_DEVICE float round(float x) { return rintf(x); }
+TG_DEVICE float floor(float x) { return floorf(x); }
+TG_DEVICE float ceil(float x) { return ceilf(x); }
+TG_DEVICE float fma(float a, float b, float c) { return fmaf(a, b, c); }
+
+// ---- conversions
+TG_DEVICE int32_t to_i32(float x) { return __float2int_rz(x); }  // saturates; NaN gives 0
+TG_DEVICE uint32_t to_u32(float x) { return __float2uint_rz(x); }
+TG_DEVICE int64_t to_i64(float x) { return isnan(x) ? 0 : __float2ll_rz(x); }
+template <class T>
+TG_DEVICE int32_t to_i32(T x) {
+  return int32_t(x);
+}
+template <class T>
+TG_DEVICE uint32_t to_u32(T x) {
+  return uint32_t(x);
+}
+template <class T>
+TG_DEVICE int64_t to_i64(T x) {
+  return int64_t(x);
+}
+template <class T>
+TG_DEVICE float to_f32(T x) {
+  return float(x);
+}
+TG_DEVICE float as_f32(uint32_t x) { return __uint_as_float(x); }
+TG_DEVICE float as_f32(int32_t x) { return __int_as_float(x); }
+TG_DEVICE float as_f32(float x) { return x; }
+TG_DEVICE int32_t as_i32(float x) { return __float_as_int(x); }
+TG_DEVICE int32_t as_i32(uint32_t x) { return int32_t(x); }
+TG_DEVICE int32_t as_i32(int32_t x) { return x; }
+TG_DEVICE uint32_t as_u32(float x) { return __float_as_uint(x); }
+TG_DEVICE uint32_t as_u32(int32_t x) { return uint32_t(x); }
+TG_DEVICE uint32_t as_u32(uint32_t x) { return x; }
+
+// ---- what reductions and atomics combine by
+struct Add {
+  template <class T>
+  TG_DEVICE T of(T a, T b) {
+    return a + b;
+  }
+};
+struct Min {
+  template <class T>
+  TG_DEVICE T of(T a, T b) {
+    return min(a, b);
+  }
+};
+struct Max {
+  template <class T>
+  TG_DEVICE T of(T a, T b) {
+    return max(a, b);
+  }
+};
+struct Or {
+  template <class T>
+  TG_DEVICE T of(T a, T b) {
+    return a | b;
+  }
+};
+struct And {
+  template <class T>
+  TG_DEVICE T of(T a, T b) {
+    return a & b;
+  }
+};
+
+// Over the lanes whose numbers differ in the bits of `step`, … `step` · `extent` / 2.
+TG_DEVICE float shuffled(float x, int step) { return __shfl_xor_sync(0xffffffffu, x, step); }
+TG_DEVICE int32_t shuffled(int32_t x, int step) { return __shfl_xor_sync(0xffffffffu, x, step); }
+TG_DEVICE uint32_t shuffled(uint32_t x, int step) { return __shfl_xor_sync(0xffffffffu, x, step); }
+TG_DEVICE int64_t shuffled(int64_t x, int step) { return __shfl_xor_sync(0xffffffffu, x, step); }
+TG_DEVICE bool shuffled(bool x, int step) { return __shfl_xor_sync(0xffffffffu, int(x), step) != 0; }
+template <class Op, int step, int extent, class T>
+TG_DEVICE T across_lanes(T x) {
+#pragma unroll
+  for (int s = step; s < step * extent; s *= 2) x = Op::of(x, shuffled(x, s));
+  return x;
+}
+
+}  // namespace tg

@@ -1,0 +1,246 @@
+#include "passes/cuda/infer_layouts.hpp"
+
+#include <algorithm>
+#include <numeric>
+
+#include "ir/effects.hpp"
+#include "ir/visit.hpp"
+#include "passes/cuda/lower.hpp"
+
+namespace tegula::passes {
+
+using namespace ir;
+using layout::Layout;
+
+const Access* fragment_access(const Stmt& stmt) {
+  const Access* access = nullptr;
+  if (const auto* load = as<Load>(stmt)) access = &load->from;
+  if (const auto* store = as<Store>(stmt)) access = &store->to;
+  return access && access->view.buffer->space == Space::fragment ? access : nullptr;
+}
+
+std::optional<std::vector<int>> loop_axes(const For& loop, const Access& access) {
+  const Buffer& buffer = *access.view.buffer;
+  if (access.view.shape.size() != buffer.shape.size()) return std::nullopt;
+  const std::vector<Expr> at = coordinates(access);
+  std::vector<int> axes;
+  for (std::size_t d = 0; d < at.size(); ++d) {
+    if (!equal(access.view.shape[d], buffer.shape[d]) || at[d]->op != Op::variable) return std::nullopt;
+    const auto found = std::find(loop.index.begin(), loop.index.end(), at[d]->variable);
+    if (found == loop.index.end()) return std::nullopt;
+    const auto axis = static_cast<std::size_t>(found - loop.index.begin());
+    if (!is_constant(loop.end[axis], buffer.extent(static_cast<int>(d)))) return std::nullopt;
+    if (std::find(axes.begin(), axes.end(), static_cast<int>(axis)) != axes.end()) return std::nullopt;
+    axes.push_back(static_cast<int>(axis));
+  }
+  return axes;
+}
+
+Layout projected(const Layout& loop, const std::vector<int>& axes) {
+  Layout result = loop;
+  std::vector<int> kept(static_cast<std::size_t>(loop.rank()));
+  std::iota(kept.begin(), kept.end(), 0);
+  for (int d = loop.rank() - 1; d >= 0; --d) {
+    if (std::find(axes.begin(), axes.end(), d) != axes.end()) continue;
+    result = result.slice(d);
+    kept.erase(kept.begin() + d);
+  }
+  std::vector<int> order;
+  for (const int axis : axes)
+    order.push_back(static_cast<int>(std::find(kept.begin(), kept.end(), axis) - kept.begin()));
+  return result.permute(order);
+}
+
+namespace {
+
+// A fragment, or a loop; those of one class have one layout.
+struct Node {
+  int parent;
+  layout::Coordinates shape;
+  int threads = 0;
+  int vector = 1;  // elements of memory that a thread best takes at a time
+  std::optional<Layout> fixed;
+  int depth = -1;  // of the product that fixed it
+};
+
+// layout(child) = projected(layout(parent), axes)
+struct Edge {
+  int parent, child, depth;
+  std::vector<int> axes;
+};
+
+layout::Coordinates shape_of(const std::vector<Expr>& extents) {
+  layout::Coordinates result;
+  for (const Expr& e : extents) result.push_back(constant_value(e));
+  return result;
+}
+
+class Inference {
+ public:
+  explicit Inference(const CudaTarget& target) : target_(target) {}
+  void collect(const Body& body, int threads, int depth);
+  Layouts solve();
+
+ private:
+  int node(const layout::Coordinates& shape, int threads);
+  int find(int n);
+  void join(int a, int b);
+  void anchor(const Buffer* buffer, const Layout& layout, int depth);
+  void loop(const Stmt& s, const For& n, int threads, int depth);
+  void copy(const Copy& n);
+  void fix(int n, const Layout& layout);
+  bool propagate();
+  int choose();
+
+  const CudaTarget& target_;
+  std::vector<Node> nodes_;
+  std::vector<Edge> edges_;
+  std::unordered_map<const Buffer*, int> fragments_;
+  std::unordered_map<const StmtNode*, int> loops_;
+};
+
+int Inference::node(const layout::Coordinates& shape, int threads) {
+  const int n = static_cast<int>(nodes_.size());
+  nodes_.push_back({n, shape, threads, 1, std::nullopt, -1});
+  return n;
+}
+
+int Inference::find(int n) {
+  while (nodes_[static_cast<std::size_t>(n)].parent != n) n = nodes_[static_cast<std::size_t>(n)].parent;
+  return n;
+}
+
+void Inference::join(int a, int b) {
+  a = find(a), b = find(b);
+  if (a == b) return;
+  Node &to = nodes_[static_cast<std::size_t>(a)], &from = nodes_[static_cast<std::size_t>(b)];
+  if (to.shape != from.shape || to.threads != from.threads) return;
+  from.parent = a;
+  to.vector = std::max(to.vector, from.vector);
+  if (from.depth > to.depth) to.fixed = from.fixed, to.depth = from.depth;
+}
+
+// Of two products that want different layouts the inner one decides.
+void Inference::anchor(const Buffer* buffer, const Layout& layout, int depth) {
+  const auto found = fragments_.find(buffer);
+  if (found == fragments_.end()) return;
+  Node& n = nodes_[static_cast<std::size_t>(find(found->second))];
+  if (n.depth >= depth || n.threads != layout.thread_count()) return;
+  n.fixed = layout;
+  n.depth = depth;
+}
+
+void Inference::loop(const Stmt& s, const For& n, int threads, int depth) {
+  bool constant = true, uses_fragments = false;
+  for (const Expr& e : n.end) constant &= is_constant(e) && constant_value(e) > 0;
+  for_each_stmt(n.body, [&](const Stmt& inner) { uses_fragments |= fragment_access(inner) != nullptr; });
+  if (!constant || !uses_fragments) return;
+  const int self = node(shape_of(n.end), threads);
+  loops_.emplace(s.get(), self);
+  for_each_stmt(n.body, [&](const Stmt& inner) {
+    const Access* access = fragment_access(inner);
+    if (!access) {
+      for_each_view(inner, [&](const View& view) {
+        if (!view.buffer->shape.empty())
+          nodes_[static_cast<std::size_t>(self)].vector =
+              std::max(nodes_[static_cast<std::size_t>(self)].vector, 16 / view.buffer->type.bytes());
+      });
+      return;
+    }
+    const auto axes = loop_axes(n, *access);
+    const auto fragment = fragments_.find(access->view.buffer.get());
+    if (!axes || fragment == fragments_.end()) return;
+    std::vector<int> identity(n.index.size());
+    std::iota(identity.begin(), identity.end(), 0);
+    if (*axes == identity)
+      join(fragment->second, self);
+    else
+      edges_.push_back({self, fragment->second, depth, *axes});
+  });
+}
+
+void Inference::collect(const Body& body, int threads, int depth) {
+  for (const Stmt& s : body) {
+    if (const auto* n = as<Declare>(s); n && n->tile->space == Space::fragment)
+      fragments_.emplace(n->tile.get(), node(shape_of(n->tile->shape), threads));
+    if (const auto* n = as<Reduce>(s)) {
+      std::vector<int> axes;
+      for (int d = 0; d < n->from.rank(); ++d)
+        if (d != n->dim) axes.push_back(d);
+      edges_.push_back({fragments_.at(n->from.buffer.get()), fragments_.at(n->to.buffer.get()), depth, axes});
+    }
+    if (const auto* n = as<Gemm>(s)) {
+      const GemmPlan plan = plan_gemm(*n, threads, target_);
+      anchor(n->c.buffer.get(), plan.accumulator, 2 * depth + 1);
+      if (plan.a_in_registers) anchor(n->a.buffer.get(), plan.operand_a, 2 * depth);
+    }
+    const auto* n = as<For>(s);
+    if (n && n->kind == LoopKind::parallel) {
+      loop(s, *n, threads, depth);
+      continue;
+    }
+    const bool repeats = n != nullptr || as<While>(s) != nullptr;
+    for_each_body(s, [&](const Body& inner) {
+      collect(inner, n ? threads_of(*n, threads) : threads, depth + (repeats ? 1 : 0));
+    });
+  }
+}
+
+// The slices of what is fixed, innermost uses first. False if there are none.
+bool Inference::propagate() {
+  const Edge* best = nullptr;
+  for (const Edge& edge : edges_) {
+    const Node& parent = nodes_[static_cast<std::size_t>(find(edge.parent))];
+    const Node& child = nodes_[static_cast<std::size_t>(find(edge.child))];
+    if (!parent.fixed || child.fixed || parent.threads != child.threads) continue;
+    if (!best || edge.depth > best->depth) best = &edge;
+  }
+  if (!best) return false;
+  const Layout& parent = *nodes_[static_cast<std::size_t>(find(best->parent))].fixed;
+  nodes_[static_cast<std::size_t>(find(best->child))].fixed = projected(parent, best->axes);
+  return true;
+}
+
+// The largest class of those that are not slices of others which are open too.
+int Inference::choose() {
+  int best = -1;
+  std::int64_t most = -1;
+  for (int n = 0; n < static_cast<int>(nodes_.size()); ++n) {
+    const Node& candidate = nodes_[static_cast<std::size_t>(n)];
+    if (find(n) != n || candidate.fixed) continue;
+    std::int64_t elements = static_cast<std::int64_t>(candidate.shape.size()) << 40;
+    for (const std::int64_t extent : candidate.shape) elements += extent;
+    if (elements > most) best = n, most = elements;
+  }
+  return best;
+}
+
+Layouts Inference::solve() {
+  for (;;) {
+    if (propagate()) continue;
+    const int open = choose();
+    if (open < 0) break;
+    Node& n = nodes_[static_cast<std::size_t>(open)];
+    std::int64_t elements = 1, vector = n.vector;
+    for (const std::int64_t extent : n.shape) elements *= extent;
+    while (vector > 1 && (n.shape.empty() || n.shape.back() % vector != 0 || elements < vector * n.threads))
+      vector /= 2;
+    n.fixed = layout::blocked(n.threads, n.shape, vector);
+  }
+  Layouts result;
+  for (const auto& [buffer, n] : fragments_)
+    result.fragments.emplace(buffer, *nodes_[static_cast<std::size_t>(find(n))].fixed);
+  for (const auto& [loop, n] : loops_)
+    result.loops.emplace(loop, *nodes_[static_cast<std::size_t>(find(n))].fixed);
+  return result;
+}
+
+}  // namespace
+
+Layouts infer_layouts(const Body& body, int threads, const CudaTarget& target) {
+  Inference inference(target);
+  inference.collect(body, threads, 0);
+  return inference.solve();
+}
+
+}  // namespace tegula::passes

@@ -1,0 +1,33 @@
+// Where the elements of every fragment live, and which thread runs which iteration of every loop over
+// elements.
+//
+// Fragments and loops that meet at the same element, thread by thread, get one layout; a vector that is used
+// along the rows of a matrix gets the slice of its layout. Products fix layouts; where none does, a blocked
+// one is chosen. What does not fit is not refused: the printer moves it through shared memory.
+#pragma once
+#include <optional>
+#include <unordered_map>
+
+#include "passes/cuda/plan_gemms.hpp"
+
+namespace tegula::passes {
+
+// Layouts of the fragments, and of the parallel loops that use them. A loop that is not here goes over its
+// iterations in order, dealt to the threads.
+struct Layouts {
+  std::unordered_map<const ir::Buffer*, layout::Layout> fragments;
+  std::unordered_map<const ir::StmtNode*, layout::Layout> loops;
+};
+
+Layouts infer_layouts(const ir::Body& body, int threads, const CudaTarget& target);
+
+// For each dimension of the fragment the loop's index that goes over all of it; nothing if the access is not
+// of this kind.
+std::optional<std::vector<int>> loop_axes(const ir::For& loop, const ir::Access& access);
+// The layout that a fragment must have to be met in that loop register by register.
+layout::Layout projected(const layout::Layout& loop, const std::vector<int>& axes);
+
+// The element accesses of a statement of a parallel loop.
+const ir::Access* fragment_access(const ir::Stmt& stmt);
+
+}  // namespace tegula::passes

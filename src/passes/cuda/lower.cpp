@@ -1,0 +1,281 @@
+#include "passes/cuda/lower.hpp"
+
+#include <algorithm>
+#include <limits>
+
+#include "ir/effects.hpp"
+#include "ir/simplify.hpp"
+#include "ir/verify.hpp"
+#include "ir/visit.hpp"
+#include "passes/cuda/elements.hpp"
+#include "passes/passes.hpp"
+
+namespace tegula::passes {
+
+using namespace ir;
+
+namespace {
+
+bool is_fragment(const View& view) { return view.buffer->space == Space::fragment; }
+
+bool is_zero(const Expr& e) {
+  return !e || (is_constant(e) && (e->held().is_floating() ? e->real == 0 : e->integer == 0));
+}
+
+// Copies between a tensor and a whole shared tile stay: there are better ways than element by element.
+bool stays(const Copy& n) {
+  const View& tile = n.to.is_tile() ? n.to : n.from;
+  const View& other = n.to.is_tile() ? n.from : n.to;
+  return !other.is_tile() && tile.buffer->space == Space::shared && is_whole(tile) && tile.rank() > 0;
+}
+
+Expr combined(ReduceOp op, const Expr& a, const Expr& b) {
+  const DType type = a->held();
+  constexpr Op ops[] = {Op::add, Op::max, Op::min, Op::max, Op::logical_or, Op::logical_and};
+  return make(ops[static_cast<int>(op)], type, {a, b}, b->at);
+}
+
+class Lowering {
+ public:
+  explicit Lowering(const CudaTarget& target) : target_(target) {}
+  Body body(const Body& statements, int threads);
+
+ private:
+  Body stmt(const Stmt& s, int threads);
+  Body nested(const Stmt& s, int threads);
+  Body copy(const Copy& n, const Loc& at);
+  Body fill(const Fill& n, const Loc& at);
+  Body gather(const Gather& n, const Loc& at);
+  Body reduce(const Reduce& n, const Loc& at);
+  Body gemm(const Gemm& n, const Loc& at, int threads);
+  Body accumulate(const Accumulate& n, const Loc& at);
+  Body groups(const Stmt& s, int threads);
+  // The view as a whole tile in that memory, copied there first.
+  View moved(const View& view, Space space, Body& before, const Loc& at);
+
+  const CudaTarget& target_;
+};
+
+Body Lowering::copy(const Copy& n, const Loc& at) {
+  if (stays(n)) return {statement(n, at)};
+  const bool to_tile = n.to.is_tile() && (is_fragment(n.to) || !is_fragment(n.from));
+  return over_view(to_tile ? n.to : n.from, at, [&](const std::vector<Expr>& index, const Access& own) {
+    const Access from = to_tile ? Access{n.from, index} : own;
+    const Access to = to_tile ? own : Access{n.to, index};
+    const VariablePtr x = new_variable("x", compute_type(n.from.buffer->type), VariableKind::let, at);
+    Expr value = variable(x, at);
+    if (!is_zero(n.fill) && !n.from.is_tile()) {
+      const Expr fill = as_stored(n.fill, x->type);
+      value = make(Op::select, x->type, {exists(from, at), value, fill}, at);
+    }
+    return Body{statement(Load{x, from}, at), statement(Store{to, as_stored(value, n.to.buffer->type)}, at)};
+  });
+}
+
+Body Lowering::fill(const Fill& n, const Loc& at) {
+  return over_view(n.to, at, [&](const std::vector<Expr>&, const Access& to) {
+    return Body{statement(Store{to, n.value}, at)};
+  });
+}
+
+Body Lowering::gather(const Gather& n, const Loc& at) {
+  return over_view(n.to, at, [&](const std::vector<Expr>& index, const Access& to) {
+    Body result = substitute(n.body, {{n.index, index[0]}});
+    std::vector<Expr> source = index;
+    source[0] = substitute(n.row, {{n.index, index[0]}});
+    const VariablePtr x = new_variable("x", compute_type(n.from.buffer->type), VariableKind::let, at);
+    result.push_back(statement(Load{x, {n.from, source}}, at));
+    result.push_back(statement(Store{to, as_stored(variable(x, at), n.to.buffer->type)}, at));
+    return result;
+  });
+}
+
+View Lowering::moved(const View& view, Space space, Body& before, const Loc& at) {
+  const char* name = view.buffer->name.c_str();
+  const BufferPtr tile = new_tile(name, space, view.buffer->type, view.extents, at);
+  before.push_back(statement(Declare{tile}, at));
+  for (const Stmt& s : copy({view, whole(tile), nullptr}, at)) before.push_back(s);
+  return whole(tile);
+}
+
+Body Lowering::reduce(const Reduce& n, const Loc& at) {
+  Body result;
+  Reduce own = n;
+  if (!is_fragment(n.from) || !is_whole(n.from)) own.from = moved(n.from, Space::fragment, result, at);
+  const bool direct = is_fragment(n.to) && is_whole(n.to);
+  if (!direct) {
+    const BufferPtr tile =
+        new_tile(n.to.buffer->name.c_str(), Space::fragment, n.to.buffer->type, n.to.extents, at);
+    result.push_back(statement(Declare{tile}, at));
+    own.to = whole(tile);
+    own.overwrite = true;
+  }
+  result.push_back(statement(own, at));
+  if (direct) return result;
+  const Body store = over_view(own.to, at, [&](const std::vector<Expr>& index, const Access& element) {
+    const DType type = compute_type(n.to.buffer->type);
+    const VariablePtr x = new_variable("x", type, VariableKind::let, at);
+    const VariablePtr old = new_variable("old", type, VariableKind::let, at);
+    Body body{statement(Load{x, element}, at)};
+    Expr value = variable(x, at);
+    if (!n.overwrite) {
+      body.push_back(statement(Load{old, {n.to, index}}, at));
+      value = combined(n.op, variable(old, at), value);
+    }
+    body.push_back(statement(Store{{n.to, index}, value}, at));
+    return body;
+  });
+  result.insert(result.end(), store.begin(), store.end());
+  return result;
+}
+
+Body Lowering::gemm(const Gemm& n, const Loc& at, int threads) {
+  Body result;
+  Gemm own = n;
+  if (is_fragment(n.a) && !plan_gemm(n, threads, target_).a_in_registers)
+    own.a = moved(n.a, Space::shared, result, at);
+  if (is_fragment(n.b)) own.b = moved(n.b, Space::shared, result, at);
+  if (is_whole(n.c)) {
+    result.push_back(statement(own, at));
+    return result;
+  }
+  const BufferPtr sum =
+      new_tile(n.c.buffer->name.c_str(), Space::fragment, n.c.buffer->type, n.c.extents, at);
+  result.push_back(statement(Declare{sum}, at));
+  own.c = whole(sum);
+  own.overwrite = true;
+  result.push_back(statement(own, at));
+  const Body add = over_view(n.c, at, [&](const std::vector<Expr>& index, const Access& c) {
+    const DType type = n.c.buffer->type;
+    const VariablePtr x = new_variable("x", type, VariableKind::let, at);
+    const VariablePtr old = new_variable("old", type, VariableKind::let, at);
+    Expr value = variable(x, at);
+    if (!n.overwrite) value = make(Op::add, type, {variable(old, at), value}, at);
+    return Body{statement(Load{x, {whole(sum), index}}, at), statement(Load{old, c}, at),
+                statement(Store{c, value}, at)};
+  });
+  result.insert(result.end(), add.begin(), add.end());
+  return result;
+}
+
+Body Lowering::accumulate(const Accumulate& n, const Loc& at) {
+  if (n.order) {
+    throw ProgramError(
+        "`accumulate` with an order is not available on GPUs yet: use target cpu or the interpreter, or "
+        "leave out "
+        "the order where the rounding of the sum may differ from run to run",
+        at);
+  }
+  return over_view(n.tile, at, [&](const std::vector<Expr>& index, const Access& element) {
+    const VariablePtr x = new_variable("x", compute_type(n.tile.buffer->type), VariableKind::let, at);
+    return Body{statement(Load{x, element}, at),
+                statement(Atomic{n.op, {n.to, index}, as_stored(variable(x, at), n.to.buffer->type)}, at)};
+  });
+}
+
+// Fragments of the block that groups read are put where all its warps can see them.
+Body Lowering::groups(const Stmt& s, int threads) {
+  const auto& loop = *as<For>(s);
+  const Effects inside = all_effects(loop.body);
+  Body result;
+  BufferRenaming renaming;
+  for (const Region& region : inside.regions) {
+    const BufferPtr& buffer = region.view->buffer;
+    const bool own =
+        std::find(inside.declared.begin(), inside.declared.end(), buffer) != inside.declared.end();
+    if (own || buffer->space != Space::fragment || renaming.contains(buffer)) continue;
+    renaming.emplace(buffer, moved(whole(buffer), Space::shared, result, s->at).buffer);
+  }
+  For own = loop;
+  own.body = body(rename_buffers(loop.body, renaming), threads_of(loop, threads));
+  result.push_back(statement(std::move(own), s->at));
+  return result;
+}
+
+Body Lowering::nested(const Stmt& s, int threads) {
+  const auto* loop = as<For>(s);
+  if (loop && (loop->kind == LoopKind::warps || loop->kind == LoopKind::warp_groups))
+    return groups(s, threads);
+  if (loop && loop->kind == LoopKind::parallel) return {s};
+  Mapping mapping;
+  mapping.body = [&](const Body& inner) { return body(inner, threads); };
+  return {map(s, mapping)};
+}
+
+Body Lowering::stmt(const Stmt& s, int threads) {
+  if (const auto* n = as<Copy>(s)) return copy(*n, s->at);
+  if (const auto* n = as<Fill>(s)) return fill(*n, s->at);
+  if (const auto* n = as<Gather>(s)) return gather(*n, s->at);
+  if (const auto* n = as<Reduce>(s)) return reduce(*n, s->at);
+  if (const auto* n = as<Gemm>(s)) return gemm(*n, s->at, threads);
+  if (const auto* n = as<Accumulate>(s)) return accumulate(*n, s->at);
+  return nested(s, threads);
+}
+
+Body Lowering::body(const Body& statements, int threads) {
+  Body result;
+  for (const Stmt& s : statements) {
+    for (const Stmt& lowered : stmt(s, threads)) result.push_back(lowered);
+  }
+  return result;
+}
+
+void refuse_f64(DType type, const Loc& at) {
+  if (type == f64)
+    throw ProgramError("f64 exists on the host only: use f32, or the target cpu or interpreter", at);
+}
+
+void check_types(const Kernel& kernel) {
+  for (const Parameter& p : kernel.parameters) {
+    if (p.tensor) refuse_f64(p.tensor->type, p.tensor->at);
+    if (p.scalar) refuse_f64(p.scalar->type, p.scalar->at);
+  }
+  for (const BufferPtr& w : kernel.workspaces) refuse_f64(w->type, w->at);
+  for_each_stmt(kernel, [](const Stmt& s) {
+    if (const auto* n = as<Declare>(s)) refuse_f64(n->tile->type, s->at);
+    for_each_expr(s, [&](const Expr& e) {
+      for_each_node(e, [&](const Expr& node) { refuse_f64(node->type, s->at); });
+    });
+  });
+}
+
+// The number of threads of each block: the hint, or a choice by the size of the fragments.
+int threads_of(const Grid& grid) {
+  std::int64_t elements = 0, rows = 0;
+  bool groups = false;
+  for_each_stmt(grid.body, [&](const Stmt& s) {
+    const auto* tile = as<Declare>(s);
+    if (tile && tile->tile->space == Space::fragment && tile->tile->rank() > 1)
+      elements += tile->tile->elements();
+    if (const auto* gemm = as<Gemm>(s)) rows = std::max(rows, gemm->c.extent(0));
+    const auto* loop = as<For>(s);
+    groups |= loop && loop->kind == LoopKind::warp_groups;
+  });
+  const int unit = groups ? 128 : 32;
+  if (grid.hints.threads > 0) return (grid.hints.threads + unit - 1) / unit * unit;
+  int threads = 128;
+  const int most = rows > 0 && rows <= 64 ? 256 : 512;
+  while (threads < most && elements > 96 * threads) threads *= 2;
+  // A warp group has 64 rows of a product; more of them would have to share rows.
+  if (rows >= 64) threads = std::min<int>(threads, std::max<int>(128, static_cast<int>(rows) * 2));
+  return threads;
+}
+
+}  // namespace
+
+int threads_of(const For& loop, int threads) {
+  if (loop.kind == LoopKind::warps) return 32;
+  return loop.kind == LoopKind::warp_groups ? 128 : threads;
+}
+
+Kernel for_cuda(const Kernel& kernel, const CudaTarget& target) {
+  check_types(kernel);
+  Kernel clear = simplify(merge_clears(kernel));
+  for (Grid& grid : clear.grids) grid.hints.threads = threads_of(grid);
+  const Kernel result = simplify(map_grids(
+      clear, [&](const Grid& grid) { return Lowering(target).body(grid.body, grid.hints.threads); }));
+  verify(result);
+  return result;
+}
+
+}  // namespace tegula::passes

@@ -1,0 +1,20 @@
+// Tile operations that no instruction serves become parallel loops over elements; what remains has operands
+// of the forms that the printer knows.
+#pragma once
+#include "ir/kernel.hpp"
+#include "passes/cuda/plan_gemms.hpp"
+
+namespace tegula::passes {
+
+// The kernel as it is printed for a GPU. Afterwards
+//   copies, fills and gathers are loops, except copies between a tensor and a whole shared tile;
+//   reductions go from a whole fragment into a whole fragment;
+//   gemm accumulates into a whole fragment, its operands are shared, or A as its plan says;
+//   no fragment is used in each_group that is declared outside;
+//   the number of threads of each grid is decided.
+ir::Kernel for_cuda(const ir::Kernel& kernel, const CudaTarget& target);
+
+// The threads that run the body of such a loop, where `threads` run the loop.
+int threads_of(const ir::For& loop, int threads);
+
+}  // namespace tegula::passes

@@ -1,0 +1,31 @@
+// Which instruction multiplies, and how the warps of a block divide the product.
+#pragma once
+#include "ir/stmt.hpp"
+#include "layout/fragments.hpp"
+
+namespace tegula::passes {
+
+// What the code is compiled for.
+struct CudaTarget {
+  int architecture = 90;  // 10 · major + minor
+
+  bool has_wgmma() const { return architecture == 90; }
+};
+
+enum class GemmInstruction : std::uint8_t { fma, mma_sync, wgmma };
+
+struct GemmPlan {
+  GemmInstruction instruction = GemmInstruction::fma;
+  layout::Division parts;       // among warps, or warp groups
+  bool a_in_registers = false;  // A is a fragment with the layout `operand_a`
+  layout::Layout accumulator, operand_a;
+};
+
+// A function of the statement alone, so that every pass finds the same. `threads` are those that run it.
+GemmPlan plan_gemm(const ir::Gemm& gemm, int threads, const CudaTarget& target);
+
+// The whole matrix, or its transpose.
+bool is_matrix(const ir::View& view);
+bool is_transposed(const ir::View& view);
+
+}  // namespace tegula::passes
