@@ -30,6 +30,8 @@ constexpr VariableInfo table[] = {
      "statements after which the interpreter gives a kernel up, against loops that do not end"},
     {Variable::dump, "TEGULA_DUMP", "nothing is written",
      "'stderr', or a directory: the IR after every pass that changed a kernel is written there"},
+    {Variable::cuda, "TEGULA_CUDA", "the system's libraries and /usr/local/cuda*",
+     "directory of a CUDA toolkit, or of its libraries; 'none' does without CUDA"},
 };
 
 std::string refusal(const VariableInfo& variable, std::string_view value, std::string_view rule) {

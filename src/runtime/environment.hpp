@@ -17,6 +17,7 @@ enum class Variable {
   interpreter_orders,
   interpreter_steps,
   dump,
+  cuda,
 };
 
 struct VariableInfo {
