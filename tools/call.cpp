@@ -24,14 +24,17 @@ Texts split(const std::string& text, const std::string& separator) {
   return parts;
 }
 
-std::int64_t integer(const std::string& whole, const std::string& text, const std::string& what) {
+[[noreturn]] void refuse_random(const std::string& whole, const std::string& text, const char* what) {
+  throw ArgumentError(
+      fmt::format("--random {}: '{}' is no {}; write EXTENTS[:DTYPE[:LOW..HIGH]], as in 512x64, 512x64:bf16 "
+                  "or 8x4:i32:0..63",
+                  whole, text, what));
+}
+
+std::int64_t integer(const std::string& whole, const std::string& text, const char* what) {
   std::int64_t value = 0;
   auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size())
-    throw ArgumentError(
-        fmt::format("--random {}: '{}' is no {}; write EXTENTS[:DTYPE[:LOW..HIGH]], as in "
-                    "512x64, 512x64:bf16 or 8x4:i32:0..63",
-                    whole, text, what));
+  if (error != std::errc() || end != text.data() + text.size()) refuse_random(whole, text, what);
   return value;
 }
 
@@ -143,7 +146,7 @@ Tensor random_tensor(const std::string& text, DType fallback, std::uint64_t seed
   Shape shape;
   for (auto& extent : split(parts[0], "x")) {
     shape.push_back(integer(text, extent, "extent"));
-    if (shape.back() < 0) integer(text, "", "extent");
+    if (shape.back() < 0) refuse_random(text, extent, "extent");
   }
   DType type = parts.size() > 1 ? dtype_named(text, parts[1]) : fallback;
   if (parts.size() < 3) {
@@ -152,7 +155,7 @@ Tensor random_tensor(const std::string& text, DType fallback, std::uint64_t seed
                                     type.name(), parts[0], type.name()));
   }
   auto range = split(parts[2], "..");
-  if (parts.size() > 3 || range.size() != 2) integer(text, parts.back(), "range");
+  if (parts.size() > 3 || range.size() != 2) refuse_random(text, parts.back(), "range");
   auto low = integer(text, range[0], "integer"), high = integer(text, range[1], "integer");
   if (low > high) throw ArgumentError(fmt::format("--random {}: the range is empty", text));
   return Tensor::random_integers(shape, type, seed, low, high + 1);
@@ -169,6 +172,7 @@ Call resolve(const CallTexts& texts) {
   }
   read_inputs(texts, op, inputs);
   read_options(texts, options);
+  ops::check_inputs(op, inputs);
   auto name = texts.example.empty() ? "given" : texts.example;
   return {op, name, std::move(inputs), ops::Options::parse(op, options), target_named(texts.target)};
 }

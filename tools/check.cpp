@@ -52,7 +52,10 @@ void add_check(CLI::App& app, int& exit_code) {
   command->add_option("--seed", request->seed, "Of the random inputs")->capture_default_str();
   command->footer(
       "`error` and `bound` are those of the element that is closest to its bound, or farthest beyond it.\n"
-      "Exit status 1 if any case is wrong or fails.");
+      "Exit status 1 if any case is wrong or fails.\n\n"
+      "Examples:\n"
+      "  tegula check\n"
+      "  tegula check attention --target interpreter --seed 7");
   command->callback([request, &exit_code] {
     if (check(*request) > 0) exit_code = 1;
   });

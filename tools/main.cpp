@@ -1,10 +1,20 @@
 // `tegula`: runs, checks, measures and shows the operators.
+#include <algorithm>
 #include <cstdio>
 
 #include "commands.hpp"
+#include "names.hpp"
 #include "tegula/error.hpp"
 
 namespace {
+
+// A first word that is no command; the parser itself would only say that it needs one.
+void check_command(const CLI::App& app, const std::string& word) {
+  std::vector<std::string> names;
+  for (auto* command : app.get_subcommands([](auto*) { return true; })) names.push_back(command->get_name());
+  if (std::find(names.begin(), names.end(), word) == names.end())
+    throw tegula::ArgumentError(tegula::tool::unknown_name("command", word, names));
+}
 
 int run(int argc, char** argv) {
   CLI::App app{"Tegula: tile programs and sparse attention."};
@@ -20,6 +30,7 @@ int run(int argc, char** argv) {
   tegula::tool::add_show(app);
   tegula::tool::add_cache(app);
   tegula::tool::add_env(app);
+  if (argc > 1 && argv[1][0] != '-') check_command(app, argv[1]);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) { return app.exit(error) == 0 ? 0 : 2; }

@@ -61,6 +61,7 @@ void add_list(CLI::App& app) {
       app.add_subcommand("list", "The operators, or the inputs, options, outputs and examples of one");
   auto name = std::make_shared<std::string>();
   command->add_option("operator", *name, "Name of the operator");
+  command->footer("Examples:\n  tegula list\n  tegula list attention");
   command->callback([name] { list(*name); });
 }
 
@@ -72,7 +73,14 @@ void add_run(CLI::App& app) {
   command->add_option("--output", *outputs,
                       "name=file.npy or name=file.safetensors[:tensor]; file.npy alone takes the first "
                       "output, file.safetensors alone all of them");
-  command->footer("Example: tegula run gemm --input a=a.npy --input b=w.safetensors:proj --output c.npy");
+  command->footer(
+      "Inputs that are not given are those of --case, if there is one. Without --output the results are "
+      "only\n"
+      "described.\n\n"
+      "Examples:\n"
+      "  tegula run gemm --input a=a.npy --input b=w.safetensors:proj --output c.npy\n"
+      "  tegula run attention --input q=q.npy k=k.npy v=v.npy --option causal=true --output all.safetensors\n"
+      "  tegula run gemm --random a=512x64:bf16 --random b=64x32:bf16");
   command->callback([texts, outputs] { run(*texts, *outputs); });
 }
 

@@ -41,7 +41,7 @@ void add_show(CLI::App& app) {
   add_call_options(*command, request->call);
   command->add_flag("--ir", request->ir, "As text of the language (the default)");
   command->add_flag("--passes", request->passes,
-                    "As written, and after every pass of the compiler for the CPU");
+                    "As written, and what every pass of the compiler for the CPU changes");
   command->add_flag("--cpp", request->cpp, "As the C++ that is compiled for the CPU");
   command->footer(
       "Lines end with the place in the operator's source that they come from. Without inputs, those of its\n"

@@ -2,20 +2,41 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <sstream>
+
 #include "codegen/cpu.hpp"
+#include "diff.hpp"
 #include "ir/print.hpp"
 #include "passes/passes.hpp"
 
 namespace tegula::tool {
 
+namespace {
+
+// Without the places in the user's program, whose column depends on the longest line.
+std::string without_places(const std::string& text) {
+  std::string result;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    line.resize(std::min(line.size(), line.rfind("// ")));
+    line.resize(line.find_last_not_of(' ') + 1);
+    result += line + "\n";
+  }
+  return result;
+}
+
+}  // namespace
+
 std::string passes_text(const lang::Kernel& kernel) {
-  std::string text = "---- as written\n" + ir::print(*kernel.ir()) + "\n";
+  std::string text = "---- as written\n" + ir::print(*kernel.ir());
   int number = 0;
   passes::run(passes::cpu_passes(), *kernel.ir(),
               [&](const passes::Pass& pass, const ir::Kernel& before, const ir::Kernel& after) {
-                const std::string now = ir::print(after);
-                text += fmt::format("---- {}. {}: {}\n", ++number, pass.name, pass.reason);
-                text += now == ir::print(before) ? "(changes nothing)\n\n" : now + "\n";
+                const auto changes =
+                    diff(without_places(ir::print(before)), without_places(ir::print(after)));
+                text += fmt::format("\n---- {}. {}: {}\n", ++number, pass.name, pass.reason);
+                text += changes.empty() ? "changes nothing\n" : changes;
               });
   return text;
 }

@@ -6,7 +6,7 @@
 
 namespace tegula::tool {
 
-// The program as it was written, and after every pass that changes it; passes that do not are named too.
+// The program as it was written, and what each pass changes in it; passes that change nothing are named too.
 std::string passes_text(const lang::Kernel& kernel);
 // The C++ that is compiled for the CPU.
 std::string cpp_text(const lang::Kernel& kernel);

@@ -1,0 +1,110 @@
+// list, check, show, bench, cache and env.
+#include "tests/tool/tool.hpp"
+
+namespace tegula {
+namespace {
+
+constexpr const char* operators[] = {"gemm", "attention", "block_sparse_attention", "block_scores",
+                                     "topk_blocks"};
+
+TEST_F(Tool, HelpOfEveryCommand) {
+  EXPECT_EQ(tool("--help").status, 0);
+  for (auto* command : {"list", "run", "check", "bench", "show", "cache", "env"}) {
+    const auto outcome = tool(std::string(command) + " --help");
+    EXPECT_EQ(outcome.status, 0) << command;
+    EXPECT_TRUE(has(outcome.out, "--help")) << command;
+    EXPECT_EQ(outcome.err, "") << command;
+    EXPECT_TRUE(has(tool("--help").out, command));
+  }
+  for (auto* command : {"run", "check", "bench", "show", "list"})
+    EXPECT_TRUE(has(tool(std::string(command) + " --help").out, "Example")) << command;
+  EXPECT_TRUE(has(tool("--version").out, "tegula "));
+}
+
+TEST_F(Tool, ListsOperators) {
+  const auto all = tool("list");
+  EXPECT_EQ(all.status, 0);
+  for (auto* op : operators) {
+    EXPECT_TRUE(has(all.out, op));
+    const auto one = tool(std::string("list ") + op);
+    EXPECT_EQ(one.status, 0);
+    for (auto* part : {"--input", "--output", "--option", "--case"})
+      EXPECT_TRUE(has(one.out, part)) << op << part;
+  }
+}
+
+TEST_F(Tool, ChecksEveryOperator) {
+  for (auto* target : {"cpu", "interpreter"}) {
+    const auto outcome = tool(std::string("check --target ") + target);
+    EXPECT_EQ(outcome.status, 0) << outcome.out << outcome.err;
+    for (auto* words : {"error", "bound", "ok", "cases right"}) EXPECT_TRUE(has(outcome.out, words));
+    for (auto* op : operators) EXPECT_TRUE(has(outcome.out, op)) << op;
+  }
+}
+
+TEST_F(Tool, ChecksOneOperatorWithAnotherSeed) {
+  const auto outcome = tool("check topk_blocks --seed 7");
+  EXPECT_EQ(outcome.status, 0) << outcome.out;
+  EXPECT_FALSE(has(outcome.out, "gemm"));
+}
+
+// Every case fails, and every case is reported.
+TEST_F(Tool, ChecksOnWhenCasesFail) {
+  const auto outcome =
+      tool("check gemm --target cpu", "TEGULA_CXX=/nowhere/c++ TEGULA_CACHE_DIR='" + file("cache") + "'");
+  EXPECT_EQ(outcome.status, 1) << outcome.out << outcome.err;
+  for (auto* words : {"square", "batched_bf16", "FAILED", "TEGULA_CXX", "0 of 4 cases right"})
+    EXPECT_TRUE(has(outcome.out, words)) << words << outcome.out;
+}
+
+TEST_F(Tool, ShowsPrograms) {
+  struct {
+    const char *arguments, *words;
+  } table[] = {
+      {"show attention", "kernel attention"},
+      {"show attention --ir", "gemm("},
+      {"show gemm --case ragged_bias_gelu --ir", "input bias"},
+      {"show gemm --passes", "---- 3. lower_tile_ops"},
+      {"show gemm --cpp", "extern \"C\""},
+      {"show gemm --random a=512x512:bf16 --random b=512x512:bf16", "input a: bf16"},
+      {"show gemm --option transpose_b=true --random a=8x8 --random b=8x8", ".T()"},
+      {"show block_sparse_attention --ir --target interpreter", "kernel block_sparse"},
+  };
+  for (auto& row : table) {
+    const auto outcome = tool(row.arguments);
+    EXPECT_EQ(outcome.status, 0) << row.arguments << outcome.err;
+    EXPECT_TRUE(has(outcome.out, row.words)) << row.arguments << "\n" << outcome.out;
+  }
+}
+
+TEST_F(Tool, MeasuresBesideARival) {
+  const auto product = tool("bench gemm --case square --rounds 3");
+  EXPECT_EQ(product.status, 0) << product.err;
+  for (auto* words : {"GFLOP/s", "ratio", "square"}) EXPECT_TRUE(has(product.out, words)) << product.out;
+  const auto sparse = tool("bench block_sparse_attention --case lists --rounds 3");
+  EXPECT_EQ(sparse.status, 0) << sparse.err;
+  EXPECT_TRUE(has(sparse.out, "dense attention")) << sparse.out;
+  EXPECT_EQ(tool("bench topk_blocks --case ties --rounds 3").status, 0);
+}
+
+TEST_F(Tool, ListsAndClearsTheCache) {
+  const std::string place = "TEGULA_CACHE_DIR='" + file("cache") + "'";
+  ASSERT_EQ(tool("run gemm --case square --target cpu", place).status, 0);
+  const auto full = tool("cache", place), cleared = tool("cache --clear", place);
+  EXPECT_TRUE(has(full.out, file("cache"))) << full.out;
+  EXPECT_FALSE(has(full.out, ": 0 bytes")) << full.out;
+  EXPECT_TRUE(has(cleared.out, ": 0 bytes")) << cleared.out;
+}
+
+TEST_F(Tool, NamesTheVariables) {
+  const auto outcome = tool("env");
+  EXPECT_EQ(outcome.status, 0);
+  for (auto* name : {"TEGULA_CACHE_DIR", "TEGULA_NUM_THREADS", "TEGULA_DUMP"})
+    EXPECT_TRUE(has(outcome.out, name)) << name;
+}
+
+// A result that cannot be printed is not a success.
+TEST_F(Tool, NoticesAFullDevice) { EXPECT_EQ(tool("list >/dev/full 2>/dev/null; exit $?; :").status, 1); }
+
+}  // namespace
+}  // namespace tegula
