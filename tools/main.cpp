@@ -23,6 +23,7 @@ int run(int argc, char** argv) {
   app.footer(
       "Exit status: 0 done; 1 failed, or found something wrong; 2 called wrongly (options, files, shapes).");
   int exit_code = 0;
+  tegula::tool::add_demo(app, exit_code);
   tegula::tool::add_list(app);
   tegula::tool::add_run(app);
   tegula::tool::add_check(app, exit_code);

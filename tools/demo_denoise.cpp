@@ -1,0 +1,114 @@
+#include "demo_denoise.hpp"
+
+#include "progress.hpp"
+#include "runtime/thread_pool.hpp"
+#include "tegula/ops.hpp"
+
+namespace tegula::tool {
+
+namespace {
+
+using image::block;
+
+// Fixed, so that parts of the queries run the kernel that all of them would.
+constexpr ops::AttentionTiles dense_tiles{256, 64};
+// Parts that show progress, yet keep every processor busy.
+constexpr std::int64_t tiles_of_part = 8, most_scores = std::int64_t{1} << 24;
+
+std::int64_t dense_part() { return dense_tiles.queries * tiles_of_part * thread_pool().size(); }
+
+void run_dense(const image::NonLocalMeans& means, const Tensor& out, std::int64_t begin, std::int64_t end,
+               Target target) {
+  ops::AttentionOptions options;
+  options.scale = means.scale;
+  options.tiles = dense_tiles;
+  options.out = out.ref().slice(1, begin, end);
+  options.target = target;
+  ops::attention(means.q.slice(1, begin, end), means.k, means.v, options);
+}
+
+void select(const image::NonLocalMeans& means, const TensorRef& indices, std::int64_t begin, std::int64_t end,
+            Target target) {
+  ops::BlockScoresOptions scoring;
+  scoring.q_block = scoring.k_block = static_cast<int>(block);
+  scoring.scale = means.scale;
+  scoring.target = target;
+  const Tensor scores =
+      ops::block_scores(means.selection_q.slice(1, begin * block, end * block), means.selection_k, scoring);
+  ops::TopkBlocksOptions choosing;
+  choosing.out = indices.slice(2, begin, end);
+  choosing.target = target;
+  ops::topk_blocks(scores, indices.size(3), choosing);
+}
+
+void run_sparse(const image::NonLocalMeans& means, const TensorRef& indices, const Tensor& out,
+                std::int64_t begin, std::int64_t end, Target target) {
+  ops::BlockSparseOptions options;
+  options.q_block = options.k_block = static_cast<int>(block);
+  options.scale = means.scale;
+  options.indices = indices.slice(2, begin, end);
+  options.out = out.ref().slice(1, begin * block, end * block);
+  options.target = target;
+  ops::block_sparse_attention(means.q.slice(1, begin * block, end * block), means.k, means.v, options);
+}
+
+// work(begin, end) for parts of [0, count).
+template <class Work>
+void in_parts(Progress& progress, std::int64_t count, std::int64_t part, const Work& work) {
+  for (std::int64_t begin = 0; begin < count; begin += part) {
+    const std::int64_t end = std::min(count, begin + part);
+    work(begin, end);
+    progress.update(static_cast<double>(end) / static_cast<double>(count));
+  }
+}
+
+std::int64_t blocks_of(const image::NonLocalMeans& means) { return means.k.size(1) / block; }
+
+Tensor without_heads(const Tensor& out) { return out.reshape({out.size(1), out.size(3)}); }
+
+}  // namespace
+
+void compile_attention(const image::NonLocalMeans& means, std::int64_t topk, bool dense, Target target) {
+  Progress progress("compiling");
+  const Tensor out = Tensor::empty(means.v.shape(), f32);
+  const Tensor indices = Tensor::empty({1, 1, 1, topk}, i32);
+  select(means, indices, 0, 1, target);
+  progress.update(1.0 / 3);
+  run_sparse(means, indices, out, 0, 1, target);
+  progress.update(2.0 / 3);
+  if (dense) run_dense(means, out, 0, 1, target);
+  progress.update(1);
+}
+
+Denoised denoise_dense(const image::NonLocalMeans& means, Target target) {
+  Denoised result;
+  const Tensor out = Tensor::empty(means.v.shape(), f32);
+  Progress progress("dense attention");
+  in_parts(progress, means.q.size(1), dense_part(),
+           [&](std::int64_t begin, std::int64_t end) { run_dense(means, out, begin, end, target); });
+  result.seconds = progress.seconds();
+  result.tokens = without_heads(out);
+  return result;
+}
+
+Denoised denoise_sparse(const image::NonLocalMeans& means, std::int64_t topk, Target target) {
+  Denoised result;
+  const std::int64_t blocks = blocks_of(means);
+  const Tensor out = Tensor::empty(means.v.shape(), f32), indices = Tensor::empty({1, 1, blocks, topk}, i32);
+  {
+    Progress progress("selection of blocks");
+    in_parts(progress, blocks, std::max<std::int64_t>(128, most_scores / blocks),
+             [&](std::int64_t begin, std::int64_t end) { select(means, indices, begin, end, target); });
+    result.selection = progress.seconds();
+  }
+  Progress progress("sparse attention");
+  in_parts(progress, blocks, 64 * thread_pool().size(), [&](std::int64_t begin, std::int64_t end) {
+    run_sparse(means, indices, out, begin, end, target);
+  });
+  result.seconds = result.selection + progress.seconds();
+  result.tokens = without_heads(out);
+  result.indices = indices.reshape({blocks, topk});
+  return result;
+}
+
+}  // namespace tegula::tool
