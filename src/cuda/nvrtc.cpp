@@ -65,8 +65,11 @@ class Nvrtc::Program {
     if (code != 0 && code != compilation_failed) refuse(nvrtc_.CompileProgram.name(), code);
     return code == 0;
   }
-  std::string log() { return read(nvrtc_.GetProgramLogSize, nvrtc_.GetProgramLog, true); }
-  std::string cubin() { return read(nvrtc_.GetCUBINSize, nvrtc_.GetCUBIN, false); }
+  std::string log() {
+    std::string text = read(nvrtc_.GetProgramLogSize, nvrtc_.GetProgramLog);
+    return text.substr(0, text.find('\0'));
+  }
+  std::string cubin() { return read(nvrtc_.GetCUBINSize, nvrtc_.GetCUBIN); }
 
  private:
   template <class... Args, class... Given>
@@ -76,13 +79,11 @@ class Nvrtc::Program {
   [[noreturn]] void refuse(const char* call, int code) const {
     throw DeviceError(fmt::format("{} of {} failed with code {}", call, nvrtc_.path(), code));
   }
-  std::string read(const Function<void*, std::size_t*>& size_of, const Function<void*, char*>& get,
-                   bool ends_with_zero) const {
+  std::string read(const Function<void*, std::size_t*>& size_of, const Function<void*, char*>& get) const {
     std::size_t size = 0;
     call(size_of, handle_, &size);
     std::string text(size, '\0');
     call(get, handle_, text.data());
-    if (ends_with_zero && !text.empty()) text.pop_back();
     return text;
   }
   const Nvrtc& nvrtc_;
