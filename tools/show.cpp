@@ -18,7 +18,7 @@ struct Request {
 
 void show_kernel(const lang::Kernel& kernel, const Request& request) {
   if (request.ir || (!request.passes && !request.cpp)) fmt::print("{}\n", kernel.text());
-  if (request.passes) fmt::print("{}", passes_text(kernel));
+  if (request.passes) fmt::print("---- as written\n{}\n{}", kernel.text(), pass_differences(kernel));
   if (request.cpp) fmt::print("{}\n", cpp_text(kernel));
 }
 

@@ -12,9 +12,6 @@
 
 namespace tegula::tool {
 
-namespace {
-
-// Without the places in the user's program, whose column depends on the longest line.
 std::string without_places(const std::string& text) {
   std::string result;
   std::istringstream lines(text);
@@ -26,17 +23,18 @@ std::string without_places(const std::string& text) {
   return result;
 }
 
-}  // namespace
-
-std::string passes_text(const lang::Kernel& kernel) {
-  std::string text = "---- as written\n" + ir::print(*kernel.ir());
+std::string pass_differences(const lang::Kernel& kernel) {
+  std::string text;
   int number = 0;
   passes::run(passes::cpu_passes(), *kernel.ir(),
               [&](const passes::Pass& pass, const ir::Kernel& before, const ir::Kernel& after) {
+                // The column of the places depends on the longest line.
                 const auto changes =
                     diff(without_places(ir::print(before)), without_places(ir::print(after)));
-                text += fmt::format("\n---- {}. {}: {}\n", ++number, pass.name, pass.reason);
+                text += fmt::format("{}---- {}. {}: {}\n", number == 0 ? "" : "\n", number + 1, pass.name,
+                                    pass.reason);
                 text += changes.empty() ? "changes nothing\n" : changes;
+                ++number;
               });
   return text;
 }

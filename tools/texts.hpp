@@ -6,9 +6,12 @@
 
 namespace tegula::tool {
 
-// The program as it was written, and what each pass changes in it; passes that change nothing are named too.
-std::string passes_text(const lang::Kernel& kernel);
+// What each pass of the compiler for the CPU changes; passes that change nothing are named too.
+std::string pass_differences(const lang::Kernel& kernel);
 // The C++ that is compiled for the CPU.
 std::string cpp_text(const lang::Kernel& kernel);
+
+// A text without the comments that end its lines, which name places in the user's program.
+std::string without_places(const std::string& text);
 
 }  // namespace tegula::tool

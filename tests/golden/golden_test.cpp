@@ -1,0 +1,80 @@
+// The texts that the compiler makes of a few programs, compared with those in this folder. A change of the
+// compiler shows here as a change of text. After a look at it, `test_golden --update` accepts it.
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <sstream>
+
+#include "tests/golden/kernels.hpp"
+#include "tools/diff.hpp"
+#include "tools/texts.hpp"
+
+namespace golden {
+namespace {
+
+using namespace tegula::tool;
+
+bool update = false;
+
+constexpr struct {
+  const char* name;
+  Kernel (*build)();
+} kernels[] = {{"vector_add", vector_add},
+               {"row_softmax", row_softmax},
+               {"gemm", gemm},
+               {"attention", attention},
+               {"block_sparse", block_sparse}};
+
+constexpr struct {
+  const char* ending;
+  std::string (*text)(const Kernel& kernel);
+} forms[] = {{"ir", [](const Kernel& kernel) { return kernel.text(); }},
+             {"passes", pass_differences},
+             {"cpp.txt", cpp_text}};
+
+struct Golden {
+  int kernel, form;
+  std::string name() const { return std::string(kernels[kernel].name) + "." + forms[form].ending; }
+  std::string path() const { return TEGULA_GOLDEN "/" + name(); }
+  // Without places, so that a change of a program's lines is no change.
+  std::string text() const { return without_places(forms[form].text(kernels[kernel].build())); }
+};
+
+std::vector<Golden> all() {
+  std::vector<Golden> result;
+  for (int kernel = 0; kernel < static_cast<int>(std::size(kernels)); ++kernel)
+    for (int form = 0; form < static_cast<int>(std::size(forms)); ++form) result.push_back({kernel, form});
+  return result;
+}
+
+class GoldenText : public testing::TestWithParam<Golden> {};
+
+TEST_P(GoldenText, IsAsAccepted) {
+  const Golden& golden = GetParam();
+  const std::string now = golden.text();
+  if (update) std::ofstream(golden.path()) << now;
+  std::ifstream file(golden.path());
+  ASSERT_TRUE(file) << golden.path() << " is missing; accept the text with test_golden --update";
+  const std::string accepted{std::istreambuf_iterator<char>(file), {}};
+  EXPECT_TRUE(now == accepted) << golden.name() << " has changed; accept it with test_golden --update\n"
+                               << diff(accepted, now);
+}
+
+// The same program gives the same text, whatever was built before it.
+TEST_P(GoldenText, IsReproducible) { EXPECT_EQ(GetParam().text(), GetParam().text()); }
+
+INSTANTIATE_TEST_SUITE_P(Kernels, GoldenText, testing::ValuesIn(all()), [](auto& info) {
+  return std::string(kernels[info.param.kernel].name) + "_" +
+         std::string(forms[info.param.form].ending).substr(0, 3);
+});
+
+}  // namespace
+}  // namespace golden
+
+int main(int argc, char** argv) {
+  testing::InitGoogleTest(&argc, argv);
+  golden::update = argc > 1 && std::strcmp(argv[1], "--update") == 0;
+  return RUN_ALL_TESTS();
+}
