@@ -1,6 +1,7 @@
 // The operators.
 #pragma once
 #include "tegula/ops/attention.hpp"
+#include "tegula/ops/attention_backward.hpp"
 #include "tegula/ops/block_sparse_attention.hpp"
 #include "tegula/ops/gemm.hpp"
 #include "tegula/ops/selection.hpp"

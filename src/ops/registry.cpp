@@ -84,8 +84,11 @@ std::int64_t Options::integer(const std::string& name) const { return std::stoll
 double Options::real(const std::string& name) const { return std::stod(text(name)); }
 
 const std::vector<Operator>& operators() {
-  static const std::vector<Operator> all{registered_gemm(), registered_attention(),
-                                         registered_block_sparse_attention(), registered_block_scores(),
+  static const std::vector<Operator> all{registered_gemm(),
+                                         registered_attention(),
+                                         registered_attention_backward(),
+                                         registered_block_sparse_attention(),
+                                         registered_block_scores(),
                                          registered_topk_blocks()};
   return all;
 }

@@ -34,7 +34,7 @@ void check_sequences(const Arguments& args, const AttentionOptions& options, con
                      AttentionCall& call) {
   const TensorRef &of_q = *options.cu_seqlens_q, &of_k = *options.cu_seqlens_k;
   call.longest = check_fences(args, "cu_seqlens_q", of_q, tensors.q.size(0));
-  check_fences(args, "cu_seqlens_k", of_k, tensors.k.size(0));
+  call.longest_keys = check_fences(args, "cu_seqlens_k", of_k, tensors.k.size(0));
   args.check(of_q.size(0) == of_k.size(0), "cu_seqlens_k",
              fmt::format("{} elements, as cu_seqlens_q", of_q.size(0)), describe(of_k),
              "give every sequence queries and keys, also none");
@@ -50,6 +50,8 @@ void check_window(const Arguments& args, const AttentionOptions& options, Attent
   call.right = options.causal ? 0 : std::min(options.right, widest);
 }
 
+}  // namespace
+
 AttentionProblem problem_of(const AttentionCall& call) {
   const HeadTensors& t = call.tensors;
   AttentionProblem problem;
@@ -64,17 +66,15 @@ AttentionProblem problem_of(const AttentionCall& call) {
   return problem;
 }
 
-Tensor as_f32(const TensorRef& tensor) {
-  Tensor result = Tensor::empty(tensor.shape, f32);
-  copy_elements(tensor, result.ref());
-  return result;
+Tensor sinks_of(const AttentionCall& call, const AttentionOptions& options) {
+  Tensor result = Tensor::empty(options.sinks->shape, f32);
+  copy_elements(*options.sinks, result.ref());
+  return result.reshape({call.tensors.kv_heads, call.tensors.group()});
 }
 
-}  // namespace
-
 AttentionCall prepare_attention(const TensorRef& q, const TensorRef& k, const TensorRef& v,
-                                const AttentionOptions& options) {
-  const Arguments args("attention");
+                                const AttentionOptions& options, const char* op) {
+  const Arguments args(op);
   AttentionCall call;
   call.kernel.varlen = options.cu_seqlens_q || options.cu_seqlens_k;
   args.check(!call.kernel.varlen || (options.cu_seqlens_q && options.cu_seqlens_k), "cu_seqlens_q",
@@ -112,7 +112,7 @@ AttentionResult attention(const TensorRef& q, const TensorRef& k, const TensorRe
   if (call.kernel.left) values.push_back(call.left);
   if (call.kernel.right) values.push_back(call.right);
   if (call.kernel.softcap) values.push_back(options.softcap);
-  if (call.kernel.sinks) values.push_back(as_f32(*options.sinks).reshape({t.kv_heads, t.group()}));
+  if (call.kernel.sinks) values.push_back(sinks_of(call, options));
   if (call.kernel.varlen) {
     values.push_back(*options.cu_seqlens_q);
     values.push_back(*options.cu_seqlens_k);

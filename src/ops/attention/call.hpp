@@ -2,6 +2,7 @@
 #pragma once
 #include "ops/attention/heads.hpp"
 #include "ops/attention/kernel.hpp"
+#include "ops/attention/plan.hpp"
 
 namespace tegula::ops {
 
@@ -9,11 +10,16 @@ struct AttentionCall {
   AttentionKernel kernel;
   HeadTensors tensors;
   float scale = 1;
-  std::int64_t left = 0, right = 0, longest = 0;
+  std::int64_t left = 0, right = 0;
+  std::int64_t longest = 0, longest_keys = 0;  // of packed sequences
 };
 
-// An ArgumentError if the arguments are wrong.
+// An ArgumentError of `op` if the arguments are wrong.
 AttentionCall prepare_attention(const TensorRef& q, const TensorRef& k, const TensorRef& v,
-                                const AttentionOptions& options);
+                                const AttentionOptions& options, const char* op = "attention");
+// What the plan needs to know of a call.
+AttentionProblem problem_of(const AttentionCall& call);
+// The sinks as the programs take them: f32 [kv heads, group].
+Tensor sinks_of(const AttentionCall& call, const AttentionOptions& options);
 
 }  // namespace tegula::ops

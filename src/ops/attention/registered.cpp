@@ -3,13 +3,12 @@
 #include <algorithm>
 
 #include "ops/attention/call.hpp"
+#include "ops/attention/options.hpp"
 #include "ops/reference/reference.hpp"
 
 namespace tegula::ops {
 
-namespace {
-
-AttentionOptions parsed(const Tensors& inputs, const Options& options, Target target = Target::automatic()) {
+AttentionOptions attention_options(const Tensors& inputs, const Options& options, Target target) {
   AttentionOptions result;
   result.layout = options.text("layout") == "bshd" ? Layout::bshd : Layout::bhsd;
   result.scale = optional_real(options, "scale");
@@ -25,8 +24,11 @@ AttentionOptions parsed(const Tensors& inputs, const Options& options, Target ta
   return result;
 }
 
+namespace {
+
 AttentionCall prepared(const Tensors& in, const Options& options) {
-  return prepare_attention(required(in, "q"), required(in, "k"), required(in, "v"), parsed(in, options));
+  return prepare_attention(required(in, "q"), required(in, "k"), required(in, "v"),
+                           attention_options(in, options));
 }
 
 // Pairs of a query and a key that it sees, of one head of a sequence.
@@ -130,13 +132,13 @@ Operator registered_attention() {
     return Tensors{{"out", result.out}, {"lse", result.lse}};
   };
   op.run = [=](const Tensors& in, const Options& options, Target target) {
-    return tensors(
-        attention(required(in, "q"), required(in, "k"), required(in, "v"), parsed(in, options, target)));
+    return tensors(attention(required(in, "q"), required(in, "k"), required(in, "v"),
+                             attention_options(in, options, target)));
   };
   op.reference = [=](const Tensors& in, const Options& options) {
     prepared(in, options);
-    return tensors(
-        reference::attention(required(in, "q"), required(in, "k"), required(in, "v"), parsed(in, options)));
+    return tensors(reference::attention(required(in, "q"), required(in, "k"), required(in, "v"),
+                                        attention_options(in, options)));
   };
   op.kernels = [](const Tensors& in, const Options& options, Target) {
     return std::vector{attention_kernel(prepared(in, options).kernel)};

@@ -1,149 +1,204 @@
-#include <algorithm>
 #include <cmath>
-#include <functional>
-#include <limits>
-#include <vector>
 
 #include "ops/attention/heads.hpp"
 #include "ops/reference/reference.hpp"
+#include "ops/reference/softmax.hpp"
 
 namespace tegula::ops::reference {
 
 namespace {
 
-constexpr double infinity = std::numeric_limits<double>::infinity();
+using std::int64_t;
 
-Tensor doubles(const TensorRef& tensor) { return Tensor::adopt(tensor, nullptr).to(f64).contiguous(); }
-
-struct Softmax {
-  double scale = 1, softcap = 0;
-  std::optional<TensorRef> sinks;
-  DType steps = f64;
-
-  double rounded(double value) const { return steps == f64 ? value : round_to(steps, value); }
-};
-
-// One head of one sequence: q [queries, d], k, v [keys, …]; out [queries, dv], lse [queries].
-void attend(const Softmax& softmax, std::int64_t head, const Tensor& q, const Tensor& k, const Tensor& v,
-            const std::function<bool(std::int64_t, std::int64_t)>& sees, const TensorRef& out,
-            const TensorRef& lse) {
-  std::vector<double> scores(static_cast<std::size_t>(k.size(0)));
-  const double sink = softmax.sinks ? softmax.sinks->get({head}) : -infinity;
-  for (std::int64_t i = 0; i < q.size(0); ++i) {
-    double top = sink;
-    for (std::int64_t j = 0; j < k.size(0); ++j) {
-      double score = 0;
-      for (std::int64_t d = 0; d < q.size(1); ++d) score += q.at<double>(i, d) * k.at<double>(j, d);
-      score = softmax.rounded(softmax.rounded(score) * softmax.scale);
-      if (softmax.softcap > 0) score = softmax.softcap * std::tanh(score / softmax.softcap);
-      scores[static_cast<std::size_t>(j)] = score = sees(i, j) ? score : -infinity;
-      top = std::max(top, score);
-    }
-    const double shift = top == -infinity ? 0 : top;
-    double sum = std::exp(sink - shift);
-    std::vector<double> row(static_cast<std::size_t>(v.size(1)), 0.0);
-    for (std::int64_t j = 0; j < k.size(0); ++j) {
-      const double weight = softmax.rounded(std::exp(scores[static_cast<std::size_t>(j)] - shift));
-      if (weight == 0) continue;
-      sum += weight;
-      for (std::size_t d = 0; d < row.size(); ++d)
-        row[d] += weight * v.at<double>(j, static_cast<std::int64_t>(d));
-    }
-    for (std::size_t d = 0; d < row.size(); ++d)
-      out.at<double>(i, static_cast<std::int64_t>(d)) = sum == 0 ? 0 : softmax.rounded(row[d] / sum);
-    lse.at<double>(i) = sum == 0 ? -infinity : shift + std::log(sum);
-  }
+Softmax softmax_of(const std::optional<float>& scale, int64_t dim, double softcap, DType steps) {
+  return {
+      .scale = scale ? *scale : 1 / std::sqrt(static_cast<double>(dim)), .softcap = softcap, .steps = steps};
 }
 
-double scale_of(const std::optional<float>& scale, std::int64_t dim) {
-  return scale ? *scale : 1 / std::sqrt(static_cast<double>(dim));
+// f64 [batch, tokens, heads, features], or [batch, heads, tokens]; packed tensors get a batch of one.
+Tensor ordered(const TensorRef& tensor, Layout layout) {
+  if (tensor.rank() == 3) return doubles(tensor.reshape({1, tensor.size(0), tensor.size(1), tensor.size(2)}));
+  return doubles(as_bshd(tensor, layout));
 }
 
-struct Views {
-  Tensor q, k, v;  // f64 [batch, tokens, heads, features]
-  Tensor out, lse;
+Tensor restored(const Tensor& tensor, Layout layout, int rank) {
+  if (rank == 3) return tensor.select(0, 0);
+  return layout == Layout::bshd ? tensor : tensor.transpose(1, 2).contiguous();
+}
 
-  Views(const TensorRef& q_, const TensorRef& k_, const TensorRef& v_, Layout layout)
-      : q(doubles(as_bshd(q_, layout))), k(doubles(as_bshd(k_, layout))), v(doubles(as_bshd(v_, layout))) {
-    out = Tensor::zeros({q.size(0), q.size(1), q.size(2), v.size(3)}, f64);
-    lse = Tensor::zeros({q.size(0), q.size(2), q.size(1)}, f64);
+// Part of a sequence or of a batch that meets itself only.
+struct Part {
+  int64_t batch = 0, head = 0, q_begin = 0, q_end = 0, k_begin = 0, k_end = 0;
+
+  int64_t shift() const { return (k_end - k_begin) - (q_end - q_begin); }
+  Tensor of_queries(const Tensor& t, int64_t h) const {
+    return t.select(0, batch).slice(0, q_begin, q_end).select(1, h);
   }
-  std::int64_t group() const { return k.size(2) == 0 ? 1 : q.size(2) / k.size(2); }
-  AttentionResult result(Layout layout) const {
-    return {layout == Layout::bshd ? out : out.transpose(1, 2).contiguous(), lse};
+  Tensor of_keys(const Tensor& t, int64_t h) const {
+    return t.select(0, batch).slice(0, k_begin, k_end).select(1, h);
+  }
+  Tensor vector(const Tensor& t) const { return t.select(0, batch).select(0, head).slice(0, q_begin, q_end); }
+};
+
+struct Inputs {
+  Tensor q, k, v;  // ordered
+  int rank;
+  Layout layout;
+
+  Inputs(const TensorRef& q_, const TensorRef& k_, const TensorRef& v_, Layout layout_)
+      : q(ordered(q_, layout_)),
+        k(ordered(k_, layout_)),
+        v(ordered(v_, layout_)),
+        rank(q_.rank()),
+        layout(layout_) {}
+
+  int64_t group() const { return k.size(2) == 0 ? 1 : q.size(2) / k.size(2); }
+  Shape vector_shape() const { return {q.size(0), q.size(2), q.size(1)}; }
+  Tensor vectors(const std::optional<TensorRef>& given) const {
+    return given ? doubles(given->reshape(vector_shape())) : Tensor::zeros(vector_shape(), f64);
+  }
+  Head head(const Part& part, std::function<double(int64_t, int64_t)> times) const {
+    const int64_t kv_head = part.head / group();
+    return {part.of_queries(q, part.head), part.of_keys(k, kv_head), part.of_keys(v, kv_head),
+            std::move(times)};
+  }
+
+  void each(const std::optional<TensorRef>& fences_q, const std::optional<TensorRef>& fences_k,
+            const std::function<void(const Part&)>& body) const {
+    auto fence = [](const TensorRef& fences, int64_t i) { return static_cast<int64_t>(fences.get({i})); };
+    const int64_t sequences = fences_q ? fences_q->size(0) - 1 : q.size(0);
+    for (int64_t b = 0; b < sequences; ++b)
+      for (int64_t h = 0; h < q.size(2); ++h) {
+        Part part{b, h, 0, q.size(1), 0, k.size(1)};
+        if (fences_q)
+          part = {0,
+                  h,
+                  fence(*fences_q, b),
+                  fence(*fences_q, b + 1),
+                  fence(*fences_k, b),
+                  fence(*fences_k, b + 1)};
+        body(part);
+      }
   }
 };
+
+// A rule of who sees whom, for each part.
+using Rule = std::function<std::function<double(int64_t, int64_t)>(const Part&)>;
+
+struct Problem {
+  Inputs inputs;
+  std::optional<TensorRef> fences_q, fences_k, sinks;
+  Softmax softmax;
+  Rule rule;
+
+  Softmax softmax_of_head(int64_t head) const {
+    Softmax result = softmax;
+    if (sinks) result.sink = sinks->get({head});
+    return result;
+  }
+};
+
+AttentionResult forward(const Problem& p) {
+  const Inputs& t = p.inputs;
+  const Tensor out = Tensor::zeros({t.q.size(0), t.q.size(1), t.q.size(2), t.v.size(3)}, f64);
+  const Tensor lse = Tensor::zeros(t.vector_shape(), f64);
+  t.each(p.fences_q, p.fences_k, [&](const Part& part) {
+    attend(p.softmax_of_head(part.head), t.head(part, p.rule(part)), part.of_queries(out, part.head),
+           part.vector(lse));
+  });
+  return {restored(out, t.layout, t.rank), t.rank == 3 ? lse.select(0, 0) : lse};
+}
+
+AttentionGradients backward(const Problem& p, const TensorRef& dout, const std::optional<TensorRef>& dlse) {
+  const Inputs& t = p.inputs;
+  const Tensor dq = Tensor::zeros(t.q.shape(), f64), dk = Tensor::zeros(t.k.shape(), f64),
+               dv = Tensor::zeros(t.v.shape(), f64), dsinks = Tensor::zeros({p.sinks ? t.q.size(2) : 0}, f64);
+  const Tensor of_out = ordered(dout, t.layout), of_lse = t.vectors(dlse);
+  t.each(p.fences_q, p.fences_k, [&](const Part& part) {
+    const int64_t kv_head = part.head / t.group();
+    HeadGradients gradients{
+        part.of_queries(dq, part.head), part.of_keys(dk, kv_head), part.of_keys(dv, kv_head), 0, {}};
+    differentiate(p.softmax_of_head(part.head), t.head(part, p.rule(part)),
+                  part.of_queries(of_out, part.head), part.vector(of_lse), gradients);
+    if (p.sinks) dsinks.at<double>(part.head) += gradients.dsink;
+  });
+  return {restored(dq, t.layout, t.rank), restored(dk, t.layout, t.rank), restored(dv, t.layout, t.rank),
+          dsinks};
+}
 
 // Whether a query at `position` sees key j.
-bool in_window(const AttentionOptions& options, std::int64_t position, std::int64_t j) {
+bool in_window(const AttentionOptions& options, int64_t position, int64_t j) {
   if (options.left >= 0 && j < position - options.left) return false;
-  const std::int64_t right = options.causal ? 0 : options.right;
+  const int64_t right = options.causal ? 0 : options.right;
   return right < 0 || j <= position + right;
+}
+
+Problem dense(const TensorRef& q, const TensorRef& k, const TensorRef& v, const AttentionOptions& options,
+              DType steps) {
+  return {Inputs(q, k, v, options.layout),
+          options.cu_seqlens_q,
+          options.cu_seqlens_k,
+          options.sinks,
+          softmax_of(options.scale, q.size(-1), options.softcap, steps),
+          [options](const Part& part) {
+            return [options, shift = part.shift()](int64_t i, int64_t j) -> double {
+              return in_window(options, i + shift, j);
+            };
+          }};
+}
+
+bool chosen(const BlockSparseOptions& options, std::array<int64_t, 3> row, int64_t block) {
+  const auto [b, h, i] = row;
+  if (options.mask) return options.mask->get({b, h, i, block}) != 0;
+  int64_t count = options.indices->size(3);
+  if (options.counts) count = std::min(count, static_cast<int64_t>(options.counts->get({b, h, i})));
+  for (int64_t n = 0; n < count; ++n)
+    if (static_cast<int64_t>(options.indices->get({b, h, i, n})) == block) return true;
+  return false;
+}
+
+Problem sparse(const TensorRef& q, const TensorRef& k, const TensorRef& v, const BlockSparseOptions& options,
+               DType steps) {
+  Inputs inputs(q, k, v, options.layout);
+  const TensorRef& choice = options.mask ? *options.mask : *options.indices;
+  const int64_t sharing = choice.size(1) == inputs.q.size(2) ? 1 : inputs.group();
+  return {std::move(inputs),
+          {},
+          {},
+          {},
+          softmax_of(options.scale, q.size(-1), options.softcap, steps),
+          [options, sharing](const Part& part) {
+            return [=](int64_t i, int64_t j) -> double {
+              return (!options.causal || j <= i + part.shift()) &&
+                     chosen(options, {part.batch, part.head / sharing, i / options.q_block},
+                            j / options.k_block);
+            };
+          }};
 }
 
 }  // namespace
 
 AttentionResult attention(const TensorRef& q, const TensorRef& k, const TensorRef& v,
                           const AttentionOptions& options, DType steps) {
-  const bool packed = options.cu_seqlens_q.has_value();
-  auto batched = [&](const TensorRef& t) {
-    return packed ? t.reshape({1, t.size(0), t.size(1), t.size(2)}) : t;
-  };
-  const Layout layout = packed ? Layout::bshd : options.layout;
-  Views t(batched(q), batched(k), batched(v), layout);
-  const Softmax softmax{scale_of(options.scale, t.q.size(3)), options.softcap, options.sinks, steps};
-  const std::int64_t sequences = packed ? options.cu_seqlens_q->size(0) - 1 : t.q.size(0);
-  auto fence = [](const TensorRef& fences, std::int64_t i) {
-    return static_cast<std::int64_t>(fences.get({i}));
-  };
-  for (std::int64_t b = 0; b < sequences; ++b)
-    for (std::int64_t h = 0; h < t.q.size(2); ++h) {
-      const std::int64_t batch = packed ? 0 : b;
-      const std::int64_t q0 = packed ? fence(*options.cu_seqlens_q, b) : 0,
-                         q1 = packed ? fence(*options.cu_seqlens_q, b + 1) : t.q.size(1),
-                         k0 = packed ? fence(*options.cu_seqlens_k, b) : 0,
-                         k1 = packed ? fence(*options.cu_seqlens_k, b + 1) : t.k.size(1);
-      auto of = [&](const Tensor& x, std::int64_t head, std::int64_t begin, std::int64_t end) {
-        return x.select(0, batch).slice(0, begin, end).select(1, head);
-      };
-      const std::int64_t shift = (k1 - k0) - (q1 - q0);
-      attend(
-          softmax, h, of(t.q, h, q0, q1), of(t.k, h / t.group(), k0, k1), of(t.v, h / t.group(), k0, k1),
-          [&](std::int64_t i, std::int64_t j) { return in_window(options, i + shift, j); },
-          of(t.out, h, q0, q1), t.lse.select(0, batch).select(0, h).slice(0, q0, q1));
-    }
-  AttentionResult result = t.result(layout);
-  if (packed) result = {result.out.select(0, 0), result.lse.select(0, 0)};
-  return result;
+  return forward(dense(q, k, v, options, steps));
+}
+
+AttentionGradients attention_backward(const TensorRef& dout, const TensorRef& q, const TensorRef& k,
+                                      const TensorRef& v, const AttentionOptions& options,
+                                      const std::optional<TensorRef>& dlse, DType steps) {
+  return backward(dense(q, k, v, options, steps), dout, dlse);
 }
 
 AttentionResult block_sparse_attention(const TensorRef& q, const TensorRef& k, const TensorRef& v,
                                        const BlockSparseOptions& options, DType steps) {
-  Views t(q, k, v, options.layout);
-  const Softmax softmax{scale_of(options.scale, t.q.size(3)), options.softcap, {}, steps};
-  const TensorRef& choice = options.mask ? *options.mask : *options.indices;
-  const std::int64_t shift = t.k.size(1) - t.q.size(1);
-  auto chosen = [&](std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t block) {
-    if (options.mask) return choice.get({b, h, i, block}) != 0;
-    std::int64_t count = choice.size(3);
-    if (options.counts) count = std::min(count, static_cast<std::int64_t>(options.counts->get({b, h, i})));
-    for (std::int64_t n = 0; n < count; ++n)
-      if (static_cast<std::int64_t>(choice.get({b, h, i, n})) == block) return true;
-    return false;
-  };
-  for (std::int64_t b = 0; b < t.q.size(0); ++b)
-    for (std::int64_t h = 0; h < t.q.size(2); ++h) {
-      const std::int64_t list = choice.size(1) == t.q.size(2) ? h : h / t.group();
-      auto of = [&](const Tensor& x, std::int64_t head) { return x.select(0, b).select(1, head); };
-      attend(
-          softmax, h, of(t.q, h), of(t.k, h / t.group()), of(t.v, h / t.group()),
-          [&](std::int64_t i, std::int64_t j) {
-            return (!options.causal || j <= i + shift) &&
-                   chosen(b, list, i / options.q_block, j / options.k_block);
-          },
-          of(t.out, h), t.lse.select(0, b).select(0, h));
-    }
-  return t.result(options.layout);
+  return forward(sparse(q, k, v, options, steps));
+}
+
+AttentionGradients block_sparse_attention_backward(const TensorRef& dout, const TensorRef& q,
+                                                   const TensorRef& k, const TensorRef& v,
+                                                   const BlockSparseOptions& options,
+                                                   const std::optional<TensorRef>& dlse, DType steps) {
+  return backward(sparse(q, k, v, options, steps), dout, dlse);
 }
 
 }  // namespace tegula::ops::reference

@@ -10,8 +10,16 @@ Tensor gemm(const TensorRef& a, const TensorRef& b, const GemmOptions& options);
 // results are judged.
 AttentionResult attention(const TensorRef& q, const TensorRef& k, const TensorRef& v,
                           const AttentionOptions& options, DType steps = f64);
+// They compute the results of the forward pass anew.
+AttentionGradients attention_backward(const TensorRef& dout, const TensorRef& q, const TensorRef& k,
+                                      const TensorRef& v, const AttentionOptions& options,
+                                      const std::optional<TensorRef>& dlse, DType steps = f64);
 AttentionResult block_sparse_attention(const TensorRef& q, const TensorRef& k, const TensorRef& v,
                                        const BlockSparseOptions& options, DType steps = f64);
+AttentionGradients block_sparse_attention_backward(const TensorRef& dout, const TensorRef& q,
+                                                   const TensorRef& k, const TensorRef& v,
+                                                   const BlockSparseOptions& options,
+                                                   const std::optional<TensorRef>& dlse, DType steps = f64);
 Tensor block_scores(const TensorRef& q, const TensorRef& k, const BlockScoresOptions& options);
 Tensor topk_blocks(const TensorRef& scores, std::int64_t count, const TopkBlocksOptions& options);
 

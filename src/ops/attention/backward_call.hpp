@@ -1,0 +1,41 @@
+// A checked call of the gradients of dense attention: what the program gets.
+#pragma once
+#include "ops/attention/backward_kernel.hpp"
+#include "ops/attention/call.hpp"
+#include "tegula/ops/attention_backward.hpp"
+
+namespace tegula::ops {
+
+// Tensors of a call in the caller's layout.
+struct BackwardTensors {
+  TensorRef dout, out, lse;
+  std::optional<TensorRef> dlse;
+};
+
+// In the layout of the programs, heads split into groups.
+struct BackwardInputs {
+  TensorRef dout, out, lse, dlse;
+};
+BackwardInputs check_backward(const Arguments& args, const HeadTensors& tensors, Layout layout,
+                              const BackwardTensors& given);
+
+// Gradients in the caller's layout and in that of the programs.
+struct GradientOutputs {
+  AttentionGradients result;
+  TensorRef dq, dk, dv;
+};
+GradientOutputs make_gradients(const Arguments& args, const HeadTensors& tensors, Layout layout,
+                               const AttentionBackwardOptions& given);
+
+struct AttentionBackwardCall {
+  AttentionBackwardKernel kernel;
+  AttentionCall forward;
+  BackwardInputs inputs;
+};
+
+// An ArgumentError if the arguments are wrong.
+AttentionBackwardCall prepare_attention_backward(const BackwardTensors& given, const TensorRef& q,
+                                                 const TensorRef& k, const TensorRef& v,
+                                                 const AttentionOptions& options);
+
+}  // namespace tegula::ops

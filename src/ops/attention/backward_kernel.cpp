@@ -1,0 +1,271 @@
+#include "ops/attention/backward_kernel.hpp"
+
+#include <fmt/format.h>
+
+#include "ops/attention/gradient.hpp"
+#include "ops/attention/scores.hpp"
+#include "ops/common/softmax.hpp"
+
+namespace tegula::ops {
+
+using namespace lang;
+
+std::string AttentionBackwardKernel::name() const {
+  return fmt::format("attention_backward_{}_{}_d{}_v{}_g{}_q{}_k{}{}{}{}{}{}{}", type.name(), compute.name(),
+                     dim, dim_v, pack, queries, keys, left ? "_left" : "", right ? "_right" : "",
+                     softcap ? "_softcap" : "", sinks ? "_sinks" : "", dlse ? "_dlse" : "",
+                     varlen ? "_varlen" : "");
+}
+
+namespace {
+
+constexpr int sink_rows = 1024;  // of a step of the sum over queries
+
+Extents joined(const Extents& first, const Extents& rest) {
+  Extents all_extents;
+  for (const Extents* part : {&first, &rest})
+    for (const Operand& extent : *part) all_extents.push_back(extent);
+  return all_extents;
+}
+
+struct Program {
+  const AttentionBackwardKernel& c;
+  std::optional<Dim> batch, queries, keys, group;  // group: of query heads, where they do not share tiles
+  Dim heads{"kv_heads"};
+  std::optional<Tensor> dout, q, k, v, out, lse, dq, dk, dv, delta, dlse, sinks, dsinks, q_begin, k_begin;
+  std::optional<Expr> scale, left, right, cap, longest_q, longest_k;
+
+  explicit Program(const AttentionBackwardKernel& instance) : c(instance) {
+    if (c.pack == 1) group.emplace("group");
+    if (!c.varlen) batch.emplace("batch");
+    queries.emplace("queries");
+    keys.emplace("keys");
+    if (c.varlen)
+      declare({*queries}, {*keys}, {});
+    else
+      declare({*batch, *queries}, {*batch, *keys}, {*batch});
+    scale.emplace(scalar("scale", f32));
+    if (c.left) left.emplace(scalar("left", i32));
+    if (c.right) right.emplace(scalar("right", i32));
+    if (c.softcap) cap.emplace(scalar("cap", f32));
+    if (c.sinks) {
+      sinks.emplace(input("sinks", {heads, members()}, f32));
+      dsinks.emplace(output("dsinks", {heads, members()}, f32));
+    }
+    const Extents vector = joined(c.varlen ? Extents{} : Extents{*batch}, {heads, members(), *queries});
+    if (c.dlse) dlse.emplace(input("dlse", vector, f32));
+    delta.emplace(workspace("delta", vector, f32));
+    if (c.varlen) declare_sequences();
+  }
+
+  Operand members() const { return c.pack > 1 ? Operand(c.pack) : Operand(*group); }
+  ScoreGradient gradient() const { return {*scale, cap}; }
+
+  void declare(const Extents& q_tokens, const Extents& k_tokens, const Extents& batches) {
+    const Extents of_q = joined(q_tokens, {heads, members()}), of_k = joined(k_tokens, {heads});
+    dout.emplace(input("dout", joined(of_q, {c.dim_v}), c.type));
+    q.emplace(input("q", joined(of_q, {c.dim}), c.type));
+    k.emplace(input("k", joined(of_k, {c.dim}), c.type));
+    v.emplace(input("v", joined(of_k, {c.dim_v}), c.type));
+    out.emplace(input("out", joined(of_q, {c.dim_v}), c.type));
+    lse.emplace(input("lse", joined(batches, {heads, members(), *queries}), f32));
+    dq.emplace(output("dq", joined(of_q, {c.dim}), c.type));
+    dk.emplace(output("dk", joined(of_k, {c.dim}), c.type));
+    dv.emplace(output("dv", joined(of_k, {c.dim_v}), c.type));
+  }
+
+  void declare_sequences() {
+    Dim fences("fences");
+    q_begin.emplace(input("q_begin", {fences}, i32));
+    k_begin.emplace(input("k_begin", {fences}, i32));
+    longest_q.emplace(scalar("longest_q", i32));
+    longest_k.emplace(scalar("longest_k", i32));
+  }
+
+  Expr sequences() const { return c.varlen ? q_begin->extent(0) - 1 : Expr(*batch); }
+  // Parts of the grid over queries: heads, or groups of heads that share tiles.
+  Expr parts() const { return c.pack > 1 ? Expr(heads) : heads * *group; }
+
+  void run() {
+    delta_grid();
+    query_grid();
+    key_grid();
+    if (c.sinks) sink_grid();
+  }
+  void delta_grid();
+  void query_grid();
+  void key_grid();
+  void sink_grid();
+  void query_block(const Index& x, const Index& h, const Index& b);
+  void key_block(const Index& x, const Index& h, const Index& b);
+};
+
+// The tensors of one sequence, key head and member of its group; with packed heads, of all members.
+struct Views {
+  const Program& p;
+  Expr b, kv_head;
+  Slot member;
+  Range q_rows, k_rows;
+
+  Views(const Program& program, const Expr& sequence, const Expr& head, const Slot& which)
+      : p(program),
+        b(sequence),
+        kv_head(head),
+        member(which),
+        q_rows(p.c.varlen ? range((*p.q_begin)(b), (*p.q_begin)(b + 1)) : range(0, *p.queries)),
+        k_rows(p.c.varlen ? range((*p.k_begin)(b), (*p.k_begin)(b + 1)) : range(0, *p.keys)) {}
+
+  Tensor of_queries(const Tensor& t) const {
+    return p.c.varlen ? t.slice(q_rows, kv_head, member) : t.slice(b, q_rows, kv_head, member);
+  }
+  Tensor of_keys(const Tensor& t) const {
+    return p.c.varlen ? t.slice(k_rows, kv_head) : t.slice(b, k_rows, kv_head);
+  }
+  Tensor vector(const Tensor& t) const {
+    return p.c.varlen ? t.slice(kv_head, member, q_rows) : t.slice(b, kv_head, member, q_rows);
+  }
+};
+
+void Program::delta_grid() {
+  Expr batches = c.varlen ? Expr(Operand(1)) : Expr(*batch);
+  grid(ceildiv(*queries, delta_rows), heads * members(), batches, [&](Index x, Index h, Index b) {
+    Expr kv_head = h / members(), member = h % members();
+    auto tokens = [&](const Tensor& t) {
+      return c.varlen ? t.slice(all, kv_head, member) : t.slice(b, all, kv_head, member);
+    };
+    auto vector = [&](const Tensor& t) {
+      return c.varlen ? t.slice(kv_head, member) : t.slice(b, kv_head, member);
+    };
+    HeadRows rows{tokens(*dout), tokens(*out), vector(*lse), vector(*delta), {}, c.dim_v};
+    if (dlse) rows.dlse.emplace(vector(*dlse));
+    write_delta(rows, x * delta_rows);
+  });
+}
+
+void Program::query_grid() {
+  GridOptions options;
+  // Under a causal mask later queries see more keys.
+  if (c.right && !c.left) options.order = Order::heavy_first([](Index x, Index, Index) -> Expr { return x; });
+  Expr tiles = ceildiv(c.varlen ? *longest_q : Expr(*queries), c.queries);
+  grid(tiles, parts(), sequences(), options, [&](Index x, Index h, Index b) { query_block(x, h, b); });
+}
+
+void Program::query_block(const Index& x, const Index& h, const Index& b) {
+  Expr kv_head = c.pack > 1 ? Expr(h) : h / *group;
+  Views views(*this, b, kv_head, c.pack > 1 ? Slot(all) : Slot(h % *group));
+  Tensor q_of = views.of_queries(*q), k_of = views.of_keys(*k), v_of = views.of_keys(*v);
+  Expr first = x * c.queries, count = q_of.extent(0), keys_seen = k_of.extent(0);
+  if (c.varlen) exit_if(first >= count);
+
+  Shared q_tile({c.rows(), c.dim}, c.compute), dout_tile({c.rows(), c.dim_v}, c.compute);
+  load_queries(q_of, first, q_tile, c.pack);
+  load_queries(views.of_queries(*dout), first, dout_tile, c.pack);
+  Fragment lse_of({c.rows()}, f32), delta_of({c.rows()}, f32), sum({c.rows(), c.dim}, f32, 0);
+  load_vector(views.vector(*lse), first, lse_of, c.pack);
+  load_vector(views.vector(*delta), first, delta_of, c.pack);
+  use_lse(lse_of);
+  ScoreRange visible(first + keys_seen - count, c.queries, count - first, keys_seen, left, right);
+  pipelined(visible.tiles(c.keys), {.stages = 2}, [&](Index j) {
+    Shared k_tile({c.keys, c.dim}, c.compute), v_tile({c.keys, c.dim_v}, c.compute);
+    copy(k_of.at(j * c.keys), k_tile);
+    copy(v_of.at(j * c.keys), v_tile);
+    Fragment scores({c.rows(), c.keys}, f32, 0), products({c.rows(), c.keys}, f32, 0);
+    gemm(q_tile, k_tile.T(), scores);
+    gemm(dout_tile, v_tile.T(), products);
+    gradient().apply(scores, products,
+                     {[&](const Expr& r, const Expr&) -> Expr { return lse_of(r); },
+                      [&](const Expr& r, const Expr&) -> Expr { return delta_of(r); }},
+                     visible.is_partial(j * c.keys, c.keys),
+                     [&](const Expr& r, const Expr& t) { return visible.sees(r / c.pack, j * c.keys + t); });
+    add_product(products, k_tile, sum, c.compute);
+  });
+  scale_all(sum, gradient().factor());
+  store_rows(sum, views.of_queries(*dq), first, c.pack);
+}
+
+void Program::key_grid() {
+  GridOptions options;
+  if (c.right && !c.left)
+    options.order = Order::heavy_first([](Index x, Index, Index) -> Expr { return -x; });
+  Expr tiles = ceildiv(c.varlen ? *longest_k : Expr(*keys), c.keys);
+  grid(tiles, heads, sequences(), options, [&](Index x, Index h, Index b) { key_block(x, h, b); });
+}
+
+// Rows of the products are keys, so that the weights are left operands as they are.
+void Program::key_block(const Index& x, const Index& h, const Index& b) {
+  Views keys_views(*this, b, h, Slot(all));
+  Tensor k_of = keys_views.of_keys(*k);
+  Expr first = x * c.keys, keys_here = k_of.extent(0);
+  if (c.varlen) exit_if(first >= keys_here);
+  Shared k_tile({c.keys, c.dim}, c.compute), v_tile({c.keys, c.dim_v}, c.compute);
+  copy(k_of.at(first), k_tile);
+  copy(keys_views.of_keys(*v).at(first), v_tile);
+  Fragment dk_sum({c.keys, c.dim}, f32, 0), dv_sum({c.keys, c.dim_v}, f32, 0);
+
+  auto add_members = [&](const Slot& member) {
+    Views views(*this, b, h, member);
+    Tensor q_of = views.of_queries(*q);
+    Expr count = q_of.extent(0);
+    // Seen from a key, the window is the other way round.
+    ScoreRange visible(first + count - keys_here, c.keys, keys_here - first, count, right, left);
+    pipelined(visible.tiles(c.queries), {.stages = 2}, [&](Index j) {
+      Expr row = j * c.queries;
+      Shared q_tile({c.rows(), c.dim}, c.compute), dout_tile({c.rows(), c.dim_v}, c.compute);
+      Shared lse_of({c.rows()}, f32), delta_of({c.rows()}, f32);
+      load_queries(q_of, row, q_tile, c.pack);
+      load_queries(views.of_queries(*dout), row, dout_tile, c.pack);
+      load_vector(views.vector(*lse), row, lse_of, c.pack);
+      load_vector(views.vector(*delta), row, delta_of, c.pack);
+      use_lse(lse_of);
+      Fragment scores({c.keys, c.rows()}, f32, 0), products({c.keys, c.rows()}, f32, 0);
+      gemm(k_tile, q_tile.T(), scores);
+      gemm(v_tile, dout_tile.T(), products);
+      gradient().apply(scores, products,
+                       {[&](const Expr&, const Expr& t) -> Expr { return lse_of(t); },
+                        [&](const Expr&, const Expr& t) -> Expr { return delta_of(t); }},
+                       visible.is_partial(row, c.queries),
+                       [&](const Expr& r, const Expr& t) { return visible.sees(r, row + t / c.pack); });
+      add_product(scores, dout_tile, dv_sum, c.compute);
+      add_product(products, q_tile, dk_sum, c.compute);
+    });
+  };
+  if (c.pack > 1)
+    add_members(Slot(all));
+  else
+    serial(*group, [&](Index member) { add_members(Slot(member)); });
+  scale_all(dk_sum, gradient().factor());
+  copy(dk_sum, keys_views.of_keys(*dk).at(first));
+  copy(dv_sum, keys_views.of_keys(*dv).at(first));
+}
+
+// A sink's share of a row's sum is exp(sink − lse), and its gradient −share · delta.
+void Program::sink_grid() {
+  grid(heads, members(), [&](Index kv_head, Index member) {
+    Expr sink = (*sinks)(kv_head, member);
+    Fragment sums({sink_rows}, f32, 0);
+    serial(c.varlen ? Expr(Operand(1)) : Expr(*batch), [&](Index b) {
+      auto vector = [&](const Tensor& t) {
+        return c.varlen ? t.slice(kv_head, member) : t.slice(b, kv_head, member);
+      };
+      Tensor lse_of = vector(*lse), delta_of = vector(*delta);
+      serial(ceildiv(*queries, sink_rows), [&](Index n) {
+        Fragment row_lse = load(lse_of.at(n * sink_rows), {sink_rows}),
+                 row_delta = load(delta_of.at(n * sink_rows), {sink_rows});
+        parallel(sums, [&](Index i) {
+          Expr share = exp2((sink - row_lse(i)) * log2e);
+          Expr counts = n * sink_rows + i < *queries && sink != -inf;
+          sums(i) -= select(counts, share * row_delta(i), 0);
+        });
+      });
+    });
+    (*dsinks)(kv_head, member) = reduce_sum(sums).scalar();
+  });
+}
+
+}  // namespace
+
+Kernel attention_backward_kernel(const AttentionBackwardKernel& instance) {
+  return kernel(instance.name(), [&] { Program(instance).run(); });
+}
+
+}  // namespace tegula::ops

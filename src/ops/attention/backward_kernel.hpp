@@ -1,0 +1,31 @@
+// The tile program of the gradients of dense attention.
+#pragma once
+#include <string>
+
+#include "tegula/lang.hpp"
+
+namespace tegula::ops {
+
+// As AttentionKernel; `queries` and `keys` are the extents of the tiles of both passes.
+struct AttentionBackwardKernel {
+  DType type = f32;     // of all tensors but the vectors over queries
+  DType compute = f32;  // of the tiles that are multiplied
+  int dim = 64, dim_v = 64;
+  int pack = 1;  // query heads of one group that share a tile
+  int queries = 64, keys = 64;
+  bool left = false, right = false;  // the window is bounded on that side
+  bool softcap = false, sinks = false, varlen = false;
+  bool dlse = false;
+
+  int rows() const { return queries * pack; }
+  std::string name() const;
+};
+
+// Four grids: delta of the queries, dq by tiles of queries, dk and dv by tiles of keys, dsinks by heads. No
+// two blocks write one element, so that nothing depends on their order. Arguments: dout as out, then q, k, v,
+// out, lse as in attention_kernel, dq, dk, dv, scale (with log2(e)); then, where the instance has them, left,
+// right, cap, sinks and dsinks [kv heads, group], dlse as lse, and for packed sequences q_begin, k_begin
+// [sequences + 1], longest_q, longest_k.
+lang::Kernel attention_backward_kernel(const AttentionBackwardKernel& instance);
+
+}  // namespace tegula::ops

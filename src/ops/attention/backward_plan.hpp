@@ -1,0 +1,12 @@
+// The tiles of the gradients of attention.
+#pragma once
+#include "ops/attention/plan.hpp"
+
+namespace tegula::ops {
+
+// Relative time of a call on the CPU; infinite where a block does not fit its cache.
+double estimate_backward(const AttentionProblem& problem, const AttentionPlan& plan);
+// The extents that `given` leaves open are chosen.
+AttentionPlan plan_attention_backward(const AttentionProblem& problem, const AttentionTiles& given);
+
+}  // namespace tegula::ops

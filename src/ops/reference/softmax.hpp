@@ -1,0 +1,44 @@
+// One head of attention by its formula, forward and backward: what the references are made of.
+#pragma once
+#include <functional>
+#include <limits>
+
+#include "tegula/tensor.hpp"
+
+namespace tegula::ops::reference {
+
+inline constexpr double infinity = std::numeric_limits<double>::infinity();
+
+// A copy in f64.
+Tensor doubles(const TensorRef& tensor);
+
+struct Softmax {
+  double scale = 1, softcap = 0;
+  double sink = -infinity;
+  DType steps = f64;  // what every step is rounded to
+
+  double rounded(double value) const;
+  // The score of a raw product; its derivative is `slope`.
+  double score(double product, double& slope) const;
+};
+
+// q [queries, d], k and v [keys, …], f64. times: how often a query sees a key, 0 for not at all.
+struct Head {
+  Tensor q, k, v;
+  std::function<double(std::int64_t query, std::int64_t key)> times;
+};
+
+// out [queries, dv], lse [queries].
+void attend(const Softmax& softmax, const Head& head, const TensorRef& out, const TensorRef& lse);
+
+// What is added to; dout and dlse are gradients of the results of attend.
+struct HeadGradients {
+  TensorRef dq, dk, dv;
+  double dsink = 0;
+  // Told the gradient of every score that counts, times the score before the cap; may be empty.
+  std::function<void(std::int64_t query, std::int64_t key, double value)> scores;
+};
+void differentiate(const Softmax& softmax, const Head& head, const Tensor& dout, const Tensor& dlse,
+                   HeadGradients& gradients);
+
+}  // namespace tegula::ops::reference
