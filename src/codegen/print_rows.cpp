@@ -26,7 +26,8 @@ std::string identity(ReduceOp op, DType type) {
   }
 }
 
-std::string combined(ReduceOp op, const std::string& a, const std::string& b, bool wide) {
+// The running vector `a` is never NaN.
+std::string combined(ReduceOp op, const std::string& a, const std::string& b) {
   switch (op) {
     case ReduceOp::sum:
       return fmt::format("{} + {}", a, b);
@@ -37,10 +38,17 @@ std::string combined(ReduceOp op, const std::string& a, const std::string& b, bo
     case ReduceOp::absmax:
       return fmt::format("max_into({}, abs({}))", a, b);
     case ReduceOp::any:
-      return fmt::format("{} {} {}", a, wide ? "|" : "||", b);
+      return fmt::format("{} | {}", a, b);
     default:
-      return fmt::format("{} {} {}", a, wide ? "&" : "&&", b);
+      return fmt::format("{} & {}", a, b);
   }
+}
+
+// What the result holds, which may be NaN, with the total of a row.
+std::string updated(ReduceOp op, const std::string& old, const std::string& total) {
+  constexpr const char* forms[] = {"{} + {}",     "max({}, {})", "min({}, {})",
+                                   "max({}, {})", "{} || {}",    "{} && {}"};
+  return fmt::format(fmt::runtime(forms[static_cast<int>(op)]), old, total);
 }
 
 const char* folded(ReduceOp op) {
@@ -93,13 +101,13 @@ void GridPrinter::row_body(const RowOp& op, const std::string& accumulator) {
   if (!lane_->active.empty()) {
     x = fmt::format("select(lanes_below({}), {}, splat({}))", lane_->active, x, identity(op.op, type));
   }
-  out_.line(fmt::format("{} = {};", accumulator, combined(op.op, accumulator, x, true)));
+  out_.line(fmt::format("{} = {};", accumulator, combined(op.op, accumulator, x)));
 }
 
 void GridPrinter::end_reduction(const RowOp& op, const std::string& accumulator) {
   if (!op.reduces) return;
   const std::string total = fmt::format("{}({})", folded(op.op), accumulator);
-  store(op.to, op.overwrite ? total : combined(op.op, load_text(op.to), total, false), false);
+  store(op.to, op.overwrite ? total : updated(op.op, load_text(op.to), total), false);
 }
 
 void GridPrinter::pass(const std::vector<RowOp>& ops) {

@@ -8,6 +8,16 @@ namespace tegula::codegen {
 
 using namespace ir;
 
+namespace {
+
+// A store converts within a kind; in the text both sides have one type.
+Expr held_as(const Expr& e, DType type) {
+  const DType held = compute_type(type);
+  return e->held() == held ? e : make(Op::cast, held, {e}, e->at);
+}
+
+}  // namespace
+
 GridPrinter::GridPrinter(const Signature& signature, CpuProgram& program, Writer& out)
     : signature_(signature), program_(program), out_(out) {}
 
@@ -114,8 +124,9 @@ void GridPrinter::operator()(const Load& n, const Stmt& s) {
 }
 
 void GridPrinter::operator()(const Store& n, const Stmt&) {
-  const std::string value = lane_ ? vector(n.value) : scalar(n.value);
-  store(n.to, value, n.value->type == n.to.view.buffer->type);
+  const Expr held = held_as(n.value, n.to.view.buffer->type);
+  const std::string value = lane_ ? vector(held) : scalar(held);
+  store(n.to, value, held->type == n.to.view.buffer->type);
 }
 
 void GridPrinter::operator()(const Declare& n, const Stmt& s) {
@@ -232,7 +243,7 @@ void GridPrinter::operator()(const Assert& n, const Stmt& s) {
 void GridPrinter::operator()(const Atomic& n, const Stmt& s) {
   static const char* const names[] = {"AtomicAdd", "AtomicMin", "AtomicMax", "AtomicOr", "AtomicAnd"};
   const BufferPtr& buffer = n.to.view.buffer;
-  const std::string value = scalar(n.value), op = names[static_cast<int>(n.op)];
+  const std::string value = scalar(held_as(n.value, buffer->type)), op = names[static_cast<int>(n.op)];
   const Address at = address(n.to);
   const std::string guard = at.guard.empty() ? "" : fmt::format("if ({}) ", at.guard);
   if (buffer->is_tile()) {

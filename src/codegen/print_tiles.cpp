@@ -15,6 +15,9 @@ std::vector<std::string> extent_texts(const View& tile) {
   return result;
 }
 
+// Products of naturals are computed as signed numbers.
+std::string panel_type(DType type) { return type == u8 ? "int32_t" : std::string(tile_type(type)); }
+
 std::string axes_text(const MemoryView& view) {
   return fmt::format("{}, {}, {}", view.base, view.axes[0].stride, view.axes[1].stride);
 }
@@ -91,19 +94,15 @@ void GridPrinter::copy_in(const Copy& n, const Loc& at) {
                     at);
           return;
         }
-        const std::string type = n.to.buffer->type == u8 ? "(int32_t*)" : "";
-        if (!panel->second.transposed) {
-          out_.line(fmt::format("load_panels({}{}, {}, {}, {}, {}, {}, {});", type, pointer_name(n.to.buffer),
-                                rows, cols, axes_text(a), inside_text(a), fill, map),
-                    at);
-        } else {
-          MemoryView t = a;
-          std::swap(t.axes[0], t.axes[1]);
-          std::string inside = inside_text(t);
-          out_.line(fmt::format("load_panels_transposed({}{}, {}, {}, {}, {}, {}, {});", type,
-                                pointer_name(n.to.buffer), cols, rows, axes_text(t), inside, fill, map),
-                    at);
-        }
+        const std::string type = panel_type(n.to.buffer->type);
+        const bool transposed = panel->second.transposed;
+        MemoryView t = a;
+        if (transposed) std::swap(t.axes[0], t.axes[1]);
+        out_.line(fmt::format("load_panels{}(({}*){}, {}, {}, {}, {}, {}({}), {});",
+                              transposed ? "_transposed" : "", type, pointer_name(n.to.buffer),
+                              transposed ? cols : rows, transposed ? rows : cols, axes_text(t),
+                              inside_text(t), type, fill, map),
+                  at);
       });
 }
 
@@ -167,18 +166,17 @@ void GridPrinter::operator()(const Gather& n, const Stmt& s) {
   std::vector<std::string> extents = extent_texts(n.to);
   MemoryView from = memory(table, extents), to = memory(n.to, extents);
   const std::string map(rounding_object(n.from.buffer->type, n.to.buffer->type));
-  const std::string zero = fmt::format("{}(0)", tile_type(n.to.buffer->type));
   const auto panel = uses_.panels.find(n.to.buffer.get());
   if (panel != uses_.panels.end()) {
     const bool t = panel->second.transposed;
-    const std::string cast = n.to.buffer->type == u8 ? "(int32_t*)" : "";
+    const std::string type = panel_type(n.to.buffer->type);
     const std::string last = from.exists.empty()
                                  ? from.axes[1].last
                                  : fmt::format("({} ? {} : 0)", from.exists, from.axes[1].last);
     out_.line(
-        fmt::format("gather_panels<{}>({}{}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {});", t ? "true" : "false",
-                    cast, pointer_name(n.to.buffer), extents[0], extents[1], from.base, from.axes[0].stride,
-                    from.axes[1].stride, rows, from.axes[1].first, last, zero, map),
+        fmt::format("gather_panels<{}>(({}*){}, {}, {}, {}, {}, {}, {}, {}, {}, {}(0), {});",
+                    t ? "true" : "false", type, pointer_name(n.to.buffer), extents[0], extents[1], from.base,
+                    from.axes[0].stride, from.axes[1].stride, rows, from.axes[1].first, last, type, map),
         s->at);
   } else {
     // One row at a time, as a tile with one more axis of extent 1 where needed.
@@ -194,8 +192,8 @@ void GridPrinter::operator()(const Gather& n, const Stmt& s) {
     extents.erase(extents.begin());
     for_matrices(from, to, extents,
                  [&](const MemoryView& a, const MemoryView& b, const std::string& r, const std::string& c) {
-                   out_.line(fmt::format("load_tile({}, {}, {}, {}, {}, {}, {});", axes_text(b), r, c,
-                                         axes_text(a), inside_text(a), zero, map));
+                   out_.line(fmt::format("load_tile({}, {}, {}, {}, {}, {}(0), {});", axes_text(b), r, c,
+                                         axes_text(a), inside_text(a), tile_type(n.to.buffer->type), map));
                  });
     out_.close();
   }

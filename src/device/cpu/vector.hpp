@@ -113,15 +113,15 @@ TEGULA_CPU_INLINE int32_t add(int32_t a, int32_t b) { return int32_t(uint32_t(a)
 TEGULA_CPU_INLINE int32_t sub(int32_t a, int32_t b) { return int32_t(uint32_t(a) - uint32_t(b)); }
 TEGULA_CPU_INLINE int32_t mul(int32_t a, int32_t b) { return int32_t(uint32_t(a) * uint32_t(b)); }
 
-// A count that is not in [0, 32) gives 0. The right shift of a signed value keeps its sign.
+// A count that is not in [0, 32) shifts all bits out. The right shift of a signed value keeps its sign.
 TEGULA_CPU_INLINE vu shl(vu a, vu n) { return n < 32u ? a << (n & 31u) : vu{}; }
 TEGULA_CPU_INLINE vu shr(vu a, vu n) { return n < 32u ? a >> (n & 31u) : vu{}; }
 TEGULA_CPU_INLINE vi shl(vi a, vi n) { return (vi)shl((vu)a, (vu)n); }
-TEGULA_CPU_INLINE vi shr(vi a, vi n) { return (vu)n < 32u ? a >> (n & 31) : vi{}; }
+TEGULA_CPU_INLINE vi shr(vi a, vi n) { return a >> ((vu)n < 32u ? n : 31 + vi{}); }
 TEGULA_CPU_INLINE uint32_t shl(uint32_t a, uint32_t n) { return n < 32 ? a << n : 0; }
 TEGULA_CPU_INLINE uint32_t shr(uint32_t a, uint32_t n) { return n < 32 ? a >> n : 0; }
 TEGULA_CPU_INLINE int32_t shl(int32_t a, int32_t n) { return int32_t(shl(uint32_t(a), uint32_t(n))); }
-TEGULA_CPU_INLINE int32_t shr(int32_t a, int32_t n) { return uint32_t(n) < 32 ? a >> n : 0; }
+TEGULA_CPU_INLINE int32_t shr(int32_t a, int32_t n) { return a >> (uint32_t(n) < 32 ? n : 31); }
 
 // Truncating division that never traps: x / 0 and x % 0 are 0, INT_MIN / -1 wraps to INT_MIN.
 TEGULA_CPU_INLINE uint32_t div(uint32_t a, uint32_t b) { return b ? a / b : 0; }

@@ -46,7 +46,7 @@ std::int64_t floor_quotient(std::int64_t a, std::int64_t b) {
 // In 64 bits nothing overflows; the low half is the wrapped result.
 std::int64_t expected_integer(const std::string& op, std::int64_t a, std::int64_t b) {
   if (op == "shl") return b < 0 || b >= 32 ? 0 : a * (std::int64_t(1) << b);
-  if (op == "shr") return b < 0 || b >= 32 ? 0 : a >> b;
+  if (op == "shr") return b < 0 || b >= 32 ? (a < 0 ? -1 : 0) : a >> b;
   if (op == "min") return std::min(a, b);
   if (op == "max") return std::max(a, b);
   if (b == 0) return op == "floordiv" || op == "div" ? 0 : 0;

@@ -118,7 +118,7 @@ TEGULA_CPU_INLINE int64_t mul(int64_t a, int64_t b) { return int64_t(uint64_t(a)
 TEGULA_CPU_INLINE int64_t shl(int64_t a, int64_t n) {
   return uint64_t(n) < 64 ? int64_t(uint64_t(a) << n) : 0;
 }
-TEGULA_CPU_INLINE int64_t shr(int64_t a, int64_t n) { return uint64_t(n) < 64 ? a >> n : 0; }
+TEGULA_CPU_INLINE int64_t shr(int64_t a, int64_t n) { return a >> (uint64_t(n) < 64 ? n : 63); }
 TEGULA_CPU_INLINE int64_t div(int64_t a, int64_t b) {
   return b == 0 ? 0 : b == -1 ? int64_t(0u - uint64_t(a)) : a / b;
 }
