@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <png.h>
 
+#include <filesystem>
 #include <fstream>
 #include <random>
 #include <sstream>
@@ -23,6 +24,7 @@ std::string contents(const std::string& path) {
 }
 
 void put(const std::string& path, const std::string& bytes) {
+  std::filesystem::remove(path);  // some file systems flush a file that is overwritten
   std::ofstream(path, std::ios::binary) << bytes;
 }
 
