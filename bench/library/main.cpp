@@ -6,6 +6,7 @@
 #include <fstream>
 #include <string>
 #include <thread>
+#include <utility>
 
 #include "sections.hpp"
 
@@ -32,7 +33,7 @@ void heading() {
 }
 
 int usage() {
-  fmt::print(stderr, "usage: bench_library all | gemm | attention | memory | compile-times\n");
+  fmt::print(stderr, "usage: bench_library all | gemm | attention | memory | calls | compile-times\n");
   return 2;
 }
 
@@ -40,13 +41,17 @@ int run(const std::string& what, const char* number) {
   const bool all = what == "all";
   if (what == "memory-of" && number) return memory_of_attention(std::atoi(number)), 0;
   if (what == "compile" && number) return time_to_compile(std::atoi(number)), 0;
-  if (!all && what != "gemm" && what != "attention" && what != "memory" && what != "compile-times")
-    return usage();
+  constexpr std::pair<const char*, void (*)()> sections[] = {{"gemm", gemm_section},
+                                                             {"attention", attention_section},
+                                                             {"memory", memory_section},
+                                                             {"calls", calls_section},
+                                                             {"compile-times", compile_section}};
+  bool known = all;
+  for (const auto& [name, section] : sections) known = known || what == name;
+  if (!known) return usage();
   if (all) heading();
-  if (all || what == "gemm") gemm_section();
-  if (all || what == "attention") attention_section();
-  if (all || what == "memory") memory_section();
-  if (all || what == "compile-times") compile_section();
+  for (const auto& [name, section] : sections)
+    if (all || what == name) section();
   return 0;
 }
 

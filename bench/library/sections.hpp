@@ -6,6 +6,7 @@ namespace tegula::bench {
 void gemm_section();
 void attention_section();
 void memory_section();
+void calls_section();
 void compile_section();
 
 // In a process of its own: prints the peak of the resident memory less that of inputs and outputs, in MiB.

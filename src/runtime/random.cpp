@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <numbers>
 
@@ -27,13 +28,21 @@ double random_unit(std::uint64_t seed, std::uint64_t index) {
   return static_cast<double>(random_bits(seed, index) >> 11) * 0x1p-53;
 }
 
+// Values are made as T and converted part by part, so that large tensors need no second one beside them.
 template <class T, class Value>
 Tensor generate(Shape shape, DType dtype, const Value& value) {
-  const Tensor values = Tensor::empty(std::move(shape), dtype_of<T>());
-  T* out = values.data_as<T>();
-  const std::int64_t count = values.nelements();
-  for (std::int64_t i = 0; i < count; ++i) out[i] = value(static_cast<std::uint64_t>(i));
-  return values.to(dtype);
+  constexpr std::int64_t most = 1 << 14;
+  const Tensor result = Tensor::empty(std::move(shape), dtype);
+  const std::int64_t count = result.nelements();
+  const Tensor part = Tensor::empty({std::min(count, most)}, dtype_of<T>());
+  T* values = part.data_as<T>();
+  const TensorRef all = result.ref().reshape({count});
+  for (std::int64_t begin = 0; begin < count; begin += most) {
+    const std::int64_t n = std::min(most, count - begin);
+    for (std::int64_t i = 0; i < n; ++i) values[i] = value(static_cast<std::uint64_t>(begin + i));
+    copy_elements(part.ref().slice(0, 0, n), all.slice(0, begin, begin + n));
+  }
+  return result;
 }
 
 }  // namespace
