@@ -72,7 +72,7 @@ std::shared_ptr<const ir::Kernel> Builder::finish() {
 }
 
 void Builder::add(ir::Stmt stmt) {
-  if (!scopes_.back().body) fail(stmt->at, "this must stand inside grid(…)");
+  internal_assert(scopes_.back().body != nullptr, "statements outside a grid are refused before");
   scopes_.back().body->push_back(std::move(stmt));
 }
 

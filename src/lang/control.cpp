@@ -25,15 +25,12 @@ ir::Expr use_condition(const char* what, const Operand& condition) {
   return Builder::current(condition.at).use(condition, boolean, condition.at);
 }
 
-void check_loop(Builder& builder, detail::Loop kind, const ir::Expr& begin, const ir::Expr& end, int stages,
-                const Loc& at) {
+void check_loop(Builder& builder, detail::Loop kind, int stages, const Loc& at) {
   if (!builder.within(ScopeKind::grid)) fail(at, "a loop must stand inside grid(…)");
   if (kind == detail::Loop::pipelined) builder.need_block("pipelined", at);
   if (stages < 0)
     fail(at, "pipelined(): stages is " + std::to_string(stages) +
                  "; it must be positive, or 0 to leave it to the compiler");
-  if (kind == detail::Loop::unrolled && (!ir::is_constant(begin) || !ir::is_constant(end)))
-    fail(at, "unrolled() needs a constant count");
 }
 
 }  // namespace
@@ -45,7 +42,7 @@ void loop(Loop kind, const Range& range, int stages, const std::function<void(In
   auto& builder = Builder::current(at);
   auto begin = use_integer("the begin of a loop", range.begin),
        end = use_integer("the end of a loop", range.end);
-  check_loop(builder, kind, begin, end, stages, at);
+  check_loop(builder, kind, stages, at);
   auto index = builder.define_index("i", at);
   ir::For node{kind_of(kind), {index}, {begin}, {end}, stages, {}};
   builder.inside(ScopeKind::loop, node.body, [&] { body(Index(ir::variable(index, at))); });

@@ -16,9 +16,7 @@ ir::BufferPtr make_buffer(ir::Role role, const std::string& name, const Extents&
     fail(at, "`" + name + "` has rank " + std::to_string(shape.size()) + "; at most 8 is supported");
   for (auto& extent : shape) {
     auto node = use_integer("an extent", extent);
-    if (!is_host(node))
-      fail(extent.at,
-           "an extent of `" + name + "` is not known at the launch; use dims, scalars and constants");
+    internal_assert(is_host(node), "outside a grid there are only dims, scalars and constants");
     buffer.shape.push_back(node);
   }
   return std::make_shared<const ir::Buffer>(std::move(buffer));
@@ -103,8 +101,7 @@ void grid(const std::vector<Operand>& extents, const GridOptions& options, const
   const char* names[] = {"bx", "by", "bz"};
   for (std::size_t d = 0; d < extents.size(); ++d) {
     auto extent = use_integer("a grid extent", extents[d]);
-    if (!is_host(extent))
-      fail(extents[d].at, "a grid extent must be known at the launch: use dims, scalars and constants");
+    internal_assert(is_host(extent), "outside a grid there are only dims, scalars and constants");
     node.extents.push_back(extent);
   }
   for (std::size_t d = 0; d < extents.size(); ++d) {

@@ -152,9 +152,8 @@ ir::Expr adopt_literal(const Expr& literal, DType type, const Loc& at) {
   DType from = node->type;
   if (type.is_floating())
     return ir::constant(type, from.is_floating() ? node->real : static_cast<double>(node->integer), at);
-  if (from.is_floating() || from.is_boolean() != type.is_boolean())
-    fail(at, "a literal of type " + std::string(literal.type().name()) + " stands where " +
-                 std::string(type.name()) + " is needed");
+  internal_assert(!from.is_floating() && from.is_boolean() == type.is_boolean(),
+                  "the kinds of literals are checked before");
   std::int64_t value = node->integer;
   DType held = compute_type(type);
   bool fits = held == i64 || held == boolean ||
