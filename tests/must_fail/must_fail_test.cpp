@@ -2,8 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
+
+#include "tests/must_fail/rules.hpp"
 
 namespace must_fail {
 namespace {
@@ -24,9 +27,9 @@ unsigned marked_line(const char* file) {
   return 0;
 }
 
-class MustFail : public testing::TestWithParam<Case> {};
+class MustFailAtLine : public testing::TestWithParam<Case> {};
 
-TEST_P(MustFail, NamesTheLineAndTheRule) {
+TEST_P(MustFailAtLine, NamesTheLineAndTheRule) {
   auto& c = GetParam();
   try {
     c.whole ? c.whole() : build_scene(c);
@@ -39,7 +42,29 @@ TEST_P(MustFail, NamesTheLineAndTheRule) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Build, MustFail, testing::ValuesIn(cases()),
+std::string message_of(const Case& c) {
+  try {
+    c.whole ? c.whole() : build_scene(c);
+  } catch (const ProgramError& error) { return error.what(); }
+  return "";
+}
+
+// A rule of the front end without a program here is a rule that nobody has seen refuse anything.
+TEST(MustFail, EveryRuleHasAProgram) {
+  std::vector<std::string> messages;
+  for (auto& c : cases()) messages.push_back(message_of(c));
+  int rules = 0;
+  for (auto& file : std::filesystem::directory_iterator(TEGULA_SOURCE "/src/lang"))
+    for (auto& rule : rules_of(file.path().string(), {"fail", "check_option"})) {
+      ++rules;
+      EXPECT_TRUE(std::any_of(messages.begin(), messages.end(),
+                              [&](auto& message) { return message.find(rule.words) != std::string::npos; }))
+          << rule.place << ": " << rule.words;
+    }
+  EXPECT_GT(rules, 100);
+}
+
+INSTANTIATE_TEST_SUITE_P(Build, MustFailAtLine, testing::ValuesIn(cases()),
                          [](auto& info) { return std::filesystem::path(info.param.file).stem().string(); });
 
 }  // namespace

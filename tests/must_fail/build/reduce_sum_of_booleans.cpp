@@ -1,0 +1,7 @@
+#include "tests/must_fail/must_fail.hpp"
+
+// Truths are not summed.
+TEGULA_MUST_FAIL(reduce_sum_of_booleans, "use reduce_any or reduce_all") {
+  Shared s({8, 8}, boolean);
+  reduce_sum(s);  // error
+}
