@@ -1,8 +1,9 @@
-// show: what an operator runs, as a program, between the passes, and as C++.
+// show: what an operator runs, as a program, between the passes, and as C++ and CUDA.
 #include <fmt/format.h>
 
 #include "call.hpp"
 #include "commands.hpp"
+#include "cuda_texts.hpp"
 #include "names.hpp"
 #include "tegula/error.hpp"
 #include "texts.hpp"
@@ -13,21 +14,28 @@ namespace {
 
 struct Request {
   CallTexts call;
-  bool ir = false, passes = false, cpp = false;
+  bool ir = false, passes = false, cpp = false, cuda = false, layout = false, resources = false;
+  int architecture = 90;
+
+  bool compiles() const { return passes || cpp || cuda || layout || resources; }
 };
 
 void show_kernel(const lang::Kernel& kernel, const Request& request) {
-  if (request.ir || (!request.passes && !request.cpp)) fmt::print("{}\n", kernel.text());
+  const passes::CudaTarget gpu{request.architecture};
+  if (request.ir || !request.compiles()) fmt::print("{}\n", kernel.text());
   if (request.passes) fmt::print("---- as written\n{}\n{}", kernel.text(), pass_differences(kernel));
   if (request.cpp) fmt::print("{}\n", cpp_text(kernel));
+  if (request.cuda) fmt::print("{}\n", cuda_text(kernel, gpu));
+  if (request.layout) fmt::print("{}\n", layout_text(kernel, gpu));
+  if (request.resources) fmt::print("{}\n", resources_text(kernel, gpu));
 }
 
 void show(Request request) {
   auto& op = operator_named(request.call.op);
-  if ((request.cpp || request.passes) && request.call.target == "interpreter")
+  if (request.compiles() && request.call.target == "interpreter")
     throw ArgumentError(
-        "show: the interpreter runs the program as it is written, without passes and C++; leave out "
-        "--target interpreter, or ask for --ir");
+        "show: the interpreter runs the program as it is written and compiles nothing; leave out --target "
+        "interpreter, or ask for --ir");
   if (request.call.says_nothing()) request.call.example = op.check_cases.front().name;
   auto call = resolve(request.call);
   for (auto& kernel : call.op.kernels(call.inputs, call.options, call.target)) show_kernel(kernel, request);
@@ -43,13 +51,22 @@ void add_show(CLI::App& app) {
   command->add_flag("--passes", request->passes,
                     "As written, and what every pass of the compiler for the CPU changes");
   command->add_flag("--cpp", request->cpp, "As the C++ that is compiled for the CPU");
+  command->add_flag("--cuda", request->cuda, "As the CUDA C++ that is compiled for a GPU");
+  command->add_flag("--layout", request->layout,
+                    "Instructions of products, and which threads and registers hold fragments, on a GPU");
+  command->add_flag("--resources", request->resources,
+                    "Threads, shared memory and registers of a block on a GPU");
+  command->add_option("--arch", request->architecture, "Of the GPU: 80 or 90")
+      ->check(CLI::IsMember({80, 90}))
+      ->capture_default_str();
   command->footer(
       "Lines end with the place in the operator's source that they come from. Without inputs, those of its\n"
       "first example.\n\n"
       "Examples:\n"
       "  tegula show attention\n"
       "  tegula show gemm --case ragged_bias_gelu --passes\n"
-      "  tegula show gemm --random a=512x512:bf16 --random b=512x512:bf16 --cpp");
+      "  tegula show gemm --random a=512x512:bf16 --random b=512x512:bf16 --cpp\n"
+      "  tegula show attention --case 4096_causal --cuda --arch 80");
   command->callback([request] { show(*request); });
 }
 

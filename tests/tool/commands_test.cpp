@@ -1,11 +1,9 @@
 // list, check, show, bench, cache and env.
+#include "ops/registry.hpp"
 #include "tests/tool/tool.hpp"
 
 namespace tegula {
 namespace {
-
-constexpr const char* operators[] = {"gemm", "attention", "block_sparse_attention", "block_scores",
-                                     "topk_blocks"};
 
 TEST_F(Tool, HelpOfEveryCommand) {
   EXPECT_EQ(tool("--help").status, 0);
@@ -24,23 +22,38 @@ TEST_F(Tool, HelpOfEveryCommand) {
 TEST_F(Tool, ListsOperators) {
   const auto all = tool("list");
   EXPECT_EQ(all.status, 0);
-  for (auto* op : operators) {
-    EXPECT_TRUE(has(all.out, op));
-    const auto one = tool(std::string("list ") + op);
+  for (auto& op : ops::operators()) {
+    EXPECT_TRUE(has(all.out, op.name));
+    const auto one = tool("list " + op.name);
     EXPECT_EQ(one.status, 0);
     for (auto* part : {"--input", "--output", "--option", "--case"})
-      EXPECT_TRUE(has(one.out, part)) << op << part;
+      EXPECT_TRUE(has(one.out, part)) << op.name << part;
   }
 }
 
-TEST_F(Tool, ChecksEveryOperator) {
-  for (auto* target : {"cpu", "interpreter"}) {
-    const auto outcome = tool(std::string("check --target ") + target);
-    EXPECT_EQ(outcome.status, 0) << outcome.out << outcome.err;
-    for (auto* words : {"error", "bound", "ok", "cases right"}) EXPECT_TRUE(has(outcome.out, words));
-    for (auto* op : operators) EXPECT_TRUE(has(outcome.out, op)) << op;
-  }
+class CheckedOperator : public Tool,
+                        public testing::WithParamInterface<std::tuple<std::string, const char*>> {};
+
+TEST_P(CheckedOperator, IsRight) {
+  const auto& [op, target] = GetParam();
+  const auto outcome = tool("check " + op + " --target " + target);
+  EXPECT_EQ(outcome.status, 0) << outcome.out << outcome.err;
+  for (auto& words : {std::string("error"), std::string("bound"), std::string("ok"), op})
+    EXPECT_TRUE(has(outcome.out, words)) << outcome.out;
+  const auto cases = std::to_string(ops::find_operator(op).check_cases.size());
+  EXPECT_TRUE(has(outcome.out, cases + " of " + cases + " cases right")) << outcome.out;
 }
+
+std::vector<std::string> operator_names() {
+  std::vector<std::string> names;
+  for (auto& op : ops::operators()) names.push_back(op.name);
+  return names;
+}
+
+INSTANTIATE_TEST_SUITE_P(Tool, CheckedOperator,
+                         testing::Combine(testing::ValuesIn(operator_names()),
+                                          testing::Values("cpu", "interpreter")),
+                         [](auto& info) { return std::get<0>(info.param) + "_" + std::get<1>(info.param); });
 
 TEST_F(Tool, ChecksOneOperatorWithAnotherSeed) {
   const auto outcome = tool("check topk_blocks --seed 7");
@@ -68,6 +81,9 @@ TEST_F(Tool, ShowsPrograms) {
       {"show gemm --cpp", "extern \"C\""},
       {"show gemm --random a=512x512:bf16 --random b=512x512:bf16", "input a: bf16"},
       {"show gemm --option transpose_b=true --random a=8x8 --random b=8x8", ".T()"},
+      {"show gemm --cuda", "__global__"},
+      {"show gemm --layout", "gemm(s0, s1, f0): fma"},
+      {"show attention --resources", "bytes of shared memory"},
       {"show block_sparse_attention --ir --target interpreter", "kernel block_sparse"},
   };
   for (auto& row : table) {

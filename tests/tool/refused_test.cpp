@@ -80,6 +80,8 @@ TEST_F(Refused, WrongCalls) {
       {"run gemm --random a=4x4:i32:5 --random b=4x4", "'5' is no range"},
       {"run gemm --random a=9000000000x9000000000 --random b=4x4", "9000000000"},
       {"show gemm --cpp --target interpreter", "interpreter"},
+      {"show gemm --cuda --target interpreter", "interpreter"},
+      {"show gemm --cuda --arch 75", "--arch"},
       {"show gemm --asm", "--asm"},
       {"bench gemm --rounds 0", "--rounds"},
       {"check gemm --seed red", "--seed"},

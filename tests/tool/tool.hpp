@@ -27,10 +27,7 @@ inline std::string contents(const std::string& path) {
 // A test with a folder of its own.
 class Tool : public testing::Test {
  protected:
-  Tool()
-      : folder(std::filesystem::temp_directory_path() /
-               ("tegula_tool_" + std::to_string(getpid()) + "_" +
-                testing::UnitTest::GetInstance()->current_test_info()->name())) {
+  Tool() : folder(std::filesystem::temp_directory_path() / ("tegula_tool_" + std::to_string(getpid()))) {
     std::filesystem::create_directories(folder);
   }
   ~Tool() override { std::filesystem::remove_all(folder); }
@@ -39,7 +36,7 @@ class Tool : public testing::Test {
 
   // `arguments` as for a shell; `before` is put in front of the command: variables of the environment.
   Outcome tool(const std::string& arguments, const std::string& before = "") const {
-    const std::string command = before + " timeout 60 '" TEGULA_TOOL "' " + arguments + " >'" + file("out") +
+    const std::string command = before + " timeout 110 '" TEGULA_TOOL "' " + arguments + " >'" + file("out") +
                                 "' 2>'" + file("err") + "' </dev/null";
     const int status = std::system(command.c_str());
     return {WEXITSTATUS(status), contents(file("out")), contents(file("err"))};

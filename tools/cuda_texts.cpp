@@ -1,0 +1,81 @@
+#include "cuda_texts.hpp"
+
+#include <fmt/format.h>
+
+#include "codegen/cuda_program.hpp"
+#include "ir/print.hpp"
+#include "ir/visit.hpp"
+#include "passes/cuda/infer_layouts.hpp"
+#include "passes/cuda/lower.hpp"
+
+namespace tegula::tool {
+
+namespace {
+
+std::string_view name_of(passes::GemmInstruction instruction) {
+  constexpr std::string_view names[] = {"fma", "mma.sync", "wgmma"};
+  return names[static_cast<int>(instruction)];
+}
+
+std::string extents_text(const ir::Buffer& tile) {
+  std::string text;
+  for (auto& extent : tile.shape) text += (text.empty() ? "" : ", ") + ir::print(extent);
+  return fmt::format("{}[{}]", tile.type.name(), text);
+}
+
+std::string gemm_line(const ir::Gemm& gemm, int threads, const passes::CudaTarget& target) {
+  const auto plan = passes::plan_gemm(gemm, threads, target);
+  return fmt::format("  gemm({}, {}, {}): {}, {} x {}{}\n", gemm.a.buffer->name, gemm.b.buffer->name,
+                     gemm.c.buffer->name, name_of(plan.instruction), plan.parts.along_m, plan.parts.along_n,
+                     plan.a_in_registers ? ", A in registers" : "");
+}
+
+// 32-bit registers of a thread that hold the fragment; small types share them.
+std::int64_t registers_of(const ir::Buffer& tile, const layout::Layout& layout) {
+  return (layout.register_count() * tile.type.bytes() + 3) / 4;
+}
+
+}  // namespace
+
+std::string cuda_text(const lang::Kernel& kernel, const passes::CudaTarget& target) {
+  return codegen::print_cuda(Signature(kernel.ir()), target).text;
+}
+
+std::string layout_text(const lang::Kernel& kernel, const passes::CudaTarget& target) {
+  const ir::Kernel lowered = passes::for_cuda(*kernel.ir(), target);
+  std::string text;
+  int number = 0;
+  for (auto& grid : lowered.grids) {
+    const int threads = grid.hints.threads;
+    const auto layouts = passes::infer_layouts(grid.body, threads, target);
+    text += fmt::format("{}, grid {}, {} threads\n", lowered.name, number++, threads);
+    ir::for_each_stmt(grid.body, [&](const ir::Stmt& stmt) {
+      if (auto* gemm = ir::as<ir::Gemm>(stmt)) text += gemm_line(*gemm, threads, target);
+      auto* declared = ir::as<ir::Declare>(stmt);
+      const auto found = declared ? layouts.fragments.find(declared->tile.get()) : layouts.fragments.end();
+      if (found != layouts.fragments.end())
+        text += fmt::format("  {} {}: {}\n", found->first->name, extents_text(*found->first),
+                            found->second.text());
+    });
+  }
+  return text;
+}
+
+std::string resources_text(const lang::Kernel& kernel, const passes::CudaTarget& target) {
+  const auto program = codegen::print_cuda(Signature(kernel.ir()), target);
+  const ir::Kernel lowered = passes::for_cuda(*kernel.ir(), target);
+  std::string text;
+  for (std::size_t i = 0; i < program.kernels.size(); ++i) {
+    auto& grid = lowered.grids[i];
+    std::int64_t registers = 0;
+    for (auto& [tile, layout] : passes::infer_layouts(grid.body, grid.hints.threads, target).fragments)
+      registers += registers_of(*tile, layout);
+    text += fmt::format(
+        "{}: {} threads, {} bytes of shared memory, {} registers of a thread for all fragments\n",
+        program.kernels[i].function, program.kernels[i].threads, program.kernels[i].shared_bytes, registers);
+  }
+  for (auto& note : program.notes) text += "  " + note + "\n";
+  return text;
+}
+
+}  // namespace tegula::tool
