@@ -103,8 +103,8 @@ const ops::Case& example_named(const ops::Operator& op, const std::string& name)
 }  // namespace
 
 void add_target_option(CLI::App& command, std::string& target) {
-  command.add_option("--target", target, "auto, interpreter or cpu")
-      ->check(CLI::IsMember({"auto", "interpreter", "cpu"}))
+  command.add_option("--target", target, "auto, interpreter, cpu or emulated")
+      ->check(CLI::IsMember({"auto", "interpreter", "cpu", "emulated"}))
       ->capture_default_str();
 }
 
@@ -124,6 +124,7 @@ void add_call_options(CLI::App& command, CallTexts& texts) {
 Target target_named(const std::string& name) {
   if (name == "auto") return Target::automatic();
   if (name == "interpreter") return Target::interpreter();
+  if (name == "emulated") return Target::emulated();
   return Target::cpu();
 }
 

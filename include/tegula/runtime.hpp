@@ -29,13 +29,15 @@ class Kernel;
 }
 
 // What runs a kernel. The interpreter is the definition of the language: slow, and it finds what a program
-// does wrong. `automatic` is the fastest of the machine.
+// does wrong. `automatic` is the fastest of the machine. `emulated` runs the code for GPUs on the CPU, thread by
+// thread: very slow, for tests of the compiler.
 class Target {
  public:
-  enum class Kind : std::uint8_t { automatic, interpreter, cpu };
+  enum class Kind : std::uint8_t { automatic, interpreter, cpu, emulated };
   static constexpr Target automatic() { return Target(Kind::automatic); }
   static constexpr Target interpreter() { return Target(Kind::interpreter); }
   static constexpr Target cpu() { return Target(Kind::cpu); }
+  static constexpr Target emulated() { return Target(Kind::emulated); }
 
   constexpr Kind kind() const { return kind_; }
   std::string_view name() const;

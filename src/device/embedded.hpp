@@ -14,5 +14,7 @@ struct File {
 const std::vector<File>& cpu_headers();
 // Those of printed CUDA kernels (src/device/cuda).
 const std::vector<File>& cuda_headers();
+// What takes the place of some of those where kernels for a GPU run on the CPU (src/device/emulation).
+const std::vector<File>& emulation_headers();
 
 }  // namespace tegula::embedded

@@ -6,7 +6,7 @@
 namespace tegula {
 
 std::string_view Target::name() const {
-  constexpr std::string_view names[] = {"automatic", "interpreter", "cpu"};
+  constexpr std::string_view names[] = {"automatic", "interpreter", "cpu", "emulated"};
   return names[static_cast<int>(kind_)];
 }
 

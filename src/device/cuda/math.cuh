@@ -55,11 +55,7 @@ TG_DEVICE float abs(float a) { return fabsf(a); }
 // ---- floats
 TG_DEVICE bool isnan(float x) { return x != x; }
 TG_DEVICE float exp(float x) { return expf(x); }
-TG_DEVICE float exp2(float x) {
-  float r;
-  asm("ex2.approx.f32 %0, %1;" : "=f"(r) : "f"(x));
-  return r;
-}
+TG_DEVICE float exp2(float x) { return exp2_approximate(x); }
 TG_DEVICE float log(float x) { return logf(x); }
 TG_DEVICE float log2(float x) { return log2f(x); }
 TG_DEVICE float sqrt(float x) { return sqrtf(x); }

@@ -1,4 +1,4 @@
-// Single elements of memory, atomics, and barriers among threads.
+// Single elements of memory, and atomics.
 #pragma once
 #include "math.cuh"
 
@@ -81,10 +81,5 @@ template <class Op, class T, class V>
 TG_DEVICE void atomic_update(T* p, V x) {
   combine(Op(), p, decltype(value(*p))(x));
 }
-
-// ---- barriers
-TG_DEVICE void block_sync() { __syncthreads(); }
-TG_DEVICE void warp_sync() { __syncwarp(); }
-TG_DEVICE void warp_group_sync(int group) { asm volatile("bar.sync %0, 128;" ::"r"(group + 1) : "memory"); }
 
 }  // namespace tg

@@ -4,37 +4,20 @@
 
 namespace tg {
 
-// Two values as 16-bit floats in a word, the first in the low half.
+// Two values as elements in a word, the first in the low half; products of such words.
 template <class T>
-TG_DEVICE uint32_t pair(float low, float high);
-template <>
-__device__ __forceinline__ uint32_t pair<bf16>(float low, float high) {
-  uint32_t r;
-  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(high), "f"(low));
-  return r;
+TG_DEVICE uint32_t pair(float low, float high) {
+  if constexpr (is_same<T, f16>)
+    return pack_f16(low, high);
+  else
+    return pack_bf16(low, high);
 }
-template <>
-__device__ __forceinline__ uint32_t pair<f16>(float low, float high) {
-  uint32_t r;
-  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(high), "f"(low));
-  return r;
-}
-
 template <class T>
-TG_DEVICE void mma(float* c, const uint32_t* a, const uint32_t* b);
-template <>
-__device__ __forceinline__ void mma<bf16>(float* c, const uint32_t* a, const uint32_t* b) {
-  asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
-      "{%0, %1, %2, %3};"
-      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
-}
-template <>
-__device__ __forceinline__ void mma<f16>(float* c, const uint32_t* a, const uint32_t* b) {
-  asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
-      "{%0, %1, %2, %3};"
-      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+TG_DEVICE void mma(float* c, const uint32_t* a, const uint32_t* b) {
+  if constexpr (is_same<T, f16>)
+    mma_f16(c, a, b);
+  else
+    mma_bf16(c, a, b);
 }
 
 template <int tiles_n, class B>

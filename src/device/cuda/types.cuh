@@ -1,17 +1,7 @@
 // Element types as they lie in memory, and the values in which they are computed. No includes: NVRTC and nvcc
 // take this text alike.
 #pragma once
-#pragma nv_diag_suppress 177  // not every kernel uses every function
-typedef signed char int8_t;
-typedef short int16_t;
-typedef int int32_t;
-typedef long int64_t;
-typedef unsigned char uint8_t;
-typedef unsigned short uint16_t;
-typedef unsigned int uint32_t;
-typedef unsigned long uint64_t;
-
-#define TG_DEVICE static __device__ __forceinline__
+#include "instructions.cuh"
 
 namespace tg {
 
@@ -31,25 +21,13 @@ struct bf16 {
   uint16_t bits;
 };
 
+template <class A, class B>
+constexpr bool is_same = false;
+template <class A>
+constexpr bool is_same<A, A> = true;
+
 TG_DEVICE float infinity() { return __int_as_float(0x7f800000); }
 TG_DEVICE float not_a_number() { return __int_as_float(0x7fffffff); }
-
-TG_DEVICE uint16_t bits_f16(float x) {
-  uint16_t r;
-  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(r) : "f"(x));
-  return r;
-}
-TG_DEVICE float from_f16(uint16_t x) {
-  float r;
-  asm("cvt.f32.f16 %0, %1;" : "=f"(r) : "h"(x));
-  return r;
-}
-TG_DEVICE uint16_t bits_bf16(float x) {
-  uint16_t r;
-  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(r) : "f"(x));
-  return r;
-}
-TG_DEVICE float from_bf16(uint16_t x) { return __uint_as_float(uint32_t(x) << 16); }
 
 // 8-bit floats by integers: `mantissa` bits, exponent bias, greatest finite value; to nearest even,
 // saturating.

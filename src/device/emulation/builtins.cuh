@@ -1,0 +1,114 @@
+// What CUDA C++ has and C++ has not, for one thread of a block that runs alone until it waits.
+#pragma once
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+
+#include "threads.hpp"
+
+#define __global__
+#define __device__
+#define __forceinline__ inline
+#define __launch_bounds__(...)
+#define __grid_constant__
+#define __shared__
+#define __align__(n) __attribute__((aligned(n)))
+
+static TegulaIndex threadIdx, blockIdx;
+static const TegulaThreads* tegula_threads;
+unsigned char shared_memory[232448] __align__(1024);
+
+extern "C" TegulaPrinted tegula_bind(const TegulaThreads* threads) {
+  tegula_threads = threads;
+  return {&threadIdx, &blockIdx, shared_memory, sizeof(shared_memory)};
+}
+
+template <class To, class From>
+static inline To tegula_bits(From x) {
+  static_assert(sizeof(To) == sizeof(From));
+  To to;
+  std::memcpy(&to, &x, sizeof(To));
+  return to;
+}
+static inline float __int_as_float(int x) { return tegula_bits<float>(x); }
+static inline float __uint_as_float(unsigned x) { return tegula_bits<float>(x); }
+static inline int __float_as_int(float x) { return tegula_bits<int>(x); }
+static inline unsigned __float_as_uint(float x) { return tegula_bits<unsigned>(x); }
+static inline float rsqrtf(float x) { return 1 / sqrtf(x); }
+
+// Towards zero, into the range of the type; NaN gives 0.
+template <class T>
+static inline T tegula_truncated(float x, float low, float high, T least, T greatest) {
+  if (x != x) return 0;
+  return x < low ? least : x >= high ? greatest : T(x);
+}
+static inline int __float2int_rz(float x) {
+  return tegula_truncated<int>(x, -0x1p31f, 0x1p31f, INT32_MIN, INT32_MAX);
+}
+static inline unsigned __float2uint_rz(float x) {
+  return tegula_truncated<unsigned>(x, 0, 0x1p32f, 0, UINT32_MAX);
+}
+static inline long long __float2ll_rz(float x) {
+  return tegula_truncated<long long>(x, -0x1p63f, 0x1p63f, INT64_MIN, INT64_MAX);
+}
+static inline int __float2int_rn(float x) { return __float2int_rz(rintf(x)); }
+
+// ---- atomics: nobody else runs
+template <class T>
+static inline T atomicAdd(T* p, T x) {
+  const T old = *p;
+  *p = T(old + x);
+  return old;
+}
+template <class T>
+static inline T atomicMin(T* p, T x) {
+  const T old = *p;
+  if (x < old) *p = x;
+  return old;
+}
+template <class T>
+static inline T atomicMax(T* p, T x) {
+  const T old = *p;
+  if (old < x) *p = x;
+  return old;
+}
+template <class T>
+static inline T atomicOr(T* p, T x) {
+  const T old = *p;
+  *p = T(old | x);
+  return old;
+}
+template <class T>
+static inline T atomicAnd(T* p, T x) {
+  const T old = *p;
+  *p = T(old & x);
+  return old;
+}
+template <class T>
+static inline T atomicCAS(T* p, T expected, T x) {
+  const T old = *p;
+  if (old == expected) *p = x;
+  return old;
+}
+static inline int atomicCAS(int* p, int expected, unsigned long x) { return atomicCAS(p, expected, int(x)); }
+
+// ---- lanes of a warp
+template <class T>
+struct TegulaExchange {
+  T value, result;
+  int step;
+};
+template <class T>
+static inline T __shfl_xor_sync(unsigned, T x, int step) {
+  TegulaExchange<T> own{x, x, step};
+  tegula_threads->together(
+      [](void** lanes) {
+        for (int i = 0; i < 32; ++i) {
+          auto* lane = static_cast<TegulaExchange<T>*>(lanes[i]);
+          lane->result = static_cast<TegulaExchange<T>*>(lanes[i ^ lane->step])->value;
+        }
+      },
+      &own);
+  return own.result;
+}

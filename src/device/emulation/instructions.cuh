@@ -1,0 +1,77 @@
+// The functions of src/device/cuda/instructions.cuh in plain C++.
+#pragma once
+#include "builtins.cuh"
+
+#define TG_DEVICE static inline
+
+namespace tg {
+
+// ---- conversions, to nearest even
+TG_DEVICE uint16_t bits_f16(float x) {
+  const uint32_t u = __float_as_uint(x), sign = u >> 16 & 0x8000, a = u & 0x7fffffff;
+  if (a > 0x7f800000) return 0x7fff;
+  if (a >= 0x477ff000) return uint16_t(sign | 0x7c00);
+  if (a < 0x38800000) {
+    // Below the smallest normal number: a multiple of 2^-24.
+    return uint16_t(sign | uint32_t(__float2int_rn(__uint_as_float(a) * 0x1p24f)));
+  }
+  return uint16_t(sign | ((a + 0xfff + (a >> 13 & 1)) >> 13) - (112u << 10));
+}
+TG_DEVICE float from_f16(uint16_t x) {
+  const uint32_t sign = uint32_t(x & 0x8000) << 16, a = x & 0x7fff;
+  if (a >= 0x7c00) return __uint_as_float(sign | 0x7f800000 | (a & 0x3ff) << 13);
+  return __uint_as_float(__float_as_uint(__uint_as_float(a << 13) * 0x1p112f) | sign);
+}
+TG_DEVICE uint16_t bits_bf16(float x) {
+  const uint32_t u = __float_as_uint(x);
+  if (x != x) return 0x7fff;
+  return uint16_t((u + 0x7fff + (u >> 16 & 1)) >> 16);
+}
+TG_DEVICE float from_bf16(uint16_t x) { return __uint_as_float(uint32_t(x) << 16); }
+
+TG_DEVICE uint32_t pack_f16(float low, float high) { return bits_f16(low) | uint32_t(bits_f16(high)) << 16; }
+TG_DEVICE uint32_t pack_bf16(float low, float high) {
+  return bits_bf16(low) | uint32_t(bits_bf16(high)) << 16;
+}
+
+TG_DEVICE float exp2_approximate(float x) { return exp2f(x); }
+
+// ---- products of a warp: c [16, 8] += a [16, 16] b [16, 8]
+struct MmaLane {
+  float* c;
+  const uint32_t *a, *b;
+};
+template <float (*from)(uint16_t)>
+void mma_lanes(void** lanes) {
+  const auto lane = [&](int i) { return static_cast<const MmaLane*>(lanes[i]); };
+  const auto half = [](uint32_t word, int i) { return from(uint16_t(word >> (16 * i))); };
+  float a[16][16], b[16][8];
+  for (int i = 0; i < 32; ++i) {
+    const int row = i / 4, pair = i % 4 * 2;
+    for (int h = 0; h < 2; ++h) {
+      for (int r = 0; r < 4; ++r) a[row + r % 2 * 8][pair + r / 2 * 8 + h] = half(lane(i)->a[r], h);
+      for (int r = 0; r < 2; ++r) b[pair + r * 8 + h][row] = half(lane(i)->b[r], h);
+    }
+  }
+  for (int i = 0; i < 32; ++i) {
+    for (int r = 0; r < 4; ++r) {
+      const int row = i / 4 + r / 2 * 8, column = i % 4 * 2 + r % 2;
+      for (int k = 0; k < 16; ++k) lane(i)->c[r] += a[row][k] * b[k][column];
+    }
+  }
+}
+TG_DEVICE void mma_bf16(float* c, const uint32_t* a, const uint32_t* b) {
+  MmaLane own{c, a, b};
+  tegula_threads->together(mma_lanes<from_bf16>, &own);
+}
+TG_DEVICE void mma_f16(float* c, const uint32_t* a, const uint32_t* b) {
+  MmaLane own{c, a, b};
+  tegula_threads->together(mma_lanes<from_f16>, &own);
+}
+
+// ---- barriers
+TG_DEVICE void block_sync() { tegula_threads->wait(0, 0); }
+TG_DEVICE void warp_sync() { tegula_threads->wait(tegula_first_warp_barrier + int(threadIdx.x) / 32, 32); }
+TG_DEVICE void warp_group_sync(int group) { tegula_threads->wait(group + 1, 128); }
+
+}  // namespace tg

@@ -1,0 +1,28 @@
+// Between a printed kernel that runs on the CPU and what runs its threads: one at a time, each until it
+// waits.
+#pragma once
+
+struct TegulaIndex {
+  unsigned x, y, z;
+};
+
+struct TegulaThreads {
+  // Waits until `count` threads have come to the barrier.
+  void (*wait)(int barrier, int count);
+  // Waits for all threads of the warp; the last calls `f` with what each of them gave, in the order of lanes.
+  void (*together)(void (*f)(void** lanes), void* own);
+};
+
+// Barriers 0 … 15 are those of the block.
+constexpr int tegula_first_warp_barrier = 16;
+
+// What the printed text has: where the numbers of the running thread and block go, and its shared memory.
+struct TegulaPrinted {
+  TegulaIndex* thread;
+  TegulaIndex* block;
+  unsigned char* shared;
+  unsigned long shared_bytes;
+};
+using TegulaBind = TegulaPrinted(const TegulaThreads*);
+// A kernel with its one parameter.
+using TegulaKernel = void(const void* call);

@@ -1,0 +1,12 @@
+// Runs the printed CUDA text on the CPU, thread by thread: slow, and the way to test what is printed where
+// there is no GPU.
+#pragma once
+#include "passes/cuda/plan_gemms.hpp"
+#include "runtime/executable.hpp"
+
+namespace tegula::emulation {
+
+std::unique_ptr<const Executable> make_emulated_executor(const std::shared_ptr<const Signature>& signature,
+                                                         const passes::CudaTarget& target);
+
+}  // namespace tegula::emulation

@@ -1,0 +1,121 @@
+#include "emulation/fibers.hpp"
+
+#include <fmt/format.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "tegula/error.hpp"
+
+namespace tegula::emulation {
+namespace {
+
+constexpr std::size_t stack_bytes = 256 * 1024;
+
+}  // namespace
+
+thread_local Fibers* Fibers::current_ = nullptr;
+
+Fibers::Fibers(int threads)
+    : fibers_(static_cast<std::size_t>(threads)), warps_(static_cast<std::size_t>(threads + 31) / 32) {
+  arrived_.resize(static_cast<std::size_t>(tegula_first_warp_barrier) + warps_.size());
+  for (Fiber& fiber : fibers_) {
+    fiber.stack = mmap(nullptr, stack_bytes, PROT_READ | PROT_WRITE,
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (fiber.stack == MAP_FAILED) throw DeviceError("no memory for the stacks of emulated threads");
+  }
+}
+
+Fibers::~Fibers() {
+  for (const Fiber& fiber : fibers_) munmap(fiber.stack, stack_bytes);
+}
+
+const TegulaThreads& Fibers::functions() {
+  static constexpr TegulaThreads result{wait, together};
+  return result;
+}
+
+void Fibers::start(unsigned low, unsigned high) {
+  auto* self = reinterpret_cast<Fibers*>(std::uintptr_t{low} | std::uintptr_t{high} << 32);
+  self->kernel_(self->call_);
+  self->fibers_[static_cast<std::size_t>(self->running_)].ended = true;
+  --self->live_;
+}
+
+void Fibers::run(TegulaKernel* kernel, const void* call, const TegulaPrinted& printed, std::uint32_t seed) {
+  kernel_ = kernel, call_ = call, current_ = this;
+  live_ = static_cast<int>(fibers_.size());
+  std::fill(arrived_.begin(), arrived_.end(), 0);
+  for (Warp& warp : warps_) warp.arrived = 0;
+  for (Fiber& fiber : fibers_) {
+    fiber.barrier = -1, fiber.ended = false;
+    getcontext(&fiber.context);
+    fiber.context.uc_stack.ss_sp = fiber.stack;
+    fiber.context.uc_stack.ss_size = stack_bytes;
+    fiber.context.uc_link = &scheduler_;
+    const auto self = reinterpret_cast<std::uintptr_t>(this);
+    makecontext(&fiber.context, reinterpret_cast<void (*)()>(start), 2, static_cast<unsigned>(self),
+                static_cast<unsigned>(self >> 32));
+  }
+  std::vector<int> order(fibers_.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::shuffle(order.begin(), order.end(), std::mt19937(seed));
+  while (live_ > 0) {
+    bool moved = false;
+    for (const int thread : order) {
+      Fiber& fiber = fibers_[static_cast<std::size_t>(thread)];
+      if (fiber.ended || fiber.barrier >= 0) continue;
+      moved = true;
+      running_ = thread;
+      *printed.thread = {static_cast<unsigned>(thread), 0, 0};
+      swapcontext(&scheduler_, &fiber.context);
+    }
+    if (!moved) deadlock();
+  }
+}
+
+bool Fibers::arrive(int barrier, int count) {
+  int& arrived = arrived_[static_cast<std::size_t>(barrier)];
+  if (++arrived < count) return false;
+  arrived = 0;
+  for (Fiber& fiber : fibers_) {
+    if (fiber.barrier == barrier) fiber.barrier = -1;
+  }
+  return true;
+}
+
+void Fibers::pause(int barrier) {
+  Fiber& fiber = fibers_[static_cast<std::size_t>(running_)];
+  fiber.barrier = barrier;
+  swapcontext(&fiber.context, &scheduler_);
+}
+
+void Fibers::wait(int barrier, int count) {
+  Fibers& self = *current_;
+  // A barrier of the whole block counts the threads that have not ended.
+  if (!self.arrive(barrier, count == 0 ? self.live_ : count)) self.pause(barrier);
+}
+
+void Fibers::together(void (*f)(void** lanes), void* own) {
+  Fibers& self = *current_;
+  Warp& warp = self.warps_[static_cast<std::size_t>(self.running_ / 32)];
+  const int barrier = tegula_first_warp_barrier + self.running_ / 32;
+  warp.lanes[self.running_ % 32] = own;
+  if (++warp.arrived < 32) return self.pause(barrier);
+  warp.arrived = 0;
+  f(warp.lanes);
+  for (Fiber& fiber : self.fibers_) {
+    if (fiber.barrier == barrier) fiber.barrier = -1;
+  }
+}
+
+void Fibers::deadlock() const {
+  std::string text;
+  for (std::size_t i = 0; i < fibers_.size(); ++i) {
+    if (!fibers_[i].ended) text += fmt::format(" {}:{}", i, fibers_[i].barrier);
+  }
+  throw InternalError("the threads of an emulated block wait for each other (thread:barrier):" + text);
+}
+
+}  // namespace tegula::emulation

@@ -1,0 +1,57 @@
+// The threads of a block as fibers of one thread of the CPU. Each runs until it waits, in an order drawn by
+// lot, so that a result that needs a barrier which is missing comes out wrong.
+#pragma once
+#include <ucontext.h>
+
+#include <cstdint>
+#include <memory>
+#include <random>
+#include <vector>
+
+#include "device/emulation/threads.hpp"
+
+namespace tegula::emulation {
+
+class Fibers {
+ public:
+  explicit Fibers(int threads);
+  ~Fibers();
+  Fibers(const Fibers&) = delete;
+
+  static const TegulaThreads& functions();
+
+  // Runs the kernel by all threads; the number of the running one is kept in `printed`. An InternalError if
+  // they wait for each other.
+  void run(TegulaKernel* kernel, const void* call, const TegulaPrinted& printed, std::uint32_t seed);
+
+ private:
+  struct Fiber {
+    ucontext_t context;
+    void* stack = nullptr;
+    int barrier = -1;  // that it waits at
+    bool ended = false;
+  };
+  struct Warp {
+    int arrived = 0;
+    void* lanes[32];
+  };
+
+  static void start(unsigned low, unsigned high);
+  static void wait(int barrier, int count);
+  static void together(void (*f)(void** lanes), void* own);
+  bool arrive(int barrier, int count);  // whether the barrier opens
+  void pause(int barrier);
+  [[noreturn]] void deadlock() const;
+
+  static thread_local Fibers* current_;
+  std::vector<Fiber> fibers_;
+  std::vector<Warp> warps_;
+  std::vector<int> arrived_;  // at each barrier
+  ucontext_t scheduler_;
+  int running_ = 0;
+  int live_ = 0;
+  TegulaKernel* kernel_ = nullptr;
+  const void* call_ = nullptr;
+};
+
+}  // namespace tegula::emulation
