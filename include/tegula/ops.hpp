@@ -4,4 +4,5 @@
 #include "tegula/ops/attention_backward.hpp"
 #include "tegula/ops/block_sparse_attention.hpp"
 #include "tegula/ops/gemm.hpp"
+#include "tegula/ops/nsa_selected_attention.hpp"
 #include "tegula/ops/selection.hpp"

@@ -2,6 +2,7 @@
 
 #include "ops/attention/call.hpp"
 #include "ops/attention/plan.hpp"
+#include "ops/attention/sequences.hpp"
 #include "ops/common/functions.hpp"
 #include "runtime/thread_pool.hpp"
 
@@ -10,35 +11,6 @@ namespace tegula::ops {
 namespace {
 
 constexpr std::int64_t widest = std::int64_t{1} << 29;  // as large as any tensor
-
-// The fences of packed sequences: 0 … tokens, never falling. The result is the longest sequence.
-std::int64_t check_fences(const Arguments& args, const char* name, const TensorRef& fences,
-                          std::int64_t tokens) {
-  args.check_tensor(name, fences, {i32}, {1});
-  const std::int64_t count = fences.size(0);
-  args.check(count >= 1, name, "at least one element", describe(fences), "give sequences + 1 elements");
-  std::int64_t before = 0, longest = 0;
-  for (std::int64_t i = 0; i < count; ++i) {
-    const auto at = static_cast<std::int64_t>(fences.get({i}));
-    const bool good = at >= before && (i > 0 || at == 0) && (i + 1 < count || at == tokens);
-    args.check(good, name,
-               fmt::format("numbers that start with 0, never fall and end with {} tokens", tokens),
-               fmt::format("{} at position {}", at, i), "correct the sequence lengths");
-    longest = std::max(longest, at - before);
-    before = at;
-  }
-  return longest;
-}
-
-void check_sequences(const Arguments& args, const AttentionOptions& options, const HeadTensors& tensors,
-                     AttentionCall& call) {
-  const TensorRef &of_q = *options.cu_seqlens_q, &of_k = *options.cu_seqlens_k;
-  call.longest = check_fences(args, "cu_seqlens_q", of_q, tensors.q.size(0));
-  call.longest_keys = check_fences(args, "cu_seqlens_k", of_k, tensors.k.size(0));
-  args.check(of_q.size(0) == of_k.size(0), "cu_seqlens_k",
-             fmt::format("{} elements, as cu_seqlens_q", of_q.size(0)), describe(of_k),
-             "give every sequence queries and keys, also none");
-}
 
 void check_window(const Arguments& args, const AttentionOptions& options, AttentionCall& call) {
   for (auto [name, size] : {std::pair("left", options.left), std::pair("right", options.right)})
@@ -77,10 +49,10 @@ AttentionCall prepare_attention(const TensorRef& q, const TensorRef& k, const Te
   const Arguments args(op);
   AttentionCall call;
   call.kernel.varlen = options.cu_seqlens_q || options.cu_seqlens_k;
-  args.check(!call.kernel.varlen || (options.cu_seqlens_q && options.cu_seqlens_k), "cu_seqlens_q",
-             "cu_seqlens_q and cu_seqlens_k together", "one of them", "give both");
   call.tensors = check_heads(args, q, k, v, call.kernel.varlen ? 3 : 4, options.layout);
-  if (call.kernel.varlen) check_sequences(args, options, call.tensors, call);
+  const PackedLengths lengths =
+      check_sequences(args, options.cu_seqlens_q, options.cu_seqlens_k, call.tensors);
+  call.longest = lengths.queries, call.longest_keys = lengths.keys;
   check_window(args, options, call);
   check_softcap(args, options.softcap);
   check_tiles(args, options.tiles);

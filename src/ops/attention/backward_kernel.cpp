@@ -4,6 +4,7 @@
 
 #include "ops/attention/gradient.hpp"
 #include "ops/attention/scores.hpp"
+#include "ops/attention/views.hpp"
 #include "ops/common/softmax.hpp"
 
 namespace tegula::ops {
@@ -20,13 +21,6 @@ std::string AttentionBackwardKernel::name() const {
 namespace {
 
 constexpr int sink_rows = 1024;  // of a step of the sum over queries
-
-Extents joined(const Extents& first, const Extents& rest) {
-  Extents all_extents;
-  for (const Extents* part : {&first, &rest})
-    for (const Operand& extent : *part) all_extents.push_back(extent);
-  return all_extents;
-}
 
 struct Program {
   const AttentionBackwardKernel& c;
@@ -82,6 +76,9 @@ struct Program {
     longest_k.emplace(scalar("longest_k", i32));
   }
 
+  SequenceRows rows_of(const Expr& b) const {
+    return c.varlen ? SequenceRows(b, *q_begin, *k_begin) : SequenceRows(b, *queries, *keys);
+  }
   Expr sequences() const { return c.varlen ? q_begin->extent(0) - 1 : Expr(*batch); }
   // Parts of the grid over queries: heads, or groups of heads that share tiles.
   Expr parts() const { return c.pack > 1 ? Expr(heads) : heads * *group; }
@@ -98,32 +95,6 @@ struct Program {
   void sink_grid();
   void query_block(const Index& x, const Index& h, const Index& b);
   void key_block(const Index& x, const Index& h, const Index& b);
-};
-
-// The tensors of one sequence, key head and member of its group; with packed heads, of all members.
-struct Views {
-  const Program& p;
-  Expr b, kv_head;
-  Slot member;
-  Range q_rows, k_rows;
-
-  Views(const Program& program, const Expr& sequence, const Expr& head, const Slot& which)
-      : p(program),
-        b(sequence),
-        kv_head(head),
-        member(which),
-        q_rows(p.c.varlen ? range((*p.q_begin)(b), (*p.q_begin)(b + 1)) : range(0, *p.queries)),
-        k_rows(p.c.varlen ? range((*p.k_begin)(b), (*p.k_begin)(b + 1)) : range(0, *p.keys)) {}
-
-  Tensor of_queries(const Tensor& t) const {
-    return p.c.varlen ? t.slice(q_rows, kv_head, member) : t.slice(b, q_rows, kv_head, member);
-  }
-  Tensor of_keys(const Tensor& t) const {
-    return p.c.varlen ? t.slice(k_rows, kv_head) : t.slice(b, k_rows, kv_head);
-  }
-  Tensor vector(const Tensor& t) const {
-    return p.c.varlen ? t.slice(kv_head, member, q_rows) : t.slice(b, kv_head, member, q_rows);
-  }
 };
 
 void Program::delta_grid() {
@@ -152,7 +123,7 @@ void Program::query_grid() {
 
 void Program::query_block(const Index& x, const Index& h, const Index& b) {
   Expr kv_head = c.pack > 1 ? Expr(h) : h / *group;
-  Views views(*this, b, kv_head, c.pack > 1 ? Slot(all) : Slot(h % *group));
+  HeadViews views{rows_of(b), kv_head, c.pack > 1 ? Slot(all) : Slot(h % *group)};
   Tensor q_of = views.of_queries(*q), k_of = views.of_keys(*k), v_of = views.of_keys(*v);
   Expr first = x * c.queries, count = q_of.extent(0), keys_seen = k_of.extent(0);
   if (c.varlen) exit_if(first >= count);
@@ -193,7 +164,7 @@ void Program::key_grid() {
 
 // Rows of the products are keys, so that the weights are left operands as they are.
 void Program::key_block(const Index& x, const Index& h, const Index& b) {
-  Views keys_views(*this, b, h, Slot(all));
+  HeadViews keys_views{rows_of(b), h, all};
   Tensor k_of = keys_views.of_keys(*k);
   Expr first = x * c.keys, keys_here = k_of.extent(0);
   if (c.varlen) exit_if(first >= keys_here);
@@ -203,7 +174,7 @@ void Program::key_block(const Index& x, const Index& h, const Index& b) {
   Fragment dk_sum({c.keys, c.dim}, f32, 0), dv_sum({c.keys, c.dim_v}, f32, 0);
 
   auto add_members = [&](const Slot& member) {
-    Views views(*this, b, h, member);
+    HeadViews views{keys_views.rows, h, member};
     Tensor q_of = views.of_queries(*q);
     Expr count = q_of.extent(0);
     // Seen from a key, the window is the other way round.

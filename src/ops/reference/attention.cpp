@@ -176,7 +176,65 @@ Problem sparse(const TensorRef& q, const TensorRef& k, const TensorRef& v, const
           }};
 }
 
+// How often the token at `row` of `indices` [batch, tokens, heads, entries] selects a block.
+double selections(const NsaSelectedOptions& options, const TensorRef& indices,
+                  const std::optional<TensorRef>& counts, std::array<int64_t, 3> row, int64_t block) {
+  const auto [b, i, h] = row;
+  int64_t count = indices.size(3);
+  if (counts) count = std::min(count, static_cast<int64_t>(counts->get({b, i, h})));
+  double times = 0;
+  for (int64_t n = 0; n < count; ++n) times += static_cast<int64_t>(indices.get({b, i, h, n})) == block;
+  return options.repeats ? times : std::min(times, 1.0);
+}
+
+Problem selected(const TensorRef& q, const TensorRef& k, const TensorRef& v, const TensorRef& block_indices,
+                 const NsaSelectedOptions& options, DType steps) {
+  Inputs inputs(q, k, v, options.layout);
+  const bool packed = q.rank() == 3;
+  auto batched = [&](const TensorRef& t) {
+    Shape shape = t.shape;
+    shape.insert(shape.begin(), 1);
+    return packed ? t.reshape(shape) : as_bshd(t, options.layout);
+  };
+  const TensorRef indices = batched(block_indices);
+  std::optional<TensorRef> counts;
+  if (options.block_counts) counts = batched(*options.block_counts);
+  const int64_t sharing = indices.size(2) == inputs.q.size(2) ? 1 : inputs.group();
+  return {std::move(inputs),
+          options.cu_seqlens_q,
+          options.cu_seqlens_k,
+          {},
+          softmax_of(options.scale, q.size(-1), 0, steps),
+          [=](const Part& part) {
+            return [=](int64_t i, int64_t j) -> double {
+              const int64_t position = i + part.shift(), block = j / options.block_size;
+              if (options.causal && j > position) return 0;
+              const double times = selections(options, indices, counts,
+                                              {part.batch, part.q_begin + i, part.head / sharing}, block);
+              const bool own = options.diagonal && position >= 0 && position / options.block_size == block;
+              return options.repeats ? times + own : std::max(times, own ? 1.0 : 0.0);
+            };
+          }};
+}
+
 }  // namespace
+
+NsaSelectedResult nsa_selected_attention(const TensorRef& q, const TensorRef& k, const TensorRef& v,
+                                         const TensorRef& block_indices, const NsaSelectedOptions& options,
+                                         DType steps) {
+  const AttentionResult own = forward(selected(q, k, v, block_indices, options, steps));
+  NsaSelectedResult result{own.out, own.lse, {}, {}};
+  if (options.window == 0) return result;
+  const AttentionOptions window{.layout = options.layout,
+                                .scale = options.scale,
+                                .causal = true,
+                                .left = options.window - 1,
+                                .cu_seqlens_q = options.cu_seqlens_q,
+                                .cu_seqlens_k = options.cu_seqlens_k};
+  const AttentionResult beside = forward(dense(q, k, v, window, steps));
+  result.window_out = beside.out, result.window_lse = beside.lse;
+  return result;
+}
 
 AttentionResult attention(const TensorRef& q, const TensorRef& k, const TensorRef& v,
                           const AttentionOptions& options, DType steps) {

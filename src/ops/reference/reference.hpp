@@ -20,6 +20,9 @@ AttentionGradients block_sparse_attention_backward(const TensorRef& dout, const 
                                                    const TensorRef& k, const TensorRef& v,
                                                    const BlockSparseOptions& options,
                                                    const std::optional<TensorRef>& dlse, DType steps = f64);
+NsaSelectedResult nsa_selected_attention(const TensorRef& q, const TensorRef& k, const TensorRef& v,
+                                         const TensorRef& block_indices, const NsaSelectedOptions& options,
+                                         DType steps = f64);
 Tensor block_scores(const TensorRef& q, const TensorRef& k, const BlockScoresOptions& options);
 Tensor topk_blocks(const TensorRef& scores, std::int64_t count, const TopkBlocksOptions& options);
 

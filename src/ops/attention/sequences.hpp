@@ -1,0 +1,17 @@
+// Sequences packed one after another.
+#pragma once
+#include "ops/attention/heads.hpp"
+
+namespace tegula::ops {
+
+// The most queries and keys of a sequence.
+struct PackedLengths {
+  std::int64_t queries = 0, keys = 0;
+};
+
+// cu_seqlens of queries and keys are given together or not at all (then the result is 0), start with 0, never
+// fall and end with the number of tokens.
+PackedLengths check_sequences(const Arguments& args, const std::optional<TensorRef>& cu_seqlens_q,
+                              const std::optional<TensorRef>& cu_seqlens_k, const HeadTensors& tensors);
+
+}  // namespace tegula::ops

@@ -1,0 +1,40 @@
+// The part of attention's tensors that a block works on: one sequence, one key head, one member of its group
+// of query heads, or all of them.
+#pragma once
+#include <optional>
+
+#include "tegula/lang.hpp"
+
+namespace tegula::ops {
+
+lang::Extents joined(const lang::Extents& first, const lang::Extents& rest);
+
+// Sequence b of a batch, or of packed sequences where there are fences.
+struct SequenceRows {
+  lang::Expr b;
+  bool packed;
+  lang::Range queries, keys;
+
+  SequenceRows(const lang::Expr& sequence, const lang::Expr& queries, const lang::Expr& keys)
+      : b(sequence), packed(false), queries(lang::range(0, queries)), keys(lang::range(0, keys)) {}
+  SequenceRows(const lang::Expr& sequence, const lang::Tensor& q_begin, const lang::Tensor& k_begin)
+      : b(sequence),
+        packed(true),
+        queries(lang::range(q_begin(sequence), q_begin(sequence + 1))),
+        keys(lang::range(k_begin(sequence), k_begin(sequence + 1))) {}
+};
+
+struct HeadViews {
+  SequenceRows rows;
+  lang::Expr kv_head;
+  lang::Slot member;  // `all` keeps the dimension
+
+  // [batch, tokens, kv heads, group, …] becomes [tokens, (group,) …].
+  lang::Tensor of_queries(const lang::Tensor& t) const;
+  // [batch, tokens, kv heads, …] becomes [tokens, …].
+  lang::Tensor of_keys(const lang::Tensor& t) const;
+  // [batch, kv heads, group, tokens] becomes [(group,) tokens].
+  lang::Tensor vector(const lang::Tensor& t) const;
+};
+
+}  // namespace tegula::ops

@@ -1,0 +1,26 @@
+// A checked call of attention over selected blocks: what the program gets.
+#pragma once
+#include "ops/attention/heads.hpp"
+#include "ops/nsa/kernel.hpp"
+#include "tegula/ops/nsa_selected_attention.hpp"
+
+namespace tegula::ops {
+
+struct NsaCall {
+  NsaKernel kernel;
+  HeadTensors tensors;
+  TensorRef choice, counts;     // a row for each query head, repeated where heads share one
+  bool per_query_head = false;  // heads of a group select differently
+  float scale = 1;
+  std::int64_t longest = 0, longest_keys = 0;  // of packed sequences
+};
+
+// An ArgumentError of `op` if the arguments are wrong.
+NsaCall prepare_nsa(const TensorRef& q, const TensorRef& k, const TensorRef& v,
+                    const TensorRef& block_indices, const NsaSelectedOptions& options,
+                    const char* op = "nsa_selected_attention");
+
+// The call of `attention` that computes the window of the same queries and keys.
+AttentionOptions window_options(const NsaSelectedOptions& options);
+
+}  // namespace tegula::ops

@@ -1,0 +1,128 @@
+#include "ops/nsa/kernel.hpp"
+
+#include <fmt/format.h>
+
+#include "ops/attention/scores.hpp"
+#include "ops/attention/views.hpp"
+#include "ops/common/softmax.hpp"
+#include "ops/nsa/union.hpp"
+
+namespace tegula::ops {
+
+using namespace lang;
+
+std::string NsaKernel::name() const {
+  return fmt::format("nsa_{}_{}_d{}_v{}_b{}_e{}_g{}_q{}_k{}{}{}{}{}{}", type.name(), compute.name(), dim,
+                     dim_v, block, entries, pack, queries, keys, causal ? "_causal" : "",
+                     diagonal ? "_diagonal" : "", repeats ? "_repeats" : "", counts ? "_counts" : "",
+                     varlen ? "_varlen" : "");
+}
+
+namespace {
+
+struct Program {
+  const NsaKernel& c;
+  std::optional<Dim> batch, group;  // group: of query heads, where they do not share tiles
+  Dim queries{"tokens"}, keys{"keys"}, heads{"kv_heads"}, entries{"entries"};
+  std::optional<Tensor> q, k, v, out, lse, choice, lengths, q_begin, k_begin;
+  std::optional<Expr> scale, longest;
+
+  explicit Program(const NsaKernel& instance) : c(instance) {
+    if (c.pack == 1) group.emplace("group");
+    if (!c.varlen) batch.emplace("batch");
+    const Operand members = c.pack > 1 ? Operand(c.pack) : Operand(*group);
+    const Extents batches = c.varlen ? Extents{} : Extents{*batch};
+    const Extents of_q = joined(batches, {queries, heads, members}), of_k = joined(batches, {keys, heads});
+    q.emplace(input("q", joined(of_q, {c.dim}), c.type));
+    k.emplace(input("k", joined(of_k, {c.dim}), c.type));
+    v.emplace(input("v", joined(of_k, {c.dim_v}), c.type));
+    out.emplace(output("out", joined(of_q, {c.dim_v}), c.type));
+    lse.emplace(output("lse", joined(batches, {heads, members, queries}), f32));
+    choice.emplace(input("choice", joined(of_q, {entries}), i32));
+    scale.emplace(scalar("scale", f32));
+    require(entries <= c.entries, "a row has no more entries than the instance");
+    if (c.counts) lengths.emplace(input("counts", of_q, i32));
+    if (!c.varlen) return;
+    Dim fences("fences");
+    q_begin.emplace(input("q_begin", {fences}, i32));
+    k_begin.emplace(input("k_begin", {fences}, i32));
+    longest.emplace(scalar("longest", i32));
+  }
+
+  void run() {
+    Expr tiles = ceildiv(c.varlen ? *longest : Expr(queries), c.queries);
+    Expr parts = c.pack > 1 ? Expr(heads) : heads * *group;
+    Expr sequences = c.varlen ? q_begin->extent(0) - 1 : Expr(*batch);
+    grid(tiles, parts, sequences, [&](Index x, Index h, Index b) { block(x, h, b); });
+  }
+
+  HeadViews views_of(const Index& h, const Index& b) const {
+    return {c.varlen ? SequenceRows(b, *q_begin, *k_begin) : SequenceRows(b, queries, keys),
+            c.pack > 1 ? Expr(h) : h / *group, c.pack > 1 ? Slot(all) : Slot(h % *group)};
+  }
+  Selection selection_of(const HeadViews& views) const {
+    HeadViews one{views.rows, views.kv_head, c.pack > 1 ? Slot(0) : views.member};
+    Selection selection{one.of_queries(*choice), {}};
+    if (c.counts) selection.counts.emplace(one.of_queries(*lengths));
+    return selection;
+  }
+  void block(const Index& x, const Index& h, const Index& b);
+  void mask(Fragment& scores, const BlockTile& keys_of, const TokenTile& tokens, UnionList& chosen) const;
+};
+
+// Scores of keys that the query does not see become −∞; a key seen n times gets n times the weight.
+void Program::mask(Fragment& scores, const BlockTile& keys_of, const TokenTile& tokens,
+                   UnionList& chosen) const {
+  auto apply = [&] {
+    parallel(scores, [&](Index r, Index t) {
+      Expr token = r / c.pack, key = keys_of.row(t);
+      Expr sees = keys_of.counts(key) && key < tokens.limit(token);
+      if (!c.has_times()) {
+        scores(r, t) = select(sees, scores(r, t), -inf);
+      } else {
+        Expr times = chosen.times(keys_of.slot(t), token);
+        Expr score = c.repeats ? scores(r, t) + log2(f32(times)) / *scale : Expr(scores(r, t));
+        scores(r, t) = select(sees && times > 0, score, -inf);
+      }
+    });
+  };
+  if (c.has_times() || keys_of.row_of)
+    apply();
+  else
+    when(keys_of.ragged() || keys_of.first + c.keys > tokens.limit(Operand(0)), apply);
+}
+
+void Program::block(const Index& x, const Index& h, const Index& b) {
+  HeadViews views = views_of(h, b);
+  Tensor q_of = views.of_queries(*q), k_of = views.of_keys(*k), v_of = views.of_keys(*v);
+  TokenTile tokens{c, x * c.queries, q_of.extent(0), k_of.extent(0)};
+  if (c.varlen) exit_if(tokens.first >= tokens.count);
+  Shared q_tile({c.rows(), c.dim}, c.compute);
+  load_queries(q_of, tokens.first, q_tile, c.pack);
+  Fragment sum({c.rows(), c.dim_v}, f32, 0);
+  OnlineSoftmax softmax(c.rows(), *scale);
+  UnionList chosen(tokens, selection_of(views));
+  walk_blocks(
+      c.tiles(), [&](const Expr& n) { return chosen.block(n); }, chosen.count(),
+      [&](const BlockTile& tile) {
+        Shared k_tile({c.keys, c.dim}, c.compute), v_tile({c.keys, c.dim_v}, c.compute);
+        tile.load(k_of, k_tile);
+        Fragment scores({c.rows(), c.keys}, f32, 0);
+        gemm(q_tile, k_tile.T(), scores);
+        mask(scores, tile, tokens, chosen);
+        scale_rows(sum, softmax.update(scores));
+        tile.load(v_of, v_tile);
+        add_product(scores, v_tile, sum, c.compute);
+      });
+  softmax.normalize(sum);
+  store_rows(sum, views.of_queries(*out), tokens.first, c.pack);
+  store_lse(softmax.lse(), views.vector(*lse), tokens.first, c.pack);
+}
+
+}  // namespace
+
+Kernel nsa_kernel(const NsaKernel& instance) {
+  return kernel(instance.name(), [&] { Program(instance).run(); });
+}
+
+}  // namespace tegula::ops

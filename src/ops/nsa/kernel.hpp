@@ -1,0 +1,34 @@
+// The tile program of attention over blocks selected by each token.
+#pragma once
+#include <string>
+
+#include "ops/block_sparse/walk.hpp"
+#include "tegula/lang.hpp"
+
+namespace tegula::ops {
+
+struct NsaKernel {
+  DType type = f32, compute = f32;
+  int dim = 64, dim_v = 64;
+  int block = 64;    // keys of a block
+  int entries = 16;  // of a row, at most
+  int pack = 1;      // query heads of one group that share a tile
+  int queries = 1;   // neighbouring tokens that share a tile
+  int keys = 64;
+  bool causal = true, diagonal = false, repeats = false;
+  bool counts = false, varlen = false;
+
+  int rows() const { return queries * pack; }
+  // A tile serves rows that chose differently.
+  bool has_times() const { return queries > 1 || repeats; }
+  TileOfBlocks tiles() const { return {block, keys}; }
+  std::string name() const;
+};
+
+// Arguments: q [batch, tokens, kv heads, group, d], k, v, out, lse [batch, kv heads, group, tokens], choice
+// [batch, tokens, kv heads, group, entries], scale (with log2(e)); then, where the instance has them, counts
+// [batch, tokens, kv heads, group], and for packed sequences q_begin, k_begin [sequences + 1] and longest,
+// without the batch dimensions. With pack > 1 the entries of group member 0 are those of all.
+lang::Kernel nsa_kernel(const NsaKernel& instance);
+
+}  // namespace tegula::ops

@@ -1,0 +1,145 @@
+#include <algorithm>
+#include <bit>
+
+#include "ops/attention/sequences.hpp"
+#include "ops/common/functions.hpp"
+#include "ops/nsa/call.hpp"
+#include "ops/nsa/plan.hpp"
+
+namespace tegula::ops {
+
+namespace {
+
+constexpr std::int64_t most_entries = 4096, longest_window = std::int64_t{1} << 29;
+
+// [(batch,) tokens, selecting heads, …] with a row for each query head; heads of a group repeat one that they
+// share.
+TensorRef per_query_head(const TensorRef& tensor, int heads_at, const HeadTensors& t) {
+  if (tensor.size(heads_at) == t.heads) return split_heads(tensor, heads_at, t.group());
+  TensorRef shared = split_heads(tensor, heads_at, 1);
+  Shape shape = shared.shape;
+  shape[static_cast<std::size_t>(heads_at) + 1] = t.group();
+  return shared.expand(shape);
+}
+
+void check_rows(const Arguments& args, const char* name, const TensorRef& tensor, const HeadTensors& t) {
+  const int rank = t.q.rank();
+  const std::string given = describe(tensor);
+  if (rank == 4)
+    args.check(tensor.size(0) == t.q.size(0), name, fmt::format("batch {}, as q", t.q.size(0)), given,
+               "give both one batch");
+  args.check(tensor.size(rank - 3) == t.q.size(-3), name, fmt::format("{} tokens, as q", t.q.size(-3)), given,
+             "check the layout");
+  const std::int64_t heads = tensor.size(rank - 2);
+  args.check(heads == t.heads || heads == t.kv_heads, name,
+             fmt::format("{} heads, as k, or {}, as q", t.kv_heads, t.heads), given,
+             "give a row for each head");
+}
+
+void check_selection(const Arguments& args, const TensorRef& block_indices, const NsaSelectedOptions& options,
+                     NsaCall& call) {
+  const HeadTensors& t = call.tensors;
+  const int rank = t.q.rank();
+  auto ordered = [&](const TensorRef& tensor) {
+    return rank == 4 ? as_bshd(tensor, options.layout) : tensor;
+  };
+  args.check_tensor("block_indices", block_indices, {i32}, {rank});
+  const TensorRef indices = ordered(block_indices);
+  check_rows(args, "block_indices", indices, t);
+  args.check(indices.size(-1) <= most_entries, "block_indices",
+             fmt::format("at most {} entries of a row", most_entries), describe(block_indices),
+             "select larger blocks, or use block_sparse_attention");
+  call.per_query_head = indices.size(rank - 2) != t.kv_heads;
+  call.choice = per_query_head(indices, rank - 2, t);
+  if (!options.block_counts) return;
+  args.check_tensor("block_counts", *options.block_counts, {i32}, {rank - 1});
+  const TensorRef counts = ordered(*options.block_counts);
+  check_rows(args, "block_counts", counts, t);
+  args.check(counts.size(rank - 2) == indices.size(rank - 2), "block_counts",
+             fmt::format("{} heads, as block_indices", indices.size(rank - 2)),
+             describe(*options.block_counts), "give every row of entries a count");
+  call.counts = per_query_head(counts, rank - 2, t);
+}
+
+void plan(const NsaSelectedOptions& options, NsaCall& call) {
+  const HeadTensors& t = call.tensors;
+  NsaKernel& kernel = call.kernel;
+  kernel.entries = static_cast<int>(std::bit_ceil(static_cast<std::uint64_t>(call.choice.size(-1))));
+  const std::int64_t tokens = kernel.varlen ? call.longest : t.q.size(1);
+  const NsaPlan plan =
+      plan_nsa({t.group(), call.per_query_head, tokens, kernel.block, kernel.entries}, options.tiles);
+  kernel.pack = plan.pack, kernel.queries = plan.queries, kernel.keys = plan.keys;
+}
+
+}  // namespace
+
+AttentionOptions window_options(const NsaSelectedOptions& options) {
+  AttentionOptions window;
+  window.layout = options.layout;
+  window.scale = options.scale;
+  window.causal = true;
+  window.left = options.window - 1;
+  window.cu_seqlens_q = options.cu_seqlens_q, window.cu_seqlens_k = options.cu_seqlens_k;
+  window.out = options.window_out, window.lse = options.window_lse;
+  window.target = options.target;
+  return window;
+}
+
+NsaCall prepare_nsa(const TensorRef& q, const TensorRef& k, const TensorRef& v,
+                    const TensorRef& block_indices, const NsaSelectedOptions& options, const char* op) {
+  const Arguments args(op);
+  NsaCall call;
+  NsaKernel& kernel = call.kernel;
+  args.check(options.block_size >= 1 && options.block_size <= 1 << 20, "block_size",
+             "a block size from 1 to 2^20", fmt::format("{}", options.block_size), "change the block size");
+  args.check(options.window >= 0 && options.window <= longest_window, "window",
+             "a number of keys, or 0 for no window", fmt::format("{}", options.window), "leave it out");
+  check_tiles(args, options.tiles);
+  kernel.varlen = options.cu_seqlens_q || options.cu_seqlens_k;
+  call.tensors = check_heads(args, q, k, v, kernel.varlen ? 3 : 4, options.layout);
+  const PackedLengths lengths =
+      check_sequences(args, options.cu_seqlens_q, options.cu_seqlens_k, call.tensors);
+  call.longest = lengths.queries, call.longest_keys = lengths.keys;
+  check_selection(args, block_indices, options, call);
+  call.scale = program_scale(checked_scale(args, options.scale, call.tensors.dim()), 0);
+  kernel.type = q.dtype;
+  kernel.dim = call.tensors.dim(), kernel.dim_v = call.tensors.dim_v();
+  kernel.block = options.block_size;
+  kernel.causal = options.causal, kernel.diagonal = options.diagonal, kernel.repeats = options.repeats;
+  kernel.counts = options.block_counts.has_value();
+  plan(options, call);
+  return call;
+}
+
+NsaSelectedResult nsa_selected_attention(const TensorRef& q, const TensorRef& k, const TensorRef& v,
+                                         const TensorRef& block_indices, const NsaSelectedOptions& options) {
+  const Arguments args("nsa_selected_attention");
+  const NsaCall call = prepare_nsa(q, k, v, block_indices, options);
+  const HeadTensors& t = call.tensors;
+  const HeadOutputs outputs = make_outputs(args, t, options.layout, options.out, options.lse);
+  NsaSelectedResult result{outputs.result.out, outputs.result.lse, {}, {}};
+  args.check(options.window > 0 || !(options.window_out || options.window_lse), "window_out",
+             "no output of a window without one", "window_out or window_lse", "give the window");
+  if (options.window > 0) {
+    const AttentionResult window = attention(q, k, v, window_options(options));
+    result.window_out = window.out, result.window_lse = window.lse;
+  }
+  if (nelements(outputs.out) == 0) return result;
+  std::vector<Argument> values{split_heads(t.q, t.q.rank() - 2, t.group()),
+                               t.k,
+                               t.v,
+                               outputs.out,
+                               outputs.lse,
+                               call.choice,
+                               call.scale};
+  if (call.kernel.counts) values.push_back(call.counts);
+  if (call.kernel.varlen) {
+    values.push_back(*options.cu_seqlens_q);
+    values.push_back(*options.cu_seqlens_k);
+    values.push_back(call.longest);
+  }
+  compiled(call.kernel, options.target, nsa_kernel).call_in_order(values);
+  return result;
+}
+
+}  // namespace tegula::ops

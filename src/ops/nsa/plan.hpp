@@ -1,0 +1,23 @@
+// The tiles of attention over selected blocks.
+#pragma once
+#include <cstdint>
+
+#include "tegula/ops/attention.hpp"
+
+namespace tegula::ops {
+
+struct NsaProblem {
+  std::int64_t group = 1;        // query heads of a key head
+  bool per_query_head = false;   // they select differently
+  std::int64_t tokens = 1;       // the most of a sequence
+  int block = 64, entries = 16;  // of a row
+};
+
+struct NsaPlan {
+  int pack = 1, queries = 1, keys = 64;
+};
+
+// The extents that `given` leaves open are chosen.
+NsaPlan plan_nsa(const NsaProblem& problem, const AttentionTiles& given);
+
+}  // namespace tegula::ops

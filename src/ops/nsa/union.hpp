@@ -1,0 +1,47 @@
+// The blocks that a tile of neighbouring tokens selected, each once, and which token selected which.
+#pragma once
+#include <optional>
+
+#include "ops/nsa/kernel.hpp"
+
+namespace tegula::ops {
+
+// Tokens of a tile within their sequence.
+struct TokenTile {
+  const NsaKernel& c;
+  lang::Expr first, count;  // the first token of the tile, and the tokens of the sequence
+  lang::Expr keys;
+
+  lang::Expr position(const lang::Expr& token) const { return first + token + keys - count; }
+  // One behind the last key that a token of the tile may see.
+  lang::Expr limit(const lang::Expr& token) const;
+};
+
+// The lists of one head: choice [tokens, entries], counts [tokens].
+struct Selection {
+  lang::Tensor choice;
+  std::optional<lang::Tensor> counts;
+
+  // The number of entry e of a token of the tile, or no_row if it selects nothing. Entry c.entries is the
+  // block of the token itself.
+  lang::Expr block(const TokenTile& tile, const lang::Expr& token, const lang::Expr& e) const;
+};
+
+// In the order of their first appearance.
+class UnionList {
+ public:
+  UnionList(const TokenTile& tile, const Selection& selection);
+
+  lang::Expr block(const lang::Expr& n) { return list_(n); }
+  lang::Expr count() const { return count_; }
+  // How often a token of the tile selected the n-th block; wanted only if c.has_times().
+  lang::Expr times(const lang::Expr& n, const lang::Expr& token) { return times_(n, token); }
+
+ private:
+  const NsaKernel& c;
+  int width_;  // entries of a token
+  lang::Shared list_, times_;
+  lang::Var count_;
+};
+
+}  // namespace tegula::ops

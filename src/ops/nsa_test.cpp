@@ -1,0 +1,178 @@
+// Attention over selected blocks against its formula, over one table.
+#include "ops/reference/reference.hpp"
+#include "ops/testing.hpp"
+
+namespace tegula::ops {
+namespace {
+
+struct Row {
+  std::string name;
+  std::int64_t batch = 1, tokens = 37, keys = 37, heads = 2, kv_heads = 1, dim = 16, dim_v = 8, entries = 4;
+  DType type = f32;
+  NsaSelectedOptions options = {};
+  bool counts = false, per_query_head = false, packed = false;
+};
+
+void PrintTo(const Row& row, std::ostream* out) { *out << row.name; }
+
+std::vector<Row> table() {
+  std::vector<Row> rows;
+  for (int block : {16, 20, 64, 256})
+    for (int tokens_of_tile : {1, 3})
+      rows.push_back({.name = "block",
+                      .tokens = 40,
+                      .keys = block == 256 ? 300 : 90,
+                      .options = {.block_size = block,
+                                  .diagonal = block == 20,
+                                  .window = block == 20 ? 9 : 0,
+                                  .tiles = {tokens_of_tile, block == 64 ? 32 : 0}},
+                      .counts = block == 16});
+  for (std::int64_t group : {1, 2, 5, 16})
+    for (bool per_query_head : {false, true})
+      rows.push_back({.name = "group",
+                      .batch = 2,
+                      .tokens = 19,
+                      .keys = 33,
+                      .heads = 2 * group,
+                      .kv_heads = 2,
+                      .options = {.block_size = 8, .diagonal = group == 2},
+                      .counts = group == 5,
+                      .per_query_head = per_query_head});
+  for (bool causal : {false, true})
+    for (bool diagonal : {false, true})
+      for (int tokens_of_tile : {1, 4})
+        rows.push_back({.name = "repeats",
+                        .entries = 7,
+                        .options = {.block_size = 16,
+                                    .causal = causal,
+                                    .diagonal = diagonal,
+                                    .repeats = true,
+                                    .tiles = {tokens_of_tile, 16}}});
+  for (std::int64_t tokens : {0, 1, 30})
+    for (std::int64_t keys : {0, 1, 21})
+      rows.push_back({.name = "sizes",
+                      .tokens = tokens,
+                      .keys = keys,
+                      .options = {.block_size = 16, .diagonal = true, .window = 5, .tiles = {2, 16}}});
+  for (DType type : {f16, bf16})
+    rows.push_back({.name = "type", .type = type, .options = {.block_size = 16, .scale = 0.3f}});
+  for (bool diagonal : {false, true})
+    rows.push_back({.name = "packed sequences",
+                    .tokens = 41,
+                    .keys = 61,
+                    .heads = 6,
+                    .kv_heads = 2,
+                    .options = {.block_size = 16, .diagonal = diagonal, .window = 4, .tiles = {3, 16}},
+                    .counts = diagonal,
+                    .packed = true});
+  rows.push_back({.name = "no entries", .entries = 0, .options = {.block_size = 16}});
+  rows.push_back({.name = "no sequences", .batch = 0, .options = {.block_size = 16}});
+  const std::size_t count = rows.size();
+  for (std::size_t i = 0; i < count; i += 5) {
+    rows.push_back(rows[i]);
+    rows.back().options.layout = Layout::bhsd;
+  }
+  return rows;
+}
+
+Shape shape_of(const Row& row, std::int64_t tokens, std::int64_t heads, std::int64_t last) {
+  if (row.packed) return {tokens, heads, last};
+  if (row.options.layout == Layout::bhsd) return {row.batch, heads, tokens, last};
+  return {row.batch, tokens, heads, last};
+}
+
+Shape vector_shape(const Row& row) {
+  return row.packed ? Shape{row.heads, row.tokens} : Shape{row.batch, row.heads, row.tokens};
+}
+
+// Lists with gaps, repetitions, entries that name no block or a future one, and no order.
+Tensor random_list(const Row& row, std::int64_t entries, std::int64_t high) {
+  const std::int64_t heads = row.per_query_head ? row.heads : row.kv_heads;
+  return Tensor::random_integers(shape_of(row, row.tokens, heads, entries), i32, 5, -2, high);
+}
+
+struct Given {
+  Planted q, k, v, indices, counts;
+  Tensor fences_q = Tensor::from<std::int32_t>({0, 7, 7, 40, 41}),
+         fences_k = Tensor::from<std::int32_t>({0, 20, 25, 25, 61});
+  NsaSelectedOptions options;
+
+  explicit Given(const Row& row)
+      : q(Tensor::random_normal(shape_of(row, row.tokens, row.heads, row.dim), row.type, 1)),
+        k(Tensor::random_normal(shape_of(row, row.keys, row.kv_heads, row.dim), row.type, 2)),
+        v(Tensor::random_normal(shape_of(row, row.keys, row.kv_heads, row.dim_v), row.type, 3)),
+        indices(random_list(row, row.entries, row.keys / row.options.block_size + 3)),
+        counts(random_list(row, 1, row.entries + 2).select(row.packed ? 2 : 3, 0)),
+        options(row.options) {
+    if (row.counts) options.block_counts = counts.inside;
+    if (row.packed) options.cu_seqlens_q = fences_q, options.cu_seqlens_k = fences_k;
+  }
+};
+
+class NsaRows : public testing::TestWithParam<Row> {};
+
+TEST_P(NsaRows, AgreeWithTheFormula) {
+  const Row& row = GetParam();
+  for (Target target : test_targets()) {
+    SCOPED_TRACE(row.name + " " + std::to_string(row.tokens) + " x " + std::to_string(row.keys) +
+                 " blocks of " + std::to_string(row.options.block_size) + " " + std::string(target.name()));
+    Given in(row);
+    const Shape out_shape = shape_of(row, row.tokens, row.heads, row.dim_v);
+    const Planted out(out_shape, row.type), lse(vector_shape(row), f32);
+    in.options.out = out.inside, in.options.lse = lse.inside, in.options.target = target;
+    const NsaSelectedResult result =
+        nsa_selected_attention(in.q.inside, in.k.inside, in.v.inside, in.indices.inside, in.options);
+    auto by_formula = [&](DType steps) {
+      return reference::nsa_selected_attention(in.q.inside, in.k.inside, in.v.inside, in.indices.inside,
+                                               in.options, steps);
+    };
+    const NsaSelectedResult exact = by_formula(f64), plain = by_formula(row.type);
+    expect_close("out", out.inside, exact.out, plain.out, row.type);
+    expect_close("lse", lse.inside, exact.lse, plain.lse, f32);
+    expect_close("window_out", result.window_out, exact.window_out, plain.window_out, row.type);
+    expect_close("window_lse", result.window_lse, exact.window_lse, plain.window_lse, f32);
+    EXPECT_TRUE(out.is_clean_outside() && lse.is_clean_outside());
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Table, NsaRows, testing::ValuesIn(table()));
+
+// With all past blocks selected it is causal attention.
+TEST(Nsa, SelectingEverythingIsAttention) {
+  const Tensor q = Tensor::random_normal({1, 50, 4, 16}, f32, 1),
+               k = Tensor::random_normal({1, 50, 2, 16}, f32, 2);
+  const Tensor all_blocks = Tensor::from<std::int32_t>({3, 1, 0, 2}, {1, 1, 1, 4});
+  const NsaSelectedResult selected = nsa_selected_attention(
+      q, k, k, Tensor::adopt(all_blocks.ref().expand({1, 50, 2, 4}), all_blocks.owner()), {.block_size = 16});
+  const AttentionResult dense = attention(q, k, k, {.causal = true});
+  EXPECT_TRUE(all_close(selected.out, dense.out, 1e-5, 1e-5));
+  EXPECT_TRUE(all_close(selected.lse, dense.lse, 1e-5, 1e-5));
+}
+
+TEST(Nsa, RefusesWrongCalls) {
+  const Tensor q = Tensor::zeros({1, 20, 4, 16}, f32), k = Tensor::zeros({1, 30, 2, 16}, f32);
+  const Tensor indices = Tensor::zeros({1, 20, 2, 3}, i32), counts = Tensor::zeros({1, 20, 2}, i32);
+  auto call = [&](const TensorRef& of_q, const TensorRef& lists, NsaSelectedOptions options = {}) {
+    return [=] { nsa_selected_attention(of_q, k, k, lists, options); };
+  };
+  const std::string name = "nsa_selected_attention, argument ";
+  expect_refusal(call(q.select(0, 0), indices), name + "'q': expected rank 4");
+  expect_refusal(call(q.slice(3, 0, 8), indices), name + "'k': expected 8 features, as q");
+  expect_refusal(call(q, indices.to(f32)), name + "'block_indices': expected dtype i32");
+  expect_refusal(call(q, indices.select(0, 0)), name + "'block_indices': expected rank 4");
+  expect_refusal(call(q, indices.slice(1, 0, 19)), name + "'block_indices': expected 20 tokens, as q");
+  expect_refusal(call(q, indices.slice(2, 0, 1)),
+                 name + "'block_indices': expected 2 heads, as k, or 4, as q");
+  expect_refusal(call(q, Tensor::zeros({1, 20, 2, 4097}, i32)), "expected at most 4096 entries of a row");
+  expect_refusal(call(q, indices, {.block_size = 0}), name + "'block_size': expected a block size from 1");
+  expect_refusal(call(q, indices, {.block_counts = indices}), name + "'block_counts': expected rank 3");
+  expect_refusal(call(q, indices, {.block_counts = counts.slice(1, 0, 3)}),
+                 name + "'block_counts': expected 20 tokens");
+  expect_refusal(call(q, indices, {.window = -1}), name + "'window': expected a number of keys");
+  expect_refusal(call(q, indices, {.scale = 0.f}), name + "'scale': expected a positive finite number");
+  expect_refusal(call(q, indices, {.window_out = q}), name + "'window_out': expected no output of a window");
+  expect_refusal(call(q.select(0, 0), indices, {.cu_seqlens_q = counts}), name + "'");
+}
+
+}  // namespace
+}  // namespace tegula::ops
