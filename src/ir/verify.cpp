@@ -30,11 +30,32 @@ bool is_element_statement(const Stmt& stmt) {
          as<Assert>(stmt);
 }
 
+// Whether nothing is missing that the printer looks at.
+bool is_whole(const Stmt& stmt) {
+  bool result = true;
+  for_each_stmt({stmt}, [&](const Stmt& each) {
+    if (const auto* loop = as<For>(each))
+      result &= loop->begin.size() == loop->index.size() && loop->end.size() == loop->index.size();
+    for_each_view(each, [&](const View& view) {
+      result &= view.buffer != nullptr && view.dims.size() == view.shape.size();
+    });
+    for_each_expr(each, [&](const Expr& e) {
+      if (!e) return;
+      for_each_node(e, [&](const Expr& node) {
+        result &= std::find(node->args.begin(), node->args.end(), nullptr) == node->args.end();
+        result &= static_cast<int>(node->args.size()) == arity_of(node->op);
+      });
+    });
+  });
+  return result;
+}
+
 // A malformed statement may not be fit to be printed either.
 std::string shown(const Stmt& stmt) {
+  constexpr auto unfit = "a statement that cannot be printed";
   try {
-    return print(stmt);
-  } catch (const std::exception&) { return "a statement that cannot be printed"; }
+    return is_whole(stmt) ? print(stmt) : unfit;
+  } catch (const std::exception&) { return unfit; }
 }
 
 class Verifier {

@@ -29,7 +29,9 @@ class Walk {
 
   void operator()(const Expr& e) {
     if (!seen_.insert(e.get()).second) return;
-    for (const Expr& arg : e->args) (*this)(arg);
+    for (const Expr& arg : e->args) {
+      if (arg) (*this)(arg);  // a missing one is for the verifier to report
+    }
     f_(e);
   }
 
