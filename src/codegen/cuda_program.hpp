@@ -9,6 +9,7 @@
 // followed, if there are any, at the next multiple of 64 bytes, by the tensor maps.
 // It is launched with as many blocks as the product of the grid's extents, in one dimension.
 #pragma once
+#include <map>
 #include <string>
 #include <vector>
 
@@ -24,14 +25,24 @@ struct CudaProgram {
     int threads = 0;               // of a block
     std::size_t shared_bytes = 0;  // of dynamic shared memory
   };
+  // Of a tensor with all its dimensions: zeros outside, no interleaving.
+  struct TensorMap {
+    int tensor = 0;            // in Signature::buffers
+    std::vector<int> box;      // elements along each dimension of the tensor, the last one left out
+    int columns = 0;           // and along that
+    bool is_swizzled = false;  // by the bytes of a row
+    friend bool operator==(const TensorMap&, const TensorMap&) = default;
+  };
   struct Assertion {
     std::string message;
     Loc at;
   };
   std::string text;
   std::vector<Kernel> kernels;
+  std::vector<TensorMap> maps;
   std::vector<Assertion> assertions;
-  std::vector<std::string> notes;  // what fell back to a slower way, and why
+  std::map<std::string, std::string> instructions;  // functions that the text holds, by name
+  std::vector<std::string> notes;                   // what fell back to a slower way, and why
 };
 
 CudaProgram print_cuda(const Signature& signature, const passes::CudaTarget& target);

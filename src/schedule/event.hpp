@@ -205,9 +205,9 @@ enum class Who : std::uint8_t {
 struct Event {
   What what;
   Who who = Who::all;
-  std::string name;                          // of an operation or a loop
-  std::shared_ptr<const ir::StmtNode> stmt;  // that it comes from
-  std::optional<Loc> at;                     // line of the user's program
+  std::string name = {};                          // of an operation or a loop
+  std::shared_ptr<const ir::StmtNode> stmt = {};  // that it comes from
+  std::optional<Loc> at = {};                     // line of the user's program
 };
 
 }  // namespace tegula::schedule

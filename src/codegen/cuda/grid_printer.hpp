@@ -1,6 +1,8 @@
 // The state from which the function of one grid is printed for a GPU. Its members are spread over several
 // files, by what they print: expressions, accesses, statements, loops over elements, operations on tiles.
 #pragma once
+#include <deque>
+#include <functional>
 #include <optional>
 #include <unordered_map>
 #include <unordered_set>
@@ -11,7 +13,9 @@
 #include "codegen/text.hpp"
 #include "ir/bounds.hpp"
 #include "passes/cuda/infer_layouts.hpp"
+#include "passes/cuda/specialize_roles.hpp"
 #include "runtime/binding.hpp"
+#include "schedule/schedule.hpp"
 
 namespace tegula::codegen {
 
@@ -47,6 +51,17 @@ class CudaGridPrinter {
   struct FragmentTile {
     std::string name;
     Layout layout;
+    bool is_packed = false;  // pairs of 16-bit floats in words
+  };
+
+  // A ring of slots, as it is named and where it lies in shared memory.
+  struct RingText {
+    struct Slots {
+      std::int64_t begin, bytes;  // of one
+    };
+    std::string name;
+    std::int64_t barriers;
+    std::vector<Slots> tiles;
   };
 
   // The loop over elements that is being printed.
@@ -113,7 +128,9 @@ class CudaGridPrinter {
   void operator()(const ir::Print& n, const ir::Stmt& stmt);
   void operator()(const ir::Assert& n, const ir::Stmt& stmt);
   void define(const ir::VariablePtr& variable, const std::string& value, bool is_const, const Loc& at);
-  void sequential(const ir::For& n, const Loc& at);
+  // `inside` prints the body.
+  void sequential(const ir::For& n, const Loc& at, const std::function<void()>& inside);
+  void branch(const ir::If& n, const Loc& at, const std::function<void()>& inside);
   void groups(const ir::For& n, const Loc& at);
   void add_index(const ir::VariablePtr& index, const ir::Expr& begin, const ir::Expr& end);
   // What only one thread of those that run it may do.
@@ -155,8 +172,49 @@ class CudaGridPrinter {
   void gemm_fma(const ir::Gemm& n, const FragmentTile& c, const Loc& at);
   void gemm_mma(const ir::Gemm& n, const passes::GemmPlan& plan, const FragmentTile& c, const Loc& at);
   std::string operand_lambda(const ir::View& view, int pair_axis, DType packed);
+  void gemm_wgmma(const ir::Gemm& n, const FragmentTile& c, const Loc& at);
+  void wgmma(const ir::Gemm& n, const passes::GemmPlan& plan, const FragmentTile& c, const Loc& at);
+  std::string operand_at(const ir::View& view, const std::string& row, const std::string& column);
+  std::string packed_operand(const FragmentTile& tile, DType type);
   void clear_registers(const FragmentTile& tile);
   void touch_operands(const ir::Gemm& n);
+
+  // ---- roles (print_roles.cpp, print_tensor_copies.cpp)
+  std::string print_roles(const ir::Grid& grid, int number, const passes::Roles& roles);
+  void declare_rings(const passes::Roles& roles);
+  std::string ring_declaration(std::size_t r) const;
+  const std::string& ring_name(int ring) const { return rings_[static_cast<std::size_t>(ring)].name; }
+  std::string role(const schedule::Role& role, int barrier, int threads);
+  void events(const schedule::Events& list);
+  void event(const schedule::Operation&, const schedule::Event& e);
+  void event(const schedule::Gemm&, const schedule::Event& e);
+  void event(const schedule::GemmFence&, const schedule::Event&);
+  void event(const schedule::GemmCommit&, const schedule::Event&);
+  void event(const schedule::GemmWait& n, const schedule::Event&);
+  void event(const schedule::WaitFull& n, const schedule::Event&);
+  void event(const schedule::Acquire& n, const schedule::Event&);
+  void event(const schedule::Arrive& n, const schedule::Event&);
+  void event(const schedule::Expect& n, const schedule::Event&);
+  void event(const schedule::Advance& n, const schedule::Event&);
+  void event(const schedule::Load& n, const schedule::Event& e);
+  void event(const schedule::Barrier& n, const schedule::Event&);
+  void event(const schedule::WarpSync&, const schedule::Event&);
+  void event(const schedule::SetRegisters& n, const schedule::Event&);
+  void event(const schedule::Loop& n, const schedule::Event& e);
+  void event(const schedule::Guard& n, const schedule::Event& e);
+  template <class Other>
+  void event(const Other&, const schedule::Event&) {
+    throw InternalError("an event that roles of tile programs do not have");
+  }
+  bool reads_rings(const ir::Gemm& n) const;
+  void sync_line(const std::string& text);
+  std::string by_loader(const std::string& text) const;
+  void name_slots(int ring);
+  std::size_t tensor_map(const ir::Copy& n, const passes::TensorCopy& plan);
+  void load_boxes(const ir::Copy& n, const passes::TensorCopy& plan, int ring, const Loc& at);
+  std::string is_uncut(const ir::Copy& n);
+  void fill_by_threads(const ir::Stmt& s, int ring, std::int64_t bytes);
+  std::size_t shared_bytes(const ir::Grid& grid) const;
 
   const Signature& signature_;
   const passes::CudaTarget& target_;
@@ -176,7 +234,11 @@ class CudaGridPrinter {
   ir::Facts facts_;
   SharedMemory memory_;
   Team team_;
+  std::string team_barrier_ = "tg::block_sync();";
   std::optional<ElementLoop> loop_;
+  const passes::Roles* roles_ = nullptr;
+  std::vector<RingText> rings_;
+  std::deque<std::string> flights_;  // accumulators of products in flight
 };
 
 }  // namespace tegula::codegen

@@ -119,9 +119,9 @@ class Placement {
 
 }  // namespace
 
-std::vector<Step> place_sync(const std::vector<Step>& steps) {
+std::vector<Step> place_sync(const std::vector<Step>& steps, const std::string& barrier) {
   Pending pending, left;
-  return Placement("tg::block_sync();").walk(steps, pending, left);
+  return Placement(barrier).walk(steps, pending, left);
 }
 
 }  // namespace tegula::codegen

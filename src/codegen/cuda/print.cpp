@@ -9,7 +9,7 @@ namespace tegula::codegen {
 namespace {
 
 // The parameter of every function: see cuda_program.hpp.
-std::string call_struct(const Signature& signature) {
+std::string call_struct(const Signature& signature, std::size_t maps) {
   std::size_t strides = 0;
   for (const ir::BufferPtr& buffer : signature.buffers()) strides += static_cast<std::size_t>(buffer->rank());
   std::string text = "struct Call {\n";
@@ -19,7 +19,9 @@ std::string call_struct(const Signature& signature) {
   member("void*", "tensor", signature.buffers().size());
   member("int64_t", "stride", strides);
   member("int64_t", "value", signature.variables().size());
-  return text + "  int* status;\n};\n";
+  text += "  int* status;\n";
+  if (maps > 0) text += fmt::format("  tg::TensorMap map[{}];\n", maps);
+  return text + "};\n";
 }
 
 }  // namespace
@@ -27,10 +29,14 @@ std::string call_struct(const Signature& signature) {
 CudaProgram print_cuda(const Signature& signature, const passes::CudaTarget& target) {
   const ir::Kernel kernel = passes::for_cuda(signature.kernel(), target);
   CudaProgram program;
-  program.text = "#include \"kernel.cuh\"\n\n" + call_struct(signature);
+  std::string grids;
   int number = 0;
   for (const ir::Grid& grid : kernel.grids)
-    program.text += "\n" + CudaGridPrinter(signature, target, program).print(grid, number++);
+    grids += "\n" + CudaGridPrinter(signature, target, program).print(grid, number++);
+  program.text = fmt::format("#include \"{}\"\n\n", target.has_wgmma() ? "hopper.cuh" : "kernel.cuh");
+  program.text += call_struct(signature, program.maps.size());
+  for (const auto& [name, text] : program.instructions) program.text += "\n" + text;
+  program.text += grids;
   return program;
 }
 

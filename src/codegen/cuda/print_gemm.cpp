@@ -18,11 +18,14 @@ void CudaGridPrinter::operator()(const Gemm& n, const Stmt& s) {
   FragmentTile c = own;
   const bool moves = own.layout != plan.accumulator;
   if (moves) c = converted(n.c.buffer, plan.accumulator, !n.overwrite, s->at);
-  if (n.overwrite) {
+  const bool by_warp_groups = plan.instruction == passes::GemmInstruction::wgmma;
+  if (n.overwrite && !by_warp_groups) {
     out_.code();
     clear_registers(c);
   }
-  if (plan.instruction == passes::GemmInstruction::fma)
+  if (by_warp_groups)
+    gemm_wgmma(n, c, s->at);
+  else if (plan.instruction == passes::GemmInstruction::fma)
     gemm_fma(n, c, s->at);
   else
     gemm_mma(n, plan, c, s->at);

@@ -93,8 +93,19 @@ std::string CudaGridPrinter::print(const Grid& grid, int number) {
       if (operand->buffer->type.bits() == 16) swizzled_.insert(operand->buffer.get());
     }
   });
+  if (const auto roles = passes::specialize_roles(grid, target_)) return print_roles(grid, number, *roles);
   prologue(grid);
   body(grid.body);
+  const std::size_t bytes = shared_bytes(grid);
+  const std::string function = fmt::format("{}_{}", signature_.kernel().name, number);
+  program_.kernels.push_back({function, team_.threads, bytes});
+  return fmt::format(
+      "extern \"C\" __global__ void __launch_bounds__({}) {}(const __grid_constant__ Call call) {{  // {}\n"
+      "  extern __shared__ __align__(1024) unsigned char shared_memory[];\n{}}}\n",
+      team_.threads, function, short_location(grid.at), text_of(place_sync(out_.finish(), team_barrier_), 1));
+}
+
+std::size_t CudaGridPrinter::shared_bytes(const Grid& grid) const {
   const std::int64_t bytes = memory_.peak();
   if (bytes > most_shared_bytes) {
     throw ProgramError(
@@ -104,12 +115,7 @@ std::string CudaGridPrinter::print(const Grid& grid, int number) {
             bytes, most_shared_bytes),
         grid.at);
   }
-  const std::string function = fmt::format("{}_{}", signature_.kernel().name, number);
-  program_.kernels.push_back({function, team_.threads, static_cast<std::size_t>(bytes)});
-  return fmt::format(
-      "extern \"C\" __global__ void __launch_bounds__({}) {}(const __grid_constant__ Call call) {{  // {}\n"
-      "  extern __shared__ __align__(1024) unsigned char shared_memory[];\n{}}}\n",
-      team_.threads, function, short_location(grid.at), text_of(place_sync(out_.finish()), 1));
+  return static_cast<std::size_t>(bytes);
 }
 
 void CudaGridPrinter::in_scope(const Body& nested) {
@@ -254,10 +260,10 @@ void CudaGridPrinter::add_index(const VariablePtr& index, const Expr& begin, con
 void CudaGridPrinter::operator()(const For& n, const Stmt& s) {
   if (n.kind == LoopKind::parallel) return elements(n, s);
   if (n.kind == LoopKind::warps || n.kind == LoopKind::warp_groups) return groups(n, s->at);
-  sequential(n, s->at);
+  sequential(n, s->at, [&] { in_scope(n.body); });
 }
 
-void CudaGridPrinter::sequential(const For& n, const Loc& at) {
+void CudaGridPrinter::sequential(const For& n, const Loc& at, const std::function<void()>& inside) {
   if (!loop_) out_.code();
   const std::string_view type = scalar_type(n.index[0]->type);
   const std::string end = names_.unique("end"), last = value(n.end[0]), first = value(n.begin[0]);
@@ -266,10 +272,11 @@ void CudaGridPrinter::sequential(const For& n, const Loc& at) {
   add_index(n.index[0], n.begin[0], n.end[0]);
   const std::string name = name_variable(n.index[0]);
   if (n.kind == LoopKind::unrolled) out_.line("#pragma unroll");
+  if (n.kind == LoopKind::pipelined) out_.line("#pragma unroll 1");
   open(fmt::format("for ({0} {1} = {2}; {1} < {3}; ++{1}) {{  // {4}", type, name, first, end,
                    short_location(at)),
        StepKind::loop);
-  in_scope(n.body);
+  inside();
   close();
   facts_ = before;
 }
@@ -297,18 +304,23 @@ void CudaGridPrinter::groups(const For& n, const Loc& at) {
 }
 
 void CudaGridPrinter::operator()(const If& n, const Stmt& s) {
-  if (!loop_) out_.code();
-  const std::string condition = value(n.condition);
-  const Facts before = facts_;
-  open(fmt::format("if ({}) {{  // {}", condition, short_location(s->at)), StepKind::branch);
-  facts_.assume(n.condition);
-  in_scope(n.then);
-  close();
-  facts_ = before;
+  branch(n, s->at, [&] { in_scope(n.then); });
   if (n.otherwise.empty()) return;
+  const Facts before = facts_;
   open("else {", StepKind::otherwise);
   facts_.assume(n.condition, false);
   in_scope(n.otherwise);
+  close();
+  facts_ = before;
+}
+
+void CudaGridPrinter::branch(const If& n, const Loc& at, const std::function<void()>& inside) {
+  if (!loop_) out_.code();
+  const std::string condition = value(n.condition);
+  const Facts before = facts_;
+  open(fmt::format("if ({}) {{  // {}", condition, short_location(at)), StepKind::branch);
+  facts_.assume(n.condition);
+  inside();
   close();
   facts_ = before;
 }

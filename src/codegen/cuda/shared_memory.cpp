@@ -5,11 +5,8 @@
 namespace tegula::codegen {
 
 TileOrder swizzled_order(const ir::Buffer& tile) {
-  if (tile.rank() != 2 || tile.type.bits() != 16 || tile.extent(0) % 8 != 0) return {};
-  for (const int columns : {64, 32, 16}) {
-    if (tile.extent(1) % columns == 0) return {columns};
-  }
-  return {};
+  if (tile.rank() != 2 || tile.type.bits() != 16) return {};
+  return layout::swizzled_order(tile.extent(0), tile.extent(1));
 }
 
 std::int64_t SharedMemory::allocate(std::int64_t bytes, std::int64_t alignment) {

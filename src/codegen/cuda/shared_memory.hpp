@@ -4,18 +4,13 @@
 #include <vector>
 
 #include "ir/view.hpp"
+#include "layout/tile_order.hpp"
 
 namespace tegula::codegen {
 
-// How the elements of a tile are ordered. A swizzled matrix is cut into blocks of `columns` columns; each row
-// of a block is 32, 64 or 128 bytes, and its pieces of 16 bytes are exchanged among neighbouring rows so that
-// the hardware reads eight rows without conflict. This is what the copy engine and the tensor cores expect.
-struct TileOrder {
-  int columns = 0;  // 0: row by row
+using layout::TileOrder;
 
-  bool is_swizzled() const { return columns != 0; }
-};
-
+// The order of a tile that tensor cores read.
 TileOrder swizzled_order(const ir::Buffer& tile);
 
 // A first-fit allocator of intervals.
@@ -23,6 +18,8 @@ class SharedMemory {
  public:
   std::int64_t allocate(std::int64_t bytes, std::int64_t alignment);
   void free(std::int64_t begin);
+  // Nothing below `end` is given out from now on.
+  void reserve(std::int64_t end) { used_ = {{0, end}}; }
   std::int64_t peak() const { return peak_; }
 
  private:

@@ -35,7 +35,8 @@ struct Step {
 };
 
 // With barriers where a step touches what another thread touched before in a way that does not commute.
-std::vector<Step> place_sync(const std::vector<Step>& steps);
+std::vector<Step> place_sync(const std::vector<Step>& steps,
+                             const std::string& barrier = "tg::block_sync();");
 
 std::string text_of(const std::vector<Step>& steps, int depth);
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "layout/tile_order.hpp"
+
 namespace tegula::passes {
 
 using namespace ir;
@@ -23,6 +25,32 @@ Division divide(std::int64_t m, std::int64_t n, std::int64_t units, std::int64_t
   return n % (8 * parts.along_n) == 0 ? parts : Division{units, 1};
 }
 
+// Whether wgmma can read the operand from shared memory, where a fragment would be moved as it is.
+bool is_operand(const View& view) {
+  if (view.buffer->space == Space::fragment)
+    return layout::swizzled_order(view.extent(0), view.extent(1)).is_swizzled();
+  if (!is_matrix(view)) return false;
+  return layout::swizzled_order(view.buffer->extent(0), view.buffer->extent(1)).is_swizzled();
+}
+
+// m64nNk16: each warp group multiplies rows of its own.
+std::optional<GemmPlan> plan_wgmma(const Gemm& gemm, int threads) {
+  const std::int64_t m = gemm.c.extent(0), n = gemm.c.extent(1), k = gemm.a.extent(1), groups = threads / 128;
+  const DType type = gemm.a.buffer->type;
+  if (threads % 128 != 0 || m % (64 * groups) != 0 || n % 8 != 0 || k % 16 != 0) return std::nullopt;
+  if (n > 256 && n % 256 != 0) return std::nullopt;
+  if ((type != f16 && type != bf16) || gemm.b.buffer->type != type || gemm.c.buffer->type != f32)
+    return std::nullopt;
+  GemmPlan plan;
+  plan.instruction = GemmInstruction::wgmma;
+  plan.parts = {groups, 1};
+  plan.a_in_registers = gemm.a.buffer->space == Space::fragment && is_whole(gemm.a);
+  if ((!plan.a_in_registers && !is_operand(gemm.a)) || !is_operand(gemm.b)) return std::nullopt;
+  plan.accumulator = layout::wgmma_accumulator(m, n, plan.parts);
+  if (plan.a_in_registers) plan.operand_a = layout::wgmma_operand_a(m, k, plan.parts);
+  return plan;
+}
+
 }  // namespace
 
 bool is_matrix(const View& view) {
@@ -38,9 +66,12 @@ bool is_matrix(const View& view) {
 
 bool is_transposed(const View& view) { return view.dims[0].axis == 1; }
 
-GemmPlan plan_gemm(const Gemm& gemm, int threads, const CudaTarget&) {
+GemmPlan plan_gemm(const Gemm& gemm, int threads, const CudaTarget& target) {
   const std::int64_t m = gemm.c.extent(0), n = gemm.c.extent(1), k = gemm.a.extent(1);
   const DType type = gemm.a.buffer->type;
+  if (target.has_wgmma()) {
+    if (auto plan = plan_wgmma(gemm, threads)) return *plan;
+  }
   GemmPlan plan;
   if (has_tensor_cores(type) && threads % 32 == 0 && n % 8 == 0) {
     plan.instruction = GemmInstruction::mma_sync;

@@ -1,5 +1,7 @@
 // Which instruction multiplies, and how the warps of a block divide the product.
 #pragma once
+#include <optional>
+
 #include "ir/stmt.hpp"
 #include "layout/fragments.hpp"
 
@@ -7,7 +9,8 @@ namespace tegula::passes {
 
 // What the code is compiled for.
 struct CudaTarget {
-  int architecture = 90;  // 10 · major + minor
+  int architecture = 90;    // 10 · major + minor
+  bool copy_engine = true;  // false: for tensors whose addresses or strides it does not take
 
   bool has_wgmma() const { return architecture == 90; }
 };

@@ -1,0 +1,212 @@
+// Blocks whose warps have roles: their schedule, event by event.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "codegen/cuda/grid_printer.hpp"
+#include "ir/effects.hpp"
+#include "ir/visit.hpp"
+#include "passes/cuda/build_schedule.hpp"
+#include "schedule/verify.hpp"
+
+namespace tegula::codegen {
+
+using namespace ir;
+
+// Slots and barriers of the rings.
+void CudaGridPrinter::declare_rings(const passes::Roles& roles) {
+  roles_ = &roles;
+  for (const passes::RingPlan& ring : roles.rings) {
+    RingText text{names_.unique(ring.tiles[0]->name + "_ring"), memory_.allocate(16 * ring.depth, 16), {}};
+    for (const BufferPtr& tile : ring.tiles) {
+      const std::int64_t bytes = (tile->elements() * tile->type.bytes() + 1023) / 1024 * 1024;
+      text.tiles.push_back({memory_.allocate(bytes * ring.depth, 1024), bytes});
+    }
+    rings_.push_back(std::move(text));
+  }
+}
+
+std::string CudaGridPrinter::ring_declaration(std::size_t r) const {
+  return fmt::format("tg::Ring<{}> {}(shared_memory + {});", roles_->rings[r].depth, rings_[r].name,
+                     rings_[r].barriers);
+}
+
+std::string CudaGridPrinter::print_roles(const Grid& grid, int number, const passes::Roles& roles) {
+  const passes::ConsumerProgram program = passes::delay_products(roles, target_);
+  const std::string function = fmt::format("{}_{}", signature_.kernel().name, number);
+  const schedule::Schedule schedule = passes::build_schedule(function, roles, program, target_);
+  schedule::check(schedule);
+  declare_rings(roles);
+  prologue(grid);
+  const int threads = roles.consumers + passes::producer_threads;
+  out_.code();
+  out_.open("if (threadIdx.x == 0) {");
+  for (std::size_t r = 0; r < rings_.size(); ++r) {
+    out_.line(ring_declaration(r));
+    out_.line(fmt::format("tg::init({}, {});", rings_[r].name, roles.consumers / 32));
+  }
+  out_.line("tg::init_fence();");
+  out_.close();
+  out_.line("__syncthreads();");
+  std::string text = text_of(out_.finish(), 1);
+  const Facts facts = facts_;
+
+  team_.threads = roles.consumers;
+  layouts_ = passes::infer_layouts(program.body, roles.consumers, target_);
+  text += fmt::format("  if (threadIdx.x < {}) {{\n    // ---- consumers\n", roles.consumers);
+  text += role(schedule.roles[0], passes::consumer_barrier, roles.consumers);
+  text += "  } else {\n    // ---- producer\n";
+  facts_ = facts;
+  const std::int64_t consumer_bytes = memory_.peak();
+  memory_.reserve(consumer_bytes);  // both run at the same time
+  team_.threads = roles.one_loader ? 1 : passes::producer_threads;
+  layouts_ = {};
+  text += fmt::format("    const int thread = threadIdx.x - {};\n", roles.consumers);
+  text += role(schedule.roles[1], passes::producer_barrier, passes::producer_threads);
+  text += "  }\n";
+
+  const std::size_t bytes = shared_bytes(grid);
+  program_.kernels.push_back({function, threads, bytes});
+  roles_ = nullptr;
+  return fmt::format(
+      "extern \"C\" __global__ void __launch_bounds__({}, 1) {}(const __grid_constant__ Call call) {{  // "
+      "{}\n"
+      "  extern __shared__ __align__(1024) unsigned char shared_memory[];\n{}}}\n",
+      threads, function, short_location(grid.at), text);
+}
+
+std::string CudaGridPrinter::role(const schedule::Role& role, int barrier, int threads) {
+  team_barrier_ = fmt::format("tg::team_sync<{}, {}>();", barrier, threads);
+  out_ = StepWriter();
+  out_.code();
+  for (std::size_t r = 0; r < rings_.size(); ++r) out_.line(ring_declaration(r));
+  flights_.clear();
+  events(role.events);
+  return text_of(place_sync(out_.finish(), team_barrier_), 2);
+}
+
+void CudaGridPrinter::events(const schedule::Events& list) {
+  for (const schedule::Event& e : list) {
+    std::visit([&](const auto& what) { event(what, e); }, e.what);
+  }
+}
+
+void CudaGridPrinter::sync_line(const std::string& text) {
+  out_.code();
+  out_.line(text);
+}
+
+void CudaGridPrinter::event(const schedule::Operation&, const schedule::Event& e) { stmt(e.stmt); }
+
+// Registers, or slots that the copy engine has filled.
+bool CudaGridPrinter::reads_rings(const Gemm& n) const {
+  const auto is_ready = [&](const View& operand) {
+    return operand.buffer->space == Space::fragment || roles_->ring_of(operand.buffer.get()) >= 0;
+  };
+  return is_ready(n.a) && is_ready(n.b);
+}
+
+void CudaGridPrinter::event(const schedule::Gemm&, const schedule::Event& e) {
+  const auto& gemm = *as<Gemm>(e.stmt);
+  const FragmentTile& sum = fragments_.at(gemm.c.buffer.get());
+  const passes::GemmPlan plan = passes::plan_gemm(gemm, team_.threads, target_);
+  out_.code();
+  touch_operands(gemm);
+  if (sum.layout != plan.accumulator || !reads_rings(gemm)) return (*this)(gemm, e.stmt);
+  wgmma(gemm, plan, sum, e.stmt->at);
+  flights_.push_back(sum.name);
+}
+
+void CudaGridPrinter::event(const schedule::GemmFence&, const schedule::Event&) {
+  sync_line("tg::wgmma_fence();");
+}
+void CudaGridPrinter::event(const schedule::GemmCommit&, const schedule::Event&) {
+  sync_line("tg::wgmma_commit();");
+}
+
+void CudaGridPrinter::event(const schedule::GemmWait& n, const schedule::Event&) {
+  sync_line(fmt::format("tg::wgmma_wait<{}>();", n.pending));
+  while (static_cast<int>(flights_.size()) > n.pending) {
+    const std::string sum = flights_.front();
+    flights_.pop_front();
+    if (std::find(flights_.begin(), flights_.end(), sum) == flights_.end())
+      out_.line(fmt::format("tg::pin({});", sum));
+  }
+}
+
+// The slot of each tile of the ring that is in use from here on.
+void CudaGridPrinter::name_slots(int ring) {
+  const auto r = static_cast<std::size_t>(ring);
+  for (std::size_t i = 0; i < rings_[r].tiles.size(); ++i) {
+    const BufferPtr& tile = roles_->rings[r].tiles[i];
+    const TileOrder order = swizzled_.contains(tile.get()) ? swizzled_order(*tile) : TileOrder{};
+    const std::string name = names_.unique(tile->name);
+    const auto& [begin, bytes] = rings_[r].tiles[i];
+    const std::string slot =
+        roles_->rings[r].depth == 1 ? "" : fmt::format(" + {}.slot * {}", rings_[r].name, bytes);
+    out_.line(fmt::format("{0}* const {1} = ({0}*)(shared_memory + {2}{3});", element_type(tile->type), name,
+                          begin, slot));
+    shared_[tile.get()] = {name, order, {-1, 0, 0}};
+  }
+}
+
+void CudaGridPrinter::event(const schedule::WaitFull& n, const schedule::Event&) {
+  sync_line(fmt::format("tg::wait_full({});", ring_name(n.place.ring)));
+  name_slots(n.place.ring);
+}
+
+void CudaGridPrinter::event(const schedule::Acquire& n, const schedule::Event&) {
+  sync_line(fmt::format("tg::acquire({});", ring_name(n.place.ring)));
+  name_slots(n.place.ring);
+}
+
+void CudaGridPrinter::event(const schedule::Barrier& n, const schedule::Event&) {
+  sync_line(fmt::format("tg::team_sync<{}, {}>();", n.id, n.threads));
+}
+
+void CudaGridPrinter::event(const schedule::Arrive& n, const schedule::Event&) {
+  sync_line(
+      fmt::format("tg::{}({});", n.place.shift == 0 ? "release" : "release_last", ring_name(n.place.ring)));
+}
+
+void CudaGridPrinter::event(const schedule::Advance& n, const schedule::Event&) {
+  sync_line(fmt::format("{}.advance();", ring_name(n.ring)));
+}
+
+void CudaGridPrinter::event(const schedule::WarpSync&, const schedule::Event&) {
+  sync_line("tg::warp_sync();");
+}
+
+void CudaGridPrinter::event(const schedule::SetRegisters& n, const schedule::Event&) {
+  const bool more = n.count > passes::register_shares(roles_->consumers).launch;
+  sync_line(fmt::format("tg::registers_{}<{}>();", more ? "up" : "down", n.count));
+}
+
+std::string CudaGridPrinter::by_loader(const std::string& text) const {
+  return roles_->one_loader ? text : fmt::format("if (thread == 0) {}", text);
+}
+
+void CudaGridPrinter::event(const schedule::Expect& n, const schedule::Event&) {
+  sync_line(by_loader(fmt::format("tg::expect({}, {});", ring_name(n.place.ring), n.bytes)));
+}
+
+void CudaGridPrinter::event(const schedule::Guard& n, const schedule::Event& e) {
+  if (n.kind == schedule::Guard::Kind::chosen) {
+    out_.open_step(StepKind::branch, "if (thread == 0) {");
+  } else {
+    const auto& loop = *as<For>(e.stmt);
+    out_.code();
+    const std::string begin = value(loop.begin[0]);
+    out_.open_step(StepKind::branch, fmt::format("if ({} > {}) {{", variable_text(loop.index[0]), begin));
+  }
+  events(n.body);
+  out_.close_step();
+}
+
+void CudaGridPrinter::event(const schedule::Loop& n, const schedule::Event& e) {
+  const auto inside = [&] { events(n.body); };
+  if (const auto* loop = as<For>(e.stmt)) return sequential(*loop, e.stmt->at, inside);
+  branch(*as<If>(e.stmt), e.stmt->at, inside);
+}
+
+}  // namespace tegula::codegen

@@ -1,0 +1,87 @@
+// What fills the slots of rings: the copy engine, or the producer's threads.
+#include <fmt/format.h>
+
+#include "codegen/cuda/grid_printer.hpp"
+#include "passes/cuda/build_schedule.hpp"
+
+namespace tegula::codegen {
+
+using namespace ir;
+
+std::size_t CudaGridPrinter::tensor_map(const Copy& n, const passes::TensorCopy& plan) {
+  CudaProgram::TensorMap map{signature_.slot_of(n.from.buffer.get()), plan.box, plan.columns,
+                             plan.is_swizzled};
+  for (std::size_t i = 0; i < program_.maps.size(); ++i) {
+    if (program_.maps[i] == map) return i;
+  }
+  program_.maps.push_back(std::move(map));
+  return program_.maps.size() - 1;
+}
+
+// One box for every block of columns.
+void CudaGridPrinter::load_boxes(const Copy& n, const passes::TensorCopy& plan, int ring, const Loc& at) {
+  const Buffer& tile = *n.to.buffer;
+  const std::size_t map = tensor_map(n, plan);
+  Texts rest;
+  for (std::size_t d = n.from.dims.size() - 1; d-- > 0;)
+    rest.push_back(fmt::format("int({})", value(n.from.dims[d].offset)));
+  const std::string column = value(n.from.dims.back().offset);
+  const std::int64_t columns = tile.extent(tile.rank() - 1), block = tile.elements() / columns * plan.columns;
+  for (std::int64_t i = 0; i * plan.columns < columns; ++i) {
+    std::string first = i == 0 ? column : fmt::format("{} + {}", column, i * plan.columns);
+    for (const std::string& text : rest) first += ", " + text;
+    out_.line(fmt::format("tg::load_box({}{}, &call.map[{}], {}.full(), {});", shared_.at(&tile).name,
+                          i == 0 ? "" : fmt::format(" + {}", i * block), map, ring_name(ring), first),
+              at);
+  }
+}
+
+// Whether the limits of the view cut nothing off.
+std::string CudaGridPrinter::is_uncut(const Copy& n) {
+  Texts terms;
+  for (std::size_t d = 0; d < n.from.dims.size(); ++d) {
+    const ViewDim& dim = n.from.dims[d];
+    if (dim.axis < 0) continue;
+    const std::string offset = value(dim.offset);
+    if (dim.low) terms.push_back(fmt::format("{} >= {}", offset, value(dim.low)));
+    if (!dim.high) continue;
+    const std::string high = value(dim.high), extent = value(n.from.shape[d]);
+    terms.push_back(
+        fmt::format("({} + {} <= {} || {} >= {})", offset, n.to.extent(dim.axis), high, high, extent));
+  }
+  return fmt::format("{}", fmt::join(terms, " && "));
+}
+
+void CudaGridPrinter::fill_by_threads(const Stmt& s, int ring, std::int64_t bytes) {
+  stmt(s);
+  out_.code();
+  out_.line("tg::fence_async_shared();");
+  out_.line(fmt::format("tg::team_sync<{}, {}>();", passes::producer_barrier, passes::producer_threads));
+  out_.line(fmt::format("if (thread == 0) tg::complete({}, {});", ring_name(ring), bytes));
+}
+
+void CudaGridPrinter::event(const schedule::Load& n, const schedule::Event& e) {
+  const auto plan = roles_->copies.find(e.stmt.get());
+  if (plan == roles_->copies.end()) return fill_by_threads(e.stmt, n.place.ring, n.bytes);
+  const auto& copy = *as<Copy>(e.stmt);
+  if (!plan->second.is_clipped) {
+    out_.code();
+    if (!roles_->one_loader) out_.open("if (thread == 0) {");
+    load_boxes(copy, plan->second, n.place.ring, e.stmt->at);
+    if (!roles_->one_loader) out_.close();
+    return;
+  }
+  out_.code();
+  const std::string uncut = is_uncut(copy);
+  out_.open_step(StepKind::branch, fmt::format("if ({}) {{", uncut));
+  out_.code();
+  out_.open("if (thread == 0) {");
+  load_boxes(copy, plan->second, n.place.ring, e.stmt->at);
+  out_.close();
+  out_.close_step();
+  out_.open_step(StepKind::otherwise, "else {");
+  fill_by_threads(e.stmt, n.place.ring, n.bytes);
+  out_.close_step();
+}
+
+}  // namespace tegula::codegen

@@ -1,0 +1,174 @@
+// What only sm_90a has: barriers that count bytes, the copy engine, products of warp groups.
+#pragma once
+#include "kernel.cuh"
+
+namespace tg {
+
+struct alignas(64) TensorMap {
+  uint64_t opaque[16];
+};
+
+TG_DEVICE uint32_t shared_address(const void* p) { return uint32_t(__cvta_generic_to_shared(p)); }
+TG_DEVICE void fence_async_shared() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+template <int id, int threads>
+TG_DEVICE void team_sync() {
+  asm volatile("bar.sync %0, %1;" ::"n"(id), "n"(threads) : "memory");
+}
+template <int count>
+TG_DEVICE void registers_up() {
+  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(count));
+}
+template <int count>
+TG_DEVICE void registers_down() {
+  asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(count));
+}
+
+// ---- rings: `depth` slots, each with a barrier that it is full and one that it is empty again
+template <int slots>
+struct Ring {
+  uint32_t barriers;  // in shared memory
+  uint32_t slot = 0, phase = 0;
+
+  static constexpr int depth = slots;
+  static constexpr int bytes = 16 * slots;
+
+  __device__ __forceinline__ explicit Ring(const void* p) : barriers(shared_address(p)) {}
+  __device__ __forceinline__ uint32_t full() const { return barriers + 8 * slot; }
+  __device__ __forceinline__ uint32_t empty() const { return barriers + 8 * (slots + slot); }
+  __device__ __forceinline__ uint32_t last_empty() const {
+    return barriers + 8 * (slots + (slot == 0 ? slots - 1 : slot - 1));
+  }
+  __device__ __forceinline__ void advance() {
+    if (++slot == slots) {
+      slot = 0;
+      phase ^= 1;
+    }
+  }
+};
+
+TG_DEVICE void barrier_init(uint32_t barrier, uint32_t arrivals) {
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
+}
+template <class R>
+TG_DEVICE void init(const R& ring, uint32_t releases) {
+#pragma unroll
+  for (int i = 0; i < R::depth; ++i) {
+    barrier_init(ring.barriers + 8 * i, 1);
+    barrier_init(ring.barriers + 8 * (R::depth + i), releases);
+  }
+}
+TG_DEVICE void init_fence() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
+TG_DEVICE void barrier_arrive(uint32_t barrier) {
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
+}
+TG_DEVICE bool barrier_try(uint32_t barrier, uint32_t parity) {
+  uint32_t done;
+  asm volatile(
+      "{\n.reg .pred p;\nmbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\nselp.u32 %0, 1, 0, p;\n}"
+      : "=r"(done)
+      : "r"(barrier), "r"(parity)
+      : "memory");
+  return done;
+}
+TG_DEVICE void barrier_wait(uint32_t barrier, uint32_t parity) {
+#ifdef TG_SPIN_LIMIT  // debug builds: a hang becomes a failed launch that says where
+  for (uint32_t i = 0; !barrier_try(barrier, parity); ++i) {
+    if (i == TG_SPIN_LIMIT) {
+      printf("stuck: block %d thread %d barrier %u parity %u\n", blockIdx.x, threadIdx.x, barrier, parity);
+      asm volatile("trap;");
+    }
+  }
+#else
+  asm volatile(
+      "{\n.reg .pred p;\nagain:\nmbarrier.try_wait.parity.shared::cta.b64 p, [%0], %1;\n@!p bra again;\n}" ::
+          "r"(barrier),
+      "r"(parity)
+      : "memory");
+#endif
+}
+template <class R>
+TG_DEVICE void wait_full(const R& ring) {
+  barrier_wait(ring.full(), ring.phase);
+}
+template <class R>
+TG_DEVICE void acquire(const R& ring) {
+  barrier_wait(ring.empty(), ring.phase ^ 1);
+}
+// By one thread of every warp.
+template <class R>
+TG_DEVICE void release(const R& ring) {
+  if (threadIdx.x % 32 == 0) barrier_arrive(ring.empty());
+}
+template <class R>
+TG_DEVICE void release_last(const R& ring) {
+  if (threadIdx.x % 32 == 0) barrier_arrive(ring.last_empty());
+}
+// The one arrival of a full barrier, and bytes to come.
+template <class R>
+TG_DEVICE void expect(const R& ring, uint32_t bytes) {
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(ring.full()), "r"(bytes)
+               : "memory");
+}
+// Bytes that threads brought: they have fenced and met before.
+template <class R>
+TG_DEVICE void complete(const R& ring, uint32_t bytes) {
+  __threadfence_block();
+  asm volatile("mbarrier.complete_tx.shared::cluster.relaxed.cluster.b64 [%0], %1;" ::"r"(ring.full()),
+               "r"(bytes)
+               : "memory");
+}
+
+// ---- the copy engine: a box of a tensor, its fastest dimension first, to shared memory
+#define TG_LOAD(dims, coordinates, ...)                                                       \
+  asm volatile("cp.async.bulk.tensor." dims                                                   \
+               ".shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, " coordinates \
+               "], [%2];" ::"r"(shared_address(to)),                                          \
+               "l"(map), "r"(barrier), __VA_ARGS__                                            \
+               : "memory")
+TG_DEVICE void load_box(void* to, const TensorMap* map, uint32_t barrier, int a) {
+  TG_LOAD("1d", "{%3}", "r"(a));
+}
+TG_DEVICE void load_box(void* to, const TensorMap* map, uint32_t barrier, int a, int b) {
+  TG_LOAD("2d", "{%3, %4}", "r"(a), "r"(b));
+}
+TG_DEVICE void load_box(void* to, const TensorMap* map, uint32_t barrier, int a, int b, int c) {
+  TG_LOAD("3d", "{%3, %4, %5}", "r"(a), "r"(b), "r"(c));
+}
+TG_DEVICE void load_box(void* to, const TensorMap* map, uint32_t barrier, int a, int b, int c, int d) {
+  TG_LOAD("4d", "{%3, %4, %5, %6}", "r"(a), "r"(b), "r"(c), "r"(d));
+}
+TG_DEVICE void load_box(void* to, const TensorMap* map, uint32_t barrier, int a, int b, int c, int d, int e) {
+  TG_LOAD("5d", "{%3, %4, %5, %6, %7}", "r"(a), "r"(b), "r"(c), "r"(d), "r"(e));
+}
+#undef TG_LOAD
+
+// ---- products of warp groups
+TG_DEVICE void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+TG_DEVICE void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+template <int pending>
+TG_DEVICE void wgmma_wait() {
+  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(pending) : "memory");
+}
+// Ties registers to this place of the program: uses stay behind it, definitions in front.
+template <int count>
+TG_DEVICE void pin(float (&r)[count]) {
+#pragma unroll
+  for (int i = 0; i < count; ++i) asm volatile("" : "+f"(r[i])::"memory");
+}
+
+// The place of an operand [rows, …] in shared memory whose blocks are `columns` columns wide: see TileOrder.
+template <int rows, int columns>
+TG_DEVICE uint64_t operand(const void* tile) {
+  const uint32_t address = shared_address(tile), next_block = rows * columns * 2, next_rows = 8 * columns * 2;
+  const uint32_t swizzle = columns == 64 ? 1 : columns == 32 ? 2 : 3;
+  const uint64_t low = (address & 0x3ffff) >> 4 | (next_block >> 4) << 16,
+                 high = next_rows >> 4 | swizzle << 30;
+  return low | high << 32;
+}
+// How far, in units of the operand, row and column lie from its begin; both at pieces that it can begin at.
+template <int rows, int columns>
+TG_DEVICE constexpr uint32_t operand_step(int row, int column) {
+  return ((column / columns * rows + row) * columns + column % columns) * 2 / 16;
+}
+
+}  // namespace tg

@@ -1,0 +1,22 @@
+// The schedule of a block with roles: what each does, with all synchronisation between them and with the
+// tensor cores. Barriers among the consumers alone, around other shared memory, are not part of it.
+#pragma once
+#include "passes/cuda/delay_products.hpp"
+#include "schedule/schedule.hpp"
+
+namespace tegula::passes {
+
+// Registers of a thread after they were shared out; 0: as launched.
+struct RegisterShares {
+  int launch = 0, consumer = 0, producer = 0;
+};
+inline constexpr int consumer_barrier = 14, producer_barrier = 15;
+
+RegisterShares register_shares(int consumer_threads);
+
+// Ring r of the schedule is ring r of the roles. Events hold the statements they come from; operations and
+// gemms of the consumers, loads of the producer.
+schedule::Schedule build_schedule(const std::string& name, const Roles& roles, const ConsumerProgram& program,
+                                  const CudaTarget& target);
+
+}  // namespace tegula::passes

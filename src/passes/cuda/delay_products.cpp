@@ -1,0 +1,154 @@
+#include "passes/cuda/delay_products.hpp"
+
+#include <algorithm>
+
+#include "ir/effects.hpp"
+#include "ir/visit.hpp"
+
+namespace tegula::passes {
+
+using namespace ir;
+
+namespace {
+
+class Delay {
+ public:
+  Delay(const Roles& roles, const CudaTarget& target) : roles_(roles), target_(target) {}
+
+  ConsumerProgram run() {
+    result_.body = body(roles_.consumer);
+    return std::move(result_);
+  }
+
+ private:
+  Body body(const Body& statements) {
+    Body result;
+    Mapping mapping;
+    mapping.body = [&](const Body& inner) { return body(inner); };
+    for (const Stmt& s : statements) {
+      const auto* loop = as<For>(s);
+      if (loop && loop->kind == LoopKind::pipelined) {
+        if (const auto shaped = shape(*loop, s->at)) {
+          result.push_back(*shaped);
+          continue;
+        }
+      }
+      const bool whole = loop && loop->kind == LoopKind::parallel;
+      result.push_back(whole ? s : map(s, mapping));
+    }
+    return result;
+  }
+
+  bool is_ring(const Buffer* tile) const { return roles_.ring_of(tile) >= 0; }
+
+  bool is_wgmma(const Stmt& s) const {
+    const auto* gemm = as<Gemm>(s);
+    return gemm && plan_gemm(*gemm, roles_.consumers, target_).instruction == GemmInstruction::wgmma;
+  }
+
+  bool is_ring_declaration(const Stmt& s) const {
+    const auto* n = as<Declare>(s);
+    return n && is_ring(n->tile.get());
+  }
+
+  // Nothing if the loop stays as it is.
+  std::optional<Stmt> shape(const For& loop, const Loc& at) {
+    std::vector<std::size_t> products;
+    for (std::size_t i = 0; i < loop.body.size(); ++i) {
+      if (is_wgmma(loop.body[i])) products.push_back(i);
+      bool nested = false;
+      for_each_body(loop.body[i], [&](const Body& inner) {
+        for_each_stmt(inner, [&](const Stmt& s) { nested |= is_wgmma(s); });
+      });
+      if (nested) return std::nullopt;
+    }
+    if (products.size() == 1 && is_deep(loop, products[0])) return deep(loop, at);
+    if (products.size() == 2 && can_delay(loop, products[0], products[1]))
+      return delayed(loop, products[0], products[1], at);
+    return std::nullopt;
+  }
+
+  bool is_deep(const For& loop, std::size_t product) const {
+    const auto& gemm = *as<Gemm>(loop.body[product]);
+    if (gemm.overwrite || !is_ring(gemm.a.buffer.get()) || !is_ring(gemm.b.buffer.get())) return false;
+    for (std::size_t i = 0; i < loop.body.size(); ++i) {
+      const Stmt& s = loop.body[i];
+      if (i != product && !is_ring_declaration(s) && !as<Let>(s)) return false;
+    }
+    return true;
+  }
+
+  Stmt non_empty(const For& loop, const Loc& at, Body inner, const Stmt& inside) {
+    const Expr condition = make(Op::lt, boolean, {loop.begin[0], loop.end[0]}, at);
+    Stmt branch = statement(If{condition, std::move(inner), {}}, at);
+    result_.non_empty.emplace(branch.get(), inside.get());
+    return branch;
+  }
+
+  Stmt deep(const For& loop, const Loc& at) {
+    const Stmt inside = statement(loop, at);
+    result_.shapes.emplace(inside.get(), LoopShape::deep);
+    return non_empty(loop, at, {inside}, inside);
+  }
+
+  bool can_delay(const For& loop, std::size_t first, std::size_t last) const {
+    const auto& gemm = *as<Gemm>(loop.body[last]);
+    for (std::size_t i = last + 1; i < loop.body.size(); ++i) {
+      if (!as<Let>(loop.body[i])) return false;
+    }
+    const Effects late = effects(loop.body[last]);
+    if (!late.used.empty() || is_ring(gemm.a.buffer.get()) || !is_ring(gemm.b.buffer.get())) return false;
+    for (const Stmt& s : loop.body) {
+      const auto* declared = as<Declare>(s);
+      if (declared && declared->tile == gemm.c.buffer) return false;
+    }
+    for (std::size_t i = 0; i <= first; ++i) {
+      if (conflict(all_effects(loop.body[i]), late)) return false;
+    }
+    return gemm.a.buffer->space == Space::fragment;
+  }
+
+  Stmt delayed(const For& loop, std::size_t first, std::size_t last, const Loc& at) {
+    const auto& gemm = *as<Gemm>(loop.body[last]);
+    Body hoisted, early, work, late;
+    for (std::size_t i = 0; i < last; ++i) {
+      const Stmt& s = loop.body[i];
+      const auto* declared = as<Declare>(s);
+      if (declared && declared->tile == gemm.a.buffer)
+        hoisted.push_back(s);
+      else if (declared && declared->tile == gemm.b.buffer)
+        late.push_back(s);
+      else
+        (i <= first ? early : work).push_back(s);
+    }
+    late.push_back(loop.body[last]);
+
+    For steady = loop;
+    steady.begin[0] =
+        make(Op::add, loop.begin[0]->held(), {loop.begin[0], constant(loop.begin[0]->held(), 1)}, at);
+    steady.body = early;
+    for (const Body* part : {&late, &work}) steady.body.insert(steady.body.end(), part->begin(), part->end());
+    const Stmt inside = statement(std::move(steady), at);
+    result_.shapes.emplace(inside.get(), LoopShape::delayed);
+
+    Body result = hoisted;
+    Body peeled = early;
+    peeled.insert(peeled.end(), work.begin(), work.end());
+    for (const Stmt& s : substitute(peeled, {{loop.index[0], loop.begin[0]}})) result.push_back(s);
+    result.push_back(inside);
+    result.insert(result.end(), late.begin(), late.end());
+    return non_empty(loop, at, std::move(result), inside);
+  }
+
+  const Roles& roles_;
+  const CudaTarget& target_;
+  ConsumerProgram result_;
+};
+
+}  // namespace
+
+ConsumerProgram delay_products(const Roles& roles, const CudaTarget& target) {
+  return Delay(roles, target).run();
+}
+
+}  // namespace tegula::passes

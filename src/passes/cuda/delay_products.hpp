@@ -1,0 +1,27 @@
+// Lets products overlap with what follows them.
+//
+// A loop  product 1, work, product 2  becomes
+//   product 1, work;  loop { product 1, product 2 of the step before, work };  product 2
+// so that the tensor cores multiply while the other units work. Loops of one product, which only need their
+// waits to be late, are marked.
+#pragma once
+#include "passes/cuda/specialize_roles.hpp"
+
+namespace tegula::passes {
+
+enum class LoopShape : std::uint8_t {
+  plain,    // all products of a step are awaited in it
+  deep,     // one product, awaited in the step behind it
+  delayed,  // the last product belongs to the step before
+};
+
+struct ConsumerProgram {
+  ir::Body body;
+  // Branches that were put around loops, taken if the loop has a step; the loops in them.
+  std::unordered_map<const ir::StmtNode*, const ir::StmtNode*> non_empty;
+  std::unordered_map<const ir::StmtNode*, LoopShape> shapes;  // of loops that are not plain
+};
+
+ConsumerProgram delay_products(const Roles& roles, const CudaTarget& target);
+
+}  // namespace tegula::passes

@@ -1,0 +1,23 @@
+// Which copies into shared tiles the copy engine can do.
+#pragma once
+#include <optional>
+
+#include "ir/stmt.hpp"
+
+namespace tegula::passes {
+
+// One transfer for every `columns` columns of the tile.
+struct TensorCopy {
+  std::vector<int> box;      // elements along each dimension of the tensor, the last one left out
+  int columns = 0;           // of a transfer
+  bool is_swizzled = false;  // the tile is cut into blocks of that many columns
+  // Some of the view's limits may cut the tile: then the elements beyond are zeros, which the engine only
+  // writes outside the tensor.
+  bool is_clipped = false;
+};
+
+// Where the addresses and strides of a call allow it; nothing where they never do. `swizzled` says that
+// tensor cores read the tile.
+std::optional<TensorCopy> plan_copy(const ir::Copy& copy, bool swizzled);
+
+}  // namespace tegula::passes

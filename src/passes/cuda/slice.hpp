@@ -1,0 +1,26 @@
+// The part of a program that some of its statements need.
+#pragma once
+#include <functional>
+#include <optional>
+#include <unordered_set>
+
+#include "ir/stmt.hpp"
+
+namespace tegula::passes {
+
+struct SliceRules {
+  std::function<bool(const ir::Stmt&)> wanted;
+  // Memory that the statements of the slice may read although nothing in the slice writes it.
+  std::function<bool(const ir::Buffer&)> given;
+  // Statements that nothing may need: a slice that does does not exist.
+  std::function<bool(const ir::Stmt&)> refused;
+  // Statements that are never part of it.
+  std::function<bool(const ir::Stmt&)> left_out;
+};
+
+// Every wanted statement with the control around it, and all that computes their operands: variables, and the
+// contents of tiles. Loops over elements and instances of each_group are taken as a whole. Nothing if that
+// would need a refused statement, or memory that is neither given nor written in the slice.
+std::optional<ir::Body> slice(const ir::Body& body, const SliceRules& rules);
+
+}  // namespace tegula::passes

@@ -1,0 +1,40 @@
+// Divides a block into warps that bring shared tiles and warps that compute with them.
+//
+// A tile of a pipelined loop that one statement fills becomes a ring of slots. The producer runs the slice of
+// the program that these statements need, as far ahead as there are slots; the consumers run the rest.
+#pragma once
+#include <optional>
+#include <unordered_map>
+
+#include "ir/kernel.hpp"
+#include "passes/cuda/plan_copies.hpp"
+#include "passes/cuda/plan_gemms.hpp"
+
+namespace tegula::passes {
+
+// Tiles that are declared in one body and filled and released together.
+struct RingPlan {
+  std::vector<ir::BufferPtr> tiles;
+  int depth = 1;
+};
+
+struct Roles {
+  int consumers = 0;  // threads
+  std::vector<RingPlan> rings;
+  // The statements that fill tiles of rings, and the tiles.
+  std::unordered_map<const ir::StmtNode*, ir::BufferPtr> fills;
+  std::unordered_map<const ir::StmtNode*, TensorCopy> copies;  // of those that the copy engine can do
+  bool one_loader = false;  // the producer is one thread: the copy engine brings everything
+  ir::Body producer, consumer;
+
+  // -1: the tile is in no ring.
+  int ring_of(const ir::Buffer* tile) const;
+};
+
+inline constexpr int producer_threads = 128;
+
+// Nothing where a block does better, or can only be right, with all threads doing the same: without a product
+// by wgmma in a pipelined loop, or where what is to be loaded depends on what is computed.
+std::optional<Roles> specialize_roles(const ir::Grid& grid, const CudaTarget& target);
+
+}  // namespace tegula::passes
