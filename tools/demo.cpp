@@ -23,7 +23,7 @@ using Clock = std::chrono::steady_clock;
 // The goals of the sparse way against the dense one, and of the seconds that everything takes.
 constexpr double most_loss = 0.2, most_density = 0.1, most_time = 0.2, most_seconds = 60;
 constexpr std::int64_t most_tokens = std::int64_t{1} << 20, largest_mask = 1024;
-constexpr std::int64_t usual_size = 256, interpreted_size = 64;
+constexpr std::int64_t usual_size = 256, size_of_slow = 64;
 
 struct Demo {
   std::string input = TEGULA_DATA "/astronaut.png", out = "tegula-demo", target = "auto";
@@ -40,8 +40,9 @@ struct Results {
 };
 
 Tensor load(const Demo& demo, Target target) {
-  const bool interpreted = resolve(target) == Target::interpreter();
-  const std::int64_t size = demo.size > 0 ? demo.size : interpreted ? interpreted_size : usual_size;
+  target = resolve(target);
+  const bool slow = target == Target::interpreter() || target == Target::emulated();
+  const std::int64_t size = demo.size > 0 ? demo.size : slow ? size_of_slow : usual_size;
   const Tensor bytes = image::read_png(demo.input);
   const Tensor picture = image::reduce(image::to_picture(bytes), size);
   const std::int64_t height = picture.size(0), width = picture.size(1);
@@ -57,7 +58,7 @@ Tensor load(const Demo& demo, Target target) {
   }
   fmt::print("{}: {} x {} {}, used at {} x {}{}\n", demo.input, bytes.size(1), bytes.size(0),
              bytes.size(2) == 3 ? "RGB" : "gray", width, height,
-             interpreted && demo.size == 0 ? ", for the interpreter is slow" : "");
+             slow && demo.size == 0 ? fmt::format(", for the target '{}' is slow", target.name()) : "");
   return picture;
 }
 
@@ -182,8 +183,9 @@ void add_options(CLI::App& command, Demo& demo) {
   command
       .add_option(
           "--size", demo.size,
-          fmt::format("Longest side, to which larger pictures are reduced; 0: {}, {} for the interpreter",
-                      usual_size, interpreted_size))
+          fmt::format(
+              "Longest side, to which larger pictures are reduced; 0: {}, {} where the target is slow",
+              usual_size, size_of_slow))
       ->check(CLI::Range(std::int64_t{0}, most_tokens))
       ->capture_default_str();
   command.add_flag("--no-dense", demo.no_dense, "Leaves dense attention out: its time grows as size^4");

@@ -12,7 +12,7 @@ namespace {
 
 std::string dtype_names(const std::vector<DType>& dtypes) {
   std::string names;
-  for (auto type : dtypes) names += (names.empty() ? "" : "|") + std::string(type.name());
+  for (auto type : dtypes) names += fmt::format("{}{}", names.empty() ? "" : "|", type.name());
   return names;
 }
 

@@ -150,11 +150,11 @@ std::string ExprPrinter::node(const Expr& e, int precedence) {
     case Op::variable:
       return variable(e->variable);
     case Op::neg:
-      return "-" + expr(e->args[0], primary);
+      return fmt::format("-{}", expr(e->args[0], primary));
     case Op::bit_not:
-      return "~" + expr(e->args[0], unary);
+      return fmt::format("~{}", expr(e->args[0], unary));
     case Op::logical_not:
-      return "!" + expr(e->args[0], unary);
+      return fmt::format("!{}", expr(e->args[0], unary));
     case Op::cast:
       return fmt::format("{}({})", e->type.name(), expr(e->args[0], 0));
     case Op::bitcast:
@@ -178,7 +178,9 @@ std::string ExprPrinter::list(const std::vector<Expr>& exprs) {
   return fmt::format("{}", fmt::join(texts, ", "));
 }
 
-std::string ExprPrinter::shape(const std::vector<Expr>& extents) { return "[" + list(extents) + "]"; }
+std::string ExprPrinter::shape(const std::vector<Expr>& extents) {
+  return fmt::format("[{}]", list(extents));
+}
 
 std::string ExprPrinter::base(const View& view) {
   const std::string name = names.of(view.buffer);

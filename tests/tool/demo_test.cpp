@@ -61,12 +61,15 @@ TEST_F(Demo, GrayPicturesAndNoDense) {
   EXPECT_FALSE(std::filesystem::exists(file("pictures/dense.png")));
 }
 
-TEST_F(Demo, IsTheSameOnTheInterpreter) {
+TEST_F(Demo, IsTheSameOnEveryTarget) {
   ASSERT_EQ(tool("demo --size 16" + out()).status, 0);
   const Tensor dense = written("dense.png"), sparse = written("sparse.png");
-  ASSERT_EQ(tool("demo --size 16 --target interpreter" + out()).status, 0);
-  EXPECT_LE(max_abs_difference(written("dense.png").to(f32), dense.to(f32)), 1);
-  EXPECT_LE(max_abs_difference(written("sparse.png").to(f32), sparse.to(f32)), 1);
+  for (const std::string target : {"interpreter", "emulated"}) {
+    const Outcome outcome = tool("demo --size 16 --target " + target + out());
+    ASSERT_EQ(outcome.status, 0) << outcome.err;
+    EXPECT_LE(max_abs_difference(written("dense.png").to(f32), dense.to(f32)), 1) << target;
+    EXPECT_LE(max_abs_difference(written("sparse.png").to(f32), sparse.to(f32)), 1) << target;
+  }
 }
 
 TEST_F(Demo, FailsWhereAGoalIsMissedOnRequest) {

@@ -32,7 +32,7 @@ CudaProgram print_cuda(const Signature& signature, const passes::CudaTarget& tar
   std::string grids;
   int number = 0;
   for (const ir::Grid& grid : kernel.grids)
-    grids += "\n" + CudaGridPrinter(signature, target, program).print(grid, number++);
+    grids += fmt::format("\n{}", CudaGridPrinter(signature, target, program).print(grid, number++));
   program.text = fmt::format("#include \"{}\"\n\n", target.has_wgmma() ? "hopper.cuh" : "kernel.cuh");
   program.text += call_struct(signature, program.maps.size());
   for (const auto& [name, text] : program.instructions) program.text += "\n" + text;
