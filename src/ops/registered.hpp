@@ -8,6 +8,7 @@ Operator registered_gemm();
 Operator registered_attention();
 Operator registered_attention_backward();
 Operator registered_block_sparse_attention();
+Operator registered_block_sparse_attention_backward();
 Operator registered_nsa_selected_attention();
 Operator registered_block_scores();
 Operator registered_topk_blocks();
@@ -24,5 +25,7 @@ std::optional<float> optional_real(const Options& options, const std::string& na
 double bytes_of(const Tensors& tensors);
 // What rounding in `type` and in f32 sums of about `terms` terms of size 1 may cost.
 Operator::Tolerance rounding_tolerance(DType type, double terms);
+// The same for gradients: weights and their gradients are rounded, and the errors add up over the rows.
+Operator::Tolerance gradient_tolerance(DType type, double terms);
 
 }  // namespace tegula::ops

@@ -88,6 +88,7 @@ const std::vector<Operator>& operators() {
                                          registered_attention(),
                                          registered_attention_backward(),
                                          registered_block_sparse_attention(),
+                                         registered_block_sparse_attention_backward(),
                                          registered_nsa_selected_attention(),
                                          registered_block_scores(),
                                          registered_topk_blocks()};
@@ -148,6 +149,12 @@ Operator::Tolerance rounding_tolerance(DType type, double terms) {
   const double unit = type == f16 ? 0x1p-11 : type == bf16 ? 0x1p-8 : 0x1p-24;
   const double sums = 4 * 0x1p-24 * std::sqrt(std::max(terms, 1.0));
   return {2 * unit + 4 * sums, 4 * unit + 16 * 0x1p-24};
+}
+
+Operator::Tolerance gradient_tolerance(DType type, double terms) {
+  Operator::Tolerance tolerance = rounding_tolerance(type, 16 * terms);
+  tolerance.absolute *= 8;
+  return tolerance;
 }
 
 }  // namespace tegula::ops

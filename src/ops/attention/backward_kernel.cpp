@@ -127,31 +127,21 @@ void Program::query_block(const Index& x, const Index& h, const Index& b) {
   Tensor q_of = views.of_queries(*q), k_of = views.of_keys(*k), v_of = views.of_keys(*v);
   Expr first = x * c.queries, count = q_of.extent(0), keys_seen = k_of.extent(0);
   if (c.varlen) exit_if(first >= count);
-
-  Shared q_tile({c.rows(), c.dim}, c.compute), dout_tile({c.rows(), c.dim_v}, c.compute);
-  load_queries(q_of, first, q_tile, c.pack);
-  load_queries(views.of_queries(*dout), first, dout_tile, c.pack);
-  Fragment lse_of({c.rows()}, f32), delta_of({c.rows()}, f32), sum({c.rows(), c.dim}, f32, 0);
-  load_vector(views.vector(*lse), first, lse_of, c.pack);
-  load_vector(views.vector(*delta), first, delta_of, c.pack);
-  use_lse(lse_of);
+  QueryGradient tile(c.tiles(), gradient());
+  tile.load(q_of, first);
+  QueryGradient::Branch branch(c.tiles(), views.of_queries(*dout), views.vector(*lse), views.vector(*delta),
+                               first);
   ScoreRange visible(first + keys_seen - count, c.queries, count - first, keys_seen, left, right);
   pipelined(visible.tiles(c.keys), {.stages = 2}, [&](Index j) {
     Shared k_tile({c.keys, c.dim}, c.compute), v_tile({c.keys, c.dim_v}, c.compute);
     copy(k_of.at(j * c.keys), k_tile);
     copy(v_of.at(j * c.keys), v_tile);
-    Fragment scores({c.rows(), c.keys}, f32, 0), products({c.rows(), c.keys}, f32, 0);
-    gemm(q_tile, k_tile.T(), scores);
-    gemm(dout_tile, v_tile.T(), products);
-    gradient().apply(scores, products,
-                     {[&](const Expr& r, const Expr&) -> Expr { return lse_of(r); },
-                      [&](const Expr& r, const Expr&) -> Expr { return delta_of(r); }},
-                     visible.is_partial(j * c.keys, c.keys),
-                     [&](const Expr& r, const Expr& t) { return visible.sees(r / c.pack, j * c.keys + t); });
-    add_product(products, k_tile, sum, c.compute);
+    tile.add(branch, k_tile, v_tile,
+             {visible.is_partial(j * c.keys, c.keys), [&](const Expr& r, const Expr& t, const Expr& weight) {
+                return select(visible.sees(r / c.pack, j * c.keys + t), weight, 0);
+              }});
   });
-  scale_all(sum, gradient().factor());
-  store_rows(sum, views.of_queries(*dq), first, c.pack);
+  tile.store(views.of_queries(*dq), first);
 }
 
 void Program::key_grid() {
@@ -162,17 +152,13 @@ void Program::key_grid() {
   grid(tiles, heads, sequences(), options, [&](Index x, Index h, Index b) { key_block(x, h, b); });
 }
 
-// Rows of the products are keys, so that the weights are left operands as they are.
 void Program::key_block(const Index& x, const Index& h, const Index& b) {
   HeadViews keys_views{rows_of(b), h, all};
   Tensor k_of = keys_views.of_keys(*k);
   Expr first = x * c.keys, keys_here = k_of.extent(0);
   if (c.varlen) exit_if(first >= keys_here);
-  Shared k_tile({c.keys, c.dim}, c.compute), v_tile({c.keys, c.dim_v}, c.compute);
-  copy(k_of.at(first), k_tile);
-  copy(keys_views.of_keys(*v).at(first), v_tile);
-  Fragment dk_sum({c.keys, c.dim}, f32, 0), dv_sum({c.keys, c.dim_v}, f32, 0);
-
+  KeyGradient tile(c.tiles(), gradient());
+  tile.load(k_of, keys_views.of_keys(*v), first);
   auto add_members = [&](const Slot& member) {
     HeadViews views{keys_views.rows, h, member};
     Tensor q_of = views.of_queries(*q);
@@ -187,26 +173,17 @@ void Program::key_block(const Index& x, const Index& h, const Index& b) {
       load_queries(views.of_queries(*dout), row, dout_tile, c.pack);
       load_vector(views.vector(*lse), row, lse_of, c.pack);
       load_vector(views.vector(*delta), row, delta_of, c.pack);
-      use_lse(lse_of);
-      Fragment scores({c.keys, c.rows()}, f32, 0), products({c.keys, c.rows()}, f32, 0);
-      gemm(k_tile, q_tile.T(), scores);
-      gemm(v_tile, dout_tile.T(), products);
-      gradient().apply(scores, products,
-                       {[&](const Expr&, const Expr& t) -> Expr { return lse_of(t); },
-                        [&](const Expr&, const Expr& t) -> Expr { return delta_of(t); }},
-                       visible.is_partial(row, c.queries),
-                       [&](const Expr& r, const Expr& t) { return visible.sees(r, row + t / c.pack); });
-      add_product(scores, dout_tile, dv_sum, c.compute);
-      add_product(products, q_tile, dk_sum, c.compute);
+      tile.add(q_tile, dout_tile, lse_of, delta_of,
+               {visible.is_partial(row, c.queries), [&](const Expr& r, const Expr& t, const Expr& weight) {
+                  return select(visible.sees(r, row + t / c.pack), weight, 0);
+                }});
     });
   };
   if (c.pack > 1)
     add_members(Slot(all));
   else
     serial(*group, [&](Index member) { add_members(Slot(member)); });
-  scale_all(dk_sum, gradient().factor());
-  copy(dk_sum, keys_views.of_keys(*dk).at(first));
-  copy(dv_sum, keys_views.of_keys(*dv).at(first));
+  tile.store(keys_views.of_keys(*dk), keys_views.of_keys(*dv), first);
 }
 
 // A sink's share of a row's sum is exp(sink − lse), and its gradient −share · delta.

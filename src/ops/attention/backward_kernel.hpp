@@ -2,6 +2,7 @@
 #pragma once
 #include <string>
 
+#include "ops/attention/gradient.hpp"
 #include "tegula/lang.hpp"
 
 namespace tegula::ops {
@@ -17,6 +18,7 @@ struct AttentionBackwardKernel {
   bool softcap = false, sinks = false, varlen = false;
   bool dlse = false;
 
+  GradientTiles tiles() const { return {compute, dim, dim_v, pack, queries, keys}; }
   int rows() const { return queries * pack; }
   std::string name() const;
 };

@@ -117,10 +117,7 @@ Operator registered_attention_backward() {
   op.tolerance = [](const Tensors& in, const Options&) {
     const Tensor &q = required(in, "q"), &k = required(in, "k");
     const auto terms = static_cast<double>(q.size(-1) + k.size(-3) + q.size(-3));
-    Operator::Tolerance tolerance = rounding_tolerance(q.dtype(), 16.0 * terms);
-    // Weights and their gradients are rounded, and add up over the rows.
-    tolerance.absolute *= 8;
-    return tolerance;
+    return gradient_tolerance(q.dtype(), terms);
   };
   return op;
 }

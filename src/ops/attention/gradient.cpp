@@ -1,13 +1,30 @@
 #include "ops/attention/gradient.hpp"
 
+#include "ops/attention/scores.hpp"
 #include "ops/common/softmax.hpp"
 
 namespace tegula::ops {
 
 using namespace lang;
 
-void ScoreGradient::apply(Fragment& scores, Fragment& products, const Queries& queries, const Expr& partial,
-                          const Of& counts) const {
+namespace {
+
+// lse in natural logarithm becomes what ScoreGradient wants.
+void use_lse(Tile& lse) {
+  parallel(lse, [&](Index i) {
+    Expr value = lse(i);
+    lse(i) = select(value == -inf, 0, value * log2e);
+  });
+}
+
+void scale_all(Fragment& x, const Expr& factor) {
+  parallel(x, [&](Index i, Index j) { x(i, j) *= factor; });
+}
+
+}  // namespace
+
+void ScoreGradient::apply(Fragment& scores, Fragment& products, const Queries& queries,
+                          const Mask& mask) const {
   parallel(scores, [&](Index i, Index j) {
     if (cap) {
       Expr capped = tanh(scores(i, j) * scale);
@@ -18,19 +35,88 @@ void ScoreGradient::apply(Fragment& scores, Fragment& products, const Queries& q
       products(i, j) -= queries.delta(i, j);
     }
   });
-  when(partial, [&] {
-    parallel(scores, [&](Index i, Index j) { scores(i, j) = select(counts(i, j), scores(i, j), 0); });
-  });
+  auto weigh = [&] {
+    parallel(scores, [&](Index i, Index j) { scores(i, j) = mask.weigh(i, j, scores(i, j)); });
+  };
+  if (mask.partial)
+    when(*mask.partial, weigh);
+  else
+    weigh();
   parallel(products, [&](Index i, Index j) { products(i, j) *= scores(i, j); });
 }
 
 Expr ScoreGradient::factor() const { return cap ? scale * *cap : scale * ln2; }
 
-void use_lse(Tile& lse) {
-  parallel(lse, [&](Index i) {
-    Expr value = lse(i);
-    lse(i) = select(value == -inf, 0, value * log2e);
-  });
+QueryGradient::QueryGradient(const GradientTiles& tiles, const ScoreGradient& gradient)
+    : tiles_(tiles),
+      gradient_(gradient),
+      q_({tiles.rows(), tiles.dim}, tiles.compute),
+      sum_({tiles.rows(), tiles.dim}, f32, 0) {}
+
+QueryGradient::Branch::Branch(const GradientTiles& tiles, const Tensor& dout, const Tensor& lse,
+                              const Tensor& delta, const Expr& first)
+    : dout_({tiles.rows(), tiles.dim_v}, tiles.compute),
+      lse_({tiles.rows()}, f32),
+      delta_({tiles.rows()}, f32) {
+  load_queries(dout, first, dout_, tiles.pack);
+  load_vector(lse, first, lse_, tiles.pack);
+  load_vector(delta, first, delta_, tiles.pack);
+  use_lse(lse_);
+}
+
+void QueryGradient::load(const Tensor& q, const Expr& first) { load_queries(q, first, q_, tiles_.pack); }
+
+void QueryGradient::add(const Branch& branch, const Shared& k_tile, const Shared& v_tile,
+                        const ScoreGradient::Mask& mask, const Observer& observer) {
+  Fragment scores({tiles_.rows(), tiles_.keys}, f32, 0), products({tiles_.rows(), tiles_.keys}, f32, 0);
+  gemm(q_, k_tile.T(), scores);
+  gemm(branch.dout_, v_tile.T(), products);
+  std::optional<Fragment> raw;
+  if (observer) raw.emplace(clone(scores));
+  gradient_.apply(scores, products,
+                  {[&](const Expr& r, const Expr&) -> Expr { return branch.lse_(r); },
+                   [&](const Expr& r, const Expr&) -> Expr { return branch.delta_(r); }},
+                  mask);
+  if (observer) observer(*raw, products);
+  add_product(products, k_tile, sum_, tiles_.compute);
+}
+
+void QueryGradient::store(const Tensor& dq, const Expr& first) {
+  scale_all(sum_, gradient_.factor());
+  store_rows(sum_, dq, first, tiles_.pack);
+}
+
+KeyGradient::KeyGradient(const GradientTiles& tiles, const ScoreGradient& gradient)
+    : tiles_(tiles),
+      gradient_(gradient),
+      k_({tiles.keys, tiles.dim}, tiles.compute),
+      v_({tiles.keys, tiles.dim_v}, tiles.compute),
+      dk_({tiles.keys, tiles.dim}, f32, 0),
+      dv_({tiles.keys, tiles.dim_v}, f32, 0) {}
+
+void KeyGradient::load(const Tensor& k, const Tensor& v, const Expr& first) {
+  copy(k.at(first), k_);
+  copy(v.at(first), v_);
+}
+
+void KeyGradient::add(const Shared& q_tile, const Shared& dout_tile, Shared& lse, const Shared& delta,
+                      const ScoreGradient::Mask& mask) {
+  use_lse(lse);
+  Fragment scores({tiles_.keys, tiles_.rows()}, f32, 0), products({tiles_.keys, tiles_.rows()}, f32, 0);
+  gemm(k_, q_tile.T(), scores);
+  gemm(v_, dout_tile.T(), products);
+  gradient_.apply(scores, products,
+                  {[&](const Expr&, const Expr& t) -> Expr { return lse(t); },
+                   [&](const Expr&, const Expr& t) -> Expr { return delta(t); }},
+                  mask);
+  add_product(scores, dout_tile, dv_, tiles_.compute);
+  add_product(products, q_tile, dk_, tiles_.compute);
+}
+
+void KeyGradient::store(const Tensor& dk, const Tensor& dv, const Expr& first) {
+  scale_all(dk_, gradient_.factor());
+  copy(dk_, dk.at(first));
+  copy(dv_, dv.at(first));
 }
 
 void write_delta(const HeadRows& rows, const Expr& first) {
@@ -46,10 +132,6 @@ void write_delta(const HeadRows& rows, const Expr& first) {
   }
   parallel(sum, [&](Index i) { sum(i) = select(lse(i) == -inf, 0, sum(i)); });
   copy(sum, rows.delta.at(first));
-}
-
-void scale_all(Fragment& x, const Expr& factor) {
-  parallel(x, [&](Index i, Index j) { x(i, j) *= factor; });
 }
 
 }  // namespace tegula::ops

@@ -12,21 +12,86 @@ struct ScoreGradient {
   lang::Expr scale;               // of raw scores, with log2(e) (with a cap: over the cap), as in the forward
   std::optional<lang::Expr> cap;  // scores became cap · tanh(scale · raw)
 
-  // A value for the score (i, j): of its query, or whether it counts.
+  // A value for the score (i, j).
   using Of = std::function<lang::Expr(const lang::Expr& i, const lang::Expr& j)>;
   struct Queries {
     Of lse;    // times log2(e), 0 for −∞
     Of delta;  // what is subtracted from the gradient of a weight
   };
-  // `scores` become weights, where `partial` only those that `counts`; `products` of dout and values become
-  // the gradients of the raw scores, but for factor().
+  // What becomes of a weight: 0 where the query does not see the key.
+  struct Mask {
+    std::optional<lang::Expr> partial;  // whether there is anything to do
+    std::function<lang::Expr(const lang::Expr& i, const lang::Expr& j, const lang::Expr& weight)> weigh;
+  };
+  // `scores` become weights; `products` of dout and values become the gradients of the raw scores, but for
+  // factor().
   void apply(lang::Fragment& scores, lang::Fragment& products, const Queries& queries,
-             const lang::Expr& partial, const Of& counts) const;
+             const Mask& mask) const;
   lang::Expr factor() const;
 };
 
-// The part of a vector over queries, [tokens] or [pack, tokens], that belongs to the rows of a tile: row r is
-// query first + r / pack of head r % pack. `tile` is a Shared or a Fragment.
+// The tiles of both passes.
+struct GradientTiles {
+  DType compute = f32;
+  int dim = 64, dim_v = 64;
+  int pack = 1, queries = 64, keys = 64;
+
+  int rows() const { return queries * pack; }
+};
+
+// The gradient of a tile of queries: rows are queries.
+class QueryGradient {
+ public:
+  QueryGradient(const GradientTiles& tiles, const ScoreGradient& gradient);
+
+  // What belongs to one result of the forward. Row r of a tile is query first + r / pack of head r % pack.
+  class Branch {
+   public:
+    // dout [tokens, (pack,) dv], lse and delta [(pack,) tokens].
+    Branch(const GradientTiles& tiles, const lang::Tensor& dout, const lang::Tensor& lse,
+           const lang::Tensor& delta, const lang::Expr& first);
+
+   private:
+    friend class QueryGradient;
+    lang::Shared dout_;
+    lang::Fragment lse_, delta_;
+  };
+  // Told raw scores and their gradients but for factor().
+  using Observer = std::function<void(const lang::Fragment& scores, const lang::Fragment& gradients)>;
+
+  void load(const lang::Tensor& q, const lang::Expr& first);
+  void add(const Branch& branch, const lang::Shared& k_tile, const lang::Shared& v_tile,
+           const ScoreGradient::Mask& mask, const Observer& observer = {});
+  void store(const lang::Tensor& dq, const lang::Expr& first);
+
+ private:
+  GradientTiles tiles_;
+  ScoreGradient gradient_;
+  lang::Shared q_;
+  lang::Fragment sum_;
+};
+
+// The gradients of a tile of keys and values. Rows are keys, so that weights are left operands as they are.
+class KeyGradient {
+ public:
+  KeyGradient(const GradientTiles& tiles, const ScoreGradient& gradient);
+
+  // The rows from `first` on, of [keys, …].
+  void load(const lang::Tensor& k, const lang::Tensor& v, const lang::Expr& first);
+  // Queries as columns; lse as it comes from the forward.
+  void add(const lang::Shared& q_tile, const lang::Shared& dout_tile, lang::Shared& lse,
+           const lang::Shared& delta, const ScoreGradient::Mask& mask);
+  void store(const lang::Tensor& dk, const lang::Tensor& dv, const lang::Expr& first);
+
+ private:
+  GradientTiles tiles_;
+  ScoreGradient gradient_;
+  lang::Shared k_, v_;
+  lang::Fragment dk_, dv_;
+};
+
+// The part of a vector over queries, [tokens] or [pack, tokens], that belongs to the rows of a tile. `tile`
+// is a Shared or a Fragment.
 template <class T>
 void load_vector(const lang::Tensor& from, const lang::Expr& first, T& tile, int pack) {
   if (pack == 1)
@@ -35,20 +100,14 @@ void load_vector(const lang::Tensor& from, const lang::Expr& first, T& tile, int
     lang::copy(from.at(0, first), tile.reshape({tile.extent(0) / pack, pack}).T());
 }
 
-// lse in natural logarithm becomes what ScoreGradient wants.
-void use_lse(lang::Tile& lse);
-
-// Shapes and views of the tensors of one query head: [tokens, features] and [tokens].
+// Views of one query head: [tokens, features] and [tokens].
 struct HeadRows {
   lang::Tensor dout, out, lse, delta;
   std::optional<lang::Tensor> dlse;
   int dim_v = 0;
 };
 inline constexpr int delta_rows = 64;
-// delta = sum(dout · out) − dlse for delta_rows rows from `first` on.
+// delta = sum(dout · out) − dlse for delta_rows rows from `first` on; 0 where lse is −∞.
 void write_delta(const HeadRows& rows, const lang::Expr& first);
-
-// x times a factor, for all elements.
-void scale_all(lang::Fragment& x, const lang::Expr& factor);
 
 }  // namespace tegula::ops

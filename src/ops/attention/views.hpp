@@ -15,8 +15,10 @@ struct SequenceRows {
   bool packed;
   lang::Range queries, keys;
 
+  SequenceRows(const lang::Expr& sequence, const lang::Range& queries, const lang::Range& keys)
+      : b(sequence), packed(false), queries(queries), keys(keys) {}
   SequenceRows(const lang::Expr& sequence, const lang::Expr& queries, const lang::Expr& keys)
-      : b(sequence), packed(false), queries(lang::range(0, queries)), keys(lang::range(0, keys)) {}
+      : SequenceRows(sequence, lang::range(0, queries), lang::range(0, keys)) {}
   SequenceRows(const lang::Expr& sequence, const lang::Tensor& q_begin, const lang::Tensor& k_begin)
       : b(sequence),
         packed(true),

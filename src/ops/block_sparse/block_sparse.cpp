@@ -53,6 +53,7 @@ void check_choice(const Arguments& args, const BlockSparseOptions& options, Bloc
                   "[batch, heads, q_blocks, entries]");
   }
   const TensorRef& choice = options.mask ? *options.mask : *options.indices;
+  call.per_query_head = choice.size(1) != t.kv_heads;
   call.choice = per_query_head(args, options.mask ? "mask" : "indices", choice, t);
   if (!options.counts) return;
   args.check_tensor("counts", *options.counts, {i32}, {3});
@@ -96,8 +97,8 @@ void check_blocks(const Arguments& args, const BlockSparseOptions& options) {
 }  // namespace
 
 BlockSparseCall prepare_block_sparse(const TensorRef& q, const TensorRef& k, const TensorRef& v,
-                                     const BlockSparseOptions& options) {
-  const Arguments args("block_sparse_attention");
+                                     const BlockSparseOptions& options, const char* op) {
+  const Arguments args(op);
   check_blocks(args, options);
   check_softcap(args, options.softcap);
   check_tiles(args, options.tiles);

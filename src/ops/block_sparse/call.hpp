@@ -9,12 +9,14 @@ namespace tegula::ops {
 struct BlockSparseCall {
   BlockSparseKernel kernel;
   HeadTensors tensors;
-  TensorRef choice, counts;  // a row for each query head, repeated where heads share one
+  TensorRef choice, counts;     // a row for each query head, repeated where heads share one
+  bool per_query_head = false;  // heads of a group choose differently
   float scale = 1;
 };
 
-// An ArgumentError if the arguments are wrong.
+// An ArgumentError of `op` if the arguments are wrong.
 BlockSparseCall prepare_block_sparse(const TensorRef& q, const TensorRef& k, const TensorRef& v,
-                                     const BlockSparseOptions& options);
+                                     const BlockSparseOptions& options,
+                                     const char* op = "block_sparse_attention");
 
 }  // namespace tegula::ops

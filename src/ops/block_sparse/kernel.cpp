@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "ops/attention/scores.hpp"
+#include "ops/block_sparse/lists.hpp"
 #include "ops/common/softmax.hpp"
 
 namespace tegula::ops {
@@ -113,31 +114,7 @@ struct Program {
   }
 
   void block(const Index& x, const Index& h, const Index& b);
-  void list_blocks(const Tensor& chosen, const Expr& entries_of, const Expr& begin, const Expr& end,
-                   Shared& list, Var& count);
 };
-
-// The chosen blocks in [begin, end), each once and in ascending order, and their number.
-void Program::list_blocks(const Tensor& chosen, const Expr& entries_of, const Expr& begin, const Expr& end,
-                          Shared& list, Var& count) {
-  auto append = [&](const Expr& wanted, const Expr& block) {
-    when(wanted, [&] {
-      list(count) = block;
-      count += 1;
-    });
-  };
-  if (c.mask) {
-    serial(end - begin, [&](Index i) { append(chosen(begin + i), begin + i); });
-    return;
-  }
-  Shared named({c.chunk}, boolean);
-  clear(named);
-  serial(entries_of, [&](Index n) {
-    Expr entry = chosen(n);
-    when(entry >= begin && entry < end, [&] { named(entry - begin) = true; });
-  });
-  serial(end - begin, [&](Index i) { append(named(i), begin + i); });
-}
 
 void Program::block(const Index& x, const Index& h, const Index& b) {
   Expr kv_head = c.pack > 1 ? Expr(h) : h / *group, member = c.pack > 1 ? Expr(Operand(0)) : h % *group;
@@ -167,7 +144,7 @@ void Program::block(const Index& x, const Index& h, const Index& b) {
     Expr begin = n * c.chunk;
     Shared list({c.chunk}, i32);
     Var count = 0;
-    list_blocks(chosen, entries_of, begin, min(blocks, begin + c.chunk), list, count);
+    list_blocks({chosen, entries_of, c.mask}, begin, min(blocks, begin + c.chunk), list, count);
     if (c.gathers())
       meeting.add_gathered(list, count);
     else

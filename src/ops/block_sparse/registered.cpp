@@ -4,14 +4,12 @@
 #include <set>
 
 #include "ops/block_sparse/call.hpp"
+#include "ops/block_sparse/options.hpp"
 #include "ops/reference/reference.hpp"
 
 namespace tegula::ops {
 
-namespace {
-
-BlockSparseOptions parsed(const Tensors& inputs, const Options& options,
-                          Target target = Target::automatic()) {
+BlockSparseOptions block_sparse_options(const Tensors& inputs, const Options& options, Target target) {
   BlockSparseOptions result;
   result.layout = options.text("layout") == "bshd" ? Layout::bshd : Layout::bhsd;
   auto block = [&](const char* name) {
@@ -30,8 +28,11 @@ BlockSparseOptions parsed(const Tensors& inputs, const Options& options,
   return result;
 }
 
+namespace {
+
 BlockSparseCall prepared(const Tensors& in, const Options& options) {
-  return prepare_block_sparse(required(in, "q"), required(in, "k"), required(in, "v"), parsed(in, options));
+  return prepare_block_sparse(required(in, "q"), required(in, "k"), required(in, "v"),
+                              block_sparse_options(in, options));
 }
 
 // The distinct blocks that one query head's block of queries sees.
@@ -156,12 +157,12 @@ Operator registered_block_sparse_attention() {
   };
   op.run = [=](const Tensors& in, const Options& options, Target target) {
     return tensors(block_sparse_attention(required(in, "q"), required(in, "k"), required(in, "v"),
-                                          parsed(in, options, target)));
+                                          block_sparse_options(in, options, target)));
   };
   op.reference = [=](const Tensors& in, const Options& options) {
     prepared(in, options);
     return tensors(reference::block_sparse_attention(required(in, "q"), required(in, "k"), required(in, "v"),
-                                                     parsed(in, options)));
+                                                     block_sparse_options(in, options)));
   };
   op.kernels = [](const Tensors& in, const Options& options, Target) {
     return std::vector{block_sparse_kernel(prepared(in, options).kernel)};

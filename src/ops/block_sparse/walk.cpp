@@ -1,5 +1,7 @@
 #include "ops/block_sparse/walk.hpp"
 
+#include "ops/attention/gradient.hpp"
+
 namespace tegula::ops {
 
 using namespace lang;
@@ -36,6 +38,17 @@ void BlockTile::load(const Tensor& from, Shared& tile, int pack) const {
     load_into(tile);
   else
     load_into(tile.reshape({shape.extent, pack, features}));
+}
+
+void BlockTile::load_vector(const Tensor& from, Shared& tile, int pack) const {
+  if (!row_of) {
+    ops::load_vector(from, first, tile, pack);
+    return;
+  }
+  parallel(tile, [&](Index i) {
+    Expr at = row(i / pack);
+    tile(i) = pack == 1 ? Expr(from(at)) : Expr(from(i % pack, at));
+  });
 }
 
 void walk_blocks(const TileOfBlocks& shape, const std::function<Expr(const Expr&)>& list, const Expr& count,

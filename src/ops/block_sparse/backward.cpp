@@ -1,0 +1,85 @@
+#include <algorithm>
+
+#include "ops/block_sparse/backward_call.hpp"
+#include "ops/common/functions.hpp"
+
+namespace tegula::ops {
+
+namespace {
+
+constexpr char op[] = "block_sparse_attention_backward";
+constexpr int least_keys = 16;    // of a tile: smaller blocks share one
+constexpr int usual_extent = 64;  // of a tile, keys and queries
+constexpr std::int64_t most_entries = std::int64_t{1} << 31;
+
+// The pass over keys: a tile is a block of keys or a part of it, and meets one or several blocks of queries.
+void plan_keys(BlockSparseBackwardKernel& kernel) {
+  const BlockSparseKernel& forward = kernel.forward;
+  kernel.inverse.fold = std::max(1, least_keys / forward.k_block);
+  const int span = kernel.inverse.fold * forward.k_block;
+  kernel.keys = std::min(span, tile_of_blocks(span, std::max(usual_extent, forward.keys)).extent);
+  const int queries = std::max(1, usual_extent / forward.pack);
+  kernel.queries = tile_of_blocks(forward.q_block, std::max(queries, forward.queries)).extent;
+}
+
+void check_room(const BlockSparseCall& forward) {
+  const Shape& shape = forward.choice.shape;
+  const double entries =
+      static_cast<double>(shape[0]) * static_cast<double>(shape[3]) * static_cast<double>(shape[4]);
+  Arguments(op).check(entries < static_cast<double>(most_entries), "indices",
+                      "fewer than 2^31 entries of a head, of all batches together",
+                      describe(forward.choice.shape), "split the batch");
+}
+
+}  // namespace
+
+BlockSparseBackwardCall prepare_block_sparse_backward(const BackwardTensors& given, const TensorRef& q,
+                                                      const TensorRef& k, const TensorRef& v,
+                                                      const BlockSparseOptions& options) {
+  BlockSparseBackwardCall call;
+  call.forward = prepare_block_sparse(q, k, v, options, op);
+  call.inputs = check_backward(Arguments(op), call.forward.tensors, options.layout, given);
+  check_room(call.forward);
+  call.kernel.forward = call.forward.kernel;
+  call.kernel.per_query_head = call.forward.per_query_head;
+  call.kernel.dlse = given.dlse.has_value();
+  plan_keys(call.kernel);
+  const bool one = !call.forward.per_query_head && call.forward.choice.size(2) > 1;
+  call.choice = one ? call.forward.choice.slice(2, 0, 1) : call.forward.choice;
+  if (call.kernel.forward.counts)
+    call.counts = one ? call.forward.counts.slice(2, 0, 1) : call.forward.counts;
+  return call;
+}
+
+AttentionGradients block_sparse_attention_backward(const TensorRef& dout, const TensorRef& q,
+                                                   const TensorRef& k, const TensorRef& v,
+                                                   const TensorRef& out, const TensorRef& lse,
+                                                   const BlockSparseOptions& options,
+                                                   const AttentionBackwardOptions& gradients) {
+  const Arguments args(op);
+  const BlockSparseBackwardCall call =
+      prepare_block_sparse_backward({dout, out, lse, gradients.dlse}, q, k, v, options);
+  const HeadTensors& t = call.forward.tensors;
+  args.check(!gradients.dsinks, "dsinks", "no dsinks without sinks", "dsinks", "leave it out");
+  GradientOutputs outputs = make_gradients(args, t, options.layout, gradients);
+  outputs.result.dsinks = Tensor::empty({0}, f32);
+  if (nelements(t.q) == 0 && nelements(t.k) == 0) return outputs.result;
+  std::vector<Argument> values{call.inputs.dout,
+                               split_heads(t.q, 2, t.group()),
+                               t.k,
+                               t.v,
+                               call.inputs.out,
+                               call.inputs.lse,
+                               outputs.dq,
+                               outputs.dk,
+                               outputs.dv,
+                               call.choice,
+                               call.forward.scale};
+  if (call.kernel.forward.softcap) values.push_back(options.softcap);
+  if (call.kernel.forward.counts) values.push_back(call.counts);
+  if (call.kernel.dlse) values.push_back(call.inputs.dlse);
+  compiled(call.kernel, options.target, block_sparse_backward_kernel).call_in_order(values);
+  return outputs.result;
+}
+
+}  // namespace tegula::ops

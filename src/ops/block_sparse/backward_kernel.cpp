@@ -1,0 +1,206 @@
+#include "ops/block_sparse/backward_kernel.hpp"
+
+#include <fmt/format.h>
+
+#include "ops/attention/scores.hpp"
+#include "ops/block_sparse/key_pass.hpp"
+#include "ops/block_sparse/lists.hpp"
+
+namespace tegula::ops {
+
+using namespace lang;
+
+std::string BlockSparseBackwardKernel::name() const {
+  return fmt::format("{}_backward_q{}_k{}_f{}_r{}_c{}{}{}", forward.name(), queries, keys, inverse.fold,
+                     inverse.rows, inverse.columns, per_query_head ? "_per_head" : "", dlse ? "_dlse" : "");
+}
+
+namespace {
+
+struct Program {
+  const BlockSparseBackwardKernel& c;
+  const BlockSparseKernel& f = c.forward;
+  std::optional<Dim> group;  // of query heads, where they do not share tiles
+  Dim batch{"batch"}, queries{"queries"}, keys{"keys"}, heads{"kv_heads"}, q_blocks{"q_blocks"},
+      entries{"entries"};
+  std::optional<Tensor> dout, q, k, v, out, lse, dq, dk, dv, choice, lengths, dlse, delta;
+  std::optional<Expr> scale, cap;
+  std::optional<InverseLists> inverse;
+
+  explicit Program(const BlockSparseBackwardKernel& instance) : c(instance) {
+    if (f.pack == 1) group.emplace("group");
+    const Extents of_q{batch, queries, heads, members()}, vector{batch, heads, members(), queries},
+        of_k{batch, keys, heads}, rows{batch, heads, selectors(), q_blocks};
+    dout.emplace(input("dout", joined(of_q, {f.dim_v}), f.type));
+    q.emplace(input("q", joined(of_q, {f.dim}), f.type));
+    k.emplace(input("k", joined(of_k, {f.dim}), f.type));
+    v.emplace(input("v", joined(of_k, {f.dim_v}), f.type));
+    out.emplace(input("out", joined(of_q, {f.dim_v}), f.type));
+    lse.emplace(input("lse", vector, f32));
+    dq.emplace(output("dq", joined(of_q, {f.dim}), f.type));
+    dk.emplace(output("dk", joined(of_k, {f.dim}), f.type));
+    dv.emplace(output("dv", joined(of_k, {f.dim_v}), f.type));
+    choice.emplace(input("choice", joined(rows, {entries}), f.mask ? boolean : i32));
+    scale.emplace(scalar("scale", f32));
+    if (f.softcap) cap.emplace(scalar("cap", f32));
+    if (f.counts) lengths.emplace(input("counts", rows, i32));
+    if (c.dlse) dlse.emplace(input("dlse", vector, f32));
+    delta.emplace(workspace("delta", vector, f32));
+  }
+
+  Operand members() const { return f.pack > 1 ? Operand(f.pack) : Operand(*group); }
+  Operand selectors() const { return c.per_query_head ? members() : Operand(1); }
+  Expr parts() const { return f.pack > 1 ? Expr(heads) : heads * *group; }
+  ScoreGradient gradient() const { return {*scale, cap}; }
+  Expr lists() const { return ceildiv(keys, c.span()); }
+  // Position of query 0 among the keys.
+  Expr shift() const { return keys - queries; }
+  HeadViews views(const Expr& b, const Expr& kv_head, const Slot& member) const {
+    return {SequenceRows(b, queries, keys), kv_head, member};
+  }
+  ChoiceRow choice_row(const Expr& b, const Expr& kv_head, const Expr& selector, const Expr& q_block) const {
+    Expr length = f.counts ? clamp((*lengths)(b, kv_head, selector, q_block), 0, entries) : Expr(entries);
+    return {choice->slice(b, kv_head, selector, q_block), length, f.mask};
+  }
+
+  void run();
+  void delta_grid();
+  InverseLists turned_lists() const;
+  void query_block(const Index& x, const Index& h, const Index& b);
+  void key_block(const Index& x, const Index& h, const Index& b);
+  ScoreGradient::Mask key_mask(const BlockTile& tile, const ScoreRange& visible) const;
+  ListMask query_mask(const InverseLists::List& list, const Expr& first_key, const Expr& first_block) const;
+};
+
+void Program::run() {
+  delta_grid();
+  inverse.emplace(turned_lists());
+  inverse->record_grids();
+  grid(q_blocks * f.splits(), parts(), batch, [&](Index x, Index h, Index b) { query_block(x, h, b); });
+  const int tiles = ceildiv(c.span(), c.keys);
+  grid(lists() * tiles, heads, batch, [&](Index x, Index h, Index b) { key_block(x, h, b); });
+}
+
+void Program::delta_grid() {
+  grid(ceildiv(queries, delta_rows), heads * members(), batch, [&](Index x, Index h, Index b) {
+    HeadViews of = views(b, h / members(), Slot(h % members()));
+    HeadRows rows{of.of_queries(*dout), of.of_queries(*out), of.vector(*lse), of.vector(*delta), {}, f.dim_v};
+    if (dlse) rows.dlse.emplace(of.vector(*dlse));
+    write_delta(rows, x * delta_rows);
+  });
+}
+
+InverseLists Program::turned_lists() const {
+  Expr chunks = ceildiv(q_blocks, c.inverse.rows), width = f.mask ? lists() : Expr(entries);
+  const InverseExtents extents{
+      heads * selectors(),     batch, q_blocks, lists(), batch * chunks, batch * lists(),
+      batch * q_blocks * width};
+  return {
+      c.inverse, extents, [=, this](const Expr& h, const Expr& b) -> InversePart {
+        auto each = [=, this](const Expr& row, const InversePart::Visit& visit) {
+          ChoiceRow chosen = choice_row(b, h / selectors(), h % selectors(), row);
+          Expr last = min(row * f.q_block + f.q_block, queries) - 1 + shift();
+          serial(f.mask ? Expr(entries) : chosen.entries, [&](Index n) {
+            Expr block = f.mask ? select(chosen.row(n), n, -1) : Expr(chosen.row(n));
+            visit(f.causal ? select(block <= floordiv(last, f.k_block), block, -1) : block);
+          });
+        };
+        return {
+            q_blocks, lists(), b * chunks, b * lists(), b * q_blocks * width, each, ceildiv(keys, f.k_block)};
+      }};
+}
+
+ScoreGradient::Mask Program::key_mask(const BlockTile& tile, const ScoreRange& visible) const {
+  // Lists ascend, so the last row has the largest key.
+  Expr beyond = tile.row_of ? tile.row(f.keys - 1) >= visible.limit(Operand(0))
+                            : visible.is_partial(tile.first, f.keys);
+  return {tile.ragged() || beyond, [&](const Expr& r, const Expr& t, const Expr& weight) {
+            Expr key = tile.row(t);
+            return select(tile.counts(key) && key < visible.limit(r / f.pack), weight, 0);
+          }};
+}
+
+void Program::query_block(const Index& x, const Index& h, const Index& b) {
+  Expr kv_head = f.pack > 1 ? Expr(h) : h / *group, member = f.pack > 1 ? Expr(Operand(0)) : h % *group;
+  Expr q_block = f.splits() == 1 ? Expr(x) : x / f.splits();
+  Expr first = f.splits() == 1 ? q_block * f.q_block : q_block * f.q_block + x % f.splits() * f.queries;
+  Expr last = min(min(q_block * f.q_block + f.q_block, first + f.queries), queries);
+  exit_if(first >= last);
+  HeadViews of{SequenceRows(b, range(first, last), range(0, keys)), kv_head,
+               f.pack > 1 ? Slot(all) : Slot(member)};
+  Expr start = Expr(Operand(0));
+  QueryGradient sums(c.query_tiles(), gradient());
+  sums.load(of.of_queries(*q), start);
+  QueryGradient::Branch branch(c.query_tiles(), of.of_queries(*dout), of.vector(*lse), of.vector(*delta),
+                               start);
+  std::optional<Expr> right;
+  if (f.causal) right.emplace(Operand(0));
+  ScoreRange visible(first + shift(), f.queries, last - first, keys, std::nullopt, right);
+  Tensor k_of = of.of_keys(*k), v_of = of.of_keys(*v);
+  ChoiceRow chosen = choice_row(b, kv_head, c.per_query_head ? member : start, q_block);
+  Expr blocks = ceildiv(visible.end(), f.k_block);
+  serial(ceildiv(blocks, f.chunk), [&](Index n) {
+    Shared list({f.chunk}, i32);
+    Var count = 0;
+    list_blocks(chosen, n * f.chunk, min(blocks, n * f.chunk + f.chunk), list, count);
+    walk_blocks(
+        {f.k_block, f.keys}, [&](const Expr& i) -> Expr { return list(i); }, count,
+        [&](const BlockTile& tile) {
+          Shared k_tile({f.keys, f.dim}, f.compute), v_tile({f.keys, f.dim_v}, f.compute);
+          tile.load(k_of, k_tile);
+          tile.load(v_of, v_tile);
+          sums.add(branch, k_tile, v_tile, key_mask(tile, visible));
+        });
+  });
+  sums.store(of.of_queries(*dq), start);
+}
+
+ListMask Program::query_mask(const InverseLists::List& list, const Expr& first_key,
+                             const Expr& first_block) const {
+  const bool always = c.inverse.fold > 1 || TileOfBlocks{f.q_block, c.queries}.gathers();
+  return {[=, this](const BlockTile& step) -> std::optional<Expr> {
+            if (always) return std::nullopt;
+            // The last key of the tile against the first query of the step.
+            return f.causal ? step.ragged() || first_key + (c.keys - 1) > step.first + shift()
+                            : step.ragged();
+          },
+          [=, this](const BlockTile& step, const Expr& r, const Expr& column, const Expr& weight) {
+            Expr key = first_key + r, query = step.row(column), counts = step.counts(query);
+            Expr sees = f.causal ? counts && key - shift() <= query : counts;
+            if (c.inverse.fold == 1) return select(sees, weight, 0);
+            return select(sees && list.chose(step.slot(column), key / f.k_block - first_block), weight, 0);
+          }};
+}
+
+void Program::key_block(const Index& x, const Index& h, const Index& b) {
+  const int tiles = ceildiv(c.span(), c.keys);
+  Expr number = tiles == 1 ? Expr(x) : x / tiles;
+  Expr first = tiles == 1 ? number * c.span() : number * c.span() + x % tiles * c.keys;
+  Expr end = min(number * c.span() + c.span(), keys);
+  exit_if(first >= end);
+  HeadViews keys_of{SequenceRows(b, range(0, queries), range(0, end)), h, all};
+  KeyGradient sums(c.key_tiles(), gradient());
+  sums.load(keys_of.of_keys(*k), keys_of.of_keys(*v), first);
+  auto add_members = [&](const Slot& member, const Expr& selector) {
+    HeadViews of{keys_of.rows, h, member};
+    InverseLists::List list = inverse->list(h * selectors() + selector, b, number);
+    add_list(sums, c.key_tiles(), list, {f.q_block, c.queries},
+             {of.of_queries(*q), of.of_queries(*dout), of.vector(*lse), of.vector(*delta)},
+             query_mask(list, first, number * c.inverse.fold));
+  };
+  if (f.pack > 1)
+    add_members(Slot(all), Expr(Operand(0)));
+  else
+    serial(*group, [&](Index member) {
+      add_members(Slot(member), c.per_query_head ? Expr(member) : Expr(Operand(0)));
+    });
+  sums.store(keys_of.of_keys(*dk), keys_of.of_keys(*dv), first);
+}
+
+}  // namespace
+
+Kernel block_sparse_backward_kernel(const BlockSparseBackwardKernel& instance) {
+  return kernel(instance.name(), [&] { Program(instance).run(); });
+}
+
+}  // namespace tegula::ops

@@ -1,0 +1,36 @@
+// The tile program of the gradients of block-sparse attention.
+#pragma once
+#include <string>
+
+#include "ops/attention/gradient.hpp"
+#include "ops/block_sparse/inverse.hpp"
+#include "ops/block_sparse/kernel.hpp"
+#include "ops/block_sparse/walk.hpp"
+
+namespace tegula::ops {
+
+struct BlockSparseBackwardKernel {
+  BlockSparseKernel forward;    // also the tiles of the pass over queries
+  int queries = 64, keys = 64;  // tiles of the pass over keys
+  bool per_query_head = false;  // heads of a group choose differently
+  bool dlse = false;
+  InverseShape inverse = {};
+
+  GradientTiles query_tiles() const {
+    return {forward.compute, forward.dim, forward.dim_v, forward.pack, forward.queries, forward.keys};
+  }
+  GradientTiles key_tiles() const {
+    return {forward.compute, forward.dim, forward.dim_v, forward.pack, queries, keys};
+  }
+  // Keys of the blocks that share a list of queries.
+  int span() const { return inverse.fold * forward.k_block; }
+  std::string name() const;
+};
+
+// Grids: delta of the queries; the lists turned round; dq by tiles of queries; dk and dv by tiles of keys. No
+// two blocks write one element. Arguments: dout as out, then q, k, v, out, lse as in block_sparse_kernel, dq,
+// dk, dv, choice [batch, kv heads, group if per_query_head or 1, q_blocks, entries], scale; then, where the
+// instance has them, cap, counts [batch, kv heads, group or 1, q_blocks], dlse as lse.
+lang::Kernel block_sparse_backward_kernel(const BlockSparseBackwardKernel& instance);
+
+}  // namespace tegula::ops

@@ -1,0 +1,133 @@
+#include "ops/block_sparse/inverse.hpp"
+
+namespace tegula::ops {
+
+using namespace lang;
+
+InverseLists::InverseLists(const InverseShape& shape, const InverseExtents& extents, OfPart of_part)
+    : shape_(shape),
+      extents_(extents),
+      of_part_(std::move(of_part)),
+      counts_(workspace("chunk_counts", {extents.heads, extents.chunks, extents.longest_lists}, i32)),
+      begins_(workspace("list_begins", {extents.heads, extents.lists}, i32)),
+      lengths_(workspace("list_lengths", {extents.heads, extents.lists}, i32)),
+      rows_(workspace("list_rows", {extents.heads, extents.entries}, i32)) {
+  if (shape.fold > 1) bits_.emplace(workspace("list_bits", {extents.heads, extents.entries}, u32));
+}
+
+void InverseLists::record_grids() const {
+  Expr chunks = ceildiv(extents_.longest_rows, shape_.rows),
+       passes = ceildiv(extents_.longest_lists, shape_.columns);
+  auto over_chunks = [&](auto body) {
+    grid(chunks * passes, extents_.heads, extents_.sequences, [&](Index x, Index h, Index b) {
+      Expr chunk = x / passes, begin = x % passes * shape_.columns;
+      InversePart part = of_part_(h, b);
+      exit_if(chunk * shape_.rows >= part.rows || begin >= part.lists);
+      body(chunk, begin, h, part);
+    });
+  };
+  over_chunks([&](const Expr& chunk, const Expr& begin, const Expr& h, const InversePart& part) {
+    count(chunk, begin, h, part);
+  });
+  grid(extents_.heads, extents_.sequences, [&](Index h, Index b) { find_begins(h, of_part_(h, b)); });
+  over_chunks([&](const Expr& chunk, const Expr& begin, const Expr& h, const InversePart& part) {
+    write(chunk, begin, h, part);
+  });
+}
+
+// A bit for every block that a row of the chunk names, by row and list.
+void InverseLists::mark(const InversePart& part, const Expr& chunk, const Expr& begin, Shared& marks) const {
+  clear(marks);
+  parallel(shape_.rows, [&](Index r) {
+    Expr row = chunk * shape_.rows + r;
+    when(row < part.rows, [&] {
+      part.each(row, [&](const Expr& block) {
+        // Only then can nothing overflow.
+        when(block >= 0 && block < part.blocks, [&] {
+          Expr list = block / shape_.fold - begin;
+          when(list >= 0 && list < shape_.columns, [&] {
+            Expr bit = shape_.fold == 1 ? u32(1) : u32(1) << u32(block % shape_.fold);
+            marks(r, list) = marks(r, list) | bit;
+          });
+        });
+      });
+    });
+  });
+}
+
+void InverseLists::count(const Expr& chunk, const Expr& begin, const Expr& head,
+                         const InversePart& part) const {
+  Shared marks({shape_.rows, shape_.columns}, u32);
+  mark(part, chunk, begin, marks);
+  parallel(shape_.columns, [&](Index j) {
+    Var number = 0;
+    serial(shape_.rows, [&](Index r) { number += select(marks(r, j) != 0u, 1, 0); });
+    when(begin + j < part.lists, [&] { counts_(head, part.chunk_begin + chunk, begin + j) = number; });
+  });
+}
+
+// Lengths of the lists, their begins, and the begin of each chunk's rows in place of their number.
+void InverseLists::find_begins(const Expr& head, const InversePart& part) const {
+  Expr chunks = ceildiv(part.rows, shape_.rows), passes = ceildiv(part.lists, shape_.columns);
+  Var next = part.entry_begin;
+  serial(passes, [&](Index pass) {
+    Shared length({shape_.columns}, i32), begin({shape_.columns}, i32);
+    Expr first = pass * shape_.columns;
+    parallel(shape_.columns, [&](Index j) {
+      Var sum = 0;
+      serial(chunks, [&](Index chunk) { sum += counts_(head, part.chunk_begin + chunk, first + j); });
+      length(j) = select(first + j < part.lists, sum, 0);
+    });
+    serial(shape_.columns, [&](Index j) {
+      begin(j) = next;
+      next += length(j);
+    });
+    parallel(shape_.columns, [&](Index j) {
+      when(first + j < part.lists, [&] {
+        lengths_(head, part.list_begin + first + j) = length(j);
+        begins_(head, part.list_begin + first + j) = begin(j);
+        Var at = begin(j);
+        serial(chunks, [&](Index chunk) {
+          Expr number = counts_(head, part.chunk_begin + chunk, first + j);
+          counts_(head, part.chunk_begin + chunk, first + j) = at;
+          at += number;
+        });
+      });
+    });
+  });
+}
+
+void InverseLists::write(const Expr& chunk, const Expr& begin, const Expr& head,
+                         const InversePart& part) const {
+  Shared marks({shape_.rows, shape_.columns}, u32);
+  mark(part, chunk, begin, marks);
+  parallel(shape_.columns, [&](Index j) {
+    when(begin + j < part.lists, [&] {
+      Var at = counts_(head, part.chunk_begin + chunk, begin + j);
+      serial(shape_.rows, [&](Index r) {
+        Expr bits = marks(r, j);
+        when(bits != 0u, [&] {
+          rows_(head, at) = chunk * shape_.rows + r;
+          if (bits_) (*bits_)(head, at) = bits;
+          at += 1;
+        });
+      });
+    });
+  });
+}
+
+Expr InverseLists::List::chose(const Expr& n, const Expr& which) const {
+  return ((*bits)(begin + n) >> u32(which) & 1u) != 0u;
+}
+
+InverseLists::List InverseLists::list(const Expr& head, const Expr& sequence, const Expr& number) const {
+  InversePart part = of_part_(head, sequence);
+  List result{rows_.slice(head),
+              {},
+              begins_(head, part.list_begin + number),
+              lengths_(head, part.list_begin + number)};
+  if (bits_) result.bits.emplace(bits_->slice(head));
+  return result;
+}
+
+}  // namespace tegula::ops

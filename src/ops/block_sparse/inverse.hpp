@@ -1,0 +1,73 @@
+// Lists of blocks turned round on the device: which blocks of queries chose a block of keys.
+//
+// Three grids: each chunk of rows counts what it adds to every list; each head finds where the lists begin,
+// and the chunks within them; each chunk writes its rows there. Rows ascend in every list, whatever the order
+// in which blocks run, and a row stands once however often it names a block. Memory: the lists have room for
+// every entry, and the table of counts for a number a chunk and list.
+#pragma once
+#include <functional>
+#include <optional>
+
+#include "tegula/lang.hpp"
+
+namespace tegula::ops {
+
+struct InverseShape {
+  int fold = 1;                  // key blocks that share a list, at most 32; each row has a bit for each
+  int rows = 32, columns = 256;  // of a chunk, and lists that a block counts at a time
+};
+
+// How the programs number things. Sequences of different lengths lie one behind the other.
+struct InverseExtents {
+  lang::Expr heads, sequences;             // lists of their own: of key heads, or of all query heads
+  lang::Expr longest_rows, longest_lists;  // the most of a sequence
+  lang::Expr chunks, lists, entries;       // of all sequences together
+};
+
+// One sequence of one head.
+struct InversePart {
+  lang::Expr rows, lists;                           // of the sequence
+  lang::Expr chunk_begin, list_begin, entry_begin;  // where its own begin
+  // Calls `visit` with the number of every block of keys that a row chose, with whatever else stands in its
+  // list, and with blocks any number of times.
+  using Visit = std::function<void(const lang::Expr& block)>;
+  std::function<void(const lang::Expr& row, const Visit& visit)> each;
+  lang::Expr blocks;  // one behind the largest number that exists
+};
+
+class InverseLists {
+ public:
+  // Declares workspaces; of_part gives the part of a head and a sequence.
+  using OfPart = std::function<InversePart(const lang::Expr& head, const lang::Expr& sequence)>;
+  InverseLists(const InverseShape& shape, const InverseExtents& extents, OfPart of_part);
+
+  void record_grids() const;
+
+  struct List {
+    lang::Tensor rows;  // of all lists of the head
+    std::optional<lang::Tensor> bits;
+    lang::Expr begin, count;
+
+    lang::Expr row(const lang::Expr& n) const { return rows(begin + n); }
+    // Whether row n of the list chose block `which` of those that share it.
+    lang::Expr chose(const lang::Expr& n, const lang::Expr& which) const;
+  };
+  List list(const lang::Expr& head, const lang::Expr& sequence, const lang::Expr& number) const;
+
+ private:
+  void mark(const InversePart& part, const lang::Expr& chunk, const lang::Expr& begin,
+            lang::Shared& marks) const;
+  void count(const lang::Expr& chunk, const lang::Expr& begin, const lang::Expr& head,
+             const InversePart& part) const;
+  void find_begins(const lang::Expr& head, const InversePart& part) const;
+  void write(const lang::Expr& chunk, const lang::Expr& begin, const lang::Expr& head,
+             const InversePart& part) const;
+
+  InverseShape shape_;
+  InverseExtents extents_;
+  OfPart of_part_;
+  lang::Tensor counts_, begins_, lengths_, rows_;
+  std::optional<lang::Tensor> bits_;
+};
+
+}  // namespace tegula::ops

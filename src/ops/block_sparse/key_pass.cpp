@@ -1,0 +1,30 @@
+#include "ops/block_sparse/key_pass.hpp"
+
+namespace tegula::ops {
+
+using namespace lang;
+
+QueryTile::QueryTile(const GradientTiles& tiles)
+    : q({tiles.rows(), tiles.dim}, tiles.compute),
+      dout({tiles.rows(), tiles.dim_v}, tiles.compute),
+      lse({tiles.rows()}, f32),
+      delta({tiles.rows()}, f32) {}
+
+void add_list(KeyGradient& sums, const GradientTiles& tiles, const InverseLists::List& list,
+              const TileOfBlocks& shape, const QueryTensors& queries, const ListMask& mask) {
+  walk_blocks(
+      shape, [&](const Expr& n) { return list.row(n); }, list.count,
+      [&](const BlockTile& step) {
+        QueryTile tile(tiles);
+        step.load(queries.q, tile.q, tiles.pack);
+        step.load(queries.dout, tile.dout, tiles.pack);
+        step.load_vector(queries.lse, tile.lse, tiles.pack);
+        step.load_vector(queries.delta, tile.delta, tiles.pack);
+        sums.add(tile.q, tile.dout, tile.lse, tile.delta,
+                 {mask.partial(step), [&](const Expr& key, const Expr& column, const Expr& weight) {
+                    return mask.weigh(step, key, column / tiles.pack, weight);
+                  }});
+      });
+}
+
+}  // namespace tegula::ops
