@@ -221,7 +221,9 @@ const Case control_cases[] = {
      }},
 };
 
-TEST(CpuControl, AgreesWithTheInterpreter) { expect_agreement(control_cases); }
+class CpuControl : public OnEverySet {};
+TEGULA_ON_EVERY_SET(CpuControl);
+TEST_P(CpuControl, AgreesWithTheInterpreter) { expect_agreement(control_cases); }
 
 }  // namespace
 }  // namespace tegula::codegen

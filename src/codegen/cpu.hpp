@@ -14,13 +14,11 @@ struct CpuProgram {
     std::string function;
     std::size_t scratch_bytes;
   };
-  struct Print {
-    std::string label;
+  // A print or an assertion, with the names of the indices of each loop around it.
+  struct Report {
+    std::string text;
     Loc at;
-  };
-  struct Assertion {
-    std::string message;
-    Loc at;
+    std::vector<std::vector<std::string>> loops;
   };
   // An accumulation in order: the function that adds one contribution.
   struct Ordered {
@@ -29,8 +27,8 @@ struct CpuProgram {
   std::string text;
   std::vector<Block> blocks;  // of each grid
   // What the numbers stand for that a block reports by.
-  std::vector<Print> prints;
-  std::vector<Assertion> assertions;
+  std::vector<Report> prints;
+  std::vector<Report> assertions;
   std::vector<Ordered> ordered;
 };
 

@@ -117,6 +117,7 @@ class GridPrinter {
   void operator()(const ir::Assert& n, const ir::Stmt& stmt);
   void define(const ir::VariablePtr& variable, const std::string& value, bool wide, bool is_const,
               const Loc& at);
+  std::string report_place(std::vector<CpuProgram::Report>& reports, const std::string& text, const Loc& at);
   void open_loop(const ir::VariablePtr& index, const ir::Expr& begin, const ir::Expr& end, const Loc& at);
   void masked(const ir::If& n, const Loc& at);
 
@@ -154,6 +155,7 @@ class GridPrinter {
   std::unordered_map<const ir::ExprNode*, std::string> shared_;  // of the expression being printed
   std::unordered_set<const ir::ExprNode*> repeated_;
   Facts facts_;
+  std::vector<std::vector<ir::VariablePtr>> loops_;  // around the statement
   TileUses uses_;
   std::optional<Lane> lane_;
   bool first_lane_ = false;  // the index of lane 0 stands for the lane

@@ -417,10 +417,12 @@ const Case product_cases[] = {
      }},
 };
 
-TEST(CpuMemory, ViewsAgreeWithTheInterpreter) { expect_agreement(view_cases); }
-TEST(CpuMemory, ElementsAgreeWithTheInterpreter) { expect_agreement(element_cases); }
-TEST(CpuMemory, GathersAgreeWithTheInterpreter) { expect_agreement(gather_cases); }
-TEST(CpuMemory, ProductsAgreeWithTheInterpreter) { expect_agreement(product_cases); }
+class CpuMemory : public OnEverySet {};
+TEGULA_ON_EVERY_SET(CpuMemory);
+TEST_P(CpuMemory, ViewsAgreeWithTheInterpreter) { expect_agreement(view_cases); }
+TEST_P(CpuMemory, ElementsAgreeWithTheInterpreter) { expect_agreement(element_cases); }
+TEST_P(CpuMemory, GathersAgreeWithTheInterpreter) { expect_agreement(gather_cases); }
+TEST_P(CpuMemory, ProductsAgreeWithTheInterpreter) { expect_agreement(product_cases); }
 
 }  // namespace
 }  // namespace tegula::codegen

@@ -37,13 +37,13 @@ std::string GridPrinter::pointer_name(const BufferPtr& buffer) const {
 std::string GridPrinter::extent_text(const View& view, int dim) {
   const Expr& extent = view.shape[static_cast<std::size_t>(dim)];
   if (is_constant(extent)) return std::to_string(constant_value(extent));
-  if (!view.is_tile() && !is_reshaped(view)) return fmt::format("{}_n{}", pointer_name(view.buffer), dim);
+  if (!view.is_tile() && !is_reshaped(view)) return fmt::format("{}n{}", pointer_name(view.buffer), dim);
   return as_long(extent);
 }
 
 std::string GridPrinter::stride_text(const View& view, int dim) {
   if (!is_reshaped(view)) {
-    if (!view.is_tile()) return fmt::format("{}_s{}", pointer_name(view.buffer), dim);
+    if (!view.is_tile()) return fmt::format("{}s{}", pointer_name(view.buffer), dim);
     const bool dense = uses_.dense.contains(view.buffer.get());
     return std::to_string(tile_strides(*view.buffer, dense)[static_cast<std::size_t>(dim)]);
   }

@@ -80,7 +80,10 @@ void GridPrinter::rows(const std::vector<RowOp>& group) {
 
 void GridPrinter::scalar_op(const RowOp& op) {
   open_loop(op.lane, int32(0), op.extent, op.at);
+  loops_.push_back(op.outer);
+  loops_.back().push_back(op.lane);
   in_scope(op.body);
+  loops_.pop_back();
   out_.close();
 }
 

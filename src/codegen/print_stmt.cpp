@@ -28,7 +28,7 @@ void GridPrinter::prologue_of(const BufferPtr& buffer, int& place) {
   out_.line(
       fmt::format("{0}* const {1} = ({0}*)call->tensor[{2}];", type, name, signature_.slot_of(buffer.get())));
   for (int d = 0; d < buffer->rank(); ++d, ++place) {
-    out_.line(fmt::format("const long {0}_s{1} = call->stride[{2}], {0}_n{1} = call->extent[{2}];", name, d,
+    out_.line(fmt::format("const long {0}s{1} = call->stride[{2}], {0}n{1} = call->extent[{2}];", name, d,
                           place));
   }
 }
@@ -172,7 +172,9 @@ void GridPrinter::open_loop(const VariablePtr& index, const Expr& begin, const E
 
 void GridPrinter::operator()(const For& n, const Stmt& s) {
   for (std::size_t i = 0; i < n.index.size(); ++i) open_loop(n.index[i], n.begin[i], n.end[i], s->at);
+  loops_.push_back(n.index);
   in_scope(n.body);
+  loops_.pop_back();
   for (std::size_t i = 0; i < n.index.size(); ++i) out_.close();
 }
 
@@ -196,8 +198,7 @@ void GridPrinter::operator()(const If& n, const Stmt& s) {
   out_.open(fmt::format("if ({}) {{  // {}", scalar(n.condition), short_location(s->at)));
   in_scope(n.then);
   if (!n.otherwise.empty()) {
-    out_.close("} else {");
-    out_.open("");
+    out_.reopen("} else {");
     in_scope(n.otherwise);
   }
   out_.close();
@@ -219,25 +220,43 @@ void GridPrinter::operator()(const Exit& n, const Stmt& s) {
   out_.line(fmt::format("if ({}) return;", scalar(n.condition)), s->at);
 }
 
+// Adds a report, and gives the values of the loops' indices as an argument for the call that makes it.
+std::string GridPrinter::report_place(std::vector<CpuProgram::Report>& reports, const std::string& text,
+                                      const Loc& at) {
+  CpuProgram::Report report{text, at, {}};
+  std::string values;
+  for (const auto& loop : loops_) {
+    report.loops.emplace_back();
+    for (const VariablePtr& index : loop) {
+      report.loops.back().push_back(index->name);
+      values += (values.empty() ? "" : ", ") + variable_text(index);
+    }
+  }
+  reports.push_back(std::move(report));
+  if (values.empty()) return "nullptr";
+  const std::string name = names_.unique("indices");
+  out_.line(fmt::format("const int32_t {}[] = {{{}}};", name, values));
+  return name;
+}
+
 void GridPrinter::operator()(const Print& n, const Stmt& s) {
   const bool real = n.value->held().is_floating();
-  const std::string value = scalar(n.value);
-  out_.line(fmt::format("call->print(call->context, {}, {}, {}, {});", program_.prints.size(),
+  const std::string value = scalar(n.value), place = report_place(program_.prints, n.label, s->at);
+  out_.line(fmt::format("call->print(call->context, {}, {}, {}, {}, {});", program_.prints.size() - 1, place,
                         real                         ? "real_value"
                         : n.value->type.is_boolean() ? "truth_value"
                                                      : "integer_value",
                         real ? "0" : fmt::format("int64_t({})", value),
                         real ? fmt::format("double({})", value) : "0"),
             s->at);
-  program_.prints.push_back({n.label, s->at});
 }
 
 void GridPrinter::operator()(const Assert& n, const Stmt& s) {
   out_.open(fmt::format("if (!({})) {{", scalar(n.condition)));
-  out_.line(fmt::format("call->fail(call->context, {});", program_.assertions.size()), s->at);
+  const std::string place = report_place(program_.assertions, n.message, s->at);
+  out_.line(fmt::format("call->fail(call->context, {}, {});", program_.assertions.size() - 1, place), s->at);
   out_.line("return;");
   out_.close();
-  program_.assertions.push_back({n.message, s->at});
 }
 
 void GridPrinter::operator()(const Atomic& n, const Stmt& s) {

@@ -36,11 +36,9 @@ void GridPrinter::for_matrices(MemoryView a, MemoryView b, std::vector<std::stri
                                const MatrixBody& f) {
   int loops = 0;
   if (!a.exists.empty()) {
-    out_.open(fmt::format("{{"));
     const std::string name = names_.unique("exists");
     out_.line(fmt::format("const bool {} = {};", name, a.exists));
     a.exists = name;
-    ++loops;
   }
   while (a.axes.size() < 2) {
     a.axes.insert(a.axes.begin(), {"0", "0", "1"});

@@ -32,7 +32,10 @@ bool is_vectorisable(const Body& body, std::unordered_set<const Variable*>& vary
       if (depends(loop->end[0], varying)) return false;
     }
     if (as<DeclareVar>(stmt) != nullptr) varying.insert(as<DeclareVar>(stmt)->variable.get());
-    if (as<Load>(stmt) != nullptr) varying.insert(as<Load>(stmt)->variable.get());
+    if (const auto* load = as<Load>(stmt)) {
+      for (const Expr& at : coordinates(load->from))
+        if (depends(at, varying)) varying.insert(load->variable.get());
+    }
     const auto* let = as<Let>(stmt);
     if (let != nullptr && depends(let->value, varying)) varying.insert(let->variable.get());
     bool nested = true;
@@ -128,23 +131,25 @@ bool same_iteration(const Touched& a, const Touched& b, const std::vector<Variab
   });
 }
 
+// Whether one op may begin an iteration over `indices` before the other has finished its last one. Neither
+// writes a tensor, and tiles share no memory, so only what both touch of one tile counts.
 bool compatible(const RowOp& op, const RowOp& other, const std::vector<VariablePtr>& indices) {
   const std::vector<Touched> mine = touched(op), theirs = touched(other);
   for (const Touched& a : mine) {
     for (const Touched& b : theirs) {
-      if (!a.writes && !b.writes) continue;
-      // Tensors may be one another's memory; leave them alone.
-      const bool tensors = !a.known || !b.known;
-      if (a.buffer == b.buffer ? !same_iteration(a, b, indices) : tensors) return false;
+      const bool matters = a.buffer == b.buffer && (a.writes || b.writes);
+      if (matters && !same_iteration(a, b, indices)) return false;
     }
   }
   return true;
 }
 
-bool writes_tensor(const RowOp& op) {
+// Others see what it does: it writes a tensor, or reports.
+bool is_visible(const RowOp& op) {
   bool found = false;
   for_each_stmt(op.body, [&](const Stmt& stmt) {
     const Effects e = effects(stmt);
+    found |= e.reports;
     for (const Region& region : e.regions) found |= is_write(region.touch) && !region.view->is_tile();
   });
   return found;
@@ -181,9 +186,9 @@ std::optional<RowOp> aligned(const RowOp& op, const RowOp& first) {
 }
 
 bool can_join(const RowOp& op, const std::vector<RowOp>& group) {
-  if (writes_tensor(op)) return false;
+  if (is_visible(op)) return false;
   return std::all_of(group.begin(), group.end(), [&](const RowOp& other) {
-    return !writes_tensor(other) && compatible(op, other, op.outer);
+    return !is_visible(other) && compatible(op, other, op.outer);
   });
 }
 

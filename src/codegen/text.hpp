@@ -16,6 +16,7 @@ class Writer {
   void line(std::string_view text, const Loc& at);
   void open(std::string_view text);  // ends with `{`
   void close(std::string_view text = "}");
+  void reopen(std::string_view text);  // closes one and opens the next: `} else {`
   const std::string& text() const { return text_; }
 
  private:
@@ -23,10 +24,10 @@ class Writer {
   int depth_ = 0;
 };
 
-// Identifiers that clash neither with each other nor with the device headers.
+// Identifiers that clash with no other: they end in an underscore, which no keyword does, nothing in the
+// device headers, and no name that the printers make up themselves, such as that of a stride.
 class Names {
  public:
-  Names();
   std::string unique(std::string_view wanted);
 
  private:

@@ -20,6 +20,8 @@ double number(const ir::Value& value) {
 
 BlockOrder::BlockOrder(const ir::Grid& grid, const Signature& signature) {
   for (const ir::Expr& extent : grid.extents) extents_.emplace_back(extent, signature);
+  if (grid.hints.order == ir::GridOrder::column) strip_ = INT64_MAX;
+  if (grid.hints.order == ir::GridOrder::grouped) strip_ = grid.hints.group;
   if (grid.hints.order == ir::GridOrder::heavy_first)
     cost_ = std::make_unique<HostExpr>(grid.hints.cost, signature, grid.index);
 }
@@ -31,9 +33,16 @@ std::array<std::int64_t, 3> BlockOrder::extents(const Binding& binding) const {
   return n;
 }
 
-BlockIndex BlockOrder::index(std::int64_t block, const std::array<std::int64_t, 3>& n) {
-  return {static_cast<std::int32_t>(block % n[0]), static_cast<std::int32_t>(block / n[0] % n[1]),
-          static_cast<std::int32_t>(block / n[0] / n[1])};
+BlockIndex BlockOrder::index(std::int64_t block, const std::array<std::int64_t, 3>& n) const {
+  const auto at = [](std::int64_t x, std::int64_t y, std::int64_t z) {
+    return BlockIndex{static_cast<std::int32_t>(x), static_cast<std::int32_t>(y),
+                      static_cast<std::int32_t>(z)};
+  };
+  const std::int64_t plane = block % (n[0] * n[1]), z = block / (n[0] * n[1]);
+  if (strip_ <= 0) return at(plane % n[0], plane / n[0], z);
+  const std::int64_t height = std::min(strip_, n[1]), first = plane / (height * n[0]) * height;
+  const std::int64_t rows = std::min(height, n[1] - first), rest = plane - first * n[0];
+  return at(rest / rows, first + rest % rows, z);
 }
 
 std::shared_ptr<const std::vector<std::int64_t>> BlockOrder::order(const Binding& binding) const {

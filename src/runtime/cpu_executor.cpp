@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <bit>
 #include <mutex>
+#include <utility>
 
 #include "codegen/cpu.hpp"
 #include "device/cpu/call.hpp"
@@ -38,25 +39,35 @@ struct Running {
 };
 thread_local Running running;
 
-std::string place() {
-  std::string text = "block";
+using Report = codegen::CpuProgram::Report;
+
+// The block and the iterations in which a report is made: `block x = 1, y = 2; i = 3`.
+std::string place(const Report& report, const std::int32_t* indices) {
+  std::string text = "block ";
   for (std::size_t d = 0; d < running.grid->index.size(); ++d)
-    text += fmt::format("{} {} = {}", d == 0 ? "" : ",", running.grid->index[d]->name, (*running.index)[d]);
+    text += fmt::format("{}{} = {}", d == 0 ? "" : ", ", running.grid->index[d]->name, (*running.index)[d]);
+  for (auto& loop : report.loops) {
+    const char* before = "; ";
+    for (auto& name : loop) text += fmt::format("{}{} = {}", std::exchange(before, ", "), name, *indices++);
+  }
   return text;
 }
 
-void on_print(void* context, std::int32_t id, std::int32_t type, std::int64_t integer, double real) {
+void on_print(void* context, std::int32_t id, const std::int32_t* indices, std::int32_t type,
+              std::int64_t integer, double real) {
   auto& c = *static_cast<Context*>(context);
+  const Report& report = c.program.prints[static_cast<std::size_t>(id)];
   std::lock_guard lock(c.mutex);
   std::string value = fmt::format("{}", integer);
   if (type == real_value) value = fmt::format("{}", real);
   if (type == truth_value) value = integer != 0 ? "true" : "false";
-  fmt::print("[{}] {} = {}\n", place(), c.program.prints[static_cast<std::size_t>(id)].label, value);
+  fmt::print("[{}] {} = {}\n", place(report, indices), report.text, value);
 }
 
-void on_fail(void* context, std::int32_t id) {
-  auto& assertion = static_cast<Context*>(context)->program.assertions[static_cast<std::size_t>(id)];
-  throw ProgramError(fmt::format("assertion failed: {} [{}]", assertion.message, place()), assertion.at);
+void on_fail(void* context, std::int32_t id, const std::int32_t* indices) {
+  const Report& report = static_cast<Context*>(context)->program.assertions[static_cast<std::size_t>(id)];
+  throw ProgramError(fmt::format("assertion failed: {} [{}]", report.text, place(report, indices)),
+                     report.at);
 }
 
 void* on_contribute(void* context, std::int32_t id, std::int64_t order, std::int64_t size) {
@@ -124,7 +135,7 @@ class CpuExecutor : public Executable {
     const auto order = orders_[grid].order(binding);
     const std::span<const std::int64_t> begun = order ? std::span(*order) : std::span<const std::int64_t>();
     thread_pool().run_blocks(n[0] * n[1] * n[2], begun, [&](std::int64_t i, int) {
-      const BlockIndex block = BlockOrder::index(i, n);
+      const BlockIndex block = orders_[grid].index(i, n);
       running = {&signature_->kernel().grids[grid], &block};
       auto* scratch = static_cast<char*>(ThreadPool::scratch(program_.blocks[grid].scratch_bytes));
       blocks_[grid](&call, block.data(), scratch);

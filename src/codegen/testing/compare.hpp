@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "runtime/cpu_features.hpp"
+#include "runtime/scoped_variable.hpp"
 #include "tegula/lang.hpp"
 #include "tegula/runtime.hpp"
 
@@ -137,6 +139,24 @@ class Comparison {
   std::vector<Program> programs_;
   lang::Kernel kernel_;
 };
+
+// Tests that run once with every instruction set of this machine.
+class OnEverySet : public testing::TestWithParam<Isa> {
+  ScopedVariable set_{Variable::isa, std::string(isa_name(GetParam()))};
+};
+
+inline std::vector<Isa> runnable_sets() {
+  std::vector<Isa> sets;
+  for (const Isa isa : all_isas) {
+    if (is_supported(isa)) sets.push_back(isa);
+  }
+  return sets;
+}
+
+#define TEGULA_ON_EVERY_SET(Suite)                    \
+  INSTANTIATE_TEST_SUITE_P(                           \
+      Cpu, Suite, testing::ValuesIn(runnable_sets()), \
+      [](const testing::TestParamInfo<Isa>& info) { return std::string(isa_name(info.param)); })
 
 // All cases; if that throws, one by one, so that the case at fault is named.
 inline void expect_agreement(std::span<const Case> cases) {

@@ -13,8 +13,10 @@ struct TegulaCall {
   const int64_t* extent;  // in the same places
   const int64_t* value;   // dims and scalars; floats as bits, in the low bytes
   void* context;          // of the functions below
-  void (*print)(void* context, int32_t id, int32_t type, int64_t integer, double real);
-  void (*fail)(void* context, int32_t id);
+  // `indices` are those of the loops around the statement.
+  void (*print)(void* context, int32_t id, const int32_t* indices, int32_t type, int64_t integer,
+                double real);
+  void (*fail)(void* context, int32_t id, const int32_t* indices);
   // Memory for contributions of `bytes` bytes, to be added when the grid is done, in the order of `order`.
   void* (*contribute)(void* context, int32_t id, int64_t order, int64_t bytes);
 };
