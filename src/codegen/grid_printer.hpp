@@ -6,6 +6,7 @@
 #include <unordered_set>
 
 #include "codegen/cpu.hpp"
+#include "codegen/fetch_ahead.hpp"
 #include "codegen/ranges.hpp"
 #include "codegen/rows.hpp"
 #include "codegen/text.hpp"
@@ -143,6 +144,8 @@ class GridPrinter {
   std::string fill_text(const ir::Copy& n);
   std::string gather_rows(const ir::Gather& n, const Loc& at);
   std::string operand_b(const ir::Gemm& n, const std::string& type);
+  std::string rows_text(const FetchAhead& fetch);
+  std::string fetched_text(const ir::Stmt& product);
 
   const Signature& signature_;
   CpuProgram& program_;
@@ -157,6 +160,8 @@ class GridPrinter {
   Facts facts_;
   std::vector<std::vector<ir::VariablePtr>> loops_;  // around the statement
   TileUses uses_;
+  FetchesAhead fetches_;              // of the loops being printed
+  std::optional<FetchAhead> result_;  // of the block
   std::optional<Lane> lane_;
   bool first_lane_ = false;  // the index of lane 0 stands for the lane
   std::string mask_;         // lanes that take part; empty if all active ones do

@@ -52,7 +52,7 @@ std::string updated(ReduceOp op, const std::string& old, const std::string& tota
 }
 
 const char* folded(ReduceOp op) {
-  constexpr const char* names[] = {"reduce_sum", "reduce_max", "reduce_min", "reduce_max", "any", "all"};
+  constexpr const char* names[] = {"reduce_sum", "fold_max", "fold_min", "fold_max", "any", "all"};
   return names[static_cast<int>(op)];
 }
 
@@ -122,6 +122,8 @@ void GridPrinter::pass(const std::vector<RowOp>& ops) {
   facts_.ranges[first.lane.get()] = {0, extent.high - 1};
   const std::string index = name_variable(first.lane), end = scalar(first.extent);
   const bool full = is_constant(first.extent) && constant_value(first.extent) % row_unit == 0;
+  // Rows are short, so that the loop itself would be a good part of the work.
+  if (full) out_.line("#pragma GCC unroll 4");
   out_.open(fmt::format("for (int32_t {0} = 0; {0} < {1}; {0} += W) {{  // {2}", index, end,
                         short_location(first.at)));
   lane_ = Lane{first.lane, index, full ? "" : fmt::format("{} - {}", end, index)};

@@ -51,6 +51,7 @@ void GridPrinter::prologue(const Grid& grid) {
 void GridPrinter::print(const Grid& grid, int number) {
   number_ = number;
   uses_ = tile_uses(grid.body);
+  result_ = result_of(grid.body);
   const std::string function = fmt::format("{}_{}", signature_.kernel().name, number);
   out_.open(fmt::format(
       "extern \"C\" void {}(const TegulaCall* call, const int32_t* block, char* scratch) {{", function));
@@ -171,6 +172,7 @@ void GridPrinter::open_loop(const VariablePtr& index, const Expr& begin, const E
 }
 
 void GridPrinter::operator()(const For& n, const Stmt& s) {
+  fetches_.merge(fetches_ahead(n));
   for (std::size_t i = 0; i < n.index.size(); ++i) open_loop(n.index[i], n.begin[i], n.end[i], s->at);
   loops_.push_back(n.index);
   in_scope(n.body);

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "codegen/grid_printer.hpp"
+#include "ir/visit.hpp"
 
 namespace tegula::codegen {
 
@@ -215,6 +216,41 @@ std::string GridPrinter::operand_b(const Gemm& n, const std::string& type) {
   return panels;
 }
 
+// A part of a tensor as the rows of a tile; clipping is left out, because nothing is read.
+std::string GridPrinter::rows_text(const FetchAhead& fetch) {
+  std::vector<std::string> terms;
+  std::string row_stride = "0";
+  for (std::size_t d = 0; d < fetch.from.dims.size(); ++d) {
+    const std::string stride = stride_text(fetch.from, static_cast<int>(d));
+    if (fetch.from.dims[d].axis == 0) row_stride = stride;
+    const Expr& offset = fetch.from.dims[d].offset;
+    if (!is_constant(offset, 0)) terms.push_back(fmt::format("{} * {}", as_long(offset), stride));
+  }
+  return fmt::format("rows_ahead({} + {}, {}, {}, {})", pointer_name(fetch.from.buffer), sum_text(terms),
+                     row_stride, fetch.rows, fetch.columns);
+}
+
+// The last product of a loop fetches what the first copies of the next iteration read, or, if there is none,
+// where the result of the block goes.
+std::string GridPrinter::fetched_text(const Stmt& product) {
+  const auto found = fetches_.find(product.get());
+  if (found == fetches_.end()) return "";
+  const FetchAhead& fetch = found->second;
+  for (const Stmt& definition : fetch.definitions) stmt(definition);
+  const std::string rows = rows_text(fetch);
+  bool known = fetch.more && result_;
+  if (known) {
+    for_each_expr(result_->from, [&](const Expr& e) {
+      for_each_variable(e, [&](const VariablePtr& v) {
+        known &= variables_.contains(v.get()) && v->kind != VariableKind::mutable_;
+      });
+    });
+  }
+  if (!known) return fmt::format(", {}", rows);
+  const std::string result = rows_text(*result_);
+  return fmt::format(", {} ? {} : {}", scalar(fetch.more), rows, result);
+}
+
 void GridPrinter::operator()(const Gemm& n, const Stmt& s) {
   const std::int64_t before = scratch_, m = n.c.extent(0), columns = n.c.extent(1), k = n.a.extent(1);
   const DType type = n.c.buffer->type;
@@ -233,9 +269,10 @@ void GridPrinter::operator()(const Gemm& n, const Stmt& s) {
     out_.line(fmt::format("{0}* const {1} = ({0}*){2};", name, target,
                           allocate(m * round_up(columns, row_unit) * held_bytes(type))));
   }
-  out_.line(fmt::format("gemm_panel<{}, {}>({}, (const {}*)({}), {}, {}, {}, {}, {}, {});", m, columns, k,
+  const std::string ahead = fetched_text(s);
+  out_.line(fmt::format("gemm_panel<{}, {}>({}, (const {}*)({}), {}, {}, {}, {}, {}, {}{});", m, columns, k,
                         name, a.base, a.axes[0].stride, a.axes[1].stride, b, target, ldc,
-                        direct && !n.overwrite ? "true" : "false"),
+                        direct && !n.overwrite ? "true" : "false", ahead),
             s->at);
   if (!direct) {
     out_.open(fmt::format("for (long i = 0; i < {}; ++i) {{", m));

@@ -79,6 +79,55 @@ struct RegisterTile<T, 0, Wide> {
   TEGULA_CPU_MEMBER void store_to(T*, long, bool) const {}
 };
 
+// ---- rows of memory that a product brings into the second-level cache while it computes
+//
+// Rows of a tensor lie on pages of their own, which the hardware does not fetch ahead across, and packing
+// them can wait for 16 lines at a time only. A product has time: one row every few steps costs it 1 %.
+
+// Nothing is fetched.
+struct NoneAhead {
+  static constexpr bool fetches = false;
+  TEGULA_CPU_MEMBER void divide(int) {}
+  TEGULA_CPU_MEMBER const char* next() { return nullptr; }
+};
+
+// `rows` rows of `bytes` bytes, `stride` bytes apart, in parts of 4 lines. Addresses need not exist.
+struct RowsAhead {
+  static constexpr bool fetches = true;
+  static constexpr long part = 256;
+  const char* base;
+  long stride, rows, bytes;
+  const char* row = base;
+  long share = 1, calls = 1, left = 1;
+
+  // Shares the rows out among the calls of next().
+  TEGULA_CPU_MEMBER void divide(int count) {
+    const long parts = bytes > part ? (bytes + part - 1) / part : 1;
+    calls = left = count > parts ? count / parts : 1;
+    share = (rows + calls - 1) / calls;
+  }
+  // The first row of the next share.
+  TEGULA_CPU_MEMBER const char* next() {
+    const char* const first = row;
+    row += share * stride;
+    if (--left == 0) {
+      base += part;
+      row = base;
+      left = calls;
+    }
+    return first;
+  }
+  // Steps between two rows of a share, if there are k in all.
+  TEGULA_CPU_MEMBER long interval(long k) const { return k > 8 * share ? k / share : 8; }
+  // From the second of its halves on a part may be another row's.
+  TEGULA_CPU_MEMBER long second_half() const { return bytes > part / 2 ? part / 2 : 0; }
+};
+
+template <class S>
+TEGULA_CPU_INLINE RowsAhead rows_ahead(const S* base, long stride, long rows, long columns) {
+  return {(const char*)base, stride * long(sizeof(S)), rows, columns * long(sizeof(S))};
+}
+
 // R rows by one panel. Never inlined, so that all products of a kernel share one copy for each R.
 template <class T, int R, bool Wide>
 static __attribute__((noinline)) void gemm_rows(long k, const T* a, long row_stride, long k_stride,
@@ -94,18 +143,56 @@ static __attribute__((noinline)) void gemm_rows(long k, const T* a, long row_str
   tile.store_to(c, ldc, accumulate);
 }
 
+// The same, with one row fetched every `interval` steps: several at a time would wait for each other.
+template <class T, int R, bool Wide>
+static __attribute__((noinline)) void gemm_rows(long k, const T* a, long row_stride, long k_stride,
+                                                const T* b, T* c, long ldc, bool accumulate,
+                                                const char* ahead, long ahead_stride, long half,
+                                                long interval) {
+  constexpr int width = Wide ? NR : W;
+  RegisterTile<T, R, Wide> tile;
+  tile.clear();
+  while (k > 0) {
+    __builtin_prefetch(ahead, 0, 2);
+    __builtin_prefetch(ahead + 64, 0, 2);
+    __builtin_prefetch(ahead + half, 0, 2);
+    __builtin_prefetch(ahead + half + 64, 0, 2);
+    ahead += ahead_stride;
+    long steps = k < interval ? k : interval;
+    k -= steps;
+    do {
+      tile.template add_product<0>(a, row_stride, load(b), load(b + (width - W)));
+      a += k_stride;
+      b += width;
+    } while (--steps > 0);
+  }
+  tile.store_to(c, ldc, accumulate);
+}
+
+template <class T, int R, bool Wide, class Ahead>
+TEGULA_CPU_INLINE void gemm_rows_and_fetch(long k, const T* a, long row_stride, long k_stride, const T* b,
+                                           T* c, long ldc, bool accumulate, Ahead& ahead) {
+  if constexpr (Ahead::fetches) {
+    gemm_rows<T, R, Wide>(k, a, row_stride, k_stride, b, c, ldc, accumulate, ahead.next(), ahead.stride,
+                          ahead.second_half(), ahead.interval(k));
+  } else {
+    gemm_rows<T, R, Wide>(k, a, row_stride, k_stride, b, c, ldc, accumulate);
+  }
+}
+
 // m rows by one panel, as tiles of nearly equal heights: 64 rows are 4 * 13 + 12, not 4 * 14 + 8.
-template <class T, int M, bool Wide>
+template <class T, int M, bool Wide, class Ahead>
 TEGULA_CPU_INLINE void gemm_column(long k, const T* a, long row_stride, long k_stride, const T* b, T* c,
-                                   long ldc, bool accumulate) {
+                                   long ldc, bool accumulate, Ahead& ahead) {
   constexpr int tiles = (M + MR - 1) / MR, low = M / tiles, taller = M % tiles;
   for (int i = 0; i < taller; ++i) {
-    gemm_rows<T, low + (taller > 0), Wide>(k, a, row_stride, k_stride, b, c, ldc, accumulate);
+    gemm_rows_and_fetch<T, low + (taller > 0), Wide>(k, a, row_stride, k_stride, b, c, ldc, accumulate,
+                                                     ahead);
     a += (low + 1) * row_stride;
     c += (low + 1) * ldc;
   }
   for (int i = taller; i < tiles; ++i) {
-    gemm_rows<T, low, Wide>(k, a, row_stride, k_stride, b, c, ldc, accumulate);
+    gemm_rows_and_fetch<T, low, Wide>(k, a, row_stride, k_stride, b, c, ldc, accumulate, ahead);
     a += low * row_stride;
     c += low * ldc;
   }
@@ -113,23 +200,24 @@ TEGULA_CPU_INLINE void gemm_column(long k, const T* a, long row_stride, long k_s
 
 // C[M x N] = (or += if `accumulate`) A[M x k] B, where A(i, p) is a[i * row_stride + p * k_stride] and b
 // holds the panels of the k x N matrix B. For float and for int32_t, whose sums wrap. Panels are the outer
-// loop: one stays in L1 while the rows of A pass from L2.
-template <int M, int N, class T>
+// loop: one stays in L1 while the rows of A pass from L2. `ahead` is fetched meanwhile.
+template <int M, int N, class T, class Ahead = NoneAhead>
 TEGULA_CPU_INLINE void gemm_panel(long k, const T* a, long row_stride, long k_stride, const T* b, T* c,
-                                  long ldc, bool accumulate) {
+                                  long ldc, bool accumulate, Ahead ahead = {}) {
   static_assert(M > 0 && N > 0, "a product has rows and columns");
   constexpr long columns = panel_columns(N), wide = columns / NR * NR;
+  ahead.divide((M + MR - 1) / MR * ((N + NR - 1) / NR) * int((k + KC - 1) / KC));
   long first = 0;
   do {
     const long depth = k - first < 2 * KC ? (k - first > KC ? (k - first + 1) / 2 : k - first) : KC;
     const T* block = a + first * k_stride;
     for (long j = 0; j < wide; j += NR) {
       gemm_column<T, M, true>(depth, block, row_stride, k_stride, b + j * k + first * NR, c + j, ldc,
-                              accumulate);
+                              accumulate, ahead);
     }
     if constexpr (wide < columns) {
       gemm_column<T, M, false>(depth, block, row_stride, k_stride, b + wide * k + first * W, c + wide, ldc,
-                               accumulate);
+                               accumulate, ahead);
     }
     first += depth;
     accumulate = true;
@@ -137,9 +225,9 @@ TEGULA_CPU_INLINE void gemm_panel(long k, const T* a, long row_stride, long k_st
 }
 
 // The same for doubles: exact enough to check against, and plain. The same panel layout.
-template <int M, int N>
+template <int M, int N, class Ahead = NoneAhead>
 static void gemm_panel(long k, const double* a, long row_stride, long k_stride, const double* b, double* c,
-                       long ldc, bool accumulate) {
+                       long ldc, bool accumulate, Ahead = {}) {
   for (long i = 0; i < M; ++i) {
     for (long j = 0; j < N; ++j) {
       double sum = 0;

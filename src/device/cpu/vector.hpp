@@ -205,15 +205,22 @@ TEGULA_CPU_INLINE auto fold_lanes(V x, Combine combine) {
   return x[0];
 }
 
-#define TEGULA_CPU_REDUCTIONS(V, T)                           \
-  TEGULA_CPU_INLINE T reduce_sum(V x) {                       \
-    return fold_lanes(x, [](V a, V b) { return a + b; });     \
-  }                                                           \
-  TEGULA_CPU_INLINE T reduce_max(V x) {                       \
-    return fold_lanes(x, [](V a, V b) { return max(a, b); }); \
-  }                                                           \
-  TEGULA_CPU_INLINE T reduce_min(V x) {                       \
-    return fold_lanes(x, [](V a, V b) { return min(a, b); }); \
+// fold_max and fold_min are for lanes that are not NaN.
+#define TEGULA_CPU_REDUCTIONS(V, T)                                \
+  TEGULA_CPU_INLINE T reduce_sum(V x) {                            \
+    return fold_lanes(x, [](V a, V b) { return a + b; });          \
+  }                                                                \
+  TEGULA_CPU_INLINE T reduce_max(V x) {                            \
+    return fold_lanes(x, [](V a, V b) { return max(a, b); });      \
+  }                                                                \
+  TEGULA_CPU_INLINE T reduce_min(V x) {                            \
+    return fold_lanes(x, [](V a, V b) { return min(a, b); });      \
+  }                                                                \
+  TEGULA_CPU_INLINE T fold_max(V x) {                              \
+    return fold_lanes(x, [](V a, V b) { return max_into(a, b); }); \
+  }                                                                \
+  TEGULA_CPU_INLINE T fold_min(V x) {                              \
+    return fold_lanes(x, [](V a, V b) { return min_into(a, b); }); \
   }
 TEGULA_CPU_REDUCTIONS(vf, float)
 TEGULA_CPU_REDUCTIONS(vi, int32_t)

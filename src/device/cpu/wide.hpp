@@ -178,6 +178,8 @@ TEGULA_CPU_INLINE auto fold_lanes(Wide<H> x, Combine combine) {
   TEGULA_CPU_INLINE T reduce_min(V v) {                       \
     return fold_lanes(v, [](T x, T y) { return min(x, y); }); \
   }                                                           \
+  TEGULA_CPU_INLINE T fold_max(V v) { return reduce_max(v); } \
+  TEGULA_CPU_INLINE T fold_min(V v) { return reduce_min(v); } \
   TEGULA_CPU_INLINE T reduce_absmax(V v) { return reduce_max(abs(v)); }
 TEGULA_CPU_WIDE_REDUCTIONS(vd, double)
 TEGULA_CPU_WIDE_REDUCTIONS(vl, int64_t)

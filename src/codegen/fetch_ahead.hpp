@@ -1,0 +1,25 @@
+// Which memory the products of a pipelined loop bring into the cache while they compute: what the copies
+// behind them read, in the same iteration or in the next one.
+#pragma once
+#include <optional>
+#include <unordered_map>
+
+#include "ir/ir.hpp"
+
+namespace tegula::codegen {
+
+struct FetchAhead {
+  ir::Body definitions;  // of what the address depends on, to stand before it
+  ir::View from;
+  std::int64_t rows, columns;
+  ir::Expr more;  // of the next iteration: whether there is one; null for this iteration
+};
+
+// By the statement of the product.
+using FetchesAhead = std::unordered_map<const ir::StmtNode*, FetchAhead>;
+FetchesAhead fetches_ahead(const ir::For& loop);
+
+// The largest tile that the statements copy to a tensor.
+std::optional<FetchAhead> result_of(const ir::Body& body);
+
+}  // namespace tegula::codegen
