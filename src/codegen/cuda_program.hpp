@@ -7,7 +7,8 @@
 //   the values of the call (Signature::variables): 64-bit integers, f32 as its bits;
 //   the address of a 32-bit word in device memory that holds 0: a failed assertion writes its number + 1;
 // followed, if there are any, at the next multiple of 64 bytes, by the tensor maps.
-// It is launched with as many blocks as the product of the grid's extents, in one dimension.
+// It is launched with as many blocks as the product of the grid's extents, in one dimension; a persistent one
+// with any number of blocks.
 #pragma once
 #include <map>
 #include <string>
@@ -24,6 +25,7 @@ struct CudaProgram {
     std::string function;
     int threads = 0;               // of a block
     std::size_t shared_bytes = 0;  // of dynamic shared memory
+    bool is_persistent = false;    // at most as many blocks as processors run all blocks of the grid
   };
   // Of a tensor with all its dimensions: zeros outside, no interleaving.
   struct TensorMap {

@@ -13,6 +13,7 @@
 #include "codegen/text.hpp"
 #include "ir/bounds.hpp"
 #include "passes/cuda/infer_layouts.hpp"
+#include "passes/cuda/plan_stores.hpp"
 #include "passes/cuda/specialize_roles.hpp"
 #include "runtime/binding.hpp"
 #include "schedule/schedule.hpp"
@@ -102,7 +103,13 @@ class CudaGridPrinter {
   void touch(const ir::View& view, MemoryUse use, bool by_one);
 
   // ---- statements (print_stmt.cpp)
-  void prologue(const ir::Grid& grid);
+  void prologue();
+  // ---- the index of a block from its number (print_order.cpp)
+  void decode(const ir::Grid& grid, const std::string& number);
+  void decode_digits(const ir::Grid& grid, const std::vector<std::size_t>& order, std::string rest);
+  void decode_grouped(const ir::Grid& grid, const std::string& number);
+  void decode_heavy(const ir::Grid& grid, std::size_t heavy, bool grows, const std::string& number);
+  void define_index(const ir::Grid& grid, std::size_t i, const std::string& text);
   void body(const ir::Body& body);
   void in_scope(const ir::Body& body);
   void stmt(const ir::Stmt& stmt);
@@ -161,6 +168,14 @@ class CudaGridPrinter {
                          const Loc& at);
   void release(const SharedTile& tile);
 
+  // ---- packed fragments (print_packed.cpp)
+  struct Conversion {
+    ir::BufferPtr from, to;
+  };
+  std::optional<Conversion> conversion(const ir::Stmt& s) const;
+  void find_packed(const ir::Body& body);
+  void pack(const Conversion& n, const Loc& at);
+
   // ---- operations on tiles (print_tiles.cpp)
   void declare_fragment(const std::string& name, DType type, const Layout& layout, const Loc& at);
   void declare_shared(const ir::BufferPtr& tile, const Loc& at);
@@ -184,7 +199,9 @@ class CudaGridPrinter {
   void declare_rings(const passes::Roles& roles);
   std::string ring_declaration(std::size_t r) const;
   const std::string& ring_name(int ring) const { return rings_[static_cast<std::size_t>(ring)].name; }
-  std::string role(const schedule::Role& role, int barrier, int threads);
+  std::string role(const schedule::Role& role, const ir::Grid& grid, int barrier, int threads);
+  void event(const schedule::StoreWait& n, const schedule::Event&);
+  void tiles(const schedule::Loop& n);
   void events(const schedule::Events& list);
   void event(const schedule::Operation&, const schedule::Event& e);
   void event(const schedule::Gemm&, const schedule::Event& e);
@@ -210,9 +227,9 @@ class CudaGridPrinter {
   void sync_line(const std::string& text);
   std::string by_loader(const std::string& text) const;
   void name_slots(int ring);
-  std::size_t tensor_map(const ir::Copy& n, const passes::TensorCopy& plan);
+  std::size_t tensor_map(CudaProgram::TensorMap map);
   void load_boxes(const ir::Copy& n, const passes::TensorCopy& plan, int ring, const Loc& at);
-  std::string is_uncut(const ir::Copy& n);
+  void store_boxes(const ir::Copy& n, const passes::TensorStore& plan, const Loc& at);
   void fill_by_threads(const ir::Stmt& s, int ring, std::int64_t bytes);
   std::size_t shared_bytes(const ir::Grid& grid) const;
 
@@ -227,6 +244,7 @@ class CudaGridPrinter {
   std::unordered_set<const ir::Buffer*> written_;         // tensors that the grid writes
   std::unordered_map<const ir::Buffer*, SharedTile> shared_;
   std::unordered_map<const ir::Buffer*, FragmentTile> fragments_;
+  std::unordered_set<const ir::Buffer*> packed_;                 // fragments
   std::unordered_set<const ir::Buffer*> swizzled_;               // tiles that tensor cores read
   std::unordered_map<const ir::ExprNode*, std::string> common_;  // of the expression being printed
   std::unordered_set<const ir::ExprNode*> repeated_;
@@ -237,7 +255,10 @@ class CudaGridPrinter {
   std::string team_barrier_ = "tg::block_sync();";
   std::optional<ElementLoop> loop_;
   const passes::Roles* roles_ = nullptr;
+  const ir::Grid* grid_ = nullptr;  // of the roles
   std::vector<RingText> rings_;
+  std::string leave_ = "return;";    // what ends a block
+  std::int64_t store_staging_ = -1;  // in shared memory
   std::deque<std::string> flights_;  // accumulators of products in flight
 };
 

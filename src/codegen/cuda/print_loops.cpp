@@ -84,6 +84,8 @@ bool CudaGridPrinter::is_direct(const For& n, const Layout* layout, const Access
 }
 
 void CudaGridPrinter::elements(const For& n, const Stmt& s) {
+  if (const auto found = conversion(s); found && packed_.contains(found->to.get()))
+    return pack(*found, s->at);
   const auto found = layouts_.loops.find(s.get());
   const Layout* layout = found == layouts_.loops.end() ? nullptr : &found->second;
   if (layout && layout->replicas() > 1 && reads_what_it_writes(n)) layout = nullptr;

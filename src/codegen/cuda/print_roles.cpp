@@ -37,7 +37,8 @@ std::string CudaGridPrinter::print_roles(const Grid& grid, int number, const pas
   const schedule::Schedule schedule = passes::build_schedule(function, roles, program, target_);
   schedule::check(schedule);
   declare_rings(roles);
-  prologue(grid);
+  if (roles.stores) store_staging_ = memory_.allocate(passes::staging_bytes(roles.consumers), 1024);
+  prologue();
   const int threads = roles.consumers + passes::producer_threads;
   out_.code();
   out_.open("if (threadIdx.x == 0) {");
@@ -53,8 +54,9 @@ std::string CudaGridPrinter::print_roles(const Grid& grid, int number, const pas
 
   team_.threads = roles.consumers;
   layouts_ = passes::infer_layouts(program.body, roles.consumers, target_);
+  find_packed(program.body);
   text += fmt::format("  if (threadIdx.x < {}) {{\n    // ---- consumers\n", roles.consumers);
-  text += role(schedule.roles[0], passes::consumer_barrier, roles.consumers);
+  text += role(schedule.roles[0], grid, passes::consumer_barrier, roles.consumers);
   text += "  } else {\n    // ---- producer\n";
   facts_ = facts;
   const std::int64_t consumer_bytes = memory_.peak();
@@ -62,11 +64,11 @@ std::string CudaGridPrinter::print_roles(const Grid& grid, int number, const pas
   team_.threads = roles.one_loader ? 1 : passes::producer_threads;
   layouts_ = {};
   text += fmt::format("    const int thread = threadIdx.x - {};\n", roles.consumers);
-  text += role(schedule.roles[1], passes::producer_barrier, passes::producer_threads);
+  text += role(schedule.roles[1], grid, passes::producer_barrier, passes::producer_threads);
   text += "  }\n";
 
   const std::size_t bytes = shared_bytes(grid);
-  program_.kernels.push_back({function, threads, bytes});
+  program_.kernels.push_back({function, threads, bytes, true});
   roles_ = nullptr;
   return fmt::format(
       "extern \"C\" __global__ void __launch_bounds__({}, 1) {}(const __grid_constant__ Call call) {{  // "
@@ -75,7 +77,8 @@ std::string CudaGridPrinter::print_roles(const Grid& grid, int number, const pas
       threads, function, short_location(grid.at), text);
 }
 
-std::string CudaGridPrinter::role(const schedule::Role& role, int barrier, int threads) {
+std::string CudaGridPrinter::role(const schedule::Role& role, const Grid& grid, int barrier, int threads) {
+  grid_ = &grid;
   team_barrier_ = fmt::format("tg::team_sync<{}, {}>();", barrier, threads);
   out_ = StepWriter();
   out_.code();
@@ -203,7 +206,32 @@ void CudaGridPrinter::event(const schedule::Guard& n, const schedule::Event& e) 
   out_.close_step();
 }
 
+void CudaGridPrinter::event(const schedule::StoreWait& n, const schedule::Event&) {
+  sync_line(fmt::format("if (thread % 128 == 0) tg::stores_read<{}>();", n.pending));
+}
+
+// The blocks that one function runs, one after the other.
+void CudaGridPrinter::tiles(const schedule::Loop& n) {
+  const std::string tile = names_.unique("tile"), count = names_.unique("tiles");
+  const Facts before = facts_;
+  out_.code();
+  std::string product;
+  for (const Expr& extent : grid_->extents)
+    product += fmt::format("{}uint32_t({})", product.empty() ? "" : " * ", value(extent));
+  out_.line(fmt::format("const uint32_t {} = {};", count, product));
+  out_.line("#pragma unroll 1");
+  out_.open_step(StepKind::loop,
+                 fmt::format("for (uint32_t {0} = blockIdx.x; {0} < {1}; {0} += gridDim.x) {{", tile, count));
+  decode(*grid_, tile);
+  leave_ = "continue;";
+  events(n.body);
+  leave_ = "return;";
+  out_.close_step();
+  facts_ = before;
+}
+
 void CudaGridPrinter::event(const schedule::Loop& n, const schedule::Event& e) {
+  if (n.kind == schedule::Loop::Kind::tiles) return tiles(n);
   const auto inside = [&] { events(n.body); };
   if (const auto* loop = as<For>(e.stmt)) return sequential(*loop, e.stmt->at, inside);
   branch(*as<If>(e.stmt), e.stmt->at, inside);

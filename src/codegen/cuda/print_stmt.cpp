@@ -42,7 +42,7 @@ CudaGridPrinter::CudaGridPrinter(const Signature& signature, const passes::CudaT
   }
 }
 
-void CudaGridPrinter::prologue(const Grid& grid) {
+void CudaGridPrinter::prologue() {
   out_.code();
   int place = 0;
   for (const BufferPtr& buffer : signature_.buffers()) {
@@ -62,28 +62,14 @@ void CudaGridPrinter::prologue(const Grid& grid) {
                                                     : fmt::format("{}({})", type, word)));
   }
   out_.line("const int thread = threadIdx.x;");
-  for (std::size_t i = 0; i < grid.index.size(); ++i) {
-    const std::string rest = i == 0 ? "blockIdx.x" : "rest_" + std::to_string(i);
-    const std::string name = name_variable(grid.index[i]);
-    if (i + 1 < grid.index.size()) {
-      const std::string extent = fmt::format("uint32_t({})", value(grid.extents[i]));
-      out_.line(fmt::format("const int {} = {} % {};", name, rest, extent));
-      out_.line(fmt::format("const uint32_t rest_{} = {} / {};", i + 1, rest, extent));
-    } else {
-      out_.line(fmt::format("const int {} = {};", name, rest));
-    }
-    facts_.add_index(grid.index[i], constant(grid.extents[i]->held(), 0), grid.extents[i]);
-  }
 }
 
 std::string CudaGridPrinter::print(const Grid& grid, int number) {
   team_.threads = grid.hints.threads;
   layouts_ = passes::infer_layouts(grid.body, team_.threads, target_);
-  const Effects effects = all_effects(grid.body);
-  for (const Region& region : effects.regions) {
-    if (region.view->is_tile() || !is_write(region.touch)) continue;
+  for (const BufferPtr& tensor : passes::written_tensors(grid)) {
     for (const auto& [buffer, memory] : memory_of_) {
-      if (memory == memory_of_.at(region.view->buffer.get())) written_.insert(buffer);
+      if (memory == memory_of_.at(tensor.get())) written_.insert(buffer);
     }
   }
   for_each_stmt(grid.body, [&](const Stmt& s) {
@@ -94,7 +80,9 @@ std::string CudaGridPrinter::print(const Grid& grid, int number) {
     }
   });
   if (const auto roles = passes::specialize_roles(grid, target_)) return print_roles(grid, number, *roles);
-  prologue(grid);
+  find_packed(grid.body);
+  prologue();
+  decode(grid, "blockIdx.x");
   body(grid.body);
   const std::size_t bytes = shared_bytes(grid);
   const std::string function = fmt::format("{}_{}", signature_.kernel().name, number);
@@ -214,9 +202,12 @@ void CudaGridPrinter::operator()(const Declare& n, const Stmt& s) {
   if (n.tile->space == Space::shared) return declare_shared(n.tile, s->at);
   const std::string name = names_.unique(n.tile->name);
   const Layout& layout = layouts_.fragments.at(n.tile.get());
-  fragments_[n.tile.get()] = {name, layout};
+  fragments_[n.tile.get()] = {name, layout, packed_.contains(n.tile.get())};
   out_.code();
-  declare_fragment(name, n.tile->type, layout, s->at);
+  if (packed_.contains(n.tile.get()))
+    out_.line(fmt::format("uint32_t {}[{}];", name, layout.register_count() / 2), s->at);
+  else
+    declare_fragment(name, n.tile->type, layout, s->at);
 }
 
 void CudaGridPrinter::operator()(const DeclareVar& n, const Stmt& s) {
@@ -350,7 +341,7 @@ void CudaGridPrinter::operator()(const Break& n, const Stmt& s) {
 void CudaGridPrinter::operator()(const Exit& n, const Stmt& s) {
   out_.code();
   const std::string condition = value(n.condition);
-  out_.line(fmt::format("if ({}) return;", condition), s->at);
+  out_.line(fmt::format("if ({}) {}", condition, leave_), s->at);
   facts_.assume(n.condition, false);
 }
 

@@ -8,9 +8,7 @@ namespace tegula::codegen {
 
 using namespace ir;
 
-std::size_t CudaGridPrinter::tensor_map(const Copy& n, const passes::TensorCopy& plan) {
-  CudaProgram::TensorMap map{signature_.slot_of(n.from.buffer.get()), plan.box, plan.columns,
-                             plan.is_swizzled};
+std::size_t CudaGridPrinter::tensor_map(CudaProgram::TensorMap map) {
   for (std::size_t i = 0; i < program_.maps.size(); ++i) {
     if (program_.maps[i] == map) return i;
   }
@@ -21,7 +19,8 @@ std::size_t CudaGridPrinter::tensor_map(const Copy& n, const passes::TensorCopy&
 // One box for every block of columns.
 void CudaGridPrinter::load_boxes(const Copy& n, const passes::TensorCopy& plan, int ring, const Loc& at) {
   const Buffer& tile = *n.to.buffer;
-  const std::size_t map = tensor_map(n, plan);
+  const std::size_t map =
+      tensor_map({signature_.slot_of(n.from.buffer.get()), plan.box, plan.columns, plan.is_swizzled});
   Texts rest;
   for (std::size_t d = n.from.dims.size() - 1; d-- > 0;)
     rest.push_back(fmt::format("int({})", value(n.from.dims[d].offset)));
@@ -34,22 +33,6 @@ void CudaGridPrinter::load_boxes(const Copy& n, const passes::TensorCopy& plan, 
                           i == 0 ? "" : fmt::format(" + {}", i * block), map, ring_name(ring), first),
               at);
   }
-}
-
-// Whether the limits of the view cut nothing off.
-std::string CudaGridPrinter::is_uncut(const Copy& n) {
-  Texts terms;
-  for (std::size_t d = 0; d < n.from.dims.size(); ++d) {
-    const ViewDim& dim = n.from.dims[d];
-    if (dim.axis < 0) continue;
-    const std::string offset = value(dim.offset);
-    if (dim.low) terms.push_back(fmt::format("{} >= {}", offset, value(dim.low)));
-    if (!dim.high) continue;
-    const std::string high = value(dim.high), extent = value(n.from.shape[d]);
-    terms.push_back(
-        fmt::format("({} + {} <= {} || {} >= {})", offset, n.to.extent(dim.axis), high, high, extent));
-  }
-  return fmt::format("{}", fmt::join(terms, " && "));
 }
 
 void CudaGridPrinter::fill_by_threads(const Stmt& s, int ring, std::int64_t bytes) {
@@ -72,7 +55,7 @@ void CudaGridPrinter::event(const schedule::Load& n, const schedule::Event& e) {
     return;
   }
   out_.code();
-  const std::string uncut = is_uncut(copy);
+  const std::string uncut = value(passes::is_uncut(copy.from, copy.to, e.stmt->at));
   out_.open_step(StepKind::branch, fmt::format("if ({}) {{", uncut));
   out_.code();
   out_.open("if (thread == 0) {");

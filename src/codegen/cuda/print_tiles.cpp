@@ -52,6 +52,7 @@ void CudaGridPrinter::declare_shared(const BufferPtr& tile, const Loc& at) {
 
 // Element by element: a loop over the tile.
 void CudaGridPrinter::operator()(const Copy& n, const Stmt& s) {
+  if (n.from.buffer->space == Space::fragment) return store_boxes(n, *passes::plan_store(n), s->at);
   const bool to_tile = n.to.is_tile();
   const Body loop = passes::over_view(
       to_tile ? n.to : n.from, s->at, [&](const std::vector<Expr>& index, const Access& own) {

@@ -142,6 +142,76 @@ TG_DEVICE void load_box(void* to, const TensorMap* map, uint32_t barrier, int a,
 }
 #undef TG_LOAD
 
+// ---- and back; groups of stores belong to the thread that issues them
+#define TG_STORE(dims, coordinates, ...)                                                               \
+  asm volatile("cp.async.bulk.tensor." dims ".global.shared::cta.bulk_group [%0, " coordinates "], [%1];" \
+               "\ncp.async.bulk.commit_group;" ::"l"(map),                                             \
+               "r"(shared_address(from)), __VA_ARGS__                                                  \
+               : "memory")
+TG_DEVICE void store_box(const TensorMap* map, const void* from, int a) { TG_STORE("1d", "{%2}", "r"(a)); }
+TG_DEVICE void store_box(const TensorMap* map, const void* from, int a, int b) {
+  TG_STORE("2d", "{%2, %3}", "r"(a), "r"(b));
+}
+TG_DEVICE void store_box(const TensorMap* map, const void* from, int a, int b, int c) {
+  TG_STORE("3d", "{%2, %3, %4}", "r"(a), "r"(b), "r"(c));
+}
+TG_DEVICE void store_box(const TensorMap* map, const void* from, int a, int b, int c, int d) {
+  TG_STORE("4d", "{%2, %3, %4, %5}", "r"(a), "r"(b), "r"(c), "r"(d));
+}
+TG_DEVICE void store_box(const TensorMap* map, const void* from, int a, int b, int c, int d, int e) {
+  TG_STORE("5d", "{%2, %3, %4, %5, %6}", "r"(a), "r"(b), "r"(c), "r"(d), "r"(e));
+}
+#undef TG_STORE
+// All but the last `pending` groups have been read from shared memory.
+template <int pending>
+TG_DEVICE void stores_read() {
+  asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(pending) : "memory");
+}
+
+TG_DEVICE void stage_words(bf16* row, const float* x, int exchange) {
+  const uint32_t at = shared_address(row);
+#pragma unroll
+  for (int i = 0; i < 4; ++i, x += 8)
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(
+                     at + ((i * 32 + threadIdx.x % 32 / 16 * 16) ^ (exchange * 16))),
+                 "r"(pair<bf16>(x[0], x[1])), "r"(pair<bf16>(x[2], x[3])), "r"(pair<bf16>(x[4], x[5])),
+                 "r"(pair<bf16>(x[6], x[7]))
+                 : "memory");
+}
+TG_DEVICE void stage_words(f16* row, const float* x, int exchange) {
+  const uint32_t at = shared_address(row);
+#pragma unroll
+  for (int i = 0; i < 4; ++i, x += 8)
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(
+                     at + ((i * 32 + threadIdx.x % 32 / 16 * 16) ^ (exchange * 16))),
+                 "r"(pair<f16>(x[0], x[1])), "r"(pair<f16>(x[2], x[3])), "r"(pair<f16>(x[4], x[5])),
+                 "r"(pair<f16>(x[6], x[7]))
+                 : "memory");
+}
+// The block of 64 rows and 128 bytes of columns of a wgmma's sum that this warp group holds, to a buffer in the
+// order of the copy engine, when all but the last `pending` stores have left theirs.
+template <int pending, class T>
+TG_DEVICE void stage(T* to, const float* x) {
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
+  if (threadIdx.x % 128 == 0) stores_read<pending>();
+  warp_group_sync(threadIdx.x / 128);
+  if constexpr (sizeof(T) == 2) {
+    stage_words(to + (16 * warp + lane % 16) * 64, x, lane % 8);
+  } else {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const int row = 16 * warp + 8 * half + lane / 4, piece = (2 * i + lane % 4 / 2) ^ (row % 8);
+        float2* const at = (float2*)((float*)to + row * 32 + piece * 4 + lane % 2 * 2);
+        *at = make_float2(x[4 * i + 2 * half], x[4 * i + 2 * half + 1]);
+      }
+    }
+  }
+  fence_async_shared();
+  warp_group_sync(threadIdx.x / 128);
+}
+
 // ---- products of warp groups
 TG_DEVICE void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 TG_DEVICE void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }

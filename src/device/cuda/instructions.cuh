@@ -45,9 +45,10 @@ TG_DEVICE uint32_t pack_bf16(float low, float high) {
   return r;
 }
 
+// Results below 2^-126 are 0.
 TG_DEVICE float exp2_approximate(float x) {
   float r;
-  asm("ex2.approx.f32 %0, %1;" : "=f"(r) : "f"(x));
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x));
   return r;
 }
 

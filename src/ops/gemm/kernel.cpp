@@ -41,7 +41,7 @@ Expr activate(Activation activation, const Expr& x) {
 void multiply(const GemmKernel& c, const Tensor& a, const Tensor& b, const Expr& row, const Expr& column,
               const Expr& inner, Fragment& sum) {
   const GemmTiles t = c.tiles;
-  pipelined(ceildiv(inner, t.k), {.stages = 3}, [&](Index step) {
+  pipelined(ceildiv(inner, t.k), [&](Index step) {
     Expr k = step * t.k;
     Shared a_tile({c.transpose_a ? t.k : t.m, c.transpose_a ? t.m : t.k}, c.compute);
     Shared b_tile({c.transpose_b ? t.n : t.k, c.transpose_b ? t.k : t.n}, c.compute);

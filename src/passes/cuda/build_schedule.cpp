@@ -409,14 +409,16 @@ schedule::Schedule build_schedule(const std::string& name, const Roles& roles, c
     consumer.events.push_back({schedule::SetRegisters{shares.consumer}});
     producer.events.push_back({schedule::SetRegisters{shares.producer}});
   }
-  for (Event& e : Consumer(names, roles, program, target).body(program.body))
-    consumer.events.push_back(std::move(e));
-  Events loads = Producer(names, roles).body(roles.producer);
-  if (roles.one_loader) {
-    producer.events.push_back({schedule::Guard{schedule::Guard::Kind::chosen, std::move(loads)}, Who::one});
-  } else {
-    for (Event& e : loads) producer.events.push_back(std::move(e));
-  }
+  const auto tiles = [](Events body) {
+    return Event{schedule::Loop{schedule::Loop::Kind::tiles, {}, std::move(body)}, Who::all, "tiles"};
+  };
+  consumer.events.push_back(tiles(Consumer(names, roles, program, target).body(program.body)));
+  if (roles.stores) consumer.events.push_back({schedule::StoreWait{0}, Who::leader});
+  Event loads = tiles(Producer(names, roles).body(roles.producer));
+  if (roles.one_loader)
+    producer.events.push_back({schedule::Guard{schedule::Guard::Kind::chosen, {std::move(loads)}}, Who::one});
+  else
+    producer.events.push_back(std::move(loads));
   out.roles = {std::move(consumer), std::move(producer)};
   return out;
 }

@@ -2,12 +2,15 @@
 
 #include <algorithm>
 #include <limits>
+#include <unordered_set>
 
 #include "ir/effects.hpp"
 #include "ir/simplify.hpp"
 #include "ir/verify.hpp"
 #include "ir/visit.hpp"
 #include "passes/cuda/elements.hpp"
+#include "passes/cuda/plan_stores.hpp"
+#include "passes/cuda/specialize_roles.hpp"
 #include "passes/passes.hpp"
 
 namespace tegula::passes {
@@ -22,11 +25,23 @@ bool is_zero(const Expr& e) {
   return !e || (is_constant(e) && (e->held().is_floating() ? e->real == 0 : e->integer == 0));
 }
 
+// The whole tile, or all of it in another shape.
+bool is_all(const View& tile) {
+  if (tile.shape.size() != tile.dims.size() || static_cast<int>(tile.dims.size()) != tile.rank())
+    return false;
+  for (int d = 0; d < tile.rank(); ++d) {
+    const ViewDim& dim = tile.dims[static_cast<std::size_t>(d)];
+    if (dim.axis != d || !is_constant(dim.offset, 0)) return false;
+    if (constant_value(tile.shape[static_cast<std::size_t>(d)]) != tile.extent(d)) return false;
+  }
+  return tile.rank() > 0;
+}
+
 // Copies between a tensor and a whole shared tile stay: there are better ways than element by element.
 bool stays(const Copy& n) {
   const View& tile = n.to.is_tile() ? n.to : n.from;
   const View& other = n.to.is_tile() ? n.from : n.to;
-  return !other.is_tile() && tile.buffer->space == Space::shared && is_whole(tile) && tile.rank() > 0;
+  return !other.is_tile() && tile.buffer->space == Space::shared && is_all(tile);
 }
 
 Expr combined(ReduceOp op, const Expr& a, const Expr& b) {
@@ -37,13 +52,16 @@ Expr combined(ReduceOp op, const Expr& a, const Expr& b) {
 
 class Lowering {
  public:
-  explicit Lowering(const CudaTarget& target) : target_(target) {}
+  // `sums` are fragments that the copy engine may store, except to `rewritten` tensors.
+  Lowering(const CudaTarget& target, std::unordered_set<const Buffer*> sums, std::vector<BufferPtr> rewritten)
+      : target_(target), sums_(std::move(sums)), rewritten_(std::move(rewritten)) {}
   Body body(const Body& statements, int threads);
 
  private:
   Body stmt(const Stmt& s, int threads);
   Body nested(const Stmt& s, int threads);
   Body copy(const Copy& n, const Loc& at);
+  Body by_elements(const Copy& n, const Loc& at);
   Body fill(const Fill& n, const Loc& at);
   Body gather(const Gather& n, const Loc& at);
   Body reduce(const Reduce& n, const Loc& at);
@@ -54,10 +72,19 @@ class Lowering {
   View moved(const View& view, Space space, Body& before, const Loc& at);
 
   const CudaTarget& target_;
+  const std::unordered_set<const Buffer*> sums_;
+  const std::vector<BufferPtr> rewritten_;
 };
 
 Body Lowering::copy(const Copy& n, const Loc& at) {
   if (stays(n)) return {statement(n, at)};
+  const Body loop = by_elements(n, at);
+  const bool again = std::find(rewritten_.begin(), rewritten_.end(), n.to.buffer) != rewritten_.end();
+  if (!sums_.contains(n.from.buffer.get()) || again || !plan_store(n)) return loop;
+  return {statement(If{is_uncut(n.to, n.from, at), {statement(n, at)}, loop}, at)};
+}
+
+Body Lowering::by_elements(const Copy& n, const Loc& at) {
   const bool to_tile = n.to.is_tile() && (is_fragment(n.to) || !is_fragment(n.from));
   return over_view(to_tile ? n.to : n.from, at, [&](const std::vector<Expr>& index, const Access& own) {
     const Access from = to_tile ? Access{n.from, index} : own;
@@ -261,7 +288,44 @@ int threads_of(const Grid& grid) {
   return threads;
 }
 
+// Fragments that products by wgmma leave as the copy engine's way through shared memory expects them.
+std::unordered_set<const Buffer*> sums_of(const Grid& grid, const CudaTarget& target) {
+  std::unordered_set<const Buffer*> result;
+  if (!target.has_wgmma() || !target.copy_engine) return result;
+  for_each_stmt(grid.body, [&](const Stmt& s) {
+    const auto* gemm = as<Gemm>(s);
+    if (gemm && is_whole(gemm->c) &&
+        plan_gemm(*gemm, grid.hints.threads, target).instruction == GemmInstruction::wgmma)
+      result.insert(gemm->c.buffer.get());
+  });
+  return result;
+}
+
 }  // namespace
+
+std::vector<BufferPtr> written_tensors(const Grid& grid) {
+  std::vector<BufferPtr> once, result;
+  const auto contains = [](const std::vector<BufferPtr>& list, const BufferPtr& b) {
+    return std::find(list.begin(), list.end(), b) != list.end();
+  };
+  const Effects all = all_effects(grid.body);
+  for (const Stmt& s : grid.body) {
+    const auto* loop = as<For>(s);
+    const bool repeats = (loop && loop->kind != LoopKind::parallel) || as<While>(s);
+    std::vector<BufferPtr> own;
+    const Effects e = all_effects(s);
+    for (const Region& r : e.regions) {
+      const BufferPtr& b = r.view->buffer;
+      if (is_write(r.touch) && !b->is_tile() && !contains(own, b)) own.push_back(b);
+    }
+    for (const BufferPtr& b : own) {
+      const bool first = !contains(once, b);
+      if (first) once.push_back(b);
+      if ((!first || repeats || all.reads(b)) && !contains(result, b)) result.push_back(b);
+    }
+  }
+  return result;
+}
 
 int threads_of(const For& loop, int threads) {
   if (loop.kind == LoopKind::warps) return 32;
@@ -272,8 +336,16 @@ Kernel for_cuda(const Kernel& kernel, const CudaTarget& target) {
   check_types(kernel);
   Kernel clear = simplify(merge_clears(kernel));
   for (Grid& grid : clear.grids) grid.hints.threads = threads_of(grid);
-  const Kernel result = simplify(map_grids(
-      clear, [&](const Grid& grid) { return Lowering(target).body(grid.body, grid.hints.threads); }));
+  const auto lowered = [&](const Grid& grid, bool with_stores) {
+    return Lowering(target, with_stores ? sums_of(grid, target) : std::unordered_set<const Buffer*>{},
+                    written_tensors(grid))
+        .body(grid.body, grid.hints.threads);
+  };
+  Kernel result = simplify(map_grids(clear, [&](const Grid& grid) { return lowered(grid, true); }));
+  const Kernel plain = simplify(map_grids(clear, [&](const Grid& grid) { return lowered(grid, false); }));
+  for (std::size_t i = 0; i < result.grids.size(); ++i) {
+    if (!specialize_roles(result.grids[i], target)) result.grids[i] = plain.grids[i];
+  }
   verify(result);
   return result;
 }

@@ -14,6 +14,10 @@ namespace tegula::passes {
 //   the number of threads of each grid is decided.
 ir::Kernel for_cuda(const ir::Kernel& kernel, const CudaTarget& target);
 
+// Tensors of which a block may meet its own writes: all that it writes, but for those that one statement
+// outside of loops writes and none reads.
+std::vector<ir::BufferPtr> written_tensors(const ir::Grid& grid);
+
 // The threads that run the body of such a loop, where `threads` run the loop.
 int threads_of(const ir::For& loop, int threads);
 

@@ -5,6 +5,7 @@
 
 #include "ir/effects.hpp"
 #include "ir/visit.hpp"
+#include "passes/cuda/plan_stores.hpp"
 #include "passes/cuda/slice.hpp"
 
 namespace tegula::passes {
@@ -22,7 +23,7 @@ int Roles::ring_of(const Buffer* tile) const {
 
 namespace {
 
-constexpr std::int64_t shared_bytes = 224 * 1024;  // what rings may take, the rest is for other tiles
+constexpr std::int64_t shared_bytes = 225 * 1024;  // for rings and stores; the rest is for other tiles
 
 std::int64_t bytes_of(const Buffer& tile) {
   return (tile.elements() * tile.type.bytes() + 1023) / 1024 * 1024;
@@ -242,7 +243,7 @@ void Analysis::make_rings(Roles& roles, const std::vector<Candidate>& candidates
 
 // As many slots as the loop asks for, and at most as fit.
 void Analysis::choose_depths(Roles& roles, const std::vector<Candidate>& candidates) const {
-  std::int64_t fixed = 0, moving = 0;
+  std::int64_t fixed = roles.stores ? staging_bytes(roles.consumers) : 0, moving = 0;
   std::vector<int> wanted;
   for (RingPlan& ring : roles.rings) {
     std::int64_t bytes = 0;
@@ -276,12 +277,18 @@ std::optional<Roles> Analysis::run() {
   roles.consumer = std::move(*consumer);
   make_rings(roles, candidates_);
   if (roles.fills.size() != candidates_.size()) return std::nullopt;
+  for_each_stmt(roles.consumer, [&](const Stmt& s) {
+    const auto* copy = as<Copy>(s);
+    roles.stores |= copy && copy->from.buffer->space == Space::fragment;
+  });
   choose_depths(roles, candidates_);
   plan_loads(roles);
   return roles;
 }
 
 }  // namespace
+
+std::int64_t staging_bytes(int consumers) { return consumers / 128 * store_buffers * store_rows * 128; }
 
 std::optional<Roles> specialize_roles(const Grid& grid, const CudaTarget& target) {
   if (!target.has_wgmma() || grid.hints.threads % 128 != 0) return std::nullopt;

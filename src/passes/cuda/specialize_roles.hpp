@@ -24,6 +24,7 @@ struct Roles {
   // The statements that fill tiles of rings, and the tiles.
   std::unordered_map<const ir::StmtNode*, ir::BufferPtr> fills;
   std::unordered_map<const ir::StmtNode*, TensorCopy> copies;  // of those that the copy engine can do
+  bool stores = false;                                         // some fragment is stored by the copy engine
   bool one_loader = false;  // the producer is one thread: the copy engine brings everything
   ir::Body producer, consumer;
 
@@ -32,6 +33,8 @@ struct Roles {
 };
 
 inline constexpr int producer_threads = 128;
+// Of the buffers through which fragments are stored.
+std::int64_t staging_bytes(int consumers);
 
 // Nothing where a block does better, or can only be right, with all threads doing the same: without a product
 // by wgmma in a pipelined loop, or where what is to be loaded depends on what is computed.

@@ -1,0 +1,113 @@
+// Which block has which index: the order in which blocks begin.
+#include <fmt/format.h>
+
+#include "codegen/cuda/grid_printer.hpp"
+#include "ir/affine.hpp"
+
+namespace tegula::codegen {
+
+using namespace ir;
+
+namespace {
+
+// Blocks beside the heavy ones that begin together, so that what they share stays in the L2 cache.
+constexpr int section = 8;
+
+// The index along which the cost changes most plainly, and whether it grows; -1 if none is known.
+struct HeavyIndex {
+  int index = -1;
+  bool grows = false;
+};
+
+HeavyIndex heavy_index(const Grid& grid) {
+  if (grid.hints.order != GridOrder::heavy_first || !has_affine_form(grid.hints.cost->held())) return {};
+  for (const Affine::Term& term : affine(grid.hints.cost).terms) {
+    for (std::size_t i = 0; i < grid.index.size(); ++i) {
+      if (term.atom->op == Op::variable && term.atom->variable == grid.index[i])
+        return {static_cast<int>(i), term.factor > 0};
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+void CudaGridPrinter::define_index(const Grid& grid, std::size_t i, const std::string& text) {
+  out_.line(fmt::format("const int {} = {};", name_variable(grid.index[i]), text));
+  facts_.add_index(grid.index[i], constant(grid.extents[i]->held(), 0), grid.extents[i]);
+}
+
+// The first of `order` changes fastest.
+void CudaGridPrinter::decode_digits(const Grid& grid, const std::vector<std::size_t>& order,
+                                    std::string rest) {
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    if (i + 1 == order.size()) {
+      define_index(grid, order[i], rest);
+      break;
+    }
+    const std::string extent = fmt::format("uint32_t({})", value(grid.extents[order[i]]));
+    define_index(grid, order[i], fmt::format("{} % {}", rest, extent));
+    const std::string next = names_.unique("rest");
+    out_.line(fmt::format("const uint32_t {} = {} / {};", next, rest, extent));
+    rest = next;
+  }
+}
+
+// Rows of blocks in groups, down the columns of a group.
+void CudaGridPrinter::decode_grouped(const Grid& grid, const std::string& number) {
+  const std::string width = fmt::format("uint32_t({})", value(grid.extents[0])),
+                    height = fmt::format("uint32_t({})", value(grid.extents[1]));
+  std::string plane = number;
+  if (grid.index.size() > 2) {
+    plane = names_.unique("plane");
+    out_.line(fmt::format("const uint32_t {} = {} % ({} * {});", plane, number, width, height));
+    define_index(grid, 2, fmt::format("{} / ({} * {})", number, width, height));
+  }
+  const std::string first = names_.unique("first_row"), rows = names_.unique("rows"),
+                    rest = names_.unique("rest");
+  out_.line(fmt::format("const uint32_t {} = {} / ({} * {}) * {};", first, plane, grid.hints.group, width,
+                        grid.hints.group));
+  out_.line(fmt::format("const uint32_t {} = tg::min<uint32_t>({}, {} - {});", rows, grid.hints.group, height,
+                        first));
+  out_.line(fmt::format("const uint32_t {} = {} - {} * {};", rest, plane, first, width));
+  define_index(grid, 0, fmt::format("{} / {}", rest, rows));
+  define_index(grid, 1, fmt::format("{} + {} % {}", first, rest, rows));
+}
+
+// The heaviest blocks of a section first.
+void CudaGridPrinter::decode_heavy(const Grid& grid, std::size_t heavy, bool grows,
+                                   const std::string& number) {
+  std::vector<std::size_t> others;
+  std::string count = "1u";
+  for (std::size_t i = 0; i < grid.index.size(); ++i) {
+    if (i == heavy) continue;
+    others.push_back(i);
+    count += fmt::format(" * uint32_t({})", value(grid.extents[i]));
+  }
+  const std::string extent = fmt::format("uint32_t({})", value(grid.extents[heavy]));
+  const std::string first = names_.unique("first"), width = names_.unique("width"),
+                    place = names_.unique("place");
+  out_.line(fmt::format("const uint32_t {} = {} / ({} * {}) * {};", first, number, section, extent, section));
+  out_.line(fmt::format("const uint32_t {} = tg::min<uint32_t>({}, {} - {});", width, section, count, first));
+  out_.line(fmt::format("const uint32_t {} = {} - {} * {};", place, number, first, extent));
+  define_index(
+      grid, heavy,
+      grows ? fmt::format("{} - 1 - {} / {}", extent, place, width) : fmt::format("{} / {}", place, width));
+  if (others.empty()) return;
+  const std::string rest = names_.unique("rest");
+  out_.line(fmt::format("const uint32_t {} = {} + {} % {};", rest, first, place, width));
+  decode_digits(grid, others, rest);
+}
+
+void CudaGridPrinter::decode(const Grid& grid, const std::string& number) {
+  const bool is_plane = grid.index.size() > 1;
+  if (grid.hints.order == GridOrder::grouped && is_plane) return decode_grouped(grid, number);
+  if (const HeavyIndex heavy = heavy_index(grid); heavy.index >= 0)
+    return decode_heavy(grid, static_cast<std::size_t>(heavy.index), heavy.grows, number);
+  std::vector<std::size_t> order;
+  for (std::size_t i = 0; i < grid.index.size(); ++i) order.push_back(i);
+  if (grid.hints.order == GridOrder::column && is_plane) std::swap(order[0], order[1]);
+  decode_digits(grid, order, number);
+}
+
+}  // namespace tegula::codegen

@@ -1,0 +1,74 @@
+// Fragments of 16-bit floats that only feed products from registers: held as words of two, which are made
+// where they are converted.
+#include <fmt/format.h>
+
+#include "codegen/cuda/grid_printer.hpp"
+#include "ir/effects.hpp"
+#include "ir/visit.hpp"
+
+namespace tegula::codegen {
+
+using namespace ir;
+
+// The fragment that the loop converts as a whole, element by element, and the one it is stored to.
+std::optional<CudaGridPrinter::Conversion> CudaGridPrinter::conversion(const Stmt& s) const {
+  const auto* loop = as<For>(s);
+  if (!loop || loop->kind != LoopKind::parallel || loop->body.size() != 2) return std::nullopt;
+  const auto* load = as<Load>(loop->body[0]);
+  const auto* store = as<Store>(loop->body[1]);
+  if (!load || !store || load->from.view.buffer->space != Space::fragment) return std::nullopt;
+  const BufferPtr &from = load->from.view.buffer, &to = store->to.view.buffer;
+  if (to->space != Space::fragment || from->type != f32 || to->type.bits() != 16) return std::nullopt;
+  const bool is_cast = store->value->op == Op::cast && store->value->type == to->type;
+  const Expr& value = is_cast ? store->value->args[0] : store->value;
+  const bool converts = value->op == Op::variable && value->variable == load->variable;
+  const auto a = passes::loop_axes(*loop, load->from), b = passes::loop_axes(*loop, store->to);
+  const auto from_layout = layouts_.fragments.find(from.get()), to_layout = layouts_.fragments.find(to.get());
+  if (!converts || !a || !b || *a != *b || from_layout == layouts_.fragments.end() ||
+      to_layout == layouts_.fragments.end() || from_layout->second != to_layout->second)
+    return std::nullopt;
+  return Conversion{from, to};
+}
+
+void CudaGridPrinter::find_packed(const Body& body) {
+  packed_.clear();
+  std::unordered_set<const Buffer*> other;  // used in another way
+  const std::function<void(const Body&)> walk = [&](const Body& statements) {
+    for (const Stmt& s : statements) {
+      if (const auto found = conversion(s)) {
+        packed_.insert(found->to.get());
+        other.insert(found->from.get());
+        continue;
+      }
+      const auto* gemm = as<Gemm>(s);
+      const bool is_loop = as<For>(s) && as<For>(s)->kind == LoopKind::parallel;
+      const Effects e = is_loop ? all_effects(s) : effects(s);
+      for (const Region& r : e.regions) {
+        const Buffer* buffer = r.view->buffer.get();
+        if (gemm && buffer == gemm->a.buffer.get()) {
+          const passes::GemmPlan plan = passes::plan_gemm(*gemm, team_.threads, target_);
+          const auto layout = layouts_.fragments.find(buffer);
+          if (plan.instruction == passes::GemmInstruction::wgmma && plan.a_in_registers &&
+              layout != layouts_.fragments.end() && layout->second == plan.operand_a)
+            continue;
+        }
+        other.insert(buffer);
+      }
+      if (!is_loop) for_each_body(s, walk);
+    }
+  };
+  walk(body);
+  std::erase_if(packed_, [&](const Buffer* buffer) { return other.contains(buffer); });
+}
+
+void CudaGridPrinter::pack(const Conversion& n, const Loc& at) {
+  const FragmentTile &from = fragments_.at(n.from.get()), &to = fragments_.at(n.to.get());
+  out_.code();
+  out_.line("#pragma unroll");
+  out_.line(
+      fmt::format("for (int r = 0; r < {}; ++r) {}[r] = tg::pair<{}>({}[2 * r], {}[2 * r + 1]);",
+                  to.layout.register_count() / 2, to.name, element_type(n.to->type), from.name, from.name),
+      at);
+}
+
+}  // namespace tegula::codegen

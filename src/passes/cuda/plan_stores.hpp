@@ -1,0 +1,25 @@
+// Which fragments the copy engine stores.
+#pragma once
+#include <optional>
+
+#include "passes/cuda/plan_copies.hpp"
+#include "passes/cuda/plan_gemms.hpp"
+
+namespace tegula::passes {
+
+// The rows that a warp group holds together, and as many columns as a row of 128 bytes has, at a time: they
+// are put into shared memory, and stored from there.
+struct TensorStore {
+  std::vector<int> box;  // elements along each dimension of the tensor, the last one left out
+  int columns = 0;
+  int pack = 1;  // rows of the fragment that share a coordinate of the first axis
+};
+inline constexpr int store_buffers = 2;  // a warp group
+inline constexpr int store_rows = 64;
+
+// For the sum of a wgmma, whole or reshaped to [rows / pack, pack, columns].
+std::optional<TensorStore> plan_store(const ir::Copy& copy);
+// Holds where nothing of the tile is cut off but what lies outside the tensor.
+ir::Expr is_uncut(const ir::View& to, const ir::View& tile, const Loc& at);
+
+}  // namespace tegula::passes
