@@ -35,7 +35,7 @@ class SafetensorsFile {
     std::string name;
     DType dtype;
     Shape shape;
-    std::uint64_t begin;  // of the elements, from the start of the file
+    std::uint64_t begin;  // of the elements, in bytes from the start of the file
     std::uint64_t end;
   };
 
@@ -47,6 +47,7 @@ class SafetensorsFile {
   const std::vector<Entry>& entries() const;  // in the order of their elements in the file
   const std::map<std::string, std::string>& metadata() const;
   bool contains(const std::string& name) const;
+  // An unknown name is an ArgumentError that lists the names of the file.
   Tensor read(const std::string& name) const;
   std::vector<NamedTensor> read_all() const;
 
@@ -55,7 +56,7 @@ class SafetensorsFile {
   std::unique_ptr<State> state_;
 };
 
-// Tensors are written in the given order, one at a time.
+// Tensors are written in the given order, one at a time; two of one name are an ArgumentError.
 struct NamedRef {
   std::string name;
   TensorRef tensor;

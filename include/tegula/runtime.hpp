@@ -4,7 +4,9 @@
 //   gemm(a, b, c);                                   // in the order of declaration, workspaces left out
 //   gemm.call({{"A", a}, {"B", b}, {"C", c}});       // by name
 //
-// A wrong call is an ArgumentError before anything runs.
+// A wrong call is an ArgumentError before anything runs: the number and names of the arguments, dtypes
+// (nothing is converted), ranks, extents that disagree, promises and requirements, tensors that share bytes.
+// Strides are free. A call returns when its outputs are written.
 #pragma once
 #include <array>
 #include <concepts>
@@ -29,8 +31,8 @@ class Kernel;
 }
 
 // What runs a kernel. The interpreter is the definition of the language: slow, and it finds what a program
-// does wrong. `automatic` is the fastest of the machine. `emulated` runs the code for GPUs on the CPU, thread by
-// thread: very slow, for tests of the compiler.
+// does wrong. `automatic` is the fastest of the machine. `emulated` runs the code for GPUs on the CPU, thread
+// by thread: very slow, for tests of the compiler.
 class Target {
  public:
   enum class Kind : std::uint8_t { automatic, interpreter, cpu, emulated };
@@ -95,7 +97,7 @@ class Function {
   void call(std::span<const NamedArgument> args) const;
   void call(std::initializer_list<NamedArgument> args) const { call(std::span(args.begin(), args.size())); }
 
-  // Memory that such a call takes for the kernel's workspaces.
+  // Bytes that such a call takes for the kernel's workspaces.
   template <class... Args>
   requires(std::convertible_to<const Args&, Argument>&&...) std::size_t workspace_bytes(const Args&... args)
   const { return workspace_bytes_in_order(std::array<Argument, sizeof...(Args)>{Argument(args)...}); }
@@ -112,6 +114,8 @@ class Function {
   std::shared_ptr<const Compiled> compiled_;
 };
 
+// Compiles the kernel, or takes it from the cache of compiled kernels. A DeviceError if the target needs a
+// compiler or device that is missing or fails; `automatic` falls back to the interpreter where there is none.
 Function compile(const lang::Kernel& kernel, Target target = Target::automatic());
 Function compile(const std::shared_ptr<const ir::Kernel>& kernel, Target target = Target::automatic());
 

@@ -9,6 +9,7 @@ struct PipelineOptions {
   int stages = 0;
 };
 
+// 32 or 128 threads of a GPU.
 enum class Group { warp, warpgroup };
 
 namespace detail {
@@ -105,7 +106,7 @@ namespace detail {
 When when(const Operand& condition, const std::function<void()>& body);
 }  // namespace detail
 
-// A branch on a value of the device.
+// A branch on a value of the device; `otherwise` may follow directly.
 template <std::invocable F>
 When when(const Operand& condition, F body) {
   return detail::when(condition, body);
@@ -122,8 +123,10 @@ void break_if(const Operand& condition);
 // Ends the block.
 void exit_if(const Operand& condition);
 
-// On every executor; per block, or per iteration inside parallel().
+// Writes `[block bx0 = 3] label = value` to the standard output; once for a block, or for an iteration of
+// parallel().
 void print(const std::string& label, const Operand& value);
+// Stops the call with a ProgramError of that message if the condition is false.
 void assert_that(const Operand& condition, const std::string& message);
 
 }  // namespace tegula::lang

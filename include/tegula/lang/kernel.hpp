@@ -34,11 +34,14 @@ struct OutputOptions {
   bool zero = false;  // cleared before the first grid
 };
 
-// Parameters of the kernel, in the order of the call. Extents are constants, dims and arithmetic of them.
+// Parameters of the kernel, in the order of the call. Extents are constants, dims, integer scalars and
+// arithmetic of them; each Dim stands alone as an extent of some parameter. A tensor has at most 8
+// dimensions.
 Tensor input(const std::string& name, const Extents& shape, DType type, Loc at = Loc::current());
 Tensor output(const std::string& name, const Extents& shape, DType type, OutputOptions options = {},
               Loc at = Loc::current());
 Tensor inout(const std::string& name, const Extents& shape, DType type, Loc at = Loc::current());
+// A number: f32, f64, i32, i64, u32 or boolean.
 Expr scalar(const std::string& name, DType type, Loc at = Loc::current());
 // A tensor that lives for one call; not a parameter.
 Tensor workspace(const std::string& name, const Extents& shape, DType type, OutputOptions options = {},
@@ -81,12 +84,12 @@ struct Order {
 
 // Hints: they change the speed of a grid, never its result.
 struct GridOptions {
-  int threads = 0;
-  bool persistent = false;
+  int threads = 0;          // of a block: a multiple of 32 up to 1024; 0 leaves it to the compiler
+  bool persistent = false;  // as many blocks as fit the device stay and take one index after another
   Order order = {};
-  int cluster = 1;
-  int pack = 1;
-  int blocks_per_processor = 0;
+  int cluster = 1;               // neighbouring blocks that share copies from global memory: 1 or 2
+  int pack = 1;                  // neighbouring small blocks that run as one
+  int blocks_per_processor = 0;  // that should fit one processor together; 0 leaves it to the compiler
 };
 
 namespace detail {

@@ -28,12 +28,15 @@ struct CopyOptions {
   double fill = 0;  // what elements outside the tensor view read as
 };
 
-// Tensor window to tile, tile to tensor window, or tile to tile; ranks are equal, the type is converted.
+// Tensor window to tile, tile to tensor window, or tile to tile; ranks are equal, the element type is
+// converted within its kind (float, integer, natural, boolean). Elements outside a tensor view are not
+// written.
 void copy(const Source& from, const Target& to, CopyOptions options = {}, Loc at = Loc::current());
 // A new Fragment with the contents of the window.
 Fragment load(const Source& from, std::initializer_list<int> shape, Loc at = Loc::current());
 Fragment clone(const Tile& tile, Loc at = Loc::current());
 
+// All elements become `value`, or 0 (false).
 void fill(const Target& tile, const Operand& value, Loc at = Loc::current());
 void clear(const Target& tile, Loc at = Loc::current());
 
@@ -41,7 +44,8 @@ namespace detail {
 void gather(const Tensor& from, const std::function<Expr(Index)>& row, const Target& to, Loc at);
 }  // namespace detail
 
-// tile(i, …) = from(row(i), …). A row outside the view, such as -1, reads as zeros.
+// tile(i, …) = from(row(i), …); `rows` is a vector of integers, or a function of the index. A row outside the
+// view, such as -1, reads as zeros.
 template <std::invocable<Index> F>
 requires(!std::derived_from<F, Tile>) void gather(const Tensor& from, F row, const Target& tile,
                                                   Loc at = Loc::current()) {
@@ -51,6 +55,7 @@ requires(!std::derived_from<F, Tile>) void gather(const Tensor& from, F row, con
 void gather(const Tensor& from, const Tensor& rows, const Target& tile, Loc at = Loc::current());
 void gather(const Tensor& from, const Tile& rows, const Target& tile, Loc at = Loc::current());
 
+// How the warps of a block divide a product: each has some of its rows, some of its columns, or a rectangle.
 enum class Warps { automatic, rows, columns, square };
 
 // How sums of 8-bit products are kept: promoted to f32 every 128 products, or in the tensor core throughout.
@@ -60,6 +65,7 @@ enum class Accumulate { promoted, tensor_core };
 struct GemmOptions {
   Accumulate accumulate = Accumulate::promoted;
   Warps warps = Warps::automatic;
+  // Whether the transposed product is computed, and whether `a` is read from registers.
   std::optional<bool> swap = {}, from_registers = {};
 };
 
@@ -67,7 +73,8 @@ struct GemmOptions {
 // operands are a.T() and b.T(). To overwrite, declare c with 0 or clear it: the two are merged.
 void gemm(const Tile& a, const Tile& b, Fragment& c, GemmOptions options = {}, Loc at = Loc::current());
 
-// With `into`, combine with what it holds: running maximum, running sum. `dim` −1 is the last one.
+// Along dimension `dim`; −1 is the last one. With `into`, which has the other dimensions, combine with what
+// it holds: running maximum, running sum. absmax is the largest magnitude; any and all are of booleans.
 void reduce_sum(const Tile& tile, Fragment& into, int dim = -1, Loc at = Loc::current());
 void reduce_max(const Tile& tile, Fragment& into, int dim = -1, Loc at = Loc::current());
 void reduce_min(const Tile& tile, Fragment& into, int dim = -1, Loc at = Loc::current());
@@ -81,7 +88,8 @@ Fragment reduce_absmax(const Tile& tile, int dim = -1, Loc at = Loc::current());
 Fragment reduce_any(const Tile& tile, int dim = -1, Loc at = Loc::current());
 Fragment reduce_all(const Tile& tile, int dim = -1, Loc at = Loc::current());
 
-// element = op(element, value), indivisibly; float sums are unordered.
+// element = op(element, value), indivisibly; float sums are unordered. Elements of a tensor or a Shared: i32,
+// i64, u32, and but for `or` and `and` also f16, bf16, f32, f64.
 void atomic_add(Element&& element, const Operand& value);
 void atomic_max(Element&& element, const Operand& value);
 void atomic_min(Element&& element, const Operand& value);

@@ -7,10 +7,11 @@
 
 namespace tegula::ops {
 
-// Order of the dimensions batch, sequence, head, feature.
+// Order of the dimensions of q, k, v and out: [batch, sequence, heads, features], or [batch, heads, sequence,
+// features].
 enum class Layout { bshd, bhsd };
 
-// Queries and keys of a tile; 0 leaves the choice to the plan.
+// Queries and keys of a tile, at most 1024; 0 leaves the choice to the plan.
 struct AttentionTiles {
   int queries = 0, keys = 0;
 };
@@ -22,8 +23,9 @@ struct AttentionOptions {
   // `left` before its position to `right` after it, −1 for all of them; causal is right = 0.
   bool causal = false;
   std::int64_t left = -1, right = -1;
-  float softcap = 0;                    // scores become c · tanh(score / c); 0 for none
-  std::optional<TensorRef> sinks = {};  // [heads]: a logit a head that takes part in the sum but has no value
+  float softcap = 0;  // scores become c · tanh(score / c); 0 for none
+  // [heads of q]: a logit of each head that counts in the sum but has no value.
+  std::optional<TensorRef> sinks = {};
   // Sequences packed one after another: q, k, v are [tokens, heads, d], and sequence b has the tokens
   // cu_seqlens[b] … cu_seqlens[b + 1] − 1 (i32 [sequences + 1]).
   std::optional<TensorRef> cu_seqlens_q = {}, cu_seqlens_k = {};
@@ -38,8 +40,12 @@ struct AttentionResult {
                // tokens]
 };
 
-// softmax(scale · q kᵀ) v for every head; head h of q uses head h / (heads of q / heads of k) of k and v.
-// A query that sees no key has output 0 and lse −∞ (with a sink: lse is the sink).
+// softmax(scale · q kᵀ) v for every head: q [batch, queries, heads, d], k [batch, keys, kv heads, d], v
+// [batch, keys, kv heads, d_v] in the order that `layout` says. All are of one dtype, f32, f16 or bf16, in
+// host memory; features, at most 512, lie side by side; other strides are free. Scores and sums are f32.
+// heads is a multiple of kv heads; head h of q uses head h / (heads / kv heads) of k and v. A query that sees
+// no key has output 0 and lse −∞ (with a sink: lse is the sink). Wrong shapes, dtypes or options are an
+// ArgumentError.
 AttentionResult attention(const TensorRef& q, const TensorRef& k, const TensorRef& v,
                           const AttentionOptions& options = {});
 

@@ -6,7 +6,7 @@ namespace tegula::ops {
 
 struct BlockSparseOptions {
   Layout layout = Layout::bshd;
-  int q_block = 64, k_block = 64;
+  int q_block = 64, k_block = 64;  // queries and keys of a block; the last blocks may be short
   // Which key blocks a block of queries sees: exactly one of `indices` and `mask`. `heads` is that of k, for
   // all query heads of the group, or that of q.
   // indices: i32 [batch, heads, q_blocks, entries]. Entries outside [0, k_blocks), such as −1, are no block
@@ -14,15 +14,16 @@ struct BlockSparseOptions {
   // i32 [batch, heads, q_blocks], how many entries of a row count; all of them unless given. mask: bool
   // [batch, heads, q_blocks, k_blocks].
   std::optional<TensorRef> indices = {}, counts = {}, mask = {};
-  bool causal = false;              // aligned as in `attention`, inside the chosen blocks
-  std::optional<float> scale = {};  // 1/√d unless given
-  float softcap = 0;
-  std::optional<TensorRef> out = {}, lse = {};
+  bool causal = false;                          // aligned as in `attention`, inside the chosen blocks
+  std::optional<float> scale = {};              // 1/√d unless given
+  float softcap = 0;                            // scores become c · tanh(score / c); 0 for none
+  std::optional<TensorRef> out = {}, lse = {};  // written instead of new tensors
   AttentionTiles tiles = {};
   Target target = Target::automatic();
 };
 
-// As `attention`, over the chosen blocks only.
+// As `attention`, over the chosen blocks only: shapes, dtypes, results and errors are the same. A query whose
+// blocks hold no key that it sees has output 0 and lse −∞.
 AttentionResult block_sparse_attention(const TensorRef& q, const TensorRef& k, const TensorRef& v,
                                        const BlockSparseOptions& options);
 

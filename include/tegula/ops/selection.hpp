@@ -6,17 +6,18 @@ namespace tegula::ops {
 
 struct BlockScoresOptions {
   Layout layout = Layout::bshd;
-  int q_block = 64, k_block = 64;
+  int q_block = 64, k_block = 64;  // queries and keys of a block
   // Blocks that no query of the row sees (aligned as in `attention`) score −∞.
   bool causal = false;
-  std::optional<float> scale = {};  // 1/√d unless given
-  bool per_kv_head = true;          // one row for all query heads of a group: their mean
-  std::optional<TensorRef> out = {};
+  std::optional<float> scale = {};    // 1/√d unless given
+  bool per_kv_head = true;            // one row for all query heads of a group: their mean
+  std::optional<TensorRef> out = {};  // written instead of a new tensor
   Target target = Target::automatic();
 };
 
 // scale · mean of a query block · mean of a key block: f32 [batch, heads, q_blocks, k_blocks], heads of k, or
-// of q. The last blocks may be short. Means are kept in f32.
+// of q. q [batch, queries, heads, d] and k [batch, keys, kv heads, d] are as in `attention`; the last blocks
+// may be short. Means are kept in f32. Wrong shapes, dtypes or options are an ArgumentError.
 Tensor block_scores(const TensorRef& q, const TensorRef& k, const BlockScoresOptions& options = {});
 
 struct TopkBlocksOptions {
@@ -26,7 +27,7 @@ struct TopkBlocksOptions {
   bool keep_first = false, keep_diagonal = false;
   int q_block = 64, k_block = 64;
   std::int64_t key_offset = 0;
-  std::optional<TensorRef> out = {};
+  std::optional<TensorRef> out = {};  // written instead of a new tensor
   Target target = Target::automatic();
 };
 
