@@ -73,6 +73,7 @@ std::string GridPrinter::inside_text(const MemoryView& view) {
 std::string GridPrinter::fill_text(const Copy& n) {
   const DType type = n.to.buffer->type;
   Expr fill = n.fill;
+  if (fill == nullptr) fill = type.is_floating() ? constant(type, 0.0) : constant(compute_type(type), 0);
   if (fill->held() != type) fill = make(Op::cast, type, {fill}, fill->at);
   const std::string text = scalar(fill);
   return type.is_boolean() ? fmt::format("-int32_t({})", text) : fmt::format("{}({})", tile_type(type), text);
