@@ -84,13 +84,13 @@ std::int64_t bits_of(const ir::Value& value) {
   return std::bit_cast<std::int32_t>(static_cast<float>(value.real));
 }
 
-SharedObject compile_text(const codegen::CpuProgram& program) {
+SharedObject compile_text(const std::string& text) {
   auto* compiler = host_compiler();
   if (!compiler)
     throw DeviceError(
         "no C++ compiler was found for the CPU target; install g++, name one in TEGULA_CXX, or use the "
         "interpreter");
-  HostCompiler::Source source{codegen::without_comments(program.text), {}, {}};
+  HostCompiler::Source source{codegen::without_comments(text), {}, {}};
   source.flags = {"-std=c++17",         "-O2",     "-ffp-contract=fast",   "-fno-math-errno",
                   "-fno-trapping-math", "-fwrapv", "-fno-strict-aliasing", "-fexceptions"};
   for (auto flag : isa_flags(best_isa())) source.flags.emplace_back(flag);
@@ -101,10 +101,8 @@ SharedObject compile_text(const codegen::CpuProgram& program) {
 
 class CpuExecutor : public Executable {
  public:
-  explicit CpuExecutor(std::shared_ptr<const Signature> signature)
-      : signature_(std::move(signature)),
-        program_(codegen::print_cpu(*signature_)),
-        object_(compile_text(program_)) {
+  CpuExecutor(std::shared_ptr<const Signature> signature, codegen::CpuProgram program, SharedObject object)
+      : signature_(std::move(signature)), program_(std::move(program)), object_(std::move(object)) {
     for (auto& block : program_.blocks) blocks_.push_back(object_.function<TegulaBlock>(block.function));
     for (auto& ordered : program_.ordered) apply_.push_back(object_.function<TegulaApply>(ordered.function));
     for (auto& grid : signature_->kernel().grids) orders_.emplace_back(grid, *signature_);
@@ -159,7 +157,22 @@ class CpuExecutor : public Executable {
 }  // namespace
 
 std::unique_ptr<const Executable> make_cpu_executor(const std::shared_ptr<const Signature>& signature) {
-  return std::make_unique<CpuExecutor>(signature);
+  return std::move(make_cpu_executors(std::span(&signature, 1)).front());
+}
+
+std::vector<std::unique_ptr<const Executable>> make_cpu_executors(
+    std::span<const std::shared_ptr<const Signature>> signatures) {
+  std::vector<codegen::CpuProgram> programs;
+  std::string text;
+  for (const auto& signature : signatures) {
+    programs.push_back(codegen::print_cpu(*signature));
+    text += programs.back().text;
+  }
+  const SharedObject object = compile_text(text);
+  std::vector<std::unique_ptr<const Executable>> result;
+  for (std::size_t i = 0; i < signatures.size(); ++i)
+    result.push_back(std::make_unique<CpuExecutor>(signatures[i], std::move(programs[i]), object));
+  return result;
 }
 
 }  // namespace tegula

@@ -1,10 +1,16 @@
 // Runs a kernel on the CPU: printed as C++, compiled by the system's compiler, blocks on the thread pool.
 #pragma once
+#include <span>
+#include <vector>
+
 #include "runtime/executable.hpp"
 
 namespace tegula {
 
 // A DeviceError if there is no compiler or it fails.
 std::unique_ptr<const Executable> make_cpu_executor(const std::shared_ptr<const Signature>& signature);
+// Kernels of different names, by one run of the compiler: it takes longer to start than to compile a kernel.
+std::vector<std::unique_ptr<const Executable>> make_cpu_executors(
+    std::span<const std::shared_ptr<const Signature>> signatures);
 
 }  // namespace tegula
