@@ -1,0 +1,32 @@
+// What programs are run on. The first executor is the reference; adding a target is one line in
+// `executors()`.
+#pragma once
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "fuzz/program.hpp"
+
+namespace tegula::fuzz {
+
+// The arguments after the call, or why there was none.
+struct Outcome {
+  std::vector<Given> arguments;
+  std::string error;
+};
+
+struct Executor {
+  std::string name;
+  // Runs each program once.
+  std::function<std::vector<Outcome>(std::span<const Program>)> run;
+};
+
+// Interprets the kernel after `rewrite`.
+Executor interpreter(std::string name, const std::function<ir::Kernel(const ir::Kernel&)>& rewrite);
+// Compiles the kernels of all programs together.
+Executor cpu();
+
+const std::vector<Executor>& executors();
+
+}  // namespace tegula::fuzz

@@ -1,0 +1,131 @@
+// The fuzzer finds what it is there to find.
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <thread>
+
+#include "fuzz/edit.hpp"
+#include "fuzz/run.hpp"
+#include "ir/print.hpp"
+#include "ir/visit.hpp"
+
+namespace {
+
+using namespace tegula;
+using namespace tegula::fuzz;
+
+Executor reference() {
+  return interpreter("interpreter", [](const ir::Kernel& kernel) { return kernel; });
+}
+
+RunOptions options(int count) {
+  RunOptions result;
+  result.count = count;
+  result.most_failures = 1;
+  return result;
+}
+
+ir::Kernel map_stmts(const ir::Kernel& kernel, const std::function<ir::Body(const ir::Stmt&)>& f) {
+  return ir::map_grids(kernel, [&](const ir::Grid& grid) { return ir::map_body(grid.body, f); });
+}
+
+// A pass that takes loops to run once at least.
+ir::Kernel run_once_at_least(const ir::Kernel& kernel) {
+  return map_stmts(kernel, [](const ir::Stmt& stmt) -> ir::Body {
+    const auto* loop = ir::as<ir::For>(stmt);
+    if (loop == nullptr || loop->kind != ir::LoopKind::serial) return {stmt};
+    ir::For wrong = *loop;
+    const DType type = loop->begin[0]->held();
+    const ir::Expr one = ir::make(ir::Op::add, type, {loop->begin[0], ir::constant(type, 1)});
+    wrong.end[0] = ir::make(ir::Op::max, type, {loop->end[0], one});
+    return {ir::statement(wrong, stmt->at)};
+  });
+}
+
+// A pass that forgets that a remainder of a negative number is not negative.
+ir::Kernel truncate_remainders(const ir::Kernel& kernel) {
+  return ir::map_grids(kernel, [](const ir::Grid& grid) {
+    return ir::map_exprs(grid.body, [](const ir::Expr& e) {
+      return ir::rewrite(e, [](const ir::Expr& node) {
+        return node->op == ir::Op::floormod ? ir::make(ir::Op::mod, node->type, node->args) : node;
+      });
+    });
+  });
+}
+
+// A pass that drops what a copy reads outside of a tensor.
+ir::Kernel forget_fills(const ir::Kernel& kernel) {
+  return map_stmts(kernel, [](const ir::Stmt& stmt) -> ir::Body {
+    const auto* copy = ir::as<ir::Copy>(stmt);
+    if (copy == nullptr) return {stmt};
+    ir::Copy wrong = *copy;
+    wrong.fill = nullptr;
+    return {ir::statement(wrong, stmt->at)};
+  });
+}
+
+struct Planted {
+  const char* name;
+  ir::Kernel (*pass)(const ir::Kernel&);
+  const char* shown;  // in the reduced program
+  int statements;     // that the reduced program has at most
+};
+
+class FindsPlanted : public testing::TestWithParam<Planted> {};
+
+TEST_P(FindsPlanted, AndReducesIt) {
+  const Executor executors[] = {reference(), interpreter("wrong", GetParam().pass)};
+  const Summary summary = run(options(600), executors);
+  ASSERT_EQ(summary.failures.size(), 1u);
+  const Report& report = summary.failures[0];
+  EXPECT_EQ(report.failure.executor, "wrong") << report.failure.message;
+  EXPECT_LE(report.statements, GetParam().statements) << report.program;
+  EXPECT_NE(report.program.find(GetParam().shown), std::string::npos) << report.program;
+}
+
+INSTANTIATE_TEST_SUITE_P(Fuzz, FindsPlanted,
+                         testing::Values(Planted{"loops", run_once_at_least, "serial", 7},
+                                         Planted{"remainders", truncate_remainders, "floormod", 6},
+                                         Planted{"fills", forget_fills, "fill", 7}),
+                         [](const auto& info) { return info.param.name; });
+
+TEST(Fuzz, ProgramsAreValid) {
+  const Summary summary = run(options(400), std::span(&executors()[0], 2));
+  EXPECT_EQ(summary.programs, 400);
+  EXPECT_LE(summary.discarded, 80) << summary.text();
+  EXPECT_TRUE(summary.failures.empty()) << summary.text();
+}
+
+TEST(Fuzz, ASeedIsOneProgram) {
+  for (std::uint64_t seed = 1; seed <= 40; ++seed)
+    EXPECT_EQ(fuzz::print(generate(seed)), fuzz::print(generate(seed))) << seed;
+  EXPECT_NE(fuzz::print(generate(1)), fuzz::print(generate(2)));
+}
+
+TEST(Fuzz, ACrashIsAFailure) {
+  const Executor crashing{"crashing", [](std::span<const Program> programs) -> std::vector<Outcome> {
+                            if (programs.size() < 100) raise(SIGKILL);
+                            return {};
+                          }};
+  const Executor executors[] = {reference(), crashing};
+  RunOptions few = options(3);
+  few.shrink = false;
+  const Summary summary = run(few, executors);
+  ASSERT_EQ(summary.failures.size(), 1u);
+  EXPECT_NE(summary.failures[0].failure.message.find("signal 9"), std::string::npos);
+}
+
+TEST(Fuzz, AnEndlessRunIsAFailure) {
+  const Executor endless{"endless", [](std::span<const Program>) -> std::vector<Outcome> {
+                           for (;;) std::this_thread::sleep_for(std::chrono::seconds(1));
+                         }};
+  const Executor executors[] = {reference(), endless};
+  RunOptions few = options(2);
+  few.shrink = false;
+  few.timeout = few.program_timeout = std::chrono::seconds(1);
+  const Summary summary = run(few, executors);
+  ASSERT_EQ(summary.failures.size(), 1u);
+  EXPECT_NE(summary.failures[0].failure.message.find("time-out"), std::string::npos);
+}
+
+}  // namespace

@@ -1,0 +1,98 @@
+// Random loops, branches and ways out of them, of blocks and inside `parallel`.
+#include <algorithm>
+
+#include "fuzz/generator.hpp"
+
+namespace tegula::fuzz {
+
+using namespace ir;
+
+void Generator::branch(const std::function<void()>& inside) {
+  const Value condition = value(boolean, 2);
+  If node{condition.e, {}, {}};
+  node.then = maybe(inside);
+  if (random_.chance(50)) node.otherwise = maybe(inside);
+  emit(std::move(node));
+}
+
+// Half-open bounds of a loop with few iterations: constants, or values that only the run knows.
+Generator::Range Generator::random_range(bool is_constant) {
+  const auto number = [](std::int64_t n) { return Value{int32(n), integers(n, n)}; };
+  const Value begin = random_.chance(75) ? number(random_.pick({0, 0, 0, 1, -2}))
+                      : is_constant      ? number(random_.number(-3, 3))
+                                         : within(value(i32, 1), 0, 2);
+  const std::int64_t trips = random_.pick({0, 1, 1, 2, 3, 4});
+  if (is_constant || random_.chance(50)) return {begin, number(begin.nature.low + trips)};
+  const Value end =
+      within(value(i32, 1), begin.nature.low - 1, begin.nature.low + std::max<std::int64_t>(trips, 1));
+  return {begin, end};
+}
+
+void Generator::loop(bool of_elements) {
+  LoopKind kind = random_.pick({LoopKind::serial, LoopKind::serial, LoopKind::unrolled, LoopKind::pipelined});
+  if (of_elements && kind == LoopKind::pipelined) kind = LoopKind::serial;
+  const Range range = random_range(kind == LoopKind::unrolled);
+  const std::int64_t low = range.begin.nature.low, high = std::max(low, range.end.nature.high - 1);
+  const Nature nature = integers(low, high);
+  For node{kind, {variable("i", i32, VariableKind::index, nature)}, {range.begin.e}, {range.end.e}, 0, {}};
+  if (kind == LoopKind::pipelined) node.stages = random_.number(0, 4);
+  inside_loop(range.end.nature.high - low, [&] {
+    node.body = maybe([&] {
+      scalars_.push_back({node.index[0], nature});
+      turn_digits_.push_back(value_of(node.index[0]));
+      of_elements ? element_statements(random_.number(1, 3)) : block_statements(random_.number(1, 4));
+      turn_digits_.pop_back();
+    });
+  });
+  emit(std::move(node));
+}
+
+// Counts how often the contents run, and makes the loop the one that `break` leaves.
+void Generator::inside_loop(std::int64_t most, const std::function<void()>& f) {
+  const std::int64_t times = times_;
+  times_ *= std::max<std::int64_t>(most, 1);
+  const bool outer = std::exchange(in_loop_, true);
+  f();
+  in_loop_ = outer;
+  times_ = times;
+}
+
+void Generator::while_loop(bool of_elements) {
+  const std::int64_t most = random_.number(0, 3);
+  const VariablePtr count = variable("count", i32, VariableKind::mutable_, integers(0, 4));
+  emit(DeclareVar{count, int32(0)});
+  While node;
+  const std::size_t scalars = scalars_.size();
+  Body* const outer = std::exchange(out_, &node.test);
+  const VariablePtr now = variable("n", i32, VariableKind::let, integers(0, 4));
+  emit(Let{now, ir::variable(count)});
+  scalars_.push_back({now, integers(0, 4)});
+  node.condition = make(Op::lt, boolean, {ir::variable(now), int32(most)});
+  if (random_.chance(40))
+    node.condition = make(Op::logical_and, boolean, {node.condition, value(boolean, 1).e});
+  out_ = outer;
+  scalars_.resize(scalars);
+  inside_loop(most, [&] {
+    const bool known = std::exchange(turns_known_, false);
+    node.body = maybe([&] {
+      const VariablePtr before = variable("n", i32, VariableKind::let, integers(0, 3));
+      emit(Let{before, ir::variable(count)});
+      emit(Assign{count, make(Op::add, i32, {ir::variable(before), int32(1)})});
+      scalars_.push_back({before, integers(0, 3)});
+      of_elements ? element_statements(2) : block_statements(random_.number(1, 3));
+    });
+    turns_known_ = known;
+  });
+  emit(std::move(node));
+}
+
+void Generator::leave() {
+  const Value condition = value(boolean, 2);
+  if (in_loop_ && random_.chance(80)) {
+    emit(Break{condition.e});
+  } else if (may_exit_ && !in_parallel_ && !in_group_) {
+    emit(Exit{condition.e});
+  }
+}
+
+}  // namespace tegula::fuzz

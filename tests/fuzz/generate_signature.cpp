@@ -1,0 +1,234 @@
+// The parameters of a random kernel, and its grids.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "fuzz/arguments.hpp"
+#include "fuzz/generator.hpp"
+#include "fuzz/views.hpp"
+#include "ir/bounds.hpp"
+
+namespace tegula::fuzz {
+
+using namespace ir;
+
+DType Generator::random_type() {
+  return random_.chance(40)
+             ? f32
+             : random_.pick({boolean, i8, i16, i32, i32, i64, u8, u32, e4m3, e5m2, f16, bf16, f64});
+}
+
+Shape Generator::random_shape(int rank) {
+  Shape shape;
+  std::int64_t room = 160;
+  for (int d = 0; d < rank; ++d) {
+    const std::int64_t most = std::min<std::int64_t>(room, random_.pick({3, 9, 9, 20, 40}));
+    shape.push_back(random_.between(1, most));
+    room /= shape.back();
+  }
+  for (std::size_t d = shape.size(); d > 1; --d)
+    std::swap(shape[d - 1],
+              shape[static_cast<std::size_t>(random_.between(0, static_cast<std::int64_t>(d) - 1))]);
+  return shape;
+}
+
+Nature Generator::random_contract(DType type, bool is_input) {
+  if (type.is_boolean()) return integers(0, 1);
+  if (!type.is_floating()) {
+    const Interval all = values_of(type);
+    const std::int64_t most = random_.pick({1, 8, 100, 100'000});
+    if (random_.chance(25)) return anything(type);
+    return integers(std::max(all.low, random_.chance(40) ? 0 : -most), std::min(all.high, most));
+  }
+  const int kind = random_.number(0, 9);
+  if (kind == 0 && !is_input) return inexact(type);
+  Nature result = anything(type);
+  if (kind >= 4) {
+    const int step = random_.pick({0, -1, -2});
+    result = dyadic(step, std::ldexp(type.bits() == 8 ? 1 : random_.pick({2, 4, 16, 64}), step + 2));
+  }
+  result.loose_zero = !is_input && random_.chance(70);
+  result.product = !is_input && !result.dyadic && random_.chance(50);
+  return result;
+}
+
+// A constant, or a dim of the call that has this value.
+Expr Generator::extent_expr(std::int64_t value, bool is_parameter) {
+  if (random_.chance(55)) return int32(value);
+  for (const Dim& dim : kernel_.dims) {
+    if (program_.contracts.variables.at(dim.variable.get()).low == value && random_.chance(60))
+      return ir::variable(dim.variable);
+  }
+  if (!is_parameter || kernel_.dims.size() > 3 || random_.chance(30)) return int32(value);
+  const std::int64_t multiple = value % 4 == 0 && random_.chance(50) ? 4 : 1;
+  const VariablePtr v = variable("N", i32, VariableKind::dim, integers(value, value));
+  kernel_.dims.push_back({v, multiple});
+  scalars_.push_back({v, integers(value, value)});
+  return ir::variable(v);
+}
+
+TensorPlace& Generator::make_tensor(Role role, DType type, const Shape& shape, const Nature& contract) {
+  std::vector<Expr> extents;
+  for (const std::int64_t e : shape) extents.push_back(extent_expr(e, role != Role::workspace));
+  const char* names[] = {"A", "Out", "IO", "W"};
+  const bool zero = (role == Role::output || role == Role::workspace) && random_.chance(35);
+  auto buffer = std::make_shared<const Buffer>(
+      Buffer{std::string(names[static_cast<int>(role)]) + std::to_string(next_name_++), Space::global, role,
+             type, extents, zero, Loc()});
+  program_.contracts.buffers[buffer.get()] = contract;
+  TensorPlace place;
+  place.buffer = buffer;
+  place.contract = contract;
+  place.shape = shape;
+  place.defined = role == Role::input || role == Role::inout || zero;
+  if (role == Role::workspace) {
+    kernel_.workspaces.push_back(buffer);
+  } else {
+    kernel_.parameters.push_back({buffer, nullptr});
+    program_.arguments.push_back(random_tensor(random_, type, shape, contract));
+  }
+  tensors_.push_back(std::move(place));
+  return tensors_.back();
+}
+
+void Generator::make_scalars() {
+  for (int n = random_.number(0, 2); n > 0; --n) {
+    const DType type = random_.pick({i32, i32, f32, f64, i64, u32, boolean});
+    Nature contract = random_contract(type, true);
+    if (type.is_floating()) contract = dyadic(-2, 16);
+    const VariablePtr v = variable("s", type, VariableKind::scalar, contract);
+    kernel_.parameters.push_back({nullptr, v});
+    program_.arguments.push_back(random_number(random_, type, contract));
+    scalars_.push_back({v, contract});
+  }
+}
+
+void Generator::make_signature() {
+  make_scalars();
+  for (int n = random_.number(1, 3); n > 0; --n) {
+    const DType type = random_type();
+    make_tensor(Role::input, type, random_shape(random_.number(1, 3)), random_contract(type, true));
+  }
+  // Rows for gather, bounds for loops.
+  if (random_.chance(50))
+    make_tensor(Role::input, i32, random_shape(1), integers(random_.pick({0, -2}), random_.number(1, 9)));
+  for (int n = random_.number(1, 3); n > 0; --n) {
+    const DType type = random_type();
+    const Role role = random_.pick({Role::output, Role::output, Role::inout, Role::workspace});
+    make_tensor(role, type, random_shape(random_.number(1, 3)), random_contract(type, role == Role::inout));
+  }
+  if (std::none_of(tensors_.begin(), tensors_.end(), [](const TensorPlace& t) {
+        return t.buffer->role == Role::output || t.buffer->role == Role::inout;
+      }))
+    make_tensor(Role::output, f32, random_shape(2), random_contract(f32, false));
+}
+
+void Generator::add_hints(Grid& grid) {
+  GridHints& hints = grid.hints;
+  hints.order = random_.pick(
+      {GridOrder::automatic, GridOrder::row, GridOrder::column, GridOrder::grouped, GridOrder::heavy_first});
+  if (grid.index.size() < 2 && hints.order != GridOrder::heavy_first) hints.order = GridOrder::automatic;
+  if (hints.order == GridOrder::grouped) hints.group = random_.number(1, 3);
+  if (hints.order == GridOrder::heavy_first) {
+    const Expr i = ir::variable(grid.index.back());
+    hints.cost = random_.chance(50) ? i : make(Op::mod, i32, {make(Op::mul, i32, {i, int32(7)}), int32(3)});
+  }
+  if (random_.chance(30)) hints.threads = random_.pick({32, 64, 128});
+  hints.persistent = random_.chance(15);
+  if (random_.chance(15)) hints.blocks_per_processor = random_.number(1, 2);
+}
+
+// The part of the tensor that belongs to a block: ranges along as many dimensions as the grid has indices.
+void Generator::own(TensorPlace& tensor, const Grid& grid, const Shape& extents) {
+  std::vector<int> dims(tensor.shape.size());
+  std::iota(dims.begin(), dims.end(), 0);
+  for (std::size_t d = dims.size(); d > 1; --d)
+    std::swap(dims[d - 1],
+              dims[static_cast<std::size_t>(random_.between(0, static_cast<std::int64_t>(d) - 1))]);
+  tensor.covered = true;
+  for (std::size_t g = 0; g < extents.size(); ++g) {
+    if (extents[g] == 1) continue;
+    const int dim = dims.back();
+    dims.pop_back();
+    auto& extent = tensor.extents[static_cast<std::size_t>(dim)];
+    const std::int64_t needed = (extent + extents[g] - 1) / extents[g];
+    const std::int64_t width = random_.chance(70) ? needed : random_.between(1, extent);
+    tensor.covered &= width >= needed;
+    const Expr first = make(Op::mul, i32, {ir::variable(grid.index[g]), int32(width)});
+    slice_range(tensor.view, dim, first, plus(first, int32(width)));
+    extent = width;
+  }
+  tensor.use = Use::owned;
+  tensor.writable = true;
+}
+
+void Generator::prepare_tensors(const Grid& grid, const Shape& extents) {
+  const auto needed = std::count_if(extents.begin(), extents.end(), [](std::int64_t e) { return e > 1; });
+  for (TensorPlace& tensor : tensors_) {
+    tensor.use = tensor.defined ? Use::read : Use::none;
+    tensor.writable = tensor.covered = false;
+    tensor.view = whole(tensor.buffer);
+    tensor.extents = tensor.shape;
+    if (!tensor.buffer->is_writable() || (tensor.defined && random_.chance(15))) continue;
+    if (static_cast<int>(tensor.shape.size()) >= needed) own(tensor, grid, extents);
+  }
+}
+
+void Generator::make_grid() {
+  Grid grid;
+  Shape extents;
+  const std::size_t scalars = scalars_.size();
+  for (int n = random_.pick({1, 1, 2, 2, 3}); n > 0; --n) {
+    extents.push_back(random_.pick({1, 2, 2, 3, 4}));
+    const Nature nature = integers(0, extents.back() - 1);
+    grid.index.push_back(variable("g", i32, VariableKind::index, nature));
+    scalars_.push_back({grid.index.back(), nature});
+    grid.extents.push_back(grid_extent(extents.back()));
+  }
+  add_hints(grid);
+  prepare_tensors(grid, extents);
+  times_ = std::accumulate(extents.begin(), extents.end(), std::int64_t{1}, std::multiplies<>());
+  may_exit_ = random_.chance(10);
+  grid.body = body([&] {
+    block_statements(left_);
+    cover_outputs();
+  });
+  times_ = 1;
+  scalars_.resize(scalars);
+  kernel_.grids.push_back(std::move(grid));
+}
+
+// A constant, or the quotient of a dim.
+Expr Generator::grid_extent(std::int64_t value) {
+  for (const Dim& dim : kernel_.dims) {
+    const std::int64_t n = program_.contracts.variables.at(dim.variable.get()).low;
+    const std::int64_t by = n / value;
+    if (by > 0 && (n + by - 1) / by == value && random_.chance(50))
+      return make(Op::ceildiv, i32, {ir::variable(dim.variable), int32(by)});
+  }
+  return int32(value);
+}
+
+Program Generator::run() {
+  kernel_.name = fmt::format("fuzz_{}", program_.seed);
+  make_signature();
+  const int grids = random_.pick({1, 1, 1, 2, 3});
+  for (int n = grids; n > 0; --n) {
+    left_ = (limits_.statements + grids - 1) / grids;
+    make_grid();
+  }
+  program_.kernel = std::make_shared<const Kernel>(std::move(kernel_));
+  return std::move(program_);
+}
+
+Limits limits_of(std::uint64_t seed) {
+  if (seed % 20 == 0) return {14, 3, 20'000};
+  if (seed % 4 == 0) return {6, 3, 6'000};
+  return {3, 2, 3'000};
+}
+
+Program generate(std::uint64_t seed) { return Generator(seed, limits_of(seed)).run(); }
+
+}  // namespace tegula::fuzz

@@ -1,0 +1,48 @@
+// Random programs on all executors: `fuzz --seed 7 --count 1 --print` repeats the one that failed.
+#include <CLI/CLI.hpp>
+#include <cstdio>
+
+#include "fuzz/run.hpp"
+
+namespace {
+
+using namespace tegula::fuzz;
+
+std::vector<Executor> chosen(const std::vector<std::string>& names) {
+  std::vector<Executor> result;
+  for (const Executor& executor : executors()) {
+    const bool is_named = std::find(names.begin(), names.end(), executor.name) != names.end();
+    if (result.empty() || names.empty() || is_named) result.push_back(executor);
+  }
+  return result;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  RunOptions options;
+  std::vector<std::string> names;
+  bool print_programs = false, keep = false;
+  CLI::App app("Random tile programs: every executor must agree with the interpreter");
+  app.add_option("--seed", options.seed, "of the first program")->envname("TEGULA_FUZZ_SEED");
+  app.add_option("--count", options.count, "programs")->envname("TEGULA_FUZZ_COUNT");
+  app.add_option("--batch", options.batch, "programs in one compilation")->check(CLI::Range(1, 1000));
+  app.add_option("--jobs", options.jobs, "processes at a time")->check(CLI::Range(1, 256));
+  app.add_option("--seconds", options.seconds, "no more programs are begun after this time");
+  app.add_option("--failures", options.most_failures, "ends after so many");
+  app.add_option("--executor", names, "compare these only; all if not given");
+  app.add_flag("--print", print_programs, "write the programs");
+  app.add_flag("--keep", keep, "do not reduce programs that fail");
+  CLI11_PARSE(app, argc, argv);
+  options.shrink = !keep;
+  if (print_programs) {
+    for (int i = 0; i < options.count; ++i)
+      std::puts(print(generate(options.seed + static_cast<std::uint64_t>(i))).c_str());
+  }
+  const Summary summary = run(options, chosen(names));
+  std::printf(
+      "seeds %llu to %llu: %s", static_cast<unsigned long long>(options.seed),
+      static_cast<unsigned long long>(options.seed) + static_cast<unsigned long long>(options.count) - 1,
+      summary.text().c_str());
+  return summary.failures.empty() ? 0 : 1;
+}
