@@ -79,6 +79,7 @@ struct Place {
 // Ordinary instructions of the executing threads.
 struct Operation {
   std::vector<Access> accesses = {};
+  int first = 0, last = 16;  // which sixteenths of its elements
 };
 
 // ---- warpgroup gemms. Reads end, and results exist, at the wait that covers the commit.

@@ -148,6 +148,7 @@ class CudaGridPrinter {
   // ---- loops over elements (print_loops.cpp)
   void elements(const ir::For& n, const ir::Stmt& stmt);
   bool fits_layout(const ir::For& n, const Layout& layout) const;
+  bool is_by_register(const ir::For& n, const ir::Stmt& s) const;
   bool is_direct(const ir::For& n, const Layout* layout, const ir::Access& access) const;
   void by_register(const ir::For& n, const ir::Stmt& stmt, const Layout& layout);
   void by_flat_index(const ir::For& n, const ir::Stmt& stmt);
@@ -203,7 +204,14 @@ class CudaGridPrinter {
   void event(const schedule::StoreWait& n, const schedule::Event&);
   void tiles(const schedule::Loop& n);
   void events(const schedule::Events& list);
-  void event(const schedule::Operation&, const schedule::Event& e);
+  void event(const schedule::Operation& n, const schedule::Event& e);
+  void event(const schedule::NextTile&, const schedule::Event&);
+  void event(const schedule::SendTile& n, const schedule::Event&);
+  void event(const schedule::ReceiveTile&, const schedule::Event&);
+  void event(const schedule::Leave&, const schedule::Event&);
+  void in_turns(const schedule::Loop& n);
+  std::string turn_slot() const;
+  std::string next_slot() const;
   void event(const schedule::Gemm&, const schedule::Event& e);
   void event(const schedule::GemmFence&, const schedule::Event&);
   void event(const schedule::GemmCommit&, const schedule::Event&);
@@ -257,7 +265,16 @@ class CudaGridPrinter {
   const passes::Roles* roles_ = nullptr;
   const ir::Grid* grid_ = nullptr;  // of the roles
   std::vector<RingText> rings_;
+  struct Part {
+    int first = 0, last = 16;
+    bool is_all() const { return first == 0 && last == 16; }
+  };
+  Part part_;                        // of the elements of the loop that is printed
+  bool is_consumer_ = false;         // of the roles
+  std::string tile_, tiles_;         // the number of the block, and of all
+  bool has_tile_ = false;            // tile_ is in scope
   std::string leave_ = "return;";    // what ends a block
+  std::int64_t next_slot_ = -1;      // of the number of the block behind, among the producer's threads
   std::int64_t store_staging_ = -1;  // in shared memory
   std::deque<std::string> flights_;  // accumulators of products in flight
 };

@@ -83,6 +83,18 @@ bool CudaGridPrinter::is_direct(const For& n, const Layout* layout, const Access
   return axes && fragments_.at(access.view.buffer.get()).layout == passes::projected(*layout, *axes);
 }
 
+// Whether each thread does all with the registers that it holds.
+bool CudaGridPrinter::is_by_register(const For& n, const Stmt& s) const {
+  const auto found = layouts_.loops.find(s.get());
+  if (found == layouts_.loops.end()) return false;
+  bool direct = found->second.replicas() == 1 || !reads_what_it_writes(n);
+  for_each_stmt(n.body, [&](const Stmt& inner) {
+    const Access* access = passes::fragment_access(inner);
+    direct &= !access || is_direct(n, &found->second, *access);
+  });
+  return direct;
+}
+
 void CudaGridPrinter::elements(const For& n, const Stmt& s) {
   if (const auto found = conversion(s); found && packed_.contains(found->to.get()))
     return pack(*found, s->at);
@@ -144,7 +156,9 @@ void CudaGridPrinter::by_register(const For& n, const Stmt& s, const Layout& lay
     first = name;
   }
   out_.line("#pragma unroll");
-  out_.open(fmt::format("for (int r = 0; r < {}; ++r) {{", layout.register_count()));
+  const std::int64_t registers = layout.register_count();
+  out_.open(fmt::format("for (int r = {}; r < {}; ++r) {{", registers * part_.first / 16,
+                        registers * part_.last / 16));
   const Coordinates at = register_coordinates(layout, base);
   for (std::size_t d = 0; d < n.index.size(); ++d) {
     variables_[n.index[d].get()] = at.names[d];

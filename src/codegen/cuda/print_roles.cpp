@@ -24,11 +24,16 @@ void CudaGridPrinter::declare_rings(const passes::Roles& roles) {
     }
     rings_.push_back(std::move(text));
   }
+  if (!roles.takes_turns) return;
+  RingText turns{names_.unique("turns"), memory_.allocate(16 * passes::turn_slots, 16), {}};
+  turns.tiles.push_back({memory_.allocate(4 * passes::turn_slots, 16), 4});
+  next_slot_ = memory_.allocate(4, 16);
+  rings_.push_back(std::move(turns));
 }
 
 std::string CudaGridPrinter::ring_declaration(std::size_t r) const {
-  return fmt::format("tg::Ring<{}> {}(shared_memory + {});", roles_->rings[r].depth, rings_[r].name,
-                     rings_[r].barriers);
+  const int depth = r < roles_->rings.size() ? roles_->rings[r].depth : passes::turn_slots;
+  return fmt::format("tg::Ring<{}> {}(shared_memory + {});", depth, rings_[r].name, rings_[r].barriers);
 }
 
 std::string CudaGridPrinter::print_roles(const Grid& grid, int number, const passes::Roles& roles) {
@@ -56,6 +61,7 @@ std::string CudaGridPrinter::print_roles(const Grid& grid, int number, const pas
   layouts_ = passes::infer_layouts(program.body, roles.consumers, target_);
   find_packed(program.body);
   text += fmt::format("  if (threadIdx.x < {}) {{\n    // ---- consumers\n", roles.consumers);
+  is_consumer_ = true;
   text += role(schedule.roles[0], grid, passes::consumer_barrier, roles.consumers);
   text += "  } else {\n    // ---- producer\n";
   facts_ = facts;
@@ -64,6 +70,7 @@ std::string CudaGridPrinter::print_roles(const Grid& grid, int number, const pas
   team_.threads = roles.one_loader ? 1 : passes::producer_threads;
   layouts_ = {};
   text += fmt::format("    const int thread = threadIdx.x - {};\n", roles.consumers);
+  is_consumer_ = false;
   text += role(schedule.roles[1], grid, passes::producer_barrier, passes::producer_threads);
   text += "  }\n";
 
@@ -85,6 +92,8 @@ std::string CudaGridPrinter::role(const schedule::Role& role, const Grid& grid, 
   for (std::size_t r = 0; r < rings_.size(); ++r) out_.line(ring_declaration(r));
   flights_.clear();
   events(role.events);
+  if (!is_consumer_ && roles_->takes_turns)
+    sync_line("if (thread == 0) tg::last_block_resets(call.status + 1);");
   return text_of(place_sync(out_.finish(), team_barrier_), 2);
 }
 
@@ -99,7 +108,21 @@ void CudaGridPrinter::sync_line(const std::string& text) {
   out_.line(text);
 }
 
-void CudaGridPrinter::event(const schedule::Operation&, const schedule::Event& e) { stmt(e.stmt); }
+void CudaGridPrinter::event(const schedule::Operation& n, const schedule::Event& e) {
+  const Part part{n.first, n.last};
+  if (part.is_all()) return stmt(e.stmt);
+  const auto& loop = *as<For>(e.stmt);
+  if (!is_by_register(loop, e.stmt)) {
+    if (n.first == 0) stmt(e.stmt);
+    return;
+  }
+  part_ = part;
+  stmt(e.stmt);
+  part_ = {};
+  if (n.last == 16) return;
+  const FragmentTile& result = fragments_.at(as<Store>(loop.body.back())->to.view.buffer.get());
+  sync_line(fmt::format("tg::hold<{}>({});", result.layout.register_count() * n.last / 16, result.name));
+}
 
 // Registers, or slots that the copy engine has filled.
 bool CudaGridPrinter::reads_rings(const Gemm& n) const {
@@ -140,6 +163,7 @@ void CudaGridPrinter::event(const schedule::GemmWait& n, const schedule::Event&)
 // The slot of each tile of the ring that is in use from here on.
 void CudaGridPrinter::name_slots(int ring) {
   const auto r = static_cast<std::size_t>(ring);
+  if (r == roles_->rings.size()) return;  // the ring of turns
   for (std::size_t i = 0; i < rings_[r].tiles.size(); ++i) {
     const BufferPtr& tile = roles_->rings[r].tiles[i];
     const TileOrder order = swizzled_.contains(tile.get()) ? swizzled_order(*tile) : TileOrder{};
@@ -168,6 +192,8 @@ void CudaGridPrinter::event(const schedule::Barrier& n, const schedule::Event&) 
 }
 
 void CudaGridPrinter::event(const schedule::Arrive& n, const schedule::Event&) {
+  if (n.side == schedule::Side::full)
+    return sync_line(by_loader(fmt::format("tg::barrier_arrive({}.full());", ring_name(n.place.ring))));
   sync_line(
       fmt::format("tg::{}({});", n.place.shift == 0 ? "release" : "release_last", ring_name(n.place.ring)));
 }
@@ -181,7 +207,7 @@ void CudaGridPrinter::event(const schedule::WarpSync&, const schedule::Event&) {
 }
 
 void CudaGridPrinter::event(const schedule::SetRegisters& n, const schedule::Event&) {
-  const bool more = n.count > passes::register_shares(roles_->consumers).launch;
+  const bool more = n.count > passes::register_shares(roles_->consumers, roles_->one_loader).launch;
   sync_line(fmt::format("tg::registers_{}<{}>();", more ? "up" : "down", n.count));
 }
 
@@ -230,8 +256,63 @@ void CudaGridPrinter::tiles(const schedule::Loop& n) {
   facts_ = before;
 }
 
+// The same where the next block is whichever is left.
+void CudaGridPrinter::in_turns(const schedule::Loop& n) {
+  tile_ = names_.unique("tile"), tiles_ = names_.unique("tiles");
+  const Facts before = facts_;
+  out_.code();
+  std::string product;
+  for (const Expr& extent : grid_->extents)
+    product += fmt::format("{}uint32_t({})", product.empty() ? "" : " * ", value(extent));
+  out_.line(fmt::format("const uint32_t {} = {};", tiles_, product));
+  if (!is_consumer_) out_.line("uint32_t next = blockIdx.x;");
+  out_.line("#pragma unroll 1");
+  out_.open_step(StepKind::loop, "for (;;) {");
+  leave_ = "continue;";
+  events(n.body);
+  leave_ = "return;";
+  has_tile_ = false;
+  out_.close_step();
+  facts_ = before;
+}
+
+std::string CudaGridPrinter::next_slot() const {
+  return fmt::format("*(uint32_t*)(shared_memory + {})", next_slot_);
+}
+
+std::string CudaGridPrinter::turn_slot() const {
+  return fmt::format("((uint32_t*)(shared_memory + {}))[{}.slot]", rings_.back().tiles[0].begin,
+                     rings_.back().name);
+}
+
+// The one behind is taken while this block runs.
+void CudaGridPrinter::event(const schedule::NextTile&, const schedule::Event&) {
+  if (!roles_->one_loader) return;
+  sync_line(fmt::format("const uint32_t {} = next;", tile_));
+  out_.line("next = tg::next_block(call.status + 1);");
+}
+
+void CudaGridPrinter::event(const schedule::SendTile& n, const schedule::Event&) {
+  if (n.to.slot.kind == schedule::Slot::Kind::cursor)
+    return sync_line(by_loader(fmt::format("{} = {};", turn_slot(), has_tile_ ? tile_ : tiles_)));
+  sync_line(fmt::format("if (thread == 0) {} = next;", next_slot()));
+  out_.line("if (thread == 0) next = tg::next_block(call.status + 1);");
+}
+
+void CudaGridPrinter::event(const schedule::ReceiveTile&, const schedule::Event&) {
+  sync_line(fmt::format("const uint32_t {} = {};", tile_, is_consumer_ ? turn_slot() : next_slot()));
+}
+
+void CudaGridPrinter::event(const schedule::Leave&, const schedule::Event&) {
+  sync_line(fmt::format("if ({} >= {}) break;", tile_, tiles_));
+  out_.leaves();
+  has_tile_ = true;
+  decode(*grid_, tile_);
+}
+
 void CudaGridPrinter::event(const schedule::Loop& n, const schedule::Event& e) {
   if (n.kind == schedule::Loop::Kind::tiles) return tiles(n);
+  if (n.kind == schedule::Loop::Kind::forever) return in_turns(n);
   const auto inside = [&] { events(n.body); };
   if (const auto* loop = as<For>(e.stmt)) return sequential(*loop, e.stmt->at, inside);
   branch(*as<If>(e.stmt), e.stmt->at, inside);

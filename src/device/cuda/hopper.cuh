@@ -118,6 +118,14 @@ TG_DEVICE void complete(const R& ring, uint32_t bytes) {
                : "memory");
 }
 
+// ---- blocks in turns
+// The number of a block that nobody has taken yet; the first gridDim.x are taken.
+TG_DEVICE uint32_t next_block(int* counters) { return gridDim.x + uint32_t(atomicAdd(counters, 1)); }
+TG_DEVICE void last_block_resets(int* counters) {
+  if (atomicAdd(counters + 1, 1) != int(gridDim.x) - 1) return;
+  counters[0] = 0;
+  counters[1] = 0;
+}
 // ---- the copy engine: a box of a tensor, its fastest dimension first, to shared memory
 #define TG_LOAD(dims, coordinates, ...)                                                       \
   asm volatile("cp.async.bulk.tensor." dims                                                   \
@@ -224,6 +232,16 @@ template <int count>
 TG_DEVICE void pin(float (&r)[count]) {
 #pragma unroll
   for (int i = 0; i < count; ++i) asm volatile("" : "+f"(r[i])::"memory");
+}
+
+// Keeps what follows behind the first `until` registers, which are not negative, so that the condition never
+// holds: the compiler lifts a bare wait over arithmetic, but not over a side effect.
+template <int until, int count>
+TG_DEVICE void hold(const float (&r)[count]) {
+  float sum = 0.0f;
+#pragma unroll
+  for (int i = 0; i < until; ++i) sum += r[i];
+  if (sum < -1.0f) barrier_arrive(0);
 }
 
 // The place of an operand [rows, …] in shared memory whose blocks are `columns` columns wide: see TileOrder.

@@ -112,6 +112,15 @@ struct Flight {
   std::vector<int> releases;
 };
 
+// A loop over elements of a fragment that are exponentials.
+bool has_exponentials(const Stmt& s) {
+  const auto* loop = as<For>(s);
+  if (!loop || loop->kind != LoopKind::parallel || loop->index.size() < 2) return false;
+  const auto* store = as<Store>(loop->body.back());
+  return store && store->to.view.buffer->space == Space::fragment &&
+         (store->value->op == Op::exp2 || store->value->op == Op::exp);
+}
+
 class Consumer {
  public:
   Consumer(Names& names, const Roles& roles, const ConsumerProgram& program, const CudaTarget& target)
@@ -245,7 +254,14 @@ void Consumer::leaf(const Stmt& s, Events& out) {
     accesses.push_back(names_.access(b, touch));
   }
   wait(before, out);
-  out.push_back(event(schedule::Operation{std::move(accesses)}, s));
+  if (flights_.empty() || !has_exponentials(s)) {
+    out.push_back(event(schedule::Operation{std::move(accesses)}, s));
+    return;
+  }
+  // The wait stands inside the exponentials: some run under the product, some under the next one's issue.
+  out.push_back(event(schedule::Operation{accesses, 0, early_exponentials}, s));
+  drain(out);
+  out.push_back(event(schedule::Operation{std::move(accesses), early_exponentials, 16}, s));
 }
 
 void Consumer::deep_loop(const Stmt& s, Events& out) {
@@ -378,16 +394,81 @@ Events Producer::body(const Body& statements) {
   return out;
 }
 
+// ---------------------------------------------------------------------------------------- the blocks
+
+void append(Events& to, Events from) {
+  for (Event& e : from) to.push_back(std::move(e));
+}
+
+Event all_tiles(schedule::Loop::Kind kind, Events body) {
+  return {schedule::Loop{kind, {}, std::move(body)}, Who::all, "tiles"};
+}
+
+// Numbers of blocks travel from the producer, which takes them from a counter, in a ring of their own.
+class Turns {
+ public:
+  Turns(schedule::Schedule& out, const Roles& roles)
+      : one_loader_(roles.one_loader),
+        ring_(static_cast<int>(out.rings.size())),
+        buffer_(static_cast<int>(out.buffers.size())) {
+    out.buffers.push_back({"tile", schedule::Space::shared, turn_slots, 1, 4});
+    out.rings.push_back({"tile", {buffer_}, turn_slots, 1, 1, roles.consumers / 32});
+    if (!one_loader_) out.buffers.push_back({"next tile", schedule::Space::shared, 1, 1, 4});
+  }
+
+  Events taken(Events body) const {
+    Events all{{schedule::WaitFull{{ring_}}},
+               {schedule::ReceiveTile{schedule::read(buffer_, schedule::at_cursor(ring_))}},
+               {schedule::Leave{}},
+               {schedule::WarpSync{}},
+               {schedule::Arrive{schedule::Side::empty, {ring_}}, Who::each_warp},
+               {schedule::Advance{ring_}}};
+    append(all, std::move(body));
+    return {all_tiles(schedule::Loop::Kind::forever, std::move(all))};
+  }
+
+  Events handed_out(Events body) const {
+    Events all{{schedule::NextTile{}, Who::one}};
+    if (!one_loader_) {  // the barrier of handing out follows before the word is written again
+      all.push_back({schedule::SendTile{schedule::write(buffer_ + 1)}, Who::one});
+      all.push_back({schedule::Barrier{producer_barrier, false, 0, producer_threads, true}});
+      all.push_back({schedule::ReceiveTile{schedule::read(buffer_ + 1)}});
+    }
+    all.push_back({schedule::Leave{}});
+    append(all, hand_out());
+    append(all, std::move(body));
+    Events result{all_tiles(schedule::Loop::Kind::forever, std::move(all))};
+    append(result, hand_out());
+    return result;
+  }
+
+ private:
+  Events hand_out() const {
+    Events result{{schedule::Acquire{{ring_}}, one_loader_ ? Who::one : Who::all}};
+    if (!one_loader_)
+      result.push_back({schedule::Barrier{producer_barrier, false, 0, producer_threads, true}});
+    result.push_back({schedule::SendTile{schedule::write(buffer_, schedule::at_cursor(ring_))}, Who::one});
+    result.push_back({schedule::Arrive{schedule::Side::full, {ring_}}, Who::one});
+    result.push_back({schedule::Advance{ring_}});
+    return result;
+  }
+
+  bool one_loader_;
+  int ring_, buffer_;
+};
+
 }  // namespace
 
-RegisterShares register_shares(int consumer_threads) {
+RegisterShares register_shares(int consumer_threads, bool one_loader) {
   switch (consumer_threads) {
+    case 128:
+      return {248, 0, 0};
     case 256:
-      return {168, 232, 40};
+      return one_loader ? RegisterShares{168, 232, 40} : RegisterShares{168, 224, 56};
     case 384:
       return {128, 160, 32};
     case 512:
-      return {96, 112, 40};
+      return {96, 112, 32};
     default:
       return {};
   }
@@ -398,7 +479,7 @@ schedule::Schedule build_schedule(const std::string& name, const Roles& roles, c
   schedule::Schedule out;
   out.name = name;
   Names names(out, roles, program);
-  const RegisterShares shares = register_shares(roles.consumers);
+  const RegisterShares shares = register_shares(roles.consumers, roles.one_loader);
   out.launch_registers = shares.launch;
   out.prologue.push_back({schedule::InitBarriers{}, Who::one});
   out.prologue.push_back({schedule::InitFence{}, Who::one});
@@ -409,16 +490,22 @@ schedule::Schedule build_schedule(const std::string& name, const Roles& roles, c
     consumer.events.push_back({schedule::SetRegisters{shares.consumer}});
     producer.events.push_back({schedule::SetRegisters{shares.producer}});
   }
-  const auto tiles = [](Events body) {
-    return Event{schedule::Loop{schedule::Loop::Kind::tiles, {}, std::move(body)}, Who::all, "tiles"};
-  };
-  consumer.events.push_back(tiles(Consumer(names, roles, program, target).body(program.body)));
+  Events sums = Consumer(names, roles, program, target).body(program.body);
+  Events loads = Producer(names, roles).body(roles.producer);
+  if (roles.takes_turns) {
+    const Turns turns(out, roles);
+    sums = turns.taken(std::move(sums));
+    loads = turns.handed_out(std::move(loads));
+  } else {
+    sums = {all_tiles(schedule::Loop::Kind::tiles, std::move(sums))};
+    loads = {all_tiles(schedule::Loop::Kind::tiles, std::move(loads))};
+  }
+  append(consumer.events, std::move(sums));
   if (roles.stores) consumer.events.push_back({schedule::StoreWait{0}, Who::leader});
-  Event loads = tiles(Producer(names, roles).body(roles.producer));
   if (roles.one_loader)
-    producer.events.push_back({schedule::Guard{schedule::Guard::Kind::chosen, {std::move(loads)}}, Who::one});
+    producer.events.push_back({schedule::Guard{schedule::Guard::Kind::chosen, std::move(loads)}, Who::one});
   else
-    producer.events.push_back(std::move(loads));
+    append(producer.events, std::move(loads));
   out.roles = {std::move(consumer), std::move(producer)};
   return out;
 }

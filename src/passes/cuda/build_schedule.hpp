@@ -11,8 +11,11 @@ struct RegisterShares {
   int launch = 0, consumer = 0, producer = 0;
 };
 inline constexpr int consumer_barrier = 14, producer_barrier = 15;
+inline constexpr int turn_slots = 2;          // numbers of blocks on their way
+inline constexpr int early_exponentials = 8;  // sixteenths, of those that run under a product
 
-RegisterShares register_shares(int consumer_threads);
+// `one_loader`: the producer is one thread, whose registers are few.
+RegisterShares register_shares(int consumer_threads, bool one_loader);
 
 // Ring r of the schedule is ring r of the roles. Events hold the statements they come from; operations and
 // gemms of the consumers, loads of the producer.

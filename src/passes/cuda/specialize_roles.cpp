@@ -62,6 +62,7 @@ class Analysis {
   bool feeds_wgmma(const BufferPtr& tile) const;
   bool is_operand(const BufferPtr& tile) const;
   void plan_loads(Roles& roles) const;
+  bool is_uneven() const;
   bool leaves_early() const;
   std::optional<Body> producer_of(const std::vector<Candidate>& candidates) const;
   std::optional<Body> consumer_of(const std::vector<Candidate>& candidates) const;
@@ -134,6 +135,18 @@ bool Analysis::is_operand(const BufferPtr& tile) const {
     found |= gemm && (gemm->a.buffer == tile || gemm->b.buffer == tile);
   });
   return found && tile->type.bits() == 16;
+}
+
+// Whether the steps of some pipelined loop differ from block to block.
+bool Analysis::is_uneven() const {
+  bool uneven = grid_.hints.order == GridOrder::heavy_first;
+  for_each_stmt(grid_.body, [&](const Stmt& s) {
+    const auto* loop = as<For>(s);
+    if (!loop || loop->kind != LoopKind::pipelined) return;
+    for (const Expr& e : {loop->begin[0], loop->end[0]})
+      for_each_variable(e, [&](const VariablePtr& v) { uneven |= !is_host(v->kind); });
+  });
+  return uneven;
 }
 
 void Analysis::plan_loads(Roles& roles) const {
@@ -281,6 +294,7 @@ std::optional<Roles> Analysis::run() {
     const auto* copy = as<Copy>(s);
     roles.stores |= copy && copy->from.buffer->space == Space::fragment;
   });
+  roles.takes_turns = is_uneven();
   choose_depths(roles, candidates_);
   plan_loads(roles);
   return roles;

@@ -24,8 +24,9 @@ struct Roles {
   // The statements that fill tiles of rings, and the tiles.
   std::unordered_map<const ir::StmtNode*, ir::BufferPtr> fills;
   std::unordered_map<const ir::StmtNode*, TensorCopy> copies;  // of those that the copy engine can do
-  bool stores = false;                                         // some fragment is stored by the copy engine
-  bool one_loader = false;  // the producer is one thread: the copy engine brings everything
+  bool takes_turns = false;  // blocks cost unevenly: who is done takes the next one
+  bool stores = false;       // some fragment is stored by the copy engine
+  bool one_loader = false;   // the producer is one thread: the copy engine brings everything
   ir::Body producer, consumer;
 
   // -1: the tile is in no ring.
