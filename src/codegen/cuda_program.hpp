@@ -5,8 +5,9 @@
 //   the address of each tensor of the signature, workspaces included (Signature::buffers);
 //   the strides of each tensor, in elements, one after the other;
 //   the values of the call (Signature::variables): 64-bit integers, f32 as its bits;
-//   the address of three 32-bit words in device memory that hold 0 before each launch: a failed assertion
-//   writes its number + 1 to the first, the others are counters that each launch leaves as they were;
+//   the address of a 32-bit word that holds 0: a failed assertion writes its number + 1;
+//   the address of two 32-bit words in device memory that hold 0 before each launch, and after it: no two
+//   launches that may run at the same time have the same;
 // followed, if there are any, at the next multiple of 64 bytes, by the tensor maps.
 // It is launched with as many blocks as the product of the grid's extents, in one dimension; a persistent one
 // with any number of blocks.

@@ -65,8 +65,9 @@ class EmulatedExecutor : public Executable {
     for (auto& tensor : binding.tensors)
       call.insert(call.end(), tensor.strides.begin(), tensor.strides.end());
     for (auto& value : binding.values) call.push_back(word_of(value));
-    int status = 0;
+    int status = 0, counters[2] = {0, 0};
     call.push_back(reinterpret_cast<std::intptr_t>(&status));
+    call.push_back(reinterpret_cast<std::intptr_t>(counters));
     for (std::size_t grid = 0; grid < program_.kernels.size(); ++grid) {
       run_grid(grid, call, binding);
       if (status == 0) continue;

@@ -93,7 +93,7 @@ std::string CudaGridPrinter::role(const schedule::Role& role, const Grid& grid, 
   flights_.clear();
   events(role.events);
   if (!is_consumer_ && roles_->takes_turns)
-    sync_line("if (thread == 0) tg::last_block_resets(call.status + 1);");
+    sync_line("if (thread == 0) tg::last_block_resets(call.counters);");
   return text_of(place_sync(out_.finish(), team_barrier_), 2);
 }
 
@@ -289,14 +289,14 @@ std::string CudaGridPrinter::turn_slot() const {
 void CudaGridPrinter::event(const schedule::NextTile&, const schedule::Event&) {
   if (!roles_->one_loader) return;
   sync_line(fmt::format("const uint32_t {} = next;", tile_));
-  out_.line("next = tg::next_block(call.status + 1);");
+  out_.line("next = tg::next_block(call.counters);");
 }
 
 void CudaGridPrinter::event(const schedule::SendTile& n, const schedule::Event&) {
   if (n.to.slot.kind == schedule::Slot::Kind::cursor)
     return sync_line(by_loader(fmt::format("{} = {};", turn_slot(), has_tile_ ? tile_ : tiles_)));
   sync_line(fmt::format("if (thread == 0) {} = next;", next_slot()));
-  out_.line("if (thread == 0) next = tg::next_block(call.status + 1);");
+  out_.line("if (thread == 0) next = tg::next_block(call.counters);");
 }
 
 void CudaGridPrinter::event(const schedule::ReceiveTile&, const schedule::Event&) {

@@ -1,0 +1,115 @@
+// Kernels whose blocks have a producer and consumers: what they become, and what ptxas makes of it.
+#include <gtest/gtest.h>
+
+#include <iostream>
+
+#include "codegen/cuda/nvrtc_testing.hpp"
+#include "codegen/cuda_program.hpp"
+#include "ops/attention/kernel.hpp"
+#include "ops/block_sparse/kernel.hpp"
+#include "ops/gemm/kernel.hpp"
+
+namespace tegula::codegen {
+namespace {
+
+struct RolesCase {
+  std::string name;
+  lang::Kernel (*kernel)();
+  std::vector<std::string> has, lacks;  // pieces of the text
+};
+
+ops::GemmKernel gemm_of(int m, int n, bool transpose_a, bool transpose_b) {
+  ops::GemmKernel c;
+  c.type = c.out = c.compute = bf16;
+  c.tiles = {m, n, 64};
+  c.transpose_a = transpose_a, c.transpose_b = transpose_b;
+  return c;
+}
+
+ops::AttentionKernel attention_of(int dim, int rows, int keys) {
+  ops::AttentionKernel c;
+  c.type = c.compute = bf16;
+  c.dim = c.dim_v = dim;
+  c.queries = rows, c.keys = keys;
+  return c;
+}
+
+ops::BlockSparseKernel sparse_of(int q_block, int k_block, int pack, int rows) {
+  ops::BlockSparseKernel c;
+  c.type = c.compute = bf16;
+  c.dim = c.dim_v = 128;
+  c.q_block = q_block, c.k_block = k_block;
+  c.pack = pack, c.queries = rows / pack;
+  return c;
+}
+
+const std::vector<std::string> by_engine{"tg::load_box", "wgmma_n", "tg::store_box"};
+const std::vector<std::string> even{"+= gridDim.x"}, in_turns{"tg::next_block"};
+
+const std::vector<RolesCase> roles_cases{
+    {"gemm", [] { return gemm_kernel(gemm_of(128, 256, false, true)); }, {"+= gridDim.x", "Ring<4>"}, {}},
+    {"gemm_b_n_major", [] { return gemm_kernel(gemm_of(128, 256, false, false)); }, {"bf16_tb"}, {}},
+    {"gemm_a_m_major", [] { return gemm_kernel(gemm_of(128, 256, true, false)); }, {"bf16_ta_tb"}, {}},
+    {"gemm_four_groups", [] { return gemm_kernel(gemm_of(256, 128, false, true)); }, {"Ring<"}, {}},
+    {"gemm_192_columns", [] { return gemm_kernel(gemm_of(128, 192, false, true)); }, {"wgmma_n192"}, {}},
+    {"attention_128", [] { return attention_kernel(attention_of(128, 128, 128)); }, even, in_turns},
+    {"attention_64", [] { return attention_kernel(attention_of(64, 192, 128)); }, {"registers_up<160>"}, {}},
+    {"attention_256", [] { return attention_kernel(attention_of(256, 128, 64)); }, {"wgmma_n256"}, {}},
+    {"attention_96", [] { return attention_kernel(attention_of(96, 128, 128)); }, {"wgmma_n96"}, {}},
+    {"attention_causal",
+     [] {
+       ops::AttentionKernel c = attention_of(128, 128, 128);
+       c.right = true;
+       return attention_kernel(c);
+     },
+     in_turns, even},
+    {"attention_varlen",
+     [] {
+       ops::AttentionKernel c = attention_of(128, 32, 128);
+       c.right = c.varlen = true, c.pack = 4;
+       return attention_kernel(c);
+     },
+     {"tg::complete"},
+     {}},
+    {"sparse_16_by_64", [] { return block_sparse_kernel(sparse_of(16, 64, 8, 128)); }, in_turns, {}},
+    {"sparse_gathered", [] { return block_sparse_kernel(sparse_of(128, 1, 1, 128)); }, {"tg::complete"}, {}},
+};
+
+class Roles : public ::testing::TestWithParam<RolesCase> {};
+
+TEST_P(Roles, AreDividedAndFitTheirRegisters) {
+  const RolesCase& c = GetParam();
+  const Signature signature(c.kernel().ir());
+  const CudaProgram program = print_cuda(signature, {90});
+  for (const std::vector<std::string>& pieces :
+       {std::vector<std::string>{"// ---- producer", "wgmma_n"}, c.has})
+    for (const std::string& piece : pieces) EXPECT_NE(program.text.find(piece), std::string::npos) << piece;
+  for (const std::string& piece : c.lacks) EXPECT_EQ(program.text.find(piece), std::string::npos) << piece;
+  const testing::Nvrtc* nvrtc = testing::Nvrtc::find();
+  if (!nvrtc) {
+    std::cout << "NVRTC was not found: the text was printed, not compiled\n";
+    return;
+  }
+  const testing::Compiled compiled = nvrtc->compile(program.text, 90);
+  ASSERT_TRUE(compiled.ok) << compiled.log;
+  EXPECT_EQ(compiled.log.find("C75"), std::string::npos) << compiled.log;
+  EXPECT_NE(compiled.log.find("0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads"),
+            std::string::npos)
+      << compiled.log;
+}
+
+INSTANTIATE_TEST_SUITE_P(Kernels, Roles, ::testing::ValuesIn(roles_cases),
+                         [](const auto& info) { return info.param.name; });
+
+// Without the copy engine the producer's threads bring the tiles; for sm_80 there are no roles.
+TEST(RolesText, FallsBackByTarget) {
+  const Signature signature(gemm_kernel(gemm_of(128, 256, false, true)).ir());
+  const std::string by_threads = print_cuda(signature, {90, false}).text,
+                    ampere = print_cuda(signature, {80}).text;
+  EXPECT_EQ(by_threads.find("load_box"), std::string::npos);
+  EXPECT_NE(by_threads.find("tg::complete"), std::string::npos);
+  EXPECT_EQ(ampere.find("producer"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace tegula::codegen
