@@ -6,4 +6,5 @@
 #include "tegula/ops/block_sparse_attention_backward.hpp"
 #include "tegula/ops/gemm.hpp"
 #include "tegula/ops/nsa_selected_attention.hpp"
+#include "tegula/ops/nsa_selected_attention_backward.hpp"
 #include "tegula/ops/selection.hpp"

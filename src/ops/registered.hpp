@@ -10,6 +10,7 @@ Operator registered_attention_backward();
 Operator registered_block_sparse_attention();
 Operator registered_block_sparse_attention_backward();
 Operator registered_nsa_selected_attention();
+Operator registered_nsa_selected_attention_backward();
 Operator registered_block_scores();
 Operator registered_topk_blocks();
 

@@ -90,6 +90,7 @@ const std::vector<Operator>& operators() {
                                          registered_block_sparse_attention(),
                                          registered_block_sparse_attention_backward(),
                                          registered_nsa_selected_attention(),
+                                         registered_nsa_selected_attention_backward(),
                                          registered_block_scores(),
                                          registered_topk_blocks()};
   return all;

@@ -17,25 +17,25 @@ Shape caller_shape(Layout layout, const TensorRef& like, std::int64_t features) 
 }  // namespace
 
 BackwardInputs check_backward(const Arguments& args, const HeadTensors& t, Layout layout,
-                              const BackwardTensors& given) {
+                              const BackwardTensors& given, const std::string& prefix) {
   const bool batched = t.q.rank() == 4;
   const Shape out_shape = caller_shape(layout, t.q, t.dim_v());
   const Shape lse_shape = batched ? Shape{t.q.size(0), t.heads, t.q.size(1)} : Shape{t.heads, t.q.size(0)};
-  auto heads_of = [&](const char* name, const TensorRef& tensor) {
+  auto heads_of = [&](const std::string& name, const TensorRef& tensor) {
     args.check_shape(name, tensor, t.q.dtype, out_shape, "the shape of q with the features of v");
     args.check_contiguous_features(name, tensor);
     const TensorRef own = batched ? as_bshd(tensor, layout) : tensor;
     return split_heads(own, own.rank() - 2, t.group());
   };
-  auto vector_of = [&](const char* name, const TensorRef& tensor) {
+  auto vector_of = [&](const std::string& name, const TensorRef& tensor) {
     args.check_shape(name, tensor, f32, lse_shape, batched ? "[batch, heads, queries]" : "[heads, tokens]");
     return split_heads(tensor, batched ? 1 : 0, t.group());
   };
   BackwardInputs inputs;
-  inputs.dout = heads_of("dout", given.dout);
-  inputs.out = heads_of("out", given.out);
-  inputs.lse = vector_of("lse", given.lse);
-  if (given.dlse) inputs.dlse = vector_of("dlse", *given.dlse);
+  inputs.dout = heads_of(prefix + "dout", given.dout);
+  inputs.out = heads_of(prefix + "out", given.out);
+  inputs.lse = vector_of(prefix + "lse", given.lse);
+  if (given.dlse) inputs.dlse = vector_of(prefix + "dlse", *given.dlse);
   return inputs;
 }
 

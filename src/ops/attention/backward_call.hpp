@@ -12,12 +12,12 @@ struct BackwardTensors {
   std::optional<TensorRef> dlse;
 };
 
-// In the layout of the programs, heads split into groups.
+// In the layout of the programs, heads split into groups. Names of arguments get the prefix.
 struct BackwardInputs {
   TensorRef dout, out, lse, dlse;
 };
 BackwardInputs check_backward(const Arguments& args, const HeadTensors& tensors, Layout layout,
-                              const BackwardTensors& given);
+                              const BackwardTensors& given, const std::string& prefix = "");
 
 // Gradients in the caller's layout and in that of the programs.
 struct GradientOutputs {

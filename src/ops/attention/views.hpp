@@ -24,6 +24,13 @@ struct SequenceRows {
         packed(true),
         queries(lang::range(q_begin(sequence), q_begin(sequence + 1))),
         keys(lang::range(k_begin(sequence), k_begin(sequence + 1))) {}
+
+  // The first `count` keys only.
+  SequenceRows with_keys(const lang::Expr& count) const {
+    SequenceRows result(b, queries, lang::range(keys.begin, keys.begin + count));
+    result.packed = packed;
+    return result;
+  }
 };
 
 struct HeadViews {

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <memory>
+
 #include "ops/attention/scores.hpp"
 #include "ops/block_sparse/key_pass.hpp"
 #include "ops/block_sparse/lists.hpp"
@@ -69,7 +71,7 @@ struct Program {
   void query_block(const Index& x, const Index& h, const Index& b);
   void key_block(const Index& x, const Index& h, const Index& b);
   ScoreGradient::Mask key_mask(const BlockTile& tile, const ScoreRange& visible) const;
-  ListMask query_mask(const InverseLists::List& list, const Expr& first_key, const Expr& first_block) const;
+  MaskOfStep query_mask(const InverseLists::List& list, const Expr& first_key, const Expr& first_block) const;
 };
 
 void Program::run() {
@@ -155,21 +157,30 @@ void Program::query_block(const Index& x, const Index& h, const Index& b) {
   sums.store(of.of_queries(*dq), start);
 }
 
-ListMask Program::query_mask(const InverseLists::List& list, const Expr& first_key,
-                             const Expr& first_block) const {
-  const bool always = c.inverse.fold > 1 || TileOfBlocks{f.q_block, c.queries}.gathers();
-  return {[=, this](const BlockTile& step) -> std::optional<Expr> {
-            if (always) return std::nullopt;
-            // The last key of the tile against the first query of the step.
-            return f.causal ? step.ragged() || first_key + (c.keys - 1) > step.first + shift()
-                            : step.ragged();
-          },
-          [=, this](const BlockTile& step, const Expr& r, const Expr& column, const Expr& weight) {
-            Expr key = first_key + r, query = step.row(column), counts = step.counts(query);
-            Expr sees = f.causal ? counts && key - shift() <= query : counts;
-            if (c.inverse.fold == 1) return select(sees, weight, 0);
-            return select(sees && list.chose(step.slot(column), key / f.k_block - first_block), weight, 0);
-          }};
+MaskOfStep Program::query_mask(const InverseLists::List& list, const Expr& first_key,
+                               const Expr& first_block) const {
+  const bool folded = c.inverse.fold > 1, always = folded || TileOfBlocks{f.q_block, c.queries}.gathers();
+  return [=, this](const BlockTile& step) -> ScoreGradient::Mask {
+    // The last key of the tile against the first query of the step.
+    std::optional<Expr> partial;
+    if (!always)
+      partial.emplace(f.causal ? step.ragged() || first_key + (c.keys - 1) > step.first + shift()
+                               : step.ragged());
+    auto sees = [=, this](const Expr& key, const Expr& query) {
+      return f.causal ? step.counts(query) && key - shift() <= query : step.counts(query);
+    };
+    if (!folded)
+      return {partial, [=, this](const Expr& r, const Expr& column, const Expr& weight) {
+                return select(sees(first_key + r, step.row(column / f.pack)), weight, 0);
+              }};
+    auto bits = std::make_shared<Shared>(std::initializer_list<int>{c.queries}, u32);
+    parallel(*bits, [&](Index n) { (*bits)(n) = (*list.bits)(list.begin + step.slot(n)); });
+    return {partial, [=, this](const Expr& r, const Expr& column, const Expr& weight) {
+              Expr key = first_key + r, query = column / f.pack;
+              Expr chose = (*bits)(query) >> u32(key / f.k_block - first_block) & 1u;
+              return select(sees(key, step.row(query)) && chose != 0u, weight, 0);
+            }};
+  };
 }
 
 void Program::key_block(const Index& x, const Index& h, const Index& b) {

@@ -116,10 +116,6 @@ void InverseLists::write(const Expr& chunk, const Expr& begin, const Expr& head,
   });
 }
 
-Expr InverseLists::List::chose(const Expr& n, const Expr& which) const {
-  return ((*bits)(begin + n) >> u32(which) & 1u) != 0u;
-}
-
 InverseLists::List InverseLists::list(const Expr& head, const Expr& sequence, const Expr& number) const {
   InversePart part = of_part_(head, sequence);
   List result{rows_.slice(head),

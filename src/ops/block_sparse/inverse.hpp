@@ -44,13 +44,11 @@ class InverseLists {
   void record_grids() const;
 
   struct List {
-    lang::Tensor rows;  // of all lists of the head
-    std::optional<lang::Tensor> bits;
+    lang::Tensor rows;                 // of all lists of the head
+    std::optional<lang::Tensor> bits;  // which of the blocks that share the list the row chose
     lang::Expr begin, count;
 
     lang::Expr row(const lang::Expr& n) const { return rows(begin + n); }
-    // Whether row n of the list chose block `which` of those that share it.
-    lang::Expr chose(const lang::Expr& n, const lang::Expr& which) const;
   };
   List list(const lang::Expr& head, const lang::Expr& sequence, const lang::Expr& number) const;
 

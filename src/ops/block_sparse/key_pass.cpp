@@ -11,7 +11,7 @@ QueryTile::QueryTile(const GradientTiles& tiles)
       delta({tiles.rows()}, f32) {}
 
 void add_list(KeyGradient& sums, const GradientTiles& tiles, const InverseLists::List& list,
-              const TileOfBlocks& shape, const QueryTensors& queries, const ListMask& mask) {
+              const TileOfBlocks& shape, const QueryTensors& queries, const MaskOfStep& mask) {
   walk_blocks(
       shape, [&](const Expr& n) { return list.row(n); }, list.count,
       [&](const BlockTile& step) {
@@ -20,10 +20,7 @@ void add_list(KeyGradient& sums, const GradientTiles& tiles, const InverseLists:
         step.load(queries.dout, tile.dout, tiles.pack);
         step.load_vector(queries.lse, tile.lse, tiles.pack);
         step.load_vector(queries.delta, tile.delta, tiles.pack);
-        sums.add(tile.q, tile.dout, tile.lse, tile.delta,
-                 {mask.partial(step), [&](const Expr& key, const Expr& column, const Expr& weight) {
-                    return mask.weigh(step, key, column / tiles.pack, weight);
-                  }});
+        sums.add(tile.q, tile.dout, tile.lse, tile.delta, mask(step));
       });
 }
 

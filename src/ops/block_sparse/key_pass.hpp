@@ -19,16 +19,12 @@ struct QueryTile {
   explicit QueryTile(const GradientTiles& tiles);
 };
 
-// Whether a step of the walk has queries that do not see all keys (nothing: ask anyway), and what becomes of
-// the weight of a row of the tile of keys and a row of the step.
-struct ListMask {
-  std::function<std::optional<lang::Expr>(const BlockTile& queries)> partial;
-  std::function<lang::Expr(const BlockTile& queries, const lang::Expr& key, const lang::Expr& query,
-                           const lang::Expr& weight)>
-      weigh;
-};
+// The mask of a step of the walk: rows are those of the tile of keys, columns those of the tile of queries.
+// It may record statements that come before the step.
+using MaskOfStep = std::function<ScoreGradient::Mask(const BlockTile& queries)>;
+
 // Adds what the queries of a list give.
 void add_list(KeyGradient& sums, const GradientTiles& tiles, const InverseLists::List& list,
-              const TileOfBlocks& shape, const QueryTensors& queries, const ListMask& mask);
+              const TileOfBlocks& shape, const QueryTensors& queries, const MaskOfStep& mask);
 
 }  // namespace tegula::ops

@@ -9,8 +9,9 @@ namespace tegula::ops {
 struct NsaCall {
   NsaKernel kernel;
   HeadTensors tensors;
-  TensorRef choice, counts;     // a row for each query head, repeated where heads share one
-  bool per_query_head = false;  // heads of a group select differently
+  TensorRef lists, list_lengths;  // [batch, tokens, selecting heads, …]
+  TensorRef choice, counts;       // a row for each query head, repeated where heads share one
+  bool per_query_head = false;    // heads of a group select differently
   float scale = 1;
   std::int64_t longest = 0, longest_keys = 0;  // of packed sequences
 };
@@ -19,6 +20,9 @@ struct NsaCall {
 NsaCall prepare_nsa(const TensorRef& q, const TensorRef& k, const TensorRef& v,
                     const TensorRef& block_indices, const NsaSelectedOptions& options,
                     const char* op = "nsa_selected_attention");
+
+// With check_indices, an ArgumentError if an entry names no block.
+void check_nsa_indices(const Arguments& args, const NsaCall& call, const NsaSelectedOptions& options);
 
 // The call of `attention` that computes the window of the same queries and keys.
 AttentionOptions window_options(const NsaSelectedOptions& options);

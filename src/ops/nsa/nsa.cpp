@@ -2,6 +2,7 @@
 #include <bit>
 
 #include "ops/attention/sequences.hpp"
+#include "ops/block_sparse/check_indices.hpp"
 #include "ops/common/functions.hpp"
 #include "ops/nsa/call.hpp"
 #include "ops/nsa/plan.hpp"
@@ -50,6 +51,7 @@ void check_selection(const Arguments& args, const TensorRef& block_indices, cons
              fmt::format("at most {} entries of a row", most_entries), describe(block_indices),
              "select larger blocks, or use block_sparse_attention");
   call.per_query_head = indices.size(rank - 2) != t.kv_heads;
+  call.lists = indices;
   call.choice = per_query_head(indices, rank - 2, t);
   if (!options.block_counts) return;
   args.check_tensor("block_counts", *options.block_counts, {i32}, {rank - 1});
@@ -58,6 +60,7 @@ void check_selection(const Arguments& args, const TensorRef& block_indices, cons
   args.check(counts.size(rank - 2) == indices.size(rank - 2), "block_counts",
              fmt::format("{} heads, as block_indices", indices.size(rank - 2)),
              describe(*options.block_counts), "give every row of entries a count");
+  call.list_lengths = counts;
   call.counts = per_query_head(counts, rank - 2, t);
 }
 
@@ -83,6 +86,16 @@ AttentionOptions window_options(const NsaSelectedOptions& options) {
   window.out = options.window_out, window.lse = options.window_lse;
   window.target = options.target;
   return window;
+}
+
+void check_nsa_indices(const Arguments& args, const NsaCall& call, const NsaSelectedOptions& options) {
+  if (!options.check_indices) return;
+  IndexCheck check{"block_indices", call.lists};
+  if (call.kernel.counts) check.counts = call.list_lengths;
+  check.block = call.kernel.block, check.keys = call.tensors.k.size(-3);
+  check.q_begin = options.cu_seqlens_q, check.k_begin = options.cu_seqlens_k, check.longest = call.longest;
+  check.heads_first = options.layout == Layout::bhsd;
+  check_indices(args, check, options.target);
 }
 
 NsaCall prepare_nsa(const TensorRef& q, const TensorRef& k, const TensorRef& v,
@@ -116,6 +129,7 @@ NsaSelectedResult nsa_selected_attention(const TensorRef& q, const TensorRef& k,
   const Arguments args("nsa_selected_attention");
   const NsaCall call = prepare_nsa(q, k, v, block_indices, options);
   const HeadTensors& t = call.tensors;
+  check_nsa_indices(args, call, options);
   const HeadOutputs outputs = make_outputs(args, t, options.layout, options.out, options.lse);
   NsaSelectedResult result{outputs.result.out, outputs.result.lse, {}, {}};
   args.check(options.window > 0 || !(options.window_out || options.window_lse), "window_out",

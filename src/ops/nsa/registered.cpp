@@ -4,14 +4,12 @@
 #include <set>
 
 #include "ops/nsa/call.hpp"
+#include "ops/nsa/options.hpp"
 #include "ops/reference/reference.hpp"
 
 namespace tegula::ops {
 
-namespace {
-
-NsaSelectedOptions parsed(const Tensors& inputs, const Options& options,
-                          Target target = Target::automatic()) {
+NsaSelectedOptions nsa_options(const Tensors& inputs, const Options& options, Target target) {
   NsaSelectedOptions result;
   result.layout = options.text("layout") == "bshd" ? Layout::bshd : Layout::bhsd;
   result.block_size = static_cast<int>(std::clamp<std::int64_t>(options.integer("block_size"), -1, 1 << 30));
@@ -20,6 +18,7 @@ NsaSelectedOptions parsed(const Tensors& inputs, const Options& options,
   result.diagonal = options.boolean("diagonal");
   result.repeats = options.boolean("repeats");
   result.window = options.integer("window");
+  result.check_indices = options.boolean("check_indices");
   result.scale = optional_real(options, "scale");
   result.cu_seqlens_q = optional_ref(inputs, "cu_seqlens_q");
   result.cu_seqlens_k = optional_ref(inputs, "cu_seqlens_k");
@@ -29,9 +28,11 @@ NsaSelectedOptions parsed(const Tensors& inputs, const Options& options,
   return result;
 }
 
+namespace {
+
 NsaCall prepared(const Tensors& in, const Options& options) {
   return prepare_nsa(required(in, "q"), required(in, "k"), required(in, "v"), required(in, "block_indices"),
-                     parsed(in, options));
+                     nsa_options(in, options));
 }
 
 // Keys that one query sees at most: those of its distinct blocks up to its position.
@@ -147,6 +148,7 @@ void describe_nsa(Operator& op) {
       {"diagonal", OptionType::boolean, "false", "a token sees its own block, selected or not", {}},
       {"repeats", OptionType::boolean, "false", "a block counts as often as it is named", {}},
       {"window", OptionType::integer, "0", "keys of the window beside the selection, 0: none", {}},
+      {"check_indices", OptionType::boolean, "false", "refuse entries that are neither -1 nor a block", {}},
       {"scale", OptionType::real, "", "of the scores, 1/sqrt(d) unless given", {}},
       {"tile_queries", OptionType::integer, "0", "tokens of a tile, 0: planned", {}},
       {"tile_keys", OptionType::integer, "0", "keys of a tile, 0: planned", {}}};
@@ -172,12 +174,12 @@ Operator registered_nsa_selected_attention() {
   describe_nsa(op);
   op.run = [](const Tensors& in, const Options& options, Target target) {
     return named(nsa_selected_attention(required(in, "q"), required(in, "k"), required(in, "v"),
-                                        required(in, "block_indices"), parsed(in, options, target)));
+                                        required(in, "block_indices"), nsa_options(in, options, target)));
   };
   op.reference = [](const Tensors& in, const Options& options) {
     prepared(in, options);
     return named(reference::nsa_selected_attention(required(in, "q"), required(in, "k"), required(in, "v"),
-                                                   required(in, "block_indices"), parsed(in, options)));
+                                                   required(in, "block_indices"), nsa_options(in, options)));
   };
   op.kernels = [](const Tensors& in, const Options& options, Target) {
     return std::vector{nsa_kernel(prepared(in, options).kernel)};

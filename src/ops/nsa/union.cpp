@@ -28,35 +28,43 @@ UnionList::UnionList(const TokenTile& tile, const Selection& selection)
       width_(c.entries + (c.diagonal ? 1 : 0)),
       list_({c.queries * width_}, i32),
       times_({c.queries * width_, c.queries}, i32),
+      named_({c.queries * width_}, i32),
+      first_of_({c.queries * width_}, i32),
+      slot_({c.queries * width_}, i32),
       count_(0) {
   const int all_entries = c.queries * width_;
-  Shared named({all_entries}, i32), first_of({all_entries}, i32), slot({all_entries}, i32);
-  parallel(all_entries, [&](Index n) { named(n) = selection.block(tile, n / width_, n % width_); });
+  parallel(all_entries, [&](Index n) { named_(n) = selection.block(tile, n / width_, n % width_); });
   parallel(all_entries, [&](Index n) {
-    Expr mine = named(n);
+    Expr mine = named_(n);
     Var first = Expr(n);
-    serial(n, [&](Index m) { first = min(first, select(named(m) == mine, m, n)); });
-    first_of(n) = first;
+    serial(n, [&](Index m) { first = min(first, select(named_(m) == mine, m, n)); });
+    first_of_(n) = first;
   });
   serial(all_entries, [&](Index n) {
-    Expr block = named(n);
-    when(block != no_row && first_of(n) == n, [&] {
+    Expr block = named_(n);
+    when(block != no_row && first_of_(n) == n, [&] {
       list_(count_) = block;
-      slot(n) = count_;
+      slot_(n) = count_;
       count_ += 1;
     });
   });
   if (!c.has_times()) return;
   clear(times_);
   parallel(all_entries, [&](Index n) {
-    when(named(n) != no_row, [&] {
-      auto place = [&] { return times_(slot(first_of(n)), n / width_); };
+    when(named_(n) != no_row, [&] {
       if (c.repeats)
-        atomic_add(place(), 1);
+        atomic_add(times_(place(n), n / width_), 1);
       else
-        atomic_max(place(), 1);
+        atomic_max(times_(place(n), n / width_), 1);
     });
   });
+}
+
+Expr UnionList::is_first(const Expr& entry) {
+  Var first = 1;
+  serial(range(entry / width_ * width_, entry),
+         [&](Index m) { first = select(Expr(named_(m)) == Expr(named_(entry)), 0, first); });
+  return Expr(first) == 1;
 }
 
 }  // namespace tegula::ops

@@ -36,11 +36,19 @@ class UnionList {
   lang::Expr count() const { return count_; }
   // How often a token of the tile selected the n-th block; wanted only if c.has_times().
   lang::Expr times(const lang::Expr& n, const lang::Expr& token) { return times_(n, token); }
+  // Entries of a token, that of its own block included.
+  int width() const { return width_; }
+  // Of all entries, those of a token side by side: whether it selects a block and is the first of its token
+  // that does, and where that stands in the list.
+  lang::Expr selects(const lang::Expr& entry) { return named_(entry) != no_row; }
+  lang::Expr is_first(const lang::Expr& entry);
+  lang::Expr place(const lang::Expr& entry) { return slot_(first_of_(entry)); }
 
  private:
   const NsaKernel& c;
-  int width_;  // entries of a token
+  int width_;
   lang::Shared list_, times_;
+  lang::Shared named_, first_of_, slot_;  // of every entry; slot_ of the first ones only
   lang::Var count_;
 };
 

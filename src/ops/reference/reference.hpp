@@ -23,6 +23,12 @@ AttentionGradients block_sparse_attention_backward(const TensorRef& dout, const 
 NsaSelectedResult nsa_selected_attention(const TensorRef& q, const TensorRef& k, const TensorRef& v,
                                          const TensorRef& block_indices, const NsaSelectedOptions& options,
                                          DType steps = f64);
+NsaSelectedGradients nsa_selected_attention_backward(const TensorRef& dout, const TensorRef& q,
+                                                     const TensorRef& k, const TensorRef& v,
+                                                     const TensorRef& block_indices,
+                                                     const NsaSelectedOptions& options,
+                                                     const NsaSelectedBackwardOptions& gradients,
+                                                     DType steps = f64);
 Tensor block_scores(const TensorRef& q, const TensorRef& k, const BlockScoresOptions& options);
 Tensor topk_blocks(const TensorRef& scores, std::int64_t count, const TopkBlocksOptions& options);
 

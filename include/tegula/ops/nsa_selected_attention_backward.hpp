@@ -1,0 +1,36 @@
+// Gradients of attention over selected blocks.
+#pragma once
+#include "tegula/ops/nsa_selected_attention.hpp"
+
+namespace tegula::ops {
+
+struct NsaSelectedBackwardOptions {
+  std::optional<TensorRef> dlse = {};  // gradient of lse; not looked at where lse is −∞
+  // The window of the options: gradient of its output, its results, and the gradient of its lse. Without
+  // window_dout the window has no part in the gradients.
+  std::optional<TensorRef> window_dout = {}, window_out = {}, window_lse = {}, window_dlse = {};
+  // Also the gradient of a factor of 1 that multiplies the scores of what an entry of block_indices selects:
+  // the straight-through multiplier by which a selector learns.
+  bool scale_gradient = false;
+  std::optional<TensorRef> dq = {}, dk = {}, dv = {}, dscale = {};  // written instead of new tensors
+};
+
+struct NsaSelectedGradients {
+  Tensor dq, dk, dv;  // as q, k, v
+  // f32, as block_indices; no elements unless wanted. 0 where an entry selects nothing, or a block that an
+  // earlier entry of its row has selected (with `repeats`: equal shares).
+  Tensor dscale;
+};
+
+// The gradients of sum(dout · out) + sum(dlse · lse), and the same sums of the window, with respect to q, k
+// and v, where out and lse are the results of nsa_selected_attention(q, k, v, block_indices, options). The
+// sums of a gradient are formed in one order, so that results are equal bit by bit in every run. The lists
+// are turned round by the kernel itself. The outputs named in the options have no effect here.
+NsaSelectedGradients nsa_selected_attention_backward(const TensorRef& dout, const TensorRef& q,
+                                                     const TensorRef& k, const TensorRef& v,
+                                                     const TensorRef& block_indices, const TensorRef& out,
+                                                     const TensorRef& lse,
+                                                     const NsaSelectedOptions& options = {},
+                                                     const NsaSelectedBackwardOptions& gradients = {});
+
+}  // namespace tegula::ops

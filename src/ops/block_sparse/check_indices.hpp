@@ -1,0 +1,23 @@
+// Finds an entry of lists of blocks that names no block, on the device that runs the operator.
+#pragma once
+#include "ops/common/arguments.hpp"
+#include "tegula/runtime.hpp"
+
+namespace tegula::ops {
+
+struct IndexCheck {
+  std::string name;                      // of the argument
+  TensorRef indices;                     // [batch, rows, heads, entries], packed [rows, heads, entries]
+  std::optional<TensorRef> counts = {};  // the same without entries
+  int block = 64;                        // keys of a block
+  std::int64_t keys = 0;                 // of a batch
+  std::optional<TensorRef> q_begin = {}, k_begin = {};  // of packed sequences
+  std::int64_t longest = 0;                             // the most rows of a packed sequence
+  bool heads_first = false;                             // the caller has heads before rows
+};
+
+// An ArgumentError that names the first entry, by rows, that counts and is neither −1 nor the number of a
+// block.
+void check_indices(const Arguments& args, const IndexCheck& check, Target target);
+
+}  // namespace tegula::ops

@@ -1,0 +1,136 @@
+#include <algorithm>
+
+#include "ops/common/functions.hpp"
+#include "ops/nsa/backward_call.hpp"
+
+namespace tegula::ops {
+
+namespace {
+
+constexpr char op[] = "nsa_selected_attention_backward";
+constexpr int usual_extent = 64;  // of a tile of the pass over keys
+constexpr double most_entries = 2147483648.0;
+
+void plan_keys(NsaBackwardKernel& kernel) {
+  kernel.keys = std::min(kernel.forward.block, tile_of_blocks(kernel.forward.block, usual_extent).extent);
+  kernel.queries = std::max(1, usual_extent / kernel.forward.pack);
+}
+
+void check_window(const Arguments& args, const NsaSelectedOptions& options,
+                  const NsaSelectedBackwardOptions& given) {
+  const bool wanted = given.window_dout.has_value();
+  args.check(!wanted || options.window > 0, "window_dout", "a window in the options", "none",
+             "give the window of the forward");
+  args.check(!wanted || (given.window_out && given.window_lse), "window_dout",
+             "window_out and window_lse with it", "one of them missing", "give the results of the forward");
+  args.check(wanted || !given.window_dlse, "window_dlse", "window_dout with it", "window_dlse alone",
+             "give window_dout, of zeros if need be");
+}
+
+void check_sums(const Arguments& args, const NsaBackwardCall& call, const NsaSelectedBackwardOptions& given) {
+  const TensorRef& choice = call.choice;
+  const double rows = static_cast<double>(nelements(choice)) /
+                      static_cast<double>(std::max<std::int64_t>(1, choice.size(-3) * choice.size(-2)));
+  const double own = static_cast<double>(nelements(call.forward.tensors.q));
+  args.check(rows + own / call.forward.tensors.dim() < most_entries, "block_indices",
+             "fewer than 2^31 entries of a head, of all batches together", describe(choice),
+             "split the batch");
+  args.check(given.scale_gradient || !given.dscale, "dscale", "scale_gradient with it", "dscale alone",
+             "set scale_gradient");
+  const bool divided = call.kernel.forward.pack == 1 && call.forward.tensors.group() > 1;
+  args.check(!given.scale_gradient || call.forward.per_query_head || !divided, "scale_gradient",
+             "heads of a group that share a tile", fmt::format("a group of {}", call.forward.tensors.group()),
+             "select for every query head");
+}
+
+// Of a tensor with rows of entries, in the order of the programs.
+TensorRef dscale_of(const Arguments& args, const NsaBackwardCall& call, const TensorRef& block_indices,
+                    const NsaSelectedOptions& options, const NsaSelectedBackwardOptions& given,
+                    Tensor& result) {
+  result = args.output("dscale", given.dscale, block_indices.shape, f32, "the shape of block_indices");
+  const int rank = call.forward.tensors.q.rank();
+  const TensorRef own = rank == 4 ? as_bshd(result.ref(), options.layout) : result.ref();
+  return split_heads(own, rank - 2, call.forward.per_query_head ? call.forward.tensors.group() : 1);
+}
+
+}  // namespace
+
+NsaBackwardCall prepare_nsa_backward(const BackwardTensors& given, const TensorRef& q, const TensorRef& k,
+                                     const TensorRef& v, const TensorRef& block_indices,
+                                     const NsaSelectedOptions& options,
+                                     const NsaSelectedBackwardOptions& gradients) {
+  const Arguments args(op);
+  NsaBackwardCall call;
+  call.forward = prepare_nsa(q, k, v, block_indices, options, op);
+  const HeadTensors& t = call.forward.tensors;
+  call.inputs = check_backward(args, t, options.layout, given);
+  check_window(args, options, gradients);
+  NsaBackwardKernel& kernel = call.kernel;
+  kernel.forward = call.forward.kernel;
+  kernel.per_query_head = call.forward.per_query_head;
+  kernel.dlse = given.dlse.has_value();
+  kernel.window = gradients.window_dout.has_value(), kernel.window_dlse = gradients.window_dlse.has_value();
+  kernel.dscale = gradients.scale_gradient;
+  if (kernel.window)
+    call.window = check_backward(
+        args, t, options.layout,
+        {*gradients.window_dout, *gradients.window_out, *gradients.window_lse, gradients.window_dlse},
+        "window_");
+  const int members_at = t.q.rank() - 1;
+  const bool one = !kernel.per_query_head && call.forward.choice.size(members_at) > 1;
+  auto of_heads = [&](const TensorRef& tensor) { return one ? tensor.slice(members_at, 0, 1) : tensor; };
+  call.choice = of_heads(call.forward.choice);
+  if (kernel.forward.counts) call.counts = of_heads(call.forward.counts);
+  plan_keys(kernel);
+  check_sums(args, call, gradients);
+  return call;
+}
+
+NsaSelectedGradients nsa_selected_attention_backward(const TensorRef& dout, const TensorRef& q,
+                                                     const TensorRef& k, const TensorRef& v,
+                                                     const TensorRef& block_indices, const TensorRef& out,
+                                                     const TensorRef& lse, const NsaSelectedOptions& options,
+                                                     const NsaSelectedBackwardOptions& gradients) {
+  const Arguments args(op);
+  const NsaBackwardCall call =
+      prepare_nsa_backward({dout, out, lse, gradients.dlse}, q, k, v, block_indices, options, gradients);
+  const HeadTensors& t = call.forward.tensors;
+  check_nsa_indices(args, call.forward, options);
+  GradientOutputs outputs =
+      make_gradients(args, t, options.layout, {.dq = gradients.dq, .dk = gradients.dk, .dv = gradients.dv});
+  NsaSelectedGradients result{outputs.result.dq, outputs.result.dk, outputs.result.dv,
+                              Tensor::empty({0}, f32)};
+  TensorRef dscale;
+  if (call.kernel.dscale) dscale = dscale_of(args, call, block_indices, options, gradients, result.dscale);
+  if (nelements(t.q) == 0 && nelements(t.k) == 0) return result;
+  std::vector<Argument> values{call.inputs.dout,
+                               split_heads(t.q, t.q.rank() - 2, t.group()),
+                               t.k,
+                               t.v,
+                               call.inputs.out,
+                               call.inputs.lse,
+                               outputs.dq,
+                               outputs.dk,
+                               outputs.dv,
+                               call.choice,
+                               call.forward.scale};
+  if (call.kernel.forward.counts) values.push_back(call.counts);
+  if (call.kernel.dlse) values.push_back(call.inputs.dlse);
+  if (call.kernel.window) {
+    for (const TensorRef* tensor : {&call.window.dout, &call.window.out, &call.window.lse})
+      values.push_back(*tensor);
+    values.push_back(options.window - 1);
+    if (call.kernel.window_dlse) values.push_back(call.window.dlse);
+  }
+  if (call.kernel.dscale) values.push_back(dscale);
+  if (call.kernel.forward.varlen) {
+    values.push_back(*options.cu_seqlens_q);
+    values.push_back(*options.cu_seqlens_k);
+    values.push_back(call.forward.longest);
+    values.push_back(call.forward.longest_keys);
+  }
+  compiled(call.kernel, options.target, nsa_backward_kernel).call_in_order(values);
+  return result;
+}
+
+}  // namespace tegula::ops

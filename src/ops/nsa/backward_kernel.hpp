@@ -1,0 +1,37 @@
+// The tile program of the gradients of attention over selected blocks.
+#pragma once
+#include <string>
+
+#include "ops/attention/gradient.hpp"
+#include "ops/block_sparse/inverse.hpp"
+#include "ops/nsa/kernel.hpp"
+
+namespace tegula::ops {
+
+struct NsaBackwardKernel {
+  NsaKernel forward;            // also the tiles of the pass over queries
+  int queries = 64, keys = 64;  // tiles of the pass over keys
+  bool per_query_head = false;  // heads of a group select differently
+  bool dlse = false;
+  bool window = false, window_dlse = false;
+  bool dscale = false;
+  InverseShape inverse = {};
+
+  GradientTiles query_tiles() const {
+    return {forward.compute, forward.dim, forward.dim_v, forward.pack, forward.queries, forward.keys};
+  }
+  GradientTiles key_tiles() const {
+    return {forward.compute, forward.dim, forward.dim_v, forward.pack, queries, keys};
+  }
+  std::string name() const;
+};
+
+// Grids: delta of the queries; the lists turned round; dq by tiles of tokens, and dscale with it; dk and dv
+// by tiles of keys. No two blocks write one element. Arguments: dout as out, then q, k, v, out, lse as in
+// nsa_kernel, dq, dk, dv, choice [batch, tokens, kv heads, group if per_query_head or 1, entries], scale;
+// then, where the instance has them, counts as choice without entries, dlse, window_dout, window_out,
+// window_lse, the window's left extent, window_dlse, dscale as choice, and for packed sequences q_begin,
+// k_begin, longest_q, longest_k.
+lang::Kernel nsa_backward_kernel(const NsaBackwardKernel& instance);
+
+}  // namespace tegula::ops

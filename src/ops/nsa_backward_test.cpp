@@ -1,0 +1,254 @@
+// The gradients of attention over selected blocks against their formula, over one table, and the formula
+// against differences.
+#include "ops/reference/reference.hpp"
+#include "ops/testing.hpp"
+
+namespace tegula::ops {
+namespace {
+
+struct Row {
+  std::string name;
+  std::int64_t batch = 1, tokens = 37, keys = 37, heads = 2, kv_heads = 1, dim = 16, dim_v = 8, entries = 4;
+  DType type = f32;
+  NsaSelectedOptions options = {};
+  bool counts = false, per_query_head = false, packed = false, dlse = false, dscale = false;
+};
+
+void PrintTo(const Row& row, std::ostream* out) { *out << row.name; }
+
+std::vector<Row> table() {
+  std::vector<Row> rows;
+  for (int block : {16, 20, 70})
+    for (int tokens_of_tile : {1, 3})
+      rows.push_back({.name = "block",
+                      .tokens = 40,
+                      .keys = 90,
+                      .options = {.block_size = block,
+                                  .diagonal = block == 20,
+                                  .window = block == 20 ? 9 : 0,
+                                  .tiles = {tokens_of_tile, 32}},
+                      .counts = block == 16,
+                      .dlse = block == 16,
+                      .dscale = tokens_of_tile == 3});
+  for (auto [group, per_query_head] : {std::pair(1, false), std::pair(5, false), std::pair(5, true)})
+    rows.push_back({.name = "group",
+                    .batch = 2,
+                    .tokens = 19,
+                    .keys = 33,
+                    .heads = 2 * group,
+                    .kv_heads = 2,
+                    .options = {.block_size = 8, .window = group == 5 ? 4 : 0},
+                    .per_query_head = per_query_head,
+                    .dscale = true});
+  for (bool causal : {false, true})
+    rows.push_back(
+        {.name = "repeats",
+         .entries = 7,
+         .options =
+             {.block_size = 16, .causal = causal, .diagonal = causal, .repeats = true, .tiles = {2, 16}},
+         .counts = causal,
+         .dscale = true});
+  for (std::int64_t tokens : {0, 1, 30})
+    for (std::int64_t keys : {0, 21})
+      rows.push_back({.name = "sizes",
+                      .tokens = tokens,
+                      .keys = keys,
+                      .options = {.block_size = 16, .diagonal = true, .window = 5, .tiles = {2, 16}}});
+  for (DType type : {f16, bf16})
+    rows.push_back({.name = "type", .type = type, .options = {.block_size = 16, .scale = 0.3f}});
+  rows.push_back({.name = "packed sequences",
+                  .tokens = 41,
+                  .keys = 61,
+                  .heads = 6,
+                  .kv_heads = 2,
+                  .options = {.block_size = 16, .diagonal = true, .window = 4, .tiles = {3, 16}},
+                  .counts = true,
+                  .packed = true,
+                  .dlse = true,
+                  .dscale = true});
+  rows.push_back({.name = "no entries", .entries = 0, .options = {.block_size = 16}});
+  const std::size_t count = rows.size();
+  for (std::size_t i = 0; i < count; i += 5) {
+    rows.push_back(rows[i]);
+    rows.back().options.layout = Layout::bhsd;
+  }
+  return rows;
+}
+
+Shape shape_of(const Row& row, std::int64_t tokens, std::int64_t heads, std::int64_t last) {
+  if (row.packed) return {tokens, heads, last};
+  if (row.options.layout == Layout::bhsd) return {row.batch, heads, tokens, last};
+  return {row.batch, tokens, heads, last};
+}
+
+Shape vector_shape(const Row& row) {
+  return row.packed ? Shape{row.heads, row.tokens} : Shape{row.batch, row.heads, row.tokens};
+}
+
+// Lists with gaps, repetitions, entries that name no block or a future one, and no order.
+Tensor random_list(const Row& row, std::int64_t entries, std::int64_t high) {
+  const std::int64_t heads = row.per_query_head ? row.heads : row.kv_heads;
+  return Tensor::random_integers(shape_of(row, row.tokens, heads, entries), i32, 5, -2, high);
+}
+
+// Arguments among values that must not be read; results of the forward by the formula.
+struct Given {
+  Planted q, k, v, indices, counts, dout, out, lse, dlse, window_dout, window_out, window_lse;
+  Tensor fences_q = Tensor::from<std::int32_t>({0, 7, 7, 40, 41}),
+         fences_k = Tensor::from<std::int32_t>({0, 20, 25, 25, 61});
+  NsaSelectedOptions options;
+  NsaSelectedBackwardOptions more;
+
+  explicit Given(const Row& row)
+      : q(Tensor::random_normal(shape_of(row, row.tokens, row.heads, row.dim), row.type, 1)),
+        k(Tensor::random_normal(shape_of(row, row.keys, row.kv_heads, row.dim), row.type, 2)),
+        v(Tensor::random_normal(shape_of(row, row.keys, row.kv_heads, row.dim_v), row.type, 3)),
+        indices(random_list(row, row.entries, row.keys / row.options.block_size + 3)),
+        counts(random_list(row, 1, row.entries + 2).select(row.packed ? 2 : 3, 0)),
+        dout(Tensor::random_normal(shape_of(row, row.tokens, row.heads, row.dim_v), row.type, 6)),
+        out(dout.inside.shape(), row.type),
+        lse(vector_shape(row), f32),
+        dlse(Tensor::random_normal(vector_shape(row), f32, 7)),
+        window_dout(Tensor::random_normal(dout.inside.shape(), row.type, 8)),
+        window_out(dout.inside.shape(), row.type),
+        window_lse(vector_shape(row), f32),
+        options(row.options) {
+    if (row.counts) options.block_counts = counts.inside;
+    if (row.packed) options.cu_seqlens_q = fences_q, options.cu_seqlens_k = fences_k;
+    more.scale_gradient = row.dscale;
+    if (row.dlse) more.dlse = dlse.inside;
+    const NsaSelectedResult result =
+        reference::nsa_selected_attention(q.inside, k.inside, v.inside, indices.inside, options);
+    copy_elements(result.out, out.inside);
+    copy_elements(result.lse, lse.inside);
+    if (options.window == 0) return;
+    copy_elements(result.window_out, window_out.inside);
+    copy_elements(result.window_lse, window_lse.inside);
+    more.window_dout = window_dout.inside;
+    more.window_out = window_out.inside, more.window_lse = window_lse.inside;
+    if (row.dlse) more.window_dlse = dlse.inside;
+  }
+};
+
+class NsaBackwardRows : public testing::TestWithParam<Row> {};
+
+TEST_P(NsaBackwardRows, AgreeWithTheFormula) {
+  const Row& row = GetParam();
+  for (Target target : test_targets()) {
+    SCOPED_TRACE(row.name + " " + std::to_string(row.tokens) + " x " + std::to_string(row.keys) +
+                 " blocks of " + std::to_string(row.options.block_size) + " " + std::string(target.name()));
+    Given in(row);
+    in.options.target = target;
+    const Planted dq(in.q.inside.shape(), row.type), dk(in.k.inside.shape(), row.type),
+        dv(in.v.inside.shape(), row.type), dscale(in.indices.inside.shape(), f32);
+    in.more.dq = dq.inside, in.more.dk = dk.inside, in.more.dv = dv.inside;
+    if (row.dscale) in.more.dscale = dscale.inside;
+    auto call = [&] {
+      nsa_selected_attention_backward(in.dout.inside, in.q.inside, in.k.inside, in.v.inside,
+                                      in.indices.inside, in.out.inside, in.lse.inside, in.options, in.more);
+    };
+    call();
+    auto by_formula = [&](DType steps) {
+      return reference::nsa_selected_attention_backward(in.dout.inside, in.q.inside, in.k.inside, in.v.inside,
+                                                        in.indices.inside, in.options, in.more, steps);
+    };
+    const NsaSelectedGradients exact = by_formula(f64), plain = by_formula(row.type);
+    expect_close("dq", dq.inside, exact.dq, plain.dq, row.type);
+    expect_close("dk", dk.inside, exact.dk, plain.dk, row.type);
+    expect_close("dv", dv.inside, exact.dv, plain.dv, row.type);
+    if (row.dscale) expect_close("dscale", dscale.inside, exact.dscale, plain.dscale, f32);
+    EXPECT_TRUE(dq.is_clean_outside() && dk.is_clean_outside() && dv.is_clean_outside());
+    EXPECT_TRUE(dscale.is_clean_outside());
+    const Tensor first = dk.whole.clone();
+    call();
+    EXPECT_TRUE(equal(first, dk.whole));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Table, NsaBackwardRows, testing::ValuesIn(table()));
+
+double sum_of_products(const Tensor& a, const Tensor& b) {
+  const auto x = a.values<double>(), y = b.values<double>();
+  double sum = 0;
+  for (std::size_t i = 0; i < x.size(); ++i)
+    if (std::isfinite(x[i])) sum += x[i] * y[i];
+  return sum;
+}
+
+// Of the formula: its forward is changed in one element at a time.
+TEST(NsaBackward, FormulaAgreesWithDifferences) {
+  for (const Row& row : table()) {
+    if (row.type != f32 || row.tokens * row.keys == 0) continue;
+    SCOPED_TRACE(row.name);
+    const Given in(row);
+    Tensor q = in.q.inside.to(f64), k = in.k.inside.to(f64), v = in.v.inside.to(f64);
+    const NsaSelectedGradients exact = reference::nsa_selected_attention_backward(
+        in.dout.inside, q, k, v, in.indices.inside, in.options, in.more);
+    auto loss = [&] {
+      const NsaSelectedResult result =
+          reference::nsa_selected_attention(q, k, v, in.indices.inside, in.options);
+      double sum = sum_of_products(result.out, in.dout.inside);
+      if (row.dlse) sum += sum_of_products(result.lse, in.dlse.inside);
+      if (in.more.window_dout) sum += sum_of_products(result.window_out, in.window_dout.inside);
+      if (in.more.window_dlse) sum += sum_of_products(result.window_lse, in.dlse.inside);
+      return sum;
+    };
+    for (auto [of, gradient] :
+         {std::pair(&q, &exact.dq), std::pair(&k, &exact.dk), std::pair(&v, &exact.dv)}) {
+      const Tensor flat = of->reshape({of->nelements()}),
+                   expected = gradient->reshape({gradient->nelements()});
+      for (std::int64_t i = 0; i < expected.size(0); i += 1 + expected.size(0) / 3) {
+        const double before = flat.at<double>(i), step = 1e-5;
+        flat.at<double>(i) = before + step;
+        const double above = loss();
+        flat.at<double>(i) = before - step;
+        const double below = loss();
+        flat.at<double>(i) = before;
+        EXPECT_NEAR((above - below) / (2 * step), expected.at<double>(i), 1e-7);
+      }
+    }
+  }
+}
+
+// With one block of keys, all selections of all queries together scale q.
+TEST(NsaBackward, ScaleGradientIsThatOfAFactor) {
+  const Tensor q = Tensor::random_normal({1, 12, 4, 16}, f32, 1),
+               k = Tensor::random_normal({1, 12, 2, 16}, f32, 2),
+               dout = Tensor::random_normal({1, 12, 4, 16}, f32, 3);
+  const Tensor indices = Tensor::zeros({1, 12, 2, 1}, i32);
+  const NsaSelectedOptions options{.block_size = 16};
+  const NsaSelectedGradients exact =
+      reference::nsa_selected_attention_backward(dout, q, k, k, indices, options, {.scale_gradient = true});
+  const double of_q = sum_of_products(q, exact.dq);
+  EXPECT_NEAR(sum_of_products(exact.dscale, Tensor::full({1, 12, 2, 1}, f64, 1)), of_q, 1e-9);
+  const NsaSelectedResult forward = nsa_selected_attention(q, k, k, indices, options);
+  const NsaSelectedGradients result = nsa_selected_attention_backward(
+      dout, q, k, k, indices, forward.out, forward.lse, options, {.scale_gradient = true});
+  EXPECT_NEAR(sum_of_products(result.dscale, Tensor::full({1, 12, 2, 1}, f64, 1)), of_q, 1e-3);
+}
+
+TEST(NsaBackward, RefusesWrongCalls) {
+  const Tensor q = Tensor::zeros({1, 20, 4, 16}, f32), k = Tensor::zeros({1, 30, 2, 16}, f32);
+  const Tensor indices = Tensor::zeros({1, 20, 2, 3}, i32), lse = Tensor::zeros({1, 4, 20}, f32);
+  auto call = [&](const TensorRef& dout, const TensorRef& of_lse, NsaSelectedOptions options = {},
+                  NsaSelectedBackwardOptions more = {}) {
+    return [=] { nsa_selected_attention_backward(dout, q, k, k, indices, q, of_lse, options, more); };
+  };
+  const std::string name = "nsa_selected_attention_backward, argument ";
+  expect_refusal(call(q.slice(1, 0, 19), lse), name + "'dout': expected the shape of q");
+  expect_refusal(call(q, lse.to(f16)), name + "'lse': expected dtype f32");
+  expect_refusal(call(q, lse, {}, {.window_dout = q}),
+                 name + "'window_dout': expected a window in the options");
+  expect_refusal(call(q, lse, {.window = 4}, {.window_dout = q}),
+                 name + "'window_dout': expected window_out");
+  expect_refusal(call(q, lse, {.window = 4}, {.window_dout = lse, .window_out = q, .window_lse = lse}),
+                 name + "'window_dout': expected rank 4");
+  expect_refusal(call(q, lse, {}, {.window_dlse = lse}),
+                 name + "'window_dlse': expected window_dout with it");
+  expect_refusal(call(q, lse, {}, {.dscale = lse}), name + "'dscale': expected scale_gradient with it");
+  expect_refusal(call(q, lse, {}, {.scale_gradient = true, .dscale = lse}),
+                 name + "'dscale': expected rank 4");
+}
+
+}  // namespace
+}  // namespace tegula::ops
