@@ -17,8 +17,8 @@
 // Floats. f32 operations are rounded to f32; a multiplication and an addition may be contracted into one
 //   fused operation. `min` and `max` return the other operand when one is NaN. Comparisons with NaN are false
 //   except `!=`. `round` goes to the nearest integer, ties to even. Elementary functions are accurate to 4
-//   units in the last place. Sums of `gemm` and `reduce_sum` are accumulated in the destination's type in an
-//   unspecified order.
+//   units in the last place; f32 `exp2` below 2^-126 may be 0. Sums of `gemm` and `reduce_sum` accumulate in
+//   the destination's type in an unspecified order.
 // Integers. Overflow wraps; in i32 and i64 it is an error in the interpreter. `div` and `mod` truncate,
 //   `floordiv` and `floormod` round down, `ceildiv` rounds up; division by zero is invalid (see below), and the
 //   smallest integer divided by -1 wraps. A shift count outside [0, width) gives 0 (for `shr` of a negative

@@ -11,7 +11,7 @@ struct MathReference {
   double bound;  // units in the last place
 };
 inline const MathReference math_references[] = {
-    {"exp2", [](long double x) { return std::exp2(x); }, 1.5},
+    {"exp2", [](long double x) { return x < -126 ? 0 : std::exp2(x); }, 1.5},
     {"exp", [](long double x) { return std::exp(x); }, 1.5},
     {"log2", [](long double x) { return std::log2(x); }, 2},
     {"log", [](long double x) { return std::log(x); }, 1.5},
