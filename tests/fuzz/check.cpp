@@ -18,11 +18,13 @@ std::uint64_t bits_at(const Tensor& tensor, const Shape& index) {
   return bits;
 }
 
-double smallest(DType type) {  // subnormal
-  return type == f64 ? 5e-324 : decode(type, 1);
+// A few subnormal numbers; where exp2 may give 0 for its result, all of them.
+double smallest(DType type) {
+  if (type == f32 || type == bf16) return 0x1p-126;
+  return type == f64 ? 4 * 5e-324 : 4 * decode(type, 1);
 }
 
-// Within the relative error, or a few of the type's smallest steps; an infinity may be the largest number.
+// Within the relative error, or a few of the type's smallest numbers; an infinity may be the largest number.
 bool close(double a, double b, double error, DType type) {
   if (std::isnan(a) || std::isnan(b)) return std::isnan(a) && std::isnan(b);
   const double largest = type == f64                   ? 1.79e308
@@ -32,7 +34,7 @@ bool close(double a, double b, double error, DType type) {
   if (std::isinf(a) || std::isinf(b)) {
     return a == b || (std::signbit(a) == std::signbit(b) && std::min(std::fabs(a), std::fabs(b)) >= largest);
   }
-  return std::fabs(a - b) <= error * std::max(std::fabs(a), std::fabs(b)) + 4 * smallest(type);
+  return std::fabs(a - b) <= error * std::max(std::fabs(a), std::fabs(b)) + smallest(type);
 }
 
 bool same(std::uint64_t a, std::uint64_t b, DType type, const Nature& contract) {
