@@ -1,0 +1,118 @@
+#include "call.hpp"
+
+#include <fmt/format.h>
+
+#include "tegula/dlpack.hpp"
+
+namespace tegula::python {
+
+namespace {
+
+constexpr char plain_name[] = "dltensor", versioned_name[] = "dltensor_versioned";
+constexpr std::uint64_t read_only_flag = 1;
+
+nb::object dlpack_of(const char* name, nb::handle object) {
+  if (!nb::hasattr(object, "__dlpack__"))
+    throw nb::type_error(fmt::format("{}: expected an array with __dlpack__, given {}; convert it, as by "
+                                     "numpy.asarray",
+                                     name, nb::type_name(object.type()).c_str())
+                             .c_str());
+  try {
+    // Libraries from before DLPack 1.0 do not know the keyword.
+    try {
+      return object.attr("__dlpack__")(nb::arg("max_version") = nb::make_tuple(1, 0));
+    } catch (nb::python_error& error) {
+      if (!error.matches(PyExc_TypeError)) throw;
+    }
+    return object.attr("__dlpack__")();
+  } catch (nb::python_error& error) {
+    const std::string text = nb::str(error.value()).c_str();
+    nb::raise_from(error, PyExc_TypeError, "%s: the array cannot be read through DLPack: %s", name,
+                   text.c_str());
+  }
+}
+
+template <class Managed>
+Managed* contents(const nb::object& capsule, const char* name) {
+  return static_cast<Managed*>(PyCapsule_GetPointer(capsule.ptr(), name));
+}
+
+// What a capsule's consumer does not take over, its destructor frees.
+template <class Managed, const char* name>
+nb::object make_capsule(Managed* managed) {
+  PyObject* capsule = PyCapsule_New(managed, name, [](PyObject* self) {
+    if (!PyCapsule_IsValid(self, name)) return;
+    auto* unused = static_cast<Managed*>(PyCapsule_GetPointer(self, name));
+    unused->deleter(unused);
+  });
+  if (capsule == nullptr) {
+    managed->deleter(managed);
+    throw nb::python_error();
+  }
+  return nb::steal(capsule);
+}
+
+// A tensor that the library has made.
+struct NewArray {
+  Tensor tensor;
+};
+
+nb::object dlpack(const NewArray& array, const nb::kwargs& options) {
+  if (options.contains("max_version") && !options["max_version"].is_none() &&
+      nb::cast<int>(options["max_version"][0]) >= 1)
+    return make_capsule<DLManagedTensorVersioned, versioned_name>(to_dlpack_versioned(array.tensor));
+  return make_capsule<DLManagedTensor, plain_name>(to_dlpack(array.tensor));
+}
+
+nb::tuple dlpack_device(const NewArray& array) {
+  const Device& device = array.tensor.device();
+  return nb::make_tuple(static_cast<int>(device.is_cpu() ? kDLCPU : kDLCUDA), device.index);
+}
+
+}  // namespace
+
+Call::Array Call::import_array(const char* name, nb::handle object) {
+  Array array;
+  array.capsule = dlpack_of(name, object);
+  if (PyCapsule_IsValid(array.capsule.ptr(), versioned_name)) {
+    const auto* managed = contents<DLManagedTensorVersioned>(array.capsule, versioned_name);
+    array.ref = view_dlpack(*managed);
+    array.read_only = managed->flags & read_only_flag;
+  } else if (PyCapsule_IsValid(array.capsule.ptr(), plain_name)) {
+    array.ref = view_dlpack(*contents<DLManagedTensor>(array.capsule, plain_name));
+  } else {
+    throw nb::type_error(fmt::format("{}: __dlpack__ gives no DLPack capsule", name).c_str());
+  }
+  return array;
+}
+
+const TensorRef& Call::input(const char* name, nb::handle object) {
+  return arrays_.emplace_back(import_array(name, object)).ref;
+}
+
+std::optional<TensorRef> Call::optional_input(const char* name, nb::handle object) {
+  if (object.is_none()) return std::nullopt;
+  return input(name, object);
+}
+
+std::optional<TensorRef> Call::output(const char* name, nb::handle object) {
+  if (object.is_none()) return std::nullopt;
+  Array array = import_array(name, object);
+  if (array.read_only)
+    throw nb::value_error(
+        fmt::format("{}: the array is read-only; give one that can be written", name).c_str());
+  return arrays_.emplace_back(std::move(array)).ref;
+}
+
+nb::object result(const Tensor& tensor, nb::handle given) {
+  return given.is_none() ? nb::cast(NewArray{tensor}) : nb::borrow(given);
+}
+
+void define_array(nb::module_& module) {
+  nb::class_<NewArray>(module, "Array", "An array of the library; other libraries take it by from_dlpack.")
+      .def("__dlpack__", dlpack, "The array as a DLPack capsule.")
+      .def("__dlpack_device__", dlpack_device,
+           "DLPack's number of the kind of device, and the device's index.");
+}
+
+}  // namespace tegula::python

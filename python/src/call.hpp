@@ -1,0 +1,47 @@
+// One call of an operator from Python: its arrays as tensors, by DLPack, and its results as Python objects.
+#pragma once
+#include <nanobind/nanobind.h>
+
+#include <deque>
+#include <optional>
+#include <utility>
+
+#include "tegula/tensor.hpp"
+
+namespace tegula::python {
+
+namespace nb = nanobind;
+
+class Call {
+ public:
+  // The elements of anything with `__dlpack__`, which stay alive and in place as long as the call. TypeError
+  // for other objects.
+  const TensorRef& input(const char* name, nb::handle object);
+  std::optional<TensorRef> optional_input(const char* name, nb::handle object);
+  // An array that the operator writes: the same, and refused if it is read-only. None for a new one.
+  std::optional<TensorRef> output(const char* name, nb::handle object);
+
+  // Other threads of Python go on while the operator runs.
+  template <class F>
+  auto run(const F& function) const {
+    const nb::gil_scoped_release released;
+    return function();
+  }
+
+ private:
+  struct Array {
+    nb::object capsule;
+    TensorRef ref;
+    bool read_only = false;
+  };
+  static Array import_array(const char* name, nb::handle object);
+  std::deque<Array> arrays_;
+};
+
+// The object that was given for an output, or a new one that owns the tensor and has `__dlpack__`.
+nb::object result(const Tensor& tensor, nb::handle given);
+
+// The class of such new objects.
+void define_array(nb::module_& module);
+
+}  // namespace tegula::python

@@ -1,0 +1,10 @@
+// The operators as functions of the extension module. Python's own layer names, documents and allocates.
+#pragma once
+#include <nanobind/nanobind.h>
+
+namespace tegula::python {
+
+void define_forward(nanobind::module_& module);
+void define_backward(nanobind::module_& module);
+
+}  // namespace tegula::python

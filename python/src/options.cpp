@@ -1,0 +1,47 @@
+#include "options.hpp"
+
+#include <fmt/format.h>
+
+#include <span>
+#include <utility>
+
+#include "tegula/error.hpp"
+
+namespace tegula::python {
+
+namespace {
+
+template <class T>
+using Choices = std::span<const std::pair<std::string_view, T>>;
+
+template <class T>
+T choose(const char* option, const std::string& given, Choices<T> choices) {
+  std::string names;
+  for (const auto& [name, value] : choices) {
+    if (name == given) return value;
+    names += fmt::format("{}'{}'", names.empty() ? "" : ", ", name);
+  }
+  throw ArgumentError(fmt::format("{}: expected one of {}, given '{}'", option, names, given));
+}
+
+constexpr std::pair<std::string_view, ops::Layout> layouts[] = {{"bshd", ops::Layout::bshd},
+                                                                {"bhsd", ops::Layout::bhsd}};
+constexpr std::pair<std::string_view, ops::Activation> activations[] = {{"none", ops::Activation::none},
+                                                                        {"relu", ops::Activation::relu},
+                                                                        {"gelu", ops::Activation::gelu},
+                                                                        {"silu", ops::Activation::silu}};
+constexpr std::pair<std::string_view, Target> targets[] = {
+    {"automatic", Target::automatic()}, {"interpreter", Target::interpreter()}, {"cpu", Target::cpu()}};
+constexpr std::pair<std::string_view, DType> dtypes[] = {
+    {"float32", f32}, {"float16", f16}, {"bfloat16", bf16}};
+
+}  // namespace
+
+ops::Layout layout_of(const std::string& name) { return choose<ops::Layout>("layout", name, layouts); }
+ops::Activation activation_of(const std::string& name) {
+  return choose<ops::Activation>("activation", name, activations);
+}
+Target target_of(const std::string& name) { return choose<Target>("target", name, targets); }
+DType dtype_of_name(const std::string& name) { return choose<DType>("out_dtype", name, dtypes); }
+
+}  // namespace tegula::python

@@ -1,0 +1,59 @@
+"""Arrays of the caller's library: outputs are allocated by it where that is possible, or else taken over by it."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, Protocol, Sequence
+
+from . import _tegula
+
+
+class Array(Protocol):
+    """What operators take: anything that exports itself through DLPack."""
+
+    def __dlpack__(self, **kwargs: Any) -> Any: ...
+
+    def __dlpack_device__(self) -> tuple[int, int]: ...
+
+
+def is_torch(array: Any) -> bool:
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(array, torch.Tensor)
+
+
+def is_numpy(array: Any) -> bool:
+    numpy = sys.modules.get("numpy")
+    return numpy is not None and isinstance(array, numpy.ndarray)
+
+
+def empty(like: Any, shape: Sequence[int], dtype: str | None = None) -> Any:
+    """A new array of the library and on the device of ``like``; None where the library has to allocate it.
+
+    ``dtype`` is that of ``like`` unless given by name.
+    """
+    if is_torch(like):
+        return like.new_empty(shape, dtype=getattr(sys.modules["torch"], dtype) if dtype else None)
+    if is_numpy(like) and dtype != "bfloat16":
+        return sys.modules["numpy"].empty(shape, dtype or like.dtype)
+    return None
+
+
+def as_kind_of(like: Any, array: Any) -> Any:
+    """The library's own array as one of the library of ``like``; others as they are."""
+    if not isinstance(array, _tegula.Array):
+        return array
+    namespace = getattr(like, "__array_namespace__", None)
+    if namespace is not None:
+        return namespace().from_dlpack(array)
+    module = sys.modules[type(like).__module__.partition(".")[0]]
+    from_dlpack = getattr(module, "from_dlpack", None)
+    return array if from_dlpack is None else from_dlpack(array)
+
+
+def dtype_name(dtype: Any) -> str | None:
+    """``numpy.float32``, ``torch.float32`` or ``"float32"`` as ``"float32"``."""
+    if dtype is None or isinstance(dtype, str):
+        return dtype
+    if isinstance(dtype, type):
+        return dtype.__name__
+    return str(dtype).rpartition(".")[2]

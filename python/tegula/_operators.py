@@ -1,0 +1,396 @@
+"""The operators: shapes of outputs, and the calls of the extension module."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from . import _tegula
+from ._arrays import Array, as_kind_of, dtype_name, empty, is_torch
+
+
+def _shape(array: Any) -> tuple[int, ...]:
+    """The extents of an array; none where it does not tell them, which leaves checks and outputs to the library."""
+    return tuple(getattr(array, "shape", ()))
+
+
+def _attention_outputs(q: Any, v: Any, layout: str, out: Any, lse: Any) -> tuple[Any, Any]:
+    """Arrays for the results of attention, of the library of q. Shapes that are wrong are the library's to refuse."""
+    q_shape, v_shape = _shape(q), _shape(v)
+    if len(q_shape) not in (3, 4) or len(v_shape) != len(q_shape):
+        return out, lse
+    if out is None:
+        out = empty(q, q_shape[:-1] + v_shape[-1:])
+    if lse is None:
+        rows = q_shape[:-1]
+        if len(q_shape) == 3 or layout == "bshd":
+            rows = rows[:-2] + (rows[-1], rows[-2])
+        lse = empty(q, rows, "float32")
+    return out, lse
+
+
+def _check_gradients(*arrays: Any) -> None:
+    """Refuses tensors whose gradients would be lost without a word."""
+    for array in arrays:
+        if is_torch(array) and array.requires_grad:
+            raise TypeError(
+                "this function gives no gradients, and an argument requires them; call the function of the same "
+                "name in tegula.torch, or pass tensor.detach()"
+            )
+
+
+def attention(
+    q: Array,
+    k: Array,
+    v: Array,
+    *,
+    layout: str = "bshd",
+    scale: float | None = None,
+    causal: bool = False,
+    left: int = -1,
+    right: int = -1,
+    softcap: float = 0.0,
+    sinks: Array | None = None,
+    cu_seqlens_q: Array | None = None,
+    cu_seqlens_k: Array | None = None,
+    out: Array | None = None,
+    lse: Array | None = None,
+    target: str = "automatic",
+) -> tuple[Any, Any]:
+    """Softmax attention, ``softmax(scale * q @ k.T) @ v`` for every head.
+
+    Args:
+        q: [batch, queries, heads, d]; float32, float16 or bfloat16. Features, at most 512, lie side by side; other
+            strides are free. Packed sequences: [tokens, heads, d].
+        k: [batch, keys, kv_heads, d] of the dtype of q; heads is a multiple of kv_heads.
+        v: [batch, keys, kv_heads, d_v] of the dtype of q.
+        layout: "bshd", as above, or "bhsd": [batch, heads, sequence, features].
+        scale: of the scores, positive; ``1 / sqrt(d)`` unless given.
+        causal: query i stands at position i + keys - queries and sees no later key.
+        left, right: how many keys before and after its position a query sees; -1 for all.
+        softcap: scores become ``softcap * tanh(score / softcap)``; 0 for none.
+        sinks: [heads] of any float dtype; a logit of each head that counts in the sum but has no value.
+        cu_seqlens_q, cu_seqlens_k: int32 [sequences + 1]; sequence b has the tokens from entry b to entry b + 1.
+        out, lse: written instead of new arrays.
+        target: "automatic" (the fastest of the machine), "cpu", or "interpreter" (slow, finds errors of kernels).
+
+    Returns:
+        ``(out, lse)``: out as q with the features of v; lse float32 [batch, heads, queries] (packed [heads, tokens]),
+        the natural logarithm of the sum of ``exp(score)``. A query that sees no key has out 0 and lse -inf.
+
+    Raises:
+        TypeError: an argument is no array. ValueError: a shape, dtype, stride or option is wrong.
+        RuntimeError: the device or a compiler failed.
+
+    Source: Vaswani et al., "Attention Is All You Need", 2017; computed tile by tile as in Dao et al.,
+    "FlashAttention", 2022.
+    """
+    _check_gradients(q, k, v, sinks)
+    out, lse = _attention_outputs(q, v, layout, out, lse)
+    results = _tegula.attention(
+        q, k, v, layout, scale, causal, left, right, softcap, sinks, cu_seqlens_q, cu_seqlens_k, out, lse, target
+    )
+    return as_kind_of(q, results[0]), as_kind_of(q, results[1])
+
+
+def block_sparse_attn(
+    q: Array,
+    k: Array,
+    v: Array,
+    q_block_size: int,
+    k_block_size: int,
+    topk_indices: Array | None = None,
+    *,
+    counts: Array | None = None,
+    mask: Array | None = None,
+    layout: str = "bshd",
+    causal: bool = False,
+    scale: float | None = None,
+    softcap: float = 0.0,
+    out: Array | None = None,
+    lse: Array | None = None,
+    target: str = "automatic",
+) -> tuple[Any, Any]:
+    """Attention in which every block of queries sees its own choice of key blocks.
+
+    Args:
+        q, k, v, layout, scale, softcap, out, lse, target: as in ``attention``.
+        q_block_size, k_block_size: queries and keys of a block, at least 1; the last blocks may be short.
+        topk_indices: int32 [batch, heads, q_blocks, entries]; heads of k, for all query heads of the group, or of q.
+            Entries that are no block number, such as -1, are passed over; one that is repeated counts once.
+        counts: int32 [batch, heads, q_blocks], how many entries of a row count; all unless given.
+        mask: bool [batch, heads, q_blocks, k_blocks], instead of topk_indices.
+        causal: a query sees no key after its position, inside the chosen blocks.
+
+    Returns:
+        ``(out, lse)`` as those of ``attention``; a query whose blocks hold no key that it sees has out 0, lse -inf.
+
+    Raises:
+        TypeError, ValueError, RuntimeError: as ``attention``.
+    """
+    _check_gradients(q, k, v)
+    out, lse = _attention_outputs(q, v, layout, out, lse)
+    results = _tegula.block_sparse_attn(
+        q, k, v, q_block_size, k_block_size, topk_indices, counts, mask, layout, causal, scale, softcap, out, lse, target
+    )
+    return as_kind_of(q, results[0]), as_kind_of(q, results[1])
+
+
+def nsa_selected_attention(
+    q: Array,
+    k: Array,
+    v: Array,
+    block_indices: Array,
+    *,
+    block_counts: Array | None = None,
+    block_size: int = 64,
+    layout: str = "bshd",
+    causal: bool = True,
+    diagonal: bool = False,
+    repeats: bool = False,
+    window: int = 0,
+    scale: float | None = None,
+    cu_seqlens_q: Array | None = None,
+    cu_seqlens_k: Array | None = None,
+    check_indices: bool = False,
+    target: str = "automatic",
+) -> tuple[Any, ...]:
+    """Attention in which every query token sees the key blocks that were selected for it.
+
+    Args:
+        q, k, v, layout, scale, cu_seqlens_q, cu_seqlens_k, target: as in ``attention``.
+        block_indices: int32 [batch, tokens, heads, entries], heads of k or of q; in the layout "bhsd" heads stand
+            before tokens, packed there is no batch. Block i holds the keys from i * block_size on; entries that name
+            no block select nothing.
+        block_counts: int32, block_indices without entries: how many entries of a row count.
+        block_size: keys of a block.
+        causal: no later keys; the last query stands at the last key.
+        diagonal: the block in which a query stands is seen whether it is selected or not.
+        repeats: a block that is named several times counts so often.
+        window: with window > 0, attention over the ``window`` keys that end at the query is a second result.
+        check_indices: refuse entries that are neither -1 nor a block number.
+
+    Returns:
+        ``(out, lse)`` as those of ``attention``, with a window ``(out, lse, window_out, window_lse)``.
+
+    Raises:
+        TypeError, ValueError, RuntimeError: as ``attention``.
+
+    Source: Yuan et al., "Native Sparse Attention", 2025: the selected branch, and its sliding window.
+    """
+    _check_gradients(q, k, v)
+    out, lse = _attention_outputs(q, v, layout, None, None)
+    window_out, window_lse = _attention_outputs(q, v, layout, None, None) if window > 0 else (None, None)
+    results = _tegula.nsa_selected_attention(
+        q, k, v, block_indices, block_counts, block_size, layout, causal, diagonal, repeats, window, scale,
+        cu_seqlens_q, cu_seqlens_k, check_indices, out, lse, window_out, window_lse, target,
+    )  # fmt: skip
+    return tuple(as_kind_of(q, array) for array in results)
+
+
+def block_scores(
+    q: Array,
+    k: Array,
+    q_block_size: int = 64,
+    k_block_size: int = 64,
+    *,
+    layout: str = "bshd",
+    causal: bool = False,
+    scale: float | None = None,
+    per_kv_head: bool = True,
+    out: Array | None = None,
+    target: str = "automatic",
+) -> Any:
+    """How much key blocks matter to blocks of queries: ``scale * mean(query block) @ mean(key block)``.
+
+    Args:
+        q, k, layout, scale, target: as in ``attention``.
+        q_block_size, k_block_size: queries and keys of a block; the last blocks may be short.
+        causal: blocks that no query of the row sees score -inf.
+        per_kv_head: one row for all query heads of a group, their mean; otherwise one for every head of q.
+        out: written instead of a new array.
+
+    Returns:
+        float32 [batch, heads, q_blocks, k_blocks], heads of k or of q.
+
+    Raises:
+        TypeError, ValueError, RuntimeError: as ``attention``.
+    """
+    if out is None and len(_shape(q)) == len(_shape(k)) == 4 and q_block_size > 0 and k_block_size > 0:
+        sequence, heads = (1, 2) if layout == "bshd" else (2, 1)
+        shape = (
+            q.shape[0],
+            (k if per_kv_head else q).shape[heads],
+            -(-q.shape[sequence] // q_block_size),
+            -(-k.shape[sequence] // k_block_size),
+        )
+        out = empty(q, shape, "float32")
+    return as_kind_of(
+        q, _tegula.block_scores(q, k, q_block_size, k_block_size, layout, causal, scale, per_kv_head, out, target)
+    )
+
+
+def topk_blocks(
+    scores: Array,
+    count: int,
+    *,
+    keep_first: bool = False,
+    keep_diagonal: bool = False,
+    q_block_size: int = 64,
+    k_block_size: int = 64,
+    key_offset: int = 0,
+    out: Array | None = None,
+    target: str = "automatic",
+) -> Any:
+    """The ``count`` largest scores of every row, as block numbers.
+
+    Args:
+        scores: float32 [batch, heads, q_blocks, k_blocks], as of ``block_scores``.
+        count: blocks of a row.
+        keep_first, keep_diagonal: block 0, and the block of the last key that stands at or before the last query of
+            the row, are chosen before all others if their score is not -inf.
+        q_block_size, k_block_size, key_offset: they determine that block; key_offset is keys - queries.
+        out: written instead of a new array.
+
+    Returns:
+        int32 [batch, heads, q_blocks, count], ascending, -1 after them where fewer exist. Scores of -inf and NaN are
+        never chosen; of equal scores the lower block wins.
+
+    Raises:
+        TypeError, ValueError, RuntimeError: as ``attention``.
+    """
+    if out is None and len(_shape(scores)) == 4 and count > 0:
+        out = empty(scores, tuple(scores.shape[:3]) + (count,), "int32")
+    return as_kind_of(
+        scores,
+        _tegula.topk_blocks(
+            scores, count, keep_first, keep_diagonal, q_block_size, k_block_size, key_offset, out, target
+        ),
+    )
+
+
+def gemm(
+    a: Array,
+    b: Array,
+    *,
+    transpose_a: bool = False,
+    transpose_b: bool = False,
+    bias: Array | None = None,
+    activation: str = "none",
+    out_dtype: Any = None,
+    out: Array | None = None,
+    target: str = "automatic",
+) -> Any:
+    """``activation(a @ b + bias)``, summed in float32 and rounded once.
+
+    Args:
+        a: [m, k] or [batch, m, k]; float32, float16 or bfloat16, any strides. [k, m] with transpose_a.
+        b: [k, n] or [batch, k, n] of the dtype of a; [n, k] with transpose_b. A matrix without a batch is used with
+            every batch of the other.
+        bias: [n], float32, float16 or bfloat16.
+        activation: "none", "relu", "gelu" (by tanh) or "silu".
+        out_dtype: float32, float16 or bfloat16, by name or as a dtype of NumPy or torch; that of a unless given.
+        out: written instead of a new array.
+        target: as in ``attention``.
+
+    Returns:
+        [m, n], or [batch, m, n] if a or b has a batch.
+
+    Raises:
+        TypeError, ValueError, RuntimeError: as ``attention``.
+    """
+    _check_gradients(a, b, bias)
+    dtype = dtype_name(out_dtype)
+    shapes = _shape(a), _shape(b)
+    if out is None and all(len(shape) in (2, 3) for shape in shapes) and dtype in _gemm_dtypes:
+        batch = next((shape[:1] for shape in shapes if len(shape) == 3), ())
+        rows, columns = shapes[0][-1 if transpose_a else -2], shapes[1][-2 if transpose_b else -1]
+        out = empty(a, batch + (rows, columns), dtype)
+    results = _tegula.gemm(a, b, transpose_a, transpose_b, bias, activation, dtype, out, target)
+    return as_kind_of(a, results)
+
+
+_gemm_dtypes = (None, "float32", "float16", "bfloat16")
+
+
+def attention_backward(
+    dout: Array,
+    q: Array,
+    k: Array,
+    v: Array,
+    out: Array,
+    lse: Array,
+    *,
+    dlse: Array | None = None,
+    layout: str = "bshd",
+    scale: float | None = None,
+    causal: bool = False,
+    left: int = -1,
+    right: int = -1,
+    softcap: float = 0.0,
+    sinks: Array | None = None,
+    cu_seqlens_q: Array | None = None,
+    cu_seqlens_k: Array | None = None,
+    target: str = "automatic",
+) -> tuple[Any, Any, Any, Any]:
+    """Gradients of ``sum(dout * out) + sum(dlse * lse)``, where out and lse are results of ``attention``.
+
+    Args:
+        dout: as out. dlse: as lse, or None for 0.
+        q, k, v and the options: those of the call of ``attention``.
+
+    Returns:
+        ``(dq, dk, dv, dsinks)`` as q, k, v; dsinks float32 [heads], None without sinks. The same bit by bit in
+        every run.
+
+    Raises:
+        TypeError, ValueError, RuntimeError: as ``attention``.
+    """
+    dq, dk, dv = (empty(x, _shape(x)) for x in (q, k, v))
+    dsinks = None if sinks is None else empty(q, _shape(sinks), "float32")
+    results = _tegula.attention_backward(
+        dout, q, k, v, out, lse, dlse, dq, dk, dv, dsinks, layout, scale, causal, left, right, softcap, sinks,
+        cu_seqlens_q, cu_seqlens_k, target,
+    )  # fmt: skip
+    dq, dk, dv, dsinks = (array if array is None else as_kind_of(q, array) for array in results)
+    return dq, dk, dv, dsinks
+
+
+def block_sparse_attn_backward(
+    dout: Array,
+    q: Array,
+    k: Array,
+    v: Array,
+    out: Array,
+    lse: Array,
+    q_block_size: int,
+    k_block_size: int,
+    topk_indices: Array | None = None,
+    *,
+    dlse: Array | None = None,
+    counts: Array | None = None,
+    mask: Array | None = None,
+    layout: str = "bshd",
+    causal: bool = False,
+    scale: float | None = None,
+    softcap: float = 0.0,
+    target: str = "automatic",
+) -> tuple[Any, Any, Any]:
+    """Gradients of ``sum(dout * out) + sum(dlse * lse)``, where out and lse are results of ``block_sparse_attn``.
+
+    Args:
+        dout: as out. dlse: as lse, or None for 0.
+        q, k, v, the blocks and the options: those of the call of ``block_sparse_attn``.
+
+    Returns:
+        ``(dq, dk, dv)`` as q, k, v. The same bit by bit in every run.
+
+    Raises:
+        TypeError, ValueError, RuntimeError: as ``attention``.
+    """
+    dq, dk, dv = (empty(x, _shape(x)) for x in (q, k, v))
+    results = _tegula.block_sparse_attn_backward(
+        dout, q, k, v, out, lse, dlse, dq, dk, dv, q_block_size, k_block_size, topk_indices, counts, mask, layout,
+        causal, scale, softcap, target,
+    )  # fmt: skip
+    dq, dk, dv = (as_kind_of(q, array) for array in results)
+    return dq, dk, dv

@@ -1,0 +1,257 @@
+"""The operators on NumPy arrays, against the formulas."""
+
+import numpy as np
+import pytest
+import references as reference
+import tegula
+
+TARGETS = ["interpreter", "automatic"]
+TOLERANCE = {np.float32: 2e-5, np.float16: 4e-3}
+
+
+def random(shape, dtype=np.float32, seed=0):
+    return np.random.default_rng(seed).standard_normal(shape).astype(dtype)
+
+
+def heads(queries=37, keys=45, heads=4, kv_heads=2, d=16, dtype=np.float32):
+    return (
+        random((2, queries, heads, d), dtype, 1),
+        random((2, keys, kv_heads, d), dtype, 2),
+        random((2, keys, kv_heads, d), dtype, 3),
+    )
+
+
+def expect_close(actual, expected, dtype=np.float32):
+    tolerance = TOLERANCE[dtype]
+    np.testing.assert_allclose(np.asarray(actual, np.float64), expected, atol=tolerance, rtol=tolerance)
+
+
+ATTENTION = {
+    "plain": {},
+    "causal": {"causal": True},
+    "window": {"left": 9, "right": 3},
+    "scale, softcap": {"scale": 0.3, "softcap": 5.0},
+    "sinks": {"sinks": random((4,), seed=4), "causal": True},
+}
+
+
+# Two of the kernels are compiled as well; the others take the same way.
+@pytest.mark.parametrize(
+    "name, target", [(name, "interpreter") for name in ATTENTION] + [("plain", "automatic"), ("causal", "automatic")]
+)
+def test_attention(name, target):
+    options = ATTENTION[name]
+    q, k, v = heads()
+    out, lse = tegula.attention(q, k, v, target=target, **options)
+    mask = reference.causal_mask(37, 45, options.get("left", -1), 0 if options.get("causal") else options.get("right", -1))
+    kept = {key: value for key, value in options.items() if key in ("scale", "softcap", "sinks")}
+    expected_out, expected_lse = reference.attention(q, k, v, mask, **kept)
+    assert type(out) is np.ndarray and out.dtype == np.float32 and lse.dtype == np.float32
+    expect_close(out, expected_out)
+    expect_close(lse, expected_lse)
+
+
+def test_attention_in_float16():
+    q, k, v = heads(dtype=np.float16)
+    out, _ = tegula.attention(q, k, v, target="interpreter")
+    assert out.dtype == np.float16
+    expect_close(out, reference.attention(q, k, v)[0], np.float16)
+
+
+def test_strides_are_free():
+    """The other layout, views of larger arrays, reversed sequences, and read-only arrays."""
+    whole = random((2, 4, 37, 3, 16))
+    q, k, v = (whole[:, :, :, i] for i in range(3))
+    k = k[:, ::2, ::-1]
+    v = np.lib.stride_tricks.as_strided(v, strides=v.strides, writeable=False)[:, ::2]
+    out, lse = tegula.attention(q, k, v, layout="bhsd", target="interpreter")
+    expected_out, expected_lse = reference.attention(*(x.transpose(0, 2, 1, 3) for x in (q, k, v)))
+    expect_close(out, expected_out.transpose(0, 2, 1, 3))
+    expect_close(lse, expected_lse)
+
+
+def test_packed_sequences():
+    q, k, v = (x[0] for x in heads(37, 37))
+    bounds = np.array([0, 11, 37], np.int32)
+    out, lse = tegula.attention(q, k, v, cu_seqlens_q=bounds, cu_seqlens_k=bounds, target="interpreter")
+    for begin, end in ((0, 11), (11, 37)):
+        part = slice(begin, end)
+        expected_out, expected_lse = reference.attention(q[None, part], k[None, part], v[None, part])
+        expect_close(out[part], expected_out[0])
+        expect_close(lse[:, part], expected_lse[0])
+
+
+def test_outputs_of_the_caller():
+    q, k, v = heads()
+    out, lse = np.empty_like(q), np.empty((2, 4, 37), np.float32)
+    results = tegula.attention(q, k, v, out=out, lse=lse, target="interpreter")
+    assert results[0] is out and results[1] is lse
+    expect_close(out, reference.attention(q, k, v)[0])
+
+
+INDICES = np.array([[2, 0, -1], [1, 1, 99], [-1, -1, -1]], np.int32)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("causal", [False, True])
+def test_block_sparse(causal, target):
+    q, k, v = heads()
+    indices = np.broadcast_to(INDICES, (2, 2, 3, 3)).copy()
+    indices[1, :, 0] = [1, 2, 0]
+    out, lse = tegula.block_sparse_attn(q, k, v, 16, 16, indices, causal=causal, target=target)
+    mask = reference.block_mask(indices, 37, 45, 16, 16).repeat(2, 1)
+    if causal:
+        mask = mask & reference.causal_mask(37, 45, right=0)
+    expected_out, expected_lse = reference.attention(q, k, v, mask)
+    expect_close(out, expected_out)
+    expect_close(lse, expected_lse)
+
+
+def test_block_sparse_mask_and_counts():
+    q, k, v = heads()
+    mask = np.random.default_rng(5).random((2, 4, 3, 3)) < 0.5
+    out, _ = tegula.block_sparse_attn(q, k, v, 16, 16, mask=mask, target="interpreter")
+    elements = mask.repeat(16, 2)[:, :, :37].repeat(16, 3)[:, :, :, :45]
+    expect_close(out, reference.attention(q, k, v, elements)[0])
+    indices = np.broadcast_to(INDICES, (2, 2, 3, 3)).copy()
+    counts = np.ones((2, 2, 3), np.int32)
+    out, _ = tegula.block_sparse_attn(q, k, v, 16, 16, indices, counts=counts, target="interpreter")
+    elements = reference.block_mask(indices[..., :1], 37, 45, 16, 16).repeat(2, 1)
+    expect_close(out, reference.attention(q, k, v, elements)[0])
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_nsa_selected(target):
+    q, k, v = heads(37, 37)
+    indices = np.random.default_rng(6).integers(-1, 6, (2, 37, 2, 3)).astype(np.int32)
+    results = tegula.nsa_selected_attention(q, k, v, indices, block_size=8, diagonal=True, window=7, target=target)
+    out, lse, window_out, window_lse = results
+    causal = reference.causal_mask(37, 37, right=0)
+    mask = reference.block_mask(indices.transpose(0, 2, 1, 3), 37, 37, 1, 8).repeat(2, 1)
+    mask |= (np.arange(37)[:, None] // 8) == (np.arange(37)[None, :] // 8)
+    expected_out, expected_lse = reference.attention(q, k, v, mask & causal)
+    expect_close(out, expected_out)
+    expect_close(lse, expected_lse)
+    expected_out, expected_lse = reference.attention(q, k, v, reference.causal_mask(37, 37, 6, 0))
+    expect_close(window_out, expected_out)
+    expect_close(window_lse, expected_lse)
+    assert len(tegula.nsa_selected_attention(q, k, v, indices, block_size=8, target="interpreter")) == 2
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_choice_of_blocks(target):
+    q, k, _ = heads()
+    scores = tegula.block_scores(q, k, 16, 8, target=target)
+    expected = reference.block_scores(q, k, 16, 8)
+    expect_close(scores, expected)
+    chosen = tegula.topk_blocks(scores, 3, target=target)
+    assert chosen.dtype == np.int32
+    np.testing.assert_array_equal(chosen, np.sort(np.argsort(-scores, -1, kind="stable")[..., :3], -1))
+    per_head = tegula.block_scores(q, k, 16, 8, per_kv_head=False, target="interpreter")
+    assert per_head.shape == (2, 4, 3, 6)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_gemm(target):
+    a, b, bias = random((30, 20)), random((25, 20), seed=1), random((25,), seed=2)
+    out = tegula.gemm(a, b, transpose_b=True, bias=bias, activation="relu", target=target)
+    expect_close(out, np.maximum(a.astype(float) @ b.T + bias, 0))
+    batches = random((3, 20, 30), seed=3)
+    out = tegula.gemm(batches, b.T, transpose_a=True, out_dtype=np.float16, target="interpreter")
+    assert out.dtype == np.float16
+    expect_close(out, batches.astype(float).transpose(0, 2, 1) @ b.T, np.float16)
+
+
+def test_gradients_agree_with_differences():
+    q, k, v = (x[:1, :9, :2, :8] for x in heads())
+    dout = random(q.shape, seed=7)
+    out, lse = tegula.attention(q, k, v, causal=True, target="interpreter")
+    gradients = tegula.attention_backward(dout, q, k, v, out, lse, causal=True, target="interpreter")
+    assert gradients[3] is None
+    mask = reference.causal_mask(9, 9, right=0)
+
+    def loss(*inputs):
+        return (reference.attention(*inputs, mask)[0] * dout).sum()
+
+    for at, gradient in enumerate(gradients[:3]):
+        step = np.zeros((3, *q.shape))
+        step[at] = random(q.shape, seed=8) * 1e-4
+        plus = loss(q + step[0], k + step[1], v + step[2])
+        minus = loss(q - step[0], k - step[1], v - step[2])
+        assert abs((gradient * step[at]).sum() * 2 - (plus - minus)) < 1e-7
+
+
+class Foreign:
+    """An array of a library that knows DLPack alone, as of before version 1.0."""
+
+    def __init__(self, array):
+        self.array = array
+
+    def __dlpack__(self):
+        return self.array.__dlpack__()
+
+    def __dlpack_device__(self):
+        return self.array.__dlpack_device__()
+
+
+def test_foreign_arrays():
+    a, b = random((4, 5)), random((5, 6))
+    result = tegula.gemm(Foreign(a), Foreign(b), target="interpreter")
+    expect_close(np.from_dlpack(result), a.astype(float) @ b)
+    expect_close(tegula.gemm(a, Foreign(b), target="interpreter"), a.astype(float) @ b)
+
+
+def refused(call, kind, *parts):
+    with pytest.raises(kind) as error:
+        call()
+    for part in parts:
+        assert part in str(error.value)
+
+
+def test_errors():
+    q, k, v = heads()
+    refused(lambda: tegula.attention([1, 2], k, v), TypeError, "q:", "__dlpack__", "list")
+    refused(lambda: tegula.attention(q, k[..., :8], v), ValueError, "k")
+    refused(lambda: tegula.attention(q, k, v.astype(np.float16)), ValueError, "v", "f16")
+    refused(lambda: tegula.attention(q[..., ::2], k[..., ::2], v), ValueError, "q")
+    refused(lambda: tegula.attention(q.astype(complex), k, v), (TypeError, ValueError))
+    refused(lambda: tegula.attention(q, k, v, layout="sbhd"), ValueError, "layout", "'bshd', 'bhsd'")
+    refused(lambda: tegula.attention(q, k, v, target="abacus"), ValueError, "target", "'interpreter'")
+    refused(lambda: tegula.attention(q, k, v, scale=-1.0), ValueError, "scale")
+    refused(lambda: tegula.attention(q, k, v, causal="yes"), TypeError)
+    refused(lambda: tegula.attention(q[0], k, v), ValueError, "q")
+    refused(lambda: tegula.block_sparse_attn(q, k, v, 16, 16), ValueError, "indices")
+    wide = np.zeros((2, 2, 3, 3), np.int64)
+    refused(lambda: tegula.block_sparse_attn(q, k, v, 16, 16, wide), ValueError, "indices", "i32")
+    refused(lambda: tegula.gemm(q[0, 0], q[0, 0], activation="cube"), ValueError, "'relu'")
+    refused(lambda: tegula.gemm(q[0, 0], q[0, 0], out_dtype="int8"), ValueError, "out_dtype")
+    refused(lambda: tegula.topk_blocks(np.zeros((1, 1, 1, 1), np.float32), -1), ValueError, "count")
+    out = np.empty_like(q)
+    out.flags.writeable = False
+    refused(lambda: tegula.attention(q, k, v, out=out), ValueError, "out", "read-only")
+    refused(lambda: tegula.attention(q, k, v, out=np.empty((3, 3), np.float32)), ValueError, "out")
+
+
+def test_other_threads_go_on():
+    """A call releases the interpreter lock: another thread counts on while the operator runs."""
+    import threading
+
+    begun, done = threading.Event(), threading.Event()
+    count = 0
+
+    def counting():
+        nonlocal count
+        begun.set()
+        while not done.is_set():
+            count += 1
+
+    thread = threading.Thread(target=counting)
+    thread.start()
+    begun.wait()
+    before = count
+    q = random((1, 64, 1, 16))
+    tegula.attention(q, q, q, target="interpreter")
+    counted = count - before
+    done.set()
+    thread.join()
+    assert counted > 100
