@@ -14,11 +14,13 @@
 #include <cstdint>
 #include <initializer_list>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <variant>
 
+#include "tegula/stream.hpp"
 #include "tegula/tensor.hpp"
 
 namespace tegula {
@@ -35,14 +37,20 @@ class Kernel;
 // by thread: very slow, for tests of the compiler.
 class Target {
  public:
-  enum class Kind : std::uint8_t { automatic, interpreter, cpu, emulated };
+  enum class Kind : std::uint8_t { automatic, interpreter, cpu, emulated, cuda, cuda_sm80 };
   static constexpr Target automatic() { return Target(Kind::automatic); }
   static constexpr Target interpreter() { return Target(Kind::interpreter); }
   static constexpr Target cpu() { return Target(Kind::cpu); }
   static constexpr Target emulated() { return Target(Kind::emulated); }
+  // Tensors of calls lie on a CUDA device; calls return when the work is queued (tegula/stream.hpp).
+  static constexpr Target cuda() { return Target(Kind::cuda); }
+  // The same with the instructions of compute capability 8.0 alone.
+  static constexpr Target cuda_sm80() { return Target(Kind::cuda_sm80); }
 
   constexpr Kind kind() const { return kind_; }
   std::string_view name() const;
+  // Where the tensors of calls must lie.
+  DeviceKind device() const;
   friend constexpr bool operator==(const Target&, const Target&) = default;
 
  private:
@@ -97,6 +105,9 @@ class Function {
   void call(std::span<const NamedArgument> args) const;
   void call(std::initializer_list<NamedArgument> args) const { call(std::span(args.begin(), args.size())); }
 
+  // The same function; its calls go to this stream.
+  Function on(const Stream& stream) const;
+
   // Bytes that such a call takes for the kernel's workspaces.
   template <class... Args>
   requires(std::convertible_to<const Args&, Argument>&&...) std::size_t workspace_bytes(const Args&... args)
@@ -112,6 +123,7 @@ class Function {
   explicit Function(std::shared_ptr<const Compiled> compiled) : compiled_(std::move(compiled)) {}
   friend Function compile(const std::shared_ptr<const ir::Kernel>& kernel, Target target);
   std::shared_ptr<const Compiled> compiled_;
+  std::optional<Stream> stream_;
 };
 
 // Compiles the kernel, or takes it from the cache of compiled kernels. A DeviceError if the target needs a

@@ -26,6 +26,8 @@ enum class DeviceKind : std::uint8_t { cpu, cuda };
 struct Device {
   DeviceKind kind = DeviceKind::cpu;
   int index = 0;
+  static constexpr Device cpu() { return {}; }
+  static constexpr Device cuda(int index = 0) { return {DeviceKind::cuda, index}; }
   bool is_cpu() const { return kind == DeviceKind::cpu; }
   std::string name() const;  // "cpu", "cuda:1"
   friend bool operator==(const Device&, const Device&) = default;
@@ -135,18 +137,22 @@ ByteRange byte_range(const TensorRef& tensor);
 std::string describe(const Shape& shape);       // "[2, 3]"
 std::string describe(const TensorRef& tensor);  // "f32 [2, 3] strides [3, 1]"
 
-// Copies elements between tensors of the same shape in host memory, converting the dtype as casts of the
-// language do. The two must not overlap.
+// Copies elements between tensors of the same shape, converting the dtype as casts of the language do. The
+// two must not overlap. Tensors on devices: within one device contiguous tensors of one dtype are copied in
+// the order of its current stream; any other copy passes through host memory and is finished on return.
 void copy_elements(const TensorRef& from, const TensorRef& to);
 
 // A tensor with its elements: 64-byte aligned and reference-counted, so that copies of a Tensor and views
 // of it share them; `clone` does not.
+//
+// The memory of a tensor on a CUDA device belongs to the stream that was current when it was made: whoever
+// uses it on another stream makes sure that this use is over before the last copy goes.
 class Tensor {
  public:
   Tensor() : Tensor(empty({0}, f32)) {}
 
-  static Tensor empty(Shape shape, DType dtype);  // elements are undefined
-  static Tensor zeros(Shape shape, DType dtype);
+  static Tensor empty(Shape shape, DType dtype, const Device& device = {});  // elements are undefined
+  static Tensor zeros(Shape shape, DType dtype, const Device& device = {});
   static Tensor full(Shape shape, DType dtype, double value);
   static Tensor arange(std::int64_t count, DType dtype, double start = 0, double step = 1);
   // The random factories depend on nothing but their arguments.
@@ -200,7 +206,7 @@ class Tensor {
   // All elements in row-major order as C++ values; the conversion is that of `to`.
   template <class T>
   std::vector<T> values() const {
-    const Tensor converted = to(dtype_of<T>()).contiguous();
+    const Tensor converted = to(Device::cpu()).to(dtype_of<T>()).contiguous();
     const T* begin = converted.data_as<T>();
     return std::vector<T>(begin, begin + nelements());
   }
@@ -221,7 +227,8 @@ class Tensor {
   // This tensor if it already is so, otherwise a copy.
   Tensor contiguous() const;
   Tensor to(DType dtype) const;
-  Tensor clone() const;
+  Tensor to(const Device& device) const;  // copies are contiguous
+  Tensor clone() const;                   // on the same device
 
  private:
   Tensor(TensorRef ref, std::shared_ptr<void> owner) : ref_(std::move(ref)), owner_(std::move(owner)) {}

@@ -5,7 +5,8 @@
 //   the address of each tensor of the signature, workspaces included (Signature::buffers);
 //   the strides of each tensor, in elements, one after the other;
 //   the values of the call (Signature::variables): 64-bit integers, f32 as its bits;
-//   the address of a 32-bit word that holds 0: a failed assertion writes its number + 1;
+//   the address of a 64-bit word that holds 0: a failed assertion writes its number + 1 into the low half,
+//   the number of its block into the high half;
 //   the address of two 32-bit words in device memory that hold 0 before each launch, and after it: no two
 //   launches that may run at the same time have the same;
 // followed, if there are any, at the next multiple of 64 bytes, by the tensor maps.

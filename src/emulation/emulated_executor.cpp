@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <bit>
 #include <cstring>
 #include <mutex>
 
@@ -19,11 +18,6 @@ namespace {
 
 // The memory that a kernel has not asked for holds this.
 constexpr unsigned char untouched = 0xff;
-
-std::int64_t word_of(const ir::Value& value) {
-  if (!value.type.is_floating()) return value.integer;
-  return std::bit_cast<std::int32_t>(static_cast<float>(value.real));
-}
 
 std::string entry_of(const std::string& function) { return "emulate_" + function; }
 
@@ -65,13 +59,14 @@ class EmulatedExecutor : public Executable {
     for (auto& tensor : binding.tensors)
       call.insert(call.end(), tensor.strides.begin(), tensor.strides.end());
     for (auto& value : binding.values) call.push_back(word_of(value));
-    int status = 0, counters[2] = {0, 0};
+    std::uint64_t status = 0;
+    int counters[2] = {};
     call.push_back(reinterpret_cast<std::intptr_t>(&status));
     call.push_back(reinterpret_cast<std::intptr_t>(counters));
     for (std::size_t grid = 0; grid < program_.kernels.size(); ++grid) {
       run_grid(grid, call, binding);
       if (status == 0) continue;
-      auto& assertion = program_.assertions[static_cast<std::size_t>(status - 1)];
+      auto& assertion = program_.assertions[static_cast<std::uint32_t>(status) - 1];
       throw ProgramError("assertion failed: " + assertion.message, assertion.at);
     }
   }

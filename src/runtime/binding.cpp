@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <bit>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
@@ -9,7 +10,7 @@
 #include <optional>
 
 #include "runtime/binding_memory.hpp"
-#include "runtime/thread_pool.hpp"
+#include "runtime/processors.hpp"
 #include "tegula/error.hpp"
 
 namespace tegula {
@@ -18,7 +19,8 @@ namespace {
 using ir::VariableKind;
 
 constexpr std::int64_t largest_extent = std::numeric_limits<std::int32_t>::max();
-constexpr std::size_t alignment = 64;
+
+std::size_t aligned(std::size_t bytes, std::size_t unit) { return (bytes + unit - 1) / unit * unit; }
 
 template <class... Args>
 [[noreturn]] void refuse(fmt::format_string<Args...> text, Args&&... args) {
@@ -26,6 +28,14 @@ template <class... Args>
 }
 
 }  // namespace
+
+std::size_t workspace_alignment(DeviceKind device) { return device == DeviceKind::cpu ? 64 : 256; }
+
+std::int64_t word_of(const ir::Value& value) {
+  if (!value.type.is_floating()) return value.integer;
+  if (value.type == f64) return std::bit_cast<std::int64_t>(value.real);
+  return std::bit_cast<std::int32_t>(static_cast<float>(value.real));
+}
 
 int Signature::slot_of(const ir::Variable* variable) const {
   for (std::size_t i = 0; i < variables_.size(); ++i) {
@@ -57,6 +67,35 @@ std::string Signature::dims_text(const Binding& binding) const {
   return text;
 }
 
+void Signature::check_device(const ir::Buffer& buffer, const TensorRef& tensor) const {
+  if (tensor.device.kind == device_) return;
+  if (device_ == DeviceKind::cpu) {
+    refuse("{} lies on {}, but the kernel was compiled for the CPU; copy it to host memory", where(buffer),
+           tensor.device.name());
+  }
+  refuse("{} lies in host memory, but the kernel was compiled for CUDA; copy it with to(Device::cuda())",
+         where(buffer));
+}
+
+// All tensors on one device, which gives the number of processors.
+void Signature::join_devices(Binding& binding) const {
+  binding.device = {device_, 0};
+  if (device_ == DeviceKind::cuda) {
+    if (binding.tensors.empty()) binding.device = current_stream().device();
+    for (std::size_t t = 0; t < binding.tensors.size(); ++t) {
+      const Device& device = binding.tensors[t].device;
+      if (t == 0) binding.device = device;
+      if (device == binding.device) continue;
+      refuse("{} lies on {}, but argument '{}' on {}; copy it there", where(*buffers_[t]), device.name(),
+             buffers_[0]->name, binding.device.name());
+    }
+  }
+  for (std::size_t slot = 0; slot < variables_.size(); ++slot) {
+    if (variables_[slot]->kind != VariableKind::processors) continue;
+    binding.values[slot] = ir::integer_value(variables_[slot]->type, processors_of(binding.device));
+  }
+}
+
 TensorRef Signature::checked_tensor(const ir::Buffer& buffer, const Argument& arg) const {
   const TensorRef* tensor = arg.tensor();
   if (tensor == nullptr) {
@@ -71,10 +110,7 @@ TensorRef Signature::checked_tensor(const ir::Buffer& buffer, const Argument& ar
     refuse("{} must have rank {}, but {} is given; reshape it", where(buffer), buffer.rank(),
            describe(*tensor));
   }
-  if (!tensor->device.is_cpu()) {
-    refuse("{} lies on {}, but the kernel was compiled for the CPU; copy it to host memory", where(buffer),
-           tensor->device.name());
-  }
+  check_device(buffer, *tensor);
   for (const std::int64_t extent : tensor->shape) {
     if (extent < 0 || extent > largest_extent) {
       refuse("{} has an extent outside 0 … {}: {}; split the call", where(buffer), largest_extent,
@@ -286,7 +322,7 @@ void Signature::add_workspaces(Binding& binding) const {
       }
     }
     binding.tensors[w] = TensorRef(nullptr, buffer.type, std::move(shape));
-    binding.workspace_bytes += (static_cast<std::size_t>(bytes) + alignment - 1) / alignment * alignment;
+    binding.workspace_bytes += aligned(static_cast<std::size_t>(bytes), workspace_alignment(device_));
   }
 }
 
@@ -308,9 +344,7 @@ Binding Signature::bind_only(std::span<const Argument> args) const {
     else
       binding.values[scalar++] = checked_scalar(*parameter.scalar, args[i]);
   }
-  for (; scalar < variables_.size(); ++scalar) {
-    binding.values[scalar] = ir::integer_value(variables_[scalar]->type, thread_pool().size());
-  }
+  join_devices(binding);
   solve(binding);
   check_computed(binding);
   check_multiples(binding);
@@ -325,7 +359,7 @@ Binding Signature::bind_only(std::span<const Argument> args) const {
 namespace {
 
 std::shared_ptr<void> allocate(std::size_t bytes) {
-  void* memory = std::aligned_alloc(alignment, bytes);
+  void* memory = std::aligned_alloc(workspace_alignment(DeviceKind::cpu), bytes);
   if (memory == nullptr) throw DeviceError(fmt::format("no memory for {} bytes of workspaces", bytes));
   return {memory, std::free};
 }
@@ -334,14 +368,14 @@ std::shared_ptr<void> allocate(std::size_t bytes) {
 
 Binding Signature::bind(std::span<const Argument> args) const {
   Binding binding = bind_only(args);
-  if (binding.workspace_bytes == 0) return binding;
+  if (binding.workspace_bytes == 0 || device_ != DeviceKind::cpu) return binding;
   binding.workspace = allocate(binding.workspace_bytes);
   auto* next = static_cast<std::byte*>(binding.workspace.get());
   for (std::size_t w = parameter_tensors_; w < buffers_.size(); ++w) {
     TensorRef& ref = binding.tensors[w];
     ref.data = next;
     const auto bytes = static_cast<std::size_t>(nelements(ref)) * static_cast<std::size_t>(ref.dtype.bytes());
-    next += (bytes + alignment - 1) / alignment * alignment;
+    next += aligned(bytes, workspace_alignment(device_));
   }
   return binding;
 }

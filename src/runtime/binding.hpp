@@ -15,9 +15,15 @@ namespace tegula {
 struct Binding {
   std::vector<ir::Value> values;
   std::vector<TensorRef> tensors;
+  Device device;  // on which the tensors lie
   std::size_t workspace_bytes = 0;
-  std::shared_ptr<void> workspace;  // the memory of all workspaces
+  std::shared_ptr<void> workspace;  // the memory of all workspaces, on the host
 };
+
+// Workspaces begin at multiples of this within their memory.
+std::size_t workspace_alignment(DeviceKind device);
+// The value as an 8-byte word of printed code: integers as 64 bits, f32 as its bits in the low half.
+std::int64_t word_of(const ir::Value& value);
 
 class Signature;
 
@@ -45,8 +51,8 @@ class HostExpr {
 // What a call must satisfy, worked out once so that binding takes microseconds.
 class Signature {
  public:
-  // A ProgramError if no argument determines a dim.
-  explicit Signature(ir::KernelPtr kernel);
+  // For calls with tensors on such a device. A ProgramError if no argument determines a dim.
+  explicit Signature(ir::KernelPtr kernel, DeviceKind device = DeviceKind::cpu);
 
   const ir::Kernel& kernel() const { return *kernel_; }
   const ir::KernelPtr& kernel_ptr() const { return kernel_; }
@@ -54,11 +60,12 @@ class Signature {
   const std::vector<ir::VariablePtr>& variables() const { return variables_; }
   // The tensors of the parameters, then the workspaces.
   const std::vector<ir::BufferPtr>& buffers() const { return buffers_; }
+  std::size_t parameter_tensors() const { return parameter_tensors_; }
   // Positions in those; -1 if it is not there.
   int slot_of(const ir::Variable* variable) const;
   int slot_of(const ir::Buffer* buffer) const;
 
-  // An ArgumentError if the call is wrong.
+  // An ArgumentError if the call is wrong. Workspaces get memory if it is the host's.
   Binding bind(std::span<const Argument> args) const;
   Binding bind(std::span<const NamedArgument> args) const;
   // Without memory for the workspaces.
@@ -98,6 +105,8 @@ class Signature {
   void plan_pairs();
 
   TensorRef checked_tensor(const ir::Buffer& buffer, const Argument& arg) const;
+  void check_device(const ir::Buffer& buffer, const TensorRef& tensor) const;
+  void join_devices(Binding& binding) const;
   ir::Value checked_scalar(const ir::Variable& variable, const Argument& arg) const;
   void solve(Binding& binding) const;
   void solve_extent(Binding& binding, int tensor, int dim) const;
@@ -112,6 +121,7 @@ class Signature {
   std::string dims_text(const Binding& binding) const;
 
   ir::KernelPtr kernel_;
+  DeviceKind device_;
   std::vector<ir::VariablePtr> variables_;
   std::vector<ir::BufferPtr> buffers_;
   std::vector<std::vector<Extent>> extents_;  // of each buffer

@@ -30,7 +30,7 @@ bool may_alias(const ir::Kernel& kernel, const ir::Buffer* a, const ir::Buffer* 
 
 }  // namespace
 
-Signature::Signature(ir::KernelPtr kernel) : kernel_(std::move(kernel)) {
+Signature::Signature(ir::KernelPtr kernel, DeviceKind device) : kernel_(std::move(kernel)), device_(device) {
   for (const ir::Parameter& parameter : kernel_->parameters) {
     if (parameter.tensor) buffers_.push_back(parameter.tensor);
   }

@@ -12,7 +12,7 @@ namespace {
 template <class T, class Visit>
 void for_each_pair(const TensorRef& a, const TensorRef& b, const Visit& visit) {
   const auto values = [](const TensorRef& x) {
-    return Tensor::adopt(x, nullptr).to(dtype_of<T>()).contiguous();
+    return Tensor::adopt(x, nullptr).to(Device::cpu()).to(dtype_of<T>()).contiguous();
   };
   const Tensor x = values(a), y = values(b);
   const T *p = x.data_as<T>(), *q = y.data_as<T>();

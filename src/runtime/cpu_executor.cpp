@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <bit>
 #include <mutex>
 #include <utility>
 
@@ -78,12 +77,6 @@ void* on_contribute(void* context, std::int32_t id, std::int64_t order, std::int
   return c.contributions.back().bytes.data();
 }
 
-std::int64_t bits_of(const ir::Value& value) {
-  if (!value.type.is_floating()) return value.integer;
-  if (value.type == f64) return std::bit_cast<std::int64_t>(value.real);
-  return std::bit_cast<std::int32_t>(static_cast<float>(value.real));
-}
-
 SharedObject compile_text(const std::string& text) {
   auto* compiler = host_compiler();
   if (!compiler)
@@ -117,7 +110,7 @@ class CpuExecutor : public Executable {
       strides.insert(strides.end(), tensor.strides.begin(), tensor.strides.end());
       extents.insert(extents.end(), tensor.shape.begin(), tensor.shape.end());
     }
-    for (auto& value : binding.values) values.push_back(bits_of(value));
+    for (auto& value : binding.values) values.push_back(word_of(value));
     for (std::size_t grid = 0; grid < blocks_.size(); ++grid) {
       Context context{program_, {}, {}};
       TegulaCall call{data.data(), strides.data(), extents.data(), values.data(),

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "tegula/error.hpp"
+#include "tegula/stream.hpp"
 #include "tegula/tensor.hpp"
 
 namespace tegula {
@@ -124,6 +125,14 @@ Tensor import_tensor(Managed* managed) {
   return Tensor::adopt(std::move(ref), std::move(owner));
 }
 
+// Work queued on `second` from now on follows what is queued on `first`.
+void order(const Stream& first, const Stream& second) {
+  if (first.handle() == second.handle()) return;
+  Event event(first.device());
+  event.record(first);
+  second.wait(event);
+}
+
 }  // namespace
 
 DLManagedTensor* to_dlpack(const TensorRef& tensor) {
@@ -141,6 +150,23 @@ DLManagedTensorVersioned* to_dlpack_versioned(const Tensor& tensor) {
 
 Tensor from_dlpack(DLManagedTensor* tensor) { return import_tensor(tensor); }
 Tensor from_dlpack(DLManagedTensorVersioned* tensor) { return import_tensor(tensor); }
+
+DLManagedTensor* to_dlpack(const Tensor& tensor, const Stream& consumer) {
+  order(current_stream(tensor.device()), consumer);
+  return to_dlpack(tensor);
+}
+DLManagedTensorVersioned* to_dlpack_versioned(const Tensor& tensor, const Stream& consumer) {
+  order(current_stream(tensor.device()), consumer);
+  return to_dlpack_versioned(tensor);
+}
+Tensor from_dlpack(DLManagedTensor* tensor, const Stream& producer) {
+  order(producer, current_stream(producer.device()));
+  return import_tensor(tensor);
+}
+Tensor from_dlpack(DLManagedTensorVersioned* tensor, const Stream& producer) {
+  order(producer, current_stream(producer.device()));
+  return import_tensor(tensor);
+}
 
 TensorRef view_dlpack(const DLManagedTensor& tensor) { return import_ref(tensor.dl_tensor); }
 TensorRef view_dlpack(const DLManagedTensorVersioned& tensor) {

@@ -2,6 +2,7 @@
 
 #include <cstdio>
 
+#include "cuda/executor.hpp"
 #include "emulation/emulated_executor.hpp"
 #include "interp/interpreter.hpp"
 #include "runtime/cpu_executor.hpp"
@@ -29,6 +30,8 @@ std::unique_ptr<const Executable> make_executable(const std::shared_ptr<const Si
   if (target == Target::interpreter()) return std::make_unique<interp::Interpreter>(signature);
   if (target == Target::cpu()) return make_cpu_executor(signature);
   if (target == Target::emulated()) return emulation::make_emulated_executor(signature, {80});
+  if (target == Target::cuda()) return cuda::make_executor(signature, 90);
+  if (target == Target::cuda_sm80()) return cuda::make_executor(signature, 80);
   throw DeviceError("kernel '" + signature->kernel().name + "' cannot be compiled for target '" +
                     std::string(target.name()) + "' by this build; use the interpreter");
 }

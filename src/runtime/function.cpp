@@ -1,3 +1,5 @@
+#include <fmt/format.h>
+
 #include "runtime/executable.hpp"
 #include "tegula/error.hpp"
 #include "tegula/lang/kernel.hpp"
@@ -6,8 +8,12 @@
 namespace tegula {
 
 std::string_view Target::name() const {
-  constexpr std::string_view names[] = {"automatic", "interpreter", "cpu", "emulated"};
+  constexpr std::string_view names[] = {"automatic", "interpreter", "cpu", "emulated", "cuda", "cuda:sm_80"};
   return names[static_cast<int>(kind_)];
+}
+
+DeviceKind Target::device() const {
+  return kind_ == Kind::cuda || kind_ == Kind::cuda_sm80 ? DeviceKind::cuda : DeviceKind::cpu;
 }
 
 struct Function::Compiled {
@@ -17,11 +23,27 @@ struct Function::Compiled {
 };
 
 void Function::call_in_order(std::span<const Argument> args) const {
+  std::optional<StreamScope> scope;
+  if (stream_) scope.emplace(*stream_);
   compiled_->executable->run(compiled_->signature->bind(args));
 }
 
 void Function::call(std::span<const NamedArgument> args) const {
+  std::optional<StreamScope> scope;
+  if (stream_) scope.emplace(*stream_);
   compiled_->executable->run(compiled_->signature->bind(args));
+}
+
+Function Function::on(const Stream& stream) const {
+  if (compiled_->target.device() != DeviceKind::cuda) {
+    throw ArgumentError(
+        fmt::format("kernel '{}' is compiled for target '{}', which has no streams; compile it "
+                    "for Target::cuda()",
+                    name(), compiled_->target.name()));
+  }
+  Function result = *this;
+  result.stream_ = stream;
+  return result;
 }
 
 std::size_t Function::workspace_bytes_in_order(std::span<const Argument> args) const {
@@ -33,8 +55,8 @@ Target Function::target() const { return compiled_->target; }
 
 Function compile(const std::shared_ptr<const ir::Kernel>& kernel, Target target) {
   internal_assert(kernel != nullptr, "there is no kernel to compile");
-  auto signature = std::make_shared<const Signature>(kernel);
   const Target chosen = resolve(target);
+  auto signature = std::make_shared<const Signature>(kernel, chosen.device());
   std::unique_ptr<const Executable> executable = make_executable(signature, chosen);
   return Function(std::make_shared<const Function::Compiled>(
       Function::Compiled{std::move(signature), chosen, std::move(executable)}));

@@ -7,6 +7,7 @@
 #include <limits>
 #include <new>
 
+#include "cuda/memory.hpp"
 #include "tegula/error.hpp"
 
 namespace tegula {
@@ -29,21 +30,26 @@ std::shared_ptr<void> allocate(std::size_t bytes, const Shape& shape, DType dtyp
 
 }  // namespace
 
-Tensor Tensor::empty(Shape shape, DType dtype) {
+Tensor Tensor::empty(Shape shape, DType dtype, const Device& device) {
   std::int64_t bytes = 0;
   if (__builtin_mul_overflow(tegula::nelements(shape), dtype.bytes(), &bytes) ||
       bytes > std::numeric_limits<std::int64_t>::max() - static_cast<std::int64_t>(alignment)) {
     throw ArgumentError(
         fmt::format("{} {} has more bytes than a 64-bit integer can count", dtype.name(), describe(shape)));
   }
-  std::shared_ptr<void> owner = allocate(bytes, shape, dtype);
+  std::shared_ptr<void> owner = device.is_cpu()
+                                    ? allocate(bytes, shape, dtype)
+                                    : cuda::allocate(device.index, static_cast<std::size_t>(bytes));
   void* data = owner.get();
-  return Tensor(TensorRef(data, dtype, std::move(shape)), std::move(owner));
+  return Tensor(TensorRef(data, dtype, std::move(shape), device), std::move(owner));
 }
 
-Tensor Tensor::zeros(Shape shape, DType dtype) {
-  Tensor result = empty(std::move(shape), dtype);
-  std::memset(result.data(), 0, result.nbytes());
+Tensor Tensor::zeros(Shape shape, DType dtype, const Device& device) {
+  Tensor result = empty(std::move(shape), dtype, device);
+  if (device.is_cpu())
+    std::memset(result.data(), 0, result.nbytes());
+  else
+    cuda::clear(result.ref());
   return result;
 }
 
@@ -82,14 +88,21 @@ Tensor Tensor::reshape(const Shape& shape) const {
 Tensor Tensor::contiguous() const { return is_contiguous(ref_) ? *this : clone(); }
 
 Tensor Tensor::clone() const {
-  Tensor result = empty(shape(), dtype());
+  Tensor result = empty(shape(), dtype(), device());
   copy_elements(ref_, result.ref_);
   return result;
 }
 
 Tensor Tensor::to(DType dtype) const {
   if (dtype == this->dtype()) return *this;
-  Tensor result = empty(shape(), dtype);
+  Tensor result = empty(shape(), dtype, device());
+  copy_elements(ref_, result.ref_);
+  return result;
+}
+
+Tensor Tensor::to(const Device& device) const {
+  if (device == this->device()) return *this;
+  Tensor result = empty(shape(), dtype(), device);
   copy_elements(ref_, result.ref_);
   return result;
 }

@@ -19,7 +19,7 @@ std::string call_struct(const Signature& signature, std::size_t maps) {
   member("void*", "tensor", signature.buffers().size());
   member("int64_t", "stride", strides);
   member("int64_t", "value", signature.variables().size());
-  text += "  int* status;\n  int* counters;\n";
+  text += "  unsigned long long* status;\n  int* counters;\n";
   if (maps > 0) text += fmt::format("  tg::TensorMap map[{}];\n", maps);
   return text + "};\n";
 }

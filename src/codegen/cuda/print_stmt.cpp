@@ -361,11 +361,11 @@ void CudaGridPrinter::operator()(const Assert& n, const Stmt& s) {
   program_.assertions.push_back({n.message, s->at});
   const std::size_t number = program_.assertions.size();
   if (loop_) {
-    out_.line(fmt::format("if (!{}) atomicCAS(call.status, 0, {});", condition, number), s->at);
+    out_.line(fmt::format("if (!{}) tg::report(call.status, {});", condition, number), s->at);
     return;
   }
   out_.open(fmt::format("if (!{}) {{  // {}", condition, short_location(s->at)));
-  out_.line(fmt::format("if ({} == 0) atomicCAS(call.status, 0, {});", team_.thread, number));
+  out_.line(fmt::format("if ({} == 0) tg::report(call.status, {});", team_.thread, number));
   if (team_.count == 1) out_.line("return;");
   out_.close();
 }

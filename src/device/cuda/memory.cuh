@@ -82,4 +82,9 @@ TG_DEVICE void atomic_update(T* p, V x) {
   combine(Op(), p, decltype(value(*p))(x));
 }
 
+// ---- what failed: the first assertion of a launch, and its block
+TG_DEVICE void report(unsigned long long* status, unsigned int number) {
+  atomicCAS(status, 0ull, (unsigned long long)(blockIdx.x) << 32 | number);
+}
+
 }  // namespace tg

@@ -1,0 +1,155 @@
+#include "cuda/memory.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstddef>
+
+#include "cuda/gpu.hpp"
+#include "cuda/streams.hpp"
+#include "tegula/error.hpp"
+#include "tegula/stream.hpp"
+
+namespace tegula::cuda {
+namespace {
+
+void check_not_capturing(const Stream& stream, const char* what) {
+  if (!stream.is_capturing()) return;
+  throw DeviceError(fmt::format("{} while the stream is captured into a graph; {}", what,
+                                "make tensors before, and give operators their outputs"));
+}
+
+// Frees in the order of the stream; memory of another library's stream, which may be gone, after all work.
+void release(const Gpu& gpu, const Stream& stream, bool owned, DeviceAddress address) noexcept {
+  try {
+    const CurrentContext current(gpu);
+    const Driver& d = driver();
+    if (!owned || stream.is_capturing() || d.MemFreeAsync(address, handle_of(stream)) != success) {
+      CaptureMode relaxed = CaptureMode::relaxed;
+      d.ThreadExchangeStreamCaptureMode(&relaxed);
+      d.MemFree(address);
+      d.ThreadExchangeStreamCaptureMode(&relaxed);
+    }
+  } catch (const Error&) {
+    // The driver is gone, and the memory with it.
+  }
+}
+
+// A dimension that is walked; strides in bytes, positive.
+struct Walk {
+  std::int64_t extent, stride;
+};
+
+// The tensor's bytes as walked dimensions, innermost last, from the lowest address on. Neighbours that one
+// stride describes are joined.
+std::vector<Walk> walk_of(const TensorRef& tensor, DeviceAddress& lowest) {
+  const std::int64_t bytes = tensor.dtype.bytes();
+  std::vector<Walk> walks;
+  for (std::size_t d = 0; d < tensor.shape.size(); ++d) {
+    std::int64_t stride = tensor.strides[d] * bytes;
+    const std::int64_t extent = tensor.shape[d];
+    if (extent == 1 || stride == 0) continue;
+    if (stride < 0) lowest += static_cast<DeviceAddress>((extent - 1) * stride), stride = -stride;
+    walks.push_back({extent, stride});
+  }
+  std::sort(walks.begin(), walks.end(), [](const Walk& a, const Walk& b) { return a.stride > b.stride; });
+  walks.push_back({bytes, 1});
+  for (std::size_t i = walks.size(); --i > 0;) {
+    if (walks[i - 1].stride != walks[i].extent * walks[i].stride) continue;
+    walks[i - 1] = {walks[i - 1].extent * walks[i].extent, walks[i].stride};
+    walks.erase(walks.begin() + static_cast<std::ptrdiff_t>(i));
+  }
+  return walks;
+}
+
+void clear_walk(DeviceAddress at, std::span<const Walk> walks, StreamHandle stream) {
+  const Driver& d = driver();
+  constexpr unsigned char zero = 0;
+  const auto size = [](std::int64_t n) { return static_cast<std::size_t>(n); };
+  if (walks.size() == 1) return d(d.MemsetD8Async, at, zero, size(walks[0].extent), stream);
+  if (walks.size() == 2 && walks[1].stride == 1) {
+    return d(d.MemsetD2D8Async, at, size(walks[0].stride), zero, size(walks[1].extent), size(walks[0].extent),
+             stream);
+  }
+  for (std::int64_t i = 0; i < walks[0].extent; ++i) {
+    clear_walk(at + static_cast<DeviceAddress>(i * walks[0].stride), walks.subspan(1), stream);
+  }
+}
+
+bool can_copy_directly(const TensorRef& from, const TensorRef& to) {
+  return from.dtype == to.dtype && is_contiguous(from) && is_contiguous(to);
+}
+
+// Contiguous, of one dtype, at least one of them on a device.
+void copy_bytes(const TensorRef& from, const TensorRef& to) {
+  const Device& device = from.device.is_cpu() ? to.device : from.device;
+  const Gpu& gpu = Gpu::get(device.index);
+  const CurrentContext current(gpu);
+  const Stream stream = current_stream(device);
+  const StreamHandle queue = handle_of(stream);
+  const Driver& d = driver();
+  const auto bytes = static_cast<std::size_t>(nelements(from)) * static_cast<std::size_t>(from.dtype.bytes());
+  if (from.device == to.device)
+    return d(d.MemcpyDtoDAsync, address_of(to.data), address_of(from.data), bytes, queue);
+  check_not_capturing(stream, "a copy between devices or with the host");
+  if (from.device.is_cpu()) {
+    d(d.MemcpyHtoDAsync, address_of(to.data), static_cast<const void*>(from.data), bytes, queue);
+  } else if (to.device.is_cpu()) {
+    d(d.MemcpyDtoHAsync, to.data, address_of(from.data), bytes, queue);
+  } else {
+    current_stream(to.device).synchronize();
+    d(d.MemcpyPeerAsync, address_of(to.data), Gpu::get(to.device.index).context(), address_of(from.data),
+      gpu.context(), bytes, queue);
+  }
+  stream.synchronize();
+}
+
+// The tensor's elements on the host: all that lies between its first and its last one is copied.
+Tensor on_host(const TensorRef& tensor) {
+  const ByteRange range = byte_range(tensor);
+  const auto bytes = static_cast<std::int64_t>(range.end - range.begin);
+  const Tensor copy = Tensor::empty({bytes}, u8);
+  copy_bytes(TensorRef(reinterpret_cast<void*>(range.begin), u8, {bytes}, tensor.device), copy);
+  auto* data = static_cast<std::byte*>(copy.data()) + (address_of(tensor.data) - range.begin);
+  return Tensor::adopt(TensorRef(data, tensor.dtype, tensor.shape, tensor.strides), copy.owner());
+}
+
+}  // namespace
+
+std::shared_ptr<void> allocate(int device, std::size_t bytes) {
+  const Gpu& gpu = Gpu::get(device);
+  const CurrentContext current(gpu);
+  const Stream stream = current_stream(Device::cuda(device));
+  check_not_capturing(stream, "memory cannot be allocated");
+  const Driver& d = driver();
+  DeviceAddress address = 0;
+  d(d.MemAllocAsync, &address, std::max<std::size_t>(bytes, 1), handle_of(stream));
+  const bool owned = stream.is_owned();
+  return {reinterpret_cast<void*>(address),
+          [&gpu, stream, owned](void* data) { release(gpu, stream, owned, address_of(data)); }};
+}
+
+void clear(const TensorRef& tensor) {
+  if (nelements(tensor) == 0) return;
+  const CurrentContext current(Gpu::get(tensor.device.index));
+  DeviceAddress lowest = address_of(tensor.data);
+  const std::vector<Walk> walks = walk_of(tensor, lowest);
+  clear_walk(lowest, walks, handle_of(current_stream(tensor.device)));
+}
+
+void copy_elements(const TensorRef& from, const TensorRef& to) {
+  if (can_copy_directly(from, to)) return copy_bytes(from, to);
+  const Tensor source = from.device.is_cpu() ? Tensor::adopt(from, nullptr) : on_host(from);
+  if (to.device.is_cpu()) return tegula::copy_elements(source, to);
+  // What lies between the elements of `to` is written back as it was.
+  const Tensor target = is_contiguous(to) ? Tensor::empty(to.shape, to.dtype) : on_host(to);
+  tegula::copy_elements(source, target);
+  if (is_contiguous(to)) return copy_bytes(target, to);
+  const ByteRange range = byte_range(to);
+  const auto bytes = static_cast<std::int64_t>(range.end - range.begin);
+  auto* data = static_cast<std::byte*>(target.data()) - (address_of(to.data) - range.begin);
+  copy_bytes(TensorRef(data, u8, {bytes}),
+             TensorRef(reinterpret_cast<void*>(range.begin), u8, {bytes}, to.device));
+}
+
+}  // namespace tegula::cuda
