@@ -70,8 +70,8 @@ CaseVerdict check_case(const ops::Operator& op, const ops::Case& example, Target
   try {
     auto inputs = example.inputs(seed);
     auto options = ops::Options::parse(op, example.options);
-    verdict.outputs = compare_outputs(op.run(inputs, options, target), op.reference(inputs, options),
-                                      op.tolerance(inputs, options));
+    verdict.outputs = compare_outputs(ops::run_from_host(op, inputs, options, target),
+                                      op.reference(inputs, options), op.tolerance(inputs, options));
     for (auto& output : op.outputs)
       if (std::none_of(verdict.outputs.begin(), verdict.outputs.end(),
                        [&](auto& v) { return v.output == output.name; }))

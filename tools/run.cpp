@@ -49,7 +49,7 @@ void list(const std::string& name) {
 void run(const CallTexts& texts, const std::vector<std::string>& outputs) {
   auto files = destinations(operator_named(texts.op), outputs);
   auto call = resolve(texts);
-  auto results = call.op.run(call.inputs, call.options, call.target);
+  auto results = ops::run_from_host(call.op, call.inputs, call.options, call.target);
   if (!files.empty()) return write_outputs(results, files);
   for (auto& [name, tensor] : results) fmt::print("{}: {}\n", name, describe(tensor.ref()));
 }

@@ -156,6 +156,10 @@ class CudaExecutor : public Executable {
 void CudaExecutor::Call::place_workspaces() {
   if (binding.workspace_bytes == 0) return;
   lease = gpu.workspaces().lease(stream, binding.workspace_bytes);
+  if (PoisonedAllocations::active() && binding.workspace_bytes > 0) {
+    const Driver& d = driver();
+    d(d.MemsetD8Async, lease.memory, static_cast<unsigned char>(0xff), binding.workspace_bytes, stream);
+  }
   DeviceAddress next = lease.memory;
   const std::size_t unit = workspace_alignment(DeviceKind::cuda);
   for (std::size_t w = executor.signature_->parameter_tensors(); w < tensors.size(); ++w) {

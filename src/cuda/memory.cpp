@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstddef>
 
 #include "cuda/gpu.hpp"
@@ -12,6 +13,8 @@
 
 namespace tegula::cuda {
 namespace {
+
+std::atomic<int> poisoning{0};
 
 void check_not_capturing(const Stream& stream, const char* what) {
   if (!stream.is_capturing()) return;
@@ -124,10 +127,16 @@ std::shared_ptr<void> allocate(int device, std::size_t bytes) {
   const Driver& d = driver();
   DeviceAddress address = 0;
   d(d.MemAllocAsync, &address, std::max<std::size_t>(bytes, 1), handle_of(stream));
+  if (PoisonedAllocations::active())
+    d(d.MemsetD8Async, address, static_cast<unsigned char>(0xff), bytes, handle_of(stream));
   const bool owned = stream.is_owned();
   return {reinterpret_cast<void*>(address),
           [&gpu, stream, owned](void* data) { release(gpu, stream, owned, address_of(data)); }};
 }
+
+PoisonedAllocations::PoisonedAllocations() { ++poisoning; }
+PoisonedAllocations::~PoisonedAllocations() { --poisoning; }
+bool PoisonedAllocations::active() { return poisoning > 0; }
 
 void clear(const TensorRef& tensor) {
   if (nelements(tensor) == 0) return;

@@ -12,6 +12,17 @@ inline DeviceAddress address_of(const void* data) { return reinterpret_cast<Devi
 // Memory on a device, in the order of its current stream; freed in the order of that stream.
 std::shared_ptr<void> allocate(int device, std::size_t bytes);
 
+// For tests: until the end of the scope what is allocated is filled with 0xff, which is NaN in every float
+// type.
+class PoisonedAllocations {
+ public:
+  PoisonedAllocations();
+  ~PoisonedAllocations();
+  PoisonedAllocations(const PoisonedAllocations&) = delete;
+  PoisonedAllocations& operator=(const PoisonedAllocations&) = delete;
+  static bool active();
+};
+
 // Fills with zero bytes, in the order of the current stream.
 void clear(const TensorRef& tensor);
 

@@ -102,6 +102,16 @@ const Operator& find_operator(const std::string& name) {
   throw ArgumentError(fmt::format("there is no operator '{}'; there are {}", name, names_of(operators())));
 }
 
+Tensors run_from_host(const Operator& op, const Tensors& inputs, const Options& options, Target target) {
+  if (target.device() == DeviceKind::cpu) return op.run(inputs, options, target);
+  Tensors there, results;
+  for (const auto& [name, tensor] : inputs) there.emplace(name, tensor.to(Device::cuda()));
+  const Tensors made = op.run(there, options, target);
+  synchronize(Device::cuda());
+  for (const auto& [name, tensor] : made) results.emplace(name, tensor.to(Device::cpu()));
+  return results;
+}
+
 void check_inputs(const Operator& op, const Tensors& inputs) {
   for (const InputInfo& input : op.inputs) {
     const auto found = inputs.find(input.name);

@@ -4,7 +4,7 @@
 #include "ops/attention/plan.hpp"
 #include "ops/attention/sequences.hpp"
 #include "ops/common/functions.hpp"
-#include "runtime/thread_pool.hpp"
+#include "runtime/processors.hpp"
 
 namespace tegula::ops {
 
@@ -34,14 +34,14 @@ AttentionProblem problem_of(const AttentionCall& call) {
   problem.keys = t.k.size(-3);
   problem.dim = t.dim();
   problem.dim_v = t.dim_v();
-  problem.processors = thread_pool().size();
+  problem.processors = processors_of(t.q.device);
   return problem;
 }
 
 Tensor sinks_of(const AttentionCall& call, const AttentionOptions& options) {
-  Tensor result = Tensor::empty(options.sinks->shape, f32);
-  copy_elements(*options.sinks, result.ref());
-  return result.reshape({call.tensors.kv_heads, call.tensors.group()});
+  return Tensor::adopt(*options.sinks, nullptr)
+      .to(f32)
+      .reshape({call.tensors.kv_heads, call.tensors.group()});
 }
 
 AttentionCall prepare_attention(const TensorRef& q, const TensorRef& k, const TensorRef& v,
@@ -90,7 +90,7 @@ AttentionResult attention(const TensorRef& q, const TensorRef& k, const TensorRe
     values.push_back(*options.cu_seqlens_k);
     values.push_back(call.longest);
   }
-  compiled(call.kernel, options.target, attention_kernel).call_in_order(values);
+  compiled(call.kernel, target_for(options.target, t.q.device), attention_kernel).call_in_order(values);
   return outputs.result;
 }
 

@@ -46,7 +46,7 @@ GradientOutputs make_gradients(const Arguments& args, const HeadTensors& t, Layo
   auto output = [&](const char* name, const std::optional<TensorRef>& tensor, const TensorRef& like,
                     Tensor& result) {
     result = args.output(name, tensor, caller_shape(layout, like, like.size(-1)), like.dtype,
-                         fmt::format("the shape of {}", name + 1));
+                         fmt::format("the shape of {}", name + 1), like.device);
     args.check_contiguous_features(name, result);
     return batched ? as_bshd(result.ref(), layout) : result.ref();
   };
@@ -94,9 +94,9 @@ AttentionGradients attention_backward(const TensorRef& dout, const TensorRef& q,
   args.check(call.kernel.sinks || !gradients.dsinks, "dsinks", "no dsinks without sinks", "dsinks",
              "leave it out");
   outputs.result.dsinks =
-      args.output("dsinks", gradients.dsinks, {call.kernel.sinks ? t.heads : 0}, f32, "[heads]");
+      args.output("dsinks", gradients.dsinks, {call.kernel.sinks ? t.heads : 0}, f32, "[heads]", t.q.device);
   if (nelements(t.q) == 0 && nelements(t.k) == 0) {
-    if (call.kernel.sinks) copy_elements(Tensor::zeros({t.heads}, f32), outputs.result.dsinks);
+    if (call.kernel.sinks) copy_elements(Tensor::zeros({t.heads}, f32, t.q.device), outputs.result.dsinks);
     return outputs.result;
   }
   std::vector<Argument> values{call.inputs.dout,
@@ -123,7 +123,8 @@ AttentionGradients attention_backward(const TensorRef& dout, const TensorRef& q,
     values.push_back(call.forward.longest);
     values.push_back(call.forward.longest_keys);
   }
-  compiled(call.kernel, options.target, attention_backward_kernel).call_in_order(values);
+  compiled(call.kernel, target_for(options.target, t.q.device), attention_backward_kernel)
+      .call_in_order(values);
   return outputs.result;
 }
 

@@ -74,9 +74,10 @@ HeadOutputs make_outputs(const Arguments& args, const HeadTensors& t, Layout lay
   const Shape lse_shape = batched ? Shape{shape[0], shape[2], shape[1]} : Shape{shape[1], shape[0]};
   if (batched && layout == Layout::bhsd) std::swap(shape[1], shape[2]);
   HeadOutputs outputs;
-  outputs.result.out = args.output("out", out, shape, t.q.dtype, "the shape of q with the features of v");
+  outputs.result.out =
+      args.output("out", out, shape, t.q.dtype, "the shape of q with the features of v", t.q.device);
   args.check_contiguous_features("out", outputs.result.out);
-  outputs.result.lse = args.output("lse", lse, lse_shape, f32, "[batch, heads, queries]");
+  outputs.result.lse = args.output("lse", lse, lse_shape, f32, "[batch, heads, queries]", t.q.device);
   TensorRef own = outputs.result.out.ref();
   if (batched) own = as_bshd(own, layout);
   outputs.out = split_heads(own, own.rank() - 2, t.group());

@@ -128,7 +128,7 @@ AttentionResult block_sparse_attention(const TensorRef& q, const TensorRef& k, c
       split_heads(t.q, 2, t.group()), t.k, t.v, outputs.out, outputs.lse, call.choice, call.scale};
   if (call.kernel.softcap) values.push_back(options.softcap);
   if (call.kernel.counts) values.push_back(call.counts);
-  compiled(call.kernel, options.target, block_sparse_kernel).call_in_order(values);
+  compiled(call.kernel, target_for(options.target, t.q.device), block_sparse_kernel).call_in_order(values);
   return outputs.result;
 }
 

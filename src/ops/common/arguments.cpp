@@ -26,8 +26,6 @@ void Arguments::refuse(const std::string& argument, const std::string& expected,
 void Arguments::check_tensor(const std::string& name, const TensorRef& tensor,
                              const std::vector<DType>& types, const std::vector<int>& ranks) const {
   const std::string given = describe(tensor);
-  check(tensor.device.is_cpu(), name, "a tensor in host memory", given + " on " + tensor.device.name(),
-        "copy it");
   check(std::find(types.begin(), types.end(), tensor.dtype) != types.end(), name,
         "dtype " + alternatives(types, [](DType t) { return std::string(t.name()); }), given,
         "convert it with to()");
@@ -53,8 +51,8 @@ void Arguments::check_shape(const std::string& name, const TensorRef& tensor, DT
 }
 
 Tensor Arguments::output(const std::string& name, const std::optional<TensorRef>& given, const Shape& shape,
-                         DType type, const std::string& meaning) const {
-  if (!given) return Tensor::empty(shape, type);
+                         DType type, const std::string& meaning, const Device& device) const {
+  if (!given) return Tensor::empty(shape, type, device);
   check_shape(name, *given, type, shape, meaning);
   return Tensor::adopt(*given, nullptr);
 }

@@ -24,7 +24,7 @@ class Arguments {
     if (!good) refuse(argument, expected, given, remedy);
   }
 
-  // A tensor on the host of one of the types and ranks; its features lie side by side.
+  // A tensor of one of the types and ranks; its features lie side by side.
   void check_tensor(const std::string& name, const TensorRef& tensor, const std::vector<DType>& types,
                     const std::vector<int>& ranks) const;
   // As check_tensor, for a tensor of exactly this shape; `meaning` names the dimensions.
@@ -32,9 +32,9 @@ class Arguments {
                    const std::string& meaning) const;
   void check_contiguous_features(const std::string& name, const TensorRef& tensor) const;
 
-  // The tensor to write: the caller's, which must fit, or a new one.
+  // The tensor to write: the caller's, which must fit, or a new one on the device.
   Tensor output(const std::string& name, const std::optional<TensorRef>& given, const Shape& shape,
-                DType type, const std::string& meaning) const;
+                DType type, const std::string& meaning, const Device& device) const;
 
  private:
   std::string op_;

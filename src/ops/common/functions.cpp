@@ -5,6 +5,10 @@
 
 namespace tegula::ops {
 
+Target target_for(Target target, const Device& device) {
+  return target == Target::automatic() && !device.is_cpu() ? Target::cuda() : target;
+}
+
 Function compiled(const std::string& name, Target target, const std::function<lang::Kernel()>& build) {
   static std::mutex mutex;
   static std::map<std::pair<std::string, Target::Kind>, Function> functions;

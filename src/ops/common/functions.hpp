@@ -9,6 +9,9 @@
 
 namespace tegula::ops {
 
+// The target; what `automatic` stands for where the tensors of a call lie.
+Target target_for(Target target, const Device& device);
+
 Function compiled(const std::string& name, Target target, const std::function<lang::Kernel()>& build);
 
 template <class Instance>

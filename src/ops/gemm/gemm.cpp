@@ -4,7 +4,7 @@
 #include "ops/common/functions.hpp"
 #include "ops/gemm/call.hpp"
 #include "ops/gemm/plan.hpp"
-#include "runtime/thread_pool.hpp"
+#include "runtime/processors.hpp"
 
 namespace tegula::ops {
 
@@ -76,22 +76,22 @@ GemmCall prepare_gemm(const TensorRef& a, const TensorRef& b, const GemmOptions&
   choose_order(args, "b", call.b, kernel.transpose_b);
   kernel.bias = options.bias.has_value();
   kernel.activation = options.activation;
-  kernel.tiles = plan_gemm({batch, m, n, k, thread_pool().size()}, options.tiles);
+  kernel.tiles = plan_gemm({batch, m, n, k, processors_of(a.device)}, options.tiles);
   call.out_shape = a.rank() == 2 && b.rank() == 2 ? Shape{m, n} : Shape{batch, m, n};
   return call;
 }
 
 Tensor gemm(const TensorRef& a, const TensorRef& b, const GemmOptions& options) {
   const GemmCall call = prepare_gemm(a, b, options);
-  Tensor out = Arguments("gemm").output("out", options.out, call.out_shape, call.kernel.out, "the result");
+  Tensor out =
+      Arguments("gemm").output("out", options.out, call.out_shape, call.kernel.out, "the result", a.device);
   if (nelements(out) == 0) return out;
-  const Function function = compiled(call.kernel, options.target, gemm_kernel);
+  const Function function = compiled(call.kernel, target_for(options.target, a.device), gemm_kernel);
   if (!options.bias) {
     function(call.a, call.b, with_batch(out.ref()));
     return out;
   }
-  Tensor bias = Tensor::empty(options.bias->shape, f32);
-  copy_elements(*options.bias, bias.ref());
+  const Tensor bias = Tensor::adopt(*options.bias, nullptr).to(f32);
   function(call.a, call.b, with_batch(out.ref()), bias);
   return out;
 }

@@ -152,7 +152,7 @@ NsaSelectedResult nsa_selected_attention(const TensorRef& q, const TensorRef& k,
     values.push_back(*options.cu_seqlens_k);
     values.push_back(call.longest);
   }
-  compiled(call.kernel, options.target, nsa_kernel).call_in_order(values);
+  compiled(call.kernel, target_for(options.target, t.q.device), nsa_kernel).call_in_order(values);
   return result;
 }
 

@@ -45,10 +45,12 @@ BlockScoresCall prepare_block_scores(const TensorRef& q, const TensorRef& k,
 
 Tensor block_scores(const TensorRef& q, const TensorRef& k, const BlockScoresOptions& options) {
   const BlockScoresCall call = prepare_block_scores(q, k, options);
-  Tensor out = Arguments("block_scores")
-                   .output("out", options.out, call.out_shape, f32, "[batch, heads, q_blocks, k_blocks]");
+  Tensor out =
+      Arguments("block_scores")
+          .output("out", options.out, call.out_shape, f32, "[batch, heads, q_blocks, k_blocks]", q.device);
   if (out.nelements() > 0)
-    compiled(call.kernel, options.target, block_scores_kernel)(call.q, call.k, out, call.scale);
+    compiled(call.kernel, target_for(options.target, q.device), block_scores_kernel)(call.q, call.k, out,
+                                                                                     call.scale);
   return out;
 }
 
@@ -73,7 +75,7 @@ Tensor topk_blocks(const TensorRef& scores, std::int64_t count, const TopkBlocks
   const Shape& shape = scores.shape;
   const Arguments args("topk_blocks");
   Tensor out = args.output("out", options.out, {shape[0], shape[1], shape[2], count}, i32,
-                           "[batch, heads, q_blocks, count]");
+                           "[batch, heads, q_blocks, count]", scores.device);
   if (out.nelements() == 0) return out;
   const std::int64_t rows = shape[0] * shape[1] * shape[2];
   const auto out_rows = out.ref().try_reshape({rows, count});
@@ -87,7 +89,7 @@ Tensor topk_blocks(const TensorRef& scores, std::int64_t count, const TopkBlocks
     for (std::int64_t value :
          {shape[2], std::int64_t{options.q_block}, std::int64_t{options.k_block}, options.key_offset})
       values.push_back(value);
-  compiled(kernel, options.target, topk_kernel).call_in_order(values);
+  compiled(kernel, target_for(options.target, scores.device), topk_kernel).call_in_order(values);
   return out;
 }
 

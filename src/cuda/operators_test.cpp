@@ -1,0 +1,87 @@
+// On a GPU: every operator's examples against their formulas. All memory that the device hands out is filled
+// with NaN before, so that what is read but not written shows.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <iostream>
+
+#include "cuda/driver.hpp"
+#include "cuda/memory.hpp"
+#include "ops/registry.hpp"
+#include "runtime/watchdog.hpp"
+#include "tegula/error.hpp"
+
+namespace tegula::ops {
+namespace {
+
+constexpr std::chrono::seconds most_time{60};  // of a row, compilation included
+
+struct Row {
+  const Operator* op;
+  const Case* example;
+  Target target;
+  bool planted;  // inputs lie within larger tensors
+};
+
+std::vector<Row> rows() {
+  std::vector<Row> result;
+  for (const Operator& op : operators()) {
+    for (const Case& example : op.check_cases) {
+      for (const Target target : {Target::cuda(), Target::cuda_sm80()}) {
+        for (const bool planted : {false, true}) result.push_back({&op, &example, target, planted});
+      }
+    }
+  }
+  return result;
+}
+
+std::string name_of(const Row& row) {
+  return row.op->name + "_" + row.example->name + (row.target == Target::cuda() ? "" : "_sm80") +
+         (row.planted ? "_planted" : "");
+}
+
+// The tensor on the device within a larger one of other numbers, at an odd distance from its begin.
+Tensor planted(const Tensor& values) {
+  Shape larger = values.shape();
+  for (std::int64_t& extent : larger) extent += 3;
+  const bool floating = values.dtype().is_floating();
+  Tensor whole = Tensor::full(larger, values.dtype(),
+                              floating                      ? std::nan("")
+                              : values.dtype().is_boolean() ? 1
+                                                            : 1 << 20);
+  Tensor inside = whole;
+  for (int d = 0; d < inside.rank(); ++d) inside = inside.slice(d, 1, 1 + values.size(d));
+  copy_elements(values, inside);
+  Tensor there = whole.to(Device::cuda());
+  for (int d = 0; d < there.rank(); ++d) there = there.slice(d, 1, 1 + values.size(d));
+  return there;
+}
+
+class CudaOperators : public ::testing::TestWithParam<Row> {};
+
+TEST_P(CudaOperators, AgreeWithTheFormula) {
+  if (!cuda::is_driver_usable()) GTEST_SKIP() << "this machine has no CUDA device";
+  const Row& row = GetParam();
+  const Watchdog watchdog(name_of(row), most_time);
+  const cuda::PoisonedAllocations poisoned;
+  const Tensors inputs = row.example->inputs(1);
+  const Options options = Options::parse(*row.op, row.example->options);
+  Tensors there;
+  for (const auto& [name, tensor] : inputs)
+    there.emplace(name, row.planted ? planted(tensor) : tensor.to(Device::cuda()));
+  const Tensors results = row.op->run(there, options, row.target);
+  synchronize();
+  const Tensors expected = row.op->reference(inputs, options);
+  const Operator::Tolerance tolerance = row.op->tolerance(inputs, options);
+  for (const auto& [name, exact] : expected) {
+    ASSERT_EQ(results.count(name), 1u) << name;
+    const auto wrong = first_difference(results.at(name), exact, tolerance.absolute, tolerance.relative);
+    EXPECT_FALSE(wrong) << name << " " << *wrong;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Table, CudaOperators, ::testing::ValuesIn(rows()),
+                         [](const auto& info) { return name_of(info.param); });
+
+}  // namespace
+}  // namespace tegula::ops
