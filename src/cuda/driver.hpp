@@ -24,7 +24,7 @@ using UserObjectHandle = struct UserObjectTag*;
 using DeviceAddress = std::uint64_t;
 
 // What calls return; the other values are known by the driver's own names for them.
-enum Result : int { success = 0, no_device = 100, not_ready = 600 };
+enum Result : int { success = 0, no_device = 100, not_ready = 600, capture_implicit = 906 };
 
 enum class DeviceAttribute : int {
   multiprocessors = 16,

@@ -2,8 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <array>
-#include <cstring>
+#include <algorithm>
 #include <map>
 #include <mutex>
 
@@ -19,6 +18,8 @@
 
 namespace tegula::cuda {
 namespace {
+
+constexpr int hopper = 90, common_instructions = 80;
 
 const std::vector<Nvrtc::Header>& device_headers() {
   static const std::vector<Nvrtc::Header> headers = [] {
@@ -220,6 +221,7 @@ void CudaExecutor::Call::launch() {
 
 std::unique_ptr<const Executable> make_executor(const std::shared_ptr<const Signature>& signature,
                                                 int instructions) {
+  if (Gpu::get(0).architecture() != hopper) instructions = std::min(instructions, common_instructions);
   return std::make_unique<CudaExecutor>(signature, instructions);
 }
 

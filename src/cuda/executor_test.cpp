@@ -87,6 +87,8 @@ TEST_F(CudaCalls, GoToTheStreamThatIsNamed) {
   const StreamScope scope(other);
   (*function_)(x, 2.0, y);
   EXPECT_NE(launches().at(0).find(queue(other)), std::string::npos);
+  EXPECT_ERROR(ArgumentError, "the stream belongs to cuda:1, but the tensors lie on cuda:0",
+               function_->on(Stream::create(Device::cuda(1)))(x, 2.0, y));
   EXPECT_ERROR(ArgumentError, "has no streams", compile(scale(), Target::interpreter()).on(stream));
 }
 

@@ -79,7 +79,11 @@ void Stream::wait(const Event& event) const {
 bool Stream::is_capturing() const {
   const CurrentContext current(state_->gpu);
   auto status = cuda::CaptureStatus::none;
-  driver()(driver().StreamIsCapturing, state_->handle, &status);
+  const Driver& d = driver();
+  const int code = d.StreamIsCapturing(state_->handle, &status);
+  // The default stream would join the capture of another one, so nothing can be queued to it either.
+  if (code == cuda::capture_implicit) return true;
+  if (code != cuda::success) d.fail(code, d.StreamIsCapturing.name());
   return status != cuda::CaptureStatus::none;
 }
 

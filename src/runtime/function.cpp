@@ -22,16 +22,28 @@ struct Function::Compiled {
   std::unique_ptr<const Executable> executable;
 };
 
+namespace {
+
+template <class Compiled>
+void run(const Compiled& compiled, const std::optional<Stream>& stream, const Binding& binding) {
+  if (!stream) return compiled.executable->run(binding);
+  if (!(stream->device() == binding.device)) {
+    throw ArgumentError(fmt::format("kernel '{}': the stream belongs to {}, but the tensors lie on {}",
+                                    compiled.signature->kernel().name, stream->device().name(),
+                                    binding.device.name()));
+  }
+  const StreamScope scope(*stream);
+  compiled.executable->run(binding);
+}
+
+}  // namespace
+
 void Function::call_in_order(std::span<const Argument> args) const {
-  std::optional<StreamScope> scope;
-  if (stream_) scope.emplace(*stream_);
-  compiled_->executable->run(compiled_->signature->bind(args));
+  run(*compiled_, stream_, compiled_->signature->bind(args));
 }
 
 void Function::call(std::span<const NamedArgument> args) const {
-  std::optional<StreamScope> scope;
-  if (stream_) scope.emplace(*stream_);
-  compiled_->executable->run(compiled_->signature->bind(args));
+  run(*compiled_, stream_, compiled_->signature->bind(args));
 }
 
 Function Function::on(const Stream& stream) const {

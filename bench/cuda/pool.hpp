@@ -1,0 +1,20 @@
+// Random inputs of any size from one pool on the device, because making gigabytes of random numbers on the
+// host would take longer than the measurements.
+#pragma once
+#include "tegula/tensor.hpp"
+
+namespace tegula::bench {
+
+class Pool {
+ public:
+  Pool(DType type, std::int64_t elements);
+
+  // A contiguous tensor on the device from this element on, and an element of it as the host knows it.
+  Tensor take(const Shape& shape, std::int64_t first) const;
+  float at(std::int64_t first, std::int64_t index) const;
+
+ private:
+  Tensor host_, device_;
+};
+
+}  // namespace tegula::bench

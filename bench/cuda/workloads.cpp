@@ -1,0 +1,118 @@
+#include "workloads.hpp"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <memory>
+
+#include "pool.hpp"
+#include "tegula/ops.hpp"
+
+namespace tegula::bench {
+namespace {
+
+constexpr std::int64_t most_elements = std::int64_t{280'000'000};
+
+const Pool& pool(DType type) {
+  static const Pool of_bf16(bf16, most_elements), of_f16(f16, most_elements);
+  return type == bf16 ? of_bf16 : of_f16;
+}
+
+double relative(double result, double exact, double scale) { return std::abs(result - exact) / scale; }
+
+// c = a b with a [m, k] and b [k, n], or [n, k] if transposed.
+Workload gemm_workload(DType type, std::int64_t m, std::int64_t n, std::int64_t k, bool transposed) {
+  Workload workload;
+  workload.name = fmt::format("gemm {} {}x{}x{} {}", type.name(), m, n, k, transposed ? "nt" : "nn");
+  workload.flops = 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
+  workload.prepare = [=] {
+    const std::int64_t begin_b = 8 * 1'000'003;
+    const Tensor a = pool(type).take({m, k}, 0);
+    const Tensor b = pool(type).take(transposed ? Shape{n, k} : Shape{k, n}, begin_b);
+    const Tensor c = Tensor::full({m, n}, type, std::nan("")).to(Device::cuda());
+    const auto error = [=] {
+      double worst = 0;
+      for (const std::int64_t i : {std::int64_t{0}, m / 2 + 1, m - 1}) {
+        const std::int64_t j = (i * 7919) % n;
+        double exact = 0;
+        for (std::int64_t l = 0; l < k; ++l)
+          exact += double{pool(type).at(0, i * k + l)} *
+                   pool(type).at(begin_b, transposed ? j * k + l : l * n + j);
+        const double result = c.select(0, i).slice(0, j, j + 1).values<double>()[0];
+        worst = std::max(worst, relative(result, exact, std::sqrt(static_cast<double>(k))));
+      }
+      return worst;
+    };
+    return Workload::Ready{[=] { ops::gemm(a, b, {.transpose_b = transposed, .out = c.ref()}); }, error};
+  };
+  return workload;
+}
+
+struct AttentionShape {
+  std::int64_t batch, length, heads, dim;
+};
+
+double exact_attention(const AttentionShape& s, bool causal, std::int64_t k_begin, std::int64_t v_begin,
+                       std::int64_t row, std::int64_t head, std::int64_t feature) {
+  const Pool& p = pool(bf16);
+  const auto at = [&](std::int64_t token, std::int64_t d) { return (token * s.heads + head) * s.dim + d; };
+  double sum = 0, value = 0;
+  for (std::int64_t key = 0; key <= (causal ? row : s.length - 1); ++key) {
+    double score = 0;
+    for (std::int64_t d = 0; d < s.dim; ++d) score += double{p.at(0, at(row, d))} * p.at(k_begin, at(key, d));
+    const double weight = std::exp(score / std::sqrt(static_cast<double>(s.dim)));
+    sum += weight, value += weight * p.at(v_begin, at(key, feature));
+  }
+  return value / sum;
+}
+
+Workload attention_workload(const AttentionShape& s, bool causal) {
+  Workload workload;
+  workload.name = fmt::format("attention bf16 {}x{}x{}x{} {}", s.batch, s.length, s.heads, s.dim,
+                              causal ? "causal" : "full");
+  workload.flops = 4.0 * static_cast<double>(s.batch * s.heads * s.dim) *
+                   static_cast<double>(s.length * s.length) * (causal ? 0.5 : 1);
+  workload.prepare = [=] {
+    const Shape shape{s.batch, s.length, s.heads, s.dim};
+    const std::int64_t k_begin = 8 * 1'000'003, v_begin = 2 * k_begin;
+    const Tensor q = pool(bf16).take(shape, 0), k = pool(bf16).take(shape, k_begin),
+                 v = pool(bf16).take(shape, v_begin);
+    const Tensor out = Tensor::full(shape, bf16, std::nan("")).to(Device::cuda());
+    const Tensor lse = Tensor::empty({s.batch, s.heads, s.length}, f32, Device::cuda());
+    const auto error = [=] {
+      double worst = 0;
+      for (const std::int64_t row : {std::int64_t{0}, s.length / 3, s.length - 1}) {
+        const std::int64_t head = row % s.heads, feature = (row * 31) % s.dim;
+        const Tensor element = out.select(0, 0).select(0, row).select(0, head).slice(0, feature, feature + 1);
+        worst =
+            std::max(worst, relative(element.values<double>()[0],
+                                     exact_attention(s, causal, k_begin, v_begin, row, head, feature), 1));
+      }
+      return worst;
+    };
+    return Workload::Ready{
+        [=] { ops::attention(q, k, v, {.causal = causal, .out = out.ref(), .lse = lse.ref()}); }, error};
+  };
+  return workload;
+}
+
+}  // namespace
+
+std::vector<Workload> workloads() {
+  std::vector<Workload> all;
+  for (const std::int64_t n : {4096, 8192}) {
+    for (const bool transposed : {false, true}) {
+      for (const DType type : {bf16, f16}) all.push_back(gemm_workload(type, n, n, n, transposed));
+    }
+  }
+  for (const bool causal : {false, true}) {
+    for (const std::int64_t length : {2048, 4096, 8192, 16384})
+      all.push_back(attention_workload({16384 / length, length, 16, 128}, causal));
+    all.push_back(attention_workload({2, 8192, 32, 64}, causal));
+    all.push_back(attention_workload({2, 8192, 8, 256}, causal));
+  }
+  for (std::int64_t n = 4096; n <= 16384; n += 1000) all.push_back(gemm_workload(bf16, 4096, n, n, true));
+  return all;
+}
+
+}  // namespace tegula::bench

@@ -1,0 +1,23 @@
+// What is measured on a GPU: the operators at the sizes of practice, each with a sample of its results
+// compared with the formula.
+#pragma once
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace tegula::bench {
+
+struct Workload {
+  std::string name;  // as rivals.py calls it
+  double flops = 0;
+  // Prepares the inputs; the result queues one call, and `error` then says how far the sample is from right.
+  struct Ready {
+    std::function<void()> call;
+    std::function<double()> error;
+  };
+  std::function<Ready()> prepare;
+};
+
+std::vector<Workload> workloads();
+
+}  // namespace tegula::bench
