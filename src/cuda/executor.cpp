@@ -41,6 +41,11 @@ class Variant {
         maps_(program_.maps.size()) {}
 
   const codegen::CudaProgram& program() const { return program_; }
+  // Whether blocks take tiles in turn, from a counter.
+  bool has_counters() const {
+    return std::any_of(program_.kernels.begin(), program_.kernels.end(),
+                       [](const auto& kernel) { return kernel.is_persistent; });
+  }
   TensorMap map(std::size_t i, const TensorMapRequest& request) const { return maps_[i].get(request); }
 
   const Module& on(const Gpu& gpu) const {
@@ -155,7 +160,7 @@ class CudaExecutor : public Executable {
 };
 
 void CudaExecutor::Call::place_workspaces() {
-  if (binding.workspace_bytes == 0) return;
+  if (binding.workspace_bytes == 0 && !executor.first_.has_counters()) return;
   lease = gpu.workspaces().lease(stream, binding.workspace_bytes);
   if (PoisonedAllocations::active() && binding.workspace_bytes > 0) {
     const Driver& d = driver();
@@ -200,6 +205,7 @@ void CudaExecutor::Call::write_words(const Variant& variant, const Module& modul
     words.insert(words.end(), tensor.strides.begin(), tensor.strides.end());
   for (const ir::Value& value : binding.values) words.push_back(static_cast<std::uint64_t>(word_of(value)));
   words.push_back(module.report());
+  words.push_back(lease.counters);
   if (!maps.empty()) words.resize((words.size() + 7) / 8 * 8);
   for (std::size_t i = 0; i < maps.size(); ++i) {
     const TensorMap map = variant.map(i, maps[i]);

@@ -4,9 +4,9 @@
 
 namespace tegula::cuda {
 
-// With the instructions of an architecture (90: Hopper's, 80: those of compute capability 8.0, which the first
-// device gets if it is no Hopper), in machine code for the device of each call. A DeviceError if there is no
-// driver, device or compiler, or it fails.
+// With the instructions of an architecture (90: Hopper's, 80: those of compute capability 8.0, which the
+// first device gets if it is no Hopper), in machine code for the device of each call. A DeviceError if there
+// is no driver, device or compiler, or it fails.
 std::unique_ptr<const Executable> make_executor(const std::shared_ptr<const Signature>& signature,
                                                 int instructions);
 

@@ -6,6 +6,7 @@
 namespace tegula::cuda {
 namespace {
 
+constexpr std::size_t counter_bytes = 256;  // keeps the alignment of what follows
 constexpr std::size_t smallest = std::size_t{1} << 20;
 constexpr unsigned no_destructor_sync = 1;  // CU_USER_OBJECT_NO_DESTRUCTOR_SYNC
 constexpr unsigned move_reference = 1;      // CU_GRAPH_USER_OBJECT_MOVE
@@ -50,6 +51,7 @@ void Workspaces::grow(Place& place, StreamHandle stream, std::size_t bytes) {
   if (before.address != 0) d(d.MemFreeAsync, before.address, stream);
   place.block = {};
   d(d.MemAllocAsync, &block.address, block.bytes, stream);
+  d(d.MemsetD8Async, block.address, static_cast<unsigned char>(0), counter_bytes, stream);
   place.block = block;
 }
 
@@ -67,7 +69,12 @@ Workspaces::Block Workspaces::take_for_capture(std::size_t bytes) {
   const RelaxedCapture relaxed;
   const Driver& d = driver();
   Block block{0, rounded(bytes, 0)};
+  StreamHandle aside = nullptr;
+  d(d.StreamCreate, &aside, 1u);
   d(d.MemAlloc, &block.address, block.bytes);
+  d(d.MemsetD8Async, block.address, static_cast<unsigned char>(0), counter_bytes, aside);
+  d(d.StreamSynchronize, aside);
+  d(d.StreamDestroy, aside);
   return block;
 }
 
@@ -99,14 +106,16 @@ Workspaces::Lease Workspaces::lease(StreamHandle stream, std::size_t bytes) {
     static_cast<std::size_t*>(nullptr));
   const bool captured = status == CaptureStatus::active;
   Place& at = place(stream, captured ? capture : 0);
-  Lease lease{std::unique_lock(at.mutex), 0};
+  Lease lease{std::unique_lock(at.mutex), 0, 0};
+  bytes += counter_bytes;
   if (at.block.bytes < bytes) {
     if (captured)
       grow_captured(at, graph, bytes);
     else
       grow(at, stream, bytes);
   }
-  lease.memory = at.block.address;
+  lease.counters = at.block.address;
+  lease.memory = at.block.address + counter_bytes;
   return lease;
 }
 

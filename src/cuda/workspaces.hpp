@@ -15,9 +15,11 @@ class Workspaces {
  public:
   explicit Workspaces(const Gpu& gpu) : gpu_(gpu) {}
 
-  // Valid for what is queued while the lease lives; no other call can queue work with the memory meanwhile.
+  // Counters that are zero before a kernel and that it leaves so, and memory for `bytes` more. Valid for what
+  // is queued while the lease lives; no other call can queue work with them meanwhile.
   struct Lease {
     std::unique_lock<std::mutex> lock;
+    DeviceAddress counters = 0;
     DeviceAddress memory = 0;
   };
   Lease lease(StreamHandle stream, std::size_t bytes);
