@@ -47,7 +47,8 @@ void check_sums(const Arguments& args, const NsaBackwardCall& call, const NsaSel
 TensorRef dscale_of(const Arguments& args, const NsaBackwardCall& call, const TensorRef& block_indices,
                     const NsaSelectedOptions& options, const NsaSelectedBackwardOptions& given,
                     Tensor& result) {
-  result = args.output("dscale", given.dscale, block_indices.shape, f32, "the shape of block_indices");
+  result = args.output("dscale", given.dscale, block_indices.shape, f32, "the shape of block_indices",
+                       block_indices.device);
   const int rank = call.forward.tensors.q.rank();
   const TensorRef own = rank == 4 ? as_bshd(result.ref(), options.layout) : result.ref();
   return split_heads(own, rank - 2, call.forward.per_query_head ? call.forward.tensors.group() : 1);
@@ -129,7 +130,7 @@ NsaSelectedGradients nsa_selected_attention_backward(const TensorRef& dout, cons
     values.push_back(call.forward.longest);
     values.push_back(call.forward.longest_keys);
   }
-  compiled(call.kernel, options.target, nsa_backward_kernel).call_in_order(values);
+  compiled(call.kernel, target_for(options.target, q.device), nsa_backward_kernel).call_in_order(values);
   return result;
 }
 
