@@ -56,4 +56,31 @@ inline ops::BlockSparseOptions block_sparse_options(Call& call, const BlockSpars
   return options;
 }
 
+struct SelectedArguments {
+  nb::object block_counts;
+  int block_size;
+  std::string layout;
+  bool causal, diagonal, repeats;
+  std::int64_t window;
+  std::optional<float> scale;
+  nb::object cu_seqlens_q, cu_seqlens_k;
+  bool check_indices;
+  std::string target;
+};
+
+inline ops::NsaSelectedOptions selected_options(Call& call, const SelectedArguments& given) {
+  ops::NsaSelectedOptions options;
+  options.layout = layout_of(given.layout);
+  options.block_size = given.block_size;
+  options.block_counts = call.optional_input("block_counts", given.block_counts);
+  options.causal = given.causal, options.diagonal = given.diagonal, options.repeats = given.repeats;
+  options.window = given.window;
+  options.scale = given.scale;
+  options.cu_seqlens_q = call.optional_input("cu_seqlens_q", given.cu_seqlens_q);
+  options.cu_seqlens_k = call.optional_input("cu_seqlens_k", given.cu_seqlens_k);
+  options.check_indices = given.check_indices;
+  options.target = target_of(given.target);
+  return options;
+}
+
 }  // namespace tegula::python

@@ -59,6 +59,39 @@ nb::tuple block_sparse_backward(nb::object dout, nb::object q, nb::object k, nb:
   return nb::make_tuple(result(results.dq, dq), result(results.dk, dk), result(results.dv, dv));
 }
 
+nb::tuple nsa_selected_backward(nb::object dout, nb::object q, nb::object k, nb::object v,
+                                nb::object block_indices, nb::object out, nb::object lse, nb::object dlse,
+                                nb::object window_dout, nb::object window_out, nb::object window_lse,
+                                nb::object window_dlse, bool scale_gradient, nb::object dq, nb::object dk,
+                                nb::object dv, nb::object dscale, nb::object block_counts, int block_size,
+                                std::string layout, bool causal, bool diagonal, bool repeats,
+                                std::int64_t window, std::optional<float> scale, nb::object cu_seqlens_q,
+                                nb::object cu_seqlens_k, std::string target) {
+  Call call;
+  const TensorRef &dout_ref = call.input("dout", dout), &q_ref = call.input("q", q),
+                  &k_ref = call.input("k", k), &v_ref = call.input("v", v),
+                  &indices_ref = call.input("block_indices", block_indices),
+                  &out_ref = call.input("out", out), &lse_ref = call.input("lse", lse);
+  const ops::NsaSelectedOptions options =
+      selected_options(call, {block_counts, block_size, layout, causal, diagonal, repeats, window, scale,
+                              cu_seqlens_q, cu_seqlens_k, false, target});
+  ops::NsaSelectedBackwardOptions gradients;
+  gradients.dlse = call.optional_input("dlse", dlse);
+  gradients.window_dout = call.optional_input("window_dout", window_dout);
+  gradients.window_out = call.optional_input("window_out", window_out);
+  gradients.window_lse = call.optional_input("window_lse", window_lse);
+  gradients.window_dlse = call.optional_input("window_dlse", window_dlse);
+  gradients.scale_gradient = scale_gradient;
+  gradients.dq = call.output("dq", dq), gradients.dk = call.output("dk", dk);
+  gradients.dv = call.output("dv", dv), gradients.dscale = call.output("dscale", dscale);
+  const auto results = call.run([&] {
+    return ops::nsa_selected_attention_backward(dout_ref, q_ref, k_ref, v_ref, indices_ref, out_ref, lse_ref,
+                                                options, gradients);
+  });
+  return nb::make_tuple(result(results.dq, dq), result(results.dk, dk), result(results.dv, dv),
+                        scale_gradient ? result(results.dscale, dscale) : nb::none());
+}
+
 }  // namespace
 
 void define_backward(nb::module_& module) {
@@ -74,6 +107,14 @@ void define_backward(nb::module_& module) {
              nb::arg("topk_indices").none(), nb::arg("counts").none(), nb::arg("mask").none(),
              nb::arg("layout"), nb::arg("causal"), nb::arg("scale").none(), nb::arg("softcap"),
              nb::arg("target"));
+  module.def("nsa_selected_attention_backward", nsa_selected_backward, nb::arg("dout"), nb::arg("q"),
+             nb::arg("k"), nb::arg("v"), nb::arg("block_indices"), nb::arg("out"), nb::arg("lse"),
+             nb::arg("dlse").none(), nb::arg("window_dout").none(), nb::arg("window_out").none(),
+             nb::arg("window_lse").none(), nb::arg("window_dlse").none(), nb::arg("scale_gradient"),
+             nb::arg("dq").none(), nb::arg("dk").none(), nb::arg("dv").none(), nb::arg("dscale").none(),
+             nb::arg("block_counts").none(), nb::arg("block_size"), nb::arg("layout"), nb::arg("causal"),
+             nb::arg("diagonal"), nb::arg("repeats"), nb::arg("window"), nb::arg("scale").none(),
+             nb::arg("cu_seqlens_q").none(), nb::arg("cu_seqlens_k").none(), nb::arg("target"));
 }
 
 }  // namespace tegula::python

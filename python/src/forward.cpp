@@ -39,20 +39,12 @@ nb::tuple nsa_selected(nb::object q, nb::object k, nb::object v, nb::object bloc
   Call call;
   const TensorRef &q_ref = call.input("q", q), &k_ref = call.input("k", k), &v_ref = call.input("v", v);
   const TensorRef& indices_ref = call.input("block_indices", block_indices);
-  ops::NsaSelectedOptions options;
-  options.layout = layout_of(layout);
-  options.block_size = block_size;
-  options.block_counts = call.optional_input("block_counts", block_counts);
-  options.causal = causal, options.diagonal = diagonal, options.repeats = repeats;
-  options.window = window;
-  options.scale = scale;
-  options.cu_seqlens_q = call.optional_input("cu_seqlens_q", cu_seqlens_q);
-  options.cu_seqlens_k = call.optional_input("cu_seqlens_k", cu_seqlens_k);
-  options.check_indices = check_indices;
+  ops::NsaSelectedOptions options =
+      selected_options(call, {block_counts, block_size, layout, causal, diagonal, repeats, window, scale,
+                              cu_seqlens_q, cu_seqlens_k, check_indices, target});
   options.out = call.output("out", out), options.lse = call.output("lse", lse);
   options.window_out = call.output("window_out", window_out);
   options.window_lse = call.output("window_lse", window_lse);
-  options.target = target_of(target);
   const auto results =
       call.run([&] { return ops::nsa_selected_attention(q_ref, k_ref, v_ref, indices_ref, options); });
   if (window == 0) return nb::make_tuple(result(results.out, out), result(results.lse, lse));

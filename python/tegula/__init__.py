@@ -1,15 +1,15 @@
 """Tegula: dense and sparse attention, block selection and matrix products.
 
 Every function takes arrays of any library that speaks DLPack (NumPy, PyTorch, JAX, CuPy) and gives back arrays of
-the library of its first argument.
+the library of its first argument. Automatic gradients, ``torch.compile`` and the signatures of other libraries are in
+``tegula.torch``.
 """
 
+from ._gradients import attention_backward, block_sparse_attn_backward, nsa_selected_attention_backward
 from ._operators import (
     attention,
-    attention_backward,
     block_scores,
     block_sparse_attn,
-    block_sparse_attn_backward,
     gemm,
     nsa_selected_attention,
     topk_blocks,
@@ -23,6 +23,7 @@ __all__ = [
     "block_sparse_attn_backward",
     "gemm",
     "nsa_selected_attention",
+    "nsa_selected_attention_backward",
     "topk_blocks",
 ]
 __version__ = "0.1.0"

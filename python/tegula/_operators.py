@@ -8,14 +8,14 @@ from . import _tegula
 from ._arrays import Array, as_kind_of, dtype_name, empty, is_torch
 
 
-def _shape(array: Any) -> tuple[int, ...]:
+def shape_of(array: Any) -> tuple[int, ...]:
     """The extents of an array; none where it does not tell them, which leaves checks and outputs to the library."""
     return tuple(getattr(array, "shape", ()))
 
 
 def _attention_outputs(q: Any, v: Any, layout: str, out: Any, lse: Any) -> tuple[Any, Any]:
     """Arrays for the results of attention, of the library of q. Shapes that are wrong are the library's to refuse."""
-    q_shape, v_shape = _shape(q), _shape(v)
+    q_shape, v_shape = shape_of(q), shape_of(v)
     if len(q_shape) not in (3, 4) or len(v_shape) != len(q_shape):
         return out, lse
     if out is None:
@@ -215,7 +215,7 @@ def block_scores(
     Raises:
         TypeError, ValueError, RuntimeError: as ``attention``.
     """
-    if out is None and len(_shape(q)) == len(_shape(k)) == 4 and q_block_size > 0 and k_block_size > 0:
+    if out is None and len(shape_of(q)) == len(shape_of(k)) == 4 and q_block_size > 0 and k_block_size > 0:
         sequence, heads = (1, 2) if layout == "bshd" else (2, 1)
         shape = (
             q.shape[0],
@@ -258,7 +258,7 @@ def topk_blocks(
     Raises:
         TypeError, ValueError, RuntimeError: as ``attention``.
     """
-    if out is None and len(_shape(scores)) == 4 and count > 0:
+    if out is None and len(shape_of(scores)) == 4 and count > 0:
         out = empty(scores, tuple(scores.shape[:3]) + (count,), "int32")
     return as_kind_of(
         scores,
@@ -300,7 +300,7 @@ def gemm(
     """
     _check_gradients(a, b, bias)
     dtype = dtype_name(out_dtype)
-    shapes = _shape(a), _shape(b)
+    shapes = shape_of(a), shape_of(b)
     if out is None and all(len(shape) in (2, 3) for shape in shapes) and dtype in _gemm_dtypes:
         batch = next((shape[:1] for shape in shapes if len(shape) == 3), ())
         rows, columns = shapes[0][-1 if transpose_a else -2], shapes[1][-2 if transpose_b else -1]
@@ -310,87 +310,3 @@ def gemm(
 
 
 _gemm_dtypes = (None, "float32", "float16", "bfloat16")
-
-
-def attention_backward(
-    dout: Array,
-    q: Array,
-    k: Array,
-    v: Array,
-    out: Array,
-    lse: Array,
-    *,
-    dlse: Array | None = None,
-    layout: str = "bshd",
-    scale: float | None = None,
-    causal: bool = False,
-    left: int = -1,
-    right: int = -1,
-    softcap: float = 0.0,
-    sinks: Array | None = None,
-    cu_seqlens_q: Array | None = None,
-    cu_seqlens_k: Array | None = None,
-    target: str = "automatic",
-) -> tuple[Any, Any, Any, Any]:
-    """Gradients of ``sum(dout * out) + sum(dlse * lse)``, where out and lse are results of ``attention``.
-
-    Args:
-        dout: as out. dlse: as lse, or None for 0.
-        q, k, v and the options: those of the call of ``attention``.
-
-    Returns:
-        ``(dq, dk, dv, dsinks)`` as q, k, v; dsinks float32 [heads], None without sinks. The same bit by bit in
-        every run.
-
-    Raises:
-        TypeError, ValueError, RuntimeError: as ``attention``.
-    """
-    dq, dk, dv = (empty(x, _shape(x)) for x in (q, k, v))
-    dsinks = None if sinks is None else empty(q, _shape(sinks), "float32")
-    results = _tegula.attention_backward(
-        dout, q, k, v, out, lse, dlse, dq, dk, dv, dsinks, layout, scale, causal, left, right, softcap, sinks,
-        cu_seqlens_q, cu_seqlens_k, target,
-    )  # fmt: skip
-    dq, dk, dv, dsinks = (array if array is None else as_kind_of(q, array) for array in results)
-    return dq, dk, dv, dsinks
-
-
-def block_sparse_attn_backward(
-    dout: Array,
-    q: Array,
-    k: Array,
-    v: Array,
-    out: Array,
-    lse: Array,
-    q_block_size: int,
-    k_block_size: int,
-    topk_indices: Array | None = None,
-    *,
-    dlse: Array | None = None,
-    counts: Array | None = None,
-    mask: Array | None = None,
-    layout: str = "bshd",
-    causal: bool = False,
-    scale: float | None = None,
-    softcap: float = 0.0,
-    target: str = "automatic",
-) -> tuple[Any, Any, Any]:
-    """Gradients of ``sum(dout * out) + sum(dlse * lse)``, where out and lse are results of ``block_sparse_attn``.
-
-    Args:
-        dout: as out. dlse: as lse, or None for 0.
-        q, k, v, the blocks and the options: those of the call of ``block_sparse_attn``.
-
-    Returns:
-        ``(dq, dk, dv)`` as q, k, v. The same bit by bit in every run.
-
-    Raises:
-        TypeError, ValueError, RuntimeError: as ``attention``.
-    """
-    dq, dk, dv = (empty(x, _shape(x)) for x in (q, k, v))
-    results = _tegula.block_sparse_attn_backward(
-        dout, q, k, v, out, lse, dlse, dq, dk, dv, q_block_size, k_block_size, topk_indices, counts, mask, layout,
-        causal, scale, softcap, target,
-    )  # fmt: skip
-    dq, dk, dv = (as_kind_of(q, array) for array in results)
-    return dq, dk, dv

@@ -1,0 +1,147 @@
+"""Gradients of the operators, array by array; tegula.torch has them as part of PyTorch's automatic ones."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from . import _tegula
+from ._arrays import Array, as_kind_of, empty
+from ._operators import shape_of
+
+
+def attention_backward(
+    dout: Array,
+    q: Array,
+    k: Array,
+    v: Array,
+    out: Array,
+    lse: Array,
+    *,
+    dlse: Array | None = None,
+    layout: str = "bshd",
+    scale: float | None = None,
+    causal: bool = False,
+    left: int = -1,
+    right: int = -1,
+    softcap: float = 0.0,
+    sinks: Array | None = None,
+    cu_seqlens_q: Array | None = None,
+    cu_seqlens_k: Array | None = None,
+    target: str = "automatic",
+) -> tuple[Any, Any, Any, Any]:
+    """Gradients of ``sum(dout * out) + sum(dlse * lse)``, where out and lse are results of ``attention``.
+
+    Args:
+        dout: as out. dlse: as lse, or None for 0.
+        q, k, v and the options: those of the call of ``attention``.
+
+    Returns:
+        ``(dq, dk, dv, dsinks)`` as q, k, v; dsinks float32 [heads], None without sinks. The same bit by bit in
+        every run.
+
+    Raises:
+        TypeError, ValueError, RuntimeError: as ``attention``.
+    """
+    dq, dk, dv = (empty(x, shape_of(x)) for x in (q, k, v))
+    dsinks = None if sinks is None else empty(q, shape_of(sinks), "float32")
+    results = _tegula.attention_backward(
+        dout, q, k, v, out, lse, dlse, dq, dk, dv, dsinks, layout, scale, causal, left, right, softcap, sinks,
+        cu_seqlens_q, cu_seqlens_k, target,
+    )  # fmt: skip
+    dq, dk, dv, dsinks = (array if array is None else as_kind_of(q, array) for array in results)
+    return dq, dk, dv, dsinks
+
+
+def block_sparse_attn_backward(
+    dout: Array,
+    q: Array,
+    k: Array,
+    v: Array,
+    out: Array,
+    lse: Array,
+    q_block_size: int,
+    k_block_size: int,
+    topk_indices: Array | None = None,
+    *,
+    dlse: Array | None = None,
+    counts: Array | None = None,
+    mask: Array | None = None,
+    layout: str = "bshd",
+    causal: bool = False,
+    scale: float | None = None,
+    softcap: float = 0.0,
+    target: str = "automatic",
+) -> tuple[Any, Any, Any]:
+    """Gradients of ``sum(dout * out) + sum(dlse * lse)``, where out and lse are results of ``block_sparse_attn``.
+
+    Args:
+        dout: as out. dlse: as lse, or None for 0.
+        q, k, v, the blocks and the options: those of the call of ``block_sparse_attn``.
+
+    Returns:
+        ``(dq, dk, dv)`` as q, k, v. The same bit by bit in every run.
+
+    Raises:
+        TypeError, ValueError, RuntimeError: as ``attention``.
+    """
+    dq, dk, dv = (empty(x, shape_of(x)) for x in (q, k, v))
+    results = _tegula.block_sparse_attn_backward(
+        dout, q, k, v, out, lse, dlse, dq, dk, dv, q_block_size, k_block_size, topk_indices, counts, mask, layout,
+        causal, scale, softcap, target,
+    )  # fmt: skip
+    dq, dk, dv = (as_kind_of(q, array) for array in results)
+    return dq, dk, dv
+
+
+def nsa_selected_attention_backward(
+    dout: Array,
+    q: Array,
+    k: Array,
+    v: Array,
+    block_indices: Array,
+    out: Array,
+    lse: Array,
+    *,
+    dlse: Array | None = None,
+    window_dout: Array | None = None,
+    window_out: Array | None = None,
+    window_lse: Array | None = None,
+    window_dlse: Array | None = None,
+    scale_gradient: bool = False,
+    block_counts: Array | None = None,
+    block_size: int = 64,
+    layout: str = "bshd",
+    causal: bool = True,
+    diagonal: bool = False,
+    repeats: bool = False,
+    window: int = 0,
+    scale: float | None = None,
+    cu_seqlens_q: Array | None = None,
+    cu_seqlens_k: Array | None = None,
+    target: str = "automatic",
+) -> tuple[Any, Any, Any, Any]:
+    """Gradients of ``sum(dout * out) + sum(dlse * lse)`` and of the same sums of the window.
+
+    Args:
+        dout: as out. dlse: as lse, or None for 0.
+        window_dout, window_out, window_lse, window_dlse: the same of the window; without window_dout it has no part.
+        scale_gradient: also give the gradient of a factor of 1 that multiplies the scores of what an entry of
+            block_indices selects.
+        q, k, v, block_indices and the options: those of the call of ``nsa_selected_attention``.
+
+    Returns:
+        ``(dq, dk, dv, dscale)`` as q, k, v; dscale float32 as block_indices, None unless wanted. The same bit by
+        bit in every run.
+
+    Raises:
+        TypeError, ValueError, RuntimeError: as ``attention``.
+    """
+    dq, dk, dv = (empty(x, shape_of(x)) for x in (q, k, v))
+    dscale = empty(q, shape_of(block_indices), "float32") if scale_gradient else None
+    results = _tegula.nsa_selected_attention_backward(
+        dout, q, k, v, block_indices, out, lse, dlse, window_dout, window_out, window_lse, window_dlse, scale_gradient,
+        dq, dk, dv, dscale, block_counts, block_size, layout, causal, diagonal, repeats, window, scale, cu_seqlens_q,
+        cu_seqlens_k, target,
+    )  # fmt: skip
+    dq, dk, dv, dscale = (array if array is None else as_kind_of(q, array) for array in results)
+    return dq, dk, dv, dscale

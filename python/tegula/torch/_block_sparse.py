@@ -1,0 +1,123 @@
+"""Block-sparse attention with gradients."""
+
+from __future__ import annotations
+
+from typing import Optional, Tuple
+
+import torch
+from torch import Tensor
+
+from .. import _gradients, _operators
+from ._common import autocast, detached, is_plain_call, lse_rows, new_gradients, new_outputs, rows
+
+
+@torch.library.custom_op("tegula::block_sparse_attn", mutates_args=())
+def _block_sparse(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    topk_indices: Optional[Tensor],
+    counts: Optional[Tensor],
+    mask: Optional[Tensor],
+    q_block_size: int,
+    k_block_size: int,
+    layout: str,
+    causal: bool,
+    scale: Optional[float],
+    softcap: float,
+) -> Tuple[Tensor, Tensor]:
+    return _operators.block_sparse_attn(
+        *detached(q, k, v), q_block_size, k_block_size, topk_indices, counts=counts, mask=mask,
+        layout=layout, causal=causal, scale=scale, softcap=softcap,
+    )  # fmt: skip
+
+
+@_block_sparse.register_fake
+def _(q, k, v, topk_indices, counts, mask, q_block_size, k_block_size, layout, causal, scale, softcap):
+    return new_outputs(q, v, layout)
+
+
+@torch.library.custom_op("tegula::block_sparse_attn_backward", mutates_args=())
+def _block_sparse_backward(
+    dout: Tensor,
+    dlse: Optional[Tensor],
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    out: Tensor,
+    lse: Tensor,
+    topk_indices: Optional[Tensor],
+    counts: Optional[Tensor],
+    mask: Optional[Tensor],
+    q_block_size: int,
+    k_block_size: int,
+    layout: str,
+    causal: bool,
+    scale: Optional[float],
+    softcap: float,
+) -> Tuple[Tensor, Tensor, Tensor]:
+    return _gradients.block_sparse_attn_backward(
+        *detached(dout, q, k, v, out, lse), q_block_size, k_block_size, topk_indices, dlse=dlse, counts=counts, mask=mask,
+        layout=layout, causal=causal, scale=scale, softcap=softcap,
+    )  # fmt: skip
+
+
+@_block_sparse_backward.register_fake
+def _(dout, dlse, q, k, v, out, lse, topk_indices, counts, mask, q_block_size, k_block_size, *options):
+    return new_gradients(q, k, v)
+
+
+def _setup(ctx, inputs, output):
+    q, k, v, topk_indices, counts, mask, *ctx.options = inputs
+    ctx.set_materialize_grads(False)
+    ctx.save_for_backward(q, k, v, *output, topk_indices, counts, mask)
+
+
+def _backward(ctx, dout, dlse):
+    q, k, v, out, lse, *choice = ctx.saved_tensors
+    gradients = _block_sparse_backward(rows(dout, out), lse_rows(dlse), q, k, v, out, lse, *choice, *ctx.options)
+    return tuple(gradients) + (None,) * 9
+
+
+_block_sparse.register_autograd(_backward, setup_context=_setup)
+
+
+def block_sparse_attn(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    q_block_size: int,
+    k_block_size: int,
+    topk_indices: Optional[Tensor] = None,
+    *,
+    counts: Optional[Tensor] = None,
+    mask: Optional[Tensor] = None,
+    layout: str = "bshd",
+    causal: bool = False,
+    scale: Optional[float] = None,
+    softcap: float = 0.0,
+) -> Tuple[Tensor, Tensor]:
+    """``tegula.block_sparse_attn`` with gradients of q, k and v, through out and through lse.
+
+    Arguments, results and errors are those of ``tegula.block_sparse_attn``; the positional ones are those of
+    MagiAttention's function of this name. Indices may also be int64, as torch.topk gives them. Under autocast q, k
+    and v are taken in its dtype.
+    """
+    q, k, v = autocast(q, k, v)
+    if topk_indices is not None:
+        topk_indices = as_block_numbers(topk_indices)
+    if is_plain_call(q, k, v):
+        return _operators.block_sparse_attn(
+            *detached(q, k, v), q_block_size, k_block_size, topk_indices, counts=counts, mask=mask,
+            layout=layout, causal=causal, scale=scale, softcap=softcap,
+        )  # fmt: skip
+    return _block_sparse(
+        q, k, v, topk_indices, counts, mask, q_block_size, k_block_size, layout, causal, scale, softcap
+    )
+
+
+def as_block_numbers(indices: Tensor) -> Tensor:
+    """int64 block numbers as int32; what does not fit is no block and stays none."""
+    if indices.dtype != torch.int64:
+        return indices
+    return indices.clamp(-1, 2**31 - 1).to(torch.int32)

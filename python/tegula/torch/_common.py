@@ -1,0 +1,59 @@
+"""What the custom operators share."""
+
+from __future__ import annotations
+
+from typing import Optional
+
+import torch
+from torch import Tensor
+
+_plain = (Tensor, torch.nn.Parameter)
+
+
+def is_plain_call(*tensors: Optional[Tensor]) -> bool:
+    """Whether the library may be called at once: nothing is traced and no gradient is wanted."""
+    if torch.compiler.is_compiling():
+        return False
+    with_gradients = torch.is_grad_enabled()
+    return all(
+        x is None or (type(x) in _plain and not (with_gradients and x.requires_grad)) for x in tensors
+    )
+
+
+def autocast(*tensors: Tensor) -> tuple[Tensor, ...]:
+    """The tensors in the dtype of autocast, where it is on for their device."""
+    device = tensors[0].device.type
+    if not torch.is_autocast_enabled(device):
+        return tensors
+    dtype = torch.get_autocast_dtype(device)
+    return tuple(x.to(dtype) if x.is_floating_point() else x for x in tensors)
+
+
+def detached(*tensors: Optional[Tensor]) -> tuple[Optional[Tensor], ...]:
+    """The tensors without their history: DLPack exports no others."""
+    return tuple(x.detach() if x is not None and x.requires_grad else x for x in tensors)
+
+
+def rows(gradient: Optional[Tensor], like: Tensor) -> Tensor:
+    """A gradient whose features lie side by side; zeros where there is none."""
+    if gradient is None:
+        return torch.zeros_like(like)
+    gradient = gradient.to(like.dtype)
+    return gradient if gradient.stride(-1) == 1 or gradient.shape[-1] == 1 else gradient.contiguous()
+
+
+def lse_rows(gradient: Optional[Tensor]) -> Optional[Tensor]:
+    return None if gradient is None else gradient.contiguous()
+
+
+def new_outputs(q: Tensor, v: Tensor, layout: str) -> tuple[Tensor, Tensor]:
+    """Tensors of the shapes of (out, lse) of attention."""
+    out = q.new_empty(q.shape[:-1] + v.shape[-1:])
+    lse_shape = q.shape[:-1]
+    if q.dim() == 3 or layout == "bshd":
+        lse_shape = lse_shape[:-2] + (lse_shape[-1], lse_shape[-2])
+    return out, q.new_empty(lse_shape, dtype=torch.float32)
+
+
+def new_gradients(*tensors: Tensor) -> tuple[Tensor, ...]:
+    return tuple(x.new_empty(x.shape) for x in tensors)

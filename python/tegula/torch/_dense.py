@@ -1,0 +1,118 @@
+"""Dense attention with gradients."""
+
+from __future__ import annotations
+
+from typing import Optional, Tuple
+
+import torch
+from torch import Tensor
+
+from .. import _gradients, _operators
+from ._common import autocast, detached, is_plain_call, lse_rows, new_gradients, new_outputs, rows
+
+
+@torch.library.custom_op("tegula::attention", mutates_args=())
+def _attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    sinks: Optional[Tensor],
+    cu_seqlens_q: Optional[Tensor],
+    cu_seqlens_k: Optional[Tensor],
+    layout: str,
+    scale: Optional[float],
+    causal: bool,
+    left: int,
+    right: int,
+    softcap: float,
+) -> Tuple[Tensor, Tensor]:
+    return _operators.attention(
+        *detached(q, k, v), layout=layout, scale=scale, causal=causal, left=left, right=right,
+        softcap=softcap, sinks=detached(sinks)[0], cu_seqlens_q=cu_seqlens_q,
+        cu_seqlens_k=cu_seqlens_k,
+    )  # fmt: skip
+
+
+@_attention.register_fake
+def _(q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, layout, scale, causal, left, right, softcap):
+    return new_outputs(q, v, layout)
+
+
+@torch.library.custom_op("tegula::attention_backward", mutates_args=())
+def _attention_backward(
+    dout: Tensor,
+    dlse: Optional[Tensor],
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    out: Tensor,
+    lse: Tensor,
+    sinks: Optional[Tensor],
+    cu_seqlens_q: Optional[Tensor],
+    cu_seqlens_k: Optional[Tensor],
+    layout: str,
+    scale: Optional[float],
+    causal: bool,
+    left: int,
+    right: int,
+    softcap: float,
+) -> Tuple[Tensor, Tensor, Tensor, Tensor]:
+    dq, dk, dv, dsinks = _gradients.attention_backward(
+        *detached(dout, q, k, v, out, lse), dlse=dlse, layout=layout, scale=scale, causal=causal, left=left, right=right,
+        softcap=softcap, sinks=detached(sinks)[0], cu_seqlens_q=cu_seqlens_q, cu_seqlens_k=cu_seqlens_k,
+    )  # fmt: skip
+    return dq, dk, dv, q.new_empty(0, dtype=torch.float32) if dsinks is None else dsinks
+
+
+@_attention_backward.register_fake
+def _(dout, dlse, q, k, v, out, lse, sinks, cu_seqlens_q, cu_seqlens_k, layout, scale, causal, left, right, softcap):
+    dsinks = q.new_empty(0 if sinks is None else sinks.shape, dtype=torch.float32)
+    return (*new_gradients(q, k, v), dsinks)
+
+
+def _setup(ctx, inputs, output):
+    q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, *ctx.options = inputs
+    ctx.set_materialize_grads(False)
+    ctx.save_for_backward(q, k, v, *output, sinks, cu_seqlens_q, cu_seqlens_k)
+
+
+def _backward(ctx, dout, dlse):
+    q, k, v, out, lse, sinks, *lengths = ctx.saved_tensors
+    dq, dk, dv, dsinks = _attention_backward(
+        rows(dout, out), lse_rows(dlse), q, k, v, out, lse, sinks, *lengths, *ctx.options
+    )
+    dsinks = None if sinks is None else dsinks.to(sinks.dtype)
+    return (dq, dk, dv, dsinks) + (None,) * 8
+
+
+_attention.register_autograd(_backward, setup_context=_setup)
+
+
+def attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    *,
+    layout: str = "bshd",
+    scale: Optional[float] = None,
+    causal: bool = False,
+    left: int = -1,
+    right: int = -1,
+    softcap: float = 0.0,
+    sinks: Optional[Tensor] = None,
+    cu_seqlens_q: Optional[Tensor] = None,
+    cu_seqlens_k: Optional[Tensor] = None,
+) -> Tuple[Tensor, Tensor]:
+    """``tegula.attention`` with gradients of q, k, v and sinks, through out and through lse.
+
+    Arguments, results, errors and source are those of ``tegula.attention``. Under autocast q, k and v are taken in
+    its dtype.
+    """
+    q, k, v = autocast(q, k, v)
+    if is_plain_call(q, k, v, sinks):
+        return _operators.attention(
+            *detached(q, k, v), layout=layout, scale=scale, causal=causal, left=left, right=right,
+            softcap=softcap, sinks=detached(sinks)[0], cu_seqlens_q=cu_seqlens_q,
+            cu_seqlens_k=cu_seqlens_k,
+        )  # fmt: skip
+    return _attention(q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, layout, scale, causal, left, right, softcap)

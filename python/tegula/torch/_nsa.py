@@ -1,0 +1,150 @@
+"""Attention over selected blocks, with gradients."""
+
+from __future__ import annotations
+
+from typing import Optional, Tuple
+
+import torch
+from torch import Tensor
+
+from .. import _gradients, _operators
+from ._block_sparse import as_block_numbers
+from ._common import autocast, detached, is_plain_call, lse_rows, new_gradients, new_outputs, rows
+
+
+@torch.library.custom_op("tegula::nsa_selected_attention", mutates_args=())
+def _selected(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    block_indices: Tensor,
+    sel_scale: Optional[Tensor],
+    block_counts: Optional[Tensor],
+    cu_seqlens_q: Optional[Tensor],
+    cu_seqlens_k: Optional[Tensor],
+    block_size: int,
+    layout: str,
+    causal: bool,
+    diagonal: bool,
+    window: int,
+    scale: Optional[float],
+) -> Tuple[Tensor, Tensor, Tensor, Tensor]:
+    results = _operators.nsa_selected_attention(
+        *detached(q, k, v), block_indices, block_counts=block_counts, block_size=block_size, layout=layout,
+        causal=causal, diagonal=diagonal, window=window, scale=scale, cu_seqlens_q=cu_seqlens_q,
+        cu_seqlens_k=cu_seqlens_k,
+    )  # fmt: skip
+    return results if window > 0 else (*results, *_no_window(q))
+
+
+def _no_window(q: Tensor) -> Tuple[Tensor, Tensor]:
+    return q.new_empty(0), q.new_empty(0, dtype=torch.float32)
+
+
+@_selected.register_fake
+def _(q, k, v, block_indices, sel_scale, block_counts, cu_seqlens_q, cu_seqlens_k, block_size, layout, causal,
+      diagonal, window, scale):  # fmt: skip
+    return (*new_outputs(q, v, layout), *(new_outputs(q, v, layout) if window > 0 else _no_window(q)))
+
+
+@torch.library.custom_op("tegula::nsa_selected_attention_backward", mutates_args=())
+def _selected_backward(
+    dout: Tensor,
+    dlse: Optional[Tensor],
+    window_dout: Optional[Tensor],
+    window_dlse: Optional[Tensor],
+    scale_gradient: bool,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    out: Tensor,
+    lse: Tensor,
+    window_out: Tensor,
+    window_lse: Tensor,
+    block_indices: Tensor,
+    block_counts: Optional[Tensor],
+    cu_seqlens_q: Optional[Tensor],
+    cu_seqlens_k: Optional[Tensor],
+    block_size: int,
+    layout: str,
+    causal: bool,
+    diagonal: bool,
+    window: int,
+    scale: Optional[float],
+) -> Tuple[Tensor, Tensor, Tensor, Tensor]:
+    dout, q, k, v, out, lse, window_out, window_lse = detached(dout, q, k, v, out, lse, window_out, window_lse)
+    with_window = window_dout is not None
+    *gradients, dscale = _gradients.nsa_selected_attention_backward(
+        dout, q, k, v, block_indices, out, lse, dlse=dlse, window_dout=window_dout,
+        window_out=window_out if with_window else None, window_lse=window_lse if with_window else None,
+        window_dlse=window_dlse, scale_gradient=scale_gradient, block_counts=block_counts, block_size=block_size,
+        layout=layout, causal=causal, diagonal=diagonal, window=window, scale=scale, cu_seqlens_q=cu_seqlens_q,
+        cu_seqlens_k=cu_seqlens_k,
+    )  # fmt: skip
+    return (*gradients, q.new_empty(0, dtype=torch.float32) if dscale is None else dscale)
+
+
+@_selected_backward.register_fake
+def _(dout, dlse, window_dout, window_dlse, scale_gradient, q, k, v, out, lse, window_out, window_lse, block_indices,
+      *options):  # fmt: skip
+    dscale = q.new_empty(block_indices.shape if scale_gradient else 0, dtype=torch.float32)
+    return (*new_gradients(q, k, v), dscale)
+
+
+def _setup(ctx, inputs, output):
+    q, k, v, block_indices, sel_scale, block_counts, cu_seqlens_q, cu_seqlens_k, *ctx.options = inputs
+    ctx.scale_dtype = None if sel_scale is None else sel_scale.dtype
+    ctx.set_materialize_grads(False)
+    ctx.save_for_backward(q, k, v, *output, block_indices, block_counts, cu_seqlens_q, cu_seqlens_k)
+
+
+def _backward(ctx, dout, dlse, window_dout, window_dlse):
+    q, k, v, out, lse, window_out, window_lse, *choice = ctx.saved_tensors
+    window = window_dout is not None or window_dlse is not None
+    scale_gradient = ctx.scale_dtype is not None and ctx.needs_input_grad[4]
+    dq, dk, dv, dscale = _selected_backward(
+        rows(dout, out), lse_rows(dlse), rows(window_dout, window_out) if window else None, lse_rows(window_dlse),
+        scale_gradient, q, k, v, out, lse, window_out, window_lse, *choice, *ctx.options,
+    )  # fmt: skip
+    return (dq, dk, dv, None, dscale.to(ctx.scale_dtype) if scale_gradient else None) + (None,) * 9
+
+
+_selected.register_autograd(_backward, setup_context=_setup)
+
+
+def nsa_selected_attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    block_indices: Tensor,
+    *,
+    sel_scale: Optional[Tensor] = None,
+    block_counts: Optional[Tensor] = None,
+    block_size: int = 64,
+    layout: str = "bshd",
+    causal: bool = True,
+    diagonal: bool = False,
+    window: int = 0,
+    scale: Optional[float] = None,
+    cu_seqlens_q: Optional[Tensor] = None,
+    cu_seqlens_k: Optional[Tensor] = None,
+) -> Tuple[Tensor, ...]:
+    """``tegula.nsa_selected_attention`` with gradients of q, k and v, through all results.
+
+    Arguments, results, errors and source are those of ``tegula.nsa_selected_attention``. Indices may also be int64.
+    sel_scale, a float tensor as block_indices, stands for factors of the scores that are 1: it changes no result,
+    and its gradient tells the selector which entries mattered. Under autocast q, k and v are taken in its dtype.
+    """
+    q, k, v = autocast(q, k, v)
+    block_indices = as_block_numbers(block_indices)
+    if is_plain_call(q, k, v, sel_scale):
+        return _operators.nsa_selected_attention(
+            *detached(q, k, v), block_indices, block_counts=block_counts, block_size=block_size, layout=layout,
+            causal=causal, diagonal=diagonal, window=window, scale=scale, cu_seqlens_q=cu_seqlens_q,
+            cu_seqlens_k=cu_seqlens_k,
+        )  # fmt: skip
+    results = _selected(
+        q, k, v, block_indices, sel_scale, block_counts, cu_seqlens_q, cu_seqlens_k, block_size, layout, causal,
+        diagonal, window, scale,
+    )  # fmt: skip
+    return results if window > 0 else results[:2]
