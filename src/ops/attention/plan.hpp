@@ -22,5 +22,7 @@ struct AttentionPlan {
 double estimate(const AttentionProblem& problem, const AttentionPlan& plan);
 // The extents that `given` leaves open are chosen.
 AttentionPlan plan_attention(const AttentionProblem& problem, const AttentionTiles& given);
+// On a GPU; `type` is that of the tiles.
+AttentionPlan plan_attention_on_gpu(const AttentionProblem& problem, DType type, const AttentionTiles& given);
 
 }  // namespace tegula::ops

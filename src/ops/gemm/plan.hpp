@@ -15,5 +15,7 @@ struct GemmProblem {
 double estimate(const GemmProblem& problem, const GemmTiles& tiles);
 // The extents that `given` leaves open are chosen.
 GemmTiles plan_gemm(const GemmProblem& problem, const GemmTiles& given);
+// On a GPU; `type` is that of the tiles.
+GemmTiles plan_gemm_on_gpu(const GemmProblem& problem, DType type, const GemmTiles& given);
 
 }  // namespace tegula::ops

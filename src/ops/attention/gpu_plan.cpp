@@ -1,0 +1,45 @@
+// Tiles of attention on a GPU. What a block holds decides: sums in registers, queries and two steps of keys and
+// values in shared memory.
+#include <algorithm>
+
+#include "ops/attention/plan.hpp"
+
+namespace tegula::ops {
+
+namespace {
+
+constexpr int warp_group_rows = 64;
+
+// Head dimensions that wgmma takes; the others go a slower way, with smaller tiles.
+bool fits_tensor_cores(const AttentionProblem& p) { return p.dim % 16 == 0 && p.dim_v % 16 == 0; }
+
+AttentionPlan without_tensor_cores(const AttentionProblem& p) {
+  const bool wide = std::max(p.dim, p.dim_v) > 128;
+  return {wide ? 32 : 64, 32, 1};
+}
+
+}  // namespace
+
+AttentionPlan plan_attention_on_gpu(const AttentionProblem& p, DType type, const AttentionTiles& given) {
+  AttentionPlan plan = without_tensor_cores(p);
+  const int dim = std::max(p.dim, p.dim_v);
+  if (type.bits() == 16 && fits_tensor_cores(p)) {
+    // Three warp groups where registers allow: softmax is as long as the products there.
+    const int most = dim <= 64 ? 3 * warp_group_rows : 2 * warp_group_rows;
+    plan = {most, dim <= 128 ? 128 : 64, 1};
+    while (plan.queries > warp_group_rows && p.queries <= plan.queries - warp_group_rows)
+      plan.queries -= warp_group_rows;
+    // Few queries: the heads of a group share their tile, and so the keys.
+    const bool divides = p.group > 1 && p.group <= warp_group_rows && warp_group_rows % p.group == 0;
+    if (divides && p.queries < plan.queries) {
+      plan.pack = static_cast<int>(p.group);
+      const std::int64_t rows = p.queries * p.group;
+      plan.queries = (rows <= warp_group_rows ? 1 : 2) * warp_group_rows / plan.pack;
+    }
+  }
+  if (given.queries) plan.queries = given.queries;
+  if (given.keys) plan.keys = given.keys;
+  return plan;
+}
+
+}  // namespace tegula::ops
