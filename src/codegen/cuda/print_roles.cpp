@@ -75,13 +75,13 @@ std::string CudaGridPrinter::print_roles(const Grid& grid, int number, const pas
   text += "  }\n";
 
   const std::size_t bytes = shared_bytes(grid);
-  program_.kernels.push_back({function, threads, bytes, true});
+  program_.kernels.push_back({function, threads, bytes, true, roles.blocks_per_processor});
   roles_ = nullptr;
   return fmt::format(
-      "extern \"C\" __global__ void __launch_bounds__({}, 1) {}(const __grid_constant__ Call call) {{  // "
+      "extern \"C\" __global__ void __launch_bounds__({}, {}) {}(const __grid_constant__ Call call) {{  // "
       "{}\n"
       "  extern __shared__ __align__(1024) unsigned char shared_memory[];\n{}}}\n",
-      threads, function, short_location(grid.at), text);
+      threads, roles.blocks_per_processor, function, short_location(grid.at), text);
 }
 
 std::string CudaGridPrinter::role(const schedule::Role& role, const Grid& grid, int barrier, int threads) {
@@ -207,7 +207,7 @@ void CudaGridPrinter::event(const schedule::WarpSync&, const schedule::Event&) {
 }
 
 void CudaGridPrinter::event(const schedule::SetRegisters& n, const schedule::Event&) {
-  const bool more = n.count > passes::register_shares(roles_->consumers, roles_->one_loader).launch;
+  const bool more = n.count > passes::register_shares(*roles_).launch;
   sync_line(fmt::format("tg::registers_{}<{}>();", more ? "up" : "down", n.count));
 }
 

@@ -29,8 +29,9 @@ void CudaGridPrinter::load_boxes(const Copy& n, const passes::TensorCopy& plan, 
   for (std::int64_t i = 0; i * plan.columns < columns; ++i) {
     std::string first = i == 0 ? column : fmt::format("{} + {}", column, i * plan.columns);
     for (const std::string& text : rest) first += ", " + text;
+    const std::int64_t begin = i * block + plan.first_row * plan.columns;
     out_.line(fmt::format("tg::load_box({}{}, &call.map[{}], {}.full(), {});", shared_.at(&tile).name,
-                          i == 0 ? "" : fmt::format(" + {}", i * block), map, ring_name(ring), first),
+                          begin == 0 ? "" : fmt::format(" + {}", begin), map, ring_name(ring), first),
               at);
   }
 }

@@ -65,6 +65,34 @@ struct Meeting {
     });
   }
 
+  // A few whole blocks of keys in a tile, copied one by one.
+  void add_joined(Shared& list, const Expr& count) {
+    const int blocks = c.keys / c.k_block;
+    pipelined(ceildiv(count, blocks), {.stages = 2}, [&](Index t) {
+      std::vector<Expr> first;
+      for (int i = 0; i < blocks; ++i) first.push_back(Expr(list(min(t * blocks + i, count - 1))) * c.k_block);
+      auto load = [&](const Tensor& from, Shared& tile) {
+        for (int i = 0; i < blocks; ++i)
+          copy(from.at(first[static_cast<std::size_t>(i)]),
+               tile.slice(range(i * c.k_block, (i + 1) * c.k_block), all));
+      };
+      Shared key_tile({c.keys, c.dim}, c.compute);
+      load(keys, key_tile);
+      Expr columns = (count - t * blocks) * c.k_block;  // that blocks of the list fill
+      // Lists ascend, so the last block has the largest keys.
+      Expr partial = columns < c.keys || visible.is_partial(first.back(), c.k_block);
+      add(key_tile, [&](Shared& tile) { load(values, tile); }, partial,
+          [&](const Expr& query, const Expr& column) -> Expr {
+            const std::function<Expr(int)> begin = [&](int i) -> Expr {
+              Expr own = first[static_cast<std::size_t>(i)] - i * c.k_block;
+              if (i + 1 == blocks) return own;
+              return select(column < (i + 1) * c.k_block, own, begin(i + 1));
+            };
+            return column < columns && begin(0) + column < visible.limit(query);
+          });
+    });
+  }
+
   // Several blocks of keys in a tile: the key of each column is looked up.
   void add_gathered(Shared& list, const Expr& count) {
     const int blocks = c.keys / c.k_block;
@@ -145,7 +173,9 @@ void Program::block(const Index& x, const Index& h, const Index& b) {
     Shared list({c.chunk}, i32);
     Var count = 0;
     list_blocks({chosen, entries_of, c.mask}, begin, min(blocks, begin + c.chunk), list, count);
-    if (c.gathers())
+    if (c.joins())
+      meeting.add_joined(list, count);
+    else if (c.gathers())
       meeting.add_gathered(list, count);
     else
       meeting.add_whole(list, count);

@@ -20,8 +20,9 @@ struct BlockSparseKernel {
   int rows() const { return queries * pack; }
   // Tiles of a block of queries.
   int splits() const { return (q_block + queries - 1) / queries; }
-  // Several blocks of keys fill a tile.
-  bool gathers() const { return k_block < keys; }
+  // Several blocks of keys fill a tile: copied one by one where they are few, else row by row.
+  bool joins() const { return k_block < keys && k_block % 8 == 0 && keys <= 4 * k_block; }
+  bool gathers() const { return k_block < keys && !joins(); }
   std::string name() const;
 };
 

@@ -53,7 +53,9 @@ Names::Names(schedule::Schedule& out, const Roles& roles, const ConsumerProgram&
       own.buffers.push_back(static_cast<int>(out.buffers.size()));
       buffers_.emplace(tile.get(), own.buffers.back());
       const auto bytes = static_cast<int>(tile->elements() * tile->type.bytes());
-      out.buffers.push_back({tile->name, schedule::Space::shared, ring.depth, 1, bytes});
+      int fills = 0;
+      for (const auto& [fill, filled] : roles.fills) fills += filled == tile;
+      out.buffers.push_back({tile->name, schedule::Space::shared, ring.depth, 1, bytes, fills});
     }
     out.rings.push_back(std::move(own));
   }
@@ -259,9 +261,10 @@ void Consumer::leaf(const Stmt& s, Events& out) {
     return;
   }
   // The wait stands inside the exponentials: some run under the product, some under the next one's issue.
-  out.push_back(event(schedule::Operation{accesses, 0, early_exponentials}, s));
+  const int early = early_exponentials(roles_.consumers);
+  out.push_back(event(schedule::Operation{accesses, 0, early}, s));
   drain(out);
-  out.push_back(event(schedule::Operation{std::move(accesses), early_exponentials, 16}, s));
+  out.push_back(event(schedule::Operation{std::move(accesses), early, 16}, s));
 }
 
 void Consumer::deep_loop(const Stmt& s, Events& out) {
@@ -358,9 +361,19 @@ bool Producer::has_fills(const Stmt& s) const {
   return found;
 }
 
+// That the statement brings to the tile: all of it, or some of its rows.
+int bytes_of(const Stmt& s, const BufferPtr& tile) {
+  const auto* copy = as<Copy>(s);
+  const auto rows = copy ? rows_of(copy->to) : std::nullopt;
+  const std::int64_t columns = tile->extent(tile->rank() - 1);
+  const std::int64_t elements = rows && tile->rank() > 1 ? rows->count * columns : tile->elements();
+  return static_cast<int>(elements * tile->type.bytes());
+}
+
 Events Producer::body(const Body& statements) {
   Events out;
   std::vector<int> open;
+  std::unordered_map<const Buffer*, int> parts;  // of each tile that are filled
   for (const Stmt& s : statements) {
     if (const auto fill = roles_.fills.find(s.get()); fill != roles_.fills.end()) {
       const int ring = roles_.ring_of(fill->second.get());
@@ -375,10 +388,9 @@ Events Producer::body(const Body& statements) {
           out.push_back({schedule::Barrier{producer_barrier, false, 0, producer_threads, true}});
         out.push_back({schedule::Expect{{ring}, bytes}, Who::one});
       }
-      const auto bytes = static_cast<int>(fill->second->elements() * fill->second->type.bytes());
-      out.push_back(
-          event(schedule::Load{{ring}, names_.access(fill->second, schedule::Touch::write), bytes, false}, s,
-                Who::one));
+      schedule::Access to = names_.access(fill->second, schedule::Touch::write);
+      to.parts.mask = std::uint64_t{1} << parts[fill->second.get()]++;
+      out.push_back(event(schedule::Load{{ring}, to, bytes_of(s, fill->second), false}, s, Who::one));
     } else if (has_fills(s)) {
       const auto* loop = as<For>(s);
       const schedule::Count count = loop ? names_.steps(*loop) : names_.taken(*as<If>(s));
@@ -459,12 +471,12 @@ class Turns {
 
 }  // namespace
 
-RegisterShares register_shares(int consumer_threads, bool one_loader) {
-  switch (consumer_threads) {
+RegisterShares register_shares(const Roles& roles) {
+  switch (roles.consumers) {
     case 128:
-      return {248, 0, 0};
+      return roles.blocks_per_processor == 2 ? RegisterShares{128, 208, 40} : RegisterShares{248, 0, 0};
     case 256:
-      return one_loader ? RegisterShares{168, 232, 40} : RegisterShares{168, 224, 56};
+      return roles.one_loader ? RegisterShares{168, 232, 40} : RegisterShares{168, 224, 56};
     case 384:
       return {128, 160, 32};
     case 512:
@@ -479,8 +491,9 @@ schedule::Schedule build_schedule(const std::string& name, const Roles& roles, c
   schedule::Schedule out;
   out.name = name;
   Names names(out, roles, program);
-  const RegisterShares shares = register_shares(roles.consumers, roles.one_loader);
+  const RegisterShares shares = register_shares(roles);
   out.launch_registers = shares.launch;
+  out.ctas_per_sm = roles.blocks_per_processor;
   out.prologue.push_back({schedule::InitBarriers{}, Who::one});
   out.prologue.push_back({schedule::InitFence{}, Who::one});
   out.prologue.push_back({schedule::Barrier{0, false, 0, roles.consumers + producer_threads, true}});

@@ -25,23 +25,11 @@ bool is_zero(const Expr& e) {
   return !e || (is_constant(e) && (e->held().is_floating() ? e->real == 0 : e->integer == 0));
 }
 
-// The whole tile, or all of it in another shape.
-bool is_all(const View& tile) {
-  if (tile.shape.size() != tile.dims.size() || static_cast<int>(tile.dims.size()) != tile.rank())
-    return false;
-  for (int d = 0; d < tile.rank(); ++d) {
-    const ViewDim& dim = tile.dims[static_cast<std::size_t>(d)];
-    if (dim.axis != d || !is_constant(dim.offset, 0)) return false;
-    if (constant_value(tile.shape[static_cast<std::size_t>(d)]) != tile.extent(d)) return false;
-  }
-  return tile.rank() > 0;
-}
-
-// Copies between a tensor and a whole shared tile stay: there are better ways than element by element.
+// Copies between a tensor and rows of a shared tile stay: there are better ways than element by element.
 bool stays(const Copy& n) {
   const View& tile = n.to.is_tile() ? n.to : n.from;
   const View& other = n.to.is_tile() ? n.from : n.to;
-  return !other.is_tile() && tile.buffer->space == Space::shared && is_all(tile);
+  return !other.is_tile() && rows_of(tile).has_value();
 }
 
 Expr combined(ReduceOp op, const Expr& a, const Expr& b) {

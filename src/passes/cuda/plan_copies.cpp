@@ -15,19 +15,6 @@ bool is_zero(const Expr& e) {
   return !e || (is_constant(e) && (e->held().is_floating() ? e->real == 0 : e->integer == 0));
 }
 
-// All of the tile in its order, however it is reshaped, its rows kept whole.
-bool covers(const View& to) {
-  const Buffer& tile = *to.buffer;
-  if (tile.space != Space::shared || to.rank() < 1 || to.shape.size() != to.dims.size()) return false;
-  if (static_cast<int>(to.dims.size()) != to.rank()) return false;
-  for (int d = 0; d < to.rank(); ++d) {
-    const ViewDim& dim = to.dims[static_cast<std::size_t>(d)];
-    if (dim.axis != d || !is_constant(dim.offset, 0)) return false;
-    if (constant_value(to.shape[static_cast<std::size_t>(d)]) != to.extent(d)) return false;
-  }
-  return to.extent(to.rank() - 1) == tile.extent(tile.rank() - 1);
-}
-
 bool is_own_shape(const View& view) {
   if (view.shape.size() != view.buffer->shape.size()) return false;
   for (std::size_t d = 0; d < view.shape.size(); ++d) {
@@ -38,9 +25,31 @@ bool is_own_shape(const View& view) {
 
 }  // namespace
 
+std::optional<TileRows> rows_of(const View& view) {
+  const Buffer& tile = *view.buffer;
+  if (tile.space != Space::shared || view.rank() < 1 || view.shape.size() != view.dims.size())
+    return std::nullopt;
+  if (static_cast<int>(view.dims.size()) != view.rank()) return std::nullopt;
+  for (int d = 0; d < view.rank(); ++d) {
+    const ViewDim& dim = view.dims[static_cast<std::size_t>(d)];
+    if (dim.axis != d || !is_constant(dim.offset)) return std::nullopt;
+    const bool all = is_constant(dim.offset, 0) &&
+                     constant_value(view.shape[static_cast<std::size_t>(d)]) == view.extent(d);
+    if (!all && d > 0) return std::nullopt;
+  }
+  const std::int64_t columns = tile.extent(tile.rank() - 1), first = constant_value(view.dims[0].offset);
+  if (view.rank() == 1 && (first != 0 || view.extent(0) != tile.elements())) return std::nullopt;
+  if (view.rank() > 1 && view.extent(view.rank() - 1) != columns) return std::nullopt;
+  std::int64_t inner = 1, rows = view.rank() > 1 ? view.extent(0) : 1;
+  for (int d = 1; d + 1 < view.rank(); ++d) inner *= view.extent(d);
+  if (first < 0 || (first + rows) * inner * columns > tile.elements()) return std::nullopt;
+  return TileRows{first * inner, rows * inner};
+}
+
 std::optional<TensorCopy> plan_copy(const Copy& copy, bool swizzled) {
   const View &from = copy.from, &to = copy.to;
-  if (from.is_tile() || !covers(to) || !is_own_shape(from) || !is_zero(copy.fill)) return std::nullopt;
+  const auto rows = rows_of(to);
+  if (from.is_tile() || !rows || !is_own_shape(from) || !is_zero(copy.fill)) return std::nullopt;
   if (from.buffer->type != to.buffer->type || from.buffer->rank() > most_dims) return std::nullopt;
   const Buffer& tile = *to.buffer;
   const int last = tile.rank() - 1, bytes = tile.type.bytes();
@@ -48,8 +57,11 @@ std::optional<TensorCopy> plan_copy(const Copy& copy, bool swizzled) {
   plan.columns = static_cast<int>(tile.extent(last));
   if (swizzled) {
     const auto order = layout::swizzled_order(tile.extent(0), tile.extent(1));
-    if (order.is_swizzled()) plan = {{}, order.columns, true, false};
+    if (order.is_swizzled()) plan.columns = order.columns, plan.is_swizzled = true;
   }
+  // The pattern of a swizzle repeats every eight rows; without one a transfer begins at 128 bytes.
+  plan.first_row = static_cast<int>(rows->first);
+  if (rows->first % 8 != 0 || rows->first * plan.columns * bytes % 128 != 0) return std::nullopt;
   int axis = 0;  // the axes of the tile follow each other in the tensor
   for (const ViewDim& dim : from.dims) {
     std::int64_t extent = 1;

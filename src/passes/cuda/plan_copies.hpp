@@ -10,11 +10,19 @@ namespace tegula::passes {
 struct TensorCopy {
   std::vector<int> box;      // elements along each dimension of the tensor, the last one left out
   int columns = 0;           // of a transfer
+  int first_row = 0;         // of the tile that is filled
   bool is_swizzled = false;  // the tile is cut into blocks of that many columns
   // Some of the view's limits may cut the tile: then the elements beyond are zeros, which the engine only
   // writes outside the tensor.
   bool is_clipped = false;
 };
+
+// The rows of a shared tile that the view shows, in the order of the tile however it is reshaped, its columns
+// all shown; nothing for other views.
+struct TileRows {
+  std::int64_t first = 0, count = 0;
+};
+std::optional<TileRows> rows_of(const ir::View& tile);
 
 // Where the addresses and strides of a call allow it; nothing where they never do. `swizzled` says that
 // tensor cores read the tile.

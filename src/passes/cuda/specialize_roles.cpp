@@ -25,6 +25,8 @@ namespace {
 
 constexpr std::int64_t shared_bytes = 225 * 1024;  // for rings and stores; the rest is for other tiles
 
+constexpr std::int64_t other_bytes = 2 * 1024;  // that the system and small tiles take, of each of two blocks
+
 std::int64_t bytes_of(const Buffer& tile) {
   return (tile.elements() * tile.type.bytes() + 1023) / 1024 * 1024;
 }
@@ -45,7 +47,7 @@ bool writes_tensors(const Effects& e) {
 // A tile that may become part of a ring.
 struct Candidate {
   BufferPtr tile;
-  Stmt fill;
+  std::vector<Stmt> fills;  // of all its rows, each once
   const Body* scope = nullptr;
   int stages = 0;          // asked for by the loop; 0: the compiler chooses
   bool pipelined = false;  // the scope is the body of a pipelined loop
@@ -58,6 +60,7 @@ class Analysis {
 
  private:
   void collect(const Body& body, const For* pipelined);
+  void add(const BufferPtr& tile, const Stmt& fill, const Body& scope, const For* pipelined);
   void drop_filled_twice();
   bool feeds_wgmma(const BufferPtr& tile) const;
   bool is_operand(const BufferPtr& tile) const;
@@ -75,6 +78,13 @@ class Analysis {
   std::unordered_set<const Buffer*> written_;  // tensors
 };
 
+void Analysis::add(const BufferPtr& tile, const Stmt& fill, const Body& scope, const For* pipelined) {
+  for (Candidate& c : candidates_) {
+    if (c.tile == tile && c.scope == &scope) return c.fills.push_back(fill);
+  }
+  candidates_.push_back({tile, {fill}, &scope, pipelined ? pipelined->stages : 1, pipelined != nullptr});
+}
+
 void Analysis::collect(const Body& body, const For* pipelined) {
   std::vector<BufferPtr> declared;
   for (const Stmt& s : body) {
@@ -89,15 +99,34 @@ void Analysis::collect(const Body& body, const For* pipelined) {
       }
       const bool own = targets.size() == 1 && !e.leaves && !e.reports && e.assigned.empty() &&
                        std::find(declared.begin(), declared.end(), targets[0]) != declared.end();
-      if (own)
-        candidates_.push_back(
-            {targets[0], s, &body, pipelined ? pipelined->stages : 1, pipelined != nullptr});
+      if (own) add(targets[0], s, body, pipelined);
     }
     if (loop && loop->kind == LoopKind::parallel) continue;
     for_each_body(s, [&](const Body& inner) {
       collect(inner, loop && loop->kind == LoopKind::pipelined ? loop : nullptr);
     });
   }
+}
+
+// Whether the rows that the copies fill make up the tile.
+bool fill_all(const Candidate& c) {
+  if (as<For>(c.fills[0])) return c.fills.size() == 1;
+  std::vector<TileRows> parts;
+  for (const Stmt& s : c.fills) {
+    const auto* copy = as<Copy>(s);
+    const auto rows = copy ? rows_of(copy->to) : std::nullopt;
+    if (!rows) return false;
+    parts.push_back(*rows);
+  }
+  std::sort(parts.begin(), parts.end(),
+            [](const TileRows& a, const TileRows& b) { return a.first < b.first; });
+  std::int64_t next = 0;
+  for (const TileRows& part : parts) {
+    if (part.first != next) return false;
+    next += part.count;
+  }
+  const std::int64_t rows = c.tile->rank() > 1 ? c.tile->elements() / c.tile->extent(c.tile->rank() - 1) : 1;
+  return next == rows;
 }
 
 void Analysis::drop_filled_twice() {
@@ -115,7 +144,9 @@ void Analysis::drop_filled_twice() {
     }
   };
   count(grid_.body);
-  std::erase_if(candidates_, [&](const Candidate& c) { return writers[c.tile.get()] != 1; });
+  std::erase_if(candidates_, [&](const Candidate& c) {
+    return writers[c.tile.get()] != static_cast<int>(c.fills.size()) || !fill_all(c);
+  });
 }
 
 bool Analysis::feeds_wgmma(const BufferPtr& tile) const {
@@ -152,10 +183,12 @@ bool Analysis::is_uneven() const {
 void Analysis::plan_loads(Roles& roles) const {
   roles.one_loader = true;
   for (const Candidate& c : candidates_) {
-    const auto* copy = as<Copy>(c.fill);
-    const auto plan = copy ? plan_copy(*copy, is_operand(c.tile)) : std::nullopt;
-    if (plan && target_.copy_engine) roles.copies.emplace(c.fill.get(), *plan);
-    roles.one_loader &= plan && target_.copy_engine && !plan->is_clipped;
+    for (const Stmt& s : c.fills) {
+      const auto* copy = as<Copy>(s);
+      const auto plan = copy ? plan_copy(*copy, is_operand(c.tile)) : std::nullopt;
+      if (plan && target_.copy_engine) roles.copies.emplace(s.get(), *plan);
+      roles.one_loader &= plan && target_.copy_engine && !plan->is_clipped;
+    }
   }
   // Tiles of its own, which it fills by threads.
   for_each_stmt(roles.producer, [&](const Stmt& s) {
@@ -170,7 +203,8 @@ bool Analysis::leaves_early() const {
   bool loads = false, bad = false;
   const std::function<void(const Body&, bool)> walk = [&](const Body& body, bool top) {
     for (const Stmt& s : body) {
-      for (const Candidate& c : candidates_) loads |= c.fill == s;
+      for (const Candidate& c : candidates_)
+        loads |= std::find(c.fills.begin(), c.fills.end(), s) != c.fills.end();
       if (as<Exit>(s)) bad |= loads || !top;
       if (as<Break>(s) || as<While>(s)) {
         for (const Candidate& c : candidates_) bad |= c.scope == &body || as<While>(s);
@@ -184,7 +218,8 @@ bool Analysis::leaves_early() const {
 
 std::optional<Body> Analysis::producer_of(const std::vector<Candidate>& candidates) const {
   std::unordered_set<const StmtNode*> fills;
-  for (const Candidate& c : candidates) fills.insert(c.fill.get());
+  for (const Candidate& c : candidates)
+    for (const Stmt& s : c.fills) fills.insert(s.get());
   SliceRules rules;
   rules.wanted = [&](const Stmt& s) { return fills.contains(s.get()); };
   rules.given = [&](const Buffer& b) { return !written_.contains(&b); };
@@ -201,7 +236,8 @@ std::optional<Body> Analysis::producer_of(const std::vector<Candidate>& candidat
 
 std::optional<Body> Analysis::consumer_of(const std::vector<Candidate>& candidates) const {
   std::unordered_set<const StmtNode*> fills;
-  for (const Candidate& c : candidates) fills.insert(c.fill.get());
+  for (const Candidate& c : candidates)
+    for (const Stmt& s : c.fills) fills.insert(s.get());
   SliceRules rules;
   rules.wanted = [&](const Stmt& s) {
     const Effects e = all_effects(s);
@@ -242,7 +278,7 @@ void Analysis::make_rings(Roles& roles, const std::vector<Candidate>& candidates
       if (c == candidates.end()) continue;
       const Use use{&body, uses_of(body, c->tile)};
       const auto known = std::find(uses.begin(), uses.end(), use);
-      roles.fills.emplace(c->fill.get(), c->tile);
+      for (const Stmt& fill : c->fills) roles.fills.emplace(fill.get(), c->tile);
       if (known != uses.end()) {
         roles.rings[static_cast<std::size_t>(known - uses.begin())].tiles.push_back(c->tile);
         continue;
@@ -266,7 +302,11 @@ void Analysis::choose_depths(Roles& roles, const std::vector<Candidate>& candida
     wanted.push_back(c->pipelined ? (c->stages > 0 ? c->stages : 4) : 1);
     (c->pipelined ? moving : fixed) += bytes;
   }
-  const std::int64_t most = moving > 0 ? std::max<std::int64_t>(1, (shared_bytes - fixed) / moving) : 1;
+  // One warp group leaves the tensor cores idle during its other work: two blocks, where two stages fit.
+  const bool two = roles.consumers == 128 && fixed + 2 * moving <= shared_bytes / 2 - other_bytes;
+  roles.blocks_per_processor = two ? 2 : 1;
+  const std::int64_t bytes = two ? shared_bytes / 2 - other_bytes : shared_bytes;
+  const std::int64_t most = moving > 0 ? std::max<std::int64_t>(1, (bytes - fixed) / moving) : 1;
   for (std::size_t r = 0; r < roles.rings.size(); ++r)
     roles.rings[r].depth = static_cast<int>(std::min<std::int64_t>(wanted[r], most));
 }
@@ -289,7 +329,9 @@ std::optional<Roles> Analysis::run() {
   roles.producer = std::move(*producer);
   roles.consumer = std::move(*consumer);
   make_rings(roles, candidates_);
-  if (roles.fills.size() != candidates_.size()) return std::nullopt;
+  for (const Candidate& c : candidates_) {
+    if (!roles.fills.contains(c.fills[0].get())) return std::nullopt;
+  }
   for_each_stmt(roles.consumer, [&](const Stmt& s) {
     const auto* copy = as<Copy>(s);
     roles.stores |= copy && copy->from.buffer->space == Space::fragment;

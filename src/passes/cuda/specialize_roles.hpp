@@ -19,7 +19,8 @@ struct RingPlan {
 };
 
 struct Roles {
-  int consumers = 0;  // threads
+  int consumers = 0;          // threads
+  int blocks_per_processor = 1;
   std::vector<RingPlan> rings;
   // The statements that fill tiles of rings, and the tiles.
   std::unordered_map<const ir::StmtNode*, ir::BufferPtr> fills;
