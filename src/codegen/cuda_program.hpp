@@ -29,7 +29,6 @@ struct CudaProgram {
     int threads = 0;               // of a block
     std::size_t shared_bytes = 0;  // of dynamic shared memory
     bool is_persistent = false;    // as many blocks as the processors hold run all blocks of the grid
-    int blocks_per_processor = 1;  // of a persistent one
   };
   // Of a tensor with all its dimensions: zeros outside, no interleaving.
   struct TensorMap {

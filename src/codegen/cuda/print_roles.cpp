@@ -75,7 +75,7 @@ std::string CudaGridPrinter::print_roles(const Grid& grid, int number, const pas
   text += "  }\n";
 
   const std::size_t bytes = shared_bytes(grid);
-  program_.kernels.push_back({function, threads, bytes, true, roles.blocks_per_processor});
+  program_.kernels.push_back({function, threads, bytes, true});
   roles_ = nullptr;
   return fmt::format(
       "extern \"C\" __global__ void __launch_bounds__({}, {}) {}(const __grid_constant__ Call call) {{  // "

@@ -67,7 +67,10 @@ AttentionCall prepare_attention(const TensorRef& q, const TensorRef& k, const Te
   kernel.type = q.dtype;
   kernel.dim = call.tensors.dim(), kernel.dim_v = call.tensors.dim_v();
   kernel.softcap = options.softcap > 0, kernel.sinks = options.sinks.has_value();
-  const AttentionPlan plan = plan_attention(problem_of(call), options.tiles);
+  const bool on_gpu = runs_on_gpu(options.target, q.device);
+  kernel.compute = multiplied_type(q.dtype, on_gpu);
+  const AttentionPlan plan = on_gpu ? plan_attention_on_gpu(problem_of(call), kernel.compute, options.tiles)
+                                    : plan_attention(problem_of(call), options.tiles);
   kernel.queries = plan.queries, kernel.keys = plan.keys, kernel.pack = plan.pack;
   return call;
 }

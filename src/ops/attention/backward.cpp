@@ -65,7 +65,10 @@ AttentionBackwardCall prepare_attention_backward(const BackwardTensors& given, c
   call.forward = prepare_attention(q, k, v, options, op);
   call.inputs = check_backward(Arguments(op), call.forward.tensors, options.layout, given);
   const AttentionKernel& forward = call.forward.kernel;
-  const AttentionPlan plan = plan_attention_backward(problem_of(call.forward), options.tiles);
+  const AttentionPlan plan =
+      runs_on_gpu(options.target, q.device)
+          ? plan_attention_backward_on_gpu(problem_of(call.forward), forward.compute, options.tiles)
+          : plan_attention_backward(problem_of(call.forward), options.tiles);
   call.kernel = {.type = forward.type,
                  .compute = forward.compute,
                  .dim = forward.dim,

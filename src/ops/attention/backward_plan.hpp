@@ -8,5 +8,7 @@ namespace tegula::ops {
 double estimate_backward(const AttentionProblem& problem, const AttentionPlan& plan);
 // The extents that `given` leaves open are chosen.
 AttentionPlan plan_attention_backward(const AttentionProblem& problem, const AttentionTiles& given);
+AttentionPlan plan_attention_backward_on_gpu(const AttentionProblem& problem, DType type,
+                                             const AttentionTiles& given);
 
 }  // namespace tegula::ops

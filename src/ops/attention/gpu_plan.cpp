@@ -1,7 +1,8 @@
-// Tiles of attention on a GPU. What a block holds decides: sums in registers, queries and two steps of keys and
-// values in shared memory.
+// Tiles of attention on a GPU. What a block holds decides: sums in registers, queries and two steps of keys
+// and values in shared memory.
 #include <algorithm>
 
+#include "ops/attention/backward_plan.hpp"
 #include "ops/attention/plan.hpp"
 
 namespace tegula::ops {
@@ -40,6 +41,15 @@ AttentionPlan plan_attention_on_gpu(const AttentionProblem& p, DType type, const
   if (given.queries) plan.queries = given.queries;
   if (given.keys) plan.keys = given.keys;
   return plan;
+}
+
+// Four tiles of inputs, two of scores and a sum are held at a time.
+AttentionPlan plan_attention_backward_on_gpu(const AttentionProblem& p, DType type,
+                                             const AttentionTiles& given) {
+  const int dim = std::max(p.dim, p.dim_v), extent = type.bits() == 16 && dim <= 128 ? 64
+                                                     : dim <= 128                    ? 32
+                                                                                     : 16;
+  return {given.queries ? given.queries : extent, given.keys ? given.keys : extent, 1};
 }
 
 }  // namespace tegula::ops

@@ -78,7 +78,8 @@ AttentionGradients block_sparse_attention_backward(const TensorRef& dout, const 
   if (call.kernel.forward.softcap) values.push_back(options.softcap);
   if (call.kernel.forward.counts) values.push_back(call.counts);
   if (call.kernel.dlse) values.push_back(call.inputs.dlse);
-  compiled(call.kernel, target_for(options.target, q.device), block_sparse_backward_kernel).call_in_order(values);
+  compiled(call.kernel, target_for(options.target, q.device), block_sparse_backward_kernel)
+      .call_in_order(values);
   return outputs.result;
 }
 

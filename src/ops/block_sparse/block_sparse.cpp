@@ -63,12 +63,15 @@ void check_choice(const Arguments& args, const BlockSparseOptions& options, Bloc
 }
 
 // Rows of a tile are the queries of a block, of several heads if that fills the tile better.
-void plan_queries(const BlockSparseOptions& options, const BlockSparseCall& call, BlockSparseKernel& kernel) {
+// `rows` is the most of a tile; blocks of fewer queries than `packed_below` share it with the heads of a
+// group.
+void plan_queries(const BlockSparseOptions& options, const BlockSparseCall& call, int rows, int packed_below,
+                  BlockSparseKernel& kernel) {
   const std::int64_t group = call.tensors.group();
   const TensorRef& choice = options.mask ? *options.mask : *options.indices;
-  const bool shared = choice.size(1) == call.tensors.kv_heads && group > 1 && group <= most_rows;
-  kernel.pack = shared && options.q_block < packed_q_block ? static_cast<int>(group) : 1;
-  const int most = std::max(1, most_rows / kernel.pack);
+  const bool shared = choice.size(1) == call.tensors.kv_heads && group > 1 && group <= rows;
+  kernel.pack = shared && options.q_block < packed_below ? static_cast<int>(group) : 1;
+  const int most = std::max(1, rows / kernel.pack);
   const auto tiles = static_cast<int>(blocks_of(options.q_block, most));
   const int even = static_cast<int>(blocks_of(options.q_block, tiles));
   // Fewer queries than a block has need no larger tile.
@@ -78,14 +81,26 @@ void plan_queries(const BlockSparseOptions& options, const BlockSparseCall& call
 }
 
 // A tile of keys is a part of a block, in equal parts, or several whole blocks.
-void plan_keys(const BlockSparseOptions& options, const BlockSparseCall& call, BlockSparseKernel& kernel) {
-  const int block = options.k_block, wanted = options.tiles.keys ? options.tiles.keys : usual_keys;
+void plan_keys(const BlockSparseOptions& options, const BlockSparseCall& call, int usual,
+               BlockSparseKernel& kernel) {
+  const int block = options.k_block, wanted = options.tiles.keys ? options.tiles.keys : usual;
   if (block > wanted)
     kernel.keys = static_cast<int>(blocks_of(block, static_cast<int>(blocks_of(block, wanted))));
   else
     kernel.keys = wanted / block * block;
   const std::int64_t blocks = blocks_of(call.tensors.k.size(1), block);
   kernel.chunk = blocks <= small_chunk ? small_chunk : large_chunk;
+}
+
+// Two warp groups and steps of 128 keys where tensor cores multiply; what they do not take has small tiles.
+void plan_on_gpu(const BlockSparseOptions& options, const BlockSparseCall& call, BlockSparseKernel& kernel) {
+  const int dim = std::max(kernel.dim, kernel.dim_v);
+  const bool fast = kernel.compute.bits() == 16 && kernel.dim % 16 == 0 && kernel.dim_v % 16 == 0;
+  const int rows = fast ? 128 : dim <= 128 ? 64 : 32;
+  plan_queries(options, call, rows, rows, kernel);
+  const bool two_groups = fast && kernel.rows() == rows && dim <= 128;
+  plan_keys(options, call, two_groups ? 128 : fast ? 64 : 32, kernel);
+  kernel.chunk = small_chunk;
 }
 
 void check_blocks(const Arguments& args, const BlockSparseOptions& options) {
@@ -112,8 +127,14 @@ BlockSparseCall prepare_block_sparse(const TensorRef& q, const TensorRef& k, con
   kernel.q_block = options.q_block, kernel.k_block = options.k_block;
   kernel.causal = options.causal, kernel.softcap = options.softcap > 0;
   kernel.mask = options.mask.has_value(), kernel.counts = options.counts.has_value();
-  plan_queries(options, call, kernel);
-  plan_keys(options, call, kernel);
+  const bool on_gpu = runs_on_gpu(options.target, q.device);
+  kernel.compute = multiplied_type(q.dtype, on_gpu);
+  if (on_gpu) {
+    plan_on_gpu(options, call, kernel);
+  } else {
+    plan_queries(options, call, most_rows, packed_q_block, kernel);
+    plan_keys(options, call, usual_keys, kernel);
+  }
   return call;
 }
 

@@ -70,7 +70,8 @@ struct Meeting {
     const int blocks = c.keys / c.k_block;
     pipelined(ceildiv(count, blocks), {.stages = 2}, [&](Index t) {
       std::vector<Expr> first;
-      for (int i = 0; i < blocks; ++i) first.push_back(Expr(list(min(t * blocks + i, count - 1))) * c.k_block);
+      for (int i = 0; i < blocks; ++i)
+        first.push_back(Expr(list(min(t * blocks + i, count - 1))) * c.k_block);
       auto load = [&](const Tensor& from, Shared& tile) {
         for (int i = 0; i < blocks; ++i)
           copy(from.at(first[static_cast<std::size_t>(i)]),
@@ -81,7 +82,8 @@ struct Meeting {
       Expr columns = (count - t * blocks) * c.k_block;  // that blocks of the list fill
       // Lists ascend, so the last block has the largest keys.
       Expr partial = columns < c.keys || visible.is_partial(first.back(), c.k_block);
-      add(key_tile, [&](Shared& tile) { load(values, tile); }, partial,
+      add(
+          key_tile, [&](Shared& tile) { load(values, tile); }, partial,
           [&](const Expr& query, const Expr& column) -> Expr {
             const std::function<Expr(int)> begin = [&](int i) -> Expr {
               Expr own = first[static_cast<std::size_t>(i)] - i * c.k_block;

@@ -9,6 +9,8 @@ Target target_for(Target target, const Device& device) {
   return target == Target::automatic() && !device.is_cpu() ? Target::cuda() : target;
 }
 
+DType multiplied_type(DType type, bool on_gpu) { return on_gpu && type.bits() == 16 ? type : f32; }
+
 Function compiled(const std::string& name, Target target, const std::function<lang::Kernel()>& build) {
   static std::mutex mutex;
   static std::map<std::pair<std::string, Target::Kind>, Function> functions;

@@ -76,7 +76,13 @@ GemmCall prepare_gemm(const TensorRef& a, const TensorRef& b, const GemmOptions&
   choose_order(args, "b", call.b, kernel.transpose_b);
   kernel.bias = options.bias.has_value();
   kernel.activation = options.activation;
-  kernel.tiles = plan_gemm({batch, m, n, k, processors_of(a.device)}, options.tiles);
+  const bool on_gpu = runs_on_gpu(options.target, a.device);
+  kernel.compute = multiplied_type(a.dtype, on_gpu);
+  const auto plan = [&](const GemmProblem& problem) {
+    return on_gpu ? plan_gemm_on_gpu(problem, kernel.compute, options.tiles)
+                  : plan_gemm(problem, options.tiles);
+  };
+  kernel.tiles = plan({batch, m, n, k, processors_of(a.device)});
   call.out_shape = a.rank() == 2 && b.rank() == 2 ? Shape{m, n} : Shape{batch, m, n};
   return call;
 }

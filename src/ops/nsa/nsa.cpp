@@ -116,6 +116,7 @@ NsaCall prepare_nsa(const TensorRef& q, const TensorRef& k, const TensorRef& v,
   check_selection(args, block_indices, options, call);
   call.scale = program_scale(checked_scale(args, options.scale, call.tensors.dim()), 0);
   kernel.type = q.dtype;
+  kernel.compute = multiplied_type(q.dtype, runs_on_gpu(options.target, q.device));
   kernel.dim = call.tensors.dim(), kernel.dim_v = call.tensors.dim_v();
   kernel.block = options.block_size;
   kernel.causal = options.causal, kernel.diagonal = options.diagonal, kernel.repeats = options.repeats;
