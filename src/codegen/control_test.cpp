@@ -1,6 +1,7 @@
 // Control flow on the CPU executor: the same as the interpreter's, printed text and errors included.
 #include <algorithm>
 
+#include "codegen/cuda/testing.hpp"
 #include "codegen/testing/compare.hpp"
 
 namespace tegula::codegen {
@@ -224,6 +225,8 @@ const Case control_cases[] = {
 class CpuControl : public OnEverySet {};
 TEGULA_ON_EVERY_SET(CpuControl);
 TEST_P(CpuControl, AgreesWithTheInterpreter) { expect_agreement(control_cases); }
+
+TEST(CudaControl, ControlCasesAgreeWithTheInterpreter) { expect_agreement_on_cuda(control_cases); }
 
 }  // namespace
 }  // namespace tegula::codegen

@@ -4,7 +4,7 @@
 // Every function takes one parameter by value, a struct of 8-byte words:
 //   the address of each tensor of the signature, workspaces included (Signature::buffers);
 //   the strides of each tensor, in elements, one after the other;
-//   the values of the call (Signature::variables): 64-bit integers, f32 as its bits;
+//   the values of the call (Signature::variables): 64-bit integers, floats as their bits;
 //   the address of a 64-bit word that holds 0: a failed assertion writes its number + 1 into the low half,
 //   the number of its block into the high half;
 //   the address of two 32-bit words in device memory that hold 0 before each launch, and after it: no two

@@ -1,6 +1,7 @@
 // Every element type on the CPU executor: storage, conversion, arithmetic, products and reductions.
 #include <cmath>
 
+#include "codegen/cuda/testing.hpp"
 #include "codegen/testing/compare.hpp"
 
 namespace tegula::codegen {
@@ -347,6 +348,12 @@ TEST_P(CpuTypes, CastsAgreeWithTheInterpreter) { expect_agreement(cast_cases); }
 TEST_P(CpuTypes, ArithmeticAgreesWithTheInterpreter) { expect_agreement(arithmetic_cases); }
 TEST_P(CpuTypes, ProductsAgreeWithTheInterpreter) { expect_agreement(gemm_cases); }
 TEST_P(CpuTypes, ReductionsAgreeWithTheInterpreter) { expect_agreement(reduction_cases); }
+
+TEST(CudaDtypes, StorageCasesAgreeWithTheInterpreter) { expect_agreement_on_cuda(storage_cases); }
+TEST(CudaDtypes, CastCasesAgreeWithTheInterpreter) { expect_agreement_on_cuda(cast_cases); }
+TEST(CudaDtypes, ArithmeticCasesAgreeWithTheInterpreter) { expect_agreement_on_cuda(arithmetic_cases); }
+TEST(CudaDtypes, GemmCasesAgreeWithTheInterpreter) { expect_agreement_on_cuda(gemm_cases); }
+TEST(CudaDtypes, ReductionCasesAgreeWithTheInterpreter) { expect_agreement_on_cuda(reduction_cases); }
 
 }  // namespace
 }  // namespace tegula::codegen

@@ -1,4 +1,5 @@
 // Views, copies, gathers, atomics and elements on the CPU executor: the same as the interpreter's.
+#include "codegen/cuda/testing.hpp"
 #include "codegen/testing/compare.hpp"
 
 namespace tegula::codegen {
@@ -423,6 +424,11 @@ TEST_P(CpuMemory, ViewsAgreeWithTheInterpreter) { expect_agreement(view_cases); 
 TEST_P(CpuMemory, ElementsAgreeWithTheInterpreter) { expect_agreement(element_cases); }
 TEST_P(CpuMemory, GathersAgreeWithTheInterpreter) { expect_agreement(gather_cases); }
 TEST_P(CpuMemory, ProductsAgreeWithTheInterpreter) { expect_agreement(product_cases); }
+
+TEST(CudaMemory, ViewCasesAgreeWithTheInterpreter) { expect_agreement_on_cuda(view_cases); }
+TEST(CudaMemory, ElementCasesAgreeWithTheInterpreter) { expect_agreement_on_cuda(element_cases); }
+TEST(CudaMemory, GatherCasesAgreeWithTheInterpreter) { expect_agreement_on_cuda(gather_cases); }
+TEST(CudaMemory, ProductCasesAgreeWithTheInterpreter) { expect_agreement_on_cuda(product_cases); }
 
 }  // namespace
 }  // namespace tegula::codegen

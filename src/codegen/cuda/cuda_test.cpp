@@ -1,11 +1,13 @@
-// Printed CUDA, without a GPU: every operator's kernels pass NVRTC for both architectures.
+// Printed CUDA, without a GPU: the kernels of all operators pass NVRTC for both architectures, and what the
+// assembler says of their registers is as it should be.
 #include <gtest/gtest.h>
 
 #include <iostream>
 
-#include "codegen/cuda/nvrtc_testing.hpp"
 #include "codegen/cuda/steps.hpp"
-#include "codegen/cuda_program.hpp"
+#include "codegen/cuda/testing.hpp"
+#include "ops/attention/kernel.hpp"
+#include "ops/gemm/kernel.hpp"
 #include "ops/registry.hpp"
 
 namespace tegula::codegen {
@@ -32,25 +34,42 @@ TEST_P(PrintedCuda, Compiles) {
   for (const ops::Case& c : op.check_cases) {
     if (c.name != name.example) continue;
     const ops::Options options = ops::Options::parse(op, c.options);
-    for (const lang::Kernel& kernel : op.kernels(c.inputs(1), options, Target::interpreter())) {
-      const Signature signature(kernel.ir());
-      const CudaProgram program = print_cuda(signature, {name.architecture});
-      EXPECT_EQ(program.kernels.size(), kernel.ir()->grids.size());
-      EXPECT_EQ(program.text, print_cuda(signature, {name.architecture}).text);
-      const testing::Nvrtc* nvrtc = testing::Nvrtc::find();
-      if (!nvrtc) {
-        std::cout << "NVRTC was not found: the text of " << kernel.name() << " was printed, not compiled\n";
-        continue;
-      }
-      const testing::Compiled compiled = nvrtc->compile(program.text, name.architecture);
-      EXPECT_TRUE(compiled.ok) << compiled.log << program.text;
-    }
+    for (const lang::Kernel& kernel : op.kernels(c.inputs(1), options, Target::interpreter()))
+      expect_clean_code(kernel, name.architecture);
   }
 }
 
 INSTANTIATE_TEST_SUITE_P(Operators, PrintedCuda, ::testing::ValuesIn(all_cases()), [](const auto& info) {
   return info.param.op + "_" + info.param.example + "_sm" + std::to_string(info.param.architecture);
 });
+
+// Tiles of the sizes that suit GPUs.
+std::vector<lang::Kernel> large_kernels() {
+  std::vector<lang::Kernel> result;
+  for (const DType type : {bf16, f32}) {
+    for (const ops::GemmTiles tiles : {ops::GemmTiles{128, 128, 32}, {64, 64, 64}, {128, 128, 64}}) {
+      if (type == f32 && tiles.k > 32) continue;
+      ops::GemmKernel gemm;
+      gemm.type = gemm.compute = gemm.out = type;
+      gemm.tiles = tiles;
+      result.push_back(gemm_kernel(gemm));
+    }
+  }
+  for (const int dim : {64, 128}) {
+    ops::AttentionKernel attention;
+    attention.type = attention.compute = bf16;
+    attention.dim = attention.dim_v = dim;
+    attention.queries = attention.keys = 128;
+    attention.right = true;
+    result.push_back(attention_kernel(attention));
+  }
+  return result;
+}
+
+TEST(PrintedCuda, LargeTilesCompile) {
+  for (const lang::Kernel& kernel : large_kernels())
+    for (const int architecture : {90, 80}) expect_good_code(kernel, architecture);
+}
 
 // ---- barriers
 

@@ -49,7 +49,7 @@ const char* infix(Op op) {
 }
 
 std::string constant_of(const ExprNode& e) {
-  if (e.held() == f32) {
+  if (e.held().is_floating()) {
     if (std::isnan(e.real)) return "tg::not_a_number()";
     if (std::isinf(e.real)) return e.real < 0 ? "(-tg::infinity())" : "tg::infinity()";
   }

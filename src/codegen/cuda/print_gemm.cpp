@@ -93,7 +93,7 @@ std::string CudaGridPrinter::operand_lambda(const View& view, int pair_axis, DTy
       load_text({view, {variable(pair_axis == 0 ? next : row), variable(pair_axis == 0 ? column : next)}});
   if (odd) high = fmt::format("({} + 1 < {} ? {} : 0.0f)", k, extent, high);
   out_.line(fmt::format("return tg::pair<{}>({}, {});", element_type(packed), low, high));
-  out_.close();
+  out_.close(";");
   facts_ = before;
   return name;
 }

@@ -57,9 +57,10 @@ void CudaGridPrinter::prologue() {
   for (std::size_t i = 0; i < variables.size(); ++i) {
     const std::string_view type = scalar_type(variables[i]->type);
     const std::string word = fmt::format("call.value[{}]", i);
-    out_.line(fmt::format("const {} {} = {};", type, name_variable(variables[i]),
-                          variables[i]->type == f32 ? fmt::format("__int_as_float(int({}))", word)
-                                                    : fmt::format("{}({})", type, word)));
+    const std::string text = variables[i]->type == f32   ? fmt::format("__int_as_float(int({}))", word)
+                             : variables[i]->type == f64 ? fmt::format("__longlong_as_double({})", word)
+                                                         : fmt::format("{}({})", type, word);
+    out_.line(fmt::format("const {} {} = {};", type, name_variable(variables[i]), text));
   }
   out_.line("const int thread = threadIdx.x;");
 }

@@ -29,9 +29,9 @@ void StepWriter::open(const std::string& text) {
   ++depth_;
 }
 
-void StepWriter::close() {
+void StepWriter::close(const std::string& behind) {
   --depth_;
-  line("}");
+  line("}" + behind);
 }
 
 void StepWriter::reopen(const std::string& text) {

@@ -16,7 +16,7 @@ class StepWriter {
   void line(const std::string& text, const Loc& at);
   // Braces within a piece of code.
   void open(const std::string& text);
-  void close();
+  void close(const std::string& behind = "");
   void reopen(const std::string& text);  // `} else {`
 
   // A loop or branch that steps can stand in.

@@ -1,5 +1,5 @@
 // For tests of an executor: small programs that are built together as one kernel, run by the interpreter and
-// by the CPU target on copies of the same tensors, and compared element by element.
+// by another target on copies of the same tensors, and compared element by element.
 #pragma once
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -108,8 +108,10 @@ class Comparison {
   explicit Comparison(std::span<const Case> cases)
       : cases_(cases), kernel_(lang::kernel("cases", [&] { build(); })) {}
 
-  void run() const {
-    const auto expected = results(Target::interpreter()), actual = results(Target::cpu());
+  const lang::Kernel& kernel() const { return kernel_; }
+
+  void run(Target target) const {
+    const auto expected = results(Target::interpreter()), actual = results(target);
     for (std::size_t c = 0; c < cases_.size(); ++c) {
       for (std::size_t i = 0; i < expected[c].size(); ++i) {
         const double tolerance = cases_[c].tolerance;
@@ -159,16 +161,16 @@ inline std::vector<Isa> runnable_sets() {
       [](const testing::TestParamInfo<Isa>& info) { return std::string(isa_name(info.param)); })
 
 // All cases; if that throws, one by one, so that the case at fault is named.
-inline void expect_agreement(std::span<const Case> cases) {
+inline void expect_agreement(std::span<const Case> cases, Target target = Target::cpu()) {
   try {
-    return Comparison(cases).run();
+    return Comparison(cases).run(target);
   } catch (const Error& error) {
     if (cases.size() == 1) {
       ADD_FAILURE() << cases[0].name << ": " << error.what();
       return;
     }
   }
-  for (const Case& one : cases) expect_agreement(std::span(&one, 1));
+  for (const Case& one : cases) expect_agreement(std::span(&one, 1), target);
 }
 
 }  // namespace tegula::codegen

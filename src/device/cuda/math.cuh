@@ -5,30 +5,36 @@
 namespace tg {
 
 // ---- integers
+TG_DEVICE bool is_minus_one(int32_t x) { return x == -1; }
+TG_DEVICE bool is_minus_one(int64_t x) { return x == -1; }
+TG_DEVICE bool is_minus_one(uint32_t) { return false; }
 template <class T>
 TG_DEVICE T div(T a, T b) {
   if (b == 0) return 0;
-  return T(-1) < T(0) && b == T(-1) ? T(0) - a : a / b;
+  return is_minus_one(b) ? T(0) - a : a / b;
 }
 template <class T>
 TG_DEVICE T mod(T a, T b) {
-  if (b == 0 || (T(-1) < T(0) && b == T(-1))) return 0;
+  if (b == 0 || is_minus_one(b)) return 0;
   return a % b;
 }
+TG_DEVICE bool signs_differ(int32_t a, int32_t b) { return (a ^ b) < 0; }
+TG_DEVICE bool signs_differ(int64_t a, int64_t b) { return (a ^ b) < 0; }
+TG_DEVICE bool signs_differ(uint32_t, uint32_t) { return false; }
 template <class T>
 TG_DEVICE T floordiv(T a, T b) {
   const T q = div(a, b), r = mod(a, b);
-  return r != 0 && (r < 0) != (b < 0) ? q - 1 : q;
+  return r != 0 && signs_differ(r, b) ? q - 1 : q;
 }
 template <class T>
 TG_DEVICE T floormod(T a, T b) {
   const T r = mod(a, b);
-  return r != 0 && (r < 0) != (b < 0) ? r + b : r;
+  return r != 0 && signs_differ(r, b) ? r + b : r;
 }
 template <class T>
 TG_DEVICE T ceildiv(T a, T b) {
   const T q = div(a, b), r = mod(a, b);
-  return r != 0 && (r < 0) == (b < 0) ? q + 1 : q;
+  return r != 0 && !signs_differ(r, b) ? q + 1 : q;
 }
 TG_DEVICE int32_t shl(int32_t a, int32_t n) { return n < 0 || n > 31 ? 0 : int32_t(uint32_t(a) << n); }
 TG_DEVICE uint32_t shl(uint32_t a, uint32_t n) { return n > 31 ? 0 : a << n; }
@@ -47,10 +53,13 @@ TG_DEVICE T max(T a, T b) {
 }
 TG_DEVICE float min(float a, float b) { return fminf(a, b); }
 TG_DEVICE float max(float a, float b) { return fmaxf(a, b); }
+TG_DEVICE double min(double a, double b) { return fmin(a, b); }
+TG_DEVICE double max(double a, double b) { return fmax(a, b); }
 TG_DEVICE int32_t abs(int32_t a) { return a < 0 ? int32_t(0u - uint32_t(a)) : a; }
 TG_DEVICE int64_t abs(int64_t a) { return a < 0 ? int64_t(0ul - uint64_t(a)) : a; }
 TG_DEVICE uint32_t abs(uint32_t a) { return a; }
 TG_DEVICE float abs(float a) { return fabsf(a); }
+TG_DEVICE double abs(double a) { return fabs(a); }
 
 // ---- floats
 TG_DEVICE bool isnan(float x) { return x != x; }
@@ -69,10 +78,29 @@ TG_DEVICE float floor(float x) { return floorf(x); }
 TG_DEVICE float ceil(float x) { return ceilf(x); }
 TG_DEVICE float fma(float a, float b, float c) { return fmaf(a, b, c); }
 
+TG_DEVICE bool isnan(double x) { return x != x; }
+TG_DEVICE double exp(double x) { return ::exp(x); }
+TG_DEVICE double exp2(double x) { return ::exp2(x); }
+TG_DEVICE double log(double x) { return ::log(x); }
+TG_DEVICE double log2(double x) { return ::log2(x); }
+TG_DEVICE double sqrt(double x) { return ::sqrt(x); }
+TG_DEVICE double rsqrt(double x) { return ::rsqrt(x); }
+TG_DEVICE double rcp(double x) { return 1.0 / x; }
+TG_DEVICE double tanh(double x) { return ::tanh(x); }
+TG_DEVICE double sin(double x) { return ::sin(x); }
+TG_DEVICE double cos(double x) { return ::cos(x); }
+TG_DEVICE double round(double x) { return ::rint(x); }
+TG_DEVICE double floor(double x) { return ::floor(x); }
+TG_DEVICE double ceil(double x) { return ::ceil(x); }
+TG_DEVICE double fma(double a, double b, double c) { return ::fma(a, b, c); }
+
 // ---- conversions
 TG_DEVICE int32_t to_i32(float x) { return __float2int_rz(x); }  // saturates; NaN gives 0
 TG_DEVICE uint32_t to_u32(float x) { return __float2uint_rz(x); }
 TG_DEVICE int64_t to_i64(float x) { return isnan(x) ? 0 : __float2ll_rz(x); }
+TG_DEVICE int32_t to_i32(double x) { return isnan(x) ? 0 : __double2int_rz(x); }
+TG_DEVICE uint32_t to_u32(double x) { return isnan(x) ? 0 : __double2uint_rz(x); }
+TG_DEVICE int64_t to_i64(double x) { return isnan(x) ? 0 : __double2ll_rz(x); }
 template <class T>
 TG_DEVICE int32_t to_i32(T x) {
   return int32_t(x);
@@ -89,6 +117,14 @@ template <class T>
 TG_DEVICE float to_f32(T x) {
   return float(x);
 }
+template <class T>
+TG_DEVICE double to_f64(T x) {
+  return double(x);
+}
+TG_DEVICE double as_f64(int64_t x) { return __longlong_as_double(x); }
+TG_DEVICE double as_f64(double x) { return x; }
+TG_DEVICE int64_t as_i64(double x) { return __double_as_longlong(x); }
+TG_DEVICE int64_t as_i64(int64_t x) { return x; }
 TG_DEVICE float as_f32(uint32_t x) { return __uint_as_float(x); }
 TG_DEVICE float as_f32(int32_t x) { return __int_as_float(x); }
 TG_DEVICE float as_f32(float x) { return x; }
@@ -133,6 +169,7 @@ struct And {
 
 // Over the lanes whose numbers differ in the bits of `step`, … `step` · `extent` / 2.
 TG_DEVICE float shuffled(float x, int step) { return __shfl_xor_sync(0xffffffffu, x, step); }
+TG_DEVICE double shuffled(double x, int step) { return __shfl_xor_sync(0xffffffffu, x, step); }
 TG_DEVICE int32_t shuffled(int32_t x, int step) { return __shfl_xor_sync(0xffffffffu, x, step); }
 TG_DEVICE uint32_t shuffled(uint32_t x, int step) { return __shfl_xor_sync(0xffffffffu, x, step); }
 TG_DEVICE int64_t shuffled(int64_t x, int step) { return __shfl_xor_sync(0xffffffffu, x, step); }

@@ -30,6 +30,10 @@ struct Word<int64_t> {
   using U = unsigned long long;
 };
 template <>
+struct Word<double> {
+  using U = unsigned long long;
+};
+template <>
 struct Word<f16> {
   using U = unsigned short;
 };
@@ -76,6 +80,7 @@ TG_ATOMIC_WIDE(And, atomicAnd, unsigned long long)
 #undef TG_ATOMIC
 #undef TG_ATOMIC_WIDE
 TG_DEVICE void combine(Add, float* p, float x) { atomicAdd(p, x); }
+TG_DEVICE void combine(Add, double* p, double x) { atomicAdd(p, x); }
 
 template <class Op, class T, class V>
 TG_DEVICE void atomic_update(T* p, V x) {

@@ -78,6 +78,7 @@ TG_DEVICE uint8_t bits_e5m2(float x) {
 
 // ---- element -> value
 TG_DEVICE float value(float x) { return x; }
+TG_DEVICE double value(double x) { return x; }
 TG_DEVICE int32_t value(int32_t x) { return x; }
 TG_DEVICE int64_t value(int64_t x) { return x; }
 TG_DEVICE uint32_t value(uint32_t x) { return x; }

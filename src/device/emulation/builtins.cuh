@@ -35,22 +35,34 @@ static inline float __int_as_float(int x) { return tegula_bits<float>(x); }
 static inline float __uint_as_float(unsigned x) { return tegula_bits<float>(x); }
 static inline int __float_as_int(float x) { return tegula_bits<int>(x); }
 static inline unsigned __float_as_uint(float x) { return tegula_bits<unsigned>(x); }
+static inline double __longlong_as_double(long long x) { return tegula_bits<double>(x); }
+static inline long long __double_as_longlong(double x) { return tegula_bits<long long>(x); }
+static inline double rsqrt(double x) { return 1 / sqrt(x); }
 static inline float rsqrtf(float x) { return 1 / sqrtf(x); }
 
 // Towards zero, into the range of the type; NaN gives 0.
-template <class T>
-static inline T tegula_truncated(float x, float low, float high, T least, T greatest) {
+template <class T, class Float>
+static inline T tegula_truncated(Float x, Float low, Float high, T least, T greatest) {
   if (x != x) return 0;
   return x < low ? least : x >= high ? greatest : T(x);
 }
 static inline int __float2int_rz(float x) {
-  return tegula_truncated<int>(x, -0x1p31f, 0x1p31f, INT32_MIN, INT32_MAX);
+  return tegula_truncated<int, float>(x, -0x1p31f, 0x1p31f, INT32_MIN, INT32_MAX);
 }
 static inline unsigned __float2uint_rz(float x) {
-  return tegula_truncated<unsigned>(x, 0, 0x1p32f, 0, UINT32_MAX);
+  return tegula_truncated<unsigned, float>(x, 0, 0x1p32f, 0, UINT32_MAX);
 }
 static inline long long __float2ll_rz(float x) {
-  return tegula_truncated<long long>(x, -0x1p63f, 0x1p63f, INT64_MIN, INT64_MAX);
+  return tegula_truncated<long long, float>(x, -0x1p63f, 0x1p63f, INT64_MIN, INT64_MAX);
+}
+static inline int __double2int_rz(double x) {
+  return tegula_truncated<int, double>(x, -0x1p31, 0x1p31, INT32_MIN, INT32_MAX);
+}
+static inline unsigned __double2uint_rz(double x) {
+  return tegula_truncated<unsigned, double>(x, 0, 0x1p32, 0, UINT32_MAX);
+}
+static inline long long __double2ll_rz(double x) {
+  return tegula_truncated<long long, double>(x, -0x1p63, 0x1p63, INT64_MIN, INT64_MAX);
 }
 static inline int __float2int_rn(float x) { return __float2int_rz(rintf(x)); }
 

@@ -235,25 +235,6 @@ Body Lowering::body(const Body& statements, int threads) {
   return result;
 }
 
-void refuse_f64(DType type, const Loc& at) {
-  if (type == f64)
-    throw ProgramError("f64 exists on the host only: use f32, or the target cpu or interpreter", at);
-}
-
-void check_types(const Kernel& kernel) {
-  for (const Parameter& p : kernel.parameters) {
-    if (p.tensor) refuse_f64(p.tensor->type, p.tensor->at);
-    if (p.scalar) refuse_f64(p.scalar->type, p.scalar->at);
-  }
-  for (const BufferPtr& w : kernel.workspaces) refuse_f64(w->type, w->at);
-  for_each_stmt(kernel, [](const Stmt& s) {
-    if (const auto* n = as<Declare>(s)) refuse_f64(n->tile->type, s->at);
-    for_each_expr(s, [&](const Expr& e) {
-      for_each_node(e, [&](const Expr& node) { refuse_f64(node->type, s->at); });
-    });
-  });
-}
-
 // The number of threads of each block: the hint, or a choice by the size of the fragments.
 int threads_of(const Grid& grid) {
   std::int64_t elements = 0, rows = 0;
@@ -321,7 +302,6 @@ int threads_of(const For& loop, int threads) {
 }
 
 Kernel for_cuda(const Kernel& kernel, const CudaTarget& target) {
-  check_types(kernel);
   Kernel clear = simplify(merge_clears(kernel));
   for (Grid& grid : clear.grids) grid.hints.threads = threads_of(grid);
   const auto lowered = [&](const Grid& grid, bool with_stores) {
