@@ -2,34 +2,107 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
+#include <functional>
+#include <optional>
 #include <set>
 
-#include "ops/attention/plan.hpp"
-#include "ops/gemm/plan.hpp"
+#include "ir/kernel.hpp"
+#include "ops/attention/call.hpp"
+#include "ops/block_sparse/call.hpp"
+#include "ops/gemm/call.hpp"
+#include "ops/selection/call.hpp"
 
 namespace tegula::ops {
 namespace {
 
-TEST(Pregenerated, HasNoRepetition) {
-  std::set<std::string> names;
-  for (const lang::Kernel& kernel : pregenerated())
-    EXPECT_TRUE(names.insert(kernel.name()).second) << kernel.name();
+std::set<std::string> names() {
+  std::set<std::string> result;
+  for (const lang::Kernel& kernel : pregenerated()) result.insert(kernel.name());
+  return result;
 }
 
-// On any number of processors the plans of large problems lead to kernels that are in the list.
-TEST(Pregenerated, HasWhatThePlansChoose) {
-  std::set<std::string> names;
-  for (const lang::Kernel& kernel : pregenerated()) names.insert(kernel.name());
-  for (int processors : {1, 2, 4, 8, 16}) {
-    const GemmTiles gemm = plan_gemm({.m = 4096, .n = 4096, .k = 1024, .processors = processors}, {});
-    EXPECT_EQ(gemm.m * gemm.n * gemm.k, 256 * 512 * 256) << processors;
-    const AttentionPlan plan =
-        plan_attention({.heads = 16, .queries = 4096, .keys = 4096, .processors = processors}, {});
-    EXPECT_EQ(plan.queries * plan.keys, 256 * 128) << processors;
-  }
-  EXPECT_TRUE(names.count("gemm_f32_f32_f32_256x512x256"));
-  EXPECT_TRUE(names.count("attention_f32_f32_d64_v64_g1_q256_k128_right"));
-  EXPECT_TRUE(names.count("block_sparse_f32_f32_d64_v64_b64x64_g1_q64_k64_c1024"));
+TEST(Pregenerated, HasNoRepetition) { EXPECT_EQ(names().size(), pregenerated().size()); }
+
+TEST(Pregenerated, HasWhatCommonProductsAskFor) {
+  const auto known = names();
+  for (std::int64_t m : {1, 16, 100, 512, 1024, 4096})
+    for (std::int64_t n : {1, 64, 1000, 4096})
+      for (bool transposed : {false, true}) {
+        const Tensor a = Tensor::empty({m, 512}, f32);
+        const Tensor b = Tensor::empty(transposed ? Shape{n, 512} : Shape{512, n}, f32);
+        const GemmCall call = prepare_gemm(a, b, {.transpose_b = transposed});
+        EXPECT_TRUE(known.contains(call.kernel.name())) << call.kernel.name();
+      }
+}
+
+TEST(Pregenerated, HasWhatCommonAttentionAsksFor) {
+  const auto known = names();
+  for (DType type : {f32, f16, bf16})
+    for (std::int64_t dim : {64, 128})
+      for (std::int64_t tokens : {64, 100, 512, 4096})
+        for (bool causal : {false, true}) {
+          const Tensor x = Tensor::empty({1, tokens, 2, dim}, type);
+          AttentionOptions dense;
+          dense.causal = causal;
+          const std::string name = prepare_attention(x, x, x, dense).kernel.name();
+          EXPECT_TRUE(known.contains(name)) << name;
+          BlockSparseOptions sparse;
+          const Tensor indices = Tensor::empty({1, 2, (tokens + 63) / 64, 1}, i32);
+          sparse.q_block = sparse.k_block = 64, sparse.causal = causal, sparse.indices = indices;
+          const std::string sparse_name = prepare_block_sparse(x, x, x, sparse).kernel.name();
+          EXPECT_TRUE(known.contains(sparse_name)) << sparse_name;
+        }
+}
+
+// The same program under a name that is not built in.
+Function compiled_anew(const lang::Kernel& kernel) {
+  auto renamed = std::make_shared<ir::Kernel>(*kernel.ir());
+  renamed->name += "_anew";
+  return compile(std::shared_ptr<const ir::Kernel>(renamed), Target::cpu());
+}
+
+// Runs both with the same inputs; `results` are what they write.
+void expect_same(const lang::Kernel& kernel, const std::function<std::vector<Argument>(int which)>& arguments,
+                 const std::array<std::vector<Tensor>, 2>& results) {
+  compile(kernel, Target::cpu()).call_in_order(arguments(0));
+  compiled_anew(kernel).call_in_order(arguments(1));
+  for (std::size_t i = 0; i < results[0].size(); ++i)
+    EXPECT_TRUE(equal(results[0][i], results[1][i])) << kernel.name() << " result " << i;
+}
+
+TEST(Pregenerated, ProductsEqualThoseCompiledAnew) {
+  const Tensor a = Tensor::random_normal({1, 90, 150}, f32, 1),
+               b = Tensor::random_normal({1, 150, 140}, f32, 2);
+  const std::array<std::vector<Tensor>, 2> c{
+      {{Tensor::zeros({1, 90, 140}, f32)}, {Tensor::zeros({1, 90, 140}, f32)}}};
+  expect_same(
+      gemm_kernel({.tiles = {64, 128, 128}}),
+      [&](int which) {
+        return std::vector<Argument>{a, b, c[static_cast<std::size_t>(which)][0]};
+      },
+      c);
+}
+
+TEST(Pregenerated, AttentionEqualsThatCompiledAnew) {
+  const Shape queries{1, 100, 2, 1, 64}, keys{1, 100, 2, 64}, rows{1, 2, 1, 100};
+  const Tensor q = Tensor::random_normal(queries, bf16, 1), k = Tensor::random_normal(keys, bf16, 2),
+               v = Tensor::random_normal(keys, bf16, 3);
+  std::array<std::vector<Tensor>, 2> results;
+  for (auto& result : results) result = {Tensor::zeros(queries, bf16), Tensor::zeros(rows, f32)};
+  const auto arguments = [&](int which, const Argument& last, std::optional<Argument> more) {
+    const auto& result = results[static_cast<std::size_t>(which)];
+    std::vector<Argument> list{q, k, v, result[0], result[1], last};
+    if (more) list.push_back(*more);
+    return list;
+  };
+  expect_same(
+      attention_kernel({.type = bf16, .right = true}),
+      [&](int which) { return arguments(which, 0.2, Argument(0)); }, results);
+  const Tensor choice = Tensor::zeros({1, 2, 1, 2, 1}, i32);
+  expect_same(
+      block_sparse_kernel({.type = bf16}), [&](int which) { return arguments(which, choice, Argument(0.2)); },
+      results);
 }
 
 }  // namespace

@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <mutex>
+#include <optional>
 #include <utility>
 
+#include "builtin/builtin.hpp"
 #include "codegen/cpu.hpp"
 #include "device/cpu/call.hpp"
 #include "device/embedded.hpp"
@@ -77,28 +79,36 @@ void* on_contribute(void* context, std::int32_t id, std::int64_t order, std::int
   return c.contributions.back().bytes.data();
 }
 
-SharedObject compile_text(const std::string& text) {
-  auto* compiler = host_compiler();
-  if (!compiler)
-    throw DeviceError(
-        "no C++ compiler was found for the CPU target; install g++, name one in TEGULA_CXX, or use the "
-        "interpreter");
-  HostCompiler::Source source{codegen::without_comments(text), {}, {}};
+SharedObject compile_text(const HostCompiler& compiler, const std::string& text) {
+  HostCompiler::Source source{text, {}, {}};
   source.flags = {"-std=c++17",         "-O2",     "-ffp-contract=fast",   "-fno-math-errno",
                   "-fno-trapping-math", "-fwrapv", "-fno-strict-aliasing", "-fexceptions"};
   for (auto flag : isa_flags(best_isa())) source.flags.emplace_back(flag);
   for (auto& file : embedded::cpu_headers())
     source.headers.push_back({std::string(file.name), std::string(file.text)});
-  return compiler->load(source, kernel_cache());
+  return compiler.load(source, kernel_cache());
+}
+
+DeviceError no_compiler(const std::string& kernel) {
+  return DeviceError(fmt::format(
+      "kernel '{}' is not built in, and no C++ compiler was found for the CPU target; install g++, "
+      "name one in TEGULA_CXX, or use the interpreter",
+      kernel));
 }
 
 class CpuExecutor : public Executable {
  public:
+  CpuExecutor(std::shared_ptr<const Signature> signature, codegen::CpuProgram program,
+              const builtin::Compiled& compiled)
+      : CpuExecutor(std::move(signature), std::move(program)) {
+    blocks_.assign(compiled.blocks.begin(), compiled.blocks.end());
+    apply_.assign(compiled.apply.begin(), compiled.apply.end());
+  }
   CpuExecutor(std::shared_ptr<const Signature> signature, codegen::CpuProgram program, SharedObject object)
-      : signature_(std::move(signature)), program_(std::move(program)), object_(std::move(object)) {
-    for (auto& block : program_.blocks) blocks_.push_back(object_.function<TegulaBlock>(block.function));
-    for (auto& ordered : program_.ordered) apply_.push_back(object_.function<TegulaApply>(ordered.function));
-    for (auto& grid : signature_->kernel().grids) orders_.emplace_back(grid, *signature_);
+      : CpuExecutor(std::move(signature), std::move(program)) {
+    for (auto& block : program_.blocks) blocks_.push_back(object.function<TegulaBlock>(block.function));
+    for (auto& ordered : program_.ordered) apply_.push_back(object.function<TegulaApply>(ordered.function));
+    object_ = std::move(object);
   }
 
   void run(const Binding& binding) const override {
@@ -121,6 +131,11 @@ class CpuExecutor : public Executable {
   }
 
  private:
+  CpuExecutor(std::shared_ptr<const Signature> signature, codegen::CpuProgram program)
+      : signature_(std::move(signature)), program_(std::move(program)) {
+    for (auto& grid : signature_->kernel().grids) orders_.emplace_back(grid, *signature_);
+  }
+
   void run_grid(std::size_t grid, const TegulaCall& call, const Binding& binding) const {
     const auto n = orders_[grid].extents(binding);
     const auto order = orders_[grid].order(binding);
@@ -141,7 +156,7 @@ class CpuExecutor : public Executable {
 
   std::shared_ptr<const Signature> signature_;
   codegen::CpuProgram program_;
-  SharedObject object_;
+  std::optional<SharedObject> object_;  // that the functions are in, if they are not built in
   std::vector<TegulaBlock*> blocks_;
   std::vector<TegulaApply*> apply_;
   std::vector<BlockOrder> orders_;
@@ -149,8 +164,19 @@ class CpuExecutor : public Executable {
 
 }  // namespace
 
+std::unique_ptr<const Executable> try_cpu_executor(const std::shared_ptr<const Signature>& signature) {
+  codegen::CpuProgram program = codegen::print_cpu(*signature);
+  const std::string text = codegen::without_comments(program.text);
+  if (const auto* compiled = builtin::find(text, best_isa()))
+    return std::make_unique<CpuExecutor>(signature, std::move(program), *compiled);
+  const HostCompiler* compiler = host_compiler();
+  if (compiler == nullptr) return nullptr;
+  return std::make_unique<CpuExecutor>(signature, std::move(program), compile_text(*compiler, text));
+}
+
 std::unique_ptr<const Executable> make_cpu_executor(const std::shared_ptr<const Signature>& signature) {
-  return std::move(make_cpu_executors(std::span(&signature, 1)).front());
+  if (auto executor = try_cpu_executor(signature)) return executor;
+  throw no_compiler(signature->kernel().name);
 }
 
 std::vector<std::unique_ptr<const Executable>> make_cpu_executors(
@@ -159,9 +185,11 @@ std::vector<std::unique_ptr<const Executable>> make_cpu_executors(
   std::string text;
   for (const auto& signature : signatures) {
     programs.push_back(codegen::print_cpu(*signature));
-    text += programs.back().text;
+    text += codegen::without_comments(programs.back().text);
   }
-  const SharedObject object = compile_text(text);
+  const HostCompiler* compiler = host_compiler();
+  if (compiler == nullptr) throw no_compiler(signatures.front()->kernel().name);
+  const SharedObject object = compile_text(*compiler, text);
   std::vector<std::unique_ptr<const Executable>> result;
   for (std::size_t i = 0; i < signatures.size(); ++i)
     result.push_back(std::make_unique<CpuExecutor>(signatures[i], std::move(programs[i]), object));

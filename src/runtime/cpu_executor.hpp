@@ -1,4 +1,5 @@
-// Runs a kernel on the CPU: printed as C++, compiled by the system's compiler, blocks on the thread pool.
+// Runs a kernel on the CPU: printed as C++, built into the library or compiled by the system's compiler,
+// blocks on the thread pool.
 #pragma once
 #include <span>
 #include <vector>
@@ -7,7 +8,9 @@
 
 namespace tegula {
 
-// A DeviceError if there is no compiler or it fails.
+// Null if the kernel is not built in and there is no compiler; a DeviceError if the compiler fails.
+std::unique_ptr<const Executable> try_cpu_executor(const std::shared_ptr<const Signature>& signature);
+// A DeviceError in both cases.
 std::unique_ptr<const Executable> make_cpu_executor(const std::shared_ptr<const Signature>& signature);
 // Kernels of different names, by one run of the compiler: it takes longer to start than to compile a kernel.
 std::vector<std::unique_ptr<const Executable>> make_cpu_executors(

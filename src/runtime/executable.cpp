@@ -13,16 +13,25 @@ namespace tegula {
 
 Target resolve(Target target) {
   if (!(target == Target::automatic())) return target;
-  static const bool compiles = [] {
-    const bool found = host_compiler() != nullptr;
-    if (!found)
-      std::fputs(
-          "tegula: no C++ compiler was found, so kernels run in the interpreter, which is slow; install "
-          "g++ or name a compiler in TEGULA_CXX\n",
-          stderr);
-    return found;
-  }();
-  return compiles ? Target::cpu() : Target::interpreter();
+  return host_compiler() ? Target::cpu() : Target::interpreter();
+}
+
+namespace {
+
+void say_that_it_is_slow() {
+  static const int once = std::fputs(
+      "tegula: no C++ compiler was found, so kernels that are not built in run in the interpreter, which is "
+      "slow; install g++ or name a compiler in TEGULA_CXX\n",
+      stderr);
+  (void)once;
+}
+
+}  // namespace
+
+Prepared make_automatic(const std::shared_ptr<const Signature>& signature) {
+  if (auto executable = try_cpu_executor(signature)) return {Target::cpu(), std::move(executable)};
+  say_that_it_is_slow();
+  return {Target::interpreter(), make_executable(signature, Target::interpreter())};
 }
 
 std::unique_ptr<const Executable> make_executable(const std::shared_ptr<const Signature>& signature,

@@ -15,10 +15,18 @@ class Executable {
   virtual void run(const Binding& binding) const = 0;
 };
 
-// The target that `automatic` stands for on this machine; other targets stand for themselves.
+// The target that `automatic` stands for on this machine, if the kernel is not built in; other targets stand
+// for themselves.
 Target resolve(Target target);
 // The place where a target gets its executor. `target` is not automatic.
 std::unique_ptr<const Executable> make_executable(const std::shared_ptr<const Signature>& signature,
                                                   Target target);
+
+// For `automatic`: the CPU if the kernel is built in or there is a compiler, else the interpreter.
+struct Prepared {
+  Target target;
+  std::unique_ptr<const Executable> executable;
+};
+Prepared make_automatic(const std::shared_ptr<const Signature>& signature);
 
 }  // namespace tegula

@@ -67,11 +67,11 @@ Target Function::target() const { return compiled_->target; }
 
 Function compile(const std::shared_ptr<const ir::Kernel>& kernel, Target target) {
   internal_assert(kernel != nullptr, "there is no kernel to compile");
-  const Target chosen = resolve(target);
-  auto signature = std::make_shared<const Signature>(kernel, chosen.device());
-  std::unique_ptr<const Executable> executable = make_executable(signature, chosen);
+  auto signature = std::make_shared<const Signature>(kernel, target.device());
+  Prepared made = target == Target::automatic() ? make_automatic(signature)
+                                                : Prepared{target, make_executable(signature, target)};
   return Function(std::make_shared<const Function::Compiled>(
-      Function::Compiled{std::move(signature), chosen, std::move(executable)}));
+      Function::Compiled{std::move(signature), made.target, std::move(made.executable)}));
 }
 
 Function compile(const lang::Kernel& kernel, Target target) { return compile(kernel.ir(), target); }

@@ -4,7 +4,6 @@
 #include "ops/attention/plan.hpp"
 #include "ops/attention/sequences.hpp"
 #include "ops/common/functions.hpp"
-#include "runtime/processors.hpp"
 
 namespace tegula::ops {
 
@@ -34,7 +33,6 @@ AttentionProblem problem_of(const AttentionCall& call) {
   problem.keys = t.k.size(-3);
   problem.dim = t.dim();
   problem.dim_v = t.dim_v();
-  problem.processors = processors_of(t.q.device);
   return problem;
 }
 

@@ -4,6 +4,8 @@
 #include <limits>
 #include <vector>
 
+#include "ops/common/plan.hpp"
+
 namespace tegula::ops {
 
 namespace {
@@ -35,10 +37,10 @@ double estimate_backward(const AttentionProblem& p, const AttentionPlan& plan) {
                k_tiles = std::ceil(static_cast<double>(p.keys) / keys);
   const double parts = static_cast<double>(p.sequences * p.heads / plan.pack),
                key_heads = static_cast<double>(p.sequences * p.heads / p.group);
-  const double by_queries = std::ceil(parts * q_tiles / p.processors) *
+  const double by_queries = std::ceil(parts * q_tiles / planned_processors) *
                             (k_tiles * step_time(rows, keys, d, dv, false) + block_cost);
   const double members = static_cast<double>(p.group / plan.pack);
-  const double by_keys = std::ceil(key_heads * k_tiles / p.processors) *
+  const double by_keys = std::ceil(key_heads * k_tiles / planned_processors) *
                          (members * q_tiles * step_time(keys, rows, d, dv, true) + block_cost);
   return by_queries + by_keys;
 }

@@ -4,6 +4,8 @@
 #include <limits>
 #include <vector>
 
+#include "ops/common/plan.hpp"
+
 namespace tegula::ops {
 
 namespace {
@@ -13,6 +15,10 @@ constexpr double block_bytes = 1.0 * 1024 * 1024;
 // In units of one multiplication and addition of the micro-kernel: packing an element of k or v, the softmax
 // of a score, rescaling an element of the sum, beginning a step and a block.
 constexpr double pack_cost = 16, score_cost = 24, rescale_cost = 4, step_cost = 4'000, block_cost = 40'000;
+
+// Few, so that they can be built in for the usual dims and types; the last ones are for few queries.
+constexpr AttentionTiles usual_tiles[] = {{256, 128}, {64, 64}, {16, 64}, {4, 64}, {1, 64}};
+constexpr int few_queries = 16;
 
 double round_up(double value, double step) { return std::ceil(value / step) * step; }
 
@@ -29,23 +35,22 @@ double estimate(const AttentionProblem& p, const AttentionPlan& plan) {
   const double steps = std::ceil(static_cast<double>(p.keys) / keys);
   const double blocks = static_cast<double>(p.sequences * p.heads / plan.pack) *
                         std::ceil(static_cast<double>(p.queries) / plan.queries);
-  return std::ceil(blocks / p.processors) * (steps * step + block_cost);
+  return std::ceil(blocks / planned_processors) * (steps * step + block_cost);
 }
 
 AttentionPlan plan_attention(const AttentionProblem& p, const AttentionTiles& given) {
-  const std::vector<int> queries =
-      given.queries ? std::vector{given.queries} : std::vector{1, 4, 16, 32, 64, 128, 256};
-  const std::vector<int> keys = given.keys ? std::vector{given.keys} : std::vector{32, 64, 128};
   std::vector<int> packs{1};
   if (p.group > 1 && p.group <= 64) packs.push_back(static_cast<int>(p.group));
-  AttentionPlan best{queries.front(), keys.front(), 1};
-  double best_time = estimate(p, best);
+  AttentionPlan best;
+  double best_time = std::numeric_limits<double>::infinity();
   for (int pack : packs)
-    for (int q : queries)
-      for (int k : keys) {
-        const double time = q * pack <= 512 ? estimate(p, {q, k, pack}) : best_time;
-        if (time < best_time) best = {q, k, pack}, best_time = time;
-      }
+    for (const AttentionTiles& usual : usual_tiles) {
+      if (usual.queries <= few_queries && p.queries > few_queries) continue;
+      const AttentionPlan plan{given.queries ? given.queries : usual.queries,
+                               given.keys ? given.keys : usual.keys, pack};
+      const double time = plan.queries * pack <= 512 ? estimate(p, plan) : best_time;
+      if (time < best_time || best.queries == 0) best = plan, best_time = time;
+    }
   return best;
 }
 

@@ -11,7 +11,6 @@ struct AttentionProblem {
   std::int64_t group = 1;                 // query heads of a key head
   std::int64_t queries = 1, keys = 1;     // the most of a sequence
   int dim = 64, dim_v = 64;
-  int processors = 1;
 };
 
 struct AttentionPlan {

@@ -2,7 +2,8 @@
 
 #include <cmath>
 #include <limits>
-#include <vector>
+
+#include "ops/common/plan.hpp"
 
 namespace tegula::ops {
 
@@ -17,9 +18,9 @@ constexpr double pack_cost = 16, store_cost = 24, block_cost = 100'000;
 
 double round_up(double value, double step) { return std::ceil(value / step) * step; }
 
-std::vector<int> candidates(int given, std::initializer_list<int> values) {
-  return given > 0 ? std::vector<int>{given} : std::vector<int>(values);
-}
+// Few, so that they can be built in.
+constexpr GemmTiles usual_tiles[] = {
+    {256, 512, 256}, {128, 256, 256}, {64, 128, 128}, {16, 256, 256}, {32, 64, 64}};
 
 }  // namespace
 
@@ -34,18 +35,19 @@ double estimate(const GemmProblem& p, const GemmTiles& t) {
   const double steps = inner / k;
   const double block =
       products + pack_cost * (m + n) * inner + store_cost * m * n * (1 + 0.25 * steps) + block_cost;
-  return std::ceil(blocks / p.processors) * block;
+  return std::ceil(blocks / planned_processors) * block;
 }
 
 GemmTiles plan_gemm(const GemmProblem& problem, const GemmTiles& given) {
-  GemmTiles best{given.m ? given.m : 16, given.n ? given.n : 32, given.k ? given.k : 32};
-  double best_time = estimate(problem, best);
-  for (int m : candidates(given.m, {16, 32, 64, 128, 192, 256}))
-    for (int n : candidates(given.n, {32, 64, 128, 256, 512}))
-      for (int k : candidates(given.k, {32, 64, 128, 256})) {
-        const double time = estimate(problem, {m, n, k});
-        if (time < best_time) best = {m, n, k}, best_time = time;
-      }
+  GemmTiles best;
+  double best_time = std::numeric_limits<double>::infinity();
+  for (const GemmTiles& usual : usual_tiles) {
+    const GemmTiles tiles{given.m ? given.m : usual.m, given.n ? given.n : usual.n,
+                          given.k ? given.k : usual.k};
+    const double time = estimate(problem, tiles);
+    // Without one that fits, the smallest.
+    if (time <= best_time) best = tiles, best_time = time;
+  }
   return best;
 }
 

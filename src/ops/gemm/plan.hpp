@@ -8,7 +8,7 @@ namespace tegula::ops {
 
 struct GemmProblem {
   std::int64_t batch = 1, m = 1, n = 1, k = 1;
-  int processors = 1;
+  int processors = 1;  // of a GPU; on the CPU plans do not depend on them
 };
 
 // Relative time of a call on the CPU with these tiles; infinite where a block does not fit its cache.

@@ -1,0 +1,36 @@
+# builtin_kernels(TARGET OBJECTS): adds to TARGET the kernels that a program made of OBJECTS prints, compiled
+# for every instruction set with the flags of printed kernels.
+include(${CMAKE_CURRENT_LIST_DIR}/cpu_sets.cmake)
+set(builtin_parts 8)  # sources of each set, which compile side by side
+
+function(builtin_kernels target objects)
+  set(folder ${CMAKE_BINARY_DIR}/builtin)
+  file(MAKE_DIRECTORY ${folder})
+  set(none ${CMAKE_SOURCE_DIR}/src/builtin/none.cpp)
+  if(NOT TEGULA_BUILTIN)
+    target_sources(${target} PRIVATE ${none})
+    return()
+  endif()
+  add_executable(tegula_pregenerate ${CMAKE_SOURCE_DIR}/src/builtin/generate.cpp ${none} $<TARGET_OBJECTS:${objects}>)
+  target_include_directories(tegula_pregenerate PRIVATE src include)
+  target_compile_options(tegula_pregenerate PRIVATE ${tegula_warnings})
+  target_link_libraries(tegula_pregenerate PRIVATE fmt::fmt Threads::Threads ${CMAKE_DL_LIBS})
+  set(sources ${folder}/table.cpp)
+  math(EXPR last "${builtin_parts} - 1")
+  foreach(set portable avx2 avx512)
+    foreach(part RANGE ${last})
+      set(source ${folder}/${set}_${part}.cpp)
+      list(APPEND sources ${source})
+      set_source_files_properties(
+        ${source} PROPERTIES COMPILE_OPTIONS "-O2;-w;${TEGULA_CPU_FLAGS};${TEGULA_CPU_FLAGS_${set}}"
+                             INCLUDE_DIRECTORIES ${CMAKE_SOURCE_DIR}/src/device/cpu)
+    endforeach()
+  endforeach()
+  add_custom_command(
+    OUTPUT ${sources}
+    COMMAND tegula_pregenerate ${folder} ${builtin_parts}
+    DEPENDS tegula_pregenerate
+    COMMENT "Printing built-in kernels"
+    VERBATIM)
+  target_sources(${target} PRIVATE ${sources})
+endfunction()

@@ -1,0 +1,130 @@
+// Prints the kernels of ops::pregenerated() for the build: PARTS sources for each instruction set and the
+// table of their functions.
+//
+//   tegula_pregenerate DIRECTORY PARTS
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <exception>
+#include <fstream>
+#include <iterator>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "builtin/builtin.hpp"
+#include "codegen/cpu.hpp"
+#include "ops/pregenerated.hpp"
+
+namespace {
+
+using namespace tegula;
+
+struct Printed {
+  std::string text, key;
+  std::vector<std::string> blocks, apply;  // names of functions in the text
+};
+
+Printed print(const lang::Kernel& kernel) {
+  const Signature signature(kernel.ir());
+  const codegen::CpuProgram program = codegen::print_cpu(signature);
+  if (!program.prints.empty() || !program.assertions.empty())
+    throw std::runtime_error(kernel.name() + " reports, which built-in kernels do not");
+  Printed result{codegen::without_comments(program.text), {}, {}, {}};
+  result.key = builtin::key_of(result.text);
+  for (const auto& block : program.blocks) result.blocks.push_back(block.function);
+  for (const auto& ordered : program.ordered) result.apply.push_back(ordered.function);
+  return result;
+}
+
+std::string name_in(Isa isa, const std::string& function) {
+  return fmt::format("{}_{}", function, isa_name(isa));
+}
+
+// Every part gets about the same amount of text.
+std::vector<std::vector<Printed>> divided(std::vector<Printed> kernels, std::size_t count) {
+  const auto longer = [](const Printed& a, const Printed& b) { return a.text.size() > b.text.size(); };
+  std::stable_sort(kernels.begin(), kernels.end(), longer);
+  std::vector<std::vector<Printed>> parts(count);
+  for (std::size_t i = 0; i < kernels.size(); ++i) parts[i % count].push_back(kernels[i]);
+  return parts;
+}
+
+// Functions get the name of the instruction set behind theirs, so that all sets fit in one library.
+std::string source(const std::vector<Printed>& part, Isa isa) {
+  std::string text;
+  for (const Printed& kernel : part) {
+    for (const auto* names : {&kernel.blocks, &kernel.apply})
+      for (const std::string& name : *names) text += fmt::format("#define {} {}\n", name, name_in(isa, name));
+    text += kernel.text;
+  }
+  return text;
+}
+
+std::string pointers(const std::vector<std::string>& names, Isa isa, std::string_view type,
+                     std::string_view array) {
+  if (names.empty()) return "";
+  std::string declared, listed;
+  for (const std::string& name : names) {
+    declared += fmt::format("extern \"C\" {} {};\n", type, name_in(isa, name));
+    listed += fmt::format("{}{}", listed.empty() ? "" : ", ", name_in(isa, name));
+  }
+  return fmt::format("{}static {}* const {}[] = {{{}}};\n", declared, type, array, listed);
+}
+
+std::string table(const std::vector<std::vector<Printed>>& parts) {
+  std::string functions, rows;
+  int number = 0;
+  for (const auto& part : parts) {
+    for (const Printed& kernel : part) {
+      for (const Isa isa : all_isas) {
+        const std::string blocks = fmt::format("blocks_{}", number), apply = fmt::format("apply_{}", number);
+        ++number;
+        functions += pointers(kernel.blocks, isa, "TegulaBlock", blocks);
+        functions += pointers(kernel.apply, isa, "TegulaApply", apply);
+        rows += fmt::format("      {{\"{}\", Isa::{}, {}, {}}},\n", kernel.key, isa_name(isa), blocks,
+                            kernel.apply.empty() ? "{}" : apply);
+      }
+    }
+  }
+  return fmt::format(
+      "#include \"builtin/builtin.hpp\"\n\n{}\nnamespace tegula::builtin {{\n\n"
+      "std::span<const Compiled> table() {{\n  static const Compiled rows[] = {{\n{}  }};\n  return "
+      "rows;\n}}\n\n"
+      "}}  // namespace tegula::builtin\n",
+      functions, rows);
+}
+
+// Left alone if nothing changed, so that nothing is compiled again.
+void write(const std::string& path, const std::string& text) {
+  std::ifstream existing(path);
+  if (existing && std::string(std::istreambuf_iterator<char>(existing), {}) == text) return;
+  std::ofstream file(path);
+  file << text;
+  if (!file.flush()) throw std::runtime_error("cannot write " + path);
+}
+
+void generate(const std::string& directory, std::size_t count) {
+  std::vector<Printed> kernels;
+  for (const lang::Kernel& kernel : ops::pregenerated()) kernels.push_back(print(kernel));
+  const auto parts = divided(std::move(kernels), count);
+  for (const Isa isa : all_isas)
+    for (std::size_t i = 0; i < count; ++i)
+      write(fmt::format("{}/{}_{}.cpp", directory, isa_name(isa), i), source(parts[i], isa));
+  write(directory + "/table.cpp", table(parts));
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    if (argc != 3 || std::atoi(argv[2]) < 1) throw std::runtime_error("usage: DIRECTORY PARTS");
+    generate(argv[1], static_cast<std::size_t>(std::atoi(argv[2])));
+    return 0;
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "tegula_pregenerate: {}\n", error.what());
+    return 1;
+  }
+}
