@@ -8,6 +8,7 @@
 #include "measure.hpp"
 #include "programs.hpp"
 #include "sections.hpp"
+#include "tegula/ops.hpp"
 #include "tegula/runtime.hpp"
 
 namespace tegula::bench {
@@ -41,6 +42,13 @@ void time_to_compile(int which) {
   fmt::print("{}\n", 1e3 * seconds_of([&] { compile(kernel, Target::cpu()); }));
 }
 
+void time_to_call() {
+  const Tensor x = Tensor::random_normal({1, 64, 1, 64}, f32, 1);
+  ops::AttentionOptions options;
+  options.target = Target::cpu();
+  fmt::print("{}\n", 1e3 * seconds_of([&] { ops::attention(x, x, x, options); }));
+}
+
 void compile_section() {
   fmt::print(
       "## Compile time\n\nPrograms of a user, compiled in a fresh process with an empty cache and with one "
@@ -56,7 +64,13 @@ void compile_section() {
     }
     fmt::print("| {} | {:.0f} | {:.1f} |\n", examples[which].what, median(cold), median(cached));
   }
-  fmt::print("\n");
+  std::vector<double> first;
+  for (int round = 0; round < 5; ++round)
+    first.push_back(number_from_child({"first-call"}, {"TEGULA_CXX=none"}));
+  fmt::print(
+      "\nThe common kernels of the operators are built into the library: the first call of `attention` in a "
+      "process, without a compiler, takes {:.1f} ms (64 queries and keys).\n\n",
+      median(first));
 }
 
 }  // namespace tegula::bench

@@ -40,6 +40,7 @@ int usage() {
 int run(const std::string& what, const char* number) {
   const bool all = what == "all";
   if (what == "memory-of" && number) return memory_of_attention(std::atoi(number)), 0;
+  if (what == "first-call") return time_to_call(), 0;
   if (what == "compile" && number) return time_to_compile(std::atoi(number)), 0;
   constexpr std::pair<const char*, void (*)()> sections[] = {{"gemm", gemm_section},
                                                              {"attention", attention_section},

@@ -13,5 +13,7 @@ void compile_section();
 void memory_of_attention(int tokens);
 // In a process of its own: prints the milliseconds that compiling kernel `which` takes.
 void time_to_compile(int which);
+// In a process of its own: prints the milliseconds that the first call of `attention` takes.
+void time_to_call();
 
 }  // namespace tegula::bench

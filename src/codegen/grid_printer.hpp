@@ -165,6 +165,7 @@ class GridPrinter {
   std::optional<Lane> lane_;
   bool first_lane_ = false;  // the index of lane 0 stands for the lane
   std::string mask_;         // lanes that take part; empty if all active ones do
+  int pipelined_ = 0;        // loops around what is printed
   std::int64_t scratch_ = 0, scratch_peak_ = 0;
   int number_ = 0;
 };

@@ -122,8 +122,9 @@ void GridPrinter::pass(const std::vector<RowOp>& ops) {
   facts_.ranges[first.lane.get()] = {0, extent.high - 1};
   const std::string index = name_variable(first.lane), end = scalar(first.extent);
   const bool full = is_constant(first.extent) && constant_value(first.extent) % row_unit == 0;
-  // Rows are short, so that the loop itself would be a good part of the work.
-  if (full) out_.line("#pragma GCC unroll 4");
+  // Rows are short, so that the loop itself would be a good part of the work; elsewhere the compiler's time
+  // counts.
+  if (full && pipelined_ > 0) out_.line("#pragma GCC unroll 4");
   out_.open(fmt::format("for (int32_t {0} = 0; {0} < {1}; {0} += W) {{  // {2}", index, end,
                         short_location(first.at)));
   lane_ = Lane{first.lane, index, full ? "" : fmt::format("{} - {}", end, index)};

@@ -175,7 +175,9 @@ void GridPrinter::operator()(const For& n, const Stmt& s) {
   fetches_.merge(fetches_ahead(n));
   for (std::size_t i = 0; i < n.index.size(); ++i) open_loop(n.index[i], n.begin[i], n.end[i], s->at);
   loops_.push_back(n.index);
+  pipelined_ += n.kind == LoopKind::pipelined;
   in_scope(n.body);
+  pipelined_ -= n.kind == LoopKind::pipelined;
   loops_.pop_back();
   for (std::size_t i = 0; i < n.index.size(); ++i) out_.close();
 }
