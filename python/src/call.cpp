@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "exchange.hpp"
 #include "tegula/dlpack.hpp"
 
 namespace tegula::python {
@@ -10,6 +11,12 @@ namespace {
 
 constexpr char plain_name[] = "dltensor", versioned_name[] = "dltensor_versioned";
 constexpr std::uint64_t read_only_flag = 1;
+
+[[noreturn]] void refuse_export(const char* name, nb::python_error& error) {
+  const std::string text = nb::str(error.value()).c_str();
+  nb::raise_from(error, PyExc_TypeError, "%s: the array cannot be read through DLPack: %s", name,
+                 text.c_str());
+}
 
 nb::object dlpack_of(const char* name, nb::handle object) {
   if (!nb::hasattr(object, "__dlpack__"))
@@ -25,11 +32,7 @@ nb::object dlpack_of(const char* name, nb::handle object) {
       if (!error.matches(PyExc_TypeError)) throw;
     }
     return object.attr("__dlpack__")();
-  } catch (nb::python_error& error) {
-    const std::string text = nb::str(error.value()).c_str();
-    nb::raise_from(error, PyExc_TypeError, "%s: the array cannot be read through DLPack: %s", name,
-                   text.c_str());
-  }
+  } catch (nb::python_error& error) { refuse_export(name, error); }
 }
 
 template <class Managed>
@@ -73,13 +76,23 @@ nb::tuple dlpack_device(const NewArray& array) {
 
 Call::Array Call::import_array(const char* name, nb::handle object) {
   Array array;
-  array.capsule = dlpack_of(name, object);
-  if (PyCapsule_IsValid(array.capsule.ptr(), versioned_name)) {
-    const auto* managed = contents<DLManagedTensorVersioned>(array.capsule, versioned_name);
+  if (const ExchangeApi* api = exchange_api(object)) {
+    DLManagedTensor described{};
+    if (api->view_object(object.ptr(), &described.dl_tensor) != 0) {
+      nb::python_error error;
+      refuse_export(name, error);
+    }
+    array.owner = nb::borrow(object);
+    array.ref = view_dlpack(described);
+    return array;
+  }
+  array.owner = dlpack_of(name, object);
+  if (PyCapsule_IsValid(array.owner.ptr(), versioned_name)) {
+    const auto* managed = contents<DLManagedTensorVersioned>(array.owner, versioned_name);
     array.ref = view_dlpack(*managed);
     array.read_only = managed->flags & read_only_flag;
-  } else if (PyCapsule_IsValid(array.capsule.ptr(), plain_name)) {
-    array.ref = view_dlpack(*contents<DLManagedTensor>(array.capsule, plain_name));
+  } else if (PyCapsule_IsValid(array.owner.ptr(), plain_name)) {
+    array.ref = view_dlpack(*contents<DLManagedTensor>(array.owner, plain_name));
   } else {
     throw nb::type_error(fmt::format("{}: __dlpack__ gives no DLPack capsule", name).c_str());
   }

@@ -30,7 +30,7 @@ class Call {
 
  private:
   struct Array {
-    nb::object capsule;
+    nb::object owner;  // the array, or its DLPack capsule
     TensorRef ref;
     bool read_only = false;
   };

@@ -1,0 +1,30 @@
+// DLPack's functions in C, by which a library exports its arrays without the detour over a method and a
+// capsule:
+// `__dlpack_c_exchange_api__` of the class, DLPack 1.3 (https://github.com/dmlc/dlpack, dlpack.h).
+#pragma once
+#include <nanobind/nanobind.h>
+
+#include "tegula/dlpack.hpp"
+
+namespace tegula::python {
+
+struct ExchangeApi {
+  struct Header {
+    DLPackVersion version;
+    Header* previous;
+  };
+  using SetError = void (*)(void* context, const char* kind, const char* message);
+
+  Header header;
+  int (*allocate)(DLTensor* prototype, DLManagedTensorVersioned** out, void* context, SetError set_error);
+  int (*from_object)(void* object, DLManagedTensorVersioned** out);
+  int (*to_object)(DLManagedTensorVersioned* tensor, void** out);
+  // The description is valid as long as the object and its elements stay as they are.
+  int (*view_object)(void* object, DLTensor* out);
+  int (*current_stream)(DLDeviceType device, std::int32_t index, void** out);
+};
+
+// Those of the object's class; null if it has none of a version that is understood.
+const ExchangeApi* exchange_api(nanobind::handle object);
+
+}  // namespace tegula::python
