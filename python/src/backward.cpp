@@ -35,8 +35,8 @@ nb::tuple attention_backward(nb::object dout, nb::object q, nb::object k, nb::ob
   const auto results = call.run([&] {
     return ops::attention_backward(dout_ref, q_ref, k_ref, v_ref, out_ref, lse_ref, options, gradients);
   });
-  return nb::make_tuple(result(results.dq, dq), result(results.dk, dk), result(results.dv, dv),
-                        sinks.is_none() ? nb::none() : result(results.dsinks, dsinks));
+  return nb::make_tuple(call.result(results.dq, dq), call.result(results.dk, dk), call.result(results.dv, dv),
+                        sinks.is_none() ? nb::none() : call.result(results.dsinks, dsinks));
 }
 
 nb::tuple block_sparse_backward(nb::object dout, nb::object q, nb::object k, nb::object v, nb::object out,
@@ -56,7 +56,8 @@ nb::tuple block_sparse_backward(nb::object dout, nb::object q, nb::object k, nb:
     return ops::block_sparse_attention_backward(dout_ref, q_ref, k_ref, v_ref, out_ref, lse_ref, options,
                                                 gradients);
   });
-  return nb::make_tuple(result(results.dq, dq), result(results.dk, dk), result(results.dv, dv));
+  return nb::make_tuple(call.result(results.dq, dq), call.result(results.dk, dk),
+                        call.result(results.dv, dv));
 }
 
 nb::tuple nsa_selected_backward(nb::object dout, nb::object q, nb::object k, nb::object v,
@@ -88,8 +89,8 @@ nb::tuple nsa_selected_backward(nb::object dout, nb::object q, nb::object k, nb:
     return ops::nsa_selected_attention_backward(dout_ref, q_ref, k_ref, v_ref, indices_ref, out_ref, lse_ref,
                                                 options, gradients);
   });
-  return nb::make_tuple(result(results.dq, dq), result(results.dk, dk), result(results.dv, dv),
-                        scale_gradient ? result(results.dscale, dscale) : nb::none());
+  return nb::make_tuple(call.result(results.dq, dq), call.result(results.dk, dk), call.result(results.dv, dv),
+                        scale_gradient ? call.result(results.dscale, dscale) : nb::none());
 }
 
 }  // namespace

@@ -18,6 +18,20 @@ constexpr std::uint64_t read_only_flag = 1;
                  text.c_str());
 }
 
+bool is_on_cuda(nb::handle object) {
+  const int device = nb::cast<int>(object.attr("__dlpack_device__")()[0]);
+  return device == kDLCUDA || device == kDLCUDAManaged;
+}
+
+// DLPack's numbers of the stream that an export is for.
+constexpr int no_stream = -1, default_stream = 1;
+
+nb::dict stream_option(nb::handle object) {
+  nb::dict option;
+  if (is_on_cuda(object)) option["stream"] = is_torch(object) ? no_stream : default_stream;
+  return option;
+}
+
 nb::object dlpack_of(const char* name, nb::handle object) {
   if (!nb::hasattr(object, "__dlpack__"))
     throw nb::type_error(fmt::format("{}: expected an array with __dlpack__, given {}; convert it, as by "
@@ -25,13 +39,15 @@ nb::object dlpack_of(const char* name, nb::handle object) {
                                      name, nb::type_name(object.type()).c_str())
                              .c_str());
   try {
-    // Libraries from before DLPack 1.0 do not know the keyword.
+    nb::dict options = stream_option(object);
+    options["max_version"] = nb::make_tuple(1, 0);
     try {
-      return object.attr("__dlpack__")(nb::arg("max_version") = nb::make_tuple(1, 0));
+      return object.attr("__dlpack__")(**options);
     } catch (nb::python_error& error) {
       if (!error.matches(PyExc_TypeError)) throw;
     }
-    return object.attr("__dlpack__")();
+    // Libraries from before DLPack 1.0 do not know the version.
+    return object.attr("__dlpack__")(**stream_option(object));
   } catch (nb::python_error& error) { refuse_export(name, error); }
 }
 
@@ -55,16 +71,37 @@ nb::object make_capsule(Managed* managed) {
   return nb::steal(capsule);
 }
 
-// A tensor that the library has made.
+// A tensor that the library has made, on a GPU by work of a stream.
 struct NewArray {
   Tensor tensor;
+  std::optional<Stream> stream;
 };
 
+bool wants_version(const nb::kwargs& options) {
+  return options.contains("max_version") && !options["max_version"].is_none() &&
+         nb::cast<int>(options["max_version"][0]) >= 1;
+}
+
+// The stream for which an array is exported; none if it need not wait.
+std::optional<Stream> consumer_of(const NewArray& array, const nb::kwargs& options) {
+  const Device& device = array.tensor.device();
+  if (device.is_cpu()) return std::nullopt;
+  if (!options.contains("stream") || options["stream"].is_none()) return Stream::of_default(device);
+  const auto number = nb::cast<std::intptr_t>(options["stream"]);
+  if (number == no_stream) return std::nullopt;
+  return number <= default_stream ? Stream::of_default(device)
+                                  : Stream::wrap(reinterpret_cast<void*>(number), device);
+}
+
 nb::object dlpack(const NewArray& array, const nb::kwargs& options) {
-  if (options.contains("max_version") && !options["max_version"].is_none() &&
-      nb::cast<int>(options["max_version"][0]) >= 1)
-    return make_capsule<DLManagedTensorVersioned, versioned_name>(to_dlpack_versioned(array.tensor));
-  return make_capsule<DLManagedTensor, plain_name>(to_dlpack(array.tensor));
+  const std::optional<Stream> consumer = consumer_of(array, options);
+  std::optional<StreamScope> scope;
+  if (consumer) scope.emplace(*array.stream);
+  if (wants_version(options))
+    return make_capsule<DLManagedTensorVersioned, versioned_name>(
+        consumer ? to_dlpack_versioned(array.tensor, *consumer) : to_dlpack_versioned(array.tensor));
+  return make_capsule<DLManagedTensor, plain_name>(consumer ? to_dlpack(array.tensor, *consumer)
+                                                            : to_dlpack(array.tensor));
 }
 
 nb::tuple dlpack_device(const NewArray& array) {
@@ -99,8 +136,13 @@ Call::Array Call::import_array(const char* name, nb::handle object) {
   return array;
 }
 
+const TensorRef& Call::keep(nb::handle object, Array array) {
+  if (!stream_ && !array.ref.device.is_cpu()) stream_ = stream_of(object, array.ref.device);
+  return arrays_.emplace_back(std::move(array)).ref;
+}
+
 const TensorRef& Call::input(const char* name, nb::handle object) {
-  return arrays_.emplace_back(import_array(name, object)).ref;
+  return keep(object, import_array(name, object));
 }
 
 std::optional<TensorRef> Call::optional_input(const char* name, nb::handle object) {
@@ -114,11 +156,11 @@ std::optional<TensorRef> Call::output(const char* name, nb::handle object) {
   if (array.read_only)
     throw nb::value_error(
         fmt::format("{}: the array is read-only; give one that can be written", name).c_str());
-  return arrays_.emplace_back(std::move(array)).ref;
+  return keep(object, std::move(array));
 }
 
-nb::object result(const Tensor& tensor, nb::handle given) {
-  return given.is_none() ? nb::cast(NewArray{tensor}) : nb::borrow(given);
+nb::object Call::result(const Tensor& tensor, nb::handle given) const {
+  return given.is_none() ? nb::cast(NewArray{tensor, stream_}) : nb::borrow(given);
 }
 
 void define_array(nb::module_& module) {

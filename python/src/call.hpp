@@ -6,6 +6,7 @@
 #include <optional>
 #include <utility>
 
+#include "tegula/stream.hpp"
 #include "tegula/tensor.hpp"
 
 namespace tegula::python {
@@ -21,12 +22,18 @@ class Call {
   // An array that the operator writes: the same, and refused if it is read-only. None for a new one.
   std::optional<TensorRef> output(const char* name, nb::handle object);
 
-  // Other threads of Python go on while the operator runs.
+  // Other threads of Python go on while the operator runs. On a GPU it is queued on the stream that the
+  // library of the first array uses at present.
   template <class F>
   auto run(const F& function) const {
     const nb::gil_scoped_release released;
+    std::optional<StreamScope> scope;
+    if (stream_) scope.emplace(*stream_);
     return function();
   }
+
+  // The object that was given for an output, or a new one that owns the tensor and has `__dlpack__`.
+  nb::object result(const Tensor& tensor, nb::handle given) const;
 
  private:
   struct Array {
@@ -35,13 +42,13 @@ class Call {
     bool read_only = false;
   };
   static Array import_array(const char* name, nb::handle object);
+  const TensorRef& keep(nb::handle object, Array array);
+
   std::deque<Array> arrays_;
+  std::optional<Stream> stream_;
 };
 
-// The object that was given for an output, or a new one that owns the tensor and has `__dlpack__`.
-nb::object result(const Tensor& tensor, nb::handle given);
-
-// The class of such new objects.
+// The class of the new objects that results are.
 void define_array(nb::module_& module);
 
 }  // namespace tegula::python

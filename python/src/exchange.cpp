@@ -31,4 +31,21 @@ const ExchangeApi* exchange_api(nb::handle object) {
   return api;
 }
 
+bool is_torch(nb::handle object) {
+  const nb::object torch = nb::module_::import_("sys").attr("modules").attr("get")("torch");
+  return !torch.is_none() && nb::isinstance(object, torch.attr("Tensor"));
+}
+
+Stream stream_of(nb::handle object, const Device& device) {
+  const ExchangeApi* api = exchange_api(object);
+  if (api != nullptr && api->current_stream != nullptr) {
+    void* handle = nullptr;
+    if (api->current_stream(kDLCUDA, device.index, &handle) != 0) throw nb::python_error();
+    return Stream::wrap(handle, device);
+  }
+  if (!is_torch(object)) return Stream::of_default(device);
+  const nb::object stream = nb::module_::import_("torch").attr("cuda").attr("current_stream")(device.index);
+  return Stream::wrap(reinterpret_cast<void*>(nb::cast<std::uintptr_t>(stream.attr("cuda_stream"))), device);
+}
+
 }  // namespace tegula::python

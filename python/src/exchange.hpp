@@ -5,6 +5,7 @@
 #include <nanobind/nanobind.h>
 
 #include "tegula/dlpack.hpp"
+#include "tegula/stream.hpp"
 
 namespace tegula::python {
 
@@ -24,7 +25,13 @@ struct ExchangeApi {
   int (*current_stream)(DLDeviceType device, std::int32_t index, void** out);
 };
 
-// Those of the object's class; null if it has none of a version that is understood.
+// The functions of the object's class; null if it has none of a version that is understood.
 const ExchangeApi* exchange_api(nanobind::handle object);
+
+// Whether it is a tensor of PyTorch. Its tensors are used on its current stream; for other libraries without
+// such functions, work goes to the default stream, for which they export.
+bool is_torch(nanobind::handle object);
+// The stream to which the object's library gives the work of the thread.
+Stream stream_of(nanobind::handle object, const Device& device);
 
 }  // namespace tegula::python

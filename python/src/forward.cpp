@@ -15,7 +15,7 @@ nb::tuple attention(nb::object q, nb::object k, nb::object v, std::string layout
       call, {layout, scale, causal, left, right, softcap, sinks, cu_seqlens_q, cu_seqlens_k, target});
   options.out = call.output("out", out), options.lse = call.output("lse", lse);
   const auto results = call.run([&] { return ops::attention(q_ref, k_ref, v_ref, options); });
-  return nb::make_tuple(result(results.out, out), result(results.lse, lse));
+  return nb::make_tuple(call.result(results.out, out), call.result(results.lse, lse));
 }
 
 nb::tuple block_sparse(nb::object q, nb::object k, nb::object v, int q_block, int k_block, nb::object indices,
@@ -28,7 +28,7 @@ nb::tuple block_sparse(nb::object q, nb::object k, nb::object v, int q_block, in
       call, {layout, q_block, k_block, indices, counts, mask, causal, scale, softcap, target});
   options.out = call.output("out", out), options.lse = call.output("lse", lse);
   const auto results = call.run([&] { return ops::block_sparse_attention(q_ref, k_ref, v_ref, options); });
-  return nb::make_tuple(result(results.out, out), result(results.lse, lse));
+  return nb::make_tuple(call.result(results.out, out), call.result(results.lse, lse));
 }
 
 nb::tuple nsa_selected(nb::object q, nb::object k, nb::object v, nb::object block_indices,
@@ -47,9 +47,10 @@ nb::tuple nsa_selected(nb::object q, nb::object k, nb::object v, nb::object bloc
   options.window_lse = call.output("window_lse", window_lse);
   const auto results =
       call.run([&] { return ops::nsa_selected_attention(q_ref, k_ref, v_ref, indices_ref, options); });
-  if (window == 0) return nb::make_tuple(result(results.out, out), result(results.lse, lse));
-  return nb::make_tuple(result(results.out, out), result(results.lse, lse),
-                        result(results.window_out, window_out), result(results.window_lse, window_lse));
+  if (window == 0) return nb::make_tuple(call.result(results.out, out), call.result(results.lse, lse));
+  return nb::make_tuple(call.result(results.out, out), call.result(results.lse, lse),
+                        call.result(results.window_out, window_out),
+                        call.result(results.window_lse, window_lse));
 }
 
 nb::object block_scores(nb::object q, nb::object k, int q_block, int k_block, std::string layout, bool causal,
@@ -64,7 +65,7 @@ nb::object block_scores(nb::object q, nb::object k, int q_block, int k_block, st
   options.per_kv_head = per_kv_head;
   options.out = call.output("out", out);
   options.target = target_of(target);
-  return result(call.run([&] { return ops::block_scores(q_ref, k_ref, options); }), out);
+  return call.result(call.run([&] { return ops::block_scores(q_ref, k_ref, options); }), out);
 }
 
 nb::object topk_blocks(nb::object scores, std::int64_t count, bool keep_first, bool keep_diagonal,
@@ -78,7 +79,7 @@ nb::object topk_blocks(nb::object scores, std::int64_t count, bool keep_first, b
   options.key_offset = key_offset;
   options.out = call.output("out", out);
   options.target = target_of(target);
-  return result(call.run([&] { return ops::topk_blocks(scores_ref, count, options); }), out);
+  return call.result(call.run([&] { return ops::topk_blocks(scores_ref, count, options); }), out);
 }
 
 nb::object gemm(nb::object a, nb::object b, bool transpose_a, bool transpose_b, nb::object bias,
@@ -93,7 +94,7 @@ nb::object gemm(nb::object a, nb::object b, bool transpose_a, bool transpose_b, 
   if (out_dtype) options.out_dtype = dtype_of_name(*out_dtype);
   options.out = call.output("out", out);
   options.target = target_of(target);
-  return result(call.run([&] { return ops::gemm(a_ref, b_ref, options); }), out);
+  return call.result(call.run([&] { return ops::gemm(a_ref, b_ref, options); }), out);
 }
 
 }  // namespace

@@ -30,8 +30,10 @@ constexpr std::pair<std::string_view, ops::Activation> activations[] = {{"none",
                                                                         {"relu", ops::Activation::relu},
                                                                         {"gelu", ops::Activation::gelu},
                                                                         {"silu", ops::Activation::silu}};
-constexpr std::pair<std::string_view, Target> targets[] = {
-    {"automatic", Target::automatic()}, {"interpreter", Target::interpreter()}, {"cpu", Target::cpu()}};
+constexpr std::pair<std::string_view, Target> targets[] = {{"automatic", Target::automatic()},
+                                                           {"interpreter", Target::interpreter()},
+                                                           {"cpu", Target::cpu()},
+                                                           {"cuda", Target::cuda()}};
 constexpr std::pair<std::string_view, DType> dtypes[] = {
     {"float32", f32}, {"float16", f16}, {"bfloat16", bf16}};
 

@@ -71,7 +71,8 @@ def attention(
         sinks: [heads] of any float dtype; a logit of each head that counts in the sum but has no value.
         cu_seqlens_q, cu_seqlens_k: int32 [sequences + 1]; sequence b has the tokens from entry b to entry b + 1.
         out, lse: written instead of new arrays.
-        target: "automatic" (the fastest of the machine), "cpu", or "interpreter" (slow, finds errors of kernels).
+        target: "automatic" (the fastest for the device of the arrays), "cpu", "cuda", or "interpreter" (slow, finds
+            errors of kernels). On a GPU the work is queued on the current stream of the library of q.
 
     Returns:
         ``(out, lse)``: out as q with the features of v; lse float32 [batch, heads, queries] (packed [heads, tokens]),
