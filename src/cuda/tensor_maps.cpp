@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::uint64_t unit = 16;  // bytes to which addresses and strides must be aligned
 constexpr std::uint64_t longest_stride = std::uint64_t{1} << 40;
-constexpr int no_interleave = 0, promote_256 = 3, fill_zeros = 0;
+constexpr int no_interleave = 0, promote_128 = 2, fill_zeros = 0;
 
 TensorMapType type_of(DType dtype) {
   if (dtype == f16) return TensorMapType::f16;
@@ -66,7 +66,7 @@ TensorMap encode(const TensorMapRequest& request) {
   const Driver& d = driver();
   d(d.TensorMapEncodeTiled, &map, request.type, request.rank, reinterpret_cast<void*>(request.address),
     request.extents.data(), request.strides.data() + 1, request.box.data(),
-    static_cast<const std::uint32_t*>(ones), no_interleave, request.swizzle, promote_256, fill_zeros);
+    static_cast<const std::uint32_t*>(ones), no_interleave, request.swizzle, promote_128, fill_zeros);
   return map;
 }
 
