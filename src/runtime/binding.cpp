@@ -349,10 +349,10 @@ Binding Signature::bind_only(std::span<const Argument> args) const {
   check_computed(binding);
   check_multiples(binding);
   check_requirements(binding);
-  check_reshapes(binding);
   check_memory(binding);
   binding.tensors.resize(buffers_.size());
   add_workspaces(binding);
+  check_reshapes(binding);  // of workspaces too
   return binding;
 }
 

@@ -166,6 +166,23 @@ TEST(Signature, ReshapedTensorsAreContiguous) {
   EXPECT_ERROR(ArgumentError, "keeps the number of elements", bind(Tensor::zeros({5, 4}, f32)));
 }
 
+TEST(Signature, WorkspacesAreReshapedLikeArguments) {
+  const lang::Kernel kernel = lang::kernel("reshaped", [] {
+    lang::Dim N("N");
+    lang::Tensor X = lang::inout("X", {N, 4}, f32), W = lang::workspace("W", {N, 4}, f32);
+    lang::Tensor flat = W.reshape({N / 2, 8});
+    lang::grid(N / 2, [&](lang::Index i) { flat(i, 0) = X(i, 0); });
+  });
+  const Signature signature(kernel.ir());
+  const auto bind = [&](const Tensor& x) {
+    const std::array<Argument, 1> args{x};
+    return signature.bind(std::span(std::as_const(args)));
+  };
+  EXPECT_NO_THROW(bind(Tensor::zeros({6, 4}, f32)));
+  EXPECT_ERROR(ArgumentError, "reshape of `W` keeps the number of elements",
+               bind(Tensor::zeros({5, 4}, f32)));
+}
+
 // Against listing all bytes.
 TEST(SharedMemory, AgreesWithListingBytes) {
   std::vector<float> memory(400);
