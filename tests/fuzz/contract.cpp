@@ -62,10 +62,32 @@ class Checker {
     if (const auto* n = as<Fill>(stmt)) flows(nature(n->value, stmt), of(n->to), n->to.buffer->type, stmt);
     if (const auto* n = as<Copy>(stmt)) flows(n->from, n->to, stmt);
     if (const auto* n = as<Gather>(stmt)) flows(n->from, n->to, stmt);
+    operation(stmt);
     if (const auto* n = as<Load>(stmt))
       flows(of(n->from.view), program_.contracts.variables.at(n->variable.get()), n->from.view.buffer->type,
             stmt);
   }
+  // Sums in any order are of dyadic numbers.
+  void operation(const Stmt& stmt) {
+    const auto sum = [&](const Nature& term, const View& to, const char* what) {
+      if (to.buffer->type.is_floating() && (!term.dyadic || !of(to).dyadic)) fail(stmt, what);
+    };
+    const auto combined = [&](AtomicOp op, const Nature& term, const View& to, bool ordered) {
+      if (op == AtomicOp::add && !ordered) return sum(term, to, "a sum in any order is not exact");
+      flows(term, of(to), to.buffer->type, stmt);
+    };
+    if (const auto* n = as<Gemm>(stmt)) {
+      sum(of(n->a), n->c, "a product is not exact");
+      sum(of(n->b), n->c, "a product is not exact");
+    }
+    if (const auto* n = as<Reduce>(stmt)) {
+      if (n->op == ReduceOp::sum) sum(of(n->from), n->to, "a sum is not exact");
+      if (n->op != ReduceOp::sum) flows(n->from, n->to, stmt);
+    }
+    if (const auto* n = as<Accumulate>(stmt)) combined(n->op, of(n->tile), n->to, n->order != nullptr);
+    if (const auto* n = as<Atomic>(stmt)) combined(n->op, nature(n->value, stmt), n->to.view, false);
+  }
+
   void assigned(const VariablePtr& v, const Expr& value, const Stmt& stmt) {
     flows(nature(value, stmt), program_.contracts.variables.at(v.get()), v->type, stmt);
   }

@@ -156,8 +156,7 @@ Names expected() {
        std::vector<std::string_view>{"global to shared", "global to fragment", "shared to global",
                                      "fragment to global", "shared to fragment", "fragment to shared",
                                      "shared to shared", "fragment to fragment"});
-  each(names, "gather",
-       std::vector<std::string_view>{"global to shared", "global to fragment", "shared to fragment"});
+  each(names, "gather", std::vector<std::string_view>{"global to shared", "global to fragment"});
   each(names, "gemm",
        std::vector<std::string_view>{"i8", "i16", "i32", "u8", "e4m3", "e5m2", "f16", "bf16", "f32", "f64"});
   for (const char* kind : {"gemm a", "gemm b", "fill"})

@@ -57,7 +57,6 @@ TilePlace& Generator::declare(DType type, const Shape& shape, const Nature& cont
   program_.contracts.buffers[buffer.get()] = contract;
   emit(Declare{buffer});
   tiles_.push_back({buffer, contract, shape});
-  tiles_.back().times = times_;
   return tiles_.back();
 }
 
@@ -281,18 +280,25 @@ void Generator::block_statements(int count) {
 void Generator::block_statement() {
   --left_;
   const int choice = random_.number(0, 99);
-  if (choice < 22) return declare_somehow();
-  if (choice < 36) return parallel();
-  if (choice < 46) return copy_tiles();
-  if (choice < 56) return copy_out();
-  if (choice < 61) return block_store();
-  if (choice < 65) return declare_variable();
-  if (choice < 69) return assign_variable();
-  if (choice < 71) return assertion();
+  if (choice < 15) return declare_somehow();
+  if (choice < 25) return parallel();
+  if (choice < 30) return copy_tiles();
+  if (choice < 36) return copy_out();
+  if (choice < 39) return block_store();
+  if (choice < 42) return declare_variable();
+  if (choice < 45) return assign_variable();
+  if (choice < 46) return assertion();
+  if (choice < 52) return gather();
+  if (choice < 58) return product();
+  if (choice < 64) return reduction();
+  if (choice < 69) return accumulate();
+  if (choice < 72) return atomic();
+  if (choice < 74) return histogram();
   if (nesting_ > 3) return copy_out();
-  if (choice < 83) return loop(false);
+  if (choice < 85) return loop(false);
   if (choice < 92) return branch([&] { block_statements(random_.number(1, 3)); });
-  if (choice < 95) return while_loop(false);
+  if (choice < 94) return while_loop(false);
+  if (choice < 97 && !in_group_) return groups();
   leave();
 }
 

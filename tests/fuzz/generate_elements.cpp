@@ -150,6 +150,7 @@ void Generator::element_statement() {
   if (choice < 65) return declare_variable();
   if (choice < 75) return assign_variable();
   if (choice < 77) return assertion();
+  if (choice < 82) return atomic();
   if (nesting_ > 5) return element_store();
   if (choice < 88) return branch([&] { element_statements(random_.number(1, 2)); });
   if (choice < 94) return loop(true);

@@ -69,11 +69,12 @@ Expr Generator::extent_expr(std::int64_t value, bool is_parameter) {
   return ir::variable(v);
 }
 
-TensorPlace& Generator::make_tensor(Role role, DType type, const Shape& shape, const Nature& contract) {
+TensorPlace& Generator::make_tensor(Role role, DType type, const Shape& shape, const Nature& contract,
+                                    bool cleared) {
   std::vector<Expr> extents;
   for (const std::int64_t e : shape) extents.push_back(extent_expr(e, role != Role::workspace));
   const char* names[] = {"A", "Out", "IO", "W"};
-  const bool zero = (role == Role::output || role == Role::workspace) && random_.chance(35);
+  const bool zero = (role == Role::output || role == Role::workspace) && (cleared || random_.chance(35));
   auto buffer = std::make_shared<const Buffer>(
       Buffer{std::string(names[static_cast<int>(role)]) + std::to_string(next_name_++), Space::global, role,
              type, extents, zero, Loc()});
@@ -89,8 +90,26 @@ TensorPlace& Generator::make_tensor(Role role, DType type, const Shape& shape, c
     kernel_.parameters.push_back({buffer, nullptr});
     program_.arguments.push_back(random_tensor(random_, type, shape, contract));
   }
+  place.is_dense = role == Role::workspace || program_.arguments.back().layout == 0;
   tensors_.push_back(std::move(place));
   return tensors_.back();
+}
+
+// An output or workspace that blocks add to.
+void Generator::make_sum() {
+  const DType type = random_.pick({i32, u32, i64, f32, f32, f64});
+  const Role role = random_.pick({Role::output, Role::output, Role::workspace});
+  make_tensor(role, type, random_shape(random_.number(1, 3)), sums(type), true).is_sum = true;
+}
+
+// Seen with one dimension, or its dimensions in the other order.
+void Generator::reshape(TensorPlace& tensor) {
+  const std::int64_t elements =
+      std::accumulate(tensor.shape.begin(), tensor.shape.end(), std::int64_t{1}, std::multiplies<>());
+  tensor.extents = random_.chance(50) ? Shape{elements} : Shape(tensor.shape.rbegin(), tensor.shape.rend());
+  std::vector<Expr> shape;
+  for (const std::int64_t e : tensor.extents) shape.push_back(int32(e));
+  tensor.view = reshaped(tensor.buffer, shape);
 }
 
 void Generator::make_scalars() {
@@ -119,6 +138,7 @@ void Generator::make_signature() {
     const Role role = random_.pick({Role::output, Role::output, Role::inout, Role::workspace});
     make_tensor(role, type, random_shape(random_.number(1, 3)), random_contract(type, role == Role::inout));
   }
+  if (random_.chance(25)) make_sum();
   if (std::none_of(tensors_.begin(), tensors_.end(), [](const TensorPlace& t) {
         return t.buffer->role == Role::output || t.buffer->role == Role::inout;
       }))
@@ -142,6 +162,8 @@ void Generator::add_hints(Grid& grid) {
 
 // The part of the tensor that belongs to a block: ranges along as many dimensions as the grid has indices.
 void Generator::own(TensorPlace& tensor, const Grid& grid, const Shape& extents) {
+  tensor.view = whole(tensor.buffer);
+  tensor.extents = tensor.shape;
   std::vector<int> dims(tensor.shape.size());
   std::iota(dims.begin(), dims.end(), 0);
   for (std::size_t d = dims.size(); d > 1; --d)
@@ -171,8 +193,11 @@ void Generator::prepare_tensors(const Grid& grid, const Shape& extents) {
     tensor.writable = tensor.covered = false;
     tensor.view = whole(tensor.buffer);
     tensor.extents = tensor.shape;
+    tensor.sites = 0;
+    if (tensor.is_dense && tensor.use == Use::read && random_.chance(15)) reshape(tensor);
     if (!tensor.buffer->is_writable() || (tensor.defined && random_.chance(15))) continue;
-    if (static_cast<int>(tensor.shape.size()) >= needed) own(tensor, grid, extents);
+    if ((tensor.is_sum || random_.chance(20)) && combine(tensor)) continue;
+    if (!tensor.is_sum && static_cast<int>(tensor.shape.size()) >= needed) own(tensor, grid, extents);
   }
 }
 
@@ -185,6 +210,7 @@ void Generator::make_grid() {
     const Nature nature = integers(0, extents.back() - 1);
     grid.index.push_back(variable("g", i32, VariableKind::index, nature));
     scalars_.push_back({grid.index.back(), nature});
+    turn_digits_.push_back(value_of(grid.index.back()));
     grid.extents.push_back(grid_extent(extents.back()));
   }
   add_hints(grid);
@@ -196,6 +222,7 @@ void Generator::make_grid() {
     cover_outputs();
   });
   times_ = 1;
+  turn_digits_.clear();
   scalars_.resize(scalars);
   kernel_.grids.push_back(std::move(grid));
 }

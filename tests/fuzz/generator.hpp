@@ -38,6 +38,8 @@ struct TensorPlace {
   ir::View view;                        // the part that a block, or an instance of each_group, may touch
   Shape extents;                        // of the view, at most
   bool writable = false;
+  bool is_sum = false;  // of atomics, for which its contract has room
+  bool is_dense = true;
   bool covered = false;  // the views of all blocks make up the tensor
 };
 
@@ -47,8 +49,7 @@ struct TilePlace {
   Shape shape;
   bool defined = false;
   bool writable = true;
-  double spent = 0;        // of the contract's bound, by what was added so far
-  std::int64_t times = 1;  // how often the loops around the declaration run
+  bool is_sum = false;
 };
 
 struct Scalar {
@@ -89,7 +90,10 @@ class Generator {
   void make_signature();
   ir::Expr extent_expr(std::int64_t value, bool is_parameter);
   ir::Expr grid_extent(std::int64_t value);
-  TensorPlace& make_tensor(ir::Role role, DType type, const Shape& shape, const Nature& contract);
+  TensorPlace& make_tensor(ir::Role role, DType type, const Shape& shape, const Nature& contract,
+                           bool cleared = false);
+  void make_sum();
+  void reshape(TensorPlace& tensor);
   void make_scalars();
   Shape random_shape(int rank);
   DType random_type();
@@ -118,6 +122,27 @@ class Generator {
   void declare_variable();
   void assign_variable();
   void assertion();
+
+  // ---- operations on tiles
+  void gather();
+  Nature small_terms(DType type);
+  std::optional<ir::View> operand(DType type, const Nature& contract, std::int64_t rows,
+                                  std::int64_t columns);
+  void product();
+  ir::GemmHints random_hints();
+  std::optional<Nature> reduced(ir::ReduceOp op, const Nature& from, std::int64_t count, DType type);
+  void reduction();
+  ir::Expr first_of(ir::ReduceOp op, const Nature& term, DType type);
+  bool combine(TensorPlace& tensor);
+  Nature contribution(const TensorPlace& tensor);
+  void accumulate();
+  ir::Expr turn(int site);
+  void atomic();
+  void shared_atomic();
+  void histogram();
+  Nature sums(DType type);
+  void groups();
+  void split(TensorPlace& tensor, const ir::Expr& instance, int count);
 
   // ---- control
   struct Range {
@@ -202,7 +227,7 @@ class Generator {
   int next_name_ = 0;
   std::vector<Value> turn_digits_;  // indices whose values tell executions of one statement apart
   bool turns_known_ = true;         // that they do
-  bool in_parallel_ = false, in_group_ = false, in_loop_ = false, reads_only_ = false, may_exit_ = true;
+  bool in_parallel_ = false, in_group_ = false, in_loop_ = false, may_exit_ = true;
   // In `parallel`: the one element of each written buffer that belongs to the iteration.
   std::vector<OwnElement> own_elements_;
 };
