@@ -3,6 +3,7 @@
 #include "passes/passes.hpp"
 #include "runtime/cpu_executor.hpp"
 #include "tegula/error.hpp"
+#include "tegula/runtime.hpp"
 
 namespace tegula::fuzz {
 namespace {
@@ -72,6 +73,53 @@ Executor interpreter(std::string name, const std::function<ir::Kernel(const ir::
 Executor cpu() {
   return {"cpu",
           [](std::span<const Program> programs) { return run_together(programs, make_cpu_executors); }};
+}
+
+namespace {
+
+// The argument on the device, in the same layout; `base` keeps and brings back its memory.
+Argument moved(const Given& given, const Device& device, Tensor& base) {
+  if (!given.is_tensor) return given.argument();
+  base = given.base.to(device);
+  TensorRef there = given.tensor.ref();
+  const auto offset = static_cast<const char*>(there.data) - static_cast<const char*>(given.base.ref().data);
+  there.data = static_cast<char*>(base.ref().data) + offset;
+  there.device = device;
+  return there;
+}
+
+void call_on(const Device& device, const Target& target, const Program& program,
+             const std::vector<Given>& given) {
+  std::vector<Tensor> bases(given.size());
+  std::vector<Argument> list;
+  for (std::size_t i = 0; i < given.size(); ++i) list.push_back(moved(given[i], device, bases[i]));
+  compile(program.kernel, target).call_in_order(list);
+  if (!device.is_cpu()) synchronize();
+  for (std::size_t i = 0; i < given.size(); ++i) {
+    if (given[i].is_tensor) copy_elements(bases[i].ref(), given[i].base.ref());
+  }
+}
+
+}  // namespace
+
+Executor on_target(std::string name, Target target, Device device) {
+  return {std::move(name), [target, device](std::span<const Program> programs) {
+            std::vector<Outcome> outcomes;
+            for (const Program& program : programs) {
+              outcomes.push_back(attempt(
+                  program, [&](const auto& arguments) { call_on(device, target, program, arguments); }));
+            }
+            return outcomes;
+          }};
+}
+
+const std::vector<Executor>& more_executors() {
+  static const std::vector<Executor> list{
+      on_target("emulated", Target::emulated(), Device::cpu()),
+      on_target("cuda", Target::cuda(), Device::cuda()),
+      on_target("cuda_sm80", Target::cuda_sm80(), Device::cuda()),
+  };
+  return list;
 }
 
 const std::vector<Executor>& executors() {

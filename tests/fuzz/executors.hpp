@@ -27,6 +27,12 @@ Executor interpreter(std::string name, const std::function<ir::Kernel(const ir::
 // Compiles the kernels of all programs together.
 Executor cpu();
 
+// Compiles and calls kernel by kernel; tensors that are elsewhere are moved to the device and back.
+Executor on_target(std::string name, Target target, Device device);
+
+// Those of every machine.
 const std::vector<Executor>& executors();
+// Those that need a GPU, or much time.
+const std::vector<Executor>& more_executors();
 
 }  // namespace tegula::fuzz

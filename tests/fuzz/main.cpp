@@ -10,9 +10,14 @@ using namespace tegula::fuzz;
 
 std::vector<Executor> chosen(const std::vector<std::string>& names) {
   std::vector<Executor> result;
+  const auto is_named = [&](const Executor& executor) {
+    return std::find(names.begin(), names.end(), executor.name) != names.end();
+  };
   for (const Executor& executor : executors()) {
-    const bool is_named = std::find(names.begin(), names.end(), executor.name) != names.end();
-    if (result.empty() || names.empty() || is_named) result.push_back(executor);
+    if (result.empty() || names.empty() || is_named(executor)) result.push_back(executor);
+  }
+  for (const Executor& executor : more_executors()) {
+    if (is_named(executor)) result.push_back(executor);
   }
   return result;
 }
@@ -30,7 +35,9 @@ int main(int argc, char** argv) {
   app.add_option("--jobs", options.jobs, "processes at a time")->check(CLI::Range(1, 256));
   app.add_option("--seconds", options.seconds, "no more programs are begun after this time");
   app.add_option("--failures", options.most_failures, "ends after so many");
-  app.add_option("--executor", names, "compare these only; all if not given");
+  app.add_option(
+      "--executor", names,
+      "compare these only, also emulated, cuda, cuda_sm80; interpreter, passes and cpu if none is given");
   app.add_flag("--print", print_programs, "write the programs");
   app.add_flag("--keep", keep, "do not reduce programs that fail");
   CLI11_PARSE(app, argc, argv);
