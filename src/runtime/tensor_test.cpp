@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <numeric>
 
@@ -184,6 +185,48 @@ TEST(Tensor, ConversionsFollowTheCasts) {
   // One rounding, not two: a tie of f32 that the double loses.
   for (const std::int64_t value : {tie, tie + 1, tie - 1, -tie, -tie - 1, -tie + 1}) {
     EXPECT_EQ(Tensor::from<std::int64_t>({value}).to(f32).at<float>(0), static_cast<float>(value)) << value;
+  }
+}
+
+// Every float of 16 bits, and numbers around every float of 8 and 16 bits, against the conversion of one
+// number.
+TEST(Tensor, ConversionsOfNarrowFloatsAreExact) {
+  for (const DType type : {e4m3, e5m2, f16, bf16}) {
+    const std::int64_t codes = std::int64_t{1} << type.bits();
+    std::vector<float> around;
+    const Tensor all = Tensor::empty({codes}, type);
+    for (std::int64_t code = 0; code < codes; ++code) {
+      std::memcpy(static_cast<std::byte*>(all.data()) + code * type.bytes(), &code, type.bytes());
+      const auto value = static_cast<float>(decode(type, code)),
+                 next = static_cast<float>(decode(type, code + 1));
+      const float middle = value + (next - value) / 2;
+      for (float x :
+           {value, middle, std::nextafterf(middle, value), std::nextafterf(middle, next), value * 1.3f})
+        around.push_back(x);
+    }
+    const std::vector<float> values = all.values<float>();
+    for (std::int64_t code = 0; code < codes; ++code) {
+      const double expected = decode(type, code);
+      ASSERT_TRUE(values[code] == expected || (std::isnan(values[code]) && std::isnan(expected))) << code;
+    }
+    const Tensor narrow = Tensor::from(around).to(type);
+    for (std::size_t i = 0; i < around.size(); ++i) {
+      std::uint64_t bits = 0;
+      std::memcpy(&bits, static_cast<std::byte*>(narrow.data()) + i * type.bytes(), type.bytes());
+      ASSERT_EQ(bits, encode(type, around[i])) << type.name() << " of " << around[i];
+    }
+  }
+}
+
+// Parts of large tensors are copied by several threads.
+TEST(Tensor, CopiesOfLargeTensors) {
+  for (const Shape& shape : {Shape{500'000}, Shape{3, 200'000}, Shape{2, 700, 300}}) {
+    const Tensor from = Tensor::random_integers(shape, f32, 3, -100, 100), to = from.to(f16);
+    EXPECT_TRUE(equal(from, to));
+    EXPECT_TRUE(equal(from.clone(), from));
+    const int last = from.rank() - 1;
+    EXPECT_TRUE(equal(to.flip(last).to(i16), from.flip(last)));
+    EXPECT_TRUE(equal(from.transpose(0, last).contiguous(), from.transpose(0, last)));
   }
 }
 

@@ -1,0 +1,23 @@
+// One row of elements in another dtype, as casts of the language convert: integers wrap, floats become
+// integers truncated and saturated, and reach a small float by way of f32.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+#include "tegula/dtype.hpp"
+
+namespace tegula {
+
+// The elements of a row lie `step` bytes apart.
+struct ConstRow {
+  const std::byte* data;
+  std::int64_t step;
+};
+struct Row {
+  std::byte* data;
+  std::int64_t step;
+};
+
+void convert_row(DType from_type, ConstRow from, DType to_type, Row to, std::int64_t count);
+
+}  // namespace tegula
