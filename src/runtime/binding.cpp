@@ -356,20 +356,10 @@ Binding Signature::bind_only(std::span<const Argument> args) const {
   return binding;
 }
 
-namespace {
-
-std::shared_ptr<void> allocate(std::size_t bytes) {
-  void* memory = std::aligned_alloc(workspace_alignment(DeviceKind::cpu), bytes);
-  if (memory == nullptr) throw DeviceError(fmt::format("no memory for {} bytes of workspaces", bytes));
-  return {memory, std::free};
-}
-
-}  // namespace
-
 Binding Signature::bind(std::span<const Argument> args) const {
   Binding binding = bind_only(args);
   if (binding.workspace_bytes == 0 || device_ != DeviceKind::cpu) return binding;
-  binding.workspace = allocate(binding.workspace_bytes);
+  binding.workspace = workspaces_.take(binding.workspace_bytes);
   auto* next = static_cast<std::byte*>(binding.workspace.get());
   for (std::size_t w = parameter_tensors_; w < buffers_.size(); ++w) {
     TensorRef& ref = binding.tensors[w];

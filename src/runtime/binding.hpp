@@ -7,6 +7,7 @@
 
 #include "ir/arithmetic.hpp"
 #include "ir/kernel.hpp"
+#include "runtime/workspace_pool.hpp"
 #include "tegula/runtime.hpp"
 
 namespace tegula {
@@ -130,6 +131,7 @@ class Signature {
   std::vector<Requirement> requirements_;
   std::vector<Pair> pairs_;  // tensors that may not share bytes
   std::size_t parameter_tensors_ = 0;
+  WorkspacePool workspaces_;
 };
 
 // Clears the outputs and workspaces that the kernel declares `zero`.
