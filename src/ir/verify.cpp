@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <unordered_map>
 #include <unordered_set>
 
 #include "ir/parts.hpp"
@@ -93,12 +94,14 @@ class Verifier {
   void define(const VariablePtr& v, const Stmt& stmt);
   void declare(const BufferPtr& b, const Stmt& stmt);
   void assignment(const VariablePtr& v, const Stmt& stmt, const Place& place);
+  void contribution(const Stmt& stmt);
 
   const Kernel& kernel_;
-  std::unordered_set<const Variable*> defined_;  // ever
-  std::unordered_set<const Buffer*> declared_;   // ever
-  std::vector<const Variable*> variables_;       // in scope, outer ones first
-  std::vector<const Buffer*> buffers_;           // in scope
+  std::unordered_set<const Variable*> defined_;       // ever
+  std::unordered_set<const Buffer*> declared_;        // ever
+  std::vector<const Variable*> variables_;            // in scope, outer ones first
+  std::vector<const Buffer*> buffers_;                // in scope
+  std::unordered_map<const Buffer*, bool> in_order_;  // how tensors of the grid are contributed to
 };
 
 template <class T>
@@ -172,6 +175,7 @@ void Verifier::grid(const Grid& grid) {
     variables_.push_back(v.get());
   }
   if (grid.hints.cost) host(grid.hints.cost, "a cost", grid.at, grid.index);
+  in_order_.clear();
   body(grid.body, {});
   variables_.resize(before);
 }
@@ -277,6 +281,17 @@ struct Parts {
   }
 };
 
+// In one grid all contributions to a tensor wait for their turn, or none does.
+void Verifier::contribution(const Stmt& stmt) {
+  const auto* tile = as<Accumulate>(stmt);
+  const auto* element = as<Atomic>(stmt);
+  if (!tile && !element) return;
+  const Buffer* buffer = tile ? tile->to.buffer.get() : element->to.view.buffer.get();
+  const bool in_order = tile && tile->order;
+  need(in_order_.try_emplace(buffer, in_order).first->second == in_order,
+       "contributions to a tensor in one grid are all in order, or none is", stmt);
+}
+
 void Verifier::statement(const Stmt& stmt, Place& place) {
   control(stmt, place);
   const std::size_t before = variables_.size();
@@ -297,6 +312,7 @@ void Verifier::statement(const Stmt& stmt, Place& place) {
               as<Gather>(stmt) != nullptr || as<While>(stmt) != nullptr};
   std::visit([&](const auto& node) { parts(node, check); }, stmt->node);
   if (const Broken rule = broken_rule(stmt)) fail(*rule, stmt->at, shown(stmt));
+  contribution(stmt);
   const bool keeps = as<Let>(stmt) || as<Load>(stmt) || as<DeclareVar>(stmt);
   if (!keeps && !as<For>(stmt)) variables_.resize(before);
   nested(stmt, place);

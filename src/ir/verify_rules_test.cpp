@@ -224,6 +224,12 @@ const Case statements[] = {
        const BufferPtr n = tile("n", Space::shared, i32, {8, 8});
        return Body{p.declare(n), st(Accumulate{AtomicOp::add, whole(p.C), whole(n), nullptr})};
      }},
+    {"contributions to a tensor in one grid are all in order, or none is",
+     [](auto& p) {
+       Body body = declared(p, st(Accumulate{AtomicOp::add, whole(p.C), whole(p.s), p.zero}));
+       body.push_back(st(Accumulate{AtomicOp::add, whole(p.C), whole(p.s), nullptr}));
+       return body;
+     }},
     {"the order is an integer",
      [](auto& p) {
        return declared(p, st(Accumulate{AtomicOp::add, whole(p.C), whole(p.s), p.one}));

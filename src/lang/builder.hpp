@@ -54,6 +54,8 @@ class Builder {
   // Inside each_group(), what is declared outside is read-only.
   void check_writable(const ir::View& view, const char* what, const Loc& at) const;
   bool declared_outside_group(int scope) const;
+  // Fails if some contributions of the grid to a tensor wait for their turn and others do not.
+  void check_contribution(const ir::Buffer& tensor, bool ordered, const Loc& at);
   // `scope` lies outside a parallel() or each_group() that is open.
   bool is_shared_by_iterations(int scope) const;
   // The index of a parallel() or of the rows of a gather() that is open.
@@ -75,6 +77,11 @@ class Builder {
   int next_scope_ = 0;  // the scope that indices defined now belong to
   std::unordered_map<const ir::Variable*, int> variables_;
   std::unordered_map<const ir::Buffer*, int> tiles_;
+  struct Contribution {
+    std::size_t grid;
+    bool ordered;
+  };
+  std::unordered_map<const ir::Buffer*, Contribution> contributions_;  // the last one
   std::unordered_map<std::string, int> counters_;
   std::vector<std::string> names_;
   ir::VariablePtr processors_;

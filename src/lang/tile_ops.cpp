@@ -125,6 +125,7 @@ void atomic(ir::AtomicOp op, Element&& place, const Operand& value) {
   if (buffer.space == ir::Space::fragment)
     fail(place.at(), "an atomic on an element of a Fragment, which belongs to one thread; use Shared");
   builder.check_writable(*place.view(), "the atomic", place.at());
+  builder.check_contribution(buffer, false, place.at());
   if (!builder.within(ScopeKind::grid)) fail(place.at(), "an atomic must stand inside grid(…)");
   auto node = builder.use(value, compute_type(buffer.type), value.at);
   builder.add(ir::statement(ir::Atomic{op, {*place.view(), place.index()}, node}, place.at()));
@@ -137,6 +138,7 @@ void accumulate_window(ir::AtomicOp op, const Window& window, const Tile& tile, 
   check_atomic_type(op, window.view->buffer->type, at);
   check_same_kind("accumulate", tile.type(), window.view->buffer->type, at);
   builder.check_writable(*window.view, "accumulate", at);
+  builder.check_contribution(*window.view->buffer, order != nullptr, at);
   builder.add(ir::statement(ir::Accumulate{op, *window.view, *tile.view(), order}, at));
 }
 
