@@ -7,10 +7,10 @@
 
 #include "codegen/cpu.hpp"
 #include "codegen/fetch_ahead.hpp"
-#include "codegen/ranges.hpp"
 #include "codegen/rows.hpp"
 #include "codegen/text.hpp"
 #include "codegen/tiles.hpp"
+#include "ir/bounds.hpp"
 
 namespace tegula::codegen {
 
@@ -76,8 +76,8 @@ class GridPrinter {
   std::string stride_text(const ir::View& view, int dim);
   std::string extent_text(const ir::View& view, int dim);
   std::string pointer_name(const ir::BufferPtr& buffer) const;
-  bool is_inside(const ir::View& view, int dim, const Range& range) const;
-  Terms limits(const ir::View& view, int dim, const std::string& coordinate, const Range& range);
+  bool is_inside(const ir::View& view, int dim, const ir::Interval& range) const;
+  Terms limits(const ir::View& view, int dim, const std::string& coordinate, const ir::Interval& range);
   Address address(const ir::Access& access);
   Address scattered_address(const ir::Access& access, const std::vector<ir::Expr>& at);
   Address row_address(const ir::Access& access, const std::vector<ir::Expr>& at, int lane_dim);
@@ -157,8 +157,9 @@ class GridPrinter {
   std::unordered_set<const ir::Variable*> varying_;
   std::unordered_map<const ir::ExprNode*, std::string> shared_;  // of the expression being printed
   std::unordered_set<const ir::ExprNode*> repeated_;
-  Facts facts_;
-  std::vector<std::vector<ir::VariablePtr>> loops_;  // around the statement
+  ir::Facts facts_{ir::Overflow::wraps};
+  std::unordered_map<const ir::Variable*, ir::Expr> values_;  // of lets that only read what never changes
+  std::vector<std::vector<ir::VariablePtr>> loops_;           // around the statement
   TileUses uses_;
   FetchesAhead fetches_;              // of the loops being printed
   std::optional<FetchAhead> result_;  // of the block

@@ -58,17 +58,17 @@ std::string GridPrinter::stride_text(const View& view, int dim) {
   return text.empty() ? std::to_string(known) : fmt::format("({}{})", known, text);
 }
 
-bool GridPrinter::is_inside(const View& view, int dim, const Range& range) const {
+bool GridPrinter::is_inside(const View& view, int dim, const Interval& range) const {
   const Expr& extent = view.shape[static_cast<std::size_t>(dim)];
   const ViewDim& d = view.dims[static_cast<std::size_t>(dim)];
   if (!is_constant(extent) || range.low < 0 || range.high >= constant_value(extent)) return false;
-  if (d.low && facts_.of(d.low).high > range.low) return false;
-  return !d.high || facts_.of(d.high).low > range.high;
+  if (d.low && bounds(d.low, facts_).high > range.low) return false;
+  return !d.high || bounds(d.high, facts_).low > range.high;
 }
 
 // The conditions under which a coordinate exists; none if that is known.
 std::vector<std::string> GridPrinter::limits(const View& view, int dim, const std::string& coordinate,
-                                             const Range& range) {
+                                             const Interval& range) {
   if (is_inside(view, dim, range)) return {};
   const ViewDim& d = view.dims[static_cast<std::size_t>(dim)];
   Terms result;
@@ -98,7 +98,7 @@ Address GridPrinter::address(const Access& access) {
   for (std::size_t d = 0; d < at.size(); ++d) {
     const int dim = static_cast<int>(d);
     const std::string text = as_long(at[d]);
-    for (std::string& limit : limits(access.view, dim, text, facts_.of(at[d])))
+    for (std::string& limit : limits(access.view, dim, text, bounds(at[d], facts_)))
       guards.push_back(std::move(limit));
     terms.push_back(scaled(text, stride_text(access.view, dim)));
   }
@@ -117,7 +117,7 @@ Address GridPrinter::row_address(const Access& access, const std::vector<Expr>& 
     const std::string text = is_lane ? fmt::format("long({})", at_first_lane(at[d])) : as_long(at[d]);
     const std::string stride = stride_text(access.view, dim);
     terms.push_back(scaled(text, stride));
-    const Range range = facts_.of(at[d]);
+    const Interval range = bounds(at[d], facts_);
     if (!is_lane) {
       for (std::string& limit : limits(access.view, dim, text, range)) guards.push_back(std::move(limit));
       continue;
@@ -155,7 +155,7 @@ Address GridPrinter::scattered_address(const Access& access, const std::vector<E
   for (std::size_t d = 0; d < at.size(); ++d) {
     const int dim = static_cast<int>(d);
     const std::string stride = stride_text(access.view, dim);
-    const Range range = facts_.of(at[d]);
+    const Interval range = bounds(at[d], facts_);
     if (!varies(at[d])) {
       const std::string text = as_long(at[d]);
       for (std::string& limit : limits(access.view, dim, text, range)) guards.push_back(std::move(limit));
@@ -283,9 +283,10 @@ MemoryView GridPrinter::memory(const View& view, const std::vector<std::string>&
     const ViewDim& shown = view.dims[d];
     std::string offset = as_long(shown.offset);
     const std::string stride = stride_text(view, dim);
-    const Range range = facts_.of(shown.offset);
+    const Interval range = bounds(shown.offset, facts_);
     const std::int64_t length = view.is_tile() && shown.axis >= 0 ? view.extent(shown.axis) : 1;
-    if (view.is_tile() && !is_inside(view, dim, {range.low, range.high + length - 1})) {
+    const std::int64_t last = range.high > INT64_MAX - length ? INT64_MAX : range.high + length - 1;
+    if (view.is_tile() && !is_inside(view, dim, {range.low, last})) {
       // Outside the tile any value may be used, but no other memory.
       offset = fmt::format("clamp_index({}, 0, {})", offset, constant_value(view.shape[d]) - length);
     }

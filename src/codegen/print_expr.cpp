@@ -88,8 +88,8 @@ std::string GridPrinter::as_long(const Expr& e) {
 Expr GridPrinter::expanded(const Expr& e) const {
   return rewrite(e, [&](const Expr& node) {
     if (node->op != Op::variable || !varying_.contains(node->variable.get())) return node;
-    const auto value = facts_.values.find(node->variable.get());
-    return value == facts_.values.end() ? node : expanded(value->second);
+    const auto value = values_.find(node->variable.get());
+    return value == values_.end() ? node : expanded(value->second);
   });
 }
 
@@ -105,8 +105,8 @@ std::optional<std::int64_t> GridPrinter::lane_factor(const Expr& e) const {
   if (!varies(e)) return 0;
   if (e->op == Op::variable) {
     if (e->variable == lane_->index) return 1;
-    const auto value = facts_.values.find(e->variable.get());
-    return value == facts_.values.end() ? std::nullopt : lane_factor(value->second);
+    const auto value = values_.find(e->variable.get());
+    return value == values_.end() ? std::nullopt : lane_factor(value->second);
   }
   if (e->op == Op::cast && e->type.is_integer() && e->type.bits() >= 32) return lane_factor(e->args[0]);
   if (e->op != Op::add && e->op != Op::sub && e->op != Op::mul) return std::nullopt;

@@ -118,8 +118,7 @@ void GridPrinter::pass(const std::vector<RowOp>& ops) {
   if (!first.vector) return scalar_op(first);
   std::vector<std::string> accumulators;
   for (const RowOp& op : ops) accumulators.push_back(begin_reduction(op));
-  const Range extent = facts_.of(first.extent);
-  facts_.ranges[first.lane.get()] = {0, extent.high - 1};
+  facts_.add_index(first.lane, int32(0), first.extent);
   const std::string index = name_variable(first.lane), end = scalar(first.extent);
   const bool full = is_constant(first.extent) && constant_value(first.extent) % row_unit == 0;
   // Rows are short, so that the loop itself would be a good part of the work; elsewhere the compiler's time

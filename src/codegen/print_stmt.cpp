@@ -28,8 +28,8 @@ void GridPrinter::prologue_of(const BufferPtr& buffer, int& place) {
   out_.line(
       fmt::format("{0}* const {1} = ({0}*)call->tensor[{2}];", type, name, signature_.slot_of(buffer.get())));
   for (int d = 0; d < buffer->rank(); ++d, ++place) {
-    out_.line(fmt::format("const long {0}s{1} = call->stride[{2}], {0}n{1} = call->extent[{2}];", name, d,
-                          place));
+    out_.line(
+        fmt::format("const long {0}s{1} = call->stride[{2}], {0}n{1} = call->extent[{2}];", name, d, place));
   }
 }
 
@@ -44,7 +44,7 @@ void GridPrinter::prologue(const Grid& grid) {
   }
   for (std::size_t i = 0; i < grid.index.size(); ++i) {
     out_.line(fmt::format("const int32_t {} = block[{}];", name_variable(grid.index[i]), i));
-    facts_.ranges[grid.index[i].get()] = {0, INT32_MAX};
+    facts_.add_index(grid.index[i], int32(0), grid.extents[i]);
   }
 }
 
@@ -113,7 +113,8 @@ void GridPrinter::operator()(const Let& n, const Stmt& s) {
   const std::string value = held_value(n.value);
   bool pure = true;
   for_each_variable(n.value, [&](const VariablePtr& v) { pure &= v->kind != VariableKind::mutable_; });
-  if (pure) facts_.values[n.variable.get()] = n.value;
+  if (pure) values_[n.variable.get()] = n.value;
+  if (pure) facts_.define(n.variable, n.value);
   define(n.variable, value, wide, true, s->at);
 }
 
@@ -162,8 +163,7 @@ void GridPrinter::operator()(const Assign& n, const Stmt& s) {
 }
 
 void GridPrinter::open_loop(const VariablePtr& index, const Expr& begin, const Expr& end, const Loc& at) {
-  const Range low = facts_.of(begin), high = facts_.of(end);
-  facts_.ranges[index.get()] = {low.low, high.high - 1};
+  facts_.add_index(index, begin, end);
   const std::string first = scalar(begin), last = names_.unique("end");
   out_.line(fmt::format("const int32_t {} = {};", last, scalar(end)));
   const std::string name = name_variable(index);

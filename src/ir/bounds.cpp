@@ -138,9 +138,9 @@ class Bounds {
     const Interval all = values_of(compute_type(e->type));
     Interval result = computed(e);
     if (!all.contains(result)) result = wraps(e) ? all : intersection(all, result);
-    if (may_wrap_silently(e->type, e->op) && !is_finite(result)) result = all;
+    if ((facts_.wraps() || may_wrap_silently(e->type, e->op)) && !is_finite(result)) result = all;
     result = intersection(result, facts_.stated(e));
-    if (has_affine_form(e->type) && is_sum(e)) result = intersection(result, of_sum(e));
+    if (has_affine_form(e->type) && is_sum(e) && !facts_.wraps()) result = intersection(result, of_sum(e));
     if (result.low > result.high) result = all;
     return known_[e.get()] = result;
   }
@@ -154,8 +154,8 @@ class Bounds {
   }
   // Whether a result outside the type is another value of the type, and no error. The smallest integer
   // divided by -1 is, too.
-  static bool wraps(const Expr& e) {
-    return may_wrap_silently(e->type, e->op) || e->op == Op::div || e->op == Op::floordiv ||
+  bool wraps(const Expr& e) const {
+    return facts_.wraps() || may_wrap_silently(e->type, e->op) || e->op == Op::div || e->op == Op::floordiv ||
            e->op == Op::ceildiv || e->op == Op::cast || e->op == Op::bitcast;
   }
 
@@ -197,6 +197,9 @@ class Bounds {
     return range.low > range.high ? values_of(e->type) : range;
   }
 
+  // Executors may take any value for that of a division by zero.
+  bool may_be_invalid(const Interval& divisor) const { return facts_.wraps() && divisor.contains(0); }
+
   Interval cast(const Expr& e) {
     const Expr& from = e->args[0];
     if (from->held().is_floating()) return values_of(e->type);
@@ -223,10 +226,10 @@ class Bounds {
       case Op::div:
       case Op::floordiv:
       case Op::ceildiv:
-        return division(e->op, arg(0), arg(1));
+        return may_be_invalid(arg(1)) ? Interval{} : division(e->op, arg(0), arg(1));
       case Op::mod:
       case Op::floormod:
-        return remainder(e->op, arg(0), arg(1));
+        return may_be_invalid(arg(1)) ? Interval{} : remainder(e->op, arg(0), arg(1));
       case Op::min:
         return {std::min(arg(0).low, arg(1).low), std::min(arg(0).high, arg(1).high)};
       case Op::max:

@@ -75,6 +75,7 @@ void Facts::add_stated(const Expr& atom, const Interval& range) {
 }
 
 void Facts::add_not_negative(const Affine& a) {
+  if (wraps_) return;  // a sum that is not negative may have come about by overflow
   if (a.is_constant() || a.constant == INT64_MIN) return;
   if (a.terms.size() == 1) {
     const auto& [atom, factor] = a.terms[0];

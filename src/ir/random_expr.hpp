@@ -37,8 +37,8 @@ class RandomExprs {
     return std::uniform_int_distribution<std::int64_t>(low, high)(random_);
   }
 
-  Facts facts() const {
-    Facts result;
+  Facts facts(Overflow overflow = Overflow::is_error) const {
+    Facts result(overflow);
     for (const TestVariable& v : variables_) {
       if (v.variable->type.is_floating()) continue;
       result.add_range(v.variable, v.range);

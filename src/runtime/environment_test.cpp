@@ -1,9 +1,14 @@
 #include "runtime/environment.hpp"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
+
+#include <fstream>
+#include <iterator>
 
 #include "runtime/expect_error.hpp"
 #include "runtime/scoped_variable.hpp"
+#include "runtime/test_environment.hpp"
 #include "tegula/error.hpp"
 
 namespace tegula {
@@ -17,6 +22,15 @@ TEST(Environment, TheTableFollowsTheEnumeration) {
     EXPECT_FALSE(row.meaning.empty());
     EXPECT_NE(describe_variables().find(row.name), std::string::npos);
   }
+}
+
+TEST(Environment, TheDocumentHasEveryVariable) {
+  std::ifstream file(TEGULA_SOURCE "/docs/design.md");
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  for (const VariableInfo& row : variables())
+    EXPECT_NE(text.find(fmt::format("| `{}` | ", row.name)), std::string::npos) << row.name;
+  for (const TestVariable& row : test_variables)
+    EXPECT_NE(text.find(fmt::format("| `{}` | {} |", row.name, row.meaning)), std::string::npos) << row.name;
 }
 
 TEST(Environment, UnsetAndEmptyAreNothing) {
