@@ -19,6 +19,7 @@
 #include <string>
 #include <string_view>
 #include <variant>
+#include <vector>
 
 #include "tegula/stream.hpp"
 #include "tegula/tensor.hpp"
@@ -117,6 +118,8 @@ class Function {
   const std::string& name() const;
   // What `automatic` became.
   Target target() const;
+  // What the compiler found worth saying: what makes the kernel slow on this machine, with the remedy.
+  const std::vector<std::string>& notes() const;
 
  private:
   struct Compiled;

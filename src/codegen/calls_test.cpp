@@ -4,6 +4,7 @@
 #include <thread>
 
 #include "codegen/testing/compare.hpp"
+#include "runtime/expect_error.hpp"
 
 namespace tegula::codegen {
 namespace {
@@ -124,6 +125,35 @@ Kernel with_workspaces() {
       copy(w, Y.at(b * 16));
     });
   });
+}
+
+Kernel with_tile(int rows) {
+  return lang::kernel("with_tile", [&] {
+    Tensor X = input("X", {8, 256}, f32), Y = output("Y", {8, 256}, f32);
+    grid(1, [&](Index) {
+      Shared s({rows, 256}, f32);
+      copy(X, s);
+      copy(s, Y);
+    });
+  });
+}
+
+TEST(CpuCalls, NoteTilesThatLeaveTheCache) {
+  const int rows_of_cache = static_cast<int>(cache_sizes().l2_bytes / 1024);
+  EXPECT_TRUE(compile(with_tile(8), Target::cpu()).notes().empty());
+  EXPECT_TRUE(compile(with_tile(rows_of_cache), Target::interpreter()).notes().empty());
+  const auto notes = compile(with_tile(rows_of_cache), Target::cpu()).notes();
+  ASSERT_EQ(notes.size(), 1u);
+  EXPECT_NE(notes[0].find("half of the"), std::string::npos) << notes[0];
+  EXPECT_NE(notes[0].find("calls_test.cpp"), std::string::npos) << notes[0];
+  const Kernel huge = lang::kernel("huge", [&] {
+    Tensor Y = output("Y", {1}, f64);
+    grid(1, [&](Index) {
+      Shared a({1 << 18, 256}, f64), b({1 << 18, 256}, f64), c({1 << 18, 256}, f64);
+      Y(0) = a(0, 0) + b(0, 0) + c(0, 0);
+    });
+  });
+  EXPECT_ERROR(ProgramError, "MiB that are allowed", compile(huge, Target::cpu()));
 }
 
 TEST(CpuCalls, RunAtTheSameTime) {

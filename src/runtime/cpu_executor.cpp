@@ -96,6 +96,23 @@ DeviceError no_compiler(const std::string& kernel) {
       kernel));
 }
 
+// More than any cache holds: a mistake.
+constexpr std::size_t most_tile_bytes = std::size_t{1} << 30;
+
+codegen::CpuProgram print_within_limits(const Signature& signature) {
+  codegen::CpuProgram program = codegen::print_cpu(signature);
+  for (std::size_t i = 0; i < program.blocks.size(); ++i) {
+    if (program.blocks[i].scratch_bytes <= most_tile_bytes) continue;
+    throw ProgramError(
+        fmt::format(
+            "the tiles of a block take {} MiB, more than the {} MiB that are allowed; make them smaller, or "
+            "use a workspace",
+            program.blocks[i].scratch_bytes >> 20, most_tile_bytes >> 20),
+        signature.kernel().grids[i].at);
+  }
+  return program;
+}
+
 class CpuExecutor : public Executable {
  public:
   CpuExecutor(std::shared_ptr<const Signature> signature, codegen::CpuProgram program,
@@ -128,6 +145,21 @@ class CpuExecutor : public Executable {
       run_grid(grid, call, binding);
       apply(context);
     }
+  }
+
+  std::vector<std::string> notes() const override {
+    std::vector<std::string> result;
+    const std::size_t room = cache_sizes().l2_bytes / 2;
+    for (std::size_t i = 0; i < blocks_.size(); ++i) {
+      const std::size_t bytes = program_.blocks[i].scratch_bytes;
+      if (bytes <= room) continue;
+      result.push_back(
+          fmt::format("the tiles of a block take {} KiB, more than half of the {} KiB of a core's second "
+                      "cache, and move to memory "
+                      "and back; make them smaller [grid at {}]",
+                      bytes >> 10, 2 * room >> 10, short_location(signature_->kernel().grids[i].at)));
+    }
+    return result;
   }
 
  private:
@@ -165,7 +197,7 @@ class CpuExecutor : public Executable {
 }  // namespace
 
 std::unique_ptr<const Executable> try_cpu_executor(const std::shared_ptr<const Signature>& signature) {
-  codegen::CpuProgram program = codegen::print_cpu(*signature);
+  codegen::CpuProgram program = print_within_limits(*signature);
   const std::string text = codegen::without_comments(program.text);
   if (const auto* compiled = builtin::find(text, best_isa()))
     return std::make_unique<CpuExecutor>(signature, std::move(program), *compiled);
@@ -184,7 +216,7 @@ std::vector<std::unique_ptr<const Executable>> make_cpu_executors(
   std::vector<codegen::CpuProgram> programs;
   std::string text;
   for (const auto& signature : signatures) {
-    programs.push_back(codegen::print_cpu(*signature));
+    programs.push_back(print_within_limits(*signature));
     text += codegen::without_comments(programs.back().text);
   }
   const HostCompiler* compiler = host_compiler();

@@ -13,6 +13,8 @@ class Executable {
   // Runs all grids, once; calls may come from several threads at the same time. The executable clears what
   // the kernel declares `zero` (see clear_zeroed); the memory of workspaces is otherwise undefined.
   virtual void run(const Binding& binding) const = 0;
+  // See Function::notes.
+  virtual std::vector<std::string> notes() const { return {}; }
 };
 
 // The target that `automatic` stands for on this machine, if the kernel is not built in; other targets stand

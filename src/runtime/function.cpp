@@ -20,6 +20,7 @@ struct Function::Compiled {
   std::shared_ptr<const Signature> signature;
   Target target;
   std::unique_ptr<const Executable> executable;
+  std::vector<std::string> notes;
 };
 
 namespace {
@@ -64,14 +65,16 @@ std::size_t Function::workspace_bytes_in_order(std::span<const Argument> args) c
 
 const std::string& Function::name() const { return compiled_->signature->kernel().name; }
 Target Function::target() const { return compiled_->target; }
+const std::vector<std::string>& Function::notes() const { return compiled_->notes; }
 
 Function compile(const std::shared_ptr<const ir::Kernel>& kernel, Target target) {
   internal_assert(kernel != nullptr, "there is no kernel to compile");
   auto signature = std::make_shared<const Signature>(kernel, target.device());
   Prepared made = target == Target::automatic() ? make_automatic(signature)
                                                 : Prepared{target, make_executable(signature, target)};
+  std::vector<std::string> notes = made.executable->notes();
   return Function(std::make_shared<const Function::Compiled>(
-      Function::Compiled{std::move(signature), made.target, std::move(made.executable)}));
+      Function::Compiled{std::move(signature), made.target, std::move(made.executable), std::move(notes)}));
 }
 
 Function compile(const lang::Kernel& kernel, Target target) { return compile(kernel.ir(), target); }
