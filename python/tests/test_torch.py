@@ -200,11 +200,38 @@ def test_native_sparse_attend():
 
 
 @needs_operators
+@pytest.mark.parametrize("activation", ["none", "relu", "gelu", "silu"])
+@pytest.mark.parametrize("transpose_a, transpose_b", [(False, True), (True, False)])
+def test_gradients_of_products(transpose_a, transpose_b, activation):
+    generator = torch.Generator().manual_seed(5)
+    shapes = [(3, 7, 10) if transpose_a else (3, 10, 7), (9, 7) if transpose_b else (7, 9), (9,)]
+    functions = {
+        "none": lambda x: x,
+        "relu": torch.relu,
+        "gelu": lambda x: torch.nn.functional.gelu(x, approximate="tanh"),
+        "silu": torch.nn.functional.silu,
+    }
+
+    def function(a, b, bias):
+        options = {"transpose_a": transpose_a, "transpose_b": transpose_b, "activation": activation}
+        return (tegula.torch.gemm(a, b, bias=bias, **options),)
+
+    def plain(a, b, bias):
+        a = a.transpose(-1, -2) if transpose_a else a
+        b = b.transpose(-1, -2) if transpose_b else b
+        return (functions[activation](a @ b + bias),)
+
+    check_gradients(function, plain, [torch.randn(shape, generator=generator) for shape in shapes])
+
+
+@needs_operators
 def test_operators_are_well_formed():
     """Schemas, fake tensors and gradients as torch.compile needs them."""
     q, k, v = (x.requires_grad_() for x in heads())
     options = ["bshd", None, True, -1, -1, 0.0]
     torch.library.opcheck(torch.ops.tegula.attention.default, (q, k, v, None, None, None, *options))
+    product = (q[0], k[0].detach(), None, False, True, "silu", "float16")
+    torch.library.opcheck(torch.ops.tegula.gemm.default, product)
     indices = choice(3, 3, 2).int()
     sparse = (q, k, v, indices, None, None, 8, 8, "bshd", False, None, 0.0)
     torch.library.opcheck(torch.ops.tegula.block_sparse_attn.default, sparse)

@@ -13,6 +13,7 @@ if not hasattr(torch.library, "custom_op"):
 from ._block_sparse import block_sparse_attn
 from ._dense import attention
 from ._drop_in import native_sparse_attend
+from ._gemm import gemm
 from ._nsa import nsa_selected_attention
 
-__all__ = ["attention", "block_sparse_attn", "native_sparse_attend", "nsa_selected_attention"]
+__all__ = ["attention", "block_sparse_attn", "gemm", "native_sparse_attend", "nsa_selected_attention"]

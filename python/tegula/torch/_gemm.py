@@ -1,0 +1,101 @@
+"""Matrix products with gradients."""
+
+from __future__ import annotations
+
+from typing import Any, Optional
+
+import torch
+from torch import Tensor
+
+from .. import _operators
+from .._arrays import dtype_name
+from ._common import autocast, detached, is_plain_call
+
+
+@torch.library.custom_op("tegula::gemm", mutates_args=())
+def _gemm(
+    a: Tensor,
+    b: Tensor,
+    bias: Optional[Tensor],
+    transpose_a: bool,
+    transpose_b: bool,
+    activation: str,
+    out_dtype: Optional[str],
+) -> Tensor:
+    a, b, bias = detached(a, b, bias)
+    return _operators.gemm(
+        a, b, transpose_a=transpose_a, transpose_b=transpose_b, bias=bias, activation=activation, out_dtype=out_dtype
+    )
+
+
+@_gemm.register_fake
+def _(a, b, bias, transpose_a, transpose_b, activation, out_dtype):
+    batch = a.shape[:-2] or b.shape[:-2]
+    rows, columns = a.shape[-1 if transpose_a else -2], b.shape[-2 if transpose_b else -1]
+    return a.new_empty((*batch, rows, columns), dtype=getattr(torch, out_dtype) if out_dtype else None)
+
+
+def _setup(ctx, inputs, output):
+    a, b, bias, ctx.transpose_a, ctx.transpose_b, ctx.activation, _ = inputs
+    ctx.save_for_backward(a, b, bias)
+
+
+def _before_activation(ctx, dout: Tensor, a: Tensor, b: Tensor, bias: Optional[Tensor]) -> Tensor:
+    """The gradient of the sum that the activation took, which is computed anew."""
+    if ctx.activation == "none":
+        return dout
+    z = _gemm(a, b, bias, ctx.transpose_a, ctx.transpose_b, "none", "float32")
+    dout = dout.float()
+    if ctx.activation == "relu":
+        return dout * (z > 0)
+    if ctx.activation == "silu":
+        return torch.ops.aten.silu_backward(dout, z)
+    return torch.ops.aten.gelu_backward(dout, z, approximate="tanh")
+
+
+def _as_given(gradient: Tensor, transposed: bool, like: Tensor) -> Tensor:
+    """A gradient in the shape of its argument: transposed back, and summed where one matrix served every batch."""
+    if transposed:
+        gradient = gradient.transpose(-1, -2)
+    return gradient if gradient.dim() == like.dim() else gradient.sum(0)
+
+
+def _backward(ctx, dout):
+    a, b, bias = ctx.saved_tensors
+    dz = _before_activation(ctx, dout, a, b, bias)
+    da = db = dbias = None
+    if ctx.needs_input_grad[2]:
+        dbias = dz.float().flatten(0, -2).sum(0).to(bias.dtype)
+    dz = dz.to(a.dtype)
+    if ctx.needs_input_grad[0]:
+        da = _as_given(_gemm(dz, b, None, False, not ctx.transpose_b, "none", None), ctx.transpose_a, a)
+    if ctx.needs_input_grad[1]:
+        db = _as_given(_gemm(a, dz, None, not ctx.transpose_a, False, "none", None), ctx.transpose_b, b)
+    return da, db, dbias, None, None, None, None
+
+
+_gemm.register_autograd(_backward, setup_context=_setup)
+
+
+def gemm(
+    a: Tensor,
+    b: Tensor,
+    *,
+    transpose_a: bool = False,
+    transpose_b: bool = False,
+    bias: Optional[Tensor] = None,
+    activation: str = "none",
+    out_dtype: Any = None,
+) -> Tensor:
+    """``tegula.gemm`` with gradients of a, b and bias.
+
+    Arguments, results and errors are those of ``tegula.gemm``. Under autocast a and b are taken in its dtype.
+    """
+    a, b = autocast(a, b)
+    name = dtype_name(out_dtype)
+    if is_plain_call(a, b, bias):
+        return _operators.gemm(
+            *detached(a, b), transpose_a=transpose_a, transpose_b=transpose_b, bias=detached(bias)[0],
+            activation=activation, out_dtype=name,
+        )  # fmt: skip
+    return _gemm(a, b, bias, transpose_a, transpose_b, activation, name)
