@@ -129,6 +129,7 @@ BlockSparseCall prepare_block_sparse(const TensorRef& q, const TensorRef& k, con
   kernel.mask = options.mask.has_value(), kernel.counts = options.counts.has_value();
   const bool on_gpu = runs_on_gpu(options.target, q.device);
   kernel.compute = multiplied_type(q.dtype, on_gpu);
+  kernel.all_threads = on_gpu;
   if (on_gpu) {
     plan_on_gpu(options, call, kernel);
   } else {

@@ -11,9 +11,10 @@ namespace tegula::ops {
 using namespace lang;
 
 std::string BlockSparseKernel::name() const {
-  return fmt::format("block_sparse_{}_{}_d{}_v{}_b{}x{}_g{}_q{}_k{}_c{}{}{}{}{}", type.name(), compute.name(),
-                     dim, dim_v, q_block, k_block, pack, queries, keys, chunk, causal ? "_causal" : "",
-                     softcap ? "_softcap" : "", mask ? "_mask" : "", counts ? "_counts" : "");
+  return fmt::format("block_sparse_{}_{}_d{}_v{}_b{}x{}_g{}_q{}_k{}_c{}{}{}{}{}{}", type.name(),
+                     compute.name(), dim, dim_v, q_block, k_block, pack, queries, keys, chunk,
+                     causal ? "_causal" : "", softcap ? "_softcap" : "", mask ? "_mask" : "",
+                     counts ? "_counts" : "", all_threads ? "_threads" : "");
 }
 
 namespace {
@@ -174,7 +175,8 @@ void Program::block(const Index& x, const Index& h, const Index& b) {
     Expr begin = n * c.chunk;
     Shared list({c.chunk}, i32);
     Var count = 0;
-    list_blocks({chosen, entries_of, c.mask}, begin, min(blocks, begin + c.chunk), list, count);
+    list_blocks({chosen, entries_of, c.mask, c.all_threads}, begin, min(blocks, begin + c.chunk), list,
+                count);
     if (c.joins())
       meeting.add_joined(list, count);
     else if (c.gathers())

@@ -14,8 +14,9 @@ struct BlockSparseKernel {
   int queries = 64, keys = 64;
   int chunk = 1024;  // key blocks whose choice is kept at a time
   bool causal = false, softcap = false;
-  bool mask = false;    // the choice is a boolean mask, not a list
-  bool counts = false;  // lists have lengths
+  bool mask = false;         // the choice is a boolean mask, not a list
+  bool counts = false;       // lists have lengths
+  bool all_threads = false;  // make the list of a block: for GPUs
 
   int rows() const { return queries * pack; }
   // Tiles of a block of queries.

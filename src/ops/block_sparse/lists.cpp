@@ -24,9 +24,30 @@ void mark(const ChoiceRow& choice, const Expr& begin, const Expr& end, Shared& n
   });
 }
 
+void list_one_by_one(const ChoiceRow& choice, const Expr& begin, const Expr& end, Shared& list, Var& count) {
+  auto append = [&](const Expr& wanted, const Expr& block) {
+    when(wanted, [&] {
+      list(count) = block;
+      count += 1;
+    });
+  };
+  if (choice.mask) {
+    serial(end - begin, [&](Index i) { append(choice.row(begin + i), begin + i); });
+    return;
+  }
+  Shared named({list.extent(0)}, boolean);
+  clear(named);
+  serial(choice.entries, [&](Index n) {
+    Expr entry = choice.row(n);
+    when(entry >= begin && entry < end, [&] { named(entry - begin) = true; });
+  });
+  serial(end - begin, [&](Index i) { append(named(i), begin + i); });
+}
+
 }  // namespace
 
 void list_blocks(const ChoiceRow& choice, const Expr& begin, const Expr& end, Shared& list, Var& count) {
+  if (!choice.all_threads) return list_one_by_one(choice, begin, end, list, count);
   const int runs = ceildiv(list.extent(0), run_length);
   Shared named({runs * run_length}, i32), starts({runs}, i32);
   mark(choice, begin, end, named);
