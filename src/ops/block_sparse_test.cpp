@@ -169,6 +169,12 @@ TEST(BlockSparse, RefusesWrongCalls) {
   expect_refusal(call({.k_block = 7, .mask = mask}), "with 5 in dimension 3");
   expect_refusal(call({.counts = Tensor::zeros({1, 2, 3}, i32), .mask = mask}), "counts with indices only");
   expect_refusal(call({.indices = indices, .counts = Tensor::zeros({1, 4, 3}, i32)}), "argument 'counts'");
+  const Tensor wrong = indices.clone();
+  wrong.set({0, 1, 2, 1}, 3);
+  expect_refusal(
+      call({.indices = wrong, .check_indices = true}),
+      "argument 'indices': expected -1 or a number below 3, that of the blocks of keys, given 3 at "
+      "[0, 1, 2, 1]");
 }
 
 }  // namespace

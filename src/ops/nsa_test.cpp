@@ -149,6 +149,58 @@ TEST(Nsa, SelectingEverythingIsAttention) {
   EXPECT_TRUE(all_close(selected.lse, dense.lse, 1e-5, 1e-5));
 }
 
+// The first wrong entry by rows is named as the caller counts; entries that do not count may be anything.
+TEST(Nsa, ChecksIndicesWhereAsked) {
+  for (Target target : test_targets())
+    for (Layout layout : {Layout::bshd, Layout::bhsd}) {
+      const bool heads_first = layout == Layout::bhsd;
+      auto shape = [&](std::int64_t tokens, std::int64_t heads, std::int64_t last) {
+        return heads_first ? Shape{2, heads, tokens, last} : Shape{2, tokens, heads, last};
+      };
+      const Tensor q = Tensor::zeros(shape(70, 4, 16), f32), k = Tensor::zeros(shape(30, 2, 16), f32);
+      const Tensor indices = Tensor::full(shape(70, 2, 3), i32, -1);
+      const Tensor counts = Tensor::full(shape(70, 2, 1), i32, 3).select(3, 0);
+      NsaSelectedOptions options{.layout = layout, .block_size = 16, .check_indices = true, .target = target};
+      auto call = [&] { nsa_selected_attention(q, k, k, indices, options); };
+      EXPECT_EQ(refusal(call), "not refused");
+      auto set = [&](std::int64_t token, std::int64_t head, std::int64_t entry, double value) {
+        heads_first ? indices.set({1, head, token, entry}, value)
+                    : indices.set({1, token, head, entry}, value);
+      };
+      set(69, 0, 0, -2);
+      set(66, 1, 2, 2);
+      set(66, 1, 1, 1);
+      expect_refusal(call,
+                     "argument 'block_indices': expected -1 or a number below 2, that of the blocks of "
+                     "keys, given 2 at " +
+                         std::string(heads_first ? "[1, 1, 66, 2]" : "[1, 66, 1, 2]"));
+      heads_first ? counts.set({1, 1, 66}, 2) : counts.set({1, 66, 1}, 2);
+      options.block_counts = counts;
+      expect_refusal(call, "given -2 at " + std::string(heads_first ? "[1, 0, 69, 0]" : "[1, 69, 0, 0]"));
+    }
+}
+
+TEST(Nsa, ChecksIndicesOfPackedSequences) {
+  const Tensor fences_q = Tensor::from<std::int32_t>({0, 7, 7, 40, 41}),
+               fences_k = Tensor::from<std::int32_t>({0, 20, 25, 25, 61});
+  const Tensor q = Tensor::zeros({41, 2, 16}, f32), k = Tensor::zeros({61, 1, 16}, f32);
+  const Tensor indices = Tensor::full({41, 1, 2}, i32, -1);
+  for (Target target : test_targets()) {
+    const NsaSelectedOptions options{.block_size = 16,
+                                     .cu_seqlens_q = fences_q,
+                                     .cu_seqlens_k = fences_k,
+                                     .check_indices = true,
+                                     .target = target};
+    indices.set({3, 0, 0}, 1);
+    indices.set({40, 0, 1}, 2);
+    auto call = [&] { nsa_selected_attention(q, k, k, indices, options); };
+    EXPECT_EQ(refusal(call), "not refused");
+    indices.set({9, 0, 1}, 0);
+    expect_refusal(call, "a number below 0, that of the blocks of keys, given 0 at [9, 0, 1]");
+    indices.set({9, 0, 1}, -1);
+  }
+}
+
 TEST(Nsa, RefusesWrongCalls) {
   const Tensor q = Tensor::zeros({1, 20, 4, 16}, f32), k = Tensor::zeros({1, 30, 2, 16}, f32);
   const Tensor indices = Tensor::zeros({1, 20, 2, 3}, i32), counts = Tensor::zeros({1, 20, 2}, i32);

@@ -14,9 +14,11 @@ struct BlockSparseOptions {
   // i32 [batch, heads, q_blocks], how many entries of a row count; all of them unless given. mask: bool
   // [batch, heads, q_blocks, k_blocks].
   std::optional<TensorRef> indices = {}, counts = {}, mask = {};
-  bool causal = false;                          // aligned as in `attention`, inside the chosen blocks
-  std::optional<float> scale = {};              // 1/√d unless given
-  float softcap = 0;                            // scores become c · tanh(score / c); 0 for none
+  bool causal = false;              // aligned as in `attention`, inside the chosen blocks
+  std::optional<float> scale = {};  // 1/√d unless given
+  float softcap = 0;                // scores become c · tanh(score / c); 0 for none
+  // Refuse a call in which an entry that counts is neither −1 nor the number of a block.
+  bool check_indices = false;
   std::optional<TensorRef> out = {}, lse = {};  // written instead of new tensors
   AttentionTiles tiles = {};
   Target target = Target::automatic();

@@ -26,7 +26,8 @@ struct Program {
   const AttentionBackwardKernel& c;
   std::optional<Dim> batch, queries, keys, group;  // group: of query heads, where they do not share tiles
   Dim heads{"kv_heads"};
-  std::optional<Tensor> dout, q, k, v, out, lse, dq, dk, dv, delta, dlse, sinks, dsinks, q_begin, k_begin;
+  std::optional<Tensor> dout, q, k, v, out, lse, dq, dk, dv, delta, base, dlse, sinks, dsinks, q_begin,
+      k_begin;
   std::optional<Expr> scale, left, right, cap, longest_q, longest_k;
 
   explicit Program(const AttentionBackwardKernel& instance) : c(instance) {
@@ -49,6 +50,7 @@ struct Program {
     const Extents vector = joined(c.varlen ? Extents{} : Extents{*batch}, {heads, members(), *queries});
     if (c.dlse) dlse.emplace(input("dlse", vector, f32));
     delta.emplace(workspace("delta", vector, f32));
+    base.emplace(workspace("base", vector, f32));
     if (c.varlen) declare_sequences();
   }
 
@@ -107,7 +109,7 @@ void Program::delta_grid() {
     auto vector = [&](const Tensor& t) {
       return c.varlen ? t.slice(kv_head, member) : t.slice(b, kv_head, member);
     };
-    HeadRows rows{tokens(*dout), tokens(*out), vector(*lse), vector(*delta), {}, c.dim_v};
+    HeadRows rows{tokens(*dout), tokens(*out), vector(*lse), vector(*delta), vector(*base), {}, c.dim_v};
     if (dlse) rows.dlse.emplace(vector(*dlse));
     write_delta(rows, x * delta_rows);
   });
@@ -129,7 +131,7 @@ void Program::query_block(const Index& x, const Index& h, const Index& b) {
   if (c.varlen) exit_if(first >= count);
   QueryGradient tile(c.tiles(), gradient());
   tile.load(q_of, first);
-  QueryGradient::Branch branch(c.tiles(), views.of_queries(*dout), views.vector(*lse), views.vector(*delta),
+  QueryGradient::Branch branch(c.tiles(), views.of_queries(*dout), views.vector(*base), views.vector(*delta),
                                first);
   ScoreRange visible(first + keys_seen - count, c.queries, count - first, keys_seen, left, right);
   pipelined(visible.tiles(c.keys), {.stages = 2}, [&](Index j) {
@@ -168,12 +170,12 @@ void Program::key_block(const Index& x, const Index& h, const Index& b) {
     pipelined(visible.tiles(c.queries), {.stages = 2}, [&](Index j) {
       Expr row = j * c.queries;
       Shared q_tile({c.rows(), c.dim}, c.compute), dout_tile({c.rows(), c.dim_v}, c.compute);
-      Shared lse_of({c.rows()}, f32), delta_of({c.rows()}, f32);
+      Shared base_of({c.rows()}, f32), delta_of({c.rows()}, f32);
       load_queries(q_of, row, q_tile, c.pack);
       load_queries(views.of_queries(*dout), row, dout_tile, c.pack);
-      load_vector(views.vector(*lse), row, lse_of, c.pack);
+      load_vector(views.vector(*base), row, base_of, c.pack);
       load_vector(views.vector(*delta), row, delta_of, c.pack);
-      tile.add(q_tile, dout_tile, lse_of, delta_of,
+      tile.add(q_tile, dout_tile, base_of, delta_of,
                {visible.is_partial(row, c.queries), [&](const Expr& r, const Expr& t, const Expr& weight) {
                   return select(visible.sees(r, row + t / c.pack), weight, 0);
                 }});

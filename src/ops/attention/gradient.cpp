@@ -9,14 +9,6 @@ using namespace lang;
 
 namespace {
 
-// lse in natural logarithm becomes what ScoreGradient wants.
-void use_lse(Tile& lse) {
-  parallel(lse, [&](Index i) {
-    Expr value = lse(i);
-    lse(i) = select(value == -inf, 0, value * log2e);
-  });
-}
-
 void scale_all(Fragment& x, const Expr& factor) {
   parallel(x, [&](Index i, Index j) { x(i, j) *= factor; });
 }
@@ -28,10 +20,10 @@ void ScoreGradient::apply(Fragment& scores, Fragment& products, const Queries& q
   parallel(scores, [&](Index i, Index j) {
     if (cap) {
       Expr capped = tanh(scores(i, j) * scale);
-      scores(i, j) = exp2(capped * (*cap * log2e) - queries.lse(i, j));
+      scores(i, j) = exp2(capped * (*cap * log2e) - queries.base(i, j));
       products(i, j) = (products(i, j) - queries.delta(i, j)) * (1 - capped * capped);
     } else {
-      scores(i, j) = exp2(scores(i, j) * scale - queries.lse(i, j));
+      scores(i, j) = exp2(scores(i, j) * scale - queries.base(i, j));
       products(i, j) -= queries.delta(i, j);
     }
   });
@@ -53,15 +45,14 @@ QueryGradient::QueryGradient(const GradientTiles& tiles, const ScoreGradient& gr
       q_({tiles.rows(), tiles.dim}, tiles.compute),
       sum_({tiles.rows(), tiles.dim}, f32, 0) {}
 
-QueryGradient::Branch::Branch(const GradientTiles& tiles, const Tensor& dout, const Tensor& lse,
+QueryGradient::Branch::Branch(const GradientTiles& tiles, const Tensor& dout, const Tensor& base,
                               const Tensor& delta, const Expr& first)
     : dout_({tiles.rows(), tiles.dim_v}, tiles.compute),
-      lse_({tiles.rows()}, f32),
+      base_({tiles.rows()}, f32),
       delta_({tiles.rows()}, f32) {
   load_queries(dout, first, dout_, tiles.pack);
-  load_vector(lse, first, lse_, tiles.pack);
+  load_vector(base, first, base_, tiles.pack);
   load_vector(delta, first, delta_, tiles.pack);
-  use_lse(lse_);
 }
 
 void QueryGradient::load(const Tensor& q, const Expr& first) { load_queries(q, first, q_, tiles_.pack); }
@@ -74,7 +65,7 @@ void QueryGradient::add(const Branch& branch, const Shared& k_tile, const Shared
   std::optional<Fragment> raw;
   if (observer) raw.emplace(clone(scores));
   gradient_.apply(scores, products,
-                  {[&](const Expr& r, const Expr&) -> Expr { return branch.lse_(r); },
+                  {[&](const Expr& r, const Expr&) -> Expr { return branch.base_(r); },
                    [&](const Expr& r, const Expr&) -> Expr { return branch.delta_(r); }},
                   mask);
   if (observer) observer(*raw, products);
@@ -99,14 +90,13 @@ void KeyGradient::load(const Tensor& k, const Tensor& v, const Expr& first) {
   copy(v.at(first), v_);
 }
 
-void KeyGradient::add(const Shared& q_tile, const Shared& dout_tile, Shared& lse, const Shared& delta,
+void KeyGradient::add(const Shared& q_tile, const Shared& dout_tile, const Shared& base, const Shared& delta,
                       const ScoreGradient::Mask& mask) {
-  use_lse(lse);
   Fragment scores({tiles_.keys, tiles_.rows()}, f32, 0), products({tiles_.keys, tiles_.rows()}, f32, 0);
   gemm(k_, q_tile.T(), scores);
   gemm(v_, dout_tile.T(), products);
   gradient_.apply(scores, products,
-                  {[&](const Expr&, const Expr& t) -> Expr { return lse(t); },
+                  {[&](const Expr&, const Expr& t) -> Expr { return base(t); },
                    [&](const Expr&, const Expr& t) -> Expr { return delta(t); }},
                   mask);
   add_product(scores, dout_tile, dv_, tiles_.compute);
@@ -130,8 +120,13 @@ void write_delta(const HeadRows& rows, const Expr& first) {
     Fragment dlse = load(rows.dlse->at(first), {delta_rows});
     parallel(sum, [&](Index i) { sum(i) -= dlse(i); });
   }
-  parallel(sum, [&](Index i) { sum(i) = select(lse(i) == -inf, 0, sum(i)); });
+  parallel(sum, [&](Index i) {
+    Expr empty = lse(i) == -inf;
+    sum(i) = select(empty, 0, sum(i));
+    lse(i) = select(empty, 0, lse(i) * log2e);
+  });
   copy(sum, rows.delta.at(first));
+  copy(lse, rows.base.at(first));
 }
 
 }  // namespace tegula::ops

@@ -15,8 +15,7 @@ struct ScoreGradient {
   // A value for the score (i, j).
   using Of = std::function<lang::Expr(const lang::Expr& i, const lang::Expr& j)>;
   struct Queries {
-    Of lse;    // times log2(e), 0 for −∞
-    Of delta;  // what is subtracted from the gradient of a weight
+    Of base, delta;  // see write_delta
   };
   // What becomes of a weight: 0 where the query does not see the key.
   struct Mask {
@@ -47,14 +46,14 @@ class QueryGradient {
   // What belongs to one result of the forward. Row r of a tile is query first + r / pack of head r % pack.
   class Branch {
    public:
-    // dout [tokens, (pack,) dv], lse and delta [(pack,) tokens].
-    Branch(const GradientTiles& tiles, const lang::Tensor& dout, const lang::Tensor& lse,
+    // dout [tokens, (pack,) dv], base and delta [(pack,) tokens].
+    Branch(const GradientTiles& tiles, const lang::Tensor& dout, const lang::Tensor& base,
            const lang::Tensor& delta, const lang::Expr& first);
 
    private:
     friend class QueryGradient;
     lang::Shared dout_;
-    lang::Fragment lse_, delta_;
+    lang::Fragment base_, delta_;
   };
   // Told raw scores and their gradients but for factor().
   using Observer = std::function<void(const lang::Fragment& scores, const lang::Fragment& gradients)>;
@@ -78,8 +77,8 @@ class KeyGradient {
 
   // The rows from `first` on, of [keys, …].
   void load(const lang::Tensor& k, const lang::Tensor& v, const lang::Expr& first);
-  // Queries as columns; lse as it comes from the forward.
-  void add(const lang::Shared& q_tile, const lang::Shared& dout_tile, lang::Shared& lse,
+  // Queries as columns.
+  void add(const lang::Shared& q_tile, const lang::Shared& dout_tile, const lang::Shared& base,
            const lang::Shared& delta, const ScoreGradient::Mask& mask);
   void store(const lang::Tensor& dk, const lang::Tensor& dv, const lang::Expr& first);
 
@@ -102,12 +101,13 @@ void load_vector(const lang::Tensor& from, const lang::Expr& first, T& tile, int
 
 // Views of one query head: [tokens, features] and [tokens].
 struct HeadRows {
-  lang::Tensor dout, out, lse, delta;
+  lang::Tensor dout, out, lse, delta, base;
   std::optional<lang::Tensor> dlse;
   int dim_v = 0;
 };
 inline constexpr int delta_rows = 64;
-// delta = sum(dout · out) − dlse for delta_rows rows from `first` on; 0 where lse is −∞.
+// For delta_rows rows from `first` on: delta = sum(dout · out) − dlse, and base = lse · log2(e), both 0 where
+// lse is −∞.
 void write_delta(const HeadRows& rows, const lang::Expr& first);
 
 }  // namespace tegula::ops

@@ -60,6 +60,7 @@ AttentionGradients block_sparse_attention_backward(const TensorRef& dout, const 
   const BlockSparseBackwardCall call =
       prepare_block_sparse_backward({dout, out, lse, gradients.dlse}, q, k, v, options);
   const HeadTensors& t = call.forward.tensors;
+  check_block_sparse_indices(args, call.forward, options);
   args.check(!gradients.dsinks, "dsinks", "no dsinks without sinks", "dsinks", "leave it out");
   GradientOutputs outputs = make_gradients(args, t, options.layout, gradients);
   outputs.result.dsinks = Tensor::empty({0}, f32);

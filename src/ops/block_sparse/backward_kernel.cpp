@@ -25,7 +25,7 @@ struct Program {
   std::optional<Dim> group;  // of query heads, where they do not share tiles
   Dim batch{"batch"}, queries{"queries"}, keys{"keys"}, heads{"kv_heads"}, q_blocks{"q_blocks"},
       entries{"entries"};
-  std::optional<Tensor> dout, q, k, v, out, lse, dq, dk, dv, choice, lengths, dlse, delta;
+  std::optional<Tensor> dout, q, k, v, out, lse, dq, dk, dv, choice, lengths, dlse, delta, base;
   std::optional<Expr> scale, cap;
   std::optional<InverseLists> inverse;
 
@@ -48,6 +48,7 @@ struct Program {
     if (f.counts) lengths.emplace(input("counts", rows, i32));
     if (c.dlse) dlse.emplace(input("dlse", vector, f32));
     delta.emplace(workspace("delta", vector, f32));
+    base.emplace(workspace("base", vector, f32));
   }
 
   Operand members() const { return f.pack > 1 ? Operand(f.pack) : Operand(*group); }
@@ -86,7 +87,13 @@ void Program::run() {
 void Program::delta_grid() {
   grid(ceildiv(queries, delta_rows), heads * members(), batch, [&](Index x, Index h, Index b) {
     HeadViews of = views(b, h / members(), Slot(h % members()));
-    HeadRows rows{of.of_queries(*dout), of.of_queries(*out), of.vector(*lse), of.vector(*delta), {}, f.dim_v};
+    HeadRows rows{of.of_queries(*dout),
+                  of.of_queries(*out),
+                  of.vector(*lse),
+                  of.vector(*delta),
+                  of.vector(*base),
+                  {},
+                  f.dim_v};
     if (dlse) rows.dlse.emplace(of.vector(*dlse));
     write_delta(rows, x * delta_rows);
   });
@@ -133,7 +140,7 @@ void Program::query_block(const Index& x, const Index& h, const Index& b) {
   Expr start = Expr(Operand(0));
   QueryGradient sums(c.query_tiles(), gradient());
   sums.load(of.of_queries(*q), start);
-  QueryGradient::Branch branch(c.query_tiles(), of.of_queries(*dout), of.vector(*lse), of.vector(*delta),
+  QueryGradient::Branch branch(c.query_tiles(), of.of_queries(*dout), of.vector(*base), of.vector(*delta),
                                start);
   std::optional<Expr> right;
   if (f.causal) right.emplace(Operand(0));
@@ -196,7 +203,7 @@ void Program::key_block(const Index& x, const Index& h, const Index& b) {
     HeadViews of{keys_of.rows, h, member};
     InverseLists::List list = inverse->list(h * selectors() + selector, b, number);
     add_list(sums, c.key_tiles(), list, {f.q_block, c.queries},
-             {of.of_queries(*q), of.of_queries(*dout), of.vector(*lse), of.vector(*delta)},
+             {of.of_queries(*q), of.of_queries(*dout), of.vector(*base), of.vector(*delta)},
              query_mask(list, first, number * c.inverse.fold));
   };
   if (f.pack > 1)

@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "ops/block_sparse/call.hpp"
+#include "ops/block_sparse/check_indices.hpp"
 #include "ops/common/functions.hpp"
 
 namespace tegula::ops {
@@ -111,6 +112,16 @@ void check_blocks(const Arguments& args, const BlockSparseOptions& options) {
 
 }  // namespace
 
+void check_block_sparse_indices(const Arguments& args, const BlockSparseCall& call,
+                                const BlockSparseOptions& options) {
+  if (!options.check_indices || options.mask) return;
+  IndexCheck check{"indices", options.indices->transpose(1, 2)};
+  if (options.counts) check.counts = options.counts->transpose(1, 2);
+  check.block = options.k_block, check.keys = call.tensors.k.size(1);
+  check.heads_first = true;
+  check_indices(args, check, options.target);
+}
+
 BlockSparseCall prepare_block_sparse(const TensorRef& q, const TensorRef& k, const TensorRef& v,
                                      const BlockSparseOptions& options, const char* op) {
   const Arguments args(op);
@@ -143,6 +154,7 @@ AttentionResult block_sparse_attention(const TensorRef& q, const TensorRef& k, c
                                        const BlockSparseOptions& options) {
   const BlockSparseCall call = prepare_block_sparse(q, k, v, options);
   const HeadTensors& t = call.tensors;
+  check_block_sparse_indices(Arguments("block_sparse_attention"), call, options);
   const HeadOutputs outputs =
       make_outputs(Arguments("block_sparse_attention"), t, options.layout, options.out, options.lse);
   if (nelements(outputs.out) == 0) return outputs.result;

@@ -18,5 +18,8 @@ struct BlockSparseCall {
 BlockSparseCall prepare_block_sparse(const TensorRef& q, const TensorRef& k, const TensorRef& v,
                                      const BlockSparseOptions& options,
                                      const char* op = "block_sparse_attention");
+// With check_indices, an ArgumentError if an entry names no block.
+void check_block_sparse_indices(const Arguments& args, const BlockSparseCall& call,
+                                const BlockSparseOptions& options);
 
 }  // namespace tegula::ops

@@ -7,7 +7,7 @@ using namespace lang;
 QueryTile::QueryTile(const GradientTiles& tiles)
     : q({tiles.rows(), tiles.dim}, tiles.compute),
       dout({tiles.rows(), tiles.dim_v}, tiles.compute),
-      lse({tiles.rows()}, f32),
+      base({tiles.rows()}, f32),
       delta({tiles.rows()}, f32) {}
 
 void add_list(KeyGradient& sums, const GradientTiles& tiles, const InverseLists::List& list,
@@ -18,9 +18,9 @@ void add_list(KeyGradient& sums, const GradientTiles& tiles, const InverseLists:
         QueryTile tile(tiles);
         step.load(queries.q, tile.q, tiles.pack);
         step.load(queries.dout, tile.dout, tiles.pack);
-        step.load_vector(queries.lse, tile.lse, tiles.pack);
+        step.load_vector(queries.base, tile.base, tiles.pack);
         step.load_vector(queries.delta, tile.delta, tiles.pack);
-        sums.add(tile.q, tile.dout, tile.lse, tile.delta, mask(step));
+        sums.add(tile.q, tile.dout, tile.base, tile.delta, mask(step));
       });
 }
 

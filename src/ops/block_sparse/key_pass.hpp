@@ -9,12 +9,12 @@ namespace tegula::ops {
 
 // The queries of one head, or of all heads of a group: [tokens, (pack,) …], vectors [(pack,) tokens].
 struct QueryTensors {
-  lang::Tensor q, dout, lse, delta;
+  lang::Tensor q, dout, base, delta;
 };
 
 // The tiles that a walk over queries loads.
 struct QueryTile {
-  lang::Shared q, dout, lse, delta;
+  lang::Shared q, dout, base, delta;
 
   explicit QueryTile(const GradientTiles& tiles);
 };

@@ -20,6 +20,7 @@ BlockSparseOptions block_sparse_options(const Tensors& inputs, const Options& op
   result.counts = optional_ref(inputs, "counts");
   result.mask = optional_ref(inputs, "mask");
   result.causal = options.boolean("causal");
+  result.check_indices = options.boolean("check_indices");
   result.scale = optional_real(options, "scale");
   result.softcap = static_cast<float>(options.real("softcap"));
   result.tiles = {static_cast<int>(options.integer("tile_queries")),
@@ -132,6 +133,7 @@ void describe_block_sparse(Operator& op) {
       {"k_block", OptionType::integer, "64", "keys of a block", {}},
       {"layout", OptionType::choice, "bshd", "order of batch, sequence, heads, features", {"bshd", "bhsd"}},
       {"causal", OptionType::boolean, "false", "no later keys; the last query stands at the last key", {}},
+      {"check_indices", OptionType::boolean, "false", "refuse entries that are neither -1 nor a block", {}},
       {"scale", OptionType::real, "", "of the scores, 1/sqrt(d) unless given", {}},
       {"softcap", OptionType::real, "0", "scores become c tanh(score / c), 0: not", {}},
       {"tile_queries", OptionType::integer, "0", "queries of a tile, 0: planned", {}},

@@ -36,6 +36,7 @@ NsaBackwardProgram::NsaBackwardProgram(const NsaBackwardKernel& instance) : c(in
   if (f.counts) lengths.emplace(input("counts", rows, i32));
   if (c.dlse) own.dlse.emplace(input("dlse", vector, f32));
   own.delta.emplace(workspace("delta", vector, f32));
+  own.base.emplace(workspace("base", vector, f32));
   if (c.window) declare_window(joined(of_q, {f.dim_v}), vector);
   if (c.dscale) dscale.emplace(output("dscale", joined(rows, {entries}), f32));
   if (!f.varlen) return;
@@ -53,6 +54,7 @@ void NsaBackwardProgram::declare_window(const Extents& of_out, const Extents& ve
   left.emplace(scalar("left", i32));
   if (c.window_dlse) beside.dlse.emplace(input("window_dlse", vector, f32));
   beside.delta.emplace(workspace("window_delta", vector, f32));
+  beside.base.emplace(workspace("window_base", vector, f32));
 }
 
 void NsaBackwardProgram::run() {
@@ -78,8 +80,13 @@ void NsaBackwardProgram::delta_grid() {
       return f.varlen ? t.slice(kv_head, member) : t.slice(b, kv_head, member);
     };
     auto write = [&](const NsaBranch& branch) {
-      HeadRows rows{
-          tokens(*branch.dout), tokens(*branch.out), vector(*branch.lse), vector(*branch.delta), {}, f.dim_v};
+      HeadRows rows{tokens(*branch.dout),
+                    tokens(*branch.out),
+                    vector(*branch.lse),
+                    vector(*branch.delta),
+                    vector(*branch.base),
+                    {},
+                    f.dim_v};
       if (branch.dlse) rows.dlse.emplace(vector(*branch.dlse));
       write_delta(rows, x * delta_rows);
     };

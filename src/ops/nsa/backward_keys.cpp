@@ -92,7 +92,7 @@ void NsaBackwardProgram::key_block(const Index& x, const Index& h, const Index& 
     HeadViews of{rows, h, member};
     InverseLists::List list = inverse->list(h * selectors() + selector, b, number);
     add_list(sums, c.key_tiles(), list, {1, c.queries},
-             {of.of_queries(*q), of.of_queries(*own.dout), of.vector(*own.lse), of.vector(*own.delta)},
+             {of.of_queries(*q), of.of_queries(*own.dout), of.vector(*own.base), of.vector(*own.delta)},
              query_mask(selection_of(rows, h, selector), first, number, shift));
     if (c.window) add_window(sums, of, first, end, shift);
   };
@@ -115,9 +115,9 @@ void NsaBackwardProgram::add_window(KeyGradient& sums, const HeadViews& of, cons
     QueryTile tile(c.key_tiles());
     load_queries(q_of, row, tile.q, f.pack);
     load_queries(dout_of, row, tile.dout, f.pack);
-    load_vector(of.vector(*beside.lse), row, tile.lse, f.pack);
+    load_vector(of.vector(*beside.base), row, tile.base, f.pack);
     load_vector(of.vector(*beside.delta), row, tile.delta, f.pack);
-    sums.add(tile.q, tile.dout, tile.lse, tile.delta,
+    sums.add(tile.q, tile.dout, tile.base, tile.delta,
              {visible.is_partial(row, c.queries), [&](const Expr& r, const Expr& column, const Expr& weight) {
                 return select(visible.sees(r, row + column / f.pack), weight, 0);
               }});

@@ -12,7 +12,7 @@ namespace tegula::ops {
 
 // The tensors of one result: the selected blocks, or the window.
 struct NsaBranch {
-  std::optional<lang::Tensor> dout, out, lse, dlse, delta;
+  std::optional<lang::Tensor> dout, out, lse, dlse, delta, base;
 };
 
 class NsaBackwardProgram {

@@ -55,7 +55,7 @@ void NsaBackwardProgram::query_block(const Index& x, const Index& h, const Index
   if (f.varlen) exit_if(tokens.first >= tokens.count);
   QueryGradient sums(c.query_tiles(), gradient());
   sums.load(q_of, tokens.first);
-  QueryGradient::Branch branch(c.query_tiles(), of.of_queries(*own.dout), of.vector(*own.lse),
+  QueryGradient::Branch branch(c.query_tiles(), of.of_queries(*own.dout), of.vector(*own.base),
                                of.vector(*own.delta), tokens.first);
   Expr selector = c.per_query_head ? member : Expr(Operand(0));
   Selection selection = selection_of(of.rows, kv_head, selector);
@@ -86,7 +86,7 @@ void NsaBackwardProgram::query_block(const Index& x, const Index& h, const Index
 }
 
 void NsaBackwardProgram::add_window(QueryGradient& sums, const HeadViews& of, const TokenTile& tokens) const {
-  QueryGradient::Branch branch(c.query_tiles(), of.of_queries(*beside.dout), of.vector(*beside.lse),
+  QueryGradient::Branch branch(c.query_tiles(), of.of_queries(*beside.dout), of.vector(*beside.base),
                                of.vector(*beside.delta), tokens.first);
   Tensor k_of = of.of_keys(*k), v_of = of.of_keys(*v);
   ScoreRange visible(tokens.position(Operand(0)), f.queries, tokens.count - tokens.first, tokens.keys, *left,
