@@ -63,7 +63,7 @@ struct Program {
   }
   ChoiceRow choice_row(const Expr& b, const Expr& kv_head, const Expr& selector, const Expr& q_block) const {
     Expr length = f.counts ? clamp((*lengths)(b, kv_head, selector, q_block), 0, entries) : Expr(entries);
-    return {choice->slice(b, kv_head, selector, q_block), length, f.mask};
+    return {choice->slice(b, kv_head, selector, q_block), length, f.mask, f.all_threads};
   }
 
   void run();
