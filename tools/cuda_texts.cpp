@@ -5,6 +5,7 @@
 #include "codegen/cuda_program.hpp"
 #include "ir/print.hpp"
 #include "ir/visit.hpp"
+#include "passes/cuda/build_schedule.hpp"
 #include "passes/cuda/infer_layouts.hpp"
 #include "passes/cuda/lower.hpp"
 
@@ -57,6 +58,23 @@ std::string layout_text(const lang::Kernel& kernel, const passes::CudaTarget& ta
         text += fmt::format("  {} {}: {}\n", found->first->name, extents_text(*found->first),
                             found->second.text());
     });
+  }
+  return text;
+}
+
+std::string schedule_text(const lang::Kernel& kernel, const passes::CudaTarget& target) {
+  const ir::Kernel lowered = passes::for_cuda(*kernel.ir(), target);
+  std::string text;
+  int number = 0;
+  for (auto& grid : lowered.grids) {
+    const std::string name = fmt::format("{}_{}", lowered.name, number++);
+    const auto roles = passes::specialize_roles(grid, target);
+    if (!roles) {
+      text += fmt::format("{}: all {} threads of a block do the same\n", name, grid.hints.threads);
+      continue;
+    }
+    const auto program = passes::delay_products(*roles, target);
+    text += schedule::print(passes::build_schedule(name, *roles, program, target));
   }
   return text;
 }

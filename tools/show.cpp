@@ -14,10 +14,11 @@ namespace {
 
 struct Request {
   CallTexts call;
-  bool ir = false, passes = false, cpp = false, cuda = false, layout = false, resources = false;
+  bool ir = false, passes = false, cpp = false, cuda = false, layout = false, schedule = false, resources = false;
   int architecture = 90;
 
-  bool compiles() const { return passes || cpp || cuda || layout || resources; }
+  bool on_gpu() const { return cuda || layout || schedule || resources; }
+  bool compiles() const { return passes || cpp || on_gpu(); }
 };
 
 void show_kernel(const lang::Kernel& kernel, const Request& request) {
@@ -27,6 +28,7 @@ void show_kernel(const lang::Kernel& kernel, const Request& request) {
   if (request.cpp) fmt::print("{}\n", cpp_text(kernel));
   if (request.cuda) fmt::print("{}\n", cuda_text(kernel, gpu));
   if (request.layout) fmt::print("{}\n", layout_text(kernel, gpu));
+  if (request.schedule) fmt::print("{}\n", schedule_text(kernel, gpu));
   if (request.resources) fmt::print("{}\n", resources_text(kernel, gpu));
 }
 
@@ -38,6 +40,9 @@ void show(Request request) {
         "interpreter, or ask for --ir");
   if (request.call.says_nothing()) request.call.example = op.check_cases.front().name;
   auto call = resolve(request.call);
+  // The tiles are those of the device.
+  if (request.on_gpu() && call.target == Target::automatic())
+    call.target = request.architecture == 80 ? Target::cuda_sm80() : Target::cuda();
   for (auto& kernel : call.op.kernels(call.inputs, call.options, call.target)) show_kernel(kernel, request);
 }
 
@@ -54,6 +59,8 @@ void add_show(CLI::App& app) {
   command->add_flag("--cuda", request->cuda, "As the CUDA C++ that is compiled for a GPU");
   command->add_flag("--layout", request->layout,
                     "Instructions of products, and which threads and registers hold fragments, on a GPU");
+  command->add_flag("--schedule", request->schedule,
+                    "What the roles of a block do on a GPU, with all synchronisation");
   command->add_flag("--resources", request->resources,
                     "Threads, shared memory and registers of a block on a GPU");
   command->add_option("--arch", request->architecture, "Of the GPU: 80 or 90")

@@ -83,6 +83,10 @@ TEST_F(Tool, ShowsPrograms) {
       {"show gemm --option transpose_b=true --random a=8x8 --random b=8x8", ".T()"},
       {"show gemm --cuda", "__global__"},
       {"show gemm --layout", "gemm(s0, s1, f0): fma"},
+      {"show attention --random q=1x256x2x128:bf16 --random k=1x256x2x128:bf16 --random v=1x256x2x128:bf16 "
+       "--schedule",
+       "gemm commit"},
+      {"show block_scores --schedule", "do the same"},
       {"show attention --resources", "bytes of shared memory"},
       {"show block_sparse_attention --ir --target interpreter", "kernel block_sparse"},
   };

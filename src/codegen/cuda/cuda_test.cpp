@@ -34,7 +34,8 @@ TEST_P(PrintedCuda, Compiles) {
   for (const ops::Case& c : op.check_cases) {
     if (c.name != name.example) continue;
     const ops::Options options = ops::Options::parse(op, c.options);
-    for (const lang::Kernel& kernel : op.kernels(c.inputs(1), options, Target::interpreter()))
+    for (const lang::Kernel& kernel :
+         op.kernels(c.inputs(1), options, name.architecture == 90 ? Target::cuda() : Target::cuda_sm80()))
       expect_clean_code(kernel, name.architecture);
   }
 }

@@ -7,10 +7,11 @@ namespace tegula::ops {
 
 namespace {
 
-AttentionBackwardCall prepared(const Tensors& in, const Options& options) {
+AttentionBackwardCall prepared(const Tensors& in, const Options& options,
+                               Target target = Target::automatic()) {
   return prepare_attention_backward(
       {required(in, "dout"), required(in, "out"), required(in, "lse"), optional_ref(in, "dlse")},
-      required(in, "q"), required(in, "k"), required(in, "v"), attention_options(in, options));
+      required(in, "q"), required(in, "k"), required(in, "v"), attention_options(in, options, target));
 }
 
 Tensors named(const AttentionGradients& gradients) {
@@ -110,8 +111,8 @@ Operator registered_attention_backward() {
                                                required(in, "v"), attention_options(in, options),
                                                optional_ref(in, "dlse")));
   };
-  op.kernels = [](const Tensors& in, const Options& options, Target) {
-    return std::vector{attention_backward_kernel(prepared(in, options).kernel)};
+  op.kernels = [](const Tensors& in, const Options& options, Target target) {
+    return std::vector{attention_backward_kernel(prepared(in, options, target).kernel)};
   };
   op.work = work_of;
   op.tolerance = [](const Tensors& in, const Options&) {

@@ -26,9 +26,9 @@ AttentionOptions attention_options(const Tensors& inputs, const Options& options
 
 namespace {
 
-AttentionCall prepared(const Tensors& in, const Options& options) {
+AttentionCall prepared(const Tensors& in, const Options& options, Target target = Target::automatic()) {
   return prepare_attention(required(in, "q"), required(in, "k"), required(in, "v"),
-                           attention_options(in, options));
+                           attention_options(in, options, target));
 }
 
 // Pairs of a query and a key that it sees, of one head of a sequence.
@@ -140,8 +140,8 @@ Operator registered_attention() {
     return tensors(reference::attention(required(in, "q"), required(in, "k"), required(in, "v"),
                                         attention_options(in, options)));
   };
-  op.kernels = [](const Tensors& in, const Options& options, Target) {
-    return std::vector{attention_kernel(prepared(in, options).kernel)};
+  op.kernels = [](const Tensors& in, const Options& options, Target target) {
+    return std::vector{attention_kernel(prepared(in, options, target).kernel)};
   };
   op.work = work_of;
   op.tolerance = [](const Tensors& in, const Options&) {

@@ -7,10 +7,11 @@ namespace tegula::ops {
 
 namespace {
 
-BlockSparseBackwardCall prepared(const Tensors& in, const Options& options) {
+BlockSparseBackwardCall prepared(const Tensors& in, const Options& options,
+                                 Target target = Target::automatic()) {
   return prepare_block_sparse_backward(
       {required(in, "dout"), required(in, "out"), required(in, "lse"), optional_ref(in, "dlse")},
-      required(in, "q"), required(in, "k"), required(in, "v"), block_sparse_options(in, options));
+      required(in, "q"), required(in, "k"), required(in, "v"), block_sparse_options(in, options, target));
 }
 
 Tensors named(const AttentionGradients& gradients) {
@@ -80,8 +81,8 @@ Operator registered_block_sparse_attention_backward() {
         required(in, "dout"), required(in, "q"), required(in, "k"), required(in, "v"),
         block_sparse_options(in, options), optional_ref(in, "dlse")));
   };
-  op.kernels = [](const Tensors& in, const Options& options, Target) {
-    return std::vector{block_sparse_backward_kernel(prepared(in, options).kernel)};
+  op.kernels = [](const Tensors& in, const Options& options, Target target) {
+    return std::vector{block_sparse_backward_kernel(prepared(in, options, target).kernel)};
   };
   op.work = work_of;
   op.tolerance = [](const Tensors& in, const Options&) {

@@ -31,9 +31,9 @@ BlockSparseOptions block_sparse_options(const Tensors& inputs, const Options& op
 
 namespace {
 
-BlockSparseCall prepared(const Tensors& in, const Options& options) {
+BlockSparseCall prepared(const Tensors& in, const Options& options, Target target = Target::automatic()) {
   return prepare_block_sparse(required(in, "q"), required(in, "k"), required(in, "v"),
-                              block_sparse_options(in, options));
+                              block_sparse_options(in, options, target));
 }
 
 // The distinct blocks that one query head's block of queries sees.
@@ -166,8 +166,8 @@ Operator registered_block_sparse_attention() {
     return tensors(reference::block_sparse_attention(required(in, "q"), required(in, "k"), required(in, "v"),
                                                      block_sparse_options(in, options)));
   };
-  op.kernels = [](const Tensors& in, const Options& options, Target) {
-    return std::vector{block_sparse_kernel(prepared(in, options).kernel)};
+  op.kernels = [](const Tensors& in, const Options& options, Target target) {
+    return std::vector{block_sparse_kernel(prepared(in, options, target).kernel)};
   };
   op.work = work_of;
   op.tolerance = [](const Tensors& in, const Options&) {

@@ -12,7 +12,8 @@ namespace tegula::ops {
 // The target; what `automatic` stands for where the tensors of a call lie.
 Target target_for(Target target, const Device& device);
 inline bool runs_on_gpu(Target target, const Device& device) {
-  return target_for(target, device) == Target::cuda();
+  const Target own = target_for(target, device);
+  return own == Target::cuda() || own == Target::cuda_sm80();
 }
 // The type of tiles that are multiplied: f32 on a CPU, that of 16-bit tensors on a GPU.
 DType multiplied_type(DType type, bool on_gpu);

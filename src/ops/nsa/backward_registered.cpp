@@ -18,11 +18,11 @@ NsaSelectedBackwardOptions more_of(const Tensors& in, const Options& options) {
   return more;
 }
 
-NsaBackwardCall prepared(const Tensors& in, const Options& options) {
+NsaBackwardCall prepared(const Tensors& in, const Options& options, Target target = Target::automatic()) {
   return prepare_nsa_backward(
       {required(in, "dout"), required(in, "out"), required(in, "lse"), optional_ref(in, "dlse")},
       required(in, "q"), required(in, "k"), required(in, "v"), required(in, "block_indices"),
-      nsa_options(in, options), more_of(in, options));
+      nsa_options(in, options, target), more_of(in, options));
 }
 
 Tensors named(const NsaSelectedGradients& gradients) {
@@ -115,8 +115,8 @@ Operator registered_nsa_selected_attention_backward() {
         required(in, "dout"), required(in, "q"), required(in, "k"), required(in, "v"),
         required(in, "block_indices"), nsa_options(in, options), more_of(in, options)));
   };
-  op.kernels = [](const Tensors& in, const Options& options, Target) {
-    return std::vector{nsa_backward_kernel(prepared(in, options).kernel)};
+  op.kernels = [](const Tensors& in, const Options& options, Target target) {
+    return std::vector{nsa_backward_kernel(prepared(in, options, target).kernel)};
   };
   op.work = work_of;
   op.tolerance = [](const Tensors& in, const Options&) {

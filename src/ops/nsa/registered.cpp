@@ -30,9 +30,9 @@ NsaSelectedOptions nsa_options(const Tensors& inputs, const Options& options, Ta
 
 namespace {
 
-NsaCall prepared(const Tensors& in, const Options& options) {
+NsaCall prepared(const Tensors& in, const Options& options, Target target = Target::automatic()) {
   return prepare_nsa(required(in, "q"), required(in, "k"), required(in, "v"), required(in, "block_indices"),
-                     nsa_options(in, options));
+                     nsa_options(in, options, target));
 }
 
 // Keys that one query sees at most: those of its distinct blocks up to its position.
@@ -181,8 +181,8 @@ Operator registered_nsa_selected_attention() {
     return named(reference::nsa_selected_attention(required(in, "q"), required(in, "k"), required(in, "v"),
                                                    required(in, "block_indices"), nsa_options(in, options)));
   };
-  op.kernels = [](const Tensors& in, const Options& options, Target) {
-    return std::vector{nsa_kernel(prepared(in, options).kernel)};
+  op.kernels = [](const Tensors& in, const Options& options, Target target) {
+    return std::vector{nsa_kernel(prepared(in, options, target).kernel)};
   };
   op.work = work_of;
   op.tolerance = [](const Tensors& in, const Options&) {
