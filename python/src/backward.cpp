@@ -5,18 +5,14 @@ namespace tegula::python {
 
 namespace {
 
-// The arrays that every gradient is computed from, and those it goes into.
-struct Gradients {
-  nb::object dout, q, k, v, out, lse, dlse, dq, dk, dv;
-
-  ops::AttentionBackwardOptions outputs(Call& call) const {
-    ops::AttentionBackwardOptions options;
-    options.dlse = call.optional_input("dlse", dlse);
-    options.dq = call.output("dq", dq), options.dk = call.output("dk", dk);
-    options.dv = call.output("dv", dv);
-    return options;
-  }
-};
+ops::AttentionBackwardOptions backward_options(Call& call, nb::handle dlse, nb::handle dq, nb::handle dk,
+                                               nb::handle dv) {
+  ops::AttentionBackwardOptions options;
+  options.dlse = call.optional_input("dlse", dlse);
+  options.dq = call.output("dq", dq), options.dk = call.output("dk", dk);
+  options.dv = call.output("dv", dv);
+  return options;
+}
 
 nb::tuple attention_backward(nb::object dout, nb::object q, nb::object k, nb::object v, nb::object out,
                              nb::object lse, nb::object dlse, nb::object dq, nb::object dk, nb::object dv,
@@ -29,8 +25,7 @@ nb::tuple attention_backward(nb::object dout, nb::object q, nb::object k, nb::ob
                   &lse_ref = call.input("lse", lse);
   const ops::AttentionOptions options = dense_options(
       call, {layout, scale, causal, left, right, softcap, sinks, cu_seqlens_q, cu_seqlens_k, target});
-  ops::AttentionBackwardOptions gradients =
-      Gradients{dout, q, k, v, out, lse, dlse, dq, dk, dv}.outputs(call);
+  ops::AttentionBackwardOptions gradients = backward_options(call, dlse, dq, dk, dv);
   gradients.dsinks = call.output("dsinks", dsinks);
   const auto results = call.run([&] {
     return ops::attention_backward(dout_ref, q_ref, k_ref, v_ref, out_ref, lse_ref, options, gradients);
@@ -50,8 +45,7 @@ nb::tuple block_sparse_backward(nb::object dout, nb::object q, nb::object k, nb:
                   &lse_ref = call.input("lse", lse);
   const ops::BlockSparseOptions options = block_sparse_options(
       call, {layout, q_block, k_block, indices, counts, mask, causal, scale, softcap, target});
-  const ops::AttentionBackwardOptions gradients =
-      Gradients{dout, q, k, v, out, lse, dlse, dq, dk, dv}.outputs(call);
+  const ops::AttentionBackwardOptions gradients = backward_options(call, dlse, dq, dk, dv);
   const auto results = call.run([&] {
     return ops::block_sparse_attention_backward(dout_ref, q_ref, k_ref, v_ref, out_ref, lse_ref, options,
                                                 gradients);
