@@ -75,7 +75,7 @@ class FindsPlanted : public testing::TestWithParam<Planted> {};
 
 TEST_P(FindsPlanted, AndReducesIt) {
   const Executor executors[] = {reference(), interpreter("wrong", GetParam().pass)};
-  const Summary summary = run(options(600), executors);
+  const Summary summary = run(options(4000), executors);
   ASSERT_EQ(summary.failures.size(), 1u);
   const Report& report = summary.failures[0];
   EXPECT_EQ(report.failure.executor, "wrong") << report.failure.message;

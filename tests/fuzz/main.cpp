@@ -35,6 +35,8 @@ int main(int argc, char** argv) {
   app.add_option("--jobs", options.jobs, "processes at a time")->check(CLI::Range(1, 256));
   app.add_option("--seconds", options.seconds, "no more programs are begun after this time");
   app.add_option("--failures", options.most_failures, "ends after so many");
+  app.add_option("--optimise", options.optimise, "level for the host's compiler, in place of 2")
+      ->check(CLI::Range(0, 2));
   app.add_option(
       "--executor", names,
       "compare these only, also emulated, cuda, cuda_sm80; interpreter, passes and cpu if none is given");

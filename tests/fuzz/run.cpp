@@ -4,6 +4,7 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <regex>
 
@@ -11,6 +12,7 @@
 #include "fuzz/coverage.hpp"
 #include "fuzz/edit.hpp"
 #include "fuzz/shrink.hpp"
+#include "runtime/host_compiler.hpp"
 #include "tegula/error.hpp"
 
 namespace tegula::fuzz {
@@ -46,14 +48,21 @@ std::string check_batch(std::uint64_t seed, int count, std::span<const Executor>
   return dump({{"verdicts", list}, {"coverage", covered}});
 }
 
-// Compiled programs are of no use to anybody later.
+// Compiled programs are of no use to anybody later. A compiler that optimises less than the CPU target asks
+// for stands here too.
 class TemporaryCache {
  public:
-  TemporaryCache() {
+  explicit TemporaryCache(int optimise) {
     std::string path = std::filesystem::temp_directory_path() / "tegula-fuzz-XXXXXX";
     if (mkdtemp(path.data()) == nullptr) throw DeviceError("a temporary directory cannot be made");
     path_ = path;
     setenv("TEGULA_CACHE_DIR", path_.c_str(), 1);
+    const auto compiler = HostCompiler::find();
+    if (optimise == 2 || !compiler) return;
+    const std::string wrapper = path_ / "c++";
+    std::ofstream(wrapper) << fmt::format("#!/bin/sh\nexec '{}' \"$@\" -O{}\n", compiler->path(), optimise);
+    std::filesystem::permissions(wrapper, std::filesystem::perms::owner_all);
+    setenv("TEGULA_CXX", wrapper.c_str(), 1);
   }
   ~TemporaryCache() {
     std::error_code ignored;
@@ -68,7 +77,7 @@ class TemporaryCache {
 class Run {
  public:
   Run(const RunOptions& options, std::span<const Executor> executors)
-      : options_(options), executors_(executors), begin_(Clock::now()) {}
+      : options_(options), executors_(executors), begin_(Clock::now()), cache_(options.optimise) {}
 
   Summary operator()() {
     const auto batches = static_cast<std::size_t>((options_.count + options_.batch - 1) / options_.batch);

@@ -16,6 +16,8 @@ struct RunOptions {
   double seconds = 1e9;                      // starts no batch after this time
   std::chrono::seconds timeout{120};         // of a batch
   std::chrono::seconds program_timeout{30};  // of one program
+  // Level for the host's compiler. Most of the time goes there, and mistakes of printed text show without.
+  int optimise = 2;
   bool shrink = true;
   int most_failures = 5;  // then the run ends
 };
