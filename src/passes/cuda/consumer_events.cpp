@@ -1,0 +1,257 @@
+#include <algorithm>
+#include <deque>
+
+#include "ir/effects.hpp"
+#include "ir/visit.hpp"
+#include "passes/cuda/role_events.hpp"
+
+namespace tegula::passes {
+
+using namespace ir;
+using schedule::Event;
+using schedule::Events;
+using schedule::What;
+using schedule::Who;
+
+namespace {
+
+// Products in flight: what they write and read, and the rings that are released when they are done.
+struct Flight {
+  BufferPtr sum;
+  BufferPtr operand;  // in registers, or null
+  std::vector<int> releases;
+};
+
+// A loop over elements of a fragment that are exponentials.
+bool has_exponentials(const Stmt& s) {
+  const auto* loop = as<For>(s);
+  if (!loop || loop->kind != LoopKind::parallel || loop->index.size() < 2) return false;
+  const auto* store = as<Store>(loop->body.back());
+  return store && store->to.view.buffer->space == Space::fragment &&
+         (store->value->op == Op::exp2 || store->value->op == Op::exp);
+}
+
+class Consumer {
+ public:
+  Consumer(ScheduleNames& names, const Roles& roles, const ConsumerProgram& program, const CudaTarget& target)
+      : names_(names), roles_(roles), program_(program), target_(target) {}
+  Events body(const Body& statements);
+
+ private:
+  struct Use {
+    int ring;
+    std::size_t first, last;
+  };
+  std::vector<Use> uses(const Body& statements) const;
+  const GemmPlan* wgmma(const Stmt& s);
+  bool has_events(const Stmt& s);
+  void statement(const Stmt& s, Events& out);
+  void product(const Gemm& gemm, const Stmt& s, Events& out);
+  void leaf(const Stmt& s, Events& out);
+  void nested(const Stmt& s, Events& out);
+  void deep_loop(const Stmt& s, Events& out);
+  void release(int ring, Events& out);
+  // Until the first `count` of the flights are done.
+  void wait(std::size_t count, Events& out);
+  void drain(Events& out) { wait(flights_.size(), out); }
+
+  ScheduleNames& names_;
+  const Roles& roles_;
+  const ConsumerProgram& program_;
+  const CudaTarget& target_;
+  std::deque<Flight> flights_;
+  GemmPlan plan_;
+  bool reads_by_threads_ = false;  // of the ring that is released next
+};
+
+// The rings whose tiles the body declares, and where it uses them.
+std::vector<Consumer::Use> Consumer::uses(const Body& statements) const {
+  std::vector<Use> result;
+  for (const Stmt& s : statements) {
+    const auto* declared = as<Declare>(s);
+    const int ring = declared ? roles_.ring_of(declared->tile.get()) : -1;
+    if (ring < 0) continue;
+    const auto known =
+        std::find_if(result.begin(), result.end(), [&](const Use& u) { return u.ring == ring; });
+    if (known == result.end()) result.push_back({ring, statements.size(), 0});
+  }
+  for (std::size_t i = 0; i < statements.size(); ++i) {
+    const Effects e = all_effects(statements[i]);
+    for (const Region& r : e.regions) {
+      // Another use of the ring, in a body within this one, is not of this scope.
+      if (std::find(e.declared.begin(), e.declared.end(), r.view->buffer) != e.declared.end()) continue;
+      const int ring = roles_.ring_of(r.view->buffer.get());
+      for (Use& use : result) {
+        if (use.ring == ring) use.first = std::min(use.first, i), use.last = i;
+      }
+    }
+  }
+  return result;
+}
+
+const GemmPlan* Consumer::wgmma(const Stmt& s) {
+  const auto* gemm = as<Gemm>(s);
+  if (!gemm) return nullptr;
+  plan_ = plan_gemm(*gemm, roles_.consumers, target_);
+  return plan_.instruction == GemmInstruction::wgmma ? &plan_ : nullptr;
+}
+
+bool Consumer::has_events(const Stmt& s) {
+  bool found = false;
+  for_each_body(s, [&](const Body& inner) {
+    for_each_stmt(inner, [&](const Stmt& n) {
+      const auto* declared = as<Declare>(n);
+      found |= (declared && names_.is_ring(declared->tile.get())) || wgmma(n) != nullptr;
+    });
+  });
+  return found;
+}
+
+void Consumer::release(int ring, Events& out) {
+  out.push_back({schedule::WarpSync{}});
+  out.push_back({schedule::Arrive{schedule::Side::empty, {ring}}, Who::each_warp});
+  out.push_back({schedule::Advance{ring}});
+}
+
+void Consumer::wait(std::size_t count, Events& out) {
+  if (count == 0) return;
+  out.push_back({schedule::GemmWait{static_cast<int>(flights_.size() - count)}});
+  for (; count > 0; --count) {
+    for (const int ring : flights_.front().releases) release(ring, out);
+    flights_.pop_front();
+  }
+}
+
+void Consumer::product(const Gemm& gemm, const Stmt& s, Events& out) {
+  const bool in_registers = wgmma(s)->a_in_registers;
+  // Products of one accumulator follow each other; what is read from registers must be there.
+  std::size_t before = 0;
+  for (std::size_t i = 0; i < flights_.size(); ++i) {
+    if (in_registers && flights_[i].sum == gemm.a.buffer) before = i + 1;
+  }
+  wait(before, out);
+  std::vector<schedule::Access> accesses;
+  for (const View* operand : {&gemm.a, &gemm.b}) {
+    if (operand->buffer->space == Space::fragment || names_.is_ring(operand->buffer.get()))
+      accesses.push_back(names_.access(operand->buffer, schedule::Touch::read));
+  }
+  accesses.push_back(
+      names_.access(gemm.c.buffer, gemm.overwrite ? schedule::Touch::write : schedule::Touch::update));
+  out.push_back({schedule::GemmFence{}});
+  out.push_back(event_of(schedule::Gemm{std::move(accesses)}, s));
+  out.push_back({schedule::GemmCommit{}});
+  flights_.push_back({gemm.c.buffer, in_registers ? gemm.a.buffer : nullptr, {}});
+  bool own_tiles = false;  // that the consumers filled: they are protected by ordinary barriers
+  for (const View* operand : {&gemm.a, &gemm.b})
+    own_tiles |= operand->buffer->space == Space::shared && !names_.is_ring(operand->buffer.get());
+  if (own_tiles) drain(out);
+}
+
+void Consumer::leaf(const Stmt& s, Events& out) {
+  const Effects e = all_effects(s);
+  std::vector<schedule::Access> accesses;
+  std::size_t before = 0;
+  for (const Region& r : e.regions) {
+    const BufferPtr& b = r.view->buffer;
+    for (std::size_t i = 0; i < flights_.size(); ++i) {
+      if (flights_[i].sum == b || (flights_[i].operand == b && is_write(r.touch)))
+        before = std::max(before, i + 1);
+    }
+    if (b->space != Space::fragment && !names_.is_ring(b.get())) continue;
+    const auto touch = !is_write(r.touch) ? schedule::Touch::read
+                       : is_read(r.touch) ? schedule::Touch::update
+                                          : schedule::Touch::write;
+    accesses.push_back(names_.access(b, touch));
+  }
+  wait(before, out);
+  if (flights_.empty() || !has_exponentials(s)) {
+    out.push_back(event_of(schedule::Operation{std::move(accesses)}, s));
+    return;
+  }
+  // The wait stands inside the exponentials: some run under the product, some under the next one's issue.
+  const int early = early_exponentials(roles_.consumers);
+  out.push_back(event_of(schedule::Operation{accesses, 0, early}, s));
+  drain(out);
+  out.push_back(event_of(schedule::Operation{std::move(accesses), early, 16}, s));
+}
+
+void Consumer::deep_loop(const Stmt& s, Events& out) {
+  const auto& loop = *as<For>(s);
+  schedule::Loop result{schedule::Loop::Kind::counted, schedule::Count{1} + names_.rest(loop), {}};
+  Events& own = result.body;
+  const std::vector<Use> used = uses(loop.body);
+  for (const Stmt& n : loop.body) {
+    if (as<Let>(n)) own.push_back(event_of(schedule::Operation{}, n));
+    if (!as<Gemm>(n)) continue;
+    for (const Use& use : used) own.push_back({schedule::WaitFull{{use.ring}}});
+    product(*as<Gemm>(n), n, own);
+    flights_.clear();
+    own.push_back({schedule::GemmWait{1}});
+    schedule::Guard guard{schedule::Guard::Kind::not_first, {}};
+    for (const Use& use : used)
+      guard.body.push_back({schedule::Arrive{schedule::Side::empty, {use.ring, -1}}, Who::each_warp});
+    own.push_back(event_of(std::move(guard), s));
+    for (const Use& use : used) own.push_back({schedule::Advance{use.ring}});
+  }
+  out.push_back(event_of(std::move(result), s, Who::all, loop.index[0]->name));
+  out.push_back({schedule::GemmWait{0}});
+  for (const Use& use : used)
+    out.push_back({schedule::Arrive{schedule::Side::empty, {use.ring, -1}}, Who::each_warp});
+}
+
+void Consumer::nested(const Stmt& s, Events& out) {
+  drain(out);
+  if (const auto* branch = as<If>(s)) {
+    const auto peeled = program_.non_empty.find(s.get());
+    const schedule::Count count = peeled == program_.non_empty.end()
+                                      ? names_.taken(*branch)
+                                      : names_.first(std::get<For>(peeled->second->node));
+    out.push_back(event_of(schedule::Loop{schedule::Loop::Kind::counted, count, body(branch->then)}, s));
+    internal_assert(branch->otherwise.empty(), "tiles of rings are used in the first part of a branch");
+    return;
+  }
+  const auto* loop = as<For>(s);
+  internal_assert(loop, "tiles of rings are used in loops and branches");
+  const auto shape = program_.shapes.find(s.get());
+  if (shape != program_.shapes.end() && shape->second == LoopShape::deep) return deep_loop(s, out);
+  const schedule::Count count = shape != program_.shapes.end() ? names_.rest(*loop) : names_.steps(*loop);
+  out.push_back(event_of(schedule::Loop{schedule::Loop::Kind::counted, count, body(loop->body)}, s, Who::all,
+                         loop->index[0]->name));
+}
+
+void Consumer::statement(const Stmt& s, Events& out) {
+  if (wgmma(s)) return product(*as<Gemm>(s), s, out);
+  const auto* declared = as<Declare>(s);
+  if (declared && names_.is_ring(declared->tile.get())) return;
+  if (has_events(s)) return nested(s, out);
+  leaf(s, out);
+}
+
+Events Consumer::body(const Body& statements) {
+  Events out;
+  const std::vector<Use> used = uses(statements);
+  for (std::size_t i = 0; i < statements.size(); ++i) {
+    for (const Use& use : used) {
+      if (use.first == i) out.push_back({schedule::WaitFull{{use.ring}}});
+    }
+    statement(statements[i], out);
+    for (const Use& use : used) {
+      if (use.last != i) continue;
+      if (flights_.empty())
+        release(use.ring, out);
+      else
+        flights_.back().releases.push_back(use.ring);
+    }
+  }
+  drain(out);
+  return out;
+}
+
+}  // namespace
+
+Events consumer_events(ScheduleNames& names, const Roles& roles, const ConsumerProgram& program,
+                       const CudaTarget& target) {
+  return Consumer(names, roles, program, target).body(program.body);
+}
+
+}  // namespace tegula::passes

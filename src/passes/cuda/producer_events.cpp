@@ -1,0 +1,88 @@
+#include <algorithm>
+
+#include "ir/visit.hpp"
+#include "passes/cuda/role_events.hpp"
+
+namespace tegula::passes {
+
+using namespace ir;
+using schedule::Event;
+using schedule::Events;
+using schedule::What;
+using schedule::Who;
+
+namespace {
+
+class Producer {
+ public:
+  Producer(ScheduleNames& names, const Roles& roles) : names_(names), roles_(roles) {}
+  Events body(const Body& statements);
+
+ private:
+  bool has_fills(const Stmt& s) const;
+
+  ScheduleNames& names_;
+  const Roles& roles_;
+};
+
+bool Producer::has_fills(const Stmt& s) const {
+  bool found = false;
+  for_each_body(s, [&](const Body& inner) {
+    for_each_stmt(inner, [&](const Stmt& n) { found |= roles_.fills.contains(n.get()); });
+  });
+  return found;
+}
+
+// That the statement brings to the tile: all of it, or some of its rows.
+int bytes_of(const Stmt& s, const BufferPtr& tile) {
+  const auto* copy = as<Copy>(s);
+  const auto rows = copy ? rows_of(copy->to) : std::nullopt;
+  const std::int64_t columns = tile->extent(tile->rank() - 1);
+  const std::int64_t elements = rows && tile->rank() > 1 ? rows->count * columns : tile->elements();
+  return static_cast<int>(elements * tile->type.bytes());
+}
+
+Events Producer::body(const Body& statements) {
+  Events out;
+  std::vector<int> open;
+  std::unordered_map<const Buffer*, int> parts;  // of each tile that are filled
+  for (const Stmt& s : statements) {
+    if (const auto fill = roles_.fills.find(s.get()); fill != roles_.fills.end()) {
+      const int ring = roles_.ring_of(fill->second.get());
+      if (std::find(open.begin(), open.end(), ring) == open.end()) {
+        open.push_back(ring);
+        int bytes = 0;
+        for (const BufferPtr& tile : roles_.rings[static_cast<std::size_t>(ring)].tiles)
+          bytes += static_cast<int>(tile->elements() * tile->type.bytes());
+        out.push_back({schedule::Acquire{{ring}}, roles_.one_loader ? Who::one : Who::all});
+        // No warp may fall behind by a whole phase.
+        if (!roles_.one_loader)
+          out.push_back({schedule::Barrier{producer_barrier, false, 0, producer_threads, true}});
+        out.push_back({schedule::Expect{{ring}, bytes}, Who::one});
+      }
+      schedule::Access to = names_.access(fill->second, schedule::Touch::write);
+      to.parts.mask = std::uint64_t{1} << parts[fill->second.get()]++;
+      out.push_back(event_of(schedule::Load{{ring}, to, bytes_of(s, fill->second), false}, s, Who::one));
+    } else if (has_fills(s)) {
+      const auto* loop = as<For>(s);
+      const schedule::Count count = loop ? names_.steps(*loop) : names_.taken(*as<If>(s));
+      const Body& inner = loop ? loop->body : as<If>(s)->then;
+      internal_assert(loop || as<If>(s)->otherwise.empty(), "tiles are filled in the first part of a branch");
+      out.push_back(event_of(schedule::Loop{schedule::Loop::Kind::counted, count, body(inner)}, s));
+    } else {
+      const auto* declared = as<Declare>(s);
+      if (!declared || !names_.is_ring(declared->tile.get()))
+        out.push_back(event_of(schedule::Operation{}, s));
+    }
+  }
+  for (const int ring : open) out.push_back({schedule::Advance{ring}});
+  return out;
+}
+
+}  // namespace
+
+Events producer_events(ScheduleNames& names, const Roles& roles) {
+  return Producer(names, roles).body(roles.producer);
+}
+
+}  // namespace tegula::passes

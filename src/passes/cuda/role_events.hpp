@@ -1,0 +1,43 @@
+// The events of each role of a block, before they are put around blocks. Part of build_schedule.
+#pragma once
+#include <unordered_set>
+
+#include "passes/cuda/build_schedule.hpp"
+#include "schedule/build.hpp"
+
+namespace tegula::passes {
+
+// Buffers and trip counts of the schedule, common to both roles.
+class ScheduleNames {
+ public:
+  ScheduleNames(schedule::Schedule& out, const Roles& roles, const ConsumerProgram& program);
+
+  int buffer(const ir::BufferPtr& b);
+  bool is_ring(const ir::Buffer* b) const { return roles_.ring_of(b) >= 0; }
+  // Of a loop of the producer: all steps.
+  schedule::Count steps(const ir::For& loop);
+  schedule::Count first(const ir::For& loop) { return variable(&*loop.index[0], loop, 0); }
+  schedule::Count rest(const ir::For& loop) { return variable(&*loop.index[0], loop, 1); }
+  schedule::Count taken(const ir::If& branch);
+  schedule::Access access(const ir::BufferPtr& b, schedule::Touch touch);
+
+ private:
+  schedule::Count variable(const void* key, const ir::For& loop, int part);
+  schedule::Count add(const void* key, int part, const schedule::Variable& v);
+
+  schedule::Schedule& out_;
+  const Roles& roles_;
+  std::unordered_set<const ir::Variable*> peeled_;
+  std::unordered_map<const ir::Buffer*, int> buffers_;
+  std::vector<std::pair<std::pair<const void*, int>, int>> variables_;
+};
+
+// An event that comes from a statement.
+schedule::Event event_of(schedule::What what, const ir::Stmt& s, schedule::Who who = schedule::Who::all,
+                         const std::string& name = "");
+
+schedule::Events consumer_events(ScheduleNames& names, const Roles& roles, const ConsumerProgram& program,
+                                 const CudaTarget& target);
+schedule::Events producer_events(ScheduleNames& names, const Roles& roles);
+
+}  // namespace tegula::passes
