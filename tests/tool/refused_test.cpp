@@ -159,7 +159,7 @@ TEST_F(Refused, WhatIsNoFile) {
 
 // The variable is at fault.
 TEST_F(Refused, WithoutACompiler) {
-  const auto outcome = tool("run gemm --case square --target cpu",
+  const auto outcome = tool("run gemm --case ragged_bias_gelu --target cpu",
                             "TEGULA_CXX=/nowhere/c++ TEGULA_CACHE_DIR='" + file("cache") + "'");
   EXPECT_EQ(outcome.status, 2) << outcome.err;
   EXPECT_TRUE(has(outcome.err, "TEGULA_CXX")) << outcome.err;
