@@ -152,7 +152,9 @@ std::optional<Nature> Generator::reduced(ReduceOp op, const Nature& from, std::i
     if (from.low == values_of(held).low && held.kind() == Kind::integer) return std::nullopt;
     result = integers(std::min<std::int64_t>(from.low, 0), std::max(from.high, -from.low));
   }
-  return stored(result, type);
+  result = stored(result, type);
+  if (op == ReduceOp::sum && type.is_floating() && !result.dyadic) return std::nullopt;
+  return result;
 }
 
 void Generator::reduction() {
