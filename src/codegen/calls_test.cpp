@@ -4,6 +4,7 @@
 #include <thread>
 
 #include "codegen/testing/compare.hpp"
+#include "ir/visit.hpp"
 #include "runtime/expect_error.hpp"
 
 namespace tegula::codegen {
@@ -154,6 +155,32 @@ TEST(CpuCalls, NoteTilesThatLeaveTheCache) {
     });
   });
   EXPECT_ERROR(ProgramError, "MiB that are allowed", compile(huge, Target::cpu()));
+}
+
+// The IR lets a copy leave out what elements outside the tensor read as; programs always name it.
+TEST(CpuCalls, CopiesWithoutAFillReadZeros) {
+  const Kernel named = kernel("clipped", [] {
+    Tensor X = input("X", {3}, f32), Y = output("Y", {5}, f32);
+    grid(1, [&](Index) {
+      Fragment x({5}, f32);
+      copy(X, x, {.fill = 7});
+      copy(x, Y);
+    });
+  });
+  const auto without =
+      std::make_shared<const ir::Kernel>(ir::map_grids(*named.ir(), [](const ir::Grid& grid) {
+        return ir::map_body(grid.body, [](const ir::Stmt& stmt) -> ir::Body {
+          const auto* copy = ir::as<ir::Copy>(stmt);
+          if (copy == nullptr) return {stmt};
+          return {ir::statement(ir::Copy{copy->from, copy->to, nullptr}, stmt->at)};
+        });
+      }));
+  const Data x = Data::full({3}, f32, 2);
+  for (const Target target : {Target::interpreter(), Target::cpu()}) {
+    const Data y = Data::full({5}, f32, 9);
+    compile(without, target)(x, y);
+    EXPECT_EQ(y.values<float>(), (std::vector<float>{2, 2, 2, 0, 0})) << target.name();
+  }
 }
 
 TEST(CpuCalls, RunAtTheSameTime) {
