@@ -177,6 +177,14 @@ class CudaGridPrinter {
   void find_packed(const ir::Body& body);
   void pack(const Conversion& n, const Loc& at);
 
+  // ---- copies (print_copies.cpp)
+  bool copy_by_vectors(const ir::Copy& n, const Loc& at);
+  std::optional<std::size_t> vector_dim(const ir::Copy& n, const std::vector<ir::Expr>& at) const;
+  void print_vectors(const ir::Copy& n, const ir::Access& from, const std::vector<ir::Expr>& where,
+                     std::size_t along, int elements, const Loc& at);
+  std::string vector_count(const ir::View& view, std::size_t dim, const ir::Expr& at, const std::string& text,
+                           int elements);
+
   // ---- operations on tiles (print_tiles.cpp)
   void declare_fragment(const std::string& name, DType type, const Layout& layout, const Loc& at);
   void declare_shared(const ir::BufferPtr& tile, const Loc& at);
@@ -187,6 +195,7 @@ class CudaGridPrinter {
   void finish_reduction(const ir::Reduce& n, const FragmentTile& sum, const Loc& at);
   void gemm_fma(const ir::Gemm& n, const FragmentTile& c, const Loc& at);
   void gemm_mma(const ir::Gemm& n, const passes::GemmPlan& plan, const FragmentTile& c, const Loc& at);
+  std::string mma_operand(const ir::View& view, int k_axis, bool fits, DType packed);
   std::string operand_lambda(const ir::View& view, int pair_axis, DType packed);
   void gemm_wgmma(const ir::Gemm& n, const FragmentTile& c, const Loc& at);
   void wgmma(const ir::Gemm& n, const passes::GemmPlan& plan, const FragmentTile& c, const Loc& at);

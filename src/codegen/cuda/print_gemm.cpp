@@ -98,6 +98,16 @@ std::string CudaGridPrinter::operand_lambda(const View& view, int pair_axis, DTy
   return name;
 }
 
+// What gives the words of the operand: the tile itself if it lies in the order that ldmatrix reads, and whole
+// blocks of it are read.
+std::string CudaGridPrinter::mma_operand(const View& view, int k_axis, bool fits, DType packed) {
+  const auto tile = shared_.find(view.buffer.get());
+  if (!fits || !passes::is_matrix(view) || tile == shared_.end() || !tile->second.order.is_swizzled())
+    return fmt::format("tg::pairs({})", operand_lambda(view, k_axis, packed));
+  return fmt::format("tg::Swizzled<{}, {}, {}, {}>{{{}}}", element_type(packed), view.buffer->extent(0),
+                     tile->second.order.columns, passes::is_transposed(view), tile->second.name);
+}
+
 void CudaGridPrinter::gemm_mma(const Gemm& n, const passes::GemmPlan& plan, const FragmentTile& c,
                                const Loc& at) {
   const DType packed = n.a.buffer->type == bf16 ? bf16 : f16;
@@ -114,15 +124,16 @@ void CudaGridPrinter::gemm_mma(const Gemm& n, const passes::GemmPlan& plan, cons
   const std::string warp = fmt::format("{} / 32", team_.thread);
   const std::string row = fmt::format("{} % {} * 16", warp, plan.parts.along_m);
   const std::string column = fmt::format("{} / {} * {}", warp, plan.parts.along_m, columns);
-  const std::string b = operand_lambda(n.b, 0, packed);
+  const std::string b = mma_operand(n.b, 0, k % 16 == 0 && columns % 16 == 0, packed);
   const std::string shape =
       fmt::format("{}, {}, {}, {}", element_type(packed), tiles_m, columns / 8, (k + 15) / 16);
   if (plan.a_in_registers) {
     out_.line(fmt::format("tg::mma_registers<{}>({}, {}, {}, {});", shape, c.name, a.name, column, b));
   } else {
-    const std::string lambda = operand_lambda(n.a, 1, packed);
+    const std::string a_operand =
+        mma_operand(n.a, 1, k % 16 == 0 && m % (16 * plan.parts.along_m) == 0, packed);
     out_.line(fmt::format("tg::mma_shared<{}, {}>({}, {}, {}, {}, {});", shape, 16 * plan.parts.along_m,
-                          c.name, row, column, lambda, b));
+                          c.name, row, column, a_operand, b));
   }
   out_.close();
 }

@@ -50,26 +50,6 @@ void CudaGridPrinter::declare_shared(const BufferPtr& tile, const Loc& at) {
       at);
 }
 
-// Element by element: a loop over the tile.
-void CudaGridPrinter::operator()(const Copy& n, const Stmt& s) {
-  if (n.from.buffer->space == Space::fragment) return store_boxes(n, *passes::plan_store(n), s->at);
-  const bool to_tile = n.to.is_tile();
-  const Body loop = passes::over_view(
-      to_tile ? n.to : n.from, s->at, [&](const std::vector<Expr>& index, const Access& own) {
-        const Access from = to_tile ? Access{n.from, index} : own, to = to_tile ? own : Access{n.to, index};
-        const VariablePtr x =
-            passes::new_variable("x", compute_type(n.from.buffer->type), VariableKind::let, s->at);
-        Expr element = variable(x, s->at);
-        if (to_tile && n.fill && !is_constant(n.fill, 0) &&
-            !(is_constant(n.fill) && n.fill->held().is_floating() && n.fill->real == 0))
-          element = make(Op::select, x->type,
-                         {passes::exists(from, s->at), element, passes::as_stored(n.fill, x->type)}, s->at);
-        return Body{statement(Load{x, from}, s->at),
-                    statement(Store{to, passes::as_stored(element, n.to.buffer->type)}, s->at)};
-      });
-  for (const Stmt& lowered : loop) stmt(lowered);
-}
-
 void CudaGridPrinter::clear_registers(const FragmentTile& tile) {
   out_.line("#pragma unroll");
   out_.line(fmt::format("for (int r = 0; r < {}; ++r) {}[r] = 0;", tile.layout.register_count(), tile.name));

@@ -8,7 +8,6 @@ struct alignas(64) TensorMap {
   uint64_t opaque[16];
 };
 
-TG_DEVICE uint32_t shared_address(const void* p) { return uint32_t(__cvta_generic_to_shared(p)); }
 TG_DEVICE void fence_async_shared() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 template <int id, int threads>
 TG_DEVICE void team_sync() {

@@ -12,6 +12,7 @@ typedef unsigned int uint32_t;
 typedef unsigned long uint64_t;
 
 #define TG_DEVICE static __device__ __forceinline__
+#define TG_DEVICE_MEMBER __device__ __forceinline__
 
 namespace tg {
 
@@ -64,6 +65,22 @@ TG_DEVICE void mma_f16(float* c, const uint32_t* a, const uint32_t* b) {
       "{%0, %1, %2, %3};"
       : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+
+// ---- four matrices of 8 x 8 elements from shared memory; a lane gives the address of a row of 16 bytes and
+// gets two neighbours of a row (transposed: of a column) of each matrix
+TG_DEVICE uint32_t shared_address(const void* p) { return uint32_t(__cvta_generic_to_shared(p)); }
+TG_DEVICE void load_matrices(uint32_t* r, const void* row) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+               : "r"(shared_address(row))
+               : "memory");
+}
+TG_DEVICE void load_matrices_transposed(uint32_t* r, const void* row) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+               : "r"(shared_address(row))
+               : "memory");
 }
 
 // ---- barriers

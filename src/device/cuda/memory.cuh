@@ -13,6 +13,22 @@ TG_DEVICE void store(T* p, V x) {
   *p = make<T>(x);
 }
 
+// Elements that fill 16 bytes, of which the first `count` are there; the others become zeros. `to` is
+// aligned.
+struct __align__(16) Vector {
+  uint32_t words[4];
+};
+template <class T>
+TG_DEVICE void copy_vector(T* to, const T* from, int64_t stride, int count) {
+  constexpr int elements = 16 / sizeof(T);
+  if (count == elements && stride == 1 && (uint64_t(from) & 15) == 0) {
+    *(Vector*)to = *(const Vector*)from;
+    return;
+  }
+#pragma unroll
+  for (int i = 0; i < elements; ++i) to[i] = i < count ? from[i * stride] : T{};
+}
+
 // The place of an element in a swizzled matrix of 16-bit elements, see TileOrder.
 template <int rows, int columns>
 TG_DEVICE int swizzled(int row, int column) {

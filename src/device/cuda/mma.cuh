@@ -1,4 +1,5 @@
-// Products of 16-bit floats by mma.sync m16n8k16, on one warp.
+// Products of 16-bit floats by mma.sync m16n8k16, on one warp. Operands are objects that give the words of a
+// block: load_a of [16, 16] at (row, k), load_b of two of [16, 8] at (k, column).
 #pragma once
 #include "memory.cuh"
 
@@ -20,49 +21,87 @@ TG_DEVICE void mma(float* c, const uint32_t* a, const uint32_t* b) {
     mma_bf16(c, a, b);
 }
 
-template <int tiles_n, class B>
-TG_DEVICE void operand_b(uint32_t (&r)[tiles_n][2], int k, int column, B b) {
-  const int lane = threadIdx.x % 32;
+// Any matrix, by a function that gives two neighbours along k.
+template <class F>
+struct Pairs {
+  F at;
+
+  TG_DEVICE_MEMBER void load_a(uint32_t* r, int row, int k) const {
+    const int lane = threadIdx.x % 32, i = row + lane / 4, x = k + lane % 4 * 2;
+    r[0] = at(i, x), r[1] = at(i + 8, x), r[2] = at(i, x + 8), r[3] = at(i + 8, x + 8);
+  }
+  TG_DEVICE_MEMBER void load_b(uint32_t* r, int k, int column) const {
+    const int lane = threadIdx.x % 32, x = k + lane % 4 * 2, j = column + lane / 4;
+    r[0] = at(x, j), r[1] = at(x + 8, j), r[2] = at(x, j + 8), r[3] = at(x + 8, j + 8);
+  }
+};
+template <class F>
+TG_DEVICE Pairs<F> pairs(F at) {
+  return {at};
+}
+
+// A swizzled tile whose rows are rows of the operand, or (`transposed`) its columns.
+template <class T, int rows, int columns, bool transposed>
+struct Swizzled {
+  const T* tile;
+
+  TG_DEVICE_MEMBER void load_a(uint32_t* r, int row, int k) const {
+    const int lane = threadIdx.x % 32, low = lane % 8, first = lane / 8 % 2 * 8, second = lane / 16 * 8;
+    if constexpr (transposed)
+      load_matrices_transposed(r, tile + swizzled<rows, columns>(k + second + low, row + first));
+    else
+      load_matrices(r, tile + swizzled<rows, columns>(row + first + low, k + second));
+  }
+  TG_DEVICE_MEMBER void load_b(uint32_t* r, int k, int column) const {
+    const int lane = threadIdx.x % 32, low = lane % 8, first = lane / 8 % 2 * 8, second = lane / 16 * 8;
+    if constexpr (transposed)
+      load_matrices(r, tile + swizzled<rows, columns>(column + second + low, k + first));
+    else
+      load_matrices_transposed(r, tile + swizzled<rows, columns>(k + first + low, column + second));
+  }
+};
+
+// One step along k, with a in registers.
+template <class T, int tiles_m, int tiles_n, class B>
+TG_DEVICE void mma_step(float* c, const uint32_t (*a)[4], int k, int column, const B& b) {
 #pragma unroll
-  for (int n = 0; n < tiles_n; ++n) {
-    r[n][0] = b(k + lane % 4 * 2, column + n * 8 + lane / 4);
-    r[n][1] = b(k + lane % 4 * 2 + 8, column + n * 8 + lane / 4);
+  for (int n = 0; n < tiles_n; n += 2) {
+    // Of an odd number, what is loaded beyond the last is not used.
+    uint32_t rb[4];
+    b.load_b(rb, k, column + n * 8);
+#pragma unroll
+    for (int m = 0; m < tiles_m; ++m) {
+      mma<T>(c + (m * tiles_n + n) * 4, a[m], rb);
+      if (n + 1 < tiles_n) mma<T>(c + (m * tiles_n + n + 1) * 4, a[m], rb + 2);
+    }
   }
 }
 
 // c += a b for tiles_m x tiles_n blocks of 16 x 8 that begin at (row, column), blocks `step_m` rows apart.
-// a(i, k) and b(k, j) give two neighbours along k.
 template <class T, int tiles_m, int tiles_n, int steps, int step_m, int R, class A, class B>
-TG_DEVICE void mma_shared(float (&c)[R], int row, int column, A a, B b) {
-  const int lane = threadIdx.x % 32;
+TG_DEVICE void mma_shared(float (&c)[R], int row, int column, const A& a, const B& b) {
+#pragma unroll 2
   for (int k = 0; k < 16 * steps; k += 16) {
-    uint32_t rb[tiles_n][2];
-    operand_b<tiles_n>(rb, k, column, b);
+    uint32_t ra[tiles_m][4];
 #pragma unroll
-    for (int m = 0; m < tiles_m; ++m) {
-      const int i = row + m * step_m + lane / 4, x = k + lane % 4 * 2;
-      const uint32_t ra[4] = {a(i, x), a(i + 8, x), a(i, x + 8), a(i + 8, x + 8)};
-#pragma unroll
-      for (int n = 0; n < tiles_n; ++n) mma<T>(c + (m * tiles_n + n) * 4, ra, rb[n]);
-    }
+    for (int m = 0; m < tiles_m; ++m) a.load_a(ra[m], row + m * step_m, k);
+    mma_step<T, tiles_m, tiles_n>(c, ra, k, column, b);
   }
 }
 
 // The same with a in registers, in the order in which c lies.
 template <class T, int tiles_m, int tiles_n, int steps, int R, int S, class B>
-TG_DEVICE void mma_registers(float (&c)[R], const float (&a)[S], int column, B b) {
+TG_DEVICE void mma_registers(float (&c)[R], const float (&a)[S], int column, const B& b) {
 #pragma unroll
   for (int k = 0; k < steps; ++k) {
-    uint32_t rb[tiles_n][2];
-    operand_b<tiles_n>(rb, 16 * k, column, b);
+    uint32_t ra[tiles_m][4];
 #pragma unroll
     for (int m = 0; m < tiles_m; ++m) {
       const float* x = a + (m * steps + k) * 8;
-      const uint32_t ra[4] = {pair<T>(x[0], x[1]), pair<T>(x[2], x[3]), pair<T>(x[4], x[5]),
-                              pair<T>(x[6], x[7])};
 #pragma unroll
-      for (int n = 0; n < tiles_n; ++n) mma<T>(c + (m * tiles_n + n) * 4, ra, rb[n]);
+      for (int i = 0; i < 4; ++i) ra[m][i] = pair<T>(x[2 * i], x[2 * i + 1]);
     }
+    mma_step<T, tiles_m, tiles_n>(c, ra, 16 * k, column, b);
   }
 }
 

@@ -3,6 +3,7 @@
 #include "builtins.cuh"
 
 #define TG_DEVICE static inline
+#define TG_DEVICE_MEMBER inline
 
 namespace tg {
 
@@ -67,6 +68,35 @@ TG_DEVICE void mma_bf16(float* c, const uint32_t* a, const uint32_t* b) {
 TG_DEVICE void mma_f16(float* c, const uint32_t* a, const uint32_t* b) {
   MmaLane own{c, a, b};
   tegula_threads->together(mma_lanes<from_f16>, &own);
+}
+
+// ---- four matrices of 8 x 8 elements from shared memory
+struct MatrixLane {
+  uint32_t* r;
+  const void* row;
+};
+template <bool transposed>
+void matrix_lanes(void** lanes) {
+  const auto lane = [&](int i) { return static_cast<const MatrixLane*>(lanes[i]); };
+  for (int i = 0; i < 32; ++i) {
+    for (int matrix = 0; matrix < 4; ++matrix) {
+      uint16_t x[2];
+      for (int h = 0; h < 2; ++h) {
+        const int along = i % 4 * 2 + h, row = transposed ? along : i / 4,
+                  column = transposed ? i / 4 : along;
+        x[h] = static_cast<const uint16_t*>(lane(8 * matrix + row)->row)[column];
+      }
+      lane(i)->r[matrix] = x[0] | uint32_t(x[1]) << 16;
+    }
+  }
+}
+TG_DEVICE void load_matrices(uint32_t* r, const void* row) {
+  MatrixLane own{r, row};
+  tegula_threads->together(matrix_lanes<false>, &own);
+}
+TG_DEVICE void load_matrices_transposed(uint32_t* r, const void* row) {
+  MatrixLane own{r, row};
+  tegula_threads->together(matrix_lanes<true>, &own);
 }
 
 // ---- barriers

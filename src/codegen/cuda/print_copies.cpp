@@ -1,0 +1,130 @@
+// Copies between tensors and shared tiles by all threads of a team.
+#include <fmt/format.h>
+
+#include "codegen/cuda/grid_printer.hpp"
+#include "passes/cuda/elements.hpp"
+
+namespace tegula::codegen {
+
+using namespace ir;
+
+namespace {
+
+constexpr int vector_bytes = 16;
+
+bool is_zero(const Expr& e) {
+  return !e || (is_constant(e) && (e->held().is_floating() ? e->real == 0 : e->integer == 0));
+}
+
+}  // namespace
+
+void CudaGridPrinter::operator()(const Copy& n, const Stmt& s) {
+  if (n.from.buffer->space == Space::fragment) return store_boxes(n, *passes::plan_store(n), s->at);
+  if (copy_by_vectors(n, s->at)) return;
+  const bool to_tile = n.to.is_tile();
+  const Body loop = passes::over_view(
+      to_tile ? n.to : n.from, s->at, [&](const std::vector<Expr>& index, const Access& own) {
+        const Access from = to_tile ? Access{n.from, index} : own, to = to_tile ? own : Access{n.to, index};
+        const VariablePtr x =
+            passes::new_variable("x", compute_type(n.from.buffer->type), VariableKind::let, s->at);
+        Expr element = variable(x, s->at);
+        if (to_tile && !is_zero(n.fill))
+          element = make(Op::select, x->type,
+                         {passes::exists(from, s->at), element, passes::as_stored(n.fill, x->type)}, s->at);
+        return Body{statement(Load{x, from}, s->at),
+                    statement(Store{to, passes::as_stored(element, n.to.buffer->type)}, s->at)};
+      });
+  for (const Stmt& lowered : loop) stmt(lowered);
+}
+
+// The dimension of the tensor that the last axis of a whole tile runs along, if vectors along it can be cut
+// only at their end.
+std::optional<std::size_t> CudaGridPrinter::vector_dim(const Copy& n, const std::vector<Expr>& at) const {
+  if (n.from.is_tile() || n.to.buffer->space != Space::shared || !is_whole(n.to) || n.to.rank() == 0)
+    return std::nullopt;
+  const DType type = n.to.buffer->type;
+  if (n.from.buffer->type != type || !is_zero(n.fill)) return std::nullopt;
+  const int last = n.to.rank() - 1;
+  if (n.to.extent(last) % (vector_bytes / type.bytes()) != 0) return std::nullopt;
+  for (std::size_t d = 0; d < at.size(); ++d) {
+    const ViewDim& dim = n.from.dims[d];
+    if (dim.axis != last) continue;
+    const bool begins_inside = is_at_least(at[d], 0) && (!dim.low || is_constant(dim.low, 0));
+    return begins_inside ? std::optional(d) : std::nullopt;
+  }
+  return std::nullopt;
+}
+
+bool CudaGridPrinter::copy_by_vectors(const Copy& n, const Loc& at) {
+  if (n.from.is_tile() || !n.to.is_tile()) return false;
+  const Facts before = facts_;
+  const int elements = vector_bytes / n.to.buffer->type.bytes();
+  std::vector<Expr> index;
+  for (int d = 0; d < n.to.rank(); ++d) {
+    const VariablePtr i = passes::new_variable("i", i32, VariableKind::index, at);
+    facts_.add_range(i, {0, n.to.extent(d) - (d + 1 == n.to.rank() ? elements : 1)});
+    index.push_back(variable(i, at));
+  }
+  const Access from{n.from, index};
+  const std::vector<Expr> where = coordinates(from);
+  const auto along = vector_dim(n, where);
+  if (along) print_vectors(n, from, where, *along, elements, at);
+  facts_ = before;
+  return along.has_value();
+}
+
+void CudaGridPrinter::print_vectors(const Copy& n, const Access& from, const std::vector<Expr>& where,
+                                    std::size_t along, int elements, const Loc& at) {
+  const Buffer& tile = *n.to.buffer;
+  out_.code();
+  touch(n.from, MemoryUse::read, false);
+  touch(n.to, MemoryUse::write, false);
+  out_.open(fmt::format("{{  // {}: by vectors of {} bytes", short_location(at), vector_bytes));
+  out_.line("#pragma unroll 2");
+  const std::string f = names_.unique("f");
+  out_.open(fmt::format("for (int {0} = {1}; {0} < {2}; {0} += {3}) {{", f, team_.thread,
+                        tile.elements() / elements, team_.threads));
+  Texts tile_at(from.index.size());
+  std::int64_t step = 1;
+  for (std::size_t d = from.index.size(); d-- > 0;) {
+    const int scale = d + 1 == from.index.size() ? elements : 1;
+    const std::int64_t extent = tile.extent(static_cast<int>(d)) / scale;
+    tile_at[d] = name_variable(from.index[d]->variable);
+    out_.line(fmt::format("const int {} = {} / {} % {} * {};", tile_at[d], f, step, extent, scale));
+    step *= extent;
+  }
+  Texts terms, guards;
+  std::string count;
+  for (std::size_t d = 0; d < where.size(); ++d) {
+    const std::string c = names_.unique("c");
+    const std::string text = value(where[d]);
+    out_.line(fmt::format("const int64_t {} = {};", c, text));
+    if (d == along)
+      count = vector_count(from.view, d, where[d], c, elements);
+    else
+      add_limits(from.view, d, where[d], c, guards);
+    terms.push_back(fmt::format("{} * {}", c, stride_text(from.view, d)));
+  }
+  if (!guards.empty()) count = fmt::format("{} ? {} : 0", fmt::join(guards, " && "), count);
+  const std::string stride = stride_text(from.view, along);
+  out_.line(fmt::format("tg::copy_vector({} + ({}), {} + ({}), {}, {});", shared_.at(&tile).name,
+                        offset_in(shared_.at(&tile), tile, tile_at), tensors_.at(from.view.buffer.get()),
+                        fmt::join(terms, " + "), stride, count));
+  out_.close();
+  out_.close();
+}
+
+// How many elements from `text` on exist, at most a vector.
+std::string CudaGridPrinter::vector_count(const View& view, std::size_t dim, const Expr& at,
+                                          const std::string& text, int elements) {
+  const Expr& extent = view.shape[dim];
+  const Expr end = make(Op::add, at->held(), {at, constant(at->held(), elements - 1)}, at->at);
+  std::string count = std::to_string(elements);
+  for (const Expr& limit : {extent, view.dims[dim].high}) {
+    if (!limit || (limit != extent && equal(limit, extent)) || is_less(end, limit)) continue;
+    count = fmt::format("tg::min<int64_t>({}, int64_t({}) - {})", count, value(limit), text);
+  }
+  return count == std::to_string(elements) ? count : fmt::format("int(tg::max<int64_t>({}, 0))", count);
+}
+
+}  // namespace tegula::codegen
