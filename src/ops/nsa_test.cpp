@@ -1,4 +1,5 @@
 // Attention over selected blocks against its formula, over one table.
+#include "ops/nsa/call.hpp"
 #include "ops/reference/reference.hpp"
 #include "ops/testing.hpp"
 
@@ -65,6 +66,17 @@ std::vector<Row> table() {
                     .options = {.block_size = 16, .diagonal = diagonal, .window = 4, .tiles = {3, 16}},
                     .counts = diagonal,
                     .packed = true});
+  for (bool repeats : {false, true}) {
+    rows.push_back({.name = "many tokens of a tile",
+                    .tokens = 70,
+                    .keys = 70,
+                    .heads = 1,
+                    .options = {.block_size = 16, .repeats = repeats}});
+    rows.push_back({.name = "many blocks",
+                    .tokens = 3,
+                    .keys = 1100,
+                    .options = {.block_size = 1, .repeats = repeats}});
+  }
   rows.push_back({.name = "no entries", .entries = 0, .options = {.block_size = 16}});
   rows.push_back({.name = "no sequences", .batch = 0, .options = {.block_size = 16}});
   const std::size_t count = rows.size();
@@ -111,28 +123,42 @@ struct Given {
 
 class NsaRows : public testing::TestWithParam<Row> {};
 
+using Call = std::function<NsaSelectedResult(const Given& in)>;
+
+void expect_formula(const Row& row, Target target, const Call& call) {
+  SCOPED_TRACE(row.name + " " + std::to_string(row.tokens) + " x " + std::to_string(row.keys) +
+               " blocks of " + std::to_string(row.options.block_size) + " " + std::string(target.name()));
+  Given in(row);
+  const Shape out_shape = shape_of(row, row.tokens, row.heads, row.dim_v);
+  const Planted out(out_shape, row.type), lse(vector_shape(row), f32);
+  in.options.out = out.inside, in.options.lse = lse.inside, in.options.target = target;
+  const NsaSelectedResult result = call(in);
+  auto by_formula = [&](DType steps) {
+    return reference::nsa_selected_attention(in.q.inside, in.k.inside, in.v.inside, in.indices.inside,
+                                             in.options, steps);
+  };
+  const NsaSelectedResult exact = by_formula(f64), plain = by_formula(row.type);
+  expect_close("out", out.inside, exact.out, plain.out, row.type);
+  expect_close("lse", lse.inside, exact.lse, plain.lse, f32);
+  expect_close("window_out", result.window_out, exact.window_out, plain.window_out, row.type);
+  expect_close("window_lse", result.window_lse, exact.window_lse, plain.window_lse, f32);
+  EXPECT_TRUE(out.is_clean_outside() && lse.is_clean_outside());
+}
+
 TEST_P(NsaRows, AgreeWithTheFormula) {
-  const Row& row = GetParam();
-  for (Target target : test_targets()) {
-    SCOPED_TRACE(row.name + " " + std::to_string(row.tokens) + " x " + std::to_string(row.keys) +
-                 " blocks of " + std::to_string(row.options.block_size) + " " + std::string(target.name()));
-    Given in(row);
-    const Shape out_shape = shape_of(row, row.tokens, row.heads, row.dim_v);
-    const Planted out(out_shape, row.type), lse(vector_shape(row), f32);
-    in.options.out = out.inside, in.options.lse = lse.inside, in.options.target = target;
-    const NsaSelectedResult result =
-        nsa_selected_attention(in.q.inside, in.k.inside, in.v.inside, in.indices.inside, in.options);
-    auto by_formula = [&](DType steps) {
-      return reference::nsa_selected_attention(in.q.inside, in.k.inside, in.v.inside, in.indices.inside,
-                                               in.options, steps);
-    };
-    const NsaSelectedResult exact = by_formula(f64), plain = by_formula(row.type);
-    expect_close("out", out.inside, exact.out, plain.out, row.type);
-    expect_close("lse", lse.inside, exact.lse, plain.lse, f32);
-    expect_close("window_out", result.window_out, exact.window_out, plain.window_out, row.type);
-    expect_close("window_lse", result.window_lse, exact.window_lse, plain.window_lse, f32);
-    EXPECT_TRUE(out.is_clean_outside() && lse.is_clean_outside());
-  }
+  for (Target target : test_targets())
+    expect_formula(GetParam(), target, [](const Given& in) {
+      return nsa_selected_attention(in.q.inside, in.k.inside, in.v.inside, in.indices.inside, in.options);
+    });
+}
+
+// The program for GPUs means the same everywhere.
+TEST_P(NsaRows, AgreeWithTheFormulaAsPlannedForGpus) {
+  for (Target target : test_targets())
+    expect_formula(GetParam(), target, [](const Given& in) {
+      return run_nsa(prepare_nsa(in.q.inside, in.k.inside, in.v.inside, in.indices.inside, in.options, true),
+                     in.options);
+    });
 }
 
 INSTANTIATE_TEST_SUITE_P(Table, NsaRows, testing::ValuesIn(table()));

@@ -62,7 +62,7 @@ NsaBackwardCall prepare_nsa_backward(const BackwardTensors& given, const TensorR
                                      const NsaSelectedBackwardOptions& gradients) {
   const Arguments args(op);
   NsaBackwardCall call;
-  call.forward = prepare_nsa(q, k, v, block_indices, options, op);
+  call.forward = prepare_nsa(q, k, v, block_indices, options, false, op);
   const HeadTensors& t = call.forward.tensors;
   call.inputs = check_backward(args, t, options.layout, given);
   check_window(args, options, gradients);

@@ -8,6 +8,7 @@ namespace tegula::ops {
 
 struct NsaCall {
   NsaKernel kernel;
+  TensorRef q, k, v;  // as given
   HeadTensors tensors;
   TensorRef lists, list_lengths;  // [batch, tokens, selecting heads, …]
   TensorRef choice, counts;       // a row for each query head, repeated where heads share one
@@ -16,10 +17,11 @@ struct NsaCall {
   std::int64_t longest = 0, longest_keys = 0;  // of packed sequences
 };
 
-// An ArgumentError of `op` if the arguments are wrong.
+// An ArgumentError of `op` if the arguments are wrong. With `lists`, planned for a GPU.
 NsaCall prepare_nsa(const TensorRef& q, const TensorRef& k, const TensorRef& v,
-                    const TensorRef& block_indices, const NsaSelectedOptions& options,
+                    const TensorRef& block_indices, const NsaSelectedOptions& options, bool lists,
                     const char* op = "nsa_selected_attention");
+NsaSelectedResult run_nsa(const NsaCall& call, const NsaSelectedOptions& options);
 
 // With check_indices, an ArgumentError if an entry names no block.
 void check_nsa_indices(const Arguments& args, const NsaCall& call, const NsaSelectedOptions& options);

@@ -3,76 +3,62 @@
 #include <fmt/format.h>
 
 #include "ops/attention/scores.hpp"
-#include "ops/attention/views.hpp"
 #include "ops/common/softmax.hpp"
-#include "ops/nsa/union.hpp"
+#include "ops/nsa/program.hpp"
 
 namespace tegula::ops {
 
 using namespace lang;
 
 std::string NsaKernel::name() const {
-  return fmt::format("nsa_{}_{}_d{}_v{}_b{}_e{}_g{}_q{}_k{}{}{}{}{}{}", type.name(), compute.name(), dim,
-                     dim_v, block, entries, pack, queries, keys, causal ? "_causal" : "",
-                     diagonal ? "_diagonal" : "", repeats ? "_repeats" : "", counts ? "_counts" : "",
-                     varlen ? "_varlen" : "");
+  return fmt::format("nsa_{}_{}_d{}_v{}_b{}_e{}_g{}{}_q{}_k{}{}{}{}{}{}{}", type.name(), compute.name(), dim,
+                     dim_v, block, entries, members, pack > members ? fmt::format("of{}", pack) : "", queries,
+                     keys, causal ? "_causal" : "", diagonal ? "_diagonal" : "", repeats ? "_repeats" : "",
+                     counts ? "_counts" : "", varlen ? "_varlen" : "", lists ? "_lists" : "");
 }
 
-namespace {
+NsaProgram::NsaProgram(const NsaKernel& instance) : c(instance) {
+  if (c.pack == 1) group.emplace("group");
+  if (!c.varlen) batch.emplace("batch");
+  const Operand members = c.pack > 1 ? Operand(c.members) : Operand(*group);
+  const Extents batches = c.varlen ? Extents{} : Extents{*batch};
+  const Extents of_q = joined(batches, {queries, heads, members}), of_k = joined(batches, {keys, heads});
+  q.emplace(input("q", joined(of_q, {c.dim}), c.type));
+  k.emplace(input("k", joined(of_k, {c.dim}), c.type));
+  v.emplace(input("v", joined(of_k, {c.dim_v}), c.type));
+  out.emplace(output("out", joined(of_q, {c.dim_v}), c.type));
+  lse.emplace(output("lse", joined(batches, {heads, members, queries}), f32));
+  choice.emplace(input("choice", joined(of_q, {entries}), i32));
+  scale.emplace(scalar("scale", f32));
+  require(entries <= c.entries, "a row has no more entries than the instance");
+  if (c.counts) lengths.emplace(input("counts", of_q, i32));
+  if (!c.varlen) return;
+  Dim fences("fences");
+  q_begin.emplace(input("q_begin", {fences}, i32));
+  k_begin.emplace(input("k_begin", {fences}, i32));
+  longest.emplace(scalar("longest", i32));
+}
 
-struct Program {
-  const NsaKernel& c;
-  std::optional<Dim> batch, group;  // group: of query heads, where they do not share tiles
-  Dim queries{"tokens"}, keys{"keys"}, heads{"kv_heads"}, entries{"entries"};
-  std::optional<Tensor> q, k, v, out, lse, choice, lengths, q_begin, k_begin;
-  std::optional<Expr> scale, longest;
+void NsaProgram::run() {
+  if (c.lists) return run_with_lists();
+  grid(tiles(), parts(), sequences(), [&](Index x, Index h, Index b) { block(x, h, b); });
+}
 
-  explicit Program(const NsaKernel& instance) : c(instance) {
-    if (c.pack == 1) group.emplace("group");
-    if (!c.varlen) batch.emplace("batch");
-    const Operand members = c.pack > 1 ? Operand(c.pack) : Operand(*group);
-    const Extents batches = c.varlen ? Extents{} : Extents{*batch};
-    const Extents of_q = joined(batches, {queries, heads, members}), of_k = joined(batches, {keys, heads});
-    q.emplace(input("q", joined(of_q, {c.dim}), c.type));
-    k.emplace(input("k", joined(of_k, {c.dim}), c.type));
-    v.emplace(input("v", joined(of_k, {c.dim_v}), c.type));
-    out.emplace(output("out", joined(of_q, {c.dim_v}), c.type));
-    lse.emplace(output("lse", joined(batches, {heads, members, queries}), f32));
-    choice.emplace(input("choice", joined(of_q, {entries}), i32));
-    scale.emplace(scalar("scale", f32));
-    require(entries <= c.entries, "a row has no more entries than the instance");
-    if (c.counts) lengths.emplace(input("counts", of_q, i32));
-    if (!c.varlen) return;
-    Dim fences("fences");
-    q_begin.emplace(input("q_begin", {fences}, i32));
-    k_begin.emplace(input("k_begin", {fences}, i32));
-    longest.emplace(scalar("longest", i32));
-  }
+HeadViews NsaProgram::views_of(const Index& h, const Index& b) const {
+  return {c.varlen ? SequenceRows(b, *q_begin, *k_begin) : SequenceRows(b, queries, keys),
+          c.pack > 1 ? Expr(h) : h / *group, c.pack > 1 ? Slot(all) : Slot(h % *group)};
+}
 
-  void run() {
-    Expr tiles = ceildiv(c.varlen ? *longest : Expr(queries), c.queries);
-    Expr parts = c.pack > 1 ? Expr(heads) : heads * *group;
-    Expr sequences = c.varlen ? q_begin->extent(0) - 1 : Expr(*batch);
-    grid(tiles, parts, sequences, [&](Index x, Index h, Index b) { block(x, h, b); });
-  }
-
-  HeadViews views_of(const Index& h, const Index& b) const {
-    return {c.varlen ? SequenceRows(b, *q_begin, *k_begin) : SequenceRows(b, queries, keys),
-            c.pack > 1 ? Expr(h) : h / *group, c.pack > 1 ? Slot(all) : Slot(h % *group)};
-  }
-  Selection selection_of(const HeadViews& views) const {
-    HeadViews one{views.rows, views.kv_head, c.pack > 1 ? Slot(0) : views.member};
-    Selection selection{one.of_queries(*choice), {}};
-    if (c.counts) selection.counts.emplace(one.of_queries(*lengths));
-    return selection;
-  }
-  void block(const Index& x, const Index& h, const Index& b);
-  void mask(Fragment& scores, const BlockTile& keys_of, const TokenTile& tokens, UnionList& chosen) const;
-};
+Selection NsaProgram::selection_of(const HeadViews& views) const {
+  HeadViews one{views.rows, views.kv_head, c.pack > 1 ? Slot(0) : views.member};
+  Selection selection{one.of_queries(*choice), {}};
+  if (c.counts) selection.counts.emplace(one.of_queries(*lengths));
+  return selection;
+}
 
 // Scores of keys that the query does not see become −∞; a key seen n times gets n times the weight.
-void Program::mask(Fragment& scores, const BlockTile& keys_of, const TokenTile& tokens,
-                   UnionList& chosen) const {
+void NsaProgram::mask(Fragment& scores, const BlockTile& keys_of, const TokenTile& tokens,
+                      UnionList& chosen) const {
   auto apply = [&] {
     parallel(scores, [&](Index r, Index t) {
       Expr token = r / c.pack, key = keys_of.row(t);
@@ -92,7 +78,7 @@ void Program::mask(Fragment& scores, const BlockTile& keys_of, const TokenTile& 
     when(keys_of.ragged() || keys_of.first + c.keys > tokens.limit(Operand(0)), apply);
 }
 
-void Program::block(const Index& x, const Index& h, const Index& b) {
+void NsaProgram::block(const Index& x, const Index& h, const Index& b) const {
   HeadViews views = views_of(h, b);
   Tensor q_of = views.of_queries(*q), k_of = views.of_keys(*k), v_of = views.of_keys(*v);
   TokenTile tokens{c, x * c.queries, q_of.extent(0), k_of.extent(0)};
@@ -119,10 +105,8 @@ void Program::block(const Index& x, const Index& h, const Index& b) {
   store_lse(softmax.lse(), views.vector(*lse), tokens.first, c.pack);
 }
 
-}  // namespace
-
 Kernel nsa_kernel(const NsaKernel& instance) {
-  return kernel(instance.name(), [&] { Program(instance).run(); });
+  return kernel(instance.name(), [&] { NsaProgram(instance).run(); });
 }
 
 }  // namespace tegula::ops

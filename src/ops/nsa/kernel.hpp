@@ -12,13 +12,18 @@ struct NsaKernel {
   int dim = 64, dim_v = 64;
   int block = 64;    // keys of a block
   int entries = 16;  // of a row, at most
-  int pack = 1;      // query heads of one group that share a tile
+  int pack = 1;      // rows of a token in a tile: query heads of one group that share it
+  int members = 1;   // these heads; other rows stay empty
   int queries = 1;   // neighbouring tokens that share a tile
   int keys = 64;
   bool causal = true, diagonal = false, repeats = false;
   bool counts = false, varlen = false;
+  bool lists = false;  // of tiles are joined by a grid of their own: for GPUs
 
   int rows() const { return queries * pack; }
+  // With `lists`: steps of a block, and blocks of a step.
+  int parts() const { return (block + keys - 1) / keys; }
+  int joined() const { return keys % block == 0 && (block % 8 == 0 || keys == block) ? keys / block : 1; }
   // A tile serves rows that chose differently.
   bool has_times() const { return queries > 1 || repeats; }
   TileOfBlocks tiles() const { return {block, keys}; }

@@ -64,14 +64,18 @@ void check_selection(const Arguments& args, const TensorRef& block_indices, cons
   call.counts = per_query_head(counts, rank - 2, t);
 }
 
-void plan(const NsaSelectedOptions& options, NsaCall& call) {
+void plan(const NsaSelectedOptions& options, bool lists, NsaCall& call) {
   const HeadTensors& t = call.tensors;
   NsaKernel& kernel = call.kernel;
   kernel.entries = static_cast<int>(std::bit_ceil(static_cast<std::uint64_t>(call.choice.size(-1))));
   const std::int64_t tokens = kernel.varlen ? call.longest : t.q.size(1);
+  const NsaProblem problem{t.group(),      call.per_query_head, tokens,      kernel.block,
+                           kernel.entries, kernel.dim,          kernel.dim_v};
   const NsaPlan plan =
-      plan_nsa({t.group(), call.per_query_head, tokens, kernel.block, kernel.entries}, options.tiles);
+      lists ? plan_nsa_on_gpu(problem, kernel.compute, options.tiles) : plan_nsa(problem, options.tiles);
   kernel.pack = plan.pack, kernel.queries = plan.queries, kernel.keys = plan.keys;
+  kernel.members = plan.pack > 1 ? static_cast<int>(t.group()) : 1;
+  kernel.lists = lists;
 }
 
 }  // namespace
@@ -99,9 +103,11 @@ void check_nsa_indices(const Arguments& args, const NsaCall& call, const NsaSele
 }
 
 NsaCall prepare_nsa(const TensorRef& q, const TensorRef& k, const TensorRef& v,
-                    const TensorRef& block_indices, const NsaSelectedOptions& options, const char* op) {
+                    const TensorRef& block_indices, const NsaSelectedOptions& options, bool lists,
+                    const char* op) {
   const Arguments args(op);
   NsaCall call;
+  call.q = q, call.k = k, call.v = v;
   NsaKernel& kernel = call.kernel;
   args.check(options.block_size >= 1 && options.block_size <= 1 << 20, "block_size",
              "a block size from 1 to 2^20", fmt::format("{}", options.block_size), "change the block size");
@@ -121,14 +127,12 @@ NsaCall prepare_nsa(const TensorRef& q, const TensorRef& k, const TensorRef& v,
   kernel.block = options.block_size;
   kernel.causal = options.causal, kernel.diagonal = options.diagonal, kernel.repeats = options.repeats;
   kernel.counts = options.block_counts.has_value();
-  plan(options, call);
+  plan(options, lists, call);
   return call;
 }
 
-NsaSelectedResult nsa_selected_attention(const TensorRef& q, const TensorRef& k, const TensorRef& v,
-                                         const TensorRef& block_indices, const NsaSelectedOptions& options) {
+NsaSelectedResult run_nsa(const NsaCall& call, const NsaSelectedOptions& options) {
   const Arguments args("nsa_selected_attention");
-  const NsaCall call = prepare_nsa(q, k, v, block_indices, options);
   const HeadTensors& t = call.tensors;
   check_nsa_indices(args, call, options);
   const HeadOutputs outputs = make_outputs(args, t, options.layout, options.out, options.lse);
@@ -136,7 +140,7 @@ NsaSelectedResult nsa_selected_attention(const TensorRef& q, const TensorRef& k,
   args.check(options.window > 0 || !(options.window_out || options.window_lse), "window_out",
              "no output of a window without one", "window_out or window_lse", "give the window");
   if (options.window > 0) {
-    const AttentionResult window = attention(q, k, v, window_options(options));
+    const AttentionResult window = attention(call.q, call.k, call.v, window_options(options));
     result.window_out = window.out, result.window_lse = window.lse;
   }
   if (nelements(outputs.out) == 0) return result;
@@ -155,6 +159,12 @@ NsaSelectedResult nsa_selected_attention(const TensorRef& q, const TensorRef& k,
   }
   compiled(call.kernel, target_for(options.target, t.q.device), nsa_kernel).call_in_order(values);
   return result;
+}
+
+NsaSelectedResult nsa_selected_attention(const TensorRef& q, const TensorRef& k, const TensorRef& v,
+                                         const TensorRef& block_indices, const NsaSelectedOptions& options) {
+  const bool lists = runs_on_gpu(options.target, q.device);
+  return run_nsa(prepare_nsa(q, k, v, block_indices, options, lists), options);
 }
 
 }  // namespace tegula::ops

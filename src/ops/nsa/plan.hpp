@@ -11,6 +11,7 @@ struct NsaProblem {
   bool per_query_head = false;   // they select differently
   std::int64_t tokens = 1;       // the most of a sequence
   int block = 64, entries = 16;  // of a row
+  int dim = 64, dim_v = 64;
 };
 
 struct NsaPlan {
@@ -19,5 +20,7 @@ struct NsaPlan {
 
 // The extents that `given` leaves open are chosen.
 NsaPlan plan_nsa(const NsaProblem& problem, const AttentionTiles& given);
+// On a GPU; `type` is that of the tiles. `pack` may be larger than the group.
+NsaPlan plan_nsa_on_gpu(const NsaProblem& problem, DType type, const AttentionTiles& given);
 
 }  // namespace tegula::ops

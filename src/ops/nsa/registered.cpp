@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "ops/common/functions.hpp"
 #include "ops/nsa/call.hpp"
 #include "ops/nsa/options.hpp"
 #include "ops/reference/reference.hpp"
@@ -31,8 +32,9 @@ NsaSelectedOptions nsa_options(const Tensors& inputs, const Options& options, Ta
 namespace {
 
 NsaCall prepared(const Tensors& in, const Options& options, Target target = Target::automatic()) {
-  return prepare_nsa(required(in, "q"), required(in, "k"), required(in, "v"), required(in, "block_indices"),
-                     nsa_options(in, options, target));
+  const Tensor& q = required(in, "q");
+  return prepare_nsa(q, required(in, "k"), required(in, "v"), required(in, "block_indices"),
+                     nsa_options(in, options, target), runs_on_gpu(target, q.device()));
 }
 
 // Keys that one query sees at most: those of its distinct blocks up to its position.

@@ -1,0 +1,154 @@
+// The program for GPUs: a grid that joins the lists of each tile of tokens, and one that attends.
+#include "ops/attention/scores.hpp"
+#include "ops/common/softmax.hpp"
+#include "ops/nsa/program.hpp"
+
+namespace tegula::ops {
+
+using namespace lang;
+
+namespace {
+
+constexpr int word_bits = 32;
+
+Expr any_of(const std::vector<Expr>& conditions, std::size_t count) {
+  return count == 1 ? conditions[0] : any_of(conditions, count - 1) || conditions[count - 1];
+}
+
+Expr word_of(const std::vector<Expr>& words, const Expr& token, std::size_t last) {
+  if (last == 0) return words[0];
+  return select(token < static_cast<int>(last) * word_bits, word_of(words, token, last - 1), words[last]);
+}
+
+// Keys that one step meets: a part of a block, or a few whole blocks one behind the other.
+struct Step {
+  const NsaKernel& c;
+  std::vector<Expr> first, end;           // of each block
+  std::vector<std::vector<Expr>> chosen;  // the tokens that selected it: words of bits
+
+  Step(const NsaKernel& c, const UnionLists::List& list, const Expr& t);
+
+  void load(const Tensor& from, Shared& tile) const;
+  Expr is_partial(const TokenTile& tokens) const;
+  Expr sees(const TokenTile& tokens, const Expr& token, const Expr& column) const {
+    return column < seen_end(0, tokens, token, column);
+  }
+
+ private:
+  int width() const { return c.keys / static_cast<int>(first.size()); }
+  Expr seen_end(std::size_t i, const TokenTile& tokens, const Expr& token) const;
+  Expr seen_end(std::size_t i, const TokenTile& tokens, const Expr& token, const Expr& column) const;
+};
+
+Step::Step(const NsaKernel& c, const UnionLists::List& list, const Expr& t) : c(c) {
+  const int joined = c.joined(), parts = c.parts();
+  for (int i = 0; i < joined; ++i) {
+    Expr n = joined > 1 ? t * joined + i : parts > 1 ? t / parts : t;
+    Expr there = joined > 1 ? min(n, list.count - 1) : n;
+    Expr begin = list.blocks(there) * c.block;
+    first.push_back(parts > 1 ? begin + t % parts * c.keys : begin);
+    end.push_back(begin + c.block);
+    chosen.emplace_back();
+    for (int w = 0; w < ceildiv(c.queries, word_bits); ++w) {
+      Expr bits = list.chosen(there, w);
+      chosen.back().push_back(joined > 1 ? select(n < list.count, bits, u32(0)) : bits);
+    }
+  }
+}
+
+void Step::load(const Tensor& from, Shared& tile) const {
+  if (first.size() == 1) return copy(from.at(first[0]), tile);
+  for (std::size_t i = 0; i < first.size(); ++i) {
+    const int begin = static_cast<int>(i) * width();
+    copy(from.at(first[i]), tile.slice(range(begin, begin + width()), all));
+  }
+}
+
+// Whether some token does not see all keys.
+Expr Step::is_partial(const TokenTile& tokens) const {
+  std::vector<Expr> reasons;
+  for (std::size_t i = 0; i < first.size(); ++i) {
+    for (std::size_t w = 0; w < chosen[i].size(); ++w) {
+      const int tokens_of_word = std::min(word_bits, c.queries - static_cast<int>(w) * word_bits);
+      const std::uint32_t everyone = ~std::uint32_t{0} >> (word_bits - tokens_of_word);
+      reasons.push_back(chosen[i][w] != u32(everyone));
+    }
+    Expr behind = first[i] + width();
+    reasons.push_back(behind > tokens.limit(Operand(0)));
+    if (c.block % width() != 0) reasons.push_back(behind > end[i]);
+  }
+  return any_of(reasons, reasons.size());
+}
+
+// One behind the last column of block i that the token sees.
+Expr Step::seen_end(std::size_t i, const TokenTile& tokens, const Expr& token) const {
+  Expr word = word_of(chosen[i], token, chosen[i].size() - 1);
+  Expr limit = tokens.limit(token), last = c.block % width() == 0 ? limit : Expr(min(limit, end[i]));
+  Expr has = ((word >> u32(token % word_bits)) & 1u) != 0u;
+  return select(has, last - first[i] + static_cast<int>(i) * width(), 0);
+}
+
+// The same for the block of a column, one of the blocks from i on.
+Expr Step::seen_end(std::size_t i, const TokenTile& tokens, const Expr& token, const Expr& column) const {
+  Expr own = seen_end(i, tokens, token);
+  if (i + 1 == first.size()) return own;
+  return select(column < static_cast<int>(i + 1) * width(), own, seen_end(i + 1, tokens, token, column));
+}
+
+}  // namespace
+
+// Rounded down and one more for each sequence before: sequences do not share a tile.
+Expr NsaProgram::list_of(const SequenceRows& rows, const Index& x) const {
+  return c.varlen ? rows.queries.begin / c.queries + rows.b + x : rows.b * tiles() + x;
+}
+
+void NsaProgram::run_with_lists() {
+  Expr all_tiles = c.varlen ? queries / c.queries + q_begin->extent(0) : *batch * tiles();
+  UnionLists lists(c, parts(), all_tiles);
+  auto of_tile = [&](const Index& x, const Index& h, const Index& b, auto body) {
+    HeadViews views = views_of(h, b);
+    TokenTile tokens{c, x * c.queries, views.rows.queries.end - views.rows.queries.begin,
+                     views.rows.keys.end - views.rows.keys.begin};
+    if (c.varlen) exit_if(tokens.first >= tokens.count);
+    body(views, tokens, list_of(views.rows, x));
+  };
+  grid(tiles(), parts(), sequences(), {.threads = 64}, [&](Index x, Index h, Index b) {
+    of_tile(x, h, b, [&](const HeadViews& views, const TokenTile& tokens, const Expr& tile) {
+      lists.find(h, tile, tokens, selection_of(views));
+    });
+  });
+  grid(tiles(), parts(), sequences(), [&](Index x, Index h, Index b) {
+    of_tile(x, h, b, [&](const HeadViews& views, const TokenTile& tokens, const Expr& tile) {
+      attend(lists.list(h, tile), views, tokens);
+    });
+  });
+}
+
+void NsaProgram::attend(const UnionLists::List& list, const HeadViews& views, const TokenTile& tokens) const {
+  Tensor k_of = views.of_keys(*k), v_of = views.of_keys(*v);
+  Shared q_tile({c.rows(), c.dim}, c.compute);
+  load_queries(views.of_queries(*q), tokens.first, q_tile, c.pack);
+  Fragment sum({c.rows(), c.dim_v}, f32, 0);
+  OnlineSoftmax softmax(c.rows(), *scale);
+  Expr steps = c.joined() > 1 ? ceildiv(list.count, c.joined()) : list.count * c.parts();
+  pipelined(steps, {.stages = 2}, [&](Index t) {
+    Step step(c, list, t);
+    Shared k_tile({c.keys, c.dim}, c.compute), v_tile({c.keys, c.dim_v}, c.compute);
+    step.load(k_of, k_tile);
+    Fragment scores({c.rows(), c.keys}, f32, 0);
+    gemm(q_tile, k_tile.T(), scores);
+    when(step.is_partial(tokens), [&] {
+      parallel(scores, [&](Index r, Index column) {
+        scores(r, column) = select(step.sees(tokens, r / c.pack, column), scores(r, column), -inf);
+      });
+    });
+    scale_rows(sum, softmax.update(scores));
+    step.load(v_of, v_tile);
+    add_product(scores, v_tile, sum, c.compute);
+  });
+  softmax.normalize(sum);
+  store_rows(sum, views.of_queries(*out), tokens.first, c.pack);
+  store_lse(softmax.lse(), views.vector(*lse), tokens.first, c.pack);
+}
+
+}  // namespace tegula::ops

@@ -1,0 +1,37 @@
+// Tiles on a GPU: rows of as many neighbouring tokens as a warp group multiplies at a time.
+#include <algorithm>
+#include <bit>
+
+#include "ops/nsa/plan.hpp"
+
+namespace tegula::ops {
+
+namespace {
+
+constexpr int warp_group_rows = 64, most_pack = 128;
+constexpr int usual_keys = 64, k_of_product = 16;
+
+int round_up(int value, int step) { return (value + step - 1) / step * step; }
+
+// A part of a block, a few whole ones, or one with some columns left empty.
+int keys_of_step(int block, int wanted) {
+  const int parts = (block + wanted - 1) / wanted;
+  if (parts > 1) return round_up((block + parts - 1) / parts, k_of_product);
+  return wanted % block == 0 && block % 8 == 0 ? wanted : round_up(block, k_of_product);
+}
+
+}  // namespace
+
+NsaPlan plan_nsa_on_gpu(const NsaProblem& p, DType type, const AttentionTiles& given) {
+  NsaPlan plan;
+  const bool fast = type.bits() == 16 && p.dim % 16 == 0 && p.dim_v % 16 == 0;
+  // Rows beyond the heads of a group stay empty.
+  const bool shared = !p.per_query_head && p.group > 1 && p.group <= most_pack;
+  plan.pack = shared ? static_cast<int>(std::bit_ceil(static_cast<std::uint64_t>(p.group))) : 1;
+  plan.queries = given.queries ? std::min(given.queries, std::max(1, 2 * most_pack / plan.pack))
+                               : std::max(1, warp_group_rows / plan.pack);
+  plan.keys = given.keys ? given.keys : keys_of_step(p.block, fast ? usual_keys : usual_keys / 2);
+  return plan;
+}
+
+}  // namespace tegula::ops
