@@ -36,9 +36,10 @@ nlohmann::json measure(const bench::Workload& workload) {
     line.update({{"ms", median},
                  {"p20", at(times, 0.2)},
                  {"p80", at(times, 0.8)},
-                 {"tflops", workload.flops / median / 1e9},
+                 {"tflops", (ready.flops > 0 ? ready.flops : workload.flops) / median / 1e9},
                  {"error", error},
                  {"right", error < most_error}});
+    for (const auto& [what, value] : ready.facts) line[what] = value;
   } catch (const std::exception& failure) { line["failure"] = failure.what(); }
   return line;
 }
@@ -57,10 +58,12 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "bench_cuda: this machine has no CUDA device\n");
     return 1;
   }
-  for (const bench::Workload& workload : bench::workloads()) {
-    if (!is_wanted(workload.name, argc, argv)) continue;
-    std::printf("%s\n", measure(workload).dump().c_str());
-    std::fflush(stdout);
+  for (const auto& list : {bench::workloads(), bench::nsa_workloads()}) {
+    for (const bench::Workload& workload : list) {
+      if (!is_wanted(workload.name, argc, argv)) continue;
+      std::printf("%s\n", measure(workload).dump().c_str());
+      std::fflush(stdout);
+    }
   }
   return 0;
 }

@@ -2,6 +2,7 @@
 // compared with the formula.
 #pragma once
 #include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -14,10 +15,13 @@ struct Workload {
   struct Ready {
     std::function<void()> call;
     std::function<double()> error;
+    double flops = 0;                          // where they are known only now
+    std::map<std::string, double> facts = {};  // printed beside the result
   };
   std::function<Ready()> prepare;
 };
 
 std::vector<Workload> workloads();
+std::vector<Workload> nsa_workloads();
 
 }  // namespace tegula::bench

@@ -156,7 +156,9 @@ void describe_nsa(Operator& op) {
       {"tile_keys", OptionType::integer, "0", "keys of a tile, 0: planned", {}}};
   op.check_cases = {
       example("grouped_window", {1, 40, 8, 2, 16, 3, 8}, f32, {{"window", "9"}}),
-      example("counts_diagonal_f16", {2, 33, 2, 1, 16, 2, 16}, f16, {{"diagonal", "true"}}, true)};
+      example("counts_diagonal_f16", {2, 33, 2, 1, 16, 2, 16}, f16, {{"diagonal", "true"}}, true),
+      example("repeats_group_of_3_bf16", {1, 150, 6, 2, 64, 5, 32}, bf16, {{"repeats", "true"}}),
+      example("long_group_of_16_bf16", {1, 200, 16, 1, 128, 4, 64}, bf16)};
   op.bench_cases = {example("4096_grouped_16", {1, 4096, 16, 1, 128, 16, 64}, f32),
                     example("4096_grouped_4", {1, 4096, 16, 4, 128, 16, 64}, f32),
                     example("4096_alone", {1, 4096, 4, 4, 64, 16, 64}, f32)};
