@@ -14,6 +14,7 @@
 // with any number of blocks.
 #pragma once
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -45,6 +46,9 @@ struct CudaProgram {
   std::string text;
   std::vector<Kernel> kernels;
   std::vector<TensorMap> maps;
+  // Tensors in Signature::buffers that begin at 16 bytes and whose strides are multiples of that, but for the
+  // last, which is 1: the text supposes it.
+  std::set<int> aligned;
   std::vector<Assertion> assertions;
   std::map<std::string, std::string> instructions;  // functions that the text holds, by name
   std::vector<std::string> notes;                   // what fell back to a slower way, and why

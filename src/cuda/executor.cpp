@@ -136,7 +136,8 @@ class CudaExecutor : public Executable {
 
     void place_workspaces();
     void clear() const;
-    // Whether tensor maps describe all tensors that the program wants to copy by them.
+    // Whether tensor maps describe all tensors that the program wants to copy by them, and the others lie as
+    // it supposes.
     bool request_maps(const Variant& variant);
     const Variant& choose();
     void write_words(const Variant& variant, const Module& module);
@@ -186,6 +187,9 @@ bool CudaExecutor::Call::request_maps(const Variant& variant) {
     const auto request = request_map(plan, tensors[static_cast<std::size_t>(plan.tensor)]);
     if (!request) return false;
     maps.push_back(*request);
+  }
+  for (const int tensor : variant.program().aligned) {
+    if (!has_aligned_rows(tensors[static_cast<std::size_t>(tensor)])) return false;
   }
   return true;
 }

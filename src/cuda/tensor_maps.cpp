@@ -57,6 +57,18 @@ std::optional<TensorMapRequest> request_map(const codegen::CudaProgram::TensorMa
   return request;
 }
 
+bool has_aligned_rows(const TensorRef& tensor) {
+  if (reinterpret_cast<DeviceAddress>(tensor.data) % unit != 0) return false;
+  for (int d = 0; d < tensor.rank(); ++d) {
+    const bool is_last = d + 1 == tensor.rank();
+    const std::int64_t stride = tensor.strides[static_cast<std::size_t>(d)];
+    if (tensor.shape[static_cast<std::size_t>(d)] == 1 && !is_last) continue;
+    if (is_last ? stride != 1 : stride * tensor.dtype.bytes() % static_cast<std::int64_t>(unit) != 0)
+      return false;
+  }
+  return true;
+}
+
 TensorMap encode(const TensorMapRequest& request) {
   TensorMap map{};
   // Nothing is read through the map of a tensor without elements.

@@ -28,6 +28,9 @@ struct TensorMapRequest {
 std::optional<TensorMapRequest> request_map(const codegen::CudaProgram::TensorMap& plan,
                                             const TensorRef& tensor);
 
+// Whether rows of the tensor, without holes, begin at multiples of 16 bytes.
+bool has_aligned_rows(const TensorRef& tensor);
+
 // A DeviceError if the driver refuses.
 TensorMap encode(const TensorMapRequest& request);
 

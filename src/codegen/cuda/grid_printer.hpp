@@ -13,6 +13,7 @@
 #include "codegen/text.hpp"
 #include "ir/bounds.hpp"
 #include "passes/cuda/infer_layouts.hpp"
+#include "passes/cuda/plan_rows.hpp"
 #include "passes/cuda/plan_stores.hpp"
 #include "passes/cuda/specialize_roles.hpp"
 #include "runtime/binding.hpp"
@@ -177,6 +178,13 @@ class CudaGridPrinter {
   void find_packed(const ir::Body& body);
   void pack(const Conversion& n, const Loc& at);
 
+  // ---- rows of tensors to shared tiles (print_rows.cpp)
+  void rows(const ir::Stmt& s, const passes::RowCopy& plan, bool async);
+  void name_rows(const ir::For& loop, const std::string& number);
+  void piece(const passes::RowCopy& plan, bool async);
+  // Calls with this tensor have its last stride 1, and all else at multiples of 16 bytes.
+  void require_aligned(const ir::BufferPtr& tensor);
+
   // ---- copies (print_copies.cpp)
   bool copy_by_vectors(const ir::Copy& n, const Loc& at);
   std::optional<std::size_t> vector_dim(const ir::Copy& n, const std::vector<ir::Expr>& at) const;
@@ -231,6 +239,9 @@ class CudaGridPrinter {
   void event(const schedule::Expect& n, const schedule::Event&);
   void event(const schedule::Advance& n, const schedule::Event&);
   void event(const schedule::Load& n, const schedule::Event& e);
+  void event(const schedule::CopyAsync&, const schedule::Event& e);
+  void event(const schedule::CopyArrive& n, const schedule::Event&);
+  void event(const schedule::ProxyFence&, const schedule::Event&);
   void event(const schedule::Barrier& n, const schedule::Event&);
   void event(const schedule::WarpSync&, const schedule::Event&);
   void event(const schedule::SetRegisters& n, const schedule::Event&);

@@ -49,7 +49,8 @@ std::string CudaGridPrinter::print_roles(const Grid& grid, int number, const pas
   out_.open("if (threadIdx.x == 0) {");
   for (std::size_t r = 0; r < rings_.size(); ++r) {
     out_.line(ring_declaration(r));
-    out_.line(fmt::format("tg::init({}, {});", rings_[r].name, roles.consumers / 32));
+    const int fills = r < roles.rings.size() ? passes::full_arrivals(roles.rings[r]) : 1;
+    out_.line(fmt::format("tg::init({}, {}, {});", rings_[r].name, fills, roles.consumers / 32));
   }
   out_.line("tg::init_fence();");
   out_.close();
@@ -204,6 +205,10 @@ void CudaGridPrinter::event(const schedule::Advance& n, const schedule::Event&) 
 
 void CudaGridPrinter::event(const schedule::WarpSync&, const schedule::Event&) {
   sync_line("tg::warp_sync();");
+}
+
+void CudaGridPrinter::event(const schedule::ProxyFence&, const schedule::Event&) {
+  sync_line("tg::fence_async_shared();");
 }
 
 void CudaGridPrinter::event(const schedule::SetRegisters& n, const schedule::Event&) {

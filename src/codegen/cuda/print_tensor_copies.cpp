@@ -68,4 +68,12 @@ void CudaGridPrinter::event(const schedule::Load& n, const schedule::Event& e) {
   out_.close_step();
 }
 
+void CudaGridPrinter::event(const schedule::CopyAsync&, const schedule::Event& e) {
+  rows(e.stmt, *passes::plan_rows(e.stmt), true);
+}
+
+void CudaGridPrinter::event(const schedule::CopyArrive& n, const schedule::Event&) {
+  sync_line(fmt::format("tg::arrive_with_copies({});", ring_name(n.place.ring)));
+}
+
 }  // namespace tegula::codegen

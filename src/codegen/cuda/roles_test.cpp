@@ -41,6 +41,7 @@ ops::BlockSparseKernel sparse_of(int q_block, int k_block, int pack, int rows) {
   c.q_block = q_block, c.k_block = k_block;
   c.pack = pack, c.queries = rows / pack;
   c.all_threads = true;
+  c.listed = c.gathers();
   return c;
 }
 
@@ -73,7 +74,7 @@ const std::vector<RolesCase> roles_cases{
      {"tg::complete"},
      {}},
     {"sparse_16_by_64", [] { return block_sparse_kernel(sparse_of(16, 64, 8, 128)); }, in_turns, {}},
-    {"sparse_gathered", [] { return block_sparse_kernel(sparse_of(128, 1, 1, 128)); }, {"tg::complete"}, {}},
+    {"sparse_gathered", [] { return block_sparse_kernel(sparse_of(128, 1, 1, 128)); }, {"tg::copy_async"}, {}},
 };
 
 class Roles : public ::testing::TestWithParam<RolesCase> {};

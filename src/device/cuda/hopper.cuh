@@ -49,10 +49,10 @@ TG_DEVICE void barrier_init(uint32_t barrier, uint32_t arrivals) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
 }
 template <class R>
-TG_DEVICE void init(const R& ring, uint32_t releases) {
+TG_DEVICE void init(const R& ring, uint32_t fills, uint32_t releases) {
 #pragma unroll
   for (int i = 0; i < R::depth; ++i) {
-    barrier_init(ring.barriers + 8 * i, 1);
+    barrier_init(ring.barriers + 8 * i, fills);
     barrier_init(ring.barriers + 8 * (R::depth + i), releases);
   }
 }
@@ -115,6 +115,18 @@ TG_DEVICE void complete(const R& ring, uint32_t bytes) {
   asm volatile("mbarrier.complete_tx.shared::cluster.relaxed.cluster.b64 [%0], %1;" ::"r"(ring.full()),
                "r"(bytes)
                : "memory");
+}
+
+// ---- pieces of 16 bytes that this thread copies, or zeros where there is none; both sides are aligned
+TG_DEVICE void copy_async(void* to, const void* from, bool exists) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)), "l"(from),
+               "r"(exists ? 16 : 0)
+               : "memory");
+}
+// Arrives when all that this thread has copied so far is there.
+template <class R>
+TG_DEVICE void arrive_with_copies(const R& ring) {
+  asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(ring.full()) : "memory");
 }
 
 // ---- blocks in turns

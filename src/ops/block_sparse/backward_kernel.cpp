@@ -181,7 +181,11 @@ MaskOfStep Program::query_mask(const InverseLists::List& list, const Expr& first
                 return select(sees(first_key + r, step.row(column / f.pack)), weight, 0);
               }};
     auto bits = std::make_shared<Shared>(std::initializer_list<int>{c.queries}, u32);
-    parallel(*bits, [&](Index n) { (*bits)(n) = (*list.bits)(list.begin + step.slot(n)); });
+    parallel(*bits, [&](Index n) {
+      (*bits)(n) = u32(0);
+      Expr slot = step.slot(n);
+      when(slot < list.count, [&] { (*bits)(n) = (*list.bits)(list.begin + slot); });
+    });
     return {partial, [=, this](const Expr& r, const Expr& column, const Expr& weight) {
               Expr key = first_key + r, query = column / f.pack;
               Expr chose = (*bits)(query) >> u32(key / f.k_block - first_block) & 1u;

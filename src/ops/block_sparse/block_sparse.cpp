@@ -104,6 +104,16 @@ void plan_on_gpu(const BlockSparseOptions& options, const BlockSparseCall& call,
   kernel.chunk = small_chunk;
 }
 
+// Long lists of small blocks take longer to find than the producer of a tile has time.
+void plan_lists(const BlockSparseOptions& options, BlockSparseCall& call) {
+  BlockSparseKernel& kernel = call.kernel;
+  kernel.listed = kernel.gathers() || blocks_of(call.tensors.k.size(1), options.k_block) > small_chunk;
+  if (!kernel.listed || call.per_query_head) return;
+  kernel.one_choice = true;
+  call.choice = call.choice.slice(2, 0, 1);
+  if (kernel.counts) call.counts = call.counts.slice(2, 0, 1);
+}
+
 void check_blocks(const Arguments& args, const BlockSparseOptions& options) {
   for (auto [name, size] : {std::pair("q_block", options.q_block), std::pair("k_block", options.k_block)})
     args.check(size >= 1 && size <= 1 << 20, name, "a block size from 1 to 2^20", fmt::format("{}", size),
@@ -143,6 +153,7 @@ BlockSparseCall prepare_block_sparse(const TensorRef& q, const TensorRef& k, con
   kernel.all_threads = on_gpu;
   if (on_gpu) {
     plan_on_gpu(options, call, kernel);
+    plan_lists(options, call);
   } else {
     plan_queries(options, call, most_rows, packed_q_block, kernel);
     plan_keys(options, call, usual_keys, kernel);

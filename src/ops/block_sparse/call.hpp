@@ -9,7 +9,8 @@ namespace tegula::ops {
 struct BlockSparseCall {
   BlockSparseKernel kernel;
   HeadTensors tensors;
-  TensorRef choice, counts;     // a row for each query head, repeated where heads share one
+  // A row for each query head, repeated where heads share one; only one of each group if the kernel says so.
+  TensorRef choice, counts;
   bool per_query_head = false;  // heads of a group choose differently
   float scale = 1;
 };

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "ops/attention/scores.hpp"
-#include "ops/block_sparse/lists.hpp"
+#include "ops/block_sparse/sorted_lists.hpp"
 #include "ops/common/softmax.hpp"
 
 namespace tegula::ops {
@@ -11,15 +11,19 @@ namespace tegula::ops {
 using namespace lang;
 
 std::string BlockSparseKernel::name() const {
-  return fmt::format("block_sparse_{}_{}_d{}_v{}_b{}x{}_g{}_q{}_k{}_c{}{}{}{}{}{}", type.name(),
+  return fmt::format("block_sparse_{}_{}_d{}_v{}_b{}x{}_g{}_q{}_k{}_c{}{}{}{}{}{}{}{}", type.name(),
                      compute.name(), dim, dim_v, q_block, k_block, pack, queries, keys, chunk,
                      causal ? "_causal" : "", softcap ? "_softcap" : "", mask ? "_mask" : "",
-                     counts ? "_counts" : "", all_threads ? "_threads" : "");
+                     counts ? "_counts" : "", all_threads ? "_threads" : "", listed ? "_listed" : "",
+                     one_choice ? "_one" : "");
 }
 
 namespace {
 
 constexpr int no_key = 0x7fffffff;  // larger than any key: outside the tensor, and behind every limit
+
+// The n-th block of a list.
+using ListEntry = std::function<Expr(const Expr& n)>;
 
 // One tile of queries and the keys it meets.
 struct Meeting {
@@ -49,10 +53,10 @@ struct Meeting {
   }
 
   // Blocks of keys that fill one or more tiles each.
-  void add_whole(Shared& list, const Expr& count) {
+  void add_whole(const ListEntry& list, const Expr& count) {
     const int parts = ceildiv(c.k_block, c.keys);
     pipelined(parts == 1 ? count : count * parts, {.stages = 2}, [&](Index t) {
-      Expr block = parts == 1 ? Expr(list(t)) : Expr(list(t / parts));
+      Expr block = list(parts == 1 ? Expr(t) : t / parts);
       Expr first = parts == 1 ? block * c.k_block : block * c.k_block + t % parts * c.keys;
       Expr end = block * c.k_block + c.k_block;
       Shared key_tile({c.keys, c.dim}, c.compute);
@@ -67,12 +71,11 @@ struct Meeting {
   }
 
   // A few whole blocks of keys in a tile, copied one by one.
-  void add_joined(Shared& list, const Expr& count) {
+  void add_joined(const ListEntry& list, const Expr& count) {
     const int blocks = c.keys / c.k_block;
     pipelined(ceildiv(count, blocks), {.stages = 2}, [&](Index t) {
       std::vector<Expr> first;
-      for (int i = 0; i < blocks; ++i)
-        first.push_back(Expr(list(min(t * blocks + i, count - 1))) * c.k_block);
+      for (int i = 0; i < blocks; ++i) first.push_back(list(min(t * blocks + i, count - 1)) * c.k_block);
       auto load = [&](const Tensor& from, Shared& tile) {
         for (int i = 0; i < blocks; ++i)
           copy(from.at(first[static_cast<std::size_t>(i)]),
@@ -97,7 +100,7 @@ struct Meeting {
   }
 
   // Several blocks of keys in a tile: the key of each column is looked up.
-  void add_gathered(Shared& list, const Expr& count) {
+  void add_gathered(const ListEntry& list, const Expr& count) {
     const int blocks = c.keys / c.k_block;
     pipelined(ceildiv(count, blocks), {.stages = 2}, [&](Index t) {
       Shared key_of({c.keys}, i32);
@@ -124,6 +127,7 @@ struct Program {
       entries{"entries"};
   std::optional<Tensor> q, k, v, out, lse, choice, lengths;
   std::optional<Expr> scale, cap;
+  std::optional<SortedLists> lists;
 
   explicit Program(const BlockSparseKernel& instance) : c(instance) {
     if (c.pack == 1) group.emplace("group");
@@ -133,19 +137,48 @@ struct Program {
     v.emplace(input("v", {batch, keys, heads, c.dim_v}, c.type));
     out.emplace(output("out", {batch, queries, heads, members, c.dim_v}, c.type));
     lse.emplace(output("lse", {batch, heads, members, queries}, f32));
-    choice.emplace(input("choice", {batch, heads, members, q_blocks, entries}, c.mask ? boolean : i32));
+    Operand selectors = c.one_choice ? Operand(1) : members;
+    choice.emplace(input("choice", {batch, heads, selectors, q_blocks, entries}, c.mask ? boolean : i32));
     scale.emplace(scalar("scale", f32));
     if (c.softcap) cap.emplace(scalar("cap", f32));
-    if (c.counts) lengths.emplace(input("counts", {batch, heads, members, q_blocks}, i32));
+    if (c.counts) lengths.emplace(input("counts", {batch, heads, selectors, q_blocks}, i32));
   }
 
   void run() {
+    if (c.listed) make_lists();
     Expr all_heads = c.pack > 1 ? Expr(heads) : heads * *group;
     grid(q_blocks * c.splits(), all_heads, batch, [&](Index x, Index h, Index b) { block(x, h, b); });
   }
 
+  ChoiceRow choice_row(const Expr& b, const Expr& kv_head, const Expr& member, const Expr& q_block) const {
+    Expr length = c.counts ? clamp((*lengths)(b, kv_head, member, q_block), 0, entries) : Expr(entries);
+    return {choice->slice(b, kv_head, member, q_block), length, c.mask, c.all_threads};
+  }
+  // Heads of a group whose choices differ.
+  Expr selectors() const { return c.pack > 1 || c.one_choice ? Expr(Operand(1)) : Expr(*group); }
+  void make_lists();
   void block(const Index& x, const Index& h, const Index& b);
+  void meet(Meeting& meeting, const ListEntry& list, const Expr& count) const;
 };
+
+void Program::make_lists() {
+  auto row_of = [this](const Expr& b, const Expr& h, const Expr& x) -> SortedLists::Row {
+    Expr last = min(x * c.q_block + c.q_block, queries) + keys - queries;
+    Expr end = c.causal ? clamp(last, 0, keys) : Expr(keys);
+    return {choice_row(b, h / selectors(), h % selectors(), x), ceildiv(end, c.k_block)};
+  };
+  lists.emplace(batch, heads * selectors(), q_blocks, entries, row_of);
+  lists->record_grid();
+}
+
+void Program::meet(Meeting& meeting, const ListEntry& list, const Expr& count) const {
+  if (c.joins())
+    meeting.add_joined(list, count);
+  else if (c.gathers())
+    meeting.add_gathered(list, count);
+  else
+    meeting.add_whole(list, count);
+}
 
 void Program::block(const Index& x, const Index& h, const Index& b) {
   Expr kv_head = c.pack > 1 ? Expr(h) : h / *group, member = c.pack > 1 ? Expr(Operand(0)) : h % *group;
@@ -168,22 +201,23 @@ void Program::block(const Index& x, const Index& h, const Index& b) {
       c,  k->slice(b, all, kv_head), v->slice(b, all, kv_head), queries_tile, sum, softmax, visible, *scale,
       cap};
 
-  Tensor chosen = choice->slice(b, kv_head, member, q_block);
-  Expr entries_of = c.counts ? clamp((*lengths)(b, kv_head, member, q_block), 0, entries) : Expr(entries);
-  Expr blocks = ceildiv(visible.end(), c.k_block);
-  serial(ceildiv(blocks, c.chunk), [&](Index n) {
-    Expr begin = n * c.chunk;
-    Shared list({c.chunk}, i32);
-    Var count = 0;
-    list_blocks({chosen, entries_of, c.mask, c.all_threads}, begin, min(blocks, begin + c.chunk), list,
-                count);
-    if (c.joins())
-      meeting.add_joined(list, count);
-    else if (c.gathers())
-      meeting.add_gathered(list, count);
-    else
-      meeting.add_whole(list, count);
-  });
+  if (c.listed) {
+    Expr selector = c.pack > 1 || c.one_choice ? Expr(Operand(0)) : member;
+    const SortedLists::List list = lists->list(b, kv_head * selectors() + selector, q_block);
+    meet(
+        meeting, [&](const Expr& n) -> Expr { return list.blocks(n); }, list.count);
+  } else {
+    const ChoiceRow chosen = choice_row(b, kv_head, member, q_block);
+    Expr blocks = ceildiv(visible.end(), c.k_block);
+    serial(ceildiv(blocks, c.chunk), [&](Index n) {
+      Expr begin = n * c.chunk;
+      Shared list({c.chunk}, i32);
+      Var count = 0;
+      list_blocks(chosen, begin, min(blocks, begin + c.chunk), list, count);
+      meet(
+          meeting, [&](const Expr& i) -> Expr { return list(i); }, count);
+    });
+  }
   softmax.normalize(sum);
   store_rows(sum, out->slice(b, rows, kv_head, heads_of), start, c.pack);
   store_lse(softmax.lse(), lse->slice(b, kv_head, heads_of, rows), start, c.pack);

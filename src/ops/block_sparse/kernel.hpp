@@ -17,6 +17,8 @@ struct BlockSparseKernel {
   bool mask = false;         // the choice is a boolean mask, not a list
   bool counts = false;       // lists have lengths
   bool all_threads = false;  // make the list of a block: for GPUs
+  bool listed = false;       // lists are made before, once for all tiles that share them
+  bool one_choice = false;   // listed: the choice has one member for all heads of a group
 
   int rows() const { return queries * pack; }
   // Tiles of a block of queries.
@@ -30,7 +32,7 @@ struct BlockSparseKernel {
 // Arguments: q [batch, queries, kv heads, group, d], k, v, out, lse [batch, kv heads, group, queries], choice
 // [batch, kv heads, group, q_blocks, entries] (i32, or boolean over all key blocks), scale as in
 // attention_kernel; then, where the instance has them, cap, counts [batch, kv heads, group, q_blocks].
-// With pack > 1 the lists of group member 0 are those of all.
+// With pack > 1 the lists of group member 0 are those of all; with one_choice there are no others.
 lang::Kernel block_sparse_kernel(const BlockSparseKernel& instance);
 
 }  // namespace tegula::ops

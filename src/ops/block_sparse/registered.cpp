@@ -78,6 +78,7 @@ Work work_of(const Tensors& in, const Options& options) {
         for (std::int64_t i = 0; i < shape[3]; ++i)
           for (std::int64_t block : chosen_blocks(call, {b, h, g, i}, blocks))
             pairs += pairs_of(call, i, block);
+  pairs *= static_cast<double>(t.group()) / static_cast<double>(shape[2]);
   const double rows = static_cast<double>(nelements(t.q)) / t.dim();
   return {2 * pairs * (t.dim() + t.dim_v()), bytes_of(in) + rows * (t.dim_v() * t.q.dtype.bytes() + 4)};
 }

@@ -17,13 +17,14 @@ ScheduleNames::ScheduleNames(schedule::Schedule& out, const Roles& roles, const 
   for (const auto& [branch, loop] : program.non_empty)
     peeled_.insert(std::get<For>(loop->node).index[0].get());
   for (const RingPlan& ring : roles.rings) {
-    schedule::Ring own{ring.tiles[0]->name, {}, ring.depth, 1, 1, roles.consumers / 32};
+    schedule::Ring own{ring.tiles[0]->name, {}, ring.depth, 1, full_arrivals(ring), roles.consumers / 32};
     for (const BufferPtr& tile : ring.tiles) {
       own.buffers.push_back(static_cast<int>(out.buffers.size()));
       buffers_.emplace(tile.get(), own.buffers.back());
       const auto bytes = static_cast<int>(tile->elements() * tile->type.bytes());
       int fills = 0;
       for (const auto& [fill, filled] : roles.fills) fills += filled == tile;
+      if (ring.by_rows) fills *= producer_threads / 32;  // each warp brings its own
       out.buffers.push_back({tile->name, schedule::Space::shared, ring.depth, 1, bytes, fills});
     }
     out.rings.push_back(std::move(own));

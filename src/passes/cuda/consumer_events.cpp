@@ -50,6 +50,7 @@ class Consumer {
   void leaf(const Stmt& s, Events& out);
   void nested(const Stmt& s, Events& out);
   void deep_loop(const Stmt& s, Events& out);
+  void wait_full(int ring, Events& out);
   void release(int ring, Events& out);
   // Until the first `count` of the flights are done.
   void wait(std::size_t count, Events& out);
@@ -105,6 +106,12 @@ bool Consumer::has_events(const Stmt& s) {
     });
   });
   return found;
+}
+
+void Consumer::wait_full(int ring, Events& out) {
+  out.push_back({schedule::WaitFull{{ring}}});
+  // What threads copied becomes visible to the tensor cores.
+  if (roles_.rings[static_cast<std::size_t>(ring)].by_rows) out.push_back({schedule::ProxyFence{}});
 }
 
 void Consumer::release(int ring, Events& out) {
@@ -183,7 +190,7 @@ void Consumer::deep_loop(const Stmt& s, Events& out) {
   for (const Stmt& n : loop.body) {
     if (as<Let>(n)) own.push_back(event_of(schedule::Operation{}, n));
     if (!as<Gemm>(n)) continue;
-    for (const Use& use : used) own.push_back({schedule::WaitFull{{use.ring}}});
+    for (const Use& use : used) wait_full(use.ring, own);
     product(*as<Gemm>(n), n, own);
     flights_.clear();
     own.push_back({schedule::GemmWait{1}});
@@ -232,7 +239,7 @@ Events Consumer::body(const Body& statements) {
   const std::vector<Use> used = uses(statements);
   for (std::size_t i = 0; i < statements.size(); ++i) {
     for (const Use& use : used) {
-      if (use.first == i) out.push_back({schedule::WaitFull{{use.ring}}});
+      if (use.first == i) wait_full(use.ring, out);
     }
     statement(statements[i], out);
     for (const Use& use : used) {

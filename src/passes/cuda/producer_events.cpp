@@ -20,6 +20,8 @@ class Producer {
 
  private:
   bool has_fills(const Stmt& s) const;
+  void acquire(int ring, Events& out);
+  void fill(const Stmt& s, const BufferPtr& tile, int part, bool last, Events& out);
 
   ScheduleNames& names_;
   const Roles& roles_;
@@ -42,27 +44,49 @@ int bytes_of(const Stmt& s, const BufferPtr& tile) {
   return static_cast<int>(elements * tile->type.bytes());
 }
 
+void Producer::acquire(int ring, Events& out) {
+  const RingPlan& plan = roles_.rings[static_cast<std::size_t>(ring)];
+  out.push_back({schedule::Acquire{{ring}}, roles_.one_loader ? Who::one : Who::all});
+  if (plan.by_rows) return;
+  // No warp may fall behind by a whole phase.
+  if (!roles_.one_loader)
+    out.push_back({schedule::Barrier{producer_barrier, false, 0, producer_threads, true}});
+  int bytes = 0;
+  for (const BufferPtr& tile : plan.tiles) bytes += static_cast<int>(tile->elements() * tile->type.bytes());
+  out.push_back({schedule::Expect{{ring}, bytes}, Who::one});
+}
+
+void Producer::fill(const Stmt& s, const BufferPtr& tile, int part, bool last, Events& out) {
+  const int ring = roles_.ring_of(tile.get());
+  schedule::Access to = names_.access(tile, schedule::Touch::write);
+  const bool by_rows = roles_.rings[static_cast<std::size_t>(ring)].by_rows;
+  to.parts.per_warp = by_rows ? 1 : 0;
+  to.parts.mask = std::uint64_t{1} << (by_rows ? part * (producer_threads / 32) : part);
+  if (!by_rows) {
+    out.push_back(event_of(schedule::Load{{ring}, to, bytes_of(s, tile), false}, s, Who::one));
+    return;
+  }
+  out.push_back(event_of(schedule::CopyAsync{to}, s));
+  if (last) out.push_back({schedule::CopyArrive{{ring}}});
+}
+
 Events Producer::body(const Body& statements) {
   Events out;
   std::vector<int> open;
-  std::unordered_map<const Buffer*, int> parts;  // of each tile that are filled
+  std::unordered_map<const Buffer*, int> parts;   // of each tile that are filled
+  std::unordered_map<int, const StmtNode*> last;  // that fills a tile of the ring
   for (const Stmt& s : statements) {
-    if (const auto fill = roles_.fills.find(s.get()); fill != roles_.fills.end()) {
-      const int ring = roles_.ring_of(fill->second.get());
+    if (const auto own = roles_.fills.find(s.get()); own != roles_.fills.end())
+      last[roles_.ring_of(own->second.get())] = s.get();
+  }
+  for (const Stmt& s : statements) {
+    if (const auto own = roles_.fills.find(s.get()); own != roles_.fills.end()) {
+      const int ring = roles_.ring_of(own->second.get());
       if (std::find(open.begin(), open.end(), ring) == open.end()) {
         open.push_back(ring);
-        int bytes = 0;
-        for (const BufferPtr& tile : roles_.rings[static_cast<std::size_t>(ring)].tiles)
-          bytes += static_cast<int>(tile->elements() * tile->type.bytes());
-        out.push_back({schedule::Acquire{{ring}}, roles_.one_loader ? Who::one : Who::all});
-        // No warp may fall behind by a whole phase.
-        if (!roles_.one_loader)
-          out.push_back({schedule::Barrier{producer_barrier, false, 0, producer_threads, true}});
-        out.push_back({schedule::Expect{{ring}, bytes}, Who::one});
+        acquire(ring, out);
       }
-      schedule::Access to = names_.access(fill->second, schedule::Touch::write);
-      to.parts.mask = std::uint64_t{1} << parts[fill->second.get()]++;
-      out.push_back(event_of(schedule::Load{{ring}, to, bytes_of(s, fill->second), false}, s, Who::one));
+      fill(s, own->second, parts[own->second.get()]++, last.at(ring) == s.get(), out);
     } else if (has_fills(s)) {
       const auto* loop = as<For>(s);
       const schedule::Count count = loop ? names_.steps(*loop) : names_.taken(*as<If>(s));

@@ -5,6 +5,7 @@
 
 #include "ir/effects.hpp"
 #include "ir/visit.hpp"
+#include "passes/cuda/plan_rows.hpp"
 #include "passes/cuda/plan_stores.hpp"
 #include "passes/cuda/slice.hpp"
 
@@ -182,7 +183,10 @@ bool Analysis::is_uneven() const {
 
 void Analysis::plan_loads(Roles& roles) const {
   roles.one_loader = true;
+  for (RingPlan& ring : roles.rings) ring.by_rows = target_.copy_engine;
   for (const Candidate& c : candidates_) {
+    RingPlan& ring = roles.rings[static_cast<std::size_t>(roles.ring_of(c.tile.get()))];
+    for (const Stmt& s : c.fills) ring.by_rows &= plan_rows(s).has_value();
     for (const Stmt& s : c.fills) {
       const auto* copy = as<Copy>(s);
       const auto plan = copy ? plan_copy(*copy, is_operand(c.tile)) : std::nullopt;

@@ -16,10 +16,12 @@ namespace tegula::passes {
 struct RingPlan {
   std::vector<ir::BufferPtr> tiles;
   int depth = 1;
+  bool by_rows =
+      false;  // every thread of the producer copies pieces of rows, and arrives when they are there
 };
 
 struct Roles {
-  int consumers = 0;          // threads
+  int consumers = 0;  // threads
   int blocks_per_processor = 1;
   std::vector<RingPlan> rings;
   // The statements that fill tiles of rings, and the tiles.

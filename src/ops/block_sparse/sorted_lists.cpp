@@ -1,0 +1,105 @@
+#include "ops/block_sparse/sorted_lists.hpp"
+
+namespace tegula::ops {
+
+using namespace lang;
+
+namespace {
+
+constexpr int word = 32, words = 1024;  // blocks of a word of marks, and words that are marked at a time
+constexpr int run = 32, runs = words / run;
+constexpr int threads = 256;
+
+Expr bit(const Expr& n) { return u32(1) << u32(n); }
+
+void mark(const SortedLists::Row& row, const Expr& begin, Shared& marks) {
+  const ChoiceRow& choice = row.choice;
+  if (choice.mask) {
+    parallel(marks, [&](Index w) {
+      Var bits = u32(0);
+      serial(word, [&](Index i) {
+        Expr block = begin + w * word + i;
+        when(block < row.blocks, [&] { when(choice.row(block), [&] { bits = bits | bit(i); }); });
+      });
+      marks(w) = bits;
+    });
+    return;
+  }
+  clear(marks);
+  parallel(choice.entries, [&](Index n) {
+    Expr entry = choice.row(n), at = entry - begin;
+    when(entry >= begin && entry < min(row.blocks, begin + words * word),
+         [&] { atomic_or(marks(at / word), bit(at % word)); });
+  });
+}
+
+// Where the blocks of each word stand in the list, of which `count` are there already.
+void find_places(const Shared& marks, Shared& places, Var& count) {
+  Shared sums({runs}, i32);
+  parallel(marks, [&](Index w) {
+    Expr bits = marks(w);
+    Var sum = 0;
+    serial(word, [&](Index i) { sum += select((bits & bit(i)) != 0u, 1, 0); });
+    places(w) = sum;
+  });
+  parallel(sums, [&](Index r) {
+    Var sum = 0;
+    serial(run, [&](Index i) { sum += places(r * run + i); });
+    sums(r) = sum;
+  });
+  serial(runs, [&](Index r) {
+    Expr own = sums(r);
+    sums(r) = count;
+    count += own;
+  });
+  parallel(sums, [&](Index r) {
+    Var place = sums(r);
+    serial(run, [&](Index i) {
+      Expr own = places(r * run + i);
+      places(r * run + i) = place;
+      place += own;
+    });
+  });
+}
+
+}  // namespace
+
+SortedLists::SortedLists(const Expr& batches, const Expr& heads, const Expr& rows, const Expr& width,
+                         OfRow of_row)
+    : batches_(batches),
+      heads_(heads),
+      rows_(rows),
+      of_row_(std::move(of_row)),
+      lists_(workspace("sorted_lists", {batches, heads, rows, width}, i32)),
+      lengths_(workspace("sorted_lengths", {batches, heads, rows}, i32)) {}
+
+void SortedLists::record_grid() const {
+  grid(rows_, heads_, batches_, {.threads = threads}, [&](Index x, Index h, Index b) {
+    const Row row = of_row_(b, h, x);
+    Tensor list = lists_.slice(b, h, x);
+    Var count = 0;
+    serial(ceildiv(row.blocks, words * word), [&](Index n) {
+      Expr begin = n * (words * word);
+      Shared marks({words}, u32), places({words}, i32);
+      mark(row, begin, marks);
+      find_places(marks, places, count);
+      parallel(marks, [&](Index w) {
+        Expr bits = marks(w);
+        Var place = places(w);
+        serial(word, [&](Index i) {
+          when((bits & bit(i)) != 0u, [&] {
+            list(place) = begin + w * word + i;
+            place += 1;
+          });
+        });
+      });
+    });
+    lengths_(b, h, x) = count;
+  });
+}
+
+SortedLists::List SortedLists::list(const Expr& batch, const Expr& head, const Expr& row) const {
+  return {lists_.slice(batch, head, row), lengths_(batch, head, row)};
+}
+
+}  // namespace tegula::ops

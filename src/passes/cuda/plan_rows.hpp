@@ -1,0 +1,23 @@
+// Loops over elements that bring rows of a tensor into a shared tile, each row wherever it is looked up.
+#pragma once
+#include <optional>
+
+#include "ir/stmt.hpp"
+
+namespace tegula::passes {
+
+inline constexpr int piece_bytes = 16;  // that a thread brings at a time
+
+// The loop's last index goes along whole rows, in pieces; nothing before the load depends on it.
+struct RowCopy {
+  const ir::Load* load = nullptr;
+  const ir::Store* store = nullptr;
+  std::size_t lookups = 0;  // statements in front, which find the row
+  std::size_t dim = 0;      // of the tensor, along the rows
+  int elements = 0;         // of a piece
+};
+
+// Nothing for other loops. Rows have no holes, and pieces are aligned, in tensors with aligned rows only.
+std::optional<RowCopy> plan_rows(const ir::Stmt& stmt);
+
+}  // namespace tegula::passes
