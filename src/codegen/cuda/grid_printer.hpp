@@ -175,6 +175,7 @@ class CudaGridPrinter {
     ir::BufferPtr from, to;
   };
   std::optional<Conversion> conversion(const ir::Stmt& s) const;
+  bool reads_words(const ir::Stmt& s, const ir::Buffer& fragment) const;
   void find_packed(const ir::Body& body);
   void pack(const Conversion& n, const Loc& at);
 
@@ -193,6 +194,13 @@ class CudaGridPrinter {
   std::string vector_count(const ir::View& view, std::size_t dim, const ir::Expr& at, const std::string& text,
                            int elements);
 
+  // ---- fragments to operands in shared memory (print_matrices.cpp)
+  std::optional<Conversion> matrix_store(const ir::Stmt& s) const;
+  bool is_registers_of_pairs(const Conversion& n) const {
+    return n.from->type == f32 || packed_.contains(n.from.get());
+  }
+  void store_matrices(const Conversion& n, const ir::View& to, const Loc& at);
+
   // ---- operations on tiles (print_tiles.cpp)
   void declare_fragment(const std::string& name, DType type, const Layout& layout, const Loc& at);
   void declare_shared(const ir::BufferPtr& tile, const Loc& at);
@@ -205,6 +213,9 @@ class CudaGridPrinter {
   void gemm_mma(const ir::Gemm& n, const passes::GemmPlan& plan, const FragmentTile& c, const Loc& at);
   std::string mma_operand(const ir::View& view, int k_axis, bool fits, DType packed);
   std::string operand_lambda(const ir::View& view, int pair_axis, DType packed);
+  void publish_operands();
+  // The number of the thread's warp group; among consumers ptxas knows that it is the same for a whole warp.
+  std::string warp_group() const { return is_consumer_ ? "warp_group" : team_.thread + " / 128"; }
   void gemm_wgmma(const ir::Gemm& n, const FragmentTile& c, const Loc& at);
   void wgmma(const ir::Gemm& n, const passes::GemmPlan& plan, const FragmentTile& c, const Loc& at);
   std::string operand_at(const ir::View& view, const std::string& row, const std::string& column);
@@ -215,9 +226,12 @@ class CudaGridPrinter {
   // ---- roles (print_roles.cpp, print_tensor_copies.cpp)
   std::string print_roles(const ir::Grid& grid, int number, const passes::Roles& roles);
   void declare_rings(const passes::Roles& roles);
-  std::string ring_declaration(std::size_t r) const;
+  int depth_of(std::size_t ring) const;
+  void print_rings(const std::vector<int>& cursors);
+  std::string cursor_name(int ring) const;
   const std::string& ring_name(int ring) const { return rings_[static_cast<std::size_t>(ring)].name; }
-  std::string role(const schedule::Role& role, const ir::Grid& grid, int barrier, int threads);
+  std::string role(const schedule::Schedule& schedule, const schedule::Role& role, const ir::Grid& grid,
+                   int barrier, int threads);
   void event(const schedule::StoreWait& n, const schedule::Event&);
   void tiles(const schedule::Loop& n);
   void events(const schedule::Events& list);
@@ -257,7 +271,7 @@ class CudaGridPrinter {
   void name_slots(int ring);
   std::size_t tensor_map(CudaProgram::TensorMap map);
   void load_boxes(const ir::Copy& n, const passes::TensorCopy& plan, int ring, const Loc& at);
-  void store_boxes(const ir::Copy& n, const passes::TensorStore& plan, const Loc& at);
+  void store_boxes(const ir::View& from, const ir::View& to, bool adds, const Loc& at);
   void fill_by_threads(const ir::Stmt& s, int ring, std::int64_t bytes);
   std::size_t shared_bytes(const ir::Grid& grid) const;
 
@@ -285,6 +299,7 @@ class CudaGridPrinter {
   const passes::Roles* roles_ = nullptr;
   const ir::Grid* grid_ = nullptr;  // of the roles
   std::vector<RingText> rings_;
+  std::vector<int> cursors_;  // of each ring, as the first ring that has it
   struct Part {
     int first = 0, last = 16;
     bool is_all() const { return first == 0 && last == 16; }

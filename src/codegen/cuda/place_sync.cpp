@@ -77,6 +77,7 @@ class Placement {
         result.back().body = Placement(step.barrier).repeated(step.body, none, nowhere);
       }
       if (step.kind == StepKind::code || step.kind == StepKind::group) {
+        if (step.is_barrier) pending.clear();
         add(pending, touches);
         if (step.leaves) add(left, pending);
         continue;

@@ -145,6 +145,9 @@ std::string CudaGridPrinter::load_text(const Access& access) {
   const BufferPtr& buffer = access.view.buffer;
   if (buffer->space == Space::fragment && !shared_.contains(buffer.get())) {
     const FragmentTile& tile = fragments_.at(buffer.get());
+    if (tile.is_packed)
+      return fmt::format("tg::element<{0}>({1}[({2}) / 2], ({2}) % 2)", element_type(buffer->type), tile.name,
+                         register_text(access));
     // Outside parallel only a tile of rank 0 is read, and every thread holds it.
     return fmt::format("{}[{}]", tile.name, loop_ ? register_text(access) : "0");
   }

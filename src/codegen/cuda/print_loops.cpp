@@ -99,6 +99,8 @@ void CudaGridPrinter::elements(const For& n, const Stmt& s) {
   if (const auto found = conversion(s); found && packed_.contains(found->to.get()))
     return pack(*found, s->at);
   if (const auto plan = passes::plan_rows(s)) return rows(s, *plan, false);
+  if (const auto found = matrix_store(s); found && is_registers_of_pairs(*found))
+    return store_matrices(*found, as<Store>(n.body.back())->to.view, s->at);
   const auto found = layouts_.loops.find(s.get());
   const Layout* layout = found == layouts_.loops.end() ? nullptr : &found->second;
   if (layout && layout->replicas() > 1 && reads_what_it_writes(n)) layout = nullptr;

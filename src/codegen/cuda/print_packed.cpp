@@ -1,6 +1,8 @@
-// Fragments of 16-bit floats that only feed products from registers: held as words of two, which are made
-// where they are converted.
+// Fragments of 16-bit floats that feed products from registers: held as words of two, which are made where
+// they are converted, stored to shared memory as they are, and otherwise only read.
 #include <fmt/format.h>
+
+#include <numeric>
 
 #include "codegen/cuda/grid_printer.hpp"
 #include "ir/effects.hpp"
@@ -30,6 +32,23 @@ std::optional<CudaGridPrinter::Conversion> CudaGridPrinter::conversion(const Stm
   return Conversion{from, to};
 }
 
+// Whether a loop over elements only reads the fragment, each thread its own registers.
+bool CudaGridPrinter::reads_words(const Stmt& s, const Buffer& fragment) const {
+  const auto& loop = *as<For>(s);
+  const auto own = layouts_.fragments.find(&fragment);
+  const auto layout = layouts_.loops.find(s.get());
+  if (own == layouts_.fragments.end() || layout == layouts_.loops.end()) return false;
+  bool result = layout->second == own->second && own->second.replicas() == 1;
+  std::vector<int> identity(loop.index.size());
+  std::iota(identity.begin(), identity.end(), 0);
+  for_each_stmt(loop.body, [&](const Stmt& inner) {
+    const Access* access = passes::fragment_access(inner);
+    if (!access || access->view.buffer.get() != &fragment) return;
+    result &= as<Load>(inner) && passes::loop_axes(loop, *access) == identity;
+  });
+  return result;
+}
+
 void CudaGridPrinter::find_packed(const Body& body) {
   packed_.clear();
   std::unordered_set<const Buffer*> other;  // used in another way
@@ -40,6 +59,7 @@ void CudaGridPrinter::find_packed(const Body& body) {
         other.insert(found->from.get());
         continue;
       }
+      if (matrix_store(s)) continue;  // takes words as they are
       const auto* gemm = as<Gemm>(s);
       const bool is_loop = as<For>(s) && as<For>(s)->kind == LoopKind::parallel;
       const Effects e = is_loop ? all_effects(s) : effects(s);
@@ -52,6 +72,7 @@ void CudaGridPrinter::find_packed(const Body& body) {
               layout != layouts_.fragments.end() && layout->second == plan.operand_a)
             continue;
         }
+        if (is_loop && reads_words(s, *buffer)) continue;
         other.insert(buffer);
       }
       if (!is_loop) for_each_body(s, walk);

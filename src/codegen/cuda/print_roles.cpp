@@ -7,6 +7,7 @@
 #include "ir/effects.hpp"
 #include "ir/visit.hpp"
 #include "passes/cuda/build_schedule.hpp"
+#include "schedule/cursors.hpp"
 #include "schedule/verify.hpp"
 
 namespace tegula::codegen {
@@ -31,9 +32,23 @@ void CudaGridPrinter::declare_rings(const passes::Roles& roles) {
   rings_.push_back(std::move(turns));
 }
 
-std::string CudaGridPrinter::ring_declaration(std::size_t r) const {
-  const int depth = r < roles_->rings.size() ? roles_->rings[r].depth : passes::turn_slots;
-  return fmt::format("tg::Ring<{}> {}(shared_memory + {});", depth, rings_[r].name, rings_[r].barriers);
+int CudaGridPrinter::depth_of(std::size_t ring) const {
+  return ring < roles_->rings.size() ? roles_->rings[ring].depth : passes::turn_slots;
+}
+
+// Rings, and the cursors that they share.
+void CudaGridPrinter::print_rings(const std::vector<int>& cursors) {
+  cursors_ = cursors;
+  for (std::size_t r = 0; r < rings_.size(); ++r) {
+    if (cursors[r] == static_cast<int>(r))
+      out_.line(fmt::format("tg::Cursor<{}> {};", depth_of(r), cursor_name(static_cast<int>(r))));
+    out_.line(fmt::format("const tg::Ring<{}> {}(shared_memory + {}, {});", depth_of(r), rings_[r].name,
+                          rings_[r].barriers, cursor_name(static_cast<int>(r))));
+  }
+}
+
+std::string CudaGridPrinter::cursor_name(int ring) const {
+  return "at_" + ring_name(cursors_[static_cast<std::size_t>(ring)]);
 }
 
 std::string CudaGridPrinter::print_roles(const Grid& grid, int number, const passes::Roles& roles) {
@@ -48,9 +63,9 @@ std::string CudaGridPrinter::print_roles(const Grid& grid, int number, const pas
   out_.code();
   out_.open("if (threadIdx.x == 0) {");
   for (std::size_t r = 0; r < rings_.size(); ++r) {
-    out_.line(ring_declaration(r));
     const int fills = r < roles.rings.size() ? passes::full_arrivals(roles.rings[r]) : 1;
-    out_.line(fmt::format("tg::init({}, {}, {});", rings_[r].name, fills, roles.consumers / 32));
+    out_.line(fmt::format("tg::init_ring<{}>(shared_memory + {}, {}, {});", depth_of(r), rings_[r].barriers, fills,
+                          roles.consumers / 32));
   }
   out_.line("tg::init_fence();");
   out_.close();
@@ -63,7 +78,7 @@ std::string CudaGridPrinter::print_roles(const Grid& grid, int number, const pas
   find_packed(program.body);
   text += fmt::format("  if (threadIdx.x < {}) {{\n    // ---- consumers\n", roles.consumers);
   is_consumer_ = true;
-  text += role(schedule.roles[0], grid, passes::consumer_barrier, roles.consumers);
+  text += role(schedule, schedule.roles[0], grid, passes::consumer_barrier, roles.consumers);
   text += "  } else {\n    // ---- producer\n";
   facts_ = facts;
   const std::int64_t consumer_bytes = memory_.peak();
@@ -72,7 +87,7 @@ std::string CudaGridPrinter::print_roles(const Grid& grid, int number, const pas
   layouts_ = {};
   text += fmt::format("    const int thread = threadIdx.x - {};\n", roles.consumers);
   is_consumer_ = false;
-  text += role(schedule.roles[1], grid, passes::producer_barrier, passes::producer_threads);
+  text += role(schedule, schedule.roles[1], grid, passes::producer_barrier, passes::producer_threads);
   text += "  }\n";
 
   const std::size_t bytes = shared_bytes(grid);
@@ -85,12 +100,14 @@ std::string CudaGridPrinter::print_roles(const Grid& grid, int number, const pas
       threads, roles.blocks_per_processor, function, short_location(grid.at), text);
 }
 
-std::string CudaGridPrinter::role(const schedule::Role& role, const Grid& grid, int barrier, int threads) {
+std::string CudaGridPrinter::role(const schedule::Schedule& schedule, const schedule::Role& role,
+                                  const Grid& grid, int barrier, int threads) {
   grid_ = &grid;
   team_barrier_ = fmt::format("tg::team_sync<{}, {}>();", barrier, threads);
   out_ = StepWriter();
   out_.code();
-  for (std::size_t r = 0; r < rings_.size(); ++r) out_.line(ring_declaration(r));
+  print_rings(schedule::shared_cursors(schedule, role));
+  if (is_consumer_ && threads > 128) out_.line("const int warp_group = tg::uniform(thread / 128);");
   flights_.clear();
   events(role.events);
   if (!is_consumer_ && roles_->takes_turns)
@@ -98,8 +115,21 @@ std::string CudaGridPrinter::role(const schedule::Role& role, const Grid& grid, 
   return text_of(place_sync(out_.finish(), team_barrier_), 2);
 }
 
+// A cursor advances with the last of its rings.
 void CudaGridPrinter::events(const schedule::Events& list) {
-  for (const schedule::Event& e : list) {
+  const auto advances = [&](const schedule::Event& e, int cursor) {
+    const auto* n = std::get_if<schedule::Advance>(&e.what);
+    return n && cursors_[static_cast<std::size_t>(n->ring)] == cursor;
+  };
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    const schedule::Event& e = list[i];
+    if (const auto* n = std::get_if<schedule::Advance>(&e.what)) {
+      const int cursor = cursors_[static_cast<std::size_t>(n->ring)];
+      const auto shared = std::count(cursors_.begin(), cursors_.end(), cursor);
+      const bool later = std::any_of(list.begin() + static_cast<std::ptrdiff_t>(i) + 1, list.end(),
+                                     [&](const schedule::Event& x) { return advances(x, cursor); });
+      if (shared > 1 && later) continue;
+    }
     std::visit([&](const auto& what) { event(what, e); }, e.what);
   }
 }
@@ -137,9 +167,10 @@ void CudaGridPrinter::event(const schedule::Gemm&, const schedule::Event& e) {
   const auto& gemm = *as<Gemm>(e.stmt);
   const FragmentTile& sum = fragments_.at(gemm.c.buffer.get());
   const passes::GemmPlan plan = passes::plan_gemm(gemm, team_.threads, target_);
+  if (sum.layout != plan.accumulator) return (*this)(gemm, e.stmt);
+  if (!reads_rings(gemm)) publish_operands();
   out_.code();
   touch_operands(gemm);
-  if (sum.layout != plan.accumulator || !reads_rings(gemm)) return (*this)(gemm, e.stmt);
   wgmma(gemm, plan, sum, e.stmt->at);
   flights_.push_back(sum.name);
 }
@@ -171,7 +202,7 @@ void CudaGridPrinter::name_slots(int ring) {
     const std::string name = names_.unique(tile->name);
     const auto& [begin, bytes] = rings_[r].tiles[i];
     const std::string slot =
-        roles_->rings[r].depth == 1 ? "" : fmt::format(" + {}.slot * {}", rings_[r].name, bytes);
+        roles_->rings[r].depth == 1 ? "" : fmt::format(" + {}.slot * {}", cursor_name(ring), bytes);
     out_.line(fmt::format("{0}* const {1} = ({0}*)(shared_memory + {2}{3});", element_type(tile->type), name,
                           begin, slot));
     shared_[tile.get()] = {name, order, {-1, 0, 0}};
@@ -200,7 +231,7 @@ void CudaGridPrinter::event(const schedule::Arrive& n, const schedule::Event&) {
 }
 
 void CudaGridPrinter::event(const schedule::Advance& n, const schedule::Event&) {
-  sync_line(fmt::format("{}.advance();", ring_name(n.ring)));
+  sync_line(fmt::format("{}.advance();", cursor_name(n.ring)));
 }
 
 void CudaGridPrinter::event(const schedule::WarpSync&, const schedule::Event&) {
@@ -287,7 +318,7 @@ std::string CudaGridPrinter::next_slot() const {
 
 std::string CudaGridPrinter::turn_slot() const {
   return fmt::format("((uint32_t*)(shared_memory + {}))[{}.slot]", rings_.back().tiles[0].begin,
-                     rings_.back().name);
+                     cursor_name(static_cast<int>(rings_.size()) - 1));
 }
 
 // The one behind is taken while this block runs.

@@ -63,7 +63,7 @@ std::string CudaGridPrinter::operand_at(const View& view, const std::string& row
 // One accumulator of 64 rows and at most 256 columns after the other.
 void CudaGridPrinter::wgmma(const Gemm& n, const passes::GemmPlan& plan, const FragmentTile& c,
                             const Loc& at) {
-  const std::int64_t m = n.c.extent(0), columns = n.c.extent(1), k = n.a.extent(1),
+  const std::int64_t m = n.c.extent(0), columns = n.c.extent(1) / plan.parts.along_n, k = n.a.extent(1),
                      groups = plan.parts.along_m;
   const std::int64_t parts = (columns + 255) / 256, width = columns / parts;
   // Operand A is K-major as it stands, operand B if it is transposed.
@@ -72,7 +72,14 @@ void CudaGridPrinter::wgmma(const Gemm& n, const passes::GemmPlan& plan, const F
                                 !passes::is_transposed(n.b)};
   program_.instructions.emplace(instruction.name(), instruction.text());
   out_.open(fmt::format("{{  // {}: {} a b", short_location(at), n.overwrite ? "c =" : "c +="));
-  const std::string group = team_.count > 1 || groups == 1 ? "" : fmt::format("{} / 128 * 64", team_.thread);
+  const bool alone = team_.count > 1;
+  std::string group, first_column;
+  if (!alone && groups > 1)
+    group =
+        fmt::format("{}{} * 64", warp_group(), plan.parts.along_n > 1 ? fmt::format(" % {}", groups) : "");
+  if (!alone && plan.parts.along_n > 1)
+    first_column =
+        fmt::format("{}{} * {} + ", warp_group(), groups > 1 ? fmt::format(" / {}", groups) : "", columns);
   std::string a_registers;
   if (plan.a_in_registers) a_registers = packed_operand(fragments_.at(n.a.buffer.get()), n.a.buffer->type);
   for (std::int64_t i = 0; i < m / (64 * groups); ++i) {
@@ -85,7 +92,7 @@ void CudaGridPrinter::wgmma(const Gemm& n, const passes::GemmPlan& plan, const F
       const std::string a = plan.a_in_registers ? fmt::format("{} + {} + 4 * k", a_registers, i * (k / 4))
                                                 : operand_at(n.a, row, "16 * k");
       out_.line(fmt::format("{}({}, {}, {}, {});", instruction.name(), sum, a,
-                            operand_at(n.b, "16 * k", std::to_string(j * width)),
+                            operand_at(n.b, "16 * k", fmt::format("{}{}", first_column, j * width)),
                             n.overwrite ? "k > 0" : "1"));
       out_.close();
     }
@@ -105,15 +112,18 @@ std::string CudaGridPrinter::packed_operand(const FragmentTile& tile, DType type
   return name;
 }
 
+// What threads wrote to shared memory becomes visible to the tensor cores.
+void CudaGridPrinter::publish_operands() {
+  out_.code();
+  out_.line("tg::fence_async_shared();");
+  out_.barrier(team_barrier_);
+}
+
 // At once: what threads wrote is made visible, and the product is awaited.
 void CudaGridPrinter::gemm_wgmma(const Gemm& n, const FragmentTile& c, const Loc& at) {
+  if (n.a.buffer->space == Space::shared || n.b.buffer->space == Space::shared) publish_operands();
   out_.code();
   touch_operands(n);
-  const bool own_tiles = n.a.buffer->space == Space::shared || n.b.buffer->space == Space::shared;
-  if (own_tiles) {
-    out_.line("tg::fence_async_shared();");
-    out_.line(team_barrier_);
-  }
   out_.line("tg::wgmma_fence();");
   wgmma(n, passes::plan_gemm(n, team_.threads, target_), c, at);
   out_.line("tg::wgmma_commit();");

@@ -15,6 +15,13 @@ void StepWriter::touch(const MemoryTouch& touch) {
   here().back().touches.push_back(touch);
 }
 
+void StepWriter::barrier(const std::string& text) {
+  code();
+  line(text);
+  here().back().is_barrier = true;
+  in_code_ = false;
+}
+
 void StepWriter::line(const std::string& text) {
   if (!in_code_) code();
   here().back().lines.push_back(std::string(static_cast<std::size_t>(2 * depth_), ' ') + text);

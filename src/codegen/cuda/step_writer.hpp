@@ -11,6 +11,7 @@ class StepWriter {
   void code();
   void touch(const MemoryTouch& touch);
   void leaves() { here().back().leaves = true; }
+  void barrier(const std::string& text);
 
   void line(const std::string& text);
   void line(const std::string& text, const Loc& at);

@@ -32,6 +32,7 @@ struct Step {
   std::vector<Step> body;            // of the others
   std::string barrier;               // of a group: what its threads wait for each other by
   bool leaves = false;               // code that may leave the innermost loop
+  bool is_barrier = false;           // code in which the threads wait for each other
 };
 
 // With barriers where a step touches what another thread touched before in a way that does not commute.

@@ -9,6 +9,8 @@ struct alignas(64) TensorMap {
 };
 
 TG_DEVICE void fence_async_shared() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+// What is the same for all threads of a warp, in a form that shows it: it stays in uniform registers.
+TG_DEVICE int uniform(int x) { return __shfl_sync(~0u, x, 0); }
 template <int id, int threads>
 TG_DEVICE void team_sync() {
   asm volatile("bar.sync %0, %1;" ::"n"(id), "n"(threads) : "memory");
@@ -23,20 +25,11 @@ TG_DEVICE void registers_down() {
 }
 
 // ---- rings: `depth` slots, each with a barrier that it is full and one that it is empty again
+// Where a role stands in rings that it advances together.
 template <int slots>
-struct Ring {
-  uint32_t barriers;  // in shared memory
+struct Cursor {
   uint32_t slot = 0, phase = 0;
 
-  static constexpr int depth = slots;
-  static constexpr int bytes = 16 * slots;
-
-  __device__ __forceinline__ explicit Ring(const void* p) : barriers(shared_address(p)) {}
-  __device__ __forceinline__ uint32_t full() const { return barriers + 8 * slot; }
-  __device__ __forceinline__ uint32_t empty() const { return barriers + 8 * (slots + slot); }
-  __device__ __forceinline__ uint32_t last_empty() const {
-    return barriers + 8 * (slots + (slot == 0 ? slots - 1 : slot - 1));
-  }
   __device__ __forceinline__ void advance() {
     if (++slot == slots) {
       slot = 0;
@@ -44,16 +37,29 @@ struct Ring {
     }
   }
 };
+template <int slots>
+struct Ring {
+  uint32_t barriers;  // in shared memory
+  const Cursor<slots>& at;
+
+  __device__ __forceinline__ Ring(const void* p, const Cursor<slots>& at)
+      : barriers(shared_address(p)), at(at) {}
+  __device__ __forceinline__ uint32_t full() const { return barriers + 8 * at.slot; }
+  __device__ __forceinline__ uint32_t empty() const { return barriers + 8 * (slots + at.slot); }
+  __device__ __forceinline__ uint32_t last_empty() const {
+    return barriers + 8 * (slots + (at.slot == 0 ? slots - 1 : at.slot - 1));
+  }
+};
 
 TG_DEVICE void barrier_init(uint32_t barrier, uint32_t arrivals) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
 }
-template <class R>
-TG_DEVICE void init(const R& ring, uint32_t fills, uint32_t releases) {
+template <int slots>
+TG_DEVICE void init_ring(const void* barriers, uint32_t fills, uint32_t releases) {
 #pragma unroll
-  for (int i = 0; i < R::depth; ++i) {
-    barrier_init(ring.barriers + 8 * i, fills);
-    barrier_init(ring.barriers + 8 * (R::depth + i), releases);
+  for (int i = 0; i < slots; ++i) {
+    barrier_init(shared_address(barriers) + 8 * i, fills);
+    barrier_init(shared_address(barriers) + 8 * (slots + i), releases);
   }
 }
 TG_DEVICE void init_fence() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
@@ -87,11 +93,11 @@ TG_DEVICE void barrier_wait(uint32_t barrier, uint32_t parity) {
 }
 template <class R>
 TG_DEVICE void wait_full(const R& ring) {
-  barrier_wait(ring.full(), ring.phase);
+  barrier_wait(ring.full(), ring.at.phase);
 }
 template <class R>
 TG_DEVICE void acquire(const R& ring) {
-  barrier_wait(ring.empty(), ring.phase ^ 1);
+  barrier_wait(ring.empty(), ring.at.phase ^ 1);
 }
 // By one thread of every warp.
 template <class R>
@@ -161,25 +167,32 @@ TG_DEVICE void load_box(void* to, const TensorMap* map, uint32_t barrier, int a,
 }
 #undef TG_LOAD
 
-// ---- and back; groups of stores belong to the thread that issues them
-#define TG_STORE(dims, coordinates, ...)                                                               \
-  asm volatile("cp.async.bulk.tensor." dims ".global.shared::cta.bulk_group [%0, " coordinates "], [%1];" \
-               "\ncp.async.bulk.commit_group;" ::"l"(map),                                             \
-               "r"(shared_address(from)), __VA_ARGS__                                                  \
+// ---- and back, stored or added; groups of stores belong to the thread that issues them
+#define TG_STORE(instruction, dims, coordinates, ...)                       \
+  asm volatile(instruction dims ".global.shared::cta." coordinates          \
+                                "\ncp.async.bulk.commit_group;" ::"l"(map), \
+               "r"(shared_address(from)), __VA_ARGS__                       \
                : "memory")
-TG_DEVICE void store_box(const TensorMap* map, const void* from, int a) { TG_STORE("1d", "{%2}", "r"(a)); }
-TG_DEVICE void store_box(const TensorMap* map, const void* from, int a, int b) {
-  TG_STORE("2d", "{%2, %3}", "r"(a), "r"(b));
-}
-TG_DEVICE void store_box(const TensorMap* map, const void* from, int a, int b, int c) {
-  TG_STORE("3d", "{%2, %3, %4}", "r"(a), "r"(b), "r"(c));
-}
-TG_DEVICE void store_box(const TensorMap* map, const void* from, int a, int b, int c, int d) {
-  TG_STORE("4d", "{%2, %3, %4, %5}", "r"(a), "r"(b), "r"(c), "r"(d));
-}
-TG_DEVICE void store_box(const TensorMap* map, const void* from, int a, int b, int c, int d, int e) {
-  TG_STORE("5d", "{%2, %3, %4, %5, %6}", "r"(a), "r"(b), "r"(c), "r"(d), "r"(e));
-}
+#define TG_STORES(name, instruction, kind)                                                                 \
+  TG_DEVICE void name(const TensorMap* map, const void* from, int a) {                                     \
+    TG_STORE(instruction, "1d", kind " [%0, {%2}], [%1];", "r"(a));                                        \
+  }                                                                                                        \
+  TG_DEVICE void name(const TensorMap* map, const void* from, int a, int b) {                              \
+    TG_STORE(instruction, "2d", kind " [%0, {%2, %3}], [%1];", "r"(a), "r"(b));                            \
+  }                                                                                                        \
+  TG_DEVICE void name(const TensorMap* map, const void* from, int a, int b, int c) {                       \
+    TG_STORE(instruction, "3d", kind " [%0, {%2, %3, %4}], [%1];", "r"(a), "r"(b), "r"(c));                \
+  }                                                                                                        \
+  TG_DEVICE void name(const TensorMap* map, const void* from, int a, int b, int c, int d) {                \
+    TG_STORE(instruction, "4d", kind " [%0, {%2, %3, %4, %5}], [%1];", "r"(a), "r"(b), "r"(c), "r"(d));    \
+  }                                                                                                        \
+  TG_DEVICE void name(const TensorMap* map, const void* from, int a, int b, int c, int d, int e) {         \
+    TG_STORE(instruction, "5d", kind " [%0, {%2, %3, %4, %5, %6}], [%1];", "r"(a), "r"(b), "r"(c), "r"(d), \
+             "r"(e));                                                                                      \
+  }
+TG_STORES(store_box, "cp.async.bulk.tensor.", "bulk_group")
+TG_STORES(add_box, "cp.reduce.async.bulk.tensor.", "add.bulk_group")
+#undef TG_STORES
 #undef TG_STORE
 // All but the last `pending` groups have been read from shared memory.
 template <int pending>
@@ -187,28 +200,27 @@ TG_DEVICE void stores_read() {
   asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(pending) : "memory");
 }
 
-TG_DEVICE void stage_words(bf16* row, const float* x, int exchange) {
+// 64 columns of 16 rows that a warp holds, as pairs of elements or to be converted to such; `exchange` is the
+// number of the row among eight.
+template <class T>
+TG_DEVICE void stage_words(T* row, const uint32_t* x, int exchange) {
   const uint32_t at = shared_address(row);
 #pragma unroll
-  for (int i = 0; i < 4; ++i, x += 8)
+  for (int i = 0; i < 4; ++i, x += 4)
     asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(
                      at + ((i * 32 + threadIdx.x % 32 / 16 * 16) ^ (exchange * 16))),
-                 "r"(pair<bf16>(x[0], x[1])), "r"(pair<bf16>(x[2], x[3])), "r"(pair<bf16>(x[4], x[5])),
-                 "r"(pair<bf16>(x[6], x[7]))
+                 "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3])
                  : "memory");
 }
-TG_DEVICE void stage_words(f16* row, const float* x, int exchange) {
-  const uint32_t at = shared_address(row);
+template <class T>
+TG_DEVICE void stage_words(T* row, const float* x, int exchange) {
+  uint32_t words[16];
 #pragma unroll
-  for (int i = 0; i < 4; ++i, x += 8)
-    asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(
-                     at + ((i * 32 + threadIdx.x % 32 / 16 * 16) ^ (exchange * 16))),
-                 "r"(pair<f16>(x[0], x[1])), "r"(pair<f16>(x[2], x[3])), "r"(pair<f16>(x[4], x[5])),
-                 "r"(pair<f16>(x[6], x[7]))
-                 : "memory");
+  for (int i = 0; i < 16; ++i) words[i] = pair<T>(x[2 * i], x[2 * i + 1]);
+  stage_words(row, words, exchange);
 }
-// The block of 64 rows and 128 bytes of columns of a wgmma's sum that this warp group holds, to a buffer in the
-// order of the copy engine, when all but the last `pending` stores have left theirs.
+// The block of 64 rows and 128 bytes of columns of a wgmma's sum that this warp group holds, to a buffer in
+// the order of the copy engine, when all but the last `pending` stores have left theirs.
 template <int pending, class T>
 TG_DEVICE void stage(T* to, const float* x) {
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;

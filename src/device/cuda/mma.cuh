@@ -13,6 +13,14 @@ TG_DEVICE uint32_t pair(float low, float high) {
   else
     return pack_bf16(low, high);
 }
+// One of the two.
+template <class T>
+TG_DEVICE float element(uint32_t pair, int i) {
+  if constexpr (is_same<T, f16>)
+    return load((const f16*)&pair + i);
+  else
+    return __uint_as_float(i == 0 ? pair << 16 : pair & 0xffff0000u);
+}
 template <class T>
 TG_DEVICE void mma(float* c, const uint32_t* a, const uint32_t* b) {
   if constexpr (is_same<T, f16>)

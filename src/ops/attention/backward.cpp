@@ -65,23 +65,24 @@ AttentionBackwardCall prepare_attention_backward(const BackwardTensors& given, c
   call.forward = prepare_attention(q, k, v, options, op);
   call.inputs = check_backward(Arguments(op), call.forward.tensors, options.layout, given);
   const AttentionKernel& forward = call.forward.kernel;
-  const AttentionPlan plan =
+  const BackwardPlan plan =
       runs_on_gpu(options.target, q.device)
           ? plan_attention_backward_on_gpu(problem_of(call.forward), forward.compute, options.tiles)
-          : plan_attention_backward(problem_of(call.forward), options.tiles);
+          : BackwardPlan{plan_attention_backward(problem_of(call.forward), options.tiles)};
   call.kernel = {.type = forward.type,
                  .compute = forward.compute,
                  .dim = forward.dim,
                  .dim_v = forward.dim_v,
-                 .pack = plan.pack,
-                 .queries = plan.queries,
-                 .keys = plan.keys,
+                 .pack = plan.tiles.pack,
+                 .queries = plan.tiles.queries,
+                 .keys = plan.tiles.keys,
                  .left = forward.left,
                  .right = forward.right,
                  .softcap = forward.softcap,
                  .sinks = forward.sinks,
                  .varlen = forward.varlen,
-                 .dlse = given.dlse.has_value()};
+                 .dlse = given.dlse.has_value(),
+                 .one_pass = plan.one_pass};
   return call;
 }
 

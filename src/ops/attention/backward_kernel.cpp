@@ -12,10 +12,10 @@ namespace tegula::ops {
 using namespace lang;
 
 std::string AttentionBackwardKernel::name() const {
-  return fmt::format("attention_backward_{}_{}_d{}_v{}_g{}_q{}_k{}{}{}{}{}{}{}", type.name(), compute.name(),
-                     dim, dim_v, pack, queries, keys, left ? "_left" : "", right ? "_right" : "",
-                     softcap ? "_softcap" : "", sinks ? "_sinks" : "", dlse ? "_dlse" : "",
-                     varlen ? "_varlen" : "");
+  return fmt::format("attention_backward_{}_{}_d{}_v{}_g{}_q{}_k{}{}{}{}{}{}{}{}", type.name(),
+                     compute.name(), dim, dim_v, pack, queries, keys, left ? "_left" : "",
+                     right ? "_right" : "", softcap ? "_softcap" : "", sinks ? "_sinks" : "",
+                     dlse ? "_dlse" : "", varlen ? "_varlen" : "", one_pass ? "_one_pass" : "");
 }
 
 namespace {
@@ -26,7 +26,7 @@ struct Program {
   const AttentionBackwardKernel& c;
   std::optional<Dim> batch, queries, keys, group;  // group: of query heads, where they do not share tiles
   Dim heads{"kv_heads"};
-  std::optional<Tensor> dout, q, k, v, out, lse, dq, dk, dv, delta, base, dlse, sinks, dsinks, q_begin,
+  std::optional<Tensor> dout, q, k, v, out, lse, dq, dk, dv, delta, base, sum, dlse, sinks, dsinks, q_begin,
       k_begin;
   std::optional<Expr> scale, left, right, cap, longest_q, longest_k;
 
@@ -51,6 +51,7 @@ struct Program {
     if (c.dlse) dlse.emplace(input("dlse", vector, f32));
     delta.emplace(workspace("delta", vector, f32));
     base.emplace(workspace("base", vector, f32));
+    if (c.one_pass) sum.emplace(workspace("sum", joined(vector, {c.dim}), f32));
     if (c.varlen) declare_sequences();
   }
 
@@ -87,13 +88,15 @@ struct Program {
 
   void run() {
     delta_grid();
-    query_grid();
+    if (!c.one_pass) query_grid();
     key_grid();
+    if (c.one_pass) sum_grid();
     if (c.sinks) sink_grid();
   }
   void delta_grid();
   void query_grid();
   void key_grid();
+  void sum_grid();
   void sink_grid();
   void query_block(const Index& x, const Index& h, const Index& b);
   void key_block(const Index& x, const Index& h, const Index& b);
@@ -112,6 +115,22 @@ void Program::delta_grid() {
     HeadRows rows{tokens(*dout), tokens(*out), vector(*lse), vector(*delta), vector(*base), {}, c.dim_v};
     if (dlse) rows.dlse.emplace(vector(*dlse));
     write_delta(rows, x * delta_rows);
+    if (!sum) return;
+    Fragment zeros({delta_rows, c.dim}, f32, 0);
+    copy(zeros, vector(*sum).at(x * delta_rows));
+  });
+}
+
+void Program::sum_grid() {
+  Expr batches = c.varlen ? Expr(Operand(1)) : Expr(*batch);
+  grid(ceildiv(*queries, delta_rows), heads * members(), batches, [&](Index x, Index h, Index b) {
+    Expr kv_head = h / members(), member = h % members();
+    Tensor from = c.varlen ? sum->slice(kv_head, member) : sum->slice(b, kv_head, member);
+    Tensor to = c.varlen ? dq->slice(all, kv_head, member) : dq->slice(b, all, kv_head, member);
+    Fragment rows = load(from.at(x * delta_rows), {delta_rows, c.dim});
+    Expr factor = gradient().factor();
+    parallel(rows, [&](Index i, Index j) { rows(i, j) *= factor; });
+    copy(rows, to.at(x * delta_rows));
   });
 }
 
@@ -161,6 +180,12 @@ void Program::key_block(const Index& x, const Index& h, const Index& b) {
   if (c.varlen) exit_if(first >= keys_here);
   KeyGradient tile(c.tiles(), gradient());
   tile.load(k_of, keys_views.of_keys(*v), first);
+  auto receiver = [&](const Expr& row, const HeadViews& views) -> KeyGradient::Receiver {
+    if (!sum) return {};
+    return [this, row, &views](const Fragment& contribution) {
+      accumulate(views.vector(*sum).at(row), contribution);
+    };
+  };
   auto add_members = [&](const Slot& member) {
     HeadViews views{keys_views.rows, h, member};
     Tensor q_of = views.of_queries(*q);
@@ -176,9 +201,11 @@ void Program::key_block(const Index& x, const Index& h, const Index& b) {
       load_vector(views.vector(*base), row, base_of, c.pack);
       load_vector(views.vector(*delta), row, delta_of, c.pack);
       tile.add(q_tile, dout_tile, base_of, delta_of,
-               {visible.is_partial(row, c.queries), [&](const Expr& r, const Expr& t, const Expr& weight) {
+               {visible.is_partial(row, c.queries),
+                [&](const Expr& r, const Expr& t, const Expr& weight) {
                   return select(visible.sees(r, row + t / c.pack), weight, 0);
-                }});
+                }},
+               receiver(row, views));
     });
   };
   if (c.pack > 1)

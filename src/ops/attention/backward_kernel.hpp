@@ -17,6 +17,7 @@ struct AttentionBackwardKernel {
   bool left = false, right = false;  // the window is bounded on that side
   bool softcap = false, sinks = false, varlen = false;
   bool dlse = false;
+  bool one_pass = false;  // dq is summed over the blocks of keys in f32, in any order
 
   GradientTiles tiles() const { return {compute, dim, dim_v, pack, queries, keys}; }
   int rows() const { return queries * pack; }
@@ -24,7 +25,8 @@ struct AttentionBackwardKernel {
 };
 
 // Four grids: delta of the queries, dq by tiles of queries, dk and dv by tiles of keys, dsinks by heads. No
-// two blocks write one element, so that nothing depends on their order. Arguments: dout as out, then q, k, v,
+// two blocks write one element, so that nothing depends on their order. In one pass, dk and dv come first and
+// add what they know of dq, which saves two of the seven products. Arguments: dout as out, then q, k, v,
 // out, lse as in attention_kernel, dq, dk, dv, scale (with log2(e)); then, where the instance has them, left,
 // right, cap, sinks and dsinks [kv heads, group], dlse as lse, and for packed sequences q_begin, k_begin
 // [sequences + 1], longest_q, longest_k.

@@ -8,7 +8,11 @@ namespace tegula::ops {
 double estimate_backward(const AttentionProblem& problem, const AttentionPlan& plan);
 // The extents that `given` leaves open are chosen.
 AttentionPlan plan_attention_backward(const AttentionProblem& problem, const AttentionTiles& given);
-AttentionPlan plan_attention_backward_on_gpu(const AttentionProblem& problem, DType type,
-                                             const AttentionTiles& given);
+struct BackwardPlan {
+  AttentionPlan tiles;
+  bool one_pass = false;  // see AttentionBackwardKernel
+};
+BackwardPlan plan_attention_backward_on_gpu(const AttentionProblem& problem, DType type,
+                                            const AttentionTiles& given);
 
 }  // namespace tegula::ops

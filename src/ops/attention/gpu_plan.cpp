@@ -43,13 +43,17 @@ AttentionPlan plan_attention_on_gpu(const AttentionProblem& p, DType type, const
   return plan;
 }
 
-// Four tiles of inputs, two of scores and a sum are held at a time.
-AttentionPlan plan_attention_backward_on_gpu(const AttentionProblem& p, DType type,
-                                             const AttentionTiles& given) {
+// Two warp groups hold dk and dv of 64 keys each beside the scores of 64 queries.
+BackwardPlan plan_attention_backward_on_gpu(const AttentionProblem& p, DType type,
+                                            const AttentionTiles& given) {
+  const bool open = given.queries == 0 && given.keys == 0;
+  if (open && type.bits() == 16 && fits_tensor_cores(p) && std::max(p.dim, p.dim_v) <= 128)
+    return {{64, 128, 1}, true};
+  // Four tiles of inputs, two of scores and a sum are held at a time.
   const int dim = std::max(p.dim, p.dim_v), extent = type.bits() == 16 && dim <= 128 ? 64
                                                      : dim <= 128                    ? 32
                                                                                      : 16;
-  return {given.queries ? given.queries : extent, given.keys ? given.keys : extent, 1};
+  return {{given.queries ? given.queries : extent, given.keys ? given.keys : extent, 1}, false};
 }
 
 }  // namespace tegula::ops

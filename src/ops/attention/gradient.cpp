@@ -15,26 +15,32 @@ void scale_all(Fragment& x, const Expr& factor) {
 
 }  // namespace
 
-void ScoreGradient::apply(Fragment& scores, Fragment& products, const Queries& queries,
-                          const Mask& mask) const {
-  parallel(scores, [&](Index i, Index j) {
-    if (cap) {
+void ScoreGradient::weigh(Fragment& scores, Slopes& slopes, const Of& base, const Mask& mask) const {
+  if (cap) {
+    slopes.emplace(std::vector<int>{scores.extent(0), scores.extent(1)}, f32, Loc::current());
+    parallel(scores, [&](Index i, Index j) {
       Expr capped = tanh(scores(i, j) * scale);
-      scores(i, j) = exp2(capped * (*cap * log2e) - queries.base(i, j));
-      products(i, j) = (products(i, j) - queries.delta(i, j)) * (1 - capped * capped);
-    } else {
-      scores(i, j) = exp2(scores(i, j) * scale - queries.base(i, j));
-      products(i, j) -= queries.delta(i, j);
-    }
-  });
-  auto weigh = [&] {
+      (*slopes)(i, j) = 1 - capped * capped;
+      scores(i, j) = exp2(capped * (*cap * log2e) - base(i, j));
+    });
+  } else {
+    parallel(scores, [&](Index i, Index j) { scores(i, j) = exp2(scores(i, j) * scale - base(i, j)); });
+  }
+  auto apply = [&] {
     parallel(scores, [&](Index i, Index j) { scores(i, j) = mask.weigh(i, j, scores(i, j)); });
   };
   if (mask.partial)
-    when(*mask.partial, weigh);
+    when(*mask.partial, apply);
   else
-    weigh();
-  parallel(products, [&](Index i, Index j) { products(i, j) *= scores(i, j); });
+    apply();
+}
+
+void ScoreGradient::differentiate(Fragment& products, const Fragment& weights, const Slopes& slopes,
+                                  const Of& delta) const {
+  parallel(products, [&](Index i, Index j) {
+    Expr gradient = weights(i, j) * (products(i, j) - delta(i, j));
+    products(i, j) = slopes ? gradient * (*slopes)(i, j) : gradient;
+  });
 }
 
 Expr ScoreGradient::factor() const { return cap ? scale * *cap : scale * ln2; }
@@ -64,10 +70,11 @@ void QueryGradient::add(const Branch& branch, const Shared& k_tile, const Shared
   gemm(branch.dout_, v_tile.T(), products);
   std::optional<Fragment> raw;
   if (observer) raw.emplace(clone(scores));
-  gradient_.apply(scores, products,
-                  {[&](const Expr& r, const Expr&) -> Expr { return branch.base_(r); },
-                   [&](const Expr& r, const Expr&) -> Expr { return branch.delta_(r); }},
-                  mask);
+  ScoreGradient::Slopes slopes;
+  gradient_.weigh(
+      scores, slopes, [&](const Expr& r, const Expr&) -> Expr { return branch.base_(r); }, mask);
+  gradient_.differentiate(products, scores, slopes,
+                          [&](const Expr& r, const Expr&) -> Expr { return branch.delta_(r); });
   if (observer) observer(*raw, products);
   add_product(products, k_tile, sum_, tiles_.compute);
 }
@@ -91,16 +98,35 @@ void KeyGradient::load(const Tensor& k, const Tensor& v, const Expr& first) {
 }
 
 void KeyGradient::add(const Shared& q_tile, const Shared& dout_tile, const Shared& base, const Shared& delta,
-                      const ScoreGradient::Mask& mask) {
+                      const ScoreGradient::Mask& mask, const Receiver& receiver) {
   Fragment scores({tiles_.keys, tiles_.rows()}, f32, 0), products({tiles_.keys, tiles_.rows()}, f32, 0);
   gemm(k_, q_tile.T(), scores);
   gemm(v_, dout_tile.T(), products);
-  gradient_.apply(scores, products,
-                  {[&](const Expr&, const Expr& t) -> Expr { return base(t); },
-                   [&](const Expr&, const Expr& t) -> Expr { return delta(t); }},
-                  mask);
-  add_product(scores, dout_tile, dv_, tiles_.compute);
-  add_product(products, q_tile, dk_, tiles_.compute);
+  ScoreGradient::Slopes slopes;
+  gradient_.weigh(
+      scores, slopes, [&](const Expr&, const Expr& t) -> Expr { return base(t); }, mask);
+  auto multiply = [&](const Fragment& gradients) {
+    gemm(gradients, q_tile, dk_);
+    if (!receiver) return;
+    Shared tile({tiles_.keys, tiles_.rows()}, tiles_.compute);
+    copy(gradients, tile);
+    Fragment contribution({tiles_.rows(), tiles_.dim}, f32, 0);
+    gemm(tile.T(), k_, contribution);
+    receiver(contribution);
+  };
+  // From the rounded weights: both forms at once take too many registers.
+  auto differentiate = [&](const Fragment& weights) {
+    gemm(weights, dout_tile, dv_);
+    gradient_.differentiate(products, weights, slopes,
+                            [&](const Expr&, const Expr& t) -> Expr { return delta(t); });
+  };
+  if (tiles_.compute == f32) {
+    differentiate(scores);
+    multiply(products);
+  } else {
+    differentiate(scores.to(tiles_.compute));
+    multiply(products.to(tiles_.compute));
+  }
 }
 
 void KeyGradient::store(const Tensor& dk, const Tensor& dv, const Expr& first) {

@@ -14,18 +14,17 @@ struct ScoreGradient {
 
   // A value for the score (i, j).
   using Of = std::function<lang::Expr(const lang::Expr& i, const lang::Expr& j)>;
-  struct Queries {
-    Of base, delta;  // see write_delta
-  };
+  using Slopes = std::optional<lang::Fragment>;  // of the cap
   // What becomes of a weight: 0 where the query does not see the key.
   struct Mask {
     std::optional<lang::Expr> partial;  // whether there is anything to do
     std::function<lang::Expr(const lang::Expr& i, const lang::Expr& j, const lang::Expr& weight)> weigh;
   };
-  // `scores` become weights; `products` of dout and values become the gradients of the raw scores, but for
-  // factor().
-  void apply(lang::Fragment& scores, lang::Fragment& products, const Queries& queries,
-             const Mask& mask) const;
+  // `scores` become weights; see write_delta for base.
+  void weigh(lang::Fragment& scores, Slopes& slopes, const Of& base, const Mask& mask) const;
+  // `products` of dout and values become the gradients of the raw scores, but for factor().
+  void differentiate(lang::Fragment& products, const lang::Fragment& weights, const Slopes& slopes,
+                     const Of& delta) const;
   lang::Expr factor() const;
 };
 
@@ -77,9 +76,11 @@ class KeyGradient {
 
   // The rows from `first` on, of [keys, …].
   void load(const lang::Tensor& k, const lang::Tensor& v, const lang::Expr& first);
+  // Told what these keys add to the gradients of the queries of a step [rows, d], but for factor().
+  using Receiver = std::function<void(const lang::Fragment& contribution)>;
   // Queries as columns.
   void add(const lang::Shared& q_tile, const lang::Shared& dout_tile, const lang::Shared& base,
-           const lang::Shared& delta, const ScoreGradient::Mask& mask);
+           const lang::Shared& delta, const ScoreGradient::Mask& mask, const Receiver& receiver = {});
   void store(const lang::Tensor& dk, const lang::Tensor& dv, const lang::Expr& first);
 
  private:

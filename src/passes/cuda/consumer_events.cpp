@@ -62,7 +62,7 @@ class Consumer {
   const CudaTarget& target_;
   std::deque<Flight> flights_;
   GemmPlan plan_;
-  bool reads_by_threads_ = false;  // of the ring that is released next
+  bool in_delayed_ = false;  // in a loop whose last product belongs to the step before
 };
 
 // The rings whose tiles the body declares, and where it uses them.
@@ -171,7 +171,7 @@ void Consumer::leaf(const Stmt& s, Events& out) {
     accesses.push_back(names_.access(b, touch));
   }
   wait(before, out);
-  if (flights_.empty() || !has_exponentials(s)) {
+  if (flights_.empty() || !in_delayed_ || !has_exponentials(s)) {
     out.push_back(event_of(schedule::Operation{std::move(accesses)}, s));
     return;
   }
@@ -221,9 +221,11 @@ void Consumer::nested(const Stmt& s, Events& out) {
   internal_assert(loop, "tiles of rings are used in loops and branches");
   const auto shape = program_.shapes.find(s.get());
   if (shape != program_.shapes.end() && shape->second == LoopShape::deep) return deep_loop(s, out);
-  const schedule::Count count = shape != program_.shapes.end() ? names_.rest(*loop) : names_.steps(*loop);
+  in_delayed_ = shape != program_.shapes.end();
+  const schedule::Count count = in_delayed_ ? names_.rest(*loop) : names_.steps(*loop);
   out.push_back(event_of(schedule::Loop{schedule::Loop::Kind::counted, count, body(loop->body)}, s, Who::all,
                          loop->index[0]->name));
+  in_delayed_ = false;
 }
 
 void Consumer::statement(const Stmt& s, Events& out) {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <limits>
-#include <unordered_set>
+#include <unordered_map>
 
 #include "ir/effects.hpp"
 #include "ir/simplify.hpp"
@@ -38,10 +38,13 @@ Expr combined(ReduceOp op, const Expr& a, const Expr& b) {
   return make(ops[static_cast<int>(op)], type, {a, b}, b->at);
 }
 
+using Sums = std::unordered_map<const Buffer*, layout::Division>;
+
 class Lowering {
  public:
-  // `sums` are fragments that the copy engine may store, except to `rewritten` tensors.
-  Lowering(const CudaTarget& target, std::unordered_set<const Buffer*> sums, std::vector<BufferPtr> rewritten)
+  // `sums` are fragments that the copy engine may store, except to `rewritten` tensors, and how they are
+  // divided.
+  Lowering(const CudaTarget& target, Sums sums, std::vector<BufferPtr> rewritten)
       : target_(target), sums_(std::move(sums)), rewritten_(std::move(rewritten)) {}
   Body body(const Body& statements, int threads);
 
@@ -58,18 +61,25 @@ class Lowering {
   Body groups(const Stmt& s, int threads);
   // The view as a whole tile in that memory, copied there first.
   View moved(const View& view, Space space, Body& before, const Loc& at);
+  // By the copy engine where it can do it and nothing is cut off but what lies outside the tensor.
+  Body stored(const View& from, const View& to, const Stmt& whole, Body by_elements) const;
 
   const CudaTarget& target_;
-  const std::unordered_set<const Buffer*> sums_;
+  const Sums sums_;
   const std::vector<BufferPtr> rewritten_;
 };
 
 Body Lowering::copy(const Copy& n, const Loc& at) {
   if (stays(n)) return {statement(n, at)};
-  const Body loop = by_elements(n, at);
   const bool again = std::find(rewritten_.begin(), rewritten_.end(), n.to.buffer) != rewritten_.end();
-  if (!sums_.contains(n.from.buffer.get()) || again || !plan_store(n)) return loop;
-  return {statement(If{is_uncut(n.to, n.from, at), {statement(n, at)}, loop}, at)};
+  if (again) return by_elements(n, at);
+  return stored(n.from, n.to, statement(n, at), by_elements(n, at));
+}
+
+Body Lowering::stored(const View& from, const View& to, const Stmt& whole, Body by_elements) const {
+  const auto parts = sums_.find(from.buffer.get());
+  if (parts == sums_.end() || !plan_store(from, to, parts->second)) return by_elements;
+  return {statement(If{is_uncut(to, from, whole->at), {whole}, std::move(by_elements)}, whole->at)};
 }
 
 Body Lowering::by_elements(const Copy& n, const Loc& at) {
@@ -181,11 +191,13 @@ Body Lowering::accumulate(const Accumulate& n, const Loc& at) {
         "the order where the rounding of the sum may differ from run to run",
         at);
   }
-  return over_view(n.tile, at, [&](const std::vector<Expr>& index, const Access& element) {
+  const Body atomics = over_view(n.tile, at, [&](const std::vector<Expr>& index, const Access& element) {
     const VariablePtr x = new_variable("x", compute_type(n.tile.buffer->type), VariableKind::let, at);
     return Body{statement(Load{x, element}, at),
                 statement(Atomic{n.op, {n.to, index}, as_stored(variable(x, at), n.to.buffer->type)}, at)};
   });
+  if (n.op != AtomicOp::add || n.to.buffer->type != f32) return atomics;
+  return stored(n.tile, n.to, statement(n, at), atomics);
 }
 
 // Fragments of the block that groups read are put where all its warps can see them.
@@ -258,14 +270,14 @@ int threads_of(const Grid& grid) {
 }
 
 // Fragments that products by wgmma leave as the copy engine's way through shared memory expects them.
-std::unordered_set<const Buffer*> sums_of(const Grid& grid, const CudaTarget& target) {
-  std::unordered_set<const Buffer*> result;
+Sums sums_of(const Grid& grid, const CudaTarget& target) {
+  Sums result;
   if (!target.has_wgmma() || !target.copy_engine) return result;
   for_each_stmt(grid.body, [&](const Stmt& s) {
     const auto* gemm = as<Gemm>(s);
-    if (gemm && is_whole(gemm->c) &&
-        plan_gemm(*gemm, grid.hints.threads, target).instruction == GemmInstruction::wgmma)
-      result.insert(gemm->c.buffer.get());
+    if (!gemm || !is_whole(gemm->c)) return;
+    const GemmPlan plan = plan_gemm(*gemm, grid.hints.threads, target);
+    if (plan.instruction == GemmInstruction::wgmma) result.emplace(gemm->c.buffer.get(), plan.parts);
   });
   return result;
 }
@@ -305,8 +317,7 @@ Kernel for_cuda(const Kernel& kernel, const CudaTarget& target) {
   Kernel clear = simplify(merge_clears(kernel));
   for (Grid& grid : clear.grids) grid.hints.threads = threads_of(grid);
   const auto lowered = [&](const Grid& grid, bool with_stores) {
-    return Lowering(target, with_stores ? sums_of(grid, target) : std::unordered_set<const Buffer*>{},
-                    written_tensors(grid))
+    return Lowering(target, with_stores ? sums_of(grid, target) : Sums{}, written_tensors(grid))
         .body(grid.body, grid.hints.threads);
   };
   Kernel result = simplify(map_grids(clear, [&](const Grid& grid) { return lowered(grid, true); }));

@@ -1,6 +1,7 @@
 #include "passes/cuda/plan_gemms.hpp"
 
 #include <algorithm>
+#include <numeric>
 
 #include "layout/tile_order.hpp"
 
@@ -33,18 +34,19 @@ bool is_operand(const View& view) {
   return layout::swizzled_order(view.buffer->extent(0), view.buffer->extent(1)).is_swizzled();
 }
 
-// m64nNk16: each warp group multiplies rows of its own.
+// m64nNk16: each warp group multiplies rows of its own; where there are fewer rows, columns of its own too.
 std::optional<GemmPlan> plan_wgmma(const Gemm& gemm, int threads) {
   const std::int64_t m = gemm.c.extent(0), n = gemm.c.extent(1), k = gemm.a.extent(1), groups = threads / 128;
   const DType type = gemm.a.buffer->type;
-  if (threads % 128 != 0 || m % (64 * groups) != 0 || n % 8 != 0 || k % 16 != 0) return std::nullopt;
-  if (n > 256 && n % 256 != 0) return std::nullopt;
+  if (threads % 128 != 0 || m % 64 != 0 || k % 16 != 0) return std::nullopt;
+  const std::int64_t along_m = std::gcd(m / 64, groups), along_n = groups / along_m, own = n / along_n;
+  if (n % (8 * along_n) != 0 || (own > 256 && own % 256 != 0)) return std::nullopt;
   if ((type != f16 && type != bf16) || gemm.b.buffer->type != type || gemm.c.buffer->type != f32)
     return std::nullopt;
   GemmPlan plan;
   plan.instruction = GemmInstruction::wgmma;
-  plan.parts = {groups, 1};
-  plan.a_in_registers = gemm.a.buffer->space == Space::fragment && is_whole(gemm.a);
+  plan.parts = {along_m, along_n};
+  plan.a_in_registers = along_n == 1 && gemm.a.buffer->space == Space::fragment && is_whole(gemm.a);
   if ((!plan.a_in_registers && !is_operand(gemm.a)) || !is_operand(gemm.b)) return std::nullopt;
   plan.accumulator = layout::wgmma_accumulator(m, n, plan.parts);
   if (plan.a_in_registers) plan.operand_a = layout::wgmma_operand_a(m, k, plan.parts);

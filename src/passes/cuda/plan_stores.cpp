@@ -19,8 +19,7 @@ bool is_plain(const View& from) {
 
 }  // namespace
 
-std::optional<TensorStore> plan_store(const Copy& copy) {
-  const View &from = copy.from, &to = copy.to;
+std::optional<TensorStore> plan_store(const View& from, const View& to, const layout::Division& parts) {
   const Buffer& tile = *from.buffer;
   if (tile.space != Space::fragment || tile.rank() != 2 || tile.type != f32 || to.is_tile())
     return std::nullopt;
@@ -34,7 +33,8 @@ std::optional<TensorStore> plan_store(const Copy& copy) {
   if (from.rank() == 3) plan.pack = static_cast<int>(from.extent(1));
   if (from.rank() > 3 || from.rank() < 2 || store_rows % plan.pack != 0) return std::nullopt;
   const DType type = to.buffer->type;
-  if ((type != f32 && type != f16 && type != bf16) || tile.extent(1) % plan.columns != 0) return std::nullopt;
+  if ((type != f32 && type != f16 && type != bf16) || tile.extent(1) % (plan.columns * parts.along_n) != 0)
+    return std::nullopt;
   if (from.extent(from.rank() - 1) != tile.extent(1)) return std::nullopt;
   int axis = 0;
   for (const ViewDim& dim : to.dims) {

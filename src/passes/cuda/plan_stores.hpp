@@ -17,8 +17,9 @@ struct TensorStore {
 inline constexpr int store_buffers = 2;  // a warp group
 inline constexpr int store_rows = 64;
 
-// For the sum of a wgmma, whole or reshaped to [rows / pack, pack, columns].
-std::optional<TensorStore> plan_store(const ir::Copy& copy);
+// For the sum of a wgmma that is divided into these parts, whole or reshaped to [rows / pack, pack, columns].
+std::optional<TensorStore> plan_store(const ir::View& from, const ir::View& to,
+                                      const layout::Division& parts);
 // Holds where nothing of the tile is cut off but what lies outside the tensor.
 ir::Expr is_uncut(const ir::View& to, const ir::View& tile, const Loc& at);
 

@@ -294,9 +294,21 @@ void Analysis::make_rings(Roles& roles, const std::vector<Candidate>& candidates
   walk(roles.consumer);
 }
 
+// Operands that the consumers make.
+std::int64_t own_bytes(const Roles& roles) {
+  std::int64_t result = 0;
+  for_each_stmt(roles.consumer, [&](const Stmt& s) {
+    const auto* declared = as<Declare>(s);
+    if (!declared || declared->tile->space != Space::shared || roles.ring_of(declared->tile.get()) >= 0)
+      return;
+    if (declared->tile->type.bits() == 16 && declared->tile->rank() == 2) result += bytes_of(*declared->tile);
+  });
+  return result;
+}
+
 // As many slots as the loop asks for, and at most as fit.
 void Analysis::choose_depths(Roles& roles, const std::vector<Candidate>& candidates) const {
-  std::int64_t fixed = roles.stores ? staging_bytes(roles.consumers) : 0, moving = 0;
+  std::int64_t fixed = own_bytes(roles) + (roles.stores ? staging_bytes(roles.consumers) : 0), moving = 0;
   std::vector<int> wanted;
   for (RingPlan& ring : roles.rings) {
     std::int64_t bytes = 0;
@@ -338,7 +350,7 @@ std::optional<Roles> Analysis::run() {
   }
   for_each_stmt(roles.consumer, [&](const Stmt& s) {
     const auto* copy = as<Copy>(s);
-    roles.stores |= copy && copy->from.buffer->space == Space::fragment;
+    roles.stores |= as<Accumulate>(s) || (copy && copy->from.buffer->space == Space::fragment);
   });
   roles.takes_turns = is_uneven();
   choose_depths(roles, candidates_);

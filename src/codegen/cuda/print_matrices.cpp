@@ -1,0 +1,70 @@
+// Fragments in the layout of tensor cores to shared tiles that tensor cores read: by stmatrix.
+#include <fmt/format.h>
+
+#include "codegen/cuda/grid_printer.hpp"
+#include "ir/visit.hpp"
+
+namespace tegula::codegen {
+
+using namespace ir;
+
+namespace {
+
+constexpr int block_columns = 64;  // of a swizzled block whose rows have 128 bytes
+
+bool is_value_of(const Expr& value, const VariablePtr& x, DType type) {
+  const bool is_cast = value->op == Op::cast && value->type == type;
+  const Expr& inner = is_cast ? value->args[0] : value;
+  return inner->op == Op::variable && inner->variable == x;
+}
+
+}  // namespace
+
+// A loop that stores a whole fragment of whole warp groups to a tile of its shape.
+std::optional<CudaGridPrinter::Conversion> CudaGridPrinter::matrix_store(const Stmt& s) const {
+  const auto* loop = as<For>(s);
+  if (!loop || loop->kind != LoopKind::parallel || loop->index.size() != 2 || loop->body.size() != 2)
+    return std::nullopt;
+  const auto* load = as<Load>(loop->body[0]);
+  const auto* store = as<Store>(loop->body[1]);
+  if (!load || !store) return std::nullopt;
+  const BufferPtr &from = load->from.view.buffer, &to = store->to.view.buffer;
+  if (from->space != Space::fragment || to->space != Space::shared || !swizzled_.contains(to.get()))
+    return std::nullopt;
+  const bool converts = from->type == f32 || from->type == to->type;
+  if (!to->type.is_floating() || to->type.bits() != 16 || !converts) return std::nullopt;
+  const std::vector<int> identity{0, 1};
+  if (passes::loop_axes(*loop, load->from) != identity || passes::loop_axes(*loop, store->to) != identity ||
+      !is_value_of(store->value, load->variable, to->type))
+    return std::nullopt;
+  const auto layout = layouts_.fragments.find(from.get());
+  const std::int64_t m = to->extent(0), n = to->extent(1), groups = team_.threads / 128;
+  if (team_.threads % 128 != 0 || m % (64 * groups) != 0 || n % block_columns != 0) return std::nullopt;
+  if (layout == layouts_.fragments.end() || layout->second != layout::wgmma_accumulator(m, n, {groups, 1}))
+    return std::nullopt;
+  return Conversion{from, to};
+}
+
+// Every warp group its own rows; eight registers of 16 rows and 16 columns at a time.
+void CudaGridPrinter::store_matrices(const Conversion& n, const View& to, const Loc& at) {
+  const FragmentTile& from = fragments_.at(n.from.get());
+  const SharedTile& tile = shared_.at(n.to.get());
+  const std::int64_t m = n.to->extent(0), columns = n.to->extent(1), groups = team_.threads / 128;
+  const std::int64_t registers = block_columns / (from.is_packed ? 4 : 2);
+  out_.code();
+  touch(to, MemoryUse::write, false);
+  out_.open(fmt::format("{{  // {}: by matrices", short_location(at)));
+  const std::string row = names_.unique("row");
+  out_.line(fmt::format("{0}* const {1} = {2} + ({3} / 32 * 16 + {3} % 16) * {4};", element_type(n.to->type),
+                        row, tile.name, team_.thread, block_columns));
+  std::int64_t block = 0;
+  for (std::int64_t i = 0; i < m / (64 * groups); ++i) {
+    for (std::int64_t j = 0; j < columns / block_columns; ++j, ++block)
+      out_.line(fmt::format("tg::stage_words({} + {}, {} + {}, {} % 8);", row,
+                            (j * m + i * 64 * groups) * block_columns, from.name, block * registers,
+                            team_.thread));
+  }
+  out_.close();
+}
+
+}  // namespace tegula::codegen
