@@ -22,6 +22,7 @@ struct Workload {
 };
 
 std::vector<Workload> workloads();
+std::vector<Workload> backward_workloads();
 std::vector<Workload> nsa_workloads();
 
 }  // namespace tegula::bench

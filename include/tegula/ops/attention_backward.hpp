@@ -9,6 +9,8 @@ struct AttentionBackwardOptions {
   // looked at where lse is −∞.
   std::optional<TensorRef> dlse = {};
   std::optional<TensorRef> dq = {}, dk = {}, dv = {}, dsinks = {};  // written instead of new tensors
+  // Equal bits in every run. Without, the parts of dq are added in any order where that is faster.
+  bool deterministic = true;
 };
 
 struct AttentionGradients {
@@ -17,8 +19,7 @@ struct AttentionGradients {
 };
 
 // The gradients of sum(dout · out) + sum(dlse · lse) with respect to q, k, v and the sinks, where out and lse
-// are the results of attention(q, k, v, options). dout is as out. The sums of a gradient are formed in one
-// order, so that results are equal bit by bit in every run; a query that sees no key contributes nothing. The
+// are the results of attention(q, k, v, options). dout is as out. A query that sees no key contributes nothing. The
 // `out` and `lse` of the options have no effect here; `tiles` are those of this call.
 AttentionGradients attention_backward(const TensorRef& dout, const TensorRef& q, const TensorRef& k,
                                       const TensorRef& v, const TensorRef& out, const TensorRef& lse,

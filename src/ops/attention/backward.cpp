@@ -67,7 +67,8 @@ AttentionBackwardCall prepare_attention_backward(const BackwardTensors& given, c
   const AttentionKernel& forward = call.forward.kernel;
   const BackwardPlan plan =
       runs_on_gpu(options.target, q.device)
-          ? plan_attention_backward_on_gpu(problem_of(call.forward), forward.compute, options.tiles)
+          ? plan_attention_backward_on_gpu(problem_of(call.forward), forward.compute, options.tiles,
+                                           given.deterministic)
           : BackwardPlan{plan_attention_backward(problem_of(call.forward), options.tiles)};
   call.kernel = {.type = forward.type,
                  .compute = forward.compute,
@@ -92,7 +93,7 @@ AttentionGradients attention_backward(const TensorRef& dout, const TensorRef& q,
                                       const AttentionBackwardOptions& gradients) {
   const Arguments args("attention_backward");
   const AttentionBackwardCall call =
-      prepare_attention_backward({dout, out, lse, gradients.dlse}, q, k, v, options);
+      prepare_attention_backward({dout, out, lse, gradients.dlse, gradients.deterministic}, q, k, v, options);
   const HeadTensors& t = call.forward.tensors;
   GradientOutputs outputs = make_gradients(args, t, options.layout, gradients);
   args.check(call.kernel.sinks || !gradients.dsinks, "dsinks", "no dsinks without sinks", "dsinks",

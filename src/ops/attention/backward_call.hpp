@@ -10,6 +10,7 @@ namespace tegula::ops {
 struct BackwardTensors {
   TensorRef dout, out, lse;
   std::optional<TensorRef> dlse;
+  bool deterministic = true;
 };
 
 // In the layout of the programs, heads split into groups. Names of arguments get the prefix.

@@ -13,6 +13,6 @@ struct BackwardPlan {
   bool one_pass = false;  // see AttentionBackwardKernel
 };
 BackwardPlan plan_attention_backward_on_gpu(const AttentionProblem& problem, DType type,
-                                            const AttentionTiles& given);
+                                            const AttentionTiles& given, bool deterministic);
 
 }  // namespace tegula::ops

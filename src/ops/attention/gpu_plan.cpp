@@ -45,8 +45,8 @@ AttentionPlan plan_attention_on_gpu(const AttentionProblem& p, DType type, const
 
 // Two warp groups hold dk and dv of 64 keys each beside the scores of 64 queries.
 BackwardPlan plan_attention_backward_on_gpu(const AttentionProblem& p, DType type,
-                                            const AttentionTiles& given) {
-  const bool open = given.queries == 0 && given.keys == 0;
+                                            const AttentionTiles& given, bool deterministic) {
+  const bool open = given.queries == 0 && given.keys == 0 && !deterministic;
   if (open && type.bits() == 16 && fits_tensor_cores(p) && std::max(p.dim, p.dim_v) <= 128)
     return {{64, 128, 1}, true};
   // Four tiles of inputs, two of scores and a sum are held at a time.

@@ -1,0 +1,218 @@
+// Gradients of dense and of block-sparse attention at the sizes of practice.
+#include <fmt/format.h>
+
+#include <cmath>
+#include <memory>
+#include <random>
+
+#include "pool.hpp"
+#include "tegula/ops.hpp"
+#include "workloads.hpp"
+
+namespace tegula::bench {
+namespace {
+
+struct BackwardShape {
+  std::int64_t batch, length, heads, group, dim;
+  bool causal = false;
+  int block = 0;  // of queries and keys alike; 0: dense
+  double kept = 1;
+
+  Shape queries() const { return {batch, length, heads, dim}; }
+  Shape keys() const { return {batch, length, heads / group, dim}; }
+  std::int64_t blocks() const { return (length + block - 1) / block; }
+};
+
+std::int64_t behind(std::int64_t begin, const Shape& shape) {
+  return (begin + nelements(shape) + 1023) / 1024 * 1024;
+}
+
+// A sum that is compared with a result: how far the result is off, in units of what its terms make together.
+struct Sum {
+  double value = 0, squares = 0;
+  void add(double term) { value += term, squares += term * term; }
+  double error(double result) const {
+    return std::abs(result - value) / std::max(std::sqrt(squares), 1e-30);
+  }
+};
+
+class Problem {
+ public:
+  explicit Problem(const BackwardShape& shape)
+      : s(shape),
+        k_begin(behind(0, s.queries())),
+        v_begin(behind(k_begin, s.keys())),
+        dout_begin(behind(v_begin, s.keys())),
+        pool(bf16, behind(dout_begin, s.queries())),
+        q(pool.take(s.queries(), 0)),
+        k(pool.take(s.keys(), k_begin)),
+        v(pool.take(s.keys(), v_begin)),
+        dout(pool.take(s.queries(), dout_begin)) {
+    if (s.block > 0) choose();
+    const ops::AttentionResult forward =
+        s.block > 0 ? ops::block_sparse_attention(q, k, v, sparse()) : ops::attention(q, k, v, dense());
+    out = forward.out, lse = forward.lse;
+    dq = Tensor::full(s.queries(), bf16, std::nan("")).to(Device::cuda());
+    dk = Tensor::full(s.keys(), bf16, std::nan("")).to(Device::cuda());
+    dv = Tensor::full(s.keys(), bf16, std::nan("")).to(Device::cuda());
+  }
+
+  ops::AttentionOptions dense() const { return {.causal = s.causal}; }
+  ops::BlockSparseOptions sparse() const {
+    return {.q_block = s.block, .k_block = s.block, .indices = chosen.ref(), .causal = s.causal};
+  }
+
+  void run(bool deterministic) const {
+    const ops::AttentionBackwardOptions results{
+        .dq = dq.ref(), .dk = dk.ref(), .dv = dv.ref(), .deterministic = deterministic};
+    if (s.block > 0)
+      ops::block_sparse_attention_backward(dout, q, k, v, out, lse, sparse(), results);
+    else
+      ops::attention_backward(dout, q, k, v, out, lse, dense(), results);
+  }
+
+  double error() const;
+
+ private:
+  // Every row of blocks as many, at random; the same for all heads of a group.
+  void choose() {
+    const std::int64_t blocks = s.blocks(), heads = s.heads / s.group;
+    entries = std::max<std::int64_t>(1, std::llround(s.kept * static_cast<double>(blocks)));
+    std::mt19937_64 random(7);
+    std::vector<std::int32_t> list(static_cast<std::size_t>(s.batch * heads * blocks * entries)), all(blocks);
+    for (std::size_t row = 0; row * entries < list.size(); ++row) {
+      for (std::int64_t i = 0; i < blocks; ++i) all[static_cast<std::size_t>(i)] = static_cast<std::int32_t>(i);
+      for (std::int64_t i = 0; i < entries; ++i) {
+        std::swap(all[i], all[i + static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(blocks - i))]);
+        list[row * entries + static_cast<std::size_t>(i)] = all[i];
+      }
+    }
+    Tensor host = Tensor::empty({s.batch, heads, blocks, entries}, i32);
+    std::copy(list.begin(), list.end(), static_cast<std::int32_t*>(host.data()));
+    numbers = std::move(list);
+    chosen = host.to(Device::cuda());
+  }
+
+  bool sees(std::int64_t kv_head, std::int64_t row, std::int64_t key) const {
+    if (s.causal && key > row) return false;
+    if (s.block == 0) return true;
+    const auto begin = numbers.begin() + (kv_head * s.blocks() + row / s.block) * entries;
+    return std::find(begin, begin + entries, key / s.block) != begin + entries;
+  }
+
+  std::vector<double> row(std::int64_t begin, std::int64_t heads, std::int64_t token, std::int64_t head) const {
+    std::vector<double> result(static_cast<std::size_t>(s.dim));
+    for (std::int64_t d = 0; d < s.dim; ++d)
+      result[static_cast<std::size_t>(d)] = pool.at(begin, (token * heads + head) * s.dim + d);
+    return result;
+  }
+
+  struct Pair {
+    double weight, gradient;
+  };
+  Pair pair(const std::vector<double>& q_row, const std::vector<double>& dout_row, const std::vector<double>& k_row,
+            const std::vector<double>& v_row, double row_lse, double delta) const {
+    double score = 0, product = 0;
+    for (std::size_t d = 0; d < q_row.size(); ++d)
+      score += q_row[d] * k_row[d], product += dout_row[d] * v_row[d];
+    const double scale = 1 / std::sqrt(static_cast<double>(s.dim)), weight = std::exp(score * scale - row_lse);
+    return {weight, weight * (product - delta) * scale};
+  }
+
+  double of_query(std::int64_t row_at, std::int64_t head) const;
+  double of_key(std::int64_t key, std::int64_t kv_head) const;
+  double delta_of(std::int64_t row_at, std::int64_t head, const std::vector<double>& out_of) const {
+    double sum = 0;
+    for (std::int64_t d = 0; d < s.dim; ++d)
+      sum += double{pool.at(dout_begin, (row_at * s.heads + head) * s.dim + d)} *
+             out_of[static_cast<std::size_t>(row_at * s.dim + d)];
+    return sum;
+  }
+  std::vector<double> out_of(std::int64_t head) const { return out.select(0, 0).select(1, head).values<double>(); }
+  std::vector<double> lse_of(std::int64_t head) const { return lse.select(0, 0).select(0, head).values<double>(); }
+
+  BackwardShape s;
+  std::int64_t k_begin, v_begin, dout_begin, entries = 0;
+  Pool pool;
+  std::vector<std::int32_t> numbers;
+
+ public:
+  Tensor q, k, v, dout, out, lse, dq, dk, dv, chosen;
+};
+
+double element(const Tensor& t, std::int64_t token, std::int64_t head, std::int64_t feature) {
+  return t.select(0, 0).select(0, token).select(0, head).slice(0, feature, feature + 1).values<double>()[0];
+}
+
+double Problem::of_query(std::int64_t row_at, std::int64_t head) const {
+  const std::int64_t heads = s.heads / s.group, kv_head = head / s.group, feature = (row_at * 31) % s.dim;
+  const double delta = delta_of(row_at, head, out_of(head)), row_lse = lse_of(head)[static_cast<std::size_t>(row_at)];
+  const std::vector<double> q_row = row(0, s.heads, row_at, head), dout_row = row(dout_begin, s.heads, row_at, head);
+  Sum sum;
+  for (std::int64_t key = 0; key < s.length; ++key) {
+    if (!sees(kv_head, row_at, key)) continue;
+    const std::vector<double> k_row = row(k_begin, heads, key, kv_head);
+    const Pair own = pair(q_row, dout_row, k_row, row(v_begin, heads, key, kv_head), row_lse, delta);
+    sum.add(own.gradient * k_row[static_cast<std::size_t>(feature)]);
+  }
+  return sum.error(element(dq, row_at, head, feature));
+}
+
+double Problem::of_key(std::int64_t key, std::int64_t kv_head) const {
+  const std::int64_t heads = s.heads / s.group, feature = (key * 17) % s.dim;
+  const std::vector<double> k_row = row(k_begin, heads, key, kv_head), v_row = row(v_begin, heads, key, kv_head);
+  Sum of_k, of_v;
+  for (std::int64_t head = kv_head * s.group; head < (kv_head + 1) * s.group; ++head) {
+    const std::vector<double> results = out_of(head), lses = lse_of(head);
+    for (std::int64_t i = 0; i < s.length; ++i) {
+      if (!sees(kv_head, i, key)) continue;
+      const std::vector<double> q_row = row(0, s.heads, i, head), dout_row = row(dout_begin, s.heads, i, head);
+      const Pair own =
+          pair(q_row, dout_row, k_row, v_row, lses[static_cast<std::size_t>(i)], delta_of(i, head, results));
+      of_k.add(own.gradient * q_row[static_cast<std::size_t>(feature)]);
+      of_v.add(own.weight * dout_row[static_cast<std::size_t>(feature)]);
+    }
+  }
+  return std::max(of_k.error(element(dk, key, kv_head, feature)), of_v.error(element(dv, key, kv_head, feature)));
+}
+
+double Problem::error() const {
+  const double of_queries = std::max(of_query(s.length / 3, s.heads / 2), of_query(s.length - 1, 0));
+  return std::max(of_queries, of_key(s.length / 5, (s.heads / s.group) / 2));
+}
+
+Workload backward_workload(const BackwardShape& s, bool deterministic) {
+  const std::string shape = fmt::format("{}x{}x{}x{}", s.batch, s.length, s.heads, s.dim);
+  const std::string what = s.block > 0 ? fmt::format("{}x{} group {}", s.block, s.block, s.group) : "dense";
+  Workload workload;
+  workload.name = fmt::format("backward bf16 {} {} {}{}", shape, what, s.causal ? "causal" : "full",
+                              deterministic ? "" : " any order");
+  workload.flops = 10.0 * static_cast<double>(s.batch * s.heads * s.dim) *
+                   static_cast<double>(s.length * s.length) * s.kept * (s.causal ? 0.5 : 1);
+  workload.prepare = [=] {
+    const auto problem = std::make_shared<Problem>(s);
+    return Workload::Ready{[=] { problem->run(deterministic); }, [=] { return problem->error(); }};
+  };
+  return workload;
+}
+
+}  // namespace
+
+std::vector<Workload> backward_workloads() {
+  std::vector<Workload> all;
+  const auto add = [&](const BackwardShape& s) {
+    for (const bool deterministic : {true, false}) all.push_back(backward_workload(s, deterministic));
+  };
+  for (const bool causal : {false, true}) {
+    for (const std::int64_t length : {2048, 4096, 8192, 16384})
+      add({.batch = 16384 / length, .length = length, .heads = 16, .group = 1, .dim = 128, .causal = causal});
+    add({.batch = 2, .length = 8192, .heads = 32, .group = 1, .dim = 64, .causal = causal});
+  }
+  for (const int block : {64, 128}) {
+    for (const std::int64_t group : {8, 1})
+      add({.batch = 1, .length = 32768, .heads = 16, .group = group, .dim = 128, .block = block, .kept = 0.1});
+  }
+  return all;
+}
+
+}  // namespace tegula::bench
