@@ -47,20 +47,24 @@ void CudaGridPrinter::store_boxes(const View& from, const View& to, bool adds, c
   for (std::size_t d = 0; d + 1 < to.dims.size(); ++d) {
     if (to.dims[d].axis == 0) row_at = to.dims.size() - 2 - d;
   }
-  const std::string group =
-      fmt::format("thread / 128{}", parts.along_n > 1 ? fmt::format(" % {}", parts.along_m) : "");
-  std::int64_t step = 0;
-  for (std::int64_t i = 0; i < from.buffer->extent(0) / rows_of_all; ++i) {
-    for (std::int64_t j = 0; j < columns / plan.columns; ++j, ++step) {
-      const std::string buffer =
-          fmt::format("{} + {}", staging, step % passes::store_buffers * passes::store_rows * plan.columns);
-      out_.line(fmt::format("tg::stage<{}>({}, {} + {});", step == 0 ? 0 : passes::store_buffers - 1, buffer,
-                            tile.name, (i * columns / plan.columns + j) * registers));
+  const std::string group = fmt::format("thread / 128{}", parts.along_n > 1 ? fmt::format(" % {}", parts.along_m) : "");
+  const std::int64_t across = columns / plan.columns, boxes = from.buffer->extent(0) / rows_of_all * across;
+  // All at once where there is a buffer for each, otherwise one after the other.
+  const std::int64_t batch = boxes <= passes::store_buffers ? boxes : 1;
+  for (std::int64_t first = 0; first < boxes; first += batch) {
+    out_.line(fmt::format("tg::begin_staging<{}>();", first == 0 ? 0 : passes::store_buffers - 1));
+    const auto buffer_of = [&](std::int64_t box) {
+      return fmt::format("{} + {}", staging, box % passes::store_buffers * passes::store_rows * plan.columns);
+    };
+    for (std::int64_t box = first; box < first + batch; ++box)
+      out_.line(fmt::format("tg::stage_words_of({}, {} + {});", buffer_of(box), tile.name, box * registers));
+    out_.line("tg::end_staging();");
+    for (std::int64_t box = first; box < first + batch; ++box) {
       Texts own = coordinates;
-      own[row_at] +=
-          fmt::format(" + ({} * {} + {}) / {}", group, passes::store_rows, i * rows_of_all, plan.pack);
+      own[row_at] += fmt::format(" + ({} * {} + {}) / {}", group, passes::store_rows, box / across * rows_of_all,
+                                 plan.pack);
       out_.line(fmt::format("if (thread % 128 == 0) tg::{}_box(&call.map[{}], {}, {} + {}, {});",
-                            adds ? "add" : "store", map, buffer, column, j * plan.columns,
+                            adds ? "add" : "store", map, buffer_of(box), column, box % across * plan.columns,
                             fmt::join(own, ", ")));
     }
   }

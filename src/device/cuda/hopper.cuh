@@ -219,26 +219,34 @@ TG_DEVICE void stage_words(T* row, const float* x, int exchange) {
   for (int i = 0; i < 16; ++i) words[i] = pair<T>(x[2 * i], x[2 * i + 1]);
   stage_words(row, words, exchange);
 }
-// The block of 64 rows and 128 bytes of columns of a wgmma's sum that this warp group holds, to a buffer in
-// the order of the copy engine, when all but the last `pending` stores have left theirs.
-template <int pending, class T>
-TG_DEVICE void stage(T* to, const float* x) {
+template <class T>
+TG_DEVICE void stage_words_of(T* to, const float* x) {
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
-  if (threadIdx.x % 128 == 0) stores_read<pending>();
-  warp_group_sync(threadIdx.x / 128);
-  if constexpr (sizeof(T) == 2) {
-    stage_words(to + (16 * warp + lane % 16) * 64, x, lane % 8);
-  } else {
+  stage_words(to + (16 * warp + lane % 16) * 64, x, lane % 8);
+}
+// A row of f32 is twice as long. Threads of odd rows begin two pieces further, so that sixteen of them meet
+// all banks.
+TG_DEVICE void stage_words_of(float* to, const float* x) {
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4, row = lane / 4, turn = row % 2 * 2;
+  float* const at = to + (16 * warp + row) * 32 + lane % 2 * 2;
 #pragma unroll
-    for (int i = 0; i < 4; ++i) {
+  for (int i = 0; i < 4; ++i) {
+    float* const piece = at + ((2 * (i ^ turn) + lane % 4 / 2) ^ row) * 4;
 #pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        const int row = 16 * warp + 8 * half + lane / 4, piece = (2 * i + lane % 4 / 2) ^ (row % 8);
-        float2* const at = (float2*)((float*)to + row * 32 + piece * 4 + lane % 2 * 2);
-        *at = make_float2(x[4 * i + 2 * half], x[4 * i + 2 * half + 1]);
-      }
+    for (int half = 0; half < 2; ++half) {
+      const float *own = x + 4 * i + 2 * half, *other = x + 4 * (i ^ 2) + 2 * half;
+      *(float2*)(piece + half * 8 * 32) = turn ? make_float2(other[0], other[1]) : make_float2(own[0], own[1]);
     }
   }
+}
+// Blocks of 64 rows and 128 bytes of columns of a wgmma's sum that this warp group holds go to buffers in the
+// order of the copy engine, when all but the last `pending` stores have left theirs.
+template <int pending>
+TG_DEVICE void begin_staging() {
+  if (threadIdx.x % 128 == 0) stores_read<pending>();
+  warp_group_sync(threadIdx.x / 128);
+}
+TG_DEVICE void end_staging() {
   fence_async_shared();
   warp_group_sync(threadIdx.x / 128);
 }

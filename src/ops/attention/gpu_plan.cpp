@@ -48,7 +48,7 @@ BackwardPlan plan_attention_backward_on_gpu(const AttentionProblem& p, DType typ
                                             const AttentionTiles& given, bool deterministic) {
   const bool open = given.queries == 0 && given.keys == 0 && !deterministic;
   if (open && type.bits() == 16 && fits_tensor_cores(p) && std::max(p.dim, p.dim_v) <= 128)
-    return {{64, 128, 1}, true};
+    return {{std::max(p.dim, p.dim_v) <= 64 ? 128 : 64, 128, 1}, true};
   // Four tiles of inputs, two of scores and a sum are held at a time.
   const int dim = std::max(p.dim, p.dim_v), extent = type.bits() == 16 && dim <= 128 ? 64
                                                      : dim <= 128                    ? 32

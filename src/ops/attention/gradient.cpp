@@ -106,13 +106,16 @@ void KeyGradient::add(const Shared& q_tile, const Shared& dout_tile, const Share
   gradient_.weigh(
       scores, slopes, [&](const Expr&, const Expr& t) -> Expr { return base(t); }, mask);
   auto multiply = [&](const Fragment& gradients) {
+    std::optional<Fragment> contribution;
+    if (receiver) {
+      Shared tile({tiles_.keys, tiles_.rows()}, tiles_.compute);
+      copy(gradients, tile);
+      contribution.emplace(std::vector<int>{tiles_.rows(), tiles_.dim}, f32, Loc::current());
+      clear(*contribution);
+      gemm(tile.T(), k_, *contribution);
+    }
     gemm(gradients, q_tile, dk_);
-    if (!receiver) return;
-    Shared tile({tiles_.keys, tiles_.rows()}, tiles_.compute);
-    copy(gradients, tile);
-    Fragment contribution({tiles_.rows(), tiles_.dim}, f32, 0);
-    gemm(tile.T(), k_, contribution);
-    receiver(contribution);
+    if (receiver) receiver(*contribution);
   };
   // From the rounded weights: both forms at once take too many registers.
   auto differentiate = [&](const Fragment& weights) {

@@ -18,7 +18,7 @@ namespace {
 // Products in flight: what they write and read, and the rings that are released when they are done.
 struct Flight {
   BufferPtr sum;
-  BufferPtr operand;  // in registers, or null
+  std::vector<BufferPtr> operands;  // that no ring protects
   std::vector<int> releases;
 };
 
@@ -147,11 +147,11 @@ void Consumer::product(const Gemm& gemm, const Stmt& s, Events& out) {
   out.push_back({schedule::GemmFence{}});
   out.push_back(event_of(schedule::Gemm{std::move(accesses)}, s));
   out.push_back({schedule::GemmCommit{}});
-  flights_.push_back({gemm.c.buffer, in_registers ? gemm.a.buffer : nullptr, {}});
-  bool own_tiles = false;  // that the consumers filled: they are protected by ordinary barriers
-  for (const View* operand : {&gemm.a, &gemm.b})
-    own_tiles |= operand->buffer->space == Space::shared && !names_.is_ring(operand->buffer.get());
-  if (own_tiles) drain(out);
+  Flight flight{gemm.c.buffer, {}, {}};
+  for (const View* operand : {&gemm.a, &gemm.b}) {
+    if (!names_.is_ring(operand->buffer.get())) flight.operands.push_back(operand->buffer);
+  }
+  flights_.push_back(std::move(flight));
 }
 
 void Consumer::leaf(const Stmt& s, Events& out) {
@@ -161,8 +161,10 @@ void Consumer::leaf(const Stmt& s, Events& out) {
   for (const Region& r : e.regions) {
     const BufferPtr& b = r.view->buffer;
     for (std::size_t i = 0; i < flights_.size(); ++i) {
-      if (flights_[i].sum == b || (flights_[i].operand == b && is_write(r.touch)))
-        before = std::max(before, i + 1);
+      const auto& operands = flights_[i].operands;
+      const bool overwrites =
+          is_write(r.touch) && std::find(operands.begin(), operands.end(), b) != operands.end();
+      if (flights_[i].sum == b || overwrites) before = std::max(before, i + 1);
     }
     if (b->space != Space::fragment && !names_.is_ring(b.get())) continue;
     const auto touch = !is_write(r.touch) ? schedule::Touch::read
