@@ -31,9 +31,7 @@ std::int64_t behind(std::int64_t begin, const Shape& shape) {
 struct Sum {
   double value = 0, squares = 0;
   void add(double term) { value += term, squares += term * term; }
-  double error(double result) const {
-    return std::abs(result - value) / std::max(std::sqrt(squares), 1e-30);
-  }
+  double error(double result) const { return std::abs(result - value) / std::max(std::sqrt(squares), 1e-30); }
 };
 
 class Problem {
@@ -81,9 +79,11 @@ class Problem {
     std::mt19937_64 random(7);
     std::vector<std::int32_t> list(static_cast<std::size_t>(s.batch * heads * blocks * entries)), all(blocks);
     for (std::size_t row = 0; row * entries < list.size(); ++row) {
-      for (std::int64_t i = 0; i < blocks; ++i) all[static_cast<std::size_t>(i)] = static_cast<std::int32_t>(i);
+      for (std::int64_t i = 0; i < blocks; ++i)
+        all[static_cast<std::size_t>(i)] = static_cast<std::int32_t>(i);
       for (std::int64_t i = 0; i < entries; ++i) {
-        std::swap(all[i], all[i + static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(blocks - i))]);
+        std::swap(all[i],
+                  all[i + static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(blocks - i))]);
         list[row * entries + static_cast<std::size_t>(i)] = all[i];
       }
     }
@@ -100,7 +100,8 @@ class Problem {
     return std::find(begin, begin + entries, key / s.block) != begin + entries;
   }
 
-  std::vector<double> row(std::int64_t begin, std::int64_t heads, std::int64_t token, std::int64_t head) const {
+  std::vector<double> row(std::int64_t begin, std::int64_t heads, std::int64_t token,
+                          std::int64_t head) const {
     std::vector<double> result(static_cast<std::size_t>(s.dim));
     for (std::int64_t d = 0; d < s.dim; ++d)
       result[static_cast<std::size_t>(d)] = pool.at(begin, (token * heads + head) * s.dim + d);
@@ -110,12 +111,14 @@ class Problem {
   struct Pair {
     double weight, gradient;
   };
-  Pair pair(const std::vector<double>& q_row, const std::vector<double>& dout_row, const std::vector<double>& k_row,
-            const std::vector<double>& v_row, double row_lse, double delta) const {
+  Pair pair(const std::vector<double>& q_row, const std::vector<double>& dout_row,
+            const std::vector<double>& k_row, const std::vector<double>& v_row, double row_lse,
+            double delta) const {
     double score = 0, product = 0;
     for (std::size_t d = 0; d < q_row.size(); ++d)
       score += q_row[d] * k_row[d], product += dout_row[d] * v_row[d];
-    const double scale = 1 / std::sqrt(static_cast<double>(s.dim)), weight = std::exp(score * scale - row_lse);
+    const double scale = 1 / std::sqrt(static_cast<double>(s.dim)),
+                 weight = std::exp(score * scale - row_lse);
     return {weight, weight * (product - delta) * scale};
   }
 
@@ -128,8 +131,12 @@ class Problem {
              out_of[static_cast<std::size_t>(row_at * s.dim + d)];
     return sum;
   }
-  std::vector<double> out_of(std::int64_t head) const { return out.select(0, 0).select(1, head).values<double>(); }
-  std::vector<double> lse_of(std::int64_t head) const { return lse.select(0, 0).select(0, head).values<double>(); }
+  std::vector<double> out_of(std::int64_t head) const {
+    return out.select(0, 0).select(1, head).values<double>();
+  }
+  std::vector<double> lse_of(std::int64_t head) const {
+    return lse.select(0, 0).select(0, head).values<double>();
+  }
 
   BackwardShape s;
   std::int64_t k_begin, v_begin, dout_begin, entries = 0;
@@ -146,8 +153,10 @@ double element(const Tensor& t, std::int64_t token, std::int64_t head, std::int6
 
 double Problem::of_query(std::int64_t row_at, std::int64_t head) const {
   const std::int64_t heads = s.heads / s.group, kv_head = head / s.group, feature = (row_at * 31) % s.dim;
-  const double delta = delta_of(row_at, head, out_of(head)), row_lse = lse_of(head)[static_cast<std::size_t>(row_at)];
-  const std::vector<double> q_row = row(0, s.heads, row_at, head), dout_row = row(dout_begin, s.heads, row_at, head);
+  const double delta = delta_of(row_at, head, out_of(head)),
+               row_lse = lse_of(head)[static_cast<std::size_t>(row_at)];
+  const std::vector<double> q_row = row(0, s.heads, row_at, head),
+                            dout_row = row(dout_begin, s.heads, row_at, head);
   Sum sum;
   for (std::int64_t key = 0; key < s.length; ++key) {
     if (!sees(kv_head, row_at, key)) continue;
@@ -160,20 +169,23 @@ double Problem::of_query(std::int64_t row_at, std::int64_t head) const {
 
 double Problem::of_key(std::int64_t key, std::int64_t kv_head) const {
   const std::int64_t heads = s.heads / s.group, feature = (key * 17) % s.dim;
-  const std::vector<double> k_row = row(k_begin, heads, key, kv_head), v_row = row(v_begin, heads, key, kv_head);
+  const std::vector<double> k_row = row(k_begin, heads, key, kv_head),
+                            v_row = row(v_begin, heads, key, kv_head);
   Sum of_k, of_v;
   for (std::int64_t head = kv_head * s.group; head < (kv_head + 1) * s.group; ++head) {
     const std::vector<double> results = out_of(head), lses = lse_of(head);
     for (std::int64_t i = 0; i < s.length; ++i) {
       if (!sees(kv_head, i, key)) continue;
-      const std::vector<double> q_row = row(0, s.heads, i, head), dout_row = row(dout_begin, s.heads, i, head);
+      const std::vector<double> q_row = row(0, s.heads, i, head),
+                                dout_row = row(dout_begin, s.heads, i, head);
       const Pair own =
           pair(q_row, dout_row, k_row, v_row, lses[static_cast<std::size_t>(i)], delta_of(i, head, results));
       of_k.add(own.gradient * q_row[static_cast<std::size_t>(feature)]);
       of_v.add(own.weight * dout_row[static_cast<std::size_t>(feature)]);
     }
   }
-  return std::max(of_k.error(element(dk, key, kv_head, feature)), of_v.error(element(dv, key, kv_head, feature)));
+  return std::max(of_k.error(element(dk, key, kv_head, feature)),
+                  of_v.error(element(dv, key, kv_head, feature)));
 }
 
 double Problem::error() const {
@@ -210,7 +222,13 @@ std::vector<Workload> backward_workloads() {
   }
   for (const int block : {64, 128}) {
     for (const std::int64_t group : {8, 1})
-      add({.batch = 1, .length = 32768, .heads = 16, .group = group, .dim = 128, .block = block, .kept = 0.1});
+      add({.batch = 1,
+           .length = 32768,
+           .heads = 16,
+           .group = group,
+           .dim = 128,
+           .block = block,
+           .kept = 0.1});
   }
   return all;
 }

@@ -19,8 +19,8 @@ struct AttentionGradients {
 };
 
 // The gradients of sum(dout · out) + sum(dlse · lse) with respect to q, k, v and the sinks, where out and lse
-// are the results of attention(q, k, v, options). dout is as out. A query that sees no key contributes nothing. The
-// `out` and `lse` of the options have no effect here; `tiles` are those of this call.
+// are the results of attention(q, k, v, options). dout is as out. A query that sees no key contributes
+// nothing. The `out` and `lse` of the options have no effect here; `tiles` are those of this call.
 AttentionGradients attention_backward(const TensorRef& dout, const TensorRef& q, const TensorRef& k,
                                       const TensorRef& v, const TensorRef& out, const TensorRef& lse,
                                       const AttentionOptions& options = {},

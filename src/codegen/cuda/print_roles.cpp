@@ -64,8 +64,8 @@ std::string CudaGridPrinter::print_roles(const Grid& grid, int number, const pas
   out_.open("if (threadIdx.x == 0) {");
   for (std::size_t r = 0; r < rings_.size(); ++r) {
     const int fills = r < roles.rings.size() ? passes::full_arrivals(roles.rings[r]) : 1;
-    out_.line(fmt::format("tg::init_ring<{}>(shared_memory + {}, {}, {});", depth_of(r), rings_[r].barriers, fills,
-                          roles.consumers / 32));
+    out_.line(fmt::format("tg::init_ring<{}>(shared_memory + {}, {}, {});", depth_of(r), rings_[r].barriers,
+                          fills, roles.consumers / 32));
   }
   out_.line("tg::init_fence();");
   out_.close();

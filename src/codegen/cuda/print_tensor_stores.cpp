@@ -47,7 +47,8 @@ void CudaGridPrinter::store_boxes(const View& from, const View& to, bool adds, c
   for (std::size_t d = 0; d + 1 < to.dims.size(); ++d) {
     if (to.dims[d].axis == 0) row_at = to.dims.size() - 2 - d;
   }
-  const std::string group = fmt::format("thread / 128{}", parts.along_n > 1 ? fmt::format(" % {}", parts.along_m) : "");
+  const std::string group =
+      fmt::format("thread / 128{}", parts.along_n > 1 ? fmt::format(" % {}", parts.along_m) : "");
   const std::int64_t across = columns / plan.columns, boxes = from.buffer->extent(0) / rows_of_all * across;
   // All at once where there is a buffer for each, otherwise one after the other.
   const std::int64_t batch = boxes <= passes::store_buffers ? boxes : 1;
@@ -61,8 +62,8 @@ void CudaGridPrinter::store_boxes(const View& from, const View& to, bool adds, c
     out_.line("tg::end_staging();");
     for (std::int64_t box = first; box < first + batch; ++box) {
       Texts own = coordinates;
-      own[row_at] += fmt::format(" + ({} * {} + {}) / {}", group, passes::store_rows, box / across * rows_of_all,
-                                 plan.pack);
+      own[row_at] += fmt::format(" + ({} * {} + {}) / {}", group, passes::store_rows,
+                                 box / across * rows_of_all, plan.pack);
       out_.line(fmt::format("if (thread % 128 == 0) tg::{}_box(&call.map[{}], {}, {} + {}, {});",
                             adds ? "add" : "store", map, buffer_of(box), column, box % across * plan.columns,
                             fmt::join(own, ", ")));

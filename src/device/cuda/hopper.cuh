@@ -235,7 +235,8 @@ TG_DEVICE void stage_words_of(float* to, const float* x) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const float *own = x + 4 * i + 2 * half, *other = x + 4 * (i ^ 2) + 2 * half;
-      *(float2*)(piece + half * 8 * 32) = turn ? make_float2(other[0], other[1]) : make_float2(own[0], own[1]);
+      *(float2*)(piece + half * 8 * 32) =
+          turn ? make_float2(other[0], other[1]) : make_float2(own[0], own[1]);
     }
   }
 }

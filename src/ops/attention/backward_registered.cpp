@@ -9,10 +9,10 @@ namespace {
 
 AttentionBackwardCall prepared(const Tensors& in, const Options& options,
                                Target target = Target::automatic()) {
-  return prepare_attention_backward(
-      {required(in, "dout"), required(in, "out"), required(in, "lse"), optional_ref(in, "dlse"),
-       options.boolean("deterministic")},
-      required(in, "q"), required(in, "k"), required(in, "v"), attention_options(in, options, target));
+  return prepare_attention_backward({required(in, "dout"), required(in, "out"), required(in, "lse"),
+                                     optional_ref(in, "dlse"), options.boolean("deterministic")},
+                                    required(in, "q"), required(in, "k"), required(in, "v"),
+                                    attention_options(in, options, target));
 }
 
 Tensors named(const AttentionGradients& gradients) {
