@@ -58,7 +58,8 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "bench_cuda: this machine has no CUDA device\n");
     return 1;
   }
-  for (const auto& list : {bench::workloads(), bench::backward_workloads(), bench::nsa_workloads()}) {
+  for (const auto& list : {bench::workloads(), bench::backward_workloads(), bench::nsa_workloads(),
+                           bench::sparse_workloads(), bench::memory_workloads()}) {
     for (const bench::Workload& workload : list) {
       if (!is_wanted(workload.name, argc, argv)) continue;
       std::printf("%s\n", measure(workload).dump().c_str());

@@ -24,5 +24,7 @@ struct Workload {
 std::vector<Workload> workloads();
 std::vector<Workload> backward_workloads();
 std::vector<Workload> nsa_workloads();
+std::vector<Workload> sparse_workloads();
+std::vector<Workload> memory_workloads();
 
 }  // namespace tegula::bench

@@ -1,0 +1,120 @@
+// Block-sparse attention whose blocks of keys are spread evenly at random over the sequence.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <random>
+
+#include "pool.hpp"
+#include "tegula/ops.hpp"
+#include "workloads.hpp"
+
+namespace tegula::bench {
+namespace {
+
+struct SparseShape {
+  std::int64_t length = 49152, heads = 64, kv_heads = 8, dim = 128;
+  std::int64_t q_block = 128, k_block = 1, period = 10;  // one block of every `period` is chosen
+
+  std::int64_t q_blocks() const { return (length + q_block - 1) / q_block; }
+  std::int64_t entries() const { return length / k_block / period; }
+  Shape queries() const { return {1, length, heads, dim}; }
+  Shape keys() const { return {1, length, kv_heads, dim}; }
+};
+
+// [1, kv heads, q_blocks, entries]
+Tensor chosen_blocks(const SparseShape& s) {
+  const Tensor indices = Tensor::empty({1, s.kv_heads, s.q_blocks(), s.entries()}, i32);
+  auto* at = indices.data_as<std::int32_t>();
+  std::minstd_rand random(3);
+  for (std::int64_t row = 0; row < s.kv_heads * s.q_blocks(); ++row)
+    for (std::int64_t n = 0; n < s.entries(); ++n)
+      *at++ = static_cast<std::int32_t>(n * s.period + static_cast<std::int64_t>(random()) % s.period);
+  return indices;
+}
+
+// Inputs, and numbers of them as the host knows them.
+class Problem {
+ public:
+  explicit Problem(const SparseShape& shape)
+      : s(shape),
+        k_begin(nelements(s.queries())),
+        v_begin(k_begin + nelements(s.keys())),
+        pool(bf16, v_begin + nelements(s.keys())),
+        q(pool.take(s.queries(), 0)),
+        k(pool.take(s.keys(), k_begin)),
+        v(pool.take(s.keys(), v_begin)),
+        choice(chosen_blocks(s)),
+        indices(choice.to(Device::cuda())),
+        out(Tensor::empty(s.queries(), bf16, Device::cuda())),
+        lse(Tensor::empty({1, s.heads, s.length}, f32, Device::cuda())) {}
+
+  void forward() const {
+    ops::BlockSparseOptions options;
+    options.q_block = static_cast<int>(s.q_block), options.k_block = static_cast<int>(s.k_block);
+    options.indices = indices.ref(), options.out = out.ref(), options.lse = lse.ref();
+    ops::block_sparse_attention(q, k, v, options);
+  }
+
+  double exact(std::int64_t token, std::int64_t head, std::int64_t feature) const {
+    const std::int64_t kv_head = head / (s.heads / s.kv_heads);
+    const auto at = [&](std::int64_t begin, std::int64_t heads, std::int64_t row, std::int64_t h,
+                        std::int64_t d) { return double{pool.at(begin, (row * heads + h) * s.dim + d)}; };
+    double sum = 0, value = 0;
+    for (std::int64_t n = 0; n < s.entries(); ++n) {
+      const auto block = static_cast<std::int64_t>(choice.get({0, kv_head, token / s.q_block, n}));
+      for (std::int64_t key = block * s.k_block; key < (block + 1) * s.k_block; ++key) {
+        double score = 0;
+        for (std::int64_t d = 0; d < s.dim; ++d)
+          score += at(0, s.heads, token, head, d) * at(k_begin, s.kv_heads, key, kv_head, d);
+        const double weight = std::exp(score / std::sqrt(static_cast<double>(s.dim)));
+        sum += weight, value += weight * at(v_begin, s.kv_heads, key, kv_head, feature);
+      }
+    }
+    return value / sum;
+  }
+
+  double error() const {
+    double worst = 0;
+    for (const std::int64_t token : {std::int64_t{0}, s.length / 3, s.length - 1}) {
+      const std::int64_t head = token % s.heads, feature = token * 31 % s.dim;
+      const Tensor row = out.select(0, 0).select(0, token).select(0, head);
+      const double result = row.slice(0, feature, feature + 1).values<double>()[0];
+      worst = std::max(worst, std::abs(result - exact(token, head, feature)));
+    }
+    return worst;
+  }
+
+ private:
+  SparseShape s;
+  std::int64_t k_begin, v_begin;
+  Pool pool;
+  Tensor q, k, v, choice, indices, out, lse;
+};
+
+Workload sparse_workload(const SparseShape& s) {
+  Workload workload;
+  workload.name = fmt::format("block sparse bf16 {}x{}x{}x{} {}x{} 1 of {}", s.length, s.heads, s.kv_heads,
+                              s.dim, s.q_block, s.k_block, s.period);
+  workload.flops =
+      4.0 * static_cast<double>(s.length * s.heads * s.dim) * static_cast<double>(s.entries() * s.k_block);
+  workload.prepare = [=] {
+    const auto problem = std::make_shared<Problem>(s);
+    Workload::Ready ready;
+    ready.call = [=] { problem->forward(); };
+    ready.error = [=] { return problem->error(); };
+    return ready;
+  };
+  return workload;
+}
+
+}  // namespace
+
+std::vector<Workload> sparse_workloads() {
+  return {sparse_workload({}), sparse_workload({.q_block = 64}),
+          sparse_workload({.q_block = 16, .k_block = 64}), sparse_workload({.q_block = 64, .k_block = 64}),
+          sparse_workload({.q_block = 128, .k_block = 128})};
+}
+
+}  // namespace tegula::bench
