@@ -47,12 +47,14 @@ struct CudaProgram {
   std::vector<Kernel> kernels;
   std::vector<TensorMap> maps;
   // Tensors in Signature::buffers that begin at 16 bytes and whose strides are multiples of that, but for the
-  // last, which is 1: the text supposes it.
+  // last, which is 1, and of which the last ones fit 32 bits: the text supposes it.
   std::set<int> aligned;
   std::vector<Assertion> assertions;
   std::map<std::string, std::string> instructions;  // functions that the text holds, by name
   std::vector<std::string> notes;                   // what fell back to a slower way, and why
 };
+
+inline constexpr std::size_t narrow_strides = 3;
 
 CudaProgram print_cuda(const Signature& signature, const passes::CudaTarget& target);
 

@@ -73,6 +73,14 @@ class CudaGridPrinter {
     std::string first;               // only the first of all replicas stores; empty if there is one
   };
 
+  // A loop over elements of which some accesses go along rows, each with the name of the elements it loads or
+  // stores together.
+  struct Vectors {
+    int width = 1;
+    std::unordered_map<const ir::StmtNode*, std::string> names;
+    Texts conditions;  // under which all elements exist, and lie side by side
+  };
+
   // Where an element is.
   struct Address {
     std::string pointer;
@@ -153,6 +161,8 @@ class CudaGridPrinter {
   bool is_direct(const ir::For& n, const Layout* layout, const ir::Access& access) const;
   void by_register(const ir::For& n, const ir::Stmt& stmt, const Layout& layout);
   void by_flat_index(const ir::For& n, const ir::Stmt& stmt);
+  void registers(const ir::For& n, const Layout& layout, const std::string& first, const Vectors* vectors);
+  void flat(const ir::For& n, const std::string& type, const Texts& extents, const Vectors* vectors);
   void touch_all(const ir::Body& body);
   // Names for the coordinates of register `r` in the lines that follow, and for the condition that they
   // exist.
@@ -182,9 +192,24 @@ class CudaGridPrinter {
   // ---- rows of tensors to shared tiles (print_rows.cpp)
   void rows(const ir::Stmt& s, const passes::RowCopy& plan, bool async);
   void name_rows(const ir::For& loop, const std::string& number);
-  void piece(const passes::RowCopy& plan, bool async);
+  void name_column(const ir::For& loop, const std::string& number, std::int64_t pieces, int elements);
+  void lookup(const ir::For& loop, const passes::RowCopy& plan);
+  void rows_one_by_one(const ir::For& loop, const passes::RowCopy& plan, std::int64_t pieces, bool async);
+  void rows_in_batches(const ir::For& loop, const passes::RowCopy& plan, std::int64_t pieces);
   // Calls with this tensor have its last stride 1, and all else at multiples of 16 bytes.
   void require_aligned(const ir::BufferPtr& tensor);
+  Address aligned_address(const ir::Access& access);
+
+  // ---- loops over elements, several of a row at a time (print_vectors.cpp)
+  // `most` at a time.
+  std::optional<Vectors> find_vectors(const ir::For& n, std::int64_t most);
+  std::optional<std::vector<const ir::Stmt*>> row_accesses(const ir::For& n) const;
+  bool goes_along_row(const ir::For& n, const ir::Access& access) const;
+  bool is_aligned(const ir::For& n, const ir::Access& access, int width) const;
+  void add_conditions(const ir::For& n, const ir::Access& access, int width, Texts& conditions);
+  void by_vectors(const ir::For& n, const Vectors& vectors, const std::function<void()>& element);
+  bool is_packed(const ir::Stmt& s) const { return vectors_ && vectors_->names.contains(s.get()); }
+  void either(const Texts& conditions, const std::function<void()>& fast, const std::function<void()>& slow);
 
   // ---- copies (print_copies.cpp)
   bool copy_by_vectors(const ir::Copy& n, const Loc& at);
@@ -294,8 +319,10 @@ class CudaGridPrinter {
   ir::Facts facts_;
   SharedMemory memory_;
   Team team_;
+  const ir::Buffer* aligned_ = nullptr;  // the tensor whose address is printed, if it is known to be aligned
   std::string team_barrier_ = "tg::block_sync();";
   std::optional<ElementLoop> loop_;
+  const Vectors* vectors_ = nullptr;  // of the loop that is printed
   const passes::Roles* roles_ = nullptr;
   const ir::Grid* grid_ = nullptr;  // of the roles
   std::vector<RingText> rings_;

@@ -37,7 +37,13 @@ std::string element_type(DType type) {
 }
 
 std::string CudaGridPrinter::stride_text(const View& view, std::size_t dim) {
-  if (!is_reshaped_view(view)) return fmt::format("{}_s{}", tensors_.at(view.buffer.get()), dim);
+  if (!is_reshaped_view(view)) {
+    const std::string stride = fmt::format("{}_s{}", tensors_.at(view.buffer.get()), dim);
+    if (view.buffer.get() != aligned_) return stride;
+    if (dim + 1 == view.shape.size()) return "1";
+    const bool narrow = dim + narrow_strides >= view.shape.size();
+    return narrow ? fmt::format("int64_t(int({}))", stride) : stride;
+  }
   std::int64_t known = 1;
   std::string text;
   for (std::size_t d = dim + 1; d < view.shape.size(); ++d) {

@@ -29,6 +29,30 @@ std::string coordinate_text(const layout::Digits& digits, std::size_t dim, const
   return terms.empty() ? "0" : fmt::format("{}", fmt::join(terms, " + "));
 }
 
+// How many elements of a row follow each other in a thread's registers, from a multiple of that on.
+std::int64_t run_along_rows(const layout::Layout& layout) {
+  if (layout.rank() == 0) return 1;
+  const auto last = static_cast<std::size_t>(layout.rank() - 1);
+  for (int d = 0; d < layout.rank(); ++d) {
+    if (layout.overhangs(d)) return 1;
+  }
+  const layout::Digits& digits = layout.registers();
+  const auto along = [&](const layout::Digit& digit) {
+    for (std::size_t d = 0; d < last; ++d) {
+      if (digit.stride[d] != 0) return false;
+    }
+    return digit.stride[last] == 1;
+  };
+  if (digits.empty() || !along(digits[0])) return 1;
+  std::int64_t run = digits[0].extent & -digits[0].extent;
+  const auto keep = [&](const layout::Digit& digit) {
+    while (digit.stride[last] % run != 0) run /= 2;
+  };
+  for (std::size_t i = 1; i < digits.size(); ++i) keep(digits[i]);
+  for (const layout::Digit& digit : layout.threads()) keep(digit);
+  return run;
+}
+
 // Whether the loop also reads memory that it writes: then replicas of an iteration would see each other's
 // work.
 bool reads_what_it_writes(const For& n) {
@@ -151,64 +175,116 @@ void CudaGridPrinter::by_register(const For& n, const Stmt& s, const Layout& lay
   out_.code();
   touch_all(n.body);
   out_.open(fmt::format("{{  // {}", short_location(s->at)));
-  const Texts base = base_coordinates(layout);
   std::string first = first_replica(layout);
   if (!first.empty()) {
     const std::string name = names_.unique("first");
     out_.line(fmt::format("const bool {} = {};", name, first));
     first = name;
   }
-  out_.line("#pragma unroll");
-  const std::int64_t registers = layout.register_count();
-  out_.open(fmt::format("for (int r = {}; r < {}; ++r) {{", registers * part_.first / 16,
-                        registers * part_.last / 16));
-  const Coordinates at = register_coordinates(layout, base);
-  for (std::size_t d = 0; d < n.index.size(); ++d) {
-    variables_[n.index[d].get()] = at.names[d];
-    facts_.add_index(n.index[d], n.begin[d], n.end[d]);
-  }
-  if (!at.inside.empty()) out_.open(fmt::format("if ({}) {{", at.inside));
-  loop_ = ElementLoop{&n, &layout, first};
-  body(n.body);
-  loop_.reset();
-  if (!at.inside.empty()) out_.close();
-  out_.close();
+  const std::int64_t run = part_.is_all() ? run_along_rows(layout) : 1;
+  for (std::size_t d = 0; d < n.index.size(); ++d) facts_.add_index(n.index[d], n.begin[d], n.end[d]);
+  const auto vectors = run > 1 ? find_vectors(n, run) : std::nullopt;
+  either(
+      vectors ? vectors->conditions : Texts{},
+      [&] { registers(n, layout, first, vectors ? &*vectors : nullptr); },
+      [&] { registers(n, layout, first, nullptr); });
   out_.close();
 }
 
+// All registers, or the part that is wanted.
+void CudaGridPrinter::registers(const For& n, const Layout& layout, const std::string& first,
+                                const Vectors* vectors) {
+  const Texts base = base_coordinates(layout);
+  const std::int64_t count = layout.register_count(), begin = count * part_.first / 16,
+                     end = count * part_.last / 16;
+  const auto name = [&] {
+    const Coordinates at = register_coordinates(layout, base);
+    for (std::size_t d = 0; d < n.index.size(); ++d) variables_[n.index[d].get()] = at.names[d];
+    return at.inside;
+  };
+  loop_ = ElementLoop{&n, &layout, first};
+  out_.line("#pragma unroll");
+  if (vectors) {
+    out_.open(fmt::format("for (int g = {}; g < {}; g += {}) {{", begin, end, vectors->width));
+    out_.line("const int r = g;");
+    name();
+    by_vectors(n, *vectors, [&] {
+      out_.line("const int r = g + e;");
+      name();
+    });
+  } else {
+    out_.open(fmt::format("for (int r = {}; r < {}; ++r) {{", begin, end));
+    const std::string inside = name();
+    if (!inside.empty()) out_.open(fmt::format("if ({}) {{", inside));
+    body(n.body);
+    if (!inside.empty()) out_.close();
+  }
+  loop_.reset();
+  out_.close();
+}
+
+// The iterations are numbered, and dealt to the threads in turn.
 void CudaGridPrinter::by_flat_index(const For& n, const Stmt& s) {
   out_.code();
   touch_all(n.body);
   bool wide = false;
-  Texts extents;
+  Texts extents, names;
   for (const Expr& e : n.end) {
     wide |= e->held() == i64;
     extents.push_back(value(e));
   }
   const std::string type = wide ? "int64_t" : "int";
   out_.open(fmt::format("{{  // {}", short_location(s->at)));
-  Texts names;
-  for (std::string& extent : extents) {
+  for (std::size_t d = 0; d < extents.size(); ++d) {
+    if (is_constant(n.end[d])) {
+      names.push_back(std::to_string(std::max<std::int64_t>(constant_value(n.end[d]), 0)));
+      continue;
+    }
     // A range whose end lies before its begin is empty.
     names.push_back(names_.unique("n"));
-    out_.line(fmt::format("const {0} {1} = tg::max<{0}>({2}, 0);", type, names.back(), extent));
+    out_.line(fmt::format("const {0} {1} = tg::max<{0}>({2}, 0);", type, names.back(), extents[d]));
   }
-  const std::string f = names_.unique("f");
-  out_.open(fmt::format("for ({0} {1} = {2}; {1} < {3}; {1} += {4}) {{", type, f, team_.thread,
-                        fmt::join(names, " * "), team_.threads));
-  for (std::size_t d = n.index.size(); d-- > 0;) {
-    std::string inner;
-    for (std::size_t k = d + 1; k < names.size(); ++k) inner += (inner.empty() ? "" : " * ") + names[k];
-    std::string text = inner.empty() ? f : fmt::format("{} / ({})", f, inner);
-    if (d > 0) text += " % " + names[d];
-    out_.line(
-        fmt::format("const {} {} = {};", scalar_type(n.index[d]->type), name_variable(n.index[d]), text));
+  for (std::size_t d = 0; d < n.index.size(); ++d) {
     if (n.begin[d]->held() == n.end[d]->held()) facts_.add_index(n.index[d], n.begin[d], n.end[d]);
   }
-  loop_ = ElementLoop{&n, nullptr, ""};
-  body(n.body);
-  loop_.reset();
+  const auto vectors = find_vectors(n, 16);
+  either(
+      vectors ? vectors->conditions : Texts{}, [&] { flat(n, type, names, vectors ? &*vectors : nullptr); },
+      [&] { flat(n, type, names, nullptr); });
   out_.close();
+}
+
+void CudaGridPrinter::flat(const For& n, const std::string& type, const Texts& extents,
+                           const Vectors* vectors) {
+  const int width = vectors ? vectors->width : 1;
+  const auto pieces = [&](std::size_t d) {
+    return d + 1 == extents.size() && width > 1 ? fmt::format("({} / {})", extents[d], width) : extents[d];
+  };
+  std::string count;
+  for (std::size_t d = 0; d < extents.size(); ++d) count += (d == 0 ? "" : " * ") + pieces(d);
+  const std::string f = names_.unique("f");
+  out_.open(fmt::format("for ({0} {1} = {2}; {1} < {3}; {1} += {4}) {{", type, f, team_.thread, count,
+                        team_.threads));
+  std::string inner;
+  for (std::size_t d = extents.size(); d-- > 0;) {
+    std::string text = inner.empty() ? f : fmt::format("{} / ({})", f, inner);
+    if (d > 0) text += " % " + pieces(d);
+    if (d + 1 == extents.size() && width > 1) text = fmt::format("{} * {}", text, width);
+    out_.line(
+        fmt::format("const {} {} = {};", scalar_type(n.index[d]->type), name_variable(n.index[d]), text));
+    inner += (inner.empty() ? "" : " * ") + pieces(d);
+  }
+  loop_ = ElementLoop{&n, nullptr, ""};
+  if (vectors) {
+    const std::string first = variable_text(n.index.back());
+    by_vectors(n, *vectors, [&] {
+      out_.line(fmt::format("const {} {} = {} + e;", scalar_type(n.index.back()->type),
+                            name_variable(n.index.back()), first));
+    });
+  } else {
+    body(n.body);
+  }
+  loop_.reset();
   out_.close();
 }
 

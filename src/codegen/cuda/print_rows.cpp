@@ -7,43 +7,109 @@ namespace tegula::codegen {
 
 using namespace ir;
 
+namespace {
+
+constexpr std::int64_t most_rows_looked_up = 8;  // by a thread, before it copies
+
+}  // namespace
+
 void CudaGridPrinter::require_aligned(const BufferPtr& tensor) {
   program_.aligned.insert(signature_.slot_of(tensor.get()));
 }
 
-// Where a thread's pieces all lie in one column, the column is found once.
+CudaGridPrinter::Address CudaGridPrinter::aligned_address(const Access& access) {
+  require_aligned(access.view.buffer);
+  aligned_ = access.view.buffer.get();
+  const Address result = address(access);
+  aligned_ = nullptr;
+  return result;
+}
+
 void CudaGridPrinter::rows(const Stmt& s, const passes::RowCopy& plan, bool async) {
   const auto& loop = *as<For>(s);
-  const std::int64_t pieces = constant_value(loop.end.back()) / plan.elements;
-  std::int64_t count = 1;
-  for (std::size_t d = 0; d + 1 < loop.end.size(); ++d) count *= constant_value(loop.end[d]);
-  const bool one_column = team_.threads % pieces == 0;
-  if (async) require_aligned(plan.load->from.view.buffer);
   out_.code();
   touch_all(loop.body);
   out_.open(fmt::format("{{  // {}: rows in pieces of 16 bytes", short_location(s->at)));
   const Facts before = facts_;
-  const std::string column = name_variable(loop.index.back()), f = names_.unique("f");
-  facts_.add_range(loop.index.back(), {0, (pieces - 1) * plan.elements});
-  const auto name_column = [&](const std::string& number) {
-    out_.line(fmt::format("const int32_t {} = {} % {} * {};", column, number, pieces, plan.elements));
-  };
-  if (one_column) name_column(team_.thread);
-  out_.line(async ? "#pragma unroll 4" : "#pragma unroll 2");
-  if (one_column)
-    out_.open(fmt::format("for (int {0} = {1} / {2}; {0} < {3}; {0} += {4}) {{", f, team_.thread, pieces,
-                          count, team_.threads / pieces));
-  else
-    out_.open(fmt::format("for (int {0} = {1}; {0} < {2}; {0} += {3}) {{", f, team_.thread, count * pieces,
-                          team_.threads));
-  if (!one_column) name_column(f);
-  name_rows(loop, one_column ? f : fmt::format("{} / {}", f, pieces));
   loop_ = ElementLoop{&loop, nullptr, ""};
-  body(Body(loop.body.begin(), loop.body.begin() + static_cast<std::ptrdiff_t>(plan.lookups)));
-  piece(plan, async);
+  const std::int64_t pieces = constant_value(loop.end.back()) / plan.elements;
+  facts_.add_range(loop.index.back(), {0, (pieces - 1) * plan.elements});
+  if (async && team_.threads % pieces == 0)
+    rows_in_batches(loop, plan, pieces);
+  else
+    rows_one_by_one(loop, plan, pieces, async);
   loop_.reset();
   facts_ = before;
   out_.close();
+}
+
+void CudaGridPrinter::name_column(const For& loop, const std::string& number, std::int64_t pieces,
+                                  int elements) {
+  out_.line(fmt::format("const int32_t {} = {} % {} * {};", name_variable(loop.index.back()), number, pieces,
+                        elements));
+}
+
+void CudaGridPrinter::lookup(const For& loop, const passes::RowCopy& plan) {
+  body(Body(loop.body.begin(), loop.body.begin() + static_cast<std::ptrdiff_t>(plan.lookups)));
+}
+
+void CudaGridPrinter::rows_one_by_one(const For& loop, const passes::RowCopy& plan, std::int64_t pieces,
+                                      bool async) {
+  std::int64_t count = pieces;
+  for (std::size_t d = 0; d + 1 < loop.end.size(); ++d) count *= constant_value(loop.end[d]);
+  const std::string f = names_.unique("f");
+  out_.line("#pragma unroll 2");
+  out_.open(
+      fmt::format("for (int {0} = {1}; {0} < {2}; {0} += {3}) {{", f, team_.thread, count, team_.threads));
+  name_column(loop, f, pieces, plan.elements);
+  name_rows(loop, fmt::format("{} / {}", f, pieces));
+  lookup(loop, plan);
+  const Address from = async ? aligned_address(plan.load->from) : address(plan.load->from),
+                to = address(plan.store->to);
+  const std::string exists = from.guard.empty() ? "true" : from.guard;
+  if (async) {
+    out_.line(fmt::format("tg::copy_async({}, {}, {});", to.pointer, from.pointer, exists));
+  } else {
+    out_.line(fmt::format("tg::copy_vector({}, {}, {}, {} ? {} : 0);", to.pointer, from.pointer,
+                          stride_text(plan.load->from.view, plan.dim), exists, plan.elements));
+  }
+  out_.close();
+}
+
+// All pieces of a thread lie in one column. Several rows are looked up before the first is copied, because no
+// load from shared memory overtakes a copy into it.
+void CudaGridPrinter::rows_in_batches(const For& loop, const passes::RowCopy& plan, std::int64_t pieces) {
+  const BufferPtr& tensor = plan.load->from.view.buffer;
+  std::int64_t count = 1;
+  for (std::size_t d = 0; d + 1 < loop.end.size(); ++d) count *= constant_value(loop.end[d]);
+  const std::int64_t step = team_.threads / pieces;
+  std::int64_t batch = most_rows_looked_up;
+  while (count % (batch * step) != 0) batch /= 2;
+  if (batch == 0) return rows_one_by_one(loop, plan, pieces, true);
+  const std::string f = names_.unique("f"), from = names_.unique("from"), exists = names_.unique("exists");
+  name_column(loop, team_.thread, pieces, plan.elements);
+  out_.line("#pragma unroll 1");
+  out_.open(fmt::format("for (int {0} = {1} / {2}; {0} < {3}; {0} += {4}) {{", f, team_.thread, pieces, count,
+                        batch * step));
+  out_.line(fmt::format("const {}* {}[{}];", element_type(tensor->type), from, batch));
+  out_.line(fmt::format("bool {}[{}];", exists, batch));
+  const auto each = [&](const std::function<void()>& print) {
+    out_.line("#pragma unroll");
+    out_.open(fmt::format("for (int r = 0; r < {}; ++r) {{", batch));
+    name_rows(loop, fmt::format("({} + r * {})", f, step));
+    print();
+    out_.close();
+  };
+  each([&] {
+    lookup(loop, plan);
+    const Address at = aligned_address(plan.load->from);
+    out_.line(fmt::format("{}[r] = {};", from, at.pointer));
+    out_.line(fmt::format("{}[r] = {};", exists, at.guard.empty() ? "true" : at.guard));
+  });
+  each([&] {
+    out_.line(
+        fmt::format("tg::copy_async({}, {}[r], {}[r]);", address(plan.store->to).pointer, from, exists));
+  });
   out_.close();
 }
 
@@ -58,14 +124,6 @@ void CudaGridPrinter::name_rows(const For& loop, const std::string& number) {
     facts_.add_range(loop.index[d], {0, extent - 1});
     step *= extent;
   }
-}
-
-void CudaGridPrinter::piece(const passes::RowCopy& plan, bool async) {
-  const Address from = address(plan.load->from), to = address(plan.store->to);
-  const std::string exists = from.guard.empty() ? "true" : from.guard;
-  if (async) return out_.line(fmt::format("tg::copy_async({}, {}, {});", to.pointer, from.pointer, exists));
-  out_.line(fmt::format("tg::copy_vector({}, {}, {}, {} ? {} : 0);", to.pointer, from.pointer,
-                        stride_text(plan.load->from.view, plan.dim), exists, plan.elements));
 }
 
 }  // namespace tegula::codegen

@@ -188,7 +188,8 @@ void CudaGridPrinter::operator()(const Let& n, const Stmt& s) {
 
 void CudaGridPrinter::operator()(const Load& n, const Stmt& s) {
   begin(s);
-  const std::string text = load_text(n.from);
+  const std::string text =
+      is_packed(s) ? fmt::format("tg::value({}.get(e))", vectors_->names.at(s.get())) : load_text(n.from);
   define(n.variable, text, true, s->at);
   if (!n.variable->type.is_floating()) facts_.add_range(n.variable, values_of(n.from.view.buffer->type));
 }
@@ -196,7 +197,9 @@ void CudaGridPrinter::operator()(const Load& n, const Stmt& s) {
 void CudaGridPrinter::operator()(const Store& n, const Stmt& s) {
   begin(s);
   const std::string text = value(n.value);
-  store(n.to, text);
+  if (!is_packed(s)) return store(n.to, text);
+  const std::string type = element_type(n.to.view.buffer->type);
+  out_.line(fmt::format("{}.set(e, tg::make<{}>({}));", vectors_->names.at(s.get()), type, text));
 }
 
 void CudaGridPrinter::operator()(const Declare& n, const Stmt& s) {

@@ -94,7 +94,10 @@ const std::vector<RolesCase> roles_cases{
     {"backward_128_causal", [] { return attention_backward_kernel(backward_of(128, 64, true)); }, added, {}},
     {"backward_64", [] { return attention_backward_kernel(backward_of(64, 128, false)); }, added, {}},
     {"sparse_16_by_64", [] { return block_sparse_kernel(sparse_of(16, 64, 8, 128)); }, in_turns, {}},
-    {"sparse_gathered", [] { return block_sparse_kernel(sparse_of(128, 1, 1, 128)); }, {"tg::copy_async"}, {}},
+    {"sparse_gathered",
+     [] { return block_sparse_kernel(sparse_of(128, 1, 1, 128)); },
+     {"tg::copy_async"},
+     {}},
 };
 
 class Roles : public ::testing::TestWithParam<RolesCase> {};

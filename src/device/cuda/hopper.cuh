@@ -123,11 +123,11 @@ TG_DEVICE void complete(const R& ring, uint32_t bytes) {
                : "memory");
 }
 
-// ---- pieces of 16 bytes that this thread copies, or zeros where there is none; both sides are aligned
+// ---- pieces of 16 bytes that this thread copies, or zeros where there is none; both sides are aligned. What
+// looks up the next piece may run before: only the arrival orders memory.
 TG_DEVICE void copy_async(void* to, const void* from, bool exists) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)), "l"(from),
-               "r"(exists ? 16 : 0)
-               : "memory");
+               "r"(exists ? 16 : 0));
 }
 // Arrives when all that this thread has copied so far is there.
 template <class R>

@@ -13,6 +13,21 @@ TG_DEVICE void store(T* p, V x) {
   *p = make<T>(x);
 }
 
+template <class To, class From>
+TG_DEVICE To bits_as(From x) {
+  To to;
+  memcpy(&to, &x, sizeof(To));
+  return to;
+}
+template <class T, int bytes = sizeof(T)>
+struct Bits {
+  using U = uint16_t;
+};
+template <class T>
+struct Bits<T, 1> {
+  using U = uint8_t;
+};
+
 // Elements that fill 16 bytes, of which the first `count` are there; the others become zeros. `to` is
 // aligned.
 struct __align__(16) Vector {
@@ -29,10 +44,90 @@ TG_DEVICE void copy_vector(T* to, const T* from, int64_t stride, int count) {
   for (int i = 0; i < elements; ++i) to[i] = i < count ? from[i * stride] : T{};
 }
 
+// Some elements of a row, as many bytes as one access moves or a multiple of that, as words.
+template <int bytes>
+struct Unit {
+  using Word = uint4;
+};
+template <>
+struct Unit<2> {
+  using Word = uint16_t;
+};
+template <>
+struct Unit<4> {
+  using Word = uint32_t;
+};
+template <>
+struct Unit<8> {
+  using Word = uint2;
+};
+template <class T, int n>
+struct Pack {
+  static constexpr int bytes = n * sizeof(T), unit = bytes < 16 ? bytes : 16, words = (bytes + 3) / 4;
+  using Word = typename Unit<unit>::Word;
+  uint32_t word[words];
+
+  TG_DEVICE_MEMBER T get(int i) const {
+    if constexpr (sizeof(T) == 8) {
+      return bits_as<T>(uint64_t(word[2 * i]) | uint64_t(word[2 * i + 1]) << 32);
+    } else if constexpr (sizeof(T) == 4) {
+      return bits_as<T>(word[i]);
+    } else {
+      constexpr int in_word = 4 / sizeof(T), bits = 8 * sizeof(T);
+      return bits_as<T>(typename Bits<T>::U(word[i / in_word] >> (i % in_word * bits)));
+    }
+  }
+  // In ascending order.
+  TG_DEVICE_MEMBER void set(int i, T x) {
+    if constexpr (sizeof(T) == 8) {
+      const uint64_t both = bits_as<uint64_t>(x);
+      word[2 * i] = uint32_t(both);
+      word[2 * i + 1] = uint32_t(both >> 32);
+    } else if constexpr (sizeof(T) == 4) {
+      word[i] = bits_as<uint32_t>(x);
+    } else {
+      constexpr int in_word = 4 / sizeof(T), bits = 8 * sizeof(T);
+      const uint32_t own = uint32_t(bits_as<typename Bits<T>::U>(x)) << (i % in_word * bits);
+      word[i / in_word] = i % in_word == 0 ? own : word[i / in_word] | own;
+    }
+  }
+};
+TG_DEVICE void to_words(uint32_t* to, uint16_t x) { to[0] = x; }
+TG_DEVICE void to_words(uint32_t* to, uint32_t x) { to[0] = x; }
+TG_DEVICE void to_words(uint32_t* to, uint2 x) { to[0] = x.x, to[1] = x.y; }
+TG_DEVICE void to_words(uint32_t* to, uint4 x) { to[0] = x.x, to[1] = x.y, to[2] = x.z, to[3] = x.w; }
+TG_DEVICE void from_words(uint16_t& x, const uint32_t* from) { x = uint16_t(from[0]); }
+TG_DEVICE void from_words(uint32_t& x, const uint32_t* from) { x = from[0]; }
+TG_DEVICE void from_words(uint2& x, const uint32_t* from) { x.x = from[0], x.y = from[1]; }
+TG_DEVICE void from_words(uint4& x, const uint32_t* from) {
+  x.x = from[0], x.y = from[1], x.z = from[2], x.w = from[3];
+}
+template <int n, class T>
+TG_DEVICE Pack<T, n> load_pack(const T* from) {
+  using P = Pack<T, n>;
+  P result;
+#pragma unroll
+  for (int i = 0; i < P::bytes / P::unit; ++i)
+    to_words(result.word + i * P::unit / 4, ((const typename P::Word*)from)[i]);
+  return result;
+}
+template <class T, int n>
+TG_DEVICE void store_pack(T* to, const Pack<T, n>& x) {
+  using P = Pack<T, n>;
+#pragma unroll
+  for (int i = 0; i < P::bytes / P::unit; ++i)
+    from_words(((typename P::Word*)to)[i], x.word + i * P::unit / 4);
+}
+// Whether rows begin at multiples of so many bytes; strides count elements.
+template <int bytes, class T, class... Strides>
+TG_DEVICE bool is_aligned(const T* tensor, Strides... strides) {
+  return ((uint64_t(tensor) | ... | (uint64_t(strides) * sizeof(T))) & (bytes - 1)) == 0;
+}
+
 // The place of an element in a swizzled matrix of 16-bit elements, see TileOrder.
 template <int rows, int columns>
-TG_DEVICE int swizzled(int row, int column) {
-  const int exchange = row / (64 / columns) % (columns / 8);
+TG_DEVICE int swizzled(uint32_t row, uint32_t column) {
+  const uint32_t exchange = row / (64 / columns) % (columns / 8);
   return (column / columns * rows + row) * columns + ((column % columns / 8) ^ exchange) * 8 + column % 8;
 }
 
@@ -57,12 +152,6 @@ template <>
 struct Word<bf16> {
   using U = unsigned short;
 };
-template <class To, class From>
-TG_DEVICE To bits_as(From x) {
-  To to;
-  memcpy(&to, &x, sizeof(To));
-  return to;
-}
 template <class Op, class T, class V>
 TG_DEVICE void by_exchange(Op, T* p, V x) {
   using U = typename Word<T>::U;

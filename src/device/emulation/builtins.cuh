@@ -24,6 +24,13 @@ extern "C" TegulaPrinted tegula_bind(const TegulaThreads* threads) {
   return {&threadIdx, &blockIdx, shared_memory, sizeof(shared_memory)};
 }
 
+struct uint2 {
+  unsigned x, y;
+};
+struct alignas(16) uint4 {
+  unsigned x, y, z, w;
+};
+
 template <class To, class From>
 static inline To tegula_bits(From x) {
   static_assert(sizeof(To) == sizeof(From));

@@ -147,7 +147,10 @@ struct Program {
   void run() {
     if (c.listed) make_lists();
     Expr all_heads = c.pack > 1 ? Expr(heads) : heads * *group;
-    grid(q_blocks * c.splits(), all_heads, batch, [&](Index x, Index h, Index b) { block(x, h, b); });
+    // Tiles that share a list run at the same time.
+    const Order order = c.one_choice && c.pack == 1 ? Order::grouped(8) : Order{};
+    grid(q_blocks * c.splits(), all_heads, batch, {.order = order},
+         [&](Index x, Index h, Index b) { block(x, h, b); });
   }
 
   ChoiceRow choice_row(const Expr& b, const Expr& kv_head, const Expr& member, const Expr& q_block) const {
@@ -159,6 +162,7 @@ struct Program {
   void make_lists();
   void block(const Index& x, const Index& h, const Index& b);
   void meet(Meeting& meeting, const ListEntry& list, const Expr& count) const;
+  void meet_listed(Meeting& meeting, const SortedLists::List& list) const;
 };
 
 void Program::make_lists() {
@@ -178,6 +182,17 @@ void Program::meet(Meeting& meeting, const ListEntry& list, const Expr& count) c
     meeting.add_gathered(list, count);
   else
     meeting.add_whole(list, count);
+}
+
+// A part of the list at a time lies in shared memory, where looking up a row is fast.
+void Program::meet_listed(Meeting& meeting, const SortedLists::List& list) const {
+  serial(ceildiv(list.count, c.chunk), [&](Index n) {
+    Expr begin = n * c.chunk, count = min(list.count - begin, c.chunk);
+    Shared part({c.chunk}, i32);
+    parallel(count, [&](Index i) { part(i) = list.blocks(begin + i); });
+    meet(
+        meeting, [&](const Expr& i) -> Expr { return part(i); }, count);
+  });
 }
 
 void Program::block(const Index& x, const Index& h, const Index& b) {
@@ -204,8 +219,7 @@ void Program::block(const Index& x, const Index& h, const Index& b) {
   if (c.listed) {
     Expr selector = c.pack > 1 || c.one_choice ? Expr(Operand(0)) : member;
     const SortedLists::List list = lists->list(b, kv_head * selectors() + selector, q_block);
-    meet(
-        meeting, [&](const Expr& n) -> Expr { return list.blocks(n); }, list.count);
+    meet_listed(meeting, list);
   } else {
     const ChoiceRow chosen = choice_row(b, kv_head, member, q_block);
     Expr blocks = ceildiv(visible.end(), c.k_block);

@@ -1,0 +1,223 @@
+// Loops over elements, several elements of a row at a time where they lie side by side.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "codegen/cuda/grid_printer.hpp"
+#include "ir/visit.hpp"
+
+namespace tegula::codegen {
+
+using namespace ir;
+
+namespace {
+
+constexpr int most_bytes = 16;  // of an access
+
+bool has_own_shape(const View& view) {
+  return std::equal(view.shape.begin(), view.shape.end(), view.buffer->shape.begin(),
+                    view.buffer->shape.end(), [](const Expr& a, const Expr& b) { return equal(a, b); });
+}
+
+bool is_index(const For& n, const VariablePtr& v) {
+  return std::find(n.index.begin(), n.index.end(), v) != n.index.end();
+}
+
+// The coordinate with the smallest or the largest values of the indices.
+Expr corner(const For& n, const Expr& e, bool largest) {
+  Substitution by;
+  for (std::size_t d = 0; d < n.index.size(); ++d) {
+    const Expr one = constant(n.end[d]->held(), 1);
+    const Expr last = make(Op::sub, n.end[d]->held(), {n.end[d], one}, e->at);
+    const Expr value = largest ? last : constant(n.end[d]->held(), 0);
+    const DType type = n.index[d]->type;
+    by.emplace(n.index[d], value->held() == type ? value : make(Op::cast, type, {value}, e->at));
+  }
+  return substitute(e, by);
+}
+
+bool defines(const Body& body, const VariablePtr& v) {
+  bool found = false;
+  for_each_stmt(body, [&](const Stmt& s) {
+    for_each_definition(s, [&](const VariablePtr& own) { found |= own == v; });
+  });
+  return found;
+}
+
+// A sum that no index makes smaller, of things that are known before the loop.
+bool grows(const For& n, const Expr& e) {
+  if (!has_affine_form(e->held())) return false;
+  bool outer = true;
+  for_each_variable(e, [&](const VariablePtr& v) { outer &= is_index(n, v) || !defines(n.body, v); });
+  if (!outer) return false;
+  for (const Affine::Term& term : affine(e).terms) {
+    const bool own = term.atom->op == Op::variable && is_index(n, term.atom->variable);
+    if (own && term.factor < 0) return false;
+    bool hidden = false;
+    if (!own) for_each_variable(term.atom, [&](const VariablePtr& v) { hidden |= is_index(n, v); });
+    if (hidden) return false;
+  }
+  return true;
+}
+
+bool same(const Access& a, const Access& b) {
+  const std::vector<Expr> x = coordinates(a), y = coordinates(b);
+  return has_own_shape(a.view) && has_own_shape(b.view) &&
+         std::equal(x.begin(), x.end(), y.begin(), y.end(),
+                    [](const Expr& p, const Expr& q) { return equal(p, q); });
+}
+
+const Access* access_of(const Stmt& s) {
+  if (const auto* load = as<Load>(s)) return &load->from;
+  const auto* store = as<Store>(s);
+  return store ? &store->to : nullptr;
+}
+
+}  // namespace
+
+// Along the last index, by single steps in the last dimension; other dimensions do not depend on it.
+bool CudaGridPrinter::goes_along_row(const For& n, const Access& access) const {
+  const View& view = access.view;
+  if (view.buffer->space == Space::fragment || view.buffer->rank() == 0 || !has_own_shape(view)) return false;
+  const std::vector<Expr> at = coordinates(access);
+  for (std::size_t d = 0; d < at.size(); ++d) {
+    if (!grows(n, at[d])) return false;
+    std::int64_t factor = 0;
+    for (const Affine::Term& term : affine(at[d]).terms) {
+      if (term.atom->op == Op::variable && term.atom->variable == n.index.back()) factor = term.factor;
+    }
+    if (factor != (d + 1 == at.size() ? 1 : 0)) return false;
+    if (view.is_tile() && !(is_at_least(corner(n, at[d], false), 0) && is_less(at[d], view.shape[d])))
+      return false;
+  }
+  return true;
+}
+
+// Whether every `width`-th element of a row is where such a piece may begin, as far as that is not asked when
+// the loop runs.
+bool CudaGridPrinter::is_aligned(const For& n, const Access& access, int width) const {
+  const View& view = access.view;
+  auto rest =
+      difference(affine(coordinates(access).back()), affine(variable(n.index.back(), n.index.back()->at)));
+  if (!rest) return false;
+  Facts facts = facts_;
+  for (std::size_t d = 0; d + 1 < n.index.size(); ++d) facts.add_multiple(n.index[d], 1);
+  const std::int64_t step = divisor(*rest, facts);
+  if (step != 0 && step % width != 0) return false;
+  if (!view.is_tile()) return true;
+  const SharedTile& tile = shared_.at(view.buffer.get());
+  if (tile.order.is_swizzled()) return 8 % width == 0;
+  return view.buffer->extent(view.buffer->rank() - 1) % width == 0;
+}
+
+// The accesses along rows; nothing if the loop is of another kind, or elements depend on each other's order.
+std::optional<std::vector<const Stmt*>> CudaGridPrinter::row_accesses(const For& n) const {
+  std::vector<const Stmt*> result;
+  for (const Stmt& s : n.body) {
+    const Access* access = access_of(s);
+    if (!access && !as<Let>(s)) return std::nullopt;
+    if (access && goes_along_row(n, *access)) result.push_back(&s);
+  }
+  const auto memory = [&](const Access& a) {
+    const Buffer* buffer = a.view.buffer.get();
+    return a.view.is_tile() ? std::pair(buffer, -1)
+                            : std::pair<const Buffer*, int>(nullptr, memory_of_.at(buffer));
+  };
+  for (std::size_t i = 0; i < n.body.size(); ++i) {
+    const auto* store = as<Store>(n.body[i]);
+    if (!store || store->to.view.buffer->space == Space::fragment) continue;
+    for (std::size_t k = 0; k < n.body.size(); ++k) {
+      const Access* other = access_of(n.body[k]);
+      if (k == i || !other || memory(*other) != memory(store->to)) continue;
+      if (k > i || !as<Load>(n.body[k]) || !same(*other, store->to)) return std::nullopt;
+    }
+  }
+  return result;
+}
+
+void CudaGridPrinter::add_conditions(const For& n, const Access& access, int width, Texts& conditions) {
+  const View& view = access.view;
+  const auto add = [&](const std::string& text) {
+    if (std::find(conditions.begin(), conditions.end(), text) == conditions.end()) conditions.push_back(text);
+  };
+  if (view.is_tile()) return;
+  const std::string name = tensors_.at(view.buffer.get());
+  const int bytes = view.buffer->type.bytes(), unit = std::min(most_bytes, width * bytes);
+  std::string strides;
+  for (std::size_t d = 0; d + 1 < view.shape.size(); ++d) strides += fmt::format(", {}_s{}", name, d);
+  add(fmt::format("{}_s{} == 1", name, view.shape.size() - 1));
+  add(fmt::format("tg::is_aligned<{}>({}{})", unit, name, strides));
+  const std::vector<Expr> at = coordinates(access);
+  for (std::size_t d = 0; d < at.size(); ++d) {
+    for (const bool largest : {false, true}) {
+      const Expr c = corner(n, at[d], largest);
+      Texts guards;
+      add_limits(view, d, c, value(c), guards);
+      for (const std::string& guard : guards) add(guard);
+    }
+  }
+}
+
+std::optional<CudaGridPrinter::Vectors> CudaGridPrinter::find_vectors(const For& n, std::int64_t most) {
+  const auto found = row_accesses(n);
+  if (!found || found->empty()) return std::nullopt;
+  int least = most_bytes;
+  for (const Stmt* s : *found) least = std::min(least, access_of(*s)->view.buffer->type.bytes());
+  Vectors result;
+  result.width = static_cast<int>(std::min<std::int64_t>(most, most_bytes / least));
+  const Expr& end = n.end.back();
+  if (is_constant(end)) {
+    while (result.width > 1 && constant_value(end) % result.width != 0) result.width /= 2;
+  } else {
+    result.conditions.push_back(fmt::format("{} % {} == 0", value(end), result.width));
+  }
+  std::vector<const Stmt*> kept;
+  for (const Stmt* s : *found) {
+    if (is_aligned(n, *access_of(*s), result.width)) kept.push_back(s);
+  }
+  if (kept.empty() || result.width < 2) return std::nullopt;
+  for (const Stmt* s : kept) {
+    result.names.emplace(s->get(), names_.unique("pack"));
+    add_conditions(n, *access_of(*s), result.width, result.conditions);
+  }
+  return result;
+}
+
+// The names of the indices are those of the first element; `element` names those of element `e` from there.
+void CudaGridPrinter::by_vectors(const For& n, const Vectors& vectors, const std::function<void()>& element) {
+  Texts stores;
+  for (const Stmt& s : n.body) {
+    const auto found = vectors.names.find(s.get());
+    if (found == vectors.names.end()) continue;
+    const Access& access = *access_of(s);
+    const std::string type = element_type(access.view.buffer->type), pointer = address(access).pointer;
+    if (as<Load>(s)) {
+      out_.line(fmt::format("const auto {} = tg::load_pack<{}>({});", found->second, vectors.width, pointer));
+      continue;
+    }
+    out_.line(fmt::format("tg::Pack<{}, {}> {};", type, vectors.width, found->second));
+    const std::string one = only_one();
+    stores.push_back(fmt::format("{}tg::store_pack({}, {});", one.empty() ? "" : fmt::format("if ({}) ", one),
+                                 pointer, found->second));
+  }
+  out_.line("#pragma unroll");
+  out_.open(fmt::format("for (int e = 0; e < {}; ++e) {{", vectors.width));
+  element();
+  vectors_ = &vectors;
+  body(n.body);
+  vectors_ = nullptr;
+  out_.close();
+  for (const std::string& store : stores) out_.line(store);
+}
+
+void CudaGridPrinter::either(const Texts& conditions, const std::function<void()>& fast,
+                             const std::function<void()>& slow) {
+  if (conditions.empty()) return fast();
+  out_.open(fmt::format("if ({}) {{", fmt::join(conditions, " && ")));
+  fast();
+  out_.reopen("} else {");
+  slow();
+  out_.close();
+}
+
+}  // namespace tegula::codegen
