@@ -3,11 +3,32 @@ find_package(GTest REQUIRED)
 include(GoogleTest)
 include(${CMAKE_CURRENT_LIST_DIR}/cpu_sets.cmake)
 
+# Tests take longer to compile than to run: what they call is in the library, which is optimised.
+set(tegula_test_options ${tegula_warnings} $<$<CONFIG:Release>:-O0>)
+
+# All test programs share one precompiled header, which is compiled as their sources are.
+if(TEGULA_PRECOMPILE)
+  add_library(tegula_test_headers OBJECT EXCLUDE_FROM_ALL ${CMAKE_SOURCE_DIR}/tests/headers.cpp)
+  set_target_properties(tegula_test_headers PROPERTIES POSITION_INDEPENDENT_CODE OFF)
+  target_compile_options(tegula_test_headers PRIVATE ${tegula_test_options} -fPIE)
+  target_link_libraries(tegula_test_headers PRIVATE tegula_core GTest::gtest)
+  target_precompile_headers(tegula_test_headers PRIVATE <algorithm> <cmath> <filesystem> <fstream> <functional> <map>
+                            <memory> <optional> <random> <set> <string> <thread> <unordered_map> <variant> <vector>
+                            <fmt/format.h> <fmt/ranges.h> <gtest/gtest.h>)
+endif()
+
+function(tegula_test_settings name)
+  target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR}/src ${CMAKE_SOURCE_DIR})
+  target_compile_options(${name} PRIVATE ${tegula_test_options})
+  target_link_libraries(${name} PRIVATE tegula_core GTest::gtest GTest::gtest_main nlohmann_json::nlohmann_json)
+  if(TEGULA_PRECOMPILE)
+    target_precompile_headers(${name} REUSE_FROM tegula_test_headers)
+  endif()
+endfunction()
+
 function(tegula_test name)
   add_executable(${name} ${ARGN})
-  target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR}/src ${CMAKE_SOURCE_DIR})
-  target_compile_options(${name} PRIVATE ${tegula_warnings})
-  target_link_libraries(${name} PRIVATE tegula_core GTest::gtest GTest::gtest_main nlohmann_json::nlohmann_json)
+  tegula_test_settings(${name})
   gtest_discover_tests(${name} NO_PRETTY_VALUES DISCOVERY_TIMEOUT 60 PROPERTIES TIMEOUT 120)
 endfunction()
 
@@ -27,3 +48,6 @@ foreach(folder ${test_folders})
   tegula_test(test_${folder} ${tests_of_${folder}})
 endforeach()
 target_link_libraries(test_image PRIVATE tegula_image PNG::PNG)
+if(TEGULA_SANITIZED_TESTS)
+  include(${CMAKE_CURRENT_LIST_DIR}/sanitized.cmake)
+endif()

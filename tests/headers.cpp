@@ -1,0 +1,1 @@
+// The tests share the precompiled headers of this file.
