@@ -1,5 +1,6 @@
 // The gradients of attention over selected blocks against their formula, over one table, and the formula
 // against differences.
+#include "ops/nsa/backward_call.hpp"
 #include "ops/reference/reference.hpp"
 #include "ops/testing.hpp"
 
@@ -162,6 +163,33 @@ TEST_P(NsaBackwardRows, AgreeWithTheFormula) {
     const Tensor first = dk.whole.clone();
     call();
     EXPECT_TRUE(equal(first, dk.whole));
+  }
+}
+
+// The program for GPUs means the same everywhere, in one call and in several.
+TEST_P(NsaBackwardRows, AgreeWithTheFormulaThroughSlots) {
+  const Row& row = GetParam();
+  for (Target target : test_targets()) {
+    SCOPED_TRACE(row.name + " " + std::string(target.name()));
+    Given in(row);
+    in.options.target = target;
+    const NsaBackwardCall call =
+        prepare_nsa_backward({in.dout.inside, in.out.inside, in.lse.inside, in.more.dlse}, in.q.inside,
+                             in.k.inside, in.v.inside, in.indices.inside, in.options, in.more);
+    if (!can_take_slots(call)) return;
+    auto by_formula = [&](DType steps) {
+      return reference::nsa_selected_attention_backward(in.dout.inside, in.q.inside, in.k.inside, in.v.inside,
+                                                        in.indices.inside, in.options, in.more, steps);
+    };
+    const NsaSelectedGradients exact = by_formula(f64), plain = by_formula(row.type);
+    for (const std::int64_t tokens_of_call : {16, 1024}) {
+      const GradientOutputs outputs =
+          make_gradients(Arguments("test"), call.forward.tensors, row.options.layout, {});
+      run_slots(call, slots_kernel(call), tokens_of_call, outputs, target);
+      expect_close("dq", outputs.result.dq, exact.dq, plain.dq, row.type);
+      expect_close("dk", outputs.result.dk, exact.dk, plain.dk, row.type);
+      expect_close("dv", outputs.result.dv, exact.dv, plain.dv, row.type);
+    }
   }
 }
 

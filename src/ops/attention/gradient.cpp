@@ -138,6 +138,16 @@ void KeyGradient::store(const Tensor& dk, const Tensor& dv, const Expr& first) {
   copy(dv_, dv.at(first));
 }
 
+void KeyGradient::load_sums(const Tensor& dk, const Tensor& dv, const Expr& first) {
+  copy(dk.at(first), dk_);
+  copy(dv.at(first), dv_);
+}
+
+void KeyGradient::store_sums(const Tensor& dk, const Tensor& dv, const Expr& first) const {
+  copy(dk_, dk.at(first));
+  copy(dv_, dv.at(first));
+}
+
 void write_delta(const HeadRows& rows, const Expr& first) {
   Fragment product({delta_rows, rows.dim_v}, f32);
   Fragment gradient = load(rows.dout.at(first), {delta_rows, rows.dim_v}),

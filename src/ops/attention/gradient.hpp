@@ -82,6 +82,9 @@ class KeyGradient {
   void add(const lang::Shared& q_tile, const lang::Shared& dout_tile, const lang::Shared& base,
            const lang::Shared& delta, const ScoreGradient::Mask& mask, const Receiver& receiver = {});
   void store(const lang::Tensor& dk, const lang::Tensor& dv, const lang::Expr& first);
+  // Sums that several calls form one after the other, but for factor().
+  void load_sums(const lang::Tensor& dk, const lang::Tensor& dv, const lang::Expr& first);
+  void store_sums(const lang::Tensor& dk, const lang::Tensor& dv, const lang::Expr& first) const;
 
  private:
   GradientTiles tiles_;

@@ -3,6 +3,7 @@
 #include "ops/attention/backward_call.hpp"
 #include "ops/nsa/backward_kernel.hpp"
 #include "ops/nsa/call.hpp"
+#include "ops/nsa/slots_kernel.hpp"
 #include "tegula/ops/nsa_selected_attention_backward.hpp"
 
 namespace tegula::ops {
@@ -19,5 +20,15 @@ NsaBackwardCall prepare_nsa_backward(const BackwardTensors& given, const TensorR
                                      const TensorRef& v, const TensorRef& block_indices,
                                      const NsaSelectedOptions& options,
                                      const NsaSelectedBackwardOptions& gradients);
+
+// Whether nsa_slots_kernel can do what is asked for; its instance for the call.
+bool can_take_slots(const NsaBackwardCall& call);
+NsaSlotsKernel slots_kernel(const NsaBackwardCall& call);
+// Whether it is the way to go on a GPU.
+bool takes_slots(const NsaBackwardCall& call);
+// Tokens that share a call of it, so that slots take no more memory than sums of dq in f32 would.
+std::int64_t tokens_of_slots(const NsaBackwardCall& call, const NsaSlotsKernel& kernel);
+void run_slots(const NsaBackwardCall& call, const NsaSlotsKernel& kernel, std::int64_t tokens_of_call,
+               const GradientOutputs& outputs, Target target);
 
 }  // namespace tegula::ops

@@ -1,3 +1,4 @@
+#include "ops/common/functions.hpp"
 #include "ops/nsa/backward_call.hpp"
 #include "ops/nsa/options.hpp"
 #include "ops/reference/reference.hpp"
@@ -116,7 +117,11 @@ Operator registered_nsa_selected_attention_backward() {
         required(in, "block_indices"), nsa_options(in, options), more_of(in, options)));
   };
   op.kernels = [](const Tensors& in, const Options& options, Target target) {
-    return std::vector{nsa_backward_kernel(prepared(in, options, target).kernel)};
+    const NsaBackwardCall call = prepared(in, options, target);
+    if (!runs_on_gpu(target, required(in, "q").device()) || !takes_slots(call))
+      return std::vector{nsa_backward_kernel(call.kernel)};
+    const NsaSlotsKernel kernel = slots_kernel(call);
+    return std::vector{nsa_slots_kernel(kernel)};
   };
   op.work = work_of;
   op.tolerance = [](const Tensors& in, const Options&) {

@@ -11,8 +11,12 @@ struct TokenTile {
   const NsaKernel& c;
   lang::Expr first, count;  // the first token of the tile, and the tokens of the sequence
   lang::Expr keys;
+  std::optional<lang::Expr> behind = {};  // tokens that come after those
 
-  lang::Expr position(const lang::Expr& token) const { return first + token + keys - count; }
+  lang::Expr position(const lang::Expr& token) const {
+    lang::Expr at = first + token + keys - count;
+    return behind ? at - *behind : at;
+  }
   // One behind the last key that a token of the tile may see.
   lang::Expr limit(const lang::Expr& token) const;
 };

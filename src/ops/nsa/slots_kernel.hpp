@@ -1,0 +1,32 @@
+// The gradients of attention over selected blocks on a GPU, by one pass over keys.
+#pragma once
+#include <string>
+
+#include "ops/attention/gradient.hpp"
+#include "ops/nsa/kernel.hpp"
+
+namespace tegula::ops {
+
+// For blocks of at least 64 keys that all heads of a group select alike.
+struct NsaSlotsKernel {
+  NsaKernel forward;
+  int queries = 1, keys = 64;  // tokens and keys of a tile
+  bool dlse = false;
+  bool carry = false;  // several calls share the tokens
+
+  GradientTiles tiles() const {
+    return {forward.compute, forward.dim, forward.dim_v, forward.pack, queries, keys};
+  }
+  int parts() const { return (forward.block + keys - 1) / keys; }
+  std::string name() const;
+};
+
+// Grids: delta of the queries; the pairs of tokens and blocks, sorted by blocks; dk and dv by tiles of keys,
+// which leave what every pair adds to dq in a slot of its own; dq as the sum of a token's slots. No two
+// blocks write one element. Arguments: dout as out, then q, k, v, out, lse as in nsa_kernel, dq, dk, dv,
+// choice [batch, tokens, kv heads, 1, entries], scale, the number of tokens behind those of the call; then,
+// where the instance has them, counts as choice without entries, dlse, and with `carry` dk and dv as f32
+// sums, and whether the call is the first and the last.
+lang::Kernel nsa_slots_kernel(const NsaSlotsKernel& instance);
+
+}  // namespace tegula::ops
