@@ -226,6 +226,10 @@ class CudaGridPrinter {
   }
   void store_matrices(const Conversion& n, const ir::View& to, const Loc& at);
 
+  // ---- fragments to rows of workspaces (print_row_stores.cpp)
+  const ir::Access* row_store(const ir::Stmt& s) const;
+  void store_rows(const ir::For& n, const ir::Access& to, const Loc& at);
+
   // ---- operations on tiles (print_tiles.cpp)
   void declare_fragment(const std::string& name, DType type, const Layout& layout, const Loc& at);
   void declare_shared(const ir::BufferPtr& tile, const Loc& at);

@@ -53,13 +53,8 @@ void run_slots(const NsaBackwardCall& call, const NsaSlotsKernel& kernel, std::i
                const GradientOutputs& outputs, Target target) {
   const HeadTensors& t = call.forward.tensors;
   const std::int64_t tokens = t.q.size(1);
-  NsaSlotsKernel own = kernel;
-  own.carry = tokens > tokens_of_call;
-  Tensor dk_sum, dv_sum;
-  if (own.carry) {
-    dk_sum = Tensor::empty(t.k.shape, f32, t.k.device);
-    dv_sum = Tensor::empty(t.v.shape, f32, t.v.device);
-  }
+  const Tensor dk_sum = Tensor::empty(t.k.shape, f32, t.k.device),
+               dv_sum = Tensor::empty(t.v.shape, f32, t.v.device);
   const TensorRef q = split_heads(t.q, 2, t.group());
   for (std::int64_t begin = 0; begin == 0 || begin < tokens; begin += tokens_of_call) {
     const std::int64_t end = std::min(tokens, begin + tokens_of_call);
@@ -69,15 +64,13 @@ void run_slots(const NsaBackwardCall& call, const NsaSlotsKernel& kernel, std::i
         rows(call.inputs.dout),  rows(q),          t.k,        t.v,        rows(call.inputs.out),
         vector(call.inputs.lse), rows(outputs.dq), outputs.dk, outputs.dv, rows(call.choice),
         call.forward.scale,      tokens - end};
-    if (own.forward.counts) values.push_back(rows(call.counts));
-    if (own.dlse) values.push_back(vector(call.inputs.dlse));
-    if (own.carry) {
-      values.push_back(dk_sum.ref());
-      values.push_back(dv_sum.ref());
-      values.push_back(begin == 0);
-      values.push_back(end == tokens);
-    }
-    compiled(own, target, nsa_slots_kernel).call_in_order(values);
+    if (kernel.forward.counts) values.push_back(rows(call.counts));
+    if (kernel.dlse) values.push_back(vector(call.inputs.dlse));
+    values.push_back(dk_sum.ref());
+    values.push_back(dv_sum.ref());
+    values.push_back(begin == 0);
+    values.push_back(end == tokens);
+    compiled(kernel, target, nsa_slots_kernel).call_in_order(values);
   }
 }
 

@@ -14,8 +14,7 @@ namespace tegula::ops {
 using namespace lang;
 
 std::string NsaSlotsKernel::name() const {
-  return fmt::format("{}_slots_q{}_k{}{}{}", forward.name(), queries, keys, dlse ? "_dlse" : "",
-                     carry ? "_carry" : "");
+  return fmt::format("{}_slots_q{}_k{}{}", forward.name(), queries, keys, dlse ? "_dlse" : "");
 }
 
 namespace {
@@ -41,6 +40,7 @@ class Program {
   void add_list(KeyGradient& sums, const PairLists::List& list, const Expr& b, const Expr& h,
                 const Expr& first, const Expr& end, const Tensor& slots_of);
   void sum_block(const Index& x, const Index& h, const Index& b);
+  void round_block(const Index& x, const Index& h, const Index& b);
 
   const NsaSlotsKernel& c;
   const NsaKernel& f;
@@ -79,7 +79,6 @@ Program::Program(const NsaSlotsKernel& instance) : c(instance), f(c.forward) {
 void Program::declare_options(const Extents& vector, const Extents& of_k) {
   if (f.counts) lengths.emplace(input("counts", {batch, queries, heads, 1}, i32));
   if (c.dlse) dlse.emplace(input("dlse", vector, f32));
-  if (!c.carry) return;
   dk_sum.emplace(inout("dk_sum", joined(of_k, {f.dim}), f32));
   dv_sum.emplace(inout("dv_sum", joined(of_k, {f.dim_v}), f32));
   is_first.emplace(scalar("is_first", boolean));
@@ -92,6 +91,7 @@ void Program::run() {
   grid(ceildiv(keys, f.block) * c.parts(), heads, batch,
        [&](Index x, Index h, Index b) { key_block(x, h, b); });
   grid(ceildiv(queries, c.queries), heads, batch, [&](Index x, Index h, Index b) { sum_block(x, h, b); });
+  grid(ceildiv(keys, delta_rows), heads, batch, [&](Index x, Index h, Index b) { round_block(x, h, b); });
 }
 
 void Program::delta_grid() {
@@ -148,7 +148,11 @@ void Program::add_list(KeyGradient& sums, const PairLists::List& list, const Exp
            Expr n = min(t * c.queries + column / f.pack, list.count - 1);
            return select(key < end && key - shift() <= list.tokens(list.begin + n), weight, 0);
          }},
-        [&](const Fragment& contribution) { store_rows(contribution, own_slots, t * c.queries, f.pack); });
+        [&](const Fragment& contribution) {
+          parallel(contribution, [&](Index r, Index j) {
+            own_slots(t * c.queries + r / f.pack, r % f.pack, j) = contribution(r, j);
+          });
+        });
   });
 }
 
@@ -160,19 +164,28 @@ void Program::key_block(const Index& x, const Index& h, const Index& b) {
   const Range own = range(0, end);
   KeyGradient sums(c.tiles(), gradient());
   sums.load(k->slice(b, own, h), v->slice(b, own, h), first);
-  if (c.carry)
-    when(!*is_first, [&] { sums.load_sums(dk_sum->slice(b, own, h), dv_sum->slice(b, own, h), first); });
+  const Tensor dk_of = dk_sum->slice(b, own, h), dv_of = dv_sum->slice(b, own, h);
+  when(!*is_first, [&] { sums.load_sums(dk_of, dv_of, first); });
   // Earlier tokens do not see the block.
   Expr first_chunk = f.causal ? clamp(first - shift(), 0, queries) / chunk_tokens : Expr(Operand(0));
   serial(range(first_chunk, ceildiv(queries, chunk_tokens)), [&](Index n) {
     PairLists::List list = pairs->list(chunk_of(n, h, b), number);
     add_list(sums, list, b, h, first, end, slots->slice(h, all, part));
   });
-  auto store = [&] { sums.store(dk->slice(b, own, h), dv->slice(b, own, h), first); };
-  if (!c.carry) return store();
-  when(*is_last, store).otherwise([&] {
-    sums.store_sums(dk_sum->slice(b, own, h), dv_sum->slice(b, own, h), first);
-  });
+  sums.store_sums(dk_of, dv_of, first);
+}
+
+// The last call rounds the sums.
+void Program::round_block(const Index& x, const Index& h, const Index& b) {
+  exit_if(!*is_last);
+  Expr factor = gradient().factor();
+  auto round = [&](const Tensor& from, const Tensor& to, int features, bool scaled) {
+    Fragment rows = load(from.slice(b, all, h).at(x * delta_rows), {delta_rows, features});
+    if (scaled) parallel(rows, [&](Index i, Index j) { rows(i, j) *= factor; });
+    copy(rows, to.slice(b, all, h).at(x * delta_rows));
+  };
+  round(*dk_sum, *dk, f.dim, true);
+  round(*dv_sum, *dv, f.dim_v, false);
 }
 
 void Program::sum_block(const Index& x, const Index& h, const Index& b) {
