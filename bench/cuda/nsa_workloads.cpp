@@ -1,6 +1,7 @@
 // Attention over selected blocks at the sizes of practice.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 
@@ -172,6 +173,102 @@ Workload forward_workload(const NsaShape& s) {
   return workload;
 }
 
+// ---- gradients
+
+struct Gradients {
+  Tensor dq, dk, dv;
+};
+
+std::vector<double> device_row(const Tensor& t, std::int64_t token, std::int64_t head) {
+  return t.select(0, 0).select(0, token).select(0, head).values<double>();
+}
+
+double dot(const std::vector<float>& a, const std::vector<double>& b) {
+  double sum = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) sum += double{a[i]} * b[i];
+  return sum;
+}
+
+void add(std::vector<double>& sum, double factor, const std::vector<float>& row) {
+  for (std::size_t i = 0; i < row.size(); ++i) sum[i] += factor * row[i];
+}
+
+double distance(const std::vector<double>& result, const std::vector<double>& exact) {
+  double difference = 0, size = 0;
+  for (std::size_t i = 0; i < exact.size(); ++i) {
+    difference += (result[i] - exact[i]) * (result[i] - exact[i]);
+    size += exact[i] * exact[i];
+  }
+  return std::sqrt(difference / std::max(size, 1e-30));
+}
+
+double error_of_dq(const Problem& p, const Tensor& dq) {
+  double worst = 0;
+  for (const auto& [token, head, feature] : samples(p.s)) {
+    if (token == 0) continue;  // one key, whose weight does not change
+    const std::vector<std::int64_t> keys = p.keys_of(token, head);
+    const std::vector<double> weights = weights_of(p, keys, token, head);
+    const std::vector<float> dout = p.query(p.dout_begin, token, head);
+    std::vector<double> slopes, exact(dim);
+    double delta = 0;
+    for (std::size_t i = 0; i < keys.size(); ++i) {
+      slopes.push_back(dot(dout, p.key(p.v_begin, keys[i], head)));
+      delta += weights[i] * slopes.back();
+    }
+    for (std::size_t i = 0; i < keys.size(); ++i)
+      add(exact, weights[i] * (slopes[i] - delta) / std::sqrt(double{dim}), p.key(p.k_begin, keys[i], head));
+    worst = std::max(worst, distance(device_row(dq, token, head), exact));
+  }
+  return worst;
+}
+
+// Of a few keys, by all queries that see them; with the lse and outputs of the forward, which are checked by
+// themselves.
+double error_of_keys(const Problem& p, const Gradients& gradients) {
+  const Tensor choice = p.selection.indices.to(Device::cpu()), lse = p.lse.to(Device::cpu());
+  double worst = 0;
+  for (const std::int64_t key : {p.s.tokens - 100, p.s.tokens - 4000}) {
+    const std::int64_t kv_head = key % p.s.kv_heads, first_head = kv_head * p.s.group;
+    std::vector<double> dk(dim), dv(dim);
+    for (std::int64_t token = key; token < p.s.tokens; ++token) {
+      const auto* row = &choice.at<std::int32_t>(std::int64_t{0}, token, kv_head, std::int64_t{0});
+      if (std::find(row, row + choice.size(3), key / 64) == row + choice.size(3)) continue;
+      for (std::int64_t head = first_head; head < first_head + p.s.group; ++head) {
+        const std::vector<float> q = p.query(0, token, head), dout = p.query(p.dout_begin, token, head);
+        const double score = dot(q, p.key(p.k_begin, key, head)) / std::sqrt(double{dim});
+        const double weight = std::exp(score - lse.get({0, head, token}));
+        const double slope =
+            dot(dout, p.key(p.v_begin, key, head)) - dot(dout, device_row(p.out, token, head));
+        add(dv, weight, dout);
+        add(dk, weight * slope / std::sqrt(double{dim}), q);
+      }
+    }
+    worst = std::max({worst, distance(device_row(gradients.dk, key, kv_head), dk),
+                      distance(device_row(gradients.dv, key, kv_head), dv)});
+  }
+  return worst;
+}
+
+Workload backward_workload(const NsaShape& s) {
+  Workload workload;
+  workload.name = name_of("nsa backward", s);
+  workload.prepare = [=] {
+    const auto p = std::make_shared<Problem>(s);
+    p->forward();
+    const Gradients g{Tensor::empty(s.queries(), bf16, Device::cuda()),
+                      Tensor::empty(s.keys(), bf16, Device::cuda()),
+                      Tensor::empty(s.keys(), bf16, Device::cuda())};
+    Workload::Ready result = ready(p, 10);
+    result.call = [=] {
+      ops::nsa_selected_attention_backward(p->dout, p->q, p->k, p->v, p->selection.indices, p->out, p->lse,
+                                           {}, {.dq = g.dq.ref(), .dk = g.dk.ref(), .dv = g.dv.ref()});
+    };
+    result.error = [=] { return std::max(error_of_dq(*p, g.dq), error_of_keys(*p, g)); };
+    return result;
+  };
+  return workload;
+}
+
 }  // namespace
 
 std::vector<Workload> nsa_workloads() {
@@ -180,6 +277,10 @@ std::vector<Workload> nsa_workloads() {
     for (const Drift drift : {Drift::independent, Drift::slow})
       for (const std::int64_t tokens : {8192, 16384, 32768, 65536, 131072})
         all.push_back(forward_workload({.tokens = tokens, .group = group, .drift = drift}));
+  for (const std::int64_t group : {16, 4})
+    for (const Drift drift : {Drift::independent, Drift::slow})
+      for (const std::int64_t tokens : {8192, 32768, 65536})
+        all.push_back(backward_workload({.tokens = tokens, .group = group, .drift = drift}));
   return all;
 }
 
