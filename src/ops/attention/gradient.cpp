@@ -99,6 +99,13 @@ void KeyGradient::load(const Tensor& k, const Tensor& v, const Expr& first) {
 
 void KeyGradient::add(const Shared& q_tile, const Shared& dout_tile, const Shared& base, const Shared& delta,
                       const ScoreGradient::Mask& mask, const Receiver& receiver) {
+  add(
+      q_tile, dout_tile, [&](const Expr& column) -> Expr { return base(column); },
+      [&](const Expr& column) -> Expr { return delta(column); }, mask, receiver);
+}
+
+void KeyGradient::add(const Shared& q_tile, const Shared& dout_tile, const OfColumn& base,
+                      const OfColumn& delta, const ScoreGradient::Mask& mask, const Receiver& receiver) {
   Fragment scores({tiles_.keys, tiles_.rows()}, f32, 0), products({tiles_.keys, tiles_.rows()}, f32, 0);
   gemm(k_, q_tile.T(), scores);
   gemm(v_, dout_tile.T(), products);
@@ -143,9 +150,10 @@ void KeyGradient::load_sums(const Tensor& dk, const Tensor& dv, const Expr& firs
   copy(dv.at(first), dv_);
 }
 
+// Element by element: once for many steps, it is worth no memory for the copy engine.
 void KeyGradient::store_sums(const Tensor& dk, const Tensor& dv, const Expr& first) const {
-  copy(dk_, dk.at(first));
-  copy(dv_, dv.at(first));
+  parallel(dk_, [&](Index i, Index j) { dk(first + i, j) = dk_(i, j); });
+  parallel(dv_, [&](Index i, Index j) { dv(first + i, j) = dv_(i, j); });
 }
 
 void write_delta(const HeadRows& rows, const Expr& first) {

@@ -78,7 +78,10 @@ class KeyGradient {
   void load(const lang::Tensor& k, const lang::Tensor& v, const lang::Expr& first);
   // Told what these keys add to the gradients of the queries of a step [rows, d], but for factor().
   using Receiver = std::function<void(const lang::Fragment& contribution)>;
-  // Queries as columns.
+  // Queries as columns; base and delta of a column.
+  using OfColumn = std::function<lang::Expr(const lang::Expr& column)>;
+  void add(const lang::Shared& q_tile, const lang::Shared& dout_tile, const OfColumn& base,
+           const OfColumn& delta, const ScoreGradient::Mask& mask, const Receiver& receiver = {});
   void add(const lang::Shared& q_tile, const lang::Shared& dout_tile, const lang::Shared& base,
            const lang::Shared& delta, const ScoreGradient::Mask& mask, const Receiver& receiver = {});
   void store(const lang::Tensor& dk, const lang::Tensor& dv, const lang::Expr& first);

@@ -19,12 +19,15 @@ Expr number_of_bits(const Expr& word) {
 
 }  // namespace
 
-PairLists::PairLists(const NsaKernel& c, const Extents& extents)
+PairLists::PairLists(const NsaKernel& c, const Extents& extents, int longest)
     : c(c),
       width_(c.entries + (c.diagonal ? 1 : 0)),
+      longest_(longest),
       begins_(workspace("pair_begins", {extents.heads, extents.chunks, extents.blocks + 1}, i32)),
       tokens_(workspace("pair_tokens", {extents.heads, extents.tokens * width_}, i32)),
-      places_(workspace("pair_places", {extents.heads, extents.tokens, width_}, i32)) {}
+      places_(workspace("pair_places", {extents.heads, extents.tokens, width_}, i32)),
+      long_blocks_(workspace("long_blocks", {extents.heads, extents.chunks, long_slots()}, i32)),
+      slots_(workspace("long_slots", {extents.heads, extents.chunks, extents.blocks + 1}, i32)) {}
 
 PairLists::List PairLists::list(const Chunk& chunk, const Expr& block) const {
   Expr begin = begins_(chunk.head, chunk.number, block), end = begins_(chunk.head, chunk.number, block + 1);
@@ -45,19 +48,28 @@ void PairLists::name_blocks(const TokenTile& tokens, const Selection& selection,
   });
 }
 
+namespace {
+
+// For each run, how much of `of_run` belongs to the runs before it; at `runs`, to all.
+void add_up(const Shared& of_run, Shared& before) {
+  parallel(runs + 1, [&](Index run) {
+    Var sum = 0;
+    serial(runs, [&](Index other) { sum += select(other < run, of_run(other), 0); });
+    before(run) = sum;
+  });
+}
+
+}  // namespace
+
 // Numbers of pairs become the begins of lists. `counts` is [runs, run_length + 1].
-void PairLists::count(const Chunk& chunk, const Expr& begin, Shared& counts, Var& total) const {
+void PairLists::find_begins(const Chunk& chunk, const Expr& begin, Shared& counts, Var& total) const {
   Shared found({runs}, i32), place({runs + 1}, i32);
   parallel(runs, [&](Index run) {
     Var sum = 0;
     serial(run_length, [&](Index i) { sum += counts(run, i); });
     found(run) = sum;
   });
-  parallel(runs + 1, [&](Index run) {
-    Var sum = 0;
-    serial(runs, [&](Index other) { sum += select(other < run, found(other), 0); });
-    place(run) = sum;
-  });
+  add_up(found, place);
   Expr before = total;
   parallel(runs, [&](Index run) {
     Var at = before + place(run);
@@ -66,6 +78,29 @@ void PairLists::count(const Chunk& chunk, const Expr& begin, Shared& counts, Var
       counts(run, i) = at;
       when(block <= chunk.blocks, [&] { begins_(chunk.head, chunk.number, block) = at; });
       at += own;
+    });
+  });
+  total += place(runs);
+}
+
+void PairLists::find_long(const Chunk& chunk, const Expr& begin, const Shared& counts, Var& total) const {
+  Shared found({runs}, i32), place({runs + 1}, i32);
+  parallel(runs, [&](Index run) {
+    Var sum = 0;
+    serial(run_length, [&](Index i) { sum += select(counts(run, i) > longest_, 1, 0); });
+    found(run) = sum;
+  });
+  add_up(found, place);
+  Expr before = total;
+  parallel(runs, [&](Index run) {
+    Var slot = before + place(run);
+    serial(run_length, [&](Index i) {
+      when(counts(run, i) > longest_, [&] {
+        Expr block = begin + run * run_length + i;
+        long_blocks_(chunk.head, chunk.number, slot) = block;
+        slots_(chunk.head, chunk.number, block) = slot;
+        slot += 1;
+      });
     });
   });
   total += place(runs);
@@ -99,7 +134,7 @@ void PairLists::find(const Chunk& chunk, const TokenTile& tokens, const Selectio
   // Tokens are named as in the sequence.
   Expr count = min(tokens.count - tokens.first, chunk_tokens), words = ceildiv(count, word_bits);
   const TokenTile sequence{c, Expr(Operand(0)), tokens.count, tokens.keys, tokens.behind};
-  Var total = 0;
+  Var total = 0, total_long = 0;
   serial(ceildiv(chunk.blocks + 1, columns), [&](Index pass) {
     Expr begin = pass * columns;
     Shared counts({runs, run_length + 1}, i32), named({word_bits * width_}, i32);
@@ -115,12 +150,17 @@ void PairLists::find(const Chunk& chunk, const TokenTile& tokens, const Selectio
              [&] { atomic_add(counts(column / run_length, column % run_length), 1); });
       });
     });
-    this->count(chunk, begin, counts, total);
+    find_long(chunk, begin, counts, total_long);
+    find_begins(chunk, begin, counts, total);
     serial(words, [&](Index word) {
       Expr first = tokens.first + word * word_bits;
       name_blocks(sequence, selection, first, named);
       write(chunk, first, begin, named, counts);
     });
+  });
+  Expr used = total_long;
+  parallel(long_slots(), [&](Index slot) {
+    when(slot >= used, [&] { long_blocks_(chunk.head, chunk.number, slot) = -1; });
   });
 }
 

@@ -2,11 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <optional>
 
 #include "ops/attention/scores.hpp"
 #include "ops/attention/views.hpp"
-#include "ops/block_sparse/key_pass.hpp"
 #include "ops/nsa/pair_lists.hpp"
 
 namespace tegula::ops {
@@ -19,6 +19,10 @@ std::string NsaSlotsKernel::name() const {
 
 namespace {
 
+// Of a list that one block of the grid works through.
+constexpr int most_steps = 64, fewest_of_long = 256, most_of_long = 512;
+constexpr int sum_stages = 4;
+
 class Program {
  public:
   explicit Program(const NsaSlotsKernel& instance);
@@ -29,24 +33,32 @@ class Program {
   Expr shift() const { return keys - queries - *behind; }
   TokenTile tokens_from(const Expr& first) const { return {f, first, queries, keys, *behind}; }
   PairLists::Chunk chunk_of(const Expr& number, const Expr& head, const Expr& b) const {
-    return {head, b * ceildiv(queries, chunk_tokens) + number, b * queries + number * chunk_tokens,
-            ceildiv(keys, f.block)};
+    return {head, b * chunks() + number, b * queries + number * chunk_tokens, ceildiv(keys, f.block)};
   }
   void declare_options(const Extents& vector, const Extents& of_k);
 
   void delta_grid();
   void pair_grid();
   void key_block(const Index& x, const Index& h, const Index& b);
-  void add_list(KeyGradient& sums, const PairLists::List& list, const Expr& b, const Expr& h,
-                const Expr& first, const Expr& end, const Tensor& slots_of);
+  // A tile of keys.
+  struct KeyTile {
+    Expr b, h, number, part, first, end;
+  };
+  KeyTile key_tile(const Expr& number, const Expr& part, const Expr& h, const Expr& b) const {
+    Expr first = number * f.block + part * c.keys;
+    return {b, h, number, part, first, min(number * f.block + f.block, keys)};
+  }
+  Expr chunks() const { return ceildiv(queries, chunk_tokens); }
+  void add_list(KeyGradient& sums, const PairLists::List& list, const Expr& count, const KeyTile& of);
+  void merge_block(const Index& x, const Index& h, const Index& b);
   void sum_block(const Index& x, const Index& h, const Index& b);
   void round_block(const Index& x, const Index& h, const Index& b);
 
   const NsaSlotsKernel& c;
   const NsaKernel& f;
   Dim batch{"batch"}, queries{"tokens"}, keys{"keys"}, heads{"kv_heads"}, entries{"entries"};
-  std::optional<Tensor> dout, q, k, v, out, lse, dq, dk, dv, choice, lengths, dlse, delta, base, slots,
-      dk_sum, dv_sum;
+  std::optional<Tensor> dout, q, k, v, out, lse, dq, dk, dv, choice, lengths, dlse, stats, slots, dk_sum,
+      dv_sum, long_dk, long_dv;
   std::optional<Expr> scale, behind, is_first, is_last;
   std::optional<PairLists> pairs;
 };
@@ -68,10 +80,12 @@ Program::Program(const NsaSlotsKernel& instance) : c(instance), f(c.forward) {
   behind.emplace(scalar("behind", i32));
   require(entries <= f.entries, "a row has no more entries than the instance");
   declare_options(vector, of_k);
-  delta.emplace(workspace("delta", of_q, f32));
-  base.emplace(workspace("base", of_q, f32));
-  pairs.emplace(f, PairLists::Extents{heads, batch * queries, batch * ceildiv(queries, chunk_tokens),
-                                      ceildiv(keys, f.block)});
+  stats.emplace(workspace("stats", {batch, queries, heads, 2 * f.pack}, f32, {.zero = f.members < f.pack}));
+  pairs.emplace(f, PairLists::Extents{heads, batch * queries, batch * chunks(), ceildiv(keys, f.block)},
+                std::clamp(most_steps * c.queries, fewest_of_long, most_of_long));
+  const Extents of_long{heads, batch * chunks(), pairs->long_slots() * c.parts(), c.keys};
+  long_dk.emplace(workspace("long_dk", joined(of_long, {f.dim}), f32));
+  long_dv.emplace(workspace("long_dv", joined(of_long, {f.dim_v}), f32));
   slots.emplace(
       workspace("slots", {heads, batch * queries * pairs->width(), c.parts(), f.members, f.dim}, f.compute));
 }
@@ -88,8 +102,10 @@ void Program::declare_options(const Extents& vector, const Extents& of_k) {
 void Program::run() {
   delta_grid();
   pair_grid();
-  grid(ceildiv(keys, f.block) * c.parts(), heads, batch,
+  const Expr tiles = ceildiv(keys, f.block) * c.parts();
+  grid(chunks() * (pairs->long_slots() * c.parts()) + tiles, heads, batch,
        [&](Index x, Index h, Index b) { key_block(x, h, b); });
+  grid(tiles, heads, batch, [&](Index x, Index h, Index b) { merge_block(x, h, b); });
   grid(ceildiv(queries, c.queries), heads, batch, [&](Index x, Index h, Index b) { sum_block(x, h, b); });
   grid(ceildiv(keys, delta_rows), heads, batch, [&](Index x, Index h, Index b) { round_block(x, h, b); });
 }
@@ -99,7 +115,9 @@ void Program::delta_grid() {
     Expr kv_head = h / f.members, member = h % f.members;
     auto tokens = [&](const Tensor& t) { return t.slice(b, all, kv_head, member); };
     auto vector = [&](const Tensor& t) { return t.slice(b, kv_head, member); };
-    HeadRows rows{tokens(*dout), tokens(*out), vector(*lse), tokens(*delta), tokens(*base), {}, f.dim_v};
+    auto stat = [&](const Expr& column) { return stats->slice(b, all, kv_head, column); };
+    HeadRows rows{tokens(*dout), tokens(*out), vector(*lse), stat(f.pack + member),
+                  stat(member),  {},           f.dim_v};
     if (dlse) rows.dlse.emplace(vector(*dlse));
     write_delta(rows, x * delta_rows);
   });
@@ -113,40 +131,35 @@ void Program::pair_grid() {
   });
 }
 
-// The pairs of a list, a tile of tokens at a time. Tokens and heads that do not exist have zeros for rows,
-// and so add nothing.
-void Program::add_list(KeyGradient& sums, const PairLists::List& list, const Expr& b, const Expr& h,
-                       const Expr& first, const Expr& end, const Tensor& slots_of) {
-  const Tensor q_of = q->slice(b, all, h), dout_of = dout->slice(b, all, h), base_of = base->slice(b, all, h),
-               delta_of = delta->slice(b, all, h);
-  const Tensor own_slots = slots_of.slice(range(list.begin, list.begin + list.count));
-  pipelined(ceildiv(list.count, c.queries), {.stages = 2}, [&](Index t) {
+// The first `count` pairs of a list, a tile of tokens at a time. Tokens and heads that do not exist have
+// zeros for rows, and so add nothing.
+void Program::add_list(KeyGradient& sums, const PairLists::List& list, const Expr& count, const KeyTile& of) {
+  const Tensor q_of = q->slice(of.b, all, of.h), dout_of = dout->slice(of.b, all, of.h),
+               stats_of = stats->slice(of.b, all, of.h);
+  const Tensor own_slots = slots->slice(of.h, range(list.begin, list.begin + count), of.part);
+  pipelined(ceildiv(count, c.queries), {.stages = 2}, [&](Index t) {
     auto token = [&](const Expr& i) -> Expr {
       Expr n = t * c.queries + i;
-      return select(n < list.count, list.tokens(list.begin + n), no_row);
+      return select(n < count, list.tokens(list.begin + n), no_row);
     };
-    QueryTile tile(c.tiles());
-    auto load = [&](const Tensor& from, Shared& to) {
-      gather(
-          from, [&](Index i) -> Expr { return token(i); }, to.reshape({c.queries, f.pack, to.extent(1)}));
-    };
-    load(q_of, tile.q);
-    load(dout_of, tile.dout);
-    parallel(tile.base, [&](Index i) { tile.base(i) = base_of(token(i / f.pack), i % f.pack); });
-    parallel(tile.delta, [&](Index i) { tile.delta(i) = delta_of(token(i / f.pack), i % f.pack); });
-    std::optional<Expr> partial;
-    if (f.causal)
-      partial.emplace(first + (c.keys - 1) > token(Operand(0)) + shift() || first + c.keys > end);
-    else
-      partial.emplace(first + c.keys > end);
+    const auto row = [&](Index i) -> Expr { return token(i); };
+    Shared q_tile({f.pack * c.queries, f.dim}, f.compute),
+        dout_tile({f.pack * c.queries, f.dim_v}, f.compute), stats_tile({c.queries, 2 * f.pack}, f32);
+    gather(q_of, row, q_tile.reshape({c.queries, f.pack, f.dim}));
+    gather(stats_of, row, stats_tile);
+    gather(dout_of, row, dout_tile.reshape({c.queries, f.pack, f.dim_v}));
+    Expr cut = of.first + c.keys > of.end;
+    Expr partial = f.causal ? of.first + (c.keys - 1) > token(Operand(0)) + shift() || cut : cut;
     sums.add(
-        tile.q, tile.dout, tile.base, tile.delta,
+        q_tile, dout_tile,
+        [&](const Expr& column) -> Expr { return stats_tile(column / f.pack, column % f.pack); },
+        [&](const Expr& column) -> Expr { return stats_tile(column / f.pack, f.pack + column % f.pack); },
         {partial,
          [&](const Expr& r, const Expr& column, const Expr& weight) {
-           Expr key = first + r;
-           if (!f.causal) return select(key < end, weight, 0);
-           Expr n = min(t * c.queries + column / f.pack, list.count - 1);
-           return select(key < end && key - shift() <= list.tokens(list.begin + n), weight, 0);
+           Expr key = of.first + r;
+           if (!f.causal) return select(key < of.end, weight, 0);
+           Expr n = min(t * c.queries + column / f.pack, count - 1);
+           return select(key < of.end && key - shift() <= list.tokens(list.begin + n), weight, 0);
          }},
         [&](const Fragment& contribution) {
           parallel(contribution, [&](Index r, Index j) {
@@ -156,23 +169,55 @@ void Program::add_list(KeyGradient& sums, const PairLists::List& list, const Exp
   });
 }
 
+// First the long lists, each by a block of the grid; then the others of a tile of keys.
 void Program::key_block(const Index& x, const Index& h, const Index& b) {
-  const int parts = c.parts();
-  Expr number = parts == 1 ? Expr(x) : x / parts, part = parts == 1 ? Expr(Operand(0)) : x % parts;
-  Expr first = number * f.block + part * c.keys, end = min(number * f.block + f.block, keys);
+  const int parts = c.parts(), of_chunk = pairs->long_slots() * parts;
+  Expr long_items = chunks() * of_chunk;
+  Expr is_long = x < long_items, chunk = min(x / of_chunk, chunks() - 1), slot = x % of_chunk / parts;
+  Expr number = select(is_long, pairs->long_block(chunk_of(chunk, h, b), slot), (x - long_items) / parts);
+  exit_if(number < 0);
+  const KeyTile of = key_tile(number, select(is_long, x, x - long_items) % parts, h, b);
   // A part behind the last key leaves zeros in its slots.
-  const Range own = range(0, end);
+  const Range own = range(0, of.end);
   KeyGradient sums(c.tiles(), gradient());
-  sums.load(k->slice(b, own, h), v->slice(b, own, h), first);
+  sums.load(k->slice(b, own, h), v->slice(b, own, h), of.first);
   const Tensor dk_of = dk_sum->slice(b, own, h), dv_of = dv_sum->slice(b, own, h);
-  when(!*is_first, [&] { sums.load_sums(dk_of, dv_of, first); });
+  when(!is_long && !*is_first, [&] { sums.load_sums(dk_of, dv_of, of.first); });
   // Earlier tokens do not see the block.
-  Expr first_chunk = f.causal ? clamp(first - shift(), 0, queries) / chunk_tokens : Expr(Operand(0));
-  serial(range(first_chunk, ceildiv(queries, chunk_tokens)), [&](Index n) {
-    PairLists::List list = pairs->list(chunk_of(n, h, b), number);
-    add_list(sums, list, b, h, first, end, slots->slice(h, all, part));
+  Expr first_chunk = f.causal ? clamp(of.first - shift(), 0, queries) / chunk_tokens : Expr(Operand(0));
+  serial(range(select(is_long, chunk, first_chunk), select(is_long, chunk + 1, chunks())), [&](Index n) {
+    PairLists::List list = pairs->list(chunk_of(n, h, b), of.number);
+    add_list(sums, list, select(pairs->is_long(list) == is_long, list.count, 0), of);
   });
-  sums.store_sums(dk_of, dv_of, first);
+  when(is_long, [&] {
+    Expr at = b * chunks() + chunk;
+    sums.store_sums(long_dk->slice(h, at, x % of_chunk), long_dv->slice(h, at, x % of_chunk), Operand(0));
+  }).otherwise([&] { sums.store_sums(dk_of, dv_of, of.first); });
+}
+
+// Adds the sums of long lists.
+void Program::merge_block(const Index& x, const Index& h, const Index& b) {
+  const int parts = c.parts();
+  const KeyTile of = key_tile(x / parts, x % parts, h, b);
+  Var some = 0;
+  serial(chunks(),
+         [&](Index n) { some += select(pairs->is_long(pairs->list(chunk_of(n, h, b), of.number)), 1, 0); });
+  exit_if(Expr(some) == 0);
+  auto merge = [&](const Tensor& from, const Tensor& to, int features) {
+    Tensor window = to.slice(b, range(0, of.end), h);
+    Fragment sum = load(window.at(of.first), {c.keys, features});
+    serial(chunks(), [&](Index n) {
+      const PairLists::Chunk chunk = chunk_of(n, h, b);
+      when(pairs->is_long(pairs->list(chunk, of.number)), [&] {
+        Expr slot = pairs->long_slot(chunk, of.number) * parts + of.part;
+        Tensor own = from.slice(h, chunk.number, slot);
+        parallel(sum, [&](Index i, Index j) { sum(i, j) += own(i, j); });
+      });
+    });
+    copy(sum, window.at(of.first));
+  };
+  merge(*long_dk, *dk_sum, f.dim);
+  merge(*long_dv, *dv_sum, f.dim_v);
 }
 
 // The last call rounds the sums.
@@ -188,20 +233,30 @@ void Program::round_block(const Index& x, const Index& h, const Index& b) {
   round(*dv_sum, *dv, f.dim_v, false);
 }
 
+// By products with the identity, which tensor cores add up as fast as slots arrive.
 void Program::sum_block(const Index& x, const Index& h, const Index& b) {
+  const int rows = c.queries * f.pack, parts = c.parts();
   Expr first = x * c.queries;
-  Fragment sum({c.queries * f.pack, f.dim}, f32, 0);
-  Tensor slots_of = slots->slice(h);
-  Shared places({c.queries, pairs->width()}, i32);
-  parallel(places, [&](Index i, Index e) {
-    Expr row = first + i;
-    places(i, e) = select(row < queries, pairs->place(h, b * queries + row, e), -1);
-  });
-  for (int e = 0; e < pairs->width(); ++e) {
-    for (int part = 0; part < c.parts(); ++part)
-      parallel(sum,
-               [&](Index r, Index j) { sum(r, j) += slots_of(places(r / f.pack, e), part, r % f.pack, j); });
-  }
+  Fragment sum({rows, f.dim}, f32, 0), identity({rows, rows}, f32);
+  parallel(identity, [&](Index i, Index j) { identity(i, j) = select(i == j, 1.f, 0.f); });
+  auto add = [&](const Fragment& one) {
+    pipelined(pairs->width() * parts, {.stages = sum_stages}, [&](Index t) {
+      Expr entry = parts == 1 ? Expr(t) : t / parts, part = parts == 1 ? Expr(Operand(0)) : t % parts;
+      Shared tile({rows, f.dim}, f.compute);
+      gather(
+          slots->slice(h, all, part),
+          [&](Index i) -> Expr {
+            Expr row = first + i;
+            return select(row < queries, pairs->place(h, b * queries + row, entry), -1);
+          },
+          tile.reshape({c.queries, f.pack, f.dim}));
+      gemm(one, tile, sum);
+    });
+  };
+  if (f.compute == f32)
+    add(identity);
+  else
+    add(identity.to(f.compute));
   Expr factor = gradient().factor();
   parallel(sum, [&](Index r, Index j) { sum(r, j) *= factor; });
   store_rows(sum, dq->slice(b, all, h), first, f.pack);

@@ -22,11 +22,11 @@ struct NsaSlotsKernel {
 
 // Several calls may share the tokens, one after the other. Grids: delta of the queries; the pairs of tokens
 // and blocks, sorted by blocks; sums of dk and dv by tiles of keys, which leave what every pair adds to dq in
-// a slot of its own; dq as the sum of a token's slots; dk and dv. No two blocks write one element. Arguments:
-// dout as out, then q, k, v, out, lse as in nsa_kernel, dq, dk, dv, choice [batch, tokens, kv heads, 1,
-// entries], scale, the number of tokens behind those of the call; then, where the instance has them, counts
-// as choice without entries, dlse; then dk and dv as f32 sums, and whether the call is the first and the
-// last.
+// a slot of its own, long lists divided among several tiles, and the sums of these; dq as the sum of a
+// token's slots; dk and dv. No two blocks write one element. Arguments: dout as out, then q, k, v, out, lse
+// as in nsa_kernel, dq, dk, dv, choice [batch, tokens, kv heads, 1, entries], scale, the number of tokens
+// behind those of the call; then, where the instance has them, counts as choice without entries, dlse; then
+// dk and dv as f32 sums, and whether the call is the first and the last.
 lang::Kernel nsa_slots_kernel(const NsaSlotsKernel& instance);
 
 }  // namespace tegula::ops

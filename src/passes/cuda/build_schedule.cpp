@@ -145,7 +145,8 @@ class Turns {
 RegisterShares register_shares(const Roles& roles) {
   switch (roles.consumers) {
     case 128:
-      return roles.blocks_per_processor == 2 ? RegisterShares{128, 208, 40} : RegisterShares{248, 0, 0};
+      if (roles.blocks_per_processor == 1) return {248, 0, 0};
+      return roles.one_loader ? RegisterShares{128, 232, 24} : RegisterShares{128, 224, 32};
     case 256:
       return roles.one_loader ? RegisterShares{168, 232, 40} : RegisterShares{168, 224, 56};
     case 384:
