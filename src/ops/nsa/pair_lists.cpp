@@ -17,41 +17,14 @@ Expr number_of_bits(const Expr& word) {
   return i32((bytes * 0x01010101u) >> 24u);
 }
 
-}  // namespace
-
-PairLists::PairLists(const NsaKernel& c, const Extents& extents, int longest)
-    : c(c),
-      width_(c.entries + (c.diagonal ? 1 : 0)),
-      longest_(longest),
-      begins_(workspace("pair_begins", {extents.heads, extents.chunks, extents.blocks + 1}, i32)),
-      tokens_(workspace("pair_tokens", {extents.heads, extents.tokens * width_}, i32)),
-      places_(workspace("pair_places", {extents.heads, extents.tokens, width_}, i32)),
-      long_blocks_(workspace("long_blocks", {extents.heads, extents.chunks, long_slots()}, i32)),
-      slots_(workspace("long_slots", {extents.heads, extents.chunks, extents.blocks + 1}, i32)) {}
-
-PairLists::List PairLists::list(const Chunk& chunk, const Expr& block) const {
-  Expr begin = begins_(chunk.head, chunk.number, block), end = begins_(chunk.head, chunk.number, block + 1);
-  return {tokens_.slice(chunk.head), chunk.first_row * width_ + begin, end - begin};
-}
-
-// The blocks of word_bits tokens, each once for a token.
-void PairLists::name_blocks(const TokenTile& tokens, const Selection& selection, const Expr& first,
-                            Shared& named) const {
-  Shared listed({word_bits * width_}, i32);
-  parallel(listed, [&](Index n) { listed(n) = selection.block(tokens, first + n / width_, n % width_); });
-  parallel(listed, [&](Index n) {
-    Expr own = listed(n);
-    Var block = own;
-    serial(range(n / width_ * width_, n),
-           [&](Index m) { block = select(listed(m) == own, no_row, Expr(block)); });
-    named(n) = block;
+// The sum of f over each run, and of the runs before it; at `runs`, of all.
+void add_up(const std::function<Expr(const Expr& run, const Expr& i)>& f, Shared& before) {
+  Shared of_run({runs}, i32);
+  parallel(runs, [&](Index run) {
+    Var sum = 0;
+    serial(run_length, [&](Index i) { sum += f(run, i); });
+    of_run(run) = sum;
   });
-}
-
-namespace {
-
-// For each run, how much of `of_run` belongs to the runs before it; at `runs`, to all.
-void add_up(const Shared& of_run, Shared& before) {
   parallel(runs + 1, [&](Index run) {
     Var sum = 0;
     serial(runs, [&](Index other) { sum += select(other < run, of_run(other), 0); });
@@ -61,45 +34,117 @@ void add_up(const Shared& of_run, Shared& before) {
 
 }  // namespace
 
-// Numbers of pairs become the begins of lists. `counts` is [runs, run_length + 1].
-void PairLists::find_begins(const Chunk& chunk, const Expr& begin, Shared& counts, Var& total) const {
-  Shared found({runs}, i32), place({runs + 1}, i32);
-  parallel(runs, [&](Index run) {
-    Var sum = 0;
-    serial(run_length, [&](Index i) { sum += counts(run, i); });
-    found(run) = sum;
+PairLists::PairLists(const NsaKernel& c, const Extents& e, int longest)
+    : c(c),
+      width_(c.entries + (c.diagonal ? 1 : 0)),
+      longest_(longest),
+      counts_(workspace("pair_counts", {e.heads, e.chunks, e.blocks}, i32)),
+      begins_(workspace("pair_begins", {e.heads, e.sequences, e.blocks + 1}, i32)),
+      tokens_(workspace("pair_tokens", {e.heads, e.tokens * width_}, i32)),
+      places_(workspace("pair_places", {e.heads, e.tokens, width_}, i32)),
+      piece_blocks_(workspace("piece_blocks", {e.heads, e.sequences, pieces(e.tokens)}, i32)),
+      first_pieces_(workspace("first_pieces", {e.heads, e.sequences, e.blocks}, i32)) {}
+
+PairLists::List PairLists::list(const Part& part, const Expr& block) const {
+  Expr begin = begins_(part.head, part.sequence, block), end = begins_(part.head, part.sequence, block + 1);
+  return {tokens_.slice(part.head), part.first_row * width_ + begin, end - begin};
+}
+
+// Over the blocks of keys that are looked after at a time; one more ends the last list.
+void PairLists::each_pass(const Part& part, const std::function<void(const Expr&)>& body) const {
+  serial(ceildiv(part.blocks + 1, columns), [&](Index pass) { body(pass * columns); });
+}
+
+// The blocks of word_bits tokens, each once for a token. Tokens are numbered as in the sequence.
+void PairLists::each_word(const TokenTile& tokens, const Selection& selection,
+                          const std::function<void(const Expr&, Shared&)>& body) const {
+  const TokenTile sequence{c, Expr(Operand(0)), tokens.count, tokens.keys, tokens.behind};
+  Expr count = min(tokens.count - tokens.first, chunk_tokens);
+  serial(ceildiv(count, word_bits), [&](Index word) {
+    Shared listed({word_bits * width_}, i32), named({word_bits * width_}, i32);
+    Expr first = tokens.first + word * word_bits;
+    parallel(listed, [&](Index n) { listed(n) = selection.block(sequence, first + n / width_, n % width_); });
+    parallel(listed, [&](Index n) {
+      Expr own = listed(n);
+      Var block = own;
+      serial(range(n / width_ * width_, n),
+             [&](Index m) { block = select(listed(m) == own, no_row, Expr(block)); });
+      named(n) = block;
+    });
+    body(first, named);
   });
-  add_up(found, place);
+}
+
+void PairLists::count(const Part& part, const TokenTile& tokens, const Selection& selection) const {
+  Expr chunk = part.first_chunk + tokens.first / chunk_tokens;
+  each_pass(part, [&](const Expr& begin) {
+    Shared numbers({columns}, i32);
+    clear(numbers);
+    each_word(tokens, selection, [&](const Expr&, Shared& named) {
+      parallel(named, [&](Index n) {
+        Expr block = named(n);
+        when(block != no_row && block >= begin && block < begin + columns,
+             [&] { atomic_add(numbers(block - begin), 1); });
+      });
+    });
+    parallel(numbers, [&](Index i) {
+      when(begin + i < part.blocks, [&] { counts_(part.head, chunk, begin + i) = numbers(i); });
+    });
+  });
+}
+
+// Of each block all pairs, and those of earlier chunks. Tiles are [runs, run_length + 1].
+void PairLists::add_up_chunks(const Part& part, const TokenTile& tokens, const Expr& begin, Shared& all_pairs,
+                              Shared& cursors) const {
+  Expr own = tokens.first / chunk_tokens, chunks = ceildiv(tokens.count, chunk_tokens);
+  parallel(runs, run_length, [&](Index run, Index i) {
+    Expr block = begin + run * run_length + i;
+    Var sum = 0, before = 0;
+    serial(chunks, [&](Index n) {
+      Expr number = select(block < part.blocks, counts_(part.head, part.first_chunk + n, block), 0);
+      sum += number;
+      before += select(n < own, number, 0);
+    });
+    all_pairs(run, i) = sum;
+    cursors(run, i) = before;
+  });
+}
+
+// Cursors become where the chunk's pairs of a block begin. `total` pairs stand before.
+void PairLists::find_begins(const Part& part, const Expr& begin, const Shared& all_pairs, Shared& cursors,
+                            Var& total) const {
+  Shared place({runs + 1}, i32);
+  add_up([&](const Expr& run, const Expr& i) -> Expr { return all_pairs(run, i); }, place);
   Expr before = total;
   parallel(runs, [&](Index run) {
     Var at = before + place(run);
     serial(run_length, [&](Index i) {
-      Expr own = counts(run, i), block = begin + run * run_length + i;
-      counts(run, i) = at;
-      when(block <= chunk.blocks, [&] { begins_(chunk.head, chunk.number, block) = at; });
-      at += own;
+      Expr block = begin + run * run_length + i;
+      cursors(run, i) += at;
+      when(block <= part.blocks, [&] { begins_(part.head, part.sequence, block) = at; });
+      at += all_pairs(run, i);
     });
   });
   total += place(runs);
 }
 
-void PairLists::find_long(const Chunk& chunk, const Expr& begin, const Shared& counts, Var& total) const {
-  Shared found({runs}, i32), place({runs + 1}, i32);
-  parallel(runs, [&](Index run) {
-    Var sum = 0;
-    serial(run_length, [&](Index i) { sum += select(counts(run, i) > longest_, 1, 0); });
-    found(run) = sum;
-  });
-  add_up(found, place);
+// Numbers the pieces of long lists. `total` pieces stand before.
+void PairLists::cut(const Part& part, const Expr& begin, const Shared& all_pairs, Var& total) const {
+  Shared place({runs + 1}, i32);
+  auto pieces = [&](const Expr& run, const Expr& i) -> Expr {
+    Expr pairs = all_pairs(run, i);
+    return select(pairs > longest_, ceildiv(pairs, longest_), 0);
+  };
+  add_up(pieces, place);
   Expr before = total;
   parallel(runs, [&](Index run) {
-    Var slot = before + place(run);
+    Var piece = before + place(run);
     serial(run_length, [&](Index i) {
-      when(counts(run, i) > longest_, [&] {
-        Expr block = begin + run * run_length + i;
-        long_blocks_(chunk.head, chunk.number, slot) = block;
-        slots_(chunk.head, chunk.number, block) = slot;
-        slot += 1;
+      Expr number = pieces(run, i), block = begin + run * run_length + i;
+      when(number > 0, [&] {
+        first_pieces_(part.head, part.sequence, block) = piece;
+        serial(number, [&](Index n) { piece_blocks_(part.head, part.sequence, piece + n) = block; });
+        piece += number;
       });
     });
   });
@@ -107,8 +152,8 @@ void PairLists::find_long(const Chunk& chunk, const Expr& begin, const Shared& c
 }
 
 // The pairs of word_bits tokens. `cursors` says where those of each block come to stand.
-void PairLists::write(const Chunk& chunk, const Expr& first, const Expr& begin, Shared& named,
-                      Shared& cursors) const {
+void PairLists::write_word(const Part& part, const Expr& first, const Expr& begin, Shared& named,
+                           Shared& cursors) const {
   Shared marks({runs, run_length + 1}, u32);
   clear(marks);
   auto each_pair = [&](auto body) {
@@ -123,44 +168,34 @@ void PairLists::write(const Chunk& chunk, const Expr& first, const Expr& begin, 
   });
   each_pair([&](const Expr& token, const Expr& entry, const Expr& run, const Expr& i) {
     Expr earlier = marks(run, i) & ((u32(1) << u32(token)) - 1u);
-    Expr at = chunk.first_row * width_ + cursors(run, i) + number_of_bits(earlier);
-    tokens_(chunk.head, at) = first + token;
-    places_(chunk.head, chunk.first_row + first % chunk_tokens + token, entry) = at;
+    Expr at = part.first_row * width_ + cursors(run, i) + number_of_bits(earlier);
+    tokens_(part.head, at) = first + token;
+    places_(part.head, part.first_row + first + token, entry) = at;
   });
   parallel(runs, run_length, [&](Index run, Index i) { cursors(run, i) += number_of_bits(marks(run, i)); });
 }
 
-void PairLists::find(const Chunk& chunk, const TokenTile& tokens, const Selection& selection) const {
-  // Tokens are named as in the sequence.
-  Expr count = min(tokens.count - tokens.first, chunk_tokens), words = ceildiv(count, word_bits);
-  const TokenTile sequence{c, Expr(Operand(0)), tokens.count, tokens.keys, tokens.behind};
-  Var total = 0, total_long = 0;
-  serial(ceildiv(chunk.blocks + 1, columns), [&](Index pass) {
-    Expr begin = pass * columns;
-    Shared counts({runs, run_length + 1}, i32), named({word_bits * width_}, i32);
-    clear(counts);
-    serial(words, [&](Index word) {
-      Expr first = tokens.first + word * word_bits;
-      name_blocks(sequence, selection, first, named);
+void PairLists::write(const Part& part, const TokenTile& tokens, const Selection& selection) const {
+  Var total = 0, total_pieces = 0;
+  each_pass(part, [&](const Expr& begin) {
+    Shared all_pairs({runs, run_length + 1}, i32), cursors({runs, run_length + 1}, i32);
+    add_up_chunks(part, tokens, begin, all_pairs, cursors);
+    // All chunks find the same; the first one tells.
+    when(tokens.first == 0, [&] { cut(part, begin, all_pairs, total_pieces); });
+    find_begins(part, begin, all_pairs, cursors, total);
+    each_word(tokens, selection, [&](const Expr& first, Shared& named) {
       parallel(named, [&](Index n) {
-        Expr block = named(n), column = block - begin, row = first % chunk_tokens + n / width_;
-        when(block == no_row && pass == 0 && row < count,
-             [&] { places_(chunk.head, chunk.first_row + row, n % width_) = -1; });
-        when(block != no_row && block >= begin && block < begin + columns,
-             [&] { atomic_add(counts(column / run_length, column % run_length), 1); });
+        Expr row = first + n / width_;
+        when(named(n) == no_row && begin == 0 && row < tokens.count,
+             [&] { places_(part.head, part.first_row + row, n % width_) = -1; });
       });
-    });
-    find_long(chunk, begin, counts, total_long);
-    find_begins(chunk, begin, counts, total);
-    serial(words, [&](Index word) {
-      Expr first = tokens.first + word * word_bits;
-      name_blocks(sequence, selection, first, named);
-      write(chunk, first, begin, named, counts);
+      write_word(part, first, begin, named, cursors);
     });
   });
-  Expr used = total_long;
-  parallel(long_slots(), [&](Index slot) {
-    when(slot >= used, [&] { long_blocks_(chunk.head, chunk.number, slot) = -1; });
+  Expr used = total_pieces;
+  when(tokens.first == 0, [&] {
+    parallel(pieces(tokens.count),
+             [&](Index n) { when(n >= used, [&] { piece_blocks_(part.head, part.sequence, n) = -1; }); });
   });
 }
 

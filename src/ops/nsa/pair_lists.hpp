@@ -1,70 +1,80 @@
-// Pairs of a token and a block that it selected, sorted by blocks within chunks of tokens, in a grid of its
-// own.
+// Pairs of a token and a block that it selected, sorted by blocks.
 //
-// One block of the grid sorts a chunk: it counts the pairs of every block of keys, finds where their lists
-// begin, and writes tokens there in ascending order, whatever the order of threads. Memory: two numbers for
-// every entry of the lists, and one for every block of keys and chunk.
+// Two grids, a block of each for a chunk of tokens: the first counts the chunk's pairs of every block of
+// keys; the second adds these numbers up to where the lists begin, and where the chunk's pairs stand in them,
+// and writes the tokens there. Tokens ascend in every list, whatever the order of threads. Memory: two
+// numbers for every entry of the lists, and one for every block of keys and chunk.
 //
-// Long lists, such as that of a block that every token selects, have slots besides: what computes with lists
-// can divide them by chunks.
+// Long lists, such as that of a block that every token selects, are cut into pieces, which have numbers: what
+// computes with lists can do so piece by piece.
 #pragma once
+#include <functional>
+
 #include "ops/nsa/union.hpp"
 
 namespace tegula::ops {
 
-inline constexpr int chunk_tokens = 1024;
+inline constexpr int chunk_tokens = 512;
 
 class PairLists {
  public:
-  // All tokens, chunks and blocks of a head, those of several sequences one behind the other.
+  // All tokens, chunks and sequences of a head, and the blocks of the longest sequence.
   struct Extents {
-    lang::Expr heads, tokens, chunks, blocks;
+    lang::Expr heads, tokens, chunks, sequences, blocks;
   };
-  // Declares workspaces. Lists of more than `longest` pairs are long.
+  // Declares workspaces. Lists of more than `longest` pairs are cut.
   PairLists(const NsaKernel& c, const Extents& extents, int longest);
 
-  // Of one sequence, the chunk at tokens.first.
-  struct Chunk {
-    lang::Expr head, number, first_row;  // the chunk's number and first token among all of the head
-    lang::Expr blocks;                   // of the sequence
+  // One sequence of one head, and where its chunks and tokens begin among all of the head.
+  struct Part {
+    lang::Expr head, sequence, first_chunk, first_row, blocks;
   };
-  // What a block of the grid does.
-  void find(const Chunk& chunk, const TokenTile& tokens, const Selection& selection) const;
+  // What the blocks of the grids do, for the chunk at tokens.first.
+  void count(const Part& part, const TokenTile& tokens, const Selection& selection) const;
+  void write(const Part& part, const TokenTile& tokens, const Selection& selection) const;
 
   struct List {
     lang::Tensor tokens;  // of all pairs of the head: numbers within the sequence
     lang::Expr begin, count;
   };
-  List list(const Chunk& chunk, const lang::Expr& block) const;
+  List list(const Part& part, const lang::Expr& block) const;
   // Where the pair of an entry stands among all of the head; -1 where there is none.
   lang::Expr place(const lang::Expr& head, const lang::Expr& row, const lang::Expr& entry) const {
     return places_(head, row, entry);
   }
   int width() const { return width_; }
 
-  // Slots of the long lists of a chunk.
-  int long_slots() const { return chunk_tokens * width_ / (longest_ + 1); }
-  lang::Expr is_long(const List& list) const { return list.count > longest_; }
-  // The block whose list has the slot, or -1; and the slot of a block whose list is long.
-  lang::Expr long_block(const Chunk& chunk, const lang::Expr& slot) const {
-    return long_blocks_(chunk.head, chunk.number, slot);
+  lang::Expr is_cut(const List& list) const { return list.count > longest_; }
+  // Room for the numbers of pieces of a sequence of so many tokens.
+  lang::Expr pieces(const lang::Expr& tokens) const { return tokens * (2 * width_) / longest_ + 1; }
+  // The block of a piece, or -1; the first piece of a block whose list is cut.
+  lang::Expr block_of(const Part& part, const lang::Expr& piece) const {
+    return piece_blocks_(part.head, part.sequence, piece);
   }
-  lang::Expr long_slot(const Chunk& chunk, const lang::Expr& block) const {
-    return slots_(chunk.head, chunk.number, block);
+  lang::Expr first_piece(const Part& part, const lang::Expr& block) const {
+    return first_pieces_(part.head, part.sequence, block);
   }
+  List piece(const List& list, const lang::Expr& number) const {
+    lang::Expr skipped = number * longest_;
+    return {list.tokens, list.begin + skipped, min(list.count - skipped, longest_)};
+  }
+  lang::Expr pieces_of(const List& list) const { return ceildiv(list.count, longest_); }
 
  private:
-  void name_blocks(const TokenTile& tokens, const Selection& selection, const lang::Expr& first,
-                   lang::Shared& named) const;
-  void find_begins(const Chunk& chunk, const lang::Expr& begin, lang::Shared& counts, lang::Var& total) const;
-  void find_long(const Chunk& chunk, const lang::Expr& begin, const lang::Shared& counts,
-                 lang::Var& total) const;
-  void write(const Chunk& chunk, const lang::Expr& first, const lang::Expr& begin, lang::Shared& named,
-             lang::Shared& cursors) const;
+  void each_pass(const Part& part, const std::function<void(const lang::Expr& begin)>& body) const;
+  void each_word(const TokenTile& tokens, const Selection& selection,
+                 const std::function<void(const lang::Expr& first, lang::Shared& named)>& body) const;
+  void add_up_chunks(const Part& part, const TokenTile& tokens, const lang::Expr& begin,
+                     lang::Shared& all_pairs, lang::Shared& cursors) const;
+  void find_begins(const Part& part, const lang::Expr& begin, const lang::Shared& all_pairs,
+                   lang::Shared& cursors, lang::Var& total) const;
+  void cut(const Part& part, const lang::Expr& begin, const lang::Shared& all_pairs, lang::Var& total) const;
+  void write_word(const Part& part, const lang::Expr& first, const lang::Expr& begin, lang::Shared& named,
+                  lang::Shared& cursors) const;
 
   const NsaKernel& c;
   int width_, longest_;
-  lang::Tensor begins_, tokens_, places_, long_blocks_, slots_;
+  lang::Tensor counts_, begins_, tokens_, places_, piece_blocks_, first_pieces_;
 };
 
 }  // namespace tegula::ops

@@ -20,7 +20,7 @@ std::string NsaSlotsKernel::name() const {
 namespace {
 
 // Of a list that one block of the grid works through.
-constexpr int most_steps = 64, fewest_of_long = 256, most_of_long = 512;
+constexpr int most_steps = 64, fewest_of_piece = 128;
 constexpr int sum_stages = 4;
 
 class Program {
@@ -32,13 +32,13 @@ class Program {
   ScoreGradient gradient() const { return {*scale, std::nullopt}; }
   Expr shift() const { return keys - queries - *behind; }
   TokenTile tokens_from(const Expr& first) const { return {f, first, queries, keys, *behind}; }
-  PairLists::Chunk chunk_of(const Expr& number, const Expr& head, const Expr& b) const {
-    return {head, b * chunks() + number, b * queries + number * chunk_tokens, ceildiv(keys, f.block)};
+  PairLists::Part part_of(const Expr& head, const Expr& b) const {
+    return {head, b, b * chunks(), b * queries, ceildiv(keys, f.block)};
   }
   void declare_options(const Extents& vector, const Extents& of_k);
 
   void delta_grid();
-  void pair_grid();
+  void pair_grids();
   void key_block(const Index& x, const Index& h, const Index& b);
   // A tile of keys.
   struct KeyTile {
@@ -49,7 +49,8 @@ class Program {
     return {b, h, number, part, first, min(number * f.block + f.block, keys)};
   }
   Expr chunks() const { return ceildiv(queries, chunk_tokens); }
-  void add_list(KeyGradient& sums, const PairLists::List& list, const Expr& count, const KeyTile& of);
+  Expr pieces() const { return pairs->pieces(queries); }
+  void add_list(KeyGradient& sums, const PairLists::List& list, const KeyTile& of);
   void merge_block(const Index& x, const Index& h, const Index& b);
   void sum_block(const Index& x, const Index& h, const Index& b);
   void round_block(const Index& x, const Index& h, const Index& b);
@@ -58,7 +59,7 @@ class Program {
   const NsaKernel& f;
   Dim batch{"batch"}, queries{"tokens"}, keys{"keys"}, heads{"kv_heads"}, entries{"entries"};
   std::optional<Tensor> dout, q, k, v, out, lse, dq, dk, dv, choice, lengths, dlse, stats, slots, dk_sum,
-      dv_sum, long_dk, long_dv;
+      dv_sum, piece_dk, piece_dv;
   std::optional<Expr> scale, behind, is_first, is_last;
   std::optional<PairLists> pairs;
 };
@@ -81,11 +82,12 @@ Program::Program(const NsaSlotsKernel& instance) : c(instance), f(c.forward) {
   require(entries <= f.entries, "a row has no more entries than the instance");
   declare_options(vector, of_k);
   stats.emplace(workspace("stats", {batch, queries, heads, 2 * f.pack}, f32, {.zero = f.members < f.pack}));
-  pairs.emplace(f, PairLists::Extents{heads, batch * queries, batch * chunks(), ceildiv(keys, f.block)},
-                std::clamp(most_steps * c.queries, fewest_of_long, most_of_long));
-  const Extents of_long{heads, batch * chunks(), pairs->long_slots() * c.parts(), c.keys};
-  long_dk.emplace(workspace("long_dk", joined(of_long, {f.dim}), f32));
-  long_dv.emplace(workspace("long_dv", joined(of_long, {f.dim_v}), f32));
+  pairs.emplace(f,
+                PairLists::Extents{heads, batch * queries, batch * chunks(), batch, ceildiv(keys, f.block)},
+                std::max(most_steps * c.queries, fewest_of_piece));
+  const Extents of_piece{heads, batch, pieces() * c.parts(), c.keys};
+  piece_dk.emplace(workspace("piece_dk", joined(of_piece, {f.dim}), f32));
+  piece_dv.emplace(workspace("piece_dv", joined(of_piece, {f.dim_v}), f32));
   slots.emplace(
       workspace("slots", {heads, batch * queries * pairs->width(), c.parts(), f.members, f.dim}, f.compute));
 }
@@ -101,9 +103,12 @@ void Program::declare_options(const Extents& vector, const Extents& of_k) {
 
 void Program::run() {
   delta_grid();
-  pair_grid();
+  pair_grids();
   const Expr tiles = ceildiv(keys, f.block) * c.parts();
-  grid(chunks() * (pairs->long_slots() * c.parts()) + tiles, heads, batch,
+  // Pieces first, of all heads: they are the longest.
+  GridOptions options;
+  options.order = Order::heavy_first([](Index x, Index, Index) -> Expr { return -x; });
+  grid(pieces() * c.parts() + tiles, heads, batch, options,
        [&](Index x, Index h, Index b) { key_block(x, h, b); });
   grid(tiles, heads, batch, [&](Index x, Index h, Index b) { merge_block(x, h, b); });
   grid(ceildiv(queries, c.queries), heads, batch, [&](Index x, Index h, Index b) { sum_block(x, h, b); });
@@ -123,17 +128,22 @@ void Program::delta_grid() {
   });
 }
 
-void Program::pair_grid() {
-  grid(ceildiv(queries, chunk_tokens), heads, batch, {.threads = 256}, [&](Index x, Index h, Index b) {
-    Selection selection{choice->slice(b, all, h, 0), {}};
-    if (lengths) selection.counts.emplace(lengths->slice(b, all, h, 0));
-    pairs->find(chunk_of(x, h, b), tokens_from(x * chunk_tokens), selection);
-  });
+void Program::pair_grids() {
+  auto over_chunks = [&](auto body) {
+    grid(chunks(), heads, batch, {.threads = 256}, [&](Index x, Index h, Index b) {
+      Selection selection{choice->slice(b, all, h, 0), {}};
+      if (lengths) selection.counts.emplace(lengths->slice(b, all, h, 0));
+      body(part_of(h, b), tokens_from(x * chunk_tokens), selection);
+    });
+  };
+  over_chunks([&](const auto&... all_of) { pairs->count(all_of...); });
+  over_chunks([&](const auto&... all_of) { pairs->write(all_of...); });
 }
 
-// The first `count` pairs of a list, a tile of tokens at a time. Tokens and heads that do not exist have
+// The pairs of a list, a tile of tokens at a time. Tokens and heads that do not exist have
 // zeros for rows, and so add nothing.
-void Program::add_list(KeyGradient& sums, const PairLists::List& list, const Expr& count, const KeyTile& of) {
+void Program::add_list(KeyGradient& sums, const PairLists::List& list, const KeyTile& of) {
+  const Expr count = list.count;
   const Tensor q_of = q->slice(of.b, all, of.h), dout_of = dout->slice(of.b, all, of.h),
                stats_of = stats->slice(of.b, all, of.h);
   const Tensor own_slots = slots->slice(of.h, range(list.begin, list.begin + count), of.part);
@@ -169,55 +179,49 @@ void Program::add_list(KeyGradient& sums, const PairLists::List& list, const Exp
   });
 }
 
-// First the long lists, each by a block of the grid; then the others of a tile of keys.
+// First pieces of long lists, then whole lists.
 void Program::key_block(const Index& x, const Index& h, const Index& b) {
-  const int parts = c.parts(), of_chunk = pairs->long_slots() * parts;
-  Expr long_items = chunks() * of_chunk;
-  Expr is_long = x < long_items, chunk = min(x / of_chunk, chunks() - 1), slot = x % of_chunk / parts;
-  Expr number = select(is_long, pairs->long_block(chunk_of(chunk, h, b), slot), (x - long_items) / parts);
+  const int parts = c.parts();
+  const PairLists::Part own_part = part_of(h, b);
+  Expr of_pieces = pieces() * parts, is_piece = x < of_pieces, piece = x / parts;
+  Expr number = select(is_piece, pairs->block_of(own_part, piece), (x - of_pieces) / parts);
   exit_if(number < 0);
-  const KeyTile of = key_tile(number, select(is_long, x, x - long_items) % parts, h, b);
+  const KeyTile of = key_tile(number, select(is_piece, x, x - of_pieces) % parts, h, b);
+  const PairLists::List list = pairs->list(own_part, number);
+  const PairLists::List cut = pairs->piece(list, piece - pairs->first_piece(own_part, number));
+  exit_if(!is_piece && pairs->is_cut(list) && !*is_first);
   // A part behind the last key leaves zeros in its slots.
   const Range own = range(0, of.end);
   KeyGradient sums(c.tiles(), gradient());
   sums.load(k->slice(b, own, h), v->slice(b, own, h), of.first);
   const Tensor dk_of = dk_sum->slice(b, own, h), dv_of = dv_sum->slice(b, own, h);
-  when(!is_long && !*is_first, [&] { sums.load_sums(dk_of, dv_of, of.first); });
-  // Earlier tokens do not see the block.
-  Expr first_chunk = f.causal ? clamp(of.first - shift(), 0, queries) / chunk_tokens : Expr(Operand(0));
-  serial(range(select(is_long, chunk, first_chunk), select(is_long, chunk + 1, chunks())), [&](Index n) {
-    PairLists::List list = pairs->list(chunk_of(n, h, b), of.number);
-    add_list(sums, list, select(pairs->is_long(list) == is_long, list.count, 0), of);
-  });
-  when(is_long, [&] {
-    Expr at = b * chunks() + chunk;
-    sums.store_sums(long_dk->slice(h, at, x % of_chunk), long_dv->slice(h, at, x % of_chunk), Operand(0));
+  when(!is_piece && !*is_first, [&] { sums.load_sums(dk_of, dv_of, of.first); });
+  Expr whole = select(pairs->is_cut(list), 0, list.count);
+  add_list(sums, {list.tokens, select(is_piece, cut.begin, list.begin), select(is_piece, cut.count, whole)},
+           of);
+  when(is_piece, [&] {
+    sums.store_sums(piece_dk->slice(h, b, x), piece_dv->slice(h, b, x), Operand(0));
   }).otherwise([&] { sums.store_sums(dk_of, dv_of, of.first); });
 }
 
-// Adds the sums of long lists.
+// Adds the sums of pieces.
 void Program::merge_block(const Index& x, const Index& h, const Index& b) {
   const int parts = c.parts();
   const KeyTile of = key_tile(x / parts, x % parts, h, b);
-  Var some = 0;
-  serial(chunks(),
-         [&](Index n) { some += select(pairs->is_long(pairs->list(chunk_of(n, h, b), of.number)), 1, 0); });
-  exit_if(Expr(some) == 0);
+  const PairLists::List list = pairs->list(part_of(h, b), of.number);
+  exit_if(!pairs->is_cut(list));
+  Expr first = pairs->first_piece(part_of(h, b), of.number);
   auto merge = [&](const Tensor& from, const Tensor& to, int features) {
     Tensor window = to.slice(b, range(0, of.end), h);
     Fragment sum = load(window.at(of.first), {c.keys, features});
-    serial(chunks(), [&](Index n) {
-      const PairLists::Chunk chunk = chunk_of(n, h, b);
-      when(pairs->is_long(pairs->list(chunk, of.number)), [&] {
-        Expr slot = pairs->long_slot(chunk, of.number) * parts + of.part;
-        Tensor own = from.slice(h, chunk.number, slot);
-        parallel(sum, [&](Index i, Index j) { sum(i, j) += own(i, j); });
-      });
+    serial(pairs->pieces_of(list), [&](Index n) {
+      Tensor own = from.slice(h, b, (first + n) * parts + of.part);
+      parallel(sum, [&](Index i, Index j) { sum(i, j) += own(i, j); });
     });
     copy(sum, window.at(of.first));
   };
-  merge(*long_dk, *dk_sum, f.dim);
-  merge(*long_dv, *dv_sum, f.dim_v);
+  merge(*piece_dk, *dk_sum, f.dim);
+  merge(*piece_dv, *dv_sum, f.dim_v);
 }
 
 // The last call rounds the sums.
