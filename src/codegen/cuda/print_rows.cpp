@@ -84,7 +84,7 @@ void CudaGridPrinter::rows_in_batches(const For& loop, const passes::RowCopy& pl
   for (std::size_t d = 0; d + 1 < loop.end.size(); ++d) count *= constant_value(loop.end[d]);
   const std::int64_t step = team_.threads / pieces;
   std::int64_t batch = most_rows_looked_up;
-  while (count % (batch * step) != 0) batch /= 2;
+  while (batch > 0 && count % (batch * step) != 0) batch /= 2;
   if (batch == 0) return rows_one_by_one(loop, plan, pieces, true);
   const std::string f = names_.unique("f"), from = names_.unique("from"), exists = names_.unique("exists");
   name_column(loop, team_.thread, pieces, plan.elements);
