@@ -195,7 +195,8 @@ class CudaGridPrinter {
   void name_column(const ir::For& loop, const std::string& number, std::int64_t pieces, int elements);
   void lookup(const ir::For& loop, const passes::RowCopy& plan);
   void rows_one_by_one(const ir::For& loop, const passes::RowCopy& plan, std::int64_t pieces, bool async);
-  void rows_in_batches(const ir::For& loop, const passes::RowCopy& plan, std::int64_t pieces);
+  void rows_in_batches(const ir::For& loop, const passes::RowCopy& plan, std::int64_t pieces,
+                       std::int64_t blocks);
   // Calls with this tensor have its last stride 1, and all else at multiples of 16 bytes.
   void require_aligned(const ir::BufferPtr& tensor);
   Address aligned_address(const ir::Access& access);

@@ -34,8 +34,11 @@ void CudaGridPrinter::rows(const Stmt& s, const passes::RowCopy& plan, bool asyn
   loop_ = ElementLoop{&loop, nullptr, ""};
   const std::int64_t pieces = constant_value(loop.end.back()) / plan.elements;
   facts_.add_range(loop.index.back(), {0, (pieces - 1) * plan.elements});
-  if (async && team_.threads % pieces == 0)
-    rows_in_batches(loop, plan, pieces);
+  const TileOrder order = shared_.at(plan.store->to.view.buffer.get()).order;
+  const std::int64_t blocks =
+      order.is_swizzled() ? constant_value(loop.end.back()) / order.columns : 1;  // of columns
+  if (async && team_.threads % (pieces / blocks) == 0)
+    rows_in_batches(loop, plan, pieces, blocks);
   else
     rows_one_by_one(loop, plan, pieces, async);
   loop_.reset();
@@ -76,22 +79,22 @@ void CudaGridPrinter::rows_one_by_one(const For& loop, const passes::RowCopy& pl
   out_.close();
 }
 
-// All pieces of a thread lie in one column. Several rows are looked up before the first is copied, because no
-// load from shared memory overtakes a copy into it.
-void CudaGridPrinter::rows_in_batches(const For& loop, const passes::RowCopy& plan, std::int64_t pieces) {
-  const BufferPtr& tensor = plan.load->from.view.buffer;
+// All pieces of a thread lie in one column of each block of columns. Several rows are looked up before the
+// first is copied, because no load from shared memory overtakes a copy into it.
+void CudaGridPrinter::rows_in_batches(const For& loop, const passes::RowCopy& plan, std::int64_t pieces,
+                                      std::int64_t blocks) {
   std::int64_t count = 1;
   for (std::size_t d = 0; d + 1 < loop.end.size(); ++d) count *= constant_value(loop.end[d]);
-  const std::int64_t step = team_.threads / pieces;
+  const std::int64_t lanes = pieces / blocks, step = team_.threads / lanes;
   std::int64_t batch = most_rows_looked_up;
   while (batch > 0 && count % (batch * step) != 0) batch /= 2;
   if (batch == 0) return rows_one_by_one(loop, plan, pieces, true);
   const std::string f = names_.unique("f"), from = names_.unique("from"), exists = names_.unique("exists");
-  name_column(loop, team_.thread, pieces, plan.elements);
+  name_column(loop, team_.thread, lanes, plan.elements);
   out_.line("#pragma unroll 1");
-  out_.open(fmt::format("for (int {0} = {1} / {2}; {0} < {3}; {0} += {4}) {{", f, team_.thread, pieces, count,
+  out_.open(fmt::format("for (int {0} = {1} / {2}; {0} < {3}; {0} += {4}) {{", f, team_.thread, lanes, count,
                         batch * step));
-  out_.line(fmt::format("const {}* {}[{}];", element_type(tensor->type), from, batch));
+  out_.line(fmt::format("const {}* {}[{}];", element_type(plan.load->from.view.buffer->type), from, batch));
   out_.line(fmt::format("bool {}[{}];", exists, batch));
   const auto each = [&](const std::function<void()>& print) {
     out_.line("#pragma unroll");
@@ -106,9 +109,14 @@ void CudaGridPrinter::rows_in_batches(const For& loop, const passes::RowCopy& pl
     out_.line(fmt::format("{}[r] = {};", from, at.pointer));
     out_.line(fmt::format("{}[r] = {};", exists, at.guard.empty() ? "true" : at.guard));
   });
+  const std::string column = variable_text(loop.index.back());
   each([&] {
-    out_.line(
-        fmt::format("tg::copy_async({}, {}[r], {}[r]);", address(plan.store->to).pointer, from, exists));
+    for (std::int64_t i = 0; i < blocks; ++i) {
+      const std::int64_t begin = i * lanes * plan.elements;
+      variables_[loop.index.back().get()] = i == 0 ? column : fmt::format("({} + {})", column, begin);
+      out_.line(fmt::format("tg::copy_async({}, {}[r]{}, {}[r]);", address(plan.store->to).pointer, from,
+                            i == 0 ? "" : fmt::format(" + {}", begin), exists));
+    }
   });
   out_.close();
 }

@@ -39,7 +39,7 @@ void CudaGridPrinter::load_boxes(const Copy& n, const passes::TensorCopy& plan, 
 void CudaGridPrinter::fill_by_threads(const Stmt& s, int ring, std::int64_t bytes) {
   stmt(s);
   out_.code();
-  out_.line("tg::fence_async_shared();");
+  if (swizzled_.contains(roles_->fills.at(s.get()).get())) out_.line("tg::fence_async_shared();");
   out_.line(fmt::format("tg::team_sync<{}, {}>();", passes::producer_barrier, passes::producer_threads));
   out_.line(fmt::format("if (thread == 0) tg::complete({}, {});", ring_name(ring), bytes));
 }

@@ -19,19 +19,28 @@ const Access* fragment_access(const Stmt& stmt) {
   return access && access->view.buffer->space == Space::fragment ? access : nullptr;
 }
 
+// The loop's index that goes over all of a dimension; where that has one element, any that takes one step.
+static std::optional<int> axis_of(const For& loop, const Expr& at, std::int64_t extent,
+                                  const std::vector<int>& taken) {
+  for (std::size_t axis = 0; axis < loop.index.size(); ++axis) {
+    const bool own = at->op == Op::variable && at->variable == loop.index[axis];
+    const bool one = extent == 1 && is_constant(at, 0);
+    const bool free = std::find(taken.begin(), taken.end(), static_cast<int>(axis)) == taken.end();
+    if ((own || one) && free && is_constant(loop.end[axis], extent)) return static_cast<int>(axis);
+  }
+  return std::nullopt;
+}
+
 std::optional<std::vector<int>> loop_axes(const For& loop, const Access& access) {
   const Buffer& buffer = *access.view.buffer;
   if (access.view.shape.size() != buffer.shape.size()) return std::nullopt;
   const std::vector<Expr> at = coordinates(access);
   std::vector<int> axes;
   for (std::size_t d = 0; d < at.size(); ++d) {
-    if (!equal(access.view.shape[d], buffer.shape[d]) || at[d]->op != Op::variable) return std::nullopt;
-    const auto found = std::find(loop.index.begin(), loop.index.end(), at[d]->variable);
-    if (found == loop.index.end()) return std::nullopt;
-    const auto axis = static_cast<std::size_t>(found - loop.index.begin());
-    if (!is_constant(loop.end[axis], buffer.extent(static_cast<int>(d)))) return std::nullopt;
-    if (std::find(axes.begin(), axes.end(), static_cast<int>(axis)) != axes.end()) return std::nullopt;
-    axes.push_back(static_cast<int>(axis));
+    if (!equal(access.view.shape[d], buffer.shape[d])) return std::nullopt;
+    const auto axis = axis_of(loop, at[d], buffer.extent(static_cast<int>(d)), axes);
+    if (!axis) return std::nullopt;
+    axes.push_back(*axis);
   }
   return axes;
 }
