@@ -1,5 +1,5 @@
 # Compiles FILE with COMPILER and passes if the compiler refuses the line that carries `// error`.
-execute_process(COMMAND ${COMPILER} -std=c++20 -fsyntax-only -I ${INCLUDE} ${FILE} RESULT_VARIABLE result ERROR_VARIABLE text)
+execute_process(COMMAND ${COMPILER} -std=c++20 -fsyntax-only ${INCLUDE} ${FILE} RESULT_VARIABLE result ERROR_VARIABLE text)
 if(result EQUAL 0)
   message(FATAL_ERROR "${FILE} was accepted")
 endif()
