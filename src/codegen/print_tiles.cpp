@@ -290,6 +290,10 @@ void GridPrinter::operator()(const Gemm& n, const Stmt& s) {
   scratch_ = before;
 }
 
+void GridPrinter::operator()(const Turn&, const Stmt&) {
+  throw InternalError("turns are part of kernels for GPUs");
+}
+
 void GridPrinter::operator()(const Accumulate& n, const Stmt& s) {
   static const char* const names[] = {"AtomicAdd", "AtomicMin", "AtomicMax", "AtomicOr", "AtomicAnd"};
   const std::string op = names[static_cast<int>(n.op)];

@@ -8,6 +8,7 @@
 #include "cuda/driver.hpp"
 #include "cuda/memory.hpp"
 #include "ops/registry.hpp"
+#include "tegula/ops.hpp"
 #include "runtime/watchdog.hpp"
 #include "tegula/error.hpp"
 
@@ -89,6 +90,25 @@ class CudaFreshMemory : public ::testing::TestWithParam<Row> {};
 TEST_P(CudaFreshMemory, AgreesWithTheFormula) {
   if (!cuda::is_driver_usable()) GTEST_SKIP() << "this machine has no CUDA device";
   expect_right(GetParam());
+}
+
+// Many blocks of keys add to each tile of dq.
+TEST(CudaGradients, AreEqualInEveryRun) {
+  if (!cuda::is_driver_usable()) GTEST_SKIP() << "this machine has no CUDA device";
+  const Shape shape{2, 3000, 4, 128};
+  std::vector<Tensor> in;
+  for (int i = 0; i < 4; ++i)
+    in.push_back(Tensor::random_normal(shape, bf16, static_cast<std::uint64_t>(i)).to(Device::cuda()));
+  for (const bool causal : {false, true}) {
+    const AttentionOptions options{.causal = causal};
+    const AttentionResult forward = attention(in[0], in[1], in[2], options);
+    const auto dq = [&] {
+      return attention_backward(in[3], in[0], in[1], in[2], forward.out, forward.lse, options)
+          .dq.values<float>();
+    };
+    const std::vector<float> first = dq();
+    for (int round = 0; round < 10; ++round) EXPECT_EQ(dq(), first);
+  }
 }
 
 std::vector<Row> plain_rows() {

@@ -272,6 +272,22 @@ TEST(Interpreter, AccumulatesInOrder) {
   EXPECT_ERROR(tg::ProgramError, "two contributions with the order 0", interpreted(ordered_sum(false))(x, y));
 }
 
+TEST(Interpreter, HoldsConsecutiveOrdersToTheirPromise) {
+  const auto sum = [](int first) {
+    return kernel("consecutive", [&] {
+      Tensor X = input("X", {16}, f32), Y = output("Y", {4}, f32, {.zero = true});
+      grid(16, [&](Index b) {
+        Fragment x = load(X.at(b), {1});
+        accumulate(Y.at(b % 4), x, {.order = b / 4 + first, .consecutive = true});
+      });
+    });
+  };
+  const Data x = Data::arange(16, f32), y = Data::zeros({4}, f32);
+  interpreted(sum(0))(x, y);
+  EXPECT_EQ(y.values<float>(), (Floats{24, 28, 32, 36}));
+  EXPECT_ERROR(tg::ProgramError, "contribution 0 to", interpreted(sum(1))(x, y));
+}
+
 TEST(Interpreter, GridsFollowEachOtherThroughAWorkspace) {
   const Function f = interpreted(kernel("two_grids", [] {
     Dim N("N");

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <unordered_set>
 
 #include "tegula/error.hpp"
@@ -169,12 +170,28 @@ void Machine::declare(std::uint32_t tile) {
   memory.born = tick();  // what was done to earlier tiles of this place is not done to this one
 }
 
+void Machine::check_turns(const std::vector<Contribution>& sorted) const {
+  std::map<std::pair<std::uint32_t, std::int64_t>, std::int64_t> counts;
+  for (const Contribution& c : sorted) {
+    for (std::size_t e = 0; c.consecutive && e < c.positions.size(); ++e) {
+      const std::int64_t turn = counts[{c.buffer, c.positions[e]}]++;
+      if (turn == c.order) continue;
+      fail(fmt::format(
+               "contribution {} to {} has the order {}; consecutive orders of an element are 0, 1, 2, … "
+               "({})",
+               turn, element_text(memories_[c.buffer], c.positions[e]), c.order, c.place),
+           c.node->at());
+    }
+  }
+}
+
 void Machine::apply_contributions() {
   std::vector<Contribution> all = std::move(contributions_);
   contributions_.clear();
   std::stable_sort(all.begin(), all.end(), [](const Contribution& a, const Contribution& b) {
     return std::pair(a.buffer, a.order) < std::pair(b.buffer, b.order);
   });
+  check_turns(all);
   for (std::size_t begin = 0, end = 0; begin < all.size(); begin = end) {
     std::unordered_set<std::int64_t> positions;
     while (end < all.size() && all[end].buffer == all[begin].buffer && all[end].order == all[begin].order)

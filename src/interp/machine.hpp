@@ -87,6 +87,7 @@ class Machine {
     std::uint32_t buffer;
     const Node* node;
     ir::AtomicOp op;
+    bool consecutive;
     std::vector<std::int64_t> positions;
     std::vector<Cell> values;
     std::string place;
@@ -145,6 +146,8 @@ class Machine {
   Moment grid_begin_ = 0;
   std::int64_t steps_ = 0;
   std::vector<Loop> loops_;
+  void check_turns(const std::vector<Contribution>& sorted) const;
+
   std::vector<Contribution> contributions_;
   std::vector<Cause> causes_;
   std::size_t next_cause_ = 0;

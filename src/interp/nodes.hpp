@@ -97,6 +97,7 @@ struct AccumulateNode : Node {
   ir::AtomicOp op;
   const PreparedView *to, *tile;
   bool ordered;
+  bool consecutive = false;  // the orders of every element are 0, 1, 2, …
   Code code;
   Register order;
 };

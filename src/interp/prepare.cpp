@@ -271,9 +271,13 @@ class Preparer {
     node->to = view(n.to, at);
     node->tile = view(n.tile, at);
     node->ordered = n.order != nullptr;
+    node->consecutive = n.turn.has_value();
     if (node->ordered) node->order = only(n.order, node->code);
     program_.buffers[node->to->buffer].combined = true;
     return node;
+  }
+  std::unique_ptr<Node> make_node(const Turn&, const Loc&) {
+    throw InternalError("turns are part of kernels for GPUs");
   }
   std::unique_ptr<Node> make_node(const For& n, const Loc& at) {
     auto node = std::make_unique<ForNode>(at);

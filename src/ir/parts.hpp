@@ -95,6 +95,16 @@ void parts(NodeOf<Accumulate> auto& n, F& f) {
   f.view(n.to);
   f.view(n.tile);
   f.expr(n.order);
+  if (!n.turn) return;
+  f.view(n.turn->view);
+  for (auto& e : n.turn->index) f.expr(e);
+}
+
+template <class F>
+void parts(NodeOf<Turn> auto& n, F& f) {
+  f.view(n.word.view);
+  for (auto& e : n.word.index) f.expr(e);
+  f.expr(n.order);
 }
 
 template <class F>

@@ -97,6 +97,7 @@ class Printer {
   void print(const Gemm& n, const Loc& at);
   void print(const Reduce& n, const Loc& at);
   void print(const Accumulate& n, const Loc& at);
+  void print(const Turn& n, const Loc& at);
   void print(const For& n, const Loc& at);
   void print(const If& n, const Loc& at);
   void print(const While& n, const Loc& at);
@@ -324,8 +325,13 @@ void Printer::print(const Reduce& n, const Loc& at) {
 
 void Printer::print(const Accumulate& n, const Loc& at) {
   const std::string op = n.op == AtomicOp::add ? "" : fmt::format("_{}", ir::name_of(n.op));
-  const std::string order = n.order ? ", order = " + text(n.order) : "";
+  std::string order = n.order ? ", order = " + text(n.order) : "";
+  if (n.turn) order += ", consecutive";
   line(fmt::format("accumulate{}({}, {}{})", op, tensor_side(n.to, n.tile), text(n.tile), order), at);
+}
+
+void Printer::print(const Turn& n, const Loc& at) {
+  line(n.order ? fmt::format("wait_turn({})", text(n.order)) : "pass_turn()", at);
 }
 
 std::string Printer::loop_range(const For& loop, std::size_t k) {

@@ -229,6 +229,11 @@ const std::vector<Rule<Accumulate>> rules<Accumulate> = {
     {"an atomic exists for the element type",
      [](const Accumulate& n) { return is_number_for(n.op, n.to.buffer->type); }},
     {"the order is an integer", [](const Accumulate& n) { return !n.order || is_index(n.order); }},
+    {"turns are taken in order", [](const Accumulate& n) { return !n.turn || n.order; }},
+};
+template <>
+const std::vector<Rule<Turn>> rules<Turn> = {
+    {"turns are counted in a workspace", [](const Turn& n) { return !n.word.view.is_tile(); }},
 };
 
 bool starts_at_zero(const For& n) {

@@ -60,8 +60,8 @@ struct Copy {
   Expr fill;
 };
 
-// to(i, …) = from(row(i), …): the first axis of the tile `to` is looked up. `body` computes `row` for `index`.
-// A row outside the view reads as zeros.
+// to(i, …) = from(row(i), …): the first axis of the tile `to` is looked up. `body` computes `row` for
+// `index`. A row outside the view reads as zeros.
 struct Gather {
   View from, to;
   VariablePtr index;
@@ -108,6 +108,16 @@ struct Accumulate {
   AtomicOp op;
   View to, tile;
   Expr order;  // null: any order
+  // Where the orders of every element are 0, 1, 2, …: the word of a cleared workspace in which a GPU counts
+  // how many contributions the window has.
+  std::optional<Access> turn = {};
+};
+
+// A part of an accumulation on a GPU: waits until the word has reached `order`, or, behind the contribution,
+// passes the turn on.
+struct Turn {
+  Access word;
+  Expr order;  // null: passes
 };
 
 enum class LoopKind : std::uint8_t { serial, unrolled, pipelined, parallel, warp_groups, warps };
@@ -155,8 +165,8 @@ struct Assert {
 };
 
 struct StmtNode {
-  using Variant = std::variant<Let, Load, Store, Declare, DeclareVar, Assign, Atomic, Copy, Gather, Fill, Gemm,
-                               Reduce, Accumulate, For, If, While, Break, Exit, Print, Assert>;
+  using Variant = std::variant<Let, Load, Store, Declare, DeclareVar, Assign, Atomic, Copy, Gather, Fill,
+                               Gemm, Reduce, Accumulate, Turn, For, If, While, Break, Exit, Print, Assert>;
   Loc at;
   Variant node;
 };

@@ -295,7 +295,7 @@ void Verifier::contribution(const Stmt& stmt) {
 void Verifier::statement(const Stmt& stmt, Place& place) {
   control(stmt, place);
   const std::size_t before = variables_.size();
-  const bool optional = as<Copy>(stmt) != nullptr || as<Accumulate>(stmt) != nullptr;
+  const bool optional = as<Copy>(stmt) != nullptr || as<Accumulate>(stmt) != nullptr || as<Turn>(stmt);
   Parts check{[&](const Expr& e) {
                 need(e != nullptr || optional, "no operand is missing", stmt->at, kernel_.name);
                 if (e) expression(e, stmt);

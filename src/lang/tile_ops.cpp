@@ -1,5 +1,6 @@
 #include "tegula/lang/tile_ops.hpp"
 
+#include "ir/bounds.hpp"
 #include "lang/builder.hpp"
 
 namespace tegula::lang {
@@ -131,15 +132,48 @@ void atomic(ir::AtomicOp op, Element&& place, const Operand& value) {
   builder.add(ir::statement(ir::Atomic{op, {*place.view(), place.index()}, node}, place.at()));
 }
 
+// A word for every tile of the tensor, of this grid alone.
+ir::Access turn_of(Builder& builder, const ir::View& window, const ir::View& tile, const Loc& at) {
+  std::vector<ir::Expr> extents, index;
+  for (std::size_t d = 0; d < window.dims.size(); ++d) {
+    const ir::ViewDim& dim = window.dims[d];
+    const std::int64_t extent = dim.axis < 0 ? 1 : tile.extent(dim.axis);
+    if (extent > 1 && ir::divisor(ir::affine(dim.offset), ir::Facts{}) % extent != 0)
+      fail(
+          at,
+          "consecutive orders are counted by tiles of the tensor: the window must begin at a multiple of the "
+          "tile's extent, such as .at(j * extent)");
+    const auto divided = [&](ir::Op op, const ir::Expr& e) {
+      return extent == 1 ? e : ir::make(op, e->held(), {e, ir::constant(e->held(), extent)}, at);
+    };
+    extents.push_back(divided(ir::Op::ceildiv, window.buffer->shape[d]));
+    index.push_back(divided(ir::Op::div, dim.offset));
+  }
+  ir::Buffer words{window.buffer->name + "_turns" + std::to_string(builder.kernel.workspaces.size()),
+                   ir::Space::global,
+                   ir::Role::workspace,
+                   i32,
+                   std::move(extents),
+                   true,
+                   at};
+  builder.kernel.workspaces.push_back(std::make_shared<const ir::Buffer>(std::move(words)));
+  return {ir::whole(builder.kernel.workspaces.back()), std::move(index)};
+}
+
 void accumulate_window(ir::AtomicOp op, const Window& window, const Tile& tile, const ir::Expr& order,
-                       const Loc& at) {
+                       bool consecutive, const Loc& at) {
   auto& builder = begin_op("accumulate", {window.view.get(), tile.view().get()}, at);
   check_ranks("accumulate", *window.view, *tile.view(), at);
   check_atomic_type(op, window.view->buffer->type, at);
   check_same_kind("accumulate", tile.type(), window.view->buffer->type, at);
   builder.check_writable(*window.view, "accumulate", at);
   builder.check_contribution(*window.view->buffer, order != nullptr, at);
-  builder.add(ir::statement(ir::Accumulate{op, *window.view, *tile.view(), order}, at));
+  ir::Accumulate node{op, *window.view, *tile.view(), order};
+  if (consecutive) {
+    if (!order) fail(at, "consecutive orders without an order; give accumulate() an order too");
+    node.turn = turn_of(builder, *window.view, *tile.view(), at);
+  }
+  builder.add(ir::statement(std::move(node), at));
 }
 
 }  // namespace
@@ -251,15 +285,15 @@ void atomic_min(Element&& place, const Operand& value) { atomic(ir::AtomicOp::mi
 void atomic_or(Element&& place, const Operand& value) { atomic(ir::AtomicOp::bit_or, std::move(place), value); }
 void atomic_and(Element&& place, const Operand& value) { atomic(ir::AtomicOp::bit_and, std::move(place), value); }
 
-void atomic_add(const Window& w, const Tile& t, Loc at) { accumulate_window(ir::AtomicOp::add, w, t, nullptr, at); }
-void atomic_max(const Window& w, const Tile& t, Loc at) { accumulate_window(ir::AtomicOp::max, w, t, nullptr, at); }
-void atomic_min(const Window& w, const Tile& t, Loc at) { accumulate_window(ir::AtomicOp::min, w, t, nullptr, at); }
+void atomic_add(const Window& w, const Tile& t, Loc at) { accumulate_window(ir::AtomicOp::add, w, t, nullptr, false, at); }
+void atomic_max(const Window& w, const Tile& t, Loc at) { accumulate_window(ir::AtomicOp::max, w, t, nullptr, false, at); }
+void atomic_min(const Window& w, const Tile& t, Loc at) { accumulate_window(ir::AtomicOp::min, w, t, nullptr, false, at); }
 // clang-format on
 
 void accumulate(const Window& window, const Tile& tile, AccumulateOptions options, Loc at) {
   ir::Expr order;
   if (options.order) order = use_integer("the order of accumulate()", Operand(*options.order, at));
-  accumulate_window(ir::AtomicOp::add, window, tile, order, at);
+  accumulate_window(ir::AtomicOp::add, window, tile, order, options.consecutive, at);
 }
 
 }  // namespace tegula::lang

@@ -97,8 +97,11 @@ void atomic_or(Element&& element, const Operand& value);
 void atomic_and(Element&& element, const Operand& value);
 
 struct AccumulateOptions {
-  // With a turn, all contributions to an element are added in increasing turn: the sum is deterministic.
+  // With an order, all contributions to an element are added in increasing order: the sum is deterministic.
   std::optional<Expr> order = {};
+  // A promise, which GPUs need: the orders of an element are 0, 1, 2, …, and those of later blocks of the
+  // grid are larger. The window begins at multiples of the tile's extents.
+  bool consecutive = false;
 };
 
 // window += tile, element by element, indivisibly.

@@ -136,6 +136,7 @@ class CudaGridPrinter {
   void operator()(const ir::Gemm& n, const ir::Stmt& stmt);
   void operator()(const ir::Reduce& n, const ir::Stmt& stmt);
   void operator()(const ir::Accumulate& n, const ir::Stmt& stmt);
+  void operator()(const ir::Turn& n, const ir::Stmt& stmt);
   void operator()(const ir::For& n, const ir::Stmt& stmt);
   void operator()(const ir::If& n, const ir::Stmt& stmt);
   void operator()(const ir::While& n, const ir::Stmt& stmt);
@@ -301,7 +302,11 @@ class CudaGridPrinter {
   void name_slots(int ring);
   std::size_t tensor_map(CudaProgram::TensorMap map);
   void load_boxes(const ir::Copy& n, const passes::TensorCopy& plan, int ring, const Loc& at);
-  void store_boxes(const ir::View& from, const ir::View& to, bool adds, const Loc& at);
+  void store_boxes(const ir::View& from, const ir::View& to, bool adds, const std::optional<ir::Turn>& turn,
+                   const Loc& at);
+  std::string turn_word(const ir::Access& word);
+  // The call that waits until all warp groups have passed `order` turns.
+  std::string wait_text(const ir::Turn& turn, const std::string& word, const Loc& at);
   void fill_by_threads(const ir::Stmt& s, int ring, std::int64_t bytes);
   std::size_t shared_bytes(const ir::Grid& grid) const;
 
@@ -343,6 +348,7 @@ class CudaGridPrinter {
   std::string leave_ = "return;";    // what ends a block
   std::int64_t next_slot_ = -1;      // of the number of the block behind, among the producer's threads
   std::int64_t store_staging_ = -1;  // in shared memory
+  bool has_turns_ = false;           // consumers add to tensors in turn
   std::deque<std::string> flights_;  // accumulators of products in flight
 };
 

@@ -100,6 +100,19 @@ std::string CudaGridPrinter::print_roles(const Grid& grid, int number, const pas
       threads, roles.blocks_per_processor, function, short_location(grid.at), text);
 }
 
+namespace {
+
+bool has_turns(const Body& body) {
+  bool found = false;
+  for_each_stmt(body, [&](const Stmt& s) {
+    const auto* n = as<Accumulate>(s);
+    found |= n && n->turn;
+  });
+  return found;
+}
+
+}  // namespace
+
 std::string CudaGridPrinter::role(const schedule::Schedule& schedule, const schedule::Role& role,
                                   const Grid& grid, int barrier, int threads) {
   grid_ = &grid;
@@ -107,6 +120,8 @@ std::string CudaGridPrinter::role(const schedule::Schedule& schedule, const sche
   out_ = StepWriter();
   out_.code();
   print_rings(schedule::shared_cursors(schedule, role));
+  has_turns_ = is_consumer_ && has_turns(grid.body);
+  if (has_turns_) out_.line("tg::PendingTurn pending_turn;  // of the first thread of each warp group");
   if (is_consumer_ && threads > 128) out_.line("const int warp_group = tg::uniform(thread / 128);");
   flights_.clear();
   events(role.events);
@@ -184,6 +199,8 @@ void CudaGridPrinter::event(const schedule::GemmCommit&, const schedule::Event&)
 
 void CudaGridPrinter::event(const schedule::GemmWait& n, const schedule::Event&) {
   sync_line(fmt::format("tg::wgmma_wait<{}>();", n.pending));
+  // Within a step the sums of the step before have arrived; at its end its own have not.
+  if (has_turns_ && n.pending > 0) out_.line("if (thread % 128 == 0) pending_turn.pass();");
   while (static_cast<int>(flights_.size()) > n.pending) {
     const std::string sum = flights_.front();
     flights_.pop_front();
@@ -287,6 +304,7 @@ void CudaGridPrinter::tiles(const schedule::Loop& n) {
   decode(*grid_, tile);
   leave_ = "continue;";
   events(n.body);
+  if (has_turns_) sync_line("if (thread % 128 == 0) pending_turn.pass();");
   leave_ = "return;";
   out_.close_step();
   facts_ = before;
@@ -306,6 +324,7 @@ void CudaGridPrinter::in_turns(const schedule::Loop& n) {
   out_.open_step(StepKind::loop, "for (;;) {");
   leave_ = "continue;";
   events(n.body);
+  if (has_turns_) sync_line("if (thread % 128 == 0) pending_turn.pass();");
   leave_ = "return;";
   has_tile_ = false;
   out_.close_step();

@@ -244,9 +244,6 @@ void CudaGridPrinter::operator()(const Gather&, const Stmt&) {
   throw InternalError("a gather was not lowered");
 }
 void CudaGridPrinter::operator()(const Fill&, const Stmt&) { throw InternalError("a fill was not lowered"); }
-void CudaGridPrinter::operator()(const Accumulate& n, const Stmt& s) {
-  store_boxes(n.tile, n.to, true, s->at);
-}
 
 void CudaGridPrinter::add_index(const VariablePtr& index, const Expr& begin, const Expr& end) {
   if (begin->held() == end->held()) facts_.add_index(index, begin, end);

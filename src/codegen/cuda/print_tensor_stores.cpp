@@ -25,7 +25,8 @@ layout::Division division_of(const layout::Layout& layout, int groups) {
 
 // Each warp group stores, or adds, its own rows and columns, block of columns by block of columns, from two
 // buffers in turn.
-void CudaGridPrinter::store_boxes(const View& from, const View& to, bool adds, const Loc& at) {
+void CudaGridPrinter::store_boxes(const View& from, const View& to, bool adds,
+                                  const std::optional<Turn>& turn, const Loc& at) {
   const FragmentTile& tile = fragments_.at(from.buffer.get());
   const layout::Division parts = division_of(tile.layout, team_.threads / 128);
   const passes::TensorStore plan = *passes::plan_store(from, to, parts);
@@ -49,6 +50,13 @@ void CudaGridPrinter::store_boxes(const View& from, const View& to, bool adds, c
   }
   const std::string group =
       fmt::format("thread / 128{}", parts.along_n > 1 ? fmt::format(" % {}", parts.along_m) : "");
+  std::string word;
+  if (turn) {
+    word = names_.unique("word");
+    out_.line(fmt::format("int* const {} = {};", word, turn_word(turn->word)));
+    out_.line("if (thread % 128 == 0) pending_turn.pass();");
+  }
+  bool waits = turn.has_value();
   const std::int64_t across = columns / plan.columns, boxes = from.buffer->extent(0) / rows_of_all * across;
   // All at once where there is a buffer for each, otherwise one after the other.
   const std::int64_t batch = boxes <= passes::store_buffers ? boxes : 1;
@@ -60,6 +68,8 @@ void CudaGridPrinter::store_boxes(const View& from, const View& to, bool adds, c
     for (std::int64_t box = first; box < first + batch; ++box)
       out_.line(fmt::format("tg::stage_words_of({}, {} + {});", buffer_of(box), tile.name, box * registers));
     out_.line("tg::end_staging();");
+    if (waits) out_.line(fmt::format("if (thread % 128 == 0) {}", wait_text(*turn, word, at)));
+    waits = false;
     for (std::int64_t box = first; box < first + batch; ++box) {
       Texts own = coordinates;
       own[row_at] += fmt::format(" + ({} * {} + {}) / {}", group, passes::store_rows,
@@ -69,6 +79,7 @@ void CudaGridPrinter::store_boxes(const View& from, const View& to, bool adds, c
                             fmt::join(own, ", ")));
     }
   }
+  if (turn) out_.line(fmt::format("if (thread % 128 == 0) pending_turn.word = {};", word));
   out_.close();
 }
 

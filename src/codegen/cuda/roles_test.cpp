@@ -92,6 +92,14 @@ const std::vector<RolesCase> roles_cases{
      {}},
     {"backward_128", [] { return attention_backward_kernel(backward_of(128, 64, false)); }, added, {}},
     {"backward_128_causal", [] { return attention_backward_kernel(backward_of(128, 64, true)); }, added, {}},
+    {"backward_128_in_order",
+     [] {
+       ops::AttentionBackwardKernel c = backward_of(128, 64, true);
+       c.ordered = true;
+       return attention_backward_kernel(c);
+     },
+     {"tg::wait_turn", "pending_turn.pass()"},
+     {}},
     {"backward_64", [] { return attention_backward_kernel(backward_of(64, 128, false)); }, added, {}},
     {"sparse_16_by_64", [] { return block_sparse_kernel(sparse_of(16, 64, 8, 128)); }, in_turns, {}},
     {"sparse_gathered",

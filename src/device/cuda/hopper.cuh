@@ -266,6 +266,18 @@ TG_DEVICE void end_staging() {
   warp_group_sync(threadIdx.x / 128);
 }
 
+// A turn that is passed on when what this thread has added so far has arrived.
+struct PendingTurn {
+  int* word = nullptr;
+
+  __device__ __forceinline__ void pass() {
+    if (word == nullptr) return;
+    asm volatile("cp.async.bulk.wait_group 0;\nfence.proxy.async.global;" ::: "memory");
+    pass_turn(word, 1);
+    word = nullptr;
+  }
+};
+
 // ---- products of warp groups
 TG_DEVICE void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 TG_DEVICE void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }

@@ -197,4 +197,21 @@ TG_DEVICE void report(unsigned long long* status, unsigned int number) {
   atomicCAS(status, 0ull, (unsigned long long)(blockIdx.x) << 32 | number);
 }
 
+// ---- turns: `word` counts the contributions that a part of a tensor has
+TG_DEVICE void pass_turn(int* word, int count) {
+  __threadfence();
+  atomicAdd(word, count);
+}
+// Gives up after seconds, when the promise about the orders was not kept. The status lies in the host's
+// memory, too far away to be looked at every time.
+TG_DEVICE void wait_turn(int* word, int turn, unsigned long long* status, unsigned int number) {
+  for (int i = 1; *(volatile int*)word < turn; ++i) {
+    const bool failed = i % (1 << 20) == 0 && *(volatile unsigned long long*)status != 0;
+    if (i < (1 << 25) && !failed) continue;
+    report(status, number);
+    break;
+  }
+  __threadfence();
+}
+
 }  // namespace tg

@@ -68,7 +68,7 @@ AttentionBackwardCall prepare_attention_backward(const BackwardTensors& given, c
   const BackwardPlan plan =
       runs_on_gpu(options.target, q.device)
           ? plan_attention_backward_on_gpu(problem_of(call.forward), forward.compute, options.tiles,
-                                           given.deterministic)
+                                           given.deterministic, !forward.left && !forward.varlen)
           : BackwardPlan{plan_attention_backward(problem_of(call.forward), options.tiles)};
   call.kernel = {.type = forward.type,
                  .compute = forward.compute,
@@ -83,7 +83,8 @@ AttentionBackwardCall prepare_attention_backward(const BackwardTensors& given, c
                  .sinks = forward.sinks,
                  .varlen = forward.varlen,
                  .dlse = given.dlse.has_value(),
-                 .one_pass = plan.one_pass};
+                 .one_pass = plan.one_pass,
+                 .ordered = plan.ordered};
   return call;
 }
 

@@ -12,10 +12,11 @@ namespace tegula::ops {
 using namespace lang;
 
 std::string AttentionBackwardKernel::name() const {
-  return fmt::format("attention_backward_{}_{}_d{}_v{}_g{}_q{}_k{}{}{}{}{}{}{}{}", type.name(),
+  return fmt::format("attention_backward_{}_{}_d{}_v{}_g{}_q{}_k{}{}{}{}{}{}{}{}{}", type.name(),
                      compute.name(), dim, dim_v, pack, queries, keys, left ? "_left" : "",
                      right ? "_right" : "", softcap ? "_softcap" : "", sinks ? "_sinks" : "",
-                     dlse ? "_dlse" : "", varlen ? "_varlen" : "", one_pass ? "_one_pass" : "");
+                     dlse ? "_dlse" : "", varlen ? "_varlen" : "", one_pass ? "_one_pass" : "",
+                     ordered ? "_ordered" : "");
 }
 
 namespace {
@@ -51,7 +52,7 @@ struct Program {
     if (c.dlse) dlse.emplace(input("dlse", vector, f32));
     delta.emplace(workspace("delta", vector, f32));
     base.emplace(workspace("base", vector, f32));
-    if (c.one_pass) sum.emplace(workspace("sum", joined(vector, {c.dim}), f32));
+    if (c.one_pass) sum.emplace(workspace("sum", joined(vector, {c.dim}), f32, {.zero = true}));
     if (c.varlen) declare_sequences();
   }
 
@@ -98,6 +99,7 @@ struct Program {
   void key_grid();
   void sum_grid();
   void sink_grid();
+  Expr turn_of(const Expr& block, const Expr& row) const;
   void query_block(const Index& x, const Index& h, const Index& b);
   void key_block(const Index& x, const Index& h, const Index& b);
 };
@@ -115,9 +117,6 @@ void Program::delta_grid() {
     HeadRows rows{tokens(*dout), tokens(*out), vector(*lse), vector(*delta), vector(*base), {}, c.dim_v};
     if (dlse) rows.dlse.emplace(vector(*dlse));
     write_delta(rows, x * delta_rows);
-    if (!sum) return;
-    Fragment zeros({delta_rows, c.dim}, f32, 0);
-    copy(zeros, vector(*sum).at(x * delta_rows));
   });
 }
 
@@ -127,10 +126,7 @@ void Program::sum_grid() {
     Expr kv_head = h / members(), member = h % members();
     Tensor from = c.varlen ? sum->slice(kv_head, member) : sum->slice(b, kv_head, member);
     Tensor to = c.varlen ? dq->slice(all, kv_head, member) : dq->slice(b, all, kv_head, member);
-    Fragment rows = load(from.at(x * delta_rows), {delta_rows, c.dim});
-    Expr factor = gradient().factor();
-    parallel(rows, [&](Index i, Index j) { rows(i, j) *= factor; });
-    copy(rows, to.at(x * delta_rows));
+    finish_sum(from, to, x * delta_rows, c.dim, gradient().factor());
   });
 }
 
@@ -165,10 +161,18 @@ void Program::query_block(const Index& x, const Index& h, const Index& b) {
   tile.store(views.of_queries(*dq), first);
 }
 
+// The turn of a block of keys at a tile of queries. Under a causal mask the last block that the queries see has
+// just begun when it meets them, the one before met other queries first: descending, nobody waits.
+Expr Program::turn_of(const Expr& block, const Expr& row) const {
+  if (!c.right) return block;
+  Expr seen = clamp(row + c.queries + (*keys - *queries) + *right, 0, *keys);
+  return ceildiv(seen, c.keys) - 1 - block;
+}
+
 void Program::key_grid() {
   GridOptions options;
   if (c.right && !c.left)
-    options.order = Order::heavy_first([](Index x, Index, Index) -> Expr { return -x; });
+    options.order = Order::heavy_first([&](Index x, Index, Index) -> Expr { return c.ordered ? Expr(x) : -x; });
   Expr tiles = ceildiv(c.varlen ? *longest_k : Expr(*keys), c.keys);
   grid(tiles, heads, sequences(), options, [&](Index x, Index h, Index b) { key_block(x, h, b); });
 }
@@ -182,8 +186,12 @@ void Program::key_block(const Index& x, const Index& h, const Index& b) {
   tile.load(k_of, keys_views.of_keys(*v), first);
   auto receiver = [&](const Expr& row, const HeadViews& views) -> KeyGradient::Receiver {
     if (!sum) return {};
-    return [this, row, &views](const Fragment& contribution) {
-      accumulate(views.vector(*sum).at(row), contribution);
+    return [this, row, x, &views](const Fragment& contribution) {
+      const Tensor to = views.vector(*sum);
+      if (c.ordered)
+        accumulate(to.at(row), contribution, {.order = turn_of(x, row), .consecutive = true});
+      else
+        accumulate(to.at(row), contribution);
     };
   };
   auto add_members = [&](const Slot& member) {

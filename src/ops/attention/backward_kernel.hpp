@@ -17,7 +17,8 @@ struct AttentionBackwardKernel {
   bool left = false, right = false;  // the window is bounded on that side
   bool softcap = false, sinks = false, varlen = false;
   bool dlse = false;
-  bool one_pass = false;  // dq is summed over the blocks of keys in f32, in any order
+  bool one_pass = false;  // dq is summed over the blocks of keys in f32
+  bool ordered = false;   // in their order, which takes a mask whose left side is open
 
   GradientTiles tiles() const { return {compute, dim, dim_v, pack, queries, keys}; }
   int rows() const { return queries * pack; }

@@ -10,9 +10,10 @@ double estimate_backward(const AttentionProblem& problem, const AttentionPlan& p
 AttentionPlan plan_attention_backward(const AttentionProblem& problem, const AttentionTiles& given);
 struct BackwardPlan {
   AttentionPlan tiles;
-  bool one_pass = false;  // see AttentionBackwardKernel
+  bool one_pass = false, ordered = false;  // see AttentionBackwardKernel
 };
+// `countable`: every tile of queries sees all blocks of keys up to some block, so that they can take turns.
 BackwardPlan plan_attention_backward_on_gpu(const AttentionProblem& problem, DType type,
-                                            const AttentionTiles& given, bool deterministic);
+                                            const AttentionTiles& given, bool deterministic, bool countable);
 
 }  // namespace tegula::ops

@@ -82,16 +82,18 @@ void describe(Operator& op) {
                 {"dsinks", "[heads], or none", "f32"}};
   op.options = forward.options;
   op.options.push_back({"deterministic", OptionType::boolean, "true", "equal bits in every run", {}});
-  op.check_cases = {example("causal_grouped", {2, 17, 21, 4, 2, 16, 8}, f32,
-                            {{"causal", "true"}, {"layout", "bhsd"}}, false, false),
-                    example("window_sinks_f16", {1, 24, 24, 2, 1, 16, 16}, f16,
-                            {{"left", "7"}, {"right", "2"}}, true, false),
-                    example("softcap_bf16", {1, 10, 40, 2, 2, 16, 16}, bf16,
-                            {{"softcap", "5"}, {"scale", "0.3"}}, false, false),
-                    example("any_order_bf16", {1, 150, 200, 4, 2, 64, 32}, bf16,
-                            {{"causal", "true"}, {"deterministic", "false"}}, false, false),
-                    example("wide_f16", {1, 130, 140, 2, 2, 128, 128}, f16,
-                            {{"left", "90"}, {"deterministic", "false"}}, false, false)};
+  op.check_cases = {
+      example("causal_grouped", {2, 17, 21, 4, 2, 16, 8}, f32, {{"causal", "true"}, {"layout", "bhsd"}},
+              false, false),
+      example("window_sinks_f16", {1, 24, 24, 2, 1, 16, 16}, f16, {{"left", "7"}, {"right", "2"}}, true,
+              false),
+      example("softcap_bf16", {1, 10, 40, 2, 2, 16, 16}, bf16, {{"softcap", "5"}, {"scale", "0.3"}}, false,
+              false),
+      example("in_order_bf16", {1, 150, 200, 4, 2, 64, 32}, bf16, {{"causal", "true"}}, false, false),
+      example("any_order_bf16", {1, 150, 200, 4, 2, 64, 32}, bf16,
+              {{"causal", "true"}, {"deterministic", "false"}}, false, false),
+      example("wide_f16", {1, 130, 140, 2, 2, 128, 128}, f16, {{"left", "90"}, {"deterministic", "false"}},
+              false, false)};
   op.bench_cases = {
       example("2048", {1, 2048, 2048, 8, 8, 64, 64}, f32, {}, false, true),
       example("2048_causal", {1, 2048, 2048, 8, 8, 64, 64}, f32, {{"causal", "true"}}, false, true),

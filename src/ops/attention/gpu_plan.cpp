@@ -45,15 +45,15 @@ AttentionPlan plan_attention_on_gpu(const AttentionProblem& p, DType type, const
 
 // Two warp groups hold dk and dv of 64 keys each beside the scores of 64 queries.
 BackwardPlan plan_attention_backward_on_gpu(const AttentionProblem& p, DType type,
-                                            const AttentionTiles& given, bool deterministic) {
-  const bool open = given.queries == 0 && given.keys == 0 && !deterministic;
+                                            const AttentionTiles& given, bool deterministic, bool countable) {
+  const bool open = given.queries == 0 && given.keys == 0 && (!deterministic || countable);
   if (open && type.bits() == 16 && fits_tensor_cores(p) && std::max(p.dim, p.dim_v) <= 128)
-    return {{std::max(p.dim, p.dim_v) <= 64 ? 128 : 64, 128, 1}, true};
+    return {{std::max(p.dim, p.dim_v) <= 64 ? 128 : 64, 128, 1}, true, deterministic};
   // Four tiles of inputs, two of scores and a sum are held at a time.
   const int dim = std::max(p.dim, p.dim_v), extent = type.bits() == 16 && dim <= 128 ? 64
                                                      : dim <= 128                    ? 32
                                                                                      : 16;
-  return {{given.queries ? given.queries : extent, given.keys ? given.keys : extent, 1}, false};
+  return {{given.queries ? given.queries : extent, given.keys ? given.keys : extent, 1}, false, false};
 }
 
 }  // namespace tegula::ops

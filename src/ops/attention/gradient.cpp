@@ -156,6 +156,12 @@ void KeyGradient::store_sums(const Tensor& dk, const Tensor& dv, const Expr& fir
   parallel(dv_, [&](Index i, Index j) { dv(first + i, j) = dv_(i, j); });
 }
 
+void finish_sum(const Tensor& sum, const Tensor& dq, const Expr& first, int dim, const Expr& factor) {
+  Fragment rows = load(sum.at(first), {delta_rows, dim});
+  scale_all(rows, factor);
+  copy(rows, dq.at(first));
+}
+
 void write_delta(const HeadRows& rows, const Expr& first) {
   Fragment product({delta_rows, rows.dim_v}, f32);
   Fragment gradient = load(rows.dout.at(first), {delta_rows, rows.dim_v}),

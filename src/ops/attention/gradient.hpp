@@ -106,13 +106,17 @@ void load_vector(const lang::Tensor& from, const lang::Expr& first, T& tile, int
     lang::copy(from.at(0, first), tile.reshape({tile.extent(0) / pack, pack}).T());
 }
 
+inline constexpr int delta_rows = 64;
+// For delta_rows rows from `first` on: the sum in f32 [tokens, d] times the factor.
+void finish_sum(const lang::Tensor& sum, const lang::Tensor& dq, const lang::Expr& first, int dim,
+                const lang::Expr& factor);
+
 // Views of one query head: [tokens, features] and [tokens].
 struct HeadRows {
   lang::Tensor dout, out, lse, delta, base;
   std::optional<lang::Tensor> dlse;
   int dim_v = 0;
 };
-inline constexpr int delta_rows = 64;
 // For delta_rows rows from `first` on: delta = sum(dout · out) − dlse, and base = lse · log2(e), both 0 where
 // lse is −∞.
 void write_delta(const HeadRows& rows, const lang::Expr& first);

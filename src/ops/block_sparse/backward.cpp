@@ -22,6 +22,23 @@ void plan_keys(BlockSparseBackwardKernel& kernel) {
   kernel.queries = tile_of_blocks(forward.q_block, std::max(queries, forward.queries)).extent;
 }
 
+// On a GPU: tiles of 64 rows for both passes, heads apart where a block of queries fills one; in one pass 128
+// keys, which the sums in registers allow.
+void plan_on_gpu(BlockSparseBackwardKernel& kernel, bool deterministic) {
+  BlockSparseKernel& forward = kernel.forward;
+  const int wide = std::max(forward.dim, forward.dim_v), extent = wide <= 128 ? usual_extent : usual_extent / 2;
+  if (forward.q_block >= extent) forward.pack = 1;
+  forward.queries = tile_of_blocks(forward.q_block, std::max(1, extent / forward.pack)).extent;
+  forward.keys = tile_of_blocks(forward.k_block, extent).extent;
+  kernel.one_pass = !deterministic && wide <= 128 && forward.compute.bits() == 16 && forward.dim % 16 == 0 &&
+                    forward.dim_v % 16 == 0 && forward.q_block % usual_extent == 0 &&
+                    forward.k_block % (2 * usual_extent) == 0;
+  kernel.inverse.fold = std::max(1, least_keys / forward.k_block);
+  const int span = kernel.inverse.fold * forward.k_block;
+  kernel.keys = std::min(span, tile_of_blocks(span, kernel.one_pass ? 2 * usual_extent : extent).extent);
+  kernel.queries = forward.queries;
+}
+
 void check_room(const BlockSparseCall& forward) {
   const Shape& shape = forward.choice.shape;
   const double entries =
@@ -43,7 +60,10 @@ BlockSparseBackwardCall prepare_block_sparse_backward(const BackwardTensors& giv
   call.kernel.forward = call.forward.kernel;
   call.kernel.per_query_head = call.forward.per_query_head;
   call.kernel.dlse = given.dlse.has_value();
-  plan_keys(call.kernel);
+  if (runs_on_gpu(options.target, q.device))
+    plan_on_gpu(call.kernel, given.deterministic);
+  else
+    plan_keys(call.kernel);
   const bool one = !call.forward.per_query_head && call.forward.choice.size(2) > 1;
   call.choice = one ? call.forward.choice.slice(2, 0, 1) : call.forward.choice;
   if (call.kernel.forward.counts)
@@ -58,7 +78,7 @@ AttentionGradients block_sparse_attention_backward(const TensorRef& dout, const 
                                                    const AttentionBackwardOptions& gradients) {
   const Arguments args(op);
   const BlockSparseBackwardCall call =
-      prepare_block_sparse_backward({dout, out, lse, gradients.dlse}, q, k, v, options);
+      prepare_block_sparse_backward({dout, out, lse, gradients.dlse, gradients.deterministic}, q, k, v, options);
   const HeadTensors& t = call.forward.tensors;
   check_block_sparse_indices(args, call.forward, options);
   args.check(!gradients.dsinks, "dsinks", "no dsinks without sinks", "dsinks", "leave it out");

@@ -13,8 +13,9 @@ namespace tegula::ops {
 using namespace lang;
 
 std::string BlockSparseBackwardKernel::name() const {
-  return fmt::format("{}_backward_q{}_k{}_f{}_r{}_c{}{}{}", forward.name(), queries, keys, inverse.fold,
-                     inverse.rows, inverse.columns, per_query_head ? "_per_head" : "", dlse ? "_dlse" : "");
+  return fmt::format("{}_backward_q{}_k{}_f{}_r{}_c{}{}{}{}", forward.name(), queries, keys, inverse.fold,
+                     inverse.rows, inverse.columns, per_query_head ? "_per_head" : "", dlse ? "_dlse" : "",
+                     one_pass ? "_one_pass" : "");
 }
 
 namespace {
@@ -25,7 +26,7 @@ struct Program {
   std::optional<Dim> group;  // of query heads, where they do not share tiles
   Dim batch{"batch"}, queries{"queries"}, keys{"keys"}, heads{"kv_heads"}, q_blocks{"q_blocks"},
       entries{"entries"};
-  std::optional<Tensor> dout, q, k, v, out, lse, dq, dk, dv, choice, lengths, dlse, delta, base;
+  std::optional<Tensor> dout, q, k, v, out, lse, dq, dk, dv, choice, lengths, dlse, delta, base, sum;
   std::optional<Expr> scale, cap;
   std::optional<InverseLists> inverse;
 
@@ -49,6 +50,7 @@ struct Program {
     if (c.dlse) dlse.emplace(input("dlse", vector, f32));
     delta.emplace(workspace("delta", vector, f32));
     base.emplace(workspace("base", vector, f32));
+    if (c.one_pass) sum.emplace(workspace("sum", joined(vector, {f.dim}), f32, {.zero = true}));
   }
 
   Operand members() const { return f.pack > 1 ? Operand(f.pack) : Operand(*group); }
@@ -79,9 +81,15 @@ void Program::run() {
   delta_grid();
   inverse.emplace(turned_lists());
   inverse->record_grids();
-  grid(q_blocks * f.splits(), parts(), batch, [&](Index x, Index h, Index b) { query_block(x, h, b); });
+  if (!c.one_pass)
+    grid(q_blocks * f.splits(), parts(), batch, [&](Index x, Index h, Index b) { query_block(x, h, b); });
   const int tiles = ceildiv(c.span(), c.keys);
   grid(lists() * tiles, heads, batch, [&](Index x, Index h, Index b) { key_block(x, h, b); });
+  if (c.one_pass)
+    grid(ceildiv(queries, delta_rows), heads * members(), batch, [&](Index x, Index h, Index b) {
+      HeadViews of = views(b, h / members(), Slot(h % members()));
+      finish_sum(of.vector(*sum), of.of_queries(*dq), x * delta_rows, f.dim, gradient().factor());
+    });
 }
 
 void Program::delta_grid() {
@@ -208,7 +216,7 @@ void Program::key_block(const Index& x, const Index& h, const Index& b) {
     InverseLists::List list = inverse->list(h * selectors() + selector, b, number);
     add_list(sums, c.key_tiles(), list, {f.q_block, c.queries},
              {of.of_queries(*q), of.of_queries(*dout), of.vector(*base), of.vector(*delta)},
-             query_mask(list, first, number * c.inverse.fold));
+             query_mask(list, first, number * c.inverse.fold), sum ? of.vector(*sum) : std::optional<Tensor>{});
   };
   if (f.pack > 1)
     add_members(Slot(all), Expr(Operand(0)));

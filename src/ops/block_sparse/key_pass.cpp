@@ -11,7 +11,8 @@ QueryTile::QueryTile(const GradientTiles& tiles)
       delta({tiles.rows()}, f32) {}
 
 void add_list(KeyGradient& sums, const GradientTiles& tiles, const InverseLists::List& list,
-              const TileOfBlocks& shape, const QueryTensors& queries, const MaskOfStep& mask) {
+              const TileOfBlocks& shape, const QueryTensors& queries, const MaskOfStep& mask,
+              const std::optional<Tensor>& query_sums) {
   walk_blocks(
       shape, [&](const Expr& n) { return list.row(n); }, list.count,
       [&](const BlockTile& step) {
@@ -20,7 +21,10 @@ void add_list(KeyGradient& sums, const GradientTiles& tiles, const InverseLists:
         step.load(queries.dout, tile.dout, tiles.pack);
         step.load_vector(queries.base, tile.base, tiles.pack);
         step.load_vector(queries.delta, tile.delta, tiles.pack);
-        sums.add(tile.q, tile.dout, tile.base, tile.delta, mask(step));
+        KeyGradient::Receiver receiver;
+        if (query_sums)
+          receiver = [&](const Fragment& contribution) { accumulate(query_sums->at(step.first), contribution); };
+        sums.add(tile.q, tile.dout, tile.base, tile.delta, mask(step), receiver);
       });
 }
 

@@ -23,8 +23,8 @@ struct QueryTile {
 // It may record statements that come before the step.
 using MaskOfStep = std::function<ScoreGradient::Mask(const BlockTile& queries)>;
 
-// Adds what the queries of a list give.
+// Adds what the queries of a list give, and to `query_sums` [tokens, d] what they get, where it is given.
 void add_list(KeyGradient& sums, const GradientTiles& tiles, const InverseLists::List& list,
-              const TileOfBlocks& shape, const QueryTensors& queries, const MaskOfStep& mask);
+              const TileOfBlocks& shape, const QueryTensors& queries, const MaskOfStep& mask, const std::optional<lang::Tensor>& query_sums = {});
 
 }  // namespace tegula::ops

@@ -184,18 +184,24 @@ Body Lowering::gemm(const Gemm& n, const Loc& at, int threads) {
 }
 
 Body Lowering::accumulate(const Accumulate& n, const Loc& at) {
-  if (n.order) {
+  if (n.order && !n.turn) {
     throw ProgramError(
-        "`accumulate` with an order is not available on GPUs yet: use target cpu or the interpreter, or "
-        "leave out "
-        "the order where the rounding of the sum may differ from run to run",
+        "on GPUs `accumulate` needs consecutive orders: promise .consecutive = true where the orders of "
+        "every "
+        "element are 0, 1, 2, …, use target cpu or the interpreter, or leave out the order where the "
+        "rounding of "
+        "the sum may differ from run to run",
         at);
   }
-  const Body atomics = over_view(n.tile, at, [&](const std::vector<Expr>& index, const Access& element) {
+  Body atomics = over_view(n.tile, at, [&](const std::vector<Expr>& index, const Access& element) {
     const VariablePtr x = new_variable("x", compute_type(n.tile.buffer->type), VariableKind::let, at);
     return Body{statement(Load{x, element}, at),
                 statement(Atomic{n.op, {n.to, index}, as_stored(variable(x, at), n.to.buffer->type)}, at)};
   });
+  if (n.turn) {
+    atomics.insert(atomics.begin(), statement(Turn{*n.turn, n.order}, at));
+    atomics.push_back(statement(Turn{*n.turn, nullptr}, at));
+  }
   if (n.op != AtomicOp::add || n.to.buffer->type != f32) return atomics;
   return stored(n.tile, n.to, statement(n, at), atomics);
 }

@@ -173,6 +173,8 @@ bool Analysis::is_operand(const BufferPtr& tile) const {
 bool Analysis::is_uneven() const {
   bool uneven = grid_.hints.order == GridOrder::heavy_first;
   for_each_stmt(grid_.body, [&](const Stmt& s) {
+    // Who waits for turns ends later, and the blocks behind wait for him.
+    if (const auto* n = as<Accumulate>(s)) uneven |= n->turn.has_value();
     const auto* loop = as<For>(s);
     if (!loop || loop->kind != LoopKind::pipelined) return;
     for (const Expr& e : {loop->begin[0], loop->end[0]})
