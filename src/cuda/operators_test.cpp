@@ -8,9 +8,9 @@
 #include "cuda/driver.hpp"
 #include "cuda/memory.hpp"
 #include "ops/registry.hpp"
-#include "tegula/ops.hpp"
 #include "runtime/watchdog.hpp"
 #include "tegula/error.hpp"
+#include "tegula/ops.hpp"
 
 namespace tegula::ops {
 namespace {

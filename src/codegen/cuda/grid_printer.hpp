@@ -306,6 +306,15 @@ class CudaGridPrinter {
                    const Loc& at);
   std::string turn_word(const ir::Access& word);
   // The call that waits until all warp groups have passed `order` turns.
+  struct Box {
+    std::string buffer;  // behind the warp group's first
+    int column = 0, row = 0;
+  };
+  void print_adders(std::size_t map, const std::vector<Box>& boxes, std::size_t rank, std::size_t row_at,
+                    const Loc& at);
+  std::string turn_text(const ir::Turn& turn);
+  // The number of the assertion that turns come as promised.
+  std::size_t turns_broken(const Loc& at);
   std::string wait_text(const ir::Turn& turn, const std::string& word, const Loc& at);
   void fill_by_threads(const ir::Stmt& s, int ring, std::int64_t bytes);
   std::size_t shared_bytes(const ir::Grid& grid) const;
@@ -348,7 +357,11 @@ class CudaGridPrinter {
   std::string leave_ = "return;";    // what ends a block
   std::int64_t next_slot_ = -1;      // of the number of the block behind, among the producer's threads
   std::int64_t store_staging_ = -1;  // in shared memory
-  bool has_turns_ = false;           // consumers add to tensors in turn
+  // Where consumers leave sums to threads of the producer's warps that add them in turn, and what these do.
+  static constexpr int handover_bytes = 64;
+  std::int64_t handover_ = -1;
+  bool hands_over() const { return handover_ >= 0; }
+  std::string adders_;
   std::deque<std::string> flights_;  // accumulators of products in flight
 };
 

@@ -14,6 +14,19 @@ namespace tegula::codegen {
 
 using namespace ir;
 
+namespace {
+
+bool has_turns(const Body& body) {
+  bool found = false;
+  for_each_stmt(body, [&](const Stmt& s) {
+    const auto* n = as<Accumulate>(s);
+    found |= n && n->turn;
+  });
+  return found;
+}
+
+}  // namespace
+
 // Slots and barriers of the rings.
 void CudaGridPrinter::declare_rings(const passes::Roles& roles) {
   roles_ = &roles;
@@ -57,6 +70,9 @@ std::string CudaGridPrinter::print_roles(const Grid& grid, int number, const pas
   const schedule::Schedule schedule = passes::build_schedule(function, roles, program, target_);
   schedule::check(schedule);
   declare_rings(roles);
+  const bool turns =
+      std::any_of(grid.body.begin(), grid.body.end(), [](const Stmt& s) { return has_turns({s}); });
+  if (turns && roles.one_loader) handover_ = memory_.allocate(roles.consumers / 128 * handover_bytes, 64);
   if (roles.stores) store_staging_ = memory_.allocate(passes::staging_bytes(roles.consumers), 1024);
   prologue();
   const int threads = roles.consumers + passes::producer_threads;
@@ -67,6 +83,8 @@ std::string CudaGridPrinter::print_roles(const Grid& grid, int number, const pas
     out_.line(fmt::format("tg::init_ring<{}>(shared_memory + {}, {}, {});", depth_of(r), rings_[r].barriers,
                           fills, roles.consumers / 32));
   }
+  for (int group = 0; hands_over() && group < roles.consumers / 128; ++group)
+    out_.line(fmt::format("tg::init_handover(shared_memory + {});", handover_ + group * handover_bytes));
   out_.line("tg::init_fence();");
   out_.close();
   out_.line("__syncthreads();");
@@ -88,7 +106,7 @@ std::string CudaGridPrinter::print_roles(const Grid& grid, int number, const pas
   text += fmt::format("    const int thread = threadIdx.x - {};\n", roles.consumers);
   is_consumer_ = false;
   text += role(schedule, schedule.roles[1], grid, passes::producer_barrier, passes::producer_threads);
-  text += "  }\n";
+  text += adders_ + "  }\n";
 
   const std::size_t bytes = shared_bytes(grid);
   program_.kernels.push_back({function, threads, bytes, true});
@@ -100,19 +118,6 @@ std::string CudaGridPrinter::print_roles(const Grid& grid, int number, const pas
       threads, roles.blocks_per_processor, function, short_location(grid.at), text);
 }
 
-namespace {
-
-bool has_turns(const Body& body) {
-  bool found = false;
-  for_each_stmt(body, [&](const Stmt& s) {
-    const auto* n = as<Accumulate>(s);
-    found |= n && n->turn;
-  });
-  return found;
-}
-
-}  // namespace
-
 std::string CudaGridPrinter::role(const schedule::Schedule& schedule, const schedule::Role& role,
                                   const Grid& grid, int barrier, int threads) {
   grid_ = &grid;
@@ -120,11 +125,13 @@ std::string CudaGridPrinter::role(const schedule::Schedule& schedule, const sche
   out_ = StepWriter();
   out_.code();
   print_rings(schedule::shared_cursors(schedule, role));
-  has_turns_ = is_consumer_ && has_turns(grid.body);
-  if (has_turns_) out_.line("tg::PendingTurn pending_turn;  // of the first thread of each warp group");
+  if (is_consumer_ && hands_over())
+    out_.line(
+        fmt::format("tg::Giver giver(shared_memory + {} + thread / 128 * {});", handover_, handover_bytes));
   if (is_consumer_ && threads > 128) out_.line("const int warp_group = tg::uniform(thread / 128);");
   flights_.clear();
   events(role.events);
+  if (is_consumer_ && hands_over()) sync_line("if (thread % 128 == 0) giver.end();");
   if (!is_consumer_ && roles_->takes_turns)
     sync_line("if (thread == 0) tg::last_block_resets(call.counters);");
   return text_of(place_sync(out_.finish(), team_barrier_), 2);
@@ -199,8 +206,6 @@ void CudaGridPrinter::event(const schedule::GemmCommit&, const schedule::Event&)
 
 void CudaGridPrinter::event(const schedule::GemmWait& n, const schedule::Event&) {
   sync_line(fmt::format("tg::wgmma_wait<{}>();", n.pending));
-  // Within a step the sums of the step before have arrived; at its end its own have not.
-  if (has_turns_ && n.pending > 0) out_.line("if (thread % 128 == 0) pending_turn.pass();");
   while (static_cast<int>(flights_.size()) > n.pending) {
     const std::string sum = flights_.front();
     flights_.pop_front();
@@ -304,7 +309,6 @@ void CudaGridPrinter::tiles(const schedule::Loop& n) {
   decode(*grid_, tile);
   leave_ = "continue;";
   events(n.body);
-  if (has_turns_) sync_line("if (thread % 128 == 0) pending_turn.pass();");
   leave_ = "return;";
   out_.close_step();
   facts_ = before;
@@ -324,7 +328,6 @@ void CudaGridPrinter::in_turns(const schedule::Loop& n) {
   out_.open_step(StepKind::loop, "for (;;) {");
   leave_ = "continue;";
   events(n.body);
-  if (has_turns_) sync_line("if (thread % 128 == 0) pending_turn.pass();");
   leave_ = "return;";
   has_tile_ = false;
   out_.close_step();

@@ -50,36 +50,47 @@ void CudaGridPrinter::store_boxes(const View& from, const View& to, bool adds,
   }
   const std::string group =
       fmt::format("thread / 128{}", parts.along_n > 1 ? fmt::format(" % {}", parts.along_m) : "");
+  const std::int64_t across = columns / plan.columns, count = from.buffer->extent(0) / rows_of_all * across;
+  std::vector<Box> boxes;
+  for (std::int64_t box = 0; box < count; ++box)
+    boxes.push_back({std::to_string(box % passes::store_buffers * passes::store_rows * plan.columns),
+                     static_cast<int>(box % across * plan.columns),
+                     static_cast<int>(box / across * rows_of_all / plan.pack)});
+  coordinates[row_at] += fmt::format(" + {} * {}", group, passes::store_rows / plan.pack);
+  const bool gives = turn && hands_over() && adders_.empty() && count <= passes::store_buffers;
   std::string word;
   if (turn) {
     word = names_.unique("word");
     out_.line(fmt::format("int* const {} = {};", word, turn_word(turn->word)));
-    out_.line("if (thread % 128 == 0) pending_turn.pass();");
   }
-  bool waits = turn.has_value();
-  const std::int64_t across = columns / plan.columns, boxes = from.buffer->extent(0) / rows_of_all * across;
+  if (hands_over()) out_.line("if (thread % 128 == 0) giver.wait();");
   // All at once where there is a buffer for each, otherwise one after the other.
-  const std::int64_t batch = boxes <= passes::store_buffers ? boxes : 1;
-  for (std::int64_t first = 0; first < boxes; first += batch) {
+  const std::int64_t batch = count <= passes::store_buffers ? count : 1;
+  for (std::int64_t first = 0; first < count; first += batch) {
     out_.line(fmt::format("tg::begin_staging<{}>();", first == 0 ? 0 : passes::store_buffers - 1));
-    const auto buffer_of = [&](std::int64_t box) {
-      return fmt::format("{} + {}", staging, box % passes::store_buffers * passes::store_rows * plan.columns);
-    };
-    for (std::int64_t box = first; box < first + batch; ++box)
-      out_.line(fmt::format("tg::stage_words_of({}, {} + {});", buffer_of(box), tile.name, box * registers));
+    for (std::int64_t i = first; i < first + batch; ++i)
+      out_.line(fmt::format("tg::stage_words_of({} + {}, {} + {});", staging,
+                            boxes[static_cast<std::size_t>(i)].buffer, tile.name, i * registers));
     out_.line("tg::end_staging();");
-    if (waits) out_.line(fmt::format("if (thread % 128 == 0) {}", wait_text(*turn, word, at)));
-    waits = false;
-    for (std::int64_t box = first; box < first + batch; ++box) {
+    if (gives) break;
+    if (turn && first == 0) out_.line(fmt::format("if (thread % 128 == 0) {}", wait_text(*turn, word, at)));
+    for (std::int64_t i = first; i < first + batch; ++i) {
+      const Box& box = boxes[static_cast<std::size_t>(i)];
       Texts own = coordinates;
-      own[row_at] += fmt::format(" + ({} * {} + {}) / {}", group, passes::store_rows,
-                                 box / across * rows_of_all, plan.pack);
-      out_.line(fmt::format("if (thread % 128 == 0) tg::{}_box(&call.map[{}], {}, {} + {}, {});",
-                            adds ? "add" : "store", map, buffer_of(box), column, box % across * plan.columns,
+      own[row_at] += fmt::format(" + {}", box.row);
+      out_.line(fmt::format("if (thread % 128 == 0) tg::{}_box(&call.map[{}], {} + {}, {} + {}, {});",
+                            adds ? "add" : "store", map, staging, box.buffer, column, box.column,
                             fmt::join(own, ", ")));
     }
   }
-  if (turn) out_.line(fmt::format("if (thread % 128 == 0) pending_turn.word = {};", word));
+  if (gives) {
+    out_.line(fmt::format("if (thread % 128 == 0) giver.give({}, {}, {}, {});", word, turn_text(*turn),
+                          column, fmt::join(coordinates, ", ")));
+    print_adders(map, boxes, coordinates.size(), row_at, at);
+  } else if (turn) {
+    out_.line("if (thread % 128 == 0) tg::stores_done();");
+    out_.line(fmt::format("if (thread % 128 == 0) tg::pass_turn({}, 1);", word));
+  }
   out_.close();
 }
 

@@ -9,14 +9,42 @@ using namespace ir;
 
 std::string CudaGridPrinter::turn_word(const Access& word) { return address(word).pointer; }
 
-std::string CudaGridPrinter::wait_text(const Turn& turn, const std::string& word, const Loc& at) {
+// All warp groups of a block pass a turn.
+std::string CudaGridPrinter::turn_text(const Turn& turn) {
+  return fmt::format("{} * {}", is_consumer_ ? team_.threads / 128 : 1, value(turn.order));
+}
+
+std::size_t CudaGridPrinter::turns_broken(const Loc& at) {
   program_.assertions.push_back(
       {"the orders of accumulate() are not 0, 1, 2, … for every element, or those of later blocks are not "
        "larger",
        at});
-  const int groups = is_consumer_ ? team_.threads / 128 : 1;
-  return fmt::format("tg::wait_turn({}, {} * {}, call.status, {});", word, groups, value(turn.order),
-                     program_.assertions.size());
+  return program_.assertions.size();
+}
+
+std::string CudaGridPrinter::wait_text(const Turn& turn, const std::string& word, const Loc& at) {
+  return fmt::format("tg::wait_turn({}, {}, call.status, {});", word, turn_text(turn), turns_broken(at));
+}
+
+// A thread of the producer's warps for each warp group.
+void CudaGridPrinter::print_adders(std::size_t map, const std::vector<Box>& boxes, std::size_t rank,
+                                   std::size_t row_at, const Loc& at) {
+  const int groups = team_.threads / 128;
+  adders_ = fmt::format("    // ---- adds what the warp groups hand over, {}\n", short_location(at));
+  adders_ += fmt::format("    if (thread % 32 == 0 && thread >= 32 && thread <= {}) {{\n", 32 * groups);
+  adders_ += "      const int group = thread / 32 - 1;\n";
+  adders_ += fmt::format("      float* const staged = (float*)(shared_memory + {}) + group * {};\n",
+                         store_staging_, passes::staging_bytes(128) / 4);
+  adders_ += fmt::format(
+      "      tg::take_turns(shared_memory + {} + group * {}, call.status, {}, [&](const int* at) {{\n",
+      handover_, handover_bytes, turns_broken(at));
+  for (const Box& box : boxes) {
+    std::string where = fmt::format("at[0] + {}", box.column);
+    for (std::size_t i = 0; i < rank; ++i)
+      where += fmt::format(", at[{}]{}", i + 1, i == row_at ? fmt::format(" + {}", box.row) : "");
+    adders_ += fmt::format("        tg::add_box(&call.map[{}], staged + {}, {});\n", map, box.buffer, where);
+  }
+  adders_ += "      });\n    }\n";
 }
 
 void CudaGridPrinter::operator()(const Accumulate& n, const Stmt& s) {
@@ -36,7 +64,6 @@ void CudaGridPrinter::operator()(const Turn& n, const Stmt& s) {
     out_.line(fmt::format("if (thread == 0) tg::pass_turn({}, {});", turn_word(n.word), groups));
     return;
   }
-  if (has_turns_) out_.line("if (thread % 128 == 0) pending_turn.pass();");
   const std::string word = turn_word(n.word);
   out_.line(fmt::format("if (thread == 0) {}", wait_text(n, word, s->at)));
   out_.barrier(team_barrier_);

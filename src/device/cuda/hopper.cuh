@@ -266,17 +266,62 @@ TG_DEVICE void end_staging() {
   warp_group_sync(threadIdx.x / 128);
 }
 
-// A turn that is passed on when what this thread has added so far has arrived.
-struct PendingTurn {
-  int* word = nullptr;
+// All groups of this thread have arrived where they were stored or added.
+TG_DEVICE void stores_done() {
+  asm volatile("cp.async.bulk.wait_group 0;\nfence.proxy.async.global;" ::: "memory");
+}
 
-  __device__ __forceinline__ void pass() {
-    if (word == nullptr) return;
-    asm volatile("cp.async.bulk.wait_group 0;\nfence.proxy.async.global;" ::: "memory");
-    pass_turn(word, 1);
-    word = nullptr;
+// ---- sums that a warp group leaves, in its buffers, to a thread that waits for the turn and adds them
+struct Handover {
+  uint64_t full, empty;  // barriers
+  int* word;             // that counts the turns
+  int turn;              // -1: nothing comes any more
+  int at[5];             // where the first box goes
+};
+// As the warp group that hands over sees it.
+struct Giver {
+  Handover* handover;
+  uint32_t phase = 1;
+
+  __device__ __forceinline__ explicit Giver(void* p) : handover((Handover*)p) {}
+  // Until the buffers are free.
+  __device__ __forceinline__ void wait() const { barrier_wait(shared_address(&handover->empty), phase); }
+  template <class... At>
+  __device__ __forceinline__ void give(int* word, int turn, At... at) {
+    const int list[] = {at...};
+    handover->word = word, handover->turn = turn;
+#pragma unroll
+    for (int i = 0; i < int(sizeof...(at)); ++i) handover->at[i] = list[i];
+    barrier_arrive(shared_address(&handover->full));
+    phase ^= 1;
+  }
+  __device__ __forceinline__ void end() {
+    wait();
+    give(nullptr, -1, 0);
   }
 };
+TG_DEVICE void init_handover(void* p) {
+  Handover* const handover = (Handover*)p;
+  barrier_init(shared_address(&handover->full), 1);
+  barrier_init(shared_address(&handover->empty), 1);
+}
+// By the thread that adds: `add` issues the boxes.
+template <class Add>
+TG_DEVICE void take_turns(void* p, unsigned long long* status, unsigned int number, const Add& add) {
+  Handover* const handover = (Handover*)p;
+  for (uint32_t phase = 0;; phase ^= 1) {
+    barrier_wait(shared_address(&handover->full), phase);
+    if (handover->turn < 0) return;
+    int* const word = handover->word;
+    wait_turn(word, handover->turn, status, number);
+    asm volatile("fence.proxy.async.global;" ::: "memory");
+    add(handover->at);
+    stores_read<0>();
+    barrier_arrive(shared_address(&handover->empty));
+    stores_done();
+    pass_turn(word, 1);
+  }
+}
 
 // ---- products of warp groups
 TG_DEVICE void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }

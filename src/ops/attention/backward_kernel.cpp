@@ -161,8 +161,8 @@ void Program::query_block(const Index& x, const Index& h, const Index& b) {
   tile.store(views.of_queries(*dq), first);
 }
 
-// The turn of a block of keys at a tile of queries. Under a causal mask the last block that the queries see has
-// just begun when it meets them, the one before met other queries first: descending, nobody waits.
+// The turn of a block of keys at a tile of queries. Under a causal mask the last block that the queries see
+// has just begun when it meets them, the one before met other queries first: descending, nobody waits.
 Expr Program::turn_of(const Expr& block, const Expr& row) const {
   if (!c.right) return block;
   Expr seen = clamp(row + c.queries + (*keys - *queries) + *right, 0, *keys);
@@ -172,7 +172,8 @@ Expr Program::turn_of(const Expr& block, const Expr& row) const {
 void Program::key_grid() {
   GridOptions options;
   if (c.right && !c.left)
-    options.order = Order::heavy_first([&](Index x, Index, Index) -> Expr { return c.ordered ? Expr(x) : -x; });
+    options.order =
+        Order::heavy_first([&](Index x, Index, Index) -> Expr { return c.ordered ? Expr(x) : -x; });
   Expr tiles = ceildiv(c.varlen ? *longest_k : Expr(*keys), c.keys);
   grid(tiles, heads, sequences(), options, [&](Index x, Index h, Index b) { key_block(x, h, b); });
 }

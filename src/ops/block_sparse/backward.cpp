@@ -26,7 +26,8 @@ void plan_keys(BlockSparseBackwardKernel& kernel) {
 // keys, which the sums in registers allow.
 void plan_on_gpu(BlockSparseBackwardKernel& kernel, bool deterministic) {
   BlockSparseKernel& forward = kernel.forward;
-  const int wide = std::max(forward.dim, forward.dim_v), extent = wide <= 128 ? usual_extent : usual_extent / 2;
+  const int wide = std::max(forward.dim, forward.dim_v),
+            extent = wide <= 128 ? usual_extent : usual_extent / 2;
   if (forward.q_block >= extent) forward.pack = 1;
   forward.queries = tile_of_blocks(forward.q_block, std::max(1, extent / forward.pack)).extent;
   forward.keys = tile_of_blocks(forward.k_block, extent).extent;
@@ -77,8 +78,8 @@ AttentionGradients block_sparse_attention_backward(const TensorRef& dout, const 
                                                    const BlockSparseOptions& options,
                                                    const AttentionBackwardOptions& gradients) {
   const Arguments args(op);
-  const BlockSparseBackwardCall call =
-      prepare_block_sparse_backward({dout, out, lse, gradients.dlse, gradients.deterministic}, q, k, v, options);
+  const BlockSparseBackwardCall call = prepare_block_sparse_backward(
+      {dout, out, lse, gradients.dlse, gradients.deterministic}, q, k, v, options);
   const HeadTensors& t = call.forward.tensors;
   check_block_sparse_indices(args, call.forward, options);
   args.check(!gradients.dsinks, "dsinks", "no dsinks without sinks", "dsinks", "leave it out");

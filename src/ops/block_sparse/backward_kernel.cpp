@@ -216,7 +216,8 @@ void Program::key_block(const Index& x, const Index& h, const Index& b) {
     InverseLists::List list = inverse->list(h * selectors() + selector, b, number);
     add_list(sums, c.key_tiles(), list, {f.q_block, c.queries},
              {of.of_queries(*q), of.of_queries(*dout), of.vector(*base), of.vector(*delta)},
-             query_mask(list, first, number * c.inverse.fold), sum ? of.vector(*sum) : std::optional<Tensor>{});
+             query_mask(list, first, number * c.inverse.fold),
+             sum ? of.vector(*sum) : std::optional<Tensor>{});
   };
   if (f.pack > 1)
     add_members(Slot(all), Expr(Operand(0)));

@@ -14,7 +14,8 @@ struct BlockSparseBackwardKernel {
   int queries = 64, keys = 64;  // tiles of the pass over keys
   bool per_query_head = false;  // heads of a group choose differently
   bool dlse = false;
-  bool one_pass = false;  // dq is summed over the blocks of keys in f32, in any order; blocks are not gathered
+  bool one_pass =
+      false;  // dq is summed over the blocks of keys in f32, in any order; blocks are not gathered
   InverseShape inverse = {};
 
   GradientTiles query_tiles() const {
@@ -29,9 +30,10 @@ struct BlockSparseBackwardKernel {
 };
 
 // Grids: delta of the queries; the lists turned round; dq by tiles of queries; dk and dv by tiles of keys. No
-// two blocks write one element, but in one pass, where the tiles of keys add to dq. Arguments: dout as out, then q, k, v, out, lse as in block_sparse_kernel, dq,
-// dk, dv, choice [batch, kv heads, group if per_query_head or 1, q_blocks, entries], scale; then, where the
-// instance has them, cap, counts [batch, kv heads, group or 1, q_blocks], dlse as lse.
+// two blocks write one element, but in one pass, where the tiles of keys add to dq. Arguments: dout as out,
+// then q, k, v, out, lse as in block_sparse_kernel, dq, dk, dv, choice [batch, kv heads, group if
+// per_query_head or 1, q_blocks, entries], scale; then, where the instance has them, cap, counts [batch, kv
+// heads, group or 1, q_blocks], dlse as lse.
 lang::Kernel block_sparse_backward_kernel(const BlockSparseBackwardKernel& instance);
 
 }  // namespace tegula::ops

@@ -9,9 +9,10 @@ namespace {
 
 BlockSparseBackwardCall prepared(const Tensors& in, const Options& options,
                                  Target target = Target::automatic()) {
-  return prepare_block_sparse_backward(
-      {required(in, "dout"), required(in, "out"), required(in, "lse"), optional_ref(in, "dlse")},
-      required(in, "q"), required(in, "k"), required(in, "v"), block_sparse_options(in, options, target));
+  return prepare_block_sparse_backward({required(in, "dout"), required(in, "out"), required(in, "lse"),
+                                        optional_ref(in, "dlse"), options.boolean("deterministic")},
+                                       required(in, "q"), required(in, "k"), required(in, "v"),
+                                       block_sparse_options(in, options, target));
 }
 
 Tensors named(const AttentionGradients& gradients) {
@@ -59,7 +60,11 @@ void describe(Operator& op) {
   op.inputs.push_back({"dlse", "as lse", {f32}, false, "gradient of lse"});
   op.outputs = {{"dq", "as q", "that of q"}, {"dk", "as k", "that of k"}, {"dv", "as v", "that of v"}};
   op.options = forward.options;
+  op.options.push_back({"deterministic", OptionType::boolean, "true", "equal bits in every run", {}});
   for (const Case& example : forward.check_cases) op.check_cases.push_back(with_gradients(example, false));
+  Case any_order = op.check_cases.back();
+  any_order.name += "_any_order", any_order.options["deterministic"] = "false";
+  op.check_cases.push_back(std::move(any_order));
   for (const Case& example : forward.bench_cases) op.bench_cases.push_back(with_gradients(example, true));
 }
 
@@ -71,6 +76,7 @@ Operator registered_block_sparse_attention_backward() {
   op.run = [](const Tensors& in, const Options& options, Target target) {
     AttentionBackwardOptions more;
     more.dlse = optional_ref(in, "dlse");
+    more.deterministic = options.boolean("deterministic");
     return named(block_sparse_attention_backward(required(in, "dout"), required(in, "q"), required(in, "k"),
                                                  required(in, "v"), required(in, "out"), required(in, "lse"),
                                                  block_sparse_options(in, options, target), more));

@@ -23,7 +23,9 @@ void add_list(KeyGradient& sums, const GradientTiles& tiles, const InverseLists:
         step.load_vector(queries.delta, tile.delta, tiles.pack);
         KeyGradient::Receiver receiver;
         if (query_sums)
-          receiver = [&](const Fragment& contribution) { accumulate(query_sums->at(step.first), contribution); };
+          receiver = [&](const Fragment& contribution) {
+            accumulate(query_sums->at(step.first), contribution);
+          };
         sums.add(tile.q, tile.dout, tile.base, tile.delta, mask(step), receiver);
       });
 }

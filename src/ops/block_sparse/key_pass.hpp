@@ -25,6 +25,7 @@ using MaskOfStep = std::function<ScoreGradient::Mask(const BlockTile& queries)>;
 
 // Adds what the queries of a list give, and to `query_sums` [tokens, d] what they get, where it is given.
 void add_list(KeyGradient& sums, const GradientTiles& tiles, const InverseLists::List& list,
-              const TileOfBlocks& shape, const QueryTensors& queries, const MaskOfStep& mask, const std::optional<lang::Tensor>& query_sums = {});
+              const TileOfBlocks& shape, const QueryTensors& queries, const MaskOfStep& mask,
+              const std::optional<lang::Tensor>& query_sums = {});
 
 }  // namespace tegula::ops

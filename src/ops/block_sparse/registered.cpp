@@ -145,7 +145,9 @@ void describe_block_sparse(Operator& op) {
                     example("counts_f16", {2, 40, 70, 2, 1, 16, 20, 24}, f16, 3, Choice::lists_with_counts),
                     example("mask_single_keys", {1, 33, 41, 2, 2, 16, 16, 1}, f32, 0, Choice::mask),
                     example("single_keys_causal_f16", {2, 40, 300, 4, 2, 24, 16, 1}, f16, 90,
-                            Choice::lists_with_counts, {{"causal", "true"}})};
+                            Choice::lists_with_counts, {{"causal", "true"}}),
+                    example("wide_blocks_bf16", {1, 260, 300, 4, 2, 64, 128, 128}, bf16, 2, Choice::lists,
+                            {{"causal", "true"}})};
   op.bench_cases = {example("4096_64x64_10%", {1, 4096, 4096, 8, 8, 64, 64, 64}, f32, 7, Choice::lists),
                     example("4096_64x64_25%", {1, 4096, 4096, 8, 8, 64, 64, 64}, f32, 18, Choice::lists),
                     example("4096_16x64_grouped", {1, 4096, 4096, 8, 1, 64, 16, 64}, f32, 7, Choice::lists),
