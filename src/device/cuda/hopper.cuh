@@ -200,7 +200,8 @@ TG_DEVICE void stores_read() {
   asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(pending) : "memory");
 }
 
-// Of four rows of words that the threads of a quad hold, one word each a row: thread i writes row i, 16 bytes.
+// Of four rows of words that the threads of a quad hold, one word each a row: thread i writes row i, 16
+// bytes.
 template <class T>
 TG_DEVICE void store_quad(T* to, const float* x, int i, bool exists) {
   uint32_t w[4];
@@ -305,7 +306,12 @@ TG_DEVICE void init_handover(void* p) {
   barrier_init(shared_address(&handover->full), 1);
   barrier_init(shared_address(&handover->empty), 1);
 }
-// By the thread that adds: `add` issues the boxes.
+TG_DEVICE int turns_of(const int* word) {
+  int turns;
+  asm volatile("ld.acquire.gpu.global.s32 %0, [%1];" : "=r"(turns) : "l"(word) : "memory");
+  return turns;
+}
+// By the thread that adds: `add` issues the boxes. Without full fences, which take as long as a step.
 template <class Add>
 TG_DEVICE void take_turns(void* p, unsigned long long* status, unsigned int number, const Add& add) {
   Handover* const handover = (Handover*)p;
@@ -313,13 +319,13 @@ TG_DEVICE void take_turns(void* p, unsigned long long* status, unsigned int numb
     barrier_wait(shared_address(&handover->full), phase);
     if (handover->turn < 0) return;
     int* const word = handover->word;
-    wait_turn(word, handover->turn, status, number);
+    for (int i = 1; turns_of(word) < handover->turn && keeps_waiting(i, status, number); ++i) {}
     asm volatile("fence.proxy.async.global;" ::: "memory");
     add(handover->at);
     stores_read<0>();
     barrier_arrive(shared_address(&handover->empty));
     stores_done();
-    pass_turn(word, 1);
+    asm volatile("red.release.gpu.global.add.s32 [%0], 1;" ::"l"(word) : "memory");
   }
 }
 

@@ -202,15 +202,16 @@ TG_DEVICE void pass_turn(int* word, int count) {
   __threadfence();
   atomicAdd(word, count);
 }
-// Gives up after seconds, when the promise about the orders was not kept. The status lies in the host's
-// memory, too far away to be looked at every time.
+// False after seconds, when the promise about the orders was not kept. The status lies in the host's memory,
+// too far away to be looked at every time.
+TG_DEVICE bool keeps_waiting(int round, unsigned long long* status, unsigned int number) {
+  const bool failed = round % (1 << 20) == 0 && *(volatile unsigned long long*)status != 0;
+  if (round < (1 << 25) && !failed) return true;
+  report(status, number);
+  return false;
+}
 TG_DEVICE void wait_turn(int* word, int turn, unsigned long long* status, unsigned int number) {
-  for (int i = 1; *(volatile int*)word < turn; ++i) {
-    const bool failed = i % (1 << 20) == 0 && *(volatile unsigned long long*)status != 0;
-    if (i < (1 << 25) && !failed) continue;
-    report(status, number);
-    break;
-  }
+  for (int i = 1; *(volatile int*)word < turn && keeps_waiting(i, status, number); ++i) {}
   __threadfence();
 }
 

@@ -74,6 +74,7 @@ static inline long long __double2ll_rz(double x) {
 static inline int __float2int_rn(float x) { return __float2int_rz(rintf(x)); }
 
 // ---- atomics: nobody else runs
+static inline void __threadfence() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
 template <class T>
 static inline T atomicAdd(T* p, T x) {
   const T old = *p;

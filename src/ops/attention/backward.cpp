@@ -16,6 +16,15 @@ Shape caller_shape(Layout layout, const TensorRef& like, std::int64_t features) 
 
 }  // namespace
 
+namespace {
+
+BackwardMask mask_of(const AttentionKernel& forward) {
+  if (forward.left || forward.varlen) return BackwardMask::other;
+  return forward.right ? BackwardMask::causal : BackwardMask::none;
+}
+
+}  // namespace
+
 BackwardInputs check_backward(const Arguments& args, const HeadTensors& t, Layout layout,
                               const BackwardTensors& given, const std::string& prefix) {
   const bool batched = t.q.rank() == 4;
@@ -68,7 +77,7 @@ AttentionBackwardCall prepare_attention_backward(const BackwardTensors& given, c
   const BackwardPlan plan =
       runs_on_gpu(options.target, q.device)
           ? plan_attention_backward_on_gpu(problem_of(call.forward), forward.compute, options.tiles,
-                                           given.deterministic, !forward.left && !forward.varlen)
+                                           given.deterministic, mask_of(forward))
           : BackwardPlan{plan_attention_backward(problem_of(call.forward), options.tiles)};
   call.kernel = {.type = forward.type,
                  .compute = forward.compute,

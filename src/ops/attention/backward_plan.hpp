@@ -12,8 +12,11 @@ struct BackwardPlan {
   AttentionPlan tiles;
   bool one_pass = false, ordered = false;  // see AttentionBackwardKernel
 };
-// `countable`: every tile of queries sees all blocks of keys up to some block, so that they can take turns.
+// Whether every tile of queries sees all blocks of keys, or all up to some block, so that they can take
+// turns.
+enum class BackwardMask : std::uint8_t { none, causal, other };
 BackwardPlan plan_attention_backward_on_gpu(const AttentionProblem& problem, DType type,
-                                            const AttentionTiles& given, bool deterministic, bool countable);
+                                            const AttentionTiles& given, bool deterministic,
+                                            BackwardMask mask);
 
 }  // namespace tegula::ops

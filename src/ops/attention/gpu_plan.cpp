@@ -45,14 +45,17 @@ AttentionPlan plan_attention_on_gpu(const AttentionProblem& p, DType type, const
 
 // Two warp groups hold dk and dv of 64 keys each beside the scores of 64 queries.
 BackwardPlan plan_attention_backward_on_gpu(const AttentionProblem& p, DType type,
-                                            const AttentionTiles& given, bool deterministic, bool countable) {
-  const bool open = given.queries == 0 && given.keys == 0 && (!deterministic || countable);
-  if (open && type.bits() == 16 && fits_tensor_cores(p) && std::max(p.dim, p.dim_v) <= 128)
-    return {{std::max(p.dim, p.dim_v) <= 64 ? 128 : 64, 128, 1}, true, deterministic};
+                                            const AttentionTiles& given, bool deterministic,
+                                            BackwardMask mask) {
+  const int dim = std::max(p.dim, p.dim_v);
+  const bool open = given.queries == 0 && given.keys == 0 && (!deterministic || mask != BackwardMask::other);
+  // Turns pay where a block has many steps, each as long as a turn takes: measured.
+  const std::int64_t least_keys = mask == BackwardMask::causal ? 12288 : 6144;
+  const bool one_pass = open && (!deterministic || (dim > 64 && p.keys >= least_keys));
+  if (one_pass && type.bits() == 16 && fits_tensor_cores(p) && dim <= 128)
+    return {{dim <= 64 ? 128 : 64, 128, 1}, true, deterministic};
   // Four tiles of inputs, two of scores and a sum are held at a time.
-  const int dim = std::max(p.dim, p.dim_v), extent = type.bits() == 16 && dim <= 128 ? 64
-                                                     : dim <= 128                    ? 32
-                                                                                     : 16;
+  const int extent = type.bits() == 16 && dim <= 128 ? 64 : dim <= 128 ? 32 : 16;
   return {{given.queries ? given.queries : extent, given.keys ? given.keys : extent, 1}, false, false};
 }
 
