@@ -46,6 +46,25 @@ def attention(batch, length, heads, dim, causal):
     return call
 
 
+def backwards():
+    shapes = [(16384 // s, s, 16, 128) for s in (2048, 4096, 8192, 16384)] + [(2, 8192, 32, 64)]
+    for causal in (False, True):
+        for batch, length, heads, dim in shapes:
+            name = "backward bf16 %dx%dx%dx%d dense %s" % (batch, length, heads, dim, "causal" if causal else "full")
+            flops = 10.0 * batch * heads * dim * length * length * (0.5 if causal else 1)
+            for suffix in ("", " any order"):
+                yield name + suffix, flops, lambda: backward(batch, length, heads, dim, causal)
+
+
+def backward(batch, length, heads, dim, causal):
+    q, k, v = [torch.randn(batch, length, heads, dim, device="cuda", dtype=torch.bfloat16).transpose(1, 2).requires_grad_()
+               for _ in range(3)]
+    with sdpa_kernel(SDPBackend.CUDNN_ATTENTION):
+        out = F.scaled_dot_product_attention(q, k, v, is_causal=causal)
+    dout = torch.randn_like(out)
+    return lambda: torch.autograd.grad(out, (q, k, v), dout, retain_graph=True)
+
+
 def milliseconds(call, flush):
     call()
     events = []
@@ -62,7 +81,7 @@ def milliseconds(call, flush):
 
 def main(words):
     flush = torch.empty(256 << 20, dtype=torch.uint8, device="cuda")
-    for workloads in (gemms, attentions):
+    for workloads in (gemms, attentions, backwards):
         for name, flops, prepare in workloads():
             if words and not any(word in name for word in words):
                 continue
