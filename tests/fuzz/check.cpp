@@ -112,13 +112,20 @@ std::vector<Verdict> check(std::span<const Program> programs, std::span<const Ex
       verdicts[i].failure = Failure{"contract", broken};
   }
   for (const Executor& executor : executors.subspan(1)) {
-    const std::vector<Outcome> outcomes = executor.run(kept);
+    std::vector<std::size_t> places;
+    std::vector<Program> served;
     for (std::size_t k = 0; k < kept.size(); ++k) {
-      Verdict& verdict = verdicts[valid[k]];
+      if (executor.serves && !executor.serves(kept[k])) continue;
+      places.push_back(valid[k]);
+      served.push_back(kept[k]);
+    }
+    const std::vector<Outcome> outcomes = executor.run(served);
+    for (std::size_t k = 0; k < served.size(); ++k) {
+      Verdict& verdict = verdicts[places[k]];
       if (verdict.failure) continue;
       const std::string& error = outcomes[k].error;
       const std::string text =
-          error.empty() ? difference(kept[k], expected[valid[k]].arguments, outcomes[k].arguments) : error;
+          error.empty() ? difference(served[k], expected[places[k]].arguments, outcomes[k].arguments) : error;
       if (!text.empty()) verdict.failure = Failure{executor.name, text};
     }
   }

@@ -1,5 +1,6 @@
 #include "fuzz/executors.hpp"
 
+#include "ir/visit.hpp"
 #include "passes/passes.hpp"
 #include "runtime/cpu_executor.hpp"
 #include "tegula/error.hpp"
@@ -100,17 +101,29 @@ void call_on(const Device& device, const Target& target, const Program& program,
   }
 }
 
+// GPUs take orders only with the promise that they are consecutive.
+bool is_for_gpus(const Program& program) {
+  bool result = true;
+  ir::for_each_stmt(*program.kernel, [&](const ir::Stmt& s) {
+    const auto* n = ir::as<ir::Accumulate>(s);
+    result &= !n || !n->order || n->turn;
+  });
+  return result;
+}
+
 }  // namespace
 
 Executor on_target(std::string name, Target target, Device device) {
-  return {std::move(name), [target, device](std::span<const Program> programs) {
+  return {std::move(name),
+          [target, device](std::span<const Program> programs) {
             std::vector<Outcome> outcomes;
             for (const Program& program : programs) {
               outcomes.push_back(attempt(
                   program, [&](const auto& arguments) { call_on(device, target, program, arguments); }));
             }
             return outcomes;
-          }};
+          },
+          is_for_gpus};
 }
 
 const std::vector<Executor>& more_executors() {

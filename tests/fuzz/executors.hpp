@@ -20,6 +20,8 @@ struct Executor {
   std::string name;
   // Runs each program once.
   std::function<std::vector<Outcome>(std::span<const Program>)> run;
+  // Programs that it must refuse are not run; null: there are none.
+  std::function<bool(const Program&)> serves = {};
 };
 
 // Interprets the kernel after `rewrite`.
