@@ -18,7 +18,8 @@ nb::tuple attention_backward(nb::object dout, nb::object q, nb::object k, nb::ob
                              nb::object lse, nb::object dlse, nb::object dq, nb::object dk, nb::object dv,
                              nb::object dsinks, std::string layout, std::optional<float> scale, bool causal,
                              std::int64_t left, std::int64_t right, float softcap, nb::object sinks,
-                             nb::object cu_seqlens_q, nb::object cu_seqlens_k, std::string target) {
+                             nb::object cu_seqlens_q, nb::object cu_seqlens_k, bool deterministic,
+                             std::string target) {
   Call call;
   const TensorRef &dout_ref = call.input("dout", dout), &q_ref = call.input("q", q),
                   &k_ref = call.input("k", k), &v_ref = call.input("v", v), &out_ref = call.input("out", out),
@@ -26,6 +27,7 @@ nb::tuple attention_backward(nb::object dout, nb::object q, nb::object k, nb::ob
   const ops::AttentionOptions options = dense_options(
       call, {layout, scale, causal, left, right, softcap, sinks, cu_seqlens_q, cu_seqlens_k, target});
   ops::AttentionBackwardOptions gradients = backward_options(call, dlse, dq, dk, dv);
+  gradients.deterministic = deterministic;
   gradients.dsinks = call.output("dsinks", dsinks);
   const auto results = call.run([&] {
     return ops::attention_backward(dout_ref, q_ref, k_ref, v_ref, out_ref, lse_ref, options, gradients);
@@ -38,14 +40,15 @@ nb::tuple block_sparse_backward(nb::object dout, nb::object q, nb::object k, nb:
                                 nb::object lse, nb::object dlse, nb::object dq, nb::object dk, nb::object dv,
                                 int q_block, int k_block, nb::object indices, nb::object counts,
                                 nb::object mask, std::string layout, bool causal, std::optional<float> scale,
-                                float softcap, std::string target) {
+                                float softcap, bool deterministic, std::string target) {
   Call call;
   const TensorRef &dout_ref = call.input("dout", dout), &q_ref = call.input("q", q),
                   &k_ref = call.input("k", k), &v_ref = call.input("v", v), &out_ref = call.input("out", out),
                   &lse_ref = call.input("lse", lse);
   const ops::BlockSparseOptions options = block_sparse_options(
       call, {layout, q_block, k_block, indices, counts, mask, causal, scale, softcap, target});
-  const ops::AttentionBackwardOptions gradients = backward_options(call, dlse, dq, dk, dv);
+  ops::AttentionBackwardOptions gradients = backward_options(call, dlse, dq, dk, dv);
+  gradients.deterministic = deterministic;
   const auto results = call.run([&] {
     return ops::block_sparse_attention_backward(dout_ref, q_ref, k_ref, v_ref, out_ref, lse_ref, options,
                                                 gradients);
@@ -95,13 +98,13 @@ void define_backward(nb::module_& module) {
              nb::arg("dk").none(), nb::arg("dv").none(), nb::arg("dsinks").none(), nb::arg("layout"),
              nb::arg("scale").none(), nb::arg("causal"), nb::arg("left"), nb::arg("right"),
              nb::arg("softcap"), nb::arg("sinks").none(), nb::arg("cu_seqlens_q").none(),
-             nb::arg("cu_seqlens_k").none(), nb::arg("target"));
+             nb::arg("cu_seqlens_k").none(), nb::arg("deterministic"), nb::arg("target"));
   module.def("block_sparse_attn_backward", block_sparse_backward, nb::arg("dout"), nb::arg("q"), nb::arg("k"),
              nb::arg("v"), nb::arg("out"), nb::arg("lse"), nb::arg("dlse").none(), nb::arg("dq").none(),
              nb::arg("dk").none(), nb::arg("dv").none(), nb::arg("q_block_size"), nb::arg("k_block_size"),
              nb::arg("topk_indices").none(), nb::arg("counts").none(), nb::arg("mask").none(),
              nb::arg("layout"), nb::arg("causal"), nb::arg("scale").none(), nb::arg("softcap"),
-             nb::arg("target"));
+             nb::arg("deterministic"), nb::arg("target"));
   module.def("nsa_selected_attention_backward", nsa_selected_backward, nb::arg("dout"), nb::arg("q"),
              nb::arg("k"), nb::arg("v"), nb::arg("block_indices"), nb::arg("out"), nb::arg("lse"),
              nb::arg("dlse").none(), nb::arg("window_dout").none(), nb::arg("window_out").none(),

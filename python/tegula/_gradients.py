@@ -27,6 +27,7 @@ def attention_backward(
     sinks: Array | None = None,
     cu_seqlens_q: Array | None = None,
     cu_seqlens_k: Array | None = None,
+    deterministic: bool = True,
     target: str = "automatic",
 ) -> tuple[Any, Any, Any, Any]:
     """Gradients of ``sum(dout * out) + sum(dlse * lse)``, where out and lse are results of ``attention``.
@@ -34,10 +35,10 @@ def attention_backward(
     Args:
         dout: as out. dlse: as lse, or None for 0.
         q, k, v and the options: those of the call of ``attention``.
+        deterministic: equal bits in every run; False leaves the order of sums open where that is faster.
 
     Returns:
-        ``(dq, dk, dv, dsinks)`` as q, k, v; dsinks float32 [heads], None without sinks. The same bit by bit in
-        every run.
+        ``(dq, dk, dv, dsinks)`` as q, k, v; dsinks float32 [heads], None without sinks.
 
     Raises:
         TypeError, ValueError, RuntimeError: as ``attention``.
@@ -46,7 +47,7 @@ def attention_backward(
     dsinks = None if sinks is None else empty(q, shape_of(sinks), "float32")
     results = _tegula.attention_backward(
         dout, q, k, v, out, lse, dlse, dq, dk, dv, dsinks, layout, scale, causal, left, right, softcap, sinks,
-        cu_seqlens_q, cu_seqlens_k, target,
+        cu_seqlens_q, cu_seqlens_k, deterministic, target,
     )  # fmt: skip
     dq, dk, dv, dsinks = (array if array is None else as_kind_of(q, array) for array in results)
     return dq, dk, dv, dsinks
@@ -70,6 +71,7 @@ def block_sparse_attn_backward(
     causal: bool = False,
     scale: float | None = None,
     softcap: float = 0.0,
+    deterministic: bool = True,
     target: str = "automatic",
 ) -> tuple[Any, Any, Any]:
     """Gradients of ``sum(dout * out) + sum(dlse * lse)``, where out and lse are results of ``block_sparse_attn``.
@@ -77,9 +79,10 @@ def block_sparse_attn_backward(
     Args:
         dout: as out. dlse: as lse, or None for 0.
         q, k, v, the blocks and the options: those of the call of ``block_sparse_attn``.
+        deterministic: equal bits in every run; False leaves the order of sums open where that is faster.
 
     Returns:
-        ``(dq, dk, dv)`` as q, k, v. The same bit by bit in every run.
+        ``(dq, dk, dv)`` as q, k, v.
 
     Raises:
         TypeError, ValueError, RuntimeError: as ``attention``.
@@ -87,7 +90,7 @@ def block_sparse_attn_backward(
     dq, dk, dv = (empty(x, shape_of(x)) for x in (q, k, v))
     results = _tegula.block_sparse_attn_backward(
         dout, q, k, v, out, lse, dlse, dq, dk, dv, q_block_size, k_block_size, topk_indices, counts, mask, layout,
-        causal, scale, softcap, target,
+        causal, scale, softcap, deterministic, target,
     )  # fmt: skip
     dq, dk, dv = (as_kind_of(q, array) for array in results)
     return dq, dk, dv

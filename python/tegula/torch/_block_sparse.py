@@ -25,6 +25,7 @@ def _block_sparse(
     causal: bool,
     scale: Optional[float],
     softcap: float,
+    deterministic: bool,
 ) -> Tuple[Tensor, Tensor]:
     return _operators.block_sparse_attn(
         *detached(q, k, v), q_block_size, k_block_size, topk_indices, counts=counts, mask=mask,
@@ -33,7 +34,7 @@ def _block_sparse(
 
 
 @_block_sparse.register_fake
-def _(q, k, v, topk_indices, counts, mask, q_block_size, k_block_size, layout, causal, scale, softcap):
+def _(q, k, v, topk_indices, counts, mask, q_block_size, k_block_size, layout, causal, scale, softcap, deterministic):
     return new_outputs(q, v, layout)
 
 
@@ -55,10 +56,11 @@ def _block_sparse_backward(
     causal: bool,
     scale: Optional[float],
     softcap: float,
+    deterministic: bool,
 ) -> Tuple[Tensor, Tensor, Tensor]:
     return _gradients.block_sparse_attn_backward(
         *detached(dout, q, k, v, out, lse), q_block_size, k_block_size, topk_indices, dlse=dlse, counts=counts, mask=mask,
-        layout=layout, causal=causal, scale=scale, softcap=softcap,
+        layout=layout, causal=causal, scale=scale, softcap=softcap, deterministic=deterministic,
     )  # fmt: skip
 
 
@@ -76,7 +78,7 @@ def _setup(ctx, inputs, output):
 def _backward(ctx, dout, dlse):
     q, k, v, out, lse, *choice = ctx.saved_tensors
     gradients = _block_sparse_backward(rows(dout, out), lse_rows(dlse), q, k, v, out, lse, *choice, *ctx.options)
-    return tuple(gradients) + (None,) * 9
+    return tuple(gradients) + (None,) * 10
 
 
 _block_sparse.register_autograd(_backward, setup_context=_setup)
@@ -96,11 +98,13 @@ def block_sparse_attn(
     causal: bool = False,
     scale: Optional[float] = None,
     softcap: float = 0.0,
+    deterministic: bool = True,
 ) -> Tuple[Tensor, Tensor]:
     """``tegula.block_sparse_attn`` with gradients of q, k and v, through out and through lse.
 
     Arguments, results and errors are those of ``tegula.block_sparse_attn``; the positional ones are those of
-    MagiAttention's function of this name. Indices may also be int64, as torch.topk gives them. Under autocast q, k
+    MagiAttention's function of this name. Indices may also be int64, as torch.topk gives them.
+    ``deterministic`` is that of ``tegula.block_sparse_attn_backward``. Under autocast q, k
     and v are taken in its dtype.
     """
     q, k, v = autocast(q, k, v)
@@ -112,7 +116,8 @@ def block_sparse_attn(
             layout=layout, causal=causal, scale=scale, softcap=softcap,
         )  # fmt: skip
     return _block_sparse(
-        q, k, v, topk_indices, counts, mask, q_block_size, k_block_size, layout, causal, scale, softcap
+        q, k, v, topk_indices, counts, mask, q_block_size, k_block_size, layout, causal, scale, softcap,
+        deterministic,
     )
 
 

@@ -25,6 +25,7 @@ def _attention(
     left: int,
     right: int,
     softcap: float,
+    deterministic: bool,
 ) -> Tuple[Tensor, Tensor]:
     return _operators.attention(
         *detached(q, k, v), layout=layout, scale=scale, causal=causal, left=left, right=right,
@@ -34,7 +35,7 @@ def _attention(
 
 
 @_attention.register_fake
-def _(q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, layout, scale, causal, left, right, softcap):
+def _(q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, layout, scale, causal, left, right, softcap, deterministic):
     return new_outputs(q, v, layout)
 
 
@@ -56,16 +57,18 @@ def _attention_backward(
     left: int,
     right: int,
     softcap: float,
+    deterministic: bool,
 ) -> Tuple[Tensor, Tensor, Tensor, Tensor]:
     dq, dk, dv, dsinks = _gradients.attention_backward(
         *detached(dout, q, k, v, out, lse), dlse=dlse, layout=layout, scale=scale, causal=causal, left=left, right=right,
         softcap=softcap, sinks=detached(sinks)[0], cu_seqlens_q=cu_seqlens_q, cu_seqlens_k=cu_seqlens_k,
+        deterministic=deterministic,
     )  # fmt: skip
     return dq, dk, dv, q.new_empty(0, dtype=torch.float32) if dsinks is None else dsinks
 
 
 @_attention_backward.register_fake
-def _(dout, dlse, q, k, v, out, lse, sinks, cu_seqlens_q, cu_seqlens_k, layout, scale, causal, left, right, softcap):
+def _(dout, dlse, q, k, v, out, lse, sinks, cu_seqlens_q, cu_seqlens_k, layout, scale, causal, left, right, softcap, deterministic):
     dsinks = q.new_empty(0 if sinks is None else sinks.shape, dtype=torch.float32)
     return (*new_gradients(q, k, v), dsinks)
 
@@ -82,7 +85,7 @@ def _backward(ctx, dout, dlse):
         rows(dout, out), lse_rows(dlse), q, k, v, out, lse, sinks, *lengths, *ctx.options
     )
     dsinks = None if sinks is None else dsinks.to(sinks.dtype)
-    return (dq, dk, dv, dsinks) + (None,) * 8
+    return (dq, dk, dv, dsinks) + (None,) * 9
 
 
 _attention.register_autograd(_backward, setup_context=_setup)
@@ -102,10 +105,12 @@ def attention(
     sinks: Optional[Tensor] = None,
     cu_seqlens_q: Optional[Tensor] = None,
     cu_seqlens_k: Optional[Tensor] = None,
+    deterministic: bool = True,
 ) -> Tuple[Tensor, Tensor]:
     """``tegula.attention`` with gradients of q, k, v and sinks, through out and through lse.
 
-    Arguments, results, errors and source are those of ``tegula.attention``. Under autocast q, k and v are taken in
+    Arguments, results, errors and source are those of ``tegula.attention``; ``deterministic`` is that of
+    ``tegula.attention_backward``. Under autocast q, k and v are taken in
     its dtype.
     """
     q, k, v = autocast(q, k, v)
@@ -115,4 +120,5 @@ def attention(
             softcap=softcap, sinks=detached(sinks)[0], cu_seqlens_q=cu_seqlens_q,
             cu_seqlens_k=cu_seqlens_k,
         )  # fmt: skip
-    return _attention(q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, layout, scale, causal, left, right, softcap)
+    return _attention(q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, layout, scale, causal, left, right, softcap,
+                      deterministic)  # fmt: skip
