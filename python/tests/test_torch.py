@@ -228,12 +228,12 @@ def test_gradients_of_products(transpose_a, transpose_b, activation):
 def test_operators_are_well_formed():
     """Schemas, fake tensors and gradients as torch.compile needs them."""
     q, k, v = (x.requires_grad_() for x in heads())
-    options = ["bshd", None, True, -1, -1, 0.0]
+    options = ["bshd", None, True, -1, -1, 0.0, True]
     torch.library.opcheck(torch.ops.tegula.attention.default, (q, k, v, None, None, None, *options))
     product = (q[0], k[0].detach(), None, False, True, "silu", "float16")
     torch.library.opcheck(torch.ops.tegula.gemm.default, product)
     indices = choice(3, 3, 2).int()
-    sparse = (q, k, v, indices, None, None, 8, 8, "bshd", False, None, 0.0)
+    sparse = (q, k, v, indices, None, None, 8, 8, "bshd", False, None, 0.0, False)
     torch.library.opcheck(torch.ops.tegula.block_sparse_attn.default, sparse)
     tokens = choice(21, 6, 3).int().transpose(1, 2)
     factors = torch.ones(tokens.shape, requires_grad=True)
