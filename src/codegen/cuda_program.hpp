@@ -30,6 +30,9 @@ struct CudaProgram {
     int threads = 0;               // of a block
     std::size_t shared_bytes = 0;  // of dynamic shared memory
     bool is_persistent = false;    // as many blocks as the processors hold run all blocks of the grid
+    int pair_index = -1;           // of the grid: two blocks along it are a cluster and share loads
+
+    int cluster() const { return pair_index >= 0 ? 2 : 1; }
   };
   // Of a tensor with all its dimensions: zeros outside, no interleaving.
   struct TensorMap {

@@ -46,6 +46,10 @@ class Variant {
     return std::any_of(program_.kernels.begin(), program_.kernels.end(),
                        [](const auto& kernel) { return kernel.is_persistent; });
   }
+  bool has_pairs() const {
+    return std::any_of(program_.kernels.begin(), program_.kernels.end(),
+                       [](const auto& kernel) { return kernel.cluster() > 1; });
+  }
   TensorMap map(std::size_t i, const TensorMapRequest& request) const { return maps_[i].get(request); }
 
   const Module& on(const Gpu& gpu) const {
@@ -93,6 +97,9 @@ class Extents {
     }
     return product;
   }
+  std::int64_t extent(std::size_t grid, int index, const Binding& binding) const {
+    return grids_[grid][static_cast<std::size_t>(index)](binding.values).integer;
+  }
   std::size_t count() const { return grids_.size(); }
 
  private:
@@ -139,6 +146,7 @@ class CudaExecutor : public Executable {
     // Whether tensor maps describe all tensors that the program wants to copy by them, and the others lie as
     // it supposes.
     bool request_maps(const Variant& variant);
+    bool pays_in_pairs(const Variant& variant) const;
     const Variant& choose();
     void write_words(const Variant& variant, const Module& module);
     void launch();
@@ -151,10 +159,20 @@ class CudaExecutor : public Executable {
     return *second_;
   }
 
+  // Where two blocks share what they load; the usual program if none can.
+  const Variant& in_pairs() const {
+    std::call_once(pairs_made_, [this] {
+      pairs_ = std::make_unique<const Variant>(*signature_, passes::CudaTarget{instructions_, true, true});
+      if (!pairs_->has_pairs()) pairs_.reset();
+    });
+    return pairs_ ? *pairs_ : first_;
+  }
+
   std::shared_ptr<const Signature> signature_;
   int instructions_;
   Variant first_;
-  mutable std::once_flag second_made_;
+  mutable std::once_flag second_made_, pairs_made_;
+  mutable std::unique_ptr<const Variant> pairs_;
   mutable std::unique_ptr<const Variant> second_;
   Extents extents_;
   std::vector<std::size_t> zeroed_;
@@ -194,8 +212,26 @@ bool CudaExecutor::Call::request_maps(const Variant& variant) {
   return true;
 }
 
+// Where few blocks have no partner.
+bool CudaExecutor::Call::pays_in_pairs(const Variant& variant) const {
+  constexpr std::int64_t many = 8;
+  for (std::size_t grid = 0; grid < variant.program().kernels.size(); ++grid) {
+    const int index = variant.program().kernels[grid].pair_index;
+    if (index < 0) continue;
+    const std::int64_t extent = executor.extents_.extent(grid, index, binding);
+    if (extent % 2 != 0 && extent < many) return false;
+  }
+  return variant.has_pairs();
+}
+
 const Variant& CudaExecutor::Call::choose() {
-  if (request_maps(executor.first_)) return executor.first_;
+  if (request_maps(executor.first_)) {
+    const bool off_sectors = std::any_of(maps.begin(), maps.end(), is_off_sectors);
+    if (!off_sectors || !pays_in_pairs(executor.in_pairs())) return executor.first_;
+    if (request_maps(executor.in_pairs())) return executor.in_pairs();
+    request_maps(executor.first_);
+    return executor.first_;
+  }
   const Variant& plain = executor.without_maps();
   internal_assert(request_maps(plain), "a program without the copy engine has no tensor maps");
   return plain;

@@ -59,6 +59,7 @@ Module::Function Module::load(const codegen::CudaProgram::Kernel& kernel, const 
   if (kernel.shared_bytes >= much_shared_memory) {
     d(d.FuncSetAttribute, result.handle, FunctionAttribute::shared_carveout, 100);
   }
+  result.cluster = kernel.cluster();
   if (kernel.is_persistent) {
     int resident = 0;
     d(d.OccupancyMaxActiveBlocks, &resident, result.handle, kernel.threads, kernel.shared_bytes);
@@ -70,7 +71,17 @@ Module::Function Module::load(const codegen::CudaProgram::Kernel& kernel, const 
 void Module::launch(std::size_t grid, std::int64_t tiles, void* words, StreamHandle stream) const {
   const Function& function = functions_[grid];
   LaunchConfig config;
-  config.grid[0] = static_cast<unsigned>(std::min(tiles, function.most_blocks));
+  const std::int64_t cluster = function.cluster;
+  config.grid[0] = static_cast<unsigned>(
+      std::min((tiles + cluster - 1) / cluster, function.most_blocks / cluster) * cluster);
+  LaunchAttribute attribute;
+  if (cluster > 1) {
+    attribute.id = LaunchAttribute::cluster_dimension;
+    attribute.value.cluster[0] = static_cast<unsigned>(cluster);
+    attribute.value.cluster[1] = attribute.value.cluster[2] = 1;
+    config.attributes = &attribute;
+    config.attribute_count = 1;
+  }
   config.block[0] = static_cast<unsigned>(function.threads);
   config.shared_bytes = function.shared_bytes;
   config.stream = stream;

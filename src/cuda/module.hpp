@@ -30,6 +30,7 @@ class Module {
     int threads = 0;
     unsigned shared_bytes = 0;
     std::int64_t most_blocks = 0;
+    int cluster = 1;
   };
   Function load(const codegen::CudaProgram::Kernel& kernel, const std::string& name) const;
 

@@ -57,6 +57,14 @@ std::optional<TensorMapRequest> request_map(const codegen::CudaProgram::TensorMa
   return request;
 }
 
+bool is_off_sectors(const TensorMapRequest& request) {
+  constexpr std::uint64_t sector = 32;
+  bool off = request.address % sector != 0;
+  for (std::size_t i = 1; i < request.rank; ++i)
+    off |= request.extents[i] > 1 && request.strides[i] % sector != 0;
+  return off;
+}
+
 bool has_aligned_rows(const TensorRef& tensor) {
   if (reinterpret_cast<DeviceAddress>(tensor.data) % unit != 0) return false;
   for (int d = 0; d < tensor.rank(); ++d) {

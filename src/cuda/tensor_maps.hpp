@@ -28,6 +28,10 @@ struct TensorMapRequest {
 std::optional<TensorMapRequest> request_map(const codegen::CudaProgram::TensorMap& plan,
                                             const TensorRef& tensor);
 
+// Whether some rows begin in the middle of a sector of the cache: the copy engine takes more than twice as
+// long for them.
+bool is_off_sectors(const TensorMapRequest& request);
+
 // Whether rows of the tensor, without holes, begin at multiples of 16 bytes.
 bool has_aligned_rows(const TensorRef& tensor);
 

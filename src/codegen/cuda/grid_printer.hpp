@@ -265,6 +265,7 @@ class CudaGridPrinter {
                    int barrier, int threads);
   void event(const schedule::StoreWait& n, const schedule::Event&);
   void tiles(const schedule::Loop& n);
+  void name_in_pair(const ir::Grid& pairs);
   void events(const schedule::Events& list);
   void event(const schedule::Operation& n, const schedule::Event& e);
   void event(const schedule::NextTile&, const schedule::Event&);
@@ -287,6 +288,7 @@ class CudaGridPrinter {
   void event(const schedule::CopyAsync&, const schedule::Event& e);
   void event(const schedule::CopyArrive& n, const schedule::Event&);
   void event(const schedule::ProxyFence&, const schedule::Event&);
+  void event(const schedule::ClusterBarrier&, const schedule::Event&);
   void event(const schedule::Barrier& n, const schedule::Event&);
   void event(const schedule::WarpSync&, const schedule::Event&);
   void event(const schedule::SetRegisters& n, const schedule::Event&);

@@ -81,13 +81,14 @@ std::string CudaGridPrinter::print_roles(const Grid& grid, int number, const pas
   for (std::size_t r = 0; r < rings_.size(); ++r) {
     const int fills = r < roles.rings.size() ? passes::full_arrivals(roles.rings[r]) : 1;
     out_.line(fmt::format("tg::init_ring<{}>(shared_memory + {}, {}, {});", depth_of(r), rings_[r].barriers,
-                          fills, roles.consumers / 32));
+                          fills,
+                          r < roles.rings.size() ? passes::empty_arrivals(roles) : roles.consumers / 32));
   }
   for (int group = 0; hands_over() && group < roles.consumers / 128; ++group)
     out_.line(fmt::format("tg::init_handover(shared_memory + {});", handover_ + group * handover_bytes));
   out_.line("tg::init_fence();");
   out_.close();
-  out_.line("__syncthreads();");
+  out_.line(roles.cluster() > 1 ? "tg::cluster_sync();" : "__syncthreads();");
   std::string text = text_of(out_.finish(), 1);
   const Facts facts = facts_;
 
@@ -109,7 +110,7 @@ std::string CudaGridPrinter::print_roles(const Grid& grid, int number, const pas
   text += adders_ + "  }\n";
 
   const std::size_t bytes = shared_bytes(grid);
-  program_.kernels.push_back({function, threads, bytes, true});
+  program_.kernels.push_back({function, threads, bytes, true, roles.pair_index});
   roles_ = nullptr;
   return fmt::format(
       "extern \"C\" __global__ void __launch_bounds__({}, {}) {}(const __grid_constant__ Call call) {{  // "
@@ -248,12 +249,16 @@ void CudaGridPrinter::event(const schedule::Barrier& n, const schedule::Event&) 
 void CudaGridPrinter::event(const schedule::Arrive& n, const schedule::Event&) {
   if (n.side == schedule::Side::full)
     return sync_line(by_loader(fmt::format("tg::barrier_arrive({}.full());", ring_name(n.place.ring))));
-  sync_line(
-      fmt::format("tg::{}({});", n.place.shift == 0 ? "release" : "release_last", ring_name(n.place.ring)));
+  sync_line(fmt::format("tg::{}{}({});", n.place.shift == 0 ? "release" : "release_last",
+                        n.whole_cluster ? "_in_both" : "", ring_name(n.place.ring)));
 }
 
 void CudaGridPrinter::event(const schedule::Advance& n, const schedule::Event&) {
   sync_line(fmt::format("{}.advance();", cursor_name(n.ring)));
+}
+
+void CudaGridPrinter::event(const schedule::ClusterBarrier&, const schedule::Event&) {
+  sync_line("tg::cluster_sync();");
 }
 
 void CudaGridPrinter::event(const schedule::WarpSync&, const schedule::Event&) {
@@ -292,26 +297,6 @@ void CudaGridPrinter::event(const schedule::Guard& n, const schedule::Event& e) 
 
 void CudaGridPrinter::event(const schedule::StoreWait& n, const schedule::Event&) {
   sync_line(fmt::format("if (thread % 128 == 0) tg::stores_read<{}>();", n.pending));
-}
-
-// The blocks that one function runs, one after the other.
-void CudaGridPrinter::tiles(const schedule::Loop& n) {
-  const std::string tile = names_.unique("tile"), count = names_.unique("tiles");
-  const Facts before = facts_;
-  out_.code();
-  std::string product;
-  for (const Expr& extent : grid_->extents)
-    product += fmt::format("{}uint32_t({})", product.empty() ? "" : " * ", value(extent));
-  out_.line(fmt::format("const uint32_t {} = {};", count, product));
-  out_.line("#pragma unroll 1");
-  out_.open_step(StepKind::loop,
-                 fmt::format("for (uint32_t {0} = blockIdx.x; {0} < {1}; {0} += gridDim.x) {{", tile, count));
-  decode(*grid_, tile);
-  leave_ = "continue;";
-  events(n.body);
-  leave_ = "return;";
-  out_.close_step();
-  facts_ = before;
 }
 
 // The same where the next block is whichever is left.

@@ -22,16 +22,22 @@ void CudaGridPrinter::load_boxes(const Copy& n, const passes::TensorCopy& plan, 
   const std::size_t map =
       tensor_map({signature_.slot_of(n.from.buffer.get()), plan.box, plan.columns, plan.is_swizzled});
   Texts rest;
-  for (std::size_t d = n.from.dims.size() - 1; d-- > 0;)
+  const std::int64_t half = plan.halved >= 0 ? tile.extent(0) / 2 : 0;  // that this block brings
+  for (std::size_t d = n.from.dims.size() - 1; d-- > 0;) {
     rest.push_back(fmt::format("int({})", value(n.from.dims[d].offset)));
+    if (static_cast<int>(d) == plan.halved) rest.back() += fmt::format(" + int(blockIdx.x % 2) * {}", half);
+  }
   const std::string column = value(n.from.dims.back().offset);
   const std::int64_t columns = tile.extent(tile.rank() - 1), block = tile.elements() / columns * plan.columns;
   for (std::int64_t i = 0; i * plan.columns < columns; ++i) {
     std::string first = i == 0 ? column : fmt::format("{} + {}", column, i * plan.columns);
     for (const std::string& text : rest) first += ", " + text;
     const std::int64_t begin = i * block + plan.first_row * plan.columns;
-    out_.line(fmt::format("tg::load_box({}{}, &call.map[{}], {}.full(), {});", shared_.at(&tile).name,
-                          begin == 0 ? "" : fmt::format(" + {}", begin), map, ring_name(ring), first),
+    std::string to = shared_.at(&tile).name;
+    if (begin != 0) to += fmt::format(" + {}", begin);
+    if (half > 0) to += fmt::format(" + int(blockIdx.x % 2) * {}", half * plan.columns);
+    out_.line(fmt::format("tg::load_box{}({}, &call.map[{}], {}.full(), {});", half > 0 ? "_for_both" : "",
+                          to, map, ring_name(ring), first),
               at);
   }
 }

@@ -144,5 +144,24 @@ TEST(RolesText, FallsBackByTarget) {
   EXPECT_EQ(ampere.find("producer"), std::string::npos);
 }
 
+// Blocks that need the same rows of B bring half of them each; tiles of attention have rings of their own.
+TEST(RolesText, SharesLoadsInPairs) {
+  for (const bool transpose_b : {false, true}) {
+    const Signature signature(gemm_kernel(gemm_of(128, 256, false, transpose_b)).ir());
+    const CudaProgram program = print_cuda(signature, {90, true, true});
+    EXPECT_EQ(program.kernels[0].pair_index, 1);
+    for (const char* piece : {"tg::load_box_for_both", "tg::release_last_in_both", "tg::cluster_sync"})
+      EXPECT_NE(program.text.find(piece), std::string::npos) << piece;
+    const testing::Nvrtc* nvrtc = testing::Nvrtc::find();
+    if (!nvrtc) continue;
+    const testing::Compiled compiled = nvrtc->compile(program.text, 90);
+    ASSERT_TRUE(compiled.ok) << compiled.log;
+    EXPECT_EQ(compiled.log.find("C75"), std::string::npos) << compiled.log;
+    EXPECT_NE(compiled.log.find("0 bytes spill stores"), std::string::npos) << compiled.log;
+  }
+  const Signature attention(attention_kernel(attention_of(128, 128, 128)).ir());
+  EXPECT_EQ(print_cuda(attention, {90, true, true}).text, print_cuda(attention, {90}).text);
+}
+
 }  // namespace
 }  // namespace tegula::codegen

@@ -108,6 +108,27 @@ template <class R>
 TG_DEVICE void release_last(const R& ring) {
   if (threadIdx.x % 32 == 0) barrier_arrive(ring.last_empty());
 }
+// ---- pairs of blocks, each with the barriers of both
+TG_DEVICE void cluster_sync() {
+  asm volatile("barrier.cluster.arrive.release;\nbarrier.cluster.wait.acquire;" ::: "memory");
+}
+// Says that reads by tensor cores are over: wider than the block it would become a fence of the whole GPU.
+TG_DEVICE void barrier_arrive_in(uint32_t barrier, uint32_t block) {
+  asm volatile(
+      "{\n.reg .b32 there;\nmapa.shared::cluster.u32 there, %0, %1;\n"
+      "mbarrier.arrive.shared::cluster.b64 _, [there];\n}" ::"r"(barrier),
+      "r"(block)
+      : "memory");
+}
+// By two threads of every warp.
+template <class R>
+TG_DEVICE void release_in_both(const R& ring) {
+  if (threadIdx.x % 32 < 2) barrier_arrive_in(ring.empty(), threadIdx.x % 32);
+}
+template <class R>
+TG_DEVICE void release_last_in_both(const R& ring) {
+  if (threadIdx.x % 32 < 2) barrier_arrive_in(ring.last_empty(), threadIdx.x % 32);
+}
 // The one arrival of a full barrier, and bytes to come.
 template <class R>
 TG_DEVICE void expect(const R& ring, uint32_t bytes) {
@@ -166,6 +187,28 @@ TG_DEVICE void load_box(void* to, const TensorMap* map, uint32_t barrier, int a,
   TG_LOAD("5d", "{%3, %4, %5, %6, %7}", "r"(a), "r"(b), "r"(c), "r"(d), "r"(e));
 }
 #undef TG_LOAD
+
+// ---- to the shared memory of both blocks, at the same place and barrier of each
+#define TG_LOAD_BOTH(dims, coordinates, ...)                                                         \
+  asm volatile("cp.async.bulk.tensor." dims                                                          \
+               ".shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1, " \
+               coordinates "], [%2], %3;" ::"r"(shared_address(to)),                                 \
+               "l"(map), "r"(barrier), "h"(uint16_t(3)), __VA_ARGS__                                 \
+               : "memory")
+TG_DEVICE void load_box_for_both(void* to, const TensorMap* map, uint32_t barrier, int a, int b) {
+  TG_LOAD_BOTH("2d", "{%4, %5}", "r"(a), "r"(b));
+}
+TG_DEVICE void load_box_for_both(void* to, const TensorMap* map, uint32_t barrier, int a, int b, int c) {
+  TG_LOAD_BOTH("3d", "{%4, %5, %6}", "r"(a), "r"(b), "r"(c));
+}
+TG_DEVICE void load_box_for_both(void* to, const TensorMap* map, uint32_t barrier, int a, int b, int c, int d) {
+  TG_LOAD_BOTH("4d", "{%4, %5, %6, %7}", "r"(a), "r"(b), "r"(c), "r"(d));
+}
+TG_DEVICE void load_box_for_both(void* to, const TensorMap* map, uint32_t barrier, int a, int b, int c, int d,
+                                 int e) {
+  TG_LOAD_BOTH("5d", "{%4, %5, %6, %7, %8}", "r"(a), "r"(b), "r"(c), "r"(d), "r"(e));
+}
+#undef TG_LOAD_BOTH
 
 // ---- and back, stored or added; groups of stores belong to the thread that issues them
 #define TG_STORE(instruction, dims, coordinates, ...)                       \

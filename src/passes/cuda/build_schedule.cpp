@@ -17,7 +17,7 @@ ScheduleNames::ScheduleNames(schedule::Schedule& out, const Roles& roles, const 
   for (const auto& [branch, loop] : program.non_empty)
     peeled_.insert(std::get<For>(loop->node).index[0].get());
   for (const RingPlan& ring : roles.rings) {
-    schedule::Ring own{ring.tiles[0]->name, {}, ring.depth, 1, full_arrivals(ring), roles.consumers / 32};
+    schedule::Ring own{ring.tiles[0]->name, {}, ring.depth, 1, full_arrivals(ring), empty_arrivals(roles)};
     for (const BufferPtr& tile : ring.tiles) {
       own.buffers.push_back(static_cast<int>(out.buffers.size()));
       buffers_.emplace(tile.get(), own.buffers.back());
@@ -25,6 +25,7 @@ ScheduleNames::ScheduleNames(schedule::Schedule& out, const Roles& roles, const 
       int fills = 0;
       for (const auto& [fill, filled] : roles.fills) fills += filled == tile;
       if (ring.by_rows) fills *= producer_threads / 32;  // each warp brings its own
+      if (roles.cluster() > 1) fills *= 2;               // each block brings its half, or both
       out.buffers.push_back({tile->name, schedule::Space::shared, ring.depth, 1, bytes, fills});
     }
     out.rings.push_back(std::move(own));
@@ -168,7 +169,11 @@ schedule::Schedule build_schedule(const std::string& name, const Roles& roles, c
   out.ctas_per_sm = roles.blocks_per_processor;
   out.prologue.push_back({schedule::InitBarriers{}, Who::one});
   out.prologue.push_back({schedule::InitFence{}, Who::one});
-  out.prologue.push_back({schedule::Barrier{0, false, 0, roles.consumers + producer_threads, true}});
+  out.cluster = roles.cluster();
+  if (roles.cluster() > 1)
+    out.prologue.push_back({schedule::ClusterBarrier{}});
+  else
+    out.prologue.push_back({schedule::Barrier{0, false, 0, roles.consumers + producer_threads, true}});
   schedule::Role consumer{"consumer", roles.consumers / 128, 4, shares.consumer, {}},
       producer{"producer", 1, 4, shares.producer, {}};
   if (shares.consumer > 0) {
@@ -187,6 +192,8 @@ schedule::Schedule build_schedule(const std::string& name, const Roles& roles, c
   }
   append(consumer.events, std::move(sums));
   if (roles.stores) consumer.events.push_back({schedule::StoreWait{0}, Who::leader});
+  // No block ends while the other may still release its slots.
+  if (roles.cluster() > 1) consumer.events.push_back({schedule::ClusterBarrier{}});
   if (roles.one_loader)
     producer.events.push_back({schedule::Guard{schedule::Guard::Kind::chosen, std::move(loads)}, Who::one});
   else

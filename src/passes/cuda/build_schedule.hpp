@@ -18,6 +18,8 @@ inline constexpr int turn_slots = 2;  // numbers of blocks on their way
 inline int early_exponentials(int consumers) { return consumers == 384 ? 4 : 8; }
 
 RegisterShares register_shares(const Roles& roles);
+// At the barrier that a slot is empty: by warps of all blocks that fill it.
+inline int empty_arrivals(const Roles& roles) { return roles.consumers / 32 * roles.cluster(); }
 // At the barrier that a slot is full.
 inline int full_arrivals(const RingPlan& ring) { return ring.by_rows ? producer_threads : 1; }
 

@@ -50,6 +50,7 @@ class Consumer {
   void leaf(const Stmt& s, Events& out);
   void nested(const Stmt& s, Events& out);
   void deep_loop(const Stmt& s, Events& out);
+  bool in_pairs() const { return roles_.cluster() > 1; }
   void wait_full(int ring, Events& out);
   void release(int ring, Events& out);
   // Until the first `count` of the flights are done.
@@ -116,7 +117,7 @@ void Consumer::wait_full(int ring, Events& out) {
 
 void Consumer::release(int ring, Events& out) {
   out.push_back({schedule::WarpSync{}});
-  out.push_back({schedule::Arrive{schedule::Side::empty, {ring}}, Who::each_warp});
+  out.push_back({schedule::Arrive{schedule::Side::empty, {ring}, in_pairs()}, Who::each_warp});
   out.push_back({schedule::Advance{ring}});
 }
 
@@ -198,14 +199,15 @@ void Consumer::deep_loop(const Stmt& s, Events& out) {
     own.push_back({schedule::GemmWait{1}});
     schedule::Guard guard{schedule::Guard::Kind::not_first, {}};
     for (const Use& use : used)
-      guard.body.push_back({schedule::Arrive{schedule::Side::empty, {use.ring, -1}}, Who::each_warp});
+      guard.body.push_back(
+          {schedule::Arrive{schedule::Side::empty, {use.ring, -1}, in_pairs()}, Who::each_warp});
     own.push_back(event_of(std::move(guard), s));
     for (const Use& use : used) own.push_back({schedule::Advance{use.ring}});
   }
   out.push_back(event_of(std::move(result), s, Who::all, loop.index[0]->name));
   out.push_back({schedule::GemmWait{0}});
   for (const Use& use : used)
-    out.push_back({schedule::Arrive{schedule::Side::empty, {use.ring, -1}}, Who::each_warp});
+    out.push_back({schedule::Arrive{schedule::Side::empty, {use.ring, -1}, in_pairs()}, Who::each_warp});
 }
 
 void Consumer::nested(const Stmt& s, Events& out) {

@@ -15,6 +15,9 @@ struct TensorCopy {
   // Some of the view's limits may cut the tile: then the elements beyond are zeros, which the engine only
   // writes outside the tensor.
   bool is_clipped = false;
+  // The dimension of which each block of a pair brings one half, to both; -1: each block brings all for
+  // itself.
+  int halved = -1;
 };
 
 // The rows of a shared tile that the view shows, in the order of the tile however it is reshaped, its columns

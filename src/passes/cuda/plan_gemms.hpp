@@ -11,6 +11,7 @@ namespace tegula::passes {
 struct CudaTarget {
   int architecture = 90;    // 10 · major + minor
   bool copy_engine = true;  // false: for tensors whose addresses or strides it does not take
+  bool pairs = false;       // two blocks share loads where they can: for rows off the sectors of the cache
 
   bool has_wgmma() const { return architecture == 90; }
 };

@@ -63,7 +63,14 @@ void Producer::fill(const Stmt& s, const BufferPtr& tile, int part, bool last, E
   to.parts.per_warp = by_rows ? 1 : 0;
   to.parts.mask = std::uint64_t{1} << (by_rows ? part * (producer_threads / 32) : part);
   if (!by_rows) {
-    out.push_back(event_of(schedule::Load{{ring}, to, bytes_of(s, tile), false}, s, Who::one));
+    const auto plan = roles_.copies.find(s.get());
+    const bool halved = plan != roles_.copies.end() && plan->second.halved >= 0;
+    if (roles_.cluster() > 1) {
+      to.parts.mask = std::uint64_t{halved ? 1u : 3u} << 2 * part;
+      to.parts.per_cta = halved ? 1 : 0;
+    }
+    const int bytes = halved ? bytes_of(s, tile) / 2 : bytes_of(s, tile);
+    out.push_back(event_of(schedule::Load{{ring}, to, bytes, halved}, s, Who::one));
     return;
   }
   out.push_back(event_of(schedule::CopyAsync{to}, s));

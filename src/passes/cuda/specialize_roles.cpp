@@ -5,6 +5,7 @@
 
 #include "ir/effects.hpp"
 #include "ir/visit.hpp"
+#include "passes/cuda/pair_blocks.hpp"
 #include "passes/cuda/plan_rows.hpp"
 #include "passes/cuda/plan_stores.hpp"
 #include "passes/cuda/slice.hpp"
@@ -357,6 +358,7 @@ std::optional<Roles> Analysis::run() {
   roles.takes_turns = is_uneven();
   choose_depths(roles, candidates_);
   plan_loads(roles);
+  if (target_.pairs) pair_blocks(grid_, roles);
   return roles;
 }
 

@@ -30,7 +30,10 @@ struct Roles {
   bool takes_turns = false;  // blocks cost unevenly: who is done takes the next one
   bool stores = false;       // some fragment is stored by the copy engine
   bool one_loader = false;   // the producer is one thread: the copy engine brings everything
+  int pair_index = -1;       // of the grid: two neighbours along it are a cluster and share loads
   ir::Body producer, consumer;
+
+  int cluster() const { return pair_index >= 0 ? 2 : 1; }
 
   // -1: the tile is in no ring.
   int ring_of(const ir::Buffer* tile) const;

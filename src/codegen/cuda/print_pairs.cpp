@@ -1,0 +1,61 @@
+// The blocks that one function runs, one after the other; by themselves, or in pairs that share loads.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "codegen/cuda/grid_printer.hpp"
+#include "passes/cuda/elements.hpp"
+
+namespace tegula::codegen {
+
+using namespace ir;
+
+namespace {
+
+// The grid with half as many blocks along one index.
+Grid pairs_of(const Grid& grid, std::size_t index) {
+  Grid result = grid;
+  const Expr& extent = grid.extents[index];
+  const DType type = extent->held();
+  const Expr more = make(Op::add, type, {extent, constant(type, 1)}, extent->at);
+  result.extents[index] = make(Op::div, type, {more, constant(type, 2)}, extent->at);
+  result.index[index] =
+      passes::new_variable("pair", grid.index[index]->type, VariableKind::index, extent->at);
+  if (index == 1) result.hints.group = std::max(1, grid.hints.group / 2);
+  return result;
+}
+
+}  // namespace
+
+void CudaGridPrinter::tiles(const schedule::Loop& n) {
+  const std::string tile = names_.unique("tile"), count = names_.unique("tiles");
+  const Facts before = facts_;
+  const bool in_pairs = roles_->cluster() > 1;
+  const Grid grid = in_pairs ? pairs_of(*grid_, static_cast<std::size_t>(roles_->pair_index)) : *grid_;
+  out_.code();
+  std::string product;
+  for (const Expr& extent : grid.extents)
+    product += fmt::format("{}uint32_t({})", product.empty() ? "" : " * ", value(extent));
+  out_.line(fmt::format("const uint32_t {} = {};", count, product));
+  out_.line("#pragma unroll 1");
+  out_.open_step(StepKind::loop,
+                 fmt::format("for (uint32_t {0} = blockIdx.x{2}; {0} < {1}; {0} += gridDim.x{2}) {{", tile,
+                             count, in_pairs ? " / 2" : ""));
+  decode(grid, tile);
+  if (in_pairs) name_in_pair(grid);
+  leave_ = "continue;";
+  events(n.body);
+  leave_ = "return;";
+  out_.close_step();
+  facts_ = before;
+}
+
+// The index of this block: the last pair may reach beyond the grid by one, and finds nothing to do there.
+void CudaGridPrinter::name_in_pair(const Grid& pairs) {
+  const auto i = static_cast<std::size_t>(roles_->pair_index);
+  out_.line(fmt::format("const int {} = {} * 2 + int(blockIdx.x % 2);", name_variable(grid_->index[i]),
+                        variable_text(pairs.index[i])));
+  facts_.add_range(grid_->index[i], {0, INT32_MAX});
+}
+
+}  // namespace tegula::codegen
