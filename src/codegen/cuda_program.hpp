@@ -11,7 +11,7 @@
 //   launches that may run at the same time have the same;
 // followed, if there are any, at the next multiple of 64 bytes, by the tensor maps.
 // It is launched with as many blocks as the product of the grid's extents, in one dimension; a persistent one
-// with any number of blocks.
+// with any number of blocks, or of pairs of blocks.
 #pragma once
 #include <map>
 #include <set>

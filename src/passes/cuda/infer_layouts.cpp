@@ -19,9 +19,11 @@ const Access* fragment_access(const Stmt& stmt) {
   return access && access->view.buffer->space == Space::fragment ? access : nullptr;
 }
 
+namespace {
+
 // The loop's index that goes over all of a dimension; where that has one element, any that takes one step.
-static std::optional<int> axis_of(const For& loop, const Expr& at, std::int64_t extent,
-                                  const std::vector<int>& taken) {
+std::optional<int> axis_of(const For& loop, const Expr& at, std::int64_t extent,
+                           const std::vector<int>& taken) {
   for (std::size_t axis = 0; axis < loop.index.size(); ++axis) {
     const bool own = at->op == Op::variable && at->variable == loop.index[axis];
     const bool one = extent == 1 && is_constant(at, 0);
@@ -30,6 +32,8 @@ static std::optional<int> axis_of(const For& loop, const Expr& at, std::int64_t 
   }
   return std::nullopt;
 }
+
+}  // namespace
 
 std::optional<std::vector<int>> loop_axes(const For& loop, const Access& access) {
   const Buffer& buffer = *access.view.buffer;

@@ -16,8 +16,7 @@ namespace tegula::passes {
 struct RingPlan {
   std::vector<ir::BufferPtr> tiles;
   int depth = 1;
-  bool by_rows =
-      false;  // every thread of the producer copies pieces of rows, and arrives when they are there
+  bool by_rows = false;  // the producer's threads copy pieces of rows, each arrives when its own are there
 };
 
 struct Roles {
