@@ -61,7 +61,8 @@ const Access* CudaGridPrinter::row_store(const Stmt& s) const {
   if (!is_variable(value, load->variable) || !is_row_of_workspace(store->to, loop->index[1])) return nullptr;
   const auto layout = layouts_.fragments.find(&from);
   const std::int64_t m = from.extent(0), n = from.extent(1), groups = team_.threads / 128;
-  if (team_.threads % 128 != 0 || m != 64 * groups || n % quad_columns != 0) return nullptr;
+  if (!target_.has_wgmma() || team_.threads % 128 != 0 || m != 64 * groups || n % quad_columns != 0)
+    return nullptr;
   if (layout == layouts_.fragments.end() || layout->second != layout::wgmma_accumulator(m, n, {groups, 1}))
     return nullptr;
   return &store->to;
