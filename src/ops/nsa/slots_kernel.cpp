@@ -22,6 +22,8 @@ namespace {
 // Of a list that one block of the grid works through.
 constexpr int most_steps = 64, fewest_of_piece = 128;
 constexpr int sum_stages = 4;
+constexpr int fewest_rows_of_copy = 8;  // of a token, below which the copy engine is slower than threads
+constexpr int fewest_stats = 32;        // of a token: 128 bytes
 
 class Program {
  public:
@@ -50,6 +52,8 @@ class Program {
   }
   Expr chunks() const { return ceildiv(queries, chunk_tokens); }
   Expr pieces() const { return pairs->pieces(queries); }
+  int stats_width() const { return std::max(2 * f.pack, fewest_stats); }
+  void load_tokens(const Tensor& from, const std::function<Expr(const Expr&)>& token, Shared& to) const;
   void add_list(KeyGradient& sums, const PairLists::List& list, const KeyTile& of);
   void merge_block(const Index& x, const Index& h, const Index& b);
   void sum_block(const Index& x, const Index& h, const Index& b);
@@ -81,7 +85,8 @@ Program::Program(const NsaSlotsKernel& instance) : c(instance), f(c.forward) {
   behind.emplace(scalar("behind", i32));
   require(entries <= f.entries, "a row has no more entries than the instance");
   declare_options(vector, of_k);
-  stats.emplace(workspace("stats", {batch, queries, heads, 2 * f.pack}, f32, {.zero = f.members < f.pack}));
+  stats.emplace(
+      workspace("stats", {batch, queries, heads, stats_width()}, f32, {.zero = f.members < f.pack}));
   pairs.emplace(f,
                 PairLists::Extents{heads, batch * queries, batch * chunks(), batch, ceildiv(keys, f.block)},
                 std::max(most_steps * c.queries, fewest_of_piece));
@@ -140,6 +145,28 @@ void Program::pair_grids() {
   over_chunks([&](const auto&... all_of) { pairs->write(all_of...); });
 }
 
+// Rows of a few heads are brought by the copy engine, token by token.
+void Program::load_tokens(const Tensor& from, const std::function<Expr(const Expr&)>& token,
+                          Shared& to) const {
+  const int rows = to.extent(0) / c.queries, columns = to.extent(1);
+  const bool vector = from.rank() == 2;
+  if (f.pack < fewest_rows_of_copy) {
+    const auto row = [&](Index i) -> Expr { return token(i); };
+    if (vector)
+      gather(from, row, to);
+    else
+      gather(from, row, to.reshape({c.queries, rows, columns}));
+    return;
+  }
+  for (int i = 0; i < c.queries; ++i) {
+    const lang::Target part = to.slice(range(i * rows, (i + 1) * rows), all);
+    if (vector)
+      copy(from.at(token(Operand(i))), part);
+    else
+      copy(from.slice(token(Operand(i))).at(0), part);
+  }
+}
+
 // The pairs of a list, a tile of tokens at a time. Tokens and heads that do not exist have
 // zeros for rows, and so add nothing.
 void Program::add_list(KeyGradient& sums, const PairLists::List& list, const KeyTile& of) {
@@ -152,12 +179,11 @@ void Program::add_list(KeyGradient& sums, const PairLists::List& list, const Key
       Expr n = t * c.queries + i;
       return select(n < count, list.tokens(list.begin + n), no_row);
     };
-    const auto row = [&](Index i) -> Expr { return token(i); };
     Shared q_tile({f.pack * c.queries, f.dim}, f.compute),
-        dout_tile({f.pack * c.queries, f.dim_v}, f.compute), stats_tile({c.queries, 2 * f.pack}, f32);
-    gather(q_of, row, q_tile.reshape({c.queries, f.pack, f.dim}));
-    gather(stats_of, row, stats_tile);
-    gather(dout_of, row, dout_tile.reshape({c.queries, f.pack, f.dim_v}));
+        dout_tile({f.pack * c.queries, f.dim_v}, f.compute), stats_tile({c.queries, stats_width()}, f32);
+    load_tokens(q_of, token, q_tile);
+    load_tokens(stats_of, token, stats_tile);
+    load_tokens(dout_of, token, dout_tile);
     Expr cut = of.first + c.keys > of.end;
     Expr partial = f.causal ? of.first + (c.keys - 1) > token(Operand(0)) + shift() || cut : cut;
     sums.add(
@@ -189,11 +215,12 @@ void Program::key_block(const Index& x, const Index& h, const Index& b) {
   const KeyTile of = key_tile(number, select(is_piece, x, x - of_pieces) % parts, h, b);
   const PairLists::List list = pairs->list(own_part, number);
   const PairLists::List cut = pairs->piece(list, piece - pairs->first_piece(own_part, number));
-  exit_if(!is_piece && pairs->is_cut(list) && !*is_first);
+  exit_if(!is_piece && !*is_first && (pairs->is_cut(list) || list.count == 0));
   // A part behind the last key leaves zeros in its slots.
   const Range own = range(0, of.end);
+  const Slot loaded = f.block % c.keys == 0 ? Slot(all) : Slot(own);
   KeyGradient sums(c.tiles(), gradient());
-  sums.load(k->slice(b, own, h), v->slice(b, own, h), of.first);
+  sums.load(k->slice(b, loaded, h), v->slice(b, loaded, h), of.first);
   const Tensor dk_of = dk_sum->slice(b, own, h), dv_of = dv_sum->slice(b, own, h);
   when(!is_piece && !*is_first, [&] { sums.load_sums(dk_of, dv_of, of.first); });
   Expr whole = select(pairs->is_cut(list), 0, list.count);

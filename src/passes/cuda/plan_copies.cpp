@@ -59,9 +59,9 @@ std::optional<TensorCopy> plan_copy(const Copy& copy, bool swizzled) {
     const auto order = layout::swizzled_order(tile.extent(0), tile.extent(1));
     if (order.is_swizzled()) plan.columns = order.columns, plan.is_swizzled = true;
   }
-  // The pattern of a swizzle repeats every eight rows; without one a transfer begins at 128 bytes.
+  // A transfer begins at 128 bytes. The pattern of a swizzle follows the address, so it may begin at any row.
   plan.first_row = static_cast<int>(rows->first);
-  if (rows->first % 8 != 0 || rows->first * plan.columns * bytes % 128 != 0) return std::nullopt;
+  if (rows->first * plan.columns * bytes % 128 != 0) return std::nullopt;
   int axis = 0;  // the axes of the tile follow each other in the tensor
   for (const ViewDim& dim : from.dims) {
     std::int64_t extent = 1;
