@@ -9,6 +9,8 @@ using namespace lang;
 
 namespace {
 
+constexpr int rows_of_warp_group = 64;
+
 void scale_all(Fragment& x, const Expr& factor) {
   parallel(x, [&](Index i, Index j) { x(i, j) *= factor; });
 }
@@ -112,8 +114,11 @@ void KeyGradient::add(const Shared& q_tile, const Shared& dout_tile, const OfCol
   ScoreGradient::Slopes slopes;
   gradient_.weigh(
       scores, slopes, [&](const Expr&, const Expr& t) -> Expr { return base(t); }, mask);
+  // One warp group alone has no registers for a product of keys in flight while it passes contributions on.
+  const bool alone = tiles_.keys <= rows_of_warp_group;
   auto multiply = [&](const Fragment& gradients) {
     std::optional<Fragment> contribution;
+    if (alone) gemm(gradients, q_tile, dk_);
     if (receiver) {
       Shared tile({tiles_.keys, tiles_.rows()}, tiles_.compute);
       copy(gradients, tile);
@@ -121,7 +126,7 @@ void KeyGradient::add(const Shared& q_tile, const Shared& dout_tile, const OfCol
       clear(*contribution);
       gemm(tile.T(), k_, *contribution);
     }
-    gemm(gradients, q_tile, dk_);
+    if (!alone) gemm(gradients, q_tile, dk_);
     if (receiver) receiver(*contribution);
   };
   // From the rounded weights: both forms at once take too many registers.
