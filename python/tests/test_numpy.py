@@ -249,7 +249,7 @@ def test_other_threads_go_on():
     thread.start()
     begun.wait()
     before = count
-    q = random((1, 64, 1, 16))
+    q = random((1, 512, 1, 16))  # long enough for a busy machine to run both
     tegula.attention(q, q, q, target="interpreter")
     counted = count - before
     done.set()
