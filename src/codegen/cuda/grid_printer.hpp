@@ -264,6 +264,7 @@ class CudaGridPrinter {
   std::string role(const schedule::Schedule& schedule, const schedule::Role& role, const ir::Grid& grid,
                    int barrier, int threads);
   void event(const schedule::StoreWait& n, const schedule::Event&);
+  std::string blocks_text(const ir::Grid& grid);
   void tiles(const schedule::Loop& n);
   void name_in_pair(const ir::Grid& pairs);
   void events(const schedule::Events& list);

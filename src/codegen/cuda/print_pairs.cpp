@@ -27,16 +27,20 @@ Grid pairs_of(const Grid& grid, std::size_t index) {
 
 }  // namespace
 
+// How many blocks the grid has.
+std::string CudaGridPrinter::blocks_text(const Grid& grid) {
+  Texts extents;
+  for (const Expr& extent : grid.extents) extents.push_back(fmt::format("uint32_t({})", value(extent)));
+  return fmt::format("{}", fmt::join(extents, " * "));
+}
+
 void CudaGridPrinter::tiles(const schedule::Loop& n) {
   const std::string tile = names_.unique("tile"), count = names_.unique("tiles");
   const Facts before = facts_;
   const bool in_pairs = roles_->cluster() > 1;
   const Grid grid = in_pairs ? pairs_of(*grid_, static_cast<std::size_t>(roles_->pair_index)) : *grid_;
   out_.code();
-  std::string product;
-  for (const Expr& extent : grid.extents)
-    product += fmt::format("{}uint32_t({})", product.empty() ? "" : " * ", value(extent));
-  out_.line(fmt::format("const uint32_t {} = {};", count, product));
+  out_.line(fmt::format("const uint32_t {} = {};", count, blocks_text(grid)));
   out_.line("#pragma unroll 1");
   out_.open_step(StepKind::loop,
                  fmt::format("for (uint32_t {0} = blockIdx.x{2}; {0} < {1}; {0} += gridDim.x{2}) {{", tile,

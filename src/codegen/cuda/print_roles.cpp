@@ -33,7 +33,7 @@ void CudaGridPrinter::declare_rings(const passes::Roles& roles) {
   for (const passes::RingPlan& ring : roles.rings) {
     RingText text{names_.unique(ring.tiles[0]->name + "_ring"), memory_.allocate(16 * ring.depth, 16), {}};
     for (const BufferPtr& tile : ring.tiles) {
-      const std::int64_t bytes = (tile->elements() * tile->type.bytes() + 1023) / 1024 * 1024;
+      const std::int64_t bytes = passes::slot_bytes(*tile);
       text.tiles.push_back({memory_.allocate(bytes * ring.depth, 1024), bytes});
     }
     rings_.push_back(std::move(text));
@@ -304,10 +304,7 @@ void CudaGridPrinter::in_turns(const schedule::Loop& n) {
   tile_ = names_.unique("tile"), tiles_ = names_.unique("tiles");
   const Facts before = facts_;
   out_.code();
-  std::string product;
-  for (const Expr& extent : grid_->extents)
-    product += fmt::format("{}uint32_t({})", product.empty() ? "" : " * ", value(extent));
-  out_.line(fmt::format("const uint32_t {} = {};", tiles_, product));
+  out_.line(fmt::format("const uint32_t {} = {};", tiles_, blocks_text(*grid_)));
   if (!is_consumer_) out_.line("uint32_t next = blockIdx.x;");
   out_.line("#pragma unroll 1");
   out_.open_step(StepKind::loop, "for (;;) {");

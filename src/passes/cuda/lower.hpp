@@ -7,9 +7,12 @@
 namespace tegula::passes {
 
 // The kernel as it is printed for a GPU. Afterwards
-//   copies, fills and gathers are loops, except copies between a tensor and a whole shared tile;
+//   copies, fills and gathers are loops, except copies between a tensor and rows of a shared tile, and those
+//   of
+//     sums of products to a tensor that the copy engine can do; accumulations alike, else loops between
+//     turns;
 //   reductions go from a whole fragment into a whole fragment;
-//   gemm accumulates into a whole fragment, its operands are shared, or A as its plan says;
+//   gemm accumulates into a whole fragment, its operands are in shared memory, A also in registers;
 //   no fragment is used in each_group that is declared outside;
 //   the number of threads of each grid is decided.
 ir::Kernel for_cuda(const ir::Kernel& kernel, const CudaTarget& target);

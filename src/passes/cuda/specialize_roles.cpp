@@ -29,10 +29,6 @@ constexpr std::int64_t shared_bytes = 225 * 1024;  // for rings and stores; the 
 
 constexpr std::int64_t other_bytes = 2 * 1024;  // that the system and small tiles take, of each of two blocks
 
-std::int64_t bytes_of(const Buffer& tile) {
-  return (tile.elements() * tile.type.bytes() + 1023) / 1024 * 1024;
-}
-
 bool touches_fragments(const Stmt& s) {
   if (const auto* declared = as<Declare>(s)) return declared->tile->space == Space::fragment;
   for (const Region& r : all_effects(s).regions) {
@@ -304,7 +300,8 @@ std::int64_t own_bytes(const Roles& roles) {
     const auto* declared = as<Declare>(s);
     if (!declared || declared->tile->space != Space::shared || roles.ring_of(declared->tile.get()) >= 0)
       return;
-    if (declared->tile->type.bits() == 16 && declared->tile->rank() == 2) result += bytes_of(*declared->tile);
+    if (declared->tile->type.bits() == 16 && declared->tile->rank() == 2)
+      result += slot_bytes(*declared->tile);
   });
   return result;
 }
@@ -315,7 +312,7 @@ void Analysis::choose_depths(Roles& roles, const std::vector<Candidate>& candida
   std::vector<int> wanted;
   for (RingPlan& ring : roles.rings) {
     std::int64_t bytes = 0;
-    for (const BufferPtr& tile : ring.tiles) bytes += bytes_of(*tile);
+    for (const BufferPtr& tile : ring.tiles) bytes += slot_bytes(*tile);
     const auto c = std::find_if(candidates.begin(), candidates.end(),
                                 [&](const Candidate& own) { return own.tile == ring.tiles[0]; });
     wanted.push_back(c->pipelined ? (c->stages > 0 ? c->stages : 4) : 1);
@@ -363,6 +360,10 @@ std::optional<Roles> Analysis::run() {
 }
 
 }  // namespace
+
+std::int64_t slot_bytes(const Buffer& tile) {
+  return (tile.elements() * tile.type.bytes() + 1023) / 1024 * 1024;
+}
 
 std::int64_t staging_bytes(int consumers) { return consumers / 128 * store_buffers * store_rows * 128; }
 

@@ -39,6 +39,8 @@ struct Roles {
 };
 
 inline constexpr int producer_threads = 128;
+// Of a slot for the tile: the pattern of a swizzle begins at such an address.
+std::int64_t slot_bytes(const ir::Buffer& tile);
 // Of the buffers through which fragments are stored.
 std::int64_t staging_bytes(int consumers);
 
