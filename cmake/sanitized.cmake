@@ -41,7 +41,9 @@ endfunction()
 # its own: the address sanitizer reports its use.
 tegula_sanitized_test(test_address 4
                       FLAGS -fsanitize=address,undefined,float-cast-overflow -fno-sanitize=null,vptr,object-size
-                      SOURCES dtype.cpp runtime/*.cpp ir/*.cpp lang/*.cpp TESTS test_runtime test_ir test_lang)
+                      SOURCES dtype.cpp ir/*.cpp lang/*.cpp runtime/binding*.cpp runtime/co*.cpp runtime/dlpack.cpp
+                              runtime/file_io.cpp runtime/npy*.cpp runtime/safetensors*.cpp runtime/tensor*.cpp
+                      TESTS test_runtime test_ir test_lang)
 # What several threads enter: the pool, the cache of kernels, the executor.
 tegula_sanitized_test(test_thread 2
                       FLAGS -fsanitize=thread
