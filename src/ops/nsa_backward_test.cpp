@@ -55,6 +55,14 @@ std::vector<Row> table() {
                       .tokens = tokens,
                       .keys = keys,
                       .options = {.block_size = 16, .diagonal = true, .window = 5, .tiles = {2, 16}}});
+  rows.push_back({.name = "many blocks", .tokens = 3, .keys = 1100, .options = {.block_size = 1}});
+  rows.push_back({.name = "long lists",
+                  .tokens = 150,
+                  .keys = 150,
+                  .heads = 64,
+                  .entries = 2,
+                  .type = f16,
+                  .options = {.block_size = 128}});
   for (DType type : {f16, bf16})
     rows.push_back({.name = "type", .type = type, .options = {.block_size = 16, .scale = 0.3f}});
   rows.push_back({.name = "packed sequences",
