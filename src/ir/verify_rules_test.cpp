@@ -234,6 +234,16 @@ const Case statements[] = {
      [](auto& p) {
        return declared(p, st(Accumulate{AtomicOp::add, whole(p.C), whole(p.s), p.one}));
      }},
+    {"turns are taken in order",
+     [](auto& p) {
+       Accumulate without{AtomicOp::add, whole(p.C), whole(p.s), nullptr};
+       without.turn = Access{whole(p.C), {p.zero, p.zero}};
+       return declared(p, st(std::move(without)));
+     }},
+    {"turns are counted in a workspace",
+     [](auto& p) {
+       return declared(p, st(Turn{Access{whole(p.s), {p.zero, p.zero}}, nullptr}));
+     }},
     {"a loop has a begin and an end for each index",
      [](auto& p) {
        return Body{st(For{LoopKind::serial, {p.i}, {p.zero}, {}, 0, {}})};
