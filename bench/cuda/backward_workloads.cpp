@@ -23,10 +23,6 @@ struct BackwardShape {
   std::int64_t blocks() const { return (length + block - 1) / block; }
 };
 
-std::int64_t behind(std::int64_t begin, const Shape& shape) {
-  return (begin + nelements(shape) + 1023) / 1024 * 1024;
-}
-
 // A sum that is compared with a result: how far the result is off, in units of what its terms make together.
 struct Sum {
   double value = 0, squares = 0;

@@ -25,10 +25,6 @@ struct NsaShape {
   Shape keys() const { return {1, tokens, kv_heads, dim}; }
 };
 
-std::int64_t behind(std::int64_t begin, const Shape& shape) {
-  return (begin + nelements(shape) + 1023) / 1024 * 1024;
-}
-
 // Made once for all workloads that share it.
 const NsaSelection& selection_of(const NsaShape& s) {
   static std::map<std::pair<std::int64_t, Drift>, NsaSelection> made;

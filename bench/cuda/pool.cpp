@@ -10,6 +10,10 @@ constexpr std::int64_t period = 16'000'057;
 
 }  // namespace
 
+std::int64_t behind(std::int64_t begin, const Shape& shape) {
+  return (begin + nelements(shape) + 1023) / 1024 * 1024;
+}
+
 Pool::Pool(DType type, std::int64_t elements)
     : host_(Tensor::random_normal({period}, type, 1)),
       device_(Tensor::empty({elements}, type, Device::cuda())) {

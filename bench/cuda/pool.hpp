@@ -5,6 +5,10 @@
 
 namespace tegula::bench {
 
+// Where the tensor after one that begins there begins: none shares memory with another, each begins at a line
+// of the cache, as tensors of allocators do.
+std::int64_t behind(std::int64_t begin, const Shape& shape);
+
 class Pool {
  public:
   Pool(DType type, std::int64_t elements);

@@ -13,10 +13,6 @@ namespace {
 
 constexpr std::int64_t most_elements = std::int64_t{400'000'000};
 
-// Where the next tensor begins: none shares memory with another, each begins at a line of the cache, as
-// tensors of allocators do.
-std::int64_t behind(std::int64_t elements) { return (elements + 1023) / 1024 * 1024; }
-
 const Pool& pool(DType type) {
   static const Pool of_bf16(bf16, most_elements), of_f16(f16, most_elements);
   return type == bf16 ? of_bf16 : of_f16;
@@ -30,7 +26,7 @@ Workload gemm_workload(DType type, std::int64_t m, std::int64_t n, std::int64_t 
   workload.name = fmt::format("gemm {} {}x{}x{} {}", type.name(), m, n, k, transposed ? "nt" : "nn");
   workload.flops = 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
   workload.prepare = [=] {
-    const std::int64_t begin_b = behind(m * k);
+    const std::int64_t begin_b = behind(0, {m, k});
     const Tensor a = pool(type).take({m, k}, 0);
     const Tensor b = pool(type).take(transposed ? Shape{n, k} : Shape{k, n}, begin_b);
     const Tensor c = Tensor::full({m, n}, type, std::nan("")).to(Device::cuda());
@@ -78,7 +74,7 @@ Workload attention_workload(const AttentionShape& s, bool causal) {
                    static_cast<double>(s.length * s.length) * (causal ? 0.5 : 1);
   workload.prepare = [=] {
     const Shape shape{s.batch, s.length, s.heads, s.dim};
-    const std::int64_t k_begin = behind(nelements(shape)), v_begin = 2 * k_begin;
+    const std::int64_t k_begin = behind(0, shape), v_begin = 2 * k_begin;
     const Tensor q = pool(bf16).take(shape, 0), k = pool(bf16).take(shape, k_begin),
                  v = pool(bf16).take(shape, v_begin);
     const Tensor out = Tensor::full(shape, bf16, std::nan("")).to(Device::cuda());

@@ -1,5 +1,5 @@
-// Contributions to a tensor whose orders are promised to be consecutive: on the CPU and on a GPU the same as the
-// interpreter's.
+// Contributions to a tensor whose orders are promised to be consecutive: on the CPU and on a GPU the same as
+// the interpreter's.
 #include "codegen/cuda/testing.hpp"
 #include "codegen/testing/compare.hpp"
 
@@ -24,6 +24,14 @@ const Case cases[] = {
        grid(6, [&](Index b) {
          Fragment x = load(X.slice(b), {5, 9});
          accumulate(O.slice(b % 2).at(0, 0), x, {.order = b / 2, .consecutive = true});
+       });
+     }},
+    {"windows that lie outside",
+     [](Program& p) {
+       Tensor X = p.in(Data::random_normal({4, 5, 9}, f32, 4)), O = p.zeroed({10, 9}, f32);
+       grid(4, [&](Index b) {
+         Fragment x = load(X.slice(b), {5, 9});
+         accumulate(O.at(b * 5 - 5, 0), x, {.order = 0, .consecutive = true});
        });
      }},
     {"several turns of a block",

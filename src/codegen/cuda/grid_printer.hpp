@@ -185,6 +185,7 @@ class CudaGridPrinter {
   struct Conversion {
     ir::BufferPtr from, to;
   };
+  std::optional<Conversion> whole_store(const ir::Stmt& s) const;
   std::optional<Conversion> conversion(const ir::Stmt& s) const;
   bool reads_words(const ir::Stmt& s, const ir::Buffer& fragment) const;
   void find_packed(const ir::Body& body);

@@ -12,37 +12,21 @@ namespace {
 
 constexpr int block_columns = 64;  // of a swizzled block whose rows have 128 bytes
 
-bool is_value_of(const Expr& value, const VariablePtr& x, DType type) {
-  const bool is_cast = value->op == Op::cast && value->type == type;
-  const Expr& inner = is_cast ? value->args[0] : value;
-  return inner->op == Op::variable && inner->variable == x;
-}
-
 }  // namespace
 
-// A loop that stores a whole fragment of whole warp groups to a tile of its shape.
+// A loop that stores a whole fragment of whole warp groups.
 std::optional<CudaGridPrinter::Conversion> CudaGridPrinter::matrix_store(const Stmt& s) const {
-  const auto* loop = as<For>(s);
-  if (!loop || loop->kind != LoopKind::parallel || loop->index.size() != 2 || loop->body.size() != 2)
+  const auto found = whole_store(s);
+  if (!found || found->to->space != Space::shared || found->to->rank() != 2 ||
+      !swizzled_.contains(found->to.get()))
     return std::nullopt;
-  const auto* load = as<Load>(loop->body[0]);
-  const auto* store = as<Store>(loop->body[1]);
-  if (!load || !store) return std::nullopt;
-  const BufferPtr &from = load->from.view.buffer, &to = store->to.view.buffer;
-  if (from->space != Space::fragment || to->space != Space::shared || !swizzled_.contains(to.get()))
-    return std::nullopt;
+  const auto& [from, to] = *found;
   const bool converts = from->type == f32 || from->type == to->type;
   if (!to->type.is_floating() || to->type.bits() != 16 || !converts) return std::nullopt;
-  const std::vector<int> identity{0, 1};
-  if (passes::loop_axes(*loop, load->from) != identity || passes::loop_axes(*loop, store->to) != identity ||
-      !is_value_of(store->value, load->variable, to->type))
-    return std::nullopt;
-  const auto layout = layouts_.fragments.find(from.get());
   const std::int64_t m = to->extent(0), n = to->extent(1), groups = team_.threads / 128;
   if (team_.threads % 128 != 0 || m % (64 * groups) != 0 || n % block_columns != 0) return std::nullopt;
-  if (layout == layouts_.fragments.end() || layout->second != layout::wgmma_accumulator(m, n, {groups, 1}))
-    return std::nullopt;
-  return Conversion{from, to};
+  if (layouts_.fragments.at(from.get()) != layout::wgmma_accumulator(m, n, {groups, 1})) return std::nullopt;
+  return found;
 }
 
 // Every warp group its own rows; eight registers of 16 rows and 16 columns at a time.

@@ -12,24 +12,33 @@ namespace tegula::codegen {
 
 using namespace ir;
 
-// The fragment that the loop converts as a whole, element by element, and the one it is stored to.
-std::optional<CudaGridPrinter::Conversion> CudaGridPrinter::conversion(const Stmt& s) const {
+// The fragment that the loop stores as a whole, element by element, and the tile of its shape that gets it.
+std::optional<CudaGridPrinter::Conversion> CudaGridPrinter::whole_store(const Stmt& s) const {
   const auto* loop = as<For>(s);
   if (!loop || loop->kind != LoopKind::parallel || loop->body.size() != 2) return std::nullopt;
   const auto* load = as<Load>(loop->body[0]);
   const auto* store = as<Store>(loop->body[1]);
   if (!load || !store || load->from.view.buffer->space != Space::fragment) return std::nullopt;
   const BufferPtr &from = load->from.view.buffer, &to = store->to.view.buffer;
-  if (to->space != Space::fragment || from->type != f32 || to->type.bits() != 16) return std::nullopt;
+  if (!to->is_tile()) return std::nullopt;
   const bool is_cast = store->value->op == Op::cast && store->value->type == to->type;
   const Expr& value = is_cast ? store->value->args[0] : store->value;
-  const bool converts = value->op == Op::variable && value->variable == load->variable;
+  if (value->op != Op::variable || value->variable != load->variable) return std::nullopt;
   const auto a = passes::loop_axes(*loop, load->from), b = passes::loop_axes(*loop, store->to);
-  const auto from_layout = layouts_.fragments.find(from.get()), to_layout = layouts_.fragments.find(to.get());
-  if (!converts || !a || !b || *a != *b || from_layout == layouts_.fragments.end() ||
-      to_layout == layouts_.fragments.end() || from_layout->second != to_layout->second)
-    return std::nullopt;
+  if (!a || a != b || !layouts_.fragments.contains(from.get())) return std::nullopt;
   return Conversion{from, to};
+}
+
+// To a fragment of 16-bit floats.
+std::optional<CudaGridPrinter::Conversion> CudaGridPrinter::conversion(const Stmt& s) const {
+  const auto found = whole_store(s);
+  if (!found || found->from->type != f32 || found->to->space != Space::fragment ||
+      found->to->type.bits() != 16)
+    return std::nullopt;
+  const auto to_layout = layouts_.fragments.find(found->to.get());
+  if (to_layout == layouts_.fragments.end() || to_layout->second != layouts_.fragments.at(found->from.get()))
+    return std::nullopt;
+  return found;
 }
 
 // Whether a loop over elements only reads the fragment, each thread its own registers.

@@ -70,9 +70,10 @@ std::string CudaGridPrinter::print_roles(const Grid& grid, int number, const pas
   const schedule::Schedule schedule = passes::build_schedule(function, roles, program, target_);
   schedule::check(schedule);
   declare_rings(roles);
-  const bool turns =
-      std::any_of(grid.body.begin(), grid.body.end(), [](const Stmt& s) { return has_turns({s}); });
-  if (turns && roles.one_loader) handover_ = memory_.allocate(roles.consumers / 128 * handover_bytes, 64);
+  // The first warp of the producer loads, each of the others adds for a warp group.
+  const int groups = roles.consumers / 128;
+  if (has_turns(grid.body) && roles.one_loader && groups < passes::producer_threads / 32)
+    handover_ = memory_.allocate(groups * handover_bytes, 64);
   if (roles.stores) store_staging_ = memory_.allocate(passes::staging_bytes(roles.consumers), 1024);
   prologue();
   const int threads = roles.consumers + passes::producer_threads;
@@ -84,7 +85,7 @@ std::string CudaGridPrinter::print_roles(const Grid& grid, int number, const pas
                           fills,
                           r < roles.rings.size() ? passes::empty_arrivals(roles) : roles.consumers / 32));
   }
-  for (int group = 0; hands_over() && group < roles.consumers / 128; ++group)
+  for (int group = 0; hands_over() && group < groups; ++group)
     out_.line(fmt::format("tg::init_handover(shared_memory + {});", handover_ + group * handover_bytes));
   out_.line("tg::init_fence();");
   out_.close();

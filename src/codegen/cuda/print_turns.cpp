@@ -7,7 +7,11 @@ namespace tegula::codegen {
 
 using namespace ir;
 
-std::string CudaGridPrinter::turn_word(const Access& word) { return address(word).pointer; }
+// A window that lies outside its tensor has no word, and nothing to wait for.
+std::string CudaGridPrinter::turn_word(const Access& word) {
+  const Address at = address(word);
+  return at.guard.empty() ? at.pointer : fmt::format("({} ? {} : nullptr)", at.guard, at.pointer);
+}
 
 // All warp groups of a block pass a turn.
 std::string CudaGridPrinter::turn_text(const Turn& turn) {

@@ -29,19 +29,21 @@ TG_DEVICE void load_box(void* to, const TensorMap* map, uint32_t barrier, int a,
 #undef TG_LOAD
 
 // ---- to the shared memory of both blocks, at the same place and barrier of each
-#define TG_LOAD_BOTH(dims, coordinates, ...)                                                         \
-  asm volatile("cp.async.bulk.tensor." dims                                                          \
-               ".shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1, " \
-               coordinates "], [%2], %3;" ::"r"(shared_address(to)),                                 \
-               "l"(map), "r"(barrier), "h"(uint16_t(3)), __VA_ARGS__                                 \
-               : "memory")
+#define TG_LOAD_BOTH(dims, coordinates, ...)                                                            \
+  asm volatile(                                                                                         \
+      "cp.async.bulk.tensor." dims                                                                      \
+      ".shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1, " coordinates \
+      "], [%2], %3;" ::"r"(shared_address(to)),                                                         \
+      "l"(map), "r"(barrier), "h"(uint16_t(3)), __VA_ARGS__                                             \
+      : "memory")
 TG_DEVICE void load_box_for_both(void* to, const TensorMap* map, uint32_t barrier, int a, int b) {
   TG_LOAD_BOTH("2d", "{%4, %5}", "r"(a), "r"(b));
 }
 TG_DEVICE void load_box_for_both(void* to, const TensorMap* map, uint32_t barrier, int a, int b, int c) {
   TG_LOAD_BOTH("3d", "{%4, %5, %6}", "r"(a), "r"(b), "r"(c));
 }
-TG_DEVICE void load_box_for_both(void* to, const TensorMap* map, uint32_t barrier, int a, int b, int c, int d) {
+TG_DEVICE void load_box_for_both(void* to, const TensorMap* map, uint32_t barrier, int a, int b, int c,
+                                 int d) {
   TG_LOAD_BOTH("4d", "{%4, %5, %6, %7}", "r"(a), "r"(b), "r"(c), "r"(d));
 }
 TG_DEVICE void load_box_for_both(void* to, const TensorMap* map, uint32_t barrier, int a, int b, int c, int d,
@@ -81,21 +83,6 @@ TG_STORES(add_box, "cp.reduce.async.bulk.tensor.", "add.bulk_group")
 template <int pending>
 TG_DEVICE void stores_read() {
   asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(pending) : "memory");
-}
-
-// Of four rows of words that the threads of a quad hold, one word each a row: thread i writes row i, 16
-// bytes.
-template <class T>
-TG_DEVICE void store_quad(T* to, const float* x, int i, bool exists) {
-  uint32_t w[4];
-#pragma unroll
-  for (int r = 0; r < 4; ++r) w[r] = pair<T>(x[4 * r], x[4 * r + 1]);
-  const bool high = i & 2, odd = i & 1;
-  const uint32_t a = shuffled(high ? w[0] : w[2], 2), b = shuffled(high ? w[1] : w[3], 2);
-  const uint32_t u[4] = {high ? a : w[0], high ? b : w[1], high ? w[2] : a, high ? w[3] : b};
-  const uint32_t c = shuffled(odd ? u[0] : u[1], 1), d = shuffled(odd ? u[2] : u[3], 1);
-  const uint4 words = {odd ? c : u[0], odd ? u[1] : c, odd ? d : u[2], odd ? u[3] : d};
-  if (exists) *(uint4*)to = words;
 }
 
 // 64 columns of 16 rows that a warp holds, as pairs of elements or to be converted to such; `exchange` is the
@@ -158,7 +145,7 @@ TG_DEVICE void stores_done() {
 // ---- sums that a warp group leaves, in its buffers, to a thread that waits for the turn and adds them
 struct Handover {
   uint64_t full, empty;  // barriers
-  int* word;             // that counts the turns
+  int* word;             // that counts the turns, or null
   int turn;              // -1: nothing comes any more
   int at[5];             // where the first box goes
 };
@@ -202,13 +189,13 @@ TG_DEVICE void take_turns(void* p, unsigned long long* status, unsigned int numb
     barrier_wait(shared_address(&handover->full), phase);
     if (handover->turn < 0) return;
     int* const word = handover->word;
-    for (int i = 1; turns_of(word) < handover->turn && keeps_waiting(i, status, number); ++i) {}
+    for (int i = 1; word && turns_of(word) < handover->turn && keeps_waiting(i, status, number); ++i) {}
     asm volatile("fence.proxy.async.global;" ::: "memory");
     add(handover->at);
     stores_read<0>();
     barrier_arrive(shared_address(&handover->empty));
     stores_done();
-    asm volatile("red.release.gpu.global.add.s32 [%0], 1;" ::"l"(word) : "memory");
+    if (word) asm volatile("red.release.gpu.global.add.s32 [%0], 1;" ::"l"(word) : "memory");
   }
 }
 

@@ -4,6 +4,22 @@
 
 namespace tg {
 
+// ---- rows of sums to a tensor, without shared memory
+// Of four rows of words that the threads of a quad hold, one word each a row: thread i writes row i, 16
+// bytes.
+template <class T>
+TG_DEVICE void store_quad(T* to, const float* x, int i, bool exists) {
+  uint32_t w[4];
+#pragma unroll
+  for (int r = 0; r < 4; ++r) w[r] = pair<T>(x[4 * r], x[4 * r + 1]);
+  const bool high = i & 2, odd = i & 1;
+  const uint32_t a = shuffled(high ? w[0] : w[2], 2), b = shuffled(high ? w[1] : w[3], 2);
+  const uint32_t u[4] = {high ? a : w[0], high ? b : w[1], high ? w[2] : a, high ? w[3] : b};
+  const uint32_t c = shuffled(odd ? u[0] : u[1], 1), d = shuffled(odd ? u[2] : u[3], 1);
+  const uint4 words = {odd ? c : u[0], odd ? u[1] : c, odd ? d : u[2], odd ? u[3] : d};
+  if (exists) *(uint4*)to = words;
+}
+
 // ---- products of warp groups
 TG_DEVICE void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 TG_DEVICE void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }

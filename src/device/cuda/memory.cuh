@@ -197,8 +197,9 @@ TG_DEVICE void report(unsigned long long* status, unsigned int number) {
   atomicCAS(status, 0ull, (unsigned long long)(blockIdx.x) << 32 | number);
 }
 
-// ---- turns: `word` counts the contributions that a part of a tensor has
+// ---- turns: `word`, if there is one, counts the contributions that a part of a tensor has
 TG_DEVICE void pass_turn(int* word, int count) {
+  if (word == nullptr) return;
   __threadfence();
   atomicAdd(word, count);
 }
@@ -211,6 +212,7 @@ TG_DEVICE bool keeps_waiting(int round, unsigned long long* status, unsigned int
   return false;
 }
 TG_DEVICE void wait_turn(int* word, int turn, unsigned long long* status, unsigned int number) {
+  if (word == nullptr) return;
   for (int i = 1; *(volatile int*)word < turn && keeps_waiting(i, status, number); ++i) {}
   __threadfence();
 }

@@ -89,7 +89,7 @@ void describe(Operator& op) {
               false),
       example("softcap_bf16", {1, 10, 40, 2, 2, 16, 16}, bf16, {{"softcap", "5"}, {"scale", "0.3"}}, false,
               false),
-      example("in_order_bf16", {1, 150, 200, 4, 2, 64, 32}, bf16, {{"causal", "true"}}, false, false),
+      example("causal_bf16", {1, 150, 200, 4, 2, 64, 32}, bf16, {{"causal", "true"}}, false, false),
       example("any_order_bf16", {1, 150, 200, 4, 2, 64, 32}, bf16,
               {{"causal", "true"}, {"deterministic", "false"}}, false, false),
       example("wide_f16", {1, 130, 140, 2, 2, 128, 128}, f16, {{"left", "90"}, {"deterministic", "false"}},
