@@ -32,7 +32,7 @@ def empty(like: Any, shape: Sequence[int], dtype: str | None = None) -> Any:
     ``dtype`` is that of ``like`` unless given by name.
     """
     if is_torch(like):
-        return like.new_empty(shape, dtype=getattr(sys.modules["torch"], dtype) if dtype else None)
+        return like.new_empty(shape, dtype=getattr(sys.modules["torch"], dtype)) if dtype else like.new_empty(shape)
     if is_numpy(like) and dtype != "bfloat16":
         return sys.modules["numpy"].empty(shape, dtype or like.dtype)
     return None

@@ -15,23 +15,25 @@ def shape_of(array: Any) -> tuple[int, ...]:
 
 def _attention_outputs(q: Any, v: Any, layout: str, out: Any, lse: Any) -> tuple[Any, Any]:
     """Arrays for the results of attention, of the library of q. Shapes that are wrong are the library's to refuse."""
+    if out is not None and lse is not None:
+        return out, lse
     q_shape, v_shape = shape_of(q), shape_of(v)
     if len(q_shape) not in (3, 4) or len(v_shape) != len(q_shape):
         return out, lse
     if out is None:
         out = empty(q, q_shape[:-1] + v_shape[-1:])
     if lse is None:
-        rows = q_shape[:-1]
+        *before, rows, heads = q_shape[:-1]
         if len(q_shape) == 3 or layout == "bshd":
-            rows = rows[:-2] + (rows[-1], rows[-2])
-        lse = empty(q, rows, "float32")
+            rows, heads = heads, rows
+        lse = empty(q, (*before, rows, heads), "float32")
     return out, lse
 
 
 def _check_gradients(*arrays: Any) -> None:
     """Refuses tensors whose gradients would be lost without a word."""
     for array in arrays:
-        if is_torch(array) and array.requires_grad:
+        if getattr(array, "requires_grad", False) and is_torch(array):
             raise TypeError(
                 "this function gives no gradients, and an argument requires them; call the function of the same "
                 "name in tegula.torch, or pass tensor.detach()"

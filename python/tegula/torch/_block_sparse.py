@@ -8,11 +8,11 @@ import torch
 from torch import Tensor
 
 from .. import _gradients, _operators
-from ._common import autocast, detached, is_plain_call, lse_rows, new_gradients, new_outputs, rows
+from ._common import autocast, detached, lse_rows, new_gradients, new_outputs, rows
+from ._operator import Operator
 
 
-@torch.library.custom_op("tegula::block_sparse_attn", mutates_args=())
-def _block_sparse(
+def _run(
     q: Tensor,
     k: Tensor,
     v: Tensor,
@@ -33,13 +33,11 @@ def _block_sparse(
     )  # fmt: skip
 
 
-@_block_sparse.register_fake
-def _(q, k, v, topk_indices, counts, mask, q_block_size, k_block_size, layout, causal, scale, softcap, deterministic):
+def _fake(q, k, v, topk_indices, counts, mask, q_block_size, k_block_size, layout, causal, scale, softcap, deterministic):
     return new_outputs(q, v, layout)
 
 
-@torch.library.custom_op("tegula::block_sparse_attn_backward", mutates_args=())
-def _block_sparse_backward(
+def _run_backward(
     dout: Tensor,
     dlse: Optional[Tensor],
     q: Tensor,
@@ -64,9 +62,11 @@ def _block_sparse_backward(
     )  # fmt: skip
 
 
-@_block_sparse_backward.register_fake
-def _(dout, dlse, q, k, v, out, lse, topk_indices, counts, mask, q_block_size, k_block_size, *options):
+def _fake_backward(dout, dlse, q, k, v, out, lse, topk_indices, counts, mask, q_block_size, k_block_size, *options):
     return new_gradients(q, k, v)
+
+
+_block_sparse_backward = Operator("block_sparse_attn_backward", _run_backward, _fake_backward)
 
 
 def _setup(ctx, inputs, output):
@@ -81,7 +81,7 @@ def _backward(ctx, dout, dlse):
     return tuple(gradients) + (None,) * 10
 
 
-_block_sparse.register_autograd(_backward, setup_context=_setup)
+_block_sparse = Operator("block_sparse_attn", _run, _fake, _setup, _backward)
 
 
 def block_sparse_attn(
@@ -110,11 +110,6 @@ def block_sparse_attn(
     q, k, v = autocast(q, k, v)
     if topk_indices is not None:
         topk_indices = as_block_numbers(topk_indices)
-    if is_plain_call(q, k, v):
-        return _operators.block_sparse_attn(
-            *detached(q, k, v), q_block_size, k_block_size, topk_indices, counts=counts, mask=mask,
-            layout=layout, causal=causal, scale=scale, softcap=softcap,
-        )  # fmt: skip
     return _block_sparse(
         q, k, v, topk_indices, counts, mask, q_block_size, k_block_size, layout, causal, scale, softcap,
         deterministic,

@@ -2,22 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Optional
+from typing import Any, Optional
 
 import torch
 from torch import Tensor
-
-_plain = (Tensor, torch.nn.Parameter)
-
-
-def is_plain_call(*tensors: Optional[Tensor]) -> bool:
-    """Whether the library may be called at once: nothing is traced and no gradient is wanted."""
-    if torch.compiler.is_compiling():
-        return False
-    with_gradients = torch.is_grad_enabled()
-    return all(
-        x is None or (type(x) in _plain and not (with_gradients and x.requires_grad)) for x in tensors
-    )
 
 
 def autocast(*tensors: Tensor) -> tuple[Tensor, ...]:
@@ -29,9 +17,9 @@ def autocast(*tensors: Tensor) -> tuple[Tensor, ...]:
     return tuple(x.to(dtype) if x.is_floating_point() else x for x in tensors)
 
 
-def detached(*tensors: Optional[Tensor]) -> tuple[Optional[Tensor], ...]:
+def detached(*tensors: Optional[Tensor]) -> list[Any]:
     """The tensors without their history: DLPack exports no others."""
-    return tuple(x.detach() if x is not None and x.requires_grad else x for x in tensors)
+    return [x.detach() if x is not None and x.requires_grad else x for x in tensors]
 
 
 def rows(gradient: Optional[Tensor], like: Tensor) -> Tensor:

@@ -8,11 +8,11 @@ import torch
 from torch import Tensor
 
 from .. import _gradients, _operators
-from ._common import autocast, detached, is_plain_call, lse_rows, new_gradients, new_outputs, rows
+from ._common import autocast, detached, lse_rows, new_gradients, new_outputs, rows
+from ._operator import Operator
 
 
-@torch.library.custom_op("tegula::attention", mutates_args=())
-def _attention(
+def _run(
     q: Tensor,
     k: Tensor,
     v: Tensor,
@@ -34,13 +34,11 @@ def _attention(
     )  # fmt: skip
 
 
-@_attention.register_fake
-def _(q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, layout, scale, causal, left, right, softcap, deterministic):
+def _fake(q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, layout, scale, causal, left, right, softcap, deterministic):
     return new_outputs(q, v, layout)
 
 
-@torch.library.custom_op("tegula::attention_backward", mutates_args=())
-def _attention_backward(
+def _run_backward(
     dout: Tensor,
     dlse: Optional[Tensor],
     q: Tensor,
@@ -67,10 +65,12 @@ def _attention_backward(
     return dq, dk, dv, q.new_empty(0, dtype=torch.float32) if dsinks is None else dsinks
 
 
-@_attention_backward.register_fake
-def _(dout, dlse, q, k, v, out, lse, sinks, cu_seqlens_q, cu_seqlens_k, layout, scale, causal, left, right, softcap, deterministic):
+def _fake_backward(dout, dlse, q, k, v, out, lse, sinks, *options):
     dsinks = q.new_empty(0 if sinks is None else sinks.shape, dtype=torch.float32)
     return (*new_gradients(q, k, v), dsinks)
+
+
+_attention_backward = Operator("attention_backward", _run_backward, _fake_backward)
 
 
 def _setup(ctx, inputs, output):
@@ -88,7 +88,7 @@ def _backward(ctx, dout, dlse):
     return (dq, dk, dv, dsinks) + (None,) * 9
 
 
-_attention.register_autograd(_backward, setup_context=_setup)
+_attention = Operator("attention", _run, _fake, _setup, _backward)
 
 
 def attention(
@@ -114,11 +114,5 @@ def attention(
     its dtype.
     """
     q, k, v = autocast(q, k, v)
-    if is_plain_call(q, k, v, sinks):
-        return _operators.attention(
-            *detached(q, k, v), layout=layout, scale=scale, causal=causal, left=left, right=right,
-            softcap=softcap, sinks=detached(sinks)[0], cu_seqlens_q=cu_seqlens_q,
-            cu_seqlens_k=cu_seqlens_k,
-        )  # fmt: skip
     return _attention(q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, layout, scale, causal, left, right, softcap,
                       deterministic)  # fmt: skip

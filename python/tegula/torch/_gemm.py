@@ -9,11 +9,11 @@ from torch import Tensor
 
 from .. import _operators
 from .._arrays import dtype_name
-from ._common import autocast, detached, is_plain_call
+from ._common import autocast, detached
+from ._operator import Operator
 
 
-@torch.library.custom_op("tegula::gemm", mutates_args=())
-def _gemm(
+def _run(
     a: Tensor,
     b: Tensor,
     bias: Optional[Tensor],
@@ -28,8 +28,7 @@ def _gemm(
     )
 
 
-@_gemm.register_fake
-def _(a, b, bias, transpose_a, transpose_b, activation, out_dtype):
+def _fake(a, b, bias, transpose_a, transpose_b, activation, out_dtype):
     batch = a.shape[:-2] or b.shape[:-2]
     rows, columns = a.shape[-1 if transpose_a else -2], b.shape[-2 if transpose_b else -1]
     return a.new_empty((*batch, rows, columns), dtype=getattr(torch, out_dtype) if out_dtype else None)
@@ -74,7 +73,7 @@ def _backward(ctx, dout):
     return da, db, dbias, None, None, None, None
 
 
-_gemm.register_autograd(_backward, setup_context=_setup)
+_gemm = Operator("gemm", _run, _fake, _setup, _backward)
 
 
 def gemm(
@@ -92,10 +91,4 @@ def gemm(
     Arguments, results and errors are those of ``tegula.gemm``. Under autocast a and b are taken in its dtype.
     """
     a, b = autocast(a, b)
-    name = dtype_name(out_dtype)
-    if is_plain_call(a, b, bias):
-        return _operators.gemm(
-            *detached(a, b), transpose_a=transpose_a, transpose_b=transpose_b, bias=detached(bias)[0],
-            activation=activation, out_dtype=name,
-        )  # fmt: skip
-    return _gemm(a, b, bias, transpose_a, transpose_b, activation, name)
+    return _gemm(a, b, bias, transpose_a, transpose_b, activation, dtype_name(out_dtype))

@@ -9,11 +9,11 @@ from torch import Tensor
 
 from .. import _gradients, _operators
 from ._block_sparse import as_block_numbers
-from ._common import autocast, detached, is_plain_call, lse_rows, new_gradients, new_outputs, rows
+from ._common import autocast, detached, lse_rows, new_gradients, new_outputs, rows
+from ._operator import Operator
 
 
-@torch.library.custom_op("tegula::nsa_selected_attention", mutates_args=())
-def _selected(
+def _run(
     q: Tensor,
     k: Tensor,
     v: Tensor,
@@ -41,14 +41,12 @@ def _no_window(q: Tensor) -> Tuple[Tensor, Tensor]:
     return q.new_empty(0), q.new_empty(0, dtype=torch.float32)
 
 
-@_selected.register_fake
-def _(q, k, v, block_indices, sel_scale, block_counts, cu_seqlens_q, cu_seqlens_k, block_size, layout, causal,
+def _fake(q, k, v, block_indices, sel_scale, block_counts, cu_seqlens_q, cu_seqlens_k, block_size, layout, causal,
       diagonal, window, scale):  # fmt: skip
     return (*new_outputs(q, v, layout), *(new_outputs(q, v, layout) if window > 0 else _no_window(q)))
 
 
-@torch.library.custom_op("tegula::nsa_selected_attention_backward", mutates_args=())
-def _selected_backward(
+def _run_backward(
     dout: Tensor,
     dlse: Optional[Tensor],
     window_dout: Optional[Tensor],
@@ -84,11 +82,13 @@ def _selected_backward(
     return (*gradients, q.new_empty(0, dtype=torch.float32) if dscale is None else dscale)
 
 
-@_selected_backward.register_fake
-def _(dout, dlse, window_dout, window_dlse, scale_gradient, q, k, v, out, lse, window_out, window_lse, block_indices,
+def _fake_backward(dout, dlse, window_dout, window_dlse, scale_gradient, q, k, v, out, lse, window_out, window_lse, block_indices,
       *options):  # fmt: skip
     dscale = q.new_empty(block_indices.shape if scale_gradient else 0, dtype=torch.float32)
     return (*new_gradients(q, k, v), dscale)
+
+
+_selected_backward = Operator("nsa_selected_attention_backward", _run_backward, _fake_backward)
 
 
 def _setup(ctx, inputs, output):
@@ -109,7 +109,7 @@ def _backward(ctx, dout, dlse, window_dout, window_dlse):
     return (dq, dk, dv, None, dscale.to(ctx.scale_dtype) if scale_gradient else None) + (None,) * 9
 
 
-_selected.register_autograd(_backward, setup_context=_setup)
+_selected = Operator("nsa_selected_attention", _run, _fake, _setup, _backward)
 
 
 def nsa_selected_attention(
@@ -137,12 +137,6 @@ def nsa_selected_attention(
     """
     q, k, v = autocast(q, k, v)
     block_indices = as_block_numbers(block_indices)
-    if is_plain_call(q, k, v, sel_scale):
-        return _operators.nsa_selected_attention(
-            *detached(q, k, v), block_indices, block_counts=block_counts, block_size=block_size, layout=layout,
-            causal=causal, diagonal=diagonal, window=window, scale=scale, cu_seqlens_q=cu_seqlens_q,
-            cu_seqlens_k=cu_seqlens_k,
-        )  # fmt: skip
     results = _selected(
         q, k, v, block_indices, sel_scale, block_counts, cu_seqlens_q, cu_seqlens_k, block_size, layout, causal,
         diagonal, window, scale,
