@@ -164,9 +164,7 @@ def main():
     curves = {}
     for name, make in {
         "dense": DenseAttention,
-        "sparse": lambda: SparseAttention(
-            config.width, config.heads, config.block_size, config.blocks, config.window
-        ),
+        "sparse": lambda: SparseAttention(config.width, config.heads, config.block_size, config.blocks, config.window),
     }.items():
         curves[name], _ = train(name, make, text, config)
     config.out.mkdir(parents=True, exist_ok=True)

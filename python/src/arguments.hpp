@@ -39,6 +39,7 @@ struct BlockSparseArguments {
   bool causal;
   std::optional<float> scale;
   float softcap;
+  bool check_indices;
   std::string target;
 };
 
@@ -52,6 +53,7 @@ inline ops::BlockSparseOptions block_sparse_options(Call& call, const BlockSpars
   options.causal = given.causal;
   options.scale = given.scale;
   options.softcap = given.softcap;
+  options.check_indices = given.check_indices;
   options.target = target_of(given.target);
   return options;
 }

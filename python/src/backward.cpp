@@ -46,7 +46,7 @@ nb::tuple block_sparse_backward(nb::object dout, nb::object q, nb::object k, nb:
                   &k_ref = call.input("k", k), &v_ref = call.input("v", v), &out_ref = call.input("out", out),
                   &lse_ref = call.input("lse", lse);
   const ops::BlockSparseOptions options = block_sparse_options(
-      call, {layout, q_block, k_block, indices, counts, mask, causal, scale, softcap, target});
+      call, {layout, q_block, k_block, indices, counts, mask, causal, scale, softcap, false, target});
   ops::AttentionBackwardOptions gradients = backward_options(call, dlse, dq, dk, dv);
   gradients.deterministic = deterministic;
   const auto results = call.run([&] {

@@ -28,7 +28,7 @@ constexpr int no_stream = -1, default_stream = 1;
 
 nb::dict stream_option(nb::handle object) {
   nb::dict option;
-  if (is_on_cuda(object)) option["stream"] = is_torch(object) ? no_stream : default_stream;
+  if (is_on_cuda(object)) option["stream"] = tells_stream(object) ? no_stream : default_stream;
   return option;
 }
 

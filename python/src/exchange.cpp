@@ -16,6 +16,12 @@ const ExchangeApi* find_api(nb::handle type) {
   return api->header.version.major == 1 && api->view_object != nullptr ? api : nullptr;
 }
 
+// Libraries that are not loaded have made no array, and are not loaded for that.
+bool is_of(nb::handle object, const char* library, const char* type) {
+  const nb::object module = nb::module_::import_("sys").attr("modules").attr("get")(library);
+  return !module.is_none() && nb::isinstance(object, module.attr(type));
+}
+
 }  // namespace
 
 const ExchangeApi* exchange_api(nb::handle object) {
@@ -31,9 +37,8 @@ const ExchangeApi* exchange_api(nb::handle object) {
   return api;
 }
 
-bool is_torch(nb::handle object) {
-  const nb::object torch = nb::module_::import_("sys").attr("modules").attr("get")("torch");
-  return !torch.is_none() && nb::isinstance(object, torch.attr("Tensor"));
+bool tells_stream(nb::handle object) {
+  return is_of(object, "torch", "Tensor") || is_of(object, "cupy", "ndarray");
 }
 
 Stream stream_of(nb::handle object, const Device& device) {
@@ -43,9 +48,14 @@ Stream stream_of(nb::handle object, const Device& device) {
     if (api->current_stream(kDLCUDA, device.index, &handle) != 0) throw nb::python_error();
     return Stream::wrap(handle, device);
   }
-  if (!is_torch(object)) return Stream::of_default(device);
-  const nb::object stream = nb::module_::import_("torch").attr("cuda").attr("current_stream")(device.index);
-  return Stream::wrap(reinterpret_cast<void*>(nb::cast<std::uintptr_t>(stream.attr("cuda_stream"))), device);
+  nb::object handle;
+  if (is_of(object, "torch", "Tensor"))
+    handle = nb::module_::import_("torch.cuda").attr("current_stream")(device.index).attr("cuda_stream");
+  else if (is_of(object, "cupy", "ndarray"))
+    handle = nb::module_::import_("cupy.cuda").attr("get_current_stream")(device.index).attr("ptr");
+  else
+    return Stream::of_default(device);
+  return Stream::wrap(reinterpret_cast<void*>(nb::cast<std::uintptr_t>(handle)), device);
 }
 
 }  // namespace tegula::python

@@ -20,12 +20,13 @@ nb::tuple attention(nb::object q, nb::object k, nb::object v, std::string layout
 
 nb::tuple block_sparse(nb::object q, nb::object k, nb::object v, int q_block, int k_block, nb::object indices,
                        nb::object counts, nb::object mask, std::string layout, bool causal,
-                       std::optional<float> scale, float softcap, nb::object out, nb::object lse,
-                       std::string target) {
+                       std::optional<float> scale, float softcap, bool check_indices, nb::object out,
+                       nb::object lse, std::string target) {
   Call call;
   const TensorRef &q_ref = call.input("q", q), &k_ref = call.input("k", k), &v_ref = call.input("v", v);
-  ops::BlockSparseOptions options = block_sparse_options(
-      call, {layout, q_block, k_block, indices, counts, mask, causal, scale, softcap, target});
+  ops::BlockSparseOptions options =
+      block_sparse_options(call, {layout, q_block, k_block, indices, counts, mask, causal, scale, softcap,
+                                  check_indices, target});
   options.out = call.output("out", out), options.lse = call.output("lse", lse);
   const auto results = call.run([&] { return ops::block_sparse_attention(q_ref, k_ref, v_ref, options); });
   return nb::make_tuple(call.result(results.out, out), call.result(results.lse, lse));
@@ -107,8 +108,8 @@ void define_forward(nb::module_& module) {
   module.def("block_sparse_attn", block_sparse, nb::arg("q"), nb::arg("k"), nb::arg("v"),
              nb::arg("q_block_size"), nb::arg("k_block_size"), nb::arg("topk_indices").none(),
              nb::arg("counts").none(), nb::arg("mask").none(), nb::arg("layout"), nb::arg("causal"),
-             nb::arg("scale").none(), nb::arg("softcap"), nb::arg("out").none(), nb::arg("lse").none(),
-             nb::arg("target"));
+             nb::arg("scale").none(), nb::arg("softcap"), nb::arg("check_indices"), nb::arg("out").none(),
+             nb::arg("lse").none(), nb::arg("target"));
   module.def("nsa_selected_attention", nsa_selected, nb::arg("q"), nb::arg("k"), nb::arg("v"),
              nb::arg("block_indices"), nb::arg("block_counts").none(), nb::arg("block_size"),
              nb::arg("layout"), nb::arg("causal"), nb::arg("diagonal"), nb::arg("repeats"), nb::arg("window"),

@@ -11,9 +11,9 @@ from . import _tegula
 class Array(Protocol):
     """What operators take: anything that exports itself through DLPack."""
 
-    def __dlpack__(self, **kwargs: Any) -> Any: ...
+    def __dlpack__(self, *args: Any, **kwargs: Any) -> Any: ...
 
-    def __dlpack_device__(self) -> tuple[int, int]: ...
+    def __dlpack_device__(self) -> Any: ...
 
 
 def is_torch(array: Any) -> bool:
@@ -26,6 +26,11 @@ def is_numpy(array: Any) -> bool:
     return numpy is not None and isinstance(array, numpy.ndarray)
 
 
+def is_cupy(array: Any) -> bool:
+    cupy = sys.modules.get("cupy")
+    return cupy is not None and isinstance(array, cupy.ndarray)
+
+
 def empty(like: Any, shape: Sequence[int], dtype: str | None = None) -> Any:
     """A new array of the library and on the device of ``like``; None where the library has to allocate it.
 
@@ -35,6 +40,9 @@ def empty(like: Any, shape: Sequence[int], dtype: str | None = None) -> Any:
         return like.new_empty(shape, dtype=getattr(sys.modules["torch"], dtype)) if dtype else like.new_empty(shape)
     if is_numpy(like) and dtype != "bfloat16":
         return sys.modules["numpy"].empty(shape, dtype or like.dtype)
+    if is_cupy(like) and dtype != "bfloat16":
+        with like.device:
+            return sys.modules["cupy"].empty(shape, dtype or like.dtype)
     return None
 
 

@@ -109,6 +109,7 @@ def block_sparse_attn(
     causal: bool = False,
     scale: float | None = None,
     softcap: float = 0.0,
+    check_indices: bool = False,
     out: Array | None = None,
     lse: Array | None = None,
     target: str = "automatic",
@@ -123,6 +124,7 @@ def block_sparse_attn(
         counts: int32 [batch, heads, q_blocks], how many entries of a row count; all unless given.
         mask: bool [batch, heads, q_blocks, k_blocks], instead of topk_indices.
         causal: a query sees no key after its position, inside the chosen blocks.
+        check_indices: refuse entries that count and are neither -1 nor a block number. On a GPU this waits for it.
 
     Returns:
         ``(out, lse)`` as those of ``attention``; a query whose blocks hold no key that it sees has out 0, lse -inf.
@@ -133,8 +135,9 @@ def block_sparse_attn(
     _check_gradients(q, k, v)
     out, lse = _attention_outputs(q, v, layout, out, lse)
     results = _tegula.block_sparse_attn(
-        q, k, v, q_block_size, k_block_size, topk_indices, counts, mask, layout, causal, scale, softcap, out, lse, target
-    )
+        q, k, v, q_block_size, k_block_size, topk_indices, counts, mask, layout, causal, scale, softcap, check_indices,
+        out, lse, target,
+    )  # fmt: skip
     return as_kind_of(q, results[0]), as_kind_of(q, results[1])
 
 
@@ -170,7 +173,7 @@ def nsa_selected_attention(
         diagonal: the block in which a query stands is seen whether it is selected or not.
         repeats: a block that is named several times counts so often.
         window: with window > 0, attention over the ``window`` keys that end at the query is a second result.
-        check_indices: refuse entries that are neither -1 nor a block number.
+        check_indices: as in ``block_sparse_attn``.
 
     Returns:
         ``(out, lse)`` as those of ``attention``, with a window ``(out, lse, window_out, window_lse)``.
@@ -188,6 +191,15 @@ def nsa_selected_attention(
         cu_seqlens_q, cu_seqlens_k, check_indices, out, lse, window_out, window_lse, target,
     )  # fmt: skip
     return tuple(as_kind_of(q, array) for array in results)
+
+
+def scores_shape(
+    q: Any, k: Any, q_block_size: int, k_block_size: int, layout: str, per_kv_head: bool
+) -> tuple[int, int, int, int]:
+    """The shape of the result of block_scores, from those of q and k."""
+    sequence, heads = (1, 2) if layout == "bshd" else (2, 1)
+    rows, columns = -(-q[sequence] // q_block_size), -(-k[sequence] // k_block_size)
+    return q[0], (k if per_kv_head else q)[heads], rows, columns
 
 
 def block_scores(
@@ -218,15 +230,10 @@ def block_scores(
     Raises:
         TypeError, ValueError, RuntimeError: as ``attention``.
     """
-    if out is None and len(shape_of(q)) == len(shape_of(k)) == 4 and q_block_size > 0 and k_block_size > 0:
-        sequence, heads = (1, 2) if layout == "bshd" else (2, 1)
-        shape = (
-            q.shape[0],
-            (k if per_kv_head else q).shape[heads],
-            -(-q.shape[sequence] // q_block_size),
-            -(-k.shape[sequence] // k_block_size),
-        )
-        out = empty(q, shape, "float32")
+    _check_gradients(q, k)
+    shapes = shape_of(q), shape_of(k)
+    if out is None and len(shapes[0]) == len(shapes[1]) == 4 and q_block_size > 0 and k_block_size > 0:
+        out = empty(q, scores_shape(*shapes, q_block_size, k_block_size, layout, per_kv_head), "float32")
     return as_kind_of(
         q, _tegula.block_scores(q, k, q_block_size, k_block_size, layout, causal, scale, per_kv_head, out, target)
     )
@@ -261,6 +268,7 @@ def topk_blocks(
     Raises:
         TypeError, ValueError, RuntimeError: as ``attention``.
     """
+    _check_gradients(scores)
     if out is None and len(shape_of(scores)) == 4 and count > 0:
         out = empty(scores, tuple(scores.shape[:3]) + (count,), "int32")
     return as_kind_of(

@@ -43,7 +43,9 @@ def test_attention(name, target):
     options = ATTENTION[name]
     q, k, v = heads()
     out, lse = tegula.attention(q, k, v, target=target, **options)
-    mask = reference.causal_mask(37, 45, options.get("left", -1), 0 if options.get("causal") else options.get("right", -1))
+    mask = reference.causal_mask(
+        37, 45, options.get("left", -1), 0 if options.get("causal") else options.get("right", -1)
+    )
     kept = {key: value for key, value in options.items() if key in ("scale", "softcap", "sinks")}
     expected_out, expected_lse = reference.attention(q, k, v, mask, **kept)
     assert type(out) is np.ndarray and out.dtype == np.float32 and lse.dtype == np.float32
@@ -223,6 +225,10 @@ def test_errors():
     refused(lambda: tegula.block_sparse_attn(q, k, v, 16, 16), ValueError, "indices")
     wide = np.zeros((2, 2, 3, 3), np.int64)
     refused(lambda: tegula.block_sparse_attn(q, k, v, 16, 16, wide), ValueError, "indices", "i32")
+    wrong = np.full((2, 2, 3, 3), 7, np.int32)
+    refused(lambda: tegula.block_sparse_attn(q, k, v, 16, 16, wrong, check_indices=True), ValueError, "indices", "7")
+    tokens = np.full((2, 37, 2, 3), 7, np.int32)
+    refused(lambda: tegula.nsa_selected_attention(q, k, v, tokens, check_indices=True), ValueError, "indices", "7")
     refused(lambda: tegula.gemm(q[0, 0], q[0, 0], activation="cube"), ValueError, "'relu'")
     refused(lambda: tegula.gemm(q[0, 0], q[0, 0], out_dtype="int8"), ValueError, "out_dtype")
     refused(lambda: tegula.topk_blocks(np.zeros((1, 1, 1, 1), np.float32), -1), ValueError, "count")

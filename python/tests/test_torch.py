@@ -113,6 +113,52 @@ def test_gradients_of_block_sparse_attention():
     )
 
 
+@needs_operators
+def test_arrays_without_a_batch():
+    """The form of MagiAttention: packed tokens, a list for every head of keys, lse by tokens."""
+    indices = choice(3, 3, 2)
+    mask = as_mask(indices, 21, 21, 8, 8)
+
+    def plain(q, k, v):
+        out, lse = plain_attention(q[None], k[None], v[None], mask)
+        return out[0], lse[0].transpose(0, 1)
+
+    check_gradients(
+        lambda q, k, v: tegula.torch.block_sparse_attn(
+            q=q, k=k, v=v, q_block_size=8, k_block_size=8, topk_indices=indices[0].int()
+        ),
+        plain,
+        [x[0] for x in heads()],
+    )
+
+
+@needs_operators
+@pytest.mark.parametrize("per_kv_head", [True, False])
+@pytest.mark.parametrize("layout", ["bshd", "bhsd"])
+def test_gradients_of_block_scores(layout, per_kv_head):
+    def means(x, size):
+        return torch.stack([part.mean(2) for part in x.split(size, 2)], 2)
+
+    def plain(q, k):
+        q, k = (x.transpose(1, 2) if layout == "bshd" else x for x in (q, k))
+        group = q.shape[1] // k.shape[1]
+        rows, columns = means(q, 8), means(k, 4)
+        if per_kv_head:
+            rows = rows.unflatten(1, (-1, group)).mean(2)
+        else:
+            columns = columns.repeat_interleave(group, 1)
+        scores = rows @ columns.transpose(2, 3) * q.shape[-1] ** -0.5
+        last = torch.tensor([7, 15, 20]) + k.shape[2] - q.shape[2]
+        return (scores.masked_fill(torch.arange(scores.shape[3]) * 4 > last[:, None], -torch.inf),)
+
+    inputs = [x if layout == "bshd" else x.transpose(1, 2).contiguous() for x in heads(keys=25)[:2]]
+    check_gradients(
+        lambda q, k: (tegula.torch.block_scores(q, k, 8, 4, layout=layout, causal=True, per_kv_head=per_kv_head),),
+        plain,
+        inputs,
+    )
+
+
 def nsa_mask(indices, diagonal=True):
     mask = as_mask(indices, 21, 21, 1, 4)
     block = torch.arange(21) // 4
@@ -133,6 +179,31 @@ def test_gradients_of_selected_attention():
         return plain_attention(q, k, v, mask) + plain_attention(q, k, v, causal_mask(21, 21, left=4))
 
     check_gradients(function, plain, heads())
+
+
+@needs_operators
+def test_repeated_blocks_count_as_often_as_they_are_named():
+    indices = choice(21, 6, 3)
+    indices[..., 1] = indices[..., 0]
+    named = (indices[..., None] == torch.arange(21) // 4).sum(3)
+    times = (named * causal_mask(21, 21)).double().repeat_interleave(2, 1)
+
+    def plain(q, k, v):
+        q, k, v = (x.transpose(1, 2) for x in (q, k, v))
+        k, v = k.repeat_interleave(2, 1), v.repeat_interleave(2, 1)
+        scores = q @ k.transpose(2, 3) * q.shape[-1] ** -0.5 + times.clamp(min=1).log()
+        scores = scores.masked_fill(times == 0, -torch.inf)
+        lse = torch.logsumexp(scores, -1)
+        weights = torch.exp(scores - lse[..., None].masked_fill(lse[..., None] == -torch.inf, 0))
+        return (weights @ v).transpose(1, 2), lse
+
+    check_gradients(
+        lambda q, k, v: tegula.torch.nsa_selected_attention(
+            q, k, v, indices.transpose(1, 2), block_size=4, repeats=True
+        ),
+        plain,
+        heads(),
+    )
 
 
 @needs_operators
@@ -233,26 +304,98 @@ def test_operators_are_well_formed():
     product = (q[0], k[0].detach(), None, False, True, "silu", "float16")
     torch.library.opcheck(torch.ops.tegula.gemm.default, product)
     indices = choice(3, 3, 2).int()
-    sparse = (q, k, v, indices, None, None, 8, 8, "bshd", False, None, 0.0, False)
+    sparse = (q, k, v, indices, None, None, 8, 8, "bshd", False, None, 0.0, False, False)
     torch.library.opcheck(torch.ops.tegula.block_sparse_attn.default, sparse)
     tokens = choice(21, 6, 3).int().transpose(1, 2)
     factors = torch.ones(tokens.shape, requires_grad=True)
-    selected = (q, k, v, tokens, factors, None, None, None, 4, "bshd", True, True, 5, None)
+    selected = (q, k, v, tokens, factors, None, None, None, 4, "bshd", True, True, False, 5, None, False)
     torch.library.opcheck(torch.ops.tegula.nsa_selected_attention.default, selected)
+    scores = (q, k, 8, 8, "bshd", True, None, True)
+    torch.library.opcheck(torch.ops.tegula.block_scores.default, scores)
+    best = (tegula.block_scores(q.detach(), k.detach(), 8, 8), 2, False, True, 8, 8, 0)
+    torch.library.opcheck(torch.ops.tegula.topk_blocks.default, best)
+
+
+def whole_choice(q, k, v):
+    """Scores, the choice of blocks by them, and attention over it, with a loss on the scores too."""
+    scores = tegula.torch.block_scores(q * 2, k, 8, 8, causal=True)
+    chosen = tegula.torch.topk_blocks(scores, 2, keep_diagonal=True, q_block_size=8, k_block_size=8)
+    out, lse = tegula.torch.block_sparse_attn(q * 2, k, v, 8, 8, chosen, causal=True)
+    return out.sum() + lse.sum() + scores.clamp(min=-10).sum()
+
+
+def selection(q, k, v):
+    indices = (torch.arange(21)[:, None, None] // 4 - torch.arange(1, 3)).expand(1, 21, 2, 2)
+    return sum(
+        x.relu().sum()
+        for x in tegula.torch.nsa_selected_attention(q * 2, k, v, indices, block_size=4, diagonal=True, window=5)
+    )
+
+
+def drop_in(q, k, v):
+    q, k, v = (x.transpose(1, 2) for x in (q * 2, k, v))
+    indices = (torch.arange(21)[:, None] // 4 - torch.arange(1, 3)).expand(1, 2, 21, 2)
+    out = tegula.torch.native_sparse_attend(q, k, v, 4, indices, indices >= 0, return_sliding_window_out=True)
+    return (out[0] * out[1]).sum()
+
+
+def autocast_product(q, k, v):
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        product = tegula.torch.gemm(q[0, :, 0] * 2, k[0, :, 0], transpose_b=True, bias=v[0, :, 0, 0], activation="gelu")
+    return product.float().sum()
+
+
+WHOLE_FUNCTIONS = {
+    "attention": lambda q, k, v: tegula.torch.attention(q * 2, k, v, causal=True)[0].relu().sum(),
+    "choice of blocks": whole_choice,
+    "selection": selection,
+    "native_sparse_attend": drop_in,
+    "autocast": autocast_product,
+}
 
 
 @needs_operators
-def test_compile_takes_the_whole_function():
-    def step(q, k, v):
-        out, lse = tegula.torch.attention(q * 2, k, v, causal=True)
-        return out.sum() + lse.sum()
-
-    compiled = torch.compile(step, fullgraph=True, backend="aot_eager")
+@pytest.mark.parametrize("name", WHOLE_FUNCTIONS)
+def test_compile_takes_the_whole_function(name):
+    """By Inductor, PyTorch's default compiler, without a break of the graph."""
+    step = WHOLE_FUNCTIONS[name]
+    torch._dynamo.reset()
+    compiled = torch.compile(step, fullgraph=True)
     inputs = [[x.clone().requires_grad_() for x in heads()] for _ in range(2)]
-    for function, tensors in zip((step, compiled), inputs):
-        function(*tensors).backward()
+    losses = [function(*tensors) for function, tensors in zip((step, compiled), inputs)]
+    for loss in losses:
+        loss.backward()
+    torch.testing.assert_close(losses[1], losses[0])
     for one, other in zip(*inputs):
-        assert torch.equal(one.grad, other.grad)
+        torch.testing.assert_close(one.grad, other.grad, atol=1e-4, rtol=1e-4)
+    with torch.no_grad():
+        torch.testing.assert_close(compiled(*inputs[0]), losses[0].detach())
+
+
+@needs_operators
+def test_transforms_and_tracers():
+    q, k, v = heads()
+
+    def loss(q):
+        return WHOLE_FUNCTIONS["attention"](q, k, v)
+
+    leaf = q.clone().requires_grad_()
+    loss(leaf).backward()
+    torch.testing.assert_close(torch.func.grad(loss)(q), leaf.grad)
+    graph = torch.fx.experimental.proxy_tensor.make_fx(loss)(q)
+    assert "tegula.attention" in graph.code
+    torch.testing.assert_close(graph(q), loss(q))
+    with torch.no_grad():
+        torch.testing.assert_close(loss(leaf), loss(q))
+
+
+@needs_operators
+def test_gradients_of_gradients_are_refused():
+    q, k, v = (x.requires_grad_() for x in heads())
+    out, _ = tegula.torch.attention(q, k, v)
+    (dq,) = torch.autograd.grad(out.sum(), q, create_graph=True)
+    with pytest.raises(RuntimeError, match="attention_backward has no gradient"):
+        dq.sum().backward()
 
 
 @needs_operators

@@ -15,5 +15,14 @@ from ._dense import attention
 from ._drop_in import native_sparse_attend
 from ._gemm import gemm
 from ._nsa import nsa_selected_attention
+from ._selection import block_scores, topk_blocks
 
-__all__ = ["attention", "block_sparse_attn", "gemm", "native_sparse_attend", "nsa_selected_attention"]
+__all__ = [
+    "attention",
+    "block_scores",
+    "block_sparse_attn",
+    "gemm",
+    "native_sparse_attend",
+    "nsa_selected_attention",
+    "topk_blocks",
+]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Optional, Tuple
+from typing import Any, Optional, Tuple
 
 import torch
 from torch import Tensor
@@ -26,14 +26,15 @@ def _run(
     scale: Optional[float],
     softcap: float,
     deterministic: bool,
+    check_indices: bool,
 ) -> Tuple[Tensor, Tensor]:
     return _operators.block_sparse_attn(
         *detached(q, k, v), q_block_size, k_block_size, topk_indices, counts=counts, mask=mask,
-        layout=layout, causal=causal, scale=scale, softcap=softcap,
+        layout=layout, causal=causal, scale=scale, softcap=softcap, check_indices=check_indices,
     )  # fmt: skip
 
 
-def _fake(q, k, v, topk_indices, counts, mask, q_block_size, k_block_size, layout, causal, scale, softcap, deterministic):
+def _fake(q, k, v, topk_indices, counts, mask, q_block_size, k_block_size, layout, *options):
     return new_outputs(q, v, layout)
 
 
@@ -70,7 +71,7 @@ _block_sparse_backward = Operator("block_sparse_attn_backward", _run_backward, _
 
 
 def _setup(ctx, inputs, output):
-    q, k, v, topk_indices, counts, mask, *ctx.options = inputs
+    q, k, v, topk_indices, counts, mask, *ctx.options, _ = inputs
     ctx.set_materialize_grads(False)
     ctx.save_for_backward(q, k, v, *output, topk_indices, counts, mask)
 
@@ -78,7 +79,7 @@ def _setup(ctx, inputs, output):
 def _backward(ctx, dout, dlse):
     q, k, v, out, lse, *choice = ctx.saved_tensors
     gradients = _block_sparse_backward(rows(dout, out), lse_rows(dlse), q, k, v, out, lse, *choice, *ctx.options)
-    return tuple(gradients) + (None,) * 10
+    return tuple(gradients) + (None,) * 11
 
 
 _block_sparse = Operator("block_sparse_attn", _run, _fake, _setup, _backward)
@@ -99,25 +100,35 @@ def block_sparse_attn(
     scale: Optional[float] = None,
     softcap: float = 0.0,
     deterministic: bool = True,
+    check_indices: bool = False,
 ) -> Tuple[Tensor, Tensor]:
     """``tegula.block_sparse_attn`` with gradients of q, k and v, through out and through lse.
 
-    Arguments, results and errors are those of ``tegula.block_sparse_attn``; the positional ones are those of
-    MagiAttention's function of this name. Indices may also be int64, as torch.topk gives them.
-    ``deterministic`` is that of ``tegula.block_sparse_attn_backward``. Under autocast q, k
-    and v are taken in its dtype.
+    Arguments, results and errors are those of ``tegula.block_sparse_attn``; indices may also be int64, as torch.topk
+    gives them. ``deterministic`` is that of ``tegula.block_sparse_attn_backward``. Under autocast q, k and v are taken
+    in its dtype.
+
+    Tensors without a batch are taken as MagiAttention's function of this name takes them: q [queries, heads, d], k and
+    v [keys, kv_heads, d], topk_indices, counts and mask without their first extent; out is as q, and lse is
+    [queries, heads] there.
     """
-    q, k, v = autocast(q, k, v)
-    if topk_indices is not None:
-        topk_indices = as_block_numbers(topk_indices)
-    return _block_sparse(
-        q, k, v, topk_indices, counts, mask, q_block_size, k_block_size, layout, causal, scale, softcap,
-        deterministic,
-    )
+    if q.dim() != 3:
+        q, k, v = autocast(q, k, v)
+        return _block_sparse(
+            q, k, v, as_block_numbers(topk_indices), counts, mask, q_block_size, k_block_size, layout, causal, scale,
+            softcap, deterministic, check_indices,
+        )  # fmt: skip
+    q, k, v = (x.unsqueeze(0) for x in (q, k, v))
+    topk_indices, counts, mask = (None if x is None else x.unsqueeze(0) for x in (topk_indices, counts, mask))
+    out, lse = block_sparse_attn(
+        q, k, v, q_block_size, k_block_size, topk_indices, counts=counts, mask=mask, layout="bshd", causal=causal,
+        scale=scale, softcap=softcap, deterministic=deterministic, check_indices=check_indices,
+    )  # fmt: skip
+    return out[0], lse[0].transpose(0, 1)
 
 
-def as_block_numbers(indices: Tensor) -> Tensor:
+def as_block_numbers(indices: Any) -> Any:
     """int64 block numbers as int32; what does not fit is no block and stays none."""
-    if indices.dtype != torch.int64:
+    if indices is None or indices.dtype != torch.int64:
         return indices
     return indices.clamp(-1, 2**31 - 1).to(torch.int32)

@@ -26,13 +26,15 @@ def _run(
     layout: str,
     causal: bool,
     diagonal: bool,
+    repeats: bool,
     window: int,
     scale: Optional[float],
+    check_indices: bool,
 ) -> Tuple[Tensor, Tensor, Tensor, Tensor]:
     results = _operators.nsa_selected_attention(
         *detached(q, k, v), block_indices, block_counts=block_counts, block_size=block_size, layout=layout,
-        causal=causal, diagonal=diagonal, window=window, scale=scale, cu_seqlens_q=cu_seqlens_q,
-        cu_seqlens_k=cu_seqlens_k,
+        causal=causal, diagonal=diagonal, repeats=repeats, window=window, scale=scale, cu_seqlens_q=cu_seqlens_q,
+        cu_seqlens_k=cu_seqlens_k, check_indices=check_indices,
     )  # fmt: skip
     return results if window > 0 else (*results, *_no_window(q))
 
@@ -42,7 +44,7 @@ def _no_window(q: Tensor) -> Tuple[Tensor, Tensor]:
 
 
 def _fake(q, k, v, block_indices, sel_scale, block_counts, cu_seqlens_q, cu_seqlens_k, block_size, layout, causal,
-      diagonal, window, scale):  # fmt: skip
+      diagonal, repeats, window, scale, check_indices):  # fmt: skip
     return (*new_outputs(q, v, layout), *(new_outputs(q, v, layout) if window > 0 else _no_window(q)))
 
 
@@ -67,6 +69,7 @@ def _run_backward(
     layout: str,
     causal: bool,
     diagonal: bool,
+    repeats: bool,
     window: int,
     scale: Optional[float],
 ) -> Tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -76,8 +79,8 @@ def _run_backward(
         dout, q, k, v, block_indices, out, lse, dlse=dlse, window_dout=window_dout,
         window_out=window_out if with_window else None, window_lse=window_lse if with_window else None,
         window_dlse=window_dlse, scale_gradient=scale_gradient, block_counts=block_counts, block_size=block_size,
-        layout=layout, causal=causal, diagonal=diagonal, window=window, scale=scale, cu_seqlens_q=cu_seqlens_q,
-        cu_seqlens_k=cu_seqlens_k,
+        layout=layout, causal=causal, diagonal=diagonal, repeats=repeats, window=window, scale=scale,
+        cu_seqlens_q=cu_seqlens_q, cu_seqlens_k=cu_seqlens_k,
     )  # fmt: skip
     return (*gradients, q.new_empty(0, dtype=torch.float32) if dscale is None else dscale)
 
@@ -92,7 +95,7 @@ _selected_backward = Operator("nsa_selected_attention_backward", _run_backward, 
 
 
 def _setup(ctx, inputs, output):
-    q, k, v, block_indices, sel_scale, block_counts, cu_seqlens_q, cu_seqlens_k, *ctx.options = inputs
+    q, k, v, block_indices, sel_scale, block_counts, cu_seqlens_q, cu_seqlens_k, *ctx.options, _ = inputs
     ctx.scale_dtype = None if sel_scale is None else sel_scale.dtype
     ctx.set_materialize_grads(False)
     ctx.save_for_backward(q, k, v, *output, block_indices, block_counts, cu_seqlens_q, cu_seqlens_k)
@@ -106,7 +109,7 @@ def _backward(ctx, dout, dlse, window_dout, window_dlse):
         rows(dout, out), lse_rows(dlse), rows(window_dout, window_out) if window else None, lse_rows(window_dlse),
         scale_gradient, q, k, v, out, lse, window_out, window_lse, *choice, *ctx.options,
     )  # fmt: skip
-    return (dq, dk, dv, None, dscale.to(ctx.scale_dtype) if scale_gradient else None) + (None,) * 9
+    return (dq, dk, dv, None, dscale.to(ctx.scale_dtype) if scale_gradient else None) + (None,) * 11
 
 
 _selected = Operator("nsa_selected_attention", _run, _fake, _setup, _backward)
@@ -124,10 +127,12 @@ def nsa_selected_attention(
     layout: str = "bshd",
     causal: bool = True,
     diagonal: bool = False,
+    repeats: bool = False,
     window: int = 0,
     scale: Optional[float] = None,
     cu_seqlens_q: Optional[Tensor] = None,
     cu_seqlens_k: Optional[Tensor] = None,
+    check_indices: bool = False,
 ) -> Tuple[Tensor, ...]:
     """``tegula.nsa_selected_attention`` with gradients of q, k and v, through all results.
 
@@ -139,6 +144,6 @@ def nsa_selected_attention(
     block_indices = as_block_numbers(block_indices)
     results = _selected(
         q, k, v, block_indices, sel_scale, block_counts, cu_seqlens_q, cu_seqlens_k, block_size, layout, causal,
-        diagonal, window, scale,
+        diagonal, repeats, window, scale, check_indices,
     )  # fmt: skip
     return results if window > 0 else results[:2]

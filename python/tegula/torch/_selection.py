@@ -1,0 +1,140 @@
+"""The choice of blocks: their scores, with gradients, and the best of a row."""
+
+from __future__ import annotations
+
+from typing import Optional
+
+import torch
+from torch import Tensor
+
+from .. import _operators
+from ._common import autocast, detached
+from ._operator import Operator
+
+
+def _run_scores(
+    q: Tensor,
+    k: Tensor,
+    q_block_size: int,
+    k_block_size: int,
+    layout: str,
+    causal: bool,
+    scale: Optional[float],
+    per_kv_head: bool,
+) -> Tensor:
+    return _operators.block_scores(
+        *detached(q, k), q_block_size, k_block_size, layout=layout, causal=causal, scale=scale, per_kv_head=per_kv_head
+    )
+
+
+def _fake_scores(q, k, q_block_size, k_block_size, layout, causal, scale, per_kv_head):
+    shape = _operators.scores_shape(q.shape, k.shape, q_block_size, k_block_size, layout, per_kv_head)
+    return q.new_empty(shape, dtype=torch.float32)
+
+
+def _setup_scores(ctx, inputs, output):
+    q, k, *ctx.options = inputs
+    ctx.save_for_backward(q, k)
+
+
+def _lengths(x: Tensor, size: int) -> Tensor:
+    """How many rows every block has: the last may be short."""
+    starts = torch.arange(0, x.shape[2], size, device=x.device)
+    return (x.shape[2] - starts).clamp(max=size).to(torch.float32)
+
+
+def _block_means(x: Tensor, size: int) -> Tensor:
+    """[batch, heads, rows, d] as float32 [batch, heads, blocks, d]."""
+    rows = torch.nn.functional.pad(x.float(), (0, 0, 0, -x.shape[2] % size))
+    return rows.unflatten(2, (-1, size)).sum(3) / _lengths(x, size)[:, None]
+
+
+def _spread(means: Tensor, x: Tensor, size: int) -> Tensor:
+    """The gradient of rows from that of the means of their blocks, in the dtype of x."""
+    return (means / _lengths(x, size)[:, None]).repeat_interleave(size, 2)[:, :, : x.shape[2]].to(x.dtype)
+
+
+def _backward_scores(ctx, gradient):
+    q, k = ctx.saved_tensors
+    q_block_size, k_block_size, layout, causal, scale, per_kv_head = ctx.options
+    if layout == "bshd":
+        q, k = q.transpose(1, 2), k.transpose(1, 2)
+    group = q.shape[1] // k.shape[1]
+    if causal:
+        last = torch.arange(1, gradient.shape[2] + 1, device=q.device) * q_block_size - 1
+        last = last.clamp(max=q.shape[2] - 1) + k.shape[2] - q.shape[2]
+        unseen = torch.arange(gradient.shape[3], device=q.device) * k_block_size > last[:, None]
+        gradient = gradient.masked_fill(unseen, 0)
+    # One row for a group is that of the mean of its queries; every head of the group has an equal part in it.
+    if per_kv_head:
+        gradient = gradient.repeat_interleave(group, 1) / group
+    gradient = gradient * (q.shape[-1] ** -0.5 if scale is None else scale)
+    k_means = _block_means(k, k_block_size).repeat_interleave(group, 1)
+    dq = _spread(gradient @ k_means, q, q_block_size)
+    of_heads = gradient.transpose(2, 3) @ _block_means(q, q_block_size)
+    dk = _spread(of_heads.unflatten(1, (-1, group)).sum(2), k, k_block_size)
+    if layout == "bshd":
+        dq, dk = dq.transpose(1, 2), dk.transpose(1, 2)
+    return (dq, dk) + (None,) * 6
+
+
+_scores = Operator("block_scores", _run_scores, _fake_scores, _setup_scores, _backward_scores)
+
+
+def block_scores(
+    q: Tensor,
+    k: Tensor,
+    q_block_size: int = 64,
+    k_block_size: int = 64,
+    *,
+    layout: str = "bshd",
+    causal: bool = False,
+    scale: Optional[float] = None,
+    per_kv_head: bool = True,
+) -> Tensor:
+    """``tegula.block_scores`` with gradients of q and k.
+
+    Arguments, result and errors are those of ``tegula.block_scores``. Under autocast q and k are taken in its dtype;
+    the scores stay float32.
+    """
+    q, k = autocast(q, k)
+    return _scores(q, k, q_block_size, k_block_size, layout, causal, scale, per_kv_head)
+
+
+def _run_topk(
+    scores: Tensor,
+    count: int,
+    keep_first: bool,
+    keep_diagonal: bool,
+    q_block_size: int,
+    k_block_size: int,
+    key_offset: int,
+) -> Tensor:
+    return _operators.topk_blocks(
+        scores.detach(), count, keep_first=keep_first, keep_diagonal=keep_diagonal, q_block_size=q_block_size,
+        k_block_size=k_block_size, key_offset=key_offset,
+    )  # fmt: skip
+
+
+def _fake_topk(scores, count, *options):
+    return scores.new_empty((*scores.shape[:3], count), dtype=torch.int32)
+
+
+_topk = Operator("topk_blocks", _run_topk, _fake_topk)
+
+
+def topk_blocks(
+    scores: Tensor,
+    count: int,
+    *,
+    keep_first: bool = False,
+    keep_diagonal: bool = False,
+    q_block_size: int = 64,
+    k_block_size: int = 64,
+    key_offset: int = 0,
+) -> Tensor:
+    """``tegula.topk_blocks`` as a custom operator. Block numbers have no gradient; the scores may require one.
+
+    Arguments, result and errors are those of ``tegula.topk_blocks``.
+    """
+    return _topk(scores.detach(), count, keep_first, keep_diagonal, q_block_size, k_block_size, key_offset)
