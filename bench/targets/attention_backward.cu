@@ -1,204 +1,26 @@
-// Attention backward, bf16, head dim 128 or 64. q, o, do, dq: [batch, s_q, heads, D]; k, v, dk, dv: [batch,
-// s_k,
-// heads / group, D]; lse: natural logarithm of the softmax denominator, f32 [batch, heads, s_q].
-// Three launches: prepare (row sums of do * o, padded lse, cleared scratch), backward, finish (scratch to
-// dq).
+// Attention backward, bf16, head dim 128 or 64. q, o, do, dq: [batch, s_q, heads, D]; k, v, dk, dv:
+// [batch, s_k, heads / group, D]; lse: natural logarithm of the softmax denominator, f32 [batch, heads,
+// s_q]. Three launches: prepare (row sums of do * o, padded lse, cleared scratch), backward, finish
+// (scratch to dq).
 //
-// A tile is BN keys of one kv head; the loop runs over blocks of BM queries, last block first, in every head
-// of
-// the group. Scores are computed transposed (keys are rows), so that P^T and dS^T leave the accumulators as
-// the
-// A operands of dV and dK; dS also goes through shared memory, both warpgroups' halves, for dQ^T = K^T dS^T,
-// whose
-// tile the warpgroups share by columns of K (D = 128) or by queries (D = 64).
-// dQ is summed in f32 over the tiles of different CTAs by bulk additions to a scratch tensor in the order of
-// the
-// accumulator's registers. ORDERED: blocks of keys take turns, in ascending order, so that dQ is bit-equal
-// from
-// run to run; a turn only waits for a tile with a smaller number, and numbers are handed out in order.
-// Roles: two consumer warpgroups (64 keys each); in the last warpgroup warp 0 loads, warps 1 and 2 add the dQ
-// of one consumer each.
+// A tile is BN keys of one kv head; the loop runs over blocks of BM queries, last block first, in every
+// head of the group. Scores are computed transposed (keys are rows), so that P^T and dS^T leave the
+// accumulators as the A operands of dV and dK; dS also goes through shared memory, both warpgroups'
+// halves, for dQ^T = K^T dS^T, whose tile the warpgroups share by columns of K (D = 128) or by queries
+// (D = 64).
+// dQ is summed in f32 over the tiles of different CTAs by bulk additions to a scratch tensor in the
+// order of the accumulator's registers. ORDERED: blocks of keys take turns, in ascending order, so that
+// dQ is bit-equal from run to run; a turn only waits for a tile with a smaller number, and numbers are
+// handed out in order.
+// Roles: two consumer warpgroups (64 keys each); in the last warpgroup warp 0 loads, warps 1 and 2 add
+// the dQ of one consumer each.
 //
 // One step; the tensor cores' queue of a warpgroup below what its threads do meanwhile:
 //     |   | P = exp2(S - lse) | dS = P (dP - delta) | dS to shared, barrier |    | dQ to its adder
 //     | S | dP                | dV += P^T dO        | dK += dS^T Q          | dQ | (the other warpgroup's)
-#include "sm90.cuh"
+#include "attention_backward_rows.cuh"
+#include "attention_backward_tiles.cuh"
 
-#ifndef D
-#define D 128
-#endif
-#ifndef BM
-#define BM (D == 128 ? 80 : 128)  // queries per step; 64 or 80, 128 at D = 64
-#endif
-#ifndef CAUSAL
-#define CAUSAL 0
-#endif
-#ifndef ORDERED
-#define ORDERED 0
-#endif
-#define BN 128
-#define STAGES 2
-#define THREADS 384
-
-constexpr u32 KV_BYTES = BN * D * 2;
-constexpr u32 Q_BYTES = BM * D * 2;
-constexpr u32 DS_BYTES = BM * BN * 2;
-constexpr int DQ_QUERIES = D == 128 ? BM : BM / 2;  // a warpgroup's part of dQ^T: 64 columns of these queries
-constexpr u32 DQ_BYTES = DQ_QUERIES * 64 * 4;
-constexpr u32 ROW_BYTES = BM * 8;  // lse and delta of a block
-constexpr u32 OFF_K = 0;
-constexpr u32 OFF_V = OFF_K + KV_BYTES;
-constexpr u32 OFF_Q = OFF_V + KV_BYTES;
-constexpr u32 OFF_DO = OFF_Q + STAGES * Q_BYTES;
-constexpr u32 OFF_DS = OFF_DO + STAGES * Q_BYTES;
-constexpr u32 OFF_DQ = OFF_DS + 2 * DS_BYTES;
-constexpr u32 OFF_ROWS = OFF_DQ + 2 * DQ_BYTES;
-constexpr u32 OFF_BAR = OFF_ROWS + STAGES * ROW_BYTES;
-constexpr u32 OFF_TILE = OFF_BAR + 8 * (2 + 4 * STAGES + 4);
-constexpr u32 SMEM_BYTES = OFF_TILE + 16;
-static_assert(SMEM_BYTES <= 232448, "shared memory");
-
-struct Params {
-  int s_q, s_k, heads, group, batch;  // group: query heads per kv head
-  int m_blocks, n_blocks, tiles;      // tiles = batch * heads / group * n_blocks
-  int section;                        // kv heads in flight together
-  float scale, scale_log2;            // softmax scale; the same * log2(e)
-  int* counter;                       // two ints, zero before and after each launch; one pair per stream
-  u32* turn;                          // ORDERED: [batch * heads][m_blocks][2], zeroed by prepare
-  float* dq;                          // [batch * heads][m_blocks][2][DQ_QUERIES / 8][128][4]
-  float* rows;  // [batch * heads][m_blocks][2][BM]: lse * log2(e), +inf without keys; delta
-};
-struct Tile {
-  int n, h, b, blocks;
-};  // h: kv head; blocks: query blocks of one head, m_blocks - blocks first
-
-DEV Tile decode(const Params& p, int t) {
-  const int heads = p.heads / p.group, all = heads * p.batch;
-  const int per = p.section * p.n_blocks, s = t / per, u = t - s * per;
-  const int width = min(p.section, all - s * p.section);
-  Tile r;
-  r.n = u / width;  // causal: longest first
-  const int hb = s * p.section + u - r.n * width;
-  r.b = hb / heads;
-  r.h = hb - r.b * heads;
-  r.blocks = p.m_blocks;
-#if CAUSAL
-  r.blocks -= max(0, r.n * BN - (p.s_k - p.s_q)) / BM;
-#endif
-  return r;
-}
-
-// The loader decodes; a tile travels beside K and V.
-DEV void send(u32 addr, Tile t) { store_shared_s32x4(addr, t.n, t.h, t.b, t.blocks); }
-DEV Tile receive(u32 addr) {
-  const int4 v = load_shared_s32x4(addr);
-  return {v.x, v.y, v.z, v.w};
-}
-
-struct Ring {
-  u32 slot, phase;
-};
-DEV void advance(Ring& r) {
-  if (++r.slot == STAGES) {
-    r.slot = 0;
-    r.phase ^= 1;
-  }
-}
-
-struct Barriers {
-  u32 kv_full, kv_empty, q_full, q_empty, do_full, do_empty, dq_full, dq_empty;
-};
-
-// ------------------------------------------------------------------------------------------------ loader
-DEV void load_tiles(const TensorMap* map_q, const TensorMap* map_k, const TensorMap* map_v,
-                    const TensorMap* map_do, const Params& par, const Barriers& bar, u32 base,
-                    u32 next_tile) {
-  Ring ring = {0, 0};
-  u32 kv_phase = 0;
-  for (;;) {
-    const int t = atomicAdd(par.counter, 1);
-    mbar_wait(bar.kv_empty, kv_phase ^ 1);
-    kv_phase ^= 1;
-    if (t >= par.tiles) break;
-    const Tile tile = decode(par, t);
-    send(next_tile, tile);
-    mbar_expect(bar.kv_full, 2 * KV_BYTES);
-    tma_load_4d(base + OFF_K, map_k, bar.kv_full, 0, tile.n * BN, tile.h * (D / 64), tile.b);
-    tma_load_4d(base + OFF_V, map_v, bar.kv_full, 0, tile.n * BN, tile.h * (D / 64), tile.b);
-#pragma unroll 1
-    for (int head = tile.h * par.group; head < (tile.h + 1) * par.group; ++head) {
-      int m = par.m_blocks * BM, left = tile.blocks;
-#pragma unroll 1
-      do {
-        m -= BM;
-        const int row = (tile.b * par.heads + head) * par.m_blocks * BM + m;  // all of these are under 2^30
-        const u32 q_full = bar.q_full + 8 * ring.slot, do_full = bar.do_full + 8 * ring.slot;
-        mbar_wait(bar.q_empty + 8 * ring.slot, ring.phase ^ 1);
-        mbar_expect(q_full, Q_BYTES + ROW_BYTES);
-        tma_load_4d(base + OFF_Q + ring.slot * Q_BYTES, map_q, q_full, 0, m, head * (D / 64), tile.b);
-        bulk_load(base + OFF_ROWS + ring.slot * ROW_BYTES, par.rows + 2 * row, ROW_BYTES, q_full);
-        mbar_wait(bar.do_empty + 8 * ring.slot, ring.phase ^ 1);
-        mbar_expect(do_full, Q_BYTES);
-        tma_load_4d(base + OFF_DO + ring.slot * Q_BYTES, map_do, do_full, 0, m, head * (D / 64), tile.b);
-        advance(ring);
-      } while (--left > 0);
-    }
-  }
-  send(next_tile, {-1, 0, 0, 0});
-  mbar_arrive(bar.kv_full);
-  if (atomicAdd(par.counter + 1, 1) == gridDim.x - 1) {
-    par.counter[0] = 0;
-    par.counter[1] = 0;
-  }
-}
-
-// ---------------------------------------------------------------------- adder of warpgroup wg
-DEV void add_dq(const Params& par, const Barriers& bar, u32 base, u32 wg, u32 next_tile) {
-  const u32 staging = base + OFF_DQ + wg * DQ_BYTES, full = bar.dq_full + 8 * wg,
-            empty = bar.dq_empty + 8 * wg;
-  u32 kv_phase = 0, phase = 0;
-  for (;;) {
-    mbar_wait(bar.kv_full, kv_phase);
-    kv_phase ^= 1;
-    const Tile tile = receive(next_tile);
-    mbar_arrive(bar.kv_empty);
-    if (tile.n < 0) break;
-#pragma unroll 1
-    for (int g = 0; g < par.group; ++g) {
-      const int head = tile.b * par.heads + tile.h * par.group + g;
-      int block = (head + 1) * par.m_blocks * 2 + wg;
-#pragma unroll 1
-      for (int i = 0; i < tile.blocks; ++i) {
-        block -= 2;
-        float* dst = par.dq + (long long)block * (DQ_BYTES / 4);
-        mbar_wait(full, phase);
-        phase ^= 1;
-#if ORDERED
-        if (tile.n == 0) {
-          bulk_store(dst, staging, DQ_BYTES);
-        } else {
-          while (load_acquire(par.turn + block) != tile.n) {}
-          fence_async_global();
-          bulk_add_f32(dst, staging, DQ_BYTES);
-        }
-#else
-        bulk_add_f32(dst, staging, DQ_BYTES);
-#endif
-        bulk_commit();
-        bulk_wait_read<0>();
-        mbar_arrive(empty);
-#if ORDERED
-        bulk_wait<0>();
-        fence_async_global();
-        store_release(par.turn + block, tile.n + 1);
-#endif
-      }
-    }
-  }
-  bulk_wait<0>();
-}
-
-// ------------------------------------------------------------------------------------------------ consumers
 struct Consumer {
   u64 k_rows, v_rows;         // A operands of S^T and dP^T: this warpgroup's keys
   u64 k_columns;              // A operand of dQ^T: 64 columns of K, transposed
@@ -453,81 +275,5 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
         mbar_arrive(bar.kv_empty);
       }
     }
-  }
-}
-
-// ---------------------------------------------------------------------- before and after
-struct RowParams {
-  int s_q, heads, m_blocks;
-  float scale;
-  const u16 *o, *d_o;
-  const float* lse;
-  float *rows, *dq;
-  u32* turn;
-  u16* dq_out;
-};
-
-DEV float dot_bf16x2(u32 x, u32 y, float acc) {
-  return fmaf(high_bf16(x), high_bf16(y), fmaf(low_bf16(x), low_bf16(y), acc));
-}
-
-// Block (m, batch * heads + head): PARTS threads a row
-constexpr int PARTS = D / 8;
-extern "C" __global__ void __launch_bounds__(256) prepare(const __grid_constant__ RowParams p) {
-  const int head = blockIdx.y % p.heads, b = blockIdx.y / p.heads, part = threadIdx.x % PARTS;
-  const long long block = (long long)blockIdx.y * p.m_blocks + blockIdx.x;
-#pragma unroll
-  for (int r = threadIdx.x / PARTS; r < BM; r += 256 / PARTS) {
-    const int q = blockIdx.x * BM + r;
-    float sum = 0.f;
-    if (q < p.s_q) {
-      const long long at = (((long long)b * p.s_q + q) * p.heads + head) * D + 8 * part;
-      const uint4 x = *(const uint4*)(p.o + at), y = *(const uint4*)(p.d_o + at);
-      sum = dot_bf16x2(x.x, y.x, dot_bf16x2(x.y, y.y, dot_bf16x2(x.z, y.z, dot_bf16x2(x.w, y.w, 0.f))));
-    }
-#pragma unroll
-    for (int i = PARTS / 2; i > 0; i /= 2) sum += __shfl_xor_sync(~0u, sum, i);
-    if (part == 0) {
-      const float inf = __int_as_float(0x7f800000);
-      const float lse = q < p.s_q ? p.lse[(long long)blockIdx.y * p.s_q + q] : inf;
-      p.rows[block * 2 * BM + r] = lse == -inf ? inf : lse * 1.4426950408889634f;
-      p.rows[block * 2 * BM + BM + r] = sum;
-    }
-  }
-#if ORDERED
-  if (threadIdx.x < 2) p.turn[block * 2 + threadIdx.x] = 0;
-#else
-  float4* dq = (float4*)(p.dq + block * (BM * D));
-#pragma unroll
-  for (int i = threadIdx.x; i < BM * D / 4; i += 256) dq[i] = make_float4(0.f, 0.f, 0.f, 0.f);
-#endif
-}
-
-// Scratch in accumulator order -> rows of dq, scaled
-extern "C" __global__ void __launch_bounds__(256) finish(const __grid_constant__ RowParams p) {
-  __shared__ __align__(16) float tile[BM][D + 4];
-  const int head = blockIdx.y % p.heads, b = blockIdx.y / p.heads;
-  const long long block = (long long)blockIdx.y * p.m_blocks + blockIdx.x;
-  const float4* src = (const float4*)(p.dq + block * (BM * D));
-#pragma unroll
-  for (int i = threadIdx.x; i < BM * D / 4; i += 256) {
-    const float4 x = src[i];
-    const int t = i % 128, j = i / 128 % (DQ_QUERIES / 8), wg = i / 128 / (DQ_QUERIES / 8);
-    const int column = (D == 128 ? 64 * wg : 0) + 16 * (t / 32) + t % 32 / 4;
-    const int row = (D == 128 ? 0 : DQ_QUERIES * wg) + 8 * j + t % 4 * 2;
-    tile[row][column] = x.x;
-    tile[row + 1][column] = x.y;
-    tile[row][column + 8] = x.z;
-    tile[row + 1][column + 8] = x.w;
-  }
-  __syncthreads();
-#pragma unroll
-  for (int i = threadIdx.x; i < BM * D / 8; i += 256) {
-    const int r = i / PARTS, part = i % PARTS, q = blockIdx.x * BM + r;
-    if (q >= p.s_q) continue;
-    const float4 x = *(const float4*)&tile[r][8 * part], y = *(const float4*)&tile[r][8 * part + 4];
-    const uint4 packed = {pack_bf16(x.x * p.scale, x.y * p.scale), pack_bf16(x.z * p.scale, x.w * p.scale),
-                          pack_bf16(y.x * p.scale, y.y * p.scale), pack_bf16(y.z * p.scale, y.w * p.scale)};
-    *(uint4*)(p.dq_out + (((long long)b * p.s_q + q) * p.heads + head) * D + 8 * part) = packed;
   }
 }

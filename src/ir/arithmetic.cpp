@@ -129,38 +129,12 @@ double float_modulus(double a, double b) {
 double lesser(double a, double b) { return std::isnan(b) || a < b ? a : b; }
 double greater(double a, double b) { return std::isnan(b) || a > b ? a : b; }
 
-// Sums, products, quotients and roots of two f32 numbers are rounded correctly when computed in f64 first.
-double float_op(Op op, DType type, std::span<const Value> args) {
-  const double a = args[0].real, b = args.size() > 1 ? args[1].real : 0,
-               c = args.size() > 2 ? args[2].real : 0;
+double float_function(Op op, double a) {
   switch (op) {
-    case Op::add:
-      return a + b;
-    case Op::sub:
-      return a - b;
-    case Op::mul:
-      return a * b;
-    case Op::div:
-      return a / b;
-    case Op::mod:
-      return std::fmod(a, b);
-    case Op::floordiv:
-      return std::floor(rounded(type, a / b));
-    case Op::floormod:
-      return float_modulus(a, b);
-    case Op::ceildiv:
-      return std::ceil(rounded(type, a / b));
-    case Op::min:
-      return lesser(a, b);
-    case Op::max:
-      return greater(a, b);
     case Op::neg:
       return -a;
     case Op::abs:
       return std::fabs(a);
-    case Op::fma:
-      return type == f64 ? std::fma(a, b, c)
-                         : std::fma(static_cast<float>(a), static_cast<float>(b), static_cast<float>(c));
     case Op::exp:
       return std::exp(a);
     case Op::exp2:
@@ -189,6 +163,39 @@ double float_op(Op op, DType type, std::span<const Value> args) {
       return std::ceil(a);
     default:
       throw InternalError("an operation does not exist for floats");
+  }
+}
+
+// Sums, products, quotients and roots of two f32 numbers are rounded correctly when computed in f64 first.
+double float_op(Op op, DType type, std::span<const Value> args) {
+  const double a = args[0].real, b = args.size() > 1 ? args[1].real : 0,
+               c = args.size() > 2 ? args[2].real : 0;
+  switch (op) {
+    case Op::add:
+      return a + b;
+    case Op::sub:
+      return a - b;
+    case Op::mul:
+      return a * b;
+    case Op::div:
+      return a / b;
+    case Op::mod:
+      return std::fmod(a, b);
+    case Op::floordiv:
+      return std::floor(rounded(type, a / b));
+    case Op::floormod:
+      return float_modulus(a, b);
+    case Op::ceildiv:
+      return std::ceil(rounded(type, a / b));
+    case Op::min:
+      return lesser(a, b);
+    case Op::max:
+      return greater(a, b);
+    case Op::fma:
+      return type == f64 ? std::fma(a, b, c)
+                         : std::fma(static_cast<float>(a), static_cast<float>(b), static_cast<float>(c));
+    default:
+      return float_function(op, a);
   }
 }
 
