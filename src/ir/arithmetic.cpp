@@ -5,10 +5,10 @@
 #include <limits>
 #include <unordered_map>
 
+#include "ir/wide.hpp"
+
 namespace tegula::ir {
 namespace {
-
-using Wide = __int128;  // holds every product and sum of two 64-bit integers
 
 std::int64_t wrap(DType type, Wide number) {
   switch (type.code) {
@@ -56,8 +56,6 @@ std::int64_t float_to_integer(DType type, double number) {
 double integer_to_float(DType type, std::int64_t number) {
   return type == f64 ? static_cast<double>(number) : static_cast<double>(static_cast<float>(number));
 }
-
-Wide floor_quotient(Wide a, Wide b) { return a / b - (a % b != 0 && (a < 0) != (b < 0) ? 1 : 0); }
 
 Value shift(Op op, DType type, std::int64_t a, std::int64_t count) {
   const bool outside = count < 0 || count >= type.bits();

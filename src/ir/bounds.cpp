@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <bit>
 
+#include "ir/wide.hpp"
+
 namespace tegula::ir {
 namespace {
-
-using Wide = __int128;
 
 constexpr std::int64_t no_low = INT64_MIN, no_high = INT64_MAX;
 
@@ -49,8 +49,6 @@ Interval product(const Interval& a, const Interval& b) {
   if (!is_finite(a) || !is_finite(b)) return a.low >= 0 && b.low >= 0 ? Interval{0, no_high} : Interval{};
   return corners(a, b, [](Wide x, Wide y) { return x * y; });
 }
-
-Wide floor_quotient(Wide a, Wide b) { return a / b - (a % b != 0 && (a < 0) != (b < 0) ? 1 : 0); }
 
 Wide quotient(Op op, Wide a, Wide b) {
   if (op == Op::div) return a / b;

@@ -64,7 +64,7 @@ std::string number(const Expr& e) {
 }
 
 // Expressions of more nodes are not written out.
-constexpr int too_large = 20000;
+constexpr int most_nodes = 20000;
 
 bool is_trivial(const ViewDim& dim, const Expr& full) {
   return (!dim.low || is_constant(dim.low, 0)) && (!dim.high || equal(dim.high, full));
@@ -109,7 +109,7 @@ std::string permutation(const View& view) {
 
 bool is_reshaped(const View& view) {
   return !std::equal(view.shape.begin(), view.shape.end(), view.buffer->shape.begin(),
-                     view.buffer->shape.end(), equal);
+                     view.buffer->shape.end(), [](const Expr& a, const Expr& b) { return equal(a, b); });
 }
 
 }  // namespace
@@ -133,7 +133,7 @@ std::string Names::of(const void* identity, const std::string& wanted, const cha
 }
 
 std::string ExprPrinter::expr(const Expr& e, int least) {
-  if (e->size > too_large) return fmt::format("<expression of {} nodes>", e->size);
+  if (e->size > most_nodes) return fmt::format("<expression of {} nodes>", e->size);
   const int precedence = precedence_of(e);
   const std::string text = node(e, precedence);
   return precedence < least ? "(" + text + ")" : text;

@@ -102,7 +102,7 @@ Expr by_constant(const Expr& e, const Facts& facts) {
 }
 
 // (x / 4) / 8
-Expr twice(const Expr& e, const Facts&) {
+Expr divided_twice(const Expr& e, const Facts&) {
   const Expr& a = e->args[0];
   if (!e->type.is_integer() || a->op != e->op || !is_constant(a->args[1]) || !is_constant(e->args[1]))
     return nullptr;
@@ -134,17 +134,17 @@ Expr of_zero_or_by_one(const Expr& e, const Facts&) {
   return is_remainder(e->op) ? constant(e->type, 0, e->at) : e->args[0];
 }
 
-const RewriteRule table[] = {
+const RewriteRule division_table[] = {
     {"divide zero or by one", Op::div, Op::ceildiv, of_zero_or_by_one},
     {"divide a sum by a constant", Op::div, Op::ceildiv, by_constant},
-    {"divide twice", Op::div, Op::div, twice},
-    {"divide twice, rounding", Op::floordiv, Op::floordiv, twice},
-    {"divide twice, rounding up", Op::ceildiv, Op::ceildiv, twice},
+    {"divide twice", Op::div, Op::div, divided_twice},
+    {"divide twice, rounding", Op::floordiv, Op::floordiv, divided_twice},
+    {"divide twice, rounding up", Op::ceildiv, Op::ceildiv, divided_twice},
     {"divide by something larger", Op::div, Op::ceildiv, smaller_than_divisor},
 };
 
 }  // namespace
 
-std::span<const RewriteRule> division_rules() { return table; }
+std::span<const RewriteRule> division_rules() { return division_table; }
 
 }  // namespace tegula::ir

@@ -61,7 +61,7 @@ Expr same_sides(const Expr& e, const Facts&) {
   return truth(e->op == Op::eq || e->op == Op::le || e->op == Op::ge, e->at);
 }
 
-const RewriteRule table[] = {
+const RewriteRule logic_table[] = {
     {"and", Op::logical_and, Op::logical_and, both},     {"or", Op::logical_or, Op::logical_or, either},
     {"not", Op::logical_not, Op::logical_not, negation}, {"select", Op::select, Op::select, choice},
     {"compare with itself", Op::eq, Op::ge, same_sides},
@@ -69,6 +69,6 @@ const RewriteRule table[] = {
 
 }  // namespace
 
-std::span<const RewriteRule> logic_rules() { return table; }
+std::span<const RewriteRule> logic_rules() { return logic_table; }
 
 }  // namespace tegula::ir

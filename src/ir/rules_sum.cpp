@@ -141,7 +141,7 @@ Expr nested_limits(const Expr& e, const Facts&) {
   return make(e->op, e->type, {a->args[0], constant(e->type, limit, e->at)}, e->at);
 }
 
-const RewriteRule table[] = {
+const RewriteRule sum_table[] = {
     {"collect a sum", Op::add, Op::mul, collect},
     {"collect a negated sum", Op::neg, Op::neg, collect},
     {"compare sums", Op::eq, Op::ge, compare_sums},
@@ -153,6 +153,6 @@ const RewriteRule table[] = {
 
 }  // namespace
 
-std::span<const RewriteRule> sum_rules() { return table; }
+std::span<const RewriteRule> sum_rules() { return sum_table; }
 
 }  // namespace tegula::ir

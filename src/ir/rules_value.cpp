@@ -71,7 +71,7 @@ Expr mask(const Expr& e, const Facts& facts) {
   return Interval{0, ones}.contains(bounds(a, facts)) ? a : nullptr;
 }
 
-Expr twice(const Expr& e, const Facts&) { return e->args[0]->op == e->op ? e->args[0]->args[0] : nullptr; }
+Expr undone(const Expr& e, const Facts&) { return e->args[0]->op == e->op ? e->args[0]->args[0] : nullptr; }
 
 Expr idempotent(const Expr& e, const Facts&) { return e->args[0]->op == e->op ? e->args[0] : nullptr; }
 
@@ -94,14 +94,14 @@ Expr bitcast(const Expr& e, const Facts&) {
   return from->op == Op::bitcast && from->args[0]->held() == e->type ? from->args[0] : nullptr;
 }
 
-const RewriteRule table[] = {
+const RewriteRule value_table[] = {
     {"fold constants", Op::add, Op::ceil, fold},
     {"only one value", Op::variable, Op::bitcast, only_value},
     {"multiply or divide a float by 1", Op::mul, Op::div, float_identity},
     {"zero and one", Op::add, Op::shr, zero_or_one},
     {"mask that keeps all bits", Op::bit_and, Op::bit_and, mask},
-    {"negate twice", Op::neg, Op::neg, twice},
-    {"complement twice", Op::bit_not, Op::bit_not, twice},
+    {"negate twice", Op::neg, Op::neg, undone},
+    {"complement twice", Op::bit_not, Op::bit_not, undone},
     {"absolute value twice", Op::abs, Op::abs, idempotent},
     {"round twice", Op::round, Op::ceil, idempotent},
     {"conversion that keeps the value", Op::cast, Op::cast, cast},
@@ -110,6 +110,6 @@ const RewriteRule table[] = {
 
 }  // namespace
 
-std::span<const RewriteRule> value_rules() { return table; }
+std::span<const RewriteRule> value_rules() { return value_table; }
 
 }  // namespace tegula::ir

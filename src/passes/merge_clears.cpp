@@ -4,6 +4,7 @@
 #include "ir/effects.hpp"
 #include "ir/ir.hpp"
 #include "ir/visit.hpp"
+#include "ir/zero.hpp"
 #include "passes/passes.hpp"
 
 namespace tegula::passes {
@@ -11,10 +12,6 @@ namespace tegula::passes {
 using namespace ir;
 
 namespace {
-
-bool is_zero(const Expr& e) {
-  return is_constant(e) && (e->held().is_floating() ? e->real == 0 : e->integer == 0);
-}
 
 // The same reduction with `overwrite`, if it starts from what `fill` wrote and that is its identity.
 bool starts_from_identity(const Reduce& reduce, const Fill& fill) {

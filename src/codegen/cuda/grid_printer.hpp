@@ -21,6 +21,8 @@
 
 namespace tegula::codegen {
 
+constexpr int vector_bytes = 16;  // the most that one instruction of a thread moves
+
 // `tg::bf16`: the type of an element in memory.
 std::string element_type(DType type);
 

@@ -2,21 +2,12 @@
 #include <fmt/format.h>
 
 #include "codegen/cuda/grid_printer.hpp"
+#include "ir/zero.hpp"
 #include "passes/cuda/elements.hpp"
 
 namespace tegula::codegen {
 
 using namespace ir;
-
-namespace {
-
-constexpr int vector_bytes = 16;
-
-bool is_zero(const Expr& e) {
-  return !e || (is_constant(e) && (e->held().is_floating() ? e->real == 0 : e->integer == 0));
-}
-
-}  // namespace
 
 void CudaGridPrinter::operator()(const Copy& n, const Stmt& s) {
   if (n.from.buffer->space == Space::fragment) return store_boxes(n.from, n.to, false, {}, s->at);

@@ -12,7 +12,6 @@ using namespace ir;
 namespace {
 
 constexpr int quad_columns = 32;  // that the four threads write with one instruction
-constexpr int vector_bytes = 16;
 
 bool uses_variable(const Expr& e, const VariablePtr& v) {
   bool found = false;

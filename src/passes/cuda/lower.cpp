@@ -8,6 +8,7 @@
 #include "ir/simplify.hpp"
 #include "ir/verify.hpp"
 #include "ir/visit.hpp"
+#include "ir/zero.hpp"
 #include "passes/cuda/elements.hpp"
 #include "passes/cuda/plan_stores.hpp"
 #include "passes/cuda/specialize_roles.hpp"
@@ -20,10 +21,6 @@ using namespace ir;
 namespace {
 
 bool is_fragment(const View& view) { return view.buffer->space == Space::fragment; }
-
-bool is_zero(const Expr& e) {
-  return !e || (is_constant(e) && (e->held().is_floating() ? e->real == 0 : e->integer == 0));
-}
 
 // Copies between a tensor and rows of a shared tile stay: there are better ways than element by element.
 bool stays(const Copy& n) {

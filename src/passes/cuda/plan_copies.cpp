@@ -1,5 +1,6 @@
 #include "passes/cuda/plan_copies.hpp"
 
+#include "ir/zero.hpp"
 #include "layout/tile_order.hpp"
 
 namespace tegula::passes {
@@ -10,10 +11,6 @@ namespace {
 
 constexpr std::int64_t most_in_box = 256;
 constexpr int most_dims = 5;
-
-bool is_zero(const Expr& e) {
-  return !e || (is_constant(e) && (e->held().is_floating() ? e->real == 0 : e->integer == 0));
-}
 
 bool is_own_shape(const View& view) {
   if (view.shape.size() != view.buffer->shape.size()) return false;

@@ -1,0 +1,27 @@
+# Sources that are compiled together: what they include and instantiate, which is most of their compilers' time, is
+# then compiled once. Their names in anonymous namespaces must differ. A folder that the sanitizers instrument is
+# instrumented as a whole, or its sources stay apart.
+set(united_folders codegen codegen/cuda cuda emulation interp ir lang layout ops/common ops/reference passes/cuda
+                   schedule)
+set(united_not "_test\\.cpp$|/(interp/interpreter|ir/spec_expr)\\.cpp$")
+
+# unite(LIST FOLDER): replaces the sources of these folders in LIST by one for each, in FOLDER.
+function(unite list folder)
+  set(result ${${list}})
+  foreach(of ${united_folders})
+    set(files ${result})
+    list(FILTER files INCLUDE REGEX "^${CMAKE_SOURCE_DIR}/src/${of}/[^/]*\\.cpp$")
+    list(FILTER files EXCLUDE REGEX "${united_not}")
+    list(LENGTH files count)
+    if(count LESS 2)
+      continue()
+    endif()
+    list(REMOVE_ITEM result ${files})
+    list(TRANSFORM files REPLACE "(.+)" "#include \"\\1\"\n" OUTPUT_VARIABLE text)
+    string(CONCAT text ${text})
+    set(united ${CMAKE_BINARY_DIR}/${folder}/src/${of}.cpp)
+    file(GENERATE OUTPUT ${united} CONTENT "${text}")
+    list(APPEND result ${united})
+  endforeach()
+  set(${list} ${result} PARENT_SCOPE)
+endfunction()
