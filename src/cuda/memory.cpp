@@ -38,6 +38,15 @@ void release(const Gpu& gpu, const Stream& stream, bool owned, DeviceAddress add
   }
 }
 
+void* allocate_in_order(const Stream& stream, std::size_t bytes) {
+  const Driver& d = driver();
+  DeviceAddress address = 0;
+  d(d.MemAllocAsync, &address, std::max<std::size_t>(bytes, 1), handle_of(stream));
+  if (PoisonedAllocations::active())
+    d(d.MemsetD8Async, address, static_cast<unsigned char>(0xff), bytes, handle_of(stream));
+  return reinterpret_cast<void*>(address);
+}
+
 // A dimension that is walked; strides in bytes, positive.
 struct Walk {
   std::int64_t extent, stride;
@@ -124,14 +133,19 @@ std::shared_ptr<void> allocate(int device, std::size_t bytes) {
   const CurrentContext current(gpu);
   const Stream stream = current_stream(Device::cuda(device));
   check_not_capturing(stream, "memory cannot be allocated");
-  const Driver& d = driver();
-  DeviceAddress address = 0;
-  d(d.MemAllocAsync, &address, std::max<std::size_t>(bytes, 1), handle_of(stream));
-  if (PoisonedAllocations::active())
-    d(d.MemsetD8Async, address, static_cast<unsigned char>(0xff), bytes, handle_of(stream));
   const bool owned = stream.is_owned();
-  return {reinterpret_cast<void*>(address),
+  return {allocate_in_order(stream, bytes),
           [&gpu, stream, owned](void* data) { release(gpu, stream, owned, address_of(data)); }};
+}
+
+std::shared_ptr<void> allocate_scratch(int device, std::size_t bytes) {
+  const Gpu& gpu = Gpu::get(device);
+  const CurrentContext current(gpu);
+  const Stream stream = current_stream(Device::cuda(device));
+  return {allocate_in_order(stream, bytes), [&gpu, stream](void* data) {
+            const CurrentContext now(gpu);
+            driver().MemFreeAsync(address_of(data), handle_of(stream));
+          }};
 }
 
 PoisonedAllocations::PoisonedAllocations() { ++poisoning; }

@@ -12,6 +12,10 @@ inline DeviceAddress address_of(const void* data) { return reinterpret_cast<Devi
 // Memory on a device, in the order of its current stream; freed in the order of that stream.
 std::shared_ptr<void> allocate(int device, std::size_t bytes);
 
+// The same for the time of one call: it must go before the stream may. So it is always freed in the order of
+// the stream, which nothing waits for, and while the stream is captured it is a part of the graph.
+std::shared_ptr<void> allocate_scratch(int device, std::size_t bytes);
+
 // For tests: until the end of the scope what is allocated is filled with 0xff, which is NaN in every float
 // type.
 class PoisonedAllocations {

@@ -181,6 +181,22 @@ TEST_F(FakeCuda, AnotherLibrarysStreamMayBeGone) {
   EXPECT_EQ(fake_.calls(), (std::vector<std::string>{"alloc 16 stream " + n, "free"}));
 }
 
+TEST_F(FakeCuda, ScratchIsFreedInTheOrderOfAnyStream) {
+  const Stream stream = Stream::create();
+  const std::string n = std::to_string(reinterpret_cast<std::uintptr_t>(stream.handle()));
+  const std::vector<std::string> expected{"alloc 16 stream " + n, "free stream " + n};
+  const auto use = [&] {
+    fake_.calls();
+    cuda::allocate_scratch(0, 16);
+    EXPECT_EQ(fake_.calls(), expected);
+  };
+  {
+    const StreamScope scope(Stream::wrap(stream.handle()));
+    use();
+  }
+  Graph::capture(stream, use);
+}
+
 TEST_F(FakeCuda, CopiesAcrossDevices) {
   const Tensor first = Tensor::arange(5, f32).to(Device::cuda(0));
   EXPECT_EQ(first.to(Device::cuda(1)).device(), Device::cuda(1));

@@ -3,6 +3,7 @@
 #include <bit>
 
 #include "ops/common/functions.hpp"
+#include "ops/common/scratch.hpp"
 #include "ops/nsa/backward_call.hpp"
 #include "ops/nsa/pair_lists.hpp"
 
@@ -53,8 +54,7 @@ void run_slots(const NsaBackwardCall& call, const NsaSlotsKernel& kernel, std::i
                const GradientOutputs& outputs, Target target) {
   const HeadTensors& t = call.forward.tensors;
   const std::int64_t tokens = t.q.size(1);
-  const Tensor dk_sum = Tensor::empty(t.k.shape, f32, t.k.device),
-               dv_sum = Tensor::empty(t.v.shape, f32, t.v.device);
+  const Tensor dk_sum = scratch(t.k.shape, f32, t.k.device), dv_sum = scratch(t.v.shape, f32, t.v.device);
   const TensorRef q = split_heads(t.q, 2, t.group());
   for (std::int64_t begin = 0; begin == 0 || begin < tokens; begin += tokens_of_call) {
     const std::int64_t end = std::min(tokens, begin + tokens_of_call);
