@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "exchange.hpp"
+#include "in_flight.hpp"
 #include "tegula/dlpack.hpp"
 
 namespace tegula::python {
@@ -137,7 +138,10 @@ Call::Array Call::import_array(const char* name, nb::handle object) {
 }
 
 const TensorRef& Call::keep(nb::handle object, Array array) {
-  if (!stream_ && !array.ref.device.is_cpu()) stream_ = stream_of(object, array.ref.device);
+  if (!array.ref.device.is_cpu()) {
+    if (!stream_) stream_ = stream_of(object, array.ref.device);
+    holds_foreign_ = holds_foreign_ || (exchange_api(object) == nullptr && !tells_stream(object));
+  }
   return arrays_.emplace_back(std::move(array)).ref;
 }
 
@@ -157,6 +161,12 @@ std::optional<TensorRef> Call::output(const char* name, nb::handle object) {
     throw nb::value_error(
         fmt::format("{}: the array is read-only; give one that can be written", name).c_str());
   return keep(object, std::move(array));
+}
+
+void Call::keep_arrays() {
+  std::vector<nb::object> owners;
+  for (Array& array : arrays_) owners.push_back(array.owner);
+  keep_until_done(*stream_, std::move(owners));
 }
 
 nb::object Call::result(const Tensor& tensor, nb::handle given) const {

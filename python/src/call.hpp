@@ -25,11 +25,10 @@ class Call {
   // Other threads of Python go on while the operator runs. On a GPU it is queued on the stream that the
   // library of the first array uses at present.
   template <class F>
-  auto run(const F& function) const {
-    const nb::gil_scoped_release released;
-    std::optional<StreamScope> scope;
-    if (stream_) scope.emplace(*stream_);
-    return function();
+  auto run(const F& function) {
+    const auto results = without_lock(function);
+    if (stream_ && holds_foreign_) keep_arrays();
+    return results;
   }
 
   // The object that was given for an output, or a new one that owns the tensor and has `__dlpack__`.
@@ -41,11 +40,20 @@ class Call {
     TensorRef ref;
     bool read_only = false;
   };
+  template <class F>
+  auto without_lock(const F& function) const {
+    const nb::gil_scoped_release released;
+    std::optional<StreamScope> scope;
+    if (stream_) scope.emplace(*stream_);
+    return function();
+  }
   static Array import_array(const char* name, nb::handle object);
+  void keep_arrays();
   const TensorRef& keep(nb::handle object, Array array);
 
   std::deque<Array> arrays_;
   std::optional<Stream> stream_;
+  bool holds_foreign_ = false;  // an array on a GPU whose library does not say on which stream it works
 };
 
 // The class of the new objects that results are.

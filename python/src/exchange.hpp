@@ -28,8 +28,9 @@ struct ExchangeApi {
 // The functions of the object's class; null if it has none of a version that is understood.
 const ExchangeApi* exchange_api(nanobind::handle object);
 
-// Whether the object's library, without such functions, is one that tells its current stream: PyTorch or CuPy.
-// Its arrays are used on that stream; those of others on the default stream, for which they are exported.
+// Whether the object's library, without such functions, is one that tells its current stream: PyTorch or
+// CuPy. Its arrays are used on that stream; those of others on the default stream, for which they are
+// exported.
 bool tells_stream(nanobind::handle object);
 // The stream to which the object's library gives the work of the thread.
 Stream stream_of(nanobind::handle object, const Device& device);

@@ -24,9 +24,8 @@ nb::tuple block_sparse(nb::object q, nb::object k, nb::object v, int q_block, in
                        nb::object lse, std::string target) {
   Call call;
   const TensorRef &q_ref = call.input("q", q), &k_ref = call.input("k", k), &v_ref = call.input("v", v);
-  ops::BlockSparseOptions options =
-      block_sparse_options(call, {layout, q_block, k_block, indices, counts, mask, causal, scale, softcap,
-                                  check_indices, target});
+  ops::BlockSparseOptions options = block_sparse_options(
+      call, {layout, q_block, k_block, indices, counts, mask, causal, scale, softcap, check_indices, target});
   options.out = call.output("out", out), options.lse = call.output("lse", lse);
   const auto results = call.run([&] { return ops::block_sparse_attention(q_ref, k_ref, v_ref, options); });
   return nb::make_tuple(call.result(results.out, out), call.result(results.lse, lse));

@@ -269,8 +269,9 @@ def topk_blocks(
         TypeError, ValueError, RuntimeError: as ``attention``.
     """
     _check_gradients(scores)
-    if out is None and len(shape_of(scores)) == 4 and count > 0:
-        out = empty(scores, tuple(scores.shape[:3]) + (count,), "int32")
+    shape = shape_of(scores)
+    if out is None and len(shape) == 4 and count > 0:
+        out = empty(scores, (*shape[:3], count), "int32")
     return as_kind_of(
         scores,
         _tegula.topk_blocks(

@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-import references as reference
 import tegula
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
@@ -11,32 +10,13 @@ needs_operators = pytest.mark.skipif(
 )
 if hasattr(torch.library, "custom_op"):
     import tegula.torch
+from torch_references import as_mask, causal_mask, choice, nsa_mask, plain_attention  # noqa: E402
 
 
 def heads(queries=21, keys=21, dtype=torch.float32):
     generator = torch.Generator().manual_seed(1)
     shapes = ((1, queries, 4, 16), (1, keys, 2, 16), (1, keys, 2, 16))
     return [torch.randn(shape, generator=generator).to(dtype) for shape in shapes]
-
-
-def plain_attention(q, k, v, mask, softcap=0.0, sinks=None, factors=1):
-    """[batch, sequence, heads, features], in the dtype of the arguments; a row that sees nothing gives 0, -inf."""
-    q, k, v = (x.transpose(1, 2) for x in (q, k, v))
-    k, v = (x.repeat_interleave(q.shape[1] // x.shape[1], 1) for x in (k, v))
-    scores = q @ k.transpose(2, 3) * q.shape[-1] ** -0.5 * factors
-    if softcap:
-        scores = softcap * torch.tanh(scores / softcap)
-    scores = scores.masked_fill(~mask, -torch.inf)
-    all_scores = scores
-    if sinks is not None:
-        all_scores = torch.cat([scores, sinks[None, :, None, None].expand(*scores.shape[:3], 1)], -1)
-    lse = torch.logsumexp(all_scores, -1)
-    weights = torch.exp(scores - lse[..., None].masked_fill(lse[..., None] == -torch.inf, 0))
-    return (weights @ v).transpose(1, 2), lse
-
-
-def causal_mask(queries, keys, **window):
-    return torch.from_numpy(reference.causal_mask(queries, keys, **{"right": 0, **window}))
 
 
 def check_gradients(function, plain, inputs, tolerance=5e-5):
@@ -90,15 +70,6 @@ def test_gradients_of_attention():
         lambda q, k, v, s: plain_attention(q, k, v, causal_mask(21, 21, left=9), 5.0, s),
         [*heads(), sinks],
     )
-
-
-def choice(rows, blocks, count, heads=2):
-    generator = torch.Generator().manual_seed(3)
-    return torch.rand(1, heads, rows, blocks, generator=generator).topk(count, -1).indices
-
-
-def as_mask(indices, queries, keys, q_block, k_block):
-    return torch.from_numpy(reference.block_mask(indices.numpy(), queries, keys, q_block, k_block).repeat(2, 1))
 
 
 @needs_operators
@@ -159,16 +130,10 @@ def test_gradients_of_block_scores(layout, per_kv_head):
     )
 
 
-def nsa_mask(indices, diagonal=True):
-    mask = as_mask(indices, 21, 21, 1, 4)
-    block = torch.arange(21) // 4
-    return (mask | (diagonal & (block[:, None] == block[None, :]))) & causal_mask(21, 21)
-
-
 @needs_operators
 def test_gradients_of_selected_attention():
     indices = choice(21, 6, 3)
-    mask = nsa_mask(indices)
+    mask = nsa_mask(indices, 21, 4)
 
     def function(q, k, v):
         return tegula.torch.nsa_selected_attention(
@@ -210,7 +175,7 @@ def test_repeated_blocks_count_as_often_as_they_are_named():
 def test_gradient_of_the_selector():
     """A factor of 1 for every entry: no result depends on it, its gradient is that of the scores it multiplies."""
     indices = choice(21, 6, 3)
-    mask = nsa_mask(indices)
+    mask = nsa_mask(indices, 21, 4)
     key_block = torch.arange(21) // 4
 
     def plain(q, k, v, factors):
@@ -249,7 +214,7 @@ def test_gradients_of_packed_sequences():
 def test_native_sparse_attend():
     indices = choice(21, 6, 3)
     counts = torch.rand(indices.shape, generator=torch.Generator().manual_seed(4)) < 0.7
-    mask = nsa_mask(torch.where(counts, indices, -1))
+    mask = nsa_mask(torch.where(counts, indices, -1), 21, 4)
     inputs = [x.transpose(1, 2) for x in heads()]
 
     def function(q, k, v):

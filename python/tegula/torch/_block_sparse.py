@@ -28,8 +28,9 @@ def _run(
     deterministic: bool,
     check_indices: bool,
 ) -> Tuple[Tensor, Tensor]:
+    q, k, v = detached(q, k, v)
     return _operators.block_sparse_attn(
-        *detached(q, k, v), q_block_size, k_block_size, topk_indices, counts=counts, mask=mask,
+        q, k, v, q_block_size, k_block_size, topk_indices, counts=counts, mask=mask,
         layout=layout, causal=causal, scale=scale, softcap=softcap, check_indices=check_indices,
     )  # fmt: skip
 
@@ -57,8 +58,9 @@ def _run_backward(
     softcap: float,
     deterministic: bool,
 ) -> Tuple[Tensor, Tensor, Tensor]:
+    dout, q, k, v, out, lse = detached(dout, q, k, v, out, lse)
     return _gradients.block_sparse_attn_backward(
-        *detached(dout, q, k, v, out, lse), q_block_size, k_block_size, topk_indices, dlse=dlse, counts=counts, mask=mask,
+        dout, q, k, v, out, lse, q_block_size, k_block_size, topk_indices, dlse=dlse, counts=counts, mask=mask,
         layout=layout, causal=causal, scale=scale, softcap=softcap, deterministic=deterministic,
     )  # fmt: skip
 

@@ -27,9 +27,10 @@ def _run(
     softcap: float,
     deterministic: bool,
 ) -> Tuple[Tensor, Tensor]:
+    q, k, v, sinks = detached(q, k, v, sinks)
     return _operators.attention(
-        *detached(q, k, v), layout=layout, scale=scale, causal=causal, left=left, right=right,
-        softcap=softcap, sinks=detached(sinks)[0], cu_seqlens_q=cu_seqlens_q,
+        q, k, v, layout=layout, scale=scale, causal=causal, left=left, right=right,
+        softcap=softcap, sinks=sinks, cu_seqlens_q=cu_seqlens_q,
         cu_seqlens_k=cu_seqlens_k,
     )  # fmt: skip
 
@@ -57,9 +58,10 @@ def _run_backward(
     softcap: float,
     deterministic: bool,
 ) -> Tuple[Tensor, Tensor, Tensor, Tensor]:
+    dout, q, k, v, out, lse, sinks = detached(dout, q, k, v, out, lse, sinks)
     dq, dk, dv, dsinks = _gradients.attention_backward(
-        *detached(dout, q, k, v, out, lse), dlse=dlse, layout=layout, scale=scale, causal=causal, left=left, right=right,
-        softcap=softcap, sinks=detached(sinks)[0], cu_seqlens_q=cu_seqlens_q, cu_seqlens_k=cu_seqlens_k,
+        dout, q, k, v, out, lse, dlse=dlse, layout=layout, scale=scale, causal=causal, left=left, right=right,
+        softcap=softcap, sinks=sinks, cu_seqlens_q=cu_seqlens_q, cu_seqlens_k=cu_seqlens_k,
         deterministic=deterministic,
     )  # fmt: skip
     return dq, dk, dv, q.new_empty(0, dtype=torch.float32) if dsinks is None else dsinks

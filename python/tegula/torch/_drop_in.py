@@ -52,6 +52,6 @@ def native_sparse_attend(
         diagonal=include_block_causal, window=block_size + 1 if return_sliding_window_out else 0,
     )  # fmt: skip
     if not return_sliding_window_out:
-        return results if return_lse else results[0]
+        return (results[0], results[1]) if return_lse else results[0]
     outs, lses = (results[0], results[2]), (results[1], results[3])
     return (outs, lses) if return_lse else outs

@@ -31,8 +31,9 @@ def _run(
     scale: Optional[float],
     check_indices: bool,
 ) -> Tuple[Tensor, Tensor, Tensor, Tensor]:
+    q, k, v = detached(q, k, v)
     results = _operators.nsa_selected_attention(
-        *detached(q, k, v), block_indices, block_counts=block_counts, block_size=block_size, layout=layout,
+        q, k, v, block_indices, block_counts=block_counts, block_size=block_size, layout=layout,
         causal=causal, diagonal=diagonal, repeats=repeats, window=window, scale=scale, cu_seqlens_q=cu_seqlens_q,
         cu_seqlens_k=cu_seqlens_k, check_indices=check_indices,
     )  # fmt: skip
@@ -44,7 +45,7 @@ def _no_window(q: Tensor) -> Tuple[Tensor, Tensor]:
 
 
 def _fake(q, k, v, block_indices, sel_scale, block_counts, cu_seqlens_q, cu_seqlens_k, block_size, layout, causal,
-      diagonal, repeats, window, scale, check_indices):  # fmt: skip
+          diagonal, repeats, window, scale, check_indices):  # fmt: skip
     return (*new_outputs(q, v, layout), *(new_outputs(q, v, layout) if window > 0 else _no_window(q)))
 
 
@@ -85,8 +86,8 @@ def _run_backward(
     return (*gradients, q.new_empty(0, dtype=torch.float32) if dscale is None else dscale)
 
 
-def _fake_backward(dout, dlse, window_dout, window_dlse, scale_gradient, q, k, v, out, lse, window_out, window_lse, block_indices,
-      *options):  # fmt: skip
+def _fake_backward(dout, dlse, window_dout, window_dlse, scale_gradient, q, k, v, out, lse, window_out, window_lse,
+                   block_indices, *options):  # fmt: skip
     dscale = q.new_empty(block_indices.shape if scale_gradient else 0, dtype=torch.float32)
     return (*new_gradients(q, k, v), dscale)
 

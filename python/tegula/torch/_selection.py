@@ -22,8 +22,9 @@ def _run_scores(
     scale: Optional[float],
     per_kv_head: bool,
 ) -> Tensor:
+    q, k = detached(q, k)
     return _operators.block_scores(
-        *detached(q, k), q_block_size, k_block_size, layout=layout, causal=causal, scale=scale, per_kv_head=per_kv_head
+        q, k, q_block_size, k_block_size, layout=layout, causal=causal, scale=scale, per_kv_head=per_kv_head
     )
 
 
