@@ -80,7 +80,7 @@ std::string CudaGridPrinter::print_roles(const Grid& grid, int number, const pas
   out_.code();
   out_.open("if (threadIdx.x == 0) {");
   for (std::size_t r = 0; r < rings_.size(); ++r) {
-    const int fills = r < roles.rings.size() ? passes::full_arrivals(roles.rings[r]) : 1;
+    const int fills = r < roles.rings.size() ? passes::full_arrivals(roles.rings[r], roles) : 1;
     out_.line(fmt::format("tg::init_ring<{}>(shared_memory + {}, {}, {});", depth_of(r), rings_[r].barriers,
                           fills,
                           r < roles.rings.size() ? passes::empty_arrivals(roles) : roles.consumers / 32));

@@ -135,10 +135,9 @@ TG_DEVICE void expect(const R& ring, uint32_t bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(ring.full()), "r"(bytes)
                : "memory");
 }
-// Bytes that threads brought: they have fenced and met before.
+// Bytes that threads brought: they have met before, and an arrival follows.
 template <class R>
 TG_DEVICE void complete(const R& ring, uint32_t bytes) {
-  __threadfence_block();
   asm volatile("mbarrier.complete_tx.shared::cluster.relaxed.cluster.b64 [%0], %1;" ::"r"(ring.full()),
                "r"(bytes)
                : "memory");

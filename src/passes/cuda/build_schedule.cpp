@@ -17,7 +17,7 @@ ScheduleNames::ScheduleNames(schedule::Schedule& out, const Roles& roles, const 
   for (const auto& [branch, loop] : program.non_empty)
     peeled_.insert(std::get<For>(loop->node).index[0].get());
   for (const RingPlan& ring : roles.rings) {
-    schedule::Ring own{ring.tiles[0]->name, {}, ring.depth, 1, full_arrivals(ring), empty_arrivals(roles)};
+    schedule::Ring own{ring.tiles[0]->name, {}, ring.depth, 1, full_arrivals(ring, roles), empty_arrivals(roles)};
     for (const BufferPtr& tile : ring.tiles) {
       own.buffers.push_back(static_cast<int>(out.buffers.size()));
       buffers_.emplace(tile.get(), own.buffers.back());
@@ -157,6 +157,11 @@ RegisterShares register_shares(const Roles& roles) {
     default:
       return {};
   }
+}
+
+int full_arrivals(const RingPlan& ring, const Roles& roles) {
+  if (ring.by_rows) return producer_threads;
+  return roles.is_brought_by_threads(ring) ? 2 : 1;
 }
 
 schedule::Schedule build_schedule(const std::string& name, const Roles& roles, const ConsumerProgram& program,

@@ -20,8 +20,8 @@ inline int early_exponentials(int consumers) { return consumers == 384 ? 4 : 8; 
 RegisterShares register_shares(const Roles& roles);
 // At the barrier that a slot is empty: by warps of all blocks that fill it.
 inline int empty_arrivals(const Roles& roles) { return roles.consumers / 32 * roles.cluster(); }
-// At the barrier that a slot is full.
-inline int full_arrivals(const RingPlan& ring) { return ring.by_rows ? producer_threads : 1; }
+// At the barrier that a slot is full: of who expects bytes, and once more behind what threads brought.
+int full_arrivals(const RingPlan& ring, const Roles& roles);
 
 // Ring r of the schedule is ring r of the roles. Events hold the statements they come from; operations and
 // gemms of the consumers, loads of the producer.

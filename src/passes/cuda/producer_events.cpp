@@ -71,6 +71,8 @@ void Producer::fill(const Stmt& s, const BufferPtr& tile, int part, bool last, E
     }
     const int bytes = halved ? bytes_of(s, tile) / 2 : bytes_of(s, tile);
     out.push_back(event_of(schedule::Load{{ring}, to, bytes, halved}, s, Who::one));
+    if (last && roles_.is_brought_by_threads(roles_.rings[static_cast<std::size_t>(ring)]))
+      out.push_back({schedule::Arrive{schedule::Side::full, {ring}}, Who::one});
     return;
   }
   out.push_back(event_of(schedule::CopyAsync{to}, s));

@@ -23,6 +23,14 @@ int Roles::ring_of(const Buffer* tile) const {
   return -1;
 }
 
+bool Roles::is_brought_by_threads(const RingPlan& ring) const {
+  return !ring.by_rows && std::any_of(fills.begin(), fills.end(), [&](const auto& fill) {
+    const auto plan = copies.find(fill.first);
+    return std::find(ring.tiles.begin(), ring.tiles.end(), fill.second) != ring.tiles.end() &&
+           (plan == copies.end() || plan->second.is_clipped);
+  });
+}
+
 namespace {
 
 constexpr std::int64_t shared_bytes = 225 * 1024;  // for rings and stores; the rest is for other tiles

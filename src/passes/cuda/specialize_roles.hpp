@@ -36,6 +36,8 @@ struct Roles {
 
   // -1: the tile is in no ring.
   int ring_of(const ir::Buffer* tile) const;
+  // Some of its bytes, at least in some blocks: the copy engine cannot, or cannot where a tile is cut.
+  bool is_brought_by_threads(const RingPlan& ring) const;
 };
 
 inline constexpr int producer_threads = 128;
