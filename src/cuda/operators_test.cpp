@@ -84,7 +84,8 @@ TEST_P(CudaOperators, AgreeWithTheFormula) {
   expect_right(GetParam());
 }
 
-// For tools that look for memory that was never written.
+// For a checker that looks for memory that nobody wrote: it does not see what the copy engine writes, so
+// these run the text for sm_80, which stores by threads.
 class CudaFreshMemory : public ::testing::TestWithParam<Row> {};
 
 TEST_P(CudaFreshMemory, AgreesWithTheFormula) {
@@ -113,7 +114,7 @@ TEST(CudaGradients, AreEqualInEveryRun) {
 
 std::vector<Row> plain_rows() {
   std::vector<Row> result = rows();
-  std::erase_if(result, [](const Row& row) { return row.planted || row.target == Target::cuda_sm80(); });
+  std::erase_if(result, [](const Row& row) { return row.planted || row.target == Target::cuda(); });
   return result;
 }
 

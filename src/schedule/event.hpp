@@ -80,6 +80,7 @@ struct Place {
 struct Operation {
   std::vector<Access> accesses = {};
   int first = 0, last = 16;  // which sixteenths of its elements
+  bool holds = false;        // what follows may not run before it
 };
 
 // ---- warpgroup gemms. Reads end, and results exist, at the wait that covers the commit.

@@ -238,7 +238,23 @@ class CudaGridPrinter {
   // ---- operations on tiles (print_tiles.cpp)
   void declare_fragment(const std::string& name, DType type, const Layout& layout, const Loc& at);
   void declare_shared(const ir::BufferPtr& tile, const Loc& at);
-  void fold_registers(const ir::Reduce& n, const FragmentTile& from, const FragmentTile& sum);
+  void begin_fold(const ir::Reduce& n, const Loc& at);
+  void fold_registers(const ir::Reduce& n, const FragmentTile& from);
+  FragmentTile end_fold(const ir::Reduce& n, const Loc& at);
+  struct Parting {
+    std::vector<std::pair<std::int64_t, std::int64_t>> lanes;  // steps and numbers
+    layout::Digits parts;
+    Texts numbers;
+  };
+  Parting parting(const layout::Layout& layout, int dim) const;
+  void fold_lanes(const Parting& parting, const FragmentTile& sum, ir::ReduceOp op);
+  struct LaneSum {
+    ir::BufferPtr sum;
+    Parting parting;
+  };
+  std::vector<LaneSum> find_lane_sums(const schedule::Loop& n, const ir::For& loop) const;
+  void begin_lane_sum(const LaneSum& n);
+  void end_lane_sum(const LaneSum& n);
   void fold_threads(const ir::Reduce& n, const FragmentTile& from, const FragmentTile& sum, const Loc& at);
   void fold_warps(const ir::Reduce& n, const layout::Digits& parts, const Texts& part_numbers,
                   const FragmentTile& sum, const Loc& at);
@@ -272,6 +288,8 @@ class CudaGridPrinter {
   void name_in_pair(const ir::Grid& pairs);
   void events(const schedule::Events& list);
   void event(const schedule::Operation& n, const schedule::Event& e);
+  void hold(const ir::Stmt& s, int sixteenths);
+  void note_factors(const ir::Stmt& s);
   void event(const schedule::NextTile&, const schedule::Event&);
   void event(const schedule::SendTile& n, const schedule::Event&);
   void event(const schedule::ReceiveTile&, const schedule::Event&);
@@ -356,11 +374,20 @@ class CudaGridPrinter {
     int first = 0, last = 16;
     bool is_all() const { return first == 0 && last == 16; }
   };
-  Part part_;                        // of the elements of the loop that is printed
-  bool is_consumer_ = false;         // of the roles
-  std::string tile_, tiles_;         // the number of the block, and of all
-  bool has_tile_ = false;            // tile_ is in scope
-  std::string leave_ = "return;";    // what ends a block
+  // Of a reduction: two chains a register where it is formed in parts.
+  struct Partial {
+    std::string name;
+    layout::Layout layout;
+    int chains = 0;
+  };
+  std::optional<Partial> partial_;
+  std::unordered_set<const ir::Buffer*> lane_sums_;  // whose lanes hold parts for now
+  std::vector<FragmentTile> factors_;                // fragments of exponentials
+  Part part_;                                        // of the elements of the loop that is printed
+  bool is_consumer_ = false;                         // of the roles
+  std::string tile_, tiles_;                         // the number of the block, and of all
+  bool has_tile_ = false;                            // tile_ is in scope
+  std::string leave_ = "return;";                    // what ends a block
   std::int64_t next_slot_ = -1;      // of the number of the block behind, among the producer's threads
   std::int64_t store_staging_ = -1;  // in shared memory
   // Where consumers leave sums to threads of the producer's warps that add them in turn, and what these do.

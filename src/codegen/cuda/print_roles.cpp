@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "codegen/cuda/grid_printer.hpp"
 #include "ir/effects.hpp"
@@ -145,6 +146,7 @@ void CudaGridPrinter::events(const schedule::Events& list) {
     const auto* n = std::get_if<schedule::Advance>(&e.what);
     return n && cursors_[static_cast<std::size_t>(n->ring)] == cursor;
   };
+  const std::vector<FragmentTile> outer = std::exchange(factors_, {});
   for (std::size_t i = 0; i < list.size(); ++i) {
     const schedule::Event& e = list[i];
     if (const auto* n = std::get_if<schedule::Advance>(&e.what)) {
@@ -156,6 +158,7 @@ void CudaGridPrinter::events(const schedule::Events& list) {
     }
     std::visit([&](const auto& what) { event(what, e); }, e.what);
   }
+  factors_ = outer;
 }
 
 void CudaGridPrinter::sync_line(const std::string& text) {
@@ -165,18 +168,48 @@ void CudaGridPrinter::sync_line(const std::string& text) {
 
 void CudaGridPrinter::event(const schedule::Operation& n, const schedule::Event& e) {
   const Part part{n.first, n.last};
-  if (part.is_all()) return stmt(e.stmt);
-  const auto& loop = *as<For>(e.stmt);
-  if (!is_by_register(loop, e.stmt)) {
+  if (part.is_all()) {
+    stmt(e.stmt);
+    return note_factors(e.stmt);
+  }
+  const auto* loop = as<For>(e.stmt);
+  if (loop && !is_by_register(*loop, e.stmt)) {
     if (n.first == 0) stmt(e.stmt);
     return;
   }
   part_ = part;
   stmt(e.stmt);
   part_ = {};
-  if (n.last == 16) return;
-  const FragmentTile& result = fragments_.at(as<Store>(loop.body.back())->to.view.buffer.get());
-  sync_line(fmt::format("tg::hold<{}>({});", result.layout.register_count() * n.last / 16, result.name));
+  if (n.holds) hold(e.stmt, n.last);
+}
+
+// Factors of what the product adds to belong in front of the wait as well: late ones come last of all.
+void CudaGridPrinter::hold(const Stmt& s, int sixteenths) {
+  if (const auto* loop = as<For>(s)) {
+    const FragmentTile& result = fragments_.at(as<Store>(loop->body.back())->to.view.buffer.get());
+    return sync_line(fmt::format("tg::hold(tg::total<{}>({}));",
+                                 result.layout.register_count() * sixteenths / 16, result.name));
+  }
+  std::string text = fmt::format("tg::total<{}>({})", partial_->chains, partial_->name);
+  for (const FragmentTile& f : factors_)
+    text += fmt::format(" + tg::total<{}>({})", f.layout.register_count(), f.name);
+  sync_line(fmt::format("tg::hold({});", text));
+}
+
+// Fragments of exponentials, which are not negative.
+void CudaGridPrinter::note_factors(const Stmt& s) {
+  const auto* loop = as<For>(s);
+  if (!loop || loop->kind != LoopKind::parallel) return;
+  for_each_stmt(loop->body, [&](const Stmt& inner) {
+    const auto* store = as<Store>(inner);
+    if (!store || store->to.view.buffer->space != Space::fragment) return;
+    const Buffer* buffer = store->to.view.buffer.get();
+    const auto found = fragments_.find(buffer);
+    if (found == fragments_.end()) return;
+    std::erase_if(factors_, [&](const FragmentTile& f) { return f.name == found->second.name; });
+    if ((store->value->op == Op::exp2 || store->value->op == Op::exp) && buffer->type == f32)
+      factors_.push_back(found->second);
+  });
 }
 
 // Registers, or slots that the copy engine has filled.
@@ -244,6 +277,9 @@ void CudaGridPrinter::event(const schedule::Acquire& n, const schedule::Event&) 
 }
 
 void CudaGridPrinter::event(const schedule::Barrier& n, const schedule::Event&) {
+  if (n.per_group)
+    return sync_line(fmt::format("tg::{}_turn<{}, {}>(warp_group);", n.wait ? "take" : "give", n.id,
+                                 roles_->consumers / 128));
   sync_line(fmt::format("tg::team_sync<{}, {}>();", n.id, n.threads));
 }
 
@@ -284,7 +320,9 @@ void CudaGridPrinter::event(const schedule::Expect& n, const schedule::Event&) {
 }
 
 void CudaGridPrinter::event(const schedule::Guard& n, const schedule::Event& e) {
-  if (n.kind == schedule::Guard::Kind::chosen) {
+  if (n.kind == schedule::Guard::Kind::last_group) {
+    out_.open_step(StepKind::branch, fmt::format("if (warp_group == {}) {{", roles_->consumers / 128 - 1));
+  } else if (n.kind == schedule::Guard::Kind::chosen) {
     out_.open_step(StepKind::branch, "if (thread == 0) {");
   } else {
     const auto& loop = *as<For>(e.stmt);
@@ -355,8 +393,12 @@ void CudaGridPrinter::event(const schedule::Loop& n, const schedule::Event& e) {
   if (n.kind == schedule::Loop::Kind::tiles) return tiles(n);
   if (n.kind == schedule::Loop::Kind::forever) return in_turns(n);
   const auto inside = [&] { events(n.body); };
-  if (const auto* loop = as<For>(e.stmt)) return sequential(*loop, e.stmt->at, inside);
-  branch(*as<If>(e.stmt), e.stmt->at, inside);
+  const auto* loop = as<For>(e.stmt);
+  if (!loop) return branch(*as<If>(e.stmt), e.stmt->at, inside);
+  const std::vector<LaneSum> sums = find_lane_sums(n, *loop);
+  for (const LaneSum& sum : sums) begin_lane_sum(sum);
+  sequential(*loop, e.stmt->at, inside);
+  for (const LaneSum& sum : sums) end_lane_sum(sum);
 }
 
 }  // namespace tegula::codegen

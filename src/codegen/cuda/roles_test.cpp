@@ -72,7 +72,10 @@ const std::vector<RolesCase> roles_cases{
     {"gemm_four_groups", [] { return gemm_kernel(gemm_of(256, 128, false, true)); }, {"Ring<"}, {}},
     {"gemm_192_columns", [] { return gemm_kernel(gemm_of(128, 192, false, true)); }, {"wgmma_n192"}, {}},
     {"attention_128", [] { return attention_kernel(attention_of(128, 128, 128)); }, even, in_turns},
-    {"attention_64", [] { return attention_kernel(attention_of(64, 192, 128)); }, {"registers_up<160>"}, {}},
+    {"attention_64",
+     [] { return attention_kernel(attention_of(64, 192, 128)); },
+     {"registers_up<160>", "tg::take_turn<8, 3>", "tg::give_turn<8, 3>"},
+     {}},
     {"attention_256", [] { return attention_kernel(attention_of(256, 128, 64)); }, {"wgmma_n256"}, {}},
     {"attention_96", [] { return attention_kernel(attention_of(96, 128, 128)); }, {"wgmma_n96"}, {}},
     {"attention_causal",
@@ -81,7 +84,8 @@ const std::vector<RolesCase> roles_cases{
        c.right = true;
        return attention_kernel(c);
      },
-     in_turns, even},
+     {"tg::next_block", "tg::hold(", "// lanes keep their parts"},
+     {"+= gridDim.x", "tg::take_turn<"}},
     {"attention_varlen",
      [] {
        ops::AttentionKernel c = attention_of(128, 32, 128);

@@ -34,13 +34,16 @@ TG_DEVICE void pin(float (&r)[count]) {
   for (int i = 0; i < count; ++i) asm volatile("" : "+f"(r[i])::"memory");
 }
 
-// Keeps what follows behind the first `until` registers, which are not negative, so that the condition never
-// holds: the compiler lifts a bare wait over arithmetic, but not over a side effect.
 template <int until, int count>
-TG_DEVICE void hold(const float (&r)[count]) {
+TG_DEVICE float total(const float (&r)[count]) {
   float sum = 0.0f;
 #pragma unroll
   for (int i = 0; i < until; ++i) sum += r[i];
+  return sum;
+}
+// Keeps what follows behind a sum that is not negative, so that the condition never holds: the compiler lifts
+// a bare wait over arithmetic, but not over a side effect.
+TG_DEVICE void hold(float sum) {
   if (sum < -1.0f) barrier_arrive(0);
 }
 

@@ -15,6 +15,15 @@ template <int id, int threads>
 TG_DEVICE void team_sync() {
   asm volatile("bar.sync %0, %1;" ::"n"(id), "n"(threads) : "memory");
 }
+// Of warp groups at the tensor cores: the barriers from `first` on, one a group.
+template <int first, int groups>
+TG_DEVICE void take_turn(int group) {
+  asm volatile("bar.sync %0, 256;" ::"r"(first + group) : "memory");
+}
+template <int first, int groups>
+TG_DEVICE void give_turn(int group) {
+  asm volatile("bar.arrive %0, 256;" ::"r"(first + (group + 1 == groups ? 0 : group + 1)) : "memory");
+}
 template <int count>
 TG_DEVICE void registers_up() {
   asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(count));

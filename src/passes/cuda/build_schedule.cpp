@@ -13,11 +13,12 @@ using schedule::What;
 using schedule::Who;
 
 ScheduleNames::ScheduleNames(schedule::Schedule& out, const Roles& roles, const ConsumerProgram& program)
-    : out_(out), roles_(roles) {
+    : out_(out), roles_(roles), continued_(program.continued) {
   for (const auto& [branch, loop] : program.non_empty)
     peeled_.insert(std::get<For>(loop->node).index[0].get());
   for (const RingPlan& ring : roles.rings) {
-    schedule::Ring own{ring.tiles[0]->name, {}, ring.depth, 1, full_arrivals(ring, roles), empty_arrivals(roles)};
+    schedule::Ring own{ring.tiles[0]->name,  {}, ring.depth, 1, full_arrivals(ring, roles),
+                       empty_arrivals(roles)};
     for (const BufferPtr& tile : ring.tiles) {
       own.buffers.push_back(static_cast<int>(out.buffers.size()));
       buffers_.emplace(tile.get(), own.buffers.back());
@@ -63,11 +64,17 @@ schedule::Count ScheduleNames::variable(const void* key, const For& loop, int pa
 }
 
 schedule::Count ScheduleNames::steps(const For& loop) {
-  if (peeled_.contains(loop.index[0].get())) return first(loop) * (schedule::Count{1} + rest(loop));
+  if (peeled_.contains(loop.index[0].get())) return first(loop) * (schedule::Count{1} + all_of_rest(loop));
   if (is_constant(loop.begin[0]) && is_constant(loop.end[0]))
     return {static_cast<int>(
         std::max<std::int64_t>(0, constant_value(loop.end[0]) - constant_value(loop.begin[0])))};
   return rest(loop);
+}
+
+schedule::Count ScheduleNames::all_of_rest(const For& loop) {
+  const auto more = continued_.find(loop.index[0].get());
+  if (more == continued_.end()) return rest(loop);
+  return rest(loop) + variable(more->second, loop, 1);
 }
 
 schedule::Count ScheduleNames::taken(const If& branch) {
@@ -78,7 +85,19 @@ Event event_of(What what, const Stmt& s, Who who, const std::string& name) {
   return {std::move(what), who, name, s, s->at};
 }
 
+Event turn_of_products(int group, bool wait) {
+  return {schedule::Barrier{product_barrier, true, group, 256, wait}};
+}
+
 namespace {
+
+bool has_turns_of_products(const Events& events) {
+  return std::any_of(events.begin(), events.end(), [](const Event& e) {
+    const auto* loop = std::get_if<schedule::Loop>(&e.what);
+    const auto* barrier = std::get_if<schedule::Barrier>(&e.what);
+    return loop ? has_turns_of_products(loop->body) : barrier && barrier->per_group;
+  });
+}
 
 void append(Events& to, Events from) {
   for (Event& e : from) to.push_back(std::move(e));
@@ -187,6 +206,9 @@ schedule::Schedule build_schedule(const std::string& name, const Roles& roles, c
   }
   Events sums = consumer_events(names, roles, program, target);
   Events loads = producer_events(names, roles);
+  if (has_turns_of_products(sums))  // the first warp group begins
+    consumer.events.push_back(
+        {schedule::Guard{schedule::Guard::Kind::last_group, {turn_of_products(1, false)}}});
   if (roles.takes_turns) {
     const Turns turns(out, roles);
     sums = turns.taken(std::move(sums));

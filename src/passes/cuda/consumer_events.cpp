@@ -31,6 +31,25 @@ bool has_exponentials(const Stmt& s) {
          (store->value->op == Op::exp2 || store->value->op == Op::exp);
 }
 
+// Sums that can be formed as the exponentials are.
+bool adds_up(const Stmt& s, const Stmt& exponentials) {
+  const auto* reduce = as<Reduce>(s);
+  const BufferPtr& made = as<Store>(as<For>(exponentials)->body.back())->to.view.buffer;
+  return reduce && reduce->op == ReduceOp::sum && reduce->from.buffer == made && is_whole(reduce->from) &&
+         reduce->to.buffer->type == f32 && made->type == f32;
+}
+
+// The products of a step are issued by one warp group after the other, each while others do the rest of it.
+void in_turns(Events& body) {
+  std::size_t first = 0, last = 0;
+  while (first < body.size() && !std::holds_alternative<schedule::GemmFence>(body[first].what)) ++first;
+  for (last = first; last < body.size() && !std::holds_alternative<schedule::GemmWait>(body[last].what);)
+    ++last;
+  if (last == body.size()) return;
+  body.insert(body.begin() + static_cast<std::ptrdiff_t>(last), {turn_of_products(1, false)});
+  body.insert(body.begin() + static_cast<std::ptrdiff_t>(first), {turn_of_products(0, true)});
+}
+
 class Consumer {
  public:
   Consumer(ScheduleNames& names, const Roles& roles, const ConsumerProgram& program, const CudaTarget& target)
@@ -48,6 +67,8 @@ class Consumer {
   void statement(const Stmt& s, Events& out);
   void product(const Gemm& gemm, const Stmt& s, Events& out);
   void leaf(const Stmt& s, Events& out);
+  std::vector<schedule::Access> accesses(const Stmt& s);
+  void exponentials(const Stmt& s, Events& out);
   void nested(const Stmt& s, Events& out);
   void deep_loop(const Stmt& s, Events& out);
   bool in_pairs() const { return roles_.cluster() > 1; }
@@ -64,6 +85,7 @@ class Consumer {
   std::deque<Flight> flights_;
   GemmPlan plan_;
   bool in_delayed_ = false;  // in a loop whose last product belongs to the step before
+  Stmt next_, done_;         // the statement behind the one at hand; one whose events there are
 };
 
 // The rings whose tiles the body declares, and where it uses them.
@@ -159,11 +181,22 @@ void Consumer::product(const Gemm& gemm, const Stmt& s, Events& out) {
   flights_.push_back(std::move(flight));
 }
 
+std::vector<schedule::Access> Consumer::accesses(const Stmt& s) {
+  std::vector<schedule::Access> result;
+  for (const Region& r : all_effects(s).regions) {
+    const BufferPtr& b = r.view->buffer;
+    if (b->space != Space::fragment && !names_.is_ring(b.get())) continue;
+    const auto touch = !is_write(r.touch) ? schedule::Touch::read
+                       : is_read(r.touch) ? schedule::Touch::update
+                                          : schedule::Touch::write;
+    result.push_back(names_.access(b, touch));
+  }
+  return result;
+}
+
 void Consumer::leaf(const Stmt& s, Events& out) {
-  const Effects e = all_effects(s);
-  std::vector<schedule::Access> accesses;
   std::size_t before = 0;
-  for (const Region& r : e.regions) {
+  for (const Region& r : all_effects(s).regions) {
     const BufferPtr& b = r.view->buffer;
     for (std::size_t i = 0; i < flights_.size(); ++i) {
       const auto& operands = flights_[i].operands;
@@ -171,22 +204,27 @@ void Consumer::leaf(const Stmt& s, Events& out) {
           is_write(r.touch) && std::find(operands.begin(), operands.end(), b) != operands.end();
       if (flights_[i].sum == b || overwrites) before = std::max(before, i + 1);
     }
-    if (b->space != Space::fragment && !names_.is_ring(b.get())) continue;
-    const auto touch = !is_write(r.touch) ? schedule::Touch::read
-                       : is_read(r.touch) ? schedule::Touch::update
-                                          : schedule::Touch::write;
-    accesses.push_back(names_.access(b, touch));
   }
   wait(before, out);
   if (flights_.empty() || !in_delayed_ || !has_exponentials(s)) {
-    out.push_back(event_of(schedule::Operation{std::move(accesses)}, s));
+    out.push_back(event_of(schedule::Operation{accesses(s)}, s));
     return;
   }
-  // The wait stands inside the exponentials: some run under the product, some under the next one's issue.
-  const int early = early_exponentials(roles_.consumers);
-  out.push_back(event_of(schedule::Operation{accesses, 0, early}, s));
+  exponentials(s, out);
+}
+
+// The wait stands inside the exponentials: some run under the product, some under the next one's issue.
+void Consumer::exponentials(const Stmt& s, Events& out) {
+  const bool sums = next_ && adds_up(next_, s);
+  const int early = early_exponentials(roles_.consumers, sums);
+  const auto part = [&](int first, int last) {
+    out.push_back(event_of(schedule::Operation{accesses(s), first, last, last < 16 && !sums}, s));
+    if (sums) out.push_back(event_of(schedule::Operation{accesses(next_), first, last, last < 16}, next_));
+  };
+  part(0, early);
   drain(out);
-  out.push_back(event_of(schedule::Operation{std::move(accesses), early, 16}, s));
+  part(early, 16);
+  if (sums) done_ = next_;
 }
 
 void Consumer::deep_loop(const Stmt& s, Events& out) {
@@ -231,12 +269,15 @@ void Consumer::nested(const Stmt& s, Events& out) {
   if (shape != program_.shapes.end() && shape->second == LoopShape::deep) return deep_loop(s, out);
   in_delayed_ = shape != program_.shapes.end();
   const schedule::Count count = in_delayed_ ? names_.rest(*loop) : names_.steps(*loop);
-  out.push_back(event_of(schedule::Loop{schedule::Loop::Kind::counted, count, body(loop->body)}, s, Who::all,
+  Events own = body(loop->body);
+  if (in_delayed_ && take_turns_at_products(roles_.consumers)) in_turns(own);
+  out.push_back(event_of(schedule::Loop{schedule::Loop::Kind::counted, count, std::move(own)}, s, Who::all,
                          loop->index[0]->name));
   in_delayed_ = false;
 }
 
 void Consumer::statement(const Stmt& s, Events& out) {
+  if (s == done_) return;
   if (wgmma(s)) return product(*as<Gemm>(s), s, out);
   const auto* declared = as<Declare>(s);
   if (declared && names_.is_ring(declared->tile.get())) return;
@@ -251,6 +292,7 @@ Events Consumer::body(const Body& statements) {
     for (const Use& use : used) {
       if (use.first == i) wait_full(use.ring, out);
     }
+    next_ = i + 1 < statements.size() ? statements[i + 1] : nullptr;
     statement(statements[i], out);
     for (const Use& use : used) {
       if (use.last != i) continue;

@@ -4,6 +4,7 @@
 
 #include "ir/effects.hpp"
 #include "ir/visit.hpp"
+#include "passes/cuda/split_steps.hpp"
 
 namespace tegula::passes {
 
@@ -128,16 +129,27 @@ class Delay {
         make(Op::add, loop.begin[0]->held(), {loop.begin[0], constant(loop.begin[0]->held(), 1)}, at);
     steady.body = early;
     for (const Body* part : {&late, &work}) steady.body.insert(steady.body.end(), part->begin(), part->end());
-    const Stmt inside = statement(std::move(steady), at);
-    result_.shapes.emplace(inside.get(), LoopShape::delayed);
+    const Body inside = steps(steady, at);
 
     Body result = hoisted;
     Body peeled = early;
     peeled.insert(peeled.end(), work.begin(), work.end());
     for (const Stmt& s : substitute(peeled, {{loop.index[0], loop.begin[0]}})) result.push_back(s);
-    result.push_back(inside);
+    result.insert(result.end(), inside.begin(), inside.end());
     result.insert(result.end(), late.begin(), late.end());
-    return non_empty(loop, at, std::move(result), inside);
+    return non_empty(loop, at, std::move(result), inside[0]);
+  }
+
+  Body steps(const For& steady, const Loc& at) {
+    Body result;
+    if (const auto split = split_steps(steady, at)) {
+      result = {statement(split->before, at), statement(split->behind, at)};
+      result_.continued.emplace(split->before.index[0].get(), split->behind.index[0].get());
+    } else {
+      result = {statement(steady, at)};
+    }
+    for (const Stmt& s : result) result_.shapes.emplace(s.get(), LoopShape::delayed);
+    return result;
   }
 
   const Roles& roles_;

@@ -2,6 +2,7 @@
 //
 // A loop  product 1, work, product 2  becomes
 //   product 1, work;  loop { product 1, product 2 of the step before, work };  product 2
+// or one such loop for the steps without a mask and one for those with it,
 // so that the tensor cores multiply while the other units work. Loops of one product, which only need their
 // waits to be late, are marked.
 #pragma once
@@ -20,6 +21,8 @@ struct ConsumerProgram {
   // Branches that were put around loops, taken if the loop has a step; the loops in them.
   std::unordered_map<const ir::StmtNode*, const ir::StmtNode*> non_empty;
   std::unordered_map<const ir::StmtNode*, LoopShape> shapes;  // of loops that are not plain
+  // Indices of loops that were split, and of those that do the rest of their steps.
+  std::unordered_map<const ir::Variable*, const ir::Variable*> continued;
 };
 
 ConsumerProgram delay_products(const Roles& roles, const CudaTarget& target);

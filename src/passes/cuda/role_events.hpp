@@ -18,6 +18,8 @@ class ScheduleNames {
   schedule::Count steps(const ir::For& loop);
   schedule::Count first(const ir::For& loop) { return variable(&*loop.index[0], loop, 0); }
   schedule::Count rest(const ir::For& loop) { return variable(&*loop.index[0], loop, 1); }
+  // Of a loop whose steps may be divided between two.
+  schedule::Count all_of_rest(const ir::For& loop);
   schedule::Count taken(const ir::If& branch);
   schedule::Access access(const ir::BufferPtr& b, schedule::Touch touch);
 
@@ -28,6 +30,7 @@ class ScheduleNames {
   schedule::Schedule& out_;
   const Roles& roles_;
   std::unordered_set<const ir::Variable*> peeled_;
+  std::unordered_map<const ir::Variable*, const ir::Variable*> continued_;
   std::unordered_map<const ir::Buffer*, int> buffers_;
   std::vector<std::pair<std::pair<const void*, int>, int>> variables_;
 };
@@ -35,6 +38,9 @@ class ScheduleNames {
 // An event that comes from a statement.
 schedule::Event event_of(schedule::What what, const ir::Stmt& s, schedule::Who who = schedule::Who::all,
                          const std::string& name = "");
+
+// A warp group's turn to issue products: waits for its own, or hands over to the one that follows.
+schedule::Event turn_of_products(int group, bool wait);
 
 schedule::Events consumer_events(ScheduleNames& names, const Roles& roles, const ConsumerProgram& program,
                                  const CudaTarget& target);

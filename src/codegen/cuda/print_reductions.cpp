@@ -1,0 +1,250 @@
+// Reductions of fragments: by registers, by the lanes of a warp, among warps.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "codegen/cuda/grid_printer.hpp"
+#include "passes/cuda/lane_sums.hpp"
+
+namespace tegula::codegen {
+
+using namespace ir;
+
+namespace {
+
+const char* identity_of(ReduceOp op, DType type) {
+  if (op == ReduceOp::any) return "false";
+  if (op == ReduceOp::all) return "true";
+  if (op != ReduceOp::max && op != ReduceOp::min) return "0";
+  const bool low = op == ReduceOp::max;
+  if (type.is_floating()) return low ? "-tg::infinity()" : "tg::infinity()";
+  if (type == u32) return low ? "0u" : "0xffffffffu";
+  if (type == i64) return low ? "-9223372036854775807l - 1" : "9223372036854775807l";
+  return low ? "-2147483647 - 1" : "2147483647";
+}
+
+const char* combination_of(ReduceOp op) {
+  constexpr const char* names[] = {"tg::Add", "tg::Max", "tg::Min", "tg::Max", "tg::Or", "tg::And"};
+  return names[static_cast<int>(op)];
+}
+
+bool is_power_of_two(std::int64_t x) { return x > 0 && (x & (x - 1)) == 0; }
+
+}  // namespace
+
+void CudaGridPrinter::operator()(const Reduce& n, const Stmt& s) {
+  const FragmentTile& from = fragments_.at(n.from.buffer.get());
+  if (part_.is_all() || part_.first == 0) {
+    partial_ = Partial{names_.unique(n.to.buffer->name + "_sum"), from.layout.slice(n.dim), 0};
+    partial_->chains = static_cast<int>(partial_->layout.register_count()) * (part_.is_all() ? 1 : 2);
+    begin_fold(n, s->at);
+  }
+  fold_registers(n, from);
+  if (part_.last < 16) return;
+  const FragmentTile sum = end_fold(n, s->at);
+  if (!lane_sums_.contains(n.to.buffer.get())) fold_threads(n, from, sum, s->at);
+  finish_reduction(n, sum, s->at);
+}
+
+void CudaGridPrinter::begin_fold(const Reduce& n, const Loc& at) {
+  out_.code();
+  if (part_.is_all())
+    declare_fragment(partial_->name, n.to.buffer->type, partial_->layout, at);
+  else
+    out_.line(fmt::format("float {}[{}];  // {}", partial_->name, partial_->chains, short_location(at)));
+  out_.line("#pragma unroll");
+  out_.line(fmt::format("for (int r = 0; r < {}; ++r) {}[r] = {};", partial_->chains, partial_->name,
+                        identity_of(n.op, compute_type(n.to.buffer->type))));
+}
+
+// Two chains of a register become one.
+CudaGridPrinter::FragmentTile CudaGridPrinter::end_fold(const Reduce& n, const Loc& at) {
+  if (part_.is_all()) return {partial_->name, partial_->layout};
+  const FragmentTile sum{names_.unique(n.to.buffer->name + "_sum"), partial_->layout};
+  declare_fragment(sum.name, n.to.buffer->type, sum.layout, at);
+  out_.line("#pragma unroll");
+  out_.line(fmt::format("for (int r = 0; r < {0}; ++r) {1}[r] = {3}::of({2}[2 * r], {2}[2 * r + 1]);",
+                        sum.layout.register_count(), sum.name, partial_->name, combination_of(n.op)));
+  return sum;
+}
+
+void CudaGridPrinter::fold_registers(const Reduce& n, const FragmentTile& from) {
+  const DType type = compute_type(n.to.buffer->type);
+  const std::int64_t count = from.layout.register_count();
+  out_.code();
+  out_.open("{");
+  const Texts base = base_coordinates(from.layout);
+  out_.line("#pragma unroll");
+  out_.open(
+      fmt::format("for (int r = {}; r < {}; ++r) {{", count * part_.first / 16, count * part_.last / 16));
+  const Coordinates x = register_coordinates(from.layout, base);
+  std::int64_t step = 1, own = 1;
+  Texts terms;
+  for (const layout::Digit& digit : from.layout.registers()) {
+    bool kept = false;
+    for (std::size_t d = 0; d < digit.stride.size(); ++d)
+      kept |= static_cast<int>(d) != n.dim && digit.stride[d] != 0;
+    if (kept) {
+      terms.push_back(fmt::format("r / {} % {} * {}", step, digit.extent, own));
+      own *= digit.extent;
+    }
+    step *= digit.extent;
+  }
+  std::string at = terms.empty() ? "0" : fmt::format("{}", fmt::join(terms, " + "));
+  if (!part_.is_all()) at = fmt::format("({}) * 2 + r % 2", at);
+  const std::string to = fmt::format("{}[{}]", partial_->name, at);
+  std::string element = fmt::format("{}({}[r])", scalar_type(type), from.name);
+  if (n.op == ReduceOp::absmax) element = fmt::format("tg::abs({})", element);
+  out_.line(fmt::format("{}{} = {}::of({}, {});", x.inside.empty() ? "" : fmt::format("if ({}) ", x.inside),
+                        to, combination_of(n.op), to, element));
+  out_.close();
+  out_.close();
+}
+
+// The lanes of a warp among which a sum is divided, and what remains for warps to exchange.
+CudaGridPrinter::Parting CudaGridPrinter::parting(const Layout& layout, int dim) const {
+  Parting result;
+  std::int64_t step = 1;
+  for (const layout::Digit& digit : layout.threads()) {
+    const bool reduced = digit.stride[static_cast<std::size_t>(dim)] != 0;
+    std::int64_t in_warp = 1;
+    if (reduced && step < 32 && is_power_of_two(step) && is_power_of_two(digit.extent))
+      in_warp = std::min<std::int64_t>(digit.extent, 32 / step);
+    if (in_warp > 1) result.lanes.push_back({step, in_warp});
+    if (reduced && digit.extent > in_warp) {
+      result.parts.push_back({digit.extent / in_warp, digit.stride});
+      result.numbers.push_back(
+          fmt::format("{} / {} % {}", team_.thread, step * in_warp, digit.extent / in_warp));
+    }
+    step *= digit.extent;
+  }
+  return result;
+}
+
+void CudaGridPrinter::fold_lanes(const Parting& parting, const FragmentTile& sum, ReduceOp op) {
+  for (const auto& [step, lanes] : parting.lanes) {
+    out_.line("#pragma unroll");
+    out_.line(fmt::format("for (int r = 0; r < {0}; ++r) {1}[r] = tg::across_lanes<{2}, {3}, {4}>({1}[r]);",
+                          sum.layout.register_count(), sum.name, combination_of(op), step, lanes));
+  }
+}
+
+// Partial results meet by exchanges within a warp, and through shared memory among warps.
+void CudaGridPrinter::fold_threads(const Reduce& n, const FragmentTile& from, const FragmentTile& sum,
+                                   const Loc& at) {
+  const Parting divided = parting(from.layout, n.dim);
+  fold_lanes(divided, sum, n.op);
+  if (!divided.parts.empty()) fold_warps(n, divided.parts, divided.numbers, sum, at);
+}
+
+void CudaGridPrinter::fold_warps(const Reduce& n, const layout::Digits& parts, const Texts& part_numbers,
+                                 const FragmentTile& sum, const Loc& at) {
+  std::int64_t count = 1, elements = 1;
+  std::string part;
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    part += fmt::format("{}({}) * {}", i == 0 ? "" : " + ", part_numbers[i], count);
+    count *= parts[i].extent;
+  }
+  for (const std::int64_t extent : sum.layout.shape()) elements *= extent;
+  const DType type = n.to.buffer->type;
+  const SharedTile tile =
+      stage(sum.name, elements * count, type.bits() < 32 && !type.is_boolean() ? compute_type(type) : type);
+  const auto loop = [&](const std::string& header,
+                        const std::function<void(const Coordinates&, const std::string&)>& f) {
+    out_.open(fmt::format("{{  // {}: {}", short_location(at), header));
+    const Texts base = base_coordinates(sum.layout);
+    out_.line("#pragma unroll");
+    out_.open(fmt::format("for (int r = 0; r < {}; ++r) {{", sum.layout.register_count()));
+    const Coordinates x = register_coordinates(sum.layout, base);
+    Texts terms;
+    std::int64_t stride = 1;
+    for (std::size_t d = x.names.size(); d-- > 0; stride *= sum.layout.shape()[d])
+      terms.push_back(fmt::format("{} * {}", x.names[d], stride));
+    f(x, terms.empty() ? "0" : fmt::format("{}", fmt::join(terms, " + ")));
+    out_.close();
+    out_.close();
+  };
+  out_.code();
+  out_.touch({tile.memory, MemoryUse::write});
+  // Threads that hold the same partial result store the same value.
+  loop("parts to shared memory", [&](const Coordinates& x, const std::string& flat) {
+    out_.line(fmt::format("{}tg::store({} + ({}) * {} + {}, {}[r]);",
+                          x.inside.empty() ? "" : fmt::format("if ({}) ", x.inside), tile.name, part,
+                          elements, flat, sum.name));
+  });
+  out_.code();
+  out_.touch({tile.memory, MemoryUse::read});
+  loop("and together", [&](const Coordinates& x, const std::string& flat) {
+    if (!x.inside.empty()) out_.open(fmt::format("if ({}) {{", x.inside));
+    out_.line(fmt::format("{}[r] = tg::load({} + {});", sum.name, tile.name, flat));
+    out_.line("#pragma unroll");
+    out_.line(fmt::format(
+        "for (int part = 1; part < {0}; ++part) {1}[r] = {2}::of({1}[r], tg::load({3} + part * {4} + {5}));",
+        count, sum.name, combination_of(n.op), tile.name, elements, flat));
+    if (!x.inside.empty()) out_.close();
+  });
+  release(tile);
+}
+
+void CudaGridPrinter::finish_reduction(const Reduce& n, const FragmentTile& sum, const Loc& at) {
+  const FragmentTile to = fragments_.at(n.to.buffer.get());
+  FragmentTile part = sum;
+  if (to.layout != sum.layout) {
+    fragments_[n.to.buffer.get()] = sum;
+    part = converted(n.to.buffer, to.layout, true, at);
+    fragments_[n.to.buffer.get()] = to;
+  }
+  const DType type = n.to.buffer->type;
+  std::string text = fmt::format("{}[r]", part.name);
+  if (!n.overwrite) text = fmt::format("{}::of({}[r], {})", combination_of(n.op), to.name, text);
+  if (type.bits() < 32 && !type.is_boolean())
+    text = fmt::format("tg::rounded<{}>({})", element_type(type), text);
+  out_.line("#pragma unroll");
+  out_.line(
+      fmt::format("for (int r = 0; r < {}; ++r) {}[r] = {};", to.layout.register_count(), to.name, text), at);
+}
+
+// Sums that are formed beside the exponentials of the loop, whose lanes can keep their parts until it is
+// over.
+std::vector<CudaGridPrinter::LaneSum> CudaGridPrinter::find_lane_sums(const schedule::Loop& n,
+                                                                      const For& loop) const {
+  std::vector<LaneSum> result;
+  const std::vector<BufferPtr> apart = passes::lane_sums(loop.body);
+  for (const schedule::Event& e : n.body) {
+    const auto* operation = std::get_if<schedule::Operation>(&e.what);
+    const auto* sum = operation ? as<Reduce>(e.stmt) : nullptr;
+    if (!sum || operation->last < 16 || operation->first == 0) continue;
+    const BufferPtr& to = sum->to.buffer;
+    const Layout &from = layouts_.fragments.at(sum->from.buffer.get()), &own = fragments_.at(to.get()).layout;
+    const bool by_registers = std::all_of(loop.body.begin(), loop.body.end(), [&](const Stmt& s) {
+      const auto* inner = as<For>(s);
+      return !inner || inner->kind != LoopKind::parallel || is_by_register(*inner, s);
+    });
+    Parting divided = parting(from, sum->dim);
+    if (std::find(apart.begin(), apart.end(), to) != apart.end() && own == from.slice(sum->dim) &&
+        by_registers && divided.parts.empty())
+      result.push_back({to, std::move(divided)});
+  }
+  return result;
+}
+
+// What there was before belongs to the first lane.
+void CudaGridPrinter::begin_lane_sum(const LaneSum& n) {
+  const FragmentTile& sum = fragments_.at(n.sum.get());
+  Texts first;
+  for (const auto& [step, lanes] : n.parting.lanes)
+    first.push_back(fmt::format("{} / {} % {} == 0", team_.thread, step, lanes));
+  out_.code();
+  out_.line("#pragma unroll");
+  out_.line(fmt::format("for (int r = 0; r < {}; ++r) {}[r] = {} ? {}[r] : 0.0f;  // lanes keep their parts",
+                        sum.layout.register_count(), sum.name, fmt::join(first, " && "), sum.name));
+  lane_sums_.insert(n.sum.get());
+}
+
+void CudaGridPrinter::end_lane_sum(const LaneSum& n) {
+  lane_sums_.erase(n.sum.get());
+  out_.code();
+  fold_lanes(n.parting, fragments_.at(n.sum.get()), ReduceOp::sum);
+}
+
+}  // namespace tegula::codegen
