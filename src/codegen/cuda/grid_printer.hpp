@@ -296,6 +296,7 @@ class CudaGridPrinter {
   void event(const schedule::Leave&, const schedule::Event&);
   void in_turns(const schedule::Loop& n);
   std::string turn_slot() const;
+  std::string turn_value() const;
   std::string next_slot() const;
   void event(const schedule::Gemm&, const schedule::Event& e);
   void event(const schedule::GemmFence&, const schedule::Event&);

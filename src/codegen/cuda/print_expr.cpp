@@ -123,16 +123,24 @@ std::string CudaGridPrinter::emit_node(const Expr& e) {
   }
 }
 
-// Division by a positive constant needs no care; of what is not negative all three ways are one.
+// Division by a positive constant needs no care; of what is not negative all three ways are one, and short.
 std::string CudaGridPrinter::emit_division(const Expr& e, const Texts& x) {
   if (e->held().is_floating()) return fmt::format("({} / {})", x[0], x[1]);
   const Expr& by = e->args[1];
   const bool positive = is_constant(by) && constant_value(by) > 0;
-  const bool natural = positive && is_at_least(e->args[0], 0);
+  const bool natural = is_at_least(e->args[0], 0) && is_at_least(by, 0);
   if (positive && (e->op == Op::div || (natural && e->op == Op::floordiv)))
     return fmt::format("({} / {})", x[0], x[1]);
   if (positive && (e->op == Op::mod || (natural && e->op == Op::floormod)))
     return fmt::format("({} % {})", x[0], x[1]);
+  if (natural && e->held() == i32) {
+    const bool rest = e->op == Op::mod || e->op == Op::floormod;
+    return fmt::format("tg::natural_{}({}, {})",
+                       e->op == Op::ceildiv ? "ceildiv"
+                       : rest               ? "mod"
+                                            : "div",
+                       x[0], x[1]);
+  }
   return fmt::format("tg::{}<{}>({}, {})", name_of(e->op), scalar_type(e->held()), x[0], x[1]);
 }
 

@@ -110,4 +110,70 @@ void CudaGridPrinter::decode(const Grid& grid, const std::string& number) {
   decode_digits(grid, order, number);
 }
 
+// Blocks of a grid with roles that take whichever is left: the producer asks a counter, and tells the
+// consumers.
+void CudaGridPrinter::in_turns(const schedule::Loop& n) {
+  tile_ = names_.unique("tile"), tiles_ = names_.unique("tiles");
+  const Facts before = facts_;
+  out_.code();
+  if (!is_consumer_) {
+    out_.line(fmt::format("const uint32_t {} = {};", tiles_, blocks_text(*grid_)));
+    out_.line("uint32_t next = blockIdx.x;");
+  }
+  out_.line("#pragma unroll 1");
+  out_.open_step(StepKind::loop, "for (;;) {");
+  leave_ = "continue;";
+  events(n.body);
+  leave_ = "return;";
+  has_tile_ = false;
+  out_.close_step();
+  facts_ = before;
+}
+
+std::string CudaGridPrinter::next_slot() const {
+  return fmt::format("*(uint32_t*)(shared_memory + {})", next_slot_);
+}
+
+std::string CudaGridPrinter::turn_slot() const {
+  return fmt::format("((int4*)(shared_memory + {}))[{}.slot]", rings_.back().tiles[0].begin,
+                     cursor_name(static_cast<int>(rings_.size()) - 1));
+}
+
+// The consumers need not divide to know their block.
+std::string CudaGridPrinter::turn_value() const {
+  if (!has_tile_) return "int4{0, 0, 0, 0}";
+  Texts index(3, "0");
+  for (std::size_t i = 0; i < grid_->index.size(); ++i) index[i] = variable_text(grid_->index[i]);
+  return fmt::format("int4{{{}, 1}}", fmt::join(index, ", "));
+}
+
+// The one behind is taken while this block runs.
+void CudaGridPrinter::event(const schedule::NextTile&, const schedule::Event&) {
+  if (!roles_->one_loader) return;
+  sync_line(fmt::format("const uint32_t {} = next;", tile_));
+  out_.line("next = tg::next_block(call.counters);");
+}
+
+void CudaGridPrinter::event(const schedule::SendTile& n, const schedule::Event&) {
+  if (n.to.slot.kind == schedule::Slot::Kind::cursor)
+    return sync_line(by_loader(fmt::format("{} = {};", turn_slot(), turn_value())));
+  sync_line(fmt::format("if (thread == 0) {} = next;", next_slot()));
+  out_.line("if (thread == 0) next = tg::next_block(call.counters);");
+}
+
+void CudaGridPrinter::event(const schedule::ReceiveTile&, const schedule::Event&) {
+  if (is_consumer_) return sync_line(fmt::format("const int4 {} = {};", tile_, turn_slot()));
+  sync_line(fmt::format("const uint32_t {} = {};", tile_, next_slot()));
+}
+
+void CudaGridPrinter::event(const schedule::Leave&, const schedule::Event&) {
+  sync_line(is_consumer_ ? fmt::format("if (!{}.w) break;", tile_)
+                         : fmt::format("if ({} >= {}) break;", tile_, tiles_));
+  out_.leaves();
+  has_tile_ = true;
+  if (!is_consumer_) return decode(*grid_, tile_);
+  for (std::size_t i = 0; i < grid_->index.size(); ++i)
+    define_index(*grid_, i, fmt::format("{}.{}", tile_, "xyz"[i]));
+}
+
 }  // namespace tegula::codegen

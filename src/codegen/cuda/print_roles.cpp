@@ -41,7 +41,7 @@ void CudaGridPrinter::declare_rings(const passes::Roles& roles) {
   }
   if (!roles.takes_turns) return;
   RingText turns{names_.unique("turns"), memory_.allocate(16 * passes::turn_slots, 16), {}};
-  turns.tiles.push_back({memory_.allocate(4 * passes::turn_slots, 16), 4});
+  turns.tiles.push_back({memory_.allocate(passes::turn_bytes * passes::turn_slots, 16), passes::turn_bytes});
   next_slot_ = memory_.allocate(4, 16);
   rings_.push_back(std::move(turns));
 }
@@ -336,57 +336,6 @@ void CudaGridPrinter::event(const schedule::Guard& n, const schedule::Event& e) 
 
 void CudaGridPrinter::event(const schedule::StoreWait& n, const schedule::Event&) {
   sync_line(fmt::format("if (thread % 128 == 0) tg::stores_read<{}>();", n.pending));
-}
-
-// The same where the next block is whichever is left.
-void CudaGridPrinter::in_turns(const schedule::Loop& n) {
-  tile_ = names_.unique("tile"), tiles_ = names_.unique("tiles");
-  const Facts before = facts_;
-  out_.code();
-  out_.line(fmt::format("const uint32_t {} = {};", tiles_, blocks_text(*grid_)));
-  if (!is_consumer_) out_.line("uint32_t next = blockIdx.x;");
-  out_.line("#pragma unroll 1");
-  out_.open_step(StepKind::loop, "for (;;) {");
-  leave_ = "continue;";
-  events(n.body);
-  leave_ = "return;";
-  has_tile_ = false;
-  out_.close_step();
-  facts_ = before;
-}
-
-std::string CudaGridPrinter::next_slot() const {
-  return fmt::format("*(uint32_t*)(shared_memory + {})", next_slot_);
-}
-
-std::string CudaGridPrinter::turn_slot() const {
-  return fmt::format("((uint32_t*)(shared_memory + {}))[{}.slot]", rings_.back().tiles[0].begin,
-                     cursor_name(static_cast<int>(rings_.size()) - 1));
-}
-
-// The one behind is taken while this block runs.
-void CudaGridPrinter::event(const schedule::NextTile&, const schedule::Event&) {
-  if (!roles_->one_loader) return;
-  sync_line(fmt::format("const uint32_t {} = next;", tile_));
-  out_.line("next = tg::next_block(call.counters);");
-}
-
-void CudaGridPrinter::event(const schedule::SendTile& n, const schedule::Event&) {
-  if (n.to.slot.kind == schedule::Slot::Kind::cursor)
-    return sync_line(by_loader(fmt::format("{} = {};", turn_slot(), has_tile_ ? tile_ : tiles_)));
-  sync_line(fmt::format("if (thread == 0) {} = next;", next_slot()));
-  out_.line("if (thread == 0) next = tg::next_block(call.counters);");
-}
-
-void CudaGridPrinter::event(const schedule::ReceiveTile&, const schedule::Event&) {
-  sync_line(fmt::format("const uint32_t {} = {};", tile_, is_consumer_ ? turn_slot() : next_slot()));
-}
-
-void CudaGridPrinter::event(const schedule::Leave&, const schedule::Event&) {
-  sync_line(fmt::format("if ({} >= {}) break;", tile_, tiles_));
-  out_.leaves();
-  has_tile_ = true;
-  decode(*grid_, tile_);
 }
 
 void CudaGridPrinter::event(const schedule::Loop& n, const schedule::Event& e) {

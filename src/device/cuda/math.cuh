@@ -36,6 +36,13 @@ TG_DEVICE T ceildiv(T a, T b) {
   const T q = div(a, b), r = mod(a, b);
   return r != 0 && !signs_differ(r, b) ? q + 1 : q;
 }
+// Of numbers that are not negative. By zero the result is any number.
+TG_DEVICE uint32_t divisor(int32_t b) { return b > 1 ? uint32_t(b) : 1u; }
+TG_DEVICE int32_t natural_div(int32_t a, int32_t b) { return int32_t(uint32_t(a) / divisor(b)); }
+TG_DEVICE int32_t natural_mod(int32_t a, int32_t b) { return int32_t(uint32_t(a) % divisor(b)); }
+TG_DEVICE int32_t natural_ceildiv(int32_t a, int32_t b) {
+  return int32_t((uint32_t(a) + (divisor(b) - 1)) / divisor(b));
+}
 TG_DEVICE int32_t shl(int32_t a, int32_t n) { return n < 0 || n > 31 ? 0 : int32_t(uint32_t(a) << n); }
 TG_DEVICE uint32_t shl(uint32_t a, uint32_t n) { return n > 31 ? 0 : a << n; }
 TG_DEVICE int64_t shl(int64_t a, int64_t n) { return n < 0 || n > 63 ? 0 : int64_t(uint64_t(a) << n); }

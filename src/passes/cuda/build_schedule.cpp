@@ -107,14 +107,14 @@ Event all_tiles(schedule::Loop::Kind kind, Events body) {
   return {schedule::Loop{kind, {}, std::move(body)}, Who::all, "tiles"};
 }
 
-// Numbers of blocks travel from the producer, which takes them from a counter, in a ring of their own.
+// Blocks travel from the producer, which takes their numbers from a counter, in a ring of their own.
 class Turns {
  public:
   Turns(schedule::Schedule& out, const Roles& roles)
       : one_loader_(roles.one_loader),
         ring_(static_cast<int>(out.rings.size())),
         buffer_(static_cast<int>(out.buffers.size())) {
-    out.buffers.push_back({"tile", schedule::Space::shared, turn_slots, 1, 4});
+    out.buffers.push_back({"tile", schedule::Space::shared, turn_slots, 1, turn_bytes});
     out.rings.push_back({"tile", {buffer_}, turn_slots, 1, 1, roles.consumers / 32});
     if (!one_loader_) out.buffers.push_back({"next tile", schedule::Space::shared, 1, 1, 4});
   }

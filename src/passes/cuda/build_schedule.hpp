@@ -12,7 +12,8 @@ struct RegisterShares {
 };
 inline constexpr int consumer_barrier = 14, producer_barrier = 15;
 inline constexpr int product_barrier = 8;  // and the next: one for each warp group's turn
-inline constexpr int turn_slots = 2;       // numbers of blocks on their way
+inline constexpr int turn_slots = 2;       // blocks on their way
+inline constexpr int turn_bytes = 16;      // a block's indices, and whether there is one
 
 // Sixteenths of the exponentials that run under a product, before it is awaited; fewer where their sums are
 // formed as well. Measured: with two warp groups 4 lost 3 % and 12 lost 2 %; three cover for each other.

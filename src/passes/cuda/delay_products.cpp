@@ -30,7 +30,7 @@ class Delay {
       const auto* loop = as<For>(s);
       if (loop && loop->kind == LoopKind::pipelined) {
         if (const auto shaped = shape(*loop, s->at)) {
-          result.push_back(*shaped);
+          result.insert(result.end(), shaped->begin(), shaped->end());
           continue;
         }
       }
@@ -53,7 +53,7 @@ class Delay {
   }
 
   // Nothing if the loop stays as it is.
-  std::optional<Stmt> shape(const For& loop, const Loc& at) {
+  std::optional<Body> shape(const For& loop, const Loc& at) {
     std::vector<std::size_t> products;
     for (std::size_t i = 0; i < loop.body.size(); ++i) {
       if (is_wgmma(loop.body[i])) products.push_back(i);
@@ -86,10 +86,10 @@ class Delay {
     return branch;
   }
 
-  Stmt deep(const For& loop, const Loc& at) {
+  Body deep(const For& loop, const Loc& at) {
     const Stmt inside = statement(loop, at);
     result_.shapes.emplace(inside.get(), LoopShape::deep);
-    return non_empty(loop, at, {inside}, inside);
+    return {non_empty(loop, at, {inside}, inside)};
   }
 
   bool can_delay(const For& loop, std::size_t first, std::size_t last) const {
@@ -109,7 +109,8 @@ class Delay {
     return gemm.a.buffer->space == Space::fragment;
   }
 
-  Stmt delayed(const For& loop, std::size_t first, std::size_t last, const Loc& at) {
+  // The last product in a branch of its own: what only the others use is free before it.
+  Body delayed(const For& loop, std::size_t first, std::size_t last, const Loc& at) {
     const auto& gemm = *as<Gemm>(loop.body[last]);
     Body hoisted, early, work, late;
     for (std::size_t i = 0; i < last; ++i) {
@@ -131,13 +132,14 @@ class Delay {
     for (const Body* part : {&late, &work}) steady.body.insert(steady.body.end(), part->begin(), part->end());
     const Body inside = steps(steady, at);
 
-    Body result = hoisted;
     Body peeled = early;
     peeled.insert(peeled.end(), work.begin(), work.end());
-    for (const Stmt& s : substitute(peeled, {{loop.index[0], loop.begin[0]}})) result.push_back(s);
-    result.insert(result.end(), inside.begin(), inside.end());
-    result.insert(result.end(), late.begin(), late.end());
-    return non_empty(loop, at, std::move(result), inside[0]);
+    Body all = substitute(peeled, {{loop.index[0], loop.begin[0]}});
+    all.insert(all.end(), inside.begin(), inside.end());
+    Body result = hoisted;
+    result.push_back(non_empty(loop, at, std::move(all), inside[0]));
+    result.push_back(non_empty(loop, at, std::move(late), inside[0]));
+    return result;
   }
 
   Body steps(const For& steady, const Loc& at) {

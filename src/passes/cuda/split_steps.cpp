@@ -84,8 +84,8 @@ std::optional<SplitSteps> split_steps(const For& loop, const Loc& at) {
   Body& behind = result.behind.body;
   behind.erase(behind.begin() + static_cast<std::ptrdiff_t>(place));
   behind.insert(behind.begin() + static_cast<std::ptrdiff_t>(place), branch.then.begin(), branch.then.end());
-  const VariablePtr index = new_variable(loop.index[0]->name.c_str(), loop.index[0]->type,
-                                         loop.index[0]->kind, at);
+  const VariablePtr index =
+      new_variable(loop.index[0]->name.c_str(), loop.index[0]->type, loop.index[0]->kind, at);
   result.behind.index[0] = index;
   result.behind.begin[0] = make(Op::max, type, {loop.begin[0], middle}, at);
   behind = substitute(behind, {{loop.index[0], variable(index, at)}});
