@@ -1,5 +1,6 @@
 // Attention over selected blocks against its formula, over one table.
 #include "ops/nsa/call.hpp"
+#include "ops/nsa/pair_lists.hpp"
 #include "ops/reference/reference.hpp"
 #include "ops/testing.hpp"
 
@@ -72,10 +73,8 @@ std::vector<Row> table() {
                     .keys = 70,
                     .heads = 1,
                     .options = {.block_size = 16, .repeats = repeats}});
-    rows.push_back({.name = "many blocks",
-                    .tokens = 3,
-                    .keys = 1100,
-                    .options = {.block_size = 1, .repeats = repeats}});
+    rows.push_back(
+        {.name = "many blocks", .tokens = 3, .keys = 1100, .options = {.block_size = 1, .repeats = repeats}});
   }
   rows.push_back({.name = "no entries", .entries = 0, .options = {.block_size = 16}});
   rows.push_back({.name = "no sequences", .batch = 0, .options = {.block_size = 16}});
@@ -161,6 +160,22 @@ TEST_P(NsaRows, AgreeWithTheFormulaAsPlannedForGpus) {
     });
 }
 
+// Blocks that few tokens of a tile share are left to a pass over keys; in one call and in several.
+TEST_P(NsaRows, AgreeWithTheFormulaDivided) {
+  const Row& row = GetParam();
+  Given in(row);
+  NsaCall call = prepare_nsa(in.q.inside, in.k.inside, in.v.inside, in.indices.inside, in.options, true);
+  if (!can_divide(call)) return;
+  for (Target target : test_targets())
+    for (const auto& [fewest, tokens_of_call] : {std::pair(2, 1024), std::pair(3, 16), std::pair(1000, 1024)})
+      expect_formula(row, target, [&, fewest = fewest, tokens = tokens_of_call](const Given& given) {
+        NsaCall own = prepare_nsa(given.q.inside, given.k.inside, given.v.inside, given.indices.inside,
+                                  given.options, true);
+        own.kernel.fewest = fewest, own.kernel.least_gain = fewest == 3 ? 1 : 0;
+        return run_nsa(own, given.options, tokens);
+      });
+}
+
 INSTANTIATE_TEST_SUITE_P(Table, NsaRows, testing::ValuesIn(table()));
 
 // With all past blocks selected it is causal attention.
@@ -173,6 +188,27 @@ TEST(Nsa, SelectingEverythingIsAttention) {
   const AttentionResult dense = attention(q, k, k, {.causal = true});
   EXPECT_TRUE(all_close(selected.out, dense.out, 1e-5, 1e-5));
   EXPECT_TRUE(all_close(selected.lse, dense.lse, 1e-5, 1e-5));
+}
+
+// Tokens between others select nothing, as many as are sorted together.
+TEST(Nsa, SortsNothingWhereNothingIsLeft) {
+  const std::int64_t tokens = 2 * chunk_tokens + 8;
+  const Tensor q = Tensor::random_normal({1, tokens, 2, 16}, f32, 1),
+               k = Tensor::random_normal({1, tokens, 1, 16}, f32, 2);
+  const Tensor lists = Tensor::random_integers({1, tokens, 1, 3}, i32, 3, 0, tokens / 64 + 1);
+  copy_elements(Tensor::full({1, chunk_tokens, 1, 3}, i32, -1),
+                lists.ref().slice(1, chunk_tokens, 2 * chunk_tokens));
+  NsaSelectedOptions options{.block_size = 64};
+  const NsaSelectedResult exact = reference::nsa_selected_attention(q, k, k, lists, options);
+  for (Target target : test_targets())
+    for (const bool some : {true, false}) {
+      options.target = target;
+      NsaCall call = prepare_nsa(q, k, k, lists, options, true);
+      call.kernel.fewest = 1000, call.kernel.least_gain = some ? 0 : 1000;
+      const NsaSelectedResult result = run_nsa(call, options);
+      EXPECT_TRUE(all_close(result.out, exact.out, 1e-4, 1e-4));
+      EXPECT_TRUE(all_close(result.lse, exact.lse, 1e-4, 1e-4));
+    }
 }
 
 // The first wrong entry by rows is named as the caller counts; entries that do not count may be anything.

@@ -21,7 +21,12 @@ struct NsaCall {
 NsaCall prepare_nsa(const TensorRef& q, const TensorRef& k, const TensorRef& v,
                     const TensorRef& block_indices, const NsaSelectedOptions& options, bool lists,
                     const char* op = "nsa_selected_attention");
-NsaSelectedResult run_nsa(const NsaCall& call, const NsaSelectedOptions& options);
+// Where the kernel divides, not more tokens share a call of it than `tokens_of_call`, or as many as there is
+// memory for.
+NsaSelectedResult run_nsa(const NsaCall& call, const NsaSelectedOptions& options,
+                          std::int64_t tokens_of_call = 0);
+// Whether a kernel for GPUs can leave blocks to a pass over keys.
+bool can_divide(const NsaCall& call);
 
 // With check_indices, an ArgumentError if an entry names no block.
 void check_nsa_indices(const Arguments& args, const NsaCall& call, const NsaSelectedOptions& options);

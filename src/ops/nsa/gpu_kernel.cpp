@@ -104,27 +104,30 @@ Expr NsaProgram::list_of(const SequenceRows& rows, const Index& x) const {
 
 void NsaProgram::run_with_lists() {
   Expr all_tiles = c.varlen ? queries / c.queries + q_begin->extent(0) : *batch * tiles();
-  UnionLists lists(c, parts(), all_tiles);
+  lists.emplace(c, parts(), all_tiles, c.varlen ? Expr(queries) : *batch * queries);
   auto of_tile = [&](const Index& x, const Index& h, const Index& b, auto body) {
     HeadViews views = views_of(h, b);
     TokenTile tokens{c, x * c.queries, views.rows.queries.end - views.rows.queries.begin,
-                     views.rows.keys.end - views.rows.keys.begin};
+                     views.rows.keys.end - views.rows.keys.begin, behind};
     if (c.varlen) exit_if(tokens.first >= tokens.count);
     body(views, tokens, list_of(views.rows, x));
   };
   grid(tiles(), parts(), sequences(), {.threads = 64}, [&](Index x, Index h, Index b) {
     of_tile(x, h, b, [&](const HeadViews& views, const TokenTile& tokens, const Expr& tile) {
-      lists.find(h, tile, tokens, selection_of(views));
+      lists->find(h, tile, b * queries, tokens, selection_of(views));
     });
   });
+  if (c.divides()) declare_slots();
   grid(tiles(), parts(), sequences(), [&](Index x, Index h, Index b) {
     of_tile(x, h, b, [&](const HeadViews& views, const TokenTile& tokens, const Expr& tile) {
-      attend(lists.list(h, tile), views, tokens);
+      attend(lists->list(h, tile), views, tokens, h, tile);
     });
   });
+  if (c.divides()) run_rest();
 }
 
-void NsaProgram::attend(const UnionLists::List& list, const HeadViews& views, const TokenTile& tokens) const {
+void NsaProgram::attend(const UnionLists::List& list, const HeadViews& views, const TokenTile& tokens,
+                        const Expr& head, const Expr& tile) const {
   Tensor k_of = views.of_keys(*k), v_of = views.of_keys(*v);
   Shared q_tile({c.rows(), c.dim}, c.compute);
   load_queries(views.of_queries(*q), tokens.first, q_tile, c.pack);
@@ -147,8 +150,16 @@ void NsaProgram::attend(const UnionLists::List& list, const HeadViews& views, co
     add_product(scores, v_tile, sum, c.compute);
   });
   softmax.normalize(sum);
-  store_rows(sum, views.of_queries(*out), tokens.first, c.pack);
-  store_lse(softmax.lse(), views.vector(*lse), tokens.first, c.pack);
+  Fragment sum_lse = softmax.lse();
+  auto store = [&] {
+    store_rows(sum, views.of_queries(*out), tokens.first, c.pack);
+    store_lse(sum_lse, views.vector(*lse), tokens.first, c.pack);
+  };
+  if (!c.divides()) return store();
+  when(lists->most_rest(head, tile) == 0, store).otherwise([&] {
+    store_slots(sum, sum_lse, head, own_slot(views.rows.b, tokens.first), tokens.count - tokens.first,
+                Operand(0));
+  });
 }
 
 }  // namespace tegula::ops

@@ -9,6 +9,10 @@ namespace tegula::ops {
 namespace {
 
 constexpr int warp_group_rows = 64, most_pack = 128;
+// Rows of a tile that must share a block: as many slots cost as much as the block's keys and values.
+constexpr int fewest_rows = 16;
+constexpr int most_dim = 128;
+constexpr std::int64_t fewest_tokens = 6144;  // below, tiles select too few blocks to gain by it
 constexpr int usual_keys = 64, k_of_product = 16;
 
 int round_up(int value, int step) { return (value + step - 1) / step * step; }
@@ -31,6 +35,10 @@ NsaPlan plan_nsa_on_gpu(const NsaProblem& p, DType type, const AttentionTiles& g
   plan.queries = given.queries ? std::min(given.queries, std::max(1, 2 * most_pack / plan.pack))
                                : std::max(1, warp_group_rows / plan.pack);
   plan.keys = given.keys ? given.keys : keys_of_step(p.block, fast ? usual_keys : usual_keys / 2);
+  const bool divides = fast && std::max(p.dim, p.dim_v) <= most_dim && p.block >= usual_keys &&
+                       p.tokens >= fewest_tokens && plan.queries * plan.pack == warp_group_rows &&
+                       plan.pack < fewest_rows;
+  if (divides) plan.fewest = fewest_rows / plan.pack;
   return plan;
 }
 

@@ -11,10 +11,11 @@ namespace tegula::ops {
 using namespace lang;
 
 std::string NsaKernel::name() const {
-  return fmt::format("nsa_{}_{}_d{}_v{}_b{}_e{}_g{}{}_q{}_k{}{}{}{}{}{}{}", type.name(), compute.name(), dim,
-                     dim_v, block, entries, members, pack > members ? fmt::format("of{}", pack) : "", queries,
-                     keys, causal ? "_causal" : "", diagonal ? "_diagonal" : "", repeats ? "_repeats" : "",
-                     counts ? "_counts" : "", varlen ? "_varlen" : "", lists ? "_lists" : "");
+  return fmt::format("nsa_{}_{}_d{}_v{}_b{}_e{}_g{}{}_q{}_k{}{}{}{}{}{}{}{}", type.name(), compute.name(),
+                     dim, dim_v, block, entries, members, pack > members ? fmt::format("of{}", pack) : "",
+                     queries, keys, causal ? "_causal" : "", diagonal ? "_diagonal" : "",
+                     repeats ? "_repeats" : "", counts ? "_counts" : "", varlen ? "_varlen" : "",
+                     lists ? "_lists" : "", divides() ? fmt::format("_from{}_{}", fewest, least_gain) : "");
 }
 
 NsaProgram::NsaProgram(const NsaKernel& instance) : c(instance) {
@@ -30,6 +31,7 @@ NsaProgram::NsaProgram(const NsaKernel& instance) : c(instance) {
   lse.emplace(output("lse", joined(batches, {heads, members, queries}), f32));
   choice.emplace(input("choice", joined(of_q, {entries}), i32));
   scale.emplace(scalar("scale", f32));
+  if (c.divides()) behind.emplace(scalar("behind", i32));
   require(entries <= c.entries, "a row has no more entries than the instance");
   if (c.counts) lengths.emplace(input("counts", of_q, i32));
   if (!c.varlen) return;

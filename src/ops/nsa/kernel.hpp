@@ -19,21 +19,28 @@ struct NsaKernel {
   bool causal = true, diagonal = false, repeats = false;
   bool counts = false, varlen = false;
   bool lists = false;  // of tiles are joined by a grid of their own: for GPUs
+  // With more than 1, and `lists`: blocks that fewer tokens of a tile selected are left to a pass over keys,
+  // where that saves the tile at least so many blocks; a pair of a token and a block costs there what
+  // 1 / fewest of a block costs here.
+  int fewest = 1, least_gain = 24;
 
   int rows() const { return queries * pack; }
+  int slots() const { return (entries + (diagonal ? 1 : 0)) * parts(); }
   // With `lists`: steps of a block, and blocks of a step.
   int parts() const { return (block + keys - 1) / keys; }
   int joined() const { return keys % block == 0 && (block % 8 == 0 || keys == block) ? keys / block : 1; }
   // A tile serves rows that chose differently.
   bool has_times() const { return queries > 1 || repeats; }
   TileOfBlocks tiles() const { return {block, keys}; }
+  bool divides() const { return fewest > 1; }
   std::string name() const;
 };
 
 // Arguments: q [batch, tokens, kv heads, group, d], k, v, out, lse [batch, kv heads, group, tokens], choice
 // [batch, tokens, kv heads, group, entries], scale (with log2(e)); then, where the instance has them, counts
 // [batch, tokens, kv heads, group], and for packed sequences q_begin, k_begin [sequences + 1] and longest,
-// without the batch dimensions. With pack > 1 the entries of group member 0 are those of all.
+// without the batch dimensions. With pack > 1 the entries of group member 0 are those of all. With fewest > 1
+// the number of tokens behind those of the call stands behind scale.
 lang::Kernel nsa_kernel(const NsaKernel& instance);
 
 }  // namespace tegula::ops

@@ -5,6 +5,7 @@
 #include "ops/block_sparse/check_indices.hpp"
 #include "ops/common/functions.hpp"
 #include "ops/nsa/call.hpp"
+#include "ops/nsa/pair_lists.hpp"
 #include "ops/nsa/plan.hpp"
 
 namespace tegula::ops {
@@ -12,6 +13,8 @@ namespace tegula::ops {
 namespace {
 
 constexpr std::int64_t most_entries = 4096, longest_window = std::int64_t{1} << 29;
+constexpr std::int64_t bytes_of_slots = std::int64_t{1} << 30;
+constexpr int most_slots = 64;  // of a token, for each head
 
 // [(batch,) tokens, selecting heads, …] with a row for each query head; heads of a group repeat one that they
 // share.
@@ -76,9 +79,42 @@ void plan(const NsaSelectedOptions& options, bool lists, NsaCall& call) {
   kernel.pack = plan.pack, kernel.queries = plan.queries, kernel.keys = plan.keys;
   kernel.members = plan.pack > 1 ? static_cast<int>(t.group()) : 1;
   kernel.lists = lists;
+  if (lists && can_divide(call)) kernel.fewest = plan.fewest;
+}
+
+std::int64_t tokens_of_slots(const NsaCall& call) {
+  const NsaKernel& kernel = call.kernel;
+  const HeadTensors& t = call.tensors;
+  const std::int64_t of_token =
+      t.q.size(0) * t.kv_heads * kernel.slots() * t.group() * t.dim_v() * kernel.compute.bytes();
+  return std::max<std::int64_t>(1, bytes_of_slots / std::max<std::int64_t>(1, of_token) / chunk_tokens) *
+         chunk_tokens;
+}
+
+// One call for so many tokens after the other.
+void run_divided(const NsaCall& call, const HeadOutputs& outputs, std::int64_t tokens_of_call,
+                 Target target) {
+  const HeadTensors& t = call.tensors;
+  const std::int64_t tokens = t.q.size(1);
+  const TensorRef q = split_heads(t.q, 2, t.group());
+  for (std::int64_t begin = 0; begin < tokens; begin += tokens_of_call) {
+    const std::int64_t end = std::min(tokens, begin + tokens_of_call);
+    auto rows = [&](const TensorRef& tensor) { return tensor.slice(1, begin, end); };
+    std::vector<Argument> values{
+        rows(q),           t.k,        t.v,         rows(outputs.out), outputs.lse.slice(3, begin, end),
+        rows(call.choice), call.scale, tokens - end};
+    if (call.kernel.counts) values.push_back(rows(call.counts));
+    compiled(call.kernel, target, nsa_kernel).call_in_order(values);
+  }
 }
 
 }  // namespace
+
+bool can_divide(const NsaCall& call) {
+  const NsaKernel& kernel = call.kernel;
+  return kernel.pack > 1 && kernel.queries > 1 && !kernel.repeats && !kernel.varlen && kernel.joined() == 1 &&
+         kernel.slots() <= most_slots;
+}
 
 AttentionOptions window_options(const NsaSelectedOptions& options) {
   AttentionOptions window;
@@ -131,7 +167,8 @@ NsaCall prepare_nsa(const TensorRef& q, const TensorRef& k, const TensorRef& v,
   return call;
 }
 
-NsaSelectedResult run_nsa(const NsaCall& call, const NsaSelectedOptions& options) {
+NsaSelectedResult run_nsa(const NsaCall& call, const NsaSelectedOptions& options,
+                          std::int64_t tokens_of_call) {
   const Arguments args("nsa_selected_attention");
   const HeadTensors& t = call.tensors;
   check_nsa_indices(args, call, options);
@@ -144,6 +181,11 @@ NsaSelectedResult run_nsa(const NsaCall& call, const NsaSelectedOptions& options
     result.window_out = window.out, result.window_lse = window.lse;
   }
   if (nelements(outputs.out) == 0) return result;
+  if (call.kernel.divides()) {
+    run_divided(call, outputs, tokens_of_call ? tokens_of_call : tokens_of_slots(call),
+                target_for(options.target, t.q.device));
+    return result;
+  }
   std::vector<Argument> values{split_heads(t.q, t.q.rank() - 2, t.group()),
                                t.k,
                                t.v,

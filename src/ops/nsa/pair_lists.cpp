@@ -9,13 +9,7 @@ namespace {
 constexpr int word_bits = 32;              // tokens that are sorted at a time
 constexpr int run_length = 32, runs = 32;  // of blocks that are looked after at a time; see UnionLists
 constexpr int columns = runs * run_length;
-
-Expr number_of_bits(const Expr& word) {
-  Expr pairs = word - ((word >> 1u) & 0x55555555u);
-  Expr fours = (pairs & 0x33333333u) + ((pairs >> 2u) & 0x33333333u);
-  Expr bytes = (fours + (fours >> 4u)) & 0x0f0f0f0fu;
-  return i32((bytes * 0x01010101u) >> 24u);
-}
+constexpr int chunks_at_a_time = 8;  // whose numbers are under way together
 
 // The sum of f over each run, and of the runs before it; at `runs`, of all.
 void add_up(const std::function<Expr(const Expr& run, const Expr& i)>& f, Shared& before) {
@@ -34,11 +28,13 @@ void add_up(const std::function<Expr(const Expr& run, const Expr& i)>& f, Shared
 
 }  // namespace
 
-PairLists::PairLists(const NsaKernel& c, const Extents& e, int longest)
+PairLists::PairLists(const NsaKernel& c, const Extents& e, const Options& options)
     : c(c),
       width_(c.entries + (c.diagonal ? 1 : 0)),
-      longest_(longest),
+      longest_(options.longest),
+      options_(options),
       counts_(workspace("pair_counts", {e.heads, e.chunks, e.blocks}, i32)),
+      chunk_pairs_(workspace("chunk_pairs", {e.heads, e.chunks}, i32)),
       begins_(workspace("pair_begins", {e.heads, e.sequences, e.blocks + 1}, i32)),
       tokens_(workspace("pair_tokens", {e.heads, e.tokens * width_}, i32)),
       places_(workspace("pair_places", {e.heads, e.tokens, width_}, i32)),
@@ -50,9 +46,9 @@ PairLists::List PairLists::list(const Part& part, const Expr& block) const {
   return {tokens_.slice(part.head), part.first_row * width_ + begin, end - begin};
 }
 
-// Over the blocks of keys that are looked after at a time; one more ends the last list.
+// Over the blocks of keys that are looked after at a time.
 void PairLists::each_pass(const Part& part, const std::function<void(const Expr&)>& body) const {
-  serial(ceildiv(part.blocks + 1, columns), [&](Index pass) { body(pass * columns); });
+  serial(ceildiv(part.blocks, columns), [&](Index pass) { body(pass * columns); });
 }
 
 // The blocks of word_bits tokens, each once for a token. Tokens are numbered as in the sequence.
@@ -64,6 +60,7 @@ void PairLists::each_word(const TokenTile& tokens, const Selection& selection,
     Shared listed({word_bits * width_}, i32), named({word_bits * width_}, i32);
     Expr first = tokens.first + word * word_bits;
     parallel(listed, [&](Index n) { listed(n) = selection.block(sequence, first + n / width_, n % width_); });
+    if (options_.rest) return body(first, listed);
     parallel(listed, [&](Index n) {
       Expr own = listed(n);
       Var block = own;
@@ -77,6 +74,7 @@ void PairLists::each_word(const TokenTile& tokens, const Selection& selection,
 
 void PairLists::count(const Part& part, const TokenTile& tokens, const Selection& selection) const {
   Expr chunk = part.first_chunk + tokens.first / chunk_tokens;
+  Var all_pairs = 0;
   each_pass(part, [&](const Expr& begin) {
     Shared numbers({columns}, i32);
     clear(numbers);
@@ -90,18 +88,46 @@ void PairLists::count(const Part& part, const TokenTile& tokens, const Selection
     parallel(numbers, [&](Index i) {
       when(begin + i < part.blocks, [&] { counts_(part.head, chunk, begin + i) = numbers(i); });
     });
+    all_pairs += reduce_sum(numbers).scalar();
+  });
+  chunk_pairs_(part.head, chunk) = all_pairs;
+}
+
+// Where rows are few, most chunks have none, and often all.
+void PairLists::leave_empty(const Part& part, const TokenTile& tokens) const {
+  Expr own = chunk_pairs_(part.head, part.first_chunk + tokens.first / chunk_tokens);
+  Var all_pairs = 0;
+  each_chunk(tokens, [&](const Expr& n, const Expr& exists) {
+    all_pairs += select(exists, chunk_pairs_(part.head, part.first_chunk + n), 0);
+  });
+  when(all_pairs == 0 && tokens.first == 0, [&] {
+    parallel(part.blocks + 1, [&](Index block) { begins_(part.head, part.sequence, block) = 0; });
+    parallel(pieces(tokens.count), [&](Index n) { piece_blocks_(part.head, part.sequence, n) = -1; });
+  });
+  exit_if(all_pairs == 0 || (own == 0 && tokens.first > 0));
+}
+
+// A few at a time, so that what is read of them is under way together.
+void PairLists::each_chunk(const TokenTile& tokens,
+                           const std::function<void(const Expr& n, const Expr& exists)>& body) const {
+  Expr chunks = ceildiv(tokens.count, chunk_tokens);
+  serial(ceildiv(chunks, chunks_at_a_time), [&](Index group) {
+    for (int i = 0; i < chunks_at_a_time; ++i) {
+      Expr n = group * chunks_at_a_time + i;
+      body(n, n < chunks);
+    }
   });
 }
 
 // Of each block all pairs, and those of earlier chunks. Tiles are [runs, run_length + 1].
 void PairLists::add_up_chunks(const Part& part, const TokenTile& tokens, const Expr& begin, Shared& all_pairs,
                               Shared& cursors) const {
-  Expr own = tokens.first / chunk_tokens, chunks = ceildiv(tokens.count, chunk_tokens);
+  Expr own = tokens.first / chunk_tokens;
   parallel(runs, run_length, [&](Index run, Index i) {
     Expr block = begin + run * run_length + i;
     Var sum = 0, before = 0;
-    serial(chunks, [&](Index n) {
-      Expr number = select(block < part.blocks, counts_(part.head, part.first_chunk + n, block), 0);
+    each_chunk(tokens, [&](const Expr& n, const Expr& exists) {
+      Expr number = select(exists && block < part.blocks, counts_(part.head, part.first_chunk + n, block), 0);
       sum += number;
       before += select(n < own, number, 0);
     });
@@ -110,9 +136,10 @@ void PairLists::add_up_chunks(const Part& part, const TokenTile& tokens, const E
   });
 }
 
-// Cursors become where the chunk's pairs of a block begin. `total` pairs stand before.
-void PairLists::find_begins(const Part& part, const Expr& begin, const Shared& all_pairs, Shared& cursors,
-                            Var& total) const {
+// Cursors become where the chunk's pairs of a block begin. `total` pairs stand before. One chunk tells where
+// lists begin.
+void PairLists::find_begins(const Part& part, const Expr& begin, const Expr& tells, const Shared& all_pairs,
+                            Shared& cursors, Var& total) const {
   Shared place({runs + 1}, i32);
   add_up([&](const Expr& run, const Expr& i) -> Expr { return all_pairs(run, i); }, place);
   Expr before = total;
@@ -121,7 +148,7 @@ void PairLists::find_begins(const Part& part, const Expr& begin, const Shared& a
     serial(run_length, [&](Index i) {
       Expr block = begin + run * run_length + i;
       cursors(run, i) += at;
-      when(block <= part.blocks, [&] { begins_(part.head, part.sequence, block) = at; });
+      when(tells && block < part.blocks, [&] { begins_(part.head, part.sequence, block) = at; });
       at += all_pairs(run, i);
     });
   });
@@ -176,13 +203,14 @@ void PairLists::write_word(const Part& part, const Expr& first, const Expr& begi
 }
 
 void PairLists::write(const Part& part, const TokenTile& tokens, const Selection& selection) const {
+  if (options_.rest) leave_empty(part, tokens);
   Var total = 0, total_pieces = 0;
   each_pass(part, [&](const Expr& begin) {
     Shared all_pairs({runs, run_length + 1}, i32), cursors({runs, run_length + 1}, i32);
     add_up_chunks(part, tokens, begin, all_pairs, cursors);
     // All chunks find the same; the first one tells.
     when(tokens.first == 0, [&] { cut(part, begin, all_pairs, total_pieces); });
-    find_begins(part, begin, all_pairs, cursors, total);
+    find_begins(part, begin, tokens.first == 0, all_pairs, cursors, total);
     each_word(tokens, selection, [&](const Expr& first, Shared& named) {
       parallel(named, [&](Index n) {
         Expr row = first + n / width_;
@@ -194,6 +222,7 @@ void PairLists::write(const Part& part, const TokenTile& tokens, const Selection
   });
   Expr used = total_pieces;
   when(tokens.first == 0, [&] {
+    begins_(part.head, part.sequence, part.blocks) = total;
     parallel(pieces(tokens.count),
              [&](Index n) { when(n >= used, [&] { piece_blocks_(part.head, part.sequence, n) = -1; }); });
   });

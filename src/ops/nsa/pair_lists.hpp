@@ -14,7 +14,7 @@
 
 namespace tegula::ops {
 
-inline constexpr int chunk_tokens = 512;
+inline constexpr int chunk_tokens = 256;
 
 class PairLists {
  public:
@@ -22,8 +22,14 @@ class PairLists {
   struct Extents {
     lang::Expr heads, tokens, chunks, sequences, blocks;
   };
-  // Declares workspaces. Lists of more than `longest` pairs are cut.
-  PairLists(const NsaKernel& c, const Extents& extents, int longest);
+  struct Options {
+    int longest = 1024;  // lists of more pairs are cut
+    // Rows are what is left of others: none names a block twice, and many are empty. Nobody asks for the
+    // places of an empty one.
+    bool rest = false;
+  };
+  // Declares workspaces.
+  PairLists(const NsaKernel& c, const Extents& extents, const Options& options);
 
   // One sequence of one head, and where its chunks and tokens begin among all of the head.
   struct Part {
@@ -61,20 +67,24 @@ class PairLists {
   lang::Expr pieces_of(const List& list) const { return ceildiv(list.count, longest_); }
 
  private:
+  void leave_empty(const Part& part, const TokenTile& tokens) const;
+  void each_chunk(const TokenTile& tokens,
+                  const std::function<void(const lang::Expr& n, const lang::Expr& exists)>& body) const;
   void each_pass(const Part& part, const std::function<void(const lang::Expr& begin)>& body) const;
   void each_word(const TokenTile& tokens, const Selection& selection,
                  const std::function<void(const lang::Expr& first, lang::Shared& named)>& body) const;
   void add_up_chunks(const Part& part, const TokenTile& tokens, const lang::Expr& begin,
                      lang::Shared& all_pairs, lang::Shared& cursors) const;
-  void find_begins(const Part& part, const lang::Expr& begin, const lang::Shared& all_pairs,
-                   lang::Shared& cursors, lang::Var& total) const;
+  void find_begins(const Part& part, const lang::Expr& begin, const lang::Expr& tells,
+                   const lang::Shared& all_pairs, lang::Shared& cursors, lang::Var& total) const;
   void cut(const Part& part, const lang::Expr& begin, const lang::Shared& all_pairs, lang::Var& total) const;
   void write_word(const Part& part, const lang::Expr& first, const lang::Expr& begin, lang::Shared& named,
                   lang::Shared& cursors) const;
 
   const NsaKernel& c;
   int width_, longest_;
-  lang::Tensor counts_, begins_, tokens_, places_, piece_blocks_, first_pieces_;
+  Options options_;
+  lang::Tensor counts_, chunk_pairs_, begins_, tokens_, places_, piece_blocks_, first_pieces_;
 };
 
 }  // namespace tegula::ops

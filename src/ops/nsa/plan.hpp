@@ -16,6 +16,7 @@ struct NsaProblem {
 
 struct NsaPlan {
   int pack = 1, queries = 1, keys = 64;
+  int fewest = 1;  // see NsaKernel
 };
 
 // The extents that `given` leaves open are chosen.

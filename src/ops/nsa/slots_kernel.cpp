@@ -8,6 +8,7 @@
 #include "ops/attention/scores.hpp"
 #include "ops/attention/views.hpp"
 #include "ops/nsa/pair_lists.hpp"
+#include "ops/nsa/token_rows.hpp"
 
 namespace tegula::ops {
 
@@ -22,8 +23,7 @@ namespace {
 // Of a list that one block of the grid works through.
 constexpr int most_steps = 64, fewest_of_piece = 128;
 constexpr int sum_stages = 4;
-constexpr int fewest_rows_of_copy = 8;  // of a token, below which the copy engine is slower than threads
-constexpr int fewest_stats = 32;        // of a token: 128 bytes
+constexpr int fewest_stats = 32;  // of a token: 128 bytes
 
 class Program {
  public:
@@ -53,7 +53,6 @@ class Program {
   Expr chunks() const { return ceildiv(queries, chunk_tokens); }
   Expr pieces() const { return pairs->pieces(queries); }
   int stats_width() const { return std::max(2 * f.pack, fewest_stats); }
-  void load_tokens(const Tensor& from, const std::function<Expr(const Expr&)>& token, Shared& to) const;
   void add_list(KeyGradient& sums, const PairLists::List& list, const KeyTile& of);
   void merge_block(const Index& x, const Index& h, const Index& b);
   void sum_block(const Index& x, const Index& h, const Index& b);
@@ -89,7 +88,7 @@ Program::Program(const NsaSlotsKernel& instance) : c(instance), f(c.forward) {
       workspace("stats", {batch, queries, heads, stats_width()}, f32, {.zero = f.members < f.pack}));
   pairs.emplace(f,
                 PairLists::Extents{heads, batch * queries, batch * chunks(), batch, ceildiv(keys, f.block)},
-                std::max(most_steps * c.queries, fewest_of_piece));
+                PairLists::Options{std::max(most_steps * c.queries, fewest_of_piece)});
   const Extents of_piece{heads, batch, pieces() * c.parts(), c.keys};
   piece_dk.emplace(workspace("piece_dk", joined(of_piece, {f.dim}), f32));
   piece_dv.emplace(workspace("piece_dv", joined(of_piece, {f.dim_v}), f32));
@@ -110,11 +109,8 @@ void Program::run() {
   delta_grid();
   pair_grids();
   const Expr tiles = ceildiv(keys, f.block) * c.parts();
-  // Pieces first, of all heads: they are the longest.
-  GridOptions options;
-  options.order = Order::heavy_first([](Index x, Index, Index) -> Expr { return -x; });
-  grid(pieces() * c.parts() + tiles, heads, batch, options,
-       [&](Index x, Index h, Index b) { key_block(x, h, b); });
+  // A head after the other, so that its queries stay in the L2 cache; pieces first: they are the longest.
+  grid(pieces() * c.parts() + tiles, heads, batch, [&](Index x, Index h, Index b) { key_block(x, h, b); });
   grid(tiles, heads, batch, [&](Index x, Index h, Index b) { merge_block(x, h, b); });
   grid(ceildiv(queries, c.queries), heads, batch, [&](Index x, Index h, Index b) { sum_block(x, h, b); });
   grid(ceildiv(keys, delta_rows), heads, batch, [&](Index x, Index h, Index b) { round_block(x, h, b); });
@@ -145,28 +141,6 @@ void Program::pair_grids() {
   over_chunks([&](const auto&... all_of) { pairs->write(all_of...); });
 }
 
-// Rows of a few heads are brought by the copy engine, token by token.
-void Program::load_tokens(const Tensor& from, const std::function<Expr(const Expr&)>& token,
-                          Shared& to) const {
-  const int rows = to.extent(0) / c.queries, columns = to.extent(1);
-  const bool vector = from.rank() == 2;
-  if (f.pack < fewest_rows_of_copy) {
-    const auto row = [&](Index i) -> Expr { return token(i); };
-    if (vector)
-      gather(from, row, to);
-    else
-      gather(from, row, to.reshape({c.queries, rows, columns}));
-    return;
-  }
-  for (int i = 0; i < c.queries; ++i) {
-    const lang::Target part = to.slice(range(i * rows, (i + 1) * rows), all);
-    if (vector)
-      copy(from.at(token(Operand(i))), part);
-    else
-      copy(from.slice(token(Operand(i))).at(0), part);
-  }
-}
-
 // The pairs of a list, a tile of tokens at a time. Tokens and heads that do not exist have
 // zeros for rows, and so add nothing.
 void Program::add_list(KeyGradient& sums, const PairLists::List& list, const KeyTile& of) {
@@ -174,6 +148,10 @@ void Program::add_list(KeyGradient& sums, const PairLists::List& list, const Key
   const Tensor q_of = q->slice(of.b, all, of.h), dout_of = dout->slice(of.b, all, of.h),
                stats_of = stats->slice(of.b, all, of.h);
   const Tensor own_slots = slots->slice(of.h, range(list.begin, list.begin + count), of.part);
+  // Tokens ascend: the first sees least.
+  Expr cut = of.first + c.keys > of.end,
+       sees_all = list.tokens(list.begin) + shift() >= of.first + (c.keys - 1);
+  const Var partial = f.causal ? cut || !sees_all : cut;
   pipelined(ceildiv(count, c.queries), {.stages = 2}, [&](Index t) {
     auto token = [&](const Expr& i) -> Expr {
       Expr n = t * c.queries + i;
@@ -181,16 +159,15 @@ void Program::add_list(KeyGradient& sums, const PairLists::List& list, const Key
     };
     Shared q_tile({f.pack * c.queries, f.dim}, f.compute),
         dout_tile({f.pack * c.queries, f.dim_v}, f.compute), stats_tile({c.queries, stats_width()}, f32);
-    load_tokens(q_of, token, q_tile);
-    load_tokens(stats_of, token, stats_tile);
-    load_tokens(dout_of, token, dout_tile);
-    Expr cut = of.first + c.keys > of.end;
-    Expr partial = f.causal ? of.first + (c.keys - 1) > token(Operand(0)) + shift() || cut : cut;
+    const TokenRows rows(c.queries, f.pack, token);
+    rows.load(q_of, q_tile);
+    rows.load(stats_of, stats_tile);
+    rows.load(dout_of, dout_tile);
     sums.add(
         q_tile, dout_tile,
         [&](const Expr& column) -> Expr { return stats_tile(column / f.pack, column % f.pack); },
         [&](const Expr& column) -> Expr { return stats_tile(column / f.pack, f.pack + column % f.pack); },
-        {partial,
+        {Expr(partial),
          [&](const Expr& r, const Expr& column, const Expr& weight) {
            Expr key = of.first + r;
            if (!f.causal) return select(key < of.end, weight, 0);
@@ -210,7 +187,7 @@ void Program::key_block(const Index& x, const Index& h, const Index& b) {
   const int parts = c.parts();
   const PairLists::Part own_part = part_of(h, b);
   Expr of_pieces = pieces() * parts, is_piece = x < of_pieces, piece = x / parts;
-  Expr number = select(is_piece, pairs->block_of(own_part, piece), (x - of_pieces) / parts);
+  const Var number = select(is_piece, pairs->block_of(own_part, piece), (x - of_pieces) / parts);
   exit_if(number < 0);
   const KeyTile of = key_tile(number, select(is_piece, x, x - of_pieces) % parts, h, b);
   const PairLists::List list = pairs->list(own_part, number);
@@ -224,8 +201,8 @@ void Program::key_block(const Index& x, const Index& h, const Index& b) {
   const Tensor dk_of = dk_sum->slice(b, own, h), dv_of = dv_sum->slice(b, own, h);
   when(!is_piece && !*is_first, [&] { sums.load_sums(dk_of, dv_of, of.first); });
   Expr whole = select(pairs->is_cut(list), 0, list.count);
-  add_list(sums, {list.tokens, select(is_piece, cut.begin, list.begin), select(is_piece, cut.count, whole)},
-           of);
+  const Var begin = select(is_piece, cut.begin, list.begin), count = select(is_piece, cut.count, whole);
+  add_list(sums, {list.tokens, begin, count}, of);
   when(is_piece, [&] {
     sums.store_sums(piece_dk->slice(h, b, x), piece_dv->slice(h, b, x), Operand(0));
   }).otherwise([&] { sums.store_sums(dk_of, dv_of, of.first); });

@@ -31,6 +31,8 @@ struct Selection {
   lang::Expr block(const TokenTile& tile, const lang::Expr& token, const lang::Expr& e) const;
 };
 
+lang::Expr number_of_bits(const lang::Expr& word);
+
 // In the order of their first appearance.
 class UnionList {
  public:

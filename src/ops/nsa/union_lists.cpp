@@ -13,16 +13,27 @@ constexpr int word_bits = 32;
 
 }  // namespace
 
-UnionLists::UnionLists(const NsaKernel& c, const Expr& heads, const Expr& tiles)
+UnionLists::UnionLists(const NsaKernel& c, const Expr& heads, const Expr& tiles, const Expr& tokens)
     : c(c),
       width_(c.entries + (c.diagonal ? 1 : 0)),
       words_(ceildiv(c.queries, word_bits)),
       blocks_(workspace("union_blocks", {heads, tiles, c.queries * width_}, i32)),
       chosen_(workspace("union_chosen", {heads, tiles, c.queries * width_, words_}, u32)),
-      counts_(workspace("union_counts", {heads, tiles}, i32)) {}
+      counts_(workspace("union_counts", {heads, tiles}, i32)) {
+  if (!c.divides()) return;
+  rest_.emplace(workspace("rest", {heads, tokens, width_}, i32));
+  most_rest_.emplace(workspace("most_rest", {heads, tiles}, i32));
+}
 
 UnionLists::List UnionLists::list(const Expr& head, const Expr& tile) const {
   return {blocks_.slice(head, tile), chosen_.slice(head, tile), counts_(head, tile)};
+}
+
+// How many tokens of the tile selected a block.
+Expr UnionLists::tokens_of(Shared& marks, const Expr& run, const Expr& i) const {
+  Var number = number_of_bits(marks(run, i, 0));
+  for (int w = 1; w < words_; ++w) number += number_of_bits(marks(run, i, w));
+  return number;
 }
 
 // Appends what is marked. `marks` is [runs, run_length + 1, words].
@@ -57,10 +68,64 @@ void UnionLists::list_marked(Shared& marks, const Expr& begin, const List& to, V
   count += place(runs);
 }
 
-void UnionLists::find(const Expr& head, const Expr& tile, const TokenTile& tokens,
+// How many blocks need not be read for the tile, times c.fewest: what a block saves that is left out, less
+// what its pairs cost.
+Expr UnionLists::gain_of_few(Shared& marks) const {
+  Shared gain({1}, i32);
+  clear(gain);
+  parallel(runs, run_length, [&](Index run, Index i) {
+    Expr number = tokens_of(marks, run, i);
+    when(number > 0 && number < c.fewest, [&] { atomic_add(gain(0), c.fewest - number); });
+  });
+  return gain(0);
+}
+
+// Takes blocks of few tokens out of the marks of blocks from `begin` on, and puts their entries into `rest`.
+void UnionLists::leave_out(Shared& marks, const Expr& begin, Shared& named, Shared& rest) const {
+  parallel(named, [&](Index n) {
+    Expr block = named(n), own = block - begin;
+    when(block != no_row && own >= 0 && own < chunk, [&] {
+      Var earlier = 0;
+      serial(range(n / width_ * width_, n), [&](Index m) { earlier += select(named(m) == block, 1, 0); });
+      Expr few = tokens_of(marks, own / run_length, own % run_length) < c.fewest;
+      when(few && earlier == 0, [&] { rest(n) = block; });
+    });
+  });
+  parallel(runs, run_length, [&](Index run, Index i) {
+    when(tokens_of(marks, run, i) < c.fewest, [&] {
+      for (int w = 0; w < words_; ++w) marks(run, i, w) = u32(0);
+    });
+  });
+}
+
+// `rest` has the entries of so many tokens, from `row` on.
+void UnionLists::write_rest(const Expr& head, const Expr& tile, const Expr& row, const Expr& tokens,
+                            Shared& rest) const {
+  Shared numbers({c.queries}, i32);
+  auto number_of = [&](const Expr& begin, const Expr& end) -> Expr {
+    Var number = 0;
+    serial(range(begin, end), [&](Index m) { number += select(rest(m) != no_row, 1, 0); });
+    return number;
+  };
+  parallel(c.queries,
+           [&](Index token) { numbers(token) = number_of(token * width_, token * width_ + width_); });
+  parallel(c.queries * width_, [&](Index n) {
+    Expr token = n / width_, block = rest(n);
+    when(token < tokens, [&] {
+      when(block != no_row, [&] { (*rest_)(head, row + token, number_of(token * width_, n)) = block; });
+      when(n % width_ >= numbers(token), [&] { (*rest_)(head, row + token, n % width_) = -1; });
+    });
+  });
+  Var most = 0;
+  serial(c.queries, [&](Index token) { most = max(most, numbers(token)); });
+  (*most_rest_)(head, tile) = most;
+}
+
+void UnionLists::find(const Expr& head, const Expr& tile, const Expr& first_row, const TokenTile& tokens,
                       const Selection& selection) const {
   const int entries = c.queries * width_;
-  Shared named({entries}, i32), turn({c.repeats ? entries : 1}, i32);
+  Shared named({entries}, i32), turn({c.repeats ? entries : 1}, i32), rest({c.divides() ? entries : 1}, i32);
+  if (c.divides()) fill(rest, no_row);
   parallel(entries, [&](Index n) { named(n) = selection.block(tokens, n / width_, n % width_); });
   // Of the entries of a token that name one block, which one it is.
   if (c.repeats)
@@ -86,6 +151,8 @@ void UnionLists::find(const Expr& head, const Expr& tile, const TokenTile& token
                   u32(1) << u32(token % word_bits));
       });
     });
+    if (c.divides())
+      when(gain_of_few(marks) >= c.fewest * c.least_gain, [&] { leave_out(marks, begin, named, rest); });
     list_marked(marks, begin, to, count);
   };
   serial(ceildiv(blocks, chunk), [&](Index n) {
@@ -95,6 +162,7 @@ void UnionLists::find(const Expr& head, const Expr& tile, const TokenTile& token
       find_in(n * chunk, std::nullopt);
   });
   counts_(head, tile) = count;
+  if (c.divides()) write_rest(head, tile, first_row + tokens.first, last + 1, rest);
 }
 
 }  // namespace tegula::ops

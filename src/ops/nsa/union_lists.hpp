@@ -4,14 +4,16 @@
 // attend then only read numbers, so that the loads of keys and values can run ahead. Memory: two numbers for
 // every entry of the lists.
 #pragma once
+#include <optional>
+
 #include "ops/nsa/union.hpp"
 
 namespace tegula::ops {
 
 class UnionLists {
  public:
-  // Declares workspaces for so many tiles of each head.
-  UnionLists(const NsaKernel& c, const lang::Expr& heads, const lang::Expr& tiles);
+  // Declares workspaces for so many tiles and tokens of each head.
+  UnionLists(const NsaKernel& c, const lang::Expr& heads, const lang::Expr& tiles, const lang::Expr& tokens);
 
   struct List {
     lang::Tensor blocks;  // [entries]
@@ -19,17 +21,32 @@ class UnionLists {
     lang::Expr count;
   };
   List list(const lang::Expr& head, const lang::Expr& tile) const;
-  // What a block of the grid does. With `repeats`, a block that a token names n times stands in the list at
-  // least n times, and in n of them the token has its bit.
-  void find(const lang::Expr& head, const lang::Expr& tile, const TokenTile& tokens,
-            const Selection& selection) const;
+  // What a block of the grid does; the rows of the tile's sequence begin at `first_row`. With `repeats`, a
+  // block that a token names n times stands in the list at least n times, and in n of them the token has its
+  // bit.
+  void find(const lang::Expr& head, const lang::Expr& tile, const lang::Expr& first_row,
+            const TokenTile& tokens, const Selection& selection) const;
+
+  // With c.divides(), the blocks that stand in no list: [tokens, entries] of a head, each once, -1 behind the
+  // last. And the most that a token of the tile has.
+  lang::Tensor rest(const lang::Expr& head) const { return rest_->slice(head); }
+  lang::Expr most_rest(const lang::Expr& head, const lang::Expr& tile) const {
+    return (*most_rest_)(head, tile);
+  }
+  int width() const { return width_; }
 
  private:
+  lang::Expr tokens_of(lang::Shared& marks, const lang::Expr& run, const lang::Expr& i) const;
   void list_marked(lang::Shared& marks, const lang::Expr& begin, const List& to, lang::Var& count) const;
+  lang::Expr gain_of_few(lang::Shared& marks) const;
+  void leave_out(lang::Shared& marks, const lang::Expr& begin, lang::Shared& named, lang::Shared& rest) const;
+  void write_rest(const lang::Expr& head, const lang::Expr& tile, const lang::Expr& row,
+                  const lang::Expr& tokens, lang::Shared& rest) const;
 
   const NsaKernel& c;
   int width_, words_;
   lang::Tensor blocks_, chosen_, counts_;
+  std::optional<lang::Tensor> rest_, most_rest_;
 };
 
 }  // namespace tegula::ops

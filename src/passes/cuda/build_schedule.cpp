@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "ir/visit.hpp"
 #include "passes/cuda/role_events.hpp"
 
 namespace tegula::passes {
@@ -162,11 +163,29 @@ class Turns {
 
 }  // namespace
 
+namespace {
+
+constexpr std::int64_t few_registers = 160;  // of fragments, which leave some to the producer
+
+// That all fragments of a consumer would take together.
+std::int64_t fragment_registers(const Roles& roles) {
+  std::int64_t bytes = 0;
+  for_each_stmt(roles.consumer, [&](const Stmt& s) {
+    const auto* declared = as<Declare>(s);
+    if (declared && declared->tile->space == Space::fragment)
+      bytes += declared->tile->elements() * declared->tile->type.bytes();
+  });
+  return bytes / 4 / roles.consumers;
+}
+
+}  // namespace
+
 RegisterShares register_shares(const Roles& roles) {
   switch (roles.consumers) {
     case 128:
       if (roles.blocks_per_processor == 1) return {248, 0, 0};
-      return roles.one_loader ? RegisterShares{128, 232, 24} : RegisterShares{128, 224, 32};
+      if (fragment_registers(roles) <= few_registers) return {128, 208, 48};
+      return {128, 224, 32};
     case 256:
       return roles.one_loader ? RegisterShares{168, 232, 40} : RegisterShares{168, 224, 56};
     case 384:
