@@ -42,6 +42,8 @@ def attention_backward(
 
     Raises:
         TypeError, ValueError, RuntimeError: as ``attention``.
+
+    Source: Dao et al., "FlashAttention", 2022, appendix B; dlse as an addend of its row sums.
     """
     dq, dk, dv = (empty(x, shape_of(x)) for x in (q, k, v))
     dsinks = None if sinks is None else empty(q, shape_of(sinks), "float32")
@@ -86,6 +88,8 @@ def block_sparse_attn_backward(
 
     Raises:
         TypeError, ValueError, RuntimeError: as ``attention``.
+
+    Source: Dao et al., "FlashAttention", 2022, appendix B; dlse as an addend of its row sums.
     """
     dq, dk, dv = (empty(x, shape_of(x)) for x in (q, k, v))
     results = _tegula.block_sparse_attn_backward(
@@ -138,6 +142,8 @@ def nsa_selected_attention_backward(
 
     Raises:
         TypeError, ValueError, RuntimeError: as ``attention``.
+
+    Source: as ``attention_backward``; the gradient of factors as in native-sparse-attention-pytorch (Wang, 2025).
     """
     dq, dk, dv = (empty(x, shape_of(x)) for x in (q, k, v))
     dscale = empty(q, shape_of(block_indices), "float32") if scale_gradient else None

@@ -131,6 +131,8 @@ def block_sparse_attn(
 
     Raises:
         TypeError, ValueError, RuntimeError: as ``attention``.
+
+    Source: the form of MagiAttention's function of this name (SandAI, 2026), with masks, counts and causality besides.
     """
     _check_gradients(q, k, v)
     out, lse = _attention_outputs(q, v, layout, out, lse)
@@ -229,6 +231,8 @@ def block_scores(
 
     Raises:
         TypeError, ValueError, RuntimeError: as ``attention``.
+
+    Source: means of blocks of queries and keys as in Jiang et al., "MInference 1.0", 2024.
     """
     _check_gradients(q, k)
     shapes = shape_of(q), shape_of(k)
@@ -267,6 +271,8 @@ def topk_blocks(
 
     Raises:
         TypeError, ValueError, RuntimeError: as ``attention``.
+
+    Source: the selection of Yuan et al., "Native Sparse Attention", 2025, with its first and local blocks.
     """
     _check_gradients(scores)
     shape = shape_of(scores)
@@ -309,6 +315,8 @@ def gemm(
 
     Raises:
         TypeError, ValueError, RuntimeError: as ``attention``.
+
+    Source: GEMM of the BLAS, level 3 (Dongarra et al., 1990).
     """
     _check_gradients(a, b, bias)
     dtype = dtype_name(out_dtype)

@@ -261,3 +261,10 @@ def test_other_threads_go_on():
     done.set()
     thread.join()
     assert counted > 100
+
+
+def test_every_function_is_documented():
+    for name in tegula.__all__:
+        text = getattr(tegula, name).__doc__
+        for part in ("Args:", "Returns:", "Raises:", "Source:"):
+            assert part in text, (name, part)

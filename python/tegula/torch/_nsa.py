@@ -13,6 +13,17 @@ from ._common import autocast, detached, lse_rows, new_gradients, new_outputs, r
 from ._operator import Operator
 
 
+def _run_at_once(q, k, v, block_indices, sel_scale, block_counts, cu_seqlens_q, cu_seqlens_k, block_size, layout,
+                 causal, diagonal, repeats, window, scale, check_indices):  # fmt: skip
+    """The results that there are: two, or four with a window."""
+    q, k, v = detached(q, k, v)
+    return _operators.nsa_selected_attention(
+        q, k, v, block_indices, block_counts=block_counts, block_size=block_size, layout=layout,
+        causal=causal, diagonal=diagonal, repeats=repeats, window=window, scale=scale, cu_seqlens_q=cu_seqlens_q,
+        cu_seqlens_k=cu_seqlens_k, check_indices=check_indices,
+    )  # fmt: skip
+
+
 def _run(
     q: Tensor,
     k: Tensor,
@@ -31,11 +42,9 @@ def _run(
     scale: Optional[float],
     check_indices: bool,
 ) -> Tuple[Tensor, Tensor, Tensor, Tensor]:
-    q, k, v = detached(q, k, v)
-    results = _operators.nsa_selected_attention(
-        q, k, v, block_indices, block_counts=block_counts, block_size=block_size, layout=layout,
-        causal=causal, diagonal=diagonal, repeats=repeats, window=window, scale=scale, cu_seqlens_q=cu_seqlens_q,
-        cu_seqlens_k=cu_seqlens_k, check_indices=check_indices,
+    results = _run_at_once(
+        q, k, v, block_indices, sel_scale, block_counts, cu_seqlens_q, cu_seqlens_k, block_size, layout, causal,
+        diagonal, repeats, window, scale, check_indices,
     )  # fmt: skip
     return results if window > 0 else (*results, *_no_window(q))
 
@@ -113,7 +122,7 @@ def _backward(ctx, dout, dlse, window_dout, window_dlse):
     return (dq, dk, dv, None, dscale.to(ctx.scale_dtype) if scale_gradient else None) + (None,) * 11
 
 
-_selected = Operator("nsa_selected_attention", _run, _fake, _setup, _backward)
+_selected = Operator("nsa_selected_attention", _run, _fake, _setup, _backward, _run_at_once)
 
 
 def nsa_selected_attention(

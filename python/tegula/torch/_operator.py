@@ -23,6 +23,7 @@ class Operator:
         fake: results of the right shapes and dtypes, without elements.
         setup: keeps in a context what backward needs.
         backward: the gradients of the arguments from those of the results. Without it the operator has none.
+        at_once: as run, where the caller takes fewer results than the schema has.
     """
 
     def __init__(
@@ -32,8 +33,9 @@ class Operator:
         fake: Callable[..., Any],
         setup: Optional[Callable[..., None]] = None,
         backward: Optional[Callable[..., Any]] = None,
+        at_once: Optional[Callable[..., Any]] = None,
     ) -> None:
-        self.run = run
+        self.at_once = at_once or run
         self.custom = torch.library.custom_op(f"tegula::{name}", run, mutates_args=())
         self.custom.register_fake(fake)
         if setup is not None and backward is not None:
@@ -54,7 +56,7 @@ class Operator:
             return self.composable.apply(*inputs)
         if gradients and torch.is_grad_enabled():
             return self.plain.apply(*inputs)
-        return self.run(*inputs)
+        return self.at_once(*inputs)
 
 
 def _functions(
