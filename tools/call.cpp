@@ -103,8 +103,8 @@ const ops::Case& example_named(const ops::Operator& op, const std::string& name)
 }  // namespace
 
 void add_target_option(CLI::App& command, std::string& target) {
-  command.add_option("--target", target, "auto, interpreter, cpu, cuda, cuda_sm80 or emulated")
-      ->check(CLI::IsMember({"auto", "interpreter", "cpu", "cuda", "cuda_sm80", "emulated"}))
+  command.add_option("--target", target, "auto, interpreter, cpu, cuda, cuda_sm80, emulated or emulated_sm90")
+      ->check(CLI::IsMember({"auto", "interpreter", "cpu", "cuda", "cuda_sm80", "emulated", "emulated_sm90"}))
       ->capture_default_str();
 }
 
@@ -125,6 +125,7 @@ Target target_named(const std::string& name) {
   if (name == "auto") return Target::automatic();
   if (name == "interpreter") return Target::interpreter();
   if (name == "emulated") return Target::emulated();
+  if (name == "emulated_sm90") return Target::emulated_sm90();
   if (name == "cuda") return Target::cuda();
   if (name == "cuda_sm80") return Target::cuda_sm80();
   return Target::cpu();

@@ -41,7 +41,8 @@ struct Results {
 
 Tensor load(const Demo& demo, Target target) {
   target = resolve(target);
-  const bool slow = target == Target::interpreter() || target == Target::emulated();
+  const bool slow =
+      target == Target::interpreter() || target == Target::emulated() || target == Target::emulated_sm90();
   const std::int64_t size = demo.size > 0 ? demo.size : slow ? size_of_slow : usual_size;
   const Tensor bytes = image::read_png(demo.input);
   const Tensor picture = image::reduce(image::to_picture(bytes), size);

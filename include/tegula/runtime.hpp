@@ -38,11 +38,13 @@ class Kernel;
 // by thread: very slow, for tests of the compiler.
 class Target {
  public:
-  enum class Kind : std::uint8_t { automatic, interpreter, cpu, emulated, cuda, cuda_sm80 };
+  enum class Kind : std::uint8_t { automatic, interpreter, cpu, emulated, emulated_sm90, cuda, cuda_sm80 };
   static constexpr Target automatic() { return Target(Kind::automatic); }
   static constexpr Target interpreter() { return Target(Kind::interpreter); }
   static constexpr Target cpu() { return Target(Kind::cpu); }
   static constexpr Target emulated() { return Target(Kind::emulated); }
+  // The same with the instructions of Hopper GPUs; blocks run one after the other.
+  static constexpr Target emulated_sm90() { return Target(Kind::emulated_sm90); }
   // Tensors of calls lie on a CUDA device; calls return when the work is queued (tegula/stream.hpp).
   static constexpr Target cuda() { return Target(Kind::cuda); }
   // The same with the instructions of compute capability 8.0 alone.

@@ -8,6 +8,7 @@
 
 #include "codegen/cpu.hpp"
 #include "codegen/cuda_program.hpp"
+#include "cuda/tensor_maps.hpp"
 #include "device/embedded.hpp"
 #include "emulation/fibers.hpp"
 #include "runtime/block_order.hpp"
@@ -21,13 +22,59 @@ constexpr unsigned char untouched = 0xff;
 
 std::string entry_of(const std::string& function) { return "emulate_" + function; }
 
+// wgmma_n128_bf16_registers_tb(…) as the emulation has it.
+std::string emulated_product(const std::string& name) {
+  const auto has = [&](const char* part) { return name.find(part) != std::string::npos; };
+  const int n = std::stoi(name.substr(std::string_view("wgmma_n").size()));
+  return fmt::format(
+      "TG_DEVICE void {0}(float (&d)[{1}], {2} a, uint64_t b, int add) {{\n"
+      "  tg::wgmma<{3}, tg::from_{4}, {5}, {6}>(d, a, b, add);\n}}\n",
+      name, n / 2, has("_registers") ? "const uint32_t*" : "uint64_t", n, has("_bf16") ? "bf16" : "f16",
+      has("_ta"), has("_tb"));
+}
+
+std::string emulated_text(const codegen::CudaProgram& program) {
+  std::string text = program.text;
+  for (const auto& [name, instruction] : program.instructions) {
+    const std::size_t at = text.find(instruction);
+    internal_assert(at != std::string::npos && name.starts_with("wgmma_n"),
+                    "the text holds its instructions");
+    text.replace(at, instruction.size(), emulated_product(name));
+  }
+  return codegen::without_comments(text);
+}
+
+// As src/device/emulation/asynchronous.cuh has it.
+struct EmulatedMap {
+  std::uint64_t address;
+  std::uint32_t rank, element_bytes;
+  std::uint64_t extents[5], strides[5];
+  std::uint32_t box[5], swizzle;
+};
+constexpr std::size_t map_bytes = 128, line = 64, word = sizeof(std::int64_t);
+static_assert(sizeof(EmulatedMap) <= map_bytes);
+
+EmulatedMap emulated_map(const cuda::TensorMapRequest& request) {
+  EmulatedMap map{request.address,
+                  request.rank,
+                  static_cast<std::uint32_t>(request.strides[0]),
+                  {},
+                  {},
+                  {},
+                  static_cast<std::uint32_t>(request.swizzle)};
+  std::copy(request.extents.begin(), request.extents.end(), map.extents);
+  std::copy(request.strides.begin(), request.strides.end(), map.strides);
+  std::copy(request.box.begin(), request.box.end(), map.box);
+  return map;
+}
+
 // The printed text, and for each kernel a function that takes the address of the parameter.
 SharedObject compile_text(const codegen::CudaProgram& program) {
   auto* compiler = host_compiler();
   if (!compiler)
     throw DeviceError(
         "no C++ compiler was found for emulated kernels; install g++ or name one in TEGULA_CXX");
-  HostCompiler::Source source{codegen::without_comments(program.text), {}, {}};
+  HostCompiler::Source source{emulated_text(program), {}, {}};
   for (const auto& kernel : program.kernels)
     source.text += fmt::format("extern \"C\" void {}(const void* call) {{ {}(*(const Call*)call); }}\n",
                                entry_of(kernel.function), kernel.function);
@@ -49,6 +96,7 @@ class EmulatedExecutor : public Executable {
         object_(compile_text(program_)),
         printed_((*object_.function<TegulaBind>("tegula_bind"))(&Fibers::functions())) {
     for (auto& grid : signature_->kernel().grids) orders_.emplace_back(grid, *signature_);
+    target_ = target;
   }
 
   void run(const Binding& binding) const override {
@@ -63,6 +111,7 @@ class EmulatedExecutor : public Executable {
     int counters[2] = {};
     call.push_back(reinterpret_cast<std::intptr_t>(&status));
     call.push_back(reinterpret_cast<std::intptr_t>(counters));
+    if (!append_maps(call, binding)) return plain().run(binding);
     for (std::size_t grid = 0; grid < program_.kernels.size(); ++grid) {
       run_grid(grid, call, binding);
       if (status == 0) continue;
@@ -72,16 +121,48 @@ class EmulatedExecutor : public Executable {
   }
 
  private:
+  // Whether maps describe all tensors that the program wants to copy by them.
+  bool append_maps(std::vector<std::int64_t>& call, const Binding& binding) const {
+    for (const int tensor : program_.aligned) {
+      if (!cuda::has_aligned_rows(binding.tensors[static_cast<std::size_t>(tensor)])) return false;
+    }
+    if (!program_.maps.empty()) call.resize((call.size() * word + line - 1) / line * line / word);
+    for (const auto& plan : program_.maps) {
+      const auto request = cuda::request_map(plan, binding.tensors[static_cast<std::size_t>(plan.tensor)]);
+      if (!request) return false;
+      const EmulatedMap map = emulated_map(*request);
+      call.resize(call.size() + map_bytes / word);
+      std::memcpy(&call[call.size() - map_bytes / word], &map, sizeof(map));
+    }
+    return true;
+  }
+
+  // The same without the copy engine.
+  const EmulatedExecutor& plain() const {
+    std::call_once(plain_once_, [&] {
+      passes::CudaTarget target = target_;
+      target.copy_engine = false;
+      plain_ = std::make_unique<EmulatedExecutor>(signature_, target);
+    });
+    return *plain_;
+  }
+
   void run_grid(std::size_t grid, const std::vector<std::int64_t>& call, const Binding& binding) const {
     const auto& kernel = program_.kernels[grid];
     auto* function = object_.function<TegulaKernel>(entry_of(kernel.function));
     Fibers fibers(kernel.threads);
+    // The maps of a parameter lie at multiples of 64 bytes.
+    std::vector<std::int64_t> copy(call.size() + line / word);
+    void* parameter = copy.data();
+    std::size_t space = copy.size() * word;
+    std::align(line, call.size() * word, parameter, space);
+    std::copy(call.begin(), call.end(), static_cast<std::int64_t*>(parameter));
     const auto extents = orders_[grid].extents(binding);
-    const std::int64_t blocks = extents[0] * extents[1] * extents[2];
+    const std::int64_t blocks = kernel.is_persistent ? 1 : extents[0] * extents[1] * extents[2];
     for (std::int64_t block = 0; block < blocks; ++block) {
       std::memset(printed_.shared, untouched, printed_.shared_bytes);
       *printed_.block = {static_cast<unsigned>(block), 0, 0};
-      fibers.run(function, call.data(), printed_, static_cast<std::uint32_t>(block));
+      fibers.run(function, parameter, printed_, static_cast<std::uint32_t>(block));
       check_shared(kernel);
     }
   }
@@ -100,6 +181,9 @@ class EmulatedExecutor : public Executable {
   SharedObject object_;
   TegulaPrinted printed_;
   std::vector<BlockOrder> orders_;
+  passes::CudaTarget target_;
+  mutable std::once_flag plain_once_;
+  mutable std::unique_ptr<EmulatedExecutor> plain_;
   mutable std::mutex mutex_;  // the text has one running thread and one shared memory
 };
 

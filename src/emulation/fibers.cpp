@@ -32,7 +32,7 @@ Fibers::~Fibers() {
 }
 
 const TegulaThreads& Fibers::functions() {
-  static constexpr TegulaThreads result{wait, together};
+  static constexpr TegulaThreads result{wait, come, until, together};
   return result;
 }
 
@@ -49,7 +49,7 @@ void Fibers::run(TegulaKernel* kernel, const void* call, const TegulaPrinted& pr
   std::fill(arrived_.begin(), arrived_.end(), 0);
   for (Warp& warp : warps_) warp.arrived = 0;
   for (Fiber& fiber : fibers_) {
-    fiber.barrier = -1, fiber.ended = false;
+    fiber.barrier = -1, fiber.ready = nullptr, fiber.ended = false;
     getcontext(&fiber.context);
     fiber.context.uc_stack.ss_sp = fiber.stack;
     fiber.context.uc_stack.ss_size = stack_bytes;
@@ -65,7 +65,8 @@ void Fibers::run(TegulaKernel* kernel, const void* call, const TegulaPrinted& pr
     bool moved = false;
     for (const int thread : order) {
       Fiber& fiber = fibers_[static_cast<std::size_t>(thread)];
-      if (fiber.ended || fiber.barrier >= 0) continue;
+      if (fiber.ended || fiber.barrier >= 0 || (fiber.ready && !fiber.ready(fiber.state))) continue;
+      fiber.ready = nullptr;
       moved = true;
       running_ = thread;
       *printed.thread = {static_cast<unsigned>(thread), 0, 0};
@@ -95,6 +96,15 @@ void Fibers::wait(int barrier, int count) {
   Fibers& self = *current_;
   // A barrier of the whole block counts the threads that have not ended.
   if (!self.arrive(barrier, count == 0 ? self.live_ : count)) self.pause(barrier);
+}
+
+void Fibers::come(int barrier, int count) { current_->arrive(barrier, count); }
+
+void Fibers::until(bool (*ready)(const void* state), const void* state) {
+  if (ready(state)) return;
+  Fiber& fiber = current_->fibers_[static_cast<std::size_t>(current_->running_)];
+  fiber.ready = ready, fiber.state = state;
+  swapcontext(&fiber.context, &current_->scheduler_);
 }
 
 void Fibers::together(void (*f)(void** lanes), void* own) {

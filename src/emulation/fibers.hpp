@@ -28,7 +28,9 @@ class Fibers {
   struct Fiber {
     ucontext_t context;
     void* stack = nullptr;
-    int barrier = -1;  // that it waits at
+    int barrier = -1;                            // that it waits at
+    bool (*ready)(const void* state) = nullptr;  // or what it waits for
+    const void* state = nullptr;
     bool ended = false;
   };
   struct Warp {
@@ -38,6 +40,8 @@ class Fibers {
 
   static void start(unsigned low, unsigned high);
   static void wait(int barrier, int count);
+  static void come(int barrier, int count);
+  static void until(bool (*ready)(const void* state), const void* state);
   static void together(void (*f)(void** lanes), void* own);
   bool arrive(int barrier, int count);  // whether the barrier opens
   void pause(int barrier);

@@ -38,6 +38,7 @@ std::unique_ptr<const Executable> make_executable(const std::shared_ptr<const Si
                                                   Target target) {
   if (target == Target::interpreter()) return std::make_unique<interp::Interpreter>(signature);
   if (target == Target::cpu()) return make_cpu_executor(signature);
+  if (target == Target::emulated_sm90()) return emulation::make_emulated_executor(signature, {90});
   if (target == Target::emulated()) return emulation::make_emulated_executor(signature, {80});
   if (target == Target::cuda()) return cuda::make_executor(signature, 90);
   if (target == Target::cuda_sm80()) return cuda::make_executor(signature, 80);

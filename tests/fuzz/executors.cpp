@@ -129,6 +129,7 @@ Executor on_target(std::string name, Target target, Device device) {
 const std::vector<Executor>& more_executors() {
   static const std::vector<Executor> list{
       on_target("emulated", Target::emulated(), Device::cpu()),
+      on_target("emulated_sm90", Target::emulated_sm90(), Device::cpu()),
       on_target("cuda", Target::cuda(), Device::cuda()),
       on_target("cuda_sm80", Target::cuda_sm80(), Device::cuda()),
   };

@@ -39,7 +39,7 @@ int main(int argc, char** argv) {
       ->check(CLI::Range(0, 2));
   app.add_option(
       "--executor", names,
-      "compare these only, also emulated, cuda, cuda_sm80; interpreter, passes and cpu if none is given");
+      "compare these only, also emulated, emulated_sm90, cuda, cuda_sm80; interpreter, passes and cpu if none is given");
   app.add_flag("--print", print_programs, "write the programs");
   app.add_flag("--keep", keep, "do not reduce programs that fail");
   CLI11_PARSE(app, argc, argv);

@@ -21,19 +21,6 @@ TG_DEVICE void store_quad(T* to, const float* x, int i, bool exists) {
 }
 
 // ---- products of warp groups
-TG_DEVICE void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
-TG_DEVICE void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
-template <int pending>
-TG_DEVICE void wgmma_wait() {
-  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(pending) : "memory");
-}
-// Ties registers to this place of the program: uses stay behind it, definitions in front.
-template <int count>
-TG_DEVICE void pin(float (&r)[count]) {
-#pragma unroll
-  for (int i = 0; i < count; ++i) asm volatile("" : "+f"(r[i])::"memory");
-}
-
 template <int until, int count>
 TG_DEVICE float total(const float (&r)[count]) {
   float sum = 0.0f;

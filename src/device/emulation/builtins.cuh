@@ -16,6 +16,7 @@
 #define __align__(n) __attribute__((aligned(n)))
 
 static TegulaIndex threadIdx, blockIdx;
+static constexpr TegulaIndex gridDim{1, 1, 1};  // of persistent kernels: one block runs all
 static const TegulaThreads* tegula_threads;
 unsigned char shared_memory[232448] __align__(1024);
 
@@ -24,6 +25,13 @@ extern "C" TegulaPrinted tegula_bind(const TegulaThreads* threads) {
   return {&threadIdx, &blockIdx, shared_memory, sizeof(shared_memory)};
 }
 
+struct float2 {
+  float x, y;
+};
+static inline float2 make_float2(float x, float y) { return {x, y}; }
+struct alignas(16) int4 {
+  int x, y, z, w;
+};
 struct uint2 {
   unsigned x, y;
 };
@@ -132,3 +140,17 @@ static inline T __shfl_xor_sync(unsigned, T x, int step) {
       &own);
   return own.result;
 }
+template <class T>
+static inline T __shfl_sync(unsigned, T x, int lane) {
+  TegulaExchange<T> own{x, x, lane};
+  tegula_threads->together(
+      [](void** lanes) {
+        for (int i = 0; i < 32; ++i) {
+          auto* lane = static_cast<TegulaExchange<T>*>(lanes[i]);
+          lane->result = static_cast<TegulaExchange<T>*>(lanes[lane->step])->value;
+        }
+      },
+      &own);
+  return own.result;
+}
+static inline void __syncthreads() { tegula_threads->wait(0, 0); }

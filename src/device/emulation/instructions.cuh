@@ -99,8 +99,10 @@ TG_DEVICE void load_matrices_transposed(uint32_t* r, const void* row) {
   tegula_threads->together(matrix_lanes<true>, &own);
 }
 
+TG_DEVICE uint32_t shared_address(const void* p) { return uint32_t((const unsigned char*)p - shared_memory); }
+
 // ---- barriers
-TG_DEVICE void block_sync() { tegula_threads->wait(0, 0); }
+TG_DEVICE void block_sync() { __syncthreads(); }
 TG_DEVICE void warp_sync() { tegula_threads->wait(tegula_first_warp_barrier + int(threadIdx.x) / 32, 32); }
 TG_DEVICE void warp_group_sync(int group) { tegula_threads->wait(group + 1, 128); }
 

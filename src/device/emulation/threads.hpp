@@ -9,6 +9,10 @@ struct TegulaIndex {
 struct TegulaThreads {
   // Waits until `count` threads have come to the barrier.
   void (*wait)(int barrier, int count);
+  // Comes to the barrier as one of them, and goes on.
+  void (*arrive)(int barrier, int count);
+  // Waits until `ready(state)`, which only other threads can bring about.
+  void (*until)(bool (*ready)(const void* state), const void* state);
   // Waits for all threads of the warp; the last calls `f` with what each of them gave, in the order of lanes.
   void (*together)(void (*f)(void** lanes), void* own);
 };

@@ -13,7 +13,7 @@ namespace tegula::ops {
 Target target_for(Target target, const Device& device);
 inline bool runs_on_gpu(Target target, const Device& device) {
   const Target own = target_for(target, device);
-  return own == Target::cuda() || own == Target::cuda_sm80();
+  return own == Target::cuda() || own == Target::cuda_sm80() || own == Target::emulated_sm90();
 }
 // The type of tiles that are multiplied: f32 on a CPU, that of 16-bit tensors on a GPU.
 DType multiplied_type(DType type, bool on_gpu);

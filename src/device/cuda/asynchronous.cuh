@@ -1,0 +1,218 @@
+// What Hopper has and C++ has not, one function each, so that another machine can take this header's place.
+#pragma once
+#include "kernel.cuh"
+
+namespace tg {
+
+struct alignas(64) TensorMap {
+  uint64_t opaque[16];
+};
+
+// ---- what threads wrote becomes visible to the copy engine and the tensor cores
+TG_DEVICE void fence_async_shared() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+TG_DEVICE void fence_async_global() { asm volatile("fence.proxy.async.global;" ::: "memory"); }
+
+// ---- among threads of a block
+template <int id, int threads>
+TG_DEVICE void team_sync() {
+  asm volatile("bar.sync %0, %1;" ::"n"(id), "n"(threads) : "memory");
+}
+// Of warp groups at the tensor cores: the barriers from `first` on, one a group.
+template <int first, int groups>
+TG_DEVICE void take_turn(int group) {
+  asm volatile("bar.sync %0, 256;" ::"r"(first + group) : "memory");
+}
+template <int first, int groups>
+TG_DEVICE void give_turn(int group) {
+  asm volatile("bar.arrive %0, 256;" ::"r"(first + (group + 1 == groups ? 0 : group + 1)) : "memory");
+}
+template <int count>
+TG_DEVICE void registers_up() {
+  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(count));
+}
+template <int count>
+TG_DEVICE void registers_down() {
+  asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(count));
+}
+
+// ---- barriers that count arrivals and bytes
+TG_DEVICE void barrier_init(uint32_t barrier, uint32_t arrivals) {
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
+}
+TG_DEVICE void init_fence() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
+TG_DEVICE void barrier_arrive(uint32_t barrier) {
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
+}
+TG_DEVICE bool barrier_try(uint32_t barrier, uint32_t parity) {
+  uint32_t done;
+  asm volatile(
+      "{\n.reg .pred p;\nmbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\nselp.u32 %0, 1, 0, p;\n}"
+      : "=r"(done)
+      : "r"(barrier), "r"(parity)
+      : "memory");
+  return done;
+}
+TG_DEVICE void barrier_wait(uint32_t barrier, uint32_t parity) {
+#ifdef TG_SPIN_LIMIT  // debug builds: a hang becomes a failed launch that says where
+  for (uint32_t i = 0; !barrier_try(barrier, parity); ++i) {
+    if (i == TG_SPIN_LIMIT) {
+      printf("stuck: block %d thread %d barrier %u parity %u\n", blockIdx.x, threadIdx.x, barrier, parity);
+      asm volatile("trap;");
+    }
+  }
+#else
+  asm volatile(
+      "{\n.reg .pred p;\nagain:\nmbarrier.try_wait.parity.shared::cta.b64 p, [%0], %1;\n@!p bra again;\n}" ::
+          "r"(barrier),
+      "r"(parity)
+      : "memory");
+#endif
+}
+// One arrival, and bytes to come.
+TG_DEVICE void barrier_expect(uint32_t barrier, uint32_t bytes) {
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes)
+               : "memory");
+}
+TG_DEVICE void barrier_complete(uint32_t barrier, uint32_t bytes) {
+  asm volatile("mbarrier.complete_tx.shared::cluster.relaxed.cluster.b64 [%0], %1;" ::"r"(barrier), "r"(bytes)
+               : "memory");
+}
+TG_DEVICE void barrier_arrive_behind_copies(uint32_t barrier) {
+  asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(barrier) : "memory");
+}
+TG_DEVICE void cluster_sync() {
+  asm volatile("barrier.cluster.arrive.release;\nbarrier.cluster.wait.acquire;" ::: "memory");
+}
+// Says that reads by tensor cores are over: wider than the block it would become a fence of the whole GPU.
+TG_DEVICE void barrier_arrive_in(uint32_t barrier, uint32_t block) {
+  asm volatile(
+      "{\n.reg .b32 there;\nmapa.shared::cluster.u32 there, %0, %1;\n"
+      "mbarrier.arrive.shared::cluster.b64 _, [there];\n}" ::"r"(barrier),
+      "r"(block)
+      : "memory");
+}
+
+// ---- pieces of 16 bytes that this thread copies, or zeros where there is none; both sides are aligned. What
+// looks up the next piece may run before: only the arrival orders memory.
+TG_DEVICE void copy_async(void* to, const void* from, bool exists) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)), "l"(from),
+               "r"(exists ? 16 : 0));
+}
+// ---- the copy engine: a box of a tensor, its fastest dimension first, to shared memory
+#define TG_LOAD(dims, coordinates, ...)                                                       \
+  asm volatile("cp.async.bulk.tensor." dims                                                   \
+               ".shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, " coordinates \
+               "], [%2];" ::"r"(shared_address(to)),                                          \
+               "l"(map), "r"(barrier), __VA_ARGS__                                            \
+               : "memory")
+TG_DEVICE void load_box(void* to, const TensorMap* map, uint32_t barrier, int a) {
+  TG_LOAD("1d", "{%3}", "r"(a));
+}
+TG_DEVICE void load_box(void* to, const TensorMap* map, uint32_t barrier, int a, int b) {
+  TG_LOAD("2d", "{%3, %4}", "r"(a), "r"(b));
+}
+TG_DEVICE void load_box(void* to, const TensorMap* map, uint32_t barrier, int a, int b, int c) {
+  TG_LOAD("3d", "{%3, %4, %5}", "r"(a), "r"(b), "r"(c));
+}
+TG_DEVICE void load_box(void* to, const TensorMap* map, uint32_t barrier, int a, int b, int c, int d) {
+  TG_LOAD("4d", "{%3, %4, %5, %6}", "r"(a), "r"(b), "r"(c), "r"(d));
+}
+TG_DEVICE void load_box(void* to, const TensorMap* map, uint32_t barrier, int a, int b, int c, int d, int e) {
+  TG_LOAD("5d", "{%3, %4, %5, %6, %7}", "r"(a), "r"(b), "r"(c), "r"(d), "r"(e));
+}
+#undef TG_LOAD
+
+// ---- to the shared memory of both blocks, at the same place and barrier of each
+#define TG_LOAD_BOTH(dims, coordinates, ...)                                                            \
+  asm volatile(                                                                                         \
+      "cp.async.bulk.tensor." dims                                                                      \
+      ".shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1, " coordinates \
+      "], [%2], %3;" ::"r"(shared_address(to)),                                                         \
+      "l"(map), "r"(barrier), "h"(uint16_t(3)), __VA_ARGS__                                             \
+      : "memory")
+TG_DEVICE void load_box_for_both(void* to, const TensorMap* map, uint32_t barrier, int a, int b) {
+  TG_LOAD_BOTH("2d", "{%4, %5}", "r"(a), "r"(b));
+}
+TG_DEVICE void load_box_for_both(void* to, const TensorMap* map, uint32_t barrier, int a, int b, int c) {
+  TG_LOAD_BOTH("3d", "{%4, %5, %6}", "r"(a), "r"(b), "r"(c));
+}
+TG_DEVICE void load_box_for_both(void* to, const TensorMap* map, uint32_t barrier, int a, int b, int c,
+                                 int d) {
+  TG_LOAD_BOTH("4d", "{%4, %5, %6, %7}", "r"(a), "r"(b), "r"(c), "r"(d));
+}
+TG_DEVICE void load_box_for_both(void* to, const TensorMap* map, uint32_t barrier, int a, int b, int c, int d,
+                                 int e) {
+  TG_LOAD_BOTH("5d", "{%4, %5, %6, %7, %8}", "r"(a), "r"(b), "r"(c), "r"(d), "r"(e));
+}
+#undef TG_LOAD_BOTH
+
+// ---- and back, stored or added; groups of stores belong to the thread that issues them
+#define TG_STORE(instruction, dims, coordinates, ...)                       \
+  asm volatile(instruction dims ".global.shared::cta." coordinates          \
+                                "\ncp.async.bulk.commit_group;" ::"l"(map), \
+               "r"(shared_address(from)), __VA_ARGS__                       \
+               : "memory")
+#define TG_STORES(name, instruction, kind)                                                                 \
+  TG_DEVICE void name(const TensorMap* map, const void* from, int a) {                                     \
+    TG_STORE(instruction, "1d", kind " [%0, {%2}], [%1];", "r"(a));                                        \
+  }                                                                                                        \
+  TG_DEVICE void name(const TensorMap* map, const void* from, int a, int b) {                              \
+    TG_STORE(instruction, "2d", kind " [%0, {%2, %3}], [%1];", "r"(a), "r"(b));                            \
+  }                                                                                                        \
+  TG_DEVICE void name(const TensorMap* map, const void* from, int a, int b, int c) {                       \
+    TG_STORE(instruction, "3d", kind " [%0, {%2, %3, %4}], [%1];", "r"(a), "r"(b), "r"(c));                \
+  }                                                                                                        \
+  TG_DEVICE void name(const TensorMap* map, const void* from, int a, int b, int c, int d) {                \
+    TG_STORE(instruction, "4d", kind " [%0, {%2, %3, %4, %5}], [%1];", "r"(a), "r"(b), "r"(c), "r"(d));    \
+  }                                                                                                        \
+  TG_DEVICE void name(const TensorMap* map, const void* from, int a, int b, int c, int d, int e) {         \
+    TG_STORE(instruction, "5d", kind " [%0, {%2, %3, %4, %5, %6}], [%1];", "r"(a), "r"(b), "r"(c), "r"(d), \
+             "r"(e));                                                                                      \
+  }
+TG_STORES(store_box, "cp.async.bulk.tensor.", "bulk_group")
+TG_STORES(add_box, "cp.reduce.async.bulk.tensor.", "add.bulk_group")
+#undef TG_STORES
+#undef TG_STORE
+// All but the last `pending` groups have been read from shared memory.
+template <int pending>
+TG_DEVICE void stores_read() {
+  asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(pending) : "memory");
+}
+
+// All groups of this thread have arrived where they were stored or added.
+TG_DEVICE void stores_done() {
+  asm volatile("cp.async.bulk.wait_group 0;\nfence.proxy.async.global;" ::: "memory");
+}
+
+// Four matrices of 8 x 8 elements of 16 bits, one row a thread, to shared memory.
+TG_DEVICE void store_matrices(uint32_t row, const uint32_t* x) {
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(row), "r"(x[0]),
+               "r"(x[1]), "r"(x[2]), "r"(x[3])
+               : "memory");
+}
+
+// ---- counters of turns in global memory
+TG_DEVICE int turns_of(const int* word) {
+  int turns;
+  asm volatile("ld.acquire.gpu.global.s32 %0, [%1];" : "=r"(turns) : "l"(word) : "memory");
+  return turns;
+}
+TG_DEVICE void pass_on(int* word) {
+  asm volatile("red.release.gpu.global.add.s32 [%0], 1;" ::"l"(word) : "memory");
+}
+
+// ---- products of warp groups
+TG_DEVICE void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+TG_DEVICE void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+template <int pending>
+TG_DEVICE void wgmma_wait() {
+  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(pending) : "memory");
+}
+// Ties registers to this place of the program: uses stay behind it, definitions in front.
+template <int count>
+TG_DEVICE void pin(float (&r)[count]) {
+#pragma unroll
+  for (int i = 0; i < count; ++i) asm volatile("" : "+f"(r[i])::"memory");
+}
+
+}  // namespace tg

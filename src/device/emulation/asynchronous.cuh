@@ -1,0 +1,240 @@
+// The functions of src/device/cuda/asynchronous.cuh in plain C++. What they begin is over when they return,
+// and barriers count what they count on the chip.
+#pragma once
+#include "kernel.cuh"
+
+namespace tg {
+
+// As the emulated executor writes it; see cuTensorMapEncodeTiled.
+struct alignas(64) TensorMap {
+  uint64_t address;
+  uint32_t rank, element_bytes;
+  uint64_t extents[5], strides[5];  // the fastest dimension first, strides in bytes
+  uint32_t box[5];
+  uint32_t swizzle;  // 0: none, 1: rows of 32 bytes, 2: of 64, 3: of 128
+};
+
+static inline unsigned char* shared_at(uint32_t address) { return shared_memory + address; }
+// Where the byte lies that would lie there without a swizzle of rows of `row_bytes`.
+static inline uint32_t swizzled(uint32_t address, uint32_t row_bytes) {
+  return row_bytes < 32 ? address : address ^ (address >> 7 & (row_bytes / 16 - 1)) << 4;
+}
+
+TG_DEVICE void fence_async_shared() {}
+TG_DEVICE void fence_async_global() {}
+
+// ---- among threads of a block
+template <int id, int threads>
+TG_DEVICE void team_sync() {
+  tegula_threads->wait(id, threads);
+}
+template <int first, int groups>
+TG_DEVICE void take_turn(int group) {
+  tegula_threads->wait(first + group, 256);
+}
+template <int first, int groups>
+TG_DEVICE void give_turn(int group) {
+  tegula_threads->arrive(first + (group + 1 == groups ? 0 : group + 1), 256);
+}
+template <int count>
+TG_DEVICE void registers_up() {}
+template <int count>
+TG_DEVICE void registers_down() {}
+
+// ---- barriers that count arrivals and bytes
+struct EmulatedBarrier {
+  int32_t bytes;
+  int16_t missing;
+  uint16_t arrivals : 15, phase : 1;
+
+  void settle() {
+    if (missing != 0 || bytes != 0) return;
+    phase ^= 1;
+    missing = int16_t(arrivals);
+  }
+};
+static_assert(sizeof(EmulatedBarrier) == 8);
+static inline EmulatedBarrier& barrier_at(uint32_t barrier) { return *(EmulatedBarrier*)shared_at(barrier); }
+
+TG_DEVICE void barrier_init(uint32_t barrier, uint32_t arrivals) {
+  barrier_at(barrier) = {0, int16_t(arrivals), uint16_t(arrivals), 0};
+}
+TG_DEVICE void init_fence() {}
+TG_DEVICE void barrier_arrive(uint32_t barrier) {
+  --barrier_at(barrier).missing;
+  barrier_at(barrier).settle();
+}
+struct BarrierWait {
+  uint32_t barrier, parity;
+};
+TG_DEVICE void barrier_wait(uint32_t barrier, uint32_t parity) {
+  BarrierWait wait{barrier, parity};
+  tegula_threads->until(
+      [](const void* p) {
+        const auto& w = *(const BarrierWait*)p;
+        return uint32_t(barrier_at(w.barrier).phase) != w.parity;
+      },
+      &wait);
+}
+TG_DEVICE void barrier_expect(uint32_t barrier, uint32_t bytes) {
+  barrier_at(barrier).bytes += int32_t(bytes);
+  barrier_arrive(barrier);
+}
+TG_DEVICE void barrier_complete(uint32_t barrier, uint32_t bytes) {
+  barrier_at(barrier).bytes -= int32_t(bytes);
+  barrier_at(barrier).settle();
+}
+TG_DEVICE void barrier_arrive_behind_copies(uint32_t barrier) { barrier_arrive(barrier); }
+
+TG_DEVICE void copy_async(void* to, const void* from, bool exists) {
+  if (exists)
+    memcpy(to, from, 16);
+  else
+    memset(to, 0, 16);
+}
+
+// ---- the copy engine
+// `f` of each element of the box: its address in shared memory, and in the tensor, or null outside.
+template <class F>
+static inline void each_in_box(uint32_t begin, const TensorMap& map, const int* at, const F& f) {
+  uint32_t i[5] = {}, place = 0;
+  for (;;) {
+    const bool swizzles = map.swizzle != 0;
+    char* element = (char*)map.address;
+    for (uint32_t d = 0; d < map.rank; ++d) {
+      const int64_t x = int64_t(at[d]) + i[d];
+      if (x < 0 || x >= int64_t(map.extents[d])) element = nullptr;
+      if (element) element += x * int64_t(map.strides[d]);
+    }
+    const uint32_t to = begin + place;
+    f(shared_at(swizzles ? swizzled(to, 16u << map.swizzle) : to), element);
+    place += map.element_bytes;
+    uint32_t d = 0;
+    while (d < map.rank && ++i[d] == map.box[d]) i[d++] = 0;
+    if (d == map.rank) return;
+  }
+}
+static inline uint32_t box_bytes(const TensorMap& map) {
+  uint32_t result = map.element_bytes;
+  for (uint32_t d = 0; d < map.rank; ++d) result *= map.box[d];
+  return result;
+}
+template <class... At>
+TG_DEVICE void load_box(void* to, const TensorMap* map, uint32_t barrier, At... coordinates) {
+  const int at[] = {coordinates...};
+  each_in_box(shared_address(to), *map, at, [&](unsigned char* own, const char* element) {
+    if (element)
+      memcpy(own, element, map->element_bytes);
+    else
+      memset(own, 0, map->element_bytes);
+  });
+  barrier_complete(barrier, box_bytes(*map));
+}
+template <class... At>
+TG_DEVICE void store_box(const TensorMap* map, const void* from, At... coordinates) {
+  const int at[] = {coordinates...};
+  each_in_box(shared_address(from), *map, at, [&](const unsigned char* own, char* element) {
+    if (element) memcpy(element, own, map->element_bytes);
+  });
+}
+// Of f32.
+template <class... At>
+TG_DEVICE void add_box(const TensorMap* map, const void* from, At... coordinates) {
+  const int at[] = {coordinates...};
+  each_in_box(shared_address(from), *map, at, [&](const unsigned char* own, char* element) {
+    if (element) *(float*)element += *(const float*)own;
+  });
+}
+template <int pending>
+TG_DEVICE void stores_read() {}
+TG_DEVICE void stores_done() {}
+
+// ---- four matrices of 8 x 8 elements of 16 bits, one row a thread, to shared memory
+struct StoredMatrix {
+  uint32_t row;
+  const uint32_t* x;
+};
+TG_DEVICE void store_matrices(uint32_t row, const uint32_t* x) {
+  StoredMatrix own{row, x};
+  tegula_threads->together(
+      [](void** lanes) {
+        for (int i = 0; i < 32; ++i) {
+          for (int matrix = 0; matrix < 4; ++matrix) {
+            const auto* to = static_cast<const StoredMatrix*>(lanes[8 * matrix + i / 4]);
+            memcpy(shared_at(to->row) + i % 4 * 4, &static_cast<const StoredMatrix*>(lanes[i])->x[matrix], 4);
+          }
+        }
+      },
+      &own);
+}
+
+// ---- counters of turns in global memory
+TG_DEVICE int turns_of(const int* word) { return *word; }
+TG_DEVICE void pass_on(int* word) { ++*word; }
+
+// ---- products of warp groups
+TG_DEVICE void wgmma_fence() {}
+TG_DEVICE void wgmma_commit() {}
+template <int pending>
+TG_DEVICE void wgmma_wait() {}
+template <int count>
+TG_DEVICE void pin(float (&)[count]) {}
+
+// An operand in shared memory as its descriptor says it; `along` counts rows of A or columns of B.
+template <float (*from)(uint16_t), bool transposed>
+static inline float operand_element(uint64_t operand, int along, int k) {
+  const uint32_t begin = (operand & 0x3fff) << 4, next_block = (operand >> 16 & 0x3fff) << 4,
+                 next_rows = (operand >> 32 & 0x3fff) << 4, swizzle = operand >> 62;
+  const uint32_t row_bytes = swizzle == 1 ? 128 : swizzle == 2 ? 64 : 32, columns = row_bytes / 2;
+  uint32_t at = begin;
+  if (transposed)
+    at += along / columns * next_block + k / 8 * next_rows + k % 8 * row_bytes + along % columns * 2;
+  else
+    at += along / 8 * next_rows + along % 8 * row_bytes + k * 2;
+  uint16_t bits;
+  memcpy(&bits, shared_at(swizzled(at, row_bytes)), 2);
+  return from(bits);
+}
+
+struct WgmmaLane {
+  float* d;
+  const uint32_t* registers;
+  uint64_t a, b;
+  int add;
+};
+// The 16 rows of a warp.
+template <int n, float (*from)(uint16_t), bool a_transposed, bool b_transposed>
+void wgmma_lanes(void** lanes) {
+  const auto lane = [&](int i) { return static_cast<const WgmmaLane*>(lanes[i]); };
+  const int first = int(threadIdx.x) / 32 % 4 * 16;
+  static float a[16][16], b[16][n];
+  for (int row = 0; row < 16; ++row) {
+    for (int k = 0; k < 16; ++k) {
+      const uint32_t* const own = lane(row % 8 * 4 + k % 8 / 2)->registers;
+      a[row][k] = own ? from(uint16_t(own[row / 8 + k / 8 * 2] >> 16 * (k % 2)))
+                      : operand_element<from, a_transposed>(lane(0)->a, first + row, k);
+    }
+  }
+  for (int k = 0; k < 16; ++k)
+    for (int j = 0; j < n; ++j) b[k][j] = operand_element<from, b_transposed>(lane(0)->b, j, k);
+  for (int i = 0; i < 32; ++i) {
+    for (int r = 0; r < n / 2; ++r) {
+      const int row = i / 4 + r / 2 % 2 * 8, column = i % 4 * 2 + r % 2 + r / 4 * 8;
+      float sum = lane(i)->add ? lane(i)->d[r] : 0.0f;
+      for (int k = 0; k < 16; ++k) sum += a[row][k] * b[k][column];
+      lane(i)->d[r] = sum;
+    }
+  }
+}
+template <int n, float (*from)(uint16_t), bool a_transposed, bool b_transposed>
+TG_DEVICE void wgmma(float* d, uint64_t a, uint64_t b, int add) {
+  WgmmaLane own{d, nullptr, a, b, add};
+  tegula_threads->together(wgmma_lanes<n, from, a_transposed, b_transposed>, &own);
+}
+template <int n, float (*from)(uint16_t), bool a_transposed, bool b_transposed>
+TG_DEVICE void wgmma(float* d, const uint32_t* a, uint64_t b, int add) {
+  WgmmaLane own{d, a, 0, b, add};
+  tegula_threads->together(wgmma_lanes<n, from, a_transposed, b_transposed>, &own);
+}
+
+}  // namespace tg

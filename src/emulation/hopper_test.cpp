@@ -1,0 +1,117 @@
+// The text for Hopper GPUs, run thread by thread on the CPU: shapes whose blocks have a producer and
+// consumers, against the references.
+#include <gtest/gtest.h>
+
+#include "codegen/cuda_program.hpp"
+#include "ops/registry.hpp"
+
+namespace tegula::emulation {
+namespace {
+
+struct Input {
+  const char* name;
+  Shape shape;
+  int entries = 0;  // of i32: numbers of so many blocks, -1 included
+};
+struct HopperCase {
+  std::string name, op;
+  std::vector<Input> inputs;
+  ops::OptionTexts options;
+  DType type = bf16;
+};
+
+std::vector<Input> qkv(std::int64_t queries, std::int64_t keys, std::int64_t heads, std::int64_t kv_heads,
+                       std::int64_t dim) {
+  return {{"q", {1, queries, heads, dim}}, {"k", {1, keys, kv_heads, dim}}, {"v", {1, keys, kv_heads, dim}}};
+}
+std::vector<Input> selected(std::vector<Input> inputs, Input indices) {
+  inputs.push_back(std::move(indices));
+  return inputs;
+}
+
+const std::vector<HopperCase> hopper_cases{
+    {"gemm", "gemm", {{"a", {300, 264}}, {"b", {264, 520}}}, {}},
+    {"gemm_f16_transposed",
+     "gemm",
+     {{"a", {136, 260}}, {"b", {392, 136}}},
+     {{"transpose_a", "true"}, {"transpose_b", "true"}},
+     f16},
+    {"gemm_off_16_bytes", "gemm", {{"a", {130, 77}}, {"b", {77, 141}}}, {}},
+    {"attention_128", "attention", qkv(300, 700, 2, 1, 128), {}},
+    {"attention_128_causal", "attention", qkv(390, 520, 2, 2, 128), {{"causal", "true"}}},
+    {"attention_128_window", "attention", qkv(400, 400, 1, 1, 128), {{"causal", "true"}, {"left", "150"}}},
+    {"attention_128_f16", "attention", qkv(200, 390, 1, 1, 128), {{"softcap", "30"}}, f16},
+    {"attention_three_groups",
+     "attention",
+     qkv(400, 700, 1, 1, 64),
+     {{"tile_queries", "192"}, {"tile_keys", "128"}}},
+    {"attention_three_groups_causal",
+     "attention",
+     qkv(420, 420, 2, 1, 64),
+     {{"causal", "true"}, {"tile_queries", "192"}, {"tile_keys", "128"}}},
+    {"attention_256", "attention", qkv(150, 300, 1, 1, 256), {{"causal", "true"}}},
+    {"attention_one_key", "attention", qkv(200, 1, 1, 1, 64), {}},
+    {"attention_no_key", "attention", qkv(200, 0, 1, 1, 128), {}},
+    {"backward_128_any_order", "attention_backward", qkv(200, 300, 2, 1, 128), {{"deterministic", "false"}}},
+    {"backward_128_two_passes", "attention_backward", qkv(200, 200, 1, 1, 128), {{"causal", "true"}}},
+    {"backward_64",
+     "attention_backward",
+     qkv(190, 260, 1, 1, 64),
+     {{"causal", "true"}, {"deterministic", "false"}}},
+    {"sparse_64",
+     "block_sparse_attention",
+     selected(qkv(256, 512, 8, 1, 128), {"indices", {1, 1, 4, 3}, 8}),
+     {{"q_block", "64"}, {"k_block", "64"}}},
+    {"sparse_128",
+     "block_sparse_attention",
+     selected(qkv(300, 512, 1, 1, 128), {"indices", {1, 1, 3, 2}, 4}),
+     {{"q_block", "128"}, {"k_block", "128"}, {"causal", "true"}}},
+    {"sparse_single_keys",
+     "block_sparse_attention",
+     selected(qkv(200, 300, 1, 1, 128), {"indices", {1, 1, 2, 70}, 300}),
+     {{"q_block", "128"}, {"k_block", "1"}}},
+    {"selected",
+     "nsa_selected_attention",
+     selected(qkv(200, 200, 16, 1, 128), {"block_indices", {1, 200, 1, 3}, 4}),
+     {}},
+};
+
+ops::Tensors inputs_of(const HopperCase& c) {
+  ops::Tensors result;
+  std::uint64_t seed = 11;
+  for (const Input& input : c.inputs)
+    result.emplace(input.name, input.entries > 0
+                                   ? Tensor::random_integers(input.shape, i32, ++seed, -1, input.entries)
+                                   : Tensor::random_normal(input.shape, c.type, ++seed));
+  if (c.op != "attention_backward") return result;
+  const ops::Operator& forward = ops::find_operator("attention");
+  ops::OptionTexts options = c.options;
+  options.erase("deterministic");
+  const ops::Tensors out = forward.reference(result, ops::Options::parse(forward, options));
+  result.emplace("out", out.at("out").to(c.type));
+  result.emplace("lse", out.at("lse").to(f32));
+  result.emplace("dout", Tensor::random_normal(c.inputs[0].shape, c.type, ++seed));
+  return result;
+}
+
+class HopperText : public ::testing::TestWithParam<HopperCase> {};
+
+TEST_P(HopperText, AgreesWithTheFormula) {
+  const HopperCase& c = GetParam();
+  const ops::Operator& op = ops::find_operator(c.op);
+  const ops::Options options = ops::Options::parse(op, c.options);
+  const ops::Tensors inputs = inputs_of(c);
+  const ops::Tensors outputs = op.run(inputs, options, Target::emulated_sm90());
+  const ops::Tensors expected = op.reference(inputs, options);
+  const auto tolerance = op.tolerance(inputs, options);
+  for (const auto& [name, exact] : expected) {
+    const auto wrong = first_difference(outputs.at(name), exact, tolerance.absolute, tolerance.relative);
+    EXPECT_FALSE(wrong) << name << ": " << *wrong;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Operators, HopperText, ::testing::ValuesIn(hopper_cases),
+                         [](const auto& info) { return info.param.name; });
+
+}  // namespace
+}  // namespace tegula::emulation
