@@ -72,7 +72,7 @@ void Fibers::run(TegulaKernel* kernel, const void* call, const TegulaPrinted& pr
       *printed.thread = {static_cast<unsigned>(thread), 0, 0};
       swapcontext(&scheduler_, &fiber.context);
     }
-    if (!moved) deadlock();
+    if (!moved && !printed.go_on()) deadlock();
   }
 }
 

@@ -119,16 +119,38 @@ static inline uint32_t box_bytes(const TensorMap& map) {
   for (uint32_t d = 0; d < map.rank; ++d) result *= map.box[d];
   return result;
 }
+struct BoxLoad {
+  void* to;
+  const TensorMap* map;
+  uint32_t barrier;
+  int at[5];
+
+  void happen() const {
+    each_in_box(shared_address(to), *map, at, [&](unsigned char* own, const char* element) {
+      if (element)
+        memcpy(own, element, map->element_bytes);
+      else
+        memset(own, 0, map->element_bytes);
+    });
+    barrier_complete(barrier, box_bytes(*map));
+  }
+};
+constexpr int most_loads = 1024;
+static BoxLoad loads[most_loads];
+static int first_load, loads_begun;
+static bool go_on() {
+  if (first_load == loads_begun) return false;
+  loads[first_load++ % most_loads].happen();
+  return true;
+}
+static const bool goes_on = (tegula_go_on = go_on, true);
 template <class... At>
 TG_DEVICE void load_box(void* to, const TensorMap* map, uint32_t barrier, At... coordinates) {
-  const int at[] = {coordinates...};
-  each_in_box(shared_address(to), *map, at, [&](unsigned char* own, const char* element) {
-    if (element)
-      memcpy(own, element, map->element_bytes);
-    else
-      memset(own, 0, map->element_bytes);
-  });
-  barrier_complete(barrier, box_bytes(*map));
+  static uint32_t lot = 1;
+  const BoxLoad load{to, map, barrier, {coordinates...}};
+  lot = lot * 1664525 + 1013904223;
+  if (lot >> 31 || loads_begun - first_load == most_loads) return load.happen();
+  loads[loads_begun++ % most_loads] = load;
 }
 template <class... At>
 TG_DEVICE void store_box(const TensorMap* map, const void* from, At... coordinates) {
@@ -173,13 +195,6 @@ TG_DEVICE int turns_of(const int* word) { return *word; }
 TG_DEVICE void pass_on(int* word) { ++*word; }
 
 // ---- products of warp groups
-TG_DEVICE void wgmma_fence() {}
-TG_DEVICE void wgmma_commit() {}
-template <int pending>
-TG_DEVICE void wgmma_wait() {}
-template <int count>
-TG_DEVICE void pin(float (&)[count]) {}
-
 // An operand in shared memory as its descriptor says it; `along` counts rows of A or columns of B.
 template <float (*from)(uint16_t), bool transposed>
 static inline float operand_element(uint64_t operand, int along, int k) {
@@ -198,7 +213,8 @@ static inline float operand_element(uint64_t operand, int along, int k) {
 
 struct WgmmaLane {
   float* d;
-  const uint32_t* registers;
+  bool in_registers;
+  uint32_t registers[4];
   uint64_t a, b;
   int add;
 };
@@ -210,9 +226,9 @@ void wgmma_lanes(void** lanes) {
   static float a[16][16], b[16][n];
   for (int row = 0; row < 16; ++row) {
     for (int k = 0; k < 16; ++k) {
-      const uint32_t* const own = lane(row % 8 * 4 + k % 8 / 2)->registers;
-      a[row][k] = own ? from(uint16_t(own[row / 8 + k / 8 * 2] >> 16 * (k % 2)))
-                      : operand_element<from, a_transposed>(lane(0)->a, first + row, k);
+      const WgmmaLane& own = *lane(row % 8 * 4 + k % 8 / 2);
+      a[row][k] = own.in_registers ? from(uint16_t(own.registers[row / 8 + k / 8 * 2] >> 16 * (k % 2)))
+                                   : operand_element<from, a_transposed>(own.a, first + row, k);
     }
   }
   for (int k = 0; k < 16; ++k)
@@ -226,15 +242,42 @@ void wgmma_lanes(void** lanes) {
     }
   }
 }
+// What each thread has begun: all of a warp the same.
+struct Products {
+  static constexpr int most = 256;
+  struct {
+    WgmmaLane lane;
+    void (*run)(void** lanes);
+    int group;
+  } list[most];
+  int first, count, group;
+};
+static Products products[512];
+static Products& own_products() { return products[threadIdx.x]; }
+static void begin_product(const WgmmaLane& lane, void (*run)(void** lanes)) {
+  Products& own = own_products();
+  own.list[own.count++ % Products::most] = {lane, run, own.group};
+}
 template <int n, float (*from)(uint16_t), bool a_transposed, bool b_transposed>
 TG_DEVICE void wgmma(float* d, uint64_t a, uint64_t b, int add) {
-  WgmmaLane own{d, nullptr, a, b, add};
-  tegula_threads->together(wgmma_lanes<n, from, a_transposed, b_transposed>, &own);
+  begin_product({d, false, {}, a, b, add}, wgmma_lanes<n, from, a_transposed, b_transposed>);
 }
 template <int n, float (*from)(uint16_t), bool a_transposed, bool b_transposed>
 TG_DEVICE void wgmma(float* d, const uint32_t* a, uint64_t b, int add) {
-  WgmmaLane own{d, a, 0, b, add};
-  tegula_threads->together(wgmma_lanes<n, from, a_transposed, b_transposed>, &own);
+  begin_product({d, true, {a[0], a[1], a[2], a[3]}, 0, b, add},
+                wgmma_lanes<n, from, a_transposed, b_transposed>);
 }
+TG_DEVICE void wgmma_fence() {}
+TG_DEVICE void wgmma_commit() { ++own_products().group; }
+template <int pending>
+TG_DEVICE void wgmma_wait() {
+  Products& own = own_products();
+  while (own.first < own.count && own.list[own.first % Products::most].group + pending < own.group) {
+    auto& next = own.list[own.first++ % Products::most];
+    tegula_threads->together(next.run, &next.lane);
+  }
+}
+template <int count>
+TG_DEVICE void pin(float (&)[count]) {}
 
 }  // namespace tg

@@ -18,11 +18,12 @@
 static TegulaIndex threadIdx, blockIdx;
 static constexpr TegulaIndex gridDim{1, 1, 1};  // of persistent kernels: one block runs all
 static const TegulaThreads* tegula_threads;
+static bool (*tegula_go_on)() = [] { return false; };
 unsigned char shared_memory[232448] __align__(1024);
 
 extern "C" TegulaPrinted tegula_bind(const TegulaThreads* threads) {
   tegula_threads = threads;
-  return {&threadIdx, &blockIdx, shared_memory, sizeof(shared_memory)};
+  return {&threadIdx, &blockIdx, shared_memory, sizeof(shared_memory), tegula_go_on};
 }
 
 struct float2 {
