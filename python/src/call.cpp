@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "array_interface.hpp"
 #include "exchange.hpp"
 #include "in_flight.hpp"
 #include "tegula/dlpack.hpp"
@@ -33,6 +34,7 @@ nb::dict stream_option(nb::handle object) {
   return option;
 }
 
+// The object's capsule; none if it refuses to export itself but describes itself as NumPy does.
 nb::object dlpack_of(const char* name, nb::handle object) {
   if (!nb::hasattr(object, "__dlpack__"))
     throw nb::type_error(fmt::format("{}: expected an array with __dlpack__, given {}; convert it, as by "
@@ -49,7 +51,10 @@ nb::object dlpack_of(const char* name, nb::handle object) {
     }
     // Libraries from before DLPack 1.0 do not know the version.
     return object.attr("__dlpack__")(**stream_option(object));
-  } catch (nb::python_error& error) { refuse_export(name, error); }
+  } catch (nb::python_error& error) {
+    if (nb::hasattr(object, "__array_interface__")) return nb::none();
+    refuse_export(name, error);
+  }
 }
 
 template <class Managed>
@@ -125,6 +130,12 @@ Call::Array Call::import_array(const char* name, nb::handle object) {
     return array;
   }
   array.owner = dlpack_of(name, object);
+  if (array.owner.is_none()) {
+    array.owner = nb::borrow(object);
+    const DescribedArray described = read_array_interface(name, object);
+    array.ref = described.ref, array.read_only = described.read_only;
+    return array;
+  }
   if (PyCapsule_IsValid(array.owner.ptr(), versioned_name)) {
     const auto* managed = contents<DLManagedTensorVersioned>(array.owner, versioned_name);
     array.ref = view_dlpack(*managed);

@@ -8,8 +8,6 @@ import tegula
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 if not torch.cuda.is_available():
     pytest.skip("there is no GPU", allow_module_level=True)
-if not hasattr(torch.library, "custom_op"):
-    pytest.skip("tegula.torch needs PyTorch 2.4 or newer", allow_module_level=True)
 import tegula.torch  # noqa: E402
 from torch_references import as_mask, causal_mask, choice, nsa_mask, plain_attention  # noqa: E402
 

@@ -2,14 +2,6 @@
 autocast; and functions with the signatures of other libraries.
 """
 
-import torch
-
-if not hasattr(torch.library, "custom_op"):
-    raise ImportError(
-        f"tegula.torch needs PyTorch 2.4 or newer, this is {torch.__version__}; the functions of tegula itself take "
-        "tensors of any version, without gradients"
-    )
-
 from ._block_sparse import block_sparse_attn
 from ._dense import attention
 from ._drop_in import native_sparse_attend

@@ -8,12 +8,25 @@ import torch
 from torch import Tensor
 
 
+if hasattr(torch, "get_autocast_dtype"):
+
+    def _autocast_dtype(device: str) -> Optional[torch.dtype]:
+        """The dtype of autocast on the device; None where it is off."""
+        return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else None
+
+else:  # PyTorch before 2.4
+
+    def _autocast_dtype(device: str) -> Optional[torch.dtype]:
+        if device == "cuda":
+            return torch.get_autocast_gpu_dtype() if torch.is_autocast_enabled() else None
+        return torch.get_autocast_cpu_dtype() if torch.is_autocast_cpu_enabled() else None
+
+
 def autocast(*tensors: Tensor) -> tuple[Tensor, ...]:
     """The tensors in the dtype of autocast, where it is on for their device."""
-    device = tensors[0].device.type
-    if not torch.is_autocast_enabled(device):
+    dtype = _autocast_dtype(tensors[0].device.type)
+    if dtype is None:
         return tensors
-    dtype = torch.get_autocast_dtype(device)
     return tuple(x.to(dtype) if x.is_floating_point() else x for x in tensors)
 
 

@@ -7,6 +7,9 @@ from typing import Any, Callable, Optional
 import torch
 from torch import Tensor
 
+# PyTorch before 2.4 has no custom operators of this kind: there all calls go by functions of autograd.
+_custom_op = getattr(torch.library, "custom_op", None)
+_is_compiling = getattr(getattr(torch, "compiler", None), "is_compiling", lambda: False)
 # Modes that see every call, as make_fx does, and the transforms of torch.func. PyTorch tells of both by these alone.
 _modes = getattr(torch._C, "_len_torch_dispatch_stack", lambda: 0)
 _transforms = getattr(torch._C, "_are_functorch_transforms_active", lambda: False)
@@ -36,14 +39,16 @@ class Operator:
         at_once: Optional[Callable[..., Any]] = None,
     ) -> None:
         self.at_once = at_once or run
-        self.custom = torch.library.custom_op(f"tegula::{name}", run, mutates_args=())
-        self.custom.register_fake(fake)
-        if setup is not None and backward is not None:
-            self.custom.register_autograd(backward, setup_context=setup)
+        self.custom: Any = None
+        if _custom_op is not None:
+            self.custom = _custom_op(f"tegula::{name}", run, mutates_args=())
+            self.custom.register_fake(fake)
+            if setup is not None and backward is not None:
+                self.custom.register_autograd(backward, setup_context=setup)
         self.plain, self.composable = _functions(name, run, setup or _keep_nothing, backward or _refuse(name))
 
     def __call__(self, *inputs: Any) -> Any:
-        if torch.compiler.is_compiling() or _modes():
+        if self.custom is not None and (_is_compiling() or _modes()):
             return self.custom(*inputs)
         gradients = False
         for x in inputs:
@@ -51,7 +56,9 @@ class Operator:
             if kind is Tensor or kind is torch.nn.Parameter:
                 gradients = gradients or x.requires_grad
             elif isinstance(x, Tensor):
-                return self.custom(*inputs)
+                if self.custom is not None:
+                    return self.custom(*inputs)
+                gradients = gradients or x.requires_grad
         if _transforms():
             return self.composable.apply(*inputs)
         if gradients and torch.is_grad_enabled():

@@ -1,0 +1,54 @@
+#include "array_interface.hpp"
+
+#include <fmt/format.h>
+
+#include <bit>
+#include <string>
+#include <utility>
+
+namespace tegula::python {
+
+namespace nb = nanobind;
+
+namespace {
+
+DType dtype_of(const char* name, const std::string& type) {
+  constexpr std::pair<std::string_view, DType> known[] = {
+      {"b1", boolean}, {"i1", i8},  {"i2", i16}, {"i4", i32}, {"i8", i64},
+      {"u1", u8},      {"u4", u32}, {"f2", f16}, {"f4", f32}, {"f8", f64}};
+  constexpr char foreign = std::endian::native == std::endian::little ? '>' : '<';
+  for (const auto& [code, dtype] : known)
+    if (type.substr(1) == code && type[0] != foreign) return dtype;
+  throw nb::type_error(
+      fmt::format("{}: elements of NumPy's type '{}' are not supported", name, type).c_str());
+}
+
+Shape integers(nb::handle sequence) {
+  Shape result;
+  for (nb::handle item : sequence) result.push_back(nb::cast<std::int64_t>(item));
+  return result;
+}
+
+}  // namespace
+
+DescribedArray read_array_interface(const char* name, nb::handle object) {
+  const nb::object interface = object.attr("__array_interface__");
+  const DType dtype = dtype_of(name, nb::str(interface["typestr"]).c_str());
+  auto* data = reinterpret_cast<void*>(nb::cast<std::uintptr_t>(interface["data"][0]));
+  const bool read_only = nb::cast<bool>(interface["data"][1]);
+  Shape shape = integers(interface["shape"]);
+  const nb::object steps = interface.attr("get")("strides");
+  if (steps.is_none()) return {TensorRef(data, dtype, std::move(shape)), read_only};
+  Shape strides = integers(steps);
+  for (std::int64_t& stride : strides) {
+    if (stride % dtype.bytes() != 0)
+      throw nb::value_error(
+          fmt::format("{}: a stride of {} bytes is no multiple of an element's {}; give a copy of the array",
+                      name, stride, dtype.bytes())
+              .c_str());
+    stride /= dtype.bytes();
+  }
+  return {TensorRef(data, dtype, std::move(shape), std::move(strides)), read_only};
+}
+
+}  // namespace tegula::python
