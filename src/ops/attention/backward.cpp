@@ -108,8 +108,9 @@ AttentionGradients attention_backward(const TensorRef& dout, const TensorRef& q,
   GradientOutputs outputs = make_gradients(args, t, options.layout, gradients);
   args.check(call.kernel.sinks || !gradients.dsinks, "dsinks", "no dsinks without sinks", "dsinks",
              "leave it out");
-  outputs.result.dsinks =
-      args.output("dsinks", gradients.dsinks, {call.kernel.sinks ? t.heads : 0}, f32, "[heads]", t.q.device);
+  outputs.result.dsinks = call.kernel.sinks
+                              ? args.output("dsinks", gradients.dsinks, {t.heads}, f32, "[heads]", t.q.device)
+                              : Tensor::empty({0}, f32);
   if (nelements(t.q) == 0 && nelements(t.k) == 0) {
     if (call.kernel.sinks) copy_elements(Tensor::zeros({t.heads}, f32, t.q.device), outputs.result.dsinks);
     return outputs.result;

@@ -1,0 +1,112 @@
+// The operators as parts of graphs, on a fake driver: a call whose outputs are given allocates nothing that
+// outlives it and waits for nothing, in its first captured step too.
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <iostream>
+#include <string>
+
+#include "cuda/nvrtc.hpp"
+#include "cuda/testing/fake_driver.hpp"
+#include "tegula/ops.hpp"
+#include "tegula/stream.hpp"
+
+namespace tegula::ops {
+namespace {
+
+using Step = std::function<void()>;
+
+Tensor on_device(Shape shape, DType dtype = bf16) { return Tensor::zeros(shape, dtype, Device::cuda()); }
+
+struct Heads {
+  Tensor q = on_device({1, 192, 4, 64}), k = on_device({1, 192, 2, 64}), v = on_device({1, 192, 2, 64});
+};
+
+// A step that works into the results of an earlier call, as a caller's graph does.
+Step dense() {
+  const Heads h;
+  AttentionOptions options{.causal = true};
+  const AttentionResult result = attention(h.q, h.k, h.v, options);
+  options.out = result.out, options.lse = result.lse;
+  AttentionBackwardOptions given;
+  const auto gradients = attention_backward(result.out, h.q, h.k, h.v, result.out, result.lse, options);
+  given.dq = gradients.dq, given.dk = gradients.dk, given.dv = gradients.dv;
+  return [=] {
+    attention(h.q, h.k, h.v, options);
+    attention_backward(result.out, h.q, h.k, h.v, result.out, result.lse, options, given);
+  };
+}
+
+Step block_sparse() {
+  const Heads h;
+  const Tensor scores = block_scores(h.q, h.k), chosen = topk_blocks(scores, 2);
+  BlockSparseOptions options{.indices = chosen, .causal = true};
+  const AttentionResult result = block_sparse_attention(h.q, h.k, h.v, options);
+  options.out = result.out, options.lse = result.lse;
+  const auto gradients =
+      block_sparse_attention_backward(result.out, h.q, h.k, h.v, result.out, result.lse, options);
+  AttentionBackwardOptions given;
+  given.dq = gradients.dq, given.dk = gradients.dk, given.dv = gradients.dv;
+  return [=] {
+    block_scores(h.q, h.k, {.out = scores});
+    topk_blocks(scores, 2, {.out = chosen});
+    block_sparse_attention(h.q, h.k, h.v, options);
+    block_sparse_attention_backward(result.out, h.q, h.k, h.v, result.out, result.lse, options, given);
+  };
+}
+
+Step selected(int block_size, std::int64_t window) {
+  const Heads h;
+  const Tensor indices = on_device({1, 192, 2, 2}, i32);
+  NsaSelectedOptions options{.block_size = block_size, .window = window};
+  const NsaSelectedResult result = nsa_selected_attention(h.q, h.k, h.v, indices, options);
+  options.out = result.out, options.lse = result.lse;
+  NsaSelectedBackwardOptions given;
+  if (window > 0) {
+    options.window_out = result.window_out, options.window_lse = result.window_lse;
+    given.window_dout = given.window_out = result.window_out, given.window_lse = result.window_lse;
+  }
+  const auto backward = [=](const NsaSelectedBackwardOptions& of) {
+    return nsa_selected_attention_backward(result.out, h.q, h.k, h.v, indices, result.out, result.lse,
+                                           options, of);
+  };
+  const NsaSelectedGradients gradients = backward(given);
+  given.dq = gradients.dq, given.dk = gradients.dk, given.dv = gradients.dv;
+  return [=] {
+    nsa_selected_attention(h.q, h.k, h.v, indices, options);
+    backward(given);
+  };
+}
+
+Step product() {
+  const Tensor a = on_device({128, 64}), b = on_device({64, 128}), c = on_device({128, 128});
+  return [=] { gemm(a, b, {.out = c}); };
+}
+
+struct Row {
+  std::string name;
+  std::function<Step()> make;
+};
+
+const Row rows[] = {{"dense", dense},
+                    {"block_sparse", block_sparse},
+                    {"selected", [] { return selected(64, 0); }},
+                    {"selected_with_window", [] { return selected(16, 32); }},
+                    {"product", product}};
+
+class CapturedOperators : public ::testing::TestWithParam<Row> {};
+
+TEST_P(CapturedOperators, NeedNothingThatAGraphCannotHold) {
+  if (!cuda::find_nvrtc()) GTEST_SKIP() << "NVRTC was not found on this machine";
+  const cuda::testing::FakeDriver fake;
+  const cuda::ScopedDriver scope(fake.driver());
+  const Step step = GetParam().make();
+  const Stream stream = Stream::create();
+  Graph::capture(stream, step).launch(stream);
+}
+
+INSTANTIATE_TEST_SUITE_P(Table, CapturedOperators, ::testing::ValuesIn(rows),
+                         [](const auto& info) { return info.param.name; });
+
+}  // namespace
+}  // namespace tegula::ops
