@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "codegen/cpu.hpp"
+#include "runtime/environment.hpp"
 #include "tegula/error.hpp"
 
 namespace tegula::cuda {
@@ -14,8 +15,11 @@ namespace {
 
 std::vector<std::string> options_for(int architecture) {
   // Resources come from the assembler's statements; line numbers cost nothing and serve profilers.
-  return {fmt::format("--gpu-architecture={}", architecture_name(architecture)), "--std=c++17",
-          "--generate-line-info", "--ptxas-options=-v"};
+  std::vector<std::string> result{fmt::format("--gpu-architecture={}", architecture_name(architecture)),
+                                  "--std=c++17", "--generate-line-info", "--ptxas-options=-v"};
+  if (environment_integer(Variable::cuda_checks, 0, 1).value_or(0) == 1)
+    result.push_back("--define-macro=TG_CHECKED");
+  return result;
 }
 
 // An entry of the cache: the lengths of the machine code and of the log, then both.

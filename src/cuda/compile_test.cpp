@@ -7,6 +7,7 @@
 
 #include "runtime/expect_error.hpp"
 #include "runtime/file_io.hpp"
+#include "runtime/scoped_variable.hpp"
 #include "tegula/error.hpp"
 
 namespace tegula::cuda {
@@ -60,6 +61,8 @@ TEST(CudaCompile, TheCacheKnowsTextHeadersAndArchitecture) {
   EXPECT_TRUE(compile(text, {{"scale.cuh", "__device__ float factor() { return 3; }\n"}}, 80));
   EXPECT_TRUE(compile(std::string(text) + "\n__device__ int more;\n", headers, 80));
   EXPECT_FALSE(compile(std::string(text) + "  // user.cpp:41", headers, 80)) << "comments count for nothing";
+  const ScopedVariable checks(Variable::cuda_checks, "1");
+  EXPECT_TRUE(compile(text, headers, 80)) << "checked kernels are others";
 }
 
 TEST(CudaCompile, QuotesTheCompiler) {

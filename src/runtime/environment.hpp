@@ -18,6 +18,7 @@ enum class Variable {
   interpreter_steps,
   dump,
   cuda,
+  cuda_checks,
 };
 
 struct VariableInfo {
