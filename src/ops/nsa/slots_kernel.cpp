@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <optional>
 
 #include "ops/attention/scores.hpp"
@@ -53,6 +54,8 @@ class Program {
   Expr chunks() const { return ceildiv(queries, chunk_tokens); }
   Expr pieces() const { return pairs->pieces(queries); }
   int stats_width() const { return std::max(2 * f.pack, fewest_stats); }
+  int longest() const { return std::max(most_steps * c.queries, fewest_of_piece); }
+  void find_first_seeing(const PairLists::List& list, const KeyTile& of, Shared& first) const;
   void add_list(KeyGradient& sums, const PairLists::List& list, const KeyTile& of);
   void merge_block(const Index& x, const Index& h, const Index& b);
   void sum_block(const Index& x, const Index& h, const Index& b);
@@ -88,7 +91,7 @@ Program::Program(const NsaSlotsKernel& instance) : c(instance), f(c.forward) {
       workspace("stats", {batch, queries, heads, stats_width()}, f32, {.zero = f.members < f.pack}));
   pairs.emplace(f,
                 PairLists::Extents{heads, batch * queries, batch * chunks(), batch, ceildiv(keys, f.block)},
-                PairLists::Options{std::max(most_steps * c.queries, fewest_of_piece)});
+                PairLists::Options{longest()});
   const Extents of_piece{heads, batch, pieces() * c.parts(), c.keys};
   piece_dk.emplace(workspace("piece_dk", joined(of_piece, {f.dim}), f32));
   piece_dv.emplace(workspace("piece_dv", joined(of_piece, {f.dim_v}), f32));
@@ -141,6 +144,22 @@ void Program::pair_grids() {
   over_chunks([&](const auto&... all_of) { pairs->write(all_of...); });
 }
 
+// For every key of the tile, the first pair of the list whose token sees it: by bisection.
+void Program::find_first_seeing(const PairLists::List& list, const KeyTile& of, Shared& first) const {
+  parallel(first, [&](Index r) {
+    Expr token = of.first + r - shift();
+    Var low = 0, high = list.count;
+    serial(std::bit_width(static_cast<unsigned>(longest())), [&](Index) {
+      when(low < high, [&] {
+        Expr middle = (low + high) / 2, sees = list.tokens(list.begin + middle) >= token;
+        low = select(sees, low, middle + 1);
+        high = select(sees, middle, high);
+      });
+    });
+    first(r) = low;
+  });
+}
+
 // The pairs of a list, a tile of tokens at a time. Tokens and heads that do not exist have
 // zeros for rows, and so add nothing.
 void Program::add_list(KeyGradient& sums, const PairLists::List& list, const KeyTile& of) {
@@ -152,6 +171,8 @@ void Program::add_list(KeyGradient& sums, const PairLists::List& list, const Key
   Expr cut = of.first + c.keys > of.end,
        sees_all = list.tokens(list.begin) + shift() >= of.first + (c.keys - 1);
   const Var partial = f.causal ? cut || !sees_all : cut;
+  Shared first_seeing({c.keys}, i32);
+  if (f.causal) when(partial, [&] { find_first_seeing(list, of, first_seeing); });
   pipelined(ceildiv(count, c.queries), {.stages = 2}, [&](Index t) {
     auto token = [&](const Expr& i) -> Expr {
       Expr n = t * c.queries + i;
@@ -171,8 +192,7 @@ void Program::add_list(KeyGradient& sums, const PairLists::List& list, const Key
          [&](const Expr& r, const Expr& column, const Expr& weight) {
            Expr key = of.first + r;
            if (!f.causal) return select(key < of.end, weight, 0);
-           Expr n = min(t * c.queries + column / f.pack, count - 1);
-           return select(key < of.end && key - shift() <= list.tokens(list.begin + n), weight, 0);
+           return select(key < of.end && t * c.queries + column / f.pack >= first_seeing(r), weight, 0);
          }},
         [&](const Fragment& contribution) {
           parallel(contribution, [&](Index r, Index j) {
