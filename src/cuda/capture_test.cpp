@@ -2,12 +2,14 @@
 // outlives it and waits for nothing, in its first captured step too.
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <functional>
 #include <iostream>
 #include <string>
 
 #include "cuda/nvrtc.hpp"
 #include "cuda/testing/fake_driver.hpp"
+#include "runtime/watchdog.hpp"
 #include "tegula/ops.hpp"
 #include "tegula/stream.hpp"
 
@@ -22,7 +24,7 @@ struct Heads {
   Tensor q = on_device({1, 192, 4, 64}), k = on_device({1, 192, 2, 64}), v = on_device({1, 192, 2, 64});
 };
 
-// A step that works into the results of an earlier call, as a caller's graph does.
+// A step that works into the results of an earlier call, which it keeps, as a caller's graph does.
 Step dense() {
   const Heads h;
   AttentionOptions options{.causal = true};
@@ -31,7 +33,7 @@ Step dense() {
   AttentionBackwardOptions given;
   const auto gradients = attention_backward(result.out, h.q, h.k, h.v, result.out, result.lse, options);
   given.dq = gradients.dq, given.dk = gradients.dk, given.dv = gradients.dv;
-  return [=] {
+  return [=, kept = gradients] {
     attention(h.q, h.k, h.v, options);
     attention_backward(result.out, h.q, h.k, h.v, result.out, result.lse, options, given);
   };
@@ -47,7 +49,7 @@ Step block_sparse() {
       block_sparse_attention_backward(result.out, h.q, h.k, h.v, result.out, result.lse, options);
   AttentionBackwardOptions given;
   given.dq = gradients.dq, given.dk = gradients.dk, given.dv = gradients.dv;
-  return [=] {
+  return [=, kept = gradients] {
     block_scores(h.q, h.k, {.out = scores});
     topk_blocks(scores, 2, {.out = chosen});
     block_sparse_attention(h.q, h.k, h.v, options);
@@ -72,7 +74,7 @@ Step selected(int block_size, std::int64_t window) {
   };
   const NsaSelectedGradients gradients = backward(given);
   given.dq = gradients.dq, given.dk = gradients.dk, given.dv = gradients.dv;
-  return [=] {
+  return [=, kept = gradients] {
     nsa_selected_attention(h.q, h.k, h.v, indices, options);
     backward(given);
   };
@@ -98,6 +100,7 @@ class CapturedOperators : public ::testing::TestWithParam<Row> {};
 
 TEST_P(CapturedOperators, NeedNothingThatAGraphCannotHold) {
   if (!cuda::find_nvrtc()) GTEST_SKIP() << "NVRTC was not found on this machine";
+  const Watchdog watchdog(GetParam().name, std::chrono::seconds(60));  // compilation included
   const cuda::testing::FakeDriver fake;
   const cuda::ScopedDriver scope(fake.driver());
   const Step step = GetParam().make();
