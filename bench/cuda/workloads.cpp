@@ -50,48 +50,101 @@ Workload gemm_workload(DType type, std::int64_t m, std::int64_t n, std::int64_t 
 
 struct AttentionShape {
   std::int64_t batch, length, heads, dim;
+  std::int64_t group = 1;   // heads of q for one of k
+  std::int64_t window = 0;  // keys that a query sees at most, 0: all
 };
 
+// The first sequence of those that a tensor holds, or the only one.
 double exact_attention(const AttentionShape& s, bool causal, std::int64_t k_begin, std::int64_t v_begin,
                        std::int64_t row, std::int64_t head, std::int64_t feature) {
   const Pool& p = pool(bf16);
-  const auto at = [&](std::int64_t token, std::int64_t d) { return (token * s.heads + head) * s.dim + d; };
+  const std::int64_t kv_heads = s.heads / s.group, kv_head = head / s.group;
+  const auto at = [&](std::int64_t key, std::int64_t d) { return (key * kv_heads + kv_head) * s.dim + d; };
   double sum = 0, value = 0;
-  for (std::int64_t key = 0; key <= (causal ? row : s.length - 1); ++key) {
+  const std::int64_t first = s.window > 0 ? std::max<std::int64_t>(0, row + 1 - s.window) : 0;
+  for (std::int64_t key = first; key <= (causal ? row : s.length - 1); ++key) {
     double score = 0;
-    for (std::int64_t d = 0; d < s.dim; ++d) score += double{p.at(0, at(row, d))} * p.at(k_begin, at(key, d));
+    for (std::int64_t d = 0; d < s.dim; ++d)
+      score += double{p.at(0, (row * s.heads + head) * s.dim + d)} * p.at(k_begin, at(key, d));
     const double weight = std::exp(score / std::sqrt(static_cast<double>(s.dim)));
     sum += weight, value += weight * p.at(v_begin, at(key, feature));
   }
   return value / sum;
 }
 
+double pairs(const AttentionShape& s, bool causal) {
+  const auto n = static_cast<double>(s.length), w = static_cast<double>(s.window);
+  if (s.window > 0) return w * (w + 1) / 2 + (n - w) * w;
+  return n * n * (causal ? 0.5 : 1);
+}
+
+double attention_flops(const AttentionShape& s, bool causal) {
+  return 4.0 * static_cast<double>(s.batch * s.heads * s.dim) * pairs(s, causal);
+}
+
+// Of rows of `out`, whose first sequence is the shape's.
+double worst_row(const AttentionShape& s, bool causal, const Tensor& out, std::int64_t k_begin,
+                 std::int64_t v_begin) {
+  double worst = 0;
+  for (const std::int64_t row : {std::int64_t{0}, s.length / 3, s.length - 1}) {
+    const std::int64_t head = row % s.heads, feature = (row * 31) % s.dim;
+    const Tensor element = out.select(0, row).select(0, head).slice(0, feature, feature + 1);
+    const double exact = exact_attention(s, causal, k_begin, v_begin, row, head, feature);
+    worst = std::max(worst, relative(element.values<double>()[0], exact, 1));
+  }
+  return worst;
+}
+
 Workload attention_workload(const AttentionShape& s, bool causal) {
   Workload workload;
   workload.name = fmt::format("attention bf16 {}x{}x{}x{} {}", s.batch, s.length, s.heads, s.dim,
                               causal ? "causal" : "full");
-  workload.flops = 4.0 * static_cast<double>(s.batch * s.heads * s.dim) *
-                   static_cast<double>(s.length * s.length) * (causal ? 0.5 : 1);
+  if (s.group > 1) workload.name += fmt::format(" group {}", s.group);
+  if (s.window > 0) workload.name += fmt::format(" window {}", s.window);
+  workload.flops = attention_flops(s, causal);
   workload.prepare = [=] {
-    const Shape shape{s.batch, s.length, s.heads, s.dim};
-    const std::int64_t k_begin = behind(0, shape), v_begin = 2 * k_begin;
+    const Shape shape{s.batch, s.length, s.heads, s.dim}, kv{s.batch, s.length, s.heads / s.group, s.dim};
+    const std::int64_t k_begin = behind(0, shape), v_begin = behind(k_begin, kv);
+    const Tensor q = pool(bf16).take(shape, 0), k = pool(bf16).take(kv, k_begin),
+                 v = pool(bf16).take(kv, v_begin);
+    const Tensor out = Tensor::full(shape, bf16, std::nan("")).to(Device::cuda());
+    const Tensor lse = Tensor::empty({s.batch, s.heads, s.length}, f32, Device::cuda());
+    const ops::AttentionOptions options{
+        .causal = causal, .left = s.window - 1, .out = out.ref(), .lse = lse.ref()};
+    return Workload::Ready{[=] { ops::attention(q, k, v, options); },
+                           [=] { return worst_row(s, causal, out.select(0, 0), k_begin, v_begin); }};
+  };
+  return workload;
+}
+
+// Sequences of uneven lengths, packed one after another.
+Workload packed_workload(const std::vector<std::int64_t>& lengths, std::int64_t heads, std::int64_t dim,
+                         bool causal) {
+  Workload workload;
+  std::vector<std::int32_t> begins{0};
+  for (const std::int64_t length : lengths) {
+    workload.flops += attention_flops({1, length, heads, dim}, causal);
+    begins.push_back(begins.back() + static_cast<std::int32_t>(length));
+  }
+  workload.name = fmt::format("attention bf16 packed {}x{}x{}x{} {}", lengths.size(), begins.back(), heads,
+                              dim, causal ? "causal" : "full");
+  workload.prepare = [=] {
+    const Shape shape{begins.back(), heads, dim};
+    const std::int64_t k_begin = behind(0, shape), v_begin = behind(k_begin, shape);
     const Tensor q = pool(bf16).take(shape, 0), k = pool(bf16).take(shape, k_begin),
                  v = pool(bf16).take(shape, v_begin);
     const Tensor out = Tensor::full(shape, bf16, std::nan("")).to(Device::cuda());
-    const Tensor lse = Tensor::empty({s.batch, s.heads, s.length}, f32, Device::cuda());
-    const auto error = [=] {
-      double worst = 0;
-      for (const std::int64_t row : {std::int64_t{0}, s.length / 3, s.length - 1}) {
-        const std::int64_t head = row % s.heads, feature = (row * 31) % s.dim;
-        const Tensor element = out.select(0, 0).select(0, row).select(0, head).slice(0, feature, feature + 1);
-        worst =
-            std::max(worst, relative(element.values<double>()[0],
-                                     exact_attention(s, causal, k_begin, v_begin, row, head, feature), 1));
-      }
-      return worst;
-    };
-    return Workload::Ready{
-        [=] { ops::attention(q, k, v, {.causal = causal, .out = out.ref(), .lse = lse.ref()}); }, error};
+    const Tensor lse = Tensor::empty({heads, begins.back()}, f32, Device::cuda());
+    const Tensor where = Tensor::from(begins).to(Device::cuda());
+    const ops::AttentionOptions options{.causal = causal,
+                                        .cu_seqlens_q = where.ref(),
+                                        .cu_seqlens_k = where.ref(),
+                                        .out = out.ref(),
+                                        .lse = lse.ref()};
+    return Workload::Ready{[=, keep = where] { ops::attention(q, k, v, options); },
+                           [=] {
+                             return worst_row({1, lengths[0], heads, dim}, causal, out, k_begin, v_begin);
+                           }};
   };
   return workload;
 }
@@ -110,7 +163,10 @@ std::vector<Workload> workloads() {
       all.push_back(attention_workload({16384 / length, length, 16, 128}, causal));
     all.push_back(attention_workload({2, 8192, 32, 64}, causal));
     all.push_back(attention_workload({2, 8192, 8, 256}, causal));
+    all.push_back(attention_workload({2, 8192, 16, 128, 8}, causal));
+    all.push_back(packed_workload({2048, 512, 6144, 256, 1024, 4096, 1792, 512}, 16, 128, causal));
   }
+  all.push_back(attention_workload({2, 8192, 16, 128, 1, 1024}, true));
   for (std::int64_t n = 4096; n <= 16384; n += 1000) all.push_back(gemm_workload(bf16, 4096, n, n, true));
   return all;
 }
