@@ -11,7 +11,8 @@ namespace {
 struct Input {
   const char* name;
   Shape shape;
-  int entries = 0;  // of i32: numbers of so many blocks, -1 included
+  int entries = 0;                        // of i32: numbers of so many blocks, -1 included
+  std::vector<std::int32_t> values = {};  // of i32
 };
 struct HopperCase {
   std::string name, op;
@@ -23,6 +24,15 @@ struct HopperCase {
 std::vector<Input> qkv(std::int64_t queries, std::int64_t keys, std::int64_t heads, std::int64_t kv_heads,
                        std::int64_t dim) {
   return {{"q", {1, queries, heads, dim}}, {"k", {1, keys, kv_heads, dim}}, {"v", {1, keys, kv_heads, dim}}};
+}
+// Five sequences, one of them empty.
+std::vector<Input> packed(std::int64_t heads, std::int64_t kv_heads, std::int64_t dim) {
+  const std::vector<std::int32_t> begins{0, 200, 200, 330, 331, 600};
+  return {{"q", {600, heads, dim}},
+          {"k", {600, kv_heads, dim}},
+          {"v", {600, kv_heads, dim}},
+          {"cu_seqlens_q", {}, 0, begins},
+          {"cu_seqlens_k", {}, 0, begins}};
 }
 std::vector<Input> selected(std::vector<Input> inputs, Input indices) {
   inputs.push_back(std::move(indices));
@@ -49,6 +59,9 @@ const std::vector<HopperCase> hopper_cases{
      "attention",
      qkv(420, 420, 2, 1, 64),
      {{"causal", "true"}, {"tile_queries", "192"}, {"tile_keys", "128"}}},
+    {"attention_128_grouped", "attention", qkv(260, 300, 8, 2, 128), {{"causal", "true"}}},
+    {"attention_packed", "attention", packed(2, 2, 128), {{"causal", "true"}}},
+    {"attention_packed_grouped", "attention", packed(8, 2, 128), {{"causal", "true"}}},
     {"attention_256", "attention", qkv(150, 300, 1, 1, 256), {{"causal", "true"}}},
     {"attention_one_key", "attention", qkv(200, 1, 1, 1, 64), {}},
     {"attention_no_key", "attention", qkv(200, 0, 1, 1, 128), {}},
@@ -80,7 +93,8 @@ ops::Tensors inputs_of(const HopperCase& c) {
   ops::Tensors result;
   std::uint64_t seed = 11;
   for (const Input& input : c.inputs)
-    result.emplace(input.name, input.entries > 0
+    result.emplace(input.name, !input.values.empty() ? Tensor::from(input.values)
+                               : input.entries > 0
                                    ? Tensor::random_integers(input.shape, i32, ++seed, -1, input.entries)
                                    : Tensor::random_normal(input.shape, c.type, ++seed));
   if (c.op != "attention_backward") return result;
