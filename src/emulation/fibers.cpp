@@ -111,8 +111,10 @@ void Fibers::together(void (*f)(void** lanes), void* own) {
   Fibers& self = *current_;
   Warp& warp = self.warps_[static_cast<std::size_t>(self.running_ / 32)];
   const int barrier = tegula_first_warp_barrier + self.running_ / 32;
+  if (warp.arrived == 0) std::fill(std::begin(warp.lanes), std::end(warp.lanes), nullptr);
   warp.lanes[self.running_ % 32] = own;
-  if (++warp.arrived < 32) return self.pause(barrier);
+  const int there = std::min(32, static_cast<int>(self.fibers_.size()) - self.running_ / 32 * 32);
+  if (++warp.arrived < there) return self.pause(barrier);
   warp.arrived = 0;
   f(warp.lanes);
   for (Fiber& fiber : self.fibers_) {

@@ -135,7 +135,8 @@ static inline T __shfl_xor_sync(unsigned, T x, int step) {
       [](void** lanes) {
         for (int i = 0; i < 32; ++i) {
           auto* lane = static_cast<TegulaExchange<T>*>(lanes[i]);
-          lane->result = static_cast<TegulaExchange<T>*>(lanes[i ^ lane->step])->value;
+          if (lane && lanes[i ^ lane->step])
+            lane->result = static_cast<TegulaExchange<T>*>(lanes[i ^ lane->step])->value;
         }
       },
       &own);
@@ -148,7 +149,7 @@ static inline T __shfl_sync(unsigned, T x, int lane) {
       [](void** lanes) {
         for (int i = 0; i < 32; ++i) {
           auto* lane = static_cast<TegulaExchange<T>*>(lanes[i]);
-          lane->result = static_cast<TegulaExchange<T>*>(lanes[lane->step])->value;
+          if (lane) lane->result = static_cast<TegulaExchange<T>*>(lanes[lane->step])->value;
         }
       },
       &own);

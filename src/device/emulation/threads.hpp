@@ -13,7 +13,8 @@ struct TegulaThreads {
   void (*arrive)(int barrier, int count);
   // Waits until `ready(state)`, which only other threads can bring about.
   void (*until)(bool (*ready)(const void* state), const void* state);
-  // Waits for all threads of the warp; the last calls `f` with what each of them gave, in the order of lanes.
+  // Waits for all threads of the warp; the last calls `f` with what each of them gave, in the order of lanes:
+  // null where the block has no such thread.
   void (*together)(void (*f)(void** lanes), void* own);
 };
 

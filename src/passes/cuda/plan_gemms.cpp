@@ -34,6 +34,12 @@ bool is_operand(const View& view) {
   return layout::swizzled_order(view.buffer->extent(0), view.buffer->extent(1)).is_swizzled();
 }
 
+// Whether parts of so many columns begin where an operand can: rows of B lie in blocks of columns.
+bool can_divide(const View& b, std::int64_t columns) {
+  if (is_matrix(b) && is_transposed(b)) return true;
+  return columns % layout::swizzled_order(b.extent(0), b.extent(1)).columns == 0;
+}
+
 // m64nNk16: each warp group multiplies rows of its own; where there are fewer rows, columns of its own too.
 std::optional<GemmPlan> plan_wgmma(const Gemm& gemm, int threads) {
   const std::int64_t m = gemm.c.extent(0), n = gemm.c.extent(1), k = gemm.a.extent(1), groups = threads / 128;
@@ -48,6 +54,7 @@ std::optional<GemmPlan> plan_wgmma(const Gemm& gemm, int threads) {
   plan.parts = {along_m, along_n};
   plan.a_in_registers = along_n == 1 && gemm.a.buffer->space == Space::fragment && is_whole(gemm.a);
   if ((!plan.a_in_registers && !is_operand(gemm.a)) || !is_operand(gemm.b)) return std::nullopt;
+  if (along_n > 1 && !can_divide(gemm.b, own)) return std::nullopt;
   plan.accumulator = layout::wgmma_accumulator(m, n, plan.parts);
   if (plan.a_in_registers) plan.operand_a = layout::wgmma_operand_a(m, k, plan.parts);
   return plan;
