@@ -18,6 +18,8 @@ void translate(const std::exception_ptr& pointer, void*) {
 
 NB_MODULE(_tegula, module) {
   module.doc() = "The operators of Tegula over DLPack; the package `tegula` is what to use.";
+  // Arrays that another library has taken over may live until the interpreter has ended.
+  nanobind::set_leak_warnings(false);
   nanobind::register_exception_translator(translate);
   tegula::python::define_array(module);
   tegula::python::define_forward(module);

@@ -13,6 +13,7 @@ _is_compiling = getattr(getattr(torch, "compiler", None), "is_compiling", lambda
 # Modes that see every call, as make_fx does, and the transforms of torch.func. PyTorch tells of both by these alone.
 _modes = getattr(torch._C, "_len_torch_dispatch_stack", lambda: 0)
 _transforms = getattr(torch._C, "_are_functorch_transforms_active", lambda: False)
+_values = frozenset((type(None), bool, int, float, str))  # of arguments that are no tensors
 
 
 class Operator:
@@ -55,7 +56,7 @@ class Operator:
             kind = type(x)
             if kind is Tensor or kind is torch.nn.Parameter:
                 gradients = gradients or x.requires_grad
-            elif isinstance(x, Tensor):
+            elif kind not in _values and isinstance(x, Tensor):
                 if self.custom is not None:
                     return self.custom(*inputs)
                 gradients = gradients or x.requires_grad
