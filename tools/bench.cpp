@@ -8,6 +8,9 @@
 #include "commands.hpp"
 #include "names.hpp"
 #include "rivals.hpp"
+#include "sparse_tables.hpp"
+#include "tegula/error.hpp"
+#include "tegula/stream.hpp"
 
 namespace tegula::tool {
 
@@ -45,9 +48,15 @@ void measure(const CallTexts& texts, int rounds) {
 }
 
 void bench_operator(const Request& request) {
-  auto& op = operator_named(request.call.op);
   auto& texts = request.call;
   const bool whole = texts.example.empty() && texts.inputs.empty() && texts.random.empty();
+  const bool on_gpu = texts.target == "cuda" || (texts.target == "auto" && cuda_device_count() > 0);
+  if (whole && on_gpu && texts.options.empty() && has_gpu_table(texts.op)) return print_gpu_table(texts.op);
+  if (texts.op == "nsa")
+    throw ArgumentError(
+        "bench: the tables of `nsa` are those of a GPU, and there is none; measure nsa_selected_attention or "
+        "nsa_selected_attention_backward");
+  auto& op = operator_named(texts.op);
   fmt::print("{:<24} {:<24} {:>10} {:>9} {:>7} {:>10} {:>7}\n", "operator", "case", "ms", "GFLOP/s", "GB/s",
              "rival, ms", "ratio");
   if (!whole) return measure(texts, request.rounds);
@@ -70,7 +79,9 @@ void add_bench(CLI::App& app) {
       "Times are medians. `ratio` is the rival's time by ours, the median over the rounds: above 1 ours is\n"
       "faster. Rivals are oneDNN for products of f32, if it is installed, and dense attention for\n"
       "block-sparse attention. GFLOP/s and GB/s count what the operator needs at least. Without inputs, all\n"
-      "examples that are meant for measuring. Results are not checked here; see `tegula check`.\n\n"
+      "examples that are meant for measuring. Results are not checked here; see `tegula check`.\n"
+      "On a machine with a GPU `nsa` (forward and backward) and the sparse operators without inputs are\n"
+      "measured there, at sizes of practice, each with a sample of its results checked.\n\n"
       "Examples:\n"
       "  tegula bench gemm\n"
       "  tegula bench gemm --case 1024 --rounds 11\n"

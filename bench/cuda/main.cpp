@@ -1,46 +1,30 @@
 // Measures operators on a GPU: one line of JSON a workload. With words, only the workloads whose names have
 // one of them.
-#include <algorithm>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "cuda/gpu.hpp"
-#include "cuda/timing.hpp"
-#include "workloads.hpp"
+#include "measure.hpp"
+#include "tegula/stream.hpp"
 
 namespace {
 
 using namespace tegula;
 
-constexpr double most_error = 2e-2;    // of a sample: rounding of bf16
-constexpr double budget_ms = 1000;     // of a workload
-constexpr double hopeless_ms = 20000;  // of one call, beyond which it is not repeated
-
-double at(const std::vector<double>& sorted, double share) {
-  return sorted[std::min(sorted.size() - 1,
-                         static_cast<std::size_t>(share * static_cast<double>(sorted.size())))];
-}
-
-nlohmann::json measure(const bench::Workload& workload) {
+nlohmann::json line_of(const bench::Workload& workload) {
+  const bench::Measured measured = bench::measure(workload);
   nlohmann::json line{{"workload", workload.name}};
-  try {
-    const bench::Workload::Ready ready = workload.prepare();
-    const Stream stream = Stream::of_default();
-    const double first = cuda::milliseconds_of(stream, 1, ready.call).front();
-    const double error = ready.error();
-    const int rounds = first > hopeless_ms ? 1 : std::clamp(static_cast<int>(budget_ms / first), 3, 30);
-    std::vector<double> times = cuda::milliseconds_of(stream, rounds, ready.call);
-    std::sort(times.begin(), times.end());
-    const double median = at(times, 0.5);
-    line.update({{"ms", median},
-                 {"p20", at(times, 0.2)},
-                 {"p80", at(times, 0.8)},
-                 {"tflops", (ready.flops > 0 ? ready.flops : workload.flops) / median / 1e9},
-                 {"error", error},
-                 {"right", error < most_error}});
-    for (const auto& [what, value] : ready.facts) line[what] = value;
-  } catch (const std::exception& failure) { line["failure"] = failure.what(); }
+  if (!measured.failure.empty()) {
+    line["failure"] = measured.failure;
+    return line;
+  }
+  line.update({{"ms", measured.ms},
+               {"p20", measured.p20},
+               {"p80", measured.p80},
+               {"tflops", measured.tflops},
+               {"error", measured.error},
+               {"right", measured.right}});
+  for (const auto& [what, value] : measured.facts) line[what] = value;
   return line;
 }
 
@@ -62,7 +46,7 @@ int main(int argc, char** argv) {
                            bench::sparse_workloads(), bench::memory_workloads()}) {
     for (const bench::Workload& workload : list) {
       if (!is_wanted(workload.name, argc, argv)) continue;
-      std::printf("%s\n", measure(workload).dump().c_str());
+      std::printf("%s\n", line_of(workload).dump().c_str());
       std::fflush(stdout);
     }
   }

@@ -112,9 +112,12 @@ Workload sparse_workload(const SparseShape& s) {
 }  // namespace
 
 std::vector<Workload> sparse_workloads() {
-  return {sparse_workload({}), sparse_workload({.q_block = 64}),
-          sparse_workload({.q_block = 16, .k_block = 64}), sparse_workload({.q_block = 64, .k_block = 64}),
-          sparse_workload({.q_block = 128, .k_block = 128})};
+  std::vector<Workload> all;
+  for (const auto& [q_block, k_block] :
+       {std::pair(384, 384), std::pair(128, 128), std::pair(64, 64), std::pair(16, 64), std::pair(8, 64),
+        std::pair(128, 1), std::pair(64, 1), std::pair(1, 64)})
+    all.push_back(sparse_workload({.q_block = q_block, .k_block = k_block}));
+  return all;
 }
 
 }  // namespace tegula::bench
