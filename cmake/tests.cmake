@@ -26,10 +26,10 @@ function(tegula_test_settings name)
   endif()
 endfunction()
 
-# The tables of the operators compile hundreds of kernels that run once, so their compiler optimises less than it does
-# for users.
+# The tables of the operators, and CUDA text that runs on the CPU, compile hundreds of kernels that run once, so their
+# compiler does not optimise. Random programs, the codegen tests and the built-in kernels are compiled as for users.
 set(quick_compiler ${CMAKE_BINARY_DIR}/quick-c++)
-file(GENERATE OUTPUT ${quick_compiler} CONTENT "#!/bin/sh\nexec '${CMAKE_CXX_COMPILER}' \"$@\" -O1\n"
+file(GENERATE OUTPUT ${quick_compiler} CONTENT "#!/bin/sh\nexec '${CMAKE_CXX_COMPILER}' \"$@\" -O0\n"
      FILE_PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE GROUP_READ GROUP_EXECUTE WORLD_READ WORLD_EXECUTE)
 
 # tegula_test(NAME source... [QUICK filter]): the tests that the filter of GoogleTest leaves get the quick compiler.
@@ -58,9 +58,20 @@ foreach(source ${test_sources})
   list(APPEND tests_of_${folder} ${source})
 endforeach()
 list(REMOVE_DUPLICATES test_folders)
-set(more_of_ops QUICK "Table/*:BlockScores.*:TopkBlocks.*:Gemm.*")
+
+# Compiled together, as folders of the library are (see united.cmake).
+set(united_tests codegen cuda image ir runtime schedule)
+set_source_files_properties(${CMAKE_SOURCE_DIR}/src/codegen/cuda/cuda_test.cpp
+                            ${CMAKE_SOURCE_DIR}/src/codegen/cuda/roles_test.cpp
+                            PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+
+set(more_of_ops QUICK "Table/*:BlockScores.*:TopkBlocks.*:Gemm.*:Registry.Examples*")
+set(more_of_codegen QUICK "Cuda*:*.*InCudaText")
 foreach(folder ${test_folders})
   tegula_test(test_${folder} ${tests_of_${folder}} ${more_of_${folder}})
+  if(TEGULA_PRECOMPILE AND folder IN_LIST united_tests)
+    set_target_properties(test_${folder} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 7)
+  endif()
 endforeach()
 target_link_libraries(test_image PRIVATE tegula_image PNG::PNG)
 if(TEGULA_SANITIZED_TESTS)

@@ -16,7 +16,7 @@ namespace tegula::tool {
 
 namespace {
 
-struct Request {
+struct BenchRequest {
   CallTexts call;
   int rounds = 0;
 };
@@ -47,7 +47,7 @@ void measure(const CallTexts& texts, int rounds) {
   print_row(call, bench::take_turns(works, rounds > 0 ? rounds : rounds_for(works)), rival);
 }
 
-void bench_operator(const Request& request) {
+void bench_operator(const BenchRequest& request) {
   auto& texts = request.call;
   const bool whole = texts.example.empty() && texts.inputs.empty() && texts.random.empty();
   const bool on_gpu = texts.target == "cuda" || (texts.target == "auto" && cuda_device_count() > 0);
@@ -71,7 +71,7 @@ void bench_operator(const Request& request) {
 
 void add_bench(CLI::App& app) {
   auto* command = app.add_subcommand("bench", "Measures an operator, beside a rival where there is one");
-  auto request = std::make_shared<Request>();
+  auto request = std::make_shared<BenchRequest>();
   add_call_options(*command, request->call);
   command->add_option("--rounds", request->rounds, "How often each is timed; unless given, for two seconds")
       ->check(CLI::Range(1, 1000000));

@@ -10,7 +10,7 @@ namespace tegula::tool {
 
 namespace {
 
-struct Request {
+struct CheckRequest {
   std::string op, target = "auto";
   std::uint64_t seed = 1;
 };
@@ -24,7 +24,7 @@ void print_verdict(const std::string& op, const std::string& example, const Case
 }
 
 // The number of cases that are not right.
-int check(const Request& request) {
+int check(const CheckRequest& request) {
   int cases = 0, bad = 0;
   auto target = target_named(request.target);
   auto* only = request.op.empty() ? nullptr : &operator_named(request.op);
@@ -46,7 +46,7 @@ int check(const Request& request) {
 
 void add_check(CLI::App& app, int& exit_code) {
   auto* command = app.add_subcommand("check", "Compares operators with their formulas in double precision");
-  auto request = std::make_shared<Request>();
+  auto request = std::make_shared<CheckRequest>();
   command->add_option("operator", request->op, "Name of the operator; all of them unless given");
   add_target_option(*command, request->target);
   command->add_option("--seed", request->seed, "Of the random inputs")->capture_default_str();

@@ -12,16 +12,17 @@ namespace tegula::tool {
 
 namespace {
 
-struct Request {
+struct ShowRequest {
   CallTexts call;
-  bool ir = false, passes = false, cpp = false, cuda = false, layout = false, schedule = false, resources = false;
+  bool ir = false, passes = false, cpp = false, cuda = false, layout = false, schedule = false,
+       resources = false;
   int architecture = 90;
 
   bool on_gpu() const { return cuda || layout || schedule || resources; }
   bool compiles() const { return passes || cpp || on_gpu(); }
 };
 
-void show_kernel(const lang::Kernel& kernel, const Request& request) {
+void show_kernel(const lang::Kernel& kernel, const ShowRequest& request) {
   const passes::CudaTarget gpu{request.architecture};
   if (request.ir || !request.compiles()) fmt::print("{}\n", kernel.text());
   if (request.passes) fmt::print("---- as written\n{}\n{}", kernel.text(), pass_differences(kernel));
@@ -32,7 +33,7 @@ void show_kernel(const lang::Kernel& kernel, const Request& request) {
   if (request.resources) fmt::print("{}\n", resources_text(kernel, gpu));
 }
 
-void show(Request request) {
+void show(ShowRequest request) {
   auto& op = operator_named(request.call.op);
   if (request.compiles() && request.call.target == "interpreter")
     throw ArgumentError(
@@ -50,7 +51,7 @@ void show(Request request) {
 
 void add_show(CLI::App& app) {
   auto* command = app.add_subcommand("show", "The tile programs that a call of an operator runs");
-  auto request = std::make_shared<Request>();
+  auto request = std::make_shared<ShowRequest>();
   add_call_options(*command, request->call);
   command->add_flag("--ir", request->ir, "As text of the language (the default)");
   command->add_flag("--passes", request->passes,

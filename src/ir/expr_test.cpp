@@ -11,7 +11,7 @@
 namespace tegula::ir {
 namespace {
 
-VariablePtr named(const char* name, DType type = i32) {
+VariablePtr scalar_named(const char* name, DType type = i32) {
   return std::make_shared<const Variable>(Variable{name, type, VariableKind::scalar, {}});
 }
 
@@ -41,19 +41,19 @@ TEST(Expr, ConstantsAreNormalised) {
   EXPECT_FALSE(is_constant(constant(f32, 1.0), 1));
   EXPECT_EQ(constant_value(int32(-5)), -5);
   EXPECT_THROW(constant_value(constant(f32, 1.0)), InternalError);
-  EXPECT_THROW(constant_value(variable(named("x"))), InternalError);
+  EXPECT_THROW(constant_value(variable(scalar_named("x"))), InternalError);
   EXPECT_THROW(make(Op::add, i32, {int32(1)}), InternalError);
 }
 
 TEST(Expr, SizeCountsTheTree) {
-  const Expr x = variable(named("x"));
+  const Expr x = variable(scalar_named("x"));
   const Expr sum = make(Op::add, i32, {x, x});
   EXPECT_EQ(sum->size, 3);
   EXPECT_EQ(make(Op::mul, i32, {sum, sum})->size, 7);
 }
 
 TEST(Expr, EqualityIsStructural) {
-  const VariablePtr x = named("x"), other = named("x");
+  const VariablePtr x = scalar_named("x"), other = scalar_named("x");
   const auto make_sum = [](const VariablePtr& v) { return make(Op::add, i32, {variable(v), int32(1)}); };
   EXPECT_TRUE(equal(make_sum(x), make_sum(x)));
   EXPECT_FALSE(equal(make_sum(x), make_sum(other)));
@@ -63,7 +63,7 @@ TEST(Expr, EqualityIsStructural) {
 }
 
 TEST(Expr, EqualityOfSharedExpressionsIsFast) {
-  const VariablePtr x = named("x");
+  const VariablePtr x = scalar_named("x");
   const auto tower = [&] {
     Expr e = variable(x);
     for (int i = 0; i < 200; ++i) e = make(Op::add, i32, {e, e});
@@ -79,7 +79,7 @@ TEST(View, WholeBuffer) {
   EXPECT_TRUE(is_whole(view));
   EXPECT_EQ(view.extent(1), 8);
   EXPECT_EQ(tile->elements(), 32);
-  const Expr x = variable(named("x")), y = variable(named("y"));
+  const Expr x = variable(scalar_named("x")), y = variable(scalar_named("y"));
   EXPECT_TRUE(equal(coordinates({view, {x, y}})[1], y));
   std::swap(view.dims[0].axis, view.dims[1].axis);
   std::swap(view.extents[0], view.extents[1]);

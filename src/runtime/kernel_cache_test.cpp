@@ -22,7 +22,7 @@ namespace fs = std::filesystem;
 
 std::string key_of(int number) { return KeyBuilder().add(std::to_string(number)).key(); }
 
-std::string contents(const std::string& path) {
+std::string text_of(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
   std::ostringstream text;
   text << in.rdbuf();
@@ -44,7 +44,7 @@ class Cache : public testing::Test {
           ++builds_;
           write(path, payload);
         },
-        [&](const std::string& path) { found = contents(path).substr(0, payload.size()); });
+        [&](const std::string& path) { found = text_of(path).substr(0, payload.size()); });
     return found;
   }
   std::string path_of(int number) const { return cache_.directory() + "/" + key_of(number) + ".bin"; }
@@ -97,13 +97,13 @@ TEST_F(Cache, TheDirectoryIsPrivate) {
 TEST_F(Cache, DamagedEntriesAreBuiltAgain) {
   const std::string payload(1000, 'x');
   load(cache_, 1, payload);
-  const std::string intact = contents(path_of(1));
+  const std::string intact = text_of(path_of(1));
   const auto damage = [&](const std::string& text) {
     write(path_of(1), text);
     builds_ = 0;
     EXPECT_EQ(load(cache_, 1, payload), payload);
     EXPECT_EQ(builds_, 1);
-    EXPECT_EQ(contents(path_of(1)), intact);
+    EXPECT_EQ(text_of(path_of(1)), intact);
   };
   for (const std::size_t length : {std::size_t{0}, std::size_t{31}, std::size_t{32}, intact.size() - 1}) {
     damage(intact.substr(0, length));
@@ -186,7 +186,7 @@ int hammer(const std::string& directory, int process) {
     cache.load_or_build(
         key_of(number), ".bin", [&](const std::string& path) { write(path, payload); },
         [&](const std::string& path) {
-          const std::string found = contents(path);
+          const std::string found = text_of(path);
           if (found.empty()) throw DeviceError("gone");
           good = found.substr(0, payload.size()) == payload && found.size() == payload.size() + 32;
         });

@@ -25,7 +25,7 @@ double smallest(DType type) {
 }
 
 // Within the relative error, or a few of the type's smallest numbers; an infinity may be the largest number.
-bool close(double a, double b, double error, DType type) {
+bool is_close(double a, double b, double error, DType type) {
   if (std::isnan(a) || std::isnan(b)) return std::isnan(a) && std::isnan(b);
   const double largest = type == f64                   ? 1.79e308
                          : type == f32 || type == bf16 ? 3.38e38
@@ -43,7 +43,7 @@ bool same(std::uint64_t a, std::uint64_t b, DType type, const Nature& contract) 
   const double x = decode(type, a), y = decode(type, b);
   if (std::isnan(x) && std::isnan(y)) return true;
   if (x == 0 && y == 0) return contract.loose_zero;
-  return !contract.is_exact() && close(x, y, contract.error, type);
+  return !contract.is_exact() && is_close(x, y, contract.error, type);
 }
 
 std::string text_of(std::uint64_t bits, DType type) {

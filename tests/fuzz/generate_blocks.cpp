@@ -1,7 +1,6 @@
 // Random statements of a block: tiles, copies and stores.
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 
 #include "fuzz/generator.hpp"
 #include "fuzz/views.hpp"
@@ -9,14 +8,6 @@
 namespace tegula::fuzz {
 
 using namespace ir;
-
-namespace {
-
-std::int64_t product_of(const Shape& shape) {
-  return std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>());
-}
-
-}  // namespace
 
 Body Generator::body(const std::function<void()>& f) {
   Body result;

@@ -9,14 +9,6 @@ namespace tegula::fuzz {
 
 using namespace ir;
 
-namespace {
-
-std::int64_t product_of(const Shape& shape) {
-  return std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>());
-}
-
-}  // namespace
-
 // The element whose coordinates are the loop's indices, each once, in some dimension; other dimensions are
 // fixed. Nothing if the buffer has too few dimensions or, for a tile, is too small.
 std::optional<Access> Generator::own_access(const View& view, const Shape& extents, const For& loop,

@@ -1,6 +1,5 @@
 // What can be read at a place of the program, and where: views, windows and indices.
 #include <algorithm>
-#include <numeric>
 
 #include "fuzz/generator.hpp"
 #include "fuzz/views.hpp"
@@ -10,10 +9,6 @@ namespace tegula::fuzz {
 using namespace ir;
 
 namespace {
-
-std::int64_t product_of(const Shape& shape) {
-  return std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>());
-}
 
 Shape erased(Shape shape, int axis) {
   shape.erase(shape.begin() + axis);

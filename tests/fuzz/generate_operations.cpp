@@ -2,7 +2,6 @@
 // show.
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 
 #include "fuzz/generator.hpp"
 #include "fuzz/views.hpp"
@@ -13,10 +12,6 @@ namespace tegula::fuzz {
 using namespace ir;
 
 namespace {
-
-std::int64_t product_of(const Shape& shape) {
-  return std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>());
-}
 
 bool has_atomics(DType type) { return type.bits() >= (type.is_floating() ? 16 : 32) && !type.is_boolean(); }
 

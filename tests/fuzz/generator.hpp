@@ -2,6 +2,7 @@
 // or blocks conflict, and no integer overflows; what slips through, the interpreter refuses.
 #pragma once
 #include <functional>
+#include <numeric>
 #include <optional>
 
 #include "fuzz/program.hpp"
@@ -18,6 +19,10 @@ struct Limits {
 Limits limits_of(std::uint64_t seed);
 
 Program generate(std::uint64_t seed);
+
+inline std::int64_t product_of(const Shape& shape) {
+  return std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>());
+}
 
 struct Value {
   ir::Expr e;
