@@ -92,14 +92,15 @@ class Problem {
   const Tensor out, lse;
 };
 
-double dot(const std::vector<float>& a, const std::vector<float>& b) {
+template <class T>
+double dot(const std::vector<float>& a, const std::vector<T>& b) {
   double sum = 0;
   for (std::size_t i = 0; i < a.size(); ++i) sum += double{a[i]} * b[i];
   return sum;
 }
 
-double element(const Tensor& t, std::int64_t token, std::int64_t head, std::int64_t feature) {
-  return t.select(0, 0).select(0, token).select(0, head).slice(0, feature, feature + 1).values<double>()[0];
+std::vector<double> device_row(const Tensor& t, std::int64_t token, std::int64_t head) {
+  return t.select(0, 0).select(0, token).select(0, head).values<double>();
 }
 
 // The weights of one query's keys, which add up to 1.
@@ -136,7 +137,8 @@ double error_of_out(const Problem& p) {
     double exact = 0;
     for (std::size_t i = 0; i < keys.size(); ++i)
       exact += weights[i] * p.key(p.v_begin, keys[i], head)[static_cast<std::size_t>(feature)];
-    worst = std::max(worst, std::abs(element(p.out, token, head, feature) - exact));
+    worst =
+        std::max(worst, std::abs(device_row(p.out, token, head)[static_cast<std::size_t>(feature)] - exact));
   }
   return worst;
 }
@@ -174,16 +176,6 @@ Workload forward_workload(const NsaShape& s) {
 struct Gradients {
   Tensor dq, dk, dv;
 };
-
-std::vector<double> device_row(const Tensor& t, std::int64_t token, std::int64_t head) {
-  return t.select(0, 0).select(0, token).select(0, head).values<double>();
-}
-
-double dot(const std::vector<float>& a, const std::vector<double>& b) {
-  double sum = 0;
-  for (std::size_t i = 0; i < a.size(); ++i) sum += double{a[i]} * b[i];
-  return sum;
-}
 
 void add(std::vector<double>& sum, double factor, const std::vector<float>& row) {
   for (std::size_t i = 0; i < row.size(); ++i) sum[i] += factor * row[i];
