@@ -3,7 +3,7 @@
 # instrumented as a whole, or its sources stay apart.
 set(united_folders codegen codegen/cuda cuda emulation interp ir lang layout ops/common ops/reference passes/cuda
                    schedule)
-set(united_not "_test\\.cpp$|/(interp/interpreter|ir/spec_expr)\\.cpp$")
+set(united_not "_test\\.cpp$|/interp/interpreter\\.cpp$")
 
 # unite(LIST FOLDER): replaces the sources of these folders in LIST by one for each, in FOLDER.
 function(unite list folder)

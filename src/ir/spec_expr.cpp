@@ -6,7 +6,7 @@
 namespace tegula::ir {
 namespace {
 
-struct Rule {
+struct ExprRule {
   std::string_view text;
   Op first, last;  // the operations it speaks of
   bool (*holds)(const ExprNode&);
@@ -35,7 +35,7 @@ bool fits(const ExprNode& e) {
 constexpr Op begin = Op::constant, end = Op::ceil;
 
 // Casts may name a small type, in which no value is held.
-const Rule table[] = {
+const ExprRule expr_rules[] = {
     {"an operation has as many operands as it needs", begin, end,
      [](const ExprNode& e) { return static_cast<int>(e.args.size()) == arity_of(e.op); }},
     {"no operand is missing", begin, end,
@@ -76,7 +76,7 @@ const Rule table[] = {
 }  // namespace
 
 Broken broken_rule(const ExprNode& e) {
-  for (const Rule& rule : table) {
+  for (const ExprRule& rule : expr_rules) {
     if (rule.first <= e.op && e.op <= rule.last && !rule.holds(e)) return rule.text;
   }
   return std::nullopt;
