@@ -7,6 +7,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "codegen/cuda/reductions.hpp"
 #include "codegen/cuda/shared_memory.hpp"
 #include "codegen/cuda/step_writer.hpp"
 #include "codegen/cuda_program.hpp"
@@ -238,20 +239,13 @@ class CudaGridPrinter {
   // ---- operations on tiles (print_tiles.cpp)
   void declare_fragment(const std::string& name, DType type, const Layout& layout, const Loc& at);
   void declare_shared(const ir::BufferPtr& tile, const Loc& at);
+
+  // ---- reductions (print_reductions.cpp)
   void begin_fold(const ir::Reduce& n, const Loc& at);
   void fold_registers(const ir::Reduce& n, const FragmentTile& from);
   FragmentTile end_fold(const ir::Reduce& n, const Loc& at);
-  struct Parting {
-    std::vector<std::pair<std::int64_t, std::int64_t>> lanes;  // steps and numbers
-    layout::Digits parts;
-    Texts numbers;
-  };
   Parting parting(const layout::Layout& layout, int dim) const;
   void fold_lanes(const Parting& parting, const FragmentTile& sum, ir::ReduceOp op);
-  struct LaneSum {
-    ir::BufferPtr sum;
-    Parting parting;
-  };
   std::vector<LaneSum> find_lane_sums(const schedule::Loop& n, const ir::For& loop) const;
   void begin_lane_sum(const LaneSum& n);
   void end_lane_sum(const LaneSum& n);
@@ -259,6 +253,8 @@ class CudaGridPrinter {
   void fold_warps(const ir::Reduce& n, const layout::Digits& parts, const Texts& part_numbers,
                   const FragmentTile& sum, const Loc& at);
   void finish_reduction(const ir::Reduce& n, const FragmentTile& sum, const Loc& at);
+
+  // ---- products (print_gemm.cpp, print_wgmma.cpp)
   void gemm_fma(const ir::Gemm& n, const FragmentTile& c, const Loc& at);
   void gemm_mma(const ir::Gemm& n, const passes::GemmPlan& plan, const FragmentTile& c, const Loc& at);
   std::string mma_operand(const ir::View& view, int k_axis, bool fits, DType packed);
@@ -374,12 +370,6 @@ class CudaGridPrinter {
   struct Part {
     int first = 0, last = 16;
     bool is_all() const { return first == 0 && last == 16; }
-  };
-  // Of a reduction: two chains a register where it is formed in parts.
-  struct Partial {
-    std::string name;
-    layout::Layout layout;
-    int chains = 0;
   };
   std::optional<Partial> partial_;
   std::unordered_set<const ir::Buffer*> lane_sums_;  // whose lanes hold parts for now

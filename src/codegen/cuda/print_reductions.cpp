@@ -101,8 +101,7 @@ void CudaGridPrinter::fold_registers(const Reduce& n, const FragmentTile& from) 
   out_.close();
 }
 
-// The lanes of a warp among which a sum is divided, and what remains for warps to exchange.
-CudaGridPrinter::Parting CudaGridPrinter::parting(const Layout& layout, int dim) const {
+Parting CudaGridPrinter::parting(const Layout& layout, int dim) const {
   Parting result;
   std::int64_t step = 1;
   for (const layout::Digit& digit : layout.threads()) {
@@ -206,8 +205,7 @@ void CudaGridPrinter::finish_reduction(const Reduce& n, const FragmentTile& sum,
 
 // Sums that are formed beside the exponentials of the loop, whose lanes can keep their parts until it is
 // over.
-std::vector<CudaGridPrinter::LaneSum> CudaGridPrinter::find_lane_sums(const schedule::Loop& n,
-                                                                      const For& loop) const {
+std::vector<LaneSum> CudaGridPrinter::find_lane_sums(const schedule::Loop& n, const For& loop) const {
   std::vector<LaneSum> result;
   const std::vector<BufferPtr> apart = passes::lane_sums(loop.body);
   for (const schedule::Event& e : n.body) {
