@@ -91,6 +91,11 @@ const std::vector<HopperCase> hopper_cases{
      "nsa_selected_attention",
      selected(qkv(200, 200, 16, 1, 128), {"block_indices", {1, 200, 1, 3}, 4}),
      {}},
+    {"backward_96_any_order", "attention_backward", qkv(100, 130, 1, 1, 96), {{"deterministic", "false"}}},
+    {"selected_backward_one_head",
+     "nsa_selected_attention_backward",
+     selected(qkv(100, 150, 2, 2, 64), {"block_indices", {1, 100, 2, 2}, 3}),
+     {}},
 };
 
 ops::Tensors inputs_of(const HopperCase& c) {
@@ -101,8 +106,9 @@ ops::Tensors inputs_of(const HopperCase& c) {
                                : input.entries > 0
                                    ? Tensor::random_integers(input.shape, i32, ++seed, -1, input.entries)
                                    : Tensor::random_normal(input.shape, c.type, ++seed));
-  if (c.op != "attention_backward") return result;
-  const ops::Operator& forward = ops::find_operator("attention");
+  const std::size_t backward = c.op.find("_backward");
+  if (backward == std::string::npos) return result;
+  const ops::Operator& forward = ops::find_operator(c.op.substr(0, backward));
   ops::OptionTexts options = c.options;
   options.erase("deterministic");
   const ops::Tensors out = forward.reference(result, ops::Options::parse(forward, options));

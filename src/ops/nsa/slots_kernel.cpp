@@ -287,7 +287,8 @@ void Program::sum_block(const Index& x, const Index& h, const Index& b) {
     add(identity.to(f.compute));
   Expr factor = gradient().factor();
   parallel(sum, [&](Index r, Index j) { sum(r, j) *= factor; });
-  store_rows(sum, dq->slice(b, all, h), first, f.pack);
+  const Tensor rows_of_dq = f.pack > 1 ? dq->slice(b, all, h) : dq->slice(b, all, h, 0);
+  store_rows(sum, rows_of_dq, first, f.pack);
 }
 
 }  // namespace
