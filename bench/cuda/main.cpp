@@ -24,6 +24,7 @@ nlohmann::json line_of(const bench::Workload& workload) {
                {"tflops", measured.tflops},
                {"error", measured.error},
                {"right", measured.right}});
+  if (measured.nominal > 0) line["nominal"] = measured.nominal;
   for (const auto& [what, value] : measured.facts) line[what] = value;
   return line;
 }

@@ -31,6 +31,7 @@ Measured measure(const Workload& workload) {
     std::sort(times.begin(), times.end());
     result.ms = at(times, 0.5), result.p20 = at(times, 0.2), result.p80 = at(times, 0.8);
     result.tflops = (ready.flops > 0 ? ready.flops : workload.flops) / result.ms / 1e9;
+    result.nominal = ready.nominal / result.ms / 1e9;
     result.right = result.error < most_error;
     result.facts = ready.facts;
   } catch (const std::exception& failure) { result.failure = failure.what(); }

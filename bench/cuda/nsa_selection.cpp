@@ -3,34 +3,17 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
-#include <random>
 #include <set>
 #include <thread>
 #include <vector>
+
+#include "noise.hpp"
 
 namespace tegula::bench {
 namespace {
 
 constexpr int fixed = 3;
 constexpr int neighbours = 4;
-
-// Numbers from a table of normal ones, which is fast enough for one of each block and token.
-class Noise {
- public:
-  explicit Noise(std::uint64_t seed) : state_(seed * 2 + 1), table_(std::size_t{1} << 16) {
-    std::mt19937_64 random(seed);
-    std::normal_distribution<float> normal;
-    for (float& x : table_) x = normal(random);
-  }
-  float operator()() {
-    state_ ^= state_ << 13, state_ ^= state_ >> 7, state_ ^= state_ << 17;
-    return table_[state_ >> 48];
-  }
-
- private:
-  std::uint64_t state_;
-  std::vector<float> table_;
-};
 
 // How much of a score is new at each token; found by trying, for 13 of so many blocks.
 float renewal(Drift drift, std::size_t blocks) {
@@ -74,7 +57,7 @@ class Head {
 };
 
 struct Sums {
-  double shared = 0, drawn = 0, united = 0, tiles = 0, pairs = 0;
+  double shared = 0, drawn = 0, united = 0, tiles = 0, pairs = 0, nominal = 0;
 };
 
 Sums fill(const SelectionShape& shape, Drift drift, std::int64_t h, const Tensor& indices) {
@@ -85,6 +68,7 @@ Sums fill(const SelectionShape& shape, Drift drift, std::int64_t h, const Tensor
     const std::vector<std::int32_t> own = head.of(t);
     std::int32_t* row = &indices.at<std::int32_t>(std::int64_t{0}, t, h, std::int64_t{0});
     std::fill(std::copy(own.begin(), own.end(), row), row + shape.entries, -1);
+    sums.nominal += static_cast<double>(std::ssize(own) * shape.block);
     for (const std::int32_t block : own)
       sums.pairs +=
           static_cast<double>(std::min<std::int64_t>(shape.block, t + 1 - std::int64_t{block} * shape.block));
@@ -115,12 +99,13 @@ NsaSelection make_selection(const SelectionShape& shape, Drift drift) {
   for (std::thread& thread : threads) thread.join();
   Sums total;
   for (const Sums& own : sums) {
-    total.shared += own.shared, total.drawn += own.drawn, total.pairs += own.pairs;
+    total.shared += own.shared, total.drawn += own.drawn, total.pairs += own.pairs,
+        total.nominal += own.nominal;
     total.united += own.united, total.tiles += own.tiles;
   }
   result.overlap = total.shared / std::max(total.drawn, 1.0);
   result.union_of = total.united / std::max(total.tiles, 1.0);
-  result.pairs = total.pairs;
+  result.pairs = total.pairs, result.nominal = total.nominal;
   return result;
 }
 

@@ -21,6 +21,7 @@ struct NsaSelection {
   double overlap = 0;   // share of a token's drawn blocks that the next token draws too
   double union_of = 0;  // blocks that 4 neighbours select together
   double pairs = 0;     // keys that all tokens see, of one query head of each key head
+  double nominal = 0;   // the same without the mask: all keys of the selected blocks
 };
 
 NsaSelection make_selection(const SelectionShape& shape, Drift drift);

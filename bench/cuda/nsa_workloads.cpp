@@ -154,6 +154,7 @@ Workload::Ready ready(const std::shared_ptr<Problem>& p, double flops_of_pair) {
   Workload::Ready result;
   const double heads = static_cast<double>(p->s.group);
   result.flops = flops_of_pair * p->selection.pairs * heads * dim;
+  result.nominal = flops_of_pair * p->selection.nominal * heads * dim;
   result.facts = {{"overlap", p->selection.overlap}, {"union of 4", p->selection.union_of}};
   return result;
 }

@@ -1,7 +1,9 @@
-"""The rivals of bench_cuda: cuBLAS and cuDNN through PyTorch, timed the same way, one line of JSON a workload.
+"""The rivals of bench_cuda: cuBLAS, cuDNN and FlexAttention through PyTorch, timed the same way, one line of JSON a
+workload.
 
   rivals.py [WORD...]    only the workloads whose names have one of the words
 """
+import functools
 import json
 import statistics
 import sys
@@ -37,13 +39,65 @@ def attentions():
             yield name, flops, lambda: attention(batch, length, heads, dim, causal)
 
 
-def attention(batch, length, heads, dim, causal):
-    q, k, v = [torch.randn(batch, length, heads, dim, device="cuda", dtype=torch.bfloat16).transpose(1, 2) for _ in range(3)]
+def attention(batch, length, heads, dim, causal, group=1):
+    q, k, v = [torch.randn(batch, length, n, dim, device="cuda", dtype=torch.bfloat16).transpose(1, 2)
+               for n in (heads, heads // group, heads // group)]
 
     def call():
         with sdpa_kernel(SDPBackend.CUDNN_ATTENTION):
-            F.scaled_dot_product_attention(q, k, v, is_causal=causal)
+            F.scaled_dot_product_attention(q, k, v, is_causal=causal, enable_gqa=group > 1)
     return call
+
+
+def grouped_attentions():
+    """Dense attention of the heads of sparse workloads, which their rates are compared with."""
+    for length, heads, group in ((16384, 64, 8), (8192, 64, 16), (8192, 16, 4)):
+        for causal in (False, True):
+            name = "attention bf16 1x%dx%dx128 %s group %d" % (length, heads, "causal" if causal else "full", group)
+            flops = 4.0 * heads * 128 * length * length * (0.5 if causal else 1)
+            yield name, flops, functools.partial(attention, 1, length, heads, 128, causal, group)
+
+
+# Tiles of FlexAttention; a workload takes the fastest that it can.
+FLEX_TILES = [{"BLOCK_M": m, "BLOCK_N": n, "num_warps": warps, "num_stages": stages}
+              for m, n, warps, stages in ((128, 64, 4, 3), (128, 128, 8, 2), (64, 64, 4, 3), (128, 64, 8, 3))]
+
+
+def flex_attentions():
+    """FlexAttention at the sizes of sparse_workloads.cpp: rows of queries packed by hand, (token, head of the group)."""
+    for length in (49152, 8192, 131072):
+        for q_block, k_block in ((384, 384), (128, 128), (64, 64), (16, 64), (8, 64)):
+            if length == 49152 or q_block == k_block < 384:
+                name = "block sparse bf16 %dx64x8x128 %dx%d 1 of 10" % (length, q_block, k_block)
+                kept = length // k_block // 10 * k_block
+                yield name, 4.0 * 64 * 128 * length * kept, functools.partial(flex, length, 64, 8, 128, q_block, k_block)
+
+
+def flex(length, heads, kv_heads, dim, q_block, k_block, period=10):
+    from torch.nn.attention.flex_attention import BlockMask, flex_attention
+    rows = heads // kv_heads * length
+    q, k, v = [torch.randn(1, kv_heads, n, dim, device="cuda", dtype=torch.bfloat16) for n in (rows, length, length)]
+    entries = length // k_block // period
+    order = torch.arange(entries, device="cuda", dtype=torch.int32) * period
+    indices = order + torch.randint(0, period, (1, kv_heads, length // q_block, entries), device="cuda", dtype=torch.int32)
+    room = torch.zeros(1, kv_heads, length // q_block, length // k_block, device="cuda", dtype=torch.int32)
+    room[..., :entries] = indices
+    full = torch.full(room.shape[:3], entries, device="cuda", dtype=torch.int32)
+    mask = BlockMask.from_kv_blocks(torch.zeros_like(full), torch.zeros_like(room), full, room,
+                                    BLOCK_SIZE=(q_block * heads // kv_heads, k_block), seq_lengths=(rows, length))
+    calls = []
+    for tiles in FLEX_TILES:
+        if k_block % tiles["BLOCK_N"] or q_block * heads // kv_heads % tiles["BLOCK_M"]:
+            continue
+        call = functools.partial(torch.compile(flex_attention, dynamic=False), q, k, v, block_mask=mask,
+                                 kernel_options=tiles)
+        try:
+            call()
+            calls.append(call)
+        except Exception as failure:  # a tile that the compiler refuses
+            print("flex", tiles, str(failure).splitlines()[0], file=sys.stderr)
+    flush = torch.empty(256 << 20, dtype=torch.uint8, device="cuda")
+    return min(calls, key=lambda call: milliseconds(call, flush, 5))
 
 
 def backwards():
@@ -65,10 +119,10 @@ def backward(batch, length, heads, dim, causal):
     return lambda: torch.autograd.grad(out, (q, k, v), dout, retain_graph=True)
 
 
-def milliseconds(call, flush):
+def milliseconds(call, flush, rounds=ROUNDS):
     call()
     events = []
-    for _ in range(ROUNDS):
+    for _ in range(rounds):
         begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
         flush.zero_()
         begin.record()
@@ -81,7 +135,7 @@ def milliseconds(call, flush):
 
 def main(words):
     flush = torch.empty(256 << 20, dtype=torch.uint8, device="cuda")
-    for workloads in (gemms, attentions, backwards):
+    for workloads in (gemms, attentions, grouped_attentions, flex_attentions, backwards):
         for name, flops, prepare in workloads():
             if words and not any(word in name for word in words):
                 continue
@@ -89,7 +143,7 @@ def main(words):
             try:
                 line["ms"] = milliseconds(prepare(), flush)
                 line["tflops"] = flops / line["ms"] / 1e9
-            except RuntimeError as failure:
+            except (RuntimeError, ValueError) as failure:
                 line["failure"] = str(failure).splitlines()[0]
             print(json.dumps(line), flush=True)
 

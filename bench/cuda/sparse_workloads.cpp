@@ -1,58 +1,38 @@
-// Block-sparse attention whose blocks of keys are spread evenly at random over the sequence.
+// Block-sparse attention at the sizes of practice.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
 #include <memory>
-#include <random>
 
 #include "pool.hpp"
+#include "sparse_choice.hpp"
 #include "tegula/ops.hpp"
 #include "workloads.hpp"
 
 namespace tegula::bench {
 namespace {
 
-struct SparseShape {
-  std::int64_t length = 49152, heads = 64, kv_heads = 8, dim = 128;
-  std::int64_t q_block = 128, k_block = 1, period = 10;  // one block of every `period` is chosen
-
-  std::int64_t q_blocks() const { return (length + q_block - 1) / q_block; }
-  std::int64_t entries() const { return length / k_block / period; }
-  Shape queries() const { return {1, length, heads, dim}; }
-  Shape keys() const { return {1, length, kv_heads, dim}; }
-};
-
-// [1, kv heads, q_blocks, entries]
-Tensor chosen_blocks(const SparseShape& s) {
-  const Tensor indices = Tensor::empty({1, s.kv_heads, s.q_blocks(), s.entries()}, i32);
-  auto* at = indices.data_as<std::int32_t>();
-  std::minstd_rand random(3);
-  for (std::int64_t row = 0; row < s.kv_heads * s.q_blocks(); ++row)
-    for (std::int64_t n = 0; n < s.entries(); ++n)
-      *at++ = static_cast<std::int32_t>(n * s.period + static_cast<std::int64_t>(random()) % s.period);
-  return indices;
-}
-
 // Inputs, and numbers of them as the host knows them.
 class Problem {
  public:
   explicit Problem(const SparseShape& shape)
       : s(shape),
-        k_begin(nelements(s.queries())),
-        v_begin(k_begin + nelements(s.keys())),
-        pool(bf16, v_begin + nelements(s.keys())),
-        q(pool.take(s.queries(), 0)),
-        k(pool.take(s.keys(), k_begin)),
-        v(pool.take(s.keys(), v_begin)),
-        choice(chosen_blocks(s)),
-        indices(choice.to(Device::cuda())),
-        out(Tensor::empty(s.queries(), bf16, Device::cuda())),
+        k_begin(nelements(queries())),
+        v_begin(k_begin + nelements(keys())),
+        pool(bf16, v_begin + nelements(keys())),
+        q(pool.take(queries(), 0)),
+        k(pool.take(keys(), k_begin)),
+        v(pool.take(keys(), v_begin)),
+        choice(choose_blocks(s)),
+        indices(choice.indices.to(Device::cuda())),
+        out(Tensor::empty(queries(), bf16, Device::cuda())),
         lse(Tensor::empty({1, s.heads, s.length}, f32, Device::cuda())) {}
 
   void forward() const {
     ops::BlockSparseOptions options;
     options.q_block = static_cast<int>(s.q_block), options.k_block = static_cast<int>(s.k_block);
+    options.causal = s.causal;
     options.indices = indices.ref(), options.out = out.ref(), options.lse = lse.ref();
     ops::block_sparse_attention(q, k, v, options);
   }
@@ -63,8 +43,10 @@ class Problem {
                         std::int64_t d) { return double{pool.at(begin, (row * heads + h) * s.dim + d)}; };
     double sum = 0, value = 0;
     for (std::int64_t n = 0; n < s.entries(); ++n) {
-      const auto block = static_cast<std::int64_t>(choice.get({0, kv_head, token / s.q_block, n}));
-      for (std::int64_t key = block * s.k_block; key < (block + 1) * s.k_block; ++key) {
+      const auto block = static_cast<std::int64_t>(choice.indices.get({0, kv_head, token / s.q_block, n}));
+      if (block < 0) continue;
+      const std::int64_t end = (block + 1) * s.k_block;
+      for (std::int64_t key = block * s.k_block; key < (s.causal ? std::min(end, token + 1) : end); ++key) {
         double score = 0;
         for (std::int64_t d = 0; d < s.dim; ++d)
           score += at(0, s.heads, token, head, d) * at(k_begin, s.kv_heads, key, kv_head, d);
@@ -87,21 +69,33 @@ class Problem {
   }
 
  private:
+  Shape queries() const { return {1, s.length, s.heads, s.dim}; }
+  Shape keys() const { return {1, s.length, s.kv_heads, s.dim}; }
+
   SparseShape s;
   std::int64_t k_begin, v_begin;
   Pool pool;
-  Tensor q, k, v, choice, indices, out, lse;
+  Tensor q, k, v;
+
+ public:
+  const SparseChoice choice;
+
+ private:
+  Tensor indices, out, lse;
 };
 
 Workload sparse_workload(const SparseShape& s) {
   Workload workload;
-  workload.name = fmt::format("block sparse bf16 {}x{}x{}x{} {}x{} 1 of {}", s.length, s.heads, s.kv_heads,
-                              s.dim, s.q_block, s.k_block, s.period);
-  workload.flops =
-      4.0 * static_cast<double>(s.length * s.heads * s.dim) * static_cast<double>(s.entries() * s.k_block);
+  workload.name = fmt::format("block sparse bf16 {}x{}x{}x{} {}x{} 1 of {}{}{}", s.length, s.heads,
+                              s.kv_heads, s.dim, s.q_block, s.k_block, s.period, s.causal ? " causal" : "",
+                              s.drift == Drift::slow ? " drifting" : "");
   workload.prepare = [=] {
     const auto problem = std::make_shared<Problem>(s);
+    const double flops_of_pair = 4.0 * static_cast<double>(s.heads / s.kv_heads * s.dim);
     Workload::Ready ready;
+    ready.flops = problem->choice.pairs * flops_of_pair;
+    ready.nominal = problem->choice.nominal * flops_of_pair;
+    ready.facts = {{"overlap", problem->choice.overlap}};
     ready.call = [=] { problem->forward(); };
     ready.error = [=] { return problem->error(); };
     return ready;
@@ -113,10 +107,20 @@ Workload sparse_workload(const SparseShape& s) {
 
 std::vector<Workload> sparse_workloads() {
   std::vector<Workload> all;
-  for (const auto& [q_block, k_block] :
-       {std::pair(384, 384), std::pair(128, 128), std::pair(64, 64), std::pair(16, 64), std::pair(8, 64),
-        std::pair(128, 1), std::pair(64, 1), std::pair(1, 64)})
-    all.push_back(sparse_workload({.q_block = q_block, .k_block = k_block}));
+  for (const bool causal : {false, true}) {
+    for (const auto& [q_block, k_block] :
+         {std::pair(384, 384), std::pair(128, 128), std::pair(64, 64), std::pair(16, 64), std::pair(8, 64),
+          std::pair(128, 1), std::pair(64, 1), std::pair(1, 64)}) {
+      all.push_back(sparse_workload({.q_block = q_block, .k_block = k_block, .causal = causal}));
+      if (q_block == 1)
+        all.push_back(sparse_workload(
+            {.q_block = q_block, .k_block = k_block, .causal = causal, .drift = Drift::slow}));
+    }
+    for (const std::int64_t length : {8192, 131072})
+      for (const std::int64_t block : {128, 64})
+        all.push_back(
+            sparse_workload({.length = length, .q_block = block, .k_block = block, .causal = causal}));
+  }
   return all;
 }
 

@@ -16,6 +16,7 @@ struct Workload {
     std::function<void()> call;
     std::function<double()> error;
     double flops = 0;                          // where they are known only now
+    double nominal = 0;                        // the same if no key of a chosen block were masked, or 0
     std::map<std::string, double> facts = {};  // printed beside the result
   };
   std::function<Ready()> prepare;
