@@ -82,7 +82,8 @@ Step selected(int block_size, std::int64_t window) {
 
 Step product() {
   const Tensor a = on_device({128, 64}), b = on_device({64, 128}), c = on_device({128, 128});
-  return [=] { gemm(a, b, {.out = c}); };
+  const Tensor bias = on_device({128});
+  return [=] { gemm(a, b, {.bias = bias, .out = c}); };
 }
 
 struct Row {

@@ -74,7 +74,7 @@ GemmCall prepare_gemm(const TensorRef& a, const TensorRef& b, const GemmOptions&
   kernel.transpose_a = options.transpose_a, kernel.transpose_b = options.transpose_b;
   choose_order(args, "a", call.a, kernel.transpose_a);
   choose_order(args, "b", call.b, kernel.transpose_b);
-  kernel.bias = options.bias.has_value();
+  if (options.bias) kernel.bias = options.bias->dtype;
   kernel.activation = options.activation;
   const bool on_gpu = runs_on_gpu(options.target, a.device);
   kernel.compute = multiplied_type(a.dtype, on_gpu);
@@ -93,12 +93,10 @@ Tensor gemm(const TensorRef& a, const TensorRef& b, const GemmOptions& options) 
       Arguments("gemm").output("out", options.out, call.out_shape, call.kernel.out, "the result", a.device);
   if (nelements(out) == 0) return out;
   const Function function = compiled(call.kernel, target_for(options.target, a.device), gemm_kernel);
-  if (!options.bias) {
+  if (options.bias)
+    function(call.a, call.b, with_batch(out.ref()), *options.bias);
+  else
     function(call.a, call.b, with_batch(out.ref()));
-    return out;
-  }
-  const Tensor bias = Tensor::adopt(*options.bias, nullptr).to(f32);
-  function(call.a, call.b, with_batch(out.ref()), bias);
   return out;
 }
 

@@ -15,7 +15,7 @@ std::string_view name_of(Activation activation) {
 std::string GemmKernel::name() const {
   return fmt::format("gemm_{}_{}_{}_{}x{}x{}{}{}{}{}", type.name(), compute.name(), out.name(), tiles.m,
                      tiles.n, tiles.k, transpose_a ? "_ta" : "", transpose_b ? "_tb" : "",
-                     bias ? "_bias" : "",
+                     bias ? fmt::format("_bias_{}", bias->name()) : "",
                      activation == Activation::none ? "" : fmt::format("_{}", name_of(activation)));
 }
 
@@ -60,7 +60,8 @@ void multiply(const GemmKernel& c, const Tensor& a, const Tensor& b, const Expr&
 
 void finish(const GemmKernel& c, const Tensor& bias, const Expr& column, Fragment& sum) {
   if (c.bias) {
-    Fragment added = load(bias.at(column), {c.tiles.n});
+    Fragment added({c.tiles.n}, f32);
+    copy(bias.at(column), added);
     parallel(sum, [&](Index i, Index j) { sum(i, j) = activate(c.activation, sum(i, j) + added(j)); });
   } else if (c.activation != Activation::none) {
     parallel(sum, [&](Index i, Index j) { sum(i, j) = activate(c.activation, sum(i, j)); });
@@ -76,7 +77,7 @@ Kernel gemm_kernel(const GemmKernel& c) {
     Tensor a = c.transpose_a ? input("a", {batch, k, m}, c.type) : input("a", {batch, m, k}, c.type);
     Tensor b = c.transpose_b ? input("b", {batch, n, k}, c.type) : input("b", {batch, k, n}, c.type);
     Tensor out = output("out", {batch, m, n}, c.out);
-    Tensor bias = c.bias ? input("bias", {n}, f32) : out;
+    Tensor bias = c.bias ? input("bias", {n}, *c.bias) : out;
     grid(ceildiv(n, t.n), ceildiv(m, t.m), batch, {.order = Order::grouped(8)},
          [&](Index x, Index y, Index z) {
            Expr row = y * t.m, column = x * t.n;

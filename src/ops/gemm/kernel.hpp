@@ -1,5 +1,6 @@
 // The tile program of matrix products.
 #pragma once
+#include <optional>
 #include <string>
 
 #include "tegula/lang.hpp"
@@ -10,7 +11,8 @@ namespace tegula::ops {
 struct GemmKernel {
   DType type = f32, out = f32;
   DType compute = f32;  // of the tiles that are multiplied
-  bool transpose_a = false, transpose_b = false, bias = false;
+  bool transpose_a = false, transpose_b = false;
+  std::optional<DType> bias;
   Activation activation = Activation::none;
   GemmTiles tiles;
 
@@ -20,7 +22,7 @@ struct GemmKernel {
 std::string_view name_of(Activation activation);
 
 // Arguments: a [batch, m, k] (transposed: [batch, k, m]), b [batch, k, n] (or [batch, n, k]), out [batch, m,
-// n], and bias f32 [n] where the instance has it.
+// n], and bias [n] where the instance has it.
 lang::Kernel gemm_kernel(const GemmKernel& instance);
 
 }  // namespace tegula::ops
