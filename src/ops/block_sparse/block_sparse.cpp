@@ -2,6 +2,7 @@
 
 #include "ops/block_sparse/call.hpp"
 #include "ops/block_sparse/check_indices.hpp"
+#include "ops/block_sparse/tokens.hpp"
 #include "ops/common/functions.hpp"
 
 namespace tegula::ops {
@@ -169,6 +170,12 @@ AttentionResult block_sparse_attention(const TensorRef& q, const TensorRef& k, c
   const HeadOutputs outputs =
       make_outputs(Arguments("block_sparse_attention"), t, options.layout, options.out, options.lse);
   if (nelements(outputs.out) == 0) return outputs.result;
+  if (call.kernel.all_threads) {
+    if (const auto selection = as_selection(call, options.tiles)) {
+      attend_nsa(*selection, outputs, {.target = options.target});
+      return outputs.result;
+    }
+  }
   std::vector<Argument> values{
       split_heads(t.q, 2, t.group()), t.k, t.v, outputs.out, outputs.lse, call.choice, call.scale};
   if (call.kernel.softcap) values.push_back(options.softcap);

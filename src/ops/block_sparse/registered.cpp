@@ -5,6 +5,7 @@
 
 #include "ops/block_sparse/call.hpp"
 #include "ops/block_sparse/options.hpp"
+#include "ops/block_sparse/tokens.hpp"
 #include "ops/reference/reference.hpp"
 
 namespace tegula::ops {
@@ -146,6 +147,8 @@ void describe_block_sparse(Operator& op) {
                     example("mask_single_keys", {1, 33, 41, 2, 2, 16, 16, 1}, f32, 0, Choice::mask),
                     example("single_keys_causal_f16", {2, 40, 300, 4, 2, 24, 16, 1}, f16, 90,
                             Choice::lists_with_counts, {{"causal", "true"}}),
+                    example("single_queries_bf16", {1, 90, 170, 4, 2, 64, 1, 32}, bf16, 4,
+                            Choice::lists_with_counts, {{"causal", "true"}}),
                     example("wide_blocks_bf16", {1, 260, 300, 4, 2, 64, 128, 128}, bf16, 2, Choice::lists,
                             {{"causal", "true"}})};
   op.bench_cases = {example("4096_64x64_10%", {1, 4096, 4096, 8, 8, 64, 64, 64}, f32, 7, Choice::lists),
@@ -172,7 +175,11 @@ Operator registered_block_sparse_attention() {
                                                      block_sparse_options(in, options)));
   };
   op.kernels = [](const Tensors& in, const Options& options, Target target) {
-    return std::vector{block_sparse_kernel(prepared(in, options, target).kernel)};
+    const BlockSparseCall call = prepared(in, options, target);
+    const auto selection = call.kernel.all_threads
+                               ? as_selection(call, block_sparse_options(in, options, target).tiles)
+                               : std::nullopt;
+    return std::vector{selection ? nsa_kernel(selection->kernel) : block_sparse_kernel(call.kernel)};
   };
   op.work = work_of;
   op.tolerance = [](const Tensors& in, const Options&) {

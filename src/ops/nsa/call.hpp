@@ -21,10 +21,15 @@ struct NsaCall {
 NsaCall prepare_nsa(const TensorRef& q, const TensorRef& k, const TensorRef& v,
                     const TensorRef& block_indices, const NsaSelectedOptions& options, bool lists,
                     const char* op = "nsa_selected_attention");
+// Completes call.kernel.
+void plan_nsa_call(const AttentionTiles& tiles, bool lists, NsaCall& call);
 // Where the kernel divides, not more tokens share a call of it than `tokens_of_call`, or as many as there is
 // memory for.
 NsaSelectedResult run_nsa(const NsaCall& call, const NsaSelectedOptions& options,
                           std::int64_t tokens_of_call = 0);
+// The selected blocks alone; of the options, where packed sequences begin and the target count.
+void attend_nsa(const NsaCall& call, const HeadOutputs& outputs, const NsaSelectedOptions& options,
+                std::int64_t tokens_of_call = 0);
 // Whether a kernel for GPUs can leave blocks to a pass over keys.
 bool can_divide(const NsaCall& call);
 

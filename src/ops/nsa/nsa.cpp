@@ -14,7 +14,8 @@ namespace {
 
 constexpr std::int64_t most_entries = 4096, longest_window = std::int64_t{1} << 29;
 constexpr std::int64_t bytes_of_slots = std::int64_t{1} << 30;
-constexpr int most_slots = 64;  // of a token, for each head
+constexpr int most_slots = 160;  // of a token, for each head
+constexpr std::int64_t most_entries_by_doubling = 64;
 
 // [(batch,) tokens, selecting heads, …] with a row for each query head; heads of a group repeat one that they
 // share.
@@ -67,19 +68,10 @@ void check_selection(const Arguments& args, const TensorRef& block_indices, cons
   call.counts = per_query_head(counts, rank - 2, t);
 }
 
-void plan(const NsaSelectedOptions& options, bool lists, NsaCall& call) {
-  const HeadTensors& t = call.tensors;
-  NsaKernel& kernel = call.kernel;
-  kernel.entries = static_cast<int>(std::bit_ceil(static_cast<std::uint64_t>(call.choice.size(-1))));
-  const std::int64_t tokens = kernel.varlen ? call.longest : t.q.size(1);
-  const NsaProblem problem{t.group(),      call.per_query_head, tokens,      kernel.block,
-                           kernel.entries, kernel.dim,          kernel.dim_v};
-  const NsaPlan plan =
-      lists ? plan_nsa_on_gpu(problem, kernel.compute, options.tiles) : plan_nsa(problem, options.tiles);
-  kernel.pack = plan.pack, kernel.queries = plan.queries, kernel.keys = plan.keys;
-  kernel.members = plan.pack > 1 ? static_cast<int>(t.group()) : 1;
-  kernel.lists = lists;
-  if (lists && can_divide(call)) kernel.fewest = plan.fewest;
+// Room for the entries of a row, of few sizes: each is a kernel of its own.
+int capacity(std::int64_t entries) {
+  if (entries > most_entries_by_doubling) return static_cast<int>((entries + 15) / 16 * 16);
+  return static_cast<int>(std::bit_ceil(static_cast<std::uint64_t>(entries)));
 }
 
 std::int64_t tokens_of_slots(const NsaCall& call) {
@@ -114,6 +106,20 @@ bool can_divide(const NsaCall& call) {
   const NsaKernel& kernel = call.kernel;
   return kernel.pack > 1 && kernel.queries > 1 && !kernel.repeats && !kernel.varlen && kernel.joined() == 1 &&
          kernel.slots() <= most_slots;
+}
+
+void plan_nsa_call(const AttentionTiles& tiles, bool lists, NsaCall& call) {
+  const HeadTensors& t = call.tensors;
+  NsaKernel& kernel = call.kernel;
+  kernel.entries = capacity(call.choice.size(-1));
+  const std::int64_t tokens = kernel.varlen ? call.longest : t.q.size(1);
+  const NsaProblem problem{t.group(),      call.per_query_head, tokens,      kernel.block,
+                           kernel.entries, kernel.dim,          kernel.dim_v};
+  const NsaPlan plan = lists ? plan_nsa_on_gpu(problem, kernel.compute, tiles) : plan_nsa(problem, tiles);
+  kernel.pack = plan.pack, kernel.queries = plan.queries, kernel.keys = plan.keys;
+  kernel.members = plan.pack > 1 ? static_cast<int>(t.group()) : 1;
+  kernel.lists = lists;
+  if (lists && can_divide(call)) kernel.fewest = plan.fewest;
 }
 
 AttentionOptions window_options(const NsaSelectedOptions& options) {
@@ -163,8 +169,31 @@ NsaCall prepare_nsa(const TensorRef& q, const TensorRef& k, const TensorRef& v,
   kernel.block = options.block_size;
   kernel.causal = options.causal, kernel.diagonal = options.diagonal, kernel.repeats = options.repeats;
   kernel.counts = options.block_counts.has_value();
-  plan(options, lists, call);
+  plan_nsa_call(options.tiles, lists, call);
   return call;
+}
+
+void attend_nsa(const NsaCall& call, const HeadOutputs& outputs, const NsaSelectedOptions& options,
+                std::int64_t tokens_of_call) {
+  const HeadTensors& t = call.tensors;
+  const Target target = target_for(options.target, t.q.device);
+  if (nelements(outputs.out) == 0) return;
+  if (call.kernel.divides())
+    return run_divided(call, outputs, tokens_of_call ? tokens_of_call : tokens_of_slots(call), target);
+  std::vector<Argument> values{split_heads(t.q, t.q.rank() - 2, t.group()),
+                               t.k,
+                               t.v,
+                               outputs.out,
+                               outputs.lse,
+                               call.choice,
+                               call.scale};
+  if (call.kernel.counts) values.push_back(call.counts);
+  if (call.kernel.varlen) {
+    values.push_back(*options.cu_seqlens_q);
+    values.push_back(*options.cu_seqlens_k);
+    values.push_back(call.longest);
+  }
+  compiled(call.kernel, target, nsa_kernel).call_in_order(values);
 }
 
 NsaSelectedResult run_nsa(const NsaCall& call, const NsaSelectedOptions& options,
@@ -180,26 +209,7 @@ NsaSelectedResult run_nsa(const NsaCall& call, const NsaSelectedOptions& options
     const AttentionResult window = attention(call.q, call.k, call.v, window_options(options));
     result.window_out = window.out, result.window_lse = window.lse;
   }
-  if (nelements(outputs.out) == 0) return result;
-  if (call.kernel.divides()) {
-    run_divided(call, outputs, tokens_of_call ? tokens_of_call : tokens_of_slots(call),
-                target_for(options.target, t.q.device));
-    return result;
-  }
-  std::vector<Argument> values{split_heads(t.q, t.q.rank() - 2, t.group()),
-                               t.k,
-                               t.v,
-                               outputs.out,
-                               outputs.lse,
-                               call.choice,
-                               call.scale};
-  if (call.kernel.counts) values.push_back(call.counts);
-  if (call.kernel.varlen) {
-    values.push_back(*options.cu_seqlens_q);
-    values.push_back(*options.cu_seqlens_k);
-    values.push_back(call.longest);
-  }
-  compiled(call.kernel, target_for(options.target, t.q.device), nsa_kernel).call_in_order(values);
+  attend_nsa(call, outputs, options, tokens_of_call);
   return result;
 }
 

@@ -1,0 +1,40 @@
+#include "ops/block_sparse/tokens.hpp"
+
+namespace tegula::ops {
+
+namespace {
+
+constexpr int least_block = 16;  // of keys: smaller ones do not fill a step
+constexpr std::int64_t most_entries = 1024;
+constexpr int warp_group_rows = 64;  // heads of a group that fill a tile alone
+
+// [batch, kv heads, 1 or group, tokens, …] by tokens, with a row for each query head.
+TensorRef by_tokens(const TensorRef& rows, std::int64_t group) {
+  Shape shape = rows.shape;
+  shape[2] = group;
+  return rows.expand(shape).transpose(2, 3).transpose(1, 2);
+}
+
+}  // namespace
+
+std::optional<NsaCall> as_selection(const BlockSparseCall& call, const AttentionTiles& tiles) {
+  const BlockSparseKernel& own = call.kernel;
+  const HeadTensors& t = call.tensors;
+  const bool fast = own.compute.bits() == 16 && own.dim % 16 == 0 && own.dim_v % 16 == 0;
+  const bool plain = !own.mask && !own.softcap && own.k_block >= least_block;
+  if (own.q_block != 1 || !fast || !plain || t.group() >= warp_group_rows) return std::nullopt;
+  if (call.choice.size(4) > most_entries) return std::nullopt;
+  NsaCall result;
+  result.tensors = t, result.q = t.q, result.k = t.k, result.v = t.v;
+  result.per_query_head = call.per_query_head;
+  result.choice = by_tokens(call.choice, t.group());
+  if (own.counts) result.counts = by_tokens(call.counts, t.group());
+  result.scale = call.scale;
+  NsaKernel& kernel = result.kernel;
+  kernel.type = own.type, kernel.compute = own.compute, kernel.dim = own.dim, kernel.dim_v = own.dim_v;
+  kernel.block = own.k_block, kernel.causal = own.causal, kernel.counts = own.counts;
+  plan_nsa_call(tiles, true, result);
+  return result;
+}
+
+}  // namespace tegula::ops
