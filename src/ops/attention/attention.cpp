@@ -13,7 +13,7 @@ constexpr std::int64_t widest = std::int64_t{1} << 29;  // as large as any tenso
 
 void check_window(const Arguments& args, const AttentionOptions& options, AttentionCall& call) {
   for (auto [name, size] : {std::pair("left", options.left), std::pair("right", options.right)})
-    args.check(size >= -1, name, "a number of keys, or -1 for all", fmt::format("{}", size), "leave it out");
+    args.check(size >= -1, name, "a number of keys, or -1 for all", worded("{}", size), "leave it out");
   const bool right = options.causal || options.right >= 0;
   call.kernel.left = options.left >= 0;
   call.kernel.right = right;
@@ -58,8 +58,7 @@ AttentionCall prepare_attention(const TensorRef& q, const TensorRef& k, const Te
   if (options.sinks) {
     args.check_tensor("sinks", *options.sinks, float_types, {1});
     args.check(options.sinks->size(0) == call.tensors.heads, "sinks",
-               fmt::format("[heads] = [{}]", call.tensors.heads), describe(*options.sinks),
-               "give every head of q a sink");
+               worded("[heads] = [{}]", call.tensors.heads), *options.sinks, "give every head of q a sink");
   }
   AttentionKernel& kernel = call.kernel;
   kernel.type = q.dtype;

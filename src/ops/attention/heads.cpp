@@ -24,27 +24,22 @@ TensorRef split_heads(const TensorRef& tensor, int dim, std::int64_t group) {
 namespace {
 
 void check_against(const Arguments& args, const HeadTensors& t, const TensorRef& k, const TensorRef& v) {
-  const std::string given_k = describe(k), given_v = describe(v);
   if (t.q.rank() == 4) {
-    args.check(t.k.size(0) == t.q.size(0), "k", fmt::format("batch {}, as q", t.q.size(0)), given_k,
+    args.check(t.k.size(0) == t.q.size(0), "k", worded("batch {}, as q", t.q.size(0)), k,
                "give both one batch");
-    args.check(t.v.size(0) == t.q.size(0), "v", fmt::format("batch {}, as q", t.q.size(0)), given_v,
+    args.check(t.v.size(0) == t.q.size(0), "v", worded("batch {}, as q", t.q.size(0)), v,
                "give both one batch");
   }
-  args.check(t.k.size(-1) == t.q.size(-1), "k", fmt::format("{} features, as q", t.q.size(-1)), given_k,
+  args.check(t.k.size(-1) == t.q.size(-1), "k", worded("{} features, as q", t.q.size(-1)), k,
              "only v may have another number of features");
-  args.check(t.v.size(-3) == t.k.size(-3), "v", fmt::format("{} keys, as k", t.k.size(-3)), given_v,
-             "check the layout");
-  args.check(t.v.size(-2) == t.kv_heads, "v", fmt::format("{} heads, as k", t.kv_heads), given_v,
-             "check the layout");
+  args.check(t.v.size(-3) == t.k.size(-3), "v", worded("{} keys, as k", t.k.size(-3)), v, "check the layout");
+  args.check(t.v.size(-2) == t.kv_heads, "v", worded("{} heads, as k", t.kv_heads), v, "check the layout");
   args.check(t.kv_heads == 0 ? t.heads == 0 : t.heads % t.kv_heads == 0, "k",
-             fmt::format("a number of heads that divides the {} of q", t.heads), given_k, "check the layout");
-  args.check(t.dim() >= 1 && t.dim() <= largest_head_dim, "q",
-             fmt::format("1 to {} features", largest_head_dim), fmt::format("{}", t.dim()),
-             "split the heads");
+             worded("a number of heads that divides the {} of q", t.heads), k, "check the layout");
+  args.check(t.dim() >= 1 && t.dim() <= largest_head_dim, "q", worded("1 to {} features", largest_head_dim),
+             worded("{}", t.dim()), "split the heads");
   args.check(t.dim_v() >= 1 && t.dim_v() <= largest_head_dim, "v",
-             fmt::format("1 to {} features", largest_head_dim), fmt::format("{}", t.dim_v()),
-             "split the heads");
+             worded("1 to {} features", largest_head_dim), worded("{}", t.dim_v()), "split the heads");
 }
 
 }  // namespace
@@ -87,13 +82,13 @@ HeadOutputs make_outputs(const Arguments& args, const HeadTensors& t, Layout lay
 
 void check_softcap(const Arguments& args, float softcap) {
   args.check(std::isfinite(softcap) && softcap >= 0, "softcap", "a positive number, or 0 for none",
-             fmt::format("{}", softcap), "leave it out");
+             worded("{}", softcap), "leave it out");
 }
 
 void check_tiles(const Arguments& args, const AttentionTiles& tiles) {
   for (int extent : {tiles.queries, tiles.keys})
     args.check(extent >= 0 && extent <= 1024, "tiles", "extents from 1 to 1024, or 0 for the plan's choice",
-               fmt::format("{}", extent), "leave them out");
+               worded("{}", extent), "leave them out");
 }
 
 float program_scale(float scale, float softcap) {

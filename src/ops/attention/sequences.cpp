@@ -12,15 +12,14 @@ std::int64_t check_fences(const Arguments& args, const char* name, const TensorR
                           std::int64_t tokens) {
   args.check_tensor(name, fences, {i32}, {1});
   const std::int64_t count = fences.size(0);
-  args.check(count >= 1, name, "at least one element", describe(fences), "give sequences + 1 elements");
+  args.check(count >= 1, name, "at least one element", fences, "give sequences + 1 elements");
   if (!fences.device.is_cpu()) return tokens;
   std::int64_t before = 0, longest = 0;
   for (std::int64_t i = 0; i < count; ++i) {
     const auto at = static_cast<std::int64_t>(fences.get({i}));
     const bool good = at >= before && (i > 0 || at == 0) && (i + 1 < count || at == tokens);
-    args.check(good, name,
-               fmt::format("numbers that start with 0, never fall and end with {} tokens", tokens),
-               fmt::format("{} at position {}", at, i), "correct the sequence lengths");
+    args.check(good, name, worded("numbers that start with 0, never fall and end with {} tokens", tokens),
+               worded("{} at position {}", at, i), "correct the sequence lengths");
     longest = std::max(longest, at - before);
     before = at;
   }
@@ -38,7 +37,7 @@ PackedLengths check_sequences(const Arguments& args, const std::optional<TensorR
   lengths.queries = check_fences(args, "cu_seqlens_q", *cu_seqlens_q, tensors.q.size(0));
   lengths.keys = check_fences(args, "cu_seqlens_k", *cu_seqlens_k, tensors.k.size(0));
   args.check(cu_seqlens_q->size(0) == cu_seqlens_k->size(0), "cu_seqlens_k",
-             fmt::format("{} elements, as cu_seqlens_q", cu_seqlens_q->size(0)), describe(*cu_seqlens_k),
+             worded("{} elements, as cu_seqlens_q", cu_seqlens_q->size(0)), *cu_seqlens_k,
              "give every sequence queries and keys, also none");
   return lengths;
 }

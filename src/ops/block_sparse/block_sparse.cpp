@@ -21,8 +21,8 @@ TensorRef per_query_head(const Arguments& args, const char* name, const TensorRe
                          const HeadTensors& t) {
   const std::int64_t heads = tensor.size(1);
   args.check(heads == t.heads || heads == t.kv_heads, name,
-             fmt::format("{} heads, as q, or {}, as k, in dimension 1", t.heads, t.kv_heads),
-             describe(tensor), "give a row for each head");
+             worded("{} heads, as q, or {}, as k, in dimension 1", t.heads, t.kv_heads), tensor,
+             "give a row for each head");
   if (heads == t.heads) return split_heads(tensor, 1, t.group());
   TensorRef shared = split_heads(tensor, 1, 1);
   Shape shape = shared.shape;
@@ -34,7 +34,7 @@ void check_extents(const Arguments& args, const char* name, const TensorRef& ten
                    const char* meaning) {
   for (std::size_t d = 0; d < shape.size(); ++d)
     args.check(shape[d] < 0 || tensor.shape[d] == shape[d], name,
-               fmt::format("{} with {} in dimension {}", meaning, shape[d], d), describe(tensor),
+               worded("{} with {} in dimension {}", meaning, shape[d], d), tensor,
                "check q_block and k_block");
 }
 
@@ -117,7 +117,7 @@ void plan_lists(const BlockSparseOptions& options, BlockSparseCall& call) {
 
 void check_blocks(const Arguments& args, const BlockSparseOptions& options) {
   for (auto [name, size] : {std::pair("q_block", options.q_block), std::pair("k_block", options.k_block)})
-    args.check(size >= 1 && size <= 1 << 20, name, "a block size from 1 to 2^20", fmt::format("{}", size),
+    args.check(size >= 1 && size <= 1 << 20, name, "a block size from 1 to 2^20", worded("{}", size),
                "change the block size");
 }
 

@@ -126,7 +126,7 @@ std::string position(const IndexCheck& check, std::int64_t row, std::int64_t ent
 void check_indices(const Arguments& args, const IndexCheck& check, tegula::Target target) {
   if (nelements(check.indices) == 0) return;
   const std::int64_t rows = nelements(check.indices) / check.indices.size(-1);
-  args.check(rows < nothing, check.name, "fewer than 2^31 rows", describe(check.indices), "split the batch");
+  args.check(rows < nothing, check.name, "fewer than 2^31 rows", check.indices, "split the batch");
   const CheckKernel kernel{check.counts.has_value(), check.q_begin.has_value()};
   tegula::Tensor found = tegula::Tensor::full({4}, i32, nothing);
   std::vector<Argument> values{check.indices, found, check.block, check.keys};
@@ -139,8 +139,8 @@ void check_indices(const Arguments& args, const IndexCheck& check, tegula::Targe
   compiled(kernel, target, check_kernel).call_in_order(values);
   const std::vector<std::int32_t> result = found.values<std::int32_t>();
   args.check(result[0] == nothing, check.name,
-             fmt::format("-1 or a number below {}, that of the blocks of keys", result[3]),
-             fmt::format("{} at {}", result[2], position(check, result[0], result[1])),
+             worded("-1 or a number below {}, that of the blocks of keys", result[3]),
+             worded("{} at {}", result[2], position(check, result[0], result[1])),
              "correct the selection, or leave check_indices out: such entries select nothing");
 }
 

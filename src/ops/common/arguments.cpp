@@ -25,29 +25,32 @@ void Arguments::refuse(const std::string& argument, const std::string& expected,
 
 void Arguments::check_tensor(const std::string& name, const TensorRef& tensor,
                              const std::vector<DType>& types, const std::vector<int>& ranks) const {
-  const std::string given = describe(tensor);
-  check(std::find(types.begin(), types.end(), tensor.dtype) != types.end(), name,
-        "dtype " + alternatives(types, [](DType t) { return std::string(t.name()); }), given,
-        "convert it with to()");
-  check(std::find(ranks.begin(), ranks.end(), tensor.rank()) != ranks.end(), name,
-        "rank " + alternatives(ranks, [](int r) { return std::to_string(r); }), given, "reshape it");
-  for (std::int64_t extent : tensor.shape)
-    check(extent >= 0 && extent < (std::int64_t{1} << 29), name, "extents below 2^29", given,
-          "split the call");
-  check(tensor.data != nullptr || nelements(tensor) == 0, name, "memory", given + " at a null pointer",
-        "allocate it first");
+  const auto has = [](const auto& values, const auto& value) {
+    return std::find(values.begin(), values.end(), value) != values.end();
+  };
+  const auto is_small = [](std::int64_t extent) { return extent >= 0 && extent < (std::int64_t{1} << 29); };
+  if (!has(types, tensor.dtype))
+    refuse(name, "dtype " + alternatives(types, [](DType t) { return std::string(t.name()); }),
+           describe(tensor), "convert it with to()");
+  if (!has(ranks, tensor.rank()))
+    refuse(name, "rank " + alternatives(ranks, [](int r) { return std::to_string(r); }), describe(tensor),
+           "reshape it");
+  if (!std::all_of(tensor.shape.begin(), tensor.shape.end(), is_small))
+    refuse(name, "extents below 2^29", describe(tensor), "split the call");
+  if (tensor.data == nullptr && nelements(tensor) != 0)
+    refuse(name, "memory", describe(tensor) + " at a null pointer", "allocate it first");
 }
 
 void Arguments::check_contiguous_features(const std::string& name, const TensorRef& tensor) const {
-  const bool good = tensor.size(-1) <= 1 || tensor.stride(-1) == 1 || nelements(tensor) == 0;
-  check(good, name, "a last dimension of stride 1", describe(tensor), "pass contiguous()");
+  if (tensor.size(-1) > 1 && tensor.stride(-1) != 1 && nelements(tensor) != 0)
+    refuse(name, "a last dimension of stride 1", describe(tensor), "pass contiguous()");
 }
 
 void Arguments::check_shape(const std::string& name, const TensorRef& tensor, DType type, const Shape& shape,
                             const std::string& meaning) const {
   check_tensor(name, tensor, {type}, {static_cast<int>(shape.size())});
-  check(tensor.shape == shape, name, fmt::format("{} = {}", meaning, describe(shape)), describe(tensor),
-        "give it that shape");
+  if (tensor.shape != shape)
+    refuse(name, fmt::format("{} = {}", meaning, describe(shape)), describe(tensor), "give it that shape");
 }
 
 Tensor Arguments::output(const std::string& name, const std::optional<TensorRef>& given, const Shape& shape,
@@ -59,8 +62,8 @@ Tensor Arguments::output(const std::string& name, const std::optional<TensorRef>
 
 float checked_scale(const Arguments& args, const std::optional<float>& scale, std::int64_t dim) {
   if (!scale) return 1.f / std::sqrt(static_cast<float>(dim));
-  args.check(std::isfinite(*scale) && *scale > 0, "scale", "a positive finite number",
-             fmt::format("{}", *scale), "negate q for a negative scale");
+  args.check(std::isfinite(*scale) && *scale > 0, "scale", "a positive finite number", worded("{}", *scale),
+             "negate q for a negative scale");
   return *scale;
 }
 

@@ -3,8 +3,10 @@
 #pragma once
 #include <fmt/format.h>
 
+#include <concepts>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "tegula/error.hpp"
@@ -19,9 +21,11 @@ class Arguments {
 
   [[noreturn]] void refuse(const std::string& argument, const std::string& expected, const std::string& given,
                            const std::string& remedy) const;
-  void check(bool good, const std::string& argument, const std::string& expected, const std::string& given,
-             const std::string& remedy) const {
-    if (!good) refuse(argument, expected, given, remedy);
+  // Texts may be strings, tensors, which are described, or functions that give a string, such as `worded`.
+  template <class Argument, class Expected, class Given, class Remedy>
+  void check(bool good, const Argument& argument, const Expected& expected, const Given& given,
+             const Remedy& remedy) const {
+    if (!good) refuse(text(argument), text(expected), text(given), text(remedy));
   }
 
   // A tensor of one of the types and ranks; its features lie side by side.
@@ -37,8 +41,23 @@ class Arguments {
                 DType type, const std::string& meaning, const Device& device) const;
 
  private:
+  static std::string text(std::string_view given) { return std::string(given); }
+  static std::string text(const TensorRef& tensor) { return describe(tensor); }
+  template <std::invocable F>
+  static std::string text(const F& make) {
+    return make();
+  }
+
   std::string op_;
 };
+
+// A text that is made if it is needed: a warm call of an operator takes less time than a few of them.
+template <class... Values>
+auto worded(fmt::format_string<Values...> text, Values... values) {
+  return [checked = fmt::string_view(text), values...] {
+    return fmt::vformat(checked, fmt::make_format_args(values...));
+  };
+}
 
 inline const std::vector<DType> float_types = {f32, f16, bf16};
 

@@ -23,7 +23,7 @@ void choose_order(const Arguments& args, const char* name, TensorRef& tensor, bo
   const bool rows = tensor.size(2) <= 1 || tensor.stride(2) == 1;
   const bool columns = tensor.size(1) <= 1 || tensor.stride(1) == 1;
   args.check(rows || columns || nelements(tensor) == 0, name, "a matrix with stride 1 along rows or columns",
-             describe(tensor), "pass contiguous()");
+             tensor, "pass contiguous()");
   if (rows) return;
   tensor = tensor.transpose(1, 2);
   transposed = !transposed;
@@ -32,13 +32,13 @@ void choose_order(const Arguments& args, const char* name, TensorRef& tensor, bo
 void check_tiles(const Arguments& args, const GemmTiles& tiles) {
   for (int extent : {tiles.m, tiles.n, tiles.k})
     args.check(extent >= 0 && extent <= 4096, "tiles", "extents from 1 to 4096, or 0 for the plan's choice",
-               fmt::format("{}", extent), "leave them out");
+               worded("{}", extent), "leave them out");
 }
 
 // The common number of batches; a tensor with one batch is repeated.
 std::int64_t join_batches(const Arguments& args, TensorRef& a, TensorRef& b) {
   const std::int64_t of_a = a.size(0), of_b = b.size(0), batch = of_a == 1 ? of_b : of_a;
-  args.check(of_b == batch || of_b == 1, "b", fmt::format("{} batches, as a, or one", of_a), describe(b),
+  args.check(of_b == batch || of_b == 1, "b", worded("{} batches, as a, or one", of_a), b,
              "give both the same number of batches");
   a = a.expand({batch, a.size(1), a.size(2)});
   b = b.expand({batch, b.size(1), b.size(2)});
@@ -58,12 +58,12 @@ GemmCall prepare_gemm(const TensorRef& a, const TensorRef& b, const GemmOptions&
                      k = call.a.size(options.transpose_a ? 1 : 2);
   const std::int64_t n = call.b.size(options.transpose_b ? 1 : 2),
                      k_of_b = call.b.size(options.transpose_b ? 2 : 1);
-  args.check(k == k_of_b, "b", fmt::format("an inner extent of {}, as a", k), describe(b),
+  args.check(k == k_of_b, "b", worded("an inner extent of {}, as a", k), b,
              "check transpose_a and transpose_b");
   const std::int64_t batch = join_batches(args, call.a, call.b);
   if (options.bias) {
     args.check_tensor("bias", *options.bias, float_types, {1});
-    args.check(options.bias->size(0) == n, "bias", fmt::format("[n] = [{}]", n), describe(*options.bias),
+    args.check(options.bias->size(0) == n, "bias", worded("[n] = [{}]", n), *options.bias,
                "give it one element a column");
   }
   GemmKernel& kernel = call.kernel;

@@ -12,7 +12,7 @@ struct GemmKernel {
   DType type = f32, out = f32;
   DType compute = f32;  // of the tiles that are multiplied
   bool transpose_a = false, transpose_b = false;
-  std::optional<DType> bias;
+  std::optional<DType> bias = {};
   Activation activation = Activation::none;
   GemmTiles tiles;
 

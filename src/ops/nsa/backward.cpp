@@ -33,13 +33,12 @@ void check_sums(const Arguments& args, const NsaBackwardCall& call, const NsaSel
                       static_cast<double>(std::max<std::int64_t>(1, choice.size(-3) * choice.size(-2)));
   const double own = static_cast<double>(nelements(call.forward.tensors.q));
   args.check(rows + own / call.forward.tensors.dim() < most_entries, "block_indices",
-             "fewer than 2^31 entries of a head, of all batches together", describe(choice),
-             "split the batch");
+             "fewer than 2^31 entries of a head, of all batches together", choice, "split the batch");
   args.check(given.scale_gradient || !given.dscale, "dscale", "scale_gradient with it", "dscale alone",
              "set scale_gradient");
   const bool divided = call.kernel.forward.pack == 1 && call.forward.tensors.group() > 1;
   args.check(!given.scale_gradient || call.forward.per_query_head || !divided, "scale_gradient",
-             "heads of a group that share a tile", fmt::format("a group of {}", call.forward.tensors.group()),
+             "heads of a group that share a tile", worded("a group of {}", call.forward.tensors.group()),
              "select for every query head");
 }
 

@@ -29,16 +29,14 @@ TensorRef per_query_head(const TensorRef& tensor, int heads_at, const HeadTensor
 
 void check_rows(const Arguments& args, const char* name, const TensorRef& tensor, const HeadTensors& t) {
   const int rank = t.q.rank();
-  const std::string given = describe(tensor);
   if (rank == 4)
-    args.check(tensor.size(0) == t.q.size(0), name, fmt::format("batch {}, as q", t.q.size(0)), given,
+    args.check(tensor.size(0) == t.q.size(0), name, worded("batch {}, as q", t.q.size(0)), tensor,
                "give both one batch");
-  args.check(tensor.size(rank - 3) == t.q.size(-3), name, fmt::format("{} tokens, as q", t.q.size(-3)), given,
+  args.check(tensor.size(rank - 3) == t.q.size(-3), name, worded("{} tokens, as q", t.q.size(-3)), tensor,
              "check the layout");
   const std::int64_t heads = tensor.size(rank - 2);
   args.check(heads == t.heads || heads == t.kv_heads, name,
-             fmt::format("{} heads, as k, or {}, as q", t.kv_heads, t.heads), given,
-             "give a row for each head");
+             worded("{} heads, as k, or {}, as q", t.kv_heads, t.heads), tensor, "give a row for each head");
 }
 
 void check_selection(const Arguments& args, const TensorRef& block_indices, const NsaSelectedOptions& options,
@@ -52,7 +50,7 @@ void check_selection(const Arguments& args, const TensorRef& block_indices, cons
   const TensorRef indices = ordered(block_indices);
   check_rows(args, "block_indices", indices, t);
   args.check(indices.size(-1) <= most_entries, "block_indices",
-             fmt::format("at most {} entries of a row", most_entries), describe(block_indices),
+             worded("at most {} entries of a row", most_entries), block_indices,
              "select larger blocks, or use block_sparse_attention");
   call.per_query_head = indices.size(rank - 2) != t.kv_heads;
   call.lists = indices;
@@ -62,8 +60,8 @@ void check_selection(const Arguments& args, const TensorRef& block_indices, cons
   const TensorRef counts = ordered(*options.block_counts);
   check_rows(args, "block_counts", counts, t);
   args.check(counts.size(rank - 2) == indices.size(rank - 2), "block_counts",
-             fmt::format("{} heads, as block_indices", indices.size(rank - 2)),
-             describe(*options.block_counts), "give every row of entries a count");
+             worded("{} heads, as block_indices", indices.size(rank - 2)), *options.block_counts,
+             "give every row of entries a count");
   call.list_lengths = counts;
   call.counts = per_query_head(counts, rank - 2, t);
 }
@@ -152,9 +150,9 @@ NsaCall prepare_nsa(const TensorRef& q, const TensorRef& k, const TensorRef& v,
   call.q = q, call.k = k, call.v = v;
   NsaKernel& kernel = call.kernel;
   args.check(options.block_size >= 1 && options.block_size <= 1 << 20, "block_size",
-             "a block size from 1 to 2^20", fmt::format("{}", options.block_size), "change the block size");
+             "a block size from 1 to 2^20", worded("{}", options.block_size), "change the block size");
   args.check(options.window >= 0 && options.window <= longest_window, "window",
-             "a number of keys, or 0 for no window", fmt::format("{}", options.window), "leave it out");
+             "a number of keys, or 0 for no window", worded("{}", options.window), "leave it out");
   check_tiles(args, options.tiles);
   kernel.varlen = options.cu_seqlens_q || options.cu_seqlens_k;
   call.tensors = check_heads(args, q, k, v, kernel.varlen ? 3 : 4, options.layout);

@@ -13,7 +13,7 @@ constexpr std::int64_t largest = std::int64_t{1} << 29;
 std::int64_t blocks_of(std::int64_t extent, int block) { return (extent + block - 1) / block; }
 
 void check_block(const Arguments& args, const char* name, int size) {
-  args.check(size >= 1 && size <= 1 << 20, name, "a block size from 1 to 2^20", fmt::format("{}", size),
+  args.check(size >= 1 && size <= 1 << 20, name, "a block size from 1 to 2^20", worded("{}", size),
              "change the block size");
 }
 
@@ -57,13 +57,12 @@ Tensor block_scores(const TensorRef& q, const TensorRef& k, const BlockScoresOpt
 TopkKernel prepare_topk(const TensorRef& scores, std::int64_t count, const TopkBlocksOptions& options) {
   const Arguments args("topk_blocks");
   args.check_tensor("scores", scores, {f32}, {4});
-  args.check(count >= 0 && count < largest, "count", "a number of blocks from 0 to 2^29",
-             fmt::format("{}", count), "change it");
+  args.check(count >= 0 && count < largest, "count", "a number of blocks from 0 to 2^29", worded("{}", count),
+             "change it");
   check_block(args, "q_block", options.q_block);
   check_block(args, "k_block", options.k_block);
   args.check(options.key_offset > -largest && options.key_offset < largest, "key_offset",
-             "a number below 2^29 in magnitude", fmt::format("{}", options.key_offset),
-             "give keys - queries");
+             "a number below 2^29 in magnitude", worded("{}", options.key_offset), "give keys - queries");
   TopkKernel kernel;
   kernel.first = options.keep_first, kernel.diagonal = options.keep_diagonal;
   kernel.columns = scores.size(3) <= 32 ? 32 : 256;
