@@ -10,24 +10,29 @@ from ._arrays import Array, as_kind_of, dtype_name, empty, is_torch
 
 def shape_of(array: Any) -> tuple[int, ...]:
     """The extents of an array; none where it does not tell them, which leaves checks and outputs to the library."""
-    return tuple(getattr(array, "shape", ()))
+    return getattr(array, "shape", ())
+
+
+def attention_shapes(q: Any, v: Any, layout: str) -> tuple[Any, Any]:
+    """The shapes of (out, lse) from those of q and v; None for what is not attention."""
+    if len(q) != len(v):
+        return None, None
+    if len(q) == 4:
+        batch, first, second, _ = q
+        return (batch, first, second, v[3]), (batch, second, first) if layout == "bshd" else (batch, first, second)
+    if len(q) == 3:
+        return (q[0], q[1], v[2]), (q[1], q[0])
+    return None, None
 
 
 def _attention_outputs(q: Any, v: Any, layout: str, out: Any, lse: Any) -> tuple[Any, Any]:
     """Arrays for the results of attention, of the library of q. Shapes that are wrong are the library's to refuse."""
     if out is not None and lse is not None:
         return out, lse
-    q_shape, v_shape = shape_of(q), shape_of(v)
-    if len(q_shape) not in (3, 4) or len(v_shape) != len(q_shape):
+    out_shape, lse_shape = attention_shapes(shape_of(q), shape_of(v), layout)
+    if out_shape is None:
         return out, lse
-    if out is None:
-        out = empty(q, q_shape[:-1] + v_shape[-1:])
-    if lse is None:
-        *before, rows, heads = q_shape[:-1]
-        if len(q_shape) == 3 or layout == "bshd":
-            rows, heads = heads, rows
-        lse = empty(q, (*before, rows, heads), "float32")
-    return out, lse
+    return empty(q, out_shape) if out is None else out, empty(q, lse_shape, "float32") if lse is None else lse
 
 
 def _check_gradients(*arrays: Any) -> None:
@@ -197,8 +202,10 @@ def nsa_selected_attention(
 
 def scores_shape(
     q: Any, k: Any, q_block_size: int, k_block_size: int, layout: str, per_kv_head: bool
-) -> tuple[int, int, int, int]:
-    """The shape of the result of block_scores, from those of q and k."""
+) -> tuple[int, int, int, int] | None:
+    """The shape of the result of block_scores, from those of q and k; None for what has none."""
+    if len(q) != 4 or len(k) != 4 or q_block_size < 1 or k_block_size < 1:
+        return None
     sequence, heads = (1, 2) if layout == "bshd" else (2, 1)
     rows, columns = -(-q[sequence] // q_block_size), -(-k[sequence] // k_block_size)
     return q[0], (k if per_kv_head else q)[heads], rows, columns
@@ -235,9 +242,9 @@ def block_scores(
     Source: means of blocks of queries and keys as in Jiang et al., "MInference 1.0", 2024.
     """
     _check_gradients(q, k)
-    shapes = shape_of(q), shape_of(k)
-    if out is None and len(shapes[0]) == len(shapes[1]) == 4 and q_block_size > 0 and k_block_size > 0:
-        out = empty(q, scores_shape(*shapes, q_block_size, k_block_size, layout, per_kv_head), "float32")
+    if out is None:
+        shape = scores_shape(shape_of(q), shape_of(k), q_block_size, k_block_size, layout, per_kv_head)
+        out = None if shape is None else empty(q, shape, "float32")
     return as_kind_of(
         q, _tegula.block_scores(q, k, q_block_size, k_block_size, layout, causal, scale, per_kv_head, out, target)
     )
@@ -286,6 +293,17 @@ def topk_blocks(
     )
 
 
+gemm_dtypes = (None, "float32", "float16", "bfloat16")
+
+
+def gemm_shape(a: Any, b: Any, transpose_a: bool, transpose_b: bool) -> tuple[int, ...] | None:
+    """The shape of a product from those of a and b; None for what are no matrices."""
+    if not (1 < len(a) < 4 and 1 < len(b) < 4):
+        return None
+    batch = a[:-2] if len(b) == 2 or (len(a) == 3 and a[0] != 1) else b[:-2]
+    return (*batch, a[-1 if transpose_a else -2], b[-2 if transpose_b else -1])
+
+
 def gemm(
     a: Array,
     b: Array,
@@ -320,13 +338,8 @@ def gemm(
     """
     _check_gradients(a, b, bias)
     dtype = dtype_name(out_dtype)
-    shapes = shape_of(a), shape_of(b)
-    if out is None and all(len(shape) in (2, 3) for shape in shapes) and dtype in _gemm_dtypes:
-        batch = next((shape[:1] for shape in shapes if len(shape) == 3), ())
-        rows, columns = shapes[0][-1 if transpose_a else -2], shapes[1][-2 if transpose_b else -1]
-        out = empty(a, batch + (rows, columns), dtype)
+    if out is None and dtype in gemm_dtypes:
+        shape = gemm_shape(shape_of(a), shape_of(b), transpose_a, transpose_b)
+        out = None if shape is None else empty(a, shape, dtype)
     results = _tegula.gemm(a, b, transpose_a, transpose_b, bias, activation, dtype, out, target)
     return as_kind_of(a, results)
-
-
-_gemm_dtypes = (None, "float32", "float16", "bfloat16")

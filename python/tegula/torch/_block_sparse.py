@@ -7,7 +7,7 @@ from typing import Any, Optional, Tuple
 import torch
 from torch import Tensor
 
-from .. import _gradients, _operators
+from .. import _tegula
 from ._common import autocast, detached, lse_rows, new_gradients, new_outputs, rows
 from ._operator import Operator
 
@@ -29,9 +29,10 @@ def _run(
     check_indices: bool,
 ) -> Tuple[Tensor, Tensor]:
     q, k, v = detached(q, k, v)
-    return _operators.block_sparse_attn(
-        q, k, v, q_block_size, k_block_size, topk_indices, counts=counts, mask=mask,
-        layout=layout, causal=causal, scale=scale, softcap=softcap, check_indices=check_indices,
+    out, lse = new_outputs(q, v, layout)
+    return _tegula.block_sparse_attn(
+        q, k, v, q_block_size, k_block_size, topk_indices, counts, mask, layout, causal, scale, softcap, check_indices,
+        out, lse, "automatic",
     )  # fmt: skip
 
 
@@ -58,10 +59,11 @@ def _run_backward(
     softcap: float,
     deterministic: bool,
 ) -> Tuple[Tensor, Tensor, Tensor]:
+    dq, dk, dv = new_gradients(q, k, v)
     dout, q, k, v, out, lse = detached(dout, q, k, v, out, lse)
-    return _gradients.block_sparse_attn_backward(
-        dout, q, k, v, out, lse, q_block_size, k_block_size, topk_indices, dlse=dlse, counts=counts, mask=mask,
-        layout=layout, causal=causal, scale=scale, softcap=softcap, deterministic=deterministic,
+    return _tegula.block_sparse_attn_backward(
+        dout, q, k, v, out, lse, dlse, dq, dk, dv, q_block_size, k_block_size, topk_indices, counts, mask, layout,
+        causal, scale, softcap, deterministic, "automatic",
     )  # fmt: skip
 
 
@@ -69,7 +71,7 @@ def _fake_backward(dout, dlse, q, k, v, out, lse, topk_indices, counts, mask, q_
     return new_gradients(q, k, v)
 
 
-_block_sparse_backward = Operator("block_sparse_attn_backward", _run_backward, _fake_backward)
+_block_sparse_backward = Operator("block_sparse_attn_backward", 10, _run_backward, _fake_backward)
 
 
 def _setup(ctx, inputs, output):
@@ -84,7 +86,7 @@ def _backward(ctx, dout, dlse):
     return tuple(gradients) + (None,) * 11
 
 
-_block_sparse = Operator("block_sparse_attn", _run, _fake, _setup, _backward)
+_block_sparse = Operator("block_sparse_attn", 6, _run, _fake, _setup, _backward)
 
 
 def block_sparse_attn(

@@ -7,6 +7,7 @@ from typing import Any, Optional
 import torch
 from torch import Tensor
 
+from .._operators import attention_shapes
 
 if hasattr(torch, "get_autocast_dtype"):
 
@@ -22,24 +23,38 @@ else:  # PyTorch before 2.4
         return torch.get_autocast_cpu_dtype() if torch.is_autocast_cpu_enabled() else None
 
 
+_any_autocast = getattr(torch._C, "_is_any_autocast_enabled", lambda: True)
+
+
 def autocast(*tensors: Tensor) -> tuple[Tensor, ...]:
     """The tensors in the dtype of autocast, where it is on for their device."""
+    if not _any_autocast() or not isinstance(tensors[0], Tensor):
+        return tensors
     dtype = _autocast_dtype(tensors[0].device.type)
     if dtype is None:
         return tensors
     return tuple(x.to(dtype) if x.is_floating_point() else x for x in tensors)
 
 
-def detached(*tensors: Optional[Tensor]) -> list[Any]:
-    """The tensors without their history: DLPack exports no others."""
-    return [x.detach() if x is not None and x.requires_grad else x for x in tensors]
+if hasattr(Tensor, "__dlpack_c_exchange_api__"):
+
+    def detached(*tensors: Optional[Tensor]) -> Any:
+        """The tensors as DLPack exports them: by its functions in C, with their history or without."""
+        return tensors
+
+else:
+
+    def detached(*tensors: Optional[Tensor]) -> Any:
+        """The tensors as DLPack exports them: without their history."""
+        return [x.detach() if x is not None and x.requires_grad else x for x in tensors]
 
 
 def rows(gradient: Optional[Tensor], like: Tensor) -> Tensor:
     """A gradient whose features lie side by side; zeros where there is none."""
     if gradient is None:
         return torch.zeros_like(like)
-    gradient = gradient.to(like.dtype)
+    if gradient.dtype != like.dtype:
+        gradient = gradient.to(like.dtype)
     return gradient if gradient.stride(-1) == 1 or gradient.shape[-1] == 1 else gradient.contiguous()
 
 
@@ -47,14 +62,18 @@ def lse_rows(gradient: Optional[Tensor]) -> Optional[Tensor]:
     return None if gradient is None else gradient.contiguous()
 
 
-def new_outputs(q: Tensor, v: Tensor, layout: str) -> tuple[Tensor, Tensor]:
-    """Tensors of the shapes of (out, lse) of attention."""
-    out = q.new_empty(q.shape[:-1] + v.shape[-1:])
-    lse_shape = q.shape[:-1]
-    if q.dim() == 3 or layout == "bshd":
-        lse_shape = lse_shape[:-2] + (lse_shape[-1], lse_shape[-2])
-    return out, q.new_empty(lse_shape, dtype=torch.float32)
+def new_outputs(q: Tensor, v: Tensor, layout: str) -> tuple[Any, Any]:
+    """Tensors for (out, lse) of attention; None for shapes that the library refuses."""
+    q_shape, v_shape = q.shape, v.shape
+    out, lse = attention_shapes(q_shape, v_shape, layout)
+    if out is None:
+        return None, None
+    same = q_shape[-1] == v_shape[-1]
+    return (
+        torch.empty_like(q, memory_format=torch.contiguous_format) if same else q.new_empty(out),
+        q.new_empty(lse, dtype=torch.float32),
+    )
 
 
 def new_gradients(*tensors: Tensor) -> tuple[Tensor, ...]:
-    return tuple(x.new_empty(x.shape) for x in tensors)
+    return tuple(torch.empty_like(x, memory_format=torch.contiguous_format) for x in tensors)

@@ -7,7 +7,7 @@ from typing import Optional, Tuple
 import torch
 from torch import Tensor
 
-from .. import _gradients, _operators
+from .. import _tegula
 from ._common import autocast, detached, lse_rows, new_gradients, new_outputs, rows
 from ._operator import Operator
 
@@ -27,12 +27,11 @@ def _run(
     softcap: float,
     deterministic: bool,
 ) -> Tuple[Tensor, Tensor]:
-    q, k, v, sinks = detached(q, k, v, sinks)
-    return _operators.attention(
-        q, k, v, layout=layout, scale=scale, causal=causal, left=left, right=right,
-        softcap=softcap, sinks=sinks, cu_seqlens_q=cu_seqlens_q,
-        cu_seqlens_k=cu_seqlens_k,
-    )  # fmt: skip
+    q, k, v, sinks = detached(q, k, v, None if sinks is None else sinks.float())
+    out, lse = new_outputs(q, v, layout)
+    return _tegula.attention(
+        q, k, v, layout, scale, causal, left, right, softcap, sinks, cu_seqlens_q, cu_seqlens_k, out, lse, "automatic"
+    )
 
 
 def _fake(q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, layout, scale, causal, left, right, softcap, deterministic):
@@ -58,13 +57,15 @@ def _run_backward(
     softcap: float,
     deterministic: bool,
 ) -> Tuple[Tensor, Tensor, Tensor, Tensor]:
+    dq, dk, dv = new_gradients(q, k, v)
+    dsinks = q.new_empty(0 if sinks is None else sinks.shape, dtype=torch.float32)
+    sinks = None if sinks is None else sinks.float()
     dout, q, k, v, out, lse, sinks = detached(dout, q, k, v, out, lse, sinks)
-    dq, dk, dv, dsinks = _gradients.attention_backward(
-        dout, q, k, v, out, lse, dlse=dlse, layout=layout, scale=scale, causal=causal, left=left, right=right,
-        softcap=softcap, sinks=sinks, cu_seqlens_q=cu_seqlens_q, cu_seqlens_k=cu_seqlens_k,
-        deterministic=deterministic,
+    _tegula.attention_backward(
+        dout, q, k, v, out, lse, dlse, dq, dk, dv, None if sinks is None else dsinks, layout, scale, causal, left,
+        right, softcap, sinks, cu_seqlens_q, cu_seqlens_k, deterministic, "automatic",
     )  # fmt: skip
-    return dq, dk, dv, q.new_empty(0, dtype=torch.float32) if dsinks is None else dsinks
+    return dq, dk, dv, dsinks
 
 
 def _fake_backward(dout, dlse, q, k, v, out, lse, sinks, *options):
@@ -72,7 +73,7 @@ def _fake_backward(dout, dlse, q, k, v, out, lse, sinks, *options):
     return (*new_gradients(q, k, v), dsinks)
 
 
-_attention_backward = Operator("attention_backward", _run_backward, _fake_backward)
+_attention_backward = Operator("attention_backward", 10, _run_backward, _fake_backward)
 
 
 def _setup(ctx, inputs, output):
@@ -90,7 +91,7 @@ def _backward(ctx, dout, dlse):
     return (dq, dk, dv, dsinks) + (None,) * 9
 
 
-_attention = Operator("attention", _run, _fake, _setup, _backward)
+_attention = Operator("attention", 6, _run, _fake, _setup, _backward)
 
 
 def attention(

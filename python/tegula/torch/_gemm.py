@@ -7,7 +7,7 @@ from typing import Any, Optional
 import torch
 from torch import Tensor
 
-from .. import _operators
+from .. import _operators, _tegula
 from .._arrays import dtype_name
 from ._common import autocast, detached
 from ._operator import Operator
@@ -22,16 +22,24 @@ def _run(
     activation: str,
     out_dtype: Optional[str],
 ) -> Tensor:
+    out = None
+    if out_dtype in _operators.gemm_dtypes:
+        out = _new_product(a, b, transpose_a, transpose_b, out_dtype)
     a, b, bias = detached(a, b, bias)
-    return _operators.gemm(
-        a, b, transpose_a=transpose_a, transpose_b=transpose_b, bias=bias, activation=activation, out_dtype=out_dtype
-    )
+    return _tegula.gemm(a, b, transpose_a, transpose_b, bias, activation, out_dtype, out, "automatic")
+
+
+def _new_product(
+    a: Tensor, b: Tensor, transpose_a: bool, transpose_b: bool, out_dtype: Optional[str]
+) -> Optional[Tensor]:
+    shape = _operators.gemm_shape(a.shape, b.shape, transpose_a, transpose_b)
+    if shape is None:
+        return None
+    return a.new_empty(shape, dtype=getattr(torch, out_dtype)) if out_dtype else a.new_empty(shape)
 
 
 def _fake(a, b, bias, transpose_a, transpose_b, activation, out_dtype):
-    batch = a.shape[:-2] or b.shape[:-2]
-    rows, columns = a.shape[-1 if transpose_a else -2], b.shape[-2 if transpose_b else -1]
-    return a.new_empty((*batch, rows, columns), dtype=getattr(torch, out_dtype) if out_dtype else None)
+    return _new_product(a, b, transpose_a, transpose_b, out_dtype)
 
 
 def _setup(ctx, inputs, output):
@@ -73,7 +81,7 @@ def _backward(ctx, dout):
     return da, db, dbias, None, None, None, None
 
 
-_gemm = Operator("gemm", _run, _fake, _setup, _backward)
+_gemm = Operator("gemm", 3, _run, _fake, _setup, _backward)
 
 
 def gemm(

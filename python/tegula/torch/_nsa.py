@@ -7,7 +7,7 @@ from typing import Optional, Tuple
 import torch
 from torch import Tensor
 
-from .. import _gradients, _operators
+from .. import _tegula
 from ._block_sparse import as_block_numbers
 from ._common import autocast, detached, lse_rows, new_gradients, new_outputs, rows
 from ._operator import Operator
@@ -17,10 +17,11 @@ def _run_at_once(q, k, v, block_indices, sel_scale, block_counts, cu_seqlens_q, 
                  causal, diagonal, repeats, window, scale, check_indices):  # fmt: skip
     """The results that there are: two, or four with a window."""
     q, k, v = detached(q, k, v)
-    return _operators.nsa_selected_attention(
-        q, k, v, block_indices, block_counts=block_counts, block_size=block_size, layout=layout,
-        causal=causal, diagonal=diagonal, repeats=repeats, window=window, scale=scale, cu_seqlens_q=cu_seqlens_q,
-        cu_seqlens_k=cu_seqlens_k, check_indices=check_indices,
+    out, lse = new_outputs(q, v, layout)
+    window_out, window_lse = new_outputs(q, v, layout) if window > 0 else (None, None)
+    return _tegula.nsa_selected_attention(
+        q, k, v, block_indices, block_counts, block_size, layout, causal, diagonal, repeats, window, scale,
+        cu_seqlens_q, cu_seqlens_k, check_indices, out, lse, window_out, window_lse, "automatic",
     )  # fmt: skip
 
 
@@ -63,18 +64,18 @@ def _run_backward(
     dlse: Optional[Tensor],
     window_dout: Optional[Tensor],
     window_dlse: Optional[Tensor],
-    scale_gradient: bool,
     q: Tensor,
     k: Tensor,
     v: Tensor,
     out: Tensor,
     lse: Tensor,
-    window_out: Tensor,
-    window_lse: Tensor,
+    window_out: Optional[Tensor],
+    window_lse: Optional[Tensor],
     block_indices: Tensor,
     block_counts: Optional[Tensor],
     cu_seqlens_q: Optional[Tensor],
     cu_seqlens_k: Optional[Tensor],
+    scale_gradient: bool,
     block_size: int,
     layout: str,
     causal: bool,
@@ -83,46 +84,49 @@ def _run_backward(
     window: int,
     scale: Optional[float],
 ) -> Tuple[Tensor, Tensor, Tensor, Tensor]:
+    dq, dk, dv = new_gradients(q, k, v)
+    dscale = q.new_empty(block_indices.shape if scale_gradient else 0, dtype=torch.float32)
     dout, q, k, v, out, lse, window_out, window_lse = detached(dout, q, k, v, out, lse, window_out, window_lse)
-    with_window = window_dout is not None
-    *gradients, dscale = _gradients.nsa_selected_attention_backward(
-        dout, q, k, v, block_indices, out, lse, dlse=dlse, window_dout=window_dout,
-        window_out=window_out if with_window else None, window_lse=window_lse if with_window else None,
-        window_dlse=window_dlse, scale_gradient=scale_gradient, block_counts=block_counts, block_size=block_size,
-        layout=layout, causal=causal, diagonal=diagonal, repeats=repeats, window=window, scale=scale,
-        cu_seqlens_q=cu_seqlens_q, cu_seqlens_k=cu_seqlens_k,
+    _tegula.nsa_selected_attention_backward(
+        dout, q, k, v, block_indices, out, lse, dlse, window_dout, window_out, window_lse, window_dlse, scale_gradient,
+        dq, dk, dv, dscale if scale_gradient else None, block_counts, block_size, layout, causal, diagonal, repeats,
+        window, scale, cu_seqlens_q, cu_seqlens_k, "automatic",
     )  # fmt: skip
-    return (*gradients, q.new_empty(0, dtype=torch.float32) if dscale is None else dscale)
+    return dq, dk, dv, dscale
 
 
-def _fake_backward(dout, dlse, window_dout, window_dlse, scale_gradient, q, k, v, out, lse, window_out, window_lse,
-                   block_indices, *options):  # fmt: skip
+def _fake_backward(dout, dlse, window_dout, window_dlse, q, k, v, out, lse, window_out, window_lse, block_indices,
+                   block_counts, cu_seqlens_q, cu_seqlens_k, scale_gradient, *options):  # fmt: skip
     dscale = q.new_empty(block_indices.shape if scale_gradient else 0, dtype=torch.float32)
     return (*new_gradients(q, k, v), dscale)
 
 
-_selected_backward = Operator("nsa_selected_attention_backward", _run_backward, _fake_backward)
+_selected_backward = Operator("nsa_selected_attention_backward", 15, _run_backward, _fake_backward)
 
 
 def _setup(ctx, inputs, output):
     q, k, v, block_indices, sel_scale, block_counts, cu_seqlens_q, cu_seqlens_k, *ctx.options, _ = inputs
     ctx.scale_dtype = None if sel_scale is None else sel_scale.dtype
     ctx.set_materialize_grads(False)
-    ctx.save_for_backward(q, k, v, *output, block_indices, block_counts, cu_seqlens_q, cu_seqlens_k)
+    ctx.save_for_backward(q, k, v, block_indices, block_counts, cu_seqlens_q, cu_seqlens_k, *output)
 
 
-def _backward(ctx, dout, dlse, window_dout, window_dlse):
-    q, k, v, out, lse, window_out, window_lse, *choice = ctx.saved_tensors
-    window = window_dout is not None or window_dlse is not None
+def _backward(ctx, dout, dlse, window_dout=None, window_dlse=None):
+    q, k, v, block_indices, block_counts, cu_seqlens_q, cu_seqlens_k, out, lse, *window = ctx.saved_tensors
+    if window_dout is None and window_dlse is None:
+        window_dout = window_out = window_lse = None
+    else:
+        window_out, window_lse = window
+        window_dout = rows(window_dout, window_out)
     scale_gradient = ctx.scale_dtype is not None and ctx.needs_input_grad[4]
     dq, dk, dv, dscale = _selected_backward(
-        rows(dout, out), lse_rows(dlse), rows(window_dout, window_out) if window else None, lse_rows(window_dlse),
-        scale_gradient, q, k, v, out, lse, window_out, window_lse, *choice, *ctx.options,
+        rows(dout, out), lse_rows(dlse), window_dout, lse_rows(window_dlse), q, k, v, out, lse, window_out, window_lse,
+        block_indices, block_counts, cu_seqlens_q, cu_seqlens_k, scale_gradient, *ctx.options,
     )  # fmt: skip
     return (dq, dk, dv, None, dscale.to(ctx.scale_dtype) if scale_gradient else None) + (None,) * 11
 
 
-_selected = Operator("nsa_selected_attention", _run, _fake, _setup, _backward, _run_at_once)
+_selected = Operator("nsa_selected_attention", 8, _run, _fake, _setup, _backward, _run_at_once)
 
 
 def nsa_selected_attention(

@@ -13,7 +13,7 @@ _is_compiling = getattr(getattr(torch, "compiler", None), "is_compiling", lambda
 # Modes that see every call, as make_fx does, and the transforms of torch.func. PyTorch tells of both by these alone.
 _modes = getattr(torch._C, "_len_torch_dispatch_stack", lambda: 0)
 _transforms = getattr(torch._C, "_are_functorch_transforms_active", lambda: False)
-_values = frozenset((type(None), bool, int, float, str))  # of arguments that are no tensors
+_classes = (Tensor, torch.nn.Parameter)  # others, such as fake tensors, see every call
 
 
 class Operator:
@@ -23,6 +23,7 @@ class Operator:
     ``run`` is called at once, or by way of a function of autograd if a gradient is wanted.
 
     Args:
+        tensors: how many of the arguments, the first ones, are tensors or None.
         run: calls the library; its annotations are the operator's schema.
         fake: results of the right shapes and dtypes, without elements.
         setup: keeps in a context what backward needs.
@@ -33,12 +34,14 @@ class Operator:
     def __init__(
         self,
         name: str,
+        tensors: int,
         run: Callable[..., Any],
         fake: Callable[..., Any],
         setup: Optional[Callable[..., None]] = None,
         backward: Optional[Callable[..., Any]] = None,
         at_once: Optional[Callable[..., Any]] = None,
     ) -> None:
+        self.name, self.tensors = name, tensors
         self.at_once = at_once or run
         self.custom: Any = None
         if _custom_op is not None:
@@ -46,41 +49,64 @@ class Operator:
             self.custom.register_fake(fake)
             if setup is not None and backward is not None:
                 self.custom.register_autograd(backward, setup_context=setup)
-        self.plain, self.composable = _functions(name, run, setup or _keep_nothing, backward or _refuse(name))
+        self.plain, self.composable = _functions(
+            name, tensors, run, self.at_once, setup or _keep_nothing, backward or _refuse(name)
+        )
 
     def __call__(self, *inputs: Any) -> Any:
         if self.custom is not None and (_is_compiling() or _modes()):
             return self.custom(*inputs)
         gradients = False
-        for x in inputs:
-            kind = type(x)
-            if kind is Tensor or kind is torch.nn.Parameter:
-                gradients = gradients or x.requires_grad
-            elif kind not in _values and isinstance(x, Tensor):
-                if self.custom is not None:
-                    return self.custom(*inputs)
-                gradients = gradients or x.requires_grad
+        for x in inputs[: self.tensors]:
+            if x is None:
+                continue
+            if type(x) not in _classes and self._sees_calls(x):
+                return self.custom(*inputs)
+            gradients = gradients or x.requires_grad
         if _transforms():
             return self.composable.apply(*inputs)
         if gradients and torch.is_grad_enabled():
-            return self.plain.apply(*inputs)
+            return self.plain.apply(*inputs[: self.tensors], inputs[self.tensors :])
         return self.at_once(*inputs)
+
+    def _sees_calls(self, x: Any) -> bool:
+        if isinstance(x, Tensor):
+            return self.custom is not None
+        raise TypeError(
+            f"tegula.torch.{self.name}: expected tensors of PyTorch, given {type(x).__name__}; the function of this "
+            "name in tegula takes arrays of other libraries"
+        )
 
 
 def _functions(
-    name: str, run: Callable[..., Any], setup: Callable[..., None], backward: Callable[..., Any]
+    name: str,
+    tensors: int,
+    run: Callable[..., Any],
+    at_once: Callable[..., Any],
+    setup: Callable[..., None],
+    backward: Callable[..., Any],
 ) -> tuple[Any, Any]:
-    """Two functions of autograd that do the same: one that is fast, one that transforms understand."""
+    """Two functions of autograd that do the same: one that is fast, one that transforms understand.
+
+    The fast one takes all arguments that are no tensors as one, since each costs time, and has the results of at_once.
+    """
 
     def forward(ctx: Any, *inputs: Any) -> Any:
-        output = run(*inputs)
+        inputs = (*inputs[:-1], *inputs[-1])
+        output = at_once(*inputs)
         setup(ctx, inputs, output)
         return output
+
+    def packed_backward(ctx: Any, *gradients: Any) -> Any:
+        return backward(ctx, *gradients)[: tensors + 1]
 
     def make(**members: Callable[..., Any]) -> Any:
         return type(name, (torch.autograd.Function,), {key: staticmethod(value) for key, value in members.items()})
 
-    return make(forward=forward, backward=backward), make(forward=run, setup_context=setup, backward=backward)
+    return (
+        make(forward=forward, backward=packed_backward),
+        make(forward=run, setup_context=setup, backward=backward),
+    )
 
 
 def _keep_nothing(ctx: Any, inputs: Any, output: Any) -> None:

@@ -7,7 +7,7 @@ from typing import Optional
 import torch
 from torch import Tensor
 
-from .. import _operators
+from .. import _operators, _tegula
 from ._common import autocast, detached
 from ._operator import Operator
 
@@ -22,15 +22,14 @@ def _run_scores(
     scale: Optional[float],
     per_kv_head: bool,
 ) -> Tensor:
+    out = _fake_scores(q, k, q_block_size, k_block_size, layout, causal, scale, per_kv_head)
     q, k = detached(q, k)
-    return _operators.block_scores(
-        q, k, q_block_size, k_block_size, layout=layout, causal=causal, scale=scale, per_kv_head=per_kv_head
-    )
+    return _tegula.block_scores(q, k, q_block_size, k_block_size, layout, causal, scale, per_kv_head, out, "automatic")
 
 
 def _fake_scores(q, k, q_block_size, k_block_size, layout, causal, scale, per_kv_head):
     shape = _operators.scores_shape(q.shape, k.shape, q_block_size, k_block_size, layout, per_kv_head)
-    return q.new_empty(shape, dtype=torch.float32)
+    return None if shape is None else q.new_empty(shape, dtype=torch.float32)
 
 
 def _setup_scores(ctx, inputs, output):
@@ -79,7 +78,7 @@ def _backward_scores(ctx, gradient):
     return (dq, dk) + (None,) * 6
 
 
-_scores = Operator("block_scores", _run_scores, _fake_scores, _setup_scores, _backward_scores)
+_scores = Operator("block_scores", 2, _run_scores, _fake_scores, _setup_scores, _backward_scores)
 
 
 def block_scores(
@@ -121,7 +120,7 @@ def _fake_topk(scores, count, *options):
     return scores.new_empty((*scores.shape[:3], count), dtype=torch.int32)
 
 
-_topk = Operator("topk_blocks", _run_topk, _fake_topk)
+_topk = Operator("topk_blocks", 1, _run_topk, _fake_topk)
 
 
 def topk_blocks(
