@@ -358,3 +358,55 @@ def test_autocast():
     assert out.dtype == torch.bfloat16
     out.float().sum().backward()
     assert q.grad.dtype == torch.float32 and bool(np.isfinite(q.grad.numpy()).all())
+
+
+def vmapped(functions, q, k, v, indices):
+    """Entries of a dimension of vmap: as a part of the batch, or as calls of their own."""
+    sinks = torch.linspace(-1, 1, 4)
+    lengths = torch.tensor([0, 5, 21], dtype=torch.int32)
+    tokens = torch.zeros(1, 21, 2, 1, dtype=torch.int32)
+    yield lambda q: functions.attention(q, k[0], v[0], causal=True), (q,)
+    yield lambda q, v: functions.attention(q, k[0], v, sinks=sinks), (q, v)
+    yield lambda q, k: functions.attention(q[0], k[0], v[0, 0], cu_seqlens_q=lengths, cu_seqlens_k=lengths), (q, k)
+    yield lambda q, i: functions.block_sparse_attn(q, k[0], v[0], 8, 8, i), (q, indices)
+    yield lambda q, k: functions.nsa_selected_attention(q, k, v[0], tokens, block_size=8, window=3), (q, k)
+    yield lambda q, k: functions.topk_blocks(functions.block_scores(q, k, 8, 8), 2), (q, k)
+    yield lambda q: functions.gemm(q[0, :, 0], k[0, 0, :, 0], transpose_b=True, activation="gelu"), (q,)
+
+
+@pytest.mark.skipif(not hasattr(torch, "vmap"), reason="this PyTorch has no vmap")
+@pytest.mark.parametrize("number", range(7))
+def test_vmap(number):
+    several = [torch.stack([x, 2 * x, -x]) for x in heads()]
+    indices = torch.tensor([[0, 2], [1, 2], [0, 1]], dtype=torch.int32).expand(3, 1, 2, 3, 2).contiguous()
+    function, inputs = list(vmapped(tegula.torch, *several, indices))[number]
+    results = torch.vmap(function)(*inputs)
+    one_by_one = [function(*entry) for entry in zip(*inputs)]
+    if isinstance(results, torch.Tensor):
+        results, one_by_one = (results,), [(x,) for x in one_by_one]
+    for result, right in zip(results, zip(*one_by_one)):
+        assert result.dtype == right[0].dtype
+        torch.testing.assert_close(result, torch.stack(right))
+
+
+@pytest.mark.skipif(not hasattr(torch, "func"), reason="this PyTorch has no torch.func")
+def test_gradients_of_entries():
+    several = [torch.stack([x, -x]) for x in heads()]
+    chosen = torch.arange(21).reshape(1, 21, 1, 1).expand(1, 21, 2, 1)
+
+    def loss(q, k, v):
+        dense, _ = tegula.torch.attention(q, k, v, causal=True)
+        sparse, _, near, _ = tegula.torch.nsa_selected_attention(q, k, v, chosen, block_size=1, window=3)
+        return (dense * sparse + near).square().sum()
+
+    gradients = torch.vmap(torch.func.grad(loss, (0, 1, 2)))(*several)
+    for number in range(2):
+        entry = [x[number].clone().requires_grad_() for x in several]
+        for actual, right in zip(gradients, torch.autograd.grad(loss(*entry), entry)):
+            torch.testing.assert_close(actual[number], right)
+
+
+def test_arrays_of_other_libraries_are_refused():
+    q, k, v = heads()
+    with pytest.raises(TypeError, match="tegula.torch.attention: expected tensors of PyTorch, given ndarray"):
+        tegula.torch.attention(q.numpy(), k, v)

@@ -74,19 +74,15 @@ def _fake_backward(dout, dlse, q, k, v, out, lse, topk_indices, counts, mask, q_
 _block_sparse_backward = Operator("block_sparse_attn_backward", 10, _run_backward, _fake_backward)
 
 
-def _setup(ctx, inputs, output):
-    q, k, v, topk_indices, counts, mask, *ctx.options, _ = inputs
-    ctx.set_materialize_grads(False)
-    ctx.save_for_backward(q, k, v, *output, topk_indices, counts, mask)
-
-
 def _backward(ctx, dout, dlse):
-    q, k, v, out, lse, *choice = ctx.saved_tensors
-    gradients = _block_sparse_backward(rows(dout, out), lse_rows(dlse), q, k, v, out, lse, *choice, *ctx.options)
-    return tuple(gradients) + (None,) * 11
+    q, k, v, *choice, out, lse = ctx.saved_tensors
+    gradients = _block_sparse_backward(
+        (rows(dout, out), lse_rows(dlse), q, k, v, out, lse, *choice), *ctx.options[:-1]
+    )
+    return (*gradients, None, None, None)
 
 
-_block_sparse = Operator("block_sparse_attn", 6, _run, _fake, _setup, _backward)
+_block_sparse = Operator("block_sparse_attn", 6, _run, _fake, _backward)
 
 
 def block_sparse_attn(
@@ -119,7 +115,7 @@ def block_sparse_attn(
     if q.dim() != 3:
         q, k, v = autocast(q, k, v)
         return _block_sparse(
-            q, k, v, as_block_numbers(topk_indices), counts, mask, q_block_size, k_block_size, layout, causal, scale,
+            (q, k, v, as_block_numbers(topk_indices), counts, mask), q_block_size, k_block_size, layout, causal, scale,
             softcap, deterministic, check_indices,
         )  # fmt: skip
     q, k, v = (x.unsqueeze(0) for x in (q, k, v))

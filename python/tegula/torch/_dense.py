@@ -73,25 +73,18 @@ def _fake_backward(dout, dlse, q, k, v, out, lse, sinks, *options):
     return (*new_gradients(q, k, v), dsinks)
 
 
-_attention_backward = Operator("attention_backward", 10, _run_backward, _fake_backward)
-
-
-def _setup(ctx, inputs, output):
-    q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, *ctx.options = inputs
-    ctx.set_materialize_grads(False)
-    ctx.save_for_backward(q, k, v, *output, sinks, cu_seqlens_q, cu_seqlens_k)
+_attention_backward = Operator("attention_backward", 10, _run_backward, _fake_backward, unbatched=(7, 8, 9))
 
 
 def _backward(ctx, dout, dlse):
-    q, k, v, out, lse, sinks, *lengths = ctx.saved_tensors
+    q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, out, lse = ctx.saved_tensors
     dq, dk, dv, dsinks = _attention_backward(
-        rows(dout, out), lse_rows(dlse), q, k, v, out, lse, sinks, *lengths, *ctx.options
+        (rows(dout, out), lse_rows(dlse), q, k, v, out, lse, sinks, cu_seqlens_q, cu_seqlens_k), *ctx.options
     )
-    dsinks = None if sinks is None else dsinks.to(sinks.dtype)
-    return (dq, dk, dv, dsinks) + (None,) * 9
+    return dq, dk, dv, None if sinks is None else dsinks.to(sinks.dtype), None, None
 
 
-_attention = Operator("attention", 6, _run, _fake, _setup, _backward)
+_attention = Operator("attention", 6, _run, _fake, _backward, unbatched=(3, 4, 5))
 
 
 def attention(
@@ -117,5 +110,6 @@ def attention(
     its dtype.
     """
     q, k, v = autocast(q, k, v)
-    return _attention(q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, layout, scale, causal, left, right, softcap,
-                      deterministic)  # fmt: skip
+    return _attention(
+        (q, k, v, sinks, cu_seqlens_q, cu_seqlens_k), layout, scale, causal, left, right, softcap, deterministic
+    )

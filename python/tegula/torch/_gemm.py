@@ -26,7 +26,8 @@ def _run(
     if out_dtype in _operators.gemm_dtypes:
         out = _new_product(a, b, transpose_a, transpose_b, out_dtype)
     a, b, bias = detached(a, b, bias)
-    return _tegula.gemm(a, b, transpose_a, transpose_b, bias, activation, out_dtype, out, "automatic")
+    result: Any = _tegula.gemm(a, b, transpose_a, transpose_b, bias, activation, out_dtype, out, "automatic")
+    return result
 
 
 def _new_product(
@@ -42,20 +43,15 @@ def _fake(a, b, bias, transpose_a, transpose_b, activation, out_dtype):
     return _new_product(a, b, transpose_a, transpose_b, out_dtype)
 
 
-def _setup(ctx, inputs, output):
-    a, b, bias, ctx.transpose_a, ctx.transpose_b, ctx.activation, _ = inputs
-    ctx.save_for_backward(a, b, bias)
-
-
-def _before_activation(ctx, dout: Tensor, a: Tensor, b: Tensor, bias: Optional[Tensor]) -> Tensor:
+def _before_activation(dout: Tensor, tensors: Any, transpose_a: bool, transpose_b: bool, activation: str) -> Tensor:
     """The gradient of the sum that the activation took, which is computed anew."""
-    if ctx.activation == "none":
+    if activation == "none":
         return dout
-    z = _gemm(a, b, bias, ctx.transpose_a, ctx.transpose_b, "none", "float32")
+    z = _gemm(tensors, transpose_a, transpose_b, "none", "float32")
     dout = dout.float()
-    if ctx.activation == "relu":
+    if activation == "relu":
         return dout * (z > 0)
-    if ctx.activation == "silu":
+    if activation == "silu":
         return torch.ops.aten.silu_backward(dout, z)
     return torch.ops.aten.gelu_backward(dout, z, approximate="tanh")
 
@@ -69,19 +65,20 @@ def _as_given(gradient: Tensor, transposed: bool, like: Tensor) -> Tensor:
 
 def _backward(ctx, dout):
     a, b, bias = ctx.saved_tensors
-    dz = _before_activation(ctx, dout, a, b, bias)
+    transpose_a, transpose_b, activation, _ = ctx.options
+    dz = _before_activation(dout, (a, b, bias), transpose_a, transpose_b, activation)
     da = db = dbias = None
     if ctx.needs_input_grad[2]:
         dbias = dz.float().flatten(0, -2).sum(0).to(bias.dtype)
     dz = dz.to(a.dtype)
     if ctx.needs_input_grad[0]:
-        da = _as_given(_gemm(dz, b, None, False, not ctx.transpose_b, "none", None), ctx.transpose_a, a)
+        da = _as_given(_gemm((dz, b, None), False, not transpose_b, "none", None), transpose_a, a)
     if ctx.needs_input_grad[1]:
-        db = _as_given(_gemm(a, dz, None, not ctx.transpose_a, False, "none", None), ctx.transpose_b, b)
-    return da, db, dbias, None, None, None, None
+        db = _as_given(_gemm((a, dz, None), not transpose_a, False, "none", None), transpose_b, b)
+    return da, db, dbias
 
 
-_gemm = Operator("gemm", 3, _run, _fake, _setup, _backward)
+_gemm = Operator("gemm", 3, _run, _fake, _backward, keep_results=False, unbatched=None)
 
 
 def gemm(
@@ -99,4 +96,4 @@ def gemm(
     Arguments, results and errors are those of ``tegula.gemm``. Under autocast a and b are taken in its dtype.
     """
     a, b = autocast(a, b)
-    return _gemm(a, b, bias, transpose_a, transpose_b, activation, dtype_name(out_dtype))
+    return _gemm((a, b, bias), transpose_a, transpose_b, activation, dtype_name(out_dtype))

@@ -101,32 +101,29 @@ def _fake_backward(dout, dlse, window_dout, window_dlse, q, k, v, out, lse, wind
     return (*new_gradients(q, k, v), dscale)
 
 
-_selected_backward = Operator("nsa_selected_attention_backward", 15, _run_backward, _fake_backward)
-
-
-def _setup(ctx, inputs, output):
-    q, k, v, block_indices, sel_scale, block_counts, cu_seqlens_q, cu_seqlens_k, *ctx.options, _ = inputs
-    ctx.scale_dtype = None if sel_scale is None else sel_scale.dtype
-    ctx.set_materialize_grads(False)
-    ctx.save_for_backward(q, k, v, block_indices, block_counts, cu_seqlens_q, cu_seqlens_k, *output)
+_selected_backward = Operator(
+    "nsa_selected_attention_backward", 15, _run_backward, _fake_backward, unbatched=(13, 14)
+)
 
 
 def _backward(ctx, dout, dlse, window_dout=None, window_dlse=None):
-    q, k, v, block_indices, block_counts, cu_seqlens_q, cu_seqlens_k, out, lse, *window = ctx.saved_tensors
+    q, k, v, block_indices, sel_scale, *choice, out, lse = ctx.saved_tensors[:10]
     if window_dout is None and window_dlse is None:
         window_dout = window_out = window_lse = None
     else:
-        window_out, window_lse = window
+        window_out, window_lse = ctx.saved_tensors[10:]
         window_dout = rows(window_dout, window_out)
-    scale_gradient = ctx.scale_dtype is not None and ctx.needs_input_grad[4]
+    scale_gradient = sel_scale is not None and ctx.needs_input_grad[4]
     dq, dk, dv, dscale = _selected_backward(
-        rows(dout, out), lse_rows(dlse), window_dout, lse_rows(window_dlse), q, k, v, out, lse, window_out, window_lse,
-        block_indices, block_counts, cu_seqlens_q, cu_seqlens_k, scale_gradient, *ctx.options,
+        (rows(dout, out), lse_rows(dlse), window_dout, lse_rows(window_dlse), q, k, v, out, lse, window_out,
+         window_lse, block_indices, *choice), scale_gradient, *ctx.options[:-1],
     )  # fmt: skip
-    return (dq, dk, dv, None, dscale.to(ctx.scale_dtype) if scale_gradient else None) + (None,) * 11
+    return dq, dk, dv, None, dscale.to(sel_scale.dtype) if scale_gradient else None, None, None, None
 
 
-_selected = Operator("nsa_selected_attention", 8, _run, _fake, _setup, _backward, _run_at_once)
+_selected = Operator(
+    "nsa_selected_attention", 8, _run, _fake, _backward, at_once=_run_at_once, unbatched=(6, 7)
+)
 
 
 def nsa_selected_attention(
@@ -157,7 +154,7 @@ def nsa_selected_attention(
     q, k, v = autocast(q, k, v)
     block_indices = as_block_numbers(block_indices)
     results = _selected(
-        q, k, v, block_indices, sel_scale, block_counts, cu_seqlens_q, cu_seqlens_k, block_size, layout, causal,
+        (q, k, v, block_indices, sel_scale, block_counts, cu_seqlens_q, cu_seqlens_k), block_size, layout, causal,
         diagonal, repeats, window, scale, check_indices,
     )  # fmt: skip
     return results if window > 0 else results[:2]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Optional
+from typing import Any, Callable, Optional, Tuple
 
 import torch
 from torch import Tensor
+
+from ._vmap import make_vmap
 
 # PyTorch before 2.4 has no custom operators of this kind: there all calls go by functions of autograd.
 _custom_op = getattr(torch.library, "custom_op", None)
@@ -23,12 +25,15 @@ class Operator:
     ``run`` is called at once, or by way of a function of autograd if a gradient is wanted.
 
     Args:
-        tensors: how many of the arguments, the first ones, are tensors or None.
+        tensors: how many of the arguments, the first ones, are tensors or None. The others are options.
         run: calls the library; its annotations are the operator's schema.
         fake: results of the right shapes and dtypes, without elements.
-        setup: keeps in a context what backward needs.
-        backward: the gradients of the arguments from those of the results. Without it the operator has none.
+        backward: the gradients of the tensors from a context and the gradients of the results. The context has
+            saved_tensors, those of the call and then its results, and options. Without it there are no gradients.
         at_once: as run, where the caller takes fewer results than the schema has.
+        keep_results: whether backward needs them.
+        unbatched: numbers of the tensors that have no batch; where one of them is given, or any if this is None, the
+            entries of a torch.vmap are calls of their own instead of one larger batch.
     """
 
     def __init__(
@@ -37,37 +42,46 @@ class Operator:
         tensors: int,
         run: Callable[..., Any],
         fake: Callable[..., Any],
-        setup: Optional[Callable[..., None]] = None,
         backward: Optional[Callable[..., Any]] = None,
+        *,
         at_once: Optional[Callable[..., Any]] = None,
+        keep_results: bool = True,
+        unbatched: Optional[Tuple[int, ...]] = (),
     ) -> None:
-        self.name, self.tensors = name, tensors
+        self.name, self.tensors, self.keep_results = name, tensors, keep_results
         self.at_once = at_once or run
+        self.backward = backward or self._refuse
+        vmap = make_vmap(self, unbatched)
+        # One that is fast and one that transforms understand.
+        self.plain = _function(name, forward=self._forward, backward=self._backward)
+        self.composable = _function(
+            name, forward=run, setup_context=self._setup, backward=self._padded_backward, vmap=vmap
+        )
         self.custom: Any = None
         if _custom_op is not None:
             self.custom = _custom_op(f"tegula::{name}", run, mutates_args=())
             self.custom.register_fake(fake)
-            if setup is not None and backward is not None:
-                self.custom.register_autograd(backward, setup_context=setup)
-        self.plain, self.composable = _functions(
-            name, tensors, run, self.at_once, setup or _keep_nothing, backward or _refuse(name)
-        )
+            if backward is not None:
+                self.custom.register_autograd(self._padded_backward, setup_context=self._setup)
+            if hasattr(self.custom, "register_vmap"):
+                self.custom.register_vmap(vmap)
 
-    def __call__(self, *inputs: Any) -> Any:
+    def __call__(self, tensors: Tuple[Any, ...], *options: Any) -> Any:
         if self.custom is not None and (_is_compiling() or _modes()):
-            return self.custom(*inputs)
+            return self.custom(*tensors, *options)
         gradients = False
-        for x in inputs[: self.tensors]:
+        for x in tensors:
             if x is None:
                 continue
             if type(x) not in _classes and self._sees_calls(x):
-                return self.custom(*inputs)
+                return self.custom(*tensors, *options)
             gradients = gradients or x.requires_grad
         if _transforms():
-            return self.composable.apply(*inputs)
+            return self.composable.apply(*tensors, *options)
         if gradients and torch.is_grad_enabled():
-            return self.plain.apply(*inputs[: self.tensors], inputs[self.tensors :])
-        return self.at_once(*inputs)
+            # Every argument costs time: the options are one.
+            return self.plain.apply(*tensors, options)
+        return self.at_once(*tensors, *options)
 
     def _sees_calls(self, x: Any) -> bool:
         if isinstance(x, Tensor):
@@ -77,44 +91,32 @@ class Operator:
             "name in tegula takes arrays of other libraries"
         )
 
+    def _keep(self, ctx: Any, tensors: Tuple[Any, ...], options: Tuple[Any, ...], results: Any) -> None:
+        ctx.options = options
+        ctx.set_materialize_grads(False)
+        if self.keep_results:
+            ctx.save_for_backward(*tensors, *results)
+        else:
+            ctx.save_for_backward(*tensors)
 
-def _functions(
-    name: str,
-    tensors: int,
-    run: Callable[..., Any],
-    at_once: Callable[..., Any],
-    setup: Callable[..., None],
-    backward: Callable[..., Any],
-) -> tuple[Any, Any]:
-    """Two functions of autograd that do the same: one that is fast, one that transforms understand.
+    def _setup(self, ctx: Any, inputs: Tuple[Any, ...], output: Any) -> None:
+        self._keep(ctx, inputs[: self.tensors], inputs[self.tensors :], output)
 
-    The fast one takes all arguments that are no tensors as one, since each costs time, and has the results of at_once.
-    """
+    def _padded_backward(self, ctx: Any, *gradients: Any) -> Any:
+        return (*self.backward(ctx, *gradients), *(None for _ in ctx.options))
 
-    def forward(ctx: Any, *inputs: Any) -> Any:
-        inputs = (*inputs[:-1], *inputs[-1])
-        output = at_once(*inputs)
-        setup(ctx, inputs, output)
-        return output
+    def _forward(self, ctx: Any, *inputs: Any) -> Any:
+        tensors, options = inputs[:-1], inputs[-1]
+        results = self.at_once(*tensors, *options)
+        self._keep(ctx, tensors, options, results)
+        return results
 
-    def packed_backward(ctx: Any, *gradients: Any) -> Any:
-        return backward(ctx, *gradients)[: tensors + 1]
+    def _backward(self, ctx: Any, *gradients: Any) -> Any:
+        return (*self.backward(ctx, *gradients), None)
 
-    def make(**members: Callable[..., Any]) -> Any:
-        return type(name, (torch.autograd.Function,), {key: staticmethod(value) for key, value in members.items()})
-
-    return (
-        make(forward=forward, backward=packed_backward),
-        make(forward=run, setup_context=setup, backward=backward),
-    )
+    def _refuse(self, ctx: Any, *gradients: Any) -> Any:
+        raise RuntimeError(f"tegula::{self.name} has no gradient; those of gradients are not implemented")
 
 
-def _keep_nothing(ctx: Any, inputs: Any, output: Any) -> None:
-    pass
-
-
-def _refuse(name: str) -> Callable[..., Any]:
-    def backward(ctx: Any, *gradients: Any) -> Any:
-        raise RuntimeError(f"tegula::{name} has no gradient; those of gradients are not implemented")
-
-    return backward
+def _function(name: str, **members: Callable[..., Any]) -> Any:
+    return type(name, (torch.autograd.Function,), {key: staticmethod(value) for key, value in members.items()})

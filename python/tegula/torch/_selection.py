@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Optional
+from typing import Any, Optional
 
 import torch
 from torch import Tensor
@@ -24,17 +24,15 @@ def _run_scores(
 ) -> Tensor:
     out = _fake_scores(q, k, q_block_size, k_block_size, layout, causal, scale, per_kv_head)
     q, k = detached(q, k)
-    return _tegula.block_scores(q, k, q_block_size, k_block_size, layout, causal, scale, per_kv_head, out, "automatic")
+    scores: Any = _tegula.block_scores(
+        q, k, q_block_size, k_block_size, layout, causal, scale, per_kv_head, out, "automatic"
+    )
+    return scores
 
 
 def _fake_scores(q, k, q_block_size, k_block_size, layout, causal, scale, per_kv_head):
     shape = _operators.scores_shape(q.shape, k.shape, q_block_size, k_block_size, layout, per_kv_head)
     return None if shape is None else q.new_empty(shape, dtype=torch.float32)
-
-
-def _setup_scores(ctx, inputs, output):
-    q, k, *ctx.options = inputs
-    ctx.save_for_backward(q, k)
 
 
 def _lengths(x: Tensor, size: int) -> Tensor:
@@ -75,10 +73,10 @@ def _backward_scores(ctx, gradient):
     dk = _spread(of_heads.unflatten(1, (-1, group)).sum(2), k, k_block_size)
     if layout == "bshd":
         dq, dk = dq.transpose(1, 2), dk.transpose(1, 2)
-    return (dq, dk) + (None,) * 6
+    return dq, dk
 
 
-_scores = Operator("block_scores", 2, _run_scores, _fake_scores, _setup_scores, _backward_scores)
+_scores = Operator("block_scores", 2, _run_scores, _fake_scores, _backward_scores, keep_results=False)
 
 
 def block_scores(
@@ -98,7 +96,7 @@ def block_scores(
     the scores stay float32.
     """
     q, k = autocast(q, k)
-    return _scores(q, k, q_block_size, k_block_size, layout, causal, scale, per_kv_head)
+    return _scores((q, k), q_block_size, k_block_size, layout, causal, scale, per_kv_head)
 
 
 def _run_topk(
@@ -137,4 +135,4 @@ def topk_blocks(
 
     Arguments, result and errors are those of ``tegula.topk_blocks``.
     """
-    return _topk(scores.detach(), count, keep_first, keep_diagonal, q_block_size, k_block_size, key_offset)
+    return _topk((scores.detach(),), count, keep_first, keep_diagonal, q_block_size, k_block_size, key_offset)
