@@ -13,21 +13,32 @@ import torch.nn.functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 ROUNDS = 30
-DTYPES = {"bf16": torch.bfloat16, "f16": torch.float16}
+DTYPES = {"bf16": torch.bfloat16, "f16": torch.float16, "e4m3": torch.float8_e4m3fn}
 
 
 def gemms():
     shapes = [(n, n, n, kind, order) for n in (4096, 8192) for order in ("nn", "nt") for kind in ("bf16", "f16")]
     shapes += [(4096, n, n, "bf16", "nt") for n in range(4096, 16385, 1000)]
+    shapes += [(n, n, n, "e4m3", "nt") for n in (4096, 8192)]
     for m, n, k, kind, order in shapes:
         yield "gemm %s %dx%dx%d %s" % (kind, m, n, k, order), 2.0 * m * n * k, lambda: gemm(m, n, k, DTYPES[kind], order)
 
 
 def gemm(m, n, k, dtype, order):
+    if dtype is torch.float8_e4m3fn:
+        return gemm_of_8_bits(m, n, k, dtype)
     a = torch.randn(m, k, device="cuda", dtype=dtype)
     b = torch.randn(k, n, device="cuda", dtype=dtype) if order == "nn" else torch.randn(n, k, device="cuda", dtype=dtype).t()
     out = torch.empty(m, n, device="cuda", dtype=dtype)
     return lambda: torch.matmul(a, b, out=out)
+
+
+# cuBLASLt, sums in f32 throughout.
+def gemm_of_8_bits(m, n, k, dtype):
+    a = torch.randn(m, k, device="cuda").to(dtype)
+    b = torch.randn(n, k, device="cuda").to(dtype).t()
+    one = torch.ones((), device="cuda")
+    return lambda: torch._scaled_mm(a, b, scale_a=one, scale_b=one, out_dtype=torch.bfloat16, use_fast_accum=False)
 
 
 def attentions():

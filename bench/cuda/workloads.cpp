@@ -14,6 +14,10 @@ namespace {
 constexpr std::int64_t most_elements = std::int64_t{400'000'000};
 
 const Pool& pool(DType type) {
+  if (type == e4m3) {
+    static const Pool pool(e4m3, most_elements);
+    return pool;
+  }
   static const Pool of_bf16(bf16, most_elements), of_f16(f16, most_elements);
   return type == bf16 ? of_bf16 : of_f16;
 }
@@ -29,7 +33,7 @@ Workload gemm_workload(DType type, std::int64_t m, std::int64_t n, std::int64_t 
     const std::int64_t begin_b = behind(0, {m, k});
     const Tensor a = pool(type).take({m, k}, 0);
     const Tensor b = pool(type).take(transposed ? Shape{n, k} : Shape{k, n}, begin_b);
-    const Tensor c = Tensor::full({m, n}, type, std::nan("")).to(Device::cuda());
+    const Tensor c = Tensor::full({m, n}, type == e4m3 ? bf16 : type, std::nan("")).to(Device::cuda());
     const auto error = [=] {
       double worst = 0;
       for (const std::int64_t i : {std::int64_t{0}, m / 2 + 1, m - 1}) {
@@ -157,6 +161,7 @@ std::vector<Workload> workloads() {
     for (const bool transposed : {false, true}) {
       for (const DType type : {bf16, f16}) all.push_back(gemm_workload(type, n, n, n, transposed));
     }
+    all.push_back(gemm_workload(e4m3, n, n, n, true));
   }
   for (const bool causal : {false, true}) {
     for (const std::int64_t length : {2048, 4096, 8192, 16384})

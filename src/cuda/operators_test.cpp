@@ -93,6 +93,19 @@ TEST_P(CudaFreshMemory, AgreesWithTheFormula) {
   expect_right(GetParam());
 }
 
+// Tensor cores lose what is less than 2⁻¹³ of a sum of fp8 products.
+TEST(CudaGemm, SumsOfManyProductsOf8BitsAreExact) {
+  if (!cuda::is_driver_usable()) GTEST_SKIP() << "this machine has no CUDA device";
+  const Watchdog watchdog("sums of fp8 products", most_time);
+  constexpr std::int64_t inner = 1 << 16;
+  for (const DType type : {e4m3, e5m2}) {
+    const Tensor a = Tensor::full({130, inner}, type, 1).to(Device::cuda()),
+                 b = Tensor::full({200, inner}, type, 1).to(Device::cuda());
+    const Tensor out = gemm(a, b, {.transpose_b = true, .out_dtype = f32});
+    for (const double x : out.values<double>()) ASSERT_EQ(x, static_cast<double>(inner));
+  }
+}
+
 // Many blocks of keys add to each tile of dq.
 TEST(CudaGradients, AreEqualInEveryRun) {
   if (!cuda::is_driver_usable()) GTEST_SKIP() << "this machine has no CUDA device";

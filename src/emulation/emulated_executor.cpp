@@ -25,12 +25,14 @@ std::string entry_of(const std::string& function) { return "emulate_" + function
 // wgmma_n128_bf16_registers_tb(…) as the emulation has it.
 std::string emulated_product(const std::string& name) {
   const auto has = [&](const char* part) { return name.find(part) != std::string::npos; };
-  const int n = std::stoi(name.substr(std::string_view("wgmma_n").size()));
+  const std::string sizes = name.substr(std::string_view("wgmma_n").size());
+  const int n = std::stoi(sizes);
+  const std::size_t begin = sizes.find('_') + 1;
+  const std::string type = sizes.substr(begin, sizes.find('_', begin) - begin);
   return fmt::format(
       "TG_DEVICE void {0}(float (&d)[{1}], {2} a, uint64_t b, int add) {{\n"
-      "  tg::wgmma<{3}, tg::from_{4}, {5}, {6}>(d, a, b, add);\n}}\n",
-      name, n / 2, has("_registers") ? "const uint32_t*" : "uint64_t", n, has("_bf16") ? "bf16" : "f16",
-      has("_ta"), has("_tb"));
+      "  tg::wgmma<{3}, tg::{4}, {5}, {6}>(d, a, b, add);\n}}\n",
+      name, n / 2, has("_registers") ? "const uint32_t*" : "uint64_t", n, type, has("_ta"), has("_tb"));
 }
 
 std::string emulated_text(const codegen::CudaProgram& program) {

@@ -1,4 +1,4 @@
-// The order of a matrix of 16-bit elements in shared memory from which tensor cores read.
+// The order of a matrix in shared memory from which tensor cores read.
 #pragma once
 #include <cstdint>
 
@@ -13,10 +13,10 @@ struct TileOrder {
   bool is_swizzled() const { return columns != 0; }
 };
 
-// Row by row where no block fits.
-inline TileOrder swizzled_order(std::int64_t rows, std::int64_t columns) {
-  if (rows % 8 != 0) return {};
-  for (const int block : {64, 32, 16}) {
+// Of elements of one or two bytes; row by row where no block fits.
+inline TileOrder swizzled_order(std::int64_t rows, std::int64_t columns, int bytes) {
+  if (rows % 8 != 0 || bytes > 2) return {};
+  for (const int block : {128 / bytes, 64 / bytes, 32 / bytes}) {
     if (columns % block == 0) return {block};
   }
   return {};

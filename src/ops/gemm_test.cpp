@@ -20,7 +20,7 @@ std::vector<Row> table() {
   for (std::int64_t m : {0, 1, 17, 65})
     for (std::int64_t n : {0, 1, 33, 70})
       for (std::int64_t k : {0, 1, 45}) rows.push_back({.m = m, .n = n, .k = k});
-  for (DType type : {f32, f16, bf16})
+  for (DType type : {f32, f16, bf16, e4m3, e5m2})
     for (bool ta : {false, true})
       for (bool tb : {false, true})
         rows.push_back({.type = type, .options = {.transpose_a = ta, .transpose_b = tb}, .bias = ta});
@@ -30,6 +30,8 @@ std::vector<Row> table() {
     rows.push_back({.type = type, .options = {.out_dtype = f32}});
     rows.push_back({.type = f32, .options = {.out_dtype = type}});
   }
+  rows.push_back({.options = {.scale = -0.75}, .bias = true});
+  rows.push_back({.type = e4m3, .options = {.transpose_b = true, .scale = 0.01, .out_dtype = f32}});
   for (auto [a, b] : {std::pair(2, 2), std::pair(3, 0), std::pair(0, 3), std::pair(1, 2), std::pair(0, 1)})
     rows.push_back({.batch_a = a, .batch_b = b});
   rows.push_back({.m = 129, .n = 127, .k = 40, .options = {.tiles = {64, 32, 16}}});
@@ -54,7 +56,7 @@ TEST(Gemm, AgreesWithTheFormula) {
       GemmOptions options = row.options;
       if (row.bias) options.bias = bias.inside;
       const Tensor exact = reference::gemm(a.inside, b.inside, options);
-      const DType type = options.out_dtype.value_or(row.type);
+      const DType type = options.out_dtype.value_or(row.type.bits() == 8 ? bf16 : row.type);
       const Planted out(exact.shape(), type);
       options.out = out.inside, options.target = target;
       gemm(a.inside, b.inside, options);
@@ -104,12 +106,13 @@ TEST(Gemm, RefusesWrongCalls) {
   auto call = [](const TensorRef& x, const TensorRef& y, GemmOptions options = {}) {
     return [=] { gemm(x, y, options); };
   };
-  expect_refusal(call(a.to(i32), b), "gemm, argument 'a': expected dtype f32, f16 or bf16");
+  expect_refusal(call(a.to(i32), b), "gemm, argument 'a': expected dtype f32, f16, bf16, e4m3 or e5m2");
   expect_refusal(call(a, b.to(f16)), "argument 'b': expected dtype f32");
   expect_refusal(call(a.select(0, 0), b), "argument 'a': expected rank 2 or 3");
   expect_refusal(call(a, b, {.transpose_a = true}), "argument 'b': expected an inner extent of 4, as a");
   expect_refusal(call(a.expand({2, 4, 6}), b.expand({3, 6, 8})), "expected 2 batches, as a, or one");
   expect_refusal(call(a, b, {.bias = Tensor::zeros({4}, f32)}), "argument 'bias': expected [n] = [8]");
+  expect_refusal(call(a, b, {.scale = std::nan("")}), "argument 'scale': expected a finite factor");
   expect_refusal(call(a, b, {.out_dtype = i32}), "argument 'out_dtype': expected f32, f16 or bf16");
   expect_refusal(call(a, b, {.out = Tensor::zeros({8, 4}, f32)}),
                  "argument 'out': expected the result = [4, 8]");

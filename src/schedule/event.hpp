@@ -86,6 +86,7 @@ struct Operation {
 // ---- warpgroup gemms. Reads end, and results exist, at the wait that covers the commit.
 struct Gemm {
   std::vector<Access> accesses = {};  // operands read; the accumulator written or updated
+  int only = -1;                      // the one of its accumulators; −1: all
 };
 struct GemmFence {};
 struct GemmCommit {};

@@ -19,16 +19,19 @@ struct GemmOptions {
   bool transpose_b = false;            // b is [n, k]
   std::optional<TensorRef> bias = {};  // [n], f32, f16 or bf16, added before the activation
   Activation activation = Activation::none;
-  std::optional<DType> out_dtype = {};  // that of a and b unless given
+  double scale = 1;                     // of the product, before the bias: that of a times that of b
+  std::optional<DType> out_dtype = {};  // f32, f16 or bf16; that of a and b unless given, bf16 for fp8
   std::optional<TensorRef> out = {};    // written instead of a new tensor; of the result's shape and dtype
   GemmTiles tiles = {};
   Target target = Target::automatic();
 };
 
-// activation(a · b + bias) with a [m, k] or [batch, m, k] and b [k, n] or [batch, k, n]; a matrix without a
-// batch is used with every batch of the other. a and b are of one dtype, f32, f16 or bf16, in host memory
-// with any strides; products are summed in f32 and rounded once. The result is [m, n], or [batch, m, n] if a
-// or b has a batch. Wrong shapes, dtypes or options are an ArgumentError.
+// activation(scale · a · b + bias) with a [m, k] or [batch, m, k] and b [k, n] or [batch, k, n]; a matrix
+// without a batch is used with every batch of the other. a and b are of one dtype, f32, f16, bf16, e4m3 or
+// e5m2, with stride 1 along rows or columns; products are summed in f32 and rounded once. On Hopper products
+// of fp8 are summed by the tensor cores, with fewer bits, at most 128 at a time; they are fast where both
+// operands lie along k, as a and transpose_b do. The result is [m, n], or [batch, m, n] if a or b has a
+// batch. Wrong shapes, dtypes or options are an ArgumentError.
 Tensor gemm(const TensorRef& a, const TensorRef& b, const GemmOptions& options = {});
 
 }  // namespace tegula::ops

@@ -255,15 +255,23 @@ class CudaGridPrinter {
   void finish_reduction(const ir::Reduce& n, const FragmentTile& sum, const Loc& at);
 
   // ---- products (print_gemm.cpp, print_wgmma.cpp)
+  // A product that runs: the registers that get it, and what is done with them then.
+  struct Flight {
+    std::string registers, then;
+  };
   void gemm_fma(const ir::Gemm& n, const FragmentTile& c, const Loc& at);
   void gemm_mma(const ir::Gemm& n, const passes::GemmPlan& plan, const FragmentTile& c, const Loc& at);
   std::string mma_operand(const ir::View& view, int k_axis, bool fits, DType packed);
   std::string operand_lambda(const ir::View& view, int pair_axis, DType packed);
+  void land(const Flight& flight);
   void publish_operands();
   // The number of the thread's warp group; among consumers ptxas knows that it is the same for a whole warp.
   std::string warp_group() const { return is_consumer_ ? "warp_group" : team_.thread + " / 128"; }
   void gemm_wgmma(const ir::Gemm& n, const FragmentTile& c, const Loc& at);
-  void wgmma(const ir::Gemm& n, const passes::GemmPlan& plan, const FragmentTile& c, const Loc& at);
+  std::pair<std::string, std::string> own_part(const passes::GemmPlan& plan, std::int64_t columns) const;
+  // All accumulators, or `only` one.
+  Flight wgmma(const ir::Gemm& n, const passes::GemmPlan& plan, const FragmentTile& c, const Loc& at,
+               int only);
   std::string operand_at(const ir::View& view, const std::string& row, const std::string& column);
   std::string packed_operand(const FragmentTile& tile, DType type);
   void clear_registers(const FragmentTile& tile);
@@ -386,7 +394,7 @@ class CudaGridPrinter {
   std::int64_t handover_ = -1;
   bool hands_over() const { return handover_ >= 0; }
   std::string adders_;
-  std::deque<std::string> flights_;  // accumulators of products in flight
+  std::deque<Flight> flights_;  // products that run
 };
 
 }  // namespace tegula::codegen

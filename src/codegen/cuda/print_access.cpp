@@ -87,7 +87,8 @@ CudaGridPrinter::Address CudaGridPrinter::tensor_address(const Access& access, c
 
 std::string CudaGridPrinter::offset_in(const SharedTile& tile, const Buffer& buffer, const Texts& at) const {
   if (tile.order.is_swizzled())
-    return fmt::format("tg::swizzled<{}, {}>({}, {})", buffer.extent(0), tile.order.columns, at[0], at[1]);
+    return fmt::format("tg::swizzled<{}, {}{}>({}, {})", buffer.extent(0), tile.order.columns,
+                       buffer.type.bytes() == 1 ? ", 1" : "", at[0], at[1]);
   Texts terms;
   std::int64_t stride = 1;
   for (std::size_t d = at.size(); d-- > 0; stride *= buffer.extent(static_cast<int>(d))) {

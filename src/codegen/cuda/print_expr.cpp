@@ -50,8 +50,9 @@ const char* infix(Op op) {
 
 std::string constant_of(const ExprNode& e) {
   if (e.held().is_floating()) {
-    if (std::isnan(e.real)) return "tg::not_a_number()";
-    if (std::isinf(e.real)) return e.real < 0 ? "(-tg::infinity())" : "tg::infinity()";
+    const char* wide = e.held() == f64 ? "double" : "";
+    if (std::isnan(e.real)) return fmt::format("{}(tg::not_a_number())", wide);
+    if (std::isinf(e.real)) return fmt::format("{}({}tg::infinity())", wide, e.real < 0 ? "-" : "");
   }
   if (e.held() == i32 && e.integer == INT32_MIN) return "(-2147483647 - 1)";
   if (e.held() == i64 && e.integer == INT64_MIN) return "(-9223372036854775807l - 1)";

@@ -102,7 +102,8 @@ std::string CudaGridPrinter::operand_lambda(const View& view, int pair_axis, DTy
 // blocks of it are read.
 std::string CudaGridPrinter::mma_operand(const View& view, int k_axis, bool fits, DType packed) {
   const auto tile = shared_.find(view.buffer.get());
-  if (!fits || !passes::is_matrix(view) || tile == shared_.end() || !tile->second.order.is_swizzled())
+  if (!fits || view.buffer->type.bits() != 16 || !passes::is_matrix(view) || tile == shared_.end() ||
+      !tile->second.order.is_swizzled())
     return fmt::format("tg::pairs({})", operand_lambda(view, k_axis, packed));
   return fmt::format("tg::Swizzled<{}, {}, {}, {}>{{{}}}", element_type(packed), view.buffer->extent(0),
                      tile->second.order.columns, passes::is_transposed(view), tile->second.name);

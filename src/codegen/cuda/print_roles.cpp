@@ -220,7 +220,7 @@ bool CudaGridPrinter::reads_rings(const Gemm& n) const {
   return is_ready(n.a) && is_ready(n.b);
 }
 
-void CudaGridPrinter::event(const schedule::Gemm&, const schedule::Event& e) {
+void CudaGridPrinter::event(const schedule::Gemm& product, const schedule::Event& e) {
   const auto& gemm = *as<Gemm>(e.stmt);
   const FragmentTile& sum = fragments_.at(gemm.c.buffer.get());
   const passes::GemmPlan plan = passes::plan_gemm(gemm, team_.threads, target_);
@@ -228,8 +228,7 @@ void CudaGridPrinter::event(const schedule::Gemm&, const schedule::Event& e) {
   if (!reads_rings(gemm)) publish_operands();
   out_.code();
   touch_operands(gemm);
-  wgmma(gemm, plan, sum, e.stmt->at);
-  flights_.push_back(sum.name);
+  flights_.push_back(wgmma(gemm, plan, sum, e.stmt->at, product.only));
 }
 
 void CudaGridPrinter::event(const schedule::GemmFence&, const schedule::Event&) {
@@ -242,10 +241,11 @@ void CudaGridPrinter::event(const schedule::GemmCommit&, const schedule::Event&)
 void CudaGridPrinter::event(const schedule::GemmWait& n, const schedule::Event&) {
   sync_line(fmt::format("tg::wgmma_wait<{}>();", n.pending));
   while (static_cast<int>(flights_.size()) > n.pending) {
-    const std::string sum = flights_.front();
+    const Flight flight = flights_.front();
     flights_.pop_front();
-    if (std::find(flights_.begin(), flights_.end(), sum) == flights_.end())
-      out_.line(fmt::format("tg::pin({});", sum));
+    const bool goes_on = std::any_of(flights_.begin(), flights_.end(),
+                                     [&](const Flight& f) { return f.registers == flight.registers; });
+    if (!goes_on) land(flight);
   }
 }
 

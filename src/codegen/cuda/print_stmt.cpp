@@ -77,7 +77,7 @@ std::string CudaGridPrinter::print(const Grid& grid, int number) {
     const auto* gemm = as<Gemm>(s);
     if (!gemm) return;
     for (const View* operand : {&gemm->a, &gemm->b}) {
-      if (operand->buffer->type.bits() == 16) swizzled_.insert(operand->buffer.get());
+      if (passes::has_tensor_cores(operand->buffer->type)) swizzled_.insert(operand->buffer.get());
     }
   });
   if (const auto roles = passes::specialize_roles(grid, target_)) return print_roles(grid, number, *roles);

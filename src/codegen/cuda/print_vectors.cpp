@@ -106,7 +106,7 @@ bool CudaGridPrinter::is_aligned(const For& n, const Access& access, int width) 
   if (step != 0 && step % width != 0) return false;
   if (!view.is_tile()) return true;
   const SharedTile& tile = shared_.at(view.buffer.get());
-  if (tile.order.is_swizzled()) return 8 % width == 0;
+  if (tile.order.is_swizzled()) return 16 / view.buffer->type.bytes() % width == 0;
   return view.buffer->extent(view.buffer->rank() - 1) % width == 0;
 }
 

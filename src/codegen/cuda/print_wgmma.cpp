@@ -11,7 +11,8 @@ namespace {
 
 struct Instruction {
   int n;
-  std::string type;  // as in PTX: f16 or bf16
+  std::string type;  // as in PTX: f16, bf16, e4m3 or e5m2
+  int k;
   bool a_in_registers, a_transposed, b_transposed;
 
   std::string name() const {
@@ -19,6 +20,13 @@ struct Instruction {
                        a_transposed ? "_ta" : "", b_transposed ? "_tb" : "");
   }
   std::string text() const;
+
+ private:
+  // Whether operands in shared memory are transposed; those of 8 bits cannot be.
+  std::string orders() const {
+    if (k != 16) return "";
+    return fmt::format("{}, {}", a_in_registers ? "" : a_transposed ? ", 1" : ", 0", b_transposed ? 1 : 0);
+  }
 };
 
 std::string list(int from, int count) {
@@ -36,16 +44,12 @@ std::string Instruction::text() const {
   return fmt::format(
       "TG_DEVICE void {}(float (&d)[{}], {}, uint64_t b, int add) {{\n"
       "  asm volatile(\"{{\\n.reg .pred add;\\nsetp.ne.b32 add, %{}, 0;\\n\"\n"
-      "               \"wgmma.mma_async.sync.aligned.m64n{}k16.f32.{}.{} {{{}}}, {}, %{}, add, 1, 1{}, "
-      "{};\\n}}\"\n"
+      "               \"wgmma.mma_async.sync.aligned.m64n{}k{}.f32.{}.{} {{{}}}, {}, %{}, add, 1, "
+      "1{};\\n}}\"\n"
       "               : {}\n"
       "               : {}, \"l\"(b), \"r\"(add));\n}}\n",
-      name(), registers, a_in_registers ? "const uint32_t* a" : "uint64_t a", registers + operands + 1, n,
-      type, type, list(0, registers), a, registers + operands,
-      a_in_registers ? ""
-      : a_transposed ? ", 1"
-                     : ", 0",
-      b_transposed ? 1 : 0, outputs,
+      name(), registers, a_in_registers ? "const uint32_t* a" : "uint64_t a", registers + operands + 1, n, k,
+      type, type, list(0, registers), a, registers + operands, orders(), outputs,
       a_in_registers ? "\"r\"(a[0]), \"r\"(a[1]), \"r\"(a[2]), \"r\"(a[3])" : "\"l\"(a)");
 }
 
@@ -55,49 +59,73 @@ std::string Instruction::text() const {
 std::string CudaGridPrinter::operand_at(const View& view, const std::string& row, const std::string& column) {
   const SharedTile& tile = shared_.at(view.buffer.get());
   const bool transposed = passes::is_transposed(view);
-  const std::string shape = fmt::format("{}, {}", view.buffer->extent(0), tile.order.columns);
+  const std::string shape = fmt::format("{}, {}{}", view.buffer->extent(0), tile.order.columns,
+                                        view.buffer->type.bytes() == 1 ? ", 1" : "");
   return fmt::format("tg::operand<{0}>({1}) + tg::operand_step<{0}>({2}, {3})", shape, tile.name,
                      transposed ? column : row, transposed ? row : column);
 }
 
-// One accumulator of 64 rows and at most 256 columns after the other.
-void CudaGridPrinter::wgmma(const Gemm& n, const passes::GemmPlan& plan, const FragmentTile& c,
-                            const Loc& at) {
-  const std::int64_t m = n.c.extent(0), columns = n.c.extent(1) / plan.parts.along_n, k = n.a.extent(1),
-                     groups = plan.parts.along_m;
+// Where a warp group's rows and columns of a product begin: "" for the first.
+std::pair<std::string, std::string> CudaGridPrinter::own_part(const passes::GemmPlan& plan,
+                                                              std::int64_t columns) const {
+  const layout::Division& parts = plan.parts;
+  std::pair<std::string, std::string> result;
+  if (team_.count > 1) return result;
+  if (parts.along_m > 1)
+    result.first = fmt::format("{}{} * 64 + ", warp_group(),
+                               parts.along_n > 1 ? fmt::format(" % {}", parts.along_m) : "");
+  if (parts.along_n > 1)
+    result.second = fmt::format("{}{} * {} + ", warp_group(),
+                                parts.along_m > 1 ? fmt::format(" / {}", parts.along_m) : "", columns);
+  return result;
+}
+
+// One accumulator of 64 rows and at most 256 columns after the other; only one of those that are awaited one
+// by one, in registers of its own.
+CudaGridPrinter::Flight CudaGridPrinter::wgmma(const Gemm& n, const passes::GemmPlan& plan,
+                                               const FragmentTile& c, const Loc& at, int only) {
+  const std::int64_t columns = n.c.extent(1) / plan.parts.along_n, k = n.a.extent(1);
   const std::int64_t parts = (columns + 255) / 256, width = columns / parts;
   // Operand A is K-major as it stands, operand B if it is transposed.
-  const Instruction instruction{static_cast<int>(width), n.a.buffer->type == bf16 ? "bf16" : "f16",
-                                plan.a_in_registers, !plan.a_in_registers && passes::is_transposed(n.a),
+  const Instruction instruction{static_cast<int>(width),
+                                std::string(n.a.buffer->type.name()),
+                                plan.k,
+                                plan.a_in_registers,
+                                !plan.a_in_registers && passes::is_transposed(n.a),
                                 !passes::is_transposed(n.b)};
   program_.instructions.emplace(instruction.name(), instruction.text());
+  const std::string part = only < 0 ? "" : names_.unique("part");
+  if (only >= 0) out_.line(fmt::format("float {}[{}];", part, width / 2));
+  Flight flight{c.name, ""};
   out_.open(fmt::format("{{  // {}: {} a b", short_location(at), n.overwrite ? "c =" : "c +="));
-  const bool alone = team_.count > 1;
-  std::string group, first_column;
-  if (!alone && groups > 1)
-    group =
-        fmt::format("{}{} * 64", warp_group(), plan.parts.along_n > 1 ? fmt::format(" % {}", groups) : "");
-  if (!alone && plan.parts.along_n > 1)
-    first_column =
-        fmt::format("{}{} * {} + ", warp_group(), groups > 1 ? fmt::format(" / {}", groups) : "", columns);
   std::string a_registers;
   if (plan.a_in_registers) a_registers = packed_operand(fragments_.at(n.a.buffer.get()), n.a.buffer->type);
-  for (std::int64_t i = 0; i < m / (64 * groups); ++i) {
-    for (std::int64_t j = 0; j < parts; ++j) {
-      const std::int64_t block = i * parts + j;
-      const std::string sum = fmt::format("*(float(*)[{}])({} + {})", width / 2, c.name, block * width / 2);
-      const std::string row = fmt::format("{}{}", group.empty() ? "" : group + " + ", i * 64 * groups);
-      out_.line("#pragma unroll");
-      out_.open(fmt::format("for (int k = 0; k < {}; ++k) {{", k / 16));
-      const std::string a = plan.a_in_registers ? fmt::format("{} + {} + 4 * k", a_registers, i * (k / 4))
-                                                : operand_at(n.a, row, "16 * k");
-      out_.line(fmt::format("{}({}, {}, {}, {});", instruction.name(), sum, a,
-                            operand_at(n.b, "16 * k", fmt::format("{}{}", first_column, j * width)),
-                            n.overwrite ? "k > 0" : "1"));
-      out_.close();
-    }
+  const auto [first_row, first_column] = own_part(plan, columns);
+  const std::string inner = fmt::format("{} * k", plan.k);
+  const int count = passes::accumulators(n, plan);
+  for (int block = std::max(only, 0); block < (only < 0 ? count : only + 1); ++block) {
+    const std::int64_t i = block / parts, j = block % parts;
+    const std::string sum = fmt::format("*(float(*)[{}])({} + {})", width / 2, c.name, block * width / 2);
+    if (only >= 0) flight = {part, fmt::format("tg::add_to({}, {});", sum, part)};
+    out_.line("#pragma unroll");
+    out_.open(fmt::format("for (int k = 0; k < {}; ++k) {{", k / plan.k));
+    const std::string a =
+        plan.a_in_registers
+            ? fmt::format("{} + {} + 4 * k", a_registers, i * (k / 4))
+            : operand_at(n.a, fmt::format("{}{}", first_row, i * 64 * plan.parts.along_m), inner);
+    out_.line(fmt::format("{}({}, {}, {}, {});", instruction.name(), only < 0 ? sum : part, a,
+                          operand_at(n.b, inner, fmt::format("{}{}", first_column, j * width)),
+                          n.overwrite || only >= 0 ? "k > 0" : "1"));
+    out_.close();
   }
   out_.close();
+  return flight;
+}
+
+// The registers of a product that was awaited are there.
+void CudaGridPrinter::land(const Flight& flight) {
+  out_.line(fmt::format("tg::pin({});", flight.registers));
+  if (!flight.then.empty()) out_.line(flight.then);
 }
 
 // The name of the words that hold the fragment, two elements each.
@@ -124,11 +152,15 @@ void CudaGridPrinter::gemm_wgmma(const Gemm& n, const FragmentTile& c, const Loc
   if (n.a.buffer->space == Space::shared || n.b.buffer->space == Space::shared) publish_operands();
   out_.code();
   touch_operands(n);
-  out_.line("tg::wgmma_fence();");
-  wgmma(n, passes::plan_gemm(n, team_.threads, target_), c, at);
-  out_.line("tg::wgmma_commit();");
-  out_.line("tg::wgmma_wait<0>();");
-  out_.line(fmt::format("tg::pin({});", c.name));
+  const passes::GemmPlan plan = passes::plan_gemm(n, team_.threads, target_);
+  const bool one_by_one = passes::needs_promotion(n, plan);
+  for (int i = 0; i < (one_by_one ? passes::accumulators(n, plan) : 1); ++i) {
+    out_.line("tg::wgmma_fence();");
+    const Flight flight = wgmma(n, plan, c, at, one_by_one ? i : -1);
+    out_.line("tg::wgmma_commit();");
+    out_.line("tg::wgmma_wait<0>();");
+    land(flight);
+  }
 }
 
 }  // namespace tegula::codegen

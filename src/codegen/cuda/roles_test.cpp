@@ -27,6 +27,13 @@ ops::GemmKernel gemm_of(int m, int n, bool transpose_a, bool transpose_b) {
   return c;
 }
 
+ops::GemmKernel gemm_of_8_bits(int m, int n) {
+  ops::GemmKernel c = gemm_of(m, n, false, true);
+  c.type = c.compute = e4m3;
+  c.tiles.k = 128;
+  return c;
+}
+
 ops::AttentionKernel attention_of(int dim, int rows, int keys) {
   ops::AttentionKernel c;
   c.type = c.compute = bf16;
@@ -70,6 +77,14 @@ const std::vector<RolesCase> roles_cases{
     {"gemm_b_n_major", [] { return gemm_kernel(gemm_of(128, 256, false, false)); }, {"bf16_tb"}, {}},
     {"gemm_a_m_major", [] { return gemm_kernel(gemm_of(128, 256, true, false)); }, {"bf16_ta_tb"}, {}},
     {"gemm_four_groups", [] { return gemm_kernel(gemm_of(256, 128, false, true)); }, {"Ring<"}, {}},
+    {"gemm_8_bits",
+     [] { return gemm_kernel(gemm_of_8_bits(128, 192)); },
+     {"wgmma_n192_e4m3", "take_turn<8, 2>", "tg::add_to("},
+     {}},
+    {"gemm_8_bits_two_accumulators",
+     [] { return gemm_kernel(gemm_of_8_bits(256, 128)); },
+     {"wgmma_n128_e4m3", "part1_"},
+     {"registers_up<112>"}},
     {"gemm_192_columns", [] { return gemm_kernel(gemm_of(128, 192, false, true)); }, {"wgmma_n192"}, {}},
     {"attention_128", [] { return attention_kernel(attention_of(128, 128, 128)); }, even, in_turns},
     {"attention_64",

@@ -21,6 +21,11 @@ TG_DEVICE void store_quad(T* to, const float* x, int i, bool exists) {
 }
 
 // ---- products of warp groups
+template <int count>
+TG_DEVICE void add_to(float (&sum)[count], const float (&part)[count]) {
+#pragma unroll
+  for (int i = 0; i < count; ++i) sum[i] += part[i];
+}
 template <int until, int count>
 TG_DEVICE float total(const float (&r)[count]) {
   float sum = 0.0f;
@@ -35,18 +40,19 @@ TG_DEVICE void hold(float sum) {
 }
 
 // The place of an operand [rows, …] in shared memory whose blocks are `columns` columns wide: see TileOrder.
-template <int rows, int columns>
+template <int rows, int columns, int bytes = 2>
 TG_DEVICE uint64_t operand(const void* tile) {
-  const uint32_t address = shared_address(tile), next_block = rows * columns * 2, next_rows = 8 * columns * 2;
-  const uint32_t swizzle = columns == 64 ? 1 : columns == 32 ? 2 : 3;
+  constexpr uint32_t row = columns * bytes, next_block = rows * row, next_rows = 8 * row;
+  constexpr uint32_t swizzle = row == 128 ? 1 : row == 64 ? 2 : 3;
+  const uint32_t address = shared_address(tile);
   const uint64_t low = (address & 0x3ffff) >> 4 | (next_block >> 4) << 16,
                  high = next_rows >> 4 | swizzle << 30;
   return low | high << 32;
 }
 // How far, in units of the operand, row and column lie from its begin; both at pieces that it can begin at.
-template <int rows, int columns>
+template <int rows, int columns, int bytes = 2>
 TG_DEVICE constexpr uint32_t operand_step(int row, int column) {
-  return ((column / columns * rows + row) * columns + column % columns) * 2 / 16;
+  return ((column / columns * rows + row) * columns + column % columns) * bytes / 16;
 }
 
 }  // namespace tg

@@ -124,11 +124,13 @@ TG_DEVICE bool is_aligned(const T* tensor, Strides... strides) {
   return ((uint64_t(tensor) | ... | (uint64_t(strides) * sizeof(T))) & (bytes - 1)) == 0;
 }
 
-// The place of an element in a swizzled matrix of 16-bit elements, see TileOrder.
-template <int rows, int columns>
+// The place of an element in a swizzled matrix of elements of that many bytes, see TileOrder.
+template <int rows, int columns, int bytes = 2>
 TG_DEVICE int swizzled(uint32_t row, uint32_t column) {
-  const uint32_t exchange = row / (64 / columns) % (columns / 8);
-  return (column / columns * rows + row) * columns + ((column % columns / 8) ^ exchange) * 8 + column % 8;
+  constexpr uint32_t piece = 16 / bytes;
+  const uint32_t exchange = row / (8 * piece / columns) % (columns / piece);
+  return (column / columns * rows + row) * columns + ((column % columns / piece) ^ exchange) * piece +
+         column % piece;
 }
 
 // ---- atomics: by the instruction where there is one, else by comparing and exchanging

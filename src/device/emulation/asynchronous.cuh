@@ -196,19 +196,19 @@ TG_DEVICE void pass_on(int* word) { ++*word; }
 
 // ---- products of warp groups
 // An operand in shared memory as its descriptor says it; `along` counts rows of A or columns of B.
-template <float (*from)(uint16_t), bool transposed>
+template <class T, bool transposed>
 static inline float operand_element(uint64_t operand, int along, int k) {
   const uint32_t begin = (operand & 0x3fff) << 4, next_block = (operand >> 16 & 0x3fff) << 4,
                  next_rows = (operand >> 32 & 0x3fff) << 4, swizzle = operand >> 62;
-  const uint32_t row_bytes = swizzle == 1 ? 128 : swizzle == 2 ? 64 : 32, columns = row_bytes / 2;
+  const uint32_t row_bytes = swizzle == 1 ? 128 : swizzle == 2 ? 64 : 32, columns = row_bytes / sizeof(T);
   uint32_t at = begin;
   if (transposed)
-    at += along / columns * next_block + k / 8 * next_rows + k % 8 * row_bytes + along % columns * 2;
+    at += along / columns * next_block + k / 8 * next_rows + k % 8 * row_bytes + along % columns * sizeof(T);
   else
-    at += along / 8 * next_rows + along % 8 * row_bytes + k * 2;
-  uint16_t bits;
-  memcpy(&bits, shared_at(swizzled(at, row_bytes)), 2);
-  return from(bits);
+    at += along / 8 * next_rows + along % 8 * row_bytes + k * sizeof(T);
+  T element;
+  memcpy(&element, shared_at(swizzled(at, row_bytes)), sizeof(T));
+  return value(element);
 }
 
 struct WgmmaLane {
@@ -219,25 +219,28 @@ struct WgmmaLane {
   int add;
 };
 // The 16 rows of a warp.
-template <int n, float (*from)(uint16_t), bool a_transposed, bool b_transposed>
+template <int n, class T, bool a_transposed, bool b_transposed>
 void wgmma_lanes(void** lanes) {
   const auto lane = [&](int i) { return static_cast<const WgmmaLane*>(lanes[i]); };
   const int first = int(threadIdx.x) / 32 % 4 * 16;
-  static float a[16][16], b[16][n];
+  constexpr int inner = 32 / sizeof(T);
+  static float a[16][inner], b[inner][n];
   for (int row = 0; row < 16; ++row) {
-    for (int k = 0; k < 16; ++k) {
+    for (int k = 0; k < inner; ++k) {
       const WgmmaLane& own = *lane(row % 8 * 4 + k % 8 / 2);
-      a[row][k] = own.in_registers ? from(uint16_t(own.registers[row / 8 + k / 8 * 2] >> 16 * (k % 2)))
-                                   : operand_element<from, a_transposed>(own.a, first + row, k);
+      const auto in_register = [&] {
+        return value(T{uint16_t(own.registers[row / 8 + k / 8 * 2] >> 16 * (k % 2))});
+      };
+      a[row][k] = own.in_registers ? in_register() : operand_element<T, a_transposed>(own.a, first + row, k);
     }
   }
-  for (int k = 0; k < 16; ++k)
-    for (int j = 0; j < n; ++j) b[k][j] = operand_element<from, b_transposed>(lane(0)->b, j, k);
+  for (int k = 0; k < inner; ++k)
+    for (int j = 0; j < n; ++j) b[k][j] = operand_element<T, b_transposed>(lane(0)->b, j, k);
   for (int i = 0; i < 32; ++i) {
     for (int r = 0; r < n / 2; ++r) {
       const int row = i / 4 + r / 2 % 2 * 8, column = i % 4 * 2 + r % 2 + r / 4 * 8;
       float sum = lane(i)->add ? lane(i)->d[r] : 0.0f;
-      for (int k = 0; k < 16; ++k) sum += a[row][k] * b[k][column];
+      for (int k = 0; k < inner; ++k) sum += a[row][k] * b[k][column];
       lane(i)->d[r] = sum;
     }
   }
@@ -258,14 +261,14 @@ static void begin_product(const WgmmaLane& lane, void (*run)(void** lanes)) {
   Products& own = own_products();
   own.list[own.count++ % Products::most] = {lane, run, own.group};
 }
-template <int n, float (*from)(uint16_t), bool a_transposed, bool b_transposed>
+template <int n, class T, bool a_transposed, bool b_transposed>
 TG_DEVICE void wgmma(float* d, uint64_t a, uint64_t b, int add) {
-  begin_product({d, false, {}, a, b, add}, wgmma_lanes<n, from, a_transposed, b_transposed>);
+  begin_product({d, false, {}, a, b, add}, wgmma_lanes<n, T, a_transposed, b_transposed>);
 }
-template <int n, float (*from)(uint16_t), bool a_transposed, bool b_transposed>
+template <int n, class T, bool a_transposed, bool b_transposed>
 TG_DEVICE void wgmma(float* d, const uint32_t* a, uint64_t b, int add) {
   begin_product({d, true, {a[0], a[1], a[2], a[3]}, 0, b, add},
-                wgmma_lanes<n, from, a_transposed, b_transposed>);
+                wgmma_lanes<n, T, a_transposed, b_transposed>);
 }
 TG_DEVICE void wgmma_fence() {}
 TG_DEVICE void wgmma_commit() { ++own_products().group; }

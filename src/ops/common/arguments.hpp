@@ -60,6 +60,7 @@ auto worded(fmt::format_string<Values...> text, Values... values) {
 }
 
 inline const std::vector<DType> float_types = {f32, f16, bf16};
+inline const std::vector<DType> gemm_types = {f32, f16, bf16, e4m3, e5m2};
 
 // A positive finite scale; 1/√dim where none is given.
 float checked_scale(const Arguments& args, const std::optional<float>& scale, std::int64_t dim);

@@ -1,4 +1,7 @@
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <cmath>
 
 #include "ops/common/arguments.hpp"
 #include "ops/common/functions.hpp"
@@ -35,6 +38,13 @@ void check_tiles(const Arguments& args, const GemmTiles& tiles) {
                worded("{}", extent), "leave them out");
 }
 
+// Tensor cores take 8-bit operands that lie along k; others are widened, exactly, where they are copied.
+DType tile_type(const GemmKernel& kernel, const Target& target, bool on_gpu) {
+  if (!on_gpu || kernel.type.bits() != 8) return multiplied_type(kernel.type, on_gpu);
+  const bool along_k = !kernel.transpose_a && kernel.transpose_b;
+  return along_k && target != Target::cuda_sm80() ? kernel.type : f16;
+}
+
 // The common number of batches; a tensor with one batch is repeated.
 std::int64_t join_batches(const Arguments& args, TensorRef& a, TensorRef& b) {
   const std::int64_t of_a = a.size(0), of_b = b.size(0), batch = of_a == 1 ? of_b : of_a;
@@ -49,7 +59,7 @@ std::int64_t join_batches(const Arguments& args, TensorRef& a, TensorRef& b) {
 
 GemmCall prepare_gemm(const TensorRef& a, const TensorRef& b, const GemmOptions& options) {
   const Arguments args("gemm");
-  args.check_tensor("a", a, float_types, {2, 3});
+  args.check_tensor("a", a, gemm_types, {2, 3});
   args.check_tensor("b", b, {a.dtype}, {2, 3});
   check_tiles(args, options.tiles);
   GemmCall call;
@@ -68,16 +78,21 @@ GemmCall prepare_gemm(const TensorRef& a, const TensorRef& b, const GemmOptions&
   }
   GemmKernel& kernel = call.kernel;
   kernel.type = a.dtype;
-  kernel.out = options.out_dtype.value_or(options.out ? options.out->dtype : a.dtype);
+  kernel.out = options.out_dtype.value_or(options.out           ? options.out->dtype
+                                          : a.dtype.bits() == 8 ? bf16
+                                                                : a.dtype);
+  args.check(std::isfinite(options.scale), "scale", "a finite factor", fmt::format("{}", options.scale),
+             "give 1 where there is none");
   args.check(std::find(float_types.begin(), float_types.end(), kernel.out) != float_types.end(), "out_dtype",
              "f32, f16 or bf16", std::string(kernel.out.name()), "convert the result");
   kernel.transpose_a = options.transpose_a, kernel.transpose_b = options.transpose_b;
   choose_order(args, "a", call.a, kernel.transpose_a);
   choose_order(args, "b", call.b, kernel.transpose_b);
   if (options.bias) kernel.bias = options.bias->dtype;
+  kernel.scaled = options.scale != 1;
   kernel.activation = options.activation;
   const bool on_gpu = runs_on_gpu(options.target, a.device);
-  kernel.compute = multiplied_type(a.dtype, on_gpu);
+  kernel.compute = tile_type(kernel, options.target, on_gpu);
   const auto plan = [&](const GemmProblem& problem) {
     return on_gpu ? plan_gemm_on_gpu(problem, kernel.compute, options.tiles)
                   : plan_gemm(problem, options.tiles);
@@ -92,11 +107,10 @@ Tensor gemm(const TensorRef& a, const TensorRef& b, const GemmOptions& options) 
   Tensor out =
       Arguments("gemm").output("out", options.out, call.out_shape, call.kernel.out, "the result", a.device);
   if (nelements(out) == 0) return out;
-  const Function function = compiled(call.kernel, target_for(options.target, a.device), gemm_kernel);
-  if (options.bias)
-    function(call.a, call.b, with_batch(out.ref()), *options.bias);
-  else
-    function(call.a, call.b, with_batch(out.ref()));
+  std::vector<Argument> values{call.a, call.b, with_batch(out.ref())};
+  if (options.bias) values.emplace_back(*options.bias);
+  if (call.kernel.scaled) values.emplace_back(options.scale);
+  compiled(call.kernel, target_for(options.target, a.device), gemm_kernel).call_in_order(values);
   return out;
 }
 

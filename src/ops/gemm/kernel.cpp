@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <optional>
+
 namespace tegula::ops {
 
 using namespace lang;
@@ -13,9 +16,9 @@ std::string_view name_of(Activation activation) {
 }
 
 std::string GemmKernel::name() const {
-  return fmt::format("gemm_{}_{}_{}_{}x{}x{}{}{}{}{}", type.name(), compute.name(), out.name(), tiles.m,
+  return fmt::format("gemm_{}_{}_{}_{}x{}x{}{}{}{}{}{}", type.name(), compute.name(), out.name(), tiles.m,
                      tiles.n, tiles.k, transpose_a ? "_ta" : "", transpose_b ? "_tb" : "",
-                     bias ? fmt::format("_bias_{}", bias->name()) : "",
+                     scaled ? "_scaled" : "", bias ? fmt::format("_bias_{}", bias->name()) : "",
                      activation == Activation::none ? "" : fmt::format("_{}", name_of(activation)));
 }
 
@@ -58,7 +61,9 @@ void multiply(const GemmKernel& c, const Tensor& a, const Tensor& b, const Expr&
   });
 }
 
-void finish(const GemmKernel& c, const Tensor& bias, const Expr& column, Fragment& sum) {
+void finish(const GemmKernel& c, const std::optional<Expr>& scale, const Tensor& bias, const Expr& column,
+            Fragment& sum) {
+  if (scale) parallel(sum, [&](Index i, Index j) { sum(i, j) = sum(i, j) * *scale; });
   if (c.bias) {
     Fragment added({c.tiles.n}, f32);
     copy(bias.at(column), added);
@@ -66,6 +71,11 @@ void finish(const GemmKernel& c, const Tensor& bias, const Expr& column, Fragmen
   } else if (c.activation != Activation::none) {
     parallel(sum, [&](Index i, Index j) { sum(i, j) = activate(c.activation, sum(i, j)); });
   }
+}
+
+// Two warp groups hold the sums of 8-bit products twice; otherwise the compiler's choice.
+int threads_of(const GemmKernel& c) {
+  return c.compute.bits() == 8 && c.tiles.m % 64 == 0 ? std::min(256, 2 * c.tiles.m) : 0;
 }
 
 }  // namespace
@@ -78,12 +88,14 @@ Kernel gemm_kernel(const GemmKernel& c) {
     Tensor b = c.transpose_b ? input("b", {batch, n, k}, c.type) : input("b", {batch, k, n}, c.type);
     Tensor out = output("out", {batch, m, n}, c.out);
     Tensor bias = c.bias ? input("bias", {n}, *c.bias) : out;
-    grid(ceildiv(n, t.n), ceildiv(m, t.m), batch, {.order = Order::grouped(8)},
+    std::optional<Expr> scale;
+    if (c.scaled) scale.emplace(scalar("scale", f32));
+    grid(ceildiv(n, t.n), ceildiv(m, t.m), batch, {.threads = threads_of(c), .order = Order::grouped(8)},
          [&](Index x, Index y, Index z) {
            Expr row = y * t.m, column = x * t.n;
            Fragment sum({t.m, t.n}, f32, 0);
            multiply(c, a.slice(z), b.slice(z), row, column, k, sum);
-           finish(c, bias, column, sum);
+           finish(c, scale, bias, column, sum);
            copy(sum, out.slice(z).at(row, column));
          });
   });

@@ -11,7 +11,7 @@ namespace tegula::ops {
 struct GemmKernel {
   DType type = f32, out = f32;
   DType compute = f32;  // of the tiles that are multiplied
-  bool transpose_a = false, transpose_b = false;
+  bool transpose_a = false, transpose_b = false, scaled = false;
   std::optional<DType> bias = {};
   Activation activation = Activation::none;
   GemmTiles tiles;
@@ -22,7 +22,7 @@ struct GemmKernel {
 std::string_view name_of(Activation activation);
 
 // Arguments: a [batch, m, k] (transposed: [batch, k, m]), b [batch, k, n] (or [batch, n, k]), out [batch, m,
-// n], and bias [n] where the instance has it.
+// n], bias [n] and the scalar scale, f32, where the instance has them.
 lang::Kernel gemm_kernel(const GemmKernel& instance);
 
 }  // namespace tegula::ops

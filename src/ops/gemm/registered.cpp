@@ -17,6 +17,7 @@ GemmOptions parsed(const Tensors& inputs, const Options& options, Target target 
   if (options.has("out_dtype"))
     for (DType type : float_types)
       if (options.text("out_dtype") == type.name()) result.out_dtype = type;
+  result.scale = options.real("scale");
   result.tiles = {static_cast<int>(options.integer("tile_m")), static_cast<int>(options.integer("tile_n")),
                   static_cast<int>(options.integer("tile_k"))};
   result.target = target;
@@ -46,23 +47,27 @@ Work work_of(const Tensors& inputs, const Options& options) {
 void describe_gemm(Operator& op) {
   op.name = "gemm";
   op.summary = "matrix product with bias and activation";
-  op.inputs = {{"a", "[m, k] or [batch, m, k]", float_types, true, "left matrix"},
-               {"b", "[k, n] or [batch, k, n]", float_types, true, "right matrix"},
+  op.inputs = {{"a", "[m, k] or [batch, m, k]", gemm_types, true, "left matrix"},
+               {"b", "[k, n] or [batch, k, n]", gemm_types, true, "right matrix"},
                {"bias", "[n]", float_types, false, "added to every row"}};
-  op.outputs = {{"out", "[m, n] or [batch, m, n]", "out_dtype, or that of a"}};
+  op.outputs = {{"out", "[m, n] or [batch, m, n]", "out_dtype, or that of a, bf16 for fp8"}};
   op.options = {
       {"transpose_a", OptionType::boolean, "false", "a is [k, m]", {}},
       {"transpose_b", OptionType::boolean, "false", "b is [n, k]", {}},
       {"activation", OptionType::choice, "none", "applied to the sums", {"none", "relu", "gelu", "silu"}},
+      {"scale", OptionType::real, "1", "factor of the product", {}},
       {"out_dtype", OptionType::choice, "", "dtype of the result", {"f32", "f16", "bf16"}},
       {"tile_m", OptionType::integer, "0", "rows of a tile, 0: planned", {}},
       {"tile_n", OptionType::integer, "0", "columns of a tile, 0: planned", {}},
       {"tile_k", OptionType::integer, "0", "inner extent of a tile, 0: planned", {}}};
-  op.check_cases = {example("square", {64, 64}, {64, 64}, f32),
-                    example("ragged_bias_gelu", {37, 45}, {45, 29}, f32, {{"activation", "gelu"}}, 29),
-                    example("transposed_f16", {33, 40}, {17, 33}, f16,
-                            {{"transpose_a", "true"}, {"transpose_b", "true"}, {"out_dtype", "f32"}}),
-                    example("batched_bf16", {2, 20, 24}, {24, 18}, bf16, {{"activation", "silu"}})};
+  op.check_cases = {
+      example("square", {64, 64}, {64, 64}, f32),
+      example("ragged_bias_gelu", {37, 45}, {45, 29}, f32, {{"activation", "gelu"}}, 29),
+      example("transposed_f16", {33, 40}, {17, 33}, f16,
+              {{"transpose_a", "true"}, {"transpose_b", "true"}, {"out_dtype", "f32"}}),
+      example("along_k_e4m3", {140, 200}, {72, 200}, e4m3, {{"transpose_b", "true"}, {"scale", "0.25"}}),
+      example("across_k_e5m2", {70, 90}, {90, 40}, e5m2, {{"out_dtype", "f32"}}, 40),
+      example("batched_bf16", {2, 20, 24}, {24, 18}, bf16, {{"activation", "silu"}})};
   op.bench_cases = {example("512", {512, 512}, {512, 512}, f32),
                     example("1024", {1024, 1024}, {1024, 1024}, f32),
                     example("2048", {2048, 2048}, {2048, 2048}, f32),
@@ -89,6 +94,8 @@ Operator registered_gemm() {
     const double inner = inner_extent(in, options);
     DType type = required(in, "a").dtype();
     if (options.has("out_dtype") && options.text("out_dtype") == "f32") type = f32;
+    // Tensor cores keep as many bits of a sum of fp8 products as f16 has, or a few more.
+    if (required(in, "a").dtype().bits() == 8) type = type == f32 ? f16 : bf16;
     Operator::Tolerance tolerance = rounding_tolerance(type, inner);
     tolerance.absolute *= std::sqrt(std::max(inner, 1.0));
     return tolerance;

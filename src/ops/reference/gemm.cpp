@@ -38,9 +38,10 @@ Tensor gemm(const TensorRef& a, const TensorRef& b, const GemmOptions& options) 
     const std::int64_t of_x = x.size(0) == 1 ? 0 : z, of_y = y.size(0) == 1 ? 0 : z;
     for (std::int64_t i = 0; i < m; ++i)
       for (std::int64_t j = 0; j < n; ++j) {
-        double sum = options.bias ? options.bias->get({j}) : 0;
+        const double bias = options.bias ? options.bias->get({j}) : 0;
+        double sum = 0;
         for (std::int64_t k = 0; k < inner; ++k) sum += x.at<double>(of_x, i, k) * y.at<double>(of_y, k, j);
-        out.at<double>(z, i, j) = activate(options.activation, sum);
+        out.at<double>(z, i, j) = activate(options.activation, options.scale * sum + bias);
       }
   }
   return a.rank() == 2 && b.rank() == 2 ? out.reshape({m, n}) : out;

@@ -18,7 +18,7 @@ inline constexpr int turn_bytes = 16;      // a block's indices, and whether the
 // Sixteenths of the exponentials that run under a product, before it is awaited; fewer where their sums are
 // formed as well. Measured: with two warp groups 4 lost 3 % and 12 lost 2 %; three cover for each other.
 inline int early_exponentials(int consumers, bool sums) { return consumers == 384 ? 4 : sums ? 6 : 8; }
-// Measured: three warp groups that take turns at the tensor cores gain 5 to 8 %, two nothing.
+// Measured in attention: three warp groups that take turns at the tensor cores gain 5 to 8 %, two nothing.
 inline bool take_turns_at_products(int consumers) { return consumers == 384; }
 
 RegisterShares register_shares(const Roles& roles);

@@ -66,6 +66,8 @@ class Consumer {
   bool has_events(const Stmt& s);
   void statement(const Stmt& s, Events& out);
   void product(const Gemm& gemm, const Stmt& s, Events& out);
+  void one_by_one(const Gemm& gemm, const Stmt& s, const std::vector<schedule::Access>& accesses,
+                  Events& out);
   void leaf(const Stmt& s, Events& out);
   std::vector<schedule::Access> accesses(const Stmt& s);
   void exponentials(const Stmt& s, Events& out);
@@ -171,6 +173,7 @@ void Consumer::product(const Gemm& gemm, const Stmt& s, Events& out) {
   }
   accesses.push_back(
       names_.access(gemm.c.buffer, gemm.overwrite ? schedule::Touch::write : schedule::Touch::update));
+  if (needs_promotion(gemm, plan_)) return one_by_one(gemm, s, accesses, out);
   out.push_back({schedule::GemmFence{}});
   out.push_back(event_of(schedule::Gemm{std::move(accesses)}, s));
   out.push_back({schedule::GemmCommit{}});
@@ -179,6 +182,22 @@ void Consumer::product(const Gemm& gemm, const Stmt& s, Events& out) {
     if (!names_.is_ring(operand->buffer.get())) flight.operands.push_back(operand->buffer);
   }
   flights_.push_back(std::move(flight));
+}
+
+// What tensor cores sum is awaited and added, accumulator by accumulator, while another warp group
+// multiplies: unless they take turns, all multiply and all add at the same time.
+void Consumer::one_by_one(const Gemm& gemm, const Stmt& s, const std::vector<schedule::Access>& accesses,
+                          Events& out) {
+  drain(out);
+  const bool in_turns = roles_.consumers > 128;
+  for (int i = 0; i < accumulators(gemm, plan_); ++i) {
+    if (in_turns) out.push_back(turn_of_products(0, true));
+    out.push_back({schedule::GemmFence{}});
+    out.push_back(event_of(schedule::Gemm{accesses, i}, s));
+    out.push_back({schedule::GemmCommit{}});
+    if (in_turns) out.push_back(turn_of_products(1, false));
+    out.push_back({schedule::GemmWait{0}});
+  }
 }
 
 std::vector<schedule::Access> Consumer::accesses(const Stmt& s) {

@@ -44,7 +44,10 @@ class Delay {
 
   bool is_wgmma(const Stmt& s) const {
     const auto* gemm = as<Gemm>(s);
-    return gemm && plan_gemm(*gemm, roles_.consumers, target_).instruction == GemmInstruction::wgmma;
+    if (!gemm) return false;
+    // One whose sums are added is awaited at once.
+    const GemmPlan plan = plan_gemm(*gemm, roles_.consumers, target_);
+    return plan.instruction == GemmInstruction::wgmma && !needs_promotion(*gemm, plan);
   }
 
   bool is_ring_declaration(const Stmt& s) const {

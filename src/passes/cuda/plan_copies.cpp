@@ -53,7 +53,7 @@ std::optional<TensorCopy> plan_copy(const Copy& copy, bool swizzled) {
   TensorCopy plan;
   plan.columns = static_cast<int>(tile.extent(last));
   if (swizzled) {
-    const auto order = layout::swizzled_order(tile.extent(0), tile.extent(1));
+    const auto order = layout::swizzled_order(tile.extent(0), tile.extent(1), bytes);
     if (order.is_swizzled()) plan.columns = order.columns, plan.is_swizzled = true;
   }
   // A transfer begins at 128 bytes. The pattern of a swizzle follows the address, so it may begin at any row.

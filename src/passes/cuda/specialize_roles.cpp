@@ -171,7 +171,7 @@ bool Analysis::is_operand(const BufferPtr& tile) const {
     const auto* gemm = as<Gemm>(s);
     found |= gemm && (gemm->a.buffer == tile || gemm->b.buffer == tile);
   });
-  return found && tile->type.bits() == 16;
+  return found && has_tensor_cores(tile->type);
 }
 
 // Whether the steps of some pipelined loop differ from block to block.
@@ -308,7 +308,7 @@ std::int64_t own_bytes(const Roles& roles) {
     const auto* declared = as<Declare>(s);
     if (!declared || declared->tile->space != Space::shared || roles.ring_of(declared->tile.get()) >= 0)
       return;
-    if (declared->tile->type.bits() == 16 && declared->tile->rank() == 2)
+    if (has_tensor_cores(declared->tile->type) && declared->tile->rank() == 2)
       result += slot_bytes(*declared->tile);
   });
   return result;
