@@ -2,6 +2,7 @@
 // data: the loader and the adders of dQ.
 #pragma once
 #include "attention_backward_shape.cuh"
+#include "ring.cuh"
 
 constexpr u32 OFF_K = 0;
 constexpr u32 OFF_V = OFF_K + KV_BYTES;
@@ -50,16 +51,6 @@ DEV void send(u32 addr, Tile t) { store_shared_s32x4(addr, t.n, t.h, t.b, t.bloc
 DEV Tile receive(u32 addr) {
   const int4 v = load_shared_s32x4(addr);
   return {v.x, v.y, v.z, v.w};
-}
-
-struct Ring {
-  u32 slot, phase;
-};
-DEV void advance(Ring& r) {
-  if (++r.slot == STAGES) {
-    r.slot = 0;
-    r.phase ^= 1;
-  }
 }
 
 struct Barriers {

@@ -22,6 +22,7 @@
 #define STORES (BN == 192 ? 3 : 2)  // depth of the store ring; divides the 64-column steps of a tile
 #define BM 128
 #define BK 64
+#include "ring.cuh"
 
 constexpr u32 A_BYTES = BM * BK * 2;
 constexpr u32 B_BYTES = BN * BK * 2;
@@ -45,16 +46,6 @@ DEV Tile decode(const Params& p, int t) {
   int rows = min(p.group, p.m_pairs - g * p.group);
   int n = u / rows;
   return {g * p.group + u - n * rows, n};
-}
-
-struct Ring {
-  u32 slot, phase;
-};
-DEV void advance(Ring& r) {
-  if (++r.slot == STAGES) {
-    r.slot = 0;
-    r.phase ^= 1;
-  }
 }
 
 // This CTA's half of the B tile, for both CTAs of the cluster

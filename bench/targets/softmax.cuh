@@ -3,21 +3,11 @@
 // Expects D, BN, STAGES, EARLY and PINGPONG; EARLY: 8-wide blocks of exponentials in front of the wait for P
 // V.
 #pragma once
-#include "sm90.cuh"
+#include "ring.cuh"
 
 constexpr u32 Q_BYTES = 64 * D * 2;   // a warpgroup's queries
 constexpr u32 KV_BYTES = BN * D * 2;  // a stage of K or of V
 #define MINUS_INF __int_as_float(0xff800000)
-
-struct Ring {
-  u32 slot, phase;
-};
-DEV void advance(Ring& r) {
-  if (++r.slot == STAGES) {
-    r.slot = 0;
-    r.phase ^= 1;
-  }
-}
 
 DEV float max_of_quad(float x) {
   x = fmaxf(x, __shfl_xor_sync(~0u, x, 1));
