@@ -24,20 +24,29 @@ Problem dense(const TensorRef& q, const TensorRef& k, const TensorRef& v, const 
           options.sinks,
           softmax_of(options.scale, q.size(-1), options.softcap, steps),
           [options](const Part& part) {
-            return [options, shift = part.shift()](int64_t i, int64_t j) -> double {
-              return in_window(options, i + shift, j);
+            return [options, shift = part.shift()](int64_t i, std::vector<double>& times) {
+              for (std::size_t j = 0; j < times.size(); ++j)
+                times[j] = in_window(options, i + shift, static_cast<int64_t>(j));
             };
           }};
 }
 
-bool chosen(const BlockSparseOptions& options, std::array<int64_t, 3> row, int64_t block) {
+// The blocks of keys that the lists, or the mask, choose for a row of blocks.
+std::vector<char> chosen(const BlockSparseOptions& options, std::array<int64_t, 3> row, int64_t blocks) {
   const auto [b, h, i] = row;
-  if (options.mask) return options.mask->get({b, h, i, block}) != 0;
+  std::vector<char> result(static_cast<std::size_t>(blocks), 0);
+  if (options.mask) {
+    for (std::size_t block = 0; block < result.size(); ++block)
+      result[block] = options.mask->get({b, h, i, static_cast<int64_t>(block)}) != 0;
+    return result;
+  }
   int64_t count = options.indices->size(3);
   if (options.counts) count = std::min(count, static_cast<int64_t>(options.counts->get({b, h, i})));
-  for (int64_t n = 0; n < count; ++n)
-    if (static_cast<int64_t>(options.indices->get({b, h, i, n})) == block) return true;
-  return false;
+  for (int64_t n = 0; n < count; ++n) {
+    const auto block = static_cast<int64_t>(options.indices->get({b, h, i, n}));
+    if (block >= 0 && block < blocks) result[static_cast<std::size_t>(block)] = 1;
+  }
+  return result;
 }
 
 Problem sparse(const TensorRef& q, const TensorRef& k, const TensorRef& v, const BlockSparseOptions& options,
@@ -51,10 +60,13 @@ Problem sparse(const TensorRef& q, const TensorRef& k, const TensorRef& v, const
           {},
           softmax_of(options.scale, q.size(-1), options.softcap, steps),
           [options, sharing](const Part& part) {
-            return [=](int64_t i, int64_t j) -> double {
-              return (!options.causal || j <= i + part.shift()) &&
-                     chosen(options, {part.batch, part.head / sharing, i / options.q_block},
-                            j / options.k_block);
+            return [=](int64_t i, std::vector<double>& times) {
+              const auto keys = static_cast<int64_t>(times.size());
+              const auto blocks = chosen(options, {part.batch, part.head / sharing, i / options.q_block},
+                                         (keys + options.k_block - 1) / options.k_block);
+              const int64_t end = options.causal ? std::min(keys, i + part.shift() + 1) : keys;
+              for (int64_t j = 0; j < end; ++j)
+                times[static_cast<std::size_t>(j)] = blocks[static_cast<std::size_t>(j / options.k_block)];
             };
           }};
 }

@@ -59,9 +59,14 @@ Problem selected(const TensorRef& q, const TensorRef& k, const TensorRef& v, con
           {},
           softmax_of(options.scale, q.size(-1), 0, steps),
           [lists](const Part& part) {
-            return [lists, part](int64_t i, int64_t j) -> double {
-              if (lists.options.causal && j > i + part.shift()) return 0;
-              return lists.times(part, i, j / lists.options.block_size);
+            return [lists, part](int64_t i, std::vector<double>& times) {
+              const auto keys = static_cast<int64_t>(times.size());
+              const int64_t end = lists.options.causal ? std::min(keys, i + part.shift() + 1) : keys;
+              for (int64_t j = 0; j < end; ++j) {
+                const auto at = static_cast<std::size_t>(j);
+                const int64_t block = lists.options.block_size;
+                times[at] = j % block == 0 ? lists.times(part, i, j / block) : times[at - 1];
+              }
             };
           }};
 }
@@ -102,7 +107,7 @@ NsaSelectedGradients nsa_selected_attention_backward(const TensorRef& dout, cons
                                                      DType steps) {
   const Selections lists(q, k, block_indices, options);
   const Tensor dscale = Tensor::zeros(lists.indices.shape, f64);
-  auto observe = [&](const Part& part) {
+  const ScoreObserver observe = [&](const Part& part) {
     return [&lists, &dscale, part](int64_t i, int64_t j, double value) {
       const int64_t block = j / lists.options.block_size;
       const double share = value / lists.times(part, i, block);
@@ -114,7 +119,8 @@ NsaSelectedGradients nsa_selected_attention_backward(const TensorRef& dout, cons
       });
     };
   };
-  const AttentionGradients own = backward(selected(q, k, v, lists, steps), dout, gradients.dlse, observe);
+  const AttentionGradients own = backward(selected(q, k, v, lists, steps), dout, gradients.dlse,
+                                          gradients.scale_gradient ? observe : ScoreObserver());
   if (gradients.window_dout) {
     const AttentionGradients beside =
         attention_backward(*gradients.window_dout, q, k, v, window_of(options), gradients.window_dlse, steps);

@@ -42,7 +42,7 @@ struct Inputs {
   Tensor vectors(const std::optional<TensorRef>& given) const {
     return given ? doubles(given->reshape(vector_shape())) : Tensor::zeros(vector_shape(), f64);
   }
-  Head head(const Part& part, std::function<double(std::int64_t, std::int64_t)> times) const {
+  Head head(const Part& part, Sight times) const {
     const std::int64_t kv_head = part.head / group();
     return {part.of_queries(q, part.head), part.of_keys(k, kv_head), part.of_keys(v, kv_head),
             std::move(times)};
@@ -70,7 +70,7 @@ struct Inputs {
 };
 
 // A rule of who sees whom, for each part.
-using Rule = std::function<std::function<double(std::int64_t, std::int64_t)>(const Part&)>;
+using Rule = std::function<Sight(const Part&)>;
 
 struct Problem {
   Inputs inputs;

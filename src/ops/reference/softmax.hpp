@@ -2,6 +2,7 @@
 #pragma once
 #include <functional>
 #include <limits>
+#include <vector>
 
 #include "tegula/tensor.hpp"
 
@@ -22,10 +23,13 @@ struct Softmax {
   double score(double product, double& slope) const;
 };
 
-// q [queries, d], k and v [keys, …], f64. times: how often a query sees a key, 0 for not at all.
+// How often a query sees each of the keys, 0 for not at all: asked for a row of 0, it sets what differs.
+using Sight = std::function<void(std::int64_t query, std::vector<double>& times)>;
+
+// q [queries, d], k and v [keys, …], f64.
 struct Head {
   Tensor q, k, v;
-  std::function<double(std::int64_t query, std::int64_t key)> times;
+  Sight times;
 };
 
 // out [queries, dv], lse [queries].
