@@ -36,11 +36,13 @@ const TegulaThreads& Fibers::functions() {
   return result;
 }
 
-void Fibers::start(unsigned low, unsigned high) {
-  auto* self = reinterpret_cast<Fibers*>(std::uintptr_t{low} | std::uintptr_t{high} << 32);
-  self->kernel_(self->call_);
-  self->fibers_[static_cast<std::size_t>(self->running_)].ended = true;
-  --self->live_;
+void Fibers::start() {
+  Fibers& self = *current_;
+  self.kernel_(self.call_);
+  Fiber& fiber = self.fibers_[static_cast<std::size_t>(self.running_)];
+  fiber.ended = true;
+  --self.live_;
+  fiber.context.switch_to(self.scheduler_);
 }
 
 void Fibers::run(TegulaKernel* kernel, const void* call, const TegulaPrinted& printed, std::uint32_t seed) {
@@ -50,13 +52,7 @@ void Fibers::run(TegulaKernel* kernel, const void* call, const TegulaPrinted& pr
   for (Warp& warp : warps_) warp.arrived = 0;
   for (Fiber& fiber : fibers_) {
     fiber.barrier = -1, fiber.ready = nullptr, fiber.ended = false;
-    getcontext(&fiber.context);
-    fiber.context.uc_stack.ss_sp = fiber.stack;
-    fiber.context.uc_stack.ss_size = stack_bytes;
-    fiber.context.uc_link = &scheduler_;
-    const auto self = reinterpret_cast<std::uintptr_t>(this);
-    makecontext(&fiber.context, reinterpret_cast<void (*)()>(start), 2, static_cast<unsigned>(self),
-                static_cast<unsigned>(self >> 32));
+    fiber.context.prepare(fiber.stack, stack_bytes, start);
   }
   std::vector<int> order(fibers_.size());
   std::iota(order.begin(), order.end(), 0);
@@ -70,7 +66,7 @@ void Fibers::run(TegulaKernel* kernel, const void* call, const TegulaPrinted& pr
       moved = true;
       running_ = thread;
       *printed.thread = {static_cast<unsigned>(thread), 0, 0};
-      swapcontext(&scheduler_, &fiber.context);
+      scheduler_.switch_to(fiber.context);
     }
     if (!moved && !printed.go_on()) deadlock();
   }
@@ -89,7 +85,7 @@ bool Fibers::arrive(int barrier, int count) {
 void Fibers::pause(int barrier) {
   Fiber& fiber = fibers_[static_cast<std::size_t>(running_)];
   fiber.barrier = barrier;
-  swapcontext(&fiber.context, &scheduler_);
+  fiber.context.switch_to(scheduler_);
 }
 
 void Fibers::wait(int barrier, int count) {
@@ -104,7 +100,7 @@ void Fibers::until(bool (*ready)(const void* state), const void* state) {
   if (ready(state)) return;
   Fiber& fiber = current_->fibers_[static_cast<std::size_t>(current_->running_)];
   fiber.ready = ready, fiber.state = state;
-  swapcontext(&fiber.context, &current_->scheduler_);
+  fiber.context.switch_to(current_->scheduler_);
 }
 
 void Fibers::together(void (*f)(void** lanes), void* own) {

@@ -1,14 +1,13 @@
 // The threads of a block as fibers of one thread of the CPU. Each runs until it waits, in an order drawn by
 // lot, so that a result that needs a barrier which is missing comes out wrong.
 #pragma once
-#include <ucontext.h>
-
 #include <cstdint>
 #include <memory>
 #include <random>
 #include <vector>
 
 #include "device/emulation/threads.hpp"
+#include "emulation/context.hpp"
 
 namespace tegula::emulation {
 
@@ -26,7 +25,7 @@ class Fibers {
 
  private:
   struct Fiber {
-    ucontext_t context;
+    Context context;
     void* stack = nullptr;
     int barrier = -1;                            // that it waits at
     bool (*ready)(const void* state) = nullptr;  // or what it waits for
@@ -38,7 +37,7 @@ class Fibers {
     void* lanes[32];
   };
 
-  static void start(unsigned low, unsigned high);
+  static void start();
   static void wait(int barrier, int count);
   static void come(int barrier, int count);
   static void until(bool (*ready)(const void* state), const void* state);
@@ -51,7 +50,7 @@ class Fibers {
   std::vector<Fiber> fibers_;
   std::vector<Warp> warps_;
   std::vector<int> arrived_;  // at each barrier
-  ucontext_t scheduler_;
+  Context scheduler_;
   int running_ = 0;
   int live_ = 0;
   TegulaKernel* kernel_ = nullptr;
