@@ -126,33 +126,24 @@ static inline int atomicCAS(int* p, int expected, unsigned long x) { return atom
 template <class T>
 struct TegulaExchange {
   T value, result;
-  int step;
+  int from;
 };
-template <class T>
-static inline T __shfl_xor_sync(unsigned, T x, int step) {
-  TegulaExchange<T> own{x, x, step};
-  tegula_threads->together(
-      [](void** lanes) {
-        for (int i = 0; i < 32; ++i) {
-          auto* lane = static_cast<TegulaExchange<T>*>(lanes[i]);
-          if (lane && lanes[i ^ lane->step])
-            lane->result = static_cast<TegulaExchange<T>*>(lanes[i ^ lane->step])->value;
-        }
-      },
-      &own);
-  return own.result;
-}
 template <class T>
 static inline T __shfl_sync(unsigned, T x, int lane) {
   TegulaExchange<T> own{x, x, lane};
   tegula_threads->together(
       [](void** lanes) {
         for (int i = 0; i < 32; ++i) {
-          auto* lane = static_cast<TegulaExchange<T>*>(lanes[i]);
-          if (lane) lane->result = static_cast<TegulaExchange<T>*>(lanes[lane->step])->value;
+          auto* to = static_cast<TegulaExchange<T>*>(lanes[i]);
+          auto* from = to ? static_cast<TegulaExchange<T>*>(lanes[to->from]) : nullptr;
+          if (from) to->result = from->value;
         }
       },
       &own);
   return own.result;
+}
+template <class T>
+static inline T __shfl_xor_sync(unsigned all, T x, int step) {
+  return __shfl_sync(all, x, int(threadIdx.x) % 32 ^ step);
 }
 static inline void __syncthreads() { tegula_threads->wait(0, 0); }
