@@ -39,7 +39,7 @@ lang::Kernel list_kernel(const ListCase& c) {
     auto of_row = [&](const Expr& b, const Expr& h, const Expr& x) -> SortedLists::Row {
       return {{choice.slice(b, h, x), counts(b, h, x), c.mask}, blocks};
     };
-    SortedLists lists{batches, heads, rows, width, of_row};
+    SortedLists lists{batches, heads, rows, width, c.blocks, of_row};
     lists.record_grid();
     grid(rows, heads, batches, [&](Index x, Index h, Index b) {
       const SortedLists::List list = lists.list(b, h, x);

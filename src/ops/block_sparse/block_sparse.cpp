@@ -2,6 +2,7 @@
 
 #include "ops/block_sparse/call.hpp"
 #include "ops/block_sparse/check_indices.hpp"
+#include "ops/block_sparse/sorted_lists.hpp"
 #include "ops/block_sparse/tokens.hpp"
 #include "ops/common/functions.hpp"
 
@@ -105,11 +106,11 @@ void plan_on_gpu(const BlockSparseOptions& options, const BlockSparseCall& call,
   kernel.chunk = small_chunk;
 }
 
-// Long lists of small blocks take longer to find than the producer of a tile has time.
+// Lists are made by a grid of their own, so that neither producer nor consumers of a tile wait for them.
 void plan_lists(const BlockSparseOptions& options, BlockSparseCall& call) {
   BlockSparseKernel& kernel = call.kernel;
-  kernel.listed = kernel.gathers() || blocks_of(call.tensors.k.size(1), options.k_block) > small_chunk;
-  if (!kernel.listed || call.per_query_head) return;
+  kernel.listed = true, kernel.marked = marked_blocks(blocks_of(call.tensors.k.size(1), options.k_block));
+  if (call.per_query_head) return;
   kernel.one_choice = true;
   call.choice = call.choice.slice(2, 0, 1);
   if (kernel.counts) call.counts = call.counts.slice(2, 0, 1);

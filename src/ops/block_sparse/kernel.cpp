@@ -14,8 +14,8 @@ std::string BlockSparseKernel::name() const {
   return fmt::format("block_sparse_{}_{}_d{}_v{}_b{}x{}_g{}_q{}_k{}_c{}{}{}{}{}{}{}{}", type.name(),
                      compute.name(), dim, dim_v, q_block, k_block, pack, queries, keys, chunk,
                      causal ? "_causal" : "", softcap ? "_softcap" : "", mask ? "_mask" : "",
-                     counts ? "_counts" : "", all_threads ? "_threads" : "", listed ? "_listed" : "",
-                     one_choice ? "_one" : "");
+                     counts ? "_counts" : "", all_threads ? "_threads" : "",
+                     listed ? fmt::format("_listed{}", marked) : "", one_choice ? "_one" : "");
 }
 
 namespace {
@@ -35,6 +35,14 @@ struct Meeting {
   ScoreRange visible;
   Expr scale;
   std::optional<Expr> cap;
+  // Lists ascend: where blocks of keys are whole, only so many at the end of a list may have keys that some
+  // query does not see. Known where lists are made before.
+  std::optional<Expr> tail;
+
+  // Whether step t may meet one of them; a step is a part of a block, or `blocks` of them.
+  Expr is_near_end(const Expr& t, const Expr& count, int parts, int blocks = 1) const {
+    return t >= (blocks == 1 ? (count - *tail) * parts : max(count - *tail, 0) / blocks);
+  }
 
   // Scores, weights and values of one tile of keys; where `partial` holds, only those that `sees`.
   void add(const Shared& key_tile, const std::function<void(Shared&)>& load_values, const Expr& partial,
@@ -62,8 +70,9 @@ struct Meeting {
       Shared key_tile({c.keys, c.dim}, c.compute);
       copy(keys.at(first), key_tile);
       auto load_values = [&](Shared& tile) { copy(values.at(first), tile); };
-      Expr partial = visible.is_partial(first, c.keys);
-      add(key_tile, load_values, c.k_block % c.keys == 0 ? partial : partial || first + c.keys > end,
+      const bool even = c.k_block % c.keys == 0;
+      Expr partial = even && tail ? is_near_end(t, count, parts) : visible.is_partial(first, c.keys);
+      add(key_tile, load_values, even ? partial : partial || first + c.keys > end,
           [&](const Expr& query, const Expr& column) -> Expr {
             return first + column < min(end, visible.limit(query));
           });
@@ -85,7 +94,8 @@ struct Meeting {
       load(keys, key_tile);
       Expr columns = (count - t * blocks) * c.k_block;  // that blocks of the list fill
       // Lists ascend, so the last block has the largest keys.
-      Expr partial = columns < c.keys || visible.is_partial(first.back(), c.k_block);
+      Expr partial = tail ? is_near_end(t, count, 1, blocks)
+                          : columns < c.keys || visible.is_partial(first.back(), c.k_block);
       add(
           key_tile, [&](Shared& tile) { load(values, tile); }, partial,
           [&](const Expr& query, const Expr& column) -> Expr {
@@ -171,7 +181,7 @@ void Program::make_lists() {
     Expr end = c.causal ? clamp(last, 0, keys) : Expr(keys);
     return {choice_row(b, h / selectors(), h % selectors(), x), ceildiv(end, c.k_block)};
   };
-  lists.emplace(batch, heads * selectors(), q_blocks, entries, row_of);
+  lists.emplace(batch, heads * selectors(), q_blocks, entries, c.marked, row_of);
   lists->record_grid();
 }
 
@@ -184,8 +194,15 @@ void Program::meet(Meeting& meeting, const ListEntry& list, const Expr& count) c
     meeting.add_whole(list, count);
 }
 
-// A part of the list at a time lies in shared memory, where looking up a row is fast.
 void Program::meet_listed(Meeting& meeting, const SortedLists::List& list) const {
+  if (!c.gathers()) {
+    // A query sees no key behind its position, so that as many blocks as a row has positions are in question.
+    meeting.tail.emplace(c.causal ? Expr(Operand(ceildiv(c.q_block, c.k_block) + 1))
+                                  : select(keys % c.k_block == 0, 0, 1));
+    return meet(
+        meeting, [&](const Expr& i) -> Expr { return list.blocks(i); }, list.count);
+  }
+  // A part of the list at a time lies in shared memory, where looking up a row is fast.
   serial(ceildiv(list.count, c.chunk), [&](Index n) {
     Expr begin = n * c.chunk, count = min(list.count - begin, c.chunk);
     Shared part({c.chunk}, i32);
@@ -199,11 +216,13 @@ void Program::block(const Index& x, const Index& h, const Index& b) {
   Expr kv_head = c.pack > 1 ? Expr(h) : h / *group, member = c.pack > 1 ? Expr(Operand(0)) : h % *group;
   Expr q_block = c.splits() == 1 ? Expr(x) : x / c.splits();
   Expr first = c.splits() == 1 ? q_block * c.q_block : q_block * c.q_block + x % c.splits() * c.queries;
-  Expr last = min(min(q_block * c.q_block + c.q_block, first + c.queries), queries);
+  // Of whole tiles only the last can be short, by the end of all queries.
+  const bool even = c.q_block % c.queries == 0;
+  Expr last = even ? Expr(queries) : min(min(q_block * c.q_block + c.q_block, first + c.queries), queries);
   exit_if(first >= last);
   Slot heads_of = c.pack > 1 ? Slot(all) : Slot(member);
-  Range rows = range(first, last);
-  Expr start = Expr(Operand(0));
+  const Slot rows = even ? Slot(all) : Slot(range(first, last));
+  Expr start = even ? first : Expr(Operand(0));
 
   Shared queries_tile({c.rows(), c.dim}, c.compute);
   load_queries(q->slice(b, rows, kv_head, heads_of), start, queries_tile, c.pack);
@@ -212,9 +231,16 @@ void Program::block(const Index& x, const Index& h, const Index& b) {
   std::optional<Expr> right;
   if (c.causal) right.emplace(Operand(0));
   ScoreRange visible(first + keys - queries, c.queries, last - first, keys, std::nullopt, right);
-  Meeting meeting{
-      c,  k->slice(b, all, kv_head), v->slice(b, all, kv_head), queries_tile, sum, softmax, visible, *scale,
-      cap};
+  Meeting meeting{c,
+                  k->slice(b, all, kv_head),
+                  v->slice(b, all, kv_head),
+                  queries_tile,
+                  sum,
+                  softmax,
+                  visible,
+                  *scale,
+                  cap,
+                  {}};
 
   if (c.listed) {
     Expr selector = c.pack > 1 || c.one_choice ? Expr(Operand(0)) : member;

@@ -18,6 +18,7 @@ struct BlockSparseKernel {
   bool counts = false;       // lists have lengths
   bool all_threads = false;  // make the list of a block: for GPUs
   bool listed = false;       // lists are made before, once for all tiles that share them
+  int marked = 0;            // listed: blocks that are marked at a time
   bool one_choice = false;   // listed: the choice has one member for all heads of a group
 
   int rows() const { return queries * pack; }

@@ -1,18 +1,23 @@
 #include "ops/block_sparse/sorted_lists.hpp"
 
+#include <algorithm>
+
+#include "ops/common/bits.hpp"
+
 namespace tegula::ops {
 
 using namespace lang;
 
 namespace {
 
-constexpr int word = 32, words = 1024;  // blocks of a word of marks, and words that are marked at a time
-constexpr int run = 32, runs = words / run;
-constexpr int threads = 256;
+constexpr int word = 32;          // blocks of a word of marks
+constexpr int most_words = 1024;  // that are marked at a time
+constexpr int most_runs = 32;     // of words, whose places are counted one after the other
 
 Expr bit(const Expr& n) { return u32(1) << u32(n); }
 
 void mark(const SortedLists::Row& row, const Expr& begin, Shared& marks) {
+  const int words = marks.extent(0);
   const ChoiceRow& choice = row.choice;
   if (choice.mask) {
     parallel(marks, [&](Index w) {
@@ -35,13 +40,9 @@ void mark(const SortedLists::Row& row, const Expr& begin, Shared& marks) {
 
 // Where the blocks of each word stand in the list, of which `count` are there already.
 void find_places(const Shared& marks, Shared& places, Var& count) {
+  const int words = marks.extent(0), runs = std::min(most_runs, words / 4), run = words / runs;
   Shared sums({runs}, i32);
-  parallel(marks, [&](Index w) {
-    Expr bits = marks(w);
-    Var sum = 0;
-    serial(word, [&](Index i) { sum += select((bits & bit(i)) != 0u, 1, 0); });
-    places(w) = sum;
-  });
+  parallel(marks, [&](Index w) { places(w) = number_of_bits(marks(w)); });
   parallel(sums, [&](Index r) {
     Var sum = 0;
     serial(run, [&](Index i) { sum += places(r * run + i); });
@@ -64,9 +65,12 @@ void find_places(const Shared& marks, Shared& places, Var& count) {
 
 }  // namespace
 
+int marked_blocks(std::int64_t blocks) { return blocks <= word * word ? word * word : most_words * word; }
+
 SortedLists::SortedLists(const Expr& batches, const Expr& heads, const Expr& rows, const Expr& width,
-                         OfRow of_row)
-    : batches_(batches),
+                         std::int64_t blocks, OfRow of_row)
+    : words_(marked_blocks(blocks) / word),
+      batches_(batches),
       heads_(heads),
       rows_(rows),
       of_row_(std::move(of_row)),
@@ -74,6 +78,7 @@ SortedLists::SortedLists(const Expr& batches, const Expr& heads, const Expr& row
       lengths_(workspace("sorted_lengths", {batches, heads, rows}, i32)) {}
 
 void SortedLists::record_grid() const {
+  const int words = words_, threads = words / 4 < 64 ? 64 : 256;
   grid(rows_, heads_, batches_, {.threads = threads}, [&](Index x, Index h, Index b) {
     const Row row = of_row_(b, h, x);
     Tensor list = lists_.slice(b, h, x);

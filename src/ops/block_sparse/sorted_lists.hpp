@@ -7,6 +7,9 @@
 
 namespace tegula::ops {
 
+// How many blocks of so many are marked at a time: of few sizes.
+int marked_blocks(std::int64_t blocks);
+
 class SortedLists {
  public:
   // One row: what it chose, and how many blocks there are that it may meet.
@@ -16,9 +19,10 @@ class SortedLists {
   };
   using OfRow = std::function<Row(const lang::Expr& batch, const lang::Expr& head, const lang::Expr& row)>;
 
-  // Declares workspaces for lists of at most `width` blocks.
+  // Declares workspaces for lists of at most `width` blocks. As fast as it can be for `blocks` blocks; more
+  // take longer.
   SortedLists(const lang::Expr& batches, const lang::Expr& heads, const lang::Expr& rows,
-              const lang::Expr& width, OfRow of_row);
+              const lang::Expr& width, std::int64_t blocks, OfRow of_row);
 
   void record_grid() const;
 
@@ -29,6 +33,7 @@ class SortedLists {
   List list(const lang::Expr& batch, const lang::Expr& head, const lang::Expr& row) const;
 
  private:
+  int words_;
   lang::Expr batches_, heads_, rows_;
   OfRow of_row_;
   lang::Tensor lists_, lengths_;

@@ -23,13 +23,6 @@ Expr Selection::block(const TokenTile& tile, const Expr& token, const Expr& e) c
                  select(is_own_block, position / tile.c.block, own));
 }
 
-Expr number_of_bits(const Expr& word) {
-  Expr pairs = word - ((word >> 1u) & 0x55555555u);
-  Expr fours = (pairs & 0x33333333u) + ((pairs >> 2u) & 0x33333333u);
-  Expr bytes = (fours + (fours >> 4u)) & 0x0f0f0f0fu;
-  return i32((bytes * 0x01010101u) >> 24u);
-}
-
 UnionList::UnionList(const TokenTile& tile, const Selection& selection)
     : c(tile.c),
       width_(c.entries + (c.diagonal ? 1 : 0)),

@@ -2,6 +2,7 @@
 #pragma once
 #include <optional>
 
+#include "ops/common/bits.hpp"
 #include "ops/nsa/kernel.hpp"
 
 namespace tegula::ops {
@@ -30,8 +31,6 @@ struct Selection {
   // block of the token itself.
   lang::Expr block(const TokenTile& tile, const lang::Expr& token, const lang::Expr& e) const;
 };
-
-lang::Expr number_of_bits(const lang::Expr& word);
 
 // In the order of their first appearance.
 class UnionList {
