@@ -1,7 +1,7 @@
 """Trains a small language model twice: with dense attention, and with the selected blocks and the sliding window of
 native sparse attention (Yuan et al., 2025). Prints losses and tokens per second, and draws the curves.
 
-    python examples/python/train_nsa_lm.py                 # seconds per step on a CPU, a GPU where there is one
+    python examples/python/train_nsa_lm.py                 # on a GPU where there is one, or a tiny model on a CPU
     python examples/python/train_nsa_lm.py --out build/lm  # where curves.svg and losses.csv go
 """
 
@@ -31,9 +31,9 @@ class SparseAttention(nn.Module):
         self.gate = nn.Linear(width, 2 * heads)
 
     def forward(self, q, k, v, x):
-        selected, _, near, _ = nsa_selected_attention(
-            q, k, v, self.choose(q, k), block_size=self.block_size, diagonal=True, window=self.window
-        )
+        # The window as attention of its own: on a GPU its gradients are cheaper than by the option of the same name.
+        selected, _ = nsa_selected_attention(q, k, v, self.choose(q, k), block_size=self.block_size, diagonal=True)
+        near, _ = attention(q, k, v, causal=True, left=self.window - 1)
         gates = self.gate(x).sigmoid().unflatten(-1, (2, -1)).unsqueeze(-1).to(selected.dtype)
         return gates[:, :, 0] * selected + gates[:, :, 1] * near
 
@@ -51,6 +51,19 @@ class SparseAttention(nn.Module):
         return best.indices.masked_fill(best.values == -torch.inf, -1)
 
 
+def turns_of(tokens, dim, device):
+    """cos and sin [tokens, 1, dim / 2] of the angles of rotary positions (Su et al., 2021)."""
+    rates = 10000.0 ** -(torch.arange(0, dim, 2, device=device) / dim)
+    angles = (torch.arange(tokens, device=device)[:, None] * rates)[:, None]
+    return angles.cos(), angles.sin()
+
+
+def turn(x, turns):
+    cos, sin = (part.to(x.dtype) for part in turns)
+    a, b = x.chunk(2, -1)
+    return torch.cat((a * cos - b * sin, a * sin + b * cos), -1)
+
+
 class Block(nn.Module):
     def __init__(self, config, make_attention):
         super().__init__()
@@ -63,10 +76,11 @@ class Block(nn.Module):
             nn.Linear(config.width, 4 * config.width), nn.GELU(), nn.Linear(4 * config.width, config.width)
         )
 
-    def forward(self, x):
+    def forward(self, x, turns):
         inside = self.before(x)
         heads = self.project(inside).unflatten(-1, (-1, self.dim))
         q, k, v = heads.split([self.heads, self.kv_heads, self.kv_heads], 2)  # views, not copies
+        q, k = turn(q, turns), turn(k, turns)
         x = x + self.merge(self.attend(q, k, v, inside).flatten(2).to(x.dtype))
         return x + self.feed(self.between(x))
 
@@ -76,63 +90,77 @@ class Model(nn.Module):
 
     def __init__(self, config, make_attention):
         super().__init__()
+        self.dim = config.width // config.heads
         self.embed = nn.Embedding(256, config.width)
-        self.places = nn.Parameter(torch.randn(config.tokens, config.width) * 0.02)
-        self.blocks = nn.Sequential(*(Block(config, make_attention) for _ in range(config.layers)))
+        self.blocks = nn.ModuleList(Block(config, make_attention) for _ in range(config.layers))
         self.out = nn.Sequential(nn.LayerNorm(config.width), nn.Linear(config.width, 256))
 
     def forward(self, bytes_):
-        return self.out(self.blocks(self.embed(bytes_) + self.places))
+        x, turns = self.embed(bytes_), turns_of(bytes_.shape[1], self.dim, bytes_.device)
+        for block in self.blocks:
+            x = block(x, turns)
+        return self.out(x)
 
 
-def train(name, make_attention, text, config):
-    """The loss of every step in nats per byte, and tokens per second after the first steps, which compile kernels."""
+def loss_of(model, text, starts, config):
+    windows = torch.stack([text[start : start + config.tokens + 1] for start in starts]).to(config.device)
+    with torch.autocast(config.device, torch.bfloat16, enabled=config.device == "cuda"):
+        scores = model(windows[:, :-1])
+    return F.cross_entropy(scores.float().flatten(0, 1), windows[:, 1:].flatten())
+
+
+def train(name, make_attention, text, held_out, config):
+    """The loss of every step in nats per byte, and what to call the curve."""
     torch.manual_seed(0)
     model = Model(config, make_attention).to(config.device)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=config.rate)
+    optimizer = torch.optim.AdamW(model.parameters())
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, config.rate, total_steps=config.steps, pct_start=0.1)
     generator = torch.Generator().manual_seed(1)
-    losses, warm_up, begin = [], min(3, config.steps - 1), 0.0
+    losses, warm_up, begin = [], min(3, config.steps - 1), 0.0  # the first steps compile kernels
     for step in range(config.steps):
         if step == warm_up:
             begin = time.perf_counter()
         starts = torch.randint(len(text) - config.tokens, (config.batch,), generator=generator)
-        windows = torch.stack([text[start : start + config.tokens + 1] for start in starts]).to(config.device)
-        with torch.autocast(config.device, torch.bfloat16, enabled=config.device == "cuda"):
-            scores = model(windows[:, :-1])
-        loss = F.cross_entropy(scores.float().flatten(0, 1), windows[:, 1:].flatten())
+        loss = loss_of(model, text, starts, config)
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
+        schedule.step()
         losses.append(loss.item())
         if (step + 1) % max(1, config.steps // 6) == 0:
             print(f"{name:6}  step {step + 1:4}  loss {losses[-1]:.3f}", flush=True)
     speed = (config.steps - warm_up) * config.batch * config.tokens / (time.perf_counter() - begin)
-    print(f"{name:6}  {speed:.0f} tokens/s")
-    return losses, speed
+    with torch.no_grad():
+        unseen = loss_of(model, held_out, range(0, len(held_out) - config.tokens, config.tokens), config).item()
+    print(f"{name:6}  {speed:.0f} tokens/s, loss of held-out text {unseen:.3f}")
+    return losses, f"{name}, {speed / 1000:.3g} thousand tokens/s"
 
 
 def draw(curves, path):
-    """The losses as an SVG picture."""
+    """The losses, under the names of their curves, as an SVG picture."""
     width, height, margin = 640, 360, 40
-    top = max(max(losses) for losses in curves.values())
-    shapes = []
-    for (name, losses), colour in zip(curves.items(), ("#1f5fa8", "#c8501e")):
-        across = (width - 2 * margin) / max(1, len(losses) - 1)
-        points = " ".join(
-            f"{margin + i * across:.1f},{height - margin - loss / top * (height - 2 * margin):.1f}"
-            for i, loss in enumerate(losses)
-        )
-        row = margin + 18 * len(shapes)
+    top, steps = max(max(losses) for losses in curves.values()), len(next(iter(curves.values())))
+
+    def place(step, loss):
+        across = (width - 2 * margin) * step / max(1, steps - 1)
+        return f"{margin + across:.1f},{height - margin - loss / top * (height - 2 * margin):.1f}"
+
+    shapes = [f'<path d="M{place(0, top)} L{place(0, 0)} L{place(steps - 1, 0)}" fill="none" stroke="black"/>']
+    for loss in range(int(top) + 1):
+        x, y = place(0, loss).split(",")
+        shapes.append(f'<path d="M{x},{y} H{width - margin}" stroke="#ddd"/>')
+        shapes.append(f'<text x="{margin - 18}" y="{y}">{loss}</text>')
+    for row, ((name, losses), colour) in enumerate(zip(curves.items(), ("#1f5fa8", "#c8501e"))):
+        points = " ".join(place(step, loss) for step, loss in enumerate(losses))
         shapes.append(
             f'<polyline fill="none" stroke="{colour}" stroke-width="1.5" points="{points}"/>'
-            f'<text x="{width - 3 * margin}" y="{row}" fill="{colour}">{name} {losses[-1]:.2f}</text>'
+            f'<text x="{width // 2}" y="{margin + 18 * row}" fill="{colour}">{name}</text>'
         )
-    frame = f'<path d="M{margin},{margin} V{height - margin} H{width - margin}" fill="none" stroke="black"/>'
-    labels = f'<text x="{margin}" y="{margin - 10}">loss (nats per byte), 0 to {top:.2f}</text>'
-    labels += f'<text x="{width // 2}" y="{height - 10}">steps</text>'
+    shapes.append(f'<text x="{margin}" y="{margin - 16}">loss, nats per byte</text>')
+    shapes.append(f'<text x="{width - 2 * margin}" y="{height - 16}">{steps} steps</text>')
     path.write_text(
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" font-family="sans-serif" '
-        f'font-size="13"><rect width="100%" height="100%" fill="white"/>{frame}{labels}{"".join(shapes)}</svg>\n'
+        f'font-size="13"><rect width="100%" height="100%" fill="white"/>{"".join(shapes)}</svg>\n'
     )
 
 
@@ -140,17 +168,17 @@ def options():
     gpu = torch.cuda.is_available()
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="cuda" if gpu else "cpu", choices=["cpu", "cuda"])
-    parser.add_argument("--steps", type=int, default=400 if gpu else 60)
-    parser.add_argument("--batch", type=int, default=8 if gpu else 4, help="sequences of a step")
-    parser.add_argument("--tokens", type=int, default=4096 if gpu else 256, help="bytes of a sequence")
+    parser.add_argument("--steps", type=int, default=300 if gpu else 150)
+    parser.add_argument("--batch", type=int, default=1 if gpu else 4, help="sequences of a step")
+    parser.add_argument("--tokens", type=int, default=32768 if gpu else 256, help="bytes of a sequence")
     parser.add_argument("--layers", type=int, default=6 if gpu else 2)
     parser.add_argument("--width", type=int, default=512 if gpu else 128)
     parser.add_argument("--heads", type=int, default=8 if gpu else 4)
-    parser.add_argument("--kv-heads", type=int, default=2)
+    parser.add_argument("--kv-heads", type=int, default=1 if gpu else 2)
     parser.add_argument("--block-size", type=int, default=64 if gpu else 16)
     parser.add_argument("--blocks", type=int, default=8 if gpu else 3, help="selected for every token")
     parser.add_argument("--window", type=int, default=128 if gpu else 32)
-    parser.add_argument("--rate", type=float, default=1e-3 if gpu else 2e-3, help="learning rate")
+    parser.add_argument("--rate", type=float, default=2e-3 if gpu else 5e-3, help="learning rate")
     parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("build/nsa_lm"))
     config = parser.parse_args()
     if config.tokens % config.block_size:
@@ -161,15 +189,17 @@ def options():
 def main():
     config = options()
     text = torch.tensor(list(TEXT.read_bytes()))
+    seen = len(text) * 7 // 8
     curves = {}
     for name, make in {
         "dense": DenseAttention,
         "sparse": lambda: SparseAttention(config.width, config.heads, config.block_size, config.blocks, config.window),
     }.items():
-        curves[name], _ = train(name, make, text, config)
+        losses, label = train(name, make, text[:seen], text[seen:], config)
+        curves[label] = losses
     config.out.mkdir(parents=True, exist_ok=True)
     draw(curves, config.out / "curves.svg")
-    rows = [",".join(curves)] + [",".join(f"{x:.5f}" for x in row) for row in zip(*curves.values())]
+    rows = ["dense,sparse"] + [",".join(f"{x:.5f}" for x in row) for row in zip(*curves.values())]
     (config.out / "losses.csv").write_text("\n".join(rows) + "\n")
     print(f"wrote {config.out}/curves.svg and losses.csv")
 
