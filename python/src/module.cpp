@@ -1,17 +1,55 @@
 #include <nanobind/nanobind.h>
 
+#include <cctype>
+#include <string>
+#include <string_view>
+
 #include "call.hpp"
 #include "operators.hpp"
 #include "tegula/error.hpp"
 
 namespace {
 
+// What the library's texts call by its name in C++, and Python by another.
+constexpr struct {
+  std::string_view cpp, python;
+} names[] = {
+    {"block_sparse_attention", "block_sparse_attn"},
+    {"argument 'indices'", "argument 'topk_indices'"},
+    {"either indices or mask", "either topk_indices or mask"},
+    {"argument 'q_block'", "argument 'q_block_size'"},
+    {"argument 'k_block'", "argument 'k_block_size'"},
+    {"Target::cpu()", "target=\"cpu\""},
+    {"bf16", "bfloat16"},
+    {"f16", "float16"},
+    {"f32", "float32"},
+    {"f64", "float64"},
+    {"i32", "int32"},
+    {"i64", "int64"},
+};
+
+bool continues_word(const std::string& text, std::size_t at) {
+  return at < text.size() && (std::isalnum(static_cast<unsigned char>(text[at])) || text[at] == '_');
+}
+
+std::string in_python(std::string text) {
+  for (const auto& [cpp, python] : names) {
+    for (std::size_t at = 0; (at = text.find(cpp, at)) != std::string::npos; ++at) {
+      if (continues_word(text, at - 1) || continues_word(text, at + cpp.size())) continue;
+      text.replace(at, cpp.size(), python);
+    }
+  }
+  return text;
+}
+
 void translate(const std::exception_ptr& pointer, void*) {
   try {
     std::rethrow_exception(pointer);
   } catch (const tegula::ArgumentError& error) {
-    PyErr_SetString(PyExc_ValueError, error.what());
-  } catch (const tegula::Error& error) { PyErr_SetString(PyExc_RuntimeError, error.what()); }
+    PyErr_SetString(PyExc_ValueError, in_python(error.what()).c_str());
+  } catch (const tegula::Error& error) {
+    PyErr_SetString(PyExc_RuntimeError, in_python(error.what()).c_str());
+  }
 }
 
 }  // namespace

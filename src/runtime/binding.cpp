@@ -73,7 +73,7 @@ void Signature::check_device(const ir::Buffer& buffer, const TensorRef& tensor) 
     refuse("{} lies on {}, but the kernel was compiled for the CPU; copy it to host memory", where(buffer),
            tensor.device.name());
   }
-  refuse("{} lies in host memory, but the kernel was compiled for CUDA; copy it with to(Device::cuda())",
+  refuse("{} lies in host memory, but the kernel was compiled for CUDA; copy it to the GPU",
          where(buffer));
 }
 
@@ -208,7 +208,7 @@ void Signature::check_reshapes(const Binding& binding) const {
       shape.push_back(value.invalid ? -1 : value.integer);
     }
     if (!is_contiguous(ref)) {
-      refuse("{} is reshaped at {} and must therefore be contiguous, but {} is given; pass contiguous()",
+      refuse("{} is reshaped at {} and must therefore be contiguous, but {} is given; pass a contiguous copy",
              where(*buffers_[slot]), short_location(reshape.at), describe(ref));
     }
     bool negative = false;

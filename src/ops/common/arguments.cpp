@@ -31,7 +31,7 @@ void Arguments::check_tensor(const std::string& name, const TensorRef& tensor,
   const auto is_small = [](std::int64_t extent) { return extent >= 0 && extent < (std::int64_t{1} << 29); };
   if (!has(types, tensor.dtype))
     refuse(name, "dtype " + alternatives(types, [](DType t) { return std::string(t.name()); }),
-           describe(tensor), "convert it with to()");
+           describe(tensor), "convert it");
   if (!has(ranks, tensor.rank()))
     refuse(name, "rank " + alternatives(ranks, [](int r) { return std::to_string(r); }), describe(tensor),
            "reshape it");
@@ -43,7 +43,7 @@ void Arguments::check_tensor(const std::string& name, const TensorRef& tensor,
 
 void Arguments::check_contiguous_features(const std::string& name, const TensorRef& tensor) const {
   if (tensor.size(-1) > 1 && tensor.stride(-1) != 1 && nelements(tensor) != 0)
-    refuse(name, "a last dimension of stride 1", describe(tensor), "pass contiguous()");
+    refuse(name, "a last dimension of stride 1", describe(tensor), "pass a contiguous copy");
 }
 
 void Arguments::check_shape(const std::string& name, const TensorRef& tensor, DType type, const Shape& shape,

@@ -26,7 +26,7 @@ void choose_order(const Arguments& args, const char* name, TensorRef& tensor, bo
   const bool rows = tensor.size(2) <= 1 || tensor.stride(2) == 1;
   const bool columns = tensor.size(1) <= 1 || tensor.stride(1) == 1;
   args.check(rows || columns || nelements(tensor) == 0, name, "a matrix with stride 1 along rows or columns",
-             tensor, "pass contiguous()");
+             tensor, "pass a contiguous copy");
   if (rows) return;
   tensor = tensor.transpose(1, 2);
   transposed = !transposed;
