@@ -2,9 +2,10 @@
 
     python bench/python/calls.py [cpu|cuda]
 
-`scripts/bench calls` and `tegula bench` measure the same from C++.
+Medians of rounds that the calls take in turns. `scripts/bench calls` and `tegula bench` measure the same from C++.
 """
 
+import statistics
 import sys
 import time
 
@@ -12,50 +13,70 @@ import tegula
 import tegula.torch
 import torch
 
-CALLS, ROUNDS = 100, 60
+CALLS, ROUNDS = 100, 40
 
 
-def microseconds(call, device):
-    """The least of many rounds; processor time of the thread where no device works on beside it."""
+class Nothing(torch.autograd.Function):
+    """What PyTorch itself takes for two results with a gradient."""
+
+    @staticmethod
+    def forward(ctx, q, k, v):
+        results = torch.empty_like(q), q.new_empty(1, 1, 4)
+        ctx.save_for_backward(q, k, v, *results)
+        return results
+
+    @staticmethod
+    def backward(ctx, dout, dlse):
+        return dout, None, None
+
+
+def one_round(call, device):
+    """Microseconds; processor time of the thread where no device works on beside it."""
     clock = time.perf_counter if device == "cuda" else time.thread_time
-    call()
-    best = float("inf")
-    for _ in range(ROUNDS):
-        if device == "cuda":
-            torch.cuda.synchronize()
-        begin = clock()
-        for _ in range(CALLS):
-            call()
-        best = min(best, clock() - begin)
-    return best / CALLS * 1e6
+    if device == "cuda":
+        torch.cuda.synchronize()
+    begin = clock()
+    for _ in range(CALLS):
+        call()
+    return (clock() - begin) / CALLS * 1e6
 
 
 def calls(device):
     q = torch.randn(1, 4, 1, 16, device=device)
     leaf = q.clone().requires_grad_()
-    a = q[0, :, 0]
+    a = q[0, :, 0].contiguous()
     out, lse = tegula.attention(q, q, q)
     blocks = torch.zeros(1, 1, 1, 1, dtype=torch.int32, device=device)
     tokens = torch.zeros(1, 4, 1, 1, dtype=torch.int32, device=device)
-    if device == "cpu":
-        x = q.numpy()
-        yield "attention, NumPy", lambda: tegula.attention(x, x, x)
-    for kind, module in (("tegula", tegula), ("tegula.torch", tegula.torch)):
-        yield f"{kind}.attention", lambda: module.attention(q, q, q)
-        yield f"{kind}.block_sparse_attn", lambda: module.block_sparse_attn(q, q, q, 64, 64, blocks)
-        yield f"{kind}.nsa_selected_attention", lambda: module.nsa_selected_attention(q, q, q, tokens)
-        yield f"{kind}.gemm", lambda: module.gemm(a, a, transpose_b=True)
+    operators = {
+        "attention": lambda module, x: module.attention(x, q, q),
+        "block_sparse_attn": lambda module, x: module.block_sparse_attn(x, q, q, 64, 64, blocks),
+        "nsa_selected_attention": lambda module, x: module.nsa_selected_attention(x, q, q, tokens),
+        "gemm": lambda module, x: module.gemm(x, a, transpose_b=True),
+    }
+    for name, operator in operators.items():
+        x, wanted = (a, a.clone().requires_grad_()) if name == "gemm" else (q, leaf)
+        yield f"tegula.{name}", lambda f=operator, x=x: f(tegula, x)
+        yield f"tegula.torch.{name}", lambda f=operator, x=x: f(tegula.torch, x)
+        yield f"tegula.torch.{name} with a gradient", lambda f=operator, x=wanted: f(tegula.torch, x)
+    yield "a function of autograd that does nothing", lambda: Nothing.apply(leaf, q, q)
     yield "tegula.attention, outputs given", lambda: tegula.attention(q, q, q, out=out, lse=lse)
     yield "tegula.attention_backward", lambda: tegula.attention_backward(out, q, q, q, out, lse)
-    yield "tegula.torch.attention with a gradient", lambda: tegula.torch.attention(leaf, q, q)
-    yield "the same and its backward", lambda: torch.autograd.grad(tegula.torch.attention(leaf, q, q)[0], leaf, out)
+    yield "attention and its backward", lambda: torch.autograd.grad(tegula.torch.attention(leaf, q, q)[0], leaf, out)
+    if device == "cpu":
+        x = q.numpy()
+        yield "tegula.attention, NumPy", lambda: tegula.attention(x, x, x)
 
 
 def main():
     device = sys.argv[1] if len(sys.argv) > 1 else "cuda" if torch.cuda.is_available() else "cpu"
     torch.set_num_threads(1)
-    for name, call in calls(device):
-        print(f"{name:40} {microseconds(call, device):8.1f} us", flush=True)
+    named = list(calls(device))
+    for _, call in named:
+        one_round(call, device)
+    rounds = [[one_round(call, device) for _, call in named] for _ in range(ROUNDS)]
+    for (name, _), times in zip(named, zip(*rounds)):
+        print(f"{name:50} {statistics.median(times):8.1f} us", flush=True)
 
 
 if __name__ == "__main__":

@@ -74,8 +74,8 @@ def _fake_backward(dout, dlse, q, k, v, out, lse, topk_indices, counts, mask, q_
 _block_sparse_backward = Operator("block_sparse_attn_backward", 10, _run_backward, _fake_backward)
 
 
-def _backward(ctx, dout, dlse):
-    q, k, v, *choice, out, lse = ctx.saved_tensors
+def _backward(ctx, tensors, results, dout, dlse):
+    (q, k, v, *choice), (out, lse) = tensors, results
     gradients = _block_sparse_backward(
         (rows(dout, out), lse_rows(dlse), q, k, v, out, lse, *choice), *ctx.options[:-1]
     )

@@ -76,8 +76,8 @@ def _fake_backward(dout, dlse, q, k, v, out, lse, sinks, *options):
 _attention_backward = Operator("attention_backward", 10, _run_backward, _fake_backward, unbatched=(7, 8, 9))
 
 
-def _backward(ctx, dout, dlse):
-    q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, out, lse = ctx.saved_tensors
+def _backward(ctx, tensors, results, dout, dlse):
+    (q, k, v, sinks, cu_seqlens_q, cu_seqlens_k), (out, lse) = tensors, results
     dq, dk, dv, dsinks = _attention_backward(
         (rows(dout, out), lse_rows(dlse), q, k, v, out, lse, sinks, cu_seqlens_q, cu_seqlens_k), *ctx.options
     )

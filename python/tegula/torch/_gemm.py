@@ -63,10 +63,10 @@ def _as_given(gradient: Tensor, transposed: bool, like: Tensor) -> Tensor:
     return gradient if gradient.dim() == like.dim() else gradient.sum(0)
 
 
-def _backward(ctx, dout):
-    a, b, bias = ctx.saved_tensors
+def _backward(ctx, tensors, results, dout):
+    a, b, bias = tensors
     transpose_a, transpose_b, activation, _ = ctx.options
-    dz = _before_activation(dout, (a, b, bias), transpose_a, transpose_b, activation)
+    dz = _before_activation(dout, tensors, transpose_a, transpose_b, activation)
     da = db = dbias = None
     if ctx.needs_input_grad[2]:
         dbias = dz.float().flatten(0, -2).sum(0).to(bias.dtype)

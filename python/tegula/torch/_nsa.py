@@ -106,12 +106,12 @@ _selected_backward = Operator(
 )
 
 
-def _backward(ctx, dout, dlse, window_dout=None, window_dlse=None):
-    q, k, v, block_indices, sel_scale, *choice, out, lse = ctx.saved_tensors[:10]
+def _backward(ctx, tensors, results, dout, dlse, window_dout=None, window_dlse=None):
+    (q, k, v, block_indices, sel_scale, *choice), (out, lse, *window) = tensors, results
     if window_dout is None and window_dlse is None:
         window_dout = window_out = window_lse = None
     else:
-        window_out, window_lse = ctx.saved_tensors[10:]
+        window_out, window_lse = window
         window_dout = rows(window_dout, window_out)
     scale_gradient = sel_scale is not None and ctx.needs_input_grad[4]
     dq, dk, dv, dscale = _selected_backward(

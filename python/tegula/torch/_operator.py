@@ -28,10 +28,10 @@ class Operator:
         tensors: how many of the arguments, the first ones, are tensors or None. The others are options.
         run: calls the library; its annotations are the operator's schema.
         fake: results of the right shapes and dtypes, without elements.
-        backward: the gradients of the tensors from a context and the gradients of the results. The context has
-            saved_tensors, those of the call and then its results, and options. Without it there are no gradients.
+        backward: the gradients of the tensors from a context with the options, the tensors, the results and the
+            gradients of the results. Without it there are no gradients.
         at_once: as run, where the caller takes fewer results than the schema has.
-        keep_results: whether backward needs them.
+        keep_results: whether backward has the results.
         unbatched: numbers of the tensors that have no batch; where one of them is given, or any if this is None, the
             entries of a torch.vmap are calls of their own instead of one larger batch.
     """
@@ -52,8 +52,10 @@ class Operator:
         self.at_once = at_once or run
         self.backward = backward or self._refuse
         vmap = make_vmap(self, unbatched)
-        # One that is fast and one that transforms understand.
-        self.plain = _function(name, forward=self._forward, backward=self._backward)
+        # One that is fast and one that transforms understand. The apply of torch.autograd.Function looks for such
+        # transforms, one argument after the other; that of its base class does not.
+        plain = _function(name, forward=self._forward, backward=self._backward)
+        self.plain = super(torch.autograd.Function, plain).apply  # type: ignore[misc]
         self.composable = _function(
             name, forward=run, setup_context=self._setup, backward=self._padded_backward, vmap=vmap
         )
@@ -80,7 +82,7 @@ class Operator:
             return self.composable.apply(*tensors, *options)
         if gradients and torch.is_grad_enabled():
             # Every argument costs time: the options are one.
-            return self.plain.apply(*tensors, options)
+            return self.plain(*tensors, options)
         return self.at_once(*tensors, *options)
 
     def _sees_calls(self, x: Any) -> bool:
@@ -94,16 +96,26 @@ class Operator:
     def _keep(self, ctx: Any, tensors: Tuple[Any, ...], options: Tuple[Any, ...], results: Any) -> None:
         ctx.options = options
         ctx.set_materialize_grads(False)
+        # What is not given comes last, as a rule, and takes time to keep as well.
+        given = len(tensors)
+        while tensors[given - 1] is None:
+            given -= 1
+        ctx.given = given
         if self.keep_results:
-            ctx.save_for_backward(*tensors, *results)
+            ctx.save_for_backward(*tensors[:given], *results)
         else:
-            ctx.save_for_backward(*tensors)
+            ctx.save_for_backward(*tensors[:given])
+
+    def _gradients(self, ctx: Any, gradients: Tuple[Any, ...]) -> Any:
+        kept, given = ctx.saved_tensors, ctx.given
+        tensors = (*kept[:given], *(None for _ in range(given, self.tensors)))
+        return self.backward(ctx, tensors, kept[given:], *gradients)
 
     def _setup(self, ctx: Any, inputs: Tuple[Any, ...], output: Any) -> None:
         self._keep(ctx, inputs[: self.tensors], inputs[self.tensors :], output)
 
     def _padded_backward(self, ctx: Any, *gradients: Any) -> Any:
-        return (*self.backward(ctx, *gradients), *(None for _ in ctx.options))
+        return (*self._gradients(ctx, gradients), *(None for _ in ctx.options))
 
     def _forward(self, ctx: Any, *inputs: Any) -> Any:
         tensors, options = inputs[:-1], inputs[-1]
@@ -112,9 +124,9 @@ class Operator:
         return results
 
     def _backward(self, ctx: Any, *gradients: Any) -> Any:
-        return (*self.backward(ctx, *gradients), None)
+        return (*self._gradients(ctx, gradients), None)
 
-    def _refuse(self, ctx: Any, *gradients: Any) -> Any:
+    def _refuse(self, *arguments: Any) -> Any:
         raise RuntimeError(f"tegula::{self.name} has no gradient; those of gradients are not implemented")
 
 

@@ -52,8 +52,8 @@ def _spread(means: Tensor, x: Tensor, size: int) -> Tensor:
     return (means / _lengths(x, size)[:, None]).repeat_interleave(size, 2)[:, :, : x.shape[2]].to(x.dtype)
 
 
-def _backward_scores(ctx, gradient):
-    q, k = ctx.saved_tensors
+def _backward_scores(ctx, tensors, results, gradient):
+    q, k = tensors
     q_block_size, k_block_size, layout, causal, scale, per_kv_head = ctx.options
     if layout == "bshd":
         q, k = q.transpose(1, 2), k.transpose(1, 2)
