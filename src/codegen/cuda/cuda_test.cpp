@@ -49,8 +49,7 @@ std::set<std::string> choices_of(const ops::Operator& op, const ops::Case& c, co
     const bool is_size = info.type == ops::OptionType::integer || info.type == ops::OptionType::real;
     result.insert(is_size ? info.name : info.name + "=" + given->second);
   }
-  for (const auto& [name, tensor] : inputs)
-    result.insert(name + ": " + std::string(tensor.dtype().name()));
+  for (const auto& [name, tensor] : inputs) result.insert(name + ": " + std::string(tensor.dtype().name()));
   return result;
 }
 
@@ -118,6 +117,21 @@ Step code(MemoryUse use, std::int64_t at, bool by_one = false) {
   return step;
 }
 
+Step in_half(MemoryUse use) {
+  Step step = code(use, 0);
+  step.touches[0].half = 0;
+  return step;
+}
+
+// A loop with memory whose halves alternate.
+Step alternating(std::vector<Step> body) {
+  Step step;
+  step.kind = StepKind::loop;
+  step.body = std::move(body);
+  step.alternating = {0};
+  return step;
+}
+
 Step around(StepKind kind, std::vector<Step> body) {
   Step step;
   step.kind = kind;
@@ -166,6 +180,10 @@ TEST(PlaceSync, OrdersWhatDoesNotCommute) {
       {{around(loop, {code(W, 0), leave, code(R, 0)}), code(R, 0)}, "(|w.|r)|r"},
       {{code(W, 0), around(StepKind::group, {code(R, 0)})}, "w|(r)"},
       {{around(StepKind::group, {code(W, 0), code(R, 0)}), code(R, 0)}, "(!w!r)|r"},
+      {{alternating({in_half(W), in_half(R)})}, "(w|r)"},
+      {{alternating({in_half(W)})}, "(|w)"},
+      {{around(loop, {alternating({in_half(W), in_half(R)})}), code(W, 0)}, "((w|r))|w"},
+      {{alternating({in_half(W), in_half(R), code(W, 8)})}, "(|w|r|w)"},
   };
   for (const Case& c : cases) EXPECT_EQ(sketch(place_sync(c.steps)), c.expected) << sketch(c.steps);
 }

@@ -51,6 +51,7 @@ class CudaGridPrinter {
     std::string name;
     TileOrder order;
     Memory memory;
+    bool alternates = false;
   };
 
   struct FragmentTile {
@@ -380,13 +381,14 @@ class CudaGridPrinter {
     bool is_all() const { return first == 0 && last == 16; }
   };
   std::optional<Partial> partial_;
-  std::unordered_set<const ir::Buffer*> lane_sums_;  // whose lanes hold parts for now
-  std::vector<FragmentTile> factors_;                // fragments of exponentials
-  Part part_;                                        // of the elements of the loop that is printed
-  bool is_consumer_ = false;                         // of the roles
-  std::string tile_, tiles_;                         // the number of the block, and of all
-  bool has_tile_ = false;                            // tile_ is in scope
-  std::string leave_ = "return;";                    // what ends a block
+  std::unordered_map<const ir::Buffer*, int> alternating_;  // tiles in two halves, and the rings that count
+  std::unordered_set<const ir::Buffer*> lane_sums_;         // whose lanes hold parts for now
+  std::vector<FragmentTile> factors_;                       // fragments of exponentials
+  Part part_;                                               // of the elements of the loop that is printed
+  bool is_consumer_ = false;                                // of the roles
+  std::string tile_, tiles_;                                // the number of the block, and of all
+  bool has_tile_ = false;                                   // tile_ is in scope
+  std::string leave_ = "return;";                           // what ends a block
   std::int64_t next_slot_ = -1;      // of the number of the block behind, among the producer's threads
   std::int64_t store_staging_ = -1;  // in shared memory
   // Where consumers leave sums to threads of the producer's warps that add them in turn, and what these do.

@@ -11,7 +11,7 @@ namespace {
 using Pending = std::vector<MemoryTouch>;
 
 bool equal(const MemoryTouch& a, const MemoryTouch& b) {
-  return a.use == b.use && a.by_one == b.by_one && a.memory.tensor == b.memory.tensor &&
+  return a.use == b.use && a.by_one == b.by_one && a.half == b.half && a.memory.tensor == b.memory.tensor &&
          a.memory.begin == b.memory.begin && a.memory.end == b.memory.end;
 }
 
@@ -27,6 +27,7 @@ void add(Pending& pending, const Pending& more) {
 
 bool conflict(const MemoryTouch& a, const MemoryTouch& b) {
   if (a.use == b.use && a.use != MemoryUse::write) return false;
+  if (a.half >= 0 && b.half >= 0 && a.memory.begin == b.memory.begin && a.half != b.half) return false;
   return !(a.by_one && b.by_one) && a.memory.overlaps(b.memory);
 }
 
@@ -74,7 +75,7 @@ class Placement {
       result.push_back(step);
       if (step.kind == StepKind::group) {
         Pending none, nowhere;
-        result.back().body = Placement(step.barrier).repeated(step.body, none, nowhere);
+        result.back().body = Placement(step.barrier).repeated(step, none, nowhere);
       }
       if (step.kind == StepKind::code || step.kind == StepKind::group) {
         if (step.is_barrier) pending.clear();
@@ -89,7 +90,7 @@ class Placement {
         add(pending, here);
       } else {
         Pending leaving;
-        result.back().body = repeated(step.body, pending, leaving);
+        result.back().body = repeated(step, pending, leaving);
         add(pending, leaving);
       }
     }
@@ -104,12 +105,17 @@ class Placement {
   }
 
   // The body of a loop that may run any number of times.
-  std::vector<Step> repeated(const std::vector<Step>& body, Pending& pending, Pending& left) {
-    std::vector<Step> now = body;
+  std::vector<Step> repeated(const Step& loop, Pending& pending, Pending& left) {
+    std::vector<Step> now = loop.body;
     for (;;) {
       Pending here = pending;
       const std::size_t known = pending.size();
-      now = walk(body, here, left);
+      now = walk(loop.body, here, left);
+      for (MemoryTouch& touch : here) {
+        const auto& own = loop.alternating;
+        if (touch.half >= 0 && std::find(own.begin(), own.end(), touch.memory.begin) != own.end())
+          touch.half ^= 1;
+      }
       add(pending, here);
       if (pending.size() == known) return now;
     }

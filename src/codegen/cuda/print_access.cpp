@@ -185,7 +185,7 @@ void CudaGridPrinter::touch(const View& view, MemoryUse use, bool by_one) {
   const Buffer* buffer = view.buffer.get();
   if (view.is_tile()) {
     if (const auto tile = shared_.find(buffer); tile != shared_.end())
-      out_.touch({tile->second.memory, use, by_one});
+      out_.touch({tile->second.memory, use, by_one, tile->second.alternates ? 0 : -1});
     return;
   }
   if (written_.contains(buffer)) out_.touch({{memory_of_.at(buffer), 0, 1}, use, by_one});

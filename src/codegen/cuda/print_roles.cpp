@@ -97,9 +97,11 @@ std::string CudaGridPrinter::print_roles(const Grid& grid, int number, const pas
   team_.threads = roles.consumers;
   layouts_ = passes::infer_layouts(program.body, roles.consumers, target_);
   find_packed(program.body);
+  alternating_ = program.alternating;
   text += fmt::format("  if (threadIdx.x < {}) {{\n    // ---- consumers\n", roles.consumers);
   is_consumer_ = true;
   text += role(schedule, schedule.roles[0], grid, passes::consumer_barrier, roles.consumers);
+  alternating_.clear();
   text += "  } else {\n    // ---- producer\n";
   facts_ = facts;
   const std::int64_t consumer_bytes = memory_.peak();
@@ -134,7 +136,7 @@ std::string CudaGridPrinter::role(const schedule::Schedule& schedule, const sche
   if (is_consumer_ && threads > 128) out_.line("const int warp_group = tg::uniform(thread / 128);");
   flights_.clear();
   events(role.events);
-  if (is_consumer_ && hands_over()) sync_line("if (thread % 128 == 0) giver.end();");
+  if (is_consumer_ && hands_over()) sync_line("giver.end();");
   if (!is_consumer_ && roles_->takes_turns)
     sync_line("if (thread == 0) tg::last_block_resets(call.counters);");
   return text_of(place_sync(out_.finish(), team_barrier_), 2);

@@ -63,16 +63,17 @@ void CudaGridPrinter::store_boxes(const View& from, const View& to, bool adds,
     word = names_.unique("word");
     out_.line(fmt::format("int* const {} = {};", word, turn_word(turn->word)));
   }
-  if (hands_over()) out_.line("if (thread % 128 == 0) giver.wait();");
+  if (hands_over()) out_.line("giver.wait();");
   // All at once where there is a buffer for each, otherwise one after the other.
   const std::int64_t batch = count <= passes::store_buffers ? count : 1;
   for (std::int64_t first = 0; first < count; first += batch) {
-    out_.line(fmt::format("tg::begin_staging<{}>();", first == 0 ? 0 : passes::store_buffers - 1));
+    if (!gives)
+      out_.line(fmt::format("tg::begin_staging<{}>();", first == 0 ? 0 : passes::store_buffers - 1));
     for (std::int64_t i = first; i < first + batch; ++i)
       out_.line(fmt::format("tg::stage_words_of({} + {}, {} + {});", staging,
                             boxes[static_cast<std::size_t>(i)].buffer, tile.name, i * registers));
-    out_.line("tg::end_staging();");
     if (gives) break;
+    out_.line("tg::end_staging();");
     if (turn && first == 0) out_.line(fmt::format("if (thread % 128 == 0) {}", wait_text(*turn, word, at)));
     for (std::int64_t i = first; i < first + batch; ++i) {
       const Box& box = boxes[static_cast<std::size_t>(i)];
@@ -84,12 +85,15 @@ void CudaGridPrinter::store_boxes(const View& from, const View& to, bool adds,
     }
   }
   if (gives) {
-    out_.line(fmt::format("if (thread % 128 == 0) giver.give({}, {}, {}, {});", word, turn_text(*turn),
-                          column, fmt::join(coordinates, ", ")));
+    out_.line(fmt::format("giver.give({}, {}, {}, {});", word, turn_text(*turn), column,
+                          fmt::join(coordinates, ", ")));
     print_adders(map, boxes, coordinates.size(), row_at, at);
   } else if (turn) {
-    out_.line("if (thread % 128 == 0) tg::stores_done();");
+    out_.line("if (thread % 128 == 0) tg::stores_done<0>();");
     out_.line(fmt::format("if (thread % 128 == 0) tg::pass_turn({}, 1);", word));
+  } else if (hands_over()) {
+    // Who hands over next does not ask whether these stores have left the buffers.
+    out_.line("tg::begin_staging<0>();");
   }
   out_.close();
 }

@@ -8,8 +8,6 @@ namespace tegula::codegen {
 
 using namespace ir;
 
-namespace {}  // namespace
-
 void CudaGridPrinter::declare_fragment(const std::string& name, DType type, const Layout& layout,
                                        const Loc& at) {
   out_.line(fmt::format("{} {}[{}];", scalar_type(type), name, layout.register_count()), at);
@@ -19,12 +17,19 @@ void CudaGridPrinter::declare_shared(const BufferPtr& tile, const Loc& at) {
   const TileOrder order = swizzled_.contains(tile.get()) ? swizzled_order(*tile) : TileOrder{};
   const std::int64_t alignment = order.is_swizzled() ? 1024 : 128;
   const std::int64_t each = (tile->elements() * tile->type.bytes() + alignment - 1) / alignment * alignment;
-  const std::int64_t begin = memory_.allocate(each * team_.count, alignment);
+  const auto alternation = alternating_.find(tile.get());
+  const bool alternates = alternation != alternating_.end();
+  const std::int64_t all = each * team_.count * (alternates ? 2 : 1);
+  const std::int64_t begin = memory_.allocate(all, alignment);
   const std::string name = names_.unique(tile->name);
-  shared_[tile.get()] = {name, order, {-1, begin, begin + each * team_.count}};
+  shared_[tile.get()] = {name, order, {-1, begin, begin + all}, alternates};
   out_.code();
-  const std::string offset =
-      team_.slot.empty() ? std::to_string(begin) : fmt::format("{} + {} * {}", begin, team_.slot, each);
+  std::string offset = std::to_string(begin);
+  if (!team_.slot.empty()) offset += fmt::format(" + {} * {}", team_.slot, each);
+  if (alternates) {
+    out_.alternate(begin);
+    offset += fmt::format(" + {}.slot % 2 * {}", cursor_name(alternation->second), each);
+  }
   out_.line(
       fmt::format("{0}* const {1} = ({0}*)(shared_memory + {2});", element_type(tile->type), name, offset),
       at);

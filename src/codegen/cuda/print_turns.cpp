@@ -40,8 +40,8 @@ void CudaGridPrinter::print_adders(std::size_t map, const std::vector<Box>& boxe
   adders_ += fmt::format("      float* const staged = (float*)(shared_memory + {}) + group * {};\n",
                          store_staging_, passes::staging_bytes(128) / 4);
   adders_ += fmt::format(
-      "      tg::take_turns(shared_memory + {} + group * {}, call.status, {}, [&](const int* at) {{\n",
-      handover_, handover_bytes, turns_broken(at));
+      "      tg::take_turns<{}>(shared_memory + {} + group * {}, call.status, {}, [&](const int* at) {{\n",
+      boxes.size(), handover_, handover_bytes, turns_broken(at));
   for (const Box& box : boxes) {
     std::string where = fmt::format("at[0] + {}", box.column);
     for (std::size_t i = 0; i < rank; ++i)

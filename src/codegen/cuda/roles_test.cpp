@@ -117,7 +117,7 @@ const std::vector<RolesCase> roles_cases{
        c.ordered = true;
        return attention_backward_kernel(c);
      },
-     {"tg::take_turns", "giver.give("},
+     {"tg::take_turns", "giver.give(", "first ? blockIdx.x", ".slot % 2 * 16384"},
      {}},
     {"backward_64", [] { return attention_backward_kernel(backward_of(64, 128, false)); }, added, {}},
     {"sparse_16_by_64", [] { return block_sparse_kernel(sparse_of(16, 64, 8, 128)); }, in_turns, {}},

@@ -53,12 +53,14 @@ void StepWriter::open_step(StepKind kind, const std::string& text, const std::st
   step.lines.push_back(text);
   step.barrier = barrier;
   here().push_back(std::move(step));
+  loops_.push_back(kind == StepKind::loop || loops_.empty() ? &here().back() : loops_.back());
   open_.push_back(&here().back().body);
   in_code_ = false;
 }
 
 void StepWriter::close_step() {
   open_.pop_back();
+  loops_.pop_back();
   in_code_ = false;
 }
 

@@ -12,6 +12,8 @@ class StepWriter {
   void touch(const MemoryTouch& touch);
   void leaves() { here().back().leaves = true; }
   void barrier(const std::string& text);
+  // The halves of memory that begins there alternate in the loop that is open.
+  void alternate(std::int64_t begin) { loops_.back()->alternating.push_back(begin); }
 
   void line(const std::string& text);
   void line(const std::string& text, const Loc& at);
@@ -31,6 +33,7 @@ class StepWriter {
 
   std::vector<Step> root_;
   std::vector<std::vector<Step>*> open_;
+  std::vector<Step*> loops_;  // for each that is open, the innermost loop
   bool in_code_ = false;
   int depth_ = 0;
 };

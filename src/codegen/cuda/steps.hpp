@@ -21,18 +21,20 @@ struct MemoryTouch {
   Memory memory;
   MemoryUse use;
   bool by_one = false;  // by the first thread alone
+  int half = -1;        // of memory whose halves alternate from step to step of a loop
 };
 
 enum class StepKind : std::uint8_t { code, loop, branch, otherwise, group };
 
 struct Step {
   StepKind kind = StepKind::code;
-  std::vector<std::string> lines;    // of code; of the others the line that opens them
-  std::vector<MemoryTouch> touches;  // of code
-  std::vector<Step> body;            // of the others
-  std::string barrier;               // of a group: what its threads wait for each other by
-  bool leaves = false;               // code that may leave the innermost loop
-  bool is_barrier = false;           // code in which the threads wait for each other
+  std::vector<std::string> lines;         // of code; of the others the line that opens them
+  std::vector<MemoryTouch> touches;       // of code
+  std::vector<Step> body;                 // of the others
+  std::vector<std::int64_t> alternating;  // of a loop: where memory begins whose halves alternate
+  std::string barrier;                    // of a group: what its threads wait for each other by
+  bool leaves = false;                    // code that may leave the innermost loop
+  bool is_barrier = false;                // code in which the threads wait for each other
 };
 
 // With barriers where a step touches what another thread touched before in a way that does not commute.

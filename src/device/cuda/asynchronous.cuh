@@ -71,6 +71,15 @@ TG_DEVICE void barrier_wait(uint32_t barrier, uint32_t parity) {
       : "memory");
 }
 #endif
+TG_DEVICE bool barrier_ready(uint32_t barrier, uint32_t parity) {
+  uint32_t ready;
+  asm volatile(
+      "{\n.reg .pred p;\nmbarrier.test_wait.parity.shared::cta.b64 p, [%1], %2;\nselp.u32 %0, 1, 0, p;\n}"
+      : "=r"(ready)
+      : "r"(barrier), "r"(parity)
+      : "memory");
+  return ready != 0;
+}
 TG_DEVICE void barrier_arrive(uint32_t barrier) {
   wait_by_lot();
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
@@ -186,9 +195,10 @@ TG_DEVICE void stores_read() {
   asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(pending) : "memory");
 }
 
-// All groups of this thread have arrived where they were stored or added.
+// All but the last `pending` groups of this thread have arrived where they were stored or added.
+template <int pending>
 TG_DEVICE void stores_done() {
-  asm volatile("cp.async.bulk.wait_group 0;\nfence.proxy.async.global;" ::: "memory");
+  asm volatile("cp.async.bulk.wait_group %0;\nfence.proxy.async.global;" ::"n"(pending) : "memory");
 }
 
 // Four matrices of 8 x 8 elements of 16 bits, one row a thread, to shared memory.

@@ -60,7 +60,7 @@ struct Handover {
   int turn;              // -1: nothing comes any more
   int at[5];             // where the first box goes
 };
-// As the warp group that hands over sees it.
+// As the warp group that hands over sees it: all its threads wait and give, and meet nowhere else.
 struct Giver {
   Handover* handover;
   uint32_t phase = 1;
@@ -70,11 +70,15 @@ struct Giver {
   __device__ __forceinline__ void wait() const { barrier_wait(shared_address(&handover->empty), phase); }
   template <class... At>
   __device__ __forceinline__ void give(int* word, int turn, At... at) {
-    const int list[] = {at...};
-    handover->word = word, handover->turn = turn;
+    if (threadIdx.x % 128 == 0) {
+      const int list[] = {at...};
+      handover->word = word, handover->turn = turn;
 #pragma unroll
-    for (int i = 0; i < int(sizeof...(at)); ++i) handover->at[i] = list[i];
-    barrier_arrive(shared_address(&handover->full));
+      for (int i = 0; i < int(sizeof...(at)); ++i) handover->at[i] = list[i];
+    }
+    fence_async_shared();
+    warp_sync();
+    if (threadIdx.x % 32 == 0) barrier_arrive(shared_address(&handover->full));
     phase ^= 1;
   }
   __device__ __forceinline__ void end() {
@@ -84,24 +88,39 @@ struct Giver {
 };
 TG_DEVICE void init_handover(void* p) {
   Handover* const handover = (Handover*)p;
-  barrier_init(shared_address(&handover->full), 1);
+  barrier_init(shared_address(&handover->full), 4);
   barrier_init(shared_address(&handover->empty), 1);
 }
-// By the thread that adds: `add` issues the boxes. Without full fences, which take as long as a step.
-template <class Add>
+// By the thread that adds: `add` issues that many boxes. Without full fences, which take as long as a step.
+// The turn is passed on when the sums have arrived, which is not waited for while more can be added; but
+// nothing is waited for before it is passed on, or blocks might wait for each other.
+template <int boxes, class Add>
 TG_DEVICE void take_turns(void* p, unsigned long long* status, unsigned int number, const Add& add) {
   Handover* const handover = (Handover*)p;
+  int* held = nullptr;
+  const auto pass = [&] {
+    if (!held) return;
+    stores_done<0>();
+    pass_on(held);
+    held = nullptr;
+  };
   for (uint32_t phase = 0;; phase ^= 1) {
-    barrier_wait(shared_address(&handover->full), phase);
-    if (handover->turn < 0) return;
+    if (!barrier_ready(shared_address(&handover->full), phase)) {
+      pass();
+      barrier_wait(shared_address(&handover->full), phase);
+    }
+    if (handover->turn < 0) return pass();
     int* const word = handover->word;
-    for (int i = 1; word && turns_of(word) < handover->turn && keeps_waiting(i, status, number); ++i) {}
+    for (int i = 1; word && turns_of(word) < handover->turn && keeps_waiting(i, status, number); ++i) pass();
     fence_async_global();
     add(handover->at);
     stores_read<0>();
     barrier_arrive(shared_address(&handover->empty));
-    stores_done();
-    if (word) pass_on(word);
+    if (held) {
+      stores_done<boxes>();
+      pass_on(held);
+    }
+    held = word;
   }
 }
 

@@ -76,6 +76,9 @@ TG_DEVICE void barrier_wait(uint32_t barrier, uint32_t parity) {
       },
       &wait);
 }
+TG_DEVICE bool barrier_ready(uint32_t barrier, uint32_t parity) {
+  return uint32_t(barrier_at(barrier).phase) != parity;
+}
 TG_DEVICE void barrier_expect(uint32_t barrier, uint32_t bytes) {
   barrier_at(barrier).bytes += int32_t(bytes);
   barrier_arrive(barrier);
@@ -169,6 +172,7 @@ TG_DEVICE void add_box(const TensorMap* map, const void* from, At... coordinates
 }
 template <int pending>
 TG_DEVICE void stores_read() {}
+template <int pending>
 TG_DEVICE void stores_done() {}
 
 // ---- four matrices of 8 x 8 elements of 16 bits, one row a thread, to shared memory

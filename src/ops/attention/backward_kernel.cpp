@@ -99,7 +99,6 @@ struct Program {
   void key_grid();
   void sum_grid();
   void sink_grid();
-  Expr turn_of(const Expr& block, const Expr& row) const;
   void query_block(const Index& x, const Index& h, const Index& b);
   void key_block(const Index& x, const Index& h, const Index& b);
 };
@@ -161,19 +160,12 @@ void Program::query_block(const Index& x, const Index& h, const Index& b) {
   tile.store(views.of_queries(*dq), first);
 }
 
-// The turn of a block of keys at a tile of queries. Under a causal mask the last block that the queries see
-// has just begun when it meets them, the one before met other queries first: descending, nobody waits.
-Expr Program::turn_of(const Expr& block, const Expr& row) const {
-  if (!c.right) return block;
-  Expr seen = clamp(row + c.queries + (*keys - *queries) + *right, 0, *keys);
-  return ceildiv(seen, c.keys) - 1 - block;
-}
-
 void Program::key_grid() {
   GridOptions options;
   if (c.right && !c.left)
-    options.order =
-        Order::heavy_first([&](Index x, Index, Index) -> Expr { return c.ordered ? Expr(x) : -x; });
+    options.order = Order::heavy_first([](Index x, Index, Index) -> Expr { return -x; });
+  else if (c.ordered)
+    options.order = Order::column();  // blocks of different heads do not wait for each other
   Expr tiles = ceildiv(c.varlen ? *longest_k : Expr(*keys), c.keys);
   grid(tiles, heads, sequences(), options, [&](Index x, Index h, Index b) { key_block(x, h, b); });
 }
@@ -190,7 +182,7 @@ void Program::key_block(const Index& x, const Index& h, const Index& b) {
     return [this, row, x, &views](const Fragment& contribution) {
       const Tensor to = views.vector(*sum);
       if (c.ordered)
-        accumulate(to.at(row), contribution, {.order = turn_of(x, row), .consecutive = true});
+        accumulate(to.at(row), contribution, {.order = x, .consecutive = true});
       else
         accumulate(to.at(row), contribution);
     };
@@ -201,8 +193,12 @@ void Program::key_block(const Index& x, const Index& h, const Index& b) {
     Expr count = q_of.extent(0);
     // Seen from a key, the window is the other way round.
     ScoreRange visible(first + count - keys_here, c.keys, keys_here - first, count, right, left);
-    pipelined(visible.tiles(c.queries), {.stages = 2}, [&](Index j) {
-      Expr row = j * c.queries;
+    // From the last queries down: under a causal mask all blocks of keys meet them at the same time, so that
+    // none waits long for its turn.
+    Range steps = visible.tiles(c.queries);
+    Expr begin = steps.begin, end = steps.end;
+    pipelined(range(begin, end), {.stages = 2}, [&](Index j) {
+      Expr row = (begin + end - 1 - j) * c.queries;
       Shared q_tile({c.rows(), c.dim}, c.compute), dout_tile({c.rows(), c.dim_v}, c.compute);
       Shared base_of({c.rows()}, f32), delta_of({c.rows()}, f32);
       load_queries(q_of, row, q_tile, c.pack);

@@ -49,12 +49,9 @@ BackwardPlan plan_attention_backward_on_gpu(const AttentionProblem& p, DType typ
                                             BackwardMask mask) {
   const int dim = std::max(p.dim, p.dim_v);
   const bool open = given.queries == 0 && given.keys == 0 && (!deterministic || mask != BackwardMask::other);
-  // Turns pay where a block has many steps, each as long as a turn takes: measured.
-  const std::int64_t least_keys = mask == BackwardMask::causal ? 12288 : 6144;
-  const bool one_pass = open && (!deterministic || (dim > 64 && p.keys >= least_keys));
   // Beyond 64 features both warp groups share the rows of a product, and each takes whole blocks of columns.
   const bool divides = dim <= 64 || p.dim % 128 == 0;
-  if (one_pass && divides && type.bits() == 16 && fits_tensor_cores(p) && dim <= 128)
+  if (open && divides && type.bits() == 16 && fits_tensor_cores(p) && dim <= 128)
     return {{dim <= 64 ? 128 : 64, 128, 1}, true, deterministic};
   // Four tiles of inputs, two of scores and a sum are held at a time.
   const int extent = type.bits() == 16 && dim <= 128 ? 64 : dim <= 128 ? 32 : 16;

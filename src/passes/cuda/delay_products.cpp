@@ -18,6 +18,13 @@ class Delay {
 
   ConsumerProgram run() {
     result_.body = body(roles_.consumer);
+    std::int64_t spare = roles_.spare_bytes;
+    for_each_stmt(result_.body, [&](const Stmt& s) {
+      const auto* loop = as<For>(s);
+      // A delayed product reads what the step before has made.
+      if (loop && loop->kind == LoopKind::pipelined && !result_.shapes.contains(s.get()))
+        alternate(*loop, spare);
+    });
     return std::move(result_);
   }
 
@@ -48,6 +55,28 @@ class Delay {
     // One whose sums are added is awaited at once.
     const GemmPlan plan = plan_gemm(*gemm, roles_.consumers, target_);
     return plan.instruction == GemmInstruction::wgmma && !needs_promotion(*gemm, plan);
+  }
+
+  void alternate(const For& loop, std::int64_t& spare) {
+    int counting = -1;
+    for (const Stmt& s : loop.body) {
+      const auto* declared = as<Declare>(s);
+      const int ring = declared ? roles_.ring_of(declared->tile.get()) : -1;
+      if (ring >= 0 && roles_.rings[static_cast<std::size_t>(ring)].depth % 2 == 0) counting = ring;
+    }
+    if (counting < 0) return;
+    for (const Stmt& s : loop.body) {
+      const auto* declared = as<Declare>(s);
+      if (!declared || declared->tile->space != Space::shared || is_ring(declared->tile.get())) continue;
+      const auto reads = [&](const Stmt& n) {
+        const auto* gemm = as<Gemm>(n);
+        return gemm && (gemm->a.buffer == declared->tile || gemm->b.buffer == declared->tile);
+      };
+      const std::int64_t bytes = slot_bytes(*declared->tile);
+      if (std::none_of(loop.body.begin(), loop.body.end(), reads) || bytes > spare) continue;
+      result_.alternating.emplace(declared->tile.get(), counting);
+      spare -= bytes;
+    }
   }
 
   bool is_ring_declaration(const Stmt& s) const {

@@ -23,6 +23,9 @@ struct ConsumerProgram {
   std::unordered_map<const ir::StmtNode*, LoopShape> shapes;  // of loops that are not plain
   // Indices of loops that were split, and of those that do the rest of their steps.
   std::unordered_map<const ir::Variable*, const ir::Variable*> continued;
+  // Operands that are made in every step of a loop, in one half of twice the memory and then in the other, so
+  // that no thread waits until they have been read; and the ring of that loop whose slots count the steps.
+  std::unordered_map<const ir::Buffer*, int> alternating;
 };
 
 ConsumerProgram delay_products(const Roles& roles, const CudaTarget& target);

@@ -331,8 +331,13 @@ void Analysis::choose_depths(Roles& roles, const std::vector<Candidate>& candida
   roles.blocks_per_processor = two ? 2 : 1;
   const std::int64_t bytes = two ? shared_bytes / 2 - other_bytes : shared_bytes;
   const std::int64_t most = moving > 0 ? std::max<std::int64_t>(1, (bytes - fixed) / moving) : 1;
-  for (std::size_t r = 0; r < roles.rings.size(); ++r)
-    roles.rings[r].depth = static_cast<int>(std::min<std::int64_t>(wanted[r], most));
+  roles.spare_bytes = bytes - fixed;
+  for (std::size_t r = 0; r < roles.rings.size(); ++r) {
+    RingPlan& ring = roles.rings[r];
+    ring.depth = static_cast<int>(std::min<std::int64_t>(wanted[r], most));
+    if (ring.depth == 1 && wanted[r] == 1) continue;
+    for (const BufferPtr& tile : ring.tiles) roles.spare_bytes -= ring.depth * slot_bytes(*tile);
+  }
 }
 
 std::optional<Roles> Analysis::run() {

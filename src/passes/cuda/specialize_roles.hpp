@@ -26,10 +26,11 @@ struct Roles {
   // The statements that fill tiles of rings, and the tiles.
   std::unordered_map<const ir::StmtNode*, ir::BufferPtr> fills;
   std::unordered_map<const ir::StmtNode*, TensorCopy> copies;  // of those that the copy engine can do
-  bool takes_turns = false;  // blocks cost unevenly: who is done takes the next one
-  bool stores = false;       // some fragment is stored by the copy engine
-  bool one_loader = false;   // the producer is one thread: the copy engine brings everything
-  int pair_index = -1;       // of the grid: two neighbours along it are a cluster and share loads
+  bool takes_turns = false;      // blocks cost unevenly: who is done takes the next one
+  bool stores = false;           // some fragment is stored by the copy engine
+  bool one_loader = false;       // the producer is one thread: the copy engine brings everything
+  std::int64_t spare_bytes = 0;  // of shared memory
+  int pair_index = -1;           // of the grid: two neighbours along it are a cluster and share loads
   ir::Body producer, consumer;
 
   int cluster() const { return pair_index >= 0 ? 2 : 1; }
