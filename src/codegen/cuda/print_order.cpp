@@ -121,7 +121,7 @@ void CudaGridPrinter::in_turns(const schedule::Loop& n) {
   out_.code();
   if (!is_consumer_) {
     out_.line(fmt::format("const uint32_t {} = {};", tiles_, blocks_text(*grid_)));
-    out_.line(hands_over() ? "bool first = true;" : "uint32_t next = blockIdx.x;");
+    out_.line(roles_->one_loader ? "bool first = true;" : "uint32_t next = blockIdx.x;");
   }
   out_.line("#pragma unroll 1");
   out_.open_step(StepKind::loop, "for (;;) {");
@@ -150,21 +150,18 @@ std::string CudaGridPrinter::turn_value() const {
   return fmt::format("int4{{{}, 1}}", fmt::join(index, ", "));
 }
 
-// The one behind is taken while this block runs, except where blocks wait for the turns of others: whoever
-// takes its next block long before it begins may keep those that wait for it.
+// A block is taken when its loads can begin, not earlier: who holds one while another runs keeps those that
+// wait for its turn, and at the end of the grid those that have nothing left.
 void CudaGridPrinter::event(const schedule::NextTile&, const schedule::Event&) {
   if (!roles_->one_loader) return;
-  if (hands_over()) {
-    sync_line(fmt::format("const uint32_t {} = first ? blockIdx.x : tg::next_block(call.counters);", tile_));
-    return sync_line("first = false;");
-  }
-  sync_line(fmt::format("const uint32_t {} = next;", tile_));
-  out_.line("next = tg::next_block(call.counters);");
+  sync_line(fmt::format("const uint32_t {} = first ? blockIdx.x : tg::next_block(call.counters);", tile_));
+  out_.line("first = false;");
 }
 
 void CudaGridPrinter::event(const schedule::SendTile& n, const schedule::Event&) {
   if (n.to.slot.kind == schedule::Slot::Kind::cursor)
     return sync_line(by_loader(fmt::format("{} = {};", turn_slot(), turn_value())));
+  // All threads of the producer wait for the number: it is asked for while the block before runs.
   sync_line(fmt::format("if (thread == 0) {} = next;", next_slot()));
   out_.line("if (thread == 0) next = tg::next_block(call.counters);");
 }
