@@ -374,7 +374,7 @@ def vmapped(functions, q, k, v, indices):
     yield lambda q: functions.gemm(q[0, :, 0], k[0, 0, :, 0], transpose_b=True, activation="gelu"), (q,)
 
 
-@pytest.mark.skipif(not hasattr(torch, "vmap"), reason="this PyTorch has no vmap")
+@pytest.mark.skipif(not hasattr(torch, "func"), reason="this PyTorch has no torch.func")
 @pytest.mark.parametrize("number", range(7))
 def test_vmap(number):
     several = [torch.stack([x, 2 * x, -x]) for x in heads()]

@@ -12,27 +12,19 @@ from ._common import autocast, detached, lse_rows, new_gradients, new_outputs, r
 from ._operator import Operator
 
 
-def _run(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    topk_indices: Optional[Tensor],
-    counts: Optional[Tensor],
-    mask: Optional[Tensor],
-    q_block_size: int,
-    k_block_size: int,
-    layout: str,
-    causal: bool,
-    scale: Optional[float],
-    softcap: float,
-    deterministic: bool,
-    check_indices: bool,
-) -> Tuple[Tensor, Tensor]:
+_choice = "Tensor? topk_indices, Tensor? counts, Tensor? mask"
+_options = (
+    "SymInt q_block_size, SymInt k_block_size, str layout, bool causal, float? scale, float softcap, bool deterministic"
+)
+
+
+def _run(q, k, v, topk_indices, counts, mask, q_block_size, k_block_size, layout, *options):
+    *options, _, check_indices = options
     q, k, v = detached(q, k, v)
     out, lse = new_outputs(q, v, layout)
     return _tegula.block_sparse_attn(
-        q, k, v, q_block_size, k_block_size, topk_indices, counts, mask, layout, causal, scale, softcap, check_indices,
-        out, lse, "automatic",
+        q, k, v, q_block_size, k_block_size, topk_indices, counts, mask, layout, *options, check_indices, out, lse,
+        "automatic",
     )  # fmt: skip
 
 
@@ -40,38 +32,26 @@ def _fake(q, k, v, topk_indices, counts, mask, q_block_size, k_block_size, layou
     return new_outputs(q, v, layout)
 
 
-def _run_backward(
-    dout: Tensor,
-    dlse: Optional[Tensor],
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    out: Tensor,
-    lse: Tensor,
-    topk_indices: Optional[Tensor],
-    counts: Optional[Tensor],
-    mask: Optional[Tensor],
-    q_block_size: int,
-    k_block_size: int,
-    layout: str,
-    causal: bool,
-    scale: Optional[float],
-    softcap: float,
-    deterministic: bool,
-) -> Tuple[Tensor, Tensor, Tensor]:
+def _run_backward(dout, dlse, q, k, v, out, lse, topk_indices, counts, mask, q_block_size, k_block_size, *options):
     dq, dk, dv = new_gradients(q, k, v)
     dout, q, k, v, out, lse = detached(dout, q, k, v, out, lse)
     return _tegula.block_sparse_attn_backward(
-        dout, q, k, v, out, lse, dlse, dq, dk, dv, q_block_size, k_block_size, topk_indices, counts, mask, layout,
-        causal, scale, softcap, deterministic, "automatic",
+        dout, q, k, v, out, lse, dlse, dq, dk, dv, q_block_size, k_block_size, topk_indices, counts, mask, *options,
+        "automatic",
     )  # fmt: skip
 
 
-def _fake_backward(dout, dlse, q, k, v, out, lse, topk_indices, counts, mask, q_block_size, k_block_size, *options):
+def _fake_backward(dout, dlse, q, k, v, *others):
     return new_gradients(q, k, v)
 
 
-_block_sparse_backward = Operator("block_sparse_attn_backward", 10, _run_backward, _fake_backward)
+_block_sparse_backward = Operator(
+    "block_sparse_attn_backward",
+    "(Tensor dout, Tensor? dlse, Tensor q, Tensor k, Tensor v, Tensor out, Tensor lse, "
+    f"{_choice}, {_options}) -> (Tensor, Tensor, Tensor)",
+    _run_backward,
+    _fake_backward,
+)
 
 
 def _backward(ctx, tensors, results, dout, dlse):
@@ -82,7 +62,13 @@ def _backward(ctx, tensors, results, dout, dlse):
     return (*gradients, None, None, None)
 
 
-_block_sparse = Operator("block_sparse_attn", 6, _run, _fake, _backward)
+_block_sparse = Operator(
+    "block_sparse_attn",
+    f"(Tensor q, Tensor k, Tensor v, {_choice}, {_options}, bool check_indices) -> (Tensor, Tensor)",
+    _run,
+    _fake,
+    _backward,
+)
 
 
 def block_sparse_attn(

@@ -12,58 +12,31 @@ from ._common import autocast, detached, lse_rows, new_gradients, new_outputs, r
 from ._operator import Operator
 
 
-def _run(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    sinks: Optional[Tensor],
-    cu_seqlens_q: Optional[Tensor],
-    cu_seqlens_k: Optional[Tensor],
-    layout: str,
-    scale: Optional[float],
-    causal: bool,
-    left: int,
-    right: int,
-    softcap: float,
-    deterministic: bool,
-) -> Tuple[Tensor, Tensor]:
+_optional = "Tensor? sinks, Tensor? cu_seqlens_q, Tensor? cu_seqlens_k"
+_options = (
+    "str layout, float? scale, bool causal, SymInt left, SymInt right, float softcap, bool deterministic"
+)
+
+
+def _run(q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, *options):
+    *options, _ = options
     q, k, v, sinks = detached(q, k, v, None if sinks is None else sinks.float())
-    out, lse = new_outputs(q, v, layout)
-    return _tegula.attention(
-        q, k, v, layout, scale, causal, left, right, softcap, sinks, cu_seqlens_q, cu_seqlens_k, out, lse, "automatic"
-    )
+    out, lse = new_outputs(q, v, options[0])
+    return _tegula.attention(q, k, v, *options, sinks, cu_seqlens_q, cu_seqlens_k, out, lse, "automatic")
 
 
-def _fake(q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, layout, scale, causal, left, right, softcap, deterministic):
+def _fake(q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, layout, *options):
     return new_outputs(q, v, layout)
 
 
-def _run_backward(
-    dout: Tensor,
-    dlse: Optional[Tensor],
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    out: Tensor,
-    lse: Tensor,
-    sinks: Optional[Tensor],
-    cu_seqlens_q: Optional[Tensor],
-    cu_seqlens_k: Optional[Tensor],
-    layout: str,
-    scale: Optional[float],
-    causal: bool,
-    left: int,
-    right: int,
-    softcap: float,
-    deterministic: bool,
-) -> Tuple[Tensor, Tensor, Tensor, Tensor]:
-    dq, dk, dv = new_gradients(q, k, v)
-    dsinks = q.new_empty(0 if sinks is None else sinks.shape, dtype=torch.float32)
+def _run_backward(dout, dlse, q, k, v, out, lse, sinks, cu_seqlens_q, cu_seqlens_k, *options):
+    *options, deterministic = options
+    dq, dk, dv, dsinks = _fake_backward(dout, dlse, q, k, v, out, lse, sinks)
     sinks = None if sinks is None else sinks.float()
     dout, q, k, v, out, lse, sinks = detached(dout, q, k, v, out, lse, sinks)
     _tegula.attention_backward(
-        dout, q, k, v, out, lse, dlse, dq, dk, dv, None if sinks is None else dsinks, layout, scale, causal, left,
-        right, softcap, sinks, cu_seqlens_q, cu_seqlens_k, deterministic, "automatic",
+        dout, q, k, v, out, lse, dlse, dq, dk, dv, None if sinks is None else dsinks, *options, sinks, cu_seqlens_q,
+        cu_seqlens_k, deterministic, "automatic",
     )  # fmt: skip
     return dq, dk, dv, dsinks
 
@@ -73,7 +46,14 @@ def _fake_backward(dout, dlse, q, k, v, out, lse, sinks, *options):
     return (*new_gradients(q, k, v), dsinks)
 
 
-_attention_backward = Operator("attention_backward", 10, _run_backward, _fake_backward, unbatched=(7, 8, 9))
+_attention_backward = Operator(
+    "attention_backward",
+    "(Tensor dout, Tensor? dlse, Tensor q, Tensor k, Tensor v, Tensor out, Tensor lse, "
+    f"{_optional}, {_options}) -> (Tensor, Tensor, Tensor, Tensor)",
+    _run_backward,
+    _fake_backward,
+    unbatched=(7, 8, 9),
+)
 
 
 def _backward(ctx, tensors, results, dout, dlse):
@@ -84,7 +64,14 @@ def _backward(ctx, tensors, results, dout, dlse):
     return dq, dk, dv, None if sinks is None else dsinks.to(sinks.dtype), None, None
 
 
-_attention = Operator("attention", 6, _run, _fake, _backward, unbatched=(3, 4, 5))
+_attention = Operator(
+    "attention",
+    f"(Tensor q, Tensor k, Tensor v, {_optional}, {_options}) -> (Tensor, Tensor)",
+    _run,
+    _fake,
+    _backward,
+    unbatched=(3, 4, 5),
+)
 
 
 def attention(

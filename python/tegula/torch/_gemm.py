@@ -13,21 +13,12 @@ from ._common import autocast, detached
 from ._operator import Operator
 
 
-def _run(
-    a: Tensor,
-    b: Tensor,
-    bias: Optional[Tensor],
-    transpose_a: bool,
-    transpose_b: bool,
-    activation: str,
-    out_dtype: Optional[str],
-) -> Tensor:
+def _run(a, b, bias, transpose_a, transpose_b, activation, out_dtype):
     out = None
     if out_dtype in _operators.gemm_dtypes:
         out = _new_product(a, b, transpose_a, transpose_b, out_dtype)
     a, b, bias = detached(a, b, bias)
-    result: Any = _tegula.gemm(a, b, transpose_a, transpose_b, bias, activation, out_dtype, out, "automatic")
-    return result
+    return _tegula.gemm(a, b, transpose_a, transpose_b, bias, activation, out_dtype, out, "automatic")
 
 
 def _new_product(
@@ -78,7 +69,15 @@ def _backward(ctx, tensors, results, dout):
     return da, db, dbias
 
 
-_gemm = Operator("gemm", 3, _run, _fake, _backward, keep_results=False, unbatched=None)
+_gemm = Operator(
+    "gemm",
+    "(Tensor a, Tensor b, Tensor? bias, bool transpose_a, bool transpose_b, str activation, str? out_dtype) -> Tensor",
+    _run,
+    _fake,
+    _backward,
+    keep_results=False,
+    unbatched=None,
+)
 
 
 def gemm(

@@ -13,9 +13,15 @@ from ._common import autocast, detached, lse_rows, new_gradients, new_outputs, r
 from ._operator import Operator
 
 
-def _run_at_once(q, k, v, block_indices, sel_scale, block_counts, cu_seqlens_q, cu_seqlens_k, block_size, layout,
-                 causal, diagonal, repeats, window, scale, check_indices):  # fmt: skip
+_optional = "Tensor? block_counts, Tensor? cu_seqlens_q, Tensor? cu_seqlens_k"
+_options = (
+    "SymInt block_size, str layout, bool causal, bool diagonal, bool repeats, SymInt window, float? scale"
+)
+
+
+def _run_at_once(q, k, v, block_indices, sel_scale, block_counts, cu_seqlens_q, cu_seqlens_k, *options):
     """The results that there are: two, or four with a window."""
+    block_size, layout, causal, diagonal, repeats, window, scale, check_indices = options
     q, k, v = detached(q, k, v)
     out, lse = new_outputs(q, v, layout)
     window_out, window_lse = new_outputs(q, v, layout) if window > 0 else (None, None)
@@ -25,84 +31,49 @@ def _run_at_once(q, k, v, block_indices, sel_scale, block_counts, cu_seqlens_q, 
     )  # fmt: skip
 
 
-def _run(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    block_indices: Tensor,
-    sel_scale: Optional[Tensor],
-    block_counts: Optional[Tensor],
-    cu_seqlens_q: Optional[Tensor],
-    cu_seqlens_k: Optional[Tensor],
-    block_size: int,
-    layout: str,
-    causal: bool,
-    diagonal: bool,
-    repeats: bool,
-    window: int,
-    scale: Optional[float],
-    check_indices: bool,
-) -> Tuple[Tensor, Tensor, Tensor, Tensor]:
-    results = _run_at_once(
-        q, k, v, block_indices, sel_scale, block_counts, cu_seqlens_q, cu_seqlens_k, block_size, layout, causal,
-        diagonal, repeats, window, scale, check_indices,
-    )  # fmt: skip
-    return results if window > 0 else (*results, *_no_window(q))
+def _run(q, *others):
+    results = _run_at_once(q, *others)
+    return results if len(results) == 4 else (*results, *_no_window(q))
 
 
 def _no_window(q: Tensor) -> Tuple[Tensor, Tensor]:
     return q.new_empty(0), q.new_empty(0, dtype=torch.float32)
 
 
-def _fake(q, k, v, block_indices, sel_scale, block_counts, cu_seqlens_q, cu_seqlens_k, block_size, layout, causal,
-          diagonal, repeats, window, scale, check_indices):  # fmt: skip
+def _fake(q, k, v, block_indices, sel_scale, block_counts, cu_seqlens_q, cu_seqlens_k, *options):
+    _, layout, _, _, _, window, _, _ = options
     return (*new_outputs(q, v, layout), *(new_outputs(q, v, layout) if window > 0 else _no_window(q)))
 
 
-def _run_backward(
-    dout: Tensor,
-    dlse: Optional[Tensor],
-    window_dout: Optional[Tensor],
-    window_dlse: Optional[Tensor],
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    out: Tensor,
-    lse: Tensor,
-    window_out: Optional[Tensor],
-    window_lse: Optional[Tensor],
-    block_indices: Tensor,
-    block_counts: Optional[Tensor],
-    cu_seqlens_q: Optional[Tensor],
-    cu_seqlens_k: Optional[Tensor],
-    scale_gradient: bool,
-    block_size: int,
-    layout: str,
-    causal: bool,
-    diagonal: bool,
-    repeats: bool,
-    window: int,
-    scale: Optional[float],
-) -> Tuple[Tensor, Tensor, Tensor, Tensor]:
+def _run_backward(dout, dlse, window_dout, window_dlse, q, k, v, out, lse, window_out, window_lse, block_indices,
+                  block_counts, cu_seqlens_q, cu_seqlens_k, scale_gradient, *options):  # fmt: skip
     dq, dk, dv = new_gradients(q, k, v)
-    dscale = q.new_empty(block_indices.shape if scale_gradient else 0, dtype=torch.float32)
+    dscale = _new_dscale(q, block_indices, scale_gradient)
     dout, q, k, v, out, lse, window_out, window_lse = detached(dout, q, k, v, out, lse, window_out, window_lse)
     _tegula.nsa_selected_attention_backward(
         dout, q, k, v, block_indices, out, lse, dlse, window_dout, window_out, window_lse, window_dlse, scale_gradient,
-        dq, dk, dv, dscale if scale_gradient else None, block_counts, block_size, layout, causal, diagonal, repeats,
-        window, scale, cu_seqlens_q, cu_seqlens_k, "automatic",
+        dq, dk, dv, dscale if scale_gradient else None, block_counts, *options, cu_seqlens_q, cu_seqlens_k, "automatic",
     )  # fmt: skip
     return dq, dk, dv, dscale
 
 
+def _new_dscale(q: Tensor, block_indices: Tensor, wanted: bool) -> Tensor:
+    return q.new_empty(block_indices.shape if wanted else 0, dtype=torch.float32)
+
+
 def _fake_backward(dout, dlse, window_dout, window_dlse, q, k, v, out, lse, window_out, window_lse, block_indices,
                    block_counts, cu_seqlens_q, cu_seqlens_k, scale_gradient, *options):  # fmt: skip
-    dscale = q.new_empty(block_indices.shape if scale_gradient else 0, dtype=torch.float32)
-    return (*new_gradients(q, k, v), dscale)
+    return (*new_gradients(q, k, v), _new_dscale(q, block_indices, scale_gradient))
 
 
 _selected_backward = Operator(
-    "nsa_selected_attention_backward", 15, _run_backward, _fake_backward, unbatched=(13, 14)
+    "nsa_selected_attention_backward",
+    "(Tensor dout, Tensor? dlse, Tensor? window_dout, Tensor? window_dlse, Tensor q, Tensor k, Tensor v, Tensor out, "
+    f"Tensor lse, Tensor? window_out, Tensor? window_lse, Tensor block_indices, {_optional}, bool scale_gradient, "
+    f"{_options}) -> (Tensor, Tensor, Tensor, Tensor)",
+    _run_backward,
+    _fake_backward,
+    unbatched=(13, 14),
 )
 
 
@@ -122,7 +93,14 @@ def _backward(ctx, tensors, results, dout, dlse, window_dout=None, window_dlse=N
 
 
 _selected = Operator(
-    "nsa_selected_attention", 8, _run, _fake, _backward, at_once=_run_at_once, unbatched=(6, 7)
+    "nsa_selected_attention",
+    f"(Tensor q, Tensor k, Tensor v, Tensor block_indices, Tensor? sel_scale, {_optional}, {_options}, "
+    "bool check_indices) -> (Tensor, Tensor, Tensor, Tensor)",
+    _run,
+    _fake,
+    _backward,
+    at_once=_run_at_once,
+    unbatched=(6, 7),
 )
 
 

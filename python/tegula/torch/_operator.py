@@ -25,8 +25,8 @@ class Operator:
     ``run`` is called at once, or by way of a function of autograd if a gradient is wanted.
 
     Args:
-        tensors: how many of the arguments, the first ones, are tensors or None. The others are options.
-        run: calls the library; its annotations are the operator's schema.
+        schema: the arguments and results in the notation of torch.library; tensors come first, then options.
+        run: calls the library.
         fake: results of the right shapes and dtypes, without elements.
         backward: the gradients of the tensors from a context with the options, the tensors, the results and the
             gradients of the results. Without it there are no gradients.
@@ -39,7 +39,7 @@ class Operator:
     def __init__(
         self,
         name: str,
-        tensors: int,
+        schema: str,
         run: Callable[..., Any],
         fake: Callable[..., Any],
         backward: Optional[Callable[..., Any]] = None,
@@ -48,7 +48,8 @@ class Operator:
         keep_results: bool = True,
         unbatched: Optional[Tuple[int, ...]] = (),
     ) -> None:
-        self.name, self.tensors, self.keep_results = name, tensors, keep_results
+        self.name, self.keep_results = name, keep_results
+        self.tensors = schema.partition("->")[0].count("Tensor")
         self.at_once = at_once or run
         self.backward = backward or self._refuse
         vmap = make_vmap(self, unbatched)
@@ -61,7 +62,7 @@ class Operator:
         )
         self.custom: Any = None
         if _custom_op is not None:
-            self.custom = _custom_op(f"tegula::{name}", run, mutates_args=())
+            self.custom = _custom_op(f"tegula::{name}", run, mutates_args=(), schema=schema)
             self.custom.register_fake(fake)
             if backward is not None:
                 self.custom.register_autograd(self._padded_backward, setup_context=self._setup)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Optional
+from typing import Optional
 
 import torch
 from torch import Tensor
@@ -12,22 +12,10 @@ from ._common import autocast, detached
 from ._operator import Operator
 
 
-def _run_scores(
-    q: Tensor,
-    k: Tensor,
-    q_block_size: int,
-    k_block_size: int,
-    layout: str,
-    causal: bool,
-    scale: Optional[float],
-    per_kv_head: bool,
-) -> Tensor:
-    out = _fake_scores(q, k, q_block_size, k_block_size, layout, causal, scale, per_kv_head)
+def _run_scores(q, k, *options):
+    out = _fake_scores(q, k, *options)
     q, k = detached(q, k)
-    scores: Any = _tegula.block_scores(
-        q, k, q_block_size, k_block_size, layout, causal, scale, per_kv_head, out, "automatic"
-    )
-    return scores
+    return _tegula.block_scores(q, k, *options, out, "automatic")
 
 
 def _fake_scores(q, k, q_block_size, k_block_size, layout, causal, scale, per_kv_head):
@@ -76,7 +64,15 @@ def _backward_scores(ctx, tensors, results, gradient):
     return dq, dk
 
 
-_scores = Operator("block_scores", 2, _run_scores, _fake_scores, _backward_scores, keep_results=False)
+_scores = Operator(
+    "block_scores",
+    "(Tensor q, Tensor k, SymInt q_block_size, SymInt k_block_size, str layout, bool causal, float? scale, "
+    "bool per_kv_head) -> Tensor",
+    _run_scores,
+    _fake_scores,
+    _backward_scores,
+    keep_results=False,
+)
 
 
 def block_scores(
@@ -99,26 +95,24 @@ def block_scores(
     return _scores((q, k), q_block_size, k_block_size, layout, causal, scale, per_kv_head)
 
 
-def _run_topk(
-    scores: Tensor,
-    count: int,
-    keep_first: bool,
-    keep_diagonal: bool,
-    q_block_size: int,
-    k_block_size: int,
-    key_offset: int,
-) -> Tensor:
-    return _operators.topk_blocks(
-        scores.detach(), count, keep_first=keep_first, keep_diagonal=keep_diagonal, q_block_size=q_block_size,
-        k_block_size=k_block_size, key_offset=key_offset,
-    )  # fmt: skip
+def _run_topk(scores, *options):
+    (given,) = detached(scores)
+    return _tegula.topk_blocks(given, *options, _fake_topk(scores, *options), "automatic")
 
 
 def _fake_topk(scores, count, *options):
+    if scores.dim() != 4 or count < 1:
+        return None  # the library's to refuse
     return scores.new_empty((*scores.shape[:3], count), dtype=torch.int32)
 
 
-_topk = Operator("topk_blocks", 1, _run_topk, _fake_topk)
+_topk = Operator(
+    "topk_blocks",
+    "(Tensor scores, SymInt count, bool keep_first, bool keep_diagonal, SymInt q_block_size, SymInt k_block_size, "
+    "SymInt key_offset) -> Tensor",
+    _run_topk,
+    _fake_topk,
+)
 
 
 def topk_blocks(
