@@ -29,7 +29,14 @@ struct Step {
   Step(const NsaKernel& c, const UnionLists::List& list, const Expr& t);
 
   void load(const Tensor& from, Shared& tile) const;
-  Expr is_partial(const TokenTile& tokens) const;
+  Expr is_partial(const TokenTile& tokens) const { return is_cut(tokens) || is_missed(); }
+  Expr is_cut(const TokenTile& tokens) const;
+  Expr is_missed() const;
+  bool is_one_block() const { return first.size() == 1; }
+  Expr has(std::size_t i, const Expr& token) const {
+    Expr word = word_of(chosen[i], token, chosen[i].size() - 1);
+    return ((word >> u32(token % word_bits)) & 1u) != 0u;
+  }
   Expr sees(const TokenTile& tokens, const Expr& token, const Expr& column) const {
     return column < seen_end(0, tokens, token, column);
   }
@@ -64,15 +71,10 @@ void Step::load(const Tensor& from, Shared& tile) const {
   }
 }
 
-// Whether some token does not see all keys.
-Expr Step::is_partial(const TokenTile& tokens) const {
+// Whether some token would not see all keys of its blocks.
+Expr Step::is_cut(const TokenTile& tokens) const {
   std::vector<Expr> reasons;
   for (std::size_t i = 0; i < first.size(); ++i) {
-    for (std::size_t w = 0; w < chosen[i].size(); ++w) {
-      const int tokens_of_word = std::min(word_bits, c.queries - static_cast<int>(w) * word_bits);
-      const std::uint32_t everyone = ~std::uint32_t{0} >> (word_bits - tokens_of_word);
-      reasons.push_back(chosen[i][w] != u32(everyone));
-    }
     Expr behind = first[i] + width();
     reasons.push_back(behind > tokens.limit(Operand(0)));
     if (c.block % width() != 0) reasons.push_back(behind > end[i]);
@@ -80,12 +82,21 @@ Expr Step::is_partial(const TokenTile& tokens) const {
   return any_of(reasons, reasons.size());
 }
 
+// Whether some token did not select all blocks.
+Expr Step::is_missed() const {
+  std::vector<Expr> reasons;
+  for (const std::vector<Expr>& words : chosen)
+    for (std::size_t w = 0; w < words.size(); ++w) {
+      const int tokens_of_word = std::min(word_bits, c.queries - static_cast<int>(w) * word_bits);
+      reasons.push_back(words[w] != u32(~std::uint32_t{0} >> (word_bits - tokens_of_word)));
+    }
+  return any_of(reasons, reasons.size());
+}
+
 // One behind the last column of block i that the token sees.
 Expr Step::seen_end(std::size_t i, const TokenTile& tokens, const Expr& token) const {
-  Expr word = word_of(chosen[i], token, chosen[i].size() - 1);
   Expr limit = tokens.limit(token), last = c.block % width() == 0 ? limit : Expr(min(limit, end[i]));
-  Expr has = ((word >> u32(token % word_bits)) & 1u) != 0u;
-  return select(has, last - first[i] + static_cast<int>(i) * width(), 0);
+  return select(has(i, token), last - first[i] + static_cast<int>(i) * width(), 0);
 }
 
 // The same for the block of a column, one of the blocks from i on.
@@ -93,6 +104,27 @@ Expr Step::seen_end(std::size_t i, const TokenTile& tokens, const Expr& token, c
   Expr own = seen_end(i, tokens, token);
   if (i + 1 == first.size()) return own;
   return select(column < static_cast<int>(i + 1) * width(), own, seen_end(i + 1, tokens, token, column));
+}
+
+// Where a token sees a block, it mostly sees all of it: that takes one question a row.
+void mask_step(Fragment& scores, const Step& step, const TokenTile& tokens) {
+  const NsaKernel& c = step.c;
+  auto by_elements = [&] {
+    parallel(scores, [&](Index r, Index column) {
+      scores(r, column) = select(step.sees(tokens, r / c.pack, column), scores(r, column), -inf);
+    });
+  };
+  if (!step.is_one_block()) {
+    when(step.is_partial(tokens), by_elements);
+    return;
+  }
+  when(step.is_cut(tokens), by_elements).otherwise([&] {
+    when(step.is_missed(), [&] {
+      parallel(scores, [&](Index r, Index column) {
+        scores(r, column) = select(step.has(0, r / c.pack), scores(r, column), -inf);
+      });
+    });
+  });
 }
 
 }  // namespace
@@ -140,11 +172,7 @@ void NsaProgram::attend(const UnionLists::List& list, const HeadViews& views, co
     step.load(k_of, k_tile);
     Fragment scores({c.rows(), c.keys}, f32, 0);
     gemm(q_tile, k_tile.T(), scores);
-    when(step.is_partial(tokens), [&] {
-      parallel(scores, [&](Index r, Index column) {
-        scores(r, column) = select(step.sees(tokens, r / c.pack, column), scores(r, column), -inf);
-      });
-    });
+    mask_step(scores, step, tokens);
     scale_rows(sum, softmax.update(scores));
     step.load(v_of, v_tile);
     add_product(scores, v_tile, sum, c.compute);

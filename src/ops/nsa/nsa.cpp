@@ -13,7 +13,7 @@ namespace tegula::ops {
 namespace {
 
 constexpr std::int64_t most_entries = 4096, longest_window = std::int64_t{1} << 29;
-constexpr std::int64_t bytes_of_slots = std::int64_t{1} << 30;
+constexpr std::int64_t bytes_of_slots = std::int64_t{1} << 30, bytes_of_queries = std::int64_t{1} << 24;
 constexpr int most_slots = 160;  // of a token, for each head
 constexpr std::int64_t most_entries_by_doubling = 64;
 
@@ -72,30 +72,63 @@ int capacity(std::int64_t entries) {
   return static_cast<int>(std::bit_ceil(static_cast<std::uint64_t>(entries)));
 }
 
-std::int64_t tokens_of_slots(const NsaCall& call) {
-  const NsaKernel& kernel = call.kernel;
-  const HeadTensors& t = call.tensors;
-  const std::int64_t of_token =
-      t.q.size(0) * t.kv_heads * kernel.slots() * t.group() * t.dim_v() * kernel.compute.bytes();
-  return std::max<std::int64_t>(1, bytes_of_slots / std::max<std::int64_t>(1, of_token) / chunk_tokens) *
-         chunk_tokens;
+struct Range {
+  std::int64_t begin, end;
+};
+
+// What shares a call of a kernel that divides.
+struct Division {
+  std::int64_t tokens, heads;
+};
+
+std::int64_t whole_chunks(std::int64_t tokens) {
+  return std::max<std::int64_t>(1, tokens / chunk_tokens) * chunk_tokens;
 }
 
-// One call for so many tokens after the other.
-void run_divided(const NsaCall& call, const HeadOutputs& outputs, std::int64_t tokens_of_call,
-                 Target target) {
+// So that slots take no more memory than they may, and queries of a head stay in the cache: rather few heads
+// than few tokens.
+Division division_of(const NsaCall& call) {
+  const NsaKernel& kernel = call.kernel;
   const HeadTensors& t = call.tensors;
-  const std::int64_t tokens = t.q.size(1);
-  const TensorRef q = split_heads(t.q, 2, t.group());
-  for (std::int64_t begin = 0; begin < tokens; begin += tokens_of_call) {
-    const std::int64_t end = std::min(tokens, begin + tokens_of_call);
-    auto rows = [&](const TensorRef& tensor) { return tensor.slice(1, begin, end); };
-    std::vector<Argument> values{
-        rows(q),           t.k,        t.v,         rows(outputs.out), outputs.lse.slice(3, begin, end),
-        rows(call.choice), call.scale, tokens - end};
-    if (call.kernel.counts) values.push_back(rows(call.counts));
-    compiled(call.kernel, target, nsa_kernel).call_in_order(values);
-  }
+  const std::int64_t element = t.q.size(0) * t.group() * kernel.compute.bytes(),
+                     of_token = std::max<std::int64_t>(1, element * kernel.slots() * t.dim_v()),
+                     cached = whole_chunks(bytes_of_queries / std::max<std::int64_t>(1, element * t.dim())),
+                     together = whole_chunks(bytes_of_slots / (of_token * t.kv_heads));
+  if (2 * together >= std::min(cached, t.q.size(1))) return {together, t.kv_heads};
+  const std::int64_t tokens = std::min(cached, whole_chunks(bytes_of_slots / of_token));
+  return {tokens, std::clamp<std::int64_t>(bytes_of_slots / (of_token * tokens), 1, t.kv_heads)};
+}
+
+void run_part(const NsaCall& call, const HeadOutputs& outputs, const Range& tokens, const Range& heads,
+              Target target) {
+  const HeadTensors& t = call.tensors;
+  auto rows = [&](const TensorRef& tensor) {
+    return tensor.slice(1, tokens.begin, tokens.end).slice(2, heads.begin, heads.end);
+  };
+  auto keys = [&](const TensorRef& tensor) { return tensor.slice(2, heads.begin, heads.end); };
+  std::vector<Argument> values{
+      rows(split_heads(t.q, 2, t.group())),
+      keys(t.k),
+      keys(t.v),
+      rows(outputs.out),
+      outputs.lse.slice(1, heads.begin, heads.end).slice(3, tokens.begin, tokens.end),
+      rows(call.choice),
+      call.scale,
+      t.q.size(1) - tokens.end};
+  if (call.kernel.counts) values.push_back(rows(call.counts));
+  compiled(call.kernel, target, nsa_kernel).call_in_order(values);
+}
+
+// One call for so many tokens and heads after the other.
+void run_divided(const NsaCall& call, const HeadOutputs& outputs, const Division& division, Target target) {
+  const std::int64_t tokens = call.tensors.q.size(1), heads = call.tensors.kv_heads;
+  const std::int64_t calls = (tokens + division.tokens - 1) / division.tokens,
+                     even = whole_chunks((tokens + calls - 1) / calls + chunk_tokens - 1);
+  const std::int64_t step = std::min(even, division.tokens);
+  for (std::int64_t head = 0; head < heads; head += division.heads)
+    for (std::int64_t begin = 0; begin < tokens; begin += step)
+      run_part(call, outputs, {begin, std::min(tokens, begin + step)},
+               {head, std::min(heads, head + division.heads)}, target);
 }
 
 }  // namespace
@@ -177,7 +210,8 @@ void attend_nsa(const NsaCall& call, const HeadOutputs& outputs, const NsaSelect
   const Target target = target_for(options.target, t.q.device);
   if (nelements(outputs.out) == 0) return;
   if (call.kernel.divides())
-    return run_divided(call, outputs, tokens_of_call ? tokens_of_call : tokens_of_slots(call), target);
+    return run_divided(call, outputs,
+                       tokens_of_call ? Division{tokens_of_call, t.kv_heads} : division_of(call), target);
   std::vector<Argument> values{split_heads(t.q, t.q.rank() - 2, t.group()),
                                t.k,
                                t.v,
