@@ -15,6 +15,15 @@ void scale_all(Fragment& x, const Expr& factor) {
   parallel(x, [&](Index i, Index j) { x(i, j) *= factor; });
 }
 
+void store_by_elements(const Fragment& tile, const Tensor& to, const Expr& first, int pack) {
+  parallel(tile, [&](Index i, Index j) {
+    if (pack == 1)
+      to(first + i, j) = tile(i, j);
+    else
+      to(first + i / pack, i % pack, j) = tile(i, j);
+  });
+}
+
 }  // namespace
 
 void ScoreGradient::weigh(Fragment& scores, Slopes& slopes, const Of& base, const Mask& mask) const {
@@ -83,7 +92,10 @@ void QueryGradient::add(const Branch& branch, const Shared& k_tile, const Shared
 
 void QueryGradient::store(const Tensor& dq, const Expr& first) {
   scale_all(sum_, gradient_.factor());
-  store_rows(sum_, dq, first, tiles_.pack);
+  if (tiles_.direct)
+    store_by_elements(sum_, dq, first, tiles_.pack);
+  else
+    store_rows(sum_, dq, first, tiles_.pack);
 }
 
 KeyGradient::KeyGradient(const GradientTiles& tiles, const ScoreGradient& gradient)
@@ -146,6 +158,7 @@ void KeyGradient::add(const Shared& q_tile, const Shared& dout_tile, const OfCol
 
 void KeyGradient::store(const Tensor& dk, const Tensor& dv, const Expr& first) {
   scale_all(dk_, gradient_.factor());
+  if (tiles_.direct) return store_sums(dk, dv, first);
   copy(dk_, dk.at(first));
   copy(dv_, dv.at(first));
 }

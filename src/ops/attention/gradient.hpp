@@ -33,6 +33,9 @@ struct GradientTiles {
   DType compute = f32;
   int dim = 64, dim_v = 64;
   int pack = 1, queries = 64, keys = 64;
+  // Results are stored by the threads that have them: with no room for the copy engine's, two blocks of one
+  // warp group fit a processor.
+  bool direct = false;
 
   int rows() const { return queries * pack; }
 };

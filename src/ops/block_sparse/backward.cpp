@@ -38,6 +38,7 @@ void plan_on_gpu(BlockSparseBackwardKernel& kernel, bool deterministic) {
   const int span = kernel.inverse.fold * forward.k_block;
   kernel.keys = std::min(span, tile_of_blocks(span, kernel.one_pass ? 2 * usual_extent : extent).extent);
   kernel.queries = forward.queries;
+  kernel.direct = !kernel.one_pass && forward.compute.bits() == 16;
 }
 
 void check_room(const BlockSparseCall& forward) {

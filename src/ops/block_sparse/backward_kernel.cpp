@@ -7,15 +7,16 @@
 #include "ops/attention/scores.hpp"
 #include "ops/block_sparse/key_pass.hpp"
 #include "ops/block_sparse/lists.hpp"
+#include "ops/block_sparse/sorted_lists.hpp"
 
 namespace tegula::ops {
 
 using namespace lang;
 
 std::string BlockSparseBackwardKernel::name() const {
-  return fmt::format("{}_backward_q{}_k{}_f{}_r{}_c{}{}{}{}", forward.name(), queries, keys, inverse.fold,
+  return fmt::format("{}_backward_q{}_k{}_f{}_r{}_c{}{}{}{}{}", forward.name(), queries, keys, inverse.fold,
                      inverse.rows, inverse.columns, per_query_head ? "_per_head" : "", dlse ? "_dlse" : "",
-                     one_pass ? "_one_pass" : "");
+                     one_pass ? "_one_pass" : "", direct ? "_direct" : "");
 }
 
 namespace {
@@ -29,6 +30,7 @@ struct Program {
   std::optional<Tensor> dout, q, k, v, out, lse, dq, dk, dv, choice, lengths, dlse, delta, base, sum;
   std::optional<Expr> scale, cap;
   std::optional<InverseLists> inverse;
+  std::optional<SortedLists> sorted;
 
   explicit Program(const BlockSparseBackwardKernel& instance) : c(instance) {
     if (f.pack == 1) group.emplace("group");
@@ -71,9 +73,16 @@ struct Program {
   void run();
   void delta_grid();
   InverseLists turned_lists() const;
+  SortedLists sorted_lists() const;
   void query_block(const Index& x, const Index& h, const Index& b);
+  // Calls `body` for the tiles of keys that a block of queries chose.
+  void walk_choice(const ChoiceRow& chosen, const Expr& blocks,
+                   const std::function<void(const BlockTile&)>& body) const;
+  void walk_sorted(const SortedLists::List& list, const ScoreRange& visible,
+                   const std::function<void(const BlockTile&, const Expr& beyond)>& body) const;
   void key_block(const Index& x, const Index& h, const Index& b);
-  ScoreGradient::Mask key_mask(const BlockTile& tile, const ScoreRange& visible) const;
+  Expr is_beyond(const BlockTile& tile, const ScoreRange& visible) const;
+  ScoreGradient::Mask key_mask(const BlockTile& tile, const ScoreRange& visible, const Expr& beyond) const;
   MaskOfStep query_mask(const InverseLists::List& list, const Expr& first_key, const Expr& first_block) const;
 };
 
@@ -81,8 +90,15 @@ void Program::run() {
   delta_grid();
   inverse.emplace(turned_lists());
   inverse->record_grids();
+  if (f.listed && !c.one_pass) {
+    sorted.emplace(sorted_lists());
+    sorted->record_grid();
+  }
+  // Tiles that share a list run at the same time.
+  const Order order = f.listed && f.pack == 1 && !c.per_query_head ? Order::grouped(8) : Order{};
   if (!c.one_pass)
-    grid(q_blocks * f.splits(), parts(), batch, [&](Index x, Index h, Index b) { query_block(x, h, b); });
+    grid(q_blocks * f.splits(), parts(), batch, {.order = order},
+         [&](Index x, Index h, Index b) { query_block(x, h, b); });
   const int tiles = ceildiv(c.span(), c.keys);
   grid(lists() * tiles, heads, batch, [&](Index x, Index h, Index b) { key_block(x, h, b); });
   if (c.one_pass)
@@ -127,10 +143,53 @@ InverseLists Program::turned_lists() const {
       }};
 }
 
-ScoreGradient::Mask Program::key_mask(const BlockTile& tile, const ScoreRange& visible) const {
-  // Lists ascend, so the last row has the largest key.
-  Expr beyond = tile.row_of ? tile.row(f.keys - 1) >= visible.limit(Operand(0))
-                            : visible.is_partial(tile.first, f.keys);
+SortedLists Program::sorted_lists() const {
+  auto row_of = [this](const Expr& b, const Expr& h, const Expr& x) -> SortedLists::Row {
+    Expr last = min(x * f.q_block + f.q_block, queries) + shift();
+    Expr end = f.causal ? clamp(last, 0, keys) : Expr(keys);
+    return {choice_row(b, h / selectors(), h % selectors(), x), ceildiv(end, f.k_block)};
+  };
+  return {batch, heads * selectors(), q_blocks, entries, f.marked, row_of};
+}
+
+void Program::walk_choice(const ChoiceRow& chosen, const Expr& blocks,
+                          const std::function<void(const BlockTile&)>& body) const {
+  serial(ceildiv(blocks, f.chunk), [&](Index n) {
+    Shared list({f.chunk}, i32);
+    Var count = 0;
+    list_blocks(chosen, n * f.chunk, min(blocks, n * f.chunk + f.chunk), list, count);
+    walk_blocks(
+        {f.k_block, f.keys}, [&](const Expr& i) -> Expr { return list(i); }, count, body);
+  });
+}
+
+void Program::walk_sorted(const SortedLists::List& list, const ScoreRange& visible,
+                          const std::function<void(const BlockTile&, const Expr& beyond)>& body) const {
+  const TileOfBlocks shape{f.k_block, f.keys};
+  if (!shape.gathers() && f.k_block % f.keys == 0) {
+    Expr sure = list.count - blocks_in_question(f.causal, f.q_block, f.k_block, keys);
+    return walk_blocks(
+        shape, [&](const Expr& i) -> Expr { return list.blocks(i); }, list.count,
+        [&](const BlockTile& tile) { body(tile, *tile.entry >= sure); });
+  }
+  serial(ceildiv(list.count, f.chunk), [&](Index n) {
+    Expr begin = n * f.chunk, count = min(list.count - begin, f.chunk);
+    Shared part({f.chunk}, i32);
+    parallel(count, [&](Index i) { part(i) = list.blocks(begin + i); });
+    walk_blocks(
+        shape, [&](const Expr& i) -> Expr { return part(i); }, count,
+        [&](const BlockTile& tile) { body(tile, is_beyond(tile, visible)); });
+  });
+}
+
+// Lists ascend, so the last row has the largest key.
+Expr Program::is_beyond(const BlockTile& tile, const ScoreRange& visible) const {
+  return tile.row_of ? tile.row(f.keys - 1) >= visible.limit(Operand(0))
+                     : visible.is_partial(tile.first, f.keys);
+}
+
+ScoreGradient::Mask Program::key_mask(const BlockTile& tile, const ScoreRange& visible,
+                                      const Expr& beyond) const {
   return {tile.ragged() || beyond, [&](const Expr& r, const Expr& t, const Expr& weight) {
             Expr key = tile.row(t);
             return select(tile.counts(key) && key < visible.limit(r / f.pack), weight, 0);
@@ -141,34 +200,33 @@ void Program::query_block(const Index& x, const Index& h, const Index& b) {
   Expr kv_head = f.pack > 1 ? Expr(h) : h / *group, member = f.pack > 1 ? Expr(Operand(0)) : h % *group;
   Expr q_block = f.splits() == 1 ? Expr(x) : x / f.splits();
   Expr first = f.splits() == 1 ? q_block * f.q_block : q_block * f.q_block + x % f.splits() * f.queries;
-  Expr last = min(min(q_block * f.q_block + f.q_block, first + f.queries), queries);
+  // Of whole tiles only the last can be short, by the end of all queries.
+  const bool even = f.q_block % f.queries == 0;
+  Expr last = even ? Expr(queries) : min(min(q_block * f.q_block + f.q_block, first + f.queries), queries);
   exit_if(first >= last);
-  HeadViews of{SequenceRows(b, range(first, last), range(0, keys)), kv_head,
+  HeadViews of{SequenceRows(b, range(even ? Expr(Operand(0)) : first, last), range(0, keys)), kv_head,
                f.pack > 1 ? Slot(all) : Slot(member)};
-  Expr start = Expr(Operand(0));
+  Expr start = even ? first : Expr(Operand(0)), zero = Expr(Operand(0));
   QueryGradient sums(c.query_tiles(), gradient());
   sums.load(of.of_queries(*q), start);
   QueryGradient::Branch branch(c.query_tiles(), of.of_queries(*dout), of.vector(*base), of.vector(*delta),
                                start);
   std::optional<Expr> right;
-  if (f.causal) right.emplace(Operand(0));
+  if (f.causal) right.emplace(zero);
   ScoreRange visible(first + shift(), f.queries, last - first, keys, std::nullopt, right);
   Tensor k_of = of.of_keys(*k), v_of = of.of_keys(*v);
-  ChoiceRow chosen = choice_row(b, kv_head, c.per_query_head ? member : start, q_block);
-  Expr blocks = ceildiv(visible.end(), f.k_block);
-  serial(ceildiv(blocks, f.chunk), [&](Index n) {
-    Shared list({f.chunk}, i32);
-    Var count = 0;
-    list_blocks(chosen, n * f.chunk, min(blocks, n * f.chunk + f.chunk), list, count);
-    walk_blocks(
-        {f.k_block, f.keys}, [&](const Expr& i) -> Expr { return list(i); }, count,
-        [&](const BlockTile& tile) {
-          Shared k_tile({f.keys, f.dim}, f.compute), v_tile({f.keys, f.dim_v}, f.compute);
-          tile.load(k_of, k_tile);
-          tile.load(v_of, v_tile);
-          sums.add(branch, k_tile, v_tile, key_mask(tile, visible));
-        });
-  });
+  auto add = [&](const BlockTile& tile, const Expr& beyond) {
+    Shared k_tile({f.keys, f.dim}, f.compute), v_tile({f.keys, f.dim_v}, f.compute);
+    tile.load(k_of, k_tile);
+    tile.load(v_of, v_tile);
+    sums.add(branch, k_tile, v_tile, key_mask(tile, visible, beyond));
+  };
+  Expr selector = c.per_query_head ? member : zero;
+  if (f.listed)
+    walk_sorted(sorted->list(b, kv_head * selectors() + selector, q_block), visible, add);
+  else
+    walk_choice(choice_row(b, kv_head, selector, q_block), ceildiv(visible.end(), f.k_block),
+                [&](const BlockTile& tile) { add(tile, is_beyond(tile, visible)); });
   sums.store(of.of_queries(*dq), start);
 }
 
@@ -206,7 +264,7 @@ void Program::key_block(const Index& x, const Index& h, const Index& b) {
   const int tiles = ceildiv(c.span(), c.keys);
   Expr number = tiles == 1 ? Expr(x) : x / tiles;
   Expr first = tiles == 1 ? number * c.span() : number * c.span() + x % tiles * c.keys;
-  Expr end = min(number * c.span() + c.span(), keys);
+  Expr end = c.span() % c.keys == 0 ? Expr(keys) : min(number * c.span() + c.span(), keys);
   exit_if(first >= end);
   HeadViews keys_of{SequenceRows(b, range(0, queries), range(0, end)), h, all};
   KeyGradient sums(c.key_tiles(), gradient());

@@ -15,14 +15,15 @@ struct BlockSparseBackwardKernel {
   bool per_query_head = false;  // heads of a group choose differently
   bool dlse = false;
   bool one_pass =
-      false;  // dq is summed over the blocks of keys in f32, in any order; blocks are not gathered
+      false;            // dq is summed over the blocks of keys in f32, in any order; blocks are not gathered
+  bool direct = false;  // see GradientTiles
   InverseShape inverse = {};
 
   GradientTiles query_tiles() const {
-    return {forward.compute, forward.dim, forward.dim_v, forward.pack, forward.queries, forward.keys};
+    return {forward.compute, forward.dim, forward.dim_v, forward.pack, forward.queries, forward.keys, direct};
   }
   GradientTiles key_tiles() const {
-    return {forward.compute, forward.dim, forward.dim_v, forward.pack, queries, keys};
+    return {forward.compute, forward.dim, forward.dim_v, forward.pack, queries, keys, direct};
   }
   // Keys of the blocks that share a list of queries.
   int span() const { return inverse.fold * forward.k_block; }

@@ -196,9 +196,7 @@ void Program::meet(Meeting& meeting, const ListEntry& list, const Expr& count) c
 
 void Program::meet_listed(Meeting& meeting, const SortedLists::List& list) const {
   if (!c.gathers()) {
-    // A query sees no key behind its position, so that as many blocks as a row has positions are in question.
-    meeting.tail.emplace(c.causal ? Expr(Operand(ceildiv(c.q_block, c.k_block) + 1))
-                                  : select(keys % c.k_block == 0, 0, 1));
+    meeting.tail.emplace(blocks_in_question(c.causal, c.q_block, c.k_block, keys));
     return meet(
         meeting, [&](const Expr& i) -> Expr { return list.blocks(i); }, list.count);
   }

@@ -67,6 +67,11 @@ void find_places(const Shared& marks, Shared& places, Var& count) {
 
 int marked_blocks(std::int64_t blocks) { return blocks <= word * word ? word * word : most_words * word; }
 
+Expr blocks_in_question(bool causal, int q_block, int k_block, const Expr& keys) {
+  if (causal) return Operand(ceildiv(q_block, k_block) + 1);
+  return select(keys % k_block == 0, 0, 1);
+}
+
 SortedLists::SortedLists(const Expr& batches, const Expr& heads, const Expr& rows, const Expr& width,
                          std::int64_t blocks, OfRow of_row)
     : words_(marked_blocks(blocks) / word),

@@ -117,24 +117,22 @@ void NsaProgram::merge_block(const Index& x, const Index& h, const Index& b) con
   auto part = [&](const Expr& t) -> Expr { return select(t < count, t % parts, 0); };
   Shared weights({c.queries, most, c.pack}, f32);
   parallel(weights, [&](Index token, Index t, Index member) {
-    when(t <= count, [&] {
-      Expr at = place(token, t), exists = at >= 0 && member < c.members;
-      weights(token, t, member) = select(exists, (*slot_lse)(h, at, part(t), member), -inf);
-    });
+    Expr at = place(token, t), exists = at >= 0 && member < c.members;
+    weights(token, t, member) = select(exists, (*slot_lse)(h, at, part(t), member), -inf);
   });
   Fragment total({rows}, f32);
   parallel(total, [&](Index r) {
     auto weight = [&](const Expr& t) { return weights(r / c.pack, t, r % c.pack); };
     Var top = -inf, sum = 0.f;
-    serial(count + 1, [&](Index t) { top = max(top, weight(t)); });
+    serial(most, [&](Index t) { top = max(top, weight(t)); });
     Expr shift = select(top == -inf, 0, top);
-    serial(count + 1, [&](Index t) {
+    serial(most, [&](Index t) {
       Expr own = exp2((weight(t) - shift) * log2e);
       weight(t) = own;
       sum += own;
     });
     Expr factor = select(sum == 0, 0, rcp(sum));
-    serial(count + 1, [&](Index t) { weight(t) *= factor; });
+    serial(most, [&](Index t) { weight(t) *= factor; });
     total(r) = select(sum == 0, -inf, shift + log2(sum) * ln2);
   });
   Fragment sum({rows, c.dim_v}, f32, 0);
