@@ -21,9 +21,9 @@ nb::tuple attention_backward(nb::object dout, nb::object q, nb::object k, nb::ob
                              nb::object cu_seqlens_q, nb::object cu_seqlens_k, bool deterministic,
                              std::string target) {
   Call call;
-  const TensorRef &dout_ref = call.input("dout", dout), &q_ref = call.input("q", q),
-                  &k_ref = call.input("k", k), &v_ref = call.input("v", v), &out_ref = call.input("out", out),
-                  &lse_ref = call.input("lse", lse);
+  const TensorRef dout_ref = call.input("dout", dout), q_ref = call.input("q", q), k_ref = call.input("k", k),
+                  v_ref = call.input("v", v), out_ref = call.input("out", out),
+                  lse_ref = call.input("lse", lse);
   const ops::AttentionOptions options = dense_options(
       call, {layout, scale, causal, left, right, softcap, sinks, cu_seqlens_q, cu_seqlens_k, target});
   ops::AttentionBackwardOptions gradients = backward_options(call, dlse, dq, dk, dv);
@@ -42,9 +42,9 @@ nb::tuple block_sparse_backward(nb::object dout, nb::object q, nb::object k, nb:
                                 nb::object mask, std::string layout, bool causal, std::optional<float> scale,
                                 float softcap, bool deterministic, std::string target) {
   Call call;
-  const TensorRef &dout_ref = call.input("dout", dout), &q_ref = call.input("q", q),
-                  &k_ref = call.input("k", k), &v_ref = call.input("v", v), &out_ref = call.input("out", out),
-                  &lse_ref = call.input("lse", lse);
+  const TensorRef dout_ref = call.input("dout", dout), q_ref = call.input("q", q), k_ref = call.input("k", k),
+                  v_ref = call.input("v", v), out_ref = call.input("out", out),
+                  lse_ref = call.input("lse", lse);
   const ops::BlockSparseOptions options = block_sparse_options(
       call, {layout, q_block, k_block, indices, counts, mask, causal, scale, softcap, false, target});
   ops::AttentionBackwardOptions gradients = backward_options(call, dlse, dq, dk, dv);
@@ -66,10 +66,9 @@ nb::tuple nsa_selected_backward(nb::object dout, nb::object q, nb::object k, nb:
                                 std::int64_t window, std::optional<float> scale, nb::object cu_seqlens_q,
                                 nb::object cu_seqlens_k, std::string target) {
   Call call;
-  const TensorRef &dout_ref = call.input("dout", dout), &q_ref = call.input("q", q),
-                  &k_ref = call.input("k", k), &v_ref = call.input("v", v),
-                  &indices_ref = call.input("block_indices", block_indices),
-                  &out_ref = call.input("out", out), &lse_ref = call.input("lse", lse);
+  const TensorRef dout_ref = call.input("dout", dout), q_ref = call.input("q", q), k_ref = call.input("k", k),
+                  v_ref = call.input("v", v), indices_ref = call.input("block_indices", block_indices),
+                  out_ref = call.input("out", out), lse_ref = call.input("lse", lse);
   const ops::NsaSelectedOptions options =
       selected_options(call, {block_counts, block_size, layout, causal, diagonal, repeats, window, scale,
                               cu_seqlens_q, cu_seqlens_k, false, target});

@@ -117,48 +117,48 @@ nb::tuple dlpack_device(const NewArray& array) {
 
 }  // namespace
 
+// By a capsule, or as NumPy describes it.
+Call::Array Call::exported_array(const char* name, nb::handle object) {
+  nb::object capsule = dlpack_of(name, object);
+  Array array;
+  if (capsule.is_none()) {
+    DescribedArray described = read_array_interface(name, object);
+    return {std::move(described.ref), described.read_only};
+  }
+  if (PyCapsule_IsValid(capsule.ptr(), versioned_name)) {
+    const auto* managed = contents<DLManagedTensorVersioned>(capsule, versioned_name);
+    array.ref = view_dlpack(*managed);
+    array.read_only = managed->flags & read_only_flag;
+  } else if (PyCapsule_IsValid(capsule.ptr(), plain_name)) {
+    array.ref = view_dlpack(*contents<DLManagedTensor>(capsule, plain_name));
+  } else {
+    throw nb::type_error(fmt::format("{}: __dlpack__ gives no DLPack capsule", name).c_str());
+  }
+  owners_.push_back(std::move(capsule));
+  return array;
+}
+
 Call::Array Call::import_array(const char* name, nb::handle object) {
   Array array;
-  if (const ExchangeApi* api = exchange_api(object)) {
+  const ExchangeApi* api = exchange_api(object);
+  if (api == nullptr) {
+    array = exported_array(name, object);
+  } else {
     DLManagedTensor described{};
     if (api->view_object(object.ptr(), &described.dl_tensor) != 0) {
       nb::python_error error;
       refuse_export(name, error);
     }
-    array.owner = nb::borrow(object);
     array.ref = view_dlpack(described);
-    return array;
+    if (!array.ref.device.is_cpu()) owners_.push_back(nb::borrow(object));
   }
-  array.owner = dlpack_of(name, object);
-  if (array.owner.is_none()) {
-    array.owner = nb::borrow(object);
-    const DescribedArray described = read_array_interface(name, object);
-    array.ref = described.ref, array.read_only = described.read_only;
-    return array;
-  }
-  if (PyCapsule_IsValid(array.owner.ptr(), versioned_name)) {
-    const auto* managed = contents<DLManagedTensorVersioned>(array.owner, versioned_name);
-    array.ref = view_dlpack(*managed);
-    array.read_only = managed->flags & read_only_flag;
-  } else if (PyCapsule_IsValid(array.owner.ptr(), plain_name)) {
-    array.ref = view_dlpack(*contents<DLManagedTensor>(array.owner, plain_name));
-  } else {
-    throw nb::type_error(fmt::format("{}: __dlpack__ gives no DLPack capsule", name).c_str());
-  }
+  if (array.ref.device.is_cpu()) return array;
+  if (!stream_) stream_ = stream_of(object, array.ref.device);
+  holds_foreign_ = holds_foreign_ || (api == nullptr && !tells_stream(object));
   return array;
 }
 
-const TensorRef& Call::keep(nb::handle object, Array array) {
-  if (!array.ref.device.is_cpu()) {
-    if (!stream_) stream_ = stream_of(object, array.ref.device);
-    holds_foreign_ = holds_foreign_ || (exchange_api(object) == nullptr && !tells_stream(object));
-  }
-  return arrays_.emplace_back(std::move(array)).ref;
-}
-
-const TensorRef& Call::input(const char* name, nb::handle object) {
-  return keep(object, import_array(name, object));
-}
+TensorRef Call::input(const char* name, nb::handle object) { return import_array(name, object).ref; }
 
 std::optional<TensorRef> Call::optional_input(const char* name, nb::handle object) {
   if (object.is_none()) return std::nullopt;
@@ -171,14 +171,10 @@ std::optional<TensorRef> Call::output(const char* name, nb::handle object) {
   if (array.read_only)
     throw nb::value_error(
         fmt::format("{}: the array is read-only; give one that can be written", name).c_str());
-  return keep(object, std::move(array));
+  return std::move(array.ref);
 }
 
-void Call::keep_arrays() {
-  std::vector<nb::object> owners;
-  for (Array& array : arrays_) owners.push_back(array.owner);
-  keep_until_done(*stream_, std::move(owners));
-}
+void Call::keep_arrays() { keep_until_done(*stream_, std::move(owners_)); }
 
 nb::object Call::result(const Tensor& tensor, nb::handle given) const {
   return given.is_none() ? nb::cast(NewArray{tensor, stream_}) : nb::borrow(given);

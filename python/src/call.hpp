@@ -2,9 +2,8 @@
 #pragma once
 #include <nanobind/nanobind.h>
 
-#include <deque>
 #include <optional>
-#include <utility>
+#include <vector>
 
 #include "tegula/stream.hpp"
 #include "tegula/tensor.hpp"
@@ -15,9 +14,9 @@ namespace nb = nanobind;
 
 class Call {
  public:
-  // The elements of anything with `__dlpack__`, which stay alive and in place as long as the call. TypeError
-  // for other objects.
-  const TensorRef& input(const char* name, nb::handle object);
+  // The elements of anything with `__dlpack__`, which stay alive and in place as long as the call, if the
+  // object does. TypeError for other objects.
+  TensorRef input(const char* name, nb::handle object);
   std::optional<TensorRef> optional_input(const char* name, nb::handle object);
   // An array that the operator writes: the same, and refused if it is read-only. None for a new one.
   std::optional<TensorRef> output(const char* name, nb::handle object);
@@ -35,11 +34,6 @@ class Call {
   nb::object result(const Tensor& tensor, nb::handle given) const;
 
  private:
-  struct Array {
-    nb::object owner;  // the array, or its DLPack capsule
-    TensorRef ref;
-    bool read_only = false;
-  };
   template <class F>
   auto without_lock(const F& function) const {
     const nb::gil_scoped_release released;
@@ -47,11 +41,15 @@ class Call {
     if (stream_) scope.emplace(*stream_);
     return function();
   }
-  static Array import_array(const char* name, nb::handle object);
+  struct Array {
+    TensorRef ref;
+    bool read_only = false;
+  };
+  Array import_array(const char* name, nb::handle object);
+  Array exported_array(const char* name, nb::handle object);
   void keep_arrays();
-  const TensorRef& keep(nb::handle object, Array array);
 
-  std::deque<Array> arrays_;
+  std::vector<nb::object> owners_;  // of elements that may be used after the call, or that a capsule exports
   std::optional<Stream> stream_;
   bool holds_foreign_ = false;  // an array on a GPU whose library does not say on which stream it works
 };

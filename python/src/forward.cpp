@@ -10,7 +10,7 @@ nb::tuple attention(nb::object q, nb::object k, nb::object v, std::string layout
                     nb::object cu_seqlens_q, nb::object cu_seqlens_k, nb::object out, nb::object lse,
                     std::string target) {
   Call call;
-  const TensorRef &q_ref = call.input("q", q), &k_ref = call.input("k", k), &v_ref = call.input("v", v);
+  const TensorRef q_ref = call.input("q", q), k_ref = call.input("k", k), v_ref = call.input("v", v);
   ops::AttentionOptions options = dense_options(
       call, {layout, scale, causal, left, right, softcap, sinks, cu_seqlens_q, cu_seqlens_k, target});
   options.out = call.output("out", out), options.lse = call.output("lse", lse);
@@ -23,7 +23,7 @@ nb::tuple block_sparse(nb::object q, nb::object k, nb::object v, int q_block, in
                        std::optional<float> scale, float softcap, bool check_indices, nb::object out,
                        nb::object lse, std::string target) {
   Call call;
-  const TensorRef &q_ref = call.input("q", q), &k_ref = call.input("k", k), &v_ref = call.input("v", v);
+  const TensorRef q_ref = call.input("q", q), k_ref = call.input("k", k), v_ref = call.input("v", v);
   ops::BlockSparseOptions options = block_sparse_options(
       call, {layout, q_block, k_block, indices, counts, mask, causal, scale, softcap, check_indices, target});
   options.out = call.output("out", out), options.lse = call.output("lse", lse);
@@ -37,8 +37,8 @@ nb::tuple nsa_selected(nb::object q, nb::object k, nb::object v, nb::object bloc
                        nb::object cu_seqlens_q, nb::object cu_seqlens_k, bool check_indices, nb::object out,
                        nb::object lse, nb::object window_out, nb::object window_lse, std::string target) {
   Call call;
-  const TensorRef &q_ref = call.input("q", q), &k_ref = call.input("k", k), &v_ref = call.input("v", v);
-  const TensorRef& indices_ref = call.input("block_indices", block_indices);
+  const TensorRef q_ref = call.input("q", q), k_ref = call.input("k", k), v_ref = call.input("v", v);
+  const TensorRef indices_ref = call.input("block_indices", block_indices);
   ops::NsaSelectedOptions options =
       selected_options(call, {block_counts, block_size, layout, causal, diagonal, repeats, window, scale,
                               cu_seqlens_q, cu_seqlens_k, check_indices, target});
@@ -56,7 +56,7 @@ nb::tuple nsa_selected(nb::object q, nb::object k, nb::object v, nb::object bloc
 nb::object block_scores(nb::object q, nb::object k, int q_block, int k_block, std::string layout, bool causal,
                         std::optional<float> scale, bool per_kv_head, nb::object out, std::string target) {
   Call call;
-  const TensorRef &q_ref = call.input("q", q), &k_ref = call.input("k", k);
+  const TensorRef q_ref = call.input("q", q), k_ref = call.input("k", k);
   ops::BlockScoresOptions options;
   options.layout = layout_of(layout);
   options.q_block = q_block, options.k_block = k_block;
@@ -72,7 +72,7 @@ nb::object topk_blocks(nb::object scores, std::int64_t count, bool keep_first, b
                        int q_block, int k_block, std::int64_t key_offset, nb::object out,
                        std::string target) {
   Call call;
-  const TensorRef& scores_ref = call.input("scores", scores);
+  const TensorRef scores_ref = call.input("scores", scores);
   ops::TopkBlocksOptions options;
   options.keep_first = keep_first, options.keep_diagonal = keep_diagonal;
   options.q_block = q_block, options.k_block = k_block;
@@ -86,7 +86,7 @@ nb::object gemm(nb::object a, nb::object b, bool transpose_a, bool transpose_b, 
                 std::string activation, std::optional<std::string> out_dtype, nb::object out,
                 std::string target) {
   Call call;
-  const TensorRef &a_ref = call.input("a", a), &b_ref = call.input("b", b);
+  const TensorRef a_ref = call.input("a", a), b_ref = call.input("b", b);
   ops::GemmOptions options;
   options.transpose_a = transpose_a, options.transpose_b = transpose_b;
   options.bias = call.optional_input("bias", bias);
