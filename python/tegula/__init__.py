@@ -5,6 +5,11 @@ the library of its first argument. Automatic gradients, ``torch.compile`` and th
 ``tegula.torch``.
 """
 
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
 from ._gradients import attention_backward, block_sparse_attn_backward, nsa_selected_attention_backward
 from ._operators import (
     attention,
@@ -27,3 +32,10 @@ __all__ = [
     "topk_blocks",
 ]
 __version__ = "0.1.0"
+
+
+def __getattr__(name: str) -> Any:
+    # tegula.torch without an import of its own, which would load PyTorch for everybody.
+    if name == "torch":
+        return importlib.import_module("tegula.torch")
+    raise AttributeError(f"module 'tegula' has no attribute '{name}'")

@@ -319,7 +319,8 @@ def gemm(
     """``activation(a @ b + bias)``, summed in float32 and rounded once.
 
     Args:
-        a: [m, k] or [batch, m, k]; float32, float16 or bfloat16, any strides. [k, m] with transpose_a.
+        a: [m, k] or [batch, m, k]; float32, float16 or bfloat16, elements of rows or of columns side by side. [k, m]
+            with transpose_a.
         b: [k, n] or [batch, k, n] of the dtype of a; [n, k] with transpose_b. A matrix without a batch is used with
             every batch of the other.
         bias: [n], float32, float16 or bfloat16.

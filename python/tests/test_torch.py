@@ -410,3 +410,7 @@ def test_arrays_of_other_libraries_are_refused():
     q, k, v = heads()
     with pytest.raises(TypeError, match="tegula.torch.attention: expected tensors of PyTorch, given ndarray"):
         tegula.torch.attention(q.numpy(), k, v)
+    with pytest.raises(TypeError, match="expected tensors of PyTorch"):
+        tegula.torch.block_sparse_attn(q, k.numpy(), v, 8, 8)
+    with pytest.raises(ValueError, match="layout"):
+        tegula.torch.block_sparse_attn(q[0], k[0], v[0], 8, 8, torch.zeros(2, 3, 1, dtype=torch.int32), layout="bhsd")

@@ -98,16 +98,18 @@ def block_sparse_attn(
     v [keys, kv_heads, d], topk_indices, counts and mask without their first extent; out is as q, and lse is
     [queries, heads] there.
     """
-    if q.dim() != 3:
+    if len(q.shape) != 3:
         q, k, v = autocast(q, k, v)
         return _block_sparse(
             (q, k, v, as_block_numbers(topk_indices), counts, mask), q_block_size, k_block_size, layout, causal, scale,
             softcap, deterministic, check_indices,
         )  # fmt: skip
+    if layout != "bshd":
+        raise ValueError(f"layout: tensors without a batch are [tokens, heads, d], given '{layout}'; leave it out")
     q, k, v = (x.unsqueeze(0) for x in (q, k, v))
     topk_indices, counts, mask = (None if x is None else x.unsqueeze(0) for x in (topk_indices, counts, mask))
     out, lse = block_sparse_attn(
-        q, k, v, q_block_size, k_block_size, topk_indices, counts=counts, mask=mask, layout="bshd", causal=causal,
+        q, k, v, q_block_size, k_block_size, topk_indices, counts=counts, mask=mask, layout=layout, causal=causal,
         scale=scale, softcap=softcap, deterministic=deterministic, check_indices=check_indices,
     )  # fmt: skip
     return out[0], lse[0].transpose(0, 1)

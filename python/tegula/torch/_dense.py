@@ -93,8 +93,7 @@ def attention(
     """``tegula.attention`` with gradients of q, k, v and sinks, through out and through lse.
 
     Arguments, results, errors and source are those of ``tegula.attention``; ``deterministic`` is that of
-    ``tegula.attention_backward``. Under autocast q, k and v are taken in
-    its dtype.
+    ``tegula.attention_backward``. Under autocast q, k and v are taken in its dtype.
     """
     q, k, v = autocast(q, k, v)
     return _attention(
