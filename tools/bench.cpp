@@ -19,6 +19,7 @@ namespace {
 struct BenchRequest {
   CallTexts call;
   int rounds = 0;
+  std::string rivals;
 };
 
 // Enough for about two seconds, in which every round runs all the work twice.
@@ -51,7 +52,8 @@ void bench_operator(const BenchRequest& request) {
   auto& texts = request.call;
   const bool whole = texts.example.empty() && texts.inputs.empty() && texts.random.empty();
   const bool on_gpu = texts.target == "cuda" || (texts.target == "auto" && cuda_device_count() > 0);
-  if (whole && on_gpu && texts.options.empty() && has_gpu_table(texts.op)) return print_gpu_table(texts.op);
+  if (whole && on_gpu && texts.options.empty() && has_gpu_table(texts.op))
+    return print_gpu_table(texts.op, request.rivals);
   if (texts.op == "nsa")
     throw ArgumentError(
         "bench: the tables of `nsa` are those of a GPU, and there is none; measure nsa_selected_attention or "
@@ -75,13 +77,20 @@ void add_bench(CLI::App& app) {
   add_call_options(*command, request->call);
   command->add_option("--rounds", request->rounds, "How often each is timed; unless given, for two seconds")
       ->check(CLI::Range(1, 1000000));
+  command->add_option(
+      "--rivals", request->rivals,
+      "Lines of bench/cuda/rivals.py to compare tables of a GPU with; else dense attention is "
+      "measured now");
   command->footer(
       "Times are medians. `ratio` is the rival's time by ours, the median over the rounds: above 1 ours is\n"
       "faster. Rivals are oneDNN for products of f32, if it is installed, and dense attention for\n"
       "block-sparse attention. GFLOP/s and GB/s count what the operator needs at least. Without inputs, all\n"
       "examples that are meant for measuring. Results are not checked here; see `tegula check`.\n"
       "On a machine with a GPU `nsa` (forward and backward) and the sparse operators without inputs are\n"
-      "measured there, at sizes of practice, each with a sample of its results checked.\n\n"
+      "measured there, at sizes of practice, each with a sample of its results checked. TFLOPS count pairs "
+      "that\n"
+      "are seen, `nominal` whole blocks; `x dense` is the rate by that of dense attention, or where tokens\n"
+      "select, dense attention's time by ours.\n\n"
       "Examples:\n"
       "  tegula bench gemm\n"
       "  tegula bench gemm --case 1024 --rounds 11\n"

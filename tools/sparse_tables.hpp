@@ -1,11 +1,13 @@
-// The measurements of sparse attention on a GPU, at the sizes of practice.
+// The tables of sparse attention on a GPU, at the sizes of practice: the same workloads as bench_cuda, beside
+// dense attention of the same heads.
 #pragma once
 #include <string>
 
 namespace tegula::tool {
 
-// Whether there is such a table: of `nsa`, or of an operator.
 bool has_gpu_table(const std::string& name);
-void print_gpu_table(const std::string& name);
+// `rivals` is a file of lines of bench/cuda/rivals.py; without it, dense attention is measured now, by cuDNN
+// where Python has PyTorch, else by the library itself.
+void print_gpu_table(const std::string& name, const std::string& rivals);
 
 }  // namespace tegula::tool

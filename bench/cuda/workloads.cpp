@@ -172,6 +172,10 @@ std::vector<Workload> workloads() {
     all.push_back(packed_workload({2048, 512, 6144, 256, 1024, 4096, 1792, 512}, 16, 128, causal));
   }
   all.push_back(attention_workload({2, 8192, 16, 128, 1, 1024}, true));
+  // What sparse attention is compared with.
+  all.push_back(attention_workload({1, 16384, 64, 128, 8}, false));
+  all.push_back(attention_workload({1, 8192, 64, 128, 16}, true));
+  all.push_back(attention_workload({1, 8192, 16, 128, 4}, true));
   for (std::int64_t n = 4096; n <= 16384; n += 1000) all.push_back(gemm_workload(bf16, 4096, n, n, true));
   return all;
 }
