@@ -6,8 +6,8 @@
 #include "ir/print.hpp"
 #include "ir/visit.hpp"
 #include "passes/cuda/build_schedule.hpp"
+#include "passes/cuda/cuda_passes.hpp"
 #include "passes/cuda/infer_layouts.hpp"
-#include "passes/cuda/lower.hpp"
 
 namespace tegula::tool {
 

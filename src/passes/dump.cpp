@@ -27,10 +27,10 @@ void write_file(const std::string& directory, const std::string& name, const std
 
 }  // namespace
 
-Observer dumper(std::string_view target) {
+Observer dumper(std::string target) {
   const auto where = environment(Variable::dump);
   if (!where) return {};
-  return [where = *where, target, number = 0](const Pass& pass, const ir::Kernel& before,
+  return [where = *where, target = std::move(target), number = 0](const Pass& pass, const ir::Kernel& before,
                                               const ir::Kernel& after) mutable {
     ++number;
     const std::string text = ir::print(after);

@@ -9,9 +9,9 @@
 namespace tegula::passes {
 
 std::span<const Pass> cpu_passes() {
-  static constexpr std::array<Pass, 3> list{{
+  static const std::array<Pass, 3> list{{
       {"simplify", "decided branches, needless guards and unused values cost time in inner loops",
-       ir::simplify},
+       [](const ir::Kernel& kernel) { return ir::simplify(kernel); }},
       {"merge_clears", "a product or reduction of what was just cleared overwrites it", merge_clears},
       {"lower_tile_ops", "copies between tiles, fills and strided reductions are parallel loops",
        lower_tile_ops},

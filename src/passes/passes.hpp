@@ -11,7 +11,7 @@ namespace tegula::passes {
 struct Pass {
   std::string_view name;
   std::string_view reason;
-  ir::Kernel (*run)(const ir::Kernel&);
+  std::function<ir::Kernel(const ir::Kernel&)> run;
 };
 
 std::span<const Pass> cpu_passes();

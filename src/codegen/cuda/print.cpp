@@ -2,7 +2,7 @@
 
 #include "codegen/cuda/grid_printer.hpp"
 #include "codegen/cuda_program.hpp"
-#include "passes/cuda/lower.hpp"
+#include "passes/cuda/cuda_passes.hpp"
 
 namespace tegula::codegen {
 

@@ -6,13 +6,11 @@
 
 #include "ir/effects.hpp"
 #include "ir/simplify.hpp"
-#include "ir/verify.hpp"
 #include "ir/visit.hpp"
 #include "ir/zero.hpp"
 #include "passes/cuda/elements.hpp"
 #include "passes/cuda/plan_stores.hpp"
 #include "passes/cuda/specialize_roles.hpp"
-#include "passes/passes.hpp"
 
 namespace tegula::passes {
 
@@ -316,19 +314,22 @@ int threads_of(const For& loop, int threads) {
   return loop.kind == LoopKind::warp_groups ? 128 : threads;
 }
 
-Kernel for_cuda(const Kernel& kernel, const CudaTarget& target) {
-  Kernel clear = simplify(merge_clears(kernel));
-  for (Grid& grid : clear.grids) grid.hints.threads = threads_of(grid);
+Kernel choose_threads(const Kernel& kernel) {
+  Kernel result = kernel;
+  for (Grid& grid : result.grids) grid.hints.threads = threads_of(grid);
+  return result;
+}
+
+Kernel lower_for_cuda(const Kernel& kernel, const CudaTarget& target) {
   const auto lowered = [&](const Grid& grid, bool with_stores) {
     return Lowering(target, with_stores ? sums_of(grid, target) : Sums{}, written_tensors(grid))
         .body(grid.body, grid.hints.threads);
   };
-  Kernel result = simplify(map_grids(clear, [&](const Grid& grid) { return lowered(grid, true); }));
-  const Kernel plain = simplify(map_grids(clear, [&](const Grid& grid) { return lowered(grid, false); }));
+  Kernel result = simplify(map_grids(kernel, [&](const Grid& grid) { return lowered(grid, true); }));
+  const Kernel plain = simplify(map_grids(kernel, [&](const Grid& grid) { return lowered(grid, false); }));
   for (std::size_t i = 0; i < result.grids.size(); ++i) {
     if (!specialize_roles(result.grids[i], target)) result.grids[i] = plain.grids[i];
   }
-  verify(result);
   return result;
 }
 

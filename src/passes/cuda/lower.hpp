@@ -6,16 +6,19 @@
 
 namespace tegula::passes {
 
-// The kernel as it is printed for a GPU. Afterwards
+// Of a kernel whose threads are chosen. Afterwards
 //   copies, fills and gathers are loops, except copies between a tensor and rows of a shared tile, and those
 //   of
 //     sums of products to a tensor that the copy engine can do; accumulations alike, else loops between
 //     turns;
 //   reductions go from a whole fragment into a whole fragment;
 //   gemm accumulates into a whole fragment, its operands are in shared memory, A also in registers;
-//   no fragment is used in each_group that is declared outside;
-//   the number of threads of each grid is decided.
-ir::Kernel for_cuda(const ir::Kernel& kernel, const CudaTarget& target);
+//   no fragment is used in each_group that is declared outside.
+// Stores by the copy engine are left to blocks with roles.
+ir::Kernel lower_for_cuda(const ir::Kernel& kernel, const CudaTarget& target);
+
+// Decides the number of threads of each grid's blocks: what the program asks for, or by its fragments.
+ir::Kernel choose_threads(const ir::Kernel& kernel);
 
 // Tensors of which a block may meet its own writes: all that it writes, but for those that one statement
 // outside of loops writes and none reads.

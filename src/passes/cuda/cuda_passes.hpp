@@ -1,0 +1,21 @@
+// What is done to a kernel before it is printed for a GPU. Printing then asks of every grid, in this order,
+//   specialize_roles  who loads and who computes; without roles all threads do everything
+//   delay_products    which products run under the next step's work
+//   build_schedule    all waits, releases and turns of both roles; schedule::check simulates them
+//   infer_layouts     which thread holds which element in which register
+//   place_sync        barriers around other shared memory (codegen/cuda)
+// with plan_gemm, plan_copy, plan_store and plan_rows as the tables of what instructions can do.
+#pragma once
+#include <vector>
+
+#include "passes/cuda/plan_gemms.hpp"
+#include "passes/passes.hpp"
+
+namespace tegula::passes {
+
+std::vector<Pass> cuda_passes(const CudaTarget& target);
+
+// The kernel as it is printed; TEGULA_DUMP writes down what every pass changed.
+ir::Kernel for_cuda(const ir::Kernel& kernel, const CudaTarget& target);
+
+}  // namespace tegula::passes
