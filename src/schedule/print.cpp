@@ -1,6 +1,10 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
 
 #include "schedule/schedule.hpp"
+#include "schedule/words.hpp"
 
 namespace tegula::schedule {
 namespace {
@@ -20,6 +24,7 @@ class Printer {
     ++depth_;
     for (const Event& e : events) {
       std::string words = event(e);
+      if (words.empty()) continue;
       if (e.at) words += fmt::format("  // {}", short_location(*e.at));
       line(words);
       if (const auto* loop = std::get_if<Loop>(&e.what)) this->events(loop->body);
@@ -30,6 +35,7 @@ class Printer {
 
   std::string event(const Event& e) const {
     std::string words = std::visit([&](const auto& what) { return describe(e, what); }, e.what);
+    if (words.empty()) return words;
     switch (e.who) {
       case Who::all:
         return words;
@@ -81,16 +87,33 @@ class Printer {
     }
     return name;
   }
-  std::string touched(const std::vector<Access>& accesses) const {
-    std::string words;
+  // Each access once; after what an event does a colon stands before them.
+  std::string with_accesses(const std::string& does, const std::vector<Access>& accesses) const {
+    std::vector<std::string> all;
     for (const Access& a : accesses) {
       const char* verb = a.touch == Touch::read     ? "reads"
                          : a.touch == Touch::write  ? "writes"
                          : a.touch == Touch::update ? "updates"
                                                     : "adds to";
-      words += fmt::format("{} {} {}", words.empty() ? ":" : ",", verb, touched(a));
+      std::string words = fmt::format("{} {}", verb, touched(a));
+      if (std::find(all.begin(), all.end(), words) == all.end()) all.push_back(std::move(words));
     }
-    return words;
+    return fmt::format("{}{}{}", does, does.empty() || all.empty() ? "" : ": ", fmt::join(all, ", "));
+  }
+  static std::string name_of(const Event& e) {
+    if (!e.name.empty() || !e.stmt) return e.name;
+    return words_of(*e.stmt);
+  }
+  // A branch is a loop that runs once or not at all.
+  static bool is_branch(const Event& e) {
+    return e.name.empty() && e.stmt && std::holds_alternative<ir::If>(e.stmt->node);
+  }
+  static std::string loop_name(const Event& e) {
+    if (e.name.empty()) return e.stmt ? words_of(*e.stmt) : "loop";
+    return "loop " + e.name;
+  }
+  static bool is_declaration(const Event& e) {
+    return e.stmt && std::holds_alternative<ir::Declare>(e.stmt->node);
   }
   std::string count(const Count& c) const {
     std::string words = c.constant != 0 || c.terms.empty() ? std::to_string(c.constant) : "";
@@ -103,8 +126,17 @@ class Printer {
     return words;
   }
 
-  std::string describe(const Event& e, const Operation& x) const { return e.name + touched(x.accesses); }
-  std::string describe(const Event& e, const Gemm& x) const { return "gemm " + e.name + touched(x.accesses); }
+  std::string describe(const Event& e, const Operation& x) const {
+    if (is_declaration(e)) return name_of(e);  // of which nothing is written yet
+    std::string does = name_of(e);
+    if (x.first != 0 || x.last != 16) does += fmt::format(" ({} to {} sixteenths)", x.first, x.last);
+    return with_accesses(does, x.accesses);
+  }
+  std::string describe(const Event& e, const Gemm& x) const {
+    std::string does = e.name.empty() ? "gemm" : "gemm " + e.name;
+    if (x.only >= 0) does += fmt::format(", accumulator {}", x.only);
+    return with_accesses(does, x.accesses);
+  }
   std::string describe(const Event& e, const GemmFence&) const { return for_gemm("gemm fence", e); }
   std::string describe(const Event& e, const GemmCommit&) const { return for_gemm("gemm commit", e); }
   std::string describe(const Event&, const GemmWait& x) const {
@@ -164,7 +196,8 @@ class Printer {
   std::string describe(const Event& e, const Loop& x) const {
     switch (x.kind) {
       case Loop::Kind::counted:
-        return fmt::format("loop {}: {} times", e.name, count(x.count));
+        if (!is_branch(e)) return fmt::format("{}: {} times", loop_name(e), count(x.count));
+        return "if " + count(x.count);
       case Loop::Kind::tiles:
         return "loop over this CTA's tiles";
       case Loop::Kind::forever:

@@ -1,4 +1,6 @@
 // list, check, show, bench, cache and env.
+#include <sstream>
+
 #include "ops/registry.hpp"
 #include "tests/tool/tool.hpp"
 
@@ -97,6 +99,23 @@ TEST_F(Tool, ShowsPrograms) {
     const auto outcome = tool(row.arguments);
     EXPECT_EQ(outcome.status, 0) << row.arguments << outcome.err;
     EXPECT_TRUE(has(outcome.out, row.words)) << row.arguments << "\n" << outcome.out;
+  }
+}
+
+// Operations without a name get the words of the statements they come from.
+TEST_F(Tool, EveryLineOfAScheduleSaysSomething) {
+  const std::string tensor = "=1x256x2x128:bf16";
+  const auto outcome = tool("show attention --random q" + tensor + " --random k" + tensor + " --random v" +
+                            tensor + " --schedule");
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  for (auto* words : {"declare f0 f32[128, 128]", "fill: writes f0", "reduce max: ", "elementwise exp2"})
+    EXPECT_TRUE(has(outcome.out, words)) << words << "\n" << outcome.out;
+  std::istringstream lines(outcome.out);
+  for (std::string line; std::getline(lines, line);) {
+    const auto first = line.find_first_not_of(' ');
+    if (first == std::string::npos) continue;
+    EXPECT_NE(line[first], ':') << line;
+    EXPECT_NE(line.substr(first, 2), "//") << line;
   }
 }
 

@@ -1,0 +1,11 @@
+// What a statement does, in a few words: for events that have no name of their own.
+#pragma once
+#include <string>
+
+#include "ir/stmt.hpp"
+
+namespace tegula::schedule {
+
+std::string words_of(const ir::StmtNode& stmt);
+
+}  // namespace tegula::schedule
