@@ -73,8 +73,7 @@ void Signature::check_device(const ir::Buffer& buffer, const TensorRef& tensor) 
     refuse("{} lies on {}, but the kernel was compiled for the CPU; copy it to host memory", where(buffer),
            tensor.device.name());
   }
-  refuse("{} lies in host memory, but the kernel was compiled for CUDA; copy it to the GPU",
-         where(buffer));
+  refuse("{} lies in host memory, but the kernel was compiled for CUDA; copy it to the GPU", where(buffer));
 }
 
 // All tensors on one device, which gives the number of processors.
