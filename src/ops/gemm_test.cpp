@@ -52,7 +52,7 @@ TEST(Gemm, AgreesWithTheFormula) {
                    std::string(row.type.name()) + " " + std::string(target.name()));
       const Planted a(matrix(row.batch_a, row.m, row.k, row.options.transpose_a, row.type, 1)),
           b(matrix(row.batch_b, row.k, row.n, row.options.transpose_b, row.type, 2)),
-          bias(Tensor::random_normal({row.n}, row.type, 3));
+          bias(Tensor::random_normal({row.n}, row.type.bits() == 8 ? bf16 : row.type, 3));
       GemmOptions options = row.options;
       if (row.bias) options.bias = bias.inside;
       const Tensor exact = reference::gemm(a.inside, b.inside, options);

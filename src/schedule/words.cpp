@@ -61,7 +61,7 @@ std::string words_of(const ir::StmtNode& stmt) {
   return std::visit(
       Overloaded{
           [](const Let& x) { return assignment("let", x.variable, x.value); },
-          [](const Load& x) {
+          [](const ir::Load& x) {
             return fmt::format("let {} = element of {}", x.variable->name, x.from.view.buffer->name);
           },
           [](const ir::Store& x) { return element_words(x); },
