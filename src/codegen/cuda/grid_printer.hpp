@@ -7,16 +7,17 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "codegen/cuda/box_stores.hpp"
+#include "codegen/cuda/places.hpp"
 #include "codegen/cuda/reductions.hpp"
-#include "codegen/cuda/shared_memory.hpp"
 #include "codegen/cuda/step_writer.hpp"
 #include "codegen/cuda_program.hpp"
 #include "codegen/text.hpp"
 #include "ir/bounds.hpp"
+#include "passes/cuda/delay_products.hpp"
 #include "passes/cuda/infer_layouts.hpp"
 #include "passes/cuda/plan_rows.hpp"
 #include "passes/cuda/plan_stores.hpp"
-#include "passes/cuda/specialize_roles.hpp"
 #include "runtime/binding.hpp"
 #include "schedule/schedule.hpp"
 
@@ -37,60 +38,6 @@ class CudaGridPrinter {
   using Layout = layout::Layout;
   using Texts = std::vector<std::string>;
 
-  // The threads that run a body together: the block, or a group of it.
-  struct Team {
-    int threads = 0;
-    std::string thread = "thread";  // the number of a thread among them
-    std::string barrier;            // empty: the block's
-    int count = 1;                  // of such teams in the block
-    std::string slot;               // which of them
-  };
-
-  // A tile in shared memory.
-  struct SharedTile {
-    std::string name;
-    TileOrder order;
-    Memory memory;
-    bool alternates = false;
-  };
-
-  struct FragmentTile {
-    std::string name;
-    Layout layout;
-    bool is_packed = false;  // pairs of 16-bit floats in words
-  };
-
-  // A ring of slots, as it is named and where it lies in shared memory.
-  struct RingText {
-    struct Slots {
-      std::int64_t begin, bytes;  // of one
-    };
-    std::string name;
-    std::int64_t barriers;
-    std::vector<Slots> tiles;
-  };
-
-  // The loop over elements that is being printed.
-  struct ElementLoop {
-    const ir::For* loop = nullptr;
-    const Layout* layout = nullptr;  // null: iterations are dealt to the threads
-    std::string first;               // only the first of all replicas stores; empty if there is one
-  };
-
-  // A loop over elements of which some accesses go along rows, each with the name of the elements it loads or
-  // stores together.
-  struct Vectors {
-    int width = 1;
-    std::unordered_map<const ir::StmtNode*, std::string> names;
-    Texts conditions;  // under which all elements exist, and lie side by side
-  };
-
-  // Where an element is.
-  struct Address {
-    std::string pointer;
-    std::string guard;  // a condition without which nothing may be touched; empty if there is none
-  };
-
   // ---- expressions (print_expr.cpp)
   std::string value(const ir::Expr& e);
   std::string emit(const ir::Expr& e);
@@ -103,9 +50,9 @@ class CudaGridPrinter {
   bool is_at_least(const ir::Expr& a, std::int64_t least) const;
 
   // ---- elements (print_access.cpp)
-  Address address(const ir::Access& access);
-  Address tensor_address(const ir::Access& access, const std::vector<ir::Expr>& at);
-  Address shared_address(const ir::Access& access, const std::vector<ir::Expr>& at);
+  GuardedAddress address(const ir::Access& access);
+  GuardedAddress tensor_address(const ir::Access& access, const std::vector<ir::Expr>& at);
+  GuardedAddress shared_address(const ir::Access& access, const std::vector<ir::Expr>& at);
   void add_limits(const ir::View& view, std::size_t dim, const ir::Expr& at, const std::string& text,
                   Texts& guards);
   std::string stride_text(const ir::View& view, std::size_t dim);
@@ -205,7 +152,7 @@ class CudaGridPrinter {
                        std::int64_t blocks);
   // Calls with this tensor have its last stride 1, and all else at multiples of 16 bytes.
   void require_aligned(const ir::BufferPtr& tensor);
-  Address aligned_address(const ir::Access& access);
+  GuardedAddress aligned_address(const ir::Access& access);
 
   // ---- loops over elements, several of a row at a time (print_vectors.cpp)
   // `most` at a time.
@@ -256,10 +203,6 @@ class CudaGridPrinter {
   void finish_reduction(const ir::Reduce& n, const FragmentTile& sum, const Loc& at);
 
   // ---- products (print_gemm.cpp, print_wgmma.cpp)
-  // A product that runs: the registers that get it, and what is done with them then.
-  struct Flight {
-    std::string registers, then;
-  };
   void gemm_fma(const ir::Gemm& n, const FragmentTile& c, const Loc& at);
   void gemm_mma(const ir::Gemm& n, const passes::GemmPlan& plan, const FragmentTile& c, const Loc& at);
   std::string mma_operand(const ir::View& view, int k_axis, bool fits, DType packed);
@@ -280,6 +223,10 @@ class CudaGridPrinter {
 
   // ---- roles (print_roles.cpp, print_tensor_copies.cpp)
   std::string print_roles(const ir::Grid& grid, int number, const passes::Roles& roles);
+  std::string begin_roles(const ir::Grid& grid, const passes::Roles& roles);
+  std::string consumers(const ir::Grid& grid, const passes::ConsumerProgram& program,
+                        const schedule::Schedule& schedule);
+  std::string producer(const ir::Grid& grid, const schedule::Schedule& schedule);
   void declare_rings(const passes::Roles& roles);
   int depth_of(std::size_t ring) const;
   void print_rings(const std::vector<int>& cursors);
@@ -335,13 +282,11 @@ class CudaGridPrinter {
   void store_boxes(const ir::View& from, const ir::View& to, bool adds, const std::optional<ir::Turn>& turn,
                    const Loc& at);
   std::string turn_word(const ir::Access& word);
-  // The call that waits until all warp groups have passed `order` turns.
-  struct Box {
-    std::string buffer;  // behind the warp group's first
-    int column = 0, row = 0;
-  };
-  void print_adders(std::size_t map, const std::vector<Box>& boxes, std::size_t rank, std::size_t row_at,
-                    const Loc& at);
+  BoxStores boxes_of(const ir::View& from, const ir::View& to, const layout::Division& parts,
+                     const passes::TensorStore& plan);
+  void store_by_itself(const BoxStores& n, const std::string& fragment, bool adds,
+                       const std::optional<ir::Turn>& turn, const std::string& word, const Loc& at);
+  void print_adders(const BoxStores& n, const Loc& at);
   std::string turn_text(const ir::Turn& turn);
   // The number of the assertion that turns come as promised.
   std::size_t turns_broken(const Loc& at);

@@ -67,7 +67,7 @@ void CudaGridPrinter::add_limits(const View& view, std::size_t dim, const Expr& 
     guards.push_back(fmt::format("{} < {}", text, value(d.high)));
 }
 
-CudaGridPrinter::Address CudaGridPrinter::tensor_address(const Access& access, const std::vector<Expr>& at) {
+GuardedAddress CudaGridPrinter::tensor_address(const Access& access, const std::vector<Expr>& at) {
   Texts terms, guards;
   for (std::size_t d = 0; d < at.size(); ++d) {
     std::string text = value(at[d]);
@@ -97,7 +97,7 @@ std::string CudaGridPrinter::offset_in(const SharedTile& tile, const Buffer& buf
   return terms.empty() ? "0" : fmt::format("{}", fmt::join(terms, " + "));
 }
 
-CudaGridPrinter::Address CudaGridPrinter::shared_address(const Access& access, const std::vector<Expr>& at) {
+GuardedAddress CudaGridPrinter::shared_address(const Access& access, const std::vector<Expr>& at) {
   const Buffer& buffer = *access.view.buffer;
   const SharedTile& tile = shared_.at(&buffer);
   Texts texts, guards;
@@ -124,7 +124,7 @@ CudaGridPrinter::Address CudaGridPrinter::shared_address(const Access& access, c
   return {fmt::format("{} + ({})", tile.name, offset_in(tile, buffer, texts)), conjunction(guards)};
 }
 
-CudaGridPrinter::Address CudaGridPrinter::address(const Access& access) {
+GuardedAddress CudaGridPrinter::address(const Access& access) {
   const std::vector<Expr> at = coordinates(access);
   return access.view.is_tile() ? shared_address(access, at) : tensor_address(access, at);
 }
@@ -158,7 +158,7 @@ std::string CudaGridPrinter::load_text(const Access& access) {
     // Outside parallel only a tile of rank 0 is read, and every thread holds it.
     return fmt::format("{}[{}]", tile.name, loop_ ? register_text(access) : "0");
   }
-  const Address at = address(access);
+  const GuardedAddress at = address(access);
   if (at.guard.empty()) return fmt::format("tg::load({})", at.pointer);
   return fmt::format("({} ? tg::load({}) : {}(0))", at.guard, at.pointer, scalar_type(buffer->type));
 }
@@ -173,7 +173,7 @@ void CudaGridPrinter::store(const Access& access, const std::string& text) {
                           loop_ ? register_text(access) : "0", converted));
     return;
   }
-  const Address at = address(access);
+  const GuardedAddress at = address(access);
   Texts guards;
   if (!at.guard.empty()) guards.push_back(at.guard);
   if (const std::string one = only_one(); !one.empty()) guards.push_back(one);

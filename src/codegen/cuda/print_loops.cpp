@@ -289,8 +289,7 @@ void CudaGridPrinter::flat(const For& n, const std::string& type, const Texts& e
   out_.close();
 }
 
-CudaGridPrinter::SharedTile CudaGridPrinter::stage(const std::string& name, std::int64_t elements,
-                                                   DType type) {
+SharedTile CudaGridPrinter::stage(const std::string& name, std::int64_t elements, DType type) {
   const std::int64_t bytes = elements * type.bytes(), each = (bytes + 15) / 16 * 16;
   const std::int64_t begin = memory_.allocate(each * team_.count, 128);
   SharedTile tile{names_.unique(name + "_staged"), {}, {-1, begin, begin + each * team_.count}};
@@ -347,8 +346,8 @@ void CudaGridPrinter::from_shared(const SharedTile& from, DType type, const Frag
   (void)type;
 }
 
-CudaGridPrinter::FragmentTile CudaGridPrinter::converted(const BufferPtr& buffer, const Layout& layout,
-                                                         bool with_contents, const Loc& at) {
+FragmentTile CudaGridPrinter::converted(const BufferPtr& buffer, const Layout& layout, bool with_contents,
+                                        const Loc& at) {
   const FragmentTile own = fragments_.at(buffer.get());
   FragmentTile result{names_.unique(buffer->name), layout};
   out_.code();

@@ -58,7 +58,7 @@ void CudaGridPrinter::begin_fold(const Reduce& n, const Loc& at) {
 }
 
 // Two chains of a register become one.
-CudaGridPrinter::FragmentTile CudaGridPrinter::end_fold(const Reduce& n, const Loc& at) {
+FragmentTile CudaGridPrinter::end_fold(const Reduce& n, const Loc& at) {
   if (part_.is_all()) return {partial_->name, partial_->layout};
   const FragmentTile sum{names_.unique(n.to.buffer->name + "_sum"), partial_->layout};
   declare_fragment(sum.name, n.to.buffer->type, sum.layout, at);

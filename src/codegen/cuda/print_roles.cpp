@@ -65,11 +65,8 @@ std::string CudaGridPrinter::cursor_name(int ring) const {
   return "at_" + ring_name(cursors_[static_cast<std::size_t>(ring)]);
 }
 
-std::string CudaGridPrinter::print_roles(const Grid& grid, int number, const passes::Roles& roles) {
-  const passes::ConsumerProgram program = passes::delay_products(roles, target_);
-  const std::string function = fmt::format("{}_{}", signature_.kernel().name, number);
-  const schedule::Schedule schedule = passes::build_schedule(function, roles, program, target_);
-  schedule::check(schedule);
+// The barriers that both roles wait at.
+std::string CudaGridPrinter::begin_roles(const Grid& grid, const passes::Roles& roles) {
   declare_rings(roles);
   // The first warp of the producer loads, each of the others adds for a warp group.
   const int groups = roles.consumers / 128;
@@ -77,44 +74,59 @@ std::string CudaGridPrinter::print_roles(const Grid& grid, int number, const pas
     handover_ = memory_.allocate(groups * handover_bytes, 64);
   if (roles.stores) store_staging_ = memory_.allocate(passes::staging_bytes(roles.consumers), 1024);
   prologue();
-  const int threads = roles.consumers + passes::producer_threads;
   out_.code();
   out_.open("if (threadIdx.x == 0) {");
   for (std::size_t r = 0; r < rings_.size(); ++r) {
-    const int fills = r < roles.rings.size() ? passes::full_arrivals(roles.rings[r], roles) : 1;
+    const bool loads = r < roles.rings.size();
     out_.line(fmt::format("tg::init_ring<{}>(shared_memory + {}, {}, {});", depth_of(r), rings_[r].barriers,
-                          fills,
-                          r < roles.rings.size() ? passes::empty_arrivals(roles) : roles.consumers / 32));
+                          loads ? passes::full_arrivals(roles.rings[r], roles) : 1,
+                          loads ? passes::empty_arrivals(roles) : roles.consumers / 32));
   }
   for (int group = 0; hands_over() && group < groups; ++group)
     out_.line(fmt::format("tg::init_handover(shared_memory + {});", handover_ + group * handover_bytes));
   out_.line("tg::init_fence();");
   out_.close();
   out_.line(roles.cluster() > 1 ? "tg::cluster_sync();" : "__syncthreads();");
-  std::string text = text_of(out_.finish(), 1);
-  const Facts facts = facts_;
+  return text_of(out_.finish(), 1);
+}
 
-  team_.threads = roles.consumers;
-  layouts_ = passes::infer_layouts(program.body, roles.consumers, target_);
+std::string CudaGridPrinter::consumers(const Grid& grid, const passes::ConsumerProgram& program,
+                                       const schedule::Schedule& schedule) {
+  const int threads = roles_->consumers;
+  team_.threads = threads;
+  layouts_ = passes::infer_layouts(program.body, threads, target_);
   find_packed(program.body);
   alternating_ = program.alternating;
-  text += fmt::format("  if (threadIdx.x < {}) {{\n    // ---- consumers\n", roles.consumers);
   is_consumer_ = true;
-  text += role(schedule, schedule.roles[0], grid, passes::consumer_barrier, roles.consumers);
-  alternating_.clear();
-  text += "  } else {\n    // ---- producer\n";
-  facts_ = facts;
-  const std::int64_t consumer_bytes = memory_.peak();
-  memory_.reserve(consumer_bytes);  // both run at the same time
-  team_.threads = roles.one_loader ? 1 : passes::producer_threads;
-  layouts_ = {};
-  text += fmt::format("    const int thread = threadIdx.x - {};\n", roles.consumers);
+  const std::string text = role(schedule, schedule.roles[0], grid, passes::consumer_barrier, threads);
   is_consumer_ = false;
-  text += role(schedule, schedule.roles[1], grid, passes::producer_barrier, passes::producer_threads);
-  text += adders_ + "  }\n";
+  alternating_.clear();
+  return text;
+}
 
-  const std::size_t bytes = shared_bytes(grid);
-  program_.kernels.push_back({function, threads, bytes, true, roles.pair_index});
+std::string CudaGridPrinter::producer(const Grid& grid, const schedule::Schedule& schedule) {
+  memory_.reserve(memory_.peak());  // both run at the same time
+  team_.threads = roles_->one_loader ? 1 : passes::producer_threads;
+  layouts_ = {};
+  const std::string text = fmt::format("    const int thread = threadIdx.x - {};\n", roles_->consumers);
+  return text + role(schedule, schedule.roles[1], grid, passes::producer_barrier, passes::producer_threads) +
+         adders_;
+}
+
+std::string CudaGridPrinter::print_roles(const Grid& grid, int number, const passes::Roles& roles) {
+  const passes::ConsumerProgram program = passes::delay_products(roles, target_);
+  const std::string function = fmt::format("{}_{}", signature_.kernel().name, number);
+  const schedule::Schedule schedule = passes::build_schedule(function, roles, program, target_);
+  schedule::check(schedule);
+  std::string text = begin_roles(grid, roles);
+  const Facts facts = facts_;
+  text += fmt::format("  if (threadIdx.x < {}) {{\n    // ---- consumers\n", roles.consumers);
+  text += consumers(grid, program, schedule);
+  facts_ = facts;
+  text += "  } else {\n    // ---- producer\n" + producer(grid, schedule) + "  }\n";
+
+  const int threads = roles.consumers + passes::producer_threads;
+  program_.kernels.push_back({function, threads, shared_bytes(grid), true, roles.pair_index});
   roles_ = nullptr;
   return fmt::format(
       "extern \"C\" __global__ void __launch_bounds__({}, {}) {}(const __grid_constant__ Call call) {{  // "

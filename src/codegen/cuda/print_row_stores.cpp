@@ -81,7 +81,7 @@ void CudaGridPrinter::store_rows(const For& n, const Access& to, const Loc& at) 
     out_.line(fmt::format("const int {} = {} % 4 * 8;", name_variable(n.index[1]), team_.thread));
     facts_.add_range(n.index[0], {0, from->extent(0) - 1});
     facts_.add_range(n.index[1], {0, quad_columns - 8});
-    const Address address = this->address(to);
+    const GuardedAddress address = this->address(to);
     const std::string row = names_.unique("row"), there = names_.unique("there");
     out_.line(fmt::format("{}* const {} = {};", element_type(to.view.buffer->type), row, address.pointer));
     out_.line(fmt::format("const bool {} = {};", there, address.guard.empty() ? "true" : address.guard));

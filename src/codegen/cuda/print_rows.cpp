@@ -17,10 +17,10 @@ void CudaGridPrinter::require_aligned(const BufferPtr& tensor) {
   program_.aligned.insert(signature_.slot_of(tensor.get()));
 }
 
-CudaGridPrinter::Address CudaGridPrinter::aligned_address(const Access& access) {
+GuardedAddress CudaGridPrinter::aligned_address(const Access& access) {
   require_aligned(access.view.buffer);
   aligned_ = access.view.buffer.get();
-  const Address result = address(access);
+  const GuardedAddress result = address(access);
   aligned_ = nullptr;
   return result;
 }
@@ -67,8 +67,8 @@ void CudaGridPrinter::rows_one_by_one(const For& loop, const passes::RowCopy& pl
   name_column(loop, f, pieces, plan.elements);
   name_rows(loop, fmt::format("{} / {}", f, pieces));
   lookup(loop, plan);
-  const Address from = async ? aligned_address(plan.load->from) : address(plan.load->from),
-                to = address(plan.store->to);
+  const GuardedAddress from = async ? aligned_address(plan.load->from) : address(plan.load->from),
+                       to = address(plan.store->to);
   const std::string exists = from.guard.empty() ? "true" : from.guard;
   if (async) {
     out_.line(fmt::format("tg::copy_async({}, {}, {});", to.pointer, from.pointer, exists));
@@ -105,7 +105,7 @@ void CudaGridPrinter::rows_in_batches(const For& loop, const passes::RowCopy& pl
   };
   each([&] {
     lookup(loop, plan);
-    const Address at = aligned_address(plan.load->from);
+    const GuardedAddress at = aligned_address(plan.load->from);
     out_.line(fmt::format("{}[r] = {};", from, at.pointer));
     out_.line(fmt::format("{}[r] = {};", exists, at.guard.empty() ? "true" : at.guard));
   });

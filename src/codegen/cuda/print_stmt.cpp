@@ -230,7 +230,7 @@ void CudaGridPrinter::operator()(const Atomic& n, const Stmt& s) {
   begin(s);
   constexpr const char* names[] = {"Add", "Min", "Max", "Or", "And"};
   const std::string text = value(n.value);
-  const Address at = address(n.to);
+  const GuardedAddress at = address(n.to);
   Texts guards;
   if (!at.guard.empty()) guards.push_back(at.guard);
   if (const std::string one = only_one(); !one.empty()) guards.push_back(one);

@@ -9,7 +9,7 @@ using namespace ir;
 
 // A window that lies outside its tensor has no word, and nothing to wait for.
 std::string CudaGridPrinter::turn_word(const Access& word) {
-  const Address at = address(word);
+  const GuardedAddress at = address(word);
   return at.guard.empty() ? at.pointer : fmt::format("({} ? {} : nullptr)", at.guard, at.pointer);
 }
 
@@ -31,8 +31,7 @@ std::string CudaGridPrinter::wait_text(const Turn& turn, const std::string& word
 }
 
 // A thread of the producer's warps for each warp group.
-void CudaGridPrinter::print_adders(std::size_t map, const std::vector<Box>& boxes, std::size_t rank,
-                                   std::size_t row_at, const Loc& at) {
+void CudaGridPrinter::print_adders(const BoxStores& n, const Loc& at) {
   const int groups = team_.threads / 128;
   adders_ = fmt::format("    // ---- adds what the warp groups hand over, {}\n", short_location(at));
   adders_ += fmt::format("    if (thread % 32 == 0 && thread >= 32 && thread <= {}) {{\n", 32 * groups);
@@ -41,12 +40,13 @@ void CudaGridPrinter::print_adders(std::size_t map, const std::vector<Box>& boxe
                          store_staging_, passes::staging_bytes(128) / 4);
   adders_ += fmt::format(
       "      tg::take_turns<{}>(shared_memory + {} + group * {}, call.status, {}, [&](const int* at) {{\n",
-      boxes.size(), handover_, handover_bytes, turns_broken(at));
-  for (const Box& box : boxes) {
+      n.boxes.size(), handover_, handover_bytes, turns_broken(at));
+  for (const Box& box : n.boxes) {
     std::string where = fmt::format("at[0] + {}", box.column);
-    for (std::size_t i = 0; i < rank; ++i)
-      where += fmt::format(", at[{}]{}", i + 1, i == row_at ? fmt::format(" + {}", box.row) : "");
-    adders_ += fmt::format("        tg::add_box(&call.map[{}], staged + {}, {});\n", map, box.buffer, where);
+    for (std::size_t i = 0; i < n.coordinates.size(); ++i)
+      where += fmt::format(", at[{}]{}", i + 1, i == n.row_at ? fmt::format(" + {}", box.row) : "");
+    adders_ +=
+        fmt::format("        tg::add_box(&call.map[{}], staged + {}, {});\n", n.map, box.buffer, where);
   }
   adders_ += "      });\n    }\n";
 }

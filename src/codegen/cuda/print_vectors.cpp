@@ -158,7 +158,7 @@ void CudaGridPrinter::add_conditions(const For& n, const Access& access, int wid
   }
 }
 
-std::optional<CudaGridPrinter::Vectors> CudaGridPrinter::find_vectors(const For& n, std::int64_t most) {
+std::optional<Vectors> CudaGridPrinter::find_vectors(const For& n, std::int64_t most) {
   const auto found = row_accesses(n);
   if (!found || found->empty()) return std::nullopt;
   int least = most_bytes;

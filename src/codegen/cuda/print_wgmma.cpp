@@ -82,8 +82,8 @@ std::pair<std::string, std::string> CudaGridPrinter::own_part(const passes::Gemm
 
 // One accumulator of 64 rows and at most 256 columns after the other; only one of those that are awaited one
 // by one, in registers of its own.
-CudaGridPrinter::Flight CudaGridPrinter::wgmma(const Gemm& n, const passes::GemmPlan& plan,
-                                               const FragmentTile& c, const Loc& at, int only) {
+Flight CudaGridPrinter::wgmma(const Gemm& n, const passes::GemmPlan& plan, const FragmentTile& c,
+                              const Loc& at, int only) {
   const std::int64_t columns = n.c.extent(1) / plan.parts.along_n, k = n.a.extent(1);
   const std::int64_t parts = (columns + 255) / 256, width = columns / parts;
   // Operand A is K-major as it stands, operand B if it is transposed.

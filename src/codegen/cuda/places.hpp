@@ -1,0 +1,73 @@
+// What the printer knows of the place at which it prints: who runs there, and where tiles and elements are.
+#pragma once
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "codegen/cuda/shared_memory.hpp"
+#include "codegen/cuda/steps.hpp"
+#include "ir/stmt.hpp"
+#include "layout/layout.hpp"
+
+namespace tegula::codegen {
+
+// The threads that run a body together: the block, or a group of it.
+struct Team {
+  int threads = 0;
+  std::string thread = "thread";  // the number of a thread among them
+  std::string barrier;            // empty: the block's
+  int count = 1;                  // of such teams in the block
+  std::string slot;               // which of them
+};
+
+// A tile in shared memory.
+struct SharedTile {
+  std::string name;
+  TileOrder order;
+  Memory memory;
+  bool alternates = false;  // its halves, from step to step of a loop
+};
+
+struct FragmentTile {
+  std::string name;
+  layout::Layout layout;
+  bool is_packed = false;  // pairs of 16-bit floats in words
+};
+
+// A ring of slots, as it is named and where it lies in shared memory.
+struct RingText {
+  struct Slots {
+    std::int64_t begin, bytes;  // of one
+  };
+  std::string name;
+  std::int64_t barriers;
+  std::vector<Slots> tiles;
+};
+
+// The loop over elements that is being printed.
+struct ElementLoop {
+  const ir::For* loop = nullptr;
+  const layout::Layout* layout = nullptr;  // null: iterations are dealt to the threads
+  std::string first;                       // only the first of all replicas stores; empty if there is one
+};
+
+// A loop over elements of which some accesses go along rows, each with the name of the elements it loads or
+// stores together.
+struct Vectors {
+  int width = 1;
+  std::unordered_map<const ir::StmtNode*, std::string> names;
+  std::vector<std::string> conditions;  // under which all elements exist, and lie side by side
+};
+
+// Where an element is.
+struct GuardedAddress {
+  std::string pointer;
+  std::string guard;  // a condition without which nothing may be touched; empty if there is none
+};
+
+// A product that runs: the registers that get it, and what is done with them then.
+struct Flight {
+  std::string registers, then;
+};
+
+}  // namespace tegula::codegen
