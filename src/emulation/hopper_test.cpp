@@ -120,6 +120,14 @@ const std::vector<HopperCase> hopper_cases{
      "nsa_selected_attention_backward",
      selected(qkv(100, 150, 2, 2, 64), {"block_indices", {1, 100, 2, 2}, 3}),
      {}},
+    {"selected_backward_window",
+     "nsa_selected_attention_backward",
+     selected(qkv(130, 130, 8, 2, 64), {"block_indices", {1, 130, 2, 3}, 3}),
+     {{"window", "40"}, {"scale_gradient", "true"}}},
+    {"selected_backward_per_head",
+     "nsa_selected_attention_backward",
+     selected(qkv(90, 100, 4, 2, 64), {"block_indices", {1, 90, 4, 2}, 2}),
+     {{"scale_gradient", "true"}, {"block_size", "80"}}},
 };
 
 ops::Tensors inputs_of(const HopperCase& c) {
@@ -134,11 +142,15 @@ ops::Tensors inputs_of(const HopperCase& c) {
   if (backward == std::string::npos) return result;
   const ops::Operator& forward = ops::find_operator(c.op.substr(0, backward));
   ops::OptionTexts options = c.options;
-  options.erase("deterministic");
+  for (const char* own : {"deterministic", "scale_gradient"}) options.erase(own);
   const ops::Tensors out = forward.reference(result, ops::Options::parse(forward, options));
   result.emplace("out", out.at("out").to(c.type));
   result.emplace("lse", out.at("lse").to(f32));
   result.emplace("dout", Tensor::random_normal(c.inputs[0].shape, c.type, ++seed));
+  if (!c.options.contains("window")) return result;
+  result.emplace("window_out", out.at("window_out").to(c.type));
+  result.emplace("window_lse", out.at("window_lse").to(f32));
+  result.emplace("window_dout", Tensor::random_normal(c.inputs[0].shape, c.type, ++seed));
   return result;
 }
 

@@ -63,6 +63,19 @@ std::vector<Row> table() {
                   .entries = 2,
                   .type = f16,
                   .options = {.block_size = 128}});
+  rows.push_back({.name = "heads that select for themselves, and a window",
+                  .tokens = 130,
+                  .keys = 130,
+                  .heads = 6,
+                  .kv_heads = 2,
+                  .dim = 32,
+                  .dim_v = 32,
+                  .entries = 2,
+                  .type = f16,
+                  .options = {.block_size = 64, .window = 20},
+                  .counts = true,
+                  .per_query_head = true,
+                  .dlse = true});
   for (DType type : {f16, bf16})
     rows.push_back({.name = "type", .type = type, .options = {.block_size = 16, .scale = 0.3f}});
   rows.push_back({.name = "packed sequences",
@@ -193,10 +206,16 @@ TEST_P(NsaBackwardRows, AgreeWithTheFormulaThroughSlots) {
     for (const std::int64_t tokens_of_call : {16, 1024}) {
       const GradientOutputs outputs =
           make_gradients(Arguments("test"), call.forward.tensors, row.options.layout, {});
-      run_slots(call, slots_kernel(call), tokens_of_call, outputs, target);
+      const Tensor dscale = Tensor::full(call.choice.shape, f32, 7);
+      run_slots(call, slots_kernel(call), tokens_of_call, outputs, dscale, target);
       expect_close("dq", outputs.result.dq, exact.dq, plain.dq, row.type);
       expect_close("dk", outputs.result.dk, exact.dk, plain.dk, row.type);
       expect_close("dv", outputs.result.dv, exact.dv, plain.dv, row.type);
+      if (!row.dscale) continue;
+      const Shape& own = dscale.shape();
+      const Tensor by_heads = dscale.reshape({own[0], own[1], own[2] * own[3], own[4]});
+      expect_close("dscale", row.options.layout == Layout::bhsd ? by_heads.transpose(1, 2) : by_heads,
+                   exact.dscale, plain.dscale, f32);
     }
   }
 }

@@ -42,6 +42,18 @@ void check_sums(const Arguments& args, const NsaBackwardCall& call, const NsaSel
              "select for every query head");
 }
 
+void plan_window(const NsaSelectedOptions& options, const NsaSelectedBackwardOptions& given,
+                 NsaBackwardCall& call) {
+  auto ordered = [&](const TensorRef& tensor) {
+    return call.forward.tensors.q.rank() == 4 ? as_bshd(tensor, options.layout) : tensor;
+  };
+  call.window_tensors = {ordered(*given.window_dout), ordered(*given.window_out), *given.window_lse,
+                         given.window_dlse};
+  call.window_options = window_options(options);
+  call.window_options.layout = Layout::bshd;
+  call.window_options.out = call.window_options.lse = std::nullopt;
+}
+
 // Of a tensor with rows of entries, in the order of the programs.
 TensorRef dscale_of(const Arguments& args, const NsaBackwardCall& call, const TensorRef& block_indices,
                     const NsaSelectedOptions& options, const NsaSelectedBackwardOptions& given,
@@ -71,11 +83,13 @@ NsaBackwardCall prepare_nsa_backward(const BackwardTensors& given, const TensorR
   kernel.dlse = given.dlse.has_value();
   kernel.window = gradients.window_dout.has_value(), kernel.window_dlse = gradients.window_dlse.has_value();
   kernel.dscale = gradients.scale_gradient;
-  if (kernel.window)
+  if (kernel.window) {
     call.window = check_backward(
         args, t, options.layout,
         {*gradients.window_dout, *gradients.window_out, *gradients.window_lse, gradients.window_dlse},
         "window_");
+    plan_window(options, gradients, call);
+  }
   const int members_at = t.q.rank() - 1;
   const bool one = !kernel.per_query_head && call.forward.choice.size(members_at) > 1;
   auto of_heads = [&](const TensorRef& tensor) { return one ? tensor.slice(members_at, 0, 1) : tensor; };
@@ -105,7 +119,8 @@ NsaSelectedGradients nsa_selected_attention_backward(const TensorRef& dout, cons
   if (nelements(t.q) == 0 && nelements(t.k) == 0) return result;
   if (runs_on_gpu(options.target, q.device) && takes_slots(call)) {
     const NsaSlotsKernel kernel = slots_kernel(call);
-    run_slots(call, kernel, tokens_of_slots(call, kernel), outputs, target_for(options.target, q.device));
+    run_slots(call, kernel, tokens_of_slots(call, kernel), outputs, dscale,
+              target_for(options.target, q.device));
     return result;
   }
   std::vector<Argument> values{call.inputs.dout,

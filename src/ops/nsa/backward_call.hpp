@@ -12,6 +12,9 @@ struct NsaBackwardCall {
   NsaBackwardKernel kernel;
   NsaCall forward;
   BackwardInputs inputs, window;
+  // The window as a call of `attention`: its tensors [batch, tokens, heads, features].
+  BackwardTensors window_tensors;
+  AttentionOptions window_options;
   TensorRef choice, counts;  // a row for each head that selects
 };
 
@@ -28,7 +31,8 @@ NsaSlotsKernel slots_kernel(const NsaBackwardCall& call);
 bool takes_slots(const NsaBackwardCall& call);
 // Tokens that share a call of it, so that slots take no more memory than sums of dq in f32 would.
 std::int64_t tokens_of_slots(const NsaBackwardCall& call, const NsaSlotsKernel& kernel);
+// `dscale` as call.choice, if the kernel has it.
 void run_slots(const NsaBackwardCall& call, const NsaSlotsKernel& kernel, std::int64_t tokens_of_call,
-               const GradientOutputs& outputs, Target target);
+               const GradientOutputs& outputs, const TensorRef& dscale, Target target);
 
 }  // namespace tegula::ops

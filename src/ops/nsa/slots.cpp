@@ -16,10 +16,20 @@ constexpr std::int64_t small_bytes = std::int64_t{1} << 30;  // of slots that ne
 
 }  // namespace
 
+namespace {
+
+// Heads of a group that select differently are those of groups of their own, whose keys are the same.
+std::int64_t group_of_call(const NsaBackwardCall& call) {
+  return call.kernel.per_query_head ? 1 : call.forward.tensors.group();
+}
+
+}  // namespace
+
 bool can_take_slots(const NsaBackwardCall& call) {
   const NsaKernel& f = call.kernel.forward;
-  const bool plain = !f.repeats && !f.varlen && !call.kernel.window && !call.kernel.dscale;
-  return plain && !call.kernel.per_query_head && call.forward.tensors.group() <= tile_rows;
+  const HeadTensors& t = call.forward.tensors;
+  const bool has_pairs = nelements(t.q) > 0 && nelements(t.k) > 0;
+  return has_pairs && !f.repeats && !f.varlen && group_of_call(call) <= tile_rows;
 }
 
 bool takes_slots(const NsaBackwardCall& call) {
@@ -32,46 +42,90 @@ NsaSlotsKernel slots_kernel(const NsaBackwardCall& call) {
   NsaSlotsKernel kernel;
   kernel.forward = call.kernel.forward;
   NsaKernel& f = kernel.forward;
-  f.members = static_cast<int>(call.forward.tensors.group());
+  f.members = static_cast<int>(group_of_call(call));
   f.pack = static_cast<int>(std::bit_ceil(static_cast<unsigned>(f.members)));
   // The tiles of the forward have no part in it.
   f.queries = 1, f.keys = 0;
   kernel.queries = tile_rows / f.pack, kernel.keys = tile_keys;
-  kernel.dlse = call.kernel.dlse;
+  kernel.dlse = call.kernel.dlse, kernel.plus = call.kernel.window, kernel.dscale = call.kernel.dscale;
   return kernel;
 }
 
 std::int64_t tokens_of_slots(const NsaBackwardCall& call, const NsaSlotsKernel& kernel) {
   const HeadTensors& t = call.forward.tensors;
   const std::int64_t slots = (kernel.forward.entries + (kernel.forward.diagonal ? 1 : 0)) * kernel.parts();
-  const std::int64_t of_token =
-      std::max<std::int64_t>(1, t.q.size(0) * t.heads * t.dim() * slots * kernel.forward.compute.bytes());
+  const std::int64_t of_token = std::max<std::int64_t>(
+      1, t.q.size(0) * t.kv_heads * group_of_call(call) * t.dim() * slots * kernel.forward.compute.bytes());
   const std::int64_t bytes = std::max(small_bytes, nelements(t.q) * f32.bytes());
   return std::max<std::int64_t>(1, bytes / of_token / chunk_tokens) * chunk_tokens;
 }
 
-void run_slots(const NsaBackwardCall& call, const NsaSlotsKernel& kernel, std::int64_t tokens_of_call,
-               const GradientOutputs& outputs, Target target) {
+namespace {
+
+// The gradients of the window: rounded once before they are added.
+struct Addends {
+  Tensor dq, dk, dv;
+};
+
+Addends window_gradients(const NsaBackwardCall& call) {
   const HeadTensors& t = call.forward.tensors;
-  const std::int64_t tokens = t.q.size(1);
+  Addends result{scratch(t.q.shape, t.q.dtype, t.q.device), scratch(t.k.shape, t.k.dtype, t.k.device),
+                 scratch(t.v.shape, t.v.dtype, t.v.device)};
+  const BackwardTensors& in = call.window_tensors;
+  attention_backward(in.dout, t.q, t.k, t.v, in.out, in.lse, call.window_options,
+                     {.dlse = in.dlse, .dq = result.dq.ref(), .dk = result.dk.ref(), .dv = result.dv.ref()});
+  return result;
+}
+
+}  // namespace
+
+void run_slots(const NsaBackwardCall& call, const NsaSlotsKernel& kernel, std::int64_t tokens_of_call,
+               const GradientOutputs& outputs, const TensorRef& dscale, Target target) {
+  const HeadTensors& t = call.forward.tensors;
+  const std::int64_t tokens = t.q.size(1), group = t.group();
   const Tensor dk_sum = scratch(t.k.shape, f32, t.k.device), dv_sum = scratch(t.v.shape, f32, t.v.device);
-  const TensorRef q = split_heads(t.q, 2, t.group());
-  for (std::int64_t begin = 0; begin == 0 || begin < tokens; begin += tokens_of_call) {
-    const std::int64_t end = std::min(tokens, begin + tokens_of_call);
-    auto rows = [&](const TensorRef& tensor) { return tensor.slice(1, begin, end); };
-    auto vector = [&](const TensorRef& tensor) { return tensor.slice(3, begin, end); };
-    std::vector<Argument> values{
-        rows(call.inputs.dout),  rows(q),          t.k,        t.v,        rows(call.inputs.out),
-        vector(call.inputs.lse), rows(outputs.dq), outputs.dk, outputs.dv, rows(call.choice),
-        call.forward.scale,      tokens - end};
-    if (kernel.forward.counts) values.push_back(rows(call.counts));
-    if (kernel.dlse) values.push_back(vector(call.inputs.dlse));
-    values.push_back(dk_sum.ref());
-    values.push_back(dv_sum.ref());
-    values.push_back(begin == 0);
-    values.push_back(end == tokens);
-    compiled(kernel, target, nsa_slots_kernel).call_in_order(values);
-  }
+  std::optional<Addends> plus;
+  if (kernel.plus) plus.emplace(window_gradients(call));
+  const std::int64_t members = kernel.forward.members;
+  for (std::int64_t member = 0; member < group; member += members)
+    for (std::int64_t begin = 0; begin == 0 || begin < tokens; begin += tokens_of_call) {
+      const std::int64_t end = std::min(tokens, begin + tokens_of_call);
+      auto rows = [&](const TensorRef& tensor) {
+        return tensor.slice(1, begin, end).slice(3, member, member + members);
+      };
+      auto vector = [&](const TensorRef& tensor) {
+        return tensor.slice(3, begin, end).slice(2, member, member + members);
+      };
+      auto lists = [&](const TensorRef& tensor) {
+        const TensorRef own = tensor.slice(1, begin, end);
+        return call.kernel.per_query_head ? own.slice(3, member, member + 1) : own;
+      };
+      std::vector<Argument> values{rows(call.inputs.dout),
+                                   rows(split_heads(t.q, 2, group)),
+                                   t.k,
+                                   t.v,
+                                   rows(call.inputs.out),
+                                   vector(call.inputs.lse),
+                                   rows(outputs.dq),
+                                   outputs.dk,
+                                   outputs.dv,
+                                   lists(call.choice),
+                                   call.forward.scale,
+                                   tokens - end};
+      if (kernel.forward.counts) values.push_back(lists(call.counts));
+      if (kernel.dlse) values.push_back(vector(call.inputs.dlse));
+      if (plus) {
+        values.push_back(rows(split_heads(plus->dq.ref(), 2, group)));
+        values.push_back(plus->dk.ref());
+        values.push_back(plus->dv.ref());
+      }
+      if (kernel.dscale) values.push_back(lists(dscale));
+      values.push_back(dk_sum.ref());
+      values.push_back(dv_sum.ref());
+      values.push_back(member == 0 && begin == 0);
+      values.push_back(member + members == group && end == tokens);
+      compiled(kernel, target, nsa_slots_kernel).call_in_order(values);
+    }
 }
 
 }  // namespace tegula::ops

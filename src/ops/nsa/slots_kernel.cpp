@@ -16,7 +16,8 @@ namespace tegula::ops {
 using namespace lang;
 
 std::string NsaSlotsKernel::name() const {
-  return fmt::format("{}_slots_q{}_k{}{}", forward.name(), queries, keys, dlse ? "_dlse" : "");
+  return fmt::format("{}_slots_q{}_k{}{}{}{}", forward.name(), queries, keys, dlse ? "_dlse" : "",
+                     plus ? "_plus" : "", dscale ? "_dscale" : "");
 }
 
 namespace {
@@ -38,7 +39,7 @@ class Program {
   PairLists::Part part_of(const Expr& head, const Expr& b) const {
     return {head, b, b * chunks(), b * queries, ceildiv(keys, f.block)};
   }
-  void declare_options(const Extents& vector, const Extents& of_k);
+  void declare_options(const Extents& of_q, const Extents& vector, const Extents& of_k);
 
   void delta_grid();
   void pair_grids();
@@ -59,13 +60,17 @@ class Program {
   void add_list(KeyGradient& sums, const PairLists::List& list, const KeyTile& of);
   void merge_block(const Index& x, const Index& h, const Index& b);
   void sum_block(const Index& x, const Index& h, const Index& b);
+  void scale_block(const Index& x, const Index& h, const Index& b);
   void round_block(const Index& x, const Index& h, const Index& b);
+  Tensor query_rows(const Tensor& from, const Expr& h, const Expr& b) const {
+    return f.pack > 1 ? from.slice(b, all, h) : from.slice(b, all, h, 0);
+  }
 
   const NsaSlotsKernel& c;
   const NsaKernel& f;
   Dim batch{"batch"}, queries{"tokens"}, keys{"keys"}, heads{"kv_heads"}, entries{"entries"};
   std::optional<Tensor> dout, q, k, v, out, lse, dq, dk, dv, choice, lengths, dlse, stats, slots, dk_sum,
-      dv_sum, piece_dk, piece_dv;
+      dv_sum, piece_dk, piece_dv, plus_dq, plus_dk, plus_dv, dscale;
   std::optional<Expr> scale, behind, is_first, is_last;
   std::optional<PairLists> pairs;
 };
@@ -86,7 +91,7 @@ Program::Program(const NsaSlotsKernel& instance) : c(instance), f(c.forward) {
   scale.emplace(scalar("scale", f32));
   behind.emplace(scalar("behind", i32));
   require(entries <= f.entries, "a row has no more entries than the instance");
-  declare_options(vector, of_k);
+  declare_options(of_q, vector, of_k);
   stats.emplace(
       workspace("stats", {batch, queries, heads, stats_width()}, f32, {.zero = f.members < f.pack}));
   pairs.emplace(f,
@@ -99,9 +104,15 @@ Program::Program(const NsaSlotsKernel& instance) : c(instance), f(c.forward) {
       workspace("slots", {heads, batch * queries * pairs->width(), c.parts(), f.members, f.dim}, f.compute));
 }
 
-void Program::declare_options(const Extents& vector, const Extents& of_k) {
+void Program::declare_options(const Extents& of_q, const Extents& vector, const Extents& of_k) {
   if (f.counts) lengths.emplace(input("counts", {batch, queries, heads, 1}, i32));
   if (c.dlse) dlse.emplace(input("dlse", vector, f32));
+  if (c.plus) {
+    plus_dq.emplace(input("plus_dq", joined(of_q, {f.dim}), f.type));
+    plus_dk.emplace(input("plus_dk", joined(of_k, {f.dim}), f.type));
+    plus_dv.emplace(input("plus_dv", joined(of_k, {f.dim_v}), f.type));
+  }
+  if (c.dscale) dscale.emplace(output("dscale", {batch, queries, heads, 1, entries}, f32));
   dk_sum.emplace(inout("dk_sum", joined(of_k, {f.dim}), f32));
   dv_sum.emplace(inout("dv_sum", joined(of_k, {f.dim_v}), f32));
   is_first.emplace(scalar("is_first", boolean));
@@ -116,6 +127,8 @@ void Program::run() {
   grid(pieces() * c.parts() + tiles, heads, batch, [&](Index x, Index h, Index b) { key_block(x, h, b); });
   grid(tiles, heads, batch, [&](Index x, Index h, Index b) { merge_block(x, h, b); });
   grid(ceildiv(queries, c.queries), heads, batch, [&](Index x, Index h, Index b) { sum_block(x, h, b); });
+  if (dscale)
+    grid(ceildiv(queries, c.queries), heads, batch, [&](Index x, Index h, Index b) { scale_block(x, h, b); });
   grid(ceildiv(keys, delta_rows), heads, batch, [&](Index x, Index h, Index b) { round_block(x, h, b); });
 }
 
@@ -168,8 +181,8 @@ void Program::add_list(KeyGradient& sums, const PairLists::List& list, const Key
                stats_of = stats->slice(of.b, all, of.h);
   const Tensor own_slots = slots->slice(of.h, range(list.begin, list.begin + count), of.part);
   // Tokens ascend: the first sees least.
-  Expr cut = of.first + c.keys > of.end,
-       sees_all = list.tokens(list.begin) + shift() >= of.first + (c.keys - 1);
+  Expr cut = of.first + c.keys > of.end, lowest = select(count > 0, list.tokens(list.begin), 0),
+       sees_all = lowest + shift() >= of.first + (c.keys - 1);
   const Var partial = f.causal ? cut || !sees_all : cut;
   Shared first_seeing({c.keys}, i32);
   if (f.causal) when(partial, [&] { find_first_seeing(list, of, first_seeing); });
@@ -252,13 +265,18 @@ void Program::merge_block(const Index& x, const Index& h, const Index& b) {
 void Program::round_block(const Index& x, const Index& h, const Index& b) {
   exit_if(!*is_last);
   Expr factor = gradient().factor();
-  auto round = [&](const Tensor& from, const Tensor& to, int features, bool scaled) {
+  auto round = [&](const Tensor& from, const std::optional<Tensor>& plus, const Tensor& to, int features,
+                   bool scaled) {
     Fragment rows = load(from.slice(b, all, h).at(x * delta_rows), {delta_rows, features});
     if (scaled) parallel(rows, [&](Index i, Index j) { rows(i, j) *= factor; });
+    if (plus) {
+      Fragment more = load(plus->slice(b, all, h).at(x * delta_rows), {delta_rows, features});
+      parallel(rows, [&](Index i, Index j) { rows(i, j) += more(i, j); });
+    }
     copy(rows, to.slice(b, all, h).at(x * delta_rows));
   };
-  round(*dk_sum, *dk, f.dim, true);
-  round(*dv_sum, *dv, f.dim_v, false);
+  round(*dk_sum, plus_dk, *dk, f.dim, true);
+  round(*dv_sum, plus_dv, *dv, f.dim_v, false);
 }
 
 // By products with the identity, which tensor cores add up as fast as slots arrive.
@@ -287,8 +305,46 @@ void Program::sum_block(const Index& x, const Index& h, const Index& b) {
     add(identity.to(f.compute));
   Expr factor = gradient().factor();
   parallel(sum, [&](Index r, Index j) { sum(r, j) *= factor; });
-  const Tensor rows_of_dq = f.pack > 1 ? dq->slice(b, all, h) : dq->slice(b, all, h, 0);
-  store_rows(sum, rows_of_dq, first, f.pack);
+  if (plus_dq) {
+    const Tensor more = query_rows(*plus_dq, h, b);
+    parallel(sum, [&](Index r, Index j) {
+      if (f.pack > 1)
+        sum(r, j) += more(first + r / f.pack, r % f.pack, j);
+      else
+        sum(r, j) += more(first + r, j);
+    });
+  }
+  store_rows(sum, query_rows(*dq, h, b), first, f.pack);
+}
+
+// A slot is what its pair adds to dq: gradients of scores times keys. Its product with the query is the sum
+// of these gradients times scores.
+void Program::scale_block(const Index& x, const Index& h, const Index& b) {
+  const int rows = c.queries * f.pack, parts = c.parts();
+  Expr first = x * c.queries;
+  const Tensor q_of = q->slice(b, all, h);
+  serial(entries, [&](Index entry) {
+    Shared products({rows}, f32);
+    clear(products);
+    serial(parts, [&](Index part) {
+      Fragment product({rows, f.dim}, f32);
+      parallel(product, [&](Index r, Index j) {
+        Expr row = first + r / f.pack, exists = row < queries && r % f.pack < f.members;
+        Expr place = select(row < queries, pairs->place(h, b * queries + row, entry), -1);
+        when(exists && place >= 0, [&] {
+          product(r, j) = (*slots)(h, place, part, r % f.pack, j) * f32(q_of(row, r % f.pack, j));
+        }).otherwise([&] { product(r, j) = 0.f; });
+      });
+      Fragment sums = reduce_sum(product);
+      parallel(products, [&](Index r) { products(r) += sums(r); });
+    });
+    parallel(c.queries, [&](Index token) {
+      Var sum = 0.f;
+      serial(f.members, [&](Index member) { sum += products(token * f.pack + member); });
+      when(first + token < queries,
+           [&] { (*dscale)(b, first + token, h, 0, entry) = sum * gradient().factor(); });
+    });
+  });
 }
 
 }  // namespace
