@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "ops/block_sparse/backward_call.hpp"
+#include "ops/block_sparse/tokens.hpp"
 #include "ops/common/functions.hpp"
 
 namespace tegula::ops {
@@ -87,6 +88,14 @@ AttentionGradients block_sparse_attention_backward(const TensorRef& dout, const 
   GradientOutputs outputs = make_gradients(args, t, options.layout, gradients);
   outputs.result.dsinks = Tensor::empty({0}, f32);
   if (nelements(t.q) == 0 && nelements(t.k) == 0) return outputs.result;
+  if (call.kernel.forward.all_threads) {
+    if (const auto selection = as_selection(call)) {
+      const NsaSlotsKernel kernel = slots_kernel(*selection);
+      run_slots(*selection, kernel, tokens_of_slots(*selection, kernel), outputs, {},
+                target_for(options.target, q.device));
+      return outputs.result;
+    }
+  }
   std::vector<Argument> values{call.inputs.dout,
                                split_heads(t.q, 2, t.group()),
                                t.k,

@@ -1,5 +1,6 @@
 #include "ops/block_sparse/backward_call.hpp"
 #include "ops/block_sparse/options.hpp"
+#include "ops/block_sparse/tokens.hpp"
 #include "ops/reference/reference.hpp"
 #include "ops/registered.hpp"
 
@@ -88,7 +89,10 @@ Operator registered_block_sparse_attention_backward() {
         block_sparse_options(in, options), optional_ref(in, "dlse")));
   };
   op.kernels = [](const Tensors& in, const Options& options, Target target) {
-    return std::vector{block_sparse_backward_kernel(prepared(in, options, target).kernel)};
+    const BlockSparseBackwardCall call = prepared(in, options, target);
+    const auto selection = call.kernel.forward.all_threads ? as_selection(call) : std::nullopt;
+    return std::vector{selection ? nsa_slots_kernel(slots_kernel(*selection))
+                                 : block_sparse_backward_kernel(call.kernel)};
   };
   op.work = work_of;
   op.tolerance = [](const Tensors& in, const Options&) {

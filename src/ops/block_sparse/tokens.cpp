@@ -37,4 +37,20 @@ std::optional<NsaCall> as_selection(const BlockSparseCall& call, const Attention
   return result;
 }
 
+std::optional<NsaBackwardCall> as_selection(const BlockSparseBackwardCall& call) {
+  const std::optional<NsaCall> forward = as_selection(call.forward, {});
+  if (!forward) return std::nullopt;
+  NsaBackwardCall result;
+  result.forward = *forward;
+  result.kernel.forward = forward->kernel;
+  result.kernel.per_query_head = call.kernel.per_query_head, result.kernel.dlse = call.kernel.dlse;
+  result.inputs = call.inputs;
+  auto of_heads = [&](const TensorRef& rows) {
+    return call.kernel.per_query_head ? rows : rows.slice(3, 0, 1);
+  };
+  result.choice = of_heads(forward->choice);
+  if (forward->kernel.counts) result.counts = of_heads(forward->counts);
+  return takes_slots(result) ? std::optional(result) : std::nullopt;
+}
+
 }  // namespace tegula::ops

@@ -14,10 +14,6 @@ namespace {
 constexpr int tile_rows = 64, tile_keys = 64, most_dim = 128;
 constexpr std::int64_t small_bytes = std::int64_t{1} << 30;  // of slots that need not be divided
 
-}  // namespace
-
-namespace {
-
 // Heads of a group that select differently are those of groups of their own, whose keys are the same.
 std::int64_t group_of_call(const NsaBackwardCall& call) {
   return call.kernel.per_query_head ? 1 : call.forward.tensors.group();
@@ -32,10 +28,24 @@ bool can_take_slots(const NsaBackwardCall& call) {
   return has_pairs && !f.repeats && !f.varlen && group_of_call(call) <= tile_rows;
 }
 
+namespace {
+
+// Tokens whose slots take no more memory than they may; below a chunk, too few.
+std::int64_t tokens_in_memory(const NsaBackwardCall& call, const NsaSlotsKernel& kernel) {
+  const HeadTensors& t = call.forward.tensors;
+  const std::int64_t slots = (kernel.forward.entries + (kernel.forward.diagonal ? 1 : 0)) * kernel.parts();
+  const std::int64_t of_token = std::max<std::int64_t>(
+      1, t.q.size(0) * t.kv_heads * group_of_call(call) * t.dim() * slots * kernel.forward.compute.bytes());
+  return std::max(small_bytes, nelements(t.q) * f32.bytes()) / of_token;
+}
+
+}  // namespace
+
 bool takes_slots(const NsaBackwardCall& call) {
   const NsaKernel& f = call.kernel.forward;
   const bool fast = f.compute.bits() == 16 && f.dim % 16 == 0 && f.dim_v % 16 == 0;
-  return can_take_slots(call) && fast && std::max(f.dim, f.dim_v) <= most_dim && f.block >= tile_keys;
+  const bool fits = std::max(f.dim, f.dim_v) <= most_dim && f.block >= tile_keys;
+  return can_take_slots(call) && fast && fits && tokens_in_memory(call, slots_kernel(call)) >= chunk_tokens;
 }
 
 NsaSlotsKernel slots_kernel(const NsaBackwardCall& call) {
@@ -52,12 +62,7 @@ NsaSlotsKernel slots_kernel(const NsaBackwardCall& call) {
 }
 
 std::int64_t tokens_of_slots(const NsaBackwardCall& call, const NsaSlotsKernel& kernel) {
-  const HeadTensors& t = call.forward.tensors;
-  const std::int64_t slots = (kernel.forward.entries + (kernel.forward.diagonal ? 1 : 0)) * kernel.parts();
-  const std::int64_t of_token = std::max<std::int64_t>(
-      1, t.q.size(0) * t.kv_heads * group_of_call(call) * t.dim() * slots * kernel.forward.compute.bytes());
-  const std::int64_t bytes = std::max(small_bytes, nelements(t.q) * f32.bytes());
-  return std::max<std::int64_t>(1, bytes / of_token / chunk_tokens) * chunk_tokens;
+  return std::max<std::int64_t>(1, tokens_in_memory(call, kernel) / chunk_tokens) * chunk_tokens;
 }
 
 namespace {
