@@ -26,7 +26,7 @@ std::string extents_text(const ir::Buffer& tile) {
 
 std::string gemm_line(const ir::Gemm& gemm, int threads, const passes::CudaTarget& target) {
   const auto plan = passes::plan_gemm(gemm, threads, target);
-  return fmt::format("  gemm({}, {}, {}): {}, {} x {}{}\n", gemm.a.buffer->name, gemm.b.buffer->name,
+  return fmt::format("gemm({}, {}, {}): {}, {} x {}{}", gemm.a.buffer->name, gemm.b.buffer->name,
                      gemm.c.buffer->name, name_of(plan.instruction), plan.parts.along_m, plan.parts.along_n,
                      plan.a_in_registers ? ", A in registers" : "");
 }
@@ -42,40 +42,60 @@ std::string cuda_text(const lang::Kernel& kernel, const passes::CudaTarget& targ
   return codegen::print_cuda(Signature(kernel.ir()), target).text;
 }
 
-std::string layout_text(const lang::Kernel& kernel, const passes::CudaTarget& target) {
+std::vector<GridLayouts> grid_layouts(const lang::Kernel& kernel, const passes::CudaTarget& target) {
   const ir::Kernel lowered = passes::for_cuda(*kernel.ir(), target);
-  std::string text;
-  int number = 0;
+  std::vector<GridLayouts> grids;
   for (auto& grid : lowered.grids) {
     const int threads = grid.hints.threads;
     const auto layouts = passes::infer_layouts(grid.body, threads, target);
-    text += fmt::format("{}, grid {}, {} threads\n", lowered.name, number++, threads);
+    GridLayouts own{fmt::format("{}_{}", lowered.name, grids.size()), threads, {}};
     ir::for_each_stmt(grid.body, [&](const ir::Stmt& stmt) {
-      if (auto* gemm = ir::as<ir::Gemm>(stmt)) text += gemm_line(*gemm, threads, target);
+      if (auto* gemm = ir::as<ir::Gemm>(stmt)) own.lines.push_back({gemm_line(*gemm, threads, target), {}});
       auto* declared = ir::as<ir::Declare>(stmt);
       const auto found = declared ? layouts.fragments.find(declared->tile.get()) : layouts.fragments.end();
       if (found != layouts.fragments.end())
-        text += fmt::format("  {} {}: {}\n", found->first->name, extents_text(*found->first),
-                            found->second.text());
+        own.lines.push_back(
+            {fmt::format("{} {}", found->first->name, extents_text(*found->first)), found->second});
     });
+    grids.push_back(std::move(own));
+  }
+  return grids;
+}
+
+std::string layout_text(const lang::Kernel& kernel, const passes::CudaTarget& target) {
+  std::string text;
+  int number = 0;
+  for (auto& grid : grid_layouts(kernel, target)) {
+    text += fmt::format("{}, grid {}, {} threads\n", kernel.ir()->name, number++, grid.threads);
+    for (auto& line : grid.lines)
+      text += line.layout ? fmt::format("  {}: {}\n", line.words, line.layout->text())
+                          : fmt::format("  {}\n", line.words);
   }
   return text;
 }
 
-std::string schedule_text(const lang::Kernel& kernel, const passes::CudaTarget& target) {
+std::vector<GridSchedule> grid_schedules(const lang::Kernel& kernel, const passes::CudaTarget& target) {
   const ir::Kernel lowered = passes::for_cuda(*kernel.ir(), target);
-  std::string text;
-  int number = 0;
+  std::vector<GridSchedule> grids;
   for (auto& grid : lowered.grids) {
-    const std::string name = fmt::format("{}_{}", lowered.name, number++);
-    const auto roles = passes::specialize_roles(grid, target);
-    if (!roles) {
-      text += fmt::format("{}: all {} threads of a block do the same\n", name, grid.hints.threads);
-      continue;
+    GridSchedule own{fmt::format("{}_{}", lowered.name, grids.size()), grid.hints.threads, {}};
+    if (const auto roles = passes::specialize_roles(grid, target)) {
+      const auto program = passes::delay_products(*roles, target);
+      own.schedule = passes::build_schedule(own.name, *roles, program, target);
     }
-    const auto program = passes::delay_products(*roles, target);
-    text += schedule::print(passes::build_schedule(name, *roles, program, target));
+    grids.push_back(std::move(own));
   }
+  return grids;
+}
+
+std::string GridSchedule::without_roles() const {
+  return fmt::format("{}: all {} threads of a block do the same", name, threads);
+}
+
+std::string schedule_text(const lang::Kernel& kernel, const passes::CudaTarget& target) {
+  std::string text;
+  for (auto& grid : grid_schedules(kernel, target))
+    text += grid.schedule ? schedule::print(*grid.schedule) : grid.without_roles() + "\n";
   return text;
 }
 

@@ -1,11 +1,37 @@
 // What the compiler makes of a kernel for NVIDIA GPUs, as text to read. No GPU is needed.
 #pragma once
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "passes/cuda/plan_gemms.hpp"
+#include "schedule/schedule.hpp"
 #include "tegula/lang.hpp"
 
 namespace tegula::tool {
+
+// A product and its instruction, or a fragment and where it lives.
+struct LayoutLine {
+  std::string words;
+  std::optional<layout::Layout> layout;  // of a fragment
+};
+
+struct GridLayouts {
+  std::string name;  // kernel_grid
+  int threads;
+  std::vector<LayoutLine> lines;
+};
+
+struct GridSchedule {
+  std::string name;  // kernel_grid
+  int threads;
+  std::optional<schedule::Schedule> schedule;  // none: no roles
+
+  std::string without_roles() const;
+};
+
+std::vector<GridLayouts> grid_layouts(const lang::Kernel& kernel, const passes::CudaTarget& target);
+std::vector<GridSchedule> grid_schedules(const lang::Kernel& kernel, const passes::CudaTarget& target);
 
 // The CUDA C++ that is compiled.
 std::string cuda_text(const lang::Kernel& kernel, const passes::CudaTarget& target);

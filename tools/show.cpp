@@ -5,6 +5,7 @@
 #include "commands.hpp"
 #include "cuda_texts.hpp"
 #include "names.hpp"
+#include "pictures.hpp"
 #include "tegula/error.hpp"
 #include "texts.hpp"
 
@@ -16,11 +17,23 @@ struct ShowRequest {
   CallTexts call;
   bool ir = false, passes = false, cpp = false, cuda = false, layout = false, schedule = false,
        resources = false;
+  std::string svg;  // folder of pictures
+  bool draws = false;
   int architecture = 90;
 
   bool on_gpu() const { return cuda || layout || schedule || resources; }
   bool compiles() const { return passes || cpp || on_gpu(); }
 };
+
+void print_lines(const std::vector<std::string>& lines) {
+  for (auto& line : lines) fmt::print("{}\n", line);
+}
+
+void draw_kernel(const lang::Kernel& kernel, const ShowRequest& request) {
+  const passes::CudaTarget gpu{request.architecture};
+  if (request.layout) print_lines(write_layouts(kernel, gpu, request.svg));
+  if (request.schedule) print_lines(write_schedules(kernel, gpu, request.svg));
+}
 
 void show_kernel(const lang::Kernel& kernel, const ShowRequest& request) {
   const passes::CudaTarget gpu{request.architecture};
@@ -28,8 +41,9 @@ void show_kernel(const lang::Kernel& kernel, const ShowRequest& request) {
   if (request.passes) fmt::print("---- as written\n{}\n{}", kernel.text(), pass_differences(kernel));
   if (request.cpp) fmt::print("{}\n", cpp_text(kernel));
   if (request.cuda) fmt::print("{}\n", cuda_text(kernel, gpu));
-  if (request.layout) fmt::print("{}\n", layout_text(kernel, gpu));
-  if (request.schedule) fmt::print("{}\n", schedule_text(kernel, gpu));
+  if (request.draws) draw_kernel(kernel, request);
+  if (request.layout && !request.draws) fmt::print("{}\n", layout_text(kernel, gpu));
+  if (request.schedule && !request.draws) fmt::print("{}\n", schedule_text(kernel, gpu));
   if (request.resources) fmt::print("{}\n", resources_text(kernel, gpu));
 }
 
@@ -39,12 +53,16 @@ void show(ShowRequest request) {
     throw ArgumentError(
         "show: the interpreter runs the program as it is written and compiles nothing; leave out --target "
         "interpreter, or ask for --ir");
+  if (request.draws && !request.layout && !request.schedule)
+    throw ArgumentError("show: --svg draws layouts and schedules; ask for --layout, --schedule or both");
   if (request.call.says_nothing()) request.call.example = op.check_cases.front().name;
   auto call = resolve(request.call);
   // The tiles are those of the device.
   if (request.on_gpu() && call.target == Target::automatic())
     call.target = request.architecture == 80 ? Target::cuda_sm80() : Target::cuda();
-  for (auto& kernel : call.op.kernels(call.inputs, call.options, call.target)) show_kernel(kernel, request);
+  const auto kernels = call.op.kernels(call.inputs, call.options, call.target);
+  if (request.draws) prepare_folder(request.svg);
+  for (auto& kernel : kernels) show_kernel(kernel, request);
 }
 
 }  // namespace
@@ -64,6 +82,9 @@ void add_show(CLI::App& app) {
                     "What the roles of a block do on a GPU, with all synchronisation");
   command->add_flag("--resources", request->resources,
                     "Threads, shared memory and registers of a block on a GPU");
+  auto* svg =
+      command->add_option("--svg", request->svg,
+                          "Draw --layout and --schedule into files of this folder instead: a picture a grid");
   command->add_option("--arch", request->architecture, "Of the GPU: 80 or 90")
       ->check(CLI::IsMember({80, 90}))
       ->capture_default_str();
@@ -74,8 +95,12 @@ void add_show(CLI::App& app) {
       "  tegula show attention\n"
       "  tegula show gemm --case ragged_bias_gelu --passes\n"
       "  tegula show gemm --random a=512x512:bf16 --random b=512x512:bf16 --cpp\n"
-      "  tegula show attention --case 4096_causal --cuda --arch 80");
-  command->callback([request] { show(*request); });
+      "  tegula show attention --case 4096_causal --cuda --arch 80\n"
+      "  tegula show attention_backward --case 2048_causal --layout --schedule --svg pictures");
+  command->callback([request, svg] {
+    request->draws = svg->count() > 0;
+    show(*request);
+  });
 }
 
 }  // namespace tegula::tool

@@ -33,7 +33,7 @@ class Refused : public Tool {
     EXPECT_EQ(outcome.status, 2) << arguments << "\n" << outcome.err;
     EXPECT_EQ(outcome.out, "") << arguments;
     EXPECT_TRUE(has(outcome.err, words)) << arguments << "\n" << outcome.err;
-    EXPECT_FALSE(std::filesystem::exists(file("c.npy"))) << arguments;
+    for (auto* name : {"c.npy", "pictures"}) EXPECT_FALSE(std::filesystem::exists(file(name))) << arguments;
   }
 };
 
@@ -84,6 +84,14 @@ TEST_F(Refused, WrongCalls) {
       {"show gemm --cuda --target interpreter", "interpreter"},
       {"show gemm --cuda --arch 75", "--arch"},
       {"show gemm --asm", "--asm"},
+      {"show gemm --svg @pictures", "ask for --layout, --schedule or both"},
+      {"show gemm --cuda --svg @pictures", "ask for --layout, --schedule or both"},
+      {"show gemm --layout --svg", "--svg"},
+      {"show gemm --layout --svg ''", "names none"},
+      {"show gemm --layout --svg @a.npy", "a.npy': is no folder"},
+      {"show gemm --schedule --svg @a.npy/pictures", "Not a directory"},
+      {"show gemm --schedule --svg /proc/pictures", "/proc/pictures"},
+      {"show gem --layout --svg @pictures", "did you mean gemm"},
       {"bench gemm --rounds 0", "--rounds"},
       {"check gemm --seed red", "--seed"},
   };
