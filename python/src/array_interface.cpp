@@ -12,15 +12,20 @@ namespace nb = nanobind;
 
 namespace {
 
-DType dtype_of(const char* name, const std::string& type) {
+DType dtype_of(const char* name, const std::string& type, const std::string& type_name) {
   constexpr std::pair<std::string_view, DType> known[] = {
       {"b1", boolean}, {"i1", i8},  {"i2", i16}, {"i4", i32}, {"i8", i64},
       {"u1", u8},      {"u4", u32}, {"f2", f16}, {"f4", f32}, {"f8", f64}};
   constexpr char foreign = std::endian::native == std::endian::little ? '>' : '<';
   for (const auto& [code, dtype] : known)
     if (type.substr(1) == code && type[0] != foreign) return dtype;
+  // To NumPy those of ml_dtypes are bytes without a meaning; only their name tells them apart.
+  constexpr std::pair<std::string_view, DType> of_ml_dtypes[] = {
+      {"float8_e4m3fn", e4m3}, {"float8_e5m2", e5m2}, {"bfloat16", bf16}};
+  for (const auto& [known_name, dtype] : of_ml_dtypes)
+    if (type_name == known_name && type[0] != foreign) return dtype;
   throw nb::type_error(
-      fmt::format("{}: elements of NumPy's type '{}' are not supported", name, type).c_str());
+      fmt::format("{}: elements of NumPy's type '{}' are not supported", name, type_name).c_str());
 }
 
 Shape integers(nb::handle sequence) {
@@ -33,7 +38,10 @@ Shape integers(nb::handle sequence) {
 
 DescribedArray read_array_interface(const char* name, nb::handle object) {
   const nb::object interface = object.attr("__array_interface__");
-  const DType dtype = dtype_of(name, nb::str(interface["typestr"]).c_str());
+  const nb::str code(interface["typestr"]);
+  const nb::object type = nb::getattr(object, "dtype", code);
+  const nb::str type_name(type);
+  const DType dtype = dtype_of(name, code.c_str(), type_name.c_str());
   auto* data = reinterpret_cast<void*>(nb::cast<std::uintptr_t>(interface["data"][0]));
   const bool read_only = nb::cast<bool>(interface["data"][1]);
   Shape shape = integers(interface["shape"]);

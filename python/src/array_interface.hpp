@@ -1,5 +1,6 @@
-// NumPy's own description of an array, for what its DLPack refuses to export: read-only arrays before NumPy
-// 2.1, and arrays of bool in older ones (https://numpy.org/doc/stable/reference/arrays.interface.html).
+// NumPy's own description of an array, for what its DLPack refuses to export: numbers of ml_dtypes, read-only
+// arrays before NumPy 2.1, and arrays of bool in older ones
+// (https://numpy.org/doc/stable/reference/arrays.interface.html).
 #pragma once
 #include <nanobind/nanobind.h>
 

@@ -34,7 +34,17 @@ nb::dict stream_option(nb::handle object) {
   return option;
 }
 
-// The object's capsule; none if it refuses to export itself but describes itself as NumPy does.
+// The dtype of a tensor of PyTorch with floats of 8 bits, which some of its versions do not export.
+std::optional<DType> float8_of(nb::handle object) {
+  if (!is_tensor_of_torch(object)) return std::nullopt;
+  const nb::object dtype = object.attr("dtype");
+  const std::string type = nb::str(dtype).c_str();
+  if (type == "torch.float8_e4m3fn") return e4m3;
+  if (type == "torch.float8_e5m2") return e5m2;
+  return std::nullopt;
+}
+
+// The object's capsule; none if it refuses to export itself but can be read otherwise.
 nb::object dlpack_of(const char* name, nb::handle object) {
   if (!nb::hasattr(object, "__dlpack__"))
     throw nb::type_error(fmt::format("{}: expected an array with __dlpack__, given {}; convert it, as by "
@@ -52,7 +62,7 @@ nb::object dlpack_of(const char* name, nb::handle object) {
     // Libraries from before DLPack 1.0 do not know the version.
     return object.attr("__dlpack__")(**stream_option(object));
   } catch (nb::python_error& error) {
-    if (nb::hasattr(object, "__array_interface__")) return nb::none();
+    if (nb::hasattr(object, "__array_interface__") || float8_of(object)) return nb::none();
     refuse_export(name, error);
   }
 }
@@ -117,11 +127,19 @@ nb::tuple dlpack_device(const NewArray& array) {
 
 }  // namespace
 
-// By a capsule, or as NumPy describes it.
+Call::Array Call::array_of_bytes(const char* name, nb::handle tensor, DType dtype) {
+  const nb::object bytes = nb::module_::import_("torch").attr("uint8");
+  Array array = import_array(name, tensor.attr("detach")().attr("view")(bytes));
+  array.ref.dtype = dtype;
+  return array;
+}
+
+// By a capsule, by its bytes, or as NumPy describes it.
 Call::Array Call::exported_array(const char* name, nb::handle object) {
   nb::object capsule = dlpack_of(name, object);
   Array array;
   if (capsule.is_none()) {
+    if (const std::optional<DType> dtype = float8_of(object)) return array_of_bytes(name, object, *dtype);
     DescribedArray described = read_array_interface(name, object);
     return {std::move(described.ref), described.read_only};
   }
@@ -147,7 +165,9 @@ Call::Array Call::import_array(const char* name, nb::handle object) {
     DLManagedTensor described{};
     if (api->view_object(object.ptr(), &described.dl_tensor) != 0) {
       nb::python_error error;
-      refuse_export(name, error);
+      const std::optional<DType> dtype = float8_of(object);
+      if (!dtype) refuse_export(name, error);
+      return array_of_bytes(name, object, *dtype);
     }
     array.ref = view_dlpack(described);
     if (!array.ref.device.is_cpu()) owners_.push_back(nb::borrow(object));

@@ -47,6 +47,7 @@ class Call {
   };
   Array import_array(const char* name, nb::handle object);
   Array exported_array(const char* name, nb::handle object);
+  Array array_of_bytes(const char* name, nb::handle tensor, DType dtype);
   void keep_arrays();
 
   std::vector<nb::object> owners_;  // of elements that may be used after the call, or that a capsule exports

@@ -37,8 +37,10 @@ const ExchangeApi* exchange_api(nb::handle object) {
   return api;
 }
 
+bool is_tensor_of_torch(nb::handle object) { return is_of(object, "torch", "Tensor"); }
+
 bool tells_stream(nb::handle object) {
-  return is_of(object, "torch", "Tensor") || is_of(object, "cupy", "ndarray");
+  return is_tensor_of_torch(object) || is_of(object, "cupy", "ndarray");
 }
 
 Stream stream_of(nb::handle object, const Device& device) {
@@ -49,7 +51,7 @@ Stream stream_of(nb::handle object, const Device& device) {
     return Stream::wrap(handle, device);
   }
   nb::object handle;
-  if (is_of(object, "torch", "Tensor"))
+  if (is_tensor_of_torch(object))
     handle = nb::module_::import_("torch.cuda").attr("current_stream")(device.index).attr("cuda_stream");
   else if (is_of(object, "cupy", "ndarray"))
     handle = nb::module_::import_("cupy.cuda").attr("get_current_stream")(device.index).attr("ptr");

@@ -28,6 +28,7 @@ struct ExchangeApi {
 // The functions of the object's class; null if it has none of a version that is understood.
 const ExchangeApi* exchange_api(nanobind::handle object);
 
+bool is_tensor_of_torch(nanobind::handle object);
 // Whether the object's library, without such functions, is one that tells its current stream: PyTorch or
 // CuPy. Its arrays are used on that stream; those of others on the default stream, for which they are
 // exported.

@@ -83,7 +83,7 @@ nb::object topk_blocks(nb::object scores, std::int64_t count, bool keep_first, b
 }
 
 nb::object gemm(nb::object a, nb::object b, bool transpose_a, bool transpose_b, nb::object bias,
-                std::string activation, std::optional<std::string> out_dtype, nb::object out,
+                std::string activation, double scale, std::optional<std::string> out_dtype, nb::object out,
                 std::string target) {
   Call call;
   const TensorRef a_ref = call.input("a", a), b_ref = call.input("b", b);
@@ -91,6 +91,7 @@ nb::object gemm(nb::object a, nb::object b, bool transpose_a, bool transpose_b, 
   options.transpose_a = transpose_a, options.transpose_b = transpose_b;
   options.bias = call.optional_input("bias", bias);
   options.activation = activation_of(activation);
+  options.scale = scale;
   if (out_dtype) options.out_dtype = dtype_of_name(*out_dtype);
   options.out = call.output("out", out);
   options.target = target_of(target);
@@ -122,7 +123,7 @@ void define_forward(nb::module_& module) {
              nb::arg("keep_diagonal"), nb::arg("q_block_size"), nb::arg("k_block_size"),
              nb::arg("key_offset"), nb::arg("out").none(), nb::arg("target"));
   module.def("gemm", gemm, nb::arg("a"), nb::arg("b"), nb::arg("transpose_a"), nb::arg("transpose_b"),
-             nb::arg("bias").none(), nb::arg("activation"), nb::arg("out_dtype").none(),
+             nb::arg("bias").none(), nb::arg("activation"), nb::arg("scale"), nb::arg("out_dtype").none(),
              nb::arg("out").none(), nb::arg("target"));
 }
 

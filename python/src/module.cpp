@@ -20,6 +20,8 @@ constexpr struct {
     {"argument 'q_block'", "argument 'q_block_size'"},
     {"argument 'k_block'", "argument 'k_block_size'"},
     {"Target::cpu()", "target=\"cpu\""},
+    {"e4m3", "float8_e4m3fn"},
+    {"e5m2", "float8_e5m2"},
     {"bf16", "bfloat16"},
     {"f16", "float16"},
     {"f32", "float32"},

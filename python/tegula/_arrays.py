@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 from typing import Any, Protocol, Sequence
 
@@ -38,12 +39,22 @@ def empty(like: Any, shape: Sequence[int], dtype: str | None = None) -> Any:
     """
     if is_torch(like):
         return like.new_empty(shape, dtype=getattr(sys.modules["torch"], dtype)) if dtype else like.new_empty(shape)
-    if is_numpy(like) and dtype != "bfloat16":
-        return sys.modules["numpy"].empty(shape, dtype or like.dtype)
+    if is_numpy(like):
+        return sys.modules["numpy"].empty(shape, _bfloat16_of_numpy() if dtype == "bfloat16" else dtype or like.dtype)
     if is_cupy(like) and dtype != "bfloat16":
         with like.device:
             return sys.modules["cupy"].empty(shape, dtype or like.dtype)
     return None
+
+
+def _bfloat16_of_numpy() -> Any:
+    """NumPy has no such dtype of its own."""
+    try:
+        return importlib.import_module("ml_dtypes").bfloat16
+    except ModuleNotFoundError:
+        raise ValueError(
+            "a result of bfloat16 for NumPy needs the package ml_dtypes; install it, or choose another out_dtype"
+        ) from None
 
 
 def as_kind_of(like: Any, array: Any) -> Any:

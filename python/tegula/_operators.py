@@ -296,6 +296,13 @@ def topk_blocks(
 gemm_dtypes = (None, "float32", "float16", "bfloat16")
 
 
+def product_dtype(a: Any, out_dtype: str | None) -> str | None:
+    """The name of the dtype of a product; None for that of ``a``."""
+    if out_dtype is None and getattr(getattr(a, "dtype", None), "itemsize", 0) == 1:
+        return "bfloat16"
+    return out_dtype
+
+
 def gemm_shape(a: Any, b: Any, transpose_a: bool, transpose_b: bool) -> tuple[int, ...] | None:
     """The shape of a product from those of a and b; None for what are no matrices."""
     if not (1 < len(a) < 4 and 1 < len(b) < 4):
@@ -312,20 +319,23 @@ def gemm(
     transpose_b: bool = False,
     bias: Array | None = None,
     activation: str = "none",
+    scale: float = 1.0,
     out_dtype: Any = None,
     out: Array | None = None,
     target: str = "automatic",
 ) -> Any:
-    """``activation(a @ b + bias)``, summed in float32 and rounded once.
+    """``activation(scale * a @ b + bias)``, summed in float32 and rounded once.
 
     Args:
-        a: [m, k] or [batch, m, k]; float32, float16 or bfloat16, elements of rows or of columns side by side. [k, m]
-            with transpose_a.
+        a: [m, k] or [batch, m, k]; float32, float16, bfloat16, float8_e4m3fn or float8_e5m2, elements of rows or of
+            columns side by side. [k, m] with transpose_a.
         b: [k, n] or [batch, k, n] of the dtype of a; [n, k] with transpose_b. A matrix without a batch is used with
             every batch of the other.
         bias: [n], float32, float16 or bfloat16.
         activation: "none", "relu", "gelu" (by tanh) or "silu".
-        out_dtype: float32, float16 or bfloat16, by name or as a dtype of NumPy or torch; that of a unless given.
+        scale: of the product, before the bias: that of a times that of b where they are scaled to 8 bits.
+        out_dtype: float32, float16 or bfloat16, by name or as a dtype of NumPy or torch. Unless given, that of a, or
+            bfloat16 where a has 8 bits.
         out: written instead of a new array.
         target: as in ``attention``.
 
@@ -335,12 +345,15 @@ def gemm(
     Raises:
         TypeError, ValueError, RuntimeError: as ``attention``.
 
+    On a Hopper GPU products of 8 bits are summed by the tensor cores, at most 128 with fewer bits than float32 has.
+    They are fast where both operands lie along k, as a and transpose_b do.
+
     Source: GEMM of the BLAS, level 3 (Dongarra et al., 1990).
     """
     _check_gradients(a, b, bias)
     dtype = dtype_name(out_dtype)
     if out is None and dtype in gemm_dtypes:
         shape = gemm_shape(shape_of(a), shape_of(b), transpose_a, transpose_b)
-        out = None if shape is None else empty(a, shape, dtype)
-    results = _tegula.gemm(a, b, transpose_a, transpose_b, bias, activation, dtype, out, target)
+        out = None if shape is None else empty(a, shape, product_dtype(a, dtype))
+    results = _tegula.gemm(a, b, transpose_a, transpose_b, bias, activation, scale, dtype, out, target)
     return as_kind_of(a, results)

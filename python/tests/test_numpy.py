@@ -164,6 +164,20 @@ def test_gemm(target):
     expect_close(out, batches.astype(float).transpose(0, 2, 1) @ b.T, np.float16)
 
 
+@pytest.mark.parametrize("dtype", ["float8_e4m3fn", "float8_e5m2", "bfloat16"])
+def test_gemm_of_ml_dtypes(dtype):
+    """Their numbers are bytes without a meaning to NumPy, which tells nobody else about them."""
+    ml_dtypes = pytest.importorskip("ml_dtypes", reason="ml_dtypes is not installed")
+    a, b = random((30, 32)).astype(getattr(ml_dtypes, dtype)), random((25, 32), seed=1).astype(getattr(ml_dtypes, dtype))
+    expected = 0.5 * a.astype(float) @ b.astype(float).T
+    out = tegula.gemm(a, b, transpose_b=True, scale=0.5)
+    assert out.dtype == ml_dtypes.bfloat16
+    np.testing.assert_allclose(out.astype(float), expected, atol=1e-2, rtol=1e-2)
+    out = tegula.gemm(a, b, transpose_b=True, scale=0.5, out_dtype=np.float32)
+    expect_close(out, expected)
+    refused(lambda: tegula.gemm(a, b.astype(np.float32), transpose_b=True), ValueError, "'b'", dtype, "float32")
+
+
 def test_gradients_agree_with_differences():
     q, k, v = (x[:1, :9, :2, :8] for x in heads())
     dout = random(q.shape, seed=7)

@@ -1,4 +1,4 @@
-"""The operators by their formulas in PyTorch, whose automatic gradients are the reference."""
+"""The operators by their formulas in PyTorch, whose automatic gradients are the reference; inputs, and comparisons."""
 
 import references as reference
 import torch
@@ -40,3 +40,29 @@ def nsa_mask(indices, tokens, block_size, diagonal=True):
     mask = as_mask(indices, tokens, tokens, 1, block_size)
     block = torch.arange(tokens) // block_size
     return (mask | (diagonal & (block[:, None] == block[None, :]))) & causal_mask(tokens, tokens)
+
+
+def heads(queries=21, keys=21, dtype=torch.float32):
+    generator = torch.Generator().manual_seed(1)
+    shapes = ((1, queries, 4, 16), (1, keys, 2, 16), (1, keys, 2, 16))
+    return [torch.randn(shape, generator=generator).to(dtype) for shape in shapes]
+
+
+def check_gradients(function, plain, inputs, tolerance=5e-5):
+    """Results and gradients of `function` against those of `plain` in float64."""
+    ours = [x.clone().requires_grad_() for x in inputs]
+    exact = [x.double().requires_grad_() for x in inputs]
+    results, expected = function(*ours), plain(*exact)
+    generator = torch.Generator().manual_seed(2)
+    loss = exact_loss = 0
+    for result, right in zip(results, expected):
+        weight = torch.randn(right.shape, generator=generator, dtype=torch.float64)
+        finite = right.isfinite()
+        torch.testing.assert_close(result.double(), right, atol=tolerance, rtol=tolerance)
+        loss = loss + (result.double()[finite] * weight[finite]).sum()
+        exact_loss = exact_loss + (right[finite] * weight[finite]).sum()
+    loss.backward()
+    exact_loss.backward()
+    for one, right in zip(ours, exact):
+        assert one.grad.dtype == one.dtype and one.grad.shape == one.shape
+        torch.testing.assert_close(one.grad.double(), right.grad, atol=4 * tolerance, rtol=4 * tolerance)

@@ -23,6 +23,8 @@ else:  # PyTorch before 2.4
         return torch.get_autocast_cpu_dtype() if torch.is_autocast_cpu_enabled() else None
 
 
+# What autocast leaves alone: scales go with it. PyTorch before 2.1 has none.
+eight_bits = tuple(getattr(torch, name) for name in ("float8_e4m3fn", "float8_e5m2") if hasattr(torch, name))
 _any_autocast = getattr(torch._C, "_is_any_autocast_enabled", lambda: True)
 
 
@@ -33,7 +35,7 @@ def autocast(*tensors: Tensor) -> tuple[Tensor, ...]:
     dtype = _autocast_dtype(tensors[0].device.type)
     if dtype is None:
         return tensors
-    return tuple(x.to(dtype) if x.is_floating_point() else x for x in tensors)
+    return tuple(x.to(dtype) if x.is_floating_point() and x.dtype not in eight_bits else x for x in tensors)
 
 
 if hasattr(Tensor, "__dlpack_c_exchange_api__"):

@@ -1,0 +1,151 @@
+"""The operators under the compiler, the tracers and the transforms of PyTorch."""
+
+import pytest
+import tegula
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+needs_operators = pytest.mark.skipif(
+    not hasattr(torch.library, "custom_op"), reason="PyTorch before 2.4 has no such operators"
+)
+import tegula.torch  # noqa: E402
+from torch_references import choice, heads  # noqa: E402
+
+
+@needs_operators
+def test_operators_are_well_formed():
+    """Schemas, fake tensors and gradients as torch.compile needs them."""
+    q, k, v = (x.requires_grad_() for x in heads())
+    options = ["bshd", None, True, -1, -1, 0.0, True]
+    torch.library.opcheck(torch.ops.tegula.attention.default, (q, k, v, None, None, None, *options))
+    product = (q[0], k[0].detach(), None, False, True, "silu", 0.5, "float16")
+    torch.library.opcheck(torch.ops.tegula.gemm.default, product)
+    indices = choice(3, 3, 2).int()
+    sparse = (q, k, v, indices, None, None, 8, 8, "bshd", False, None, 0.0, False, False)
+    torch.library.opcheck(torch.ops.tegula.block_sparse_attn.default, sparse)
+    tokens = choice(21, 6, 3).int().transpose(1, 2)
+    factors = torch.ones(tokens.shape, requires_grad=True)
+    selected = (q, k, v, tokens, factors, None, None, None, 4, "bshd", True, True, False, 5, None, False)
+    torch.library.opcheck(torch.ops.tegula.nsa_selected_attention.default, selected)
+    scores = (q, k, 8, 8, "bshd", True, None, True)
+    torch.library.opcheck(torch.ops.tegula.block_scores.default, scores)
+    best = (tegula.block_scores(q.detach(), k.detach(), 8, 8), 2, False, True, 8, 8, 0)
+    torch.library.opcheck(torch.ops.tegula.topk_blocks.default, best)
+
+
+def whole_choice(q, k, v):
+    """Scores, the choice of blocks by them, and attention over it, with a loss on the scores too."""
+    scores = tegula.torch.block_scores(q * 2, k, 8, 8, causal=True)
+    chosen = tegula.torch.topk_blocks(scores, 2, keep_diagonal=True, q_block_size=8, k_block_size=8)
+    out, lse = tegula.torch.block_sparse_attn(q * 2, k, v, 8, 8, chosen, causal=True)
+    return out.sum() + lse.sum() + scores.clamp(min=-10).sum()
+
+
+def selection(q, k, v):
+    indices = (torch.arange(21)[:, None, None] // 4 - torch.arange(1, 3)).expand(1, 21, 2, 2)
+    return sum(
+        x.relu().sum()
+        for x in tegula.torch.nsa_selected_attention(q * 2, k, v, indices, block_size=4, diagonal=True, window=5)
+    )
+
+
+def drop_in(q, k, v):
+    q, k, v = (x.transpose(1, 2) for x in (q * 2, k, v))
+    indices = (torch.arange(21)[:, None] // 4 - torch.arange(1, 3)).expand(1, 2, 21, 2)
+    out = tegula.torch.native_sparse_attend(q, k, v, 4, indices, indices >= 0, return_sliding_window_out=True)
+    return (out[0] * out[1]).sum()
+
+
+def autocast_product(q, k, v):
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        product = tegula.torch.gemm(q[0, :, 0] * 2, k[0, :, 0], transpose_b=True, bias=v[0, :, 0, 0], activation="gelu")
+    return product.float().sum()
+
+
+WHOLE_FUNCTIONS = {
+    "attention": lambda q, k, v: tegula.torch.attention(q * 2, k, v, causal=True)[0].relu().sum(),
+    "choice of blocks": whole_choice,
+    "selection": selection,
+    "native_sparse_attend": drop_in,
+    "autocast": autocast_product,
+}
+
+
+@needs_operators
+@pytest.mark.parametrize("name", WHOLE_FUNCTIONS)
+def test_compile_takes_the_whole_function(name):
+    """By Inductor, PyTorch's default compiler, without a break of the graph."""
+    step = WHOLE_FUNCTIONS[name]
+    torch._dynamo.reset()
+    compiled = torch.compile(step, fullgraph=True)
+    inputs = [[x.clone().requires_grad_() for x in heads()] for _ in range(2)]
+    losses = [function(*tensors) for function, tensors in zip((step, compiled), inputs)]
+    for loss in losses:
+        loss.backward()
+    torch.testing.assert_close(losses[1], losses[0])
+    for one, other in zip(*inputs):
+        torch.testing.assert_close(one.grad, other.grad, atol=1e-4, rtol=1e-4)
+    with torch.no_grad():
+        torch.testing.assert_close(compiled(*inputs[0]), losses[0].detach())
+
+
+@needs_operators
+def test_transforms_and_tracers():
+    q, k, v = heads()
+
+    def loss(q):
+        return WHOLE_FUNCTIONS["attention"](q, k, v)
+
+    leaf = q.clone().requires_grad_()
+    loss(leaf).backward()
+    torch.testing.assert_close(torch.func.grad(loss)(q), leaf.grad)
+    graph = torch.fx.experimental.proxy_tensor.make_fx(loss)(q)
+    assert "tegula.attention" in graph.code
+    torch.testing.assert_close(graph(q), loss(q))
+    with torch.no_grad():
+        torch.testing.assert_close(loss(leaf), loss(q))
+
+
+def vmapped(functions, q, k, v, indices):
+    """Entries of a dimension of vmap: as a part of the batch, or as calls of their own."""
+    sinks = torch.linspace(-1, 1, 4)
+    lengths = torch.tensor([0, 5, 21], dtype=torch.int32)
+    tokens = torch.zeros(1, 21, 2, 1, dtype=torch.int32)
+    yield lambda q: functions.attention(q, k[0], v[0], causal=True), (q,)
+    yield lambda q, v: functions.attention(q, k[0], v, sinks=sinks), (q, v)
+    yield lambda q, k: functions.attention(q[0], k[0], v[0, 0], cu_seqlens_q=lengths, cu_seqlens_k=lengths), (q, k)
+    yield lambda q, i: functions.block_sparse_attn(q, k[0], v[0], 8, 8, i), (q, indices)
+    yield lambda q, k: functions.nsa_selected_attention(q, k, v[0], tokens, block_size=8, window=3), (q, k)
+    yield lambda q, k: functions.topk_blocks(functions.block_scores(q, k, 8, 8), 2), (q, k)
+    yield lambda q: functions.gemm(q[0, :, 0], k[0, 0, :, 0], transpose_b=True, activation="gelu"), (q,)
+
+
+@pytest.mark.skipif(not hasattr(torch, "func"), reason="this PyTorch has no torch.func")
+@pytest.mark.parametrize("number", range(7))
+def test_vmap(number):
+    several = [torch.stack([x, 2 * x, -x]) for x in heads()]
+    indices = torch.tensor([[0, 2], [1, 2], [0, 1]], dtype=torch.int32).expand(3, 1, 2, 3, 2).contiguous()
+    function, inputs = list(vmapped(tegula.torch, *several, indices))[number]
+    results = torch.vmap(function)(*inputs)
+    one_by_one = [function(*entry) for entry in zip(*inputs)]
+    if isinstance(results, torch.Tensor):
+        results, one_by_one = (results,), [(x,) for x in one_by_one]
+    for result, right in zip(results, zip(*one_by_one)):
+        assert result.dtype == right[0].dtype
+        torch.testing.assert_close(result, torch.stack(right))
+
+
+@pytest.mark.skipif(not hasattr(torch, "func"), reason="this PyTorch has no torch.func")
+def test_gradients_of_entries():
+    several = [torch.stack([x, -x]) for x in heads()]
+    chosen = torch.arange(21).reshape(1, 21, 1, 1).expand(1, 21, 2, 1)
+
+    def loss(q, k, v):
+        dense, _ = tegula.torch.attention(q, k, v, causal=True)
+        sparse, _, near, _ = tegula.torch.nsa_selected_attention(q, k, v, chosen, block_size=1, window=3)
+        return (dense * sparse + near).square().sum()
+
+    gradients = torch.vmap(torch.func.grad(loss, (0, 1, 2)))(*several)
+    for number in range(2):
+        entry = [x[number].clone().requires_grad_() for x in several]
+        for actual, right in zip(gradients, torch.autograd.grad(loss(*entry), entry)):
+            torch.testing.assert_close(actual[number], right)

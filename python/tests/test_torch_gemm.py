@@ -1,0 +1,112 @@
+"""Products of tensors of PyTorch: their gradients, and operands of 8 bits, against float64."""
+
+import pytest
+import tegula
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+needs_operators = pytest.mark.skipif(
+    not hasattr(torch.library, "custom_op"), reason="PyTorch before 2.4 has no such operators"
+)
+import tegula.torch  # noqa: E402
+from torch_references import check_gradients  # noqa: E402
+
+
+@pytest.mark.parametrize("activation", ["none", "relu", "gelu", "silu"])
+@pytest.mark.parametrize("transpose_a, transpose_b", [(False, True), (True, False)])
+def test_gradients_of_products(transpose_a, transpose_b, activation):
+    generator = torch.Generator().manual_seed(5)
+    shapes = [(3, 7, 10) if transpose_a else (3, 10, 7), (9, 7) if transpose_b else (7, 9), (9,)]
+    functions = {
+        "none": lambda x: x,
+        "relu": torch.relu,
+        "gelu": lambda x: torch.nn.functional.gelu(x, approximate="tanh"),
+        "silu": torch.nn.functional.silu,
+    }
+
+    def function(a, b, bias):
+        options = {"transpose_a": transpose_a, "transpose_b": transpose_b, "activation": activation, "scale": 1.75}
+        return (tegula.torch.gemm(a, b, bias=bias, **options),)
+
+    def plain(a, b, bias):
+        a = a.transpose(-1, -2) if transpose_a else a
+        b = b.transpose(-1, -2) if transpose_b else b
+        return (functions[activation](1.75 * (a @ b) + bias),)
+
+    check_gradients(function, plain, [torch.randn(shape, generator=generator) for shape in shapes])
+
+
+needs_8_bits = pytest.mark.skipif(not hasattr(torch, "float8_e4m3fn"), reason="PyTorch before 2.1 has no such dtypes")
+EIGHT_BITS = ["float8_e4m3fn", "float8_e5m2"]
+
+
+def bytes_of_floats(dtype):
+    """a [10, 32] and b [9, 32] of the dtype, and a bias."""
+    generator = torch.Generator().manual_seed(6)
+    a, b = (torch.randn(rows, 32, generator=generator).to(getattr(torch, dtype)) for rows in (10, 9))
+    return a, b, torch.randn(9, generator=generator)
+
+
+class WithoutExport(torch.Tensor):
+    """As in versions of PyTorch that do not export floats of 8 bits."""
+
+    __dlpack_c_exchange_api__ = None
+
+    def __dlpack__(self, *args, **kwargs):
+        if str(self.dtype).startswith("torch.float8"):
+            raise BufferError("float8 types are not supported by dlpack")
+        return super().__dlpack__(*args, **kwargs)
+
+
+@needs_8_bits
+@pytest.mark.parametrize("dtype", EIGHT_BITS)
+def test_products_of_8_bits(dtype):
+    a, b, bias = bytes_of_floats(dtype)
+    options = {"transpose_b": True, "scale": 0.25, "bias": bias}
+    expected = 0.25 * a.double() @ b.double().T + bias.double()
+    for out_dtype, tolerance in ((None, 1e-2), (torch.float16, 2e-3), (torch.float32, 2e-5)):
+        for function in (tegula.gemm, tegula.torch.gemm):
+            out = function(a, b, out_dtype=out_dtype, **options)
+            assert out.dtype == (out_dtype or torch.bfloat16)
+            torch.testing.assert_close(out.double(), expected, atol=tolerance, rtol=tolerance)
+    hidden = tegula.gemm(a.as_subclass(WithoutExport), b.as_subclass(WithoutExport), **options)
+    assert torch.equal(hidden.as_subclass(torch.Tensor), tegula.gemm(a, b, **options))
+    with torch.autocast("cpu", dtype=torch.float16):
+        assert torch.equal(tegula.torch.gemm(a, b, **options), tegula.gemm(a, b, **options))
+    with pytest.raises(ValueError, match="'b'.*float8"):
+        tegula.torch.gemm(a, b.bfloat16(), transpose_b=True)
+
+
+@needs_8_bits
+def test_gradients_beside_products_of_8_bits():
+    a, b, bias = bytes_of_floats("float8_e4m3fn")
+    options = {"transpose_b": True, "scale": 0.25, "activation": "silu", "out_dtype": "float32"}
+    check_gradients(
+        lambda bias: (tegula.torch.gemm(a, b, bias=bias, **options),),
+        lambda bias: (torch.nn.functional.silu(0.25 * a.double() @ b.double().T + bias),),
+        [bias],
+    )
+    with pytest.raises(RuntimeError, match="float8_e4m3fn have no gradients of a and b"):
+        tegula.torch.gemm(a.requires_grad_(), b, **options)
+    with torch.no_grad():
+        tegula.torch.gemm(a, b, **options)
+
+
+@needs_8_bits
+@needs_operators
+@pytest.mark.parametrize("dtype", EIGHT_BITS)
+def test_products_of_8_bits_compile(dtype):
+    a, b, bias = bytes_of_floats(dtype)
+    bias.requires_grad_()
+    # The other checks compute with their arguments, which PyTorch does not do in 8 bits.
+    product = (a, b, bias, False, True, "gelu", 0.25, None)
+    torch.library.opcheck(torch.ops.tegula.gemm.default, product, test_utils=["test_faketensor"])
+
+    def step(a, b, bias):
+        return tegula.torch.gemm(a, b, transpose_b=True, bias=bias, scale=0.25, activation="gelu").float().sum()
+
+    torch._dynamo.reset()
+    loss = torch.compile(step, fullgraph=True)(a, b, bias)
+    torch.testing.assert_close(loss, step(a, b, bias))
+    loss.backward()
+    (expected,) = torch.autograd.grad(step(a, b, bias), bias)
+    torch.testing.assert_close(bias.grad, expected)
