@@ -1,6 +1,7 @@
 #include "tegula/tensor.hpp"
 
 #include <fmt/format.h>
+#include <sys/mman.h>
 
 #include <cstdlib>
 #include <cstring>
@@ -17,10 +18,25 @@ constexpr std::size_t alignment = 64;
 // What a process can address on the processors of today; allocators are not asked for more.
 constexpr std::size_t address_space = std::size_t{1} << 47;
 
+// Tiles are rows of distant tokens, each on a page of its own: with small pages a kernel waits for the tables
+// of pages as long as for the rows. Large tensors begin at a large page and ask for such, all but the last
+// part of one.
+constexpr std::size_t large_page = std::size_t{1} << 21, large_tensor = 2 * large_page;
+
+void* allocate_aligned(std::size_t bytes) {
+  if (bytes < large_tensor) return std::aligned_alloc(alignment, bytes);
+  void* data = std::aligned_alloc(large_page, bytes);
+#ifdef MADV_HUGEPAGE
+  if (data != nullptr)
+    madvise(data, bytes / large_page * large_page, MADV_HUGEPAGE);  // where the system has them
+#endif
+  return data;
+}
+
 std::shared_ptr<void> allocate(std::size_t bytes, const Shape& shape, DType dtype) {
   // Rounded up, so that kernels may read whole vectors at the end.
   const std::size_t rounded = (std::max<std::size_t>(bytes, 1) + alignment - 1) / alignment * alignment;
-  void* data = rounded <= address_space ? std::aligned_alloc(alignment, rounded) : nullptr;
+  void* data = rounded <= address_space ? allocate_aligned(rounded) : nullptr;
   if (data == nullptr) {
     throw DeviceError(
         fmt::format("out of memory: {} {} needs {} bytes", dtype.name(), describe(shape), bytes));
