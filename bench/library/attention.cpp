@@ -1,9 +1,6 @@
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <numeric>
-#include <random>
-
+#include "choices.hpp"
 #include "measure.hpp"
 #include "references.hpp"
 #include "sections.hpp"
@@ -16,19 +13,6 @@ constexpr std::int64_t tokens = 4096, heads = 8, dim = 64, gemm_size = 2048;
 constexpr int block = 64, rounds = 11;
 constexpr std::int64_t blocks = tokens / block;
 constexpr std::int64_t chosen[] = {3, 6, 16, 32, 64};  // blocks of keys of a block of queries
-
-// Different blocks of each row, by chance.
-Tensor random_choice(std::int64_t count) {
-  const Tensor indices = Tensor::empty({1, heads, blocks, count}, i32);
-  std::mt19937 random(static_cast<unsigned>(count));
-  std::vector<std::int32_t> all(blocks);
-  std::iota(all.begin(), all.end(), 0);
-  for (std::int64_t row = 0; row < heads * blocks; ++row) {
-    std::shuffle(all.begin(), all.end(), random);
-    std::copy_n(all.begin(), count, indices.data_as<std::int32_t>() + row * count);
-  }
-  return indices;
-}
 
 struct Problem {
   Tensor q = Tensor::random_normal({1, tokens, heads, dim}, f32, 1);
@@ -75,13 +59,13 @@ void attention_section() {
   const Product product;
   std::vector<Work> works{product.work(), problem.dense(false), problem.dense(true)};
   works[1]();
-  check_attention(problem.q, problem.k, problem.v, problem.out);
+  check_attention(problem.q, problem.k, problem.v, problem.out, all_keys(tokens));
   works[2]();  // the causal kernel is compiled before anything is timed
   for (std::int64_t count : chosen) {
-    const Tensor indices = random_choice(count);
+    const Tensor indices = random_choice(heads, blocks, blocks, count);
     works.push_back(problem.sparse(indices));
     works.back()();
-    check_attention(problem.q, problem.k, problem.v, problem.out, &indices.ref(), block);
+    check_attention(problem.q, problem.k, problem.v, problem.out, chosen_blocks(indices, tokens, block));
   }
   works[0]();
   check_product(product.a, product.b, product.c);

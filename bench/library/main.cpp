@@ -33,7 +33,8 @@ void heading() {
 }
 
 int usage() {
-  fmt::print(stderr, "usage: bench_library all | gemm | attention | memory | calls | compile-times\n");
+  fmt::print(stderr,
+             "usage: bench_library all | gemm | attention | sparse | memory | calls | compile-times\n");
   return 2;
 }
 
@@ -42,11 +43,9 @@ int run(const std::string& what, const char* number) {
   if (what == "memory-of" && number) return memory_of_attention(std::atoi(number)), 0;
   if (what == "first-call") return time_to_call(), 0;
   if (what == "compile" && number) return time_to_compile(std::atoi(number)), 0;
-  constexpr std::pair<const char*, void (*)()> sections[] = {{"gemm", gemm_section},
-                                                             {"attention", attention_section},
-                                                             {"memory", memory_section},
-                                                             {"calls", calls_section},
-                                                             {"compile-times", compile_section}};
+  constexpr std::pair<const char*, void (*)()> sections[] = {
+      {"gemm", gemm_section},     {"attention", attention_section}, {"sparse", sparse_section},
+      {"memory", memory_section}, {"calls", calls_section},         {"compile-times", compile_section}};
   bool known = all;
   for (const auto& [name, section] : sections) known = known || what == name;
   if (!known) return usage();

@@ -5,6 +5,7 @@ namespace tegula::bench {
 
 void gemm_section();
 void attention_section();
+void sparse_section();
 void memory_section();
 void calls_section();
 void compile_section();
