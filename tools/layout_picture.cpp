@@ -10,17 +10,15 @@
 namespace tegula::tool {
 namespace {
 
-using layout::Layout;
-using layout::Place;
-
-constexpr double margin = 16, caption_size = 11, cell_size = 8, cell_height = 14;
+constexpr double sheet_margin = 16, caption_size = 11, cell_size = 8, cell_height = 14;
 constexpr double overview_width = 320, overview_height = 256;
+constexpr std::string_view quiet = "fill=\"#555555\"";
 constexpr std::size_t caption_letters = 150;
 
 // A matrix of the fragment, and of each element the first thread that holds it.
 class Plane {
  public:
-  explicit Plane(const Layout& layout) {
+  explicit Plane(const layout::Layout& layout) {
     const auto& shape = layout.shape();
     const std::size_t rank = shape.size();
     columns_ = rank > 0 ? shape[rank - 1] : 1;
@@ -34,7 +32,7 @@ class Plane {
   std::int64_t rows() const { return rows_; }
   std::int64_t columns() const { return columns_; }
   std::int64_t planes() const { return planes_; }
-  const std::optional<Place>& at(std::int64_t row, std::int64_t column) const {
+  const std::optional<layout::Place>& at(std::int64_t row, std::int64_t column) const {
     return holders_[static_cast<std::size_t>(row * columns_ + column)];
   }
   int warp(std::int64_t row, std::int64_t column) const {
@@ -43,7 +41,7 @@ class Plane {
   }
 
  private:
-  void hold(const Layout& layout, const Place& place) {
+  void hold(const layout::Layout& layout, const layout::Place& place) {
     const auto at = layout.coordinates(place.thread, place.reg);
     if (!layout.is_inside(at)) return;
     std::int64_t flat = 0;
@@ -54,7 +52,7 @@ class Plane {
   }
 
   std::int64_t rows_ = 1, columns_ = 1, planes_ = 1;
-  std::vector<std::optional<Place>> holders_;
+  std::vector<std::optional<layout::Place>> holders_;
 };
 
 std::string hex_colour(double hue, double saturation, double lightness) {
@@ -101,7 +99,7 @@ std::vector<Region> regions_of(const Plane& plane, std::int64_t rows, std::int64
   return result;
 }
 
-std::vector<std::string> wrapped(const std::vector<std::string>& words) {
+std::vector<std::string> captions(const std::vector<std::string>& words) {
   std::vector<std::string> lines;
   for (const std::string& word : words) {
     if (lines.empty()) {
@@ -123,7 +121,7 @@ class LayoutPainter {
 
  private:
   void words(const std::string& text, std::string_view style = "");
-  void legend(int warps);
+  void legend();
   void caption(const DrawnLayout& drawn, const Plane& plane);
   double overview(const Plane& plane, double left, double top);
   double detail(const DrawnLayout& drawn, const Plane& plane, double left, double top);
@@ -132,21 +130,28 @@ class LayoutPainter {
 
   const LayoutPage& page_;
   Svg svg_;
-  double y_ = margin, width_ = 0;
+  double y_ = sheet_margin, width_ = 0;
 };
 
 void LayoutPainter::words(const std::string& text, std::string_view style) {
   y_ += caption_size + 4;
-  svg_.text(margin, y_, text, style);
-  width_ = std::max(width_, margin + Svg::text_width(text, caption_size));
+  svg_.text(sheet_margin, y_, text, style);
+  width_ = std::max(width_, sheet_margin + Svg::text_width(text, caption_size));
 }
 
-void LayoutPainter::legend(int warps) {
+void LayoutPainter::legend() {
+  words(
+      "Warps of the whole fragment, and thread t and element r of it in the top left corner (framed). "
+      "Elements of 16 and 8 bits share registers.",
+      quiet);
+  std::int64_t threads = 1;
+  for (const DrawnLayout& drawn : page_.layouts) threads = std::max(threads, drawn.layout.thread_count());
+  const int warps = static_cast<int>((threads + 31) / 32);
   y_ += 10;
-  double x = margin;
+  double x = sheet_margin;
   for (int group = 0; 4 * group < warps; ++group) {
     const std::string name = fmt::format("warp group {}", group);
-    if (group > 0 && group % 4 == 0) x = margin, y_ += 22;
+    if (group > 0 && group % 4 == 0) x = sheet_margin, y_ += 22;
     svg_.text(x, y_ + 11, name);
     x += Svg::text_width(name, caption_size) + 6;
     for (int warp = 4 * group; warp < std::min(warps, 4 * group + 4); ++warp, x += 28) {
@@ -161,13 +166,13 @@ void LayoutPainter::legend(int warps) {
 
 void LayoutPainter::caption(const DrawnLayout& drawn, const Plane& plane) {
   y_ += 14;
-  for (const std::string& line : wrapped(drawn.fragments)) words(line, "font-weight=\"bold\"");
-  words(drawn.layout.text(), "fill=\"#555555\"");
-  std::string note = fmt::format("{} elements of a thread", drawn.layout.register_count());
+  for (const std::string& line : captions(drawn.fragments)) words(line, "font-weight=\"bold\"");
+  words(drawn.layout.text(), quiet);
+  std::string note = fmt::format("{} of its elements in a thread", drawn.layout.register_count());
   if (drawn.layout.replicas() > 1)
     note += fmt::format("; every element in {} threads", drawn.layout.replicas());
   if (plane.planes() > 1) note += fmt::format("; the first of {} planes", plane.planes());
-  words(note, "fill=\"#555555\"");
+  words(note, quiet);
 }
 
 // All of the matrix; returns how high it is.
@@ -258,28 +263,24 @@ std::string LayoutPainter::picture() {
   svg_.begin_group(fmt::format("font-size=\"{}\"", caption_size));
   words(page_.title, "font-weight=\"bold\"");
   for (const std::string& product : page_.products) words(product);
-  words(
-      "Warps of the whole fragment, and thread t and element r of it in the top left corner (framed). "
-      "Elements of "
-      "16 and 8 bits share registers.",
-      "fill=\"#555555\"");
-  std::int64_t threads = 1;
-  for (const DrawnLayout& drawn : page_.layouts) threads = std::max(threads, drawn.layout.thread_count());
-  if (!page_.layouts.empty()) legend(static_cast<int>((threads + 31) / 32));
+  if (page_.layouts.empty())
+    words("No fragments.", quiet);
+  else
+    legend();
   for (const DrawnLayout& drawn : page_.layouts) {
     const Plane plane(drawn.layout);
     caption(drawn, plane);
     y_ += 20;
-    const double high = overview(plane, margin, y_);
-    y_ += std::max(high, detail(drawn, plane, margin + overview_width + 40, y_));
+    const double high = overview(plane, sheet_margin, y_);
+    y_ += std::max(high, detail(drawn, plane, sheet_margin + overview_width + 40, y_));
   }
   svg_.end_group();
-  return svg_.document(width_ + margin, y_ + margin, page_.title);
+  return svg_.document(width_ + sheet_margin, y_ + sheet_margin, page_.title);
 }
 
 }  // namespace
 
-void LayoutPage::add(const std::string& fragment, const Layout& layout) {
+void LayoutPage::add(const std::string& fragment, const layout::Layout& layout) {
   const auto same =
       std::find_if(layouts.begin(), layouts.end(), [&](const DrawnLayout& d) { return d.layout == layout; });
   if (same == layouts.end())

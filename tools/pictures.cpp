@@ -13,7 +13,7 @@
 namespace tegula::tool {
 namespace {
 
-std::string write(const std::string& folder, const std::string& name, const std::string& picture) {
+std::string write_picture(const std::string& folder, const std::string& name, const std::string& picture) {
   const std::string path = (std::filesystem::path(folder) / name).string();
   OutputFile file(path);
   file.write(picture);
@@ -45,7 +45,7 @@ std::vector<std::string> write_layouts(const lang::Kernel& kernel, const passes:
       else
         page.products.push_back(line.words);
     }
-    lines.push_back(write(folder, grid.name + ".layout.svg", layout_picture(page)));
+    lines.push_back(write_picture(folder, grid.name + ".layout.svg", layout_picture(page)));
   }
   return lines;
 }
@@ -55,7 +55,7 @@ std::vector<std::string> write_schedules(const lang::Kernel& kernel, const passe
   std::vector<std::string> lines;
   for (const GridSchedule& grid : grid_schedules(kernel, target)) {
     if (grid.schedule)
-      lines.push_back(write(folder, grid.name + ".schedule.svg", schedule_picture(*grid.schedule)));
+      lines.push_back(write_picture(folder, grid.name + ".schedule.svg", schedule_picture(*grid.schedule)));
     else
       lines.push_back(grid.without_roles());
   }

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "ir/stmt.hpp"
+#include "ir/effects.hpp"
 
 namespace tegula::tool {
 namespace {
@@ -12,7 +12,7 @@ using schedule::Events;
 using schedule::Side;
 
 constexpr std::size_t letters_of_line = 56;
-constexpr double gap = 3, indent = 9, head_height = 24;
+constexpr double gap = 3, indent = 9, head_height = 24, longest_gap = 200;
 
 const Events* body_of(const Event& event) {
   if (const auto* loop = std::get_if<schedule::Loop>(&event.what)) return &loop->body;
@@ -24,9 +24,11 @@ const Events* body_of(const Event& event) {
 EventKind kind_of_statement(const ir::Stmt& stmt) {
   if (!stmt) return EventKind::work;
   if (ir::as<ir::Turn>(stmt)) return EventKind::turn;
-  const auto* copy = ir::as<ir::Copy>(stmt);
-  if (ir::as<ir::Accumulate>(stmt) || (copy && !copy->to.is_tile())) return EventKind::store;
-  return EventKind::work;
+  const ir::Effects effects = ir::all_effects(stmt);
+  const bool stores = std::any_of(effects.regions.begin(), effects.regions.end(), [](const ir::Region& r) {
+    return ir::is_write(r.touch) && !r.view->is_tile();
+  });
+  return stores ? EventKind::store : EventKind::work;
 }
 
 std::vector<std::string> wrapped(const std::string& words) {
@@ -84,8 +86,7 @@ class Placing {
     for (const Event& e : all) {
       if (next_ == column_.items.size() || column_.items[next_].event != &e) continue;  // says nothing
       Item& item = column_.items[next_++];
-      if (const auto end = ring_end_of(e); end && end->side == Side::empty && end->waits)
-        space.y = std::max(space.y, first_wait(beside_, end->ring).value_or(0));
+      space.y += lowered(e, space.y);
       item.box = {space.x, space.y, space.width, height_of(item)};
       if (const Events* body = body_of(e)) item.box.height = frame(*body, item.box);
       space.y += item.box.height + gap;
@@ -97,6 +98,14 @@ class Placing {
   double frame(const Events& body, const Box& head) {
     const double top = head.y + head.height;
     return events(body, {head.x + indent, top, head.width - 1.5 * indent, 0}) + 1 - head.y;
+  }
+
+  // By how much, for a short way to who waits for what is filled then.
+  double lowered(const Event& e, double y) const {
+    const auto end = ring_end_of(e);
+    if (!end || end->side == Side::full || !end->waits) return 0;
+    const double way = first_wait(beside_, end->ring).value_or(y) - y;
+    return way > 0 && way < longest_gap ? way : 0;
   }
 
   Column& column_;

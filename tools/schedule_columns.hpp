@@ -43,8 +43,8 @@ inline constexpr double letter_size = 10, small_size = 8.5, line_height = 12, bo
 
 // Events of a role, or of all warps, with their words; placed by `place`.
 Column column_of(const schedule::Schedule& schedule, const schedule::Events& events, std::string head);
-// Gives every item its box and the column its height. An event that waits for an empty slot stands no higher
-// than `beside` waits first for a full one of its ring, where there is such a column.
+// Gives every item its box and the column its height. An event that waits for an empty slot is lowered to
+// where `beside` first waits for a full one of its ring, if there is such a column and that is near.
 void place(Column& column, const schedule::Events& events, double x, double y, const Column* beside);
 
 }  // namespace tegula::tool

@@ -12,7 +12,7 @@ using schedule::Event;
 using schedule::Events;
 using schedule::Side;
 
-constexpr double margin = 16, lane_distance = 7, column_distance = 26;
+constexpr double page_margin = 16, lane_distance = 7, column_distance = 26;
 
 struct KindStyle {
   std::string_view name, colour;
@@ -96,7 +96,7 @@ class SchedulePainter {
 
   const schedule::Schedule& s_;
   Svg svg_;
-  double y_ = margin, width_ = 0, bottom_ = 0;
+  double y_ = page_margin, width_ = 0, bottom_ = 0;
   Column all_warps_;
   std::vector<const schedule::Role*> roles_;  // those that fill rings first
   std::vector<Column> columns_;
@@ -112,9 +112,9 @@ void SchedulePainter::legend() {
   y_ += 12;
   words(fmt::format("{}: {} threads, {} registers each{}", s_.name, 32 * s_.warps(), s_.launch_registers,
                     s_.cluster > 1 ? fmt::format(", cluster of {}", s_.cluster) : ""),
-        margin, "font-weight=\"bold\"");
+        page_margin, "font-weight=\"bold\"");
   y_ += 20;
-  double x = margin;
+  double x = page_margin;
   for (const KindStyle& kind : kind_styles) {
     svg_.rect({x, y_ - 10, 18, 12}, fmt::format("fill=\"{}\" stroke=\"#777777\"", kind.colour));
     words(std::string(kind.name), x + 23);
@@ -128,23 +128,24 @@ void SchedulePainter::ring_legend() {
     const schedule::Ring& ring = s_.rings[r];
     y_ += 16;
     if (ring.barriers) {
-      svg_.line(margin, y_ - 4, margin + 18, y_ - 4, Lane{static_cast<int>(r), Side::full}.style());
-      svg_.line(margin + 22, y_ - 4, margin + 40, y_ - 4, Lane{static_cast<int>(r), Side::empty}.style());
+      svg_.line(page_margin, y_ - 4, page_margin + 18, y_ - 4, Lane{static_cast<int>(r), Side::full}.style());
+      svg_.line(page_margin + 22, y_ - 4, page_margin + 40, y_ - 4,
+                Lane{static_cast<int>(r), Side::empty}.style());
     }
     std::string text = fmt::format("ring {}: depth {}", ring.name, ring.depth);
     if (ring.instances > 1) text += fmt::format(" x {} groups", ring.instances);
     if (ring.barriers)
-      text += fmt::format(", full by {} arrivals, empty by {}", ring.full_arrivals, ring.empty_arrivals);
+      text += fmt::format(", full by {} and empty by {} arrivals", ring.full_arrivals, ring.empty_arrivals);
     for (std::size_t i = 0; i < ring.buffers.size(); ++i) {
       const schedule::Buffer& buffer = s_.buffers[static_cast<std::size_t>(ring.buffers[i])];
       text += fmt::format("{}{} of {} bytes", i == 0 ? "; " : ", ", buffer.name, buffer.bytes);
     }
-    words(text, margin + 48, fmt::format("fill=\"{}\"", ring_colour(static_cast<int>(r))));
+    words(text, page_margin + 48, fmt::format("fill=\"{}\"", ring_colour(static_cast<int>(r))));
   }
   if (s_.rings.empty()) return;
   y_ += 16;
-  words("solid: filled, to who waits for full slots; dashed: released, to who waits for empty ones", margin,
-        "fill=\"#555555\"");
+  words("solid: filled, to who waits for full slots; dashed: released, to who waits for empty ones",
+        page_margin, "fill=\"#555555\"");
 }
 
 void SchedulePainter::arrange() {
@@ -171,9 +172,9 @@ void SchedulePainter::find_lanes() {
 
 // The last column first: those before it stand beside it.
 void SchedulePainter::place_columns() {
-  place(all_warps_, s_.prologue, margin, y_, nullptr);
+  place(all_warps_, s_.prologue, page_margin, y_, nullptr);
   const double top = all_warps_.box.y + all_warps_.box.height + 12;
-  double x = margin;
+  double x = page_margin;
   std::vector<double> left(columns_.size());
   for (std::size_t c = 0; c < columns_.size(); ++c) {
     int lanes = 0;
@@ -222,7 +223,7 @@ void SchedulePainter::paint_boxes(const Column& column) {
 }
 
 // Ends of different kinds lie at different heights of a box, so that lines of boxes side by side stay apart.
-double height_of(const Lane& lane, const Lane::End& end) {
+double end_height(const Lane& lane, const Lane::End& end) {
   const double shift = (lane.side == Side::full ? -3.75 : 3.75) + (end.waits ? 1.25 : -1.25);
   return end.item->box.y + end.item->box.height / 2 + shift;
 }
@@ -241,7 +242,7 @@ void SchedulePainter::paint(const Lane& lane, const Lane::End& end, double y) {
 void SchedulePainter::paint(const Lane& lane) {
   double first = bottom_, last = 0;
   for (const Lane::End& end : lane.ends) {
-    const double y = height_of(lane, end);
+    const double y = end_height(lane, end);
     first = std::min(first, y), last = std::max(last, y);
     paint(lane, end, y);
   }
@@ -263,7 +264,7 @@ std::string SchedulePainter::picture() {
   paint_boxes(all_warps_);
   for (const Column& column : columns_) paint_boxes(column);
   svg_.end_group();
-  return svg_.document(width_ + margin, bottom_ + margin, s_.name);
+  return svg_.document(width_ + page_margin, bottom_ + page_margin, s_.name);
 }
 
 }  // namespace

@@ -96,7 +96,7 @@ void add_show(CLI::App& app) {
       "  tegula show gemm --case ragged_bias_gelu --passes\n"
       "  tegula show gemm --random a=512x512:bf16 --random b=512x512:bf16 --cpp\n"
       "  tegula show attention --case 4096_causal --cuda --arch 80\n"
-      "  tegula show attention_backward --case 2048_causal --layout --schedule --svg pictures");
+      "  tegula show attention --case 1024_grouped_bf16 --layout --schedule --svg pictures");
   command->callback([request, svg] {
     request->draws = svg->count() > 0;
     show(*request);

@@ -10,7 +10,7 @@ namespace {
 std::string short_text(const ir::Expr& e) {
   constexpr std::size_t longest = 40;
   const std::string text = ir::print(e);
-  return text.size() <= longest ? text : text.substr(0, longest - 2) + " …";
+  return text.size() <= longest ? text : text.substr(0, text.rfind(' ', longest - 2)) + " …";
 }
 
 std::string assignment(const char* verb, const ir::VariablePtr& variable, const ir::Expr& value) {
