@@ -18,6 +18,7 @@ struct Row {
 };
 
 std::vector<Row> rows() {
+  using ir::testing::operator+;  // counts of schedules have their own
   const auto of = [](auto node) { return ir::statement(std::move(node), Loc::current()); };
   const auto i = named("i"), v = named("v", ir::VariableKind::let),
              x = named("x", ir::VariableKind::let, f32), n = named("n", ir::VariableKind::mutable_);
