@@ -74,7 +74,8 @@ GpuRivals rivals_of(const std::string& table, const std::string& file, std::stri
   whose = "cuDNN's";
   if (file.empty()) return with_own(measure_gpu_rivals(names), names, whose);
   std::ifstream lines(file);
-  if (!lines) throw Error(fmt::format("bench: {}: cannot be read; give a file of lines of rivals.py", file));
+  if (!lines)
+    throw ArgumentError(fmt::format("bench: {}: cannot be read; give a file of lines of rivals.py", file));
   return with_own(read_gpu_rivals(lines), names, whose);
 }
 

@@ -1,4 +1,5 @@
 // The gradients of block-sparse attention against their formula, over one table.
+#include "ops/block_sparse/backward_call.hpp"
 #include "ops/reference/reference.hpp"
 #include "ops/testing.hpp"
 
@@ -141,6 +142,29 @@ TEST_P(BlockSparseBackwardRows, AgreeWithTheFormula) {
     call();
     EXPECT_TRUE(equal(first, dk.whole));
   }
+}
+
+// The program for GPUs, as the interpreter understands it.
+TEST_P(BlockSparseBackwardRows, AgreeWithTheFormulaAsPlannedForGpus) {
+  const Row& row = GetParam();
+  Given in(row);
+  in.options.target = Target::interpreter();
+  std::optional<TensorRef> dlse;
+  if (row.dlse) dlse = in.dlse.inside;
+  const BlockSparseBackwardCall call =
+      prepare_block_sparse_backward({in.dout.inside, in.out.inside, in.lse.inside, dlse}, in.q.inside,
+                                    in.k.inside, in.v.inside, in.options, true);
+  const GradientOutputs outputs =
+      make_gradients(Arguments("test"), call.forward.tensors, row.options.layout, {});
+  if (row.queries > 0 || row.keys > 0) run_block_sparse_backward(call, in.options, outputs);
+  auto by_formula = [&](DType steps) {
+    return reference::block_sparse_attention_backward(in.dout.inside, in.q.inside, in.k.inside, in.v.inside,
+                                                      in.options, dlse, steps);
+  };
+  const AttentionGradients exact = by_formula(f64), plain = by_formula(row.type);
+  expect_close("dq", outputs.result.dq, exact.dq, plain.dq, row.type);
+  expect_close("dk", outputs.result.dk, exact.dk, plain.dk, row.type);
+  expect_close("dv", outputs.result.dv, exact.dv, plain.dv, row.type);
 }
 
 INSTANTIATE_TEST_SUITE_P(Table, BlockSparseBackwardRows, testing::ValuesIn(table()));

@@ -1,4 +1,5 @@
 // Block-sparse attention against its formula, over one table.
+#include "ops/block_sparse/call.hpp"
 #include "ops/reference/reference.hpp"
 #include "ops/testing.hpp"
 
@@ -96,9 +97,11 @@ struct Lists {
 
 class BlockSparseRows : public testing::TestWithParam<Row> {};
 
-TEST_P(BlockSparseRows, AgreeWithTheFormula) {
-  const Row& row = GetParam();
-  for (Target target : test_targets()) {
+using Call = std::function<void(const TensorRef& q, const TensorRef& k, const TensorRef& v,
+                                const BlockSparseOptions& options)>;
+
+void expect_formula(const Row& row, const std::vector<Target>& targets, const Call& call) {
+  for (Target target : targets) {
     SCOPED_TRACE(row.name + " " + std::to_string(row.queries) + " x " + std::to_string(row.keys) +
                  " blocks " + std::to_string(row.options.q_block) + " x " +
                  std::to_string(row.options.k_block) + " " + std::to_string(static_cast<int>(row.choice)) +
@@ -112,7 +115,7 @@ TEST_P(BlockSparseRows, AgreeWithTheFormula) {
     BlockSparseOptions options = row.options;
     lists.give(row, options);
     options.out = out.inside, options.lse = lse.inside, options.target = target;
-    block_sparse_attention(q.inside, k.inside, v.inside, options);
+    call(q.inside, k.inside, v.inside, options);
     const AttentionResult exact = reference::block_sparse_attention(q.inside, k.inside, v.inside, options),
                           plain = reference::block_sparse_attention(q.inside, k.inside, v.inside, options,
                                                                     row.type);
@@ -120,6 +123,22 @@ TEST_P(BlockSparseRows, AgreeWithTheFormula) {
     expect_close("lse", lse.inside, exact.lse, plain.lse, f32);
     EXPECT_TRUE(out.is_clean_outside() && lse.is_clean_outside());
   }
+}
+
+TEST_P(BlockSparseRows, AgreeWithTheFormula) {
+  expect_formula(GetParam(), test_targets(), [](const auto&... all) { block_sparse_attention(all...); });
+}
+
+// The program for GPUs, as the interpreter understands it.
+TEST_P(BlockSparseRows, AgreeWithTheFormulaAsPlannedForGpus) {
+  expect_formula(
+      GetParam(), {Target::interpreter()},
+      [](const TensorRef& q, const TensorRef& k, const TensorRef& v, const BlockSparseOptions& options) {
+        const BlockSparseCall call = prepare_block_sparse(q, k, v, options, "test", true);
+        const HeadOutputs outputs =
+            make_outputs(Arguments("test"), call.tensors, options.layout, options.out, options.lse);
+        if (nelements(outputs.out) > 0) run_block_sparse(call, options, outputs);
+      });
 }
 
 INSTANTIATE_TEST_SUITE_P(Table, BlockSparseRows, testing::ValuesIn(table()));

@@ -55,15 +55,16 @@ void check_room(const BlockSparseCall& forward) {
 
 BlockSparseBackwardCall prepare_block_sparse_backward(const BackwardTensors& given, const TensorRef& q,
                                                       const TensorRef& k, const TensorRef& v,
-                                                      const BlockSparseOptions& options) {
+                                                      const BlockSparseOptions& options,
+                                                      std::optional<bool> for_gpu) {
   BlockSparseBackwardCall call;
-  call.forward = prepare_block_sparse(q, k, v, options, op);
+  call.forward = prepare_block_sparse(q, k, v, options, op, for_gpu);
   call.inputs = check_backward(Arguments(op), call.forward.tensors, options.layout, given);
   check_room(call.forward);
   call.kernel.forward = call.forward.kernel;
   call.kernel.per_query_head = call.forward.per_query_head;
   call.kernel.dlse = given.dlse.has_value();
-  if (runs_on_gpu(options.target, q.device))
+  if (call.kernel.forward.all_threads)
     plan_on_gpu(call.kernel, given.deterministic);
   else
     plan_keys(call.kernel);
@@ -74,26 +75,14 @@ BlockSparseBackwardCall prepare_block_sparse_backward(const BackwardTensors& giv
   return call;
 }
 
-AttentionGradients block_sparse_attention_backward(const TensorRef& dout, const TensorRef& q,
-                                                   const TensorRef& k, const TensorRef& v,
-                                                   const TensorRef& out, const TensorRef& lse,
-                                                   const BlockSparseOptions& options,
-                                                   const AttentionBackwardOptions& gradients) {
-  const Arguments args(op);
-  const BlockSparseBackwardCall call = prepare_block_sparse_backward(
-      {dout, out, lse, gradients.dlse, gradients.deterministic}, q, k, v, options);
+void run_block_sparse_backward(const BlockSparseBackwardCall& call, const BlockSparseOptions& options,
+                               const GradientOutputs& outputs) {
   const HeadTensors& t = call.forward.tensors;
-  check_block_sparse_indices(args, call.forward, options);
-  args.check(!gradients.dsinks, "dsinks", "no dsinks without sinks", "dsinks", "leave it out");
-  GradientOutputs outputs = make_gradients(args, t, options.layout, gradients);
-  outputs.result.dsinks = Tensor::empty({0}, f32);
-  if (nelements(t.q) == 0 && nelements(t.k) == 0) return outputs.result;
+  const Target target = target_for(options.target, t.q.device);
   if (call.kernel.forward.all_threads) {
     if (const auto selection = as_selection(call)) {
       const NsaSlotsKernel kernel = slots_kernel(*selection);
-      run_slots(*selection, kernel, tokens_of_slots(*selection, kernel), outputs, {},
-                target_for(options.target, q.device));
-      return outputs.result;
+      return run_slots(*selection, kernel, tokens_of_slots(*selection, kernel), outputs, {}, target);
     }
   }
   std::vector<Argument> values{call.inputs.dout,
@@ -110,8 +99,23 @@ AttentionGradients block_sparse_attention_backward(const TensorRef& dout, const 
   if (call.kernel.forward.softcap) values.push_back(options.softcap);
   if (call.kernel.forward.counts) values.push_back(call.counts);
   if (call.kernel.dlse) values.push_back(call.inputs.dlse);
-  compiled(call.kernel, target_for(options.target, q.device), block_sparse_backward_kernel)
-      .call_in_order(values);
+  compiled(call.kernel, target, block_sparse_backward_kernel).call_in_order(values);
+}
+
+AttentionGradients block_sparse_attention_backward(const TensorRef& dout, const TensorRef& q,
+                                                   const TensorRef& k, const TensorRef& v,
+                                                   const TensorRef& out, const TensorRef& lse,
+                                                   const BlockSparseOptions& options,
+                                                   const AttentionBackwardOptions& gradients) {
+  const Arguments args(op);
+  const BlockSparseBackwardCall call = prepare_block_sparse_backward(
+      {dout, out, lse, gradients.dlse, gradients.deterministic}, q, k, v, options);
+  const HeadTensors& t = call.forward.tensors;
+  check_block_sparse_indices(args, call.forward, options);
+  args.check(!gradients.dsinks, "dsinks", "no dsinks without sinks", "dsinks", "leave it out");
+  GradientOutputs outputs = make_gradients(args, t, options.layout, gradients);
+  outputs.result.dsinks = Tensor::empty({0}, f32);
+  if (nelements(t.q) > 0 || nelements(t.k) > 0) run_block_sparse_backward(call, options, outputs);
   return outputs.result;
 }
 

@@ -16,6 +16,9 @@ struct BlockSparseBackwardCall {
 // An ArgumentError if the arguments are wrong.
 BlockSparseBackwardCall prepare_block_sparse_backward(const BackwardTensors& given, const TensorRef& q,
                                                       const TensorRef& k, const TensorRef& v,
-                                                      const BlockSparseOptions& options);
+                                                      const BlockSparseOptions& options,
+                                                      std::optional<bool> for_gpu = {});
+void run_block_sparse_backward(const BlockSparseBackwardCall& call, const BlockSparseOptions& options,
+                               const GradientOutputs& outputs);
 
 }  // namespace tegula::ops

@@ -135,7 +135,8 @@ void check_block_sparse_indices(const Arguments& args, const BlockSparseCall& ca
 }
 
 BlockSparseCall prepare_block_sparse(const TensorRef& q, const TensorRef& k, const TensorRef& v,
-                                     const BlockSparseOptions& options, const char* op) {
+                                     const BlockSparseOptions& options, const char* op,
+                                     std::optional<bool> for_gpu) {
   const Arguments args(op);
   check_blocks(args, options);
   check_softcap(args, options.softcap);
@@ -152,8 +153,8 @@ BlockSparseCall prepare_block_sparse(const TensorRef& q, const TensorRef& k, con
   kernel.mask = options.mask.has_value(), kernel.counts = options.counts.has_value();
   const bool on_gpu = runs_on_gpu(options.target, q.device);
   kernel.compute = multiplied_type(q.dtype, on_gpu);
-  kernel.all_threads = on_gpu;
-  if (on_gpu) {
+  kernel.all_threads = for_gpu.value_or(on_gpu);
+  if (kernel.all_threads) {
     plan_on_gpu(options, call, kernel);
     plan_lists(options, call);
   } else {
@@ -163,25 +164,27 @@ BlockSparseCall prepare_block_sparse(const TensorRef& q, const TensorRef& k, con
   return call;
 }
 
-AttentionResult block_sparse_attention(const TensorRef& q, const TensorRef& k, const TensorRef& v,
-                                       const BlockSparseOptions& options) {
-  const BlockSparseCall call = prepare_block_sparse(q, k, v, options);
+void run_block_sparse(const BlockSparseCall& call, const BlockSparseOptions& options,
+                      const HeadOutputs& outputs) {
   const HeadTensors& t = call.tensors;
-  check_block_sparse_indices(Arguments("block_sparse_attention"), call, options);
-  const HeadOutputs outputs =
-      make_outputs(Arguments("block_sparse_attention"), t, options.layout, options.out, options.lse);
-  if (nelements(outputs.out) == 0) return outputs.result;
   if (call.kernel.all_threads) {
-    if (const auto selection = as_selection(call, options.tiles)) {
-      attend_nsa(*selection, outputs, {.target = options.target});
-      return outputs.result;
-    }
+    if (const auto selection = as_selection(call, options.tiles))
+      return attend_nsa(*selection, outputs, {.target = options.target});
   }
   std::vector<Argument> values{
       split_heads(t.q, 2, t.group()), t.k, t.v, outputs.out, outputs.lse, call.choice, call.scale};
   if (call.kernel.softcap) values.push_back(options.softcap);
   if (call.kernel.counts) values.push_back(call.counts);
   compiled(call.kernel, target_for(options.target, t.q.device), block_sparse_kernel).call_in_order(values);
+}
+
+AttentionResult block_sparse_attention(const TensorRef& q, const TensorRef& k, const TensorRef& v,
+                                       const BlockSparseOptions& options) {
+  const Arguments args("block_sparse_attention");
+  const BlockSparseCall call = prepare_block_sparse(q, k, v, options);
+  check_block_sparse_indices(args, call, options);
+  const HeadOutputs outputs = make_outputs(args, call.tensors, options.layout, options.out, options.lse);
+  if (nelements(outputs.out) > 0) run_block_sparse(call, options, outputs);
   return outputs.result;
 }
 

@@ -15,10 +15,13 @@ struct BlockSparseCall {
   float scale = 1;
 };
 
-// An ArgumentError of `op` if the arguments are wrong.
+// An ArgumentError of `op` if the arguments are wrong. Planned for a GPU if the call runs on one, or as said.
 BlockSparseCall prepare_block_sparse(const TensorRef& q, const TensorRef& k, const TensorRef& v,
                                      const BlockSparseOptions& options,
-                                     const char* op = "block_sparse_attention");
+                                     const char* op = "block_sparse_attention",
+                                     std::optional<bool> for_gpu = {});
+void run_block_sparse(const BlockSparseCall& call, const BlockSparseOptions& options,
+                      const HeadOutputs& outputs);
 // With check_indices, an ArgumentError if an entry names no block.
 void check_block_sparse_indices(const Arguments& args, const BlockSparseCall& call,
                                 const BlockSparseOptions& options);

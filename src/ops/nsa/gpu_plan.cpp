@@ -13,7 +13,7 @@ constexpr int warp_group_rows = 64, most_pack = 128;
 constexpr int fewest_rows = 16;
 constexpr int most_dim = 128;
 constexpr int most_entries = 64;  // long lists take more slots than a call of many tokens has memory for
-constexpr std::int64_t fewest_tokens = 6144;  // below, tiles select too few blocks to gain by it
+constexpr std::int64_t fewest_tokens = 12288;  // below, tiles select too few blocks to gain by it
 constexpr int usual_keys = 64, k_of_product = 16;
 
 int round_up(int value, int step) { return (value + step - 1) / step * step; }
