@@ -49,6 +49,20 @@ def test_gradients_of_attention():
     )
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_sinks_of_16_bits(dtype):
+    """They are read as they are: results are those of the same numbers in float32."""
+    q, k, v = heads()
+    given = torch.tensor([0.1, -1.0, 2.0, 0.5]).to(dtype)
+    ours, same = given.clone().requires_grad_(), given.float().requires_grad_()
+    results = [tegula.torch.attention(q, k, v, causal=True, sinks=sinks) for sinks in (ours, same)]
+    for one, other in zip(*results):
+        torch.testing.assert_close(one, other)
+    for out, lse in results:
+        (out.sum() + lse.sum()).backward()
+    torch.testing.assert_close(ours.grad, same.grad.to(dtype))
+
+
 def test_gradients_of_block_sparse_attention():
     indices = choice(3, 3, 2)
     indices[0, 0, 1] = -1  # a row that sees nothing

@@ -25,14 +25,17 @@ struct Heads {
 };
 
 // A step that works into the results of an earlier call, which it keeps, as a caller's graph does.
-Step dense() {
+Step dense(bool with_sinks) {
   const Heads h;
+  const Tensor sinks = on_device({4});
   AttentionOptions options{.causal = true};
+  if (with_sinks) options.sinks = sinks;
   const AttentionResult result = attention(h.q, h.k, h.v, options);
   options.out = result.out, options.lse = result.lse;
   AttentionBackwardOptions given;
   const auto gradients = attention_backward(result.out, h.q, h.k, h.v, result.out, result.lse, options);
   given.dq = gradients.dq, given.dk = gradients.dk, given.dv = gradients.dv;
+  if (with_sinks) given.dsinks = gradients.dsinks;
   return [=, kept = gradients] {
     attention(h.q, h.k, h.v, options);
     attention_backward(result.out, h.q, h.k, h.v, result.out, result.lse, options, given);
@@ -91,7 +94,8 @@ struct Row {
   std::function<Step()> make;
 };
 
-const Row rows[] = {{"dense", dense},
+const Row rows[] = {{"dense", [] { return dense(false); }},
+                    {"dense_with_sinks", [] { return dense(true); }},
                     {"block_sparse", block_sparse},
                     {"selected", [] { return selected(64, 0); }},
                     {"selected_with_window", [] { return selected(16, 32); }},

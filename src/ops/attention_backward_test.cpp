@@ -12,6 +12,7 @@ struct Row {
   DType type = f32;
   AttentionOptions options = {};
   bool sinks = false, dlse = false, packed = false;
+  DType sinks_type = f32;
 };
 
 void PrintTo(const Row& row, std::ostream* out) { *out << row.name; }
@@ -66,7 +67,10 @@ std::vector<Row> table() {
                       .options = {.causal = causal, .left = causal ? -1 : 3, .tiles = {4, 16}},
                       .sinks = true,
                       .dlse = causal,
-                      .packed = packed});
+                      .packed = packed,
+                      .sinks_type = packed   ? bf16
+                                    : causal ? f16
+                                             : f32});
   rows.push_back({.name = "no sequences", .batch = 0, .options = {.tiles = small_tiles}});
   const std::size_t count = rows.size();
   for (std::size_t i = 0; i < count; i += 4) {
@@ -97,7 +101,7 @@ struct Given {
         out(shape_of(row, row.queries, row.heads, row.dim_v), row.type),
         lse(vector_shape(row), f32),
         dlse(Tensor::random_normal(vector_shape(row), f32, 5)),
-        sinks(Tensor::random_normal({row.heads}, f32, 6)),
+        sinks(Tensor::random_normal({row.heads}, row.sinks_type, 6)),
         options(row.options) {
     if (row.sinks) options.sinks = sinks;
     if (row.packed) options.cu_seqlens_q = fences_q, options.cu_seqlens_k = fences_k;

@@ -11,6 +11,7 @@ struct Row {
   DType type = f32;
   AttentionOptions options = {};
   bool sinks = false;
+  DType sinks_type = f32;
 };
 
 void PrintTo(const Row& row, std::ostream* out) { *out << row.name; }
@@ -62,6 +63,14 @@ std::vector<Row> table() {
                   .kv_heads = 2,
                   .options = {.causal = true},
                   .sinks = true});
+  for (DType type : {f16, bf16})
+    for (std::int64_t kv_heads : {1, 2})  // one head of keys: the heads of q share tiles
+      rows.push_back({.name = "sinks of 16 bits",
+                      .heads = 2,
+                      .kv_heads = kv_heads,
+                      .options = {.causal = true},
+                      .sinks = true,
+                      .sinks_type = type});
   rows.push_back(
       {.name = "sinks softcap", .options = {.left = 3, .softcap = 3, .tiles = {4, 16}}, .sinks = true});
   rows.push_back({.name = "no sequences", .batch = 0});
@@ -90,7 +99,7 @@ TEST_P(AttentionRows, AgreeWithTheFormula) {
         v(Tensor::random_normal(shape_of(row, row.keys, row.kv_heads, row.dim_v), row.type, 3)),
         out(shape_of(row, row.queries, row.heads, row.dim_v), row.type),
         lse({row.batch, row.heads, row.queries}, f32);
-    const Tensor sinks = Tensor::random_normal({row.heads}, f32, 4);
+    const Tensor sinks = Tensor::random_normal({row.heads}, row.sinks_type, 4);
     AttentionOptions options = row.options;
     if (row.sinks) options.sinks = sinks;
     options.out = out.inside, options.lse = lse.inside, options.target = target;

@@ -20,7 +20,7 @@ _options = (
 
 def _run(q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, *options):
     *options, _ = options
-    q, k, v, sinks = detached(q, k, v, None if sinks is None else sinks.float())
+    q, k, v, sinks = detached(q, k, v, sinks)
     out, lse = new_outputs(q, v, options[0])
     return _tegula.attention(q, k, v, *options, sinks, cu_seqlens_q, cu_seqlens_k, out, lse, "automatic")
 
@@ -32,7 +32,6 @@ def _fake(q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, layout, *options):
 def _run_backward(dout, dlse, q, k, v, out, lse, sinks, cu_seqlens_q, cu_seqlens_k, *options):
     *options, deterministic = options
     dq, dk, dv, dsinks = _fake_backward(dout, dlse, q, k, v, out, lse, sinks)
-    sinks = None if sinks is None else sinks.float()
     dout, q, k, v, out, lse, sinks = detached(dout, q, k, v, out, lse, sinks)
     _tegula.attention_backward(
         dout, q, k, v, out, lse, dlse, dq, dk, dv, None if sinks is None else dsinks, *options, sinks, cu_seqlens_q,

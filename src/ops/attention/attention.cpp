@@ -36,12 +36,6 @@ AttentionProblem problem_of(const AttentionCall& call) {
   return problem;
 }
 
-Tensor sinks_of(const AttentionCall& call, const AttentionOptions& options) {
-  return Tensor::adopt(*options.sinks, nullptr)
-      .to(f32)
-      .reshape({call.tensors.kv_heads, call.tensors.group()});
-}
-
 AttentionCall prepare_attention(const TensorRef& q, const TensorRef& k, const TensorRef& v,
                                 const AttentionOptions& options, const char* op) {
   const Arguments args(op);
@@ -61,9 +55,10 @@ AttentionCall prepare_attention(const TensorRef& q, const TensorRef& k, const Te
                worded("[heads] = [{}]", call.tensors.heads), *options.sinks, "give every head of q a sink");
   }
   AttentionKernel& kernel = call.kernel;
+  if (options.sinks) kernel.sinks = options.sinks->dtype;
   kernel.type = q.dtype;
   kernel.dim = call.tensors.dim(), kernel.dim_v = call.tensors.dim_v();
-  kernel.softcap = options.softcap > 0, kernel.sinks = options.sinks.has_value();
+  kernel.softcap = options.softcap > 0;
   const bool on_gpu = runs_on_gpu(options.target, q.device);
   kernel.compute = multiplied_type(q.dtype, on_gpu);
   const AttentionPlan plan = on_gpu ? plan_attention_on_gpu(problem_of(call), kernel.compute, options.tiles)
@@ -84,7 +79,7 @@ AttentionResult attention(const TensorRef& q, const TensorRef& k, const TensorRe
   if (call.kernel.left) values.push_back(call.left);
   if (call.kernel.right) values.push_back(call.right);
   if (call.kernel.softcap) values.push_back(options.softcap);
-  if (call.kernel.sinks) values.push_back(sinks_of(call, options));
+  if (call.kernel.sinks) values.push_back(split_heads(*options.sinks, 0, t.group()));
   if (call.kernel.varlen) {
     values.push_back(*options.cu_seqlens_q);
     values.push_back(*options.cu_seqlens_k);

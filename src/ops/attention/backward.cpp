@@ -89,8 +89,8 @@ AttentionBackwardCall prepare_attention_backward(const BackwardTensors& given, c
                  .left = forward.left,
                  .right = forward.right,
                  .softcap = forward.softcap,
-                 .sinks = forward.sinks,
                  .varlen = forward.varlen,
+                 .sinks = forward.sinks,
                  .dlse = given.dlse.has_value(),
                  .one_pass = plan.one_pass,
                  .ordered = plan.ordered};
@@ -129,7 +129,7 @@ AttentionGradients attention_backward(const TensorRef& dout, const TensorRef& q,
   if (call.kernel.right) values.push_back(call.forward.right);
   if (call.kernel.softcap) values.push_back(options.softcap);
   if (call.kernel.sinks) {
-    values.push_back(sinks_of(call.forward, options));
+    values.push_back(split_heads(*options.sinks, 0, t.group()));
     values.push_back(split_heads(outputs.result.dsinks.ref(), 0, t.group()));
   }
   if (call.kernel.dlse) values.push_back(call.inputs.dlse);

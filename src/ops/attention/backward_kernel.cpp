@@ -14,9 +14,9 @@ using namespace lang;
 std::string AttentionBackwardKernel::name() const {
   return fmt::format("attention_backward_{}_{}_d{}_v{}_g{}_q{}_k{}{}{}{}{}{}{}{}{}", type.name(),
                      compute.name(), dim, dim_v, pack, queries, keys, left ? "_left" : "",
-                     right ? "_right" : "", softcap ? "_softcap" : "", sinks ? "_sinks" : "",
-                     dlse ? "_dlse" : "", varlen ? "_varlen" : "", one_pass ? "_one_pass" : "",
-                     ordered ? "_ordered" : "");
+                     right ? "_right" : "", softcap ? "_softcap" : "",
+                     sinks ? fmt::format("_sinks_{}", sinks->name()) : "", dlse ? "_dlse" : "",
+                     varlen ? "_varlen" : "", one_pass ? "_one_pass" : "", ordered ? "_ordered" : "");
 }
 
 namespace {
@@ -45,7 +45,7 @@ struct Program {
     if (c.right) right.emplace(scalar("right", i32));
     if (c.softcap) cap.emplace(scalar("cap", f32));
     if (c.sinks) {
-      sinks.emplace(input("sinks", {heads, members()}, f32));
+      sinks.emplace(input("sinks", {heads, members()}, *c.sinks));
       dsinks.emplace(output("dsinks", {heads, members()}, f32));
     }
     const Extents vector = joined(c.varlen ? Extents{} : Extents{*batch}, {heads, members(), *queries});

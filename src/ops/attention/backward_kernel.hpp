@@ -1,5 +1,6 @@
 // The tile program of the gradients of dense attention.
 #pragma once
+#include <optional>
 #include <string>
 
 #include "ops/attention/gradient.hpp"
@@ -15,7 +16,8 @@ struct AttentionBackwardKernel {
   int pack = 1;  // query heads of one group that share a tile
   int queries = 64, keys = 64;
   bool left = false, right = false;  // the window is bounded on that side
-  bool softcap = false, sinks = false, varlen = false;
+  bool softcap = false, varlen = false;
+  std::optional<DType> sinks;
   bool dlse = false;
   bool one_pass = false;  // dq is summed over the blocks of keys in f32
   bool ordered = false;   // in their order, which takes a mask whose left side is open

@@ -19,7 +19,5 @@ AttentionCall prepare_attention(const TensorRef& q, const TensorRef& k, const Te
                                 const AttentionOptions& options, const char* op = "attention");
 // What the plan needs to know of a call.
 AttentionProblem problem_of(const AttentionCall& call);
-// The sinks as the programs take them: f32 [kv heads, group].
-Tensor sinks_of(const AttentionCall& call, const AttentionOptions& options);
 
 }  // namespace tegula::ops

@@ -12,7 +12,8 @@ using namespace lang;
 std::string AttentionKernel::name() const {
   return fmt::format("attention_{}_{}_d{}_v{}_g{}_q{}_k{}{}{}{}{}{}", type.name(), compute.name(), dim, dim_v,
                      pack, queries, keys, left ? "_left" : "", right ? "_right" : "",
-                     softcap ? "_softcap" : "", sinks ? "_sinks" : "", varlen ? "_varlen" : "");
+                     softcap ? "_softcap" : "", sinks ? fmt::format("_sinks_{}", sinks->name()) : "",
+                     varlen ? "_varlen" : "");
 }
 
 namespace {
@@ -38,7 +39,7 @@ struct Program {
     if (c.left) left.emplace(scalar("left", i32));
     if (c.right) right.emplace(scalar("right", i32));
     if (c.softcap) cap.emplace(scalar("cap", f32));
-    if (c.sinks) sinks.emplace(input("sinks", {heads, group_extent()}, f32));
+    if (c.sinks) sinks.emplace(input("sinks", {heads, group_extent()}, *c.sinks));
     if (c.varlen) declare_sequences();
   }
 

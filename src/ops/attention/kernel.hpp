@@ -1,5 +1,6 @@
 // The tile program of dense attention.
 #pragma once
+#include <optional>
 #include <string>
 
 #include "tegula/lang.hpp"
@@ -14,7 +15,8 @@ struct AttentionKernel {
   int pack = 1;  // query heads of one group that share a tile
   int queries = 64, keys = 64;
   bool left = false, right = false;  // the window is bounded on that side
-  bool softcap = false, sinks = false, varlen = false;
+  bool softcap = false, varlen = false;
+  std::optional<DType> sinks;
 
   int rows() const { return queries * pack; }
   std::string name() const;
