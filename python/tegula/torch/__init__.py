@@ -3,6 +3,7 @@ autocast; and functions with the signatures of other libraries.
 """
 
 from ._block_sparse import block_sparse_attn
+from ._cache_key import add_to_cache_key
 from ._dense import attention
 from ._drop_in import native_sparse_attend
 from ._gemm import gemm
@@ -18,3 +19,5 @@ __all__ = [
     "nsa_selected_attention",
     "topk_blocks",
 ]
+
+add_to_cache_key()
