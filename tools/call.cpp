@@ -103,7 +103,8 @@ const ops::Case& example_named(const ops::Operator& op, const std::string& name)
 }  // namespace
 
 void add_target_option(CLI::App& command, std::string& target) {
-  command.add_option("--target", target, "auto, interpreter, cpu, cuda, cuda_sm80, emulated or emulated_sm90")
+  command
+      .add_option("--target", target, "auto, interpreter, cpu, cuda, cuda_sm80, emulated or emulated_sm90")
       ->check(CLI::IsMember({"auto", "interpreter", "cpu", "cuda", "cuda_sm80", "emulated", "emulated_sm90"}))
       ->capture_default_str();
 }

@@ -5,6 +5,7 @@
 #include "commands.hpp"
 #include "cuda_texts.hpp"
 #include "names.hpp"
+#include "passes/cuda/cuda_passes.hpp"
 #include "pictures.hpp"
 #include "tegula/error.hpp"
 #include "texts.hpp"
@@ -22,6 +23,7 @@ struct ShowRequest {
   int architecture = 90;
 
   bool on_gpu() const { return cuda || layout || schedule || resources; }
+  bool for_gpu() const { return on_gpu() || call.target == "cuda" || call.target == "cuda_sm80"; }
   bool compiles() const { return passes || cpp || on_gpu(); }
 };
 
@@ -35,10 +37,15 @@ void draw_kernel(const lang::Kernel& kernel, const ShowRequest& request) {
   if (request.schedule) print_lines(write_schedules(kernel, gpu, request.svg));
 }
 
+std::string passes_text(const lang::Kernel& kernel, const ShowRequest& request) {
+  if (!request.for_gpu()) return pass_differences(kernel, passes::cpu_passes());
+  return pass_differences(kernel, passes::cuda_passes({request.architecture}));
+}
+
 void show_kernel(const lang::Kernel& kernel, const ShowRequest& request) {
   const passes::CudaTarget gpu{request.architecture};
   if (request.ir || !request.compiles()) fmt::print("{}\n", kernel.text());
-  if (request.passes) fmt::print("---- as written\n{}\n{}", kernel.text(), pass_differences(kernel));
+  if (request.passes) fmt::print("---- as written\n{}\n{}", kernel.text(), passes_text(kernel, request));
   if (request.cpp) fmt::print("{}\n", cpp_text(kernel));
   if (request.cuda) fmt::print("{}\n", cuda_text(kernel, gpu));
   if (request.draws) draw_kernel(kernel, request);
@@ -72,8 +79,10 @@ void add_show(CLI::App& app) {
   auto request = std::make_shared<ShowRequest>();
   add_call_options(*command, request->call);
   command->add_flag("--ir", request->ir, "As text of the language (the default)");
-  command->add_flag("--passes", request->passes,
-                    "As written, and what every pass of the compiler for the CPU changes");
+  command->add_flag(
+      "--passes", request->passes,
+      "As written, and what every pass of the compiler changes: for the CPU, or with --target cuda "
+      "for a GPU");
   command->add_flag("--cpp", request->cpp, "As the C++ that is compiled for the CPU");
   command->add_flag("--cuda", request->cuda, "As the CUDA C++ that is compiled for a GPU");
   command->add_flag("--layout", request->layout,

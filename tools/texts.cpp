@@ -23,19 +23,18 @@ std::string without_places(const std::string& text) {
   return result;
 }
 
-std::string pass_differences(const lang::Kernel& kernel) {
+std::string pass_differences(const lang::Kernel& kernel, std::span<const passes::Pass> passes) {
   std::string text;
   int number = 0;
-  passes::run(passes::cpu_passes(), *kernel.ir(),
-              [&](const passes::Pass& pass, const ir::Kernel& before, const ir::Kernel& after) {
-                // The column of the places depends on the longest line.
-                const auto changes =
-                    diff(without_places(ir::print(before)), without_places(ir::print(after)));
-                text += fmt::format("{}---- {}. {}: {}\n", number == 0 ? "" : "\n", number + 1, pass.name,
-                                    pass.reason);
-                text += changes.empty() ? "changes nothing\n" : changes;
-                ++number;
-              });
+  passes::run(
+      passes, *kernel.ir(), [&](const passes::Pass& pass, const ir::Kernel& before, const ir::Kernel& after) {
+        // The column of the places depends on the longest line.
+        const auto changes = diff(without_places(ir::print(before)), without_places(ir::print(after)));
+        text +=
+            fmt::format("{}---- {}. {}: {}\n", number == 0 ? "" : "\n", number + 1, pass.name, pass.reason);
+        text += changes.empty() ? "changes nothing\n" : changes;
+        ++number;
+      });
   return text;
 }
 

@@ -83,6 +83,8 @@ TEST_F(Tool, ShowsPrograms) {
       {"show attention --ir", "gemm("},
       {"show gemm --case ragged_bias_gelu --ir", "input bias"},
       {"show gemm --passes", "---- 3. lower_tile_ops"},
+      {"show gemm --passes --target cuda", "---- 4. lower_for_cuda"},
+      {"show gemm --target cuda", "kernel gemm"},
       {"show gemm --cpp", "extern \"C\""},
       {"show gemm --random a=512x512:bf16 --random b=512x512:bf16", "input a: bf16"},
       {"show gemm --option transpose_b=true --random a=8x8 --random b=8x8", ".T()"},

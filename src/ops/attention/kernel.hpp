@@ -16,7 +16,7 @@ struct AttentionKernel {
   int queries = 64, keys = 64;
   bool left = false, right = false;  // the window is bounded on that side
   bool softcap = false, varlen = false;
-  std::optional<DType> sinks;
+  std::optional<DType> sinks = {};
 
   int rows() const { return queries * pack; }
   std::string name() const;
