@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from . import _tegula
+from . import _calls
 from ._arrays import Array, as_kind_of, empty
 from ._operators import shape_of
 
@@ -47,7 +47,7 @@ def attention_backward(
     """
     dq, dk, dv = (empty(x, shape_of(x)) for x in (q, k, v))
     dsinks = None if sinks is None else empty(q, shape_of(sinks), "float32")
-    results = _tegula.attention_backward(
+    results = _calls.attention_backward(
         dout, q, k, v, out, lse, dlse, dq, dk, dv, dsinks, layout, scale, causal, left, right, softcap, sinks,
         cu_seqlens_q, cu_seqlens_k, deterministic, target,
     )  # fmt: skip
@@ -92,7 +92,7 @@ def block_sparse_attn_backward(
     Source: Dao et al., "FlashAttention", 2022, appendix B; dlse as an addend of its row sums.
     """
     dq, dk, dv = (empty(x, shape_of(x)) for x in (q, k, v))
-    results = _tegula.block_sparse_attn_backward(
+    results = _calls.block_sparse_attn_backward(
         dout, q, k, v, out, lse, dlse, dq, dk, dv, q_block_size, k_block_size, topk_indices, counts, mask, layout,
         causal, scale, softcap, deterministic, target,
     )  # fmt: skip
@@ -147,7 +147,7 @@ def nsa_selected_attention_backward(
     """
     dq, dk, dv = (empty(x, shape_of(x)) for x in (q, k, v))
     dscale = empty(q, shape_of(block_indices), "float32") if scale_gradient else None
-    results = _tegula.nsa_selected_attention_backward(
+    results = _calls.nsa_selected_attention_backward(
         dout, q, k, v, block_indices, out, lse, dlse, window_dout, window_out, window_lse, window_dlse, scale_gradient,
         dq, dk, dv, dscale, block_counts, block_size, layout, causal, diagonal, repeats, window, scale, cu_seqlens_q,
         cu_seqlens_k, target,

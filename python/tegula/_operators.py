@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from . import _tegula
+from . import _calls
 from ._arrays import Array, as_kind_of, dtype_name, empty, is_torch
 
 
 def shape_of(array: Any) -> tuple[int, ...]:
     """The extents of an array; none where it does not tell them, which leaves checks and outputs to the library."""
     return getattr(array, "shape", ())
+
+
+def is_size(value: Any) -> bool:
+    """Whether outputs can be made by it; what cannot is the library's to refuse."""
+    return hasattr(type(value), "__index__") and value >= 1
 
 
 def attention_shapes(q: Any, v: Any, layout: str) -> tuple[Any, Any]:
@@ -94,7 +99,7 @@ def attention(
     """
     _check_gradients(q, k, v, sinks)
     out, lse = _attention_outputs(q, v, layout, out, lse)
-    results = _tegula.attention(
+    results = _calls.attention(
         q, k, v, layout, scale, causal, left, right, softcap, sinks, cu_seqlens_q, cu_seqlens_k, out, lse, target
     )
     return as_kind_of(q, results[0]), as_kind_of(q, results[1])
@@ -141,7 +146,7 @@ def block_sparse_attn(
     """
     _check_gradients(q, k, v)
     out, lse = _attention_outputs(q, v, layout, out, lse)
-    results = _tegula.block_sparse_attn(
+    results = _calls.block_sparse_attn(
         q, k, v, q_block_size, k_block_size, topk_indices, counts, mask, layout, causal, scale, softcap, check_indices,
         out, lse, target,
     )  # fmt: skip
@@ -193,7 +198,7 @@ def nsa_selected_attention(
     _check_gradients(q, k, v)
     out, lse = _attention_outputs(q, v, layout, None, None)
     window_out, window_lse = _attention_outputs(q, v, layout, None, None) if window > 0 else (None, None)
-    results = _tegula.nsa_selected_attention(
+    results = _calls.nsa_selected_attention(
         q, k, v, block_indices, block_counts, block_size, layout, causal, diagonal, repeats, window, scale,
         cu_seqlens_q, cu_seqlens_k, check_indices, out, lse, window_out, window_lse, target,
     )  # fmt: skip
@@ -204,7 +209,7 @@ def scores_shape(
     q: Any, k: Any, q_block_size: int, k_block_size: int, layout: str, per_kv_head: bool
 ) -> tuple[int, int, int, int] | None:
     """The shape of the result of block_scores, from those of q and k; None for what has none."""
-    if len(q) != 4 or len(k) != 4 or q_block_size < 1 or k_block_size < 1:
+    if len(q) != 4 or len(k) != 4 or not (is_size(q_block_size) and is_size(k_block_size)):
         return None
     sequence, heads = (1, 2) if layout == "bshd" else (2, 1)
     rows, columns = -(-q[sequence] // q_block_size), -(-k[sequence] // k_block_size)
@@ -246,7 +251,7 @@ def block_scores(
         shape = scores_shape(shape_of(q), shape_of(k), q_block_size, k_block_size, layout, per_kv_head)
         out = None if shape is None else empty(q, shape, "float32")
     return as_kind_of(
-        q, _tegula.block_scores(q, k, q_block_size, k_block_size, layout, causal, scale, per_kv_head, out, target)
+        q, _calls.block_scores(q, k, q_block_size, k_block_size, layout, causal, scale, per_kv_head, out, target)
     )
 
 
@@ -283,11 +288,11 @@ def topk_blocks(
     """
     _check_gradients(scores)
     shape = shape_of(scores)
-    if out is None and len(shape) == 4 and count > 0:
+    if out is None and len(shape) == 4 and is_size(count):
         out = empty(scores, (*shape[:3], count), "int32")
     return as_kind_of(
         scores,
-        _tegula.topk_blocks(
+        _calls.topk_blocks(
             scores, count, keep_first, keep_diagonal, q_block_size, k_block_size, key_offset, out, target
         ),
     )
@@ -355,5 +360,5 @@ def gemm(
     if out is None and dtype in gemm_dtypes:
         shape = gemm_shape(shape_of(a), shape_of(b), transpose_a, transpose_b)
         out = None if shape is None else empty(a, shape, product_dtype(a, dtype))
-    results = _tegula.gemm(a, b, transpose_a, transpose_b, bias, activation, scale, dtype, out, target)
+    results = _calls.gemm(a, b, transpose_a, transpose_b, bias, activation, scale, dtype, out, target)
     return as_kind_of(a, results)

@@ -168,7 +168,8 @@ def test_gemm(target):
 def test_gemm_of_ml_dtypes(dtype):
     """Their numbers are bytes without a meaning to NumPy, which tells nobody else about them."""
     ml_dtypes = pytest.importorskip("ml_dtypes", reason="ml_dtypes is not installed")
-    a, b = random((30, 32)).astype(getattr(ml_dtypes, dtype)), random((25, 32), seed=1).astype(getattr(ml_dtypes, dtype))
+    kind = getattr(ml_dtypes, dtype)
+    a, b = random((30, 32)).astype(kind), random((25, 32), seed=1).astype(kind)
     expected = 0.5 * a.astype(float) @ b.astype(float).T
     out = tegula.gemm(a, b, transpose_b=True, scale=0.5)
     assert out.dtype == ml_dtypes.bfloat16
@@ -234,7 +235,14 @@ def test_errors():
     refused(lambda: tegula.attention(q, k, v, layout="sbhd"), ValueError, "layout", "'bshd', 'bhsd'")
     refused(lambda: tegula.attention(q, k, v, target="abacus"), ValueError, "target", "'interpreter'")
     refused(lambda: tegula.attention(q, k, v, scale=-1.0), ValueError, "scale")
-    refused(lambda: tegula.attention(q, k, v, causal="yes"), TypeError)
+    refused(lambda: tegula.attention(q, k, v, causal="yes"), TypeError, "attention: causal: expected bool, given str")
+    refused(lambda: tegula.attention(q, k, v, scale="a"), TypeError, "scale: expected float or None, given str")
+    refused(lambda: tegula.attention(q, k, v, left=2.5), TypeError, "left: expected int, given float")
+    refused(lambda: tegula.attention(q, k, v, layout=None), TypeError, "layout: expected str, given None")
+    refused(lambda: tegula.attention(q, k, None), TypeError, "v: expected an array", "None")
+    refused(lambda: tegula.block_scores(q, k, "a", 16), TypeError, "q_block_size: expected int, given str")
+    refused(lambda: tegula.block_scores(q, k, 2**40, 16), TypeError, "q_block_size", "32 bits, given 1099511627776")
+    refused(lambda: tegula.topk_blocks(q, 1.5), TypeError, "count: expected int, given float")
     refused(lambda: tegula.attention(q[0], k, v), ValueError, "q")
     refused(lambda: tegula.block_sparse_attn(q, k, v, 16, 16), ValueError, "block_sparse_attn", "topk_indices or mask")
     wide = np.zeros((2, 2, 3, 3), np.int64)

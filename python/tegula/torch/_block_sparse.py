@@ -7,7 +7,7 @@ from typing import Any, Optional, Tuple
 import torch
 from torch import Tensor
 
-from .. import _tegula
+from .. import _calls
 from ._common import autocast, detached, lse_rows, new_gradients, new_outputs, rows
 from ._operator import Operator
 
@@ -22,7 +22,7 @@ def _run(q, k, v, topk_indices, counts, mask, q_block_size, k_block_size, layout
     *options, _, check_indices = options
     q, k, v = detached(q, k, v)
     out, lse = new_outputs(q, v, layout)
-    return _tegula.block_sparse_attn(
+    return _calls.block_sparse_attn(
         q, k, v, q_block_size, k_block_size, topk_indices, counts, mask, layout, *options, check_indices, out, lse,
         "automatic",
     )  # fmt: skip
@@ -35,7 +35,7 @@ def _fake(q, k, v, topk_indices, counts, mask, q_block_size, k_block_size, layou
 def _run_backward(dout, dlse, q, k, v, out, lse, topk_indices, counts, mask, q_block_size, k_block_size, *options):
     dq, dk, dv = new_gradients(q, k, v)
     dout, q, k, v, out, lse = detached(dout, q, k, v, out, lse)
-    return _tegula.block_sparse_attn_backward(
+    return _calls.block_sparse_attn_backward(
         dout, q, k, v, out, lse, dlse, dq, dk, dv, q_block_size, k_block_size, topk_indices, counts, mask, *options,
         "automatic",
     )  # fmt: skip

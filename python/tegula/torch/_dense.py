@@ -7,7 +7,7 @@ from typing import Optional, Tuple
 import torch
 from torch import Tensor
 
-from .. import _tegula
+from .. import _calls
 from ._common import autocast, detached, lse_rows, new_gradients, new_outputs, rows
 from ._operator import Operator
 
@@ -22,7 +22,7 @@ def _run(q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, *options):
     *options, _ = options
     q, k, v, sinks = detached(q, k, v, sinks)
     out, lse = new_outputs(q, v, options[0])
-    return _tegula.attention(q, k, v, *options, sinks, cu_seqlens_q, cu_seqlens_k, out, lse, "automatic")
+    return _calls.attention(q, k, v, *options, sinks, cu_seqlens_q, cu_seqlens_k, out, lse, "automatic")
 
 
 def _fake(q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, layout, *options):
@@ -33,7 +33,7 @@ def _run_backward(dout, dlse, q, k, v, out, lse, sinks, cu_seqlens_q, cu_seqlens
     *options, deterministic = options
     dq, dk, dv, dsinks = _fake_backward(dout, dlse, q, k, v, out, lse, sinks)
     dout, q, k, v, out, lse, sinks = detached(dout, q, k, v, out, lse, sinks)
-    _tegula.attention_backward(
+    _calls.attention_backward(
         dout, q, k, v, out, lse, dlse, dq, dk, dv, None if sinks is None else dsinks, *options, sinks, cu_seqlens_q,
         cu_seqlens_k, deterministic, "automatic",
     )  # fmt: skip

@@ -7,7 +7,7 @@ from typing import Any, Optional
 import torch
 from torch import Tensor
 
-from .. import _operators, _tegula
+from .. import _calls, _operators
 from .._arrays import dtype_name
 from ._common import autocast, detached, eight_bits
 from ._operator import Operator
@@ -18,7 +18,7 @@ def _run(a, b, bias, transpose_a, transpose_b, activation, scale, out_dtype):
     if out_dtype in _operators.gemm_dtypes:
         out = _new_product(a, b, transpose_a, transpose_b, out_dtype)
     a, b, bias = detached(a, b, bias)
-    return _tegula.gemm(a, b, transpose_a, transpose_b, bias, activation, scale, out_dtype, out, "automatic")
+    return _calls.gemm(a, b, transpose_a, transpose_b, bias, activation, scale, out_dtype, out, "automatic")
 
 
 def _new_product(

@@ -7,7 +7,7 @@ from typing import Optional, Tuple
 import torch
 from torch import Tensor
 
-from .. import _tegula
+from .. import _calls
 from ._block_sparse import as_block_numbers
 from ._common import autocast, detached, lse_rows, new_gradients, new_outputs, rows
 from ._operator import Operator
@@ -25,7 +25,7 @@ def _run_at_once(q, k, v, block_indices, sel_scale, block_counts, cu_seqlens_q, 
     q, k, v = detached(q, k, v)
     out, lse = new_outputs(q, v, layout)
     window_out, window_lse = new_outputs(q, v, layout) if window > 0 else (None, None)
-    return _tegula.nsa_selected_attention(
+    return _calls.nsa_selected_attention(
         q, k, v, block_indices, block_counts, block_size, layout, causal, diagonal, repeats, window, scale,
         cu_seqlens_q, cu_seqlens_k, check_indices, out, lse, window_out, window_lse, "automatic",
     )  # fmt: skip
@@ -50,7 +50,7 @@ def _run_backward(dout, dlse, window_dout, window_dlse, q, k, v, out, lse, windo
     dq, dk, dv = new_gradients(q, k, v)
     dscale = _new_dscale(q, block_indices, scale_gradient)
     dout, q, k, v, out, lse, window_out, window_lse = detached(dout, q, k, v, out, lse, window_out, window_lse)
-    _tegula.nsa_selected_attention_backward(
+    _calls.nsa_selected_attention_backward(
         dout, q, k, v, block_indices, out, lse, dlse, window_dout, window_out, window_lse, window_dlse, scale_gradient,
         dq, dk, dv, dscale if scale_gradient else None, block_counts, *options, cu_seqlens_q, cu_seqlens_k, "automatic",
     )  # fmt: skip

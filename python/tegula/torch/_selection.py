@@ -7,7 +7,7 @@ from typing import Optional
 import torch
 from torch import Tensor
 
-from .. import _operators, _tegula
+from .. import _calls, _operators
 from ._common import autocast, detached
 from ._operator import Operator
 
@@ -15,7 +15,7 @@ from ._operator import Operator
 def _run_scores(q, k, *options):
     out = _fake_scores(q, k, *options)
     q, k = detached(q, k)
-    return _tegula.block_scores(q, k, *options, out, "automatic")
+    return _calls.block_scores(q, k, *options, out, "automatic")
 
 
 def _fake_scores(q, k, q_block_size, k_block_size, layout, causal, scale, per_kv_head):
@@ -97,11 +97,11 @@ def block_scores(
 
 def _run_topk(scores, *options):
     (given,) = detached(scores)
-    return _tegula.topk_blocks(given, *options, _fake_topk(scores, *options), "automatic")
+    return _calls.topk_blocks(given, *options, _fake_topk(scores, *options), "automatic")
 
 
 def _fake_topk(scores, count, *options):
-    if scores.dim() != 4 or count < 1:
+    if scores.dim() != 4 or not _operators.is_size(count):
         return None  # the library's to refuse
     return scores.new_empty((*scores.shape[:3], count), dtype=torch.int32)
 
