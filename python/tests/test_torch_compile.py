@@ -88,7 +88,7 @@ def test_compile_takes_the_whole_function(name):
         torch.testing.assert_close(compiled(*inputs[0]), losses[0].detach())
 
 
-def test_compiled_graphs_of_other_versions_are_not_used(monkeypatch):
+def test_compiled_graphs_of_other_versions_are_not_used():
     """The sources are a part of PyTorch's key of what it has compiled, beside the user's tag."""
     config = pytest.importorskip("torch.compiler.config", reason="PyTorch before 2.6 has no such configuration")
     if not hasattr(config, "cache_key_tag"):
@@ -96,9 +96,9 @@ def test_compiled_graphs_of_other_versions_are_not_used(monkeypatch):
     from tegula.torch import _cache_key
 
     assert config.cache_key_tag.split()[-1] == f"tegula-{_cache_key.fingerprint()}"
-    monkeypatch.setattr(config, "cache_key_tag", "mine tegula-of-before")
-    _cache_key.add_to_cache_key()
-    assert config.cache_key_tag == f"mine tegula-{_cache_key.fingerprint()}"
+    with config.patch(cache_key_tag="mine tegula-of-before"):
+        _cache_key.add_to_cache_key()
+        assert config.cache_key_tag == f"mine tegula-{_cache_key.fingerprint()}"
 
 
 @needs_operators
