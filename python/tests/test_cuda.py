@@ -69,6 +69,7 @@ def plain_drop_in(q, k, v):
 CAUSAL = causal_mask(TOKENS, TOKENS)
 OPERATORS = {
     "attention": lambda q, k, v, *_: tegula.torch.attention(q, k, v, causal=True),
+    "sinks": lambda q, k, v, *_: tegula.torch.attention(q, k, v, causal=True, sinks=v[0, 0, 0, :4]),
     "window": lambda q, k, v, *_: tegula.torch.attention(q, k, v, causal=True, left=31, softcap=10.0),
     "block_sparse": lambda q, k, v, blocks, *_: tegula.torch.block_sparse_attn(q, k, v, 64, 64, blocks, causal=True),
     "nsa_selected": lambda q, k, v, blocks, narrow, wide: tegula.torch.nsa_selected_attention(
@@ -85,6 +86,7 @@ OPERATORS = {
 }
 FORMULAS = {
     "attention": lambda q, k, v: plain_attention(q, k, v, CAUSAL),
+    "sinks": lambda q, k, v: plain_attention(q, k, v, CAUSAL, sinks=v[0, 0, 0, :4]),
     "window": lambda q, k, v: plain_attention(q, k, v, causal_mask(TOKENS, TOKENS, left=31), 10.0),
     "block_sparse": lambda q, k, v: plain_attention(q, k, v, as_mask(BLOCKS, TOKENS, TOKENS, 64, 64) & CAUSAL),
     "nsa_selected": lambda q, k, v: (
@@ -134,6 +136,22 @@ def test_choice_of_blocks_and_products():
     assert chosen.is_cuda and torch.equal(chosen.cpu(), tegula.topk_blocks(scores.cpu(), 3))
     a, b = q[0, :, 0], k[0, :, 0]
     expect_close(tegula.gemm(a.cuda(), b.cuda(), transpose_b=True), a @ b.T, torch.float32)
+
+
+@pytest.mark.skipif(not hasattr(torch, "float8_e4m3fn"), reason="PyTorch before 2.1 has no such dtypes")
+@pytest.mark.parametrize("dtype", ["float8_e4m3fn", "float8_e5m2"])
+@pytest.mark.parametrize("transpose_b", [True, False])
+def test_products_of_8_bits(dtype, transpose_b):
+    """Along k, as the tensor cores take them, and otherwise."""
+    generator = torch.Generator().manual_seed(2)
+    a, b = (torch.randn(rows, 256, generator=generator).to(getattr(torch, dtype)) for rows in (200, 96))
+    expected = a.double() @ b.double().T / 16
+    given = b if transpose_b else b.T.contiguous()
+    for out_dtype in (torch.bfloat16, torch.float32):
+        out = tegula.torch.gemm(a.cuda(), given.cuda(), transpose_b=transpose_b, scale=1 / 16, out_dtype=out_dtype)
+        assert out.is_cuda and out.dtype == out_dtype
+        # Tensor cores of Hopper keep 14 bits or so of a sum of 8-bit products.
+        torch.testing.assert_close(out.double().cpu(), expected, atol=1e-2, rtol=1e-2)
 
 
 def test_current_stream():
