@@ -30,9 +30,10 @@ constexpr struct {
 constexpr struct {
   const char* ending;
   std::string (*text)(const Kernel& kernel);
-} forms[] = {{"ir", [](const Kernel& kernel) { return kernel.text(); }},
-             {"passes", pass_differences},
-             {"cpp.txt", cpp_text}};
+} forms[] = {
+    {"ir", [](const Kernel& kernel) { return kernel.text(); }},
+    {"passes", [](const Kernel& kernel) { return pass_differences(kernel, tegula::passes::cpu_passes()); }},
+    {"cpp.txt", cpp_text}};
 
 struct Golden {
   int kernel, form;
