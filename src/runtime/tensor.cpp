@@ -25,10 +25,10 @@ constexpr std::size_t large_page = std::size_t{1} << 21, large_tensor = 2 * larg
 
 void* allocate_aligned(std::size_t bytes) {
   if (bytes < large_tensor) return std::aligned_alloc(alignment, bytes);
-  void* data = std::aligned_alloc(large_page, bytes);
+  void* data = nullptr;  // aligned_alloc takes multiples of a page only
+  if (posix_memalign(&data, large_page, bytes) != 0) return nullptr;
 #ifdef MADV_HUGEPAGE
-  if (data != nullptr)
-    madvise(data, bytes / large_page * large_page, MADV_HUGEPAGE);  // where the system has them
+  madvise(data, bytes / large_page * large_page, MADV_HUGEPAGE);  // where the system has them
 #endif
   return data;
 }
