@@ -136,7 +136,7 @@ void write(const Demo& demo, const Results& r) {
   fmt::print("\nwritten to {}: {}\n", demo.out, names);
 }
 
-void prepare_folder(const std::string& path) {
+void make_output_folder(const std::string& path) {
   std::error_code error;
   std::filesystem::create_directories(path, error);
   if (error)
@@ -148,7 +148,7 @@ void run(const Demo& demo, int& exit_code) {
   const Target target = target_named(demo.target);
   Results r;
   r.original = load(demo, target);
-  prepare_folder(demo.out);
+  make_output_folder(demo.out);
   r.noisy = image::add_noise(r.original, demo.sigma, demo.seed);
   const std::int64_t height = r.original.size(0), width = r.original.size(1);
   const image::NonLocalMeans means = image::non_local_means(r.noisy, demo.sigma);
