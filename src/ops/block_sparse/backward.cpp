@@ -82,7 +82,7 @@ void run_block_sparse_backward(const BlockSparseBackwardCall& call, const BlockS
   if (call.kernel.forward.all_threads) {
     if (const auto selection = as_selection(call)) {
       const NsaSlotsKernel kernel = slots_kernel(*selection);
-      return run_slots(*selection, kernel, tokens_of_slots(*selection, kernel), outputs, {}, target);
+      return run_slots(*selection, kernel, tokens_of_slots(*selection, kernel), outputs, target);
     }
   }
   std::vector<Argument> values{call.inputs.dout,

@@ -119,8 +119,7 @@ NsaSelectedGradients nsa_selected_attention_backward(const TensorRef& dout, cons
   if (nelements(t.q) == 0 && nelements(t.k) == 0) return result;
   if (runs_on_gpu(options.target, q.device) && takes_slots(call)) {
     const NsaSlotsKernel kernel = slots_kernel(call);
-    run_slots(call, kernel, tokens_of_slots(call, kernel), outputs, dscale,
-              target_for(options.target, q.device));
+    run_slots(call, kernel, tokens_of_slots(call, kernel), outputs, target_for(options.target, q.device));
     return result;
   }
   std::vector<Argument> values{call.inputs.dout,

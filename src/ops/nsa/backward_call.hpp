@@ -31,8 +31,7 @@ NsaSlotsKernel slots_kernel(const NsaBackwardCall& call);
 bool takes_slots(const NsaBackwardCall& call);
 // Tokens that share a call of it, so that slots take no more memory than sums of dq in f32 would.
 std::int64_t tokens_of_slots(const NsaBackwardCall& call, const NsaSlotsKernel& kernel);
-// `dscale` as call.choice, if the kernel has it.
 void run_slots(const NsaBackwardCall& call, const NsaSlotsKernel& kernel, std::int64_t tokens_of_call,
-               const GradientOutputs& outputs, const TensorRef& dscale, Target target);
+               const GradientOutputs& outputs, Target target);
 
 }  // namespace tegula::ops

@@ -1,6 +1,3 @@
-#include <algorithm>
-#include <cmath>
-
 #include "ops/common/functions.hpp"
 #include "ops/nsa/backward_call.hpp"
 #include "ops/nsa/options.hpp"
@@ -132,13 +129,7 @@ Operator registered_nsa_selected_attention_backward() {
   op.work = work_of;
   op.tolerance = [](const Tensors& in, const Options&) {
     const Tensor &q = required(in, "q"), &k = required(in, "k");
-    Operator::Tolerance tolerance =
-        gradient_tolerance(q.dtype(), static_cast<double>(q.size(-1) + k.size(-3) + q.size(-3)));
-    // A scale's gradient is a sum over the heads of a group, of gradients that come from rounded weights.
-    const double group =
-        static_cast<double>(q.size(-2)) / static_cast<double>(std::max<std::int64_t>(k.size(-2), 1));
-    tolerance.absolute *= std::max(1.0, std::sqrt(group) / 2.5);
-    return tolerance;
+    return gradient_tolerance(q.dtype(), static_cast<double>(q.size(-1) + k.size(-3) + q.size(-3)));
   };
   return op;
 }

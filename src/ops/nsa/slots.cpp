@@ -25,7 +25,8 @@ bool can_take_slots(const NsaBackwardCall& call) {
   const NsaKernel& f = call.kernel.forward;
   const HeadTensors& t = call.forward.tensors;
   const bool has_pairs = nelements(t.q) > 0 && nelements(t.k) > 0;
-  return has_pairs && !f.repeats && !f.varlen && group_of_call(call) <= tile_rows;
+  // The gradient of a selection's scale would come from slots, which are rounded.
+  return has_pairs && !f.repeats && !f.varlen && !call.kernel.dscale && group_of_call(call) <= tile_rows;
 }
 
 namespace {
@@ -57,7 +58,7 @@ NsaSlotsKernel slots_kernel(const NsaBackwardCall& call) {
   // The tiles of the forward have no part in it.
   f.queries = 1, f.keys = 0;
   kernel.queries = tile_rows / f.pack, kernel.keys = tile_keys;
-  kernel.dlse = call.kernel.dlse, kernel.plus = call.kernel.window, kernel.dscale = call.kernel.dscale;
+  kernel.dlse = call.kernel.dlse, kernel.plus = call.kernel.window;
   return kernel;
 }
 
@@ -85,7 +86,7 @@ Addends window_gradients(const NsaBackwardCall& call) {
 }  // namespace
 
 void run_slots(const NsaBackwardCall& call, const NsaSlotsKernel& kernel, std::int64_t tokens_of_call,
-               const GradientOutputs& outputs, const TensorRef& dscale, Target target) {
+               const GradientOutputs& outputs, Target target) {
   const HeadTensors& t = call.forward.tensors;
   const std::int64_t tokens = t.q.size(1), group = t.group();
   const Tensor dk_sum = scratch(t.k.shape, f32, t.k.device), dv_sum = scratch(t.v.shape, f32, t.v.device);
@@ -124,7 +125,6 @@ void run_slots(const NsaBackwardCall& call, const NsaSlotsKernel& kernel, std::i
         values.push_back(plus->dk.ref());
         values.push_back(plus->dv.ref());
       }
-      if (kernel.dscale) values.push_back(lists(dscale));
       values.push_back(dk_sum.ref());
       values.push_back(dv_sum.ref());
       values.push_back(member == 0 && begin == 0);

@@ -16,8 +16,8 @@ namespace tegula::ops {
 using namespace lang;
 
 std::string NsaSlotsKernel::name() const {
-  return fmt::format("{}_slots_q{}_k{}{}{}{}", forward.name(), queries, keys, dlse ? "_dlse" : "",
-                     plus ? "_plus" : "", dscale ? "_dscale" : "");
+  return fmt::format("{}_slots_q{}_k{}{}{}", forward.name(), queries, keys, dlse ? "_dlse" : "",
+                     plus ? "_plus" : "");
 }
 
 namespace {
@@ -60,7 +60,6 @@ class Program {
   void add_list(KeyGradient& sums, const PairLists::List& list, const KeyTile& of);
   void merge_block(const Index& x, const Index& h, const Index& b);
   void sum_block(const Index& x, const Index& h, const Index& b);
-  void scale_block(const Index& x, const Index& h, const Index& b);
   void round_block(const Index& x, const Index& h, const Index& b);
   Tensor query_rows(const Tensor& from, const Expr& h, const Expr& b) const {
     return f.pack > 1 ? from.slice(b, all, h) : from.slice(b, all, h, 0);
@@ -70,7 +69,7 @@ class Program {
   const NsaKernel& f;
   Dim batch{"batch"}, queries{"tokens"}, keys{"keys"}, heads{"kv_heads"}, entries{"entries"};
   std::optional<Tensor> dout, q, k, v, out, lse, dq, dk, dv, choice, lengths, dlse, stats, slots, dk_sum,
-      dv_sum, piece_dk, piece_dv, plus_dq, plus_dk, plus_dv, dscale;
+      dv_sum, piece_dk, piece_dv, plus_dq, plus_dk, plus_dv;
   std::optional<Expr> scale, behind, is_first, is_last;
   std::optional<PairLists> pairs;
 };
@@ -112,7 +111,6 @@ void Program::declare_options(const Extents& of_q, const Extents& vector, const 
     plus_dk.emplace(input("plus_dk", joined(of_k, {f.dim}), f.type));
     plus_dv.emplace(input("plus_dv", joined(of_k, {f.dim_v}), f.type));
   }
-  if (c.dscale) dscale.emplace(output("dscale", {batch, queries, heads, 1, entries}, f32));
   dk_sum.emplace(inout("dk_sum", joined(of_k, {f.dim}), f32));
   dv_sum.emplace(inout("dv_sum", joined(of_k, {f.dim_v}), f32));
   is_first.emplace(scalar("is_first", boolean));
@@ -127,8 +125,6 @@ void Program::run() {
   grid(pieces() * c.parts() + tiles, heads, batch, [&](Index x, Index h, Index b) { key_block(x, h, b); });
   grid(tiles, heads, batch, [&](Index x, Index h, Index b) { merge_block(x, h, b); });
   grid(ceildiv(queries, c.queries), heads, batch, [&](Index x, Index h, Index b) { sum_block(x, h, b); });
-  if (dscale)
-    grid(ceildiv(queries, c.queries), heads, batch, [&](Index x, Index h, Index b) { scale_block(x, h, b); });
   grid(ceildiv(keys, delta_rows), heads, batch, [&](Index x, Index h, Index b) { round_block(x, h, b); });
 }
 
@@ -315,36 +311,6 @@ void Program::sum_block(const Index& x, const Index& h, const Index& b) {
     });
   }
   store_rows(sum, query_rows(*dq, h, b), first, f.pack);
-}
-
-// A slot is what its pair adds to dq: gradients of scores times keys. Its product with the query is the sum
-// of these gradients times scores.
-void Program::scale_block(const Index& x, const Index& h, const Index& b) {
-  const int rows = c.queries * f.pack, parts = c.parts();
-  Expr first = x * c.queries;
-  const Tensor q_of = q->slice(b, all, h);
-  serial(entries, [&](Index entry) {
-    Shared products({rows}, f32);
-    clear(products);
-    serial(parts, [&](Index part) {
-      Fragment product({rows, f.dim}, f32);
-      parallel(product, [&](Index r, Index j) {
-        Expr row = first + r / f.pack, exists = row < queries && r % f.pack < f.members;
-        Expr place = select(row < queries, pairs->place(h, b * queries + row, entry), -1);
-        when(exists && place >= 0, [&] {
-          product(r, j) = (*slots)(h, place, part, r % f.pack, j) * f32(q_of(row, r % f.pack, j));
-        }).otherwise([&] { product(r, j) = 0.f; });
-      });
-      Fragment sums = reduce_sum(product);
-      parallel(products, [&](Index r) { products(r) += sums(r); });
-    });
-    parallel(c.queries, [&](Index token) {
-      Var sum = 0.f;
-      serial(f.members, [&](Index member) { sum += products(token * f.pack + member); });
-      when(first + token < queries,
-           [&] { (*dscale)(b, first + token, h, 0, entry) = sum * gradient().factor(); });
-    });
-  });
 }
 
 }  // namespace

@@ -12,8 +12,7 @@ struct NsaSlotsKernel {
   NsaKernel forward;
   int queries = 1, keys = 64;  // tokens and keys of a tile
   bool dlse = false;
-  bool plus = false;    // gradients of something else are added
-  bool dscale = false;  // also the gradient of a factor of what each entry selects
+  bool plus = false;  // gradients of something else are added
 
   GradientTiles tiles() const {
     return {forward.compute, forward.dim, forward.dim_v, forward.pack, queries, keys};
@@ -28,7 +27,7 @@ struct NsaSlotsKernel {
 // token's slots; dk and dv. No two blocks write one element. Arguments: dout as out, then q, k, v, out, lse
 // as in nsa_kernel, dq, dk, dv, choice [batch, tokens, kv heads, 1, entries], scale, the number of tokens
 // behind those of the call; then, where the instance has them, counts as choice without entries, dlse, what
-// is added to dq, dk and dv, dscale as choice; then dk and dv as f32 sums, and whether the call is the first
+// is added to dq, dk and dv; then dk and dv as f32 sums, and whether the call is the first
 // and the last.
 lang::Kernel nsa_slots_kernel(const NsaSlotsKernel& instance);
 
