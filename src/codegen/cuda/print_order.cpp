@@ -11,8 +11,9 @@ using namespace ir;
 namespace {
 
 // Blocks beside the heavy ones that begin together, so that what they share stays in the L2 cache. More where
-// blocks wait for each other: each waits for fewer that begin with it (measured: 8 lose a quarter, 32 a tenth
-// of short sequences).
+// blocks wait for each other: each waits for fewer that begin with it (measured, causal gradients: with 32
+// those of 2048 keys lose 7 %; 8 lost a fifth while blocks took their numbers early, and was not tried
+// since).
 constexpr int section = 8, section_in_order = 16;
 
 // The index along which the cost changes most plainly, and whether it grows; -1 if none is known.
