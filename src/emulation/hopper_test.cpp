@@ -132,11 +132,15 @@ const std::vector<HopperCase> hopper_cases{
     {"selected_backward_window",
      "nsa_selected_attention_backward",
      selected(qkv(130, 130, 8, 2, 64), {"block_indices", {1, 130, 2, 3}, 3}),
-     {{"window", "40"}, {"scale_gradient", "true"}}},
+     {{"window", "40"}}},
+    {"selected_backward_scale",
+     "nsa_selected_attention_backward",
+     selected(qkv(90, 100, 4, 2, 64), {"block_indices", {1, 90, 2, 2}, 2}),
+     {{"scale_gradient", "true"}}},
     {"selected_backward_per_head",
      "nsa_selected_attention_backward",
      selected(qkv(90, 100, 4, 2, 64), {"block_indices", {1, 90, 4, 2}, 2}),
-     {{"scale_gradient", "true"}, {"block_size", "80"}}},
+     {{"block_size", "80"}}},
 };
 
 ops::Tensors inputs_of(const HopperCase& c) {
