@@ -1,4 +1,5 @@
 """Joins what gpu-check left in a folder: summary.json there, and a table."""
+import glob
 import json
 import os
 import sys
@@ -13,13 +14,13 @@ def lines(folder, name):
 
 
 def failures(folder):
-    """Names of failed tests; nothing if the tests wrote no report."""
-    path = os.path.join(folder, "tests.json")
-    if not os.path.exists(path):
-        return None
-    with open(path) as file:
-        suites = json.load(file)["testsuites"]
-    return [suite["name"] + "." + test["name"] for suite in suites for test in suite["testsuite"] if "failures" in test]
+    """Names of failed tests, whichever process ran them."""
+    names = []
+    for path in sorted(glob.glob(os.path.join(folder, "tests_*.json"))):
+        with open(path) as file:
+            suites = json.load(file)["testsuites"]
+        names += [suite["name"] + "." + test["name"] for suite in suites for test in suite["testsuite"] if "failures" in test]
+    return names
 
 
 def main(folder):
@@ -32,7 +33,7 @@ def main(folder):
     wrong = failures(folder)
     with open(os.path.join(folder, "summary.json"), "w") as file:
         json.dump({"steps": lines(folder, "steps.jsonl"), "failed_tests": wrong, "workloads": rows}, file, indent=1)
-    for name in (wrong or [])[:20]:
+    for name in wrong[:20]:
         print("failed: " + name)
     print("%-44s %10s %8s %8s  %s" % ("workload", "ms", "TFLOPS", "ratio", "sample"))
     for row in rows:
