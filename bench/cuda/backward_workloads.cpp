@@ -15,12 +15,14 @@ namespace {
 struct BackwardShape {
   std::int64_t batch, length, heads, group, dim;
   bool causal = false;
-  int block = 0;  // of queries and keys alike; 0: dense
+  int q_block = 0, k_block = 0;  // 0: dense
   double kept = 1;
 
   Shape queries() const { return {batch, length, heads, dim}; }
   Shape keys() const { return {batch, length, heads / group, dim}; }
-  std::int64_t blocks() const { return (length + block - 1) / block; }
+  bool dense() const { return q_block == 0; }
+  std::int64_t rows() const { return (length + q_block - 1) / q_block; }
+  std::int64_t blocks() const { return (length + k_block - 1) / k_block; }
 };
 
 // A sum that is compared with a result: how far the result is off, in units of what its terms make together.
@@ -42,9 +44,9 @@ class Problem {
         k(pool.take(s.keys(), k_begin)),
         v(pool.take(s.keys(), v_begin)),
         dout(pool.take(s.queries(), dout_begin)) {
-    if (s.block > 0) choose();
+    if (!s.dense()) choose();
     const ops::AttentionResult forward =
-        s.block > 0 ? ops::block_sparse_attention(q, k, v, sparse()) : ops::attention(q, k, v, dense());
+        s.dense() ? ops::attention(q, k, v, dense()) : ops::block_sparse_attention(q, k, v, sparse());
     out = forward.out, lse = forward.lse;
     dq = Tensor::full(s.queries(), bf16, std::nan("")).to(Device::cuda());
     dk = Tensor::full(s.keys(), bf16, std::nan("")).to(Device::cuda());
@@ -53,16 +55,16 @@ class Problem {
 
   ops::AttentionOptions dense() const { return {.causal = s.causal}; }
   ops::BlockSparseOptions sparse() const {
-    return {.q_block = s.block, .k_block = s.block, .indices = chosen.ref(), .causal = s.causal};
+    return {.q_block = s.q_block, .k_block = s.k_block, .indices = chosen.ref(), .causal = s.causal};
   }
 
   void run(bool deterministic) const {
     const ops::AttentionBackwardOptions results{
         .dq = dq.ref(), .dk = dk.ref(), .dv = dv.ref(), .deterministic = deterministic};
-    if (s.block > 0)
-      ops::block_sparse_attention_backward(dout, q, k, v, out, lse, sparse(), results);
-    else
+    if (s.dense())
       ops::attention_backward(dout, q, k, v, out, lse, dense(), results);
+    else
+      ops::block_sparse_attention_backward(dout, q, k, v, out, lse, sparse(), results);
   }
 
   double error() const;
@@ -70,10 +72,10 @@ class Problem {
  private:
   // Every row of blocks as many, at random; the same for all heads of a group.
   void choose() {
-    const std::int64_t blocks = s.blocks(), heads = s.heads / s.group;
+    const std::int64_t blocks = s.blocks(), rows = s.rows(), heads = s.heads / s.group;
     entries = std::max<std::int64_t>(1, std::llround(s.kept * static_cast<double>(blocks)));
     std::mt19937_64 random(7);
-    std::vector<std::int32_t> list(static_cast<std::size_t>(s.batch * heads * blocks * entries)), all(blocks);
+    std::vector<std::int32_t> list(static_cast<std::size_t>(s.batch * heads * rows * entries)), all(blocks);
     for (std::size_t row = 0; row * entries < list.size(); ++row) {
       for (std::int64_t i = 0; i < blocks; ++i)
         all[static_cast<std::size_t>(i)] = static_cast<std::int32_t>(i);
@@ -83,7 +85,7 @@ class Problem {
         list[row * entries + static_cast<std::size_t>(i)] = all[i];
       }
     }
-    Tensor host = Tensor::empty({s.batch, heads, blocks, entries}, i32);
+    Tensor host = Tensor::empty({s.batch, heads, rows, entries}, i32);
     std::copy(list.begin(), list.end(), static_cast<std::int32_t*>(host.data()));
     numbers = std::move(list);
     chosen = host.to(Device::cuda());
@@ -91,9 +93,9 @@ class Problem {
 
   bool sees(std::int64_t kv_head, std::int64_t row, std::int64_t key) const {
     if (s.causal && key > row) return false;
-    if (s.block == 0) return true;
-    const auto begin = numbers.begin() + (kv_head * s.blocks() + row / s.block) * entries;
-    return std::find(begin, begin + entries, key / s.block) != begin + entries;
+    if (s.dense()) return true;
+    const auto begin = numbers.begin() + (kv_head * s.rows() + row / s.q_block) * entries;
+    return std::find(begin, begin + entries, key / s.k_block) != begin + entries;
   }
 
   std::vector<double> row(std::int64_t begin, std::int64_t heads, std::int64_t token,
@@ -191,7 +193,7 @@ double Problem::error() const {
 
 Workload backward_workload(const BackwardShape& s, bool deterministic) {
   const std::string shape = fmt::format("{}x{}x{}x{}", s.batch, s.length, s.heads, s.dim);
-  const std::string what = s.block > 0 ? fmt::format("{}x{} group {}", s.block, s.block, s.group) : "dense";
+  const std::string what = s.dense() ? "dense" : fmt::format("{}x{} group {}", s.q_block, s.k_block, s.group);
   Workload workload;
   workload.name = fmt::format("backward bf16 {} {} {}{}", shape, what, s.causal ? "causal" : "full",
                               deterministic ? "" : " any order");
@@ -216,16 +218,25 @@ std::vector<Workload> backward_workloads() {
       add({.batch = 16384 / length, .length = length, .heads = 16, .group = 1, .dim = 128, .causal = causal});
     add({.batch = 2, .length = 8192, .heads = 32, .group = 1, .dim = 64, .causal = causal});
   }
-  for (const int block : {64, 128}) {
-    for (const std::int64_t group : {8, 1})
-      add({.batch = 1,
-           .length = 32768,
-           .heads = 16,
-           .group = group,
-           .dim = 128,
-           .block = block,
-           .kept = 0.1});
-  }
+  const auto add_sparse = [&](std::int64_t length, std::int64_t group, int q_block, int k_block,
+                              bool causal) {
+    add({.batch = 1,
+         .length = length,
+         .heads = 16,
+         .group = group,
+         .dim = 128,
+         .causal = causal,
+         .q_block = q_block,
+         .k_block = k_block,
+         .kept = 0.1});
+  };
+  for (const int block : {64, 128})
+    for (const std::int64_t group : {8, 1}) {
+      add_sparse(32768, group, block, block, false);
+      add_sparse(32768, group, block, block, true);
+      for (const std::int64_t length : {8192, 131072}) add_sparse(length, group, block, block, false);
+    }
+  add_sparse(32768, 8, 1, 64, false);
   return all;
 }
 

@@ -18,17 +18,23 @@ constexpr std::int64_t dim = 128;
 struct NsaShape {
   std::int64_t tokens = 65536, group = 16, kv_heads = 4;
   Drift drift = Drift::independent;
+  std::int64_t window = 0;
+  bool every_head = false;  // selects for itself
   ops::AttentionTiles tiles = {};
 
-  SelectionShape selection() const { return {tokens, kv_heads}; }
-  Shape queries() const { return {1, tokens, kv_heads * group, dim}; }
+  std::int64_t heads() const { return kv_heads * group; }
+  std::int64_t selectors() const { return every_head ? heads() : kv_heads; }
+  // The head that selects for one of the queries'.
+  std::int64_t selector(std::int64_t head) const { return every_head ? head : head / group; }
+  SelectionShape selection() const { return {tokens, selectors()}; }
+  Shape queries() const { return {1, tokens, heads(), dim}; }
   Shape keys() const { return {1, tokens, kv_heads, dim}; }
 };
 
 // Made once for all workloads that share it.
 const NsaSelection& selection_of(const NsaShape& s) {
-  static std::map<std::pair<std::int64_t, Drift>, NsaSelection> made;
-  const auto key = std::make_pair(s.tokens, s.drift);
+  static std::map<std::tuple<std::int64_t, std::int64_t, Drift>, NsaSelection> made;
+  const auto key = std::make_tuple(s.tokens, s.selectors(), s.drift);
   if (!made.contains(key)) {
     NsaSelection own = make_selection(s.selection(), s.drift);
     own.indices = own.indices.to(Device::cuda());
@@ -52,7 +58,9 @@ class Problem {
         dout(pool.take(s.queries(), dout_begin)),
         selection(selection_of(s)),
         out(Tensor::empty(s.queries(), bf16, Device::cuda())),
-        lse(Tensor::empty({1, s.kv_heads * s.group, s.tokens}, f32, Device::cuda())) {}
+        lse(Tensor::empty({1, s.heads(), s.tokens}, f32, Device::cuda())),
+        window_out(Tensor::empty(s.window ? s.queries() : Shape{0}, bf16, Device::cuda())),
+        window_lse(Tensor::empty(s.window ? Shape{1, s.heads(), s.tokens} : Shape{0}, f32, Device::cuda())) {}
 
   std::vector<float> row(std::int64_t begin, std::int64_t heads, std::int64_t token,
                          std::int64_t head) const {
@@ -62,7 +70,7 @@ class Problem {
     return result;
   }
   std::vector<float> query(std::int64_t begin, std::int64_t token, std::int64_t head) const {
-    return row(begin, s.kv_heads * s.group, token, head);
+    return row(begin, s.heads(), token, head);
   }
   std::vector<float> key(std::int64_t begin, std::int64_t token, std::int64_t head) const {
     return row(begin, s.kv_heads, token, head / s.group);
@@ -70,7 +78,7 @@ class Problem {
   // Of one token, the keys that it sees.
   std::vector<std::int64_t> keys_of(std::int64_t token, std::int64_t head) const {
     const auto blocks =
-        selection.indices.select(0, 0).select(0, token).select(0, head / s.group).values<std::int32_t>();
+        selection.indices.select(0, 0).select(0, token).select(0, s.selector(head)).values<std::int32_t>();
     std::vector<std::int64_t> keys;
     for (const std::int64_t block : blocks) {
       if (block < 0) continue;
@@ -78,10 +86,22 @@ class Problem {
     }
     return keys;
   }
-  void forward() const {
+  std::vector<std::int64_t> keys_in_window(std::int64_t token) const {
+    std::vector<std::int64_t> keys;
+    for (std::int64_t key = std::max<std::int64_t>(0, token + 1 - s.window); key <= token; ++key)
+      keys.push_back(key);
+    return keys;
+  }
+  ops::NsaSelectedOptions options() const {
     ops::NsaSelectedOptions options;
-    options.out = out.ref(), options.lse = lse.ref(), options.tiles = s.tiles;
-    ops::nsa_selected_attention(q, k, v, selection.indices, options);
+    options.tiles = s.tiles, options.window = s.window;
+    return options;
+  }
+  void forward() const {
+    ops::NsaSelectedOptions own = options();
+    own.out = out.ref(), own.lse = lse.ref();
+    if (s.window > 0) own.window_out = window_out.ref(), own.window_lse = window_lse.ref();
+    ops::nsa_selected_attention(q, k, v, selection.indices, own);
   }
 
   const NsaShape s;
@@ -89,7 +109,7 @@ class Problem {
   const Pool pool;
   const Tensor q, k, v, dout;
   const NsaSelection& selection;
-  const Tensor out, lse;
+  const Tensor out, lse, window_out, window_lse;
 };
 
 template <class T>
@@ -125,20 +145,26 @@ std::vector<Sample> samples(const NsaShape& s) {
   std::vector<Sample> result;
   for (const std::int64_t token :
        {std::int64_t{0}, std::int64_t{70}, s.tokens / 3, s.tokens / 2 + 1, s.tokens - 2, s.tokens - 1})
-    result.push_back({token, token % (s.group * s.kv_heads), token * 31 % dim});
+    result.push_back({token, token % s.heads(), token * 31 % dim});
   return result;
+}
+
+double error_of_output(const Problem& p, const Tensor& out, const std::vector<std::int64_t>& keys,
+                       const Sample& at) {
+  const std::vector<double> weights = weights_of(p, keys, at.token, at.head);
+  const auto feature = static_cast<std::size_t>(at.feature);
+  double exact = 0;
+  for (std::size_t i = 0; i < keys.size(); ++i)
+    exact += weights[i] * p.key(p.v_begin, keys[i], at.head)[feature];
+  return std::abs(device_row(out, at.token, at.head)[feature] - exact);
 }
 
 double error_of_out(const Problem& p) {
   double worst = 0;
-  for (const auto& [token, head, feature] : samples(p.s)) {
-    const std::vector<std::int64_t> keys = p.keys_of(token, head);
-    const std::vector<double> weights = weights_of(p, keys, token, head);
-    double exact = 0;
-    for (std::size_t i = 0; i < keys.size(); ++i)
-      exact += weights[i] * p.key(p.v_begin, keys[i], head)[static_cast<std::size_t>(feature)];
-    worst =
-        std::max(worst, std::abs(device_row(p.out, token, head)[static_cast<std::size_t>(feature)] - exact));
+  for (const Sample& at : samples(p.s)) {
+    worst = std::max(worst, error_of_output(p, p.out, p.keys_of(at.token, at.head), at));
+    if (p.s.window > 0)
+      worst = std::max(worst, error_of_output(p, p.window_out, p.keys_in_window(at.token), at));
   }
   return worst;
 }
@@ -146,15 +172,20 @@ double error_of_out(const Problem& p) {
 std::string name_of(const char* what, const NsaShape& s) {
   std::string name = fmt::format("{} bf16 {}x{}x{}x{} {}", what, s.tokens, s.kv_heads * s.group, s.kv_heads,
                                  dim, s.drift == Drift::slow ? "drifting" : "independent");
+  if (s.window > 0) name += fmt::format(" window {}", s.window);
+  if (s.every_head) name += " every head";
   if (s.tiles.queries || s.tiles.keys) name += fmt::format(" q{} k{}", s.tiles.queries, s.tiles.keys);
   return name;
 }
 
 Workload::Ready ready(const std::shared_ptr<Problem>& p, double flops_of_pair) {
   Workload::Ready result;
-  const double heads = static_cast<double>(p->s.group);
-  result.flops = flops_of_pair * p->selection.pairs * heads * dim;
-  result.nominal = flops_of_pair * p->selection.nominal * heads * dim;
+  const auto heads = static_cast<double>(p->s.heads() / p->s.selectors());
+  double of_window = 0;
+  for (std::int64_t token = 0; token < p->s.tokens; ++token)
+    of_window += static_cast<double>(std::min(p->s.window, token + 1) * p->s.selectors());
+  result.flops = flops_of_pair * (p->selection.pairs + of_window) * heads * dim;
+  result.nominal = flops_of_pair * (p->selection.nominal + of_window) * heads * dim;
   result.facts = {{"overlap", p->selection.overlap}, {"union of 4", p->selection.union_of}};
   return result;
 }
@@ -191,50 +222,71 @@ double distance(const std::vector<double>& result, const std::vector<double>& ex
   return std::sqrt(difference / std::max(size, 1e-30));
 }
 
+// What one branch's keys add to the gradient of a query.
+void add_to_dq(const Problem& p, const std::vector<std::int64_t>& keys, const Sample& at,
+               std::vector<double>& sum) {
+  const std::vector<double> weights = weights_of(p, keys, at.token, at.head);
+  const std::vector<float> dout = p.query(p.dout_begin, at.token, at.head);
+  std::vector<double> slopes;
+  double delta = 0;
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    slopes.push_back(dot(dout, p.key(p.v_begin, keys[i], at.head)));
+    delta += weights[i] * slopes.back();
+  }
+  for (std::size_t i = 0; i < keys.size(); ++i)
+    add(sum, weights[i] * (slopes[i] - delta) / std::sqrt(double{dim}), p.key(p.k_begin, keys[i], at.head));
+}
+
 double error_of_dq(const Problem& p, const Tensor& dq) {
   double worst = 0;
-  for (const auto& [token, head, feature] : samples(p.s)) {
-    if (token == 0) continue;  // one key, whose weight does not change
-    const std::vector<std::int64_t> keys = p.keys_of(token, head);
-    const std::vector<double> weights = weights_of(p, keys, token, head);
-    const std::vector<float> dout = p.query(p.dout_begin, token, head);
-    std::vector<double> slopes, exact(dim);
-    double delta = 0;
-    for (std::size_t i = 0; i < keys.size(); ++i) {
-      slopes.push_back(dot(dout, p.key(p.v_begin, keys[i], head)));
-      delta += weights[i] * slopes.back();
-    }
-    for (std::size_t i = 0; i < keys.size(); ++i)
-      add(exact, weights[i] * (slopes[i] - delta) / std::sqrt(double{dim}), p.key(p.k_begin, keys[i], head));
-    worst = std::max(worst, distance(device_row(dq, token, head), exact));
+  for (const Sample& at : samples(p.s)) {
+    if (at.token == 0) continue;  // one key, whose weight does not change
+    std::vector<double> exact(dim);
+    add_to_dq(p, p.keys_of(at.token, at.head), at, exact);
+    if (p.s.window > 0) add_to_dq(p, p.keys_in_window(at.token), at, exact);
+    worst = std::max(worst, distance(device_row(dq, at.token, at.head), exact));
   }
   return worst;
 }
 
-// Of a few keys, by all queries that see them; with the lse and outputs of the forward, which are checked by
-// themselves.
-double error_of_keys(const Problem& p, const Gradients& gradients) {
-  const Tensor choice = p.selection.indices.to(Device::cpu()), lse = p.lse.to(Device::cpu());
-  double worst = 0;
-  for (const std::int64_t key : {p.s.tokens - 100, p.s.tokens - 4000}) {
-    const std::int64_t kv_head = key % p.s.kv_heads, first_head = kv_head * p.s.group;
-    std::vector<double> dk(dim), dv(dim);
-    for (std::int64_t token = key; token < p.s.tokens; ++token) {
-      const auto* row = &choice.at<std::int32_t>(std::int64_t{0}, token, kv_head, std::int64_t{0});
-      if (std::find(row, row + choice.size(3), key / 64) == row + choice.size(3)) continue;
-      for (std::int64_t head = first_head; head < first_head + p.s.group; ++head) {
-        const std::vector<float> q = p.query(0, token, head), dout = p.query(p.dout_begin, token, head);
-        const double score = dot(q, p.key(p.k_begin, key, head)) / std::sqrt(double{dim});
-        const double weight = std::exp(score - lse.get({0, head, token}));
-        const double slope =
-            dot(dout, p.key(p.v_begin, key, head)) - dot(dout, device_row(p.out, token, head));
-        add(dv, weight, dout);
-        add(dk, weight * slope / std::sqrt(double{dim}), q);
-      }
+struct KeySums {
+  std::vector<double> dk = std::vector<double>(dim), dv = std::vector<double>(dim);
+};
+
+// What a query that sees the key in one branch adds to its gradients; with the lse and outputs of the
+// forward, which are checked by themselves.
+void add_to_key(const Problem& p, const Tensor& out, double lse, std::int64_t key, std::int64_t token,
+                std::int64_t head, KeySums& sums) {
+  const std::vector<float> q = p.query(0, token, head), dout = p.query(p.dout_begin, token, head);
+  const double score = dot(q, p.key(p.k_begin, key, head)) / std::sqrt(double{dim});
+  const double weight = std::exp(score - lse);
+  const double slope = dot(dout, p.key(p.v_begin, key, head)) - dot(dout, device_row(out, token, head));
+  add(sums.dv, weight, dout);
+  add(sums.dk, weight * slope / std::sqrt(double{dim}), q);
+}
+
+double error_of_key(const Problem& p, const Gradients& gradients, const Tensor& choice, std::int64_t key) {
+  const Tensor lse = p.lse.to(Device::cpu()), window_lse = p.window_lse.to(Device::cpu());
+  const std::int64_t kv_head = key % p.s.kv_heads;
+  KeySums sums;
+  for (std::int64_t token = key; token < p.s.tokens; ++token)
+    for (std::int64_t head = kv_head * p.s.group; head < (kv_head + 1) * p.s.group; ++head) {
+      const auto* row = &choice.at<std::int32_t>(std::int64_t{0}, token, p.s.selector(head), std::int64_t{0});
+      if (std::find(row, row + choice.size(3), key / 64) != row + choice.size(3))
+        add_to_key(p, p.out, lse.get({0, head, token}), key, token, head, sums);
+      if (token < key + p.s.window)
+        add_to_key(p, p.window_out, window_lse.get({0, head, token}), key, token, head, sums);
     }
-    worst = std::max({worst, distance(device_row(gradients.dk, key, kv_head), dk),
-                      distance(device_row(gradients.dv, key, kv_head), dv)});
-  }
+  return std::max(distance(device_row(gradients.dk, key, kv_head), sums.dk),
+                  distance(device_row(gradients.dv, key, kv_head), sums.dv));
+}
+
+// Of a few keys, by all queries that see them.
+double error_of_keys(const Problem& p, const Gradients& gradients) {
+  const Tensor choice = p.selection.indices.to(Device::cpu());
+  double worst = 0;
+  for (const std::int64_t key : {p.s.tokens - 100, p.s.tokens - 4000})
+    worst = std::max(worst, error_of_key(p, gradients, choice, key));
   return worst;
 }
 
@@ -249,8 +301,12 @@ Workload backward_workload(const NsaShape& s) {
                       Tensor::empty(s.keys(), bf16, Device::cuda())};
     Workload::Ready result = ready(p, 10);
     result.call = [=] {
+      ops::NsaSelectedBackwardOptions given{.dq = g.dq.ref(), .dk = g.dk.ref(), .dv = g.dv.ref()};
+      if (s.window > 0)
+        given.window_dout = p->dout.ref(), given.window_out = p->window_out.ref(),
+        given.window_lse = p->window_lse.ref();
       ops::nsa_selected_attention_backward(p->dout, p->q, p->k, p->v, p->selection.indices, p->out, p->lse,
-                                           {}, {.dq = g.dq.ref(), .dk = g.dk.ref(), .dv = g.dv.ref()});
+                                           p->options(), given);
     };
     result.error = [=] { return std::max(error_of_dq(*p, g.dq), error_of_keys(*p, g)); };
     return result;
@@ -270,6 +326,11 @@ std::vector<Workload> nsa_workloads() {
     for (const Drift drift : {Drift::independent, Drift::slow})
       for (const std::int64_t tokens : {8192, 32768, 65536})
         all.push_back(backward_workload({.tokens = tokens, .group = group, .drift = drift}));
+  for (const std::int64_t group : {16, 4}) {
+    all.push_back(backward_workload({.tokens = 32768, .group = group, .window = 512}));
+    all.push_back(backward_workload({.tokens = 8192, .group = group, .every_head = true}));
+  }
+  all.push_back(forward_workload({.tokens = 8192, .group = 4, .every_head = true}));
   return all;
 }
 
