@@ -17,8 +17,9 @@ std::vector<std::string> options_for(int architecture) {
   // Resources come from the assembler's statements; line numbers cost nothing and serve profilers.
   std::vector<std::string> result{fmt::format("--gpu-architecture={}", architecture_name(architecture)),
                                   "--std=c++17", "--generate-line-info", "--ptxas-options=-v"};
-  if (environment_integer(Variable::cuda_checks, 0, 1).value_or(0) == 1)
-    result.push_back("--define-macro=TG_CHECKED");
+  const auto checks = environment_integer(Variable::cuda_checks, 0, 2).value_or(0);
+  if (checks == 1) result.push_back("--define-macro=TG_CHECKED");
+  if (checks == 2) result.push_back("--define-macro=TG_EVERY_LANE_RELEASES");
   return result;
 }
 

@@ -50,7 +50,8 @@ Driver load_driver(const std::vector<std::string>& paths) {
 
 const Driver& driver() {
   if (const Driver* other = replaced) return *other;
-  static const Started started;
+  // Not destroyed: the driver's threads and the modules of kernels last as long as the process.
+  static const Started& started = *new Started;
   return started.driver;
 }
 

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <iostream>
 #include <thread>
@@ -69,6 +70,22 @@ TEST_F(CudaCalls, LaunchEachGridWithTheArguments) {
   EXPECT_EQ(std::vector(words.begin() + 3, words.begin() + 7), (std::vector<std::uint64_t>{1, 1, 1, 6}));
   EXPECT_EQ(words[7], 0x40000000u) << "2 as f32";
   EXPECT_NE(words[8], 0u) << "where assertions are reported";
+}
+
+TEST(Modules, AreUnloadedByTheDriverThatLoadedThem) {
+  if (!cuda::find_nvrtc()) GTEST_SKIP() << "NVRTC was not found on this machine";
+  const FakeDriver fake;
+  std::optional<Function> function;
+  {
+    const cuda::ScopedDriver scope(fake.driver());
+    function.emplace(compile(scale(), Target::cuda()));
+    const Tensor x = Tensor::zeros({6}, f32, Device::cuda()), y = Tensor::zeros({6}, f32, Device::cuda());
+    (*function)(x, 2.0, y);
+    fake.calls();
+  }
+  function.reset();
+  const std::vector<std::string> calls = fake.calls();
+  EXPECT_EQ(std::count(calls.begin(), calls.end(), "unload module"), 1);
 }
 
 TEST_F(CudaCalls, WithoutBlocksLaunchNothing) {

@@ -37,7 +37,7 @@ int Gpu::attribute(const Driver& driver, DeviceAttribute attribute) const {
   return value;
 }
 
-Gpu::Gpu(const Driver& driver, int index) : index_(index) {
+Gpu::Gpu(const Driver& driver, int index) : driver_(driver), index_(index) {
   driver(driver.DeviceGet, &handle_, index);
   char name[256] = {};
   driver(driver.DeviceGetName, name, static_cast<int>(sizeof(name)), handle_);
@@ -59,7 +59,8 @@ Gpu::Gpu(const Driver& driver, int index) : index_(index) {
 
 int Gpu::count() {
   int count = 0;
-  driver()(driver().DeviceGetCount, &count);
+  const Driver& d = cuda::driver();
+  d(d.DeviceGetCount, &count);
   return count;
 }
 
@@ -79,18 +80,17 @@ Gpu& Gpu::get(int index) {
   return *gpu;
 }
 
-CurrentContext::CurrentContext(const Gpu& gpu) {
-  const Driver& d = driver();
+CurrentContext::CurrentContext(const Gpu& gpu) : driver_(gpu.driver()) {
   ContextHandle current = nullptr;
-  d(d.CtxGetCurrent, &current);
+  driver_(driver_.CtxGetCurrent, &current);
   if (current == gpu.context()) return;
-  d(d.CtxPushCurrent, gpu.context());
+  driver_(driver_.CtxPushCurrent, gpu.context());
   pushed_ = true;
 }
 
 CurrentContext::~CurrentContext() {
   ContextHandle popped = nullptr;
-  if (pushed_) driver().CtxPopCurrent(&popped);
+  if (pushed_) driver_.CtxPopCurrent(&popped);
 }
 
 }  // namespace cuda

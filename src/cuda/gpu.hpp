@@ -19,6 +19,7 @@ class Gpu {
   static int count();
 
   int index() const { return index_; }
+  const Driver& driver() const { return driver_; }
   const std::string& name() const { return name_; }
   int architecture() const { return architecture_; }  // 10 · major + minor
   int multiprocessors() const { return multiprocessors_; }
@@ -32,6 +33,7 @@ class Gpu {
   Gpu(const Driver& driver, int index);
   int attribute(const Driver& driver, DeviceAttribute attribute) const;
 
+  const Driver& driver_;
   int index_ = 0;
   DeviceHandle handle_ = 0;
   std::string name_;
@@ -51,6 +53,7 @@ class CurrentContext {
   CurrentContext& operator=(const CurrentContext&) = delete;
 
  private:
+  const Driver& driver_;
   bool pushed_ = false;
 };
 

@@ -36,7 +36,7 @@ Module::Module(const Gpu& gpu, const codegen::CudaProgram& program, const std::s
 Module::~Module() {
   try {
     const CurrentContext current(gpu_);
-    driver().ModuleUnload(module_);
+    gpu_.driver().ModuleUnload(module_);
   } catch (const Error&) {
     // The driver is gone, and the code with it.
   }

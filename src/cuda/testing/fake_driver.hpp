@@ -41,7 +41,7 @@ class FakeDriver {
  public:
   explicit FakeDriver(int devices = 2);
 
-  const Driver& driver() const { return *driver_; }
+  const Driver& driver() const { return driver_; }
   // What was asked since the last time, one call a line: "launch grid 6 block 128 shared 0 stream 1".
   std::vector<std::string> calls() const;
   // The first words of the parameter of the last launch.
@@ -54,12 +54,12 @@ class FakeDriver {
   }
 
  private:
-  std::unique_ptr<Driver> driver_;
+  const Driver& driver_;  // as long as the process, like the GPUs that were found through it
   std::unique_ptr<Library> library_;
 };
 
 inline FakeDriver::FakeDriver(int devices)
-    : driver_(std::make_unique<Driver>(open_fake())), library_(std::make_unique<Library>(open_fake())) {
+    : driver_(*new Driver(open_fake())), library_(std::make_unique<Library>(open_fake())) {
   ask(*library_, "fake_devices", devices);
   calls();
 }

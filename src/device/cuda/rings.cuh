@@ -33,12 +33,20 @@ struct Ring {
   }
 };
 
+// Lanes of a warp that say that it has read a slot. One is enough behind a warp_sync(), which racecheck does not
+// take for an order.
+#ifdef TG_EVERY_LANE_RELEASES
+constexpr int releasing_lanes = 32;
+#else
+constexpr int releasing_lanes = 1;
+#endif
+
 template <int slots>
 TG_DEVICE void init_ring(const void* barriers, uint32_t fills, uint32_t releases) {
 #pragma unroll
   for (int i = 0; i < slots; ++i) {
     barrier_init(shared_address(barriers) + 8 * i, fills);
-    barrier_init(shared_address(barriers) + 8 * (slots + i), releases);
+    barrier_init(shared_address(barriers) + 8 * (slots + i), releases * releasing_lanes);
   }
 }
 template <class R>
@@ -49,24 +57,29 @@ template <class R>
 TG_DEVICE void acquire(const R& ring) {
   barrier_wait(ring.empty(), ring.at.phase ^ 1);
 }
-// By one thread of every warp.
 template <class R>
 TG_DEVICE void release(const R& ring) {
-  if (threadIdx.x % 32 == 0) barrier_arrive(ring.empty());
+  if (threadIdx.x % 32 < releasing_lanes) barrier_arrive(ring.empty());
 }
 template <class R>
 TG_DEVICE void release_last(const R& ring) {
-  if (threadIdx.x % 32 == 0) barrier_arrive(ring.last_empty());
+  if (threadIdx.x % 32 < releasing_lanes) barrier_arrive(ring.last_empty());
 }
 // ---- pairs of blocks, each with the barriers of both
-// By two threads of every warp.
+TG_DEVICE void arrive_in_both(uint32_t barrier) {
+#pragma unroll
+  for (int i = 0; i < 2 * releasing_lanes; i += 32) {
+    const int at = threadIdx.x % 32 + i;
+    if (at < 2 * releasing_lanes) barrier_arrive_in(barrier, at % 2);
+  }
+}
 template <class R>
 TG_DEVICE void release_in_both(const R& ring) {
-  if (threadIdx.x % 32 < 2) barrier_arrive_in(ring.empty(), threadIdx.x % 32);
+  arrive_in_both(ring.empty());
 }
 template <class R>
 TG_DEVICE void release_last_in_both(const R& ring) {
-  if (threadIdx.x % 32 < 2) barrier_arrive_in(ring.last_empty(), threadIdx.x % 32);
+  arrive_in_both(ring.last_empty());
 }
 // The one arrival of a full barrier, and bytes to come.
 template <class R>

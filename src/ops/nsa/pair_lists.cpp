@@ -168,7 +168,7 @@ void PairLists::cut(const Part& part, const Expr& begin, const Shared& all_pairs
     Var piece = before + place(run);
     serial(run_length, [&](Index i) {
       Expr number = pieces(run, i), block = begin + run * run_length + i;
-      when(number > 0, [&] {
+      when(block < part.blocks, [&] {
         first_pieces_(part.head, part.sequence, block) = piece;
         serial(number, [&](Index n) { piece_blocks_(part.head, part.sequence, piece + n) = block; });
         piece += number;

@@ -53,7 +53,7 @@ class PairLists {
   lang::Expr is_cut(const List& list) const { return list.count > longest_; }
   // Room for the numbers of pieces of a sequence of so many tokens.
   lang::Expr pieces(const lang::Expr& tokens) const { return tokens * (2 * width_) / longest_ + 1; }
-  // The block of a piece, or -1; the first piece of a block whose list is cut.
+  // The block of a piece, or -1; the first piece of a block, if its list is cut.
   lang::Expr block_of(const Part& part, const lang::Expr& piece) const {
     return piece_blocks_(part.head, part.sequence, piece);
   }
