@@ -33,8 +33,8 @@ struct Ring {
   }
 };
 
-// Lanes of a warp that say that it has read a slot. One is enough behind a warp_sync(), which racecheck does not
-// take for an order.
+// Lanes of a warp that say that it has read a slot. One is enough behind a warp_sync(), which racecheck does
+// not take for an order.
 #ifdef TG_EVERY_LANE_RELEASES
 constexpr int releasing_lanes = 32;
 #else
@@ -66,7 +66,8 @@ TG_DEVICE void release_last(const R& ring) {
   if (threadIdx.x % 32 < releasing_lanes) barrier_arrive(ring.last_empty());
 }
 // ---- pairs of blocks, each with the barriers of both
-TG_DEVICE void arrive_in_both(uint32_t barrier) {
+template <class Barrier>
+TG_DEVICE void arrive_in_both(Barrier barrier) {
 #pragma unroll
   for (int i = 0; i < 2 * releasing_lanes; i += 32) {
     const int at = threadIdx.x % 32 + i;

@@ -102,6 +102,7 @@ void PairLists::leave_empty(const Part& part, const TokenTile& tokens) const {
   });
   when(all_pairs == 0 && tokens.first == 0, [&] {
     parallel(part.blocks + 1, [&](Index block) { begins_(part.head, part.sequence, block) = 0; });
+    parallel(part.blocks, [&](Index block) { first_pieces_(part.head, part.sequence, block) = 0; });
     parallel(pieces(tokens.count), [&](Index n) { piece_blocks_(part.head, part.sequence, n) = -1; });
   });
   exit_if(all_pairs == 0 || (own == 0 && tokens.first > 0));
