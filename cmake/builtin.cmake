@@ -1,7 +1,7 @@
 # builtin_kernels(TARGET OBJECTS): adds to TARGET the kernels that a program made of OBJECTS prints, compiled
 # for every instruction set with the flags of printed kernels.
 include(${CMAKE_CURRENT_LIST_DIR}/cpu_sets.cmake)
-set(builtin_parts 8)  # sources of each set, which compile side by side
+set(builtin_parts 3)  # sources of each set, which compile side by side
 
 function(builtin_kernels target objects)
   set(folder ${CMAKE_BINARY_DIR}/builtin)

@@ -30,12 +30,12 @@ endfunction()
 # compiler does not optimise. Random programs, the codegen tests and the built-in kernels are compiled as for users.
 # Nor does it collect what it could free.
 set(quick_compiler ${CMAKE_BINARY_DIR}/quick-c++)
-set(quick_flags "-O0")
+set(quick_flags)
 if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
-  string(APPEND quick_flags " --param=ggc-min-heapsize=1048576 --param=ggc-min-expand=300")
+  set(quick_flags "--param=ggc-min-heapsize=1048576 --param=ggc-min-expand=300")
 endif()
-file(GENERATE OUTPUT ${quick_compiler} CONTENT "#!/bin/sh\nexec '${CMAKE_CXX_COMPILER}' \"$@\" ${quick_flags}\n"
-     FILE_PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE GROUP_READ GROUP_EXECUTE WORLD_READ WORLD_EXECUTE)
+configure_file(${CMAKE_CURRENT_LIST_DIR}/quick-c++.in ${quick_compiler} @ONLY
+               FILE_PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE GROUP_READ GROUP_EXECUTE WORLD_READ WORLD_EXECUTE)
 
 # tegula_test(NAME source... [QUICK filter]): the tests that the filter of GoogleTest leaves get the quick compiler.
 # They take longest, minutes where a busy machine compiles a whole table for one of them, so they come first: none is

@@ -43,12 +43,19 @@ std::string name_in(Isa isa, const std::string& function) {
   return fmt::format("{}_{}", function, isa_name(isa));
 }
 
-// Every part gets about the same amount of text.
+// Every part gets about the same amount of text, and neighbours, which share most of the functions that they
+// call.
 std::vector<std::vector<Printed>> divided(std::vector<Printed> kernels, std::size_t count) {
-  const auto longer = [](const Printed& a, const Printed& b) { return a.text.size() > b.text.size(); };
-  std::stable_sort(kernels.begin(), kernels.end(), longer);
+  std::stable_sort(kernels.begin(), kernels.end(),
+                   [](const Printed& a, const Printed& b) { return a.blocks < b.blocks; });
+  std::size_t total = 0, before = 0;
+  for (const Printed& kernel : kernels) total += kernel.text.size();
   std::vector<std::vector<Printed>> parts(count);
-  for (std::size_t i = 0; i < kernels.size(); ++i) parts[i % count].push_back(kernels[i]);
+  for (Printed& kernel : kernels) {
+    const std::size_t middle = before + kernel.text.size() / 2;
+    before += kernel.text.size();
+    parts[middle * count / total].push_back(std::move(kernel));
+  }
   return parts;
 }
 

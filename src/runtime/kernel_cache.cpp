@@ -260,7 +260,8 @@ void KernelCache::load_or_build(const std::string& key, std::string_view suffix,
   const std::string path = fmt::format("{}/{}{}", directory_, key, suffix);
   constexpr int attempts = 20;
   for (int attempt = 1;; ++attempt) {
-    if (is_intact(path)) {
+    const bool found = is_intact(path);
+    if (found) {
       utimensat(AT_FDCWD, path.c_str(), nullptr, 0);  // used just now
     } else {
       build_entry(path, directory_, suffix, build);
@@ -270,8 +271,10 @@ void KernelCache::load_or_build(const std::string& key, std::string_view suffix,
     try {
       return use(path);
     } catch (...) {
-      // Another process may have removed it to make room, and yet another may have built it again.
-      if (attempt == attempts || held.has_its_name()) throw;
+      // Another process may have removed it to make room, and yet another may have built it again. One that
+      // was found may be from a machine with other libraries.
+      if (attempt == attempts || (held.has_its_name() && !found)) throw;
+      if (held.has_its_name()) fs::remove(path);
     }
   }
 }

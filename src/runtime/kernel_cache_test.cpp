@@ -116,6 +116,26 @@ TEST_F(Cache, DamagedEntriesAreBuiltAgain) {
   }
 }
 
+TEST_F(Cache, EntriesThatDoNotLoadAreBuiltAgainOnce) {
+  load(cache_, 1, "another machine's");
+  builds_ = 0;
+  const auto use = [&](const std::string& wanted) {
+    cache_.load_or_build(
+        key_of(1), ".bin",
+        [&](const std::string& path) {
+          ++builds_;
+          write(path, "this one's");
+        },
+        [&](const std::string& path) {
+          if (!text_of(path).starts_with(wanted)) throw DeviceError("does not load");
+        });
+  };
+  use("this one's");
+  EXPECT_EQ(builds_, 1);
+  EXPECT_ERROR(DeviceError, "does not load", use("a third's"));
+  EXPECT_EQ(builds_, 2);
+}
+
 TEST_F(Cache, AFailedBuildLeavesNothing) {
   const auto never = [](const std::string&) { FAIL(); };
   EXPECT_ERROR(ArgumentError, "no luck",

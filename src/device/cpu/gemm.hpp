@@ -124,14 +124,14 @@ struct RowsAhead {
 };
 
 template <class S>
-TEGULA_CPU_INLINE RowsAhead rows_ahead(const S* base, long stride, long rows, long columns) {
+TEGULA_CPU_TEMPLATE RowsAhead rows_ahead(const S* base, long stride, long rows, long columns) {
   return {(const char*)base, stride * long(sizeof(S)), rows, columns * long(sizeof(S))};
 }
 
 // R rows by one panel. Never inlined, so that all products of a kernel share one copy for each R.
 template <class T, int R, bool Wide>
-static __attribute__((noinline)) void gemm_rows(long k, const T* a, long row_stride, long k_stride,
-                                                const T* b, T* c, long ldc, bool accumulate) {
+TEGULA_CPU_SHARED void gemm_rows(long k, const T* a, long row_stride, long k_stride, const T* b, T* c,
+                                 long ldc, bool accumulate) {
   constexpr int width = Wide ? NR : W;
   RegisterTile<T, R, Wide> tile;
   tile.clear();
@@ -145,10 +145,9 @@ static __attribute__((noinline)) void gemm_rows(long k, const T* a, long row_str
 
 // The same, with one row fetched every `interval` steps: several at a time would wait for each other.
 template <class T, int R, bool Wide>
-static __attribute__((noinline)) void gemm_rows(long k, const T* a, long row_stride, long k_stride,
-                                                const T* b, T* c, long ldc, bool accumulate,
-                                                const char* ahead, long ahead_stride, long half,
-                                                long interval) {
+TEGULA_CPU_SHARED void gemm_rows(long k, const T* a, long row_stride, long k_stride, const T* b, T* c,
+                                 long ldc, bool accumulate, const char* ahead, long ahead_stride, long half,
+                                 long interval) {
   constexpr int width = Wide ? NR : W;
   RegisterTile<T, R, Wide> tile;
   tile.clear();
@@ -170,8 +169,8 @@ static __attribute__((noinline)) void gemm_rows(long k, const T* a, long row_str
 }
 
 template <class T, int R, bool Wide, class Ahead>
-TEGULA_CPU_INLINE void gemm_rows_and_fetch(long k, const T* a, long row_stride, long k_stride, const T* b,
-                                           T* c, long ldc, bool accumulate, Ahead& ahead) {
+TEGULA_CPU_TEMPLATE void gemm_rows_and_fetch(long k, const T* a, long row_stride, long k_stride, const T* b,
+                                             T* c, long ldc, bool accumulate, Ahead& ahead) {
   if constexpr (Ahead::fetches) {
     gemm_rows<T, R, Wide>(k, a, row_stride, k_stride, b, c, ldc, accumulate, ahead.next(), ahead.stride,
                           ahead.second_half(), ahead.interval(k));
@@ -182,8 +181,8 @@ TEGULA_CPU_INLINE void gemm_rows_and_fetch(long k, const T* a, long row_stride, 
 
 // m rows by one panel, as tiles of nearly equal heights: 64 rows are 4 * 13 + 12, not 4 * 14 + 8.
 template <class T, int M, bool Wide, class Ahead>
-TEGULA_CPU_INLINE void gemm_column(long k, const T* a, long row_stride, long k_stride, const T* b, T* c,
-                                   long ldc, bool accumulate, Ahead& ahead) {
+TEGULA_CPU_TEMPLATE void gemm_column(long k, const T* a, long row_stride, long k_stride, const T* b, T* c,
+                                     long ldc, bool accumulate, Ahead& ahead) {
   constexpr int tiles = (M + MR - 1) / MR, low = M / tiles, taller = M % tiles;
   for (int i = 0; i < taller; ++i) {
     gemm_rows_and_fetch<T, low + (taller > 0), Wide>(k, a, row_stride, k_stride, b, c, ldc, accumulate,
@@ -202,8 +201,8 @@ TEGULA_CPU_INLINE void gemm_column(long k, const T* a, long row_stride, long k_s
 // holds the panels of the k x N matrix B. For float and for int32_t, whose sums wrap. Panels are the outer
 // loop: one stays in L1 while the rows of A pass from L2. `ahead` is fetched meanwhile.
 template <int M, int N, class T, class Ahead = NoneAhead>
-TEGULA_CPU_INLINE void gemm_panel(long k, const T* a, long row_stride, long k_stride, const T* b, T* c,
-                                  long ldc, bool accumulate, Ahead ahead = {}) {
+TEGULA_CPU_TEMPLATE void gemm_panel(long k, const T* a, long row_stride, long k_stride, const T* b, T* c,
+                                    long ldc, bool accumulate, Ahead ahead = {}) {
   static_assert(M > 0 && N > 0, "a product has rows and columns");
   constexpr long columns = panel_columns(N), wide = columns / NR * NR;
   ahead.divide((M + MR - 1) / MR * ((N + NR - 1) / NR) * int((k + KC - 1) / KC));

@@ -20,8 +20,27 @@
 #define TEGULA_CPU_W 4
 #endif
 
+// How functions are compiled. A kernel inlines them, so that what passes between them stays in registers.
+// Where hundreds of kernels are compiled that each run once, all their time goes into doing so: they define
+// TEGULA_CPU_LINKED, and are linked to a library of these functions, which is kernel.hpp compiled with
+// TEGULA_CPU_LIBRARY. SHARED are functions that are never inlined, TEMPLATE those that no library could list.
+#if defined(TEGULA_CPU_LIBRARY)
+#define TEGULA_CPU_INLINE
+#define TEGULA_CPU_SHARED
+#elif defined(TEGULA_CPU_LINKED)
+#define TEGULA_CPU_INLINE extern inline __attribute__((gnu_inline))
+#define TEGULA_CPU_SHARED
+#else
 #define TEGULA_CPU_INLINE static inline __attribute__((always_inline))
+#define TEGULA_CPU_SHARED static __attribute__((noinline))
+#endif
+#if defined(TEGULA_CPU_LINKED)
+#define TEGULA_CPU_TEMPLATE static inline
+#define TEGULA_CPU_MEMBER inline
+#else
+#define TEGULA_CPU_TEMPLATE static inline __attribute__((always_inline))
 #define TEGULA_CPU_MEMBER inline __attribute__((always_inline))
+#endif
 
 // The inner namespace keeps kernels of several instruction sets apart inside one program.
 #define TEGULA_CPU_TEXT_OF(x) #x

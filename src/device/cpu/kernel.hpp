@@ -9,3 +9,6 @@
 #include "tile.hpp"
 #include "vector.hpp"
 #include "wide.hpp"
+#if defined(TEGULA_CPU_LIBRARY) || defined(TEGULA_CPU_LINKED)
+#include "library.hpp"
+#endif

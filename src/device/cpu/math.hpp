@@ -16,7 +16,7 @@ TEGULA_CPU_BEGIN
 // p(x) with the coefficients in ascending order.
 TEGULA_CPU_INLINE vf polynomial(vf, float c) { return splat(c); }
 template <class... C>
-TEGULA_CPU_INLINE vf polynomial(vf x, float c, C... higher) {
+TEGULA_CPU_TEMPLATE vf polynomial(vf x, float c, C... higher) {
   return polynomial(x, higher...) * x + c;
 }
 

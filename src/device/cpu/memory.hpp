@@ -8,7 +8,7 @@
 TEGULA_CPU_BEGIN
 
 template <class V, class T>
-TEGULA_CPU_INLINE V load_as(const T* p) {
+TEGULA_CPU_TEMPLATE V load_as(const T* p) {
   V v;
   __builtin_memcpy(&v, p, sizeof(V));
   return v;
@@ -37,7 +37,7 @@ TEGULA_CPU_INLINE vd load(const double* p) { return load_as<vd>(p); }
 TEGULA_CPU_INLINE vl load(const int64_t* p) { return load_as<vl>(p); }
 
 template <class T, class V>
-TEGULA_CPU_INLINE void store_as(T* p, V v) {
+TEGULA_CPU_TEMPLATE void store_as(T* p, V v) {
   __builtin_memcpy(p, &v, sizeof(V));
 }
 
@@ -98,14 +98,14 @@ struct Staging {
 };
 
 template <class T>
-TEGULA_CPU_INLINE auto load_n(const T* p, long n) {
+TEGULA_CPU_TEMPLATE auto load_n(const T* p, long n) {
   if (n >= W) return load(p);
   Staging<T> staging{};
   for (long i = 0; i < n; ++i) staging.element[i] = p[i];
   return load(staging.element);
 }
 template <class T, class V>
-TEGULA_CPU_INLINE void store_n(T* p, V x, long n) {
+TEGULA_CPU_TEMPLATE void store_n(T* p, V x, long n) {
   if (n >= W) return store(p, x);
   Staging<T> staging;
   store(staging.element, x);
@@ -136,13 +136,13 @@ TEGULA_CPU_INLINE void store_n(uint32_t* p, vu x, long n) { store_n((float*)p, (
 #endif
 
 template <class T, class V>
-TEGULA_CPU_INLINE V load_n(const T* p, long n, V fill) {
+TEGULA_CPU_TEMPLATE V load_n(const T* p, long n, V fill) {
   return select(lanes_below(n), load_n(p, n), fill);
 }
 
 // Lanes [begin, end) of the W elements at p; the others read as `fill` and their memory is not touched.
 template <class T, class V>
-TEGULA_CPU_INLINE V load_between(const T* p, long begin, long end, V fill) {
+TEGULA_CPU_TEMPLATE V load_between(const T* p, long begin, long end, V fill) {
   if (begin <= 0) return load_n(p, end, fill);
   Staging<T> staging{};
   for (long i = begin; i < end && i < W; ++i) staging.element[i] = p[i];
@@ -152,13 +152,13 @@ TEGULA_CPU_INLINE V load_between(const T* p, long begin, long end, V fill) {
 // ---- strides and indices ----------------------------------------------------------------------------------
 
 template <class T>
-TEGULA_CPU_INLINE auto load_strided(const T* p, long stride, long n = W) {
+TEGULA_CPU_TEMPLATE auto load_strided(const T* p, long stride, long n = W) {
   Staging<T> staging{};
   for (long i = 0; i < n && i < W; ++i) staging.element[i] = p[i * stride];
   return load(staging.element);
 }
 template <class T, class V>
-TEGULA_CPU_INLINE void store_strided(T* p, long stride, V x, long n = W) {
+TEGULA_CPU_TEMPLATE void store_strided(T* p, long stride, V x, long n = W) {
   Staging<T> staging;
   store(staging.element, x);
   for (long i = 0; i < n && i < W; ++i) p[i * stride] = staging.element[i];
@@ -167,7 +167,7 @@ TEGULA_CPU_INLINE void store_strided(T* p, long stride, V x, long n = W) {
 // Elements p[index[lane]] of the lanes in `where`; the other lanes read as zero and are not stored. Where two
 // lanes store to one place the higher lane wins.
 template <class T>
-TEGULA_CPU_INLINE auto load_at(const T* p, vi index, vm where) {
+TEGULA_CPU_TEMPLATE auto load_at(const T* p, vi index, vm where) {
   Staging<T> staging{};
   for (int i = 0; i < W; ++i) {
     if (where[i]) staging.element[i] = p[long(index[i])];
@@ -175,7 +175,7 @@ TEGULA_CPU_INLINE auto load_at(const T* p, vi index, vm where) {
   return load(staging.element);
 }
 template <class T, class V>
-TEGULA_CPU_INLINE void store_at(T* p, vi index, V x, vm where) {
+TEGULA_CPU_TEMPLATE void store_at(T* p, vi index, V x, vm where) {
   Staging<T> staging;
   store(staging.element, x);
   for (int i = 0; i < W; ++i) {
@@ -184,11 +184,11 @@ TEGULA_CPU_INLINE void store_at(T* p, vi index, V x, vm where) {
 }
 // The lanes in `where` of W consecutive elements; the others are not touched.
 template <class T, class V>
-TEGULA_CPU_INLINE void store_where(T* p, V x, vm where) {
+TEGULA_CPU_TEMPLATE void store_where(T* p, V x, vm where) {
   store_at(p, iota(), x, where);
 }
 template <class T>
-TEGULA_CPU_INLINE auto load_where(const T* p, vm where) {
+TEGULA_CPU_TEMPLATE auto load_where(const T* p, vm where) {
   return load_at(p, iota(), where);
 }
 

@@ -45,7 +45,7 @@ struct Strided {
   TEGULA_CPU_MEMBER const S* operator()(long i) const { return base + i * stride; }
 };
 template <class S>
-TEGULA_CPU_INLINE Strided<S> strided(const S* base, long stride) {
+TEGULA_CPU_TEMPLATE Strided<S> strided(const S* base, long stride) {
   return {base, stride};
 }
 
@@ -61,7 +61,7 @@ struct Gathered {
   }
 };
 template <class S, class I>
-TEGULA_CPU_INLINE Gathered<S, I> gathered(const S* base, long stride, long rows, const I* index) {
+TEGULA_CPU_TEMPLATE Gathered<S, I> gathered(const S* base, long stride, long rows, const I* index) {
   return {base, stride, rows, index};
 }
 
@@ -76,14 +76,15 @@ TEGULA_CPU_INLINE vu panel_value(const uint32_t*, vi x) { return (vu)x; }
 TEGULA_CPU_INLINE vu panel_value(const uint32_t*, vf x) { return to_u32(x); }
 TEGULA_CPU_INLINE vd panel_value(const double*, vd x) { return x; }
 template <class V>
-TEGULA_CPU_INLINE vd panel_value(const double*, V x) {
+TEGULA_CPU_TEMPLATE vd panel_value(const double*, V x) {
   return to_f64(x);
 }
 TEGULA_CPU_INLINE vf panel_value(const float*, vd x) { return to_f32(x); }
 
 // W elements from p on, of which [begin, end) exist.
 template <class T, class S, class Map>
-TEGULA_CPU_INLINE auto load_clipped(const T* type, const S* p, long begin, long end, T fill, const Map& map) {
+TEGULA_CPU_TEMPLATE auto load_clipped(const T* type, const S* p, long begin, long end, T fill,
+                                      const Map& map) {
   if (begin <= 0 && end >= W) return map(panel_value(type, load(p)));
   Staging<S> staging{};
   for (long i = begin < 0 ? 0 : begin; i < end && i < W; ++i) staging.element[i] = p[i];
@@ -97,8 +98,8 @@ TEGULA_CPU_INLINE auto load_clipped(const T* type, const S* p, long begin, long 
 
 // One line of a tile, line `i` of the source clipped to `inside`: put(j, x) gets W columns from j on.
 template <class T, class Row, class Map, class Put>
-TEGULA_CPU_INLINE void for_each_vector(const T* type, long i, long n, const Row& row, const Inside& inside,
-                                       T fill, const Map& map, Put put) {
+TEGULA_CPU_TEMPLATE void for_each_vector(const T* type, long i, long n, const Row& row, const Inside& inside,
+                                         T fill, const Map& map, Put put) {
   const bool missing = i < inside.k_begin || i >= inside.k_end;
   const auto* source = missing ? nullptr : row(i);
   long j = 0;
@@ -148,7 +149,7 @@ struct Index {
   static constexpr int value = I;
 };
 template <int End, int I = 0, class Body>
-TEGULA_CPU_INLINE void unrolled(Body body) {
+TEGULA_CPU_TEMPLATE void unrolled(Body body) {
   if constexpr (I < End) {
     body(Index<I>{});
     unrolled<End, I + 1>(body);
@@ -157,7 +158,7 @@ TEGULA_CPU_INLINE void unrolled(Body body) {
 
 // Exchanges the off-diagonal blocks of H x H elements of two rows that are H apart.
 template <int H, class V>
-TEGULA_CPU_INLINE void exchange(V& a, V& b) {
+TEGULA_CPU_TEMPLATE void exchange(V& a, V& b) {
   const V x = a, y = b;
 #if TEGULA_CPU_W == 16
   if constexpr (H == 8) {
@@ -197,7 +198,7 @@ TEGULA_CPU_INLINE void exchange(V& a, V& b) {
 
 // Transposes W rows of W lanes. The indices are constants, so the array lives in registers.
 template <class V, int H = W / 2>
-TEGULA_CPU_INLINE void transpose(V (&rows)[W]) {
+TEGULA_CPU_TEMPLATE void transpose(V (&rows)[W]) {
   unrolled<W>([&](auto i) __attribute__((always_inline)) {
     constexpr int r = decltype(i)::value;
     if constexpr (!(r & H)) exchange<H>(rows[r], rows[r + H]);
@@ -208,7 +209,7 @@ TEGULA_CPU_INLINE void transpose(V (&rows)[W]) {
 // The first `height` rows of the transpose of W x W values. Never inlined: it is large, and one copy serves
 // all.
 template <class T>
-static __attribute__((noinline)) void store_transposed(T* to, long width, long height, const T* block) {
+TEGULA_CPU_SHARED void store_transposed(T* to, long width, long height, const T* block) {
   typename VectorOf<T>::type rows[W];
   unrolled<W>([&](auto i) __attribute__((always_inline)) {
     constexpr int r = decltype(i)::value;

@@ -41,13 +41,13 @@ struct WrapU8 {
 // What a tile's vector becomes on its way to memory of type S.
 TEGULA_CPU_INLINE vf for_memory(const float*, vf x) { return x; }
 template <class S, class V>
-TEGULA_CPU_INLINE auto for_memory(const S*, V x) {
+TEGULA_CPU_TEMPLATE auto for_memory(const S*, V x) {
   return Held<S>::of(x);
 }
-#define TEGULA_CPU_FOR_MEMORY(S, name)               \
-  template <class V>                                 \
-  TEGULA_CPU_INLINE auto for_memory(const S*, V x) { \
-    return name(x);                                  \
+#define TEGULA_CPU_FOR_MEMORY(S, name)                 \
+  template <class V>                                   \
+  TEGULA_CPU_TEMPLATE auto for_memory(const S*, V x) { \
+    return name(x);                                    \
   }
 TEGULA_CPU_FOR_MEMORY(bf16, to_f32)
 TEGULA_CPU_FOR_MEMORY(f16, to_f32)
@@ -73,7 +73,7 @@ struct Plain<const T> {
 
 // address(lane) is asked for the lanes in `where`; the others read as zero.
 template <class T, class Address>
-TEGULA_CPU_INLINE auto load_lanes(T*, vm where, Address address) {
+TEGULA_CPU_TEMPLATE auto load_lanes(T*, vm where, Address address) {
   Staging<typename Plain<T>::type> staging{};
   for (int i = 0; i < W; ++i) {
     if (where[i]) staging.element[i] = *address(i);
@@ -81,7 +81,7 @@ TEGULA_CPU_INLINE auto load_lanes(T*, vm where, Address address) {
   return load(staging.element);
 }
 template <class T, class V, class Address>
-TEGULA_CPU_INLINE void store_lanes(T*, V x, vm where, Address address) {
+TEGULA_CPU_TEMPLATE void store_lanes(T*, V x, vm where, Address address) {
   Staging<T> staging;
   store(staging.element, x);
   for (int i = 0; i < W; ++i) {
@@ -90,12 +90,12 @@ TEGULA_CPU_INLINE void store_lanes(T*, V x, vm where, Address address) {
 }
 // The lanes [begin, end) of elements that lie `step` apart.
 template <class T>
-TEGULA_CPU_INLINE auto load_step(const T* p, long step, long begin, long end) {
+TEGULA_CPU_TEMPLATE auto load_step(const T* p, long step, long begin, long end) {
   if (step == 1 && begin <= 0) return load_n(p, end < 0 ? 0 : end);
   return load_lanes(p, lanes_between(begin, end), [&](int i) { return p + i * step; });
 }
 template <class T, class V>
-TEGULA_CPU_INLINE void store_step(T* p, long step, V x, vm where, long begin, long end) {
+TEGULA_CPU_TEMPLATE void store_step(T* p, long step, V x, vm where, long begin, long end) {
   if (step == 1 && begin <= 0 && all(where)) {
     if (end > 0) store_n(p, x, end);
     return;
@@ -116,8 +116,8 @@ TEGULA_CPU_INLINE long last_inside(long high, long offset, long n) {
 }
 
 template <class T, class S, class Map>
-TEGULA_CPU_INLINE void load_row(T* to, long to_col, long cols, const S* from, long from_col, long begin,
-                                long end, T fill, const Map& map) {
+TEGULA_CPU_TEMPLATE void load_row(T* to, long to_col, long cols, const S* from, long from_col, long begin,
+                                  long end, T fill, const Map& map) {
   for (long c = 0; c < cols; c += W) {
     auto x = splat(fill);
     if (from_col == 1 && begin <= c && end >= c + W) {
@@ -138,9 +138,8 @@ TEGULA_CPU_INLINE void load_row(T* to, long to_col, long cols, const S* from, lo
 
 // tile [rows, cols] <- memory; what lies outside `inside` becomes `fill`.
 template <class T, class S, class Map>
-static __attribute__((noinline)) void load_tile(T* to, long to_row, long to_col, long rows, long cols,
-                                                const S* from, long from_row, long from_col, Inside inside,
-                                                T fill, Map map) {
+TEGULA_CPU_SHARED void load_tile(T* to, long to_row, long to_col, long rows, long cols, const S* from,
+                                 long from_row, long from_col, Inside inside, T fill, Map map) {
   for (long r = 0; r < rows; ++r) {
     const bool missing = r < inside.k_begin || r >= inside.k_end;
     load_row(to + r * to_row, to_col, cols, from + r * from_row, from_col, inside.n_begin,
@@ -150,8 +149,8 @@ static __attribute__((noinline)) void load_tile(T* to, long to_row, long to_col,
 
 // memory <- the part `inside` of a tile.
 template <class S, class T>
-static __attribute__((noinline)) void store_tile(S* to, long to_row, long to_col, const T* from,
-                                                 long from_row, long from_col, Inside inside) {
+TEGULA_CPU_SHARED void store_tile(S* to, long to_row, long to_col, const T* from, long from_row,
+                                  long from_col, Inside inside) {
   for (long r = inside.k_begin; r < inside.k_end; ++r) {
     for (long c = inside.n_begin; c < inside.n_end; c += W) {
       const long n = inside.n_end - c;
@@ -167,8 +166,8 @@ static __attribute__((noinline)) void store_tile(S* to, long to_row, long to_col
 
 // The panels of B [k, n] from memory whose rows are rows of B, or columns of B.
 template <class T, class S, class Map>
-TEGULA_CPU_INLINE void load_panels(T* to, long k, long n, const S* from, long k_stride, long n_stride,
-                                   Inside inside, T fill, Map map) {
+TEGULA_CPU_TEMPLATE void load_panels(T* to, long k, long n, const S* from, long k_stride, long n_stride,
+                                     Inside inside, T fill, Map map) {
   if (n_stride == 1) {
     pack_rows(to, k, n, strided(from, k_stride), inside, fill, map);
     return;
@@ -186,8 +185,8 @@ TEGULA_CPU_INLINE void load_panels(T* to, long k, long n, const S* from, long k_
   }
 }
 template <class T, class S, class Map>
-TEGULA_CPU_INLINE void load_panels_transposed(T* to, long k, long n, const S* from, long k_stride,
-                                              long n_stride, Inside inside, T fill, Map map) {
+TEGULA_CPU_TEMPLATE void load_panels_transposed(T* to, long k, long n, const S* from, long k_stride,
+                                                long n_stride, Inside inside, T fill, Map map) {
   if (k_stride == 1)
     pack_columns(to, k, n, strided(from, n_stride), inside, fill, map);
   else
@@ -196,9 +195,9 @@ TEGULA_CPU_INLINE void load_panels_transposed(T* to, long k, long n, const S* fr
 
 // Panels of gathered rows, which are rows of B or, `transposed`, columns of B. A negative row is missing.
 template <bool Transposed, class T, class S, class Map>
-TEGULA_CPU_INLINE void gather_panels(T* to, long rows, long cols, const S* from, long row_stride,
-                                     long col_stride, const long* row, long begin, long end, T fill,
-                                     Map map) {
+TEGULA_CPU_TEMPLATE void gather_panels(T* to, long rows, long cols, const S* from, long row_stride,
+                                       long col_stride, const long* row, long begin, long end, T fill,
+                                       Map map) {
   const auto source = [&](long i) { return row[i] >= 0 ? from + row[i] * row_stride : (const S*)nullptr; };
   if (col_stride == 1) {
     if constexpr (Transposed)
@@ -261,14 +260,14 @@ TEGULA_CPU_INLINE vu abs(vu x) { return x; }
 
 // A dim or scalar of a call: its bits lie in the low bytes.
 template <class T>
-TEGULA_CPU_INLINE T value_of(const int64_t& cell) {
+TEGULA_CPU_TEMPLATE T value_of(const int64_t& cell) {
   T value;
   __builtin_memcpy(&value, &cell, sizeof(T));
   return value;
 }
 
 template <class To, class From>
-TEGULA_CPU_INLINE To bits_as(From x) {
+TEGULA_CPU_TEMPLATE To bits_as(From x) {
   static_assert(sizeof(To) == sizeof(From), "bits keep their number");
   To y;
   __builtin_memcpy(&y, &x, sizeof(To));
@@ -335,7 +334,7 @@ struct BitsOf<8> {
 
 // *p = op(*p, x), as one step among all threads.
 template <class Combine, class S, class T>
-TEGULA_CPU_INLINE void atomic_update(S* p, T x) {
+TEGULA_CPU_TEMPLATE void atomic_update(S* p, T x) {
   typedef typename BitsOf<sizeof(S)>::type Bits;
   Bits old = __atomic_load_n((Bits*)p, __ATOMIC_RELAXED), next;
   do {
@@ -347,8 +346,8 @@ TEGULA_CPU_INLINE void atomic_update(S* p, T x) {
 }
 
 template <class Combine, class S, class T>
-static __attribute__((noinline)) void accumulate_tile(S* to, long to_row, long to_col, const T* from,
-                                                      long from_row, long from_col, Inside inside) {
+TEGULA_CPU_SHARED void accumulate_tile(S* to, long to_row, long to_col, const T* from, long from_row,
+                                       long from_col, Inside inside) {
   for (long r = inside.k_begin; r < inside.k_end; ++r) {
     for (long c = inside.n_begin; c < inside.n_end; ++c) {
       S* const element = to + r * to_row + c * to_col;
@@ -365,9 +364,8 @@ struct Contribution {
   T value;
 };
 template <class S, class T>
-static __attribute__((noinline)) void record_tile(void* memory, S* to, long to_row, long to_col,
-                                                  const T* from, long from_row, long from_col,
-                                                  Inside inside) {
+TEGULA_CPU_SHARED void record_tile(void* memory, S* to, long to_row, long to_col, const T* from,
+                                   long from_row, long from_col, Inside inside) {
   Contribution<S, T>* next = (Contribution<S, T>*)memory;
   for (long r = inside.k_begin; r < inside.k_end; ++r) {
     for (long c = inside.n_begin; c < inside.n_end; ++c) {

@@ -68,7 +68,7 @@ TEGULA_CPU_INLINE float fma(float a, float b, float c) { return a * b + c; }
 // two products are added, which of them an fma would swallow is the compiler's choice, and scalars and
 // vectors would differ in the last bit; so they would where constants are folded, which rounds every step.
 template <class V>
-TEGULA_CPU_INLINE V pinned(V x) {
+TEGULA_CPU_TEMPLATE V pinned(V x) {
 #if defined(__AVX512F__)
   asm("" : "+v"(x));
 #elif defined(__SSE2__)
@@ -155,7 +155,7 @@ TEGULA_CPU_BY_LANE(vu, mod)
 
 // The vector with its halves, quarters, ... swapped: what a reduction tree folds with.
 template <class V>
-TEGULA_CPU_INLINE V swap_lanes_1(V x) {
+TEGULA_CPU_TEMPLATE V swap_lanes_1(V x) {
 #if TEGULA_CPU_W == 16
   return __builtin_shufflevector(x, x, 1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10, 13, 12, 15, 14);
 #elif TEGULA_CPU_W == 8
@@ -165,7 +165,7 @@ TEGULA_CPU_INLINE V swap_lanes_1(V x) {
 #endif
 }
 template <class V>
-TEGULA_CPU_INLINE V swap_lanes_2(V x) {
+TEGULA_CPU_TEMPLATE V swap_lanes_2(V x) {
 #if TEGULA_CPU_W == 16
   return __builtin_shufflevector(x, x, 2, 3, 0, 1, 6, 7, 4, 5, 10, 11, 8, 9, 14, 15, 12, 13);
 #elif TEGULA_CPU_W == 8
@@ -176,7 +176,7 @@ TEGULA_CPU_INLINE V swap_lanes_2(V x) {
 }
 #if TEGULA_CPU_W >= 8
 template <class V>
-TEGULA_CPU_INLINE V swap_lanes_4(V x) {
+TEGULA_CPU_TEMPLATE V swap_lanes_4(V x) {
 #if TEGULA_CPU_W == 16
   return __builtin_shufflevector(x, x, 4, 5, 6, 7, 0, 1, 2, 3, 12, 13, 14, 15, 8, 9, 10, 11);
 #else
@@ -186,14 +186,14 @@ TEGULA_CPU_INLINE V swap_lanes_4(V x) {
 #endif
 #if TEGULA_CPU_W == 16
 template <class V>
-TEGULA_CPU_INLINE V swap_lanes_8(V x) {
+TEGULA_CPU_TEMPLATE V swap_lanes_8(V x) {
   return __builtin_shufflevector(x, x, 8, 9, 10, 11, 12, 13, 14, 15, 0, 1, 2, 3, 4, 5, 6, 7);
 }
 #endif
 
 // Reductions over the lanes: a balanced tree, so the result does not depend on where the values came from.
 template <class V, class Combine>
-TEGULA_CPU_INLINE auto fold_lanes(V x, Combine combine) {
+TEGULA_CPU_TEMPLATE auto fold_lanes(V x, Combine combine) {
 #if TEGULA_CPU_W == 16
   x = combine(x, swap_lanes_8(x));
 #endif

@@ -24,7 +24,7 @@ TEGULA_CPU_INLINE vm join_masks(half_l low, half_l high) {
 }
 
 template <class V, class T>
-TEGULA_CPU_INLINE V map_lanes(V x, T f) {
+TEGULA_CPU_TEMPLATE V map_lanes(V x, T f) {
   for (int i = 0; i < W / 2; ++i) {
     x.low[i] = f(x.low[i]);
     x.high[i] = f(x.high[i]);
@@ -32,7 +32,7 @@ TEGULA_CPU_INLINE V map_lanes(V x, T f) {
   return x;
 }
 template <class V, class T>
-TEGULA_CPU_INLINE V map_lanes(V x, V y, T f) {
+TEGULA_CPU_TEMPLATE V map_lanes(V x, V y, T f) {
   for (int i = 0; i < W / 2; ++i) {
     x.low[i] = f(x.low[i], y.low[i]);
     x.high[i] = f(x.high[i], y.high[i]);
@@ -40,14 +40,14 @@ TEGULA_CPU_INLINE V map_lanes(V x, V y, T f) {
   return x;
 }
 template <class Half, class T>
-TEGULA_CPU_INLINE void set_lane(Wide<Half>& x, int i, T value) {
+TEGULA_CPU_TEMPLATE void set_lane(Wide<Half>& x, int i, T value) {
   if (i < W / 2)
     x.low[i] = value;
   else
     x.high[i - W / 2] = value;
 }
 template <class Half>
-TEGULA_CPU_INLINE auto lane(const Wide<Half>& x, int i) {
+TEGULA_CPU_TEMPLATE auto lane(const Wide<Half>& x, int i) {
   return i < W / 2 ? x.low[i] : x.high[i - W / 2];
 }
 TEGULA_CPU_INLINE float lane(vf x, int i) { return x[i]; }
@@ -60,10 +60,10 @@ TEGULA_CPU_INLINE void set_lane(vu& x, int i, uint32_t value) { x[i] = value; }
 TEGULA_CPU_INLINE vd splat(double x) { return {x - half_d{}, x - half_d{}}; }
 TEGULA_CPU_INLINE vl splat(int64_t x) { return {x - half_l{}, x - half_l{}}; }
 
-#define TEGULA_CPU_WIDE_OPERATOR(op)                            \
-  template <class H>                                            \
-  TEGULA_CPU_INLINE Wide<H> operator op(Wide<H> a, Wide<H> b) { \
-    return {a.low op b.low, a.high op b.high};                  \
+#define TEGULA_CPU_WIDE_OPERATOR(op)                              \
+  template <class H>                                              \
+  TEGULA_CPU_TEMPLATE Wide<H> operator op(Wide<H> a, Wide<H> b) { \
+    return {a.low op b.low, a.high op b.high};                    \
   }
 TEGULA_CPU_WIDE_OPERATOR(+)
 TEGULA_CPU_WIDE_OPERATOR(-)
@@ -74,14 +74,14 @@ TEGULA_CPU_WIDE_OPERATOR(^)
 #undef TEGULA_CPU_WIDE_OPERATOR
 TEGULA_CPU_INLINE vd operator/(vd a, vd b) { return {a.low / b.low, a.high / b.high}; }
 template <class H>
-TEGULA_CPU_INLINE Wide<H> operator-(Wide<H> a) {
+TEGULA_CPU_TEMPLATE Wide<H> operator-(Wide<H> a) {
   return {-a.low, -a.high};
 }
 TEGULA_CPU_INLINE vl operator~(vl a) { return {~a.low, ~a.high}; }
 
 #define TEGULA_CPU_WIDE_COMPARISON(op)                                       \
   template <class H>                                                         \
-  TEGULA_CPU_INLINE vm operator op(Wide<H> a, Wide<H> b) {                   \
+  TEGULA_CPU_TEMPLATE vm operator op(Wide<H> a, Wide<H> b) {                 \
     return join_masks((half_l)(a.low op b.low), (half_l)(a.high op b.high)); \
   }
 TEGULA_CPU_WIDE_COMPARISON(<)
@@ -93,7 +93,7 @@ TEGULA_CPU_WIDE_COMPARISON(!=)
 #undef TEGULA_CPU_WIDE_COMPARISON
 
 template <class H>
-TEGULA_CPU_INLINE Wide<H> select(vm m, Wide<H> a, Wide<H> b) {
+TEGULA_CPU_TEMPLATE Wide<H> select(vm m, Wide<H> a, Wide<H> b) {
   for (int i = 0; i < W; ++i) {
     if (m[i]) set_lane(b, i, lane(a, i));
   }
@@ -154,16 +154,16 @@ TEGULA_CPU_INLINE vl abs(vl a) {
   return map_lanes(a, [](int64_t x) { return abs(x); });
 }
 template <class H>
-TEGULA_CPU_INLINE Wide<H> max_into(Wide<H> best, Wide<H> x) {
+TEGULA_CPU_TEMPLATE Wide<H> max_into(Wide<H> best, Wide<H> x) {
   return max(best, x);
 }
 template <class H>
-TEGULA_CPU_INLINE Wide<H> min_into(Wide<H> best, Wide<H> x) {
+TEGULA_CPU_TEMPLATE Wide<H> min_into(Wide<H> best, Wide<H> x) {
   return min(best, x);
 }
 
 template <class H, class Combine>
-TEGULA_CPU_INLINE auto fold_lanes(Wide<H> x, Combine combine) {
+TEGULA_CPU_TEMPLATE auto fold_lanes(Wide<H> x, Combine combine) {
   auto total = lane(x, 0);
   for (int i = 1; i < W; ++i) total = combine(total, lane(x, i));
   return total;
