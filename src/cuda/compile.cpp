@@ -19,7 +19,7 @@ std::vector<std::string> options_for(int architecture) {
                                   "--std=c++17", "--generate-line-info", "--ptxas-options=-v"};
   const auto checks = environment_integer(Variable::cuda_checks, 0, 2).value_or(0);
   if (checks == 1) result.push_back("--define-macro=TG_CHECKED");
-  if (checks == 2) result.push_back("--define-macro=TG_EVERY_LANE_RELEASES");
+  if (checks == 2) result.push_back("--define-macro=TG_EVERY_THREAD_ARRIVES");
   return result;
 }
 

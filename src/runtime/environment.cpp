@@ -33,8 +33,8 @@ constexpr VariableInfo table[] = {
     {Variable::cuda, "TEGULA_CUDA", "the system's libraries and /usr/local/cuda*",
      "directory of a CUDA toolkit, or of its libraries; 'none' does without CUDA"},
     {Variable::cuda_checks, "TEGULA_CUDA_CHECKS", "0",
-     "1: kernels wait by lot at every barrier, and fail where a wait does not end; slow. 2: every lane of a "
-     "warp gives a slot back, for compute-sanitizer's racecheck"},
+     "1: kernels wait by lot at every barrier, and fail where a wait does not end; slow. 2: every "
+     "thread, not one for many, says that it has read or filled a slot, for compute-sanitizer's racecheck"},
 };
 
 std::string refusal(const VariableInfo& variable, std::string_view value, std::string_view rule) {

@@ -78,8 +78,10 @@ std::string CudaGridPrinter::begin_roles(const Grid& grid, const passes::Roles& 
   out_.open("if (threadIdx.x == 0) {");
   for (std::size_t r = 0; r < rings_.size(); ++r) {
     const bool loads = r < roles.rings.size();
+    const int fills = loads ? passes::full_arrivals(roles.rings[r], roles) : 1;
+    const bool by_threads = fills == 2;  // that, and bytes to come
     out_.line(fmt::format("tg::init_ring<{}>(shared_memory + {}, {}, {});", depth_of(r), rings_[r].barriers,
-                          loads ? passes::full_arrivals(roles.rings[r], roles) : 1,
+                          by_threads ? "1 + tg::filling_threads" : std::to_string(fills),
                           loads ? passes::empty_arrivals(roles) : roles.consumers / 32));
   }
   for (int group = 0; hands_over() && group < groups; ++group)
@@ -298,6 +300,10 @@ void CudaGridPrinter::event(const schedule::Barrier& n, const schedule::Event&) 
 }
 
 void CudaGridPrinter::event(const schedule::Arrive& n, const schedule::Event&) {
+  const bool of_tiles = n.place.ring < static_cast<int>(roles_->rings.size());
+  if (n.side == schedule::Side::full && of_tiles &&
+      roles_->is_brought_by_threads(roles_->rings[n.place.ring]))
+    return sync_line(fmt::format("tg::filled({}, thread);", ring_name(n.place.ring)));
   if (n.side == schedule::Side::full)
     return sync_line(by_loader(fmt::format("tg::barrier_arrive({}.full());", ring_name(n.place.ring))));
   sync_line(fmt::format("tg::{}{}({});", n.place.shift == 0 ? "release" : "release_last",

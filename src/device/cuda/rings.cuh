@@ -33,12 +33,12 @@ struct Ring {
   }
 };
 
-// Lanes of a warp that say that it has read a slot. One is enough behind a warp_sync(), which racecheck does
-// not take for an order.
-#ifdef TG_EVERY_LANE_RELEASES
-constexpr int releasing_lanes = 32;
+// Who says that a warp has read a slot, and that threads have filled one. One thread is enough, since the
+// others have met it before; racecheck knows only of what a thread says itself.
+#ifdef TG_EVERY_THREAD_ARRIVES
+constexpr int releasing_lanes = 32, filling_threads = 128;
 #else
-constexpr int releasing_lanes = 1;
+constexpr int releasing_lanes = 1, filling_threads = 1;
 #endif
 
 template <int slots>
@@ -91,6 +91,11 @@ TG_DEVICE void expect(const R& ring, uint32_t bytes) {
 template <class R>
 TG_DEVICE void complete(const R& ring, uint32_t bytes) {
   barrier_complete(ring.full(), bytes);
+}
+// That arrival.
+template <class R>
+TG_DEVICE void filled(const R& ring, int thread) {
+  if (thread < filling_threads) barrier_arrive(ring.full());
 }
 
 // Arrives when all that this thread has copied so far is there.
