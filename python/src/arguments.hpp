@@ -1,88 +1,38 @@
-// Groups of options that several operators share, from Python's arguments.
+// The arguments of a function of the module.
 #pragma once
-#include <nanobind/stl/optional.h>
-#include <nanobind/stl/string.h>
+#include <nanobind/nanobind.h>
 
-#include "call.hpp"
-#include "options.hpp"
+#include <cstdint>
+#include <optional>
 
 namespace tegula::python {
 
-struct DenseArguments {
-  std::string layout;
-  std::optional<float> scale;
-  bool causal;
-  std::int64_t left, right;
-  float softcap;
-  nb::object sinks, cu_seqlens_q, cu_seqlens_k;
-  std::string target;
+namespace nb = nanobind;
+
+// Read one after another, as the signature has them. One of a wrong type is a TypeError that names it. Those
+// at the end that are not given are None.
+class Arguments {
+ public:
+  Arguments(const char* function, const nb::args& given)
+      : function_(function), given_(given.ptr()), count_(static_cast<Py_ssize_t>(given.size())) {}
+
+  nb::handle array() { return next(); }  // or None: whoever reads it as an array refuses what is none
+  bool flag(const char* name);
+  std::int64_t integer(const char* name);
+  int small_integer(const char* name);
+  double number(const char* name);
+  std::optional<float> optional_number(const char* name);
+  const char* text(const char* name);
+  const char* text_or(const char* name, const char* without);  // the latter for None
+
+ private:
+  nb::handle next();
+  [[noreturn]] void refuse(const char* name, const char* expected, nb::handle given) const;
+  [[noreturn]] void refuse_size(const char* name, int bits, nb::handle given) const;
+
+  const char* function_;
+  PyObject* given_;
+  Py_ssize_t count_, read_ = 0;
 };
-
-inline ops::AttentionOptions dense_options(Call& call, const DenseArguments& given) {
-  ops::AttentionOptions options;
-  options.layout = layout_of(given.layout);
-  options.scale = given.scale;
-  options.causal = given.causal;
-  options.left = given.left, options.right = given.right;
-  options.softcap = given.softcap;
-  options.sinks = call.optional_input("sinks", given.sinks);
-  options.cu_seqlens_q = call.optional_input("cu_seqlens_q", given.cu_seqlens_q);
-  options.cu_seqlens_k = call.optional_input("cu_seqlens_k", given.cu_seqlens_k);
-  options.target = target_of(given.target);
-  return options;
-}
-
-struct BlockSparseArguments {
-  std::string layout;
-  int q_block, k_block;
-  nb::object indices, counts, mask;
-  bool causal;
-  std::optional<float> scale;
-  float softcap;
-  bool check_indices;
-  std::string target;
-};
-
-inline ops::BlockSparseOptions block_sparse_options(Call& call, const BlockSparseArguments& given) {
-  ops::BlockSparseOptions options;
-  options.layout = layout_of(given.layout);
-  options.q_block = given.q_block, options.k_block = given.k_block;
-  options.indices = call.optional_input("topk_indices", given.indices);
-  options.counts = call.optional_input("counts", given.counts);
-  options.mask = call.optional_input("mask", given.mask);
-  options.causal = given.causal;
-  options.scale = given.scale;
-  options.softcap = given.softcap;
-  options.check_indices = given.check_indices;
-  options.target = target_of(given.target);
-  return options;
-}
-
-struct SelectedArguments {
-  nb::object block_counts;
-  int block_size;
-  std::string layout;
-  bool causal, diagonal, repeats;
-  std::int64_t window;
-  std::optional<float> scale;
-  nb::object cu_seqlens_q, cu_seqlens_k;
-  bool check_indices;
-  std::string target;
-};
-
-inline ops::NsaSelectedOptions selected_options(Call& call, const SelectedArguments& given) {
-  ops::NsaSelectedOptions options;
-  options.layout = layout_of(given.layout);
-  options.block_size = given.block_size;
-  options.block_counts = call.optional_input("block_counts", given.block_counts);
-  options.causal = given.causal, options.diagonal = given.diagonal, options.repeats = given.repeats;
-  options.window = given.window;
-  options.scale = given.scale;
-  options.cu_seqlens_q = call.optional_input("cu_seqlens_q", given.cu_seqlens_q);
-  options.cu_seqlens_k = call.optional_input("cu_seqlens_k", given.cu_seqlens_k);
-  options.check_indices = given.check_indices;
-  options.target = target_of(given.target);
-  return options;
-}
 
 }  // namespace tegula::python

@@ -1,117 +1,126 @@
-#include "arguments.hpp"
+#include "groups.hpp"
 #include "operators.hpp"
 
 namespace tegula::python {
 
 namespace {
 
-ops::AttentionBackwardOptions backward_options(Call& call, nb::handle dlse, nb::handle dq, nb::handle dk,
-                                               nb::handle dv) {
-  ops::AttentionBackwardOptions options;
-  options.dlse = call.optional_input("dlse", dlse);
-  options.dq = call.output("dq", dq), options.dk = call.output("dk", dk);
-  options.dv = call.output("dv", dv);
-  return options;
-}
+// The arguments with which all gradients begin, and their outputs.
+struct Backward {
+  nb::handle dout, q, k, v, out, lse, dlse;
+  TensorRef dout_ref, q_ref, k_ref, v_ref, out_ref, lse_ref;
+  std::optional<TensorRef> dlse_ref;
+  Output dq, dk, dv;
 
-nb::tuple attention_backward(nb::object dout, nb::object q, nb::object k, nb::object v, nb::object out,
-                             nb::object lse, nb::object dlse, nb::object dq, nb::object dk, nb::object dv,
-                             nb::object dsinks, std::string layout, std::optional<float> scale, bool causal,
-                             std::int64_t left, std::int64_t right, float softcap, nb::object sinks,
-                             nb::object cu_seqlens_q, nb::object cu_seqlens_k, bool deterministic,
-                             std::string target) {
+  Backward(Call& call, Arguments& given) {
+    dout = given.array(), q = given.array(), k = given.array(), v = given.array(), out = given.array();
+    lse = given.array(), dlse = given.array();
+    dout_ref = call.input("dout", dout);
+    q_ref = call.input("q", q), k_ref = call.input("k", k), v_ref = call.input("v", v);
+    out_ref = call.input("out", out), lse_ref = call.input("lse", lse);
+    dlse_ref = call.optional_input("dlse", dlse);
+    dq = call.gradient_of("dq", {q, q_ref}), dk = call.gradient_of("dk", {k, k_ref});
+    dv = call.gradient_of("dv", {v, v_ref});
+  }
+
+  ops::AttentionBackwardOptions options() const {
+    ops::AttentionBackwardOptions options;
+    options.dlse = dlse_ref;
+    options.dq = dq.ref, options.dk = dk.ref, options.dv = dv.ref;
+    return options;
+  }
+};
+
+nb::tuple attention_backward(const nb::args& arguments) {
   Call call;
-  const TensorRef dout_ref = call.input("dout", dout), q_ref = call.input("q", q), k_ref = call.input("k", k),
-                  v_ref = call.input("v", v), out_ref = call.input("out", out),
-                  lse_ref = call.input("lse", lse);
-  const ops::AttentionOptions options = dense_options(
-      call, {layout, scale, causal, left, right, softcap, sinks, cu_seqlens_q, cu_seqlens_k, target});
-  ops::AttentionBackwardOptions gradients = backward_options(call, dlse, dq, dk, dv);
-  gradients.deterministic = deterministic;
-  gradients.dsinks = call.output("dsinks", dsinks);
+  Arguments given("attention_backward", arguments);
+  const Backward x(call, given);
+  ops::AttentionOptions options = dense_options(call, given);
+  ops::AttentionBackwardOptions gradients = x.options();
+  gradients.deterministic = given.flag("deterministic");
+  options.target = target_of(given.text_or("target", "automatic"));
+  Output dsinks;
+  if (options.sinks) dsinks = call.output("dsinks", Py_None, {x.q, x.q_ref}, options.sinks->shape, f32);
+  gradients.dsinks = dsinks.ref;
   const auto results = call.run([&] {
-    return ops::attention_backward(dout_ref, q_ref, k_ref, v_ref, out_ref, lse_ref, options, gradients);
+    return ops::attention_backward(x.dout_ref, x.q_ref, x.k_ref, x.v_ref, x.out_ref, x.lse_ref, options,
+                                   gradients);
   });
-  return nb::make_tuple(call.result(results.dq, dq), call.result(results.dk, dk), call.result(results.dv, dv),
-                        sinks.is_none() ? nb::none() : call.result(results.dsinks, dsinks));
+  return nb::make_tuple(call.result(results.dq, x.dq), call.result(results.dk, x.dk),
+                        call.result(results.dv, x.dv),
+                        options.sinks ? call.result(results.dsinks, dsinks) : nb::none());
 }
 
-nb::tuple block_sparse_backward(nb::object dout, nb::object q, nb::object k, nb::object v, nb::object out,
-                                nb::object lse, nb::object dlse, nb::object dq, nb::object dk, nb::object dv,
-                                int q_block, int k_block, nb::object indices, nb::object counts,
-                                nb::object mask, std::string layout, bool causal, std::optional<float> scale,
-                                float softcap, bool deterministic, std::string target) {
+nb::tuple block_sparse_backward(const nb::args& arguments) {
   Call call;
-  const TensorRef dout_ref = call.input("dout", dout), q_ref = call.input("q", q), k_ref = call.input("k", k),
-                  v_ref = call.input("v", v), out_ref = call.input("out", out),
-                  lse_ref = call.input("lse", lse);
-  const ops::BlockSparseOptions options = block_sparse_options(
-      call, {layout, q_block, k_block, indices, counts, mask, causal, scale, softcap, false, target});
-  ops::AttentionBackwardOptions gradients = backward_options(call, dlse, dq, dk, dv);
-  gradients.deterministic = deterministic;
+  Arguments given("block_sparse_attn_backward", arguments);
+  const Backward x(call, given);
+  ops::BlockSparseOptions options = block_sparse_options(call, given);
+  ops::AttentionBackwardOptions gradients = x.options();
+  gradients.deterministic = given.flag("deterministic");
+  options.target = target_of(given.text_or("target", "automatic"));
   const auto results = call.run([&] {
-    return ops::block_sparse_attention_backward(dout_ref, q_ref, k_ref, v_ref, out_ref, lse_ref, options,
-                                                gradients);
+    return ops::block_sparse_attention_backward(x.dout_ref, x.q_ref, x.k_ref, x.v_ref, x.out_ref, x.lse_ref,
+                                                options, gradients);
   });
-  return nb::make_tuple(call.result(results.dq, dq), call.result(results.dk, dk),
-                        call.result(results.dv, dv));
+  return nb::make_tuple(call.result(results.dq, x.dq), call.result(results.dk, x.dk),
+                        call.result(results.dv, x.dv));
 }
 
-nb::tuple nsa_selected_backward(nb::object dout, nb::object q, nb::object k, nb::object v,
-                                nb::object block_indices, nb::object out, nb::object lse, nb::object dlse,
-                                nb::object window_dout, nb::object window_out, nb::object window_lse,
-                                nb::object window_dlse, bool scale_gradient, nb::object dq, nb::object dk,
-                                nb::object dv, nb::object dscale, nb::object block_counts, int block_size,
-                                std::string layout, bool causal, bool diagonal, bool repeats,
-                                std::int64_t window, std::optional<float> scale, nb::object cu_seqlens_q,
-                                nb::object cu_seqlens_k, std::string target) {
+nb::tuple nsa_selected_backward(const nb::args& arguments) {
   Call call;
-  const TensorRef dout_ref = call.input("dout", dout), q_ref = call.input("q", q), k_ref = call.input("k", k),
-                  v_ref = call.input("v", v), indices_ref = call.input("block_indices", block_indices),
-                  out_ref = call.input("out", out), lse_ref = call.input("lse", lse);
-  const ops::NsaSelectedOptions options =
-      selected_options(call, {block_counts, block_size, layout, causal, diagonal, repeats, window, scale,
-                              cu_seqlens_q, cu_seqlens_k, false, target});
+  Arguments given("nsa_selected_attention_backward", arguments);
+  const Backward x(call, given);
+  const nb::handle window_dout = given.array(), window_out = given.array(), window_lse = given.array(),
+                   window_dlse = given.array(), indices = given.array();
+  const TensorRef indices_ref = call.input("block_indices", indices);
+  ops::NsaSelectedOptions options = selected_options(call, given);
   ops::NsaSelectedBackwardOptions gradients;
-  gradients.dlse = call.optional_input("dlse", dlse);
+  gradients.dlse = x.dlse_ref;
   gradients.window_dout = call.optional_input("window_dout", window_dout);
   gradients.window_out = call.optional_input("window_out", window_out);
   gradients.window_lse = call.optional_input("window_lse", window_lse);
   gradients.window_dlse = call.optional_input("window_dlse", window_dlse);
-  gradients.scale_gradient = scale_gradient;
-  gradients.dq = call.output("dq", dq), gradients.dk = call.output("dk", dk);
-  gradients.dv = call.output("dv", dv), gradients.dscale = call.output("dscale", dscale);
+  gradients.scale_gradient = given.flag("scale_gradient");
+  options.target = target_of(given.text_or("target", "automatic"));
+  Output dscale;
+  if (gradients.scale_gradient)
+    dscale = call.output("dscale", Py_None, {x.q, x.q_ref}, indices_ref.shape, f32);
+  gradients.dq = x.dq.ref, gradients.dk = x.dk.ref, gradients.dv = x.dv.ref, gradients.dscale = dscale.ref;
   const auto results = call.run([&] {
-    return ops::nsa_selected_attention_backward(dout_ref, q_ref, k_ref, v_ref, indices_ref, out_ref, lse_ref,
-                                                options, gradients);
+    return ops::nsa_selected_attention_backward(x.dout_ref, x.q_ref, x.k_ref, x.v_ref, indices_ref, x.out_ref,
+                                                x.lse_ref, options, gradients);
   });
-  return nb::make_tuple(call.result(results.dq, dq), call.result(results.dk, dk), call.result(results.dv, dv),
-                        scale_gradient ? call.result(results.dscale, dscale) : nb::none());
+  return nb::make_tuple(call.result(results.dq, x.dq), call.result(results.dk, x.dk),
+                        call.result(results.dv, x.dv),
+                        gradients.scale_gradient ? call.result(results.dscale, dscale) : nb::none());
 }
 
 }  // namespace
 
 void define_backward(nb::module_& module) {
-  module.def("attention_backward", attention_backward, nb::arg("dout"), nb::arg("q"), nb::arg("k"),
-             nb::arg("v"), nb::arg("out"), nb::arg("lse"), nb::arg("dlse").none(), nb::arg("dq").none(),
-             nb::arg("dk").none(), nb::arg("dv").none(), nb::arg("dsinks").none(), nb::arg("layout"),
-             nb::arg("scale").none(), nb::arg("causal"), nb::arg("left"), nb::arg("right"),
-             nb::arg("softcap"), nb::arg("sinks").none(), nb::arg("cu_seqlens_q").none(),
-             nb::arg("cu_seqlens_k").none(), nb::arg("deterministic"), nb::arg("target"));
-  module.def("block_sparse_attn_backward", block_sparse_backward, nb::arg("dout"), nb::arg("q"), nb::arg("k"),
-             nb::arg("v"), nb::arg("out"), nb::arg("lse"), nb::arg("dlse").none(), nb::arg("dq").none(),
-             nb::arg("dk").none(), nb::arg("dv").none(), nb::arg("q_block_size"), nb::arg("k_block_size"),
-             nb::arg("topk_indices").none(), nb::arg("counts").none(), nb::arg("mask").none(),
-             nb::arg("layout"), nb::arg("causal"), nb::arg("scale").none(), nb::arg("softcap"),
-             nb::arg("deterministic"), nb::arg("target"));
-  module.def("nsa_selected_attention_backward", nsa_selected_backward, nb::arg("dout"), nb::arg("q"),
-             nb::arg("k"), nb::arg("v"), nb::arg("block_indices"), nb::arg("out"), nb::arg("lse"),
-             nb::arg("dlse").none(), nb::arg("window_dout").none(), nb::arg("window_out").none(),
-             nb::arg("window_lse").none(), nb::arg("window_dlse").none(), nb::arg("scale_gradient"),
-             nb::arg("dq").none(), nb::arg("dk").none(), nb::arg("dv").none(), nb::arg("dscale").none(),
-             nb::arg("block_counts").none(), nb::arg("block_size"), nb::arg("layout"), nb::arg("causal"),
-             nb::arg("diagonal"), nb::arg("repeats"), nb::arg("window"), nb::arg("scale").none(),
-             nb::arg("cu_seqlens_q").none(), nb::arg("cu_seqlens_k").none(), nb::arg("target"));
+  module.def(
+      "attention_backward", attention_backward,
+      nb::sig("def attention_backward(dout: object, q: object, k: object, v: object, out: object, lse: "
+              "object, dlse: object | None, sinks: object | None, cu_seqlens_q: object | None, "
+              "cu_seqlens_k: object | None, layout: str, scale: float | None, causal: bool, left: "
+              "int, right: int, softcap: float, deterministic: bool, target: str = 'automatic', /) -> "
+              "tuple"));
+  module.def("block_sparse_attn_backward", block_sparse_backward,
+             nb::sig("def block_sparse_attn_backward(dout: object, q: object, k: object, v: object, out: "
+                     "object, lse: object, dlse: object | None, topk_indices: object | None, counts: object "
+                     "| None, mask: object | None, q_block_size: int, k_block_size: int, layout: str, "
+                     "causal: bool, scale: float | None, softcap: float, deterministic: bool, target: str = "
+                     "'automatic', /) -> tuple"));
+  module.def(
+      "nsa_selected_attention_backward", nsa_selected_backward,
+      nb::sig("def nsa_selected_attention_backward(dout: object, q: object, k: object, v: object, out: "
+              "object, lse: object, dlse: object | None, window_dout: object | None, window_out: "
+              "object | None, window_lse: object | None, window_dlse: object | None, block_indices: "
+              "object, block_counts: object | None, cu_seqlens_q: object | None, cu_seqlens_k: object "
+              "| None, block_size: int, layout: str, causal: bool, diagonal: bool, repeats: bool, "
+              "window: int, scale: float | None, scale_gradient: bool, target: str = 'automatic', /) "
+              "-> tuple"));
 }
 
 }  // namespace tegula::python

@@ -6,6 +6,7 @@
 #include "exchange.hpp"
 #include "in_flight.hpp"
 #include "tegula/dlpack.hpp"
+#include "torch_tensors.hpp"
 
 namespace tegula::python {
 
@@ -30,13 +31,13 @@ constexpr int no_stream = -1, default_stream = 1;
 
 nb::dict stream_option(nb::handle object) {
   nb::dict option;
-  if (is_on_cuda(object)) option["stream"] = tells_stream(object) ? no_stream : default_stream;
+  if (is_on_cuda(object)) option["stream"] = class_of(object).tells_stream ? no_stream : default_stream;
   return option;
 }
 
 // The dtype of a tensor of PyTorch with floats of 8 bits, which some of its versions do not export.
 std::optional<DType> float8_of(nb::handle object) {
-  if (!is_tensor_of_torch(object)) return std::nullopt;
+  if (!class_of(object).tensor_of_torch) return std::nullopt;
   const nb::object dtype = object.attr("dtype");
   const std::string type = nb::str(dtype).c_str();
   if (type == "torch.float8_e4m3fn") return e4m3;
@@ -125,11 +126,32 @@ nb::tuple dlpack_device(const NewArray& array) {
   return nb::make_tuple(static_cast<int>(device.is_cpu() ? kDLCPU : kDLCUDA), device.index);
 }
 
+// The module of the package that names and makes arrays of other libraries.
+nb::object arrays() { return nb::module_::import_("tegula._arrays"); }
+
+const char* name_of(DType dtype) {
+  if (dtype == f32) return "float32";
+  if (dtype == f16) return "float16";
+  return dtype == bf16 ? "bfloat16" : "int32";
+}
+
+nb::object new_array(const Like& like, const Shape& shape, DType dtype) {
+  if (class_of(like.array).plain_tensor) {
+    nb::object tensor = new_torch_tensor(shape, dtype, like.ref.device);
+    if (tensor.is_valid()) return tensor;
+  }
+  nb::list extents;
+  for (const std::int64_t extent : shape) extents.append(extent);
+  const nb::object name = dtype == like.ref.dtype ? nb::none() : nb::object(nb::str(name_of(dtype)));
+  return arrays().attr("empty")(like.array, nb::tuple(extents), name);
+}
+
 }  // namespace
 
 Call::Array Call::array_of_bytes(const char* name, nb::handle tensor, DType dtype) {
   const nb::object bytes = nb::module_::import_("torch").attr("uint8");
-  Array array = import_array(name, tensor.attr("detach")().attr("view")(bytes));
+  owners_.push_back(tensor.attr("detach")().attr("view")(bytes));
+  Array array = import_array(name, owners_.back());
   array.ref.dtype = dtype;
   return array;
 }
@@ -158,23 +180,23 @@ Call::Array Call::exported_array(const char* name, nb::handle object) {
 
 Call::Array Call::import_array(const char* name, nb::handle object) {
   Array array;
-  const ExchangeApi* api = exchange_api(object);
-  if (api == nullptr) {
+  const ArrayClass& known = class_of(object);
+  if (known.api == nullptr) {
     array = exported_array(name, object);
   } else {
     DLManagedTensor described{};
-    if (api->view_object(object.ptr(), &described.dl_tensor) != 0) {
+    if (known.api->view_object(object.ptr(), &described.dl_tensor) != 0) {
       nb::python_error error;
       const std::optional<DType> dtype = float8_of(object);
       if (!dtype) refuse_export(name, error);
       return array_of_bytes(name, object, *dtype);
     }
     array.ref = view_dlpack(described);
-    if (!array.ref.device.is_cpu()) owners_.push_back(nb::borrow(object));
   }
   if (array.ref.device.is_cpu()) return array;
+  on_device_.push_back(object);
   if (!stream_) stream_ = stream_of(object, array.ref.device);
-  holds_foreign_ = holds_foreign_ || (api == nullptr && !tells_stream(object));
+  holds_foreign_ = holds_foreign_ || !known.tells_stream;
   return array;
 }
 
@@ -185,19 +207,31 @@ std::optional<TensorRef> Call::optional_input(const char* name, nb::handle objec
   return input(name, object);
 }
 
-std::optional<TensorRef> Call::output(const char* name, nb::handle object) {
-  if (object.is_none()) return std::nullopt;
-  Array array = import_array(name, object);
+Output Call::output(const char* name, nb::handle given, const Like& like, const std::optional<Shape>& shape,
+                    DType dtype) {
+  Output result{nb::borrow(given), {}, like.array};
+  if (given.is_none()) {
+    if (shape) result.array = new_array(like, *shape, dtype);
+    if (!result.array.is_none()) result.ref = import_array(name, result.array).ref;
+    return result;
+  }
+  Array array = import_array(name, given);
   if (array.read_only)
     throw nb::value_error(
         fmt::format("{}: the array is read-only; give one that can be written", name).c_str());
-  return std::move(array.ref);
+  result.ref = std::move(array.ref);
+  return result;
 }
 
-void Call::keep_arrays() { keep_until_done(*stream_, std::move(owners_)); }
+void Call::keep_arrays() {
+  std::vector<nb::object> kept = std::move(owners_);
+  for (nb::handle array : on_device_) kept.push_back(nb::borrow(array));
+  keep_until_done(*stream_, std::move(kept));
+}
 
-nb::object Call::result(const Tensor& tensor, nb::handle given) const {
-  return given.is_none() ? nb::cast(NewArray{tensor, stream_}) : nb::borrow(given);
+nb::object Call::result(const Tensor& tensor, const Output& output) const {
+  if (!output.array.is_none()) return output.array;
+  return arrays().attr("as_kind_of")(output.like, nb::cast(NewArray{tensor, stream_}));
 }
 
 void define_array(nb::module_& module) {

@@ -12,14 +12,32 @@ namespace tegula::python {
 
 namespace nb = nanobind;
 
+// An argument whose library and device results belong to.
+struct Like {
+  nb::handle array;
+  const TensorRef& ref;
+};
+
+// What an operator writes: an array, or None where the operator is to make it.
+struct Output {
+  nb::object array = nb::none();
+  std::optional<TensorRef> ref = {};
+  nb::handle like = {};
+};
+
 class Call {
  public:
   // The elements of anything with `__dlpack__`, which stay alive and in place as long as the call, if the
   // object does. TypeError for other objects.
   TensorRef input(const char* name, nb::handle object);
   std::optional<TensorRef> optional_input(const char* name, nb::handle object);
-  // An array that the operator writes: the same, and refused if it is read-only. None for a new one.
-  std::optional<TensorRef> output(const char* name, nb::handle object);
+  // The array that is given, refused if it is read-only, or a new one from the library of `like`. Without a
+  // shape, as of arguments that are wrong, the operator is left to refuse them.
+  Output output(const char* name, nb::handle given, const Like& like, const std::optional<Shape>& shape,
+                DType dtype);
+  Output gradient_of(const char* name, const Like& like) {
+    return output(name, Py_None, like, like.ref.shape, like.ref.dtype);
+  }
 
   // Other threads of Python go on while the operator runs. On a GPU it is queued on the stream that the
   // library of the first array uses at present.
@@ -30,8 +48,8 @@ class Call {
     return results;
   }
 
-  // The object that was given for an output, or a new one that owns the tensor and has `__dlpack__`.
-  nb::object result(const Tensor& tensor, nb::handle given) const;
+  // The array of an output, or the tensor that the library has made for it as one of the library of `like`.
+  nb::object result(const Tensor& tensor, const Output& output) const;
 
  private:
   template <class F>
@@ -50,7 +68,8 @@ class Call {
   Array array_of_bytes(const char* name, nb::handle tensor, DType dtype);
   void keep_arrays();
 
-  std::vector<nb::object> owners_;  // of elements that may be used after the call, or that a capsule exports
+  std::vector<nb::object> owners_;     // of elements that nobody else holds
+  std::vector<nb::handle> on_device_;  // which the caller holds as long as the call
   std::optional<Stream> stream_;
   bool holds_foreign_ = false;  // an array on a GPU whose library does not say on which stream it works
 };

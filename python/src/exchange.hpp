@@ -1,6 +1,5 @@
-// DLPack's functions in C, by which a library exports its arrays without the detour over a method and a
-// capsule:
-// `__dlpack_c_exchange_api__` of the class, DLPack 1.3 (https://github.com/dmlc/dlpack, dlpack.h).
+// How the libraries of arrays export them. DLPack's functions in C do so without the detour over a method and
+// a capsule: `__dlpack_c_exchange_api__` of the class, DLPack 1.3 (https://github.com/dmlc/dlpack, dlpack.h).
 #pragma once
 #include <nanobind/nanobind.h>
 
@@ -25,14 +24,17 @@ struct ExchangeApi {
   int (*current_stream)(DLDeviceType device, std::int32_t index, void** out);
 };
 
-// The functions of the object's class; null if it has none of a version that is understood.
-const ExchangeApi* exchange_api(nanobind::handle object);
+// What is known of a class of arrays.
+struct ArrayClass {
+  const ExchangeApi* api = nullptr;  // null if it has none of a version that is understood
+  bool tensor_of_torch = false;      // or of a class derived from it
+  bool plain_tensor = false;         // torch.Tensor or torch.nn.Parameter itself
+  // Whether its library is one that tells its current stream: PyTorch, CuPy, or one with such functions. Its
+  // arrays are used on that stream; those of others on the default stream, for which they are exported.
+  bool tells_stream = false;
+};
+const ArrayClass& class_of(nanobind::handle object);
 
-bool is_tensor_of_torch(nanobind::handle object);
-// Whether the object's library, without such functions, is one that tells its current stream: PyTorch or
-// CuPy. Its arrays are used on that stream; those of others on the default stream, for which they are
-// exported.
-bool tells_stream(nanobind::handle object);
 // The stream to which the object's library gives the work of the thread.
 Stream stream_of(nanobind::handle object, const Device& device);
 

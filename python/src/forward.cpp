@@ -1,130 +1,160 @@
-#include "arguments.hpp"
+#include "groups.hpp"
 #include "operators.hpp"
+#include "shapes.hpp"
 
 namespace tegula::python {
 
 namespace {
 
-nb::tuple attention(nb::object q, nb::object k, nb::object v, std::string layout, std::optional<float> scale,
-                    bool causal, std::int64_t left, std::int64_t right, float softcap, nb::object sinks,
-                    nb::object cu_seqlens_q, nb::object cu_seqlens_k, nb::object out, nb::object lse,
-                    std::string target) {
+nb::tuple attention(const nb::args& arguments) {
   Call call;
+  Arguments given("attention", arguments);
+  const nb::handle q = given.array(), k = given.array(), v = given.array();
   const TensorRef q_ref = call.input("q", q), k_ref = call.input("k", k), v_ref = call.input("v", v);
-  ops::AttentionOptions options = dense_options(
-      call, {layout, scale, causal, left, right, softcap, sinks, cu_seqlens_q, cu_seqlens_k, target});
-  options.out = call.output("out", out), options.lse = call.output("lse", lse);
+  ops::AttentionOptions options = dense_options(call, given);
+  const AttentionShapes shapes = attention_shapes(q_ref, v_ref, options.layout);
+  const Output out = call.output("out", given.array(), {q, q_ref}, shapes.out, q_ref.dtype);
+  const Output lse = call.output("lse", given.array(), {q, q_ref}, shapes.lse, f32);
+  options.target = target_of(given.text_or("target", "automatic"));
+  options.out = out.ref, options.lse = lse.ref;
   const auto results = call.run([&] { return ops::attention(q_ref, k_ref, v_ref, options); });
   return nb::make_tuple(call.result(results.out, out), call.result(results.lse, lse));
 }
 
-nb::tuple block_sparse(nb::object q, nb::object k, nb::object v, int q_block, int k_block, nb::object indices,
-                       nb::object counts, nb::object mask, std::string layout, bool causal,
-                       std::optional<float> scale, float softcap, bool check_indices, nb::object out,
-                       nb::object lse, std::string target) {
+nb::tuple block_sparse(const nb::args& arguments) {
   Call call;
+  Arguments given("block_sparse_attn", arguments);
+  const nb::handle q = given.array(), k = given.array(), v = given.array();
   const TensorRef q_ref = call.input("q", q), k_ref = call.input("k", k), v_ref = call.input("v", v);
-  ops::BlockSparseOptions options = block_sparse_options(
-      call, {layout, q_block, k_block, indices, counts, mask, causal, scale, softcap, check_indices, target});
-  options.out = call.output("out", out), options.lse = call.output("lse", lse);
+  ops::BlockSparseOptions options = block_sparse_options(call, given);
+  options.check_indices = given.flag("check_indices");
+  const AttentionShapes shapes = attention_shapes(q_ref, v_ref, options.layout);
+  const Output out = call.output("out", given.array(), {q, q_ref}, shapes.out, q_ref.dtype);
+  const Output lse = call.output("lse", given.array(), {q, q_ref}, shapes.lse, f32);
+  options.target = target_of(given.text_or("target", "automatic"));
+  options.out = out.ref, options.lse = lse.ref;
   const auto results = call.run([&] { return ops::block_sparse_attention(q_ref, k_ref, v_ref, options); });
   return nb::make_tuple(call.result(results.out, out), call.result(results.lse, lse));
 }
 
-nb::tuple nsa_selected(nb::object q, nb::object k, nb::object v, nb::object block_indices,
-                       nb::object block_counts, int block_size, std::string layout, bool causal,
-                       bool diagonal, bool repeats, std::int64_t window, std::optional<float> scale,
-                       nb::object cu_seqlens_q, nb::object cu_seqlens_k, bool check_indices, nb::object out,
-                       nb::object lse, nb::object window_out, nb::object window_lse, std::string target) {
+nb::tuple nsa_selected(const nb::args& arguments) {
   Call call;
+  Arguments given("nsa_selected_attention", arguments);
+  const nb::handle q = given.array(), k = given.array(), v = given.array(), indices = given.array();
   const TensorRef q_ref = call.input("q", q), k_ref = call.input("k", k), v_ref = call.input("v", v);
-  const TensorRef indices_ref = call.input("block_indices", block_indices);
-  ops::NsaSelectedOptions options =
-      selected_options(call, {block_counts, block_size, layout, causal, diagonal, repeats, window, scale,
-                              cu_seqlens_q, cu_seqlens_k, check_indices, target});
-  options.out = call.output("out", out), options.lse = call.output("lse", lse);
-  options.window_out = call.output("window_out", window_out);
-  options.window_lse = call.output("window_lse", window_lse);
-  const auto results =
-      call.run([&] { return ops::nsa_selected_attention(q_ref, k_ref, v_ref, indices_ref, options); });
-  if (window == 0) return nb::make_tuple(call.result(results.out, out), call.result(results.lse, lse));
+  const TensorRef indices_ref = call.input("block_indices", indices);
+  ops::NsaSelectedOptions options = selected_options(call, given);
+  options.check_indices = given.flag("check_indices");
+  options.target = target_of(given.text_or("target", "automatic"));
+  const AttentionShapes shapes = attention_shapes(q_ref, v_ref, options.layout);
+  const auto new_output = [&](const char* name, const std::optional<Shape>& shape, DType dtype) {
+    return call.output(name, Py_None, {q, q_ref}, shape, dtype);
+  };
+  const Output out = new_output("out", shapes.out, q_ref.dtype), lse = new_output("lse", shapes.lse, f32);
+  options.out = out.ref, options.lse = lse.ref;
+  const auto run = [&] {
+    return call.run([&] { return ops::nsa_selected_attention(q_ref, k_ref, v_ref, indices_ref, options); });
+  };
+  if (options.window <= 0) {
+    const auto results = run();
+    return nb::make_tuple(call.result(results.out, out), call.result(results.lse, lse));
+  }
+  const Output window_out = new_output("window_out", shapes.out, q_ref.dtype);
+  const Output window_lse = new_output("window_lse", shapes.lse, f32);
+  options.window_out = window_out.ref, options.window_lse = window_lse.ref;
+  const auto results = run();
   return nb::make_tuple(call.result(results.out, out), call.result(results.lse, lse),
                         call.result(results.window_out, window_out),
                         call.result(results.window_lse, window_lse));
 }
 
-nb::object block_scores(nb::object q, nb::object k, int q_block, int k_block, std::string layout, bool causal,
-                        std::optional<float> scale, bool per_kv_head, nb::object out, std::string target) {
+nb::object block_scores(const nb::args& arguments) {
   Call call;
+  Arguments given("block_scores", arguments);
+  const nb::handle q = given.array(), k = given.array();
   const TensorRef q_ref = call.input("q", q), k_ref = call.input("k", k);
   ops::BlockScoresOptions options;
-  options.layout = layout_of(layout);
-  options.q_block = q_block, options.k_block = k_block;
-  options.causal = causal;
-  options.scale = scale;
-  options.per_kv_head = per_kv_head;
-  options.out = call.output("out", out);
-  options.target = target_of(target);
+  options.q_block = given.small_integer("q_block_size"),
+  options.k_block = given.small_integer("k_block_size");
+  options.layout = layout_of(given.text("layout"));
+  options.causal = given.flag("causal");
+  options.scale = given.optional_number("scale");
+  options.per_kv_head = given.flag("per_kv_head");
+  const Output out = call.output("out", given.array(), {q, q_ref}, scores_shape(q_ref, k_ref, options), f32);
+  options.target = target_of(given.text_or("target", "automatic"));
+  options.out = out.ref;
   return call.result(call.run([&] { return ops::block_scores(q_ref, k_ref, options); }), out);
 }
 
-nb::object topk_blocks(nb::object scores, std::int64_t count, bool keep_first, bool keep_diagonal,
-                       int q_block, int k_block, std::int64_t key_offset, nb::object out,
-                       std::string target) {
+nb::object topk_blocks(const nb::args& arguments) {
   Call call;
+  Arguments given("topk_blocks", arguments);
+  const nb::handle scores = given.array();
   const TensorRef scores_ref = call.input("scores", scores);
+  const std::int64_t count = given.integer("count");
   ops::TopkBlocksOptions options;
-  options.keep_first = keep_first, options.keep_diagonal = keep_diagonal;
-  options.q_block = q_block, options.k_block = k_block;
-  options.key_offset = key_offset;
-  options.out = call.output("out", out);
-  options.target = target_of(target);
+  options.keep_first = given.flag("keep_first"), options.keep_diagonal = given.flag("keep_diagonal");
+  options.q_block = given.small_integer("q_block_size"),
+  options.k_block = given.small_integer("k_block_size");
+  options.key_offset = given.integer("key_offset");
+  const Output out =
+      call.output("out", given.array(), {scores, scores_ref}, topk_shape(scores_ref, count), i32);
+  options.target = target_of(given.text_or("target", "automatic"));
+  options.out = out.ref;
   return call.result(call.run([&] { return ops::topk_blocks(scores_ref, count, options); }), out);
 }
 
-nb::object gemm(nb::object a, nb::object b, bool transpose_a, bool transpose_b, nb::object bias,
-                std::string activation, double scale, std::optional<std::string> out_dtype, nb::object out,
-                std::string target) {
+nb::object gemm(const nb::args& arguments) {
   Call call;
+  Arguments given("gemm", arguments);
+  const nb::handle a = given.array(), b = given.array(), bias = given.array();
   const TensorRef a_ref = call.input("a", a), b_ref = call.input("b", b);
   ops::GemmOptions options;
-  options.transpose_a = transpose_a, options.transpose_b = transpose_b;
   options.bias = call.optional_input("bias", bias);
-  options.activation = activation_of(activation);
-  options.scale = scale;
-  if (out_dtype) options.out_dtype = dtype_of_name(*out_dtype);
-  options.out = call.output("out", out);
-  options.target = target_of(target);
+  options.transpose_a = given.flag("transpose_a"), options.transpose_b = given.flag("transpose_b");
+  options.activation = activation_of(given.text("activation"));
+  options.scale = given.number("scale");
+  if (const char* out_dtype = given.text_or("out_dtype", nullptr))
+    options.out_dtype = dtype_of_name(out_dtype);
+  const Output out = call.output("out", given.array(), {a, a_ref}, product_shape(a_ref, b_ref, options),
+                                 product_dtype(a_ref, options));
+  options.target = target_of(given.text_or("target", "automatic"));
+  options.out = out.ref;
   return call.result(call.run([&] { return ops::gemm(a_ref, b_ref, options); }), out);
 }
 
 }  // namespace
 
 void define_forward(nb::module_& module) {
-  module.def("attention", attention, nb::arg("q"), nb::arg("k"), nb::arg("v"), nb::arg("layout"),
-             nb::arg("scale").none(), nb::arg("causal"), nb::arg("left"), nb::arg("right"),
-             nb::arg("softcap"), nb::arg("sinks").none(), nb::arg("cu_seqlens_q").none(),
-             nb::arg("cu_seqlens_k").none(), nb::arg("out").none(), nb::arg("lse").none(), nb::arg("target"));
-  module.def("block_sparse_attn", block_sparse, nb::arg("q"), nb::arg("k"), nb::arg("v"),
-             nb::arg("q_block_size"), nb::arg("k_block_size"), nb::arg("topk_indices").none(),
-             nb::arg("counts").none(), nb::arg("mask").none(), nb::arg("layout"), nb::arg("causal"),
-             nb::arg("scale").none(), nb::arg("softcap"), nb::arg("check_indices"), nb::arg("out").none(),
-             nb::arg("lse").none(), nb::arg("target"));
-  module.def("nsa_selected_attention", nsa_selected, nb::arg("q"), nb::arg("k"), nb::arg("v"),
-             nb::arg("block_indices"), nb::arg("block_counts").none(), nb::arg("block_size"),
-             nb::arg("layout"), nb::arg("causal"), nb::arg("diagonal"), nb::arg("repeats"), nb::arg("window"),
-             nb::arg("scale").none(), nb::arg("cu_seqlens_q").none(), nb::arg("cu_seqlens_k").none(),
-             nb::arg("check_indices"), nb::arg("out").none(), nb::arg("lse").none(),
-             nb::arg("window_out").none(), nb::arg("window_lse").none(), nb::arg("target"));
-  module.def("block_scores", block_scores, nb::arg("q"), nb::arg("k"), nb::arg("q_block_size"),
-             nb::arg("k_block_size"), nb::arg("layout"), nb::arg("causal"), nb::arg("scale").none(),
-             nb::arg("per_kv_head"), nb::arg("out").none(), nb::arg("target"));
-  module.def("topk_blocks", topk_blocks, nb::arg("scores"), nb::arg("count"), nb::arg("keep_first"),
-             nb::arg("keep_diagonal"), nb::arg("q_block_size"), nb::arg("k_block_size"),
-             nb::arg("key_offset"), nb::arg("out").none(), nb::arg("target"));
-  module.def("gemm", gemm, nb::arg("a"), nb::arg("b"), nb::arg("transpose_a"), nb::arg("transpose_b"),
-             nb::arg("bias").none(), nb::arg("activation"), nb::arg("scale"), nb::arg("out_dtype").none(),
-             nb::arg("out").none(), nb::arg("target"));
+  module.def("attention", attention,
+             nb::sig("def attention(q: object, k: object, v: object, sinks: object | None, cu_seqlens_q: "
+                     "object | None, cu_seqlens_k: object | None, layout: str, scale: float | None, causal: "
+                     "bool, left: int, right: int, softcap: float, out: object | None = None, lse: object | "
+                     "None = None, target: str = 'automatic', /) -> tuple"));
+  module.def("block_sparse_attn", block_sparse,
+             nb::sig("def block_sparse_attn(q: object, k: object, v: object, topk_indices: object | None, "
+                     "counts: object | None, mask: object | None, q_block_size: int, k_block_size: int, "
+                     "layout: str, causal: bool, scale: float | None, softcap: float, check_indices: bool, "
+                     "out: object | None = None, lse: object | None = None, target: str = 'automatic', /) -> "
+                     "tuple"));
+  module.def(
+      "nsa_selected_attention", nsa_selected,
+      nb::sig("def nsa_selected_attention(q: object, k: object, v: object, block_indices: object, "
+              "block_counts: object | None, cu_seqlens_q: object | None, cu_seqlens_k: object | None, "
+              "block_size: int, layout: str, causal: bool, diagonal: bool, repeats: bool, window: "
+              "int, scale: float | None, check_indices: bool, target: str = 'automatic', /) -> tuple"));
+  module.def("block_scores", block_scores,
+             nb::sig("def block_scores(q: object, k: object, q_block_size: int, k_block_size: int, layout: "
+                     "str, causal: bool, scale: float | None, per_kv_head: bool, out: object | None = None, "
+                     "target: str = 'automatic', /) -> object"));
+  module.def("topk_blocks", topk_blocks,
+             nb::sig("def topk_blocks(scores: object, count: int, keep_first: bool, keep_diagonal: bool, "
+                     "q_block_size: int, k_block_size: int, key_offset: int, out: object | None = None, "
+                     "target: str = 'automatic', /) -> object"));
+  module.def("gemm", gemm,
+             nb::sig("def gemm(a: object, b: object, bias: object | None, transpose_a: bool, transpose_b: "
+                     "bool, activation: str, scale: float, out_dtype: str | None, out: object | None = None, "
+                     "target: str = 'automatic', /) -> object"));
 }
 
 }  // namespace tegula::python

@@ -64,4 +64,5 @@ NB_MODULE(_tegula, module) {
   tegula::python::define_array(module);
   tegula::python::define_forward(module);
   tegula::python::define_backward(module);
+  tegula::python::define_gradients(module);
 }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <span>
+#include <string>
 #include <utility>
 
 #include "tegula/error.hpp"
@@ -15,7 +16,7 @@ template <class T>
 using Choices = std::span<const std::pair<std::string_view, T>>;
 
 template <class T>
-T choose(const char* option, const std::string& given, Choices<T> choices) {
+T choose(const char* option, std::string_view given, Choices<T> choices) {
   std::string names;
   for (const auto& [name, value] : choices) {
     if (name == given) return value;
@@ -39,11 +40,11 @@ constexpr std::pair<std::string_view, DType> dtypes[] = {
 
 }  // namespace
 
-ops::Layout layout_of(const std::string& name) { return choose<ops::Layout>("layout", name, layouts); }
-ops::Activation activation_of(const std::string& name) {
+ops::Layout layout_of(std::string_view name) { return choose<ops::Layout>("layout", name, layouts); }
+ops::Activation activation_of(std::string_view name) {
   return choose<ops::Activation>("activation", name, activations);
 }
-Target target_of(const std::string& name) { return choose<Target>("target", name, targets); }
-DType dtype_of_name(const std::string& name) { return choose<DType>("out_dtype", name, dtypes); }
+Target target_of(std::string_view name) { return choose<Target>("target", name, targets); }
+DType dtype_of_name(std::string_view name) { return choose<DType>("out_dtype", name, dtypes); }
 
 }  // namespace tegula::python

@@ -1,17 +1,17 @@
 // Options of the operators from what Python gives for them. Wrong values are a ValueError that names the
 // choices.
 #pragma once
-#include <string>
+#include <string_view>
 
 #include "tegula/ops.hpp"
 
 namespace tegula::python {
 
-ops::Layout layout_of(const std::string& name);
-ops::Activation activation_of(const std::string& name);
-Target target_of(const std::string& name);
+ops::Layout layout_of(std::string_view name);
+ops::Activation activation_of(std::string_view name);
+Target target_of(std::string_view name);
 
 // "float32", "float16" or "bfloat16"
-DType dtype_of_name(const std::string& name);
+DType dtype_of_name(std::string_view name);
 
 }  // namespace tegula::python

@@ -33,7 +33,7 @@ def is_cupy(array: Any) -> bool:
 
 
 def empty(like: Any, shape: Sequence[int], dtype: str | None = None) -> Any:
-    """A new array of the library and on the device of ``like``; None where the library has to allocate it.
+    """A new array of the library and on the device of ``like``; None where Tegula has to make it.
 
     ``dtype`` is that of ``like`` unless given by name.
     """

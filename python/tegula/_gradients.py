@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from . import _calls
-from ._arrays import Array, as_kind_of, empty
-from ._operators import shape_of
+from . import _tegula
+from ._arrays import Array
 
 
 def attention_backward(
@@ -45,14 +44,10 @@ def attention_backward(
 
     Source: Dao et al., "FlashAttention", 2022, appendix B; dlse as an addend of its row sums.
     """
-    dq, dk, dv = (empty(x, shape_of(x)) for x in (q, k, v))
-    dsinks = None if sinks is None else empty(q, shape_of(sinks), "float32")
-    results = _calls.attention_backward(
-        dout, q, k, v, out, lse, dlse, dq, dk, dv, dsinks, layout, scale, causal, left, right, softcap, sinks,
-        cu_seqlens_q, cu_seqlens_k, deterministic, target,
+    return _tegula.attention_backward(
+        dout, q, k, v, out, lse, dlse, sinks, cu_seqlens_q, cu_seqlens_k, layout, scale, causal, left, right, softcap,
+        deterministic, target,
     )  # fmt: skip
-    dq, dk, dv, dsinks = (array if array is None else as_kind_of(q, array) for array in results)
-    return dq, dk, dv, dsinks
 
 
 def block_sparse_attn_backward(
@@ -91,13 +86,10 @@ def block_sparse_attn_backward(
 
     Source: Dao et al., "FlashAttention", 2022, appendix B; dlse as an addend of its row sums.
     """
-    dq, dk, dv = (empty(x, shape_of(x)) for x in (q, k, v))
-    results = _calls.block_sparse_attn_backward(
-        dout, q, k, v, out, lse, dlse, dq, dk, dv, q_block_size, k_block_size, topk_indices, counts, mask, layout,
-        causal, scale, softcap, deterministic, target,
+    return _tegula.block_sparse_attn_backward(
+        dout, q, k, v, out, lse, dlse, topk_indices, counts, mask, q_block_size, k_block_size, layout, causal, scale,
+        softcap, deterministic, target,
     )  # fmt: skip
-    dq, dk, dv = (as_kind_of(q, array) for array in results)
-    return dq, dk, dv
 
 
 def nsa_selected_attention_backward(
@@ -145,12 +137,8 @@ def nsa_selected_attention_backward(
 
     Source: as ``attention_backward``; the gradient of factors as in native-sparse-attention-pytorch (Wang, 2025).
     """
-    dq, dk, dv = (empty(x, shape_of(x)) for x in (q, k, v))
-    dscale = empty(q, shape_of(block_indices), "float32") if scale_gradient else None
-    results = _calls.nsa_selected_attention_backward(
-        dout, q, k, v, block_indices, out, lse, dlse, window_dout, window_out, window_lse, window_dlse, scale_gradient,
-        dq, dk, dv, dscale, block_counts, block_size, layout, causal, diagonal, repeats, window, scale, cu_seqlens_q,
-        cu_seqlens_k, target,
+    return _tegula.nsa_selected_attention_backward(
+        dout, q, k, v, out, lse, dlse, window_dout, window_out, window_lse, window_dlse, block_indices, block_counts,
+        cu_seqlens_q, cu_seqlens_k, block_size, layout, causal, diagonal, repeats, window, scale, scale_gradient,
+        target,
     )  # fmt: skip
-    dq, dk, dv, dscale = (array if array is None else as_kind_of(q, array) for array in results)
-    return dq, dk, dv, dscale

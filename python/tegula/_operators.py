@@ -1,53 +1,11 @@
-"""The operators: shapes of outputs, and the calls of the extension module."""
+"""The operators, for arrays of any library."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from . import _calls
-from ._arrays import Array, as_kind_of, dtype_name, empty, is_torch
-
-
-def shape_of(array: Any) -> tuple[int, ...]:
-    """The extents of an array; none where it does not tell them, which leaves checks and outputs to the library."""
-    return getattr(array, "shape", ())
-
-
-def is_size(value: Any) -> bool:
-    """Whether outputs can be made by it; what cannot is the library's to refuse."""
-    return hasattr(type(value), "__index__") and value >= 1
-
-
-def attention_shapes(q: Any, v: Any, layout: str) -> tuple[Any, Any]:
-    """The shapes of (out, lse) from those of q and v; None for what is not attention."""
-    if len(q) != len(v):
-        return None, None
-    if len(q) == 4:
-        batch, first, second, _ = q
-        return (batch, first, second, v[3]), (batch, second, first) if layout == "bshd" else (batch, first, second)
-    if len(q) == 3:
-        return (q[0], q[1], v[2]), (q[1], q[0])
-    return None, None
-
-
-def _attention_outputs(q: Any, v: Any, layout: str, out: Any, lse: Any) -> tuple[Any, Any]:
-    """Arrays for the results of attention, of the library of q. Shapes that are wrong are the library's to refuse."""
-    if out is not None and lse is not None:
-        return out, lse
-    out_shape, lse_shape = attention_shapes(shape_of(q), shape_of(v), layout)
-    if out_shape is None:
-        return out, lse
-    return empty(q, out_shape) if out is None else out, empty(q, lse_shape, "float32") if lse is None else lse
-
-
-def _check_gradients(*arrays: Any) -> None:
-    """Refuses tensors whose gradients would be lost without a word."""
-    for array in arrays:
-        if getattr(array, "requires_grad", False) and is_torch(array):
-            raise TypeError(
-                "this function gives no gradients, and an argument requires them; call the function of the same "
-                "name in tegula.torch, or pass tensor.detach()"
-            )
+from . import _tegula
+from ._arrays import Array, dtype_name
 
 
 def attention(
@@ -97,12 +55,10 @@ def attention(
     Source: Vaswani et al., "Attention Is All You Need", 2017; computed tile by tile as in Dao et al.,
     "FlashAttention", 2022.
     """
-    _check_gradients(q, k, v, sinks)
-    out, lse = _attention_outputs(q, v, layout, out, lse)
-    results = _calls.attention(
-        q, k, v, layout, scale, causal, left, right, softcap, sinks, cu_seqlens_q, cu_seqlens_k, out, lse, target
+    _tegula.refuse_gradients(q, k, v, sinks)
+    return _tegula.attention(
+        q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, layout, scale, causal, left, right, softcap, out, lse, target
     )
-    return as_kind_of(q, results[0]), as_kind_of(q, results[1])
 
 
 def block_sparse_attn(
@@ -144,13 +100,11 @@ def block_sparse_attn(
 
     Source: the form of MagiAttention's function of this name (SandAI, 2026), with masks, counts and causality besides.
     """
-    _check_gradients(q, k, v)
-    out, lse = _attention_outputs(q, v, layout, out, lse)
-    results = _calls.block_sparse_attn(
-        q, k, v, q_block_size, k_block_size, topk_indices, counts, mask, layout, causal, scale, softcap, check_indices,
+    _tegula.refuse_gradients(q, k, v)
+    return _tegula.block_sparse_attn(
+        q, k, v, topk_indices, counts, mask, q_block_size, k_block_size, layout, causal, scale, softcap, check_indices,
         out, lse, target,
     )  # fmt: skip
-    return as_kind_of(q, results[0]), as_kind_of(q, results[1])
 
 
 def nsa_selected_attention(
@@ -195,25 +149,11 @@ def nsa_selected_attention(
 
     Source: Yuan et al., "Native Sparse Attention", 2025: the selected branch, and its sliding window.
     """
-    _check_gradients(q, k, v)
-    out, lse = _attention_outputs(q, v, layout, None, None)
-    window_out, window_lse = _attention_outputs(q, v, layout, None, None) if window > 0 else (None, None)
-    results = _calls.nsa_selected_attention(
-        q, k, v, block_indices, block_counts, block_size, layout, causal, diagonal, repeats, window, scale,
-        cu_seqlens_q, cu_seqlens_k, check_indices, out, lse, window_out, window_lse, target,
+    _tegula.refuse_gradients(q, k, v)
+    return _tegula.nsa_selected_attention(
+        q, k, v, block_indices, block_counts, cu_seqlens_q, cu_seqlens_k, block_size, layout, causal, diagonal, repeats,
+        window, scale, check_indices, target,
     )  # fmt: skip
-    return tuple(as_kind_of(q, array) for array in results)
-
-
-def scores_shape(
-    q: Any, k: Any, q_block_size: int, k_block_size: int, layout: str, per_kv_head: bool
-) -> tuple[int, int, int, int] | None:
-    """The shape of the result of block_scores, from those of q and k; None for what has none."""
-    if len(q) != 4 or len(k) != 4 or not (is_size(q_block_size) and is_size(k_block_size)):
-        return None
-    sequence, heads = (1, 2) if layout == "bshd" else (2, 1)
-    rows, columns = -(-q[sequence] // q_block_size), -(-k[sequence] // k_block_size)
-    return q[0], (k if per_kv_head else q)[heads], rows, columns
 
 
 def block_scores(
@@ -246,13 +186,8 @@ def block_scores(
 
     Source: means of blocks of queries and keys as in Jiang et al., "MInference 1.0", 2024.
     """
-    _check_gradients(q, k)
-    if out is None:
-        shape = scores_shape(shape_of(q), shape_of(k), q_block_size, k_block_size, layout, per_kv_head)
-        out = None if shape is None else empty(q, shape, "float32")
-    return as_kind_of(
-        q, _calls.block_scores(q, k, q_block_size, k_block_size, layout, causal, scale, per_kv_head, out, target)
-    )
+    _tegula.refuse_gradients(q, k)
+    return _tegula.block_scores(q, k, q_block_size, k_block_size, layout, causal, scale, per_kv_head, out, target)
 
 
 def topk_blocks(
@@ -286,34 +221,10 @@ def topk_blocks(
 
     Source: the selection of Yuan et al., "Native Sparse Attention", 2025, with its first and local blocks.
     """
-    _check_gradients(scores)
-    shape = shape_of(scores)
-    if out is None and len(shape) == 4 and is_size(count):
-        out = empty(scores, (*shape[:3], count), "int32")
-    return as_kind_of(
-        scores,
-        _calls.topk_blocks(
-            scores, count, keep_first, keep_diagonal, q_block_size, k_block_size, key_offset, out, target
-        ),
+    _tegula.refuse_gradients(scores)
+    return _tegula.topk_blocks(
+        scores, count, keep_first, keep_diagonal, q_block_size, k_block_size, key_offset, out, target
     )
-
-
-gemm_dtypes = (None, "float32", "float16", "bfloat16")
-
-
-def product_dtype(a: Any, out_dtype: str | None) -> str | None:
-    """The name of the dtype of a product; None for that of ``a``."""
-    if out_dtype is None and getattr(getattr(a, "dtype", None), "itemsize", 0) == 1:
-        return "bfloat16"
-    return out_dtype
-
-
-def gemm_shape(a: Any, b: Any, transpose_a: bool, transpose_b: bool) -> tuple[int, ...] | None:
-    """The shape of a product from those of a and b; None for what are no matrices."""
-    if not (1 < len(a) < 4 and 1 < len(b) < 4):
-        return None
-    batch = a[:-2] if len(b) == 2 or (len(a) == 3 and a[0] != 1) else b[:-2]
-    return (*batch, a[-1 if transpose_a else -2], b[-2 if transpose_b else -1])
 
 
 def gemm(
@@ -355,10 +266,5 @@ def gemm(
 
     Source: GEMM of the BLAS, level 3 (Dongarra et al., 1990).
     """
-    _check_gradients(a, b, bias)
-    dtype = dtype_name(out_dtype)
-    if out is None and dtype in gemm_dtypes:
-        shape = gemm_shape(shape_of(a), shape_of(b), transpose_a, transpose_b)
-        out = None if shape is None else empty(a, shape, product_dtype(a, dtype))
-    results = _calls.gemm(a, b, transpose_a, transpose_b, bias, activation, scale, dtype, out, target)
-    return as_kind_of(a, results)
+    _tegula.refuse_gradients(a, b, bias)
+    return _tegula.gemm(a, b, bias, transpose_a, transpose_b, activation, scale, dtype_name(out_dtype), out, target)

@@ -243,3 +243,20 @@ def test_arrays_of_other_libraries_are_refused():
         tegula.torch.block_sparse_attn(q, k.numpy(), v, 8, 8)
     with pytest.raises(ValueError, match="layout"):
         tegula.torch.block_sparse_attn(q[0], k[0], v[0], 8, 8, torch.zeros(2, 3, 1, dtype=torch.int32), layout="bhsd")
+
+
+def test_results_are_ordinary_tensors():
+    """Made as PyTorch makes its own, whatever makes them: contiguous, of the mode that is on, with a storage to resize."""
+    q, k, v = (x.transpose(1, 2) for x in heads())
+    parameter = torch.nn.Parameter(q)
+    for call in (tegula.attention, tegula.torch.attention):
+        for x in (q, parameter.detach()):
+            for result in call(x, k, v, layout="bhsd"):
+                assert type(result) is torch.Tensor and result.is_contiguous() and not result.requires_grad
+                assert result.is_leaf and result.storage_offset() == 0
+                result.resize_(2 * result.numel())
+    out, _ = tegula.torch.attention(parameter, k, v, layout="bhsd")
+    assert type(out) is torch.Tensor and out.grad_fn is not None
+    if hasattr(torch, "inference_mode"):
+        with torch.inference_mode():
+            assert all(x.is_inference() for x in tegula.torch.attention(q, k, v, layout="bhsd"))

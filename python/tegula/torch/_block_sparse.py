@@ -7,38 +7,21 @@ from typing import Any, Optional, Tuple
 import torch
 from torch import Tensor
 
-from .. import _calls
-from ._common import autocast, detached, lse_rows, new_gradients, new_outputs, rows
+from .. import _tegula
+from ._common import any_autocast, autocast, lse_rows, new_gradients, new_outputs, rows
 from ._operator import Operator
 
 
 _choice = "Tensor? topk_indices, Tensor? counts, Tensor? mask"
-_options = (
-    "SymInt q_block_size, SymInt k_block_size, str layout, bool causal, float? scale, float softcap, bool deterministic"
-)
-
-
-def _run(q, k, v, topk_indices, counts, mask, q_block_size, k_block_size, layout, *options):
-    *options, _, check_indices = options
-    q, k, v = detached(q, k, v)
-    out, lse = new_outputs(q, v, layout)
-    return _calls.block_sparse_attn(
-        q, k, v, q_block_size, k_block_size, topk_indices, counts, mask, layout, *options, check_indices, out, lse,
-        "automatic",
-    )  # fmt: skip
+_options = "SymInt q_block_size, SymInt k_block_size, str layout, bool causal, float? scale, float softcap"
 
 
 def _fake(q, k, v, topk_indices, counts, mask, q_block_size, k_block_size, layout, *options):
     return new_outputs(q, v, layout)
 
 
-def _run_backward(dout, dlse, q, k, v, out, lse, topk_indices, counts, mask, q_block_size, k_block_size, *options):
-    dq, dk, dv = new_gradients(q, k, v)
-    dout, q, k, v, out, lse = detached(dout, q, k, v, out, lse)
-    return _calls.block_sparse_attn_backward(
-        dout, q, k, v, out, lse, dlse, dq, dk, dv, q_block_size, k_block_size, topk_indices, counts, mask, *options,
-        "automatic",
-    )  # fmt: skip
+def _run_backward(dout, dlse, q, k, v, out, lse, *others):
+    return _tegula.block_sparse_attn_backward(dout, q, k, v, out, lse, dlse, *others)
 
 
 def _fake_backward(dout, dlse, q, k, v, *others):
@@ -48,7 +31,7 @@ def _fake_backward(dout, dlse, q, k, v, *others):
 _block_sparse_backward = Operator(
     "block_sparse_attn_backward",
     "(Tensor dout, Tensor? dlse, Tensor q, Tensor k, Tensor v, Tensor out, Tensor lse, "
-    f"{_choice}, {_options}) -> (Tensor, Tensor, Tensor)",
+    f"{_choice}, {_options}, bool deterministic) -> (Tensor, Tensor, Tensor)",
     _run_backward,
     _fake_backward,
 )
@@ -56,18 +39,20 @@ _block_sparse_backward = Operator(
 
 def _backward(ctx, tensors, results, dout, dlse):
     (q, k, v, *choice), (out, lse) = tensors, results
+    *options, _, deterministic = ctx.options
     gradients = _block_sparse_backward(
-        (rows(dout, out), lse_rows(dlse), q, k, v, out, lse, *choice), *ctx.options[:-1]
+        (rows(dout, out), lse_rows(dlse), q, k, v, out, lse, *choice), *options, deterministic
     )
     return (*gradients, None, None, None)
 
 
 _block_sparse = Operator(
     "block_sparse_attn",
-    f"(Tensor q, Tensor k, Tensor v, {_choice}, {_options}, bool check_indices) -> (Tensor, Tensor)",
-    _run,
+    f"(Tensor q, Tensor k, Tensor v, {_choice}, {_options}, bool check_indices, bool deterministic) -> (Tensor, Tensor)",
+    _tegula.block_sparse_attn,
     _fake,
     _backward,
+    of_backward=1,
 )
 
 
@@ -99,10 +84,11 @@ def block_sparse_attn(
     [queries, heads] there.
     """
     if len(q.shape) != 3:
-        q, k, v = autocast(q, k, v)
+        if any_autocast():
+            q, k, v = autocast(q, k, v)
         return _block_sparse(
             (q, k, v, as_block_numbers(topk_indices), counts, mask), q_block_size, k_block_size, layout, causal, scale,
-            softcap, deterministic, check_indices,
+            softcap, check_indices, deterministic,
         )  # fmt: skip
     if layout != "bshd":
         raise ValueError(f"layout: tensors without a batch are [tokens, heads, d], given '{layout}'; leave it out")

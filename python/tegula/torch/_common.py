@@ -7,7 +7,7 @@ from typing import Any, Optional
 import torch
 from torch import Tensor
 
-from .._operators import attention_shapes
+from ._shapes import attention_shapes
 
 if hasattr(torch, "get_autocast_dtype"):
 
@@ -25,30 +25,18 @@ else:  # PyTorch before 2.4
 
 # What autocast leaves alone: scales go with it. PyTorch before 2.1 has none.
 eight_bits = tuple(getattr(torch, name) for name in ("float8_e4m3fn", "float8_e5m2") if hasattr(torch, name))
-_any_autocast = getattr(torch._C, "_is_any_autocast_enabled", lambda: True)
+# Whether it is on for any device: what to ask before the call of ``autocast``.
+any_autocast = getattr(torch._C, "_is_any_autocast_enabled", lambda: True)
 
 
 def autocast(*tensors: Tensor) -> tuple[Tensor, ...]:
     """The tensors in the dtype of autocast, where it is on for their device."""
-    if not _any_autocast() or not isinstance(tensors[0], Tensor):
+    if not isinstance(tensors[0], Tensor):
         return tensors
     dtype = _autocast_dtype(tensors[0].device.type)
     if dtype is None:
         return tensors
     return tuple(x.to(dtype) if x.is_floating_point() and x.dtype not in eight_bits else x for x in tensors)
-
-
-if hasattr(Tensor, "__dlpack_c_exchange_api__"):
-
-    def detached(*tensors: Optional[Tensor]) -> Any:
-        """The tensors as DLPack exports them: by its functions in C, with their history or without."""
-        return tensors
-
-else:
-
-    def detached(*tensors: Optional[Tensor]) -> Any:
-        """The tensors as DLPack exports them: without their history."""
-        return [x.detach() if x is not None and x.requires_grad else x for x in tensors]
 
 
 def rows(gradient: Optional[Tensor], like: Tensor) -> Tensor:
@@ -66,15 +54,10 @@ def lse_rows(gradient: Optional[Tensor]) -> Optional[Tensor]:
 
 def new_outputs(q: Tensor, v: Tensor, layout: str) -> tuple[Any, Any]:
     """Tensors for (out, lse) of attention; None for shapes that the library refuses."""
-    q_shape, v_shape = q.shape, v.shape
-    out, lse = attention_shapes(q_shape, v_shape, layout)
+    out, lse = attention_shapes(q.shape, v.shape, layout)
     if out is None:
         return None, None
-    same = q_shape[-1] == v_shape[-1]
-    return (
-        torch.empty_like(q, memory_format=torch.contiguous_format) if same else q.new_empty(out),
-        q.new_empty(lse, dtype=torch.float32),
-    )
+    return q.new_empty(out), q.new_empty(lse, dtype=torch.float32)
 
 
 def new_gradients(*tensors: Tensor) -> tuple[Tensor, ...]:

@@ -7,37 +7,27 @@ from typing import Optional, Tuple
 import torch
 from torch import Tensor
 
-from .. import _calls
-from ._common import autocast, detached, lse_rows, new_gradients, new_outputs, rows
+from .. import _tegula
+from ._common import any_autocast, autocast, lse_rows, new_gradients, new_outputs, rows
 from ._operator import Operator
 
 
 _optional = "Tensor? sinks, Tensor? cu_seqlens_q, Tensor? cu_seqlens_k"
-_options = (
-    "str layout, float? scale, bool causal, SymInt left, SymInt right, float softcap, bool deterministic"
-)
-
-
-def _run(q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, *options):
-    *options, _ = options
-    q, k, v, sinks = detached(q, k, v, sinks)
-    out, lse = new_outputs(q, v, options[0])
-    return _calls.attention(q, k, v, *options, sinks, cu_seqlens_q, cu_seqlens_k, out, lse, "automatic")
+_options = "str layout, float? scale, bool causal, SymInt left, SymInt right, float softcap, bool deterministic"
 
 
 def _fake(q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, layout, *options):
     return new_outputs(q, v, layout)
 
 
-def _run_backward(dout, dlse, q, k, v, out, lse, sinks, cu_seqlens_q, cu_seqlens_k, *options):
-    *options, deterministic = options
-    dq, dk, dv, dsinks = _fake_backward(dout, dlse, q, k, v, out, lse, sinks)
-    dout, q, k, v, out, lse, sinks = detached(dout, q, k, v, out, lse, sinks)
-    _calls.attention_backward(
-        dout, q, k, v, out, lse, dlse, dq, dk, dv, None if sinks is None else dsinks, *options, sinks, cu_seqlens_q,
-        cu_seqlens_k, deterministic, "automatic",
-    )  # fmt: skip
-    return dq, dk, dv, dsinks
+def _run_backward(dout, dlse, q, k, v, out, lse, *others):
+    """The gradients that there are: None for those of sinks that are not given."""
+    return _tegula.attention_backward(dout, q, k, v, out, lse, dlse, *others)
+
+
+def _run_whole_backward(dout, dlse, q, *others):
+    *gradients, dsinks = _run_backward(dout, dlse, q, *others)
+    return (*gradients, q.new_empty(0, dtype=torch.float32) if dsinks is None else dsinks)
 
 
 def _fake_backward(dout, dlse, q, k, v, out, lse, sinks, *options):
@@ -49,8 +39,9 @@ _attention_backward = Operator(
     "attention_backward",
     "(Tensor dout, Tensor? dlse, Tensor q, Tensor k, Tensor v, Tensor out, Tensor lse, "
     f"{_optional}, {_options}) -> (Tensor, Tensor, Tensor, Tensor)",
-    _run_backward,
+    _run_whole_backward,
     _fake_backward,
+    at_once=_run_backward,
     unbatched=(7, 8, 9),
 )
 
@@ -66,9 +57,10 @@ def _backward(ctx, tensors, results, dout, dlse):
 _attention = Operator(
     "attention",
     f"(Tensor q, Tensor k, Tensor v, {_optional}, {_options}) -> (Tensor, Tensor)",
-    _run,
+    _tegula.attention,
     _fake,
     _backward,
+    of_backward=1,
     unbatched=(3, 4, 5),
 )
 
@@ -94,7 +86,8 @@ def attention(
     Arguments, results, errors and source are those of ``tegula.attention``; ``deterministic`` is that of
     ``tegula.attention_backward``. Under autocast q, k and v are taken in its dtype.
     """
-    q, k, v = autocast(q, k, v)
+    if any_autocast():
+        q, k, v = autocast(q, k, v)
     return _attention(
         (q, k, v, sinks, cu_seqlens_q, cu_seqlens_k), layout, scale, causal, left, right, softcap, deterministic
     )

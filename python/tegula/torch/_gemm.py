@@ -7,32 +7,19 @@ from typing import Any, Optional
 import torch
 from torch import Tensor
 
-from .. import _calls, _operators
+from .. import _tegula
 from .._arrays import dtype_name
-from ._common import autocast, detached, eight_bits
+from ._common import any_autocast, autocast, eight_bits
 from ._operator import Operator
-
-
-def _run(a, b, bias, transpose_a, transpose_b, activation, scale, out_dtype):
-    out = None
-    if out_dtype in _operators.gemm_dtypes:
-        out = _new_product(a, b, transpose_a, transpose_b, out_dtype)
-    a, b, bias = detached(a, b, bias)
-    return _calls.gemm(a, b, transpose_a, transpose_b, bias, activation, scale, out_dtype, out, "automatic")
-
-
-def _new_product(
-    a: Tensor, b: Tensor, transpose_a: bool, transpose_b: bool, out_dtype: Optional[str]
-) -> Optional[Tensor]:
-    shape = _operators.gemm_shape(a.shape, b.shape, transpose_a, transpose_b)
-    if shape is None:
-        return None
-    out_dtype = _operators.product_dtype(a, out_dtype)
-    return a.new_empty(shape, dtype=getattr(torch, out_dtype)) if out_dtype else a.new_empty(shape)
+from ._shapes import gemm_shape, product_dtype
 
 
 def _fake(a, b, bias, transpose_a, transpose_b, activation, scale, out_dtype):
-    return _new_product(a, b, transpose_a, transpose_b, out_dtype)
+    shape = gemm_shape(a.shape, b.shape, transpose_a, transpose_b)
+    if shape is None:
+        return None
+    out_dtype = product_dtype(a, out_dtype)
+    return a.new_empty(shape, dtype=getattr(torch, out_dtype)) if out_dtype else a.new_empty(shape)
 
 
 def _before_activation(
@@ -72,7 +59,7 @@ def _backward(ctx, tensors, results, dout):
         _refuse_gradients_of_8_bits(a)
     dz = _before_activation(dout, tensors, transpose_a, transpose_b, activation, scale)
     da = db = dbias = None
-    if ctx.needs_input_grad[2]:
+    if bias is not None and ctx.needs_input_grad[2]:
         dbias = dz.float().flatten(0, -2).sum(0).to(bias.dtype)
     dz = dz.to(a.dtype)
     if ctx.needs_input_grad[0]:
@@ -86,7 +73,7 @@ _gemm = Operator(
     "gemm",
     "(Tensor a, Tensor b, Tensor? bias, bool transpose_a, bool transpose_b, str activation, float scale, "
     "str? out_dtype) -> Tensor",
-    _run,
+    _tegula.gemm,
     _fake,
     _backward,
     keep_results=False,
@@ -110,7 +97,8 @@ def gemm(
     Arguments, results and errors are those of ``tegula.gemm``; scale is a number without a gradient. Under autocast a
     and b are taken in its dtype, unless they have 8 bits. Those have no gradient (RuntimeError), the bias has.
     """
-    a, b = autocast(a, b)
+    if any_autocast():
+        a, b = autocast(a, b)
     if torch.is_grad_enabled() and (getattr(a, "requires_grad", False) or getattr(b, "requires_grad", False)):
         _refuse_gradients_of_8_bits(a)
     return _gemm((a, b, bias), transpose_a, transpose_b, activation, scale, dtype_name(out_dtype))

@@ -7,28 +7,19 @@ from typing import Optional, Tuple
 import torch
 from torch import Tensor
 
-from .. import _calls
+from .. import _tegula
 from ._block_sparse import as_block_numbers
-from ._common import autocast, detached, lse_rows, new_gradients, new_outputs, rows
+from ._common import any_autocast, autocast, lse_rows, new_gradients, new_outputs, rows
 from ._operator import Operator
 
 
 _optional = "Tensor? block_counts, Tensor? cu_seqlens_q, Tensor? cu_seqlens_k"
-_options = (
-    "SymInt block_size, str layout, bool causal, bool diagonal, bool repeats, SymInt window, float? scale"
-)
+_options = "SymInt block_size, str layout, bool causal, bool diagonal, bool repeats, SymInt window, float? scale"
 
 
-def _run_at_once(q, k, v, block_indices, sel_scale, block_counts, cu_seqlens_q, cu_seqlens_k, *options):
+def _run_at_once(q, k, v, block_indices, sel_scale, *others):
     """The results that there are: two, or four with a window."""
-    block_size, layout, causal, diagonal, repeats, window, scale, check_indices = options
-    q, k, v = detached(q, k, v)
-    out, lse = new_outputs(q, v, layout)
-    window_out, window_lse = new_outputs(q, v, layout) if window > 0 else (None, None)
-    return _calls.nsa_selected_attention(
-        q, k, v, block_indices, block_counts, block_size, layout, causal, diagonal, repeats, window, scale,
-        cu_seqlens_q, cu_seqlens_k, check_indices, out, lse, window_out, window_lse, "automatic",
-    )  # fmt: skip
+    return _tegula.nsa_selected_attention(q, k, v, block_indices, *others)
 
 
 def _run(q, *others):
@@ -45,16 +36,16 @@ def _fake(q, k, v, block_indices, sel_scale, block_counts, cu_seqlens_q, cu_seql
     return (*new_outputs(q, v, layout), *(new_outputs(q, v, layout) if window > 0 else _no_window(q)))
 
 
-def _run_backward(dout, dlse, window_dout, window_dlse, q, k, v, out, lse, window_out, window_lse, block_indices,
-                  block_counts, cu_seqlens_q, cu_seqlens_k, scale_gradient, *options):  # fmt: skip
-    dq, dk, dv = new_gradients(q, k, v)
-    dscale = _new_dscale(q, block_indices, scale_gradient)
-    dout, q, k, v, out, lse, window_out, window_lse = detached(dout, q, k, v, out, lse, window_out, window_lse)
-    _calls.nsa_selected_attention_backward(
-        dout, q, k, v, block_indices, out, lse, dlse, window_dout, window_out, window_lse, window_dlse, scale_gradient,
-        dq, dk, dv, dscale if scale_gradient else None, block_counts, *options, cu_seqlens_q, cu_seqlens_k, "automatic",
-    )  # fmt: skip
-    return dq, dk, dv, dscale
+def _run_backward(dout, dlse, window_dout, window_dlse, q, k, v, out, lse, window_out, window_lse, *others):
+    """The gradients that there are: None for that of a scale that is not wanted."""
+    return _tegula.nsa_selected_attention_backward(
+        dout, q, k, v, out, lse, dlse, window_dout, window_out, window_lse, window_dlse, *others
+    )
+
+
+def _run_whole_backward(dout, dlse, window_dout, window_dlse, q, *others):
+    *gradients, dscale = _run_backward(dout, dlse, window_dout, window_dlse, q, *others)
+    return (*gradients, q.new_empty(0, dtype=torch.float32) if dscale is None else dscale)
 
 
 def _new_dscale(q: Tensor, block_indices: Tensor, wanted: bool) -> Tensor:
@@ -62,17 +53,18 @@ def _new_dscale(q: Tensor, block_indices: Tensor, wanted: bool) -> Tensor:
 
 
 def _fake_backward(dout, dlse, window_dout, window_dlse, q, k, v, out, lse, window_out, window_lse, block_indices,
-                   block_counts, cu_seqlens_q, cu_seqlens_k, scale_gradient, *options):  # fmt: skip
-    return (*new_gradients(q, k, v), _new_dscale(q, block_indices, scale_gradient))
+                   *others):  # fmt: skip
+    return (*new_gradients(q, k, v), _new_dscale(q, block_indices, others[-1]))
 
 
 _selected_backward = Operator(
     "nsa_selected_attention_backward",
     "(Tensor dout, Tensor? dlse, Tensor? window_dout, Tensor? window_dlse, Tensor q, Tensor k, Tensor v, Tensor out, "
-    f"Tensor lse, Tensor? window_out, Tensor? window_lse, Tensor block_indices, {_optional}, bool scale_gradient, "
-    f"{_options}) -> (Tensor, Tensor, Tensor, Tensor)",
-    _run_backward,
+    f"Tensor lse, Tensor? window_out, Tensor? window_lse, Tensor block_indices, {_optional}, {_options}, "
+    "bool scale_gradient) -> (Tensor, Tensor, Tensor, Tensor)",
+    _run_whole_backward,
     _fake_backward,
+    at_once=_run_backward,
     unbatched=(13, 14),
 )
 
@@ -87,7 +79,7 @@ def _backward(ctx, tensors, results, dout, dlse, window_dout=None, window_dlse=N
     scale_gradient = sel_scale is not None and ctx.needs_input_grad[4]
     dq, dk, dv, dscale = _selected_backward(
         (rows(dout, out), lse_rows(dlse), window_dout, lse_rows(window_dlse), q, k, v, out, lse, window_out,
-         window_lse, block_indices, *choice), scale_gradient, *ctx.options[:-1],
+         window_lse, block_indices, *choice), *ctx.options[:-1], scale_gradient,
     )  # fmt: skip
     return dq, dk, dv, None, dscale.to(sel_scale.dtype) if scale_gradient else None, None, None, None
 
@@ -129,7 +121,8 @@ def nsa_selected_attention(
     sel_scale, a float tensor as block_indices, stands for factors of the scores that are 1: it changes no result,
     and its gradient tells the selector which entries mattered. Under autocast q, k and v are taken in its dtype.
     """
-    q, k, v = autocast(q, k, v)
+    if any_autocast():
+        q, k, v = autocast(q, k, v)
     block_indices = as_block_numbers(block_indices)
     results = _selected(
         (q, k, v, block_indices, sel_scale, block_counts, cu_seqlens_q, cu_seqlens_k), block_size, layout, causal,

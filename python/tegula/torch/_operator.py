@@ -7,6 +7,7 @@ from typing import Any, Callable, Optional, Tuple
 import torch
 from torch import Tensor
 
+from .._tegula import any_requires_grad
 from ._vmap import make_vmap
 
 # PyTorch before 2.4 has no custom operators of this kind: there all calls go by functions of autograd.
@@ -15,7 +16,8 @@ _is_compiling = getattr(getattr(torch, "compiler", None), "is_compiling", lambda
 # Modes that see every call, as make_fx does, and the transforms of torch.func. PyTorch tells of both by these alone.
 _modes = getattr(torch._C, "_len_torch_dispatch_stack", lambda: 0)
 _transforms = getattr(torch._C, "_are_functorch_transforms_active", lambda: False)
-_classes = (Tensor, torch.nn.Parameter)  # others, such as fake tensors, see every call
+# Others export only tensors without a history.
+_exports_history = hasattr(Tensor, "__dlpack_c_exchange_api__")
 
 
 class Operator:
@@ -32,6 +34,7 @@ class Operator:
             gradients of the results. Without it there are no gradients.
         at_once: as run, where the caller takes fewer results than the schema has.
         keep_results: whether backward has the results.
+        of_backward: how many options at the end are for backward, and not given to run.
         unbatched: numbers of the tensors that have no batch; where one of them is given, or any if this is None, the
             entries of a torch.vmap are calls of their own instead of one larger batch.
     """
@@ -46,23 +49,31 @@ class Operator:
         *,
         at_once: Optional[Callable[..., Any]] = None,
         keep_results: bool = True,
+        of_backward: int = 0,
         unbatched: Optional[Tuple[int, ...]] = (),
     ) -> None:
         self.name, self.keep_results = name, keep_results
         self.tensors = schema.partition("->")[0].count("Tensor")
+        if not _exports_history:
+            run, at_once = self._detaching(run), at_once and self._detaching(at_once)
         self.at_once = at_once or run
+        self.of_run = -of_backward or None
         self.backward = backward or self._refuse
+
+        def run_whole(*arguments: Any) -> Any:
+            return run(*arguments[: self.of_run])
+
         vmap = make_vmap(self, unbatched)
         # One that is fast and one that transforms understand. The apply of torch.autograd.Function looks for such
         # transforms, one argument after the other; that of its base class does not.
         plain = _function(name, forward=self._forward, backward=self._backward)
         self.plain = super(torch.autograd.Function, plain).apply  # type: ignore[misc]
         self.composable = _function(
-            name, forward=run, setup_context=self._setup, backward=self._padded_backward, vmap=vmap
+            name, forward=run_whole, setup_context=self._setup, backward=self._padded_backward, vmap=vmap
         )
         self.custom: Any = None
         if _custom_op is not None:
-            self.custom = _custom_op(f"tegula::{name}", run, mutates_args=(), schema=schema)
+            self.custom = _custom_op(f"tegula::{name}", run_whole, mutates_args=(), schema=schema)
             self.custom.register_fake(fake)
             if backward is not None:
                 self.custom.register_autograd(self._padded_backward, setup_context=self._setup)
@@ -72,43 +83,54 @@ class Operator:
     def __call__(self, tensors: Tuple[Any, ...], *options: Any) -> Any:
         if self.custom is not None and (_is_compiling() or _modes()):
             return self.custom(*tensors, *options)
-        gradients = False
-        for x in tensors:
-            if x is None:
-                continue
-            if type(x) not in _classes and self._sees_calls(x):
+        gradients = any_requires_grad(tensors)
+        if gradients is None:
+            gradients = self._others_require_grad(tensors)
+            if self.custom is not None:
                 return self.custom(*tensors, *options)
-            gradients = gradients or x.requires_grad
         if _transforms():
             return self.composable.apply(*tensors, *options)
         if gradients and torch.is_grad_enabled():
-            # Every argument costs time: the options are one.
-            return self.plain(*tensors, options)
-        return self.at_once(*tensors, *options)
+            # Every argument costs time: the options are one, and those at the end that are not given are none.
+            given = self.tensors
+            while tensors[given - 1] is None:
+                given -= 1
+            return self.plain(*tensors[:given], (tensors, options))
+        return self.at_once(*tensors, *options[: self.of_run])
 
-    def _sees_calls(self, x: Any) -> bool:
-        if isinstance(x, Tensor):
-            return self.custom is not None
-        raise TypeError(
-            f"tegula.torch.{self.name}: expected tensors of PyTorch, given {type(x).__name__}; the function of this "
-            "name in tegula takes arrays of other libraries"
-        )
+    def whole(self, tensors: Tuple[Any, ...], *options: Any) -> Any:
+        """A call with all the results of the schema, for transforms."""
+        if self.custom is not None and (_is_compiling() or _modes() or any_requires_grad(tensors) is None):
+            return self.custom(*tensors, *options)
+        return self.composable.apply(*tensors, *options)
+
+    def _others_require_grad(self, tensors: Tuple[Any, ...]) -> bool:
+        """Of tensors of other classes, such as fake ones, which see every call."""
+        for x in tensors:
+            if x is not None and not isinstance(x, Tensor):
+                raise TypeError(
+                    f"tegula.torch.{self.name}: expected tensors of PyTorch, given {type(x).__name__}; the function "
+                    "of this name in tegula takes arrays of other libraries"
+                )
+        return any(x is not None and x.requires_grad for x in tensors)
+
+    def _detaching(self, run: Callable[..., Any]) -> Callable[..., Any]:
+        def detached(*arguments: Any) -> Any:
+            tensors = (x.detach() if isinstance(x, Tensor) else x for x in arguments[: self.tensors])
+            return run(*tensors, *arguments[self.tensors :])
+
+        return detached
 
     def _keep(self, ctx: Any, tensors: Tuple[Any, ...], options: Tuple[Any, ...], results: Any) -> None:
         ctx.options = options
         ctx.set_materialize_grads(False)
-        # What is not given comes last, as a rule, and takes time to keep as well.
-        given = len(tensors)
-        while tensors[given - 1] is None:
-            given -= 1
-        ctx.given = given
         if self.keep_results:
-            ctx.save_for_backward(*tensors[:given], *results)
+            ctx.save_for_backward(*tensors, *results)
         else:
-            ctx.save_for_backward(*tensors[:given])
+            ctx.save_for_backward(*tensors)
 
-    def _gradients(self, ctx: Any, gradients: Tuple[Any, ...]) -> Any:
-        kept, given = ctx.saved_tensors, ctx.given
+    def _gradients(self, ctx: Any, kept: Tuple[Any, ...], gradients: Tuple[Any, ...]) -> Any:
+        given = len(kept) - len(gradients) if self.keep_results else len(kept)
         tensors = (*kept[:given], *(None for _ in range(given, self.tensors)))
         return self.backward(ctx, tensors, kept[given:], *gradients)
 
@@ -116,16 +138,17 @@ class Operator:
         self._keep(ctx, inputs[: self.tensors], inputs[self.tensors :], output)
 
     def _padded_backward(self, ctx: Any, *gradients: Any) -> Any:
-        return (*self._gradients(ctx, gradients), *(None for _ in ctx.options))
+        return (*self._gradients(ctx, ctx.saved_tensors, gradients), *(None for _ in ctx.options))
 
     def _forward(self, ctx: Any, *inputs: Any) -> Any:
-        tensors, options = inputs[:-1], inputs[-1]
-        results = self.at_once(*tensors, *options)
-        self._keep(ctx, tensors, options, results)
+        tensors, options = inputs[-1]
+        results = self.at_once(*tensors, *options[: self.of_run])
+        self._keep(ctx, inputs[:-1], options, results)
         return results
 
     def _backward(self, ctx: Any, *gradients: Any) -> Any:
-        return (*self._gradients(ctx, gradients), None)
+        kept = ctx.saved_tensors
+        return (*self._gradients(ctx, kept, gradients)[: len(ctx.needs_input_grad) - 1], None)
 
     def _refuse(self, *arguments: Any) -> Any:
         raise RuntimeError(f"tegula::{self.name} has no gradient; those of gradients are not implemented")

@@ -7,19 +7,14 @@ from typing import Optional
 import torch
 from torch import Tensor
 
-from .. import _calls, _operators
-from ._common import autocast, detached
+from .. import _tegula
+from ._common import any_autocast, autocast
 from ._operator import Operator
-
-
-def _run_scores(q, k, *options):
-    out = _fake_scores(q, k, *options)
-    q, k = detached(q, k)
-    return _calls.block_scores(q, k, *options, out, "automatic")
+from ._shapes import is_size, scores_shape
 
 
 def _fake_scores(q, k, q_block_size, k_block_size, layout, causal, scale, per_kv_head):
-    shape = _operators.scores_shape(q.shape, k.shape, q_block_size, k_block_size, layout, per_kv_head)
+    shape = scores_shape(q.shape, k.shape, q_block_size, k_block_size, layout, per_kv_head)
     return None if shape is None else q.new_empty(shape, dtype=torch.float32)
 
 
@@ -68,7 +63,7 @@ _scores = Operator(
     "block_scores",
     "(Tensor q, Tensor k, SymInt q_block_size, SymInt k_block_size, str layout, bool causal, float? scale, "
     "bool per_kv_head) -> Tensor",
-    _run_scores,
+    _tegula.block_scores,
     _fake_scores,
     _backward_scores,
     keep_results=False,
@@ -91,17 +86,13 @@ def block_scores(
     Arguments, result and errors are those of ``tegula.block_scores``. Under autocast q and k are taken in its dtype;
     the scores stay float32.
     """
-    q, k = autocast(q, k)
+    if any_autocast():
+        q, k = autocast(q, k)
     return _scores((q, k), q_block_size, k_block_size, layout, causal, scale, per_kv_head)
 
 
-def _run_topk(scores, *options):
-    (given,) = detached(scores)
-    return _calls.topk_blocks(given, *options, _fake_topk(scores, *options), "automatic")
-
-
 def _fake_topk(scores, count, *options):
-    if scores.dim() != 4 or not _operators.is_size(count):
+    if scores.dim() != 4 or not is_size(count):
         return None  # the library's to refuse
     return scores.new_empty((*scores.shape[:3], count), dtype=torch.int32)
 
@@ -110,7 +101,7 @@ _topk = Operator(
     "topk_blocks",
     "(Tensor scores, SymInt count, bool keep_first, bool keep_diagonal, SymInt q_block_size, SymInt k_block_size, "
     "SymInt key_offset) -> Tensor",
-    _run_topk,
+    _tegula.topk_blocks,
     _fake_topk,
 )
 

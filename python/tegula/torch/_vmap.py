@@ -39,11 +39,11 @@ def make_vmap(operator: Any, unbatched: Optional[Tuple[int, ...]]) -> Callable[.
         tensors, options = inputs[: operator.tensors], inputs[operator.tensors :]
         given, size = tuple(zip(tensors, in_dims)), info.batch_size
         if unbatched is not None and all(tensors[number] is None for number in unbatched):
-            results = operator(tuple(_folded(x, dim, size) for x, dim in given), *options)
+            results = operator.whole(tuple(_folded(x, dim, size) for x, dim in given), *options)
             results = _each(results, lambda x: _unfolded(x, size))
         else:
             results = _stacked(
-                [operator(tuple(_entry(x, dim, i) for x, dim in given), *options) for i in range(size)]
+                [operator.whole(tuple(_entry(x, dim, i) for x, dim in given), *options) for i in range(size)]
             )
         return results, 0 if isinstance(results, Tensor) else (0,) * len(results)
 

@@ -1,0 +1,88 @@
+#include "arguments.hpp"
+
+#include <fmt/format.h>
+
+#include <limits>
+#include <string>
+
+namespace tegula::python {
+
+nb::handle Arguments::next() { return read_ < count_ ? PyTuple_GetItem(given_, read_++) : Py_None; }
+
+void Arguments::refuse(const char* name, const char* expected, nb::handle given) const {
+  const std::string type = given.is_none() ? "None" : nb::type_name(given.type()).c_str();
+  throw nb::type_error(fmt::format("{}: {}: expected {}, given {}", function_, name, expected, type).c_str());
+}
+
+void Arguments::refuse_size(const char* name, int bits, nb::handle given) const {
+  throw nb::type_error(fmt::format("{}: {}: expected an integer of {} bits, given {}", function_, name, bits,
+                                   nb::str(given).c_str())
+                           .c_str());
+}
+
+bool Arguments::flag(const char* name) {
+  const nb::handle given = next();
+  if (given.ptr() != Py_True && given.ptr() != Py_False) refuse(name, "bool", given);
+  return given.ptr() == Py_True;
+}
+
+std::int64_t Arguments::integer(const char* name) {
+  const nb::handle given = next();
+  nb::object index = nb::borrow(given);
+  if (!PyLong_Check(given.ptr())) {
+    index = nb::steal(PyNumber_Index(given.ptr()));
+    if (!index.is_valid()) {
+      PyErr_Clear();
+      refuse(name, "int", given);
+    }
+  }
+  int overflow = 0;
+  const long long value = PyLong_AsLongLongAndOverflow(index.ptr(), &overflow);
+  if (overflow != 0) refuse_size(name, 64, index);
+  return value;
+}
+
+int Arguments::small_integer(const char* name) {
+  const Py_ssize_t at = read_;
+  const std::int64_t value = integer(name);
+  if (value < std::numeric_limits<int>::min() || value > std::numeric_limits<int>::max())
+    refuse_size(name, 32, PyTuple_GetItem(given_, at));
+  return static_cast<int>(value);
+}
+
+double Arguments::number(const char* name) {
+  const nb::handle given = next();
+  const double value = PyFloat_AsDouble(given.ptr());
+  if (value == -1.0 && PyErr_Occurred()) {
+    PyErr_Clear();
+    refuse(name, "float", given);
+  }
+  return value;
+}
+
+std::optional<float> Arguments::optional_number(const char* name) {
+  const nb::handle given = next();
+  if (given.is_none()) return std::nullopt;
+  const double value = PyFloat_AsDouble(given.ptr());
+  if (value == -1.0 && PyErr_Occurred()) {
+    PyErr_Clear();
+    refuse(name, "float or None", given);
+  }
+  return static_cast<float>(value);
+}
+
+const char* Arguments::text(const char* name) {
+  const nb::handle given = next();
+  if (!PyUnicode_Check(given.ptr())) refuse(name, "str", given);
+  const char* text = PyUnicode_AsUTF8AndSize(given.ptr(), nullptr);
+  if (text == nullptr) throw nb::python_error();
+  return text;
+}
+
+const char* Arguments::text_or(const char* name, const char* without) {
+  if (read_ < count_ && PyTuple_GetItem(given_, read_) != Py_None) return text(name);
+  ++read_;
+  return without;
+}
+
+}  // namespace tegula::python

@@ -1,0 +1,21 @@
+// The shapes of results from those of arguments, for outputs that the caller's library allocates; none for
+// arguments that the operator refuses.
+#pragma once
+#include <optional>
+
+#include "tegula/ops.hpp"
+
+namespace tegula::python {
+
+struct AttentionShapes {
+  std::optional<Shape> out = {}, lse = {};
+};
+AttentionShapes attention_shapes(const TensorRef& q, const TensorRef& v, ops::Layout layout);
+
+std::optional<Shape> scores_shape(const TensorRef& q, const TensorRef& k,
+                                  const ops::BlockScoresOptions& options);
+std::optional<Shape> topk_shape(const TensorRef& scores, std::int64_t count);
+std::optional<Shape> product_shape(const TensorRef& a, const TensorRef& b, const ops::GemmOptions& options);
+DType product_dtype(const TensorRef& a, const ops::GemmOptions& options);
+
+}  // namespace tegula::python

@@ -1,0 +1,16 @@
+// New tensors of PyTorch by its functions in C, without Python's part in them: those of the stable interface
+// by which compiled models allocate (torch/csrc/inductor/aoti_torch/c/shim.h), and the one by which
+// extensions give a tensor to Python. They are looked up in the libraries of the process, so PyTorch is no
+// part of a build.
+#pragma once
+#include <nanobind/nanobind.h>
+
+#include "tegula/tensor.hpp"
+
+namespace tegula::python {
+
+// A contiguous tensor on the device, whose elements are not set; null where this PyTorch lacks the functions
+// or does not make it.
+nanobind::object new_torch_tensor(const Shape& shape, DType dtype, const Device& device);
+
+}  // namespace tegula::python
