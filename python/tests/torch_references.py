@@ -20,6 +20,46 @@ def plain_attention(q, k, v, mask, softcap=0.0, sinks=None, factors=1):
     return (weights @ v).transpose(1, 2), lse
 
 
+def allowance(q, k, v, mask, out, lse, unit, softcap=0.0, sinks=None):
+    """How far results and gradients of attention in 16 bits may be from exact ones: of out, q, k, v and the sinks.
+
+    Tensor cores take weights and the gradients of scores rounded, which is a relative error of ``unit``; so is that of
+    all that is written, and the backward pass reads out as it was written. All else is float32, whose errors are a
+    small part of the same. ``out`` and ``lse`` are those of ``plain_attention`` in float64, with their gradients.
+    """
+    group = q.shape[2] // k.shape[2]
+    q, k, v, out, dout = (x.detach().transpose(1, 2) for x in (q, k, v, out, out.grad))
+    k, v = (x.repeat_interleave(group, 1) for x in (k, v))
+    scale = q.shape[-1] ** -0.5
+    scores = q @ k.transpose(2, 3) * scale
+    slope = 1 / torch.cosh(scores / softcap) ** 2 if softcap else 1
+    scores = softcap * torch.tanh(scores / softcap) if softcap else scores
+    weights = torch.exp(scores.masked_fill(~mask, -torch.inf) - lse.detach().clamp(min=-1e30)[..., None])
+    dlse = 0 if lse.grad is None else lse.grad[..., None]
+    row = (dout * out).sum(-1, keepdim=True) - dlse
+    dscores = slope * weights * (dout @ v.transpose(2, 3) - row)
+    dq, dk, dv = dscores @ k * scale, dscores.transpose(2, 3) @ q * scale, weights.transpose(2, 3) @ dout
+    relative = unit + 2**-16  # of weights, whose scores are float32
+    of_row = relative * (dout * out).abs().sum(-1, keepdim=True)
+    of_scores = relative * dscores.abs() + slope * weights * of_row
+    results = [
+        relative * weights @ v.abs() + unit * out.abs(),
+        of_scores @ k.abs() * scale + unit * dq.abs(),
+        of_scores.transpose(2, 3) @ q.abs() * scale,
+        relative * weights.transpose(2, 3) @ dout.abs(),
+    ]
+    for at, gradient in ((2, dk), (3, dv)):
+        results[at] = (
+            results[at].unflatten(1, (-1, group)).sum(2) + unit * gradient.unflatten(1, (-1, group)).sum(2).abs()
+        )
+    results = [x.transpose(1, 2) for x in results]
+    if sinks is None:
+        return results, None
+    of_sink = torch.exp(sinks.detach()[None, :, None] - lse.detach())[..., None]
+    dsinks = (of_sink * row).sum((0, 2, 3))
+    return results, (of_sink * (of_row + relative * row.abs())).sum((0, 2, 3)) + unit * dsinks.abs()
+
+
 def causal_mask(queries, keys, **window):
     return torch.from_numpy(reference.causal_mask(queries, keys, **{"right": 0, **window}))
 
