@@ -13,7 +13,7 @@ namespace tegula {
 namespace {
 
 template <class... Args>
-[[noreturn]] void refuse(fmt::format_string<Args...> text, Args&&... args) {
+[[noreturn]] void refuse_scalar(fmt::format_string<Args...> text, Args&&... args) {
   throw ArgumentError(fmt::format(text, std::forward<Args>(args)...));
 }
 
@@ -60,22 +60,23 @@ ir::Value Signature::checked_scalar(const ir::Variable& variable, const Argument
   const DType type = variable.type;
   const std::string place = fmt::format("kernel '{}', argument '{}'", kernel_->name, variable.name);
   if (arg.number() == nullptr) {
-    refuse("{} is a {} number, but the tensor {} is given; pass a number", place, type.name(),
-           describe(*arg.tensor()));
+    refuse_scalar("{} is a {} number, but the tensor {} is given; pass a number", place, type.name(),
+                  describe(*arg.tensor()));
   }
   const Argument::Number& number = *arg.number();
   if (type.is_boolean()) {
     if (const bool* value = std::get_if<bool>(&number)) return ir::truth_value(*value);
-    refuse("{} is a bool, but the number {} is given; pass true or false", place, text_of(number));
+    refuse_scalar("{} is a bool, but the number {} is given; pass true or false", place, text_of(number));
   }
   if (type.is_floating()) {
     if (const auto real = as_float(type, number)) return ir::float_value(compute_type(type), *real);
-    refuse("{} is a number of type {}, but {} is given, which is no number or too large for it", place,
-           type.name(), text_of(number));
+    refuse_scalar("{} is a number of type {}, but {} is given, which is no number or too large for it", place,
+                  type.name(), text_of(number));
   }
   if (const auto integer = as_integer(type, number)) return ir::integer_value(compute_type(type), *integer);
-  refuse("{} is an integer of type {}, but {} is given, which is no integer or out of range; convert it",
-         place, type.name(), text_of(number));
+  refuse_scalar(
+      "{} is an integer of type {}, but {} is given, which is no integer or out of range; convert it", place,
+      type.name(), text_of(number));
 }
 
 }  // namespace tegula

@@ -35,7 +35,7 @@ double difference(double a, double b) {
   return std::abs(a - b);
 }
 
-bool close(double a, double b, double absolute, double relative) {
+bool is_close(double a, double b, double absolute, double relative) {
   const double apart = difference(a, b);
   // An infinite bound would accept an infinity for any number.
   return apart == 0 || (std::isfinite(b) && apart <= absolute + relative * std::abs(b));
@@ -55,14 +55,14 @@ std::optional<std::string> first_difference(const TensorRef& a, const TensorRef&
   };
   if (a.dtype.is_floating() || b.dtype.is_floating()) {
     for_each_pair<double>(a, b, [&](std::int64_t i, double x, double y) {
-      return close(x, y, absolute, relative) || report(i, x, y);
+      return is_close(x, y, absolute, relative) || report(i, x, y);
     });
   } else {
     // As doubles, large integers that differ would be equal.
     const bool exact = absolute == 0 && relative == 0;
     for_each_pair<std::int64_t>(a, b, [&](std::int64_t i, std::int64_t x, std::int64_t y) {
       const bool same =
-          x == y || (!exact && close(static_cast<double>(x), static_cast<double>(y), absolute, relative));
+          x == y || (!exact && is_close(static_cast<double>(x), static_cast<double>(y), absolute, relative));
       return same || report(i, x, y);
     });
   }

@@ -12,15 +12,16 @@
 namespace tegula {
 namespace {
 
-struct Dim {
+struct CopiedDim {
   std::int64_t extent, from, to;  // the strides, in bytes
 };
 
 // The walk over both tensors with as few and as long dimensions as possible; the last one is innermost.
-std::vector<Dim> common_walk(const TensorRef& from, const TensorRef& to) {
-  std::vector<Dim> dims;
+std::vector<CopiedDim> common_walk(const TensorRef& from, const TensorRef& to) {
+  std::vector<CopiedDim> dims;
   for (std::size_t i = 0; i < from.shape.size(); ++i) {
-    const Dim dim{from.shape[i], from.strides[i] * from.dtype.bytes(), to.strides[i] * to.dtype.bytes()};
+    const CopiedDim dim{from.shape[i], from.strides[i] * from.dtype.bytes(),
+                        to.strides[i] * to.dtype.bytes()};
     if (dim.extent == 1) continue;
     if (!dims.empty() && dims.back().from == dim.extent * dim.from && dims.back().to == dim.extent * dim.to) {
       dims.back() = {dims.back().extent * dim.extent, dim.from, dim.to};
@@ -34,7 +35,7 @@ std::vector<Dim> common_walk(const TensorRef& from, const TensorRef& to) {
 
 // Calls row(from, to) at the start of every innermost row.
 template <class Row>
-void for_each_row(const std::vector<Dim>& dims, const std::byte* from, std::byte* to, const Row& row) {
+void for_each_row(const std::vector<CopiedDim>& dims, const std::byte* from, std::byte* to, const Row& row) {
   std::vector<std::int64_t> index(dims.size() - 1);
   while (true) {
     row(from, to);
@@ -54,11 +55,11 @@ void for_each_row(const std::vector<Dim>& dims, const std::byte* from, std::byte
 }
 
 template <class T>
-void copy_row(const Dim& row, const std::byte* from, std::byte* to) {
+void copy_row(const CopiedDim& row, const std::byte* from, std::byte* to) {
   for (std::int64_t i = 0; i < row.extent; ++i) std::memcpy(to + i * row.to, from + i * row.from, sizeof(T));
 }
 
-using RowCopy = void (*)(const Dim&, const std::byte*, std::byte*);
+using RowCopy = void (*)(const CopiedDim&, const std::byte*, std::byte*);
 
 RowCopy same_type_row(int bytes) {
   switch (bytes) {
@@ -73,8 +74,8 @@ RowCopy same_type_row(int bytes) {
   }
 }
 
-void copy_same_type(const std::vector<Dim>& dims, int bytes, const std::byte* from, std::byte* to) {
-  const Dim& inner = dims.back();
+void copy_same_type(const std::vector<CopiedDim>& dims, int bytes, const std::byte* from, std::byte* to) {
+  const CopiedDim& inner = dims.back();
   if (inner.from == bytes && inner.to == bytes) {
     for_each_row(dims, from, to,
                  [&](const std::byte* f, std::byte* t) { std::memcpy(t, f, inner.extent * bytes); });
@@ -89,18 +90,18 @@ constexpr std::int64_t least_of_a_thread = 1 << 16;
 
 // Calls work(dims, from, to) for parts of the walk that together are all of it.
 template <class Work>
-void in_parts(std::vector<Dim> dims, const std::byte* from, std::byte* to, const Work& work) {
+void in_parts(std::vector<CopiedDim> dims, const std::byte* from, std::byte* to, const Work& work) {
   std::int64_t elements = 1;
-  for (const Dim& dim : dims) elements *= dim.extent;
+  for (const CopiedDim& dim : dims) elements *= dim.extent;
   const auto longest = static_cast<std::size_t>(
       std::max_element(dims.begin(), dims.end(), [](auto& a, auto& b) { return a.extent < b.extent; }) -
       dims.begin());
-  const Dim whole = dims[longest];
+  const CopiedDim whole = dims[longest];
   const std::int64_t parts = std::min(whole.extent, elements / least_of_a_thread);
   if (parts <= 1) return work(dims, from, to);
   thread_pool().parallel_for(parts, [&](std::int64_t part) {
     const std::int64_t begin = whole.extent * part / parts, end = whole.extent * (part + 1) / parts;
-    std::vector<Dim> mine = dims;
+    std::vector<CopiedDim> mine = dims;
     mine[longest].extent = end - begin;
     work(mine, from + begin * whole.from, to + begin * whole.to);
   });
@@ -118,12 +119,12 @@ void copy_elements(const TensorRef& from, const TensorRef& to) {
   check_copy(from, to);
   if (nelements(from) == 0) return;
   if (!from.device.is_cpu() || !to.device.is_cpu()) return cuda::copy_elements(from, to);
-  const std::vector<Dim> dims = common_walk(from, to);
+  const std::vector<CopiedDim> dims = common_walk(from, to);
   const auto* source = static_cast<const std::byte*>(from.data);
   auto* target = static_cast<std::byte*>(to.data);
-  in_parts(dims, source, target, [&](const std::vector<Dim>& part, const std::byte* f, std::byte* t) {
+  in_parts(dims, source, target, [&](const std::vector<CopiedDim>& part, const std::byte* f, std::byte* t) {
     if (from.dtype == to.dtype) return copy_same_type(part, from.dtype.bytes(), f, t);
-    const Dim& row = part.back();
+    const CopiedDim& row = part.back();
     for_each_row(part, f, t, [&](const std::byte* f, std::byte* t) {
       convert_row(from.dtype, {f, row.from}, to.dtype, {t, row.to}, row.extent);
     });

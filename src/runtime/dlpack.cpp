@@ -9,11 +9,11 @@
 namespace tegula {
 namespace {
 
-struct TypeRow {
+struct DlpackType {
   DType dtype;
   DLDataType dl;
 };
-constexpr TypeRow types[] = {
+constexpr DlpackType dlpack_types[] = {
     {boolean, {kDLBool, 8, 1}},     {i8, {kDLInt, 8, 1}},
     {i16, {kDLInt, 16, 1}},         {i32, {kDLInt, 32, 1}},
     {i64, {kDLInt, 64, 1}},         {u8, {kDLUInt, 8, 1}},
@@ -23,10 +23,10 @@ constexpr TypeRow types[] = {
     {f64, {kDLFloat, 64, 1}},
 };
 
-DLDataType dl_type(DType dtype) { return types[static_cast<int>(dtype.code)].dl; }
+DLDataType dl_type(DType dtype) { return dlpack_types[static_cast<int>(dtype.code)].dl; }
 
 DType dtype_from(DLDataType dl) {
-  for (const TypeRow& row : types) {
+  for (const DlpackType& row : dlpack_types) {
     if (row.dl.code == dl.code && row.dl.bits == dl.bits && row.dl.lanes == dl.lanes) return row.dtype;
   }
   throw ArgumentError(fmt::format("DLPack tensor of type code {}, {} bits, {} lanes: no dtype corresponds",

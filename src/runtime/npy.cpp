@@ -14,11 +14,11 @@ namespace tegula {
 namespace {
 
 constexpr std::string_view magic = "\x93NUMPY";
-constexpr std::uint64_t most_header_bytes = 1 << 20;
+constexpr std::uint64_t most_npy_header_bytes = 1 << 20;
 constexpr std::size_t data_alignment = 64;
 
 // The text of the header, and where the elements begin.
-std::pair<std::string, std::uint64_t> read_header_text(const InputFile& file) {
+std::pair<std::string, std::uint64_t> read_npy_header(const InputFile& file) {
   std::array<unsigned char, 12> start{};
   if (file.size() < 10) file.refuse("magic", "the file is too short for an .npy header");
   file.read_at(0, start.data(), 10);
@@ -33,9 +33,9 @@ std::pair<std::string, std::uint64_t> read_header_text(const InputFile& file) {
   file.read_at(0, start.data(), before);
   std::uint64_t length = 0;
   for (std::uint64_t i = before; i-- > 8;) length = length << 8 | start[i];
-  if (length > file.size() - before || length > most_header_bytes) {
+  if (length > file.size() - before || length > most_npy_header_bytes) {
     file.refuse("header length", fmt::format("{} bytes, but {} remain in the file and at most {} are read",
-                                             length, file.size() - before, most_header_bytes));
+                                             length, file.size() - before, most_npy_header_bytes));
   }
   std::string text(length, '\0');
   file.read_at(before, text.data(), text.size());
@@ -59,7 +59,7 @@ void check_size(const InputFile& file, const NpyHeader& header, DType dtype, std
 
 Tensor read_npy(const std::string& path, std::optional<DType> raw_as) {
   const InputFile file(path);
-  const auto [text, begin] = read_header_text(file);
+  const auto [text, begin] = read_npy_header(file);
   const NpyHeader header = parse_npy_header(text, file);
   const DType dtype = npy_dtype(header, raw_as, file);
   check_size(file, header, dtype, begin);

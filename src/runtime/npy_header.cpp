@@ -124,11 +124,11 @@ class Parser {
   std::size_t at_ = 0;
 };
 
-struct TypeRow {
+struct NpyType {
   DType dtype;
   std::string_view descr, field;
 };
-constexpr TypeRow types[] = {
+constexpr NpyType npy_types[] = {
     {boolean, "|b1", ""},
     {i8, "|i1", ""},
     {i16, "<i2", ""},
@@ -172,7 +172,7 @@ DType npy_dtype(const NpyHeader& header, std::optional<DType> raw_as, const Inpu
   }
   if (raw && raw_as && header.field.empty() && std::to_string(raw_as->bytes()) == size.substr(1))
     return *raw_as;
-  for (const TypeRow& row : types) {
+  for (const NpyType& row : npy_types) {
     if (row.descr.substr(1) == size && row.field == header.field) return row.dtype;
   }
   file.refuse("descr", raw ? fmt::format("'{}' is raw; say which dtype of that size it holds", shown)
@@ -180,7 +180,7 @@ DType npy_dtype(const NpyHeader& header, std::optional<DType> raw_as, const Inpu
 }
 
 void set_npy_dtype(NpyHeader& header, DType dtype) {
-  const TypeRow& row = types[static_cast<int>(dtype.code)];
+  const NpyType& row = npy_types[static_cast<int>(dtype.code)];
   header.descr = row.descr;
   header.field = row.field;
 }
