@@ -1,6 +1,8 @@
 // Control, variables and single elements.
 #include <fmt/format.h>
 
+#include <unordered_set>
+
 #include "codegen/grid_printer.hpp"
 #include "ir/visit.hpp"
 
@@ -34,8 +36,17 @@ void GridPrinter::prologue_of(const BufferPtr& buffer, int& place) {
 }
 
 void GridPrinter::prologue(const Grid& grid) {
+  std::unordered_set<const Buffer*> used;
+  for_each_stmt(grid.body, [&](const Stmt& stmt) {
+    for_each_view(stmt, [&](const View& view) { used.insert(view.buffer.get()); });
+  });
   int place = 0;
-  for (const BufferPtr& buffer : signature_.buffers()) prologue_of(buffer, place);
+  for (const BufferPtr& buffer : signature_.buffers()) {
+    if (used.contains(buffer.get()))
+      prologue_of(buffer, place);
+    else
+      place += buffer->rank();
+  }
   const auto& variables = signature_.variables();
   for (std::size_t i = 0; i < variables.size(); ++i) {
     const VariablePtr& v = variables[i];
