@@ -14,7 +14,7 @@ namespace {
 
 // In the order of the enumeration.
 constexpr VariableInfo table[] = {
-    {Variable::num_threads, "TEGULA_NUM_THREADS", "the number of processors",
+    {Variable::num_threads, "TEGULA_NUM_THREADS", "the processors that the process may use",
      "threads that run the blocks of a grid on the CPU"},
     {Variable::isa, "TEGULA_ISA", "the best of this machine",
      "instruction set of CPU kernels: portable, avx2 or avx512"},

@@ -15,6 +15,9 @@
 #include "runtime/environment.hpp"
 #include "tegula/error.hpp"
 
+#if defined(__linux__)
+#include <sched.h>
+#endif
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
@@ -90,10 +93,20 @@ struct Arena {
 };
 thread_local Arena arena;
 
+// Those that this process may use: std::thread counts all of the machine, also where taskset, a container or
+// a batch system has given a part of them.
+int available_processors() {
+#if defined(__linux__)
+  cpu_set_t mine;
+  if (sched_getaffinity(0, sizeof mine, &mine) == 0) return CPU_COUNT(&mine);
+#endif
+  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+}
+
 int default_threads() {
   if (const auto wanted = environment_integer(Variable::num_threads, 1, most_threads))
     return static_cast<int>(*wanted);
-  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  return available_processors();
 }
 
 }  // namespace
@@ -173,7 +186,7 @@ ThreadPool::ThreadPool(int threads) : state_(std::make_unique<State>()) {
   }
   state_->size = threads == 0 ? default_threads() : threads;
   // A spinning thread would take a processor from one that has work.
-  state_->may_spin = state_->size <= static_cast<int>(std::thread::hardware_concurrency());
+  state_->may_spin = state_->size <= available_processors();
   for (int worker = 1; worker < state_->size; ++worker) {
     state_->threads.emplace_back([state = state_.get(), worker] { state->help(worker); });
   }
