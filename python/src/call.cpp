@@ -193,11 +193,22 @@ Call::Array Call::import_array(const char* name, nb::handle object) {
     }
     array.ref = view_dlpack(described);
   }
+  check_device(name, array.ref.device);
   if (array.ref.device.is_cpu()) return array;
   on_device_.push_back(object);
   if (!stream_) stream_ = stream_of(object, array.ref.device);
   holds_foreign_ = holds_foreign_ || !known.tells_stream;
   return array;
+}
+
+void Call::check_device(const char* name, const Device& device) {
+  if (first_.empty()) {
+    first_ = name, device_ = device;
+  } else if (device != device_) {
+    throw nb::value_error(fmt::format("{} is on {}, and {} on {}; move one of them to the other's device",
+                                      name, device.name(), first_, device_.name())
+                              .c_str());
+  }
 }
 
 TensorRef Call::input(const char* name, nb::handle object) { return import_array(name, object).ref; }

@@ -3,6 +3,7 @@
 #include <nanobind/nanobind.h>
 
 #include <optional>
+#include <string_view>
 #include <vector>
 
 #include "tegula/stream.hpp"
@@ -66,10 +67,13 @@ class Call {
   Array import_array(const char* name, nb::handle object);
   Array exported_array(const char* name, nb::handle object);
   Array array_of_bytes(const char* name, nb::handle tensor, DType dtype);
+  void check_device(const char* name, const Device& device);  // all arrays are on one
   void keep_arrays();
 
   std::vector<nb::object> owners_;     // of elements that nobody else holds
   std::vector<nb::handle> on_device_;  // which the caller holds as long as the call
+  std::string_view first_;             // the name of the first array
+  Device device_;                      // its device
   std::optional<Stream> stream_;
   bool holds_foreign_ = false;  // an array on a GPU whose library does not say on which stream it works
 };

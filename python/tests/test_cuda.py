@@ -288,5 +288,5 @@ def test_cupy():
 
 def test_arrays_of_two_devices_are_refused():
     q, k, v = heads()
-    with pytest.raises(ValueError, match="cuda"):
+    with pytest.raises(ValueError, match="k is on cpu, and q on cuda:0"):
         tegula.attention(q.cuda(), k, v)
