@@ -108,10 +108,11 @@ struct Accumulate {
   AtomicOp op;
   View to, tile;
   Expr order;  // null: any order
-  // Where the orders of every element are 0, 1, 2, …: the word of a cleared workspace in which a GPU counts
-  // how many contributions the window has.
+  // Where the orders of every element are 0, 1, 2, …: the first of turn_parts words of a cleared workspace in
+  // which a GPU counts how many contributions the parts of the window have.
   std::optional<Access> turn = {};
 };
+constexpr int turn_parts = 4;  // at most one for each warp group
 
 // A part of an accumulation on a GPU: waits until the word has reached `order`, or, behind the contribution,
 // passes the turn on.

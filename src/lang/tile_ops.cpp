@@ -132,7 +132,7 @@ void atomic(ir::AtomicOp op, Element&& place, const Operand& value) {
   builder.add(ir::statement(ir::Atomic{op, {*place.view(), place.index()}, node}, place.at()));
 }
 
-// A word for every tile of the tensor, of this grid alone.
+// Words for every tile of the tensor, of this grid alone.
 ir::Access turn_of(Builder& builder, const ir::View& window, const ir::View& tile, const Loc& at) {
   std::vector<ir::Expr> extents, index;
   for (std::size_t d = 0; d < window.dims.size(); ++d) {
@@ -149,6 +149,11 @@ ir::Access turn_of(Builder& builder, const ir::View& window, const ir::View& til
     extents.push_back(divided(ir::Op::ceildiv, window.buffer->shape[d]));
     index.push_back(divided(ir::Op::div, dim.offset));
   }
+  const auto times_parts = [&](const ir::Expr& e) {
+    return ir::make(ir::Op::mul, e->held(), {e, ir::constant(e->held(), ir::turn_parts)}, at);
+  };
+  extents.back() = times_parts(extents.back());
+  index.back() = times_parts(index.back());
   ir::Buffer words{window.buffer->name + "_turns" + std::to_string(builder.kernel.workspaces.size()),
                    ir::Space::global,
                    ir::Role::workspace,

@@ -80,7 +80,7 @@ void CudaGridPrinter::store_by_itself(const BoxStores& n, const std::string& fra
   }
   if (turn) {
     out_.line("if (thread % 128 == 0) tg::stores_done<0>();");
-    out_.line(fmt::format("if (thread % 128 == 0) tg::pass_turn({}, 1);", word));
+    out_.line(fmt::format("if (thread % 128 == 0) tg::pass_turn({});", word));
   }
   // Who hands over next does not ask whether these stores have left the buffers.
   if (hands_over()) out_.line("tg::begin_staging<0>();");
@@ -104,14 +104,14 @@ void CudaGridPrinter::store_boxes(const View& from, const View& to, bool adds,
   std::string word;
   if (turn) {
     word = names_.unique("word");
-    out_.line(fmt::format("int* const {} = {};", word, turn_word(turn->word)));
+    out_.line(fmt::format("int* const {} = {};", word, turn_word(turn->word, "thread / 128")));
   }
   if (hands_over()) out_.line("giver.wait();");
   if (turn && hands_over() && adders_.empty() && stores.boxes.size() <= passes::store_buffers) {
     stage_boxes(out_, stores, tile.name, 0, stores.boxes.size());
-    out_.line(fmt::format("giver.give({}, {}, {}, {});", word, turn_text(*turn), stores.column,
+    out_.line(fmt::format("giver.give({}, {}, {}, {});", word, value(turn->order), stores.column,
                           fmt::join(stores.coordinates, ", ")));
-    print_adders(stores, at);
+    print_adders(stores, turn->word, at);
   } else {
     store_by_itself(stores, tile.name, adds, turn, word, at);
   }

@@ -7,15 +7,12 @@ namespace tegula::codegen {
 
 using namespace ir;
 
-// A window that lies outside its tensor has no word, and nothing to wait for.
-std::string CudaGridPrinter::turn_word(const Access& word) {
+// The word of a part of the block, all of which is part 0. A window that lies outside its tensor has no word,
+// and nothing to wait for.
+std::string CudaGridPrinter::turn_word(const Access& word, const std::string& part) {
   const GuardedAddress at = address(word);
-  return at.guard.empty() ? at.pointer : fmt::format("({} ? {} : nullptr)", at.guard, at.pointer);
-}
-
-// All warp groups of a block pass a turn.
-std::string CudaGridPrinter::turn_text(const Turn& turn) {
-  return fmt::format("{} * {}", is_consumer_ ? team_.threads / 128 : 1, value(turn.order));
+  const std::string own = part.empty() ? at.pointer : fmt::format("{} + {}", at.pointer, part);
+  return at.guard.empty() ? own : fmt::format("({} ? {} : nullptr)", at.guard, own);
 }
 
 std::size_t CudaGridPrinter::turns_broken(const Loc& at) {
@@ -27,11 +24,14 @@ std::size_t CudaGridPrinter::turns_broken(const Loc& at) {
 }
 
 std::string CudaGridPrinter::wait_text(const Turn& turn, const std::string& word, const Loc& at) {
-  return fmt::format("tg::wait_turn({}, {}, call.status, {});", word, turn_text(turn), turns_broken(at));
+  return fmt::format("tg::wait_turn({}, {}, call.status, {});", word, value(turn.order), turns_broken(at));
 }
 
 // A thread of the producer's warps for each warp group.
-void CudaGridPrinter::print_adders(const BoxStores& n, const Loc& at) {
+void CudaGridPrinter::print_adders(const BoxStores& n, const Access& word, const Loc& at) {
+  const Buffer& words = *word.view.buffer;
+  std::string count = "int64_t(1)";
+  for (const Expr& extent : words.shape) count += fmt::format(" * {}", value(extent));
   const int groups = team_.threads / 128;
   adders_ = fmt::format("    // ---- adds what the warp groups hand over, {}\n", short_location(at));
   adders_ += fmt::format("    if (thread % 32 == 0 && thread >= 32 && thread <= {}) {{\n", 32 * groups);
@@ -39,8 +39,9 @@ void CudaGridPrinter::print_adders(const BoxStores& n, const Loc& at) {
   adders_ += fmt::format("      float* const staged = (float*)(shared_memory + {}) + group * {};\n",
                          store_staging_, passes::staging_bytes(128) / 4);
   adders_ += fmt::format(
-      "      tg::take_turns<{}>(shared_memory + {} + group * {}, call.status, {}, [&](const int* at) {{\n",
-      n.boxes.size(), handover_, handover_bytes, turns_broken(at));
+      "      tg::take_turns(shared_memory + {} + group * {}, {}, {}, call.status, {}, [&](const int* at) "
+      "{{\n",
+      handover_, handover_bytes, tensors_.at(&words), count, turns_broken(at));
   for (const Box& box : n.boxes) {
     std::string where = fmt::format("at[0] + {}", box.column);
     for (std::size_t i = 0; i < n.coordinates.size(); ++i)
@@ -59,13 +60,12 @@ void CudaGridPrinter::operator()(const Accumulate& n, const Stmt& s) {
 
 // By the threads: all of them are behind the turn, and all have contributed when it is passed on.
 void CudaGridPrinter::operator()(const Turn& n, const Stmt& s) {
-  const int groups = is_consumer_ ? team_.threads / 128 : 1;
   out_.code();
   if (!n.order) {
     out_.line("__threadfence();");
     out_.barrier(team_barrier_);
     out_.code();
-    out_.line(fmt::format("if (thread == 0) tg::pass_turn({}, {});", turn_word(n.word), groups));
+    out_.line(fmt::format("if (thread == 0) tg::pass_turn({});", turn_word(n.word)));
     return;
   }
   const std::string word = turn_word(n.word);

@@ -214,8 +214,8 @@ TG_DEVICE int turns_of(const int* word) {
   asm volatile("ld.acquire.gpu.global.s32 %0, [%1];" : "=r"(turns) : "l"(word) : "memory");
   return turns;
 }
-TG_DEVICE void pass_on(int* word) {
-  asm volatile("red.release.gpu.global.add.s32 [%0], 1;" ::"l"(word) : "memory");
+TG_DEVICE void pass_on(int* word, int turns) {
+  asm volatile("st.release.gpu.global.s32 [%0], %1;" ::"l"(word), "r"(turns) : "memory");
 }
 
 // ---- products of warp groups

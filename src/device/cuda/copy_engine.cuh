@@ -91,36 +91,31 @@ TG_DEVICE void init_handover(void* p) {
   barrier_init(shared_address(&handover->full), 4);
   barrier_init(shared_address(&handover->empty), 1);
 }
-// By the thread that adds: `add` issues that many boxes. Without full fences, which take as long as a step.
-// The turn is passed on when the sums have arrived, which is not waited for while more can be added; but
-// nothing is waited for before it is passed on, or blocks might wait for each other.
-template <int boxes, class Add>
-TG_DEVICE void take_turns(void* p, unsigned long long* status, unsigned int number, const Add& add) {
+// By the thread that adds. `words` are all `count` words of the tensor.
+// Without full fences, which take as long as a step. A word is as far away as the sums of a step, so that the
+// next one, which lies where the steps before lead, is looked at while the copy engine reads.
+template <class Add>
+TG_DEVICE void take_turns(void* p, const int* words, int64_t count, unsigned long long* status,
+                          unsigned int number, const Add& add) {
   Handover* const handover = (Handover*)p;
-  int* held = nullptr;
-  const auto pass = [&] {
-    if (!held) return;
-    stores_done<0>();
-    pass_on(held);
-    held = nullptr;
-  };
+  const int *last = nullptr, *ready = nullptr;
   for (uint32_t phase = 0;; phase ^= 1) {
-    if (!barrier_ready(shared_address(&handover->full), phase)) {
-      pass();
-      barrier_wait(shared_address(&handover->full), phase);
-    }
-    if (handover->turn < 0) return pass();
+    barrier_wait(shared_address(&handover->full), phase);
+    const int turn = handover->turn;
+    if (turn < 0) return;
     int* const word = handover->word;
-    for (int i = 1; word && turns_of(word) < handover->turn && keeps_waiting(i, status, number); ++i) pass();
+    if (word != ready)
+      for (int i = 1; word && turns_of(word) < turn && keeps_waiting(i, status, number); ++i) {}
     fence_async_global();
     add(handover->at);
+    const int64_t next = word - words + (word - last);
+    const bool exists = word && last && next >= 0 && next < count;
+    ready = exists && turns_of(words + next) >= turn ? words + next : nullptr;
+    last = word;
     stores_read<0>();
     barrier_arrive(shared_address(&handover->empty));
-    if (held) {
-      stores_done<boxes>();
-      pass_on(held);
-    }
-    held = word;
+    stores_done<0>();
+    if (word) pass_on(word, turn + 1);
   }
 }
 
