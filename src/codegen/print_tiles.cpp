@@ -297,7 +297,7 @@ void GridPrinter::operator()(const Turn&, const Stmt&) {
 void GridPrinter::operator()(const Accumulate& n, const Stmt& s) {
   static const char* const names[] = {"AtomicAdd", "AtomicMin", "AtomicMax", "AtomicOr", "AtomicAnd"};
   const std::string op = names[static_cast<int>(n.op)];
-  const std::string order = n.order ? scalar(n.order) : "";
+  const std::string order = n.order ? scalar(n.order) : "", ordered = std::to_string(program_.ordered.size());
   const std::vector<std::string> extents = extent_texts(n.tile);
   out_.open("{");
   const MemoryView to = memory(n.to, extents), tile = memory(n.tile, extents);
@@ -315,10 +315,12 @@ void GridPrinter::operator()(const Accumulate& n, const Stmt& s) {
         out_.line(
             fmt::format("if (size_of({3}) > 0) record_tile(call->contribute(call->context, {0}, "
                         "int64_t({1}), size_of({3}) * long(sizeof(Contribution<{2}>))), {4}, {5}, {3});",
-                        program_.ordered.size(), order, types, inside, axes_text(a), axes_text(b)),
+                        n.overwrite ? fmt::format("({1}) == 0 ? {0} + 1 : {0}", ordered, order) : ordered,
+                        order, types, inside, axes_text(a), axes_text(b)),
             s->at);
       });
   if (n.order) program_.ordered.push_back({fmt::format("{}, {}", op, types)});
+  if (n.overwrite) program_.ordered.push_back({fmt::format("AtomicOverwrite, {}", types)});
   out_.close();
 }
 

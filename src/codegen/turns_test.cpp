@@ -34,6 +34,14 @@ const Case cases[] = {
          accumulate(O.at(b * 5 - 5, 0), x, {.order = 0, .consecutive = true});
        });
      }},
+    {"the first overwrites",
+     [](Program& p) {
+       Tensor X = p.in(Data::random_normal({6, 5, 9}, f32, 5)), O = p.out({10, 9}, f32);
+       grid(6, [&](Index b) {
+         Fragment x = load(X.slice(b), {5, 9});
+         accumulate(O.at(b % 2 * 5, 0), x, {.order = b / 2, .consecutive = true, .overwrite = true});
+       });
+     }},
     {"several turns of a block",
      [](Program& p) {
        Tensor X = p.in(Data::random_normal({4, 3, 8}, f32, 3)), O = p.zeroed({12, 8}, f32);

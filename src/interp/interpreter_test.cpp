@@ -288,6 +288,24 @@ TEST(Interpreter, HoldsConsecutiveOrdersToTheirPromise) {
   EXPECT_ERROR(tg::ProgramError, "contribution 0 to", interpreted(sum(1))(x, y));
 }
 
+// A sum that the first contribution begins needs no clearing; elements without one stay undefined.
+TEST(Interpreter, FirstContributionsOverwrite) {
+  const auto sum = [](bool overwrite) {
+    return kernel("overwrite", [&] {
+      Tensor X = input("X", {16}, f32), Y = output("Y", {4}, f32), W = workspace("W", {4}, f32);
+      grid(16, [&](Index b) {
+        Fragment x = load(X.at(b), {1});
+        accumulate(W.at(b % 4), x, {.order = b / 4, .consecutive = true, .overwrite = overwrite});
+      });
+      grid(4, [&](Index i) { Y(i) = W(i); });
+    });
+  };
+  const Data x = Data::arange(16, f32), y = Data::zeros({4}, f32);
+  interpreted(sum(true))(x, y);
+  EXPECT_EQ(y.values<float>(), (Floats{24, 28, 32, 36}));
+  EXPECT_ERROR(tg::ProgramError, "the element that an atomic combines with", interpreted(sum(false))(x, y));
+}
+
 TEST(Interpreter, GridsFollowEachOtherThroughAWorkspace) {
   const Function f = interpreted(kernel("two_grids", [] {
     Dim N("N");

@@ -207,7 +207,10 @@ void Machine::apply_contributions() {
                    c.order, element_text(memory, c.positions[e]), c.place),
                c.node->at());
         }
-        combine(c.op, memory, c.positions[e], c.values[e], *c.node);
+        if (c.overwrites && c.order == 0)
+          overwrite(memory, c.positions[e], c.values[e], *c.node);
+        else
+          combine(c.op, memory, c.positions[e], c.values[e], *c.node);
       }
     }
   }

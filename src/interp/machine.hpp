@@ -66,6 +66,7 @@ class Machine {
   // The element where an invalid value is an error.
   Cell read_valid(Memory& memory, std::int64_t position, const char* use, const Node& node);
   void write(Memory& memory, std::int64_t position, const Cell& value, const Node& node);
+  void overwrite(Memory& memory, std::int64_t position, const Cell& value, const Node& node);
   void combine(ir::AtomicOp op, Memory& memory, std::int64_t position, const Cell& value, const Node& node);
 
   // ---- time
@@ -87,7 +88,7 @@ class Machine {
     std::uint32_t buffer;
     const Node* node;
     ir::AtomicOp op;
-    bool consecutive;
+    bool consecutive, overwrites;
     std::vector<std::int64_t> positions;
     std::vector<Cell> values;
     std::string place;

@@ -86,6 +86,12 @@ void Machine::write(Memory& memory, std::int64_t position, const Cell& value, co
   memory.state[position] = node.site();
 }
 
+void Machine::overwrite(Memory& memory, std::int64_t position, const Cell& value, const Node& node) {
+  if (value.cause != 0) fail_invalid("the first contribution", value.cause, node.at());
+  store_element(memory, position, value);
+  memory.state[position] = node.site();
+}
+
 void Machine::combine(ir::AtomicOp op, Memory& memory, std::int64_t position, const Cell& value,
                       const Node& node) {
   constexpr ir::Op operations[] = {ir::Op::add, ir::Op::min, ir::Op::max, ir::Op::bit_or, ir::Op::bit_and};

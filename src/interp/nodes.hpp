@@ -98,6 +98,7 @@ struct AccumulateNode : Node {
   const PreparedView *to, *tile;
   bool ordered;
   bool consecutive = false;  // the orders of every element are 0, 1, 2, …
+  bool overwrites = false;   // that of order 0
   Code code;
   Register order;
 };

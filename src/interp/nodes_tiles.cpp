@@ -265,7 +265,7 @@ Flow ReduceNode::run(Machine& m) const {
 Flow AccumulateNode::run(Machine& m) const {
   m.execute(code);
   const Side source(m, *tile), target(m, *to);
-  Machine::Contribution contribution{0, to->buffer, this, op, consecutive, {}, {}, {}};
+  Machine::Contribution contribution{0, to->buffer, this, op, consecutive, overwrites, {}, {}, {}};
   if (ordered) {
     contribution.order = m.integer(order, "the order of accumulate()", at());
     contribution.place = m.place_text();

@@ -272,6 +272,7 @@ class Preparer {
     node->tile = view(n.tile, at);
     node->ordered = n.order != nullptr;
     node->consecutive = n.turn.has_value();
+    node->overwrites = n.overwrite;
     if (node->ordered) node->order = only(n.order, node->code);
     program_.buffers[node->to->buffer].combined = true;
     return node;

@@ -229,6 +229,7 @@ const std::vector<Rule<Accumulate>> rules<Accumulate> = {
     {"an atomic exists for the element type",
      [](const Accumulate& n) { return is_number_for(n.op, n.to.buffer->type); }},
     {"the order is an integer", [](const Accumulate& n) { return !n.order || is_index(n.order); }},
+    {"only the first of turns overwrites", [](const Accumulate& n) { return !n.overwrite || n.turn; }},
     {"turns are taken in order", [](const Accumulate& n) { return !n.turn || n.order; }},
 };
 template <>

@@ -111,6 +111,7 @@ struct Accumulate {
   // Where the orders of every element are 0, 1, 2, …: the first of turn_parts words of a cleared workspace in
   // which a GPU counts how many contributions the parts of the window have.
   std::optional<Access> turn = {};
+  bool overwrite = false;  // with turns: the contribution of order 0 is stored, not combined
 };
 constexpr int turn_parts = 4;  // at most one for each warp group
 

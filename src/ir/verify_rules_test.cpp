@@ -234,6 +234,12 @@ const Case statements[] = {
      [](auto& p) {
        return declared(p, st(Accumulate{AtomicOp::add, whole(p.C), whole(p.s), p.one}));
      }},
+    {"only the first of turns overwrites",
+     [](auto& p) {
+       Accumulate alone{AtomicOp::add, whole(p.C), whole(p.s), p.zero};
+       alone.overwrite = true;
+       return declared(p, st(std::move(alone)));
+     }},
     {"turns are taken in order",
      [](auto& p) {
        Accumulate without{AtomicOp::add, whole(p.C), whole(p.s), nullptr};

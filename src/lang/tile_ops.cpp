@@ -166,7 +166,7 @@ ir::Access turn_of(Builder& builder, const ir::View& window, const ir::View& til
 }
 
 void accumulate_window(ir::AtomicOp op, const Window& window, const Tile& tile, const ir::Expr& order,
-                       bool consecutive, const Loc& at) {
+                       const AccumulateOptions& options, const Loc& at) {
   auto& builder = begin_op("accumulate", {window.view.get(), tile.view().get()}, at);
   check_ranks("accumulate", *window.view, *tile.view(), at);
   check_atomic_type(op, window.view->buffer->type, at);
@@ -174,7 +174,12 @@ void accumulate_window(ir::AtomicOp op, const Window& window, const Tile& tile, 
   builder.check_writable(*window.view, "accumulate", at);
   builder.check_contribution(*window.view->buffer, order != nullptr, at);
   ir::Accumulate node{op, *window.view, *tile.view(), order};
-  if (consecutive) {
+  if (options.overwrite && !options.consecutive)
+    fail(at,
+         "a first contribution that overwrites without consecutive orders; give accumulate() .consecutive = "
+         "true");
+  node.overwrite = options.overwrite;
+  if (options.consecutive) {
     if (!order) fail(at, "consecutive orders without an order; give accumulate() an order too");
     node.turn = turn_of(builder, *window.view, *tile.view(), at);
   }
@@ -290,15 +295,15 @@ void atomic_min(Element&& place, const Operand& value) { atomic(ir::AtomicOp::mi
 void atomic_or(Element&& place, const Operand& value) { atomic(ir::AtomicOp::bit_or, std::move(place), value); }
 void atomic_and(Element&& place, const Operand& value) { atomic(ir::AtomicOp::bit_and, std::move(place), value); }
 
-void atomic_add(const Window& w, const Tile& t, Loc at) { accumulate_window(ir::AtomicOp::add, w, t, nullptr, false, at); }
-void atomic_max(const Window& w, const Tile& t, Loc at) { accumulate_window(ir::AtomicOp::max, w, t, nullptr, false, at); }
-void atomic_min(const Window& w, const Tile& t, Loc at) { accumulate_window(ir::AtomicOp::min, w, t, nullptr, false, at); }
+void atomic_add(const Window& w, const Tile& t, Loc at) { accumulate_window(ir::AtomicOp::add, w, t, nullptr, {}, at); }
+void atomic_max(const Window& w, const Tile& t, Loc at) { accumulate_window(ir::AtomicOp::max, w, t, nullptr, {}, at); }
+void atomic_min(const Window& w, const Tile& t, Loc at) { accumulate_window(ir::AtomicOp::min, w, t, nullptr, {}, at); }
 // clang-format on
 
 void accumulate(const Window& window, const Tile& tile, AccumulateOptions options, Loc at) {
   ir::Expr order;
   if (options.order) order = use_integer("the order of accumulate()", Operand(*options.order, at));
-  accumulate_window(ir::AtomicOp::add, window, tile, order, options.consecutive, at);
+  accumulate_window(ir::AtomicOp::add, window, tile, order, options, at);
 }
 
 }  // namespace tegula::lang

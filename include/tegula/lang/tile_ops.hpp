@@ -102,6 +102,8 @@ struct AccumulateOptions {
   // A promise, which GPUs need: the orders of an element are 0, 1, 2, …, and those of later blocks of the
   // grid are larger. The window begins at multiples of the tile's extents.
   bool consecutive = false;
+  // With consecutive orders: the contribution of order 0 overwrites the window, so that it needs no clearing.
+  bool overwrite = false;
 };
 
 // window += tile, element by element, indivisibly.

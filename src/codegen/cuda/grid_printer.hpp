@@ -279,14 +279,15 @@ class CudaGridPrinter {
   void name_slots(int ring);
   std::size_t tensor_map(CudaProgram::TensorMap map);
   void load_boxes(const ir::Copy& n, const passes::TensorCopy& plan, int ring, const Loc& at);
-  void store_boxes(const ir::View& from, const ir::View& to, bool adds, const std::optional<ir::Turn>& turn,
-                   const Loc& at);
+  // To a tensor, or into its `sum`.
+  void store_boxes(const ir::View& from, const ir::View& to, const ir::Accumulate* sum, const Loc& at);
   std::string turn_word(const ir::Access& word, const std::string& part = {});
   BoxStores boxes_of(const ir::View& from, const ir::View& to, const layout::Division& parts,
                      const passes::TensorStore& plan);
-  void store_by_itself(const BoxStores& n, const std::string& fragment, bool adds,
-                       const std::optional<ir::Turn>& turn, const std::string& word, const Loc& at);
-  void print_adders(const BoxStores& n, const ir::Access& word, const Loc& at);
+  void send_by_itself(const BoxStores& n, const ir::Accumulate* sum, std::size_t first, std::size_t count);
+  void store_by_itself(const BoxStores& n, const std::string& fragment, const ir::Accumulate* sum,
+                       const std::string& word, const Loc& at);
+  void print_adders(const BoxStores& n, const ir::Accumulate& sum, const Loc& at);
   // The number of the assertion that turns come as promised.
   std::size_t turns_broken(const Loc& at);
   std::string wait_text(const ir::Turn& turn, const std::string& word, const Loc& at);

@@ -10,7 +10,7 @@ namespace tegula::codegen {
 using namespace ir;
 
 void CudaGridPrinter::operator()(const Copy& n, const Stmt& s) {
-  if (n.from.buffer->space == Space::fragment) return store_boxes(n.from, n.to, false, {}, s->at);
+  if (n.from.buffer->space == Space::fragment) return store_boxes(n.from, n.to, nullptr, s->at);
   if (copy_by_vectors(n, s->at)) return;
   const bool to_tile = n.to.is_tile();
   const Body loop = passes::over_view(

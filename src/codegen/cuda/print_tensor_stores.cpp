@@ -66,19 +66,31 @@ BoxStores CudaGridPrinter::boxes_of(const View& from, const View& to, const layo
   return result;
 }
 
+void CudaGridPrinter::send_by_itself(const BoxStores& n, const Accumulate* sum, std::size_t first,
+                                     std::size_t count) {
+  if (!sum || !sum->overwrite) return send_boxes(out_, n, sum ? "add" : "store", first, count);
+  out_.open(fmt::format("if ({} == 0) {{", value(sum->order)));
+  send_boxes(out_, n, "store", first, count);
+  out_.close();
+  out_.open("else {");
+  send_boxes(out_, n, "add", first, count);
+  out_.close();
+}
+
 // By the warp group itself: all at once where there is a buffer for each, otherwise one after the other.
-void CudaGridPrinter::store_by_itself(const BoxStores& n, const std::string& fragment, bool adds,
-                                      const std::optional<Turn>& turn, const std::string& word,
-                                      const Loc& at) {
+void CudaGridPrinter::store_by_itself(const BoxStores& n, const std::string& fragment, const Accumulate* sum,
+                                      const std::string& word, const Loc& at) {
   const std::size_t count = n.boxes.size(), batch = count <= passes::store_buffers ? count : 1;
+  const bool in_turn = sum && sum->turn;
   for (std::size_t first = 0; first < count; first += batch) {
     out_.line(fmt::format("tg::begin_staging<{}>();", first == 0 ? 0 : passes::store_buffers - 1));
     stage_boxes(out_, n, fragment, first, batch);
     out_.line("tg::end_staging();");
-    if (turn && first == 0) out_.line(fmt::format("if (thread % 128 == 0) {}", wait_text(*turn, word, at)));
-    send_boxes(out_, n, adds ? "add" : "store", first, batch);
+    if (in_turn && first == 0)
+      out_.line(fmt::format("if (thread % 128 == 0) {}", wait_text({*sum->turn, sum->order}, word, at)));
+    send_by_itself(n, sum, first, batch);
   }
-  if (turn) {
+  if (in_turn) {
     out_.line("if (thread % 128 == 0) tg::stores_done<0>();");
     out_.line(fmt::format("if (thread % 128 == 0) tg::pass_turn({});", word));
   }
@@ -88,32 +100,32 @@ void CudaGridPrinter::store_by_itself(const BoxStores& n, const std::string& fra
 
 // Each warp group stores, or adds, its own rows and columns, block of columns by block of columns, from two
 // buffers in turn.
-void CudaGridPrinter::store_boxes(const View& from, const View& to, bool adds,
-                                  const std::optional<Turn>& turn, const Loc& at) {
+void CudaGridPrinter::store_boxes(const View& from, const View& to, const Accumulate* sum, const Loc& at) {
   const FragmentTile& tile = fragments_.at(from.buffer.get());
   const layout::Division parts = division_of(tile.layout, team_.threads / 128);
   const passes::TensorStore plan = *passes::plan_store(from, to, parts);
   const std::string type = element_type(to.buffer->type), staging = names_.unique("staging");
   out_.code();
-  touch(to, adds ? MemoryUse::combine : MemoryUse::write, false);
+  touch(to, sum ? MemoryUse::combine : MemoryUse::write, false);
   out_.open(fmt::format("{{  // {}: by the copy engine", short_location(at)));
   out_.line(fmt::format("{0}* const {1} = ({0}*)(shared_memory + {2}) + thread / 128 * {3};", type, staging,
                         store_staging_, passes::store_buffers * passes::store_rows * plan.columns));
   BoxStores stores = boxes_of(from, to, parts, plan);
   stores.staging = staging;
+  const bool in_turn = sum && sum->turn;
   std::string word;
-  if (turn) {
+  if (in_turn) {
     word = names_.unique("word");
-    out_.line(fmt::format("int* const {} = {};", word, turn_word(turn->word, "thread / 128")));
+    out_.line(fmt::format("int* const {} = {};", word, turn_word(*sum->turn, "thread / 128")));
   }
   if (hands_over()) out_.line("giver.wait();");
-  if (turn && hands_over() && adders_.empty() && stores.boxes.size() <= passes::store_buffers) {
+  if (in_turn && hands_over() && adders_.empty() && stores.boxes.size() <= passes::store_buffers) {
     stage_boxes(out_, stores, tile.name, 0, stores.boxes.size());
-    out_.line(fmt::format("giver.give({}, {}, {}, {});", word, value(turn->order), stores.column,
+    out_.line(fmt::format("giver.give({}, {}, {}, {});", word, value(sum->order), stores.column,
                           fmt::join(stores.coordinates, ", ")));
-    print_adders(stores, turn->word, at);
+    print_adders(stores, *sum, at);
   } else {
-    store_by_itself(stores, tile.name, adds, turn, word, at);
+    store_by_itself(stores, tile.name, sum, word, at);
   }
   out_.close();
 }

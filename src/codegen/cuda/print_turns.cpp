@@ -28,8 +28,8 @@ std::string CudaGridPrinter::wait_text(const Turn& turn, const std::string& word
 }
 
 // A thread of the producer's warps for each warp group.
-void CudaGridPrinter::print_adders(const BoxStores& n, const Access& word, const Loc& at) {
-  const Buffer& words = *word.view.buffer;
+void CudaGridPrinter::print_adders(const BoxStores& n, const Accumulate& sum, const Loc& at) {
+  const Buffer& words = *sum.turn->view.buffer;
   std::string count = "int64_t(1)";
   for (const Expr& extent : words.shape) count += fmt::format(" * {}", value(extent));
   const int groups = team_.threads / 128;
@@ -39,24 +39,30 @@ void CudaGridPrinter::print_adders(const BoxStores& n, const Access& word, const
   adders_ += fmt::format("      float* const staged = (float*)(shared_memory + {}) + group * {};\n",
                          store_staging_, passes::staging_bytes(128) / 4);
   adders_ += fmt::format(
-      "      tg::take_turns(shared_memory + {} + group * {}, {}, {}, call.status, {}, [&](const int* at) "
+      "      tg::take_turns(shared_memory + {} + group * {}, {}, {}, call.status, {}, [&](const int* at, "
+      "int{}) "
       "{{\n",
-      handover_, handover_bytes, tensors_.at(&words), count, turns_broken(at));
-  for (const Box& box : n.boxes) {
-    std::string where = fmt::format("at[0] + {}", box.column);
-    for (std::size_t i = 0; i < n.coordinates.size(); ++i)
-      where += fmt::format(", at[{}]{}", i + 1, i == n.row_at ? fmt::format(" + {}", box.row) : "");
-    adders_ +=
-        fmt::format("        tg::add_box(&call.map[{}], staged + {}, {});\n", n.map, box.buffer, where);
+      handover_, handover_bytes, tensors_.at(&words), count, turns_broken(at), sum.overwrite ? " turn" : "");
+  const auto send = [&](const char* verb) {
+    for (const Box& box : n.boxes) {
+      std::string where = fmt::format("at[0] + {}", box.column);
+      for (std::size_t i = 0; i < n.coordinates.size(); ++i)
+        where += fmt::format(", at[{}]{}", i + 1, i == n.row_at ? fmt::format(" + {}", box.row) : "");
+      adders_ += fmt::format("        {}tg::{}_box(&call.map[{}], staged + {}, {});\n",
+                             sum.overwrite ? "  " : "", verb, n.map, box.buffer, where);
+    }
+  };
+  if (sum.overwrite) {
+    adders_ += "        if (turn == 0) {\n";
+    send("store");
+    adders_ += "        } else {\n";
   }
+  send("add");
+  if (sum.overwrite) adders_ += "        }\n";
   adders_ += "      });\n    }\n";
 }
 
-void CudaGridPrinter::operator()(const Accumulate& n, const Stmt& s) {
-  std::optional<Turn> turn;
-  if (n.turn) turn = Turn{*n.turn, n.order};
-  store_boxes(n.tile, n.to, true, turn, s->at);
-}
+void CudaGridPrinter::operator()(const Accumulate& n, const Stmt& s) { store_boxes(n.tile, n.to, &n, s->at); }
 
 // By the threads: all of them are behind the turn, and all have contributed when it is passed on.
 void CudaGridPrinter::operator()(const Turn& n, const Stmt& s) {

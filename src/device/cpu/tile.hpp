@@ -292,6 +292,12 @@ struct AtomicAdd {
   static TEGULA_CPU_MEMBER int32_t of(int32_t a, int32_t b) { return add(a, b); }
   static TEGULA_CPU_MEMBER int64_t of(int64_t a, int64_t b) { return add(a, b); }
 };
+struct AtomicOverwrite {
+  template <class T>
+  static TEGULA_CPU_MEMBER T of(T, T b) {
+    return b;
+  }
+};
 struct AtomicMin {
   template <class T>
   static TEGULA_CPU_MEMBER T of(T a, T b) {

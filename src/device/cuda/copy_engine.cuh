@@ -107,7 +107,7 @@ TG_DEVICE void take_turns(void* p, const int* words, int64_t count, unsigned lon
     if (word != ready)
       for (int i = 1; word && turns_of(word) < turn && keeps_waiting(i, status, number); ++i) {}
     fence_async_global();
-    add(handover->at);
+    add(handover->at, turn);
     const int64_t next = word - words + (word - last);
     const bool exists = word && last && next >= 0 && next < count;
     ready = exists && turns_of(words + next) >= turn ? words + next : nullptr;

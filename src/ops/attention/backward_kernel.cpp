@@ -52,10 +52,12 @@ struct Program {
     if (c.dlse) dlse.emplace(input("dlse", vector, f32));
     delta.emplace(workspace("delta", vector, f32));
     base.emplace(workspace("base", vector, f32));
-    if (c.one_pass) sum.emplace(workspace("sum", joined(vector, {c.dim}), f32, {.zero = true}));
+    if (c.one_pass) sum.emplace(workspace("sum", joined(vector, {c.dim}), f32, {.zero = !starts_uncleared()}));
     if (c.varlen) declare_sequences();
   }
 
+  // The first block of keys tells the sums where they begin.
+  bool starts_uncleared() const { return c.ordered && !c.varlen; }
   Operand members() const { return c.pack > 1 ? Operand(c.pack) : Operand(*group); }
   ScoreGradient gradient() const { return {*scale, cap}; }
 
@@ -84,6 +86,10 @@ struct Program {
     return c.varlen ? SequenceRows(b, *q_begin, *k_begin) : SequenceRows(b, *queries, *keys);
   }
   Expr sequences() const { return c.varlen ? q_begin->extent(0) - 1 : Expr(*batch); }
+  // The queries that see the tile of keys from `first` on. Seen from a key, the window is the other way round.
+  ScoreRange seen_from(const Expr& first, const Expr& queries_here, const Expr& keys_here) const {
+    return {first + queries_here - keys_here, c.keys, keys_here - first, queries_here, right, left};
+  }
   // Parts of the grid over queries: heads, or groups of heads that share tiles.
   Expr parts() const { return c.pack > 1 ? Expr(heads) : heads * *group; }
 
@@ -125,7 +131,14 @@ void Program::sum_grid() {
     Expr kv_head = h / members(), member = h % members();
     Tensor from = c.varlen ? sum->slice(kv_head, member) : sum->slice(b, kv_head, member);
     Tensor to = c.varlen ? dq->slice(all, kv_head, member) : dq->slice(b, all, kv_head, member);
-    finish_sum(from, to, x * delta_rows, c.dim, gradient().factor());
+    Expr row = x * delta_rows;
+    std::optional<Expr> exists;
+    if (starts_uncleared()) {
+      // The tiles of queries that the first block of keys meets; it meets all that a later one does.
+      Range met = seen_from(0, *queries, *keys).tiles(c.queries);
+      exists.emplace(*keys > 0 && row / c.queries >= met.begin && row / c.queries < met.end);
+    }
+    finish_sum(from, to, row, c.dim, gradient().factor(), exists);
   });
 }
 
@@ -182,7 +195,7 @@ void Program::key_block(const Index& x, const Index& h, const Index& b) {
     return [this, row, x, &views](const Fragment& contribution) {
       const Tensor to = views.vector(*sum);
       if (c.ordered)
-        accumulate(to.at(row), contribution, {.order = x, .consecutive = true});
+        accumulate(to.at(row), contribution, {.order = x, .consecutive = true, .overwrite = starts_uncleared()});
       else
         accumulate(to.at(row), contribution);
     };
@@ -191,8 +204,7 @@ void Program::key_block(const Index& x, const Index& h, const Index& b) {
     HeadViews views{keys_views.rows, h, member};
     Tensor q_of = views.of_queries(*q);
     Expr count = q_of.extent(0);
-    // Seen from a key, the window is the other way round.
-    ScoreRange visible(first + count - keys_here, c.keys, keys_here - first, count, right, left);
+    ScoreRange visible = seen_from(first, count, keys_here);
     // From the last queries down: under a causal mask all blocks of keys meet them at the same time, so that
     // none waits long for its turn.
     Range steps = visible.tiles(c.queries);

@@ -174,8 +174,13 @@ void KeyGradient::store_sums(const Tensor& dk, const Tensor& dv, const Expr& fir
   parallel(dv_, [&](Index i, Index j) { dv(first + i, j) = dv_(i, j); });
 }
 
-void finish_sum(const Tensor& sum, const Tensor& dq, const Expr& first, int dim, const Expr& factor) {
-  Fragment rows = load(sum.at(first), {delta_rows, dim});
+void finish_sum(const Tensor& sum, const Tensor& dq, const Expr& first, int dim, const Expr& factor,
+                const std::optional<Expr>& exists) {
+  Fragment rows({delta_rows, dim}, f32, 0);
+  if (exists)
+    when(*exists, [&] { copy(sum.at(first), rows); });
+  else
+    copy(sum.at(first), rows);
   scale_all(rows, factor);
   copy(rows, dq.at(first));
 }

@@ -110,9 +110,9 @@ void load_vector(const lang::Tensor& from, const lang::Expr& first, T& tile, int
 }
 
 inline constexpr int delta_rows = 64;
-// For delta_rows rows from `first` on: the sum in f32 [tokens, d] times the factor.
+// For delta_rows rows from `first` on: the sum in f32 [tokens, d] times the factor; 0 where there is none.
 void finish_sum(const lang::Tensor& sum, const lang::Tensor& dq, const lang::Expr& first, int dim,
-                const lang::Expr& factor);
+                const lang::Expr& factor, const std::optional<lang::Expr>& exists = {});
 
 // Views of one query head: [tokens, features] and [tokens].
 struct HeadRows {

@@ -190,8 +190,15 @@ Body Lowering::accumulate(const Accumulate& n, const Loc& at) {
   }
   Body atomics = over_view(n.tile, at, [&](const std::vector<Expr>& index, const Access& element) {
     const VariablePtr x = new_variable("x", compute_type(n.tile.buffer->type), VariableKind::let, at);
-    return Body{statement(Load{x, element}, at),
-                statement(Atomic{n.op, {n.to, index}, as_stored(variable(x, at), n.to.buffer->type)}, at)};
+    const Access to{n.to, index};
+    const Expr value = as_stored(variable(x, at), n.to.buffer->type);
+    Stmt add = statement(Atomic{n.op, to, value}, at);
+    if (n.overwrite)
+      add = statement(If{make(Op::eq, boolean, {n.order, constant(n.order->type, 0, at)}, at),
+                         {statement(Store{to, value}, at)},
+                         {add}},
+                      at);
+    return Body{statement(Load{x, element}, at), add};
   });
   if (n.turn) {
     atomics.insert(atomics.begin(), statement(Turn{*n.turn, n.order}, at));
