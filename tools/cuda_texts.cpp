@@ -8,6 +8,7 @@
 #include "passes/cuda/build_schedule.hpp"
 #include "passes/cuda/cuda_passes.hpp"
 #include "passes/cuda/infer_layouts.hpp"
+#include "passes/cuda/order_loads.hpp"
 
 namespace tegula::tool {
 
@@ -79,9 +80,10 @@ std::vector<GridSchedule> grid_schedules(const lang::Kernel& kernel, const passe
   std::vector<GridSchedule> grids;
   for (auto& grid : lowered.grids) {
     GridSchedule own{fmt::format("{}_{}", lowered.name, grids.size()), grid.hints.threads, {}};
-    if (const auto roles = passes::specialize_roles(grid, target)) {
-      const auto program = passes::delay_products(*roles, target);
-      own.schedule = passes::build_schedule(own.name, *roles, program, target);
+    if (const auto planned = passes::specialize_roles(grid, target)) {
+      const auto program = passes::delay_products(*planned, target);
+      own.schedule =
+          passes::build_schedule(own.name, passes::order_loads(*planned, program), program, target);
     }
     grids.push_back(std::move(own));
   }

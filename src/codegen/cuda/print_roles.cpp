@@ -8,6 +8,7 @@
 #include "ir/effects.hpp"
 #include "ir/visit.hpp"
 #include "passes/cuda/build_schedule.hpp"
+#include "passes/cuda/order_loads.hpp"
 #include "schedule/cursors.hpp"
 #include "schedule/verify.hpp"
 
@@ -115,8 +116,9 @@ std::string CudaGridPrinter::producer(const Grid& grid, const schedule::Schedule
          adders_;
 }
 
-std::string CudaGridPrinter::print_roles(const Grid& grid, int number, const passes::Roles& roles) {
-  const passes::ConsumerProgram program = passes::delay_products(roles, target_);
+std::string CudaGridPrinter::print_roles(const Grid& grid, int number, const passes::Roles& planned) {
+  const passes::ConsumerProgram program = passes::delay_products(planned, target_);
+  const passes::Roles roles = passes::order_loads(planned, program);
   const std::string function = fmt::format("{}_{}", signature_.kernel().name, number);
   const schedule::Schedule schedule = passes::build_schedule(function, roles, program, target_);
   schedule::check(schedule);

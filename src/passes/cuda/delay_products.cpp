@@ -156,6 +156,7 @@ class Delay {
         (i <= first ? early : work).push_back(s);
     }
     late.push_back(loop.body[last]);
+    result_.late.emplace(loop.index[0].get(), gemm.b.buffer.get());
 
     For steady = loop;
     steady.begin[0] =

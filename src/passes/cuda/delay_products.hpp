@@ -21,6 +21,8 @@ struct ConsumerProgram {
   // Branches that were put around loops, taken if the loop has a step; the loops in them.
   std::unordered_map<const ir::StmtNode*, const ir::StmtNode*> non_empty;
   std::unordered_map<const ir::StmtNode*, LoopShape> shapes;  // of loops that are not plain
+  // By the index of a loop whose last product is delayed, the tile that it multiplies with.
+  std::unordered_map<const ir::Variable*, const ir::Buffer*> late;
   // Indices of loops that were split, and of those that do the rest of their steps.
   std::unordered_map<const ir::Variable*, const ir::Variable*> continued;
   // Operands that are made in every step of a loop, in one half of twice the memory and then in the other, so

@@ -20,6 +20,8 @@ class Producer {
 
  private:
   bool has_fills(const Stmt& s) const;
+  bool fills_ring(const Stmt& s, int ring) const;
+  schedule::Count count_of(const Stmt& s);
   void acquire(int ring, Events& out);
   void fill(const Stmt& s, const BufferPtr& tile, int part, bool last, Events& out);
 
@@ -33,6 +35,24 @@ bool Producer::has_fills(const Stmt& s) const {
     for_each_stmt(inner, [&](const Stmt& n) { found |= roles_.fills.contains(n.get()); });
   });
   return found;
+}
+
+bool Producer::fills_ring(const Stmt& s, int ring) const {
+  bool found = false;
+  for_each_body(s, [&](const Body& inner) {
+    for_each_stmt(inner, [&](const Stmt& n) {
+      const auto fill = roles_.fills.find(n.get());
+      found |= fill != roles_.fills.end() && roles_.ring_of(fill->second.get()) == ring;
+    });
+  });
+  return found;
+}
+
+schedule::Count Producer::count_of(const Stmt& s) {
+  const auto* loop = as<For>(s);
+  const auto whole = roles_.ordered.find(s.get());
+  if (whole == roles_.ordered.end()) return loop ? names_.steps(*loop) : names_.taken(*as<If>(s));
+  return loop ? names_.all_of_rest(whole->second) : names_.first(whole->second);
 }
 
 // That the statement brings to the tile: all of it, or some of its rows.
@@ -98,7 +118,12 @@ Events Producer::body(const Body& statements) {
       fill(s, own->second, parts[own->second.get()]++, last.at(ring) == s.get(), out);
     } else if (has_fills(s)) {
       const auto* loop = as<For>(s);
-      const schedule::Count count = loop ? names_.steps(*loop) : names_.taken(*as<If>(s));
+      // What the loop goes on with.
+      for (const int ring : open) {
+        if (fills_ring(s, ring)) out.push_back({schedule::Advance{ring}});
+      }
+      std::erase_if(open, [&](int ring) { return fills_ring(s, ring); });
+      const schedule::Count count = count_of(s);
       const Body& inner = loop ? loop->body : as<If>(s)->then;
       internal_assert(loop || as<If>(s)->otherwise.empty(), "tiles are filled in the first part of a branch");
       out.push_back(event_of(schedule::Loop{schedule::Loop::Kind::counted, count, body(inner)}, s));

@@ -32,6 +32,8 @@ struct Roles {
   std::int64_t spare_bytes = 0;  // of shared memory
   int pair_index = -1;           // of the grid: two neighbours along it are a cluster and share loads
   ir::Body producer, consumer;
+  // Branches and loops of the producer that bring what one loop asked for; see order_loads.hpp.
+  std::unordered_map<const ir::StmtNode*, ir::For> ordered;
 
   int cluster() const { return pair_index >= 0 ? 2 : 1; }
 
