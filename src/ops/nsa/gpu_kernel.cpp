@@ -136,11 +136,16 @@ Expr NsaProgram::list_of(const SequenceRows& rows, const Index& x) const {
 
 void NsaProgram::run_with_lists() {
   Expr all_tiles = c.varlen ? queries / c.queries + q_begin->extent(0) : *batch * tiles();
+  if (c.divides()) {
+    part_count.emplace(scalar("parts", i32));
+    part_tokens.emplace(scalar("part_tokens", i32));
+  }
   lists.emplace(c, parts(), all_tiles, c.varlen ? Expr(queries) : *batch * queries);
+  if (c.divides()) declare_pairs();
   auto of_tile = [&](const Index& x, const Index& h, const Index& b, auto body) {
     HeadViews views = views_of(h, b);
     TokenTile tokens{c, x * c.queries, views.rows.queries.end - views.rows.queries.begin,
-                     views.rows.keys.end - views.rows.keys.begin, behind};
+                     views.rows.keys.end - views.rows.keys.begin};
     if (c.varlen) exit_if(tokens.first >= tokens.count);
     body(views, tokens, list_of(views.rows, x));
   };
@@ -149,17 +154,41 @@ void NsaProgram::run_with_lists() {
       lists->find(h, tile, b * queries, tokens, selection_of(views));
     });
   });
-  if (c.divides()) declare_slots();
   grid(tiles(), parts(), sequences(), [&](Index x, Index h, Index b) {
     of_tile(x, h, b, [&](const HeadViews& views, const TokenTile& tokens, const Expr& tile) {
-      attend(lists->list(h, tile), views, tokens, h, tile);
+      attend(lists->list(h, tile), views, tokens);
     });
   });
-  if (c.divides()) run_rest();
+  if (c.divides()) pair_grids();
 }
 
-void NsaProgram::attend(const UnionLists::List& list, const HeadViews& views, const TokenTile& tokens,
-                        const Expr& head, const Expr& tile) const {
+void NsaProgram::declare_pairs() {
+  of_rest = lists_of_rest(c);
+  Expr parts_of_all = *batch * *part_count;
+  pairs.emplace(
+      of_rest,
+      PairLists::Extents{heads, *batch * queries, parts_of_all * ceildiv(*part_tokens, chunk_tokens),
+                         parts_of_all, ceildiv(keys, c.block), *part_tokens},
+      PairLists::Options{.longest = longest_of_rest(c), .rest = true, .role = PairLists::Role::outputs});
+}
+
+void NsaProgram::pair_grids() const {
+  Expr chunks = ceildiv(*part_tokens, chunk_tokens);
+  auto over_chunks = [&](auto body) {
+    grid(chunks, heads, *batch * *part_count, {.threads = 256}, [&](Index x, Index h, Index sequence) {
+      Expr b = sequence / *part_count, begin = sequence % *part_count * *part_tokens;
+      Expr count = min(queries - begin, *part_tokens), first_row = b * queries + begin;
+      exit_if(x * chunk_tokens >= count);
+      const Selection selection{lists->rest(h).slice(range(first_row, first_row + count)), {}};
+      body(PairLists::Part{h, sequence, sequence * chunks, first_row, ceildiv(keys, c.block)},
+           TokenTile{of_rest, x * chunk_tokens, count, keys, queries - begin - count}, selection);
+    });
+  };
+  over_chunks([&](const auto&... all_of) { pairs->count(all_of...); });
+  over_chunks([&](const auto&... all_of) { pairs->write(all_of...); });
+}
+
+void NsaProgram::attend(const UnionLists::List& list, const HeadViews& views, const TokenTile& tokens) const {
   Tensor k_of = views.of_keys(*k), v_of = views.of_keys(*v);
   Shared q_tile({c.rows(), c.dim}, c.compute);
   load_queries(views.of_queries(*q), tokens.first, q_tile, c.pack);
@@ -178,16 +207,8 @@ void NsaProgram::attend(const UnionLists::List& list, const HeadViews& views, co
     add_product(scores, v_tile, sum, c.compute);
   });
   softmax.normalize(sum);
-  Fragment sum_lse = softmax.lse();
-  auto store = [&] {
-    store_rows(sum, views.of_queries(*out), tokens.first, c.pack);
-    store_lse(sum_lse, views.vector(*lse), tokens.first, c.pack);
-  };
-  if (!c.divides()) return store();
-  when(lists->most_rest(head, tile) == 0, store).otherwise([&] {
-    store_slots(sum, sum_lse, head, own_slot(views.rows.b, tokens.first), tokens.count - tokens.first,
-                Operand(0));
-  });
+  store_rows(sum, views.of_queries(*out), tokens.first, c.pack);
+  store_lse(softmax.lse(), views.vector(*lse), tokens.first, c.pack);
 }
 
 }  // namespace tegula::ops

@@ -10,9 +10,11 @@ namespace {
 
 constexpr int warp_group_rows = 64, most_pack = 128;
 // Rows of a tile that must share a block: as many slots cost as much as the block's keys and values.
-constexpr int fewest_rows = 16;
+constexpr int fewest_rows = 20;
+constexpr int most_pack_divided = 8;
 constexpr int most_dim = 128;
-constexpr int most_entries = 64;  // long lists take more slots than a call of many tokens has memory for
+// With longer lists, calls whose neighbours overlap pay more for grids that find nothing to do than others gain.
+constexpr int most_entries = 64;
 constexpr std::int64_t fewest_tokens = 12288;  // below, tiles select too few blocks to gain by it
 constexpr int usual_keys = 64, k_of_product = 16;
 
@@ -38,8 +40,8 @@ NsaPlan plan_nsa_on_gpu(const NsaProblem& p, DType type, const AttentionTiles& g
   plan.keys = given.keys ? given.keys : keys_of_step(p.block, fast ? usual_keys : usual_keys / 2);
   const bool divides = fast && std::max(p.dim, p.dim_v) <= most_dim && p.block >= usual_keys &&
                        p.tokens >= fewest_tokens && p.entries <= most_entries &&
-                       plan.queries * plan.pack == warp_group_rows && plan.pack < fewest_rows;
-  if (divides) plan.fewest = fewest_rows / plan.pack;
+                       plan.queries * plan.pack == warp_group_rows && plan.pack <= most_pack_divided;
+  if (divides) plan.fewest = (fewest_rows + plan.pack - 1) / plan.pack;
   return plan;
 }
 

@@ -31,7 +31,6 @@ NsaProgram::NsaProgram(const NsaKernel& instance) : c(instance) {
   lse.emplace(output("lse", joined(batches, {heads, members, queries}), f32));
   choice.emplace(input("choice", joined(of_q, {entries}), i32));
   scale.emplace(scalar("scale", f32));
-  if (c.divides()) behind.emplace(scalar("behind", i32));
   require(entries <= c.entries, "a row has no more entries than the instance");
   if (c.counts) lengths.emplace(input("counts", of_q, i32));
   if (!c.varlen) return;

@@ -21,7 +21,7 @@ struct NsaKernel {
   bool lists = false;  // of tiles are joined by a grid of their own: for GPUs
   // With more than 1, and `lists`: blocks that fewer tokens of a tile selected are left to a pass over keys,
   // where that saves the tile at least so many blocks; a pair of a token and a block costs there what
-  // 1 / fewest of a block costs here.
+  // 1 / fewest of a block costs here. See rest.hpp.
   int fewest = 1, least_gain = 24;
 
   int rows() const { return queries * pack; }
@@ -39,8 +39,9 @@ struct NsaKernel {
 // Arguments: q [batch, tokens, kv heads, group, d], k, v, out, lse [batch, kv heads, group, tokens], choice
 // [batch, tokens, kv heads, group, entries], scale (with log2(e)); then, where the instance has them, counts
 // [batch, tokens, kv heads, group], and for packed sequences q_begin, k_begin [sequences + 1] and longest,
-// without the batch dimensions. With pack > 1 the entries of group member 0 are those of all. With fewest > 1
-// the number of tokens behind those of the call stands behind scale.
+// without the batch dimensions. With pack > 1 the entries of group member 0 are those of all. With fewest >
+// 1, for nsa_rest_kernel: how many parts the tokens have, the tokens of one, and as outputs the most that a
+// token of each tile left to it [kv heads, batch · tiles], and the pairs of each part, as PairLists has them.
 lang::Kernel nsa_kernel(const NsaKernel& instance);
 
 }  // namespace tegula::ops

@@ -4,9 +4,10 @@
 #include "ops/attention/sequences.hpp"
 #include "ops/block_sparse/check_indices.hpp"
 #include "ops/common/functions.hpp"
+#include "ops/common/scratch.hpp"
 #include "ops/nsa/call.hpp"
-#include "ops/nsa/pair_lists.hpp"
 #include "ops/nsa/plan.hpp"
+#include "ops/nsa/rest.hpp"
 
 namespace tegula::ops {
 
@@ -14,7 +15,8 @@ namespace {
 
 constexpr std::int64_t most_entries = 4096, longest_window = std::int64_t{1} << 29;
 constexpr std::int64_t bytes_of_slots = std::int64_t{1} << 30, bytes_of_queries = std::int64_t{1} << 24;
-constexpr int most_slots = 160;  // of a token, for each head
+constexpr int most_slots = 160;                             // of a token, for each head
+constexpr std::int64_t most_pairs = std::int64_t{1} << 31;  // of a head, which programs count
 constexpr std::int64_t most_entries_by_doubling = 64;
 
 // [(batch,) tokens, selecting heads, …] with a row for each query head; heads of a group repeat one that they
@@ -99,44 +101,86 @@ Division division_of(const NsaCall& call) {
   return {tokens, std::clamp<std::int64_t>(bytes_of_slots / (of_token * tokens), 1, t.kv_heads)};
 }
 
-void run_part(const NsaCall& call, const HeadOutputs& outputs, const Range& tokens, const Range& heads,
-              Target target) {
+// What nsa_kernel makes for nsa_rest_kernel.
+struct Rest {
+  std::vector<Tensor> tensors;
+  std::int64_t part_tokens, parts;
+};
+
+// Tiles do not cross the ends of parts.
+Rest make_rest(const NsaCall& call, std::int64_t tokens_of_part) {
+  const NsaKernel& c = call.kernel;
+  const NsaKernel lists = lists_of_rest(c);
   const HeadTensors& t = call.tensors;
-  auto rows = [&](const TensorRef& tensor) {
-    return tensor.slice(1, tokens.begin, tokens.end).slice(2, heads.begin, heads.end);
-  };
-  auto keys = [&](const TensorRef& tensor) { return tensor.slice(2, heads.begin, heads.end); };
-  std::vector<Argument> values{
-      rows(split_heads(t.q, 2, t.group())),
-      keys(t.k),
-      keys(t.v),
-      rows(outputs.out),
-      outputs.lse.slice(1, heads.begin, heads.end).slice(3, tokens.begin, tokens.end),
-      rows(call.choice),
-      call.scale,
-      t.q.size(1) - tokens.end};
-  if (call.kernel.counts) values.push_back(rows(call.counts));
-  compiled(call.kernel, target, nsa_kernel).call_in_order(values);
+  const std::int64_t batch = t.q.size(0), tokens = t.q.size(1), heads = t.kv_heads,
+                     blocks = (t.k.size(1) + c.block - 1) / c.block,
+                     part = (tokens_of_part + c.queries - 1) / c.queries * c.queries,
+                     parts = (tokens + part - 1) / part;
+  Rest rest{{}, part, parts};
+  auto add = [&](const Shape& shape) { rest.tensors.push_back(scratch(shape, i32, t.q.device)); };
+  add({heads, batch * ((tokens + c.queries - 1) / c.queries)});
+  add({heads, batch * parts, blocks + 1});
+  add({heads, batch * tokens * lists.entries});
+  add({heads, batch * tokens, lists.entries});
+  add({heads, batch * parts, PairLists::pieces(part, blocks, lists.entries, longest_of_rest(c))});
+  add({heads, batch * parts, blocks});
+  return rest;
 }
 
-// One call for so many tokens and heads after the other.
+void run_rest(const NsaCall& call, const HeadOutputs& outputs, const Rest& rest, std::int64_t part,
+              const Range& heads, Target target) {
+  const HeadTensors& t = call.tensors;
+  const std::int64_t tokens = t.q.size(1), begin = part * rest.part_tokens,
+                     end = std::min(tokens, begin + rest.part_tokens);
+  auto rows = [&](const TensorRef& tensor) {
+    return tensor.slice(1, begin, end).slice(2, heads.begin, heads.end);
+  };
+  auto keys = [&](const TensorRef& tensor) { return tensor.slice(2, heads.begin, heads.end); };
+  const TensorRef out = rows(outputs.out),
+                  lse = outputs.lse.slice(1, heads.begin, heads.end).slice(3, begin, end);
+  std::vector<Argument> values{rows(split_heads(t.q, 2, t.group())),
+                               keys(t.k),
+                               keys(t.v),
+                               out,
+                               lse,
+                               out,
+                               lse,
+                               call.scale,
+                               tokens - end,
+                               part,
+                               rest.parts,
+                               rest.part_tokens,
+                               tokens};
+  for (const Tensor& tensor : rest.tensors) values.push_back(tensor.ref().slice(0, heads.begin, heads.end));
+  compiled(NsaRestKernel{call.kernel}, target, nsa_rest_kernel).call_in_order(values);
+}
+
+// All tiles at once; then, for so many tokens and heads after the other, what they have left out.
 void run_divided(const NsaCall& call, const HeadOutputs& outputs, const Division& division, Target target) {
-  const std::int64_t tokens = call.tensors.q.size(1), heads = call.tensors.kv_heads;
-  const std::int64_t calls = (tokens + division.tokens - 1) / division.tokens,
+  const HeadTensors& t = call.tensors;
+  const std::int64_t tokens = t.q.size(1), heads = t.kv_heads,
+                     calls = (tokens + division.tokens - 1) / division.tokens,
                      even = whole_chunks((tokens + calls - 1) / calls + chunk_tokens - 1);
-  const std::int64_t step = std::min(even, division.tokens);
+  const Rest rest = make_rest(call, std::min(even, division.tokens));
+  std::vector<Argument> values{
+      split_heads(t.q, 2, t.group()), t.k, t.v, outputs.out, outputs.lse, call.choice, call.scale};
+  if (call.kernel.counts) values.push_back(call.counts);
+  values.push_back(rest.parts);
+  values.push_back(rest.part_tokens);
+  for (const Tensor& tensor : rest.tensors) values.push_back(tensor.ref());
+  compiled(call.kernel, target, nsa_kernel).call_in_order(values);
   for (std::int64_t head = 0; head < heads; head += division.heads)
-    for (std::int64_t begin = 0; begin < tokens; begin += step)
-      run_part(call, outputs, {begin, std::min(tokens, begin + step)},
-               {head, std::min(heads, head + division.heads)}, target);
+    for (std::int64_t part = 0; part < rest.parts; ++part)
+      run_rest(call, outputs, rest, part, {head, std::min(heads, head + division.heads)}, target);
 }
 
 }  // namespace
 
 bool can_divide(const NsaCall& call) {
   const NsaKernel& kernel = call.kernel;
+  const HeadTensors& t = call.tensors;
   return kernel.pack > 1 && kernel.queries > 1 && !kernel.repeats && !kernel.varlen && kernel.joined() == 1 &&
-         kernel.slots() <= most_slots;
+         kernel.slots() <= most_slots && t.q.size(0) * t.q.size(1) < most_pairs / kernel.slots();
 }
 
 void plan_nsa_call(const AttentionTiles& tiles, bool lists, NsaCall& call) {

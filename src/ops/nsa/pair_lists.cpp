@@ -26,6 +26,17 @@ void add_up(const std::function<Expr(const Expr& run, const Expr& i)>& f, Shared
   });
 }
 
+Tensor declare(const std::string& name, const lang::Extents& shape, PairLists::Role role) {
+  switch (role) {
+    case PairLists::Role::outputs:
+      return output(name, shape, i32);
+    case PairLists::Role::inputs:
+      return input(name, shape, i32);
+    default:
+      return workspace(name, shape, i32);
+  }
+}
+
 }  // namespace
 
 PairLists::PairLists(const NsaKernel& c, const Extents& e, const Options& options)
@@ -33,13 +44,16 @@ PairLists::PairLists(const NsaKernel& c, const Extents& e, const Options& option
       width_(c.entries + (c.diagonal ? 1 : 0)),
       longest_(options.longest),
       options_(options),
-      counts_(workspace("pair_counts", {e.heads, e.chunks, e.blocks}, i32)),
-      chunk_pairs_(workspace("chunk_pairs", {e.heads, e.chunks}, i32)),
-      begins_(workspace("pair_begins", {e.heads, e.sequences, e.blocks + 1}, i32)),
-      tokens_(workspace("pair_tokens", {e.heads, e.tokens * width_}, i32)),
-      places_(workspace("pair_places", {e.heads, e.tokens, width_}, i32)),
-      piece_blocks_(workspace("piece_blocks", {e.heads, e.sequences, pieces(e.tokens)}, i32)),
-      first_pieces_(workspace("first_pieces", {e.heads, e.sequences, e.blocks}, i32)) {}
+      begins_(declare("pair_begins", {e.heads, e.sequences, e.blocks + 1}, options.role)),
+      tokens_(declare("pair_tokens", {e.heads, e.tokens * width_}, options.role)),
+      places_(declare("pair_places", {e.heads, e.tokens, width_}, options.role)),
+      piece_blocks_(
+          declare("piece_blocks", {e.heads, e.sequences, pieces(e.longest, e.blocks)}, options.role)),
+      first_pieces_(declare("first_pieces", {e.heads, e.sequences, e.blocks}, options.role)) {
+  if (options.role == Role::inputs) return;
+  counts_.emplace(workspace("pair_counts", {e.heads, e.chunks, e.blocks}, i32));
+  chunk_pairs_.emplace(workspace("chunk_pairs", {e.heads, e.chunks}, i32));
+}
 
 PairLists::List PairLists::list(const Part& part, const Expr& block) const {
   Expr begin = begins_(part.head, part.sequence, block), end = begins_(part.head, part.sequence, block + 1);
@@ -86,24 +100,25 @@ void PairLists::count(const Part& part, const TokenTile& tokens, const Selection
       });
     });
     parallel(numbers, [&](Index i) {
-      when(begin + i < part.blocks, [&] { counts_(part.head, chunk, begin + i) = numbers(i); });
+      when(begin + i < part.blocks, [&] { (*counts_)(part.head, chunk, begin + i) = numbers(i); });
     });
     all_pairs += reduce_sum(numbers).scalar();
   });
-  chunk_pairs_(part.head, chunk) = all_pairs;
+  (*chunk_pairs_)(part.head, chunk) = all_pairs;
 }
 
 // Where rows are few, most chunks have none, and often all.
 void PairLists::leave_empty(const Part& part, const TokenTile& tokens) const {
-  Expr own = chunk_pairs_(part.head, part.first_chunk + tokens.first / chunk_tokens);
+  Expr own = (*chunk_pairs_)(part.head, part.first_chunk + tokens.first / chunk_tokens);
   Var all_pairs = 0;
   each_chunk(tokens, [&](const Expr& n, const Expr& exists) {
-    all_pairs += select(exists, chunk_pairs_(part.head, part.first_chunk + n), 0);
+    all_pairs += select(exists, (*chunk_pairs_)(part.head, part.first_chunk + n), 0);
   });
   when(all_pairs == 0 && tokens.first == 0, [&] {
     parallel(part.blocks + 1, [&](Index block) { begins_(part.head, part.sequence, block) = 0; });
     parallel(part.blocks, [&](Index block) { first_pieces_(part.head, part.sequence, block) = 0; });
-    parallel(pieces(tokens.count), [&](Index n) { piece_blocks_(part.head, part.sequence, n) = -1; });
+    parallel(pieces(tokens.count, part.blocks),
+             [&](Index n) { piece_blocks_(part.head, part.sequence, n) = -1; });
   });
   exit_if(all_pairs == 0 || (own == 0 && tokens.first > 0));
 }
@@ -128,7 +143,8 @@ void PairLists::add_up_chunks(const Part& part, const TokenTile& tokens, const E
     Expr block = begin + run * run_length + i;
     Var sum = 0, before = 0;
     each_chunk(tokens, [&](const Expr& n, const Expr& exists) {
-      Expr number = select(exists && block < part.blocks, counts_(part.head, part.first_chunk + n, block), 0);
+      Expr number =
+          select(exists && block < part.blocks, (*counts_)(part.head, part.first_chunk + n, block), 0);
       sum += number;
       before += select(n < own, number, 0);
     });
@@ -224,7 +240,7 @@ void PairLists::write(const Part& part, const TokenTile& tokens, const Selection
   Expr used = total_pieces;
   when(tokens.first == 0, [&] {
     begins_(part.head, part.sequence, part.blocks) = total;
-    parallel(pieces(tokens.count),
+    parallel(pieces(tokens.count, part.blocks),
              [&](Index n) { when(n >= used, [&] { piece_blocks_(part.head, part.sequence, n) = -1; }); });
   });
 }

@@ -8,7 +8,9 @@
 // Long lists, such as that of a block that every token selects, are cut into pieces, which have numbers: what
 // computes with lists can do so piece by piece.
 #pragma once
+#include <algorithm>
 #include <functional>
+#include <optional>
 
 #include "ops/nsa/union.hpp"
 
@@ -18,17 +20,22 @@ inline constexpr int chunk_tokens = 256;
 
 class PairLists {
  public:
-  // All tokens, chunks and sequences of a head, and the blocks of the longest sequence.
+  // All tokens, chunks and sequences of a head, and the blocks and tokens of the longest sequence.
   struct Extents {
-    lang::Expr heads, tokens, chunks, sequences, blocks;
+    lang::Expr heads, tokens, chunks, sequences, blocks, longest;
   };
+  // What the lists are to the kernel: its own, or made by one for others.
+  enum class Role : std::uint8_t { workspaces, outputs, inputs };
   struct Options {
     int longest = 1024;  // lists of more pairs are cut
     // Rows are what is left of others: none names a block twice, and many are empty. Nobody asks for the
     // places of an empty one.
     bool rest = false;
+    Role role = Role::workspaces;
   };
-  // Declares workspaces.
+  // Declares tensors. As outputs and inputs they are, of numbers: begins [heads, sequences, blocks + 1],
+  // tokens [heads, tokens · width], places [heads, tokens, width], blocks of pieces [heads, sequences,
+  // pieces], first pieces [heads, sequences, blocks].
   PairLists(const NsaKernel& c, const Extents& extents, const Options& options);
 
   // One sequence of one head, and where its chunks and tokens begin among all of the head.
@@ -51,8 +58,15 @@ class PairLists {
   int width() const { return width_; }
 
   lang::Expr is_cut(const List& list) const { return list.count > longest_; }
-  // Room for the numbers of pieces of a sequence of so many tokens.
-  lang::Expr pieces(const lang::Expr& tokens) const { return tokens * (2 * width_) / longest_ + 1; }
+  // Room for the numbers of pieces of a sequence.
+  lang::Expr pieces(const lang::Expr& tokens, const lang::Expr& blocks) const {
+    lang::Expr whole = tokens * width_ / longest_;
+    return whole + min(blocks, whole) + 1;
+  }
+  static std::int64_t pieces(std::int64_t tokens, std::int64_t blocks, int width, int longest) {
+    const std::int64_t whole = tokens * width / longest;
+    return whole + std::min(blocks, whole) + 1;
+  }
   // The block of a piece, or -1; the first piece of a block, if its list is cut.
   lang::Expr block_of(const Part& part, const lang::Expr& piece) const {
     return piece_blocks_(part.head, part.sequence, piece);
@@ -84,7 +98,8 @@ class PairLists {
   const NsaKernel& c;
   int width_, longest_;
   Options options_;
-  lang::Tensor counts_, chunk_pairs_, begins_, tokens_, places_, piece_blocks_, first_pieces_;
+  std::optional<lang::Tensor> counts_, chunk_pairs_;  // of who makes the lists
+  lang::Tensor begins_, tokens_, places_, piece_blocks_, first_pieces_;
 };
 
 }  // namespace tegula::ops

@@ -6,6 +6,7 @@
 #include "ops/common/functions.hpp"
 #include "ops/nsa/call.hpp"
 #include "ops/nsa/options.hpp"
+#include "ops/nsa/rest.hpp"
 #include "ops/reference/reference.hpp"
 
 namespace tegula::ops {
@@ -186,7 +187,10 @@ Operator registered_nsa_selected_attention() {
                                                    required(in, "block_indices"), nsa_options(in, options)));
   };
   op.kernels = [](const Tensors& in, const Options& options, Target target) {
-    return std::vector{nsa_kernel(prepared(in, options, target).kernel)};
+    const NsaKernel kernel = prepared(in, options, target).kernel;
+    std::vector result{nsa_kernel(kernel)};
+    if (kernel.divides()) result.push_back(nsa_rest_kernel({kernel}));
+    return result;
   };
   op.work = work_of;
   op.tolerance = [](const Tensors& in, const Options&) {

@@ -1,10 +1,10 @@
-// What few tokens of a tile selected: pairs of a token and a block, sorted by blocks. A block of keys meets
-// the tokens of its list, whose results go to slots; then every token adds its slots to what it has.
+#include "ops/nsa/rest.hpp"
+
 #include <algorithm>
 
 #include "ops/attention/scores.hpp"
+#include "ops/attention/views.hpp"
 #include "ops/common/softmax.hpp"
-#include "ops/nsa/program.hpp"
 #include "ops/nsa/token_rows.hpp"
 
 namespace tegula::ops {
@@ -17,60 +17,97 @@ namespace {
 constexpr int most_steps = 16, fewest_of_piece = 128;
 constexpr int query_stages = 4, slot_stages = 4;
 
-}  // namespace
+class Program {
+ public:
+  explicit Program(const NsaKernel& instance);
+  void run();
 
-void NsaProgram::declare_slots() {
-  of_rest = c;
-  of_rest.entries = lists->width(), of_rest.diagonal = false;
+ private:
+  Expr shift() const { return keys - queries - *behind; }
+  Expr blocks() const { return ceildiv(keys, c.block); }
+  Expr tiles() const { return ceildiv(queries, c.queries); }
+  Expr first_row(const Expr& b) const { return b * *all_tokens + *part * *part_tokens; }
+  PairLists::Part part_of(const Expr& head, const Expr& b) const {
+    return {head, b * *parts + *part, Expr(Operand(0)), first_row(b), blocks()};
+  }
+  // Of a pair, by its place among all of the head.
+  Expr slot_of(const Expr& b, const Expr& place) const {
+    return place - (first_row(b) - b * queries) * pairs->width();
+  }
+  // Of `count` slots from `first` on, those that the rows of a tile stand for.
+  void store_slots(const Fragment& tile, const Fragment& tile_lse, const Expr& head, const Expr& first,
+                   const Expr& count, const Expr& block_part) const;
+  void key_block(const Index& x, const Index& h, const Index& b) const;
+  void merge_block(const Index& x, const Index& h, const Index& b) const;
+
+  const NsaKernel& c;
+  const NsaKernel lists;
+  Dim batch{"batch"}, queries{"tokens"}, keys{"keys"}, heads{"kv_heads"};
+  std::optional<Tensor> q, k, v, tile_out, tile_lse, out, lse, most_rest, slots, slot_lse;
+  std::optional<Expr> scale, behind, part, parts, part_tokens, all_tokens;
+  std::optional<PairLists> pairs;
+};
+
+Program::Program(const NsaKernel& instance) : c(instance), lists(lists_of_rest(instance)) {
+  const Extents of_q{batch, queries, heads, c.members}, of_k{batch, keys, heads};
+  q.emplace(input("q", joined(of_q, {c.dim}), c.type));
+  k.emplace(input("k", joined(of_k, {c.dim}), c.type));
+  v.emplace(input("v", joined(of_k, {c.dim_v}), c.type));
+  const Extents of_out = joined(of_q, {c.dim_v}), of_lse{batch, heads, c.members, queries};
+  tile_out.emplace(input("tile_out", of_out, c.type));
+  tile_lse.emplace(input("tile_lse", of_lse, f32));
+  out.emplace(output("out", of_out, c.type));
+  lse.emplace(output("lse", of_lse, f32));
+  // A block reads its rows before it writes them.
+  may_alias(*tile_out, *out);
+  may_alias(*tile_lse, *lse);
+  scale.emplace(scalar("scale", f32));
+  behind.emplace(scalar("behind", i32));
+  part.emplace(scalar("part", i32));
+  parts.emplace(scalar("parts", i32));
+  part_tokens.emplace(scalar("part_tokens", i32));
+  all_tokens.emplace(scalar("all_tokens", i32));
+  most_rest.emplace(input("most_rest", {heads, batch * ceildiv(*all_tokens, c.queries)}, i32));
   pairs.emplace(
-      of_rest, PairLists::Extents{heads, *batch * queries, *batch * chunks(), *batch, ceildiv(keys, c.block)},
-      PairLists::Options{.longest = std::max(most_steps * c.queries, fewest_of_piece), .rest = true});
-  const Extents of_slot{heads, *batch * queries * (pairs->width() + 1), c.parts(), c.members};
+      lists,
+      PairLists::Extents{heads, batch * *all_tokens, Expr(Operand(0)), batch * *parts, blocks(),
+                         *part_tokens},
+      PairLists::Options{.longest = longest_of_rest(c), .rest = true, .role = PairLists::Role::inputs});
+  const Extents of_slot{heads, batch * queries * pairs->width(), c.parts(), c.members};
   slots.emplace(workspace("slots", joined(of_slot, {c.dim_v}), c.compute));
   slot_lse.emplace(workspace("slot_lse", of_slot, f32));
 }
 
-void NsaProgram::store_slots(const Fragment& tile, const Fragment& tile_lse, const Expr& head,
-                             const Expr& first, const Expr& count, const Expr& part) const {
-  const Tensor to = slots->slice(head, range(first, first + count), part),
-               to_lse = slot_lse->slice(head, range(first, first + count), part);
+void Program::store_slots(const Fragment& tile, const Fragment& tile_lse, const Expr& head, const Expr& first,
+                          const Expr& count, const Expr& block_part) const {
+  const Tensor to = slots->slice(head, range(first, first + count), block_part),
+               to_lse = slot_lse->slice(head, range(first, first + count), block_part);
   parallel(tile, [&](Index r, Index j) { to(r / c.pack, r % c.pack, j) = tile(r, j); });
   parallel(tile_lse, [&](Index r) { to_lse(r / c.pack, r % c.pack) = tile_lse(r); });
 }
 
 // A head after the other, so that its queries stay in the L2 cache; pieces first: they are the longest.
-void NsaProgram::run_rest() {
-  pair_grids();
-  grid((pairs->pieces(queries) + ceildiv(keys, c.block)) * c.parts(), heads, *batch,
+void Program::run() {
+  grid((pairs->pieces(queries, blocks()) + blocks()) * c.parts(), heads, batch,
        [&](Index x, Index h, Index b) { key_block(x, h, b); });
-  grid(tiles(), heads, *batch, [&](Index x, Index h, Index b) { merge_block(x, h, b); });
-}
-
-void NsaProgram::pair_grids() const {
-  auto over_chunks = [&](auto body) {
-    grid(chunks(), heads, *batch, {.threads = 256}, [&](Index x, Index h, Index b) {
-      const Selection selection{lists->rest(h).slice(range(b * queries, b * queries + queries)), {}};
-      body(part_of(h, b), TokenTile{of_rest, x * chunk_tokens, queries, keys, *behind}, selection);
-    });
-  };
-  over_chunks([&](const auto&... all_of) { pairs->count(all_of...); });
-  over_chunks([&](const auto&... all_of) { pairs->write(all_of...); });
+  grid(tiles(), heads, batch, [&](Index x, Index h, Index b) { merge_block(x, h, b); });
 }
 
 // First pieces of long lists, then whole lists.
-void NsaProgram::key_block(const Index& x, const Index& h, const Index& b) const {
-  const int parts = c.parts();
+void Program::key_block(const Index& x, const Index& h, const Index& b) const {
+  const int block_parts = c.parts();
   const PairLists::Part own_part = part_of(h, b);
-  Expr of_pieces = pairs->pieces(queries) * parts, is_piece = x < of_pieces, piece = x / parts;
-  Expr part = select(is_piece, x, x - of_pieces) % parts;
-  const Var number = select(is_piece, pairs->block_of(own_part, piece), (x - of_pieces) / parts);
+  Expr of_pieces = pairs->pieces(queries, blocks()) * block_parts, is_piece = x < of_pieces,
+       piece = x / block_parts;
+  Expr block_part = select(is_piece, x, x - of_pieces) % block_parts;
+  const Var number = select(is_piece, pairs->block_of(own_part, piece), (x - of_pieces) / block_parts);
   exit_if(number < 0);
   const PairLists::List all_pairs = pairs->list(own_part, number);
   const PairLists::List cut = pairs->piece(all_pairs, piece - pairs->first_piece(own_part, number));
   Expr whole = select(pairs->is_cut(all_pairs), 0, all_pairs.count);
   const Var begin = select(is_piece, cut.begin, all_pairs.begin), count = select(is_piece, cut.count, whole);
   exit_if(count == 0);
-  Expr first = number * c.block + part * c.keys, end = min(number * c.block + c.block, keys);
+  Expr first = number * c.block + block_part * c.keys, end = min(number * c.block + c.block, keys);
   Shared k_tile({c.keys, c.dim}, c.compute), v_tile({c.keys, c.dim_v}, c.compute);
   copy(k->slice(b, all, h).at(first), k_tile);
   copy(v->slice(b, all, h).at(first), v_tile);
@@ -99,56 +136,81 @@ void NsaProgram::key_block(const Index& x, const Index& h, const Index& b) const
     Fragment sum({c.rows(), c.dim_v}, f32, 0);
     add_product(scores, v_tile, sum, c.compute);
     softmax.normalize(sum);
-    store_slots(sum, softmax.lse(), h, begin + t * c.queries, count - t * c.queries, part);
+    store_slots(sum, softmax.lse(), h, slot_of(b, begin) + t * c.queries, count - t * c.queries, block_part);
   });
 }
 
 // By products with matrices that have weights on their diagonals, which tensor cores form as fast as slots
 // arrive.
-void NsaProgram::merge_block(const Index& x, const Index& h, const Index& b) const {
-  const int rows = c.rows(), parts = c.parts(), most = pairs->width() * parts + 1;
-  Expr first = x * c.queries, count = lists->most_rest(h, b * tiles() + x) * parts;
+void Program::merge_block(const Index& x, const Index& h, const Index& b) const {
+  const int rows = c.rows(), block_parts = c.parts(), most = pairs->width() * block_parts + 1;
+  Expr first = x * c.queries,
+       tile = b * ceildiv(*all_tokens, c.queries) + *part * *part_tokens / c.queries + x;
+  Expr count = (*most_rest)(h, tile) * block_parts;
   exit_if(count == 0);
-  // Behind the slots of a token's pairs stands that of its tile.
-  auto place = [&](const Expr& token, const Expr& t) -> Expr {
-    Expr row = first + token, pair = pairs->place(h, b * queries + row, t / parts);
-    return select(row < queries, select(t < count, pair, select(t == count, own_slot(b, row), -1)), -1);
+  auto slot = [&](const Expr& token, const Expr& t) -> Expr {
+    Expr row = first + token, place = pairs->place(h, first_row(b) + row, t / block_parts);
+    return select(row < queries && t < count && place >= 0, slot_of(b, place), -1);
   };
-  auto part = [&](const Expr& t) -> Expr { return select(t < count, t % parts, 0); };
+  // Behind the slots of a token's pairs stands what its tile has found.
   Shared weights({c.queries, most, c.pack}, f32);
   parallel(weights, [&](Index token, Index t, Index member) {
-    Expr at = place(token, t), exists = at >= 0 && member < c.members;
-    weights(token, t, member) = select(exists, (*slot_lse)(h, at, part(t), member), -inf);
+    Expr at = slot(token, t), of_pair = at >= 0 && member < c.members;
+    Expr of_tile = t == count && first + token < queries && member < c.members;
+    weights(token, t, member) = select(of_pair, (*slot_lse)(h, at, t % block_parts, member),
+                                       select(of_tile, (*tile_lse)(b, h, member, first + token), -inf));
   });
   Fragment total({rows}, f32);
   parallel(total, [&](Index r) {
     auto weight = [&](const Expr& t) { return weights(r / c.pack, t, r % c.pack); };
     Var top = -inf, sum = 0.f;
     serial(most, [&](Index t) { top = max(top, weight(t)); });
-    Expr shift = select(top == -inf, 0, top);
+    Expr above = select(top == -inf, 0, top);
     serial(most, [&](Index t) {
-      Expr own = exp2((weight(t) - shift) * log2e);
+      Expr own = exp2((weight(t) - above) * log2e);
       weight(t) = own;
       sum += own;
     });
     Expr factor = select(sum == 0, 0, rcp(sum));
     serial(most, [&](Index t) { weight(t) *= factor; });
-    total(r) = select(sum == 0, -inf, shift + log2(sum) * ln2);
+    total(r) = select(sum == 0, -inf, above + log2(sum) * ln2);
   });
+  Shared own_tile({rows, c.dim_v}, c.compute);
+  load_queries(tile_out->slice(b, all, h), first, own_tile, c.pack);
   Fragment sum({rows, c.dim_v}, f32, 0);
-  pipelined(count + 1, {.stages = slot_stages}, [&](Index t) {
-    Shared tile({rows, c.dim_v}, c.compute);
-    gather(
-        slots->slice(h, all, part(t)), [&](Index i) -> Expr { return place(i, t); },
-        tile.reshape({c.queries, c.pack, c.dim_v}));
+  auto add_weighted = [&](const Shared& tile_of, const Expr& t) {
     Fragment diagonal({rows, rows}, f32);
     parallel(diagonal, [&](Index i, Index j) {
       diagonal(i, j) = select(i == j, weights(i / c.pack, t, i % c.pack), 0);
     });
-    add_product(diagonal, tile, sum, c.compute);
+    add_product(diagonal, tile_of, sum, c.compute);
+  };
+  add_weighted(own_tile, count);
+  pipelined(count, {.stages = slot_stages}, [&](Index t) {
+    Shared slot_tile({rows, c.dim_v}, c.compute);
+    gather(
+        slots->slice(h, all, t % block_parts), [&](Index i) -> Expr { return slot(i, t); },
+        slot_tile.reshape({c.queries, c.pack, c.dim_v}));
+    add_weighted(slot_tile, t);
   });
   store_rows(sum, out->slice(b, all, h), first, c.pack);
   store_lse(total, lse->slice(b, h), first, c.pack);
+}
+
+}  // namespace
+
+NsaKernel lists_of_rest(const NsaKernel& forward) {
+  NsaKernel lists = forward;
+  lists.entries = forward.entries + (forward.diagonal ? 1 : 0), lists.diagonal = false;
+  return lists;
+}
+
+int longest_of_rest(const NsaKernel& forward) {
+  return std::max(most_steps * forward.queries, fewest_of_piece);
+}
+
+Kernel nsa_rest_kernel(const NsaRestKernel& instance) {
+  return kernel(instance.name(), [&] { Program(instance.forward).run(); });
 }
 
 }  // namespace tegula::ops

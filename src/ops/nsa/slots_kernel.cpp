@@ -53,7 +53,7 @@ class Program {
     return {b, h, number, part, first, min(number * f.block + f.block, keys)};
   }
   Expr chunks() const { return ceildiv(queries, chunk_tokens); }
-  Expr pieces() const { return pairs->pieces(queries); }
+  Expr pieces() const { return pairs->pieces(queries, ceildiv(keys, f.block)); }
   int stats_width() const { return std::max(2 * f.pack, fewest_stats); }
   int longest() const { return std::max(most_steps * c.queries, fewest_of_piece); }
   void find_first_seeing(const PairLists::List& list, const KeyTile& of, Shared& first) const;
@@ -93,9 +93,9 @@ Program::Program(const NsaSlotsKernel& instance) : c(instance), f(c.forward) {
   declare_options(of_q, vector, of_k);
   stats.emplace(
       workspace("stats", {batch, queries, heads, stats_width()}, f32, {.zero = f.members < f.pack}));
-  pairs.emplace(f,
-                PairLists::Extents{heads, batch * queries, batch * chunks(), batch, ceildiv(keys, f.block)},
-                PairLists::Options{longest()});
+  pairs.emplace(
+      f, PairLists::Extents{heads, batch * queries, batch * chunks(), batch, ceildiv(keys, f.block), queries},
+      PairLists::Options{longest()});
   const Extents of_piece{heads, batch, pieces() * c.parts(), c.keys};
   piece_dk.emplace(workspace("piece_dk", joined(of_piece, {f.dim}), f32));
   piece_dv.emplace(workspace("piece_dv", joined(of_piece, {f.dim_v}), f32));

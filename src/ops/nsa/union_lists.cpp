@@ -22,7 +22,7 @@ UnionLists::UnionLists(const NsaKernel& c, const Expr& heads, const Expr& tiles,
       counts_(workspace("union_counts", {heads, tiles}, i32)) {
   if (!c.divides()) return;
   rest_.emplace(workspace("rest", {heads, tokens, width_}, i32));
-  most_rest_.emplace(workspace("most_rest", {heads, tiles}, i32));
+  most_rest_.emplace(output("most_rest", {heads, tiles}, i32));
 }
 
 UnionLists::List UnionLists::list(const Expr& head, const Expr& tile) const {

@@ -12,7 +12,8 @@ namespace tegula::ops {
 
 class UnionLists {
  public:
-  // Declares workspaces for so many tiles and tokens of each head.
+  // Declares workspaces for so many tiles and tokens of each head; with c.divides(), most_rest [heads, tiles]
+  // as an output.
   UnionLists(const NsaKernel& c, const lang::Expr& heads, const lang::Expr& tiles, const lang::Expr& tokens);
 
   struct List {

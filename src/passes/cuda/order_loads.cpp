@@ -60,22 +60,23 @@ class Order {
     return fill == result_.fills.end() ? nullptr : fill->second.get();
   }
 
-  // Of the delayed product, if it has a ring of its own, and the producer does nothing in the loop but load.
+  // Of the delayed product, if it has a ring of its own, and the producer does nothing in the loop but load,
+  // in several transfers a tile: fewer are fast enough in any order.
   const Buffer* late_tile(const For& loop) const {
     if (loop.kind != LoopKind::pipelined) return nullptr;
     const auto late = program_.late.find(loop.index[0].get());
     if (late == program_.late.end()) return nullptr;
     const int ring = result_.ring_of(late->second);
     const auto& tiles = result_.rings[static_cast<std::size_t>(ring)].tiles;
-    bool others = false;
+    int others = 0, own = 0;
     for (const Stmt& s : loop.body) {
       const auto* declared = as<Declare>(s);
       if (declared && result_.ring_of(declared->tile.get()) < 0) return nullptr;
       if (!filled_by(s) && !declared && !as<Let>(s) && !as<Load>(s)) return nullptr;
       if (reads_tiles(s)) return nullptr;
-      others |= filled_by(s) && filled_by(s) != late->second;
+      if (filled_by(s)) ++(filled_by(s) == late->second ? own : others);
     }
-    return others && tiles.size() == 1 ? late->second : nullptr;
+    return others > 0 && own > 1 && tiles.size() == 1 ? late->second : nullptr;
   }
 
   // What the fills of the tile need, and they.
