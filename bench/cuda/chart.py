@@ -20,7 +20,7 @@ class Bar:
             # nsa [backward] TYPE TOKENSxHEADSxKV_HEADSxDIM SELECTION
             self.tokens, self.heads, self.kv_heads, _ = [int(n) for n in words[2 + self.backward].split("x")]
             self.group = "%s, %d tokens" % ("backward" if self.backward else "forward", self.tokens)
-            self.title = "%d heads of %d, %s" % (self.heads, self.kv_heads, words[-1])
+            self.title = "%d heads of %d, %s" % (self.heads, self.kv_heads, " ".join(words[3 + self.backward:]))
         else:
             # block sparse TYPE TOKENSxHEADSxKV_HEADSxDIM BLOCKS 1 of PERIOD [WORDS]
             self.tokens, self.heads, self.kv_heads, _ = [int(n) for n in words[3].split("x")]
