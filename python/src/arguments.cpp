@@ -80,7 +80,8 @@ const char* Arguments::text(const char* name) {
 }
 
 const char* Arguments::text_or(const char* name, const char* without) {
-  if (read_ < count_ && PyTuple_GetItem(given_, read_) != Py_None) return text(name);
+  const bool is_given = read_ < count_ && (without != nullptr || PyTuple_GetItem(given_, read_) != Py_None);
+  if (is_given) return text(name);
   ++read_;
   return without;
 }

@@ -23,7 +23,8 @@ class Arguments {
   double number(const char* name);
   std::optional<float> optional_number(const char* name);
   const char* text(const char* name);
-  const char* text_or(const char* name, const char* without);  // the latter for None
+  // `without` where it is not given; null, if that is `without`, for None as well.
+  const char* text_or(const char* name, const char* without);
 
  private:
   nb::handle next();

@@ -2,21 +2,34 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <string>
+
 #include "array_interface.hpp"
 #include "exchange.hpp"
 #include "in_flight.hpp"
 #include "tegula/dlpack.hpp"
+#include "tegula/error.hpp"
 #include "torch_tensors.hpp"
 
 namespace tegula::python {
 
 namespace {
 
+// The elements of what `name` exports.
+template <class Managed>
+TensorRef view(const char* name, const Managed& exported) {
+  try {
+    return view_dlpack(exported);
+  } catch (const ArgumentError& error) { throw ArgumentError(fmt::format("{}: {}", name, error.what())); }
+}
+
 constexpr char plain_name[] = "dltensor", versioned_name[] = "dltensor_versioned";
 constexpr std::uint64_t read_only_flag = 1;
 
 [[noreturn]] void refuse_export(const char* name, nb::python_error& error) {
-  const std::string text = nb::str(error.value()).c_str();
+  std::string text = nb::str(error.value()).c_str();
+  text.resize(std::min(text.find('\n'), text.size()));  // PyTorch adds a trace of its own calls
   nb::raise_from(error, PyExc_TypeError, "%s: the array cannot be read through DLPack: %s", name,
                  text.c_str());
 }
@@ -167,10 +180,10 @@ Call::Array Call::exported_array(const char* name, nb::handle object) {
   }
   if (PyCapsule_IsValid(capsule.ptr(), versioned_name)) {
     const auto* managed = contents<DLManagedTensorVersioned>(capsule, versioned_name);
-    array.ref = view_dlpack(*managed);
+    array.ref = view(name, *managed);
     array.read_only = managed->flags & read_only_flag;
   } else if (PyCapsule_IsValid(capsule.ptr(), plain_name)) {
-    array.ref = view_dlpack(*contents<DLManagedTensor>(capsule, plain_name));
+    array.ref = view(name, *contents<DLManagedTensor>(capsule, plain_name));
   } else {
     throw nb::type_error(fmt::format("{}: __dlpack__ gives no DLPack capsule", name).c_str());
   }
@@ -191,7 +204,7 @@ Call::Array Call::import_array(const char* name, nb::handle object) {
       if (!dtype) refuse_export(name, error);
       return array_of_bytes(name, object, *dtype);
     }
-    array.ref = view_dlpack(described);
+    array.ref = view(name, described);
   }
   check_device(name, array.ref.device);
   if (array.ref.device.is_cpu()) return array;

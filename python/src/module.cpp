@@ -17,6 +17,7 @@ constexpr struct {
     {"block_sparse_attention", "block_sparse_attn"},
     {"argument 'indices'", "argument 'topk_indices'"},
     {"either indices or mask", "either topk_indices or mask"},
+    {"q_block and k_block", "q_block_size and k_block_size"},
     {"argument 'q_block'", "argument 'q_block_size'"},
     {"argument 'k_block'", "argument 'k_block_size'"},
     {"Target::cpu()", "target=\"cpu\""},

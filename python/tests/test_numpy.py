@@ -244,6 +244,10 @@ def test_errors():
     refused(lambda: tegula.block_scores(q, k, 2**40, 16), TypeError, "q_block_size", "32 bits, given 1099511627776")
     refused(lambda: tegula.topk_blocks(q, 1.5), TypeError, "count: expected int, given float")
     refused(lambda: tegula.attention(q[0], k, v), ValueError, "q")
+    refused(lambda: tegula.attention(q, k, v, target=None), TypeError, "target: expected str, given None")
+    ends = np.array([0, 37], np.int32)
+    packed = lambda: tegula.attention(q, k, v, cu_seqlens_q=ends, cu_seqlens_k=ends)  # noqa: E731
+    refused(packed, ValueError, "'q'", "[tokens, heads, features]", "leave out the batch")
     refused(lambda: tegula.block_sparse_attn(q, k, v, 16, 16), ValueError, "block_sparse_attn", "topk_indices or mask")
     wide = np.zeros((2, 2, 3, 3), np.int64)
     refused(lambda: tegula.block_sparse_attn(q, k, v, 16, 16, wide), ValueError, "'topk_indices'", "int32", "int64")

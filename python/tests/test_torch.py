@@ -235,6 +235,18 @@ def test_autocast():
     assert q.grad.dtype == torch.float32 and bool(np.isfinite(q.grad.numpy()).all())
 
 
+def test_what_cannot_be_read_is_refused():
+    """In one line, without the traces that PyTorch adds to some of its own."""
+    q, k, v = heads()
+    for x in (q.to(torch.complex64), torch.zeros(2, 2).to_sparse()):
+        with pytest.raises((TypeError, ValueError), match="^q: ") as error:
+            tegula.attention(x, k, v)
+        assert "\n" not in str(error.value)
+    indices = torch.zeros(1, 2, 21, 3, dtype=torch.int32)
+    with pytest.raises(ValueError, match=r"fmask: expected bool \[1, 2, 21, 3\]"):
+        tegula.torch.native_sparse_attend(*(x.transpose(1, 2) for x in (q, k, v)), 4, indices, indices[..., :2] > 0)
+
+
 def test_arrays_of_other_libraries_are_refused():
     q, k, v = heads()
     with pytest.raises(TypeError, match="tegula.torch.attention: expected tensors of PyTorch, given ndarray"):
@@ -246,7 +258,7 @@ def test_arrays_of_other_libraries_are_refused():
 
 
 def test_results_are_ordinary_tensors():
-    """Made as PyTorch makes its own, whatever makes them: contiguous, of the mode that is on, with a storage to resize."""
+    """As PyTorch makes its own: contiguous, of the mode that is on, with a storage that can be resized."""
     q, k, v = (x.transpose(1, 2) for x in heads())
     parameter = torch.nn.Parameter(q)
     for call in (tegula.attention, tegula.torch.attention):

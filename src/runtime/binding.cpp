@@ -231,7 +231,7 @@ void Signature::check_memory(const Binding& binding) const {
     if (!share_bytes(binding.tensors[a], binding.tensors[b])) continue;
     refuse(
         "{} and argument '{}' share memory, and '{}' is written; pass a copy, or declare "
-        "may_alias({}, {}) in the kernel",
+        "may_alias({}, {}) in a kernel of your own",
         where(*buffers_[a]), buffers_[b]->name,
         buffers_[a]->is_writable() ? buffers_[a]->name : buffers_[b]->name, buffers_[a]->name,
         buffers_[b]->name);

@@ -48,7 +48,8 @@ def _backward(ctx, tensors, results, dout, dlse):
 
 _block_sparse = Operator(
     "block_sparse_attn",
-    f"(Tensor q, Tensor k, Tensor v, {_choice}, {_options}, bool check_indices, bool deterministic) -> (Tensor, Tensor)",
+    f"(Tensor q, Tensor k, Tensor v, {_choice}, {_options}, bool check_indices, bool deterministic) "
+    "-> (Tensor, Tensor)",
     _tegula.block_sparse_attn,
     _fake,
     _backward,

@@ -46,6 +46,11 @@ def native_sparse_attend(
     Raises:
         TypeError, ValueError, RuntimeError: as ``tegula.attention``.
     """
+    if fmask.shape != selected_block_indices.shape or fmask.dtype != torch.bool:
+        raise ValueError(
+            f"fmask: expected bool {list(selected_block_indices.shape)}, as selected_block_indices, "
+            f"given {fmask.dtype} {list(fmask.shape)}"
+        )
     choice = torch.where(fmask, as_block_numbers(selected_block_indices), -1)
     results = nsa_selected_attention(
         fq, fk, fv, choice, sel_scale=sel_scale, block_size=block_size, layout="bhsd", causal=include_block_causal,

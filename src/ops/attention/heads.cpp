@@ -46,6 +46,8 @@ void check_against(const Arguments& args, const HeadTensors& t, const TensorRef&
 
 HeadTensors check_heads(const Arguments& args, const TensorRef& q, const TensorRef& k, const TensorRef& v,
                         int rank, Layout layout) {
+  args.check(rank == 4 || q.rank() != 4, "q", "[tokens, heads, features], as packed sequences are", q,
+             "leave out the batch, or cu_seqlens_q and cu_seqlens_k");
   args.check_tensor("q", q, float_types, {rank});
   args.check_tensor("k", k, {q.dtype}, {rank});
   args.check_tensor("v", v, {q.dtype}, {rank});
