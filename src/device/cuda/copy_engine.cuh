@@ -99,12 +99,13 @@ TG_DEVICE void take_turns(void* p, const int* words, int64_t count, unsigned lon
                           unsigned int number, const Add& add) {
   Handover* const handover = (Handover*)p;
   const int *last = nullptr, *ready = nullptr;
+  int ready_for = 0;  // the next block may begin with the same word and have another turn
   for (uint32_t phase = 0;; phase ^= 1) {
     barrier_wait(shared_address(&handover->full), phase);
     const int turn = handover->turn;
     if (turn < 0) return;
     int* const word = handover->word;
-    if (word != ready)
+    if (word != ready || turn != ready_for)
       for (int i = 1; word && turns_of(word) < turn && keeps_waiting(i, status, number); ++i) {}
     fence_async_global();
     add(handover->at, turn);
@@ -112,6 +113,7 @@ TG_DEVICE void take_turns(void* p, const int* words, int64_t count, unsigned lon
     const bool exists = word && last && next >= 0 && next < count;
     ready = exists && turns_of(words + next) >= turn ? words + next : nullptr;
     last = word;
+    ready_for = turn;
     stores_read<0>();
     barrier_arrive(shared_address(&handover->empty));
     stores_done<0>();
