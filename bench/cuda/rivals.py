@@ -74,31 +74,83 @@ FLEX_TILES = [{"BLOCK_M": m, "BLOCK_N": n, "num_warps": warps, "num_stages": sta
               for m, n, warps, stages in ((128, 64, 4, 3), (128, 128, 8, 2), (64, 64, 4, 3), (128, 64, 8, 3))]
 
 
+def sparse_shapes():
+    """The rows of sparse_workloads.cpp whose blocks FlexAttention takes: length, extents of the blocks, causal."""
+    for causal in (False, True):
+        for length in (49152, 8192, 131072):
+            for q_block, k_block in ((384, 384), (128, 128), (64, 64), (16, 64), (8, 64)):
+                if length == 49152 or 64 <= q_block < 384:
+                    yield length, q_block, k_block, causal
+
+
 def flex_attentions():
     """FlexAttention at the sizes of sparse_workloads.cpp: rows of queries packed by hand, (token, head of the group)."""
-    for length in (49152, 8192, 131072):
-        for q_block, k_block in ((384, 384), (128, 128), (64, 64), (16, 64), (8, 64)):
-            if length == 49152 or q_block == k_block < 384:
-                name = "block sparse bf16 %dx64x8x128 %dx%d 1 of 10" % (length, q_block, k_block)
-                kept = length // k_block // 10 * k_block
-                yield name, 4.0 * 64 * 128 * length * kept, functools.partial(flex, length, 64, 8, 128, q_block, k_block)
+    for length, q_block, k_block, causal in sparse_shapes():
+        name = "block sparse bf16 %dx64x8x128 %dx%d 1 of 10%s" % (length, q_block, k_block, " causal" if causal else "")
+        yield name, None, functools.partial(flex_of, length, q_block, k_block, causal)
 
 
-def flex(length, heads, kv_heads, dim, q_block, k_block, period=10):
-    from torch.nn.attention.flex_attention import BlockMask, flex_attention
-    rows = heads // kv_heads * length
-    q, k, v = [torch.randn(1, kv_heads, n, dim, device="cuda", dtype=torch.bfloat16) for n in (rows, length, length)]
-    entries = length // k_block // period
-    order = torch.arange(entries, device="cuda", dtype=torch.int32) * period
-    indices = order + torch.randint(0, period, (1, kv_heads, length // q_block, entries), device="cuda", dtype=torch.int32)
-    room = torch.zeros(1, kv_heads, length // q_block, length // k_block, device="cuda", dtype=torch.int32)
-    room[..., :entries] = indices
-    full = torch.full(room.shape[:3], entries, device="cuda", dtype=torch.int32)
-    mask = BlockMask.from_kv_blocks(torch.zeros_like(full), torch.zeros_like(room), full, room,
-                                    BLOCK_SIZE=(q_block * heads // kv_heads, k_block), seq_lengths=(rows, length))
+def flex_of(length, q_block, k_block, causal):
+    chosen = choose_blocks(length, 8, q_block, k_block, causal)
+    call = flex(chosen, length, 64, 8, 128, q_block, k_block, causal)
+    return call, 4.0 * 8 * 128 * pairs_of(chosen, q_block, k_block, causal)
+
+
+def choose_blocks(length, kv_heads, q_block, k_block, causal, period=10, device="cuda"):
+    """As sparse_choice.cpp draws them: [1, kv_heads, blocks of queries, entries], -1 where a row has fewer."""
+    rows, blocks = length // q_block, length // k_block
+    entries = blocks // period
+    seen = torch.full((rows,), blocks, device=device)
+    if causal:
+        seen = ((torch.arange(rows, device=device) + 1) * q_block + k_block - 1) // k_block
+    order = torch.arange(entries, device=device)
+    chosen = order * period + torch.randint(0, period, (1, kv_heads, rows, entries), device=device)
+    chosen = torch.where(order < (seen // period)[:, None], chosen, -1)
+    if causal:  # and always the last that the row sees
+        last = (seen - 1)[:, None].expand(1, kv_heads, rows, 1)
+        chosen = torch.cat((chosen, torch.where((chosen == last).any(-1, keepdim=True), -1, last)), -1)
+    return chosen.to(torch.int32)
+
+
+def pairs_of(chosen, q_block, k_block, causal):
+    """Of a query and a key that it sees, of one query head of each key head."""
+    if not causal:
+        return float((chosen >= 0).sum()) * q_block * k_block
+    begin = torch.arange(chosen.shape[2], device=chosen.device)[:, None] * q_block - chosen.long() * k_block
+
+    def of_first(queries):  # the n-th query of a block's own, from the first that sees something of it, sees n of its keys
+        few = queries.clamp(0, k_block)
+        return few * (few + 1) // 2 + (queries - k_block).clamp(min=0) * k_block
+    return float(((of_first(begin + q_block) - of_first(begin)) * (chosen >= 0)).sum())
+
+
+def flex_mask(chosen, length, heads, kv_heads, q_block, k_block, causal):
+    """Blocks of which all queries see all keys need no mask of elements."""
+    from torch.nn.attention.flex_attention import BlockMask
+    group = heads // kv_heads
+    begin = torch.arange(chosen.shape[2], device=chosen.device)[:, None] * q_block
+    whole = (chosen >= 0) & ((chosen + 1) * k_block <= begin + 1 if causal else True)
+
+    def listed(which):
+        blocks = length // k_block
+        ascending = torch.where(which, chosen, blocks).sort(-1).values
+        room = torch.zeros(1, kv_heads, length // q_block, blocks, device=chosen.device, dtype=torch.int32)
+        room[..., :ascending.shape[-1]] = torch.where(ascending < blocks, ascending, 0)
+        return which.sum(-1).to(torch.int32), room
+    return BlockMask.from_kv_blocks(*listed((chosen >= 0) & ~whole), *listed(whole), BLOCK_SIZE=(q_block * group, k_block),
+                                    mask_mod=(lambda b, h, row, key: row // group >= key) if causal else None,
+                                    seq_lengths=(group * length, length))
+
+
+def flex(chosen, length, heads, kv_heads, dim, q_block, k_block, causal=False):
+    from torch.nn.attention.flex_attention import flex_attention
+    group = heads // kv_heads
+    q, k, v = [torch.randn(1, kv_heads, n, dim, device="cuda", dtype=torch.bfloat16)
+               for n in (group * length, length, length)]
+    mask = flex_mask(chosen, length, heads, kv_heads, q_block, k_block, causal)
     calls = []
     for tiles in FLEX_TILES:
-        if k_block % tiles["BLOCK_N"] or q_block * heads // kv_heads % tiles["BLOCK_M"]:
+        if k_block % tiles["BLOCK_N"] or q_block * group % tiles["BLOCK_M"]:
             continue
         call = functools.partial(torch.compile(flex_attention, dynamic=False), q, k, v, block_mask=mask,
                                  kernel_options=tiles)
@@ -152,11 +204,15 @@ def main(words):
                 continue
             line = {"workload": name}
             try:
-                line["ms"] = milliseconds(prepare(), flush)
+                call = prepare()
+                if flops is None:
+                    call, flops = call
+                line["ms"] = milliseconds(call, flush)
                 line["tflops"] = flops / line["ms"] / 1e9
             except (RuntimeError, ValueError) as failure:
                 line["failure"] = str(failure).splitlines()[0]
             print(json.dumps(line), flush=True)
 
 
-main(sys.argv[1:])
+if __name__ == "__main__":
+    main(sys.argv[1:])

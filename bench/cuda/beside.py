@@ -1,0 +1,89 @@
+"""Chosen blocks beside cuDNN's dense attention of the same heads and FlexAttention, in turns in one process: what limits the
+power of a processor changes between processes. One line of JSON a row: rates in TFLOPS, and ours by that of dense attention, the
+median of all rounds.
+
+  beside.py [--without-flex] [WORD...]    only the rows whose names have one of the words
+"""
+import functools
+import json
+import statistics
+import sys
+
+import torch
+
+import rivals
+import tegula.torch
+
+HEADS, KV_HEADS, DIM, DENSE = 64, 8, 128, 16384
+ROUNDS = 20
+
+
+def ours(chosen, length, q_block, k_block, causal):
+    q, k, v = [torch.randn(1, length, heads, DIM, device="cuda", dtype=torch.bfloat16)
+               for heads in (HEADS, KV_HEADS, KV_HEADS)]
+
+    def call():
+        with torch.no_grad():
+            tegula.torch.block_sparse_attn(q, k, v, q_block, k_block, chosen, causal=causal)
+    return call
+
+
+def rounds(calls, flush):
+    """Milliseconds of every call in every round, the calls in turns."""
+    for call in calls:
+        call()
+    events = []
+    for _ in range(ROUNDS):
+        for call in calls:
+            begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+            flush.zero_()
+            begin.record()
+            call()
+            end.record()
+            events.append((begin, end))
+    torch.cuda.synchronize()
+    times = [begin.elapsed_time(end) for begin, end in events]
+    return [times[i::len(calls)] for i in range(len(calls))]
+
+
+def rows(with_flex):
+    for length, q_block, k_block, causal in rivals.sparse_shapes():
+        name = "block sparse bf16 %dx%dx%dx%d %dx%d 1 of 10%s" % (length, HEADS, KV_HEADS, DIM, q_block, k_block,
+                                                                 " causal" if causal else "")
+        yield name, functools.partial(measure, length, q_block, k_block, causal, with_flex)
+
+
+def measure(length, q_block, k_block, causal, with_flex, flush):
+    chosen = rivals.choose_blocks(length, KV_HEADS, q_block, k_block, causal)
+    flops = 4.0 * (HEADS // KV_HEADS) * DIM * rivals.pairs_of(chosen, q_block, k_block, causal)
+    dense_flops = 4.0 * HEADS * DIM * DENSE * DENSE
+    calls = [ours(chosen, length, q_block, k_block, causal),
+             rivals.attention(1, DENSE, HEADS, DIM, False, HEADS // KV_HEADS)]
+    if with_flex:
+        calls.append(rivals.flex(chosen, length, HEADS, KV_HEADS, DIM, q_block, k_block, causal))
+    own, dense, *flex = rounds(calls, flush)
+    line = {"ms": statistics.median(own), "tflops": flops / statistics.median(own) / 1e9,
+            "dense tflops": dense_flops / statistics.median(dense) / 1e9,
+            "x dense": statistics.median(flops / a / (dense_flops / b) for a, b in zip(own, dense))}
+    if flex:
+        line["flex tflops"] = flops / statistics.median(flex[0]) / 1e9
+    return line
+
+
+def main(words):
+    with_flex = "--without-flex" not in words
+    words = [word for word in words if not word.startswith("--")]
+    flush = torch.empty(256 << 20, dtype=torch.uint8, device="cuda")
+    for name, run in rows(with_flex):
+        if words and not any(word in name for word in words):
+            continue
+        line = {"workload": name}
+        try:
+            line.update(run(flush))
+        except (RuntimeError, ValueError) as failure:
+            line["failure"] = str(failure).splitlines()[0]
+        print(json.dumps(line), flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
