@@ -326,8 +326,7 @@ void Printer::print(const Reduce& n, const Loc& at) {
 void Printer::print(const Accumulate& n, const Loc& at) {
   const std::string op = n.op == AtomicOp::add ? "" : fmt::format("_{}", ir::name_of(n.op));
   std::string order = n.order ? ", order = " + text(n.order) : "";
-  if (n.turn) order += ", consecutive";
-  if (n.overwrite) order += ", overwrite";
+  if (n.turn) order += n.overwrite ? ", consecutive, overwrite" : ", consecutive";
   line(fmt::format("accumulate{}({}, {}{})", op, tensor_side(n.to, n.tile), text(n.tile), order), at);
 }
 
