@@ -117,10 +117,18 @@ Element::Element(ViewPtr view, const std::vector<Operand>& index, Loc at) : view
 
 void Element::operator=(const Operand& value) && { store(*this, value); }
 void Element::operator=(Element&& value) && { store(*this, Operand(std::move(value), at_)); }
-void Element::operator+=(const Operand& value) && { store(*this, Operand(load(*this) + value, value.at)); }
-void Element::operator-=(const Operand& value) && { store(*this, Operand(load(*this) - value, value.at)); }
-void Element::operator*=(const Operand& value) && { store(*this, Operand(load(*this) * value, value.at)); }
-void Element::operator/=(const Operand& value) && { store(*this, Operand(load(*this) / value, value.at)); }
+void Element::operator+=(const Operand& value) && {
+  store(*this, Operand(Operand(load(*this), value.at) + value, value.at));
+}
+void Element::operator-=(const Operand& value) && {
+  store(*this, Operand(Operand(load(*this), value.at) - value, value.at));
+}
+void Element::operator*=(const Operand& value) && {
+  store(*this, Operand(Operand(load(*this), value.at) * value, value.at));
+}
+void Element::operator/=(const Operand& value) && {
+  store(*this, Operand(Operand(load(*this), value.at) / value, value.at));
+}
 
 // ---- tensors
 

@@ -55,7 +55,8 @@ void check_gemm(const ir::View& a, const ir::View& b, const ir::View& c, const L
     if (view->rank() != 2)
       fail(at, "gemm: an operand has rank " + std::to_string(view->rank()) + "; operands have rank 2");
   if (a.extent(1) != b.extent(0) || a.extent(0) != c.extent(0) || b.extent(1) != c.extent(1))
-    fail(at, "gemm: " + shape_text(a) + " · " + shape_text(b) + " does not fit " + shape_text(c));
+    fail(at, "gemm: " + shape_text(a) + " · " + shape_text(b) + " does not fit " + shape_text(c) +
+                 "; [m, k] · [k, n] gives [m, n], and .T() transposes an operand");
   if (a.buffer->type != b.buffer->type)
     fail(at, "gemm: the operand types differ, " + std::string(a.buffer->type.name()) + " and " +
                  std::string(b.buffer->type.name()));
