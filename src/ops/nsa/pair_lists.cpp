@@ -53,11 +53,14 @@ PairLists::PairLists(const NsaKernel& c, const Extents& e, const Options& option
   if (options.role == Role::inputs) return;
   counts_.emplace(workspace("pair_counts", {e.heads, e.chunks, e.blocks}, i32));
   chunk_pairs_.emplace(workspace("chunk_pairs", {e.heads, e.chunks}, i32));
+  if (c.repeats) times_.emplace(workspace("pair_times", {e.heads, e.tokens * width_}, i32));
 }
 
 PairLists::List PairLists::list(const Part& part, const Expr& block) const {
   Expr begin = begins_(part.head, part.sequence, block), end = begins_(part.head, part.sequence, block + 1);
-  return {tokens_.slice(part.head), part.first_row * width_ + begin, end - begin};
+  List result{tokens_.slice(part.head), part.first_row * width_ + begin, end - begin, {}};
+  if (times_) result.times.emplace(times_->slice(part.head));
+  return result;
 }
 
 // Over the blocks of keys that are looked after at a time.
@@ -66,15 +69,14 @@ void PairLists::each_pass(const Part& part, const std::function<void(const Expr&
 }
 
 // The blocks of word_bits tokens, each once for a token. Tokens are numbered as in the sequence.
-void PairLists::each_word(const TokenTile& tokens, const Selection& selection,
-                          const std::function<void(const Expr&, Shared&)>& body) const {
+void PairLists::each_word(const TokenTile& tokens, const Selection& selection, const OfWord& body) const {
   const TokenTile sequence{c, Expr(Operand(0)), tokens.count, tokens.keys, tokens.behind};
   Expr count = min(tokens.count - tokens.first, chunk_tokens);
   serial(ceildiv(count, word_bits), [&](Index word) {
     Shared listed({word_bits * width_}, i32), named({word_bits * width_}, i32);
     Expr first = tokens.first + word * word_bits;
     parallel(listed, [&](Index n) { listed(n) = selection.block(sequence, first + n / width_, n % width_); });
-    if (options_.rest) return body(first, listed);
+    if (options_.rest) return body(first, listed, listed);
     parallel(listed, [&](Index n) {
       Expr own = listed(n);
       Var block = own;
@@ -82,7 +84,7 @@ void PairLists::each_word(const TokenTile& tokens, const Selection& selection,
              [&](Index m) { block = select(listed(m) == own, no_row, Expr(block)); });
       named(n) = block;
     });
-    body(first, named);
+    body(first, named, listed);
   });
 }
 
@@ -92,7 +94,7 @@ void PairLists::count(const Part& part, const TokenTile& tokens, const Selection
   each_pass(part, [&](const Expr& begin) {
     Shared numbers({columns}, i32);
     clear(numbers);
-    each_word(tokens, selection, [&](const Expr&, Shared& named) {
+    each_word(tokens, selection, [&](const Expr&, Shared& named, Shared&) {
       parallel(named, [&](Index n) {
         Expr block = named(n);
         when(block != no_row && block >= begin && block < begin + columns,
@@ -197,7 +199,7 @@ void PairLists::cut(const Part& part, const Expr& begin, const Shared& all_pairs
 
 // The pairs of word_bits tokens. `cursors` says where those of each block come to stand.
 void PairLists::write_word(const Part& part, const Expr& first, const Expr& begin, Shared& named,
-                           Shared& cursors) const {
+                           Shared& listed, Shared& cursors) const {
   Shared marks({runs, run_length + 1}, u32);
   clear(marks);
   auto each_pair = [&](auto body) {
@@ -214,6 +216,13 @@ void PairLists::write_word(const Part& part, const Expr& first, const Expr& begi
     Expr earlier = marks(run, i) & ((u32(1) << u32(token)) - 1u);
     Expr at = part.first_row * width_ + cursors(run, i) + number_of_bits(earlier);
     tokens_(part.head, at) = first + token;
+    if (times_) {
+      Expr own = named(token * width_ + entry);
+      Var times = 0;
+      serial(range(token * width_, token * width_ + width_),
+             [&](Index m) { times += select(listed(m) == own, 1, 0); });
+      (*times_)(part.head, at) = times;
+    }
     places_(part.head, part.first_row + first + token, entry) = at;
   });
   parallel(runs, run_length, [&](Index run, Index i) { cursors(run, i) += number_of_bits(marks(run, i)); });
@@ -228,13 +237,13 @@ void PairLists::write(const Part& part, const TokenTile& tokens, const Selection
     // All chunks find the same; the first one tells.
     when(tokens.first == 0, [&] { cut(part, begin, all_pairs, total_pieces); });
     find_begins(part, begin, tokens.first == 0, all_pairs, cursors, total);
-    each_word(tokens, selection, [&](const Expr& first, Shared& named) {
+    each_word(tokens, selection, [&](const Expr& first, Shared& named, Shared& listed) {
       parallel(named, [&](Index n) {
         Expr row = first + n / width_;
         when(named(n) == no_row && begin == 0 && row < tokens.count,
              [&] { places_(part.head, part.first_row + row, n % width_) = -1; });
       });
-      write_word(part, first, begin, named, cursors);
+      write_word(part, first, begin, named, listed, cursors);
     });
   });
   Expr used = total_pieces;

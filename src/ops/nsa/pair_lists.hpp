@@ -49,6 +49,7 @@ class PairLists {
   struct List {
     lang::Tensor tokens;  // of all pairs of the head: numbers within the sequence
     lang::Expr begin, count;
+    std::optional<lang::Tensor> times;  // with repeats, how often the token names the block
   };
   List list(const Part& part, const lang::Expr& block) const;
   // Where the pair of an entry stands among all of the head; -1 where there is none.
@@ -76,7 +77,7 @@ class PairLists {
   }
   List piece(const List& list, const lang::Expr& number) const {
     lang::Expr skipped = number * longest_;
-    return {list.tokens, list.begin + skipped, min(list.count - skipped, longest_)};
+    return {list.tokens, list.begin + skipped, min(list.count - skipped, longest_), list.times};
   }
   lang::Expr pieces_of(const List& list) const { return ceildiv(list.count, longest_); }
 
@@ -85,20 +86,21 @@ class PairLists {
   void each_chunk(const TokenTile& tokens,
                   const std::function<void(const lang::Expr& n, const lang::Expr& exists)>& body) const;
   void each_pass(const Part& part, const std::function<void(const lang::Expr& begin)>& body) const;
-  void each_word(const TokenTile& tokens, const Selection& selection,
-                 const std::function<void(const lang::Expr& first, lang::Shared& named)>& body) const;
+  // `listed` are all entries, of which `named` keeps the first that names a block.
+  using OfWord = std::function<void(const lang::Expr& first, lang::Shared& named, lang::Shared& listed)>;
+  void each_word(const TokenTile& tokens, const Selection& selection, const OfWord& body) const;
   void add_up_chunks(const Part& part, const TokenTile& tokens, const lang::Expr& begin,
                      lang::Shared& all_pairs, lang::Shared& cursors) const;
   void find_begins(const Part& part, const lang::Expr& begin, const lang::Expr& tells,
                    const lang::Shared& all_pairs, lang::Shared& cursors, lang::Var& total) const;
   void cut(const Part& part, const lang::Expr& begin, const lang::Shared& all_pairs, lang::Var& total) const;
   void write_word(const Part& part, const lang::Expr& first, const lang::Expr& begin, lang::Shared& named,
-                  lang::Shared& cursors) const;
+                  lang::Shared& listed, lang::Shared& cursors) const;
 
   const NsaKernel& c;
   int width_, longest_;
   Options options_;
-  std::optional<lang::Tensor> counts_, chunk_pairs_;  // of who makes the lists
+  std::optional<lang::Tensor> counts_, chunk_pairs_, times_;  // of who makes the lists
   lang::Tensor begins_, tokens_, places_, piece_blocks_, first_pieces_;
 };
 

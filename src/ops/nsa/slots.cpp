@@ -26,7 +26,7 @@ bool can_take_slots(const NsaBackwardCall& call) {
   const HeadTensors& t = call.forward.tensors;
   const bool has_pairs = nelements(t.q) > 0 && nelements(t.k) > 0;
   // The gradient of a selection's scale would come from slots, which are rounded.
-  return has_pairs && !f.repeats && !f.varlen && !call.kernel.dscale && group_of_call(call) <= tile_rows;
+  return has_pairs && !f.varlen && !call.kernel.dscale && group_of_call(call) <= tile_rows;
 }
 
 namespace {

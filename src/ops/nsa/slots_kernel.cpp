@@ -179,7 +179,8 @@ void Program::add_list(KeyGradient& sums, const PairLists::List& list, const Key
   // Tokens ascend: the first sees least.
   Expr cut = of.first + c.keys > of.end, lowest = select(count > 0, list.tokens(list.begin), 0),
        sees_all = lowest + shift() >= of.first + (c.keys - 1);
-  const Var partial = f.causal ? cut || !sees_all : cut;
+  // With repeats every step asks what a pair counts.
+  const Var partial = f.repeats ? Expr(Operand(true)) : f.causal ? cut || !sees_all : cut;
   Shared first_seeing({c.keys}, i32);
   if (f.causal) when(partial, [&] { find_first_seeing(list, of, first_seeing); });
   pipelined(ceildiv(count, c.queries), {.stages = 2}, [&](Index t) {
@@ -193,15 +194,24 @@ void Program::add_list(KeyGradient& sums, const PairLists::List& list, const Key
     rows.load(q_of, q_tile);
     rows.load(stats_of, stats_tile);
     rows.load(dout_of, dout_tile);
+    std::optional<Shared> times;
+    if (list.times) {
+      times.emplace(Shared({c.queries}, f32));
+      parallel(*times, [&](Index n) {
+        Expr at = t * c.queries + n;
+        (*times)(n) = select(at < count, f32((*list.times)(list.begin + at)), 0);
+      });
+    }
     sums.add(
         q_tile, dout_tile,
         [&](const Expr& column) -> Expr { return stats_tile(column / f.pack, column % f.pack); },
         [&](const Expr& column) -> Expr { return stats_tile(column / f.pack, f.pack + column % f.pack); },
         {Expr(partial),
          [&](const Expr& r, const Expr& column, const Expr& weight) {
-           Expr key = of.first + r;
-           if (!f.causal) return select(key < of.end, weight, 0);
-           return select(key < of.end && t * c.queries + column / f.pack >= first_seeing(r), weight, 0);
+           Expr key = of.first + r, token = column / f.pack;
+           Expr own = times ? weight * (*times)(token) : weight;
+           if (!f.causal) return select(key < of.end, own, 0);
+           return select(key < of.end && t * c.queries + token >= first_seeing(r), own, 0);
          }},
         [&](const Fragment& contribution) {
           parallel(contribution, [&](Index r, Index j) {
@@ -231,7 +241,7 @@ void Program::key_block(const Index& x, const Index& h, const Index& b) {
   when(!is_piece && !*is_first, [&] { sums.load_sums(dk_of, dv_of, of.first); });
   Expr whole = select(pairs->is_cut(list), 0, list.count);
   const Var begin = select(is_piece, cut.begin, list.begin), count = select(is_piece, cut.count, whole);
-  add_list(sums, {list.tokens, begin, count}, of);
+  add_list(sums, {list.tokens, begin, count, list.times}, of);
   when(is_piece, [&] {
     sums.store_sums(piece_dk->slice(h, b, x), piece_dv->slice(h, b, x), Operand(0));
   }).otherwise([&] { sums.store_sums(dk_of, dv_of, of.first); });
