@@ -1,7 +1,13 @@
 // The calls of calls.py in C++, as its rival. Reads the name of an operator from each line of the standard
 // input, calls it a hundred times, and writes the microseconds of one call: processor time of the thread, or
 // on a GPU the time until the call returns. The target bench_calls, of a build with TEGULA_BENCHMARKS.
-#include <tegula/tegula.hpp>
+#include <ctime>
+#include <functional>
+#include <iostream>
+#include <map>
+#include <string>
+
+#include "tegula/tegula.hpp"
 
 namespace {
 
