@@ -6,7 +6,7 @@
 //
 // A wrong call is an ArgumentError before anything runs: the number and names of the arguments, dtypes
 // (nothing is converted), ranks, extents that disagree, promises and requirements, tensors that share bytes.
-// Strides are free. A call returns when its outputs are written.
+// Strides are free. A call returns when its outputs are written, on a GPU when its work is queued.
 #pragma once
 #include <array>
 #include <concepts>

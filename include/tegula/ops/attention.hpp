@@ -41,8 +41,8 @@ struct AttentionResult {
 };
 
 // softmax(scale · q kᵀ) v for every head: q [batch, queries, heads, d], k [batch, keys, kv heads, d], v
-// [batch, keys, kv heads, d_v] in the order that `layout` says. All are of one dtype, f32, f16 or bf16, in
-// host memory; features, at most 512, lie side by side; other strides are free. Scores and sums are f32.
+// [batch, keys, kv heads, d_v] in the order that `layout` says. All are of one dtype, f32, f16 or bf16, on
+// one device; features, at most 512, lie side by side; other strides are free. Scores and sums are f32.
 // heads is a multiple of kv heads; head h of q uses head h / (heads / kv heads) of k and v. A query that sees
 // no key has output 0 and lse −∞ (with a sink: lse is the sink). Wrong shapes, dtypes or options are an
 // ArgumentError.
