@@ -32,6 +32,19 @@ def test_operators_are_well_formed():
     torch.library.opcheck(torch.ops.tegula.topk_blocks.default, best)
 
 
+@needs_operators
+def test_tensors_without_elements():
+    """On the device meta operators give shapes, those of gradients too."""
+    q, k, v = (x.to("meta").requires_grad_() for x in heads())
+    out, lse = tegula.torch.attention(q, k, v, causal=True)
+    assert out.is_meta and out.shape == q.shape and lse.shape == (1, 4, 21)
+    out.sum().backward()
+    assert q.grad.is_meta and q.grad.shape == q.shape
+    chosen = tegula.torch.topk_blocks(tegula.torch.block_scores(q, k, 8, 8), 2)
+    assert chosen.is_meta and chosen.shape == (1, 2, 3, 2)
+    assert tegula.torch.gemm(q[0], k[0], transpose_b=True).shape == (21, 4, 2)
+
+
 def whole_choice(q, k, v):
     """Scores, the choice of blocks by them, and attention over it, with a loss on the scores too."""
     scores = tegula.torch.block_scores(q * 2, k, 8, 8, causal=True)
