@@ -29,7 +29,7 @@ Regions regions(const Gemm& n) {
 }
 Regions regions(const Reduce& n) { return {all_of(n.from, Touch::read), all_of(n.to, result(n.overwrite))}; }
 Regions regions(const Accumulate& n) { return {all_of(n.tile, Touch::read), all_of(n.to, Touch::combine)}; }
-Regions regions(const Turn&) { return {}; }
+Regions regions(const Turn& n) { return {element(n.word, Touch::combine)}; }
 Regions regions(const For&) { return {}; }
 Regions regions(const If&) { return {}; }
 Regions regions(const While&) { return {}; }

@@ -163,6 +163,17 @@ TEST(RolesText, FallsBackByTarget) {
   EXPECT_EQ(ampere.find("producer"), std::string::npos);
 }
 
+// Where the copy engine does not add, the consumers' threads do, in turn all the same.
+TEST(RolesText, TakesTurnsByThreads) {
+  ops::AttentionBackwardKernel instance = backward_of(128, 64, true);
+  instance.ordered = true;
+  const Signature signature(attention_backward_kernel(instance).ir());
+  const std::string text = print_cuda(signature, {90, false}).text;
+  EXPECT_EQ(text.find("add_box"), std::string::npos);
+  for (const char* piece : {"// ---- consumers", "tg::wait_turn(", "tg::pass_turn("})
+    EXPECT_NE(text.find(piece), std::string::npos) << piece;
+}
+
 // Blocks that need the same rows of B bring half of them each; tiles of attention have rings of their own.
 TEST(RolesText, SharesLoadsInPairs) {
   for (const bool transpose_b : {false, true}) {
