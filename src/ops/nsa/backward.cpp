@@ -76,6 +76,7 @@ NsaBackwardCall prepare_nsa_backward(const BackwardTensors& given, const TensorR
   call.forward = prepare_nsa(q, k, v, block_indices, options, false, op);
   const HeadTensors& t = call.forward.tensors;
   call.inputs = check_backward(args, t, options.layout, given);
+  call.cu_seqlens_q = options.cu_seqlens_q, call.cu_seqlens_k = options.cu_seqlens_k;
   check_window(args, options, gradients);
   NsaBackwardKernel& kernel = call.kernel;
   kernel.forward = call.forward.kernel;

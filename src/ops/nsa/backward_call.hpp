@@ -16,6 +16,7 @@ struct NsaBackwardCall {
   BackwardTensors window_tensors;
   AttentionOptions window_options;
   TensorRef choice, counts;  // a row for each head that selects
+  std::optional<TensorRef> cu_seqlens_q, cu_seqlens_k;
 };
 
 // An ArgumentError if the arguments are wrong.

@@ -168,7 +168,7 @@ void NsaProgram::declare_pairs() {
   pairs.emplace(
       of_rest,
       PairLists::Extents{heads, *batch * queries, parts_of_all * ceildiv(*part_tokens, chunk_tokens),
-                         parts_of_all, ceildiv(keys, c.block), *part_tokens},
+                         parts_of_all, ceildiv(keys, c.block)},
       PairLists::Options{.longest = longest_of_rest(c), .rest = true, .role = PairLists::Role::outputs});
 }
 

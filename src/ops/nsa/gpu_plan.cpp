@@ -13,7 +13,8 @@ constexpr int warp_group_rows = 64, most_pack = 128;
 constexpr int fewest_rows = 20;
 constexpr int most_pack_divided = 8;
 constexpr int most_dim = 128;
-// With longer lists, calls whose neighbours overlap pay more for grids that find nothing to do than others gain.
+// With longer lists, calls whose neighbours overlap pay more for grids that find nothing to do than others
+// gain.
 constexpr int most_entries = 64;
 constexpr std::int64_t fewest_tokens = 12288;  // below, tiles select too few blocks to gain by it
 constexpr int usual_keys = 64, k_of_product = 16;

@@ -122,7 +122,7 @@ Rest make_rest(const NsaCall& call, std::int64_t tokens_of_part) {
   add({heads, batch * parts, blocks + 1});
   add({heads, batch * tokens * lists.entries});
   add({heads, batch * tokens, lists.entries});
-  add({heads, batch * parts, PairLists::pieces(part, blocks, lists.entries, longest_of_rest(c))});
+  add({heads, PairLists::all_pieces(batch * tokens, batch * parts, lists.entries, longest_of_rest(c))});
   add({heads, batch * parts, blocks});
   return rest;
 }

@@ -47,8 +47,8 @@ PairLists::PairLists(const NsaKernel& c, const Extents& e, const Options& option
       begins_(declare("pair_begins", {e.heads, e.sequences, e.blocks + 1}, options.role)),
       tokens_(declare("pair_tokens", {e.heads, e.tokens * width_}, options.role)),
       places_(declare("pair_places", {e.heads, e.tokens, width_}, options.role)),
-      piece_blocks_(
-          declare("piece_blocks", {e.heads, e.sequences, pieces(e.longest, e.blocks)}, options.role)),
+      piece_blocks_(declare("piece_blocks", {e.heads, all_pieces(e.tokens, e.sequences, width_, longest_)},
+                            options.role)),
       first_pieces_(declare("first_pieces", {e.heads, e.sequences, e.blocks}, options.role)) {
   if (options.role == Role::inputs) return;
   counts_.emplace(workspace("pair_counts", {e.heads, e.chunks, e.blocks}, i32));
@@ -63,9 +63,11 @@ PairLists::List PairLists::list(const Part& part, const Expr& block) const {
   return result;
 }
 
-// Over the blocks of keys that are looked after at a time.
+// Over the blocks of keys that are looked after at a time. A packed sequence may have tokens and no keys:
+// then once, so that its entries have no places.
 void PairLists::each_pass(const Part& part, const std::function<void(const Expr&)>& body) const {
-  serial(ceildiv(part.blocks, columns), [&](Index pass) { body(pass * columns); });
+  Expr passes = ceildiv(part.blocks, columns);
+  serial(c.varlen ? max(passes, 1) : passes, [&](Index pass) { body(pass * columns); });
 }
 
 // The blocks of word_bits tokens, each once for a token. Tokens are numbered as in the sequence.
@@ -120,7 +122,7 @@ void PairLists::leave_empty(const Part& part, const TokenTile& tokens) const {
     parallel(part.blocks + 1, [&](Index block) { begins_(part.head, part.sequence, block) = 0; });
     parallel(part.blocks, [&](Index block) { first_pieces_(part.head, part.sequence, block) = 0; });
     parallel(pieces(tokens.count, part.blocks),
-             [&](Index n) { piece_blocks_(part.head, part.sequence, n) = -1; });
+             [&](Index n) { piece_blocks_(part.head, begin_of_pieces(part) + n) = -1; });
   });
   exit_if(all_pairs == 0 || (own == 0 && tokens.first > 0));
 }
@@ -189,7 +191,7 @@ void PairLists::cut(const Part& part, const Expr& begin, const Shared& all_pairs
       Expr number = pieces(run, i), block = begin + run * run_length + i;
       when(block < part.blocks, [&] {
         first_pieces_(part.head, part.sequence, block) = piece;
-        serial(number, [&](Index n) { piece_blocks_(part.head, part.sequence, piece + n) = block; });
+        serial(number, [&](Index n) { piece_blocks_(part.head, begin_of_pieces(part) + piece + n) = block; });
         piece += number;
       });
     });
@@ -249,8 +251,9 @@ void PairLists::write(const Part& part, const TokenTile& tokens, const Selection
   Expr used = total_pieces;
   when(tokens.first == 0, [&] {
     begins_(part.head, part.sequence, part.blocks) = total;
-    parallel(pieces(tokens.count, part.blocks),
-             [&](Index n) { when(n >= used, [&] { piece_blocks_(part.head, part.sequence, n) = -1; }); });
+    parallel(pieces(tokens.count, part.blocks), [&](Index n) {
+      when(n >= used, [&] { piece_blocks_(part.head, begin_of_pieces(part) + n) = -1; });
+    });
   });
 }
 

@@ -20,9 +20,9 @@ inline constexpr int chunk_tokens = 256;
 
 class PairLists {
  public:
-  // All tokens, chunks and sequences of a head, and the blocks and tokens of the longest sequence.
+  // All tokens, chunks and sequences of a head, and the most blocks of a sequence.
   struct Extents {
-    lang::Expr heads, tokens, chunks, sequences, blocks, longest;
+    lang::Expr heads, tokens, chunks, sequences, blocks;
   };
   // What the lists are to the kernel: its own, or made by one for others.
   enum class Role : std::uint8_t { workspaces, outputs, inputs };
@@ -34,8 +34,8 @@ class PairLists {
     Role role = Role::workspaces;
   };
   // Declares tensors. As outputs and inputs they are, of numbers: begins [heads, sequences, blocks + 1],
-  // tokens [heads, tokens · width], places [heads, tokens, width], blocks of pieces [heads, sequences,
-  // pieces], first pieces [heads, sequences, blocks].
+  // tokens [heads, tokens · width], places [heads, tokens, width], blocks of pieces [heads, all_pieces],
+  // first pieces [heads, sequences, blocks].
   PairLists(const NsaKernel& c, const Extents& extents, const Options& options);
 
   // One sequence of one head, and where its chunks and tokens begin among all of the head.
@@ -59,18 +59,22 @@ class PairLists {
   int width() const { return width_; }
 
   lang::Expr is_cut(const List& list) const { return list.count > longest_; }
-  // Room for the numbers of pieces of a sequence.
+  // The most pieces of a sequence.
   lang::Expr pieces(const lang::Expr& tokens, const lang::Expr& blocks) const {
     lang::Expr whole = tokens * width_ / longest_;
     return whole + min(blocks, whole) + 1;
   }
-  static std::int64_t pieces(std::int64_t tokens, std::int64_t blocks, int width, int longest) {
-    const std::int64_t whole = tokens * width / longest;
-    return whole + std::min(blocks, whole) + 1;
+  // Room for those of all sequences of a head, which stand one behind the other.
+  template <class Number>
+  static Number all_pieces(const Number& tokens, const Number& sequences, int width, int longest) {
+    return tokens * width / longest * 2 + sequences;
+  }
+  lang::Expr begin_of_pieces(const Part& part) const {
+    return all_pieces(part.first_row, part.sequence, width_, longest_);
   }
   // The block of a piece, or -1; the first piece of a block, if its list is cut.
   lang::Expr block_of(const Part& part, const lang::Expr& piece) const {
-    return piece_blocks_(part.head, part.sequence, piece);
+    return piece_blocks_(part.head, begin_of_pieces(part) + piece);
   }
   lang::Expr first_piece(const Part& part, const lang::Expr& block) const {
     return first_pieces_(part.head, part.sequence, block);

@@ -69,9 +69,7 @@ Program::Program(const NsaKernel& instance) : c(instance), lists(lists_of_rest(i
   all_tokens.emplace(scalar("all_tokens", i32));
   most_rest.emplace(input("most_rest", {heads, batch * ceildiv(*all_tokens, c.queries)}, i32));
   pairs.emplace(
-      lists,
-      PairLists::Extents{heads, batch * *all_tokens, Expr(Operand(0)), batch * *parts, blocks(),
-                         *part_tokens},
+      lists, PairLists::Extents{heads, batch * *all_tokens, Expr(Operand(0)), batch * *parts, blocks()},
       PairLists::Options{.longest = longest_of_rest(c), .rest = true, .role = PairLists::Role::inputs});
   const Extents of_slot{heads, batch * queries * pairs->width(), c.parts(), c.members};
   slots.emplace(workspace("slots", joined(of_slot, {c.dim_v}), c.compute));

@@ -19,14 +19,25 @@ std::int64_t group_of_call(const NsaBackwardCall& call) {
   return call.kernel.per_query_head ? 1 : call.forward.tensors.group();
 }
 
+// Packed sequences are one entry of a batch.
+std::int64_t batch_of(const NsaBackwardCall& call) {
+  return call.kernel.forward.varlen ? 1 : call.forward.tensors.q.size(0);
+}
+
+TensorRef with_batch(const NsaBackwardCall& call, const TensorRef& tensor) {
+  if (!call.kernel.forward.varlen) return tensor;
+  Shape shape = tensor.shape;
+  shape.insert(shape.begin(), 1);
+  return tensor.expand(shape);
+}
+
 }  // namespace
 
 bool can_take_slots(const NsaBackwardCall& call) {
-  const NsaKernel& f = call.kernel.forward;
   const HeadTensors& t = call.forward.tensors;
   const bool has_pairs = nelements(t.q) > 0 && nelements(t.k) > 0;
   // The gradient of a selection's scale would come from slots, which are rounded.
-  return has_pairs && !f.varlen && !call.kernel.dscale && group_of_call(call) <= tile_rows;
+  return has_pairs && !call.kernel.dscale && group_of_call(call) <= tile_rows;
 }
 
 namespace {
@@ -35,8 +46,9 @@ namespace {
 std::int64_t tokens_in_memory(const NsaBackwardCall& call, const NsaSlotsKernel& kernel) {
   const HeadTensors& t = call.forward.tensors;
   const std::int64_t slots = (kernel.forward.entries + (kernel.forward.diagonal ? 1 : 0)) * kernel.parts();
-  const std::int64_t of_token = std::max<std::int64_t>(
-      1, t.q.size(0) * t.kv_heads * group_of_call(call) * t.dim() * slots * kernel.forward.compute.bytes());
+  const std::int64_t of_token =
+      std::max<std::int64_t>(1, batch_of(call) * t.kv_heads * group_of_call(call) * t.dim() * slots *
+                                    kernel.forward.compute.bytes());
   return std::max(small_bytes, nelements(t.q) * f32.bytes()) / of_token;
 }
 
@@ -88,7 +100,8 @@ Addends window_gradients(const NsaBackwardCall& call) {
 void run_slots(const NsaBackwardCall& call, const NsaSlotsKernel& kernel, std::int64_t tokens_of_call,
                const GradientOutputs& outputs, Target target) {
   const HeadTensors& t = call.forward.tensors;
-  const std::int64_t tokens = t.q.size(1), group = t.group();
+  const std::int64_t tokens = t.q.size(t.q.rank() - 3), group = t.group();
+  const bool packed = kernel.forward.varlen;
   const Tensor dk_sum = scratch(t.k.shape, f32, t.k.device), dv_sum = scratch(t.v.shape, f32, t.v.device);
   std::optional<Addends> plus;
   if (kernel.plus) plus.emplace(window_gradients(call));
@@ -97,38 +110,46 @@ void run_slots(const NsaBackwardCall& call, const NsaSlotsKernel& kernel, std::i
     for (std::int64_t begin = 0; begin == 0 || begin < tokens; begin += tokens_of_call) {
       const std::int64_t end = std::min(tokens, begin + tokens_of_call);
       auto rows = [&](const TensorRef& tensor) {
-        return tensor.slice(1, begin, end).slice(3, member, member + members);
+        return with_batch(call, tensor).slice(1, begin, end).slice(3, member, member + members);
       };
       auto vector = [&](const TensorRef& tensor) {
-        return tensor.slice(3, begin, end).slice(2, member, member + members);
+        return with_batch(call, tensor).slice(3, begin, end).slice(2, member, member + members);
       };
       auto lists = [&](const TensorRef& tensor) {
-        const TensorRef own = tensor.slice(1, begin, end);
+        const TensorRef own = with_batch(call, tensor).slice(1, begin, end);
         return call.kernel.per_query_head ? own.slice(3, member, member + 1) : own;
       };
+      auto keys = [&](const TensorRef& tensor) { return with_batch(call, tensor); };
+      const int heads_at = t.q.rank() - 2;
       std::vector<Argument> values{rows(call.inputs.dout),
-                                   rows(split_heads(t.q, 2, group)),
-                                   t.k,
-                                   t.v,
+                                   rows(split_heads(t.q, heads_at, group)),
+                                   keys(t.k),
+                                   keys(t.v),
                                    rows(call.inputs.out),
                                    vector(call.inputs.lse),
                                    rows(outputs.dq),
-                                   outputs.dk,
-                                   outputs.dv,
+                                   keys(outputs.dk),
+                                   keys(outputs.dv),
                                    lists(call.choice),
                                    call.forward.scale,
-                                   tokens - end};
+                                   packed ? begin : tokens - end};
       if (kernel.forward.counts) values.push_back(lists(call.counts));
       if (kernel.dlse) values.push_back(vector(call.inputs.dlse));
       if (plus) {
-        values.push_back(rows(split_heads(plus->dq.ref(), 2, group)));
-        values.push_back(plus->dk.ref());
-        values.push_back(plus->dv.ref());
+        values.push_back(rows(split_heads(plus->dq.ref(), heads_at, group)));
+        values.push_back(keys(plus->dk.ref()));
+        values.push_back(keys(plus->dv.ref()));
       }
-      values.push_back(dk_sum.ref());
-      values.push_back(dv_sum.ref());
+      values.push_back(keys(dk_sum.ref()));
+      values.push_back(keys(dv_sum.ref()));
       values.push_back(member == 0 && begin == 0);
       values.push_back(member + members == group && end == tokens);
+      if (packed) {
+        values.push_back(*call.cu_seqlens_q);
+        values.push_back(*call.cu_seqlens_k);
+        values.push_back(call.forward.longest);
+        values.push_back(call.forward.longest_keys);
+      }
       compiled(kernel, target, nsa_slots_kernel).call_in_order(values);
     }
 }

@@ -34,31 +34,46 @@ class Program {
 
  private:
   ScoreGradient gradient() const { return {*scale, std::nullopt}; }
-  Expr shift() const { return keys - queries - *behind; }
-  TokenTile tokens_from(const Expr& first) const { return {f, first, queries, keys, *behind}; }
-  PairLists::Part part_of(const Expr& head, const Expr& b) const {
-    return {head, b, b * chunks(), b * queries, ceildiv(keys, f.block)};
+  // What a call has of a sequence: packed ones share the only batch entry, and may begin before the call or
+  // end behind it.
+  struct Sequence {
+    bool packed;
+    Expr number, b, first_row, count, first_key, keys, behind;
+    Expr shift() const { return keys - count - behind; }
+    Slot rows() const { return packed ? Slot(range(first_row, first_row + count)) : Slot(all); }
+    Range own_keys(const Expr& end) const {
+      return packed ? range(first_key, first_key + end) : range(0, end);
+    }
+  };
+  Sequence sequence(const Expr& number) const;
+  Expr sequences() const { return f.varlen ? q_begin->extent(0) - 1 : Expr(batch); }
+  Expr most_keys() const { return f.varlen ? *longest_k : Expr(keys); }
+  Expr most_queries() const { return f.varlen ? min(*longest_q, queries) : Expr(queries); }
+  PairLists::Part part_of(const Expr& head, const Sequence& s) const {
+    Expr first_chunk = f.varlen ? s.first_row / chunk_tokens + s.number : s.number * chunks();
+    return {head, s.number, first_chunk, f.varlen ? s.first_row : s.b * queries, ceildiv(s.keys, f.block)};
   }
   void declare_options(const Extents& of_q, const Extents& vector, const Extents& of_k);
 
   void delta_grid();
   void pair_grids();
-  void key_block(const Index& x, const Index& h, const Index& b);
+  void key_block(const Index& x, const Index& h, const Sequence& s);
   // A tile of keys.
   struct KeyTile {
-    Expr b, h, number, part, first, end;
+    Sequence sequence;
+    Expr h, number, part, first, end;
   };
-  KeyTile key_tile(const Expr& number, const Expr& part, const Expr& h, const Expr& b) const {
+  KeyTile key_tile(const Expr& number, const Expr& part, const Expr& h, const Sequence& s) const {
     Expr first = number * f.block + part * c.keys;
-    return {b, h, number, part, first, min(number * f.block + f.block, keys)};
+    return {s, h, number, part, first, min(number * f.block + f.block, s.keys)};
   }
-  Expr chunks() const { return ceildiv(queries, chunk_tokens); }
-  Expr pieces() const { return pairs->pieces(queries, ceildiv(keys, f.block)); }
+  Expr chunks() const { return ceildiv(most_queries(), chunk_tokens); }
+  Expr pieces() const { return pairs->pieces(most_queries(), ceildiv(most_keys(), f.block)); }
   int stats_width() const { return std::max(2 * f.pack, fewest_stats); }
   int longest() const { return std::max(most_steps * c.queries, fewest_of_piece); }
   void find_first_seeing(const PairLists::List& list, const KeyTile& of, Shared& first) const;
   void add_list(KeyGradient& sums, const PairLists::List& list, const KeyTile& of);
-  void merge_block(const Index& x, const Index& h, const Index& b);
+  void merge_block(const Index& x, const Index& h, const Sequence& s);
   void sum_block(const Index& x, const Index& h, const Index& b);
   void round_block(const Index& x, const Index& h, const Index& b);
   Tensor query_rows(const Tensor& from, const Expr& h, const Expr& b) const {
@@ -69,8 +84,8 @@ class Program {
   const NsaKernel& f;
   Dim batch{"batch"}, queries{"tokens"}, keys{"keys"}, heads{"kv_heads"}, entries{"entries"};
   std::optional<Tensor> dout, q, k, v, out, lse, dq, dk, dv, choice, lengths, dlse, stats, slots, dk_sum,
-      dv_sum, piece_dk, piece_dv, plus_dq, plus_dk, plus_dv;
-  std::optional<Expr> scale, behind, is_first, is_last;
+      dv_sum, piece_dk, piece_dv, plus_dq, plus_dk, plus_dv, q_begin, k_begin;
+  std::optional<Expr> scale, outside, is_first, is_last, longest_q, longest_k;
   std::optional<PairLists> pairs;
 };
 
@@ -88,15 +103,18 @@ Program::Program(const NsaSlotsKernel& instance) : c(instance), f(c.forward) {
   dv.emplace(output("dv", joined(of_k, {f.dim_v}), f.type));
   choice.emplace(input("choice", {batch, queries, heads, 1, entries}, i32));
   scale.emplace(scalar("scale", f32));
-  behind.emplace(scalar("behind", i32));
+  outside.emplace(scalar(f.varlen ? "before" : "behind", i32));
   require(entries <= f.entries, "a row has no more entries than the instance");
   declare_options(of_q, vector, of_k);
   stats.emplace(
       workspace("stats", {batch, queries, heads, stats_width()}, f32, {.zero = f.members < f.pack}));
-  pairs.emplace(
-      f, PairLists::Extents{heads, batch * queries, batch * chunks(), batch, ceildiv(keys, f.block), queries},
-      PairLists::Options{longest()});
-  const Extents of_piece{heads, batch, pieces() * c.parts(), c.keys};
+  pairs.emplace(f,
+                PairLists::Extents{heads, batch * queries,
+                                   f.varlen ? queries / chunk_tokens + sequences() : batch * chunks(),
+                                   sequences(), ceildiv(most_keys(), f.block)},
+                PairLists::Options{longest()});
+  Expr all_pieces = PairLists::all_pieces(batch * queries, sequences(), pairs->width(), longest());
+  const Extents of_piece{heads, all_pieces * c.parts(), c.keys};
   piece_dk.emplace(workspace("piece_dk", joined(of_piece, {f.dim}), f32));
   piece_dv.emplace(workspace("piece_dv", joined(of_piece, {f.dim_v}), f32));
   slots.emplace(
@@ -115,15 +133,31 @@ void Program::declare_options(const Extents& of_q, const Extents& vector, const 
   dv_sum.emplace(inout("dv_sum", joined(of_k, {f.dim_v}), f32));
   is_first.emplace(scalar("is_first", boolean));
   is_last.emplace(scalar("is_last", boolean));
+  if (!f.varlen) return;
+  require(batch == 1, "packed sequences are one entry of a batch");
+  Dim fences("fences");
+  q_begin.emplace(input("q_begin", {fences}, i32));
+  k_begin.emplace(input("k_begin", {fences}, i32));
+  longest_q.emplace(scalar("longest_q", i32));
+  longest_k.emplace(scalar("longest_k", i32));
+}
+
+Program::Sequence Program::sequence(const Expr& number) const {
+  Expr zero = Operand(0);
+  if (!f.varlen) return {false, number, number, zero, queries, zero, keys, *outside};
+  Expr begin = clamp((*q_begin)(number) - *outside, 0, queries), last = (*q_begin)(number + 1) - *outside,
+       end = clamp(last, 0, queries), first_key = (*k_begin)(number);
+  return {true, number, zero, begin, end - begin, first_key, (*k_begin)(number + 1) - first_key, last - end};
 }
 
 void Program::run() {
   delta_grid();
   pair_grids();
-  const Expr tiles = ceildiv(keys, f.block) * c.parts();
+  const Expr tiles = ceildiv(most_keys(), f.block) * c.parts();
   // A head after the other, so that its queries stay in the L2 cache; pieces first: they are the longest.
-  grid(pieces() * c.parts() + tiles, heads, batch, [&](Index x, Index h, Index b) { key_block(x, h, b); });
-  grid(tiles, heads, batch, [&](Index x, Index h, Index b) { merge_block(x, h, b); });
+  grid(pieces() * c.parts() + tiles, heads, sequences(),
+       [&](Index x, Index h, Index s) { key_block(x, h, sequence(s)); });
+  grid(tiles, heads, sequences(), [&](Index x, Index h, Index s) { merge_block(x, h, sequence(s)); });
   grid(ceildiv(queries, c.queries), heads, batch, [&](Index x, Index h, Index b) { sum_block(x, h, b); });
   grid(ceildiv(keys, delta_rows), heads, batch, [&](Index x, Index h, Index b) { round_block(x, h, b); });
 }
@@ -143,10 +177,13 @@ void Program::delta_grid() {
 
 void Program::pair_grids() {
   auto over_chunks = [&](auto body) {
-    grid(chunks(), heads, batch, {.threads = 256}, [&](Index x, Index h, Index b) {
-      Selection selection{choice->slice(b, all, h, 0), {}};
-      if (lengths) selection.counts.emplace(lengths->slice(b, all, h, 0));
-      body(part_of(h, b), tokens_from(x * chunk_tokens), selection);
+    grid(chunks(), heads, sequences(), {.threads = 256}, [&](Index x, Index h, Index number) {
+      const Sequence s = sequence(number);
+      // The first chunk says of a sequence without tokens that it has no pairs.
+      if (f.varlen) exit_if(x > 0 && x * chunk_tokens >= s.count);
+      Selection selection{choice->slice(s.b, s.rows(), h, 0), {}};
+      if (lengths) selection.counts.emplace(lengths->slice(s.b, s.rows(), h, 0));
+      body(part_of(h, s), TokenTile{f, x * chunk_tokens, s.count, s.keys, s.behind}, selection);
     });
   };
   over_chunks([&](const auto&... all_of) { pairs->count(all_of...); });
@@ -156,7 +193,7 @@ void Program::pair_grids() {
 // For every key of the tile, the first pair of the list whose token sees it: by bisection.
 void Program::find_first_seeing(const PairLists::List& list, const KeyTile& of, Shared& first) const {
   parallel(first, [&](Index r) {
-    Expr token = of.first + r - shift();
+    Expr token = of.first + r - of.sequence.shift();
     Var low = 0, high = list.count;
     serial(std::bit_width(static_cast<unsigned>(longest())), [&](Index) {
       when(low < high, [&] {
@@ -173,12 +210,13 @@ void Program::find_first_seeing(const PairLists::List& list, const KeyTile& of, 
 // zeros for rows, and so add nothing.
 void Program::add_list(KeyGradient& sums, const PairLists::List& list, const KeyTile& of) {
   const Expr count = list.count;
-  const Tensor q_of = q->slice(of.b, all, of.h), dout_of = dout->slice(of.b, all, of.h),
-               stats_of = stats->slice(of.b, all, of.h);
+  const Sequence& s = of.sequence;
+  const Tensor q_of = q->slice(s.b, s.rows(), of.h), dout_of = dout->slice(s.b, s.rows(), of.h),
+               stats_of = stats->slice(s.b, s.rows(), of.h);
   const Tensor own_slots = slots->slice(of.h, range(list.begin, list.begin + count), of.part);
   // Tokens ascend: the first sees least.
   Expr cut = of.first + c.keys > of.end, lowest = select(count > 0, list.tokens(list.begin), 0),
-       sees_all = lowest + shift() >= of.first + (c.keys - 1);
+       sees_all = lowest + s.shift() >= of.first + (c.keys - 1);
   // With repeats every step asks what a pair counts.
   const Var partial = f.repeats ? Expr(Operand(true)) : f.causal ? cut || !sees_all : cut;
   Shared first_seeing({c.keys}, i32);
@@ -222,43 +260,48 @@ void Program::add_list(KeyGradient& sums, const PairLists::List& list, const Key
 }
 
 // First pieces of long lists, then whole lists.
-void Program::key_block(const Index& x, const Index& h, const Index& b) {
+void Program::key_block(const Index& x, const Index& h, const Sequence& s) {
   const int parts = c.parts();
-  const PairLists::Part own_part = part_of(h, b);
+  const PairLists::Part own_part = part_of(h, s);
   Expr of_pieces = pieces() * parts, is_piece = x < of_pieces, piece = x / parts;
-  const Var number = select(is_piece, pairs->block_of(own_part, piece), (x - of_pieces) / parts);
-  exit_if(number < 0);
-  const KeyTile of = key_tile(number, select(is_piece, x, x - of_pieces) % parts, h, b);
+  Expr exists = f.varlen ? is_piece && piece < pairs->pieces(s.count, own_part.blocks) : is_piece;
+  Expr other = f.varlen ? select(is_piece, -1, (x - of_pieces) / parts) : (x - of_pieces) / parts;
+  const Var number = select(exists, pairs->block_of(own_part, piece), other);
+  exit_if(f.varlen ? number < 0 || number >= own_part.blocks : number < 0);
+  const KeyTile of = key_tile(number, select(is_piece, x, x - of_pieces) % parts, h, s);
   const PairLists::List list = pairs->list(own_part, number);
   const PairLists::List cut = pairs->piece(list, piece - pairs->first_piece(own_part, number));
   exit_if(!is_piece && !*is_first && (pairs->is_cut(list) || list.count == 0));
   // A part behind the last key leaves zeros in its slots.
-  const Range own = range(0, of.end);
-  const Slot loaded = f.block % c.keys == 0 ? Slot(all) : Slot(own);
+  const Range own = s.own_keys(of.end);
+  const Slot loaded = f.block % c.keys == 0 ? f.varlen ? Slot(s.own_keys(s.keys)) : Slot(all) : Slot(own);
   KeyGradient sums(c.tiles(), gradient());
-  sums.load(k->slice(b, loaded, h), v->slice(b, loaded, h), of.first);
-  const Tensor dk_of = dk_sum->slice(b, own, h), dv_of = dv_sum->slice(b, own, h);
+  sums.load(k->slice(s.b, loaded, h), v->slice(s.b, loaded, h), of.first);
+  const Tensor dk_of = dk_sum->slice(s.b, own, h), dv_of = dv_sum->slice(s.b, own, h);
   when(!is_piece && !*is_first, [&] { sums.load_sums(dk_of, dv_of, of.first); });
   Expr whole = select(pairs->is_cut(list), 0, list.count);
   const Var begin = select(is_piece, cut.begin, list.begin), count = select(is_piece, cut.count, whole);
   add_list(sums, {list.tokens, begin, count, list.times}, of);
   when(is_piece, [&] {
-    sums.store_sums(piece_dk->slice(h, b, x), piece_dv->slice(h, b, x), Operand(0));
+    Expr at = pairs->begin_of_pieces(own_part) * parts + x;
+    sums.store_sums(piece_dk->slice(h, at), piece_dv->slice(h, at), Operand(0));
   }).otherwise([&] { sums.store_sums(dk_of, dv_of, of.first); });
 }
 
 // Adds the sums of pieces.
-void Program::merge_block(const Index& x, const Index& h, const Index& b) {
+void Program::merge_block(const Index& x, const Index& h, const Sequence& s) {
   const int parts = c.parts();
-  const KeyTile of = key_tile(x / parts, x % parts, h, b);
-  const PairLists::List list = pairs->list(part_of(h, b), of.number);
+  const PairLists::Part own_part = part_of(h, s);
+  const KeyTile of = key_tile(x / parts, x % parts, h, s);
+  if (f.varlen) exit_if(of.number >= own_part.blocks);
+  const PairLists::List list = pairs->list(own_part, of.number);
   exit_if(!pairs->is_cut(list));
-  Expr first = pairs->first_piece(part_of(h, b), of.number);
+  Expr first = pairs->begin_of_pieces(own_part) + pairs->first_piece(own_part, of.number);
   auto merge = [&](const Tensor& from, const Tensor& to, int features) {
-    Tensor window = to.slice(b, range(0, of.end), h);
+    Tensor window = to.slice(s.b, s.own_keys(of.end), h);
     Fragment sum = load(window.at(of.first), {c.keys, features});
     serial(pairs->pieces_of(list), [&](Index n) {
-      Tensor own = from.slice(h, b, (first + n) * parts + of.part);
+      Tensor own = from.slice(h, (first + n) * parts + of.part);
       parallel(sum, [&](Index i, Index j) { sum(i, j) += own(i, j); });
     });
     copy(sum, window.at(of.first));
