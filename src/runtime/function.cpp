@@ -8,7 +8,8 @@
 namespace tegula {
 
 std::string_view Target::name() const {
-  constexpr std::string_view names[] = {"automatic", "interpreter", "cpu", "emulated", "emulated:sm_90", "cuda", "cuda:sm_80"};
+  constexpr std::string_view names[] = {"automatic",      "interpreter", "cpu",       "emulated",
+                                        "emulated:sm_90", "cuda",        "cuda:sm_80"};
   return names[static_cast<int>(kind_)];
 }
 

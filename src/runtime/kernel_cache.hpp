@@ -1,9 +1,9 @@
 // Compiled kernels on disk, by content: a key is the hash of all that a file depends on.
 //
 // Any number of processes may share the directory. A file appears under its name only when it is complete;
-// its size and hash stand in a footer, so that a damaged entry is noticed and built again. So is an entry that
-// another process removes before it is used, and one that does not load here, as one from a machine with other
-// libraries.
+// its size and hash stand in a footer, so that a damaged entry is noticed and built again. So is an entry
+// that another process removes before it is used, and one that does not load here, as one from a machine with
+// other libraries.
 #pragma once
 #include <cstdint>
 #include <functional>

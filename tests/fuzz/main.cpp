@@ -37,9 +37,9 @@ int main(int argc, char** argv) {
   app.add_option("--failures", options.most_failures, "ends after so many");
   app.add_option("--optimise", options.optimise, "level for the host's compiler, in place of 2")
       ->check(CLI::Range(0, 2));
-  app.add_option(
-      "--executor", names,
-      "compare these only, also emulated, emulated_sm90, cuda, cuda_sm80; interpreter, passes and cpu if none is given");
+  app.add_option("--executor", names,
+                 "compare these only, also emulated, emulated_sm90, cuda, cuda_sm80; interpreter, passes and "
+                 "cpu if none is given");
   app.add_flag("--print", print_programs, "write the programs");
   app.add_flag("--keep", keep, "do not reduce programs that fail");
   CLI11_PARSE(app, argc, argv);

@@ -21,8 +21,8 @@ struct TegulaThreads {
 // Barriers 0 … 15 are those of the block.
 constexpr int tegula_first_warp_barrier = 16;
 
-// What the printed text has: where the numbers of the running thread and block go, its shared memory, and what
-// does one thing that the kernel has begun and not awaited, if there is one.
+// What the printed text has: where the numbers of the running thread and block go, its shared memory, and
+// what does one thing that the kernel has begun and not awaited, if there is one.
 struct TegulaPrinted {
   TegulaIndex* thread;
   TegulaIndex* block;

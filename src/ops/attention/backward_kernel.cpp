@@ -52,7 +52,8 @@ struct Program {
     if (c.dlse) dlse.emplace(input("dlse", vector, f32));
     delta.emplace(workspace("delta", vector, f32));
     base.emplace(workspace("base", vector, f32));
-    if (c.one_pass) sum.emplace(workspace("sum", joined(vector, {c.dim}), f32, {.zero = !starts_uncleared()}));
+    if (c.one_pass)
+      sum.emplace(workspace("sum", joined(vector, {c.dim}), f32, {.zero = !starts_uncleared()}));
     if (c.varlen) declare_sequences();
   }
 
@@ -86,7 +87,8 @@ struct Program {
     return c.varlen ? SequenceRows(b, *q_begin, *k_begin) : SequenceRows(b, *queries, *keys);
   }
   Expr sequences() const { return c.varlen ? q_begin->extent(0) - 1 : Expr(*batch); }
-  // The queries that see the tile of keys from `first` on. Seen from a key, the window is the other way round.
+  // The queries that see the tile of keys from `first` on. Seen from a key, the window is the other way
+  // round.
   ScoreRange seen_from(const Expr& first, const Expr& queries_here, const Expr& keys_here) const {
     return {first + queries_here - keys_here, c.keys, keys_here - first, queries_here, right, left};
   }
@@ -195,7 +197,8 @@ void Program::key_block(const Index& x, const Index& h, const Index& b) {
     return [this, row, x, &views](const Fragment& contribution) {
       const Tensor to = views.vector(*sum);
       if (c.ordered)
-        accumulate(to.at(row), contribution, {.order = x, .consecutive = true, .overwrite = starts_uncleared()});
+        accumulate(to.at(row), contribution,
+                   {.order = x, .consecutive = true, .overwrite = starts_uncleared()});
       else
         accumulate(to.at(row), contribution);
     };
