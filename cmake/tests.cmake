@@ -27,8 +27,8 @@ function(tegula_test_settings name)
 endfunction()
 
 # The tables of the operators, and CUDA text that runs on the CPU, compile hundreds of kernels that run once, so their
-# compiler does not optimise. Random programs, the codegen tests and the built-in kernels are compiled as for users.
-# Nor does it collect what it could free.
+# compiler does not optimise, nor collect what it could free; so do most random programs. The others, the codegen tests and
+# the built-in kernels are compiled as for users.
 set(quick_compiler ${CMAKE_BINARY_DIR}/quick-c++)
 set(quick_flags)
 if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
@@ -38,19 +38,18 @@ configure_file(${CMAKE_CURRENT_LIST_DIR}/quick-c++.in ${quick_compiler} @ONLY
                FILE_PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE GROUP_READ GROUP_EXECUTE WORLD_READ WORLD_EXECUTE)
 
 # tegula_test(NAME source... [QUICK filter]): the tests that the filter of GoogleTest leaves get the quick compiler.
-# They take longest, minutes where a busy machine compiles a whole table for one of them, so they come first: none is
-# left that runs alone at the end.
+# They take longest, so they come first: none is left that runs alone at the end.
 function(tegula_test name)
   cmake_parse_arguments(of "" "QUICK" "" ${ARGN})
   add_executable(${name} ${of_UNPARSED_ARGUMENTS})
   tegula_test_settings(${name})
-  set(common NO_PRETTY_VALUES DISCOVERY_TIMEOUT 60 PROPERTIES TIMEOUT)
+  set(common NO_PRETTY_VALUES DISCOVERY_TIMEOUT 60 PROPERTIES TIMEOUT 120)
   if(of_QUICK)
-    gtest_discover_tests(${name} TEST_FILTER "${of_QUICK}" ${common} 300 COST 10
+    gtest_discover_tests(${name} TEST_FILTER "${of_QUICK}" ${common} COST 10
                          ENVIRONMENT TEGULA_CXX=${quick_compiler})
-    gtest_discover_tests(${name} TEST_FILTER "-${of_QUICK}" ${common} 120)
+    gtest_discover_tests(${name} TEST_FILTER "-${of_QUICK}" ${common})
   else()
-    gtest_discover_tests(${name} ${common} 120)
+    gtest_discover_tests(${name} ${common})
   endif()
 endfunction()
 

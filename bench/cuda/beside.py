@@ -28,24 +28,6 @@ def ours(chosen, length, q_block, k_block, causal):
     return call
 
 
-def rounds(calls, flush):
-    """Milliseconds of every call in every round, the calls in turns."""
-    for call in calls:
-        call()
-    events = []
-    for _ in range(ROUNDS):
-        for call in calls:
-            begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-            flush.zero_()
-            begin.record()
-            call()
-            end.record()
-            events.append((begin, end))
-    torch.cuda.synchronize()
-    times = [begin.elapsed_time(end) for begin, end in events]
-    return [times[i::len(calls)] for i in range(len(calls))]
-
-
 def rows(with_flex):
     for length, q_block, k_block, causal in rivals.sparse_shapes():
         name = "block sparse bf16 %dx%dx%dx%d %dx%d 1 of 10%s" % (length, HEADS, KV_HEADS, DIM, q_block, k_block,
@@ -61,7 +43,7 @@ def measure(length, q_block, k_block, causal, with_flex, flush):
              rivals.attention(1, DENSE, HEADS, DIM, False, HEADS // KV_HEADS)]
     if with_flex:
         calls.append(rivals.flex(chosen, length, HEADS, KV_HEADS, DIM, q_block, k_block, causal))
-    own, dense, *flex = rounds(calls, flush)
+    own, dense, *flex = rivals.rounds_of(calls, flush, ROUNDS)
     line = {"ms": statistics.median(own), "tflops": flops / statistics.median(own) / 1e9,
             "dense tflops": dense_flops / statistics.median(dense) / 1e9,
             "x dense": statistics.median(flops / a / (dense_flops / b) for a, b in zip(own, dense))}

@@ -182,18 +182,26 @@ def backward(batch, length, heads, dim, causal):
     return lambda: torch.autograd.grad(out, (q, k, v), dout, retain_graph=True)
 
 
-def milliseconds(call, flush, rounds=ROUNDS):
-    call()
+def rounds_of(calls, flush, rounds):
+    """Milliseconds of every call in every round, the calls in turns."""
+    for call in calls:
+        call()
     events = []
     for _ in range(rounds):
-        begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-        flush.zero_()
-        begin.record()
-        call()
-        end.record()
-        events.append((begin, end))
+        for call in calls:
+            begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+            flush.zero_()
+            begin.record()
+            call()
+            end.record()
+            events.append((begin, end))
     torch.cuda.synchronize()
-    return statistics.median(begin.elapsed_time(end) for begin, end in events)
+    times = [begin.elapsed_time(end) for begin, end in events]
+    return [times[i::len(calls)] for i in range(len(calls))]
+
+
+def milliseconds(call, flush, rounds=ROUNDS):
+    return statistics.median(rounds_of([call], flush, rounds)[0])
 
 
 def main(words):

@@ -80,7 +80,7 @@ std::string CudaGridPrinter::begin_roles(const Grid& grid, const passes::Roles& 
   for (std::size_t r = 0; r < rings_.size(); ++r) {
     const bool loads = r < roles.rings.size();
     const int fills = loads ? passes::full_arrivals(roles.rings[r], roles) : 1;
-    const bool by_threads = fills == 2;  // that, and bytes to come
+    const bool by_threads = loads && !roles.rings[r].by_rows && roles.is_brought_by_threads(roles.rings[r]);
     out_.line(fmt::format("tg::init_ring<{}>(shared_memory + {}, {}, {});", depth_of(r), rings_[r].barriers,
                           by_threads ? "1 + tg::filling_threads" : std::to_string(fills),
                           loads ? passes::empty_arrivals(roles) : roles.consumers / 32));

@@ -1,6 +1,7 @@
 // What is done to a kernel before it is printed for a GPU. Printing then asks of every grid, in this order,
 //   specialize_roles  who loads and who computes; without roles all threads do everything
 //   delay_products    which products run under the next step's work
+//   order_loads       in which order the producer brings the tiles of these
 //   build_schedule    all waits, releases and turns of both roles; schedule::check simulates them
 //   infer_layouts     which thread holds which element in which register
 //   place_sync        barriers around other shared memory (codegen/cuda)
