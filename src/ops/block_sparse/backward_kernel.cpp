@@ -7,6 +7,7 @@
 #include "ops/attention/scores.hpp"
 #include "ops/block_sparse/key_pass.hpp"
 #include "ops/block_sparse/lists.hpp"
+#include "ops/block_sparse/longest_first.hpp"
 #include "ops/block_sparse/sorted_lists.hpp"
 
 namespace tegula::ops {
@@ -14,9 +15,10 @@ namespace tegula::ops {
 using namespace lang;
 
 std::string BlockSparseBackwardKernel::name() const {
-  return fmt::format("{}_backward_q{}_k{}_f{}_r{}_c{}{}{}{}{}", forward.name(), queries, keys, inverse.fold,
-                     inverse.rows, inverse.columns, per_query_head ? "_per_head" : "", dlse ? "_dlse" : "",
-                     one_pass ? "_one_pass" : "", direct ? "_direct" : "");
+  return fmt::format("{}_backward_q{}_k{}_f{}_r{}_c{}_t{}{}{}{}{}{}", forward.name(), queries, keys,
+                     inverse.fold, inverse.rows, inverse.columns, together, per_query_head ? "_per_head" : "",
+                     dlse ? "_dlse" : "", one_pass ? "_one_pass" : "", direct ? "_direct" : "",
+                     longest_first ? "_longest" : "");
 }
 
 namespace {
@@ -31,6 +33,7 @@ struct Program {
   std::optional<Expr> scale, cap;
   std::optional<InverseLists> inverse;
   std::optional<SortedLists> sorted;
+  std::optional<LongestFirst> longest_first;  // of the lists of keys, all heads of all batches in a row
 
   explicit Program(const BlockSparseBackwardKernel& instance) : c(instance) {
     if (f.pack == 1) group.emplace("group");
@@ -73,8 +76,9 @@ struct Program {
   void run();
   void delta_grid();
   InverseLists turned_lists() const;
+  Expr queries_of(const Expr& head, const Expr& list) const;
   SortedLists sorted_lists() const;
-  void query_block(const Index& x, const Index& h, const Index& b);
+  void query_block(const Expr& x, const Index& h, const Index& b);
   // Calls `body` for the tiles of keys that a block of queries chose.
   void walk_choice(const ChoiceRow& chosen, const Expr& blocks,
                    const std::function<void(const BlockTile&)>& body) const;
@@ -90,15 +94,22 @@ void Program::run() {
   delta_grid();
   inverse.emplace(turned_lists());
   inverse->record_grids();
+  if (c.longest_first) {
+    longest_first.emplace(batch * heads, lists(),
+                          [this](const Expr& n, const Expr& list) { return queries_of(n, list); });
+    longest_first->record_grid();
+  }
   if (f.listed && !c.one_pass) {
     sorted.emplace(sorted_lists());
     sorted->record_grid();
   }
   // Tiles that share a list run at the same time.
-  const Order order = f.listed && f.pack == 1 && !c.per_query_head ? Order::grouped(8) : Order{};
+  const Order order = f.listed && f.pack == 1 && !c.per_query_head ? Order::grouped(c.together) : Order{};
   if (!c.one_pass)
-    grid(q_blocks * f.splits(), parts(), batch, {.order = order},
-         [&](Index x, Index h, Index b) { query_block(x, h, b); });
+    grid(q_blocks * f.splits(), parts(), batch, {.order = order}, [&](Index x, Index h, Index b) {
+      // Under a causal mask later queries see more keys: they begin first.
+      query_block(f.causal ? q_blocks * f.splits() - 1 - x : Expr(x), h, b);
+    });
   const int tiles = ceildiv(c.span(), c.keys);
   grid(lists() * tiles, heads, batch, [&](Index x, Index h, Index b) { key_block(x, h, b); });
   if (c.one_pass)
@@ -141,6 +152,15 @@ InverseLists Program::turned_lists() const {
         return {
             q_blocks, lists(), b * chunks, b * lists(), b * q_blocks * width, each, ceildiv(keys, f.k_block)};
       }};
+}
+
+// How many blocks of queries a tile of keys meets, of all heads that choose for themselves.
+Expr Program::queries_of(const Expr& head, const Expr& list) const {
+  Expr b = head / heads, h = head % heads;
+  if (!c.per_query_head) return inverse->list(h, b, list).count;
+  Var sum = 0;
+  serial(members(), [&](Index member) { sum += inverse->list(h * members() + member, b, list).count; });
+  return sum;
 }
 
 SortedLists Program::sorted_lists() const {
@@ -196,7 +216,7 @@ ScoreGradient::Mask Program::key_mask(const BlockTile& tile, const ScoreRange& v
           }};
 }
 
-void Program::query_block(const Index& x, const Index& h, const Index& b) {
+void Program::query_block(const Expr& x, const Index& h, const Index& b) {
   Expr kv_head = f.pack > 1 ? Expr(h) : h / *group, member = f.pack > 1 ? Expr(Operand(0)) : h % *group;
   Expr q_block = f.splits() == 1 ? Expr(x) : x / f.splits();
   Expr first = f.splits() == 1 ? q_block * f.q_block : q_block * f.q_block + x % f.splits() * f.queries;
@@ -262,7 +282,8 @@ MaskOfStep Program::query_mask(const InverseLists::List& list, const Expr& first
 
 void Program::key_block(const Index& x, const Index& h, const Index& b) {
   const int tiles = ceildiv(c.span(), c.keys);
-  Expr number = tiles == 1 ? Expr(x) : x / tiles;
+  Expr turn = tiles == 1 ? Expr(x) : x / tiles;
+  Expr number = longest_first ? longest_first->list(b * heads + h, turn) : turn;
   Expr first = tiles == 1 ? number * c.span() : number * c.span() + x % tiles * c.keys;
   Expr end = c.span() % c.keys == 0 ? Expr(keys) : min(number * c.span() + c.span(), keys);
   exit_if(first >= end);

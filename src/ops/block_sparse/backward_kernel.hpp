@@ -17,6 +17,9 @@ struct BlockSparseBackwardKernel {
   bool one_pass =
       false;            // dq is summed over the blocks of keys in f32, in any order; blocks are not gathered
   bool direct = false;  // see GradientTiles
+  // Tiles of keys that more blocks of queries chose begin before others, so that all end together.
+  bool longest_first = false;
+  int together = 1;  // heads that share their lists and keys: their tiles of queries run at the same time
   InverseShape inverse = {};
 
   GradientTiles query_tiles() const {
