@@ -69,6 +69,32 @@ def grouped_attentions():
             yield name, flops, functools.partial(attention, 1, length, heads, 128, causal, group)
 
 
+def decodes():
+    """One query of each sequence; the fastest of PyTorch's backends."""
+    for batch, length in ((1, 8192), (1, 32768), (1, 131072), (8, 8192), (32, 8192), (64, 2048)):
+        name = "decode bf16 %dx%dx64x128 full group 8" % (batch, length)
+        yield name, 4.0 * batch * 64 * 128 * length, functools.partial(decode, batch, length, 64, 8, 128)
+
+
+def decode(batch, length, heads, kv_heads, dim):
+    q = torch.randn(batch, 1, heads, dim, device="cuda", dtype=torch.bfloat16).transpose(1, 2)
+    k, v = [torch.randn(batch, length, kv_heads, dim, device="cuda", dtype=torch.bfloat16).transpose(1, 2) for _ in range(2)]
+
+    def by(backend):
+        with sdpa_kernel(backend):
+            F.scaled_dot_product_attention(q, k, v, enable_gqa=True)
+    calls = []
+    for backend in (SDPBackend.CUDNN_ATTENTION, SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION):
+        call = functools.partial(by, backend)
+        try:
+            call()
+            calls.append(call)
+        except RuntimeError as failure:  # a backend that refuses
+            print("decode", backend, str(failure).splitlines()[0], file=sys.stderr)
+    flush = torch.empty(256 << 20, dtype=torch.uint8, device="cuda")
+    return min(calls, key=lambda call: milliseconds(call, flush, 5))
+
+
 # Tiles of FlexAttention; a workload takes the fastest that it can.
 FLEX_TILES = [{"BLOCK_M": m, "BLOCK_N": n, "num_warps": warps, "num_stages": stages}
               for m, n, warps, stages in ((128, 64, 4, 3), (128, 128, 8, 2), (64, 64, 4, 3), (128, 64, 8, 3))]
@@ -206,7 +232,7 @@ def milliseconds(call, flush, rounds=ROUNDS):
 
 def main(words):
     flush = torch.empty(256 << 20, dtype=torch.uint8, device="cuda")
-    for workloads in (gemms, attentions, grouped_attentions, flex_attentions, backwards):
+    for workloads in (gemms, attentions, decodes, grouped_attentions, flex_attentions, backwards):
         for name, flops, prepare in workloads():
             if words and not any(word in name for word in words):
                 continue

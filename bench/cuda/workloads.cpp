@@ -56,6 +56,8 @@ struct AttentionShape {
   std::int64_t batch, length, heads, dim;
   std::int64_t group = 1;   // heads of q for one of k
   std::int64_t window = 0;  // keys that a query sees at most, 0: all
+  bool decode = false;      // one query
+  std::int64_t queries() const { return decode ? 1 : length; }
 };
 
 // The first sequence of those that a tensor holds, or the only one.
@@ -78,6 +80,7 @@ double exact_attention(const AttentionShape& s, bool causal, std::int64_t k_begi
 
 double pairs(const AttentionShape& s, bool causal) {
   const auto n = static_cast<double>(s.length), w = static_cast<double>(s.window);
+  if (s.decode) return n;
   if (s.window > 0) return w * (w + 1) / 2 + (n - w) * w;
   return n * n * (causal ? 0.5 : 1);
 }
@@ -90,7 +93,7 @@ double attention_flops(const AttentionShape& s, bool causal) {
 double worst_row(const AttentionShape& s, bool causal, const Tensor& out, std::int64_t k_begin,
                  std::int64_t v_begin) {
   double worst = 0;
-  for (const std::int64_t row : {std::int64_t{0}, s.length / 3, s.length - 1}) {
+  for (const std::int64_t row : {std::int64_t{0}, s.queries() / 3, s.queries() - 1}) {
     const std::int64_t head = row % s.heads, feature = (row * 31) % s.dim;
     const Tensor element = out.select(0, row).select(0, head).slice(0, feature, feature + 1);
     const double exact = exact_attention(s, causal, k_begin, v_begin, row, head, feature);
@@ -101,18 +104,18 @@ double worst_row(const AttentionShape& s, bool causal, const Tensor& out, std::i
 
 Workload attention_workload(const AttentionShape& s, bool causal) {
   Workload workload;
-  workload.name = fmt::format("attention bf16 {}x{}x{}x{} {}", s.batch, s.length, s.heads, s.dim,
-                              causal ? "causal" : "full");
+  workload.name = fmt::format("{} bf16 {}x{}x{}x{} {}", s.decode ? "decode" : "attention", s.batch, s.length,
+                              s.heads, s.dim, causal ? "causal" : "full");
   if (s.group > 1) workload.name += fmt::format(" group {}", s.group);
   if (s.window > 0) workload.name += fmt::format(" window {}", s.window);
   workload.flops = attention_flops(s, causal);
   workload.prepare = [=] {
-    const Shape shape{s.batch, s.length, s.heads, s.dim}, kv{s.batch, s.length, s.heads / s.group, s.dim};
+    const Shape shape{s.batch, s.queries(), s.heads, s.dim}, kv{s.batch, s.length, s.heads / s.group, s.dim};
     const std::int64_t k_begin = behind(0, shape), v_begin = behind(k_begin, kv);
     const Tensor q = pool(bf16).take(shape, 0), k = pool(bf16).take(kv, k_begin),
                  v = pool(bf16).take(kv, v_begin);
     const Tensor out = Tensor::full(shape, bf16, std::nan("")).to(Device::cuda());
-    const Tensor lse = Tensor::empty({s.batch, s.heads, s.length}, f32, Device::cuda());
+    const Tensor lse = Tensor::empty({s.batch, s.heads, s.queries()}, f32, Device::cuda());
     const ops::AttentionOptions options{
         .causal = causal, .left = s.window - 1, .out = out.ref(), .lse = lse.ref()};
     return Workload::Ready{[=] { ops::attention(q, k, v, options); },
@@ -172,6 +175,10 @@ std::vector<Workload> workloads() {
     all.push_back(packed_workload({2048, 512, 6144, 256, 1024, 4096, 1792, 512}, 16, 128, causal));
   }
   all.push_back(attention_workload({2, 8192, 16, 128, 1, 1024}, true));
+  // One query of each sequence, as a model that writes text has it.
+  for (auto [batch, length] :
+       {std::pair(1, 8192), {1, 32768}, {1, 131072}, {8, 8192}, {32, 8192}, {64, 2048}})
+    all.push_back(attention_workload({batch, length, 64, 128, 8, 0, true}, false));
   // What sparse attention is compared with.
   all.push_back(attention_workload({1, 16384, 64, 128, 8}, false));
   all.push_back(attention_workload({1, 8192, 64, 128, 16}, true));

@@ -126,11 +126,13 @@ nb::object gemm(const nb::args& arguments) {
 }  // namespace
 
 void define_forward(nb::module_& module) {
-  module.def("attention", attention,
-             nb::sig("def attention(q: object, k: object, v: object, sinks: object | None, cu_seqlens_q: "
-                     "object | None, cu_seqlens_k: object | None, layout: str, scale: float | None, causal: "
-                     "bool, left: int, right: int, softcap: float, out: object | None = None, lse: object | "
-                     "None = None, target: str = 'automatic', /) -> tuple"));
+  module.def(
+      "attention", attention,
+      nb::sig("def attention(q: object, k: object, v: object, sinks: object | None, cu_seqlens_q: "
+              "object | None, cu_seqlens_k: object | None, layout: str, scale: float | None, causal: "
+              "bool, left: int, right: int, softcap: float, max_seqlen_q: int, max_seqlen_k: int, out: "
+              "object | None = None, lse: object | None = None, target: str = 'automatic', /) -> "
+              "tuple"));
   module.def("block_sparse_attn", block_sparse,
              nb::sig("def block_sparse_attn(q: object, k: object, v: object, topk_indices: object | None, "
                      "counts: object | None, mask: object | None, q_block_size: int, k_block_size: int, "

@@ -6,7 +6,7 @@
 
 namespace tegula::python {
 
-// sinks, cu_seqlens_q, cu_seqlens_k, layout, scale, causal, left, right, softcap
+// sinks, cu_seqlens_q, cu_seqlens_k, layout, scale, causal, left, right, softcap, max_seqlen_q, max_seqlen_k
 inline ops::AttentionOptions dense_options(Call& call, Arguments& given) {
   const nb::handle sinks = given.array(), cu_seqlens_q = given.array(), cu_seqlens_k = given.array();
   ops::AttentionOptions options;
@@ -15,6 +15,7 @@ inline ops::AttentionOptions dense_options(Call& call, Arguments& given) {
   options.causal = given.flag("causal");
   options.left = given.integer("left"), options.right = given.integer("right");
   options.softcap = static_cast<float>(given.number("softcap"));
+  options.max_seqlen_q = given.integer("max_seqlen_q"), options.max_seqlen_k = given.integer("max_seqlen_k");
   options.sinks = call.optional_input("sinks", sinks);
   options.cu_seqlens_q = call.optional_input("cu_seqlens_q", cu_seqlens_q);
   options.cu_seqlens_k = call.optional_input("cu_seqlens_k", cu_seqlens_k);

@@ -26,6 +26,8 @@ def attention_backward(
     sinks: Array | None = None,
     cu_seqlens_q: Array | None = None,
     cu_seqlens_k: Array | None = None,
+    max_seqlen_q: int = 0,
+    max_seqlen_k: int = 0,
     deterministic: bool = True,
     target: str = "automatic",
 ) -> tuple[Any, Any, Any, Any]:
@@ -46,7 +48,7 @@ def attention_backward(
     """
     return _tegula.attention_backward(
         dout, q, k, v, out, lse, dlse, sinks, cu_seqlens_q, cu_seqlens_k, layout, scale, causal, left, right, softcap,
-        deterministic, target,
+        max_seqlen_q, max_seqlen_k, deterministic, target,
     )  # fmt: skip
 
 

@@ -22,6 +22,8 @@ def attention(
     sinks: Array | None = None,
     cu_seqlens_q: Array | None = None,
     cu_seqlens_k: Array | None = None,
+    max_seqlen_q: int = 0,
+    max_seqlen_k: int = 0,
     out: Array | None = None,
     lse: Array | None = None,
     target: str = "automatic",
@@ -40,6 +42,8 @@ def attention(
         softcap: scores become ``softcap * tanh(score / softcap)``; 0 for none.
         sinks: [heads] of any float dtype; a logit of each head that counts in the sum but has no value.
         cu_seqlens_q, cu_seqlens_k: int32 [sequences + 1]; sequence b has the tokens from entry b to entry b + 1.
+        max_seqlen_q, max_seqlen_k: the most tokens of a sequence, 0 where it is not known. On a GPU, where cu_seqlens are
+            not read, these promises save blocks for tokens that no sequence has, and few queries share tiles.
         out, lse: written instead of new arrays.
         target: "automatic" (the fastest for the device of the arrays), "cpu", "cuda", or "interpreter" (slow, finds
             errors of kernels). On a GPU the work is queued on the current stream of the library of q.
@@ -57,8 +61,9 @@ def attention(
     """
     _tegula.refuse_gradients(q, k, v, sinks)
     return _tegula.attention(
-        q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, layout, scale, causal, left, right, softcap, out, lse, target
-    )
+        q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, layout, scale, causal, left, right, softcap,
+        max_seqlen_q, max_seqlen_k, out, lse, target,
+    )  # fmt: skip
 
 
 def block_sparse_attn(

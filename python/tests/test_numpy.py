@@ -75,7 +75,9 @@ def test_strides_are_free():
 def test_packed_sequences():
     q, k, v = (x[0] for x in heads(37, 37))
     bounds = np.array([0, 11, 37], np.int32)
-    out, lse = tegula.attention(q, k, v, cu_seqlens_q=bounds, cu_seqlens_k=bounds, target="interpreter")
+    packed = {"cu_seqlens_q": bounds, "cu_seqlens_k": bounds, "target": "interpreter"}
+    out, lse = tegula.attention(q, k, v, max_seqlen_q=26, max_seqlen_k=30, **packed)
+    refused(lambda: tegula.attention(q, k, v, max_seqlen_k=25, **packed), ValueError, "max_seqlen_k", "at least 26")
     for begin, end in ((0, 11), (11, 37)):
         part = slice(begin, end)
         expected_out, expected_lse = reference.attention(q[None, part], k[None, part], v[None, part])

@@ -7,6 +7,7 @@
 
 #include "cuda/driver.hpp"
 #include "cuda/memory.hpp"
+#include "ops/reference/reference.hpp"
 #include "ops/registry.hpp"
 #include "runtime/watchdog.hpp"
 #include "tegula/error.hpp"
@@ -103,6 +104,37 @@ TEST(CudaGemm, SumsOfManyProductsOf8BitsAreExact) {
                  b = Tensor::full({200, inner}, type, 1).to(Device::cuda());
     const Tensor out = gemm(a, b, {.transpose_b = true, .out_dtype = f32});
     for (const double x : out.values<double>()) ASSERT_EQ(x, static_cast<double>(inner));
+  }
+}
+
+// One query of each of many sequences: heads share tiles, and keys are divided.
+TEST(CudaAttention, TakesThePromisedLengthOfSequences) {
+  if (!cuda::is_driver_usable()) GTEST_SKIP() << "this machine has no CUDA device";
+  const Watchdog watchdog("promised lengths", most_time);
+  const cuda::PoisonedAllocations poisoned;
+  const Tensor q = Tensor::random_normal({4, 16, 128}, bf16, 1),
+               k = Tensor::random_normal({9000, 2, 128}, bf16, 2),
+               v = Tensor::random_normal({9000, 2, 128}, bf16, 3),
+               ends_q = Tensor::from<std::int32_t>({0, 1, 2, 2, 4}),
+               ends_k = Tensor::from<std::int32_t>({0, 5000, 5001, 5500, 9000});
+  const Tensor q_there = q.to(Device::cuda()), k_there = k.to(Device::cuda()), v_there = v.to(Device::cuda()),
+               ends_q_there = ends_q.to(Device::cuda()), ends_k_there = ends_k.to(Device::cuda());
+  const auto exact =
+      reference::attention(q, k, v, {.causal = true, .cu_seqlens_q = ends_q, .cu_seqlens_k = ends_k});
+  for (const std::int64_t most : {0, 2, 1}) {
+    const AttentionResult result = attention(q_there, k_there, v_there,
+                                             {.causal = true,
+                                              .cu_seqlens_q = ends_q_there,
+                                              .cu_seqlens_k = ends_k_there,
+                                              .max_seqlen_q = most,
+                                              .max_seqlen_k = 5000});
+    if (most == 1) {
+      EXPECT_THROW(synchronize(), ProgramError) << "the last sequence has two queries";
+      continue;
+    }
+    synchronize();
+    EXPECT_FALSE(first_difference(result.out, exact.out, 2e-2, 2e-2));
+    EXPECT_FALSE(first_difference(result.lse, exact.lse, 1e-3, 1e-3));
   }
 }
 

@@ -81,6 +81,8 @@ const std::vector<HopperCase> hopper_cases{
     {"attention_128_grouped", "attention", qkv(260, 300, 8, 2, 128), {{"causal", "true"}}},
     {"attention_packed", "attention", packed(2, 2, 128), {{"causal", "true"}}},
     {"attention_packed_grouped", "attention", packed(8, 2, 128), {{"causal", "true"}}},
+    {"attention_128_splits", "attention", qkv(3, 900, 8, 1, 128), {{"splits", "3"}}},
+    {"attention_packed_splits", "attention", packed(2, 2, 128), {{"causal", "true"}, {"splits", "2"}}},
     {"attention_256", "attention", qkv(150, 300, 1, 1, 256), {{"causal", "true"}}},
     {"attention_one_key", "attention", qkv(200, 1, 1, 1, 64), {}},
     {"attention_no_key", "attention", qkv(200, 0, 1, 1, 128), {}},

@@ -74,6 +74,25 @@ std::vector<Row> table() {
   rows.push_back(
       {.name = "sinks softcap", .options = {.left = 3, .softcap = 3, .tiles = {4, 16}}, .sinks = true});
   rows.push_back({.name = "no sequences", .batch = 0});
+  // More parts than tiles of keys leave some without a key.
+  for (int splits : {2, 3, 17, 64})
+    for (std::int64_t keys : {0, 1, 45, 200})
+      for (std::int64_t kv_heads : {1, 2})
+        rows.push_back({.name = "splits",
+                        .batch = 2,
+                        .queries = kv_heads == 1 ? 1 : 21,
+                        .keys = keys,
+                        .heads = 4,
+                        .kv_heads = kv_heads,
+                        .dim_v = 24,
+                        .options = {.causal = splits == 3, .splits = splits, .tiles = {0, 16}},
+                        .sinks = splits == 17});
+  for (DType type : {f16, bf16})
+    rows.push_back({.name = "splits of a window",
+                    .queries = 70,
+                    .keys = 90,
+                    .type = type,
+                    .options = {.left = 20, .right = 3, .softcap = 4, .splits = 4, .tiles = {16, 16}}});
   const std::size_t count = rows.size();
   for (std::size_t i = 0; i < count; i += 3) {
     rows.push_back(rows[i]);
@@ -120,13 +139,17 @@ TEST(Attention, PackedSequencesDoNotMeet) {
                fences_k = Tensor::from<std::int32_t>({0, 20, 25, 25, 61});
   for (Target target : test_targets())
     for (int poisoned = 0; poisoned < 4; ++poisoned)
-      for (bool causal : {false, true}) {
-        SCOPED_TRACE(std::string(target.name()) + " " + std::to_string(poisoned));
+      for (auto [causal, splits] : {std::pair(false, 1), std::pair(true, 1), std::pair(true, 5)}) {
+        SCOPED_TRACE(std::string(target.name()) + " " + std::to_string(poisoned) + " " +
+                     std::to_string(splits));
         const Tensor q = Tensor::random_normal({41, 4, 16}, f32, 1),
                      k = Tensor::random_normal({61, 2, 16}, f32, 2),
                      v = Tensor::random_normal({61, 2, 8}, f32, 3);
-        AttentionOptions options{
-            .causal = causal, .cu_seqlens_q = fences_q, .cu_seqlens_k = fences_k, .target = target};
+        AttentionOptions options{.causal = causal,
+                                 .cu_seqlens_q = fences_q,
+                                 .cu_seqlens_k = fences_k,
+                                 .splits = splits,
+                                 .target = target};
         const AttentionResult exact = reference::attention(q, k, v, options);
         const std::int64_t k0 = fences_k.at<std::int32_t>(poisoned),
                            k1 = fences_k.at<std::int32_t>(poisoned + 1);
@@ -162,6 +185,8 @@ TEST(Attention, RefusesWrongCalls) {
   expect_refusal(call(q, k, k, {.scale = -1.f}), "argument 'scale': expected a positive finite number");
   expect_refusal(call(q, k, k, {.left = -2}), "argument 'left': expected a number of keys, or -1");
   expect_refusal(call(q, k, k, {.softcap = -1}), "argument 'softcap': expected a positive number");
+  for (int splits : {-1, 65})
+    expect_refusal(call(q, k, k, {.splits = splits}), "argument 'splits': expected a number from 1 to 64");
   expect_refusal(call(q, k, k, {.sinks = Tensor::zeros({3}, f32)}),
                  "argument 'sinks': expected [heads] = [4]");
   expect_refusal(call(q, k, k, {.out = Tensor::zeros({1, 4, 4, 8}, f32)}), "argument 'out'");
@@ -176,6 +201,13 @@ TEST(Attention, RefusesWrongCalls) {
                  "given 4 at position 2");
   expect_refusal(call(tokens, more, more, {.cu_seqlens_q = fences, .cu_seqlens_k = fences}),
                  "end with 6 tokens");
+  const Tensor ends = Tensor::from<std::int32_t>({0, 1, 6});
+  expect_refusal(call(tokens, more, more, {.cu_seqlens_q = fences, .cu_seqlens_k = ends, .max_seqlen_q = 2}),
+                 "argument 'max_seqlen_q': expected at least 3, the longest sequence");
+  expect_refusal(call(tokens, more, more, {.cu_seqlens_q = fences, .cu_seqlens_k = ends, .max_seqlen_k = 4}),
+                 "argument 'max_seqlen_k': expected at least 5, the longest sequence");
+  expect_refusal(call(q, k, k, {.max_seqlen_k = 6}), "cu_seqlens_q and cu_seqlens_k beside it");
+  expect_refusal(call(q, k, k, {.max_seqlen_q = -1}), "expected a number of tokens");
 }
 
 }  // namespace

@@ -13,7 +13,10 @@ from ._operator import Operator
 
 
 _optional = "Tensor? sinks, Tensor? cu_seqlens_q, Tensor? cu_seqlens_k"
-_options = "str layout, float? scale, bool causal, SymInt left, SymInt right, float softcap, bool deterministic"
+_options = (
+    "str layout, float? scale, bool causal, SymInt left, SymInt right, float softcap, SymInt max_seqlen_q, "
+    "SymInt max_seqlen_k, bool deterministic"
+)
 
 
 def _fake(q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, layout, *options):
@@ -79,6 +82,8 @@ def attention(
     sinks: Optional[Tensor] = None,
     cu_seqlens_q: Optional[Tensor] = None,
     cu_seqlens_k: Optional[Tensor] = None,
+    max_seqlen_q: int = 0,
+    max_seqlen_k: int = 0,
     deterministic: bool = True,
 ) -> Tuple[Tensor, Tensor]:
     """``tegula.attention`` with gradients of q, k, v and sinks, through out and through lse.
@@ -89,5 +94,6 @@ def attention(
     if any_autocast():
         q, k, v = autocast(q, k, v)
     return _attention(
-        (q, k, v, sinks, cu_seqlens_q, cu_seqlens_k), layout, scale, causal, left, right, softcap, deterministic
-    )
+        (q, k, v, sinks, cu_seqlens_q, cu_seqlens_k), layout, scale, causal, left, right, softcap,
+        max_seqlen_q, max_seqlen_k, deterministic,
+    )  # fmt: skip

@@ -3,6 +3,7 @@
 #include "ops/attention/call.hpp"
 #include "ops/attention/plan.hpp"
 #include "ops/attention/sequences.hpp"
+#include "ops/attention/splits.hpp"
 #include "ops/common/functions.hpp"
 
 namespace tegula::ops {
@@ -31,6 +32,10 @@ AttentionProblem problem_of(const AttentionCall& call) {
   problem.group = t.group();
   problem.queries = call.kernel.varlen ? call.longest : t.q.size(1);
   problem.keys = t.k.size(-3);
+  if (call.kernel.varlen) problem.packed = std::max<std::int64_t>(call.sequences, 1);
+  problem.seen = problem.keys;
+  if (call.kernel.left && call.kernel.right)
+    problem.seen = std::min(problem.keys, call.left + call.right + 1);
   problem.dim = t.dim();
   problem.dim_v = t.dim_v();
   return problem;
@@ -42,12 +47,17 @@ AttentionCall prepare_attention(const TensorRef& q, const TensorRef& k, const Te
   AttentionCall call;
   call.kernel.varlen = options.cu_seqlens_q || options.cu_seqlens_k;
   call.tensors = check_heads(args, q, k, v, call.kernel.varlen ? 3 : 4, options.layout);
-  const PackedLengths lengths =
-      check_sequences(args, options.cu_seqlens_q, options.cu_seqlens_k, call.tensors);
+  const PackedLengths lengths = check_sequences(
+      args, {options.cu_seqlens_q, options.cu_seqlens_k, {options.max_seqlen_q, options.max_seqlen_k}},
+      call.tensors);
   call.longest = lengths.queries, call.longest_keys = lengths.keys;
+  if (call.kernel.varlen) call.sequences = options.cu_seqlens_q->size(0) - 1;
   check_window(args, options, call);
   check_softcap(args, options.softcap);
   check_tiles(args, options.tiles);
+  args.check(options.splits >= 0 && options.splits <= most_splits, "splits",
+             worded("a number from 1 to {}, or 0 for the plan's choice", most_splits),
+             worded("{}", options.splits), "leave it out");
   call.scale = program_scale(checked_scale(args, options.scale, call.tensors.dim()), options.softcap);
   if (options.sinks) {
     args.check_tensor("sinks", *options.sinks, float_types, {1});
@@ -64,6 +74,8 @@ AttentionCall prepare_attention(const TensorRef& q, const TensorRef& k, const Te
   const AttentionPlan plan = on_gpu ? plan_attention_on_gpu(problem_of(call), kernel.compute, options.tiles)
                                     : plan_attention(problem_of(call), options.tiles);
   kernel.queries = plan.queries, kernel.keys = plan.keys, kernel.pack = plan.pack;
+  call.splits = options.splits > 0 ? options.splits : plan.splits;
+  kernel.split = call.splits > 1;
   return call;
 }
 
@@ -85,6 +97,7 @@ AttentionResult attention(const TensorRef& q, const TensorRef& k, const TensorRe
     values.push_back(*options.cu_seqlens_k);
     values.push_back(call.longest);
   }
+  if (call.kernel.split) values.push_back(call.splits);
   compiled(call.kernel, target_for(options.target, t.q.device), attention_kernel).call_in_order(values);
   return outputs.result;
 }

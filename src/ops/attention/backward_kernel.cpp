@@ -157,7 +157,10 @@ void Program::query_block(const Index& x, const Index& h, const Index& b) {
   HeadViews views{rows_of(b), kv_head, c.pack > 1 ? Slot(all) : Slot(h % *group)};
   Tensor q_of = views.of_queries(*q), k_of = views.of_keys(*k), v_of = views.of_keys(*v);
   Expr first = x * c.queries, count = q_of.extent(0), keys_seen = k_of.extent(0);
-  if (c.varlen) exit_if(first >= count);
+  if (c.varlen) {
+    assert_that(count <= *longest_q, "a sequence has more queries than max_seqlen_q");
+    exit_if(first >= count);
+  }
   QueryGradient tile(c.tiles(), gradient());
   tile.load(q_of, first);
   QueryGradient::Branch branch(c.tiles(), views.of_queries(*dout), views.vector(*base), views.vector(*delta),
@@ -189,7 +192,10 @@ void Program::key_block(const Index& x, const Index& h, const Index& b) {
   HeadViews keys_views{rows_of(b), h, all};
   Tensor k_of = keys_views.of_keys(*k);
   Expr first = x * c.keys, keys_here = k_of.extent(0);
-  if (c.varlen) exit_if(first >= keys_here);
+  if (c.varlen) {
+    assert_that(keys_here <= *longest_k, "a sequence has more keys than max_seqlen_k");
+    exit_if(first >= keys_here);
+  }
   KeyGradient tile(c.tiles(), gradient());
   tile.load(k_of, keys_views.of_keys(*v), first);
   auto receiver = [&](const Expr& row, const HeadViews& views) -> KeyGradient::Receiver {

@@ -11,7 +11,8 @@ struct AttentionCall {
   HeadTensors tensors;
   float scale = 1;
   std::int64_t left = 0, right = 0;
-  std::int64_t longest = 0, longest_keys = 0;  // of packed sequences
+  std::int64_t sequences = 0, longest = 0, longest_keys = 0;  // of packed sequences
+  int splits = 1;                                             // of the keys of a tile
 };
 
 // An ArgumentError of `op` if the arguments are wrong.

@@ -1,9 +1,12 @@
 // Tiles of attention on a GPU. What a block holds decides: sums in registers, queries and two steps of keys
 // and values in shared memory.
 #include <algorithm>
+#include <cmath>
 
 #include "ops/attention/backward_plan.hpp"
 #include "ops/attention/plan.hpp"
+#include "ops/attention/splits.hpp"
+#include "ops/common/plan.hpp"
 
 namespace tegula::ops {
 
@@ -17,6 +20,30 @@ bool fits_tensor_cores(const AttentionProblem& p) { return p.dim % 16 == 0 && p.
 AttentionPlan without_tensor_cores(const AttentionProblem& p) {
   const bool wide = std::max(p.dim, p.dim_v) > 128;
   return {wide ? 32 : 64, 32, 1};
+}
+
+// In steps of the loop over keys: what a block costs beside its own, and the merge of parts.
+constexpr double block_steps = 2, merge_steps = 6;
+
+// Blocks run in waves; parts that fill the last one pay for their merge.
+int plan_splits(const AttentionProblem& p, const AttentionPlan& plan) {
+  const double tiles = std::ceil(static_cast<double>(p.queries) / plan.queries);
+  const double most_tiles = static_cast<double>(p.queries / plan.queries + p.packed);
+  const auto heads = static_cast<double>(p.heads / plan.pack);
+  const double blocks =
+      static_cast<double>(p.sequences) * heads * std::min(tiles * static_cast<double>(p.packed), most_tiles);
+  const double keys = std::min(static_cast<double>(p.keys) / static_cast<double>(p.packed),
+                               static_cast<double>(p.seen + plan.queries));
+  const double steps = std::ceil(keys / plan.keys);
+  int best = 1;
+  double best_time = std::ceil(blocks / gpu_processors) * (steps + block_steps);
+  for (int splits = 2; splits <= most_splits && splits <= steps; ++splits) {
+    if (blocks * splits > 2 * gpu_processors) break;  // what the parts find takes memory
+    const double waves = std::ceil(blocks * splits / gpu_processors),
+                 time = waves * (std::ceil(steps / splits) + block_steps) + merge_steps;
+    if (time < best_time) best = splits, best_time = time;
+  }
+  return best;
 }
 
 }  // namespace
@@ -40,6 +67,7 @@ AttentionPlan plan_attention_on_gpu(const AttentionProblem& p, DType type, const
   }
   if (given.queries) plan.queries = given.queries;
   if (given.keys) plan.keys = given.keys;
+  plan.splits = plan_splits(p, plan);
   return plan;
 }
 

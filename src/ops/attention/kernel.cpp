@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include "ops/attention/scores.hpp"
+#include "ops/attention/splits.hpp"
+#include "ops/attention/views.hpp"
 #include "ops/common/softmax.hpp"
 
 namespace tegula::ops {
@@ -10,10 +12,10 @@ namespace tegula::ops {
 using namespace lang;
 
 std::string AttentionKernel::name() const {
-  return fmt::format("attention_{}_{}_d{}_v{}_g{}_q{}_k{}{}{}{}{}{}", type.name(), compute.name(), dim, dim_v,
-                     pack, queries, keys, left ? "_left" : "", right ? "_right" : "",
+  return fmt::format("attention_{}_{}_d{}_v{}_g{}_q{}_k{}{}{}{}{}{}{}", type.name(), compute.name(), dim,
+                     dim_v, pack, queries, keys, left ? "_left" : "", right ? "_right" : "",
                      softcap ? "_softcap" : "", sinks ? fmt::format("_sinks_{}", sinks->name()) : "",
-                     varlen ? "_varlen" : "");
+                     varlen ? "_varlen" : "", split ? "_split" : "");
 }
 
 namespace {
@@ -24,7 +26,8 @@ struct Program {
   std::optional<Dim> batch, queries, keys, group;  // group: of query heads, where they do not share tiles
   Dim heads{"kv_heads"};
   std::optional<Tensor> q, k, v, out, lse, q_begin, k_begin, sinks;
-  std::optional<Expr> scale, left, right, cap, longest;
+  std::optional<Expr> scale, left, right, cap, longest, splits;
+  std::optional<SplitResults> parts;  // of the keys
 
   explicit Program(const AttentionKernel& instance) : c(instance) {
     if (c.pack == 1) group.emplace("group");
@@ -41,6 +44,7 @@ struct Program {
     if (c.softcap) cap.emplace(scalar("cap", f32));
     if (c.sinks) sinks.emplace(input("sinks", {heads, group_extent()}, *c.sinks));
     if (c.varlen) declare_sequences();
+    if (c.split) declare_splits();
   }
 
   Operand group_extent() const { return c.pack > 1 ? Operand(c.pack) : Operand(*group); }
@@ -69,26 +73,56 @@ struct Program {
     longest.emplace(scalar("longest", i32));
   }
 
+  void declare_splits() {
+    splits.emplace(scalar("splits", i32));
+    Expr tokens = c.varlen ? Expr(*queries) : *batch * *queries;
+    parts.emplace(tokens, heads * group_extent(), *splits, c.dim_v);
+  }
+
   void run();
-  void block(const Index& x, const Index& h, const Index& b);
-  void attend(const Tile& queries_tile, const Tensor& keys_of, const Tensor& values_of,
-              const ScoreRange& range, OnlineSoftmax& softmax, Fragment& sum);
+  void attend_grid();
+  void merge_grid();
+  Expr most_queries() const { return c.varlen ? *longest : Expr(*queries); }
+  Expr sequences() const { return c.varlen ? q_begin->extent(0) - 1 : Expr(*batch); }
+  SequenceRows rows_of(const Index& b) const {
+    return c.varlen ? SequenceRows(b, *q_begin, *k_begin) : SequenceRows(b, *queries, *keys);
+  }
+  // Among those of all sequences.
+  Range all_rows(const Index& b) const {
+    return c.varlen ? rows_of(b).queries : range(b * *queries, (b + 1) * *queries);
+  }
+  Expr sink(const Expr& kv_head, const Expr& member) const { return (*sinks)(kv_head, member) * log2e; }
+  void attend_block(const Index& x, const Index& h, const Index& b);
+  void attend(const Tile& queries_tile, const HeadViews& views, const ScoreRange& range, const Range& steps,
+              OnlineSoftmax& softmax, Fragment& sum);
+  void merge_block(const Index& row, const Index& head, const Index& b);
 };
 
 void Program::run() {
-  Expr tiles = ceildiv(c.varlen ? *longest : Expr(*queries), c.queries);
-  Expr sequences = c.varlen ? q_begin->extent(0) - 1 : Expr(*batch);
+  attend_grid();
+  if (c.split) merge_grid();
+}
+
+void Program::attend_grid() {
+  Expr tiles = ceildiv(most_queries(), c.queries);
   Expr all_heads = c.pack > 1 ? Expr(heads) : heads * *group;
   GridOptions options;
   // Under a causal mask later queries see more keys.
   if (c.right && !c.left) options.order = Order::heavy_first([](Index x, Index, Index) -> Expr { return x; });
-  grid(tiles, all_heads, sequences, options, [&](Index x, Index h, Index b) { block(x, h, b); });
+  grid(c.split ? tiles * *splits : tiles, all_heads, sequences(), options,
+       [&](Index x, Index h, Index b) { attend_block(x, h, b); });
 }
 
-// Scores of all key tiles that some query of the tile sees, and their weighted sum of values.
-void Program::attend(const Tile& queries_tile, const Tensor& keys_of, const Tensor& values_of,
-                     const ScoreRange& range, OnlineSoftmax& softmax, Fragment& sum) {
-  pipelined(range.tiles(c.keys), {.stages = 2}, [&](Index j) {
+void Program::merge_grid() {
+  grid(most_queries(), heads * group_extent(), sequences(),
+       [&](Index row, Index head, Index b) { merge_block(row, head, b); });
+}
+
+// Scores of key tiles, and their weighted sum of values.
+void Program::attend(const Tile& queries_tile, const HeadViews& views, const ScoreRange& range,
+                     const Range& steps, OnlineSoftmax& softmax, Fragment& sum) {
+  const Tensor keys_of = views.of_keys(*k), values_of = views.of_keys(*v);
+  pipelined(steps, {.stages = 2}, [&](Index j) {
     Shared key_tile({c.keys, c.dim}, c.compute), value_tile({c.keys, c.dim_v}, c.compute);
     copy(keys_of.at(j * c.keys), key_tile);
     Fragment scores({c.rows(), c.keys}, f32, 0);
@@ -105,35 +139,44 @@ void Program::attend(const Tile& queries_tile, const Tensor& keys_of, const Tens
   });
 }
 
-void Program::block(const Index& x, const Index& h, const Index& b) {
+// With parts, block x computes part x % splits of a tile.
+void Program::attend_block(const Index& x, const Index& h, const Index& b) {
   Expr kv_head = c.pack > 1 ? Expr(h) : h / *group, member = c.pack > 1 ? Expr(0) : h % *group;
-  Range q_rows = c.varlen ? range((*q_begin)(b), (*q_begin)(b + 1)) : range(0, *queries);
-  Range k_rows = c.varlen ? range((*k_begin)(b), (*k_begin)(b + 1)) : range(0, *keys);
-  Slot heads_of = c.pack > 1 ? Slot(all) : Slot(member);
-  auto tokens = [&](const Tensor& t, const Range& rows, const Slot& group_slot) {
-    return c.varlen ? t.slice(rows, kv_head, group_slot) : t.slice(b, rows, kv_head, group_slot);
-  };
-  Tensor q_of = tokens(*q, q_rows, heads_of), out_of = tokens(*out, q_rows, heads_of);
-  Tensor k_of = c.varlen ? k->slice(k_rows, kv_head) : k->slice(b, k_rows, kv_head);
-  Tensor v_of = c.varlen ? v->slice(k_rows, kv_head) : v->slice(b, k_rows, kv_head);
-  Tensor lse_of = c.varlen ? lse->slice(kv_head, heads_of, q_rows) : lse->slice(b, kv_head, heads_of, q_rows);
-  Expr first = x * c.queries, count = q_of.extent(0);
-  if (c.varlen) exit_if(first >= count);
+  const HeadViews views{rows_of(b), kv_head, c.pack > 1 ? Slot(all) : Slot(member)};
+  const Tensor q_of = views.of_queries(*q);
+  Expr first = (c.split ? x / *splits : Expr(x)) * c.queries, count = q_of.extent(0);
+  if (c.varlen) {
+    assert_that(count <= *longest, "a sequence has more queries than max_seqlen_q");
+    exit_if(first >= count);
+  }
 
   Shared queries_tile({c.rows(), c.dim}, c.compute);
   load_queries(q_of, first, queries_tile, c.pack);
   Fragment sum({c.rows(), c.dim_v}, f32, 0);
   OnlineSoftmax softmax(c.rows(), c.softcap ? Expr(log2e) : *scale);
-  Expr keys_seen = k_of.extent(0);
+  Expr keys_seen = views.of_keys(*k).extent(0);
   ScoreRange visible(first + keys_seen - count, c.queries, count - first, keys_seen, left, right);
-  attend(queries_tile, k_of, v_of, visible, softmax, sum);
-  if (c.sinks)
-    softmax.add_sink(sum, [&](Index r) -> Expr {
-      return (c.pack > 1 ? Expr((*sinks)(kv_head, r % c.pack)) : Expr((*sinks)(kv_head, member))) * log2e;
-    });
+  const Range all_steps = visible.tiles(c.keys);
+  attend(queries_tile, views, visible, c.split ? parts->steps(all_steps, x % *splits) : all_steps, softmax,
+         sum);
+  if (c.sinks && !c.split)
+    softmax.add_sink(sum, [&](Index r) { return sink(kv_head, c.pack > 1 ? r % c.pack : member); });
   softmax.normalize(sum);
-  store_rows(sum, out_of, first, c.pack);
-  store_lse(softmax.lse(), lse_of, first, c.pack);
+  const Slot heads_of = c.pack > 1 ? Slot(range(h * c.pack, (h + 1) * c.pack)) : Slot(h);
+  store_rows(sum, c.split ? parts->out(all_rows(b), heads_of, x % *splits) : views.of_queries(*out), first,
+             c.pack);
+  store_lse(softmax.lse(), c.split ? parts->lse(all_rows(b), heads_of, x % *splits) : views.vector(*lse),
+            first, c.pack);
+}
+
+void Program::merge_block(const Index& row, const Index& head, const Index& b) {
+  Expr members = c.pack > 1 ? Expr(c.pack) : Expr(*group), kv_head = head / members, member = head % members;
+  const HeadViews views{rows_of(b), kv_head, Slot(member)};
+  const Tensor out_of = views.of_queries(*out), lse_of = views.vector(*lse);
+  if (c.varlen) exit_if(row >= out_of.extent(0));
+  Expr own_row = all_rows(b).begin + row;
+  lse_of(row) = parts->merge(own_row, head, c.sinks ? std::optional(sink(kv_head, member)) : std::nullopt,
+                             out_of.slice(row));
 }
 
 }  // namespace

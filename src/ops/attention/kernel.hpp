@@ -16,6 +16,7 @@ struct AttentionKernel {
   int queries = 64, keys = 64;
   bool left = false, right = false;  // the window is bounded on that side
   bool softcap = false, varlen = false;
+  bool split = false;  // the keys of a tile are divided; see splits.hpp
   std::optional<DType> sinks = {};
 
   int rows() const { return queries * pack; }
@@ -25,7 +26,7 @@ struct AttentionKernel {
 // Arguments: q [batch, queries, kv heads, group, d], k, v, out as q, lse [batch, kv heads, group, queries],
 // scale (with log2(e)); then, where the instance has them, left, right, cap, sinks [kv heads, group]. Packed
 // sequences: no batch dimension, and q_begin, k_begin [sequences + 1], longest (the most queries of a
-// sequence).
+// sequence). Last, where keys are divided, the number of parts.
 lang::Kernel attention_kernel(const AttentionKernel& instance);
 
 }  // namespace tegula::ops

@@ -10,18 +10,21 @@ struct AttentionProblem {
   std::int64_t sequences = 1, heads = 1;  // independent parts: batch, query heads
   std::int64_t group = 1;                 // query heads of a key head
   std::int64_t queries = 1, keys = 1;     // the most of a sequence
+  std::int64_t packed = 1;                // sequences that share the keys
+  std::int64_t seen = 1;                  // the most keys of a query
   int dim = 64, dim_v = 64;
 };
 
 struct AttentionPlan {
   int queries = 0, keys = 0, pack = 1;
+  int splits = 1;  // of the keys
 };
 
 // Relative time of a call on the CPU; infinite where a block does not fit its cache.
 double estimate(const AttentionProblem& problem, const AttentionPlan& plan);
 // The extents that `given` leaves open are chosen.
 AttentionPlan plan_attention(const AttentionProblem& problem, const AttentionTiles& given);
-// On a GPU; `type` is that of the tiles.
+// On a GPU; `type` is that of the tiles. Keys are divided where blocks are few.
 AttentionPlan plan_attention_on_gpu(const AttentionProblem& problem, DType type, const AttentionTiles& given);
 
 }  // namespace tegula::ops

@@ -20,6 +20,8 @@ AttentionOptions attention_options(const Tensors& inputs, const Options& options
   result.cu_seqlens_k = optional_ref(inputs, "cu_seqlens_k");
   result.tiles = {static_cast<int>(options.integer("tile_queries")),
                   static_cast<int>(options.integer("tile_keys"))};
+  // Gradients have no such option.
+  result.splits = options.has("splits") ? static_cast<int>(options.integer("splits")) : 0;
   result.target = target;
   return result;
 }
@@ -108,6 +110,7 @@ void describe_attention(Operator& op) {
       {"right", OptionType::integer, "-1", "keys behind a query that it sees, -1: all", {}},
       {"scale", OptionType::real, "", "of the scores, 1/sqrt(d) unless given", {}},
       {"softcap", OptionType::real, "0", "scores become c tanh(score / c), 0: not", {}},
+      {"splits", OptionType::integer, "0", "parts of the keys of a tile, merged afterwards, 0: planned", {}},
       {"tile_queries", OptionType::integer, "0", "queries of a tile, 0: planned", {}},
       {"tile_keys", OptionType::integer, "0", "keys of a tile, 0: planned", {}}};
   op.check_cases = {
@@ -115,12 +118,14 @@ void describe_attention(Operator& op) {
       example("causal_grouped", {2, 33, 45, 4, 2, 16, 8}, f32, {{"causal", "true"}, {"layout", "bhsd"}}),
       example("window_sinks_f16", {1, 40, 40, 2, 1, 24, 24}, f16, {{"left", "7"}, {"right", "2"}}, true),
       example("softcap_bf16", {1, 20, 64, 2, 2, 32, 32}, bf16, {{"softcap", "5"}, {"scale", "0.3"}}),
+      example("splits", {2, 3, 150, 4, 2, 32, 16}, bf16, {{"splits", "4"}, {"causal", "true"}}, true),
       packed_example()};
   op.bench_cases = {
       example("4096", {1, 4096, 4096, 8, 8, 64, 64}, f32),
       example("4096_causal", {1, 4096, 4096, 8, 8, 64, 64}, f32, {{"causal", "true"}}),
       example("1024_grouped_bf16", {1, 1024, 1024, 16, 2, 128, 128}, bf16, {{"causal", "true"}}),
-      example("decode", {4, 1, 4096, 32, 4, 128, 128}, f32)};
+      example("decode", {4, 1, 4096, 32, 4, 128, 128}, f32),
+      example("decode_bf16", {1, 1, 32768, 64, 8, 128, 128}, bf16)};
 }
 
 }  // namespace

@@ -234,7 +234,7 @@ NsaCall prepare_nsa(const TensorRef& q, const TensorRef& k, const TensorRef& v,
   kernel.varlen = options.cu_seqlens_q || options.cu_seqlens_k;
   call.tensors = check_heads(args, q, k, v, kernel.varlen ? 3 : 4, options.layout);
   const PackedLengths lengths =
-      check_sequences(args, options.cu_seqlens_q, options.cu_seqlens_k, call.tensors);
+      check_sequences(args, {options.cu_seqlens_q, options.cu_seqlens_k}, call.tensors);
   call.longest = lengths.queries, call.longest_keys = lengths.keys;
   check_selection(args, block_indices, options, call);
   call.scale = program_scale(checked_scale(args, options.scale, call.tensors.dim()), 0);

@@ -1,0 +1,35 @@
+// Keys in parts that blocks of their own compute, and the merge of what these find (as Flash-Decoding, Dao et
+// al. 2023): so few queries of a long sequence keep a whole GPU busy.
+#pragma once
+#include <optional>
+
+#include "tegula/lang.hpp"
+
+namespace tegula::ops {
+
+inline constexpr int most_splits = 64;
+
+class SplitResults {
+ public:
+  // For `tokens` queries of all sequences.
+  SplitResults(const lang::Expr& tokens, const lang::Expr& heads, const lang::Expr& splits, int dim_v);
+
+  // The tiles of keys of a part.
+  lang::Range steps(const lang::Range& all, const lang::Expr& split) const;
+  // What the part finds for rows and heads of a block, its softmax over its own keys: [rows, (heads,) d_v],
+  // and lse [(heads,) rows]. Without a key: 0 and −∞.
+  lang::Tensor out(const lang::Range& rows, const lang::Slot& heads, const lang::Expr& split) const;
+  lang::Tensor lse(const lang::Range& rows, const lang::Slot& heads, const lang::Expr& split) const;
+
+  // The row of a head over all parts: `out` [d_v] and the lse, which is returned. `sink`: a logit more, times
+  // log2(e), that has no value.
+  lang::Expr merge(const lang::Expr& row, const lang::Expr& head, const std::optional<lang::Expr>& sink,
+                   const lang::Tensor& out) const;
+
+ private:
+  lang::Expr splits_;
+  int dim_v_;
+  lang::Tensor out_, lse_;
+};
+
+}  // namespace tegula::ops
