@@ -15,7 +15,7 @@ from torch_references import choice, heads  # noqa: E402
 def test_operators_are_well_formed():
     """Schemas, fake tensors and gradients as torch.compile needs them."""
     q, k, v = (x.requires_grad_() for x in heads())
-    options = ["bshd", None, True, -1, -1, 0.0, True]
+    options = ["bshd", None, True, -1, -1, 0.0, 0, 0, True]
     torch.library.opcheck(torch.ops.tegula.attention.default, (q, k, v, None, None, None, *options))
     product = (q[0], k[0].detach(), None, False, True, "silu", 0.5, "float16")
     torch.library.opcheck(torch.ops.tegula.gemm.default, product)
