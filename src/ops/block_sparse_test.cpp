@@ -52,6 +52,14 @@ std::vector<Row> table() {
                   .queries = 300,
                   .keys = 90,
                   .options = {.q_block = 300, .k_block = 90, .causal = true, .tiles = {64, 32}}});
+  // The first query stands at a multiple of the tiles of keys, or not, or before the first key.
+  for (int q_block : {16, 64, 96})
+    for (int k_block : {64, 96})
+      for (std::int64_t keys : {100, 164, 130, 60})
+        rows.push_back({.name = "diagonal blocks in parts",
+                        .queries = 100,
+                        .keys = keys,
+                        .options = {.q_block = q_block, .k_block = k_block, .causal = true}});
   rows.push_back({.name = "more blocks than a chunk",
                   .queries = 4,
                   .keys = 1100,

@@ -18,6 +18,9 @@ using namespace ir;
 
 namespace {
 
+// The thread of the producer that begins all transfers.
+constexpr const char* loader = "thread < 32 && tg::elected()";
+
 bool has_turns(const Body& body) {
   bool found = false;
   for_each_stmt(body, [&](const Stmt& s) {
@@ -145,7 +148,11 @@ std::string CudaGridPrinter::role(const schedule::Schedule& schedule, const sche
   team_barrier_ = fmt::format("tg::team_sync<{}, {}>();", barrier, threads);
   out_ = StepWriter();
   out_.code();
-  print_rings(schedule::shared_cursors(schedule, role));
+  std::vector<int> cursors = schedule::shared_cursors(schedule, role);
+  // What a block's indices come by is read by every thread: a cursor of its own leaves that of the tiles
+  // uniform.
+  if (roles_->takes_turns) cursors.back() = static_cast<int>(cursors.size()) - 1;
+  print_rings(cursors);
   if (is_consumer_ && hands_over())
     out_.line(
         fmt::format("tg::Giver giver(shared_memory + {} + thread / 128 * {});", handover_, handover_bytes));
@@ -154,7 +161,7 @@ std::string CudaGridPrinter::role(const schedule::Schedule& schedule, const sche
   events(role.events);
   if (is_consumer_ && hands_over()) sync_line("giver.end();");
   if (!is_consumer_ && roles_->takes_turns)
-    sync_line("if (thread == 0) tg::last_block_resets(call.counters);");
+    sync_line(fmt::format("if ({}) tg::last_block_resets(call.counters);", loader));
   return text_of(place_sync(out_.finish(), team_barrier_), 2);
 }
 
@@ -345,7 +352,7 @@ void CudaGridPrinter::event(const schedule::Guard& n, const schedule::Event& e) 
   if (n.kind == schedule::Guard::Kind::last_group) {
     out_.open_step(StepKind::branch, fmt::format("if (warp_group == {}) {{", roles_->consumers / 128 - 1));
   } else if (n.kind == schedule::Guard::Kind::chosen) {
-    out_.open_step(StepKind::branch, "if (thread == 0) {");
+    out_.open_step(StepKind::branch, fmt::format("if ({}) {{", loader));
   } else {
     const auto& loop = *as<For>(e.stmt);
     out_.code();

@@ -34,7 +34,7 @@ void CudaGridPrinter::print_adders(const BoxStores& n, const Accumulate& sum, co
   for (const Expr& extent : words.shape) count += fmt::format(" * {}", value(extent));
   const int groups = team_.threads / 128;
   adders_ = fmt::format("    // ---- adds what the warp groups hand over, {}\n", short_location(at));
-  adders_ += fmt::format("    if (thread % 32 == 0 && thread >= 32 && thread <= {}) {{\n", 32 * groups);
+  adders_ += fmt::format("    if (thread >= 32 && thread < {} && tg::elected()) {{\n", 32 * (groups + 1));
   adders_ += "      const int group = thread / 32 - 1;\n";
   adders_ += fmt::format("      float* const staged = (float*)(shared_memory + {}) + group * {};\n",
                          store_staging_, passes::staging_bytes(128) / 4);

@@ -13,6 +13,14 @@ TG_DEVICE void fence_async_shared() { asm volatile("fence.proxy.async.shared::ct
 TG_DEVICE void fence_async_global() { asm volatile("fence.proxy.async.global;" ::: "memory"); }
 
 // ---- among threads of a block
+// Whether this is the one thread of its warp, always the same, that does what one thread does: by this the
+// compiler knows that what a transfer needs is the same for all threads that begin it; otherwise it prints a
+// loop over those that differ.
+TG_DEVICE bool elected() {
+  uint32_t yes;
+  asm volatile("{\n.reg .pred p;\nelect.sync _|p, 0xffffffff;\nselp.u32 %0, 1, 0, p;\n}" : "=r"(yes));
+  return yes;
+}
 template <int id, int threads>
 TG_DEVICE void team_sync() {
   asm volatile("bar.sync %0, %1;" ::"n"(id), "n"(threads) : "memory");

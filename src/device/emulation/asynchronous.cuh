@@ -24,6 +24,7 @@ TG_DEVICE void fence_async_shared() {}
 TG_DEVICE void fence_async_global() {}
 
 // ---- among threads of a block
+TG_DEVICE bool elected() { return threadIdx.x % 32 == 0; }
 template <int id, int threads>
 TG_DEVICE void team_sync() {
   tegula_threads->wait(id, threads);

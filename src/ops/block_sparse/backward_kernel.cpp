@@ -187,7 +187,7 @@ void Program::walk_sorted(const SortedLists::List& list, const ScoreRange& visib
                           const std::function<void(const BlockTile&, const Expr& beyond)>& body) const {
   const TileOfBlocks shape{f.k_block, f.keys};
   if (!shape.gathers() && f.k_block % f.keys == 0) {
-    Expr sure = list.count - blocks_in_question(f.causal, f.q_block, f.k_block, keys);
+    Expr sure = list.count - blocks_in_question(f.causal, f.q_block, f.k_block, queries, keys);
     return walk_blocks(
         shape, [&](const Expr& i) -> Expr { return list.blocks(i); }, list.count,
         [&](const BlockTile& tile) { body(tile, *tile.entry >= sure); });

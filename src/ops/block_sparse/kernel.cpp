@@ -20,7 +20,8 @@ std::string BlockSparseKernel::name() const {
 
 namespace {
 
-constexpr int no_key = 0x7fffffff;  // larger than any key: outside the tensor, and behind every limit
+constexpr int no_key = 0x7fffffff;   // larger than any key: outside the tensor, and behind every limit
+constexpr int most_last_blocks = 4;  // of a list, that are searched for parts that no query sees
 
 // The n-th block of a list.
 using ListEntry = std::function<Expr(const Expr& n)>;
@@ -38,10 +39,25 @@ struct Meeting {
   // Lists ascend: where blocks of keys are whole, only so many at the end of a list may have keys that some
   // query does not see. Known where lists are made before.
   std::optional<Expr> tail;
+  // Steps at the end that do: known where no step is met that all queries stand before.
+  std::optional<Expr> masked_steps;
 
-  // Whether step t may meet one of them; a step is a part of a block, or `blocks` of them.
-  Expr is_near_end(const Expr& t, const Expr& count, int parts, int blocks = 1) const {
-    return t >= (blocks == 1 ? (count - *tail) * parts : max(count - *tail, 0) / blocks);
+  // Whether step t of a block's parts may meet such keys.
+  Expr is_near_end(const Expr& t, const Expr& count, const Expr& steps) const {
+    return t >= (masked_steps ? steps - *masked_steps : (count - *tail) * ceildiv(c.k_block, c.keys));
+  }
+
+  // The steps of whole blocks, without those that lie behind all queries: parts of the last blocks.
+  Expr steps_of(const ListEntry& list, const Expr& count) const {
+    const int parts = ceildiv(c.k_block, c.keys);
+    if (!masked_steps || (parts == 1 && c.splits() == 1)) return parts == 1 ? count : count * parts;
+    Var steps = count * parts;
+    for (int i = 0; i < c.last_blocks(); ++i) {
+      Expr begin = list(max(count - 1 - i, 0)) * c.k_block;
+      Expr met = clamp(ceildiv(visible.end() - begin, c.keys), 0, parts);
+      steps -= select(i < count, parts - met, 0);
+    }
+    return steps;
   }
 
   // Scores, weights and values of one tile of keys; where `partial` holds, only those that `sees`.
@@ -63,7 +79,8 @@ struct Meeting {
   // Blocks of keys that fill one or more tiles each.
   void add_whole(const ListEntry& list, const Expr& count) {
     const int parts = ceildiv(c.k_block, c.keys);
-    pipelined(parts == 1 ? count : count * parts, {.stages = 2}, [&](Index t) {
+    Expr steps = steps_of(list, count);
+    pipelined(steps, {.stages = 2}, [&](Index t) {
       Expr block = list(parts == 1 ? Expr(t) : t / parts);
       Expr first = parts == 1 ? block * c.k_block : block * c.k_block + t % parts * c.keys;
       Expr end = block * c.k_block + c.k_block;
@@ -71,7 +88,7 @@ struct Meeting {
       copy(keys.at(first), key_tile);
       auto load_values = [&](Shared& tile) { copy(values.at(first), tile); };
       const bool even = c.k_block % c.keys == 0;
-      Expr partial = even && tail ? is_near_end(t, count, parts) : visible.is_partial(first, c.keys);
+      Expr partial = even && tail ? is_near_end(t, count, steps) : visible.is_partial(first, c.keys);
       add(key_tile, load_values, even ? partial : partial || first + c.keys > end,
           [&](const Expr& query, const Expr& column) -> Expr {
             return first + column < min(end, visible.limit(query));
@@ -94,7 +111,7 @@ struct Meeting {
       load(keys, key_tile);
       Expr columns = (count - t * blocks) * c.k_block;  // that blocks of the list fill
       // Lists ascend, so the last block has the largest keys.
-      Expr partial = tail ? is_near_end(t, count, 1, blocks)
+      Expr partial = tail ? t >= max(count - *tail, 0) / blocks
                           : columns < c.keys || visible.is_partial(first.back(), c.k_block);
       add(
           key_tile, [&](Shared& tile) { load(values, tile); }, partial,
@@ -157,12 +174,15 @@ struct Program {
   void run() {
     if (c.listed) make_lists();
     Expr all_heads = c.pack > 1 ? Expr(heads) : heads * *group;
-    // Tiles that share a list run at the same time.
-    const Order order = c.one_choice && c.pack == 1 ? Order::grouped(8) : Order{};
-    grid(q_blocks * c.splits(), all_heads, batch, {.order = order},
+    grid(q_blocks * c.splits(), all_heads, batch, {.order = order()},
          [&](Index x, Index h, Index b) { block(x, h, b); });
   }
 
+  // Tiles that share a list run at the same time. Later queries may see more.
+  Order order() const {
+    if (c.causal) return Order::heavy_first([](Index x, Index, Index) -> Expr { return x; });
+    return c.one_choice && c.pack == 1 ? Order::grouped(8) : Order{};
+  }
   ChoiceRow choice_row(const Expr& b, const Expr& kv_head, const Expr& member, const Expr& q_block) const {
     Expr length = c.counts ? clamp((*lengths)(b, kv_head, member, q_block), 0, entries) : Expr(entries);
     return {choice->slice(b, kv_head, member, q_block), length, c.mask, c.all_threads};
@@ -173,7 +193,16 @@ struct Program {
   void block(const Index& x, const Index& h, const Index& b);
   void meet(Meeting& meeting, const ListEntry& list, const Expr& count) const;
   void meet_listed(Meeting& meeting, const SortedLists::List& list) const;
+  Expr masked_steps() const;
 };
+
+// Where tiles of queries and of keys begin at multiples of the smaller, as many steps as the tile of queries
+// is long.
+Expr Program::masked_steps() const {
+  const int steps = ceildiv(c.queries, c.keys), unit = std::min(c.queries, c.keys);
+  const bool even = c.queries % unit == 0 && c.keys % unit == 0 && c.q_block % c.queries == 0;
+  return even ? select((keys - queries) % c.keys == 0, steps, steps + 1) : Expr(Operand(steps + 1));
+}
 
 void Program::make_lists() {
   auto row_of = [this](const Expr& b, const Expr& h, const Expr& x) -> SortedLists::Row {
@@ -196,7 +225,8 @@ void Program::meet(Meeting& meeting, const ListEntry& list, const Expr& count) c
 
 void Program::meet_listed(Meeting& meeting, const SortedLists::List& list) const {
   if (!c.gathers()) {
-    meeting.tail.emplace(blocks_in_question(c.causal, c.q_block, c.k_block, keys));
+    meeting.tail.emplace(blocks_in_question(c.causal, c.q_block, c.k_block, queries, keys));
+    if (c.causal && c.last_blocks() <= most_last_blocks) meeting.masked_steps.emplace(masked_steps());
     return meet(
         meeting, [&](const Expr& i) -> Expr { return list.blocks(i); }, list.count);
   }

@@ -67,8 +67,11 @@ void find_places(const Shared& marks, Shared& places, Var& count) {
 
 int marked_blocks(std::int64_t blocks) { return blocks <= word * word ? word * word : most_words * word; }
 
-Expr blocks_in_question(bool causal, int q_block, int k_block, const Expr& keys) {
-  if (causal) return Operand(ceildiv(q_block, k_block) + 1);
+Expr blocks_in_question(bool causal, int q_block, int k_block, const Expr& queries, const Expr& keys) {
+  const int blocks = ceildiv(q_block, k_block);
+  const bool even = q_block % k_block == 0 || k_block % q_block == 0;
+  if (causal && even) return select((keys - queries) % k_block == 0, blocks, blocks + 1);
+  if (causal) return Operand(blocks + 1);
   return select(keys % k_block == 0, 0, 1);
 }
 

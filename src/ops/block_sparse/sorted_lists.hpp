@@ -41,6 +41,7 @@ class SortedLists {
 
 // Of a sorted list, how many of the last blocks may have keys that some query of the row does not see: under
 // a causal mask as many as a row has positions, else the last block of all where it is short.
-lang::Expr blocks_in_question(bool causal, int q_block, int k_block, const lang::Expr& keys);
+lang::Expr blocks_in_question(bool causal, int q_block, int k_block, const lang::Expr& queries,
+                              const lang::Expr& keys);
 
 }  // namespace tegula::ops
