@@ -177,7 +177,7 @@ std::vector<Workload> workloads() {
   all.push_back(attention_workload({2, 8192, 16, 128, 1, 1024}, true));
   // One query of each sequence, as a model that writes text has it.
   for (auto [batch, length] :
-       {std::pair(1, 8192), {1, 32768}, {1, 131072}, {8, 8192}, {32, 8192}, {64, 2048}})
+       {std::pair(1, 8192), {1, 32768}, {1, 131072}, {8, 8192}, {16, 8192}, {64, 2048}})
     all.push_back(attention_workload({batch, length, 64, 128, 8, 0, true}, false));
   // What sparse attention is compared with.
   all.push_back(attention_workload({1, 16384, 64, 128, 8}, false));

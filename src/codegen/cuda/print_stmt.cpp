@@ -367,7 +367,7 @@ void CudaGridPrinter::operator()(const Assert& n, const Stmt& s) {
   }
   out_.open(fmt::format("if (!{}) {{  // {}", condition, short_location(s->at)));
   out_.line(fmt::format("if ({} == 0) tg::report(call.status, {});", team_.thread, number));
-  if (team_.count == 1) out_.line("return;");
+  if (team_.count == 1) out_.line(leave_);
   out_.close();
 }
 

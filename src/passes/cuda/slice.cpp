@@ -35,7 +35,7 @@ class Slice {
     for (const Stmt& s : body) any |= is_atomic(s) ? leaf(s) : control(s);
     if (!any) return false;
     for (const Stmt& s : body) {
-      if (as<Break>(s) || as<Exit>(s)) take(s);
+      if (as<Break>(s) || as<Exit>(s) || as<Assert>(s)) take(s);
     }
     return true;
   }

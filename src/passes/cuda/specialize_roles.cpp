@@ -208,15 +208,17 @@ void Analysis::plan_loads(Roles& roles) const {
   });
 }
 
-// A block may end before its first load; a loop with loads may not be left early, since both roles count
-// their turns.
+// A block may end before its first load, for want of work or because an assertion fails; a loop with loads
+// may not be left early, since both roles count their turns.
 bool Analysis::leaves_early() const {
   bool loads = false, bad = false;
   const std::function<void(const Body&, bool)> walk = [&](const Body& body, bool top) {
     for (const Stmt& s : body) {
       for (const Candidate& c : candidates_)
         loads |= std::find(c.fills.begin(), c.fills.end(), s) != c.fills.end();
-      if (as<Exit>(s)) bad |= loads || !top;
+      const auto* loop = as<For>(s);
+      if (loop && loop->kind == LoopKind::parallel) continue;
+      if (as<Exit>(s) || as<Assert>(s)) bad |= loads || !top;
       if (as<Break>(s) || as<While>(s)) {
         for (const Candidate& c : candidates_) bad |= c.scope == &body || as<While>(s);
       }
@@ -239,10 +241,19 @@ std::optional<Body> Analysis::producer_of(const std::vector<Candidate>& candidat
     const bool groups = loop && (loop->kind == LoopKind::warps || loop->kind == LoopKind::warp_groups);
     if (as<If>(s) || as<While>(s) || (loop && !groups && loop->kind != LoopKind::parallel)) return false;
     const Effects e = all_effects(s);
-    return groups || touches_fragments(s) || e.reports || writes_tensors(e);
+    return groups || touches_fragments(s) || (e.reports && !as<Assert>(s)) || writes_tensors(e);
   };
   rules.left_out = [](const Stmt&) { return false; };
   return slice(grid_.body, rules);
+}
+
+// The consumers report what fails.
+Body with_exits(const Body& producer) {
+  return map_body(producer, [](const Stmt& s) -> Body {
+    const auto* n = as<Assert>(s);
+    if (!n) return {s};
+    return {statement(Exit{make(Op::logical_not, boolean, {n->condition}, s->at)}, s->at)};
+  });
 }
 
 std::optional<Body> Analysis::consumer_of(const std::vector<Candidate>& candidates) const {
@@ -355,7 +366,7 @@ std::optional<Roles> Analysis::run() {
   roles.consumers = grid_.hints.threads;
   auto producer = producer_of(candidates_), consumer = consumer_of(candidates_);
   if (!producer || !consumer) return std::nullopt;
-  roles.producer = std::move(*producer);
+  roles.producer = with_exits(*producer);
   roles.consumer = std::move(*consumer);
   make_rings(roles, candidates_);
   for (const Candidate& c : candidates_) {
