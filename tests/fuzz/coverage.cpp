@@ -115,7 +115,7 @@ class Collector {
       add("reduce of", n->from.buffer->type.name());
     }
     if (const auto* n = as<Accumulate>(stmt))
-      add(n->order ? "accumulate ordered" : "accumulate", name_of(n->op));
+      add(n->turn ? "accumulate in turns" : n->order ? "accumulate ordered" : "accumulate", name_of(n->op));
     if (const auto* n = as<Atomic>(stmt)) {
       add("atomic", name_of(n->op));
       add("atomic on", space_name(n->to.view.buffer->space));
@@ -174,6 +174,7 @@ Names expected() {
   for (const char* op : {"add", "min", "max"}) {
     names.insert(fmt::format("accumulate {}", op));
     names.insert(fmt::format("accumulate ordered {}", op));
+    names.insert(fmt::format("accumulate in turns {}", op));
   }
   return names;
 }

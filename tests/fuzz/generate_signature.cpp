@@ -196,7 +196,10 @@ void Generator::prepare_tensors(const Grid& grid, const Shape& extents) {
     tensor.sites = 0;
     if (tensor.is_dense && tensor.use == Use::read && random_.chance(15)) reshape(tensor);
     if (!tensor.buffer->is_writable() || (tensor.defined && random_.chance(15))) continue;
-    if ((tensor.is_sum || random_.chance(20)) && combine(tensor)) continue;
+    if ((tensor.is_sum || random_.chance(20)) && combine(tensor)) {
+      if (tensor.use == Use::ordered && takes_turns(grid) && random_.chance(50)) tensor.use = Use::in_turns;
+      continue;
+    }
     if (!tensor.is_sum && static_cast<int>(tensor.shape.size()) >= needed) own(tensor, grid, extents);
   }
 }
@@ -214,12 +217,13 @@ void Generator::make_grid() {
     grid.extents.push_back(grid_extent(extents.back()));
   }
   add_hints(grid);
+  may_exit_ = random_.chance(10);
   prepare_tensors(grid, extents);
   times_ = std::accumulate(extents.begin(), extents.end(), std::int64_t{1}, std::multiplies<>());
-  may_exit_ = random_.chance(10);
   grid.body = body([&] {
     block_statements(left_);
     cover_outputs();
+    contribute_in_turns(grid, extents);
   });
   times_ = 1;
   turn_digits_.clear();

@@ -30,7 +30,7 @@ struct Value {
 };
 
 // How the blocks of a grid use a tensor.
-enum class Use : std::uint8_t { none, read, owned, atomic, ordered };
+enum class Use : std::uint8_t { none, read, owned, atomic, ordered, in_turns };
 
 struct TensorPlace {
   ir::BufferPtr buffer;
@@ -142,6 +142,9 @@ class Generator {
   Nature contribution(const TensorPlace& tensor);
   void accumulate();
   ir::Expr turn(int site);
+  bool takes_turns(const ir::Grid& grid) const;
+  void contribute_in_turns(const ir::Grid& grid, const Shape& extents);
+  void contribute_in_turn(const TensorPlace& tensor, const ir::Grid& grid, const Shape& extents);
   void atomic();
   void shared_atomic();
   void histogram();

@@ -268,6 +268,7 @@ void Program::block(const Index& x, const Index& h, const Index& b) {
                   visible,
                   *scale,
                   cap,
+                  {},
                   {}};
 
   if (c.listed) {
