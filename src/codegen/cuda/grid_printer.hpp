@@ -44,6 +44,8 @@ class CudaGridPrinter {
   std::string emit_node(const ir::Expr& e);
   std::string emit_cast(const ir::Expr& e, const std::string& x);
   std::string emit_division(const ir::Expr& e, const Texts& x);
+  bool is_division_of_indices(const ir::Expr& e) const;
+  void name_divisions();
   std::string variable_text(const ir::VariablePtr& variable) const;
   std::string name_variable(const ir::VariablePtr& variable);
   bool is_less(const ir::Expr& a, const ir::Expr& b) const;
@@ -309,6 +311,7 @@ class CudaGridPrinter {
   std::unordered_set<const ir::Buffer*> swizzled_;               // tiles that tensor cores read
   std::unordered_map<const ir::ExprNode*, std::string> common_;  // of the expression being printed
   std::unordered_set<const ir::ExprNode*> repeated_;
+  std::vector<std::pair<ir::Expr, std::string>> divisions_;  // of the block's indices, and their names
   passes::Layouts layouts_;
   ir::Facts facts_;
   SharedMemory memory_;

@@ -1,6 +1,7 @@
 // Expressions: what each thread computes.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "codegen/cuda/grid_printer.hpp"
@@ -87,6 +88,8 @@ std::string CudaGridPrinter::emit(const Expr& e) {
   if (e->op == Op::constant) return constant_of(*e);
   if (e->op == Op::variable) return variable_text(e->variable);
   if (const auto found = common_.find(e.get()); found != common_.end()) return found->second;
+  for (const auto& [division, name] : divisions_)
+    if (equal(e, division)) return name;
   std::string text = emit_node(e);
   if (!repeated_.contains(e.get())) return text;
   const std::string name = names_.unique("t");
@@ -143,6 +146,37 @@ std::string CudaGridPrinter::emit_division(const Expr& e, const Texts& x) {
                        x[0], x[1]);
   }
   return fmt::format("tg::{}<{}>({}, {})", name_of(e->op), scalar_type(e->held()), x[0], x[1]);
+}
+
+// By what is known at launch; constants are fast.
+bool CudaGridPrinter::is_division_of_indices(const Expr& e) const {
+  const bool divides = e->op == Op::div || e->op == Op::mod || e->op == Op::floordiv ||
+                       e->op == Op::floormod || e->op == Op::ceildiv;
+  if (!divides || e->held() != i32 || is_constant(e->args[1])) return false;
+  bool known = true, of_index = false;
+  for_each_variable(e, [&](const VariablePtr& v) {
+    const bool index = std::find(grid_->index.begin(), grid_->index.end(), v) != grid_->index.end();
+    known &= index || is_host(v->kind);
+    of_index |= index;
+  });
+  return known && of_index;
+}
+
+// Once for a block: the compiler would repeat them wherever only some threads go, and they take longer than
+// anything else there.
+void CudaGridPrinter::name_divisions() {
+  divisions_.clear();
+  if (!is_consumer_ && !roles_->one_loader) return;  // whose threads have few registers
+  const auto add = [&](const Expr& e) {
+    if (!is_division_of_indices(e)) return;
+    for (const auto& [division, name] : divisions_)
+      if (equal(e, division)) return;
+    const std::string text = value(e), name = names_.unique("d");
+    out_.line(fmt::format("const {} {} = {};", scalar_type(e->held()), name, text));
+    divisions_.emplace_back(e, name);
+  };
+  for_each_stmt(grid_->body,
+                [&](const Stmt& s) { for_each_expr(s, [&](const Expr& e) { for_each_node(e, add); }); });
 }
 
 std::string CudaGridPrinter::emit_cast(const Expr& e, const std::string& x) {

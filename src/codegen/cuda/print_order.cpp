@@ -129,6 +129,7 @@ void CudaGridPrinter::in_turns(const schedule::Loop& n) {
   events(n.body);
   leave_ = "return;";
   has_tile_ = false;
+  divisions_.clear();
   out_.close_step();
   facts_ = before;
 }
@@ -176,9 +177,10 @@ void CudaGridPrinter::event(const schedule::Leave&, const schedule::Event&) {
                          : fmt::format("if ({} >= {}) break;", tile_, tiles_));
   out_.leaves();
   has_tile_ = true;
-  if (!is_consumer_) return decode(*grid_, tile_);
-  for (std::size_t i = 0; i < grid_->index.size(); ++i)
+  if (!is_consumer_) decode(*grid_, tile_);
+  for (std::size_t i = 0; is_consumer_ && i < grid_->index.size(); ++i)
     define_index(*grid_, i, fmt::format("{}.{}", tile_, "xyz"[i]));
+  name_divisions();
 }
 
 }  // namespace tegula::codegen

@@ -47,9 +47,11 @@ void CudaGridPrinter::tiles(const schedule::Loop& n) {
                              count, in_pairs ? " / 2" : ""));
   decode(grid, tile);
   if (in_pairs) name_in_pair(grid);
+  name_divisions();
   leave_ = "continue;";
   events(n.body);
   leave_ = "return;";
+  divisions_.clear();
   out_.close_step();
   facts_ = before;
 }
