@@ -119,7 +119,8 @@ void define_backward(nb::module_& module) {
               "object | None, window_lse: object | None, window_dlse: object | None, block_indices: "
               "object, block_counts: object | None, cu_seqlens_q: object | None, cu_seqlens_k: object "
               "| None, block_size: int, layout: str, causal: bool, diagonal: bool, repeats: bool, "
-              "window: int, scale: float | None, scale_gradient: bool, target: str = 'automatic', /) "
+              "window: int, scale: float | None, max_seqlen_q: int, max_seqlen_k: int, scale_gradient: bool, "
+              "target: str = 'automatic', /) "
               "-> tuple"));
 }
 

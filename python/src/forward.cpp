@@ -139,12 +139,12 @@ void define_forward(nb::module_& module) {
                      "layout: str, causal: bool, scale: float | None, softcap: float, check_indices: bool, "
                      "out: object | None = None, lse: object | None = None, target: str = 'automatic', /) -> "
                      "tuple"));
-  module.def(
-      "nsa_selected_attention", nsa_selected,
-      nb::sig("def nsa_selected_attention(q: object, k: object, v: object, block_indices: object, "
-              "block_counts: object | None, cu_seqlens_q: object | None, cu_seqlens_k: object | None, "
-              "block_size: int, layout: str, causal: bool, diagonal: bool, repeats: bool, window: "
-              "int, scale: float | None, check_indices: bool, target: str = 'automatic', /) -> tuple"));
+  module.def("nsa_selected_attention", nsa_selected,
+             nb::sig("def nsa_selected_attention(q: object, k: object, v: object, block_indices: object, "
+                     "block_counts: object | None, cu_seqlens_q: object | None, cu_seqlens_k: object | None, "
+                     "block_size: int, layout: str, causal: bool, diagonal: bool, repeats: bool, window: "
+                     "int, scale: float | None, max_seqlen_q: int, max_seqlen_k: int, check_indices: bool, "
+                     "target: str = 'automatic', /) -> tuple"));
   module.def("block_scores", block_scores,
              nb::sig("def block_scores(q: object, k: object, q_block_size: int, k_block_size: int, layout: "
                      "str, causal: bool, scale: float | None, per_kv_head: bool, out: object | None = None, "

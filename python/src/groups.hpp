@@ -38,7 +38,8 @@ inline ops::BlockSparseOptions block_sparse_options(Call& call, Arguments& given
   return options;
 }
 
-// block_counts, cu_seqlens_q, cu_seqlens_k, block_size, layout, causal, diagonal, repeats, window, scale
+// block_counts, cu_seqlens_q, cu_seqlens_k, block_size, layout, causal, diagonal, repeats, window, scale,
+// max_seqlen_q, max_seqlen_k
 inline ops::NsaSelectedOptions selected_options(Call& call, Arguments& given) {
   const nb::handle block_counts = given.array(), cu_seqlens_q = given.array(), cu_seqlens_k = given.array();
   ops::NsaSelectedOptions options;
@@ -48,6 +49,7 @@ inline ops::NsaSelectedOptions selected_options(Call& call, Arguments& given) {
   options.repeats = given.flag("repeats");
   options.window = given.integer("window");
   options.scale = given.optional_number("scale");
+  options.max_seqlen_q = given.integer("max_seqlen_q"), options.max_seqlen_k = given.integer("max_seqlen_k");
   options.block_counts = call.optional_input("block_counts", block_counts);
   options.cu_seqlens_q = call.optional_input("cu_seqlens_q", cu_seqlens_q);
   options.cu_seqlens_k = call.optional_input("cu_seqlens_k", cu_seqlens_k);

@@ -119,6 +119,8 @@ def nsa_selected_attention_backward(
     scale: float | None = None,
     cu_seqlens_q: Array | None = None,
     cu_seqlens_k: Array | None = None,
+    max_seqlen_q: int = 0,
+    max_seqlen_k: int = 0,
     target: str = "automatic",
 ) -> tuple[Any, Any, Any, Any]:
     """Gradients of ``sum(dout * out) + sum(dlse * lse)`` and of the same sums of the window.
@@ -141,6 +143,6 @@ def nsa_selected_attention_backward(
     """
     return _tegula.nsa_selected_attention_backward(
         dout, q, k, v, out, lse, dlse, window_dout, window_out, window_lse, window_dlse, block_indices, block_counts,
-        cu_seqlens_q, cu_seqlens_k, block_size, layout, causal, diagonal, repeats, window, scale, scale_gradient,
-        target,
+        cu_seqlens_q, cu_seqlens_k, block_size, layout, causal, diagonal, repeats, window, scale,
+        max_seqlen_q, max_seqlen_k, scale_gradient, target,
     )  # fmt: skip

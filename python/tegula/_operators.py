@@ -128,13 +128,15 @@ def nsa_selected_attention(
     scale: float | None = None,
     cu_seqlens_q: Array | None = None,
     cu_seqlens_k: Array | None = None,
+    max_seqlen_q: int = 0,
+    max_seqlen_k: int = 0,
     check_indices: bool = False,
     target: str = "automatic",
 ) -> tuple[Any, ...]:
     """Attention in which every query token sees the key blocks that were selected for it.
 
     Args:
-        q, k, v, layout, scale, cu_seqlens_q, cu_seqlens_k, target: as in ``attention``.
+        q, k, v, layout, scale, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k, target: as in ``attention``.
         block_indices: int32 [batch, tokens, heads, entries], heads of k or of q; in the layout "bhsd" heads stand
             before tokens, packed there is no batch. Block i holds the keys from i * block_size on; entries that name
             no block select nothing.
@@ -157,7 +159,7 @@ def nsa_selected_attention(
     _tegula.refuse_gradients(q, k, v)
     return _tegula.nsa_selected_attention(
         q, k, v, block_indices, block_counts, cu_seqlens_q, cu_seqlens_k, block_size, layout, causal, diagonal, repeats,
-        window, scale, check_indices, target,
+        window, scale, max_seqlen_q, max_seqlen_k, check_indices, target,
     )  # fmt: skip
 
 

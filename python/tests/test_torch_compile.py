@@ -24,7 +24,7 @@ def test_operators_are_well_formed():
     torch.library.opcheck(torch.ops.tegula.block_sparse_attn.default, sparse)
     tokens = choice(21, 6, 3).int().transpose(1, 2)
     factors = torch.ones(tokens.shape, requires_grad=True)
-    selected = (q, k, v, tokens, factors, None, None, None, 4, "bshd", True, True, False, 5, None, False)
+    selected = (q, k, v, tokens, factors, None, None, None, 4, "bshd", True, True, False, 5, None, 0, 0, False)
     torch.library.opcheck(torch.ops.tegula.nsa_selected_attention.default, selected)
     scores = (q, k, 8, 8, "bshd", True, None, True)
     torch.library.opcheck(torch.ops.tegula.block_scores.default, scores)

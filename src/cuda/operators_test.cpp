@@ -138,6 +138,36 @@ TEST(CudaAttention, TakesThePromisedLengthOfSequences) {
   }
 }
 
+TEST(CudaSelection, TakesThePromisedLengthOfSequences) {
+  if (!cuda::is_driver_usable()) GTEST_SKIP() << "this machine has no CUDA device";
+  const Watchdog watchdog("promised lengths of selections", most_time);
+  const cuda::PoisonedAllocations poisoned;
+  const Tensor ends = Tensor::from<std::int32_t>({0, 300, 300, 700}).to(Device::cuda());
+  const Tensor q = Tensor::random_normal({700, 16, 128}, bf16, 1).to(Device::cuda()),
+               k = Tensor::random_normal({700, 1, 128}, bf16, 2).to(Device::cuda()),
+               v = Tensor::random_normal({700, 1, 128}, bf16, 3).to(Device::cuda()),
+               blocks = Tensor::random_integers({700, 1, 3}, i32, 4, -1, 7).to(Device::cuda());
+  std::vector<std::vector<double>> results;
+  for (const std::int64_t most : {0, 400, 450, 399}) {
+    NsaSelectedOptions options{.cu_seqlens_q = ends, .cu_seqlens_k = ends};
+    options.max_seqlen_q = options.max_seqlen_k = most;
+    const NsaSelectedResult forward = nsa_selected_attention(q, k, v, blocks, options);
+    const auto gradients =
+        nsa_selected_attention_backward(q, q, k, v, blocks, forward.out, forward.lse, options);
+    if (most == 399) {
+      EXPECT_THROW(synchronize(), ProgramError) << "the last sequence has 400 tokens";
+      continue;
+    }
+    synchronize();
+    results.push_back(forward.out.values<double>());
+    for (const Tensor& x : {gradients.dq, gradients.dk, gradients.dv}) {
+      const std::vector<double> more = x.values<double>();
+      results.back().insert(results.back().end(), more.begin(), more.end());
+    }
+    EXPECT_EQ(results.back(), results.front());
+  }
+}
+
 // Many blocks of keys add to each tile of dq; vectors whose rows begin anywhere are not for the copy engine.
 class CudaGradients : public ::testing::TestWithParam<std::int64_t> {};
 

@@ -136,7 +136,10 @@ struct Given {
         window_lse(vector_shape(row), f32),
         options(row.options) {
     if (row.counts) options.block_counts = counts.inside;
-    if (row.packed) options.cu_seqlens_q = fences_q, options.cu_seqlens_k = fences_k;
+    if (row.packed) {
+      options.cu_seqlens_q = fences_q, options.cu_seqlens_k = fences_k;
+      options.max_seqlen_q = 33, options.max_seqlen_k = 36;
+    }
     more.scale_gradient = row.dscale;
     if (row.dlse) more.dlse = dlse.inside;
     const NsaSelectedResult result =

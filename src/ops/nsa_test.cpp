@@ -116,7 +116,10 @@ struct Given {
         counts(random_list(row, 1, row.entries + 2).select(row.packed ? 2 : 3, 0)),
         options(row.options) {
     if (row.counts) options.block_counts = counts.inside;
-    if (row.packed) options.cu_seqlens_q = fences_q, options.cu_seqlens_k = fences_k;
+    if (row.packed) {
+      options.cu_seqlens_q = fences_q, options.cu_seqlens_k = fences_k;
+      options.max_seqlen_q = 33, options.max_seqlen_k = 36;
+    }
   }
 };
 
@@ -286,6 +289,7 @@ TEST(Nsa, RefusesWrongCalls) {
   expect_refusal(call(q, indices, {.scale = 0.f}), name + "'scale': expected a positive finite number");
   expect_refusal(call(q, indices, {.window_out = q}), name + "'window_out': expected no output of a window");
   expect_refusal(call(q.select(0, 0), indices, {.cu_seqlens_q = counts}), name + "'");
+  expect_refusal(call(q, indices, {.max_seqlen_q = 4}), "cu_seqlens_q and cu_seqlens_k beside it");
 }
 
 }  // namespace

@@ -20,6 +20,7 @@ struct NsaSelectedOptions {
   std::optional<float> scale = {};  // 1/√d unless given
   // Packed sequences, as in `attention`; blocks are numbered from the beginning of each sequence.
   std::optional<TensorRef> cu_seqlens_q = {}, cu_seqlens_k = {};
+  std::int64_t max_seqlen_q = 0, max_seqlen_k = 0;
   // Refuse a call in which an entry that counts is neither −1 nor the number of a block.
   bool check_indices = false;
   std::optional<TensorRef> out = {}, lse = {}, window_out = {}, window_lse = {};

@@ -14,7 +14,10 @@ from ._operator import Operator
 
 
 _optional = "Tensor? block_counts, Tensor? cu_seqlens_q, Tensor? cu_seqlens_k"
-_options = "SymInt block_size, str layout, bool causal, bool diagonal, bool repeats, SymInt window, float? scale"
+_options = (
+    "SymInt block_size, str layout, bool causal, bool diagonal, bool repeats, SymInt window, float? scale, "
+    "SymInt max_seqlen_q, SymInt max_seqlen_k"
+)
 
 
 def _run_at_once(q, k, v, block_indices, sel_scale, *others):
@@ -32,7 +35,7 @@ def _no_window(q: Tensor) -> Tuple[Tensor, Tensor]:
 
 
 def _fake(q, k, v, block_indices, sel_scale, block_counts, cu_seqlens_q, cu_seqlens_k, *options):
-    _, layout, _, _, _, window, _, _ = options
+    _, layout, _, _, _, window, *_ = options
     return (*new_outputs(q, v, layout), *(new_outputs(q, v, layout) if window > 0 else _no_window(q)))
 
 
@@ -113,6 +116,8 @@ def nsa_selected_attention(
     scale: Optional[float] = None,
     cu_seqlens_q: Optional[Tensor] = None,
     cu_seqlens_k: Optional[Tensor] = None,
+    max_seqlen_q: int = 0,
+    max_seqlen_k: int = 0,
     check_indices: bool = False,
 ) -> Tuple[Tensor, ...]:
     """``tegula.nsa_selected_attention`` with gradients of q, k and v, through all results.
@@ -126,6 +131,6 @@ def nsa_selected_attention(
     block_indices = as_block_numbers(block_indices)
     results = _selected(
         (q, k, v, block_indices, sel_scale, block_counts, cu_seqlens_q, cu_seqlens_k), block_size, layout, causal,
-        diagonal, repeats, window, scale, check_indices,
+        diagonal, repeats, window, scale, max_seqlen_q, max_seqlen_k, check_indices,
     )  # fmt: skip
     return results if window > 0 else results[:2]

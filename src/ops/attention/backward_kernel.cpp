@@ -158,7 +158,7 @@ void Program::query_block(const Index& x, const Index& h, const Index& b) {
   Tensor q_of = views.of_queries(*q), k_of = views.of_keys(*k), v_of = views.of_keys(*v);
   Expr first = x * c.queries, count = q_of.extent(0), keys_seen = k_of.extent(0);
   if (c.varlen) {
-    assert_that(count <= *longest_q, "a sequence has more queries than max_seqlen_q");
+    assert_queries(count, *longest_q);
     exit_if(first >= count);
   }
   QueryGradient tile(c.tiles(), gradient());
@@ -193,7 +193,7 @@ void Program::key_block(const Index& x, const Index& h, const Index& b) {
   Tensor k_of = keys_views.of_keys(*k);
   Expr first = x * c.keys, keys_here = k_of.extent(0);
   if (c.varlen) {
-    assert_that(keys_here <= *longest_k, "a sequence has more keys than max_seqlen_k");
+    assert_keys(keys_here, *longest_k);
     exit_if(first >= keys_here);
   }
   KeyGradient tile(c.tiles(), gradient());

@@ -146,7 +146,7 @@ void Program::attend_block(const Index& x, const Index& h, const Index& b) {
   const Tensor q_of = views.of_queries(*q);
   Expr first = (c.split ? x / *splits : Expr(x)) * c.queries, count = q_of.extent(0);
   if (c.varlen) {
-    assert_that(count <= *longest, "a sequence has more queries than max_seqlen_q");
+    assert_queries(count, *longest);
     exit_if(first >= count);
   }
 

@@ -4,6 +4,14 @@ namespace tegula::ops {
 
 using namespace lang;
 
+void assert_queries(const Expr& count, const Expr& most) {
+  assert_that(count <= most, "a sequence has more queries than max_seqlen_q");
+}
+
+void assert_keys(const Expr& count, const Expr& most) {
+  assert_that(count <= most, "a sequence has more keys than max_seqlen_k");
+}
+
 Extents joined(const Extents& first, const Extents& rest) {
   Extents all_extents;
   for (const Extents* part : {&first, &rest})

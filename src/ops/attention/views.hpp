@@ -7,6 +7,10 @@
 
 namespace tegula::ops {
 
+// Asserts what a call has promised of packed sequences.
+void assert_queries(const lang::Expr& count, const lang::Expr& most);
+void assert_keys(const lang::Expr& count, const lang::Expr& most);
+
 lang::Extents joined(const lang::Extents& first, const lang::Extents& rest);
 
 // Sequence b of a batch, or of packed sequences where there are fences.
@@ -15,8 +19,9 @@ struct SequenceRows {
   bool packed;
   lang::Range queries, keys;
 
-  SequenceRows(const lang::Expr& sequence, const lang::Range& queries, const lang::Range& keys)
-      : b(sequence), packed(false), queries(queries), keys(keys) {}
+  SequenceRows(const lang::Expr& sequence, const lang::Range& queries, const lang::Range& keys,
+               bool packed = false)
+      : b(sequence), packed(packed), queries(queries), keys(keys) {}
   SequenceRows(const lang::Expr& sequence, const lang::Expr& queries, const lang::Expr& keys)
       : SequenceRows(sequence, lang::range(0, queries), lang::range(0, keys)) {}
   SequenceRows(const lang::Expr& sequence, const lang::Tensor& q_begin, const lang::Tensor& k_begin)
@@ -27,9 +32,7 @@ struct SequenceRows {
 
   // The first `count` keys only.
   SequenceRows with_keys(const lang::Expr& count) const {
-    SequenceRows result(b, queries, lang::range(keys.begin, keys.begin + count));
-    result.packed = packed;
-    return result;
+    return {b, queries, lang::range(keys.begin, keys.begin + count), packed};
   }
 };
 

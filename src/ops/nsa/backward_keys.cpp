@@ -83,6 +83,7 @@ void NsaBackwardProgram::key_block(const Index& x, const Index& h, const Index& 
   SequenceRows rows = rows_of(b);
   Expr keys_of = rows.keys.end - rows.keys.begin, count = rows.queries.end - rows.queries.begin;
   Expr end = min(number * f.block + f.block, keys_of), shift = keys_of - count;
+  assert_promise(b);
   exit_if(first >= end);
   // No later row is read or written.
   HeadViews of_keys{rows.with_keys(end), h, all};

@@ -25,8 +25,19 @@ class NsaBackwardProgram {
   lang::Operand selectors() const { return c.per_query_head ? members() : lang::Operand(1); }
   lang::Expr sequences() const { return f.varlen ? q_begin->extent(0) - 1 : lang::Expr(*batch); }
   ScoreGradient gradient() const { return {*scale, std::nullopt}; }
+  // No longer than promised, so that all grids count the same tokens.
   SequenceRows rows_of(const lang::Expr& b) const {
-    return f.varlen ? SequenceRows(b, *q_begin, *k_begin) : SequenceRows(b, queries, keys);
+    if (!f.varlen) return {b, queries, keys};
+    SequenceRows rows(b, *q_begin, *k_begin);
+    lang::Expr q_end = min(rows.queries.end, lang::Expr(rows.queries.begin) + *longest_q),
+               k_end = min(rows.keys.end, lang::Expr(rows.keys.begin) + *longest_k);
+    return SequenceRows(b, lang::range(rows.queries.begin, q_end), lang::range(rows.keys.begin, k_end), true);
+  }
+  // Of a block that no other block waits for or reads from.
+  void assert_promise(const lang::Expr& b) const {
+    if (!f.varlen) return;
+    assert_queries((*q_begin)(b + 1) - (*q_begin)(b), *longest_q);
+    assert_keys((*k_begin)(b + 1) - (*k_begin)(b), *longest_k);
   }
   Selection selection_of(const SequenceRows& rows, const lang::Expr& kv_head,
                          const lang::Expr& selector) const;

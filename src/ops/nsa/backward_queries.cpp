@@ -52,6 +52,7 @@ void NsaBackwardProgram::query_block(const Index& x, const Index& h, const Index
   HeadViews of{rows_of(b), kv_head, f.pack > 1 ? Slot(all) : Slot(member)};
   Tensor q_of = of.of_queries(*q), k_of = of.of_keys(*k), v_of = of.of_keys(*v);
   TokenTile tokens{f, x * f.queries, q_of.extent(0), k_of.extent(0)};
+  assert_promise(b);
   if (f.varlen) exit_if(tokens.first >= tokens.count);
   QueryGradient sums(c.query_tiles(), gradient());
   sums.load(q_of, tokens.first);

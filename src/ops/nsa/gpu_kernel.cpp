@@ -146,7 +146,10 @@ void NsaProgram::run_with_lists() {
     HeadViews views = views_of(h, b);
     TokenTile tokens{c, x * c.queries, views.rows.queries.end - views.rows.queries.begin,
                      views.rows.keys.end - views.rows.keys.begin};
-    if (c.varlen) exit_if(tokens.first >= tokens.count);
+    if (c.varlen) {
+      assert_queries(tokens.count, *longest);
+      exit_if(tokens.first >= tokens.count);
+    }
     body(views, tokens, list_of(views.rows, x));
   };
   grid(tiles(), parts(), sequences(), {.threads = 64}, [&](Index x, Index h, Index b) {

@@ -83,7 +83,10 @@ void NsaProgram::block(const Index& x, const Index& h, const Index& b) const {
   HeadViews views = views_of(h, b);
   Tensor q_of = views.of_queries(*q), k_of = views.of_keys(*k), v_of = views.of_keys(*v);
   TokenTile tokens{c, x * c.queries, q_of.extent(0), k_of.extent(0)};
-  if (c.varlen) exit_if(tokens.first >= tokens.count);
+  if (c.varlen) {
+    assert_queries(tokens.count, *longest);
+    exit_if(tokens.first >= tokens.count);
+  }
   Shared q_tile({c.rows(), c.dim}, c.compute);
   load_queries(q_of, tokens.first, q_tile, c.pack);
   Fragment sum({c.rows(), c.dim_v}, f32, 0);

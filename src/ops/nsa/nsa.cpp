@@ -204,6 +204,7 @@ AttentionOptions window_options(const NsaSelectedOptions& options) {
   window.causal = true;
   window.left = options.window - 1;
   window.cu_seqlens_q = options.cu_seqlens_q, window.cu_seqlens_k = options.cu_seqlens_k;
+  window.max_seqlen_q = options.max_seqlen_q, window.max_seqlen_k = options.max_seqlen_k;
   window.out = options.window_out, window.lse = options.window_lse;
   window.target = options.target;
   return window;
@@ -233,8 +234,9 @@ NsaCall prepare_nsa(const TensorRef& q, const TensorRef& k, const TensorRef& v,
   check_tiles(args, options.tiles);
   kernel.varlen = options.cu_seqlens_q || options.cu_seqlens_k;
   call.tensors = check_heads(args, q, k, v, kernel.varlen ? 3 : 4, options.layout);
-  const PackedLengths lengths =
-      check_sequences(args, {options.cu_seqlens_q, options.cu_seqlens_k}, call.tensors);
+  const PackedLengths lengths = check_sequences(
+      args, {options.cu_seqlens_q, options.cu_seqlens_k, {options.max_seqlen_q, options.max_seqlen_k}},
+      call.tensors);
   call.longest = lengths.queries, call.longest_keys = lengths.keys;
   check_selection(args, block_indices, options, call);
   call.scale = program_scale(checked_scale(args, options.scale, call.tensors.dim()), 0);

@@ -142,12 +142,14 @@ void Program::declare_options(const Extents& of_q, const Extents& vector, const 
   longest_k.emplace(scalar("longest_k", i32));
 }
 
+// No longer than promised, so that all grids count the same tokens.
 Program::Sequence Program::sequence(const Expr& number) const {
   Expr zero = Operand(0);
   if (!f.varlen) return {false, number, number, zero, queries, zero, keys, *outside};
-  Expr begin = clamp((*q_begin)(number) - *outside, 0, queries), last = (*q_begin)(number + 1) - *outside,
-       end = clamp(last, 0, queries), first_key = (*k_begin)(number);
-  return {true, number, zero, begin, end - begin, first_key, (*k_begin)(number + 1) - first_key, last - end};
+  Expr first = (*q_begin)(number), begin = clamp(first - *outside, 0, queries),
+       last = min((*q_begin)(number + 1), first + *longest_q) - *outside, end = clamp(last, 0, queries),
+       first_key = (*k_begin)(number), own_keys = min((*k_begin)(number + 1) - first_key, *longest_k);
+  return {true, number, zero, begin, end - begin, first_key, own_keys, last - end};
 }
 
 void Program::run() {
@@ -293,7 +295,11 @@ void Program::merge_block(const Index& x, const Index& h, const Sequence& s) {
   const int parts = c.parts();
   const PairLists::Part own_part = part_of(h, s);
   const KeyTile of = key_tile(x / parts, x % parts, h, s);
-  if (f.varlen) exit_if(of.number >= own_part.blocks);
+  if (f.varlen) {
+    assert_queries((*q_begin)(s.number + 1) - (*q_begin)(s.number), *longest_q);
+    assert_keys((*k_begin)(s.number + 1) - (*k_begin)(s.number), *longest_k);
+    exit_if(of.number >= own_part.blocks);
+  }
   const PairLists::List list = pairs->list(own_part, of.number);
   exit_if(!pairs->is_cut(list));
   Expr first = pairs->begin_of_pieces(own_part) + pairs->first_piece(own_part, of.number);
