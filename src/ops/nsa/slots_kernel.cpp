@@ -25,7 +25,7 @@ namespace {
 // Of a list that one block of the grid works through.
 constexpr int most_steps = 64, fewest_of_piece = 128;
 constexpr int sum_stages = 4;
-constexpr int fewest_stats = 32;  // of a token: 128 bytes
+constexpr int fewest_stats = 32, fewest_copied_stats = 4;  // of a token: for the copy engine, for threads
 
 class Program {
  public:
@@ -69,7 +69,9 @@ class Program {
   }
   Expr chunks() const { return ceildiv(most_queries(), chunk_tokens); }
   Expr pieces() const { return pairs->pieces(most_queries(), ceildiv(most_keys(), f.block)); }
-  int stats_width() const { return std::max(2 * f.pack, fewest_stats); }
+  int stats_width() const {
+    return std::max(2 * f.pack, TokenRows::by_copy_engine(f.pack) ? fewest_stats : fewest_copied_stats);
+  }
   int longest() const { return std::max(most_steps * c.queries, fewest_of_piece); }
   void find_first_seeing(const PairLists::List& list, const KeyTile& of, Shared& first) const;
   void add_list(KeyGradient& sums, const PairLists::List& list, const KeyTile& of);
@@ -344,13 +346,14 @@ void Program::sum_block(const Index& x, const Index& h, const Index& b) {
     pipelined(pairs->width() * parts, {.stages = sum_stages}, [&](Index t) {
       Expr entry = parts == 1 ? Expr(t) : t / parts, part = parts == 1 ? Expr(Operand(0)) : t % parts;
       Shared tile({rows, f.dim}, f.compute);
-      gather(
-          slots->slice(h, all, part),
-          [&](Index i) -> Expr {
-            Expr row = first + i;
-            return select(row < queries, pairs->place(h, b * queries + row, entry), -1);
-          },
-          tile.reshape({c.queries, f.pack, f.dim}));
+      auto place = [&](Index i) -> Expr {
+        Expr row = first + i;
+        return select(row < queries, pairs->place(h, b * queries + row, entry), -1);
+      };
+      if (f.pack == 1)
+        gather(slots->slice(h, all, part, 0), place, tile);
+      else
+        gather(slots->slice(h, all, part), place, tile.reshape({c.queries, f.pack, f.dim}));
       gemm(one, tile, sum);
     });
   };

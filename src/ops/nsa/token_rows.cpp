@@ -4,15 +4,9 @@ namespace tegula::ops {
 
 using namespace lang;
 
-namespace {
-
-constexpr int fewest_rows_of_copy = 8;  // of a token, below which the copy engine is slower than threads
-
-}  // namespace
-
 // Numbers are read once for all tensors.
 TokenRows::TokenRows(int tokens, int pack, const Token& token) : tokens_(tokens), token_(token) {
-  if (pack < fewest_rows_of_copy) return;
+  if (!by_copy_engine(pack)) return;
   for (int i = 0; i < tokens; ++i) numbers_.push_back(token(Operand(i)));
 }
 
@@ -21,8 +15,8 @@ void TokenRows::load(const Tensor& from, Shared& to) const {
   const bool vector = from.rank() == 2;
   if (numbers_.empty()) {
     const auto row = [&](Index i) -> Expr { return token_(i); };
-    if (vector)
-      gather(from, row, to);
+    if (vector || rows == 1)
+      gather(vector ? from : from.slice(all, 0), row, to);
     else
       gather(from, row, to.reshape({tokens_, rows, columns}));
     return;

@@ -11,6 +11,8 @@ namespace tegula::ops {
 class TokenRows {
  public:
   using Token = std::function<lang::Expr(const lang::Expr& i)>;
+  // Below so many rows a token, the copy engine is slower than threads.
+  static bool by_copy_engine(int pack) { return pack >= 8; }
   // token(i) is the number of the i-th of `tokens` tokens, which have `pack` rows each.
   TokenRows(int tokens, int pack, const Token& token);
 
