@@ -33,18 +33,64 @@ class Delay {
     Body result;
     Mapping mapping;
     mapping.body = [&](const Body& inner) { return body(inner); };
+    std::size_t late = 0;  // behind the branch of the last delayed product, if there is one
     for (const Stmt& s : statements) {
       const auto* loop = as<For>(s);
       if (loop && loop->kind == LoopKind::pipelined) {
         if (const auto shaped = shape(*loop, s->at)) {
           result.insert(result.end(), shaped->begin(), shaped->end());
+          if (result_.late.contains(loop->index[0].get())) late = result.size();
           continue;
         }
       }
       const bool whole = loop && loop->kind == LoopKind::parallel;
       result.push_back(whole ? s : map(s, mapping));
     }
+    if (late > 0) overlap(result, late - 1);
     return result;
+  }
+
+  // Elements of fragments of one dimension, and of tensors.
+  static bool forms_rows(const Stmt& s, const Effects& e) {
+    const auto* loop = as<For>(s);
+    if (loop ? loop->kind != LoopKind::parallel : !as<Declare>(s)) return false;
+    if (e.leaves || e.reports || !e.assigned.empty()) return false;
+    const auto is_row = [](const Buffer& b) { return b.space == Space::fragment && b.rank() == 1; };
+    const auto* declared = as<Declare>(s);
+    return (!declared || is_row(*declared->tile)) &&
+           std::all_of(e.regions.begin(), e.regions.end(),
+                       [&](const Region& r) { return !r.view->is_tile() || is_row(*r.view->buffer); });
+  }
+
+  // Rows that do not wait for the last product are formed while it runs, or without it where no step was.
+  void overlap(Body& all, std::size_t at) {
+    const Stmt branch = all[at];
+    const auto& own = *as<If>(branch);
+    std::vector<Effects> before = {all_effects(own.then)};  // of what the moved ones would overtake
+    Body declared, moved, rest;
+    for (std::size_t i = at + 1; i < all.size(); ++i) {
+      Effects e = all_effects(all[i]);
+      const bool free =
+          forms_rows(all[i], e) && std::none_of(before.begin(), before.end(), [&](const Effects& b) {
+            return conflict(b, e) ||
+                   std::any_of(b.defined.begin(), b.defined.end(), [&](const VariablePtr& v) {
+                     return std::find(e.used.begin(), e.used.end(), v) != e.used.end();
+                   });
+          });
+      (!free ? rest : as<Declare>(all[i]) ? declared : moved).push_back(all[i]);
+      if (!free) before.push_back(std::move(e));
+    }
+    if (moved.empty()) return;
+    If with = own;
+    with.then.insert(with.then.end(), moved.begin(), moved.end());
+    const Stmt taken = statement(with, branch->at);
+    result_.non_empty.emplace(taken.get(), result_.non_empty.at(branch.get()));
+    const Expr none = make(Op::logical_not, boolean, {own.condition}, branch->at);
+    all.resize(at);
+    all.insert(all.end(), declared.begin(), declared.end());
+    all.push_back(taken);
+    all.push_back(statement(If{none, fresh_copy(moved), {}}, branch->at));
+    all.insert(all.end(), rest.begin(), rest.end());
   }
 
   bool is_ring(const Buffer* tile) const { return roles_.ring_of(tile) >= 0; }
