@@ -8,6 +8,7 @@
 #include "passes/cuda/pair_blocks.hpp"
 #include "passes/cuda/plan_rows.hpp"
 #include "passes/cuda/plan_stores.hpp"
+#include "passes/cuda/ring_depths.hpp"
 #include "passes/cuda/slice.hpp"
 
 namespace tegula::passes {
@@ -32,10 +33,6 @@ bool Roles::is_brought_by_threads(const RingPlan& ring) const {
 }
 
 namespace {
-
-constexpr std::int64_t shared_bytes = 225 * 1024;  // for rings and stores; the rest is for other tiles
-
-constexpr std::int64_t other_bytes = 2 * 1024;  // that the system and small tiles take, of each of two blocks
 
 bool touches_fragments(const Stmt& s) {
   if (const auto* declared = as<Declare>(s)) return declared->tile->space == Space::fragment;
@@ -76,7 +73,7 @@ class Analysis {
   std::optional<Body> producer_of(const std::vector<Candidate>& candidates) const;
   std::optional<Body> consumer_of(const std::vector<Candidate>& candidates) const;
   void make_rings(Roles& roles, const std::vector<Candidate>& candidates) const;
-  void choose_depths(Roles& roles, const std::vector<Candidate>& candidates) const;
+  void choose_depths(Roles& roles) const;
 
   const Grid& grid_;
   const CudaTarget& target_;
@@ -312,43 +309,14 @@ void Analysis::make_rings(Roles& roles, const std::vector<Candidate>& candidates
   walk(roles.consumer);
 }
 
-// Operands that the consumers make.
-std::int64_t own_bytes(const Roles& roles) {
-  std::int64_t result = 0;
-  for_each_stmt(roles.consumer, [&](const Stmt& s) {
-    const auto* declared = as<Declare>(s);
-    if (!declared || declared->tile->space != Space::shared || roles.ring_of(declared->tile.get()) >= 0)
-      return;
-    if (has_tensor_cores(declared->tile->type) && declared->tile->rank() == 2)
-      result += slot_bytes(*declared->tile);
-  });
-  return result;
-}
-
-// As many slots as the loop asks for, and at most as fit.
-void Analysis::choose_depths(Roles& roles, const std::vector<Candidate>& candidates) const {
-  std::int64_t fixed = own_bytes(roles) + (roles.stores ? staging_bytes(roles.consumers) : 0), moving = 0;
-  std::vector<int> wanted;
-  for (RingPlan& ring : roles.rings) {
-    std::int64_t bytes = 0;
-    for (const BufferPtr& tile : ring.tiles) bytes += slot_bytes(*tile);
-    const auto c = std::find_if(candidates.begin(), candidates.end(),
+void Analysis::choose_depths(Roles& roles) const {
+  std::vector<AskedSlots> asked;
+  for (const RingPlan& ring : roles.rings) {
+    const auto c = std::find_if(candidates_.begin(), candidates_.end(),
                                 [&](const Candidate& own) { return own.tile == ring.tiles[0]; });
-    wanted.push_back(c->pipelined ? (c->stages > 0 ? c->stages : 4) : 1);
-    (c->pipelined ? moving : fixed) += bytes;
+    asked.push_back({c->pipelined ? (c->stages > 0 ? c->stages : 4) : 1, c->pipelined});
   }
-  // One warp group leaves the tensor cores idle during its other work: two blocks, where two stages fit.
-  const bool two = roles.consumers == 128 && fixed + 2 * moving <= shared_bytes / 2 - other_bytes;
-  roles.blocks_per_processor = two ? 2 : 1;
-  const std::int64_t bytes = two ? shared_bytes / 2 - other_bytes : shared_bytes;
-  const std::int64_t most = moving > 0 ? std::max<std::int64_t>(1, (bytes - fixed) / moving) : 1;
-  roles.spare_bytes = bytes - fixed;
-  for (std::size_t r = 0; r < roles.rings.size(); ++r) {
-    RingPlan& ring = roles.rings[r];
-    ring.depth = static_cast<int>(std::min<std::int64_t>(wanted[r], most));
-    if (ring.depth == 1 && wanted[r] == 1) continue;
-    for (const BufferPtr& tile : ring.tiles) roles.spare_bytes -= ring.depth * slot_bytes(*tile);
-  }
+  passes::choose_depths(roles, asked);
 }
 
 std::optional<Roles> Analysis::run() {
@@ -377,7 +345,7 @@ std::optional<Roles> Analysis::run() {
     roles.stores |= as<Accumulate>(s) || (copy && copy->from.buffer->space == Space::fragment);
   });
   roles.takes_turns = is_uneven();
-  choose_depths(roles, candidates_);
+  choose_depths(roles);
   plan_loads(roles);
   if (target_.pairs) pair_blocks(grid_, roles);
   return roles;
