@@ -58,6 +58,25 @@ std::vector<Row> table() {
                   .heads = 1,
                   .entries = 9,
                   .options = {.q_block = 2, .k_block = 16}});
+  // Few tiles of keys with long lists, which a GPU divides, and many, of which it begins with the longest.
+  for (DType type : {f32, bf16})
+    rows.push_back({.name = "pieces",
+                    .queries = 2100,
+                    .keys = 120,
+                    .entries = 2,
+                    .type = type,
+                    .choice = type == f32 ? Choice::counts : Choice::mask,
+                    .per_query_head = type == f32,
+                    .options = {.q_block = 64, .k_block = 64}});
+  rows.push_back({.name = "longest first",
+                  .batch = 16,
+                  .queries = 520,
+                  .keys = 150,
+                  .heads = 8,
+                  .kv_heads = 4,
+                  .dim = 8,
+                  .entries = 13,
+                  .options = {.q_block = 16, .k_block = 16, .causal = true}});
   const std::size_t count = rows.size();
   for (std::size_t i = 0; i < count; i += 5) {
     rows.push_back(rows[i]);

@@ -41,8 +41,33 @@ void plan_on_gpu(BlockSparseBackwardKernel& kernel, std::int64_t group, bool det
   kernel.keys = std::min(span, tile_of_blocks(span, kernel.one_pass ? 2 * usual_extent : extent).extent);
   kernel.queries = forward.queries;
   kernel.direct = !kernel.one_pass && forward.compute.bits() == 16;
-  kernel.longest_first = true;
   kernel.together = static_cast<int>(std::clamp<std::int64_t>(group, 1, most_together));
+}
+
+// Of a tile of keys, if all lists are equally long and full.
+std::int64_t steps_of_tile(const BlockSparseBackwardCall& call, std::int64_t lists) {
+  const BlockSparseBackwardKernel& kernel = call.kernel;
+  const BlockSparseKernel& forward = kernel.forward;
+  const std::int64_t members = forward.pack > 1 ? 1 : call.forward.tensors.group(),
+                     entries = call.forward.choice.size(3) * call.forward.choice.size(4);
+  const std::int64_t of_block = lang::ceildiv(forward.q_block, kernel.queries);
+  const std::int64_t blocks_of_step = std::max(1, kernel.queries / forward.q_block);
+  return entries * members * of_block / blocks_of_step / lists;
+}
+
+// On a GPU, so that tiles of keys end together: few are divided, and the longest begin first where that pays.
+void balance_keys(BlockSparseBackwardCall& call) {
+  constexpr std::int64_t at_once = 264;  // two blocks of a warp group on each processor
+  constexpr std::int64_t most_pieces = 4, fewest_steps = 16, many_steps = 64;
+  BlockSparseBackwardKernel& kernel = call.kernel;
+  const HeadTensors& t = call.forward.tensors;
+  const std::int64_t lists = lang::ceildiv(t.k.size(1), std::int64_t{kernel.span()});
+  const std::int64_t tiles = lists * lang::ceildiv(kernel.span(), kernel.keys) * t.kv_heads * t.q.size(0);
+  if (tiles == 0) return;
+  const std::int64_t steps = steps_of_tile(call, lists),
+                     pieces = std::min(2 * at_once / tiles, steps / fewest_steps);
+  if (!kernel.one_pass) kernel.pieces = static_cast<int>(std::clamp<std::int64_t>(pieces, 1, most_pieces));
+  kernel.longest_first = tiles * kernel.pieces > at_once && steps >= many_steps;
 }
 
 void check_room(const BlockSparseCall& forward) {
@@ -67,10 +92,12 @@ BlockSparseBackwardCall prepare_block_sparse_backward(const BackwardTensors& giv
   call.kernel.forward = call.forward.kernel;
   call.kernel.per_query_head = call.forward.per_query_head;
   call.kernel.dlse = given.dlse.has_value();
-  if (call.kernel.forward.all_threads)
+  if (call.kernel.forward.all_threads) {
     plan_on_gpu(call.kernel, call.forward.tensors.group(), given.deterministic);
-  else
+    balance_keys(call);
+  } else {
     plan_keys(call.kernel);
+  }
   const bool one = !call.forward.per_query_head && call.forward.choice.size(2) > 1;
   call.choice = one ? call.forward.choice.slice(2, 0, 1) : call.forward.choice;
   if (call.kernel.forward.counts)

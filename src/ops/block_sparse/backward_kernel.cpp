@@ -15,10 +15,10 @@ namespace tegula::ops {
 using namespace lang;
 
 std::string BlockSparseBackwardKernel::name() const {
-  return fmt::format("{}_backward_q{}_k{}_f{}_r{}_c{}_t{}{}{}{}{}{}", forward.name(), queries, keys,
-                     inverse.fold, inverse.rows, inverse.columns, together, per_query_head ? "_per_head" : "",
-                     dlse ? "_dlse" : "", one_pass ? "_one_pass" : "", direct ? "_direct" : "",
-                     longest_first ? "_longest" : "");
+  return fmt::format("{}_backward_q{}_k{}_f{}_r{}_c{}_t{}_p{}{}{}{}{}{}", forward.name(), queries, keys,
+                     inverse.fold, inverse.rows, inverse.columns, together, pieces,
+                     per_query_head ? "_per_head" : "", dlse ? "_dlse" : "", one_pass ? "_one_pass" : "",
+                     direct ? "_direct" : "", longest_first ? "_longest" : "");
 }
 
 namespace {
@@ -29,7 +29,8 @@ struct Program {
   std::optional<Dim> group;  // of query heads, where they do not share tiles
   Dim batch{"batch"}, queries{"queries"}, keys{"keys"}, heads{"kv_heads"}, q_blocks{"q_blocks"},
       entries{"entries"};
-  std::optional<Tensor> dout, q, k, v, out, lse, dq, dk, dv, choice, lengths, dlse, delta, base, sum;
+  std::optional<Tensor> dout, q, k, v, out, lse, dq, dk, dv, choice, lengths, dlse, delta, base, sum,
+      piece_dk, piece_dv;
   std::optional<Expr> scale, cap;
   std::optional<InverseLists> inverse;
   std::optional<SortedLists> sorted;
@@ -56,6 +57,9 @@ struct Program {
     delta.emplace(workspace("delta", vector, f32));
     base.emplace(workspace("base", vector, f32));
     if (c.one_pass) sum.emplace(workspace("sum", joined(vector, {f.dim}), f32, {.zero = true}));
+    if (c.pieces == 1) return;
+    piece_dk.emplace(workspace("piece_dk", {c.pieces, batch, keys, heads, f.dim}, f32));
+    piece_dv.emplace(workspace("piece_dv", {c.pieces, batch, keys, heads, f.dim_v}, f32));
   }
 
   Operand members() const { return f.pack > 1 ? Operand(f.pack) : Operand(*group); }
@@ -85,6 +89,8 @@ struct Program {
   void walk_sorted(const SortedLists::List& list, const ScoreRange& visible,
                    const std::function<void(const BlockTile&, const Expr& beyond)>& body) const;
   void key_block(const Index& x, const Index& h, const Index& b);
+  InverseLists::List piece_of(const InverseLists::List& list, const Expr& piece) const;
+  void add_pieces(const Index& x, const Index& h, const Index& b);
   Expr is_beyond(const BlockTile& tile, const ScoreRange& visible) const;
   ScoreGradient::Mask key_mask(const BlockTile& tile, const ScoreRange& visible, const Expr& beyond) const;
   MaskOfStep query_mask(const InverseLists::List& list, const Expr& first_key, const Expr& first_block) const;
@@ -111,7 +117,9 @@ void Program::run() {
       query_block(f.causal ? q_blocks * f.splits() - 1 - x : Expr(x), h, b);
     });
   const int tiles = ceildiv(c.span(), c.keys);
-  grid(lists() * tiles, heads, batch, [&](Index x, Index h, Index b) { key_block(x, h, b); });
+  grid(lists() * (tiles * c.pieces), heads, batch, [&](Index x, Index h, Index b) { key_block(x, h, b); });
+  if (c.pieces > 1)
+    grid(ceildiv(keys, delta_rows), heads, batch, [&](Index x, Index h, Index b) { add_pieces(x, h, b); });
   if (c.one_pass)
     grid(ceildiv(queries, delta_rows), heads * members(), batch, [&](Index x, Index h, Index b) {
       HeadViews of = views(b, h / members(), Slot(h % members()));
@@ -282,9 +290,10 @@ MaskOfStep Program::query_mask(const InverseLists::List& list, const Expr& first
 
 void Program::key_block(const Index& x, const Index& h, const Index& b) {
   const int tiles = ceildiv(c.span(), c.keys);
-  Expr turn = tiles == 1 ? Expr(x) : x / tiles;
+  Expr tile = c.pieces == 1 ? Expr(x) : x / c.pieces, piece = x % c.pieces;
+  Expr turn = tiles == 1 ? tile : tile / tiles;
   Expr number = longest_first ? longest_first->list(b * heads + h, turn) : turn;
-  Expr first = tiles == 1 ? number * c.span() : number * c.span() + x % tiles * c.keys;
+  Expr first = tiles == 1 ? number * c.span() : number * c.span() + tile % tiles * c.keys;
   Expr end = c.span() % c.keys == 0 ? Expr(keys) : min(number * c.span() + c.span(), keys);
   exit_if(first >= end);
   HeadViews keys_of{SequenceRows(b, range(0, queries), range(0, end)), h, all};
@@ -292,7 +301,7 @@ void Program::key_block(const Index& x, const Index& h, const Index& b) {
   sums.load(keys_of.of_keys(*k), keys_of.of_keys(*v), first);
   auto add_members = [&](const Slot& member, const Expr& selector) {
     HeadViews of{keys_of.rows, h, member};
-    InverseLists::List list = inverse->list(h * selectors() + selector, b, number);
+    InverseLists::List list = piece_of(inverse->list(h * selectors() + selector, b, number), piece);
     add_list(sums, c.key_tiles(), list, {f.q_block, c.queries},
              {of.of_queries(*q), of.of_queries(*dout), of.vector(*base), of.vector(*delta)},
              query_mask(list, first, number * c.inverse.fold),
@@ -304,7 +313,35 @@ void Program::key_block(const Index& x, const Index& h, const Index& b) {
     serial(*group, [&](Index member) {
       add_members(Slot(member), c.per_query_head ? Expr(member) : Expr(Operand(0)));
     });
-  sums.store(keys_of.of_keys(*dk), keys_of.of_keys(*dv), first);
+  if (c.pieces > 1)
+    sums.store_sums(piece_dk->slice(piece, b, range(0, end), h), piece_dv->slice(piece, b, range(0, end), h),
+                    first);
+  else
+    sums.store(keys_of.of_keys(*dk), keys_of.of_keys(*dv), first);
+}
+
+InverseLists::List Program::piece_of(const InverseLists::List& list, const Expr& piece) const {
+  if (c.pieces == 1) return list;
+  Expr most = ceildiv(list.count, c.pieces), skipped = min(piece * most, list.count);
+  return {list.rows, list.bits, list.begin + skipped, min(list.count - skipped, most)};
+}
+
+void Program::add_pieces(const Index& x, const Index& h, const Index& b) {
+  auto add = [&](const Tensor& from, const Tensor& to, int features, bool scaled) {
+    auto rows_of = [&](const Expr& piece) -> Fragment {
+      return load(from.slice(piece, b, all, h).at(x * delta_rows), {delta_rows, features});
+    };
+    Fragment rows = rows_of(Operand(0));
+    for (int piece = 1; piece < c.pieces; ++piece) {
+      Fragment more = rows_of(Operand(piece));
+      parallel(rows, [&](Index i, Index j) { rows(i, j) += more(i, j); });
+    }
+    Expr factor = gradient().factor();
+    if (scaled) parallel(rows, [&](Index i, Index j) { rows(i, j) *= factor; });
+    copy(rows, to.slice(b, all, h).at(x * delta_rows));
+  };
+  add(*piece_dk, *dk, f.dim, true);
+  add(*piece_dv, *dv, f.dim_v, false);
 }
 
 }  // namespace

@@ -19,6 +19,8 @@ struct BlockSparseBackwardKernel {
   bool direct = false;  // see GradientTiles
   // Tiles of keys that more blocks of queries chose begin before others, so that all end together.
   bool longest_first = false;
+  // Of every list of keys, whose sums a grid of its own adds: where tiles of keys are few.
+  int pieces = 1;
   int together = 1;  // heads that share their lists and keys: their tiles of queries run at the same time
   InverseShape inverse = {};
 
