@@ -11,7 +11,6 @@ namespace {
 constexpr char op[] = "block_sparse_attention_backward";
 constexpr int least_keys = 16;    // of a tile: smaller blocks share one
 constexpr int usual_extent = 64;  // of a tile, keys and queries
-constexpr int most_together = 8;  // tiles that share what they read
 constexpr std::int64_t most_entries = std::int64_t{1} << 31;
 
 // The pass over keys: a tile is a block of keys or a part of it, and meets one or several blocks of queries.
@@ -26,7 +25,7 @@ void plan_keys(BlockSparseBackwardKernel& kernel) {
 
 // On a GPU: tiles of 64 rows for both passes, heads apart where a block of queries fills one; in one pass 128
 // keys, which the sums in registers allow.
-void plan_on_gpu(BlockSparseBackwardKernel& kernel, std::int64_t group, bool deterministic) {
+void plan_on_gpu(BlockSparseBackwardKernel& kernel, bool deterministic) {
   BlockSparseKernel& forward = kernel.forward;
   const int wide = std::max(forward.dim, forward.dim_v),
             extent = wide <= 128 ? usual_extent : usual_extent / 2;
@@ -41,7 +40,6 @@ void plan_on_gpu(BlockSparseBackwardKernel& kernel, std::int64_t group, bool det
   kernel.keys = std::min(span, tile_of_blocks(span, kernel.one_pass ? 2 * usual_extent : extent).extent);
   kernel.queries = forward.queries;
   kernel.direct = !kernel.one_pass && forward.compute.bits() == 16;
-  kernel.together = static_cast<int>(std::clamp<std::int64_t>(group, 1, most_together));
 }
 
 // Of a tile of keys, if all lists are equally long and full.
@@ -93,7 +91,7 @@ BlockSparseBackwardCall prepare_block_sparse_backward(const BackwardTensors& giv
   call.kernel.per_query_head = call.forward.per_query_head;
   call.kernel.dlse = given.dlse.has_value();
   if (call.kernel.forward.all_threads) {
-    plan_on_gpu(call.kernel, call.forward.tensors.group(), given.deterministic);
+    plan_on_gpu(call.kernel, given.deterministic);
     balance_keys(call);
   } else {
     plan_keys(call.kernel);

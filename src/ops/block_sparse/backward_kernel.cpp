@@ -15,10 +15,10 @@ namespace tegula::ops {
 using namespace lang;
 
 std::string BlockSparseBackwardKernel::name() const {
-  return fmt::format("{}_backward_q{}_k{}_f{}_r{}_c{}_t{}_p{}{}{}{}{}{}", forward.name(), queries, keys,
-                     inverse.fold, inverse.rows, inverse.columns, together, pieces,
-                     per_query_head ? "_per_head" : "", dlse ? "_dlse" : "", one_pass ? "_one_pass" : "",
-                     direct ? "_direct" : "", longest_first ? "_longest" : "");
+  return fmt::format("{}_backward_q{}_k{}_f{}_r{}_c{}_p{}{}{}{}{}{}", forward.name(), queries, keys,
+                     inverse.fold, inverse.rows, inverse.columns, pieces, per_query_head ? "_per_head" : "",
+                     dlse ? "_dlse" : "", one_pass ? "_one_pass" : "", direct ? "_direct" : "",
+                     longest_first ? "_longest" : "");
 }
 
 namespace {
@@ -110,7 +110,7 @@ void Program::run() {
     sorted->record_grid();
   }
   // Tiles that share a list run at the same time.
-  const Order order = f.listed && f.pack == 1 && !c.per_query_head ? Order::grouped(c.together) : Order{};
+  const Order order = f.listed && f.pack == 1 && !c.per_query_head ? Order::grouped(f.together) : Order{};
   if (!c.one_pass)
     grid(q_blocks * f.splits(), parts(), batch, {.order = order}, [&](Index x, Index h, Index b) {
       // Under a causal mask later queries see more keys: they begin first.

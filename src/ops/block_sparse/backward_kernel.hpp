@@ -21,7 +21,6 @@ struct BlockSparseBackwardKernel {
   bool longest_first = false;
   // Of every list of keys, whose sums a grid of its own adds: where tiles of keys are few.
   int pieces = 1;
-  int together = 1;  // heads that share their lists and keys: their tiles of queries run at the same time
   InverseShape inverse = {};
 
   GradientTiles query_tiles() const {

@@ -12,6 +12,7 @@ namespace {
 
 constexpr int most_rows = 256;       // of a tile
 constexpr int usual_keys = 64;       // of a tile
+constexpr int most_together = 8;     // tiles that share what they read
 constexpr int packed_q_block = 128;  // larger blocks of queries fill tiles without packing heads
 constexpr int small_chunk = 1024, large_chunk = 16384;
 
@@ -112,6 +113,7 @@ void plan_lists(const BlockSparseOptions& options, BlockSparseCall& call) {
   kernel.listed = true, kernel.marked = marked_blocks(blocks_of(call.tensors.k.size(1), options.k_block));
   if (call.per_query_head) return;
   kernel.one_choice = true;
+  kernel.together = static_cast<int>(std::clamp<std::int64_t>(call.tensors.group(), 1, most_together));
   call.choice = call.choice.slice(2, 0, 1);
   if (kernel.counts) call.counts = call.counts.slice(2, 0, 1);
 }

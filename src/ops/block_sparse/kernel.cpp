@@ -11,11 +11,11 @@ namespace tegula::ops {
 using namespace lang;
 
 std::string BlockSparseKernel::name() const {
-  return fmt::format("block_sparse_{}_{}_d{}_v{}_b{}x{}_g{}_q{}_k{}_c{}{}{}{}{}{}{}{}", type.name(),
-                     compute.name(), dim, dim_v, q_block, k_block, pack, queries, keys, chunk,
-                     causal ? "_causal" : "", softcap ? "_softcap" : "", mask ? "_mask" : "",
-                     counts ? "_counts" : "", all_threads ? "_threads" : "",
-                     listed ? fmt::format("_listed{}", marked) : "", one_choice ? "_one" : "");
+  return fmt::format(
+      "block_sparse_{}_{}_d{}_v{}_b{}x{}_g{}_q{}_k{}_c{}{}{}{}{}{}{}{}", type.name(), compute.name(), dim,
+      dim_v, q_block, k_block, pack, queries, keys, chunk, causal ? "_causal" : "", softcap ? "_softcap" : "",
+      mask ? "_mask" : "", counts ? "_counts" : "", all_threads ? "_threads" : "",
+      listed ? fmt::format("_listed{}", marked) : "", one_choice ? fmt::format("_one{}", together) : "");
 }
 
 namespace {
@@ -181,7 +181,7 @@ struct Program {
   // Tiles that share a list run at the same time. Later queries may see more.
   Order order() const {
     if (c.causal) return Order::heavy_first([](Index x, Index, Index) -> Expr { return x; });
-    return c.one_choice && c.pack == 1 ? Order::grouped(8) : Order{};
+    return c.one_choice && c.pack == 1 ? Order::grouped(c.together) : Order{};
   }
   ChoiceRow choice_row(const Expr& b, const Expr& kv_head, const Expr& member, const Expr& q_block) const {
     Expr length = c.counts ? clamp((*lengths)(b, kv_head, member, q_block), 0, entries) : Expr(entries);

@@ -20,6 +20,7 @@ struct BlockSparseKernel {
   bool listed = false;       // lists are made before, once for all tiles that share them
   int marked = 0;            // listed: blocks that are marked at a time
   bool one_choice = false;   // listed: the choice has one member for all heads of a group
+  int together = 1;          // one_choice: heads that share list and keys, whose tiles run at the same time
 
   int rows() const { return queries * pack; }
   // Tiles of a block of queries.
