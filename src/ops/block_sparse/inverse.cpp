@@ -4,6 +4,36 @@ namespace tegula::ops {
 
 using namespace lang;
 
+namespace {
+
+constexpr int chunks_at_a_time = 8;  // whose numbers are read
+constexpr int runs = 16;             // of lists, whose lengths are added up one after the other
+
+// Where each list begins, of which the first begins at `next`.
+void add_up(const Shared& length, Shared& begin, Var& next) {
+  const int run = length.extent(0) / runs;
+  Shared of_run({runs}, i32);
+  parallel(runs, [&](Index r) {
+    Var sum = 0;
+    serial(run, [&](Index i) { sum += length(r * run + i); });
+    of_run(r) = sum;
+  });
+  serial(runs, [&](Index r) {
+    Expr own = of_run(r);
+    of_run(r) = next;
+    next += own;
+  });
+  parallel(runs, [&](Index r) {
+    Var at = of_run(r);
+    serial(run, [&](Index i) {
+      begin(r * run + i) = at;
+      at += length(r * run + i);
+    });
+  });
+}
+
+}  // namespace
+
 InverseLists::InverseLists(const InverseShape& shape, const InverseExtents& extents, OfPart of_part)
     : shape_(shape),
       extents_(extents),
@@ -66,30 +96,45 @@ void InverseLists::count(const Expr& chunk, const Expr& begin, const Expr& head,
   });
 }
 
+// The numbers of all chunks, a few at a time, so that what is read of them is under way together.
+void InverseLists::each_chunk(const Expr& head, const InversePart& part, const Expr& list,
+                              const OfChunk& body) const {
+  Expr chunks = ceildiv(part.rows, shape_.rows);
+  serial(ceildiv(chunks, chunks_at_a_time), [&](Index group) {
+    std::vector<Expr> numbers;
+    for (int i = 0; i < chunks_at_a_time; ++i) {
+      Expr n = group * chunks_at_a_time + i;
+      // Behind the last stand those of another sequence.
+      Expr number = counts_(head, part.chunk_begin + min(n, chunks - 1), list);
+      numbers.push_back(select(n < chunks, number, 0));
+    }
+    for (int i = 0; i < chunks_at_a_time; ++i) {
+      Expr n = group * chunks_at_a_time + i;
+      body(n, n < chunks, numbers[static_cast<std::size_t>(i)]);
+    }
+  });
+}
+
 // Lengths of the lists, their begins, and the begin of each chunk's rows in place of their number.
 void InverseLists::find_begins(const Expr& head, const InversePart& part) const {
-  Expr chunks = ceildiv(part.rows, shape_.rows), passes = ceildiv(part.lists, shape_.columns);
+  Expr passes = ceildiv(part.lists, shape_.columns);
   Var next = part.entry_begin;
   serial(passes, [&](Index pass) {
     Shared length({shape_.columns}, i32), begin({shape_.columns}, i32);
     Expr first = pass * shape_.columns;
     parallel(shape_.columns, [&](Index j) {
       Var sum = 0;
-      serial(chunks, [&](Index chunk) { sum += counts_(head, part.chunk_begin + chunk, first + j); });
+      each_chunk(head, part, first + j, [&](const Expr&, const Expr&, const Expr& number) { sum += number; });
       length(j) = select(first + j < part.lists, sum, 0);
     });
-    serial(shape_.columns, [&](Index j) {
-      begin(j) = next;
-      next += length(j);
-    });
+    add_up(length, begin, next);
     parallel(shape_.columns, [&](Index j) {
       when(first + j < part.lists, [&] {
         lengths_(head, part.list_begin + first + j) = length(j);
         begins_(head, part.list_begin + first + j) = begin(j);
         Var at = begin(j);
-        serial(chunks, [&](Index chunk) {
-          Expr number = counts_(head, part.chunk_begin + chunk, first + j);
-          counts_(head, part.chunk_begin + chunk, first + j) = at;
+        each_chunk(head, part, first + j, [&](const Expr& n, const Expr& exists, const Expr& number) {
+          when(exists, [&] { counts_(head, part.chunk_begin + n, first + j) = at; });
           at += number;
         });
       });

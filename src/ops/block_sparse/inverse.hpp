@@ -57,6 +57,10 @@ class InverseLists {
             lang::Shared& marks) const;
   void count(const lang::Expr& chunk, const lang::Expr& begin, const lang::Expr& head,
              const InversePart& part) const;
+  using OfChunk =
+      std::function<void(const lang::Expr& n, const lang::Expr& exists, const lang::Expr& number)>;
+  void each_chunk(const lang::Expr& head, const InversePart& part, const lang::Expr& list,
+                  const OfChunk& body) const;
   void find_begins(const lang::Expr& head, const InversePart& part) const;
   void write(const lang::Expr& chunk, const lang::Expr& begin, const lang::Expr& head,
              const InversePart& part) const;
