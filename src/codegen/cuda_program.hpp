@@ -31,6 +31,7 @@ struct CudaProgram {
     std::size_t shared_bytes = 0;  // of dynamic shared memory
     bool is_persistent = false;    // as many blocks as the processors hold run all blocks of the grid
     int pair_index = -1;           // of the grid: two blocks along it are a cluster and share loads
+    bool waits = false;            // for the grid before: it may be launched while that ends
 
     int cluster() const { return pair_index >= 0 ? 2 : 1; }
   };

@@ -46,7 +46,7 @@ enum class CaptureStatus : int { none = 0, active = 1, invalidated = 2 };
 enum class CaptureMode : int { global = 0, thread_local_ = 1, relaxed = 2 };
 
 struct LaunchAttribute {
-  enum Id : int { cooperative = 2, cluster_dimension = 4 };
+  enum Id : int { cluster_dimension = 4, programmatic_stream_serialization = 6 };
   int id = 0;
   int padding = 0;
   union {

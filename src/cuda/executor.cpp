@@ -257,9 +257,12 @@ void CudaExecutor::Call::launch() {
   const Variant& variant = choose();
   const Module& module = variant.on(gpu);
   write_words(variant, module);
+  bool follows = false;
   for (std::size_t grid = 0; grid < executor.extents_.count(); ++grid) {
     const std::int64_t tiles = executor.extents_.tiles(grid, binding, executor.signature_->kernel().name);
-    if (tiles > 0) module.launch(grid, tiles, words.data(), stream);
+    if (tiles == 0) continue;
+    module.launch(grid, tiles, words.data(), stream, follows);
+    follows = true;
   }
 }
 

@@ -62,6 +62,8 @@ TEST_F(CudaCalls, LaunchEachGridWithTheArguments) {
   const std::vector<std::string> made = launches();
   ASSERT_EQ(made.size(), 2u);
   EXPECT_EQ(made[0].substr(0, 19), "launch grid 6 block");
+  EXPECT_FALSE(made[0].ends_with(" early")) << "what stands before the call may not wait for itself";
+  EXPECT_TRUE(made[1].ends_with(" early"));
   const std::vector<std::uint64_t> words = fake_.words(9);
   const auto address = [](const void* data) { return reinterpret_cast<std::uint64_t>(data); };
   EXPECT_EQ(words[0], address(x.data()));

@@ -59,7 +59,7 @@ Module::Function Module::load(const codegen::CudaProgram::Kernel& kernel, const 
   if (kernel.shared_bytes >= much_shared_memory) {
     d(d.FuncSetAttribute, result.handle, FunctionAttribute::shared_carveout, 100);
   }
-  result.cluster = kernel.cluster();
+  result.cluster = kernel.cluster(), result.waits = kernel.waits;
   if (kernel.is_persistent) {
     int resident = 0;
     d(d.OccupancyMaxActiveBlocks, &resident, result.handle, kernel.threads, kernel.shared_bytes);
@@ -68,19 +68,25 @@ Module::Function Module::load(const codegen::CudaProgram::Kernel& kernel, const 
   return result;
 }
 
-void Module::launch(std::size_t grid, std::int64_t tiles, void* words, StreamHandle stream) const {
+void Module::launch(std::size_t grid, std::int64_t tiles, void* words, StreamHandle stream,
+                    bool follows) const {
   const Function& function = functions_[grid];
   LaunchConfig config;
   const std::int64_t cluster = function.cluster;
   config.grid[0] = static_cast<unsigned>(
       std::min((tiles + cluster - 1) / cluster, function.most_blocks / cluster) * cluster);
-  LaunchAttribute attribute;
+  LaunchAttribute attributes[2];
+  config.attributes = attributes;
   if (cluster > 1) {
-    attribute.id = LaunchAttribute::cluster_dimension;
-    attribute.value.cluster[0] = static_cast<unsigned>(cluster);
-    attribute.value.cluster[1] = attribute.value.cluster[2] = 1;
-    config.attributes = &attribute;
-    config.attribute_count = 1;
+    LaunchAttribute& pairs = attributes[config.attribute_count++];
+    pairs.id = LaunchAttribute::cluster_dimension;
+    pairs.value.cluster[0] = static_cast<unsigned>(cluster);
+    pairs.value.cluster[1] = pairs.value.cluster[2] = 1;
+  }
+  if (follows && function.waits) {
+    LaunchAttribute& early = attributes[config.attribute_count++];
+    early.id = LaunchAttribute::programmatic_stream_serialization;
+    early.value.integer = 1;
   }
   config.block[0] = static_cast<unsigned>(function.threads);
   config.shared_bytes = function.shared_bytes;

@@ -19,8 +19,9 @@ class Module {
   Module(const Module&) = delete;
   Module& operator=(const Module&) = delete;
 
-  // Queues a grid; `words` is its parameter.
-  void launch(std::size_t grid, std::int64_t tiles, void* words, StreamHandle stream) const;
+  // Queues a grid; `words` is its parameter. `follows`: nothing stands between it and an earlier grid of the
+  // call.
+  void launch(std::size_t grid, std::int64_t tiles, void* words, StreamHandle stream, bool follows) const;
   // Where kernels report; 0 if they have no assertions.
   DeviceAddress report() const { return report_ ? report_->address() : 0; }
 
@@ -31,6 +32,7 @@ class Module {
     unsigned shared_bytes = 0;
     std::int64_t most_blocks = 0;
     int cluster = 1;
+    bool waits = false;  // by itself for the grid before
   };
   Function load(const codegen::CudaProgram::Kernel& kernel, const std::string& name) const;
 

@@ -225,7 +225,8 @@ class CudaGridPrinter {
 
   // ---- roles (print_roles.cpp, print_tensor_copies.cpp)
   std::string print_roles(const ir::Grid& grid, int number, const passes::Roles& roles);
-  std::string begin_roles(const ir::Grid& grid, const passes::Roles& roles);
+  bool between_grids(int number);
+  std::string begin_roles(const ir::Grid& grid, const passes::Roles& roles, int number);
   std::string consumers(const ir::Grid& grid, const passes::ConsumerProgram& program,
                         const schedule::Schedule& schedule);
   std::string producer(const ir::Grid& grid, const schedule::Schedule& schedule);

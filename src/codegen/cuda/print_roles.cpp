@@ -70,7 +70,7 @@ std::string CudaGridPrinter::cursor_name(int ring) const {
 }
 
 // The barriers that both roles wait at.
-std::string CudaGridPrinter::begin_roles(const Grid& grid, const passes::Roles& roles) {
+std::string CudaGridPrinter::begin_roles(const Grid& grid, const passes::Roles& roles, int number) {
   declare_rings(roles);
   // The first warp of the producer loads, each of the others adds for a warp group.
   const int groups = roles.consumers / 128;
@@ -93,6 +93,7 @@ std::string CudaGridPrinter::begin_roles(const Grid& grid, const passes::Roles& 
   out_.line("tg::init_fence();");
   out_.close();
   out_.line(roles.cluster() > 1 ? "tg::cluster_sync();" : "__syncthreads();");
+  between_grids(number);
   return text_of(out_.finish(), 1);
 }
 
@@ -125,7 +126,7 @@ std::string CudaGridPrinter::print_roles(const Grid& grid, int number, const pas
   const std::string function = fmt::format("{}_{}", signature_.kernel().name, number);
   const schedule::Schedule schedule = passes::build_schedule(function, roles, program, target_);
   schedule::check(schedule);
-  std::string text = begin_roles(grid, roles);
+  std::string text = begin_roles(grid, roles, number);
   const Facts facts = facts_;
   text += fmt::format("  if (threadIdx.x < {}) {{\n    // ---- consumers\n", roles.consumers);
   text += consumers(grid, program, schedule);
@@ -133,7 +134,7 @@ std::string CudaGridPrinter::print_roles(const Grid& grid, int number, const pas
   text += "  } else {\n    // ---- producer\n" + producer(grid, schedule) + "  }\n";
 
   const int threads = roles.consumers + passes::producer_threads;
-  program_.kernels.push_back({function, threads, shared_bytes(grid), true, roles.pair_index});
+  program_.kernels.push_back({function, threads, shared_bytes(grid), true, roles.pair_index, number > 0});
   roles_ = nullptr;
   return fmt::format(
       "extern \"C\" __global__ void __launch_bounds__({}, {}) {}(const __grid_constant__ Call call) {{  // "

@@ -65,6 +65,15 @@ void CudaGridPrinter::prologue() {
   out_.line("const int thread = threadIdx.x;");
 }
 
+// Grids of a call follow each other closely; true if this one waits for the one before itself.
+bool CudaGridPrinter::between_grids(int number) {
+  if (!target_.has_wgmma()) return false;
+  const int count = static_cast<int>(signature_.kernel().grids.size());
+  if (number + 1 < count) out_.line("tg::let_next_grid_begin();");
+  if (number > 0) out_.line("tg::wait_for_last_grid();");
+  return number > 0;
+}
+
 std::string CudaGridPrinter::print(const Grid& grid, int number) {
   team_.threads = grid.hints.threads;
   layouts_ = passes::infer_layouts(grid.body, team_.threads, target_);
@@ -83,11 +92,13 @@ std::string CudaGridPrinter::print(const Grid& grid, int number) {
   if (const auto roles = passes::specialize_roles(grid, target_)) return print_roles(grid, number, *roles);
   find_packed(grid.body);
   prologue();
+  const bool waits = between_grids(number);
   decode(grid, "blockIdx.x");
   body(grid.body);
   const std::size_t bytes = shared_bytes(grid);
   const std::string function = fmt::format("{}_{}", signature_.kernel().name, number);
-  program_.kernels.push_back({function, team_.threads, bytes});
+  program_.kernels.push_back(
+      {.function = function, .threads = team_.threads, .shared_bytes = bytes, .waits = waits});
   return fmt::format(
       "extern \"C\" __global__ void __launch_bounds__({}) {}(const __grid_constant__ Call call) {{  // {}\n"
       "  extern __shared__ __align__(1024) unsigned char shared_memory[];\n{}}}\n",

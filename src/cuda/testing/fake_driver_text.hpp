@@ -85,8 +85,15 @@ CU(cuOccupancyMaxActiveBlocksPerMultiprocessor, (int* n, void*, int, Size), *n =
 struct Config { unsigned grid[3], block[3], shared; void* stream; unsigned* attributes; unsigned count; };
 CU(cuLaunchKernelEx, (const Config* c, void*, void** parameters, void**),
    if (depth == 0) return 201;
-   note("launch grid %u block %u shared %u stream %lu cluster %u", c->grid[0], c->block[0], c->shared,
-        number(c->stream), c->count == 0 ? 1 : c->attributes[2]);
+   unsigned cluster = 1;
+   bool early = false;
+   for (unsigned i = 0; i < c->count; ++i) {
+     const unsigned* attribute = c->attributes + 18 * i;
+     if (attribute[0] == 4) cluster = attribute[2];
+     early |= attribute[0] == 6 && attribute[2] == 1;
+   }
+   note("launch grid %u block %u shared %u stream %lu cluster %u%s", c->grid[0], c->block[0], c->shared,
+        number(c->stream), cluster, early ? " early" : "");
    // The caller's words end somewhere within their page, so no more than the page is read.
    Size bytes = 4096 - number(parameters[0]) % 4096;
    if (bytes > sizeof(parameter)) bytes = sizeof(parameter);

@@ -226,6 +226,11 @@ TG_DEVICE void pass_on(int* word, int turns) {
   asm volatile("st.release.gpu.global.s32 [%0], %1;" ::"l"(word), "r"(turns) : "memory");
 }
 
+// ---- among grids of a call
+// The next grid's blocks may take the places of those that end; they wait until this grid is over.
+TG_DEVICE void let_next_grid_begin() { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
+TG_DEVICE void wait_for_last_grid() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
+
 // ---- products of warp groups
 TG_DEVICE void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 TG_DEVICE void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
