@@ -279,6 +279,7 @@ class CudaGridPrinter {
   bool reads_rings(const ir::Gemm& n) const;
   void sync_line(const std::string& text);
   std::string by_loader(const std::string& text) const;
+  std::string slot_number(int ring) const;
   void name_slots(int ring);
   std::size_t tensor_map(CudaProgram::TensorMap map);
   void load_boxes(const ir::Copy& n, const passes::TensorCopy& plan, int ring, const Loc& at);

@@ -275,6 +275,14 @@ void CudaGridPrinter::event(const schedule::GemmWait& n, const schedule::Event&)
   }
 }
 
+// Of slots that a block fills once ptxas does not see, in the loop behind, that they are the same for all
+// threads of a warp.
+std::string CudaGridPrinter::slot_number(int ring) const {
+  const std::string number = cursor_name(ring) + ".slot";
+  const bool shown = roles_->rings[static_cast<std::size_t>(ring)].in_loop || !is_consumer_;
+  return shown ? number : fmt::format("tg::uniform({})", number);
+}
+
 // The slot of each tile of the ring that is in use from here on.
 void CudaGridPrinter::name_slots(int ring) {
   const auto r = static_cast<std::size_t>(ring);
@@ -285,7 +293,7 @@ void CudaGridPrinter::name_slots(int ring) {
     const std::string name = names_.unique(tile->name);
     const auto& [begin, bytes] = rings_[r].tiles[i];
     const std::string slot =
-        roles_->rings[r].depth == 1 ? "" : fmt::format(" + {}.slot * {}", cursor_name(ring), bytes);
+        roles_->rings[r].depth == 1 ? "" : fmt::format(" + {} * {}", slot_number(ring), bytes);
     out_.line(fmt::format("{0}* const {1} = ({0}*)(shared_memory + {2}{3});", element_type(tile->type), name,
                           begin, slot));
     shared_[tile.get()] = {name, order, {-1, 0, 0}};

@@ -34,25 +34,22 @@ std::int64_t own_bytes(const Roles& roles) {
   return result;
 }
 
-// What a block reads once comes while the block before runs its last steps, where memory is left. Measured:
-// block-sparse attention with four steps a block gains 1 to 3 %. Blocks that are not in turns lose: ptxas
-// then takes their slots for different in the threads of a warp, also in the loop.
-void bring_ahead(Roles& roles, const std::vector<AskedSlots>& asked) {
-  for (std::size_t r = 0; r < roles.rings.size(); ++r) {
-    const std::int64_t more = bytes_of(roles.rings[r]);
-    if (asked[r].in_loop || more > roles.spare_bytes) continue;
-    roles.rings[r].depth = 2;
+// What a block reads once comes while the block before runs its last steps, where memory is left.
+void bring_ahead(Roles& roles) {
+  for (RingPlan& ring : roles.rings) {
+    const std::int64_t more = bytes_of(ring);
+    if (ring.in_loop || more > roles.spare_bytes) continue;
+    ring.depth = 2;
     roles.spare_bytes -= more;
   }
 }
 
 }  // namespace
 
-void choose_depths(Roles& roles, const std::vector<AskedSlots>& asked) {
+void choose_depths(Roles& roles, const std::vector<int>& asked) {
   const std::int64_t own = own_bytes(roles);
   std::int64_t fixed = own + (roles.stores ? staging_bytes(roles.consumers) : 0), moving = 0;
-  for (std::size_t r = 0; r < roles.rings.size(); ++r)
-    (asked[r].in_loop ? moving : fixed) += bytes_of(roles.rings[r]);
+  for (const RingPlan& ring : roles.rings) (ring.in_loop ? moving : fixed) += bytes_of(ring);
   // One warp group leaves the tensor cores idle during its other work: two blocks, where two stages fit.
   const bool two = roles.consumers == 128 && fixed + 2 * moving <= shared_bytes / 2 - other_bytes;
   roles.blocks_per_processor = two ? 2 : 1;
@@ -61,10 +58,10 @@ void choose_depths(Roles& roles, const std::vector<AskedSlots>& asked) {
   roles.spare_bytes = bytes - fixed;
   for (std::size_t r = 0; r < roles.rings.size(); ++r) {
     RingPlan& ring = roles.rings[r];
-    ring.depth = static_cast<int>(std::min<std::int64_t>(asked[r].count, most));
-    if (ring.depth > 1 || asked[r].count > 1) roles.spare_bytes -= ring.depth * bytes_of(ring);
+    ring.depth = static_cast<int>(std::min<std::int64_t>(asked[r], most));
+    if (ring.depth > 1 || asked[r] > 1) roles.spare_bytes -= ring.depth * bytes_of(ring);
   }
-  if (roles.takes_turns && own == 0) bring_ahead(roles, asked);
+  if (own == 0) bring_ahead(roles);
 }
 
 }  // namespace tegula::passes

@@ -6,12 +6,7 @@
 
 namespace tegula::passes {
 
-struct AskedSlots {
-  int count = 1;
-  bool in_loop = false;  // else a block fills the ring once
-};
-
-// Decides depths, how many blocks share a processor, and what memory is left. One entry a ring.
-void choose_depths(Roles& roles, const std::vector<AskedSlots>& asked);
+// Decides depths, how many blocks share a processor, and what memory is left. `asked`: slots of each ring.
+void choose_depths(Roles& roles, const std::vector<int>& asked);
 
 }  // namespace tegula::passes

@@ -310,11 +310,12 @@ void Analysis::make_rings(Roles& roles, const std::vector<Candidate>& candidates
 }
 
 void Analysis::choose_depths(Roles& roles) const {
-  std::vector<AskedSlots> asked;
-  for (const RingPlan& ring : roles.rings) {
+  std::vector<int> asked;
+  for (RingPlan& ring : roles.rings) {
     const auto c = std::find_if(candidates_.begin(), candidates_.end(),
                                 [&](const Candidate& own) { return own.tile == ring.tiles[0]; });
-    asked.push_back({c->pipelined ? (c->stages > 0 ? c->stages : 4) : 1, c->pipelined});
+    ring.in_loop = c->pipelined;
+    asked.push_back(c->pipelined ? (c->stages > 0 ? c->stages : 4) : 1);
   }
   passes::choose_depths(roles, asked);
 }

@@ -16,6 +16,7 @@ namespace tegula::passes {
 struct RingPlan {
   std::vector<ir::BufferPtr> tiles;
   int depth = 1;
+  bool in_loop = false;  // else a block fills it once
   bool by_rows = false;  // the producer's threads copy pieces of rows, each arrives when its own are there
 };
 
