@@ -1,6 +1,6 @@
 """Chosen blocks beside cuDNN's dense attention of the same heads and FlexAttention, in turns in one process: what limits the
 power of a processor changes between processes. One line of JSON a row: rates in TFLOPS, and ours by that of dense attention, the
-median of all rounds.
+median of all rounds. Gradients stand beside the same dense forward, which tells what the processor had.
 
   beside.py [--without-flex] [WORD...]    only the rows whose names have one of the words
 """
@@ -12,9 +12,11 @@ import sys
 import torch
 
 import rivals
+import tegula
 import tegula.torch
 
 HEADS, KV_HEADS, DIM, DENSE = 64, 8, 128, 16384
+GRADIENT_HEADS = 16
 ROUNDS = 20
 
 
@@ -28,25 +30,55 @@ def ours(chosen, length, q_block, k_block, causal):
     return call
 
 
+def gradients(chosen, length, kv_heads, block, deterministic):
+    q, k, v, dout = [torch.randn(1, length, heads, DIM, device="cuda", dtype=torch.bfloat16)
+                     for heads in (GRADIENT_HEADS, kv_heads, kv_heads, GRADIENT_HEADS)]
+    out, lse = tegula.block_sparse_attn(q, k, v, block, block, chosen)
+    return lambda: tegula.block_sparse_attn_backward(dout, q, k, v, out, lse, block, block, chosen,
+                                                     deterministic=deterministic)
+
+
 def rows(with_flex):
     for length, q_block, k_block, causal in rivals.sparse_shapes():
         name = "block sparse bf16 %dx%dx%dx%d %dx%d 1 of 10%s" % (length, HEADS, KV_HEADS, DIM, q_block, k_block,
                                                                  " causal" if causal else "")
         yield name, functools.partial(measure, length, q_block, k_block, causal, with_flex)
+    for length in (32768, 8192):
+        for block in (64, 128):
+            for group in (8, 1):
+                for deterministic in (True, False)[:1 + (block == 128)]:
+                    name = "backward bf16 %dx%dx%d %dx%d group %d 1 of 10%s" % (
+                        length, GRADIENT_HEADS, DIM, block, block, group, "" if deterministic else " any order")
+                    yield name, functools.partial(measure_gradients, length, GRADIENT_HEADS // group, block, deterministic)
+
+
+def dense():
+    return rivals.attention(1, DENSE, HEADS, DIM, False, HEADS // KV_HEADS), 4.0 * HEADS * DIM * DENSE * DENSE
+
+
+def compared(flops, own, dense_flops, dense_times):
+    return {"ms": statistics.median(own), "tflops": flops / statistics.median(own) / 1e9,
+            "dense tflops": dense_flops / statistics.median(dense_times) / 1e9,
+            "x dense": statistics.median(flops / a / (dense_flops / b) for a, b in zip(own, dense_times))}
+
+
+def measure_gradients(length, kv_heads, block, deterministic, flush):
+    chosen = rivals.choose_blocks(length, kv_heads, block, block, False)
+    flops = 10.0 * (GRADIENT_HEADS // kv_heads) * DIM * rivals.pairs_of(chosen, block, block, False)
+    call, dense_flops = dense()
+    own, dense_times = rivals.rounds_of([gradients(chosen, length, kv_heads, block, deterministic), call], flush, ROUNDS)
+    return compared(flops, own, dense_flops, dense_times)
 
 
 def measure(length, q_block, k_block, causal, with_flex, flush):
     chosen = rivals.choose_blocks(length, KV_HEADS, q_block, k_block, causal)
     flops = 4.0 * (HEADS // KV_HEADS) * DIM * rivals.pairs_of(chosen, q_block, k_block, causal)
-    dense_flops = 4.0 * HEADS * DIM * DENSE * DENSE
-    calls = [ours(chosen, length, q_block, k_block, causal),
-             rivals.attention(1, DENSE, HEADS, DIM, False, HEADS // KV_HEADS)]
+    call, dense_flops = dense()
+    calls = [ours(chosen, length, q_block, k_block, causal), call]
     if with_flex:
         calls.append(rivals.flex(chosen, length, HEADS, KV_HEADS, DIM, q_block, k_block, causal))
-    own, dense, *flex = rivals.rounds_of(calls, flush, ROUNDS)
-    line = {"ms": statistics.median(own), "tflops": flops / statistics.median(own) / 1e9,
-            "dense tflops": dense_flops / statistics.median(dense) / 1e9,
-            "x dense": statistics.median(flops / a / (dense_flops / b) for a, b in zip(own, dense))}
+    own, dense_times, *flex = rivals.rounds_of(calls, flush, ROUNDS)
+    line = compared(flops, own, dense_flops, dense_times)
     if flex:
         line["flex tflops"] = flops / statistics.median(flex[0]) / 1e9
     return line

@@ -83,16 +83,21 @@ def decode(batch, length, heads, kv_heads, dim):
     def by(backend):
         with sdpa_kernel(backend):
             F.scaled_dot_product_attention(q, k, v, enable_gqa=True)
-    calls = []
-    for backend in (SDPBackend.CUDNN_ATTENTION, SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION):
-        call = functools.partial(by, backend)
+    return fastest({"decode %s" % backend: functools.partial(by, backend) for backend in
+                    (SDPBackend.CUDNN_ATTENTION, SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION)})
+
+
+def fastest(calls):
+    """Of those that work; the others say why they refuse."""
+    able = []
+    for name, call in calls.items():
         try:
             call()
-            calls.append(call)
-        except RuntimeError as failure:  # a backend that refuses
-            print("decode", backend, str(failure).splitlines()[0], file=sys.stderr)
+            able.append(call)
+        except Exception as failure:  # whatever a compiler raises
+            print(name, str(failure).splitlines()[0], file=sys.stderr)
     flush = torch.empty(256 << 20, dtype=torch.uint8, device="cuda")
-    return min(calls, key=lambda call: milliseconds(call, flush, 5))
+    return min(able, key=lambda call: milliseconds(call, flush, 5))
 
 
 # Tiles of FlexAttention; a workload takes the fastest that it can.
@@ -174,19 +179,10 @@ def flex(chosen, length, heads, kv_heads, dim, q_block, k_block, causal=False):
     q, k, v = [torch.randn(1, kv_heads, n, dim, device="cuda", dtype=torch.bfloat16)
                for n in (group * length, length, length)]
     mask = flex_mask(chosen, length, heads, kv_heads, q_block, k_block, causal)
-    calls = []
-    for tiles in FLEX_TILES:
-        if k_block % tiles["BLOCK_N"] or q_block * group % tiles["BLOCK_M"]:
-            continue
-        call = functools.partial(torch.compile(flex_attention, dynamic=False), q, k, v, block_mask=mask,
-                                 kernel_options=tiles)
-        try:
-            call()
-            calls.append(call)
-        except Exception as failure:  # a tile that the compiler refuses
-            print("flex", tiles, str(failure).splitlines()[0], file=sys.stderr)
-    flush = torch.empty(256 << 20, dtype=torch.uint8, device="cuda")
-    return min(calls, key=lambda call: milliseconds(call, flush, 5))
+    return fastest({"flex %s" % tiles: functools.partial(torch.compile(flex_attention, dynamic=False), q, k, v,
+                                                         block_mask=mask, kernel_options=tiles)
+                    for tiles in FLEX_TILES
+                    if k_block % tiles["BLOCK_N"] == 0 and q_block * group % tiles["BLOCK_M"] == 0})
 
 
 def backwards():

@@ -260,9 +260,8 @@ void CudaExecutor::Call::launch() {
   bool follows = false;
   for (std::size_t grid = 0; grid < executor.extents_.count(); ++grid) {
     const std::int64_t tiles = executor.extents_.tiles(grid, binding, executor.signature_->kernel().name);
-    if (tiles == 0) continue;
-    module.launch(grid, tiles, words.data(), stream, follows);
-    follows = true;
+    if (tiles > 0) module.launch(grid, tiles, words.data(), stream, follows);
+    follows = tiles > 0;
   }
 }
 

@@ -15,6 +15,7 @@
 #include "codegen/text.hpp"
 #include "ir/bounds.hpp"
 #include "passes/cuda/delay_products.hpp"
+#include "passes/cuda/grid_waits.hpp"
 #include "passes/cuda/infer_layouts.hpp"
 #include "passes/cuda/plan_rows.hpp"
 #include "passes/cuda/plan_stores.hpp"
@@ -30,9 +31,11 @@ std::string element_type(DType type);
 
 class CudaGridPrinter {
  public:
-  CudaGridPrinter(const Signature& signature, const passes::CudaTarget& target, CudaProgram& program);
+  // Of the grid `number` of a call; `waits` are those of all.
+  CudaGridPrinter(const Signature& signature, const passes::CudaTarget& target,
+                  const std::vector<passes::GridWait>& waits, int number, CudaProgram& program);
   // The text of the function; adds it to the program's kernels.
-  std::string print(const ir::Grid& grid, int number);
+  std::string print(const ir::Grid& grid);
 
  private:
   using Layout = layout::Layout;
@@ -224,9 +227,11 @@ class CudaGridPrinter {
   void touch_operands(const ir::Gemm& n);
 
   // ---- roles (print_roles.cpp, print_tensor_copies.cpp)
-  std::string print_roles(const ir::Grid& grid, int number, const passes::Roles& roles);
-  bool between_grids(int number);
-  std::string begin_roles(const ir::Grid& grid, const passes::Roles& roles, int number);
+  std::string print_roles(const ir::Grid& grid, const passes::Roles& roles);
+  bool has_waits() const { return target_.has_wgmma() && number_ > 0; }
+  void between_grids();
+  void end_of_block();
+  std::string begin_roles(const ir::Grid& grid, const passes::Roles& roles);
   std::string consumers(const ir::Grid& grid, const passes::ConsumerProgram& program,
                         const schedule::Schedule& schedule);
   std::string producer(const ir::Grid& grid, const schedule::Schedule& schedule);
@@ -252,6 +257,7 @@ class CudaGridPrinter {
   void in_turns(const schedule::Loop& n);
   std::string turn_slot() const;
   std::string turn_value() const;
+  std::string counters() const;
   std::string next_slot() const;
   void event(const schedule::Gemm&, const schedule::Event& e);
   void event(const schedule::GemmFence&, const schedule::Event&);
@@ -300,6 +306,8 @@ class CudaGridPrinter {
 
   const Signature& signature_;
   const passes::CudaTarget& target_;
+  const std::vector<passes::GridWait>& waits_;
+  const int number_;
   CudaProgram& program_;
   StepWriter out_;
   Names names_;

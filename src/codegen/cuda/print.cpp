@@ -30,9 +30,10 @@ CudaProgram print_cuda(const Signature& signature, const passes::CudaTarget& tar
   const ir::Kernel kernel = passes::for_cuda(signature.kernel(), target);
   CudaProgram program;
   std::string grids;
+  const std::vector<passes::GridWait> waits = passes::plan_grid_waits(kernel);
   int number = 0;
   for (const ir::Grid& grid : kernel.grids)
-    grids += fmt::format("\n{}", CudaGridPrinter(signature, target, program).print(grid, number++));
+    grids += fmt::format("\n{}", CudaGridPrinter(signature, target, waits, number++, program).print(grid));
   program.text = fmt::format("#include \"{}\"\n\n", target.has_wgmma() ? "hopper.cuh" : "kernel.cuh");
   program.text += call_struct(signature, program.maps.size());
   for (const auto& [name, text] : program.instructions) program.text += "\n" + text;

@@ -134,6 +134,11 @@ void CudaGridPrinter::in_turns(const schedule::Loop& n) {
   facts_ = before;
 }
 
+// Neighbours among the grids may run at the same time.
+std::string CudaGridPrinter::counters() const {
+  return number_ % 2 == 0 ? "call.counters" : "call.counters + 2";
+}
+
 std::string CudaGridPrinter::next_slot() const {
   return fmt::format("*(uint32_t*)(shared_memory + {})", next_slot_);
 }
@@ -155,7 +160,7 @@ std::string CudaGridPrinter::turn_value() const {
 // wait for its turn, and at the end of the grid those that have nothing left.
 void CudaGridPrinter::event(const schedule::NextTile&, const schedule::Event&) {
   if (!roles_->one_loader) return;
-  sync_line(fmt::format("const uint32_t {} = first ? blockIdx.x : tg::next_block(call.counters);", tile_));
+  sync_line(fmt::format("const uint32_t {} = first ? blockIdx.x : tg::next_block({});", tile_, counters()));
   out_.line("first = false;");
 }
 
@@ -164,7 +169,7 @@ void CudaGridPrinter::event(const schedule::SendTile& n, const schedule::Event&)
     return sync_line(by_loader(fmt::format("{} = {};", turn_slot(), turn_value())));
   // All threads of the producer wait for the number: it is asked for while the block before runs.
   sync_line(fmt::format("if (thread == 0) {} = next;", next_slot()));
-  out_.line("if (thread == 0) next = tg::next_block(call.counters);");
+  out_.line(fmt::format("if (thread == 0) next = tg::next_block({});", counters()));
 }
 
 void CudaGridPrinter::event(const schedule::ReceiveTile&, const schedule::Event&) {

@@ -70,7 +70,7 @@ std::string CudaGridPrinter::cursor_name(int ring) const {
 }
 
 // The barriers that both roles wait at.
-std::string CudaGridPrinter::begin_roles(const Grid& grid, const passes::Roles& roles, int number) {
+std::string CudaGridPrinter::begin_roles(const Grid& grid, const passes::Roles& roles) {
   declare_rings(roles);
   // The first warp of the producer loads, each of the others adds for a warp group.
   const int groups = roles.consumers / 128;
@@ -93,7 +93,7 @@ std::string CudaGridPrinter::begin_roles(const Grid& grid, const passes::Roles& 
   out_.line("tg::init_fence();");
   out_.close();
   out_.line(roles.cluster() > 1 ? "tg::cluster_sync();" : "__syncthreads();");
-  between_grids(number);
+  between_grids();
   return text_of(out_.finish(), 1);
 }
 
@@ -120,13 +120,13 @@ std::string CudaGridPrinter::producer(const Grid& grid, const schedule::Schedule
          adders_;
 }
 
-std::string CudaGridPrinter::print_roles(const Grid& grid, int number, const passes::Roles& planned) {
+std::string CudaGridPrinter::print_roles(const Grid& grid, const passes::Roles& planned) {
   const passes::ConsumerProgram program = passes::delay_products(planned, target_);
   const passes::Roles roles = passes::order_loads(planned, program);
-  const std::string function = fmt::format("{}_{}", signature_.kernel().name, number);
+  const std::string function = fmt::format("{}_{}", signature_.kernel().name, number_);
   const schedule::Schedule schedule = passes::build_schedule(function, roles, program, target_);
   schedule::check(schedule);
-  std::string text = begin_roles(grid, roles, number);
+  std::string text = begin_roles(grid, roles);
   const Facts facts = facts_;
   text += fmt::format("  if (threadIdx.x < {}) {{\n    // ---- consumers\n", roles.consumers);
   text += consumers(grid, program, schedule);
@@ -134,7 +134,7 @@ std::string CudaGridPrinter::print_roles(const Grid& grid, int number, const pas
   text += "  } else {\n    // ---- producer\n" + producer(grid, schedule) + "  }\n";
 
   const int threads = roles.consumers + passes::producer_threads;
-  program_.kernels.push_back({function, threads, shared_bytes(grid), true, roles.pair_index, number > 0});
+  program_.kernels.push_back({function, threads, shared_bytes(grid), true, roles.pair_index, has_waits()});
   roles_ = nullptr;
   return fmt::format(
       "extern \"C\" __global__ void __launch_bounds__({}, {}) {}(const __grid_constant__ Call call) {{  // "
@@ -162,7 +162,8 @@ std::string CudaGridPrinter::role(const schedule::Schedule& schedule, const sche
   events(role.events);
   if (is_consumer_ && hands_over()) sync_line("giver.end();");
   if (!is_consumer_ && roles_->takes_turns)
-    sync_line(fmt::format("if ({}) tg::last_block_resets(call.counters);", loader));
+    sync_line(fmt::format("if ({}) tg::last_block_resets({});", loader, counters()));
+  if (is_consumer_) end_of_block();
   return text_of(place_sync(out_.finish(), team_barrier_), 2);
 }
 

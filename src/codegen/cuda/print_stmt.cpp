@@ -29,13 +29,15 @@ std::string quoted(const std::string& text) {
 }  // namespace
 
 CudaGridPrinter::CudaGridPrinter(const Signature& signature, const passes::CudaTarget& target,
-                                 CudaProgram& program)
-    : signature_(signature), target_(target), program_(program) {
+                                 const std::vector<passes::GridWait>& waits, int number, CudaProgram& program)
+    : signature_(signature), target_(target), waits_(waits), number_(number), program_(program) {
   for (const char* name : {"tg", "thread", "lane", "warp", "group", "shared_memory", "r", "call", "Call",
                            "threadIdx", "blockIdx", "printf", "first", "f"})
     names_.unique(name);
   const auto& buffers = signature.buffers();
   for (std::size_t i = 0; i < buffers.size(); ++i) memory_of_[buffers[i].get()] = static_cast<int>(i);
+  if (has_waits() && waits[static_cast<std::size_t>(number)] == passes::GridWait::at_end)
+    leave_ = "{ tg::end_behind_last_grid(); return; }";
   for (const auto& [a, b] : signature.kernel().may_alias) {
     const int from = memory_of_.at(b.get()), to = memory_of_.at(a.get());
     for (auto& [buffer, number] : memory_of_) number = number == from ? to : number;
@@ -65,16 +67,25 @@ void CudaGridPrinter::prologue() {
   out_.line("const int thread = threadIdx.x;");
 }
 
-// Grids of a call follow each other closely; true if this one waits for the one before itself.
-bool CudaGridPrinter::between_grids(int number) {
-  if (!target_.has_wgmma()) return false;
-  const int count = static_cast<int>(signature_.kernel().grids.size());
-  if (number + 1 < count) out_.line("tg::let_next_grid_begin();");
-  if (number > 0) out_.line("tg::wait_for_last_grid();");
-  return number > 0;
+// Grids of a call follow each other closely.
+void CudaGridPrinter::between_grids() {
+  if (!target_.has_wgmma()) return;
+  const auto at = static_cast<std::size_t>(number_);
+  const bool has_next = at + 1 < waits_.size(),
+             beside = has_next && waits_[at + 1] == passes::GridWait::at_end;
+  if (has_next && !beside) out_.line("tg::let_next_grid_begin();");
+  if (waits_[at] == passes::GridWait::at_begin) out_.line("tg::wait_for_last_grid();");
+  if (beside) out_.line("tg::let_next_grid_begin();");
 }
 
-std::string CudaGridPrinter::print(const Grid& grid, int number) {
+// Of a grid that runs beside the one before.
+void CudaGridPrinter::end_of_block() {
+  if (!has_waits() || waits_[static_cast<std::size_t>(number_)] != passes::GridWait::at_end) return;
+  out_.code();
+  out_.line("tg::end_behind_last_grid();");
+}
+
+std::string CudaGridPrinter::print(const Grid& grid) {
   team_.threads = grid.hints.threads;
   layouts_ = passes::infer_layouts(grid.body, team_.threads, target_);
   for (const BufferPtr& tensor : passes::written_tensors(grid)) {
@@ -89,16 +100,17 @@ std::string CudaGridPrinter::print(const Grid& grid, int number) {
       if (passes::has_tensor_cores(operand->buffer->type)) swizzled_.insert(operand->buffer.get());
     }
   });
-  if (const auto roles = passes::specialize_roles(grid, target_)) return print_roles(grid, number, *roles);
+  if (const auto roles = passes::specialize_roles(grid, target_)) return print_roles(grid, *roles);
   find_packed(grid.body);
   prologue();
-  const bool waits = between_grids(number);
+  between_grids();
   decode(grid, "blockIdx.x");
   body(grid.body);
+  end_of_block();
   const std::size_t bytes = shared_bytes(grid);
-  const std::string function = fmt::format("{}_{}", signature_.kernel().name, number);
+  const std::string function = fmt::format("{}_{}", signature_.kernel().name, number_);
   program_.kernels.push_back(
-      {.function = function, .threads = team_.threads, .shared_bytes = bytes, .waits = waits});
+      {.function = function, .threads = team_.threads, .shared_bytes = bytes, .waits = has_waits()});
   return fmt::format(
       "extern \"C\" __global__ void __launch_bounds__({}) {}(const __grid_constant__ Call call) {{  // {}\n"
       "  extern __shared__ __align__(1024) unsigned char shared_memory[];\n{}}}\n",

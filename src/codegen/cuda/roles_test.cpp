@@ -193,5 +193,29 @@ TEST(RolesText, SharesLoadsInPairs) {
   EXPECT_EQ(print_cuda(attention, {90, true, true}).text, print_cuda(attention, {90}).text);
 }
 
+// A product may not wait for the tile of the step behind, whose only slot it reads itself. And memory of such a slot is
+// taken: tiles that come once have no second one.
+TEST(RolesText, MultipliesFromOneSlot) {
+  using namespace lang;
+  const lang::Kernel one = kernel("one_slot", [] {
+    lang::Tensor A = input("A", {256, 256}, bf16), B = input("B", {256, 2080}, bf16),
+                 C = output("C", {256, 208}, f32);
+    grid(2, {.threads = 256}, [&](Index x) {
+      Shared a({128, 256}, bf16);
+      lang::copy(A.at(x * 128, 0), a);
+      Fragment sum({128, 208}, f32, 0);
+      pipelined(10, {.stages = 1}, [&](Index n) {
+        Shared b({256, 208}, bf16);
+        lang::copy(B.at(0, n * 208), b);
+        lang::gemm(a, b, sum);
+      });
+      lang::copy(sum, C.at(x * 128, 0));
+    });
+  });
+  const CudaProgram program = print_cuda(Signature(one.ir()), {90});
+  EXPECT_NE(program.text.find("// ---- producer"), std::string::npos);
+  EXPECT_LE(program.kernels[0].shared_bytes, 227 * 1024);
+}
+
 }  // namespace
 }  // namespace tegula::codegen

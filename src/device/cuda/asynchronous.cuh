@@ -216,6 +216,9 @@ TG_DEVICE void store_matrices(uint32_t row, const uint32_t* x) {
                : "memory");
 }
 
+// What the grid does not read again: it is the first to leave the L2 cache, where what is read again stays.
+TG_DEVICE void store_passing(uint4* to, const uint4& words) { __stcs(to, words); }
+
 // ---- counters of turns in global memory
 TG_DEVICE int turns_of(const int* word) {
   int turns;
@@ -227,9 +230,13 @@ TG_DEVICE void pass_on(int* word, int turns) {
 }
 
 // ---- among grids of a call
-// The next grid's blocks may take the places of those that end; they wait until this grid is over.
+// The next grid's blocks may take the places of those that end.
 TG_DEVICE void let_next_grid_begin() { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
 TG_DEVICE void wait_for_last_grid() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
+// Of a grid that runs beside the one before: one of its blocks is not over before that is. The others make room.
+TG_DEVICE void end_behind_last_grid() {
+  if (blockIdx.x == 0) wait_for_last_grid();
+}
 
 // ---- products of warp groups
 TG_DEVICE void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }

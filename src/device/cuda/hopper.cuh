@@ -17,7 +17,7 @@ TG_DEVICE void store_quad(T* to, const float* x, int i, bool exists) {
   const uint32_t u[4] = {high ? a : w[0], high ? b : w[1], high ? w[2] : a, high ? w[3] : b};
   const uint32_t c = shuffled(odd ? u[0] : u[1], 1), d = shuffled(odd ? u[2] : u[3], 1);
   const uint4 words = {odd ? c : u[0], odd ? u[1] : c, odd ? d : u[2], odd ? u[3] : d};
-  if (exists) *(uint4*)to = words;
+  if (exists) store_passing((uint4*)to, words);
 }
 
 // ---- products of warp groups

@@ -97,18 +97,18 @@ struct Program {
 };
 
 void Program::run() {
-  delta_grid();
   inverse.emplace(turned_lists());
-  inverse->record_grids();
-  if (c.longest_first) {
+  if (f.listed && !c.one_pass) sorted.emplace(sorted_lists());
+  if (c.longest_first)
     longest_first.emplace(batch * heads, lists(),
                           [this](const Expr& n, const Expr& list) { return queries_of(n, list); });
-    longest_first->record_grid();
-  }
-  if (f.listed && !c.one_pass) {
-    sorted.emplace(sorted_lists());
-    sorted->record_grid();
-  }
+  // Grids that need nothing of each other are neighbours: they run side by side.
+  inverse->record_count();
+  if (sorted) sorted->record_grid();
+  inverse->record_begins();
+  delta_grid();
+  if (longest_first) longest_first->record_grid();
+  inverse->record_rows();
   // Tiles that share a list run at the same time.
   const Order order = f.listed && f.pack == 1 && !c.per_query_head ? Order::grouped(f.together) : Order{};
   if (!c.one_pass)

@@ -45,22 +45,29 @@ InverseLists::InverseLists(const InverseShape& shape, const InverseExtents& exte
   if (shape.fold > 1) bits_.emplace(workspace("list_bits", {extents.heads, extents.entries}, u32));
 }
 
-void InverseLists::record_grids() const {
+void InverseLists::over_chunks(const OfChunkOfRows& body) const {
   Expr chunks = ceildiv(extents_.longest_rows, shape_.rows),
        passes = ceildiv(extents_.longest_lists, shape_.columns);
-  auto over_chunks = [&](auto body) {
-    grid(chunks * passes, extents_.heads, extents_.sequences, [&](Index x, Index h, Index b) {
-      Expr chunk = x / passes, begin = x % passes * shape_.columns;
-      InversePart part = of_part_(h, b);
-      exit_if(chunk * shape_.rows >= part.rows || begin >= part.lists);
-      body(chunk, begin, h, part);
-    });
-  };
-  over_chunks([&](const Expr& chunk, const Expr& begin, const Expr& h, const InversePart& part) {
+  grid(chunks * passes, extents_.heads, extents_.sequences, [&](Index x, Index h, Index b) {
+    Expr chunk = x / passes, begin = x % passes * shape_.columns;
+    InversePart part = of_part_(h, b);
+    exit_if(chunk * shape_.rows >= part.rows || begin >= part.lists);
+    body(chunk, begin, h, part);
+  });
+}
+
+void InverseLists::record_count() const {
+  over_chunks([this](const Expr& chunk, const Expr& begin, const Expr& h, const InversePart& part) {
     count(chunk, begin, h, part);
   });
+}
+
+void InverseLists::record_begins() const {
   grid(extents_.heads, extents_.sequences, [&](Index h, Index b) { find_begins(h, of_part_(h, b)); });
-  over_chunks([&](const Expr& chunk, const Expr& begin, const Expr& h, const InversePart& part) {
+}
+
+void InverseLists::record_rows() const {
+  over_chunks([this](const Expr& chunk, const Expr& begin, const Expr& h, const InversePart& part) {
     write(chunk, begin, h, part);
   });
 }

@@ -41,7 +41,10 @@ class InverseLists {
   using OfPart = std::function<InversePart(const lang::Expr& head, const lang::Expr& sequence)>;
   InverseLists(const InverseShape& shape, const InverseExtents& extents, OfPart of_part);
 
-  void record_grids() const;
+  // The three grids, in this order.
+  void record_count() const;
+  void record_begins() const;
+  void record_rows() const;
 
   struct List {
     lang::Tensor rows;                 // of all lists of the head
@@ -53,6 +56,9 @@ class InverseLists {
   List list(const lang::Expr& head, const lang::Expr& sequence, const lang::Expr& number) const;
 
  private:
+  using OfChunkOfRows = std::function<void(const lang::Expr& chunk, const lang::Expr& begin,
+                                           const lang::Expr& head, const InversePart& part)>;
+  void over_chunks(const OfChunkOfRows& body) const;
   void mark(const InversePart& part, const lang::Expr& chunk, const lang::Expr& begin,
             lang::Shared& marks) const;
   void count(const lang::Expr& chunk, const lang::Expr& begin, const lang::Expr& head,

@@ -58,9 +58,11 @@ void NsaBackwardProgram::declare_window(const Extents& of_out, const Extents& ve
 }
 
 void NsaBackwardProgram::run() {
-  delta_grid();
   inverse.emplace(turned_lists());
-  inverse->record_grids();
+  inverse->record_count();
+  inverse->record_begins();
+  delta_grid();  // beside the one before
+  inverse->record_rows();
   Expr most_queries = f.varlen ? *longest_q : Expr(queries), most_keys = f.varlen ? *longest_k : Expr(keys);
   grid(ceildiv(most_queries, f.queries), f.pack > 1 ? Expr(heads) : heads * *group, sequences(),
        [&](Index x, Index h, Index b) { query_block(x, h, b); });

@@ -157,12 +157,12 @@ void NsaProgram::run_with_lists() {
       lists->find(h, tile, b * queries, tokens, selection_of(views));
     });
   });
+  if (c.divides()) pair_grids();  // the second of these beside the tiles
   grid(tiles(), parts(), sequences(), [&](Index x, Index h, Index b) {
     of_tile(x, h, b, [&](const HeadViews& views, const TokenTile& tokens, const Expr& tile) {
       attend(lists->list(h, tile), views, tokens);
     });
   });
-  if (c.divides()) pair_grids();
 }
 
 void NsaProgram::declare_pairs() {

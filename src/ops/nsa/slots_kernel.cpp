@@ -155,8 +155,8 @@ Program::Sequence Program::sequence(const Expr& number) const {
 }
 
 void Program::run() {
-  delta_grid();
   pair_grids();
+  delta_grid();  // beside the second of these
   const Expr tiles = ceildiv(most_keys(), f.block) * c.parts();
   // A head after the other, so that its queries stay in the L2 cache; pieces first: they are the longest.
   grid(pieces() * c.parts() + tiles, heads, sequences(),

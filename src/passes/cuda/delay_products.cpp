@@ -130,6 +130,10 @@ class Delay {
     return n && is_ring(n->tile.get());
   }
 
+  std::size_t ring_of(const Stmt& declaration) const {
+    return static_cast<std::size_t>(roles_.ring_of(as<Declare>(declaration)->tile.get()));
+  }
+
   // Nothing if the loop stays as it is.
   std::optional<Body> shape(const For& loop, const Loc& at) {
     std::vector<std::size_t> products;
@@ -152,6 +156,8 @@ class Delay {
     if (gemm.overwrite || !is_ring(gemm.a.buffer.get()) || !is_ring(gemm.b.buffer.get())) return false;
     for (std::size_t i = 0; i < loop.body.size(); ++i) {
       const Stmt& s = loop.body[i];
+      // While a step's product runs, the next step's tile is there.
+      if (is_ring_declaration(s) && roles_.rings[ring_of(s)].depth < 2) return false;
       if (i != product && !is_ring_declaration(s) && !as<Let>(s)) return false;
     }
     return true;

@@ -59,7 +59,7 @@ void choose_depths(Roles& roles, const std::vector<int>& asked) {
   for (std::size_t r = 0; r < roles.rings.size(); ++r) {
     RingPlan& ring = roles.rings[r];
     ring.depth = static_cast<int>(std::min<std::int64_t>(asked[r], most));
-    if (ring.depth > 1 || asked[r] > 1) roles.spare_bytes -= ring.depth * bytes_of(ring);
+    if (ring.in_loop) roles.spare_bytes -= ring.depth * bytes_of(ring);
   }
   if (own == 0) bring_ahead(roles);
 }
