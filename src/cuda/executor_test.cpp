@@ -74,20 +74,20 @@ TEST_F(CudaCalls, LaunchEachGridWithTheArguments) {
   EXPECT_NE(words[8], 0u) << "where assertions are reported";
 }
 
-// A grid waits for the one before itself, which has waited for all earlier ones: not where that one is not there.
+// A grid waits for the one before itself, which has waited for all earlier ones: not where that one is not
+// there.
 TEST_F(CudaCalls, WaitForAllBehindAGridWithoutBlocks) {
-  const Function three = compile(lang::kernel("three",
-                                              [] {
-                                                lang::Dim N("N"), M("M");
-                                                lang::Tensor X = lang::input("X", {N}, f32),
-                                                             W = lang::workspace("W", {N}, f32),
-                                                             Y = lang::output("Y", {N}, f32),
-                                                             Z = lang::output("Z", {M}, f32);
-                                                lang::grid(N, [&](lang::Index i) { W(i) = X(i) + 1; });
-                                                lang::grid(M, [&](lang::Index i) { Z(i) = 2; });
-                                                lang::grid(N, [&](lang::Index i) { Y(i) = W(i); });
-                                              }),
-                                 Target::cuda());
+  const Function three =
+      compile(lang::kernel("three",
+                           [] {
+                             lang::Dim N("N"), M("M");
+                             lang::Tensor X = lang::input("X", {N}, f32), W = lang::workspace("W", {N}, f32),
+                                          Y = lang::output("Y", {N}, f32), Z = lang::output("Z", {M}, f32);
+                             lang::grid(N, [&](lang::Index i) { W(i) = X(i) + 1; });
+                             lang::grid(M, [&](lang::Index i) { Z(i) = 2; });
+                             lang::grid(N, [&](lang::Index i) { Y(i) = W(i); });
+                           }),
+              Target::cuda());
   for (const std::int64_t extent : {0, 3}) {
     const std::size_t before = launches().size();
     three(on_device(6), on_device(6), on_device(extent));

@@ -1,4 +1,5 @@
-// Grids of a call that run side by side, on a device: whoever comes behind finds what all before have written.
+// Grids of a call that run side by side, on a device: whoever comes behind finds what all before have
+// written.
 #include <gtest/gtest.h>
 
 #include <vector>
@@ -7,8 +8,8 @@
 #include "cuda/memory.hpp"
 #include "runtime/watchdog.hpp"
 #include "tegula/lang.hpp"
-#include "tegula/stream.hpp"
 #include "tegula/runtime.hpp"
+#include "tegula/stream.hpp"
 #include "tegula/tensor.hpp"
 
 namespace tegula::cuda {

@@ -64,7 +64,8 @@ TEST_P(OneSlotEach, MultipliesRight) {
   const Tensor a = Tensor::random_normal({rows, steps * depth}, bf16, 1),
                b = Tensor::random_normal({steps * depth, columns}, bf16, 2),
                d = Tensor::random_normal({steps * columns, columns}, bf16, 3),
-               out = Tensor::full({rows, columns}, f32, NAN), expected = Tensor::full({rows, columns}, f32, NAN);
+               out = Tensor::full({rows, columns}, f32, NAN),
+               expected = Tensor::full({rows, columns}, f32, NAN);
   compile(program, Target::emulated_sm90())(a, b, d, out);
   compile(program, Target::interpreter())(a, b, d, expected);
   const auto got = out.values<double>(), wanted = expected.values<double>();

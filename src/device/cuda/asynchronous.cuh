@@ -233,7 +233,8 @@ TG_DEVICE void pass_on(int* word, int turns) {
 // The next grid's blocks may take the places of those that end.
 TG_DEVICE void let_next_grid_begin() { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
 TG_DEVICE void wait_for_last_grid() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
-// Of a grid that runs beside the one before: one of its blocks is not over before that is. The others make room.
+// Of a grid that runs beside the one before: one of its blocks is not over before that is. The others make
+// room.
 TG_DEVICE void end_behind_last_grid() {
   if (blockIdx.x == 0) wait_for_last_grid();
 }

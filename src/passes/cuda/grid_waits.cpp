@@ -51,9 +51,8 @@ struct Caches {
       if (use.writes && read.contains(buffer)) outdated.insert(buffer);
   }
   bool may_mislead(const Touched& grid) const {
-    return std::any_of(grid.begin(), grid.end(), [&](const auto& use) {
-      return use.second.reads && outdated.contains(use.first);
-    });
+    return std::any_of(grid.begin(), grid.end(),
+                       [&](const auto& use) { return use.second.reads && outdated.contains(use.first); });
   }
 };
 
@@ -74,8 +73,8 @@ bool multiplies(const Grid& grid) {
   return found;
 }
 
-// What it is worth that a grid runs beside the one before; 0 if it cannot. Blocks that multiply run longest, and so
-// leave most processors idle at their end.
+// What it is worth that a grid runs beside the one before; 0 if it cannot. Blocks that multiply run longest,
+// and so leave most processors idle at their end.
 std::vector<int> worth_of_sides(const Kernel& kernel) {
   const auto same_memory = merged(kernel);
   std::vector<int> result;

@@ -1,5 +1,5 @@
-// When the grids of a call wait for each other. A grid's blocks may take their places while the last blocks of the
-// one before run; what that one has written they may use behind their wait.
+// When the grids of a call wait for each other. A grid's blocks may take their places while the last blocks
+// of the one before run; what that one has written they may use behind their wait.
 #pragma once
 #include <vector>
 
@@ -8,12 +8,13 @@
 namespace tegula::passes {
 
 enum class GridWait : std::uint8_t {
-  never,     // the first: the stream holds it back
+  never,  // the first: the stream holds it back
   at_begin,
-  // Grids that share nothing that one of them writes run side by side. A block of such a grid waits before it ends: who
-  // is over has waited for all before, and so the next grid need only wait for this one. When it begins, the one before
-  // it has waited for all earlier ones: of two neighbours, one waits at its begin. Only that wait empties a processor's
-  // first-level cache: what such a grid reads of the call's own results, nobody has read before it was written.
+  // Grids that share nothing that one of them writes run side by side. A block of such a grid waits before it
+  // ends: who is over has waited for all before, and so the next grid need only wait for this one. When it
+  // begins, the one before it has waited for all earlier ones: of two neighbours, one waits at its begin.
+  // Only that wait empties a processor's first-level cache: what such a grid reads of the call's own results,
+  // nobody has read before it was written.
   at_end,
 };
 

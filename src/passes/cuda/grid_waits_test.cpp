@@ -70,7 +70,8 @@ TEST(GridWaits, ComeLastWhereNothingWrittenIsShared) {
             "ne");
 }
 
-// The third grid shares nothing with its neighbour, but does with the first, which may still run beside the second.
+// The third grid shares nothing with its neighbour, but does with the first, which may still run beside the
+// second.
 TEST(GridWaits, AreLastOfOneOfTwoNeighboursOnly) {
   EXPECT_EQ(waits_of([] {
               Tensor a = input("a", {16}, f32), b = output("b", {16}, f32), c = output("c", {16}, f32),
