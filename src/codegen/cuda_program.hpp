@@ -7,8 +7,8 @@
 //   the values of the call (Signature::variables): 64-bit integers, floats as their bits;
 //   the address of a 64-bit word that holds 0: a failed assertion writes its number + 1 into the low half,
 //   the number of its block into the high half;
-//   the address of two 32-bit words in device memory that hold 0 before each launch, and after it: no two
-//   launches that may run at the same time have the same;
+//   the address of counter_words 32-bit words in device memory that hold 0 before each launch, and after it:
+//   no two calls that may run at the same time have the same;
 // followed, if there are any, at the next multiple of 64 bytes, by the tensor maps.
 // It is launched with as many blocks as the product of the grid's extents, in one dimension; a persistent one
 // with any number of blocks, or of pairs of blocks.
@@ -22,6 +22,8 @@
 #include "runtime/binding.hpp"
 
 namespace tegula::codegen {
+
+inline constexpr int counter_words = 4;  // two for each of two neighbouring grids
 
 struct CudaProgram {
   // Of each grid.

@@ -3,10 +3,13 @@
 #include <algorithm>
 #include <memory>
 
+#include "codegen/cuda_program.hpp"
+
 namespace tegula::cuda {
 namespace {
 
 constexpr std::size_t counter_bytes = 256;  // keeps the alignment of what follows
+static_assert(counter_bytes >= codegen::counter_words * sizeof(int));
 constexpr std::size_t smallest = std::size_t{1} << 20;
 constexpr unsigned no_destructor_sync = 1;  // CU_USER_OBJECT_NO_DESTRUCTOR_SYNC
 constexpr unsigned move_reference = 1;      // CU_GRAPH_USER_OBJECT_MOVE

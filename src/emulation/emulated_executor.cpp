@@ -110,7 +110,7 @@ class EmulatedExecutor : public Executable {
       call.insert(call.end(), tensor.strides.begin(), tensor.strides.end());
     for (auto& value : binding.values) call.push_back(word_of(value));
     std::uint64_t status = 0;
-    int counters[2] = {};
+    int counters[codegen::counter_words] = {};
     call.push_back(reinterpret_cast<std::intptr_t>(&status));
     call.push_back(reinterpret_cast<std::intptr_t>(counters));
     if (!append_maps(call, binding)) return plain().run(binding);

@@ -136,7 +136,7 @@ void CudaGridPrinter::in_turns(const schedule::Loop& n) {
 
 // Neighbours among the grids may run at the same time.
 std::string CudaGridPrinter::counters() const {
-  return number_ % 2 == 0 ? "call.counters" : "call.counters + 2";
+  return number_ % 2 == 0 ? "call.counters" : fmt::format("call.counters + {}", counter_words / 2);
 }
 
 std::string CudaGridPrinter::next_slot() const {
