@@ -229,6 +229,7 @@ class CudaGridPrinter {
   // ---- roles (print_roles.cpp, print_tensor_copies.cpp)
   std::string print_roles(const ir::Grid& grid, const passes::Roles& roles);
   bool has_waits() const { return target_.has_wgmma() && number_ > 0; }
+  std::string leave_by(const ir::Exit& exit) const;
   void between_grids();
   void end_of_block();
   std::string begin_roles(const ir::Grid& grid, const passes::Roles& roles);
@@ -346,6 +347,7 @@ class CudaGridPrinter {
   bool is_consumer_ = false;                                // of the roles
   std::string tile_, tiles_;                                // the number of the block, and of all
   bool has_tile_ = false;                                   // tile_ is in scope
+  std::unordered_set<const ir::ExprNode*> exits_of_all_;    // conditions under which no block goes on
   std::string leave_ = "return;";                           // what ends a block
   std::int64_t next_slot_ = -1;      // of the number of the block behind, among the producer's threads
   std::int64_t store_staging_ = -1;  // in shared memory

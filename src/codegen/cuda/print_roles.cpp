@@ -8,6 +8,7 @@
 #include "ir/effects.hpp"
 #include "ir/visit.hpp"
 #include "passes/cuda/build_schedule.hpp"
+#include "passes/cuda/exits_of_all.hpp"
 #include "passes/cuda/order_loads.hpp"
 #include "schedule/cursors.hpp"
 #include "schedule/verify.hpp"
@@ -121,6 +122,7 @@ std::string CudaGridPrinter::producer(const Grid& grid, const schedule::Schedule
 }
 
 std::string CudaGridPrinter::print_roles(const Grid& grid, const passes::Roles& planned) {
+  exits_of_all_ = passes::exits_of_all_blocks(grid);
   const passes::ConsumerProgram program = passes::delay_products(planned, target_);
   const passes::Roles roles = passes::order_loads(planned, program);
   const std::string function = fmt::format("{}_{}", signature_.kernel().name, number_);

@@ -362,10 +362,16 @@ void CudaGridPrinter::operator()(const Break& n, const Stmt& s) {
   facts_.assume(n.condition, false);
 }
 
+// Consumers that are told their blocks are told the end as well.
+std::string CudaGridPrinter::leave_by(const Exit& exit) const {
+  const bool told = is_consumer_ && roles_->takes_turns;
+  return exits_of_all_.contains(exit.condition.get()) && leave_ == "continue;" && !told ? "break;" : leave_;
+}
+
 void CudaGridPrinter::operator()(const Exit& n, const Stmt& s) {
   out_.code();
   const std::string condition = value(n.condition);
-  out_.line(fmt::format("if ({}) {}", condition, leave_), s->at);
+  out_.line(fmt::format("if ({}) {}", condition, leave_by(n)), s->at);
   facts_.assume(n.condition, false);
 }
 

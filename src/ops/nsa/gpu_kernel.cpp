@@ -140,7 +140,7 @@ void NsaProgram::run_with_lists() {
     part_count.emplace(scalar("parts", i32));
     part_tokens.emplace(scalar("part_tokens", i32));
   }
-  lists.emplace(c, parts(), all_tiles, c.varlen ? Expr(queries) : *batch * queries);
+  lists.emplace(c, parts(), all_tiles, c.varlen ? Expr(queries) : *batch * queries, part_count);
   if (c.divides()) declare_pairs();
   auto of_tile = [&](const Index& x, const Index& h, const Index& b, auto body) {
     HeadViews views = views_of(h, b);
@@ -152,9 +152,11 @@ void NsaProgram::run_with_lists() {
     }
     body(views, tokens, list_of(views.rows, x));
   };
+  if (c.divides()) lists->clear_parts();
   grid(tiles(), parts(), sequences(), {.threads = 64}, [&](Index x, Index h, Index b) {
     of_tile(x, h, b, [&](const HeadViews& views, const TokenTile& tokens, const Expr& tile) {
-      lists->find(h, tile, b * queries, tokens, selection_of(views));
+      Expr part = c.divides() ? tokens.first / *part_tokens : Expr(Operand(0));
+      lists->find(h, tile, b * queries, tokens, selection_of(views), part);
     });
   });
   if (c.divides()) pair_grids();  // the second of these beside the tiles
@@ -181,7 +183,7 @@ void NsaProgram::pair_grids() const {
     grid(chunks, heads, *batch * *part_count, {.threads = 256}, [&](Index x, Index h, Index sequence) {
       Expr b = sequence / *part_count, begin = sequence % *part_count * *part_tokens;
       Expr count = min(queries - begin, *part_tokens), first_row = b * queries + begin;
-      exit_if(x * chunk_tokens >= count);
+      exit_if(x * chunk_tokens >= count || !lists->has_rest(sequence % *part_count));
       const Selection selection{lists->rest(h).slice(range(first_row, first_row + count)), {}};
       body(PairLists::Part{h, sequence, sequence * chunks, first_row, ceildiv(keys, c.block)},
            TokenTile{of_rest, x * chunk_tokens, count, keys, queries - begin - count}, selection);

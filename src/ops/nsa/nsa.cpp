@@ -103,7 +103,8 @@ Division division_of(const NsaCall& call) {
 
 // What nsa_kernel makes for nsa_rest_kernel.
 struct Rest {
-  std::vector<Tensor> tensors;
+  Tensor of_parts;
+  std::vector<Tensor> of_heads;
   std::int64_t part_tokens, parts;
 };
 
@@ -116,8 +117,8 @@ Rest make_rest(const NsaCall& call, std::int64_t tokens_of_part) {
                      blocks = (t.k.size(1) + c.block - 1) / c.block,
                      part = (tokens_of_part + c.queries - 1) / c.queries * c.queries,
                      parts = (tokens + part - 1) / part;
-  Rest rest{{}, part, parts};
-  auto add = [&](const Shape& shape) { rest.tensors.push_back(scratch(shape, i32, t.q.device)); };
+  Rest rest{scratch({parts}, i32, t.q.device), {}, part, parts};
+  auto add = [&](const Shape& shape) { rest.of_heads.push_back(scratch(shape, i32, t.q.device)); };
   add({heads, batch * ((tokens + c.queries - 1) / c.queries)});
   add({heads, batch * parts, blocks + 1});
   add({heads, batch * tokens * lists.entries});
@@ -151,7 +152,8 @@ void run_rest(const NsaCall& call, const HeadOutputs& outputs, const Rest& rest,
                                rest.parts,
                                rest.part_tokens,
                                tokens};
-  for (const Tensor& tensor : rest.tensors) values.push_back(tensor.ref().slice(0, heads.begin, heads.end));
+  values.push_back(rest.of_parts.ref());
+  for (const Tensor& tensor : rest.of_heads) values.push_back(tensor.ref().slice(0, heads.begin, heads.end));
   compiled(NsaRestKernel{call.kernel}, target, nsa_rest_kernel).call_in_order(values);
 }
 
@@ -167,7 +169,8 @@ void run_divided(const NsaCall& call, const HeadOutputs& outputs, const Division
   if (call.kernel.counts) values.push_back(call.counts);
   values.push_back(rest.parts);
   values.push_back(rest.part_tokens);
-  for (const Tensor& tensor : rest.tensors) values.push_back(tensor.ref());
+  values.push_back(rest.of_parts.ref());
+  for (const Tensor& tensor : rest.of_heads) values.push_back(tensor.ref());
   compiled(call.kernel, target, nsa_kernel).call_in_order(values);
   for (std::int64_t head = 0; head < heads; head += division.heads)
     for (std::int64_t part = 0; part < rest.parts; ++part)

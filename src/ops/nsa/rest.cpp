@@ -43,7 +43,7 @@ class Program {
   const NsaKernel& c;
   const NsaKernel lists;
   Dim batch{"batch"}, queries{"tokens"}, keys{"keys"}, heads{"kv_heads"};
-  std::optional<Tensor> q, k, v, tile_out, tile_lse, out, lse, most_rest, slots, slot_lse;
+  std::optional<Tensor> q, k, v, tile_out, tile_lse, out, lse, most_rest, most_of_part, slots, slot_lse;
   std::optional<Expr> scale, behind, part, parts, part_tokens, all_tokens;
   std::optional<PairLists> pairs;
 };
@@ -67,6 +67,7 @@ Program::Program(const NsaKernel& instance) : c(instance), lists(lists_of_rest(i
   parts.emplace(scalar("parts", i32));
   part_tokens.emplace(scalar("part_tokens", i32));
   all_tokens.emplace(scalar("all_tokens", i32));
+  most_of_part.emplace(input("most_of_part", {*parts}, i32));
   most_rest.emplace(input("most_rest", {heads, batch * ceildiv(*all_tokens, c.queries)}, i32));
   pairs.emplace(
       lists, PairLists::Extents{heads, batch * *all_tokens, Expr(Operand(0)), batch * *parts, blocks()},
@@ -93,6 +94,7 @@ void Program::run() {
 
 // First pieces of long lists, then whole lists.
 void Program::key_block(const Index& x, const Index& h, const Index& b) const {
+  exit_if((*most_of_part)(*part) == 0);
   const int block_parts = c.parts();
   const PairLists::Part own_part = part_of(h, b);
   Expr of_pieces = pairs->pieces(queries, blocks()) * block_parts, is_piece = x < of_pieces,
@@ -141,6 +143,7 @@ void Program::key_block(const Index& x, const Index& h, const Index& b) const {
 // By products with matrices that have weights on their diagonals, which tensor cores form as fast as slots
 // arrive.
 void Program::merge_block(const Index& x, const Index& h, const Index& b) const {
+  exit_if((*most_of_part)(*part) == 0);
   const int rows = c.rows(), block_parts = c.parts(), most = pairs->width() * block_parts + 1;
   Expr first = x * c.queries,
        tile = b * ceildiv(*all_tokens, c.queries) + *part * *part_tokens / c.queries + x;

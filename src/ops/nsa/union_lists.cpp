@@ -13,7 +13,8 @@ constexpr int word_bits = 32;
 
 }  // namespace
 
-UnionLists::UnionLists(const NsaKernel& c, const Expr& heads, const Expr& tiles, const Expr& tokens)
+UnionLists::UnionLists(const NsaKernel& c, const Expr& heads, const Expr& tiles, const Expr& tokens,
+                       const std::optional<Expr>& parts)
     : c(c),
       width_(c.entries + (c.diagonal ? 1 : 0)),
       words_(ceildiv(c.queries, word_bits)),
@@ -22,7 +23,15 @@ UnionLists::UnionLists(const NsaKernel& c, const Expr& heads, const Expr& tiles,
       counts_(workspace("union_counts", {heads, tiles}, i32)) {
   if (!c.divides()) return;
   rest_.emplace(workspace("rest", {heads, tokens, width_}, i32));
+  most_of_part_.emplace(output("most_of_part", {*parts}, i32));
   most_rest_.emplace(output("most_rest", {heads, tiles}, i32));
+}
+
+void UnionLists::clear_parts() const {
+  const Tensor& most = *most_of_part_;
+  grid(ceildiv(most.extent(0), chunk), [&](Index x) {
+    parallel(chunk, [&](Index i) { when(x * chunk + i < most.extent(0), [&] { most(x * chunk + i) = 0; }); });
+  });
 }
 
 UnionLists::List UnionLists::list(const Expr& head, const Expr& tile) const {
@@ -98,9 +107,8 @@ void UnionLists::leave_out(Shared& marks, const Expr& begin, Shared& named, Shar
   });
 }
 
-// `rest` has the entries of so many tokens, from `row` on.
-void UnionLists::write_rest(const Expr& head, const Expr& tile, const Expr& row, const Expr& tokens,
-                            Shared& rest) const {
+// `rest` has the entries of so many tokens, from `row` on. The most of one.
+Expr UnionLists::write_rest(const Expr& head, const Expr& row, const Expr& tokens, Shared& rest) const {
   Shared numbers({c.queries}, i32);
   auto number_of = [&](const Expr& begin, const Expr& end) -> Expr {
     Var number = 0;
@@ -118,11 +126,11 @@ void UnionLists::write_rest(const Expr& head, const Expr& tile, const Expr& row,
   });
   Var most = 0;
   serial(c.queries, [&](Index token) { most = max(most, numbers(token)); });
-  (*most_rest_)(head, tile) = most;
+  return most;
 }
 
 void UnionLists::find(const Expr& head, const Expr& tile, const Expr& first_row, const TokenTile& tokens,
-                      const Selection& selection) const {
+                      const Selection& selection, const Expr& part) const {
   const int entries = c.queries * width_;
   Shared named({entries}, i32), turn({c.repeats ? entries : 1}, i32), rest({c.divides() ? entries : 1}, i32);
   if (c.divides()) fill(rest, no_row);
@@ -162,7 +170,10 @@ void UnionLists::find(const Expr& head, const Expr& tile, const Expr& first_row,
       find_in(n * chunk, std::nullopt);
   });
   counts_(head, tile) = count;
-  if (c.divides()) write_rest(head, tile, first_row + tokens.first, last + 1, rest);
+  if (!c.divides()) return;
+  Expr most = write_rest(head, first_row + tokens.first, last + 1, rest);
+  (*most_rest_)(head, tile) = most;
+  when(most > 0, [&] { atomic_max((*most_of_part_)(part), most); });
 }
 
 }  // namespace tegula::ops

@@ -12,9 +12,10 @@ namespace tegula::ops {
 
 class UnionLists {
  public:
-  // Declares workspaces for so many tiles and tokens of each head; with c.divides(), most_rest [heads, tiles]
-  // as an output.
-  UnionLists(const NsaKernel& c, const lang::Expr& heads, const lang::Expr& tiles, const lang::Expr& tokens);
+  // Declares workspaces for so many tiles and tokens of each head; with c.divides() and so many parts,
+  // most_of_part [parts] and most_rest [heads, tiles] as outputs.
+  UnionLists(const NsaKernel& c, const lang::Expr& heads, const lang::Expr& tiles, const lang::Expr& tokens,
+             const std::optional<lang::Expr>& parts = {});
 
   struct List {
     lang::Tensor blocks;  // [entries]
@@ -22,11 +23,13 @@ class UnionLists {
     lang::Expr count;
   };
   List list(const lang::Expr& head, const lang::Expr& tile) const;
+  // Before tiles are looked at, with c.divides().
+  void clear_parts() const;
   // What a block of the grid does; the rows of the tile's sequence begin at `first_row`. With `repeats`, a
   // block that a token names n times stands in the list at least n times, and in n of them the token has its
-  // bit.
+  // bit. With c.divides(), of which part the tile is.
   void find(const lang::Expr& head, const lang::Expr& tile, const lang::Expr& first_row,
-            const TokenTile& tokens, const Selection& selection) const;
+            const TokenTile& tokens, const Selection& selection, const lang::Expr& part) const;
 
   // With c.divides(), the blocks that stand in no list: [tokens, entries] of a head, each once, -1 behind the
   // last. And the most that a token of the tile has.
@@ -34,6 +37,8 @@ class UnionLists {
   lang::Expr most_rest(const lang::Expr& head, const lang::Expr& tile) const {
     return (*most_rest_)(head, tile);
   }
+  // Whether tiles of the part have left something out.
+  lang::Expr has_rest(const lang::Expr& part) const { return (*most_of_part_)(part) > 0; }
   int width() const { return width_; }
 
  private:
@@ -41,13 +46,13 @@ class UnionLists {
   void list_marked(lang::Shared& marks, const lang::Expr& begin, const List& to, lang::Var& count) const;
   lang::Expr gain_of_few(lang::Shared& marks) const;
   void leave_out(lang::Shared& marks, const lang::Expr& begin, lang::Shared& named, lang::Shared& rest) const;
-  void write_rest(const lang::Expr& head, const lang::Expr& tile, const lang::Expr& row,
-                  const lang::Expr& tokens, lang::Shared& rest) const;
+  lang::Expr write_rest(const lang::Expr& head, const lang::Expr& row, const lang::Expr& tokens,
+                        lang::Shared& rest) const;
 
   const NsaKernel& c;
   int width_, words_;
   lang::Tensor blocks_, chosen_, counts_;
-  std::optional<lang::Tensor> rest_, most_rest_;
+  std::optional<lang::Tensor> rest_, most_rest_, most_of_part_;
 };
 
 }  // namespace tegula::ops

@@ -1,0 +1,13 @@
+// Exits that all blocks of a grid take or none: their conditions are known without a block's index, and
+// nothing has happened before them. Who takes one block after the other need not ask again.
+#pragma once
+#include <unordered_set>
+
+#include "ir/kernel.hpp"
+
+namespace tegula::passes {
+
+// Their conditions.
+std::unordered_set<const ir::ExprNode*> exits_of_all_blocks(const ir::Grid& grid);
+
+}  // namespace tegula::passes
