@@ -29,13 +29,17 @@ struct Step {
   Step(const NsaKernel& c, const UnionLists::List& list, const Expr& t);
 
   void load(const Tensor& from, Shared& tile) const;
-  Expr is_partial(const TokenTile& tokens) const { return is_cut(tokens) || is_missed(); }
   Expr is_cut(const TokenTile& tokens) const;
   Expr is_missed() const;
-  bool is_one_block() const { return first.size() == 1; }
   Expr has(std::size_t i, const Expr& token) const {
     Expr word = word_of(chosen[i], token, chosen[i].size() - 1);
     return ((word >> u32(token % word_bits)) & 1u) != 0u;
+  }
+  // The block of a column, one of those from i on.
+  Expr has_block_of(const Expr& column, const Expr& token, std::size_t i = 0) const {
+    if (i + 1 == first.size()) return has(i, token);
+    return select(column < static_cast<int>(i + 1) * width(), has(i, token),
+                  has_block_of(column, token, i + 1));
   }
   Expr sees(const TokenTile& tokens, const Expr& token, const Expr& column) const {
     return column < seen_end(0, tokens, token, column);
@@ -106,22 +110,17 @@ Expr Step::seen_end(std::size_t i, const TokenTile& tokens, const Expr& token, c
   return select(column < static_cast<int>(i + 1) * width(), own, seen_end(i + 1, tokens, token, column));
 }
 
-// Where a token sees a block, it mostly sees all of it: that takes one question a row.
+// Where a token sees a block, it mostly sees all of it: that takes one question a row and block.
 void mask_step(Fragment& scores, const Step& step, const TokenTile& tokens) {
   const NsaKernel& c = step.c;
-  auto by_elements = [&] {
+  when(step.is_cut(tokens), [&] {
     parallel(scores, [&](Index r, Index column) {
       scores(r, column) = select(step.sees(tokens, r / c.pack, column), scores(r, column), -inf);
     });
-  };
-  if (!step.is_one_block()) {
-    when(step.is_partial(tokens), by_elements);
-    return;
-  }
-  when(step.is_cut(tokens), by_elements).otherwise([&] {
+  }).otherwise([&] {
     when(step.is_missed(), [&] {
       parallel(scores, [&](Index r, Index column) {
-        scores(r, column) = select(step.has(0, r / c.pack), scores(r, column), -inf);
+        scores(r, column) = select(step.has_block_of(column, r / c.pack), scores(r, column), -inf);
       });
     });
   });
