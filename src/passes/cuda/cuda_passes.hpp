@@ -3,8 +3,11 @@
 //   delay_products    which products run under the next step's work
 //   order_loads       in which order the producer brings the tiles of these
 //   build_schedule    all waits, releases and turns of both roles; schedule::check simulates them
+//   exits_of_all      which exits end the loop over blocks
 //   infer_layouts     which thread holds which element in which register
 //   place_sync        barriers around other shared memory (codegen/cuda)
+// and of all of them together
+//   plan_grid_waits   which wait for the one before at their begin, and which at their end
 // with plan_gemm, plan_copy, plan_store and plan_rows as the tables of what instructions can do.
 #pragma once
 #include <vector>
