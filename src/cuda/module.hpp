@@ -19,8 +19,8 @@ class Module {
   Module(const Module&) = delete;
   Module& operator=(const Module&) = delete;
 
-  // Queues a grid; `words` is its parameter. `follows`: nothing stands between it and an earlier grid of the
-  // call.
+  // Queues a grid; `words` is its parameter. `follows`: the grid before it in the call was queued right
+  // before.
   void launch(std::size_t grid, std::int64_t tiles, void* words, StreamHandle stream, bool follows) const;
   // Where kernels report; 0 if they have no assertions.
   DeviceAddress report() const { return report_ ? report_->address() : 0; }

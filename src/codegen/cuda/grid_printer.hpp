@@ -69,7 +69,12 @@ class CudaGridPrinter {
 
   // ---- statements (print_stmt.cpp)
   void prologue();
-  // ---- the index of a block from its number (print_order.cpp)
+  // ---- the order of grids, and the index of a block from its number (print_order.cpp)
+  bool has_waits() const { return target_.has_wgmma() && number_ > 0; }
+  bool runs_beside(int number) const;  // beside the grid before it
+  void between_grids();
+  void end_of_block();
+  std::string leave_by(const ir::Exit& exit) const;
   void decode(const ir::Grid& grid, const std::string& number);
   void decode_digits(const ir::Grid& grid, const std::vector<std::size_t>& order, std::string rest);
   void decode_grouped(const ir::Grid& grid, const std::string& number);
@@ -228,10 +233,6 @@ class CudaGridPrinter {
 
   // ---- roles (print_roles.cpp, print_tensor_copies.cpp)
   std::string print_roles(const ir::Grid& grid, const passes::Roles& roles);
-  bool has_waits() const { return target_.has_wgmma() && number_ > 0; }
-  std::string leave_by(const ir::Exit& exit) const;
-  void between_grids();
-  void end_of_block();
   std::string begin_roles(const ir::Grid& grid, const passes::Roles& roles);
   std::string consumers(const ir::Grid& grid, const passes::ConsumerProgram& program,
                         const schedule::Schedule& schedule);

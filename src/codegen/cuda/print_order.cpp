@@ -1,6 +1,8 @@
 // Which block has which index: the order in which blocks begin.
 #include <fmt/format.h>
 
+#include <utility>
+
 #include "codegen/cuda/grid_printer.hpp"
 #include "ir/affine.hpp"
 
@@ -113,6 +115,33 @@ void CudaGridPrinter::decode(const Grid& grid, const std::string& number) {
   decode_digits(grid, order, number);
 }
 
+bool CudaGridPrinter::runs_beside(int number) const {
+  const auto at = static_cast<std::size_t>(number);
+  return target_.has_wgmma() && at < waits_.size() && waits_[at] == passes::GridWait::at_end;
+}
+
+// Grids of a call follow each other closely.
+void CudaGridPrinter::between_grids() {
+  if (!target_.has_wgmma()) return;
+  const bool has_next = static_cast<std::size_t>(number_) + 1 < waits_.size(),
+             beside = runs_beside(number_ + 1);
+  if (has_next && !beside) out_.line("tg::let_next_grid_begin();");
+  if (has_waits() && !runs_beside(number_)) out_.line("tg::wait_for_last_grid();");
+  if (beside) out_.line("tg::let_next_grid_begin();");
+}
+
+void CudaGridPrinter::end_of_block() {
+  if (!runs_beside(number_)) return;
+  out_.code();
+  out_.line("tg::end_behind_last_grid();");
+}
+
+// Consumers that are told their blocks are told the end as well.
+std::string CudaGridPrinter::leave_by(const Exit& exit) const {
+  const bool told = is_consumer_ && roles_->takes_turns;
+  return exits_of_all_.contains(exit.condition.get()) && leave_ == "continue;" && !told ? "break;" : leave_;
+}
+
 // Blocks of a grid with roles that take whichever is left: the producer asks a counter, and tells the
 // consumers.
 void CudaGridPrinter::in_turns(const schedule::Loop& n) {
@@ -125,9 +154,9 @@ void CudaGridPrinter::in_turns(const schedule::Loop& n) {
   }
   out_.line("#pragma unroll 1");
   out_.open_step(StepKind::loop, "for (;;) {");
-  leave_ = "continue;";
+  const std::string outside = std::exchange(leave_, "continue;");
   events(n.body);
-  leave_ = "return;";
+  leave_ = outside;
   has_tile_ = false;
   divisions_.clear();
   out_.close_step();

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "codegen/cuda/grid_printer.hpp"
 #include "passes/cuda/elements.hpp"
@@ -48,9 +49,9 @@ void CudaGridPrinter::tiles(const schedule::Loop& n) {
   decode(grid, tile);
   if (in_pairs) name_in_pair(grid);
   name_divisions();
-  leave_ = "continue;";
+  const std::string outside = std::exchange(leave_, "continue;");
   events(n.body);
-  leave_ = "return;";
+  leave_ = outside;
   divisions_.clear();
   out_.close_step();
   facts_ = before;

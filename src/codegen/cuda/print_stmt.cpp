@@ -36,8 +36,7 @@ CudaGridPrinter::CudaGridPrinter(const Signature& signature, const passes::CudaT
     names_.unique(name);
   const auto& buffers = signature.buffers();
   for (std::size_t i = 0; i < buffers.size(); ++i) memory_of_[buffers[i].get()] = static_cast<int>(i);
-  if (has_waits() && waits[static_cast<std::size_t>(number)] == passes::GridWait::at_end)
-    leave_ = "{ tg::end_behind_last_grid(); return; }";
+  if (runs_beside(number)) leave_ = "{ tg::end_behind_last_grid(); return; }";
   for (const auto& [a, b] : signature.kernel().may_alias) {
     const int from = memory_of_.at(b.get()), to = memory_of_.at(a.get());
     for (auto& [buffer, number] : memory_of_) number = number == from ? to : number;
@@ -65,24 +64,6 @@ void CudaGridPrinter::prologue() {
     out_.line(fmt::format("const {} {} = {};", type, name_variable(variables[i]), text));
   }
   out_.line("const int thread = threadIdx.x;");
-}
-
-// Grids of a call follow each other closely.
-void CudaGridPrinter::between_grids() {
-  if (!target_.has_wgmma()) return;
-  const auto at = static_cast<std::size_t>(number_);
-  const bool has_next = at + 1 < waits_.size(),
-             beside = has_next && waits_[at + 1] == passes::GridWait::at_end;
-  if (has_next && !beside) out_.line("tg::let_next_grid_begin();");
-  if (waits_[at] == passes::GridWait::at_begin) out_.line("tg::wait_for_last_grid();");
-  if (beside) out_.line("tg::let_next_grid_begin();");
-}
-
-// Of a grid that runs beside the one before.
-void CudaGridPrinter::end_of_block() {
-  if (!has_waits() || waits_[static_cast<std::size_t>(number_)] != passes::GridWait::at_end) return;
-  out_.code();
-  out_.line("tg::end_behind_last_grid();");
 }
 
 std::string CudaGridPrinter::print(const Grid& grid) {
@@ -360,12 +341,6 @@ void CudaGridPrinter::operator()(const Break& n, const Stmt& s) {
   out_.line(fmt::format("if ({}) break;", condition), s->at);
   if (!loop_) out_.leaves();
   facts_.assume(n.condition, false);
-}
-
-// Consumers that are told their blocks are told the end as well.
-std::string CudaGridPrinter::leave_by(const Exit& exit) const {
-  const bool told = is_consumer_ && roles_->takes_turns;
-  return exits_of_all_.contains(exit.condition.get()) && leave_ == "continue;" && !told ? "break;" : leave_;
 }
 
 void CudaGridPrinter::operator()(const Exit& n, const Stmt& s) {

@@ -216,7 +216,8 @@ TG_DEVICE void store_matrices(uint32_t row, const uint32_t* x) {
                : "memory");
 }
 
-// What the grid does not read again: it is the first to leave the L2 cache, where what is read again stays.
+// Rows of results, which their grid hardly reads again: they are the first to leave the L2 cache, where
+// operands stay.
 TG_DEVICE void store_passing(uint4* to, const uint4& words) { __stcs(to, words); }
 
 // ---- counters of turns in global memory

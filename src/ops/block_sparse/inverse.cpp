@@ -1,5 +1,7 @@
 #include "ops/block_sparse/inverse.hpp"
 
+#include "ops/common/running_sums.hpp"
+
 namespace tegula::ops {
 
 using namespace lang;
@@ -8,29 +10,6 @@ namespace {
 
 constexpr int chunks_at_a_time = 8;  // whose numbers are read
 constexpr int runs = 16;             // of lists, whose lengths are added up one after the other
-
-// Where each list begins, of which the first begins at `next`.
-void add_up(const Shared& length, Shared& begin, Var& next) {
-  const int run = length.extent(0) / runs;
-  Shared of_run({runs}, i32);
-  parallel(runs, [&](Index r) {
-    Var sum = 0;
-    serial(run, [&](Index i) { sum += length(r * run + i); });
-    of_run(r) = sum;
-  });
-  serial(runs, [&](Index r) {
-    Expr own = of_run(r);
-    of_run(r) = next;
-    next += own;
-  });
-  parallel(runs, [&](Index r) {
-    Var at = of_run(r);
-    serial(run, [&](Index i) {
-      begin(r * run + i) = at;
-      at += length(r * run + i);
-    });
-  });
-}
 
 }  // namespace
 
@@ -134,7 +113,7 @@ void InverseLists::find_begins(const Expr& head, const InversePart& part) const 
       each_chunk(head, part, first + j, [&](const Expr&, const Expr&, const Expr& number) { sum += number; });
       length(j) = select(first + j < part.lists, sum, 0);
     });
-    add_up(length, begin, next);
+    add_up(length, begin, next, runs);
     parallel(shape_.columns, [&](Index j) {
       when(first + j < part.lists, [&] {
         lengths_(head, part.list_begin + first + j) = length(j);

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "ops/common/bits.hpp"
+#include "ops/common/running_sums.hpp"
 
 namespace tegula::ops {
 
@@ -40,27 +41,8 @@ void mark(const SortedLists::Row& row, const Expr& begin, Shared& marks) {
 
 // Where the blocks of each word stand in the list, of which `count` are there already.
 void find_places(const Shared& marks, Shared& places, Var& count) {
-  const int words = marks.extent(0), runs = std::min(most_runs, words / 4), run = words / runs;
-  Shared sums({runs}, i32);
   parallel(marks, [&](Index w) { places(w) = number_of_bits(marks(w)); });
-  parallel(sums, [&](Index r) {
-    Var sum = 0;
-    serial(run, [&](Index i) { sum += places(r * run + i); });
-    sums(r) = sum;
-  });
-  serial(runs, [&](Index r) {
-    Expr own = sums(r);
-    sums(r) = count;
-    count += own;
-  });
-  parallel(sums, [&](Index r) {
-    Var place = sums(r);
-    serial(run, [&](Index i) {
-      Expr own = places(r * run + i);
-      places(r * run + i) = place;
-      place += own;
-    });
-  });
+  add_up(places, places, count, std::min(most_runs, marks.extent(0) / 4));
 }
 
 }  // namespace

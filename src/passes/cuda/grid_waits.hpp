@@ -1,6 +1,7 @@
 // When the grids of a call wait for each other. A grid's blocks may take their places while the last blocks
 // of the one before run; what that one has written they may use behind their wait.
 #pragma once
+#include <cstdint>
 #include <vector>
 
 #include "ir/kernel.hpp"
