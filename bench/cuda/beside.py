@@ -16,7 +16,7 @@ import rivals
 import tegula
 import tegula.torch
 
-HEADS, KV_HEADS, DIM, DENSE = 64, 8, 128, 16384
+HEADS, KV_HEADS, DIM, DENSE, TOKENS = 64, 8, 128, 16384, 49152
 GRADIENT_HEADS = 16
 ROUNDS = 20
 
@@ -44,6 +44,9 @@ def rows(with_flex):
         name = "block sparse bf16 %dx%dx%dx%d %dx%d 1 of 10%s" % (length, HEADS, KV_HEADS, DIM, q_block, k_block,
                                                                  " causal" if causal else "")
         yield name, functools.partial(measure, length, q_block, k_block, causal, with_flex)
+    for drift, choose in (("", rivals.choose_blocks), (" drifting", rivals.drifting_blocks)):  # not for FlexAttention
+        name = "block sparse bf16 %dx%dx%dx%d 1x64 1 of 10%s" % (TOKENS, HEADS, KV_HEADS, DIM, drift)
+        yield name, functools.partial(measure, TOKENS, 1, 64, False, False, choose=choose)
     for length, block, group, deterministic in itertools.product((32768, 8192), (64, 128), (8, 1), (True, False)):
         name = "backward bf16 %dx%dx%d %dx%d group %d 1 of 10%s" % (length, GRADIENT_HEADS, DIM, block, block, group,
                                                                   "" if deterministic else " any order")
@@ -69,8 +72,8 @@ def measure_gradients(length, kv_heads, block, deterministic, flush):
     return compared(flops, own, dense_flops, dense_times)
 
 
-def measure(length, q_block, k_block, causal, with_flex, flush):
-    chosen = rivals.choose_blocks(length, KV_HEADS, q_block, k_block, causal)
+def measure(length, q_block, k_block, causal, with_flex, flush, choose=rivals.choose_blocks):
+    chosen = choose(length, KV_HEADS, q_block, k_block, causal)
     flops = 4.0 * (HEADS // KV_HEADS) * DIM * rivals.pairs_of(chosen, q_block, k_block, causal)
     call, dense_flops = dense()
     calls = [ours(chosen, length, q_block, k_block, causal), call]

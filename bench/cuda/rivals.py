@@ -143,6 +143,19 @@ def choose_blocks(length, kv_heads, q_block, k_block, causal, period=10, device=
     return chosen.to(torch.int32)
 
 
+def drifting_blocks(length, kv_heads, q_block, k_block, causal, period=10, device="cuda"):
+    """As sparse_choice.cpp draws them where neighbours share 82 %: those of the highest scores, which drift from row to row."""
+    rows, blocks, kept = length // q_block, length // k_block, 0.966
+    assert not causal
+    scores, chosen = torch.randn(kv_heads, blocks, device=device), []
+    for begin in range(0, rows, 1024):
+        noise = torch.randn(min(1024, rows - begin), kv_heads, blocks, device=device) * (1 - kept * kept) ** 0.5
+        for own in noise:
+            scores = torch.add(own, scores, alpha=kept, out=own)
+        chosen.append(noise.topk(blocks // period, dim=-1).indices)
+    return torch.cat(chosen).permute(1, 0, 2)[None].to(torch.int32).contiguous()
+
+
 def pairs_of(chosen, q_block, k_block, causal):
     """Of a query and a key that it sees, of one query head of each key head."""
     if not causal:

@@ -236,5 +236,24 @@ TEST(HopperSelection, AgreesWithTheFormulaDivided) {
   }
 }
 
+// Three warp groups share their loads. Large scores move the maxima again and again, small ones once.
+TEST(HopperSelection, LeavesOutWhatNoTokenOfAWarpGroupSelected) {
+  for (const auto& [group, repeats, scale] : {std::tuple(16, false, 2.0F), std::tuple(16, true, 0.125F),
+                                              std::tuple(5, false, 0.125F), std::tuple(4, false, 0.001F)}) {
+    const std::int64_t tokens = 61;
+    const Tensor q = Tensor::random_normal({1, tokens, group, 64}, bf16, 1),
+                 k = Tensor::random_normal({1, 500, 1, 64}, bf16, 2),
+                 v = Tensor::random_normal({1, 500, 1, 64}, bf16, 3),
+                 lists = Tensor::random_integers({1, tokens, 1, 3}, i32, 4, -1, 8);
+    ops::NsaSelectedOptions options;
+    options.repeats = repeats, options.scale = scale, options.target = Target::emulated_sm90();
+    options.tiles.queries = group > 8 ? 12 : group > 4 ? 24 : 48;
+    const ops::NsaSelectedResult result = ops::nsa_selected_attention(q, k, v, lists, options),
+                                 exact = ops::reference::nsa_selected_attention(q, k, v, lists, options);
+    EXPECT_TRUE(all_close(result.out, exact.out, 2e-2, 2e-2)) << group << repeats;
+    EXPECT_TRUE(all_close(result.lse, exact.lse, 1e-3, 1e-3)) << group << repeats;
+  }
+}
+
 }  // namespace
 }  // namespace tegula::emulation

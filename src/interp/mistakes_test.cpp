@@ -169,6 +169,21 @@ const Mistake mistakes[] = {
        atomic_add(Y.at(0), x);
        Y(1) = Y(0) + 1;
      }},
+    {"rows that are not concerned",
+     {"when_rows() changes the element [2, 0] of `f0`", "do not meet their condition", "mistakes_test.cpp"},
+     [](Tensor, Tensor X) {
+       Fragment sum({4, 2}, i32, 0);
+       Expr three = X(0);
+       when_rows({three == 3, three > 3}, [&] { parallel(sum, [&](Index i, Index j) { sum(i, j) += 1; }); });
+     }},
+    {"undefined condition of rows",
+     {"a condition of when_rows() is invalid"},
+     [](Tensor, Tensor X) {
+       Shared s({4}, i32);
+       Fragment sum({4}, i32, 0);
+       Expr three = X(0), never = s(0);
+       when_rows({three == 3, three == 3 && never == 1}, [&] { clear(sum); });
+     }},
     {"mixed atomics",
      {"depends on the order"},
      [](Tensor Y, Tensor X) {

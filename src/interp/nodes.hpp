@@ -124,6 +124,8 @@ struct IfNode : Node {
   Code code;
   Register condition;
   Nodes then, otherwise;
+  std::vector<Register> of_rows;         // see ir::If
+  std::vector<std::uint32_t> fragments;  // that it writes, with such rows
 };
 
 struct WhileNode : Node {

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <cmath>
 #include <cstdio>
 
 #include "interp/machine.hpp"
@@ -136,9 +137,59 @@ Flow ForNode::run_unordered(Machine& m, const std::int64_t* first, const std::in
   return flow == Flow::end_block ? flow : Flow::next;
 }
 
+namespace {
+
+// Elements of the rows that a branch does not concern, as they were before it.
+class KeptRows {
+ public:
+  KeptRows(Machine& m, const IfNode& node) {
+    for (const std::uint32_t fragment : node.fragments) {
+      const Memory& memory = m.buffer(fragment);
+      const std::int64_t run = memory.elements / static_cast<std::int64_t>(node.of_rows.size());
+      for (std::size_t i = 0; i < node.of_rows.size(); ++i) {
+        if (m.truth(node.of_rows[i], "a condition of when_rows()", node.at())) continue;
+        for (std::int64_t position = run * static_cast<std::int64_t>(i), end = position + run; position < end;
+             ++position)
+          if (is_defined(memory.state[position]))
+            kept_.push_back({&memory, position, load_element(memory, position)});
+      }
+    }
+  }
+
+  // What is not a number may come of zero weights of infinite values.
+  void check(Machine& m, const IfNode& node) const {
+    for (const Element& e : kept_) {
+      const Cell now = load_element(*e.memory, e.position);
+      const bool same = e.memory->type.is_floating() ? now.real == e.before.real || std::isnan(now.real)
+                                                     : now.integer == e.before.integer;
+      if (same && is_defined(e.memory->state[e.position])) continue;
+      m.fail(fmt::format(
+                 "when_rows() changes the element {} of `{}`, whose rows do not meet their condition: leave "
+                 "them as they are, with select() or scores of -inf, or use when()",
+                 describe(e.memory->index_of(e.position)), e.memory->buffer->name),
+             node.at());
+    }
+  }
+
+ private:
+  struct Element {
+    const Memory* memory;
+    std::int64_t position;
+    Cell before;
+  };
+  std::vector<Element> kept_;
+};
+
+}  // namespace
+
 Flow IfNode::run(Machine& m) const {
   m.execute(code);
-  return m.run_body(m.truth(condition, "a condition", at()) ? then : otherwise);
+  if (!m.truth(condition, "a condition", at())) return m.run_body(otherwise);
+  if (of_rows.empty()) return m.run_body(then);
+  const KeptRows kept(m, *this);
+  const Flow flow = m.run_body(then);
+  kept.check(m, *this);
+  return flow;
 }
 
 Flow WhileNode::run(Machine& m) const {

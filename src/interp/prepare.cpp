@@ -5,6 +5,7 @@
 #include "interp/nodes.hpp"
 #include "interp/operations.hpp"
 #include "ir/effects.hpp"
+#include "ir/rows.hpp"
 #include "tegula/error.hpp"
 
 namespace tegula::interp {
@@ -299,6 +300,9 @@ class Preparer {
   std::unique_ptr<Node> make_node(const If& n, const Loc& at) {
     auto node = std::make_unique<IfNode>(at);
     node->condition = only(n.condition, node->code);
+    for (const Expr& e : n.of_rows) node->of_rows.push_back(only(e, node->code));
+    if (!n.of_rows.empty())
+      for (const BufferPtr& fragment : written_rows(n)) node->fragments.push_back(buffer_of(fragment));
     node->then = body(n.then);
     node->otherwise = body(n.otherwise);
     return node;

@@ -118,6 +118,7 @@ void parts(NodeOf<For> auto& n, F& f) {
 template <class F>
 void parts(NodeOf<If> auto& n, F& f) {
   f.expr(n.condition);
+  for (auto& e : n.of_rows) f.expr(e);
   f.body(n.then);
   f.body(n.otherwise);
 }

@@ -351,7 +351,10 @@ void Printer::print(const For& n, const Loc& at) {
 }
 
 void Printer::print(const If& n, const Loc& at) {
-  const std::string open = fmt::format("when {} {{", text(n.condition));
+  std::vector<std::string> of_rows;
+  for (const Expr& e : n.of_rows) of_rows.push_back(text(e));
+  const std::string open = of_rows.empty() ? fmt::format("when {} {{", text(n.condition))
+                                           : fmt::format("when_rows {} {{", fmt::join(of_rows, ", "));
   if (n.otherwise.empty()) return block(open, n.then, "}", at);
   line(open, at);
   ++depth_;

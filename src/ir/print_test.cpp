@@ -113,6 +113,10 @@ TEST(PrintBody, ReadsAreWrittenInPlaceUnlessSomethingIsWrittenInBetween) {
   const Stmt inner = st(If{lt(X, Y), {use_once}, {}});
   EXPECT_EQ(text({read, inner}), "v = a[w]\nwhen x < y {\n  a[x] = v * 2.0\n}\n");
 
+  If rows{lt(X, Y), {other}, {}};
+  rows.of_rows = {lt(X, Y), lt(Y, X)};
+  EXPECT_EQ(text({st(rows)}), "when_rows x < y, y < x {\n  a[y] = 1.0\n}\n");
+
   const VariablePtr n = named("n", VariableKind::mutable_), m = named("m", VariableKind::let);
   const Stmt first = st(DeclareVar{n, int32(0)}), now = st(Let{m, variable(n)});
   const Stmt step = st(Assign{n, variable(m) + 1}), keep = st(Assign{n, int32(3)});

@@ -156,6 +156,7 @@ void Pass::loop(const Stmt& stmt, const For& n, const Facts& facts, Body& out) {
 void Pass::branch(const Stmt& stmt, const If& n, const Facts& facts, Body& out) {
   If result{expr(n.condition, facts), {}, {}};
   if (is_constant(result.condition)) {
+    // Where a condition of rows is always true, one of the others may still be false.
     const Body chosen = nested(result.condition->integer != 0 ? n.then : n.otherwise, facts);
     out.insert(out.end(), chosen.begin(), chosen.end());
     return;
@@ -164,6 +165,7 @@ void Pass::branch(const Stmt& stmt, const If& n, const Facts& facts, Body& out) 
   yes.assume(result.condition, true);
   no.assume(result.condition, false);
   result.then = body(n.then, yes);
+  for (const Expr& e : n.of_rows) result.of_rows.push_back(expr(e, facts));
   result.otherwise = body(n.otherwise, no);
   if (result.then.empty() && result.otherwise.empty()) return;
   if (result.then.empty()) {

@@ -268,7 +268,10 @@ const std::vector<Rule<For>> rules<For> = {
 
 constexpr std::string_view by_a_bool = "a condition is a bool";
 template <>
-const std::vector<Rule<If>> rules<If> = {{by_a_bool, [](const If& n) { return is_truth(n.condition); }}};
+const std::vector<Rule<If>> rules<If> = {{by_a_bool, [](const If& n) { return is_truth(n.condition); }},
+                                         {"conditions of rows are bools", [](const If& n) {
+                                            return std::all_of(n.of_rows.begin(), n.of_rows.end(), is_truth);
+                                          }}};
 template <>
 const std::vector<Rule<While>> rules<While> = {
     {by_a_bool, [](const While& n) { return is_truth(n.condition); }}};

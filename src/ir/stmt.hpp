@@ -134,9 +134,13 @@ struct For {
   Body body;
 };
 
+// With `of_rows`, `condition` says whether any of them holds, and there is no `otherwise`. The rows of every
+// fragment that the body writes are as many runs of equal length: those of run i only change if of_rows[i]
+// holds, so that who has those rows alone need not run the body.
 struct If {
   Expr condition;
   Body then, otherwise;
+  std::vector<Expr> of_rows = {};
 };
 
 // Before each iteration `test` runs, then `condition` decides.

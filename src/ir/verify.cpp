@@ -8,6 +8,7 @@
 
 #include "ir/parts.hpp"
 #include "ir/print.hpp"
+#include "ir/rows.hpp"
 #include "ir/spec.hpp"
 #include "ir/visit.hpp"
 
@@ -252,7 +253,11 @@ void Verifier::loop(const Stmt& stmt, const For& loop, Place place) {
 
 void Verifier::nested(const Stmt& stmt, const Place& place) {
   if (const auto* n = as<For>(stmt)) return loop(stmt, *n, place);
-  if (const auto* n = as<If>(stmt)) return body(n->then, place), body(n->otherwise, place);
+  if (const auto* n = as<If>(stmt)) {
+    need(n->of_rows.empty() || (n->otherwise.empty() && !mistake_in_rows(*n)),
+         "a branch for rows changes rows of fragments only", stmt);
+    return body(n->then, place), body(n->otherwise, place);
+  }
   Place inside = place;
   if (const auto* n = as<While>(stmt)) {
     inside.in_loop = true;

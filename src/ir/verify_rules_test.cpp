@@ -130,6 +130,18 @@ const Case statements[] = {
      [](auto& p) {
        return Body{st(DeclareVar{p.v, p.zero})};
      }},
+    {"conditions of rows are bools",
+     [](auto& p) {
+       If branch{p.yes, {}, {}};
+       branch.of_rows = {p.yes, p.zero};
+       return Body{st(branch)};
+     }},
+    {"a branch for rows changes rows of fragments only",
+     [](auto& p) {
+       If branch{p.yes, {st(Fill{whole(p.s), p.one})}, {}};
+       branch.of_rows = {p.yes};
+       return Body{p.declare(p.s), st(branch)};
+     }},
     {"an atomic converts within a kind",
      [](auto& p) {
        return Body{st(Atomic{AtomicOp::add, element(p.C, {p.zero, p.zero}), p.zero})};

@@ -1,5 +1,6 @@
 #include "tegula/lang/control.hpp"
 
+#include "ir/rows.hpp"
 #include "lang/builder.hpp"
 
 namespace tegula::lang {
@@ -97,6 +98,23 @@ When when(const Operand& condition, const std::function<void()>& body) {
   ir::If node{use_condition("when()", condition), {}, {}};
   builder.inside(ScopeKind::branch, node.then, body);
   return When(builder.add_branch(std::move(node), at));
+}
+
+void when_rows(const std::vector<Expr>& conditions, const std::function<void()>& body, Loc at) {
+  auto& builder = Builder::current(at);
+  builder.need_block("when_rows", at);
+  if (conditions.empty()) fail(at, "when_rows() needs a condition for each run of rows");
+  ir::If node{};
+  for (const Expr& condition : conditions) {
+    node.of_rows.push_back(use_condition("when_rows()", Operand(condition, at)));
+    const ir::Expr& own = node.of_rows.back();
+    node.condition = node.condition ? ir::make(ir::Op::logical_or, boolean, {node.condition, own}, at) : own;
+  }
+  builder.inside(ScopeKind::branch, node.then, body);
+  if (const auto mistake = ir::mistake_in_rows(node))
+    fail(mistake->at, "this " + mistake->what + ", but stands in when_rows() (" + short_location(at) +
+                          "), which changes rows of fragments only; use when(), or do it outside");
+  builder.add(ir::statement(std::move(node), at));
 }
 
 void loop_while(const std::function<Expr()>& condition, const std::function<void()>& body, Loc at) {

@@ -88,7 +88,7 @@ class Collector {
     if (const auto* n = as<Store>(stmt)) add("store", space_name(n->to.view.buffer->space));
     if (const auto* n = as<DeclareVar>(stmt)) add("variable", n->variable->type.name());
     if (as<Assign>(stmt)) names_.insert("assign");
-    if (as<If>(stmt)) names_.insert("when");
+    if (const auto* n = as<If>(stmt)) names_.insert(n->of_rows.empty() ? "when" : "when_rows");
     if (const auto* n = as<If>(stmt); n && !n->otherwise.empty()) names_.insert("otherwise");
     if (as<While>(stmt)) names_.insert("loop_while");
     if (as<Break>(stmt)) names_.insert("break_if");
@@ -142,8 +142,9 @@ void each(Names& names, std::string_view kind, const List& list) {
 
 // What a long run should have seen.
 Names expected() {
-  Names names{"dims",     "zero",    "assign",      "when",      "otherwise",         "loop_while",
-              "break_if", "exit_if", "assert_that", "copy fill", "gather converting", "copy converting"};
+  Names names{"dims",           "zero",     "assign",  "when",        "when_rows", "otherwise",
+              "loop_while",     "break_if", "exit_if", "assert_that", "copy fill", "gather converting",
+              "copy converting"};
   std::vector<std::string_view> types;
   for (const DType type : all_dtypes) types.push_back(type.name());
   for (const char* kind : {"input", "output", "inout", "workspace", "shared", "fragment"})

@@ -287,8 +287,9 @@ void Generator::block_statement() {
   if (choice < 74) return histogram();
   if (nesting_ > 3) return copy_out();
   if (choice < 85) return loop(false);
-  if (choice < 92) return branch([&] { block_statements(random_.number(1, 3)); });
-  if (choice < 94) return while_loop(false);
+  if (choice < 88) return branch_of_rows();
+  if (choice < 93) return branch([&] { block_statements(random_.number(1, 3)); });
+  if (choice < 95) return while_loop(false);
   if (choice < 97 && !in_group_) return groups();
   leave();
 }

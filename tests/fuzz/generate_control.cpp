@@ -15,6 +15,50 @@ void Generator::branch(const std::function<void()>& inside) {
   emit(std::move(node));
 }
 
+// Rows of a fragment, in runs of which each has a condition. Where it is false, the rows keep what they have.
+void Generator::branch_of_rows() {
+  std::vector<std::pair<std::size_t, std::int64_t>> fitting;
+  for (std::size_t i = 0; i < tiles_.size(); ++i) {
+    const TilePlace& tile = tiles_[i];
+    const std::size_t rank = tile.shape.size();
+    if (!tile.defined || !tile.writable || rank < 1 || rank > 3 || tile.buffer->space != Space::fragment)
+      continue;
+    for (const std::int64_t runs : {1, 2, 3, 4})
+      if (tile.shape[0] > 0 && tile.shape[0] % runs == 0) fitting.emplace_back(i, runs);
+  }
+  if (fitting.empty()) return;
+  const auto [index, runs] = random_.pick_from(fitting);
+  const TilePlace tile = tiles_[index];
+  if (!spend(4 * product_of(tile.shape))) return;
+  If node;
+  for (std::int64_t run = 0; run < runs; ++run) {
+    node.of_rows.push_back(value(boolean, 1).e);
+    node.condition =
+        run == 0 ? node.of_rows[0] : make(Op::logical_or, boolean, {node.condition, node.of_rows.back()});
+  }
+  node.then = maybe([&] { change_rows(tile, node.of_rows); });
+  emit(std::move(node));
+}
+
+void Generator::change_rows(const TilePlace& tile, const std::vector<Expr>& of_rows) {
+  For loop = open_parallel(tile.shape, true);
+  Access own{whole(tile.buffer), {}};
+  for (const VariablePtr& i : loop.index) own.index.push_back(ir::variable(i));
+  const std::int64_t rows = tile.shape[0] / std::ssize(of_rows);
+  Expr concerned = of_rows.back();
+  for (std::size_t run = of_rows.size() - 1; run-- > 0;) {
+    const Expr before =
+        make(Op::lt, boolean, {own.index[0], int32(rows * (static_cast<std::int64_t>(run) + 1))});
+    concerned = make(Op::select, boolean, {before, of_rows[run], concerned});
+  }
+  fill_parallel(loop, tile.shape, [&] {
+    const Value next = matching(tile.buffer->type, tile.contract, 3);
+    const VariablePtr kept = variable("x", compute_type(tile.buffer->type), VariableKind::let, tile.contract);
+    emit(Load{kept, own});
+    emit(Store{own, make(Op::select, next.e->held(), {concerned, next.e, ir::variable(kept)})});
+  });
+}
+
 // Half-open bounds of a loop with few iterations: constants, or values that only the run knows.
 Generator::Range Generator::random_range(bool is_constant) {
   const auto number = [](std::int64_t n) { return Value{int32(n), integers(n, n)}; };

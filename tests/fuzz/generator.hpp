@@ -158,6 +158,8 @@ class Generator {
   };
   Range random_range(bool is_constant);
   void branch(const std::function<void()>& inside);
+  void branch_of_rows();
+  void change_rows(const TilePlace& tile, const std::vector<ir::Expr>& of_rows);
   void loop(bool of_elements);
   void inside_loop(std::int64_t most, const std::function<void()>& f);
   void while_loop(bool of_elements);

@@ -61,7 +61,7 @@ class Shrinker {
   }
 
   Program run() {
-    while (grids() | statements() | heads() | expressions() | extents() | layouts()) {}
+    while (grids() | statements() | heads() | names() | expressions() | extents() | layouts()) {}
     return best_;
   }
   const Failure& failure() const { return failure_; }
@@ -132,6 +132,27 @@ class Shrinker {
       for (const Body& inside : opened(stmt))
         add(list, with_kernel(best_, repaired(with_statements(*best_.kernel, number, 1,
                                                               [&](const Stmt&) { return inside; }))));
+      ++number;
+    });
+    return take(list);
+  }
+
+  // Puts values where their names stand.
+  bool names() {
+    Candidates list;
+    int number = 0;
+    for_each_stmt(*best_.kernel, [&](const Stmt& stmt) {
+      const auto* let = as<Let>(stmt);
+      const bool is_mutable =
+          let && let->value->op == Op::variable && let->value->variable->kind == VariableKind::mutable_;
+      if (let && !is_mutable) {
+        const Kernel named = map_grids(*best_.kernel, [&](const Grid& grid) {
+          return map_exprs(grid.body, [&](const Expr& e) {
+            return substitute(e, {{let->variable, let->value}});
+          });
+        });
+        add(list, with_kernel(best_, with_statements(named, number, 1, [](const Stmt&) { return Body{}; })));
+      }
       ++number;
     });
     return take(list);

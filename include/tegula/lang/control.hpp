@@ -104,12 +104,21 @@ class When {
 
 namespace detail {
 When when(const Operand& condition, const std::function<void()>& body);
+void when_rows(const std::vector<Expr>& conditions, const std::function<void()>& body, Loc at);
 }  // namespace detail
 
 // A branch on a value of the device; `otherwise` may follow directly.
 template <std::invocable F>
 When when(const Operand& condition, F body) {
   return detail::when(condition, body);
+}
+
+// For steps that concern some rows only: the rows of all fragments that the body changes are as many runs of
+// equal length as there are conditions, and those of a run whose condition is false must end as they were.
+// The body runs if some condition holds; warp groups of a GPU that have only rows of other runs leave it out.
+template <std::invocable F>
+void when_rows(const std::vector<Expr>& conditions, F body, Loc at = Loc::current()) {
+  detail::when_rows(conditions, body, at);
 }
 
 // `condition` is a function because it is evaluated before every iteration.

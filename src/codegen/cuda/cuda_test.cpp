@@ -180,6 +180,7 @@ TEST(PlaceSync, OrdersWhatDoesNotCommute) {
       {{around(loop, {code(W, 0), leave, code(R, 0)}), code(R, 0)}, "(|w.|r)|r"},
       {{code(W, 0), around(StepKind::group, {code(R, 0)})}, "w|(r)"},
       {{around(StepKind::group, {code(W, 0), code(R, 0)}), code(R, 0)}, "(!w!r)|r"},
+      {{code(W, 0), around(StepKind::rows, {code(R, 1), code(R, 0)}), code(W, 0)}, "w|(rr)|w"},
       {{alternating({in_half(W), in_half(R)})}, "(w|r)"},
       {{alternating({in_half(W)})}, "(|w)"},
       {{around(loop, {alternating({in_half(W), in_half(R)})}), code(W, 0)}, "((w|r))|w"},

@@ -175,6 +175,16 @@ class CudaGridPrinter {
   bool is_packed(const ir::Stmt& s) const { return vectors_ && vectors_->names.contains(s.get()); }
   void either(const Texts& conditions, const std::function<void()>& fast, const std::function<void()>& slow);
 
+  // ---- what concerns some rows only (print_row_guards.cpp)
+  ir::Expr by_warp_group(const std::vector<ir::Expr>& all);
+  bool open_row_guard(const ir::For& n);
+
+  // ---- elements that a loop reads one after the other (print_step_reads.cpp)
+  void begin_step_reads(const ir::For& n, const std::string& first, const std::string& end);
+  void begin_step_read(const ir::For& n, const ir::Load& load, const std::string& first,
+                       const std::string& end);
+  void step_read(const ir::Load& n, const StepRead& read, const Loc& at);
+
   // ---- copies (print_copies.cpp)
   bool copy_by_vectors(const ir::Copy& n, const Loc& at);
   std::optional<std::size_t> vector_dim(const ir::Copy& n, const std::vector<ir::Expr>& at) const;
@@ -205,6 +215,8 @@ class CudaGridPrinter {
   Parting parting(const layout::Layout& layout, int dim) const;
   void fold_lanes(const Parting& parting, const FragmentTile& sum, ir::ReduceOp op);
   std::vector<LaneSum> find_lane_sums(const schedule::Loop& n, const ir::For& loop) const;
+  void add_lane_sums(const schedule::Events& events, bool whole, const ir::For& loop,
+                     const std::vector<ir::BufferPtr>& apart, std::vector<LaneSum>& sums) const;
   void begin_lane_sum(const LaneSum& n);
   void end_lane_sum(const LaneSum& n);
   void fold_threads(const ir::Reduce& n, const FragmentTile& from, const FragmentTile& sum, const Loc& at);
@@ -343,13 +355,15 @@ class CudaGridPrinter {
   std::optional<Partial> partial_;
   std::unordered_map<const ir::Buffer*, int> alternating_;  // tiles in two halves, and the rings that count
   std::unordered_set<const ir::Buffer*> lane_sums_;         // whose lanes hold parts for now
-  std::vector<FragmentTile> factors_;                       // fragments of exponentials
-  Part part_;                                               // of the elements of the loop that is printed
-  bool is_consumer_ = false;                                // of the roles
-  std::string tile_, tiles_;                                // the number of the block, and of all
-  bool has_tile_ = false;                                   // tile_ is in scope
-  std::unordered_set<const ir::ExprNode*> exits_of_all_;    // conditions under which no block goes on
-  std::string leave_ = "return;";                           // what ends a block
+  std::vector<ir::VariablePtr> own_;                        // names of what warp groups choose between
+  std::unordered_map<const ir::Variable*, StepRead> step_reads_;
+  std::vector<FragmentTile> factors_;                     // fragments of exponentials
+  Part part_;                                             // of the elements of the loop that is printed
+  bool is_consumer_ = false;                              // of the roles
+  std::string tile_, tiles_;                              // the number of the block, and of all
+  bool has_tile_ = false;                                 // tile_ is in scope
+  std::unordered_set<const ir::ExprNode*> exits_of_all_;  // conditions under which no block goes on
+  std::string leave_ = "return;";                         // what ends a block
   std::int64_t next_slot_ = -1;      // of the number of the block behind, among the producer's threads
   std::int64_t store_staging_ = -1;  // in shared memory
   // Where consumers leave sums to threads of the producer's warps that add them in turn, and what these do.

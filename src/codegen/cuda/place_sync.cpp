@@ -67,7 +67,8 @@ class Placement {
         add(pending, here);
         continue;
       }
-      const Pending touches = step.kind == StepKind::group ? all_touches(step.body) : step.touches;
+      const bool apart = step.kind == StepKind::group || step.kind == StepKind::rows;
+      const Pending touches = apart ? all_touches(step.body) : step.touches;
       if (conflict(pending, touches)) {
         result.push_back(barrier());
         pending.clear();
@@ -77,7 +78,7 @@ class Placement {
         Pending none, nowhere;
         result.back().body = Placement(step.barrier).repeated(step, none, nowhere);
       }
-      if (step.kind == StepKind::code || step.kind == StepKind::group) {
+      if (step.kind == StepKind::code || apart) {
         if (step.is_barrier) pending.clear();
         add(pending, touches);
         if (step.leaves) add(left, pending);

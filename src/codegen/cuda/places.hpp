@@ -44,6 +44,13 @@ struct RingText {
   std::vector<Slots> tiles;
 };
 
+// An element that a loop reads in every step: the address, what it held, behind which step it ends, how far
+// it moves.
+struct StepRead {
+  ir::VariablePtr index;
+  std::string at, ahead, last, stride;
+};
+
 // The loop over elements that is being printed.
 struct ElementLoop {
   const ir::For* loop = nullptr;

@@ -104,7 +104,7 @@ CudaGridPrinter::Coordinates CudaGridPrinter::register_coordinates(const Layout&
 bool CudaGridPrinter::is_direct(const For& n, const Layout* layout, const Access& access) const {
   if (!layout) return false;
   const auto axes = passes::loop_axes(n, access);
-  return axes && fragments_.at(access.view.buffer.get()).layout == passes::projected(*layout, *axes);
+  return axes && layouts_.fragments.at(access.view.buffer.get()) == passes::projected(*layout, *axes);
 }
 
 // Whether each thread does all with the registers that it holds.
@@ -182,6 +182,7 @@ void CudaGridPrinter::by_register(const For& n, const Stmt& s, const Layout& lay
     out_.line(fmt::format("const bool {} = {};", name, first));
     first = name;
   }
+  const bool guarded = open_row_guard(n);
   const std::int64_t run = part_.is_all() ? run_along_rows(layout) : 1;
   for (std::size_t d = 0; d < n.index.size(); ++d) facts_.add_index(n.index[d], n.begin[d], n.end[d]);
   const auto vectors = run > 1 ? find_vectors(n, run) : std::nullopt;
@@ -189,6 +190,7 @@ void CudaGridPrinter::by_register(const For& n, const Stmt& s, const Layout& lay
       vectors ? vectors->conditions : Texts{},
       [&] { registers(n, layout, first, vectors ? &*vectors : nullptr); },
       [&] { registers(n, layout, first, nullptr); });
+  if (guarded) out_.close();
   out_.close();
 }
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "codegen/cuda/grid_printer.hpp"
+#include "ir/visit.hpp"
 #include "passes/cuda/lane_sums.hpp"
 
 namespace tegula::codegen {
@@ -203,26 +204,38 @@ void CudaGridPrinter::finish_reduction(const Reduce& n, const FragmentTile& sum,
       fmt::format("for (int r = 0; r < {}; ++r) {}[r] = {};", to.layout.register_count(), to.name, text), at);
 }
 
+void CudaGridPrinter::add_lane_sums(const schedule::Events& events, bool whole, const For& loop,
+                                    const std::vector<BufferPtr>& apart, std::vector<LaneSum>& sums) const {
+  for (const schedule::Event& e : events) {
+    const auto* operation = std::get_if<schedule::Operation>(&e.what);
+    const auto* sum = operation ? as<Reduce>(e.stmt) : nullptr;
+    if (!sum || operation->last < 16 || (operation->first == 0 && !whole)) continue;
+    const BufferPtr& to = sum->to.buffer;
+    if (std::find(apart.begin(), apart.end(), to) == apart.end()) continue;
+    const Layout &from = layouts_.fragments.at(sum->from.buffer.get()),
+                 &own = layouts_.fragments.at(to.get());
+    bool by_registers = true;
+    for_each_stmt(loop.body, [&](const Stmt& s) {
+      const auto* inner = as<For>(s);
+      by_registers &= !inner || inner->kind != LoopKind::parallel || is_by_register(*inner, s);
+    });
+    Parting divided = parting(from, sum->dim);
+    if (own == from.slice(sum->dim) && by_registers && divided.parts.empty())
+      sums.push_back({to, std::move(divided)});
+  }
+}
+
 // Sums that are formed beside the exponentials of the loop, whose lanes can keep their parts until it is
-// over.
+// over. So they do in branches for rows, where no product hides the shuffles of whole sums.
 std::vector<LaneSum> CudaGridPrinter::find_lane_sums(const schedule::Loop& n, const For& loop) const {
   std::vector<LaneSum> result;
   const std::vector<BufferPtr> apart = passes::lane_sums(loop.body);
   for (const schedule::Event& e : n.body) {
-    const auto* operation = std::get_if<schedule::Operation>(&e.what);
-    const auto* sum = operation ? as<Reduce>(e.stmt) : nullptr;
-    if (!sum || operation->last < 16 || operation->first == 0) continue;
-    const BufferPtr& to = sum->to.buffer;
-    const Layout &from = layouts_.fragments.at(sum->from.buffer.get()), &own = fragments_.at(to.get()).layout;
-    const bool by_registers = std::all_of(loop.body.begin(), loop.body.end(), [&](const Stmt& s) {
-      const auto* inner = as<For>(s);
-      return !inner || inner->kind != LoopKind::parallel || is_by_register(*inner, s);
-    });
-    Parting divided = parting(from, sum->dim);
-    if (std::find(apart.begin(), apart.end(), to) != apart.end() && own == from.slice(sum->dim) &&
-        by_registers && divided.parts.empty())
-      result.push_back({to, std::move(divided)});
+    const auto* inner = std::get_if<schedule::Loop>(&e.what);
+    const auto* branch = inner && e.stmt ? as<If>(e.stmt) : nullptr;
+    if (branch && !branch->of_rows.empty()) add_lane_sums(inner->body, true, loop, apart, result);
   }
+  add_lane_sums(n.body, false, loop, apart, result);
   return result;
 }
 

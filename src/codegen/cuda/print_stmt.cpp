@@ -7,6 +7,7 @@
 #include "ir/effects.hpp"
 #include "ir/visit.hpp"
 #include "passes/cuda/lower.hpp"
+#include "passes/cuda/rows_of_groups.hpp"
 
 namespace tegula::codegen {
 
@@ -192,9 +193,13 @@ void CudaGridPrinter::operator()(const Let& n, const Stmt& s) {
 
 void CudaGridPrinter::operator()(const Load& n, const Stmt& s) {
   begin(s);
-  const std::string text =
-      is_packed(s) ? fmt::format("tg::value({}.get(e))", vectors_->names.at(s.get())) : load_text(n.from);
-  define(n.variable, text, true, s->at);
+  const auto ahead = step_reads_.find(n.variable.get());
+  if (ahead != step_reads_.end())
+    step_read(n, ahead->second, s->at);
+  else if (is_packed(s))
+    define(n.variable, fmt::format("tg::value({}.get(e))", vectors_->names.at(s.get())), true, s->at);
+  else
+    define(n.variable, load_text(n.from), true, s->at);
   if (!n.variable->type.is_floating()) facts_.add_range(n.variable, values_of(n.from.view.buffer->type));
 }
 
@@ -266,6 +271,8 @@ void CudaGridPrinter::sequential(const For& n, const Loc& at, const std::functio
   out_.line(fmt::format("const {} {} = {};", type, end, last));
   const Facts before = facts_;
   add_index(n.index[0], n.begin[0], n.end[0]);
+  const auto outer = step_reads_;
+  begin_step_reads(n, first, end);
   const std::string name = name_variable(n.index[0]);
   if (n.kind == LoopKind::unrolled) out_.line("#pragma unroll");
   if (n.kind == LoopKind::pipelined) out_.line("#pragma unroll 1");
@@ -274,6 +281,7 @@ void CudaGridPrinter::sequential(const For& n, const Loc& at, const std::functio
        StepKind::loop);
   inside();
   close();
+  step_reads_ = outer;
   facts_ = before;
 }
 
@@ -312,9 +320,12 @@ void CudaGridPrinter::operator()(const If& n, const Stmt& s) {
 
 void CudaGridPrinter::branch(const If& n, const Loc& at, const std::function<void()>& inside) {
   if (!loop_) out_.code();
-  const std::string condition = value(n.condition);
+  const bool apart =
+      is_consumer_ && !n.of_rows.empty() && passes::warp_groups_decide(n, team_.threads, layouts_, target_);
+  const std::string condition = value(apart ? by_warp_group(n.of_rows) : n.condition);
   const Facts before = facts_;
-  open(fmt::format("if ({}) {{  // {}", condition, short_location(at)), StepKind::branch);
+  open(fmt::format("if ({}) {{  // {}", condition, short_location(at)),
+       apart ? StepKind::rows : StepKind::branch);
   facts_.assume(n.condition);
   inside();
   close();

@@ -9,6 +9,7 @@
 #include "ops/attention/kernel.hpp"
 #include "ops/block_sparse/kernel.hpp"
 #include "ops/gemm/kernel.hpp"
+#include "ops/nsa/kernel.hpp"
 
 namespace tegula::codegen {
 namespace {
@@ -59,6 +60,15 @@ ops::BlockSparseKernel sparse_of(int q_block, int k_block, int pack, int rows) {
   c.pack = pack, c.queries = rows / pack;
   c.all_threads = true;
   c.listed = c.gathers();
+  return c;
+}
+
+ops::NsaKernel nsa_of(int pack, int queries) {
+  ops::NsaKernel c;
+  c.type = c.compute = bf16;
+  c.dim = c.dim_v = 128;
+  c.pack = c.members = pack, c.queries = queries;
+  c.lists = true;
   return c;
 }
 
@@ -121,6 +131,18 @@ const std::vector<RolesCase> roles_cases{
      {}},
     {"backward_64", [] { return attention_backward_kernel(backward_of(64, 128, false)); }, added, {}},
     {"sparse_16_by_64", [] { return block_sparse_kernel(sparse_of(16, 64, 8, 128)); }, in_turns, {}},
+    {"nsa_one_group",
+     [] { return nsa_kernel(nsa_of(4, 16)); },
+     {"tg::any_lane(", "ahead_", "lanes keep their parts"},
+     {"warp_group =="}},
+    {"nsa_three_groups",
+     [] { return nsa_kernel(nsa_of(16, 12)); },
+     {"(warp_group == 0 ? 15u", "registers_up<160>", "tg::any_lane(", "ahead_", "lanes keep their parts"},
+     {"tg::take_turn<"}},
+    {"nsa_three_groups_two_words",
+     [] { return nsa_kernel(nsa_of(4, 48)); },
+     {"(warp_group == 0 ?"},
+     {"tg::take_turn<"}},
     {"sparse_gathered",
      [] { return block_sparse_kernel(sparse_of(128, 1, 1, 128)); },
      {"tg::copy_async"},

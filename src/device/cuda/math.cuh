@@ -188,4 +188,6 @@ TG_DEVICE T across_lanes(T x) {
   return x;
 }
 
+TG_DEVICE bool any_lane(bool x) { return __any_sync(0xffffffffu, x) != 0; }
+
 }  // namespace tg

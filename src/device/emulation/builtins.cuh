@@ -146,4 +146,8 @@ template <class T>
 static inline T __shfl_xor_sync(unsigned all, T x, int step) {
   return __shfl_sync(all, x, int(threadIdx.x) % 32 ^ step);
 }
+static inline int __any_sync(unsigned all, int x) {
+  for (int step = 1; step < 32; step *= 2) x |= __shfl_xor_sync(all, x, step);
+  return x;
+}
 static inline void __syncthreads() { tegula_threads->wait(0, 0); }

@@ -4,9 +4,22 @@ namespace tegula::ops {
 
 using namespace lang;
 
+namespace {
+
+// In powers of two, how far scores may exceed what they are relative to: weights up to 2^8 are as exact as
+// those up to 1.
+constexpr float slack = 8;
+
+}  // namespace
+
 void scale_rows(Fragment& x, const Fragment& factor, Loc at) {
   Trace trace("scale_rows", at);
   parallel(x, [&](Index i, Index j) { x(i, j) *= factor(i); });
+}
+
+void rescale_rows(Fragment& x, const Fragment& factor, Loc at) {
+  Trace trace("rescale_rows", at);
+  parallel(x, [&](Index i, Index j) { when(factor(i) != 1, [&] { x(i, j) *= factor(i); }); });
 }
 
 OnlineSoftmax::OnlineSoftmax(int rows, const Expr& scale, Loc at)
@@ -25,9 +38,28 @@ Fragment OnlineSoftmax::update(Fragment& scores, Loc at) {
     factor(i) = exp2(before(i) * scale_ - shift(i));
     sum_(i) *= factor(i);
   });
+  exponentials(scores, shift);
+  return factor;
+}
+
+Fragment OnlineSoftmax::update_lazily(Fragment& scores, const RowCondition& sees, Loc at) {
+  Trace trace("OnlineSoftmax::update_lazily", at);
+  Fragment top = reduce_max(scores), factor({rows_}, f32), shift({rows_}, f32);
+  parallel(max_, [&](Index i) {
+    Expr before = max_(i) * scale_, moves = sees(i) && top(i) * scale_ > before + slack;
+    Expr now = select(moves, top(i), max_(i)), above = select(now == -inf, 0, now * scale_);
+    factor(i) = select(moves, exp2(before - above), 1);
+    shift(i) = select(sees(i), above, inf);
+    max_(i) = now;
+    sum_(i) *= factor(i);
+  });
+  exponentials(scores, shift);
+  return factor;
+}
+
+void OnlineSoftmax::exponentials(Fragment& scores, const Fragment& shift) {
   parallel(scores, [&](Index i, Index j) { scores(i, j) = exp2(scores(i, j) * scale_ - shift(i)); });
   reduce_sum(scores, sum_);
-  return factor;
 }
 
 void OnlineSoftmax::add_sink(Fragment& accumulated, const Sink& sink, Loc at) {

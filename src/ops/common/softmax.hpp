@@ -10,6 +10,8 @@ inline constexpr float ln2 = 0.6931471805599453f;
 
 // Row i of `x` times factor(i).
 void scale_rows(lang::Fragment& x, const lang::Fragment& factor, Loc at = Loc::current());
+// The same where factors are mostly 1.
+void rescale_rows(lang::Fragment& x, const lang::Fragment& factor, Loc at = Loc::current());
 
 // Softmax over tiles of scores that arrive one after another. `scale`, which contains log2(e), is positive.
 // Rows that meet no score above −∞ end with the sum 0, the output 0 and the lse −∞.
@@ -20,6 +22,11 @@ class OnlineSoftmax {
   // Turns scores into their exponentials, relative to the maximum so far. The result is the factor that
   // rescales what was accumulated with earlier maxima.
   lang::Fragment update(lang::Fragment& scores, Loc at = Loc::current());
+  // The same for short steps, whose products do not hide the rescaling: the maximum stands until scores
+  // exceed it by far, so that the factor is mostly 1. Rows that do not see these scores at all are told by
+  // `sees`, which costs less than scores of −∞.
+  using RowCondition = std::function<lang::Expr(lang::Index)>;
+  lang::Fragment update_lazily(lang::Fragment& scores, const RowCondition& sees, Loc at = Loc::current());
 
   // One more score a row, already times log2(e), that has no value row.
   using Sink = std::function<lang::Expr(lang::Index)>;
@@ -31,9 +38,11 @@ class OnlineSoftmax {
   lang::Fragment lse(Loc at = Loc::current());
 
  private:
+  void exponentials(lang::Fragment& scores, const lang::Fragment& shift);
+
   int rows_;
   lang::Expr scale_;
-  lang::Fragment max_, sum_;  // of the raw scores; of the exponentials
+  lang::Fragment max_, sum_;  // what raw scores are relative to; of the exponentials
 };
 
 }  // namespace tegula::ops

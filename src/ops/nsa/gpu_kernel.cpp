@@ -23,6 +23,8 @@ Expr word_of(const std::vector<Expr>& words, const Expr& token, std::size_t last
 // Keys that one step meets: a part of a block, or a few whole blocks one behind the other.
 struct Step {
   const NsaKernel& c;
+  const UnionLists::List& list;
+  Expr t;
   std::vector<Expr> first, end;           // of each block
   std::vector<std::vector<Expr>> chosen;  // the tokens that selected it: words of bits
 
@@ -35,6 +37,8 @@ struct Step {
     Expr word = word_of(chosen[i], token, chosen[i].size() - 1);
     return ((word >> u32(token % word_bits)) & 1u) != 0u;
   }
+  // Of as many runs of tokens, whether some token selected a block.
+  std::vector<Expr> chosen_by(int runs) const;
   // The block of a column, one of those from i on.
   Expr has_block_of(const Expr& column, const Expr& token, std::size_t i = 0) const {
     if (i + 1 == first.size()) return has(i, token);
@@ -51,7 +55,7 @@ struct Step {
   Expr seen_end(std::size_t i, const TokenTile& tokens, const Expr& token, const Expr& column) const;
 };
 
-Step::Step(const NsaKernel& c, const UnionLists::List& list, const Expr& t) : c(c) {
+Step::Step(const NsaKernel& c, const UnionLists::List& list, const Expr& t) : c(c), list(list), t(t) {
   const int joined = c.joined(), parts = c.parts();
   for (int i = 0; i < joined; ++i) {
     Expr n = joined > 1 ? t * joined + i : parts > 1 ? t / parts : t;
@@ -67,6 +71,24 @@ Step::Step(const NsaKernel& c, const UnionLists::List& list, const Expr& t) : c(
   }
 }
 
+std::vector<Expr> Step::chosen_by(int runs) const {
+  const int tokens = c.queries / runs;
+  std::vector<Expr> result;
+  for (int run = 0; run < runs; ++run) {
+    std::vector<Expr> reasons;
+    for (const std::vector<Expr>& words : chosen)
+      for (std::size_t w = 0; w < words.size(); ++w) {
+        const int begin = std::max(run * tokens - static_cast<int>(w) * word_bits, 0),
+                  end = std::min((run + 1) * tokens - static_cast<int>(w) * word_bits, word_bits);
+        if (begin >= end) continue;
+        const std::uint32_t bits = ~std::uint32_t{0} >> (word_bits - (end - begin)) << begin;
+        reasons.push_back((words[w] & bits) != 0u);
+      }
+    result.push_back(any_of(reasons, reasons.size()));
+  }
+  return result;
+}
+
 void Step::load(const Tensor& from, Shared& tile) const {
   if (first.size() == 1) return copy(from.at(first[0]), tile);
   for (std::size_t i = 0; i < first.size(); ++i) {
@@ -77,6 +99,8 @@ void Step::load(const Tensor& from, Shared& tile) const {
 
 // Whether some token would not see all keys of its blocks.
 Expr Step::is_cut(const TokenTile& tokens) const {
+  if (!c.repeats && c.block % width() == 0)
+    return t >= (c.joined() > 1 ? list.whole / c.joined() : list.whole * c.parts());
   std::vector<Expr> reasons;
   for (std::size_t i = 0; i < first.size(); ++i) {
     Expr behind = first[i] + width();
@@ -118,11 +142,12 @@ void mask_step(Fragment& scores, const Step& step, const TokenTile& tokens) {
       scores(r, column) = select(step.sees(tokens, r / c.pack, column), scores(r, column), -inf);
     });
   }).otherwise([&] {
-    when(step.is_missed(), [&] {
-      parallel(scores, [&](Index r, Index column) {
-        scores(r, column) = select(step.has_block_of(column, r / c.pack), scores(r, column), -inf);
+    if (c.joined() > 1)
+      when(step.is_missed(), [&] {
+        parallel(scores, [&](Index r, Index column) {
+          scores(r, column) = select(step.has_block_of(column, r / c.pack), scores(r, column), -inf);
+        });
       });
-    });
   });
 }
 
@@ -199,16 +224,26 @@ void NsaProgram::attend(const UnionLists::List& list, const HeadViews& views, co
   Fragment sum({c.rows(), c.dim_v}, f32, 0);
   OnlineSoftmax softmax(c.rows(), *scale);
   Expr steps = c.joined() > 1 ? ceildiv(list.count, c.joined()) : list.count * c.parts();
-  pipelined(steps, {.stages = 2}, [&](Index t) {
+  const int groups = c.row_groups();
+  pipelined(steps, {.stages = groups > 1 ? 5 : 2}, [&](Index t) {
     Step step(c, list, t);
     Shared k_tile({c.keys, c.dim}, c.compute), v_tile({c.keys, c.dim_v}, c.compute);
     step.load(k_of, k_tile);
-    Fragment scores({c.rows(), c.keys}, f32, 0);
-    gemm(q_tile, k_tile.T(), scores);
-    mask_step(scores, step, tokens);
-    scale_rows(sum, softmax.update(scores));
     step.load(v_of, v_tile);
-    add_product(scores, v_tile, sum, c.compute);
+    auto meet = [&] {
+      Fragment scores({c.rows(), c.keys}, f32, 0);
+      gemm(q_tile, k_tile.T(), scores);
+      mask_step(scores, step, tokens);
+      if (c.joined() > 1)
+        scale_rows(sum, softmax.update(scores));
+      else
+        rescale_rows(sum, softmax.update_lazily(scores, [&](Index r) { return step.has(0, r / c.pack); }));
+      add_product(scores, v_tile, sum, c.compute);
+    };
+    if (groups > 1)
+      when_rows(step.chosen_by(groups), meet);
+    else
+      meet();
   });
   softmax.normalize(sum);
   store_rows(sum, views.of_queries(*out), tokens.first, c.pack);

@@ -1,4 +1,4 @@
-// Tiles on a GPU: rows of as many neighbouring tokens as a warp group multiplies at a time.
+// Tiles on a GPU: rows of as many neighbouring tokens as a warp group multiplies at a time, or three.
 #include <algorithm>
 #include <bit>
 
@@ -11,13 +11,16 @@ namespace {
 constexpr int warp_group_rows = 64, most_pack = 128;
 // Rows of a tile that must share a block: as many slots cost as much as the block's keys and values.
 constexpr int fewest_rows = 20;
+constexpr int least_gain = 24;  // blocks that a tile must be spared
 constexpr int most_pack_divided = 8;
 constexpr int most_dim = 128;
-// With longer lists, calls whose neighbours overlap pay more for grids that find nothing to do than others
-// gain.
-constexpr int most_entries = 64;
+// Of those that were measured: with longer lists, grids that find nothing to do cost more.
+constexpr int most_entries = 128;
 constexpr std::int64_t fewest_tokens = 12288;  // below, tiles select too few blocks to gain by it
 constexpr int usual_keys = 64, k_of_product = 16;
+// Warp groups that share keys and values, where there are so many tiles, and lists that fit shared memory.
+constexpr int joined_groups = 3, fewest_pack_joined = 4;
+constexpr std::int64_t fewest_tiles_joined = 4 * 132, most_entries_of_tile = 4096;
 
 int round_up(int value, int step) { return (value + step - 1) / step * step; }
 
@@ -26,6 +29,15 @@ int keys_of_step(int block, int wanted) {
   const int parts = (block + wanted - 1) / wanted;
   if (parts > 1) return round_up((block + parts - 1) / parts, k_of_product);
   return wanted % block == 0 && block % 8 == 0 ? wanted : round_up(block, k_of_product);
+}
+
+// Three warp groups read little more than one where tokens agree, and a fifth less where they do not. Each
+// leaves out what none of its own tokens selected.
+bool joins_groups(const NsaProblem& p, const NsaPlan& plan) {
+  const int queries = joined_groups * plan.queries;
+  return plan.queries * plan.pack == warp_group_rows && plan.pack >= fewest_pack_joined &&
+         plan.keys == usual_keys && p.block % usual_keys == 0 &&
+         p.all_tokens / queries >= fewest_tiles_joined && queries * p.entries <= most_entries_of_tile;
 }
 
 }  // namespace
@@ -39,10 +51,16 @@ NsaPlan plan_nsa_on_gpu(const NsaProblem& p, DType type, const AttentionTiles& g
   plan.queries = given.queries ? std::min(given.queries, std::max(1, 2 * most_pack / plan.pack))
                                : std::max(1, warp_group_rows / plan.pack);
   plan.keys = given.keys ? given.keys : keys_of_step(p.block, fast ? usual_keys : usual_keys / 2);
-  const bool divides = fast && std::max(p.dim, p.dim_v) <= most_dim && p.block >= usual_keys &&
-                       p.tokens >= fewest_tokens && p.entries <= most_entries &&
-                       plan.queries * plan.pack == warp_group_rows && plan.pack <= most_pack_divided;
-  if (divides) plan.fewest = (fewest_rows + plan.pack - 1) / plan.pack;
+  const bool small = fast && std::max(p.dim, p.dim_v) <= most_dim;
+  const bool divides = small && p.block >= usual_keys && p.tokens >= fewest_tokens &&
+                       p.entries <= most_entries && plan.queries * plan.pack == warp_group_rows &&
+                       plan.pack <= most_pack_divided;
+  if (divides) {
+    plan.fewest = (fewest_rows + plan.pack - 1) / plan.pack;
+    plan.least_gain = std::max(least_gain, p.entries);
+  } else if (small && given.queries == 0 && joins_groups(p, plan)) {
+    plan.queries *= joined_groups;
+  }
   return plan;
 }
 

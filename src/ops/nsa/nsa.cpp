@@ -191,13 +191,14 @@ void plan_nsa_call(const AttentionTiles& tiles, bool lists, NsaCall& call) {
   NsaKernel& kernel = call.kernel;
   kernel.entries = capacity(call.choice.size(-1));
   const std::int64_t tokens = kernel.varlen ? call.longest : t.q.size(1);
-  const NsaProblem problem{t.group(),      call.per_query_head, tokens,      kernel.block,
-                           kernel.entries, kernel.dim,          kernel.dim_v};
+  const std::int64_t all_tokens = (kernel.varlen ? t.q.size(0) : t.q.size(0) * t.q.size(1)) * t.kv_heads;
+  const NsaProblem problem{t.group(),    call.per_query_head, tokens,     all_tokens,
+                           kernel.block, kernel.entries,      kernel.dim, kernel.dim_v};
   const NsaPlan plan = lists ? plan_nsa_on_gpu(problem, kernel.compute, tiles) : plan_nsa(problem, tiles);
   kernel.pack = plan.pack, kernel.queries = plan.queries, kernel.keys = plan.keys;
   kernel.members = plan.pack > 1 ? static_cast<int>(t.group()) : 1;
   kernel.lists = lists;
-  if (lists && can_divide(call)) kernel.fewest = plan.fewest;
+  if (lists && can_divide(call)) kernel.fewest = plan.fewest, kernel.least_gain = plan.least_gain;
 }
 
 AttentionOptions window_options(const NsaSelectedOptions& options) {

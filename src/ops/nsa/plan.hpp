@@ -10,13 +10,14 @@ struct NsaProblem {
   std::int64_t group = 1;        // query heads of a key head
   bool per_query_head = false;   // they select differently
   std::int64_t tokens = 1;       // the most of a sequence
+  std::int64_t all_tokens = 1;   // of all sequences, for each key head
   int block = 64, entries = 16;  // of a row
   int dim = 64, dim_v = 64;
 };
 
 struct NsaPlan {
   int pack = 1, queries = 1, keys = 64;
-  int fewest = 1;  // see NsaKernel
+  int fewest = 1, least_gain = 24;  // see NsaKernel
 };
 
 // The extents that `given` leaves open are chosen.

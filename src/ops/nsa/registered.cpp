@@ -177,6 +177,10 @@ Tensors named(const NsaSelectedResult& result) {
 Operator registered_nsa_selected_attention() {
   Operator op;
   describe_nsa(op);
+  op.check_cases.push_back(
+      example("three_warp_groups_bf16", {1, 130, 16, 1, 128, 4, 64}, bf16, {{"tile_queries", "12"}}));
+  op.check_cases.push_back(example("three_warp_groups_of_4_f16", {1, 100, 4, 1, 64, 5, 64}, f16,
+                                   {{"tile_queries", "48"}, {"diagonal", "true"}}, true));
   op.run = [](const Tensors& in, const Options& options, Target target) {
     return named(nsa_selected_attention(required(in, "q"), required(in, "k"), required(in, "v"),
                                         required(in, "block_indices"), nsa_options(in, options, target)));

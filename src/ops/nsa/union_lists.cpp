@@ -20,7 +20,8 @@ UnionLists::UnionLists(const NsaKernel& c, const Expr& heads, const Expr& tiles,
       words_(ceildiv(c.queries, word_bits)),
       blocks_(workspace("union_blocks", {heads, tiles, c.queries * width_}, i32)),
       chosen_(workspace("union_chosen", {heads, tiles, c.queries * width_, words_}, u32)),
-      counts_(workspace("union_counts", {heads, tiles}, i32)) {
+      counts_(workspace("union_counts", {heads, tiles}, i32)),
+      whole_(workspace("union_whole", {heads, tiles}, i32)) {
   if (!c.divides()) return;
   rest_.emplace(workspace("rest", {heads, tokens, width_}, i32));
   most_of_part_.emplace(output("most_of_part", {*parts}, i32));
@@ -35,7 +36,7 @@ void UnionLists::clear_parts() const {
 }
 
 UnionLists::List UnionLists::list(const Expr& head, const Expr& tile) const {
-  return {blocks_.slice(head, tile), chosen_.slice(head, tile), counts_(head, tile)};
+  return {blocks_.slice(head, tile), chosen_.slice(head, tile), counts_(head, tile), whole_(head, tile)};
 }
 
 // How many tokens of the tile selected a block.
@@ -45,8 +46,9 @@ Expr UnionLists::tokens_of(Shared& marks, const Expr& run, const Expr& i) const 
   return number;
 }
 
-// Appends what is marked. `marks` is [runs, run_length + 1, words].
-void UnionLists::list_marked(Shared& marks, const Expr& begin, const List& to, Var& count) const {
+// Appends what is marked. `marks` is [runs, run_length + 1, words]; `cut` counts blocks from to.whole on.
+void UnionLists::list_marked(Shared& marks, const Expr& begin, const List& to, Var& count,
+                             Shared& cut) const {
   Shared found({runs}, i32), place({runs + 1}, i32);
   auto is_marked = [&](const Expr& run, const Expr& i) {
     Var bits = Expr(marks(run, i, 0));
@@ -68,7 +70,9 @@ void UnionLists::list_marked(Shared& marks, const Expr& begin, const List& to, V
     Var at = first + place(run);
     serial(run_length, [&](Index i) {
       when(is_marked(run, i), [&] {
-        to.blocks(at) = begin + run * run_length + i;
+        Expr block = begin + run * run_length + i;
+        to.blocks(at) = block;
+        when(block >= to.whole, [&] { atomic_add(cut(0), 1); });
         for (int w = 0; w < words_; ++w) to.chosen(at, w) = marks(run, i, w);
         at += 1;
       });
@@ -145,8 +149,11 @@ void UnionLists::find(const Expr& head, const Expr& tile, const Expr& first_row,
     });
   Expr last = min(tokens.count - tokens.first, c.queries) - 1;
   Expr blocks = ceildiv(tokens.limit(last), c.block);
-  const List to{blocks_.slice(head, tile), chosen_.slice(head, tile), Expr(0)};
+  const List to{blocks_.slice(head, tile), chosen_.slice(head, tile), Expr(0),
+                tokens.limit(Operand(0)) / c.block};
   Var count = 0;
+  Shared cut({1}, i32);
+  clear(cut);
   auto find_in = [&](const Expr& begin, const std::optional<Expr>& of_turn) {
     Shared marks({runs, run_length + 1, words_}, u32);
     clear(marks);
@@ -161,7 +168,7 @@ void UnionLists::find(const Expr& head, const Expr& tile, const Expr& first_row,
     });
     if (c.divides())
       when(gain_of_few(marks) >= c.fewest * c.least_gain, [&] { leave_out(marks, begin, named, rest); });
-    list_marked(marks, begin, to, count);
+    list_marked(marks, begin, to, count, cut);
   };
   serial(ceildiv(blocks, chunk), [&](Index n) {
     if (c.repeats)
@@ -170,6 +177,7 @@ void UnionLists::find(const Expr& head, const Expr& tile, const Expr& first_row,
       find_in(n * chunk, std::nullopt);
   });
   counts_(head, tile) = count;
+  whole_(head, tile) = count - cut(0);
   if (!c.divides()) return;
   Expr most = write_rest(head, first_row + tokens.first, last + 1, rest);
   (*most_rest_)(head, tile) = most;

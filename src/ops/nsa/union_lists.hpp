@@ -21,6 +21,7 @@ class UnionLists {
     lang::Tensor blocks;  // [entries]
     lang::Tensor chosen;  // [entries, words]: bit t % 32 of word t / 32 is that of token t
     lang::Expr count;
+    lang::Expr whole;  // those before which every token sees to their end; they stand in front
   };
   List list(const lang::Expr& head, const lang::Expr& tile) const;
   // Before tiles are looked at, with c.divides().
@@ -43,7 +44,8 @@ class UnionLists {
 
  private:
   lang::Expr tokens_of(lang::Shared& marks, const lang::Expr& run, const lang::Expr& i) const;
-  void list_marked(lang::Shared& marks, const lang::Expr& begin, const List& to, lang::Var& count) const;
+  void list_marked(lang::Shared& marks, const lang::Expr& begin, const List& to, lang::Var& count,
+                   lang::Shared& cut) const;
   lang::Expr gain_of_few(lang::Shared& marks) const;
   void leave_out(lang::Shared& marks, const lang::Expr& begin, lang::Shared& named, lang::Shared& rest) const;
   lang::Expr write_rest(const lang::Expr& head, const lang::Expr& row, const lang::Expr& tokens,
@@ -51,7 +53,7 @@ class UnionLists {
 
   const NsaKernel& c;
   int width_, words_;
-  lang::Tensor blocks_, chosen_, counts_;
+  lang::Tensor blocks_, chosen_, counts_, whole_;
   std::optional<lang::Tensor> rest_, most_rest_, most_of_part_;
 };
 

@@ -5,6 +5,7 @@
 //   build_schedule    all waits, releases and turns of both roles; schedule::check simulates them
 //   exits_of_all      which exits end the loop over blocks
 //   infer_layouts     which thread holds which element in which register
+//   rows_of_groups    which branches each warp group decides for itself
 //   place_sync        barriers around other shared memory (codegen/cuda)
 // and of all of them together
 //   plan_grid_waits   which wait for the one before at their begin, and which at their end

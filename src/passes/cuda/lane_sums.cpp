@@ -1,6 +1,7 @@
 #include "passes/cuda/lane_sums.hpp"
 
 #include <algorithm>
+#include <functional>
 #include <iterator>
 
 #include "ir/inline_reads.hpp"
@@ -60,11 +61,15 @@ bool is_kept_apart(const Body& body, const BufferPtr& sum, const UseCounts& uses
 std::vector<BufferPtr> lane_sums(const Body& body) {
   const UseCounts uses_of = count_uses(body);
   std::vector<BufferPtr> result;
-  for (const Stmt& s : body) {
-    const auto* n = as<Reduce>(s);
-    if (!n || !adds_to(s, n->to.buffer) || n->to.buffer->type != f32) continue;
-    if (is_kept_apart(body, n->to.buffer, uses_of)) result.push_back(n->to.buffer);
-  }
+  const std::function<void(const Body&)> find = [&](const Body& own) {
+    for (const Stmt& s : own) {
+      if (const auto* branch = as<If>(s); branch && !branch->of_rows.empty()) find(branch->then);
+      const auto* n = as<Reduce>(s);
+      if (!n || !adds_to(s, n->to.buffer) || n->to.buffer->type != f32) continue;
+      if (is_kept_apart(body, n->to.buffer, uses_of)) result.push_back(n->to.buffer);
+    }
+  };
+  find(body);
   return result;
 }
 

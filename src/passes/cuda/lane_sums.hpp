@@ -7,7 +7,8 @@
 
 namespace tegula::passes {
 
-// The fragments of f32 that the body only adds row sums to and multiplies by what does not depend on them.
+// The fragments of f32 that the body, or a branch for rows in it, only adds row sums to and multiplies by
+// what does not depend on them.
 std::vector<ir::BufferPtr> lane_sums(const ir::Body& body);
 
 }  // namespace tegula::passes

@@ -1,0 +1,102 @@
+// Warp groups that leave steps out which concern none of their rows, while others multiply.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "codegen/cuda_program.hpp"
+#include "runtime/watchdog.hpp"
+#include "tegula/lang.hpp"
+#include "tegula/runtime.hpp"
+
+namespace tegula::emulation {
+namespace {
+
+constexpr std::chrono::seconds most_time{60};
+constexpr int columns = 48, depth = 32, steps = 9;
+
+struct Rows {
+  const char* name;
+  int rows, runs;
+  bool by_group;             // each warp group decides for itself
+  bool from_shared = false;  // it reads what all threads write in every step
+};
+
+// Where flag(n, run): c += a b_n, and the largest of each row.
+lang::Kernel chosen_products(const Rows& c) {
+  using namespace lang;
+  return kernel("chosen_products", [&] {
+    lang::Tensor a = input("a", {c.rows, depth}, bf16), b = input("b", {steps * depth, columns}, bf16),
+                 flags = input("flags", {steps, c.runs}, i32), out = output("out", {c.rows, columns}, f32),
+                 most = output("most", {c.rows}, f32);
+    grid(1, {.threads = 2 * c.rows}, [&](Index) {
+      Shared a_tile({c.rows, depth}, bf16);
+      copy(a.at(0, 0), a_tile);
+      Fragment sum({c.rows, columns}, f32, 0), largest({c.rows}, f32, -inf);
+      pipelined(steps, {.stages = 3}, [&](Index n) {
+        Shared b_tile({depth, columns}, bf16);
+        copy(b.at(n * depth, 0), b_tile);
+        std::vector<Expr> chosen;
+        Fragment in_registers({c.rows}, i32);
+        Shared in_memory({c.rows}, i32);
+        Tile& takes = c.from_shared ? static_cast<Tile&>(in_memory) : in_registers;
+        for (int run = 0; run < c.runs; ++run) chosen.push_back(flags(n, run) != 0);
+        parallel(takes, [&](Index i) {
+          Var own = 0;
+          for (int run = 0; run < c.runs; ++run)
+            when(i / (c.rows / c.runs) == run, [&] { own = i32(chosen[static_cast<std::size_t>(run)]); });
+          takes(i) = own;
+        });
+        when_rows(chosen, [&] {
+          Fragment product({c.rows, columns}, f32, 0);
+          gemm(a_tile, b_tile, product);
+          parallel(product,
+                   [&](Index i, Index j) { product(i, j) = select(takes(i) != 0, product(i, j), -inf); });
+          reduce_max(product, largest);
+          parallel(sum, [&](Index i, Index j) { when(takes(i) != 0, [&] { sum(i, j) += product(i, j); }); });
+        });
+      });
+      copy(sum, out.at(0, 0));
+      copy(largest, most.at(0));
+    });
+  });
+}
+
+class WhenRows : public ::testing::TestWithParam<Rows> {};
+
+TEST_P(WhenRows, LeavesOutWhatIsNotChosen) {
+  const Watchdog watchdog("when_rows", most_time);
+  const Rows& c = GetParam();
+  const lang::Kernel program = chosen_products(c);
+  const std::string text = codegen::print_cuda(Signature(program.ir()), {90}).text;
+  EXPECT_NE(text.find("---- producer"), std::string::npos);
+  EXPECT_EQ(text.find("(warp_group == 0 ?") != std::string::npos, c.by_group) << text;
+  const Tensor a = Tensor::random_normal({c.rows, depth}, bf16, 1),
+               b = Tensor::random_normal({steps * depth, columns}, bf16, 2),
+               flags = Tensor::random_integers({steps, c.runs}, i32, 3, 0, 2);
+  for (int run = 0; run < c.runs; ++run) {  // a step of none, and one of all
+    flags.set({2, run}, 0);
+    flags.set({steps - 1, run}, 1);
+  }
+  const auto results = [&](Target target) {
+    const Tensor out = Tensor::full({c.rows, columns}, f32, NAN), most = Tensor::full({c.rows}, f32, NAN);
+    compile(program, target)(a, b, flags, out, most);
+    return std::pair(out, most);
+  };
+  const auto expected = results(Target::interpreter());
+  for (const Target target : {Target::emulated_sm90(), Target::emulated(), Target::cpu()}) {
+    const auto got = results(target);
+    EXPECT_TRUE(all_close(got.first, expected.first, 1e-3, 1e-3)) << c.name;
+    EXPECT_TRUE(all_close(got.second, expected.second, 1e-3, 1e-3)) << c.name;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Table, WhenRows,
+                         ::testing::Values(Rows{"two_groups", 128, 2, true},
+                                           Rows{"three_groups", 192, 3, true},
+                                           Rows{"shared_by_three_groups", 192, 3, true, true},
+                                           Rows{"runs_of_half_a_group", 128, 4, false},
+                                           Rows{"one_group", 64, 2, false}),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+}  // namespace
+}  // namespace tegula::emulation

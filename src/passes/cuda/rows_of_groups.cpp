@@ -1,0 +1,89 @@
+#include "passes/cuda/rows_of_groups.hpp"
+
+#include <algorithm>
+
+#include "ir/effects.hpp"
+#include "ir/visit.hpp"
+
+namespace tegula::passes {
+
+using namespace ir;
+
+namespace {
+
+// Whether every row lies within one warp, and run i of the rows within warp group i.
+bool is_by_rows(const layout::Layout& layout, std::int64_t groups) {
+  const std::int64_t rows = layout.shape()[0];
+  if (rows % groups != 0) return false;
+  std::vector<std::int64_t> warp_of(static_cast<std::size_t>(rows), -1);
+  for (std::int64_t thread = 0; thread < layout.thread_count(); ++thread)
+    for (std::int64_t reg = 0; reg < layout.register_count(); ++reg) {
+      const layout::Coordinates at = layout.coordinates(thread, reg);
+      if (!layout.is_inside(at)) continue;
+      std::int64_t& warp = warp_of[static_cast<std::size_t>(at[0])];
+      if (thread / 128 != at[0] / (rows / groups) || (warp >= 0 && warp != thread / 32)) return false;
+      warp = thread / 32;
+    }
+  return true;
+}
+
+class Check {
+ public:
+  Check(const If& branch, int threads, const Layouts& layouts, const CudaTarget& target)
+      : groups_(static_cast<std::int64_t>(branch.of_rows.size())),
+        threads_(threads),
+        layouts_(layouts),
+        target_(target) {}
+
+  bool holds(const Body& body) {
+    bool all = groups_ > 1 && threads_ == groups_ * 128;
+    for_each_stmt(body, [&](const Stmt& s) { all = all && statement(s); });
+    return all;
+  }
+
+ private:
+  bool statement(const Stmt& s) {
+    if (const auto* gemm = as<Gemm>(s)) return product(*gemm);
+    if (const auto* reduce = as<Reduce>(s))
+      return reduce->dim == 1 && fragment(reduce->from.buffer) && fragment(reduce->to.buffer);
+    if (const auto* declared = as<Declare>(s)) return fragment(declared->tile);
+    const auto* loop = as<For>(s);
+    if (loop && loop->kind == LoopKind::parallel && !layouts_.loops.contains(s.get())) return false;
+    if (as<Copy>(s) || as<Gather>(s) || as<Fill>(s) || as<Accumulate>(s) || as<Turn>(s)) return false;
+    const Effects own = effects(s);
+    return !own.leaves && !own.reports &&
+           std::all_of(own.regions.begin(), own.regions.end(), [&](const Region& r) {
+             return r.view->buffer->space == Space::fragment ? fragment(r.view->buffer) : !is_write(r.touch);
+           });
+  }
+
+  bool product(const Gemm& gemm) {
+    const GemmPlan plan = plan_gemm(gemm, threads_, target_);
+    return plan.instruction == GemmInstruction::wgmma && !needs_promotion(gemm, plan) &&
+           plan.parts.along_m == groups_ && fragment(gemm.c.buffer) &&
+           (gemm.a.buffer->space != Space::fragment || fragment(gemm.a.buffer));
+  }
+
+  bool fragment(const BufferPtr& tile) {
+    if (tile->space != Space::fragment) return false;
+    const auto known = by_rows_.find(tile.get());
+    if (known != by_rows_.end()) return known->second;
+    const auto layout = layouts_.fragments.find(tile.get());
+    const bool own = layout != layouts_.fragments.end() && is_by_rows(layout->second, groups_);
+    return by_rows_.emplace(tile.get(), own).first->second;
+  }
+
+  std::int64_t groups_;
+  int threads_;
+  const Layouts& layouts_;
+  const CudaTarget& target_;
+  std::unordered_map<const Buffer*, bool> by_rows_;
+};
+
+}  // namespace
+
+bool warp_groups_decide(const If& branch, int threads, const Layouts& layouts, const CudaTarget& target) {
+  return Check(branch, threads, layouts, target).holds(branch.then);
+}
+
+}  // namespace tegula::passes
