@@ -14,8 +14,7 @@ constexpr int fewest_rows = 20;
 constexpr int least_gain = 24;  // blocks that a tile must be spared
 constexpr int most_pack_divided = 8;
 constexpr int most_dim = 128;
-// Of those that were measured: with longer lists, grids that find nothing to do cost more.
-constexpr int most_entries = 128;
+constexpr int most_entries = 128;  // longer lists have not been measured
 constexpr std::int64_t fewest_tokens = 12288;  // below, tiles select too few blocks to gain by it
 constexpr int usual_keys = 64, k_of_product = 16;
 // Warp groups that share keys and values, where there are so many tiles, and lists that fit shared memory.
