@@ -255,5 +255,26 @@ TEST(HopperSelection, LeavesOutWhatNoTokenOfAWarpGroupSelected) {
   }
 }
 
+TEST(HopperSelection, SharesLoadsWithinPackedSequences) {
+  const std::int64_t tokens = 70, keys = 300;
+  const Tensor q = Tensor::random_normal({tokens, 16, 64}, bf16, 1),
+               k = Tensor::random_normal({keys, 1, 64}, bf16, 2),
+               v = Tensor::random_normal({keys, 1, 64}, bf16, 3),
+               lists = Tensor::random_integers({tokens, 1, 4}, i32, 4, -1, 5),
+               counts = Tensor::random_integers({tokens, 1}, i32, 5, 0, 5),
+               fences_q = Tensor::from<std::int32_t>({0, 29, 29, 70}),
+               fences_k = Tensor::from<std::int32_t>({0, 130, 140, 300});
+  for (const bool diagonal : {false, true}) {
+    ops::NsaSelectedOptions options;
+    options.block_counts = counts, options.diagonal = diagonal;
+    options.cu_seqlens_q = fences_q, options.cu_seqlens_k = fences_k;
+    options.tiles.queries = 12, options.target = Target::emulated_sm90();
+    const ops::NsaSelectedResult result = ops::nsa_selected_attention(q, k, v, lists, options),
+                                 exact = ops::reference::nsa_selected_attention(q, k, v, lists, options);
+    EXPECT_TRUE(all_close(result.out, exact.out, 2e-2, 2e-2)) << diagonal;
+    EXPECT_TRUE(all_close(result.lse, exact.lse, 1e-3, 1e-3)) << diagonal;
+  }
+}
+
 }  // namespace
 }  // namespace tegula::emulation
