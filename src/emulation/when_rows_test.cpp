@@ -19,6 +19,7 @@ struct Rows {
   int rows, runs;
   bool by_group;             // each warp group decides for itself
   bool from_shared = false;  // it reads what all threads write in every step
+  bool mirrored = false;     // elements are added to others of their row
 };
 
 // Where flag(n, run): c += a b_n, and the largest of each row.
@@ -52,7 +53,9 @@ lang::Kernel chosen_products(const Rows& c) {
           parallel(product,
                    [&](Index i, Index j) { product(i, j) = select(takes(i) != 0, product(i, j), -inf); });
           reduce_max(product, largest);
-          parallel(sum, [&](Index i, Index j) { when(takes(i) != 0, [&] { sum(i, j) += product(i, j); }); });
+          parallel(sum, [&](Index i, Index j) {
+            when(takes(i) != 0, [&] { sum(i, j) += product(i, c.mirrored ? columns - 1 - j : Expr(j)); });
+          });
         });
       });
       copy(sum, out.at(0, 0));
@@ -94,6 +97,7 @@ INSTANTIATE_TEST_SUITE_P(Table, WhenRows,
                          ::testing::Values(Rows{"two_groups", 128, 2, true},
                                            Rows{"three_groups", 192, 3, true},
                                            Rows{"shared_by_three_groups", 192, 3, true, true},
+                                           Rows{"mirrored", 192, 3, false, false, true},
                                            Rows{"runs_of_half_a_group", 128, 4, false},
                                            Rows{"one_group", 64, 2, false}),
                          [](const auto& info) { return std::string(info.param.name); });

@@ -145,10 +145,9 @@ std::string Printer::body(const Body& body) {
 void Printer::dims(const Kernel& kernel) {
   if (kernel.dims.empty()) return;
   std::vector<std::string> names;
-  for (const Dim& dim : kernel.dims) {
-    const std::string promise = dim.multiple == 1 ? "" : fmt::format(".multiple_of({})", dim.multiple);
-    names.push_back(text.names.of(dim.variable) + promise);
-  }
+  for (const Dim& dim : kernel.dims)
+    names.push_back(text.names.of(dim.variable) +
+                    (dim.multiple == 1 ? "" : fmt::format(".multiple_of({})", dim.multiple)));
   line(fmt::format("dim {}", fmt::join(names, ", ")), kernel.dims.front().variable->at);
 }
 
@@ -351,12 +350,10 @@ void Printer::print(const For& n, const Loc& at) {
 }
 
 void Printer::print(const If& n, const Loc& at) {
-  std::vector<std::string> of_rows;
-  for (const Expr& e : n.of_rows) of_rows.push_back(text(e));
-  const std::string open = of_rows.empty() ? fmt::format("when {} {{", text(n.condition))
-                                           : fmt::format("when_rows {} {{", fmt::join(of_rows, ", "));
-  if (n.otherwise.empty()) return block(open, n.then, "}", at);
-  line(open, at);
+  std::string open = n.of_rows.empty() ? "when " + text(n.condition) : "";
+  for (const Expr& e : n.of_rows) open += (open.empty() ? "when_rows " : ", ") + text(e);
+  if (n.otherwise.empty()) return block(open + " {", n.then, "}", at);
+  line(open + " {", at);
   ++depth_;
   scope(n.then);
   --depth_;

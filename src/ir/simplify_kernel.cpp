@@ -156,7 +156,7 @@ void Pass::loop(const Stmt& stmt, const For& n, const Facts& facts, Body& out) {
 void Pass::branch(const Stmt& stmt, const If& n, const Facts& facts, Body& out) {
   If result{expr(n.condition, facts), {}, {}};
   if (is_constant(result.condition)) {
-    // Where a condition of rows is always true, one of the others may still be false.
+    // With conditions of rows: those that are not concerned end as they were.
     const Body chosen = nested(result.condition->integer != 0 ? n.then : n.otherwise, facts);
     out.insert(out.end(), chosen.begin(), chosen.end());
     return;

@@ -57,7 +57,11 @@ Expr CudaGridPrinter::by_warp_group(const std::vector<Expr>& all) {
 bool CudaGridPrinter::open_row_guard(const For& n) {
   const Load* load = row_condition(n);
   if (!load) return false;
-  const FragmentTile& tile = fragments_.at(load->from.view.buffer.get());
+  const Buffer* vector = load->from.view.buffer.get();
+  const FragmentTile& tile = fragments_.at(vector);
+  // Its own registers tell a thread nothing where it reads other elements, or none; see is_direct().
+  if (shared_.contains(vector) || tile.is_packed || tile.layout.overhangs(0)) return false;
+  if (!(compute_type(vector->type) == vector->type)) return false;
   const std::string any = names_.unique("any");
   out_.line(fmt::format("bool {} = false;", any));
   out_.line("#pragma unroll");

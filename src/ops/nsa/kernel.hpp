@@ -22,7 +22,7 @@ struct NsaKernel {
   // With more than 1, and `lists`: blocks that fewer tokens of a tile selected are left to a pass over keys,
   // where that saves the tile at least so many blocks; a pair of a token and a block costs there what
   // 1 / fewest of a block costs here. See rest.hpp.
-  int fewest = 1, least_gain = 24;
+  int fewest = 1, least_gain = 0;
 
   int rows() const { return queries * pack; }
   int slots() const { return (entries + (diagonal ? 1 : 0)) * parts(); }

@@ -17,7 +17,7 @@ struct NsaProblem {
 
 struct NsaPlan {
   int pack = 1, queries = 1, keys = 64;
-  int fewest = 1, least_gain = 24;  // see NsaKernel
+  int fewest = 1, least_gain = 0;  // see NsaKernel
 };
 
 // The extents that `given` leaves open are chosen.

@@ -45,10 +45,11 @@ class Check {
   bool statement(const Stmt& s) {
     if (const auto* gemm = as<Gemm>(s)) return product(*gemm);
     if (const auto* reduce = as<Reduce>(s))
-      return reduce->dim == 1 && fragment(reduce->from.buffer) && fragment(reduce->to.buffer);
+      return reduce->dim == 1 && fragment(reduce->from.buffer) && fragment(reduce->to.buffer) &&
+             layout_of(reduce->from.buffer).slice(1) == layout_of(reduce->to.buffer);
     if (const auto* declared = as<Declare>(s)) return fragment(declared->tile);
     const auto* loop = as<For>(s);
-    if (loop && loop->kind == LoopKind::parallel && !layouts_.loops.contains(s.get())) return false;
+    if (loop && loop->kind == LoopKind::parallel && !is_by_register(*loop, s)) return false;
     if (as<Copy>(s) || as<Gather>(s) || as<Fill>(s) || as<Accumulate>(s) || as<Turn>(s)) return false;
     const Effects own = effects(s);
     return !own.leaves && !own.reports &&
@@ -61,8 +62,26 @@ class Check {
     const GemmPlan plan = plan_gemm(gemm, threads_, target_);
     return plan.instruction == GemmInstruction::wgmma && !needs_promotion(gemm, plan) &&
            plan.parts.along_m == groups_ && fragment(gemm.c.buffer) &&
-           (gemm.a.buffer->space != Space::fragment || fragment(gemm.a.buffer));
+           layout_of(gemm.c.buffer) == plan.accumulator &&
+           (gemm.a.buffer->space != Space::fragment ||
+            (fragment(gemm.a.buffer) && layout_of(gemm.a.buffer) == plan.operand_a));
   }
+
+  // What does not lie as the loop goes would be moved through shared memory, with barriers.
+  bool is_by_register(const For& loop, const Stmt& s) {
+    const auto layout = layouts_.loops.find(s.get());
+    bool direct = layout != layouts_.loops.end();
+    for_each_stmt(loop.body, [&](const Stmt& inner) {
+      const Access* access = fragment_access(inner);
+      if (!direct || !access) return;
+      const auto axes = loop_axes(loop, *access);
+      direct = axes && fragment(access->view.buffer) &&
+               layout_of(access->view.buffer) == projected(layout->second, *axes);
+    });
+    return direct;
+  }
+
+  const layout::Layout& layout_of(const BufferPtr& tile) const { return layouts_.fragments.at(tile.get()); }
 
   bool fragment(const BufferPtr& tile) {
     if (tile->space != Space::fragment) return false;
