@@ -218,11 +218,11 @@ std::vector<Workload> backward_workloads() {
       add({.batch = 16384 / length, .length = length, .heads = 16, .group = 1, .dim = 128, .causal = causal});
     add({.batch = 2, .length = 8192, .heads = 32, .group = 1, .dim = 64, .causal = causal});
   }
-  const auto add_sparse = [&](std::int64_t length, std::int64_t group, int q_block, int k_block,
-                              bool causal) {
+  const auto add_sparse = [&](std::int64_t length, std::int64_t heads, std::int64_t group, int q_block,
+                              int k_block, bool causal) {
     add({.batch = 1,
          .length = length,
-         .heads = 16,
+         .heads = heads,
          .group = group,
          .dim = 128,
          .causal = causal,
@@ -232,11 +232,13 @@ std::vector<Workload> backward_workloads() {
   };
   for (const int block : {64, 128})
     for (const std::int64_t group : {8, 1}) {
-      add_sparse(32768, group, block, block, false);
-      add_sparse(32768, group, block, block, true);
-      for (const std::int64_t length : {8192, 131072}) add_sparse(length, group, block, block, false);
+      for (const std::int64_t length : {8192, 49152, 131072}) {
+        add_sparse(length, 64, group, block, block, false);
+        add_sparse(length, 64, group, block, block, true);
+      }
+      for (const std::int64_t length : {8192, 32768}) add_sparse(length, 16, group, block, block, false);
     }
-  add_sparse(32768, 8, 1, 64, false);
+  add_sparse(32768, 16, 8, 1, 64, false);
   return all;
 }
 

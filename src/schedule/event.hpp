@@ -87,6 +87,7 @@ struct Operation {
 struct Gemm {
   std::vector<Access> accesses = {};  // operands read; the accumulator written or updated
   int only = -1;                      // the one of its accumulators; −1: all
+  int first = 0, last = 16;           // which sixteenths of the products that each element sums
 };
 struct GemmFence {};
 struct GemmCommit {};

@@ -135,6 +135,7 @@ class Printer {
   std::string describe(const Event& e, const Gemm& x) const {
     std::string does = e.name.empty() ? "gemm" : "gemm " + e.name;
     if (x.only >= 0) does += fmt::format(", accumulator {}", x.only);
+    if (x.first != 0 || x.last != 16) does += fmt::format(" ({} to {} sixteenths)", x.first, x.last);
     return with_accesses(does, x.accesses);
   }
   std::string describe(const Event& e, const GemmFence&) const { return for_gemm("gemm fence", e); }

@@ -95,10 +95,11 @@ void CudaGridPrinter::pack(const Conversion& n, const Loc& at) {
   const FragmentTile &from = fragments_.at(n.from.get()), &to = fragments_.at(n.to.get());
   out_.code();
   out_.line("#pragma unroll");
-  out_.line(
-      fmt::format("for (int r = 0; r < {}; ++r) {}[r] = tg::pair<{}>({}[2 * r], {}[2 * r + 1]);",
-                  to.layout.register_count() / 2, to.name, element_type(n.to->type), from.name, from.name),
-      at);
+  const std::int64_t words = to.layout.register_count() / 2;
+  out_.line(fmt::format("for (int r = {}; r < {}; ++r) {}[r] = tg::pair<{}>({}[2 * r], {}[2 * r + 1]);",
+                        words * part_.first / 16, words * part_.last / 16, to.name, element_type(n.to->type),
+                        from.name, from.name),
+            at);
 }
 
 }  // namespace tegula::codegen

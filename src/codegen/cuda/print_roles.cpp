@@ -253,11 +253,17 @@ void CudaGridPrinter::event(const schedule::Gemm& product, const schedule::Event
   const auto& gemm = *as<Gemm>(e.stmt);
   const FragmentTile& sum = fragments_.at(gemm.c.buffer.get());
   const passes::GemmPlan plan = passes::plan_gemm(gemm, team_.threads, target_);
-  if (sum.layout != plan.accumulator) return (*this)(gemm, e.stmt);
+  if (sum.layout != plan.accumulator) {
+    if (product.last == 16) (*this)(gemm, e.stmt);
+    return;
+  }
   if (!reads_rings(gemm)) publish_operands();
   out_.code();
   touch_operands(gemm);
-  flights_.push_back(wgmma(gemm, plan, sum, e.stmt->at, product.only));
+  part_ = {product.first, product.last};
+  const Flight flight = wgmma(gemm, plan, sum, e.stmt->at, product.only);
+  part_ = {};
+  if (product.last == 16) flights_.push_back(flight);
 }
 
 void CudaGridPrinter::event(const schedule::GemmFence&, const schedule::Event&) {

@@ -108,7 +108,9 @@ Flight CudaGridPrinter::wgmma(const Gemm& n, const passes::GemmPlan& plan, const
     const std::string sum = fmt::format("*(float(*)[{}])({} + {})", width / 2, c.name, block * width / 2);
     if (only >= 0) flight = {part, fmt::format("tg::add_to({}, {});", sum, part)};
     out_.line("#pragma unroll");
-    out_.open(fmt::format("for (int k = 0; k < {}; ++k) {{", k / plan.k));
+    const std::int64_t steps = k / plan.k;
+    out_.open(fmt::format("for (int k = {}; k < {}; ++k) {{", steps * part_.first / 16,
+                          steps * part_.last / 16));
     const std::string a =
         plan.a_in_registers
             ? fmt::format("{} + {} + 4 * k", a_registers, i * (k / 4))
@@ -135,8 +137,9 @@ std::string CudaGridPrinter::packed_operand(const FragmentTile& tile, DType type
   const std::int64_t words = tile.layout.register_count() / 2;
   out_.line(fmt::format("uint32_t {}[{}];", name, words));
   out_.line("#pragma unroll");
-  out_.line(fmt::format("for (int r = 0; r < {0}; ++r) {1}[r] = tg::pair<{2}>({3}[2 * r], {3}[2 * r + 1]);",
-                        words, name, element_type(type), tile.name));
+  out_.line(fmt::format("for (int r = {}; r < {}; ++r) {}[r] = tg::pair<{}>({}[2 * r], {}[2 * r + 1]);",
+                        words * part_.first / 16, words * part_.last / 16, name, element_type(type),
+                        tile.name, tile.name));
   return name;
 }
 

@@ -24,6 +24,16 @@ void store_by_elements(const Fragment& tile, const Tensor& to, const Expr& first
   });
 }
 
+// Of sums of dout · out and of lse.
+void finish_delta(Fragment& delta, Fragment& base, const std::optional<Fragment>& dlse) {
+  if (dlse) parallel(delta, [&](Index i) { delta(i) -= (*dlse)(i); });
+  parallel(delta, [&](Index i) {
+    Expr empty = base(i) == -inf;
+    delta(i) = select(empty, 0, delta(i));
+    base(i) = select(empty, 0, base(i) * log2e);
+  });
+}
+
 }  // namespace
 
 void ScoreGradient::weigh(Fragment& scores, Slopes& slopes, const Of& base, const Mask& mask) const {
@@ -70,6 +80,28 @@ QueryGradient::Branch::Branch(const GradientTiles& tiles, const Tensor& dout, co
   load_queries(dout, first, dout_, tiles.pack);
   load_vector(base, first, base_, tiles.pack);
   load_vector(delta, first, delta_, tiles.pack);
+}
+
+QueryGradient::Branch::Branch(const GradientTiles& tiles, const HeadRows& rows, const Expr& first)
+    : dout_({tiles.rows(), tiles.dim_v}, tiles.compute),
+      base_({tiles.rows()}, f32),
+      delta_({tiles.rows()}, f32) {
+  load_queries(rows.dout, first, dout_, tiles.pack);
+  load_vector(rows.lse, first, base_, tiles.pack);
+  // No shared memory: two blocks of one warp group leave none.
+  Fragment product({tiles.rows(), tiles.dim_v}, f32);
+  load_queries(rows.out, first, product, tiles.pack);
+  parallel(product, [&](Index i, Index j) { product(i, j) *= dout_(i, j); });
+  clear(delta_);
+  reduce_sum(product, delta_);
+  std::optional<Fragment> dlse;
+  if (rows.dlse) {
+    dlse.emplace(std::vector<int>{tiles.rows()}, f32, Loc::current());
+    load_vector(*rows.dlse, first, *dlse, tiles.pack);
+  }
+  finish_delta(delta_, base_, dlse);
+  store_lse(delta_, rows.delta, first, tiles.pack);
+  store_lse(base_, rows.base, first, tiles.pack);
 }
 
 void QueryGradient::load(const Tensor& q, const Expr& first) { load_queries(q, first, q_, tiles_.pack); }
@@ -192,15 +224,9 @@ void write_delta(const HeadRows& rows, const Expr& first) {
   parallel(product, [&](Index i, Index j) { product(i, j) = gradient(i, j) * value(i, j); });
   Fragment sum = reduce_sum(product);
   Fragment lse = load(rows.lse.at(first), {delta_rows});
-  if (rows.dlse) {
-    Fragment dlse = load(rows.dlse->at(first), {delta_rows});
-    parallel(sum, [&](Index i) { sum(i) -= dlse(i); });
-  }
-  parallel(sum, [&](Index i) {
-    Expr empty = lse(i) == -inf;
-    sum(i) = select(empty, 0, sum(i));
-    lse(i) = select(empty, 0, lse(i) * log2e);
-  });
+  std::optional<Fragment> dlse;
+  if (rows.dlse) dlse.emplace(load(rows.dlse->at(first), {delta_rows}));
+  finish_delta(sum, lse, dlse);
   copy(sum, rows.delta.at(first));
   copy(lse, rows.base.at(first));
 }

@@ -40,6 +40,14 @@ struct GradientTiles {
   int rows() const { return queries * pack; }
 };
 
+// Views of a query head, [tokens, features] and [tokens], or of a group of them, [tokens, pack, features] and
+// [pack, tokens].
+struct HeadRows {
+  lang::Tensor dout, out, lse, delta, base;
+  std::optional<lang::Tensor> dlse;
+  int dim_v = 0;
+};
+
 // The gradient of a tile of queries: rows are queries.
 class QueryGradient {
  public:
@@ -51,6 +59,8 @@ class QueryGradient {
     // dout [tokens, (pack,) dv], base and delta [(pack,) tokens].
     Branch(const GradientTiles& tiles, const lang::Tensor& dout, const lang::Tensor& base,
            const lang::Tensor& delta, const lang::Expr& first);
+    // Forms base and delta as write_delta does, and leaves them to the pass over keys.
+    Branch(const GradientTiles& tiles, const HeadRows& rows, const lang::Expr& first);
 
    private:
     friend class QueryGradient;
@@ -114,14 +124,8 @@ inline constexpr int delta_rows = 64;
 void finish_sum(const lang::Tensor& sum, const lang::Tensor& dq, const lang::Expr& first, int dim,
                 const lang::Expr& factor, const std::optional<lang::Expr>& exists = {});
 
-// Views of one query head: [tokens, features] and [tokens].
-struct HeadRows {
-  lang::Tensor dout, out, lse, delta, base;
-  std::optional<lang::Tensor> dlse;
-  int dim_v = 0;
-};
-// For delta_rows rows from `first` on: delta = sum(dout · out) − dlse, and base = lse · log2(e), both 0 where
-// lse is −∞.
+// For delta_rows rows of one head, from `first` on: delta = sum(dout · out) − dlse, and base = lse · log2(e),
+// both 0 where lse is −∞.
 void write_delta(const HeadRows& rows, const lang::Expr& first);
 
 }  // namespace tegula::ops

@@ -43,13 +43,6 @@ void add_product(const Fragment& weights, const Shared& values, Fragment& sum, D
     gemm(weights.to(type), values, sum);
 }
 
-void load_queries(const Tensor& from, const Expr& first, Shared& tile, int pack) {
-  if (pack == 1)
-    copy(from.at(first), tile);
-  else
-    copy(from.at(first), tile.reshape({tile.extent(0) / pack, pack, tile.extent(1)}));
-}
-
 void store_rows(const Fragment& tile, const Tensor& to, const Expr& first, int pack) {
   if (pack == 1)
     copy(tile, to.at(first));

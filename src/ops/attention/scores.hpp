@@ -37,9 +37,15 @@ void cap_scores(lang::Fragment& scores, const lang::Expr& scale, const lang::Exp
 // sum += weights · values, with the weights rounded to `type`.
 void add_product(const lang::Fragment& weights, const lang::Shared& values, lang::Fragment& sum, DType type);
 
-// Row r of the tile is query r / pack of head r % pack. `from` is [tokens, d], or [tokens, pack, d] if pack
-// > 1.
-void load_queries(const lang::Tensor& from, const lang::Expr& first, lang::Shared& tile, int pack);
+// Row r of the tile, a Shared or a Fragment, is query r / pack of head r % pack. `from` is [tokens, d], or
+// [tokens, pack, d] if pack > 1.
+template <class T>
+void load_queries(const lang::Tensor& from, const lang::Expr& first, T& tile, int pack) {
+  if (pack == 1)
+    lang::copy(from.at(first), tile);
+  else
+    lang::copy(from.at(first), tile.reshape({tile.extent(0) / pack, pack, tile.extent(1)}));
+}
 void store_rows(const lang::Fragment& tile, const lang::Tensor& to, const lang::Expr& first, int pack);
 // To [tokens], or [pack, tokens].
 void store_lse(const lang::Fragment& lse, const lang::Tensor& to, const lang::Expr& first, int pack);

@@ -77,6 +77,18 @@ struct Program {
     return {choice->slice(b, kv_head, selector, q_block), length, f.mask, f.all_threads};
   }
 
+  HeadRows rows_of(const HeadViews& of) const {
+    HeadRows rows{of.of_queries(*dout),
+                  of.of_queries(*out),
+                  of.vector(*lse),
+                  of.vector(*delta),
+                  of.vector(*base),
+                  {},
+                  f.dim_v};
+    if (dlse) rows.dlse.emplace(of.vector(*dlse));
+    return rows;
+  }
+
   void run();
   void delta_grid();
   InverseLists turned_lists() const;
@@ -106,7 +118,7 @@ void Program::run() {
   inverse->record_count();
   if (sorted) sorted->record_grid();
   inverse->record_begins();
-  delta_grid();
+  if (c.one_pass) delta_grid();  // else the pass over queries forms it
   if (longest_first) longest_first->record_grid();
   inverse->record_rows();
   // Tiles that share a list run at the same time.
@@ -130,15 +142,7 @@ void Program::run() {
 void Program::delta_grid() {
   grid(ceildiv(queries, delta_rows), heads * members(), batch, [&](Index x, Index h, Index b) {
     HeadViews of = views(b, h / members(), Slot(h % members()));
-    HeadRows rows{of.of_queries(*dout),
-                  of.of_queries(*out),
-                  of.vector(*lse),
-                  of.vector(*delta),
-                  of.vector(*base),
-                  {},
-                  f.dim_v};
-    if (dlse) rows.dlse.emplace(of.vector(*dlse));
-    write_delta(rows, x * delta_rows);
+    write_delta(rows_of(of), x * delta_rows);
   });
 }
 
@@ -237,8 +241,7 @@ void Program::query_block(const Expr& x, const Index& h, const Index& b) {
   Expr start = even ? first : Expr(Operand(0)), zero = Expr(Operand(0));
   QueryGradient sums(c.query_tiles(), gradient());
   sums.load(of.of_queries(*q), start);
-  QueryGradient::Branch branch(c.query_tiles(), of.of_queries(*dout), of.vector(*base), of.vector(*delta),
-                               start);
+  QueryGradient::Branch branch(c.query_tiles(), rows_of(of), start);
   std::optional<Expr> right;
   if (f.causal) right.emplace(zero);
   ScoreRange visible(first + shift(), f.queries, last - first, keys, std::nullopt, right);

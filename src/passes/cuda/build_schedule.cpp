@@ -46,6 +46,13 @@ schedule::Access ScheduleNames::access(const BufferPtr& b, schedule::Touch touch
   return result;
 }
 
+schedule::Access ScheduleNames::part(const BufferPtr& b, schedule::Touch touch, int first, int last) {
+  schedule::Access result = access(b, touch);
+  out_.buffers[static_cast<std::size_t>(result.buffer)].parts = 16;
+  result.parts.mask = (std::uint64_t{1} << last) - (std::uint64_t{1} << first);
+  return result;
+}
+
 schedule::Count ScheduleNames::add(const void* key, int part, const schedule::Variable& v) {
   const std::pair<const void*, int> name{key, part};
   auto found =

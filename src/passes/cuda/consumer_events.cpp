@@ -39,6 +39,16 @@ bool adds_up(const Stmt& s, const Stmt& exponentials) {
          reduce->to.buffer->type == f32 && made->type == f32;
 }
 
+// Whether the statement rounds what becomes the left operand.
+bool rounds_operand(const Stmt& s, const Gemm& gemm) {
+  const auto* loop = as<For>(s);
+  if (!loop || loop->kind != LoopKind::parallel || loop->body.size() != 2) return false;
+  const auto* load = as<ir::Load>(loop->body[0]);
+  const auto* store = as<ir::Store>(loop->body[1]);
+  return load && store && load->from.view.buffer->space == Space::fragment &&
+         store->to.view.buffer == gemm.a.buffer && is_whole(gemm.a);
+}
+
 // The products of a step are issued by one warp group after the other, each while others do the rest of it.
 void in_turns(Events& body) {
   std::size_t first = 0, last = 0;
@@ -68,6 +78,9 @@ class Consumer {
   void product(const Gemm& gemm, const Stmt& s, Events& out);
   void one_by_one(const Gemm& gemm, const Stmt& s, const std::vector<schedule::Access>& accesses,
                   Events& out);
+  int parts_with_next(const Stmt& s);
+  void in_parts(const Stmt& s, int parts, Events& out);
+  void await(const Stmt& s, Events& out);
   void leaf(const Stmt& s, Events& out);
   std::vector<schedule::Access> accesses(const Stmt& s);
   void exponentials(const Stmt& s, Events& out);
@@ -88,6 +101,7 @@ class Consumer {
   GemmPlan plan_;
   bool in_delayed_ = false;  // in a loop whose last product belongs to the step before
   Stmt next_, done_;         // the statement behind the one at hand; one whose events there are
+  bool next_waits_ = false;  // for tiles that nothing before it uses
 };
 
 // The rings whose tiles the body declares, and where it uses them.
@@ -213,7 +227,7 @@ std::vector<schedule::Access> Consumer::accesses(const Stmt& s) {
   return result;
 }
 
-void Consumer::leaf(const Stmt& s, Events& out) {
+void Consumer::await(const Stmt& s, Events& out) {
   std::size_t before = 0;
   for (const Region& r : all_effects(s).regions) {
     const BufferPtr& b = r.view->buffer;
@@ -225,6 +239,10 @@ void Consumer::leaf(const Stmt& s, Events& out) {
     }
   }
   wait(before, out);
+}
+
+void Consumer::leaf(const Stmt& s, Events& out) {
+  await(s, out);
   if (flights_.empty() || !in_delayed_ || !has_exponentials(s)) {
     out.push_back(event_of(schedule::Operation{accesses(s)}, s));
     return;
@@ -244,6 +262,40 @@ void Consumer::exponentials(const Stmt& s, Events& out) {
   drain(out);
   part(early, 16);
   if (sums) done_ = next_;
+}
+
+// In how many parts a left operand is made and multiplied, 1 if it is not made here.
+int Consumer::parts_with_next(const Stmt& s) {
+  const auto* gemm = next_ && !next_waits_ ? as<Gemm>(next_) : nullptr;
+  if (!gemm || !rounds_operand(s, *gemm) || !names_.is_ring(gemm->b.buffer.get())) return 1;
+  const GemmPlan* plan = wgmma(next_);
+  if (!plan || !plan->a_in_registers || needs_promotion(*gemm, *plan) || accumulators(*gemm, *plan) != 1)
+    return 1;
+  const std::int64_t steps = gemm->a.extent(1) / plan->k;
+  return steps % 4 == 0 ? 4 : steps % 2 == 0 ? 2 : 1;
+}
+
+// Each part is multiplied while the next one is made.
+void Consumer::in_parts(const Stmt& s, int parts, Events& out) {
+  const auto& gemm = *as<Gemm>(next_);
+  await(s, out);
+  for (int i = 0; i < parts; ++i) {
+    const int first = 16 * i / parts, last = 16 * (i + 1) / parts;
+    std::vector<schedule::Access> made = accesses(s), used;
+    std::replace_if(
+        made.begin(), made.end(), [](const schedule::Access& a) { return a.touch != schedule::Touch::read; },
+        names_.part(gemm.a.buffer, schedule::Touch::write, first, last));
+    out.push_back(event_of(schedule::Operation{std::move(made), first, last}, s));
+    used.push_back(names_.part(gemm.a.buffer, schedule::Touch::read, first, last));
+    used.push_back(names_.access(gemm.b.buffer, schedule::Touch::read));
+    const bool writes = gemm.overwrite && i == 0;
+    used.push_back(names_.access(gemm.c.buffer, writes ? schedule::Touch::write : schedule::Touch::update));
+    out.push_back({schedule::GemmFence{}});
+    out.push_back(event_of(schedule::Gemm{std::move(used), -1, first, last}, next_));
+  }
+  out.push_back({schedule::GemmCommit{}});
+  flights_.push_back({gemm.c.buffer, {gemm.a.buffer}, {}});
+  done_ = next_;
 }
 
 void Consumer::deep_loop(const Stmt& s, Events& out) {
@@ -297,6 +349,7 @@ void Consumer::nested(const Stmt& s, Events& out) {
 
 void Consumer::statement(const Stmt& s, Events& out) {
   if (s == done_) return;
+  if (const int parts = parts_with_next(s); parts > 1) return in_parts(s, parts, out);
   if (wgmma(s)) return product(*as<Gemm>(s), s, out);
   const auto* declared = as<Declare>(s);
   if (declared && names_.is_ring(declared->tile.get())) return;
@@ -312,6 +365,8 @@ Events Consumer::body(const Body& statements) {
       if (use.first == i) wait_full(use.ring, out);
     }
     next_ = i + 1 < statements.size() ? statements[i + 1] : nullptr;
+    next_waits_ =
+        std::any_of(used.begin(), used.end(), [&](const Use& use) { return use.first == i + 1; });
     statement(statements[i], out);
     for (const Use& use : used) {
       if (use.last != i) continue;

@@ -22,6 +22,8 @@ class ScheduleNames {
   schedule::Count all_of_rest(const ir::For& loop);
   schedule::Count taken(const ir::If& branch);
   schedule::Access access(const ir::BufferPtr& b, schedule::Touch touch);
+  // Of some sixteenths of a fragment.
+  schedule::Access part(const ir::BufferPtr& b, schedule::Touch touch, int first, int last);
 
  private:
   schedule::Count variable(const void* key, const ir::For& loop, int part);
