@@ -17,7 +17,6 @@ import tegula
 import tegula.torch
 
 HEADS, KV_HEADS, DIM, DENSE, TOKENS = 64, 8, 128, 16384, 49152
-GRADIENT_HEADS = 16
 ROUNDS = 20
 
 
@@ -31,12 +30,19 @@ def ours(chosen, length, q_block, k_block, causal):
     return call
 
 
-def gradients(chosen, length, kv_heads, block, deterministic):
+def gradients(chosen, length, kv_heads, block, causal, deterministic):
     q, k, v, dout = [torch.randn(1, length, heads, DIM, device="cuda", dtype=torch.bfloat16)
-                     for heads in (GRADIENT_HEADS, kv_heads, kv_heads, GRADIENT_HEADS)]
-    out, lse = tegula.block_sparse_attn(q, k, v, block, block, chosen)
-    return lambda: tegula.block_sparse_attn_backward(dout, q, k, v, out, lse, block, block, chosen,
+                     for heads in (HEADS, kv_heads, kv_heads, HEADS)]
+    out, lse = tegula.block_sparse_attn(q, k, v, block, block, chosen, causal=causal)
+    return lambda: tegula.block_sparse_attn_backward(dout, q, k, v, out, lse, block, block, chosen, causal=causal,
                                                      deterministic=deterministic)
+
+
+def gradient_rows():
+    for length, block, group in itertools.product((TOKENS, 8192, 131072), (64, 128), (8, 1)):
+        for causal, deterministic in ((False, True), (True, True), (False, False)):
+            if deterministic or block == 128:  # smaller blocks have no pass in any order
+                yield length, block, group, causal, deterministic
 
 
 def rows(with_flex):
@@ -47,11 +53,10 @@ def rows(with_flex):
     for drift, choose in (("", rivals.choose_blocks), (" drifting", rivals.drifting_blocks)):  # not for FlexAttention
         name = "block sparse bf16 %dx%dx%dx%d 1x64 1 of 10%s" % (TOKENS, HEADS, KV_HEADS, DIM, drift)
         yield name, functools.partial(measure, TOKENS, 1, 64, False, False, choose=choose)
-    for length, block, group, deterministic in itertools.product((32768, 8192), (64, 128), (8, 1), (True, False)):
-        name = "backward bf16 %dx%dx%d %dx%d group %d 1 of 10%s" % (length, GRADIENT_HEADS, DIM, block, block, group,
-                                                                  "" if deterministic else " any order")
-        if deterministic or block == 128:  # smaller blocks have no pass in any order
-            yield name, functools.partial(measure_gradients, length, GRADIENT_HEADS // group, block, deterministic)
+    for length, block, group, causal, deterministic in gradient_rows():
+        name = "backward bf16 %dx%dx%d %dx%d group %d 1 of 10%s%s" % (
+            length, HEADS, DIM, block, block, group, " causal" if causal else "", "" if deterministic else " any order")
+        yield name, functools.partial(measure_gradients, length, HEADS // group, block, causal, deterministic)
 
 
 def dense():
@@ -64,11 +69,12 @@ def compared(flops, own, dense_flops, dense_times):
             "x dense": statistics.median(flops / a / (dense_flops / b) for a, b in zip(own, dense_times))}
 
 
-def measure_gradients(length, kv_heads, block, deterministic, flush):
-    chosen = rivals.choose_blocks(length, kv_heads, block, block, False)
-    flops = 10.0 * (GRADIENT_HEADS // kv_heads) * DIM * rivals.pairs_of(chosen, block, block, False)
+def measure_gradients(length, kv_heads, block, causal, deterministic, flush):
+    chosen = rivals.choose_blocks(length, kv_heads, block, block, causal)
+    flops = 10.0 * (HEADS // kv_heads) * DIM * rivals.pairs_of(chosen, block, block, causal)
     call, dense_flops = dense()
-    own, dense_times = rivals.rounds_of([gradients(chosen, length, kv_heads, block, deterministic), call], flush, ROUNDS)
+    own, dense_times = rivals.rounds_of([gradients(chosen, length, kv_heads, block, causal, deterministic), call], flush,
+                                        ROUNDS)
     return compared(flops, own, dense_flops, dense_times)
 
 
@@ -81,6 +87,8 @@ def measure(length, q_block, k_block, causal, with_flex, flush, choose=rivals.ch
         calls.append(rivals.flex(chosen, length, HEADS, KV_HEADS, DIM, q_block, k_block, causal))
     own, dense_times, *flex = rivals.rounds_of(calls, flush, ROUNDS)
     line = compared(flops, own, dense_flops, dense_times)
+    if q_block == 1:
+        line["overlap"] = rivals.overlap_of(chosen, length // k_block)
     if flex:
         line["flex tflops"] = flops / statistics.median(flex[0]) / 1e9
     return line

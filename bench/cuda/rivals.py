@@ -156,6 +156,15 @@ def drifting_blocks(length, kv_heads, q_block, k_block, causal, period=10, devic
     return torch.cat(chosen).permute(1, 0, 2)[None].to(torch.int32).contiguous()
 
 
+def overlap_of(chosen, blocks):
+    """The part of its blocks that a row shares with the row before, the mean."""
+    shared = 0
+    for head in chosen[0].long():
+        marks = torch.zeros(head.shape[0], blocks, dtype=torch.bool, device=head.device).scatter_(1, head, True)
+        shared += int((marks[1:] & marks[:-1]).sum())
+    return shared / chosen[0, :, 1:].numel()
+
+
 def pairs_of(chosen, q_block, k_block, causal):
     """Of a query and a key that it sees, of one query head of each key head."""
     if not causal:
