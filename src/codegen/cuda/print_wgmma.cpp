@@ -109,8 +109,8 @@ Flight CudaGridPrinter::wgmma(const Gemm& n, const passes::GemmPlan& plan, const
     if (only >= 0) flight = {part, fmt::format("tg::add_to({}, {});", sum, part)};
     out_.line("#pragma unroll");
     const std::int64_t steps = k / plan.k;
-    out_.open(fmt::format("for (int k = {}; k < {}; ++k) {{", steps * part_.first / 16,
-                          steps * part_.last / 16));
+    out_.open(
+        fmt::format("for (int k = {}; k < {}; ++k) {{", steps * part_.first / 16, steps * part_.last / 16));
     const std::string a =
         plan.a_in_registers
             ? fmt::format("{} + {} + 4 * k", a_registers, i * (k / 4))

@@ -365,8 +365,7 @@ Events Consumer::body(const Body& statements) {
       if (use.first == i) wait_full(use.ring, out);
     }
     next_ = i + 1 < statements.size() ? statements[i + 1] : nullptr;
-    next_waits_ =
-        std::any_of(used.begin(), used.end(), [&](const Use& use) { return use.first == i + 1; });
+    next_waits_ = std::any_of(used.begin(), used.end(), [&](const Use& use) { return use.first == i + 1; });
     statement(statements[i], out);
     for (const Use& use : used) {
       if (use.last != i) continue;
