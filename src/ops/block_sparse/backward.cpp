@@ -23,36 +23,47 @@ void plan_keys(BlockSparseBackwardKernel& kernel) {
   kernel.queries = tile_of_blocks(forward.q_block, std::max(queries, forward.queries)).extent;
 }
 
-// On a GPU: tiles of 64 rows for both passes, heads apart where a block of queries fills one; in one pass 128
-// keys, which the sums in registers allow, where no heads share them: there two passes are faster (49152
-// tokens of 64 heads, blocks of 128: with 8 heads a group 455 TFLOPS instead of 377, with one 447 instead of
-// 509).
-void plan_on_gpu(BlockSparseBackwardKernel& kernel, bool deterministic, std::int64_t group) {
-  BlockSparseKernel& forward = kernel.forward;
-  const int wide = std::max(forward.dim, forward.dim_v),
-            extent = wide <= 128 ? usual_extent : usual_extent / 2;
-  if (forward.q_block >= extent) forward.pack = 1;
-  forward.queries = tile_of_blocks(forward.q_block, std::max(1, extent / forward.pack)).extent;
-  forward.keys = tile_of_blocks(forward.k_block, extent).extent;
-  kernel.one_pass = !deterministic && group == 1 && wide <= 128 && forward.compute.bits() == 16 &&
-                    forward.dim % 16 == 0 && forward.dim_v % 16 == 0 && forward.q_block % usual_extent == 0 &&
-                    forward.k_block % (2 * usual_extent) == 0;
-  kernel.inverse.fold = std::max(1, least_keys / forward.k_block);
-  const int span = kernel.inverse.fold * forward.k_block;
-  kernel.keys = std::min(span, tile_of_blocks(span, kernel.one_pass ? 2 * usual_extent : extent).extent);
-  kernel.queries = forward.queries;
-  kernel.direct = !kernel.one_pass && forward.compute.bits() == 16;
+std::int64_t lists_of(const BlockSparseBackwardCall& call) {
+  return lang::ceildiv(call.forward.tensors.k.size(1), std::int64_t{call.kernel.span()});
 }
 
 // Of a tile of keys, if all lists are equally long and full.
-std::int64_t steps_of_tile(const BlockSparseBackwardCall& call, std::int64_t lists) {
+std::int64_t steps_of_tile(const BlockSparseBackwardCall& call) {
   const BlockSparseBackwardKernel& kernel = call.kernel;
   const BlockSparseKernel& forward = kernel.forward;
   const std::int64_t members = forward.pack > 1 ? 1 : call.forward.tensors.group(),
                      entries = call.forward.choice.size(3) * call.forward.choice.size(4);
   const std::int64_t of_block = lang::ceildiv(forward.q_block, kernel.queries);
   const std::int64_t blocks_of_step = std::max(1, kernel.queries / forward.q_block);
-  return entries * members * of_block / blocks_of_step / lists;
+  return entries * members * of_block / blocks_of_step / std::max<std::int64_t>(1, lists_of(call));
+}
+
+// One pass in any order, of 128 keys, which the sums in registers allow. With heads that share keys, and with
+// short lists, two passes are faster (64 heads, blocks of 128, TFLOPS: 49152 tokens 514 instead of 452, 8
+// heads a group 377 instead of 455; 8192 tokens 424 instead of 419, causal 272 instead of 323).
+bool takes_one_pass(const BlockSparseBackwardCall& call) {
+  constexpr std::int64_t fewest_steps = 32;
+  const BlockSparseKernel& forward = call.kernel.forward;
+  return call.forward.tensors.group() == 1 && std::max(forward.dim, forward.dim_v) <= 128 &&
+         forward.compute.bits() == 16 && forward.dim % 16 == 0 && forward.dim_v % 16 == 0 &&
+         forward.q_block % usual_extent == 0 && forward.k_block % (2 * usual_extent) == 0 &&
+         steps_of_tile(call) >= fewest_steps;
+}
+
+// On a GPU: tiles of 64 rows for both passes, heads apart where a block of queries fills one.
+void plan_on_gpu(BlockSparseBackwardCall& call, bool deterministic) {
+  BlockSparseBackwardKernel& kernel = call.kernel;
+  BlockSparseKernel& forward = kernel.forward;
+  const int extent = std::max(forward.dim, forward.dim_v) <= 128 ? usual_extent : usual_extent / 2;
+  if (forward.q_block >= extent) forward.pack = 1;
+  forward.queries = tile_of_blocks(forward.q_block, std::max(1, extent / forward.pack)).extent;
+  forward.keys = tile_of_blocks(forward.k_block, extent).extent;
+  kernel.queries = forward.queries;
+  kernel.inverse.fold = std::max(1, least_keys / forward.k_block);
+  kernel.one_pass = !deterministic && takes_one_pass(call);
+  const int span = kernel.inverse.fold * forward.k_block;
+  kernel.keys = std::min(span, tile_of_blocks(span, kernel.one_pass ? 2 * usual_extent : extent).extent);
+  kernel.direct = !kernel.one_pass && forward.compute.bits() == 16;
 }
 
 // On a GPU, so that tiles of keys end together: few are divided, and the longest begin first where that pays.
@@ -61,10 +72,10 @@ void balance_keys(BlockSparseBackwardCall& call) {
   constexpr std::int64_t most_pieces = 4, fewest_steps = 16, many_steps = 64;
   BlockSparseBackwardKernel& kernel = call.kernel;
   const HeadTensors& t = call.forward.tensors;
-  const std::int64_t lists = lang::ceildiv(t.k.size(1), std::int64_t{kernel.span()});
-  const std::int64_t tiles = lists * lang::ceildiv(kernel.span(), kernel.keys) * t.kv_heads * t.q.size(0);
+  const std::int64_t tiles =
+      lists_of(call) * lang::ceildiv(kernel.span(), kernel.keys) * t.kv_heads * t.q.size(0);
   if (tiles == 0) return;
-  const std::int64_t steps = steps_of_tile(call, lists),
+  const std::int64_t steps = steps_of_tile(call),
                      pieces = std::min(2 * at_once / tiles, steps / fewest_steps);
   if (!kernel.one_pass) kernel.pieces = static_cast<int>(std::clamp<std::int64_t>(pieces, 1, most_pieces));
   kernel.longest_first = tiles * kernel.pieces > at_once && steps >= many_steps;
@@ -93,7 +104,7 @@ BlockSparseBackwardCall prepare_block_sparse_backward(const BackwardTensors& giv
   call.kernel.per_query_head = call.forward.per_query_head;
   call.kernel.dlse = given.dlse.has_value();
   if (call.kernel.forward.all_threads) {
-    plan_on_gpu(call.kernel, given.deterministic, call.forward.tensors.group());
+    plan_on_gpu(call, given.deterministic);
     balance_keys(call);
   } else {
     plan_keys(call.kernel);

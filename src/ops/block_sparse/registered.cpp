@@ -151,7 +151,7 @@ void describe_block_sparse(Operator& op) {
                             Choice::lists_with_counts, {{"causal", "true"}}),
                     example("wide_blocks_bf16", {1, 260, 300, 4, 2, 64, 128, 128}, bf16, 2, Choice::lists,
                             {{"causal", "true"}}),
-                    example("diagonal_parts_bf16", {1, 300, 300, 2, 2, 64, 256, 256}, bf16, 2, Choice::lists,
+                    example("diagonal_parts_bf16", {1, 300, 300, 4, 2, 64, 256, 256}, bf16, 2, Choice::lists,
                             {{"causal", "true"}})};
   op.bench_cases = {example("4096_64x64_10%", {1, 4096, 4096, 8, 8, 64, 64, 64}, f32, 7, Choice::lists),
                     example("4096_64x64_25%", {1, 4096, 4096, 8, 8, 64, 64, 64}, f32, 18, Choice::lists),
