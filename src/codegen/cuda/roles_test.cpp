@@ -74,6 +74,8 @@ ops::NsaKernel nsa_of(int pack, int queries) {
 
 const std::vector<std::string> by_engine{"tg::load_box", "wgmma_n", "tg::store_box"};
 const std::vector<std::string> even{"+= gridDim.x"}, in_turns{"tg::next_block"};
+// An operand that is multiplied in four parts, the last of them.
+const std::string last_part = "for (int r = 12; r < 16; ++r)";
 const std::vector<std::string> added{"tg::add_box", "tg::stage_words(", "tg::element<"};
 
 int count(const std::string& text, const std::string& piece) {
@@ -96,7 +98,10 @@ const std::vector<RolesCase> roles_cases{
      {"wgmma_n128_e4m3", "part1_"},
      {"registers_up<112>"}},
     {"gemm_192_columns", [] { return gemm_kernel(gemm_of(128, 192, false, true)); }, {"wgmma_n192"}, {}},
-    {"attention_128", [] { return attention_kernel(attention_of(128, 128, 128)); }, even, in_turns},
+    {"attention_128",
+     [] { return attention_kernel(attention_of(128, 128, 128)); },
+     even,
+     {"tg::next_block", last_part}},
     {"attention_64",
      [] { return attention_kernel(attention_of(64, 192, 128)); },
      {"registers_up<160>", "tg::take_turn<8, 3>", "tg::give_turn<8, 3>"},
@@ -134,10 +139,11 @@ const std::vector<RolesCase> roles_cases{
     {"nsa_one_group",
      [] { return nsa_kernel(nsa_of(4, 16)); },
      {"tg::any_lane(", "ahead_", "lanes keep their parts"},
-     {"warp_group =="}},
+     {"warp_group ==", last_part}},
     {"nsa_three_groups",
      [] { return nsa_kernel(nsa_of(16, 12)); },
-     {"(warp_group == 0 ? 15u", "registers_up<160>", "tg::any_lane(", "ahead_", "lanes keep their parts"},
+     {"(warp_group == 0 ? 15u", "registers_up<160>", "tg::any_lane(", "ahead_", "lanes keep their parts",
+      last_part},
      {"tg::take_turn<"}},
     {"nsa_three_groups_two_words",
      [] { return nsa_kernel(nsa_of(4, 48)); },
