@@ -3,6 +3,7 @@
 
 #include "ir/effects.hpp"
 #include "ir/visit.hpp"
+#include "passes/cuda/infer_layouts.hpp"
 #include "passes/cuda/role_events.hpp"
 
 namespace tegula::passes {
@@ -39,14 +40,17 @@ bool adds_up(const Stmt& s, const Stmt& exponentials) {
          reduce->to.buffer->type == f32 && made->type == f32;
 }
 
-// Whether the statement rounds what becomes the left operand.
-bool rounds_operand(const Stmt& s, const Gemm& gemm) {
+// Whether the statement makes all of the left operand, each element from that of another fragment.
+bool makes_operand(const Stmt& s, const Gemm& gemm) {
   const auto* loop = as<For>(s);
   if (!loop || loop->kind != LoopKind::parallel || loop->body.size() != 2) return false;
   const auto* load = as<ir::Load>(loop->body[0]);
   const auto* store = as<ir::Store>(loop->body[1]);
-  return load && store && load->from.view.buffer->space == Space::fragment &&
-         store->to.view.buffer == gemm.a.buffer && is_whole(gemm.a);
+  if (!load || !store || load->from.view.buffer->space != Space::fragment ||
+      store->to.view.buffer != gemm.a.buffer || !is_whole(gemm.a))
+    return false;
+  const std::vector<int> in_order{0, 1};
+  return loop_axes(*loop, load->from) == in_order && loop_axes(*loop, store->to) == in_order;
 }
 
 // The products of a step are issued by one warp group after the other, each while others do the rest of it.
@@ -177,8 +181,8 @@ void Consumer::product(const Gemm& gemm, const Stmt& s, Events& out) {
   }
   // Two blocks share a processor: while this one makes an operand itself, the other one multiplies, and the
   // registers of products in flight are better free.
-  const bool makes_operand = gemm.a.buffer->space == Space::shared && !names_.is_ring(gemm.a.buffer.get());
-  if (makes_operand && roles_.blocks_per_processor == 2) before = flights_.size();
+  const bool by_threads = gemm.a.buffer->space == Space::shared && !names_.is_ring(gemm.a.buffer.get());
+  if (by_threads && roles_.blocks_per_processor == 2) before = flights_.size();
   wait(before, out);
   std::vector<schedule::Access> accesses;
   for (const View* operand : {&gemm.a, &gemm.b}) {
@@ -267,7 +271,7 @@ void Consumer::exponentials(const Stmt& s, Events& out) {
 // In how many parts a left operand is made and multiplied, 1 if it is not made here.
 int Consumer::parts_with_next(const Stmt& s) {
   const auto* gemm = next_ && !next_waits_ ? as<Gemm>(next_) : nullptr;
-  if (!gemm || !rounds_operand(s, *gemm) || !names_.is_ring(gemm->b.buffer.get())) return 1;
+  if (!gemm || !makes_operand(s, *gemm) || !names_.is_ring(gemm->b.buffer.get())) return 1;
   const GemmPlan* plan = wgmma(next_);
   if (!plan || !plan->a_in_registers || needs_promotion(*gemm, *plan) || accumulators(*gemm, *plan) != 1)
     return 1;

@@ -1,0 +1,96 @@
+// Products whose left operand is rounded right before them are begun with its first part.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "codegen/cuda_program.hpp"
+#include "runtime/watchdog.hpp"
+#include "tegula/lang.hpp"
+#include "tegula/runtime.hpp"
+
+namespace tegula::emulation {
+namespace {
+
+constexpr std::chrono::seconds most_time{60};
+constexpr int rows = 64, columns = 48, steps = 4;
+
+enum class Made { whole, in_halves, transposed };
+
+struct OperandParts {
+  const char* name;
+  int depth;  // of the second product
+  Made made;
+  const char* last_part;  // in the text; none if the operand is made before
+};
+
+// out = Σ round(a b_n) d_n over all n but 1. In a branch products of neighbouring steps do not overlap.
+lang::Kernel sum_of_products(const OperandParts& c) {
+  using namespace lang;
+  return kernel("operand_parts", [&] {
+    lang::Tensor a = input("a", {rows, rows}, bf16), b = input("b", {rows, steps * c.depth}, bf16),
+                 d = input("d", {steps * c.depth, columns}, bf16), out = output("out", {rows, columns}, f32);
+    grid(1, [&](Index) {
+      Shared a_tile({rows, rows}, bf16);
+      copy(a.at(0, 0), a_tile);
+      Fragment sum({rows, columns}, f32, 0);
+      pipelined(steps, {.stages = 2}, [&](Index n) {
+        Shared b_tile({rows, c.depth}, bf16), d_tile({c.depth, columns}, bf16);
+        copy(b.at(0, n * c.depth), b_tile);
+        copy(d.at(n * c.depth, 0), d_tile);
+        when(n != 1, [&] {
+          Fragment product({rows, c.depth}, f32, 0), weights({rows, c.depth}, bf16);
+          gemm(a_tile, b_tile, product);
+          if (c.made == Made::transposed)
+            parallel(weights, [&](Index i, Index j) { weights(i, j) = product(j, i); });
+          else if (c.made == Made::whole)
+            parallel(weights, [&](Index i, Index j) { weights(i, j) = product(i, j); });
+          else
+            for (int half = 0; half < 2; ++half)
+              parallel(rows, c.depth / 2, [&](Index i, Index j) {
+                weights(i, half * (c.depth / 2) + j) = product(i, half * (c.depth / 2) + j);
+              });
+          gemm(weights, d_tile, sum);
+        });
+      });
+      copy(sum, out.at(0, 0));
+    });
+  });
+}
+
+class OperandPartsEach : public ::testing::TestWithParam<OperandParts> {};
+
+TEST_P(OperandPartsEach, MultiplyRight) {
+  const Watchdog watchdog("operand parts", most_time);
+  const OperandParts& c = GetParam();
+  const lang::Kernel program = sum_of_products(c);
+  const std::string text = codegen::print_cuda(Signature(program.ir()), {90}).text;
+  EXPECT_NE(text.find("---- producer"), std::string::npos);
+  const auto has = [&](const char* piece) { return text.find(piece) != std::string::npos; };
+  if (c.last_part != nullptr)
+    EXPECT_TRUE(has(c.last_part)) << text;
+  else
+    EXPECT_FALSE(has("for (int k = 1;") || has("for (int k = 2;")) << text;
+  const Tensor a = Tensor::random_normal({rows, rows}, bf16, 1),
+               b = Tensor::random_normal({rows, steps * c.depth}, bf16, 2),
+               d = Tensor::random_normal({steps * c.depth, columns}, bf16, 3),
+               out = Tensor::full({rows, columns}, f32, NAN),
+               expected = Tensor::full({rows, columns}, f32, NAN);
+  compile(program, Target::emulated_sm90())(a, b, d, out);
+  compile(program, Target::interpreter())(a, b, d, expected);
+  const auto got = out.values<double>(), wanted = expected.values<double>();
+  for (std::size_t i = 0; i < got.size(); ++i)
+    ASSERT_NEAR(got[i], wanted[i], 0.5) << c.name << ", element " << i;
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Table, OperandPartsEach,
+    ::testing::Values(OperandParts{"quarters", 64, Made::whole, "for (int k = 3; k < 4; ++k)"},
+                      OperandParts{"quarters_of_two_steps", 128, Made::whole, "for (int k = 6; k < 8; ++k)"},
+                      OperandParts{"halves", 96, Made::whole, "for (int k = 3; k < 6; ++k)"},
+                      OperandParts{"one_step", 16, Made::whole, nullptr},
+                      OperandParts{"made_in_halves", 64, Made::in_halves, nullptr},
+                      OperandParts{"transposed", 64, Made::transposed, nullptr}),
+    [](const auto& info) { return std::string(info.param.name); });
+
+}  // namespace
+}  // namespace tegula::emulation
