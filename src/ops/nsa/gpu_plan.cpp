@@ -14,7 +14,7 @@ constexpr int fewest_rows = 20;
 constexpr int least_gain = 24;  // blocks that a tile must be spared
 constexpr int most_pack_divided = 8;
 constexpr int most_dim = 128;
-constexpr int most_entries = 128;  // longer lists have not been measured
+constexpr int most_entries = 128;              // longer lists have not been measured
 constexpr std::int64_t fewest_tokens = 12288;  // below, tiles select too few blocks to gain by it
 constexpr int usual_keys = 64, k_of_product = 16;
 // Warp groups that share keys and values, where there are so many tiles, and lists that fit shared memory.
@@ -51,12 +51,15 @@ NsaPlan plan_nsa_on_gpu(const NsaProblem& p, DType type, const AttentionTiles& g
                                : std::max(1, warp_group_rows / plan.pack);
   plan.keys = given.keys ? given.keys : keys_of_step(p.block, fast ? usual_keys : usual_keys / 2);
   const bool small = fast && std::max(p.dim, p.dim_v) <= most_dim;
+  const int rows = plan.queries * plan.pack;
   const bool divides = small && p.block >= usual_keys && p.tokens >= fewest_tokens &&
-                       p.entries <= most_entries && plan.queries * plan.pack == warp_group_rows &&
-                       plan.pack <= most_pack_divided;
+                       p.entries <= most_entries && plan.pack <= most_pack_divided &&
+                       (rows == warp_group_rows || rows == joined_groups * warp_group_rows);
   if (divides) {
     plan.fewest = (fewest_rows + plan.pack - 1) / plan.pack;
     plan.least_gain = std::max(least_gain, p.entries);
+    // Of more tokens the list is longer, whether they agree or not.
+    if (rows > warp_group_rows) plan.least_gain = plan.least_gain * 7 / 4;
   } else if (small && given.queries == 0 && joins_groups(p, plan)) {
     plan.queries *= joined_groups;
   }

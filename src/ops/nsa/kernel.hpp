@@ -46,8 +46,8 @@ struct NsaKernel {
 // [batch, tokens, kv heads, group], and for packed sequences q_begin, k_begin [sequences + 1] and longest,
 // without the batch dimensions. With pack > 1 the entries of group member 0 are those of all. With fewest >
 // 1, for nsa_rest_kernel: how many parts the tokens have, the tokens of one, and as outputs the most that a
-// token of each part [parts] and of each tile [kv heads, batch · tiles] left to it, and the pairs of each
-// part, as PairLists has them.
+// token of each part [parts] and of each warp group of a tile [kv heads, batch · tiles · groups] left to it,
+// and the pairs of each part, as PairLists has them.
 lang::Kernel nsa_kernel(const NsaKernel& instance);
 
 }  // namespace tegula::ops

@@ -119,7 +119,7 @@ Rest make_rest(const NsaCall& call, std::int64_t tokens_of_part) {
                      parts = (tokens + part - 1) / part;
   Rest rest{scratch({parts}, i32, t.q.device), {}, part, parts};
   auto add = [&](const Shape& shape) { rest.of_heads.push_back(scratch(shape, i32, t.q.device)); };
-  add({heads, batch * ((tokens + c.queries - 1) / c.queries)});
+  add({heads, batch * ((tokens + c.queries - 1) / c.queries) * c.row_groups()});
   add({heads, batch * parts, blocks + 1});
   add({heads, batch * tokens * lists.entries});
   add({heads, batch * tokens, lists.entries});

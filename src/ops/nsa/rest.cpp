@@ -17,6 +17,13 @@ namespace {
 constexpr int most_steps = 16, fewest_of_piece = 128;
 constexpr int query_stages = 4, slot_stages = 4;
 
+// Tokens that one warp group takes: what tiles of several leave is not shared by so many.
+NsaKernel of_one_group(const NsaKernel& forward) {
+  NsaKernel result = forward;
+  result.queries /= forward.row_groups();
+  return result;
+}
+
 class Program {
  public:
   explicit Program(const NsaKernel& instance);
@@ -40,15 +47,19 @@ class Program {
   void key_block(const Index& x, const Index& h, const Index& b) const;
   void merge_block(const Index& x, const Index& h, const Index& b) const;
 
-  const NsaKernel& c;
-  const NsaKernel lists;
+  const NsaKernel c, lists;
+  const int tile_tokens, groups;  // of the forward
   Dim batch{"batch"}, queries{"tokens"}, keys{"keys"}, heads{"kv_heads"};
   std::optional<Tensor> q, k, v, tile_out, tile_lse, out, lse, most_rest, most_of_part, slots, slot_lse;
   std::optional<Expr> scale, behind, part, parts, part_tokens, all_tokens;
   std::optional<PairLists> pairs;
 };
 
-Program::Program(const NsaKernel& instance) : c(instance), lists(lists_of_rest(instance)) {
+Program::Program(const NsaKernel& instance)
+    : c(of_one_group(instance)),
+      lists(lists_of_rest(instance)),
+      tile_tokens(instance.queries),
+      groups(instance.row_groups()) {
   const Extents of_q{batch, queries, heads, c.members}, of_k{batch, keys, heads};
   q.emplace(input("q", joined(of_q, {c.dim}), c.type));
   k.emplace(input("k", joined(of_k, {c.dim}), c.type));
@@ -68,7 +79,7 @@ Program::Program(const NsaKernel& instance) : c(instance), lists(lists_of_rest(i
   part_tokens.emplace(scalar("part_tokens", i32));
   all_tokens.emplace(scalar("all_tokens", i32));
   most_of_part.emplace(input("most_of_part", {*parts}, i32));
-  most_rest.emplace(input("most_rest", {heads, batch * ceildiv(*all_tokens, c.queries)}, i32));
+  most_rest.emplace(input("most_rest", {heads, batch * ceildiv(*all_tokens, tile_tokens) * groups}, i32));
   pairs.emplace(
       lists, PairLists::Extents{heads, batch * *all_tokens, Expr(Operand(0)), batch * *parts, blocks()},
       PairLists::Options{.longest = longest_of_rest(c), .rest = true, .role = PairLists::Role::inputs});
@@ -145,9 +156,11 @@ void Program::key_block(const Index& x, const Index& h, const Index& b) const {
 void Program::merge_block(const Index& x, const Index& h, const Index& b) const {
   exit_if((*most_of_part)(*part) == 0);
   const int rows = c.rows(), block_parts = c.parts(), most = pairs->width() * block_parts + 1;
-  Expr first = x * c.queries,
-       tile = b * ceildiv(*all_tokens, c.queries) + *part * *part_tokens / c.queries + x;
-  Expr count = (*most_rest)(h, tile) * block_parts;
+  // Chunks that left nothing have no places, and end with a warp group's tokens, but inside a tile.
+  Expr first = x * c.queries, row = *part * *part_tokens + first,
+       tile = b * ceildiv(*all_tokens, tile_tokens) + row / tile_tokens,
+       group = tile * groups + row % tile_tokens / c.queries;
+  Expr count = (*most_rest)(h, group) * block_parts;
   exit_if(count == 0);
   auto slot = [&](const Expr& token, const Expr& t) -> Expr {
     Expr row = first + token, place = pairs->place(h, first_row(b) + row, t / block_parts);
@@ -207,7 +220,7 @@ NsaKernel lists_of_rest(const NsaKernel& forward) {
 }
 
 int longest_of_rest(const NsaKernel& forward) {
-  return std::max(most_steps * forward.queries, fewest_of_piece);
+  return std::max(most_steps * of_one_group(forward).queries, fewest_of_piece);
 }
 
 Kernel nsa_rest_kernel(const NsaRestKernel& instance) {

@@ -25,7 +25,7 @@ UnionLists::UnionLists(const NsaKernel& c, const Expr& heads, const Expr& tiles,
   if (!c.divides()) return;
   rest_.emplace(workspace("rest", {heads, tokens, width_}, i32));
   most_of_part_.emplace(output("most_of_part", {*parts}, i32));
-  most_rest_.emplace(output("most_rest", {heads, tiles}, i32));
+  most_rest_.emplace(output("most_rest", {heads, tiles * c.row_groups()}, i32));
 }
 
 void UnionLists::clear_parts() const {
@@ -111,8 +111,9 @@ void UnionLists::leave_out(Shared& marks, const Expr& begin, Shared& named, Shar
   });
 }
 
-// `rest` has the entries of so many tokens, from `row` on. The most of one.
-Expr UnionLists::write_rest(const Expr& head, const Expr& row, const Expr& tokens, Shared& rest) const {
+// `rest` has the entries of so many tokens of the tile, from `row` on. The most of one.
+Expr UnionLists::write_rest(const Expr& head, const Expr& tile, const Expr& row, const Expr& tokens,
+                            Shared& rest) const {
   Shared numbers({c.queries}, i32);
   auto number_of = [&](const Expr& begin, const Expr& end) -> Expr {
     Var number = 0;
@@ -128,8 +129,14 @@ Expr UnionLists::write_rest(const Expr& head, const Expr& row, const Expr& token
       when(n % width_ >= numbers(token), [&] { (*rest_)(head, row + token, n % width_) = -1; });
     });
   });
+  const int groups = c.row_groups(), of_group = c.queries / groups;
   Var most = 0;
-  serial(c.queries, [&](Index token) { most = max(most, numbers(token)); });
+  serial(groups, [&](Index group) {
+    Var own = 0;
+    serial(of_group, [&](Index token) { own = max(own, numbers(group * of_group + token)); });
+    (*most_rest_)(head, tile * groups + group) = own;
+    most = max(most, own);
+  });
   return most;
 }
 
@@ -179,8 +186,7 @@ void UnionLists::find(const Expr& head, const Expr& tile, const Expr& first_row,
   counts_(head, tile) = count;
   whole_(head, tile) = count - cut(0);
   if (!c.divides()) return;
-  Expr most = write_rest(head, first_row + tokens.first, last + 1, rest);
-  (*most_rest_)(head, tile) = most;
+  Expr most = write_rest(head, tile, first_row + tokens.first, last + 1, rest);
   when(most > 0, [&] { atomic_max((*most_of_part_)(part), most); });
 }
 

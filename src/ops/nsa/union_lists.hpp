@@ -13,7 +13,7 @@ namespace tegula::ops {
 class UnionLists {
  public:
   // Declares workspaces for so many tiles and tokens of each head; with c.divides() and so many parts,
-  // most_of_part [parts] and most_rest [heads, tiles] as outputs.
+  // most_of_part [parts] and most_rest [heads, warp groups of tiles] as outputs.
   UnionLists(const NsaKernel& c, const lang::Expr& heads, const lang::Expr& tiles, const lang::Expr& tokens,
              const std::optional<lang::Expr>& parts = {});
 
@@ -48,8 +48,8 @@ class UnionLists {
                    lang::Shared& cut) const;
   lang::Expr gain_of_few(lang::Shared& marks) const;
   void leave_out(lang::Shared& marks, const lang::Expr& begin, lang::Shared& named, lang::Shared& rest) const;
-  lang::Expr write_rest(const lang::Expr& head, const lang::Expr& row, const lang::Expr& tokens,
-                        lang::Shared& rest) const;
+  lang::Expr write_rest(const lang::Expr& head, const lang::Expr& tile, const lang::Expr& row,
+                        const lang::Expr& tokens, lang::Shared& rest) const;
 
   const NsaKernel& c;
   int width_, words_;
