@@ -70,11 +70,7 @@ struct Meeting {
       parallel(scores,
                [&](Index r, Index t) { scores(r, t) = select(sees(r / c.pack, t), scores(r, t), -inf); });
     });
-    // Products of a GPU hide that sums are rescaled in every step.
-    if (c.all_threads)
-      scale_rows(sum, softmax.update(scores));
-    else
-      rescale_rows(sum, softmax.update_lazily(scores, [](Index) { return Expr(true); }));
+    scale_rows(sum, softmax.update(scores));
     Shared value_tile({c.keys, c.dim_v}, c.compute);
     load_values(value_tile);
     add_product(scores, value_tile, sum, c.compute);
