@@ -211,7 +211,9 @@ Workload backward_workload(const BackwardShape& s, bool deterministic) {
 std::vector<Workload> backward_workloads() {
   std::vector<Workload> all;
   const auto add = [&](const BackwardShape& s) {
-    for (const bool deterministic : {true, false}) all.push_back(backward_workload(s, deterministic));
+    all.push_back(backward_workload(s, true));
+    // Other blocks take the same two passes in any order.
+    if (s.dense() || (s.group == 1 && s.k_block == 128)) all.push_back(backward_workload(s, false));
   };
   for (const bool causal : {false, true}) {
     for (const std::int64_t length : {2048, 4096, 8192, 16384})

@@ -1,12 +1,8 @@
 // Loops whose tiles have one slot: each step multiplies before the next one's tiles come.
 #include <gtest/gtest.h>
 
-#include <cmath>
-
-#include "codegen/cuda_program.hpp"
+#include "emulation/compared.hpp"
 #include "runtime/watchdog.hpp"
-#include "tegula/lang.hpp"
-#include "tegula/runtime.hpp"
 
 namespace tegula::emulation {
 namespace {
@@ -60,17 +56,12 @@ TEST_P(OneSlotEach, MultipliesRight) {
   const Watchdog watchdog("one slot", most_time);
   const OneSlot& c = GetParam();
   const lang::Kernel program = sum_of_products(c);
-  EXPECT_NE(codegen::print_cuda(Signature(program.ir()), {90}).text.find("---- producer"), std::string::npos);
-  const Tensor a = Tensor::random_normal({rows, steps * depth}, bf16, 1),
-               b = Tensor::random_normal({steps * depth, columns}, bf16, 2),
-               d = Tensor::random_normal({steps * columns, columns}, bf16, 3),
-               out = Tensor::full({rows, columns}, f32, NAN),
-               expected = Tensor::full({rows, columns}, f32, NAN);
-  compile(program, Target::emulated_sm90())(a, b, d, out);
-  compile(program, Target::interpreter())(a, b, d, expected);
-  const auto got = out.values<double>(), wanted = expected.values<double>();
-  for (std::size_t i = 0; i < got.size(); ++i)
-    ASSERT_NEAR(got[i], wanted[i], c.two_products ? 0.2 : 1e-3) << c.name << ", element " << i;
+  text_with_roles(program);
+  expect_as_interpreted(program,
+                        {Tensor::random_normal({rows, steps * depth}, bf16, 1),
+                         Tensor::random_normal({steps * depth, columns}, bf16, 2),
+                         Tensor::random_normal({steps * columns, columns}, bf16, 3)},
+                        {rows, columns}, c.two_products ? 0.2 : 1e-3);
 }
 
 INSTANTIATE_TEST_SUITE_P(Table, OneSlotEach,

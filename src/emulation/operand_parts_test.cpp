@@ -1,12 +1,8 @@
 // Products whose left operand is rounded right before them are begun with its first part.
 #include <gtest/gtest.h>
 
-#include <cmath>
-
-#include "codegen/cuda_program.hpp"
+#include "emulation/compared.hpp"
 #include "runtime/watchdog.hpp"
-#include "tegula/lang.hpp"
-#include "tegula/runtime.hpp"
 
 namespace tegula::emulation {
 namespace {
@@ -63,23 +59,17 @@ TEST_P(OperandPartsEach, MultiplyRight) {
   const Watchdog watchdog("operand parts", most_time);
   const OperandParts& c = GetParam();
   const lang::Kernel program = sum_of_products(c);
-  const std::string text = codegen::print_cuda(Signature(program.ir()), {90}).text;
-  EXPECT_NE(text.find("---- producer"), std::string::npos);
+  const std::string text = text_with_roles(program);
   const auto has = [&](const char* piece) { return text.find(piece) != std::string::npos; };
   if (c.last_part != nullptr)
     EXPECT_TRUE(has(c.last_part)) << text;
   else
     EXPECT_FALSE(has("for (int k = 1;") || has("for (int k = 2;")) << text;
-  const Tensor a = Tensor::random_normal({rows, rows}, bf16, 1),
-               b = Tensor::random_normal({rows, steps * c.depth}, bf16, 2),
-               d = Tensor::random_normal({steps * c.depth, columns}, bf16, 3),
-               out = Tensor::full({rows, columns}, f32, NAN),
-               expected = Tensor::full({rows, columns}, f32, NAN);
-  compile(program, Target::emulated_sm90())(a, b, d, out);
-  compile(program, Target::interpreter())(a, b, d, expected);
-  const auto got = out.values<double>(), wanted = expected.values<double>();
-  for (std::size_t i = 0; i < got.size(); ++i)
-    ASSERT_NEAR(got[i], wanted[i], 0.5) << c.name << ", element " << i;
+  expect_as_interpreted(
+      program,
+      {Tensor::random_normal({rows, rows}, bf16, 1), Tensor::random_normal({rows, steps * c.depth}, bf16, 2),
+       Tensor::random_normal({steps * c.depth, columns}, bf16, 3)},
+      {rows, columns}, 0.5);
 }
 
 INSTANTIATE_TEST_SUITE_P(

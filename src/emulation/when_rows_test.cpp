@@ -3,10 +3,8 @@
 
 #include <cmath>
 
-#include "codegen/cuda_program.hpp"
+#include "emulation/compared.hpp"
 #include "runtime/watchdog.hpp"
-#include "tegula/lang.hpp"
-#include "tegula/runtime.hpp"
 
 namespace tegula::emulation {
 namespace {
@@ -70,8 +68,7 @@ TEST_P(WhenRows, LeavesOutWhatIsNotChosen) {
   const Watchdog watchdog("when_rows", most_time);
   const Rows& c = GetParam();
   const lang::Kernel program = chosen_products(c);
-  const std::string text = codegen::print_cuda(Signature(program.ir()), {90}).text;
-  EXPECT_NE(text.find("---- producer"), std::string::npos);
+  const std::string text = text_with_roles(program);
   EXPECT_EQ(text.find("(warp_group == 0 ?") != std::string::npos, c.by_group) << text;
   const Tensor a = Tensor::random_normal({c.rows, depth}, bf16, 1),
                b = Tensor::random_normal({steps * depth, columns}, bf16, 2),

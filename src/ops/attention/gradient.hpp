@@ -59,7 +59,8 @@ class QueryGradient {
     // dout [tokens, (pack,) dv], base and delta [(pack,) tokens].
     Branch(const GradientTiles& tiles, const lang::Tensor& dout, const lang::Tensor& base,
            const lang::Tensor& delta, const lang::Expr& first);
-    // Forms base and delta as write_delta does, and leaves them to the pass over keys.
+    // Forms base and delta as write_delta does, and leaves them to the pass over keys. For calls all of whose
+    // queries are in some tile: of packed sequences not all need be.
     Branch(const GradientTiles& tiles, const HeadRows& rows, const lang::Expr& first);
 
    private:

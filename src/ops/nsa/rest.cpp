@@ -33,6 +33,8 @@ class Program {
   Expr shift() const { return keys - queries - *behind; }
   Expr blocks() const { return ceildiv(keys, c.block); }
   Expr tiles() const { return ceildiv(queries, c.queries); }
+  // Of all tiles of a batch of the forward.
+  Expr groups() const { return ceildiv(*all_tokens, tile_tokens) * (tile_tokens / c.queries); }
   Expr first_row(const Expr& b) const { return b * *all_tokens + *part * *part_tokens; }
   PairLists::Part part_of(const Expr& head, const Expr& b) const {
     return {head, b * *parts + *part, Expr(Operand(0)), first_row(b), blocks()};
@@ -48,7 +50,7 @@ class Program {
   void merge_block(const Index& x, const Index& h, const Index& b) const;
 
   const NsaKernel c, lists;
-  const int tile_tokens, groups;  // of the forward
+  const int tile_tokens;  // of the forward
   Dim batch{"batch"}, queries{"tokens"}, keys{"keys"}, heads{"kv_heads"};
   std::optional<Tensor> q, k, v, tile_out, tile_lse, out, lse, most_rest, most_of_part, slots, slot_lse;
   std::optional<Expr> scale, behind, part, parts, part_tokens, all_tokens;
@@ -56,10 +58,7 @@ class Program {
 };
 
 Program::Program(const NsaKernel& instance)
-    : c(of_one_group(instance)),
-      lists(lists_of_rest(instance)),
-      tile_tokens(instance.queries),
-      groups(instance.row_groups()) {
+    : c(of_one_group(instance)), lists(lists_of_rest(instance)), tile_tokens(instance.queries) {
   const Extents of_q{batch, queries, heads, c.members}, of_k{batch, keys, heads};
   q.emplace(input("q", joined(of_q, {c.dim}), c.type));
   k.emplace(input("k", joined(of_k, {c.dim}), c.type));
@@ -79,7 +78,7 @@ Program::Program(const NsaKernel& instance)
   part_tokens.emplace(scalar("part_tokens", i32));
   all_tokens.emplace(scalar("all_tokens", i32));
   most_of_part.emplace(input("most_of_part", {*parts}, i32));
-  most_rest.emplace(input("most_rest", {heads, batch * ceildiv(*all_tokens, tile_tokens) * groups}, i32));
+  most_rest.emplace(input("most_rest", {heads, batch * groups()}, i32));
   pairs.emplace(
       lists, PairLists::Extents{heads, batch * *all_tokens, Expr(Operand(0)), batch * *parts, blocks()},
       PairLists::Options{.longest = longest_of_rest(c), .rest = true, .role = PairLists::Role::inputs});
@@ -157,9 +156,7 @@ void Program::merge_block(const Index& x, const Index& h, const Index& b) const 
   exit_if((*most_of_part)(*part) == 0);
   const int rows = c.rows(), block_parts = c.parts(), most = pairs->width() * block_parts + 1;
   // Chunks that left nothing have no places, and end with a warp group's tokens, but inside a tile.
-  Expr first = x * c.queries, row = *part * *part_tokens + first,
-       tile = b * ceildiv(*all_tokens, tile_tokens) + row / tile_tokens,
-       group = tile * groups + row % tile_tokens / c.queries;
+  Expr first = x * c.queries, group = b * groups() + (*part * *part_tokens + first) / c.queries;
   Expr count = (*most_rest)(h, group) * block_parts;
   exit_if(count == 0);
   auto slot = [&](const Expr& token, const Expr& t) -> Expr {
