@@ -9,9 +9,9 @@ namespace tegula::ops {
 namespace {
 
 constexpr int warp_group_rows = 64, most_pack = 128;
-// Rows of a tile that must share a block: as many slots cost as much as the block's keys and values.
+// Rows of a warp group that must share a block: as many slots cost as much as the block's keys and values.
 constexpr int fewest_rows = 20;
-constexpr int least_gain = 24;  // blocks that a tile must be spared
+constexpr int least_gain = 24;  // blocks that a warp group must be spared
 constexpr int most_pack_divided = 8;
 constexpr int most_dim = 128;
 constexpr int most_entries = 128;              // longer lists have not been measured
@@ -58,11 +58,8 @@ NsaPlan plan_nsa_on_gpu(const NsaProblem& p, DType type, const AttentionTiles& g
   if (divides) {
     plan.fewest = (fewest_rows + plan.pack - 1) / plan.pack;
     plan.least_gain = std::max(least_gain, p.entries);
-    // Of more tokens the list is longer, whether they agree or not.
-    if (rows > warp_group_rows) plan.least_gain = plan.least_gain * 7 / 4;
-  } else if (small && given.queries == 0 && joins_groups(p, plan)) {
-    plan.queries *= joined_groups;
   }
+  if (small && given.queries == 0 && joins_groups(p, plan)) plan.queries *= joined_groups;
   return plan;
 }
 

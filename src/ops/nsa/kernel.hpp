@@ -19,8 +19,8 @@ struct NsaKernel {
   bool causal = true, diagonal = false, repeats = false;
   bool counts = false, varlen = false;
   bool lists = false;  // of tiles are joined by a grid of their own: for GPUs
-  // With more than 1, and `lists`: blocks that fewer tokens of a tile selected are left to a pass over keys,
-  // where that saves the tile at least so many blocks; a pair of a token and a block costs there what
+  // With more than 1, and `lists`: blocks that fewer tokens of a warp group selected are left to a pass over
+  // keys, where that saves the group at least so many blocks; a pair of a token and a block costs there what
   // 1 / fewest of a block costs here. See rest.hpp.
   int fewest = 1, least_gain = 0;
 

@@ -15,7 +15,7 @@ namespace {
 
 // Of a list that one block of the grid works through.
 constexpr int most_steps = 16, fewest_of_piece = 128;
-constexpr int query_stages = 4, slot_stages = 4;
+constexpr int query_stages = 4, slot_stages = 2;
 
 // Tokens that one warp group takes: what tiles of several leave is not shared by so many.
 NsaKernel of_one_group(const NsaKernel& forward) {
@@ -145,8 +145,9 @@ void Program::key_block(const Index& x, const Index& h, const Index& b) const {
     softmax.update(scores);
     Fragment sum({c.rows(), c.dim_v}, f32, 0);
     add_product(scores, v_tile, sum, c.compute);
+    const Fragment own_lse = softmax.lse();  // while the product runs
     softmax.normalize(sum);
-    store_slots(sum, softmax.lse(), h, slot_of(b, begin) + t * c.queries, count - t * c.queries, block_part);
+    store_slots(sum, own_lse, h, slot_of(b, begin) + t * c.queries, count - t * c.queries, block_part);
   });
 }
 

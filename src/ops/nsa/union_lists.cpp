@@ -11,6 +11,16 @@ namespace {
 constexpr int run_length = 32, runs = 32, chunk = runs * run_length;
 constexpr int word_bits = 32;
 
+// Of a word of marks, the bits of a warp group's tokens.
+std::uint32_t bits_of(const NsaKernel& c, int group, int word) {
+  const int of_group = c.queries / c.row_groups();
+  std::uint32_t bits = 0;
+  for (int token = group * of_group; token < (group + 1) * of_group; ++token) {
+    if (token / word_bits == word) bits |= 1u << token % word_bits;
+  }
+  return bits;
+}
+
 }  // namespace
 
 UnionLists::UnionLists(const NsaKernel& c, const Expr& heads, const Expr& tiles, const Expr& tokens,
@@ -39,10 +49,13 @@ UnionLists::List UnionLists::list(const Expr& head, const Expr& tile) const {
   return {blocks_.slice(head, tile), chosen_.slice(head, tile), counts_(head, tile), whole_(head, tile)};
 }
 
-// How many tokens of the tile selected a block.
-Expr UnionLists::tokens_of(Shared& marks, const Expr& run, const Expr& i) const {
-  Var number = number_of_bits(marks(run, i, 0));
-  for (int w = 1; w < words_; ++w) number += number_of_bits(marks(run, i, w));
+// How many tokens of a warp group selected a block.
+Expr UnionLists::tokens_of(Shared& marks, const Expr& run, const Expr& i, int group) const {
+  Var number = 0;
+  for (int w = 0; w < words_; ++w) {
+    if (const std::uint32_t own = bits_of(c, group, w))
+      number += number_of_bits(Expr(marks(run, i, w)) & u32(own));
+  }
   return number;
 }
 
@@ -81,34 +94,46 @@ void UnionLists::list_marked(Shared& marks, const Expr& begin, const List& to, V
   count += place(runs);
 }
 
-// How many blocks need not be read for the tile, times c.fewest: what a block saves that is left out, less
+// Of each warp group, how many blocks it is spared, times c.fewest: what a block saves that is left out, less
 // what its pairs cost.
-Expr UnionLists::gain_of_few(Shared& marks) const {
-  Shared gain({1}, i32);
-  clear(gain);
+void UnionLists::find_gains(Shared& marks, Shared& gains) const {
+  clear(gains);
   parallel(runs, run_length, [&](Index run, Index i) {
-    Expr number = tokens_of(marks, run, i);
-    when(number > 0 && number < c.fewest, [&] { atomic_add(gain(0), c.fewest - number); });
+    for (int group = 0; group < c.row_groups(); ++group) {
+      Expr number = tokens_of(marks, run, i, group);
+      when(number > 0 && number < c.fewest, [&] { atomic_add(gains(group), c.fewest - number); });
+    }
   });
-  return gain(0);
 }
 
-// Takes blocks of few tokens out of the marks of blocks from `begin` on, and puts their entries into `rest`.
-void UnionLists::leave_out(Shared& marks, const Expr& begin, Shared& named, Shared& rest) const {
-  parallel(named, [&](Index n) {
-    Expr block = named(n), own = block - begin;
+// Takes the tokens of a warp group out of the marks of blocks, from `begin` on, that few of them selected, and
+// puts their entries into `rest`.
+void UnionLists::leave_out(Shared& marks, const Expr& begin, int group, Shared& named, Shared& rest) const {
+  const int entries = c.queries / c.row_groups() * width_;
+  parallel(entries, [&](Index of_group) {
+    Expr n = group * entries + of_group, block = named(n), own = block - begin;
     when(block != no_row && own >= 0 && own < chunk, [&] {
       Var earlier = 0;
       serial(range(n / width_ * width_, n), [&](Index m) { earlier += select(named(m) == block, 1, 0); });
-      Expr few = tokens_of(marks, own / run_length, own % run_length) < c.fewest;
+      Expr few = tokens_of(marks, own / run_length, own % run_length, group) < c.fewest;
       when(few && earlier == 0, [&] { rest(n) = block; });
     });
   });
   parallel(runs, run_length, [&](Index run, Index i) {
-    when(tokens_of(marks, run, i) < c.fewest, [&] {
-      for (int w = 0; w < words_; ++w) marks(run, i, w) = u32(0);
+    when(tokens_of(marks, run, i, group) < c.fewest, [&] {
+      for (int w = 0; w < words_; ++w) {
+        if (const std::uint32_t own = bits_of(c, group, w))
+          marks(run, i, w) = Expr(marks(run, i, w)) & u32(~own);
+      }
     });
   });
+}
+
+void UnionLists::leave_out_few(Shared& marks, const Expr& begin, Shared& named, Shared& rest) const {
+  Shared gains({c.row_groups()}, i32);
+  find_gains(marks, gains);
+  for (int group = 0; group < c.row_groups(); ++group)
+    when(gains(group) >= c.fewest * c.least_gain, [&] { leave_out(marks, begin, group, named, rest); });
 }
 
 // `rest` has the entries of so many tokens of the tile, from `row` on. The most of one.
@@ -173,8 +198,7 @@ void UnionLists::find(const Expr& head, const Expr& tile, const Expr& first_row,
                   u32(1) << u32(token % word_bits));
       });
     });
-    if (c.divides())
-      when(gain_of_few(marks) >= c.fewest * c.least_gain, [&] { leave_out(marks, begin, named, rest); });
+    if (c.divides()) leave_out_few(marks, begin, named, rest);
     list_marked(marks, begin, to, count, cut);
   };
   serial(ceildiv(blocks, chunk), [&](Index n) {

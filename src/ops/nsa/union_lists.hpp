@@ -43,11 +43,14 @@ class UnionLists {
   int width() const { return width_; }
 
  private:
-  lang::Expr tokens_of(lang::Shared& marks, const lang::Expr& run, const lang::Expr& i) const;
+  lang::Expr tokens_of(lang::Shared& marks, const lang::Expr& run, const lang::Expr& i, int group) const;
   void list_marked(lang::Shared& marks, const lang::Expr& begin, const List& to, lang::Var& count,
                    lang::Shared& cut) const;
-  lang::Expr gain_of_few(lang::Shared& marks) const;
-  void leave_out(lang::Shared& marks, const lang::Expr& begin, lang::Shared& named, lang::Shared& rest) const;
+  void find_gains(lang::Shared& marks, lang::Shared& gains) const;
+  void leave_out(lang::Shared& marks, const lang::Expr& begin, int group, lang::Shared& named,
+                 lang::Shared& rest) const;
+  void leave_out_few(lang::Shared& marks, const lang::Expr& begin, lang::Shared& named,
+                     lang::Shared& rest) const;
   lang::Expr write_rest(const lang::Expr& head, const lang::Expr& tile, const lang::Expr& row,
                         const lang::Expr& tokens, lang::Shared& rest) const;
 
