@@ -117,7 +117,7 @@ std::string CudaGridPrinter::producer(const Grid& grid, const schedule::Schedule
   team_.threads = roles_->one_loader ? 1 : passes::producer_threads;
   layouts_ = {};
   const std::string text = fmt::format("    const int thread = threadIdx.x - {};\n", roles_->consumers);
-  return text + role(schedule, schedule.roles[1], grid, passes::producer_barrier, passes::producer_threads) +
+  return text + role(schedule, schedule.roles[1], grid, passes::producer_barrier, roles_->producers) +
          adders_;
 }
 
@@ -135,7 +135,7 @@ std::string CudaGridPrinter::print_roles(const Grid& grid, const passes::Roles& 
   facts_ = facts;
   text += "  } else {\n    // ---- producer\n" + producer(grid, schedule) + "  }\n";
 
-  const int threads = roles.consumers + passes::producer_threads;
+  const int threads = roles.consumers + roles.producers;
   program_.kernels.push_back({function, threads, shared_bytes(grid), true, roles.pair_index, has_waits()});
   roles_ = nullptr;
   return fmt::format(

@@ -15,7 +15,7 @@ namespace {
 
 // Of a list that one block of the grid works through.
 constexpr int most_steps = 16, fewest_of_piece = 128;
-constexpr int query_stages = 4, slot_stages = 2;
+constexpr int query_stages = 4, slot_stages = 4;
 
 // Tokens that one warp group takes: what tiles of several leave is not shared by so many.
 NsaKernel of_one_group(const NsaKernel& forward) {

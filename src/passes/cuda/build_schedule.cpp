@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "ir/visit.hpp"
+#include "passes/cuda/ring_depths.hpp"
 #include "passes/cuda/role_events.hpp"
 
 namespace tegula::passes {
@@ -170,26 +171,12 @@ class Turns {
 
 }  // namespace
 
-namespace {
-
 constexpr std::int64_t few_registers = 160;  // of fragments, which leave some to the producer
-
-// That all fragments of a consumer would take together.
-std::int64_t fragment_registers(const Roles& roles) {
-  std::int64_t bytes = 0;
-  for_each_stmt(roles.consumer, [&](const Stmt& s) {
-    const auto* declared = as<Declare>(s);
-    if (declared && declared->tile->space == Space::fragment)
-      bytes += declared->tile->elements() * declared->tile->type.bytes();
-  });
-  return bytes / 4 / roles.consumers;
-}
-
-}  // namespace
 
 RegisterShares register_shares(const Roles& roles) {
   switch (roles.consumers) {
     case 128:
+      if (roles.producers < producer_threads) return {136, 0, 0};  // only groups of four warps share them out
       if (roles.blocks_per_processor == 1) return {248, 0, 0};
       if (fragment_registers(roles) <= few_registers) return {128, 208, 48};
       return {128, 224, 32};
@@ -223,9 +210,9 @@ schedule::Schedule build_schedule(const std::string& name, const Roles& roles, c
   if (roles.cluster() > 1)
     out.prologue.push_back({schedule::ClusterBarrier{}});
   else
-    out.prologue.push_back({schedule::Barrier{0, false, 0, roles.consumers + producer_threads, true}});
+    out.prologue.push_back({schedule::Barrier{0, false, 0, roles.consumers + roles.producers, true}});
   schedule::Role consumer{"consumer", roles.consumers / 128, 4, shares.consumer, {}},
-      producer{"producer", 1, 4, shares.producer, {}};
+      producer{"producer", 1, roles.producers / 32, shares.producer, {}};
   if (shares.consumer > 0) {
     consumer.events.push_back({schedule::SetRegisters{shares.consumer}});
     producer.events.push_back({schedule::SetRegisters{shares.producer}});

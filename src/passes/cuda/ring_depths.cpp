@@ -11,9 +11,10 @@ using namespace ir;
 
 namespace {
 
-constexpr std::int64_t shared_bytes = 225 * 1024;  // for rings and stores; the rest is for other tiles
-
-constexpr std::int64_t other_bytes = 2 * 1024;  // that the system and small tiles take, of each of two blocks
+constexpr std::int64_t shared_bytes = 225 * 1024;  // for rings and stores; the rest is for small tiles
+constexpr std::int64_t small_bytes = 2 * 1024;     // that they and the system take, of each of several blocks
+// Of fragments, with which three blocks of five warps fit a processor.
+constexpr std::int64_t registers_of_three = 128;
 
 std::int64_t bytes_of(const RingPlan& ring) {
   std::int64_t bytes = 0;
@@ -21,17 +22,35 @@ std::int64_t bytes_of(const RingPlan& ring) {
   return bytes;
 }
 
-// Operands that the consumers make.
-std::int64_t own_bytes(const Roles& roles) {
-  std::int64_t result = 0;
+// Tiles of the consumers: operands that they make, and others.
+struct OwnBytes {
+  std::int64_t operands = 0, others = 0;
+};
+
+OwnBytes own_bytes(const Roles& roles) {
+  OwnBytes result;
   for_each_stmt(roles.consumer, [&](const Stmt& s) {
     const auto* declared = as<Declare>(s);
     if (!declared || declared->tile->space != Space::shared || roles.ring_of(declared->tile.get()) >= 0)
       return;
-    if (has_tensor_cores(declared->tile->type) && declared->tile->rank() == 2)
-      result += slot_bytes(*declared->tile);
+    const bool is_operand = has_tensor_cores(declared->tile->type) && declared->tile->rank() == 2;
+    (is_operand ? result.operands : result.others) += slot_bytes(*declared->tile);
   });
+  result.others = std::max<std::int64_t>(0, result.others - small_bytes);
   return result;
+}
+
+// Without the three warps of the producer that do not load. Worth it where threads store, which wait for their
+// stores: the others cover for them.
+bool fits_three(const Roles& roles) {
+  return roles.one_loader && !roles.stores && fragment_registers(roles) <= registers_of_three;
+}
+
+// One warp group leaves the tensor cores idle during its other work: as many blocks as have two stages.
+int blocks_of_processor(const Roles& roles, std::int64_t fixed, std::int64_t moving) {
+  auto fit = [&](int blocks) { return fixed + 2 * moving <= shared_bytes / blocks - small_bytes; };
+  if (roles.consumers != 128) return 1;
+  return fit(3) && fits_three(roles) ? 3 : fit(2) ? 2 : 1;
 }
 
 // What a block reads once comes while the block before runs its last steps, where memory is left.
@@ -47,13 +66,14 @@ void bring_ahead(Roles& roles) {
 }  // namespace
 
 void choose_depths(Roles& roles, const std::vector<int>& asked) {
-  const std::int64_t own = own_bytes(roles);
-  std::int64_t fixed = own + (roles.stores ? staging_bytes(roles.consumers) : 0), moving = 0;
+  const OwnBytes own = own_bytes(roles);
+  std::int64_t fixed = own.operands + own.others + (roles.stores ? staging_bytes(roles.consumers) : 0),
+               moving = 0;
   for (const RingPlan& ring : roles.rings) (ring.in_loop ? moving : fixed) += bytes_of(ring);
-  // One warp group leaves the tensor cores idle during its other work: two blocks, where two stages fit.
-  const bool two = roles.consumers == 128 && fixed + 2 * moving <= shared_bytes / 2 - other_bytes;
-  roles.blocks_per_processor = two ? 2 : 1;
-  const std::int64_t bytes = two ? shared_bytes / 2 - other_bytes : shared_bytes;
+  const int blocks = blocks_of_processor(roles, fixed, moving);
+  roles.blocks_per_processor = blocks;
+  if (blocks > 2) roles.producers = 32;
+  const std::int64_t bytes = blocks > 1 ? shared_bytes / blocks - small_bytes : shared_bytes;
   const std::int64_t most = moving > 0 ? std::max<std::int64_t>(1, (bytes - fixed) / moving) : 1;
   roles.spare_bytes = bytes - fixed;
   for (std::size_t r = 0; r < roles.rings.size(); ++r) {
@@ -61,7 +81,17 @@ void choose_depths(Roles& roles, const std::vector<int>& asked) {
     ring.depth = static_cast<int>(std::min<std::int64_t>(asked[r], most));
     if (ring.in_loop) roles.spare_bytes -= ring.depth * bytes_of(ring);
   }
-  if (own == 0) bring_ahead(roles);
+  if (own.operands == 0) bring_ahead(roles);
+}
+
+std::int64_t fragment_registers(const Roles& roles) {
+  std::int64_t bytes = 0;
+  for_each_stmt(roles.consumer, [&](const Stmt& s) {
+    const auto* declared = as<Declare>(s);
+    if (declared && declared->tile->space == Space::fragment)
+      bytes += declared->tile->elements() * declared->tile->type.bytes();
+  });
+  return bytes / 4 / roles.consumers;
 }
 
 }  // namespace tegula::passes

@@ -346,8 +346,8 @@ std::optional<Roles> Analysis::run() {
     roles.stores |= as<Accumulate>(s) || (copy && copy->from.buffer->space == Space::fragment);
   });
   roles.takes_turns = is_uneven();
-  choose_depths(roles);
   plan_loads(roles);
+  choose_depths(roles);
   if (target_.pairs) pair_blocks(grid_, roles);
   return roles;
 }

@@ -21,7 +21,7 @@ struct RingPlan {
 };
 
 struct Roles {
-  int consumers = 0;  // threads
+  int consumers = 0, producers = 128;  // threads
   int blocks_per_processor = 1;
   std::vector<RingPlan> rings;
   // The statements that fill tiles of rings, and the tiles.
@@ -44,6 +44,7 @@ struct Roles {
   bool is_brought_by_threads(const RingPlan& ring) const;
 };
 
+// Of a producer whose threads bring something.
 inline constexpr int producer_threads = 128;
 // Of a slot for the tile: the pattern of a swizzle begins at such an address.
 std::int64_t slot_bytes(const ir::Buffer& tile);
