@@ -1,4 +1,5 @@
 // Kernels whose blocks have a producer and consumers: what they become, and what ptxas makes of it.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <iostream>
@@ -10,6 +11,7 @@
 #include "ops/block_sparse/kernel.hpp"
 #include "ops/gemm/kernel.hpp"
 #include "ops/nsa/kernel.hpp"
+#include "ops/nsa/rest.hpp"
 
 namespace tegula::codegen {
 namespace {
@@ -69,6 +71,13 @@ ops::NsaKernel nsa_of(int pack, int queries) {
   c.dim = c.dim_v = 128;
   c.pack = c.members = pack, c.queries = queries;
   c.lists = true;
+  return c;
+}
+
+ops::NsaKernel divided(int pack, int entries) {
+  ops::NsaKernel c = nsa_of(pack, 192 / pack);
+  c.entries = entries;
+  c.fewest = 3;
   return c;
 }
 
@@ -149,6 +158,14 @@ const std::vector<RolesCase> roles_cases{
      [] { return nsa_kernel(nsa_of(4, 48)); },
      {"(warp_group == 0 ?"},
      {"tg::take_turn<"}},
+    {"rest_of_8_heads",
+     [] { return ops::nsa_rest_kernel({divided(8, 80)}); },
+     {"__launch_bounds__(160, 3)", "__launch_bounds__(256, 2)"},
+     {}},
+    {"rest_of_4_heads",
+     [] { return ops::nsa_rest_kernel({divided(4, 16)}); },
+     {"tg::copy_async", "__launch_bounds__(256, 2)"},
+     {"__launch_bounds__(160, 3)"}},
     {"sparse_gathered",
      [] { return block_sparse_kernel(sparse_of(128, 1, 1, 128)); },
      {"tg::copy_async"},
@@ -180,6 +197,25 @@ TEST_P(Roles, AreDividedAndFitTheirRegisters) {
 
 INSTANTIATE_TEST_SUITE_P(Kernels, Roles, ::testing::ValuesIn(roles_cases),
                          [](const auto& info) { return info.param.name; });
+
+// As many blocks as the text promises, with tiles of every type; fewer only where they do not.
+TEST(RolesText, FitSharedMemoryTogether) {
+  constexpr std::size_t of_processor = 228 * 1024, of_system = 1024;
+  for (const auto& [pack, entries, of_keys, of_tokens] :
+       {std::tuple(8, 80, 3, 2), std::tuple(4, 16, 2, 2), std::tuple(2, 128, 2, 1)}) {
+    const Signature signature(ops::nsa_rest_kernel({divided(pack, entries)}).ir());
+    const CudaProgram program = print_cuda(signature, {90});
+    ASSERT_EQ(program.kernels.size(), 2);
+    for (const int number : {0, 1}) {
+      const CudaProgram::Kernel& kernel = program.kernels[static_cast<std::size_t>(number)];
+      const int blocks = number == 0 ? of_keys : of_tokens;
+      EXPECT_NE(program.text.find(fmt::format("({}, {}) {}(", kernel.threads, blocks, kernel.function)),
+                std::string::npos)
+          << pack;
+      EXPECT_LE(static_cast<std::size_t>(blocks) * (kernel.shared_bytes + of_system), of_processor) << pack;
+    }
+  }
+}
 
 // Without the copy engine the producer's threads bring the tiles; for sm_80 there are no roles.
 TEST(RolesText, FallsBackByTarget) {

@@ -160,9 +160,14 @@ void Program::merge_block(const Index& x, const Index& h, const Index& b) const 
   Expr first = x * c.queries, group = b * groups() + (*part * *part_tokens + first) / c.queries;
   Expr count = (*most_rest)(h, group) * block_parts;
   exit_if(count == 0);
+  Shared places({c.queries, pairs->width()}, i32);
+  parallel(places, [&](Index token, Index entry) {
+    Expr row = first + token;
+    places(token, entry) = select(row < queries, pairs->place(h, first_row(b) + row, entry), -1);
+  });
   auto slot = [&](const Expr& token, const Expr& t) -> Expr {
-    Expr row = first + token, place = pairs->place(h, first_row(b) + row, t / block_parts);
-    return select(row < queries && t < count && place >= 0, slot_of(b, place), -1);
+    Expr place = places(token, t / block_parts);
+    return select(t < count && place >= 0, slot_of(b, place), -1);
   };
   // Behind the slots of a token's pairs stands what its tile has found.
   Shared weights({c.queries, most, c.pack}, f32);
@@ -172,29 +177,29 @@ void Program::merge_block(const Index& x, const Index& h, const Index& b) const 
     weights(token, t, member) = select(of_pair, (*slot_lse)(h, at, t % block_parts, member),
                                        select(of_tile, (*tile_lse)(b, h, member, first + token), -inf));
   });
+  auto weight = [&](const Expr& r, const Expr& t) { return weights(r / c.pack, t, r % c.pack); };
+  Shared top({rows}, f32), factor({rows}, f32);
+  parallel(rows, [&](Index r) {
+    Var own = -inf;
+    serial(most, [&](Index t) { own = max(own, weight(r, t)); });
+    top(r) = select(own == -inf, 0, own);
+  });
+  parallel(weights, [&](Index token, Index t, Index member) {
+    weights(token, t, member) = exp2((weights(token, t, member) - top(token * c.pack + member)) * log2e);
+  });
   Fragment total({rows}, f32);
   parallel(total, [&](Index r) {
-    auto weight = [&](const Expr& t) { return weights(r / c.pack, t, r % c.pack); };
-    Var top = -inf, sum = 0.f;
-    serial(most, [&](Index t) { top = max(top, weight(t)); });
-    Expr above = select(top == -inf, 0, top);
-    serial(most, [&](Index t) {
-      Expr own = exp2((weight(t) - above) * log2e);
-      weight(t) = own;
-      sum += own;
-    });
-    Expr factor = select(sum == 0, 0, rcp(sum));
-    serial(most, [&](Index t) { weight(t) *= factor; });
-    total(r) = select(sum == 0, -inf, above + log2(sum) * ln2);
+    Var sum = 0.f;
+    serial(most, [&](Index t) { sum += weight(r, t); });
+    factor(r) = select(sum == 0, 0, rcp(sum));
+    total(r) = select(sum == 0, -inf, top(r) + log2(sum) * ln2);
   });
   Shared own_tile({rows, c.dim_v}, c.compute);
   load_queries(tile_out->slice(b, all, h), first, own_tile, c.pack);
   Fragment sum({rows, c.dim_v}, f32, 0);
   auto add_weighted = [&](const Shared& tile_of, const Expr& t) {
     Fragment diagonal({rows, rows}, f32);
-    parallel(diagonal, [&](Index i, Index j) {
-      diagonal(i, j) = select(i == j, weights(i / c.pack, t, i % c.pack), 0);
-    });
+    parallel(diagonal, [&](Index i, Index j) { diagonal(i, j) = select(i == j, weight(i, t), 0); });
     add_product(diagonal, tile_of, sum, c.compute);
   };
   add_weighted(own_tile, count);
@@ -205,6 +210,7 @@ void Program::merge_block(const Index& x, const Index& h, const Index& b) const 
         slot_tile.reshape({c.queries, c.pack, c.dim_v}));
     add_weighted(slot_tile, t);
   });
+  parallel(sum, [&](Index i, Index j) { sum(i, j) *= factor(i); });
   store_rows(sum, out->slice(b, all, h), first, c.pack);
   store_lse(total, lse->slice(b, h), first, c.pack);
 }

@@ -106,8 +106,8 @@ void UnionLists::find_gains(Shared& marks, Shared& gains) const {
   });
 }
 
-// Takes the tokens of a warp group out of the marks of blocks, from `begin` on, that few of them selected, and
-// puts their entries into `rest`.
+// Takes the tokens of a warp group out of the marks of blocks, from `begin` on, that few of them selected,
+// and puts their entries into `rest`.
 void UnionLists::leave_out(Shared& marks, const Expr& begin, int group, Shared& named, Shared& rest) const {
   const int entries = c.queries / c.row_groups() * width_;
   parallel(entries, [&](Index of_group) {

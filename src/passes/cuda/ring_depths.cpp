@@ -22,28 +22,44 @@ std::int64_t bytes_of(const RingPlan& ring) {
   return bytes;
 }
 
-// Tiles of the consumers: operands that they make, and others.
+// Tiles in no ring: operands that the consumers make, and others of both roles.
 struct OwnBytes {
   std::int64_t operands = 0, others = 0;
 };
 
 OwnBytes own_bytes(const Roles& roles) {
   OwnBytes result;
-  for_each_stmt(roles.consumer, [&](const Stmt& s) {
+  auto add = [&](const Stmt& s) {
     const auto* declared = as<Declare>(s);
     if (!declared || declared->tile->space != Space::shared || roles.ring_of(declared->tile.get()) >= 0)
       return;
     const bool is_operand = has_tensor_cores(declared->tile->type) && declared->tile->rank() == 2;
     (is_operand ? result.operands : result.others) += slot_bytes(*declared->tile);
-  });
+  };
+  for_each_stmt(roles.consumer, add);
+  for_each_stmt(roles.producer, add);
   result.others = std::max<std::int64_t>(0, result.others - small_bytes);
   return result;
 }
 
-// Without the three warps of the producer that do not load. Worth it where threads store, which wait for their
-// stores: the others cover for them.
+// Threads store in every step of a loop.
+bool stores_in_steps(const Roles& roles) {
+  bool found = false;
+  for_each_stmt(roles.consumer, [&](const Stmt& s) {
+    const auto* loop = as<For>(s);
+    if (!loop || loop->kind != LoopKind::pipelined) return;
+    for_each_stmt(loop->body, [&](const Stmt& inner) {
+      const auto* store = as<Store>(inner);
+      found |= store && !store->to.view.is_tile();
+    });
+  });
+  return found && !roles.stores;
+}
+
+// Without the three warps of the producer that do not load. Others cover for a block that waits for its
+// stores; where sums stay in registers from step to step, two blocks with more of them do better.
 bool fits_three(const Roles& roles) {
-  return roles.one_loader && !roles.stores && fragment_registers(roles) <= registers_of_three;
+  return roles.one_loader && stores_in_steps(roles) && fragment_registers(roles) <= registers_of_three;
 }
 
 // One warp group leaves the tensor cores idle during its other work: as many blocks as have two stages.
