@@ -7,6 +7,7 @@
 
 #include "cuda/driver.hpp"
 #include "cuda/memory.hpp"
+#include "ops/nsa/call.hpp"
 #include "ops/reference/reference.hpp"
 #include "ops/registry.hpp"
 #include "runtime/watchdog.hpp"
@@ -169,6 +170,38 @@ TEST(CudaSelection, TakesThePromisedLengthOfSequences) {
     EXPECT_EQ(results.back(), results.front());
   }
 }
+
+// What tiles of one or three warp groups leave to the pass over keys, beside tiles that leave nothing.
+class CudaDivided : public ::testing::TestWithParam<std::int64_t> {};
+
+TEST_P(CudaDivided, AgreesWithTilesAlone) {
+  if (!cuda::is_driver_usable()) GTEST_SKIP() << "this machine has no CUDA device";
+  const Watchdog watchdog("selections that are divided", most_time);
+  const cuda::PoisonedAllocations poisoned;
+  const std::int64_t tokens = 12288 + 100, heads = GetParam();
+  const Tensor q = Tensor::random_normal({1, tokens, 2 * heads, 128}, bf16, 1).to(Device::cuda()),
+               k = Tensor::random_normal({1, tokens, 2, 128}, bf16, 2).to(Device::cuda()),
+               v = Tensor::random_normal({1, tokens, 2, 128}, bf16, 3).to(Device::cuda()),
+               lists = Tensor::random_integers({1, tokens, 2, 40}, i32, 4, -1, 200).to(Device::cuda());
+  auto attend = [&](int queries, bool divided) {
+    NsaSelectedOptions options;
+    options.tiles.queries = queries;
+    ops::NsaCall call = ops::prepare_nsa(q, k, v, lists, options, true);
+    EXPECT_TRUE(call.kernel.divides());
+    if (!divided) call.kernel.fewest = 1;
+    const NsaSelectedResult result = ops::run_nsa(call, options);
+    return std::pair(result.out.to(Device::cpu()), result.lse.to(Device::cpu()));
+  };
+  const auto one_group = static_cast<int>(64 / heads);
+  const auto alone = attend(one_group, false);
+  for (const int queries : {one_group, 3 * one_group, 3 * one_group}) {
+    const auto divided = attend(queries, true);
+    EXPECT_TRUE(all_close(divided.first, alone.first, 4e-3, 2e-2)) << queries;
+    EXPECT_TRUE(all_close(divided.second, alone.second, 1e-4, 1e-4)) << queries;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Group, CudaDivided, ::testing::Values(2, 4, 8));
 
 // Many blocks of keys add to each tile of dq; vectors whose rows begin anywhere are not for the copy engine.
 class CudaGradients : public ::testing::TestWithParam<std::int64_t> {};
