@@ -169,9 +169,9 @@ class Turns {
   int ring_, buffer_;
 };
 
-}  // namespace
-
 constexpr std::int64_t few_registers = 160;  // of fragments, which leave some to the producer
+
+}  // namespace
 
 RegisterShares register_shares(const Roles& roles) {
   switch (roles.consumers) {

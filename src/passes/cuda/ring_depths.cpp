@@ -42,7 +42,8 @@ OwnBytes own_bytes(const Roles& roles) {
   return result;
 }
 
-// Threads store in every step of a loop.
+// Threads store in every step of a loop, and the copy engine nothing, for which the producer's other warps
+// add.
 bool stores_in_steps(const Roles& roles) {
   bool found = false;
   for_each_stmt(roles.consumer, [&](const Stmt& s) {
