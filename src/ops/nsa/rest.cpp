@@ -47,6 +47,7 @@ class Program {
   void store_slots(const Fragment& tile, const Fragment& tile_lse, const Expr& head, const Expr& first,
                    const Expr& count, const Expr& block_part) const;
   void key_block(const Index& x, const Index& h, const Index& b) const;
+  Fragment weigh(Shared& weights, Shared& top, Shared& factor) const;
   void merge_block(const Index& x, const Index& h, const Index& b) const;
 
   const NsaKernel c, lists;
@@ -151,6 +152,29 @@ void Program::key_block(const Index& x, const Index& h, const Index& b) const {
   });
 }
 
+// Turns the lse of what rows add up, [tokens, numbers, heads], into weights relative to the `top` of a row,
+// which add up to 1 / factor. The lse of all together.
+Fragment Program::weigh(Shared& weights, Shared& top, Shared& factor) const {
+  const auto most = static_cast<int>(weights.extent(1));
+  auto weight = [&](const Expr& r, const Expr& t) { return weights(r / c.pack, t, r % c.pack); };
+  parallel(c.rows(), [&](Index r) {
+    Var own = -inf;
+    serial(most, [&](Index t) { own = max(own, weight(r, t)); });
+    top(r) = select(own == -inf, 0, own);
+  });
+  parallel(weights, [&](Index token, Index t, Index member) {
+    weights(token, t, member) = exp2((weights(token, t, member) - top(token * c.pack + member)) * log2e);
+  });
+  Fragment total({c.rows()}, f32);
+  parallel(total, [&](Index r) {
+    Var sum = 0.f;
+    serial(most, [&](Index t) { sum += weight(r, t); });
+    factor(r) = select(sum == 0, 0, rcp(sum));
+    total(r) = select(sum == 0, -inf, top(r) + log2(sum) * ln2);
+  });
+  return total;
+}
+
 // By products with matrices that have weights on their diagonals, which tensor cores form as fast as slots
 // arrive.
 void Program::merge_block(const Index& x, const Index& h, const Index& b) const {
@@ -179,21 +203,7 @@ void Program::merge_block(const Index& x, const Index& h, const Index& b) const 
   });
   auto weight = [&](const Expr& r, const Expr& t) { return weights(r / c.pack, t, r % c.pack); };
   Shared top({rows}, f32), factor({rows}, f32);
-  parallel(rows, [&](Index r) {
-    Var own = -inf;
-    serial(most, [&](Index t) { own = max(own, weight(r, t)); });
-    top(r) = select(own == -inf, 0, own);
-  });
-  parallel(weights, [&](Index token, Index t, Index member) {
-    weights(token, t, member) = exp2((weights(token, t, member) - top(token * c.pack + member)) * log2e);
-  });
-  Fragment total({rows}, f32);
-  parallel(total, [&](Index r) {
-    Var sum = 0.f;
-    serial(most, [&](Index t) { sum += weight(r, t); });
-    factor(r) = select(sum == 0, 0, rcp(sum));
-    total(r) = select(sum == 0, -inf, top(r) + log2(sum) * ln2);
-  });
+  const Fragment total = weigh(weights, top, factor);
   Shared own_tile({rows, c.dim_v}, c.compute);
   load_queries(tile_out->slice(b, all, h), first, own_tile, c.pack);
   Fragment sum({rows, c.dim_v}, f32, 0);
