@@ -198,7 +198,7 @@ TEST_P(Roles, AreDividedAndFitTheirRegisters) {
 INSTANTIATE_TEST_SUITE_P(Kernels, Roles, ::testing::ValuesIn(roles_cases),
                          [](const auto& info) { return info.param.name; });
 
-// As many blocks as the text promises, with tiles of every type; fewer only where they do not.
+// As many blocks share a processor as the text promises, tiles of every type counted.
 TEST(RolesText, FitSharedMemoryTogether) {
   constexpr std::size_t of_processor = 228 * 1024, of_system = 1024;
   for (const auto& [pack, entries, of_keys, of_tokens] :

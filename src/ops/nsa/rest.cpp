@@ -1,6 +1,7 @@
 #include "ops/nsa/rest.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "ops/attention/scores.hpp"
 #include "ops/attention/views.hpp"
@@ -47,7 +48,16 @@ class Program {
   void store_slots(const Fragment& tile, const Fragment& tile_lse, const Expr& head, const Expr& first,
                    const Expr& count, const Expr& block_part) const;
   void key_block(const Index& x, const Index& h, const Index& b) const;
-  Fragment weigh(Shared& weights, Shared& top, Shared& factor) const;
+  // What is added up in a row has a weight relative to the largest of the row.
+  Expr weight(Shared& weights, const Expr& r, const Expr& t) const {
+    return weights(r / c.pack, t, r % c.pack);
+  }
+  // The factors with which the weights of a row add up to 1.
+  struct Total {
+    Fragment lse;
+    Shared factor;
+  };
+  Total weigh(Shared& weights) const;
   void merge_block(const Index& x, const Index& h, const Index& b) const;
 
   const NsaKernel c, lists;
@@ -152,27 +162,26 @@ void Program::key_block(const Index& x, const Index& h, const Index& b) const {
   });
 }
 
-// Turns the lse of what rows add up, [tokens, numbers, heads], into weights relative to the `top` of a row,
-// which add up to 1 / factor. The lse of all together.
-Fragment Program::weigh(Shared& weights, Shared& top, Shared& factor) const {
+// Turns the lse of what rows add up, [tokens, numbers, heads], into weights.
+Program::Total Program::weigh(Shared& weights) const {
   const auto most = static_cast<int>(weights.extent(1));
-  auto weight = [&](const Expr& r, const Expr& t) { return weights(r / c.pack, t, r % c.pack); };
+  Shared top({c.rows()}, f32), factor({c.rows()}, f32);
   parallel(c.rows(), [&](Index r) {
     Var own = -inf;
-    serial(most, [&](Index t) { own = max(own, weight(r, t)); });
+    serial(most, [&](Index t) { own = max(own, weight(weights, r, t)); });
     top(r) = select(own == -inf, 0, own);
   });
   parallel(weights, [&](Index token, Index t, Index member) {
     weights(token, t, member) = exp2((weights(token, t, member) - top(token * c.pack + member)) * log2e);
   });
-  Fragment total({c.rows()}, f32);
-  parallel(total, [&](Index r) {
+  Fragment lse_of_all({c.rows()}, f32);
+  parallel(lse_of_all, [&](Index r) {
     Var sum = 0.f;
-    serial(most, [&](Index t) { sum += weight(r, t); });
+    serial(most, [&](Index t) { sum += weight(weights, r, t); });
     factor(r) = select(sum == 0, 0, rcp(sum));
-    total(r) = select(sum == 0, -inf, top(r) + log2(sum) * ln2);
+    lse_of_all(r) = select(sum == 0, -inf, top(r) + log2(sum) * ln2);
   });
-  return total;
+  return {std::move(lse_of_all), std::move(factor)};
 }
 
 // By products with matrices that have weights on their diagonals, which tensor cores form as fast as slots
@@ -201,15 +210,13 @@ void Program::merge_block(const Index& x, const Index& h, const Index& b) const 
     weights(token, t, member) = select(of_pair, (*slot_lse)(h, at, t % block_parts, member),
                                        select(of_tile, (*tile_lse)(b, h, member, first + token), -inf));
   });
-  auto weight = [&](const Expr& r, const Expr& t) { return weights(r / c.pack, t, r % c.pack); };
-  Shared top({rows}, f32), factor({rows}, f32);
-  const Fragment total = weigh(weights, top, factor);
+  const Total total = weigh(weights);
   Shared own_tile({rows, c.dim_v}, c.compute);
   load_queries(tile_out->slice(b, all, h), first, own_tile, c.pack);
   Fragment sum({rows, c.dim_v}, f32, 0);
   auto add_weighted = [&](const Shared& tile_of, const Expr& t) {
     Fragment diagonal({rows, rows}, f32);
-    parallel(diagonal, [&](Index i, Index j) { diagonal(i, j) = select(i == j, weight(i, t), 0); });
+    parallel(diagonal, [&](Index i, Index j) { diagonal(i, j) = select(i == j, weight(weights, i, t), 0); });
     add_product(diagonal, tile_of, sum, c.compute);
   };
   add_weighted(own_tile, count);
@@ -220,9 +227,9 @@ void Program::merge_block(const Index& x, const Index& h, const Index& b) const 
         slot_tile.reshape({c.queries, c.pack, c.dim_v}));
     add_weighted(slot_tile, t);
   });
-  parallel(sum, [&](Index i, Index j) { sum(i, j) *= factor(i); });
+  parallel(sum, [&](Index i, Index j) { sum(i, j) *= total.factor(i); });
   store_rows(sum, out->slice(b, all, h), first, c.pack);
-  store_lse(total, lse->slice(b, h), first, c.pack);
+  store_lse(total.lse, lse->slice(b, h), first, c.pack);
 }
 
 }  // namespace

@@ -179,10 +179,10 @@ void Consumer::product(const Gemm& gemm, const Stmt& s, Events& out) {
   for (std::size_t i = 0; i < flights_.size(); ++i) {
     if (in_registers && flights_[i].sum == gemm.a.buffer) before = i + 1;
   }
-  // Two blocks share a processor: while this one makes an operand itself, the other one multiplies, and the
+  // Several blocks share a processor: while this one makes an operand itself, others multiply, and the
   // registers of products in flight are better free.
   const bool by_threads = gemm.a.buffer->space == Space::shared && !names_.is_ring(gemm.a.buffer.get());
-  if (by_threads && roles_.blocks_per_processor == 2) before = flights_.size();
+  if (by_threads && roles_.blocks_per_processor > 1) before = flights_.size();
   wait(before, out);
   std::vector<schedule::Access> accesses;
   for (const View* operand : {&gemm.a, &gemm.b}) {

@@ -89,7 +89,7 @@ void choose_depths(Roles& roles, const std::vector<int>& asked) {
   for (const RingPlan& ring : roles.rings) (ring.in_loop ? moving : fixed) += bytes_of(ring);
   const int blocks = blocks_of_processor(roles, fixed, moving);
   roles.blocks_per_processor = blocks;
-  if (blocks > 2) roles.producers = 32;
+  if (blocks > 2) roles.producers = one_warp;
   const std::int64_t bytes = blocks > 1 ? shared_bytes / blocks - small_bytes : shared_bytes;
   const std::int64_t most = moving > 0 ? std::max<std::int64_t>(1, (bytes - fixed) / moving) : 1;
   roles.spare_bytes = bytes - fixed;

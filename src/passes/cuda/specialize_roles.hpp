@@ -20,8 +20,10 @@ struct RingPlan {
   bool by_rows = false;  // the producer's threads copy pieces of rows, each arrives when its own are there
 };
 
+inline constexpr int producer_threads = 128, one_warp = 32;
+
 struct Roles {
-  int consumers = 0, producers = 128;  // threads
+  int consumers = 0, producers = producer_threads;  // threads
   int blocks_per_processor = 1;
   std::vector<RingPlan> rings;
   // The statements that fill tiles of rings, and the tiles.
@@ -44,8 +46,6 @@ struct Roles {
   bool is_brought_by_threads(const RingPlan& ring) const;
 };
 
-// Of a producer whose threads bring something.
-inline constexpr int producer_threads = 128;
 // Of a slot for the tile: the pattern of a swizzle begins at such an address.
 std::int64_t slot_bytes(const ir::Buffer& tile);
 // Of the buffers through which fragments are stored.
