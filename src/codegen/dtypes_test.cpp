@@ -137,6 +137,7 @@ void record_operations(Program& p, DType type) {
     results.emplace_back([](auto& a, auto& b) { return a >> b; });
     results.emplace_back([](auto& a, auto& b) { return (a & 3) << b; });
     results.emplace_back([](auto& a, auto& b) { return ~a & b; });
+    results.emplace_back([](auto& a, auto& b) { return popcount(a) + popcount(b ^ a); });
   } else {
     results.emplace_back([](auto& a, auto& b) { return a / b; });
     results.emplace_back([](auto& a, auto& b) { return round(a) + floor(b) * 100 + ceil(a) * 10000; });

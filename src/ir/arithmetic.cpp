@@ -111,6 +111,8 @@ Value integer_op(Op op, DType type, std::span<const Value> args, bool* overflow)
       return {type, wrap(type, a ^ b)};
     case Op::bit_not:
       return {type, type.is_boolean() ? static_cast<std::int64_t>(a == 0) : wrap(type, ~a)};
+    case Op::popcount:
+      return {type, std::popcount(static_cast<std::uint64_t>(a) & (~std::uint64_t{0} >> (64 - type.bits())))};
     case Op::shl:
     case Op::shr:
       return shift(op, type, args[0].integer, args[1].integer);

@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <limits>
+#include <tuple>
 
 namespace tegula::ir {
 namespace {
@@ -62,6 +63,9 @@ TEST(Arithmetic, IntegersFollowTheTable) {
       {Op::shr, u32, 4294967295, 31, 1},
       {Op::shr, u32, 4294967295, 32, 0},
   };
+  for (const auto& [type, a, bits] :
+       {std::tuple{i32, std::int64_t{-1}, 32}, {u32, std::int64_t{0xf0f0}, 8}, {i64, std::int64_t{-2}, 63}})
+    EXPECT_EQ(run(Op::popcount, type, {{type, a}}).integer, bits);
   for (const IntegerCase& c : table) {
     bool overflow = false;
     const Value result = run(c.op, c.type, {{c.type, c.a}, {c.type, c.b}}, &overflow);

@@ -236,6 +236,8 @@ class Bounds {
       case Op::bit_or:
       case Op::bit_xor:
         return bits(e->op, arg(0), arg(1));
+      case Op::popcount:
+        return {0, e->type.bits()};
       case Op::shl:
       case Op::shr:
         return shifted(e->op, e->type, arg(0), arg(1));

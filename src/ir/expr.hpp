@@ -38,7 +38,7 @@ enum class Op : std::uint8_t {
   // integers and floats
   add, sub, mul, div, mod, floordiv, floormod, ceildiv, min, max, neg, abs,
   // integers
-  bit_and, bit_or, bit_xor, bit_not, shl, shr,
+  bit_and, bit_or, bit_xor, bit_not, popcount, shl, shr,
   // to bool
   eq, ne, lt, le, gt, ge, logical_and, logical_or, logical_not, isnan,
   // select(condition, a, b); conversions

@@ -133,7 +133,7 @@ class RandomExprs {
     constexpr Op ops[] = {Op::add, Op::add,      Op::sub,      Op::sub,     Op::mul,     Op::div,
                           Op::mod, Op::floordiv, Op::floormod, Op::ceildiv, Op::min,     Op::max,
                           Op::add, Op::mul,      Op::bit_and,  Op::bit_or,  Op::bit_xor, Op::shl,
-                          Op::shr, Op::neg,      Op::abs,      Op::bit_not};
+                          Op::shr, Op::neg,      Op::abs,      Op::bit_not, Op::popcount};
     const Op op = ops[number(0, std::ssize(ops) - 1)];
     const Expr a = expr(type, depth);
     if (arity_of(op) == 1) return make(op, type, {a});

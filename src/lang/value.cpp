@@ -250,6 +250,11 @@ Expr operator~(const Operand& a) {
   return made(ir::Op::bit_not, compute_type(a.type()), {node_of(a)}, a.at);
 }
 
+Expr popcount(const Operand& x) {
+  if (!x.type().is_integer()) fail(x.at, "popcount() needs an integer, got " + std::string(x.type().name()));
+  return made(ir::Op::popcount, compute_type(x.type()), {node_of(x)}, x.at);
+}
+
 Expr abs(const Operand& x) {
   if (x.type().is_boolean()) fail(x.at, "abs() of a boolean");
   return made(ir::Op::abs, compute_type(x.type()), {node_of(x)}, x.at);

@@ -126,9 +126,9 @@ Value Generator::operation(DType type, int depth) {
 }
 
 Value Generator::integer_operation(DType type, int depth) {
-  constexpr Op ops[] = {Op::add,      Op::add, Op::sub, Op::mul,     Op::div,    Op::mod, Op::floordiv,
-                        Op::floormod, Op::min, Op::max, Op::bit_and, Op::shl,    Op::shr, Op::bit_or,
-                        Op::bit_xor,  Op::neg, Op::abs, Op::bit_not, Op::ceildiv};
+  constexpr Op ops[] = {Op::add,      Op::add, Op::sub, Op::mul,     Op::div,      Op::mod,    Op::floordiv,
+                        Op::floormod, Op::min, Op::max, Op::bit_and, Op::shl,      Op::shr,    Op::bit_or,
+                        Op::bit_xor,  Op::neg, Op::abs, Op::bit_not, Op::popcount, Op::ceildiv};
   const Op op = random_.pick_from(ops);
   if (op >= Op::div && op <= Op::ceildiv && random_.chance(25)) return guarded_division(op, type, depth);
   std::vector<Value> args{value(type, depth)};

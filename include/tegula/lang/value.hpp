@@ -135,6 +135,7 @@ Expr min(const Operand& a, const Operand& b);
 Expr clamp(const Operand& x, const Operand& low, const Operand& high);
 Expr select(const Operand& condition, const Operand& a, const Operand& b);
 Expr abs(const Operand& x);
+Expr popcount(const Operand& x);  // bits that are 1, of the type that x is computed in
 Expr floordiv(const Operand& a, const Operand& b);
 Expr floormod(const Operand& a, const Operand& b);
 Expr ceildiv(const Operand& a, const Operand& b);

@@ -81,6 +81,15 @@ TEGULA_CPU_INLINE vf abs(vf x) { return (vf)((vu)x & 0x7fffffffu); }
 TEGULA_CPU_INLINE float abs(float x) { return as_f32(as_u32(x) & 0x7fffffffu); }
 TEGULA_CPU_INLINE vi abs(vi x) { return x < 0 ? (vi)(0u - (vu)x) : x; }
 TEGULA_CPU_INLINE int32_t abs(int32_t x) { return x < 0 ? int32_t(0u - uint32_t(x)) : x; }
+TEGULA_CPU_INLINE vu popcount(vu x) {
+  x = x - ((x >> 1) & 0x55555555u);
+  x = (x & 0x33333333u) + ((x >> 2) & 0x33333333u);
+  x = (x + (x >> 4)) & 0x0f0f0f0fu;
+  return (x * 0x01010101u) >> 24;
+}
+TEGULA_CPU_INLINE vi popcount(vi x) { return (vi)popcount((vu)x); }
+TEGULA_CPU_INLINE int32_t popcount(int32_t x) { return __builtin_popcount(uint32_t(x)); }
+TEGULA_CPU_INLINE uint32_t popcount(uint32_t x) { return uint32_t(__builtin_popcount(x)); }
 TEGULA_CPU_INLINE vf copysign(vf magnitude, vf sign) {
   return (vf)(((vu)magnitude & 0x7fffffffu) | ((vu)sign & 0x80000000u));
 }

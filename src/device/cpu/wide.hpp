@@ -108,6 +108,7 @@ TEGULA_CPU_INLINE double fma(double a, double b, double c) { return a * b + c; }
 TEGULA_CPU_INLINE vd fma(vd a, vd b, vd c) { return a * b + c; }
 TEGULA_CPU_INLINE double abs(double x) { return __builtin_fabs(x); }
 TEGULA_CPU_INLINE int64_t abs(int64_t x) { return x < 0 ? int64_t(0u - uint64_t(x)) : x; }
+TEGULA_CPU_INLINE int64_t popcount(int64_t x) { return __builtin_popcountll(uint64_t(x)); }
 TEGULA_CPU_INLINE double max(double a, double b) { return isnan(b) || a > b ? a : b; }
 TEGULA_CPU_INLINE double min(double a, double b) { return isnan(b) || a < b ? a : b; }
 TEGULA_CPU_INLINE int64_t max(int64_t a, int64_t b) { return a > b ? a : b; }
@@ -152,6 +153,9 @@ TEGULA_CPU_INLINE vd abs(vd a) {
 }
 TEGULA_CPU_INLINE vl abs(vl a) {
   return map_lanes(a, [](int64_t x) { return abs(x); });
+}
+TEGULA_CPU_INLINE vl popcount(vl a) {
+  return map_lanes(a, [](int64_t x) { return popcount(x); });
 }
 template <class H>
 TEGULA_CPU_TEMPLATE Wide<H> max_into(Wide<H> best, Wide<H> x) {

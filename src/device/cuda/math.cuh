@@ -68,6 +68,10 @@ TG_DEVICE uint32_t abs(uint32_t a) { return a; }
 TG_DEVICE float abs(float a) { return fabsf(a); }
 TG_DEVICE double abs(double a) { return fabs(a); }
 
+TG_DEVICE int32_t popcount(int32_t a) { return __popc(uint32_t(a)); }
+TG_DEVICE uint32_t popcount(uint32_t a) { return uint32_t(__popc(a)); }
+TG_DEVICE int64_t popcount(int64_t a) { return __popcll(uint64_t(a)); }
+
 // ---- floats
 TG_DEVICE bool isnan(float x) { return x != x; }
 TG_DEVICE float exp(float x) { return expf(x); }

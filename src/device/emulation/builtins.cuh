@@ -53,6 +53,8 @@ static inline int __float_as_int(float x) { return tegula_bits<int>(x); }
 static inline unsigned __float_as_uint(float x) { return tegula_bits<unsigned>(x); }
 static inline double __longlong_as_double(long long x) { return tegula_bits<double>(x); }
 static inline long long __double_as_longlong(double x) { return tegula_bits<long long>(x); }
+static inline int __popc(unsigned x) { return __builtin_popcount(x); }
+static inline int __popcll(unsigned long x) { return __builtin_popcountl(x); }
 static inline double rsqrt(double x) { return 1 / sqrt(x); }
 static inline float rsqrtf(float x) { return 1 / sqrtf(x); }
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "ops/common/bits.hpp"
 #include "ops/common/running_sums.hpp"
 
 namespace tegula::ops {
@@ -41,7 +40,7 @@ void mark(const SortedLists::Row& row, const Expr& begin, Shared& marks) {
 
 // Where the blocks of each word stand in the list, of which `count` are there already.
 void find_places(const Shared& marks, Shared& places, Var& count) {
-  parallel(marks, [&](Index w) { places(w) = number_of_bits(marks(w)); });
+  parallel(marks, [&](Index w) { places(w) = i32(popcount(marks(w))); });
   add_up(places, places, count, std::min(most_runs, marks.extent(0) / 4));
 }
 

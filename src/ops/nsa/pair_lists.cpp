@@ -216,7 +216,7 @@ void PairLists::write_word(const Part& part, const Expr& first, const Expr& begi
   });
   each_pair([&](const Expr& token, const Expr& entry, const Expr& run, const Expr& i) {
     Expr earlier = marks(run, i) & ((u32(1) << u32(token)) - 1u);
-    Expr at = part.first_row * width_ + cursors(run, i) + number_of_bits(earlier);
+    Expr at = part.first_row * width_ + cursors(run, i) + i32(popcount(earlier));
     tokens_(part.head, at) = first + token;
     if (times_) {
       Expr own = named(token * width_ + entry);
@@ -227,7 +227,7 @@ void PairLists::write_word(const Part& part, const Expr& first, const Expr& begi
     }
     places_(part.head, part.first_row + first + token, entry) = at;
   });
-  parallel(runs, run_length, [&](Index run, Index i) { cursors(run, i) += number_of_bits(marks(run, i)); });
+  parallel(runs, run_length, [&](Index run, Index i) { cursors(run, i) += i32(popcount(marks(run, i))); });
 }
 
 void PairLists::write(const Part& part, const TokenTile& tokens, const Selection& selection) const {

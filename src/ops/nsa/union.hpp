@@ -2,7 +2,6 @@
 #pragma once
 #include <optional>
 
-#include "ops/common/bits.hpp"
 #include "ops/nsa/kernel.hpp"
 
 namespace tegula::ops {

@@ -54,7 +54,7 @@ Expr UnionLists::tokens_of(Shared& marks, const Expr& run, const Expr& i, int gr
   Var number = 0;
   for (int w = 0; w < words_; ++w) {
     if (const std::uint32_t own = bits_of(c, group, w))
-      number += number_of_bits(Expr(marks(run, i, w)) & u32(own));
+      number += i32(popcount(Expr(marks(run, i, w)) & u32(own)));
   }
   return number;
 }
