@@ -15,9 +15,10 @@ constexpr int columns = 48, depth = 32, steps = 9;
 struct Rows {
   const char* name;
   int rows, runs;
-  bool by_group;             // each warp group decides for itself
+  const char* decides;       // each warp group, and within it each warp, for itself; or the block: ""
   bool from_shared = false;  // it reads what all threads write in every step
   bool mirrored = false;     // elements are added to others of their row
+  int together = 0;          // warps of a group, if it is said
 };
 
 // Where flag(n, run): c += a b_n, and the largest of each row.
@@ -45,7 +46,9 @@ lang::Kernel chosen_products(const Rows& c) {
             when(i / (c.rows / c.runs) == run, [&] { own = i32(chosen[static_cast<std::size_t>(run)]); });
           takes(i) = own;
         });
-        when_rows(chosen, [&] {
+        RowsOptions options;
+        if (c.together > 0) options.together.emplace(flags(n, 0) * 0 + c.together);
+        when_rows(chosen, options, [&] {
           Fragment product({c.rows, columns}, f32, 0);
           gemm(a_tile, b_tile, product);
           parallel(product,
@@ -69,7 +72,9 @@ TEST_P(WhenRows, LeavesOutWhatIsNotChosen) {
   const Rows& c = GetParam();
   const lang::Kernel program = chosen_products(c);
   const std::string text = text_with_roles(program);
-  EXPECT_EQ(text.find("(warp_group == 0 ?") != std::string::npos, c.by_group) << text;
+  const bool warps = c.decides == std::string("warp"), groups = c.decides == std::string("warp_group");
+  EXPECT_EQ(text.find("(warp == 0 ?") != std::string::npos, warps) << text;
+  EXPECT_EQ(text.find("(warp_group == 0 ?") != std::string::npos, groups || (warps && c.rows > 64)) << text;
   const Tensor a = Tensor::random_normal({c.rows, depth}, bf16, 1),
                b = Tensor::random_normal({steps * depth, columns}, bf16, 2),
                flags = Tensor::random_integers({steps, c.runs}, i32, 3, 0, 2);
@@ -91,12 +96,18 @@ TEST_P(WhenRows, LeavesOutWhatIsNotChosen) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Table, WhenRows,
-                         ::testing::Values(Rows{"two_groups", 128, 2, true},
-                                           Rows{"three_groups", 192, 3, true},
-                                           Rows{"shared_by_three_groups", 192, 3, true, true},
-                                           Rows{"mirrored", 192, 3, false, false, true},
-                                           Rows{"runs_of_half_a_group", 128, 4, false},
-                                           Rows{"one_group", 64, 2, false}),
+                         ::testing::Values(Rows{"two_groups", 128, 2, "warp_group"},
+                                           Rows{"three_groups", 192, 3, "warp_group"},
+                                           Rows{"shared_by_three_groups", 192, 3, "warp_group", true},
+                                           Rows{"mirrored", 192, 3, "", false, true},
+                                           Rows{"runs_of_half_a_group", 128, 4, ""},
+                                           Rows{"warps_of_one_group", 64, 4, "warp"},
+                                           Rows{"warps_of_three_groups", 192, 12, "warp"},
+                                           Rows{"shared_by_warps", 192, 12, "warp", true},
+                                           Rows{"together_from_one_on", 192, 12, "warp", false, false, 1},
+                                           Rows{"always_alone", 128, 8, "warp", false, false, 5},
+                                           Rows{"mirrored_in_warps", 192, 12, "", false, true},
+                                           Rows{"runs_of_half_a_warp", 64, 8, ""}),
                          [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace

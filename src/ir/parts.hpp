@@ -119,6 +119,7 @@ template <class F>
 void parts(NodeOf<If> auto& n, F& f) {
   f.expr(n.condition);
   for (auto& e : n.of_rows) f.expr(e);
+  if (n.together) f.expr(n.together);
   f.body(n.then);
   f.body(n.otherwise);
 }

@@ -46,15 +46,12 @@ std::string_view name_of(Role role) {
   return names[static_cast<int>(role)];
 }
 
-std::string_view name_of(Warps warps) {
-  constexpr std::string_view names[] = {"automatic", "rows", "columns", "square"};
-  return names[static_cast<int>(warps)];
-}
-
 std::string options(const GemmHints& hints) {
   std::string text;
   if (hints.accumulation == Accumulation::tensor_core) text += ", accumulate = tensor_core";
-  if (hints.warps != Warps::automatic) text += fmt::format(", warps = {}", name_of(hints.warps));
+  constexpr std::string_view warps[] = {"automatic", "rows", "columns", "square"};
+  if (hints.warps != Warps::automatic)
+    text += fmt::format(", warps = {}", warps[static_cast<int>(hints.warps)]);
   if (hints.swap) text += fmt::format(", swap = {}", *hints.swap);
   if (hints.from_registers) text += fmt::format(", from_registers = {}", *hints.from_registers);
   return text;
@@ -352,6 +349,7 @@ void Printer::print(const For& n, const Loc& at) {
 void Printer::print(const If& n, const Loc& at) {
   std::string open = n.of_rows.empty() ? "when " + text(n.condition) : "";
   for (const Expr& e : n.of_rows) open += (open.empty() ? "when_rows " : ", ") + text(e);
+  if (n.together) open += ", together = " + text(n.together);
   if (n.otherwise.empty()) return block(open + " {", n.then, "}", at);
   line(open + " {", at);
   ++depth_;

@@ -116,6 +116,8 @@ TEST(PrintBody, ReadsAreWrittenInPlaceUnlessSomethingIsWrittenInBetween) {
   If rows{lt(X, Y), {other}, {}};
   rows.of_rows = {lt(X, Y), lt(Y, X)};
   EXPECT_EQ(text({st(rows)}), "when_rows x < y, y < x {\n  a[y] = 1.0\n}\n");
+  rows.together = X;
+  EXPECT_EQ(text({st(rows)}), "when_rows x < y, y < x, together = x {\n  a[y] = 1.0\n}\n");
 
   const VariablePtr n = named("n", VariableKind::mutable_), m = named("m", VariableKind::let);
   const Stmt first = st(DeclareVar{n, int32(0)}), now = st(Let{m, variable(n)});

@@ -166,6 +166,7 @@ void Pass::branch(const Stmt& stmt, const If& n, const Facts& facts, Body& out) 
   no.assume(result.condition, false);
   result.then = body(n.then, yes);
   for (const Expr& e : n.of_rows) result.of_rows.push_back(expr(e, facts));
+  if (n.together) result.together = expr(n.together, facts);
   result.otherwise = body(n.otherwise, no);
   if (result.then.empty() && result.otherwise.empty()) return;
   if (result.then.empty()) {

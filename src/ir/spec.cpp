@@ -268,10 +268,12 @@ const std::vector<Rule<For>> rules<For> = {
 
 constexpr std::string_view by_a_bool = "a condition is a bool";
 template <>
-const std::vector<Rule<If>> rules<If> = {{by_a_bool, [](const If& n) { return is_truth(n.condition); }},
-                                         {"conditions of rows are bools", [](const If& n) {
-                                            return std::all_of(n.of_rows.begin(), n.of_rows.end(), is_truth);
-                                          }}};
+const std::vector<Rule<If>> rules<If> = {
+    {by_a_bool, [](const If& n) { return is_truth(n.condition); }},
+    {"conditions of rows are bools",
+     [](const If& n) { return std::all_of(n.of_rows.begin(), n.of_rows.end(), is_truth); }},
+    {"a number of warps is an i32 of a branch for rows",
+     [](const If& n) { return !n.together || (!n.of_rows.empty() && n.together->held() == i32); }}};
 template <>
 const std::vector<Rule<While>> rules<While> = {
     {by_a_bool, [](const While& n) { return is_truth(n.condition); }}};

@@ -82,6 +82,7 @@ struct GemmHints {
   Accumulation accumulation = Accumulation::promoted;
   Warps warps = Warps::automatic;
   std::optional<bool> swap, from_registers;
+  bool by_warp = false;  // each warp multiplies its rows alone; only the compiler asks for it
 };
 
 // c += a · b for tiles a [m, k], b [k, n], c [m, n]; with `overwrite`, c = a · b.
@@ -136,11 +137,13 @@ struct For {
 
 // With `of_rows`, `condition` says whether any of them holds, and there is no `otherwise`. The rows of every
 // fragment that the body writes are as many runs of equal length: those of run i only change if of_rows[i]
-// holds, so that who has those rows alone need not run the body.
+// holds, so that who has those rows alone need not run the body. `together`, if there is one, is a number of
+// warps: see rows_of_warps.hpp.
 struct If {
   Expr condition;
   Body then, otherwise;
   std::vector<Expr> of_rows = {};
+  Expr together = nullptr;
 };
 
 // Before each iteration `test` runs, then `condition` decides.

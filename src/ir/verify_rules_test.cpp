@@ -136,6 +136,12 @@ const Case statements[] = {
        branch.of_rows = {p.yes, p.zero};
        return Body{st(branch)};
      }},
+    {"a number of warps is an i32 of a branch for rows",
+     [](auto& p) {
+       If branch{p.yes, {}, {}};
+       branch.together = p.zero;
+       return Body{st(branch)};
+     }},
     {"a branch for rows changes rows of fragments only",
      [](auto& p) {
        If branch{p.yes, {st(Fill{whole(p.s), p.one})}, {}};

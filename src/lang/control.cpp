@@ -100,7 +100,8 @@ When when(const Operand& condition, const std::function<void()>& body) {
   return When(builder.add_branch(std::move(node), at));
 }
 
-void when_rows(const std::vector<Expr>& conditions, const std::function<void()>& body, Loc at) {
+void when_rows(const std::vector<Expr>& conditions, const RowsOptions& options,
+               const std::function<void()>& body, Loc at) {
   auto& builder = Builder::current(at);
   builder.need_block("when_rows", at);
   if (conditions.empty()) fail(at, "when_rows() needs a condition for each run of rows");
@@ -110,6 +111,7 @@ void when_rows(const std::vector<Expr>& conditions, const std::function<void()>&
     const ir::Expr& own = node.of_rows.back();
     node.condition = node.condition ? ir::make(ir::Op::logical_or, boolean, {node.condition, own}, at) : own;
   }
+  if (options.together) node.together = use_integer("`together` of when_rows()", Operand(*options.together, at));
   builder.inside(ScopeKind::branch, node.then, body);
   if (const auto mistake = ir::mistake_in_rows(node))
     fail(mistake->at, "this " + mistake->what + ", but stands in when_rows() (" + short_location(at) +

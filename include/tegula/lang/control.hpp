@@ -1,5 +1,7 @@
 // Loops, branches and checks inside a block.
 #pragma once
+#include <optional>
+
 #include "tegula/lang/kernel.hpp"
 
 namespace tegula::lang {
@@ -102,9 +104,16 @@ class When {
   void* branch_;
 };
 
+// A hint for GPUs whose warp groups multiply 64 rows at a time, for runs of 16 rows: from how many of its
+// four warps on a warp group does the step together; fewer do it each alone, while the others go on. An i32.
+struct RowsOptions {
+  std::optional<Expr> together = {};
+};
+
 namespace detail {
 When when(const Operand& condition, const std::function<void()>& body);
-void when_rows(const std::vector<Expr>& conditions, const std::function<void()>& body, Loc at);
+void when_rows(const std::vector<Expr>& conditions, const RowsOptions& options,
+               const std::function<void()>& body, Loc at);
 }  // namespace detail
 
 // A branch on a value of the device; `otherwise` may follow directly.
@@ -115,10 +124,16 @@ When when(const Operand& condition, F body) {
 
 // For steps that concern some rows only: the rows of all fragments that the body changes are as many runs of
 // equal length as there are conditions, and those of a run whose condition is false must end as they were.
-// The body runs if some condition holds; warp groups of a GPU that have only rows of other runs leave it out.
+// The body runs if some condition holds; warps or warp groups of a GPU that have only rows of other runs
+// leave it out.
+template <std::invocable F>
+void when_rows(const std::vector<Expr>& conditions, const RowsOptions& options, F body,
+               Loc at = Loc::current()) {
+  detail::when_rows(conditions, options, body, at);
+}
 template <std::invocable F>
 void when_rows(const std::vector<Expr>& conditions, F body, Loc at = Loc::current()) {
-  detail::when_rows(conditions, body, at);
+  detail::when_rows(conditions, {}, body, at);
 }
 
 // `condition` is a function because it is evaluated before every iteration.

@@ -19,6 +19,7 @@
 #include "passes/cuda/infer_layouts.hpp"
 #include "passes/cuda/plan_rows.hpp"
 #include "passes/cuda/plan_stores.hpp"
+#include "passes/cuda/rows_of_groups.hpp"
 #include "runtime/binding.hpp"
 #include "schedule/schedule.hpp"
 
@@ -176,7 +177,8 @@ class CudaGridPrinter {
   void either(const Texts& conditions, const std::function<void()>& fast, const std::function<void()>& slow);
 
   // ---- what concerns some rows only (print_row_guards.cpp)
-  ir::Expr by_warp_group(const std::vector<ir::Expr>& all);
+  ir::Expr of_unit(const std::vector<ir::Expr>& all, passes::Deciders unit);
+  std::string choice(const std::vector<ir::Expr>& all, const char* unit);
   bool open_row_guard(const ir::For& n);
 
   // ---- elements that a loop reads one after the other (print_step_reads.cpp)
@@ -200,8 +202,7 @@ class CudaGridPrinter {
   }
   void store_matrices(const Conversion& n, const ir::View& to, const Loc& at);
 
-  // ---- fragments to rows of workspaces (print_row_stores.cpp)
-  const ir::Access* row_store(const ir::Stmt& s) const;
+  // ---- fragments to rows of tensors (print_row_stores.cpp)
   void store_rows(const ir::For& n, const ir::Access& to, const Loc& at);
 
   // ---- operations on tiles (print_tiles.cpp)
@@ -355,7 +356,7 @@ class CudaGridPrinter {
   std::optional<Partial> partial_;
   std::unordered_map<const ir::Buffer*, int> alternating_;  // tiles in two halves, and the rings that count
   std::unordered_set<const ir::Buffer*> lane_sums_;         // whose lanes hold parts for now
-  std::vector<ir::VariablePtr> own_;                        // names of what warp groups choose between
+  std::vector<ir::VariablePtr> own_;  // names of what warps and warp groups choose between
   std::unordered_map<const ir::Variable*, StepRead> step_reads_;
   std::vector<FragmentTile> factors_;                     // fragments of exponentials
   Part part_;                                             // of the elements of the loop that is printed

@@ -80,6 +80,7 @@ class Placement {
       }
       if (step.kind == StepKind::code || apart) {
         if (step.is_barrier) pending.clear();
+        before_branch = pending;  // the other part of such a branch does not do more to memory
         add(pending, touches);
         if (step.leaves) add(left, pending);
         continue;

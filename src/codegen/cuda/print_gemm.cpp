@@ -123,8 +123,10 @@ void CudaGridPrinter::gemm_mma(const Gemm& n, const passes::GemmPlan& plan, cons
   touch_operands(n);
   out_.open(fmt::format("{{  // {}: c += a b by mma.sync", short_location(at)));
   const std::string warp = fmt::format("{} / 32", team_.thread);
-  const std::string row = fmt::format("{} % {} * 16", warp, plan.parts.along_m);
-  const std::string column = fmt::format("{} / {} * {}", warp, plan.parts.along_m, columns);
+  const std::string row =
+      n.hints.by_warp ? "warp * 16" : fmt::format("{} % {} * 16", warp, plan.parts.along_m);
+  const std::string column =
+      n.hints.by_warp ? "0" : fmt::format("{} / {} * {}", warp, plan.parts.along_m, columns);
   const std::string b = mma_operand(n.b, 0, k % 16 == 0 && columns % 16 == 0, packed);
   const std::string shape =
       fmt::format("{}, {}, {}, {}", element_type(packed), tiles_m, columns / 8, (k + 15) / 16);

@@ -125,7 +125,8 @@ void CudaGridPrinter::elements(const For& n, const Stmt& s) {
   if (const auto plan = passes::plan_rows(s)) return rows(s, *plan, false);
   if (const auto found = matrix_store(s); found && is_registers_of_pairs(*found))
     return store_matrices(*found, as<Store>(n.body.back())->to.view, s->at);
-  if (const Access* to = row_store(s)) return store_rows(n, *to, s->at);
+  if (const Access* to = passes::plan_row_store(s, layouts_, team_.threads, target_))
+    return store_rows(n, *to, s->at);
   const auto found = layouts_.loops.find(s.get());
   const Layout* layout = found == layouts_.loops.end() ? nullptr : &found->second;
   if (layout && layout->replicas() > 1 && reads_what_it_writes(n)) layout = nullptr;

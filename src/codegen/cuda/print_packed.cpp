@@ -77,8 +77,9 @@ void CudaGridPrinter::find_packed(const Body& body) {
         if (gemm && buffer == gemm->a.buffer.get()) {
           const passes::GemmPlan plan = passes::plan_gemm(*gemm, team_.threads, target_);
           const auto layout = layouts_.fragments.find(buffer);
-          if (plan.instruction == passes::GemmInstruction::wgmma && plan.a_in_registers &&
-              layout != layouts_.fragments.end() && layout->second == plan.operand_a)
+          const bool takes_words = plan.instruction == passes::GemmInstruction::wgmma || gemm->hints.by_warp;
+          if (takes_words && plan.a_in_registers && layout != layouts_.fragments.end() &&
+              layout->second == plan.operand_a)
             continue;
         }
         if (is_loop && reads_words(s, *buffer)) continue;

@@ -160,6 +160,7 @@ std::string CudaGridPrinter::role(const schedule::Schedule& schedule, const sche
     out_.line(
         fmt::format("tg::Giver giver(shared_memory + {} + thread / 128 * {});", handover_, handover_bytes));
   if (is_consumer_ && threads > 128) out_.line("const int warp_group = tg::uniform(thread / 128);");
+  if (is_consumer_ && roles_->warps_decide) out_.line("const int warp = tg::uniform(thread / 32);");
   flights_.clear();
   events(role.events);
   if (is_consumer_ && hands_over()) sync_line("giver.end();");
@@ -239,49 +240,6 @@ void CudaGridPrinter::note_factors(const Stmt& s) {
     if ((store->value->op == Op::exp2 || store->value->op == Op::exp) && buffer->type == f32)
       factors_.push_back(found->second);
   });
-}
-
-// Registers, or slots that the copy engine has filled.
-bool CudaGridPrinter::reads_rings(const Gemm& n) const {
-  const auto is_ready = [&](const View& operand) {
-    return operand.buffer->space == Space::fragment || roles_->ring_of(operand.buffer.get()) >= 0;
-  };
-  return is_ready(n.a) && is_ready(n.b);
-}
-
-void CudaGridPrinter::event(const schedule::Gemm& product, const schedule::Event& e) {
-  const auto& gemm = *as<Gemm>(e.stmt);
-  const FragmentTile& sum = fragments_.at(gemm.c.buffer.get());
-  const passes::GemmPlan plan = passes::plan_gemm(gemm, team_.threads, target_);
-  if (sum.layout != plan.accumulator) {  // all at once, when all parts of the operand are there
-    if (product.last == 16) (*this)(gemm, e.stmt);
-    return;
-  }
-  if (!reads_rings(gemm)) publish_operands();
-  out_.code();
-  touch_operands(gemm);
-  part_ = {product.first, product.last};
-  const Flight flight = wgmma(gemm, plan, sum, e.stmt->at, product.only);
-  part_ = {};
-  if (product.last == 16) flights_.push_back(flight);
-}
-
-void CudaGridPrinter::event(const schedule::GemmFence&, const schedule::Event&) {
-  sync_line("tg::wgmma_fence();");
-}
-void CudaGridPrinter::event(const schedule::GemmCommit&, const schedule::Event&) {
-  sync_line("tg::wgmma_commit();");
-}
-
-void CudaGridPrinter::event(const schedule::GemmWait& n, const schedule::Event&) {
-  sync_line(fmt::format("tg::wgmma_wait<{}>();", n.pending));
-  while (static_cast<int>(flights_.size()) > n.pending) {
-    const Flight flight = flights_.front();
-    flights_.pop_front();
-    const bool goes_on = std::any_of(flights_.begin(), flights_.end(),
-                                     [&](const Flight& f) { return f.registers == flight.registers; });
-    if (!goes_on) land(flight);
-  }
 }
 
 // Of slots that a block fills once ptxas does not see, in the loop behind, that they are the same for all
@@ -371,6 +329,8 @@ void CudaGridPrinter::event(const schedule::Guard& n, const schedule::Event& e) 
     out_.open_step(StepKind::branch, fmt::format("if (warp_group == {}) {{", roles_->consumers / 128 - 1));
   } else if (n.kind == schedule::Guard::Kind::chosen) {
     out_.open_step(StepKind::branch, fmt::format("if ({}) {{", loader));
+  } else if (n.kind == schedule::Guard::Kind::data) {
+    out_.open_step(StepKind::otherwise, "else {");
   } else {
     const auto& loop = *as<For>(e.stmt);
     out_.code();

@@ -24,14 +24,42 @@ const Load* row_condition(const For& n) {
   return own ? load : nullptr;
 }
 
+// Of expressions for warps, those for warp groups if warps of a group have equal ones.
+std::vector<Expr> of_groups(const std::vector<Expr>& of_warps) {
+  std::vector<Expr> result;
+  for (std::size_t w = 0; w < of_warps.size(); ++w) {
+    if (w % 4 == 0)
+      result.push_back(of_warps[w]);
+    else if (!equal(of_warps[w], result.back()))
+      return {};
+  }
+  return result;
+}
+
+// By how many bits each of the masks is the one before, moved to the left; 0 if they are no such masks.
+int shift_between(const std::vector<Expr>& all) {
+  const auto mask = [&](std::size_t i) { return static_cast<std::uint32_t>(constant_value(all[i])); };
+  if (!std::all_of(all.begin(), all.end(), [](const Expr& e) { return is_constant(e) && e->type == u32; }))
+    return 0;
+  for (int bits = 1; bits < 32; ++bits) {
+    bool found = true;
+    for (std::size_t i = 1; found && i < all.size(); ++i)
+      found = mask(i) == mask(i - 1) << bits && mask(i) >> bits == mask(i - 1);
+    if (found && mask(0) != 0) return bits;
+  }
+  return 0;
+}
+
 }  // namespace
 
-// One of the expressions, by the number of the warp group. Where they differ in constants only, such as the
-// bits of a mask, that is one expression.
-Expr CudaGridPrinter::by_warp_group(const std::vector<Expr>& all) {
+// One of the expressions, by the number of the thread's unit. Where they differ in constants only, such as
+// the bits of a mask, that is one expression.
+Expr CudaGridPrinter::of_unit(const std::vector<Expr>& all, passes::Deciders unit) {
   const Expr& first = all[0];
   const auto each = [&](auto condition) { return std::all_of(all.begin(), all.end(), condition); };
   if (each([&](const Expr& e) { return equal(e, first); })) return first;
+  if (const auto groups = of_groups(all); unit == passes::Deciders::warps && !groups.empty())
+    return of_unit(groups, passes::Deciders::warp_groups);
   const bool alike = each([&](const Expr& e) {
     return e->op == first->op && e->type == first->type && e->args.size() == first->args.size();
   });
@@ -40,17 +68,23 @@ Expr CudaGridPrinter::by_warp_group(const std::vector<Expr>& all) {
     for (std::size_t i = 0; i < first->args.size(); ++i) {
       std::vector<Expr> own;
       for (const Expr& e : all) own.push_back(e->args[i]);
-      args.push_back(by_warp_group(own));
+      args.push_back(of_unit(own, unit));
     }
     return with_args(first, std::move(args));
   }
-  std::string text = value(all.back());
-  for (std::size_t i = all.size() - 1; i-- > 0;)
-    text = fmt::format("(warp_group == {} ? {} : {})", i, value(all[i]), text);
   const auto chosen = std::make_shared<const Variable>(Variable{"own", first->type, VariableKind::index, {}});
-  variables_[chosen.get()] = text;
+  variables_[chosen.get()] = choice(all, unit == passes::Deciders::warps ? "warp" : "warp_group");
   own_.push_back(chosen);
   return variable(chosen);
+}
+
+std::string CudaGridPrinter::choice(const std::vector<Expr>& all, const char* unit) {
+  if (const int bits = shift_between(all); bits > 0)
+    return fmt::format("({} << {}{})", value(all[0]), bits > 1 ? fmt::format("{} * ", bits) : "", unit);
+  std::string text = value(all.back());
+  for (std::size_t i = all.size() - 1; i-- > 0;)
+    text = fmt::format("({} == {} ? {} : {})", unit, i, value(all[i]), text);
+  return text;
 }
 
 // Of a loop over a matrix; true if a branch was opened.

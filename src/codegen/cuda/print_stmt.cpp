@@ -7,7 +7,6 @@
 #include "ir/effects.hpp"
 #include "ir/visit.hpp"
 #include "passes/cuda/lower.hpp"
-#include "passes/cuda/rows_of_groups.hpp"
 
 namespace tegula::codegen {
 
@@ -320,9 +319,10 @@ void CudaGridPrinter::operator()(const If& n, const Stmt& s) {
 
 void CudaGridPrinter::branch(const If& n, const Loc& at, const std::function<void()>& inside) {
   if (!loop_) out_.code();
-  const bool apart =
-      is_consumer_ && !n.of_rows.empty() && passes::warp_groups_decide(n, team_.threads, layouts_, target_);
-  const std::string condition = value(apart ? by_warp_group(n.of_rows) : n.condition);
+  const auto by =
+      is_consumer_ ? passes::deciders(n, team_.threads, layouts_, target_) : passes::Deciders::block;
+  const bool apart = by != passes::Deciders::block;
+  const std::string condition = value(apart ? of_unit(n.of_rows, by) : n.condition);
   const Facts before = facts_;
   open(fmt::format("if ({}) {{  // {}", condition, short_location(at)),
        apart ? StepKind::rows : StepKind::branch);

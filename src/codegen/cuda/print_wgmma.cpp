@@ -1,6 +1,8 @@
 // Products of warp groups.
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "codegen/cuda/grid_printer.hpp"
 
 namespace tegula::codegen {
@@ -163,6 +165,49 @@ void CudaGridPrinter::gemm_wgmma(const Gemm& n, const FragmentTile& c, const Loc
     out_.line("tg::wgmma_commit();");
     out_.line("tg::wgmma_wait<0>();");
     land(flight);
+  }
+}
+
+// Registers, or slots that the copy engine has filled.
+bool CudaGridPrinter::reads_rings(const Gemm& n) const {
+  const auto is_ready = [&](const View& operand) {
+    return operand.buffer->space == Space::fragment || roles_->ring_of(operand.buffer.get()) >= 0;
+  };
+  return is_ready(n.a) && is_ready(n.b);
+}
+
+void CudaGridPrinter::event(const schedule::Gemm& product, const schedule::Event& e) {
+  const auto& gemm = *as<Gemm>(e.stmt);
+  const FragmentTile& sum = fragments_.at(gemm.c.buffer.get());
+  const passes::GemmPlan plan = passes::plan_gemm(gemm, team_.threads, target_);
+  if (sum.layout != plan.accumulator) {  // all at once, when all parts of the operand are there
+    if (product.last == 16) (*this)(gemm, e.stmt);
+    return;
+  }
+  if (!reads_rings(gemm)) publish_operands();
+  out_.code();
+  touch_operands(gemm);
+  part_ = {product.first, product.last};
+  const Flight flight = wgmma(gemm, plan, sum, e.stmt->at, product.only);
+  part_ = {};
+  if (product.last == 16) flights_.push_back(flight);
+}
+
+void CudaGridPrinter::event(const schedule::GemmFence&, const schedule::Event&) {
+  sync_line("tg::wgmma_fence();");
+}
+void CudaGridPrinter::event(const schedule::GemmCommit&, const schedule::Event&) {
+  sync_line("tg::wgmma_commit();");
+}
+
+void CudaGridPrinter::event(const schedule::GemmWait& n, const schedule::Event&) {
+  sync_line(fmt::format("tg::wgmma_wait<{}>();", n.pending));
+  while (static_cast<int>(flights_.size()) > n.pending) {
+    const Flight flight = flights_.front();
+    flights_.pop_front();
+    const bool goes_on = std::any_of(flights_.begin(), flights_.end(),
+                                     [&](const Flight& f) { return f.registers == flight.registers; });
+    if (!goes_on) land(flight);
   }
 }
 

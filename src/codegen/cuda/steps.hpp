@@ -24,7 +24,7 @@ struct MemoryTouch {
   int half = -1;        // of memory whose halves alternate from step to step of a loop
 };
 
-// `rows` is a branch that each warp group takes or leaves by itself: no barrier stands in it.
+// `rows` is a branch that each warp group, or warp, takes or leaves by itself: no barrier stands in it.
 enum class StepKind : std::uint8_t { code, loop, branch, otherwise, group, rows };
 
 struct Step {

@@ -88,7 +88,8 @@ TG_DEVICE void mma_step(float* c, const uint32_t (*a)[4], int k, int column, con
 // c += a b for tiles_m x tiles_n blocks of 16 x 8 that begin at (row, column), blocks `step_m` rows apart.
 template <class T, int tiles_m, int tiles_n, int steps, int step_m, int R, class A, class B>
 TG_DEVICE void mma_shared(float (&c)[R], int row, int column, const A& a, const B& b) {
-#pragma unroll 2
+  constexpr int ahead = tiles_m == 1 ? steps : 2;  // of one block of rows, all products may be ahead
+#pragma unroll ahead
   for (int k = 0; k < 16 * steps; k += 16) {
     uint32_t ra[tiles_m][4];
 #pragma unroll
@@ -109,6 +110,18 @@ TG_DEVICE void mma_registers(float (&c)[R], const float (&a)[S], int column, con
 #pragma unroll
       for (int i = 0; i < 4; ++i) ra[m][i] = pair<T>(x[2 * i], x[2 * i + 1]);
     }
+    mma_step<T, tiles_m, tiles_n>(c, ra, 16 * k, column, b);
+  }
+}
+
+// The same with words of two elements.
+template <class T, int tiles_m, int tiles_n, int steps, int R, int S, class B>
+TG_DEVICE void mma_registers(float (&c)[R], const uint32_t (&a)[S], int column, const B& b) {
+#pragma unroll
+  for (int k = 0; k < steps; ++k) {
+    uint32_t ra[tiles_m][4];
+#pragma unroll
+    for (int i = 0; i < tiles_m * 4; ++i) ra[i / 4][i % 4] = a[(i / 4 * steps + k) * 4 + i % 4];
     mma_step<T, tiles_m, tiles_n>(c, ra, 16 * k, column, b);
   }
 }

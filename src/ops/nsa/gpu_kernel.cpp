@@ -10,6 +10,8 @@ using namespace lang;
 namespace {
 
 constexpr int word_bits = 32;
+// Tokens agree if a tile has at most 1 / agreement as many blocks as its tokens selected.
+constexpr int agreement = 4;
 
 Expr any_of(const std::vector<Expr>& conditions, std::size_t count) {
   return count == 1 ? conditions[0] : any_of(conditions, count - 1) || conditions[count - 1];
@@ -217,6 +219,11 @@ void NsaProgram::pair_grids() const {
   over_chunks([&](const auto&... all_of) { pairs->write(all_of...); });
 }
 
+// Where tokens agree, those that do without a block would only wait for the others.
+Expr NsaProgram::warps_together(const UnionLists::List& list) const {
+  return select(list.count * agreement > c.queries * c.entries, 3, 1);
+}
+
 void NsaProgram::attend(const UnionLists::List& list, const HeadViews& views, const TokenTile& tokens) const {
   Tensor k_of = views.of_keys(*k), v_of = views.of_keys(*v);
   Shared q_tile({c.rows(), c.dim}, c.compute);
@@ -241,7 +248,7 @@ void NsaProgram::attend(const UnionLists::List& list, const HeadViews& views, co
       add_product(scores, v_tile, sum, c.compute);
     };
     if (groups > 1)
-      when_rows(step.chosen_by(groups), meet);
+      when_rows(step.chosen_by(c.row_runs()), {.together = warps_together(list)}, meet);
     else
       meet();
   });

@@ -29,6 +29,7 @@ class NsaProgram {
   // On a GPU the lists are joined before.
   void run_with_lists();
   lang::Expr list_of(const SequenceRows& rows, const lang::Index& x) const;
+  lang::Expr warps_together(const UnionLists::List& list) const;
   void attend(const UnionLists::List& list, const HeadViews& views, const TokenTile& tokens) const;
 
   // The pairs of what few tokens of a tile selected, sorted by blocks in each part of the tokens: for

@@ -178,7 +178,7 @@ RegisterShares register_shares(const Roles& roles) {
     case 128:
       if (roles.producers < producer_threads) return {136, 0, 0};  // only groups of four warps share them out
       if (roles.blocks_per_processor == 1) return {248, 0, 0};
-      if (fragment_registers(roles) > few_registers) return {128, 224, 32};
+      if (roles.fragment_registers > few_registers) return {128, 224, 32};
       return roles.one_loader ? RegisterShares{128, 208, 48} : RegisterShares{128, 200, 56};
     case 256:
       return roles.one_loader ? RegisterShares{168, 232, 40} : RegisterShares{168, 224, 56};

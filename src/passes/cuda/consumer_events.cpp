@@ -335,7 +335,9 @@ void Consumer::nested(const Stmt& s, Events& out) {
                                       ? names_.taken(*branch)
                                       : names_.first(std::get<For>(peeled->second->node));
     out.push_back(event_of(schedule::Loop{schedule::Loop::Kind::counted, count, body(branch->then)}, s));
-    internal_assert(branch->otherwise.empty(), "tiles of rings are used in the first part of a branch");
+    if (branch->otherwise.empty()) return;
+    internal_assert(!branch->of_rows.empty(), "tiles of rings are used in the first part of a branch");
+    out.push_back(event_of(schedule::Guard{schedule::Guard::Kind::data, body(branch->otherwise)}, s));
     return;
   }
   const auto* loop = as<For>(s);

@@ -42,21 +42,22 @@ Stmt loop_over(const std::vector<Expr>& extents, const Loc& at,
 
 Expr term(Op op, const Expr& a, std::int64_t b) { return make(op, i32, {a, int32(b, a->at)}, a->at); }
 
-// The coordinates in the view's shape of the element at `at` of the buffer.
+// The coordinates in the view's shape of the element at `at` of the buffer. Last dimensions that both have
+// stay what they are.
 std::vector<Expr> reshaped(const View& view, const std::vector<Expr>& at) {
   const Buffer& buffer = *view.buffer;
-  bool same = view.shape.size() == buffer.shape.size();
-  for (std::size_t d = 0; same && d < view.shape.size(); ++d) same = equal(view.shape[d], buffer.shape[d]);
-  if (same) return at;
+  std::size_t own = buffer.shape.size(), shown = view.shape.size();
+  std::vector<Expr> result(shown);
+  while (own > 0 && shown > 0 && equal(view.shape[shown - 1], buffer.shape[own - 1]))
+    result[--shown] = at[--own];
   Expr flat;
-  for (int d = 0; d < buffer.rank(); ++d) {
-    const Expr& x = at[static_cast<std::size_t>(d)];
-    flat = flat ? make(Op::add, i32, {term(Op::mul, flat, buffer.extent(d)), x}, x->at) : x;
-  }
+  for (std::size_t d = 0; d < own; ++d)
+    flat =
+        flat ? make(Op::add, i32, {term(Op::mul, flat, buffer.extent(static_cast<int>(d))), at[d]}, at[d]->at)
+             : at[d];
   if (!flat) flat = int32(0, buffer.at);
-  std::vector<Expr> result(view.shape.size());
   std::int64_t inner = 1;
-  for (std::size_t d = view.shape.size(); d-- > 0;) {
+  for (std::size_t d = shown; d-- > 0;) {
     const std::int64_t extent = constant_value(view.shape[d]);
     Expr x = inner == 1 ? flat : term(Op::div, flat, inner);
     result[d] = d == 0 ? x : term(Op::mod, x, extent);

@@ -290,6 +290,35 @@ Sums sums_of(const Grid& grid, const CudaTarget& target) {
   return result;
 }
 
+int slots_in_loops(const Roles& roles) {
+  int slots = 0;
+  for (const RingPlan& ring : roles.rings) slots += ring.in_loop ? ring.depth : 0;
+  return slots;
+}
+
+// Whether all matrices that the consumers store to tensors go there by whole rows.
+bool stores_rows(const Roles& roles, const CudaTarget& target) {
+  const Layouts layouts = infer_layouts(roles.consumer, roles.consumers, target);
+  bool all = true;
+  for_each_stmt(roles.consumer, [&](const Stmt& s) {
+    const auto* loop = as<For>(s);
+    if (!loop || loop->kind != LoopKind::parallel || loop->index.size() < 2) return;
+    const Effects e = all_effects(s);
+    const bool stores = std::any_of(e.regions.begin(), e.regions.end(),
+                                    [](const Region& r) { return is_write(r.touch) && !r.view->is_tile(); });
+    all &= !stores || plan_row_store(s, layouts, roles.consumers, target);
+  });
+  return all;
+}
+
+// The copy engine stores by way of buffers. Where these take the place of slots that a loop asks for, threads
+// store rows themselves.
+bool needs_the_buffers(const Roles& with_stores, const Grid& plain, const CudaTarget& target) {
+  if (!with_stores.stores || !with_stores.crowded) return false;
+  const auto roles = specialize_roles(plain, target);
+  return roles && slots_in_loops(*roles) > slots_in_loops(with_stores) && stores_rows(*roles, target);
+}
+
 }  // namespace
 
 std::vector<BufferPtr> written_tensors(const Grid& grid) {
@@ -335,7 +364,8 @@ Kernel lower_for_cuda(const Kernel& kernel, const CudaTarget& target) {
   Kernel result = simplify(map_grids(kernel, [&](const Grid& grid) { return lowered(grid, true); }));
   const Kernel plain = simplify(map_grids(kernel, [&](const Grid& grid) { return lowered(grid, false); }));
   for (std::size_t i = 0; i < result.grids.size(); ++i) {
-    if (!specialize_roles(result.grids[i], target)) result.grids[i] = plain.grids[i];
+    const auto roles = specialize_roles(result.grids[i], target);
+    if (!roles || needs_the_buffers(*roles, plain.grids[i], target)) result.grids[i] = plain.grids[i];
   }
   return result;
 }

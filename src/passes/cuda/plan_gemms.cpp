@@ -104,7 +104,7 @@ bool is_transposed(const View& view) { return view.dims[0].axis == 1; }
 GemmPlan plan_gemm(const Gemm& gemm, int threads, const CudaTarget& target) {
   const std::int64_t m = gemm.c.extent(0), n = gemm.c.extent(1), k = gemm.a.extent(1);
   const DType type = gemm.a.buffer->type;
-  if (target.has_wgmma()) {
+  if (target.has_wgmma() && !gemm.hints.by_warp) {
     if (auto plan = plan_wgmma(gemm, threads)) return *plan;
   }
   GemmPlan plan;

@@ -1,5 +1,7 @@
 #include "passes/cuda/plan_stores.hpp"
 
+#include "ir/visit.hpp"
+
 namespace tegula::passes {
 
 using namespace ir;
@@ -15,6 +17,34 @@ bool is_plain(const View& from) {
     if (constant_value(from.shape[static_cast<std::size_t>(d)]) != from.extent(d)) return false;
   }
   return true;
+}
+
+bool uses_variable(const Expr& e, const VariablePtr& v) {
+  bool found = false;
+  for_each_variable(e, [&](const VariablePtr& own) { found |= own == v; });
+  return found;
+}
+
+bool is_variable(const Expr& e, const VariablePtr& v) { return e->op == Op::variable && e->variable == v; }
+
+// All of a row is shown, and the column is the loop's.
+bool is_row(const Access& to, const VariablePtr& column) {
+  const Buffer& buffer = *to.view.buffer;
+  if (buffer.type.bits() != 16 || !buffer.type.is_floating()) return false;
+  if (to.view.shape.size() != buffer.shape.size() || to.view.dims.empty()) return false;
+  const ViewDim& last = to.view.dims.back();
+  const Expr& extent = to.view.shape.back();
+  if (last.axis != to.view.rank() - 1 || !is_constant(last.offset, 0) || last.low || !is_constant(extent))
+    return false;
+  if (last.high && !equal(last.high, extent)) return false;
+  if (constant_value(extent) * buffer.type.bytes() % 16 != 0) return false;
+  for (std::size_t d = 0; d + 1 < to.index.size(); ++d) {
+    if (uses_variable(to.index[d], column)) return false;
+  }
+  for (const ViewDim& dim : to.view.dims) {
+    if (uses_variable(dim.offset, column)) return false;
+  }
+  return is_variable(to.index.back(), column);
 }
 
 }  // namespace
@@ -44,6 +74,27 @@ std::optional<TensorStore> plan_store(const View& from, const View& to, const la
   if (axis != from.rank() || to.dims.back().axis != from.rank() - 1) return std::nullopt;
   plan.box.pop_back();
   return plan;
+}
+
+const Access* plan_row_store(const Stmt& s, const Layouts& layouts, int threads, const CudaTarget& target) {
+  const auto* loop = as<For>(s);
+  if (!loop || loop->kind != LoopKind::parallel || loop->index.size() != 2 || loop->body.size() != 2)
+    return nullptr;
+  const auto* load = as<Load>(loop->body[0]);
+  const auto* store = as<Store>(loop->body[1]);
+  if (!load || !store || load->from.view.buffer->space != Space::fragment || store->to.view.is_tile())
+    return nullptr;
+  const Buffer& from = *load->from.view.buffer;
+  if (from.type != f32 || loop_axes(*loop, load->from) != std::vector<int>{0, 1}) return nullptr;
+  const Expr& value = store->value->op == Op::cast ? store->value->args[0] : store->value;
+  if (!is_variable(value, load->variable) || !is_row(store->to, loop->index[1])) return nullptr;
+  if (store->to.view.buffer->role != Role::workspace && !target.copy_engine) return nullptr;
+  const auto layout = layouts.fragments.find(&from);
+  const std::int64_t m = from.extent(0), n = from.extent(1), groups = threads / 128;
+  if (!target.has_wgmma() || threads % 128 != 0 || m != 64 * groups || n % quad_columns != 0) return nullptr;
+  if (layout == layouts.fragments.end() || layout->second != layout::wgmma_accumulator(m, n, {groups, 1}))
+    return nullptr;
+  return &store->to;
 }
 
 Expr is_uncut(const View& to, const View& tile, const Loc& at) {

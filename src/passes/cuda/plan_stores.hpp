@@ -1,7 +1,8 @@
-// Which fragments the copy engine stores.
+// Which fragments the copy engine stores, and which threads store by rows.
 #pragma once
 #include <optional>
 
+#include "passes/cuda/infer_layouts.hpp"
 #include "passes/cuda/plan_copies.hpp"
 #include "passes/cuda/plan_gemms.hpp"
 
@@ -20,6 +21,14 @@ inline constexpr int store_rows = 64;
 // For the sum of a wgmma that is divided into these parts, whole or reshaped to [rows / pack, pack, columns].
 std::optional<TensorStore> plan_store(const ir::View& from, const ir::View& to,
                                       const layout::Division& parts);
+inline constexpr int quad_columns = 32;  // that the four threads of a row write with one instruction
+
+// Where a loop stores the sum of a wgmma whose rows the warp groups divide, each element rounded to 16 bits,
+// and rows begin at multiples of 16 bytes: in a workspace, which lies without holes, or in a tensor that the
+// copy engine could take.
+const ir::Access* plan_row_store(const ir::Stmt& s, const Layouts& layouts, int threads,
+                                 const CudaTarget& target);
+
 // Holds where nothing of the tile is cut off but what lies outside the tensor.
 ir::Expr is_uncut(const ir::View& to, const ir::View& tile, const Loc& at);
 

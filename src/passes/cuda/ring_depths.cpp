@@ -57,10 +57,21 @@ bool stores_in_steps(const Roles& roles) {
   return found && !roles.stores;
 }
 
+// Of a consumer, for all fragments together.
+std::int64_t fragment_registers(const Roles& roles) {
+  std::int64_t bytes = 0;
+  for_each_stmt(roles.consumer, [&](const Stmt& s) {
+    const auto* declared = as<Declare>(s);
+    if (declared && declared->tile->space == Space::fragment)
+      bytes += declared->tile->elements() * declared->tile->type.bytes();
+  });
+  return bytes / 4 / roles.consumers;
+}
+
 // Without the three warps of the producer that do not load. Others cover for a block that waits for its
 // stores; where sums stay in registers from step to step, two blocks with more of them do better.
 bool fits_three(const Roles& roles) {
-  return roles.one_loader && stores_in_steps(roles) && fragment_registers(roles) <= registers_of_three;
+  return roles.one_loader && stores_in_steps(roles) && roles.fragment_registers <= registers_of_three;
 }
 
 // One warp group leaves the tensor cores idle during its other work: as many blocks as have two stages.
@@ -83,6 +94,7 @@ void bring_ahead(Roles& roles) {
 }  // namespace
 
 void choose_depths(Roles& roles, const std::vector<int>& asked) {
+  roles.fragment_registers = fragment_registers(roles);
   const OwnBytes own = own_bytes(roles);
   std::int64_t fixed = own.operands + own.others + (roles.stores ? staging_bytes(roles.consumers) : 0),
                moving = 0;
@@ -99,16 +111,6 @@ void choose_depths(Roles& roles, const std::vector<int>& asked) {
     if (ring.in_loop) roles.spare_bytes -= ring.depth * bytes_of(ring);
   }
   if (own.operands == 0) bring_ahead(roles);
-}
-
-std::int64_t fragment_registers(const Roles& roles) {
-  std::int64_t bytes = 0;
-  for_each_stmt(roles.consumer, [&](const Stmt& s) {
-    const auto* declared = as<Declare>(s);
-    if (declared && declared->tile->space == Space::fragment)
-      bytes += declared->tile->elements() * declared->tile->type.bytes();
-  });
-  return bytes / 4 / roles.consumers;
 }
 
 }  // namespace tegula::passes

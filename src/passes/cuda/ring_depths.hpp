@@ -6,10 +6,8 @@
 
 namespace tegula::passes {
 
-// Decides depths, how many blocks share a processor, the threads of the producer, and what memory is left.
-// `asked`: slots of each ring.
+// Decides depths, how many blocks share a processor, the threads of the producer, and what memory is left;
+// and counts the registers of fragments. `asked`: slots of each ring.
 void choose_depths(Roles& roles, const std::vector<int>& asked);
-// That all fragments of a consumer would take together.
-std::int64_t fragment_registers(const Roles& roles);
 
 }  // namespace tegula::passes

@@ -11,17 +11,18 @@ using namespace ir;
 
 namespace {
 
-// Whether every row lies within one warp, and run i of the rows within warp group i.
-bool is_by_rows(const layout::Layout& layout, std::int64_t groups) {
+// Whether every row lies within one warp, and run i of the rows within unit i of the threads.
+bool is_by_rows(const layout::Layout& layout, std::int64_t units, int threads_of_unit) {
   const std::int64_t rows = layout.shape()[0];
-  if (rows % groups != 0) return false;
+  if (rows % units != 0) return false;
   std::vector<std::int64_t> warp_of(static_cast<std::size_t>(rows), -1);
   for (std::int64_t thread = 0; thread < layout.thread_count(); ++thread)
     for (std::int64_t reg = 0; reg < layout.register_count(); ++reg) {
       const layout::Coordinates at = layout.coordinates(thread, reg);
       if (!layout.is_inside(at)) continue;
       std::int64_t& warp = warp_of[static_cast<std::size_t>(at[0])];
-      if (thread / 128 != at[0] / (rows / groups) || (warp >= 0 && warp != thread / 32)) return false;
+      if (thread / threads_of_unit != at[0] / (rows / units) || (warp >= 0 && warp != thread / 32))
+        return false;
       warp = thread / 32;
     }
   return true;
@@ -29,14 +30,15 @@ bool is_by_rows(const layout::Layout& layout, std::int64_t groups) {
 
 class Check {
  public:
-  Check(const If& branch, int threads, const Layouts& layouts, const CudaTarget& target)
-      : groups_(static_cast<std::int64_t>(branch.of_rows.size())),
+  Check(int threads_of_unit, int threads, const Layouts& layouts, const CudaTarget& target)
+      : threads_of_unit_(threads_of_unit),
+        units_(threads / threads_of_unit),
         threads_(threads),
         layouts_(layouts),
         target_(target) {}
 
   bool holds(const Body& body) {
-    bool all = groups_ > 1 && threads_ == groups_ * 128;
+    bool all = true;
     for_each_stmt(body, [&](const Stmt& s) { all = all && statement(s); });
     return all;
   }
@@ -60,9 +62,9 @@ class Check {
 
   bool product(const Gemm& gemm) {
     const GemmPlan plan = plan_gemm(gemm, threads_, target_);
-    return plan.instruction == GemmInstruction::wgmma && !needs_promotion(gemm, plan) &&
-           plan.parts.along_m == groups_ && fragment(gemm.c.buffer) &&
-           layout_of(gemm.c.buffer) == plan.accumulator &&
+    const auto wanted = threads_of_unit_ == 32 ? GemmInstruction::mma_sync : GemmInstruction::wgmma;
+    return plan.instruction == wanted && !needs_promotion(gemm, plan) && plan.parts.along_m == units_ &&
+           fragment(gemm.c.buffer) && layout_of(gemm.c.buffer) == plan.accumulator &&
            (gemm.a.buffer->space != Space::fragment ||
             (fragment(gemm.a.buffer) && layout_of(gemm.a.buffer) == plan.operand_a));
   }
@@ -88,11 +90,12 @@ class Check {
     const auto known = by_rows_.find(tile.get());
     if (known != by_rows_.end()) return known->second;
     const auto layout = layouts_.fragments.find(tile.get());
-    const bool own = layout != layouts_.fragments.end() && is_by_rows(layout->second, groups_);
+    const bool own =
+        layout != layouts_.fragments.end() && is_by_rows(layout->second, units_, threads_of_unit_);
     return by_rows_.emplace(tile.get(), own).first->second;
   }
 
-  std::int64_t groups_;
+  int threads_of_unit_, units_;
   int threads_;
   const Layouts& layouts_;
   const CudaTarget& target_;
@@ -101,8 +104,13 @@ class Check {
 
 }  // namespace
 
-bool warp_groups_decide(const If& branch, int threads, const Layouts& layouts, const CudaTarget& target) {
-  return Check(branch, threads, layouts, target).holds(branch.then);
+Deciders deciders(const If& branch, int threads, const Layouts& layouts, const CudaTarget& target) {
+  const auto runs = static_cast<int>(branch.of_rows.size());
+  for (const auto& [unit, of_unit] : {std::pair{Deciders::warp_groups, 128}, {Deciders::warps, 32}}) {
+    if (runs > 1 && runs * of_unit == threads && Check(of_unit, threads, layouts, target).holds(branch.then))
+      return unit;
+  }
+  return Deciders::block;
 }
 
 }  // namespace tegula::passes

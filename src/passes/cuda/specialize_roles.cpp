@@ -9,6 +9,7 @@
 #include "passes/cuda/plan_rows.hpp"
 #include "passes/cuda/plan_stores.hpp"
 #include "passes/cuda/ring_depths.hpp"
+#include "passes/cuda/rows_of_warps.hpp"
 #include "passes/cuda/slice.hpp"
 
 namespace tegula::passes {
@@ -318,6 +319,9 @@ void Analysis::choose_depths(Roles& roles) const {
     asked.push_back(c->pipelined ? (c->stages > 0 ? c->stages : 4) : 1);
   }
   passes::choose_depths(roles, asked);
+  for (const Candidate& c : candidates_)
+    roles.crowded |=
+        c.pipelined && roles.rings[static_cast<std::size_t>(roles.ring_of(c.tile.get()))].depth < c.stages;
 }
 
 std::optional<Roles> Analysis::run() {
@@ -362,7 +366,12 @@ std::int64_t staging_bytes(int consumers) { return consumers / 128 * store_buffe
 
 std::optional<Roles> specialize_roles(const Grid& grid, const CudaTarget& target) {
   if (!target.has_wgmma() || grid.hints.threads % 128 != 0) return std::nullopt;
-  return Analysis(grid, target).run();
+  auto roles = Analysis(grid, target).run();
+  if (!roles) return std::nullopt;
+  Body divided = rows_of_warps(roles->consumer, roles->consumers, target);
+  roles->warps_decide = divided != roles->consumer;
+  roles->consumer = std::move(divided);
+  return roles;
 }
 
 }  // namespace tegula::passes

@@ -29,11 +29,14 @@ struct Roles {
   // The statements that fill tiles of rings, and the tiles.
   std::unordered_map<const ir::StmtNode*, ir::BufferPtr> fills;
   std::unordered_map<const ir::StmtNode*, TensorCopy> copies;  // of those that the copy engine can do
-  bool takes_turns = false;      // blocks cost unevenly: who is done takes the next one
-  bool stores = false;           // some fragment is stored by the copy engine
-  bool one_loader = false;       // the producer is one thread: the copy engine brings everything
-  std::int64_t spare_bytes = 0;  // of shared memory
-  int pair_index = -1;           // of the grid: two neighbours along it are a cluster and share loads
+  bool takes_turns = false;             // blocks cost unevenly: who is done takes the next one
+  bool stores = false;                  // some fragment is stored by the copy engine
+  bool crowded = false;                 // a loop has fewer slots than the program asks for
+  bool one_loader = false;              // the producer is one thread: the copy engine brings everything
+  std::int64_t spare_bytes = 0;         // of shared memory
+  std::int64_t fragment_registers = 0;  // of a consumer, for all that the program declares
+  bool warps_decide = false;            // about some branches: see rows_of_warps.hpp
+  int pair_index = -1;                  // of the grid: two neighbours along it are a cluster and share loads
   ir::Body producer, consumer;
   // Branches and loops of the producer that bring what one loop asked for; see order_loads.hpp.
   std::unordered_map<const ir::StmtNode*, ir::For> ordered;
