@@ -12,14 +12,6 @@ using namespace ir;
 
 namespace {
 
-// More would push what the product itself needs out of the second-level cache.
-constexpr std::int64_t most_bytes = 64 * 1024;
-
-bool is_fetchable(const Copy& copy) {
-  return !copy.from.is_tile() && copy.to.is_tile() && copy.to.rank() == 2 &&
-         copy.to.extent(0) * copy.to.extent(1) * held_bytes(copy.to.buffer->type) <= most_bytes;
-}
-
 // The statements of body[begin, end) that define what the last one reads by its address, and the last one;
 // nothing if that is more than constants and elements that the loop leaves alone.
 class Slice {
@@ -78,6 +70,11 @@ std::optional<FetchAhead> fetch(const Body& slice, const Substitution& by) {
 }
 
 }  // namespace
+
+bool is_fetchable(const Copy& copy) {
+  return !copy.from.is_tile() && copy.to.is_tile() && copy.to.rank() == 2 &&
+         copy.to.extent(0) * copy.to.extent(1) * held_bytes(copy.to.buffer->type) <= most_fetched_bytes;
+}
 
 FetchesAhead fetches_ahead(const For& loop) {
   FetchesAhead result;

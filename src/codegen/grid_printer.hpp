@@ -7,6 +7,7 @@
 
 #include "codegen/cpu.hpp"
 #include "codegen/fetch_ahead.hpp"
+#include "codegen/next_block.hpp"
 #include "codegen/rows.hpp"
 #include "codegen/text.hpp"
 #include "codegen/tiles.hpp"
@@ -148,6 +149,12 @@ class GridPrinter {
   std::string rows_text(const FetchAhead& fetch);
   std::string fetched_text(const ir::Stmt& product);
 
+  // ---- what is fetched for the next block (print_next.cpp)
+  std::string rows_of_next();
+  bool stands_for_fetch(const ir::Copy& n);
+  void print_beginning(ir::Grid grid, const NextBlock& next, const std::string& function);
+  void look_ahead(const std::string& function);
+
   const Signature& signature_;
   CpuProgram& program_;
   Writer& out_;
@@ -164,6 +171,8 @@ class GridPrinter {
   TileUses uses_;
   FetchesAhead fetches_;              // of the loops being printed
   std::optional<FetchAhead> result_;  // of the block
+  std::optional<NextBlock> next_;
+  bool fetches_next_ = false;  // the rows that are printed next do
   std::optional<Lane> lane_;
   bool first_lane_ = false;  // the index of lane 0 stands for the lane
   std::string mask_;         // lanes that take part; empty if all active ones do

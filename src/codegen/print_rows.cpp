@@ -1,6 +1,8 @@
 // Loops over the rows of tiles, each row by vectors.
 #include <fmt/format.h>
 
+#include <utility>
+
 #include "codegen/grid_printer.hpp"
 
 namespace tegula::codegen {
@@ -64,8 +66,12 @@ void GridPrinter::outer_loop(const VariablePtr& index, const Expr& extent, const
 
 void GridPrinter::rows(const std::vector<RowOp>& group) {
   const RowOp& first = group.front();
+  const std::string ahead = std::exchange(fetches_next_, false) ? rows_of_next() : "";
   for (std::size_t i = 0; i < first.outer.size(); ++i)
     outer_loop(first.outer[i], first.outer_extents[i], first.at);
+  if (!ahead.empty())
+    out_.line(fmt::format("{}.fetch({}, {});", ahead, scalar(variable(first.outer[0])),
+                          scalar(first.outer_extents[0])));
   std::vector<RowOp> ops;
   for (const RowOp& op : group) {
     if (!ops.empty() && !can_share_pass(op, ops)) {

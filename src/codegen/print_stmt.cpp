@@ -63,10 +63,19 @@ void GridPrinter::print(const Grid& grid, int number) {
   number_ = number;
   uses_ = tile_uses(grid.body);
   result_ = result_of(grid.body);
+  next_ = next_block(signature_.kernel(), grid);
   const std::string function = fmt::format("{}_{}", signature_.kernel().name, number);
-  out_.open(fmt::format(
-      "extern \"C\" void {}(const TegulaCall* call, const int32_t* block, char* scratch) {{", function));
+  if (next_) {
+    GridPrinter beginning(signature_, program_, out_);
+    beginning.print_beginning(grid, *next_, function);
+    scratch_peak_ = beginning.scratch_peak_;
+  }
+  out_.open(
+      fmt::format("extern \"C\" void {}(const TegulaCall* call, const int32_t* block, const int32_t*{}, "
+                  "char* scratch) {{",
+                  function, next_ ? " next" : ""));
   prologue(grid);
+  if (next_) look_ahead(function);
   body(grid.body);
   out_.close();
   // Vectors may be read past the end of the last tile.
@@ -94,15 +103,18 @@ void GridPrinter::body(const Body& statements) {
       stmt(s);
       continue;
     }
+    const bool fetches_next = next_ && next_->pass == s;
     if (!group.empty()) {
       auto joined = aligned(*op, group.front());
       if (joined && can_join(*joined, group)) {
         group.push_back(*joined);
+        fetches_next_ |= fetches_next;
         continue;
       }
       flush();
     }
     group.push_back(*op);
+    fetches_next_ = fetches_next;
   }
   flush();
 }

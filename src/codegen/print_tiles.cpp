@@ -120,6 +120,7 @@ void GridPrinter::copy_out(const Copy& n, const Loc& at) {
 
 void GridPrinter::operator()(const Copy& n, const Stmt& s) {
   internal_assert(n.from.is_tile() != n.to.is_tile(), "a copy between tiles was not lowered", s->at);
+  if (stands_for_fetch(n)) return;
   out_.open("{");
   if (n.to.is_tile())
     copy_in(n, s->at);

@@ -172,11 +172,13 @@ class CpuExecutor : public Executable {
     const auto n = orders_[grid].extents(binding);
     const auto order = orders_[grid].order(binding);
     const std::span<const std::int64_t> begun = order ? std::span(*order) : std::span<const std::int64_t>();
-    thread_pool().run_blocks(n[0] * n[1] * n[2], begun, [&](std::int64_t i, int) {
+    thread_pool().run_blocks(n[0] * n[1] * n[2], begun, [&](std::int64_t i, std::int64_t following, int) {
       const BlockIndex block = orders_[grid].index(i, n);
+      const bool is_last = following == ThreadPool::no_block;
+      const BlockIndex next = is_last ? block : orders_[grid].index(following, n);
       running = {&signature_->kernel().grids[grid], &block};
       auto* scratch = static_cast<char*>(ThreadPool::scratch(program_.blocks[grid].scratch_bytes));
-      blocks_[grid](&call, block.data(), scratch);
+      blocks_[grid](&call, block.data(), is_last ? nullptr : next.data(), scratch);
     });
   }
 

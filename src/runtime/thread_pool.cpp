@@ -30,6 +30,10 @@ constexpr int most_threads = 4096;
 // How long a thread looks for work before it sleeps: waking a sleeper costs tens of microseconds.
 constexpr std::chrono::microseconds spin_time{50};
 
+// While so many blocks are left for each worker, it takes one before it is free: if its block is not much
+// longer than others, nobody waits for the one that it keeps.
+constexpr std::int64_t many_blocks = 4;
+
 thread_local bool inside_body = false;
 
 void pause() {
@@ -59,23 +63,37 @@ struct Job {
   std::int64_t count;
   std::span<const std::int64_t> order;
   const ThreadPool::BlockBody& body;
+  int workers;
   std::atomic<std::int64_t> next{0};
   std::atomic<int> helpers{0};
   std::exception_ptr error{};
   std::mutex error_mutex{};
 
   bool has_work() const { return next.load(std::memory_order_relaxed) < count; }
+  std::int64_t block(std::int64_t i) const { return order.empty() ? i : order[i]; }
+  // Its place in the order; no_block if there is none.
+  std::int64_t take() {
+    const std::int64_t i = next.fetch_add(1, std::memory_order_relaxed);
+    return i < count ? i : ThreadPool::no_block;
+  }
+  // An order is given where blocks differ.
+  std::int64_t take_early() {
+    const bool many = count - next.load(std::memory_order_relaxed) > many_blocks * workers;
+    return many && order.empty() ? take() : ThreadPool::no_block;
+  }
 
   void work(int worker) noexcept {
     inside_body = true;
-    for (std::int64_t i = 0; (i = next.fetch_add(1, std::memory_order_relaxed)) < count;) {
-      try {
-        body(order.empty() ? i : order[i], worker);
-      } catch (...) {
-        next.store(count, std::memory_order_relaxed);
-        const std::lock_guard lock(error_mutex);
-        if (!error) error = std::current_exception();
+    try {
+      for (std::int64_t i = take(); i != ThreadPool::no_block;) {
+        const std::int64_t early = take_early();
+        body(block(i), early == ThreadPool::no_block ? early : block(early), worker);
+        i = early == ThreadPool::no_block ? take() : early;
       }
+    } catch (...) {
+      next.store(count, std::memory_order_relaxed);
+      const std::lock_guard lock(error_mutex);
+      if (!error) error = std::current_exception();
     }
     inside_body = false;
   }
@@ -204,17 +222,18 @@ ThreadPool::~ThreadPool() {
 int ThreadPool::size() const { return state_->size; }
 
 void ThreadPool::parallel_for(std::int64_t count, const std::function<void(std::int64_t)>& body) {
-  run_blocks(count, {}, [&](std::int64_t i, int) { body(i); });
+  run_blocks(count, {}, [&](std::int64_t i, std::int64_t, int) { body(i); });
 }
 
 void ThreadPool::run_blocks(std::int64_t count, std::span<const std::int64_t> order, const BlockBody& body) {
   internal_assert(order.empty() || static_cast<std::int64_t>(order.size()) == count,
                   "the order of the blocks must name each of them");
+  Job job{count, order, body, state_->size};
   if (inside_body || count <= 1 || state_->size == 1) {
-    for (std::int64_t i = 0; i < count; ++i) body(order.empty() ? i : order[i], 0);
+    for (std::int64_t i = 0; i < count; ++i)
+      body(job.block(i), i + 1 < count ? job.block(i + 1) : no_block, 0);
     return;
   }
-  Job job{count, order, body};
   state_->publish(job);
   job.work(0);
   state_->withdraw(job);

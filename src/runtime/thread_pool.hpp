@@ -24,10 +24,12 @@ class ThreadPool {
 
   // body(i) for i in [0, count), in any order.
   void parallel_for(std::int64_t count, const std::function<void(std::int64_t)>& body);
-  // body(block, worker) for every block of `order`, begun in that order; each worker takes the next block
-  // when it is free. `worker` is in [0, size()) and no two bodies that run at once in one call share it.
-  // An empty order means 0, 1, … count - 1.
-  using BlockBody = std::function<void(std::int64_t block, int worker)>;
+  // body(block, next, worker) for every block of `order`, begun in that order; each worker takes the next
+  // block when it is free. `worker` is in [0, size()) and no two bodies that run at once in one call share
+  // it. An empty order means 0, 1, … count - 1, and blocks of similar length: while there are many, a worker
+  // takes one early. `next` is the block that it runs next, or no_block if it does not know.
+  static constexpr std::int64_t no_block = -1;
+  using BlockBody = std::function<void(std::int64_t block, std::int64_t next, int worker)>;
   void run_blocks(std::int64_t count, std::span<const std::int64_t> order, const BlockBody& body);
 
   // Memory for the running body, 64-byte aligned and reused by later bodies of this thread: valid until

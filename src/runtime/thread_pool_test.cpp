@@ -40,7 +40,7 @@ TEST_P(Pools, BlocksBeginInTheGivenOrder) {
   std::iota(order.rbegin(), order.rend(), 0);
   std::mutex mutex;
   std::vector<std::vector<std::int64_t>> seen(pool_.size());
-  pool_.run_blocks(500, order, [&](std::int64_t block, int worker) {
+  pool_.run_blocks(500, order, [&](std::int64_t block, std::int64_t, int worker) {
     const std::lock_guard lock(mutex);
     seen.at(worker).push_back(block);
   });
@@ -52,9 +52,31 @@ TEST_P(Pools, BlocksBeginInTheGivenOrder) {
   EXPECT_EQ(total, 500u);
 }
 
+TEST_P(Pools, WorkersRunTheBlocksThatTheyAreToldNext) {
+  std::vector<std::int64_t> told(pool_.size(), ThreadPool::no_block);
+  std::atomic<int> runs{0}, announced{0};
+  pool_.run_blocks(300, {}, [&](std::int64_t block, std::int64_t next, int worker) {
+    EXPECT_TRUE(told.at(worker) == ThreadPool::no_block || told[worker] == block);
+    told[worker] = next;
+    ++runs, announced += next != ThreadPool::no_block;
+  });
+  EXPECT_EQ(runs, 300);
+  EXPECT_GT(announced, 0);
+  for (const std::int64_t next : told) EXPECT_EQ(next, ThreadPool::no_block);
+}
+
+TEST_P(Pools, UnevenAndLastBlocksAreLeftToWhoIsFree) {
+  if (pool_.size() == 1) return;
+  const auto body = [](std::int64_t, std::int64_t next, int) { EXPECT_EQ(next, ThreadPool::no_block); };
+  pool_.run_blocks(4, {}, body);
+  std::vector<std::int64_t> order(300);
+  std::iota(order.rbegin(), order.rend(), 0);
+  pool_.run_blocks(300, order, body);
+}
+
 TEST_P(Pools, WorkersAreNotShared) {
   std::vector<std::atomic<int>> busy(pool_.size());
-  pool_.run_blocks(2000, {}, [&](std::int64_t, int worker) {
+  pool_.run_blocks(2000, {}, [&](std::int64_t, std::int64_t, int worker) {
     EXPECT_EQ(busy.at(worker).fetch_add(1), 0);
     busy[worker].fetch_sub(1);
   });

@@ -21,8 +21,10 @@ struct TegulaCall {
   void* (*contribute)(void* context, int32_t id, int64_t order, int64_t bytes);
 };
 
-// One block of a grid. `scratch` is aligned to 64 bytes.
-typedef void TegulaBlock(const struct TegulaCall* call, const int32_t* block, char* scratch);
+// One block of a grid. `next` is the block that the thread runs after it; null if that is not known.
+// `scratch` is aligned to 64 bytes.
+typedef void TegulaBlock(const struct TegulaCall* call, const int32_t* block, const int32_t* next,
+                         char* scratch);
 // Adds what a block contributed.
 typedef void TegulaApply(const void* contribution, int64_t bytes);
 }

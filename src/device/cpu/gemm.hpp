@@ -119,6 +119,13 @@ struct RowsAhead {
   }
   // Steps between two rows of a share, if there are k in all.
   TEGULA_CPU_MEMBER long interval(long k) const { return k > 8 * share ? k / share : 8; }
+  // All of a share of the rows, the i-th of `count` shares.
+  TEGULA_CPU_MEMBER void fetch(long i, long count) const {
+    const long height = (rows + count - 1) / count, first = i * height;
+    const long end = first + height < rows ? first + height : rows;
+    for (long r = first; r < end; ++r)
+      for (long at = 0; at < bytes; at += 64) __builtin_prefetch(base + r * stride + at, 0, 2);
+  }
   // From the second of its halves on a part may be another row's.
   TEGULA_CPU_MEMBER long second_half() const { return bytes > part / 2 ? part / 2 : 0; }
 };

@@ -1,0 +1,24 @@
+// What a block brings into the cache for the block that its thread runs next: what that one reads first.
+#pragma once
+#include <optional>
+#include <vector>
+
+#include "ir/ir.hpp"
+
+namespace tegula::codegen {
+
+struct NextBlock {
+  // The beginning of a block, up to its first product, as far as addresses need it. A copy to one of `places`
+  // stands for what is fetched.
+  ir::Body beginning;
+  std::vector<ir::BufferPtr> places;
+  // Of the last pipelined loop: while the rows of `pass` are computed with `left` iterations to follow,
+  // places[left] is fetched, if all loops around are in their last iteration.
+  ir::Stmt pass;
+  ir::Expr left, last;
+};
+
+// Nothing if there is no such loop and pass, or if the beginning is more than a choice of addresses.
+std::optional<NextBlock> next_block(const ir::Kernel& kernel, const ir::Grid& grid);
+
+}  // namespace tegula::codegen
