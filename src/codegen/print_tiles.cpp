@@ -19,6 +19,11 @@ std::vector<std::string> extent_texts(const View& tile) {
 // Products of naturals are computed as signed numbers.
 std::string panel_type(DType type) { return type == u8 ? "int32_t" : std::string(tile_type(type)); }
 
+std::string distance_text(const std::string& stride) {
+  const bool known = stride.find_first_not_of("0123456789") == std::string::npos;
+  return known ? fmt::format("fixed<{}>()", stride) : stride;
+}
+
 std::string axes_text(const MemoryView& view) {
   return fmt::format("{}, {}, {}", view.base, view.axes[0].stride, view.axes[1].stride);
 }
@@ -273,7 +278,7 @@ void GridPrinter::operator()(const Gemm& n, const Stmt& s) {
   }
   const std::string ahead = fetched_text(s);
   out_.line(fmt::format("gemm_panel<{}, {}>({}, (const {}*)({}), {}, {}, {}, {}, {}, {}{});", m, columns, k,
-                        name, a.base, a.axes[0].stride, a.axes[1].stride, b, target, ldc,
+                        name, a.base, distance_text(a.axes[0].stride), a.axes[1].stride, b, target, ldc,
                         direct && !n.overwrite ? "true" : "false", ahead),
             s->at);
   if (!direct) {

@@ -135,9 +135,27 @@ TEGULA_CPU_TEMPLATE RowsAhead rows_ahead(const S* base, long stride, long rows, 
   return {(const char*)base, stride * long(sizeof(S)), rows, columns * long(sizeof(S))};
 }
 
-// R rows by one panel. Never inlined, so that all products of a kernel share one copy for each R.
-template <class T, int R, bool Wide>
-TEGULA_CPU_SHARED void gemm_rows(long k, const T* a, long row_stride, long k_stride, const T* b, T* c,
+// A distance as a type: rows of A are reached without registers of their own, which is 4 % of the time. A
+// library has one function for all distances.
+template <long N>
+struct Fixed {
+  TEGULA_CPU_MEMBER constexpr operator long() const { return N; }
+};
+#if defined(TEGULA_CPU_LINKED)
+template <long N>
+TEGULA_CPU_TEMPLATE long fixed() {
+  return N;
+}
+#else
+template <long N>
+TEGULA_CPU_TEMPLATE Fixed<N> fixed() {
+  return {};
+}
+#endif
+
+// R rows by one panel. Never inlined, so that products of a kernel share one copy for each R.
+template <class T, int R, bool Wide, class Stride>
+TEGULA_CPU_SHARED void gemm_rows(long k, const T* a, Stride row_stride, long k_stride, const T* b, T* c,
                                  long ldc, bool accumulate) {
   constexpr int width = Wide ? NR : W;
   RegisterTile<T, R, Wide> tile;
@@ -151,8 +169,8 @@ TEGULA_CPU_SHARED void gemm_rows(long k, const T* a, long row_stride, long k_str
 }
 
 // The same, with one row fetched every `interval` steps: several at a time would wait for each other.
-template <class T, int R, bool Wide>
-TEGULA_CPU_SHARED void gemm_rows(long k, const T* a, long row_stride, long k_stride, const T* b, T* c,
+template <class T, int R, bool Wide, class Stride>
+TEGULA_CPU_SHARED void gemm_rows(long k, const T* a, Stride row_stride, long k_stride, const T* b, T* c,
                                  long ldc, bool accumulate, const char* ahead, long ahead_stride, long half,
                                  long interval) {
   constexpr int width = Wide ? NR : W;
@@ -175,8 +193,8 @@ TEGULA_CPU_SHARED void gemm_rows(long k, const T* a, long row_stride, long k_str
   tile.store_to(c, ldc, accumulate);
 }
 
-template <class T, int R, bool Wide, class Ahead>
-TEGULA_CPU_TEMPLATE void gemm_rows_and_fetch(long k, const T* a, long row_stride, long k_stride, const T* b,
+template <class T, int R, bool Wide, class Stride, class Ahead>
+TEGULA_CPU_TEMPLATE void gemm_rows_and_fetch(long k, const T* a, Stride row_stride, long k_stride, const T* b,
                                              T* c, long ldc, bool accumulate, Ahead& ahead) {
   if constexpr (Ahead::fetches) {
     gemm_rows<T, R, Wide>(k, a, row_stride, k_stride, b, c, ldc, accumulate, ahead.next(), ahead.stride,
@@ -187,8 +205,8 @@ TEGULA_CPU_TEMPLATE void gemm_rows_and_fetch(long k, const T* a, long row_stride
 }
 
 // m rows by one panel, as tiles of nearly equal heights: 64 rows are 4 * 13 + 12, not 4 * 14 + 8.
-template <class T, int M, bool Wide, class Ahead>
-TEGULA_CPU_TEMPLATE void gemm_column(long k, const T* a, long row_stride, long k_stride, const T* b, T* c,
+template <class T, int M, bool Wide, class Stride, class Ahead>
+TEGULA_CPU_TEMPLATE void gemm_column(long k, const T* a, Stride row_stride, long k_stride, const T* b, T* c,
                                      long ldc, bool accumulate, Ahead& ahead) {
   constexpr int tiles = (M + MR - 1) / MR, low = M / tiles, taller = M % tiles;
   for (int i = 0; i < taller; ++i) {
@@ -207,8 +225,8 @@ TEGULA_CPU_TEMPLATE void gemm_column(long k, const T* a, long row_stride, long k
 // C[M x N] = (or += if `accumulate`) A[M x k] B, where A(i, p) is a[i * row_stride + p * k_stride] and b
 // holds the panels of the k x N matrix B. For float and for int32_t, whose sums wrap. Panels are the outer
 // loop: one stays in L1 while the rows of A pass from L2. `ahead` is fetched meanwhile.
-template <int M, int N, class T, class Ahead = NoneAhead>
-TEGULA_CPU_TEMPLATE void gemm_panel(long k, const T* a, long row_stride, long k_stride, const T* b, T* c,
+template <int M, int N, class T, class Stride, class Ahead = NoneAhead>
+TEGULA_CPU_TEMPLATE void gemm_panel(long k, const T* a, Stride row_stride, long k_stride, const T* b, T* c,
                                     long ldc, bool accumulate, Ahead ahead = {}) {
   static_assert(M > 0 && N > 0, "a product has rows and columns");
   constexpr long columns = panel_columns(N), wide = columns / NR * NR;
@@ -231,8 +249,8 @@ TEGULA_CPU_TEMPLATE void gemm_panel(long k, const T* a, long row_stride, long k_
 }
 
 // The same for doubles: exact enough to check against, and plain. The same panel layout.
-template <int M, int N, class Ahead = NoneAhead>
-static void gemm_panel(long k, const double* a, long row_stride, long k_stride, const double* b, double* c,
+template <int M, int N, class Stride, class Ahead = NoneAhead>
+static void gemm_panel(long k, const double* a, Stride row_stride, long k_stride, const double* b, double* c,
                        long ldc, bool accumulate, Ahead = {}) {
   for (long i = 0; i < M; ++i) {
     for (long j = 0; j < N; ++j) {
