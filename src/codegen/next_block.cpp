@@ -6,7 +6,7 @@
 #include "codegen/rows.hpp"
 #include "codegen/tiles.hpp"
 #include "ir/effects.hpp"
-#include "passes/cuda/slice.hpp"
+#include "passes/slice.hpp"
 
 namespace tegula::codegen {
 

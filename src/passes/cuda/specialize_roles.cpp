@@ -10,7 +10,7 @@
 #include "passes/cuda/plan_stores.hpp"
 #include "passes/cuda/ring_depths.hpp"
 #include "passes/cuda/rows_of_warps.hpp"
-#include "passes/cuda/slice.hpp"
+#include "passes/slice.hpp"
 
 namespace tegula::passes {
 

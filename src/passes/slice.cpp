@@ -1,4 +1,4 @@
-#include "passes/cuda/slice.hpp"
+#include "passes/slice.hpp"
 
 #include "ir/effects.hpp"
 #include "ir/visit.hpp"
