@@ -171,6 +171,32 @@ TEST(CudaSelection, TakesThePromisedLengthOfSequences) {
   }
 }
 
+// Three warp groups, whose warps multiply alone where tokens do not agree, beside one, which multiplies
+// together.
+TEST(CudaSelection, OfWarpsAgreesWithThatOfAWarpGroup) {
+  if (!cuda::is_driver_usable()) GTEST_SKIP() << "this machine has no CUDA device";
+  const Watchdog watchdog("selections of warps", most_time);
+  const cuda::PoisonedAllocations poisoned;
+  const std::int64_t tokens = 8192 + 37;
+  for (const auto& [heads, blocks] :
+       {std::pair(16, 129), std::pair(16, 20), std::pair(16, 45), std::pair(11, 129)}) {
+    const Tensor q = Tensor::random_normal({1, tokens, 2 * heads, 128}, bf16, 1).to(Device::cuda()),
+                 k = Tensor::random_normal({1, tokens, 2, 128}, bf16, 2).to(Device::cuda()),
+                 v = Tensor::random_normal({1, tokens, 2, 128}, bf16, 3).to(Device::cuda()),
+                 lists = Tensor::random_integers({1, tokens, 2, 16}, i32, 4, -1, blocks).to(Device::cuda());
+    const auto attend = [&](int queries) {
+      NsaSelectedOptions options;
+      options.tiles.queries = queries;
+      const NsaSelectedResult result = nsa_selected_attention(q, k, v, lists, options);
+      return std::pair(result.out.to(Device::cpu()), result.lse.to(Device::cpu()));
+    };
+    const auto one_group = attend(4), three_groups = attend(12);
+    EXPECT_TRUE(all_close(three_groups.first, one_group.first, 4e-3, 2e-2)) << heads << " " << blocks;
+    EXPECT_TRUE(all_close(three_groups.second, one_group.second, 1e-4, 1e-4)) << heads << " " << blocks;
+    EXPECT_EQ(attend(12).first.values<float>(), three_groups.first.values<float>());
+  }
+}
+
 // What tiles of one or three warp groups leave to the pass over keys, beside tiles that leave nothing.
 class CudaDivided : public ::testing::TestWithParam<std::int64_t> {};
 

@@ -243,22 +243,25 @@ TEST(HopperSelection, AgreesWithTheFormulaDivided) {
   }
 }
 
-// Three warp groups share their loads. Large scores move the maxima again and again, small ones once.
+// Three warp groups share their loads. Large scores move the maxima again and again, small ones once. With 16
+// heads and many blocks, warps multiply alone.
 TEST(HopperSelection, LeavesOutWhatNoTokenOfAWarpGroupSelected) {
-  for (const auto& [group, repeats, scale] : {std::tuple(16, false, 2.0F), std::tuple(16, true, 0.125F),
-                                              std::tuple(5, false, 0.125F), std::tuple(4, false, 0.001F)}) {
-    const std::int64_t tokens = 61;
+  for (const auto& [group, repeats, scale, blocks] :
+       {std::tuple(16, false, 2.0F, 8), std::tuple(16, true, 0.125F, 8), std::tuple(16, false, 2.0F, 20),
+        std::tuple(16, true, 0.125F, 14), std::tuple(13, false, 0.001F, 20), std::tuple(5, false, 0.125F, 8),
+        std::tuple(4, false, 0.001F, 8)}) {
+    const std::int64_t tokens = 61, keys = 64 * blocks - 12;
     const Tensor q = Tensor::random_normal({1, tokens, group, 64}, bf16, 1),
-                 k = Tensor::random_normal({1, 500, 1, 64}, bf16, 2),
-                 v = Tensor::random_normal({1, 500, 1, 64}, bf16, 3),
-                 lists = Tensor::random_integers({1, tokens, 1, 3}, i32, 4, -1, 8);
+                 k = Tensor::random_normal({1, keys, 1, 64}, bf16, 2),
+                 v = Tensor::random_normal({1, keys, 1, 64}, bf16, 3),
+                 lists = Tensor::random_integers({1, tokens, 1, 3}, i32, 4, -1, blocks);
     ops::NsaSelectedOptions options;
     options.repeats = repeats, options.scale = scale, options.target = Target::emulated_sm90();
     options.tiles.queries = group > 8 ? 12 : group > 4 ? 24 : 48;
     const ops::NsaSelectedResult result = ops::nsa_selected_attention(q, k, v, lists, options),
                                  exact = ops::reference::nsa_selected_attention(q, k, v, lists, options);
-    EXPECT_TRUE(all_close(result.out, exact.out, 2e-2, 2e-2)) << group << repeats;
-    EXPECT_TRUE(all_close(result.lse, exact.lse, 1e-3, 1e-3)) << group << repeats;
+    EXPECT_TRUE(all_close(result.out, exact.out, 2e-2, 2e-2)) << group << repeats << blocks;
+    EXPECT_TRUE(all_close(result.lse, exact.lse, 1e-3, 1e-3)) << group << repeats << blocks;
   }
 }
 

@@ -29,14 +29,15 @@ std::optional<CudaGridPrinter::Conversion> CudaGridPrinter::whole_store(const St
   return Conversion{from, to};
 }
 
-// To a fragment of 16-bit floats.
+// To a fragment of 16-bit floats, of which each thread has pairs.
 std::optional<CudaGridPrinter::Conversion> CudaGridPrinter::conversion(const Stmt& s) const {
   const auto found = whole_store(s);
   if (!found || found->from->type != f32 || found->to->space != Space::fragment ||
       found->to->type.bits() != 16)
     return std::nullopt;
   const auto to_layout = layouts_.fragments.find(found->to.get());
-  if (to_layout == layouts_.fragments.end() || to_layout->second != layouts_.fragments.at(found->from.get()))
+  if (to_layout == layouts_.fragments.end() || to_layout->second.register_count() % 2 != 0 ||
+      to_layout->second != layouts_.fragments.at(found->from.get()))
     return std::nullopt;
   return found;
 }
