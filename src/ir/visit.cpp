@@ -196,6 +196,10 @@ bool uses(const Expr& e, const VariablePtr& variable) {
   return found;
 }
 
+bool is_variable(const Expr& e, const VariablePtr& variable) {
+  return e->op == Op::variable && e->variable == variable;
+}
+
 Expr with_args(const Expr& e, std::vector<Expr> args) {
   return args == e->args ? e : make(e->op, e->type, std::move(args), e->at);
 }

@@ -24,6 +24,7 @@ void for_each_definition(const Stmt& stmt, const std::function<void(const Variab
 void for_each_node(const Expr& e, const std::function<void(const Expr&)>& f);
 void for_each_variable(const Expr& e, const std::function<void(const VariablePtr&)>& f);
 bool uses(const Expr& e, const VariablePtr& variable);
+bool is_variable(const Expr& e, const VariablePtr& variable);
 
 using ExprMap = std::function<Expr(const Expr&)>;
 using BodyMap = std::function<Body(const Body&)>;

@@ -12,8 +12,6 @@ using namespace ir;
 
 namespace {
 
-bool is_variable(const Expr& e, const VariablePtr& v) { return e->op == Op::variable && e->variable == v; }
-
 // The tile as rows that the loop goes over in order, its columns by the last index.
 bool goes_over(const For& loop, const Access& to) {
   const auto rows = rows_of(to.view);

@@ -19,14 +19,6 @@ bool is_plain(const View& from) {
   return true;
 }
 
-bool uses_variable(const Expr& e, const VariablePtr& v) {
-  bool found = false;
-  for_each_variable(e, [&](const VariablePtr& own) { found |= own == v; });
-  return found;
-}
-
-bool is_variable(const Expr& e, const VariablePtr& v) { return e->op == Op::variable && e->variable == v; }
-
 // All of a row is shown, and the column is the loop's.
 bool is_row(const Access& to, const VariablePtr& column) {
   const Buffer& buffer = *to.view.buffer;
@@ -39,10 +31,10 @@ bool is_row(const Access& to, const VariablePtr& column) {
   if (last.high && !equal(last.high, extent)) return false;
   if (constant_value(extent) * buffer.type.bytes() % 16 != 0) return false;
   for (std::size_t d = 0; d + 1 < to.index.size(); ++d) {
-    if (uses_variable(to.index[d], column)) return false;
+    if (uses(to.index[d], column)) return false;
   }
   for (const ViewDim& dim : to.view.dims) {
-    if (uses_variable(dim.offset, column)) return false;
+    if (uses(dim.offset, column)) return false;
   }
   return is_variable(to.index.back(), column);
 }
