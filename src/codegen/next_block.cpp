@@ -30,6 +30,21 @@ const For* leads_to_products(const Stmt& stmt) {
 
 Expr is_false(const Expr& e) { return make(Op::logical_not, boolean, {e}, e->at); }
 
+// With an end of the block for what leaves the loop around it, or fails.
+Stmt with_ends(const Stmt& stmt) {
+  if (const auto* assertion = as<Assert>(stmt))
+    return statement(Exit{is_false(assertion->condition)}, stmt->at);
+  if (const auto* leave = as<Break>(stmt)) return statement(Exit{leave->condition}, stmt->at);
+  if (!as<If>(stmt)) return stmt;
+  Mapping mapping;
+  mapping.body = [](const Body& body) {
+    Body result;
+    for (const Stmt& inner : body) result.push_back(with_ends(inner));
+    return result;
+  };
+  return map(stmt, mapping);
+}
+
 // Appends what a block runs before its first product: of every loop the first iteration.
 bool begin(const Body& body, Body& out) {
   for (const Stmt& stmt : body) {
@@ -39,12 +54,7 @@ bool begin(const Body& body, Body& out) {
       out.push_back(statement(Exit{make(Op::le, boolean, {loop->end[0], first}, stmt->at)}, stmt->at));
       return begin(substitute(loop->body, {{loop->index[0], first}}), out);
     }
-    if (const auto* assertion = as<Assert>(stmt))
-      out.push_back(statement(Exit{is_false(assertion->condition)}, stmt->at));
-    else if (const auto* leave = as<Break>(stmt))
-      out.push_back(statement(Exit{leave->condition}, stmt->at));
-    else
-      out.push_back(stmt);
+    out.push_back(with_ends(stmt));
   }
   return false;
 }
@@ -85,19 +95,22 @@ bool find_pass(const Body& body, NextBlock& next) {
   return find_pass(loop.body, next);
 }
 
-// Gives the first copies that can be fetched places of their own.
-void choose(NextBlock& next) {
+// Gives the first copies that can be fetched places of their own; the result are the tiles that they fill.
+std::vector<BufferPtr> choose(NextBlock& next) {
   std::int64_t bytes = 0;
+  std::vector<BufferPtr> tiles;
   for (Stmt& stmt : next.beginning) {
     const auto* copy = as<Copy>(stmt);
     if (copy == nullptr || !is_fetchable(*copy)) continue;
     const Buffer& tile = *copy->to.buffer;
     bytes += copy->to.extent(0) * copy->to.extent(1) * held_bytes(tile.type);
-    if (bytes > most_fetched_bytes) return;
+    if (bytes > most_fetched_bytes) break;
+    tiles.push_back(copy->to.buffer);
     next.places.push_back(std::make_shared<const Buffer>(
         Buffer{"ahead", tile.space, Role::tile, tile.type, copy->to.extents, false, stmt->at}));
     stmt = statement(Copy{copy->from, whole(next.places.back()), nullptr}, stmt->at);
   }
+  return tiles;
 }
 
 bool writes(const Effects& effects, const std::function<bool(const Buffer&)>& f) {
@@ -141,10 +154,14 @@ std::optional<Body> addresses(const NextBlock& next, const Kernel& kernel, const
 std::optional<NextBlock> next_block(const Kernel& kernel, const Grid& grid) {
   NextBlock next;
   if (!find_pass(grid.body, next) || !begin(grid.body, next.beginning)) return std::nullopt;
-  choose(next);
+  const std::vector<BufferPtr> tiles = choose(next);
   if (next.places.empty()) return std::nullopt;
   auto slice = addresses(next, kernel, grid);
   if (!slice) return std::nullopt;
+  // An address that depends on what is fetched would wait for it.
+  const Effects e = all_effects(*slice);
+  if (std::any_of(tiles.begin(), tiles.end(), [&](const BufferPtr& tile) { return e.reads(tile); }))
+    return std::nullopt;
   next.beginning = std::move(*slice);
   return next;
 }

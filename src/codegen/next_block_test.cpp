@@ -122,9 +122,52 @@ const Case fetching[] = {
      1e-3},
 };
 
+// Of which less is fetched, or nothing.
+const Case fetching_less[] = {
+    {"a loop that a branch may leave",
+     [](Program& p) {
+       Tensor q = p.in(floats({64, width})), k = p.in(floats({160, width}, 2)), list = p.in(lists({4, 3}, 1)),
+              out = p.out({64, width}, f32);
+       grid(4, [&](Index b) {
+         Shared queries({width, width}, f32);
+         copy(q.at(b * width, 0), queries);
+         Fragment sum({width, width}, f32, 0);
+         Var n = 0;
+         pipelined(3, [&](Index t) {
+           when(list(b, t) > 0, [&] {
+             n += 1;
+             break_if(n > 2);
+           });
+           Shared keys({width, width}, f32);
+           copy(k.at(n * width, 0), keys);
+           Fragment scores({width, width}, f32, 0);
+           gemm(queries, keys.T(), scores);
+           parallel(width, width, [&](Index i, Index j) { scores(i, j) = exp2(scores(i, j) * 0.002f); });
+           gemm(scores, keys, sum);
+         });
+         copy(sum, out.at(b * width, 0));
+       });
+     },
+     1e-3},
+    {"a list that is copied to a tile",
+     [](Program& p) {
+       Tensor q = p.in(floats({64, width})), k = p.in(floats({80, width}, 2)), list = p.in(lists({4, 3}, 1)),
+              out = p.out({64, width}, f32);
+       grid(4, [&](Index b) {
+         Shared own({1, 3}, i32);
+         copy(list.at(b, 0), own);
+         attend(q, k, out, b * width, 3, [&](const Expr& t) -> Expr { return own(0, t); });
+       });
+     },
+     1e-3},
+};
+
 class NextBlocks : public OnEverySet {};
 TEGULA_ON_EVERY_SET(NextBlocks);
-TEST_P(NextBlocks, ChangeNoResult) { expect_agreement(fetching); }
+TEST_P(NextBlocks, ChangeNoResult) {
+  expect_agreement(fetching);
+  expect_agreement(fetching_less);
+}
 
 std::string text_of(const Case& one) {
   return print_cpu(Signature(Comparison(std::span(&one, 1)).kernel().ir())).text;

@@ -110,5 +110,64 @@ INSTANTIATE_TEST_SUITE_P(Table, WhenRows,
                                            Rows{"runs_of_half_a_warp", 64, 8, ""}),
                          [](const auto& info) { return std::string(info.param.name); });
 
+lang::Kernel scaled_products() {
+  using namespace lang;
+  return kernel("scaled_products", [&] {
+    lang::Tensor a = input("a", {128, depth}, bf16), b = input("b", {steps * depth, columns}, bf16),
+                 flags = input("flags", {steps, 8}, i32), out = output("out", {128, columns}, f32),
+                 parts = output("parts", {2, 64, columns}, f32);
+    grid(1, {.threads = 256}, [&](Index) {
+      Shared a_tile({128, depth}, bf16);
+      copy(a.at(0, 0), a_tile);
+      Fragment sum({128, columns}, f32, 0);
+      pipelined(steps, {.stages = 2}, [&](Index n) {
+        Shared b_tile({depth, columns}, bf16);
+        copy(b.at(n * depth, 0), b_tile);
+        gemm(a_tile, b_tile, sum);
+        std::vector<Expr> chosen;
+        for (int run = 0; run < 8; ++run) chosen.push_back(flags(n, run) != 0);
+        when_rows(chosen, [&] {
+          parallel(sum, [&](Index i, Index j) { sum(i, j) *= select(flags(n, i / 16) != 0, 0.5f, 1.0f); });
+        });
+      });
+      copy(sum, out.at(0, 0));
+      each_group(2, Group::warpgroup, [&](Index g) {
+        Fragment part({64, columns}, f32, 0);
+        std::vector<Expr> chosen;
+        for (int run = 0; run < 4; ++run) chosen.push_back(flags(g, run) != 0);
+        when_rows(chosen, [&] {
+          parallel(part,
+                   [&](Index i, Index j) { part(i, j) = select(flags(g, i / 16) != 0, f32(i + j), 0.0f); });
+        });
+        copy(part, parts.slice(g).at(0, 0));
+      });
+    });
+  });
+}
+
+// A branch without products, of the block's warps and of those of instances, whose warps are no runs of the
+// block's rows.
+TEST(WhenRowsOfWarps, DecideWithoutProductsButNotInInstances) {
+  const Watchdog watchdog("when_rows without products", most_time);
+  const lang::Kernel program = scaled_products();
+  const std::string text = text_with_roles(program);
+  EXPECT_NE(text.find("const int warp = "), std::string::npos) << text;
+  const Tensor a = Tensor::random_normal({128, depth}, bf16, 1),
+               b = Tensor::random_normal({steps * depth, columns}, bf16, 2),
+               flags = Tensor::random_integers({steps, 8}, i32, 3, 0, 2);
+  const auto results = [&](Target target) {
+    const Tensor out = Tensor::full({128, columns}, f32, NAN),
+                 parts = Tensor::full({2, 64, columns}, f32, NAN);
+    compile(program, target)(a, b, flags, out, parts);
+    return std::pair(out, parts);
+  };
+  const auto expected = results(Target::interpreter());
+  for (const Target target : {Target::emulated_sm90(), Target::emulated(), Target::cpu()}) {
+    const auto got = results(target);
+    EXPECT_TRUE(all_close(got.first, expected.first, 1e-3, 1e-3));
+    EXPECT_TRUE(all_close(got.second, expected.second, 0));
+  }
+}
+
 }  // namespace
 }  // namespace tegula::emulation

@@ -177,6 +177,7 @@ class CudaGridPrinter {
   void either(const Texts& conditions, const std::function<void()>& fast, const std::function<void()>& slow);
 
   // ---- what concerns some rows only (print_row_guards.cpp)
+  passes::Deciders deciders(const ir::If& n) const;
   ir::Expr of_unit(const std::vector<ir::Expr>& all, passes::Deciders unit);
   std::string choice(const std::vector<ir::Expr>& all, const char* unit);
   bool open_row_guard(const ir::For& n);
@@ -361,6 +362,7 @@ class CudaGridPrinter {
   std::vector<FragmentTile> factors_;                     // fragments of exponentials
   Part part_;                                             // of the elements of the loop that is printed
   bool is_consumer_ = false;                              // of the roles
+  bool warps_decide_ = false;                             // about some branches
   std::string tile_, tiles_;                              // the number of the block, and of all
   bool has_tile_ = false;                                 // tile_ is in scope
   std::unordered_set<const ir::ExprNode*> exits_of_all_;  // conditions under which no block goes on

@@ -59,7 +59,12 @@ class Placement {
   std::vector<Step> walk(const std::vector<Step>& steps, Pending& pending, Pending& left) {
     std::vector<Step> result;
     Pending before_branch;
-    for (const Step& step : steps) {
+    for (std::size_t i = 0; i < steps.size(); ++i) {
+      const Step& step = steps[i];
+      if (step.kind == StepKind::otherwise && i > 0 && steps[i - 1].kind == StepKind::rows) {
+        result.push_back(step);  // what it touches was looked at with the first part
+        continue;
+      }
       if (step.kind == StepKind::otherwise) {
         Pending here = before_branch;
         result.push_back(step);
@@ -68,7 +73,9 @@ class Placement {
         continue;
       }
       const bool apart = step.kind == StepKind::group || step.kind == StepKind::rows;
-      const Pending touches = apart ? all_touches(step.body) : step.touches;
+      Pending touches = apart ? all_touches(step.body) : step.touches;
+      if (step.kind == StepKind::rows && i + 1 < steps.size() && steps[i + 1].kind == StepKind::otherwise)
+        add(touches, all_touches(steps[i + 1].body));
       if (conflict(pending, touches)) {
         result.push_back(barrier());
         pending.clear();
@@ -80,7 +87,6 @@ class Placement {
       }
       if (step.kind == StepKind::code || apart) {
         if (step.is_barrier) pending.clear();
-        before_branch = pending;  // the other part of such a branch does not do more to memory
         add(pending, touches);
         if (step.leaves) add(left, pending);
         continue;

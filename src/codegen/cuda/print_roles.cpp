@@ -106,8 +106,12 @@ std::string CudaGridPrinter::consumers(const Grid& grid, const passes::ConsumerP
   find_packed(program.body);
   alternating_ = program.alternating;
   is_consumer_ = true;
+  for_each_stmt(program.body, [&](const Stmt& s) {
+    const auto* branch = as<If>(s);
+    warps_decide_ |= branch && deciders(*branch) == passes::Deciders::warps;
+  });
   const std::string text = role(schedule, schedule.roles[0], grid, passes::consumer_barrier, threads);
-  is_consumer_ = false;
+  is_consumer_ = warps_decide_ = false;
   alternating_.clear();
   return text;
 }
@@ -160,7 +164,7 @@ std::string CudaGridPrinter::role(const schedule::Schedule& schedule, const sche
     out_.line(
         fmt::format("tg::Giver giver(shared_memory + {} + thread / 128 * {});", handover_, handover_bytes));
   if (is_consumer_ && threads > 128) out_.line("const int warp_group = tg::uniform(thread / 128);");
-  if (is_consumer_ && roles_->warps_decide) out_.line("const int warp = tg::uniform(thread / 32);");
+  if (warps_decide_) out_.line("const int warp = tg::uniform(thread / 32);");
   flights_.clear();
   events(role.events);
   if (is_consumer_ && hands_over()) sync_line("giver.end();");

@@ -52,6 +52,12 @@ int shift_between(const std::vector<Expr>& all) {
 
 }  // namespace
 
+// Warps and warp groups are counted over the consumers: instances of each_group have others.
+passes::Deciders CudaGridPrinter::deciders(const If& n) const {
+  if (!is_consumer_ || team_.count > 1) return passes::Deciders::block;
+  return passes::deciders(n, team_.threads, layouts_, target_);
+}
+
 // One of the expressions, by the number of the thread's unit. Where they differ in constants only, such as
 // the bits of a mask, that is one expression.
 Expr CudaGridPrinter::of_unit(const std::vector<Expr>& all, passes::Deciders unit) {

@@ -311,7 +311,7 @@ void CudaGridPrinter::operator()(const If& n, const Stmt& s) {
   if (n.otherwise.empty()) return;
   const Facts before = facts_;
   open("else {", StepKind::otherwise);
-  facts_.assume(n.condition, false);
+  if (n.of_rows.empty()) facts_.assume(n.condition, false);
   in_scope(n.otherwise);
   close();
   facts_ = before;
@@ -319,8 +319,7 @@ void CudaGridPrinter::operator()(const If& n, const Stmt& s) {
 
 void CudaGridPrinter::branch(const If& n, const Loc& at, const std::function<void()>& inside) {
   if (!loop_) out_.code();
-  const auto by =
-      is_consumer_ ? passes::deciders(n, team_.threads, layouts_, target_) : passes::Deciders::block;
+  const passes::Deciders by = deciders(n);
   const bool apart = by != passes::Deciders::block;
   const std::string condition = value(apart ? of_unit(n.of_rows, by) : n.condition);
   const Facts before = facts_;

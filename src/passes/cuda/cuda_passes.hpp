@@ -1,5 +1,5 @@
 // What is done to a kernel before it is printed for a GPU. Printing then asks of every grid, in this order,
-//   specialize_roles  who loads and who computes; without roles all threads do everything
+//   specialize_roles  who loads and who computes; without roles all threads do everything. At its end
 //   rows_of_warps     which rows are multiplied by warps alone
 //   delay_products    which products run under the next step's work
 //   order_loads       in which order the producer brings the tiles of these

@@ -78,12 +78,14 @@ const Access* plan_row_store(const Stmt& s, const Layouts& layouts, int threads,
     return nullptr;
   const Buffer& from = *load->from.view.buffer;
   if (from.type != f32 || loop_axes(*loop, load->from) != std::vector<int>{0, 1}) return nullptr;
-  const Expr& value = store->value->op == Op::cast ? store->value->args[0] : store->value;
+  const bool rounds = store->value->op == Op::cast && store->value->type == store->to.view.buffer->type;
+  const Expr& value = rounds ? store->value->args[0] : store->value;
   if (!is_variable(value, load->variable) || !is_row(store->to, loop->index[1])) return nullptr;
   if (store->to.view.buffer->role != Role::workspace && !target.copy_engine) return nullptr;
   const auto layout = layouts.fragments.find(&from);
   const std::int64_t m = from.extent(0), n = from.extent(1), groups = threads / 128;
   if (!target.has_wgmma() || threads % 128 != 0 || m != 64 * groups || n % quad_columns != 0) return nullptr;
+  if (n > constant_value(store->to.view.shape.back())) return nullptr;
   if (layout == layouts.fragments.end() || layout->second != layout::wgmma_accumulator(m, n, {groups, 1}))
     return nullptr;
   return &store->to;

@@ -368,9 +368,7 @@ std::optional<Roles> specialize_roles(const Grid& grid, const CudaTarget& target
   if (!target.has_wgmma() || grid.hints.threads % 128 != 0) return std::nullopt;
   auto roles = Analysis(grid, target).run();
   if (!roles) return std::nullopt;
-  Body divided = rows_of_warps(roles->consumer, roles->consumers, target);
-  roles->warps_decide = divided != roles->consumer;
-  roles->consumer = std::move(divided);
+  roles->consumer = rows_of_warps(roles->consumer, roles->consumers, target);
   return roles;
 }
 

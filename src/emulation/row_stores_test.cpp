@@ -1,0 +1,75 @@
+// Sums of products that threads store by whole rows: rows that are shorter than the sum's, and values that
+// are rounded to another type before.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "emulation/compared.hpp"
+#include "runtime/watchdog.hpp"
+
+namespace tegula::emulation {
+namespace {
+
+constexpr std::chrono::seconds most_time{60};
+constexpr int rows = 64, depth = 64, steps = 2;
+
+struct RowStore {
+  const char* name;
+  int columns, stored;  // of the sum, of the tensor
+  DType rounded, type;  // e4m3 first, or as the tensor
+  bool by_quads;
+  int padding = 0;  // elements between two rows of the tensor
+};
+
+lang::Kernel product(const RowStore& c) {
+  using namespace lang;
+  return kernel("row_stores", [&] {
+    lang::Tensor a = input("a", {rows, depth}, bf16), b = input("b", {steps * depth, c.columns}, bf16),
+                 out = output("out", {rows, c.stored}, c.type);
+    grid(1, {.threads = 128}, [&](Index) {
+      Shared a_tile({rows, depth}, bf16);
+      copy(a.at(0, 0), a_tile);
+      Fragment sum({rows, c.columns}, f32, 0);
+      pipelined(steps, {.stages = 2}, [&](Index n) {
+        Shared b_tile({depth, c.columns}, bf16);
+        copy(b.at(n * depth, 0), b_tile);
+        gemm(a_tile, b_tile, sum);
+      });
+      if (c.rounded == c.type)
+        copy(sum, out.at(0, 0));
+      else
+        parallel(sum, [&](Index i, Index j) { out(i, j) = e4m3(sum(i, j)); });
+    });
+  });
+}
+
+class RowStores : public ::testing::TestWithParam<RowStore> {};
+
+TEST_P(RowStores, WriteTheTensorAlone) {
+  const Watchdog watchdog("row stores", most_time);
+  const RowStore& c = GetParam();
+  const lang::Kernel program = product(c);
+  EXPECT_EQ(text_with_roles(program).find("tg::store_quad(") != std::string::npos, c.by_quads);
+  const Tensor a = Tensor::random_normal({rows, depth}, bf16, 1),
+               b = Tensor::random_normal({steps * depth, c.columns}, bf16, 2);
+  const auto result = [&](Target target) {
+    const Tensor whole = Tensor::full({rows + 1, c.stored + c.padding}, c.type, 7);
+    compile(program, target)(a, b, whole.ref().slice(0, 0, rows).slice(1, 0, c.stored));
+    return whole;
+  };
+  const Tensor expected = result(Target::interpreter());
+  for (const Target target : {Target::emulated_sm90(), Target::emulated(), Target::cpu()})
+    EXPECT_TRUE(all_close(result(target), expected, 2e-2, 2e-2)) << c.name;
+}
+
+INSTANTIATE_TEST_SUITE_P(Table, RowStores,
+                         ::testing::Values(RowStore{"whole", 96, 96, f16, f16, true},
+                                           RowStore{"padded", 96, 96, bf16, bf16, true, 8},
+                                           RowStore{"off_16_bytes", 96, 96, bf16, bf16, true, 3},
+                                           RowStore{"shorter_rows", 96, 88, f16, f16, false},
+                                           RowStore{"longer_rows", 96, 104, f16, f16, true},
+                                           RowStore{"rounded_before", 96, 96, e4m3, bf16, false}),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+}  // namespace
+}  // namespace tegula::emulation
