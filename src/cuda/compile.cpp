@@ -13,10 +13,14 @@
 namespace tegula::cuda {
 namespace {
 
-std::vector<std::string> options_for(int architecture) {
+constexpr int first_with_cache = 12090;  // version of NVRTC
+
+std::vector<std::string> options_for(int architecture, int version) {
   // Resources come from the assembler's statements; line numbers cost nothing and serve profilers.
   std::vector<std::string> result{fmt::format("--gpu-architecture={}", architecture_name(architecture)),
                                   "--std=c++17", "--generate-line-info", "--ptxas-options=-v"};
+  // What comes from NVRTC's own cache has no statements.
+  if (version >= first_with_cache) result.push_back("--no-cache");
   const auto checks = environment_integer(Variable::cuda_checks, 0, 2).value_or(0);
   if (checks == 1) result.push_back("--define-macro=TG_CHECKED");
   if (checks == 2) result.push_back("--define-macro=TG_EVERY_THREAD_ARRIVES");
@@ -72,7 +76,7 @@ std::string architecture_name(int architecture) {
 MachineCode compile_code(const Nvrtc& nvrtc, const std::string& text,
                          const std::vector<Nvrtc::Header>& headers, int architecture,
                          const KernelCache& cache) {
-  const Nvrtc::Source source{text, headers, options_for(architecture)};
+  const Nvrtc::Source source{text, headers, options_for(architecture, nvrtc.version())};
   KeyBuilder key;
   key.add("cuda").add(nvrtc.identity());
   for (const std::string& option : source.options) key.add(option);
