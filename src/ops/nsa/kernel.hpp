@@ -34,9 +34,9 @@ struct NsaKernel {
     const int groups = rows() / 64;
     return rows() % 64 == 0 && queries % groups == 0 ? groups : 1;
   }
-  // Runs of rows that leave a block out if none of their tokens selected it: of a token that has all rows of a
+  // Runs of rows that leave a block out if none of their tokens selected it: of a token that has the rows of a
   // warp, else of a warp group.
-  int row_runs() const { return pack >= 16 && row_groups() > 1 ? queries : row_groups(); }
+  int row_runs() const { return pack == 16 && row_groups() > 1 ? queries : row_groups(); }
   // A tile serves rows that chose differently.
   bool has_times() const { return queries > 1 || repeats; }
   TileOfBlocks tiles() const { return {block, keys}; }
