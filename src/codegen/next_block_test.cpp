@@ -13,7 +13,17 @@ using lang::Tensor;
 
 constexpr int width = 16;  // of all tiles
 
-// A block of queries and the blocks of keys that a list names, weighed by exponentials.
+// Queries meet the keys from a row on, weighed by exponentials.
+void meet(const Shared& queries, const Tensor& k, const Expr& key, Fragment& sum) {
+  Shared keys({width, width}, f32);
+  copy(k.at(key, 0), keys);
+  Fragment scores({width, width}, f32, 0);
+  gemm(queries, keys.T(), scores);
+  parallel(width, width, [&](Index i, Index j) { scores(i, j) = exp2(scores(i, j) * 0.002f); });
+  gemm(scores, keys, sum);
+}
+
+// A block of queries and the blocks of keys that a list names.
 void attend(const Tensor& q, const Tensor& k, const Tensor& out, const Expr& first, const Expr& count,
             const std::function<Expr(const Expr&)>& block) {
   Shared queries({width, width}, f32);
@@ -21,12 +31,7 @@ void attend(const Tensor& q, const Tensor& k, const Tensor& out, const Expr& fir
   Fragment sum({width, width}, f32, 0);
   pipelined(count, [&](Index t) {
     Expr key = block(t) * width;
-    Shared keys({width, width}, f32);
-    copy(k.at(key, 0), keys);
-    Fragment scores({width, width}, f32, 0);
-    gemm(queries, keys.T(), scores);
-    parallel(width, width, [&](Index i, Index j) { scores(i, j) = exp2(scores(i, j) * 0.002f); });
-    gemm(scores, keys, sum);
+    meet(queries, k, key, sum);
   });
   copy(sum, out.at(first, 0));
 }
@@ -107,14 +112,7 @@ const Case fetching[] = {
              Expr entry = list(b, n * 3 + i);
              when(entry > 1, [&] { chosen(count) = entry, count += 1; });
            });
-           pipelined(count, [&](Index t) {
-             Shared keys({width, width}, f32);
-             copy(k.at(chosen(t) * width, 0), keys);
-             Fragment scores({width, width}, f32, 0);
-             gemm(queries, keys.T(), scores);
-             parallel(width, width, [&](Index i, Index j) { scores(i, j) = exp2(scores(i, j) * 0.002f); });
-             gemm(scores, keys, sum);
-           });
+           pipelined(count, [&](Index t) { meet(queries, k, chosen(t) * width, sum); });
          });
          copy(sum, out.at(b * width, 0));
        });
@@ -138,12 +136,7 @@ const Case fetching_less[] = {
              n += 1;
              break_if(n > 2);
            });
-           Shared keys({width, width}, f32);
-           copy(k.at(n * width, 0), keys);
-           Fragment scores({width, width}, f32, 0);
-           gemm(queries, keys.T(), scores);
-           parallel(width, width, [&](Index i, Index j) { scores(i, j) = exp2(scores(i, j) * 0.002f); });
-           gemm(scores, keys, sum);
+           meet(queries, k, n * width, sum);
          });
          copy(sum, out.at(b * width, 0));
        });
