@@ -322,6 +322,8 @@ std::vector<Workload> nsa_workloads() {
     for (const Drift drift : {Drift::independent, Drift::slow})
       for (const std::int64_t tokens : {8192, 16384, 32768, 65536, 131072})
         all.push_back(forward_workload({.tokens = tokens, .group = group, .drift = drift}));
+  for (const std::int64_t tokens : {8192, 65536})
+    all.push_back(forward_workload({.tokens = tokens, .group = 32}));
   for (const std::int64_t group : {16, 4})
     for (const Drift drift : {Drift::independent, Drift::slow})
       for (const std::int64_t tokens : {8192, 32768, 65536})

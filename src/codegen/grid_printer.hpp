@@ -7,6 +7,7 @@
 
 #include "codegen/cpu.hpp"
 #include "codegen/fetch_ahead.hpp"
+#include "codegen/late_copies.hpp"
 #include "codegen/next_block.hpp"
 #include "codegen/rows.hpp"
 #include "codegen/text.hpp"
@@ -145,7 +146,10 @@ class GridPrinter {
   void copy_out(const ir::Copy& n, const Loc& at);
   std::string fill_text(const ir::Copy& n);
   std::string gather_rows(const ir::Gather& n, const Loc& at);
-  std::string operand_b(const ir::Gemm& n, const std::string& type);
+  std::string operand_b(const ir::Gemm& n, const ir::Stmt& product);
+  std::string unpacked_b(const ir::Gemm& n);
+  std::string copied_b(const ir::Copy& n);
+  std::string panels_text(const ir::Copy& n, MemoryView from);
   std::string rows_text(const FetchAhead& fetch);
   std::string fetched_text(const ir::Stmt& product);
 
@@ -169,8 +173,10 @@ class GridPrinter {
   std::unordered_map<const ir::Variable*, ir::Expr> values_;  // of lets that only read what never changes
   std::vector<std::vector<ir::VariablePtr>> loops_;           // around the statement
   TileUses uses_;
-  FetchesAhead fetches_;              // of the loops being printed
-  std::optional<FetchAhead> result_;  // of the block
+  FetchesAhead fetches_;                                      // of the loops being printed
+  LateCopies late_;                                           // of the bodies being printed
+  std::unordered_set<const ir::StmtNode*> made_by_products_;  // the same copies
+  std::optional<FetchAhead> result_;                          // of the block
   std::optional<NextBlock> next_;
   bool fetches_next_ = false;  // the rows that are printed next do
   std::optional<Lane> lane_;

@@ -95,6 +95,10 @@ void GridPrinter::body(const Body& statements) {
     if (!group.empty()) rows(group);
     group.clear();
   };
+  for (const auto& [product, copy] : late_copies(statements, uses_)) {
+    late_.emplace(product, copy);
+    made_by_products_.insert(copy.get());
+  }
   for (const Stmt& s : statements) {
     auto op = lane_ ? std::nullopt : row_op(s);
     if (!op) {

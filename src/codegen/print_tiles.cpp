@@ -84,30 +84,35 @@ std::string GridPrinter::fill_text(const Copy& n) {
   return type.is_boolean() ? fmt::format("-int32_t({})", text) : fmt::format("{}({})", tile_type(type), text);
 }
 
+// The arguments of functions that fill panels.
+std::string GridPrinter::panels_text(const Copy& n, MemoryView from) {
+  const std::string type = panel_type(n.to.buffer->type);
+  std::int64_t k = n.to.extent(0), columns = n.to.extent(1);
+  if (uses_.panels.at(n.to.buffer.get()).transposed) {
+    std::swap(from.axes[0], from.axes[1]);
+    std::swap(k, columns);
+  }
+  return fmt::format("({}*){}, {}, {}, {}, {}, {}({}), {}", type, pointer_name(n.to.buffer), k, columns,
+                     axes_text(from), inside_text(from), type, fill_text(n),
+                     rounding_object(n.from.buffer->type, n.to.buffer->type));
+}
+
 void GridPrinter::copy_in(const Copy& n, const Loc& at) {
   const std::vector<std::string> extents = extent_texts(n.to);
-  const std::string fill = fill_text(n);
   const MemoryView from = memory(n.from, extents), to = memory(n.to, extents);
-  const std::string map(rounding_object(n.from.buffer->type, n.to.buffer->type));
   const auto panel = uses_.panels.find(n.to.buffer.get());
   for_matrices(
       from, to, extents,
       [&](const MemoryView& a, const MemoryView& b, const std::string& rows, const std::string& cols) {
         if (panel == uses_.panels.end()) {
           out_.line(fmt::format("load_tile({}, {}, {}, {}, {}, {}, {});", axes_text(b), rows, cols,
-                                axes_text(a), inside_text(a), fill, map),
+                                axes_text(a), inside_text(a), fill_text(n),
+                                rounding_object(n.from.buffer->type, n.to.buffer->type)),
                     at);
           return;
         }
-        const std::string type = panel_type(n.to.buffer->type);
-        const bool transposed = panel->second.transposed;
-        MemoryView t = a;
-        if (transposed) std::swap(t.axes[0], t.axes[1]);
-        out_.line(fmt::format("load_panels{}(({}*){}, {}, {}, {}, {}, {}({}), {});",
-                              transposed ? "_transposed" : "", type, pointer_name(n.to.buffer),
-                              transposed ? cols : rows, transposed ? rows : cols, axes_text(t),
-                              inside_text(t), type, fill, map),
-                  at);
+        const char* function = panel->second.transposed ? "load_panels_transposed" : "load_panels";
+        out_.line(fmt::format("{}({});", function, panels_text(n, a)), at);
       });
 }
 
@@ -125,7 +130,7 @@ void GridPrinter::copy_out(const Copy& n, const Loc& at) {
 
 void GridPrinter::operator()(const Copy& n, const Stmt& s) {
   internal_assert(n.from.is_tile() != n.to.is_tile(), "a copy between tiles was not lowered", s->at);
-  if (stands_for_fetch(n)) return;
+  if (stands_for_fetch(n) || made_by_products_.contains(s.get())) return;
   out_.open("{");
   if (n.to.is_tile())
     copy_in(n, s->at);
@@ -207,20 +212,39 @@ void GridPrinter::operator()(const Gather& n, const Stmt& s) {
   scratch_ = before;
 }
 
-std::string GridPrinter::operand_b(const Gemm& n, const std::string& type) {
-  const std::string cast = fmt::format("(const {}*)", type);
-  if (uses_.panels.contains(n.b.buffer.get())) return cast + pointer_name(n.b.buffer);
+// The rows of a tensor that the product copies.
+std::string GridPrinter::copied_b(const Copy& n) {
+  const std::string name = names_.unique("b");
+  const std::vector<std::string> extents = extent_texts(n.to);
+  const auto print = [&](const MemoryView& from, const MemoryView&, const std::string&, const std::string&) {
+    out_.line(fmt::format("const auto {} = rows_or_panels({});", name, panels_text(n, from)));
+  };
+  for_matrices(memory(n.from, extents), memory(n.to, extents), extents, print);
+  return name;
+}
+
+// A tile whose elements lie as in memory.
+std::string GridPrinter::unpacked_b(const Gemm& n) {
   const std::int64_t k = n.b.extent(0), columns = n.b.extent(1);
+  const std::string type(scalar_type(n.c.buffer->type));
   const MemoryView b = memory(n.b, {std::to_string(k), std::to_string(columns)});
   const std::string panels = names_.unique("panels");
   out_.line(fmt::format("{0}* const {1} = ({0}*){2};", type, panels,
                         allocate(k * round_up(columns, row_unit) * held_bytes(n.b.buffer->type))));
-  const char* function =
-      b.axes[0].stride == "1" && b.axes[1].stride != "1" ? "load_panels_transposed" : "load_panels";
-  out_.line(fmt::format("{}({}, {}, {}, {}({}), {}, {}, whole({}, {}), {}(0), Unrounded{{}});", function,
-                        panels, k, columns, cast, b.base, b.axes[0].stride, b.axes[1].stride, k, columns,
-                        type));
+  const std::string arguments =
+      fmt::format("{0}, {1}, {2}, (const {3}*)({4}), {5}, {6}, whole({1}, {2}), {3}(0), Unrounded{{}}",
+                  panels, k, columns, type, b.base, b.axes[0].stride, b.axes[1].stride);
+  if (b.axes[1].stride == "1" && may_fill_panels(n)) return fmt::format("rows_or_panels({})", arguments);
+  const bool transposed = b.axes[0].stride == "1" && b.axes[1].stride != "1";
+  out_.line(fmt::format("load_panels{}({});", transposed ? "_transposed" : "", arguments));
   return panels;
+}
+
+std::string GridPrinter::operand_b(const Gemm& n, const Stmt& product) {
+  const auto copy = late_.find(product.get());
+  if (copy != late_.end()) return copied_b(*as<Copy>(copy->second));
+  if (!uses_.panels.contains(n.b.buffer.get())) return unpacked_b(n);
+  return fmt::format("(const {}*){}", scalar_type(n.c.buffer->type), pointer_name(n.b.buffer));
 }
 
 // A part of a tensor as the rows of a tile; clipping is left out, because nothing is read.
@@ -263,7 +287,7 @@ void GridPrinter::operator()(const Gemm& n, const Stmt& s) {
   const DType type = n.c.buffer->type;
   const std::string name(scalar_type(type));
   out_.open(fmt::format("{{  // {}", short_location(s->at)));
-  const std::string b = operand_b(n, name);
+  const std::string b = operand_b(n, s);
   const MemoryView a = memory(n.a, {std::to_string(m), std::to_string(k)});
   MemoryView c = memory(n.c, {std::to_string(m), std::to_string(columns)});
   const bool padded = is_whole(n.c) && !uses_.dense.contains(n.c.buffer.get());

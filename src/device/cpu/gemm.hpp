@@ -1,5 +1,5 @@
-// C (+)= A B from registers: the only matrix micro-kernel. B lies in panels (pack.hpp fills them), A is read
-// with strides, C is row-major.
+// C (+)= A B from registers: the only matrix micro-kernel. B lies in panels, which pack.hpp fills, or the
+// product itself from rows of memory; A is read with strides, C is row-major.
 //
 // A panel holds NR columns of B, row by row: element (k, n) of panel n / NR. The last panel is narrower when
 // n ends early: its width is a multiple of W. Padding columns are computed like any other, so they must hold
@@ -193,6 +193,63 @@ TEGULA_CPU_SHARED void gemm_rows(long k, const T* a, Stride row_stride, long k_s
   tile.store_to(c, ldc, accumulate);
 }
 
+// The same from rows of B in memory, which become the panel on their way: the copies have no time of their
+// own, which is 2 % of a product of 256 rows and 13 % of one of 64.
+template <class T, int R, bool Wide, class Stride, class S>
+TEGULA_CPU_SHARED void gemm_rows_and_pack(long k, const T* a, Stride row_stride, long k_stride, const S* rows,
+                                          long rows_stride, T* b, T* c, long ldc, bool accumulate,
+                                          const char* ahead, long ahead_stride, long half, long interval) {
+  constexpr int width = Wide ? NR : W;
+  RegisterTile<T, R, Wide> tile;
+  tile.clear();
+  while (k > 0) {
+    __builtin_prefetch(ahead, 0, 2);
+    __builtin_prefetch(ahead + 64, 0, 2);
+    __builtin_prefetch(ahead + half, 0, 2);
+    __builtin_prefetch(ahead + half + 64, 0, 2);
+    ahead += ahead_stride;
+    long steps = k < interval ? k : interval;
+    k -= steps;
+    do {
+      const auto left = load(rows), right = load(rows + (width - W));
+      store(b, left);
+      store(b + (width - W), right);
+      tile.template add_product<0>(a, row_stride, left, right);
+      a += k_stride;
+      rows += rows_stride;
+      b += width;
+    } while (--steps > 0);
+  }
+  tile.store_to(c, ldc, accumulate);
+}
+
+// ---- B
+
+// Panels that are full.
+template <class T>
+struct FullPanels {
+  static constexpr bool packs = false;
+  const T* panel;
+
+  TEGULA_CPU_MEMBER FullPanels part(long at, long, long) const { return {panel + at}; }
+};
+
+// Panels, and the rows of memory that they are to hold: the first product reads these. Null: they are full.
+template <class T, class S>
+struct RowsOrPanels {
+  static constexpr bool packs = true;
+  T* panel;
+  const S* rows;
+  long stride;
+
+  // From row p and column j on, which lie at `at` in the panels.
+  TEGULA_CPU_MEMBER RowsOrPanels part(long at, long p, long j) const {
+    return {panel + at, rows ? rows + p * stride + j : rows, stride};
+  }
+};
+
+// ---- R rows, M rows, all
+
 template <class T, int R, bool Wide, class Stride, class Ahead>
 TEGULA_CPU_TEMPLATE void gemm_rows_and_fetch(long k, const T* a, Stride row_stride, long k_stride, const T* b,
                                              T* c, long ldc, bool accumulate, Ahead& ahead) {
@@ -204,30 +261,52 @@ TEGULA_CPU_TEMPLATE void gemm_rows_and_fetch(long k, const T* a, Stride row_stri
   }
 }
 
-// m rows by one panel, as tiles of nearly equal heights: 64 rows are 4 * 13 + 12, not 4 * 14 + 8.
-template <class T, int M, bool Wide, class Stride, class Ahead>
-TEGULA_CPU_TEMPLATE void gemm_column(long k, const T* a, Stride row_stride, long k_stride, const T* b, T* c,
-                                     long ldc, bool accumulate, Ahead& ahead) {
-  constexpr int tiles = (M + MR - 1) / MR, low = M / tiles, taller = M % tiles;
-  for (int i = 0; i < taller; ++i) {
-    gemm_rows_and_fetch<T, low + (taller > 0), Wide>(k, a, row_stride, k_stride, b, c, ldc, accumulate,
-                                                     ahead);
-    a += (low + 1) * row_stride;
-    c += (low + 1) * ldc;
+// The rows that meet a panel first.
+template <class T, int R, bool Wide, class Stride, class B, class Ahead>
+TEGULA_CPU_TEMPLATE void gemm_first_rows(long k, const T* a, Stride row_stride, long k_stride, const B& b,
+                                         T* c, long ldc, bool accumulate, Ahead& ahead) {
+  if constexpr (B::packs) {
+    if (b.rows != nullptr) {
+      if constexpr (Ahead::fetches) {
+        gemm_rows_and_pack<T, R, Wide>(k, a, row_stride, k_stride, b.rows, b.stride, b.panel, c, ldc,
+                                       accumulate, ahead.next(), ahead.stride, ahead.second_half(),
+                                       ahead.interval(k));
+      } else {
+        gemm_rows_and_pack<T, R, Wide>(k, a, row_stride, k_stride, b.rows, b.stride, b.panel, c, ldc,
+                                       accumulate, (const char*)a, 0, 0, k);
+      }
+      return;
+    }
   }
-  for (int i = taller; i < tiles; ++i) {
-    gemm_rows_and_fetch<T, low, Wide>(k, a, row_stride, k_stride, b, c, ldc, accumulate, ahead);
+  gemm_rows_and_fetch<T, R, Wide>(k, a, row_stride, k_stride, b.panel, c, ldc, accumulate, ahead);
+}
+
+// m rows by one panel, as tiles of nearly equal heights: 64 rows are 4 * 13 + 12, not 4 * 14 + 8.
+template <class T, int M, bool Wide, class Stride, class B, class Ahead>
+TEGULA_CPU_TEMPLATE void gemm_column(long k, const T* a, Stride row_stride, long k_stride, const B& b, T* c,
+                                     long ldc, bool accumulate, Ahead& ahead) {
+  constexpr int tiles = (M + MR - 1) / MR, low = M / tiles, taller = M % tiles, first = low + (taller > 0);
+  gemm_first_rows<T, first, Wide>(k, a, row_stride, k_stride, b, c, ldc, accumulate, ahead);
+  a += first * row_stride;
+  c += first * ldc;
+  for (int i = 1; i < taller; ++i) {
+    gemm_rows_and_fetch<T, first, Wide>(k, a, row_stride, k_stride, b.panel, c, ldc, accumulate, ahead);
+    a += first * row_stride;
+    c += first * ldc;
+  }
+  for (int i = taller > 0 ? taller : 1; i < tiles; ++i) {
+    gemm_rows_and_fetch<T, low, Wide>(k, a, row_stride, k_stride, b.panel, c, ldc, accumulate, ahead);
     a += low * row_stride;
     c += low * ldc;
   }
 }
 
-// C[M x N] = (or += if `accumulate`) A[M x k] B, where A(i, p) is a[i * row_stride + p * k_stride] and b
-// holds the panels of the k x N matrix B. For float and for int32_t, whose sums wrap. Panels are the outer
-// loop: one stays in L1 while the rows of A pass from L2. `ahead` is fetched meanwhile.
-template <int M, int N, class T, class Stride, class Ahead = NoneAhead>
-TEGULA_CPU_TEMPLATE void gemm_panel(long k, const T* a, Stride row_stride, long k_stride, const T* b, T* c,
-                                    long ldc, bool accumulate, Ahead ahead = {}) {
+// C[M x N] = (or += if `accumulate`) A[M x k] B, where A(i, p) is a[i * row_stride + p * k_stride] and b is
+// the k x N matrix B, FullPanels or RowsOrPanels. For float and for int32_t, whose sums wrap. Panels are the
+// outer loop: one stays in L1 while the rows of A pass from L2. `ahead` is fetched meanwhile.
+template <int M, int N, class T, class Stride, class B, class Ahead = NoneAhead>
+TEGULA_CPU_TEMPLATE void gemm_blocks(long k, const T* a, Stride row_stride, long k_stride, const B& b, T* c,
+                                     long ldc, bool accumulate, Ahead ahead) {
   static_assert(M > 0 && N > 0, "a product has rows and columns");
   constexpr long columns = panel_columns(N), wide = columns / NR * NR;
   ahead.divide((M + MR - 1) / MR * ((N + NR - 1) / NR) * int((k + KC - 1) / KC));
@@ -236,16 +315,28 @@ TEGULA_CPU_TEMPLATE void gemm_panel(long k, const T* a, Stride row_stride, long 
     const long depth = k - first < 2 * KC ? (k - first > KC ? (k - first + 1) / 2 : k - first) : KC;
     const T* block = a + first * k_stride;
     for (long j = 0; j < wide; j += NR) {
-      gemm_column<T, M, true>(depth, block, row_stride, k_stride, b + j * k + first * NR, c + j, ldc,
-                              accumulate, ahead);
+      gemm_column<T, M, true>(depth, block, row_stride, k_stride, b.part(j * k + first * NR, first, j), c + j,
+                              ldc, accumulate, ahead);
     }
     if constexpr (wide < columns) {
-      gemm_column<T, M, false>(depth, block, row_stride, k_stride, b + wide * k + first * W, c + wide, ldc,
-                               accumulate, ahead);
+      gemm_column<T, M, false>(depth, block, row_stride, k_stride, b.part(wide * k + first * W, first, wide),
+                               c + wide, ldc, accumulate, ahead);
     }
     first += depth;
     accumulate = true;
   } while (first < k);
+}
+
+template <int M, int N, class T, class Stride, class Ahead = NoneAhead>
+TEGULA_CPU_TEMPLATE void gemm_panel(long k, const T* a, Stride row_stride, long k_stride, const T* b, T* c,
+                                    long ldc, bool accumulate, Ahead ahead = {}) {
+  gemm_blocks<M, N>(k, a, row_stride, k_stride, FullPanels<T>{b}, c, ldc, accumulate, ahead);
+}
+template <int M, int N, class T, class Stride, class S, class Ahead = NoneAhead>
+TEGULA_CPU_TEMPLATE void gemm_panel(long k, const T* a, Stride row_stride, long k_stride,
+                                    const RowsOrPanels<T, S>& b, T* c, long ldc, bool accumulate,
+                                    Ahead ahead = {}) {
+  gemm_blocks<M, N>(k, a, row_stride, k_stride, b, c, ldc, accumulate, ahead);
 }
 
 // The same for doubles: exact enough to check against, and plain. The same panel layout.

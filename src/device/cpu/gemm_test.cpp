@@ -1,4 +1,6 @@
 // The micro-kernel against double sums, over odd shapes, strides and depths.
+#include <fmt/format.h>
+
 #include <cmath>
 #include <random>
 
@@ -110,6 +112,43 @@ TEST_P(GemmTest, SpecialValuesReachTheirRowsOnly) {
       const float got = problem.c[i * problem.ldc + j];
       ASSERT_EQ(std::isnan(got), i == 7) << i << " " << j;
       ASSERT_EQ(std::isinf(got), i == 9) << i << " " << j;
+    }
+  }
+}
+
+// The same bits in the panels and in the result, whoever fills the panels.
+void expect_same_as_panels(const Functions& set, const ProductOfRows& product, long k, long step,
+                           const Bounds& inside, bool accumulate, bool fetch) {
+  std::mt19937 random(unsigned(product.m * 1000 + product.n + k));
+  const long ldc = product.n + set.width, stride = (product.n + 3) * step;
+  std::vector<std::uint8_t> source(std::size_t((k * stride + 1) * product.bytes));
+  for (std::uint8_t& byte : source) byte = std::uint8_t(random() % 0x3c);
+  std::vector<float> a(std::size_t(product.m * (k + 3) + 1)), c(std::size_t(product.m * ldc)), panels[2],
+      result[2];
+  for (float& x : a) x = random_value<float>(random);
+  for (float& x : c) x = random_value<float>(random);
+  for (const bool late : {false, true}) {
+    panels[late].assign(std::size_t(set.panel_size(k, product.n)) + 1, 77), result[late] = c;
+    (late ? product.rows : product.panels)(k, a.data(), k + 3, 1, source.data(), stride, step, inside,
+                                           panels[late].data(), result[late].data(), ldc, accumulate, fetch);
+  }
+  const std::string what =
+      fmt::format("{} {} {} x {} x {}, step {}, rows {} to {}, columns {} to {}", set.name, product.name,
+                  product.m, product.n, k, step, inside.k_begin, inside.k_end, inside.n_begin, inside.n_end);
+  EXPECT_EQ(panels[0], panels[1]) << what;
+  EXPECT_EQ(result[0], result[1]) << what;
+}
+
+TEST_P(GemmTest, ProductsFillPanelsFromRows) {
+  for (const ProductOfRows& product : set.products_of_rows) {
+    for (const long k : {0L, 1L, 19L, 64L, 257L, 600L}) {
+      const Bounds parts[] = {{0, k, 0, product.n},     {-3, k + 5, -1, product.n + 9},
+                              {0, k / 2, 0, product.n}, {k / 3, k, 0, product.n},
+                              {0, k, 5, product.n},     {0, k, 0, product.n / 2}};
+      for (const Bounds& inside : parts)
+        for (const long step : {1L, 2L})
+          for (const bool fetch : {false, true})
+            expect_same_as_panels(set, product, k, step, inside, step == 2, fetch);
     }
   }
 }

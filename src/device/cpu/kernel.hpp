@@ -6,6 +6,7 @@
 #include "math.hpp"
 #include "memory.hpp"
 #include "pack.hpp"
+#include "panels.hpp"
 #include "tile.hpp"
 #include "vector.hpp"
 #include "wide.hpp"

@@ -13,11 +13,14 @@
 
 TEGULA_CPU_BEGIN
 
-#define TEGULA_CPU_ROWS(R, Wide)                                                                           \
-  TEGULA_CPU_INSTANCE void gemm_rows<float, R, Wide>(long, const float*, long, long, const float*, float*, \
-                                                     long, bool);                                          \
-  TEGULA_CPU_INSTANCE void gemm_rows<float, R, Wide>(long, const float*, long, long, const float*, float*, \
-                                                     long, bool, const char*, long, long, long);
+#define TEGULA_CPU_ROWS(R, Wide)                                                                             \
+  TEGULA_CPU_INSTANCE void gemm_rows<float, R, Wide>(long, const float*, long, long, const float*, float*,   \
+                                                     long, bool);                                            \
+  TEGULA_CPU_INSTANCE void gemm_rows<float, R, Wide>(long, const float*, long, long, const float*, float*,   \
+                                                     long, bool, const char*, long, long, long);             \
+  TEGULA_CPU_INSTANCE void gemm_rows_and_pack<float, R, Wide>(long, const float*, long, long, const float*,  \
+                                                              long, float*, float*, long, bool, const char*, \
+                                                              long, long, long);
 #define TEGULA_CPU_HEIGHT(R) TEGULA_CPU_ROWS(R, true) TEGULA_CPU_ROWS(R, false)
 TEGULA_CPU_HEIGHT(1)
 TEGULA_CPU_HEIGHT(2)

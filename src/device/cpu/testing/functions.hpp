@@ -70,6 +70,15 @@ struct Packing {
   void (*gathered_columns)(const void* source, long stride, long rows, const int* index, long k, long n,
                            void* panels);
 };
+// B comes from memory: `rows` lets the product fill the panels, `panels` fills them before.
+struct ProductOfRows {
+  const char* name;
+  int m, n, bytes;  // of a source element
+  using Multiply = void (*)(long k, const float* a, long row_stride, long k_stride, const void* source,
+                            long source_stride, long step, Bounds inside, float* panels, float* c, long ldc,
+                            bool accumulate, bool fetch);
+  Multiply rows, panels;
+};
 template <class T>
 struct List {
   const T* first;
@@ -92,6 +101,7 @@ struct Functions {
   List<Product<int>> integer_products;
   List<Product<double>> double_products;
   List<Packing> packings;
+  List<ProductOfRows> products_of_rows;
   long (*panel_size)(long k, long n);
   long (*panel_index)(long k, long n, long p, long j);
   // Rows of scores: max, exp2(x * scale - max * scale) in place, sum; the pass between attention's two

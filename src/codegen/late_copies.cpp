@@ -1,0 +1,70 @@
+#include "codegen/late_copies.hpp"
+
+#include <algorithm>
+
+#include "codegen/fetch_ahead.hpp"
+#include "ir/effects.hpp"
+
+namespace tegula::codegen {
+
+using namespace ir;
+
+namespace {
+
+bool uses_mutable(const Copy& copy) {
+  bool found = false;
+  const auto look = [&](const Expr& e) {
+    for_each_variable(e, [&](const VariablePtr& v) { found |= v->kind == VariableKind::mutable_; });
+  };
+  for_each_expr(copy.from, look);
+  if (copy.fill) look(copy.fill);
+  return found;
+}
+
+// Rows of the tile are rows of B, and in the cache before: products read parts of many rows one after the
+// other, where a copy reads whole rows.
+bool is_candidate(const Copy& copy, const TileUses& uses) {
+  const auto panel = uses.panels.find(copy.to.buffer.get());
+  return panel != uses.panels.end() && !panel->second.transposed && is_fetchable(copy) && !uses_mutable(copy);
+}
+
+// What a copy may not be moved behind.
+bool bars(const Effects& effects) {
+  return effects.leaves || std::any_of(effects.regions.begin(), effects.regions.end(), [](const Region& r) {
+           return is_write(r.touch) && !r.view->is_tile();
+         });
+}
+
+bool touches(const Effects& effects, const BufferPtr& tile) {
+  return effects.reads(tile) || effects.writes(tile);
+}
+
+// The product that is the next to touch the tile, whatever happens in between.
+const Stmt* product_behind(const Body& body, std::size_t copy, const BufferPtr& tile) {
+  for (std::size_t i = copy + 1; i < body.size(); ++i) {
+    const auto* gemm = as<Gemm>(body[i]);
+    if (gemm != nullptr && gemm->b.buffer == tile) return may_fill_panels(*gemm) ? &body[i] : nullptr;
+    const Effects between = all_effects(body[i]);
+    if (bars(between) || touches(between, tile)) return nullptr;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+bool may_fill_panels(const Gemm& product) {
+  return product.b.extent(1) % row_unit == 0 && product.c.buffer->type == f32;
+}
+
+LateCopies late_copies(const Body& body, const TileUses& uses) {
+  LateCopies result;
+  for (std::size_t i = 0; i < body.size(); ++i) {
+    const auto* copy = as<Copy>(body[i]);
+    if (copy == nullptr || !is_candidate(*copy, uses)) continue;
+    if (const Stmt* product = product_behind(body, i, copy->to.buffer))
+      result.emplace(product->get(), body[i]);
+  }
+  return result;
+}
+
+}  // namespace tegula::codegen

@@ -1,0 +1,17 @@
+// Copies to the operand B of a product that the product makes: its first rows read the tensor, and fill the
+// panels that the others read.
+#pragma once
+#include <unordered_map>
+
+#include "codegen/tiles.hpp"
+
+namespace tegula::codegen {
+
+// Rows of the operand need nothing but a load on their way to panels.
+bool may_fill_panels(const ir::Gemm& product);
+
+// The copies among the statements, by the statement of the product.
+using LateCopies = std::unordered_map<const ir::StmtNode*, ir::Stmt>;
+LateCopies late_copies(const ir::Body& body, const TileUses& uses);
+
+}  // namespace tegula::codegen
