@@ -1,6 +1,7 @@
 #include "codegen/fetch_ahead.hpp"
 
 #include <algorithm>
+#include <optional>
 #include <unordered_set>
 
 #include "codegen/tiles.hpp"
@@ -62,12 +63,56 @@ class Slice {
   bool possible_ = true;
 };
 
-std::optional<FetchAhead> fetch(const Body& slice, const Substitution& by) {
+FetchAhead fetch(const Body& slice, const Substitution& by) {
   Body statements = fresh_copy(substitute(slice, by));
   const Copy copy = *as<Copy>(statements.back());
   statements.pop_back();
-  return FetchAhead{std::move(statements), copy.from, copy.to.extent(0), copy.to.extent(1), nullptr};
+  return {std::move(statements), copy.from, copy.to.extent(0), copy.to.extent(1), nullptr};
 }
+
+// A product fetches for one copy: the last in front of it that has time, else, for the next iteration, the
+// last of all.
+class Fetches {
+ public:
+  Fetches(const For& loop, const std::vector<std::size_t>& products)
+      : loop_(loop), products_(products.rbegin(), products.rend()) {}
+
+  void add(std::size_t copy) {
+    const auto in_front = std::find_if(products_.begin(), products_.end(), [&](std::size_t product) {
+      return product < copy && is_free(product);
+    });
+    if (in_front != products_.end()) {
+      if (const auto slice = Slice(loop_.body, *in_front, copy).statements())
+        put(*in_front, fetch(*slice, {}));
+      return;
+    }
+    const auto any =
+        std::find_if(products_.begin(), products_.end(), [&](std::size_t p) { return is_free(p); });
+    const auto slice = Slice(loop_.body, 0, copy).statements();
+    if (any != products_.end() && slice) put(*any, fetch_for_next(*slice));
+  }
+  FetchesAhead take() { return std::move(result_); }
+
+ private:
+  bool is_free(std::size_t product) const { return !result_.contains(loop_.body[product].get()); }
+  void put(std::size_t product, FetchAhead fetch) {
+    result_.emplace(loop_.body[product].get(), std::move(fetch));
+  }
+  FetchAhead fetch_for_next(const Body& slice) {
+    const Expr index = variable(loop_.index[0]), end = loop_.end[0];
+    const Expr next = make(Op::add, i32, {index, int32(1)}, index->at);
+    const Expr last = make(Op::sub, i32, {end, int32(1)}, index->at);
+    FetchAhead result = fetch(slice, {{loop_.index[0], make(Op::min, i32, {next, last}, index->at)}});
+    result.more = make(Op::lt, boolean, {next, end}, index->at);
+    result.place = for_next_++;
+    return result;
+  }
+
+  const For& loop_;
+  std::vector<std::size_t> products_;  // the last first
+  FetchesAhead result_;
+  std::size_t for_next_ = 0;
+};
 
 }  // namespace
 
@@ -77,40 +122,29 @@ bool is_fetchable(const Copy& copy) {
 }
 
 FetchesAhead fetches_ahead(const For& loop) {
-  FetchesAhead result;
   std::vector<std::size_t> products;
   for (std::size_t i = 0; i < loop.body.size(); ++i)
     if (as<Gemm>(loop.body[i]) != nullptr) products.push_back(i);
-  if (loop.kind != LoopKind::pipelined || products.empty()) return result;
-  const Expr index = variable(loop.index[0]), end = loop.end[0];
-  const Expr next = make(Op::add, i32, {index, int32(1)}, index->at);
-  const Expr last = make(Op::sub, i32, {end, int32(1)}, index->at);
+  if (loop.kind != LoopKind::pipelined || products.empty()) return {};
+  Fetches fetches(loop, products);
   for (std::size_t i = 0; i < loop.body.size(); ++i) {
     const auto* copy = as<Copy>(loop.body[i]);
-    if (copy == nullptr || !is_fetchable(*copy)) continue;
-    const auto behind = std::lower_bound(products.begin(), products.end(), i);
-    const bool wraps = behind == products.begin();
-    const std::size_t product = wraps ? products.back() : *(behind - 1);
-    const auto slice = Slice(loop.body, wraps ? 0 : product, i).statements();
-    if (!slice || result.contains(loop.body[product].get())) continue;
-    auto found = wraps ? fetch(*slice, {{loop.index[0], make(Op::min, i32, {next, last}, index->at)}})
-                       : fetch(*slice, {});
-    if (wraps) found->more = make(Op::lt, boolean, {next, end}, index->at);
-    result.emplace(loop.body[product].get(), std::move(*found));
+    if (copy != nullptr && is_fetchable(*copy)) fetches.add(i);
   }
-  return result;
+  return fetches.take();
 }
 
-std::optional<FetchAhead> result_of(const Body& body) {
-  std::optional<FetchAhead> result;
+std::vector<FetchAhead> results_of(const Body& body) {
+  std::vector<FetchAhead> results;
   for (const Stmt& stmt : body) {
     const auto* copy = as<Copy>(stmt);
     if (copy == nullptr || copy->to.is_tile() || !copy->from.is_tile() || copy->from.rank() != 2) continue;
-    const std::int64_t rows = copy->from.extent(0), columns = copy->from.extent(1);
-    if (result && rows * columns <= result->rows * result->columns) continue;
-    result = FetchAhead{{}, copy->to, rows, columns, nullptr};
+    results.push_back({{}, copy->to, copy->from.extent(0), copy->from.extent(1), nullptr});
   }
-  return result;
+  std::stable_sort(results.begin(), results.end(), [](const FetchAhead& a, const FetchAhead& b) {
+    return a.rows * a.columns > b.rows * b.columns;
+  });
+  return results;
 }
 
 }  // namespace tegula::codegen

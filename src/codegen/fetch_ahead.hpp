@@ -1,8 +1,8 @@
 // Which memory the products of a pipelined loop bring into the cache while they compute: what the copies
 // behind them read, in the same iteration or in the next one.
 #pragma once
-#include <optional>
 #include <unordered_map>
+#include <vector>
 
 #include "ir/ir.hpp"
 
@@ -12,7 +12,8 @@ struct FetchAhead {
   ir::Body definitions;  // of what the address depends on, to stand before it
   ir::View from;
   std::int64_t rows, columns;
-  ir::Expr more;  // of the next iteration: whether there is one; null for this iteration
+  ir::Expr more;          // of the next iteration: whether there is one; null for this iteration
+  std::size_t place = 0;  // of the next iteration: among the products that fetch for it, from the last on
 };
 
 // More would push what the product itself needs out of the second-level cache.
@@ -24,7 +25,7 @@ bool is_fetchable(const ir::Copy& copy);
 using FetchesAhead = std::unordered_map<const ir::StmtNode*, FetchAhead>;
 FetchesAhead fetches_ahead(const ir::For& loop);
 
-// The largest tile that the statements copy to a tensor.
-std::optional<FetchAhead> result_of(const ir::Body& body);
+// The tiles that the statements copy to tensors, the largest first.
+std::vector<FetchAhead> results_of(const ir::Body& body);
 
 }  // namespace tegula::codegen

@@ -176,7 +176,7 @@ class GridPrinter {
   FetchesAhead fetches_;                                      // of the loops being printed
   LateCopies late_;                                           // of the bodies being printed
   std::unordered_set<const ir::StmtNode*> made_by_products_;  // the same copies
-  std::optional<FetchAhead> result_;                          // of the block
+  std::vector<FetchAhead> results_;                           // of the block
   std::optional<NextBlock> next_;
   bool fetches_next_ = false;  // the rows that are printed next do
   std::optional<Lane> lane_;

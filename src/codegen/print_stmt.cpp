@@ -62,7 +62,7 @@ void GridPrinter::prologue(const Grid& grid) {
 void GridPrinter::print(const Grid& grid, int number) {
   number_ = number;
   uses_ = tile_uses(grid.body);
-  result_ = result_of(grid.body);
+  results_ = results_of(grid.body);
   next_ = next_block(signature_.kernel(), grid);
   const std::string function = fmt::format("{}_{}", signature_.kernel().name, number);
   if (next_) {

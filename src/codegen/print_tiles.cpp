@@ -261,24 +261,24 @@ std::string GridPrinter::rows_text(const FetchAhead& fetch) {
                      row_stride, fetch.rows, fetch.columns);
 }
 
-// The last product of a loop fetches what the first copies of the next iteration read, or, if there is none,
-// where the result of the block goes.
+// The last products of a loop fetch what the first copies of the next iteration read, or, if there is none,
+// where the results of the block go.
 std::string GridPrinter::fetched_text(const Stmt& product) {
   const auto found = fetches_.find(product.get());
   if (found == fetches_.end()) return "";
   const FetchAhead& fetch = found->second;
   for (const Stmt& definition : fetch.definitions) stmt(definition);
   const std::string rows = rows_text(fetch);
-  bool known = fetch.more && result_;
+  bool known = fetch.more && fetch.place < results_.size();
   if (known) {
-    for_each_expr(result_->from, [&](const Expr& e) {
+    for_each_expr(results_[fetch.place].from, [&](const Expr& e) {
       for_each_variable(e, [&](const VariablePtr& v) {
         known &= variables_.contains(v.get()) && v->kind != VariableKind::mutable_;
       });
     });
   }
   if (!known) return fmt::format(", {}", rows);
-  const std::string result = rows_text(*result_);
+  const std::string result = rows_text(results_[fetch.place]);
   return fmt::format(", {} ? {} : {}", scalar(fetch.more), rows, result);
 }
 
