@@ -108,18 +108,17 @@ Workload sparse_workload(const SparseShape& s) {
 std::vector<Workload> sparse_workloads() {
   std::vector<Workload> all;
   for (const bool causal : {false, true}) {
-    for (const auto& [q_block, k_block] :
-         {std::pair(384, 384), std::pair(128, 128), std::pair(64, 64), std::pair(16, 64), std::pair(8, 64),
-          std::pair(128, 1), std::pair(64, 1), std::pair(1, 64)}) {
-      all.push_back(sparse_workload({.q_block = q_block, .k_block = k_block, .causal = causal}));
-      if (q_block == 1)
-        all.push_back(sparse_workload(
-            {.q_block = q_block, .k_block = k_block, .causal = causal, .drift = Drift::slow}));
+    for (const std::int64_t length : {49152, 8192, 131072}) {
+      for (const auto& [q_block, k_block] :
+           {std::pair(384, 384), std::pair(128, 128), std::pair(64, 64), std::pair(16, 64), std::pair(8, 64),
+            std::pair(128, 1), std::pair(64, 1), std::pair(1, 64)}) {
+        SparseShape shape{.length = length, .q_block = q_block, .k_block = k_block, .causal = causal};
+        all.push_back(sparse_workload(shape));
+        if (q_block > 1) continue;
+        shape.drift = Drift::slow;
+        all.push_back(sparse_workload(shape));
+      }
     }
-    for (const std::int64_t length : {8192, 131072})
-      for (const std::int64_t block : {128, 64})
-        all.push_back(
-            sparse_workload({.length = length, .q_block = block, .k_block = block, .causal = causal}));
   }
   return all;
 }

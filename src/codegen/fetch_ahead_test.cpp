@@ -12,16 +12,16 @@ namespace {
 using namespace lang;
 using lang::Tensor;
 
-constexpr int width = 16;  // of all tiles
+constexpr int side = 16;  // of all tiles
 
 struct Problem {
   Tensor a, b, left, right, list;
 
   explicit Problem(Program& p)
-      : a(p.in(floats({70, width}))),
-        b(p.in(floats({70, width}, 2))),
-        left(p.out({width, width}, f32)),
-        right(p.out({width, width}, f32)),
+      : a(p.in(floats({70, side}))),
+        b(p.in(floats({70, side}, 2))),
+        left(p.out({side, side}, f32)),
+        right(p.out({side, side}, f32)),
         list(p.inout(codegen::list({4, 0, 2, 1, 3}))) {}
 };
 
@@ -29,7 +29,7 @@ struct Problem {
 void loop(Program& p, const std::function<void(Problem&, const Expr& t, Fragment&, Fragment&)>& step) {
   Problem x(p);
   grid(1, [&](Index) {
-    Fragment first({width, width}, f32, 0), second({width, width}, f32, 0);
+    Fragment first({side, side}, f32, 0), second({side, side}, f32, 0);
     pipelined(5, [&](Index t) { step(x, t, first, second); });
     copy(first, x.left), copy(second, x.right);
   });
@@ -44,8 +44,8 @@ const Fetching table[] = {
     {{"both operands at the beginning",
       [](Program& p) {
         loop(p, [](Problem& x, const Expr& t, Fragment& first, Fragment& second) {
-          Shared a({width, width}, f32), b({width, width}, f32);
-          copy(x.a.at(t * width, 0), a), copy(x.b.at(t * width, 0), b);
+          Shared a({side, side}, f32), b({side, side}, f32);
+          copy(x.a.at(t * side, 0), a), copy(x.b.at(t * side, 0), b);
           gemm(a, b, first), gemm(b, a, second);
         });
       }},
@@ -53,10 +53,10 @@ const Fetching table[] = {
     {{"one operand behind the first product",
       [](Program& p) {
         loop(p, [](Problem& x, const Expr& t, Fragment& first, Fragment& second) {
-          Shared a({width, width}, f32), b({width, width}, f32);
-          copy(x.a.at(t * width, 0), a);
+          Shared a({side, side}, f32), b({side, side}, f32);
+          copy(x.a.at(t * side, 0), a);
           gemm(a, a, first);
-          copy(x.b.at(t * width, 0), b);
+          copy(x.b.at(t * side, 0), b);
           gemm(a, b, second);
         });
       }},
@@ -64,8 +64,8 @@ const Fetching table[] = {
     {{"more operands than products",
       [](Program& p) {
         loop(p, [](Problem& x, const Expr& t, Fragment& first, Fragment&) {
-          Shared a({width, width}, f32), b({width, width}, f32);
-          copy(x.a.at(t * width, 0), a), copy(x.b.at(t * width, 0), b);
+          Shared a({side, side}, f32), b({side, side}, f32);
+          copy(x.a.at(t * side, 0), a), copy(x.b.at(t * side, 0), b);
           gemm(a, b, first);
         });
       }},
@@ -73,10 +73,10 @@ const Fetching table[] = {
     {{"more operands behind a product than have time",
       [](Program& p) {
         loop(p, [](Problem& x, const Expr& t, Fragment& first, Fragment& second) {
-          Shared a({width, width}, f32), b({width, width}, f32), c({width, width}, f32);
-          copy(x.a.at(t * width, 0), a);
+          Shared a({side, side}, f32), b({side, side}, f32), c({side, side}, f32);
+          copy(x.a.at(t * side, 0), a);
           gemm(a, a, first);
-          copy(x.b.at(t * width, 0), b), copy(x.a.at(t * 7, 0), c);
+          copy(x.b.at(t * side, 0), b), copy(x.a.at(t * 7, 0), c);
           gemm(b, c, second), gemm(a, c, second);
         });
       }},
@@ -84,8 +84,8 @@ const Fetching table[] = {
     {{"rows that a list names",
       [](Program& p) {
         loop(p, [](Problem& x, const Expr& t, Fragment& first, Fragment&) {
-          Shared a({width, width}, f32);
-          copy(x.a.at(x.list(t) * width, 0), a);
+          Shared a({side, side}, f32);
+          copy(x.a.at(x.list(t) * side, 0), a);
           gemm(a, a, first);
         });
       }},
@@ -93,9 +93,9 @@ const Fetching table[] = {
     {{"rows that a list names, which the loop writes",
       [](Program& p) {
         loop(p, [](Problem& x, const Expr& t, Fragment& first, Fragment&) {
-          Shared a({width, width}, f32);
+          Shared a({side, side}, f32);
           x.list(4 - t) = 1;
-          copy(x.a.at(x.list(t) * width, 0), a);
+          copy(x.a.at(x.list(t) * side, 0), a);
           gemm(a, a, first);
         });
       }},
