@@ -176,10 +176,13 @@ const Case control_cases[] = {
     {"orders of grids",
      [](Program& p) {
        Tensor Y = p.out({5, 4, 3}, i32);
+       Expr n = p.scalar(5, i32);
        const auto body = [&](Index i, Index j, Index k) { Y(i, j, k) = i * 100 + j * 10 + k; };
        for (const Order& order :
             {Order::row(), Order::column(), Order::grouped(3),
-             Order::heavy_first([](Index i, Index j, Index k) { return i * 7 % 5 + j - k; })}) {
+             Order::heavy_first([](Index i, Index j, Index k) { return i * 7 % 5 + j - k; }),
+             Order::heavy_first([](Index i, Index, Index) { return i; }, n - 3),
+             Order::heavy_first([](Index, Index j, Index) { return -j; }, n - 10)}) {
          grid(5, 4, 3, {.order = order}, body);
        }
      }},

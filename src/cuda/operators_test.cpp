@@ -198,17 +198,19 @@ TEST(CudaSelection, OfWarpsAgreesWithThatOfAWarpGroup) {
 }
 
 // What tiles of one or three warp groups leave to the pass over keys, beside tiles that leave nothing.
-class CudaDivided : public ::testing::TestWithParam<std::int64_t> {};
+// Heads of a group, and entries of a list, of which a fifth names blocks.
+class CudaDivided : public ::testing::TestWithParam<std::pair<std::int64_t, std::int64_t>> {};
 
 TEST_P(CudaDivided, AgreesWithTilesAlone) {
   if (!cuda::is_driver_usable()) GTEST_SKIP() << "this machine has no CUDA device";
   const Watchdog watchdog("selections that are divided", most_time);
   const cuda::PoisonedAllocations poisoned;
-  const std::int64_t tokens = 12288 + 100, heads = GetParam();
+  const std::int64_t tokens = 12288 + 100, heads = GetParam().first, entries = GetParam().second;
   const Tensor q = Tensor::random_normal({1, tokens, 2 * heads, 128}, bf16, 1).to(Device::cuda()),
                k = Tensor::random_normal({1, tokens, 2, 128}, bf16, 2).to(Device::cuda()),
                v = Tensor::random_normal({1, tokens, 2, 128}, bf16, 3).to(Device::cuda()),
-               lists = Tensor::random_integers({1, tokens, 2, 40}, i32, 4, -1, 200).to(Device::cuda());
+               lists = Tensor::random_integers({1, tokens, 2, entries}, i32, 4, -1, 5 * entries)
+                           .to(Device::cuda());
   auto attend = [&](int queries, bool divided) {
     NsaSelectedOptions options;
     options.tiles.queries = queries;
@@ -227,7 +229,9 @@ TEST_P(CudaDivided, AgreesWithTilesAlone) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Group, CudaDivided, ::testing::Values(2, 4, 8));
+INSTANTIATE_TEST_SUITE_P(Group, CudaDivided,
+                         ::testing::Values(std::pair(2, 40), std::pair(4, 40), std::pair(8, 40),
+                                           std::pair(4, 170), std::pair(8, 208)));
 
 // Many blocks of keys add to each tile of dq; vectors whose rows begin anywhere are not for the copy engine.
 class CudaGradients : public ::testing::TestWithParam<std::int64_t> {};

@@ -15,6 +15,8 @@ struct GridHints {
   GridOrder order = GridOrder::automatic;
   int group = 0;  // of `grouped`
   Expr cost;      // of `heavy_first`: reads dims, scalars and the grid's indices
+  Expr together;  // of `heavy_first`: values of the other indices whose heavy blocks begin together; may be
+                  // null
   int cluster = 1;
   int pack = 1;
   int blocks_per_processor = 0;

@@ -189,7 +189,8 @@ std::string Printer::options(const GridHints& hints) {
       out += fmt::format(", order = grouped({})", hints.group);
       break;
     case GridOrder::heavy_first:
-      out += fmt::format(", order = heavy_first({})", text(hints.cost));
+      out += fmt::format(", order = heavy_first({}{})", text(hints.cost),
+                         hints.together ? fmt::format(", {} together", text(hints.together)) : "");
       break;
   }
   if (hints.cluster != 1) out += fmt::format(", cluster = {}", hints.cluster);

@@ -67,6 +67,7 @@ Grid Pass::grid(const Grid& grid, Facts facts) {
     result.extents[k] = expr(grid.extents[k], facts);
     facts.add_index(grid.index[k], constant(result.extents[k]->held(), 0), result.extents[k]);
   }
+  if (grid.hints.together) result.hints.together = expr(grid.hints.together, facts);
   if (grid.hints.cost) result.hints.cost = expr(grid.hints.cost, facts);
   result.body = body(grid.body, facts);
   return result;

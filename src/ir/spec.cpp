@@ -304,6 +304,10 @@ const std::vector<Rule<Grid>> rules<Grid> = {
     {"extents of a grid are i32 or i64", [](const Grid& g) { return all_index(g.extents); }},
     {"heavy_first has a cost, other orders have none",
      [](const Grid& g) { return (g.hints.order == GridOrder::heavy_first) == (g.hints.cost != nullptr); }},
+    {"only heavy_first has blocks that begin together",
+     [](const Grid& g) { return g.hints.order == GridOrder::heavy_first || g.hints.together == nullptr; }},
+    {"the number of blocks that begin together is i32 or i64",
+     [](const Grid& g) { return !g.hints.together || all_index({g.hints.together}); }},
     {"a cost is a number", [](const Grid& g) { return !g.hints.cost || !is_truth(g.hints.cost); }},
     {"grid options are in their ranges",
      [](const Grid& g) {

@@ -170,6 +170,7 @@ void Verifier::run() {
 void Verifier::grid(const Grid& grid) {
   if (const Broken rule = broken_rule(grid)) fail(*rule, grid.at, kernel_.name);
   for (const Expr& e : grid.extents) host(e, "an extent of a grid", grid.at);
+  if (grid.hints.together) host(grid.hints.together, "a number of blocks", grid.at);
   const std::size_t before = variables_.size();
   for (const VariablePtr& v : grid.index) {
     need(defined_.insert(v.get()).second, "a variable is defined once", grid.at, v->name);

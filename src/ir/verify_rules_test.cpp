@@ -338,6 +338,14 @@ const struct {
     {"a grid defines indices of type i32", [](auto& k, auto& p) { k.grids[0].index = {p.v}; }},
     {"extents of a grid are i32 or i64", [](auto& k, auto& p) { k.grids[0].extents = {p.one}; }},
     {"grid options are in their ranges", [](auto& k, auto&) { k.grids[0].hints.cluster = 0; }},
+    {"only heavy_first has blocks that begin together",
+     [](auto& k, auto&) { k.grids[0].hints.together = int32(2); }},
+    {"the number of blocks that begin together is i32 or i64",
+     [](auto& k, auto& p) {
+       k.grids[0].hints.order = GridOrder::heavy_first;
+       k.grids[0].hints.cost = int32(1);
+       k.grids[0].hints.together = p.one;
+     }},
     {"a cost is a number",
      [](auto& k, auto& p) {
        k.grids[0].hints.order = GridOrder::heavy_first;

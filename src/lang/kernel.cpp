@@ -57,8 +57,15 @@ ir::GridHints hints_of(const GridOptions& options, const Loc& at) {
   check_option(options.blocks_per_processor >= 0, "blocks_per_processor", "at least 0", at);
   check_option(options.order.kind != Order::Kind::grouped || options.order.group >= 1, "order",
                "grouped(n) needs n >= 1", at);
-  return {options.threads, options.persistent, order_of(options.order.kind), options.order.group, nullptr,
-          options.cluster, options.pack,       options.blocks_per_processor};
+  return {options.threads,
+          options.persistent,
+          order_of(options.order.kind),
+          options.order.group,
+          nullptr,
+          nullptr,
+          options.cluster,
+          options.pack,
+          options.blocks_per_processor};
 }
 
 // A cost that only reads what is known when the blocks are put in order.
@@ -104,6 +111,9 @@ void grid(const std::vector<Operand>& extents, const GridOptions& options, const
     internal_assert(is_host(extent), "outside a grid there are only dims, scalars and constants");
     node.extents.push_back(extent);
   }
+  if (options.order.together)
+    node.hints.together =
+        use_integer("the blocks of heavy_first() that begin together", options.order.together());
   for (std::size_t d = 0; d < extents.size(); ++d) {
     node.index.push_back(builder.define_index(names[d], at));
     indices.emplace_back(ir::variable(node.index.back(), at));

@@ -65,6 +65,7 @@ void Signature::collect_variables() {
   for (const ir::Grid& grid : kernel_->grids) {
     for (const ir::Expr& extent : grid.extents) add_all(extent);
     add_all(grid.hints.cost);
+    add_all(grid.hints.together);
   }
   ir::for_each_stmt(*kernel_, [&](const ir::Stmt& stmt) { ir::for_each_expr(stmt, add_all); });
 }

@@ -44,7 +44,8 @@ const Order orders[] = {{},
                         Order::grouped(1),
                         Order::grouped(3),
                         Order::grouped(100),
-                        Order::heavy_first([](Index x, Index y, Index z) { return x * 7 % 5 + y - z; })};
+                        Order::heavy_first([](Index x, Index y, Index z) { return x * 7 % 5 + y - z; }),
+                        Order::heavy_first([](Index x, Index, Index) { return x; }, 2)};
 
 TEST(BlockOrder, RunsEveryBlockOnce) {
   for (const Order& order : orders) {

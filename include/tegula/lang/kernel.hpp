@@ -63,22 +63,34 @@ struct Order {
   enum class Kind { automatic, row, column, grouped, heavy_first } kind = Kind::automatic;
   int group = 0;
   std::function<Expr(const std::vector<Index>&)> cost;
+  std::function<Operand()> together;
 
-  static Order row() { return {Kind::row, 0, {}}; }        // the first index changes fastest
-  static Order column() { return {Kind::column, 0, {}}; }  // the second index changes fastest
+  static Order row() { return {Kind::row, 0, {}, {}}; }        // the first index changes fastest
+  static Order column() { return {Kind::column, 0, {}, {}}; }  // the second index changes fastest
   // Strips of `rows` values of the second index, for the cache.
-  static Order grouped(int rows) { return {Kind::grouped, rows, {}}; }
+  static Order grouped(int rows) { return {Kind::grouped, rows, {}, {}}; }
   // Blocks of high cost first: a function of the grid's indices, dims and scalars.
   template <class F>
   static Order heavy_first(F cost) {
-    return {Kind::heavy_first, 0, [cost](const std::vector<Index>& i) -> Expr {
+    return {Kind::heavy_first,
+            0,
+            [cost](const std::vector<Index>& i) -> Expr {
               if constexpr (std::is_invocable_v<F, Index>)
                 return cost(i.at(0));
               else if constexpr (std::is_invocable_v<F, Index, Index>)
                 return cost(i.at(0), i.at(1));
               else
                 return cost(i.at(0), i.at(1), i.at(2));
-            }};
+            },
+            {}};
+  }
+  // On a GPU, the heavy blocks of `together` values of the other indices begin side by side, so that the
+  // cache holds what they read: a number, or an expression of dims and scalars. 8 where it is not given.
+  template <class F>
+  static Order heavy_first(F cost, const Operand& together) {
+    Order order = heavy_first(cost);
+    order.together = [together] { return together; };
+    return order;
   }
 };
 

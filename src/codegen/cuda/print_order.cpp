@@ -91,7 +91,11 @@ void CudaGridPrinter::decode_heavy(const Grid& grid, std::size_t heavy, bool gro
   const std::string extent = fmt::format("uint32_t({})", value(grid.extents[heavy]));
   const std::string first = names_.unique("first"), width = names_.unique("width"),
                     place = names_.unique("place");
-  const int most = hands_over() ? section_in_order : section;
+  std::string most = std::to_string(hands_over() ? section_in_order : section);
+  if (grid.hints.together) {
+    most = names_.unique("together");
+    out_.line(fmt::format("const uint32_t {} = tg::max<int>({}, 1);", most, value(grid.hints.together)));
+  }
   out_.line(fmt::format("const uint32_t {} = {} / ({} * {}) * {};", first, number, most, extent, most));
   out_.line(fmt::format("const uint32_t {} = tg::min<uint32_t>({}, {} - {});", width, most, count, first));
   out_.line(fmt::format("const uint32_t {} = {} - {} * {};", place, number, first, extent));

@@ -5,6 +5,7 @@
 #include "ops/attention/scores.hpp"
 #include "ops/attention/splits.hpp"
 #include "ops/attention/views.hpp"
+#include "ops/common/later_first.hpp"
 #include "ops/common/softmax.hpp"
 
 namespace tegula::ops {
@@ -107,8 +108,9 @@ void Program::attend_grid() {
   Expr tiles = ceildiv(most_queries(), c.queries);
   Expr all_heads = c.pack > 1 ? Expr(heads) : heads * *group;
   GridOptions options;
-  // Under a causal mask later queries see more keys.
-  if (c.right && !c.left) options.order = Order::heavy_first([](Index x, Index, Index) -> Expr { return x; });
+  if (c.right && !c.left)
+    options.order = later_first(*keys, (c.dim + c.dim_v) * c.type.bits() / 8,
+                                c.pack > 1 ? Expr(Operand(1)) : Expr(*group));
   grid(c.split ? tiles * *splits : tiles, all_heads, sequences(), options,
        [&](Index x, Index h, Index b) { attend_block(x, h, b); });
 }

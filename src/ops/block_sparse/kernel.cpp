@@ -4,6 +4,7 @@
 
 #include "ops/attention/scores.hpp"
 #include "ops/block_sparse/sorted_lists.hpp"
+#include "ops/common/later_first.hpp"
 #include "ops/common/softmax.hpp"
 
 namespace tegula::ops {
@@ -178,9 +179,11 @@ struct Program {
          [&](Index x, Index h, Index b) { block(x, h, b); });
   }
 
-  // Tiles that share a list run at the same time. Later queries may see more.
+  // Tiles that share a list run at the same time.
   Order order() const {
-    if (c.causal) return Order::heavy_first([](Index x, Index, Index) -> Expr { return x; });
+    if (c.causal)
+      return later_first(keys, (c.dim + c.dim_v) * c.type.bits() / 8,
+                         c.pack > 1 ? Expr(Operand(1)) : Expr(*group));
     return c.one_choice && c.pack == 1 ? Order::grouped(c.together) : Order{};
   }
   ChoiceRow choice_row(const Expr& b, const Expr& kv_head, const Expr& member, const Expr& q_block) const {

@@ -14,12 +14,13 @@ constexpr int fewest_rows = 20;
 constexpr int least_gain = 24;  // blocks that a warp group must be spared
 constexpr int most_pack_divided = 8;
 constexpr int most_dim = 128;
-constexpr int most_entries = 128;              // longer lists have not been measured
-constexpr std::int64_t fewest_tokens = 12288;  // below, tiles select too few blocks to gain by it
+constexpr int most_entries = 256;  // longer lists have not been measured
+// By a token, on average. Where they are fewer, tiles select too few blocks to gain by it.
+constexpr std::int64_t fewest_keys_seen = 6144;
 constexpr int usual_keys = 64, k_of_product = 16;
 // Warp groups that share keys and values, where there are so many tiles, and lists that fit shared memory.
 constexpr int joined_groups = 3, fewest_pack_joined = 4;
-constexpr std::int64_t fewest_tiles_joined = 4 * 132, most_entries_of_tile = 4096;
+constexpr std::int64_t fewest_tiles_joined = 4 * 132, most_entries_of_tile = 8192;
 
 int round_up(int value, int step) { return (value + step - 1) / step * step; }
 
@@ -29,6 +30,8 @@ int keys_of_step(int block, int wanted) {
   if (parts > 1) return round_up((block + parts - 1) / parts, k_of_product);
   return wanted % block == 0 && block % 8 == 0 ? wanted : round_up(block, k_of_product);
 }
+
+std::int64_t keys_seen(const NsaProblem& p) { return p.causal ? p.tokens / 2 : p.tokens; }
 
 // Three warp groups read little more than one where tokens agree, and a fifth less where they do not. Each
 // leaves out what none of its own tokens selected.
@@ -52,7 +55,7 @@ NsaPlan plan_nsa_on_gpu(const NsaProblem& p, DType type, const AttentionTiles& g
   plan.keys = given.keys ? given.keys : keys_of_step(p.block, fast ? usual_keys : usual_keys / 2);
   const bool small = fast && std::max(p.dim, p.dim_v) <= most_dim;
   const int rows = plan.queries * plan.pack;
-  const bool divides = small && p.block >= usual_keys && p.tokens >= fewest_tokens &&
+  const bool divides = small && p.block >= usual_keys && keys_seen(p) >= fewest_keys_seen &&
                        p.entries <= most_entries && plan.pack <= most_pack_divided &&
                        (rows == warp_group_rows || rows == joined_groups * warp_group_rows);
   if (divides) {

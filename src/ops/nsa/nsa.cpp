@@ -14,8 +14,9 @@ namespace tegula::ops {
 namespace {
 
 constexpr std::int64_t most_entries = 4096, longest_window = std::int64_t{1} << 29;
+// Slots take so many bytes, or as many as the queries.
 constexpr std::int64_t bytes_of_slots = std::int64_t{1} << 30, bytes_of_queries = std::int64_t{1} << 24;
-constexpr int most_slots = 160;                             // of a token, for each head
+constexpr int most_slots = 256;                             // of a token, for each head
 constexpr std::int64_t most_pairs = std::int64_t{1} << 31;  // of a head, which programs count
 constexpr std::int64_t most_entries_by_doubling = 64;
 
@@ -94,11 +95,13 @@ Division division_of(const NsaCall& call) {
   const HeadTensors& t = call.tensors;
   const std::int64_t element = t.q.size(0) * t.group() * kernel.compute.bytes(),
                      of_token = std::max<std::int64_t>(1, element * kernel.slots() * t.dim_v()),
-                     cached = whole_chunks(bytes_of_queries / std::max<std::int64_t>(1, element * t.dim())),
-                     together = whole_chunks(bytes_of_slots / (of_token * t.kv_heads));
+                     of_queries = std::max<std::int64_t>(1, element * t.dim()),
+                     bytes = std::max(bytes_of_slots, of_queries * t.kv_heads * t.q.size(1)),
+                     cached = whole_chunks(bytes_of_queries / of_queries),
+                     together = whole_chunks(bytes / (of_token * t.kv_heads));
   if (2 * together >= std::min(cached, t.q.size(1))) return {together, t.kv_heads};
-  const std::int64_t tokens = std::min(cached, whole_chunks(bytes_of_slots / of_token));
-  return {tokens, std::clamp<std::int64_t>(bytes_of_slots / (of_token * tokens), 1, t.kv_heads)};
+  const std::int64_t tokens = std::min(cached, whole_chunks(bytes / of_token));
+  return {tokens, std::clamp<std::int64_t>(bytes / (of_token * tokens), 1, t.kv_heads)};
 }
 
 // What nsa_kernel makes for nsa_rest_kernel.
@@ -192,8 +195,8 @@ void plan_nsa_call(const AttentionTiles& tiles, bool lists, NsaCall& call) {
   kernel.entries = capacity(call.choice.size(-1));
   const std::int64_t tokens = kernel.varlen ? call.longest : t.q.size(1);
   const std::int64_t all_tokens = (kernel.varlen ? t.q.size(0) : t.q.size(0) * t.q.size(1)) * t.kv_heads;
-  const NsaProblem problem{t.group(),    call.per_query_head, tokens,     all_tokens,
-                           kernel.block, kernel.entries,      kernel.dim, kernel.dim_v};
+  const NsaProblem problem{t.group(),      call.per_query_head, tokens,       all_tokens,   kernel.block,
+                           kernel.entries, kernel.dim,          kernel.dim_v, kernel.causal};
   const NsaPlan plan = lists ? plan_nsa_on_gpu(problem, kernel.compute, tiles) : plan_nsa(problem, tiles);
   kernel.pack = plan.pack, kernel.queries = plan.queries, kernel.keys = plan.keys;
   kernel.members = plan.pack > 1 ? static_cast<int>(t.group()) : 1;
