@@ -239,6 +239,10 @@ TEST(Verify, RulesOfTheSignature) {
   expect_broken(k, "heavy_first has a cost");
   k.grids[0].hints.cost = variable(p.bx) + variable(p.N);
   EXPECT_NO_THROW(verify(k));
+  k.grids[0].hints.together = variable(p.N);
+  EXPECT_NO_THROW(verify(k));
+  k.grids[0].hints.together = variable(p.bx);
+  expect_broken(k, "a number of blocks");
 }
 
 }  // namespace

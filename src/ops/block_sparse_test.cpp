@@ -60,6 +60,9 @@ std::vector<Row> table() {
                         .queries = 100,
                         .keys = keys,
                         .options = {.q_block = q_block, .k_block = k_block, .causal = true}});
+  for (std::int64_t keys : {100, 128, 130, 161})
+    rows.push_back(
+        {.name = "a last block in parts", .keys = keys, .options = {.q_block = 64, .k_block = 96}});
   rows.push_back({.name = "more blocks than a chunk",
                   .queries = 4,
                   .keys = 1100,

@@ -200,8 +200,9 @@ struct Program {
 };
 
 // Where tiles of queries and of keys begin at multiples of the smaller, as many steps as the tile of queries
-// is long.
+// is long. Without a causal mask, that in which the keys end.
 Expr Program::masked_steps() const {
+  if (!c.causal) return select(keys % c.keys == 0, 0, 1);
   const int steps = ceildiv(c.queries, c.keys), unit = std::min(c.queries, c.keys);
   const bool even = c.queries % unit == 0 && c.keys % unit == 0 && c.q_block % c.queries == 0;
   return even ? select((keys - queries) % c.keys == 0, steps, steps + 1) : Expr(Operand(steps + 1));
@@ -229,7 +230,8 @@ void Program::meet(Meeting& meeting, const ListEntry& list, const Expr& count) c
 void Program::meet_listed(Meeting& meeting, const SortedLists::List& list) const {
   if (!c.gathers()) {
     meeting.tail.emplace(blocks_in_question(c.causal, c.q_block, c.k_block, queries, keys));
-    if (c.causal && c.last_blocks() <= most_last_blocks) meeting.masked_steps.emplace(masked_steps());
+    const bool ends_in_block = c.causal || c.k_block > c.keys;
+    if (ends_in_block && c.last_blocks() <= most_last_blocks) meeting.masked_steps.emplace(masked_steps());
     return meet(
         meeting, [&](const Expr& i) -> Expr { return list.blocks(i); }, list.count);
   }
