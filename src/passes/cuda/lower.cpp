@@ -290,10 +290,10 @@ Sums sums_of(const Grid& grid, const CudaTarget& target) {
   return result;
 }
 
-int slots_in_loops(const Roles& roles) {
-  int slots = 0;
-  for (const RingPlan& ring : roles.rings) slots += ring.in_loop ? ring.depth : 0;
-  return slots;
+int slots(const Roles& roles, bool in_loops) {
+  int result = 0;
+  for (const RingPlan& ring : roles.rings) result += ring.in_loop == in_loops ? ring.depth : 0;
+  return result;
 }
 
 // Whether all matrices that the consumers store to tensors go there by whole rows.
@@ -311,12 +311,16 @@ bool stores_rows(const Roles& roles, const CudaTarget& target) {
   return all;
 }
 
-// The copy engine stores by way of buffers. Where these take the place of slots that a loop asks for, threads
-// store rows themselves.
+// The copy engine stores by way of buffers. Where these take the place of slots that a loop asks for, or of
+// those in which the next tile's operands wait for the end of this one, threads store rows themselves.
 bool needs_the_buffers(const Roles& with_stores, const Grid& plain, const CudaTarget& target) {
-  if (!with_stores.stores || !with_stores.crowded) return false;
+  if (!with_stores.stores) return false;
   const auto roles = specialize_roles(plain, target);
-  return roles && slots_in_loops(*roles) > slots_in_loops(with_stores) && stores_rows(*roles, target);
+  if (!roles) return false;
+  const int in_loops = slots(*roles, true) - slots(with_stores, true),
+            in_front = slots(*roles, false) - slots(with_stores, false);
+  const bool gains = (with_stores.crowded && in_loops > 0) || (in_loops >= 0 && in_front > 0);
+  return gains && stores_rows(*roles, target);
 }
 
 }  // namespace
