@@ -303,6 +303,12 @@ TEST(VerifyRules, OfStatements) {
 
 // ---- signatures and grids
 
+GridHints& heavy_first(Kernel& k) {
+  GridHints& hints = k.grids[0].hints;
+  hints.order = GridOrder::heavy_first, hints.cost = int32(1);
+  return hints;
+}
+
 const struct {
   const char* rule;
   void (*spoil)(Kernel& kernel, const Parts& p);
@@ -341,16 +347,8 @@ const struct {
     {"only heavy_first has blocks that begin together",
      [](auto& k, auto&) { k.grids[0].hints.together = int32(2); }},
     {"the number of blocks that begin together is i32 or i64",
-     [](auto& k, auto& p) {
-       k.grids[0].hints.order = GridOrder::heavy_first;
-       k.grids[0].hints.cost = int32(1);
-       k.grids[0].hints.together = p.one;
-     }},
-    {"a cost is a number",
-     [](auto& k, auto& p) {
-       k.grids[0].hints.order = GridOrder::heavy_first;
-       k.grids[0].hints.cost = p.yes;
-     }},
+     [](auto& k, auto& p) { heavy_first(k).together = p.one; }},
+    {"a cost is a number", [](auto& k, auto& p) { heavy_first(k).cost = p.yes; }},
     {"a statement is missing", [](auto& k, auto&) { k.grids[0].body = {nullptr}; }},
 };
 
