@@ -182,7 +182,10 @@ const Case control_cases[] = {
             {Order::row(), Order::column(), Order::grouped(3),
              Order::heavy_first([](Index i, Index j, Index k) { return i * 7 % 5 + j - k; }),
              Order::heavy_first([](Index i, Index, Index) { return i; }, n - 3),
-             Order::heavy_first([](Index, Index j, Index) { return -j; }, n - 10)}) {
+             Order::heavy_first([](Index, Index j, Index) { return -j; }, n - 10),
+             Order::heavy_first([](Index i, Index, Index) { return i; }, 1 << 29),
+             Order::heavy_first([](Index i, Index, Index) { return i; }, (1 << 29) + 1),
+             Order::heavy_first([](Index, Index, Index k) { return k; }, 0x7fffffff)}) {
          grid(5, 4, 3, {.order = order}, body);
        }
      }},

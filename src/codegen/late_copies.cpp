@@ -21,8 +21,8 @@ bool uses_mutable(const Copy& copy) {
   return found;
 }
 
-// Rows of the tile are rows of B, and in the cache before: products read parts of many rows one after the
-// other, where a copy reads whole rows.
+// Rows of the tile are rows of B, and few enough to be fetched before: products read parts of many rows one
+// after the other, where a copy reads whole rows.
 bool is_candidate(const Copy& copy, const TileUses& uses) {
   const auto panel = uses.panels.find(copy.to.buffer.get());
   return panel != uses.panels.end() && !panel->second.transposed && is_fetchable(copy) && !uses_mutable(copy);

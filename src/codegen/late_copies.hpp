@@ -7,7 +7,7 @@
 
 namespace tegula::codegen {
 
-// Rows of the operand need nothing but a load on their way to panels.
+// Sums of f32, and rows of B that are whole vectors.
 bool may_fill_panels(const ir::Gemm& product);
 
 // The copies among the statements, by the statement of the product.

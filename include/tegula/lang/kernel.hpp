@@ -85,7 +85,8 @@ struct Order {
             {}};
   }
   // On a GPU, the heavy blocks of `together` values of the other indices begin side by side, so that the
-  // cache holds what they read: a number, or an expression of dims and scalars. 8 where it is not given.
+  // cache holds what they read: a number, or an expression of dims and scalars. Without, the compiler
+  // chooses.
   template <class F>
   static Order heavy_first(F cost, const Operand& together) {
     Order order = heavy_first(cost);

@@ -94,7 +94,8 @@ void CudaGridPrinter::decode_heavy(const Grid& grid, std::size_t heavy, bool gro
   std::string most = std::to_string(hands_over() ? section_in_order : section);
   if (grid.hints.together) {
     most = names_.unique("together");
-    out_.line(fmt::format("const uint32_t {} = tg::max<int>({}, 1);", most, value(grid.hints.together)));
+    out_.line(fmt::format("const uint32_t {} = tg::min<uint32_t>(tg::max<int>({}, 1), {});", most,
+                          value(grid.hints.together), count));
   }
   out_.line(fmt::format("const uint32_t {} = {} / ({} * {}) * {};", first, number, most, extent, most));
   out_.line(fmt::format("const uint32_t {} = tg::min<uint32_t>({}, {} - {});", width, most, count, first));

@@ -109,8 +109,9 @@ void Program::attend_grid() {
   Expr all_heads = c.pack > 1 ? Expr(heads) : heads * *group;
   GridOptions options;
   if (c.right && !c.left)
-    options.order = later_first(*keys, (c.dim + c.dim_v) * c.type.bits() / 8,
-                                c.pack > 1 ? Expr(Operand(1)) : Expr(*group));
+    options.order =
+        later_first(c.varlen ? *keys / max(sequences(), 1) : Expr(*keys),
+                    (c.dim + c.dim_v) * c.type.bits() / 8, c.pack > 1 ? Expr(Operand(1)) : Expr(*group));
   grid(c.split ? tiles * *splits : tiles, all_heads, sequences(), options,
        [&](Index x, Index h, Index b) { attend_block(x, h, b); });
 }

@@ -25,8 +25,8 @@ struct BlockSparseKernel {
   int rows() const { return queries * pack; }
   // Tiles of a block of queries.
   int splits() const { return (q_block + queries - 1) / queries; }
-  // Of a list, under a causal mask: those in which some query of the block does not see all keys.
-  int last_blocks() const { return (q_block + k_block - 1) / k_block + 1; }
+  // Of a list: those with keys that some query of the block does not see, or that stand behind the last.
+  int last_blocks() const { return causal ? (q_block + k_block - 1) / k_block + 1 : 1; }
   // Several blocks of keys fill a tile: copied one by one where they are few, else row by row.
   bool joins() const { return k_block < keys && k_block % 8 == 0 && keys <= 4 * k_block; }
   bool gathers() const { return k_block < keys && !joins(); }

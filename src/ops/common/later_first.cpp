@@ -12,7 +12,7 @@ constexpr int cached_bytes = 32 << 20, most_together = 8;
 }  // namespace
 
 Order later_first(const Expr& keys, int bytes, const Expr& sharing) {
-  Expr heads_of_keys = max(cached_bytes / bytes / max(keys, 1), 1);
+  Expr heads_of_keys = clamp(cached_bytes / bytes / max(keys, 1), 1, most_together);
   return Order::heavy_first([](Index x, Index, Index) -> Expr { return x; },
                             min(heads_of_keys * sharing, most_together));
 }

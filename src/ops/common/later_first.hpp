@@ -4,9 +4,9 @@
 
 namespace tegula::ops {
 
-// Blocks of high first indices first: later queries see more keys. Of the other indices, whose first is that
-// of heads, those begin together whose keys and values fit the L2 cache of a GPU; a head of keys has so many
-// keys of so many bytes, with their values, and so many indices follow each other for it.
+// Blocks of high first indices first: later queries see more keys. The second index is that of heads, and as
+// many begin together as have keys and values that fit the L2 cache of a GPU. `keys` of a head, `bytes` of a
+// key and its value, `sharing` neighbouring indices that read one head of keys.
 lang::Order later_first(const lang::Expr& keys, int bytes, const lang::Expr& sharing);
 
 }  // namespace tegula::ops
