@@ -232,6 +232,13 @@ class CpuControl : public OnEverySet {};
 TEGULA_ON_EVERY_SET(CpuControl);
 TEST_P(CpuControl, AgreesWithTheInterpreter) { expect_agreement(control_cases); }
 
+// Which block has which index is part of the texts for GPUs.
+TEST(EmulatedControl, OrdersOfGridsAgreeWithTheInterpreter) {
+  for (const Case& one : control_cases)
+    if (one.name == std::string("orders of grids"))
+      expect_agreement(std::span(&one, 1), tegula::Target::emulated());
+}
+
 TEST(CudaControl, ControlCasesAgreeWithTheInterpreter) { expect_agreement_on_cuda(control_cases); }
 
 }  // namespace
