@@ -49,6 +49,23 @@ void plain_product(Program& p) {
       p, [](Tiles& x, const Expr& t) { copy_left(x, t), copy_right(x, t), multiply(x); }, type);
 }
 
+// One product of 16 rows by k x n values of `from`, whose tile holds them, or `turned`, their transpose.
+template <class Source>
+void one_product(Program& p, int k, int n, const Source& from, bool turned = false) {
+  Tensor a = p.in(floats({16, k})), b = p.in(from), out = p.out({16, n}, f32);
+  const int rows = turned ? n : k, width = turned ? k : n;
+  grid(1, [&](Index) {
+    Shared left({16, k}, f32), right({rows, width}, f32);
+    copy(a, left), copy(b, right);
+    Fragment sum({16, n}, f32, 0);
+    if (turned)
+      gemm(left, right.T(), sum);
+    else
+      gemm(left, right, sum);
+    copy(sum, out);
+  });
+}
+
 const Case by_products[] = {
     {"f32, the last parts ragged", plain_product<f32>},
     {"bf16", plain_product<bf16>},
@@ -74,15 +91,7 @@ const Case by_products[] = {
      }},
     {"rows whose elements do not lie together",
      [](Program& p) {
-       Tensor a = p.in(floats({16, 30})), b = p.in(every_other(floats({30, 96}, 2), 1)),
-              out = p.out({16, 48}, f32);
-       grid(1, [&](Index) {
-         Shared left({16, 30}, f32), right({30, 48}, f32);
-         copy(a, left), copy(b, right);
-         Fragment sum({16, 48}, f32, 0);
-         gemm(left, right, sum);
-         copy(sum, out);
-       });
+       one_product(p, 30, 48, every_other(floats({30, 96}, 2), 1));
      }},
     {"an address from a variable that changes in between",
      [](Program& p) {
@@ -150,36 +159,15 @@ const Case made_before[] = {
      }},
     {"columns that fill no vectors",
      [](Program& p) {
-       Tensor a = p.in(floats({16, 24})), b = p.in(floats({24, 40}, 2)), out = p.out({16, 40}, f32);
-       grid(1, [&](Index) {
-         Shared left({16, 24}, f32), right({24, 40}, f32);
-         copy(a, left), copy(b, right);
-         Fragment sum({16, 40}, f32, 0);
-         gemm(left, right, sum);
-         copy(sum, out);
-       });
+       one_product(p, 24, 40, floats({24, 40}, 2));
      }},
     {"rows of the tile that are columns of the operand",
      [](Program& p) {
-       Tensor a = p.in(floats({16, 32})), b = p.in(floats({48, 32}, 2)), out = p.out({16, 48}, f32);
-       grid(1, [&](Index) {
-         Shared left({16, 32}, f32), right({48, 32}, f32);
-         copy(a, left), copy(b, right);
-         Fragment sum({16, 48}, f32, 0);
-         gemm(left, right.T(), sum);
-         copy(sum, out);
-       });
+       one_product(p, 32, 48, floats({48, 32}, 2), true);
      }},
     {"more rows than a cache holds",
      [](Program& p) {
-       Tensor a = p.in(floats({16, 150})), b = p.in(floats({150, 128}, 2)), out = p.out({16, 128}, f32);
-       grid(1, [&](Index) {
-         Shared left({16, 150}, f32), right({150, 128}, f32);
-         copy(a, left), copy(b, right);
-         Fragment sum({16, 128}, f32, 0);
-         gemm(left, right, sum);
-         copy(sum, out);
-       });
+       one_product(p, 150, 128, floats({150, 128}, 2));
      }},
 };
 

@@ -130,6 +130,14 @@ struct RowsAhead {
   TEGULA_CPU_MEMBER long second_half() const { return bytes > part / 2 ? part / 2 : 0; }
 };
 
+// A part of a row, of which `half` bytes are the first half.
+TEGULA_CPU_INLINE void prefetch_part(const char* row, long half) {
+  __builtin_prefetch(row, 0, 2);
+  __builtin_prefetch(row + 64, 0, 2);
+  __builtin_prefetch(row + half, 0, 2);
+  __builtin_prefetch(row + half + 64, 0, 2);
+}
+
 template <class S>
 TEGULA_CPU_TEMPLATE RowsAhead rows_ahead(const S* base, long stride, long rows, long columns) {
   return {(const char*)base, stride * long(sizeof(S)), rows, columns * long(sizeof(S))};
@@ -177,10 +185,7 @@ TEGULA_CPU_SHARED void gemm_rows(long k, const T* a, Stride row_stride, long k_s
   RegisterTile<T, R, Wide> tile;
   tile.clear();
   while (k > 0) {
-    __builtin_prefetch(ahead, 0, 2);
-    __builtin_prefetch(ahead + 64, 0, 2);
-    __builtin_prefetch(ahead + half, 0, 2);
-    __builtin_prefetch(ahead + half + 64, 0, 2);
+    prefetch_part(ahead, half);
     ahead += ahead_stride;
     long steps = k < interval ? k : interval;
     k -= steps;
@@ -203,10 +208,7 @@ TEGULA_CPU_SHARED void gemm_rows_and_pack(long k, const T* a, Stride row_stride,
   RegisterTile<T, R, Wide> tile;
   tile.clear();
   while (k > 0) {
-    __builtin_prefetch(ahead, 0, 2);
-    __builtin_prefetch(ahead + 64, 0, 2);
-    __builtin_prefetch(ahead + half, 0, 2);
-    __builtin_prefetch(ahead + half + 64, 0, 2);
+    prefetch_part(ahead, half);
     ahead += ahead_stride;
     long steps = k < interval ? k : interval;
     k -= steps;

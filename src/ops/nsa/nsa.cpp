@@ -16,8 +16,7 @@ namespace {
 constexpr std::int64_t most_entries = 4096, longest_window = std::int64_t{1} << 29;
 // Slots take so many bytes, or as many as the queries.
 constexpr std::int64_t bytes_of_slots = std::int64_t{1} << 30, bytes_of_queries = std::int64_t{1} << 24;
-constexpr int most_slots =
-    257;  // of a token, for each head: those of the longest lists, and of its own block
+constexpr int most_slots = 257;  // of a token, for each head: the longest lists, and the token's own block
 constexpr std::int64_t most_pairs = std::int64_t{1} << 31;  // of a head, which programs count
 constexpr std::int64_t most_entries_by_doubling = 64;
 
