@@ -39,11 +39,27 @@ void print_row(const Call& call, const bench::Times& times, const std::optional<
   std::fflush(stdout);
 }
 
+// The same call of operands that lie where it runs; of a GPU, copies of them are not measured.
+Call where_it_runs(const Call& call) {
+  Call there = call;
+  if (call.target.device() == DeviceKind::cuda) there.inputs = ops::copied_to(Device::cuda(), call.inputs);
+  return there;
+}
+
+bench::Work waited_for(const Call& call, const bench::Work& work) {
+  if (call.target.device() == DeviceKind::cpu) return work;
+  return [work] {
+    work();
+    synchronize(Device::cuda());
+  };
+}
+
 void measure(const CallTexts& texts, int rounds) {
-  const Call call = resolve(texts);
-  std::vector<bench::Work> works{[&] { call.op.run(call.inputs, call.options, call.target); }};
-  const auto rival = rival_of(call);
-  if (rival) works.push_back(rival->work);
+  const Call call = resolve(texts), there = where_it_runs(call);
+  std::vector<bench::Work> works{
+      waited_for(there, [&] { there.op.run(there.inputs, there.options, there.target); })};
+  const auto rival = rival_of(there);
+  if (rival) works.push_back(waited_for(there, rival->work));
   for (auto& work : works) work();  // compiles what is not compiled yet
   print_row(call, bench::take_turns(works, rounds > 0 ? rounds : rounds_for(works)), rival);
 }
@@ -85,7 +101,8 @@ void add_bench(CLI::App& app) {
       "Times are medians. `ratio` is the rival's time by ours, the median over the rounds: above 1 ours is\n"
       "faster. Rivals are oneDNN for products of f32, if it is installed, and dense attention for\n"
       "block-sparse attention. GFLOP/s and GB/s count what the operator needs at least. Without inputs, all\n"
-      "examples that are meant for measuring. Results are not checked here; see `tegula check`.\n"
+      "examples that are meant for measuring. Results are not checked here; see `tegula check`. With\n"
+      "--target cuda a time is that of a call on a GPU from the launch to its end.\n"
       "On a machine with a GPU `nsa` (forward and backward) and the sparse operators without inputs are\n"
       "measured there, at sizes of practice, each with a sample of its results checked. TFLOPS count pairs "
       "that\n"

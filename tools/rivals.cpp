@@ -54,7 +54,8 @@ std::optional<Rival> dense_rival(const Call& call) {
 }  // namespace
 
 std::optional<Rival> rival_of(const Call& call) {
-  if (call.op.name == "gemm") return product_rival(call);
+  const bool on_host = call.target.device() == DeviceKind::cpu;
+  if (call.op.name == "gemm") return on_host ? product_rival(call) : std::nullopt;
   if (call.op.name == "block_sparse_attention") return dense_rival(call);
   return std::nullopt;
 }

@@ -50,7 +50,11 @@ def rows(with_flex):
         name = "block sparse bf16 %dx%dx%dx%d %dx%d 1 of 10%s" % (length, HEADS, KV_HEADS, DIM, q_block, k_block,
                                                                  " causal" if causal else "")
         yield name, functools.partial(measure, length, q_block, k_block, causal, with_flex)
-    for drift, choose in (("", rivals.choose_blocks), (" drifting", rivals.drifting_blocks)):  # not for FlexAttention
+    # Not for FlexAttention.
+    for length, causal in itertools.product((TOKENS, 8192), (False, True)):
+        name = "block sparse bf16 %dx%dx%dx%d 128x1 1 of 10%s" % (length, HEADS, KV_HEADS, DIM, " causal" if causal else "")
+        yield name, functools.partial(measure, length, 128, 1, causal, False)
+    for drift, choose in (("", rivals.choose_blocks), (" drifting", rivals.drifting_blocks)):
         name = "block sparse bf16 %dx%dx%dx%d 1x64 1 of 10%s" % (TOKENS, HEADS, KV_HEADS, DIM, drift)
         yield name, functools.partial(measure, TOKENS, 1, 64, False, False, choose=choose)
     for length, block, group, causal, deterministic in gradient_rows():

@@ -102,14 +102,17 @@ const Operator& find_operator(const std::string& name) {
   throw ArgumentError(fmt::format("there is no operator '{}'; there are {}", name, names_of(operators())));
 }
 
+Tensors copied_to(Device device, const Tensors& tensors) {
+  Tensors copies;
+  for (const auto& [name, tensor] : tensors) copies.emplace(name, tensor.to(device));
+  return copies;
+}
+
 Tensors run_from_host(const Operator& op, const Tensors& inputs, const Options& options, Target target) {
   if (target.device() == DeviceKind::cpu) return op.run(inputs, options, target);
-  Tensors there, results;
-  for (const auto& [name, tensor] : inputs) there.emplace(name, tensor.to(Device::cuda()));
-  const Tensors made = op.run(there, options, target);
+  const Tensors made = op.run(copied_to(Device::cuda(), inputs), options, target);
   synchronize(Device::cuda());
-  for (const auto& [name, tensor] : made) results.emplace(name, tensor.to(Device::cpu()));
-  return results;
+  return copied_to(Device::cpu(), made);
 }
 
 void check_inputs(const Operator& op, const Tensors& inputs) {

@@ -99,6 +99,7 @@ struct Operator {
 const std::vector<Operator>& operators();
 // An unknown name is an ArgumentError that lists the names.
 const Operator& find_operator(const std::string& name);
+Tensors copied_to(Device device, const Tensors& tensors);
 // Runs the operator on inputs and for results on the host: for a target of another device they are copied
 // there and back.
 Tensors run_from_host(const Operator& op, const Tensors& inputs, const Options& options, Target target);

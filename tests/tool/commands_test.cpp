@@ -2,6 +2,7 @@
 #include <sstream>
 
 #include "ops/registry.hpp"
+#include "tegula/stream.hpp"
 #include "tests/tool/tool.hpp"
 
 namespace tegula {
@@ -129,6 +130,15 @@ TEST_F(Tool, MeasuresBesideARival) {
   EXPECT_EQ(sparse.status, 0) << sparse.err;
   EXPECT_TRUE(has(sparse.out, "dense attention")) << sparse.out;
   EXPECT_EQ(tool("bench topk_blocks --case ties --rounds 3").status, 0);
+}
+
+TEST_F(Tool, MeasuresOnAGpu) {
+  if (cuda_device_count() == 0) GTEST_SKIP() << "this machine has no CUDA device";
+  for (auto* call : {"gemm --case square", "block_sparse_attention --case lists"}) {
+    const auto outcome = tool("bench " + std::string(call) + " --rounds 3 --target cuda");
+    EXPECT_EQ(outcome.status, 0) << outcome.err;
+    EXPECT_TRUE(has(outcome.out, std::string(call).substr(std::string(call).rfind(' ') + 1))) << outcome.out;
+  }
 }
 
 TEST_F(Tool, ListsAndClearsTheCache) {

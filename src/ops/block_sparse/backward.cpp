@@ -103,7 +103,7 @@ BlockSparseBackwardCall prepare_block_sparse_backward(const BackwardTensors& giv
   call.kernel.forward = call.forward.kernel;
   call.kernel.per_query_head = call.forward.per_query_head;
   call.kernel.dlse = given.dlse.has_value();
-  if (call.kernel.forward.all_threads) {
+  if (call.kernel.forward.listed) {
     plan_on_gpu(call, given.deterministic);
     balance_keys(call);
   } else {
@@ -120,7 +120,7 @@ void run_block_sparse_backward(const BlockSparseBackwardCall& call, const BlockS
                                const GradientOutputs& outputs) {
   const HeadTensors& t = call.forward.tensors;
   const Target target = target_for(options.target, t.q.device);
-  if (call.kernel.forward.all_threads) {
+  if (call.kernel.forward.listed) {
     if (const auto selection = as_selection(call)) {
       const NsaSlotsKernel kernel = slots_kernel(*selection);
       return run_slots(*selection, kernel, tokens_of_slots(*selection, kernel), outputs, target);

@@ -74,7 +74,7 @@ struct Program {
   }
   ChoiceRow choice_row(const Expr& b, const Expr& kv_head, const Expr& selector, const Expr& q_block) const {
     Expr length = f.counts ? clamp((*lengths)(b, kv_head, selector, q_block), 0, entries) : Expr(entries);
-    return {choice->slice(b, kv_head, selector, q_block), length, f.mask, f.all_threads};
+    return {choice->slice(b, kv_head, selector, q_block), length, f.mask};
   }
 
   HeadRows rows_of(const HeadViews& of) const {
@@ -198,20 +198,11 @@ void Program::walk_choice(const ChoiceRow& chosen, const Expr& blocks,
 void Program::walk_sorted(const SortedLists::List& list, const ScoreRange& visible,
                           const std::function<void(const BlockTile&, const Expr& beyond)>& body) const {
   const TileOfBlocks shape{f.k_block, f.keys};
-  if (!shape.gathers() && f.k_block % f.keys == 0) {
-    Expr sure = list.count - blocks_in_question(f.causal, f.q_block, f.k_block, queries, keys);
-    return walk_blocks(
-        shape, [&](const Expr& i) -> Expr { return list.blocks(i); }, list.count,
-        [&](const BlockTile& tile) { body(tile, *tile.entry >= sure); });
-  }
-  serial(ceildiv(list.count, f.chunk), [&](Index n) {
-    Expr begin = n * f.chunk, count = min(list.count - begin, f.chunk);
-    Shared part({f.chunk}, i32);
-    parallel(count, [&](Index i) { part(i) = list.blocks(begin + i); });
-    walk_blocks(
-        shape, [&](const Expr& i) -> Expr { return part(i); }, count,
-        [&](const BlockTile& tile) { body(tile, is_beyond(tile, visible)); });
-  });
+  const bool whole = !shape.gathers() && f.k_block % f.keys == 0;
+  Expr sure = list.count - blocks_in_question(f.causal, f.q_block, f.k_block, queries, keys);
+  walk_blocks(
+      shape, [&](const Expr& i) -> Expr { return list.blocks(i); }, list.count,
+      [&](const BlockTile& tile) { body(tile, whole ? *tile.entry >= sure : is_beyond(tile, visible)); });
 }
 
 // Lists ascend, so the last row has the largest key.

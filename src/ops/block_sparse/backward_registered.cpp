@@ -90,7 +90,7 @@ Operator registered_block_sparse_attention_backward() {
   };
   op.kernels = [](const Tensors& in, const Options& options, Target target) {
     const BlockSparseBackwardCall call = prepared(in, options, target);
-    const auto selection = call.kernel.forward.all_threads ? as_selection(call) : std::nullopt;
+    const auto selection = call.kernel.forward.listed ? as_selection(call) : std::nullopt;
     return std::vector{selection ? nsa_slots_kernel(slots_kernel(*selection))
                                  : block_sparse_backward_kernel(call.kernel)};
   };

@@ -104,13 +104,12 @@ void plan_on_gpu(const BlockSparseOptions& options, const BlockSparseCall& call,
   plan_queries(options, call, rows, rows, kernel);
   const bool two_groups = fast && kernel.rows() == rows && dim <= 128;
   plan_keys(options, call, two_groups ? 128 : fast ? 64 : 32, kernel);
-  kernel.chunk = small_chunk;
 }
 
 // Lists are made by a grid of their own, so that neither producer nor consumers of a tile wait for them.
 void plan_lists(const BlockSparseOptions& options, BlockSparseCall& call) {
   BlockSparseKernel& kernel = call.kernel;
-  kernel.listed = true, kernel.marked = marked_blocks(blocks_of(call.tensors.k.size(1), options.k_block));
+  kernel.marked = marked_blocks(blocks_of(call.tensors.k.size(1), options.k_block));
   if (call.per_query_head) return;
   kernel.one_choice = true;
   kernel.together = static_cast<int>(std::clamp<std::int64_t>(call.tensors.group(), 1, most_together));
@@ -155,8 +154,8 @@ BlockSparseCall prepare_block_sparse(const TensorRef& q, const TensorRef& k, con
   kernel.mask = options.mask.has_value(), kernel.counts = options.counts.has_value();
   const bool on_gpu = runs_on_gpu(options.target, q.device);
   kernel.compute = multiplied_type(q.dtype, on_gpu);
-  kernel.all_threads = for_gpu.value_or(on_gpu);
-  if (kernel.all_threads) {
+  kernel.listed = for_gpu.value_or(on_gpu);
+  if (kernel.listed) {
     plan_on_gpu(options, call, kernel);
     plan_lists(options, call);
   } else {
@@ -169,7 +168,7 @@ BlockSparseCall prepare_block_sparse(const TensorRef& q, const TensorRef& k, con
 void run_block_sparse(const BlockSparseCall& call, const BlockSparseOptions& options,
                       const HeadOutputs& outputs) {
   const HeadTensors& t = call.tensors;
-  if (call.kernel.all_threads) {
+  if (call.kernel.listed) {
     if (const auto selection = as_selection(call, options.tiles))
       return attend_nsa(*selection, outputs, {.target = options.target});
   }

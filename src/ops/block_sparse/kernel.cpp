@@ -12,11 +12,11 @@ namespace tegula::ops {
 using namespace lang;
 
 std::string BlockSparseKernel::name() const {
-  return fmt::format(
-      "block_sparse_{}_{}_d{}_v{}_b{}x{}_g{}_q{}_k{}_c{}{}{}{}{}{}{}{}", type.name(), compute.name(), dim,
-      dim_v, q_block, k_block, pack, queries, keys, chunk, causal ? "_causal" : "", softcap ? "_softcap" : "",
-      mask ? "_mask" : "", counts ? "_counts" : "", all_threads ? "_threads" : "",
-      listed ? fmt::format("_listed{}", marked) : "", one_choice ? fmt::format("_one{}", together) : "");
+  return fmt::format("block_sparse_{}_{}_d{}_v{}_b{}x{}_g{}_q{}_k{}{}{}{}{}{}{}", type.name(), compute.name(),
+                     dim, dim_v, q_block, k_block, pack, queries, keys, causal ? "_causal" : "",
+                     softcap ? "_softcap" : "", mask ? "_mask" : "", counts ? "_counts" : "",
+                     listed ? fmt::format("_listed{}", marked) : fmt::format("_c{}", chunk),
+                     one_choice ? fmt::format("_one{}", together) : "");
 }
 
 namespace {
@@ -188,7 +188,7 @@ struct Program {
   }
   ChoiceRow choice_row(const Expr& b, const Expr& kv_head, const Expr& member, const Expr& q_block) const {
     Expr length = c.counts ? clamp((*lengths)(b, kv_head, member, q_block), 0, entries) : Expr(entries);
-    return {choice->slice(b, kv_head, member, q_block), length, c.mask, c.all_threads};
+    return {choice->slice(b, kv_head, member, q_block), length, c.mask};
   }
   // Heads of a group whose choices differ.
   Expr selectors() const { return c.pack > 1 || c.one_choice ? Expr(Operand(1)) : Expr(*group); }
@@ -232,17 +232,9 @@ void Program::meet_listed(Meeting& meeting, const SortedLists::List& list) const
     meeting.tail.emplace(blocks_in_question(c.causal, c.q_block, c.k_block, queries, keys));
     const bool ends_in_block = c.causal || c.k_block > c.keys;
     if (ends_in_block && c.last_blocks() <= most_last_blocks) meeting.masked_steps.emplace(masked_steps());
-    return meet(
-        meeting, [&](const Expr& i) -> Expr { return list.blocks(i); }, list.count);
   }
-  // A part of the list at a time lies in shared memory, where looking up a row is fast.
-  serial(ceildiv(list.count, c.chunk), [&](Index n) {
-    Expr begin = n * c.chunk, count = min(list.count - begin, c.chunk);
-    Shared part({c.chunk}, i32);
-    parallel(count, [&](Index i) { part(i) = list.blocks(begin + i); });
-    meet(
-        meeting, [&](const Expr& i) -> Expr { return part(i); }, count);
-  });
+  meet(
+      meeting, [&](const Expr& i) -> Expr { return list.blocks(i); }, list.count);
 }
 
 void Program::block(const Index& x, const Index& h, const Index& b) {

@@ -12,15 +12,14 @@ struct BlockSparseKernel {
   int q_block = 64, k_block = 64;
   int pack = 1;  // query heads of one group that share a tile
   int queries = 64, keys = 64;
-  int chunk = 1024;  // key blocks whose choice is kept at a time
   bool causal = false, softcap = false;
-  bool mask = false;         // the choice is a boolean mask, not a list
-  bool counts = false;       // lists have lengths
-  bool all_threads = false;  // make the list of a block: for GPUs
-  bool listed = false;       // lists are made before, once for all tiles that share them
-  int marked = 0;            // listed: blocks that are marked at a time
-  bool one_choice = false;   // listed: the choice has one member for all heads of a group
-  int together = 1;          // one_choice: heads that share list and keys, whose tiles run at the same time
+  bool mask = false;        // the choice is a boolean mask, not a list
+  bool counts = false;      // lists have lengths
+  int chunk = 1024;         // not listed: key blocks whose choice is kept at a time
+  bool listed = false;      // lists are made before, once for all tiles that share them: for GPUs
+  int marked = 0;           // listed: blocks that are marked at a time
+  bool one_choice = false;  // listed: the choice has one member for all heads of a group
+  int together = 1;         // one_choice: heads that share list and keys, whose tiles run at the same time
 
   int rows() const { return queries * pack; }
   // Tiles of a block of queries.

@@ -9,7 +9,6 @@ struct ChoiceRow {
   lang::Tensor row;
   lang::Expr entries;
   bool mask = false;
-  bool all_threads = true;  // of a GPU make the list; one thread alone is fastest by a plain loop
 };
 
 // The chosen blocks in [begin, end), ascending, and their number. `list` has room for end − begin.

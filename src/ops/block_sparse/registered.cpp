@@ -178,7 +178,7 @@ Operator registered_block_sparse_attention() {
   };
   op.kernels = [](const Tensors& in, const Options& options, Target target) {
     const BlockSparseCall call = prepared(in, options, target);
-    const auto selection = call.kernel.all_threads
+    const auto selection = call.kernel.listed
                                ? as_selection(call, block_sparse_options(in, options, target).tiles)
                                : std::nullopt;
     return std::vector{selection ? nsa_kernel(selection->kernel) : block_sparse_kernel(call.kernel)};
