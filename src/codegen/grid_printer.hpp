@@ -136,7 +136,6 @@ class GridPrinter {
 
   // ---- whole tiles (print_tiles.cpp)
   std::string allocate(std::int64_t bytes);
-  std::string tile_pointer(const ir::BufferPtr& tile);
   // Prints loops over all axes but the last two, and gives the body two axes.
   using MatrixBody = std::function<void(const MemoryView& a, const MemoryView& b, const std::string& rows,
                                         const std::string& cols)>;

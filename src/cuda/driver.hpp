@@ -113,11 +113,9 @@ class Driver {
   F<int*> DeviceGetCount{library_, "cuDeviceGetCount"};
   F<DeviceHandle*, int> DeviceGet{library_, "cuDeviceGet"};
   F<char*, int, DeviceHandle> DeviceGetName{library_, "cuDeviceGetName"};
-  F<std::size_t*, DeviceHandle> DeviceTotalMem{library_, "cuDeviceTotalMem_v2"};
   F<int*, DeviceAttribute, DeviceHandle> DeviceGetAttribute{library_, "cuDeviceGetAttribute"};
   F<PoolHandle*, DeviceHandle> DeviceGetDefaultMemPool{library_, "cuDeviceGetDefaultMemPool"};
   F<PoolHandle, int, void*> MemPoolSetAttribute{library_, "cuMemPoolSetAttribute"};
-  F<PoolHandle, std::size_t> MemPoolTrimTo{library_, "cuMemPoolTrimTo"};
   F<ContextHandle*, DeviceHandle> DevicePrimaryCtxRetain{library_, "cuDevicePrimaryCtxRetain"};
   F<ContextHandle*> CtxGetCurrent{library_, "cuCtxGetCurrent"};
   F<ContextHandle> CtxPushCurrent{library_, "cuCtxPushCurrent_v2"};
@@ -127,7 +125,6 @@ class Driver {
   F<ModuleHandle*, const void*> ModuleLoadData{library_, "cuModuleLoadData"};
   F<ModuleHandle> ModuleUnload{library_, "cuModuleUnload"};
   F<FunctionHandle*, ModuleHandle, const char*> ModuleGetFunction{library_, "cuModuleGetFunction"};
-  F<int*, FunctionAttribute, FunctionHandle> FuncGetAttribute{library_, "cuFuncGetAttribute"};
   F<FunctionHandle, FunctionAttribute, int> FuncSetAttribute{library_, "cuFuncSetAttribute"};
   F<int*, FunctionHandle, int, std::size_t> OccupancyMaxActiveBlocks{
       library_, "cuOccupancyMaxActiveBlocksPerMultiprocessor"};
@@ -140,9 +137,7 @@ class Driver {
   F<DeviceAddress> MemFree{library_, "cuMemFree_v2"};
   F<DeviceAddress*, std::size_t, StreamHandle> MemAllocAsync{library_, "cuMemAllocAsync"};
   F<DeviceAddress, StreamHandle> MemFreeAsync{library_, "cuMemFreeAsync"};
-  F<std::size_t*, std::size_t*> MemGetInfo{library_, "cuMemGetInfo_v2"};
   F<void**, std::size_t, unsigned> MemHostAlloc{library_, "cuMemHostAlloc"};
-  F<void*> MemFreeHost{library_, "cuMemFreeHost"};
   F<DeviceAddress*, void*, unsigned> MemHostGetDevicePointer{library_, "cuMemHostGetDevicePointer_v2"};
   F<DeviceAddress, const void*, std::size_t, StreamHandle> MemcpyHtoDAsync{library_, "cuMemcpyHtoDAsync_v2"};
   F<void*, DeviceAddress, std::size_t, StreamHandle> MemcpyDtoHAsync{library_, "cuMemcpyDtoHAsync_v2"};
@@ -157,7 +152,6 @@ class Driver {
   F<StreamHandle*, unsigned> StreamCreate{library_, "cuStreamCreate"};
   F<StreamHandle> StreamDestroy{library_, "cuStreamDestroy_v2"};
   F<StreamHandle> StreamSynchronize{library_, "cuStreamSynchronize"};
-  F<StreamHandle> StreamQuery{library_, "cuStreamQuery"};
   F<StreamHandle, EventHandle, unsigned> StreamWaitEvent{library_, "cuStreamWaitEvent"};
   F<StreamHandle, CaptureMode> StreamBeginCapture{library_, "cuStreamBeginCapture_v2"};
   F<StreamHandle, GraphHandle*> StreamEndCapture{library_, "cuStreamEndCapture"};

@@ -119,7 +119,6 @@ class CudaGridPrinter {
 
   // ---- loops over elements (print_loops.cpp)
   void elements(const ir::For& n, const ir::Stmt& stmt);
-  bool fits_layout(const ir::For& n, const Layout& layout) const;
   bool is_by_register(const ir::For& n, const ir::Stmt& s) const;
   bool is_direct(const ir::For& n, const Layout* layout, const ir::Access& access) const;
   void by_register(const ir::For& n, const ir::Stmt& stmt, const Layout& layout);

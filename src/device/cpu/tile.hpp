@@ -209,13 +209,6 @@ TEGULA_CPU_TEMPLATE To bits_as(From x) {
 }
 TEGULA_CPU_INLINE uint32_t reduce_absmax(vu x) { return reduce_max(x); }
 
-// W consecutive numbers of 64 bits.
-TEGULA_CPU_INLINE vl iota64(int64_t first) {
-  vl x{};
-  for (int i = 0; i < W; ++i) set_lane(x, i, first + i);
-  return x;
-}
-
 // ---- atomics
 // ------------------------------------------------------------------------------------------------
 

@@ -79,15 +79,6 @@ TG_DEVICE void barrier_wait(uint32_t barrier, uint32_t parity) {
       : "memory");
 }
 #endif
-TG_DEVICE bool barrier_ready(uint32_t barrier, uint32_t parity) {
-  uint32_t ready;
-  asm volatile(
-      "{\n.reg .pred p;\nmbarrier.test_wait.parity.shared::cta.b64 p, [%1], %2;\nselp.u32 %0, 1, 0, p;\n}"
-      : "=r"(ready)
-      : "r"(barrier), "r"(parity)
-      : "memory");
-  return ready != 0;
-}
 TG_DEVICE void barrier_arrive(uint32_t barrier) {
   wait_by_lot();
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");

@@ -77,9 +77,6 @@ TG_DEVICE void barrier_wait(uint32_t barrier, uint32_t parity) {
       },
       &wait);
 }
-TG_DEVICE bool barrier_ready(uint32_t barrier, uint32_t parity) {
-  return uint32_t(barrier_at(barrier).phase) != parity;
-}
 TG_DEVICE void barrier_expect(uint32_t barrier, uint32_t bytes) {
   barrier_at(barrier).bytes += int32_t(bytes);
   barrier_arrive(barrier);

@@ -16,8 +16,8 @@ constexpr std::int64_t most_entries = std::int64_t{1} << 31;
 // The pass over keys: a tile is a block of keys or a part of it, and meets one or several blocks of queries.
 void plan_keys(BlockSparseBackwardKernel& kernel) {
   const BlockSparseKernel& forward = kernel.forward;
-  kernel.inverse.fold = std::max(1, least_keys / forward.k_block);
-  const int span = kernel.inverse.fold * forward.k_block;
+  kernel.fold = std::max(1, least_keys / forward.k_block);
+  const int span = kernel.fold * forward.k_block;
   kernel.keys = std::min(span, tile_of_blocks(span, std::max(usual_extent, forward.keys)).extent);
   const int queries = std::max(1, usual_extent / forward.pack);
   kernel.queries = tile_of_blocks(forward.q_block, std::max(queries, forward.queries)).extent;
@@ -59,9 +59,9 @@ void plan_on_gpu(BlockSparseBackwardCall& call, bool deterministic) {
   forward.queries = tile_of_blocks(forward.q_block, std::max(1, extent / forward.pack)).extent;
   forward.keys = tile_of_blocks(forward.k_block, extent).extent;
   kernel.queries = forward.queries;
-  kernel.inverse.fold = std::max(1, least_keys / forward.k_block);
+  kernel.fold = std::max(1, least_keys / forward.k_block);
   kernel.one_pass = !deterministic && takes_one_pass(call);
-  const int span = kernel.inverse.fold * forward.k_block;
+  const int span = kernel.fold * forward.k_block;
   kernel.keys = std::min(span, tile_of_blocks(span, kernel.one_pass ? 2 * usual_extent : extent).extent);
   kernel.direct = !kernel.one_pass && forward.compute.bits() == 16;
 }

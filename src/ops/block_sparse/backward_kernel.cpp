@@ -15,10 +15,9 @@ namespace tegula::ops {
 using namespace lang;
 
 std::string BlockSparseBackwardKernel::name() const {
-  return fmt::format("{}_backward_q{}_k{}_f{}_r{}_c{}_p{}{}{}{}{}{}", forward.name(), queries, keys,
-                     inverse.fold, inverse.rows, inverse.columns, pieces, per_query_head ? "_per_head" : "",
-                     dlse ? "_dlse" : "", one_pass ? "_one_pass" : "", direct ? "_direct" : "",
-                     longest_first ? "_longest" : "");
+  return fmt::format("{}_backward_q{}_k{}_f{}_p{}{}{}{}{}{}", forward.name(), queries, keys, fold, pieces,
+                     per_query_head ? "_per_head" : "", dlse ? "_dlse" : "", one_pass ? "_one_pass" : "",
+                     direct ? "_direct" : "", longest_first ? "_longest" : "");
 }
 
 namespace {
@@ -147,12 +146,12 @@ void Program::delta_grid() {
 }
 
 InverseLists Program::turned_lists() const {
-  Expr chunks = ceildiv(q_blocks, c.inverse.rows), width = f.mask ? lists() : Expr(entries);
+  Expr chunks = ceildiv(q_blocks, inverse_rows), width = f.mask ? lists() : Expr(entries);
   const InverseExtents extents{
       heads * selectors(),     batch, q_blocks, lists(), batch * chunks, batch * lists(),
       batch * q_blocks * width};
   return {
-      c.inverse, extents, [=, this](const Expr& h, const Expr& b) -> InversePart {
+      c.fold, extents, [=, this](const Expr& h, const Expr& b) -> InversePart {
         auto each = [=, this](const Expr& row, const InversePart::Visit& visit) {
           ChoiceRow chosen = choice_row(b, h / selectors(), h % selectors(), row);
           Expr last = min(row * f.q_block + f.q_block, queries) - 1 + shift();
@@ -254,7 +253,7 @@ void Program::query_block(const Expr& x, const Index& h, const Index& b) {
 
 MaskOfStep Program::query_mask(const InverseLists::List& list, const Expr& first_key,
                                const Expr& first_block) const {
-  const bool folded = c.inverse.fold > 1, always = folded || TileOfBlocks{f.q_block, c.queries}.gathers();
+  const bool folded = c.fold > 1, always = folded || TileOfBlocks{f.q_block, c.queries}.gathers();
   return [=, this](const BlockTile& step) -> ScoreGradient::Mask {
     // The last key of the tile against the first query of the step.
     std::optional<Expr> partial;
@@ -298,8 +297,7 @@ void Program::key_block(const Index& x, const Index& h, const Index& b) {
     InverseLists::List list = piece_of(inverse->list(h * selectors() + selector, b, number), piece);
     add_list(sums, c.key_tiles(), list, {f.q_block, c.queries},
              {of.of_queries(*q), of.of_queries(*dout), of.vector(*base), of.vector(*delta)},
-             query_mask(list, first, number * c.inverse.fold),
-             sum ? of.vector(*sum) : std::optional<Tensor>{});
+             query_mask(list, first, number * c.fold), sum ? of.vector(*sum) : std::optional<Tensor>{});
   };
   if (f.pack > 1)
     add_members(Slot(all), Expr(Operand(0)));

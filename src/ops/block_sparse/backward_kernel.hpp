@@ -21,7 +21,7 @@ struct BlockSparseBackwardKernel {
   bool longest_first = false;
   // Of every list of keys, whose sums a grid of its own adds: where tiles of keys are few.
   int pieces = 1;
-  InverseShape inverse = {};
+  int fold = 1;  // blocks of keys that share a list of queries
 
   GradientTiles query_tiles() const {
     return {forward.compute, forward.dim, forward.dim_v, forward.pack, forward.queries, forward.keys, direct};
@@ -30,7 +30,7 @@ struct BlockSparseBackwardKernel {
     return {forward.compute, forward.dim, forward.dim_v, forward.pack, queries, keys, direct};
   }
   // Keys of the blocks that share a list of queries.
-  int span() const { return inverse.fold * forward.k_block; }
+  int span() const { return fold * forward.k_block; }
   std::string name() const;
 };
 

@@ -8,29 +8,30 @@ using namespace lang;
 
 namespace {
 
+constexpr int columns = 256;         // lists that a block counts at a time
 constexpr int chunks_at_a_time = 8;  // whose numbers are read
 constexpr int runs = 16;             // of lists, whose lengths are added up one after the other
 
 }  // namespace
 
-InverseLists::InverseLists(const InverseShape& shape, const InverseExtents& extents, OfPart of_part)
-    : shape_(shape),
+InverseLists::InverseLists(int fold, const InverseExtents& extents, OfPart of_part)
+    : fold_(fold),
       extents_(extents),
       of_part_(std::move(of_part)),
       counts_(workspace("chunk_counts", {extents.heads, extents.chunks, extents.longest_lists}, i32)),
       begins_(workspace("list_begins", {extents.heads, extents.lists}, i32)),
       lengths_(workspace("list_lengths", {extents.heads, extents.lists}, i32)),
       rows_(workspace("list_rows", {extents.heads, extents.entries}, i32)) {
-  if (shape.fold > 1) bits_.emplace(workspace("list_bits", {extents.heads, extents.entries}, u32));
+  if (fold > 1) bits_.emplace(workspace("list_bits", {extents.heads, extents.entries}, u32));
 }
 
 void InverseLists::over_chunks(const OfChunkOfRows& body) const {
-  Expr chunks = ceildiv(extents_.longest_rows, shape_.rows),
-       passes = ceildiv(extents_.longest_lists, shape_.columns);
+  Expr chunks = ceildiv(extents_.longest_rows, inverse_rows),
+       passes = ceildiv(extents_.longest_lists, columns);
   grid(chunks * passes, extents_.heads, extents_.sequences, [&](Index x, Index h, Index b) {
-    Expr chunk = x / passes, begin = x % passes * shape_.columns;
+    Expr chunk = x / passes, begin = x % passes * columns;
     InversePart part = of_part_(h, b);
-    exit_if(chunk * shape_.rows >= part.rows || begin >= part.lists);
+    exit_if(chunk * inverse_rows >= part.rows || begin >= part.lists);
     body(chunk, begin, h, part);
   });
 }
@@ -54,15 +55,15 @@ void InverseLists::record_rows() const {
 // A bit for every block that a row of the chunk names, by row and list.
 void InverseLists::mark(const InversePart& part, const Expr& chunk, const Expr& begin, Shared& marks) const {
   clear(marks);
-  parallel(shape_.rows, [&](Index r) {
-    Expr row = chunk * shape_.rows + r;
+  parallel(inverse_rows, [&](Index r) {
+    Expr row = chunk * inverse_rows + r;
     when(row < part.rows, [&] {
       part.each(row, [&](const Expr& block) {
         // Only then can nothing overflow.
         when(block >= 0 && block < part.blocks, [&] {
-          Expr list = block / shape_.fold - begin;
-          when(list >= 0 && list < shape_.columns, [&] {
-            Expr bit = shape_.fold == 1 ? u32(1) : u32(1) << u32(block % shape_.fold);
+          Expr list = block / fold_ - begin;
+          when(list >= 0 && list < columns, [&] {
+            Expr bit = fold_ == 1 ? u32(1) : u32(1) << u32(block % fold_);
             marks(r, list) = marks(r, list) | bit;
           });
         });
@@ -73,11 +74,11 @@ void InverseLists::mark(const InversePart& part, const Expr& chunk, const Expr& 
 
 void InverseLists::count(const Expr& chunk, const Expr& begin, const Expr& head,
                          const InversePart& part) const {
-  Shared marks({shape_.rows, shape_.columns}, u32);
+  Shared marks({inverse_rows, columns}, u32);
   mark(part, chunk, begin, marks);
-  parallel(shape_.columns, [&](Index j) {
+  parallel(columns, [&](Index j) {
     Var number = 0;
-    serial(shape_.rows, [&](Index r) { number += select(marks(r, j) != 0u, 1, 0); });
+    serial(inverse_rows, [&](Index r) { number += select(marks(r, j) != 0u, 1, 0); });
     when(begin + j < part.lists, [&] { counts_(head, part.chunk_begin + chunk, begin + j) = number; });
   });
 }
@@ -85,7 +86,7 @@ void InverseLists::count(const Expr& chunk, const Expr& begin, const Expr& head,
 // The numbers of all chunks, a few at a time, so that what is read of them is under way together.
 void InverseLists::each_chunk(const Expr& head, const InversePart& part, const Expr& list,
                               const OfChunk& body) const {
-  Expr chunks = ceildiv(part.rows, shape_.rows);
+  Expr chunks = ceildiv(part.rows, inverse_rows);
   serial(ceildiv(chunks, chunks_at_a_time), [&](Index group) {
     std::vector<Expr> numbers;
     for (int i = 0; i < chunks_at_a_time; ++i) {
@@ -103,18 +104,18 @@ void InverseLists::each_chunk(const Expr& head, const InversePart& part, const E
 
 // Lengths of the lists, their begins, and the begin of each chunk's rows in place of their number.
 void InverseLists::find_begins(const Expr& head, const InversePart& part) const {
-  Expr passes = ceildiv(part.lists, shape_.columns);
+  Expr passes = ceildiv(part.lists, columns);
   Var next = part.entry_begin;
   serial(passes, [&](Index pass) {
-    Shared length({shape_.columns}, i32), begin({shape_.columns}, i32);
-    Expr first = pass * shape_.columns;
-    parallel(shape_.columns, [&](Index j) {
+    Shared length({columns}, i32), begin({columns}, i32);
+    Expr first = pass * columns;
+    parallel(columns, [&](Index j) {
       Var sum = 0;
       each_chunk(head, part, first + j, [&](const Expr&, const Expr&, const Expr& number) { sum += number; });
       length(j) = select(first + j < part.lists, sum, 0);
     });
     add_up(length, begin, next, runs);
-    parallel(shape_.columns, [&](Index j) {
+    parallel(columns, [&](Index j) {
       when(first + j < part.lists, [&] {
         lengths_(head, part.list_begin + first + j) = length(j);
         begins_(head, part.list_begin + first + j) = begin(j);
@@ -130,15 +131,15 @@ void InverseLists::find_begins(const Expr& head, const InversePart& part) const 
 
 void InverseLists::write(const Expr& chunk, const Expr& begin, const Expr& head,
                          const InversePart& part) const {
-  Shared marks({shape_.rows, shape_.columns}, u32);
+  Shared marks({inverse_rows, columns}, u32);
   mark(part, chunk, begin, marks);
-  parallel(shape_.columns, [&](Index j) {
+  parallel(columns, [&](Index j) {
     when(begin + j < part.lists, [&] {
       Var at = counts_(head, part.chunk_begin + chunk, begin + j);
-      serial(shape_.rows, [&](Index r) {
+      serial(inverse_rows, [&](Index r) {
         Expr bits = marks(r, j);
         when(bits != 0u, [&] {
-          rows_(head, at) = chunk * shape_.rows + r;
+          rows_(head, at) = chunk * inverse_rows + r;
           if (bits_) (*bits_)(head, at) = bits;
           at += 1;
         });

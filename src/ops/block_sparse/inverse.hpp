@@ -12,10 +12,7 @@
 
 namespace tegula::ops {
 
-struct InverseShape {
-  int fold = 1;                  // key blocks that share a list, at most 32; each row has a bit for each
-  int rows = 32, columns = 256;  // of a chunk, and lists that a block counts at a time
-};
+inline constexpr int inverse_rows = 32;  // of a chunk
 
 // How the programs number things. Sequences of different lengths lie one behind the other.
 struct InverseExtents {
@@ -37,9 +34,10 @@ struct InversePart {
 
 class InverseLists {
  public:
-  // Declares workspaces; of_part gives the part of a head and a sequence.
+  // Declares workspaces; of_part gives the part of a head and a sequence. `fold` blocks of keys share a list,
+  // at most 32; each of its rows has a bit for each.
   using OfPart = std::function<InversePart(const lang::Expr& head, const lang::Expr& sequence)>;
-  InverseLists(const InverseShape& shape, const InverseExtents& extents, OfPart of_part);
+  InverseLists(int fold, const InverseExtents& extents, OfPart of_part);
 
   // The three grids, in this order.
   void record_count() const;
@@ -71,7 +69,7 @@ class InverseLists {
   void write(const lang::Expr& chunk, const lang::Expr& begin, const lang::Expr& head,
              const InversePart& part) const;
 
-  InverseShape shape_;
+  int fold_;
   InverseExtents extents_;
   OfPart of_part_;
   lang::Tensor counts_, begins_, lengths_, rows_;

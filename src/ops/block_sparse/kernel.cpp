@@ -4,6 +4,7 @@
 
 #include "ops/attention/scores.hpp"
 #include "ops/block_sparse/sorted_lists.hpp"
+#include "ops/block_sparse/walk.hpp"
 #include "ops/common/later_first.hpp"
 #include "ops/common/softmax.hpp"
 
@@ -21,7 +22,6 @@ std::string BlockSparseKernel::name() const {
 
 namespace {
 
-constexpr int no_key = 0x7fffffff;   // larger than any key: outside the tensor, and behind every limit
 constexpr int most_last_blocks = 4;  // of a list, that are searched for parts that no query sees
 
 // The n-th block of a list.
@@ -134,7 +134,7 @@ struct Meeting {
       Shared key_of({c.keys}, i32);
       parallel(c.keys, [&](Index j) {
         Expr n = t * blocks + j / c.k_block, key = list(min(n, count - 1)) * c.k_block + j % c.k_block;
-        key_of(j) = select(n < count, key, no_key);
+        key_of(j) = select(n < count, key, no_row);
       });
       Shared key_tile({c.keys, c.dim}, c.compute);
       gather(keys, key_of, key_tile);

@@ -25,7 +25,7 @@ std::optional<NsaCall> as_selection(const BlockSparseCall& call, const Attention
   if (own.q_block != 1 || !fast || !plain || t.group() >= warp_group_rows) return std::nullopt;
   if (call.choice.size(4) > most_entries) return std::nullopt;
   NsaCall result;
-  result.tensors = t, result.q = t.q, result.k = t.k, result.v = t.v;
+  result.tensors = t;
   result.per_query_head = call.per_query_head;
   result.choice = by_tokens(call.choice, t.group());
   if (own.counts) result.counts = by_tokens(call.counts, t.group());

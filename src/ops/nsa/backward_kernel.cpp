@@ -9,9 +9,9 @@ namespace tegula::ops {
 using namespace lang;
 
 std::string NsaBackwardKernel::name() const {
-  return fmt::format("{}_backward_q{}_k{}_r{}_c{}{}{}{}{}{}", forward.name(), queries, keys, inverse.rows,
-                     inverse.columns, per_query_head ? "_per_head" : "", dlse ? "_dlse" : "",
-                     window ? "_window" : "", window_dlse ? "_window_dlse" : "", dscale ? "_dscale" : "");
+  return fmt::format("{}_backward_q{}_k{}{}{}{}{}{}", forward.name(), queries, keys,
+                     per_query_head ? "_per_head" : "", dlse ? "_dlse" : "", window ? "_window" : "",
+                     window_dlse ? "_window_dlse" : "", dscale ? "_dscale" : "");
 }
 
 NsaBackwardProgram::NsaBackwardProgram(const NsaBackwardKernel& instance) : c(instance), f(c.forward) {

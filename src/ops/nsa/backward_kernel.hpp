@@ -15,7 +15,6 @@ struct NsaBackwardKernel {
   bool dlse = false;
   bool window = false, window_dlse = false;
   bool dscale = false;
-  InverseShape inverse = {};
 
   GradientTiles query_tiles() const {
     return {forward.compute, forward.dim, forward.dim_v, forward.pack, forward.queries, forward.keys};

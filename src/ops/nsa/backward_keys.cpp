@@ -8,7 +8,7 @@ namespace tegula::ops {
 using namespace lang;
 
 InverseLists NsaBackwardProgram::turned_lists() const {
-  const int rows = c.inverse.rows;
+  const int rows = inverse_rows;
   Expr width = entries + (f.diagonal ? 1 : 0);
   Expr fences = f.varlen ? q_begin->extent(0) : Expr(*batch);
   const InverseExtents extents{heads * selectors(),
@@ -18,7 +18,7 @@ InverseLists NsaBackwardProgram::turned_lists() const {
                                f.varlen ? queries / rows + fences : *batch * ceildiv(queries, rows),
                                f.varlen ? keys / f.block + fences : *batch * ceildiv(keys, f.block),
                                f.varlen ? queries * width : *batch * queries * width};
-  return {c.inverse, extents, [=, this](const Expr& h, const Expr& b) -> InversePart {
+  return {1, extents, [=, this](const Expr& h, const Expr& b) -> InversePart {
             SequenceRows of = rows_of(b);
             Expr q_first = f.varlen ? Expr(of.queries.begin) : b * queries;
             Expr count = of.queries.end - of.queries.begin, keys_of = of.keys.end - of.keys.begin;

@@ -25,7 +25,8 @@ struct NsaKernel {
   int fewest = 1, least_gain = 0;
 
   int rows() const { return queries * pack; }
-  int slots() const { return (entries + (diagonal ? 1 : 0)) * parts(); }
+  int width() const { return entries + (diagonal ? 1 : 0); }  // of a row, with the token's own block
+  int slots() const { return width() * parts(); }
   // With `lists`: steps of a block, and blocks of a step.
   int parts() const { return (block + keys - 1) / keys; }
   int joined() const { return keys % block == 0 && (block % 8 == 0 || keys == block) ? keys / block : 1; }
@@ -34,8 +35,8 @@ struct NsaKernel {
     const int groups = rows() / 64;
     return rows() % 64 == 0 && queries % groups == 0 ? groups : 1;
   }
-  // Runs of rows that leave a block out if none of their tokens selected it: of a token that has the rows of a
-  // warp, else of a warp group.
+  // Runs of rows that leave a block out if none of their tokens selected it: of a token that has the rows of
+  // a warp, else of a warp group.
   int row_runs() const { return pack == 16 && row_groups() > 1 ? queries : row_groups(); }
   // A tile serves rows that chose differently.
   bool has_times() const { return queries > 1 || repeats; }

@@ -41,7 +41,7 @@ Tensor declare(const std::string& name, const lang::Extents& shape, PairLists::R
 
 PairLists::PairLists(const NsaKernel& c, const Extents& e, const Options& options)
     : c(c),
-      width_(c.entries + (c.diagonal ? 1 : 0)),
+      width_(c.width()),
       longest_(options.longest),
       options_(options),
       begins_(declare("pair_begins", {e.heads, e.sequences, e.blocks + 1}, options.role)),

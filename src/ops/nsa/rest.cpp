@@ -236,7 +236,7 @@ void Program::merge_block(const Index& x, const Index& h, const Index& b) const 
 
 NsaKernel lists_of_rest(const NsaKernel& forward) {
   NsaKernel lists = forward;
-  lists.entries = forward.entries + (forward.diagonal ? 1 : 0), lists.diagonal = false;
+  lists.entries = forward.width(), lists.diagonal = false;
   return lists;
 }
 

@@ -45,7 +45,7 @@ namespace {
 // Tokens whose slots take no more memory than they may; below a chunk, too few.
 std::int64_t tokens_in_memory(const NsaBackwardCall& call, const NsaSlotsKernel& kernel) {
   const HeadTensors& t = call.forward.tensors;
-  const std::int64_t slots = (kernel.forward.entries + (kernel.forward.diagonal ? 1 : 0)) * kernel.parts();
+  const std::int64_t slots = kernel.forward.width() * kernel.parts();
   const std::int64_t of_token =
       std::max<std::int64_t>(1, batch_of(call) * t.kv_heads * group_of_call(call) * t.dim() * slots *
                                     kernel.forward.compute.bytes());
@@ -67,8 +67,9 @@ NsaSlotsKernel slots_kernel(const NsaBackwardCall& call) {
   NsaKernel& f = kernel.forward;
   f.members = static_cast<int>(group_of_call(call));
   f.pack = static_cast<int>(std::bit_ceil(static_cast<unsigned>(f.members)));
-  // The tiles of the forward have no part in it.
-  f.queries = 1, f.keys = 0;
+  // The tiles of the forward and their lists have no part in it.
+  f.queries = 1, f.keys = 1;
+  f.lists = false, f.fewest = 1, f.least_gain = 0;
   kernel.queries = tile_rows / f.pack, kernel.keys = tile_keys;
   kernel.dlse = call.kernel.dlse, kernel.plus = call.kernel.window;
   return kernel;

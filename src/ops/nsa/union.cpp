@@ -25,7 +25,7 @@ Expr Selection::block(const TokenTile& tile, const Expr& token, const Expr& e) c
 
 UnionList::UnionList(const TokenTile& tile, const Selection& selection)
     : c(tile.c),
-      width_(c.entries + (c.diagonal ? 1 : 0)),
+      width_(c.width()),
       list_({c.queries * width_}, i32),
       times_({c.queries * width_, c.queries}, i32),
       named_({c.queries * width_}, i32),

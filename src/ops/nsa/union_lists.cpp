@@ -26,7 +26,7 @@ std::uint32_t bits_of(const NsaKernel& c, int group, int word) {
 UnionLists::UnionLists(const NsaKernel& c, const Expr& heads, const Expr& tiles, const Expr& tokens,
                        const std::optional<Expr>& parts)
     : c(c),
-      width_(c.entries + (c.diagonal ? 1 : 0)),
+      width_(c.width()),
       words_(ceildiv(c.queries, word_bits)),
       blocks_(workspace("union_blocks", {heads, tiles, c.queries * width_}, i32)),
       chosen_(workspace("union_chosen", {heads, tiles, c.queries * width_, words_}, u32)),

@@ -33,14 +33,10 @@ class UnionLists {
             const TokenTile& tokens, const Selection& selection, const lang::Expr& part) const;
 
   // With c.divides(), the blocks that stand in no list: [tokens, entries] of a head, each once, -1 behind the
-  // last. And the most that a token of the tile has.
+  // last.
   lang::Tensor rest(const lang::Expr& head) const { return rest_->slice(head); }
-  lang::Expr most_rest(const lang::Expr& head, const lang::Expr& tile) const {
-    return (*most_rest_)(head, tile);
-  }
   // Whether tiles of the part have left something out.
   lang::Expr has_rest(const lang::Expr& part) const { return (*most_of_part_)(part) > 0; }
-  int width() const { return width_; }
 
  private:
   lang::Expr tokens_of(lang::Shared& marks, const lang::Expr& run, const lang::Expr& i, int group) const;

@@ -12,12 +12,12 @@ std::string BlockScoresKernel::name() const {
 }
 
 std::string TopkKernel::name() const {
-  return fmt::format("topk_blocks_t{}x{}{}{}", rows, columns, first ? "_first" : "",
-                     diagonal ? "_diagonal" : "");
+  return fmt::format("topk_blocks_t{}{}{}", columns, first ? "_first" : "", diagonal ? "_diagonal" : "");
 }
 
 namespace {
 
+constexpr int topk_rows = 8;     // of a tile of scores
 constexpr int pooled_rows = 64;  // rows of a block that are summed at a time
 
 // pooled[block] = mean of the rows of `from` [tokens, group, d] in that block, over all members of the group.
@@ -129,7 +129,7 @@ struct Topk {
   void count_from(const Expr& first, Fragment& bound, Fragment& number) {
     fill(number, 0);
     serial(ceildiv(blocks, c.columns), [&](Index step) {
-      Fragment part({c.rows, c.columns}, f32), reaches({c.rows, c.columns}, i32);
+      Fragment part({topk_rows, c.columns}, f32), reaches({topk_rows, c.columns}, i32);
       copy(scores.at(first, step * c.columns), part, {.fill = -std::numeric_limits<double>::infinity()});
       parallel(part, [&](Index r, Index j) {
         Expr key = key_of(part(r, j), first + r, step * c.columns + j);
@@ -145,7 +145,7 @@ struct Topk {
 // The count-th largest key of a row is found bit by bit; keys above it are chosen, and of equal ones the
 // first.
 void Topk::block(const Expr& first) {
-  Fragment bound({c.rows}, u32, 0u), tried({c.rows}, u32), number({c.rows}, i32);
+  Fragment bound({topk_rows}, u32, 0u), tried({topk_rows}, u32), number({topk_rows}, i32);
   serial(32, [&](Index bit) {
     parallel(bound, [&](Index r) { tried(r) = bound(r) | u32(1) << u32(31 - bit); });
     count_from(first, tried, number);
@@ -153,7 +153,7 @@ void Topk::block(const Expr& first) {
   });
   parallel(tried, [&](Index r) { tried(r) = select(bound(r) == kept, kept, bound(r) + 1u); });
   count_from(first, tried, number);
-  parallel(c.rows, [&](Index r) {
+  parallel(topk_rows, [&](Index r) {
     // Rows with fewer blocks than wanted have the bound 0: all their keys are above it.
     Expr row = first + r, above = select(bound(r) == kept, 0, number(r));
     Var taken = 0, equal = select(bound(r) == 0u, 0, count - above);
@@ -175,7 +175,7 @@ void Topk::block(const Expr& first) {
 Kernel topk_kernel(const TopkKernel& c) {
   return kernel(c.name(), [&] {
     Topk program(c);
-    grid(ceildiv(program.all_rows, c.rows), [&](Index x) { program.block(x * c.rows); });
+    grid(ceildiv(program.all_rows, topk_rows), [&](Index x) { program.block(x * topk_rows); });
   });
 }
 

@@ -23,7 +23,7 @@ lang::Kernel block_scores_kernel(const BlockScoresKernel& instance);
 
 struct TopkKernel {
   bool first = false, diagonal = false;
-  int rows = 8, columns = 256;  // of a tile of scores
+  int columns = 256;  // of a tile of scores
 
   std::string name() const;
 };
