@@ -64,16 +64,19 @@ void measure(const CallTexts& texts, int rounds) {
   print_row(call, bench::take_turns(works, rounds > 0 ? rounds : rounds_for(works)), rival);
 }
 
-void bench_operator(const BenchRequest& request) {
+void bench_operator(const BenchRequest& request, int& exit_code) {
   auto& texts = request.call;
   const bool whole = texts.example.empty() && texts.inputs.empty() && texts.random.empty();
-  const bool on_gpu = texts.target == "cuda" || (texts.target == "auto" && cuda_device_count() > 0);
-  if (whole && on_gpu && texts.options.empty() && has_gpu_table(texts.op))
-    return print_gpu_table(texts.op, request.rivals);
+  const bool on_gpu = cuda_device_count() > 0 && (texts.target == "cuda" || texts.target == "auto");
+  if (whole && on_gpu && texts.options.empty() && has_gpu_table(texts.op)) {
+    if (!print_gpu_table(texts.op, request.rivals)) exit_code = 1;
+    return;
+  }
   if (texts.op == "nsa")
     throw ArgumentError(
-        "bench: the tables of `nsa` are those of a GPU, and there is none; measure nsa_selected_attention or "
-        "nsa_selected_attention_backward");
+        fmt::format("bench: the tables of `nsa` are those of a GPU{}; measure nsa_selected_attention or "
+                    "nsa_selected_attention_backward",
+                    cuda_device_count() > 0 ? ", with neither cases nor options" : ", and there is none"));
   auto& op = operator_named(texts.op);
   fmt::print("{:<24} {:<24} {:>10} {:>9} {:>7} {:>10} {:>7}\n", "operator", "case", "ms", "GFLOP/s", "GB/s",
              "rival, ms", "ratio");
@@ -87,7 +90,7 @@ void bench_operator(const BenchRequest& request) {
 
 }  // namespace
 
-void add_bench(CLI::App& app) {
+void add_bench(CLI::App& app, int& exit_code) {
   auto* command = app.add_subcommand("bench", "Measures an operator, beside a rival where there is one");
   auto request = std::make_shared<BenchRequest>();
   add_call_options(*command, request->call);
@@ -107,12 +110,12 @@ void add_bench(CLI::App& app) {
       "measured there, at sizes of practice, each with a sample of its results checked. TFLOPS count pairs "
       "that\n"
       "are seen, `nominal` whole blocks; `x dense` is the rate by that of dense attention, or where tokens\n"
-      "select, dense attention's time by ours.\n\n"
+      "select, dense attention's time by ours. A wrong sample is exit status 1.\n\n"
       "Examples:\n"
       "  tegula bench gemm\n"
       "  tegula bench gemm --case 1024 --rounds 11\n"
       "  tegula bench attention --random q=1x2048x8x64 --random k=1x2048x8x64 --random v=1x2048x8x64");
-  command->callback([request] { bench_operator(*request); });
+  command->callback([request, &exit_code] { bench_operator(*request, exit_code); });
 }
 
 }  // namespace tegula::tool

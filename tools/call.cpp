@@ -67,7 +67,7 @@ void read_inputs(const CallTexts& texts, const ops::Operator& op, ops::Tensors& 
       for (auto& each : op.inputs) names.push_back(each.name);
       throw ArgumentError(fmt::format("{}: {}", option, unknown_name("input of " + op.name, name, names)));
     }
-    if (given.count(name)) throw ArgumentError(fmt::format("{} {} is given twice", option, name));
+    if (given.count(name)) throw ArgumentError(fmt::format("{} {}: the input is given twice", option, name));
     given.emplace(name, make(*input));
   };
   for (auto& text : texts.inputs) {

@@ -151,7 +151,7 @@ void run(const Demo& demo, int& exit_code) {
   make_output_folder(demo.out);
   r.noisy = image::add_noise(r.original, demo.sigma, demo.seed);
   const std::int64_t height = r.original.size(0), width = r.original.size(1);
-  const image::NonLocalMeans means = image::non_local_means(r.noisy, demo.sigma);
+  const image::NonLocalMeans means = where_it_runs(image::non_local_means(r.noisy, demo.sigma), target);
   const std::int64_t tokens = means.k.size(1), blocks = tokens / image::block;
   const std::int64_t topk = demo.topk > 0 ? std::min(demo.topk, blocks) : (blocks + 15) / 16;
   fmt::print("{} tokens in {} blocks, of which every block of queries sees {}; noise of sigma {}, seed {}\n",

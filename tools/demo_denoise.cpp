@@ -3,6 +3,7 @@
 #include "progress.hpp"
 #include "runtime/thread_pool.hpp"
 #include "tegula/ops.hpp"
+#include "tegula/stream.hpp"
 
 namespace tegula::tool {
 
@@ -64,14 +65,28 @@ void in_parts(Progress& progress, std::int64_t count, std::int64_t part, const W
 
 std::int64_t blocks_of(const image::NonLocalMeans& means) { return means.k.size(1) / block; }
 
-Tensor without_heads(const Tensor& out) { return out.reshape({out.size(1), out.size(3)}); }
+// Calls return before a GPU has done its work.
+double seconds_to_end(const Progress& progress, Target target) {
+  if (target.device() == DeviceKind::cuda) synchronize(Device::cuda());
+  return progress.seconds();
+}
+
+Tensor without_heads(const Tensor& out) { return out.reshape({out.size(1), out.size(3)}).to(Device::cpu()); }
 
 }  // namespace
 
+image::NonLocalMeans where_it_runs(const image::NonLocalMeans& means, Target target) {
+  if (target.device() == DeviceKind::cpu) return means;
+  image::NonLocalMeans there = means;
+  for (Tensor* tensor : {&there.q, &there.k, &there.v, &there.selection_q, &there.selection_k})
+    *tensor = tensor->to(Device::cuda());
+  return there;
+}
+
 void compile_attention(const image::NonLocalMeans& means, std::int64_t topk, bool dense, Target target) {
   Progress progress("compiling");
-  const Tensor out = Tensor::empty(means.v.shape(), f32);
-  const Tensor indices = Tensor::empty({1, 1, 1, topk}, i32);
+  const Tensor out = Tensor::empty(means.v.shape(), f32, means.v.device());
+  const Tensor indices = Tensor::empty({1, 1, 1, topk}, i32, means.v.device());
   select(means, indices, 0, 1, target);
   progress.update(1.0 / 3);
   run_sparse(means, indices, out, 0, 1, target);
@@ -82,11 +97,11 @@ void compile_attention(const image::NonLocalMeans& means, std::int64_t topk, boo
 
 Denoised denoise_dense(const image::NonLocalMeans& means, Target target) {
   Denoised result;
-  const Tensor out = Tensor::empty(means.v.shape(), f32);
+  const Tensor out = Tensor::empty(means.v.shape(), f32, means.v.device());
   Progress progress("dense attention");
   in_parts(progress, means.q.size(1), dense_part(),
            [&](std::int64_t begin, std::int64_t end) { run_dense(means, out, begin, end, target); });
-  result.seconds = progress.seconds();
+  result.seconds = seconds_to_end(progress, target);
   result.tokens = without_heads(out);
   return result;
 }
@@ -94,20 +109,21 @@ Denoised denoise_dense(const image::NonLocalMeans& means, Target target) {
 Denoised denoise_sparse(const image::NonLocalMeans& means, std::int64_t topk, Target target) {
   Denoised result;
   const std::int64_t blocks = blocks_of(means);
-  const Tensor out = Tensor::empty(means.v.shape(), f32), indices = Tensor::empty({1, 1, blocks, topk}, i32);
+  const Tensor out = Tensor::empty(means.v.shape(), f32, means.v.device()),
+               indices = Tensor::empty({1, 1, blocks, topk}, i32, means.v.device());
   {
     Progress progress("selection of blocks");
     in_parts(progress, blocks, std::max<std::int64_t>(128, most_scores / blocks),
              [&](std::int64_t begin, std::int64_t end) { select(means, indices, begin, end, target); });
-    result.selection = progress.seconds();
+    result.selection = seconds_to_end(progress, target);
   }
   Progress progress("sparse attention");
   in_parts(progress, blocks, 64 * thread_pool().size(), [&](std::int64_t begin, std::int64_t end) {
     run_sparse(means, indices, out, begin, end, target);
   });
-  result.seconds = result.selection + progress.seconds();
+  result.seconds = result.selection + seconds_to_end(progress, target);
   result.tokens = without_heads(out);
-  result.indices = indices.reshape({blocks, topk});
+  result.indices = indices.reshape({blocks, topk}).to(Device::cpu());
   return result;
 }
 

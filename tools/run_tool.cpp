@@ -31,7 +31,7 @@ int run_tool(int argc, char** argv) {
   add_list(app);
   add_run(app);
   add_check(app, exit_code);
-  add_bench(app);
+  add_bench(app, exit_code);
   add_show(app);
   add_cache(app);
   add_env(app);

@@ -64,6 +64,7 @@ void show(ShowRequest request) {
     throw ArgumentError("show: --svg draws layouts and schedules; ask for --layout, --schedule or both");
   if (request.call.says_nothing()) request.call.example = op.check_cases.front().name;
   auto call = resolve(request.call);
+  if (call.target == Target::cuda_sm80()) request.architecture = 80;
   // The tiles are those of the device.
   if (request.on_gpu() && call.target == Target::automatic())
     call.target = request.architecture == 80 ? Target::cuda_sm80() : Target::cuda();

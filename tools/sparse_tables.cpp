@@ -113,7 +113,7 @@ void print_row(const std::string& name, const bench::Measured& row, const GpuRiv
 
 bool has_gpu_table(const std::string& name) { return tables().contains(name); }
 
-void print_gpu_table(const std::string& name, const std::string& rivals) {
+bool print_gpu_table(const std::string& name, const std::string& rivals) {
   std::string whose;
   const GpuRivals known = rivals_of(name, rivals, whose);
   fmt::print("{:<58} {:>9} {:>9} {:>9} {:>8} {:>8} {:>7}  {}\n", "on the GPU", "ms", "20 %", "80 %", "TFLOPS",
@@ -123,10 +123,14 @@ void print_gpu_table(const std::string& name, const std::string& rivals) {
     fmt::print("{:<58} {:>9.3f} {:>19} {:>8.1f}  dense, {}\n", dense, known.at(dense).ms, "",
                known.at(dense).tflops, whose);
   }
+  bool all_right = true;
   for (const bench::Workload& workload : tables().at(name)()) {
-    print_row(workload.name, bench::measure(workload), known);
+    const bench::Measured measured = bench::measure(workload);
+    print_row(workload.name, measured, known);
     std::fflush(stdout);
+    all_right &= measured.right;
   }
+  return all_right;
 }
 
 }  // namespace tegula::tool

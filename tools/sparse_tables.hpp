@@ -8,6 +8,7 @@ namespace tegula::tool {
 bool has_gpu_table(const std::string& name);
 // `rivals` is a file of lines of bench/cuda/rivals.py; without it, dense attention is measured now, by cuDNN
 // where Python has PyTorch, else by the library itself.
-void print_gpu_table(const std::string& name, const std::string& rivals);
+// Whether all samples are right.
+bool print_gpu_table(const std::string& name, const std::string& rivals);
 
 }  // namespace tegula::tool

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 
 #include "call.hpp"
 #include "tegula/error.hpp"
@@ -57,6 +58,17 @@ void check_once(const std::vector<Destination>& all) {
                                         one.path, one.tensor.empty() ? "" : ":", one.tensor));
 }
 
+// Before anything is computed, which may take long.
+void check_folder(const std::string& path) {
+  namespace fs = std::filesystem;
+  if (fs::is_directory(path))
+    throw ArgumentError(fmt::format("--output {}: is a folder; name a file in it", path));
+  const fs::path folder = fs::path(path).parent_path();
+  if (!folder.empty() && !fs::is_directory(folder))
+    throw ArgumentError(
+        fmt::format("--output {}: there is no folder {}; make it first", path, folder.string()));
+}
+
 void report(const Destination& to, const Tensor& tensor) {
   fmt::print("{}: {} -> {}{}{}\n", to.output, describe(tensor.ref()), to.path, to.tensor.empty() ? "" : ":",
              to.tensor);
@@ -86,6 +98,7 @@ std::vector<Destination> destinations(const ops::Operator& op, const std::vector
     }
   }
   check_once(result);
+  for (auto& one : result) check_folder(one.path);
   return result;
 }
 

@@ -182,13 +182,13 @@ double Problem::of_key(std::int64_t key, std::int64_t kv_head) const {
       of_v.add(own.weight * dout_row[static_cast<std::size_t>(feature)]);
     }
   }
-  return std::max(of_k.error(element(dk, key, kv_head, feature)),
-                  of_v.error(element(dv, key, kv_head, feature)));
+  return worse(of_k.error(element(dk, key, kv_head, feature)),
+               of_v.error(element(dv, key, kv_head, feature)));
 }
 
 double Problem::error() const {
-  const double of_queries = std::max(of_query(s.length / 3, s.heads / 2), of_query(s.length - 1, 0));
-  return std::max(of_queries, of_key(s.length / 5, (s.heads / s.group) / 2));
+  const double of_queries = worse(of_query(s.length / 3, s.heads / 2), of_query(s.length - 1, 0));
+  return worse(of_queries, of_key(s.length / 5, (s.heads / s.group) / 2));
 }
 
 Workload backward_workload(const BackwardShape& s, bool deterministic) {

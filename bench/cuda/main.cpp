@@ -1,5 +1,5 @@
 // Measures operators on a GPU: one line of JSON a workload. With words, only the workloads whose names have
-// one of them.
+// one of them. Exit status 1 if a sample of results is wrong or a workload failed.
 #include <cstdio>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -11,8 +11,7 @@ namespace {
 
 using namespace tegula;
 
-nlohmann::json line_of(const bench::Workload& workload) {
-  const bench::Measured measured = bench::measure(workload);
+nlohmann::json line_of(const bench::Workload& workload, const bench::Measured& measured) {
   nlohmann::json line{{"workload", workload.name}};
   if (!measured.failure.empty()) {
     line["failure"] = measured.failure;
@@ -43,13 +42,16 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "bench_cuda: this machine has no CUDA device\n");
     return 1;
   }
+  bool all_right = true;
   for (const auto& list : {bench::workloads(), bench::backward_workloads(), bench::nsa_workloads(),
                            bench::sparse_workloads(), bench::memory_workloads()}) {
     for (const bench::Workload& workload : list) {
       if (!is_wanted(workload.name, argc, argv)) continue;
-      std::printf("%s\n", line_of(workload).dump().c_str());
+      const bench::Measured measured = bench::measure(workload);
+      std::printf("%s\n", line_of(workload, measured).dump().c_str());
       std::fflush(stdout);
+      all_right &= measured.right;
     }
   }
-  return 0;
+  return all_right ? 0 : 1;
 }

@@ -105,7 +105,7 @@ Workload memory_workload(const std::string& what, DType type) {
         const std::int64_t column = row * 31 % columns;
         const Tensor result =
             y.reshape({elements}).slice(0, row * columns + column, row * columns + column + 1);
-        worst = std::max(
+        worst = worse(
             worst, std::abs(result.values<double>()[0] - exact(what, own, static_cast<std::size_t>(column))));
       }
       return worst;

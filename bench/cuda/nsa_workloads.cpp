@@ -162,9 +162,9 @@ double error_of_output(const Problem& p, const Tensor& out, const std::vector<st
 double error_of_out(const Problem& p) {
   double worst = 0;
   for (const Sample& at : samples(p.s)) {
-    worst = std::max(worst, error_of_output(p, p.out, p.keys_of(at.token, at.head), at));
+    worst = worse(worst, error_of_output(p, p.out, p.keys_of(at.token, at.head), at));
     if (p.s.window > 0)
-      worst = std::max(worst, error_of_output(p, p.window_out, p.keys_in_window(at.token), at));
+      worst = worse(worst, error_of_output(p, p.window_out, p.keys_in_window(at.token), at));
   }
   return worst;
 }
@@ -244,7 +244,7 @@ double error_of_dq(const Problem& p, const Tensor& dq) {
     std::vector<double> exact(dim);
     add_to_dq(p, p.keys_of(at.token, at.head), at, exact);
     if (p.s.window > 0) add_to_dq(p, p.keys_in_window(at.token), at, exact);
-    worst = std::max(worst, distance(device_row(dq, at.token, at.head), exact));
+    worst = worse(worst, distance(device_row(dq, at.token, at.head), exact));
   }
   return worst;
 }
@@ -277,8 +277,8 @@ double error_of_key(const Problem& p, const Gradients& gradients, const Tensor& 
       if (token < key + p.s.window)
         add_to_key(p, p.window_out, window_lse.get({0, head, token}), key, token, head, sums);
     }
-  return std::max(distance(device_row(gradients.dk, key, kv_head), sums.dk),
-                  distance(device_row(gradients.dv, key, kv_head), sums.dv));
+  return worse(distance(device_row(gradients.dk, key, kv_head), sums.dk),
+               distance(device_row(gradients.dv, key, kv_head), sums.dv));
 }
 
 // Of a few keys, by all queries that see them.
@@ -286,7 +286,7 @@ double error_of_keys(const Problem& p, const Gradients& gradients) {
   const Tensor choice = p.selection.indices.to(Device::cpu());
   double worst = 0;
   for (const std::int64_t key : {p.s.tokens - 100, p.s.tokens - 4000})
-    worst = std::max(worst, error_of_key(p, gradients, choice, key));
+    worst = worse(worst, error_of_key(p, gradients, choice, key));
   return worst;
 }
 
@@ -308,7 +308,7 @@ Workload backward_workload(const NsaShape& s) {
       ops::nsa_selected_attention_backward(p->dout, p->q, p->k, p->v, p->selection.indices, p->out, p->lse,
                                            p->options(), given);
     };
-    result.error = [=] { return std::max(error_of_dq(*p, g.dq), error_of_keys(*p, g)); };
+    result.error = [=] { return worse(error_of_dq(*p, g.dq), error_of_keys(*p, g)); };
     return result;
   };
   return workload;

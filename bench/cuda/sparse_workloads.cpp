@@ -63,7 +63,7 @@ class Problem {
       const std::int64_t head = token % s.heads, feature = token * 31 % s.dim;
       const Tensor row = out.select(0, 0).select(0, token).select(0, head);
       const double result = row.slice(0, feature, feature + 1).values<double>()[0];
-      worst = std::max(worst, std::abs(result - exact(token, head, feature)));
+      worst = worse(worst, std::abs(result - exact(token, head, feature)));
     }
     return worst;
   }

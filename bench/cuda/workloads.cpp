@@ -43,7 +43,7 @@ Workload gemm_workload(DType type, std::int64_t m, std::int64_t n, std::int64_t 
           exact += double{pool(type).at(0, i * k + l)} *
                    pool(type).at(begin_b, transposed ? j * k + l : l * n + j);
         const double result = c.select(0, i).slice(0, j, j + 1).values<double>()[0];
-        worst = std::max(worst, relative(result, exact, std::sqrt(static_cast<double>(k))));
+        worst = worse(worst, relative(result, exact, std::sqrt(static_cast<double>(k))));
       }
       return worst;
     };
@@ -97,7 +97,7 @@ double worst_row(const AttentionShape& s, bool causal, const Tensor& out, std::i
     const std::int64_t head = row % s.heads, feature = (row * 31) % s.dim;
     const Tensor element = out.select(0, row).select(0, head).slice(0, feature, feature + 1);
     const double exact = exact_attention(s, causal, k_begin, v_begin, row, head, feature);
-    worst = std::max(worst, relative(element.values<double>()[0], exact, 1));
+    worst = worse(worst, relative(element.values<double>()[0], exact, 1));
   }
   return worst;
 }

@@ -1,12 +1,20 @@
 // What is measured on a GPU: the operators at the sizes of practice, each with a sample of its results
 // compared with the formula.
 #pragma once
+#include <algorithm>
+#include <cmath>
 #include <functional>
+#include <limits>
 #include <map>
 #include <string>
 #include <vector>
 
 namespace tegula::bench {
+
+// The larger of two errors; one that is no number, as of an element that was not written, is larger than all.
+inline double worse(double a, double b) {
+  return std::isnan(a) || std::isnan(b) ? std::numeric_limits<double>::infinity() : std::max(a, b);
+}
 
 struct Workload {
   std::string name;  // as rivals.py calls it

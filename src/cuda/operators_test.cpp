@@ -171,6 +171,24 @@ TEST(CudaSelection, TakesThePromisedLengthOfSequences) {
   }
 }
 
+TEST(CudaSelection, ChecksIndicesWhereAsked) {
+  if (!cuda::is_driver_usable()) GTEST_SKIP() << "this machine has no CUDA device";
+  const Watchdog watchdog("checked indices", most_time);
+  const Tensor q = Tensor::zeros({1, 128, 2, 64}, bf16).to(Device::cuda()),
+               k = Tensor::zeros({1, 256, 2, 64}, bf16).to(Device::cuda());
+  const auto attend = [&](int entry) {
+    const Tensor blocks = Tensor::full({1, 2, 2, 3}, i32, entry).to(Device::cuda()),
+                 of_tokens = Tensor::full({1, 128, 2, 3}, i32, entry).to(Device::cuda());
+    block_sparse_attention(q, k, k, {.indices = blocks.ref(), .check_indices = true});
+    nsa_selected_attention(q, k, k, of_tokens, {.check_indices = true});
+  };
+  EXPECT_NO_THROW(attend(-1));
+  EXPECT_NO_THROW(attend(3));
+  EXPECT_THROW(attend(4), ArgumentError);
+  EXPECT_THROW(attend(-2), ArgumentError);
+  synchronize();
+}
+
 // Three warp groups, whose warps multiply alone where tokens do not agree, beside one, which multiplies
 // together.
 TEST(CudaSelection, OfWarpsAgreesWithThatOfAWarpGroup) {

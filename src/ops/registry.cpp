@@ -81,6 +81,14 @@ const std::string& Options::text(const std::string& name) const {
 }
 
 std::int64_t Options::integer(const std::string& name) const { return std::stoll(text(name)); }
+
+int Options::small_integer(const std::string& name) const {
+  const std::int64_t value = integer(name);
+  if (value != static_cast<int>(value))
+    throw ArgumentError(fmt::format("option '{}': expected an integer of 32 bits, given {}", name, value));
+  return static_cast<int>(value);
+}
+
 double Options::real(const std::string& name) const { return std::stod(text(name)); }
 
 const std::vector<Operator>& operators() {

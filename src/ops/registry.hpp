@@ -52,6 +52,7 @@ class Options {
   bool has(const std::string& name) const;
   bool boolean(const std::string& name) const { return text(name) == "true"; }
   std::int64_t integer(const std::string& name) const;
+  int small_integer(const std::string& name) const;  // an ArgumentError beyond 32 bits
   double real(const std::string& name) const;
   const std::string& text(const std::string& name) const;
 

@@ -20,7 +20,8 @@ struct AttentionOptions {
   Layout layout = Layout::bshd;
   std::optional<float> scale = {};  // of the scores; 1/√d unless given. Positive and finite
   // Query i stands at position i + (keys − queries): the last query at the last key. It sees the keys from
-  // `left` before its position to `right` after it, −1 for all of them; causal is right = 0.
+  // `left` before its position to `right` after it, −1 for all of them; causal is right = 0, whatever `right`
+  // says. Scores times `scale` are f32: beyond ±2^30 their differences are lost, and weights with them.
   bool causal = false;
   std::int64_t left = -1, right = -1;
   float softcap = 0;  // scores become c · tanh(score / c); 0 for none

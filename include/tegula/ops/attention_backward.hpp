@@ -5,7 +5,7 @@
 namespace tegula::ops {
 
 struct AttentionBackwardOptions {
-  // Gradient of the loss with respect to lse, in its shape: for outputs that are merged by their lse. Not
+  // Gradient of the loss with respect to lse, f32 in its shape: for outputs that are merged by their lse. Not
   // looked at where lse is −∞.
   std::optional<TensorRef> dlse = {};
   std::optional<TensorRef> dq = {}, dk = {}, dv = {}, dsinks = {};  // written instead of new tensors
@@ -20,7 +20,8 @@ struct AttentionGradients {
 
 // The gradients of sum(dout · out) + sum(dlse · lse) with respect to q, k, v and the sinks, where out and lse
 // are the results of attention(q, k, v, options). dout is as out. A query that sees no key contributes
-// nothing. The `out` and `lse` of the options have no effect here; `tiles` are those of this call.
+// nothing. The `out`, `lse` and `splits` of the options have no effect here; `tiles` are those of this call.
+// Wrong shapes, dtypes or options are an ArgumentError.
 AttentionGradients attention_backward(const TensorRef& dout, const TensorRef& q, const TensorRef& k,
                                       const TensorRef& v, const TensorRef& out, const TensorRef& lse,
                                       const AttentionOptions& options = {},

@@ -6,7 +6,7 @@ namespace tegula::ops {
 
 struct BlockSparseOptions {
   Layout layout = Layout::bshd;
-  int q_block = 64, k_block = 64;  // queries and keys of a block; the last blocks may be short
+  int q_block = 64, k_block = 64;  // queries and keys of a block, 1 to 2^20; the last blocks may be short
   // Which key blocks a block of queries sees: exactly one of `indices` and `mask`. `heads` is that of k, for
   // all query heads of the group, or that of q.
   // indices: i32 [batch, heads, q_blocks, entries]. Entries outside [0, k_blocks), such as −1, are no block
@@ -17,7 +17,8 @@ struct BlockSparseOptions {
   bool causal = false;              // aligned as in `attention`, inside the chosen blocks
   std::optional<float> scale = {};  // 1/√d unless given
   float softcap = 0;                // scores become c · tanh(score / c); 0 for none
-  // Refuse a call in which an entry that counts is neither −1 nor the number of a block.
+  // Refuse a call, with an ArgumentError that names the entry, in which one that counts is neither −1 nor the
+  // number of a block. On a GPU this waits for the search.
   bool check_indices = false;
   std::optional<TensorRef> out = {}, lse = {};  // written instead of new tensors
   AttentionTiles tiles = {};

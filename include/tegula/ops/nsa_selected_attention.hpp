@@ -7,7 +7,7 @@ namespace tegula::ops {
 
 struct NsaSelectedOptions {
   Layout layout = Layout::bshd;
-  int block_size = 64;
+  int block_size = 64;  // keys of a block, 1 to 2^20
   // i32 [batch, tokens, heads], how many entries of a row count; all of them unless given.
   std::optional<TensorRef> block_counts = {};
   bool causal = true;     // no later keys; the last query stands at the last key
@@ -15,13 +15,14 @@ struct NsaSelectedOptions {
   // A block that is named several times counts as often as it is named; otherwise once.
   bool repeats = false;
   // With window > 0 there is a second result of the same queries and keys: attention over the `window` keys
-  // that end at the query's position.
+  // that end at the query's position. At most 2^29.
   std::int64_t window = 0;
   std::optional<float> scale = {};  // 1/√d unless given
   // Packed sequences, as in `attention`; blocks are numbered from the beginning of each sequence.
   std::optional<TensorRef> cu_seqlens_q = {}, cu_seqlens_k = {};
   std::int64_t max_seqlen_q = 0, max_seqlen_k = 0;
-  // Refuse a call in which an entry that counts is neither −1 nor the number of a block.
+  // Refuse a call, with an ArgumentError that names the entry, in which one that counts is neither −1 nor the
+  // number of a block. On a GPU this waits for the search.
   bool check_indices = false;
   std::optional<TensorRef> out = {}, lse = {}, window_out = {}, window_lse = {};
   AttentionTiles tiles = {};  // queries: neighbouring tokens that share a tile
@@ -33,12 +34,13 @@ struct NsaSelectedResult {
   Tensor window_out, window_lse;  // no elements without a window
 };
 
-// q [batch, tokens, heads, d], k [batch, keys, kv_heads, d], v [batch, keys, kv_heads, d_v], block_indices
-// i32 [batch, tokens, selecting heads, entries]; packed, all without batch; in the layout bhsd, all with
-// heads before tokens. The selecting heads are those of k, for all query heads of a group, or those of q.
-// Block i holds the keys i · block_size … (i + 1) · block_size − 1. Entries stand in any order; negative
-// ones, those past the last key, and blocks that lie wholly behind a causal query select nothing. A query
-// that sees no key has output 0 and lse −∞.
+// q [batch, tokens, heads, d], k [batch, keys, kv_heads, d], v [batch, keys, kv_heads, d_v] of one dtype,
+// f32, f16 or bf16, as those of `attention`; block_indices i32 [batch, tokens, selecting heads, entries], of
+// at most 4096 entries a row; packed, all without batch; in the layout bhsd, all with heads before tokens.
+// The selecting heads are those of k, for all query heads of a group, or those of q. Block i holds the keys i
+// · block_size … (i + 1) · block_size − 1. Entries stand in any order; negative ones, those past the last
+// key, and blocks that lie wholly behind a causal query select nothing. A query that sees no key has output 0
+// and lse −∞. Wrong shapes, dtypes or options are an ArgumentError.
 NsaSelectedResult nsa_selected_attention(const TensorRef& q, const TensorRef& k, const TensorRef& v,
                                          const TensorRef& block_indices,
                                          const NsaSelectedOptions& options = {});

@@ -5,9 +5,11 @@
 namespace tegula::ops {
 
 struct NsaSelectedBackwardOptions {
-  std::optional<TensorRef> dlse = {};  // gradient of lse; not looked at where lse is −∞
+  // Gradient of lse, f32 in its shape; not looked at where lse is −∞.
+  std::optional<TensorRef> dlse = {};
   // The window of the options: gradient of its output, its results, and the gradient of its lse. Without
-  // window_dout the window has no part in the gradients.
+  // window_dout the window has no part in the gradients. Shapes and dtypes
+  // are those of out and lse.
   std::optional<TensorRef> window_dout = {}, window_out = {}, window_lse = {}, window_dlse = {};
   // Also the gradient of a factor of 1 that multiplies the scores of what an entry of block_indices selects:
   // the straight-through multiplier by which a selector learns.
@@ -25,7 +27,9 @@ struct NsaSelectedGradients {
 // The gradients of sum(dout · out) + sum(dlse · lse), and the same sums of the window, with respect to q, k
 // and v, where out and lse are the results of nsa_selected_attention(q, k, v, block_indices, options). The
 // sums of a gradient are formed in one order, so that results are equal bit by bit in every run. The lists
-// are turned round by the kernel itself. The outputs named in the options have no effect here.
+// are turned round by the kernel itself. dout has the shape and dtype of out. The outputs named in the
+// options have no effect here. Wrong shapes, dtypes or options are an ArgumentError, as is a gradient of
+// scales of heads that share their lists but no tile.
 NsaSelectedGradients nsa_selected_attention_backward(const TensorRef& dout, const TensorRef& q,
                                                      const TensorRef& k, const TensorRef& v,
                                                      const TensorRef& block_indices, const TensorRef& out,

@@ -356,7 +356,8 @@ class CudaGridPrinter {
   std::optional<Partial> partial_;
   std::unordered_map<const ir::Buffer*, int> alternating_;  // tiles in two halves, and the rings that count
   std::unordered_set<const ir::Buffer*> lane_sums_;         // whose lanes hold parts for now
-  std::vector<ir::VariablePtr> own_;  // names of what warps and warp groups choose between
+  // Of what warps and warp groups choose between: kept, for names are by their addresses.
+  std::vector<ir::VariablePtr> own_;
   std::unordered_map<const ir::Variable*, StepRead> step_reads_;
   std::vector<FragmentTile> factors_;                     // fragments of exponentials
   Part part_;                                             // of the elements of the loop that is printed

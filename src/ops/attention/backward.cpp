@@ -14,10 +14,6 @@ Shape caller_shape(Layout layout, const TensorRef& like, std::int64_t features) 
   return shape;
 }
 
-}  // namespace
-
-namespace {
-
 BackwardMask mask_of(const AttentionKernel& forward) {
   if (forward.left || forward.varlen) return BackwardMask::other;
   return forward.right ? BackwardMask::causal : BackwardMask::none;

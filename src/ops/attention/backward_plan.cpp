@@ -10,13 +10,10 @@ namespace tegula::ops {
 
 namespace {
 
-constexpr int kernel_rows = 14, kernel_columns = 32;
 constexpr double block_bytes = 1.0 * 1024 * 1024;
 // In units of one multiplication and addition of the micro-kernel: packing an element of an operand, the
 // gradient of a score, beginning a step and a block.
 constexpr double pack_cost = 16, score_cost = 40, step_cost = 6'000, block_cost = 40'000;
-
-double round_up(double value, double step) { return std::ceil(value / step) * step; }
 
 // Three products of a pass, or four, with m rows on the left and n columns on the right, and their inner or
 // outer extents d and dv.

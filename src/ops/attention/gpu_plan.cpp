@@ -12,8 +12,6 @@ namespace tegula::ops {
 
 namespace {
 
-constexpr int warp_group_rows = 64;
-
 // Head dimensions that wgmma takes; the others go a slower way, with smaller tiles.
 bool fits_tensor_cores(const AttentionProblem& p) { return p.dim % 16 == 0 && p.dim_v % 16 == 0; }
 
@@ -53,7 +51,8 @@ AttentionPlan plan_attention_on_gpu(const AttentionProblem& p, DType type, const
   const int dim = std::max(p.dim, p.dim_v);
   if (type.bits() == 16 && fits_tensor_cores(p)) {
     // Three warp groups where registers allow: softmax is as long as the products there.
-    const int most = dim <= 64 ? 3 * warp_group_rows : 2 * warp_group_rows;
+    const int groups = dim <= 64 ? 3 : dim <= most_dim_of_128_rows ? 2 : 1;
+    const int most = groups * warp_group_rows;
     plan = {most, dim <= 128 ? 128 : 64, 1};
     while (plan.queries > warp_group_rows && p.queries <= plan.queries - warp_group_rows)
       plan.queries -= warp_group_rows;
@@ -62,7 +61,7 @@ AttentionPlan plan_attention_on_gpu(const AttentionProblem& p, DType type, const
     if (divides && p.queries < plan.queries) {
       plan.pack = static_cast<int>(p.group);
       const std::int64_t rows = p.queries * p.group;
-      plan.queries = (rows <= warp_group_rows ? 1 : 2) * warp_group_rows / plan.pack;
+      plan.queries = std::min(rows <= warp_group_rows ? 1 : 2, groups) * warp_group_rows / plan.pack;
     }
   }
   if (given.queries) plan.queries = given.queries;

@@ -1,6 +1,7 @@
 #include "ops/attention/gradient.hpp"
 
 #include "ops/attention/scores.hpp"
+#include "ops/common/plan.hpp"
 #include "ops/common/softmax.hpp"
 
 namespace tegula::ops {
@@ -8,8 +9,6 @@ namespace tegula::ops {
 using namespace lang;
 
 namespace {
-
-constexpr int rows_of_warp_group = 64;
 
 void scale_all(Fragment& x, const Expr& factor) {
   parallel(x, [&](Index i, Index j) { x(i, j) *= factor; });
@@ -159,7 +158,7 @@ void KeyGradient::add(const Shared& q_tile, const Shared& dout_tile, const OfCol
   gradient_.weigh(
       scores, slopes, [&](const Expr&, const Expr& t) -> Expr { return base(t); }, mask);
   // One warp group alone has no registers for a product of keys in flight while it passes contributions on.
-  const bool alone = tiles_.keys <= rows_of_warp_group;
+  const bool alone = tiles_.keys <= warp_group_rows;
   auto multiply = [&](const Fragment& gradients) {
     std::optional<Fragment> contribution;
     if (alone) gemm(gradients, q_tile, dk_);

@@ -51,16 +51,10 @@ struct Program {
   Operand group_extent() const { return c.pack > 1 ? Operand(c.pack) : Operand(*group); }
 
   void declare(const Extents& q_tokens, const Extents& k_tokens) {
-    auto with = [](const Extents& shape, const Extents& more) {
-      Extents all_extents;
-      for (const Extents* part : {&shape, &more})
-        for (const Operand& extent : *part) all_extents.push_back(extent);
-      return all_extents;
-    };
-    q.emplace(input("q", with(q_tokens, {heads, group_extent(), c.dim}), c.type));
-    k.emplace(input("k", with(k_tokens, {heads, c.dim}), c.type));
-    v.emplace(input("v", with(k_tokens, {heads, c.dim_v}), c.type));
-    out.emplace(output("out", with(q_tokens, {heads, group_extent(), c.dim_v}), c.type));
+    q.emplace(input("q", joined(q_tokens, {heads, group_extent(), c.dim}), c.type));
+    k.emplace(input("k", joined(k_tokens, {heads, c.dim}), c.type));
+    v.emplace(input("v", joined(k_tokens, {heads, c.dim_v}), c.type));
+    out.emplace(output("out", joined(q_tokens, {heads, group_extent(), c.dim_v}), c.type));
     if (c.varlen)
       lse.emplace(output("lse", {heads, group_extent(), *queries}, f32));
     else

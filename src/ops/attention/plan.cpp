@@ -10,7 +10,6 @@ namespace tegula::ops {
 
 namespace {
 
-constexpr int kernel_rows = 14, kernel_columns = 32;
 constexpr double block_bytes = 1.0 * 1024 * 1024;
 // In units of one multiplication and addition of the micro-kernel: packing an element of k or v, the softmax
 // of a score, rescaling an element of the sum, beginning a step and a block.
@@ -19,8 +18,6 @@ constexpr double pack_cost = 16, score_cost = 24, rescale_cost = 4, step_cost = 
 // Few, so that they can be built in for the usual dims and types; the last ones are for few queries.
 constexpr AttentionTiles usual_tiles[] = {{256, 128}, {64, 64}, {16, 64}, {4, 64}, {1, 64}};
 constexpr int few_queries = 16;
-
-double round_up(double value, double step) { return std::ceil(value / step) * step; }
 
 }  // namespace
 

@@ -18,10 +18,9 @@ AttentionOptions attention_options(const Tensors& inputs, const Options& options
   result.sinks = optional_ref(inputs, "sinks");
   result.cu_seqlens_q = optional_ref(inputs, "cu_seqlens_q");
   result.cu_seqlens_k = optional_ref(inputs, "cu_seqlens_k");
-  result.tiles = {static_cast<int>(options.integer("tile_queries")),
-                  static_cast<int>(options.integer("tile_keys"))};
+  result.tiles = {options.small_integer("tile_queries"), options.small_integer("tile_keys")};
   // Gradients have no such option.
-  result.splits = options.has("splits") ? static_cast<int>(options.integer("splits")) : 0;
+  result.splits = options.has("splits") ? options.small_integer("splits") : 0;
   result.target = target;
   return result;
 }

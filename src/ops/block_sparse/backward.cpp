@@ -3,6 +3,7 @@
 #include "ops/block_sparse/backward_call.hpp"
 #include "ops/block_sparse/tokens.hpp"
 #include "ops/common/functions.hpp"
+#include "ops/common/plan.hpp"
 
 namespace tegula::ops {
 
@@ -54,7 +55,9 @@ bool takes_one_pass(const BlockSparseBackwardCall& call) {
 void plan_on_gpu(BlockSparseBackwardCall& call, bool deterministic) {
   BlockSparseBackwardKernel& kernel = call.kernel;
   BlockSparseKernel& forward = kernel.forward;
-  const int extent = std::max(forward.dim, forward.dim_v) <= 128 ? usual_extent : usual_extent / 2;
+  const int dim = std::max(forward.dim, forward.dim_v);
+  const int usual = dim <= 128 ? usual_extent : usual_extent / 2;
+  const int extent = fitting_extent(usual, dim, forward.compute.bytes());
   if (forward.q_block >= extent) forward.pack = 1;
   forward.queries = tile_of_blocks(forward.q_block, std::max(1, extent / forward.pack)).extent;
   forward.keys = tile_of_blocks(forward.k_block, extent).extent;
@@ -68,7 +71,7 @@ void plan_on_gpu(BlockSparseBackwardCall& call, bool deterministic) {
 
 // On a GPU, so that tiles of keys end together: few are divided, and the longest begin first where that pays.
 void balance_keys(BlockSparseBackwardCall& call) {
-  constexpr std::int64_t at_once = 264;  // two blocks of a warp group on each processor
+  constexpr std::int64_t at_once = 2 * gpu_processors;  // blocks of a warp group, two on each
   constexpr std::int64_t most_pieces = 4, fewest_steps = 16, many_steps = 64;
   BlockSparseBackwardKernel& kernel = call.kernel;
   const HeadTensors& t = call.forward.tensors;

@@ -8,6 +8,7 @@
 #include "ops/block_sparse/key_pass.hpp"
 #include "ops/block_sparse/lists.hpp"
 #include "ops/block_sparse/longest_first.hpp"
+#include "ops/block_sparse/own_queries.hpp"
 #include "ops/block_sparse/sorted_lists.hpp"
 
 namespace tegula::ops {
@@ -124,7 +125,8 @@ void Program::run() {
   const Order order = f.listed && f.pack == 1 && !c.per_query_head ? Order::grouped(f.together) : Order{};
   if (!c.one_pass)
     grid(q_blocks * f.splits(), parts(), batch, {.order = order}, [&](Index x, Index h, Index b) {
-      // Under a causal mask later queries see more keys: they begin first.
+      // Under a causal mask later queries see more keys: they begin first. Heads of a group stay together, as
+      // with Order::heavy_first they would not.
       query_block(f.causal ? q_blocks * f.splits() - 1 - x : Expr(x), h, b);
     });
   const int tiles = ceildiv(c.span(), c.keys);
@@ -219,22 +221,16 @@ ScoreGradient::Mask Program::key_mask(const BlockTile& tile, const ScoreRange& v
 }
 
 void Program::query_block(const Expr& x, const Index& h, const Index& b) {
-  Expr kv_head = f.pack > 1 ? Expr(h) : h / *group, member = f.pack > 1 ? Expr(Operand(0)) : h % *group;
-  Expr q_block = f.splits() == 1 ? Expr(x) : x / f.splits();
-  Expr first = f.splits() == 1 ? q_block * f.q_block : q_block * f.q_block + x % f.splits() * f.queries;
-  // Of whole tiles only the last can be short, by the end of all queries.
-  const bool even = f.q_block % f.queries == 0;
-  Expr last = even ? Expr(queries) : min(min(q_block * f.q_block + f.q_block, first + f.queries), queries);
-  exit_if(first >= last);
-  HeadViews of{SequenceRows(b, range(even ? Expr(Operand(0)) : first, last), range(0, keys)), kv_head,
-               f.pack > 1 ? Slot(all) : Slot(member)};
-  Expr start = even ? first : Expr(Operand(0)), zero = Expr(Operand(0));
+  const OwnQueries own = own_queries(f, x, h, queries, group);
+  HeadViews of{SequenceRows(b, own.rows(), range(0, keys)), own.kv_head,
+               f.pack > 1 ? Slot(all) : Slot(own.member)};
+  Expr start = own.start(), zero = Expr(Operand(0));
   QueryGradient sums(c.query_tiles(), gradient());
   sums.load(of.of_queries(*q), start);
   QueryGradient::Branch branch(c.query_tiles(), rows_of(of), start);
   std::optional<Expr> right;
   if (f.causal) right.emplace(zero);
-  ScoreRange visible(first + shift(), f.queries, last - first, keys, std::nullopt, right);
+  ScoreRange visible(own.first + shift(), f.queries, own.last - own.first, keys, std::nullopt, right);
   Tensor k_of = of.of_keys(*k), v_of = of.of_keys(*v);
   auto add = [&](const BlockTile& tile, const Expr& beyond) {
     Shared k_tile({f.keys, f.dim}, f.compute), v_tile({f.keys, f.dim_v}, f.compute);
@@ -242,11 +238,11 @@ void Program::query_block(const Expr& x, const Index& h, const Index& b) {
     tile.load(v_of, v_tile);
     sums.add(branch, k_tile, v_tile, key_mask(tile, visible, beyond));
   };
-  Expr selector = c.per_query_head ? member : zero;
+  Expr selector = c.per_query_head ? own.member : zero;
   if (f.listed)
-    walk_sorted(sorted->list(b, kv_head * selectors() + selector, q_block), visible, add);
+    walk_sorted(sorted->list(b, own.kv_head * selectors() + selector, own.q_block), visible, add);
   else
-    walk_choice(choice_row(b, kv_head, selector, q_block), ceildiv(visible.end(), f.k_block),
+    walk_choice(choice_row(b, own.kv_head, selector, own.q_block), ceildiv(visible.end(), f.k_block),
                 [&](const BlockTile& tile) { add(tile, is_beyond(tile, visible)); });
   sums.store(of.of_queries(*dq), start);
 }

@@ -5,6 +5,7 @@
 #include "ops/block_sparse/sorted_lists.hpp"
 #include "ops/block_sparse/tokens.hpp"
 #include "ops/common/functions.hpp"
+#include "ops/common/plan.hpp"
 
 namespace tegula::ops {
 
@@ -100,7 +101,7 @@ void plan_keys(const BlockSparseOptions& options, const BlockSparseCall& call, i
 void plan_on_gpu(const BlockSparseOptions& options, const BlockSparseCall& call, BlockSparseKernel& kernel) {
   const int dim = std::max(kernel.dim, kernel.dim_v);
   const bool fast = kernel.compute.bits() == 16 && kernel.dim % 16 == 0 && kernel.dim_v % 16 == 0;
-  const int rows = fast ? 128 : dim <= 128 ? 64 : 32;
+  const int rows = fast ? (dim <= most_dim_of_128_rows ? 128 : 64) : dim <= 128 ? 64 : 32;
   plan_queries(options, call, rows, rows, kernel);
   const bool two_groups = fast && kernel.rows() == rows && dim <= 128;
   plan_keys(options, call, two_groups ? 128 : fast ? 64 : 32, kernel);

@@ -128,7 +128,8 @@ void check_indices(const Arguments& args, const IndexCheck& check, tegula::Targe
   const std::int64_t rows = nelements(check.indices) / check.indices.size(-1);
   args.check(rows < nothing, check.name, "fewer than 2^31 rows", check.indices, "split the batch");
   const CheckKernel kernel{check.counts.has_value(), check.q_begin.has_value()};
-  tegula::Tensor found = tegula::Tensor::full({4}, i32, nothing);
+  const Device& device = check.indices.device;
+  const tegula::Tensor found = tegula::Tensor::full({4}, i32, nothing).to(device);
   std::vector<Argument> values{check.indices, found, check.block, check.keys};
   if (check.counts) values.push_back(*check.counts);
   if (check.q_begin) {
@@ -136,7 +137,7 @@ void check_indices(const Arguments& args, const IndexCheck& check, tegula::Targe
     values.push_back(*check.k_begin);
     values.push_back(check.longest);
   }
-  compiled(kernel, target, check_kernel).call_in_order(values);
+  compiled(kernel, target_for(target, device), check_kernel).call_in_order(values);
   const std::vector<std::int32_t> result = found.values<std::int32_t>();
   args.check(result[0] == nothing, check.name,
              worded("-1 or a number below {}, that of the blocks of keys", result[3]),

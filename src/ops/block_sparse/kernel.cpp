@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "ops/attention/scores.hpp"
+#include "ops/block_sparse/own_queries.hpp"
 #include "ops/block_sparse/sorted_lists.hpp"
 #include "ops/block_sparse/walk.hpp"
 #include "ops/common/later_first.hpp"
@@ -238,27 +239,19 @@ void Program::meet_listed(Meeting& meeting, const SortedLists::List& list) const
 }
 
 void Program::block(const Index& x, const Index& h, const Index& b) {
-  Expr kv_head = c.pack > 1 ? Expr(h) : h / *group, member = c.pack > 1 ? Expr(Operand(0)) : h % *group;
-  Expr q_block = c.splits() == 1 ? Expr(x) : x / c.splits();
-  Expr first = c.splits() == 1 ? q_block * c.q_block : q_block * c.q_block + x % c.splits() * c.queries;
-  // Of whole tiles only the last can be short, by the end of all queries.
-  const bool even = c.q_block % c.queries == 0;
-  Expr last = even ? Expr(queries) : min(min(q_block * c.q_block + c.q_block, first + c.queries), queries);
-  exit_if(first >= last);
-  Slot heads_of = c.pack > 1 ? Slot(all) : Slot(member);
-  const Slot rows = even ? Slot(all) : Slot(range(first, last));
-  Expr start = even ? first : Expr(Operand(0));
-
+  const OwnQueries own = own_queries(c, x, h, queries, group);
+  Slot heads_of = c.pack > 1 ? Slot(all) : Slot(own.member);
+  const Slot rows = own.whole ? Slot(all) : Slot(own.rows());
   Shared queries_tile({c.rows(), c.dim}, c.compute);
-  load_queries(q->slice(b, rows, kv_head, heads_of), start, queries_tile, c.pack);
+  load_queries(q->slice(b, rows, own.kv_head, heads_of), own.start(), queries_tile, c.pack);
   Fragment sum({c.rows(), c.dim_v}, f32, 0);
   OnlineSoftmax softmax(c.rows(), c.softcap ? Expr(Operand(log2e)) : *scale);
   std::optional<Expr> right;
   if (c.causal) right.emplace(Operand(0));
-  ScoreRange visible(first + keys - queries, c.queries, last - first, keys, std::nullopt, right);
+  ScoreRange visible(own.first + keys - queries, c.queries, own.last - own.first, keys, std::nullopt, right);
   Meeting meeting{c,
-                  k->slice(b, all, kv_head),
-                  v->slice(b, all, kv_head),
+                  k->slice(b, all, own.kv_head),
+                  v->slice(b, all, own.kv_head),
                   queries_tile,
                   sum,
                   softmax,
@@ -269,11 +262,11 @@ void Program::block(const Index& x, const Index& h, const Index& b) {
                   {}};
 
   if (c.listed) {
-    Expr selector = c.pack > 1 || c.one_choice ? Expr(Operand(0)) : member;
-    const SortedLists::List list = lists->list(b, kv_head * selectors() + selector, q_block);
+    Expr selector = c.pack > 1 || c.one_choice ? Expr(Operand(0)) : own.member;
+    const SortedLists::List list = lists->list(b, own.kv_head * selectors() + selector, own.q_block);
     meet_listed(meeting, list);
   } else {
-    const ChoiceRow chosen = choice_row(b, kv_head, member, q_block);
+    const ChoiceRow chosen = choice_row(b, own.kv_head, own.member, own.q_block);
     Expr blocks = ceildiv(visible.end(), c.k_block);
     serial(ceildiv(blocks, c.chunk), [&](Index n) {
       Expr begin = n * c.chunk;
@@ -285,8 +278,8 @@ void Program::block(const Index& x, const Index& h, const Index& b) {
     });
   }
   softmax.normalize(sum);
-  store_rows(sum, out->slice(b, rows, kv_head, heads_of), start, c.pack);
-  store_lse(softmax.lse(), lse->slice(b, kv_head, heads_of, rows), start, c.pack);
+  store_rows(sum, out->slice(b, rows, own.kv_head, heads_of), own.start(), c.pack);
+  store_lse(softmax.lse(), lse->slice(b, own.kv_head, heads_of, rows), own.start(), c.pack);
 }
 
 }  // namespace

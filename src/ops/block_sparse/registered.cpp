@@ -13,10 +13,7 @@ namespace tegula::ops {
 BlockSparseOptions block_sparse_options(const Tensors& inputs, const Options& options, Target target) {
   BlockSparseOptions result;
   result.layout = options.text("layout") == "bshd" ? Layout::bshd : Layout::bhsd;
-  auto block = [&](const char* name) {
-    return static_cast<int>(std::clamp<std::int64_t>(options.integer(name), -1, 1 << 30));
-  };
-  result.q_block = block("q_block"), result.k_block = block("k_block");
+  result.q_block = options.small_integer("q_block"), result.k_block = options.small_integer("k_block");
   result.indices = optional_ref(inputs, "indices");
   result.counts = optional_ref(inputs, "counts");
   result.mask = optional_ref(inputs, "mask");
@@ -24,8 +21,7 @@ BlockSparseOptions block_sparse_options(const Tensors& inputs, const Options& op
   result.check_indices = options.boolean("check_indices");
   result.scale = optional_real(options, "scale");
   result.softcap = static_cast<float>(options.real("softcap"));
-  result.tiles = {static_cast<int>(options.integer("tile_queries")),
-                  static_cast<int>(options.integer("tile_keys"))};
+  result.tiles = {options.small_integer("tile_queries"), options.small_integer("tile_keys")};
   result.target = target;
   return result;
 }

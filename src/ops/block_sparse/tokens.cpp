@@ -1,12 +1,13 @@
 #include "ops/block_sparse/tokens.hpp"
 
+#include "ops/common/plan.hpp"
+
 namespace tegula::ops {
 
 namespace {
 
 constexpr int least_block = 16;  // of keys: smaller ones do not fill a step
 constexpr std::int64_t most_entries = 1024;
-constexpr int warp_group_rows = 64;  // heads of a group that fill a tile alone
 
 // [batch, kv heads, 1 or group, tokens, …] by tokens, with a row for each query head.
 TensorRef by_tokens(const TensorRef& rows, std::int64_t group) {

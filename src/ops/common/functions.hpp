@@ -11,6 +11,8 @@ namespace tegula::ops {
 
 // The target; what `automatic` stands for where the tensors of a call lie.
 Target target_for(Target target, const Device& device);
+// Whether plans are those of GPUs. `emulated()`, which tests instructions, runs what is planned for CPUs:
+// plans of GPUs run on `emulated_sm90()`.
 inline bool runs_on_gpu(Target target, const Device& device) {
   const Target own = target_for(target, device);
   return own == Target::cuda() || own == Target::cuda_sm80() || own == Target::emulated_sm90();

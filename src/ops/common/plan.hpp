@@ -1,12 +1,32 @@
 // What the plans of all operators suppose.
 #pragma once
+#include <cmath>
+#include <cstdint>
 
 namespace tegula::ops {
 
 // Blocks that run at once. Not the processors of this machine: plans are the same on all, and so are results
 // to the last bit and the kernels that are built in. Up to so many processors are kept busy alike.
 inline constexpr int planned_processors = 8;
+// Rows and columns of a product that the micro-kernel of a CPU computes together.
+inline constexpr int kernel_rows = 14, kernel_columns = 32;
 // Of an H100 SXM.
 inline constexpr int gpu_processors = 132;
+// Rows that a warp group multiplies at a time.
+inline constexpr int warp_group_rows = 64;
+// Features up to which 128 queries, with one step of keys and values, fit shared memory in 16 bits.
+inline constexpr int most_dim_of_128_rows = 448;
+// Of shared memory, for the four tiles of a step of gradients.
+inline constexpr std::int64_t bytes_of_gradient_tiles = 192 << 10;
+// Of a GPU's memory, that slots of tokens may take whatever a call is.
+inline constexpr std::int64_t bytes_of_slots = std::int64_t{1} << 30;
+
+// Rows of each of the four tiles.
+inline int fitting_extent(int extent, int dim, std::int64_t bytes) {
+  while (extent > 16 && 4 * extent * dim * bytes > bytes_of_gradient_tiles) extent /= 2;
+  return extent;
+}
+
+inline double round_up(double value, double step) { return std::ceil(value / step) * step; }
 
 }  // namespace tegula::ops

@@ -5,6 +5,7 @@
 
 #include "ops/common/arguments.hpp"
 #include "ops/common/functions.hpp"
+#include "ops/common/plan.hpp"
 #include "ops/gemm/call.hpp"
 #include "ops/gemm/plan.hpp"
 #include "runtime/processors.hpp"
@@ -97,7 +98,9 @@ GemmCall prepare_gemm(const TensorRef& a, const TensorRef& b, const GemmOptions&
     return on_gpu ? plan_gemm_on_gpu(problem, kernel.compute, options.tiles)
                   : plan_gemm(problem, options.tiles);
   };
-  kernel.tiles = plan({batch, m, n, k, processors_of(a.device)});
+  // Whoever asks for a GPU's program of tensors elsewhere sees that of an H100.
+  const int processors = on_gpu && a.device.is_cpu() ? gpu_processors : processors_of(a.device);
+  kernel.tiles = plan({batch, m, n, k, processors});
   call.out_shape = a.rank() == 2 && b.rank() == 2 ? Shape{m, n} : Shape{batch, m, n};
   return call;
 }

@@ -11,12 +11,9 @@ namespace {
 
 // Rows and columns that the product computes at a time (the AVX-512 micro-kernel); smaller ones divide
 // better.
-constexpr int kernel_rows = 14, kernel_columns = 32;
 constexpr double block_bytes = 1.25 * 1024 * 1024;  // of a processor's second-level cache
 // In units of one multiplication and addition of the micro-kernel.
 constexpr double pack_cost = 16, store_cost = 24, block_cost = 100'000;
-
-double round_up(double value, double step) { return std::ceil(value / step) * step; }
 
 // Few, so that they can be built in.
 constexpr GemmTiles usual_tiles[] = {

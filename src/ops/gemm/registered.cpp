@@ -18,8 +18,8 @@ GemmOptions parsed(const Tensors& inputs, const Options& options, Target target 
     for (DType type : float_types)
       if (options.text("out_dtype") == type.name()) result.out_dtype = type;
   result.scale = options.real("scale");
-  result.tiles = {static_cast<int>(options.integer("tile_m")), static_cast<int>(options.integer("tile_n")),
-                  static_cast<int>(options.integer("tile_k"))};
+  result.tiles = {options.small_integer("tile_m"), options.small_integer("tile_n"),
+                  options.small_integer("tile_k")};
   result.target = target;
   return result;
 }

@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "ops/common/functions.hpp"
+#include "ops/common/plan.hpp"
 #include "ops/nsa/backward_call.hpp"
 
 namespace tegula::ops {
@@ -11,9 +12,14 @@ constexpr char op[] = "nsa_selected_attention_backward";
 constexpr int usual_extent = 64;  // of a tile of the pass over keys
 constexpr double most_entries = 2147483648.0;
 
-void plan_keys(NsaBackwardKernel& kernel) {
-  kernel.keys = std::min(kernel.forward.block, tile_of_blocks(kernel.forward.block, usual_extent).extent);
-  kernel.queries = std::max(1, usual_extent / kernel.forward.pack);
+// Tiles of keys; on a GPU those of queries meet no larger ones.
+void plan_keys(bool on_gpu, NsaBackwardKernel& kernel) {
+  NsaKernel& f = kernel.forward;
+  const int extent =
+      on_gpu ? fitting_extent(usual_extent, std::max(f.dim, f.dim_v), f.compute.bytes()) : usual_extent;
+  kernel.keys = std::min(f.block, tile_of_blocks(f.block, extent).extent);
+  kernel.queries = std::max(1, extent / f.pack);
+  if (extent < usual_extent) f.keys = tile_of_blocks(f.block, std::min(f.keys, extent)).extent;
 }
 
 void check_window(const Arguments& args, const NsaSelectedOptions& options,
@@ -96,7 +102,7 @@ NsaBackwardCall prepare_nsa_backward(const BackwardTensors& given, const TensorR
   auto of_heads = [&](const TensorRef& tensor) { return one ? tensor.slice(members_at, 0, 1) : tensor; };
   call.choice = of_heads(call.forward.choice);
   if (kernel.forward.counts) call.counts = of_heads(call.forward.counts);
-  plan_keys(kernel);
+  plan_keys(runs_on_gpu(options.target, q.device), kernel);
   check_sums(args, call, gradients);
   return call;
 }

@@ -166,7 +166,7 @@ void NsaProgram::run_with_lists() {
     part_count.emplace(scalar("parts", i32));
     part_tokens.emplace(scalar("part_tokens", i32));
   }
-  lists.emplace(c, parts(), all_tiles, c.varlen ? Expr(queries) : *batch * queries, part_count);
+  lists.emplace(c, head_blocks(), all_tiles, c.varlen ? Expr(queries) : *batch * queries, part_count);
   if (c.divides()) declare_pairs();
   auto of_tile = [&](const Index& x, const Index& h, const Index& b, auto body) {
     HeadViews views = views_of(h, b);
@@ -179,14 +179,14 @@ void NsaProgram::run_with_lists() {
     body(views, tokens, list_of(views.rows, x));
   };
   if (c.divides()) lists->clear_parts();
-  grid(tiles(), parts(), sequences(), {.threads = 64}, [&](Index x, Index h, Index b) {
+  grid(tiles(), head_blocks(), sequences(), {.threads = 64}, [&](Index x, Index h, Index b) {
     of_tile(x, h, b, [&](const HeadViews& views, const TokenTile& tokens, const Expr& tile) {
       Expr part = c.divides() ? tokens.first / *part_tokens : Expr(Operand(0));
       lists->find(h, tile, b * queries, tokens, selection_of(views), part);
     });
   });
   if (c.divides()) pair_grids();  // the second of these beside the tiles
-  grid(tiles(), parts(), sequences(), [&](Index x, Index h, Index b) {
+  grid(tiles(), head_blocks(), sequences(), [&](Index x, Index h, Index b) {
     of_tile(x, h, b, [&](const HeadViews& views, const TokenTile& tokens, const Expr& tile) {
       attend(lists->list(h, tile), views, tokens);
     });

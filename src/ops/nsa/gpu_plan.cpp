@@ -2,13 +2,14 @@
 #include <algorithm>
 #include <bit>
 
+#include "ops/common/plan.hpp"
 #include "ops/nsa/plan.hpp"
 
 namespace tegula::ops {
 
 namespace {
 
-constexpr int warp_group_rows = 64, most_pack = 128;
+constexpr int most_pack = 128;
 // Rows of a warp group that must share a block: as many slots cost as much as the block's keys and values.
 constexpr int fewest_rows = 20;
 constexpr int least_gain = 24;  // blocks that a warp group must be spared
@@ -20,7 +21,9 @@ constexpr std::int64_t fewest_keys_seen = 6144;
 constexpr int usual_keys = 64, k_of_product = 16;
 // Warp groups that share keys and values, where there are so many tiles, and lists that fit shared memory.
 constexpr int joined_groups = 3, fewest_pack_joined = 4;
-constexpr std::int64_t fewest_tiles_joined = 4 * 132, most_entries_of_tile = 8192;
+constexpr std::int64_t fewest_tiles_joined = 4 * gpu_processors, most_entries_of_tile = 8192;
+
+constexpr std::int64_t most_listed = 52'000;  // numbers, which take four bytes
 
 int round_up(int value, int step) { return (value + step - 1) / step * step; }
 
@@ -29,6 +32,11 @@ int keys_of_step(int block, int wanted) {
   const int parts = (block + wanted - 1) / wanted;
   if (parts > 1) return round_up((block + parts - 1) / parts, k_of_product);
   return wanted % block == 0 && block % 8 == 0 ? wanted : round_up(block, k_of_product);
+}
+
+// Numbers of a tile's lists that are in shared memory at a time.
+std::int64_t listed(const NsaProblem& p, const NsaPlan& plan) {
+  return std::int64_t{plan.queries} * (p.entries + 1) * (p.repeats ? 2 : 1);
 }
 
 std::int64_t keys_seen(const NsaProblem& p) { return p.causal ? p.tokens / 2 : p.tokens; }
@@ -52,7 +60,9 @@ NsaPlan plan_nsa_on_gpu(const NsaProblem& p, DType type, const AttentionTiles& g
   plan.pack = shared ? static_cast<int>(std::bit_ceil(static_cast<std::uint64_t>(p.group))) : 1;
   plan.queries = given.queries ? std::min(given.queries, std::max(1, 2 * most_pack / plan.pack))
                                : std::max(1, warp_group_rows / plan.pack);
-  plan.keys = given.keys ? given.keys : keys_of_step(p.block, fast ? usual_keys : usual_keys / 2);
+  while (plan.queries > 1 && listed(p, plan) > most_listed) plan.queries /= 2;
+  const int wanted = fast ? usual_keys : std::max(p.dim, p.dim_v) <= 256 ? usual_keys / 2 : usual_keys / 4;
+  plan.keys = given.keys ? given.keys : keys_of_step(p.block, wanted);
   const bool small = fast && std::max(p.dim, p.dim_v) <= most_dim;
   const int rows = plan.queries * plan.pack;
   const bool divides = small && p.block >= usual_keys && keys_seen(p) >= fewest_keys_seen &&

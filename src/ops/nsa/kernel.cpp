@@ -42,7 +42,7 @@ NsaProgram::NsaProgram(const NsaKernel& instance) : c(instance) {
 
 void NsaProgram::run() {
   if (c.lists) return run_with_lists();
-  grid(tiles(), parts(), sequences(), [&](Index x, Index h, Index b) { block(x, h, b); });
+  grid(tiles(), head_blocks(), sequences(), [&](Index x, Index h, Index b) { block(x, h, b); });
 }
 
 HeadViews NsaProgram::views_of(const Index& h, const Index& b) const {

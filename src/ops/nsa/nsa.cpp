@@ -4,6 +4,7 @@
 #include "ops/attention/sequences.hpp"
 #include "ops/block_sparse/check_indices.hpp"
 #include "ops/common/functions.hpp"
+#include "ops/common/plan.hpp"
 #include "ops/common/scratch.hpp"
 #include "ops/nsa/call.hpp"
 #include "ops/nsa/plan.hpp"
@@ -15,7 +16,7 @@ namespace {
 
 constexpr std::int64_t most_entries = 4096, longest_window = std::int64_t{1} << 29;
 // Slots take so many bytes, or as many as the queries.
-constexpr std::int64_t bytes_of_slots = std::int64_t{1} << 30, bytes_of_queries = std::int64_t{1} << 24;
+constexpr std::int64_t bytes_of_queries = std::int64_t{1} << 24;
 constexpr int most_slots = 257;  // of a token, for each head: the longest lists, and the token's own block
 constexpr std::int64_t most_pairs = std::int64_t{1} << 31;  // of a head, which programs count
 constexpr std::int64_t most_entries_by_doubling = 64;
@@ -195,8 +196,8 @@ void plan_nsa_call(const AttentionTiles& tiles, bool lists, NsaCall& call) {
   kernel.entries = capacity(call.choice.size(-1));
   const std::int64_t tokens = kernel.varlen ? call.longest : t.q.size(1);
   const std::int64_t all_tokens = (kernel.varlen ? t.q.size(0) : t.q.size(0) * t.q.size(1)) * t.kv_heads;
-  const NsaProblem problem{t.group(),      call.per_query_head, tokens,       all_tokens,   kernel.block,
-                           kernel.entries, kernel.dim,          kernel.dim_v, kernel.causal};
+  const NsaProblem problem{t.group(),      call.per_query_head, tokens,       all_tokens,    kernel.block,
+                           kernel.entries, kernel.dim,          kernel.dim_v, kernel.causal, kernel.repeats};
   const NsaPlan plan = lists ? plan_nsa_on_gpu(problem, kernel.compute, tiles) : plan_nsa(problem, tiles);
   kernel.pack = plan.pack, kernel.queries = plan.queries, kernel.keys = plan.keys;
   kernel.members = plan.pack > 1 ? static_cast<int>(t.group()) : 1;
@@ -237,7 +238,8 @@ NsaCall prepare_nsa(const TensorRef& q, const TensorRef& k, const TensorRef& v,
   args.check(options.block_size >= 1 && options.block_size <= 1 << 20, "block_size",
              "a block size from 1 to 2^20", worded("{}", options.block_size), "change the block size");
   args.check(options.window >= 0 && options.window <= longest_window, "window",
-             "a number of keys, or 0 for no window", worded("{}", options.window), "leave it out");
+             "a number of keys, at most 2^29, or 0 for no window", worded("{}", options.window),
+             "leave it out");
   check_tiles(args, options.tiles);
   kernel.varlen = options.cu_seqlens_q || options.cu_seqlens_k;
   call.tensors = check_heads(args, q, k, v, kernel.varlen ? 3 : 4, options.layout);

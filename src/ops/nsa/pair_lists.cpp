@@ -1,30 +1,16 @@
 #include "ops/nsa/pair_lists.hpp"
 
+#include "ops/nsa/runs.hpp"
+
 namespace tegula::ops {
 
 using namespace lang;
 
 namespace {
 
-constexpr int word_bits = 32;              // tokens that are sorted at a time
-constexpr int run_length = 32, runs = 32;  // of blocks that are looked after at a time; see UnionLists
-constexpr int columns = runs * run_length;
+constexpr int word_bits = 32;  // tokens that are sorted at a time
+constexpr int columns = blocks_of_runs;
 constexpr int chunks_at_a_time = 8;  // whose numbers are under way together
-
-// The sum of f over each run, and of the runs before it; at `runs`, of all.
-void add_up(const std::function<Expr(const Expr& run, const Expr& i)>& f, Shared& before) {
-  Shared of_run({runs}, i32);
-  parallel(runs, [&](Index run) {
-    Var sum = 0;
-    serial(run_length, [&](Index i) { sum += f(run, i); });
-    of_run(run) = sum;
-  });
-  parallel(runs + 1, [&](Index run) {
-    Var sum = 0;
-    serial(runs, [&](Index other) { sum += select(other < run, of_run(other), 0); });
-    before(run) = sum;
-  });
-}
 
 Tensor declare(const std::string& name, const lang::Extents& shape, PairLists::Role role) {
   switch (role) {
@@ -162,7 +148,7 @@ void PairLists::add_up_chunks(const Part& part, const TokenTile& tokens, const E
 void PairLists::find_begins(const Part& part, const Expr& begin, const Expr& tells, const Shared& all_pairs,
                             Shared& cursors, Var& total) const {
   Shared place({runs + 1}, i32);
-  add_up([&](const Expr& run, const Expr& i) -> Expr { return all_pairs(run, i); }, place);
+  add_up_runs([&](const Expr& run, const Expr& i) -> Expr { return all_pairs(run, i); }, place);
   Expr before = total;
   parallel(runs, [&](Index run) {
     Var at = before + place(run);
@@ -183,7 +169,7 @@ void PairLists::cut(const Part& part, const Expr& begin, const Shared& all_pairs
     Expr pairs = all_pairs(run, i);
     return select(pairs > longest_, ceildiv(pairs, longest_), 0);
   };
-  add_up(pieces, place);
+  add_up_runs(pieces, place);
   Expr before = total;
   parallel(runs, [&](Index run) {
     Var piece = before + place(run);

@@ -13,7 +13,7 @@ struct NsaProblem {
   std::int64_t all_tokens = 1;   // of all sequences, for each key head
   int block = 64, entries = 16;  // of a row
   int dim = 64, dim_v = 64;
-  bool causal = true;
+  bool causal = true, repeats = false;
 };
 
 struct NsaPlan {

@@ -17,7 +17,7 @@ class NsaProgram {
  private:
   lang::Expr sequences() const { return c.varlen ? q_begin->extent(0) - 1 : lang::Expr(*batch); }
   lang::Expr tiles() const { return ceildiv(c.varlen ? *longest : lang::Expr(queries), c.queries); }
-  lang::Expr parts() const { return c.pack > 1 ? lang::Expr(heads) : heads * *group; }
+  lang::Expr head_blocks() const { return c.pack > 1 ? lang::Expr(heads) : heads * *group; }
   HeadViews views_of(const lang::Index& h, const lang::Index& b) const;
   Selection selection_of(const HeadViews& views) const;
 

@@ -14,7 +14,7 @@ namespace tegula::ops {
 NsaSelectedOptions nsa_options(const Tensors& inputs, const Options& options, Target target) {
   NsaSelectedOptions result;
   result.layout = options.text("layout") == "bshd" ? Layout::bshd : Layout::bhsd;
-  result.block_size = static_cast<int>(std::clamp<std::int64_t>(options.integer("block_size"), -1, 1 << 30));
+  result.block_size = options.small_integer("block_size");
   result.block_counts = optional_ref(inputs, "block_counts");
   result.causal = options.boolean("causal");
   result.diagonal = options.boolean("diagonal");
@@ -24,8 +24,7 @@ NsaSelectedOptions nsa_options(const Tensors& inputs, const Options& options, Ta
   result.scale = optional_real(options, "scale");
   result.cu_seqlens_q = optional_ref(inputs, "cu_seqlens_q");
   result.cu_seqlens_k = optional_ref(inputs, "cu_seqlens_k");
-  result.tiles = {static_cast<int>(options.integer("tile_queries")),
-                  static_cast<int>(options.integer("tile_keys"))};
+  result.tiles = {options.small_integer("tile_queries"), options.small_integer("tile_keys")};
   result.target = target;
   return result;
 }

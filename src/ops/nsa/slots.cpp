@@ -3,6 +3,7 @@
 #include <bit>
 
 #include "ops/common/functions.hpp"
+#include "ops/common/plan.hpp"
 #include "ops/common/scratch.hpp"
 #include "ops/nsa/backward_call.hpp"
 #include "ops/nsa/pair_lists.hpp"
@@ -12,7 +13,7 @@ namespace tegula::ops {
 namespace {
 
 constexpr int tile_rows = 64, tile_keys = 64, most_dim = 128;
-constexpr std::int64_t small_bytes = std::int64_t{1} << 30;  // of slots that need not be divided
+constexpr int most_width = 768;  // of rows that are sorted 32 at a time, in shared memory
 
 // Heads of a group that select differently are those of groups of their own, whose keys are the same.
 std::int64_t group_of_call(const NsaBackwardCall& call) {
@@ -49,7 +50,7 @@ std::int64_t tokens_in_memory(const NsaBackwardCall& call, const NsaSlotsKernel&
   const std::int64_t of_token =
       std::max<std::int64_t>(1, batch_of(call) * t.kv_heads * group_of_call(call) * t.dim() * slots *
                                     kernel.forward.compute.bytes());
-  return std::max(small_bytes, nelements(t.q) * f32.bytes()) / of_token;
+  return std::max(bytes_of_slots, nelements(t.q) * f32.bytes()) / of_token;
 }
 
 }  // namespace
@@ -57,7 +58,7 @@ std::int64_t tokens_in_memory(const NsaBackwardCall& call, const NsaSlotsKernel&
 bool takes_slots(const NsaBackwardCall& call) {
   const NsaKernel& f = call.kernel.forward;
   const bool fast = f.compute.bits() == 16 && f.dim % 16 == 0 && f.dim_v % 16 == 0;
-  const bool fits = std::max(f.dim, f.dim_v) <= most_dim && f.block >= tile_keys;
+  const bool fits = std::max(f.dim, f.dim_v) <= most_dim && f.block >= tile_keys && f.width() <= most_width;
   return can_take_slots(call) && fast && fits && tokens_in_memory(call, slots_kernel(call)) >= chunk_tokens;
 }
 

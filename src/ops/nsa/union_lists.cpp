@@ -1,14 +1,14 @@
 #include "ops/nsa/union_lists.hpp"
 
+#include "ops/nsa/runs.hpp"
+
 namespace tegula::ops {
 
 using namespace lang;
 
 namespace {
 
-// Of the blocks that are marked at a time, each thread looks after a run. Its length is odd in memory, so
-// that the runs of a warp lie in different banks.
-constexpr int run_length = 32, runs = 32, chunk = runs * run_length;
+constexpr int chunk = blocks_of_runs;  // that are marked at a time
 constexpr int word_bits = 32;
 
 // Of a word of marks, the bits of a warp group's tokens.
@@ -62,22 +62,13 @@ Expr UnionLists::tokens_of(Shared& marks, const Expr& run, const Expr& i, int gr
 // Appends what is marked. `marks` is [runs, run_length + 1, words]; `cut` counts blocks from to.whole on.
 void UnionLists::list_marked(Shared& marks, const Expr& begin, const List& to, Var& count,
                              Shared& cut) const {
-  Shared found({runs}, i32), place({runs + 1}, i32);
+  Shared place({runs + 1}, i32);
   auto is_marked = [&](const Expr& run, const Expr& i) {
     Var bits = Expr(marks(run, i, 0));
     for (int w = 1; w < words_; ++w) bits |= marks(run, i, w);
     return Expr(bits) != 0u;
   };
-  parallel(runs, [&](Index run) {
-    Var number = 0;
-    serial(run_length, [&](Index i) { number += select(is_marked(run, i), 1, 0); });
-    found(run) = number;
-  });
-  parallel(runs + 1, [&](Index run) {
-    Var sum = 0;
-    serial(runs, [&](Index other) { sum += select(other < run, found(other), 0); });
-    place(run) = sum;
-  });
+  add_up_runs([&](const Expr& run, const Expr& i) -> Expr { return select(is_marked(run, i), 1, 0); }, place);
   Expr first = count;
   parallel(runs, [&](Index run) {
     Var at = first + place(run);

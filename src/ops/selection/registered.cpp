@@ -10,14 +10,10 @@ namespace tegula::ops {
 
 namespace {
 
-int block(const Options& options, const char* name) {
-  return static_cast<int>(std::clamp<std::int64_t>(options.integer(name), -1, 1 << 30));
-}
-
 BlockScoresOptions scores_options(const Options& options, Target target = Target::automatic()) {
   BlockScoresOptions result;
   result.layout = options.text("layout") == "bshd" ? Layout::bshd : Layout::bhsd;
-  result.q_block = block(options, "q_block"), result.k_block = block(options, "k_block");
+  result.q_block = options.small_integer("q_block"), result.k_block = options.small_integer("k_block");
   result.causal = options.boolean("causal"), result.per_kv_head = options.boolean("per_kv_head");
   result.scale = optional_real(options, "scale");
   result.target = target;
@@ -27,14 +23,14 @@ BlockScoresOptions scores_options(const Options& options, Target target = Target
 TopkBlocksOptions topk_options(const Options& options, Target target = Target::automatic()) {
   TopkBlocksOptions result;
   result.keep_first = options.boolean("keep_first"), result.keep_diagonal = options.boolean("keep_diagonal");
-  result.q_block = block(options, "q_block"), result.k_block = block(options, "k_block");
+  result.q_block = options.small_integer("q_block"), result.k_block = options.small_integer("k_block");
   result.key_offset = options.integer("key_offset");
   result.target = target;
   return result;
 }
 
-BlockScoresCall prepared(const Tensors& in, const Options& options) {
-  return prepare_block_scores(required(in, "q"), required(in, "k"), scores_options(options));
+BlockScoresCall prepared(const Tensors& in, const Options& options, Target target = Target::automatic()) {
+  return prepare_block_scores(required(in, "q"), required(in, "k"), scores_options(options, target));
 }
 
 Case scores_example(const std::string& name, Shape q, Shape k, DType type, OptionTexts options) {
@@ -108,8 +104,8 @@ Operator registered_block_scores() {
     return Tensors{
         {"scores", reference::block_scores(required(in, "q"), required(in, "k"), scores_options(options))}};
   };
-  op.kernels = [](const Tensors& in, const Options& options, Target) {
-    return std::vector{block_scores_kernel(prepared(in, options).kernel)};
+  op.kernels = [](const Tensors& in, const Options& options, Target target) {
+    return std::vector{block_scores_kernel(prepared(in, options, target).kernel)};
   };
   op.work = [](const Tensors& in, const Options& options) {
     const auto out = static_cast<double>(nelements(prepared(in, options).out_shape));

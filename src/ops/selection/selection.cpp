@@ -19,6 +19,13 @@ void check_block(const Arguments& args, const char* name, int size) {
 
 }  // namespace
 
+// Of a GPU, whose shared memory holds the means of all blocks of a tile.
+void fit_shared_memory(BlockScoresKernel& kernel) {
+  constexpr std::int64_t most_bytes = 192 << 10;
+  while ((kernel.rows + kernel.columns) * kernel.dim * std::int64_t{f32.bytes()} > most_bytes)
+    (kernel.rows > kernel.columns ? kernel.rows : kernel.columns) /= 2;
+}
+
 BlockScoresCall prepare_block_scores(const TensorRef& q, const TensorRef& k,
                                      const BlockScoresOptions& options) {
   const Arguments args("block_scores");
@@ -40,6 +47,7 @@ BlockScoresCall prepare_block_scores(const TensorRef& q, const TensorRef& k,
   kernel.causal = options.causal;
   auto tile = [](std::int64_t blocks) { return blocks <= 16 ? 16 : blocks <= 64 ? 64 : 128; };
   kernel.rows = tile(call.out_shape[2]), kernel.columns = tile(call.out_shape[3]);
+  if (runs_on_gpu(options.target, q.device)) fit_shared_memory(kernel);
   return call;
 }
 

@@ -1,11 +1,15 @@
 // What is done to a kernel before it is printed for a GPU. Printing then asks of every grid, in this order,
 //   specialize_roles  who loads and who computes; without roles all threads do everything. At its end
-//   rows_of_warps     which rows are multiplied by warps alone
-//   delay_products    which products run under the next step's work
+//     choose_depths     how many slots each ring has
+//     pair_blocks       which blocks share what they load
+//     rows_of_warps     which rows are multiplied by warps alone
+//   exits_of_all      which exits end the loop over blocks
+//   delay_products    which products run under the next step's work; with it
+//     split_steps       which steps of a loop can be without a mask
 //   order_loads       in which order the producer brings the tiles of these
 //   build_schedule    all waits, releases and turns of both roles; schedule::check simulates them
-//   exits_of_all      which exits end the loop over blocks
 //   infer_layouts     which thread holds which element in which register
+//   lane_sums         which sums of rows each lane keeps for itself
 //   rows_of_groups    which branches warps or warp groups decide for themselves
 //   place_sync        barriers around other shared memory (codegen/cuda)
 // and of all of them together

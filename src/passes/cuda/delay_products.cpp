@@ -187,8 +187,12 @@ class Delay {
       const auto* declared = as<Declare>(s);
       if (declared && declared->tile == gemm.c.buffer) return false;
     }
-    for (std::size_t i = 0; i <= first; ++i) {
-      if (conflict(all_effects(loop.body[i]), late)) return false;
+    for (std::size_t i = 0; i < last; ++i) {
+      const Effects own = all_effects(loop.body[i]);
+      if (i <= first && conflict(own, late)) return false;
+      // Its tile would be that of the step before.
+      const auto is_shared = [&](const Region& r) { return r.view->buffer == gemm.b.buffer; };
+      if (std::any_of(own.regions.begin(), own.regions.end(), is_shared)) return false;
     }
     return gemm.a.buffer->space == Space::fragment;
   }

@@ -1,0 +1,91 @@
+// Calls at the limits of what is promised, on a GPU: their texts can be printed, so that tiles, lists and
+// stages fit its shared memory and every wait is there.
+#include <gtest/gtest.h>
+
+#include "codegen/cuda_program.hpp"
+#include "ops/registry.hpp"
+
+namespace tegula::ops {
+namespace {
+
+struct Limit {
+  std::string op;
+  DType type = bf16;
+  std::int64_t heads = 1, dim = 64, dim_v = 64, entries = 2;
+  OptionTexts options = {};
+  std::int64_t queries = 70, keys = 300;
+
+  std::string name() const {
+    std::string text = op + "_" + std::string(type.name()) + "_h" + std::to_string(heads) + "_d" +
+                       std::to_string(dim) + "_v" + std::to_string(dim_v) + "_e" + std::to_string(entries);
+    for (const auto& [option, value] : options) text += "_" + option + "_" + value;
+    return text;
+  }
+  bool is(const std::string& what) const { return op.find(what) != std::string::npos; }
+};
+
+void PrintTo(const Limit& row, std::ostream* out) { *out << row.name(); }
+
+std::vector<Limit> table() {
+  std::vector<Limit> rows;
+  for (DType type : {bf16, f32})
+    for (std::int64_t d : {256, 384, 480, 512})
+      for (std::int64_t dv : {d, std::int64_t{64}})
+        for (std::int64_t heads : {1, 4})
+          for (const char* op : {"attention", "attention_backward", "block_sparse_attention",
+                                 "block_sparse_attention_backward", "nsa_selected_attention",
+                                 "nsa_selected_attention_backward"})
+            rows.push_back({op, type, heads, d, dv});
+  for (std::int64_t heads : {1, 8})
+    for (std::int64_t d : {256, 512})
+      rows.push_back({"block_scores", bf16, heads, d, d, 2, {{"q_block", "1"}, {"k_block", "1"}}});
+  for (const char* op :
+       {"attention_backward", "block_sparse_attention_backward", "nsa_selected_attention_backward"})
+    for (std::int64_t d : {16, 64, 128})
+      for (std::int64_t dv : {5, 24, 72, 100}) rows.push_back({op, bf16, 1, d, dv});
+  for (const char* op : {"nsa_selected_attention", "nsa_selected_attention_backward"})
+    for (std::int64_t entries : {768, 1024, 4096})
+      for (std::int64_t heads : {1, 4, 16})
+        for (const char* repeats : {"false", "true"})
+          rows.push_back({op, bf16, heads, 64, 64, entries, {{"repeats", repeats}}});
+  for (std::int64_t entries : {768, 1024})
+    for (const char* op : {"block_sparse_attention", "block_sparse_attention_backward"})
+      rows.push_back({op, bf16, 4, 64, 64, entries, {{"q_block", "1"}}});
+  return rows;
+}
+
+Tensors inputs_of(const Limit& row) {
+  auto of = [&](std::int64_t tokens, std::int64_t heads, std::int64_t d) {
+    return Tensor::empty({1, tokens, heads, d}, row.type);
+  };
+  Tensors in{{"q", of(row.queries, row.heads, row.dim)}, {"k", of(row.keys, 1, row.dim)}};
+  if (row.op == "block_scores") return in;
+  in.emplace("v", of(row.keys, 1, row.dim_v));
+  if (row.is("block_sparse")) {
+    const bool single = row.options.count("q_block") > 0;
+    in.emplace("indices",
+               Tensor::zeros({1, 1, single ? row.queries : (row.queries + 63) / 64, row.entries}, i32));
+  }
+  if (row.is("nsa")) in.emplace("block_indices", Tensor::zeros({1, row.queries, 1, row.entries}, i32));
+  if (!row.is("backward")) return in;
+  for (const char* name : {"out", "dout"}) in.emplace(name, of(row.queries, row.heads, row.dim_v));
+  in.emplace("lse", Tensor::empty({1, row.heads, row.queries}, f32));
+  return in;
+}
+
+class Limits : public testing::TestWithParam<Limit> {};
+
+TEST_P(Limits, FitAGpu) {
+  const Limit& row = GetParam();
+  const Operator& op = find_operator(row.op);
+  const Options options = Options::parse(op, row.options);
+  for (const lang::Kernel& kernel : op.kernels(inputs_of(row), options, Target::cuda()))
+    EXPECT_NO_THROW(codegen::print_cuda(Signature(kernel.ir()), {90})) << kernel.name();
+}
+
+std::string name_of(const testing::TestParamInfo<Limit>& row) { return row.param.name(); }
+
+INSTANTIATE_TEST_SUITE_P(Table, Limits, testing::ValuesIn(table()), name_of);
+
+}  // namespace
+}  // namespace tegula::ops
