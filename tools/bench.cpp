@@ -40,7 +40,7 @@ void print_row(const Call& call, const bench::Times& times, const std::optional<
 }
 
 // The same call of operands that lie where it runs; of a GPU, copies of them are not measured.
-Call where_it_runs(const Call& call) {
+Call on_its_device(const Call& call) {
   Call there = call;
   if (call.target.device() == DeviceKind::cuda) there.inputs = ops::copied_to(Device::cuda(), call.inputs);
   return there;
@@ -55,7 +55,7 @@ bench::Work waited_for(const Call& call, const bench::Work& work) {
 }
 
 void measure(const CallTexts& texts, int rounds) {
-  const Call call = resolve(texts), there = where_it_runs(call);
+  const Call call = resolve(texts), there = on_its_device(call);
   std::vector<bench::Work> works{
       waited_for(there, [&] { there.op.run(there.inputs, there.options, there.target); })};
   const auto rival = rival_of(there);
