@@ -7,6 +7,7 @@
 #include "call.hpp"
 #include "operators.hpp"
 #include "tegula/error.hpp"
+#include "tegula/stream.hpp"
 
 namespace {
 
@@ -62,6 +63,13 @@ NB_MODULE(_tegula, module) {
   // Arrays that another library has taken over may live until the interpreter has ended.
   nanobind::set_leak_warnings(false);
   nanobind::register_exception_translator(translate);
+  module.def(
+      "synchronize",
+      [](int device) {
+        const nanobind::gil_scoped_release released;
+        tegula::synchronize(tegula::Device::cuda(device));
+      },
+      nanobind::arg("device"));
   tegula::python::define_array(module);
   tegula::python::define_forward(module);
   tegula::python::define_backward(module);

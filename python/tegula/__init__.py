@@ -17,6 +17,7 @@ from ._operators import (
     block_sparse_attn,
     gemm,
     nsa_selected_attention,
+    synchronize,
     topk_blocks,
 )
 
@@ -29,6 +30,7 @@ __all__ = [
     "gemm",
     "nsa_selected_attention",
     "nsa_selected_attention_backward",
+    "synchronize",
     "topk_blocks",
 ]
 __version__ = "0.1.0"

@@ -286,6 +286,16 @@ def test_cupy():
         expect_close(torch.from_dlpack(actual), right, torch.float32)
 
 
+def test_broken_promises_are_raised():
+    q, k, v = (x[0].cuda() for x in heads())
+    ends = torch.tensor([0, TOKENS], dtype=torch.int32).cuda()
+    lengths = {"cu_seqlens_q": ends, "cu_seqlens_k": ends, "max_seqlen_q": 1, "max_seqlen_k": TOKENS}
+    tegula.attention(q, k, v, **lengths)
+    with pytest.raises(RuntimeError, match="max_seqlen_q"):
+        tegula.synchronize()
+    tegula.synchronize()
+
+
 def test_arrays_of_two_devices_are_refused():
     q, k, v = heads()
     with pytest.raises(ValueError, match="k is on cpu, and q on cuda:0"):

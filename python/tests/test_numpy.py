@@ -292,6 +292,11 @@ def test_other_threads_go_on():
     assert counted > 100
 
 
+def test_synchronize_of_no_device():
+    with pytest.raises((RuntimeError, ValueError)):
+        tegula.synchronize(99)
+
+
 def test_every_function_is_documented():
     for name in tegula.__all__:
         text = getattr(tegula, name).__doc__
