@@ -45,18 +45,21 @@ def gradient_rows():
                 yield length, block, group, causal, deterministic
 
 
+def name_of(length, q_block, k_block, what=""):
+    return "block sparse bf16 %dx%dx%dx%d %dx%d 1 of 10%s" % (length, HEADS, KV_HEADS, DIM, q_block, k_block, what)
+
+
 def rows(with_flex):
     for length, q_block, k_block, causal in rivals.sparse_shapes():
-        name = "block sparse bf16 %dx%dx%dx%d %dx%d 1 of 10%s" % (length, HEADS, KV_HEADS, DIM, q_block, k_block,
-                                                                 " causal" if causal else "")
-        yield name, functools.partial(measure, length, q_block, k_block, causal, with_flex)
+        yield name_of(length, q_block, k_block, " causal" if causal else ""), functools.partial(
+            measure, length, q_block, k_block, causal, with_flex)
     # Not for FlexAttention.
     for length, causal in itertools.product((TOKENS, 8192), (False, True)):
-        name = "block sparse bf16 %dx%dx%dx%d 128x1 1 of 10%s" % (length, HEADS, KV_HEADS, DIM, " causal" if causal else "")
-        yield name, functools.partial(measure, length, 128, 1, causal, False)
+        yield name_of(length, 128, 1, " causal" if causal else ""), functools.partial(
+            measure, length, 128, 1, causal, False)
     for drift, choose in (("", rivals.choose_blocks), (" drifting", rivals.drifting_blocks)):
-        name = "block sparse bf16 %dx%dx%dx%d 1x64 1 of 10%s" % (TOKENS, HEADS, KV_HEADS, DIM, drift)
-        yield name, functools.partial(measure, TOKENS, 1, 64, False, False, choose=choose)
+        yield name_of(TOKENS, 1, 64, drift), functools.partial(
+            measure, TOKENS, 1, 64, False, False, choose=choose)
     for length, block, group, causal, deterministic in gradient_rows():
         name = "backward bf16 %dx%dx%d %dx%d group %d 1 of 10%s%s" % (
             length, HEADS, DIM, block, block, group, " causal" if causal else "", "" if deterministic else " any order")

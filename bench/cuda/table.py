@@ -5,6 +5,11 @@ import os
 import sys
 
 
+def sample_of(error):
+    """JSON has no number for the error of an element that was not written."""
+    return "WRONG" if error is None else "WRONG %.3g" % error
+
+
 def lines(folder, name):
     path = os.path.join(folder, name)
     if not os.path.exists(path):
@@ -42,7 +47,7 @@ def main(folder):
             continue
         ratio = "%.3f" % row["ratio"] if "ratio" in row else "-"
         print("%-44s %10.4f %8.1f %8s  %s" % (row["workload"], row["ms"], row["tflops"], ratio,
-                                             "right" if row["right"] else "WRONG %.3g" % row["error"]))
+                                             "right" if row["right"] else sample_of(row["error"])))
 
 
 main(sys.argv[1])

@@ -8,8 +8,7 @@ struct NsaSelectedBackwardOptions {
   // Gradient of lse, f32 in its shape; not looked at where lse is −∞.
   std::optional<TensorRef> dlse = {};
   // The window of the options: gradient of its output, its results, and the gradient of its lse. Without
-  // window_dout the window has no part in the gradients. Shapes and dtypes
-  // are those of out and lse.
+  // window_dout the window has no part in the gradients. Shapes and dtypes are those of out and lse.
   std::optional<TensorRef> window_dout = {}, window_out = {}, window_lse = {}, window_dlse = {};
   // Also the gradient of a factor of 1 that multiplies the scores of what an entry of block_indices selects:
   // the straight-through multiplier by which a selector learns.

@@ -11,7 +11,8 @@ struct ChoiceRow {
   bool mask = false;
 };
 
-// The chosen blocks in [begin, end), ascending, and their number. `list` has room for end − begin.
+// The chosen blocks in [begin, end), ascending, and their number. `list` has room for end − begin. A plain
+// loop, for CPUs; on GPUs SortedLists makes the lists.
 void list_blocks(const ChoiceRow& choice, const lang::Expr& begin, const lang::Expr& end, lang::Shared& list,
                  lang::Var& count);
 
