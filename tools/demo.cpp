@@ -93,7 +93,7 @@ Tensor small_mask(const Tensor& mask, std::int64_t height) {
 }
 
 void print_way(const char* name, double decibel, const Denoised& way, double density) {
-  fmt::print("{:<8} {:6.2f} dB  {:7.2f} s  {:6.2f} %\n", name, decibel, way.seconds, 100 * density);
+  fmt::print("{:<8} {:6.2f} dB  {:7.4f} s  {:6.2f} %\n", name, decibel, way.seconds, 100 * density);
 }
 
 bool goal(bool reached, const std::string& text) {
@@ -108,7 +108,7 @@ bool report(const Demo& demo, const Results& r, double seconds) {
   const double sparse = image::psnr(r.sparse, r.original);
   if (!demo.no_dense) print_way("dense", image::psnr(r.dense, r.original), r.of_dense, 1);
   print_way("sparse", sparse, r.of_sparse, r.density);
-  fmt::print("{:.2f} s of the sparse way choose its blocks\n\n", r.of_sparse.selection);
+  fmt::print("{:.4f} s of the sparse way choose its blocks\n\n", r.of_sparse.selection);
   bool all = goal(r.density < most_density, fmt::format("density below {:.0f} %", 100 * most_density));
   if (!demo.no_dense) {
     const double gain = sparse - image::psnr(r.dense, r.original);

@@ -17,6 +17,8 @@ constexpr ops::AttentionTiles dense_tiles{256, 64};
 constexpr std::int64_t tiles_of_part = 8, most_scores = std::int64_t{1} << 24;
 
 std::int64_t dense_part() { return dense_tiles.queries * tiles_of_part * thread_pool().size(); }
+std::int64_t sparse_part() { return 64 * thread_pool().size(); }
+std::int64_t selection_part(std::int64_t blocks) { return std::max<std::int64_t>(128, most_scores / blocks); }
 
 void run_dense(const image::NonLocalMeans& means, const Tensor& out, std::int64_t begin, std::int64_t end,
                Target target) {
@@ -66,8 +68,12 @@ void in_parts(Progress& progress, std::int64_t count, std::int64_t part, const W
 std::int64_t blocks_of(const image::NonLocalMeans& means) { return means.k.size(1) / block; }
 
 // Calls return before a GPU has done its work.
-double seconds_to_end(const Progress& progress, Target target) {
+void wait(Target target) {
   if (target.device() == DeviceKind::cuda) synchronize(Device::cuda());
+}
+
+double seconds_to_end(const Progress& progress, Target target) {
+  wait(target);
   return progress.seconds();
 }
 
@@ -83,15 +89,20 @@ image::NonLocalMeans where_it_runs(const image::NonLocalMeans& means, Target tar
   return there;
 }
 
+// By the first parts: which kernel runs can depend on the number of queries. That of dense attention does on
+// GPUs only, where a part costs little.
 void compile_attention(const image::NonLocalMeans& means, std::int64_t topk, bool dense, Target target) {
   Progress progress("compiling");
+  const std::int64_t blocks = blocks_of(means), tokens = means.q.size(1);
   const Tensor out = Tensor::empty(means.v.shape(), f32, means.v.device());
-  const Tensor indices = Tensor::empty({1, 1, 1, topk}, i32, means.v.device());
-  select(means, indices, 0, 1, target);
+  const Tensor indices = Tensor::empty({1, 1, blocks, topk}, i32, means.v.device());
+  select(means, indices, 0, std::min(blocks, selection_part(blocks)), target);
   progress.update(1.0 / 3);
-  run_sparse(means, indices, out, 0, 1, target);
+  run_sparse(means, indices, out, 0, std::min(blocks, sparse_part()), target);
   progress.update(2.0 / 3);
-  if (dense) run_dense(means, out, 0, 1, target);
+  const bool on_gpu = target.device() == DeviceKind::cuda;
+  if (dense) run_dense(means, out, 0, on_gpu ? std::min(tokens, dense_part()) : 1, target);
+  wait(target);
   progress.update(1);
 }
 
@@ -113,12 +124,12 @@ Denoised denoise_sparse(const image::NonLocalMeans& means, std::int64_t topk, Ta
                indices = Tensor::empty({1, 1, blocks, topk}, i32, means.v.device());
   {
     Progress progress("selection of blocks");
-    in_parts(progress, blocks, std::max<std::int64_t>(128, most_scores / blocks),
+    in_parts(progress, blocks, selection_part(blocks),
              [&](std::int64_t begin, std::int64_t end) { select(means, indices, begin, end, target); });
     result.selection = seconds_to_end(progress, target);
   }
   Progress progress("sparse attention");
-  in_parts(progress, blocks, 64 * thread_pool().size(), [&](std::int64_t begin, std::int64_t end) {
+  in_parts(progress, blocks, sparse_part(), [&](std::int64_t begin, std::int64_t end) {
     run_sparse(means, indices, out, begin, end, target);
   });
   result.seconds = result.selection + seconds_to_end(progress, target);

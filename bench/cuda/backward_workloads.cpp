@@ -48,9 +48,9 @@ class Problem {
     const ops::AttentionResult forward =
         s.dense() ? ops::attention(q, k, v, dense()) : ops::block_sparse_attention(q, k, v, sparse());
     out = forward.out, lse = forward.lse;
-    dq = Tensor::full(s.queries(), bf16, std::nan("")).to(Device::cuda());
-    dk = Tensor::full(s.keys(), bf16, std::nan("")).to(Device::cuda());
-    dv = Tensor::full(s.keys(), bf16, std::nan("")).to(Device::cuda());
+    dq = unwritten(s.queries(), bf16);
+    dk = unwritten(s.keys(), bf16);
+    dv = unwritten(s.keys(), bf16);
   }
 
   ops::AttentionOptions dense() const { return {.causal = s.causal}; }

@@ -57,10 +57,10 @@ class Problem {
         v(pool.take(s.keys(), v_begin)),
         dout(pool.take(s.queries(), dout_begin)),
         selection(selection_of(s)),
-        out(Tensor::empty(s.queries(), bf16, Device::cuda())),
-        lse(Tensor::empty({1, s.heads(), s.tokens}, f32, Device::cuda())),
-        window_out(Tensor::empty(s.window ? s.queries() : Shape{0}, bf16, Device::cuda())),
-        window_lse(Tensor::empty(s.window ? Shape{1, s.heads(), s.tokens} : Shape{0}, f32, Device::cuda())) {}
+        out(unwritten(s.queries(), bf16)),
+        lse(unwritten({1, s.heads(), s.tokens}, f32)),
+        window_out(unwritten(s.window ? s.queries() : Shape{0}, bf16)),
+        window_lse(unwritten(s.window ? Shape{1, s.heads(), s.tokens} : Shape{0}, f32)) {}
 
   std::vector<float> row(std::int64_t begin, std::int64_t heads, std::int64_t token,
                          std::int64_t head) const {
@@ -296,9 +296,7 @@ Workload backward_workload(const NsaShape& s) {
   workload.prepare = [=] {
     const auto p = std::make_shared<Problem>(s);
     p->forward();
-    const Gradients g{Tensor::empty(s.queries(), bf16, Device::cuda()),
-                      Tensor::empty(s.keys(), bf16, Device::cuda()),
-                      Tensor::empty(s.keys(), bf16, Device::cuda())};
+    const Gradients g{unwritten(s.queries(), bf16), unwritten(s.keys(), bf16), unwritten(s.keys(), bf16)};
     Workload::Ready result = ready(p, 10);
     result.call = [=] {
       ops::NsaSelectedBackwardOptions given{.dq = g.dq.ref(), .dk = g.dk.ref(), .dv = g.dv.ref()};

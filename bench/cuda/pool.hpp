@@ -18,7 +18,10 @@ class Pool {
   float at(std::int64_t first, std::int64_t index) const;
 
  private:
-  Tensor host_, device_;
+  Tensor values_, device_;
 };
+
+// On the device, for results: NaN, which no sample of a right result is.
+Tensor unwritten(const Shape& shape, DType type);
 
 }  // namespace tegula::bench

@@ -26,8 +26,8 @@ class Problem {
         v(pool.take(keys(), v_begin)),
         choice(choose_blocks(s)),
         indices(choice.indices.to(Device::cuda())),
-        out(Tensor::empty(queries(), bf16, Device::cuda())),
-        lse(Tensor::empty({1, s.heads, s.length}, f32, Device::cuda())) {}
+        out(unwritten(queries(), bf16)),
+        lse(unwritten({1, s.heads, s.length}, f32)) {}
 
   void forward() const {
     ops::BlockSparseOptions options;
@@ -54,7 +54,7 @@ class Problem {
         sum += weight, value += weight * at(v_begin, s.kv_heads, key, kv_head, feature);
       }
     }
-    return value / sum;
+    return sum > 0 ? value / sum : 0;  // of a query that sees no key
   }
 
   double error() const {

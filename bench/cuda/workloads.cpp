@@ -33,7 +33,7 @@ Workload gemm_workload(DType type, std::int64_t m, std::int64_t n, std::int64_t 
     const std::int64_t begin_b = behind(0, {m, k});
     const Tensor a = pool(type).take({m, k}, 0);
     const Tensor b = pool(type).take(transposed ? Shape{n, k} : Shape{k, n}, begin_b);
-    const Tensor c = Tensor::full({m, n}, type == e4m3 ? bf16 : type, std::nan("")).to(Device::cuda());
+    const Tensor c = unwritten({m, n}, type == e4m3 ? bf16 : type);
     const auto error = [=] {
       double worst = 0;
       for (const std::int64_t i : {std::int64_t{0}, m / 2 + 1, m - 1}) {
@@ -114,8 +114,8 @@ Workload attention_workload(const AttentionShape& s, bool causal) {
     const std::int64_t k_begin = behind(0, shape), v_begin = behind(k_begin, kv);
     const Tensor q = pool(bf16).take(shape, 0), k = pool(bf16).take(kv, k_begin),
                  v = pool(bf16).take(kv, v_begin);
-    const Tensor out = Tensor::full(shape, bf16, std::nan("")).to(Device::cuda());
-    const Tensor lse = Tensor::empty({s.batch, s.heads, s.queries()}, f32, Device::cuda());
+    const Tensor out = unwritten(shape, bf16);
+    const Tensor lse = unwritten({s.batch, s.heads, s.queries()}, f32);
     const ops::AttentionOptions options{
         .causal = causal, .left = s.window - 1, .out = out.ref(), .lse = lse.ref()};
     return Workload::Ready{[=] { ops::attention(q, k, v, options); },
@@ -140,8 +140,8 @@ Workload packed_workload(const std::vector<std::int64_t>& lengths, std::int64_t 
     const std::int64_t k_begin = behind(0, shape), v_begin = behind(k_begin, shape);
     const Tensor q = pool(bf16).take(shape, 0), k = pool(bf16).take(shape, k_begin),
                  v = pool(bf16).take(shape, v_begin);
-    const Tensor out = Tensor::full(shape, bf16, std::nan("")).to(Device::cuda());
-    const Tensor lse = Tensor::empty({heads, begins.back()}, f32, Device::cuda());
+    const Tensor out = unwritten(shape, bf16);
+    const Tensor lse = unwritten({heads, begins.back()}, f32);
     const Tensor where = Tensor::from(begins).to(Device::cuda());
     const ops::AttentionOptions options{.causal = causal,
                                         .cu_seqlens_q = where.ref(),

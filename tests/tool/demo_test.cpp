@@ -1,6 +1,7 @@
 // `tegula demo` on small pictures.
 #include "image/picture.hpp"
 #include "image/png.hpp"
+#include "tegula/stream.hpp"
 #include "tool.hpp"
 
 namespace tegula {
@@ -70,6 +71,12 @@ TEST_F(Demo, IsTheSameOnEveryTarget) {
     EXPECT_LE(max_abs_difference(written("dense.png").to(f32), dense.to(f32)), 1) << target;
     EXPECT_LE(max_abs_difference(written("sparse.png").to(f32), sparse.to(f32)), 1) << target;
   }
+}
+
+TEST_F(Demo, ReachesItsGoalsOnAGpu) {
+  if (cuda_device_count() == 0) GTEST_SKIP() << "this machine has no CUDA device";
+  const Outcome outcome = tool("demo --check --target cuda" + out());
+  EXPECT_EQ(outcome.status, 0) << outcome.out << outcome.err;
 }
 
 TEST_F(Demo, FailsWhereAGoalIsMissedOnRequest) {
