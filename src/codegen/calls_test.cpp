@@ -140,7 +140,7 @@ Kernel with_tile(int rows) {
 }
 
 TEST(CpuCalls, NoteTilesThatLeaveTheCache) {
-  const int rows_of_cache = static_cast<int>(cache_sizes().l2_bytes / 1024);
+  const int rows_of_cache = static_cast<int>(l2_bytes() / 1024);
   EXPECT_TRUE(compile(with_tile(8), Target::cpu()).notes().empty());
   EXPECT_TRUE(compile(with_tile(rows_of_cache), Target::interpreter()).notes().empty());
   const auto notes = compile(with_tile(rows_of_cache), Target::cpu()).notes();

@@ -97,12 +97,6 @@ bool Effects::writes(const BufferPtr& buffer) const {
                      [&](const Region& r) { return is_write(r.touch) && r.view->buffer == buffer; });
 }
 
-bool Effects::is_pure() const {
-  const bool writes_memory =
-      std::any_of(regions.begin(), regions.end(), [](const Region& r) { return is_write(r.touch); });
-  return !writes_memory && assigned.empty() && !leaves && !reports;
-}
-
 Effects effects(const Stmt& stmt) {
   Effects out;
   add(stmt, out);

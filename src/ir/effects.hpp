@@ -33,8 +33,6 @@ struct Effects {
 
   bool reads(const BufferPtr& buffer) const;
   bool writes(const BufferPtr& buffer) const;
-  // Neither memory nor variables that live on, nor control, nor reports.
-  bool is_pure() const;
 };
 
 // Of the statement itself, without nested statements.

@@ -11,9 +11,6 @@ namespace tegula::ir {
 
 Expr simplify(const Expr& e, const Facts& facts);
 
-// Whether the condition holds wherever the facts do; false if that is not found out.
-bool proves(const Expr& condition, const Facts& facts);
-
 // Expressions and limits of views are simplified with what loops, branches and requirements say about their
 // variables; decided branches, empty loops, and lets and loads without use are dropped.
 Kernel simplify(const Kernel& kernel);

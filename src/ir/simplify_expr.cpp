@@ -51,6 +51,4 @@ class Simplifier {
 
 Expr simplify(const Expr& e, const Facts& facts) { return Simplifier(facts)(e); }
 
-bool proves(const Expr& condition, const Facts& facts) { return is_constant(simplify(condition, facts), 1); }
-
 }  // namespace tegula::ir

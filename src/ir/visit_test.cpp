@@ -102,8 +102,6 @@ TEST(Visit, StatementsAreReplacedInside) {
 TEST(Effects, OfStatementsAlone) {
   const Sample s;
   EXPECT_TRUE(effects(s.load).reads(s.a));
-  EXPECT_TRUE(effects(s.load).is_pure());
-  EXPECT_FALSE(effects(s.store).is_pure());
   EXPECT_TRUE(effects(s.store).writes(s.t));
   EXPECT_FALSE(effects(s.store).reads(s.t));
   EXPECT_TRUE(effects(s.leave).leaves);
@@ -138,7 +136,6 @@ TEST(Effects, MutableVariables) {
   const Effects read = effects(st(Let{x, variable(n)}));
   const Effects assign = effects(st(Assign{n, variable(x) + 1}));
   EXPECT_EQ(first.assigned, std::vector<VariablePtr>{n});
-  EXPECT_TRUE(read.is_pure());
   EXPECT_TRUE(conflict(read, assign));
   EXPECT_TRUE(conflict(first, assign));
   EXPECT_FALSE(conflict(read, read));

@@ -81,12 +81,4 @@ Layout mma_operand_a(std::int64_t m, std::int64_t k, const Division& warps) {
   return rows_by_warps(m, k, 16, warps, false);
 }
 
-Layout mma_operand_b(std::int64_t k, std::int64_t n, const Division& warps) {
-  const std::int64_t own = exact_div(n, warps.along_n);
-  Digits threads{digit(2, 0, 4, 2), digit(2, 1, 8, 1), replica(2, warps.along_m),
-                 digit(2, 1, warps.along_n, own)};
-  Digits registers{digit(2, 0, 2, 1), digit(2, 0, exact_div(k, 8), 8), digit(2, 1, exact_div(own, 8), 8)};
-  return {{k, n}, std::move(threads), std::move(registers)};
-}
-
 }  // namespace tegula::layout

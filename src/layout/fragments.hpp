@@ -20,10 +20,8 @@ Layout wgmma_accumulator(std::int64_t m, std::int64_t n, const Division& groups)
 // The accumulator [m, n] of mma.sync m16n8 on along_m x along_n warps, divided in the same way.
 Layout mma_accumulator(std::int64_t m, std::int64_t n, const Division& warps);
 
-// The 16-bit operand A [m, k] in registers, and for mma.sync the operand B [k, n]. Warps that share rows of
-// A, or columns of B, hold the same elements.
+// The 16-bit operand A [m, k] in registers. Warps that share rows hold the same elements.
 Layout wgmma_operand_a(std::int64_t m, std::int64_t k, const Division& groups);
 Layout mma_operand_a(std::int64_t m, std::int64_t k, const Division& warps);
-Layout mma_operand_b(std::int64_t k, std::int64_t n, const Division& warps);
 
 }  // namespace tegula::layout

@@ -149,7 +149,7 @@ class CpuExecutor : public Executable {
 
   std::vector<std::string> notes() const override {
     std::vector<std::string> result;
-    const std::size_t room = cache_sizes().l2_bytes / 2;
+    const std::size_t room = l2_bytes() / 2;
     for (std::size_t i = 0; i < blocks_.size(); ++i) {
       const std::size_t bytes = program_.blocks[i].scratch_bytes;
       if (bytes <= room) continue;

@@ -36,11 +36,6 @@ bool has_avx512() {
 #endif
 }
 
-std::size_t cache_size(int name, std::size_t usual) {
-  const long bytes = sysconf(name);
-  return bytes > 0 ? static_cast<std::size_t>(bytes) : usual;
-}
-
 }  // namespace
 
 std::string_view isa_name(Isa isa) {
@@ -84,8 +79,9 @@ Isa best_isa() {
   return has_avx512() ? Isa::avx512 : has_avx2() ? Isa::avx2 : Isa::portable;
 }
 
-CacheSizes cache_sizes() {
-  return {cache_size(_SC_LEVEL1_DCACHE_SIZE, 32 << 10), cache_size(_SC_LEVEL2_CACHE_SIZE, 1 << 20)};
+std::size_t l2_bytes() {
+  const long bytes = sysconf(_SC_LEVEL2_CACHE_SIZE);
+  return bytes > 0 ? static_cast<std::size_t>(bytes) : std::size_t{1} << 20;
 }
 
 }  // namespace tegula

@@ -21,10 +21,7 @@ bool is_supported(Isa isa);
 // The best one of this machine, or TEGULA_ISA; an ArgumentError if that is unknown or unsupported.
 Isa best_isa();
 
-struct CacheSizes {
-  std::size_t l1_bytes;  // data cache of one core
-  std::size_t l2_bytes;
-};
-CacheSizes cache_sizes();
+// Of the second cache of one core.
+std::size_t l2_bytes();
 
 }  // namespace tegula

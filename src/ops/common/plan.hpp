@@ -16,14 +16,14 @@ inline constexpr int gpu_processors = 132;
 inline constexpr int warp_group_rows = 64;
 // Features up to which 128 queries, with one step of keys and values, fit shared memory in 16 bits.
 inline constexpr int most_dim_of_128_rows = 448;
-// Of shared memory, for the four tiles of a step of gradients.
-inline constexpr std::int64_t bytes_of_gradient_tiles = 192 << 10;
+// Of a GPU's shared memory, for the tiles of a step.
+inline constexpr std::int64_t bytes_of_tiles = 192 << 10;
 // Of a GPU's memory, that slots of tokens may take whatever a call is.
 inline constexpr std::int64_t bytes_of_slots = std::int64_t{1} << 30;
 
-// Rows of each of the four tiles.
+// Rows of each of the four tiles of a step of gradients.
 inline int fitting_extent(int extent, int dim, std::int64_t bytes) {
-  while (extent > 16 && 4 * extent * dim * bytes > bytes_of_gradient_tiles) extent /= 2;
+  while (extent > 16 && 4 * extent * dim * bytes > bytes_of_tiles) extent /= 2;
   return extent;
 }
 

@@ -2,6 +2,7 @@
 
 #include "ops/attention/heads.hpp"
 #include "ops/common/functions.hpp"
+#include "ops/common/plan.hpp"
 #include "ops/selection/call.hpp"
 
 namespace tegula::ops {
@@ -21,8 +22,7 @@ void check_block(const Arguments& args, const char* name, int size) {
 
 // Of a GPU, whose shared memory holds the means of all blocks of a tile.
 void fit_shared_memory(BlockScoresKernel& kernel) {
-  constexpr std::int64_t most_bytes = 192 << 10;
-  while ((kernel.rows + kernel.columns) * kernel.dim * std::int64_t{f32.bytes()} > most_bytes)
+  while ((kernel.rows + kernel.columns) * kernel.dim * std::int64_t{f32.bytes()} > bytes_of_tiles)
     (kernel.rows > kernel.columns ? kernel.rows : kernel.columns) /= 2;
 }
 
