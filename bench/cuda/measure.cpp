@@ -11,6 +11,7 @@ namespace {
 constexpr double most_error = 2e-2;    // of a sample: rounding of bf16
 constexpr double budget_ms = 1000;     // of a workload
 constexpr double hopeless_ms = 20000;  // of one call, beyond which it is not repeated
+constexpr int most_rounds = 100;       // more than a clock takes that the workload before has slowed down
 
 double at(const std::vector<double>& sorted, double share) {
   return sorted[std::min(sorted.size() - 1,
@@ -26,7 +27,7 @@ Measured measure(const Workload& workload) {
     const Stream stream = Stream::of_default();
     const double first = cuda::milliseconds_of(stream, 1, ready.call).front();
     result.error = ready.error();
-    const int rounds = first > hopeless_ms ? 1 : std::clamp(static_cast<int>(budget_ms / first), 3, 30);
+    const int rounds = first > hopeless_ms ? 1 : std::clamp(static_cast<int>(budget_ms / first), 3, most_rounds);
     std::vector<double> times = cuda::milliseconds_of(stream, rounds, ready.call);
     std::sort(times.begin(), times.end());
     result.ms = at(times, 0.5), result.p20 = at(times, 0.2), result.p80 = at(times, 0.8);
