@@ -6,6 +6,8 @@ namespace tegula::schedule {
 namespace {
 
 constexpr long endless = 1 << 18;  // steps of one trial
+// Of the steps of a loop: a multiple of the depths that rings have. Two rounds show what more would.
+constexpr int round_of_rings = 240;
 
 struct Found {
   Finding finding;
@@ -92,6 +94,7 @@ int Machine::value(const Count& count, const Actor& a) const {
     }
     sum += product;
   }
+  if (sum > 2 * round_of_rings) return round_of_rings + sum % round_of_rings;
   return std::max(sum, 0);
 }
 
