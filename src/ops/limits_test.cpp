@@ -50,7 +50,8 @@ std::vector<Limit> table() {
           rows.push_back({op, bf16, heads, 64, 64, entries, {{"repeats", repeats}}});
   for (const char* block : {"128", "256"})  // loops of thousands of steps
     for (std::int64_t heads : {1, 4, 16})
-      rows.push_back({"nsa_selected_attention_backward", bf16, heads, 128, 128, 768, {{"block_size", block}}});
+      rows.push_back(
+          {"nsa_selected_attention_backward", bf16, heads, 128, 128, 768, {{"block_size", block}}});
   rows.push_back(
       {"block_sparse_attention_backward", bf16, 4, 64, 64, 768, {{"q_block", "1"}, {"k_block", "128"}}});
   for (std::int64_t entries : {768, 1024})

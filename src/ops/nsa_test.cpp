@@ -292,5 +292,31 @@ TEST(Nsa, RefusesWrongCalls) {
   expect_refusal(call(q, indices, {.max_seqlen_q = 4}), "cu_seqlens_q and cu_seqlens_k beside it");
 }
 
+// The window is a call of its own: nothing is written before the other call's arguments are known to be
+// right.
+TEST(Nsa, RefusesBeforeItsWindowIsWritten) {
+  const Tensor q = Tensor::zeros({1, 20, 4, 16}, f32), k = Tensor::zeros({1, 30, 2, 16}, f32);
+  const Tensor indices = Tensor::zeros({1, 20, 2, 3}, i32), counts = Tensor::zeros({1, 20, 2}, i32);
+  const Tensor window_out = Tensor::full({1, 20, 4, 16}, f32, 7), lse = Tensor::zeros({1, 4, 20}, f32);
+  auto elsewhere = [](TensorRef tensor) {
+    tensor.device = Device::cuda();
+    return tensor;
+  };
+  auto call = [&](const TensorRef& lists, NsaSelectedOptions options) {
+    options.window = 5, options.window_out = window_out.ref(), options.target = Target::cpu();
+    return [=] { nsa_selected_attention(q, k, k, lists, options); };
+  };
+  const std::string name = "nsa_selected_attention, argument ";
+  expect_refusal(call(elsewhere(indices.ref()), {}),
+                 name + "'block_indices': expected a tensor on cpu, as q");
+  expect_refusal(call(indices, {.block_counts = elsewhere(counts.ref())}),
+                 name + "'block_counts': expected a tensor on cpu, as q");
+  expect_refusal(call(indices, {.out = elsewhere(q.ref())}), name + "'out': expected a tensor on cpu");
+  expect_refusal(call(indices, {.out = q.ref()}), name + "'out': expected memory of its own, not that of q");
+  expect_refusal(call(indices, {.lse = lse.ref(), .window_lse = elsewhere(lse.ref())}),
+                 "'lse': expected a tensor");
+  for (const float x : window_out.values<float>()) ASSERT_EQ(x, 7);
+}
+
 }  // namespace
 }  // namespace tegula::ops

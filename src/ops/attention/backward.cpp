@@ -23,6 +23,7 @@ BackwardMask mask_of(const AttentionKernel& forward) {
 
 BackwardInputs check_backward(const Arguments& args, const HeadTensors& t, Layout layout,
                               const BackwardTensors& given, const std::string& prefix) {
+  args.check_device("q", t.q);
   const bool batched = t.q.rank() == 4;
   const Shape out_shape = caller_shape(layout, t.q, t.dim_v());
   const Shape lse_shape = batched ? Shape{t.q.size(0), t.heads, t.q.size(1)} : Shape{t.heads, t.q.size(0)};

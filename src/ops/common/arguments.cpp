@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "runtime/binding_memory.hpp"
+
 namespace tegula::ops {
 
 namespace {
@@ -39,6 +41,24 @@ void Arguments::check_tensor(const std::string& name, const TensorRef& tensor,
     refuse(name, "extents below 2^29", describe(tensor), "split the call");
   if (tensor.data == nullptr && nelements(tensor) != 0)
     refuse(name, "memory", describe(tensor) + " at a null pointer", "allocate it first");
+  check_device(name, tensor);
+}
+
+void Arguments::check_device(const std::string& name, const TensorRef& tensor) const {
+  if (!device_) device_ = tensor.device, first_ = name;
+  if (tensor.device != *device_)
+    refuse(name, fmt::format("a tensor on {}, as {}", device_->name(), first_), describe(tensor),
+           "copy it there");
+}
+
+void Arguments::check_apart(const char* name, const std::optional<TensorRef>& output,
+                            const Named& others) const {
+  if (!output) return;
+  for (const auto& [other, tensor] : others) {
+    if (share_bytes(*output, tensor))
+      refuse(name, fmt::format("memory of its own, not that of {}", other), describe(*output),
+             "pass another tensor");
+  }
 }
 
 void Arguments::check_contiguous_features(const std::string& name, const TensorRef& tensor) const {
@@ -57,6 +77,8 @@ Tensor Arguments::output(const std::string& name, const std::optional<TensorRef>
                          DType type, const std::string& meaning, const Device& device) const {
   if (!given) return Tensor::empty(shape, type, device);
   check_shape(name, *given, type, shape, meaning);
+  if (given->device != device)
+    refuse(name, "a tensor on " + device.name(), describe(*given), "copy the result there afterwards");
   return Tensor::adopt(*given, nullptr);
 }
 

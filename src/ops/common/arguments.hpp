@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "tegula/error.hpp"
@@ -28,13 +29,19 @@ class Arguments {
     if (!good) refuse(text(argument), text(expected), text(given), text(remedy));
   }
 
-  // A tensor of one of the types and ranks; its features lie side by side.
+  // A tensor of one of the types and ranks, on the device of the first one.
   void check_tensor(const std::string& name, const TensorRef& tensor, const std::vector<DType>& types,
                     const std::vector<int>& ranks) const;
   // As check_tensor, for a tensor of exactly this shape; `meaning` names the dimensions.
   void check_shape(const std::string& name, const TensorRef& tensor, DType type, const Shape& shape,
                    const std::string& meaning) const;
+  // On the device of the first tensor that is checked.
+  void check_device(const std::string& name, const TensorRef& tensor) const;
   void check_contiguous_features(const std::string& name, const TensorRef& tensor) const;
+
+  // No memory of these is written by way of the output, which the caller may not have given.
+  using Named = std::vector<std::pair<const char*, TensorRef>>;
+  void check_apart(const char* name, const std::optional<TensorRef>& output, const Named& others) const;
 
   // The tensor to write: the caller's, which must fit, or a new one on the device.
   Tensor output(const std::string& name, const std::optional<TensorRef>& given, const Shape& shape,
@@ -49,6 +56,9 @@ class Arguments {
   }
 
   std::string op_;
+  // The first tensor's, and its name.
+  mutable std::optional<Device> device_;
+  mutable std::string first_;
 };
 
 // A text that is made if it is needed: a warm call of an operator takes less time than a few of them.
