@@ -92,6 +92,8 @@ void describe(Operator& op) {
       example("causal_bf16", {1, 150, 200, 4, 2, 64, 32}, bf16, {{"causal", "true"}}, false, false),
       example("any_order_bf16", {1, 150, 200, 4, 2, 64, 32}, bf16,
               {{"causal", "true"}, {"deterministic", "false"}}, false, false),
+      example("features_192_128_bf16", {1, 90, 110, 2, 1, 192, 128}, bf16, {{"causal", "true"}}, false,
+              false),
       example("wide_f16", {1, 130, 140, 2, 2, 128, 128}, f16, {{"left", "90"}, {"deterministic", "false"}},
               false, false)};
   op.bench_cases = {

@@ -83,32 +83,36 @@ Work work_of(const Tensors& in, const Options& options) {
 struct Sizes {
   std::int64_t batch = 1, queries = 1, keys = 1, heads = 1, kv_heads = 1, dim = 64;
   int q_block = 64, k_block = 64;
+  std::int64_t dim_v = 0;  // 0: as dim
+
+  std::int64_t of_values() const { return dim_v > 0 ? dim_v : dim; }
 };
 
-enum class Choice { lists, lists_with_counts, mask };
+enum class Choice { lists, lists_of_every_head, lists_with_counts, mask };
 
 Case example(const std::string& name, Sizes s, DType type, std::int64_t entries, Choice choice,
              OptionTexts options = {}) {
   options["q_block"] = std::to_string(s.q_block), options["k_block"] = std::to_string(s.k_block);
-  return {
-      name, std::move(options), [=](std::uint64_t seed) {
-        Tensors inputs{{"q", Tensor::random_normal({s.batch, s.queries, s.heads, s.dim}, type, seed)},
-                       {"k", Tensor::random_normal({s.batch, s.keys, s.kv_heads, s.dim}, type, seed + 1)},
-                       {"v", Tensor::random_normal({s.batch, s.keys, s.kv_heads, s.dim}, type, seed + 2)}};
-        const std::int64_t q_blocks = (s.queries + s.q_block - 1) / s.q_block,
-                           k_blocks = (s.keys + s.k_block - 1) / s.k_block;
-        const Shape lists{s.batch, s.kv_heads, q_blocks, entries};
-        if (choice == Choice::mask)
-          inputs.emplace(
-              "mask", Tensor::random_integers({s.batch, s.kv_heads, q_blocks, k_blocks}, i32, seed + 3, 0, 2)
-                          .to(boolean));
-        else
-          inputs.emplace("indices", Tensor::random_integers(lists, i32, seed + 3, -1, k_blocks));
-        if (choice == Choice::lists_with_counts)
-          inputs.emplace("counts", Tensor::random_integers({s.batch, s.kv_heads, q_blocks}, i32, seed + 4, 0,
-                                                           entries + 1));
-        return inputs;
-      }};
+  return {name, std::move(options), [=](std::uint64_t seed) {
+            Tensors inputs{
+                {"q", Tensor::random_normal({s.batch, s.queries, s.heads, s.dim}, type, seed)},
+                {"k", Tensor::random_normal({s.batch, s.keys, s.kv_heads, s.dim}, type, seed + 1)},
+                {"v", Tensor::random_normal({s.batch, s.keys, s.kv_heads, s.of_values()}, type, seed + 2)}};
+            const std::int64_t q_blocks = (s.queries + s.q_block - 1) / s.q_block,
+                               k_blocks = (s.keys + s.k_block - 1) / s.k_block;
+            const Shape lists{s.batch, choice == Choice::lists_of_every_head ? s.heads : s.kv_heads, q_blocks,
+                              entries};
+            if (choice == Choice::mask)
+              inputs.emplace("mask", Tensor::random_integers({s.batch, s.kv_heads, q_blocks, k_blocks}, i32,
+                                                             seed + 3, 0, 2)
+                                         .to(boolean));
+            else
+              inputs.emplace("indices", Tensor::random_integers(lists, i32, seed + 3, -1, k_blocks));
+            if (choice == Choice::lists_with_counts)
+              inputs.emplace("counts", Tensor::random_integers({s.batch, s.kv_heads, q_blocks}, i32, seed + 4,
+                                                               0, entries + 1));
+            return inputs;
+          }};
 }
 
 void describe_block_sparse(Operator& op) {
@@ -136,19 +140,24 @@ void describe_block_sparse(Operator& op) {
       {"softcap", OptionType::real, "0", "scores become c tanh(score / c), 0: not", {}},
       {"tile_queries", OptionType::integer, "0", "queries of a tile, 0: planned", {}},
       {"tile_keys", OptionType::integer, "0", "keys of a tile, 0: planned", {}}};
-  op.check_cases = {example("lists", {1, 48, 64, 2, 2, 16, 16, 16}, f32, 2, Choice::lists),
-                    example("packed_heads_causal", {1, 30, 50, 4, 1, 16, 4, 8}, f32, 4, Choice::lists,
-                            {{"causal", "true"}}),
-                    example("counts_f16", {2, 40, 70, 2, 1, 16, 20, 24}, f16, 3, Choice::lists_with_counts),
-                    example("mask_single_keys", {1, 33, 41, 2, 2, 16, 16, 1}, f32, 0, Choice::mask),
-                    example("single_keys_causal_f16", {2, 40, 300, 4, 2, 24, 16, 1}, f16, 90,
-                            Choice::lists_with_counts, {{"causal", "true"}}),
-                    example("single_queries_bf16", {1, 90, 170, 4, 2, 64, 1, 32}, bf16, 4,
-                            Choice::lists_with_counts, {{"causal", "true"}}),
-                    example("wide_blocks_bf16", {1, 260, 300, 4, 2, 64, 128, 128}, bf16, 2, Choice::lists,
-                            {{"causal", "true"}}),
-                    example("diagonal_parts_bf16", {1, 300, 300, 4, 2, 64, 256, 256}, bf16, 2, Choice::lists,
-                            {{"causal", "true"}})};
+  op.check_cases = {
+      example("lists", {1, 48, 64, 2, 2, 16, 16, 16}, f32, 2, Choice::lists),
+      example("packed_heads_causal", {1, 30, 50, 4, 1, 16, 4, 8}, f32, 4, Choice::lists,
+              {{"causal", "true"}}),
+      example("counts_f16", {2, 40, 70, 2, 1, 16, 20, 24}, f16, 3, Choice::lists_with_counts),
+      example("mask_single_keys", {1, 33, 41, 2, 2, 16, 16, 1}, f32, 0, Choice::mask),
+      example("single_keys_causal_f16", {2, 40, 300, 4, 2, 24, 16, 1}, f16, 90, Choice::lists_with_counts,
+              {{"causal", "true"}}),
+      example("single_queries_bf16", {1, 90, 170, 4, 2, 64, 1, 32}, bf16, 4, Choice::lists_with_counts,
+              {{"causal", "true"}}),
+      example("wide_blocks_bf16", {1, 260, 300, 4, 2, 64, 128, 128}, bf16, 2, Choice::lists,
+              {{"causal", "true"}}),
+      example("features_192_128_bf16", {1, 90, 140, 4, 2, 192, 32, 48, 128}, bf16, 2, Choice::lists,
+              {{"causal", "true"}}),
+      example("features_96_f16", {1, 70, 130, 4, 2, 96, 16, 64}, f16, 2, Choice::lists_of_every_head),
+      example("features_256_odd_blocks_bf16", {1, 75, 110, 2, 1, 256, 7, 24}, bf16, 3, Choice::lists),
+      example("diagonal_parts_bf16", {1, 300, 300, 4, 2, 64, 256, 256}, bf16, 2, Choice::lists,
+              {{"causal", "true"}})};
   op.bench_cases = {example("4096_64x64_10%", {1, 4096, 4096, 8, 8, 64, 64, 64}, f32, 7, Choice::lists),
                     example("4096_64x64_25%", {1, 4096, 4096, 8, 8, 64, 64, 64}, f32, 18, Choice::lists),
                     example("4096_16x64_grouped", {1, 4096, 4096, 8, 1, 64, 16, 64}, f32, 7, Choice::lists),

@@ -90,6 +90,9 @@ Work work_of(const Tensors& in, const Options& options) {
 struct Sizes {
   std::int64_t batch = 1, tokens = 1, heads = 1, kv_heads = 1, dim = 64, entries = 16;
   int block = 64;
+  std::int64_t dim_v = 0;  // 0: as dim
+
+  std::int64_t of_values() const { return dim_v > 0 ? dim_v : dim; }
 };
 
 // Past blocks, drawn for each token by itself, among them the first and the one of the token.
@@ -109,10 +112,11 @@ Tensor random_selection(Sizes s, std::uint64_t seed) {
 Case example(const std::string& name, Sizes s, DType type, OptionTexts options = {}, bool counts = false) {
   options["block_size"] = std::to_string(s.block);
   return {name, std::move(options), [=](std::uint64_t seed) {
-            Tensors in{{"q", Tensor::random_normal({s.batch, s.tokens, s.heads, s.dim}, type, seed)},
-                       {"k", Tensor::random_normal({s.batch, s.tokens, s.kv_heads, s.dim}, type, seed + 1)},
-                       {"v", Tensor::random_normal({s.batch, s.tokens, s.kv_heads, s.dim}, type, seed + 2)},
-                       {"block_indices", random_selection(s, seed + 3)}};
+            Tensors in{
+                {"q", Tensor::random_normal({s.batch, s.tokens, s.heads, s.dim}, type, seed)},
+                {"k", Tensor::random_normal({s.batch, s.tokens, s.kv_heads, s.dim}, type, seed + 1)},
+                {"v", Tensor::random_normal({s.batch, s.tokens, s.kv_heads, s.of_values()}, type, seed + 2)},
+                {"block_indices", random_selection(s, seed + 3)}};
             if (counts)
               in.emplace("block_counts", Tensor::random_integers({s.batch, s.tokens, s.kv_heads}, i32,
                                                                  seed + 4, 0, s.entries + 1));
@@ -158,6 +162,9 @@ void describe_nsa(Operator& op) {
       example("grouped_window", {1, 40, 8, 2, 16, 3, 8}, f32, {{"window", "9"}}),
       example("counts_diagonal_f16", {2, 33, 2, 1, 16, 2, 16}, f16, {{"diagonal", "true"}}, true),
       example("repeats_group_of_3_bf16", {1, 150, 6, 2, 64, 5, 32}, bf16, {{"repeats", "true"}}),
+      example("features_192_128_bf16", {1, 90, 8, 2, 192, 3, 32, 128}, bf16, {{"window", "20"}}),
+      example("features_96_f16", {1, 80, 4, 2, 96, 3, 16}, f16, {{"diagonal", "true"}}),
+      example("features_256_bf16", {1, 70, 4, 1, 256, 3, 32}, bf16),
       example("long_group_of_16_bf16", {1, 200, 16, 1, 128, 4, 64}, bf16)};
   op.bench_cases = {example("4096_grouped_16", {1, 4096, 16, 1, 128, 16, 64}, f32),
                     example("4096_grouped_4", {1, 4096, 16, 4, 128, 16, 64}, f32),
