@@ -27,7 +27,8 @@ Measured measure(const Workload& workload) {
     const Stream stream = Stream::of_default();
     const double first = cuda::milliseconds_of(stream, 1, ready.call).front();
     result.error = ready.error();
-    const int rounds = first > hopeless_ms ? 1 : std::clamp(static_cast<int>(budget_ms / first), 3, most_rounds);
+    const int rounds =
+        first > hopeless_ms ? 1 : std::clamp(static_cast<int>(budget_ms / first), 3, most_rounds);
     std::vector<double> times = cuda::milliseconds_of(stream, rounds, ready.call);
     std::sort(times.begin(), times.end());
     result.ms = at(times, 0.5), result.p20 = at(times, 0.2), result.p80 = at(times, 0.8);

@@ -6,7 +6,8 @@ namespace tegula::schedule {
 namespace {
 
 constexpr long endless = 1 << 18;  // steps of one trial
-// Of the steps of a loop: a multiple of the depths that rings have. Two rounds show what more would.
+// Steps of a loop, a multiple of the usual depths of rings: of more than two such rounds one and the rest are
+// run.
 constexpr int round_of_rings = 240;
 
 struct Found {

@@ -39,8 +39,8 @@ class Arguments {
   void check_device(const std::string& name, const TensorRef& tensor) const;
   void check_contiguous_features(const std::string& name, const TensorRef& tensor) const;
 
-  // No memory of these is written by way of the output, which the caller may not have given.
   using Named = std::vector<std::pair<const char*, TensorRef>>;
+  // The output, where the caller has given one, shares no memory with these.
   void check_apart(const char* name, const std::optional<TensorRef>& output, const Named& others) const;
 
   // The tensor to write: the caller's, which must fit, or a new one on the device.
