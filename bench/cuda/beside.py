@@ -1,6 +1,7 @@
 """Chosen blocks beside cuDNN's dense attention of the same heads and FlexAttention, in turns in one process: what limits the
 power of a processor changes between processes. One line of JSON a row: rates in TFLOPS, and ours by that of dense attention, the
-median of all rounds. Gradients stand beside the same dense forward, which tells what the processor had.
+median of all rounds. Gradients of chosen blocks stand beside the same dense forward, which tells what the processor had; dense
+gradients beside cuDNN's.
 
   beside.py [--without-flex] [WORD...]    only the rows whose names have one of the words
 """
@@ -45,11 +46,25 @@ def gradient_rows():
                 yield length, block, group, causal, deterministic
 
 
+def dense_gradients(length, causal, flush):
+    """The gradients of 16384 tokens of 16 heads, and cuDNN's."""
+    batch, heads = DENSE // length, 16
+    q, k, v, dout = [torch.randn(batch, length, heads, DIM, device="cuda", dtype=torch.bfloat16) for _ in range(4)]
+    out, lse = tegula.attention(q, k, v, causal=causal)
+    own, rival = rivals.rounds_of([lambda: tegula.attention_backward(dout, q, k, v, out, lse, causal=causal),
+                                   rivals.backward(batch, length, heads, DIM, causal)], flush, ROUNDS)
+    flops = 10.0 * batch * heads * DIM * length * length * (0.5 if causal else 1)
+    return compared(flops, own, flops, rival)
+
+
 def name_of(length, q_block, k_block, what=""):
     return "block sparse bf16 %dx%dx%dx%d %dx%d 1 of 10%s" % (length, HEADS, KV_HEADS, DIM, q_block, k_block, what)
 
 
 def rows(with_flex):
+    for length, causal in itertools.product((16384, 8192, 4096, 2048), (False, True)):
+        yield "dense backward bf16 %dx%dx16x%d%s" % (DENSE // length, length, DIM, " causal" if causal else ""), (
+            functools.partial(dense_gradients, length, causal))
     for length, q_block, k_block, causal in rivals.sparse_shapes():
         yield name_of(length, q_block, k_block, " causal" if causal else ""), functools.partial(
             measure, length, q_block, k_block, causal, with_flex)

@@ -19,6 +19,8 @@ struct BoxStores {
   std::size_t row_at = 0;  // which of them counts rows
   std::vector<Box> boxes;
   std::int64_t registers = 0;  // of a thread for each
+  int rows = 0;                // of each
+  bool turned = false;  // the fragment's columns are rows: all boxes of a warp group are staged at once
 };
 
 }  // namespace tegula::codegen

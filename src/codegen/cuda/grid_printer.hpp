@@ -77,6 +77,8 @@ class CudaGridPrinter {
   void end_of_block();
   std::string leave_by(const ir::Exit& exit) const;
   void decode(const ir::Grid& grid, const std::string& number);
+  // Of a number's last digit: no block has it.
+  std::string is_behind_last(const ir::Grid& grid);
   void decode_digits(const ir::Grid& grid, const std::vector<std::size_t>& order, std::string rest);
   void decode_grouped(const ir::Grid& grid, const std::string& number);
   void decode_heavy(const ir::Grid& grid, std::size_t heavy, bool grows, const std::string& number);
@@ -145,6 +147,7 @@ class CudaGridPrinter {
   // ---- packed fragments (print_packed.cpp)
   struct Conversion {
     ir::BufferPtr from, to;
+    bool turned = false;  // `to` is the transposed
   };
   std::optional<Conversion> whole_store(const ir::Stmt& s) const;
   std::optional<Conversion> conversion(const ir::Stmt& s) const;
@@ -201,6 +204,8 @@ class CudaGridPrinter {
     return n.from->type == f32 || packed_.contains(n.from.get());
   }
   void store_matrices(const Conversion& n, const ir::View& to, const Loc& at);
+  void store_plain_matrices(const Conversion& n);
+  void store_turned_matrices(const Conversion& n);
 
   // ---- fragments to rows of tensors (print_row_stores.cpp)
   void store_rows(const ir::For& n, const ir::Access& to, const Loc& at);

@@ -20,24 +20,34 @@ std::optional<CudaGridPrinter::Conversion> CudaGridPrinter::matrix_store(const S
   if (!found || found->to->space != Space::shared || found->to->rank() != 2 ||
       !swizzled_.contains(found->to.get()))
     return std::nullopt;
-  const auto& [from, to] = *found;
+  const BufferPtr &from = found->from, &to = found->to;
   const bool converts = from->type == f32 || from->type == to->type;
   if (!to->type.is_floating() || to->type.bits() != 16 || !converts) return std::nullopt;
-  const std::int64_t m = to->extent(0), n = to->extent(1), groups = team_.threads / 128;
-  if (team_.threads % 128 != 0 || m % (64 * groups) != 0 || n % block_columns != 0) return std::nullopt;
+  const std::int64_t m = from->extent(0), n = from->extent(1), groups = team_.threads / 128;
+  if (team_.threads % 128 != 0 || m % (64 * groups) != 0) return std::nullopt;
+  if (found->turned ? n % 16 != 0 || swizzled_order(*to).columns != block_columns : n % block_columns != 0)
+    return std::nullopt;
   if (layouts_.fragments.at(from.get()) != layout::wgmma_accumulator(m, n, {groups, 1})) return std::nullopt;
   return found;
 }
 
 // Every warp group its own rows; eight registers of 16 rows and 16 columns at a time.
 void CudaGridPrinter::store_matrices(const Conversion& n, const View& to, const Loc& at) {
+  out_.code();
+  touch(to, MemoryUse::write, false);
+  out_.open(fmt::format("{{  // {}: by matrices", short_location(at)));
+  if (n.turned)
+    store_turned_matrices(n);
+  else
+    store_plain_matrices(n);
+  out_.close();
+}
+
+void CudaGridPrinter::store_plain_matrices(const Conversion& n) {
   const FragmentTile& from = fragments_.at(n.from.get());
   const SharedTile& tile = shared_.at(n.to.get());
   const std::int64_t m = n.to->extent(0), columns = n.to->extent(1), groups = team_.threads / 128;
   const std::int64_t registers = block_columns / (from.is_packed ? 4 : 2);
-  out_.code();
-  touch(to, MemoryUse::write, false);
-  out_.open(fmt::format("{{  // {}: by matrices", short_location(at)));
   const std::string row = names_.unique("row");
   out_.line(fmt::format("{0}* const {1} = {2} + ({3} / 32 * 16 + {3} % 16) * {4};", element_type(n.to->type),
                         row, tile.name, team_.thread, block_columns));
@@ -48,7 +58,18 @@ void CudaGridPrinter::store_matrices(const Conversion& n, const View& to, const 
                             (j * m + i * 64 * groups) * block_columns, from.name, block * registers,
                             team_.thread));
   }
-  out_.close();
+}
+
+// The 64 rows of a warp group are a block of columns of the tile.
+void CudaGridPrinter::store_turned_matrices(const Conversion& n) {
+  const FragmentTile& from = fragments_.at(n.from.get());
+  const SharedTile& tile = shared_.at(n.to.get());
+  const std::int64_t rows = n.to->extent(0), groups = team_.threads / 128,
+                     blocks = n.to->extent(1) / (block_columns * groups);
+  for (std::int64_t i = 0; i < blocks; ++i)
+    out_.line(fmt::format("tg::stage_columns<{}>({} + ({} / 128 + {}) * {}, {} + {}, {});", rows, tile.name,
+                          team_.thread, i * groups, rows * block_columns, from.name,
+                          i * rows / (from.is_packed ? 4 : 2), team_.thread));
 }
 
 }  // namespace tegula::codegen

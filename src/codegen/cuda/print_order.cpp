@@ -1,6 +1,7 @@
 // Which block has which index: the order in which blocks begin.
 #include <fmt/format.h>
 
+#include <numeric>
 #include <utility>
 
 #include "codegen/cuda/grid_printer.hpp"
@@ -32,6 +33,19 @@ HeavyIndex heavy_index(const Grid& grid) {
     }
   }
   return {};
+}
+
+bool has_groups(const Grid& grid) { return grid.hints.order == GridOrder::grouped && grid.index.size() > 1; }
+
+// Whether a block's indices are the digits of its number.
+bool has_digits(const Grid& grid) { return !has_groups(grid) && heavy_index(grid).index < 0; }
+
+// The indices, those that change fastest first.
+std::vector<std::size_t> digits_of(const Grid& grid) {
+  std::vector<std::size_t> order(grid.index.size());
+  std::iota(order.begin(), order.end(), 0);
+  if (grid.hints.order == GridOrder::column && order.size() > 1) std::swap(order[0], order[1]);
+  return order;
 }
 
 }  // namespace
@@ -109,15 +123,16 @@ void CudaGridPrinter::decode_heavy(const Grid& grid, std::size_t heavy, bool gro
   decode_digits(grid, others, rest);
 }
 
+std::string CudaGridPrinter::is_behind_last(const Grid& grid) {
+  const std::size_t last = digits_of(grid).back();
+  return fmt::format("{} >= {}", variable_text(grid.index[last]), value(grid.extents[last]));
+}
+
 void CudaGridPrinter::decode(const Grid& grid, const std::string& number) {
-  const bool is_plane = grid.index.size() > 1;
-  if (grid.hints.order == GridOrder::grouped && is_plane) return decode_grouped(grid, number);
+  if (has_groups(grid)) return decode_grouped(grid, number);
   if (const HeavyIndex heavy = heavy_index(grid); heavy.index >= 0)
     return decode_heavy(grid, static_cast<std::size_t>(heavy.index), heavy.grows, number);
-  std::vector<std::size_t> order;
-  for (std::size_t i = 0; i < grid.index.size(); ++i) order.push_back(i);
-  if (grid.hints.order == GridOrder::column && is_plane) std::swap(order[0], order[1]);
-  decode_digits(grid, order, number);
+  decode_digits(grid, digits_of(grid), number);
 }
 
 bool CudaGridPrinter::runs_beside(int number) const {
@@ -154,7 +169,7 @@ void CudaGridPrinter::in_turns(const schedule::Loop& n) {
   const Facts before = facts_;
   out_.code();
   if (!is_consumer_) {
-    out_.line(fmt::format("const uint32_t {} = {};", tiles_, blocks_text(*grid_)));
+    if (!has_digits(*grid_)) out_.line(fmt::format("const uint32_t {} = {};", tiles_, blocks_text(*grid_)));
     out_.line(roles_->one_loader ? "bool first = true;" : "uint32_t next = blockIdx.x;");
   }
   out_.line("#pragma unroll 1");
@@ -212,11 +227,16 @@ void CudaGridPrinter::event(const schedule::ReceiveTile&, const schedule::Event&
 }
 
 void CudaGridPrinter::event(const schedule::Leave&, const schedule::Event&) {
+  // The number of blocks would be kept for this alone, and a loader has few registers.
+  const bool by_digit = !is_consumer_ && has_digits(*grid_);
+  out_.code();
+  if (by_digit) decode(*grid_, tile_);
   sync_line(is_consumer_ ? fmt::format("if (!{}.w) break;", tile_)
+            : by_digit   ? fmt::format("if ({}) break;", is_behind_last(*grid_))
                          : fmt::format("if ({} >= {}) break;", tile_, tiles_));
   out_.leaves();
   has_tile_ = true;
-  if (!is_consumer_) decode(*grid_, tile_);
+  if (!is_consumer_ && !by_digit) decode(*grid_, tile_);
   for (std::size_t i = 0; is_consumer_ && i < grid_->index.size(); ++i)
     define_index(*grid_, i, fmt::format("{}.{}", tile_, "xyz"[i]));
   name_divisions();

@@ -25,14 +25,16 @@ std::optional<CudaGridPrinter::Conversion> CudaGridPrinter::whole_store(const St
   const Expr& value = is_cast ? store->value->args[0] : store->value;
   if (value->op != Op::variable || value->variable != load->variable) return std::nullopt;
   const auto a = passes::loop_axes(*loop, load->from), b = passes::loop_axes(*loop, store->to);
-  if (!a || a != b || !layouts_.fragments.contains(from.get())) return std::nullopt;
-  return Conversion{from, to};
+  if (!a || !b || !layouts_.fragments.contains(from.get())) return std::nullopt;
+  const bool turned = *a == std::vector<int>{b->rbegin(), b->rend()} && b->size() == 2;
+  if (*a != *b && !turned) return std::nullopt;
+  return Conversion{from, to, turned};
 }
 
 // To a fragment of 16-bit floats, of which each thread has pairs.
 std::optional<CudaGridPrinter::Conversion> CudaGridPrinter::conversion(const Stmt& s) const {
   const auto found = whole_store(s);
-  if (!found || found->from->type != f32 || found->to->space != Space::fragment ||
+  if (!found || found->turned || found->from->type != f32 || found->to->space != Space::fragment ||
       found->to->type.bits() != 16)
     return std::nullopt;
   const auto to_layout = layouts_.fragments.find(found->to.get());

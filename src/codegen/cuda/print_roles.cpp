@@ -40,7 +40,7 @@ void CudaGridPrinter::declare_rings(const passes::Roles& roles) {
     RingText text{names_.unique(ring.tiles[0]->name + "_ring"), memory_.allocate(16 * ring.depth, 16), {}};
     for (const BufferPtr& tile : ring.tiles) {
       const std::int64_t bytes = passes::slot_bytes(*tile);
-      text.tiles.push_back({memory_.allocate(bytes * ring.depth, 1024), bytes});
+      text.tiles.push_back({memory_.allocate(bytes * ring.depth, passes::slot_alignment(*tile)), bytes});
     }
     rings_.push_back(std::move(text));
   }
@@ -77,7 +77,7 @@ std::string CudaGridPrinter::begin_roles(const Grid& grid, const passes::Roles& 
   const int groups = roles.consumers / 128;
   if (has_turns(grid.body) && roles.one_loader && groups < passes::producer_threads / 32)
     handover_ = memory_.allocate(groups * handover_bytes, 64);
-  if (roles.stores) store_staging_ = memory_.allocate(passes::staging_bytes(roles.consumers), 1024);
+  if (roles.stores()) store_staging_ = memory_.allocate(groups * roles.store_bytes, 1024);
   prologue();
   out_.code();
   out_.open("if (threadIdx.x == 0) {");

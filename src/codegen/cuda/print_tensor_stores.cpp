@@ -23,6 +23,8 @@ layout::Division division_of(const layout::Layout& layout, int groups) {
 
 void stage_boxes(StepWriter& out, const BoxStores& n, const std::string& fragment, std::size_t first,
                  std::size_t count) {
+  if (n.turned)
+    return out.line(fmt::format("tg::stage_columns_of<{}>({}, {});", n.rows, n.staging, fragment));
   for (std::size_t i = first; i < first + count; ++i)
     out.line(fmt::format("tg::stage_words_of({} + {}, {} + {});", n.staging, n.boxes[i].buffer, fragment,
                          static_cast<std::int64_t>(i) * n.registers));
@@ -46,14 +48,21 @@ BoxStores CudaGridPrinter::boxes_of(const View& from, const View& to, const layo
   BoxStores result;
   result.map = tensor_map({signature_.slot_of(to.buffer.get()), plan.box, plan.columns, true});
   result.registers = plan.columns / 2;
+  result.rows = plan.rows, result.turned = plan.turned;
   for (std::size_t d = to.dims.size() - 1; d-- > 0;)
     result.coordinates.push_back(fmt::format("int({})", value(to.dims[d].offset)));
-  const std::int64_t columns = from.buffer->extent(1) / parts.along_n;
   result.column = value(to.dims.back().offset);
-  if (parts.along_n > 1) result.column += fmt::format(" + thread / {} * {}", 128 * parts.along_m, columns);
   for (std::size_t d = 0; d + 1 < to.dims.size(); ++d) {
     if (to.dims[d].axis == 0) result.row_at = to.dims.size() - 2 - d;
   }
+  if (plan.turned) {
+    result.column += fmt::format(" + thread / 128 * {}", passes::store_rows);
+    for (int box = 0; box < passes::store_buffers; ++box)
+      result.boxes.push_back({std::to_string(box * plan.rows * plan.columns), box * plan.columns, 0});
+    return result;
+  }
+  const std::int64_t columns = from.buffer->extent(1) / parts.along_n;
+  if (parts.along_n > 1) result.column += fmt::format(" + thread / {} * {}", 128 * parts.along_m, columns);
   const std::string group =
       fmt::format("thread / 128{}", parts.along_n > 1 ? fmt::format(" % {}", parts.along_m) : "");
   result.coordinates[result.row_at] += fmt::format(" + {} * {}", group, passes::store_rows / plan.pack);
@@ -109,7 +118,7 @@ void CudaGridPrinter::store_boxes(const View& from, const View& to, const Accumu
   touch(to, sum ? MemoryUse::combine : MemoryUse::write, false);
   out_.open(fmt::format("{{  // {}: by the copy engine", short_location(at)));
   out_.line(fmt::format("{0}* const {1} = ({0}*)(shared_memory + {2}) + thread / 128 * {3};", type, staging,
-                        store_staging_, passes::store_buffers * passes::store_rows * plan.columns));
+                        store_staging_, roles_->store_bytes / to.buffer->type.bytes()));
   BoxStores stores = boxes_of(from, to, parts, plan);
   stores.staging = staging;
   const bool in_turn = sum && sum->turn;

@@ -37,7 +37,7 @@ void CudaGridPrinter::print_adders(const BoxStores& n, const Accumulate& sum, co
   adders_ += fmt::format("    if (thread >= 32 && thread < {} && tg::elected()) {{\n", 32 * (groups + 1));
   adders_ += "      const int group = thread / 32 - 1;\n";
   adders_ += fmt::format("      float* const staged = (float*)(shared_memory + {}) + group * {};\n",
-                         store_staging_, passes::staging_bytes(128) / 4);
+                         store_staging_, roles_->store_bytes / 4);
   adders_ += fmt::format(
       "      tg::take_turns(shared_memory + {} + group * {}, {}, {}, call.status, {}, [&](const int* at, "
       "int{}) "

@@ -200,9 +200,14 @@ TG_DEVICE void stores_done() {
   asm volatile("cp.async.bulk.wait_group %0;\nfence.proxy.async.global;" ::"n"(pending) : "memory");
 }
 
-// Four matrices of 8 x 8 elements of 16 bits, one row a thread, to shared memory.
+// Four matrices of 8 x 8 elements of 16 bits, one row a thread, to shared memory; or their transposed.
 TG_DEVICE void store_matrices(uint32_t row, const uint32_t* x) {
   asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(row), "r"(x[0]),
+               "r"(x[1]), "r"(x[2]), "r"(x[3])
+               : "memory");
+}
+TG_DEVICE void store_turned_matrices(uint32_t row, const uint32_t* x) {
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(row), "r"(x[0]),
                "r"(x[1]), "r"(x[2]), "r"(x[3])
                : "memory");
 }

@@ -41,6 +41,33 @@ TG_DEVICE void stage_words_of(float* to, const float* x) {
     }
   }
 }
+// What a warp group holds of 64 rows and `columns` columns becomes as many rows of 64 columns.
+template <int columns, class T>
+TG_DEVICE void stage_columns(T* to, const uint32_t* x, int thread) {
+  const int lane = thread % 32, row = lane % 8, piece = thread / 32 % 4 * 2 + lane / 8 % 2;
+  const uint32_t at = shared_address(to + (lane / 16 * 8 + row) * 64 + (piece ^ row) * 8);
+#pragma unroll
+  for (int i = 0; i < columns / 16; ++i) store_turned_matrices(at + i * 16 * 128, x + 4 * i);
+}
+template <int columns, class T>
+TG_DEVICE void stage_columns(T* to, const float* x, int thread) {
+  uint32_t words[columns / 4];
+#pragma unroll
+  for (int i = 0; i < columns / 4; ++i) words[i] = pair<T>(x[2 * i], x[2 * i + 1]);
+  stage_columns<columns>(to, words, thread);
+}
+// The same in f32: two boxes of 32 columns, one behind the other. The threads of a warp meet all banks.
+template <int columns>
+TG_DEVICE void stage_columns_of(float* to, const float* x) {
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4, row = lane % 4 * 2,
+            piece = (warp % 2 * 4 + lane / 16) ^ row;
+  float* const at = to + warp / 2 * columns * 32 + row * 32 + lane / 4 % 4;
+#pragma unroll
+  for (int r = 0; r < columns / 2; ++r) {
+    const int column = r / 4 * 8 + r % 2;
+    at[column * 32 + (piece ^ r % 2 ^ r / 2 % 2 * 2) * 4] = x[r];
+  }
+}
 // Blocks of 64 rows and 128 bytes of columns of a wgmma's sum that this warp group holds go to buffers in the
 // order of the copy engine, when all but the last `pending` stores have left theirs.
 template <int pending>

@@ -173,7 +173,7 @@ TG_DEVICE void stores_read() {}
 template <int pending>
 TG_DEVICE void stores_done() {}
 
-// ---- four matrices of 8 x 8 elements of 16 bits, one row a thread, to shared memory
+// ---- four matrices of 8 x 8 elements of 16 bits, one row a thread, to shared memory; or their transposed
 struct StoredMatrix {
   uint32_t row;
   const uint32_t* x;
@@ -186,6 +186,21 @@ TG_DEVICE void store_matrices(uint32_t row, const uint32_t* x) {
           for (int matrix = 0; matrix < 4; ++matrix) {
             const auto* to = static_cast<const StoredMatrix*>(lanes[8 * matrix + i / 4]);
             memcpy(shared_at(to->row) + i % 4 * 4, &static_cast<const StoredMatrix*>(lanes[i])->x[matrix], 4);
+          }
+        }
+      },
+      &own);
+}
+TG_DEVICE void store_turned_matrices(uint32_t row, const uint32_t* x) {
+  StoredMatrix own{row, x};
+  tegula_threads->together(
+      [](void** lanes) {
+        for (int i = 0; i < 32; ++i) {
+          for (int element = 0; element < 8; ++element) {
+            const int matrix = element / 2, column = i % 4 * 2 + element % 2;
+            const auto* to = static_cast<const StoredMatrix*>(lanes[8 * matrix + column]);
+            const auto* word = reinterpret_cast<const char*>(static_cast<const StoredMatrix*>(lanes[i])->x + matrix);
+            memcpy(shared_at(to->row) + i / 4 * 2, word + element % 2 * 2, 2);
           }
         }
       },

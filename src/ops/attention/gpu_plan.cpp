@@ -70,7 +70,7 @@ AttentionPlan plan_attention_on_gpu(const AttentionProblem& p, DType type, const
   return plan;
 }
 
-// Two warp groups hold dk and dv of 64 keys each beside the scores of 64 queries.
+// Two warp groups hold dk and dv of 64 keys each beside the scores of 80 queries.
 BackwardPlan plan_attention_backward_on_gpu(const AttentionProblem& p, DType type,
                                             const AttentionTiles& given, bool deterministic,
                                             BackwardMask mask) {
@@ -79,7 +79,7 @@ BackwardPlan plan_attention_backward_on_gpu(const AttentionProblem& p, DType typ
   // Beyond 64 features both warp groups share the rows of a product, and each takes whole blocks of columns.
   const bool divides = dim <= 64 || p.dim % 128 == 0;
   if (open && divides && type.bits() == 16 && fits_tensor_cores(p) && dim <= 128)
-    return {{dim <= 64 ? 128 : 64, 128, 1}, true, deterministic};
+    return {{dim <= 64 ? 128 : p.queries > 64 ? 80 : 64, 128, 1}, true, deterministic};
   // Four tiles of inputs, two of scores and a sum are held at a time.
   const int extent = type.bits() == 16 && dim <= 128 ? 64 : dim <= 128 ? 32 : 16;
   return {{given.queries ? given.queries : extent, given.keys ? given.keys : extent, 1}, false, false};

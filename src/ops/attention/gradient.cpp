@@ -162,15 +162,9 @@ void KeyGradient::add(const Shared& q_tile, const Shared& dout_tile, const OfCol
   auto multiply = [&](const Fragment& gradients) {
     std::optional<Fragment> contribution;
     if (alone) gemm(gradients, q_tile, dk_);
-    if (receiver) {
-      Shared tile({tiles_.keys, tiles_.rows()}, tiles_.compute);
-      copy(gradients, tile);
-      contribution.emplace(std::vector<int>{tiles_.rows(), tiles_.dim}, f32, Loc::current());
-      clear(*contribution);
-      gemm(tile.T(), k_, *contribution);
-    }
+    if (receiver) contribution.emplace(contribute(gradients));
     if (!alone) gemm(gradients, q_tile, dk_);
-    if (receiver) receiver(*contribution);
+    if (receiver) receiver(is_turned() ? contribution->T() : std::move(*contribution));
   };
   // From the rounded weights: both forms at once take too many registers.
   auto differentiate = [&](const Fragment& weights) {
@@ -185,6 +179,24 @@ void KeyGradient::add(const Shared& q_tile, const Shared& dout_tile, const OfCol
     differentiate(scores.to(tiles_.compute));
     multiply(products.to(tiles_.compute));
   }
+}
+
+bool KeyGradient::is_turned() const { return tiles_.rows() % warp_group_rows != 0; }
+
+Fragment KeyGradient::contribute(const Fragment& gradients) const {
+  const int rows = tiles_.rows(), dim = tiles_.dim;
+  if (is_turned()) {
+    Shared tile({rows, tiles_.keys}, tiles_.compute);
+    copy(gradients, tile.T());
+    Fragment columns({dim, rows}, f32, 0);
+    gemm(k_.T(), tile.T(), columns);
+    return columns;
+  }
+  Shared tile({tiles_.keys, rows}, tiles_.compute);
+  copy(gradients, tile);
+  Fragment result({rows, dim}, f32, 0);
+  gemm(tile.T(), k_, result);
+  return result;
 }
 
 void KeyGradient::store(const Tensor& dk, const Tensor& dv, const Expr& first) {

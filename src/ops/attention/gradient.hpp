@@ -104,6 +104,11 @@ class KeyGradient {
   void store_sums(const lang::Tensor& dk, const lang::Tensor& dv, const lang::Expr& first) const;
 
  private:
+  // Tensor cores multiply 64 rows at a time: where a step has another number of queries, their features are
+  // the rows of what these keys contribute.
+  bool is_turned() const;
+  lang::Fragment contribute(const lang::Fragment& gradients) const;
+
   GradientTiles tiles_;
   ScoreGradient gradient_;
   lang::Shared k_, v_;

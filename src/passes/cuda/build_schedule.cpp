@@ -169,7 +169,8 @@ class Turns {
   int ring_, buffer_;
 };
 
-constexpr std::int64_t few_registers = 160;  // of fragments, which leave some to the producer
+constexpr std::int64_t few_registers = 160;   // of fragments, which leave some to the producer
+constexpr std::int64_t many_registers = 272;  // which leave it what one thread needs
 
 }  // namespace
 
@@ -181,7 +182,9 @@ RegisterShares register_shares(const Roles& roles) {
       if (roles.fragment_registers > few_registers) return {128, 224, 32};
       return roles.one_loader ? RegisterShares{128, 208, 48} : RegisterShares{128, 200, 56};
     case 256:
-      return roles.one_loader ? RegisterShares{168, 232, 40} : RegisterShares{168, 224, 56};
+      if (!roles.one_loader) return {168, 224, 56};
+      return roles.fragment_registers > many_registers ? RegisterShares{168, 240, 24}
+                                                       : RegisterShares{168, 232, 40};
     case 384:
       return {128, 160, 32};
     case 512:
@@ -231,7 +234,7 @@ schedule::Schedule build_schedule(const std::string& name, const Roles& roles, c
     loads = {all_tiles(schedule::Loop::Kind::tiles, std::move(loads))};
   }
   append(consumer.events, std::move(sums));
-  if (roles.stores) consumer.events.push_back({schedule::StoreWait{0}, Who::leader});
+  if (roles.stores()) consumer.events.push_back({schedule::StoreWait{0}, Who::leader});
   // No block ends while the other may still release its slots.
   if (roles.cluster() > 1) consumer.events.push_back({schedule::ClusterBarrier{}});
   if (roles.one_loader)

@@ -314,7 +314,7 @@ bool stores_rows(const Roles& roles, const CudaTarget& target) {
 // The copy engine stores by way of buffers. Where these take the place of slots that a loop asks for, or of
 // those in which the next tile's operands wait for the end of this one, threads store rows themselves.
 bool needs_the_buffers(const Roles& with_stores, const Grid& plain, const CudaTarget& target) {
-  if (!with_stores.stores) return false;
+  if (!with_stores.stores()) return false;
   const auto roles = specialize_roles(plain, target);
   if (!roles) return false;
   const int in_loops = slots(*roles, true) - slots(with_stores, true),

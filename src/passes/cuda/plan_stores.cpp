@@ -8,6 +8,8 @@ using namespace ir;
 
 namespace {
 
+constexpr int most_box_rows = 256;  // that the copy engine takes
+
 bool is_plain(const View& from) {
   if (from.shape.size() != from.dims.size() || static_cast<int>(from.dims.size()) != from.rank())
     return false;
@@ -17,6 +19,33 @@ bool is_plain(const View& from) {
     if (constant_value(from.shape[static_cast<std::size_t>(d)]) != from.extent(d)) return false;
   }
   return true;
+}
+
+bool is_whole_tensor(const View& to) {
+  if (to.is_tile() || to.shape.size() != to.buffer->shape.size() || to.shape.size() > 5) return false;
+  for (std::size_t d = 0; d < to.shape.size(); ++d) {
+    if (!equal(to.shape[d], to.buffer->shape[d])) return false;
+  }
+  return true;
+}
+
+bool fits_plain(const View& from, const View& to, const layout::Division& parts, const TensorStore& plan) {
+  if (!is_plain(from) || from.rank() > 3 || from.rank() < 2 || store_rows % plan.pack != 0) return false;
+  const DType type = to.buffer->type;
+  const std::int64_t columns = from.buffer->extent(1);
+  if (type != f32 && type != f16 && type != bf16) return false;
+  return columns % (plan.columns * parts.along_n) == 0 && from.extent(from.rank() - 1) == columns;
+}
+
+bool is_turned(const View& from) { return is_matrix(from) && is_transposed(from); }
+
+int box_rows(const View& from) { return is_turned(from) ? static_cast<int>(from.extent(0)) : store_rows; }
+
+// A box is as high as the fragment is wide, and the 64 rows of a warp group are the columns of both its
+// boxes.
+bool fits_turned(const Buffer& tile, const View& to, const layout::Division& parts) {
+  return to.buffer->type == f32 && parts.along_n == 1 && tile.extent(1) <= most_box_rows &&
+         tile.extent(0) == store_rows * parts.along_m;
 }
 
 // All of a row is shown, and the column is the loop's.
@@ -41,27 +70,23 @@ bool is_row(const Access& to, const VariablePtr& column) {
 
 }  // namespace
 
+std::int64_t staging_bytes(const View& from) { return store_buffers * box_rows(from) * row_bytes; }
+
 std::optional<TensorStore> plan_store(const View& from, const View& to, const layout::Division& parts) {
   const Buffer& tile = *from.buffer;
-  if (tile.space != Space::fragment || tile.rank() != 2 || tile.type != f32 || to.is_tile())
+  if (tile.space != Space::fragment || tile.rank() != 2 || tile.type != f32 || !is_whole_tensor(to))
     return std::nullopt;
-  if (!is_plain(from) || to.shape.size() != to.buffer->shape.size() || to.shape.size() > 5)
-    return std::nullopt;
-  for (std::size_t d = 0; d < to.shape.size(); ++d) {
-    if (!equal(to.shape[d], to.buffer->shape[d])) return std::nullopt;
-  }
   TensorStore plan;
-  plan.columns = 128 / to.buffer->type.bytes();
+  plan.columns = row_bytes / to.buffer->type.bytes();
+  plan.turned = is_turned(from);
+  plan.rows = box_rows(from);
   if (from.rank() == 3) plan.pack = static_cast<int>(from.extent(1));
-  if (from.rank() > 3 || from.rank() < 2 || store_rows % plan.pack != 0) return std::nullopt;
-  const DType type = to.buffer->type;
-  if ((type != f32 && type != f16 && type != bf16) || tile.extent(1) % (plan.columns * parts.along_n) != 0)
-    return std::nullopt;
-  if (from.extent(from.rank() - 1) != tile.extent(1)) return std::nullopt;
+  const bool fits = plan.turned ? fits_turned(tile, to, parts) : fits_plain(from, to, parts, plan);
+  if (!fits) return std::nullopt;
   int axis = 0;
   for (const ViewDim& dim : to.dims) {
     if (dim.axis >= 0 && dim.axis != axis++) return std::nullopt;
-    plan.box.push_back(dim.axis < 0 ? 1 : dim.axis == 0 ? store_rows / plan.pack : plan.pack);
+    plan.box.push_back(dim.axis < 0 ? 1 : dim.axis == 0 ? plan.rows / plan.pack : plan.pack);
   }
   if (axis != from.rank() || to.dims.back().axis != from.rank() - 1) return std::nullopt;
   plan.box.pop_back();

@@ -8,19 +8,26 @@
 
 namespace tegula::passes {
 
+inline constexpr int store_buffers = 2;  // a warp group
+inline constexpr int store_rows = 64;
+inline constexpr int row_bytes = 128;
+
 // The rows that a warp group holds together, and as many columns as a row of 128 bytes has, at a time: they
 // are put into shared memory, and stored from there.
 struct TensorStore {
   std::vector<int> box;  // elements along each dimension of the tensor, the last one left out
-  int columns = 0;
+  int rows = 0, columns = 0;
   int pack = 1;  // rows of the fragment that share a coordinate of the first axis
+  // The fragment is stored transposed: a warp group's rows are columns of the tensor, and a box has all rows.
+  bool turned = false;
 };
-inline constexpr int store_buffers = 2;  // a warp group
-inline constexpr int store_rows = 64;
 
-// For the sum of a wgmma that is divided into these parts, whole or reshaped to [rows / pack, pack, columns].
+// For the sum of a wgmma that is divided into these parts, whole, transposed, or reshaped to [rows / pack,
+// pack, columns].
 std::optional<TensorStore> plan_store(const ir::View& from, const ir::View& to,
                                       const layout::Division& parts);
+// Of a warp group's buffers, for such a fragment.
+std::int64_t staging_bytes(const ir::View& from);
 inline constexpr int quad_columns = 32;  // that the four threads of a row write with one instruction
 
 // Where a loop stores the sum of a wgmma whose rows the warp groups divide, each element rounded to 16 bits,

@@ -11,7 +11,7 @@ using namespace ir;
 
 namespace {
 
-constexpr std::int64_t shared_bytes = 225 * 1024;  // for rings and stores; the rest is for small tiles
+constexpr std::int64_t shared_bytes = 226 * 1024;  // for rings and stores; the rest is for small tiles
 constexpr std::int64_t small_bytes = 2 * 1024;     // that they and the system take, of each of several blocks
 // Of fragments, with which three blocks of five warps fit a processor.
 constexpr std::int64_t registers_of_three = 128;
@@ -54,7 +54,7 @@ bool stores_in_steps(const Roles& roles) {
       found |= store && !store->to.view.is_tile();
     });
   });
-  return found && !roles.stores;
+  return found && !roles.stores();
 }
 
 // Of a consumer, for all fragments together.
@@ -96,8 +96,7 @@ void bring_ahead(Roles& roles) {
 void choose_depths(Roles& roles, const std::vector<int>& asked) {
   roles.fragment_registers = fragment_registers(roles);
   const OwnBytes own = own_bytes(roles);
-  std::int64_t fixed = own.operands + own.others + (roles.stores ? staging_bytes(roles.consumers) : 0),
-               moving = 0;
+  std::int64_t fixed = own.operands + own.others + roles.consumers / 128 * roles.store_bytes, moving = 0;
   for (const RingPlan& ring : roles.rings) (ring.in_loop ? moving : fixed) += bytes_of(ring);
   const int blocks = blocks_of_processor(roles, fixed, moving);
   roles.blocks_per_processor = blocks;

@@ -347,7 +347,11 @@ std::optional<Roles> Analysis::run() {
   }
   for_each_stmt(roles.consumer, [&](const Stmt& s) {
     const auto* copy = as<Copy>(s);
-    roles.stores |= as<Accumulate>(s) || (copy && copy->from.buffer->space == Space::fragment);
+    const auto* sum = as<Accumulate>(s);
+    const View* from = sum                                                   ? &sum->tile
+                       : copy && copy->from.buffer->space == Space::fragment ? &copy->from
+                                                                             : nullptr;
+    if (from) roles.store_bytes = std::max(roles.store_bytes, staging_bytes(*from));
   });
   roles.takes_turns = is_uneven();
   plan_loads(roles);
@@ -358,11 +362,12 @@ std::optional<Roles> Analysis::run() {
 
 }  // namespace
 
-std::int64_t slot_bytes(const Buffer& tile) {
-  return (tile.elements() * tile.type.bytes() + 1023) / 1024 * 1024;
-}
+std::int64_t slot_alignment(const Buffer& tile) { return tile.rank() == 1 ? 128 : 1024; }
 
-std::int64_t staging_bytes(int consumers) { return consumers / 128 * store_buffers * store_rows * 128; }
+std::int64_t slot_bytes(const Buffer& tile) {
+  const std::int64_t unit = slot_alignment(tile);
+  return (tile.elements() * tile.type.bytes() + unit - 1) / unit * unit;
+}
 
 std::optional<Roles> specialize_roles(const Grid& grid, const CudaTarget& target) {
   if (!target.has_wgmma() || grid.hints.threads % 128 != 0) return std::nullopt;

@@ -29,10 +29,11 @@ struct Roles {
   // The statements that fill tiles of rings, and the tiles.
   std::unordered_map<const ir::StmtNode*, ir::BufferPtr> fills;
   std::unordered_map<const ir::StmtNode*, TensorCopy> copies;  // of those that the copy engine can do
-  bool takes_turns = false;             // blocks cost unevenly: who is done takes the next one
-  bool stores = false;                  // some fragment is stored by the copy engine
-  bool crowded = false;                 // a loop has fewer slots than the program asks for
-  bool one_loader = false;              // the producer is one thread: the copy engine brings everything
+  bool takes_turns = false;  // blocks cost unevenly: who is done takes the next one
+  std::int64_t store_bytes =
+      0;                    // of each warp group's buffers, through which the copy engine stores fragments
+  bool crowded = false;     // a loop has fewer slots than the program asks for
+  bool one_loader = false;  // the producer is one thread: the copy engine brings everything
   std::int64_t spare_bytes = 0;         // of shared memory
   std::int64_t fragment_registers = 0;  // of a consumer, for all that the program declares
   int pair_index = -1;                  // of the grid: two neighbours along it are a cluster and share loads
@@ -40,6 +41,7 @@ struct Roles {
   // Branches and loops of the producer that bring what one loop asked for; see order_loads.hpp.
   std::unordered_map<const ir::StmtNode*, ir::For> ordered;
 
+  bool stores() const { return store_bytes > 0; }
   int cluster() const { return pair_index >= 0 ? 2 : 1; }
 
   // -1: the tile is in no ring.
@@ -48,10 +50,10 @@ struct Roles {
   bool is_brought_by_threads(const RingPlan& ring) const;
 };
 
-// Of a slot for the tile: the pattern of a swizzle begins at such an address.
+// Of a slot for the tile: the pattern of a swizzle begins at multiples of 1024 bytes, what the copy engine
+// brings of a vector at multiples of 128.
+std::int64_t slot_alignment(const ir::Buffer& tile);
 std::int64_t slot_bytes(const ir::Buffer& tile);
-// Of the buffers through which fragments are stored.
-std::int64_t staging_bytes(int consumers);
 
 // Nothing where a block does better, or can only be right, with all threads doing the same: without a product
 // by wgmma in a pipelined loop, or where what is to be loaded depends on what is computed.
