@@ -142,6 +142,15 @@ const std::vector<RolesCase> roles_cases{
      },
      {"tg::take_turns", "giver.give(", "first ? blockIdx.x", ".slot % 2 * 16384"},
      {}},
+    {"backward_128_by_80_queries",
+     [] {
+       ops::AttentionBackwardKernel c = backward_of(128, 80, false);
+       c.ordered = true;
+       return attention_backward_kernel(c);
+     },
+     {"tg::take_turns", "tg::stage_columns<80>(", "tg::stage_columns_of<80>(", "wgmma_n80_bf16_ta(",
+      "registers_up<240>", ".slot % 2 * 20480"},
+     {"tg::stage_words("}},
     {"backward_64", [] { return attention_backward_kernel(backward_of(64, 128, false)); }, added, {}},
     {"sparse_16_by_64", [] { return block_sparse_kernel(sparse_of(16, 64, 8, 128)); }, in_turns, {}},
     {"nsa_one_group",

@@ -60,13 +60,11 @@ TG_DEVICE void stage_columns(T* to, const float* x, int thread) {
 template <int columns>
 TG_DEVICE void stage_columns_of(float* to, const float* x) {
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4, row = lane % 4 * 2,
-            piece = (warp % 2 * 4 + lane / 16) ^ row;
-  float* const at = to + warp / 2 * columns * 32 + row * 32 + lane / 4 % 4;
+            piece = (warp % 2 * 4 + lane / 16) ^ row,
+            first = (warp / 2 * columns + row) * 32 + piece * 4 + lane / 4 % 4;
 #pragma unroll
-  for (int r = 0; r < columns / 2; ++r) {
-    const int column = r / 4 * 8 + r % 2;
-    at[column * 32 + (piece ^ r % 2 ^ r / 2 % 2 * 2) * 4] = x[r];
-  }
+  for (int r = 0; r < columns / 2; ++r)
+    to[(first ^ (r % 2 * 4 + r / 2 % 2 * 8)) + (r / 4 * 8 + r % 2) * 32] = x[r];
 }
 // Blocks of 64 rows and 128 bytes of columns of a wgmma's sum that this warp group holds go to buffers in the
 // order of the copy engine, when all but the last `pending` stores have left theirs.

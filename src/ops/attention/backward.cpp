@@ -74,7 +74,7 @@ AttentionBackwardCall prepare_attention_backward(const BackwardTensors& given, c
   const BackwardPlan plan =
       runs_on_gpu(options.target, q.device)
           ? plan_attention_backward_on_gpu(problem_of(call.forward), forward.compute, options.tiles,
-                                           given.deterministic, mask_of(forward))
+                                           {mask_of(forward), forward.softcap, given.deterministic})
           : BackwardPlan{plan_attention_backward(problem_of(call.forward), options.tiles)};
   call.kernel = {.type = forward.type,
                  .compute = forward.compute,

@@ -15,8 +15,11 @@ struct BackwardPlan {
 // Whether every tile of queries sees all blocks of keys, or all up to some block, so that they can take
 // turns.
 enum class BackwardMask : std::uint8_t { none, causal, other };
+struct BackwardTraits {
+  BackwardMask mask = BackwardMask::none;
+  bool softcap = false, deterministic = true;
+};
 BackwardPlan plan_attention_backward_on_gpu(const AttentionProblem& problem, DType type,
-                                            const AttentionTiles& given, bool deterministic,
-                                            BackwardMask mask);
+                                            const AttentionTiles& given, const BackwardTraits& traits);
 
 }  // namespace tegula::ops
