@@ -1,0 +1,44 @@
+// On a GPU: random calls of the attention operators against their formulas. All memory that the device hands
+// out is filled with NaN before.
+#include "ops/random_calls.hpp"
+
+#include "cuda/driver.hpp"
+#include "cuda/memory.hpp"
+#include "runtime/watchdog.hpp"
+
+namespace tegula::ops {
+namespace {
+
+constexpr std::chrono::seconds most_time{120};  // of some calls, compilation included
+constexpr int parts = 4, calls_of_part = 10;
+
+struct Row {
+  std::string op;
+  int part;
+};
+
+std::vector<Row> rows() {
+  std::vector<Row> result;
+  for (const std::string& op : randomly_called)
+    for (int part = 0; part < parts; ++part) result.push_back({op, part});
+  return result;
+}
+
+class CudaRandomCalls : public testing::TestWithParam<Row> {};
+
+TEST_P(CudaRandomCalls, AgreeWithTheFormula) {
+  if (!cuda::is_driver_usable()) GTEST_SKIP() << "this machine has no CUDA device";
+  const Row& row = GetParam();
+  const Watchdog watchdog(row.op, most_time);
+  const cuda::PoisonedAllocations poisoned;
+  for (int i = 0; i < calls_of_part; ++i)
+    expect_right(RandomCalls(static_cast<std::uint64_t>(1000 + row.part * calls_of_part + i)).of(row.op),
+                 {Target::cuda()});
+}
+
+INSTANTIATE_TEST_SUITE_P(Table, CudaRandomCalls, testing::ValuesIn(rows()), [](const auto& info) {
+  return info.param.op + "_" + std::to_string(info.param.part);
+});
+
+}  // namespace
+}  // namespace tegula::ops
