@@ -220,14 +220,6 @@ TEST_P(NsaBackwardRows, AgreeWithTheFormulaThroughSlots) {
 
 INSTANTIATE_TEST_SUITE_P(Table, NsaBackwardRows, testing::ValuesIn(table()));
 
-double sum_of_products(const Tensor& a, const Tensor& b) {
-  const auto x = a.values<double>(), y = b.values<double>();
-  double sum = 0;
-  for (std::size_t i = 0; i < x.size(); ++i)
-    if (std::isfinite(x[i])) sum += x[i] * y[i];
-  return sum;
-}
-
 // Of the formula: its forward is changed in one element at a time.
 TEST(NsaBackward, FormulaAgreesWithDifferences) {
   for (const Row& row : table()) {
@@ -237,7 +229,7 @@ TEST(NsaBackward, FormulaAgreesWithDifferences) {
     Tensor q = in.q.inside.to(f64), k = in.k.inside.to(f64), v = in.v.inside.to(f64);
     const NsaSelectedGradients exact = reference::nsa_selected_attention_backward(
         in.dout.inside, q, k, v, in.indices.inside, in.options, in.more);
-    auto loss = [&] {
+    const auto loss = [&] {
       const NsaSelectedResult result =
           reference::nsa_selected_attention(q, k, v, in.indices.inside, in.options);
       double sum = sum_of_products(result.out, in.dout.inside);
@@ -246,21 +238,49 @@ TEST(NsaBackward, FormulaAgreesWithDifferences) {
       if (in.more.window_dlse) sum += sum_of_products(result.window_lse, in.dlse.inside);
       return sum;
     };
-    for (auto [of, gradient] :
-         {std::pair(&q, &exact.dq), std::pair(&k, &exact.dk), std::pair(&v, &exact.dv)}) {
-      const Tensor flat = of->reshape({of->nelements()}),
-                   expected = gradient->reshape({gradient->nelements()});
-      for (std::int64_t i = 0; i < expected.size(0); i += 1 + expected.size(0) / 3) {
-        const double before = flat.at<double>(i), step = 1e-5;
-        flat.at<double>(i) = before + step;
-        const double above = loss();
-        flat.at<double>(i) = before - step;
-        const double below = loss();
-        flat.at<double>(i) = before;
-        EXPECT_NEAR((above - below) / (2 * step), expected.at<double>(i), 1e-7);
-      }
-    }
+    expect_differences(q, exact.dq, loss);
+    expect_differences(k, exact.dk, loss);
+    expect_differences(v, exact.dv, loss);
   }
+}
+
+// Where no two entries name one block, a factor of an entry's scores is a factor of its keys.
+TEST(NsaBackward, ScaleGradientAgreesWithDifferences) {
+  constexpr std::int64_t tokens = 4, kv_heads = 2, entries = 2, block = 16;
+  constexpr double step = 1e-5;
+  const Tensor q = Tensor::random_normal({1, tokens, 4, 16}, f32, 1),
+               k = Tensor::random_normal({1, tokens * entries * block, kv_heads, 16}, f32, 2),
+               v = Tensor::random_normal(k.shape(), f32, 3), dout = Tensor::random_normal(q.shape(), f32, 4),
+               dlse = Tensor::random_normal({1, 4, tokens}, f32, 5);
+  const Tensor indices = Tensor::from<std::int32_t>({5, 0, 2, 7, 1, 6, 3, 4, 4, 2, 0, 1, 7, 3, 6, 5},
+                                                    {1, tokens, kv_heads, entries});
+  const NsaSelectedOptions options{.block_size = block, .causal = false};
+  const NsaSelectedBackwardOptions more{.dlse = dlse, .scale_gradient = true};
+  const auto loss = [&](const Tensor& keys) {
+    const NsaSelectedResult result = reference::nsa_selected_attention(q, keys, v, indices, options);
+    return sum_of_products(result.out, dout) + sum_of_products(result.lse, dlse);
+  };
+  const auto scaled = [&](std::int64_t head, std::int64_t chosen, double factor) {
+    const Tensor keys = k.to(f64);
+    for (std::int64_t i = chosen * block; i < (chosen + 1) * block; ++i)
+      for (std::int64_t d = 0; d < 16; ++d) keys.at<double>(0, i, head, d) *= factor;
+    return keys;
+  };
+  const NsaSelectedResult forward = nsa_selected_attention(q, k, v, indices, options);
+  const Tensor exact =
+                   reference::nsa_selected_attention_backward(dout, q, k, v, indices, options, more).dscale,
+               result = nsa_selected_attention_backward(dout, q, k, v, indices, forward.out, forward.lse,
+                                                        options, more)
+                            .dscale;
+  for (std::int64_t t = 0; t < tokens; ++t)
+    for (std::int64_t h = 0; h < kv_heads; ++h)
+      for (std::int64_t e = 0; e < entries; ++e) {
+        const std::int64_t chosen = indices.at<std::int32_t>(0, t, h, e);
+        const double difference =
+            (loss(scaled(h, chosen, 1 + step)) - loss(scaled(h, chosen, 1 - step))) / (2 * step);
+        EXPECT_NEAR(difference, exact.at<double>(0, t, h, e), 1e-7);
+        EXPECT_NEAR(difference, result.at<float>(0, t, h, e), 1e-4);
+      }
 }
 
 // With one block of keys, all selections of all queries together scale q.

@@ -83,6 +83,32 @@ inline void expect_close(const std::string& what, const Tensor& result, const Te
   EXPECT_LE(error.norm, 2 * allowed.norm + 2 * unit + 32 * 0x1p-24) << what;
 }
 
+// Of what is finite in `a`.
+inline double sum_of_products(const Tensor& a, const Tensor& b) {
+  const auto x = a.values<double>(), y = b.values<double>();
+  double sum = 0;
+  for (std::size_t i = 0; i < x.size(); ++i)
+    if (std::isfinite(x[i])) sum += x[i] * y[i];
+  return sum;
+}
+
+// The gradient of a loss is that of its values when a few elements of the f64 tensor `of` change, one at a
+// time.
+inline void expect_differences(const Tensor& of, const Tensor& gradient,
+                               const std::function<double()>& loss) {
+  constexpr double step = 1e-5;
+  const Tensor flat = of.reshape({of.nelements()}), expected = gradient.reshape({gradient.nelements()});
+  for (std::int64_t i = 0; i < expected.size(0); i += 1 + expected.size(0) / 3) {
+    const double before = flat.at<double>(i);
+    flat.at<double>(i) = before + step;
+    const double above = loss();
+    flat.at<double>(i) = before - step;
+    const double below = loss();
+    flat.at<double>(i) = before;
+    EXPECT_NEAR((above - below) / (2 * step), expected.at<double>(i), 1e-7);
+  }
+}
+
 inline std::string refusal(const std::function<void()>& call) {
   try {
     call();
