@@ -104,6 +104,31 @@ TEST_P(CudaSelectedGradients, OfPackedSequences) {
                {});
 }
 
+TEST_P(CudaSelectedGradients, AreEqualInEveryRun) {
+  if (!cuda::is_driver_usable()) GTEST_SKIP() << "this machine has no CUDA device";
+  const Watchdog watchdog("gradients of selections in every run", most_time);
+  const std::int64_t heads = 2 * GetParam(), tokens = 3001;
+  const Tensor q = random_there({1, tokens, heads, 128}, 1), k = random_there({1, tokens, 2, 128}, 2),
+               v = random_there({1, tokens, 2, 128}, 3), dout = random_there(q.shape(), 4),
+               lists = Tensor::random_integers({1, tokens, 2, 16}, i32, 5, -1, 47).to(Device::cuda());
+  for (const bool scale_gradient : {false, true}) {  // through slots, and by tiles of tokens
+    const NsaSelectedOptions options{.window = scale_gradient ? 64 : 0};
+    const NsaSelectedResult forward = nsa_selected_attention(q, k, v, lists, options);
+    NsaSelectedBackwardOptions more{.scale_gradient = scale_gradient};
+    if (scale_gradient)
+      more.window_dout = dout, more.window_out = forward.window_out, more.window_lse = forward.window_lse;
+    const auto gradients = [&] {
+      const NsaSelectedGradients all =
+          nsa_selected_attention_backward(dout, q, k, v, lists, forward.out, forward.lse, options, more);
+      std::vector result{all.dq.values<float>(), all.dk.values<float>(), all.dv.values<float>()};
+      if (scale_gradient) result.push_back(all.dscale.values<float>());
+      return result;
+    };
+    const auto first = gradients();
+    for (int round = 0; round < 5; ++round) EXPECT_EQ(gradients(), first);
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Group, CudaSelectedGradients, ::testing::Values(1, 4, 16));
 
 }  // namespace
