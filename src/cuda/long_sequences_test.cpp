@@ -17,8 +17,8 @@ namespace tegula::ops {
 namespace {
 
 constexpr std::chrono::seconds most_time{240};  // of a row, on a host of two processors
-constexpr std::int64_t tokens = 10007, kv_heads = 2, dim = 128, chunk = 64;
-constexpr double most_error = 1e-2;  // of a chunk, relative; bf16 rounds by 2^-9
+constexpr std::int64_t tokens = 5003, kv_heads = 2, dim = 128, chunk = 64;
+constexpr double most_error = 1e-2;  // of a chunk, relative to it or to the usual one; bf16 rounds by 2^-9
 
 struct Row {
   const char* name;
@@ -113,13 +113,18 @@ std::pair<OfQueries, OfKeys> by_formula(const Problem& p) {
 void expect_close(const char* what, const Tensor& result, const Numbers& exact) {
   const std::vector<double> values = result.values<double>();
   ASSERT_EQ(values.size(), exact.size()) << what;
+  const auto square = [](double x) { return std::isfinite(x) ? x * x : 0; };
+  double whole = 0;
+  for (const double x : exact) whole += square(x);
+  const double usual = whole * chunk * dim / static_cast<double>(exact.size());
   for (std::size_t begin = 0; begin < exact.size(); begin += chunk * dim) {
     double difference = 0, size = 0;
     for (std::size_t i = begin; i < std::min(exact.size(), begin + chunk * dim); ++i) {
-      if (values[i] == exact[i]) continue;
-      difference += std::pow(values[i] - exact[i], 2), size += std::pow(exact[i], 2);
+      size += square(exact[i]);
+      if (values[i] != exact[i]) difference += std::pow(values[i] - exact[i], 2);
     }
-    ASSERT_LE(std::sqrt(difference), most_error * std::sqrt(size)) << what << ", elements from " << begin;
+    ASSERT_LE(std::sqrt(difference), most_error * std::sqrt(std::max(size, usual)))
+        << what << ", elements from " << begin;
   }
 }
 
@@ -175,7 +180,7 @@ TEST_P(LongSequences, AgreeWithTheFormula) {
 INSTANTIATE_TEST_SUITE_P(
     Table, LongSequences,
     ::testing::Values(Row{"blocks_64", 64, 64, 2, 16, true}, Row{"blocks_128", 128, 128, 1, 8, false},
-                      Row{"blocks_16_by_64", 16, 64, 4, 12, false}, Row{"single_keys", 128, 1, 2, 1000, true},
+                      Row{"blocks_16_by_64", 16, 64, 4, 12, false}, Row{"single_keys", 128, 1, 2, 500, true},
                       Row{"single_queries", 1, 64, 4, 12, false}, Row{"selected", 0, 64, 4, 16, true},
                       Row{"selected_by_one_head", 0, 32, 1, 24, false}),
     [](const auto& info) { return std::string(info.param.name); });
