@@ -30,6 +30,11 @@ struct SequenceRows {
         queries(lang::range(q_begin(sequence), q_begin(sequence + 1))),
         keys(lang::range(k_begin(sequence), k_begin(sequence + 1))) {}
 
+  // Of its queries only some, which count from its first.
+  SequenceRows with_queries(const lang::Range& some) const {
+    if (!packed) return {b, some, keys};
+    return {b, lang::range(queries.begin + some.begin, queries.begin + some.end), keys, true};
+  }
   // The first `count` keys only.
   SequenceRows with_keys(const lang::Expr& count) const {
     return {b, queries, lang::range(keys.begin, keys.begin + count), packed};

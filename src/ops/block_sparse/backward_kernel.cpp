@@ -9,6 +9,7 @@
 #include "ops/block_sparse/lists.hpp"
 #include "ops/block_sparse/longest_first.hpp"
 #include "ops/block_sparse/own_queries.hpp"
+#include "ops/block_sparse/sequences.hpp"
 #include "ops/block_sparse/sorted_lists.hpp"
 
 namespace tegula::ops {
@@ -27,8 +28,9 @@ struct Program {
   const BlockSparseBackwardKernel& c;
   const BlockSparseKernel& f = c.forward;
   std::optional<Dim> group;  // of query heads, where they do not share tiles
-  Dim batch{"batch"}, queries{"queries"}, keys{"keys"}, heads{"kv_heads"}, q_blocks{"q_blocks"},
-      entries{"entries"};
+  BlockSparseSequences sequences;
+  Dim entries{"entries"};
+  const Dim &batch = sequences.batch, &heads = sequences.heads;
   std::optional<Tensor> dout, q, k, v, out, lse, dq, dk, dv, choice, lengths, dlse, delta, base, sum,
       piece_dk, piece_dv;
   std::optional<Expr> scale, cap;
@@ -36,10 +38,13 @@ struct Program {
   std::optional<SortedLists> sorted;
   std::optional<LongestFirst> longest_first;  // of the lists of keys, all heads of all batches in a row
 
-  explicit Program(const BlockSparseBackwardKernel& instance) : c(instance) {
+  explicit Program(const BlockSparseBackwardKernel& instance) : c(instance), sequences(instance.forward) {
     if (f.pack == 1) group.emplace("group");
-    const Extents of_q{batch, queries, heads, members()}, vector{batch, heads, members(), queries},
-        of_k{batch, keys, heads}, rows{batch, heads, selectors(), q_blocks};
+    const Extents batches = sequences.batches(),
+                  of_q = joined(batches, {sequences.queries, heads, members()}),
+                  vector = joined(batches, {heads, members(), sequences.queries}),
+                  of_k = joined(batches, {sequences.keys, heads}),
+                  rows{batch, heads, selectors(), sequences.q_blocks};
     dout.emplace(input("dout", joined(of_q, {f.dim_v}), f.type));
     q.emplace(input("q", joined(of_q, {f.dim}), f.type));
     k.emplace(input("k", joined(of_k, {f.dim}), f.type));
@@ -57,20 +62,23 @@ struct Program {
     delta.emplace(workspace("delta", vector, f32));
     base.emplace(workspace("base", vector, f32));
     if (c.one_pass) sum.emplace(workspace("sum", joined(vector, {f.dim}), f32, {.zero = true}));
+    sequences.declare();
     if (c.pieces == 1) return;
-    piece_dk.emplace(workspace("piece_dk", {c.pieces, batch, keys, heads, f.dim}, f32));
-    piece_dv.emplace(workspace("piece_dv", {c.pieces, batch, keys, heads, f.dim_v}, f32));
+    piece_dk.emplace(workspace("piece_dk", joined(joined({c.pieces}, of_k), {f.dim}), f32));
+    piece_dv.emplace(workspace("piece_dv", joined(joined({c.pieces}, of_k), {f.dim_v}), f32));
   }
 
   Operand members() const { return f.pack > 1 ? Operand(f.pack) : Operand(*group); }
   Operand selectors() const { return c.per_query_head ? members() : Operand(1); }
+  Expr q_tiles() const { return sequences.most_blocks() * f.splits(); }
   Expr parts() const { return f.pack > 1 ? Expr(heads) : heads * *group; }
   ScoreGradient gradient() const { return {*scale, cap}; }
-  Expr lists() const { return ceildiv(keys, c.span()); }
-  // Position of query 0 among the keys.
-  Expr shift() const { return keys - queries; }
-  HeadViews views(const Expr& b, const Expr& kv_head, const Slot& member) const {
-    return {SequenceRows(b, queries, keys), kv_head, member};
+  // Of blocks of keys, the most of a sequence.
+  Expr lists() const { return ceildiv(sequences.most_keys(), c.span()); }
+  // All tokens, whatever sequence they belong to.
+  HeadViews all_tokens(const Expr& b, const Expr& kv_head, const Slot& member) const {
+    return {SequenceRows(b, range(0, sequences.queries), range(0, sequences.keys), f.varlen), kv_head,
+            member};
   }
   ChoiceRow choice_row(const Expr& b, const Expr& kv_head, const Expr& selector, const Expr& q_block) const {
     Expr length = f.counts ? clamp((*lengths)(b, kv_head, selector, q_block), 0, entries) : Expr(entries);
@@ -92,20 +100,22 @@ struct Program {
   void run();
   void delta_grid();
   InverseLists turned_lists() const;
+  Expr first_list(const Expr& b, const Expr& key) const;
   Expr queries_of(const Expr& head, const Expr& list) const;
   SortedLists sorted_lists() const;
   void query_block(const Expr& x, const Index& h, const Index& b);
   // Calls `body` for the tiles of keys that a block of queries chose.
   void walk_choice(const ChoiceRow& chosen, const Expr& blocks,
                    const std::function<void(const BlockTile&)>& body) const;
-  void walk_sorted(const SortedLists::List& list, const ScoreRange& visible,
+  void walk_sorted(const SortedLists::List& list, const Expr& b, const ScoreRange& visible,
                    const std::function<void(const BlockTile&, const Expr& beyond)>& body) const;
   void key_block(const Index& x, const Index& h, const Index& b);
   InverseLists::List piece_of(const InverseLists::List& list, const Expr& piece) const;
   void add_pieces(const Index& x, const Index& h, const Index& b);
   Expr is_beyond(const BlockTile& tile, const ScoreRange& visible) const;
   ScoreGradient::Mask key_mask(const BlockTile& tile, const ScoreRange& visible, const Expr& beyond) const;
-  MaskOfStep query_mask(const InverseLists::List& list, const Expr& first_key, const Expr& first_block) const;
+  MaskOfStep query_mask(const InverseLists::List& list, const Expr& first_key, const Expr& first_block,
+                        const Expr& shift) const;
 };
 
 void Program::run() {
@@ -124,65 +134,85 @@ void Program::run() {
   // Tiles that share a list run at the same time.
   const Order order = f.listed && f.pack == 1 && !c.per_query_head ? Order::grouped(f.together) : Order{};
   if (!c.one_pass)
-    grid(q_blocks * f.splits(), parts(), batch, {.order = order}, [&](Index x, Index h, Index b) {
+    grid(q_tiles(), parts(), batch, {.order = order}, [&](Index x, Index h, Index b) {
       // Under a causal mask later queries see more keys: they begin first. Heads of a group stay together, as
       // with Order::heavy_first they would not.
-      query_block(f.causal ? q_blocks * f.splits() - 1 - x : Expr(x), h, b);
+      query_block(f.causal ? q_tiles() - 1 - x : Expr(x), h, b);
     });
   const int tiles = ceildiv(c.span(), c.keys);
+  Expr all_batches = sequences.all_batches();
   grid(lists() * (tiles * c.pieces), heads, batch, [&](Index x, Index h, Index b) { key_block(x, h, b); });
   if (c.pieces > 1)
-    grid(ceildiv(keys, delta_rows), heads, batch, [&](Index x, Index h, Index b) { add_pieces(x, h, b); });
+    grid(ceildiv(sequences.keys, delta_rows), heads, all_batches,
+         [&](Index x, Index h, Index b) { add_pieces(x, h, b); });
   if (c.one_pass)
-    grid(ceildiv(queries, delta_rows), heads * members(), batch, [&](Index x, Index h, Index b) {
-      HeadViews of = views(b, h / members(), Slot(h % members()));
-      finish_sum(of.vector(*sum), of.of_queries(*dq), x * delta_rows, f.dim, gradient().factor());
-    });
+    grid(ceildiv(sequences.queries, delta_rows), heads * members(), all_batches,
+         [&](Index x, Index h, Index b) {
+           HeadViews of = all_tokens(b, h / members(), Slot(h % members()));
+           finish_sum(of.vector(*sum), of.of_queries(*dq), x * delta_rows, f.dim, gradient().factor());
+         });
 }
 
 void Program::delta_grid() {
-  grid(ceildiv(queries, delta_rows), heads * members(), batch, [&](Index x, Index h, Index b) {
-    HeadViews of = views(b, h / members(), Slot(h % members()));
-    write_delta(rows_of(of), x * delta_rows);
-  });
+  grid(ceildiv(sequences.queries, delta_rows), heads * members(), sequences.all_batches(),
+       [&](Index x, Index h, Index b) {
+         HeadViews of = all_tokens(b, h / members(), Slot(h % members()));
+         write_delta(rows_of(of), x * delta_rows);
+       });
 }
 
 InverseLists Program::turned_lists() const {
-  Expr chunks = ceildiv(q_blocks, inverse_rows), width = f.mask ? lists() : Expr(entries);
+  Expr rows = sequences.most_blocks(), chunks = ceildiv(rows, inverse_rows),
+       width = f.mask ? lists() : Expr(entries);
   const InverseExtents extents{
-      heads * selectors(),     batch, q_blocks, lists(), batch * chunks, batch * lists(),
-      batch * q_blocks * width};
-  return {
-      c.fold, extents, [=, this](const Expr& h, const Expr& b) -> InversePart {
-        auto each = [=, this](const Expr& row, const InversePart::Visit& visit) {
-          ChoiceRow chosen = choice_row(b, h / selectors(), h % selectors(), row);
-          Expr last = min(row * f.q_block + f.q_block, queries) - 1 + shift();
-          serial(f.mask ? Expr(entries) : chosen.entries, [&](Index n) {
-            Expr block = f.mask ? select(chosen.row(n), n, -1) : Expr(chosen.row(n));
-            visit(f.causal ? select(block <= floordiv(last, f.k_block), block, -1) : block);
-          });
-        };
-        return {
-            q_blocks, lists(), b * chunks, b * lists(), b * q_blocks * width, each, ceildiv(keys, f.k_block)};
-      }};
+      heads * selectors(), batch, rows, lists(), batch * chunks, first_list(batch, sequences.keys),
+      batch * rows * width};
+  return {c.fold, extents, [=, this](const Expr& h, const Expr& b) -> InversePart {
+            auto each = [=, this](const Expr& row, const InversePart::Visit& visit) {
+              ChoiceRow chosen = choice_row(b, h / selectors(), h % selectors(), row);
+              Expr last = min(row * f.q_block + f.q_block, sequences.queries_of(b)) - 1 + sequences.shift(b);
+              serial(f.mask ? Expr(entries) : chosen.entries, [&](Index n) {
+                Expr block = f.mask ? select(chosen.row(n), n, -1) : Expr(chosen.row(n));
+                visit(f.causal ? select(block <= floordiv(last, f.k_block), block, -1) : block);
+              });
+            };
+            Expr begin = first_list(b, sequences.rows(b).keys.begin);
+            return {sequences.blocks_of(b),
+                    ceildiv(sequences.keys_of(b), c.span()),
+                    b * chunks,
+                    begin,
+                    b * rows * width,
+                    each,
+                    ceildiv(sequences.keys_of(b), f.k_block)};
+          }};
+}
+
+// Where the lists of a sequence begin, whose keys do at `key`.
+Expr Program::first_list(const Expr& b, const Expr& key) const {
+  return f.varlen ? key / c.span() + b : b * lists();
 }
 
 // How many blocks of queries a tile of keys meets, of all heads that choose for themselves.
 Expr Program::queries_of(const Expr& head, const Expr& list) const {
   Expr b = head / heads, h = head % heads;
-  if (!c.per_query_head) return inverse->list(h, b, list).count;
+  if (!f.varlen && !c.per_query_head) return inverse->list(h, b, list).count;
   Var sum = 0;
-  serial(members(), [&](Index member) { sum += inverse->list(h * members() + member, b, list).count; });
+  auto add = [&] {
+    serial(selectors(), [&](Index member) { sum += inverse->list(h * selectors() + member, b, list).count; });
+  };
+  if (f.varlen)
+    when(list * c.span() < sequences.keys_of(b), add);
+  else
+    add();
   return sum;
 }
 
 SortedLists Program::sorted_lists() const {
   auto row_of = [this](const Expr& b, const Expr& h, const Expr& x) -> SortedLists::Row {
-    Expr last = min(x * f.q_block + f.q_block, queries) + shift();
-    Expr end = f.causal ? clamp(last, 0, keys) : Expr(keys);
-    return {choice_row(b, h / selectors(), h % selectors(), x), ceildiv(end, f.k_block)};
+    Expr end = min(x * f.q_block + f.q_block, sequences.queries_of(b)) + sequences.shift(b);
+    return {choice_row(b, h / selectors(), h % selectors(), x), sequences.blocks_met(b, x, end)};
   };
-  return {batch, heads * selectors(), q_blocks, entries, f.marked, row_of};
+  return {batch, heads * selectors(), sequences.most_blocks(), entries, f.marked, row_of};
 }
 
 void Program::walk_choice(const ChoiceRow& chosen, const Expr& blocks,
@@ -196,11 +226,12 @@ void Program::walk_choice(const ChoiceRow& chosen, const Expr& blocks,
   });
 }
 
-void Program::walk_sorted(const SortedLists::List& list, const ScoreRange& visible,
+void Program::walk_sorted(const SortedLists::List& list, const Expr& b, const ScoreRange& visible,
                           const std::function<void(const BlockTile&, const Expr& beyond)>& body) const {
   const TileOfBlocks shape{f.k_block, f.keys};
   const bool whole = !shape.gathers() && f.k_block % f.keys == 0;
-  Expr sure = list.count - blocks_in_question(f.causal, f.q_block, f.k_block, queries, keys);
+  Expr sure = list.count - blocks_in_question(f.causal, f.q_block, f.k_block, sequences.queries_of(b),
+                                              sequences.keys_of(b));
   walk_blocks(
       shape, [&](const Expr& i) -> Expr { return list.blocks(i); }, list.count,
       [&](const BlockTile& tile) { body(tile, whole ? *tile.entry >= sure : is_beyond(tile, visible)); });
@@ -221,8 +252,9 @@ ScoreGradient::Mask Program::key_mask(const BlockTile& tile, const ScoreRange& v
 }
 
 void Program::query_block(const Expr& x, const Index& h, const Index& b) {
-  const OwnQueries own = own_queries(f, x, h, queries, group);
-  HeadViews of{SequenceRows(b, own.rows(), range(0, keys)), own.kv_head,
+  sequences.assert_promise(b);
+  const OwnQueries own = own_queries(f, x, h, sequences.queries_of(b), group);
+  HeadViews of{sequences.rows(b).with_queries(own.rows()), own.kv_head,
                f.pack > 1 ? Slot(all) : Slot(own.member)};
   Expr start = own.start(), zero = Expr(Operand(0));
   QueryGradient sums(c.query_tiles(), gradient());
@@ -230,7 +262,8 @@ void Program::query_block(const Expr& x, const Index& h, const Index& b) {
   QueryGradient::Branch branch(c.query_tiles(), rows_of(of), start);
   std::optional<Expr> right;
   if (f.causal) right.emplace(zero);
-  ScoreRange visible(own.first + shift(), f.queries, own.last - own.first, keys, std::nullopt, right);
+  ScoreRange visible(own.first + sequences.shift(b), f.queries, own.last - own.first, sequences.keys_of(b),
+                     std::nullopt, right);
   Tensor k_of = of.of_keys(*k), v_of = of.of_keys(*v);
   auto add = [&](const BlockTile& tile, const Expr& beyond) {
     Shared k_tile({f.keys, f.dim}, f.compute), v_tile({f.keys, f.dim_v}, f.compute);
@@ -240,24 +273,24 @@ void Program::query_block(const Expr& x, const Index& h, const Index& b) {
   };
   Expr selector = c.per_query_head ? own.member : zero;
   if (f.listed)
-    walk_sorted(sorted->list(b, own.kv_head * selectors() + selector, own.q_block), visible, add);
+    walk_sorted(sorted->list(b, own.kv_head * selectors() + selector, own.q_block), b, visible, add);
   else
     walk_choice(choice_row(b, own.kv_head, selector, own.q_block), ceildiv(visible.end(), f.k_block),
                 [&](const BlockTile& tile) { add(tile, is_beyond(tile, visible)); });
   sums.store(of.of_queries(*dq), start);
 }
 
-MaskOfStep Program::query_mask(const InverseLists::List& list, const Expr& first_key,
-                               const Expr& first_block) const {
+MaskOfStep Program::query_mask(const InverseLists::List& list, const Expr& first_key, const Expr& first_block,
+                               const Expr& shift) const {
   const bool folded = c.fold > 1, always = folded || TileOfBlocks{f.q_block, c.queries}.gathers();
   return [=, this](const BlockTile& step) -> ScoreGradient::Mask {
     // The last key of the tile against the first query of the step.
     std::optional<Expr> partial;
     if (!always)
-      partial.emplace(f.causal ? step.ragged() || first_key + (c.keys - 1) > step.first + shift()
+      partial.emplace(f.causal ? step.ragged() || first_key + (c.keys - 1) > step.first + shift
                                : step.ragged());
     auto sees = [=, this](const Expr& key, const Expr& query) {
-      return f.causal ? step.counts(query) && key - shift() <= query : step.counts(query);
+      return f.causal ? step.counts(query) && key - shift <= query : step.counts(query);
     };
     if (!folded)
       return {partial, [=, this](const Expr& r, const Expr& column, const Expr& weight) {
@@ -283,9 +316,11 @@ void Program::key_block(const Index& x, const Index& h, const Index& b) {
   Expr turn = tiles == 1 ? tile : tile / tiles;
   Expr number = longest_first ? longest_first->list(b * heads + h, turn) : turn;
   Expr first = tiles == 1 ? number * c.span() : number * c.span() + tile % tiles * c.keys;
-  Expr end = c.span() % c.keys == 0 ? Expr(keys) : min(number * c.span() + c.span(), keys);
+  Expr keys = sequences.keys_of(b);
+  Expr end = c.span() % c.keys == 0 ? keys : min(number * c.span() + c.span(), keys);
+  sequences.assert_promise(b);
   exit_if(first >= end);
-  HeadViews keys_of{SequenceRows(b, range(0, queries), range(0, end)), h, all};
+  HeadViews keys_of{sequences.rows(b).with_keys(end), h, all};
   KeyGradient sums(c.key_tiles(), gradient());
   sums.load(keys_of.of_keys(*k), keys_of.of_keys(*v), first);
   auto add_members = [&](const Slot& member, const Expr& selector) {
@@ -293,7 +328,8 @@ void Program::key_block(const Index& x, const Index& h, const Index& b) {
     InverseLists::List list = piece_of(inverse->list(h * selectors() + selector, b, number), piece);
     add_list(sums, c.key_tiles(), list, {f.q_block, c.queries},
              {of.of_queries(*q), of.of_queries(*dout), of.vector(*base), of.vector(*delta)},
-             query_mask(list, first, number * c.fold), sum ? of.vector(*sum) : std::optional<Tensor>{});
+             query_mask(list, first, number * c.fold, sequences.shift(b)),
+             sum ? of.vector(*sum) : std::optional<Tensor>{});
   };
   if (f.pack > 1)
     add_members(Slot(all), Expr(Operand(0)));
@@ -302,8 +338,7 @@ void Program::key_block(const Index& x, const Index& h, const Index& b) {
       add_members(Slot(member), c.per_query_head ? Expr(member) : Expr(Operand(0)));
     });
   if (c.pieces > 1)
-    sums.store_sums(piece_dk->slice(piece, b, range(0, end), h), piece_dv->slice(piece, b, range(0, end), h),
-                    first);
+    sums.store_sums(keys_of.of_keys(piece_dk->slice(piece)), keys_of.of_keys(piece_dv->slice(piece)), first);
   else
     sums.store(keys_of.of_keys(*dk), keys_of.of_keys(*dv), first);
 }
@@ -315,9 +350,10 @@ InverseLists::List Program::piece_of(const InverseLists::List& list, const Expr&
 }
 
 void Program::add_pieces(const Index& x, const Index& h, const Index& b) {
+  const HeadViews of = all_tokens(b, h, all);
   auto add = [&](const Tensor& from, const Tensor& to, int features, bool scaled) {
     auto rows_of = [&](const Expr& piece) -> Fragment {
-      return load(from.slice(piece, b, all, h).at(x * delta_rows), {delta_rows, features});
+      return load(of.of_keys(from.slice(piece)).at(x * delta_rows), {delta_rows, features});
     };
     Fragment rows = rows_of(Operand(0));
     for (int piece = 1; piece < c.pieces; ++piece) {
@@ -326,7 +362,7 @@ void Program::add_pieces(const Index& x, const Index& h, const Index& b) {
     }
     Expr factor = gradient().factor();
     if (scaled) parallel(rows, [&](Index i, Index j) { rows(i, j) *= factor; });
-    copy(rows, to.slice(b, all, h).at(x * delta_rows));
+    copy(rows, of.of_keys(to).at(x * delta_rows));
   };
   add(*piece_dk, *dk, f.dim, true);
   add(*piece_dv, *dv, f.dim_v, false);

@@ -4,6 +4,7 @@
 
 #include "ops/attention/scores.hpp"
 #include "ops/block_sparse/own_queries.hpp"
+#include "ops/block_sparse/sequences.hpp"
 #include "ops/block_sparse/sorted_lists.hpp"
 #include "ops/block_sparse/walk.hpp"
 #include "ops/common/later_first.hpp"
@@ -14,11 +15,12 @@ namespace tegula::ops {
 using namespace lang;
 
 std::string BlockSparseKernel::name() const {
-  return fmt::format("block_sparse_{}_{}_d{}_v{}_b{}x{}_g{}_q{}_k{}{}{}{}{}{}{}", type.name(), compute.name(),
-                     dim, dim_v, q_block, k_block, pack, queries, keys, causal ? "_causal" : "",
-                     softcap ? "_softcap" : "", mask ? "_mask" : "", counts ? "_counts" : "",
+  return fmt::format("block_sparse_{}_{}_d{}_v{}_b{}x{}_g{}_q{}_k{}{}{}{}{}{}{}{}", type.name(),
+                     compute.name(), dim, dim_v, q_block, k_block, pack, queries, keys,
+                     causal ? "_causal" : "", softcap ? "_softcap" : "", mask ? "_mask" : "",
+                     counts ? "_counts" : "",
                      listed ? fmt::format("_listed{}", marked) : fmt::format("_c{}", chunk),
-                     one_choice ? fmt::format("_one{}", together) : "");
+                     one_choice ? fmt::format("_one{}", together) : "", varlen ? "_varlen" : "");
 }
 
 namespace {
@@ -152,39 +154,43 @@ struct Meeting {
 struct Program {
   const BlockSparseKernel& c;
   std::optional<Dim> group;  // of query heads, where they do not share tiles
-  Dim batch{"batch"}, queries{"queries"}, keys{"keys"}, heads{"kv_heads"}, q_blocks{"q_blocks"},
-      entries{"entries"};
+  BlockSparseSequences sequences;
+  Dim entries{"entries"};
+  const Dim& heads = sequences.heads;
   std::optional<Tensor> q, k, v, out, lse, choice, lengths;
   std::optional<Expr> scale, cap;
   std::optional<SortedLists> lists;
 
-  explicit Program(const BlockSparseKernel& instance) : c(instance) {
+  explicit Program(const BlockSparseKernel& instance) : c(instance), sequences(instance) {
     if (c.pack == 1) group.emplace("group");
-    Operand members = c.pack > 1 ? Operand(c.pack) : Operand(*group);
-    q.emplace(input("q", {batch, queries, heads, members, c.dim}, c.type));
-    k.emplace(input("k", {batch, keys, heads, c.dim}, c.type));
-    v.emplace(input("v", {batch, keys, heads, c.dim_v}, c.type));
-    out.emplace(output("out", {batch, queries, heads, members, c.dim_v}, c.type));
-    lse.emplace(output("lse", {batch, heads, members, queries}, f32));
-    Operand selectors = c.one_choice ? Operand(1) : members;
-    choice.emplace(input("choice", {batch, heads, selectors, q_blocks, entries}, c.mask ? boolean : i32));
+    const Operand members = c.pack > 1 ? Operand(c.pack) : Operand(*group);
+    const Extents batches = sequences.batches(), of_q = joined(batches, {sequences.queries, heads, members}),
+                  of_k = joined(batches, {sequences.keys, heads});
+    q.emplace(input("q", joined(of_q, {c.dim}), c.type));
+    k.emplace(input("k", joined(of_k, {c.dim}), c.type));
+    v.emplace(input("v", joined(of_k, {c.dim_v}), c.type));
+    out.emplace(output("out", joined(of_q, {c.dim_v}), c.type));
+    lse.emplace(output("lse", joined(batches, {heads, members, sequences.queries}), f32));
+    const Extents rows{sequences.batch, heads, c.one_choice ? Operand(1) : members, sequences.q_blocks};
+    choice.emplace(input("choice", joined(rows, {entries}), c.mask ? boolean : i32));
     scale.emplace(scalar("scale", f32));
     if (c.softcap) cap.emplace(scalar("cap", f32));
-    if (c.counts) lengths.emplace(input("counts", {batch, heads, selectors, q_blocks}, i32));
+    if (c.counts) lengths.emplace(input("counts", rows, i32));
+    sequences.declare();
   }
 
   void run() {
     if (c.listed) make_lists();
     Expr all_heads = c.pack > 1 ? Expr(heads) : heads * *group;
-    grid(q_blocks * c.splits(), all_heads, batch, {.order = order()},
+    grid(sequences.most_blocks() * c.splits(), all_heads, sequences.batch, {.order = order()},
          [&](Index x, Index h, Index b) { block(x, h, b); });
   }
 
   // Tiles that share a list run at the same time.
   Order order() const {
     if (c.causal)
-      return later_first(keys, (c.dim + c.dim_v) * c.type.bits() / 8,
-                         c.pack > 1 ? Expr(Operand(1)) : Expr(*group));
+      return later_first(c.varlen ? sequences.keys / max(sequences.batch, 1) : Expr(sequences.keys),
+                         (c.dim + c.dim_v) * c.type.bits() / 8, c.pack > 1 ? Expr(Operand(1)) : Expr(*group));
     return c.one_choice && c.pack == 1 ? Order::grouped(c.together) : Order{};
   }
   ChoiceRow choice_row(const Expr& b, const Expr& kv_head, const Expr& member, const Expr& q_block) const {
@@ -196,26 +202,26 @@ struct Program {
   void make_lists();
   void block(const Index& x, const Index& h, const Index& b);
   void meet(Meeting& meeting, const ListEntry& list, const Expr& count) const;
-  void meet_listed(Meeting& meeting, const SortedLists::List& list) const;
-  Expr masked_steps() const;
+  void meet_listed(Meeting& meeting, const SortedLists::List& list, const Expr& b) const;
+  Expr masked_steps(const Expr& b) const;
 };
 
 // Where tiles of queries and of keys begin at multiples of the smaller, as many steps as the tile of queries
 // is long. Without a causal mask, that in which the keys end.
-Expr Program::masked_steps() const {
-  if (!c.causal) return select(keys % c.keys == 0, 0, 1);
+Expr Program::masked_steps(const Expr& b) const {
+  if (!c.causal) return select(sequences.keys_of(b) % c.keys == 0, 0, 1);
   const int steps = ceildiv(c.queries, c.keys), unit = std::min(c.queries, c.keys);
   const bool even = c.queries % unit == 0 && c.keys % unit == 0 && c.q_block % c.queries == 0;
-  return even ? select((keys - queries) % c.keys == 0, steps, steps + 1) : Expr(Operand(steps + 1));
+  return even ? select(sequences.shift(b) % c.keys == 0, steps, steps + 1) : Expr(Operand(steps + 1));
 }
 
 void Program::make_lists() {
   auto row_of = [this](const Expr& b, const Expr& h, const Expr& x) -> SortedLists::Row {
-    Expr last = min(x * c.q_block + c.q_block, queries) + keys - queries;
-    Expr end = c.causal ? clamp(last, 0, keys) : Expr(keys);
-    return {choice_row(b, h / selectors(), h % selectors(), x), ceildiv(end, c.k_block)};
+    Expr queries = sequences.queries_of(b);
+    Expr end = min(x * c.q_block + c.q_block, queries) + sequences.keys_of(b) - queries;
+    return {choice_row(b, h / selectors(), h % selectors(), x), sequences.blocks_met(b, x, end)};
   };
-  lists.emplace(batch, heads * selectors(), q_blocks, entries, c.marked, row_of);
+  lists.emplace(sequences.batch, heads * selectors(), sequences.most_blocks(), entries, c.marked, row_of);
   lists->record_grid();
 }
 
@@ -228,43 +234,37 @@ void Program::meet(Meeting& meeting, const ListEntry& list, const Expr& count) c
     meeting.add_whole(list, count);
 }
 
-void Program::meet_listed(Meeting& meeting, const SortedLists::List& list) const {
+void Program::meet_listed(Meeting& meeting, const SortedLists::List& list, const Expr& b) const {
   if (!c.gathers()) {
-    meeting.tail.emplace(blocks_in_question(c.causal, c.q_block, c.k_block, queries, keys));
+    meeting.tail.emplace(
+        blocks_in_question(c.causal, c.q_block, c.k_block, sequences.queries_of(b), sequences.keys_of(b)));
     const bool ends_in_block = c.causal || c.k_block > c.keys;
-    if (ends_in_block && c.last_blocks() <= most_last_blocks) meeting.masked_steps.emplace(masked_steps());
+    if (ends_in_block && c.last_blocks() <= most_last_blocks) meeting.masked_steps.emplace(masked_steps(b));
   }
   meet(
       meeting, [&](const Expr& i) -> Expr { return list.blocks(i); }, list.count);
 }
 
 void Program::block(const Index& x, const Index& h, const Index& b) {
+  sequences.assert_promise(b);
+  Expr keys = sequences.keys_of(b), queries = sequences.queries_of(b);
   const OwnQueries own = own_queries(c, x, h, queries, group);
-  Slot heads_of = c.pack > 1 ? Slot(all) : Slot(own.member);
-  const Slot rows = own.whole ? Slot(all) : Slot(own.rows());
+  const HeadViews of{sequences.rows(b).with_queries(own.rows()), own.kv_head,
+                     c.pack > 1 ? Slot(all) : Slot(own.member)};
   Shared queries_tile({c.rows(), c.dim}, c.compute);
-  load_queries(q->slice(b, rows, own.kv_head, heads_of), own.start(), queries_tile, c.pack);
+  load_queries(of.of_queries(*q), own.start(), queries_tile, c.pack);
   Fragment sum({c.rows(), c.dim_v}, f32, 0);
   OnlineSoftmax softmax(c.rows(), c.softcap ? Expr(Operand(log2e)) : *scale);
   std::optional<Expr> right;
   if (c.causal) right.emplace(Operand(0));
   ScoreRange visible(own.first + keys - queries, c.queries, own.last - own.first, keys, std::nullopt, right);
-  Meeting meeting{c,
-                  k->slice(b, all, own.kv_head),
-                  v->slice(b, all, own.kv_head),
-                  queries_tile,
-                  sum,
-                  softmax,
-                  visible,
-                  *scale,
-                  cap,
-                  {},
+  Meeting meeting{c, of.of_keys(*k), of.of_keys(*v), queries_tile, sum, softmax, visible, *scale, cap, {},
                   {}};
 
   if (c.listed) {
     Expr selector = c.pack > 1 || c.one_choice ? Expr(Operand(0)) : own.member;
     const SortedLists::List list = lists->list(b, own.kv_head * selectors() + selector, own.q_block);
-    meet_listed(meeting, list);
+    meet_listed(meeting, list, b);
   } else {
     const ChoiceRow chosen = choice_row(b, own.kv_head, own.member, own.q_block);
     Expr blocks = ceildiv(visible.end(), c.k_block);
@@ -278,8 +278,8 @@ void Program::block(const Index& x, const Index& h, const Index& b) {
     });
   }
   softmax.normalize(sum);
-  store_rows(sum, out->slice(b, rows, own.kv_head, heads_of), own.start(), c.pack);
-  store_lse(softmax.lse(), lse->slice(b, own.kv_head, heads_of, rows), own.start(), c.pack);
+  store_rows(sum, of.of_queries(*out), own.start(), c.pack);
+  store_lse(softmax.lse(), of.vector(*lse), own.start(), c.pack);
 }
 
 }  // namespace

@@ -15,6 +15,7 @@ struct BlockSparseKernel {
   bool causal = false, softcap = false;
   bool mask = false;        // the choice is a boolean mask, not a list
   bool counts = false;      // lists have lengths
+  bool varlen = false;      // packed sequences
   int chunk = 1024;         // not listed: key blocks whose choice is kept at a time
   bool listed = false;      // lists are made before, once for all tiles that share them: for GPUs
   int marked = 0;           // listed: blocks that are marked at a time
@@ -35,7 +36,9 @@ struct BlockSparseKernel {
 // Arguments: q [batch, queries, kv heads, group, d], k, v, out, lse [batch, kv heads, group, queries], choice
 // [batch, kv heads, group, q_blocks, entries] (i32, or boolean over all key blocks), scale as in
 // attention_kernel; then, where the instance has them, cap, counts [batch, kv heads, group, q_blocks].
-// With pack > 1 the lists of group member 0 are those of all; with one_choice there are no others.
+// With pack > 1 the lists of group member 0 are those of all; with one_choice there are no others. Packed
+// sequences: q, k, v, out and lse have no batch dimension, that of choice and counts is the sequences', and
+// last stand q_begin, k_begin [sequences + 1], and the most queries and keys of a sequence.
 lang::Kernel block_sparse_kernel(const BlockSparseKernel& instance);
 
 }  // namespace tegula::ops
