@@ -25,15 +25,18 @@ void plan_keys(BlockSparseBackwardKernel& kernel) {
 }
 
 std::int64_t lists_of(const BlockSparseBackwardCall& call) {
-  return lang::ceildiv(call.forward.tensors.k.size(1), std::int64_t{call.kernel.span()});
+  return lang::ceildiv(call.forward.tensors.k.size(-3), std::int64_t{call.kernel.span()});
 }
 
 // Of a tile of keys, if all lists are equally long and full.
 std::int64_t steps_of_tile(const BlockSparseBackwardCall& call) {
   const BlockSparseBackwardKernel& kernel = call.kernel;
   const BlockSparseKernel& forward = kernel.forward;
-  const std::int64_t members = forward.pack > 1 ? 1 : call.forward.tensors.group(),
-                     entries = call.forward.choice.size(3) * call.forward.choice.size(4);
+  const HeadTensors& t = call.forward.tensors;
+  const std::int64_t members = forward.pack > 1 ? 1 : t.group(),
+                     blocks = forward.varlen ? lang::ceildiv(t.q.size(0), std::int64_t{forward.q_block})
+                                             : call.forward.choice.size(3),
+                     entries = blocks * call.forward.choice.size(4);
   const std::int64_t of_block = lang::ceildiv(forward.q_block, kernel.queries);
   const std::int64_t blocks_of_step = std::max(1, kernel.queries / forward.q_block);
   return entries * members * of_block / blocks_of_step / std::max<std::int64_t>(1, lists_of(call));
@@ -75,8 +78,8 @@ void balance_keys(BlockSparseBackwardCall& call) {
   constexpr std::int64_t most_pieces = 4, fewest_steps = 16, many_steps = 64;
   BlockSparseBackwardKernel& kernel = call.kernel;
   const HeadTensors& t = call.forward.tensors;
-  const std::int64_t tiles =
-      lists_of(call) * lang::ceildiv(kernel.span(), kernel.keys) * t.kv_heads * t.q.size(0);
+  const std::int64_t tiles = lists_of(call) * lang::ceildiv(kernel.span(), kernel.keys) * t.kv_heads *
+                             (kernel.forward.varlen ? 1 : t.q.size(0));
   if (tiles == 0) return;
   const std::int64_t steps = steps_of_tile(call),
                      pieces = std::min(2 * at_once / tiles, steps / fewest_steps);
@@ -89,7 +92,8 @@ void check_room(const BlockSparseCall& forward) {
   const double entries =
       static_cast<double>(shape[0]) * static_cast<double>(shape[3]) * static_cast<double>(shape[4]);
   Arguments(op).check(entries < static_cast<double>(most_entries), "indices",
-                      "fewer than 2^31 entries of a head, of all batches together",
+                      forward.kernel.varlen ? "fewer than 2^31 entries of a head, of all sequences together"
+                                            : "fewer than 2^31 entries of a head, of all batches together",
                       describe(forward.choice.shape), "split the batch");
 }
 
@@ -124,13 +128,11 @@ void run_block_sparse_backward(const BlockSparseBackwardCall& call, const BlockS
   const HeadTensors& t = call.forward.tensors;
   const Target target = target_for(options.target, t.q.device);
   if (call.kernel.forward.listed) {
-    if (const auto selection = as_selection(call)) {
-      const NsaSlotsKernel kernel = slots_kernel(*selection);
-      return run_slots(*selection, kernel, tokens_of_slots(*selection, kernel), outputs, target);
-    }
+    if (const auto selection = as_selection(call))
+      return differentiate_tokens(*selection, call, outputs, target);
   }
   std::vector<Argument> values{call.inputs.dout,
-                               split_heads(t.q, 2, t.group()),
+                               split_heads(t.q, t.q.rank() - 2, t.group()),
                                t.k,
                                t.v,
                                call.inputs.out,
@@ -143,6 +145,7 @@ void run_block_sparse_backward(const BlockSparseBackwardCall& call, const BlockS
   if (call.kernel.forward.softcap) values.push_back(options.softcap);
   if (call.kernel.forward.counts) values.push_back(call.counts);
   if (call.kernel.dlse) values.push_back(call.inputs.dlse);
+  push_sequences(call.forward, values);
   compiled(call.kernel, target, block_sparse_backward_kernel).call_in_order(values);
 }
 

@@ -1,5 +1,6 @@
 #include "ops/block_sparse/backward_call.hpp"
 #include "ops/block_sparse/options.hpp"
+#include "ops/block_sparse/token_lists.hpp"
 #include "ops/block_sparse/tokens.hpp"
 #include "ops/reference/reference.hpp"
 #include "ops/registered.hpp"
@@ -56,7 +57,8 @@ void describe(Operator& op) {
   op.summary = "gradients of block_sparse_attention with respect to q, k and v";
   op.inputs = forward.inputs;
   op.inputs.push_back({"out", "as q, with d_v features", float_types, true, "the forward's output"});
-  op.inputs.push_back({"lse", "[batch, heads, queries]", {f32}, true, "and its lse"});
+  op.inputs.push_back(
+      {"lse", "[batch, heads, queries], or packed [heads, tokens]", {f32}, true, "and its lse"});
   op.inputs.push_back({"dout", "as out", float_types, true, "gradient of out"});
   op.inputs.push_back({"dlse", "as lse", {f32}, false, "gradient of lse"});
   op.outputs = {{"dq", "as q", "that of q"}, {"dk", "as k", "that of k"}, {"dv", "as v", "that of v"}};
@@ -91,8 +93,11 @@ Operator registered_block_sparse_attention_backward() {
   op.kernels = [](const Tensors& in, const Options& options, Target target) {
     const BlockSparseBackwardCall call = prepared(in, options, target);
     const auto selection = call.kernel.forward.listed ? as_selection(call) : std::nullopt;
-    return std::vector{selection ? nsa_slots_kernel(slots_kernel(*selection))
-                                 : block_sparse_backward_kernel(call.kernel)};
+    if (!selection) return std::vector{block_sparse_backward_kernel(call.kernel)};
+    std::vector<lang::Kernel> kernels;
+    if (call.forward.kernel.varlen) kernels.push_back(token_lists_kernel({call.forward.kernel.counts}));
+    kernels.push_back(nsa_slots_kernel(slots_kernel(*selection)));
+    return kernels;
   };
   op.work = work_of;
   op.tolerance = [](const Tensors& in, const Options&) {

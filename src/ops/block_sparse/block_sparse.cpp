@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "ops/attention/sequences.hpp"
 #include "ops/block_sparse/call.hpp"
 #include "ops/block_sparse/check_indices.hpp"
 #include "ops/block_sparse/sorted_lists.hpp"
@@ -33,38 +34,57 @@ TensorRef per_query_head(const Arguments& args, const char* name, const TensorRe
   return shared.expand(shape);
 }
 
+// Dimensions of a choice, −1 for any; of packed sequences there may be more blocks.
 void check_extents(const Arguments& args, const char* name, const TensorRef& tensor, const Shape& shape,
-                   const char* meaning) {
-  for (std::size_t d = 0; d < shape.size(); ++d)
-    args.check(shape[d] < 0 || tensor.shape[d] == shape[d], name,
-               worded("{} with {} in dimension {}", meaning, shape[d], d), tensor,
+                   const char* meaning, bool more_blocks = false) {
+  for (std::size_t d = 0; d < shape.size(); ++d) {
+    const bool more = more_blocks && d >= 2;
+    args.check(shape[d] < 0 || tensor.shape[d] == shape[d] || (more && tensor.shape[d] > shape[d]), name,
+               worded("{} with {}{} in dimension {}", meaning, more ? "at least " : "", shape[d], d), tensor,
                "check q_block and k_block");
+  }
+}
+
+// What the longest sequence needs. Of lengths that are not known, one is at least the mean.
+Shape choice_shape(const BlockSparseOptions& options, const BlockSparseCall& call) {
+  const HeadTensors& t = call.tensors;
+  const bool packed = call.kernel.varlen;
+  const std::int64_t sequences = packed ? options.cu_seqlens_q->size(0) - 1 : t.q.size(0);
+  auto least = [&](std::int64_t longest, std::int64_t most, const TensorRef& tokens) {
+    const bool known = !packed || tokens.device.is_cpu() || most > 0 || sequences == 0;
+    return known ? longest : blocks_of(tokens.size(-3), static_cast<int>(sequences));
+  };
+  return {
+      sequences, -1, blocks_of(least(call.longest, options.max_seqlen_q, t.q), options.q_block),
+      options.mask ? blocks_of(least(call.longest_keys, options.max_seqlen_k, t.k), options.k_block) : -1};
+}
+
+void check_counts(const Arguments& args, const TensorRef& counts, const TensorRef& indices,
+                  BlockSparseCall& call) {
+  args.check_tensor("counts", counts, {i32}, {3});
+  check_extents(args, "counts", counts, {indices.size(0), indices.size(1), indices.size(2)},
+                call.kernel.varlen ? "[sequences, heads, q_blocks]" : "[batch, heads, q_blocks]");
+  call.counts = per_query_head(args, "counts", counts, call.tensors);
 }
 
 void check_choice(const Arguments& args, const BlockSparseOptions& options, BlockSparseCall& call) {
-  const HeadTensors& t = call.tensors;
-  const std::int64_t batch = t.q.size(0), q_blocks = blocks_of(t.q.size(1), options.q_block);
   args.check(options.indices.has_value() != options.mask.has_value(), "indices", "either indices or mask",
              options.indices ? "both" : "neither", "give one of them");
   args.check(!options.counts || options.indices, "counts", "counts with indices only", "counts with a mask",
              "leave it out");
-  if (options.mask) {
-    args.check_tensor("mask", *options.mask, {boolean}, {4});
-    check_extents(args, "mask", *options.mask, {batch, -1, q_blocks, blocks_of(t.k.size(1), options.k_block)},
-                  "[batch, heads, q_blocks, k_blocks]");
-  } else {
-    args.check_tensor("indices", *options.indices, {i32}, {4});
-    check_extents(args, "indices", *options.indices, {batch, -1, q_blocks, -1},
-                  "[batch, heads, q_blocks, entries]");
-  }
+  const bool packed = call.kernel.varlen;
+  const char* name = options.mask ? "mask" : "indices";
+  const std::string meaning = fmt::format("[{}, heads, q_blocks, {}]", packed ? "sequences" : "batch",
+                                          options.mask ? "k_blocks" : "entries");
   const TensorRef& choice = options.mask ? *options.mask : *options.indices;
-  call.per_query_head = choice.size(1) != t.kv_heads;
-  call.choice = per_query_head(args, options.mask ? "mask" : "indices", choice, t);
-  if (!options.counts) return;
-  args.check_tensor("counts", *options.counts, {i32}, {3});
-  check_extents(args, "counts", *options.counts, {batch, choice.size(1), q_blocks},
-                "[batch, heads, q_blocks]");
-  call.counts = per_query_head(args, "counts", *options.counts, t);
+  args.check_tensor(name, choice, {options.mask ? boolean : i32}, {4});
+  check_extents(args, name, choice, choice_shape(options, call), meaning.c_str(), packed);
+  call.per_query_head = choice.size(1) != call.tensors.kv_heads;
+  call.choice = per_query_head(args, name, choice, call.tensors);
+  if (options.counts) check_counts(args, *options.counts, choice, call);
+  // Where lengths are not known, the choice says what they are at most.
+  call.longest = std::min(call.longest, choice.size(2) * options.q_block);
+  if (options.mask) call.longest_keys = std::min(call.longest_keys, choice.size(3) * options.k_block);
 }
 
 // Rows of a tile are the queries of a block, of several heads if that fills the tile better.
@@ -80,7 +100,7 @@ void plan_queries(const BlockSparseOptions& options, const BlockSparseCall& call
   const auto tiles = static_cast<int>(blocks_of(options.q_block, most));
   const int even = static_cast<int>(blocks_of(options.q_block, tiles));
   // Fewer queries than a block has need no larger tile.
-  const std::int64_t queries = std::max<std::int64_t>(1, call.tensors.q.size(1));
+  const std::int64_t queries = std::max<std::int64_t>(1, call.longest);
   kernel.queries = options.tiles.queries ? std::min(options.tiles.queries, options.q_block)
                                          : static_cast<int>(std::min<std::int64_t>(even, queries));
 }
@@ -93,7 +113,7 @@ void plan_keys(const BlockSparseOptions& options, const BlockSparseCall& call, i
     kernel.keys = static_cast<int>(blocks_of(block, static_cast<int>(blocks_of(block, wanted))));
   else
     kernel.keys = wanted / block * block;
-  const std::int64_t blocks = blocks_of(call.tensors.k.size(1), block);
+  const std::int64_t blocks = blocks_of(call.longest_keys, block);
   kernel.chunk = blocks <= small_chunk ? small_chunk : large_chunk;
 }
 
@@ -110,7 +130,7 @@ void plan_on_gpu(const BlockSparseOptions& options, const BlockSparseCall& call,
 // Lists are made by a grid of their own, so that neither producer nor consumers of a tile wait for them.
 void plan_lists(const BlockSparseOptions& options, BlockSparseCall& call) {
   BlockSparseKernel& kernel = call.kernel;
-  kernel.marked = marked_blocks(blocks_of(call.tensors.k.size(1), options.k_block));
+  kernel.marked = marked_blocks(blocks_of(call.longest_keys, options.k_block));
   if (call.per_query_head) return;
   kernel.one_choice = true;
   kernel.together = static_cast<int>(std::clamp<std::int64_t>(call.tensors.group(), 1, most_together));
@@ -131,8 +151,10 @@ void check_block_sparse_indices(const Arguments& args, const BlockSparseCall& ca
   if (!options.check_indices || options.mask) return;
   IndexCheck check{"indices", options.indices->transpose(1, 2)};
   if (options.counts) check.counts = options.counts->transpose(1, 2);
-  check.block = options.k_block, check.keys = call.tensors.k.size(1);
+  check.block = options.k_block, check.keys = call.tensors.k.size(-3);
   check.heads_first = true;
+  check.q_begin = options.cu_seqlens_q, check.k_begin = options.cu_seqlens_k, check.longest = call.longest;
+  check.q_block = options.q_block;
   check_indices(args, check, options.target);
 }
 
@@ -144,7 +166,14 @@ BlockSparseCall prepare_block_sparse(const TensorRef& q, const TensorRef& k, con
   check_softcap(args, options.softcap);
   check_tiles(args, options.tiles);
   BlockSparseCall call;
-  call.tensors = check_heads(args, q, k, v, 4, options.layout);
+  call.kernel.varlen = options.cu_seqlens_q || options.cu_seqlens_k;
+  call.tensors = check_heads(args, q, k, v, call.kernel.varlen ? 3 : 4, options.layout);
+  const PackedLengths lengths = check_sequences(
+      args, {options.cu_seqlens_q, options.cu_seqlens_k, {options.max_seqlen_q, options.max_seqlen_k}},
+      call.tensors);
+  call.cu_seqlens_q = options.cu_seqlens_q, call.cu_seqlens_k = options.cu_seqlens_k;
+  call.longest = call.kernel.varlen ? lengths.queries : call.tensors.q.size(1);
+  call.longest_keys = call.kernel.varlen ? lengths.keys : call.tensors.k.size(1);
   check_choice(args, options, call);
   call.scale = program_scale(checked_scale(args, options.scale, call.tensors.dim()), options.softcap);
   BlockSparseKernel& kernel = call.kernel;
@@ -166,17 +195,31 @@ BlockSparseCall prepare_block_sparse(const TensorRef& q, const TensorRef& k, con
   return call;
 }
 
+void push_sequences(const BlockSparseCall& call, std::vector<Argument>& values) {
+  if (!call.kernel.varlen) return;
+  values.push_back(*call.cu_seqlens_q);
+  values.push_back(*call.cu_seqlens_k);
+  values.push_back(call.longest);
+  values.push_back(call.longest_keys);
+}
+
 void run_block_sparse(const BlockSparseCall& call, const BlockSparseOptions& options,
                       const HeadOutputs& outputs) {
   const HeadTensors& t = call.tensors;
   if (call.kernel.listed) {
     if (const auto selection = as_selection(call, options.tiles))
-      return attend_nsa(*selection, outputs, {.target = options.target});
+      return attend_tokens(*selection, call, outputs, options.target);
   }
-  std::vector<Argument> values{
-      split_heads(t.q, 2, t.group()), t.k, t.v, outputs.out, outputs.lse, call.choice, call.scale};
+  std::vector<Argument> values{split_heads(t.q, t.q.rank() - 2, t.group()),
+                               t.k,
+                               t.v,
+                               outputs.out,
+                               outputs.lse,
+                               call.choice,
+                               call.scale};
   if (call.kernel.softcap) values.push_back(options.softcap);
   if (call.kernel.counts) values.push_back(call.counts);
+  push_sequences(call, values);
   compiled(call.kernel, target_for(options.target, t.q.device), block_sparse_kernel).call_in_order(values);
 }
 

@@ -13,6 +13,8 @@ struct BlockSparseCall {
   TensorRef choice, counts;
   bool per_query_head = false;  // heads of a group choose differently
   float scale = 1;
+  std::int64_t longest = 0, longest_keys = 0;  // the most queries and keys of a sequence
+  std::optional<TensorRef> cu_seqlens_q, cu_seqlens_k;
 };
 
 // An ArgumentError of `op` if the arguments are wrong. Planned for a GPU if the call runs on one, or as said.
@@ -20,6 +22,8 @@ BlockSparseCall prepare_block_sparse(const TensorRef& q, const TensorRef& k, con
                                      const BlockSparseOptions& options,
                                      const char* op = "block_sparse_attention",
                                      std::optional<bool> for_gpu = {});
+// Arguments of the programs that only packed sequences have.
+void push_sequences(const BlockSparseCall& call, std::vector<Argument>& values);
 void run_block_sparse(const BlockSparseCall& call, const BlockSparseOptions& options,
                       const HeadOutputs& outputs);
 // With check_indices, an ArgumentError if an entry names no block.

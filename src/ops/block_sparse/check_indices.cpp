@@ -16,23 +16,28 @@ constexpr std::int32_t nothing = std::numeric_limits<std::int32_t>::max();
 
 struct CheckKernel {
   bool counts = false, varlen = false;
+  bool blocks = false;  // packed sequences with rows of their own, of several queries each
+
+  bool by_token() const { return varlen && !blocks; }
   std::string name() const {
-    return fmt::format("check_indices{}{}", counts ? "_counts" : "", varlen ? "_varlen" : "");
+    return fmt::format("check_indices{}{}{}", counts ? "_counts" : "", varlen ? "_varlen" : "",
+                       blocks ? "_blocks" : "");
   }
 };
 
 // The smallest number of a row with a wrong entry, then its details. Arguments: indices, found (the row, the
-// entry, its value and the number of blocks), block, keys; then counts, and q_begin, k_begin, longest.
+// entry, its value and the number of blocks), block, keys; then counts, q_begin, k_begin, longest, and
+// q_block.
 struct Program {
   const CheckKernel& c;
   std::optional<Dim> batch;
   Dim rows{"rows"}, heads{"heads"}, entries{"entries"};
   std::optional<lang::Tensor> indices, found, counts, q_begin, k_begin;
-  std::optional<Expr> block, keys, longest;
+  std::optional<Expr> block, keys, longest, q_block;
 
   explicit Program(const CheckKernel& instance) : c(instance) {
-    if (!c.varlen) batch.emplace("batch");
-    const Extents of_rows = joined(c.varlen ? Extents{} : Extents{*batch}, {rows, heads});
+    if (!c.by_token()) batch.emplace("batch");
+    const Extents of_rows = joined(c.by_token() ? Extents{} : Extents{*batch}, {rows, heads});
     indices.emplace(input("indices", joined(of_rows, {entries}), i32));
     found.emplace(inout("found", {4}, i32));
     block.emplace(scalar("block", i32));
@@ -43,21 +48,27 @@ struct Program {
     q_begin.emplace(input("q_begin", {fences}, i32));
     k_begin.emplace(input("k_begin", {fences}, i32));
     longest.emplace(scalar("longest", i32));
+    if (c.blocks) q_block.emplace(scalar("q_block", i32));
   }
 
   Expr length_of(const lang::Tensor& of_counts, const Expr& row) const {
     return clamp(of_counts(row), 0, entries);
   }
   SequenceRows rows_of(const Expr& b) const {
-    return c.varlen ? SequenceRows(b, *q_begin, *k_begin) : SequenceRows(b, rows, *keys);
+    if (!c.varlen) return {b, rows, *keys};
+    const SequenceRows tokens(b, *q_begin, *k_begin);
+    if (!c.blocks) return tokens;
+    Expr own_rows = ceildiv(tokens.queries.end - tokens.queries.begin, *q_block);
+    return {b, range(0, min(own_rows, rows)), tokens.keys};
   }
+  Expr first_row(const SequenceRows& of) const { return c.by_token() ? Expr(of.queries.begin) : of.b * rows; }
   Expr blocks_of(const SequenceRows& of) const { return ceildiv(of.keys.end - of.keys.begin, *block); }
 
   // Calls `wrong` with every entry of a row that counts and should not be there.
   template <class F>
   void each_wrong(const SequenceRows& of, const Expr& h, const Expr& row, F wrong) const {
     auto part = [&](const lang::Tensor& t) {
-      return c.varlen ? t.slice(of.queries, h) : t.slice(of.b, of.queries, h);
+      return c.by_token() ? t.slice(of.queries, h) : t.slice(of.b, of.queries, h);
     };
     Expr blocks = blocks_of(of), length = c.counts ? length_of(part(*counts), row) : Expr(entries);
     lang::Tensor list = part(*indices).slice(row);
@@ -68,16 +79,15 @@ struct Program {
   }
 
   void run() const {
-    Expr most = c.varlen ? *longest : Expr(rows);
-    Expr sequences = c.varlen ? q_begin->extent(0) - 1 : Expr(*batch);
+    Expr most = c.by_token() ? *longest : c.blocks ? ceildiv(*longest, *q_block) : Expr(rows);
+    Expr sequences = c.by_token() ? q_begin->extent(0) - 1 : Expr(*batch);
     grid(ceildiv(most, rows_of_block), heads, sequences, [&](Index x, Index h, Index b) {
       SequenceRows of = rows_of(b);
-      Expr first_row = c.varlen ? Expr(of.queries.begin) : b * rows;
       parallel(rows_of_block, [&](Index r) {
         Expr row = x * rows_of_block + r;
         when(row < of.queries.end - of.queries.begin, [&] {
           each_wrong(of, h, row, [&](const Expr&, const Expr&) {
-            atomic_min((*found)(0), (first_row + row) * heads + h);
+            atomic_min((*found)(0), (first_row(of) + row) * heads + h);
           });
         });
       });
@@ -92,7 +102,7 @@ struct Program {
     Expr token = at / heads;
     serial(sequences, [&](Index b) {
       SequenceRows of = rows_of(b);
-      Expr first = c.varlen ? Expr(of.queries.begin) : b * rows;
+      Expr first = first_row(of);
       when(token >= first && token < first + (of.queries.end - of.queries.begin), [&] {
         Var missing = true;
         each_wrong(of, at % heads, token - first, [&](const Expr& n, const Expr& entry) {
@@ -127,7 +137,8 @@ void check_indices(const Arguments& args, const IndexCheck& check, tegula::Targe
   if (nelements(check.indices) == 0) return;
   const std::int64_t rows = nelements(check.indices) / check.indices.size(-1);
   args.check(rows < nothing, check.name, "fewer than 2^31 rows", check.indices, "split the batch");
-  const CheckKernel kernel{check.counts.has_value(), check.q_begin.has_value()};
+  const bool packed = check.q_begin.has_value();
+  const CheckKernel kernel{check.counts.has_value(), packed, packed && check.q_block > 0};
   const Device& device = check.indices.device;
   const tegula::Tensor found = tegula::Tensor::full({4}, i32, nothing).to(device);
   std::vector<Argument> values{check.indices, found, check.block, check.keys};
@@ -136,6 +147,7 @@ void check_indices(const Arguments& args, const IndexCheck& check, tegula::Targe
     values.push_back(*check.q_begin);
     values.push_back(*check.k_begin);
     values.push_back(check.longest);
+    if (kernel.blocks) values.push_back(check.q_block);
   }
   compiled(kernel, target_for(target, device), check_kernel).call_in_order(values);
   const std::vector<std::int32_t> result = found.values<std::int32_t>();

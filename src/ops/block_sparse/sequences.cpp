@@ -4,6 +4,11 @@ namespace tegula::ops {
 
 using namespace lang;
 
+void assert_listed(const Expr& queries, const Expr& most) {
+  assert_that(queries <= most,
+              "a sequence has more queries than max_seqlen_q, or than the rows of the lists have");
+}
+
 void BlockSparseSequences::declare() {
   if (!c.varlen) return;
   Dim fences("fences");
@@ -38,8 +43,7 @@ Expr BlockSparseSequences::blocks_met(const Expr& b, const Expr& q_block, const 
 
 void BlockSparseSequences::assert_promise(const Expr& b) const {
   if (!c.varlen) return;
-  assert_that(length(*q_begin_, b) <= *longest_q_,
-              "a sequence has more queries than max_seqlen_q, or than the rows of the lists have");
+  assert_listed(length(*q_begin_, b), *longest_q_);
   assert_that(length(*k_begin_, b) <= *longest_k_,
               "a sequence has more keys than max_seqlen_k, or than the mask has");
 }

@@ -8,6 +8,9 @@
 
 namespace tegula::ops {
 
+// Asserts what the lists promise of a packed sequence.
+void assert_listed(const lang::Expr& queries, const lang::Expr& most);
+
 class BlockSparseSequences {
  public:
   explicit BlockSparseSequences(const BlockSparseKernel& instance) : c(instance) {}

@@ -1,5 +1,7 @@
 #include "ops/block_sparse/tokens.hpp"
 
+#include "ops/block_sparse/token_lists.hpp"
+#include "ops/common/functions.hpp"
 #include "ops/common/plan.hpp"
 
 namespace tegula::ops {
@@ -28,12 +30,14 @@ std::optional<NsaCall> as_selection(const BlockSparseCall& call, const Attention
   NsaCall result;
   result.tensors = t;
   result.per_query_head = call.per_query_head;
-  result.choice = by_tokens(call.choice, t.group());
-  if (own.counts) result.counts = by_tokens(call.counts, t.group());
+  result.choice = own.varlen ? call.choice : by_tokens(call.choice, t.group());
+  if (own.counts) result.counts = own.varlen ? call.counts : by_tokens(call.counts, t.group());
   result.scale = call.scale;
+  result.longest = call.longest, result.longest_keys = call.longest_keys;
   NsaKernel& kernel = result.kernel;
   kernel.type = own.type, kernel.compute = own.compute, kernel.dim = own.dim, kernel.dim_v = own.dim_v;
   kernel.block = own.k_block, kernel.causal = own.causal, kernel.counts = own.counts;
+  kernel.varlen = own.varlen;
   plan_nsa_call(tiles, true, result);
   return result;
 }
@@ -46,12 +50,43 @@ std::optional<NsaBackwardCall> as_selection(const BlockSparseBackwardCall& call)
   result.kernel.forward = forward->kernel;
   result.kernel.per_query_head = call.kernel.per_query_head, result.kernel.dlse = call.kernel.dlse;
   result.inputs = call.inputs;
+  result.cu_seqlens_q = call.forward.cu_seqlens_q, result.cu_seqlens_k = call.forward.cu_seqlens_k;
   auto of_heads = [&](const TensorRef& rows) {
-    return call.kernel.per_query_head ? rows : rows.slice(3, 0, 1);
+    return call.kernel.per_query_head || forward->kernel.varlen ? rows : rows.slice(3, 0, 1);
   };
   result.choice = of_heads(forward->choice);
   if (forward->kernel.counts) result.counts = of_heads(forward->counts);
   return takes_slots(result) ? std::optional(result) : std::nullopt;
+}
+
+void attend_tokens(const NsaCall& selection, const BlockSparseCall& call, const HeadOutputs& outputs,
+                   Target target) {
+  const NsaSelectedOptions options{
+      .cu_seqlens_q = call.cu_seqlens_q, .cu_seqlens_k = call.cu_seqlens_k, .target = target};
+  if (!call.kernel.varlen) return attend_nsa(selection, outputs, options);
+  const TokenLists lists =
+      lists_by_tokens(call, call.choice, call.counts, target_for(target, call.tensors.q.device));
+  auto of_group = [&](const TensorRef& rows) {
+    Shape shape = rows.shape;
+    shape[2] = call.tensors.group();
+    return rows.expand(shape);
+  };
+  NsaCall own = selection;
+  own.choice = of_group(lists.choice);
+  if (call.kernel.counts) own.counts = of_group(lists.counts);
+  attend_nsa(own, outputs, options);
+}
+
+void differentiate_tokens(const NsaBackwardCall& selection, const BlockSparseBackwardCall& call,
+                          const GradientOutputs& outputs, Target target) {
+  const NsaSlotsKernel kernel = slots_kernel(selection);
+  const std::int64_t tokens = tokens_of_slots(selection, kernel);
+  if (!call.forward.kernel.varlen) return run_slots(selection, kernel, tokens, outputs, target);
+  const TokenLists lists = lists_by_tokens(call.forward, call.choice, call.counts, target);
+  NsaBackwardCall own = selection;
+  own.choice = lists.choice;
+  if (call.forward.kernel.counts) own.counts = lists.counts;
+  run_slots(own, kernel, tokens, outputs, target);
 }
 
 }  // namespace tegula::ops

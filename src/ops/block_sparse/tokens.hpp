@@ -1,5 +1,8 @@
 // Blocks of a single query choose as tokens select: neighbours share a tile, whose lists are joined. On a GPU
 // their calls take the program of selected attention.
+//
+// That has lists by token. Those of packed sequences, by sequence and token, are copied by a grid of their
+// own.
 #pragma once
 #include "ops/block_sparse/backward_call.hpp"
 #include "ops/nsa/backward_call.hpp"
@@ -7,9 +10,14 @@
 namespace tegula::ops {
 
 // The same call of that program, where it has all that is asked for and is the faster way; `tiles` as given.
+// That of packed sequences gets its lists when it runs.
 std::optional<NsaCall> as_selection(const BlockSparseCall& call, const AttentionTiles& tiles);
+void attend_tokens(const NsaCall& selection, const BlockSparseCall& call, const HeadOutputs& outputs,
+                   Target target);
 
 // And of the gradients.
 std::optional<NsaBackwardCall> as_selection(const BlockSparseBackwardCall& call);
+void differentiate_tokens(const NsaBackwardCall& selection, const BlockSparseBackwardCall& call,
+                          const GradientOutputs& outputs, Target target);
 
 }  // namespace tegula::ops

@@ -14,6 +14,7 @@ Tensor ordered(const TensorRef& tensor, Layout layout);
 // Part of a sequence or of a batch that meets itself only.
 struct Part {
   std::int64_t batch = 0, head = 0, q_begin = 0, q_end = 0, k_begin = 0, k_end = 0;
+  std::int64_t sequence = 0;  // packed ones share a batch
 
   std::int64_t shift() const { return (k_end - k_begin) - (q_end - q_begin); }
   Tensor of_queries(const Tensor& t, std::int64_t h) const {
@@ -56,14 +57,15 @@ struct Inputs {
     const std::int64_t sequences = fences_q ? fences_q->size(0) - 1 : q.size(0);
     for (std::int64_t b = 0; b < sequences; ++b)
       for (std::int64_t h = 0; h < q.size(2); ++h) {
-        Part part{b, h, 0, q.size(1), 0, k.size(1)};
+        Part part{b, h, 0, q.size(1), 0, k.size(1), b};
         if (fences_q)
           part = {0,
                   h,
                   fence(*fences_q, b),
                   fence(*fences_q, b + 1),
                   fence(*fences_k, b),
-                  fence(*fences_k, b + 1)};
+                  fence(*fences_k, b + 1),
+                  b};
         body(part);
       }
   }

@@ -1,0 +1,27 @@
+// Lists of packed sequences by token, from those by sequence and token.
+#pragma once
+#include <string>
+
+#include "ops/block_sparse/call.hpp"
+
+namespace tegula::ops {
+
+struct TokenListsKernel {
+  bool counts = false;
+  std::string name() const { return counts ? "token_lists_counts" : "token_lists"; }
+};
+
+// Arguments: choice [sequences, kv heads, members, q_blocks, entries] of blocks of a single query, lists
+// [tokens, kv heads, members, entries], q_begin [sequences + 1], the most queries of a sequence; then counts
+// and lengths alike without entries.
+lang::Kernel token_lists_kernel(const TokenListsKernel& instance);
+
+struct TokenLists {
+  Tensor choice, counts;  // as its lists and lengths
+};
+
+// `choice` and `counts` are those of the call, a row for each head that chooses.
+TokenLists lists_by_tokens(const BlockSparseCall& call, const TensorRef& choice, const TensorRef& counts,
+                           Target target);
+
+}  // namespace tegula::ops
