@@ -1,0 +1,415 @@
+// Block-sparse attention of packed sequences, forward and backward, against its formula, over one table.
+#include "ops/block_sparse/backward_call.hpp"
+#include "ops/reference/reference.hpp"
+#include "ops/testing.hpp"
+
+namespace tegula::ops {
+namespace {
+
+enum class Choice { lists, counts, mask };
+using Lengths = std::vector<std::int32_t>;
+
+struct Row {
+  std::string name;
+  Lengths queries = {19, 0, 5, 70, 1}, keys = {70, 20, 0, 66, 3};
+  std::int64_t heads = 2, kv_heads = 1, dim = 16, dim_v = 8, entries = 3;
+  DType type = f32;
+  Choice choice = Choice::lists;
+  bool per_query_head = false, dlse = false, any_order = false;
+  bool on_cpu = true, gradients_on_cpu = true;  // compiled, which takes a second for each instance
+  std::int64_t more_blocks = 0;                 // than the longest sequence has
+  BlockSparseOptions options = {};
+
+  std::string text() const {
+    return name + " blocks " + std::to_string(options.q_block) + " x " + std::to_string(options.k_block) +
+           " choice " + std::to_string(static_cast<int>(choice)) + " heads " + std::to_string(heads) +
+           " of " + std::to_string(kv_heads) + (per_query_head ? " each " : " ") + std::string(type.name()) +
+           (options.causal ? " causal" : "");
+  }
+};
+
+void PrintTo(const Row& row, std::ostream* out) { *out << row.text(); }
+
+void add_blocks(std::vector<Row>& rows) {
+  struct Heads {
+    std::int64_t heads, kv_heads;
+    bool each;
+  };
+  const std::vector<Heads> heads{{2, 2, false}, {3, 1, false}, {2, 1, true}};
+  const std::vector<DType> types{f32, bf16, f32, f16, f32};
+  std::size_t n = 0;
+  for (bool causal : {false, true})
+    for (int q_block : {1, 16, 64, 100})
+      for (int k_block : {1, 16, 64, 100})
+        for (Choice choice : {Choice::lists, Choice::counts, Choice::mask}) {
+          const Heads& of = heads[n / 3 % heads.size()];
+          rows.push_back({.name = "blocks",
+                          .heads = of.heads,
+                          .kv_heads = of.kv_heads,
+                          .type = types[n % types.size()],
+                          .choice = choice,
+                          .per_query_head = of.each,
+                          .dlse = n % 2 == 0,
+                          .on_cpu = n % 3 == n / 3 % 3,
+                          .gradients_on_cpu = n % 6 == n / 6 % 6,
+                          .more_blocks = static_cast<std::int64_t>(n % 3),
+                          .options = {.q_block = q_block, .k_block = k_block, .causal = causal}});
+          ++n;
+        }
+}
+
+void add_sizes(std::vector<Row>& rows) {
+  const std::vector<std::pair<Lengths, Lengths>> sizes{{{}, {}},
+                                                       {{0}, {0}},
+                                                       {{0, 0, 0}, {5, 0, 9}},
+                                                       {{7, 9}, {0, 0}},
+                                                       {{1, 1, 1, 1}, {90, 1, 33, 64}},
+                                                       {{129}, {200}},
+                                                       {{0, 0, 65, 0}, {0, 0, 63, 40}},
+                                                       {{64, 128, 64}, {64, 128, 192}},
+                                                       {{100, 3}, {30, 120}}};
+  for (const auto& [queries, keys] : sizes)
+    for (Choice choice : {Choice::counts, Choice::mask})
+      for (bool causal : {false, true})
+        rows.push_back({.name = "sizes",
+                        .queries = queries,
+                        .keys = keys,
+                        .choice = choice,
+                        .options = {.q_block = 64, .k_block = 32, .causal = causal}});
+}
+
+std::vector<Row> table() {
+  std::vector<Row> rows;
+  add_blocks(rows);
+  add_sizes(rows);
+  for (Layout layout : {Layout::bshd, Layout::bhsd})
+    rows.push_back({.name = "softcap",
+                    .options = {.layout = layout,
+                                .q_block = 16,
+                                .k_block = 16,
+                                .causal = layout == Layout::bhsd,
+                                .scale = 0.7f,
+                                .softcap = 2}});
+  rows.push_back({.name = "no entries", .entries = 0, .options = {.q_block = 16, .k_block = 16}});
+  // Blocks in parts, and tiles that do not divide them.
+  for (bool causal : {false, true})
+    rows.push_back({.name = "split blocks",
+                    .queries = {200, 90, 31},
+                    .keys = {90, 200, 100},
+                    .options = {.q_block = 200, .k_block = 90, .causal = causal, .tiles = {64, 32}}});
+  // Several chunks of rows and lists, which begin at odd places.
+  rows.push_back({.name = "many lists",
+                  .queries = {70, 3, 140},
+                  .keys = {4200, 17, 4801},
+                  .heads = 1,
+                  .entries = 9,
+                  .options = {.q_block = 2, .k_block = 16}});
+  // Few tiles of keys with long lists, which a GPU divides, and many, of which it begins with the longest.
+  for (DType type : {f32, bf16})
+    rows.push_back({.name = "pieces",
+                    .queries = {1500, 0, 700},
+                    .keys = {64, 7, 60},
+                    .entries = 2,
+                    .type = type,
+                    .choice = type == f32 ? Choice::counts : Choice::mask,
+                    .per_query_head = type == f32,
+                    .options = {.q_block = 64, .k_block = 64}});
+  for (bool causal : {false, true})
+    rows.push_back({.name = "any order",
+                    .queries = {1600, 0, 700},
+                    .keys = {140, 7, 100},
+                    .heads = 1,
+                    .type = bf16,
+                    .choice = Choice::mask,
+                    .any_order = true,
+                    .on_cpu = false,
+                    .gradients_on_cpu = false,
+                    .options = {.q_block = 64, .k_block = 128, .causal = causal}});
+  for (bool each : {false, true})
+    rows.push_back({.name = "longest first",
+                    .queries = {520, 400, 0, 90, 900},
+                    .keys = {150, 300, 40, 0, 600},
+                    .heads = 8,
+                    .kv_heads = 4,
+                    .dim = 8,
+                    .entries = 13,
+                    .per_query_head = each,
+                    .on_cpu = false,
+                    .gradients_on_cpu = false,
+                    .options = {.q_block = 16, .k_block = 16, .causal = true}});
+  return rows;
+}
+
+std::vector<Target> targets_of(bool on_cpu) {
+  return on_cpu ? test_targets() : std::vector{Target::interpreter()};
+}
+
+Tensor fences(const Lengths& lengths) {
+  std::vector<std::int32_t> at{0};
+  for (std::int32_t length : lengths) at.push_back(at.back() + length);
+  return Tensor::from<std::int32_t>(at);
+}
+
+std::int64_t sum(const Lengths& lengths) {
+  std::int64_t result = 0;
+  for (std::int32_t length : lengths) result += length;
+  return result;
+}
+
+std::int64_t longest(const Lengths& lengths) {
+  std::int64_t result = 0;
+  for (std::int32_t length : lengths) result = std::max<std::int64_t>(result, length);
+  return result;
+}
+
+std::int64_t blocks(const Row& row, const Lengths& lengths, int block) {
+  return (longest(lengths) + block - 1) / block + row.more_blocks;
+}
+
+Tensor random_choice(const Row& row, std::int64_t entries, std::int64_t low, std::int64_t high) {
+  const auto sequences = static_cast<std::int64_t>(row.queries.size());
+  const std::int64_t heads = row.per_query_head ? row.heads : row.kv_heads;
+  return Tensor::random_integers({sequences, heads, blocks(row, row.queries, row.options.q_block), entries},
+                                 i32, 5, low, high);
+}
+
+// Arguments among values that must not be read; lists with gaps, repetitions, entries that name no block of
+// their sequence, and no order.
+struct Given {
+  std::int64_t tokens, all_keys, k_blocks;
+  Planted q, k, v, dout, out, lse, dlse, indices, counts, mask;
+  Tensor fences_q, fences_k;
+  BlockSparseOptions options;
+  AttentionBackwardOptions more;
+
+  explicit Given(const Row& row)
+      : tokens(sum(row.queries)),
+        all_keys(sum(row.keys)),
+        k_blocks(blocks(row, row.keys, row.options.k_block)),
+        q(Tensor::random_normal({tokens, row.heads, row.dim}, row.type, 1)),
+        k(Tensor::random_normal({all_keys, row.kv_heads, row.dim}, row.type, 2)),
+        v(Tensor::random_normal({all_keys, row.kv_heads, row.dim_v}, row.type, 3)),
+        dout(Tensor::random_normal({tokens, row.heads, row.dim_v}, row.type, 4)),
+        out({tokens, row.heads, row.dim_v}, row.type),
+        lse({row.heads, tokens}, f32),
+        dlse(Tensor::random_normal({row.heads, tokens}, f32, 6)),
+        indices(random_choice(row, row.entries, -2, k_blocks + 2)),
+        counts(random_choice(row, 1, -1, row.entries + 2).select(3, 0)),
+        mask(random_choice(row, k_blocks, 0, 2).to(boolean)),
+        fences_q(fences(row.queries)),
+        fences_k(fences(row.keys)),
+        options(row.options) {
+    if (row.choice == Choice::mask)
+      options.mask = mask.inside;
+    else
+      options.indices = indices.inside;
+    if (row.choice == Choice::counts) options.counts = counts.inside;
+    options.cu_seqlens_q = fences_q, options.cu_seqlens_k = fences_k;
+    if (row.more_blocks == 0) options.max_seqlen_q = longest(row.queries), options.max_seqlen_k = 10000;
+    if (row.dlse) more.dlse = dlse.inside;
+  }
+};
+
+class BlockSparsePacked : public testing::TestWithParam<Row> {};
+
+void expect_forward(const Row& row, Given& in, const std::function<void(const Given& in)>& call) {
+  in.options.out = in.out.inside, in.options.lse = in.lse.inside;
+  call(in);
+  auto by_formula = [&](DType steps) {
+    return reference::block_sparse_attention(in.q.inside, in.k.inside, in.v.inside, in.options, steps);
+  };
+  const AttentionResult exact = by_formula(f64), plain = by_formula(row.type);
+  expect_close("out", in.out.inside, exact.out, plain.out, row.type);
+  expect_close("lse", in.lse.inside, exact.lse, plain.lse, f32);
+  EXPECT_TRUE(in.out.is_clean_outside() && in.lse.is_clean_outside());
+}
+
+TEST_P(BlockSparsePacked, AgreesWithTheFormula) {
+  const Row& row = GetParam();
+  for (Target target : targets_of(row.on_cpu)) {
+    SCOPED_TRACE(row.text() + " " + std::string(target.name()));
+    Given in(row);
+    in.options.target = target;
+    expect_forward(row, in, [](const Given& given) {
+      block_sparse_attention(given.q.inside, given.k.inside, given.v.inside, given.options);
+    });
+  }
+}
+
+// The program for GPUs, as the interpreter understands it.
+TEST_P(BlockSparsePacked, AgreesWithTheFormulaAsPlannedForGpus) {
+  const Row& row = GetParam();
+  SCOPED_TRACE(row.text());
+  Given in(row);
+  in.options.target = Target::interpreter();
+  expect_forward(row, in, [](const Given& given) {
+    const BlockSparseCall call =
+        prepare_block_sparse(given.q.inside, given.k.inside, given.v.inside, given.options, "test", true);
+    const HeadOutputs outputs = make_outputs(Arguments("test"), call.tensors, given.options.layout,
+                                             given.options.out, given.options.lse);
+    if (nelements(outputs.out) > 0) run_block_sparse(call, given.options, outputs);
+  });
+}
+
+using Backward = std::function<void(const Given& in, const AttentionBackwardOptions& more)>;
+
+void expect_backward(const Row& row, Given& in, const Backward& call) {
+  const AttentionResult result =
+      reference::block_sparse_attention(in.q.inside, in.k.inside, in.v.inside, in.options);
+  copy_elements(result.out, in.out.inside);
+  copy_elements(result.lse, in.lse.inside);
+  const Planted dq(in.q.inside.shape(), row.type), dk(in.k.inside.shape(), row.type),
+      dv(in.v.inside.shape(), row.type);
+  AttentionBackwardOptions more = in.more;
+  more.dq = dq.inside, more.dk = dk.inside, more.dv = dv.inside;
+  call(in, more);
+  auto by_formula = [&](DType steps) {
+    return reference::block_sparse_attention_backward(in.dout.inside, in.q.inside, in.k.inside, in.v.inside,
+                                                      in.options, in.more.dlse, steps);
+  };
+  const AttentionGradients exact = by_formula(f64), plain = by_formula(row.type);
+  expect_close("dq", dq.inside, exact.dq, plain.dq, row.type);
+  expect_close("dk", dk.inside, exact.dk, plain.dk, row.type);
+  expect_close("dv", dv.inside, exact.dv, plain.dv, row.type);
+  EXPECT_TRUE(dq.is_clean_outside() && dk.is_clean_outside() && dv.is_clean_outside());
+  if (!more.deterministic) return;
+  const Tensor first = dk.whole.clone();
+  call(in, more);
+  EXPECT_TRUE(equal(first, dk.whole));
+}
+
+TEST_P(BlockSparsePacked, GradientsAgreeWithTheFormula) {
+  const Row& row = GetParam();
+  for (Target target : targets_of(row.gradients_on_cpu)) {
+    SCOPED_TRACE(row.text() + " " + std::string(target.name()));
+    Given in(row);
+    in.options.target = target;
+    expect_backward(row, in, [](const Given& given, const AttentionBackwardOptions& more) {
+      block_sparse_attention_backward(given.dout.inside, given.q.inside, given.k.inside, given.v.inside,
+                                      given.out.inside, given.lse.inside, given.options, more);
+    });
+  }
+}
+
+TEST_P(BlockSparsePacked, GradientsAgreeWithTheFormulaAsPlannedForGpus) {
+  const Row& row = GetParam();
+  SCOPED_TRACE(row.text());
+  Given in(row);
+  in.options.target = Target::interpreter();
+  in.more.deterministic = !row.any_order;
+  expect_backward(row, in, [&](const Given& given, const AttentionBackwardOptions& more) {
+    const BackwardTensors tensors{given.dout.inside, given.out.inside, given.lse.inside, more.dlse,
+                                  more.deterministic};
+    const BlockSparseBackwardCall call = prepare_block_sparse_backward(
+        tensors, given.q.inside, given.k.inside, given.v.inside, given.options, true);
+    EXPECT_EQ(call.kernel.one_pass, row.any_order);
+    const GradientOutputs outputs =
+        make_gradients(Arguments("test"), call.forward.tensors, given.options.layout, more);
+    if (given.tokens > 0 || given.all_keys > 0) run_block_sparse_backward(call, given.options, outputs);
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Table, BlockSparsePacked, testing::ValuesIn(table()));
+
+// Every sequence by itself is the same call without packing.
+TEST(BlockSparse, PackedSequencesAreCallsOfTheirOwn) {
+  const Lengths queries{37, 70, 20}, keys{70, 64, 90};
+  const Row row{.name = "alone", .queries = queries, .keys = keys, .options = {.q_block = 16, .k_block = 32}};
+  Given in(row);
+  const AttentionResult all = block_sparse_attention(in.q.inside, in.k.inside, in.v.inside, in.options);
+  std::int64_t q_begin = 0, k_begin = 0;
+  for (std::size_t b = 0; b < queries.size(); ++b) {
+    const std::int64_t q_end = q_begin + queries[b], k_end = k_begin + keys[b],
+                       q_blocks = (queries[b] + 15) / 16, sequence = static_cast<std::int64_t>(b);
+    auto part = [](const Tensor& t, std::int64_t begin, std::int64_t end) {
+      return t.slice(0, begin, end).expand({1, end - begin, t.size(1), t.size(2)});
+    };
+    BlockSparseOptions own = row.options;
+    own.indices = in.indices.inside.slice(0, sequence, sequence + 1).slice(2, 0, q_blocks);
+    const AttentionResult one =
+        block_sparse_attention(part(in.q.inside, q_begin, q_end), part(in.k.inside, k_begin, k_end),
+                               part(in.v.inside, k_begin, k_end), own);
+    EXPECT_TRUE(all_close(one.out.select(0, 0), all.out.slice(0, q_begin, q_end), 1e-5, 1e-5));
+    EXPECT_TRUE(all_close(one.lse.select(0, 0), all.lse.slice(1, q_begin, q_end), 1e-5, 1e-5));
+    q_begin = q_end, k_begin = k_end;
+  }
+}
+
+// The first wrong entry is named; entries of rows that a sequence has not, and those that do not count, may
+// be anything.
+TEST(BlockSparse, ChecksIndicesOfPackedSequences) {
+  const Tensor q = Tensor::zeros({45, 4, 16}, f32), k = Tensor::zeros({80, 2, 16}, f32);
+  const Tensor fences_q = fences({20, 0, 25}), fences_k = fences({30, 40, 10});
+  for (Target target : test_targets()) {
+    const Tensor indices = Tensor::full({3, 2, 4, 2}, i32, -1), counts = Tensor::full({3, 2, 4}, i32, 2);
+    auto call = [&] {
+      block_sparse_attention(q, k, k,
+                             {.q_block = 8,
+                              .k_block = 10,
+                              .indices = indices,
+                              .counts = counts,
+                              .cu_seqlens_q = fences_q,
+                              .cu_seqlens_k = fences_k,
+                              .check_indices = true,
+                              .target = target});
+    };
+    indices.set({0, 1, 2, 1}, 2);   // the last block of the first sequence
+    indices.set({0, 1, 3, 0}, 77);  // which has three rows
+    indices.set({1, 0, 0, 0}, -9);  // which has none
+    EXPECT_EQ(refusal(call), "not refused");
+    indices.set({2, 1, 3, 1}, 1);
+    expect_refusal(
+        call,
+        "argument 'indices': expected -1 or a number below 1, that of the blocks of keys, given 1 at "
+        "[2, 1, 3, 1]");
+    counts.set({2, 1, 3}, 1);
+    EXPECT_EQ(refusal(call), "not refused");
+    indices.set({0, 0, 1, 0}, 3);
+    expect_refusal(call, "a number below 3, that of the blocks of keys, given 3 at [0, 0, 1, 0]");
+  }
+}
+
+TEST(BlockSparse, RefusesWrongPackedCalls) {
+  const Tensor q = Tensor::zeros({45, 4, 16}, f32), k = Tensor::zeros({80, 2, 16}, f32);
+  const Tensor fences_q = fences({20, 25}), fences_k = fences({50, 30});
+  const Tensor indices = Tensor::zeros({2, 2, 4, 2}, i32), mask = Tensor::zeros({2, 4, 5, 5}, boolean);
+  auto call = [&](BlockSparseOptions options, const std::optional<TensorRef>& of_q = {}) {
+    options.q_block = 8, options.k_block = 10;
+    if (!options.cu_seqlens_q) options.cu_seqlens_q = fences_q;
+    if (!options.cu_seqlens_k) options.cu_seqlens_k = fences_k;
+    return [=] { block_sparse_attention(of_q ? *of_q : q.ref(), k, k, options); };
+  };
+  EXPECT_EQ(refusal(call({.indices = indices})), "not refused");
+  EXPECT_EQ(refusal(call({.mask = mask, .max_seqlen_q = 25, .max_seqlen_k = 50})), "not refused");
+  const std::string name = "block_sparse_attention, argument ";
+  expect_refusal(call({.indices = indices}, q.ref().expand({1, 45, 4, 16})),
+                 name + "'q': expected [tokens, heads, features], as packed sequences are");
+  expect_refusal(call({.indices = indices, .cu_seqlens_q = fences({20, 24})}),
+                 name + "'cu_seqlens_q': expected numbers that start with 0");
+  expect_refusal(call({.indices = indices, .cu_seqlens_k = fences({50, 20, 10})}),
+                 name + "'cu_seqlens_k': expected 3 elements, as cu_seqlens_q");
+  expect_refusal(call({.indices = indices, .max_seqlen_q = 24}),
+                 name + "'max_seqlen_q': expected at least 25, the longest sequence");
+  expect_refusal(call({.indices = indices.slice(0, 0, 1)}),
+                 name + "'indices': expected [sequences, heads, q_blocks, entries] with 2 in dimension 0");
+  expect_refusal(
+      call({.indices = indices.slice(2, 0, 3)}),
+      name + "'indices': expected [sequences, heads, q_blocks, entries] with at least 4 in dimension 2");
+  expect_refusal(call({.indices = indices.slice(1, 0, 1)}), name + "'indices': expected 4 heads, as q");
+  expect_refusal(
+      call({.mask = mask.slice(3, 0, 4)}),
+      name + "'mask': expected [sequences, heads, q_blocks, k_blocks] with at least 5 in dimension 3");
+  expect_refusal(call({.indices = indices, .counts = Tensor::zeros({2, 2, 5}, i32)}),
+                 name + "'counts': expected [sequences, heads, q_blocks] with 4 in dimension 2");
+  const Tensor batch = Tensor::zeros({1, 20, 4, 16}, f32), one = Tensor::zeros({1, 4, 3, 2}, i32);
+  auto unpacked = [&](BlockSparseOptions options) {
+    options.q_block = 8, options.k_block = 10, options.indices = one;
+    return [=] { block_sparse_attention(batch, batch, batch, options); };
+  };
+  expect_refusal(unpacked({.max_seqlen_q = 4}), "cu_seqlens_q and cu_seqlens_k beside it");
+  expect_refusal(unpacked({.cu_seqlens_q = fences({20})}),
+                 "argument 'q': expected [tokens, heads, features]");
+}
+
+}  // namespace
+}  // namespace tegula::ops
