@@ -60,6 +60,26 @@ Step block_sparse() {
   };
 }
 
+// Packed sequences, whose lengths the host does not know; blocks of single queries are copied first.
+Step block_sparse_packed(int q_block) {
+  const Tensor q = on_device({192, 4, 64}), k = on_device({192, 2, 64});
+  const Tensor fences = Tensor::from<std::int32_t>({0, 100, 192}).to(Device::cuda());
+  const Tensor indices = on_device({2, 2, 128 / q_block, 2}, i32),
+               counts = on_device({2, 2, 128 / q_block}, i32);
+  BlockSparseOptions options{.q_block = q_block, .indices = indices, .counts = counts};
+  options.cu_seqlens_q = options.cu_seqlens_k = fences;
+  const AttentionResult result = block_sparse_attention(q, k, k, options);
+  options.out = result.out, options.lse = result.lse;
+  const auto gradients =
+      block_sparse_attention_backward(result.out, q, k, k, result.out, result.lse, options);
+  AttentionBackwardOptions given;
+  given.dq = gradients.dq, given.dk = gradients.dk, given.dv = gradients.dv;
+  return [=, kept = gradients] {
+    block_sparse_attention(q, k, k, options);
+    block_sparse_attention_backward(result.out, q, k, k, result.out, result.lse, options, given);
+  };
+}
+
 Step selected(int block_size, std::int64_t window) {
   const Heads h;
   const Tensor indices = on_device({1, 192, 2, 2}, i32);
@@ -97,6 +117,8 @@ struct Row {
 const Row rows[] = {{"dense", [] { return dense(false); }},
                     {"dense_with_sinks", [] { return dense(true); }},
                     {"block_sparse", block_sparse},
+                    {"block_sparse_packed", [] { return block_sparse_packed(64); }},
+                    {"block_sparse_packed_single_queries", [] { return block_sparse_packed(1); }},
                     {"selected", [] { return selected(64, 0); }},
                     {"selected_with_window", [] { return selected(16, 32); }},
                     {"product", product}};

@@ -13,6 +13,7 @@
 #include "runtime/watchdog.hpp"
 #include "tegula/error.hpp"
 #include "tegula/ops.hpp"
+#include "tegula/stream.hpp"
 
 namespace tegula::ops {
 namespace {
@@ -168,6 +169,98 @@ TEST(CudaSelection, TakesThePromisedLengthOfSequences) {
       results.back().insert(results.back().end(), more.begin(), more.end());
     }
     EXPECT_EQ(results.back(), results.front());
+  }
+}
+
+// Of single queries, whose lists are copied, and of larger blocks; with lengths that lists or the call
+// promise.
+TEST(CudaBlockSparse, TakesThePromisedLengthOfSequences) {
+  if (!cuda::is_driver_usable()) GTEST_SKIP() << "this machine has no CUDA device";
+  const Watchdog watchdog("promised lengths of packed block-sparse attention", most_time);
+  const cuda::PoisonedAllocations poisoned;
+  const Tensor fences = Tensor::from<std::int32_t>({0, 300, 300, 700});
+  const Tensor q = Tensor::random_normal({700, 8, 64}, bf16, 1),
+               k = Tensor::random_normal({700, 2, 64}, bf16, 2);
+  const Tensor q_there = q.to(Device::cuda()), k_there = k.to(Device::cuda()),
+               fences_there = fences.to(Device::cuda());
+  for (const int q_block : {1, 64}) {
+    const std::int64_t rows = 448 / q_block;
+    const Tensor lists = Tensor::random_integers({3, 2, rows, 3}, i32, 4, -1, 7);
+    BlockSparseOptions options{
+        .q_block = q_block, .indices = lists, .cu_seqlens_q = fences, .cu_seqlens_k = fences};
+    const AttentionResult exact = reference::block_sparse_attention(q, k, k, options);
+    const Tensor lists_there = lists.to(Device::cuda());
+    options.cu_seqlens_q = options.cu_seqlens_k = fences_there;
+    for (const std::int64_t most : {0, 400, 440, 399}) {
+      const bool too_short = most == 399;  // the last sequence has 400 tokens
+      options.max_seqlen_q = options.max_seqlen_k = most, options.indices = lists_there;
+      const auto attend = [&] { return block_sparse_attention(q_there, k_there, k_there, options); };
+      const AttentionResult result = attend();
+      if (too_short) {
+        EXPECT_THROW(synchronize(), ProgramError);
+        continue;
+      }
+      synchronize();
+      EXPECT_FALSE(first_difference(result.out, exact.out, 2e-2, 2e-2)) << q_block << " " << most;
+      EXPECT_FALSE(first_difference(result.lse, exact.lse, 1e-3, 1e-3)) << q_block << " " << most;
+      if (most > 0) continue;
+      const Tensor fewer = lists_there.slice(2, 0, 384 / q_block);
+      options.indices = fewer;
+      attend();
+      EXPECT_THROW(synchronize(), ProgramError) << "rows for 384 queries";
+    }
+  }
+}
+
+// A call in a graph reads the lengths that stand there when the graph runs.
+TEST(CudaBlockSparse, ReadsLengthsInAGraph) {
+  if (!cuda::is_driver_usable()) GTEST_SKIP() << "this machine has no CUDA device";
+  const Watchdog watchdog("packed block-sparse attention in a graph", most_time);
+  const Tensor q = Tensor::random_normal({256, 4, 64}, bf16, 1),
+               k = Tensor::random_normal({256, 2, 64}, bf16, 2),
+               dout = Tensor::random_normal({256, 4, 64}, bf16, 3);
+  const Tensor q_there = q.to(Device::cuda()), k_there = k.to(Device::cuda()),
+               dout_there = dout.to(Device::cuda()),
+               where = Tensor::from<std::int32_t>({0, 128, 256}).to(Device::cuda());
+  for (const int q_block : {1, 64}) {
+    const Tensor lists = Tensor::random_integers({2, 2, 192 / q_block, 3}, i32, 4, -1, 4),
+                 lists_there = lists.to(Device::cuda());
+    BlockSparseOptions options{.q_block = q_block, .indices = lists_there, .causal = true};
+    options.cu_seqlens_q = options.cu_seqlens_k = where;
+    const AttentionResult result = block_sparse_attention(q_there, k_there, k_there, options);
+    options.out = result.out, options.lse = result.lse;
+    AttentionBackwardOptions given;
+    const auto backward = [&] {
+      return block_sparse_attention_backward(dout_there, q_there, k_there, k_there, result.out, result.lse,
+                                             options, given);
+    };
+    const AttentionGradients gradients = backward();
+    given.dq = gradients.dq, given.dk = gradients.dk, given.dv = gradients.dv;
+    const Stream stream = Stream::create();
+    synchronize();
+    const Graph graph = Graph::capture(stream, [&] {
+      block_sparse_attention(q_there, k_there, k_there, options);
+      backward();
+    });
+    for (const int middle : {100, 64, 192}) {
+      const Tensor fences = Tensor::from<std::int32_t>({0, middle, 256});
+      copy_elements(fences.to(Device::cuda()), where);
+      synchronize();
+      graph.launch(stream);
+      stream.synchronize();
+      BlockSparseOptions plain = options;
+      plain.indices = lists, plain.cu_seqlens_q = fences, plain.cu_seqlens_k = fences;
+      const AttentionResult exact = reference::block_sparse_attention(q, k, k, plain);
+      EXPECT_FALSE(first_difference(result.out, exact.out, 2e-2, 2e-2)) << q_block << " " << middle;
+      const AttentionGradients exact_gradients =
+          reference::block_sparse_attention_backward(dout, q, k, k, plain, std::nullopt);
+      EXPECT_FALSE(first_difference(gradients.dq, exact_gradients.dq, 5e-2, 5e-2))
+          << q_block << " " << middle;
+      EXPECT_FALSE(first_difference(gradients.dk, exact_gradients.dk, 1e-1, 5e-2))
+          << q_block << " " << middle;
+      EXPECT_FALSE(first_difference(gradients.dv, exact_gradients.dv, 1e-1, 5e-2))
+          << q_block << " " << middle;
+    }
   }
 }
 

@@ -15,9 +15,12 @@ struct Row {
   std::int64_t heads = 2, kv_heads = 1, dim = 16, dim_v = 8, entries = 3;
   DType type = f32;
   Choice choice = Choice::lists;
-  bool per_query_head = false, dlse = false, any_order = false;
+  bool per_query_head = false, dlse = false;
   bool on_cpu = true, gradients_on_cpu = true;  // compiled, which takes a second for each instance
   std::int64_t more_blocks = 0;                 // than the longest sequence has
+  // Of gradients on a GPU, what its plan takes for larger calls only.
+  int pieces = 1;
+  bool longest_first = false, one_pass = false;
   BlockSparseOptions options = {};
 
   std::string text() const {
@@ -104,39 +107,21 @@ std::vector<Row> table() {
                   .heads = 1,
                   .entries = 9,
                   .options = {.q_block = 2, .k_block = 16}});
-  // Few tiles of keys with long lists, which a GPU divides, and many, of which it begins with the longest.
-  for (DType type : {f32, bf16})
-    rows.push_back({.name = "pieces",
-                    .queries = {1500, 0, 700},
-                    .keys = {64, 7, 60},
-                    .entries = 2,
-                    .type = type,
-                    .choice = type == f32 ? Choice::counts : Choice::mask,
-                    .per_query_head = type == f32,
-                    .options = {.q_block = 64, .k_block = 64}});
-  for (bool causal : {false, true})
-    rows.push_back({.name = "any order",
-                    .queries = {1600, 0, 700},
-                    .keys = {140, 7, 100},
-                    .heads = 1,
-                    .type = bf16,
-                    .choice = Choice::mask,
-                    .any_order = true,
-                    .on_cpu = false,
-                    .gradients_on_cpu = false,
-                    .options = {.q_block = 64, .k_block = 128, .causal = causal}});
-  for (bool each : {false, true})
-    rows.push_back({.name = "longest first",
-                    .queries = {520, 400, 0, 90, 900},
-                    .keys = {150, 300, 40, 0, 600},
-                    .heads = 8,
-                    .kv_heads = 4,
-                    .dim = 8,
-                    .entries = 13,
-                    .per_query_head = each,
-                    .on_cpu = false,
-                    .gradients_on_cpu = false,
-                    .options = {.q_block = 16, .k_block = 16, .causal = true}});
+  for (bool each : {false, true}) {
+    auto add = [&](const char* name, int q_block, int k_block) -> Row& {
+      rows.push_back({.name = name,
+                      .heads = 6,
+                      .kv_heads = 3,
+                      .per_query_head = each,
+                      .on_cpu = false,
+                      .gradients_on_cpu = false,
+                      .options = {.q_block = q_block, .k_block = k_block, .causal = each}});
+      return rows.back();
+    };
+    add("pieces", 3, 20).pieces = 3;
+    add("longest first", 16, 16).longest_first = true;
+    add("one pass", 64, 128).one_pass = true;
+  }
   return rows;
 }
 
@@ -296,13 +281,14 @@ TEST_P(BlockSparsePacked, GradientsAgreeWithTheFormulaAsPlannedForGpus) {
   SCOPED_TRACE(row.text());
   Given in(row);
   in.options.target = Target::interpreter();
-  in.more.deterministic = !row.any_order;
+  in.more.deterministic = !row.one_pass;
   expect_backward(row, in, [&](const Given& given, const AttentionBackwardOptions& more) {
     const BackwardTensors tensors{given.dout.inside, given.out.inside, given.lse.inside, more.dlse,
                                   more.deterministic};
-    const BlockSparseBackwardCall call = prepare_block_sparse_backward(
-        tensors, given.q.inside, given.k.inside, given.v.inside, given.options, true);
-    EXPECT_EQ(call.kernel.one_pass, row.any_order);
+    BlockSparseBackwardCall call = prepare_block_sparse_backward(tensors, given.q.inside, given.k.inside,
+                                                                 given.v.inside, given.options, true);
+    call.kernel.pieces = row.pieces;
+    call.kernel.longest_first = row.longest_first, call.kernel.one_pass = row.one_pass;
     const GradientOutputs outputs =
         make_gradients(Arguments("test"), call.forward.tensors, given.options.layout, more);
     if (given.tokens > 0 || given.all_keys > 0) run_block_sparse_backward(call, given.options, outputs);
@@ -333,82 +319,6 @@ TEST(BlockSparse, PackedSequencesAreCallsOfTheirOwn) {
     EXPECT_TRUE(all_close(one.lse.select(0, 0), all.lse.slice(1, q_begin, q_end), 1e-5, 1e-5));
     q_begin = q_end, k_begin = k_end;
   }
-}
-
-// The first wrong entry is named; entries of rows that a sequence has not, and those that do not count, may
-// be anything.
-TEST(BlockSparse, ChecksIndicesOfPackedSequences) {
-  const Tensor q = Tensor::zeros({45, 4, 16}, f32), k = Tensor::zeros({80, 2, 16}, f32);
-  const Tensor fences_q = fences({20, 0, 25}), fences_k = fences({30, 40, 10});
-  for (Target target : test_targets()) {
-    const Tensor indices = Tensor::full({3, 2, 4, 2}, i32, -1), counts = Tensor::full({3, 2, 4}, i32, 2);
-    auto call = [&] {
-      block_sparse_attention(q, k, k,
-                             {.q_block = 8,
-                              .k_block = 10,
-                              .indices = indices,
-                              .counts = counts,
-                              .cu_seqlens_q = fences_q,
-                              .cu_seqlens_k = fences_k,
-                              .check_indices = true,
-                              .target = target});
-    };
-    indices.set({0, 1, 2, 1}, 2);   // the last block of the first sequence
-    indices.set({0, 1, 3, 0}, 77);  // which has three rows
-    indices.set({1, 0, 0, 0}, -9);  // which has none
-    EXPECT_EQ(refusal(call), "not refused");
-    indices.set({2, 1, 3, 1}, 1);
-    expect_refusal(
-        call,
-        "argument 'indices': expected -1 or a number below 1, that of the blocks of keys, given 1 at "
-        "[2, 1, 3, 1]");
-    counts.set({2, 1, 3}, 1);
-    EXPECT_EQ(refusal(call), "not refused");
-    indices.set({0, 0, 1, 0}, 3);
-    expect_refusal(call, "a number below 3, that of the blocks of keys, given 3 at [0, 0, 1, 0]");
-  }
-}
-
-TEST(BlockSparse, RefusesWrongPackedCalls) {
-  const Tensor q = Tensor::zeros({45, 4, 16}, f32), k = Tensor::zeros({80, 2, 16}, f32);
-  const Tensor fences_q = fences({20, 25}), fences_k = fences({50, 30});
-  const Tensor indices = Tensor::zeros({2, 2, 4, 2}, i32), mask = Tensor::zeros({2, 4, 5, 5}, boolean);
-  auto call = [&](BlockSparseOptions options, const std::optional<TensorRef>& of_q = {}) {
-    options.q_block = 8, options.k_block = 10;
-    if (!options.cu_seqlens_q) options.cu_seqlens_q = fences_q;
-    if (!options.cu_seqlens_k) options.cu_seqlens_k = fences_k;
-    return [=] { block_sparse_attention(of_q ? *of_q : q.ref(), k, k, options); };
-  };
-  EXPECT_EQ(refusal(call({.indices = indices})), "not refused");
-  EXPECT_EQ(refusal(call({.mask = mask, .max_seqlen_q = 25, .max_seqlen_k = 50})), "not refused");
-  const std::string name = "block_sparse_attention, argument ";
-  expect_refusal(call({.indices = indices}, q.ref().expand({1, 45, 4, 16})),
-                 name + "'q': expected [tokens, heads, features], as packed sequences are");
-  expect_refusal(call({.indices = indices, .cu_seqlens_q = fences({20, 24})}),
-                 name + "'cu_seqlens_q': expected numbers that start with 0");
-  expect_refusal(call({.indices = indices, .cu_seqlens_k = fences({50, 20, 10})}),
-                 name + "'cu_seqlens_k': expected 3 elements, as cu_seqlens_q");
-  expect_refusal(call({.indices = indices, .max_seqlen_q = 24}),
-                 name + "'max_seqlen_q': expected at least 25, the longest sequence");
-  expect_refusal(call({.indices = indices.slice(0, 0, 1)}),
-                 name + "'indices': expected [sequences, heads, q_blocks, entries] with 2 in dimension 0");
-  expect_refusal(
-      call({.indices = indices.slice(2, 0, 3)}),
-      name + "'indices': expected [sequences, heads, q_blocks, entries] with at least 4 in dimension 2");
-  expect_refusal(call({.indices = indices.slice(1, 0, 1)}), name + "'indices': expected 4 heads, as q");
-  expect_refusal(
-      call({.mask = mask.slice(3, 0, 4)}),
-      name + "'mask': expected [sequences, heads, q_blocks, k_blocks] with at least 5 in dimension 3");
-  expect_refusal(call({.indices = indices, .counts = Tensor::zeros({2, 2, 5}, i32)}),
-                 name + "'counts': expected [sequences, heads, q_blocks] with 4 in dimension 2");
-  const Tensor batch = Tensor::zeros({1, 20, 4, 16}, f32), one = Tensor::zeros({1, 4, 3, 2}, i32);
-  auto unpacked = [&](BlockSparseOptions options) {
-    options.q_block = 8, options.k_block = 10, options.indices = one;
-    return [=] { block_sparse_attention(batch, batch, batch, options); };
-  };
-  expect_refusal(unpacked({.max_seqlen_q = 4}), "cu_seqlens_q and cu_seqlens_k beside it");
-  expect_refusal(unpacked({.cu_seqlens_q = fences({20})}),
-                 "argument 'q': expected [tokens, heads, features]");
 }
 
 }  // namespace

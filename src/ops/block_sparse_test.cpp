@@ -207,5 +207,97 @@ TEST(BlockSparse, RefusesWrongCalls) {
       "[0, 1, 2, 1]");
 }
 
+// The first wrong entry is named; entries of rows that a sequence has not, and those that do not count, may
+// be anything.
+TEST(BlockSparse, ChecksIndicesOfPackedSequences) {
+  const Tensor q = Tensor::zeros({45, 4, 16}, f32), k = Tensor::zeros({80, 2, 16}, f32);
+  const Tensor fences_q = Tensor::from<std::int32_t>({0, 20, 20, 45}),
+               fences_k = Tensor::from<std::int32_t>({0, 30, 70, 80});
+  for (Target target : test_targets()) {
+    const Tensor indices = Tensor::full({3, 2, 4, 2}, i32, -1), counts = Tensor::full({3, 2, 4}, i32, 2);
+    auto call = [&] {
+      block_sparse_attention(q, k, k,
+                             {.q_block = 8,
+                              .k_block = 10,
+                              .indices = indices,
+                              .counts = counts,
+                              .cu_seqlens_q = fences_q,
+                              .cu_seqlens_k = fences_k,
+                              .check_indices = true,
+                              .target = target});
+    };
+    indices.set({0, 1, 2, 1}, 2);   // the last block of the first sequence
+    indices.set({0, 1, 3, 0}, 77);  // which has three rows
+    indices.set({1, 0, 0, 0}, -9);  // which has none
+    EXPECT_EQ(refusal(call), "not refused");
+    indices.set({2, 1, 3, 1}, 1);
+    expect_refusal(
+        call,
+        "argument 'indices': expected -1 or a number below 1, that of the blocks of keys, given 1 at "
+        "[2, 1, 3, 1]");
+    counts.set({2, 1, 3}, 1);
+    EXPECT_EQ(refusal(call), "not refused");
+    indices.set({0, 0, 1, 0}, 3);
+    expect_refusal(call, "a number below 3, that of the blocks of keys, given 3 at [0, 0, 1, 0]");
+  }
+}
+
+TEST(BlockSparse, RefusesWrongPackedCalls) {
+  const Tensor q = Tensor::zeros({45, 4, 16}, f32), k = Tensor::zeros({80, 2, 16}, f32);
+  const Tensor fences_q = Tensor::from<std::int32_t>({0, 20, 45}),
+               fences_k = Tensor::from<std::int32_t>({0, 50, 80});
+  const Tensor indices = Tensor::zeros({2, 2, 4, 2}, i32), mask = Tensor::zeros({2, 4, 5, 5}, boolean);
+  auto call = [&](BlockSparseOptions options, const std::optional<TensorRef>& of_q = {}) {
+    options.q_block = 8, options.k_block = 10;
+    if (!options.cu_seqlens_q) options.cu_seqlens_q = fences_q;
+    if (!options.cu_seqlens_k) options.cu_seqlens_k = fences_k;
+    return [=] { block_sparse_attention(of_q ? *of_q : q.ref(), k, k, options); };
+  };
+  EXPECT_EQ(refusal(call({.indices = indices})), "not refused");
+  EXPECT_EQ(refusal(call({.mask = mask, .max_seqlen_q = 25, .max_seqlen_k = 50})), "not refused");
+  const std::string name = "block_sparse_attention, argument ";
+  expect_refusal(call({.indices = indices}, q.ref().expand({1, 45, 4, 16})),
+                 name + "'q': expected [tokens, heads, features], as packed sequences are");
+  expect_refusal(call({.indices = indices, .cu_seqlens_q = Tensor::from<std::int32_t>({0, 20, 44})}),
+                 name + "'cu_seqlens_q': expected numbers that start with 0");
+  expect_refusal(call({.indices = indices, .cu_seqlens_k = Tensor::from<std::int32_t>({0, 50, 70, 80})}),
+                 name + "'cu_seqlens_k': expected 3 elements, as cu_seqlens_q");
+  expect_refusal(call({.indices = indices, .max_seqlen_q = 24}),
+                 name + "'max_seqlen_q': expected at least 25, the longest sequence");
+  expect_refusal(call({.indices = indices.slice(0, 0, 1)}),
+                 name + "'indices': expected [sequences, heads, q_blocks, entries] with 2 in dimension 0");
+  expect_refusal(
+      call({.indices = indices.slice(2, 0, 3)}),
+      name + "'indices': expected [sequences, heads, q_blocks, entries] with at least 4 in dimension 2");
+  expect_refusal(call({.indices = indices.slice(1, 0, 1)}), name + "'indices': expected 4 heads, as q");
+  expect_refusal(
+      call({.mask = mask.slice(3, 0, 4)}),
+      name + "'mask': expected [sequences, heads, q_blocks, k_blocks] with at least 5 in dimension 3");
+  expect_refusal(call({.indices = indices, .counts = Tensor::zeros({2, 2, 5}, i32)}),
+                 name + "'counts': expected [sequences, heads, q_blocks] with 4 in dimension 2");
+  // Lengths that are not known: all tokens need a row.
+  auto there = [](TensorRef tensor) {
+    tensor.device = Device::cuda();
+    return tensor;
+  };
+  expect_refusal(
+      [&] {
+        prepare_block_sparse(there(q), there(k), there(k),
+                             {.q_block = 8,
+                              .indices = there(indices.slice(2, 0, 2)),
+                              .cu_seqlens_q = there(fences_q),
+                              .cu_seqlens_k = there(fences_k)});
+      },
+      "with at least 3 in dimension 2");
+  const Tensor batch = Tensor::zeros({1, 20, 4, 16}, f32), one = Tensor::zeros({1, 4, 3, 2}, i32);
+  auto unpacked = [&](BlockSparseOptions options) {
+    options.q_block = 8, options.k_block = 10, options.indices = one;
+    return [=] { block_sparse_attention(batch, batch, batch, options); };
+  };
+  expect_refusal(unpacked({.max_seqlen_q = 4}), "cu_seqlens_q and cu_seqlens_k beside it");
+  expect_refusal(unpacked({.cu_seqlens_q = Tensor::from<std::int32_t>({0, 20})}),
+                 "argument 'q': expected [tokens, heads, features]");
+}
+
 }  // namespace
 }  // namespace tegula::ops

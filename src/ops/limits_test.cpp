@@ -14,12 +14,13 @@ struct Limit {
   std::int64_t heads = 1, dim = 64, dim_v = 64, entries = 2;
   OptionTexts options = {};
   std::int64_t queries = 70, keys = 300;
+  bool packed = false;  // of block-sparse attention
 
   std::string name() const {
     std::string text = op + "_" + std::string(type.name()) + "_h" + std::to_string(heads) + "_d" +
                        std::to_string(dim) + "_v" + std::to_string(dim_v) + "_e" + std::to_string(entries);
     for (const auto& [option, value] : options) text += "_" + option + "_" + value;
-    return text;
+    return packed ? text + "_packed" : text;
   }
   bool is(const std::string& what) const { return op.find(what) != std::string::npos; }
 };
@@ -57,12 +58,25 @@ std::vector<Limit> table() {
   for (std::int64_t entries : {768, 1024})
     for (const char* op : {"block_sparse_attention", "block_sparse_attention_backward"})
       rows.push_back({op, bf16, 4, 64, 64, entries, {{"q_block", "1"}}});
+  for (const char* op : {"block_sparse_attention", "block_sparse_attention_backward"}) {
+    for (DType type : {bf16, f32})
+      for (std::int64_t d : {128, 256, 512})
+        for (std::int64_t heads : {1, 4}) {
+          rows.push_back({.op = op, .type = type, .heads = heads, .dim = d, .dim_v = d, .packed = true});
+          rows.push_back({.op = op, .type = type, .heads = heads, .dim = d, .packed = true});
+        }
+    rows.push_back({.op = op,
+                    .heads = 4,
+                    .entries = 1024,
+                    .options = {{"q_block", "1"}, {"k_block", "128"}},
+                    .packed = true});
+  }
   return rows;
 }
 
 Tensors inputs_of(const Limit& row) {
   auto of = [&](std::int64_t tokens, std::int64_t heads, std::int64_t d) {
-    return Tensor::empty({1, tokens, heads, d}, row.type);
+    return Tensor::empty(row.packed ? Shape{tokens, heads, d} : Shape{1, tokens, heads, d}, row.type);
   };
   Tensors in{{"q", of(row.queries, row.heads, row.dim)}, {"k", of(row.keys, 1, row.dim)}};
   if (row.op == "block_scores") return in;
@@ -72,10 +86,15 @@ Tensors inputs_of(const Limit& row) {
     in.emplace("indices",
                Tensor::zeros({1, 1, single ? row.queries : (row.queries + 63) / 64, row.entries}, i32));
   }
+  if (row.packed) {
+    in.emplace("cu_seqlens_q", Tensor::from<std::int32_t>({0, static_cast<std::int32_t>(row.queries)}));
+    in.emplace("cu_seqlens_k", Tensor::from<std::int32_t>({0, static_cast<std::int32_t>(row.keys)}));
+  }
   if (row.is("nsa")) in.emplace("block_indices", Tensor::zeros({1, row.queries, 1, row.entries}, i32));
   if (!row.is("backward")) return in;
   for (const char* name : {"out", "dout"}) in.emplace(name, of(row.queries, row.heads, row.dim_v));
-  in.emplace("lse", Tensor::empty({1, row.heads, row.queries}, f32));
+  in.emplace("lse", Tensor::empty(
+                        row.packed ? Shape{row.heads, row.queries} : Shape{1, row.heads, row.queries}, f32));
   return in;
 }
 
