@@ -106,12 +106,14 @@ void define_backward(nb::module_& module) {
               "cu_seqlens_k: object | None, layout: str, scale: float | None, causal: bool, left: "
               "int, right: int, softcap: float, max_seqlen_q: int, max_seqlen_k: int, deterministic: bool, "
               "target: str = 'automatic', /) -> tuple"));
-  module.def("block_sparse_attn_backward", block_sparse_backward,
-             nb::sig("def block_sparse_attn_backward(dout: object, q: object, k: object, v: object, out: "
-                     "object, lse: object, dlse: object | None, topk_indices: object | None, counts: object "
-                     "| None, mask: object | None, q_block_size: int, k_block_size: int, layout: str, "
-                     "causal: bool, scale: float | None, softcap: float, deterministic: bool, target: str = "
-                     "'automatic', /) -> tuple"));
+  module.def(
+      "block_sparse_attn_backward", block_sparse_backward,
+      nb::sig("def block_sparse_attn_backward(dout: object, q: object, k: object, v: object, out: "
+              "object, lse: object, dlse: object | None, topk_indices: object | None, counts: object "
+              "| None, mask: object | None, cu_seqlens_q: object | None, cu_seqlens_k: object | None, "
+              "q_block_size: int, k_block_size: int, layout: str, causal: bool, scale: float | None, "
+              "softcap: float, max_seqlen_q: int, max_seqlen_k: int, deterministic: bool, target: str = "
+              "'automatic', /) -> tuple"));
   module.def(
       "nsa_selected_attention_backward", nsa_selected_backward,
       nb::sig("def nsa_selected_attention_backward(dout: object, q: object, k: object, v: object, out: "

@@ -133,12 +133,14 @@ void define_forward(nb::module_& module) {
               "bool, left: int, right: int, softcap: float, max_seqlen_q: int, max_seqlen_k: int, out: "
               "object | None = None, lse: object | None = None, target: str = 'automatic', /) -> "
               "tuple"));
-  module.def("block_sparse_attn", block_sparse,
-             nb::sig("def block_sparse_attn(q: object, k: object, v: object, topk_indices: object | None, "
-                     "counts: object | None, mask: object | None, q_block_size: int, k_block_size: int, "
-                     "layout: str, causal: bool, scale: float | None, softcap: float, check_indices: bool, "
-                     "out: object | None = None, lse: object | None = None, target: str = 'automatic', /) -> "
-                     "tuple"));
+  module.def(
+      "block_sparse_attn", block_sparse,
+      nb::sig("def block_sparse_attn(q: object, k: object, v: object, topk_indices: object | None, "
+              "counts: object | None, mask: object | None, cu_seqlens_q: object | None, cu_seqlens_k: "
+              "object | None, q_block_size: int, k_block_size: int, layout: str, causal: bool, scale: "
+              "float | None, softcap: float, max_seqlen_q: int, max_seqlen_k: int, check_indices: bool, "
+              "out: object | None = None, lse: object | None = None, target: str = 'automatic', /) -> "
+              "tuple"));
   module.def("nsa_selected_attention", nsa_selected,
              nb::sig("def nsa_selected_attention(q: object, k: object, v: object, block_indices: object, "
                      "block_counts: object | None, cu_seqlens_q: object | None, cu_seqlens_k: object | None, "

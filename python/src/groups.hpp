@@ -22,9 +22,11 @@ inline ops::AttentionOptions dense_options(Call& call, Arguments& given) {
   return options;
 }
 
-// topk_indices, counts, mask, q_block_size, k_block_size, layout, causal, scale, softcap
+// topk_indices, counts, mask, cu_seqlens_q, cu_seqlens_k, q_block_size, k_block_size, layout, causal, scale,
+// softcap, max_seqlen_q, max_seqlen_k
 inline ops::BlockSparseOptions block_sparse_options(Call& call, Arguments& given) {
-  const nb::handle indices = given.array(), counts = given.array(), mask = given.array();
+  const nb::handle indices = given.array(), counts = given.array(), mask = given.array(),
+                   cu_seqlens_q = given.array(), cu_seqlens_k = given.array();
   ops::BlockSparseOptions options;
   options.q_block = given.small_integer("q_block_size"),
   options.k_block = given.small_integer("k_block_size");
@@ -32,9 +34,12 @@ inline ops::BlockSparseOptions block_sparse_options(Call& call, Arguments& given
   options.causal = given.flag("causal");
   options.scale = given.optional_number("scale");
   options.softcap = static_cast<float>(given.number("softcap"));
+  options.max_seqlen_q = given.integer("max_seqlen_q"), options.max_seqlen_k = given.integer("max_seqlen_k");
   options.indices = call.optional_input("topk_indices", indices);
   options.counts = call.optional_input("counts", counts);
   options.mask = call.optional_input("mask", mask);
+  options.cu_seqlens_q = call.optional_input("cu_seqlens_q", cu_seqlens_q);
+  options.cu_seqlens_k = call.optional_input("cu_seqlens_k", cu_seqlens_k);
   return options;
 }
 

@@ -70,6 +70,10 @@ def block_sparse_attn_backward(
     causal: bool = False,
     scale: float | None = None,
     softcap: float = 0.0,
+    cu_seqlens_q: Array | None = None,
+    cu_seqlens_k: Array | None = None,
+    max_seqlen_q: int = 0,
+    max_seqlen_k: int = 0,
     deterministic: bool = True,
     target: str = "automatic",
 ) -> tuple[Any, Any, Any]:
@@ -89,8 +93,8 @@ def block_sparse_attn_backward(
     Source: Dao et al., "FlashAttention", 2022, appendix B; dlse as an addend of its row sums.
     """
     return _tegula.block_sparse_attn_backward(
-        dout, q, k, v, out, lse, dlse, topk_indices, counts, mask, q_block_size, k_block_size, layout, causal, scale,
-        softcap, deterministic, target,
+        dout, q, k, v, out, lse, dlse, topk_indices, counts, mask, cu_seqlens_q, cu_seqlens_k, q_block_size,
+        k_block_size, layout, causal, scale, softcap, max_seqlen_q, max_seqlen_k, deterministic, target,
     )  # fmt: skip
 
 

@@ -80,6 +80,10 @@ def block_sparse_attn(
     causal: bool = False,
     scale: float | None = None,
     softcap: float = 0.0,
+    cu_seqlens_q: Array | None = None,
+    cu_seqlens_k: Array | None = None,
+    max_seqlen_q: int = 0,
+    max_seqlen_k: int = 0,
     check_indices: bool = False,
     out: Array | None = None,
     lse: Array | None = None,
@@ -95,6 +99,10 @@ def block_sparse_attn(
         counts: int32 [batch, heads, q_blocks], how many entries of a row count; all unless given.
         mask: bool [batch, heads, q_blocks, k_blocks], instead of topk_indices.
         causal: a query sees no key after its position, inside the chosen blocks.
+        cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k: as in ``attention``. topk_indices, counts and mask have
+            a member for every packed sequence instead of the batch, with the blocks of the longest one or more; blocks
+            count from the beginning of their sequence, and rows that a sequence has not may hold anything. Where
+            cu_seqlens are not read, the rows are a promise as max_seqlen is.
         check_indices: refuse entries that count and are neither -1 nor a block number. On a GPU this waits for it.
 
     Returns:
@@ -107,8 +115,8 @@ def block_sparse_attn(
     """
     _tegula.refuse_gradients(q, k, v)
     return _tegula.block_sparse_attn(
-        q, k, v, topk_indices, counts, mask, q_block_size, k_block_size, layout, causal, scale, softcap, check_indices,
-        out, lse, target,
+        q, k, v, topk_indices, counts, mask, cu_seqlens_q, cu_seqlens_k, q_block_size, k_block_size, layout, causal,
+        scale, softcap, max_seqlen_q, max_seqlen_k, check_indices, out, lse, target,
     )  # fmt: skip
 
 

@@ -125,6 +125,43 @@ def test_block_sparse_mask_and_counts():
 
 
 @pytest.mark.parametrize("target", TARGETS)
+def test_block_sparse_packed(target):
+    """Blocks count from the beginning of each sequence; what its own rows do not hold is not read."""
+    q, k, v = (x[0] for x in heads(37, 45))
+    bounds_q, bounds_k = np.array([0, 11, 11, 37], np.int32), np.array([0, 30, 35, 45], np.int32)
+    packed = {"cu_seqlens_q": bounds_q, "cu_seqlens_k": bounds_k, "causal": True, "target": target}
+    indices = np.random.default_rng(7).integers(-1, 4, (3, 2, 4, 2)).astype(np.int32)
+    indices[0, :, 2:] = 99
+    call = (q, k, v, 8, 10, indices)
+    out, lse = tegula.block_sparse_attn(*call, **packed, max_seqlen_q=30, max_seqlen_k=30)
+    dout, dlse = random(out.shape), random(lse.shape)
+    gradients = tegula.block_sparse_attn_backward(dout, *call[:3], out, lse, *call[3:], dlse=dlse, **packed)
+    assert [x.shape for x in gradients] == [q.shape, k.shape, v.shape]
+    for b in (0, 2):
+        of_q, of_k = slice(*bounds_q[b : b + 2]), slice(*bounds_k[b : b + 2])
+        part = [x[None] for x in (q[of_q], k[of_k], v[of_k])]
+        own = np.ascontiguousarray(indices[b : b + 1, :, : (part[0].shape[1] + 7) // 8])
+        mask = reference.block_mask(own, part[0].shape[1], part[1].shape[1], 8, 10).repeat(2, 1)
+        mask = mask & reference.causal_mask(part[0].shape[1], part[1].shape[1], right=0)
+        expected_out, expected_lse = reference.attention(*part, mask)
+        expect_close(out[of_q], expected_out[0])
+        expect_close(lse[:, of_q], expected_lse[0])
+        alone = tegula.block_sparse_attn_backward(
+            dout[None, of_q], *part, out[None, of_q], lse[None, :, of_q], 8, 10, own, dlse=dlse[None, :, of_q],
+            causal=True, target=target,
+        )  # fmt: skip
+        for actual, right, where in zip(gradients, alone, (of_q, of_k, of_k)):
+            expect_close(actual[where], right[0])
+    refused(
+        lambda: tegula.block_sparse_attn(q, k, v, 8, 10, indices[:, :, :3], **packed),
+        ValueError, "topk_indices", "at least 4 in dimension 2",
+    )  # fmt: skip
+    refused(
+        lambda: tegula.block_sparse_attn(*call, **packed, check_indices=True), ValueError, "topk_indices", "below"
+    )
+
+
+@pytest.mark.parametrize("target", TARGETS)
 def test_nsa_selected(target):
     q, k, v = heads(37, 37)
     indices = np.random.default_rng(6).integers(-1, 6, (2, 37, 2, 3)).astype(np.int32)

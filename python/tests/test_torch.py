@@ -176,6 +176,24 @@ def test_gradient_of_the_selector():
     check_gradients(function, plain, [*heads(), torch.ones(indices.shape)])
 
 
+def test_gradients_of_packed_block_sparse_attention():
+    bounds = torch.tensor([0, 8, 21], dtype=torch.int32)
+    indices = choice(4, 4, 2)[0].expand(2, 2, 4, 2).clone()  # 4 rows, of which the first sequence has 2
+    part = torch.arange(21) >= 8
+    place = torch.where(part, torch.arange(21) - 8, torch.arange(21))
+    rows = indices[part.long()].permute(0, 2, 1, 3)[torch.arange(21), place // 4].transpose(0, 1)
+    named = (rows[..., None] == (place // 4)).any(2) & (part[:, None] == part[None, :])
+    mask = (named & causal_mask(21, 21)).repeat_interleave(2, 0)[None]
+
+    def function(q, k, v):
+        out, lse = tegula.torch.block_sparse_attn(
+            q[0], k[0], v[0], 4, 4, indices, causal=True, cu_seqlens_q=bounds, cu_seqlens_k=bounds, max_seqlen_q=13
+        )
+        return out[None], lse[None]
+
+    check_gradients(function, lambda q, k, v: plain_attention(q, k, v, mask), heads())
+
+
 def test_gradients_of_packed_sequences():
     bounds = torch.tensor([0, 8, 21], dtype=torch.int32)
     indices = choice(21, 6, 3)

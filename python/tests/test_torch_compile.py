@@ -140,13 +140,16 @@ def vmapped(functions, q, k, v, indices):
     yield lambda q, v: functions.attention(q, k[0], v, sinks=sinks), (q, v)
     yield lambda q, k: functions.attention(q[0], k[0], v[0, 0], cu_seqlens_q=lengths, cu_seqlens_k=lengths), (q, k)
     yield lambda q, i: functions.block_sparse_attn(q, k[0], v[0], 8, 8, i), (q, indices)
+    yield lambda q, k: functions.block_sparse_attn(
+        q[0], k[0], v[0, 0], 8, 8, indices[0].expand(2, 2, 3, 2), cu_seqlens_q=lengths, cu_seqlens_k=lengths
+    ), (q, k)
     yield lambda q, k: functions.nsa_selected_attention(q, k, v[0], tokens, block_size=8, window=3), (q, k)
     yield lambda q, k: functions.topk_blocks(functions.block_scores(q, k, 8, 8), 2), (q, k)
     yield lambda q: functions.gemm(q[0, :, 0], k[0, 0, :, 0], transpose_b=True, activation="gelu"), (q,)
 
 
 @pytest.mark.skipif(not hasattr(torch, "func"), reason="this PyTorch has no torch.func")
-@pytest.mark.parametrize("number", range(7))
+@pytest.mark.parametrize("number", range(8))
 def test_vmap(number):
     several = [torch.stack([x, 2 * x, -x]) for x in heads()]
     indices = torch.tensor([[0, 2], [1, 2], [0, 1]], dtype=torch.int32).expand(3, 1, 2, 3, 2).contiguous()

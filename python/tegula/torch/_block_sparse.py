@@ -12,11 +12,15 @@ from ._common import any_autocast, autocast, lse_rows, new_gradients, new_output
 from ._operator import Operator
 
 
-_choice = "Tensor? topk_indices, Tensor? counts, Tensor? mask"
-_options = "SymInt q_block_size, SymInt k_block_size, str layout, bool causal, float? scale, float softcap"
+_choice = "Tensor? topk_indices, Tensor? counts, Tensor? mask, Tensor? cu_seqlens_q, Tensor? cu_seqlens_k"
+_options = (
+    "SymInt q_block_size, SymInt k_block_size, str layout, bool causal, float? scale, float softcap, "
+    "SymInt max_seqlen_q, SymInt max_seqlen_k"
+)
 
 
-def _fake(q, k, v, topk_indices, counts, mask, q_block_size, k_block_size, layout, *options):
+def _fake(q, k, v, topk_indices, counts, mask, cu_seqlens_q, cu_seqlens_k, q_block_size, k_block_size, layout,
+          *options):  # fmt: skip
     return new_outputs(q, v, layout)
 
 
@@ -34,6 +38,7 @@ _block_sparse_backward = Operator(
     f"{_choice}, {_options}, bool deterministic) -> (Tensor, Tensor, Tensor)",
     _run_backward,
     _fake_backward,
+    unbatched=(10, 11),
 )
 
 
@@ -43,7 +48,7 @@ def _backward(ctx, tensors, results, dout, dlse):
     gradients = _block_sparse_backward(
         (rows(dout, out), lse_rows(dlse), q, k, v, out, lse, *choice), *options, deterministic
     )
-    return (*gradients, None, None, None)
+    return (*gradients, *(None for _ in choice))
 
 
 _block_sparse = Operator(
@@ -54,6 +59,7 @@ _block_sparse = Operator(
     _fake,
     _backward,
     of_backward=1,
+    unbatched=(6, 7),
 )
 
 
@@ -71,6 +77,10 @@ def block_sparse_attn(
     causal: bool = False,
     scale: Optional[float] = None,
     softcap: float = 0.0,
+    cu_seqlens_q: Optional[Tensor] = None,
+    cu_seqlens_k: Optional[Tensor] = None,
+    max_seqlen_q: int = 0,
+    max_seqlen_k: int = 0,
     deterministic: bool = True,
     check_indices: bool = False,
 ) -> Tuple[Tensor, Tensor]:
@@ -80,16 +90,17 @@ def block_sparse_attn(
     gives them. ``deterministic`` is that of ``tegula.block_sparse_attn_backward``. Under autocast q, k and v are taken
     in its dtype.
 
-    Tensors without a batch are taken as MagiAttention's function of this name takes them: q [queries, heads, d], k and
-    v [keys, kv_heads, d], topk_indices, counts and mask without their first extent; out is as q, and lse is
-    [queries, heads] there.
+    Tensors without a batch and without cu_seqlens are taken as MagiAttention's function of this name takes them: q
+    [queries, heads, d], k and v [keys, kv_heads, d], topk_indices, counts and mask without their first extent; out is
+    as q, and lse is [queries, heads] there.
     """
-    if len(q.shape) != 3:
+    packed = cu_seqlens_q is not None or cu_seqlens_k is not None or max_seqlen_q != 0 or max_seqlen_k != 0
+    if len(q.shape) != 3 or packed:
         if any_autocast():
             q, k, v = autocast(q, k, v)
         return _block_sparse(
-            (q, k, v, as_block_numbers(topk_indices), counts, mask), q_block_size, k_block_size, layout, causal, scale,
-            softcap, check_indices, deterministic,
+            (q, k, v, as_block_numbers(topk_indices), counts, mask, cu_seqlens_q, cu_seqlens_k), q_block_size,
+            k_block_size, layout, causal, scale, softcap, max_seqlen_q, max_seqlen_k, check_indices, deterministic,
         )  # fmt: skip
     if layout != "bshd":
         raise ValueError(f"layout: tensors without a batch are [tokens, heads, d], given '{layout}'; leave it out")
