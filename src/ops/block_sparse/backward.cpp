@@ -28,6 +28,12 @@ std::int64_t lists_of(const BlockSparseBackwardCall& call) {
   return lang::ceildiv(call.forward.tensors.k.size(-3), std::int64_t{call.kernel.span()});
 }
 
+void plan_lists(BlockSparseBackwardCall& call) {
+  const HeadTensors& t = call.forward.tensors;
+  call.kernel.chunk = rows_of_chunk(inverse_rows, call.forward.choice.size(3), lists_of(call),
+                                    counts_of_token * (t.q.size(1) + t.k.size(1)));
+}
+
 // Of a tile of keys, if all lists are equally long and full.
 std::int64_t steps_of_tile(const BlockSparseBackwardCall& call) {
   const BlockSparseBackwardKernel& kernel = call.kernel;
@@ -116,6 +122,7 @@ BlockSparseBackwardCall prepare_block_sparse_backward(const BackwardTensors& giv
   } else {
     plan_keys(call.kernel);
   }
+  plan_lists(call);
   const bool one = !call.forward.per_query_head && call.forward.choice.size(2) > 1;
   call.choice = one ? call.forward.choice.slice(2, 0, 1) : call.forward.choice;
   if (call.kernel.forward.counts)

@@ -17,9 +17,10 @@ namespace tegula::ops {
 using namespace lang;
 
 std::string BlockSparseBackwardKernel::name() const {
-  return fmt::format("{}_backward_q{}_k{}_f{}_p{}{}{}{}{}{}", forward.name(), queries, keys, fold, pieces,
+  return fmt::format("{}_backward_q{}_k{}_f{}_p{}{}{}{}{}{}{}", forward.name(), queries, keys, fold, pieces,
                      per_query_head ? "_per_head" : "", dlse ? "_dlse" : "", one_pass ? "_one_pass" : "",
-                     direct ? "_direct" : "", longest_first ? "_longest" : "");
+                     direct ? "_direct" : "", longest_first ? "_longest" : "",
+                     chunk > inverse_rows ? fmt::format("_c{}", chunk) : "");
 }
 
 namespace {
@@ -162,11 +163,16 @@ void Program::delta_grid() {
 }
 
 InverseLists Program::turned_lists() const {
-  Expr rows = sequences.most_blocks(), chunks = ceildiv(rows, inverse_rows),
+  Expr rows = sequences.most_blocks(), chunks = ceildiv(rows, c.chunk),
        width = f.mask ? lists() : Expr(entries);
-  const InverseExtents extents{
-      heads * selectors(), batch, rows, lists(), batch * chunks, first_list(batch, sequences.keys),
-      batch * rows * width};
+  const InverseExtents extents{c.chunk,
+                               heads * selectors(),
+                               batch,
+                               rows,
+                               lists(),
+                               batch * chunks,
+                               first_list(batch, sequences.keys),
+                               batch * rows * width};
   return {c.fold, extents, [=, this](const Expr& h, const Expr& b) -> InversePart {
             auto each = [=, this](const Expr& row, const InversePart::Visit& visit) {
               ChoiceRow chosen = choice_row(b, h / selectors(), h % selectors(), row);

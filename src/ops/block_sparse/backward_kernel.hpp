@@ -21,7 +21,8 @@ struct BlockSparseBackwardKernel {
   bool longest_first = false;
   // Of every list of keys, whose sums a grid of its own adds: where tiles of keys are few.
   int pieces = 1;
-  int fold = 1;  // blocks of keys that share a list of queries
+  int fold = 1;              // blocks of keys that share a list of queries
+  int chunk = inverse_rows;  // blocks of queries whose entries are counted together
 
   GradientTiles query_tiles() const {
     return {forward.compute, forward.dim, forward.dim_v, forward.pack, forward.queries, forward.keys, direct};

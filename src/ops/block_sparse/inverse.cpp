@@ -26,12 +26,12 @@ InverseLists::InverseLists(int fold, const InverseExtents& extents, OfPart of_pa
 }
 
 void InverseLists::over_chunks(const OfChunkOfRows& body) const {
-  Expr chunks = ceildiv(extents_.longest_rows, inverse_rows),
+  Expr chunks = ceildiv(extents_.longest_rows, extents_.chunk),
        passes = ceildiv(extents_.longest_lists, columns);
   grid(chunks * passes, extents_.heads, extents_.sequences, [&](Index x, Index h, Index b) {
     Expr chunk = x / passes, begin = x % passes * columns;
     InversePart part = of_part_(h, b);
-    exit_if(chunk * inverse_rows >= part.rows || begin >= part.lists);
+    exit_if(chunk * extents_.chunk >= part.rows || begin >= part.lists);
     body(chunk, begin, h, part);
   });
 }
@@ -52,11 +52,11 @@ void InverseLists::record_rows() const {
   });
 }
 
-// A bit for every block that a row of the chunk names, by row and list.
-void InverseLists::mark(const InversePart& part, const Expr& chunk, const Expr& begin, Shared& marks) const {
+// A bit for every block that a row of the step names, by row and list.
+void InverseLists::mark(const InversePart& part, const Expr& step, const Expr& begin, Shared& marks) const {
   clear(marks);
   parallel(inverse_rows, [&](Index r) {
-    Expr row = chunk * inverse_rows + r;
+    Expr row = step * inverse_rows + r;
     when(row < part.rows, [&] {
       part.each(row, [&](const Expr& block) {
         // Only then can nothing overflow.
@@ -72,21 +72,51 @@ void InverseLists::mark(const InversePart& part, const Expr& chunk, const Expr& 
   });
 }
 
+void InverseLists::each_step(const InversePart& part, const Expr& chunk, const Expr& begin,
+                             const OfMarks& body) const {
+  auto of_step = [&](const Expr& step) {
+    Shared marks({inverse_rows, columns}, u32);
+    mark(part, step, begin, marks);
+    body(step, marks);
+  };
+  const int steps = extents_.chunk / inverse_rows;
+  if (steps == 1) return of_step(chunk);
+  Expr first = chunk * steps;
+  serial(min(ceildiv(part.rows, inverse_rows) - first, steps), [&](Index n) { of_step(first + n); });
+}
+
+// Columns' numbers are carried from step to step where there are several.
 void InverseLists::count(const Expr& chunk, const Expr& begin, const Expr& head,
                          const InversePart& part) const {
-  Shared marks({inverse_rows, columns}, u32);
-  mark(part, chunk, begin, marks);
-  parallel(columns, [&](Index j) {
-    Var number = 0;
-    serial(inverse_rows, [&](Index r) { number += select(marks(r, j) != 0u, 1, 0); });
+  std::optional<Shared> numbers;
+  auto store = [&](const Index& j, const auto& number) {
     when(begin + j < part.lists, [&] { counts_(head, part.chunk_begin + chunk, begin + j) = number; });
+  };
+  if (extents_.chunk > inverse_rows) {
+    numbers.emplace(Shared({columns}, i32));
+    clear(*numbers);
+  }
+  each_step(part, chunk, begin, [&](const Expr&, Shared& marks) {
+    parallel(columns, [&](Index j) {
+      Var number = 0;
+      serial(inverse_rows, [&](Index r) { number += select(marks(r, j) != 0u, 1, 0); });
+      if (numbers)
+        (*numbers)(j) += number;
+      else
+        store(j, number);
+    });
+  });
+  if (!numbers) return;
+  parallel(columns, [&](Index j) {
+    Expr number = (*numbers)(j);
+    store(j, number);
   });
 }
 
 // The numbers of all chunks, a few at a time, so that what is read of them is under way together.
 void InverseLists::each_chunk(const Expr& head, const InversePart& part, const Expr& list,
                               const OfChunk& body) const {
-  Expr chunks = ceildiv(part.rows, inverse_rows);
+  Expr chunks = ceildiv(part.rows, extents_.chunk);
   serial(ceildiv(chunks, chunks_at_a_time), [&](Index group) {
     std::vector<Expr> numbers;
     for (int i = 0; i < chunks_at_a_time; ++i) {
@@ -131,18 +161,28 @@ void InverseLists::find_begins(const Expr& head, const InversePart& part) const 
 
 void InverseLists::write(const Expr& chunk, const Expr& begin, const Expr& head,
                          const InversePart& part) const {
-  Shared marks({inverse_rows, columns}, u32);
-  mark(part, chunk, begin, marks);
-  parallel(columns, [&](Index j) {
-    when(begin + j < part.lists, [&] {
-      Var at = counts_(head, part.chunk_begin + chunk, begin + j);
-      serial(inverse_rows, [&](Index r) {
-        Expr bits = marks(r, j);
-        when(bits != 0u, [&] {
-          rows_(head, at) = chunk * inverse_rows + r;
-          if (bits_) (*bits_)(head, at) = bits;
-          at += 1;
+  auto begin_of = [&](const Expr& j) -> Expr { return counts_(head, part.chunk_begin + chunk, begin + j); };
+  std::optional<Shared> cursors;
+  if (extents_.chunk > inverse_rows) {
+    cursors.emplace(Shared({columns}, i32));
+    parallel(columns, [&](Index j) {
+      (*cursors)(j) = 0;
+      when(begin + j < part.lists, [&] { (*cursors)(j) = begin_of(j); });
+    });
+  }
+  each_step(part, chunk, begin, [&](const Expr& step, Shared& marks) {
+    parallel(columns, [&](Index j) {
+      when(begin + j < part.lists, [&] {
+        Var at = cursors ? Expr((*cursors)(j)) : begin_of(j);
+        serial(inverse_rows, [&](Index r) {
+          Expr bits = marks(r, j);
+          when(bits != 0u, [&] {
+            rows_(head, at) = step * inverse_rows + r;
+            if (bits_) (*bits_)(head, at) = bits;
+            at += 1;
+          });
         });
+        if (cursors) (*cursors)(j) = at;
       });
     });
   });

@@ -3,7 +3,7 @@
 // Three grids: each chunk of rows counts what it adds to every list; each head finds where the lists begin,
 // and the chunks within them; each chunk writes its rows there. Rows ascend in every list, whatever the order
 // in which blocks run, and a row stands once however often it names a block. Memory: the lists have room for
-// every entry, and the table of counts for a number a chunk and list.
+// every entry, and the table of counts for a number a chunk and list, so chunks of long calls are longer.
 #pragma once
 #include <functional>
 #include <optional>
@@ -12,10 +12,12 @@
 
 namespace tegula::ops {
 
-inline constexpr int inverse_rows = 32;  // of a chunk
+inline constexpr int inverse_rows = 32;     // of a chunk, at least: that are marked at a time
+inline constexpr int counts_of_token = 32;  // of a query or key, at most: chunks are so long
 
 // How the programs number things. Sequences of different lengths lie one behind the other.
 struct InverseExtents {
+  int chunk;                               // rows of one: a multiple of inverse_rows
   lang::Expr heads, sequences;             // lists of their own: of key heads, or of all query heads
   lang::Expr longest_rows, longest_lists;  // the most of a sequence
   lang::Expr chunks, lists, entries;       // of all sequences together
@@ -57,8 +59,12 @@ class InverseLists {
   using OfChunkOfRows = std::function<void(const lang::Expr& chunk, const lang::Expr& begin,
                                            const lang::Expr& head, const InversePart& part)>;
   void over_chunks(const OfChunkOfRows& body) const;
-  void mark(const InversePart& part, const lang::Expr& chunk, const lang::Expr& begin,
+  void mark(const InversePart& part, const lang::Expr& step, const lang::Expr& begin,
             lang::Shared& marks) const;
+  // `step` are inverse_rows rows, numbered from the sequence's first.
+  using OfMarks = std::function<void(const lang::Expr& step, lang::Shared& marks)>;
+  void each_step(const InversePart& part, const lang::Expr& chunk, const lang::Expr& begin,
+                 const OfMarks& body) const;
   void count(const lang::Expr& chunk, const lang::Expr& begin, const lang::Expr& head,
              const InversePart& part) const;
   using OfChunk =

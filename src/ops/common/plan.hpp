@@ -27,6 +27,14 @@ inline int fitting_extent(int extent, int dim, std::int64_t bytes) {
   return extent;
 }
 
+// Rows of a chunk that has a number for every list: `least`, or so many times more that there are no more
+// numbers than `most`, which keeps memory from growing with the square of a length.
+inline int rows_of_chunk(int least, std::int64_t rows, std::int64_t lists, std::int64_t most) {
+  std::int64_t chunk = least;
+  while (chunk < rows && (rows + chunk - 1) / chunk * lists > most) chunk *= 2;
+  return static_cast<int>(chunk);
+}
+
 inline double round_up(double value, double step) { return std::ceil(value / step) * step; }
 
 }  // namespace tegula::ops

@@ -22,6 +22,16 @@ void plan_keys(bool on_gpu, NsaBackwardKernel& kernel) {
   if (extent < usual_extent) f.keys = tile_of_blocks(f.block, std::min(f.keys, extent)).extent;
 }
 
+void plan_lists(NsaBackwardCall& call) {
+  const HeadTensors& t = call.forward.tensors;
+  const bool packed = call.kernel.forward.varlen;
+  const std::int64_t queries = t.q.size(-3), keys = t.k.size(-3),
+                     longest_keys = packed ? std::min(call.forward.longest_keys, keys) : keys;
+  call.kernel.chunk = rows_of_chunk(
+      inverse_rows, queries, (longest_keys + call.kernel.forward.block - 1) / call.kernel.forward.block,
+      counts_of_token * (queries + keys));
+}
+
 void check_window(const Arguments& args, const NsaSelectedOptions& options,
                   const NsaSelectedBackwardOptions& given) {
   const bool wanted = given.window_dout.has_value();
@@ -103,32 +113,14 @@ NsaBackwardCall prepare_nsa_backward(const BackwardTensors& given, const TensorR
   call.choice = of_heads(call.forward.choice);
   if (kernel.forward.counts) call.counts = of_heads(call.forward.counts);
   plan_keys(runs_on_gpu(options.target, q.device), kernel);
+  plan_lists(call);
   check_sums(args, call, gradients);
   return call;
 }
 
-NsaSelectedGradients nsa_selected_attention_backward(const TensorRef& dout, const TensorRef& q,
-                                                     const TensorRef& k, const TensorRef& v,
-                                                     const TensorRef& block_indices, const TensorRef& out,
-                                                     const TensorRef& lse, const NsaSelectedOptions& options,
-                                                     const NsaSelectedBackwardOptions& gradients) {
-  const Arguments args(op);
-  const NsaBackwardCall call =
-      prepare_nsa_backward({dout, out, lse, gradients.dlse}, q, k, v, block_indices, options, gradients);
+void run_two_passes(const NsaBackwardCall& call, const NsaSelectedOptions& options,
+                    const GradientOutputs& outputs, const TensorRef& dscale) {
   const HeadTensors& t = call.forward.tensors;
-  check_nsa_indices(args, call.forward, options);
-  GradientOutputs outputs =
-      make_gradients(args, t, options.layout, {.dq = gradients.dq, .dk = gradients.dk, .dv = gradients.dv});
-  NsaSelectedGradients result{outputs.result.dq, outputs.result.dk, outputs.result.dv,
-                              Tensor::empty({0}, f32)};
-  TensorRef dscale;
-  if (call.kernel.dscale) dscale = dscale_of(args, call, block_indices, options, gradients, result.dscale);
-  if (nelements(t.q) == 0 && nelements(t.k) == 0) return result;
-  if (runs_on_gpu(options.target, q.device) && takes_slots(call)) {
-    const NsaSlotsKernel kernel = slots_kernel(call);
-    run_slots(call, kernel, tokens_of_slots(call, kernel), outputs, target_for(options.target, q.device));
-    return result;
-  }
   std::vector<Argument> values{call.inputs.dout,
                                split_heads(t.q, t.q.rank() - 2, t.group()),
                                t.k,
@@ -155,7 +147,32 @@ NsaSelectedGradients nsa_selected_attention_backward(const TensorRef& dout, cons
     values.push_back(call.forward.longest);
     values.push_back(call.forward.longest_keys);
   }
-  compiled(call.kernel, target_for(options.target, q.device), nsa_backward_kernel).call_in_order(values);
+  compiled(call.kernel, target_for(options.target, t.q.device), nsa_backward_kernel).call_in_order(values);
+}
+
+NsaSelectedGradients nsa_selected_attention_backward(const TensorRef& dout, const TensorRef& q,
+                                                     const TensorRef& k, const TensorRef& v,
+                                                     const TensorRef& block_indices, const TensorRef& out,
+                                                     const TensorRef& lse, const NsaSelectedOptions& options,
+                                                     const NsaSelectedBackwardOptions& gradients) {
+  const Arguments args(op);
+  const NsaBackwardCall call =
+      prepare_nsa_backward({dout, out, lse, gradients.dlse}, q, k, v, block_indices, options, gradients);
+  const HeadTensors& t = call.forward.tensors;
+  check_nsa_indices(args, call.forward, options);
+  GradientOutputs outputs =
+      make_gradients(args, t, options.layout, {.dq = gradients.dq, .dk = gradients.dk, .dv = gradients.dv});
+  NsaSelectedGradients result{outputs.result.dq, outputs.result.dk, outputs.result.dv,
+                              Tensor::empty({0}, f32)};
+  TensorRef dscale;
+  if (call.kernel.dscale) dscale = dscale_of(args, call, block_indices, options, gradients, result.dscale);
+  if (nelements(t.q) == 0 && nelements(t.k) == 0) return result;
+  if (runs_on_gpu(options.target, q.device) && takes_slots(call)) {
+    const NsaSlotsKernel kernel = slots_kernel(call);
+    run_slots(call, kernel, tokens_of_slots(call, kernel), outputs, target_for(options.target, q.device));
+  } else {
+    run_two_passes(call, options, outputs, dscale);
+  }
   return result;
 }
 

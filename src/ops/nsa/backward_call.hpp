@@ -25,6 +25,10 @@ NsaBackwardCall prepare_nsa_backward(const BackwardTensors& given, const TensorR
                                      const NsaSelectedOptions& options,
                                      const NsaSelectedBackwardOptions& gradients);
 
+// By nsa_backward_kernel; dscale as call.choice, if it is wanted.
+void run_two_passes(const NsaBackwardCall& call, const NsaSelectedOptions& options,
+                    const GradientOutputs& outputs, const TensorRef& dscale);
+
 // Whether nsa_slots_kernel can do what is asked for; its instance for the call.
 bool can_take_slots(const NsaBackwardCall& call);
 NsaSlotsKernel slots_kernel(const NsaBackwardCall& call);

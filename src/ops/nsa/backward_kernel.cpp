@@ -9,9 +9,10 @@ namespace tegula::ops {
 using namespace lang;
 
 std::string NsaBackwardKernel::name() const {
-  return fmt::format("{}_backward_q{}_k{}{}{}{}{}{}", forward.name(), queries, keys,
+  return fmt::format("{}_backward_q{}_k{}{}{}{}{}{}{}", forward.name(), queries, keys,
                      per_query_head ? "_per_head" : "", dlse ? "_dlse" : "", window ? "_window" : "",
-                     window_dlse ? "_window_dlse" : "", dscale ? "_dscale" : "");
+                     window_dlse ? "_window_dlse" : "", dscale ? "_dscale" : "",
+                     chunk > inverse_rows ? fmt::format("_c{}", chunk) : "");
 }
 
 NsaBackwardProgram::NsaBackwardProgram(const NsaBackwardKernel& instance) : c(instance), f(c.forward) {

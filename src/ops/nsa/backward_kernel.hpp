@@ -15,6 +15,7 @@ struct NsaBackwardKernel {
   bool dlse = false;
   bool window = false, window_dlse = false;
   bool dscale = false;
+  int chunk = inverse_rows;  // tokens whose entries are counted together
 
   GradientTiles query_tiles() const {
     return {forward.compute, forward.dim, forward.dim_v, forward.pack, forward.queries, forward.keys};

@@ -8,10 +8,11 @@ namespace tegula::ops {
 using namespace lang;
 
 InverseLists NsaBackwardProgram::turned_lists() const {
-  const int rows = inverse_rows;
+  const int rows = c.chunk;
   Expr width = entries + (f.diagonal ? 1 : 0);
   Expr fences = f.varlen ? q_begin->extent(0) : Expr(*batch);
-  const InverseExtents extents{heads * selectors(),
+  const InverseExtents extents{rows,
+                               heads * selectors(),
                                sequences(),
                                f.varlen ? *longest_q : Expr(queries),
                                ceildiv(f.varlen ? *longest_k : Expr(keys), f.block),

@@ -11,11 +11,12 @@ namespace tegula::ops {
 using namespace lang;
 
 std::string NsaKernel::name() const {
-  return fmt::format("nsa_{}_{}_d{}_v{}_b{}_e{}_g{}{}_q{}_k{}{}{}{}{}{}{}{}", type.name(), compute.name(),
+  return fmt::format("nsa_{}_{}_d{}_v{}_b{}_e{}_g{}{}_q{}_k{}{}{}{}{}{}{}{}{}", type.name(), compute.name(),
                      dim, dim_v, block, entries, members, pack > members ? fmt::format("of{}", pack) : "",
                      queries, keys, causal ? "_causal" : "", diagonal ? "_diagonal" : "",
                      repeats ? "_repeats" : "", counts ? "_counts" : "", varlen ? "_varlen" : "",
-                     lists ? "_lists" : "", divides() ? fmt::format("_from{}_{}", fewest, least_gain) : "");
+                     lists ? "_lists" : "", divides() ? fmt::format("_from{}_{}", fewest, least_gain) : "",
+                     chunk > chunk_tokens ? fmt::format("_c{}", chunk) : "");
 }
 
 NsaProgram::NsaProgram(const NsaKernel& instance) : c(instance) {

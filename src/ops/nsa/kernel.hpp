@@ -7,6 +7,9 @@
 
 namespace tegula::ops {
 
+inline constexpr int chunk_tokens = 256;        // whose pairs with blocks are sorted together, at least
+inline constexpr int pair_counts_of_token = 8;  // of a query or key, at most: chunks are so long
+
 struct NsaKernel {
   DType type = f32, compute = f32;
   int dim = 64, dim_v = 64;
@@ -23,6 +26,7 @@ struct NsaKernel {
   // keys, where that saves the group at least so many blocks; a pair of a token and a block costs there what
   // 1 / fewest of a block costs here. See rest.hpp.
   int fewest = 1, least_gain = 0;
+  int chunk = chunk_tokens;  // where pairs are sorted by blocks
 
   int rows() const { return queries * pack; }
   int width() const { return entries + (diagonal ? 1 : 0); }  // of a row, with the token's own block

@@ -203,6 +203,10 @@ void plan_nsa_call(const AttentionTiles& tiles, bool lists, NsaCall& call) {
   kernel.members = plan.pack > 1 ? static_cast<int>(t.group()) : 1;
   kernel.lists = lists;
   if (lists && can_divide(call)) kernel.fewest = plan.fewest, kernel.least_gain = plan.least_gain;
+  if (!kernel.divides()) return;
+  const std::int64_t keys = t.k.size(1);
+  kernel.chunk = rows_of_chunk(chunk_tokens, tokens, (keys + kernel.block - 1) / kernel.block,
+                               pair_counts_of_token * (tokens + keys));
 }
 
 AttentionOptions window_options(const NsaSelectedOptions& options) {

@@ -59,7 +59,7 @@ void PairLists::each_pass(const Part& part, const std::function<void(const Expr&
 // The blocks of word_bits tokens, each once for a token. Tokens are numbered as in the sequence.
 void PairLists::each_word(const TokenTile& tokens, const Selection& selection, const OfWord& body) const {
   const TokenTile sequence{c, Expr(Operand(0)), tokens.count, tokens.keys, tokens.behind};
-  Expr count = min(tokens.count - tokens.first, chunk_tokens);
+  Expr count = min(tokens.count - tokens.first, c.chunk);
   serial(ceildiv(count, word_bits), [&](Index word) {
     Shared listed({word_bits * width_}, i32), named({word_bits * width_}, i32);
     Expr first = tokens.first + word * word_bits;
@@ -77,7 +77,7 @@ void PairLists::each_word(const TokenTile& tokens, const Selection& selection, c
 }
 
 void PairLists::count(const Part& part, const TokenTile& tokens, const Selection& selection) const {
-  Expr chunk = part.first_chunk + tokens.first / chunk_tokens;
+  Expr chunk = part.first_chunk + tokens.first / c.chunk;
   Var all_pairs = 0;
   each_pass(part, [&](const Expr& begin) {
     Shared numbers({columns}, i32);
@@ -99,7 +99,7 @@ void PairLists::count(const Part& part, const TokenTile& tokens, const Selection
 
 // Where rows are few, most chunks have none, and often all.
 void PairLists::leave_empty(const Part& part, const TokenTile& tokens) const {
-  Expr own = (*chunk_pairs_)(part.head, part.first_chunk + tokens.first / chunk_tokens);
+  Expr own = (*chunk_pairs_)(part.head, part.first_chunk + tokens.first / c.chunk);
   Var all_pairs = 0;
   each_chunk(tokens, [&](const Expr& n, const Expr& exists) {
     all_pairs += select(exists, (*chunk_pairs_)(part.head, part.first_chunk + n), 0);
@@ -116,7 +116,7 @@ void PairLists::leave_empty(const Part& part, const TokenTile& tokens) const {
 // A few at a time, so that what is read of them is under way together.
 void PairLists::each_chunk(const TokenTile& tokens,
                            const std::function<void(const Expr& n, const Expr& exists)>& body) const {
-  Expr chunks = ceildiv(tokens.count, chunk_tokens);
+  Expr chunks = ceildiv(tokens.count, c.chunk);
   serial(ceildiv(chunks, chunks_at_a_time), [&](Index group) {
     for (int i = 0; i < chunks_at_a_time; ++i) {
       Expr n = group * chunks_at_a_time + i;
@@ -128,7 +128,7 @@ void PairLists::each_chunk(const TokenTile& tokens,
 // Of each block all pairs, and those of earlier chunks. Tiles are [runs, run_length + 1].
 void PairLists::add_up_chunks(const Part& part, const TokenTile& tokens, const Expr& begin, Shared& all_pairs,
                               Shared& cursors) const {
-  Expr own = tokens.first / chunk_tokens;
+  Expr own = tokens.first / c.chunk;
   parallel(runs, run_length, [&](Index run, Index i) {
     Expr block = begin + run * run_length + i;
     Var sum = 0, before = 0;

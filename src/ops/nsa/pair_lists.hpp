@@ -3,7 +3,8 @@
 // Two grids, a block of each for a chunk of tokens: the first counts the chunk's pairs of every block of
 // keys; the second adds these numbers up to where the lists begin, and where the chunk's pairs stand in them,
 // and writes the tokens there. Tokens ascend in every list, whatever the order of threads. Memory: two
-// numbers for every entry of the lists, and one for every block of keys and chunk.
+// numbers for every entry of the lists, and one for every block of keys and chunk, so chunks of long calls
+// are longer.
 //
 // Long lists, such as that of a block that every token selects, are cut into pieces, which have numbers: what
 // computes with lists can do so piece by piece.
@@ -15,8 +16,6 @@
 #include "ops/nsa/union.hpp"
 
 namespace tegula::ops {
-
-inline constexpr int chunk_tokens = 256;
 
 class PairLists {
  public:

@@ -53,6 +53,15 @@ std::int64_t tokens_in_memory(const NsaBackwardCall& call, const NsaSlotsKernel&
   return std::max(bytes_of_slots, nelements(t.q) * f32.bytes()) / of_token;
 }
 
+// Tokens of a chunk of pairs.
+int chunk_of(const NsaBackwardCall& call, const NsaSlotsKernel& kernel) {
+  const HeadTensors& t = call.forward.tensors;
+  const std::int64_t tokens = t.q.size(-3), keys = t.k.size(-3), block = kernel.forward.block,
+                     longest = call.kernel.forward.varlen ? std::min(call.forward.longest_keys, keys) : keys;
+  return rows_of_chunk(chunk_tokens, std::min(tokens, tokens_of_slots(call, kernel)),
+                       (longest + block - 1) / block, pair_counts_of_token * (tokens + keys));
+}
+
 }  // namespace
 
 bool takes_slots(const NsaBackwardCall& call) {
@@ -73,6 +82,7 @@ NsaSlotsKernel slots_kernel(const NsaBackwardCall& call) {
   f.lists = false, f.fewest = 1, f.least_gain = 0;
   kernel.queries = tile_rows / f.pack, kernel.keys = tile_keys;
   kernel.dlse = call.kernel.dlse, kernel.plus = call.kernel.window;
+  f.chunk = chunk_of(call, kernel);
   return kernel;
 }
 

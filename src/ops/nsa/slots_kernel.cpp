@@ -50,7 +50,7 @@ class Program {
   Expr most_keys() const { return f.varlen ? *longest_k : Expr(keys); }
   Expr most_queries() const { return f.varlen ? min(*longest_q, queries) : Expr(queries); }
   PairLists::Part part_of(const Expr& head, const Sequence& s) const {
-    Expr first_chunk = f.varlen ? s.first_row / chunk_tokens + s.number : s.number * chunks();
+    Expr first_chunk = f.varlen ? s.first_row / f.chunk + s.number : s.number * chunks();
     return {head, s.number, first_chunk, f.varlen ? s.first_row : s.b * queries, ceildiv(s.keys, f.block)};
   }
   void declare_options(const Extents& of_q, const Extents& vector, const Extents& of_k);
@@ -67,7 +67,7 @@ class Program {
     Expr first = number * f.block + part * c.keys;
     return {s, h, number, part, first, min(number * f.block + f.block, s.keys)};
   }
-  Expr chunks() const { return ceildiv(most_queries(), chunk_tokens); }
+  Expr chunks() const { return ceildiv(most_queries(), f.chunk); }
   Expr pieces() const { return pairs->pieces(most_queries(), ceildiv(most_keys(), f.block)); }
   int stats_width() const {
     return std::max(2 * f.pack, TokenRows::by_copy_engine(f.pack) ? fewest_stats : fewest_copied_stats);
@@ -112,8 +112,8 @@ Program::Program(const NsaSlotsKernel& instance) : c(instance), f(c.forward) {
       workspace("stats", {batch, queries, heads, stats_width()}, f32, {.zero = f.members < f.pack}));
   pairs.emplace(f,
                 PairLists::Extents{heads, batch * queries,
-                                   f.varlen ? queries / chunk_tokens + sequences() : batch * chunks(),
-                                   sequences(), ceildiv(most_keys(), f.block)},
+                                   f.varlen ? queries / f.chunk + sequences() : batch * chunks(), sequences(),
+                                   ceildiv(most_keys(), f.block)},
                 PairLists::Options{longest()});
   Expr all_pieces = PairLists::all_pieces(batch * queries, sequences(), pairs->width(), longest());
   const Extents of_piece{heads, all_pieces * c.parts(), c.keys};
@@ -184,10 +184,10 @@ void Program::pair_grids() {
     grid(chunks(), heads, sequences(), {.threads = 256}, [&](Index x, Index h, Index number) {
       const Sequence s = sequence(number);
       // The first chunk says of a sequence without tokens that it has no pairs.
-      if (f.varlen) exit_if(x > 0 && x * chunk_tokens >= s.count);
+      if (f.varlen) exit_if(x > 0 && x * f.chunk >= s.count);
       Selection selection{choice->slice(s.b, s.rows(), h, 0), {}};
       if (lengths) selection.counts.emplace(lengths->slice(s.b, s.rows(), h, 0));
-      body(part_of(h, s), TokenTile{f, x * chunk_tokens, s.count, s.keys, s.behind}, selection);
+      body(part_of(h, s), TokenTile{f, x * f.chunk, s.count, s.keys, s.behind}, selection);
     });
   };
   over_chunks([&](const auto&... all_of) { pairs->count(all_of...); });

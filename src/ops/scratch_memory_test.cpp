@@ -1,0 +1,140 @@
+// Memory that sparse calls take beside their tensors, of shapes alone: never more than dense kernels need,
+// and a few numbers for every entry of their lists.
+#include <gtest/gtest.h>
+
+#include <map>
+#include <set>
+#include <tuple>
+#include <utility>
+
+#include "ops/block_sparse/backward_call.hpp"
+#include "ops/block_sparse/tokens.hpp"
+#include "ops/common/plan.hpp"
+#include "ops/nsa/backward_call.hpp"
+#include "runtime/binding.hpp"
+
+namespace tegula::ops {
+namespace {
+
+constexpr std::int64_t group = 4, dim = 64, entries = 16, parts = 64;
+const std::set<std::string> results = {"out", "lse", "dq", "dk", "dv", "dscale"};
+
+// A tensor that nobody reads or writes.
+TensorRef promised(DType type, const Shape& shape) {
+  return TensorRef(reinterpret_cast<void*>(std::uintptr_t{1} << 20), type, shape, Device::cpu());
+}
+
+// Bytes of what a call of the kernel makes beside results, with its dims and scalars given by their names.
+double scratch_bytes(const lang::Kernel& kernel, const std::map<std::string, std::int64_t>& numbers) {
+  const Signature signature(kernel.ir());
+  std::vector<ir::Value> values;
+  for (const ir::VariablePtr& variable : signature.variables()) {
+    const auto number = numbers.find(variable->name);
+    values.push_back(ir::integer_value(i64, number == numbers.end() ? -1 : number->second));
+  }
+  double all = 0;
+  for (const ir::BufferPtr& buffer : signature.buffers()) {
+    if (buffer->role == ir::Role::input || results.contains(buffer->name)) continue;
+    double bytes = buffer->type.bytes();
+    for (const ir::Expr& extent : buffer->shape) {
+      const ir::Value value = HostExpr(extent, signature)(values);
+      EXPECT_FALSE(value.invalid || value.integer < 0) << buffer->name << " of " << kernel.name();
+      bytes *= static_cast<double>(value.integer);
+    }
+    all += bytes;
+  }
+  return all;
+}
+
+// A few numbers for every entry; for every token counts of chunks, and those of its rows.
+double allowed(std::int64_t tokens, std::int64_t entries_of_all) {
+  const std::int64_t of_token = 2 * counts_of_token + 16 + 4 * group;
+  return 5.0 * static_cast<double>(entries_of_all) * i32.bytes() +
+         static_cast<double>(of_token * tokens) * f32.bytes();
+}
+
+// Slots take what sums of dq in f32 would, or a fixed size whatever a call is; long lists a little more.
+double allowed_of_slots(std::int64_t tokens) {
+  const auto sums = static_cast<double>(tokens * group * dim * f32.bytes());
+  return 1.25 * std::max(sums, static_cast<double>(bytes_of_slots));
+}
+
+class ScratchMemory : public testing::TestWithParam<std::tuple<std::int64_t, DType, Target>> {};
+
+// What a call is given.
+struct Given {
+  TensorRef q, k, lse;
+  std::map<std::string, std::int64_t> numbers;
+
+  Given(DType type, std::int64_t tokens)
+      : q(promised(type, {1, tokens, group, dim})),
+        k(promised(type, {1, tokens, 1, dim})),
+        lse(promised(f32, {1, group, tokens})),
+        numbers{{"batch", 1},           {"queries", tokens},
+                {"tokens", tokens},     {"keys", tokens},
+                {"kv_heads", 1},        {"group", group},
+                {"entries", entries},   {"parts", parts},
+                {"all_tokens", tokens}, {"part_tokens", tokens / parts}} {}
+  BackwardTensors results() const { return {q, q, lse, std::nullopt}; }
+};
+
+void expect_slots_fit(const NsaBackwardCall& call, Given in, double most) {
+  const NsaSlotsKernel kernel = slots_kernel(call);
+  const std::int64_t tokens = std::exchange(in.numbers["tokens"], tokens_of_slots(call, kernel));
+  EXPECT_LE(scratch_bytes(nsa_slots_kernel(kernel), in.numbers), most + allowed_of_slots(tokens));
+}
+
+TEST_P(ScratchMemory, OfGradientsOfBlocksGrowsWithTheirEntries) {
+  const auto [tokens, type, target] = GetParam();
+  for (const auto& [q_block, k_block] :
+       {std::pair(1, 1), std::pair(1, 16), std::pair(16, 1), std::pair(1, 64), std::pair(64, 64)}) {
+    SCOPED_TRACE(testing::Message() << q_block << " x " << k_block);
+    const std::int64_t rows = tokens / q_block;
+    Given in(type, tokens);
+    in.numbers["q_blocks"] = rows;
+    const BlockSparseOptions options{.q_block = q_block,
+                                     .k_block = k_block,
+                                     .indices = promised(i32, {1, 1, rows, entries}),
+                                     .target = target};
+    const BlockSparseBackwardCall call =
+        prepare_block_sparse_backward(in.results(), in.q, in.k, in.k, options);
+    const double most = allowed(tokens, rows * entries);
+    const auto selection = call.kernel.forward.listed ? as_selection(call) : std::nullopt;
+    EXPECT_EQ(selection.has_value(),
+              target == Target::cuda() && type == bf16 && q_block == 1 && k_block == 64);
+    if (selection)
+      expect_slots_fit(*selection, in, most);
+    else
+      EXPECT_LE(scratch_bytes(block_sparse_backward_kernel(call.kernel), in.numbers), most);
+  }
+}
+
+TEST_P(ScratchMemory, OfTokensGrowsWithTheirEntries) {
+  const auto [tokens, type, target] = GetParam();
+  const TensorRef lists = promised(i32, {1, tokens, 1, entries});
+  const double most = allowed(tokens, tokens * entries);
+  const Given in(type, tokens);
+  for (const int block : {1, 16, 64}) {
+    SCOPED_TRACE(block);
+    const NsaSelectedOptions options{.block_size = block, .target = target};
+    for (const bool dscale : {false, true}) {
+      const NsaBackwardCall call =
+          prepare_nsa_backward(in.results(), in.q, in.k, in.k, lists, options, {.scale_gradient = dscale});
+      if (target == Target::cuda() && takes_slots(call))
+        expect_slots_fit(call, in, most);
+      else
+        EXPECT_LE(scratch_bytes(nsa_backward_kernel(call.kernel), in.numbers), most) << dscale;
+    }
+    const NsaCall forward = prepare_nsa(in.q, in.k, in.k, lists, options, target == Target::cuda());
+    EXPECT_EQ(forward.kernel.divides(), target == Target::cuda() && type == bf16 && block == 64);
+    EXPECT_LE(scratch_bytes(nsa_kernel(forward.kernel), in.numbers), most);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Lengths, ScratchMemory,
+    testing::Combine(testing::Values(1 << 16, 1 << 17, 1 << 18, 1 << 19, 1 << 20, 1 << 22),
+                     testing::Values(bf16, f32), testing::Values(Target::cpu(), Target::cuda())));
+
+}  // namespace
+}  // namespace tegula::ops
