@@ -221,7 +221,7 @@ def topk_blocks(
 
     Args:
         scores: float32 [batch, heads, q_blocks, k_blocks], as of ``block_scores``.
-        count: blocks of a row.
+        count: blocks of a row, at most as many as there are, or 4096 where there are fewer.
         keep_first, keep_diagonal: block 0, and the block of the last key that stands at or before the last query of
             the row, are chosen before all others if their score is not -inf.
         q_block_size, k_block_size, key_offset: they determine that block; key_offset is keys - queries.

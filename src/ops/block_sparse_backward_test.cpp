@@ -239,6 +239,12 @@ TEST(BlockSparseBackward, RefusesWrongCalls) {
                  name + "'dout': expected the shape of q");
   expect_refusal(call(q, lse.to(f16), {.indices = indices}), name + "'lse': expected dtype f32");
   expect_refusal(call(q, lse, {.indices = indices}, {.dv = q}), name + "'dv': expected the shape of v");
+  const Tensor own = Tensor::zeros({1, 30, 2, 16}, f32), dout = q.clone();
+  const std::string apart = "': expected memory of its own, not that of ";
+  expect_refusal(call(q, lse, {.indices = indices}, {.dk = own.ref(), .dv = own.ref()}),
+                 name + "'dk" + apart + "dv");
+  expect_refusal(call(dout, lse, {.indices = indices}, {.dq = dout.ref()}), name + "'dq" + apart + "dout");
+  expect_refusal(call(dout, lse, {.indices = indices}, {.dv = k.ref()}), name + "'dv" + apart + "k");
   expect_refusal(call(q, lse, {.indices = indices}, {.dsinks = lse}), name + "'dsinks': expected no dsinks");
 }
 

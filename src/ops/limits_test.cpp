@@ -13,6 +13,7 @@ struct Limit {
   DType type = bf16;
   std::int64_t heads = 1, dim = 64, dim_v = 64, entries = 2;
   OptionTexts options = {};
+  bool per_head = false;  // lists of every query head
   std::int64_t queries = 70, keys = 300;
   bool packed = false;  // of block-sparse attention
 
@@ -20,12 +21,56 @@ struct Limit {
     std::string text = op + "_" + std::string(type.name()) + "_h" + std::to_string(heads) + "_d" +
                        std::to_string(dim) + "_v" + std::to_string(dim_v) + "_e" + std::to_string(entries);
     for (const auto& [option, value] : options) text += "_" + option + "_" + value;
-    return packed ? text + "_packed" : text;
+    return text + (per_head ? "_per_head" : "") + (packed ? "_packed" : "");
   }
   bool is(const std::string& what) const { return op.find(what) != std::string::npos; }
 };
 
 void PrintTo(const Limit& row, std::ostream* out) { *out << row.name(); }
+
+// Groups of up to 256 heads, whose rows may be more than a tile has room for.
+void add_groups(std::vector<Limit>& rows) {
+  struct Call {
+    const char* op;
+    OptionTexts options;
+    bool per_head = false;
+  };
+  const std::vector<Call> calls = {
+      {"attention", {}},
+      {"attention_backward", {}},
+      {"block_sparse_attention", {}},
+      {"block_sparse_attention", {{"q_block", "1"}}},
+      {"block_sparse_attention", {{"q_block", "16"}, {"k_block", "16"}}},
+      {"block_sparse_attention_backward", {}},
+      {"block_sparse_attention_backward", {{"q_block", "1"}}},
+      {"block_sparse_attention_backward", {{"q_block", "16"}, {"k_block", "16"}}},
+      {"block_sparse_attention", {{"q_block", "256"}, {"k_block", "256"}}, true},
+      {"block_sparse_attention_backward", {{"q_block", "256"}, {"k_block", "256"}}, true},
+      {"block_sparse_attention_backward", {{"q_block", "1"}, {"k_block", "1"}}},
+      {"nsa_selected_attention", {}},
+      {"nsa_selected_attention", {{"block_size", "48"}, {"window", "40"}}},
+      {"nsa_selected_attention_backward", {}},
+      {"nsa_selected_attention_backward", {{"window", "40"}}},
+      {"nsa_selected_attention_backward", {{"block_size", "256"}, {"scale_gradient", "true"}}},
+      {"nsa_selected_attention_backward", {{"scale_gradient", "true"}}},
+      {"nsa_selected_attention_backward",
+       {{"block_size", "48"}, {"window", "40"}, {"scale_gradient", "true"}}},
+      {"nsa_selected_attention_backward", {{"window", "40"}, {"repeats", "true"}}, true}};
+  auto add = [&](DType type, std::int64_t d, std::int64_t dv, std::int64_t heads, std::int64_t entries) {
+    for (const Call& call : calls)
+      rows.push_back({call.op, type, heads, d, dv, entries, call.options, call.per_head});
+  };
+  for (DType type : {bf16, f32})
+    for (const auto& [d, dv] :
+         {std::pair(64, 64), std::pair(192, 128), std::pair(256, 256), std::pair(512, 512)})
+      for (std::int64_t heads : {1, 16, 48, 64, 65, 96, 128, 200, 256}) add(type, d, dv, heads, 16);
+  for (const auto& [d, dv] : {std::pair(100, 72), std::pair(128, 128), std::pair(384, 64)})
+    for (std::int64_t heads : {16, 65, 200}) add(f16, d, dv, heads, 16);
+  for (DType type : {bf16, f32})
+    for (std::int64_t d : {256, 512})
+      for (std::int64_t heads : {16, 64, 256})
+        for (std::int64_t entries : {200, 1024}) add(type, d, d, heads, entries);
+}
 
 std::vector<Limit> table() {
   std::vector<Limit> rows;
@@ -71,6 +116,7 @@ std::vector<Limit> table() {
                     .options = {{"q_block", "1"}, {"k_block", "128"}},
                     .packed = true});
   }
+  add_groups(rows);
   return rows;
 }
 
@@ -81,20 +127,25 @@ Tensors inputs_of(const Limit& row) {
   Tensors in{{"q", of(row.queries, row.heads, row.dim)}, {"k", of(row.keys, 1, row.dim)}};
   if (row.op == "block_scores") return in;
   in.emplace("v", of(row.keys, 1, row.dim_v));
+  const std::int64_t choosing = row.per_head ? row.heads : 1;
   if (row.is("block_sparse")) {
-    const bool single = row.options.count("q_block") > 0;
-    in.emplace("indices",
-               Tensor::zeros({1, 1, single ? row.queries : (row.queries + 63) / 64, row.entries}, i32));
+    const auto given = row.options.find("q_block");
+    const std::int64_t block = given == row.options.end() ? 64 : std::stoi(given->second);
+    in.emplace("indices", Tensor::zeros({1, choosing, (row.queries + block - 1) / block, row.entries}, i32));
   }
   if (row.packed) {
     in.emplace("cu_seqlens_q", Tensor::from<std::int32_t>({0, static_cast<std::int32_t>(row.queries)}));
     in.emplace("cu_seqlens_k", Tensor::from<std::int32_t>({0, static_cast<std::int32_t>(row.keys)}));
   }
-  if (row.is("nsa")) in.emplace("block_indices", Tensor::zeros({1, row.queries, 1, row.entries}, i32));
+  if (row.is("nsa")) in.emplace("block_indices", Tensor::zeros({1, row.queries, choosing, row.entries}, i32));
   if (!row.is("backward")) return in;
   for (const char* name : {"out", "dout"}) in.emplace(name, of(row.queries, row.heads, row.dim_v));
   in.emplace("lse", Tensor::empty(
                         row.packed ? Shape{row.heads, row.queries} : Shape{1, row.heads, row.queries}, f32));
+  if (row.options.count("window") == 0) return in;
+  for (const char* name : {"window_out", "window_dout"})
+    in.emplace(name, of(row.queries, row.heads, row.dim_v));
+  in.emplace("window_lse", Tensor::empty({1, row.heads, row.queries}, f32));
   return in;
 }
 

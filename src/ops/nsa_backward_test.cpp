@@ -88,6 +88,14 @@ std::vector<Row> table() {
                   .packed = true,
                   .dlse = true,
                   .dscale = true});
+  rows.push_back({.name = "more heads than a tile has rows",
+                  .tokens = 4,
+                  .keys = 40,
+                  .heads = 260,
+                  .dim = 8,
+                  .dim_v = 8,
+                  .options = {.block_size = 16, .window = 6},
+                  .dscale = true});
   rows.push_back({.name = "no entries", .entries = 0, .options = {.block_size = 16}});
   const std::size_t count = rows.size();
   for (std::size_t i = 0; i < count; i += 5) {
@@ -218,6 +226,35 @@ TEST_P(NsaBackwardRows, AgreeWithTheFormulaThroughSlots) {
   }
 }
 
+// Heads that find no room in one tile are one after the other, so that they share the gradient of a scale.
+TEST_P(NsaBackwardRows, AgreeWithTheFormulaHeadByHead) {
+  const Row& row = GetParam();
+  if (!row.dscale || row.per_query_head || row.heads == row.kv_heads) return;
+  for (Target target : test_targets()) {
+    SCOPED_TRACE(row.name + " " + std::string(target.name()));
+    Given in(row);
+    in.options.target = target;
+    NsaBackwardCall call =
+        prepare_nsa_backward({in.dout.inside, in.out.inside, in.lse.inside, in.more.dlse}, in.q.inside,
+                             in.k.inside, in.v.inside, in.indices.inside, in.options, in.more);
+    call.kernel.forward.pack = call.kernel.forward.members = 1;
+    const GradientOutputs outputs =
+        make_gradients(Arguments("test"), call.forward.tensors, row.options.layout, {});
+    const Tensor dscale = Tensor::empty(in.indices.inside.shape(), f32);
+    const TensorRef ordered = row.packed ? dscale.ref() : as_bshd(dscale, row.options.layout);
+    run_two_passes(call, in.options, outputs, split_heads(ordered, ordered.rank() - 2, 1));
+    auto by_formula = [&](DType steps) {
+      return reference::nsa_selected_attention_backward(in.dout.inside, in.q.inside, in.k.inside, in.v.inside,
+                                                        in.indices.inside, in.options, in.more, steps);
+    };
+    const NsaSelectedGradients exact = by_formula(f64), plain = by_formula(row.type);
+    expect_close("dq", outputs.result.dq, exact.dq, plain.dq, row.type);
+    expect_close("dk", outputs.result.dk, exact.dk, plain.dk, row.type);
+    expect_close("dv", outputs.result.dv, exact.dv, plain.dv, row.type);
+    expect_close("dscale", dscale, exact.dscale, plain.dscale, f32);
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Table, NsaBackwardRows, testing::ValuesIn(table()));
 
 // Of the formula: its forward is changed in one element at a time.
@@ -298,6 +335,33 @@ TEST(NsaBackward, ScaleGradientIsThatOfAFactor) {
   const NsaSelectedGradients result = nsa_selected_attention_backward(
       dout, q, k, k, indices, forward.out, forward.lse, options, {.scale_gradient = true});
   EXPECT_NEAR(sum_of_products(result.dscale, Tensor::full({1, 12, 2, 1}, f64, 1)), of_q, 1e-3);
+}
+
+// Calls of several kernels, which see parts of their tensors, know that all of them are apart.
+TEST(NsaBackward, RefusesSharedOutputs) {
+  const Tensor q = Tensor::zeros({1, 20, 4, 16}, f32), k = Tensor::zeros({1, 20, 4, 16}, f32);
+  const Tensor indices = Tensor::zeros({1, 20, 4, 3}, i32), lse = Tensor::zeros({1, 4, 20}, f32),
+               dout = Tensor::zeros({1, 40, 4, 16}, f32), out = Tensor::zeros({1, 20, 4, 16}, f32);
+  auto call = [&](NsaSelectedBackwardOptions more) {
+    more.scale_gradient = more.dscale.has_value();
+    return
+        [=] { nsa_selected_attention_backward(dout.slice(1, 0, 20), q, k, k, indices, out, lse, {}, more); };
+  };
+  const TensorRef behind = dout.ref().slice(1, 19, 39);
+  const std::string of = "nsa_selected_attention_backward, argument '",
+                    apart = "': expected memory of its own, not that of ";
+  const Tensor own = Tensor::zeros({1, 20, 4, 16}, f32);
+  expect_refusal(call({.dq = behind}), of + "dq" + apart + "dout");
+  expect_refusal(call({.dk = behind}), of + "dk" + apart + "dout");
+  expect_refusal(call({.dq = own.ref(), .dv = own.ref()}), of + "dq" + apart + "dv");
+  expect_refusal(call({.dk = own.ref(), .dv = own.ref()}), of + "dk" + apart + "dv");
+  expect_refusal(call({.dv = k.ref()}), of + "dv" + apart + "k");
+  expect_refusal(call({.dlse = lse.ref(), .dq = out.ref()}), of + "dq" + apart + "out");
+  const TensorRef on_indices(indices.ref().data, f32, indices.shape());
+  expect_refusal(call({.dscale = on_indices}), of + "dscale" + apart + "block_indices");
+  const TensorRef on_own(own.ref().data, f32, indices.shape());
+  expect_refusal(call({.dk = own.ref(), .dscale = on_own}), of + "dk" + apart + "dscale");
+  EXPECT_EQ(refusal(call({.dq = own.ref(), .dk = dout.ref().slice(1, 20, 40)})), "not refused");
 }
 
 TEST(NsaBackward, RefusesWrongCalls) {

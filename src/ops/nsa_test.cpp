@@ -313,9 +313,36 @@ TEST(Nsa, RefusesBeforeItsWindowIsWritten) {
                  name + "'block_counts': expected a tensor on cpu, as q");
   expect_refusal(call(indices, {.out = elsewhere(q.ref())}), name + "'out': expected a tensor on cpu");
   expect_refusal(call(indices, {.out = q.ref()}), name + "'out': expected memory of its own, not that of q");
-  expect_refusal(call(indices, {.lse = lse.ref(), .window_lse = elsewhere(lse.ref())}),
+  const Tensor window_lse = lse.clone();
+  expect_refusal(call(indices, {.lse = lse.ref(), .window_lse = elsewhere(window_lse.ref())}),
                  "'lse': expected a tensor");
+  const std::string apart = "expected memory of its own, not that of ";
+  expect_refusal(call(indices, {.out = window_out.ref()}), name + "'out': " + apart + "window_out");
+  expect_refusal(call(indices, {.lse = lse.ref(), .window_lse = lse.ref()}),
+                 name + "'lse': " + apart + "window_lse");
+  expect_refusal(call(indices, {.window_lse = window_out.ref()}), name + "'window_out': " + apart);
+  const TensorRef on_indices(indices.ref().data, f32, lse.shape());
+  expect_refusal(call(indices, {.lse = on_indices}), name + "'lse': " + apart + "block_indices");
+  expect_refusal(call(indices, {.window_lse = on_indices}),
+                 name + "'window_lse': " + apart + "block_indices");
+  const TensorRef repeated = Tensor::zeros({1, 1, 1, 16}, f32).ref().expand({1, 20, 4, 16});
+  expect_refusal(call(indices, {.out = repeated}), name + "'out': expected elements that share no memory");
   for (const float x : window_out.values<float>()) ASSERT_EQ(x, 7);
+}
+
+// Outputs may be parts of one tensor.
+TEST(Nsa, WritesOutputsSideBySide) {
+  const Tensor q = Tensor::random_normal({1, 20, 4, 16}, f32, 1),
+               k = Tensor::random_normal({1, 30, 2, 16}, f32, 2);
+  const Tensor indices = Tensor::random_integers({1, 20, 2, 3}, i32, 3, -1, 2);
+  const Tensor outs = Tensor::zeros({1, 20, 8, 16}, f32), lses = Tensor::zeros({2, 4, 20}, f32);
+  NsaSelectedOptions options{.block_size = 16, .window = 5};
+  const NsaSelectedResult apart = nsa_selected_attention(q, k, k, indices, options);
+  options.out = outs.slice(2, 0, 4), options.window_out = outs.slice(2, 4, 8);
+  options.lse = lses.slice(0, 0, 1), options.window_lse = lses.slice(0, 1, 2);
+  nsa_selected_attention(q, k, k, indices, options);
+  EXPECT_TRUE(equal(outs.slice(2, 0, 4), apart.out) && equal(outs.slice(2, 4, 8), apart.window_out));
+  EXPECT_TRUE(equal(lses.slice(0, 0, 1), apart.lse) && equal(lses.slice(0, 1, 2), apart.window_lse));
 }
 
 }  // namespace

@@ -83,6 +83,14 @@ TEST(Selection, RefusesWrongCalls) {
   expect_refusal([&] { topk_blocks(scores.to(f16), 1); },
                  "topk_blocks, argument 'scores': expected dtype f32");
   expect_refusal([&] { topk_blocks(scores, -1); }, "argument 'count': expected a number of blocks");
+  for (const std::int64_t count : {4097, 1 << 29, 1 << 30})
+    expect_refusal([&] { topk_blocks(scores, count); },
+                   "argument 'count': expected a number of blocks from 0 to 4096: there are 3, given " +
+                       std::to_string(count));
+  EXPECT_EQ(topk_blocks(scores, 4096).shape(), (Shape{1, 1, 2, 4096}));
+  const Tensor many = Tensor::zeros({1, 1, 1, 5000}, f32);
+  EXPECT_EQ(topk_blocks(many, 5000).shape(), many.shape());
+  expect_refusal([&] { topk_blocks(many, 5001); }, "from 0 to 5000: there are 5000, given 5001");
   expect_refusal([&] { topk_blocks(scores.select(0, 0), 1); }, "argument 'scores': expected rank 4");
   expect_refusal(
       [&] {

@@ -40,7 +40,8 @@ struct NsaSelectedResult {
 // The selecting heads are those of k, for all query heads of a group, or those of q. Block i holds the keys i
 // · block_size … (i + 1) · block_size − 1. Entries stand in any order; negative ones, those past the last
 // key, and blocks that lie wholly behind a causal query select nothing. A query that sees no key has output 0
-// and lse −∞. Wrong shapes, dtypes or options are an ArgumentError.
+// and lse −∞. Wrong shapes, dtypes or options are an ArgumentError, and so is an output that shares memory
+// with an input or another output.
 NsaSelectedResult nsa_selected_attention(const TensorRef& q, const TensorRef& k, const TensorRef& v,
                                          const TensorRef& block_indices,
                                          const NsaSelectedOptions& options = {});

@@ -27,8 +27,8 @@ struct NsaSelectedGradients {
 // and v, where out and lse are the results of nsa_selected_attention(q, k, v, block_indices, options). The
 // sums of a gradient are formed in one order, so that results are equal bit by bit in every run. The lists
 // are turned round by the kernel itself. dout has the shape and dtype of out. The outputs named in the
-// options have no effect here. Wrong shapes, dtypes or options are an ArgumentError, as is a gradient of
-// scales of heads that share their lists but no tile.
+// options have no effect here. Wrong shapes, dtypes or options are an ArgumentError, and so is an output that
+// shares memory with an input or another output.
 NsaSelectedGradients nsa_selected_attention_backward(const TensorRef& dout, const TensorRef& q,
                                                      const TensorRef& k, const TensorRef& v,
                                                      const TensorRef& block_indices, const TensorRef& out,

@@ -33,8 +33,8 @@ struct TopkBlocksOptions {
 
 // The `count` largest scores of every row of f32 [batch, heads, q_blocks, k_blocks]: i32 [batch, heads,
 // q_blocks, count], block numbers in ascending order, −1 after them where fewer exist. Exact; of equal scores
-// the lower block wins. Scores of −∞ and NaN are never chosen. Wrong shapes, dtypes or a negative count are
-// an ArgumentError.
+// the lower block wins. Scores of −∞ and NaN are never chosen. Wrong shapes, dtypes, a negative count or one
+// above 4096 and the number of blocks are an ArgumentError.
 Tensor topk_blocks(const TensorRef& scores, std::int64_t count, const TopkBlocksOptions& options = {});
 
 }  // namespace tegula::ops

@@ -168,6 +168,18 @@ AttentionGradients block_sparse_attention_backward(const TensorRef& dout, const 
   check_block_sparse_indices(args, call.forward, options);
   args.check(!gradients.dsinks, "dsinks", "no dsinks without sinks", "dsinks", "leave it out");
   GradientOutputs outputs = make_gradients(args, t, options.layout, gradients);
+  if (gradients.dq || gradients.dk || gradients.dv)
+    args.check_apart({{"dq", gradients.dq}, {"dk", gradients.dk}, {"dv", gradients.dv}},
+                     {{"dout", dout},
+                      {"q", q},
+                      {"k", k},
+                      {"v", v},
+                      {"indices", options.indices},
+                      {"mask", options.mask},
+                      {"counts", options.counts},
+                      {"out", out},
+                      {"lse", lse},
+                      {"dlse", gradients.dlse}});
   outputs.result.dsinks = Tensor::empty({0}, f32);
   if (nelements(t.q) > 0 || nelements(t.k) > 0) run_block_sparse_backward(call, options, outputs);
   return outputs.result;

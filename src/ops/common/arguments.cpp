@@ -51,13 +51,19 @@ void Arguments::check_device(const std::string& name, const TensorRef& tensor) c
            "copy it there");
 }
 
-void Arguments::check_apart(const char* name, const std::optional<TensorRef>& output,
-                            const Named& others) const {
-  if (!output) return;
-  for (const auto& [other, tensor] : others) {
-    if (share_bytes(*output, tensor))
-      refuse(name, fmt::format("memory of its own, not that of {}", other), describe(*output),
-             "pass another tensor");
+void Arguments::check_apart(const Named& outputs, const Named& inputs) const {
+  for (auto output = outputs.begin(); output != outputs.end(); ++output) {
+    if (!output->second) continue;
+    if (overlaps_itself(*output->second))
+      refuse(output->first, "elements that share no memory", describe(*output->second),
+             "pass a tensor without repetition");
+    auto check_against = [&](const auto& other) {
+      if (other.second && share_bytes(*output->second, *other.second))
+        refuse(output->first, fmt::format("memory of its own, not that of {}", other.first),
+               describe(*output->second), "pass another tensor");
+    };
+    std::for_each(inputs.begin(), inputs.end(), check_against);
+    std::for_each(output + 1, outputs.end(), check_against);
   }
 }
 

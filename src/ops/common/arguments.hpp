@@ -39,9 +39,10 @@ class Arguments {
   void check_device(const std::string& name, const TensorRef& tensor) const;
   void check_contiguous_features(const std::string& name, const TensorRef& tensor) const;
 
-  using Named = std::vector<std::pair<const char*, TensorRef>>;
-  // The output, where the caller has given one, shares no memory with these.
-  void check_apart(const char* name, const std::optional<TensorRef>& output, const Named& others) const;
+  using Named = std::vector<std::pair<const char*, std::optional<TensorRef>>>;
+  // Outputs that the caller has given share no memory with inputs, each other or themselves. A kernel checks
+  // its own tensors: this is for calls of several, none of which may run before all are known to be right.
+  void check_apart(const Named& outputs, const Named& inputs) const;
 
   // The tensor to write: the caller's, which must fit, or a new one on the device.
   Tensor output(const std::string& name, const std::optional<TensorRef>& given, const Shape& shape,

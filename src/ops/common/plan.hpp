@@ -18,6 +18,8 @@ inline constexpr int warp_group_rows = 64;
 inline constexpr int most_dim_of_128_rows = 448;
 // Of a GPU's shared memory, for the tiles of a step.
 inline constexpr std::int64_t bytes_of_tiles = 192 << 10;
+// Of all shared memory of a block, but what it has for barriers and alignment.
+inline constexpr std::int64_t bytes_of_block = 221 << 10;
 // Of a GPU's memory, that slots of tokens may take whatever a call is.
 inline constexpr std::int64_t bytes_of_slots = std::int64_t{1} << 30;
 

@@ -3,24 +3,14 @@
 #include "ops/common/functions.hpp"
 #include "ops/common/plan.hpp"
 #include "ops/nsa/backward_call.hpp"
+#include "ops/nsa/backward_plan.hpp"
 
 namespace tegula::ops {
 
 namespace {
 
 constexpr char op[] = "nsa_selected_attention_backward";
-constexpr int usual_extent = 64;  // of a tile of the pass over keys
 constexpr double most_entries = 2147483648.0;
-
-// Tiles of keys; on a GPU those of queries meet no larger ones.
-void plan_keys(bool on_gpu, NsaBackwardKernel& kernel) {
-  NsaKernel& f = kernel.forward;
-  const int extent =
-      on_gpu ? fitting_extent(usual_extent, std::max(f.dim, f.dim_v), f.compute.bytes()) : usual_extent;
-  kernel.keys = std::min(f.block, tile_of_blocks(f.block, extent).extent);
-  kernel.queries = std::max(1, extent / f.pack);
-  if (extent < usual_extent) f.keys = tile_of_blocks(f.block, std::min(f.keys, extent)).extent;
-}
 
 void plan_lists(NsaBackwardCall& call) {
   const HeadTensors& t = call.forward.tensors;
@@ -52,10 +42,6 @@ void check_sums(const Arguments& args, const NsaBackwardCall& call, const NsaSel
              "fewer than 2^31 entries of a head, of all batches together", choice, "split the batch");
   args.check(given.scale_gradient || !given.dscale, "dscale", "scale_gradient with it", "dscale alone",
              "set scale_gradient");
-  const bool divided = call.kernel.forward.pack == 1 && call.forward.tensors.group() > 1;
-  args.check(!given.scale_gradient || call.forward.per_query_head || !divided, "scale_gradient",
-             "heads of a group that share a tile", worded("a group of {}", call.forward.tensors.group()),
-             "select for every query head");
 }
 
 void plan_window(const NsaSelectedOptions& options, const NsaSelectedBackwardOptions& given,
@@ -112,7 +98,8 @@ NsaBackwardCall prepare_nsa_backward(const BackwardTensors& given, const TensorR
   auto of_heads = [&](const TensorRef& tensor) { return one ? tensor.slice(members_at, 0, 1) : tensor; };
   call.choice = of_heads(call.forward.choice);
   if (kernel.forward.counts) call.counts = of_heads(call.forward.counts);
-  plan_keys(runs_on_gpu(options.target, q.device), kernel);
+  const bool on_gpu = runs_on_gpu(options.target, q.device);
+  plan_two_passes(on_gpu, kernel.forward.varlen ? call.forward.longest : t.q.size(1), kernel);
   plan_lists(call);
   check_sums(args, call, gradients);
   return call;
@@ -166,6 +153,24 @@ NsaSelectedGradients nsa_selected_attention_backward(const TensorRef& dout, cons
                               Tensor::empty({0}, f32)};
   TensorRef dscale;
   if (call.kernel.dscale) dscale = dscale_of(args, call, block_indices, options, gradients, result.dscale);
+  if (gradients.dq || gradients.dk || gradients.dv || gradients.dscale)
+    args.check_apart(
+        {{"dq", gradients.dq}, {"dk", gradients.dk}, {"dv", gradients.dv}, {"dscale", gradients.dscale}},
+        {{"dout", dout},
+         {"q", q},
+         {"k", k},
+         {"v", v},
+         {"block_indices", block_indices},
+         {"block_counts", options.block_counts},
+         {"out", out},
+         {"lse", lse},
+         {"dlse", gradients.dlse},
+         {"window_dout", gradients.window_dout},
+         {"window_out", gradients.window_out},
+         {"window_lse", gradients.window_lse},
+         {"window_dlse", gradients.window_dlse},
+         {"cu_seqlens_q", options.cu_seqlens_q},
+         {"cu_seqlens_k", options.cu_seqlens_k}});
   if (nelements(t.q) == 0 && nelements(t.k) == 0) return result;
   if (runs_on_gpu(options.target, q.device) && takes_slots(call)) {
     const NsaSlotsKernel kernel = slots_kernel(call);

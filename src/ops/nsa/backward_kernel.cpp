@@ -65,8 +65,8 @@ void NsaBackwardProgram::run() {
   delta_grid();  // beside the one before
   inverse->record_rows();
   Expr most_queries = f.varlen ? *longest_q : Expr(queries), most_keys = f.varlen ? *longest_k : Expr(keys);
-  grid(ceildiv(most_queries, f.queries), f.pack > 1 ? Expr(heads) : heads * *group, sequences(),
-       [&](Index x, Index h, Index b) { query_block(x, h, b); });
+  grid(ceildiv(most_queries, f.queries), f.pack > 1 || c.in_turns() ? Expr(heads) : heads * *group,
+       sequences(), [&](Index x, Index h, Index b) { query_block(x, h, b); });
   const int tiles = ceildiv(f.block, c.keys);
   grid(ceildiv(most_keys, f.block) * tiles, heads, sequences(),
        [&](Index x, Index h, Index b) { key_block(x, h, b); });

@@ -17,6 +17,9 @@ struct NsaBackwardKernel {
   bool dscale = false;
   int chunk = inverse_rows;  // tokens whose entries are counted together
 
+  // Heads that select alike and share no tile are one after the other in a block, where their gradients of a
+  // scale meet.
+  bool in_turns() const { return dscale && !per_query_head && forward.pack == 1; }
   GradientTiles query_tiles() const {
     return {forward.compute, forward.dim, forward.dim_v, forward.pack, forward.queries, forward.keys};
   }

@@ -46,6 +46,16 @@ class NsaBackwardProgram {
   void delta_grid();
   InverseLists turned_lists() const;
   void query_block(const lang::Index& x, const lang::Index& h, const lang::Index& b);
+  // A tile of queries, of one head or of those of a group.
+  struct QueryRows {
+    HeadViews of;
+    QueryGradient sums;
+    QueryGradient::Branch branch;
+
+    QueryRows(const NsaBackwardProgram& p, const HeadViews& views, const lang::Expr& first);
+  };
+  void meet_blocks(QueryRows& rows, const TokenTile& tokens, UnionList& chosen,
+                   std::optional<lang::Shared>& scales) const;
   ScoreGradient::Mask key_mask(const BlockTile& tile, const TokenTile& tokens, UnionList& chosen) const;
   void add_window(QueryGradient& sums, const HeadViews& of, const TokenTile& tokens) const;
   void write_dscale(const TokenTile& tokens, const Selection& selection, const lang::Tensor& to,

@@ -47,17 +47,33 @@ void add_scales(const NsaKernel& f, const BlockTile& tile, const Expr& count, co
 
 }  // namespace
 
+namespace {
+
+QueryGradient loaded(const GradientTiles& tiles, const ScoreGradient& gradient, const Tensor& q,
+                     const Expr& first) {
+  QueryGradient sums(tiles, gradient);
+  sums.load(q, first);
+  return sums;
+}
+
+}  // namespace
+
+NsaBackwardProgram::QueryRows::QueryRows(const NsaBackwardProgram& p, const HeadViews& views,
+                                         const Expr& first)
+    : of(views),
+      sums(loaded(p.c.query_tiles(), p.gradient(), views.of_queries(*p.q), first)),
+      branch(p.c.query_tiles(), views.of_queries(*p.own.dout), views.vector(*p.own.base),
+             views.vector(*p.own.delta), first) {}
+
 void NsaBackwardProgram::query_block(const Index& x, const Index& h, const Index& b) {
-  Expr kv_head = f.pack > 1 ? Expr(h) : h / *group, member = f.pack > 1 ? Expr(Operand(0)) : h % *group;
+  const bool whole_group = f.pack > 1 || c.in_turns();
+  Expr kv_head = whole_group ? Expr(h) : h / *group, member = whole_group ? Expr(Operand(0)) : h % *group;
   HeadViews of{rows_of(b), kv_head, f.pack > 1 ? Slot(all) : Slot(member)};
-  Tensor q_of = of.of_queries(*q), k_of = of.of_keys(*k), v_of = of.of_keys(*v);
-  TokenTile tokens{f, x * f.queries, q_of.extent(0), k_of.extent(0)};
+  TokenTile tokens{f, x * f.queries, of.of_queries(*q).extent(0), of.of_keys(*k).extent(0)};
   assert_promise(b);
   if (f.varlen) exit_if(tokens.first >= tokens.count);
-  QueryGradient sums(c.query_tiles(), gradient());
-  sums.load(q_of, tokens.first);
-  QueryGradient::Branch branch(c.query_tiles(), of.of_queries(*own.dout), of.vector(*own.base),
-                               of.vector(*own.delta), tokens.first);
+  std::optional<QueryRows> own_rows;
+  if (!c.in_turns()) own_rows.emplace(*this, of, tokens.first);
   Expr selector = c.per_query_head ? member : Expr(Operand(0));
   Selection selection = selection_of(of.rows, kv_head, selector);
   UnionList chosen(tokens, selection);
@@ -66,6 +82,21 @@ void NsaBackwardProgram::query_block(const Index& x, const Index& h, const Index
     scales.emplace(std::initializer_list<int>{f.queries * chosen.width(), f.queries}, f32);
     clear(*scales);
   }
+  if (own_rows)
+    meet_blocks(*own_rows, tokens, chosen, scales);
+  else
+    serial(*group, [&](Index turn) {
+      QueryRows rows(*this, {of.rows, kv_head, Slot(turn)}, tokens.first);
+      meet_blocks(rows, tokens, chosen, scales);
+    });
+  if (!c.dscale) return;
+  HeadViews rows{of.rows, kv_head, Slot(selector)};
+  write_dscale(tokens, selection, rows.of_queries(*dscale), chosen, *scales);
+}
+
+void NsaBackwardProgram::meet_blocks(QueryRows& rows, const TokenTile& tokens, UnionList& chosen,
+                                     std::optional<Shared>& scales) const {
+  Tensor k_of = rows.of.of_keys(*k), v_of = rows.of.of_keys(*v);
   walk_blocks(
       f.tiles(), [&](const Expr& n) { return chosen.block(n); }, chosen.count(),
       [&](const BlockTile& tile) {
@@ -77,13 +108,10 @@ void NsaBackwardProgram::query_block(const Index& x, const Index& h, const Index
           observer = [&](const Fragment& scores, const Fragment& gradients) {
             add_scales(f, tile, chosen.count(), scores, gradients, *scales);
           };
-        sums.add(branch, k_tile, v_tile, key_mask(tile, tokens, chosen), observer);
+        rows.sums.add(rows.branch, k_tile, v_tile, key_mask(tile, tokens, chosen), observer);
       });
-  if (c.window) add_window(sums, of, tokens);
-  sums.store(of.of_queries(*dq), tokens.first);
-  if (!c.dscale) return;
-  HeadViews rows{of.rows, kv_head, Slot(selector)};
-  write_dscale(tokens, selection, rows.of_queries(*dscale), chosen, *scales);
+  if (c.window) add_window(rows.sums, rows.of, tokens);
+  rows.sums.store(rows.of.of_queries(*dq), tokens.first);
 }
 
 void NsaBackwardProgram::add_window(QueryGradient& sums, const HeadViews& of, const TokenTile& tokens) const {

@@ -50,6 +50,13 @@ bool joins_groups(const NsaProblem& p, const NsaPlan& plan) {
          p.all_tokens / queries >= fewest_tiles_joined && queries * p.entries <= most_entries_of_tile;
 }
 
+// Queries, and a step of keys and values; in f32 weights as well.
+bool fits(const NsaProblem& p, const NsaPlan& plan, DType type) {
+  const std::int64_t rows = std::int64_t{plan.queries} * plan.pack;
+  const std::int64_t numbers = rows * p.dim + std::int64_t{plan.keys} * (p.dim + p.dim_v);
+  return numbers * type.bytes() + rows * plan.keys * (type == f32 ? f32.bytes() : 0) <= bytes_of_block;
+}
+
 }  // namespace
 
 NsaPlan plan_nsa_on_gpu(const NsaProblem& p, DType type, const AttentionTiles& given) {
@@ -63,6 +70,13 @@ NsaPlan plan_nsa_on_gpu(const NsaProblem& p, DType type, const AttentionTiles& g
   while (plan.queries > 1 && listed(p, plan) > most_listed) plan.queries /= 2;
   const int wanted = fast ? usual_keys : std::max(p.dim, p.dim_v) <= 256 ? usual_keys / 2 : usual_keys / 4;
   plan.keys = given.keys ? given.keys : keys_of_step(p.block, wanted);
+  for (int keys = plan.keys / 2; keys >= k_of_product && !fits(p, plan, type); keys /= 2)
+    plan.keys = keys_of_step(p.block, keys);
+  if (plan.pack > 1 && !fits(p, plan, type)) {  // heads have tiles of their own
+    NsaProblem alone = p;
+    alone.per_query_head = true;
+    return plan_nsa_on_gpu(alone, type, given);
+  }
   const bool small = fast && std::max(p.dim, p.dim_v) <= most_dim;
   const int rows = plan.queries * plan.pack;
   const bool divides = small && p.block >= usual_keys && keys_seen(p) >= fewest_keys_seen &&

@@ -297,12 +297,18 @@ NsaSelectedResult run_nsa(const NsaCall& call, const NsaSelectedOptions& options
   args.check(options.window > 0 || !(options.window_out || options.window_lse), "window_out",
              "no output of a window without one", "window_out or window_lse", "give the window");
   if (options.window > 0) {
-    // What the selected blocks would find wrong behind the window.
-    Arguments::Named read{{"q", call.q}, {"k", call.k}, {"v", call.v}, {"block_indices", call.lists}};
-    if (call.kernel.counts) read.emplace_back("block_counts", call.list_lengths);
-    args.check_apart("out", options.out, read);
-    args.check_apart("lse", options.lse, read);
-    if (options.lse) args.check_apart("out", options.out, {{"lse", *options.lse}});
+    if (options.out || options.lse || options.window_out || options.window_lse)
+      args.check_apart({{"out", options.out},
+                        {"lse", options.lse},
+                        {"window_out", options.window_out},
+                        {"window_lse", options.window_lse}},
+                       {{"q", call.q},
+                        {"k", call.k},
+                        {"v", call.v},
+                        {"block_indices", call.lists},
+                        {"block_counts", options.block_counts},
+                        {"cu_seqlens_q", options.cu_seqlens_q},
+                        {"cu_seqlens_k", options.cu_seqlens_k}});
     const AttentionResult window = attention(call.q, call.k, call.v, window_options(options));
     result.window_out = window.out, result.window_lse = window.lse;
   }

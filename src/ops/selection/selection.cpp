@@ -10,6 +10,8 @@ namespace tegula::ops {
 namespace {
 
 constexpr std::int64_t largest = std::int64_t{1} << 29;
+// Entries of a row that may be behind all blocks: lists of calls of many lengths have one width.
+constexpr std::int64_t most_padded = 4096;
 
 std::int64_t blocks_of(std::int64_t extent, int block) { return (extent + block - 1) / block; }
 
@@ -65,8 +67,10 @@ Tensor block_scores(const TensorRef& q, const TensorRef& k, const BlockScoresOpt
 TopkKernel prepare_topk(const TensorRef& scores, std::int64_t count, const TopkBlocksOptions& options) {
   const Arguments args("topk_blocks");
   args.check_tensor("scores", scores, {f32}, {4});
-  args.check(count >= 0 && count < largest, "count", "a number of blocks from 0 to 2^29", worded("{}", count),
-             "change it");
+  const std::int64_t most = std::max(scores.size(3), most_padded);
+  args.check(count >= 0 && count <= most, "count",
+             worded("a number of blocks from 0 to {}: there are {}", most, scores.size(3)),
+             worded("{}", count), "choose no more than there are");
   check_block(args, "q_block", options.q_block);
   check_block(args, "k_block", options.k_block);
   args.check(options.key_offset > -largest && options.key_offset < largest, "key_offset",
