@@ -47,19 +47,27 @@ struct Heads {
   }
 };
 
-Step of_blocks(const Sizes& s, int q_block, int k_block, bool per_query_head, bool causal) {
-  const Heads h(s);
+Tensor fences(const std::vector<std::int32_t>& ends) { return Tensor::from(ends).to(Device::cuda()); }
+
+Step of_blocks(const Sizes& s, int q_block, int k_block, bool per_query_head, bool causal,
+               const std::vector<std::int32_t>& ends = {}) {
+  const bool packed = !ends.empty();
+  const Heads h(s, packed);
   const std::int64_t rows = (s.tokens + q_block - 1) / q_block;
+  const std::int64_t sequences = packed ? static_cast<std::int64_t>(ends.size()) - 1 : 1;
   Step step;
   step.blocks = (s.tokens + k_block - 1) / k_block;
   step.lists =
-      Tensor::empty({1, per_query_head ? s.heads : s.kv_heads, rows, s.entries}, i32, Device::cuda());
+      Tensor::empty({sequences, per_query_head ? s.heads : s.kv_heads, rows, s.entries}, i32, Device::cuda());
   step.outputs = {h.out, h.lse, h.dq, h.dk, h.dv};
   BlockSparseOptions options{.q_block = q_block, .k_block = k_block, .causal = causal};
   options.indices = step.lists, options.out = h.out, options.lse = h.lse;
+  const Tensor begins = fences(packed ? ends : std::vector<std::int32_t>{0});
+  if (packed) options.cu_seqlens_q = options.cu_seqlens_k = begins;
   AttentionBackwardOptions given;
   given.dq = h.dq, given.dk = h.dk, given.dv = h.dv;
   step.run = [=, lists = step.lists] {
+    (void)begins;
     block_sparse_attention(h.q, h.k, h.v, options);
     block_sparse_attention_backward(h.dout, h.q, h.k, h.v, h.out, h.lse, options, given);
   };
@@ -91,7 +99,7 @@ Step of_tokens(const Sizes& s, std::int64_t window, bool scale_gradient,
   }
   if (scale_gradient) given.dscale = output(like(step.lists, f32));
   if (packed) {
-    kept.push_back(Tensor::from(ends).to(Device::cuda()));
+    kept.push_back(fences(ends));
     options.cu_seqlens_q = options.cu_seqlens_k = kept.back();
   }
   step.run = [=, lists = step.lists] {
@@ -115,6 +123,14 @@ const Row rows[] = {
     {"blocks_of_one_query", [] { return of_blocks({}, 1, 64, false, true); }},
     {"blocks_of_one_query_for_every_query_head", [] { return of_blocks({}, 1, 64, true, true); }},
     {"single_keys", [] { return of_blocks({.entries = 90}, 128, 1, false, true); }},
+    {"blocks_in_packed_sequences",
+     [] {
+       return of_blocks({}, 64, 64, false, true, {0, 7, 7, 300, 500});
+     }},
+    {"blocks_of_one_query_in_packed_sequences",
+     [] {
+       return of_blocks({}, 1, 64, false, false, {0, 7, 7, 300, 500});
+     }},
     {"selected", [] { return of_tokens({}, 0, false, {}); }},
     {"selected_with_window_and_scales", [] { return of_tokens({.heads = 32}, 100, true, {}); }},
     {"selected_in_packed_sequences",

@@ -37,7 +37,7 @@ class RandomCalls {
     constexpr std::string_view backward = "_backward";
     const bool of_gradients = op.ends_with(backward);
     const std::string forward = of_gradients ? op.substr(0, op.size() - backward.size()) : op;
-    choose_sizes(forward);
+    choose_sizes();
     RandomCall call = forward == "attention"                ? attention()
                       : forward == "block_sparse_attention" ? block_sparse()
                                                             : selected();
@@ -54,11 +54,11 @@ class RandomCalls {
     return of[static_cast<std::size_t>(between(0, static_cast<std::int64_t>(of.size()) - 1))];
   }
 
-  void choose_sizes(const std::string& op) {
+  void choose_sizes() {
     type_ = chance(25) ? f32 : chance(50) ? f16 : bf16;
     kv_heads_ = between(1, 2), group_ = any({1, 1, 2, 3, 4, 8, 16});
     dim_ = any({8, 16, 24, 64, 64, 80, 96, 128}), dim_v_ = chance(70) ? dim_ : any({8, 16, 40, 64, 128});
-    packed_ = op != "block_sparse_attention" && chance(30);
+    packed_ = chance(30);
     bhsd_ = !packed_ && chance(30);
     batch_ = chance(70) ? 1 : 2;
     queries_ = between(1, 200), keys_ = chance(40) ? queries_ : between(1, 260);
@@ -109,22 +109,35 @@ class RandomCalls {
     RandomCall call = begin();
     const std::int64_t q_block = any({1, 1, 7, 16, 64, 100, 128}),
                        k_block = any({1, 5, 16, 24, 64, 100, 128}),
-                       q_blocks = (queries_ + q_block - 1) / q_block,
-                       k_blocks = (keys_ + k_block - 1) / k_block,
+                       q_blocks = (longest(call, "cu_seqlens_q", queries_) + q_block - 1) / q_block,
+                       k_blocks = (longest(call, "cu_seqlens_k", keys_) + k_block - 1) / k_block,
                        heads = chance(25) ? kv_heads_ * group_ : kv_heads_, entries = any({0, 1, 3, 5, 40});
+    const Shape rows{packed_ ? sequences_ : batch_, heads, q_blocks + (packed_ ? between(0, 1) : 0)};
+    const auto of_rows = [&](std::int64_t last) { return Shape{rows[0], rows[1], rows[2], last}; };
     call.options["q_block"] = std::to_string(q_block), call.options["k_block"] = std::to_string(k_block);
     if (chance(50)) call.options["causal"] = "true";
     if (chance(15)) call.options["softcap"] = "5";
     if (chance(25)) {
-      call.inputs.emplace("mask", integers({batch_, heads, q_blocks, k_blocks}, 0, 2).to(boolean));
+      call.inputs.emplace("mask", integers(of_rows(k_blocks), 0, 2).to(boolean));
       return call;
     }
-    const bool checked = chance(20);
+    const bool checked = !packed_ && chance(20);
     if (checked) call.options["check_indices"] = "true";
-    call.inputs.emplace("indices", integers({batch_, heads, q_blocks, entries}, checked ? -1 : -3,
-                                            k_blocks + (checked ? 0 : 3)));
-    if (chance(30)) call.inputs.emplace("counts", integers({batch_, heads, q_blocks}, 0, entries + 1));
+    call.inputs.emplace("indices",
+                        integers(of_rows(entries), checked ? -1 : -3, k_blocks + (checked ? 0 : 3)));
+    if (chance(30)) call.inputs.emplace("counts", integers(rows, 0, entries + 1));
     return call;
+  }
+
+  // Of packed sequences.
+  static std::int64_t longest(const RandomCall& call, const std::string& fences, std::int64_t tokens) {
+    const auto found = call.inputs.find(fences);
+    if (found == call.inputs.end()) return tokens;
+    std::int64_t most = 0;
+    for (std::int64_t i = 1; i < found->second.size(0); ++i)
+      most = std::max<std::int64_t>(
+          most, found->second.at<std::int32_t>(i) - found->second.at<std::int32_t>(i - 1));
+    return most;
   }
 
   RandomCall selected() {

@@ -28,10 +28,13 @@ std::int64_t lists_of(const BlockSparseBackwardCall& call) {
   return lang::ceildiv(call.forward.tensors.k.size(-3), std::int64_t{call.kernel.span()});
 }
 
+// Packed sequences have numbers of their own, each for as many rows as the longest may have.
 void plan_lists(BlockSparseBackwardCall& call) {
   const HeadTensors& t = call.forward.tensors;
-  call.kernel.chunk = rows_of_chunk(inverse_rows, call.forward.choice.size(3), lists_of(call),
-                                    counts_of_token * (t.q.size(1) + t.k.size(1)));
+  const Shape& choice = call.forward.choice.shape;
+  const std::int64_t packed = call.forward.kernel.varlen ? std::max<std::int64_t>(1, choice[0]) : 1;
+  call.kernel.chunk = rows_of_chunk(inverse_rows, choice[3], lists_of(call),
+                                    counts_of_token * (t.q.size(-3) + t.k.size(-3)) / packed);
 }
 
 // Of a tile of keys, if all lists are equally long and full.
