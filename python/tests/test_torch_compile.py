@@ -20,8 +20,12 @@ def test_operators_are_well_formed():
     product = (q[0], k[0].detach(), None, False, True, "silu", 0.5, "float16")
     torch.library.opcheck(torch.ops.tegula.gemm.default, product)
     indices = choice(3, 3, 2).int()
-    sparse = (q, k, v, indices, None, None, 8, 8, "bshd", False, None, 0.0, False, False)
+    sparse = (q, k, v, indices, None, None, None, None, 8, 8, "bshd", False, None, 0.0, 0, 0, False, False)
     torch.library.opcheck(torch.ops.tegula.block_sparse_attn.default, sparse)
+    lengths = torch.tensor([0, 5, 21], dtype=torch.int32)
+    tokens = [x[0].detach().requires_grad_() for x in (q, k, v)]
+    packed = (*tokens, indices.expand(2, 2, 3, 2).clone(), None, None, lengths, lengths, *sparse[8:])
+    torch.library.opcheck(torch.ops.tegula.block_sparse_attn.default, packed)
     tokens = choice(21, 6, 3).int().transpose(1, 2)
     factors = torch.ones(tokens.shape, requires_grad=True)
     selected = (q, k, v, tokens, factors, None, None, None, 4, "bshd", True, True, False, 5, None, 0, 0, False)

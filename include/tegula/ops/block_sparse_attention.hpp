@@ -16,9 +16,9 @@ struct BlockSparseOptions {
   std::optional<TensorRef> indices = {}, counts = {}, mask = {};
   // Packed sequences, and the most tokens of one, as in `attention`. indices, counts and mask have one member
   // for every sequence where the above says batch, and blocks of queries and of keys count from the beginning
-  // of their sequence. q_blocks and the k_blocks of a mask are those of the longest sequence, or more; what is
-  // beyond a sequence's own may be anything. Lengths on a GPU are not read: without max_seqlen the lists say
-  // how long a sequence is at most, q_blocks · q_block queries and, with a mask, k_blocks · k_block keys.
+  // of their sequence. q_blocks and the k_blocks of a mask are those of the longest sequence, or more; what
+  // is beyond a sequence's own may be anything. Lengths on a GPU are not read: without max_seqlen the lists
+  // say how long a sequence is at most, q_blocks · q_block queries and, with a mask, k_blocks · k_block keys.
   std::optional<TensorRef> cu_seqlens_q = {}, cu_seqlens_k = {};
   std::int64_t max_seqlen_q = 0, max_seqlen_k = 0;
   bool causal = false;              // aligned as in `attention`, inside the chosen blocks
