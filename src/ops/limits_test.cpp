@@ -28,50 +28,6 @@ struct Limit {
 
 void PrintTo(const Limit& row, std::ostream* out) { *out << row.name(); }
 
-// Groups of up to 256 heads, whose rows may be more than a tile has room for.
-void add_groups(std::vector<Limit>& rows) {
-  struct Call {
-    const char* op;
-    OptionTexts options;
-    bool per_head = false;
-  };
-  const std::vector<Call> calls = {
-      {"attention", {}},
-      {"attention_backward", {}},
-      {"block_sparse_attention", {}},
-      {"block_sparse_attention", {{"q_block", "1"}}},
-      {"block_sparse_attention", {{"q_block", "16"}, {"k_block", "16"}}},
-      {"block_sparse_attention_backward", {}},
-      {"block_sparse_attention_backward", {{"q_block", "1"}}},
-      {"block_sparse_attention_backward", {{"q_block", "16"}, {"k_block", "16"}}},
-      {"block_sparse_attention", {{"q_block", "256"}, {"k_block", "256"}}, true},
-      {"block_sparse_attention_backward", {{"q_block", "256"}, {"k_block", "256"}}, true},
-      {"block_sparse_attention_backward", {{"q_block", "1"}, {"k_block", "1"}}},
-      {"nsa_selected_attention", {}},
-      {"nsa_selected_attention", {{"block_size", "48"}, {"window", "40"}}},
-      {"nsa_selected_attention_backward", {}},
-      {"nsa_selected_attention_backward", {{"window", "40"}}},
-      {"nsa_selected_attention_backward", {{"block_size", "256"}, {"scale_gradient", "true"}}},
-      {"nsa_selected_attention_backward", {{"scale_gradient", "true"}}},
-      {"nsa_selected_attention_backward",
-       {{"block_size", "48"}, {"window", "40"}, {"scale_gradient", "true"}}},
-      {"nsa_selected_attention_backward", {{"window", "40"}, {"repeats", "true"}}, true}};
-  auto add = [&](DType type, std::int64_t d, std::int64_t dv, std::int64_t heads, std::int64_t entries) {
-    for (const Call& call : calls)
-      rows.push_back({call.op, type, heads, d, dv, entries, call.options, call.per_head});
-  };
-  for (DType type : {bf16, f32})
-    for (const auto& [d, dv] :
-         {std::pair(64, 64), std::pair(192, 128), std::pair(256, 256), std::pair(512, 512)})
-      for (std::int64_t heads : {1, 16, 48, 64, 65, 96, 128, 200, 256}) add(type, d, dv, heads, 16);
-  for (const auto& [d, dv] : {std::pair(100, 72), std::pair(128, 128), std::pair(384, 64)})
-    for (std::int64_t heads : {16, 65, 200}) add(f16, d, dv, heads, 16);
-  for (DType type : {bf16, f32})
-    for (std::int64_t d : {256, 512})
-      for (std::int64_t heads : {16, 64, 256})
-        for (std::int64_t entries : {200, 1024}) add(type, d, d, heads, entries);
-}
-
 std::vector<Limit> table() {
   std::vector<Limit> rows;
   for (DType type : {bf16, f32})
@@ -116,7 +72,6 @@ std::vector<Limit> table() {
                     .options = {{"q_block", "1"}, {"k_block", "128"}},
                     .packed = true});
   }
-  add_groups(rows);
   return rows;
 }
 
@@ -149,19 +104,97 @@ Tensors inputs_of(const Limit& row) {
   return in;
 }
 
-class Limits : public testing::TestWithParam<Limit> {};
-
-TEST_P(Limits, FitAGpu) {
-  const Limit& row = GetParam();
+void expect_fits(const Limit& row) {
   const Operator& op = find_operator(row.op);
   const Options options = Options::parse(op, row.options);
   for (const lang::Kernel& kernel : op.kernels(inputs_of(row), options, Target::cuda()))
     EXPECT_NO_THROW(codegen::print_cuda(Signature(kernel.ir()), {90})) << kernel.name();
 }
 
+class Limits : public testing::TestWithParam<Limit> {};
+
+TEST_P(Limits, FitAGpu) { expect_fits(GetParam()); }
+
 std::string name_of(const testing::TestParamInfo<Limit>& row) { return row.param.name(); }
 
 INSTANTIATE_TEST_SUITE_P(Table, Limits, testing::ValuesIn(table()), name_of);
+
+// A group of heads, whose rows may be more than a tile has room for.
+struct Group {
+  DType type = bf16;
+  std::int64_t heads = 1, dim = 64, dim_v = 64, entries = 16;
+};
+
+void PrintTo(const Group& group, std::ostream* out) {
+  *out << group.type.name() << " " << group.heads << " heads, " << group.dim << " and " << group.dim_v
+       << " features, " << group.entries << " entries";
+}
+
+std::vector<Group> groups() {
+  std::vector<Group> all;
+  for (DType type : {bf16, f32})
+    for (const auto& [d, dv] :
+         {std::pair(64, 64), std::pair(192, 128), std::pair(256, 256), std::pair(512, 512)})
+      for (std::int64_t heads : {1, 16, 48, 64, 65, 96, 128, 200, 256}) all.push_back({type, heads, d, dv});
+  for (const auto& [d, dv] : {std::pair(100, 72), std::pair(128, 128), std::pair(384, 64)})
+    for (std::int64_t heads : {16, 65, 200}) all.push_back({f16, heads, d, dv});
+  for (DType type : {bf16, f32})
+    for (std::int64_t d : {256, 512})
+      for (std::int64_t heads : {16, 64, 256})
+        for (std::int64_t entries : {200, 1024}) all.push_back({type, heads, d, d, entries});
+  return all;
+}
+
+struct Call {
+  std::string op;
+  OptionTexts options = {};
+  bool per_head = false;
+};
+
+std::vector<Call> calls_of_groups() {
+  const std::string blocks = "block_sparse_attention", tokens = "nsa_selected_attention";
+  const OptionTexts window{{"window", "40"}}, scale{{"scale_gradient", "true"}};
+  auto with = [](OptionTexts options, const OptionTexts& more) {
+    options.insert(more.begin(), more.end());
+    return options;
+  };
+  auto sizes = [](const char* q_block, const char* k_block) {
+    return OptionTexts{{"q_block", q_block}, {"k_block", k_block}};
+  };
+  std::vector<Call> calls{{"attention"},
+                          {"attention_backward"},
+                          {blocks + "_backward", sizes("1", "1")},
+                          {tokens},
+                          {tokens, with(window, {{"block_size", "48"}})},
+                          {tokens + "_backward"},
+                          {tokens + "_backward", window},
+                          {tokens + "_backward", scale},
+                          {tokens + "_backward", with(scale, {{"block_size", "256"}})},
+                          {tokens + "_backward", with(with(window, scale), {{"block_size", "48"}})},
+                          {tokens + "_backward", with(window, {{"repeats", "true"}}), true}};
+  for (const char* pass : {"", "_backward"}) {
+    calls.push_back({blocks + pass});
+    calls.push_back({blocks + pass, sizes("1", "64")});
+    calls.push_back({blocks + pass, sizes("16", "16")});
+    calls.push_back({blocks + pass, sizes("256", "256"), true});
+  }
+  return calls;
+}
+
+class LargeGroups : public testing::TestWithParam<Group> {};
+
+TEST_P(LargeGroups, FitAGpu) {
+  const Group& group = GetParam();
+  for (const Call& call : calls_of_groups()) {
+    Limit row{call.op,     group.type,    group.heads,  group.dim,
+              group.dim_v, group.entries, call.options, call.per_head};
+    row.queries = 600, row.keys = 700;
+    SCOPED_TRACE(row.name());
+    expect_fits(row);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Table, LargeGroups, testing::ValuesIn(groups()));
 
 }  // namespace
 }  // namespace tegula::ops
