@@ -22,8 +22,8 @@ namespace {
 using cuda::testing::FakeDriver;
 
 // Y = X · factor through a workspace, over blocks of 4 elements; Z is cleared.
-lang::Kernel scale() {
-  return lang::kernel("scale", [] {
+lang::Kernel scale(const std::string& name = "scale") {
+  return lang::kernel(name, [] {
     lang::Dim N("N");
     lang::Tensor X = lang::input("X", {N}, f32);
     lang::Expr factor = lang::scalar("factor", f32);
@@ -168,6 +168,21 @@ TEST_F(CudaCalls, ReportAssertionsWhenTheyAreWaitedFor) {
   FakeDriver::write(fake_.words(9)[8], std::uint64_t{4} << 32 | 1);
   EXPECT_ERROR(ProgramError, "assertion failed: elements are below 100 [kernel 'scale', block 4",
                synchronize());
+  synchronize();
+}
+
+// Kernels of one call may all fail for one reason: who caught that has heard of all of them.
+TEST_F(CudaCalls, ReportAssertionsOfAllKernelsTogether) {
+  const Tensor x = on_device(6), y = on_device(6);
+  const Function other = compile(scale("other"), Target::cuda());
+  for (const Function& function : {*function_, other}) {
+    function(x, 2.0, y);
+    FakeDriver::write(fake_.words(9)[8], std::uint64_t{4} << 32 | 1);
+  }
+  EXPECT_ERROR(
+      ProgramError,
+      "[kernel 'scale', block 4 of its launch]; assertion failed: elements are below 100 [kernel 'other'",
+      synchronize());
   synchronize();
 }
 

@@ -13,15 +13,15 @@ constexpr unsigned portable_and_mapped = 3;
 
 }  // namespace
 
-void Report::check() const {
+std::optional<Report::Assertion> Report::take() const {
   const std::uint64_t failed = std::atomic_ref(*word_).exchange(0);
   const auto number = static_cast<std::uint32_t>(failed);
-  if (number == 0) return;
+  if (number == 0) return std::nullopt;
   internal_assert(number <= assertions_.size(), "a kernel reports an assertion that it does not have");
   const Assertion& assertion = assertions_[number - 1];
-  throw ProgramError(fmt::format("assertion failed: {} [kernel '{}', block {} of its launch]",
-                                 assertion.message, kernel_, failed >> 32),
-                     assertion.at);
+  return Assertion{fmt::format("assertion failed: {} [kernel '{}', block {} of its launch]",
+                               assertion.message, kernel_, failed >> 32),
+                   assertion.at};
 }
 
 std::shared_ptr<const Report> Reports::add(const std::string& kernel,
@@ -44,9 +44,17 @@ std::shared_ptr<const Report> Reports::add(const std::string& kernel,
 
 void Reports::check() {
   const std::lock_guard lock(mutex_);
-  for (const auto& report : reports_) report->check();
+  std::optional<Report::Assertion> first;
+  for (const auto& report : reports_) {
+    const auto failed = report->take();
+    if (failed && first)
+      first->message += "; " + failed->message;
+    else if (failed)
+      first = failed;
+  }
   // Kernels that are gone have nothing more to say once all work is done; a word is not used twice.
   std::erase_if(reports_, [](const auto& report) { return report.use_count() == 1; });
+  if (first) throw ProgramError(first->message, first->at);
 }
 
 }  // namespace tegula::cuda

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,8 +25,8 @@ class Report {
 
   // The low half of the word is the number of the assertion + 1 (0: none failed), the high half the block.
   DeviceAddress address() const { return address_; }
-  // Throws the ProgramError of a failed assertion, and forgets it.
-  void check() const;
+  // The assertion that failed, as a message to the user; it is forgotten.
+  std::optional<Assertion> take() const;
 
  private:
   std::string kernel_;
@@ -40,6 +41,8 @@ class Reports {
   explicit Reports(const Gpu& gpu) : gpu_(gpu) {}
 
   std::shared_ptr<const Report> add(const std::string& kernel, std::vector<Report::Assertion> assertions);
+  // Throws a ProgramError for the assertions that failed, and forgets all of them: kernels of one call often
+  // fail together.
   void check();
 
  private:
