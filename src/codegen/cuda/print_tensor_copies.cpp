@@ -62,8 +62,8 @@ void CudaGridPrinter::event(const schedule::Load& n, const schedule::Event& e) {
     return;
   }
   out_.code();
-  const std::string uncut = value(passes::is_uncut(copy.from, copy.to, e.stmt->at));
-  out_.open_step(StepKind::branch, fmt::format("if ({}) {{", uncut));
+  const std::string whole = value(passes::can_transfer(copy.from, copy.to, e.stmt->at));
+  out_.open_step(StepKind::branch, fmt::format("if ({}) {{", whole));
   out_.code();
   out_.open("if (thread == 0) {");
   load_boxes(copy, plan->second, n.place.ring, e.stmt->at);

@@ -115,6 +115,10 @@ static inline void each_in_box(uint32_t begin, const TensorMap& map, const int* 
     if (d == map.rank) return;
   }
 }
+// A box that begins elsewhere is an illegal instruction: here, it moves NaN.
+static inline bool is_legal(const TensorMap& map, const int* at) {
+  return at[0] * int(map.element_bytes) % 16 == 0;
+}
 static inline uint32_t box_bytes(const TensorMap& map) {
   uint32_t result = map.element_bytes;
   for (uint32_t d = 0; d < map.rank; ++d) result *= map.box[d];
@@ -128,10 +132,10 @@ struct BoxLoad {
 
   void happen() const {
     each_in_box(shared_address(to), *map, at, [&](unsigned char* own, const char* element) {
-      if (element)
+      if (element && is_legal(*map, at))
         memcpy(own, element, map->element_bytes);
       else
-        memset(own, 0, map->element_bytes);
+        memset(own, element ? 0xff : 0, map->element_bytes);
     });
     barrier_complete(barrier, box_bytes(*map));
   }
@@ -157,7 +161,10 @@ template <class... At>
 TG_DEVICE void store_box(const TensorMap* map, const void* from, At... coordinates) {
   const int at[] = {coordinates...};
   each_in_box(shared_address(from), *map, at, [&](const unsigned char* own, char* element) {
-    if (element) memcpy(element, own, map->element_bytes);
+    if (element && is_legal(*map, at))
+      memcpy(element, own, map->element_bytes);
+    else if (element)
+      memset(element, 0xff, map->element_bytes);
   });
 }
 // Of f32.
@@ -165,7 +172,7 @@ template <class... At>
 TG_DEVICE void add_box(const TensorMap* map, const void* from, At... coordinates) {
   const int at[] = {coordinates...};
   each_in_box(shared_address(from), *map, at, [&](const unsigned char* own, char* element) {
-    if (element) *(float*)element += *(const float*)own;
+    if (element) *(float*)element += is_legal(*map, at) ? *(const float*)own : __builtin_nanf("");
   });
 }
 template <int pending>

@@ -74,7 +74,7 @@ Body Lowering::copy(const Copy& n, const Loc& at) {
 Body Lowering::stored(const View& from, const View& to, const Stmt& whole, Body by_elements) const {
   const auto parts = sums_.find(from.buffer.get());
   if (parts == sums_.end() || !plan_store(from, to, parts->second)) return by_elements;
-  return {statement(If{is_uncut(to, from, whole->at), {whole}, std::move(by_elements)}, whole->at)};
+  return {statement(If{can_transfer(to, from, whole->at), {whole}, std::move(by_elements)}, whole->at)};
 }
 
 Body Lowering::by_elements(const Copy& n, const Loc& at) {

@@ -1,5 +1,8 @@
 #include "passes/cuda/plan_copies.hpp"
 
+#include <algorithm>
+
+#include "ir/affine.hpp"
 #include "ir/zero.hpp"
 #include "layout/tile_order.hpp"
 
@@ -11,6 +14,7 @@ namespace {
 
 constexpr std::int64_t most_in_box = 256;
 constexpr int most_dims = 5;
+constexpr int box_alignment = 16;  // bytes: a box that begins elsewhere in its innermost dimension is illegal
 
 bool is_own_shape(const View& view) {
   if (view.shape.size() != view.buffer->shape.size()) return false;
@@ -21,6 +25,16 @@ bool is_own_shape(const View& view) {
 }
 
 }  // namespace
+
+int aligned_elements(const View& tensor) { return std::max(1, box_alignment / tensor.buffer->type.bytes()); }
+
+bool begins_aligned(const View& tensor) {
+  const std::int64_t unit = aligned_elements(tensor);
+  const Affine first = affine(tensor.dims.back().offset);
+  return first.constant % unit == 0 &&
+         std::all_of(first.terms.begin(), first.terms.end(),
+                     [&](const Affine::Term& term) { return term.factor % unit == 0; });
+}
 
 std::optional<TileRows> rows_of(const View& view) {
   const Buffer& tile = *view.buffer;
@@ -71,6 +85,7 @@ std::optional<TensorCopy> plan_copy(const Copy& copy, bool swizzled) {
     plan.box.push_back(static_cast<int>(extent));
   }
   if (axis != to.rank() || from.dims.back().axis != to.rank() - 1) return std::nullopt;
+  plan.is_clipped |= !begins_aligned(from);
   plan.box.pop_back();
   for (const int extent : plan.box) {
     if (extent > most_in_box) return std::nullopt;

@@ -13,7 +13,7 @@ struct TensorCopy {
   int first_row = 0;         // of the tile that is filled
   bool is_swizzled = false;  // the tile is cut into blocks of that many columns
   // Some of the view's limits may cut the tile: then the elements beyond are zeros, which the engine only
-  // writes outside the tensor.
+  // writes outside the tensor. Or the box may begin where none can.
   bool is_clipped = false;
   // The dimension of which each block of a pair brings one half, to both; -1: each block brings all for
   // itself.
@@ -26,6 +26,11 @@ struct TileRows {
   std::int64_t first = 0, count = 0;
 };
 std::optional<TileRows> rows_of(const ir::View& tile);
+
+// Elements of the innermost dimension, at multiples of which boxes can begin.
+int aligned_elements(const ir::View& tensor);
+// Whether every box of the view begins there.
+bool begins_aligned(const ir::View& tensor);
 
 // Where the addresses and strides of a call allow it; nothing where they never do. `swizzled` says that
 // tensor cores read the tile.

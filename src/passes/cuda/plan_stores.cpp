@@ -116,7 +116,7 @@ const Access* plan_row_store(const Stmt& s, const Layouts& layouts, int threads,
   return &store->to;
 }
 
-Expr is_uncut(const View& to, const View& tile, const Loc& at) {
+Expr can_transfer(const View& to, const View& tile, const Loc& at) {
   Expr result = truth(true, at);
   const auto require = [&](const Expr& condition) {
     result = make(Op::logical_and, boolean, {result, condition}, at);
@@ -133,6 +133,13 @@ Expr is_uncut(const View& to, const View& tile, const Loc& at) {
              {make(Op::le, boolean, {end, dim.high}, at), make(Op::ge, boolean, {dim.high, to.shape[d]}, at)},
              at));
   }
+  const Expr& first = to.dims.back().offset;
+  if (!begins_aligned(to))
+    require(
+        make(Op::eq, boolean,
+             {make(Op::mod, first->held(), {first, constant(first->held(), aligned_elements(to), at)}, at),
+              constant(first->held(), 0, at)},
+             at));
   return result;
 }
 

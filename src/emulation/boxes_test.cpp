@@ -1,0 +1,26 @@
+// Boxes that begin anywhere: the copy engine moves those that begin at multiples of 16 bytes, threads the
+// others.
+#include "codegen/testing/boxes.hpp"
+
+#include "codegen/cuda_program.hpp"
+#include "runtime/watchdog.hpp"
+
+namespace tegula::emulation {
+namespace {
+
+class Boxes : public ::testing::TestWithParam<bool> {};
+
+TEST_P(Boxes, BeginAnywhere) {
+  const Watchdog watchdog("boxes that begin anywhere", std::chrono::seconds(60));
+  const std::string text =
+      codegen::print_cuda(Signature(tegula::testing::boxes_from(GetParam()).ir()), {90}).text;
+  for (const char* piece : {"---- producer", "tg::load_box(", GetParam() ? "tg::add_box(" : "tg::store_box("})
+    EXPECT_NE(text.find(piece), std::string::npos) << piece;
+  for (const Target target : {Target::emulated_sm90(), Target::emulated(), Target::cpu()})
+    tegula::testing::expect_boxes_anywhere(GetParam(), target, Device::cpu());
+}
+
+INSTANTIATE_TEST_SUITE_P(Adds, Boxes, ::testing::Bool());
+
+}  // namespace
+}  // namespace tegula::emulation
