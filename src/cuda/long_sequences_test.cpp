@@ -179,10 +179,10 @@ TEST_P(LongSequences, AgreeWithTheFormula) {
 
 INSTANTIATE_TEST_SUITE_P(
     Table, LongSequences,
-    ::testing::Values(Row{"blocks_64", 64, 64, 2, 16, true}, Row{"blocks_128", 128, 128, 1, 8, false},
-                      Row{"blocks_16_by_64", 16, 64, 4, 12, false}, Row{"single_keys", 128, 1, 2, 500, true},
-                      Row{"single_queries", 1, 64, 4, 12, false}, Row{"selected", 0, 64, 4, 16, true},
-                      Row{"selected_by_one_head", 0, 32, 1, 24, false}),
+    ::testing::Values(Row{"blocks_64", 64, 64, 1, 8, true}, Row{"blocks_128", 128, 128, 1, 4, false},
+                      Row{"blocks_16_by_64", 16, 64, 2, 8, false}, Row{"single_keys", 128, 1, 1, 500, true},
+                      Row{"single_queries", 1, 64, 2, 8, false}, Row{"selected", 0, 64, 2, 16, true},
+                      Row{"selected_by_one_head", 0, 32, 1, 16, false}),
     [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace

@@ -10,7 +10,7 @@ namespace tegula::ops {
 namespace {
 
 constexpr std::chrono::seconds most_time{120};  // of some calls, compilation included
-constexpr int parts = 3, calls_of_part = 4;
+constexpr int parts = 2, calls_of_part = 4;
 
 struct Row {
   std::string op;

@@ -43,22 +43,21 @@ void add_blocks(std::vector<Row>& rows) {
   std::size_t n = 0;
   for (bool causal : {false, true})
     for (int q_block : {1, 16, 64, 100})
-      for (int k_block : {1, 16, 64, 100})
-        for (Choice choice : {Choice::lists, Choice::counts, Choice::mask}) {
-          const Heads& of = heads[n / 3 % heads.size()];
-          rows.push_back({.name = "blocks",
-                          .heads = of.heads,
-                          .kv_heads = of.kv_heads,
-                          .type = types[n % types.size()],
-                          .choice = choice,
-                          .per_query_head = of.each,
-                          .dlse = n % 2 == 0,
-                          .on_cpu = n % 3 == n / 3 % 3,
-                          .gradients_on_cpu = n % 6 == n / 6 % 6,
-                          .more_blocks = static_cast<std::int64_t>(n % 3),
-                          .options = {.q_block = q_block, .k_block = k_block, .causal = causal}});
-          ++n;
-        }
+      for (int k_block : {1, 16, 64, 100}) {
+        const Heads& of = heads[n / 3 % heads.size()];
+        rows.push_back({.name = "blocks",
+                        .heads = of.heads,
+                        .kv_heads = of.kv_heads,
+                        .type = types[n % types.size()],
+                        .choice = static_cast<Choice>(n % 3),
+                        .per_query_head = of.each,
+                        .dlse = n % 2 == 0,
+                        .on_cpu = n % 2 == 0,
+                        .gradients_on_cpu = n % 4 == 0,
+                        .more_blocks = static_cast<std::int64_t>(n % 3),
+                        .options = {.q_block = q_block, .k_block = k_block, .causal = causal}});
+        ++n;
+      }
 }
 
 void add_sizes(std::vector<Row>& rows) {
