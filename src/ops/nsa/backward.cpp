@@ -44,6 +44,27 @@ void check_sums(const Arguments& args, const NsaBackwardCall& call, const NsaSel
              "set scale_gradient");
 }
 
+void check_outputs(const Arguments& args, const NsaCall& forward, const BackwardTensors& own,
+                   const NsaSelectedOptions& options, const NsaSelectedBackwardOptions& given) {
+  if (!given.dq && !given.dk && !given.dv && !given.dscale) return;
+  args.check_apart({{"dq", given.dq}, {"dk", given.dk}, {"dv", given.dv}, {"dscale", given.dscale}},
+                   {{"dout", own.dout},
+                    {"q", forward.q},
+                    {"k", forward.k},
+                    {"v", forward.v},
+                    {"block_indices", forward.lists},
+                    {"block_counts", options.block_counts},
+                    {"out", own.out},
+                    {"lse", own.lse},
+                    {"dlse", own.dlse},
+                    {"window_dout", given.window_dout},
+                    {"window_out", given.window_out},
+                    {"window_lse", given.window_lse},
+                    {"window_dlse", given.window_dlse},
+                    {"cu_seqlens_q", options.cu_seqlens_q},
+                    {"cu_seqlens_k", options.cu_seqlens_k}});
+}
+
 void plan_window(const NsaSelectedOptions& options, const NsaSelectedBackwardOptions& given,
                  NsaBackwardCall& call) {
   auto ordered = [&](const TensorRef& tensor) {
@@ -143,8 +164,8 @@ NsaSelectedGradients nsa_selected_attention_backward(const TensorRef& dout, cons
                                                      const TensorRef& lse, const NsaSelectedOptions& options,
                                                      const NsaSelectedBackwardOptions& gradients) {
   const Arguments args(op);
-  const NsaBackwardCall call =
-      prepare_nsa_backward({dout, out, lse, gradients.dlse}, q, k, v, block_indices, options, gradients);
+  const BackwardTensors tensors{dout, out, lse, gradients.dlse};
+  const NsaBackwardCall call = prepare_nsa_backward(tensors, q, k, v, block_indices, options, gradients);
   const HeadTensors& t = call.forward.tensors;
   check_nsa_indices(args, call.forward, options);
   GradientOutputs outputs =
@@ -153,24 +174,7 @@ NsaSelectedGradients nsa_selected_attention_backward(const TensorRef& dout, cons
                               Tensor::empty({0}, f32)};
   TensorRef dscale;
   if (call.kernel.dscale) dscale = dscale_of(args, call, block_indices, options, gradients, result.dscale);
-  if (gradients.dq || gradients.dk || gradients.dv || gradients.dscale)
-    args.check_apart(
-        {{"dq", gradients.dq}, {"dk", gradients.dk}, {"dv", gradients.dv}, {"dscale", gradients.dscale}},
-        {{"dout", dout},
-         {"q", q},
-         {"k", k},
-         {"v", v},
-         {"block_indices", block_indices},
-         {"block_counts", options.block_counts},
-         {"out", out},
-         {"lse", lse},
-         {"dlse", gradients.dlse},
-         {"window_dout", gradients.window_dout},
-         {"window_out", gradients.window_out},
-         {"window_lse", gradients.window_lse},
-         {"window_dlse", gradients.window_dlse},
-         {"cu_seqlens_q", options.cu_seqlens_q},
-         {"cu_seqlens_k", options.cu_seqlens_k}});
+  check_outputs(args, call.forward, tensors, options, gradients);
   if (nelements(t.q) == 0 && nelements(t.k) == 0) return result;
   if (runs_on_gpu(options.target, q.device) && takes_slots(call)) {
     const NsaSlotsKernel kernel = slots_kernel(call);
