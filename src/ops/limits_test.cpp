@@ -135,7 +135,7 @@ std::vector<Group> groups() {
   for (DType type : {bf16, f32})
     for (const auto& [d, dv] :
          {std::pair(64, 64), std::pair(192, 128), std::pair(256, 256), std::pair(512, 512)})
-      for (std::int64_t heads : {16, 48, 65, 128, 200, 256}) all.push_back({type, heads, d, dv});
+      for (std::int64_t heads : {16, 65, 200}) all.push_back({type, heads, d, dv});
   for (const auto& [d, dv] : {std::pair(100, 72), std::pair(128, 128), std::pair(384, 64)})
     for (std::int64_t heads : {16, 65, 200}) all.push_back({f16, heads, d, dv});
   for (DType type : {bf16, f32})

@@ -11,6 +11,7 @@ inline constexpr const char* fake_driver_text = R"text(
 #include <map>
 #include <mutex>
 #include <string>
+#include <sys/mman.h>
 
 namespace {
 std::recursive_mutex mutex;
@@ -91,8 +92,10 @@ CU(cuLaunchKernelEx, (const Config* c, void*, void** parameters, void**),
    }
    note("launch grid %u block %u shared %u stream %lu cluster %u%s", c->grid[0], c->block[0], c->shared,
         number(c->stream), cluster, early ? " early" : "");
-   // The caller's words end somewhere within their page, so no more than the page is read.
+   // The caller's words end somewhere: no page is read that is not there.
    Size bytes = 4096 - number(parameters[0]) % 4096;
+   unsigned char resident;
+   while (bytes < sizeof(parameter) && mincore((char*)parameters[0] + bytes, 1, &resident) == 0) bytes += 4096;
    if (bytes > sizeof(parameter)) bytes = sizeof(parameter);
    memcpy(parameter, parameters[0], bytes);)
 CU(cuTensorMapEncodeTiled, (std::uint64_t* map, int type, std::uint32_t rank, void* address, const std::uint64_t*,
