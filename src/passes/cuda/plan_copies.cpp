@@ -12,9 +12,9 @@ using namespace ir;
 
 namespace {
 
-constexpr std::int64_t most_in_box = 256;
-constexpr int most_dims = 5;
 constexpr int box_alignment = 16;  // bytes: a box that begins elsewhere in its innermost dimension is illegal
+
+}  // namespace
 
 bool is_own_shape(const View& view) {
   if (view.shape.size() != view.buffer->shape.size()) return false;
@@ -23,8 +23,6 @@ bool is_own_shape(const View& view) {
   }
   return true;
 }
-
-}  // namespace
 
 int aligned_elements(const View& tensor) { return std::max(1, box_alignment / tensor.buffer->type.bytes()); }
 

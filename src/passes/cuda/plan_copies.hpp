@@ -27,6 +27,10 @@ struct TileRows {
 };
 std::optional<TileRows> rows_of(const ir::View& tile);
 
+inline constexpr std::int64_t most_in_box = 256;  // elements along a dimension
+inline constexpr int most_dims = 5;               // of a tensor that the copy engine takes
+// Whether the view shows the buffer's dimensions as they are, not reshaped.
+bool is_own_shape(const ir::View& view);
 // Elements of the innermost dimension, at multiples of which boxes can begin.
 int aligned_elements(const ir::View& tensor);
 // Whether every box of the view begins there.

@@ -8,8 +8,6 @@ using namespace ir;
 
 namespace {
 
-constexpr int most_box_rows = 256;  // that the copy engine takes
-
 bool is_plain(const View& from) {
   if (from.shape.size() != from.dims.size() || static_cast<int>(from.dims.size()) != from.rank())
     return false;
@@ -17,14 +15,6 @@ bool is_plain(const View& from) {
     const ViewDim& dim = from.dims[static_cast<std::size_t>(d)];
     if (dim.axis != d || !is_constant(dim.offset, 0)) return false;
     if (constant_value(from.shape[static_cast<std::size_t>(d)]) != from.extent(d)) return false;
-  }
-  return true;
-}
-
-bool is_whole_tensor(const View& to) {
-  if (to.is_tile() || to.shape.size() != to.buffer->shape.size() || to.shape.size() > 5) return false;
-  for (std::size_t d = 0; d < to.shape.size(); ++d) {
-    if (!equal(to.shape[d], to.buffer->shape[d])) return false;
   }
   return true;
 }
@@ -44,7 +34,7 @@ int box_rows(const View& from) { return is_turned(from) ? static_cast<int>(from.
 // A box is as high as the fragment is wide, and the 64 rows of a warp group are the columns of both its
 // boxes.
 bool fits_turned(const Buffer& tile, const View& to, const layout::Division& parts) {
-  return to.buffer->type == f32 && parts.along_n == 1 && tile.extent(1) <= most_box_rows &&
+  return to.buffer->type == f32 && parts.along_n == 1 && tile.extent(1) <= most_in_box &&
          tile.extent(0) == store_rows * parts.along_m;
 }
 
@@ -74,8 +64,9 @@ std::int64_t staging_bytes(const View& from) { return store_buffers * box_rows(f
 
 std::optional<TensorStore> plan_store(const View& from, const View& to, const layout::Division& parts) {
   const Buffer& tile = *from.buffer;
-  if (tile.space != Space::fragment || tile.rank() != 2 || tile.type != f32 || !is_whole_tensor(to))
+  if (tile.space != Space::fragment || tile.rank() != 2 || tile.type != f32 || to.is_tile())
     return std::nullopt;
+  if (!is_own_shape(to) || to.shape.size() > most_dims) return std::nullopt;
   TensorStore plan;
   plan.columns = row_bytes / to.buffer->type.bytes();
   plan.turned = is_turned(from);
