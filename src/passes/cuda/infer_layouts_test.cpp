@@ -1,0 +1,115 @@
+// Which thread holds which element: fragments that meet element by element have one layout.
+#include "passes/cuda/infer_layouts.hpp"
+
+#include <gtest/gtest.h>
+
+#include "passes/cuda/testing.hpp"
+
+namespace tegula::passes {
+namespace {
+
+using namespace lang;
+
+struct Fragments {
+  Layouts layouts;
+  std::vector<ir::BufferPtr> tiles;  // in the order of their declarations
+  const layout::Layout& of(std::size_t i) const { return layouts.fragments.at(tiles[i].get()); }
+};
+
+Fragments fragments_of(const lang::Kernel& kernel) {
+  const testing::Lowered lowered(kernel);
+  Fragments result{infer_layouts(lowered.body(), lowered.grid().hints.threads, lowered.target), {}};
+  for (const auto* declared : testing::all_of<ir::Declare>(lowered.body()))
+    if (declared->tile->space == ir::Space::fragment) result.tiles.push_back(declared->tile);
+  return result;
+}
+
+// What a body does with the sum of a product [64, 64] of one warp group, and with a row of x.
+lang::Kernel with_sum(const std::function<void(Fragment& sum, const Tensor& x)>& body) {
+  return kernel("layouts", [&] {
+    Tensor x = input("x", {64, 64}, bf16), out = output("out", {64, 64}, f32);
+    grid(1, {.threads = 128}, [&](Index) {
+      Shared a({64, 64}, bf16);
+      copy(x.at(0, 0), a);
+      Fragment sum({64, 64}, f32, 0);
+      gemm(a, a.T(), sum);
+      body(sum, x);
+      copy(sum, out.at(0, 0));
+    });
+  });
+}
+
+const layout::Layout accumulator = layout::wgmma_accumulator(64, 64, {1, 1});
+
+TEST(Layouts, AreThoseOfTheProduct) {
+  const Fragments own = fragments_of(with_sum([](Fragment&, const Tensor&) {}));
+  EXPECT_EQ(own.of(0), accumulator);
+}
+
+TEST(Layouts, SpreadToFragmentsOfTheSameLoop) {
+  const Fragments own = fragments_of(with_sum([](Fragment& sum, const Tensor& x) {
+    Fragment other({64, 64}, f32);
+    copy(x.at(0, 0), other);
+    parallel(sum, [&](Index i, Index j) { sum(i, j) += other(i, j); });
+  }));
+  EXPECT_EQ(own.of(0), accumulator);
+  EXPECT_EQ(own.of(1), accumulator);
+}
+
+TEST(Layouts, OfRowsAreSlices) {
+  const Fragments own = fragments_of(with_sum([](Fragment& sum, const Tensor&) {
+    Fragment top = reduce_max(sum);
+    parallel(sum, [&](Index i, Index j) { sum(i, j) -= top(i); });
+  }));
+  EXPECT_EQ(own.of(1), accumulator.slice(1));
+}
+
+TEST(Layouts, OfColumnsAreSlicesToo) {
+  const Fragments own = fragments_of(with_sum([](Fragment& sum, const Tensor&) {
+    Fragment column = reduce_sum(sum, 0);
+    parallel(sum, [&](Index i, Index j) { sum(i, j) -= column(j); });
+  }));
+  EXPECT_EQ(own.of(1), accumulator.slice(0));
+}
+
+TEST(Layouts, OfOperandsInRegistersAreTheInstructions) {
+  const Fragments own = fragments_of(with_sum([](Fragment& sum, const Tensor& x) {
+    Shared b({64, 64}, bf16);
+    copy(x.at(0, 0), b);
+    Fragment p({64, 64}, bf16), more({64, 64}, f32, 0);
+    copy(sum, p);
+    gemm(p, b, more);
+    parallel(sum, [&](Index i, Index j) { sum(i, j) += more(i, j); });
+  }));
+  EXPECT_EQ(own.of(1), layout::wgmma_operand_a(64, 64, {1, 1}));
+}
+
+TEST(Layouts, AreBlockedWhereNoProductIs) {
+  const Fragments own = fragments_of(kernel("layouts", [&] {
+    Tensor x = input("x", {16, 256}, f32), out = output("out", {16, 256}, f32);
+    grid(1, {.threads = 128}, [&](Index) { copy(load(x.at(0, 0), {16, 256}), out.at(0, 0)); });
+  }));
+  // 32 elements a thread, four of them side by side: vectors of 16 bytes.
+  const layout::Layout& blocked = own.of(0);
+  EXPECT_EQ(blocked.register_count(), 32);
+  for (std::int64_t thread : {0, 1, 127}) {
+    const auto first = blocked.coordinates(thread, 0), last = blocked.coordinates(thread, 3);
+    EXPECT_EQ(first[0], last[0]);
+    EXPECT_EQ(first[1] + 3, last[1]);
+    EXPECT_EQ(first[1] % 4, 0);
+  }
+}
+
+// What is read transposed is moved; it decides about no layout.
+TEST(Layouts, DoNotFollowTransposedReads) {
+  const Fragments own = fragments_of(with_sum([](Fragment& sum, const Tensor&) {
+    Fragment turned({64, 64}, f32);
+    parallel(turned, [&](Index i, Index j) { turned(i, j) = sum(j, i); });
+    parallel(sum, [&](Index i, Index j) { sum(i, j) += turned(i, j); });
+  }));
+  EXPECT_EQ(own.of(0), accumulator);
+  EXPECT_EQ(own.of(1), accumulator);
+}
+
+}  // namespace
+}  // namespace tegula::passes

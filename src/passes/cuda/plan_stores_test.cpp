@@ -1,0 +1,135 @@
+// Which sums the copy engine stores, and which are stored by rows of 16-byte pieces.
+#include "passes/cuda/plan_stores.hpp"
+
+#include <gtest/gtest.h>
+
+#include "passes/cuda/testing.hpp"
+
+namespace tegula::passes {
+namespace {
+
+using namespace lang;
+
+struct StoreCase {
+  const char* name;
+  const char* plan;  // "rows x columns", the pack, and whether it is turned; "" where threads store elements
+  int m, n;
+  layout::Division parts;
+  void (*store)(const Tensor& out, const Fragment& sum, Index b);
+  DType type = f32;
+};
+
+void PrintTo(const StoreCase& c, std::ostream* out) { *out << c.name; }
+
+std::string words(const std::optional<TensorStore>& plan) {
+  if (!plan) return "";
+  std::string text = std::to_string(plan->rows) + " x " + std::to_string(plan->columns);
+  if (plan->pack > 1) text += ", pack " + std::to_string(plan->pack);
+  return text + (plan->turned ? ", turned" : "");
+}
+
+class Stores : public ::testing::TestWithParam<StoreCase> {};
+
+TEST_P(Stores, ByTheCopyEngine) {
+  const StoreCase& c = GetParam();
+  const auto written = kernel("stores", [&] {
+                         Dim M("M"), N("N");
+                         Tensor out = output("out", {M, N}, c.type);
+                         grid(M, {.threads = 128}, [&](Index b) {
+                           Fragment sum({c.m, c.n}, f32, 0);
+                           c.store(out, sum, b);
+                         });
+                       }).ir();
+  const auto copies = testing::all_of<ir::Copy>(written->grids.front().body);
+  ASSERT_EQ(copies.size(), 1u);
+  EXPECT_EQ(words(plan_store(copies[0]->from, copies[0]->to, c.parts)), c.plan);
+}
+
+const StoreCase store_cases[] = {
+    {"f32",
+     "64 x 32",
+     128,
+     128,
+     {2, 1},
+     [](const Tensor& out, const Fragment& sum, Index b) { copy(sum, out.at(b * 128, 0)); }},
+    {"bf16",
+     "64 x 64",
+     128,
+     128,
+     {2, 1},
+     [](const Tensor& out, const Fragment& sum, Index b) { copy(sum, out.at(b * 128, 0)); },
+     bf16},
+    {"columns_divided",
+     "64 x 64",
+     64,
+     256,
+     {1, 2},
+     [](const Tensor& out, const Fragment& sum, Index b) { copy(sum, out.at(b * 64, 0)); },
+     bf16},
+    {"transposed",
+     "64 x 32, turned",
+     64,
+     64,
+     {1, 1},
+     [](const Tensor& out, const Fragment& sum, Index b) { copy(sum.T(), out.at(b * 64, 0)); }},
+    {"too_few_columns_for_the_parts",
+     "",
+     64,
+     64,
+     {1, 2},
+     [](const Tensor& out, const Fragment& sum, Index b) { copy(sum, out.at(b * 64, 0)); },
+     bf16},
+    {"columns_of_no_whole_row",
+     "",
+     64,
+     48,
+     {1, 1},
+     [](const Tensor& out, const Fragment& sum, Index b) { copy(sum, out.at(b * 64, 0)); },
+     bf16},
+    {"transposed_bf16",
+     "",
+     64,
+     64,
+     {1, 1},
+     [](const Tensor& out, const Fragment& sum, Index b) { copy(sum.T(), out.at(b * 64, 0)); },
+     bf16},
+    {"part_of_the_sum",
+     "",
+     64,
+     128,
+     {1, 1},
+     [](const Tensor& out, const Fragment& sum, Index b) {
+       copy(sum.slice(all, range(0, 64)), out.at(b * 64, 0));
+     }},
+};
+
+INSTANTIATE_TEST_SUITE_P(Table, Stores, ::testing::ValuesIn(store_cases),
+                         [](auto& info) { return std::string(info.param.name); });
+
+// By threads, four to a row: sums of whole warp groups, rounded to 16 bits, in rows of 16-byte pieces.
+TEST(Stores, ByRows) {
+  for (const auto& [n, type, expected] :
+       {std::tuple(64, bf16, true), {32, f16, true}, {64, f32, false}, {24, bf16, false}}) {
+    const testing::Lowered lowered(kernel("stores", [&] {
+      Tensor x = input("x", {64, 64}, bf16), out = output("out", {4, 64, n}, type);
+      grid(1, {.threads = 128}, [&](Index) {
+        Shared a({64, 64}, bf16);
+        copy(x.at(0, 0), a);
+        serial(4, [&](Index j) {
+          Fragment sum({64, n}, f32, 0);
+          gemm(a, a.slice(range(0, n)).T(), sum);
+          copy(sum, out.slice(j).at(0, 0));
+        });
+      });
+    }));
+    const Layouts layouts = infer_layouts(lowered.body(), 128, lowered.target);
+    int stores = 0;
+    ir::for_each_stmt(lowered.body(), [&](const ir::Stmt& s) {
+      stores += plan_row_store(s, layouts, 128, lowered.target) != nullptr;
+    });
+    EXPECT_EQ(stores, expected ? 1 : 0) << n << " columns of " << type.name();
+  }
+}
+
+}  // namespace
+}  // namespace tegula::passes

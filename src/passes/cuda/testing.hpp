@@ -1,0 +1,36 @@
+// What tests of single passes share: a kernel as the passes in front of printing leave it, and its
+// statements.
+#pragma once
+#include <memory>
+#include <vector>
+
+#include "ir/visit.hpp"
+#include "passes/cuda/cuda_passes.hpp"
+#include "passes/cuda/specialize_roles.hpp"
+#include "tegula/lang.hpp"
+
+namespace tegula::passes::testing {
+
+// All statements of that kind, in the order of the program.
+template <class Node>
+std::vector<const Node*> all_of(const ir::Body& body) {
+  std::vector<const Node*> result;
+  ir::for_each_stmt(body, [&](const ir::Stmt& s) {
+    if (const auto* n = ir::as<Node>(s)) result.push_back(n);
+  });
+  return result;
+}
+
+// A kernel of one grid that was lowered for the target.
+struct Lowered {
+  CudaTarget target;
+  ir::Kernel kernel;
+  explicit Lowered(const lang::Kernel& written, CudaTarget of = {})
+      : target(of), kernel(for_cuda(*written.ir(), of)) {}
+
+  const ir::Grid& grid() const { return kernel.grids.front(); }
+  const ir::Body& body() const { return grid().body; }
+  std::optional<Roles> roles() const { return specialize_roles(grid(), target); }
+};
+
+}  // namespace tegula::passes::testing
