@@ -5,10 +5,7 @@
 #include "codegen/cuda_program.hpp"
 #include "ir/print.hpp"
 #include "ir/visit.hpp"
-#include "passes/cuda/build_schedule.hpp"
 #include "passes/cuda/cuda_passes.hpp"
-#include "passes/cuda/infer_layouts.hpp"
-#include "passes/cuda/order_loads.hpp"
 
 namespace tegula::tool {
 
@@ -44,13 +41,13 @@ std::string cuda_text(const lang::Kernel& kernel, const passes::CudaTarget& targ
 }
 
 std::vector<GridLayouts> grid_layouts(const lang::Kernel& kernel, const passes::CudaTarget& target) {
-  const ir::Kernel lowered = passes::for_cuda(*kernel.ir(), target);
+  const passes::CudaPlan plan = passes::plan_for_cuda(*kernel.ir(), target);
   std::vector<GridLayouts> grids;
-  for (auto& grid : lowered.grids) {
-    const int threads = grid.hints.threads;
-    const auto layouts = passes::infer_layouts(grid.body, threads, target);
-    GridLayouts own{fmt::format("{}_{}", lowered.name, grids.size()), threads, {}};
-    ir::for_each_stmt(grid.body, [&](const ir::Stmt& stmt) {
+  for (std::size_t i = 0; i < plan.grids.size(); ++i) {
+    const int threads = plan.computing_threads(i);
+    const auto& layouts = plan.grids[i].layouts;
+    GridLayouts own{plan.grids[i].function, threads, {}};
+    ir::for_each_stmt(plan.computing(i), [&](const ir::Stmt& stmt) {
       if (auto* gemm = ir::as<ir::Gemm>(stmt)) own.lines.push_back({gemm_line(*gemm, threads, target), {}});
       auto* declared = ir::as<ir::Declare>(stmt);
       const auto found = declared ? layouts.fragments.find(declared->tile.get()) : layouts.fragments.end();
@@ -76,17 +73,10 @@ std::string layout_text(const lang::Kernel& kernel, const passes::CudaTarget& ta
 }
 
 std::vector<GridSchedule> grid_schedules(const lang::Kernel& kernel, const passes::CudaTarget& target) {
-  const ir::Kernel lowered = passes::for_cuda(*kernel.ir(), target);
+  passes::CudaPlan plan = passes::plan_for_cuda(*kernel.ir(), target);
   std::vector<GridSchedule> grids;
-  for (auto& grid : lowered.grids) {
-    GridSchedule own{fmt::format("{}_{}", lowered.name, grids.size()), grid.hints.threads, {}};
-    if (const auto planned = passes::specialize_roles(grid, target)) {
-      const auto program = passes::delay_products(*planned, target);
-      own.schedule =
-          passes::build_schedule(own.name, passes::order_loads(*planned, program), program, target);
-    }
-    grids.push_back(std::move(own));
-  }
+  for (std::size_t i = 0; i < plan.grids.size(); ++i)
+    grids.push_back({plan.grids[i].function, plan.computing_threads(i), std::move(plan.grids[i].schedule)});
   return grids;
 }
 
@@ -103,13 +93,11 @@ std::string schedule_text(const lang::Kernel& kernel, const passes::CudaTarget& 
 
 std::string resources_text(const lang::Kernel& kernel, const passes::CudaTarget& target) {
   const auto program = codegen::print_cuda(Signature(kernel.ir()), target);
-  const ir::Kernel lowered = passes::for_cuda(*kernel.ir(), target);
+  const passes::CudaPlan plan = passes::plan_for_cuda(*kernel.ir(), target);
   std::string text;
   for (std::size_t i = 0; i < program.kernels.size(); ++i) {
-    auto& grid = lowered.grids[i];
     std::int64_t registers = 0;
-    for (auto& [tile, layout] : passes::infer_layouts(grid.body, grid.hints.threads, target).fragments)
-      registers += registers_of(*tile, layout);
+    for (auto& [tile, layout] : plan.grids[i].layouts.fragments) registers += registers_of(*tile, layout);
     text += fmt::format(
         "{}: {} threads, {} bytes of shared memory, {} registers of a thread for all fragments\n",
         program.kernels[i].function, program.kernels[i].threads, program.kernels[i].shared_bytes, registers);

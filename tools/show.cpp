@@ -38,8 +38,8 @@ void draw_kernel(const lang::Kernel& kernel, const ShowRequest& request) {
 }
 
 std::string passes_text(const lang::Kernel& kernel, const ShowRequest& request) {
-  if (!request.for_gpu()) return pass_differences(kernel, passes::cpu_passes());
-  return pass_differences(kernel, passes::cuda_passes({request.architecture}));
+  if (!request.for_gpu()) return pass_differences(kernel);
+  return pass_differences(kernel, passes::CudaTarget{request.architecture});
 }
 
 void show_kernel(const lang::Kernel& kernel, const ShowRequest& request) {

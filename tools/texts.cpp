@@ -7,8 +7,7 @@
 
 #include "codegen/cpu.hpp"
 #include "diff.hpp"
-#include "ir/print.hpp"
-#include "passes/passes.hpp"
+#include "passes/cuda/cuda_passes.hpp"
 
 namespace tegula::tool {
 
@@ -23,19 +22,38 @@ std::string without_places(const std::string& text) {
   return result;
 }
 
-std::string pass_differences(const lang::Kernel& kernel, std::span<const passes::Pass> passes) {
+namespace {
+
+// Writes down what passes change.
+class Differences {
+ public:
   std::string text;
-  int number = 0;
-  passes::run(
-      passes, *kernel.ir(), [&](const passes::Pass& pass, const ir::Kernel& before, const ir::Kernel& after) {
-        // The column of the places depends on the longest line.
-        const auto changes = diff(without_places(ir::print(before)), without_places(ir::print(after)));
-        text +=
-            fmt::format("{}---- {}. {}: {}\n", number == 0 ? "" : "\n", number + 1, pass.name, pass.reason);
-        text += changes.empty() ? "changes nothing\n" : changes;
-        ++number;
-      });
-  return text;
+
+  passes::Observer observer() {
+    return [this](const passes::PassRun& own) {
+      // The column of the places depends on the longest line.
+      const auto changes = diff(without_places(own.before), without_places(own.after));
+      text += fmt::format("{}---- {}. {}: {}\n", text.empty() ? "" : "\n", ++number_, own.pass, own.reason);
+      text += changes.empty() ? "changes nothing\n" : changes;
+    };
+  }
+
+ private:
+  int number_ = 0;
+};
+
+}  // namespace
+
+std::string pass_differences(const lang::Kernel& kernel) {
+  Differences differences;
+  passes::run(passes::cpu_passes(), *kernel.ir(), differences.observer());
+  return std::move(differences.text);
+}
+
+std::string pass_differences(const lang::Kernel& kernel, const passes::CudaTarget& target) {
+  Differences differences;
+  passes::plan_for_cuda(*kernel.ir(), target, differences.observer());
+  return std::move(differences.text);
 }
 
 std::string cpp_text(const lang::Kernel& kernel) { return codegen::print_cpu(Signature(kernel.ir())).text; }

@@ -1,15 +1,16 @@
 // What the compiler makes of a kernel, as text to read.
 #pragma once
-#include <span>
 #include <string>
 
-#include "passes/passes.hpp"
+#include "passes/cuda/plan_gemms.hpp"
 #include "tegula/lang.hpp"
 
 namespace tegula::tool {
 
-// What each pass changes; passes that change nothing are named too.
-std::string pass_differences(const lang::Kernel& kernel, std::span<const passes::Pass> passes);
+// What each pass for CPUs changes; passes that change nothing are named too.
+std::string pass_differences(const lang::Kernel& kernel);
+// The same of passes for a GPU, and what each decides.
+std::string pass_differences(const lang::Kernel& kernel, const passes::CudaTarget& target);
 // The C++ that is compiled for the CPU.
 std::string cpp_text(const lang::Kernel& kernel);
 

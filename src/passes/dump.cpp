@@ -6,7 +6,6 @@
 #include <filesystem>
 #include <fstream>
 
-#include "ir/print.hpp"
 #include "runtime/environment.hpp"
 #include "tegula/error.hpp"
 
@@ -30,15 +29,13 @@ void write_file(const std::string& directory, const std::string& name, const std
 Observer dumper(std::string target) {
   const auto where = environment(Variable::dump);
   if (!where) return {};
-  return [where = *where, target = std::move(target), number = 0](const Pass& pass, const ir::Kernel& before,
-                                              const ir::Kernel& after) mutable {
+  return [where = *where, target = std::move(target), number = 0](const PassRun& own) mutable {
     ++number;
-    const std::string text = ir::print(after);
-    if (text == ir::print(before)) return;
+    if (own.after == own.before) return;
     if (where == "stderr")
-      fmt::print(stderr, "---- {} after {} ({})\n{}\n", after.name, pass.name, target, text);
+      fmt::print(stderr, "---- {} after {} ({})\n{}\n", own.kernel, own.pass, target, own.after);
     else
-      write_file(where, fmt::format("{}.{}.{}.{}.ir", after.name, target, number, pass.name), text);
+      write_file(where, fmt::format("{}.{}.{}.{}.ir", own.kernel, target, number, own.pass), own.after);
   };
 }
 

@@ -4,8 +4,8 @@
 
 namespace tegula::passes {
 
-// As TEGULA_DUMP says: `stderr`, or a directory that gets a file for every pass that changed a kernel, named
-// kernel.target.number.pass.ir. Empty if the variable is not set.
+// As TEGULA_DUMP says: `stderr`, or a directory that gets a file for every pass that changed a kernel or its
+// plan, named kernel.target.number.pass.ir. Empty if the variable is not set.
 Observer dumper(std::string target);
 
 }  // namespace tegula::passes

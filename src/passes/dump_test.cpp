@@ -41,25 +41,25 @@ TEST_F(Dump, HoldsEveryPassThatChangedTheKernel) {
   const TemporaryDirectory directory;
   ::setenv("TEGULA_DUMP", directory.path().c_str(), 1);
   for_cpu(*product().ir());
-  for_cuda(*product().ir(), {90});
-  for_cuda(*product().ir(), {80});
+  plan_for_cuda(*product().ir(), {90});
+  plan_for_cuda(*product().ir(), {80});
   std::set<std::string> names;
   for (const auto& file : std::filesystem::directory_iterator(directory.path()))
     names.insert(file.path().filename().string());
   for (const char* name : {"product.cpu.2.merge_clears.ir", "product.sm_90.1.merge_clears.ir",
                            "product.sm_90.3.choose_threads.ir", "product.sm_90.4.lower_for_cuda.ir",
-                           "product.sm_80.4.lower_for_cuda.ir"})
+                           "product.sm_90.11.infer_layouts.ir", "product.sm_80.4.lower_for_cuda.ir"})
     EXPECT_TRUE(names.contains(name)) << name;
   EXPECT_FALSE(names.contains("product.sm_90.2.simplify.ir"));  // had nothing to do
 }
 
 TEST_F(Dump, RefusesWhatIsNoDirectory) {
   ::setenv("TEGULA_DUMP", "/dev/null/nowhere", 1);
-  EXPECT_THROW(for_cuda(*product().ir(), {90}), ArgumentError);
+  EXPECT_THROW(plan_for_cuda(*product().ir(), {90}), ArgumentError);
 }
 
 TEST(CudaPasses, SayWhyTheyAreThere) {
-  for (const Pass& pass : cuda_passes({90})) {
+  for (const CudaPass& pass : cuda_passes()) {
     EXPECT_FALSE(pass.name.empty());
     EXPECT_FALSE(pass.reason.empty()) << pass.name;
   }

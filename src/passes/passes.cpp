@@ -2,6 +2,7 @@
 
 #include <array>
 
+#include "ir/print.hpp"
 #include "ir/simplify.hpp"
 #include "ir/verify.hpp"
 #include "passes/dump.hpp"
@@ -25,7 +26,7 @@ ir::Kernel run(std::span<const Pass> passes, const ir::Kernel& kernel, const Obs
   for (const Pass& pass : passes) {
     ir::Kernel after = pass.run(result);
     ir::verify(after);
-    if (observer) observer(pass, result, after);
+    if (observer) observer({pass.name, pass.reason, after.name, ir::print(result), ir::print(after)});
     result = std::move(after);
   }
   return result;

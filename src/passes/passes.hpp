@@ -2,6 +2,7 @@
 #pragma once
 #include <functional>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "ir/kernel.hpp"
@@ -16,8 +17,13 @@ struct Pass {
 
 std::span<const Pass> cpu_passes();
 
-// Sees the kernel after every pass.
-using Observer = std::function<void(const Pass& pass, const ir::Kernel& before, const ir::Kernel& after)>;
+// A pass that has run, and what it was given and made of it, as text.
+struct PassRun {
+  std::string_view pass, reason;
+  std::string kernel;  // its name
+  std::string before, after;
+};
+using Observer = std::function<void(const PassRun&)>;
 
 // Runs the passes in order; the contract of the IR is checked before the first and after each.
 ir::Kernel run(std::span<const Pass> passes, const ir::Kernel& kernel, const Observer& observer = {});

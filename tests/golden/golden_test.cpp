@@ -37,7 +37,7 @@ constexpr struct {
   std::string (*text)(const Kernel& kernel);
 } forms[] = {
     {"ir", [](const Kernel& kernel) { return kernel.text(); }},
-    {"passes", [](const Kernel& kernel) { return pass_differences(kernel, tegula::passes::cpu_passes()); }},
+    {"passes", [](const Kernel& kernel) { return pass_differences(kernel); }},
     {"cpp.txt", cpp_text}};
 
 struct Golden {

@@ -14,14 +14,11 @@
 #include "codegen/cuda_program.hpp"
 #include "codegen/text.hpp"
 #include "ir/bounds.hpp"
-#include "passes/cuda/delay_products.hpp"
-#include "passes/cuda/grid_waits.hpp"
-#include "passes/cuda/infer_layouts.hpp"
+#include "passes/cuda/cuda_plan.hpp"
 #include "passes/cuda/plan_rows.hpp"
 #include "passes/cuda/plan_stores.hpp"
 #include "passes/cuda/rows_of_groups.hpp"
 #include "runtime/binding.hpp"
-#include "schedule/schedule.hpp"
 
 namespace tegula::codegen {
 
@@ -32,11 +29,10 @@ std::string element_type(DType type);
 
 class CudaGridPrinter {
  public:
-  // Of the grid `number` of a call; `waits` are those of all.
-  CudaGridPrinter(const Signature& signature, const passes::CudaTarget& target,
-                  const std::vector<passes::GridWait>& waits, int number, CudaProgram& program);
+  // Of the grid `number` of the plan.
+  CudaGridPrinter(const Signature& signature, const passes::CudaPlan& plan, int number, CudaProgram& program);
   // The text of the function; adds it to the program's kernels.
-  std::string print(const ir::Grid& grid);
+  std::string print();
 
  private:
   using Layout = layout::Layout;
@@ -250,11 +246,10 @@ class CudaGridPrinter {
   void touch_operands(const ir::Gemm& n);
 
   // ---- roles (print_roles.cpp, print_tensor_copies.cpp)
-  std::string print_roles(const ir::Grid& grid, const passes::Roles& roles);
+  std::string print_roles(const ir::Grid& grid);
   std::string begin_roles(const ir::Grid& grid, const passes::Roles& roles);
-  std::string consumers(const ir::Grid& grid, const passes::ConsumerProgram& program,
-                        const schedule::Schedule& schedule);
-  std::string producer(const ir::Grid& grid, const schedule::Schedule& schedule);
+  std::string consumers(const ir::Grid& grid);
+  std::string producer(const ir::Grid& grid);
   void declare_rings(const passes::Roles& roles);
   int depth_of(std::size_t ring) const;
   void print_rings(const std::vector<int>& cursors);
@@ -326,8 +321,10 @@ class CudaGridPrinter {
 
   const Signature& signature_;
   const passes::CudaTarget& target_;
-  const std::vector<passes::GridWait>& waits_;
+  const std::vector<passes::GridWait>& waits_;  // of all grids
   const int number_;
+  const ir::Grid& planned_;       // the grid
+  const passes::GridPlan& plan_;  // and what was decided about it
   CudaProgram& program_;
   StepWriter out_;
   Names names_;
@@ -364,16 +361,15 @@ class CudaGridPrinter {
   // Of what warps and warp groups choose between: kept, for names are by their addresses.
   std::vector<ir::VariablePtr> own_;
   std::unordered_map<const ir::Variable*, StepRead> step_reads_;
-  std::vector<FragmentTile> factors_;                     // fragments of exponentials
-  Part part_;                                             // of the elements of the loop that is printed
-  bool is_consumer_ = false;                              // of the roles
-  bool warps_decide_ = false;                             // about some branches
-  std::string tile_, tiles_;                              // the number of the block, and of all
-  bool has_tile_ = false;                                 // tile_ is in scope
-  std::unordered_set<const ir::ExprNode*> exits_of_all_;  // conditions under which no block goes on
-  std::string leave_ = "return;";                         // what ends a block
-  std::int64_t next_slot_ = -1;      // of the number of the block behind, among the producer's threads
-  std::int64_t store_staging_ = -1;  // in shared memory
+  std::vector<FragmentTile> factors_;  // fragments of exponentials
+  Part part_;                          // of the elements of the loop that is printed
+  bool is_consumer_ = false;           // of the roles
+  bool warps_decide_ = false;          // about some branches
+  std::string tile_, tiles_;           // the number of the block, and of all
+  bool has_tile_ = false;              // tile_ is in scope
+  std::string leave_ = "return;";      // what ends a block
+  std::int64_t next_slot_ = -1;        // of the number of the block behind, among the producer's threads
+  std::int64_t store_staging_ = -1;    // in shared memory
   // Where consumers leave sums to threads of the producer's warps that add them in turn, and what these do.
   static constexpr int handover_bytes = 64;
   std::int64_t handover_ = -1;

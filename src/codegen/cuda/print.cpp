@@ -27,13 +27,11 @@ std::string call_struct(const Signature& signature, std::size_t maps) {
 }  // namespace
 
 CudaProgram print_cuda(const Signature& signature, const passes::CudaTarget& target) {
-  const ir::Kernel kernel = passes::for_cuda(signature.kernel(), target);
+  const passes::CudaPlan plan = passes::plan_for_cuda(signature.kernel(), target);
   CudaProgram program;
   std::string grids;
-  const std::vector<passes::GridWait> waits = passes::plan_grid_waits(kernel);
-  int number = 0;
-  for (const ir::Grid& grid : kernel.grids)
-    grids += fmt::format("\n{}", CudaGridPrinter(signature, target, waits, number++, program).print(grid));
+  for (std::size_t i = 0; i < plan.grids.size(); ++i)
+    grids += fmt::format("\n{}", CudaGridPrinter(signature, plan, static_cast<int>(i), program).print());
   program.text = fmt::format("#include \"{}\"\n\n", target.has_wgmma() ? "hopper.cuh" : "kernel.cuh");
   program.text += call_struct(signature, program.maps.size());
   for (const auto& [name, text] : program.instructions) program.text += "\n" + text;

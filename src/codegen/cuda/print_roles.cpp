@@ -98,11 +98,11 @@ std::string CudaGridPrinter::begin_roles(const Grid& grid, const passes::Roles& 
   return text_of(out_.finish(), 1);
 }
 
-std::string CudaGridPrinter::consumers(const Grid& grid, const passes::ConsumerProgram& program,
-                                       const schedule::Schedule& schedule) {
+std::string CudaGridPrinter::consumers(const Grid& grid) {
+  const passes::ConsumerProgram& program = plan_.consumers;
   const int threads = roles_->consumers;
   team_.threads = threads;
-  layouts_ = passes::infer_layouts(program.body, threads, target_);
+  layouts_ = plan_.layouts;
   find_packed(program.body);
   alternating_ = program.alternating;
   is_consumer_ = true;
@@ -110,13 +110,15 @@ std::string CudaGridPrinter::consumers(const Grid& grid, const passes::ConsumerP
     const auto* branch = as<If>(s);
     warps_decide_ |= branch && deciders(*branch) == passes::Deciders::warps;
   });
+  const schedule::Schedule& schedule = *plan_.schedule;
   const std::string text = role(schedule, schedule.roles[0], grid, passes::consumer_barrier, threads);
   is_consumer_ = warps_decide_ = false;
   alternating_.clear();
   return text;
 }
 
-std::string CudaGridPrinter::producer(const Grid& grid, const schedule::Schedule& schedule) {
+std::string CudaGridPrinter::producer(const Grid& grid) {
+  const schedule::Schedule& schedule = *plan_.schedule;
   memory_.reserve(memory_.peak());  // both run at the same time
   team_.threads = roles_->one_loader ? 1 : passes::producer_threads;
   layouts_ = {};
@@ -125,28 +127,24 @@ std::string CudaGridPrinter::producer(const Grid& grid, const schedule::Schedule
          adders_;
 }
 
-std::string CudaGridPrinter::print_roles(const Grid& grid, const passes::Roles& planned) {
-  exits_of_all_ = passes::exits_of_all_blocks(grid);
-  const passes::ConsumerProgram program = passes::delay_products(planned, target_);
-  const passes::Roles roles = passes::order_loads(planned, program);
-  const std::string function = fmt::format("{}_{}", signature_.kernel().name, number_);
-  const schedule::Schedule schedule = passes::build_schedule(function, roles, program, target_);
-  schedule::check(schedule);
+std::string CudaGridPrinter::print_roles(const Grid& grid) {
+  const passes::Roles& roles = *plan_.roles;
   std::string text = begin_roles(grid, roles);
   const Facts facts = facts_;
   text += fmt::format("  if (threadIdx.x < {}) {{\n    // ---- consumers\n", roles.consumers);
-  text += consumers(grid, program, schedule);
+  text += consumers(grid);
   facts_ = facts;
-  text += "  } else {\n    // ---- producer\n" + producer(grid, schedule) + "  }\n";
+  text += "  } else {\n    // ---- producer\n" + producer(grid) + "  }\n";
 
   const int threads = roles.consumers + roles.producers;
-  program_.kernels.push_back({function, threads, shared_bytes(grid), true, roles.pair_index, has_waits()});
+  program_.kernels.push_back(
+      {plan_.function, threads, shared_bytes(grid), true, roles.pair_index, has_waits()});
   roles_ = nullptr;
   return fmt::format(
       "extern \"C\" __global__ void __launch_bounds__({}, {}) {}(const __grid_constant__ Call call) {{  // "
       "{}\n"
       "  extern __shared__ __align__(1024) unsigned char shared_memory[];\n{}}}\n",
-      threads, roles.blocks_per_processor, function, short_location(grid.at), text);
+      threads, roles.blocks_per_processor, plan_.function, short_location(grid.at), text);
 }
 
 std::string CudaGridPrinter::role(const schedule::Schedule& schedule, const schedule::Role& role,

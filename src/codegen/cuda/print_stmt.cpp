@@ -28,9 +28,15 @@ std::string quoted(const std::string& text) {
 
 }  // namespace
 
-CudaGridPrinter::CudaGridPrinter(const Signature& signature, const passes::CudaTarget& target,
-                                 const std::vector<passes::GridWait>& waits, int number, CudaProgram& program)
-    : signature_(signature), target_(target), waits_(waits), number_(number), program_(program) {
+CudaGridPrinter::CudaGridPrinter(const Signature& signature, const passes::CudaPlan& plan, int number,
+                                 CudaProgram& program)
+    : signature_(signature),
+      target_(plan.target),
+      waits_(plan.waits),
+      number_(number),
+      planned_(plan.kernel.grids[static_cast<std::size_t>(number)]),
+      plan_(plan.grids[static_cast<std::size_t>(number)]),
+      program_(program) {
   for (const char* name : {"tg", "thread", "lane", "warp", "group", "shared_memory", "r", "call", "Call",
                            "threadIdx", "blockIdx", "printf", "first", "f"})
     names_.unique(name);
@@ -66,9 +72,10 @@ void CudaGridPrinter::prologue() {
   out_.line("const int thread = threadIdx.x;");
 }
 
-std::string CudaGridPrinter::print(const Grid& grid) {
+std::string CudaGridPrinter::print() {
+  const Grid& grid = planned_;
   team_.threads = grid.hints.threads;
-  layouts_ = passes::infer_layouts(grid.body, team_.threads, target_);
+  layouts_ = plan_.layouts;
   for (const BufferPtr& tensor : passes::written_tensors(grid)) {
     for (const auto& [buffer, memory] : memory_of_) {
       if (memory == memory_of_.at(tensor.get())) written_.insert(buffer);
@@ -81,7 +88,7 @@ std::string CudaGridPrinter::print(const Grid& grid) {
       if (passes::has_tensor_cores(operand->buffer->type)) swizzled_.insert(operand->buffer.get());
     }
   });
-  if (const auto roles = passes::specialize_roles(grid, target_)) return print_roles(grid, *roles);
+  if (plan_.roles) return print_roles(grid);
   find_packed(grid.body);
   prologue();
   between_grids();
@@ -89,13 +96,13 @@ std::string CudaGridPrinter::print(const Grid& grid) {
   body(grid.body);
   end_of_block();
   const std::size_t bytes = shared_bytes(grid);
-  const std::string function = fmt::format("{}_{}", signature_.kernel().name, number_);
   program_.kernels.push_back(
-      {.function = function, .threads = team_.threads, .shared_bytes = bytes, .waits = has_waits()});
+      {.function = plan_.function, .threads = team_.threads, .shared_bytes = bytes, .waits = has_waits()});
   return fmt::format(
       "extern \"C\" __global__ void __launch_bounds__({}) {}(const __grid_constant__ Call call) {{  // {}\n"
       "  extern __shared__ __align__(1024) unsigned char shared_memory[];\n{}}}\n",
-      team_.threads, function, short_location(grid.at), text_of(place_sync(out_.finish(), team_barrier_), 1));
+      team_.threads, plan_.function, short_location(grid.at),
+      text_of(place_sync(out_.finish(), team_barrier_), 1));
 }
 
 std::size_t CudaGridPrinter::shared_bytes(const Grid& grid) const {

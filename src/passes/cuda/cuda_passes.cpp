@@ -3,8 +3,13 @@
 #include <fmt/format.h>
 
 #include "ir/simplify.hpp"
+#include "ir/verify.hpp"
+#include "passes/cuda/build_schedule.hpp"
+#include "passes/cuda/exits_of_all.hpp"
 #include "passes/cuda/lower.hpp"
+#include "passes/cuda/order_loads.hpp"
 #include "passes/dump.hpp"
+#include "schedule/verify.hpp"
 
 namespace tegula::passes {
 
@@ -15,21 +20,83 @@ std::string name_of(const CudaTarget& target) {
                      target.pairs ? "_in_pairs" : "");
 }
 
-}  // namespace
+// A pass over the program alone.
+std::function<void(CudaPlan&)> of_kernel(ir::Kernel (*pass)(const ir::Kernel&)) {
+  return [pass](CudaPlan& plan) { plan.kernel = pass(plan.kernel); };
+}
 
-std::vector<Pass> cuda_passes(const CudaTarget& target) {
-  return {
-      {"merge_clears", "a product or reduction of what was just cleared overwrites it", merge_clears},
-      {"simplify", "decided branches, needless guards and unused values cost time in inner loops",
-       [](const ir::Kernel& own) { return ir::simplify(own); }},
-      {"choose_threads", "instructions are planned for as many warps as a block has", choose_threads},
-      {"lower_for_cuda", "what no instruction does is done element by element",
-       [target](const ir::Kernel& kernel) { return lower_for_cuda(kernel, target); }},
+// A pass over the plan of one grid after the other.
+std::function<void(CudaPlan&)> of_grids(void (*pass)(const CudaPlan&, const ir::Grid&, GridPlan&)) {
+  return [pass](CudaPlan& plan) {
+    for (std::size_t i = 0; i < plan.grids.size(); ++i) pass(plan, plan.kernel.grids[i], plan.grids[i]);
   };
 }
 
-ir::Kernel for_cuda(const ir::Kernel& kernel, const CudaTarget& target) {
-  return run(cuda_passes(target), kernel, dumper(name_of(target)));
+// The same for grids with roles.
+std::function<void(CudaPlan&)> of_roles(void (*pass)(const CudaPlan&, GridPlan&)) {
+  return [pass](CudaPlan& plan) {
+    for (GridPlan& own : plan.grids)
+      if (own.roles) pass(plan, own);
+  };
+}
+
+const CudaPass list[] = {
+    {"merge_clears", "a product or reduction of what was just cleared overwrites it",
+     of_kernel(merge_clears)},
+    {"simplify", "decided branches, needless guards and unused values cost time in inner loops",
+     of_kernel([](const ir::Kernel& kernel) { return ir::simplify(kernel); })},
+    {"choose_threads", "instructions are planned for as many warps as a block has",
+     of_kernel(choose_threads)},
+    {"lower_for_cuda", "what no instruction does is done element by element",
+     [](CudaPlan& plan) { plan.kernel = lower_for_cuda(plan.kernel, plan.target); }},
+    {"plan_grid_waits", "a grid's blocks take their places while the grid before ends",
+     [](CudaPlan& plan) { plan.waits = plan_grid_waits(plan.kernel); }},
+    {"specialize_roles", "a producer loads ahead of the consumers, who multiply",
+     of_grids([](const CudaPlan& plan, const ir::Grid& grid, GridPlan& own) {
+       own.roles = specialize_roles(grid, plan.target);
+     })},
+    {"exits_of_all", "who takes one block after the other asks once whether there is work at all",
+     of_grids([](const CudaPlan&, const ir::Grid& grid, GridPlan& own) {
+       if (own.roles) own.exits_of_all = exits_of_all_blocks(grid);
+     })},
+    {"delay_products", "tensor cores multiply while the other units do the next step's work",
+     of_roles([](const CudaPlan& plan, GridPlan& own) {
+       own.consumers = delay_products(*own.roles, plan.target);
+     })},
+    {"order_loads", "tiles come in the order in which the delayed products use them",
+     of_roles([](const CudaPlan&, GridPlan& own) { own.roles = order_loads(*own.roles, own.consumers); })},
+    {"build_schedule", "every wait and release of both roles, simulated before anything is printed",
+     of_roles([](const CudaPlan& plan, GridPlan& own) {
+       own.schedule = build_schedule(own.function, *own.roles, own.consumers, plan.target);
+       schedule::check(*own.schedule);
+     })},
+    {"infer_layouts", "fragments that meet element by element lie in the same registers",
+     [](CudaPlan& plan) {
+       for (std::size_t i = 0; i < plan.grids.size(); ++i)
+         plan.grids[i].layouts = infer_layouts(plan.computing(i), plan.computing_threads(i), plan.target);
+     }},
+};
+
+}  // namespace
+
+std::span<const CudaPass> cuda_passes() { return list; }
+
+CudaPlan plan_for_cuda(const ir::Kernel& kernel, const CudaTarget& target, const Observer& observer) {
+  CudaPlan plan{target, kernel, {}, {}};
+  for (std::size_t i = 0; i < kernel.grids.size(); ++i)
+    plan.grids.emplace_back().function = fmt::format("{}_{}", kernel.name, i);
+  ir::verify(kernel);
+  for (const CudaPass& pass : list) {
+    const std::string before = observer ? print(plan) : "";
+    pass.run(plan);
+    ir::verify(plan.kernel);
+    if (observer) observer({pass.name, pass.reason, kernel.name, before, print(plan)});
+  }
+  return plan;
+}
+
+CudaPlan plan_for_cuda(const ir::Kernel& kernel, const CudaTarget& target) {
+  return plan_for_cuda(kernel, target, dumper(name_of(target)));
 }
 
 }  // namespace tegula::passes

@@ -21,14 +21,14 @@ std::vector<const Node*> all_of(const ir::Body& body) {
   return result;
 }
 
-// A kernel of one grid that was lowered for the target.
+// A kernel of one grid, and its plan.
 struct Lowered {
   CudaTarget target;
-  ir::Kernel kernel;
+  CudaPlan plan;
   explicit Lowered(const lang::Kernel& written, CudaTarget of = {})
-      : target(of), kernel(for_cuda(*written.ir(), of)) {}
+      : target(of), plan(plan_for_cuda(*written.ir(), of)) {}
 
-  const ir::Grid& grid() const { return kernel.grids.front(); }
+  const ir::Grid& grid() const { return plan.kernel.grids.front(); }
   const ir::Body& body() const { return grid().body; }
   std::optional<Roles> roles() const { return specialize_roles(grid(), target); }
 };

@@ -1,0 +1,71 @@
+#include "passes/cuda/cuda_plan.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "ir/print.hpp"
+
+namespace tegula::passes {
+
+namespace {
+
+std::string ring_text(const RingPlan& ring) {
+  std::vector<std::string> names;
+  for (const ir::BufferPtr& tile : ring.tiles) names.push_back(tile->name);
+  return fmt::format("ring of {}: {} stages{}{}\n", fmt::join(names, ", "), ring.depth,
+                     ring.in_loop ? "" : ", filled once a block", ring.by_rows ? ", by pieces of rows" : "");
+}
+
+std::string roles_text(const Roles& roles) {
+  std::string text = fmt::format(
+      "{} consumers, {} producers{}, {} blocks of a processor{}{}\n", roles.consumers, roles.producers,
+      roles.one_loader ? " of which one thread loads" : "", roles.blocks_per_processor,
+      roles.takes_turns ? ", blocks taken in turns" : "", roles.pair_index >= 0 ? ", in pairs" : "");
+  for (const RingPlan& ring : roles.rings) text += ring_text(ring);
+  return text + "-- producer\n" + ir::print(roles.producer);
+}
+
+// By the fragments' names, since the layouts have no order.
+std::string layouts_text(const Layouts& layouts) {
+  std::vector<std::string> lines;
+  for (const auto& [buffer, layout] : layouts.fragments)
+    lines.push_back(fmt::format("{}: {}\n", buffer->name, layout.text()));
+  std::sort(lines.begin(), lines.end());
+  return lines.empty() ? "" : fmt::format("-- layouts\n{}", fmt::join(lines, ""));
+}
+
+std::string_view name_of(GridWait wait) {
+  constexpr std::string_view names[] = {"never", "at its begin", "at its end"};
+  return names[static_cast<int>(wait)];
+}
+
+}  // namespace
+
+const ir::Body& CudaPlan::computing(std::size_t grid) const {
+  return grids[grid].roles ? grids[grid].consumers.body : kernel.grids[grid].body;
+}
+
+int CudaPlan::computing_threads(std::size_t grid) const {
+  return grids[grid].roles ? grids[grid].roles->consumers : kernel.grids[grid].hints.threads;
+}
+
+std::string print(const CudaPlan& plan) {
+  std::string text = ir::print(plan.kernel);
+  for (std::size_t i = 0; i < plan.grids.size(); ++i) {
+    const GridPlan& own = plan.grids[i];
+    if (!own.roles && own.layouts.fragments.empty() && own.exits_of_all.empty()) continue;
+    text += fmt::format("\n---- plan of {}\n", own.function);
+    if (!own.exits_of_all.empty()) text += fmt::format("{} exits of all blocks\n", own.exits_of_all.size());
+    if (own.roles) text += roles_text(*own.roles);
+    if (own.roles) text += "-- consumers\n" + ir::print(own.consumers.body);
+    if (own.schedule) text += "-- schedule\n" + schedule::print(*own.schedule);
+    text += layouts_text(own.layouts);
+  }
+  for (std::size_t i = 1; i < plan.waits.size(); ++i)
+    text += fmt::format("grid {} waits for the one before {}\n", i, name_of(plan.waits[i]));
+  return text;
+}
+
+}  // namespace tegula::passes

@@ -1,0 +1,37 @@
+// Everything that is decided about a kernel before it is printed for a GPU. The passes of cuda_passes.hpp
+// fill it in, one after the other; what prints only reads it.
+#pragma once
+#include <unordered_set>
+#include <vector>
+
+#include "passes/cuda/delay_products.hpp"
+#include "passes/cuda/grid_waits.hpp"
+#include "passes/cuda/infer_layouts.hpp"
+#include "passes/cuda/specialize_roles.hpp"
+#include "schedule/schedule.hpp"
+
+namespace tegula::passes {
+
+struct GridPlan {
+  std::string function;                                  // the name of what is printed
+  std::optional<Roles> roles;                            // none: all threads of a block do the same
+  ConsumerProgram consumers;                             // with roles
+  std::optional<schedule::Schedule> schedule;            // of the roles
+  Layouts layouts;                                       // of what computes: the consumers, or all threads
+  std::unordered_set<const ir::ExprNode*> exits_of_all;  // conditions under which no block goes on
+};
+
+struct CudaPlan {
+  CudaTarget target;
+  ir::Kernel kernel;
+  std::vector<GridPlan> grids;  // of the kernel's, in their order
+  std::vector<GridWait> waits;  // of the grids for each other
+
+  const ir::Body& computing(std::size_t grid) const;
+  int computing_threads(std::size_t grid) const;
+};
+
+// The plan as text to read: the program, and for each grid what was decided so far.
+std::string print(const CudaPlan& plan);
+
+}  // namespace tegula::passes
