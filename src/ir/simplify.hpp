@@ -10,6 +10,8 @@
 namespace tegula::ir {
 
 Expr simplify(const Expr& e, const Facts& facts);
+// Every expression for itself; the statements stay what they are, one by one.
+Body simplify_expressions(const Body& body);
 
 // Expressions and limits of views are simplified with what loops, branches and requirements say about their
 // variables; decided branches, empty loops, and lets and loads without use are dropped.

@@ -218,6 +218,11 @@ Body without_unused(Body body) {
 
 }  // namespace
 
+Body simplify_expressions(const Body& body) {
+  const Facts facts;
+  return map_exprs(body, [&](const Expr& e) { return simplify(e, facts); });
+}
+
 Kernel simplify(const Kernel& kernel) {
   return map_grids(Pass().run(kernel), [](const Grid& grid) { return without_unused(grid.body); });
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "ir/effects.hpp"
+#include "ir/simplify.hpp"
 #include "ir/visit.hpp"
 #include "passes/cuda/split_steps.hpp"
 
@@ -215,15 +216,15 @@ class Delay {
     result_.late.emplace(loop.index[0].get(), gemm.b.buffer.get());
 
     For steady = loop;
-    steady.begin[0] =
-        make(Op::add, loop.begin[0]->held(), {loop.begin[0], constant(loop.begin[0]->held(), 1)}, at);
+    const Expr one = constant(loop.begin[0]->held(), 1);
+    steady.begin[0] = simplify(make(Op::add, one->held(), {loop.begin[0], one}, at), Facts());
     steady.body = early;
     for (const Body* part : {&late, &work}) steady.body.insert(steady.body.end(), part->begin(), part->end());
     const Body inside = steps(steady, at);
 
     Body peeled = early;
     peeled.insert(peeled.end(), work.begin(), work.end());
-    Body all = substitute(peeled, {{loop.index[0], loop.begin[0]}});
+    Body all = simplify_expressions(substitute(peeled, {{loop.index[0], loop.begin[0]}}));
     all.insert(all.end(), inside.begin(), inside.end());
     Body result = hoisted;
     result.push_back(non_empty(loop, at, std::move(all), inside[0]));
