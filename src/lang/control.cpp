@@ -72,7 +72,8 @@ void parallel(const std::vector<Operand>& extents, Loc at, const IndexBody& body
 std::vector<Operand> extents_of(const Tile& tile, int arity, Loc at) {
   if (arity != tile.rank())
     fail(at, "parallel() over a tile of rank " + std::to_string(tile.rank()) + " with a body of " +
-                 std::to_string(arity) + " indices");
+                 counted(arity, "index", "indices") + "; the body takes one Index for each dimension, " +
+                 counted(tile.rank(), "index", "indices") + " here");
   std::vector<Operand> extents;
   for (int d = 0; d < tile.rank(); ++d) extents.push_back(Operand(tile.extent(d), at));
   return extents;

@@ -96,6 +96,25 @@ TEST(Fuzz, ProgramsAreValid) {
   EXPECT_TRUE(summary.failures.empty()) << summary.text();
 }
 
+// A store rounds what is computed, and leaves alone what is of its type already.
+TEST(Fuzz, AStoreRoundsOnce) {
+  for (const DType type : {bf16, f16, e4m3, e5m2}) {
+    const Nature place = inexact(type), computed = inexact(f32), chosen = join(place, computed, f32);
+    EXPECT_TRUE(fits(place, place, type)) << type.name();
+    EXPECT_TRUE(fits(chosen, place, type)) << type.name();
+    EXPECT_TRUE(fits(join(computed, place, f32), place, type)) << type.name();
+    EXPECT_TRUE(fits(join(chosen, {}, f32), place, type)) << type.name();
+    EXPECT_TRUE(fits(stored(chosen, f32), place, type)) << type.name();
+    EXPECT_FALSE(fits(place, {}, type)) << type.name();
+    for (const DType other : {bf16, f16, e4m3, e5m2}) {
+      if (other == type) continue;
+      const double error = inexact(other).worst_error();
+      EXPECT_GT(stored(inexact(other), type).worst_error(), error);
+      EXPECT_GT(stored(join(place, inexact(other), f32), type).worst_error(), error);
+    }
+  }
+}
+
 TEST(Fuzz, ASeedIsOneProgram) {
   for (std::uint64_t seed = 1; seed <= 40; ++seed)
     EXPECT_EQ(fuzz::print(generate(seed)), fuzz::print(generate(seed))) << seed;

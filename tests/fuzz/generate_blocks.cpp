@@ -119,7 +119,7 @@ DType Generator::similar_type(DType type) {
     case Kind::integer:
       return random_.pick({i8, i16, i32, i64});
     case Kind::natural:
-      return random_.pick({u8, u32});
+      return random_.pick({u32, u32});
     default:
       return type;
   }

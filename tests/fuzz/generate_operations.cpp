@@ -24,7 +24,7 @@ Nature Generator::small_terms(DType type) {
     result.loose_zero = true;
     return result;
   }
-  return integers(type.kind() == Kind::natural ? 0 : -random_.number(0, 50), random_.number(1, 50));
+  return integers(type.is_unsigned() ? 0 : -random_.number(0, 50), random_.number(1, 50));
 }
 
 void Generator::gather() {

@@ -178,7 +178,7 @@ Value Generator::conversion(DType type, int depth) {
   DType to = type;
   if (type == f32) to = random_.pick({f32, f32, f16, bf16, e4m3, e5m2});
   if (type == i32) to = random_.pick({i32, i32, i8, i16});
-  if (type == u32) to = random_.pick({u32, u8});
+  if (type == u32) to = random_.pick({u32, u32});
   return checked(Op::cast, to, {x});
 }
 
