@@ -82,7 +82,7 @@ const Mistake mistakes[] = {
      [](Tensor, Tensor) {
        Shared s({4}, i32);
        s(0) = 1;
-       reduce_sum(s);
+       Fragment sum = reduce_sum(s);
      }},
     {"undefined gemm",
      {"an element that gemm adds to is invalid"},
