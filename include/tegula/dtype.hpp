@@ -6,8 +6,8 @@
 
 namespace tegula {
 
-// What converts silently: types of one kind. u8 is of the kind `integer`, because i32 holds all its values and
-// their differences; the only natural is u32, whose arithmetic is modulo 2^32.
+// What converts silently: types of one kind. u8 is of the kind `integer`, because i32 holds all its values
+// and their differences; the only natural is u32, whose arithmetic is modulo 2^32.
 enum class Kind : std::uint8_t { boolean, integer, natural, floating };
 
 enum class TypeCode : std::uint8_t { boolean, i8, i16, i32, i64, u8, u32, e4m3, e5m2, f16, bf16, f32, f64 };

@@ -16,7 +16,6 @@ std::vector<std::string> extent_texts(const View& tile) {
   return result;
 }
 
-
 std::string distance_text(const std::string& stride) {
   const bool known = stride.find_first_not_of("0123456789") == std::string::npos;
   return known ? fmt::format("fixed<{}>()", stride) : stride;

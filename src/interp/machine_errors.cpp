@@ -119,7 +119,8 @@ void Machine::fail_overflow(const Instruction& instruction) {
   const char* remedy =
       node.type == i32 ? "use a wider type, i64(x), or u32(x) if it is to wrap" : "use smaller numbers";
   fail(fmt::format("the result of {} does not fit {}; {}",
-                   ir::ExprPrinter()(ir::make(node.op, node.type, std::move(values))), node.type.name(), remedy),
+                   ir::ExprPrinter()(ir::make(node.op, node.type, std::move(values))), node.type.name(),
+                   remedy),
        known_line(node.at, program_.signature->kernel().at));
 }
 

@@ -112,7 +112,8 @@ void when_rows(const std::vector<Expr>& conditions, const RowsOptions& options,
     const ir::Expr& own = node.of_rows.back();
     node.condition = node.condition ? ir::make(ir::Op::logical_or, boolean, {node.condition, own}, at) : own;
   }
-  if (options.together) node.together = use_integer("`together` of when_rows()", Operand(*options.together, at));
+  if (options.together)
+    node.together = use_integer("`together` of when_rows()", Operand(*options.together, at));
   builder.inside(ScopeKind::branch, node.then, body);
   if (const auto mistake = ir::mistake_in_rows(node))
     fail(mistake->at, "this " + mistake->what + ", but stands in when_rows() (" + short_location(at) +

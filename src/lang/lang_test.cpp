@@ -158,7 +158,10 @@ struct Misplaced {
   const char* name;
   void (*mistake)(Tensor Y, Index i);
 };
-#define MISPLACED(name, ...) {name, []([[maybe_unused]] Tensor Y, [[maybe_unused]] Index i) { __VA_ARGS__; }}
+#define MISPLACED(name, ...)                                                       \
+  {                                                                                \
+    name, []([[maybe_unused]] Tensor Y, [[maybe_unused]] Index i) { __VA_ARGS__; } \
+  }
 const Misplaced misplaced[] = {
     MISPLACED("second index", Y(i, 0.5f) = 0),
     MISPLACED("second index of a tile", Shared s({4, 4}, f32); s(i, 0.5f) = 0),
@@ -166,17 +169,19 @@ const Misplaced misplaced[] = {
     MISPLACED("tile of emplace_back", std::vector<Shared> s;
               s.emplace_back(std::initializer_list<int>{4, 0}, f32)),
     MISPLACED("tile of make_unique", auto s = std::make_unique<Shared>(std::initializer_list<int>{0}, f32)),
-    MISPLACED("variable of optional", std::optional<Var> v; v.emplace(0); parallel(4, [&](Index) { *v = 1; })),
+    MISPLACED("variable of optional", std::optional<Var> v; v.emplace(0);
+              parallel(4, [&](Index) { *v = 1; })),
     MISPLACED("row of a function object", Fragment f({4, 4}, f32); Var v = 0.5f;
               gather(Y, std::function<Expr(Index)>([&](Index) { return Expr(v); }), f)),
-    MISPLACED("converted row", Fragment f({4, 4}, f32); Var v = 0.5f;
-              gather(Y, [&](Index) -> Var& { return v; }, f)),
+    MISPLACED("converted row", Fragment f({4, 4}, f32); Var v = 0.5f; gather(
+                  Y, [&](Index) -> Var& { return v; }, f)),
     MISPLACED("converted condition", Var v = 0; loop_while([&]() -> Var& { return v; }, [] {})),
     MISPLACED("condition of a function object", Var v = 0;
               loop_while(std::function<Expr()>([&]() -> Expr { return v; }), [] {})),
     MISPLACED("order of accumulate", Fragment f({4, 4}, f32, 0); Var v = 0.5f;
               accumulate(Y.at(0), f, {.order = v})),
-    MISPLACED("extents from numbers", const float wrong[] = {1, 2}; Tensor t = Y.reshape(Extents(wrong, wrong + 2))),
+    MISPLACED("extents from numbers", const float wrong[] = {1, 2};
+              Tensor t = Y.reshape(Extents(wrong, wrong + 2))),
     MISPLACED("variable to variable", Var v = 0; Var w = 0; parallel(4, [&](Index) { v = w; })),
 };
 #undef MISPLACED

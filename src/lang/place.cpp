@@ -72,7 +72,7 @@ Expr load(const Element& place) {
 void store(const Element& place, const Operand& value) {
   auto& builder = Builder::current(value.at);
   auto& buffer = *place.view()->buffer;
-  check_kind(value, buffer.type, "an element of `" + buffer.name + "`", value.at);
+  check_kind(value, buffer.type, "an element of " + described(*place.view()), value.at);
   builder.check_writable(*place.view(), "the assignment", place.at());
   if (!builder.within(ScopeKind::grid)) fail(place.at(), "an element is written outside grid(…)");
   auto node = builder.use(value, compute_type(buffer.type), value.at);

@@ -39,8 +39,7 @@ Builder& begin_op(const char* what, std::initializer_list<const ir::View*> views
 void check_ranks(const char* what, const ir::View& a, const ir::View& b, const Loc& at) {
   if (a.rank() != b.rank())
     fail(at, std::string(what) + ": " + described(a) + " has rank " + std::to_string(a.rank()) + ", " +
-                 described(b) + " has rank " + std::to_string(b.rank()) +
-                 "; use slice() to drop dimensions");
+                 described(b) + " has rank " + std::to_string(b.rank()) + "; use slice() to drop dimensions");
 }
 
 DType accumulator_of(DType operand, const Loc& at) {
@@ -73,7 +72,8 @@ std::string name_of_reduction(ir::ReduceOp op) { return "reduce_" + std::string(
 
 int dim_of(const ir::View& view, int dim, const Loc& at) {
   int result = dim < 0 ? dim + view.rank() : dim;
-  if (view.rank() == 0) fail(at, "a reduction of a tile of rank 0, which is one value; read it with .scalar()");
+  if (view.rank() == 0)
+    fail(at, "a reduction of a tile of rank 0, which is one value; read it with .scalar()");
   if (result < 0 || result >= view.rank())
     fail(at, "a reduction over dim " + std::to_string(dim) + " of a tile of rank " +
                  std::to_string(view.rank()) + "; its dims are 0 to " + std::to_string(view.rank() - 1) +
@@ -90,8 +90,8 @@ void check_reduce(ir::ReduceOp op, const ir::View& from, const ir::View& to, int
   ir::View fitting = from;
   fitting.extents.erase(fitting.extents.begin() + dim);
   if (to.rank() != from.rank() - 1)
-    fail(at, what + ": the result must have one rank less than " + shape_text(from) + ": " +
-                 shape_text(fitting));
+    fail(at,
+         what + ": the result must have one rank less than " + shape_text(from) + ": " + shape_text(fitting));
   for (int axis = 0; axis < to.rank(); ++axis)
     if (fitting.extent(axis) != to.extent(axis))
       fail(at, what + " over dim " + std::to_string(dim) + ": " + shape_text(from) + " does not fit " +
@@ -132,7 +132,7 @@ void atomic(ir::AtomicOp op, Element&& place, const Operand& value) {
   auto& builder = Builder::current(value.at);
   auto& buffer = *place.view()->buffer;
   check_atomic_type(op, buffer.type, place.at());
-  check_kind(value, buffer.type, "an element of `" + buffer.name + "`", value.at);
+  check_kind(value, buffer.type, "an element of " + described(*place.view()), value.at);
   if (buffer.space == ir::Space::fragment)
     fail(place.at(), "an atomic on an element of a Fragment, which belongs to one thread; use Shared");
   builder.check_writable(*place.view(), "the atomic", place.at());

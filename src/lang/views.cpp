@@ -90,8 +90,7 @@ std::string counted(int number, const char* one, const char* several) {
 ir::View slice_view(const ir::View& view, const std::vector<Slot>& slots, const Loc& at) {
   for (std::size_t d = view.extents.size(); d < slots.size(); ++d)
     if (!std::holds_alternative<All>(slots[d].what))
-      fail(at,
-           described(view) + " has rank " + std::to_string(view.rank()) + "; slice() got more arguments");
+      fail(at, described(view) + " has rank " + std::to_string(view.rank()) + "; slice() got more arguments");
   ir::View result{view.buffer, view.shape, view.dims, {}};
   for (auto& dim : result.dims) {
     if (dim.axis < 0) continue;

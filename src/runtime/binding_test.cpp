@@ -93,10 +93,11 @@ TEST_F(BindingTest, ByName) {
 TEST_F(BindingTest, RefusesWrongArguments) {
   std::vector<Argument> fewer = call_.args();
   fewer.pop_back();
-  EXPECT_ERROR(ArgumentError,
-               "takes 7 arguments, but 6 are given; pass all tensors and scalars in the order of declaration, "
-               "workspaces left out: A, B, begin, flag, scale, count, C",
-               bind(fewer));
+  EXPECT_ERROR(
+      ArgumentError,
+      "takes 7 arguments, but 6 are given; pass all tensors and scalars in the order of declaration, "
+      "workspaces left out: A, B, begin, flag, scale, count, C",
+      bind(fewer));
   EXPECT_ERROR(ArgumentError, "argument 'A' is a f32 tensor of rank 2, but a number", with(0, 1));
   EXPECT_ERROR(ArgumentError, "argument 'scale' is a f32 number, but the tensor", with(4, call_.a));
   EXPECT_ERROR(ArgumentError, "argument 'B' must have dtype f16, but f32 [8, 5]",

@@ -147,9 +147,22 @@ void each(Names& names, std::string_view kind, const List& list) {
 
 // What a long run should have seen.
 Names expected() {
-  Names names{"dims",           "zero",     "assign",  "when",        "when_rows", "otherwise",
-              "loop_while",     "break_if", "exit_if", "assert_that", "copy fill", "gather converting",
-              "copy converting",    "empty tensor", "empty grid", "wide tile"};
+  Names names{"dims",
+              "zero",
+              "assign",
+              "when",
+              "when_rows",
+              "otherwise",
+              "loop_while",
+              "break_if",
+              "exit_if",
+              "assert_that",
+              "copy fill",
+              "gather converting",
+              "copy converting",
+              "empty tensor",
+              "empty grid",
+              "wide tile"};
   std::vector<std::string_view> types;
   for (const DType type : all_dtypes) types.push_back(type.name());
   for (const char* kind : {"input", "output", "inout", "workspace", "shared", "fragment"})

@@ -86,7 +86,7 @@ TEST_P(FindsPlanted, AndReducesIt) {
 INSTANTIATE_TEST_SUITE_P(Fuzz, FindsPlanted,
                          testing::Values(Planted{"loops", run_once_at_least, "serial", 7},
                                          Planted{"remainders", truncate_remainders, "floormod", 6},
-                                         Planted{"fills", forget_fills, "fill", 7}),
+                                         Planted{"fills", forget_fills, "fill", 8}),
                          [](const auto& info) { return info.param.name; });
 
 TEST(Fuzz, ProgramsAreValid) {

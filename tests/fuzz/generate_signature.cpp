@@ -197,7 +197,8 @@ void Generator::own(TensorPlace& tensor, const Grid& grid, const Shape& extents)
     dims.pop_back();
     auto& extent = tensor.extents[static_cast<std::size_t>(dim)];
     const std::int64_t needed = std::max<std::int64_t>((extent + extents[g] - 1) / extents[g], 1);
-    const std::int64_t width = random_.chance(70) ? needed : random_.between(1, std::max<std::int64_t>(extent, 1));
+    const std::int64_t width =
+        random_.chance(70) ? needed : random_.between(1, std::max<std::int64_t>(extent, 1));
     tensor.covered &= width >= needed;
     const Expr first = make(Op::mul, i32, {ir::variable(grid.index[g]), int32(width)});
     slice_range(tensor.view, dim, first, plus(first, int32(width)));

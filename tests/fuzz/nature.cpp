@@ -256,7 +256,7 @@ bool contains_zero(const Nature& nature) { return nature.low <= 0 && nature.high
 
 Nature of_constant(const ir::ExprNode& node) {
   if (!node.type.is_floating()) return integers(node.integer, node.integer);
-  for (int step = 8; step >= -40; --step) {
+  for (int step = 32; step >= -40; --step) {
     const double scaled = std::ldexp(node.real, -step);
     if (std::fabs(scaled) < 0x1p24 && scaled == std::floor(scaled)) return dyadic(step, std::fabs(node.real));
   }

@@ -78,7 +78,7 @@ class Tensor {
   }
   // Missing trailing arguments are `all`.
   [[nodiscard]] Tensor slice(Slot a, Slot b = {}, Slot c = {}, Slot d = {}, Slot e = {}, Slot f = {},
-               Loc at = Loc::current()) const;
+                             Loc at = Loc::current()) const;
   // Missing trailing offsets are 0.
   template <std::convertible_to<Operand>... Offsets>
   [[nodiscard]] Window at(Operand first, Offsets&&... rest) const {
