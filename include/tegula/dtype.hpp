@@ -6,6 +6,8 @@
 
 namespace tegula {
 
+// What converts silently: types of one kind. u8 is of the kind `integer`, because i32 holds all its values
+// and their differences; the only natural is u32, whose arithmetic is modulo 2^32.
 enum class Kind : std::uint8_t { boolean, integer, natural, floating };
 
 enum class TypeCode : std::uint8_t { boolean, i8, i16, i32, i64, u8, u32, e4m3, e5m2, f16, bf16, f32, f64 };
@@ -32,11 +34,13 @@ struct DType {
   constexpr Kind kind() const {
     if (code == TypeCode::boolean) return Kind::boolean;
     if (code >= TypeCode::e4m3) return Kind::floating;
-    return code >= TypeCode::u8 ? Kind::natural : Kind::integer;
+    return code == TypeCode::u32 ? Kind::natural : Kind::integer;
   }
   constexpr bool is_floating() const { return kind() == Kind::floating; }
   constexpr bool is_integer() const { return kind() == Kind::integer || kind() == Kind::natural; }
   constexpr bool is_boolean() const { return kind() == Kind::boolean; }
+  // An integer type without negative values.
+  constexpr bool is_unsigned() const { return code == TypeCode::u8 || code == TypeCode::u32; }
 
   friend constexpr bool operator==(DType a, DType b) { return a.code == b.code; }
 

@@ -12,7 +12,7 @@ using lang::Tensor;
 
 // Numbers that the type holds: of both signs where it has them, floats with fractions.
 Data values(const Shape& shape, DType type, std::uint64_t seed = 1) {
-  const int low = type.kind() == Kind::boolean || type.kind() == Kind::natural ? 0 : -20;
+  const int low = type.is_boolean() || type.is_unsigned() ? 0 : -20;
   const int high = type.is_boolean() ? 2 : 21;
   if (!type.is_floating()) return Data::random_integers(shape, type, seed, low, high);
   return Data::random_normal(shape, type, seed, 0, 4);
@@ -24,7 +24,7 @@ Data edges(DType type) {
     if (type.is_boolean()) return Data::from<double>({0, 1, 1, 0}, {4}, type);
     std::vector<std::int64_t> x{0, 1, 127, 128, 200, 255, 256, 32767, 32768, 65535, 65536, 2147483647};
     if (type == i64) x.insert(x.end(), {std::int64_t{1} << 32, (std::int64_t{1} << 40) + 77, INT64_MAX});
-    if (type.kind() == Kind::integer)
+    if (!type.is_unsigned())
       for (std::size_t i = 0, n = x.size(); i < n; ++i) x.push_back(-x[i] - static_cast<int>(i % 2));
     return Data::from(x, {static_cast<std::int64_t>(x.size())}, i64).to(type);
   }
@@ -169,6 +169,29 @@ const Case arithmetic_cases[] = {
        for (const DType type : {f32, f64}) record_operations(p, type);
      },
      1e-6},
+    {"bytes less a zero point, and bytes shifted into words",
+     [](Program& p) {
+       const int n = 259;
+       Tensor Q = p.in(Data::arange(n, i32).to(u8)), Y = p.out({4, n}, f32), W = p.out({2, n}, u32),
+              B = p.out({2, n}, u8);
+       grid(1, [&](Index) {
+         Fragment q = load(Q, {n}), y({n}, f32);
+         parallel(q, [&](Index i) { y(i) = f32(q(i) - 128); });
+         copy(y, Y.slice(0));
+         parallel(n, [&](Index i) {
+           Y(1, i) = f32(Q(i) - 8u) * 0.5f;
+           W(0, i) = u32(Q(i)) << 24 | (u32(Q(i)) - 8) >> 3;
+           B(0, i) = Q(i) - 8;
+           assert_that(Q(i) - 8u == i % 256 - 8 && f32(Q(i) - 8) == f32(i % 256) - 8, "below zero");
+         });
+         serial(n, [&](Index i) {
+           Y(2, i) = f32(Q(i) - Q(n - 1 - i));
+           Y(3, i) = f32(-Q(i));
+           W(1, i) = u32(Q(i)) * 0x9e3779b9u ^ (u32(Q(i)) - 8u);
+           B(1, i) = Q(i) * 3;
+         });
+       });
+     }},
     {"operations of booleans",
      [](Program& p) {
        Tensor A = p.in(values({37}, boolean, 3)), B = p.in(values({37}, boolean, 4)),

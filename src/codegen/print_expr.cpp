@@ -199,9 +199,9 @@ std::string GridPrinter::emit_cast(const Expr& e, const std::string& x, bool wid
     const std::string text = fmt::format("{}({})", scalar_type(to), b);
     return wide ? fmt::format("splat({})", text) : text;
   };
-  const bool natural = to.kind() == Kind::natural;
-  const long high = (1L << (natural ? to.bits() : to.bits() - 1)) - 1;
-  return fmt::format("max(min({}, {}), {})", value, bound(high), bound(natural ? 0 : -high - 1));
+  const bool is_unsigned = to.is_unsigned();
+  const long high = (1L << (is_unsigned ? to.bits() : to.bits() - 1)) - 1;
+  return fmt::format("max(min({}, {}), {})", value, bound(high), bound(is_unsigned ? 0 : -high - 1));
 }
 
 std::string GridPrinter::emit_bitcast(const Expr& e, const std::string& x, bool wide) {

@@ -16,9 +16,6 @@ std::vector<std::string> extent_texts(const View& tile) {
   return result;
 }
 
-// Products of naturals are computed as signed numbers.
-std::string panel_type(DType type) { return type == u8 ? "int32_t" : std::string(tile_type(type)); }
-
 std::string distance_text(const std::string& stride) {
   const bool known = stride.find_first_not_of("0123456789") == std::string::npos;
   return known ? fmt::format("fixed<{}>()", stride) : stride;
@@ -86,7 +83,7 @@ std::string GridPrinter::fill_text(const Copy& n) {
 
 // The arguments of functions that fill panels.
 std::string GridPrinter::panels_text(const Copy& n, MemoryView from) {
-  const std::string type = panel_type(n.to.buffer->type);
+  const std::string type = std::string(tile_type(n.to.buffer->type));
   std::int64_t k = n.to.extent(0), columns = n.to.extent(1);
   if (uses_.panels.at(n.to.buffer.get()).transposed) {
     std::swap(from.axes[0], from.axes[1]);
@@ -180,7 +177,7 @@ void GridPrinter::operator()(const Gather& n, const Stmt& s) {
   const auto panel = uses_.panels.find(n.to.buffer.get());
   if (panel != uses_.panels.end()) {
     const bool t = panel->second.transposed;
-    const std::string type = panel_type(n.to.buffer->type);
+    const std::string type = std::string(tile_type(n.to.buffer->type));
     const std::string last = from.exists.empty()
                                  ? from.axes[1].last
                                  : fmt::format("({} ? {} : 0)", from.exists, from.axes[1].last);

@@ -53,6 +53,7 @@ Permutation Machine::permutation(std::int64_t count) const {
 }
 
 void Machine::run_grid(const PreparedGrid& grid) {
+  grid_ = grid.grid;
   std::vector<std::int64_t> extents;
   std::int64_t blocks = 1;
   for (const HostExpr& extent : grid.extents) {

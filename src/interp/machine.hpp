@@ -5,6 +5,7 @@
 
 #include "interp/memory.hpp"
 #include "interp/program.hpp"
+#include "ir/effects.hpp"
 
 namespace tegula::interp {
 
@@ -130,6 +131,8 @@ class Machine {
   void resolve_now(const PreparedView& view, ResolvedView& resolved);
   std::uint32_t add_cause(const Cause& cause);
   std::string cause_text(std::uint32_t cause, int depth = 0) const;
+  const char* remedy_of(std::uint32_t cause) const;
+  std::string sites_of(const Memory& memory, ir::Touch touch) const;
   void count_steps(std::size_t steps);
   [[noreturn]] void fail_conflict(const char* access, const char* other, Moment then, const Memory& memory,
                                   std::int64_t position, const Node& node) const;
@@ -145,6 +148,7 @@ class Machine {
   Moment clock_ = 1;
   Now now_;
   Moment grid_begin_ = 0;
+  const ir::Grid* grid_ = nullptr;  // that runs
   std::int64_t steps_ = 0;
   std::vector<Loop> loops_;
   void check_turns(const std::vector<Contribution>& sorted) const;

@@ -1,7 +1,11 @@
 // What went wrong, where, and why.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
 
 #include "interp/machine.hpp"
+#include "ir/print_expr.hpp"
 #include "tegula/error.hpp"
 
 namespace tegula::interp {
@@ -67,6 +71,21 @@ std::string Machine::cause_text(std::uint32_t id, int depth) const {
   return text + ", holds an invalid value because " + cause_text(cause.stored, depth + 1);
 }
 
+const char* Machine::remedy_of(std::uint32_t id) const {
+  const Cause& cause = causes_[id - 1];
+  switch (cause.kind) {
+    case Cause::Kind::division:
+      return "divide by what is not zero";
+    case Cause::Kind::index:
+      return "read inside the tile only";
+    case Cause::Kind::element:
+      break;
+  }
+  // Invalid values are forgotten in the end; what is known of this one is where it was kept.
+  if (cause.stored != 0 && cause.stored <= causes_.size()) return remedy_of(cause.stored);
+  return "write every element before it is read";
+}
+
 std::string Machine::place_text() const {
   std::string text;
   for (std::size_t i = 0; i < loops_.size(); ++i) {
@@ -85,22 +104,43 @@ void Machine::fail(const std::string& message, const Loc& at) const {
 }
 
 void Machine::fail_invalid(const char* use, std::uint32_t cause, const Loc& at) const {
-  fail(
-      fmt::format("{} is invalid: {}; write every element before it is read, or drop the value with select()",
-                  use, cause_text(cause)),
-      at);
+  fail(fmt::format("{} is invalid: {}; {}, or drop the value with select()", use, cause_text(cause),
+                   remedy_of(cause)),
+       at);
 }
 
 void Machine::fail_overflow(const Instruction& instruction) {
   const ir::ExprNode& node = *instruction.node;
-  std::string operands;
+  // As the program writes it: with the values in place of the operands.
+  std::vector<ir::Expr> values;
   const Register registers[] = {instruction.a, instruction.b};
-  for (std::size_t i = 0; i < node.args.size() && i < 2; ++i) {
-    operands += fmt::format("{}{}", i == 0 ? "" : ", ", registers_[registers[i]].integer);
-  }
-  fail(fmt::format("the result of {}({}) does not fit {}; use a wider type", ir::name_of(node.op), operands,
-                   node.type.name()),
+  for (std::size_t i = 0; i < node.args.size() && i < 2; ++i)
+    values.push_back(ir::constant(node.args[i]->held(), registers_[registers[i]].integer));
+  const char* remedy =
+      node.type == i32 ? "use a wider type, i64(x), or u32(x) if it is to wrap" : "use smaller numbers";
+  fail(fmt::format("the result of {} does not fit {}; {}",
+                   ir::ExprPrinter()(ir::make(node.op, node.type, std::move(values))), node.type.name(),
+                   remedy),
        known_line(node.at, program_.signature->kernel().at));
+}
+
+// Of reads and atomics no place is kept: all statements of the grid that may be meant.
+std::string Machine::sites_of(const Memory& memory, ir::Touch touch) const {
+  constexpr std::size_t most = 3;
+  std::vector<std::string> places;
+  ir::for_each_stmt(grid_->body, [&](const ir::Stmt& stmt) {
+    for (const ir::Region& region : ir::effects(stmt).regions) {
+      const bool meant = touch == ir::Touch::read ? ir::is_read(region.touch) : region.touch == touch;
+      if (!meant || region.view->buffer.get() != memory.buffer) continue;
+      const std::string place = short_location(stmt->at);
+      if (std::find(places.begin(), places.end(), place) == places.end()) places.push_back(place);
+    }
+  });
+  if (places.size() > most) {
+    places.resize(most);
+    places.push_back("…");
+  }
+  return places.empty() ? "" : fmt::format(" at {}", fmt::join(places, " or "));
 }
 
 void Machine::fail_conflict(const char* access, const char* other, Moment then, const Memory& memory,
@@ -114,9 +154,10 @@ void Machine::fail_conflict(const char* access, const char* other, Moment then, 
     who = "another block of the grid";
   std::string there;
   const std::uint32_t state = memory.state[position];
-  if (other[0] != 'r' && state >= first_site && state < poisoned) {
+  if (other[0] == 'r')
+    there = sites_of(memory, ir::Touch::read);
+  else if (state >= first_site && state < poisoned)
     there = " at " + short_location(program_.sites[state - first_site]);
-  }
   fail(fmt::format("{} is {} here and {}{} by {}; they run in any order: give every element one owner, or "
                    "use a reduction, atomic_add() or a second grid",
                    element_text(memory, position), access, other, there, who),

@@ -27,7 +27,8 @@ struct Mistake {
 
 const Mistake mistakes[] = {
     {"undefined element",
-     {"element [2] of the tile `s0`", "was never written", "mistakes_test.cpp"},
+     {"element [2] of the tile `s0`", "was never written", "mistakes_test.cpp",
+      "write every element before it is read, or drop"},
      [](Tensor Y, Tensor) {
        Shared s({4}, i32);
        s(1) = 0;
@@ -81,7 +82,7 @@ const Mistake mistakes[] = {
      [](Tensor, Tensor) {
        Shared s({4}, i32);
        s(0) = 1;
-       reduce_sum(s);
+       Fragment sum = reduce_sum(s);
      }},
     {"undefined gemm",
      {"an element that gemm adds to is invalid"},
@@ -92,7 +93,7 @@ const Mistake mistakes[] = {
        gemm(a, b, c);
      }},
     {"poison spreads",
-     {"holds an invalid value because", "divided by zero"},
+     {"holds an invalid value because", "divided by zero", "divide by what is not zero, or drop the value"},
      [](Tensor Y, Tensor X) {
        Shared s({4}, i32);
        s(0) = 1 / (X(0) - 3);
@@ -109,7 +110,8 @@ const Mistake mistakes[] = {
        });
      }},
     {"load outside a tile",
-     {"index [7] read at", "lies outside the tile `s0` of [4]"},
+     {"index [7] read at", "lies outside the tile `s0` of [4]",
+      "read inside the tile only, or drop the value with select()"},
      [](Tensor Y, Tensor X) {
        Shared s({4}, i32);
        clear(s);
@@ -122,8 +124,17 @@ const Mistake mistakes[] = {
        s(X(0) + 4) = 1;
      }},
     {"overflow",
-     {"the result of mul(", "does not fit i32"},
+     {"the result of 3145728 * 3145728 does not fit i32", "u32(x) if it is to wrap"},
      [](Tensor Y, Tensor X) { Y(0) = (X(0) << 20) * (X(1) << 20); }},
+    {"overflow of a negated number",
+     {"the result of -(-2147483648) does not fit i32"},
+     [](Tensor Y, Tensor X) { Y(0) = -(X(0) - 3 - 2147483647 - 1); }},
+    {"overflow of a sum of signs",
+     {"the result of -2147483647 - 3 does not fit i32"},
+     [](Tensor Y, Tensor X) { Y(0) = (X(0) - 3 - 2147483647) - X(1); }},
+    {"overflow of abs",
+     {"the result of abs(-2147483648) does not fit i32"},
+     [](Tensor Y, Tensor X) { Y(0) = abs(X(0) - 3 - 2147483647 - 1); }},
     {"failed assertion",
      {"assertion failed: three is two", "block bx0 = 0"},
      [](Tensor, Tensor X) { assert_that(X(0) == 2, "three is two"); }},
@@ -134,7 +145,7 @@ const Mistake mistakes[] = {
      {"another iteration of parallel()"},
      [](Tensor Y, Tensor) { parallel(4, [&](Index i) { Y(i) = Y(i + 1); }); }},
     {"many reads, then a write",
-     {"written here and read", "another iteration of parallel()"},
+     {"written here and read at mistakes_test.cpp:", "another iteration of parallel()"},
      [](Tensor, Tensor X) {
        Shared s({1}, i32);
        clear(s);

@@ -43,7 +43,7 @@ Value wrapped(DType type, Wide number, bool* overflow) {
 
 std::int64_t float_to_integer(DType type, double number) {
   if (std::isnan(number)) return 0;
-  const bool is_signed = type.kind() == Kind::integer;
+  const bool is_signed = !type.is_unsigned();
   const double end = std::ldexp(1.0, is_signed ? type.bits() - 1 : type.bits());
   const double begin = is_signed ? -end : 0;
   const double whole = std::trunc(number);

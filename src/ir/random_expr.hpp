@@ -111,8 +111,10 @@ class RandomExprs {
     const Expr x = expr(from, depth);
     if (type.is_boolean() || number(0, 2) != 0) return make(Op::cast, type, {x});
     if (type == f32) return make(Op::cast, number(0, 1) == 0 ? bf16 : e4m3, {x});
-    if (type == i32) return make(Op::cast, number(0, 1) == 0 ? i8 : i16, {x});
-    if (type == u32) return make(Op::cast, u8, {x});
+    if (type == i32) {
+      constexpr DType narrower[] = {i8, i16, u8};
+      return make(Op::cast, narrower[number(0, 2)], {x});
+    }
     return make(Op::cast, type, {x});
   }
 

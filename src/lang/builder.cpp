@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cctype>
+#include <optional>
+#include <string_view>
 
 namespace tegula::lang {
 
@@ -14,6 +16,13 @@ struct Call {
   Loc at;
 };
 thread_local std::vector<Call> calls;
+thread_local std::optional<Loc> last_place;  // of the user, in the kernel that is being built
+
+// Not in a header of the language, nor of the C++ library, which lies below include/c++ with every compiler.
+bool is_users(std::string_view file) {
+  const bool of_language = file.find("tegula/lang/") != file.npos && file.ends_with(".hpp");
+  return !of_language && file.find("/c++/") == file.npos;
+}
 
 bool is_identifier(const std::string& name) {
   if (name.empty() || std::isdigit(static_cast<unsigned char>(name[0]))) return false;
@@ -23,6 +32,16 @@ bool is_identifier(const std::string& name) {
 
 }  // namespace
 
+Loc detail::user_place(const Loc& at) {
+  thread_local const char* known = nullptr;  // file names are constants of the program
+  if (at.file_name() != known && !is_users(at.file_name())) return last_place.value_or(at);
+  known = at.file_name();
+  if (active_builder) last_place = at;
+  return at;
+}
+
+Loc latest_place(const Loc& otherwise) { return last_place.value_or(otherwise); }
+
 Trace::Trace(const char* piece, Loc at) { calls.push_back({piece, at}); }
 Trace::~Trace() { calls.pop_back(); }
 
@@ -30,10 +49,11 @@ void fail(const Loc& at, std::string message) {
   for (auto call = calls.rbegin(); call != calls.rend(); ++call)
     message += std::string("\n  in ") + call->piece + ", called at " + call->at.file_name() + ":" +
                std::to_string(call->at.line());
-  throw ProgramError(message, at);
+  throw ProgramError(message, detail::user_place(at));
 }
 
 Builder& Builder::current(const Loc& at) {
+  detail::user_place(at);
   if (!active_builder)
     fail(at, "no kernel is being built here; call this inside the body of kernel(name, body)");
   return *active_builder;
@@ -48,8 +68,12 @@ Builder::Builder(std::string name, Loc at) {
   kernel.at = at;
   scopes_.push_back({0, ScopeKind::kernel, nullptr});
   active_builder = this;
+  last_place = at;
 }
-Builder::~Builder() { active_builder = nullptr; }
+Builder::~Builder() {
+  active_builder = nullptr;
+  last_place.reset();
+}
 
 std::shared_ptr<const ir::Kernel> Builder::finish() {
   if (kernel.grids.empty())
@@ -153,7 +177,8 @@ ir::VariablePtr Builder::define_index(const std::string& prefix, const Loc& at) 
 }
 
 ir::BufferPtr Builder::define_tile(ir::Space space, const std::vector<int>& shape, DType type,
-                                   const Loc& at) {
+                                   const Loc& written) {
+  const Loc at = detail::user_place(written);
   need_block(space == ir::Space::shared ? "Shared" : "Fragment", at);
   ir::Buffer tile;
   tile.space = space;

@@ -11,6 +11,9 @@ namespace tegula::lang {
 // Throws a ProgramError at the user's line, followed by the open traces.
 [[noreturn]] void fail(const Loc& at, std::string message);
 
+// The user's place that was seen last in this kernel; for what has none of its own.
+Loc latest_place(const Loc& otherwise);
+
 enum class ScopeKind : std::uint8_t { kernel, grid, loop, parallel, rows, group, branch, test };
 
 class Builder {
@@ -103,5 +106,9 @@ ir::Expr adopt_literal(const Expr& literal, DType type, const Loc& at);
 ir::View slice_view(const ir::View& view, const std::vector<Slot>& slots, const Loc& at);
 ir::View shift_view(const ir::View& view, const std::vector<Operand>& offsets, const Loc& at);
 std::string shape_text(const ir::View& view);
+// `C`, or the place of a tile, which has no name.
+std::string described(const ir::View& view);
+// `1 index`, `2 indices`.
+std::string counted(int number, const char* one, const char* several);
 
 }  // namespace tegula::lang

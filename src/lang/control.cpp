@@ -72,7 +72,8 @@ void parallel(const std::vector<Operand>& extents, Loc at, const IndexBody& body
 std::vector<Operand> extents_of(const Tile& tile, int arity, Loc at) {
   if (arity != tile.rank())
     fail(at, "parallel() over a tile of rank " + std::to_string(tile.rank()) + " with a body of " +
-                 std::to_string(arity) + " indices");
+                 counted(arity, "index", "indices") + "; the body takes one Index for each dimension, " +
+                 counted(tile.rank(), "index", "indices") + " here");
   std::vector<Operand> extents;
   for (int d = 0; d < tile.rank(); ++d) extents.push_back(Operand(tile.extent(d), at));
   return extents;
@@ -111,7 +112,8 @@ void when_rows(const std::vector<Expr>& conditions, const RowsOptions& options,
     const ir::Expr& own = node.of_rows.back();
     node.condition = node.condition ? ir::make(ir::Op::logical_or, boolean, {node.condition, own}, at) : own;
   }
-  if (options.together) node.together = use_integer("`together` of when_rows()", Operand(*options.together, at));
+  if (options.together)
+    node.together = use_integer("`together` of when_rows()", Operand(*options.together, at));
   builder.inside(ScopeKind::branch, node.then, body);
   if (const auto mistake = ir::mistake_in_rows(node))
     fail(mistake->at, "this " + mistake->what + ", but stands in when_rows() (" + short_location(at) +

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "ir/ir.hpp"
+#include "ir/visit.hpp"
 
 namespace {
 
@@ -120,6 +121,13 @@ TEST(Lang, LiteralsTakeTheTypeOfTheOtherOperand) {
       EXPECT_EQ((u32(b) & 255).type(), u32);
       EXPECT_EQ((b < 3).type(), boolean);
       EXPECT_EQ(f32(b).type(), f32);
+      for (const DType type : {i8, i16, u8, i32}) {
+        Shared s({1}, type);
+        EXPECT_EQ((s(0) - 8).type(), i32) << type.name();
+        EXPECT_EQ((s(0) - 8u).type(), i32) << type.name();
+        EXPECT_EQ((s(0) + b).type(), i32) << type.name();
+        EXPECT_EQ(type(b).type().kind(), tegula::Kind::integer) << type.name();
+      }
     });
   });
 }
@@ -143,6 +151,104 @@ TEST(Lang, ErrorsNameTheLineAndTheTrace) {
     EXPECT_NE(std::string(error.what()).find("in piece, called at"), std::string::npos);
     EXPECT_EQ(static_cast<int>(error.where().line()), line);
   }
+}
+
+// What stands in no other file than the user's, also where a template evaluates the place.
+struct Misplaced {
+  const char* name;
+  void (*mistake)(Tensor Y, Index i);
+};
+#define MISPLACED(name, ...)                                                       \
+  {                                                                                \
+    name, []([[maybe_unused]] Tensor Y, [[maybe_unused]] Index i) { __VA_ARGS__; } \
+  }
+const Misplaced misplaced[] = {
+    MISPLACED("second index", Y(i, 0.5f) = 0),
+    MISPLACED("second index of a tile", Shared s({4, 4}, f32); s(i, 0.5f) = 0),
+    MISPLACED("second offset", Fragment f({4, 4}, f32, 0); copy(f, Y.at(i, 0.5f))),
+    MISPLACED("tile of emplace_back", std::vector<Shared> s;
+              s.emplace_back(std::initializer_list<int>{4, 0}, f32)),
+    MISPLACED("tile of make_unique", auto s = std::make_unique<Shared>(std::initializer_list<int>{0}, f32)),
+    MISPLACED("variable of optional", std::optional<Var> v; v.emplace(0);
+              parallel(4, [&](Index) { *v = 1; })),
+    MISPLACED("row of a function object", Fragment f({4, 4}, f32); Var v = 0.5f;
+              gather(Y, std::function<Expr(Index)>([&](Index) { return Expr(v); }), f)),
+    MISPLACED("converted row", Fragment f({4, 4}, f32); Var v = 0.5f; gather(
+                  Y, [&](Index) -> Var& { return v; }, f)),
+    MISPLACED("converted condition", Var v = 0; loop_while([&]() -> Var& { return v; }, [] {})),
+    MISPLACED("condition of a function object", Var v = 0;
+              loop_while(std::function<Expr()>([&]() -> Expr { return v; }), [] {})),
+    MISPLACED("order of accumulate", Fragment f({4, 4}, f32, 0); Var v = 0.5f;
+              accumulate(Y.at(0), f, {.order = v})),
+    MISPLACED("extents from numbers", const float wrong[] = {1, 2};
+              Tensor t = Y.reshape(Extents(wrong, wrong + 2))),
+    MISPLACED("variable to variable", Var v = 0; Var w = 0; parallel(4, [&](Index) { v = w; })),
+};
+#undef MISPLACED
+
+TEST(Lang, PlacesAreTheUsers) {
+  for (const Misplaced& c : misplaced) {
+    try {
+      kernel("k", [&] {
+        Dim N("N");
+        Tensor Y = inout("Y", {N, 4}, f32);
+        grid(N, [&](Index i) { c.mistake(Y, i); });
+      });
+      ADD_FAILURE() << c.name << " is accepted";
+    } catch (const ProgramError& error) {
+      EXPECT_NE(std::string(error.where().file_name()).find("lang_test.cpp"), std::string::npos)
+          << c.name << ": " << error.what();
+      EXPECT_EQ(std::string(error.what()).find(".hpp"), std::string::npos) << c.name << ": " << error.what();
+    }
+  }
+}
+
+// Nor do statements and tiles have places in headers, which the interpreter's errors would name.
+TEST(Lang, PlacesInTheKernelAreTheUsers) {
+  auto k = kernel("k", [&] {
+             std::vector<Dim> dims;
+             dims.emplace_back("N");
+             Tensor Y = inout("Y", {dims[0], 4}, f32);
+             grid(dims[0], [&](Index i) {
+               std::vector<Shared> s;
+               s.emplace_back(std::initializer_list<int>{4}, f32);
+               std::vector<Expr> values;
+               Var v = 0;
+               values.emplace_back(v);
+               s[0](0) = Y(i, 1);
+               Y(i, 0) = s[0](0) + f32(values[0]);
+             });
+           }).ir();
+  const auto expect_place = [](const Loc& at) {
+    EXPECT_NE(std::string(at.file_name()).find("lang_test.cpp"), std::string::npos) << at.file_name();
+  };
+  for (auto& dim : k->dims) expect_place(dim.variable->at);
+  ir::for_each_stmt(*k, [&](const ir::Stmt& stmt) {
+    expect_place(stmt->at);
+    if (auto* declared = ir::as<ir::Declare>(stmt)) expect_place(declared->tile->at);
+    ir::for_each_expr(stmt, [&](const ir::Expr& e) {
+      ir::for_each_node(e, [&](const ir::Expr& node) {
+        if (node->at.line() != 0) expect_place(node->at);
+      });
+    });
+  });
+}
+
+// Shapes are put together as other vectors are.
+TEST(Lang, ExtentsAreJoined) {
+  kernel("k", [&] {
+    Dim N("N");
+    Extents shape{N, 2}, more{3, N + 1};
+    shape.insert(shape.begin() + 1, more.begin(), more.end());
+    Tensor X = input("X", shape, f32);
+    EXPECT_EQ(X.rank(), 4);
+    grid(1, [&](Index) {
+      EXPECT_EQ(ir::constant_value(X.view()->extents[1]), 3);
+      EXPECT_EQ(ir::constant_value(X.view()->extents[3]), 2);
+      EXPECT_EQ(Expr(1).type(), i32);
+      EXPECT_EQ(Expr(0.0f).type(), f32);
+    });
+  });
 }
 
 TEST(Lang, OtherwiseFollowsItsWhen) {

@@ -1,6 +1,7 @@
 #include "tegula/lang/place.hpp"
 
 #include <algorithm>
+#include <memory>
 
 #include "lang/builder.hpp"
 
@@ -71,7 +72,7 @@ Expr load(const Element& place) {
 void store(const Element& place, const Operand& value) {
   auto& builder = Builder::current(value.at);
   auto& buffer = *place.view()->buffer;
-  check_kind(value, buffer.type, "an element of `" + buffer.name + "`", value.at);
+  check_kind(value, buffer.type, "an element of " + described(*place.view()), value.at);
   builder.check_writable(*place.view(), "the assignment", place.at());
   if (!builder.within(ScopeKind::grid)) fail(place.at(), "an element is written outside grid(…)");
   auto node = builder.use(value, compute_type(buffer.type), value.at);
@@ -91,10 +92,19 @@ void check_kind(const Expr& value, DType type, const std::string& place, const L
 // ---- values from places
 
 Expr::Expr(Element&& place) : Expr(load(place)) {}
-Operand::Operand(Element&& place, Loc at) : Expr(load(place)), at(at) {}
+Operand::Operand(Element&& place, Loc at) : Expr(load(place)), at(detail::user_place(at)) {}
 
-Expr::Expr(const Var& variable, Loc at)
+Operand& Operand::operator=(const Operand& other) {
+  if (this != &other) {
+    std::destroy_at(this);
+    std::construct_at(this, other);
+  }
+  return *this;
+}
+
+Expr::Expr(const Var& variable, Loc written)
     : Expr([&] {
+        const Loc at = detail::user_place(written);
         auto& builder = Builder::current(at);
         builder.check_scope(variable.variable(), at);
         auto value = builder.define(ir::VariableKind::let, "t", variable.variable()->type, at);
@@ -107,8 +117,10 @@ Expr::Expr(const Var& variable, Loc at)
 Element::Element(ViewPtr view, const std::vector<Operand>& index, Loc at) : view_(std::move(view)), at_(at) {
   auto& builder = Builder::current(at);
   if (static_cast<int>(index.size()) != view_->rank())
-    fail(at, "`" + view_->buffer->name + "` has rank " + std::to_string(view_->rank()) +
-                 " and is indexed with " + std::to_string(index.size()) + " values");
+    fail(at, described(*view_) + " has rank " + std::to_string(view_->rank()) + " here and is indexed with " +
+                 counted(static_cast<int>(index.size()), "value", "values") +
+                 "; give it one index for each dimension" +
+                 (view_->rank() == 0 ? ", or read it with .scalar()" : ""));
   builder.check_scope(*view_, at);
   for (auto& i : index) index_.push_back(use_integer("an index", i));
   if (view_->is_tile()) check_tile_bounds(*view_, index_, at);
@@ -265,7 +277,7 @@ void assign(const ir::VariablePtr& variable, const Operand& value) {
 }  // namespace
 
 void Var::operator=(const Operand& value) { assign(variable_, value); }
-void Var::operator=(Var& value) { assign(variable_, Operand(value, variable_->at)); }
+void Var::operator=(Var& value) { assign(variable_, Operand(value, latest_place(variable_->at))); }
 void Var::operator+=(const Operand& value) {
   assign(variable_, Operand(Operand(*this, value.at) + value, value.at));
 }

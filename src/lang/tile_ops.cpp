@@ -38,9 +38,8 @@ Builder& begin_op(const char* what, std::initializer_list<const ir::View*> views
 
 void check_ranks(const char* what, const ir::View& a, const ir::View& b, const Loc& at) {
   if (a.rank() != b.rank())
-    fail(at, std::string(what) + ": " + a.buffer->name + " has rank " + std::to_string(a.rank()) + ", " +
-                 b.buffer->name + " has rank " + std::to_string(b.rank()) +
-                 "; use slice() to drop dimensions");
+    fail(at, std::string(what) + ": " + described(a) + " has rank " + std::to_string(a.rank()) + ", " +
+                 described(b) + " has rank " + std::to_string(b.rank()) + "; use slice() to drop dimensions");
 }
 
 DType accumulator_of(DType operand, const Loc& at) {
@@ -59,7 +58,8 @@ void check_gemm(const ir::View& a, const ir::View& b, const ir::View& c, const L
                  "; [m, k] · [k, n] gives [m, n], and .T() transposes an operand");
   if (a.buffer->type != b.buffer->type)
     fail(at, "gemm: the operand types differ, " + std::string(a.buffer->type.name()) + " and " +
-                 std::string(b.buffer->type.name()));
+                 std::string(b.buffer->type.name()) +
+                 "; bring them to one type: copy() converts what it brings, and a Fragment has .to(type)");
   DType needed = accumulator_of(a.buffer->type, at);
   if (c.buffer->type != needed)
     fail(at, "gemm of " + std::string(a.buffer->type.name()) + ": the accumulator must be " +
@@ -68,26 +68,34 @@ void check_gemm(const ir::View& a, const ir::View& b, const ir::View& c, const L
     fail(at, "gemm: the accumulator is also an operand; use another tile");
 }
 
+std::string name_of_reduction(ir::ReduceOp op) { return "reduce_" + std::string(ir::name_of(op)); }
+
 int dim_of(const ir::View& view, int dim, const Loc& at) {
   int result = dim < 0 ? dim + view.rank() : dim;
+  if (view.rank() == 0)
+    fail(at, "a reduction of a tile of rank 0, which is one value; read it with .scalar()");
   if (result < 0 || result >= view.rank())
-    fail(at,
-         "a reduction over dim " + std::to_string(dim) + " of a tile of rank " + std::to_string(view.rank()));
+    fail(at, "a reduction over dim " + std::to_string(dim) + " of a tile of rank " +
+                 std::to_string(view.rank()) + "; its dims are 0 to " + std::to_string(view.rank() - 1) +
+                 ", and -1 is the last one");
   return result;
 }
 
 void check_reduce(ir::ReduceOp op, const ir::View& from, const ir::View& to, int dim, const Loc& at) {
-  std::string what = "reduce_" + std::string(ir::name_of(op));
+  const std::string what = name_of_reduction(op);
   bool logical = op == ir::ReduceOp::any || op == ir::ReduceOp::all;
   if (from.buffer->type.is_boolean() != logical)
     fail(at, what + " of " + std::string(from.buffer->type.name()) +
                  (logical ? "; it needs boolean" : "; use reduce_any or reduce_all"));
+  ir::View fitting = from;
+  fitting.extents.erase(fitting.extents.begin() + dim);
   if (to.rank() != from.rank() - 1)
-    fail(at, what + ": the result must have one rank less than " + shape_text(from));
-  for (int axis = 0, other = 0; axis < from.rank(); ++axis)
-    if (axis != dim && from.extent(axis) != to.extent(other++))
+    fail(at,
+         what + ": the result must have one rank less than " + shape_text(from) + ": " + shape_text(fitting));
+  for (int axis = 0; axis < to.rank(); ++axis)
+    if (fitting.extent(axis) != to.extent(axis))
       fail(at, what + " over dim " + std::to_string(dim) + ": " + shape_text(from) + " does not fit " +
-                   shape_text(to));
+                   shape_text(to) + "; the result is " + shape_text(fitting));
   if (compute_type(from.buffer->type).kind() != to.buffer->type.kind())
     fail(at, what + ": the result of " + std::string(from.buffer->type.name()) + " cannot be " +
                  std::string(to.buffer->type.name()));
@@ -95,7 +103,7 @@ void check_reduce(ir::ReduceOp op, const ir::View& from, const ir::View& to, int
 
 void reduce_into(ir::ReduceOp op, const Tile& tile, Fragment& into, int dim, bool overwrite, const Loc& at) {
   auto &from = *tile.view(), &to = *into.view();
-  auto& builder = begin_op("a reduction", {&from, &to}, at);
+  auto& builder = begin_op(name_of_reduction(op).c_str(), {&from, &to}, at);
   dim = dim_of(from, dim, at);
   check_reduce(op, from, to, dim, at);
   builder.check_writable(to, "the reduction", at);
@@ -104,6 +112,7 @@ void reduce_into(ir::ReduceOp op, const Tile& tile, Fragment& into, int dim, boo
 }
 
 Fragment reduce_new(ir::ReduceOp op, const Tile& tile, int dim, const Loc& at) {
+  begin_op(name_of_reduction(op).c_str(), {tile.view().get()}, at);
   auto shape = tile.shape();
   shape.erase(shape.begin() + dim_of(*tile.view(), dim, at));
   Fragment result(shape, compute_type(tile.type()), at);
@@ -123,7 +132,7 @@ void atomic(ir::AtomicOp op, Element&& place, const Operand& value) {
   auto& builder = Builder::current(value.at);
   auto& buffer = *place.view()->buffer;
   check_atomic_type(op, buffer.type, place.at());
-  check_kind(value, buffer.type, "an element of `" + buffer.name + "`", value.at);
+  check_kind(value, buffer.type, "an element of " + described(*place.view()), value.at);
   if (buffer.space == ir::Space::fragment)
     fail(place.at(), "an atomic on an element of a Fragment, which belongs to one thread; use Shared");
   builder.check_writable(*place.view(), "the atomic", place.at());
@@ -203,18 +212,21 @@ void copy(const Source& from, const Target& to, CopyOptions options, Loc at) {
 }
 
 Fragment load(const Source& from, std::initializer_list<int> shape, Loc at) {
+  begin_op("load", {from.view.get()}, at);
   Fragment result(std::vector<int>(shape), from.view->buffer->type, at);
   copy(from, result, {}, at);
   return result;
 }
 
 Fragment clone(const Tile& tile, Loc at) {
+  begin_op("clone", {tile.view().get()}, at);
   Fragment result(tile.shape(), tile.type(), at);
   copy(tile, result, {}, at);
   return result;
 }
 
 Fragment Fragment::to(DType type, Loc at) const {
+  begin_op(".to()", {view().get()}, at);
   Fragment result(shape(), type, at);
   copy(*this, result, {}, at);
   return result;

@@ -68,8 +68,7 @@ std::optional<std::int64_t> fold(ir::Op op, std::int64_t a, std::int64_t b) {
   return value;
 }
 
-Expr combine(ir::Op op, const char* name, DType type, const Operand& a, const Operand& b, DType result) {
-  (void)name;
+Expr combine(ir::Op op, DType type, const Operand& a, const Operand& b, DType result) {
   auto x = a.is_literal() ? adopt_literal(a, type, a.at) : a.node();
   auto y = b.is_literal() ? adopt_literal(b, type, b.at) : b.node();
   bool literal = a.is_literal() && b.is_literal();
@@ -83,14 +82,14 @@ Expr combine(ir::Op op, const char* name, DType type, const Operand& a, const Op
 Expr arithmetic(ir::Op op, const char* name, const Operand& a, const Operand& b) {
   DType type = common_type(name, a, b);
   if (type.is_boolean()) fail(a.at, std::string("`") + name + "` on booleans; use && || ! or select()");
-  return combine(op, name, type, a, b, type);
+  return combine(op, type, a, b, type);
 }
 
 Expr of_integers(ir::Op op, const char* name, const Operand& a, const Operand& b) {
   DType type = common_type(name, a, b);
   if (!type.is_integer())
     fail(a.at, std::string("`") + name + "` needs integers, got " + std::string(type.name()));
-  return combine(op, name, type, a, b, type);
+  return combine(op, type, a, b, type);
 }
 
 Expr shift(ir::Op op, const char* name, const Operand& a, const Operand& b) {
@@ -105,7 +104,7 @@ Expr shift(ir::Op op, const char* name, const Operand& a, const Operand& b) {
 }
 
 Expr compare(ir::Op op, const char* name, const Operand& a, const Operand& b) {
-  return combine(op, name, common_type(name, a, b), a, b, boolean);
+  return combine(op, common_type(name, a, b), a, b, boolean);
 }
 
 Expr logic(ir::Op op, const char* name, const Operand& a, const Operand& b) {
@@ -113,7 +112,7 @@ Expr logic(ir::Op op, const char* name, const Operand& a, const Operand& b) {
     if (!x->type().is_boolean())
       fail(a.at, std::string("`") + name + "` needs booleans, got " + std::string(x->type().name()) +
                      "; write a comparison");
-  return combine(op, name, boolean, a, b, boolean);
+  return combine(op, boolean, a, b, boolean);
 }
 
 ir::Expr node_of(const Operand& x) {
@@ -127,6 +126,23 @@ Expr of_float(ir::Op op, const char* name, const Operand& x) {
   return made(op, compute_type(x.type()), {node_of(x)}, x.at);
 }
 
+// `f32(n)`: the cast of this value, by its name if it has one that the user gave.
+std::string cast_text(DType type, const Expr& value, const char* otherwise) {
+  const auto& node = value.node();
+  const bool named = node->op == ir::Op::variable && ir::is_host(node->variable->kind);
+  return std::string(type.name()) + "(" + (named ? node->variable->name : otherwise) + ")";
+}
+
+// How values of two kinds are made one. A float stays a float: its cast to an integer would truncate.
+std::string cast_advice(const Operand& a, const Operand& b) {
+  const DType x = compute_type(a.type()), y = compute_type(b.type());
+  if (x.is_boolean() || y.is_boolean())
+    return "cast the boolean, such as " + (x.is_boolean() ? cast_text(y, a, "x") : cast_text(x, b, "x"));
+  if (x.is_floating() || y.is_floating())
+    return "cast the integer: " + (x.is_floating() ? cast_text(x, b, "i") : cast_text(y, a, "i"));
+  return "cast one of them: " + cast_text(x, b, "y") + " or " + cast_text(y, a, "x");
+}
+
 }  // namespace
 
 DType common_type(const char* op, const Operand& a, const Operand& b) {
@@ -136,13 +152,14 @@ DType common_type(const char* op, const Operand& a, const Operand& b) {
   std::string name = std::string("`") + op + "`";
   if (literal_y && x.kind() != y.kind()) {
     if (y.is_floating() && x.is_integer())
-      fail(a.at, name + " of a floating literal with an " + std::string(x.name()) + " value; write f32(x)");
+      fail(a.at, name + " of a floating literal with an " + std::string(x.name()) + " value; write " +
+                     cast_text(f32, a.is_literal() ? b : a, "i"));
     if (!x.is_boolean() && !y.is_boolean()) return x;
   }
   if (literal_y && !literal_x && x.kind() == y.kind()) return x;
   if (x.kind() != y.kind())
-    fail(a.at, name + " mixes " + std::string(x.name()) + " and " + std::string(y.name()) +
-                   "; cast one of them, e.g. " + std::string(y.name()) + "(x)");
+    fail(a.at, name + " mixes " + std::string(compute_type(a.type()).name()) + " and " +
+                   std::string(compute_type(b.type()).name()) + "; " + cast_advice(a, b));
   return x.bits() >= y.bits() ? x : y;
 }
 
@@ -171,9 +188,10 @@ Expr Expr::float_literal(double value) { return Expr(ir::constant(f64, value), t
 
 DType Expr::type() const { return literal_ && node_->type == f64 ? f32 : node_->type; }
 
-Dim::Dim(const std::string& name, Loc at)
+Dim::Dim(const std::string& name, Loc written)
     : Expr(
           [&] {
+            const Loc at = detail::user_place(written);
             auto& builder = Builder::current(at);
             builder.define_name(name, at);
             auto variable = builder.define(ir::VariableKind::dim, name, i32, at);

@@ -78,11 +78,19 @@ std::string shape_text(const ir::View& view) {
   return text + "]";
 }
 
+std::string described(const ir::View& view) {
+  if (!view.is_tile()) return "`" + view.buffer->name + "`";
+  return "the tile declared at " + short_location(view.buffer->at);
+}
+
+std::string counted(int number, const char* one, const char* several) {
+  return std::to_string(number) + " " + (number == 1 ? one : several);
+}
+
 ir::View slice_view(const ir::View& view, const std::vector<Slot>& slots, const Loc& at) {
   for (std::size_t d = view.extents.size(); d < slots.size(); ++d)
     if (!std::holds_alternative<All>(slots[d].what))
-      fail(at,
-           view.buffer->name + " has rank " + std::to_string(view.rank()) + "; slice() got more arguments");
+      fail(at, described(view) + " has rank " + std::to_string(view.rank()) + "; slice() got more arguments");
   ir::View result{view.buffer, view.shape, view.dims, {}};
   for (auto& dim : result.dims) {
     if (dim.axis < 0) continue;
@@ -119,7 +127,7 @@ ir::View slice_view(const ir::View& view, const std::vector<Slot>& slots, const 
 
 ir::View shift_view(const ir::View& view, const std::vector<Operand>& offsets, const Loc& at) {
   if (static_cast<int>(offsets.size()) > view.rank())
-    fail(at, view.buffer->name + " has rank " + std::to_string(view.rank()) + " here; at() got " +
+    fail(at, described(view) + " has rank " + std::to_string(view.rank()) + " here; at() got " +
                  std::to_string(offsets.size()) + " offsets; use slice() to drop dimensions");
   ir::View result = view;
   for (auto& dim : result.dims)

@@ -1,7 +1,9 @@
 #include "runtime/binding.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstdlib>
@@ -11,6 +13,7 @@
 
 #include "runtime/binding_memory.hpp"
 #include "runtime/processors.hpp"
+#include "runtime/spelling.hpp"
 #include "tegula/error.hpp"
 
 namespace tegula {
@@ -262,12 +265,19 @@ void Signature::add_workspaces(Binding& binding) const {
   }
 }
 
+std::vector<std::string> Signature::parameter_names() const {
+  std::vector<std::string> names;
+  for (const ir::Parameter& parameter : kernel_->parameters)
+    names.push_back(parameter.tensor ? parameter.tensor->name : parameter.scalar->name);
+  return names;
+}
+
 Binding Signature::bind_only(std::span<const Argument> args) const {
   if (args.size() != kernel_->parameters.size()) {
     refuse(
         "kernel '{}' takes {} arguments, but {} are given; pass all tensors and scalars in the order of "
-        "declaration, workspaces left out",
-        kernel_->name, kernel_->parameters.size(), args.size());
+        "declaration, workspaces left out: {}",
+        kernel_->name, kernel_->parameters.size(), args.size(), fmt::join(parameter_names(), ", "));
   }
   Binding binding;
   binding.values.resize(variables_.size());
@@ -307,22 +317,21 @@ Binding Signature::bind(std::span<const Argument> args) const {
 }
 
 Binding Signature::bind(std::span<const NamedArgument> args) const {
-  std::vector<const Argument*> found(kernel_->parameters.size());
-  const auto name_of = [&](std::size_t i) -> const std::string& {
-    const ir::Parameter& parameter = kernel_->parameters[i];
-    return parameter.tensor ? parameter.tensor->name : parameter.scalar->name;
-  };
+  const std::vector<std::string> names = parameter_names();
+  std::vector<const Argument*> found(names.size());
   for (const NamedArgument& arg : args) {
-    std::size_t i = 0;
-    while (i < found.size() && name_of(i) != arg.name) ++i;
-    if (i == found.size()) refuse("kernel '{}' has no argument '{}'", kernel_->name, arg.name);
+    const auto i = static_cast<std::size_t>(std::find(names.begin(), names.end(), arg.name) - names.begin());
+    const std::string hint = i == found.size() ? spelling_hint(arg.name, names) : "";
+    if (i == found.size())
+      refuse("kernel '{}' has no argument '{}'{} It takes: {}", kernel_->name, arg.name,
+             hint.empty() ? "." : hint, fmt::join(names, ", "));
     if (found[i] != nullptr) refuse("kernel '{}': argument '{}' is given twice", kernel_->name, arg.name);
     found[i] = &arg.value;
   }
   std::vector<Argument> ordered;
   ordered.reserve(found.size());
   for (std::size_t i = 0; i < found.size(); ++i) {
-    if (found[i] == nullptr) refuse("kernel '{}': argument '{}' is missing", kernel_->name, name_of(i));
+    if (found[i] == nullptr) refuse("kernel '{}': argument '{}' is missing", kernel_->name, names[i]);
     ordered.push_back(*found[i]);
   }
   return bind(std::span<const Argument>(ordered));

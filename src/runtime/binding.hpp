@@ -117,6 +117,7 @@ class Signature {
   void check_reshapes(const Binding& binding) const;
   void check_memory(const Binding& binding) const;
   void add_workspaces(Binding& binding) const;
+  std::vector<std::string> parameter_names() const;
   std::string where(const ir::Buffer& buffer) const;
   std::string dims_text(const Binding& binding) const;
 

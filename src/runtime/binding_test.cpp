@@ -76,7 +76,13 @@ TEST_F(BindingTest, ByName) {
   EXPECT_EQ(signature_.bind(std::span(args)).tensors[0].data, call_.a.data());
   std::vector<NamedArgument> wrong = args;
   wrong[0].name = "D";
-  EXPECT_ERROR(ArgumentError, "has no argument 'D'", signature_.bind(std::span(std::as_const(wrong))));
+  for (const auto& [name, message] : std::map<std::string, std::string>{
+           {"D", "has no argument 'D'. It takes: A, B, begin, flag, scale, count, C"},
+           {"c", "has no argument 'c'; did you mean C? It takes: A, B"},
+           {"sclae", "has no argument 'sclae'; did you mean scale? It takes: A, B"}}) {
+    wrong[0].name = name;
+    EXPECT_ERROR(ArgumentError, message, signature_.bind(std::span(std::as_const(wrong))));
+  }
   wrong[0].name = "A";
   EXPECT_ERROR(ArgumentError, "argument 'A' is given twice",
                signature_.bind(std::span(std::as_const(wrong))));
@@ -87,7 +93,11 @@ TEST_F(BindingTest, ByName) {
 TEST_F(BindingTest, RefusesWrongArguments) {
   std::vector<Argument> fewer = call_.args();
   fewer.pop_back();
-  EXPECT_ERROR(ArgumentError, "takes 7 arguments, but 6 are given", bind(fewer));
+  EXPECT_ERROR(
+      ArgumentError,
+      "takes 7 arguments, but 6 are given; pass all tensors and scalars in the order of declaration, "
+      "workspaces left out: A, B, begin, flag, scale, count, C",
+      bind(fewer));
   EXPECT_ERROR(ArgumentError, "argument 'A' is a f32 tensor of rank 2, but a number", with(0, 1));
   EXPECT_ERROR(ArgumentError, "argument 'scale' is a f32 number, but the tensor", with(4, call_.a));
   EXPECT_ERROR(ArgumentError, "argument 'B' must have dtype f16, but f32 [8, 5]",

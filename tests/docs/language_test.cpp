@@ -57,7 +57,7 @@ std::set<std::string> functions_of(const std::string& header) {
   std::string text = std::regex_replace(
       contents(header), std::regex("namespace detail \\{[^]*?\n\\}  // namespace detail"), "");
   const std::regex declaration(
-      "\n *(?:static )?(?:inline "
+      "\n *(?:\\[\\[nodiscard\\]\\] )?(?:static )?(?:inline "
       ")?(?:Expr|void|Fragment|Shared|Tensor|Window|Kernel|When|Order|Range|Dim&|constexpr auto) "
       "([a-z_]\\w*)\\(");
   std::set<std::string> names;

@@ -18,7 +18,8 @@ double random_float(Random& random, DType type, const Nature& contract) {
   if (random.chance(30)) return random.pick_from(special);
   if (random.chance(15))
     return decode(type, random.bits() & (type.bits() == 64 ? ~0ull : (1ull << type.bits()) - 1));
-  return std::ldexp(static_cast<double>(random.between(-1 << 24, 1 << 24)), random.number(-26, -18));
+  const int exponent = random.chance(15) ? random.number(-17, 9) : random.number(-26, -18);
+  return std::ldexp(static_cast<double>(random.between(-1 << 24, 1 << 24)), exponent);
 }
 
 std::int64_t random_integer(Random& random, const Nature& contract) {

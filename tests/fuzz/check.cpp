@@ -43,7 +43,7 @@ bool same(std::uint64_t a, std::uint64_t b, DType type, const Nature& contract) 
   const double x = decode(type, a), y = decode(type, b);
   if (std::isnan(x) && std::isnan(y)) return true;
   if (x == 0 && y == 0) return contract.loose_zero;
-  return !contract.is_exact() && is_close(x, y, contract.error, type);
+  return !contract.is_exact() && is_close(x, y, contract.worst_error(), type);
 }
 
 std::string text_of(std::uint64_t bits, DType type) {

@@ -33,6 +33,8 @@ class Collector {
     add("grids", kernel.grids.size() > 1 ? "several" : "one");
     for (const Grid& grid : kernel.grids) {
       add("grid rank", std::to_string(grid.index.size()));
+      for (const Expr& extent : grid.extents)
+        if (is_constant(extent, 0)) names_.insert("empty grid");
       add("order", orders[static_cast<int>(grid.hints.order)]);
     }
     for_each_stmt(kernel, [this](const Stmt& stmt) { statement(stmt); });
@@ -47,6 +49,9 @@ class Collector {
     constexpr std::string_view roles[] = {"input", "output", "inout", "workspace", "tile"};
     add(b.is_tile() ? space_name(b.space) : roles[static_cast<int>(b.role)], b.type.name());
     if (b.zero) names_.insert("zero");
+    for (const Expr& extent : b.shape)
+      if (is_constant(extent, 0)) names_.insert("empty tensor");
+    if (b.is_tile() && !b.shape.empty() && constant_value(b.shape.back()) >= 48) names_.insert("wide tile");
   }
 
   void expression(const Expr& e) {
@@ -142,9 +147,22 @@ void each(Names& names, std::string_view kind, const List& list) {
 
 // What a long run should have seen.
 Names expected() {
-  Names names{"dims",           "zero",     "assign",  "when",        "when_rows", "otherwise",
-              "loop_while",     "break_if", "exit_if", "assert_that", "copy fill", "gather converting",
-              "copy converting"};
+  Names names{"dims",
+              "zero",
+              "assign",
+              "when",
+              "when_rows",
+              "otherwise",
+              "loop_while",
+              "break_if",
+              "exit_if",
+              "assert_that",
+              "copy fill",
+              "gather converting",
+              "copy converting",
+              "empty tensor",
+              "empty grid",
+              "wide tile"};
   std::vector<std::string_view> types;
   for (const DType type : all_dtypes) types.push_back(type.name());
   for (const char* kind : {"input", "output", "inout", "workspace", "shared", "fragment"})

@@ -86,7 +86,7 @@ TEST_P(FindsPlanted, AndReducesIt) {
 INSTANTIATE_TEST_SUITE_P(Fuzz, FindsPlanted,
                          testing::Values(Planted{"loops", run_once_at_least, "serial", 7},
                                          Planted{"remainders", truncate_remainders, "floormod", 6},
-                                         Planted{"fills", forget_fills, "fill", 7}),
+                                         Planted{"fills", forget_fills, "fill", 8}),
                          [](const auto& info) { return info.param.name; });
 
 TEST(Fuzz, ProgramsAreValid) {
@@ -94,6 +94,25 @@ TEST(Fuzz, ProgramsAreValid) {
   EXPECT_EQ(summary.programs, 400);
   EXPECT_LE(summary.discarded, 80) << summary.text();
   EXPECT_TRUE(summary.failures.empty()) << summary.text();
+}
+
+// A store rounds what is computed, and leaves alone what is of its type already.
+TEST(Fuzz, AStoreRoundsOnce) {
+  for (const DType type : {bf16, f16, e4m3, e5m2}) {
+    const Nature place = inexact(type), computed = inexact(f32), chosen = join(place, computed, f32);
+    EXPECT_TRUE(fits(place, place, type)) << type.name();
+    EXPECT_TRUE(fits(chosen, place, type)) << type.name();
+    EXPECT_TRUE(fits(join(computed, place, f32), place, type)) << type.name();
+    EXPECT_TRUE(fits(join(chosen, {}, f32), place, type)) << type.name();
+    EXPECT_TRUE(fits(stored(chosen, f32), place, type)) << type.name();
+    EXPECT_FALSE(fits(place, {}, type)) << type.name();
+    for (const DType other : {bf16, f16, e4m3, e5m2}) {
+      if (other == type) continue;
+      const double error = inexact(other).worst_error();
+      EXPECT_GT(stored(inexact(other), type).worst_error(), error);
+      EXPECT_GT(stored(join(place, inexact(other), f32), type).worst_error(), error);
+    }
+  }
 }
 
 TEST(Fuzz, ASeedIsOneProgram) {

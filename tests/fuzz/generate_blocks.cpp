@@ -92,7 +92,7 @@ bool Generator::load_tile() {
   View from = window_of(tensor, static_cast<std::size_t>(rank));
   Shape shape = random_shape(rank);
   for (std::size_t d = 0; d < shape.size(); ++d) {
-    if (random_.chance(50)) shape[d] = std::min<std::int64_t>(40, tensor.extents[d]);
+    if (random_.chance(50)) shape[d] = std::clamp<std::int64_t>(tensor.extents[d], 1, 40);
   }
   if (!spend(product_of(shape))) return false;
   Nature contract = join(tensor.contract, tensor.contract.dyadic ? dyadic(tensor.contract.step, 0) : Nature(),
@@ -117,9 +117,7 @@ DType Generator::similar_type(DType type) {
     case Kind::floating:
       return random_.pick({f32, f32, f16, bf16, e4m3, e5m2, f64});
     case Kind::integer:
-      return random_.pick({i8, i16, i32, i64});
-    case Kind::natural:
-      return random_.pick({u8, u32});
+      return random_.pick({i8, i16, i32, i64, u8});
     default:
       return type;
   }

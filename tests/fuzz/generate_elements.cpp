@@ -24,7 +24,7 @@ std::optional<Access> Generator::own_access(const View& view, const Shape& exten
     const auto axis = static_cast<std::size_t>(axes[d]);
     const std::int64_t extent = extents[axis];
     if (d >= count.size()) {
-      access.index[axis] = int32(random_.between(0, extent - 1));
+      access.index[axis] = int32(random_.between(0, std::max<std::int64_t>(extent, 1) - 1));
       continue;
     }
     if (view.is_tile() && count[d] > extent) return std::nullopt;

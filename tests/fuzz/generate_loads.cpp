@@ -52,7 +52,7 @@ Expr Generator::index_within(std::int64_t extent, bool of_register) {
 
 // Of a tensor view, where an element outside reads as zero.
 Expr Generator::any_index(std::int64_t extent) {
-  if (random_.chance(75)) return index_within(extent, false);
+  if (extent > 0 && random_.chance(75)) return index_within(extent, false);
   const Value x = within(value(i32, 1), -3, extent + 3);
   if (random_.chance(10)) return checked(Op::cast, i64, {x}).e;
   return random_.chance(20) ? checked(Op::mul, i32, {x, {int32(3), integers(3, 3)}}).e : x.e;

@@ -24,7 +24,7 @@ Nature Generator::small_terms(DType type) {
     result.loose_zero = true;
     return result;
   }
-  return integers(type.kind() == Kind::natural ? 0 : -random_.number(0, 50), random_.number(1, 50));
+  return integers(type.is_unsigned() ? 0 : -random_.number(0, 50), random_.number(1, 50));
 }
 
 void Generator::gather() {
@@ -80,8 +80,8 @@ std::optional<View> Generator::operand(DType type, const Nature& contract, std::
 void Generator::product() {
   const DType type = random_.pick({i8, i16, i32, u8, e4m3, e5m2, f16, f16, bf16, bf16, f32, f32, f64});
   const DType sum = type == f64 ? f64 : type.is_floating() ? f32 : i32;
-  const std::int64_t m = random_.number(1, 18), n = random_.pick({1, 3, 8, 16, 17, 33}),
-                     k = random_.number(1, 20);
+  std::int64_t m = random_.number(1, 18), n = random_.pick({1, 3, 8, 16, 17, 33}), k = random_.number(1, 20);
+  if (limits_.wide) m = random_.pick({16, 64, 64, 128}), n = random_columns(), k = random_.pick({16, 32, 48});
   const std::int64_t trips = random_.pick({1, 1, 2, 3});
   if (!spend(trips * m * n * (k / 4 + 1))) return;
   const Nature a = small_terms(type), b = small_terms(type);

@@ -20,7 +20,14 @@ DType Generator::random_type() {
              : random_.pick({boolean, i8, i16, i32, i32, i64, u8, u32, e4m3, e5m2, f16, bf16, f64});
 }
 
+// In wide programs often of as many columns as tiles of products have.
 Shape Generator::random_shape(int rank) {
+  if (limits_.wide && rank > 0 && random_.chance(30)) {
+    Shape shape(static_cast<std::size_t>(rank), 1);
+    shape.back() = random_columns();
+    if (rank > 1) shape[shape.size() - 2] = random_.number(1, 6);
+    return shape;
+  }
   Shape shape;
   std::int64_t room = 160;
   for (int d = 0; d < rank; ++d) {
@@ -31,6 +38,18 @@ Shape Generator::random_shape(int rank) {
   for (std::size_t d = shape.size(); d > 1; --d)
     std::swap(shape[d - 1],
               shape[static_cast<std::size_t>(random_.between(0, static_cast<std::int64_t>(d) - 1))]);
+  return shape;
+}
+
+// Not only of whole warp groups and swizzle blocks.
+std::int64_t Generator::random_columns() {
+  return random_.pick({24, 32, 40, 48, 64, 72, 96, 104, 128, 136, 160, 192, 200, 224, 248, 256});
+}
+
+// A tensor may be empty.
+Shape Generator::tensor_shape(int rank) {
+  Shape shape = random_shape(rank);
+  if (rank > 0 && random_.chance(3)) shape[static_cast<std::size_t>(random_.number(0, rank - 1))] = 0;
   return shape;
 }
 
@@ -46,7 +65,9 @@ Nature Generator::random_contract(DType type, bool is_input) {
   if (kind == 0 && !is_input) return inexact(type);
   Nature result = anything(type);
   if (kind >= 4) {
-    const int step = random_.pick({0, -1, -2});
+    int step = random_.pick({0, -1, -2});
+    // As large as scores that nothing has scaled.
+    if ((type == f32 || type == f64 || type == bf16) && random_.chance(12)) step += random_.pick({6, 14, 22});
     result = dyadic(step, std::ldexp(type.bits() == 8 ? 1 : random_.pick({2, 4, 16, 64}), step + 2));
   }
   result.loose_zero = !is_input && random_.chance(70);
@@ -99,7 +120,7 @@ TensorPlace& Generator::make_tensor(Role role, DType type, const Shape& shape, c
 void Generator::make_sum() {
   const DType type = random_.pick({i32, u32, i64, f32, f32, f64});
   const Role role = random_.pick({Role::output, Role::output, Role::workspace});
-  make_tensor(role, type, random_shape(random_.number(1, 3)), sums(type), true).is_sum = true;
+  make_tensor(role, type, tensor_shape(random_.number(1, 3)), sums(type), true).is_sum = true;
 }
 
 // Seen with one dimension, or its dimensions in the other order.
@@ -128,7 +149,7 @@ void Generator::make_signature() {
   make_scalars();
   for (int n = random_.number(1, 3); n > 0; --n) {
     const DType type = random_type();
-    make_tensor(Role::input, type, random_shape(random_.number(1, 3)), random_contract(type, true));
+    make_tensor(Role::input, type, tensor_shape(random_.number(1, 3)), random_contract(type, true));
   }
   // Rows for gather, bounds for loops.
   if (random_.chance(50))
@@ -136,7 +157,7 @@ void Generator::make_signature() {
   for (int n = random_.number(1, 3); n > 0; --n) {
     const DType type = random_type();
     const Role role = random_.pick({Role::output, Role::output, Role::inout, Role::workspace});
-    make_tensor(role, type, random_shape(random_.number(1, 3)), random_contract(type, role == Role::inout));
+    make_tensor(role, type, tensor_shape(random_.number(1, 3)), random_contract(type, role == Role::inout));
   }
   if (random_.chance(25)) make_sum();
   if (std::none_of(tensors_.begin(), tensors_.end(), [](const TensorPlace& t) {
@@ -175,8 +196,9 @@ void Generator::own(TensorPlace& tensor, const Grid& grid, const Shape& extents)
     const int dim = dims.back();
     dims.pop_back();
     auto& extent = tensor.extents[static_cast<std::size_t>(dim)];
-    const std::int64_t needed = (extent + extents[g] - 1) / extents[g];
-    const std::int64_t width = random_.chance(70) ? needed : random_.between(1, extent);
+    const std::int64_t needed = std::max<std::int64_t>((extent + extents[g] - 1) / extents[g], 1);
+    const std::int64_t width =
+        random_.chance(70) ? needed : random_.between(1, std::max<std::int64_t>(extent, 1));
     tensor.covered &= width >= needed;
     const Expr first = make(Op::mul, i32, {ir::variable(grid.index[g]), int32(width)});
     slice_range(tensor.view, dim, first, plus(first, int32(width)));
@@ -219,6 +241,8 @@ void Generator::make_grid() {
   add_hints(grid);
   may_exit_ = random_.chance(10);
   prepare_tensors(grid, extents);
+  std::vector<bool> defined;
+  for (const TensorPlace& tensor : tensors_) defined.push_back(tensor.defined);
   times_ = std::accumulate(extents.begin(), extents.end(), std::int64_t{1}, std::multiplies<>());
   grid.body = body([&] {
     block_statements(left_);
@@ -228,6 +252,10 @@ void Generator::make_grid() {
   times_ = 1;
   turn_digits_.clear();
   scalars_.resize(scalars);
+  if (random_.chance(3)) {  // no block runs, so that nothing is written
+    grid.extents[static_cast<std::size_t>(random_.between(0, std::ssize(extents) - 1))] = int32(0);
+    for (std::size_t i = 0; i < tensors_.size(); ++i) tensors_[i].defined = defined[i];
+  }
   kernel_.grids.push_back(std::move(grid));
 }
 
@@ -255,9 +283,10 @@ Program Generator::run() {
 }
 
 Limits limits_of(std::uint64_t seed) {
-  if (seed % 20 == 0) return {14, 3, 20'000};
-  if (seed % 4 == 0) return {6, 3, 6'000};
-  return {3, 2, 3'000};
+  if (seed % 20 == 0) return {14, 3, 20'000, false};
+  if (seed % 20 == 10) return {3, 2, 200'000, true};
+  if (seed % 4 == 0) return {6, 3, 6'000, false};
+  return {3, 2, 3'000, false};
 }
 
 Program generate(std::uint64_t seed) { return Generator(seed, limits_of(seed)).run(); }

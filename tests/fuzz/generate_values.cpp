@@ -177,8 +177,7 @@ Value Generator::conversion(DType type, int depth) {
   const Value x = value(random_.pick({i32, f32, u32, i64, f64, boolean, type}), depth);
   DType to = type;
   if (type == f32) to = random_.pick({f32, f32, f16, bf16, e4m3, e5m2});
-  if (type == i32) to = random_.pick({i32, i32, i8, i16});
-  if (type == u32) to = random_.pick({u32, u8});
+  if (type == i32) to = random_.pick({i32, i32, i8, i16, u8});
   return checked(Op::cast, to, {x});
 }
 

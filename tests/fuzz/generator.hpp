@@ -14,8 +14,9 @@ struct Limits {
   int statements;     // of a program, declarations and loads apart
   int depth;          // of expressions
   std::int64_t work;  // elements touched, loops counted in full
+  bool wide;          // tiles of up to 256 columns
 };
-// Most programs are small, because compiling them takes the time; some are not.
+// Most programs are small, because compiling them takes the time; some are not, and some have wide tiles.
 Limits limits_of(std::uint64_t seed);
 
 Program generate(std::uint64_t seed);
@@ -101,6 +102,8 @@ class Generator {
   void reshape(TensorPlace& tensor);
   void make_scalars();
   Shape random_shape(int rank);
+  std::int64_t random_columns();
+  Shape tensor_shape(int rank);
   DType random_type();
   Nature random_contract(DType type, bool is_input);
   void add_hints(ir::Grid& grid);

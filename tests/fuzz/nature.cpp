@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "ir/bounds.hpp"
 
@@ -139,7 +140,7 @@ Nature of_cast(const ir::ExprNode& node, DType from, const Nature& a, bool* dive
     if (from.is_floating()) {
       Nature result = stored(a, to);
       result.product &= from == to;
-      if (from == f64 && to == f32 && !a.is_exact()) result.error += unit(f32);
+      if (from == f64 && to == f32 && a.error > 0) result.error += unit(f32);
       return result;
     }
     const double bound =
@@ -244,8 +245,10 @@ Nature anything(DType type) {
 Nature inexact(DType type) {
   Nature result;
   result.product = result.loose_zero = true;
-  result.error = 16 * unit(compute_type(type)) + (type.bits() < 32 ? 2 * unit(type) : 0);
+  result.error = 16 * unit(compute_type(type));
+  if (type.bits() >= 32) return result;
   result.rounded = type.code;
+  result.rounded_error = std::exchange(result.error, 0) + 2 * unit(type);
   return result;
 }
 
@@ -253,7 +256,7 @@ bool contains_zero(const Nature& nature) { return nature.low <= 0 && nature.high
 
 Nature of_constant(const ir::ExprNode& node) {
   if (!node.type.is_floating()) return integers(node.integer, node.integer);
-  for (int step = 8; step >= -40; --step) {
+  for (int step = 32; step >= -40; --step) {
     const double scaled = std::ldexp(node.real, -step);
     if (std::fabs(scaled) < 0x1p24 && scaled == std::floor(scaled)) return dyadic(step, std::fabs(node.real));
   }
@@ -292,8 +295,13 @@ Nature join(const Nature& a, const Nature& b, DType type) {
   }
   result.product = a.product || b.product;
   result.loose_zero = a.loose_zero || b.loose_zero;
+  const Nature &kept = a.rounded_error > 0 ? a : b, &other = a.rounded_error > 0 ? b : a;
+  result.rounded = kept.rounded;
+  result.rounded_error = kept.rounded_error;
   result.error = std::max(a.error, b.error);
-  if (a.rounded == b.rounded) result.rounded = a.rounded;
+  // There is room for the values of one small type.
+  double& where = other.rounded == kept.rounded ? result.rounded_error : result.error;
+  where = std::max(where, other.rounded_error);
   return result;
 }
 
@@ -305,8 +313,14 @@ Nature stored(const Nature& nature, DType type) {
   if (type.bits() >= 32 && (type == f64 || nature.dyadic)) return nature;
   Nature result = nature;
   result.product = nature.product && type.bits() >= 32;
-  if (!nature.is_exact() && type.bits() < 32 && nature.rounded != type.code) result.error += unit(type);
-  result.rounded = type.code;
+  if (type.bits() < 32) {
+    const bool is_rounded = nature.rounded == type.code;
+    const double other = is_rounded ? nature.error : nature.worst_error();
+    result.rounded = type.code;
+    result.rounded_error =
+        std::max(is_rounded ? nature.rounded_error : 0, other > 0 ? other + unit(type) : 0);
+    result.error = 0;
+  }
   if (!nature.dyadic) return result;
   const Format format = format_of(type);
   // Rounding keeps multiples of the step; it may go up to the next power of two.
@@ -322,7 +336,7 @@ Nature stored(const Nature& nature, DType type) {
 bool fits(const Nature& nature, const Nature& contract, DType type) {
   const Nature n = stored(nature, type);
   if (!type.is_floating()) return contract.low <= n.low && n.high <= contract.high;
-  if (n.error > contract.error) return false;
+  if (n.worst_error() > contract.worst_error()) return false;
   if (!contract.is_exact()) return true;
   if ((n.product && !contract.product) || (n.loose_zero && !contract.loose_zero)) return false;
   return !contract.dyadic || (n.dyadic && n.step >= contract.step && n.bound <= contract.bound);
@@ -330,7 +344,7 @@ bool fits(const Nature& nature, const Nature& contract, DType type) {
 
 std::string describe(const Nature& nature, DType type) {
   if (!type.is_floating()) return fmt::format("{} to {}", nature.low, nature.high);
-  if (!nature.is_exact()) return fmt::format("within {:.2g}", nature.error);
+  if (!nature.is_exact()) return fmt::format("within {:.2g}", nature.worst_error());
   std::string text = "any";
   if (nature.dyadic) text = fmt::format("multiples of 2^{} up to {}", nature.step, nature.bound);
   return text + (nature.product ? ", products" : "") + (nature.loose_zero ? ", zeros of either sign" : "");

@@ -21,11 +21,14 @@ struct Nature {
   bool product = false;
   // A zero may have either sign.
   bool loose_zero = false;
-  // Relative error; 0: every executor has the same bits (of NaN only that it is one).
-  double error = 0;
-  TypeCode rounded = TypeCode::f64;  // a float type that can hold the value
+  // Relative errors; 0: every executor has the same bits (of NaN only that it is one). Some of the values may
+  // be of the small type `rounded` already, so that a store to it adds nothing to their error.
+  double error = 0;          // of the others
+  double rounded_error = 0;  // of those
+  TypeCode rounded = TypeCode::f64;
 
-  bool is_exact() const { return error == 0; }
+  bool is_exact() const { return worst_error() == 0; }
+  double worst_error() const { return error > rounded_error ? error : rounded_error; }
 };
 
 Nature integers(std::int64_t low, std::int64_t high);

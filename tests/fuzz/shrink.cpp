@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 
 #include "fuzz/child.hpp"
 #include "fuzz/edit.hpp"
@@ -20,8 +21,37 @@ using Clock = std::chrono::steady_clock;
 constexpr std::size_t batch = 12;  // candidates in one child and one compilation
 constexpr auto patience = std::chrono::seconds(90);
 
+// Whether the loop still counts up what its condition asks for. Without, it may be endless, and every
+// candidate that is costs the whole time-out.
+bool counts(const While& loop) {
+  const auto read_in = [](const Body& body, const VariablePtr& value) -> VariablePtr {
+    for (const Stmt& stmt : body) {
+      const auto* let = as<Let>(stmt);
+      if (let && let->variable == value && let->value->op == Op::variable) return let->value->variable;
+    }
+    return nullptr;
+  };
+  std::set<VariablePtr> asked;
+  for_each_variable(loop.condition, [&](const VariablePtr& v) { asked.insert(read_in(loop.test, v)); });
+  return std::any_of(loop.body.begin(), loop.body.end(), [&](const Stmt& stmt) {
+    const auto* assign = as<Assign>(stmt);
+    if (!assign || !asked.contains(assign->variable) || assign->value->op != Op::add) return false;
+    const Expr& before = assign->value->args[0];
+    return before->op == Op::variable && read_in(loop.body, before->variable) == assign->variable;
+  });
+}
+
+bool ends(const Kernel& kernel) {
+  bool result = true;
+  for_each_stmt(kernel, [&](const Stmt& stmt) {
+    if (const auto* loop = as<While>(stmt)) result &= is_constant(loop->condition, 0) || counts(*loop);
+  });
+  return result;
+}
+
 bool is_well_formed(const Program& program) {
   try {
+    if (!ends(*program.kernel)) return false;
     verify(*program.kernel);
     Signature signature(program.kernel);
     return broken_contract(program).empty();

@@ -1,5 +1,6 @@
-# Compiles FILE with COMPILER and passes if the compiler refuses the line that carries `// error`.
-execute_process(COMMAND ${COMPILER} -std=c++20 -fsyntax-only ${INCLUDE} ${FILE} RESULT_VARIABLE result ERROR_VARIABLE text)
+# Compiles FILE with COMPILER and passes if the compiler refuses the line that carries `// error`, and prints the
+# words behind `// says: `, if there is such a line.
+execute_process(COMMAND ${COMPILER} -std=c++20 -Werror=unused-result -fsyntax-only ${INCLUDE} ${FILE} RESULT_VARIABLE result ERROR_VARIABLE text)
 if(result EQUAL 0)
   message(FATAL_ERROR "${FILE} was accepted")
 endif()
@@ -14,3 +15,11 @@ endforeach()
 if(NOT text MATCHES ":${expected}:[0-9]+:[^\n]*(error|required from)")
   message(FATAL_ERROR "${FILE}: no error at line ${expected}:\n${text}")
 endif()
+foreach(line IN LISTS lines)
+  if(line MATCHES "// says: (.*)$")
+    string(FIND "${text}" "${CMAKE_MATCH_1}" place)
+    if(place EQUAL -1)
+      message(FATAL_ERROR "${FILE}: the compiler does not say \"${CMAKE_MATCH_1}\":\n${text}")
+    endif()
+  endif()
+endforeach()

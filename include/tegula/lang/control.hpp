@@ -8,6 +8,7 @@ namespace tegula::lang {
 
 // Hint: how many iterations of a pipelined loop are in flight; 0: the compiler chooses.
 struct PipelineOptions {
+  [[no_unique_address]] detail::OptionsAreNamed options_are_named = detail::OptionsAreNamed();
   int stages = 0;
 };
 
@@ -107,6 +108,7 @@ class When {
 // A hint for GPUs whose warp groups multiply 64 rows at a time, for runs of 16 rows: from how many of its
 // four warps on a warp group does the step together; fewer do it each alone, while the others go on. An i32.
 struct RowsOptions {
+  [[no_unique_address]] detail::OptionsAreNamed options_are_named = detail::OptionsAreNamed();
   std::optional<Expr> together = {};
 };
 

@@ -31,6 +31,7 @@ Kernel kernel(const std::string& name, F&& body, Loc at = Loc::current()) {
 }
 
 struct OutputOptions {
+  [[no_unique_address]] detail::OptionsAreNamed options_are_named = detail::OptionsAreNamed();
   bool zero = false;  // cleared before the first grid
 };
 
@@ -97,6 +98,7 @@ struct Order {
 
 // Hints: they change the speed of a grid, never its result.
 struct GridOptions {
+  [[no_unique_address]] detail::OptionsAreNamed options_are_named = detail::OptionsAreNamed();
   int threads = 0;          // of a block: a multiple of 32 up to 1024; 0 leaves it to the compiler
   bool persistent = false;  // as many blocks as fit the device stay and take one index after another
   Order order = {};

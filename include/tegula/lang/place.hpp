@@ -14,7 +14,8 @@ using ViewPtr = std::shared_ptr<const ir::View>;
 class Element {
  public:
   Element(ViewPtr view, const std::vector<Operand>& index, Loc at);
-  Element(const Element&) = delete;
+  Element(const Element&) = delete;             // a place is used where it is written: `Expr x = a(i);`
+  Element& operator=(const Element&) = delete;  // `auto x = a(i)` keeps a place: write `Expr x = a(i);`
 
   void operator=(const Operand& value) &&;
   void operator=(Element&& value) &&;
@@ -73,21 +74,21 @@ class Tensor {
   template <std::convertible_to<Operand>... Indices>
   Element operator()(Operand first, Indices&&... rest) const {
     Loc at = first.at;
-    return {view_, {std::move(first), Operand(std::forward<Indices>(rest))...}, at};
+    return {view_, {std::move(first), detail::operand_at(std::forward<Indices>(rest), at)...}, at};
   }
   // Missing trailing arguments are `all`.
-  Tensor slice(Slot a, Slot b = {}, Slot c = {}, Slot d = {}, Slot e = {}, Slot f = {},
-               Loc at = Loc::current()) const;
+  [[nodiscard]] Tensor slice(Slot a, Slot b = {}, Slot c = {}, Slot d = {}, Slot e = {}, Slot f = {},
+                             Loc at = Loc::current()) const;
   // Missing trailing offsets are 0.
   template <std::convertible_to<Operand>... Offsets>
-  Window at(Operand first, Offsets&&... rest) const {
+  [[nodiscard]] Window at(Operand first, Offsets&&... rest) const {
     Loc at = first.at;
-    return window({std::move(first), Operand(std::forward<Offsets>(rest))...}, at);
+    return window({std::move(first), detail::operand_at(std::forward<Offsets>(rest), at)...}, at);
   }
   // Another shape of the same elements in row-major order. The memory must be contiguous (checked at the
   // call). Of a whole tensor only, not of a slice.
-  Tensor reshape(const Extents& shape, Loc at = Loc::current()) const;
-  Expr extent(int dim, Loc at = Loc::current()) const;
+  [[nodiscard]] Tensor reshape(const Extents& shape, Loc at = Loc::current()) const;
+  [[nodiscard]] Expr extent(int dim, Loc at = Loc::current()) const;
   int rank() const;
   DType type() const;
   const ViewPtr& view() const { return view_; }
@@ -113,15 +114,15 @@ class Tile {
   template <std::convertible_to<Operand>... Indices>
   Element operator()(Operand first, Indices&&... rest) {
     Loc at = first.at;
-    return {view_, {std::move(first), Operand(std::forward<Indices>(rest))...}, at};
+    return {view_, {std::move(first), detail::operand_at(std::forward<Indices>(rest), at)...}, at};
   }
   template <std::convertible_to<Operand>... Indices>
   Expr operator()(Operand first, Indices&&... rest) const {
     Loc at = first.at;
-    return Element{view_, {std::move(first), Operand(std::forward<Indices>(rest))...}, at};
+    return Element{view_, {std::move(first), detail::operand_at(std::forward<Indices>(rest), at)...}, at};
   }
   // The value of a tile of rank 0, such as the sum of a vector.
-  Expr scalar(Loc at = Loc::current()) const;
+  [[nodiscard]] Expr scalar(Loc at = Loc::current()) const;
 
  protected:
   enum class Space { shared, fragment };
@@ -141,11 +142,12 @@ class Shared : public Tile {
  public:
   Shared(std::initializer_list<int> shape, DType type, Loc at = Loc::current())
       : Tile(Space::shared, shape, type, at) {}
-  Shared T(Loc at = Loc::current()) const { return Shared(transposed(at)); }
-  Shared slice(Slot a, Slot b = {}, Slot c = {}, Slot d = {}, Loc at = Loc::current()) const {
+  Shared(const Extents&, DType) = delete;  // the extents of a tile are C++ numbers, not Dims or Exprs
+  [[nodiscard]] Shared T(Loc at = Loc::current()) const { return Shared(transposed(at)); }
+  [[nodiscard]] Shared slice(Slot a, Slot b = {}, Slot c = {}, Slot d = {}, Loc at = Loc::current()) const {
     return Shared(sliced({a, b, c, d}, at));
   }
-  Shared reshape(const std::vector<int>& shape, Loc at = Loc::current()) const {
+  [[nodiscard]] Shared reshape(const std::vector<int>& shape, Loc at = Loc::current()) const {
     return Shared(reshaped(shape, at));
   }
 
@@ -164,16 +166,18 @@ class Fragment : public Tile {
     fill_with(value, at);
   }
   Fragment(const std::vector<int>& shape, DType type, Loc at) : Tile(Space::fragment, shape, type, at) {}
+  Fragment(const Extents&, DType) = delete;  // the extents of a tile are C++ numbers, not Dims or Exprs
+  Fragment(const Extents&, DType, const Operand&) = delete;  // the extents of a tile are C++ numbers
 
-  Fragment T(Loc at = Loc::current()) const { return Fragment(transposed(at)); }
-  Fragment slice(Slot a, Slot b = {}, Slot c = {}, Slot d = {}, Loc at = Loc::current()) const {
+  [[nodiscard]] Fragment T(Loc at = Loc::current()) const { return Fragment(transposed(at)); }
+  [[nodiscard]] Fragment slice(Slot a, Slot b = {}, Slot c = {}, Slot d = {}, Loc at = Loc::current()) const {
     return Fragment(sliced({a, b, c, d}, at));
   }
-  Fragment reshape(const std::vector<int>& shape, Loc at = Loc::current()) const {
+  [[nodiscard]] Fragment reshape(const std::vector<int>& shape, Loc at = Loc::current()) const {
     return Fragment(reshaped(shape, at));
   }
   // A new Fragment with the same contents in another type.
-  Fragment to(DType type, Loc at = Loc::current()) const;
+  [[nodiscard]] Fragment to(DType type, Loc at = Loc::current()) const;
 
  private:
   explicit Fragment(ViewPtr view) : Tile(std::move(view)) {}

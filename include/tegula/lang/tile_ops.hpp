@@ -25,6 +25,7 @@ struct Target {
 };
 
 struct CopyOptions {
+  [[no_unique_address]] detail::OptionsAreNamed options_are_named = detail::OptionsAreNamed();
   double fill = 0;  // what elements outside the tensor view read as
 };
 
@@ -33,8 +34,8 @@ struct CopyOptions {
 // written.
 void copy(const Source& from, const Target& to, CopyOptions options = {}, Loc at = Loc::current());
 // A new Fragment with the contents of the window.
-Fragment load(const Source& from, std::initializer_list<int> shape, Loc at = Loc::current());
-Fragment clone(const Tile& tile, Loc at = Loc::current());
+[[nodiscard]] Fragment load(const Source& from, std::initializer_list<int> shape, Loc at = Loc::current());
+[[nodiscard]] Fragment clone(const Tile& tile, Loc at = Loc::current());
 
 // All elements become `value`, or 0 (false).
 void fill(const Target& tile, const Operand& value, Loc at = Loc::current());
@@ -63,6 +64,7 @@ enum class Accumulate { promoted, tensor_core };
 
 // `accumulate` is part of the meaning for 8-bit operands; the others are hints.
 struct GemmOptions {
+  [[no_unique_address]] detail::OptionsAreNamed options_are_named = detail::OptionsAreNamed();
   Accumulate accumulate = Accumulate::promoted;
   Warps warps = Warps::automatic;
   // Whether the transposed product is computed, and whether `a` is read from registers.
@@ -81,12 +83,12 @@ void reduce_min(const Tile& tile, Fragment& into, int dim = -1, Loc at = Loc::cu
 void reduce_absmax(const Tile& tile, Fragment& into, int dim = -1, Loc at = Loc::current());
 void reduce_any(const Tile& tile, Fragment& into, int dim = -1, Loc at = Loc::current());
 void reduce_all(const Tile& tile, Fragment& into, int dim = -1, Loc at = Loc::current());
-Fragment reduce_sum(const Tile& tile, int dim = -1, Loc at = Loc::current());
-Fragment reduce_max(const Tile& tile, int dim = -1, Loc at = Loc::current());
-Fragment reduce_min(const Tile& tile, int dim = -1, Loc at = Loc::current());
-Fragment reduce_absmax(const Tile& tile, int dim = -1, Loc at = Loc::current());
-Fragment reduce_any(const Tile& tile, int dim = -1, Loc at = Loc::current());
-Fragment reduce_all(const Tile& tile, int dim = -1, Loc at = Loc::current());
+[[nodiscard]] Fragment reduce_sum(const Tile& tile, int dim = -1, Loc at = Loc::current());
+[[nodiscard]] Fragment reduce_max(const Tile& tile, int dim = -1, Loc at = Loc::current());
+[[nodiscard]] Fragment reduce_min(const Tile& tile, int dim = -1, Loc at = Loc::current());
+[[nodiscard]] Fragment reduce_absmax(const Tile& tile, int dim = -1, Loc at = Loc::current());
+[[nodiscard]] Fragment reduce_any(const Tile& tile, int dim = -1, Loc at = Loc::current());
+[[nodiscard]] Fragment reduce_all(const Tile& tile, int dim = -1, Loc at = Loc::current());
 
 // element = op(element, value), indivisibly; float sums are unordered. Elements of a tensor or a Shared: i32,
 // i64, u32, and but for `or` and `and` also f16, bf16, f32, f64.
@@ -97,6 +99,7 @@ void atomic_or(Element&& element, const Operand& value);
 void atomic_and(Element&& element, const Operand& value);
 
 struct AccumulateOptions {
+  [[no_unique_address]] detail::OptionsAreNamed options_are_named = detail::OptionsAreNamed();
   // With an order, all contributions to an element are added in increasing order: the sum is deterministic.
   std::optional<Expr> order = {};
   // A promise, which GPUs need: the orders of an element are 0, 1, 2, …, and those of later blocks of the

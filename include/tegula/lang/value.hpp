@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 #include <type_traits>
+#include <utility>
 
 #include "tegula/dtype.hpp"
 #include "tegula/error.hpp"
@@ -43,13 +44,20 @@ class Expr {
   Expr(T value) : Expr(literal_of(value)) {}
   // Reads the element, here.
   Expr(Element&& place);
-  // `auto x = a(i)` keeps a place, not a value: write `Expr x = a(i)`.
-  Expr(const Element&) = delete;
+  Expr(const Element&) = delete;  // `auto x = a(i)` keeps a place, not a value: write `Expr x = a(i);`
   // Reads the variable, here.
   Expr(const Var& variable, Loc at = Loc::current());
   Expr(Node node, bool literal) : node_(std::move(node)), literal_(literal) {}
   Expr(const Expr&) = default;
-  Expr& operator=(const Expr&) = delete;
+  Expr& operator=(const Expr&) = delete;  // an Expr never changes: what changes is a Var, `Var x = 0; x = e;`
+  template <class T>
+  void operator+=(const T&) = delete;  // an Expr never changes: what changes is a Var, `Var x = 0; x += e;`
+  template <class T>
+  void operator-=(const T&) = delete;  // an Expr never changes: what changes is a Var, `Var x = 0; x -= e;`
+  template <class T>
+  void operator*=(const T&) = delete;  // an Expr never changes: what changes is a Var, `Var x = 1; x *= e;`
+  template <class T>
+  void operator/=(const T&) = delete;  // an Expr never changes: what changes is a Var, `Var x = 1; x /= e;`
 
   DType type() const;
   bool is_literal() const { return literal_; }
@@ -73,16 +81,39 @@ class Expr {
   bool literal_;
 };
 
+namespace detail {
+// A default argument that a template of this library or of the C++ library evaluates, such as emplace_back(),
+// is the place of a header. It stands for the user's place that was seen last.
+Loc user_place(const Loc& at);
+// A first member that nothing but its name initialises: options are named, `{.threads = 128}`.
+struct OptionsAreNamed {
+  explicit OptionsAreNamed() = default;
+};
+}  // namespace detail
+
 // What operators and functions take: a value, with the user's line.
 struct Operand : Expr {
   Loc at;
   template <Number T>
-  Operand(T value, Loc at = Loc::current()) : Expr(value), at(at) {}
-  Operand(const Expr& value, Loc at = Loc::current()) : Expr(value), at(at) {}
+  Operand(T value, Loc at = Loc::current()) : Expr(value), at(detail::user_place(at)) {}
+  Operand(const Expr& value, Loc at = Loc::current()) : Expr(value), at(detail::user_place(at)) {}
   Operand(Element&& place, Loc at = Loc::current());
-  Operand(const Element&) = delete;
-  Operand(const Var& variable, Loc at = Loc::current()) : Expr(variable, at), at(at) {}
+  Operand(const Element&) = delete;  // `auto x = a(i)` keeps a place, not a value: write `Expr x = a(i);`
+  Operand(const Var& variable, Loc at = Loc::current()) : Operand(Expr(variable, at), at) {}
+  Operand(const Operand&) = default;
+  Operand& operator=(const Operand& other);  // for containers, such as Extents
 };
+
+namespace detail {
+// An operand of the statement at `at`, unless it has a place of its own.
+template <class T>
+Operand operand_at(T&& x, const Loc& at) {
+  if constexpr (std::derived_from<std::remove_cvref_t<T>, Operand>)
+    return std::forward<T>(x);
+  else
+    return Operand(std::forward<T>(x), at);
+}
+}  // namespace detail
 
 // The index of a grid or a loop: i32.
 class Index : public Expr {
@@ -108,59 +139,59 @@ class Trace {
 };
 
 // Arithmetic wants operands of one kind (see docs/language.md, "Values and types").
-Expr operator+(const Operand& a, const Operand& b);
-Expr operator-(const Operand& a, const Operand& b);
-Expr operator*(const Operand& a, const Operand& b);
-Expr operator/(const Operand& a, const Operand& b);  // integers: truncates
-Expr operator%(const Operand& a, const Operand& b);
-Expr operator&(const Operand& a, const Operand& b);
-Expr operator|(const Operand& a, const Operand& b);
-Expr operator^(const Operand& a, const Operand& b);
-Expr operator<<(const Operand& a, const Operand& b);  // a count outside the width gives 0
-Expr operator>>(const Operand& a, const Operand& b);
-Expr operator==(const Operand& a, const Operand& b);
-Expr operator!=(const Operand& a, const Operand& b);
-Expr operator<(const Operand& a, const Operand& b);
-Expr operator<=(const Operand& a, const Operand& b);
-Expr operator>(const Operand& a, const Operand& b);
-Expr operator>=(const Operand& a, const Operand& b);
-Expr operator&&(const Operand& a, const Operand& b);
-Expr operator||(const Operand& a, const Operand& b);
-Expr operator!(const Operand& a);
-Expr operator-(const Operand& a);
-Expr operator~(const Operand& a);
+[[nodiscard]] Expr operator+(const Operand& a, const Operand& b);
+[[nodiscard]] Expr operator-(const Operand& a, const Operand& b);
+[[nodiscard]] Expr operator*(const Operand& a, const Operand& b);
+[[nodiscard]] Expr operator/(const Operand& a, const Operand& b);  // integers: truncates
+[[nodiscard]] Expr operator%(const Operand& a, const Operand& b);
+[[nodiscard]] Expr operator&(const Operand& a, const Operand& b);
+[[nodiscard]] Expr operator|(const Operand& a, const Operand& b);
+[[nodiscard]] Expr operator^(const Operand& a, const Operand& b);
+[[nodiscard]] Expr operator<<(const Operand& a, const Operand& b);  // a count outside the width gives 0
+[[nodiscard]] Expr operator>>(const Operand& a, const Operand& b);
+[[nodiscard]] Expr operator==(const Operand& a, const Operand& b);
+[[nodiscard]] Expr operator!=(const Operand& a, const Operand& b);
+[[nodiscard]] Expr operator<(const Operand& a, const Operand& b);
+[[nodiscard]] Expr operator<=(const Operand& a, const Operand& b);
+[[nodiscard]] Expr operator>(const Operand& a, const Operand& b);
+[[nodiscard]] Expr operator>=(const Operand& a, const Operand& b);
+[[nodiscard]] Expr operator&&(const Operand& a, const Operand& b);
+[[nodiscard]] Expr operator||(const Operand& a, const Operand& b);
+[[nodiscard]] Expr operator!(const Operand& a);
+[[nodiscard]] Expr operator-(const Operand& a);
+[[nodiscard]] Expr operator~(const Operand& a);
 
-Expr max(const Operand& a, const Operand& b);  // the other one if one is NaN
-Expr min(const Operand& a, const Operand& b);
-Expr clamp(const Operand& x, const Operand& low, const Operand& high);
-Expr select(const Operand& condition, const Operand& a, const Operand& b);
-Expr abs(const Operand& x);
-Expr popcount(const Operand& x);  // bits that are 1, of the type that x is computed in
-Expr floordiv(const Operand& a, const Operand& b);
-Expr floormod(const Operand& a, const Operand& b);
-Expr ceildiv(const Operand& a, const Operand& b);
+[[nodiscard]] Expr max(const Operand& a, const Operand& b);  // the other one if one is NaN
+[[nodiscard]] Expr min(const Operand& a, const Operand& b);
+[[nodiscard]] Expr clamp(const Operand& x, const Operand& low, const Operand& high);
+[[nodiscard]] Expr select(const Operand& condition, const Operand& a, const Operand& b);
+[[nodiscard]] Expr abs(const Operand& x);
+[[nodiscard]] Expr popcount(const Operand& x);  // bits that are 1, of the type that x is computed in
+[[nodiscard]] Expr floordiv(const Operand& a, const Operand& b);
+[[nodiscard]] Expr floormod(const Operand& a, const Operand& b);
+[[nodiscard]] Expr ceildiv(const Operand& a, const Operand& b);
 template <std::integral A, std::integral B>
 constexpr auto ceildiv(A a, B b) {
   return (a + b - 1) / b;
 }
 
 // Of floats.
-Expr exp(const Operand& x);
-Expr exp2(const Operand& x);
-Expr log(const Operand& x);
-Expr log2(const Operand& x);
-Expr sqrt(const Operand& x);
-Expr rsqrt(const Operand& x);
-Expr rcp(const Operand& x);
-Expr tanh(const Operand& x);
-Expr sin(const Operand& x);
-Expr cos(const Operand& x);
-Expr round(const Operand& x);  // to the nearest integer, ties to even
-Expr floor(const Operand& x);
-Expr ceil(const Operand& x);
-Expr fma(const Operand& a, const Operand& b, const Operand& c);  // a · b + c, rounded once
-Expr isnan(const Operand& x);
+[[nodiscard]] Expr exp(const Operand& x);
+[[nodiscard]] Expr exp2(const Operand& x);
+[[nodiscard]] Expr log(const Operand& x);
+[[nodiscard]] Expr log2(const Operand& x);
+[[nodiscard]] Expr sqrt(const Operand& x);
+[[nodiscard]] Expr rsqrt(const Operand& x);
+[[nodiscard]] Expr rcp(const Operand& x);
+[[nodiscard]] Expr tanh(const Operand& x);
+[[nodiscard]] Expr sin(const Operand& x);
+[[nodiscard]] Expr cos(const Operand& x);
+[[nodiscard]] Expr round(const Operand& x);  // to the nearest integer, ties to even
+[[nodiscard]] Expr floor(const Operand& x);
+[[nodiscard]] Expr ceil(const Operand& x);
+[[nodiscard]] Expr fma(const Operand& a, const Operand& b, const Operand& c);  // a · b + c, rounded once
+[[nodiscard]] Expr isnan(const Operand& x);
 // The same bits as another type of that width: f32, i32, u32; f64, i64.
-Expr bitcast(const Operand& x, DType type);
+[[nodiscard]] Expr bitcast(const Operand& x, DType type);
 
 }  // namespace tegula::lang

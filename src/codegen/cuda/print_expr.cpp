@@ -186,11 +186,11 @@ std::string CudaGridPrinter::emit_cast(const Expr& e, const std::string& x) {
   std::string text = compute_type(to) == from ? x : fmt::format("tg::to_{}({})", compute_type(to).name(), x);
   if (to.bits() >= 32) return text;
   if (from.is_floating() && to.is_integer()) {
-    const bool natural = to.kind() == Kind::natural;
-    const long high = (1L << (natural ? to.bits() : to.bits() - 1)) - 1;
+    const bool is_unsigned = to.is_unsigned();
+    const long high = (1L << (is_unsigned ? to.bits() : to.bits() - 1)) - 1;
     const std::string_view type = scalar_type(to);
     return fmt::format("tg::max(tg::min({}, {}({})), {}({}))", text, type, high, type,
-                       natural ? 0 : -high - 1);
+                       is_unsigned ? 0 : -high - 1);
   }
   return fmt::format("tg::rounded<{}>({})", element_type(to), text);
 }

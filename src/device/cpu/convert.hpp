@@ -1,7 +1,7 @@
 // Conversions between element types, in registers.
 //
 // Types of less than 32 bits are computed in 32: a tile of bf16, f16, e4m3 or e5m2 is kept as f32 that holds
-// rounded values (round_bf16, ...), a tile of i8, i16, u8 as i32 or u32 that holds wrapped values (wrap_i8,
+// rounded values (round_bf16, ...), a tile of i8, i16, u8 as i32 that holds wrapped values (wrap_i8,
 // ...). Floats round to nearest even, subnormals included, and keep NaN. fp8 saturates: beyond +-448 (e4m3)
 // and +-57344 (e5m2), infinities included, the largest finite value is stored. Float to integer truncates and
 // saturates, NaN gives 0; integer to narrower integer wraps.
@@ -188,12 +188,12 @@ TEGULA_CPU_INLINE vm to_mask(vu x) { return x != 0u; }
 // Integers of fewer bits, kept in 32: from integers they wrap, from floats they saturate.
 TEGULA_CPU_INLINE vi wrap_i8(vi x) { return (x << 24) >> 24; }
 TEGULA_CPU_INLINE vi wrap_i16(vi x) { return (x << 16) >> 16; }
-TEGULA_CPU_INLINE vu wrap_u8(vu x) { return x & 255u; }
+TEGULA_CPU_INLINE vi wrap_u8(vi x) { return x & 255; }
 TEGULA_CPU_INLINE vi to_i8(vf x) { return max(min(to_i32(x), splat(int32_t(127))), splat(int32_t(-128))); }
 TEGULA_CPU_INLINE vi to_i16(vf x) {
   return max(min(to_i32(x), splat(int32_t(32767))), splat(int32_t(-32768)));
 }
-TEGULA_CPU_INLINE vu to_u8(vf x) { return min(to_u32(x), splat(255u)); }
+TEGULA_CPU_INLINE vi to_u8(vf x) { return max(min(to_i32(x), splat(int32_t(255))), vi{}); }
 
 TEGULA_CPU_ONE_LANE(float, round_bf16, float)
 TEGULA_CPU_ONE_LANE(float, round_f16, float)
@@ -201,10 +201,10 @@ TEGULA_CPU_ONE_LANE(float, round_e4m3, float)
 TEGULA_CPU_ONE_LANE(float, round_e5m2, float)
 TEGULA_CPU_ONE_LANE(int32_t, wrap_i8, int32_t)
 TEGULA_CPU_ONE_LANE(int32_t, wrap_i16, int32_t)
-TEGULA_CPU_ONE_LANE(uint32_t, wrap_u8, uint32_t)
+TEGULA_CPU_ONE_LANE(int32_t, wrap_u8, int32_t)
 TEGULA_CPU_ONE_LANE(int32_t, to_i8, float)
 TEGULA_CPU_ONE_LANE(int32_t, to_i16, float)
-TEGULA_CPU_ONE_LANE(uint32_t, to_u8, float)
+TEGULA_CPU_ONE_LANE(int32_t, to_u8, float)
 
 // ---- 64-bit types ----------------------------------------------------------------------------------------
 

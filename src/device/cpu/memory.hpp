@@ -1,5 +1,5 @@
 // Loads and stores of W consecutive or strided elements of every storage type. The pointer's type picks the
-// conversion: f32, bf16, f16, e4m3, e5m2 give vf; i32, i16, i8 give vi; u32, u8 give vu; boolean gives vm;
+// conversion: f32, bf16, f16, e4m3, e5m2 give vf; i32, i16, i8, u8 give vi; u32 gives vu; boolean gives vm;
 // f64 and i64 give vd and vl. Stores of floats round as convert.hpp says, stores of integers wrap. The forms
 // with a count touch no memory outside the first n elements; lanes beyond it read as `fill`.
 #pragma once
@@ -19,7 +19,7 @@ TEGULA_CPU_INLINE vi load(const int32_t* p) { return load_as<vi>(p); }
 TEGULA_CPU_INLINE vu load(const uint32_t* p) { return load_as<vu>(p); }
 TEGULA_CPU_INLINE vi load(const int16_t* p) { return __builtin_convertvector(load_as<vector_i16>(p), vi); }
 TEGULA_CPU_INLINE vi load(const int8_t* p) { return __builtin_convertvector(load_as<vector_i8>(p), vi); }
-TEGULA_CPU_INLINE vu load(const uint8_t* p) { return __builtin_convertvector(load_as<vector_u8>(p), vu); }
+TEGULA_CPU_INLINE vi load(const uint8_t* p) { return __builtin_convertvector(load_as<vector_u8>(p), vi); }
 TEGULA_CPU_INLINE vm load(const boolean* p) {
   return __builtin_convertvector(load_as<vector_u8>(p), vu) != 0u;
 }
@@ -46,7 +46,7 @@ TEGULA_CPU_INLINE void store(int32_t* p, vi x) { store_as(p, x); }
 TEGULA_CPU_INLINE void store(uint32_t* p, vu x) { store_as(p, x); }
 TEGULA_CPU_INLINE void store(int16_t* p, vi x) { store_as(p, __builtin_convertvector(x, vector_i16)); }
 TEGULA_CPU_INLINE void store(int8_t* p, vi x) { store_as(p, __builtin_convertvector(x, vector_i8)); }
-TEGULA_CPU_INLINE void store(uint8_t* p, vu x) { store_as(p, __builtin_convertvector(x, vector_u8)); }
+TEGULA_CPU_INLINE void store(uint8_t* p, vi x) { store_as(p, __builtin_convertvector(x, vector_u8)); }
 TEGULA_CPU_INLINE void store(boolean* p, vm x) {
   store_as(p, __builtin_convertvector(mask_to_u32(x), vector_u8));
 }
@@ -66,7 +66,7 @@ TEGULA_CPU_INLINE int32_t load1(const int32_t* p) { return *p; }
 TEGULA_CPU_INLINE uint32_t load1(const uint32_t* p) { return *p; }
 TEGULA_CPU_INLINE int32_t load1(const int16_t* p) { return *p; }
 TEGULA_CPU_INLINE int32_t load1(const int8_t* p) { return *p; }
-TEGULA_CPU_INLINE uint32_t load1(const uint8_t* p) { return *p; }
+TEGULA_CPU_INLINE int32_t load1(const uint8_t* p) { return *p; }
 TEGULA_CPU_INLINE bool load1(const boolean* p) { return p->bits != 0; }
 TEGULA_CPU_INLINE float load1(const bf16* p) { return as_f32(uint32_t(p->bits) << 16); }
 TEGULA_CPU_INLINE float load1(const f16* p) { return widen_f16(vector_u16{p->bits})[0]; }
@@ -80,7 +80,7 @@ TEGULA_CPU_INLINE void store1(int32_t* p, int32_t x) { *p = x; }
 TEGULA_CPU_INLINE void store1(uint32_t* p, uint32_t x) { *p = x; }
 TEGULA_CPU_INLINE void store1(int16_t* p, int32_t x) { *p = int16_t(x); }
 TEGULA_CPU_INLINE void store1(int8_t* p, int32_t x) { *p = int8_t(x); }
-TEGULA_CPU_INLINE void store1(uint8_t* p, uint32_t x) { *p = uint8_t(x); }
+TEGULA_CPU_INLINE void store1(uint8_t* p, int32_t x) { *p = uint8_t(x); }
 TEGULA_CPU_INLINE void store1(boolean* p, bool x) { p->bits = x; }
 TEGULA_CPU_INLINE void store1(bf16* p, float x) { p->bits = uint16_t(bits_bf16(splat(x))[0]); }
 TEGULA_CPU_INLINE void store1(f16* p, float x) { p->bits = narrow_f16(splat(x))[0]; }

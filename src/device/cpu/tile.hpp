@@ -35,7 +35,7 @@ struct WrapI16 {
   TEGULA_CPU_MEMBER vi operator()(vi x) const { return wrap_i16(x); }
 };
 struct WrapU8 {
-  TEGULA_CPU_MEMBER vu operator()(vu x) const { return wrap_u8(x); }
+  TEGULA_CPU_MEMBER vi operator()(vi x) const { return wrap_u8(x); }
 };
 
 // What a tile's vector becomes on its way to memory of type S.
@@ -55,7 +55,7 @@ TEGULA_CPU_FOR_MEMORY(e4m3, to_f32)
 TEGULA_CPU_FOR_MEMORY(e5m2, to_f32)
 TEGULA_CPU_FOR_MEMORY(int8_t, to_i32)
 TEGULA_CPU_FOR_MEMORY(int16_t, to_i32)
-TEGULA_CPU_FOR_MEMORY(uint8_t, to_u32)
+TEGULA_CPU_FOR_MEMORY(uint8_t, to_i32)
 TEGULA_CPU_FOR_MEMORY(boolean, to_i32)
 #undef TEGULA_CPU_FOR_MEMORY
 

@@ -84,7 +84,7 @@ TG_DEVICE int64_t value(int64_t x) { return x; }
 TG_DEVICE uint32_t value(uint32_t x) { return x; }
 TG_DEVICE int32_t value(int8_t x) { return x; }
 TG_DEVICE int32_t value(int16_t x) { return x; }
-TG_DEVICE uint32_t value(uint8_t x) { return x; }
+TG_DEVICE int32_t value(uint8_t x) { return x; }
 TG_DEVICE bool value(boolean x) { return x.bits != 0; }
 TG_DEVICE bool value(bool x) { return x; }
 TG_DEVICE float value(f16 x) { return from_f16(x.bits); }

@@ -2,5 +2,5 @@
 
 // The shape of a view of a whole tensor is known at the launch.
 TEGULA_MUST_FAIL(reshape_at_runtime, "an extent of reshape() must be known at the launch") {
-  scene.A.reshape({scene.block, 64});  // error
+  Tensor view = scene.A.reshape({scene.block, 64});  // error
 }

@@ -1,5 +1,6 @@
 #include "tegula/lang.hpp"
 using namespace tegula::lang;
+// says: the extents of a tile are C++ numbers
 
 // The shape of a tile is constant.
 void program(Tensor A, Tensor N, Fragment& acc, Fragment& row, Shared& tile, Index block) {

@@ -1,0 +1,7 @@
+#include "tegula/lang.hpp"
+using namespace tegula::lang;
+
+// Hints are named.
+void program(Tensor A, Tensor N, Fragment& acc, Fragment& row, Shared& tile, Index block) {
+  when_rows({block > 1}, {3}, [&] {});  // error
+}

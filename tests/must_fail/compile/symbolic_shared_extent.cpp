@@ -1,0 +1,9 @@
+#include "tegula/lang.hpp"
+using namespace tegula::lang;
+// says: the extents of a tile are C++ numbers
+
+// The shape of a tile is constant.
+void program(Tensor A, Tensor N, Fragment& acc, Fragment& row, Shared& tile, Index block) {
+  Dim K("K");
+  Shared f({64, K}, f32);  // error
+}
