@@ -131,6 +131,7 @@ EventKind kind_of(const Event& event) {
                         [](const CopyArrive&) { return EventKind::release; },
                         [](const Expect&) { return EventKind::load; },
                         [](const schedule::Load&) { return EventKind::load; },
+                        [](const Complete&) { return EventKind::load; },
                         [](const CopyAsync&) { return EventKind::load; },
                         [](const CopyCommit&) { return EventKind::load; },
                         [](const schedule::Store&) { return EventKind::store; },
@@ -154,6 +155,8 @@ std::optional<RingEnd> ring_end_of(const Event& event) {
     return {{x->place.ring, Side::empty, true}};
   if (const auto* x = std::get_if<schedule::Arrive>(&event.what)) return {{x->place.ring, x->side, false}};
   if (const auto* x = std::get_if<schedule::Load>(&event.what)) return {{x->place.ring, Side::full, false}};
+  if (const auto* x = std::get_if<schedule::Complete>(&event.what))
+    return {{x->place.ring, Side::full, false}};
   if (const auto* x = std::get_if<schedule::CopyArrive>(&event.what))
     return {{x->place.ring, Side::full, false}};
   return std::nullopt;

@@ -25,6 +25,7 @@ bool arrives_at(const Event& e, int ring, Side side) {
   if (side == Side::empty) return false;
   if (const auto* x = std::get_if<Expect>(&e.what)) return x->place.ring == ring;
   if (const auto* x = std::get_if<Load>(&e.what)) return x->place.ring == ring;
+  if (const auto* x = std::get_if<Complete>(&e.what)) return x->place.ring == ring;
   if (const auto* x = std::get_if<CopyArrive>(&e.what)) return x->place.ring == ring;
   return false;
 }

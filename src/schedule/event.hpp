@@ -123,6 +123,10 @@ struct Load {
   int bytes = 0;
   bool multicast = false;  // to every CTA of the cluster, completing on each one's barrier
 };
+struct Complete {  // bytes to come that threads wrote instead: they have met, and an arrival follows
+  Place place = {};
+  int bytes = 0;
+};
 struct Store {
   Access from = {};
   std::optional<Access> to = {};  // in global memory, where other blocks touch it too
@@ -136,6 +140,7 @@ struct StoreWait {
 // ---- copies by threads, asynchronous
 struct CopyAsync {
   Access to = {};
+  std::vector<Access> accesses = {};  // that say what is copied
 };
 struct CopyCommit {};
 struct CopyWait {
@@ -186,8 +191,19 @@ struct Loop {
   Count count = {};
   Events body = {};
 };
-struct Guard {  // chosen: the threads that `Event::who` says
-  enum class Kind : std::uint8_t { data, not_first, first_tile, later_tile, last_group, chosen };
+// chosen: the threads that `Event::who` says. engine: the copy engine can bring the tile of this step; threads:
+// it cannot.
+struct Guard {
+  enum class Kind : std::uint8_t {
+    data,
+    not_first,
+    first_tile,
+    later_tile,
+    last_group,
+    chosen,
+    engine,
+    threads
+  };
   Kind kind = Kind::data;
   Events body = {};
 };
@@ -195,7 +211,7 @@ struct Leave {};  // the innermost loop when no tile is left
 
 using What =
     std::variant<Operation, Gemm, GemmFence, GemmCommit, GemmWait, WaitFull, Acquire, Arrive, Expect, Advance,
-                 Load, Store, StoreCommit, StoreWait, CopyAsync, CopyCommit, CopyWait, CopyArrive, ProxyFence,
+                 Load, Complete, Store, StoreCommit, StoreWait, CopyAsync, CopyCommit, CopyWait, CopyArrive, ProxyFence,
                  WarpSync, Barrier, ClusterBarrier, InitBarriers, InitFence, SetRegisters, NextTile, SendTile,
                  ReceiveTile, WaitTurn, PassTurn, Loop, Guard, Leave>;
 

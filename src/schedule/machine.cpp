@@ -120,10 +120,13 @@ bool Machine::guard_holds(const Actor& a, const Event& e) const {
     case Guard::Kind::chosen:
       return takes_part(a, e);
     case Guard::Kind::data:
+    case Guard::Kind::engine:
+    case Guard::Kind::threads:
       break;
   }
-  if (trial_.guards != Guards::alternating) return trial_.guards == Guards::all;
-  return (index_of(a) + std::max(a.tile, 0)) % 2 == 0;
+  bool holds = trial_.guards == Guards::all;
+  if (trial_.guards == Guards::alternating) holds = (index_of(a) + std::max(a.tile, 0)) % 2 == 0;
+  return holds != (guard.kind == Guard::Kind::threads);
 }
 
 bool Machine::enter_loop(Actor& a, const Step& step) {

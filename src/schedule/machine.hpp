@@ -128,6 +128,7 @@ class Machine {
   bool on(Actor& a, const Event& e, const Expect& x);
   bool on(Actor& a, const Event& e, const Advance& x);
   bool on(Actor& a, const Event& e, const Load& x);
+  bool on(Actor& a, const Event& e, const Complete& x);
   bool on(Actor& a, const Event& e, const Store& x);
   bool on(Actor& a, const Event& e, const StoreCommit& x);
   bool on(Actor& a, const Event& e, const StoreWait& x);

@@ -77,6 +77,20 @@ void Machine::deliver(const Transfer& t) {
   complete(t.barrier);
 }
 
+// What the threads wrote is published by the arrival.
+bool Machine::on(Actor& a, const Event& e, const Complete& x) {
+  const int barrier = barrier_of(a, Side::full, x.place, a.id.cta);
+  const int phase = use_of(a, x.place) / schedule_.rings[x.place.ring].depth;
+  check_ready(a, e, of(a, e), a.id.cta);
+  if (barriers_[barrier].phase != phase)
+    fail(Rule::phase, a, e,
+         fmt::format("{} bytes for phase {} reach {} in phase {}", x.bytes, phase, barrier_name(barrier),
+                     barriers_[barrier].phase));
+  barriers_[barrier].bytes -= x.bytes;
+  complete(barrier);
+  return true;
+}
+
 bool Machine::on(Actor& a, const Event& e, const Store& x) {
   touch_in_queue(a, e, x.from, Queue::store_reads, a.stores.committed + 1, true);
   if (x.to) touch_in_queue(a, e, *x.to, Queue::store_writes, a.stores.committed + 1, true);
@@ -102,6 +116,7 @@ bool Machine::on(Actor& a, const Event&, const StoreWait& x) {
 
 // ------------------------------------------------------------------------------------- copies by threads
 bool Machine::on(Actor& a, const Event& e, const CopyAsync& x) {
+  for (const Access& access : x.accesses) touch_by_threads(a, e, access);
   touch_in_queue(a, e, x.to, Queue::copies, a.copies.committed + 1, false);
   a.copies.open = true;
   return true;

@@ -146,7 +146,8 @@ void Machine::touch(Actor& a, const Event& e, const Access& access, int cta, con
       compare(a, e, access, old, made);
   const bool replaces = made.touch == Touch::write || made.touch == Touch::update;
   std::erase_if(records, [&](Record& old) {
-    if (replaces) {
+    const bool of_others = old.mapping != 0 && old.mapping == made.mapping && old.warp != made.warp;
+    if (replaces && !of_others) {
       old.parts &= ~made.parts;
       return old.parts == 0;
     }
@@ -159,9 +160,10 @@ void Machine::touch(Actor& a, const Event& e, const Access& access, int cta, con
 void Machine::touch_by_threads(Actor& a, const Event& e, const Access& access) {
   const bool reads = access.touch == Touch::read;
   const Queue queue = e.who != Who::all ? Queue::lane : reads ? Queue::reads : Queue::writes;
+  const int component = model_.component(a.index, queue);
   touch(a, e, access, a.id.cta,
-        {parts_of(a, access), model_.component(a.index, queue), a.now, access.touch, false, access.mapping,
-         a.index, &e});
+        {parts_of(a, access), component, a.now, access.touch, false, access.mapping, a.index, &e});
+  if (queue == Queue::lane) a.lane.seen[component] = a.now;  // one thread knows what it has done
 }
 
 void Machine::touch_in_queue(Actor& a, const Event& e, const Access& access, Queue queue, Time time,

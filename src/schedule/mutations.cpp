@@ -71,6 +71,12 @@ class Changes {
     shifted(x);
     if (x.multicast) change("to its own CTA only", x, [](Load& y) { y.multicast = false; });
   }
+  void of(const Complete& x) {
+    remove();
+    shifted(x);
+    change("16 bytes less", x, [](Complete& y) { y.bytes -= 16; });
+    change("16 bytes more", x, [](Complete& y) { y.bytes += 16; });
+  }
   void of(const Barrier& x) {
     remove();
     change("32 threads less", x, [](Barrier& y) { y.threads -= 32; });

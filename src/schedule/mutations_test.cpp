@@ -57,6 +57,11 @@ std::vector<Case> cases() {
          "only the last group executes it, for group 0: the number is the same"}}},
       {"block_sparse_128_rows", [] { return block_sparse_forward(sparse_128_rows()); }, {steady}},
       {"block_sparse_64_rows", [] { return block_sparse_forward(sparse_64_rows()); }, {steady}},
+      {"looked_up", [] { return looked_up(Numbers::by_engine); }, {}},
+      {"looked_up_by_threads", [] { return looked_up(Numbers::by_engine_or_threads); }, {}},
+      {"looked_up_by_rows",
+       [] { return looked_up(Numbers::by_rows); },
+       {{"prologue 1: fence initialisation by one thread, removed", "there is no copy engine, and no other CTA"}}},
       {"backward_unordered", [] { return attention_backward({}); }, backward(16)},
       {"backward_ordered", [] { return attention_backward({.ordered = true}); }, backward(24)},
   };

@@ -157,6 +157,9 @@ class Printer {
     return fmt::format("load {}, {} bytes on {}{}", touched(x.to), x.bytes, place(x.place),
                        x.multicast ? ", in every CTA" : "");
   }
+  std::string describe(const Event&, const Complete& x) const {
+    return fmt::format("{} bytes of threads on {}", x.bytes, place(x.place));
+  }
   std::string describe(const Event&, const Store& x) const {
     if (!x.to) return "store " + touched(x.from);
     return fmt::format("{} {} from {}", x.to->touch == Touch::write ? "store" : "add to", touched(*x.to),
@@ -166,7 +169,9 @@ class Printer {
   std::string describe(const Event&, const StoreWait& x) const {
     return fmt::format("store wait {}{}", x.pending, x.reads_only ? " read" : "");
   }
-  std::string describe(const Event&, const CopyAsync& x) const { return "copy async " + touched(x.to); }
+  std::string describe(const Event&, const CopyAsync& x) const {
+    return with_accesses("copy async " + touched(x.to), x.accesses);
+  }
   std::string describe(const Event&, const CopyCommit&) const { return "copy commit"; }
   std::string describe(const Event&, const CopyWait& x) const {
     return fmt::format("copy wait {}", x.pending);
@@ -220,6 +225,10 @@ class Printer {
         return "if the last group";
       case Guard::Kind::chosen:
         return "only";
+      case Guard::Kind::engine:
+        return "if the copy engine can";
+      case Guard::Kind::threads:
+        return "else";
     }
     return "";
   }

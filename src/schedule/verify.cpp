@@ -58,7 +58,8 @@ Trial trial_of(const Schedule& s, const std::vector<Combination>& all, std::size
 bool has_guards(const Events& events) {
   for (const Event& e : events) {
     if (const auto* guard = std::get_if<Guard>(&e.what))
-      if (guard->kind == Guard::Kind::data || has_guards(guard->body)) return true;
+      if (guard->kind == Guard::Kind::data || guard->kind == Guard::Kind::engine || has_guards(guard->body))
+        return true;
     if (const auto* loop = std::get_if<Loop>(&e.what))
       if (has_guards(loop->body)) return true;
   }

@@ -284,6 +284,7 @@ class CudaGridPrinter {
   void event(const schedule::Expect& n, const schedule::Event&);
   void event(const schedule::Advance& n, const schedule::Event&);
   void event(const schedule::Load& n, const schedule::Event& e);
+  void event(const schedule::Complete& n, const schedule::Event&);
   void event(const schedule::CopyAsync&, const schedule::Event& e);
   void event(const schedule::CopyArrive& n, const schedule::Event&);
   void event(const schedule::ProxyFence&, const schedule::Event&);
@@ -316,7 +317,6 @@ class CudaGridPrinter {
   // The number of the assertion that turns come as promised.
   std::size_t turns_broken(const Loc& at);
   std::string wait_text(const ir::Turn& turn, const std::string& word, const Loc& at);
-  void fill_by_threads(const ir::Stmt& s, int ring, std::int64_t bytes);
   std::size_t shared_bytes(const ir::Grid& grid) const;
 
   const Signature& signature_;

@@ -271,7 +271,7 @@ void CudaGridPrinter::name_slots(int ring) {
 
 void CudaGridPrinter::event(const schedule::WaitFull& n, const schedule::Event&) {
   sync_line(fmt::format("tg::wait_full({});", ring_name(n.place.ring)));
-  name_slots(n.place.ring);
+  if (is_consumer_) name_slots(n.place.ring);  // the producer has acquired it
 }
 
 void CudaGridPrinter::event(const schedule::Acquire& n, const schedule::Event&) {
@@ -331,7 +331,12 @@ void CudaGridPrinter::event(const schedule::Guard& n, const schedule::Event& e) 
     out_.open_step(StepKind::branch, fmt::format("if (warp_group == {}) {{", roles_->consumers / 128 - 1));
   } else if (n.kind == schedule::Guard::Kind::chosen) {
     out_.open_step(StepKind::branch, fmt::format("if ({}) {{", loader));
-  } else if (n.kind == schedule::Guard::Kind::data) {
+  } else if (n.kind == schedule::Guard::Kind::engine) {
+    const auto& copy = *as<Copy>(e.stmt);
+    out_.code();
+    const std::string whole = value(passes::can_transfer(copy.from, copy.to, e.stmt->at));
+    out_.open_step(StepKind::branch, fmt::format("if ({}) {{", whole));
+  } else if (n.kind == schedule::Guard::Kind::data || n.kind == schedule::Guard::Kind::threads) {
     out_.open_step(StepKind::otherwise, "else {");
   } else {
     const auto& loop = *as<For>(e.stmt);

@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include "codegen/cuda/grid_printer.hpp"
-#include "passes/cuda/build_schedule.hpp"
 
 namespace tegula::codegen {
 
@@ -42,36 +41,15 @@ void CudaGridPrinter::load_boxes(const Copy& n, const passes::TensorCopy& plan, 
   }
 }
 
-void CudaGridPrinter::fill_by_threads(const Stmt& s, int ring, std::int64_t bytes) {
-  stmt(s);
+void CudaGridPrinter::event(const schedule::Load& n, const schedule::Event& e) {
   out_.code();
-  if (swizzled_.contains(roles_->fills.at(s.get()).get())) out_.line("tg::fence_async_shared();");
-  out_.line(fmt::format("tg::team_sync<{}, {}>();", passes::producer_barrier, passes::producer_threads));
-  out_.line(fmt::format("if (thread == 0) tg::complete({}, {});", ring_name(ring), bytes));
+  if (!roles_->one_loader) out_.open("if (thread == 0) {");
+  load_boxes(*as<Copy>(e.stmt), roles_->copies.at(e.stmt.get()), n.place.ring, e.stmt->at);
+  if (!roles_->one_loader) out_.close();
 }
 
-void CudaGridPrinter::event(const schedule::Load& n, const schedule::Event& e) {
-  const auto plan = roles_->copies.find(e.stmt.get());
-  if (plan == roles_->copies.end()) return fill_by_threads(e.stmt, n.place.ring, n.bytes);
-  const auto& copy = *as<Copy>(e.stmt);
-  if (!plan->second.is_clipped) {
-    out_.code();
-    if (!roles_->one_loader) out_.open("if (thread == 0) {");
-    load_boxes(copy, plan->second, n.place.ring, e.stmt->at);
-    if (!roles_->one_loader) out_.close();
-    return;
-  }
-  out_.code();
-  const std::string whole = value(passes::can_transfer(copy.from, copy.to, e.stmt->at));
-  out_.open_step(StepKind::branch, fmt::format("if ({}) {{", whole));
-  out_.code();
-  out_.open("if (thread == 0) {");
-  load_boxes(copy, plan->second, n.place.ring, e.stmt->at);
-  out_.close();
-  out_.close_step();
-  out_.open_step(StepKind::otherwise, "else {");
-  fill_by_threads(e.stmt, n.place.ring, n.bytes);
-  out_.close_step();
+void CudaGridPrinter::event(const schedule::Complete& n, const schedule::Event&) {
+  sync_line(fmt::format("if (thread == 0) tg::complete({}, {});", ring_name(n.place.ring), n.bytes));
 }
 
 void CudaGridPrinter::event(const schedule::CopyAsync&, const schedule::Event& e) {

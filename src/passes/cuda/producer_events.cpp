@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "ir/effects.hpp"
 #include "ir/visit.hpp"
 #include "passes/cuda/role_events.hpp"
 
@@ -15,19 +16,37 @@ namespace {
 
 class Producer {
  public:
-  Producer(ScheduleNames& names, const Roles& roles) : names_(names), roles_(roles) {}
+  Producer(ScheduleNames& names, const Roles& roles);
   Events body(const Body& statements);
 
  private:
   bool has_fills(const Stmt& s) const;
   bool fills_ring(const Stmt& s, int ring) const;
   schedule::Count count_of(const Stmt& s);
+  std::vector<schedule::Access> reads(const Stmt& s) const;
+  void await(const Stmt& s, std::vector<int>& to_come, Events& out);
+  void meet(Events& out) const;
   void acquire(int ring, Events& out);
   void fill(const Stmt& s, const BufferPtr& tile, int part, bool last, Events& out);
+  void load(const Stmt& s, const BufferPtr& tile, int part, Events& out);
+  void fill_by_threads(const Stmt& s, const BufferPtr& tile, int part, Events& out);
+  void nested(const Stmt& s, std::vector<int>& open, Events& out);
+
+  Who readers() const { return roles_.one_loader ? Who::one : Who::all; }
 
   ScheduleNames& names_;
   const Roles& roles_;
+  std::unordered_set<const Buffer*> operands_;  // that tensor cores read
 };
+
+Producer::Producer(ScheduleNames& names, const Roles& roles) : names_(names), roles_(roles) {
+  for_each_stmt(roles.consumer, [&](const Stmt& s) {
+    const auto* gemm = as<Gemm>(s);
+    if (!gemm) return;
+    for (const View* operand : {&gemm->a, &gemm->b})
+      if (has_tensor_cores(operand->buffer->type)) operands_.insert(operand->buffer.get());
+  });
+}
 
 bool Producer::has_fills(const Stmt& s) const {
   bool found = false;
@@ -64,44 +83,114 @@ int bytes_of(const Stmt& s, const BufferPtr& tile) {
   return static_cast<int>(elements * tile->type.bytes());
 }
 
-void Producer::acquire(int ring, Events& out) {
-  const RingPlan& plan = roles_.rings[static_cast<std::size_t>(ring)];
-  out.push_back({schedule::Acquire{{ring}}, roles_.one_loader ? Who::one : Who::all});
-  if (plan.by_rows) return;
-  // No warp may fall behind by a whole phase.
+// Slots that the statement reads.
+std::vector<schedule::Access> Producer::reads(const Stmt& s) const {
+  std::vector<schedule::Access> result;
+  std::vector<const Buffer*> known;
+  for (const Region& r : all_effects(s).regions) {
+    const BufferPtr& tile = r.view->buffer;
+    if (!is_read(r.touch) || !names_.is_ring(tile.get())) continue;
+    if (std::find(known.begin(), known.end(), tile.get()) != known.end()) continue;
+    known.push_back(tile.get());
+    result.push_back(names_.access(tile, schedule::Touch::read));
+  }
+  return result;
+}
+
+// What the statement, with all in it, reads of slots that this body fills.
+void Producer::await(const Stmt& s, std::vector<int>& to_come, Events& out) {
+  for (const Region& r : all_effects(s).regions) {
+    const int ring = roles_.ring_of(r.view->buffer.get());
+    if (!is_read(r.touch) || std::erase(to_come, ring) == 0) continue;
+    out.push_back({schedule::WaitFull{{ring}}, readers()});
+  }
+}
+
+void Producer::meet(Events& out) const {
   if (!roles_.one_loader)
     out.push_back({schedule::Barrier{producer_barrier, false, 0, producer_threads, true}});
+}
+
+void Producer::acquire(int ring, Events& out) {
+  const RingPlan& plan = roles_.rings[static_cast<std::size_t>(ring)];
+  out.push_back({schedule::Acquire{{ring}}, readers()});
+  // No warp may fall behind by a whole phase, nor still read the slot.
+  if (!plan.by_rows || plan.is_awaited) meet(out);
+  if (plan.by_rows) return;
   int bytes = 0;
   for (const BufferPtr& tile : plan.tiles) bytes += static_cast<int>(tile->elements() * tile->type.bytes());
   out.push_back({schedule::Expect{{ring}, bytes}, Who::one});
 }
 
+void Producer::load(const Stmt& s, const BufferPtr& tile, int part, Events& out) {
+  const int ring = roles_.ring_of(tile.get());
+  const TensorCopy& plan = roles_.copies.at(s.get());
+  const bool halved = plan.halved >= 0;
+  schedule::Access to = names_.access(tile, schedule::Touch::write);
+  to.parts.mask = std::uint64_t{1} << part;
+  if (roles_.cluster() > 1) {
+    to.parts.mask = std::uint64_t{halved ? 1u : 3u} << 2 * part;
+    to.parts.per_cta = halved ? 1 : 0;
+  }
+  const int bytes = halved ? bytes_of(s, tile) / 2 : bytes_of(s, tile);
+  schedule::Load load{{ring}, to, bytes, halved};
+  if (!plan.is_clipped) return out.push_back(event_of(std::move(load), s, Who::one));
+  using Guard = schedule::Guard;
+  out.push_back(event_of(Guard{Guard::Kind::engine, {event_of(std::move(load), s, Who::one)}}, s));
+  Events own;
+  fill_by_threads(s, tile, part, own);
+  out.push_back(event_of(Guard{Guard::Kind::threads, std::move(own)}, s));
+}
+
+void Producer::fill_by_threads(const Stmt& s, const BufferPtr& tile, int part, Events& out) {
+  constexpr int own_elements = 1;  // of each thread, in every slot
+  std::vector<schedule::Access> accesses = reads(s);
+  schedule::Access to = names_.access(tile, schedule::Touch::write);
+  to.parts.mask = std::uint64_t{1} << part;
+  to.mapping = own_elements;
+  accesses.push_back(to);
+  out.push_back(event_of(schedule::Operation{std::move(accesses)}, s));
+  // Tensor cores read it, or the copy engine fills the slot next time.
+  if (operands_.contains(tile.get()) || roles_.copies.contains(s.get())) out.push_back({schedule::ProxyFence{}});
+  meet(out);
+  out.push_back({schedule::Complete{{roles_.ring_of(tile.get())}, bytes_of(s, tile)}, Who::one});
+}
+
 void Producer::fill(const Stmt& s, const BufferPtr& tile, int part, bool last, Events& out) {
   const int ring = roles_.ring_of(tile.get());
-  schedule::Access to = names_.access(tile, schedule::Touch::write);
-  const bool by_rows = roles_.rings[static_cast<std::size_t>(ring)].by_rows;
-  to.parts.per_warp = by_rows ? 1 : 0;
-  to.parts.mask = std::uint64_t{1} << (by_rows ? part * (producer_threads / 32) : part);
-  if (!by_rows) {
-    const auto plan = roles_.copies.find(s.get());
-    const bool halved = plan != roles_.copies.end() && plan->second.halved >= 0;
-    if (roles_.cluster() > 1) {
-      to.parts.mask = std::uint64_t{halved ? 1u : 3u} << 2 * part;
-      to.parts.per_cta = halved ? 1 : 0;
-    }
-    const int bytes = halved ? bytes_of(s, tile) / 2 : bytes_of(s, tile);
-    out.push_back(event_of(schedule::Load{{ring}, to, bytes, halved}, s, Who::one));
-    if (last && roles_.is_brought_by_threads(roles_.rings[static_cast<std::size_t>(ring)]))
-      out.push_back({schedule::Arrive{schedule::Side::full, {ring}}, Who::one});
+  const RingPlan& plan = roles_.rings[static_cast<std::size_t>(ring)];
+  if (plan.by_rows) {
+    schedule::Access to = names_.access(tile, schedule::Touch::write);
+    to.parts.per_warp = 1;
+    to.parts.mask = std::uint64_t{1} << part * (producer_threads / 32);
+    out.push_back(event_of(schedule::CopyAsync{to, reads(s)}, s));
+    if (last) out.push_back({schedule::CopyArrive{{ring}}});
     return;
   }
-  out.push_back(event_of(schedule::CopyAsync{to}, s));
-  if (last) out.push_back({schedule::CopyArrive{{ring}}});
+  if (roles_.copies.contains(s.get()))
+    load(s, tile, part, out);
+  else
+    fill_by_threads(s, tile, part, out);
+  if (last && roles_.is_brought_by_threads(plan))
+    out.push_back({schedule::Arrive{schedule::Side::full, {ring}}, Who::one});
+}
+
+void Producer::nested(const Stmt& s, std::vector<int>& open, Events& out) {
+  const auto* loop = as<For>(s);
+  // What the loop goes on with.
+  for (const int ring : open) {
+    if (fills_ring(s, ring)) out.push_back({schedule::Advance{ring}});
+  }
+  std::erase_if(open, [&](int ring) { return fills_ring(s, ring); });
+  const schedule::Count count = count_of(s);
+  const Body& inner = loop ? loop->body : as<If>(s)->then;
+  internal_assert(loop || as<If>(s)->otherwise.empty(), "tiles are filled in the first part of a branch");
+  out.push_back(event_of(schedule::Loop{schedule::Loop::Kind::counted, count, body(inner)}, s));
 }
 
 Events Producer::body(const Body& statements) {
   Events out;
-  std::vector<int> open;
+  std::vector<int> open, to_come;                 // rings
   std::unordered_map<const Buffer*, int> parts;   // of each tile that are filled
   std::unordered_map<int, const StmtNode*> last;  // that fills a tile of the ring
   for (const Stmt& s : statements) {
@@ -109,6 +198,7 @@ Events Producer::body(const Body& statements) {
       last[roles_.ring_of(own->second.get())] = s.get();
   }
   for (const Stmt& s : statements) {
+    await(s, to_come, out);
     if (const auto own = roles_.fills.find(s.get()); own != roles_.fills.end()) {
       const int ring = roles_.ring_of(own->second.get());
       if (std::find(open.begin(), open.end(), ring) == open.end()) {
@@ -116,21 +206,16 @@ Events Producer::body(const Body& statements) {
         acquire(ring, out);
       }
       fill(s, own->second, parts[own->second.get()]++, last.at(ring) == s.get(), out);
+      if (roles_.rings[static_cast<std::size_t>(ring)].is_awaited && last.at(ring) == s.get())
+        to_come.push_back(ring);
     } else if (has_fills(s)) {
-      const auto* loop = as<For>(s);
-      // What the loop goes on with.
-      for (const int ring : open) {
-        if (fills_ring(s, ring)) out.push_back({schedule::Advance{ring}});
-      }
-      std::erase_if(open, [&](int ring) { return fills_ring(s, ring); });
-      const schedule::Count count = count_of(s);
-      const Body& inner = loop ? loop->body : as<If>(s)->then;
-      internal_assert(loop || as<If>(s)->otherwise.empty(), "tiles are filled in the first part of a branch");
-      out.push_back(event_of(schedule::Loop{schedule::Loop::Kind::counted, count, body(inner)}, s));
+      nested(s, open, out);
     } else {
       const auto* declared = as<Declare>(s);
-      if (!declared || !names_.is_ring(declared->tile.get()))
-        out.push_back(event_of(schedule::Operation{}, s));
+      const bool in_slot = declared && names_.is_ring(declared->tile.get());
+      std::vector<schedule::Access> slots = in_slot ? std::vector<schedule::Access>{} : reads(s);
+      const Who who = slots.empty() ? Who::all : readers();
+      if (!in_slot) out.push_back(event_of(schedule::Operation{std::move(slots)}, s, who));
     }
   }
   for (const int ring : open) out.push_back({schedule::Advance{ring}});

@@ -66,6 +66,8 @@ class Analysis {
   void collect(const Body& body, const For* pipelined);
   void add(const BufferPtr& tile, const Stmt& fill, const Body& scope, const For* pipelined);
   void drop_filled_twice();
+  bool drop_for_own_copies();
+  bool comes_late(const Candidate& c) const;
   bool feeds_wgmma(const BufferPtr& tile) const;
   bool is_operand(const BufferPtr& tile) const;
   void plan_loads(Roles& roles) const;
@@ -151,6 +153,47 @@ void Analysis::drop_filled_twice() {
   std::erase_if(candidates_, [&](const Candidate& c) {
     return writers[c.tile.get()] != static_cast<int>(c.fills.size()) || !fill_all(c);
   });
+}
+
+// Whether the producer reads some rows of the tile before others are filled.
+bool reads_between(const Body& producer, const Candidate& c) {
+  bool filled = false, read = false, found = false;
+  for (const Stmt& s : producer) {
+    for_each_body(s, [&](const Body& inner) { found |= reads_between(inner, c); });
+    filled |= std::find(c.fills.begin(), c.fills.end(), s) != c.fills.end();
+    for (const Region& r : all_effects(s).regions)
+      read |= filled && is_read(r.touch) && r.view->buffer == c.tile;
+    found |= read && std::find(c.fills.begin(), c.fills.end(), s) != c.fills.end();
+  }
+  return found;
+}
+
+bool declares(const Body& body, const BufferPtr& tile) {
+  bool found = false;
+  for_each_stmt(body, [&](const Stmt& s) {
+    const auto* declared = as<Declare>(s);
+    found |= declared && declared->tile == tile;
+  });
+  return found;
+}
+
+// Tiles that are no ring: the producer has its own copy of what the consumers do not use, and each role one of
+// what the producer reads before all of it is brought. False if there can be no roles.
+bool Analysis::drop_for_own_copies() {
+  const auto producer = producer_of(candidates_), consumer = consumer_of(candidates_);
+  if (!producer || !consumer) return false;
+  std::erase_if(candidates_, [&](const Candidate& c) {
+    return !declares(*consumer, c.tile) || (comes_late(c) && reads_between(*producer, c));
+  });
+  return true;
+}
+
+// Whether the tile may still be on its way when the statement that brings it is over.
+bool Analysis::comes_late(const Candidate& c) const {
+  return target_.copy_engine && std::any_of(c.fills.begin(), c.fills.end(), [&](const Stmt& s) {
+           const auto* copy = as<Copy>(s);
+           return plan_rows(s) || (copy && plan_copy(*copy, is_operand(c.tile)));
+         });
 }
 
 bool Analysis::feeds_wgmma(const BufferPtr& tile) const {
@@ -280,13 +323,16 @@ std::pair<std::size_t, std::size_t> uses_of(const Body& body, const BufferPtr& t
   return {first, last};
 }
 
-// Tiles of one scope that the consumers use at the same places share a ring.
+// Tiles of one scope that the consumers use at the same places share a ring. What the producer waits for has
+// one of its own: the others of the ring may need it.
 void Analysis::make_rings(Roles& roles, const std::vector<Candidate>& candidates) const {
   struct Use {
     const Body* scope;
     std::pair<std::size_t, std::size_t> at;
+    const Buffer* awaited;
     bool operator==(const Use&) const = default;
   };
+  const Effects loads = all_effects(roles.producer);
   std::vector<Use> uses;
   const std::function<void(const Body&)> walk = [&](const Body& body) {
     for (const Stmt& s : body) {
@@ -296,7 +342,8 @@ void Analysis::make_rings(Roles& roles, const std::vector<Candidate>& candidates
       const auto c = std::find_if(candidates.begin(), candidates.end(),
                                   [&](const Candidate& own) { return own.tile == declared->tile; });
       if (c == candidates.end()) continue;
-      const Use use{&body, uses_of(body, c->tile)};
+      const bool awaited = loads.reads(c->tile) && comes_late(*c);
+      const Use use{&body, uses_of(body, c->tile), awaited ? c->tile.get() : nullptr};
       const auto known = std::find(uses.begin(), uses.end(), use);
       for (const Stmt& fill : c->fills) roles.fills.emplace(fill.get(), c->tile);
       if (known != uses.end()) {
@@ -305,6 +352,7 @@ void Analysis::make_rings(Roles& roles, const std::vector<Candidate>& candidates
       }
       uses.push_back(use);
       roles.rings.push_back({{c->tile}, 0});
+      roles.rings.back().is_awaited = awaited;
     }
   };
   walk(roles.consumer);
@@ -332,6 +380,7 @@ std::optional<Roles> Analysis::run() {
   drop_filled_twice();
   // What the producer cannot compute stays with the consumers.
   std::erase_if(candidates_, [&](const Candidate& c) { return !producer_of({c}); });
+  if (!drop_for_own_copies()) return std::nullopt;
   const bool useful = std::any_of(candidates_.begin(), candidates_.end(),
                                   [&](const Candidate& c) { return c.pipelined && feeds_wgmma(c.tile); });
   if (!useful || leaves_early()) return std::nullopt;

@@ -18,6 +18,8 @@ struct RingPlan {
   int depth = 1;
   bool in_loop = false;  // else a block fills it once
   bool by_rows = false;  // the producer's threads copy pieces of rows, each arrives when its own are there
+  // The producer itself reads what comes later than the statement that brings it: one tile.
+  bool is_awaited = false;
 };
 
 inline constexpr int producer_threads = 128, one_warp = 32;

@@ -1,4 +1,4 @@
-// The schedules of the target texts in bench/targets, written by hand.
+// Schedules written by hand: those of the target texts in bench/targets, and one of a producer that reads.
 #pragma once
 #include "schedule/build.hpp"
 
@@ -50,5 +50,14 @@ struct BackwardShape {
   bool ordered = false;
 };
 Schedule attention_backward(const BackwardShape& shape);
+
+// Row numbers, and the rows that they name: the producer's threads read what it has brought, and so do the
+// consumers.
+enum class Numbers : std::uint8_t {
+  by_engine,
+  by_engine_or_threads,
+  by_rows,  // asynchronous copies of the threads
+};
+Schedule looked_up(Numbers numbers);
 
 }  // namespace tegula::schedule::examples

@@ -1,0 +1,361 @@
+// Tiles that the producer brings and reads itself, to know what else to bring: rows of gathers, places of copies, bounds of loops,
+// elements of other tiles.
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "emulation/compared.hpp"
+#include "passes/cuda/build_schedule.hpp"
+#include "passes/cuda/cuda_passes.hpp"
+#include "passes/cuda/order_loads.hpp"
+#include "passes/cuda/specialize_roles.hpp"
+#include "runtime/watchdog.hpp"
+#include "schedule/mutations.hpp"
+#include "schedule/verify.hpp"
+
+namespace tegula::emulation {
+namespace {
+
+constexpr std::chrono::seconds most_time{60};
+constexpr int rows = 50, dim = 64, entries = 256, steps = 4, listed = entries / steps;
+
+// What a block has, and what it does in the end with rows of the table.
+struct Block {
+  const lang::Tensor &table, &list;
+  lang::Expr number;  // of the block
+  const lang::Shared& queries;
+  lang::Fragment& sum;  // += queries · rowsᵀ
+  bool both;            // the consumers read the tiles as well
+};
+using Column = std::function<lang::Expr(const lang::Expr&)>;
+
+void use(const Block& b, const lang::Shared& tile, const Column& column) {
+  using namespace lang;
+  gemm(b.queries, tile.T(), b.sum);
+  if (b.both)
+    parallel(b.sum, [&](Index i, Index c) { b.sum(i, c) += f32(column(c)); });
+}
+
+struct Reads {
+  const char* name;
+  std::function<void(const Block&)> body;
+  int blocks = 1;
+  bool uneven = false;  // blocks come from a counter
+};
+
+void each_step(const std::function<void(const lang::Index&)>& body) {
+  lang::pipelined(steps, {.stages = 2}, body);
+}
+
+void gather_and_use(const Block& b, const lang::Shared& list) {
+  using namespace lang;
+  Shared tile({listed, dim}, bf16);
+  gather(b.table, list, tile);
+  use(b, tile, [&](const Expr& c) -> Expr { return list(c); });
+}
+
+const std::vector<Reads> all_reads{
+    {"list_by_copy",
+     [](const Block& b) {
+       using namespace lang;
+       each_step([&](const Index& j) {
+         Shared own({listed}, i32);
+         copy(b.list.at(j * listed), own);
+         gather_and_use(b, own);
+       });
+     }},
+    {"list_by_loop",
+     [](const Block& b) {
+       using namespace lang;
+       each_step([&](const Index& j) {
+         Shared own({listed}, i32);
+         parallel(own, [&](Index i) { own(i) = b.list(j * listed + i); });
+         gather_and_use(b, own);
+       });
+     }},
+    {"list_computed",
+     [](const Block& b) {
+       using namespace lang;
+       each_step([&](const Index& j) {
+         Shared own({listed}, i32);
+         parallel(own, [&](Index i) { own(i) = b.list(j * listed + (listed - 1) - i) + 1; });
+         gather_and_use(b, own);
+       });
+     }},
+    {"list_before_the_loop",
+     [](const Block& b) {
+       using namespace lang;
+       Shared whole({entries}, i32);
+       copy(b.list.at(0), whole);
+       each_step([&](const Index& j) {
+         Shared tile({listed, dim}, bf16);
+         gather(b.table, [&](Index i) -> Expr { return whole(j * listed + i); }, tile);
+         use(b, tile, [&](const Expr& c) -> Expr { return whole(j * listed + c); });
+       });
+     }},
+    {"list_by_gather",
+     [](const Block& b) {
+       using namespace lang;
+       each_step([&](const Index& j) {
+         Shared four({listed / 4, 4}, i32), tile({listed, dim}, bf16);
+         gather(b.list.reshape({entries / 4, 4}), [&](Index i) -> Expr { return j * (listed / 4) + i; }, four);
+         gather(b.table, [&](Index i) -> Expr { return four(i / 4, i % 4); }, tile);
+         use(b, tile, [&](const Expr& c) -> Expr { return four(c / 4, c % 4); });
+       });
+     }},
+    {"list_in_a_view",
+     [](const Block& b) {
+       using namespace lang;
+       lang::Tensor part = b.list.slice(range(0, b.list(0) + 70));
+       each_step([&](const Index& j) {
+         Shared own({listed}, i32);
+         copy(part.at(j * listed), own);
+         gather_and_use(b, own);
+       });
+     }},
+    {"list_in_two_parts",
+     [](const Block& b) {
+       using namespace lang;
+       each_step([&](const Index& j) {
+         Shared own({2, listed / 2}, i32), tile({listed, dim}, bf16);
+         for (int half = 0; half < 2; ++half)
+           copy(b.list.at(j * listed + (1 - half) * (listed / 2)), own.slice(half));
+         gather(b.table, [&](Index i) -> Expr { return own(i / (listed / 2), i % (listed / 2)); }, tile);
+         use(b, tile, [&](const Expr& c) -> Expr { return own(c % 2, c / 2); });
+       });
+     }},
+    {"list_read_between_its_parts",
+     [](const Block& b) {
+       using namespace lang;
+       each_step([&](const Index& j) {
+         Shared own({2, listed / 2}, i32), tile({listed, dim}, bf16);
+         copy(b.list.at(j * listed), own.slice(0));
+         gather(b.table, [&](Index i) -> Expr { return own(0, i % (listed / 2)); }, tile);
+         copy(b.list.at(j * listed + listed / 2), own.slice(1));
+         use(b, tile, [&](const Expr& c) -> Expr { return own(c % 2, c / 2); });
+       });
+     }},
+    {"place_of_a_copy",
+     [](const Block& b) {
+       using namespace lang;
+       each_step([&](const Index& j) {
+         Shared own({listed}, i32), tile({listed, dim}, bf16);
+         copy(b.list.at(j * listed), own);
+         copy(b.table.at(own(5), 0), tile);
+         use(b, tile, [&](const Expr& c) -> Expr { return own(c); });
+       });
+     }},
+    {"place_from_before_the_loop",
+     [](const Block& b) {
+       using namespace lang;
+       Shared whole({entries}, i32);
+       copy(b.list.at(0), whole);
+       each_step([&](const Index& j) {
+         Shared tile({listed, dim}, bf16);
+         copy(b.table.at(whole(j * 7), 0), tile);
+         use(b, tile, [&](const Expr& c) -> Expr { return whole(c); });
+       });
+     }},
+    {"place_in_the_tensor",
+     [](const Block& b) {
+       using namespace lang;
+       each_step([&](const Index& j) {
+         Shared tile({listed, dim}, bf16);
+         gather(b.table, [&](Index i) -> Expr { return b.list(j * listed + i); }, tile);
+         use(b, tile, [&](const Expr& c) -> Expr { return b.list(j * listed + c); });
+       });
+     }},
+    {"converted_tile",
+     [](const Block& b) {
+       using namespace lang;
+       each_step([&](const Index& j) {
+         Shared raw({listed, dim}, bf16), tile({listed, dim}, bf16);
+         copy(b.table.at(j * 16, 0), raw);
+         parallel(tile, [&](Index i, Index d) { tile(i, d) = raw(i, d) * 2; });
+         if (b.both) gemm(b.queries, raw.T(), b.sum);
+         use(b, tile, [&](const Expr& c) -> Expr { return raw(c, 3); });
+       });
+     }},
+    {"converted_rows",
+     [](const Block& b) {
+       using namespace lang;
+       each_step([&](const Index& j) {
+         Shared raw({listed, dim}, bf16), tile({listed, dim}, bf16);
+         gather(b.table, [&](Index i) -> Expr { return b.list(j * listed + i); }, raw);
+         parallel(tile, [&](Index i, Index d) { tile(i, d) = raw(63 - i, d) * 2; });
+         use(b, tile, [&](const Expr& c) -> Expr { return raw(c, 3); });
+       });
+     }},
+    {"bounds_of_the_loop",
+     [](const Block& b) {
+       using namespace lang;
+       Shared whole({entries}, i32);
+       copy(b.list.at(0), whole);
+       pipelined(range(whole(3) % 3, whole(4) % 3 + 3), {.stages = 2}, [&](Index j) {
+         Shared tile({listed, dim}, bf16);
+         copy(b.table.at(j * 3, 0), tile);
+         use(b, tile, [&](const Expr& c) -> Expr { return whole(c); });
+       });
+     },
+     3},
+    {"condition_of_a_branch",
+     [](const Block& b) {
+       using namespace lang;
+       serial(5, [&](Index n) {
+         Shared own({listed}, i32);
+         copy(b.list.at(n * 16), own);
+         when(own(n) % 2 == 0, [&] {
+           pipelined(own(1) % 3, {.stages = 2}, [&](Index j) {
+             Shared tile({listed, dim}, bf16);
+             copy(b.table.at(j * 3 + n, 0), tile);
+             use(b, tile, [&](const Expr& c) -> Expr { return own(c); });
+           });
+         });
+       });
+     }},
+    {"nested_loops",
+     [](const Block& b) {
+       using namespace lang;
+       serial(steps, [&](Index n) {
+         Shared own({listed}, i32);
+         copy(b.list.at(n * listed), own);
+         pipelined(3, {.stages = 3}, [&](Index j) {
+           Shared tile({listed, dim}, bf16);
+           gather(b.table, [&](Index i) -> Expr { return own((i + j * 5) % listed); }, tile);
+           use(b, tile, [&](const Expr& c) -> Expr { return own(c); });
+         });
+       });
+     },
+     3},
+    {"two_lists",
+     [](const Block& b) {
+       using namespace lang;
+       Shared whole({entries}, i32);
+       copy(b.list.at(0), whole);
+       each_step([&](const Index& j) {
+         Shared own({listed}, i32), tile({listed, dim}, bf16);
+         copy(b.list.at(j * listed), own);
+         gather(b.table, [&](Index i) -> Expr { return own(i) + whole(i + j) % 2; }, tile);
+         use(b, tile, [&](const Expr& c) -> Expr { return own(c) + whole(c); });
+       });
+     }},
+    {"list_of_a_list",
+     [](const Block& b) {
+       using namespace lang;
+       each_step([&](const Index& j) {
+         Shared raw({listed}, i32), own({listed}, i32);
+         copy(b.list.at(j * listed), raw);
+         parallel(own, [&](Index i) { own(i) = raw((raw(i) + i) % listed); });
+         gather_and_use(b, own);
+       });
+     },
+     2},
+    {"gather_by_a_gather",
+     [](const Block& b) {
+       using namespace lang;
+       each_step([&](const Index& j) {
+         Shared raw({listed}, i32), four({listed / 4, 4}, i32), tile({listed, dim}, bf16);
+         copy(b.list.at(j * listed), raw);
+         gather(b.list.reshape({entries / 4, 4}), [&](Index i) -> Expr { return raw(i); }, four);
+         gather(b.table, [&](Index i) -> Expr { return four(i / 4, i % 4); }, tile);
+         use(b, tile, [&](const Expr& c) -> Expr { return raw(c) + four(c / 4, c % 4); });
+       });
+     }},
+    {"beside_a_step_ahead",
+     [](const Block& b) {
+       using namespace lang;
+       Shared whole({entries}, i32);
+       copy(b.list.at(0), whole);
+       each_step([&](const Index& j) {
+         Shared tile({listed, dim}, bf16), other({listed, dim}, bf16);
+         copy(b.table.at(b.list(j), 0), tile);
+         copy(b.table.at(whole(j * 9) + b.list(j), 0), other);
+         gemm(b.queries, other.T(), b.sum);
+         use(b, tile, [&](const Expr& c) -> Expr { return whole(c) + b.list(j); });
+       });
+     }},
+    {"many_blocks",
+     [](const Block& b) {
+       using namespace lang;
+       Shared whole({entries}, i32);
+       copy(b.list.at(b.number * 4), whole);
+       each_step([&](const Index& j) {
+         Shared own({listed}, i32);
+         copy(b.list.at(whole(j) + b.number * 3), own);
+         gather_and_use(b, own);
+       });
+     },
+     5},
+    {"blocks_from_a_counter",
+     [](const Block& b) {
+       using namespace lang;
+       Shared whole({entries}, i32);
+       copy(b.list.at(b.number * 4), whole);
+       pipelined(whole(b.number) % 5, {.stages = 2}, [&](const Index& j) {
+         Shared own({listed}, i32);
+         copy(b.list.at(j * listed + b.number * 4), own);
+         gather_and_use(b, own);
+       });
+     },
+     5, true},
+    {"places_of_blocks_from_a_counter",
+     [](const Block& b) {
+       using namespace lang;
+       pipelined(b.list(b.number) % 5, {.stages = 2}, [&](const Index& j) {
+         Shared own({listed}, i32), tile({listed, dim}, bf16);
+         copy(b.list.at(j * listed), own);
+         copy(b.table.at(own(b.number), 0), tile);
+         use(b, tile, [&](const Expr& c) -> Expr { return own(c); });
+       });
+     },
+     5, true},
+};
+
+lang::Kernel program_of(const Reads& c, bool both) {
+  using namespace lang;
+  return kernel("producer_reads", [&] {
+    Dim height("height");
+    lang::Tensor table = input("table", {height, dim}, bf16), list = input("list", {entries}, i32),
+                 q = input("q", {64, dim}, bf16), out = output("out", {64 * c.blocks, listed}, f32);
+    GridOptions options;
+    if (c.uneven) options.order = Order::heavy_first([](Expr x) -> Expr { return x; });
+    grid(c.blocks, options, [&](Index b) {
+      Shared queries({64, dim}, bf16);
+      copy(q.at(0, 0), queries);
+      Fragment sum({64, listed}, f32, 0);
+      c.body({table, list, b, queries, sum, both});
+      copy(sum, out.at(b * 64, 0));
+    });
+  });
+}
+
+struct Case {
+  Reads reads;
+  bool both;
+};
+std::vector<Case> cases() {
+  std::vector<Case> result;
+  for (const Reads& reads : all_reads)
+    for (const bool both : {false, true}) result.push_back({reads, both});
+  return result;
+}
+
+class ProducerReads : public ::testing::TestWithParam<Case> {};
+
+TEST_P(ProducerReads, WhatHasArrived) {
+  const Watchdog watchdog("producer reads", most_time);
+  const Case& c = GetParam();
+  const lang::Kernel program = program_of(c.reads, c.both);
+  expect_as_interpreted(program,
+                        {Tensor::random_normal({rows, dim}, bf16, 1),
+                         Tensor::random_integers({entries}, i32, 3, 0, rows),
+                         Tensor::random_normal({64, dim}, bf16, 2)},
+                        {64 * c.reads.blocks, listed}, 1e-2);
+}
+
+INSTANTIATE_TEST_SUITE_P(Table, ProducerReads, ::testing::ValuesIn(cases()), [](const auto& info) {
+  return std::string(info.param.reads.name) + (info.param.both ? "_by_both" : "");
+});
+
+}  // namespace
+}  // namespace tegula::emulation
