@@ -6,6 +6,8 @@
 // so that the tensor cores multiply while the other units work. Loops of one product, which only need their
 // waits to be late, are marked.
 #pragma once
+#include <unordered_set>
+
 #include "passes/cuda/specialize_roles.hpp"
 
 namespace tegula::passes {
