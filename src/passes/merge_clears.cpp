@@ -6,6 +6,7 @@
 #include "ir/visit.hpp"
 #include "ir/zero.hpp"
 #include "passes/passes.hpp"
+#include "passes/plain_control.hpp"
 
 namespace tegula::passes {
 
@@ -32,6 +33,8 @@ bool starts_from_identity(const Reduce& reduce, const Fill& fill) {
   return false;
 }
 
+bool merge(Body& body, std::size_t from, const Fill& fill);
+
 // The statement that makes all of the cleared tile without reading it, if `stmt` can become that.
 std::optional<Stmt> overwriting(const Stmt& stmt, const Fill& fill) {
   const BufferPtr& tile = fill.to.buffer;
@@ -50,13 +53,16 @@ std::optional<Stmt> overwriting(const Stmt& stmt, const Fill& fill) {
     result.overwrite = true;
     return statement(result, stmt->at);
   }
+  if (const auto* loop = as<For>(stmt); loop && has_one_step(*loop)) {
+    For result = *loop;
+    if (merge(result.body, 0, fill)) return statement(result, stmt->at);
+  }
   return std::nullopt;
 }
 
-// Makes the first statement behind `at` that touches the cleared tile overwrite it; whether that worked.
-bool merge_into_next(Body& body, std::size_t at) {
-  const Fill fill = *as<Fill>(body[at]);
-  for (std::size_t i = at + 1; i < body.size(); ++i) {
+// Makes the first statement, from that one on, that touches the cleared tile overwrite it; whether that worked.
+bool merge(Body& body, std::size_t from, const Fill& fill) {
+  for (std::size_t i = from; i < body.size(); ++i) {
     if (auto merged = overwriting(body[i], fill)) {
       body[i] = *merged;
       return true;
@@ -73,7 +79,8 @@ Body merged(const Body& body) {
   Body result = map(body, nested);
   for (std::size_t i = 0; i < result.size(); ++i) {
     const auto* fill = as<Fill>(result[i]);
-    if (!fill || !is_whole(fill->to) || !fill->to.is_tile() || !merge_into_next(result, i)) continue;
+    if (!fill || !is_whole(fill->to) || !fill->to.is_tile()) continue;
+    if (const Fill own = *fill; !merge(result, i + 1, own)) continue;
     result.erase(result.begin() + static_cast<std::ptrdiff_t>(i));
     --i;
   }

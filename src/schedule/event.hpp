@@ -89,7 +89,9 @@ struct Gemm {
   int only = -1;                      // the one of its accumulators; −1: all
   int first = 0, last = 16;           // which sixteenths of the products that each element sums
 };
-struct GemmFence {};
+struct GemmFence {
+  bool pins = false;  // the registers of the sum that follows are those of the product before it is passed
+};
 struct GemmCommit {};
 struct GemmWait {
   int pending = 0;  // groups that may stay in flight

@@ -108,6 +108,7 @@ class CudaGridPrinter {
   // `inside` prints the body.
   void sequential(const ir::For& n, const Loc& at, const std::function<void()>& inside);
   void branch(const ir::If& n, const Loc& at, const std::function<void()>& inside);
+  void otherwise(const ir::If& n);
   void groups(const ir::For& n, const Loc& at);
   void add_index(const ir::VariablePtr& index, const ir::Expr& begin, const ir::Expr& end);
   // What only one thread of those that run it may do.
@@ -275,7 +276,7 @@ class CudaGridPrinter {
   std::string counters() const;
   std::string next_slot() const;
   void event(const schedule::Gemm&, const schedule::Event& e);
-  void event(const schedule::GemmFence&, const schedule::Event&);
+  void event(const schedule::GemmFence& n, const schedule::Event& e);
   void event(const schedule::GemmCommit&, const schedule::Event&);
   void event(const schedule::GemmWait& n, const schedule::Event&);
   void event(const schedule::WaitFull& n, const schedule::Event&);
@@ -357,6 +358,8 @@ class CudaGridPrinter {
   };
   std::optional<Partial> partial_;
   std::unordered_map<const ir::Buffer*, int> alternating_;  // tiles in two halves, and the rings that count
+  bool in_branch_ = false;  // the innermost loop or branch is a branch, all of whose products are awaited
+  std::unordered_set<int> in_loops_;                        // rings: see ConsumerProgram
   std::unordered_set<const ir::Buffer*> lane_sums_;         // whose lanes hold parts for now
   // Of what warps and warp groups choose between: kept, for names are by their addresses.
   std::vector<ir::VariablePtr> own_;

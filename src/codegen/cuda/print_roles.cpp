@@ -105,6 +105,7 @@ std::string CudaGridPrinter::consumers(const Grid& grid) {
   layouts_ = plan_.layouts;
   find_packed(program.body);
   alternating_ = program.alternating;
+  in_loops_ = program.in_loops;
   is_consumer_ = true;
   for_each_stmt(program.body, [&](const Stmt& s) {
     const auto* branch = as<If>(s);
@@ -248,7 +249,8 @@ void CudaGridPrinter::note_factors(const Stmt& s) {
 // threads of a warp.
 std::string CudaGridPrinter::slot_number(int ring) const {
   const std::string number = cursor_name(ring) + ".slot";
-  const bool shown = roles_->rings[static_cast<std::size_t>(ring)].in_loop || !is_consumer_;
+  const bool in_loop = roles_->rings[static_cast<std::size_t>(ring)].in_loop && in_loops_.contains(ring);
+  const bool shown = in_loop || !is_consumer_;
   return shown ? number : fmt::format("tg::uniform({})", number);
 }
 

@@ -280,6 +280,7 @@ void CudaGridPrinter::sequential(const For& n, const Loc& at, const std::functio
   const auto outer = step_reads_;
   begin_step_reads(n, first, end);
   const std::string name = name_variable(n.index[0]);
+  const bool in_branch = std::exchange(in_branch_, false);
   if (n.kind == LoopKind::unrolled) out_.line("#pragma unroll");
   if (n.kind == LoopKind::pipelined) out_.line("#pragma unroll 1");
   open(fmt::format("for ({0} {1} = {2}; {1} < {3}; ++{1}) {{  // {4}", type, name, first, end,
@@ -287,6 +288,7 @@ void CudaGridPrinter::sequential(const For& n, const Loc& at, const std::functio
        StepKind::loop);
   inside();
   close();
+  in_branch_ = in_branch;
   step_reads_ = outer;
   facts_ = before;
 }
@@ -314,8 +316,13 @@ void CudaGridPrinter::groups(const For& n, const Loc& at) {
 }
 
 void CudaGridPrinter::operator()(const If& n, const Stmt& s) {
+  const bool in_branch = std::exchange(in_branch_, true);
   branch(n, s->at, [&] { in_scope(n.then); });
-  if (n.otherwise.empty()) return;
+  if (!n.otherwise.empty()) otherwise(n);
+  in_branch_ = in_branch;
+}
+
+void CudaGridPrinter::otherwise(const If& n) {
   const Facts before = facts_;
   open("else {", StepKind::otherwise);
   if (n.of_rows.empty()) facts_.assume(n.condition, false);

@@ -159,6 +159,8 @@ void CudaGridPrinter::gemm_wgmma(const Gemm& n, const FragmentTile& c, const Loc
   touch_operands(n);
   const passes::GemmPlan plan = passes::plan_gemm(n, team_.threads, target_);
   const bool one_by_one = passes::needs_promotion(n, plan);
+  // What another way to the branch left moves to the registers of the product before the fence.
+  if (in_branch_ && !n.overwrite) out_.line(fmt::format("tg::pin({});", c.name));
   for (int i = 0; i < (one_by_one ? passes::accumulators(n, plan) : 1); ++i) {
     out_.line("tg::wgmma_fence();");
     const Flight flight = wgmma(n, plan, c, at, one_by_one ? i : -1);
@@ -193,7 +195,8 @@ void CudaGridPrinter::event(const schedule::Gemm& product, const schedule::Event
   if (product.last == 16) flights_.push_back(flight);
 }
 
-void CudaGridPrinter::event(const schedule::GemmFence&, const schedule::Event&) {
+void CudaGridPrinter::event(const schedule::GemmFence& n, const schedule::Event& e) {
+  if (n.pins) sync_line(fmt::format("tg::pin({});", fragments_.at(as<Gemm>(e.stmt)->c.buffer.get()).name));
   sync_line("tg::wgmma_fence();");
 }
 void CudaGridPrinter::event(const schedule::GemmCommit&, const schedule::Event&) {

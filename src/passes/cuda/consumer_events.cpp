@@ -67,8 +67,13 @@ void in_turns(Events& body) {
 class Consumer {
  public:
   Consumer(ScheduleNames& names, const Roles& roles, const ConsumerProgram& program, const CudaTarget& target)
-      : names_(names), roles_(roles), program_(program), target_(target) {}
-  Events body(const Body& statements);
+      : names_(names), roles_(roles), program_(program), target_(target) {
+    for_each_stmt(program.body, [&](const Stmt& s) {
+      if (wgmma(s)) sums_.insert(as<Gemm>(s)->c.buffer.get());
+    });
+  }
+  // `begun`: sums that products of the body may find as other code, or another way to the body, left them.
+  Events body(const Body& statements, std::unordered_set<const Buffer*> begun = {});
 
  private:
   struct Use {
@@ -85,6 +90,8 @@ class Consumer {
   int parts_with_next(const Stmt& s);
   void in_parts(const Stmt& s, int parts, Events& out);
   void await(const Stmt& s, Events& out);
+  void settle(Events& out);
+  void settle_sums(const Stmt& s, Events& out);
   void leaf(const Stmt& s, Events& out);
   std::vector<schedule::Access> accesses(const Stmt& s);
   void exponentials(const Stmt& s, Events& out);
@@ -102,6 +109,9 @@ class Consumer {
   const ConsumerProgram& program_;
   const CudaTarget& target_;
   std::deque<Flight> flights_;
+  bool settled_ = true;                      // no product was issued since the last wait
+  std::unordered_set<const Buffer*> sums_;   // of products by tensor cores
+  std::unordered_set<const Buffer*> begun_;  // see body
   GemmPlan plan_;
   bool in_delayed_ = false;  // in a loop whose last product belongs to the step before
   Stmt next_, done_;         // the statement behind the one at hand; one whose events there are
@@ -166,6 +176,7 @@ void Consumer::release(int ring, Events& out) {
 void Consumer::wait(std::size_t count, Events& out) {
   if (count == 0) return;
   out.push_back({schedule::GemmWait{static_cast<int>(flights_.size() - count)}});
+  settled_ = true;
   for (; count > 0; --count) {
     for (const int ring : flights_.front().releases) release(ring, out);
     flights_.pop_front();
@@ -184,6 +195,8 @@ void Consumer::product(const Gemm& gemm, const Stmt& s, Events& out) {
   const bool by_threads = gemm.a.buffer->space == Space::shared && !names_.is_ring(gemm.a.buffer.get());
   if (by_threads && roles_.blocks_per_processor > 1) before = flights_.size();
   wait(before, out);
+  const bool begun = begun_.erase(gemm.c.buffer.get()) > 0 && !gemm.overwrite;
+  if (begun) settle(out);
   std::vector<schedule::Access> accesses;
   for (const View* operand : {&gemm.a, &gemm.b}) {
     if (operand->buffer->space == Space::fragment || names_.is_ring(operand->buffer.get()))
@@ -192,7 +205,7 @@ void Consumer::product(const Gemm& gemm, const Stmt& s, Events& out) {
   accesses.push_back(
       names_.access(gemm.c.buffer, gemm.overwrite ? schedule::Touch::write : schedule::Touch::update));
   if (needs_promotion(gemm, plan_)) return one_by_one(gemm, s, accesses, out);
-  out.push_back({schedule::GemmFence{}});
+  out.push_back(event_of(schedule::GemmFence{begun}, s));
   out.push_back(event_of(schedule::Gemm{std::move(accesses)}, s));
   out.push_back({schedule::GemmCommit{}});
   Flight flight{gemm.c.buffer, {}, {}};
@@ -200,6 +213,7 @@ void Consumer::product(const Gemm& gemm, const Stmt& s, Events& out) {
     if (!names_.is_ring(operand->buffer.get())) flight.operands.push_back(operand->buffer);
   }
   flights_.push_back(std::move(flight));
+  settled_ = false;
 }
 
 // What tensor cores sum is awaited and added, accumulator by accumulator, while another warp group
@@ -245,8 +259,27 @@ void Consumer::await(const Stmt& s, Events& out) {
   wait(before, out);
 }
 
+// Code touches the registers of a sum, if others are in flight, only behind a wait for all that were issued
+// before them. It costs nothing: they are done. But ptxas, where that was known in the step before only, takes
+// the sum for one in flight as well, and inserts waits for all or serialises the products of the function.
+void Consumer::settle(Events& out) {
+  if (flights_.empty() || settled_) return;
+  out.push_back({schedule::GemmWait{static_cast<int>(flights_.size())}});
+  settled_ = true;
+}
+
+void Consumer::settle_sums(const Stmt& s, Events& out) {
+  for (const Region& r : all_effects(s).regions) {
+    const Buffer* buffer = r.view->buffer.get();
+    if (!sums_.contains(buffer)) continue;
+    settle(out);
+    if (is_write(r.touch)) begun_.insert(buffer);
+  }
+}
+
 void Consumer::leaf(const Stmt& s, Events& out) {
   await(s, out);
+  settle_sums(s, out);
   if (flights_.empty() || !in_delayed_ || !has_exponentials(s)) {
     out.push_back(event_of(schedule::Operation{accesses(s)}, s));
     return;
@@ -299,6 +332,7 @@ void Consumer::in_parts(const Stmt& s, int parts, Events& out) {
   }
   out.push_back({schedule::GemmCommit{}});
   flights_.push_back({gemm.c.buffer, {gemm.a.buffer}, {}});
+  settled_ = false;
   done_ = next_;
 }
 
@@ -334,7 +368,9 @@ void Consumer::nested(const Stmt& s, Events& out) {
     const schedule::Count count = peeled == program_.non_empty.end()
                                       ? names_.taken(*branch)
                                       : names_.first(std::get<For>(peeled->second->node));
-    out.push_back(event_of(schedule::Loop{schedule::Loop::Kind::counted, count, body(branch->then)}, s));
+    const bool chosen = peeled == program_.non_empty.end();
+    Events then = body(branch->then, chosen ? sums_ : std::unordered_set<const Buffer*>{});
+    out.push_back(event_of(schedule::Loop{schedule::Loop::Kind::counted, count, std::move(then)}, s));
     if (branch->otherwise.empty()) return;
     internal_assert(!branch->of_rows.empty(), "tiles of rings are used in the first part of a branch");
     out.push_back(event_of(schedule::Guard{schedule::Guard::Kind::data, body(branch->otherwise)}, s));
@@ -363,8 +399,9 @@ void Consumer::statement(const Stmt& s, Events& out) {
   leaf(s, out);
 }
 
-Events Consumer::body(const Body& statements) {
+Events Consumer::body(const Body& statements, std::unordered_set<const Buffer*> begun) {
   Events out;
+  begun_ = std::move(begun);
   const std::vector<Use> used = uses(statements);
   for (std::size_t i = 0; i < statements.size(); ++i) {
     for (const Use& use : used) {

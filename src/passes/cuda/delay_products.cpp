@@ -6,6 +6,7 @@
 #include "ir/simplify.hpp"
 #include "ir/visit.hpp"
 #include "passes/cuda/split_steps.hpp"
+#include "passes/plain_control.hpp"
 
 namespace tegula::passes {
 
@@ -18,7 +19,8 @@ class Delay {
   Delay(const Roles& roles, const CudaTarget& target) : roles_(roles), target_(target) {}
 
   ConsumerProgram run() {
-    result_.body = body(roles_.consumer);
+    result_.body = body(without_single_steps(roles_.consumer));
+    result_.in_loops = rings_in_loops(result_.body, false);
     std::int64_t spare = roles_.spare_bytes;
     for_each_stmt(result_.body, [&](const Stmt& s) {
       const auto* loop = as<For>(s);
@@ -92,6 +94,19 @@ class Delay {
     all.push_back(taken);
     all.push_back(statement(If{none, fresh_copy(moved), {}}, branch->at));
     all.insert(all.end(), rest.begin(), rest.end());
+  }
+
+  // Whose tiles stand in loops that are left.
+  std::unordered_set<int> rings_in_loops(const Body& statements, bool inside) const {
+    std::unordered_set<int> result;
+    for (const Stmt& s : statements) {
+      if (inside && is_ring_declaration(s)) result.insert(static_cast<int>(ring_of(s)));
+      const auto* loop = as<For>(s);
+      for_each_body(s, [&](const Body& inner) {
+        result.merge(rings_in_loops(inner, inside || (loop && loop->kind == LoopKind::pipelined)));
+      });
+    }
+    return result;
   }
 
   bool is_ring(const Buffer* tile) const { return roles_.ring_of(tile) >= 0; }

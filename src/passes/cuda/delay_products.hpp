@@ -6,6 +6,8 @@
 // so that the tensor cores multiply while the other units work. Loops of one product, which only need their
 // waits to be late, are marked.
 #pragma once
+#include <unordered_set>
+
 #include "passes/cuda/specialize_roles.hpp"
 
 namespace tegula::passes {
@@ -28,6 +30,7 @@ struct ConsumerProgram {
   // Operands that are made in every step of a loop, in one half of twice the memory and then in the other, so
   // that no thread waits until they have been read; and the ring of that loop whose slots count the steps.
   std::unordered_map<const ir::Buffer*, int> alternating;
+  std::unordered_set<int> in_loops;  // rings whose tiles come in steps of a pipelined loop
 };
 
 ConsumerProgram delay_products(const Roles& roles, const CudaTarget& target);

@@ -10,6 +10,7 @@
 #include "passes/cuda/plan_stores.hpp"
 #include "passes/cuda/ring_depths.hpp"
 #include "passes/cuda/rows_of_warps.hpp"
+#include "passes/plain_control.hpp"
 #include "passes/slice.hpp"
 
 namespace tegula::passes {
@@ -420,7 +421,14 @@ std::int64_t slot_bytes(const Buffer& tile) {
 
 std::optional<Roles> specialize_roles(const Grid& grid, const CudaTarget& target) {
   if (!target.has_wgmma() || grid.hints.threads % 128 != 0) return std::nullopt;
-  auto roles = Analysis(grid, target).run();
+  // Both roles take turns at rings in the first part of a branch only.
+  const auto may_use_rings = [](const Stmt& s) {
+    const auto* declared = as<Declare>(s);
+    return as<Gemm>(s) || (declared && declared->tile->space == Space::shared);
+  };
+  Grid plain = grid;
+  plain.body = with_one_part(grid.body, may_use_rings);
+  auto roles = Analysis(plain, target).run();
   if (!roles) return std::nullopt;
   roles->consumer = rows_of_warps(roles->consumer, roles->consumers, target);
   return roles;

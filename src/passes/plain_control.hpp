@@ -1,0 +1,19 @@
+// Loops and branches that need not be there: what stands in a loop of one step or in the other part of a branch
+// is easier to see beside what surrounds it.
+#pragma once
+#include <functional>
+
+#include "ir/stmt.hpp"
+
+namespace tegula::passes {
+
+// Whether the loop runs exactly once, which is known before the program runs.
+bool has_one_step(const ir::For& loop);
+
+// The statements of loops of one step in place of the loops, unless something in them leaves.
+ir::Body without_single_steps(const ir::Body& body);
+
+// Branches of the block whose other part holds a statement that is `wanted` become two branches.
+ir::Body with_one_part(const ir::Body& body, const std::function<bool(const ir::Stmt&)>& wanted);
+
+}  // namespace tegula::passes
