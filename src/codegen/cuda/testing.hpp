@@ -64,7 +64,7 @@ inline void expect_agreement_on_cuda(std::span<const Case> cases) {
           << one.name << ": " << refusal.what();
     }
   }
-  expect_agreement(served, Target::emulated());
+  expect_agreement(served, tegula::Target::emulated());
   expect_clean_code(Comparison(served).kernel(), 80);
 }
 
