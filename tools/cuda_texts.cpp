@@ -114,7 +114,7 @@ std::string resources_text(const lang::Kernel& kernel, const passes::CudaTarget&
         "{}: {} threads, {} bytes of shared memory, {} registers of a thread for all fragments\n",
         program.kernels[i].function, program.kernels[i].threads, program.kernels[i].shared_bytes, registers);
   }
-  for (auto& note : program.notes) text += "  " + note + "\n";
+  for (auto& note : program.notes) text += "  " + passes::format(note) + "\n";
   return text;
 }
 

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "passes/cuda/plan_gemms.hpp"
+#include "passes/note.hpp"
 #include "runtime/binding.hpp"
 
 namespace tegula::codegen {
@@ -57,7 +58,7 @@ struct CudaProgram {
   std::set<int> aligned;
   std::vector<Assertion> assertions;
   std::map<std::string, std::string> instructions;  // functions that the text holds, by name
-  std::vector<std::string> notes;                   // what fell back to a slower way, and why
+  std::vector<passes::Note> notes;                  // what fell back to a slower way, and why
 };
 
 inline constexpr std::size_t narrow_strides = 3;

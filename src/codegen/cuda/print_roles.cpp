@@ -126,6 +126,7 @@ std::string CudaGridPrinter::producer(const Grid& grid, const schedule::Schedule
 }
 
 std::string CudaGridPrinter::print_roles(const Grid& grid, const passes::Roles& planned) {
+  for (const passes::Note& own : planned.notes) passes::add(program_.notes, own);
   exits_of_all_ = passes::exits_of_all_blocks(grid);
   const passes::ConsumerProgram program = passes::delay_products(planned, target_);
   const passes::Roles roles = passes::order_loads(planned, program);

@@ -81,7 +81,10 @@ std::string CudaGridPrinter::print(const Grid& grid) {
       if (passes::has_tensor_cores(operand->buffer->type)) swizzled_.insert(operand->buffer.get());
     }
   });
-  if (const auto roles = passes::specialize_roles(grid, target_)) return print_roles(grid, *roles);
+  const auto roles = passes::specialize_roles(grid, target_);
+  note_hints(grid, roles.has_value());
+  if (roles) return print_roles(grid, *roles);
+  note(passes::NoteKind::no_roles, roles.reason(), grid.at);
   find_packed(grid.body);
   prologue();
   between_grids();
