@@ -83,8 +83,9 @@ void add_run(CLI::App& app) {
   command->add_option("--output", *outputs,
                       "name=file.npy or name=file.safetensors[:tensor]; file.npy alone takes the first "
                       "output, file.safetensors alone all of them");
-  auto* explains = command->add_flag(
-      "--explain", "Run nothing: print the kernels of the call, which way each takes on --target, what falls back "
+  auto explains = std::make_shared<bool>(false);
+  command->add_flag(
+      "--explain", *explains, "Run nothing: print the kernels of the call, which way each takes on --target, what falls back "
                    "to a slower one and why; no GPU is needed");
   command->footer(
       "Inputs that are not given are those of --case, if there is one. Without --output the results are "
@@ -96,7 +97,7 @@ void add_run(CLI::App& app) {
       "  tegula run gemm --random a=512x64:bf16 --random b=64x32:bf16\n"
       "  tegula run gemm --random a=512x64:bf16 --random b=64x32:bf16 --target cuda --explain");
   command->callback([texts, outputs, explains] {
-    explains->count() > 0 ? explain_call(*texts, *outputs) : run(*texts, *outputs);
+    *explains ? explain_call(*texts, *outputs) : run(*texts, *outputs);
   });
 }
 
