@@ -56,6 +56,10 @@ std::string format(const Note& note) {
                      note.text, note.remedy);
 }
 
+std::string named(const ir::Buffer& tile) {
+  return fmt::format("`{}` ({})", tile.name, short_location(tile.at));
+}
+
 std::vector<std::string> format(const std::vector<Note>& notes) {
   std::vector<std::string> lines;
   for (const Note& note : notes) lines.push_back(format(note));

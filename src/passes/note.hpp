@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "tegula/error.hpp"
+#include "ir/view.hpp"
 
 namespace tegula::passes {
 
@@ -43,6 +43,9 @@ struct Note {
 // `gemm.cpp:41: mma.sync: the sum has 96 rows, …; use …`
 std::string format(const Note& note);
 std::vector<std::string> format(const std::vector<Note>& notes);
+
+// How notes call a tile, whose name is the compiler's: `s0` (gemm.cpp:31).
+std::string named(const ir::Buffer& tile);
 
 // Each note once: statements are printed for several loops that a loop becomes.
 void add(std::vector<Note>& notes, const Note& note);

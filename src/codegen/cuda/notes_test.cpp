@@ -321,7 +321,7 @@ const std::vector<NoteCase> note_cases{
     {"depth", NoteKind::mma_sync, "no multiple of 16", [] { return plain({.k = 24}); }, usual},
     {"columns", NoteKind::mma_sync, "no multiple of eight each", [] { return plain({.m = 64, .n = 72, .grid = {.threads = 256}}); },
      [] { return plain({.m = 64, .n = 128, .grid = {.threads = 256}}); }},
-    {"part", NoteKind::mma_sync, "a part of tile `x`", [] { return part(false); }, [] { return part(true); }},
+    {"part", NoteKind::mma_sync, "a part of tile `", [] { return part(false); }, [] { return part(true); }},
     {"reshaped", NoteKind::mma_sync, "reshaped", [] { return reshaped(false); }, [] { return reshaped(true); }},
     {"few_columns", NoteKind::mma_sync, "32 columns", [] { return narrow(256); }, [] { return narrow(128); }},
     {"f32", NoteKind::multiply_add, "do not multiply f32", [] { return plain({.type = f32, .k = 32}); }, usual},
@@ -353,7 +353,6 @@ TEST_P(Notes, AreMadeWithTheLineOfTheProgramAndGoneWithTheRemedy) {
   bool found = false;
   for (const passes::Note& note : notes_of(c.program())) {
     const std::string line = passes::format(note);
-    std::cout << line << "\n";
     EXPECT_EQ(line.substr(0, 15), "notes_test.cpp:") << line;
     EXPECT_GT(note.at.line(), 0u);
     EXPECT_FALSE(note.remedy.empty()) << line;

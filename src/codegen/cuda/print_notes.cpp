@@ -31,7 +31,7 @@ void CudaGridPrinter::note_gemm(const Gemm& n, const passes::GemmPlan& plan, con
 
 void CudaGridPrinter::note_conversion(const Buffer& fragment, const std::string& why, const Loc& at) {
   note(passes::NoteKind::through_shared_memory,
-       {fmt::format("fragment `{}`: {}", fragment.name, why),
+       {fmt::format("fragment {}: {}", passes::named(fragment), why),
         "use it by its own indices, whole and not reshaped, alike in all loops and products"},
        at);
 }

@@ -7,6 +7,7 @@
 #include "ir/affine.hpp"
 #include "ir/zero.hpp"
 #include "layout/tile_order.hpp"
+#include "passes/note.hpp"
 
 namespace tegula::passes {
 
@@ -66,15 +67,15 @@ Reason reason_of_kind(const Copy& copy) {
   const View &from = copy.from, &to = copy.to;
   if (from.is_tile()) return {};
   if (!rows_of(to))
-    return {fmt::format("not whole rows of tile `{}` are filled", to.buffer->name),
+    return {fmt::format("not whole rows of tile {} are filled", named(*to.buffer)),
             "fill all columns of the tile, in its own order"};
   if (!is_own_shape(from))
     return {fmt::format("tensor `{}` is reshaped", from.buffer->name), "declare the tensor with that shape"};
   if (!is_zero(copy.fill))
     return {"what lies outside is filled with another value than 0", "fill with 0 and mask what is computed"};
   if (from.buffer->type != to.buffer->type)
-    return {fmt::format("{} of the tensor become {} of tile `{}`", from.buffer->type.name(), to.buffer->type.name(),
-                        to.buffer->name),
+    return {fmt::format("{} of the tensor become {} of tile {}", from.buffer->type.name(), to.buffer->type.name(),
+                        named(*to.buffer)),
             "give the tile the tensor's type, or the tensor the tile's"};
   if (from.buffer->rank() > most_dims)
     return {fmt::format("tensor `{}` has {} dimensions", from.buffer->name, from.buffer->rank()),
@@ -122,7 +123,7 @@ Planned<TensorCopy> plan_copy(const Copy& copy, bool swizzled) {
   // A transfer begins at 128 bytes. The pattern of a swizzle follows the address, so it may begin at any row.
   plan.first_row = static_cast<int>(rows->first);
   if (rows->first * plan.columns * bytes % 128 != 0)
-    return Reason{fmt::format("row {} of tile `{}` does not begin at 128 bytes", rows->first, tile.name),
+    return Reason{fmt::format("row {} of tile {} does not begin at 128 bytes", rows->first, named(tile)),
                   "fill as many rows at a time as begin at multiples of 128 bytes"};
   int axis = 0;  // the axes of the tile follow each other in the tensor
   for (const ViewDim& dim : from.dims) {
@@ -139,13 +140,13 @@ Planned<TensorCopy> plan_copy(const Copy& copy, bool swizzled) {
   plan.box.pop_back();
   for (const int extent : plan.box) {
     if (extent > most_in_box)
-      return Reason{fmt::format("{} rows of tile `{}` are more than a box has, {}", extent, tile.name, most_in_box),
+      return Reason{fmt::format("{} rows of tile {} are more than a box has, {}", extent, named(tile), most_in_box),
                     "fill it by several copies"};
   }
   if (plan.columns > most_in_box || plan.columns * bytes % box_alignment != 0)
-    return Reason{fmt::format("rows of tile `{}` have {} elements of {} bytes: a box has {} at most, and a multiple "
+    return Reason{fmt::format("rows of tile {} have {} elements of {} bytes: a box has {} at most, and a multiple "
                               "of {} bytes",
-                              tile.name, plan.columns, bytes, most_in_box, box_alignment),
+                              named(tile), plan.columns, bytes, most_in_box, box_alignment),
                   "choose the tile's columns so"};
   return plan;
 }

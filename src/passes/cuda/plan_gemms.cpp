@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "layout/tile_order.hpp"
+#include "passes/note.hpp"
 
 namespace tegula::passes {
 
@@ -64,12 +65,12 @@ Reason reason_of_types(const Gemm& gemm) {
 
 Reason reason_of_operand(const char* which, const View& view) {
   if (view.buffer->space == Space::fragment || is_matrix(view))
-    return {fmt::format("rows of operand {} `{}`, {} x {} of {}, do not fill blocks of 32, 64 or 128 bytes", which,
-                        view.buffer->name, view.buffer->extent(0), view.buffer->extent(1),
+    return {fmt::format("rows of operand {} {}, {} x {} of {}, do not fill blocks of 32, 64 or 128 bytes", which,
+                        named(*view.buffer), view.buffer->extent(0), view.buffer->extent(1),
                         view.buffer->type.name()),
             "give the tile rows of 128 bytes, or a multiple, and a multiple of eight rows"};
   const bool whole = view.buffer->rank() == 2 && view.shape.size() == 2;
-  return {fmt::format("operand {} is {} of tile `{}`", which, whole ? "a part" : "a reshaped part", view.buffer->name),
+  return {fmt::format("operand {} is {} of tile {}", which, whole ? "a part" : "a reshaped part", named(*view.buffer)),
           "give each operand a tile of its own, with its own two dimensions"};
 }
 
@@ -97,7 +98,7 @@ Reason reason_of_columns(const Gemm& gemm, std::int64_t along_n) {
 Reason reason_of_8_bits(const Gemm& gemm) {
   for (const View* operand : {&gemm.a, &gemm.b}) {
     if (operand->buffer->space == Space::fragment)
-      return {fmt::format("operand `{}` of 8 bits is in registers", operand->buffer->name),
+      return {fmt::format("operand {} of 8 bits is in registers", named(*operand->buffer)),
               "put it into a Shared tile"};
   }
   if (is_transposed(gemm.a) || !is_transposed(gemm.b))
@@ -126,8 +127,8 @@ Planned<GemmPlan> plan_wgmma(const Gemm& gemm, int threads) {
   if (!plan.a_in_registers && !is_operand(gemm.a)) return reason_of_operand("A", gemm.a);
   if (!is_operand(gemm.b)) return reason_of_operand("B", gemm.b);
   if (along_n > 1 && !can_divide(gemm.b, own))
-    return Reason{fmt::format("each of {} warp groups has {} columns of `{}`, less than a block of its rows", groups,
-                              own, gemm.b.buffer->name),
+    return Reason{fmt::format("each of {} warp groups has {} columns of tile {}, less than a block of its rows", groups,
+                              own, named(*gemm.b.buffer)),
                   fmt::format("use .threads = {}, more columns, or a tile [n, k] that is multiplied as b.T()",
                               128 * along_m)};
   plan.accumulator = layout::wgmma_accumulator(m, n, plan.parts);

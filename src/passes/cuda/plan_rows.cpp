@@ -8,6 +8,7 @@
 
 #include "ir/effects.hpp"
 #include "passes/cuda/plan_copies.hpp"
+#include "passes/note.hpp"
 
 namespace tegula::passes {
 
@@ -68,8 +69,8 @@ Reason reason_of_values(const Load& load, const Store& store) {
   const Expr& value = store.value;
   const bool converts = value->op == Op::cast && is_variable(value->args[0], load.variable);
   if (!converts) return {};
-  return {fmt::format("{} of the tensor become {} of tile `{}`", load.from.view.buffer->type.name(),
-                      store.to.view.buffer->type.name(), store.to.view.buffer->name),
+  return {fmt::format("{} of the tensor become {} of tile {}", load.from.view.buffer->type.name(),
+                      store.to.view.buffer->type.name(), named(*store.to.view.buffer)),
           "give the tile the tensor's type, or the tensor the tile's"};
 }
 
@@ -94,7 +95,7 @@ Planned<RowCopy> plan_rows(const Stmt& stmt) {
   if (!plan.load || !plan.store) return Reason{};
   const View &from = plan.load->from.view, &to = plan.store->to.view;
   const BufferPtr& tile = to.buffer;
-  if (from.is_tile() || tile->space != Space::shared || to.rank() < 2) return Reason{};
+  if (from.is_tile() || tile->space != Space::shared || to.rank() < 2 || tile->rank() < 2) return Reason{};
   if (!is_variable(plan.store->value, plan.load->variable) || from.buffer->type != tile->type)
     return reason_of_values(*plan.load, *plan.store);
   if (!has_own_shape(from))
@@ -102,12 +103,12 @@ Planned<RowCopy> plan_rows(const Stmt& stmt) {
   plan.elements = piece_bytes / tile->type.bytes();
   const VariablePtr& column = loop->index.back();
   if (!goes_over(*loop, plan.store->to))
-    return Reason{fmt::format("the loop does not go over whole rows of tile `{}`, its last index along them",
-                              tile->name),
+    return Reason{fmt::format("the loop does not go over whole rows of tile {}, its last index along them",
+                              named(*tile)),
                   "fill all columns of the tile, in its own order"};
   const std::int64_t columns = tile->extent(tile->rank() - 1);
   if (columns % plan.elements != 0)
-    return Reason{fmt::format("rows of tile `{}` have {} bytes, no multiple of {}", tile->name,
+    return Reason{fmt::format("rows of tile {} have {} bytes, no multiple of {}", named(*tile),
                               columns * tile->type.bytes(), piece_bytes),
                   fmt::format("use tiles with a multiple of {} columns", plan.elements)};
   const auto dim = row_dim(plan.load->from, column, columns, plan.elements);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "ir/effects.hpp"
 #include "ir/visit.hpp"
 #include "passes/cuda/plan_rows.hpp"
 
@@ -48,8 +49,8 @@ Reason reason_of_operands(const Gemm& gemm, const Loc& at, const RefusedTiles& r
     const RefusedTile* found = find(refused, operand->buffer);
     if (!found) continue;
     Reason reason = found->reason;
-    reason.why = fmt::format("tile `{}`, an operand of the product at {}, cannot be brought ahead: {}",
-                             operand->buffer->name, short_location(at), reason.why);
+    reason.why = fmt::format("tile {}, an operand of the product at {}, cannot be brought ahead: {}",
+                             named(*operand->buffer), short_location(at), reason.why);
     return reason;
   }
   return {"the operands of the product are not loaded in the body of its loop",
@@ -81,10 +82,35 @@ Reason reason_of_product(const Product& product, const RefusedTiles& refused) {
           product.stmt->at};
 }
 
+std::int64_t register_bytes(const Buffer& tile) { return tile.elements() * tile.type.bytes(); }
+
+// Of the fragments that are needed at the same time, at most: each from its first use to its last one.
+std::int64_t live_bytes(const Body& body) {
+  std::int64_t most = 0;
+  std::vector<std::int64_t> live(body.size());
+  for (const Stmt& s : body) {
+    const auto* declared = as<Declare>(s);
+    if (!declared || declared->tile->space != Space::fragment) continue;
+    std::size_t first = body.size(), last = 0;
+    for (std::size_t i = 0; i < body.size(); ++i) {
+      for (const Region& r : all_effects(body[i]).regions) {
+        if (r.view->buffer == declared->tile) first = std::min(first, i), last = i;
+      }
+    }
+    for (std::size_t i = first; i <= last && i < body.size(); ++i) live[i] += register_bytes(*declared->tile);
+  }
+  for (std::size_t i = 0; i < body.size(); ++i) {
+    std::int64_t inner = 0;
+    for_each_body(body[i], [&](const Body& own) { inner = std::max(inner, live_bytes(own)); });
+    most = std::max(most, live[i] + inner);
+  }
+  return most;
+}
+
 std::string bytes_of_tiles(const std::vector<BufferPtr>& tiles) {
   std::string text;
   for (const BufferPtr& tile : tiles)
-    text += fmt::format("{}`{}` {}", text.empty() ? "" : ", ", tile->name, slot_bytes(*tile));
+    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", named(*tile), slot_bytes(*tile));
   return text;
 }
 
@@ -171,7 +197,7 @@ void note_consumers(Roles& roles, const Grid& grid, const RefusedTiles& refused)
   for (const RefusedTile& own : refused) {
     if (own.is_load)
       add(roles.notes, {NoteKind::by_threads, own.reason.at,
-                        fmt::format("tile `{}` is loaded by those who compute: {}", own.tile->name, own.reason.why),
+                        fmt::format("tile {} is loaded by those who compute: {}", named(*own.tile), own.reason.why),
                         own.reason.remedy});
   }
   for_each_stmt(grid.body, [&](const Stmt& s) {
@@ -188,12 +214,13 @@ void note_consumers(Roles& roles, const Grid& grid, const RefusedTiles& refused)
 }
 
 void note_warp_groups(Roles& roles, const Grid& grid, const CudaTarget& target) {
-  if (roles.consumers != 128 || roles.fragment_registers <= most_fragment_registers) return;
+  const std::int64_t registers = live_bytes(roles.consumer) / 4 / roles.consumers;
+  if (roles.consumers != 128 || registers <= most_fragment_registers) return;
   for (const Product& product : products_of(grid)) {
     if (is_by_wgmma(product.stmt, 128, target) && !is_by_wgmma(product.stmt, 256, target)) return;
   }
   add(roles.notes, {NoteKind::one_warp_group, grid.at,
-                    fmt::format("fragments take {} registers of each of 128 threads", roles.fragment_registers),
+                    fmt::format("fragments take {} registers of each of 128 threads", registers),
                     "use .threads = 256"});
 }
 

@@ -395,7 +395,7 @@ Planned<Roles> Analysis::run() {
   make_rings(roles, candidates_);
   for (const Candidate& c : candidates_) {
     if (!roles.fills.contains(c.fills[0].get()))
-      return Reason{fmt::format("only loads read tile `{}`", c.tile->name),
+      return Reason{fmt::format("only loads read tile {}", named(*c.tile)),
                     "read the tensor where the tile is read", c.fills[0]->at};
   }
   for_each_stmt(roles.consumer, [&](const Stmt& s) {
