@@ -53,7 +53,8 @@ void explain_call(const CallTexts& texts, const std::vector<std::string>& output
   if (!outputs.empty()) throw ArgumentError("run: --explain runs nothing, so there is no output to write");
   auto call = resolve(texts);
   const auto kernels = call.op.kernels(call.inputs, call.options, call.target);
-  for (auto& kernel : kernels) fmt::print("{}", tegula::explain_call(kernel, call.target, call.inputs).text());
+  for (auto& kernel : kernels)
+    fmt::print("{}", tegula::explain_call(kernel, call.target, call.inputs).text());
 }
 
 void run(const CallTexts& texts, const std::vector<std::string>& outputs) {
@@ -85,8 +86,9 @@ void add_run(CLI::App& app) {
                       "output, file.safetensors alone all of them");
   auto explains = std::make_shared<bool>(false);
   command->add_flag(
-      "--explain", *explains, "Run nothing: print the kernels of the call, which way each takes on --target, what falls back "
-                   "to a slower one and why; no GPU is needed");
+      "--explain", *explains,
+      "Run nothing: print the kernels of the call, which way each takes on --target, what falls back "
+      "to a slower one and why; no GPU is needed");
   command->footer(
       "Inputs that are not given are those of --case, if there is one. Without --output the results are "
       "only\n"
@@ -96,9 +98,8 @@ void add_run(CLI::App& app) {
       "  tegula run attention --input q=q.npy k=k.npy v=v.npy --option causal=true --output all.safetensors\n"
       "  tegula run gemm --random a=512x64:bf16 --random b=64x32:bf16\n"
       "  tegula run gemm --random a=512x64:bf16 --random b=64x32:bf16 --target cuda --explain");
-  command->callback([texts, outputs, explains] {
-    *explains ? explain_call(*texts, *outputs) : run(*texts, *outputs);
-  });
+  command->callback(
+      [texts, outputs, explains] { *explains ? explain_call(*texts, *outputs) : run(*texts, *outputs); });
 }
 
 }  // namespace tegula::tool

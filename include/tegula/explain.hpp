@@ -13,7 +13,8 @@
 namespace tegula {
 
 struct Explanation {
-  std::string kernel;  // its name; of an operator's it states types, tiles and all else that the instance fixes
+  std::string
+      kernel;  // its name; of an operator's it states types, tiles and all else that the instance fixes
   std::string target;  // cpu, cuda, …
   // Of each grid: whether its threads have roles, what brings tiles, the instructions of its products.
   std::vector<std::string> ways;

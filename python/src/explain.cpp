@@ -26,7 +26,8 @@ std::string explain_call(const std::string& op, const nb::dict& arrays,
 }  // namespace
 
 void define_explain(nb::module_& module) {
-  module.def("explain", explain_call, nb::arg("op"), nb::arg("arrays"), nb::arg("options"), nb::arg("target"));
+  module.def("explain", explain_call, nb::arg("op"), nb::arg("arrays"), nb::arg("options"),
+             nb::arg("target"));
 }
 
 }  // namespace tegula::python

@@ -35,6 +35,7 @@ struct CudaProgram {
     bool is_persistent = false;    // as many blocks as the processors hold run all blocks of the grid
     int pair_index = -1;           // of the grid: two blocks along it are a cluster and share loads
     bool waits = false;            // for the grid before: it may be launched while that ends
+    std::string way = {};          // in words: roles, what loads, the instructions of products
 
     int cluster() const { return pair_index >= 0 ? 2 : 1; }
   };

@@ -1,4 +1,5 @@
-// What is told of calls: the way of every kernel on every target, and a note for each kind that calls can have.
+// What is told of calls: the way of every kernel on every target, and a note for each kind that calls can
+// have.
 #include "tegula/explain.hpp"
 
 #include <gtest/gtest.h>
@@ -51,24 +52,68 @@ struct CallCase {
 
 const std::vector<CallCase> call_cases{
     {"gemm", "gemm", matrices(bf16, 512, 512, 512), {}, Target::cuda(), "roles: ", ""},
-    {"gemm_on_cpu", "gemm", matrices(bf16, 512, 512, 512), {}, Target::cpu(), "compiled C++", ""},
-    {"gemm_in_interpreter", "gemm", matrices(bf16, 64, 64, 64), {}, Target::interpreter(), "the interpreter", ""},
+    {"gemm_on_cpu", "gemm", matrices(f32, 32, 64, 64), {}, Target::cpu(), "compiled C++", ""},
+    {"gemm_in_interpreter",
+     "gemm",
+     matrices(bf16, 64, 64, 64),
+     {},
+     Target::interpreter(),
+     "the interpreter",
+     ""},
     {"gemm_for_sm_80", "gemm", matrices(bf16, 512, 512, 512), {}, Target::cuda_sm80(), "1 by mma.sync", ""},
     {"gemm_emulated", "gemm", matrices(bf16, 512, 512, 512), {}, Target::emulated_sm90(), "1 by wgmma", ""},
     {"f32", "gemm", matrices(f32, 512, 512, 512), {}, Target::cuda(), "no roles", "multiply-add: "},
-    {"few_rows", "gemm", matrices(bf16, 512, 512, 512), {{"tile_m", "16"}}, Target::cuda(), "1 by mma.sync",
+    {"few_rows",
+     "gemm",
+     matrices(bf16, 512, 512, 512),
+     {{"tile_m", "16"}},
+     Target::cuda(),
+     "1 by mma.sync",
      "mma.sync: the sum has 16 rows"},
-    {"few_rows_have_no_roles", "gemm", matrices(bf16, 512, 512, 512), {{"tile_m", "16"}}, Target::cuda(), "no roles",
+    {"few_rows_have_no_roles",
+     "gemm",
+     matrices(bf16, 512, 512, 512),
+     {{"tile_m", "16"}},
+     Target::cuda(),
+     "no roles",
      "no roles: "},
-    {"converted", "gemm", matrices(e4m3, 512, 512, 512), {}, Target::cuda(), "threads load", "by threads: e4m3"},
-    {"odd_strides", "gemm",
-     with_view(matrices(bf16, 512, 512, 512), "a", Tensor::empty({512, 513}, bf16).slice(1, 0, 512)), {},
-     Target::cuda(), "threads load", "strides: `a` has strides"},
-    {"odd_begin", "gemm", with_view(matrices(bf16, 512, 512, 512), "b", Tensor::empty({520, 512}, bf16).slice(1, 0, 512).slice(0, 1, 513)),
-     {}, Target::cuda(), "roles: ", ""},
+    {"converted",
+     "gemm",
+     matrices(e4m3, 512, 512, 512),
+     {},
+     Target::cuda(),
+     "threads load",
+     "by threads: e4m3"},
+    {"odd_strides",
+     "gemm",
+     with_view(matrices(bf16, 512, 512, 512), "a", Tensor::empty({512, 513}, bf16).slice(1, 0, 512)),
+     {},
+     Target::cuda(),
+     "threads load",
+     "strides: `a` has strides"},
+    {"rows_of_a_larger_one",
+     "gemm",
+     with_view(matrices(bf16, 512, 512, 512), "b",
+               Tensor::empty({520, 512}, bf16).slice(1, 0, 512).slice(0, 1, 513)),
+     {},
+     Target::cuda(),
+     "roles: ",
+     ""},
     {"attention", "attention", heads(bf16, 1024, 128), {{"causal", "true"}}, Target::cuda(), "roles: ", ""},
-    {"attention_packed", "attention", packed(bf16, 1024, 128), {}, Target::cuda(), "roles: ", "by threads: where a limit"},
-    {"attention_f32", "attention", heads(f32, 512, 64), {}, Target::cuda(), "by multiply-add", "through shared memory: "},
+    {"attention_packed",
+     "attention",
+     packed(bf16, 1024, 128),
+     {},
+     Target::cuda(),
+     "roles: ",
+     "by threads: where a limit"},
+    {"attention_f32",
+     "attention",
+     heads(f32, 512, 64),
+     {},
+     Target::cuda(),
+     "by multiply-add",
+     "through shared memory: "},
     {"gradients", "attention_backward", heads(bf16, 1024, 128, true), {}, Target::cuda(), "roles: ", ""},
 };
 
@@ -100,7 +145,8 @@ INSTANTIATE_TEST_SUITE_P(Calls, ExplainedCall, ::testing::ValuesIn(call_cases),
 TEST(Explain, SaysOfAKernelWhatItsFunctionSays) {
   const lang::Kernel kernel = lang::kernel("wide_product", [] {
     using namespace lang;
-    lang::Tensor a = input("a", {96, 64}, bf16), b = input("b", {64, 64}, bf16), c = output("c", {96, 64}, f32);
+    lang::Tensor a = input("a", {96, 64}, bf16), b = input("b", {64, 64}, bf16),
+                 c = output("c", {96, 64}, f32);
     grid(1, [&](Index) {
       Shared x({96, 64}, bf16), y({64, 64}, bf16);
       Fragment sum({96, 64}, f32, 0);
@@ -123,9 +169,11 @@ TEST(Explain, SaysOfAKernelWhatItsFunctionSays) {
 
 TEST(Explain, RefusesWhatTheCallRefuses) {
   EXPECT_ERROR(ArgumentError, "there is no operator 'gem'", explain("gem", {}));
-  EXPECT_ERROR(ArgumentError, "gemm needs the input 'b'", explain("gemm", {{"a", Tensor::empty({2, 2}, f32)}}));
+  EXPECT_ERROR(ArgumentError, "gemm needs the input 'b'",
+               explain("gemm", {{"a", Tensor::empty({2, 2}, f32)}}));
   EXPECT_ERROR(ArgumentError, "gemm has no option", explain("gemm", matrices(f32, 4, 4, 4), {{"tile", "3"}}));
-  EXPECT_ERROR(ArgumentError, "inner extent", explain("gemm", {{"a", Tensor::empty({2, 3}, f32)}, {"b", Tensor::empty({2, 3}, f32)}}));
+  EXPECT_ERROR(ArgumentError, "inner extent",
+               explain("gemm", {{"a", Tensor::empty({2, 3}, f32)}, {"b", Tensor::empty({2, 3}, f32)}}));
 }
 
 }  // namespace

@@ -32,7 +32,7 @@ Observer dumper(std::string target) {
   const auto where = environment(Variable::dump);
   if (!where) return {};
   return [where = *where, target = std::move(target), number = 0](const Pass& pass, const ir::Kernel& before,
-                                              const ir::Kernel& after) mutable {
+                                                                  const ir::Kernel& after) mutable {
     ++number;
     const std::string text = ir::print(after);
     if (text == ir::print(before)) return;

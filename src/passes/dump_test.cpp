@@ -53,6 +53,17 @@ TEST_F(Dump, HoldsEveryPassThatChangedTheKernel) {
   EXPECT_FALSE(names.contains("product.sm_90.2.simplify.ir"));  // had nothing to do
 }
 
+TEST_F(Dump, HoldsTheNotesOfACompiledKernel) {
+  const TemporaryDirectory directory;
+  ::setenv("TEGULA_DUMP", directory.path().c_str(), 1);
+  const Function function = compile(product(), tegula::Target::emulated_sm90());
+  std::string text;
+  for (const std::string& note : function.notes()) text += note + "\n";
+  EXPECT_NE(text.find("dump_test.cpp:"), std::string::npos) << text;
+  std::ifstream file(directory.path() + "/product.emulated_sm_90.notes");
+  EXPECT_EQ(std::string(std::istreambuf_iterator<char>(file), {}), text);
+}
+
 TEST_F(Dump, RefusesWhatIsNoDirectory) {
   ::setenv("TEGULA_DUMP", "/dev/null/nowhere", 1);
   EXPECT_THROW(for_cuda(*product().ir(), {90}), ArgumentError);

@@ -10,9 +10,11 @@ namespace {
 // In the order of the enumeration.
 constexpr NoteInfo table[] = {
     {NoteKind::no_roles, "no roles",
-     "all threads of a block load, then multiply: loads are not brought ahead, loops have one stage, `.stages` "
+     "all threads of a block load, then multiply: loads are not brought ahead, loops have one stage, "
+     "`.stages` "
      "is not followed",
-     "a loop over tiles as `pipelined` with the loads and the product in its body, no branch, exit or assertion "
+     "a loop over tiles as `pipelined` with the loads and the product in its body, no branch, exit or "
+     "assertion "
      "around or between them, and a number of steps that is known before it begins"},
     {NoteKind::stages, "stages", "a loop has fewer tiles on their way than `.stages` asks for, or one",
      "smaller tiles, or as many stages as there is room for"},
@@ -24,7 +26,8 @@ constexpr NoteInfo table[] = {
      "sums of 64 rows for a warp group; operands that are whole tiles, or fragments with all their columns"},
     {NoteKind::multiply_add, "multiply-add", "a product is done without tensor cores",
      "operands of bf16, f16 or fp8"},
-    {NoteKind::by_threads, "by threads", "threads bring a tile that the copy engine could, or wait for its rows",
+    {NoteKind::by_threads, "by threads",
+     "threads bring a tile that the copy engine could, or wait for its rows",
      "the tensor's own type and shape, whole rows of the tile, windows that no limit cuts"},
     {NoteKind::by_elements, "by elements", "rows of a tile are brought one element at a time",
      "rows of 16 bytes or a multiple that begin at multiples of 16 bytes, along the tensor's last dimension"},
@@ -37,7 +40,8 @@ constexpr NoteInfo table[] = {
      "a tensor of the call lies as the copy engine cannot take it: the whole kernel runs without that engine",
      "a copy whose rows begin at multiples of 16 bytes, elements of a row side by side"},
     {NoteKind::large_tiles, "large tiles",
-     "on the CPU: the tiles of a block move to memory and back, because they are larger than half of a core's "
+     "on the CPU: the tiles of a block move to memory and back, because they are larger than half of a "
+     "core's "
      "second-level cache",
      "smaller tiles"},
 };

@@ -1,5 +1,6 @@
 // What the compiler did in a slower way than a program could expect: decided where a plan is made, collected
-// with the program, written down in one form for Function::notes(), `tegula show --resources` and TEGULA_DUMP.
+// with the program, written down in one form for Function::notes(), `tegula show --resources` and
+// TEGULA_DUMP.
 #pragma once
 #include <cstdint>
 #include <span>

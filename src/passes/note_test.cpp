@@ -16,7 +16,8 @@ TEST(Note, ThePageHasEveryKind) {
   int position = 0;
   for (const NoteInfo& row : note_kinds()) {
     EXPECT_EQ(static_cast<int>(row.kind), position++);
-    EXPECT_NE(text.find(fmt::format("| {} | {} | {} |\n", row.name, row.meaning, row.remedy)), std::string::npos)
+    EXPECT_NE(text.find(fmt::format("| {} | {} | {} |\n", row.name, row.meaning, row.remedy)),
+              std::string::npos)
         << row.name;
   }
 }

@@ -102,11 +102,12 @@ std::vector<passes::Note> notes_of(const ir::Kernel& kernel, const codegen::CpuP
   for (std::size_t i = 0; i < program.blocks.size(); ++i) {
     const std::size_t bytes = program.blocks[i].scratch_bytes;
     if (bytes <= room) continue;
-    add(result, {passes::NoteKind::large_tiles, kernel.grids[i].at,
-                 fmt::format("the tiles of a block take {} KiB, more than half of the {} KiB of a core's second "
-                             "cache, and move to memory and back",
-                             bytes >> 10, 2 * room >> 10),
-                 "make them smaller"});
+    add(result,
+        {passes::NoteKind::large_tiles, kernel.grids[i].at,
+         fmt::format("the tiles of a block take {} KiB, more than half of the {} KiB of a core's second "
+                     "cache, and move to memory and back",
+                     bytes >> 10, 2 * room >> 10),
+         "make them smaller"});
   }
   return result;
 }

@@ -44,8 +44,8 @@ std::optional<std::int64_t> environment_integer(Variable variable, std::int64_t 
 // The value as a number of bytes with an optional suffix K, M, G or T (powers of 1024).
 std::optional<std::uint64_t> environment_bytes(Variable variable);
 
-// What TEGULA_TARGET says that Target::automatic() stands for; nothing if it is unset or says `automatic`. Another
-// name is an ArgumentError that lists the names.
+// What TEGULA_TARGET says that Target::automatic() stands for; nothing if it is unset or says `automatic`.
+// Another name is an ArgumentError that lists the names.
 std::optional<Target> environment_target();
 
 }  // namespace tegula

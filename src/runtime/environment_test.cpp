@@ -78,13 +78,16 @@ TEST(Environment, TargetsHaveTheNamesOfTheirFunctions) {
     EXPECT_EQ(Target::named(name), target) << name;
     EXPECT_NE(info(Variable::target).meaning.find(name), std::string_view::npos) << name;
   }
-  for (const auto& none : {std::optional<std::string>(), std::optional<std::string>(""), std::optional<std::string>("automatic")}) {
+  for (const auto& none : {std::optional<std::string>(), std::optional<std::string>(""),
+                           std::optional<std::string>("automatic")}) {
     const ScopedVariable variable(Variable::target, none);
     EXPECT_FALSE(environment_target());
   }
   for (const char* bad : {"gpu", "CPU", "auto", "cuda:sm_80", " cpu"}) {
     const ScopedVariable variable(Variable::target, bad);
-    EXPECT_ERROR(ArgumentError, "must be one of automatic, interpreter, cpu, cuda, cuda_sm80, emulated and emulated_sm90", environment_target());
+    EXPECT_ERROR(ArgumentError,
+                 "must be one of automatic, interpreter, cpu, cuda, cuda_sm80, emulated and emulated_sm90",
+                 environment_target());
   }
 }
 

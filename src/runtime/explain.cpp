@@ -2,12 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-
 #include "codegen/cuda_program.hpp"
-#include "ir/visit.hpp"
-#include "passes/cuda/cuda_passes.hpp"
-#include "passes/cuda/specialize_roles.hpp"
 #include "runtime/cpu_executor.hpp"
 #include "runtime/executable.hpp"
 
@@ -43,53 +38,13 @@ std::vector<passes::Note> notes_on_strides(const Signature& signature, const cod
     const auto given = tensors.find(buffer.name);
     const std::string why = given == tensors.end() ? "" : reason_of_strides(given->second.ref());
     if (why.empty()) return;
-    add(notes, {passes::NoteKind::strides, buffer.at,
-                fmt::format("`{}` {}, so threads bring all tiles", buffer.name, why), "pass a contiguous copy"});
+    add(notes,
+        {passes::NoteKind::strides, buffer.at,
+         fmt::format("`{}` {}, so threads bring all tiles", buffer.name, why), "pass a contiguous copy"});
   };
   for (const auto& map : program.maps) check(map.tensor);
   for (const int slot : program.aligned) check(slot);
   return notes;
-}
-
-std::string loads_of(const passes::Roles& roles) {
-  if (roles.one_loader) return "one thread loads by the copy engine";
-  const bool by_rows = std::all_of(roles.rings.begin(), roles.rings.end(), [](auto& ring) { return ring.by_rows; });
-  if (by_rows) return "threads load rows in pieces of 16 bytes";
-  return roles.copies.empty() ? "threads load" : "the copy engine and threads load";
-}
-
-std::string products_of(const ir::Body& body, int threads, const passes::CudaTarget& target) {
-  constexpr const char* names[] = {"multiply-add", "mma.sync", "wgmma"};
-  int counts[3] = {};
-  ir::for_each_stmt(body, [&](const ir::Stmt& s) {
-    const auto* gemm = ir::as<ir::Gemm>(s);
-    if (gemm) ++counts[static_cast<int>(passes::plan_gemm(*gemm, threads, target).instruction)];
-  });
-  std::string text;
-  for (int i = 2; i >= 0; --i) {
-    if (counts[i] > 0) text += fmt::format("{}{} by {}", text.empty() ? "; products: " : ", ", counts[i], names[i]);
-  }
-  return text;
-}
-
-std::string slots_of(const passes::Roles& roles) {
-  std::string text;
-  for (const passes::RingPlan& ring : roles.rings) {
-    text += text.empty() ? "; slots:" : ",";
-    for (const ir::BufferPtr& tile : ring.tiles) text += " " + tile->name;
-    text += fmt::format(" {}", ring.depth);
-  }
-  return text;
-}
-
-std::string way_of(const ir::Grid& grid, const codegen::CudaProgram::Kernel& printed,
-                   const passes::CudaTarget& target) {
-  const std::string size = fmt::format("{}: {} threads, {} bytes of shared memory", printed.function, printed.threads,
-                                       printed.shared_bytes);
-  const auto roles = passes::specialize_roles(grid, target);
-  if (!roles) return size + "; no roles" + products_of(grid.body, grid.hints.threads, target);
-  return fmt::format("{}; roles: {} warp groups compute, {}{}{}", size, roles->consumers / 128, loads_of(*roles),
-                     products_of(grid.body, roles->consumers, target), slots_of(*roles));
 }
 
 void explain_on_gpu(Explanation& result, const Signature& signature, passes::CudaTarget target,
@@ -100,9 +55,9 @@ void explain_on_gpu(Explanation& result, const Signature& signature, passes::Cud
     target.copy_engine = false;
     program = codegen::print_cuda(signature, target);
   }
-  const ir::Kernel lowered = passes::for_cuda(signature.kernel(), target);
-  for (std::size_t i = 0; i < lowered.grids.size(); ++i)
-    result.ways.push_back(way_of(lowered.grids[i], program.kernels[i], target));
+  for (const auto& grid : program.kernels)
+    result.ways.push_back(fmt::format("{}: {} threads, {} bytes of shared memory; {}", grid.function,
+                                      grid.threads, grid.shared_bytes, grid.way));
   result.notes = passes::format(strides);
   for (const std::string& note : passes::format(program.notes)) result.notes.push_back(note);
 }

@@ -60,7 +60,8 @@ TEST(Function, TargetOfTheEnvironmentFindsWhatIsComputedSilently) {
   const lang::Kernel outside = lang::kernel("outside", [] {
     lang::Tensor Y = lang::output("Y", {4}, f32);
     lang::grid(1, [&](lang::Index) {
-      lang::Shared tile({4}, f32, 1);
+      lang::Shared tile({4}, f32);
+      lang::parallel(4, [&](lang::Index i) { tile(i) = 1; });
       lang::parallel(4, [&](lang::Index i) { Y(i) = tile(i + 1); });
     });
   });

@@ -20,8 +20,8 @@ struct Exception {
   const char* reason;
 };
 
-const std::vector<NoteKind> without_wgmma{NoteKind::no_roles, NoteKind::mma_sync}, in_f32{
-    NoteKind::no_roles, NoteKind::multiply_add, NoteKind::through_shared_memory};
+const std::vector<NoteKind> without_wgmma{NoteKind::no_roles, NoteKind::mma_sync},
+    in_f32{NoteKind::no_roles, NoteKind::multiply_add, NoteKind::through_shared_memory};
 
 const std::vector<Exception> exceptions{
     {"gemm_f32", "", in_f32, "f32 is multiplied in f32"},
@@ -32,8 +32,10 @@ const std::vector<Exception> exceptions{
     {"", "varlen", {NoteKind::by_threads}, "rows behind the end of a sequence are those of the next one"},
     {"block_sparse", "direct", {NoteKind::by_threads}, "a block of queries ends within a tile of 64 rows"},
     {"block_sparse", "_backward", {NoteKind::through_shared_memory}, "one sum a row, once a block"},
-    {"attention_backward", "_d192_", without_wgmma, "gradients of 192 features do not fit registers by 64 rows"},
-    {"attention_backward", "_d256_", without_wgmma, "gradients of 256 features do not fit registers by 64 rows"},
+    {"attention_backward", "_d192_", without_wgmma,
+     "gradients of 192 features do not fit registers by 64 rows"},
+    {"attention_backward", "_d256_", without_wgmma,
+     "gradients of 256 features do not fit registers by 64 rows"},
     {"block_sparse", "_d192_", without_wgmma, "gradients of 192 features do not fit registers by 64 rows"},
     {"block_sparse", "_d256_", without_wgmma, "gradients of 256 features do not fit registers by 64 rows"},
     {"block_sparse", "_b128x1_", without_wgmma, "16 single keys are multiplied at a time"},

@@ -44,7 +44,9 @@ class CudaGridPrinter {
 
   // ---- what is done in a slower way (print_notes.cpp)
   void note(passes::NoteKind kind, const passes::Reason& reason, const Loc& at);
-  void note_hints(const ir::Grid& grid, bool has_roles);
+  void note_hints(const ir::Grid& grid, const passes::Roles* roles);
+  // Null: no roles.
+  std::string way_of(const ir::Body& body, const passes::Roles* roles) const;
   void note_gemm(const ir::Gemm& n, const passes::GemmPlan& plan, const Loc& at);
   void note_conversion(const ir::Buffer& fragment, const std::string& why, const Loc& at);
 

@@ -1,5 +1,5 @@
-// Every way in which a grid falls back has a note with the user's line and the remedy; the same program, mended
-// as the remedy says, has none; and shipped kernels have none but those of the list.
+// Every way in which a grid falls back has a note with the user's line and the remedy; the same program,
+// mended as the remedy says, has none; and shipped kernels have none but those of the list.
 #include <gtest/gtest.h>
 
 #include "codegen/cuda_program.hpp"
@@ -23,12 +23,12 @@ struct Product {
 };
 
 // `step` declares and fills tiles and multiplies them.
-using Step = std::function<void(const Tensor& a, const Tensor& b, const Expr& row, const Expr& column, const Expr& k,
-                                Fragment& sum)>;
+using Step = std::function<void(const Tensor& a, const Tensor& b, const Expr& row, const Expr& column,
+                                const Expr& k, Fragment& sum)>;
 using Loop = std::function<void(const Expr& steps, const std::function<void(Expr)>& step)>;
 
-void multiply(const Product& p, const Tensor& a, const Tensor& b, const Expr& row, const Expr& column, const Expr& k,
-              Fragment& sum) {
+void multiply(const Product& p, const Tensor& a, const Tensor& b, const Expr& row, const Expr& column,
+              const Expr& k, Fragment& sum) {
   Shared x({p.m, p.k}, p.type), y({p.k, p.n}, p.type);
   lang::copy(a.at(row, k), x);
   lang::copy(b.at(k, column), y);
@@ -55,14 +55,15 @@ Loop pipelined_loop(PipelineOptions options = {}) {
 }
 
 Step step_of(const Product& p) {
-  return [p](const Tensor& a, const Tensor& b, const Expr& row, const Expr& column, const Expr& k, Fragment& sum) {
-    multiply(p, a, b, row, column, k, sum);
-  };
+  return [p](const Tensor& a, const Tensor& b, const Expr& row, const Expr& column, const Expr& k,
+             Fragment& sum) { multiply(p, a, b, row, column, k, sum); };
 }
 
 lang::Kernel plain(const Product& p) { return product(p, pipelined_loop(p.loop), step_of(p)); }
 lang::Kernel in_loop(const Loop& loop) { return product({}, loop, step_of({})); }
-lang::Kernel with_step(const Step& step, const Product& p = {}) { return product(p, pipelined_loop(p.loop), step); }
+lang::Kernel with_step(const Step& step, const Product& p = {}) {
+  return product(p, pipelined_loop(p.loop), step);
+}
 
 struct NoteCase {
   std::string name;
@@ -84,10 +85,11 @@ lang::Kernel under_a_branch() {
 lang::Kernel with_while() {
   return in_loop([](const Expr& steps, const std::function<void(Expr)>& step) {
     Var outer = 0;
-    loop_while([&] { return outer < 2; }, [&] {
-      pipelined(steps, [&](Index i) { step(i); });
-      outer = outer + 1;
-    });
+    loop_while([&] { return outer < 2; },
+               [&] {
+                 pipelined(steps, [&](Index i) { step(i); });
+                 outer = outer + 1;
+               });
   });
 }
 
@@ -130,16 +132,23 @@ lang::Kernel made(bool one) {
   });
 }
 
-lang::Kernel asserting(bool in_front) {
-  return kernel("asserting", [=] {
+// An assertion, or an exit, at each step or in front of all loads.
+lang::Kernel leaving(bool exits, bool in_front) {
+  const auto leave = [=](const Expr& holds) {
+    if (exits)
+      exit_if(!holds);
+    else
+      assert_that(holds, "a limit");
+  };
+  return kernel("leaving", [=] {
     Dim M("M");
     Tensor A = input("A", {M, 64}, bf16), B = input("B", {64, 128}, bf16), C = output("C", {M, 128}, f32);
     Expr limit = scalar("limit", i32);
     grid(ceildiv(M, 128), [&](Index y) {
       Fragment sum({128, 128}, f32, 0);
-      if (in_front) assert_that(limit > 0, "a limit");
+      if (in_front) leave(limit > 0);
       pipelined(4, [&](Index i) {
-        if (!in_front) assert_that(limit > i, "a limit");
+        if (!in_front) leave(limit > i);
         Shared x({128, 64}, bf16), w({64, 128}, bf16);
         lang::copy(A.at(y * 128, 0), x);
         lang::copy(B, w);
@@ -169,6 +178,27 @@ lang::Kernel chasing(bool own) {
         }
         lang::gemm(x, w, sum);
       });
+      lang::copy(sum, C);
+    });
+  });
+}
+
+// Sums of columns, tile by tile of shared memory or of registers.
+lang::Kernel sums(bool registers) {
+  return kernel("sums", [=] {
+    Dim M("M");
+    Tensor A = input("A", {M, 128}, f32), C = output("C", {128}, f32);
+    grid(1, [&](Index) {
+      Fragment sum({128}, f32, 0);
+      if (registers) {
+        serial(ceildiv(M, 64), [&](Index i) { reduce_sum(load(A.at(i * 64, 0), {64, 128}), sum, 0); });
+      } else {
+        pipelined(ceildiv(M, 64), {.stages = 3}, [&](Index i) {
+          Shared x({64, 128}, f32);
+          lang::copy(A.at(i * 64, 0), x);
+          reduce_sum(x, sum, 0);
+        });
+      }
       lang::copy(sum, C);
     });
   });
@@ -302,14 +332,36 @@ lang::Kernel turned(bool own) {
   });
 }
 
+// Operand A from registers, of 64 or of 128 rows on two warp groups.
+lang::Kernel from_registers(int rows) {
+  const Product p{.m = rows, .grid = {.threads = 256}};
+  return with_step(
+      [=](const Tensor& a, const Tensor& b, const Expr& row, const Expr& column, const Expr& k,
+          Fragment& sum) {
+        Shared y({64, 128}, bf16);
+        lang::copy(b.at(k, column), y);
+        Fragment x = load(a.at(row, k), {rows, 64});
+        lang::gemm(x, y, sum);
+      },
+      p);
+}
+
 const std::vector<NoteCase> note_cases{
     {"branch", NoteKind::no_roles, "branch stands around the step", under_a_branch, usual},
     {"while", NoteKind::no_roles, "`loop_while`", with_while, usual},
     {"break", NoteKind::no_roles, "`break_if`", with_break, usual},
-    {"serial", NoteKind::no_roles, "not pipelined", [] { return serially(false); }, [] { return serially(true); }},
-    {"no_loop", NoteKind::no_roles, "stands in no loop", [] { return once(false); }, [] { return once(true); }},
-    {"both_made", NoteKind::no_roles, "made from fragments", [] { return made(false); }, [] { return made(true); }},
-    {"assertion", NoteKind::no_roles, "assertion", [] { return asserting(false); }, [] { return asserting(true); }},
+    {"serial", NoteKind::no_roles, "not pipelined", [] { return serially(false); },
+     [] { return serially(true); }},
+    {"no_loop", NoteKind::no_roles, "stands in no loop", [] { return once(false); },
+     [] { return once(true); }},
+    {"both_made", NoteKind::no_roles, "made from fragments", [] { return made(false); },
+     [] { return made(true); }},
+    {"assertion", NoteKind::no_roles, "assertion", [] { return leaving(false, false); },
+     [] { return leaving(false, true); }},
+    {"exit", NoteKind::no_roles, "`exit_if`", [] { return leaving(true, false); },
+     [] { return leaving(true, true); }},
+    {"no_product", NoteKind::no_roles, "no product stands", [] { return sums(false); },
+     [] { return sums(true); }},
     {"depends", NoteKind::no_roles, "depends on what is computed", [] { return chasing(false); },
      [] { return chasing(true); }},
     {"stages", NoteKind::stages, ".stages = 9 became", [] { return plain({.loop = {.stages = 9}}); }, usual},
@@ -319,24 +371,33 @@ const std::vector<NoteCase> note_cases{
     {"rows", NoteKind::mma_sync, "96 rows", [] { return plain({.m = 96}); }, usual},
     {"threads", NoteKind::mma_sync, "192 threads", [] { return with_hints({.threads = 192}); }, usual},
     {"depth", NoteKind::mma_sync, "no multiple of 16", [] { return plain({.k = 24}); }, usual},
-    {"columns", NoteKind::mma_sync, "no multiple of eight each", [] { return plain({.m = 64, .n = 72, .grid = {.threads = 256}}); },
+    {"columns", NoteKind::mma_sync, "no multiple of eight each",
+     [] { return plain({.m = 64, .n = 72, .grid = {.threads = 256}}); },
      [] { return plain({.m = 64, .n = 128, .grid = {.threads = 256}}); }},
     {"part", NoteKind::mma_sync, "a part of tile `", [] { return part(false); }, [] { return part(true); }},
-    {"reshaped", NoteKind::mma_sync, "reshaped", [] { return reshaped(false); }, [] { return reshaped(true); }},
+    {"reshaped", NoteKind::mma_sync, "reshaped", [] { return reshaped(false); },
+     [] { return reshaped(true); }},
     {"few_columns", NoteKind::mma_sync, "32 columns", [] { return narrow(256); }, [] { return narrow(128); }},
-    {"f32", NoteKind::multiply_add, "do not multiply f32", [] { return plain({.type = f32, .k = 32}); }, usual},
+    {"f32", NoteKind::multiply_add, "do not multiply f32", [] { return plain({.type = f32, .k = 32}); },
+     usual},
     {"odd_columns", NoteKind::multiply_add, "multiple of eight", [] { return plain({.n = 36}); }, usual},
     {"types", NoteKind::by_threads, "f16 of the tensor become bf16", [] { return converting(bf16); },
      [] { return converting(f16); }},
     {"limits", NoteKind::by_threads, "limit of the window", [] { return limited(true); },
      [] { return limited(false); }},
-    {"gather", NoteKind::by_elements, "multiple of 8", [] { return gathered(false); }, [] { return gathered(true); }},
-    {"order", NoteKind::through_shared_memory, "fragment `", [] { return turned(false); }, [] { return turned(true); }},
+    {"gather", NoteKind::by_elements, "multiple of 8", [] { return gathered(false); },
+     [] { return gathered(true); }},
+    {"order", NoteKind::through_shared_memory, "fragment `", [] { return turned(false); },
+     [] { return turned(true); }},
+    {"moved", NoteKind::through_shared_memory, "operand A is needed by 2 parts",
+     [] { return from_registers(64); }, [] { return from_registers(128); }},
     {"cluster", NoteKind::hint, ".cluster = 2", [] { return with_hints({.cluster = 2}); }, usual},
     {"pack", NoteKind::hint, ".pack = 2", [] { return with_hints({.pack = 2}); }, usual},
     {"persistent", NoteKind::hint, ".persistent",
      [] { return plain({.type = f32, .k = 32, .grid = {.persistent = true}}); },
      [] { return with_hints({.persistent = true}); }},
+    {"blocks", NoteKind::hint, ".blocks_per_processor = 4 became",
+     [] { return with_hints({.blocks_per_processor = 4}); }, usual},
     {"swap", NoteKind::hint, ".swap", [] { return with_gemm_options({.swap = true}); }, usual},
     {"from_registers", NoteKind::hint, ".from_registers",
      [] { return with_gemm_options({.from_registers = true}); }, usual},

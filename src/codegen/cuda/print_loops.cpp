@@ -149,7 +149,8 @@ void CudaGridPrinter::elements(const For& n, const Stmt& s) {
     const SharedTile tile = stage(buffer->name, buffer->elements(), buffer->type);
     to_shared(fragments_.at(buffer.get()), buffer->type, tile, s->at);
     shared_[buffer.get()] = tile;
-    note_conversion(*buffer, "the loop reads or writes it in another order than its threads hold it in", s->at);
+    note_conversion(*buffer, "the loop reads or writes it in another order than its threads hold it in",
+                    s->at);
   }
   const Facts before = facts_;
   if (layout)

@@ -141,7 +141,8 @@ std::string CudaGridPrinter::print_roles(const Grid& grid, const passes::Roles& 
   text += "  } else {\n    // ---- producer\n" + producer(grid, schedule) + "  }\n";
 
   const int threads = roles.consumers + roles.producers;
-  program_.kernels.push_back({function, threads, shared_bytes(grid), true, roles.pair_index, has_waits()});
+  program_.kernels.push_back({function, threads, shared_bytes(grid), true, roles.pair_index, has_waits(),
+                              way_of(roles.consumer, &roles)});
   roles_ = nullptr;
   return fmt::format(
       "extern \"C\" __global__ void __launch_bounds__({}, {}) {}(const __grid_constant__ Call call) {{  // "

@@ -82,7 +82,7 @@ std::string CudaGridPrinter::print(const Grid& grid) {
     }
   });
   const auto roles = passes::specialize_roles(grid, target_);
-  note_hints(grid, roles.has_value());
+  note_hints(grid, roles ? &*roles : nullptr);
   if (roles) return print_roles(grid, *roles);
   note(passes::NoteKind::no_roles, roles.reason(), grid.at);
   find_packed(grid.body);
@@ -93,8 +93,11 @@ std::string CudaGridPrinter::print(const Grid& grid) {
   end_of_block();
   const std::size_t bytes = shared_bytes(grid);
   const std::string function = fmt::format("{}_{}", signature_.kernel().name, number_);
-  program_.kernels.push_back(
-      {.function = function, .threads = team_.threads, .shared_bytes = bytes, .waits = has_waits()});
+  program_.kernels.push_back({.function = function,
+                              .threads = team_.threads,
+                              .shared_bytes = bytes,
+                              .waits = has_waits(),
+                              .way = way_of(grid.body, nullptr)});
   return fmt::format(
       "extern \"C\" __global__ void __launch_bounds__({}) {}(const __grid_constant__ Call call) {{  // {}\n"
       "  extern __shared__ __align__(1024) unsigned char shared_memory[];\n{}}}\n",

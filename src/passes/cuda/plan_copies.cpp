@@ -74,8 +74,8 @@ Reason reason_of_kind(const Copy& copy) {
   if (!is_zero(copy.fill))
     return {"what lies outside is filled with another value than 0", "fill with 0 and mask what is computed"};
   if (from.buffer->type != to.buffer->type)
-    return {fmt::format("{} of the tensor become {} of tile {}", from.buffer->type.name(), to.buffer->type.name(),
-                        named(*to.buffer)),
+    return {fmt::format("{} of the tensor become {} of tile {}", from.buffer->type.name(),
+                        to.buffer->type.name(), named(*to.buffer)),
             "give the tile the tensor's type, or the tensor the tile's"};
   if (from.buffer->rank() > most_dims)
     return {fmt::format("tensor `{}` has {} dimensions", from.buffer->name, from.buffer->rank()),
@@ -84,8 +84,9 @@ Reason reason_of_kind(const Copy& copy) {
 }
 
 Reason reason_of_order(const View& tensor) {
-  return {fmt::format("the tile's axes do not follow each other in tensor `{}`, with its last dimension at the end",
-                      tensor.buffer->name),
+  return {fmt::format(
+              "the tile's axes do not follow each other in tensor `{}`, with its last dimension at the end",
+              tensor.buffer->name),
           "copy it as it lies and transpose where it is used: gemm(a.T(), …)"};
 }
 
@@ -93,16 +94,18 @@ Reason reason_of_order(const View& tensor) {
 Reason reason_of_clipping(const View& from) {
   for (std::size_t d = 0; d < from.dims.size(); ++d) {
     const ViewDim& dim = from.dims[d];
-    if (dim.axis >= 0 && ((dim.low && !is_constant(dim.low, 0)) || (dim.high && !equal(dim.high, from.shape[d]))))
+    if (dim.axis >= 0 &&
+        ((dim.low && !is_constant(dim.low, 0)) || (dim.high && !equal(dim.high, from.shape[d]))))
       return {fmt::format("where a limit of the window cuts dimension {} of `{}`, threads copy the tile", d,
                           from.buffer->name),
               "let rows behind the limit come along and mask what is computed of them"};
   }
   if (begins_aligned(from)) return {};
-  return {fmt::format("where a box would not begin at {} bytes along the last dimension of `{}`, threads copy it",
-                      box_alignment, from.buffer->name),
-          fmt::format("begin at multiples of {} elements, and say so: `index * {}`", aligned_elements(from),
-                      aligned_elements(from))};
+  return {
+      fmt::format("where a box would not begin at {} bytes along the last dimension of `{}`, threads copy it",
+                  box_alignment, from.buffer->name),
+      fmt::format("begin at multiples of {} elements, and say so: `index * {}`", aligned_elements(from),
+                  aligned_elements(from))};
 }
 
 }  // namespace
@@ -140,14 +143,16 @@ Planned<TensorCopy> plan_copy(const Copy& copy, bool swizzled) {
   plan.box.pop_back();
   for (const int extent : plan.box) {
     if (extent > most_in_box)
-      return Reason{fmt::format("{} rows of tile {} are more than a box has, {}", extent, named(tile), most_in_box),
-                    "fill it by several copies"};
+      return Reason{
+          fmt::format("{} rows of tile {} are more than a box has, {}", extent, named(tile), most_in_box),
+          "fill it by several copies"};
   }
   if (plan.columns > most_in_box || plan.columns * bytes % box_alignment != 0)
-    return Reason{fmt::format("rows of tile {} have {} elements of {} bytes: a box has {} at most, and a multiple "
-                              "of {} bytes",
-                              named(tile), plan.columns, bytes, most_in_box, box_alignment),
-                  "choose the tile's columns so"};
+    return Reason{
+        fmt::format("rows of tile {} have {} elements of {} bytes: a box has {} at most, and a multiple "
+                    "of {} bytes",
+                    named(tile), plan.columns, bytes, most_in_box, box_alignment),
+        "choose the tile's columns so"};
   return plan;
 }
 

@@ -57,20 +57,22 @@ Reason reason_of_types(const Gemm& gemm) {
   const DType type = gemm.a.buffer->type;
   if (has_tensor_cores(type)) return {};
   return {fmt::format("tensor cores do not multiply {}", type.name()),
-          type.is_floating() ? "convert the operands to bf16 or f16 where that is exact enough: `.to(bf16)`, or "
-                               "a tensor of that type"
-                             : "convert the operands to f16, which holds integers up to 2048 exactly, and sum in "
-                               "f32"};
+          type.is_floating()
+              ? "convert the operands to bf16 or f16 where that is exact enough: `.to(bf16)`, or "
+                "a tensor of that type"
+              : "convert the operands to f16, which holds integers up to 2048 exactly, and sum in "
+                "f32"};
 }
 
 Reason reason_of_operand(const char* which, const View& view) {
   if (view.buffer->space == Space::fragment || is_matrix(view))
-    return {fmt::format("rows of operand {} {}, {} x {} of {}, do not fill blocks of 32, 64 or 128 bytes", which,
-                        named(*view.buffer), view.buffer->extent(0), view.buffer->extent(1),
+    return {fmt::format("rows of operand {} {}, {} x {} of {}, do not fill blocks of 32, 64 or 128 bytes",
+                        which, named(*view.buffer), view.buffer->extent(0), view.buffer->extent(1),
                         view.buffer->type.name()),
             "give the tile rows of 128 bytes, or a multiple, and a multiple of eight rows"};
   const bool whole = view.buffer->rank() == 2 && view.shape.size() == 2;
-  return {fmt::format("operand {} is {} of tile {}", which, whole ? "a part" : "a reshaped part", named(*view.buffer)),
+  return {fmt::format("operand {} is {} of tile {}", which, whole ? "a part" : "a reshaped part",
+                      named(*view.buffer)),
           "give each operand a tile of its own, with its own two dimensions"};
 }
 
@@ -91,8 +93,10 @@ Reason reason_of_columns(const Gemm& gemm, std::int64_t along_n) {
   const std::int64_t n = gemm.c.extent(1);
   const std::string columns = fmt::format("{} columns on {} warp groups", n, along_n);
   if (n % (8 * along_n) != 0)
-    return {columns + " are no multiple of eight each", "use a multiple of eight columns for every warp group"};
-  return {columns + " are more than 256 each, and no multiple of it", "use 256 columns or less, or a multiple"};
+    return {columns + " are no multiple of eight each",
+            "use a multiple of eight columns for every warp group"};
+  return {columns + " are more than 256 each, and no multiple of it",
+          "use 256 columns or less, or a multiple"};
 }
 
 Reason reason_of_8_bits(const Gemm& gemm) {
@@ -102,9 +106,11 @@ Reason reason_of_8_bits(const Gemm& gemm) {
               "put it into a Shared tile"};
   }
   if (is_transposed(gemm.a) || !is_transposed(gemm.b))
-    return {"operands of 8 bits must lie along k", "give them as a [m, k] and b [n, k], and multiply a by b.T()"};
-  return {fmt::format("{} products are added before they are promoted", gemm.a.extent(1)),
-          fmt::format("use tiles with {} along k, or .accumulate = Accumulate::tensor_core", promoted_products)};
+    return {"operands of 8 bits must lie along k",
+            "give them as a [m, k] and b [n, k], and multiply a by b.T()"};
+  return {
+      fmt::format("{} products are added before they are promoted", gemm.a.extent(1)),
+      fmt::format("use tiles with {} along k, or .accumulate = Accumulate::tensor_core", promoted_products)};
 }
 
 // m64nNk16, or k32 of 8 bits: each warp group multiplies rows of its own; where there are fewer rows, columns
@@ -127,10 +133,11 @@ Planned<GemmPlan> plan_wgmma(const Gemm& gemm, int threads) {
   if (!plan.a_in_registers && !is_operand(gemm.a)) return reason_of_operand("A", gemm.a);
   if (!is_operand(gemm.b)) return reason_of_operand("B", gemm.b);
   if (along_n > 1 && !can_divide(gemm.b, own))
-    return Reason{fmt::format("each of {} warp groups has {} columns of tile {}, less than a block of its rows", groups,
-                              own, named(*gemm.b.buffer)),
-                  fmt::format("use .threads = {}, more columns, or a tile [n, k] that is multiplied as b.T()",
-                              128 * along_m)};
+    return Reason{
+        fmt::format("each of {} warp groups has {} columns of tile {}, less than a block of its rows", groups,
+                    own, named(*gemm.b.buffer)),
+        fmt::format("use .threads = {}, more columns, or a tile [n, k] that is multiplied as b.T()",
+                    128 * along_m)};
   plan.accumulator = layout::wgmma_accumulator(m, n, plan.parts);
   if (plan.a_in_registers) plan.operand_a = layout::wgmma_operand_a(m, k, plan.parts);
   return plan;
@@ -138,7 +145,8 @@ Planned<GemmPlan> plan_wgmma(const Gemm& gemm, int threads) {
 
 Reason reason_of_mma(const Gemm& gemm, int threads) {
   if (!has_tensor_cores(gemm.a.buffer->type)) return reason_of_types(gemm);
-  if (threads % 32 != 0) return {fmt::format("{} threads are no warps", threads), "use a multiple of 32 threads"};
+  if (threads % 32 != 0)
+    return {fmt::format("{} threads are no warps", threads), "use a multiple of 32 threads"};
   return {fmt::format("the sum has {} columns, no multiple of eight", gemm.c.extent(1)),
           "use tiles with a multiple of eight columns"};
 }

@@ -75,9 +75,10 @@ Reason reason_of_values(const Load& load, const Store& store) {
 }
 
 Reason reason_of_row(const Load& load, std::int64_t columns, int elements) {
-  return {fmt::format("a row of {} elements is not known to begin at a multiple of {} in the last dimension of `{}`, "
-                      "and to end in it",
-                      columns, elements, load.from.view.buffer->name),
+  return {fmt::format(
+              "a row of {} elements is not known to begin at a multiple of {} in the last dimension of `{}`, "
+              "and to end in it",
+              columns, elements, load.from.view.buffer->name),
           fmt::format("gather whole rows, or constant columns, of a tensor whose last extent is constant: "
                       "[rows, pieces, {}] instead of [rows, columns]",
                       columns)};
@@ -99,7 +100,8 @@ Planned<RowCopy> plan_rows(const Stmt& stmt) {
   if (!is_variable(plan.store->value, plan.load->variable) || from.buffer->type != tile->type)
     return reason_of_values(*plan.load, *plan.store);
   if (!has_own_shape(from))
-    return Reason{fmt::format("tensor `{}` is reshaped", from.buffer->name), "declare the tensor with that shape"};
+    return Reason{fmt::format("tensor `{}` is reshaped", from.buffer->name),
+                  "declare the tensor with that shape"};
   plan.elements = piece_bytes / tile->type.bytes();
   const VariablePtr& column = loop->index.back();
   if (!goes_over(*loop, plan.store->to))

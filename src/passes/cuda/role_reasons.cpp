@@ -71,13 +71,15 @@ Reason reason_of_product(const Product& product, const RefusedTiles& refused) {
       return {"the loop around the product is not pipelined", "write `pipelined` for it", s->at};
     if (branch)
       return {"a branch stands around the step with the product",
-              "make the list, or the range, of the steps that count before the loop, or load always and mask what "
+              "make the list, or the range, of the steps that count before the loop, or load always and mask "
+              "what "
               "is computed",
               branch->at};
     return reason_of_operands(*as<Gemm>(product.stmt), product.stmt->at, refused);
   }
   return {"the product stands in no loop",
-          "put the loads and the product into a `pipelined` loop, also if that has one step: the next block's loads "
+          "put the loads and the product into a `pipelined` loop, also if that has one step: the next "
+          "block's loads "
           "then run under this block's work",
           product.stmt->at};
 }
@@ -150,9 +152,10 @@ Reason reason_of_loops(const Grid& grid, const CudaTarget& target, const Refused
   if (!products.empty())
     return {"no product of the grid is done by wgmma", "mend what the notes of the products say",
             products[0].stmt->at};
-  return {"no product stands in its pipelined loop",
-          "load tiles that feed no product as fragments, `load(tensor.at(…), {m, n})`, or leave `pipelined` out",
-          grid.at};
+  return {
+      "no product stands in its pipelined loop",
+      "load tiles that feed no product as fragments, `load(tensor.at(…), {m, n})`, or leave `pipelined` out",
+      grid.at};
 }
 
 Reason reason_of_leaving(const Stmt& s) {
@@ -171,18 +174,20 @@ void note_load(std::vector<Note>& notes, const Stmt& fill, const RingPlan& ring,
   if (engine.why.empty()) return;
   const auto rows = plan_rows(fill);
   if (!rows) return add(notes, {NoteKind::by_threads, fill->at, engine.why, engine.remedy});
-  add(notes, {NoteKind::by_threads, fill->at,
-              fmt::format("rows are brought and awaited one step at a time, because their tile shares slots with what "
-                          "comes by other means: {}",
-                          bytes_of_tiles(ring.tiles)),
-              "bring both alike, or use them in different statements"});
+  add(notes,
+      {NoteKind::by_threads, fill->at,
+       fmt::format(
+           "rows are brought and awaited one step at a time, because their tile shares slots with what "
+           "comes by other means: {}",
+           bytes_of_tiles(ring.tiles)),
+       "bring both alike, or use them in different statements"});
 }
 
 void note_stages(Roles& roles, const RingPlan& ring, int asked, const Loc& at) {
   const int wanted = asked > 0 ? asked : 2;
   if (ring.depth >= wanted) return;
   const std::string others = bytes_of_others(roles, ring);
-  std::string text = fmt::format("{} became {}: a stage takes {} bytes of shared memory", 
+  std::string text = fmt::format("{} became {}: a stage takes {} bytes of shared memory",
                                  asked > 0 ? fmt::format(".stages = {}", asked) : "two stages", ring.depth,
                                  bytes_of_tiles(ring.tiles));
   if (!others.empty()) text += fmt::format(", beside {}", others);
@@ -196,9 +201,10 @@ void note_stages(Roles& roles, const RingPlan& ring, int asked, const Loc& at) {
 void note_consumers(Roles& roles, const Grid& grid, const RefusedTiles& refused) {
   for (const RefusedTile& own : refused) {
     if (own.is_load)
-      add(roles.notes, {NoteKind::by_threads, own.reason.at,
-                        fmt::format("tile {} is loaded by those who compute: {}", named(*own.tile), own.reason.why),
-                        own.reason.remedy});
+      add(roles.notes,
+          {NoteKind::by_threads, own.reason.at,
+           fmt::format("tile {} is loaded by those who compute: {}", named(*own.tile), own.reason.why),
+           own.reason.remedy});
   }
   for_each_stmt(grid.body, [&](const Stmt& s) {
     const auto* loop = as<For>(s);
@@ -219,9 +225,9 @@ void note_warp_groups(Roles& roles, const Grid& grid, const CudaTarget& target) 
   for (const Product& product : products_of(grid)) {
     if (is_by_wgmma(product.stmt, 128, target) && !is_by_wgmma(product.stmt, 256, target)) return;
   }
-  add(roles.notes, {NoteKind::one_warp_group, grid.at,
-                    fmt::format("fragments take {} registers of each of 128 threads", registers),
-                    "use .threads = 256"});
+  add(roles.notes,
+      {NoteKind::one_warp_group, grid.at,
+       fmt::format("fragments take {} registers of each of 128 threads", registers), "use .threads = 256"});
 }
 
 }  // namespace tegula::passes

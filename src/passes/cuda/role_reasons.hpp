@@ -17,13 +17,15 @@ using RefusedTiles = std::vector<RefusedTile>;
 const RefusedTile* find(const RefusedTiles& refused, const ir::BufferPtr& tile);
 
 // Why no tile of a pipelined loop feeds wgmma. `loads` says that some pipelined loop loads tiles.
-Reason reason_of_loops(const ir::Grid& grid, const CudaTarget& target, const RefusedTiles& refused, bool loads);
+Reason reason_of_loops(const ir::Grid& grid, const CudaTarget& target, const RefusedTiles& refused,
+                       bool loads);
 // Of an exit, assertion, break or loop_while that the producer cannot follow.
 Reason reason_of_leaving(const ir::Stmt& s);
 
 // What a statement that fills tiles of the ring does more slowly than by the copy engine or by rows.
 void note_load(std::vector<Note>& notes, const ir::Stmt& fill, const RingPlan& ring, const Reason& engine);
-// That the loop at this place has fewer slots in the ring than it asks for; 0: it leaves them to the compiler.
+// That the loop at this place has fewer slots in the ring than it asks for; 0: it leaves them to the
+// compiler.
 void note_stages(Roles& roles, const RingPlan& ring, int asked, const Loc& at);
 // Pipelined loops that ask for stages and bring nothing ahead; tiles that the consumers load themselves.
 void note_consumers(Roles& roles, const ir::Grid& grid, const RefusedTiles& refused);

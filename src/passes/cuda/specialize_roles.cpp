@@ -93,7 +93,11 @@ void Analysis::add(const BufferPtr& tile, const Stmt& fill, const Body& scope, c
   for (Candidate& c : candidates_) {
     if (c.tile == tile && c.scope == &scope) return c.fills.push_back(fill);
   }
-  candidates_.push_back({tile, {fill}, &scope, pipelined ? pipelined->stages : 1, pipelined != nullptr,
+  candidates_.push_back({tile,
+                         {fill},
+                         &scope,
+                         pipelined ? pipelined->stages : 1,
+                         pipelined != nullptr,
                          pipelined ? pipelined->index[0]->at : Loc()});
 }
 
@@ -109,8 +113,9 @@ Planned<BufferPtr> filled_tile(const Stmt& s, const Effects& e, const std::vecto
   if (!as<Copy>(s) && !pipelined)
     return Reason{"a loop over elements fills it outside of a pipelined loop", "copy it from a tensor"};
   if (touches_fragments(s))
-    return Reason{"it is made from fragments",
-                  "copy it from a tensor, which another grid may write, or multiply from registers: gemm(fragment, …)"};
+    return Reason{
+        "it is made from fragments",
+        "copy it from a tensor, which another grid may write, or multiply from registers: gemm(fragment, …)"};
   if (targets.size() != 1) return Reason{"its statement writes other memory too", "write it alone"};
   if (e.leaves || e.reports || !e.assigned.empty())
     return Reason{"its statement prints, asserts or assigns variables", "do that in a statement of its own"};
@@ -182,10 +187,12 @@ void Analysis::drop_filled_twice() {
   std::erase_if(candidates_, [&](const Candidate& c) {
     const bool again = writers[c.tile.get()] != static_cast<int>(c.fills.size());
     if (again)
-      refuse(c.tile, c.fills[0], {"other statements write it too", "use a tile of its own for what is made of it"});
+      refuse(c.tile, c.fills[0],
+             {"other statements write it too", "use a tile of its own for what is made of it"});
     const bool in_part = !again && !fill_all(c);
     if (in_part)
-      refuse(c.tile, c.fills[0], {"it is not filled by whole rows, each once", "fill all of its rows, each once"});
+      refuse(c.tile, c.fills[0],
+             {"it is not filled by whole rows, each once", "fill all of its rows, each once"});
     return again || in_part;
   });
 }
