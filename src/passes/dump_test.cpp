@@ -11,11 +11,13 @@
 #include "runtime/file_io.hpp"
 #include "tegula/error.hpp"
 #include "tegula/lang.hpp"
+#include "tegula/runtime.hpp"
 
 namespace tegula::passes {
 namespace {
 
 using namespace lang;
+using lang::Tensor;
 
 lang::Kernel product() {
   return kernel("product", [] {
@@ -56,7 +58,7 @@ TEST_F(Dump, HoldsEveryPassThatChangedTheKernel) {
 TEST_F(Dump, HoldsTheNotesOfACompiledKernel) {
   const TemporaryDirectory directory;
   ::setenv("TEGULA_DUMP", directory.path().c_str(), 1);
-  const Function function = compile(product(), tegula::Target::emulated_sm90());
+  const tegula::Function function = compile(product(), tegula::Target::emulated_sm90());
   std::string text;
   for (const std::string& note : function.notes()) text += note + "\n";
   EXPECT_NE(text.find("dump_test.cpp:"), std::string::npos) << text;

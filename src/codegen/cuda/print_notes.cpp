@@ -60,7 +60,7 @@ void CudaGridPrinter::note(passes::NoteKind kind, const passes::Reason& reason, 
 void CudaGridPrinter::note_gemm(const Gemm& n, const passes::GemmPlan& plan, const Loc& at) {
   const bool by_warps = plan.instruction == passes::GemmInstruction::mma_sync;
   note(by_warps ? passes::NoteKind::mma_sync : passes::NoteKind::multiply_add, plan.fallback, at);
-  if (plan.instruction != passes::GemmInstruction::fma && was_fragment(n.a, at))
+  if (plan.instruction == passes::GemmInstruction::wgmma && was_fragment(n.a, at))
     note(passes::NoteKind::through_shared_memory, reason_of_moving(n, plan), at);
   constexpr const char* no_choice = "leave it out: the compiler decides by the operands";
   const GemmHints& hints = n.hints;
