@@ -1,6 +1,9 @@
 // Which way a call takes, by the names that the registry of operators has.
 #include "tegula/explain.hpp"
 
+#include <nanobind/stl/map.h>
+#include <nanobind/stl/string.h>
+
 #include "call.hpp"
 #include "operators.hpp"
 #include "options.hpp"

@@ -42,10 +42,12 @@ def explain(function: Callable[..., Any] | str, /, *args: Any, target: str = "au
 
     Raises:
         TypeError, ValueError: as the operator would.
+
+    Source: the plans and texts of the compiler itself; see docs/show.md for all kinds of notes.
     """
     import tegula
 
-    operator = getattr(tegula, function) if isinstance(function, str) else function
+    operator = getattr(tegula, function, None) if isinstance(function, str) else function
     name = getattr(operator, "__name__", "")
     if name not in tegula.__all__ or name in ("explain", "synchronize") or getattr(tegula, name) is not operator:
         raise ValueError(f"explain: expected an operator of tegula, given {function!r}")

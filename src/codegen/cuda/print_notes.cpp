@@ -94,8 +94,9 @@ std::string CudaGridPrinter::way_of(const Body& body, const passes::Roles* roles
   });
   std::string text = "no roles";
   if (roles)
-    text = fmt::format("roles: {} warp groups compute, {}; slots: {}", roles->consumers / 128,
-                       loads_of(*roles), slots_of(*roles));
+    text =
+        fmt::format("roles: {} warp group{}, {}; slots: {}", roles->consumers / 128,
+                    roles->consumers > 128 ? "s compute" : " computes", loads_of(*roles), slots_of(*roles));
   const char* before = "; products: ";
   for (int i = 2; i >= 0; --i)
     if (counts[i] > 0) text += fmt::format("{}{} by {}", std::exchange(before, ", "), counts[i], names[i]);
