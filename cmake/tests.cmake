@@ -69,6 +69,7 @@ list(REMOVE_DUPLICATES test_folders)
 # Compiled together, as folders of the library are (see united.cmake).
 set(united_tests codegen image ir runtime schedule)
 set_source_files_properties(${CMAKE_SOURCE_DIR}/src/codegen/cuda/cuda_test.cpp
+                            ${CMAKE_SOURCE_DIR}/src/codegen/cuda/notes_test.cpp
                             ${CMAKE_SOURCE_DIR}/src/codegen/cuda/roles_test.cpp
                             PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
 

@@ -6,6 +6,7 @@
 #include <charconv>
 
 #include "names.hpp"
+#include "runtime/environment.hpp"
 #include "tegula/error.hpp"
 #include "tensor_files.hpp"
 
@@ -123,13 +124,8 @@ void add_call_options(CLI::App& command, CallTexts& texts) {
 }
 
 Target target_named(const std::string& name) {
-  if (name == "auto") return Target::automatic();
-  if (name == "interpreter") return Target::interpreter();
-  if (name == "emulated") return Target::emulated();
-  if (name == "emulated_sm90") return Target::emulated_sm90();
-  if (name == "cuda") return Target::cuda();
-  if (name == "cuda_sm80") return Target::cuda_sm80();
-  return Target::cpu();
+  if (name == "auto") return environment_target().value_or(Target::automatic());
+  return Target::named(name).value_or(Target::automatic());
 }
 
 std::pair<std::string, std::string> split_pair(const std::string& option, const std::string& text) {

@@ -91,8 +91,10 @@ std::string schedule_text(const lang::Kernel& kernel, const passes::CudaTarget& 
   return text;
 }
 
-std::string resources_text(const lang::Kernel& kernel, const passes::CudaTarget& target) {
-  const auto program = codegen::print_cuda(Signature(kernel.ir()), target);
+namespace {
+
+std::string sizes_of(const lang::Kernel& kernel, const passes::CudaTarget& target,
+                     const codegen::CudaProgram& program) {
   const passes::CudaPlan plan = passes::plan_for_cuda(*kernel.ir(), target);
   std::string text;
   for (std::size_t i = 0; i < program.kernels.size(); ++i) {
@@ -102,7 +104,19 @@ std::string resources_text(const lang::Kernel& kernel, const passes::CudaTarget&
         "{}: {} threads, {} bytes of shared memory, {} registers of a thread for all fragments\n",
         program.kernels[i].function, program.kernels[i].threads, program.kernels[i].shared_bytes, registers);
   }
-  for (auto& note : program.notes) text += "  " + note + "\n";
+  return text;
+}
+
+}  // namespace
+
+std::string sizes_text(const lang::Kernel& kernel, const passes::CudaTarget& target) {
+  return sizes_of(kernel, target, codegen::print_cuda(Signature(kernel.ir()), target));
+}
+
+std::string resources_text(const lang::Kernel& kernel, const passes::CudaTarget& target) {
+  const auto program = codegen::print_cuda(Signature(kernel.ir()), target);
+  std::string text = sizes_of(kernel, target, program);
+  for (auto& note : passes::format(program.notes)) text += "  " + note + "\n";
   return text;
 }
 

@@ -41,7 +41,9 @@ std::string layout_text(const lang::Kernel& kernel, const passes::CudaTarget& ta
 // What the producer and the consumers of each grid's blocks do, with all synchronisation; how many counters,
 // rings and slots they have.
 std::string schedule_text(const lang::Kernel& kernel, const passes::CudaTarget& target);
-// Threads, shared memory and registers of a block of each grid, and what fell back to a slower way.
+// Threads, shared memory and registers of a block of each grid.
+std::string sizes_text(const lang::Kernel& kernel, const passes::CudaTarget& target);
+// The same, and what fell back to a slower way.
 std::string resources_text(const lang::Kernel& kernel, const passes::CudaTarget& target);
 
 }  // namespace tegula::tool

@@ -4,6 +4,8 @@
 #include "call.hpp"
 #include "commands.hpp"
 #include "names.hpp"
+#include "runtime/explain.hpp"
+#include "tegula/error.hpp"
 #include "tensor_files.hpp"
 
 namespace tegula::tool {
@@ -46,6 +48,15 @@ void list(const std::string& name) {
   for (auto& op : ops::operators()) fmt::print("{:<24} {}\n", op.name, op.summary);
 }
 
+// Tensors stay on the host: what a GPU would do is told without one.
+void explain_call(const CallTexts& texts, const std::vector<std::string>& outputs) {
+  if (!outputs.empty()) throw ArgumentError("run: --explain runs nothing, so there is no output to write");
+  auto call = resolve(texts);
+  const auto kernels = call.op.kernels(call.inputs, call.options, call.target);
+  for (auto& kernel : kernels)
+    fmt::print("{}", tegula::explain_call(kernel, call.target, call.inputs).text());
+}
+
 void run(const CallTexts& texts, const std::vector<std::string>& outputs) {
   auto files = destinations(operator_named(texts.op), outputs);
   auto call = resolve(texts);
@@ -73,6 +84,11 @@ void add_run(CLI::App& app) {
   command->add_option("--output", *outputs,
                       "name=file.npy or name=file.safetensors[:tensor]; file.npy alone takes the first "
                       "output, file.safetensors alone all of them");
+  auto explains = std::make_shared<bool>(false);
+  command->add_flag(
+      "--explain", *explains,
+      "Run nothing: print the kernels of the call, which way each takes on --target, what falls back "
+      "to a slower one and why; no GPU is needed");
   command->footer(
       "Inputs that are not given are those of --case, if there is one. Without --output the results are "
       "only\n"
@@ -80,8 +96,10 @@ void add_run(CLI::App& app) {
       "Examples:\n"
       "  tegula run gemm --input a=a.npy --input b=w.safetensors:proj --output c.npy\n"
       "  tegula run attention --input q=q.npy k=k.npy v=v.npy --option causal=true --output all.safetensors\n"
-      "  tegula run gemm --random a=512x64:bf16 --random b=64x32:bf16");
-  command->callback([texts, outputs] { run(*texts, *outputs); });
+      "  tegula run gemm --random a=512x64:bf16 --random b=64x32:bf16\n"
+      "  tegula run gemm --random a=512x64:bf16 --random b=64x32:bf16 --target cuda --explain");
+  command->callback(
+      [texts, outputs, explains] { *explains ? explain_call(*texts, *outputs) : run(*texts, *outputs); });
 }
 
 }  // namespace tegula::tool

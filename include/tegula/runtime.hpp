@@ -34,8 +34,9 @@ class Kernel;
 }
 
 // What runs a kernel. The interpreter is the definition of the language: slow, and it finds what a program
-// does wrong. `automatic` is the fastest of the machine. `emulated` runs the code for GPUs on the CPU, thread
-// by thread: very slow, for tests of the compiler.
+// does wrong. `automatic` is the fastest of the machine, or what the environment variable TEGULA_TARGET
+// names. `emulated` runs the code for GPUs on the CPU, thread by thread: very slow, for tests of the
+// compiler.
 class Target {
  public:
   enum class Kind : std::uint8_t { automatic, interpreter, cpu, emulated, emulated_sm90, cuda, cuda_sm80 };
@@ -49,6 +50,9 @@ class Target {
   static constexpr Target cuda() { return Target(Kind::cuda); }
   // The same with the instructions of compute capability 8.0 alone.
   static constexpr Target cuda_sm80() { return Target(Kind::cuda_sm80); }
+
+  // `cuda_sm80`: as the functions above are called; nothing for another name.
+  static std::optional<Target> named(std::string_view name);
 
   constexpr Kind kind() const { return kind_; }
   std::string_view name() const;
@@ -120,7 +124,9 @@ class Function {
   const std::string& name() const;
   // What `automatic` became.
   Target target() const;
-  // What the compiler found worth saying: what makes the kernel slow on this machine, with the remedy.
+  // What the compiler found worth saying: where the kernel fell back to a slower way, each with the line of
+  // the program and the remedy, `gemm.cpp:41: mma.sync: …; …`. docs/show.md has a table of all kinds. Notes
+  // on GPUs are those of tensors that the copy engine takes; the emulated targets have them too.
   const std::vector<std::string>& notes() const;
 
  private:

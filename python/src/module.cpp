@@ -74,4 +74,5 @@ NB_MODULE(_tegula, module) {
   tegula::python::define_forward(module);
   tegula::python::define_backward(module);
   tegula::python::define_gradients(module);
+  tegula::python::define_explain(module);
 }

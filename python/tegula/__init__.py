@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
+from ._explain import explain
 from ._gradients import attention_backward, block_sparse_attn_backward, nsa_selected_attention_backward
 from ._operators import (
     attention,
@@ -27,6 +28,7 @@ __all__ = [
     "block_scores",
     "block_sparse_attn",
     "block_sparse_attn_backward",
+    "explain",
     "gemm",
     "nsa_selected_attention",
     "nsa_selected_attention_backward",

@@ -339,3 +339,18 @@ def test_every_function_is_documented():
         text = getattr(tegula, name).__doc__
         for part in ("Args:", "Returns:", "Raises:", "Source:"):
             assert part in text, (name, part)
+
+
+def test_explain_tells_the_way_of_a_call():
+    q, k, v = (x.astype(np.float16) for x in heads(queries=256, keys=256, d=64))
+    text = tegula.explain(tegula.attention, q, k, v, causal=True, target="cuda")
+    assert "attention_f16_f16_d64_v64" in text and "by wgmma" in text
+    assert "multiply-add: " in tegula.explain("gemm", random((64, 64)), random((64, 64)), target="cuda")
+    lists = np.zeros((2, 4, 4, 1), np.int32)
+    assert "block_sparse_f16" in tegula.explain("block_sparse_attn", q, k, v, 64, 64, lists, target="cuda")
+    with pytest.raises(ValueError, match="expected an operator"):
+        tegula.explain(np.add, q, k)
+    with pytest.raises(ValueError, match="expected an operator"):
+        tegula.explain("attend", q, k)
+    with pytest.raises(ValueError):
+        tegula.explain(tegula.attention, q, k[..., :8], v)

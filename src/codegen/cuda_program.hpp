@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "passes/cuda/plan_gemms.hpp"
+#include "passes/note.hpp"
 #include "runtime/binding.hpp"
 
 namespace tegula::codegen {
@@ -34,6 +35,7 @@ struct CudaProgram {
     bool is_persistent = false;    // as many blocks as the processors hold run all blocks of the grid
     int pair_index = -1;           // of the grid: two blocks along it are a cluster and share loads
     bool waits = false;            // for the grid before: it may be launched while that ends
+    std::string way = {};          // in words: roles, what loads, the instructions of products
 
     int cluster() const { return pair_index >= 0 ? 2 : 1; }
   };
@@ -57,7 +59,7 @@ struct CudaProgram {
   std::set<int> aligned;
   std::vector<Assertion> assertions;
   std::map<std::string, std::string> instructions;  // functions that the text holds, by name
-  std::vector<std::string> notes;                   // what fell back to a slower way, and why
+  std::vector<passes::Note> notes;                  // what fell back to a slower way, and why
 };
 
 inline constexpr std::size_t narrow_strides = 3;

@@ -134,7 +134,7 @@ bool is_aliased(const Kernel& kernel, const Buffer& buffer) {
 }
 
 // What the grid writes is not read: where that belongs to the next block, it may not be there yet.
-std::optional<Body> addresses(const NextBlock& next, const Kernel& kernel, const Grid& grid) {
+passes::Planned<Body> addresses(const NextBlock& next, const Kernel& kernel, const Grid& grid) {
   const Effects of_grid = all_effects(grid.body);
   passes::SliceRules rules;
   rules.wanted = [&](const Stmt& stmt) {

@@ -129,6 +129,8 @@ class CudaExecutor : public Executable {
     call.launch();
   }
 
+  std::vector<std::string> notes() const override { return passes::format(first_.program().notes); }
+
  private:
   // One call on its way.
   struct Call {

@@ -122,6 +122,8 @@ class EmulatedExecutor : public Executable {
     }
   }
 
+  std::vector<std::string> notes() const override { return passes::format(program_.notes); }
+
  private:
   // Whether maps describe all tensors that the program wants to copy by them.
   bool append_maps(std::vector<std::int64_t>& call, const Binding& binding) const {

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
@@ -37,6 +38,18 @@ Observer dumper(std::string target) {
     else
       write_file(where, fmt::format("{}.{}.{}.{}.ir", own.kernel, target, number, own.pass), own.after);
   };
+}
+
+void dump_notes(const std::string& kernel, std::string target, const std::vector<std::string>& notes) {
+  const auto where = environment(Variable::dump);
+  if (!where || notes.empty()) return;
+  std::replace(target.begin(), target.end(), ':', '_');
+  std::string text;
+  for (const std::string& note : notes) text += note + "\n";
+  if (*where == "stderr")
+    fmt::print(stderr, "---- notes on {} ({})\n{}\n", kernel, target, text);
+  else
+    write_file(*where, fmt::format("{}.{}.notes", kernel, target), text);
 }
 
 }  // namespace tegula::passes

@@ -8,4 +8,7 @@ namespace tegula::passes {
 // plan, named kernel.target.number.pass.ir. Empty if the variable is not set.
 Observer dumper(std::string target);
 
+// The same for the notes of a compiled kernel, in kernel.target.notes.
+void dump_notes(const std::string& kernel, std::string target, const std::vector<std::string>& notes);
+
 }  // namespace tegula::passes

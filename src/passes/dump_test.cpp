@@ -11,11 +11,13 @@
 #include "runtime/file_io.hpp"
 #include "tegula/error.hpp"
 #include "tegula/lang.hpp"
+#include "tegula/runtime.hpp"
 
 namespace tegula::passes {
 namespace {
 
 using namespace lang;
+using lang::Tensor;
 
 lang::Kernel product() {
   return kernel("product", [] {
@@ -51,6 +53,17 @@ TEST_F(Dump, HoldsEveryPassThatChangedTheKernel) {
                            "product.sm_90.11.infer_layouts.ir", "product.sm_80.4.lower_for_cuda.ir"})
     EXPECT_TRUE(names.contains(name)) << name;
   EXPECT_FALSE(names.contains("product.sm_90.2.simplify.ir"));  // had nothing to do
+}
+
+TEST_F(Dump, HoldsTheNotesOfACompiledKernel) {
+  const TemporaryDirectory directory;
+  ::setenv("TEGULA_DUMP", directory.path().c_str(), 1);
+  const tegula::Function function = compile(product(), tegula::Target::emulated_sm90());
+  std::string text;
+  for (const std::string& note : function.notes()) text += note + "\n";
+  EXPECT_NE(text.find("dump_test.cpp:"), std::string::npos) << text;
+  std::ifstream file(directory.path() + "/product.emulated_sm_90.notes");
+  EXPECT_EQ(std::string(std::istreambuf_iterator<char>(file), {}), text);
 }
 
 TEST_F(Dump, RefusesWhatIsNoDirectory) {

@@ -1,5 +1,9 @@
 #include "passes/slice.hpp"
 
+#include <fmt/format.h>
+
+#include <optional>
+
 #include "ir/effects.hpp"
 #include "ir/visit.hpp"
 
@@ -13,10 +17,10 @@ class Slice {
  public:
   explicit Slice(const SliceRules& rules) : rules_(rules) {}
 
-  std::optional<Body> of(const Body& body) {
+  Planned<Body> of(const Body& body) {
     do changed_ = false, walk(body);
-    while (changed_ && possible_);
-    if (!possible_) return std::nullopt;
+    while (changed_ && !refusal_);
+    if (refusal_) return *refusal_;
     return kept(body);
   }
 
@@ -75,7 +79,7 @@ class Slice {
   void take(const Stmt& s) {
     if (!taken_.insert(s.get()).second) return;
     changed_ = true;
-    if (rules_.refused(s)) possible_ = false;
+    if (rules_.refused(s)) refuse("what is computed", s);
     const Effects e = is_atomic(s) ? all_effects(s) : effects(s);
     for (const VariablePtr& v : e.used) variables_.insert(v.get());
     for (const VariablePtr& v : e.assigned) variables_.insert(v.get());
@@ -84,8 +88,14 @@ class Slice {
       if (buffer.is_tile())
         tiles_.insert(&buffer);
       else if (is_read(r.touch) && !rules_.given(buffer))
-        possible_ = false;
+        refuse(fmt::format("`{}`, which the grid writes,", buffer.name), s);
     }
+  }
+
+  void refuse(const std::string& what, const Stmt& s) {
+    if (refusal_) return;
+    refusal_ = Reason{fmt::format("it depends on {} at {}", what, short_location(s->at)),
+                      "compute what loads depend on in a grid of its own, or of the block's index alone"};
   }
 
   Body kept(const Body& body) const {
@@ -103,11 +113,12 @@ class Slice {
   std::unordered_set<const StmtNode*> taken_;
   std::unordered_set<const Variable*> variables_;
   std::unordered_set<const Buffer*> tiles_;
-  bool changed_ = false, possible_ = true;
+  bool changed_ = false;
+  std::optional<Reason> refusal_;
 };
 
 }  // namespace
 
-std::optional<Body> slice(const Body& body, const SliceRules& rules) { return Slice(rules).of(body); }
+Planned<Body> slice(const Body& body, const SliceRules& rules) { return Slice(rules).of(body); }
 
 }  // namespace tegula::passes

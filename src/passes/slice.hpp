@@ -1,10 +1,10 @@
 // The part of a program that some of its statements need.
 #pragma once
 #include <functional>
-#include <optional>
 #include <unordered_set>
 
 #include "ir/stmt.hpp"
+#include "passes/planned.hpp"
 
 namespace tegula::passes {
 
@@ -20,7 +20,8 @@ struct SliceRules {
 
 // Every wanted statement with the control around it, and all that computes their operands: variables, and the
 // contents of tiles. Loops over elements and instances of each_group are taken as a whole. Nothing if that
-// would need a refused statement, or memory that is neither given nor written in the slice.
-std::optional<ir::Body> slice(const ir::Body& body, const SliceRules& rules);
+// would need a refused statement, or memory that is neither given nor written in the slice: the reason names
+// the statement.
+Planned<ir::Body> slice(const ir::Body& body, const SliceRules& rules);
 
 }  // namespace tegula::passes

@@ -96,6 +96,22 @@ DeviceError no_compiler(const std::string& kernel) {
       kernel));
 }
 
+std::vector<passes::Note> notes_of(const ir::Kernel& kernel, const codegen::CpuProgram& program) {
+  std::vector<passes::Note> result;
+  const std::size_t room = l2_bytes() / 2;
+  for (std::size_t i = 0; i < program.blocks.size(); ++i) {
+    const std::size_t bytes = program.blocks[i].scratch_bytes;
+    if (bytes <= room) continue;
+    add(result,
+        {passes::NoteKind::large_tiles, kernel.grids[i].at,
+         fmt::format("the tiles of a block take {} KiB, more than half of the {} KiB of a core's second "
+                     "cache, and move to memory and back",
+                     bytes >> 10, 2 * room >> 10),
+         "make them smaller"});
+  }
+  return result;
+}
+
 // More than any cache holds: a mistake.
 constexpr std::size_t most_tile_bytes = std::size_t{1} << 30;
 
@@ -148,18 +164,7 @@ class CpuExecutor : public Executable {
   }
 
   std::vector<std::string> notes() const override {
-    std::vector<std::string> result;
-    const std::size_t room = l2_bytes() / 2;
-    for (std::size_t i = 0; i < blocks_.size(); ++i) {
-      const std::size_t bytes = program_.blocks[i].scratch_bytes;
-      if (bytes <= room) continue;
-      result.push_back(
-          fmt::format("the tiles of a block take {} KiB, more than half of the {} KiB of a core's second "
-                      "cache, and move to memory "
-                      "and back; make them smaller [grid at {}]",
-                      bytes >> 10, 2 * room >> 10, short_location(signature_->kernel().grids[i].at)));
-    }
-    return result;
+    return passes::format(notes_of(signature_->kernel(), program_));
   }
 
  private:
@@ -206,6 +211,10 @@ std::unique_ptr<const Executable> try_cpu_executor(const std::shared_ptr<const S
   const HostCompiler* compiler = host_compiler();
   if (compiler == nullptr) return nullptr;
   return std::make_unique<CpuExecutor>(signature, std::move(program), compile_text(*compiler, text));
+}
+
+std::vector<passes::Note> cpu_notes(const Signature& signature) {
+  return notes_of(signature.kernel(), print_within_limits(signature));
 }
 
 std::unique_ptr<const Executable> make_cpu_executor(const std::shared_ptr<const Signature>& signature) {

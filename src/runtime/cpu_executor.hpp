@@ -4,6 +4,7 @@
 #include <span>
 #include <vector>
 
+#include "passes/note.hpp"
 #include "runtime/executable.hpp"
 
 namespace tegula {
@@ -15,5 +16,8 @@ std::unique_ptr<const Executable> make_cpu_executor(const std::shared_ptr<const 
 // Kernels of different names, by one run of the compiler: it takes longer to start than to compile a kernel.
 std::vector<std::unique_ptr<const Executable>> make_cpu_executors(
     std::span<const std::shared_ptr<const Signature>> signatures);
+
+// What makes the kernel slow on this machine.
+std::vector<passes::Note> cpu_notes(const Signature& signature);
 
 }  // namespace tegula

@@ -14,6 +14,8 @@ namespace {
 
 // In the order of the enumeration.
 constexpr VariableInfo table[] = {
+    {Variable::target, "TEGULA_TARGET", "the fastest for the tensors of a call",
+     "what Target::automatic() stands for: interpreter, cpu, cuda, cuda_sm80, emulated or emulated_sm90"},
     {Variable::num_threads, "TEGULA_NUM_THREADS", "the processors that the process may use",
      "threads that run the blocks of a grid on the CPU"},
     {Variable::isa, "TEGULA_ISA", "the best of this machine",
@@ -29,7 +31,8 @@ constexpr VariableInfo table[] = {
     {Variable::interpreter_steps, "TEGULA_INTERPRETER_STEPS", "no limit",
      "statements after which the interpreter gives a kernel up, against loops that do not end"},
     {Variable::dump, "TEGULA_DUMP", "nothing is written",
-     "'stderr', or a directory: the IR after every pass that changed a kernel is written there"},
+     "'stderr', or a directory: the IR after every pass that changed a kernel is written there, and its "
+     "notes"},
     {Variable::cuda, "TEGULA_CUDA", "the system's libraries and /usr/local/cuda*",
      "directory of a CUDA toolkit, or of its libraries; 'none' does without CUDA"},
     {Variable::cuda_checks, "TEGULA_CUDA_CHECKS", "0",
@@ -92,6 +95,16 @@ std::optional<std::uint64_t> environment_bytes(Variable variable) {
         refusal(info(variable), *text, "must be a number of bytes, with K, M, G or T if wished"));
   }
   return value * unit;
+}
+
+std::optional<Target> environment_target() {
+  const std::optional<std::string> name = environment(Variable::target);
+  if (!name || *name == Target::automatic().name()) return std::nullopt;
+  const std::optional<Target> target = Target::named(*name);
+  if (target) return target;
+  throw ArgumentError(refusal(
+      info(Variable::target), *name,
+      "must be one of automatic, interpreter, cpu, cuda, cuda_sm80, emulated and emulated_sm90, or unset"));
 }
 
 }  // namespace tegula

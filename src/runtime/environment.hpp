@@ -6,9 +6,12 @@
 #include <string>
 #include <string_view>
 
+#include "tegula/runtime.hpp"
+
 namespace tegula {
 
 enum class Variable {
+  target,
   num_threads,
   isa,
   cxx,
@@ -40,5 +43,9 @@ std::optional<std::string> environment(Variable variable);
 std::optional<std::int64_t> environment_integer(Variable variable, std::int64_t low, std::int64_t high);
 // The value as a number of bytes with an optional suffix K, M, G or T (powers of 1024).
 std::optional<std::uint64_t> environment_bytes(Variable variable);
+
+// What TEGULA_TARGET says that Target::automatic() stands for; nothing if it is unset or says `automatic`.
+// Another name is an ArgumentError that lists the names.
+std::optional<Target> environment_target();
 
 }  // namespace tegula

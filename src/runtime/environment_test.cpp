@@ -65,5 +65,31 @@ TEST(Environment, Bytes) {
   }
 }
 
+TEST(Environment, TargetsHaveTheNamesOfTheirFunctions) {
+  constexpr std::pair<const char*, Target> targets[] = {{"interpreter", Target::interpreter()},
+                                                        {"cpu", Target::cpu()},
+                                                        {"emulated", Target::emulated()},
+                                                        {"emulated_sm90", Target::emulated_sm90()},
+                                                        {"cuda", Target::cuda()},
+                                                        {"cuda_sm80", Target::cuda_sm80()}};
+  for (const auto& [name, target] : targets) {
+    const ScopedVariable variable(Variable::target, name);
+    EXPECT_EQ(environment_target(), target) << name;
+    EXPECT_EQ(Target::named(name), target) << name;
+    EXPECT_NE(info(Variable::target).meaning.find(name), std::string_view::npos) << name;
+  }
+  for (const auto& none : {std::optional<std::string>(), std::optional<std::string>(""),
+                           std::optional<std::string>("automatic")}) {
+    const ScopedVariable variable(Variable::target, none);
+    EXPECT_FALSE(environment_target());
+  }
+  for (const char* bad : {"gpu", "CPU", "auto", "cuda:sm_80", " cpu"}) {
+    const ScopedVariable variable(Variable::target, bad);
+    EXPECT_ERROR(ArgumentError,
+                 "must be one of automatic, interpreter, cpu, cuda, cuda_sm80, emulated and emulated_sm90",
+                 environment_target());
+  }
+}
+
 }  // namespace
 }  // namespace tegula

@@ -6,12 +6,14 @@
 #include "emulation/emulated_executor.hpp"
 #include "interp/interpreter.hpp"
 #include "runtime/cpu_executor.hpp"
+#include "runtime/environment.hpp"
 #include "runtime/host_compiler.hpp"
 #include "tegula/error.hpp"
 
 namespace tegula {
 
 Target resolve(Target target) {
+  if (target == Target::automatic()) target = environment_target().value_or(target);
   if (!(target == Target::automatic())) return target;
   return host_compiler() ? Target::cpu() : Target::interpreter();
 }

@@ -1,5 +1,7 @@
 #include <fmt/format.h>
 
+#include "passes/dump.hpp"
+#include "runtime/environment.hpp"
 #include "runtime/executable.hpp"
 #include "tegula/error.hpp"
 #include "tegula/lang/kernel.hpp"
@@ -11,6 +13,17 @@ std::string_view Target::name() const {
   constexpr std::string_view names[] = {"automatic",      "interpreter", "cpu",       "emulated",
                                         "emulated:sm_90", "cuda",        "cuda:sm_80"};
   return names[static_cast<int>(kind_)];
+}
+
+std::optional<Target> Target::named(std::string_view name) {
+  constexpr std::pair<std::string_view, Target> names[] = {
+      {"automatic", automatic()}, {"interpreter", interpreter()},     {"cpu", cpu()},
+      {"emulated", emulated()},   {"emulated_sm90", emulated_sm90()}, {"cuda", cuda()},
+      {"cuda_sm80", cuda_sm80()}};
+  for (const auto& [own, target] : names) {
+    if (own == name) return target;
+  }
+  return std::nullopt;
 }
 
 DeviceKind Target::device() const {
@@ -70,10 +83,12 @@ const std::vector<std::string>& Function::notes() const { return compiled_->note
 
 Function compile(const std::shared_ptr<const ir::Kernel>& kernel, Target target) {
   internal_assert(kernel != nullptr, "there is no kernel to compile");
+  if (target == Target::automatic()) target = environment_target().value_or(target);
   auto signature = std::make_shared<const Signature>(kernel, target.device());
   Prepared made = target == Target::automatic() ? make_automatic(signature)
                                                 : Prepared{target, make_executable(signature, target)};
   std::vector<std::string> notes = made.executable->notes();
+  passes::dump_notes(kernel->name, std::string(made.target.name()), notes);
   return Function(std::make_shared<const Function::Compiled>(
       Function::Compiled{std::move(signature), made.target, std::move(made.executable), std::move(notes)}));
 }

@@ -4,6 +4,7 @@
 #include <thread>
 
 #include "runtime/expect_error.hpp"
+#include "runtime/scoped_variable.hpp"
 #include "tegula/lang.hpp"
 #include "tegula/runtime.hpp"
 
@@ -52,6 +53,37 @@ TEST(Function, RunsInSeveralThreadsAtOnce) {
   }
   for (std::thread& thread : threads) thread.join();
   for (int t = 0; t < 4; ++t) EXPECT_EQ(results[static_cast<std::size_t>(t)].at<float>(299), 299.0f * t);
+}
+
+// What CPU and GPU compute silently: an element outside of a tile, and a race.
+TEST(Function, TargetOfTheEnvironmentFindsWhatIsComputedSilently) {
+  const lang::Kernel outside = lang::kernel("outside", [] {
+    lang::Tensor Y = lang::output("Y", {4}, f32);
+    lang::grid(1, [&](lang::Index) {
+      lang::Shared tile({4}, f32);
+      lang::parallel(4, [&](lang::Index i) { tile(i) = 1; });
+      lang::parallel(4, [&](lang::Index i) { Y(i) = tile(i + 1); });
+    });
+  });
+  const lang::Kernel race = lang::kernel("race", [] {
+    lang::Tensor Y = lang::output("Y", {1}, f32);
+    lang::grid(3, [&](lang::Index i) { Y(0) = lang::f32(i); });
+  });
+  const tegula::ScopedVariable variable(tegula::Variable::target, "interpreter");
+  const Tensor four = Tensor::zeros({4}, f32), one = Tensor::zeros({1}, f32);
+  const Function checked = compile(outside);
+  EXPECT_EQ(checked.target(), Target::interpreter());
+  EXPECT_ERROR(tegula::ProgramError, "function_test.cpp", checked(four));
+  EXPECT_ERROR(tegula::ProgramError, "function_test.cpp", compile(race)(one));
+  EXPECT_EQ(compile(race, Target::interpreter()).target(), Target::interpreter());
+}
+
+TEST(Function, TargetOfTheEnvironmentMustExist) {
+  const tegula::ScopedVariable variable(tegula::Variable::target, "gpu");
+  EXPECT_ERROR(tegula::ArgumentError, "TEGULA_TARGET=gpu", compile(lang::kernel("empty", [] {
+                 lang::Tensor Y = lang::output("Y", {1}, f32);
+                 lang::grid(1, [&](lang::Index) { Y(0) = 1; });
+               })));
 }
 
 }  // namespace

@@ -207,7 +207,7 @@ std::vector<ShippedText> shipped_texts(const std::vector<ShippedCall>& calls) {
       add(kernel, "cu", [&] { return tool::cuda_text(kernel, gpu); });
       add(kernel, "layout", [&] { return tool::layout_text(kernel, gpu); });
       add(kernel, "schedule", [&] { return tool::schedule_text(kernel, gpu); });
-      add(kernel, "resources", [&] { return tool::resources_text(kernel, gpu); });
+      add(kernel, "resources", [&] { return tool::sizes_text(kernel, gpu); });
     });
     each(call, Target::cuda_sm80(), [&](const lang::Kernel& kernel) {
       add(kernel, "sm_80.cu", [&] { return tool::cuda_text(kernel, {80}); });

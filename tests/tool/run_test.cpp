@@ -56,6 +56,16 @@ TEST_F(Product, OnEveryTarget) {
   }
 }
 
+TEST_F(Product, RunsOnTheTargetOfTheEnvironment) {
+  const std::string call = "run gemm --random a=64x64 --random b=64x64 --explain";
+  EXPECT_TRUE(has(tool(call, "TEGULA_TARGET=interpreter").out, "the interpreter runs"));
+  EXPECT_TRUE(has(tool(call, "TEGULA_TARGET=emulated_sm90").out, "multiply-add: "));
+  EXPECT_TRUE(has(tool(call + " --target cpu", "TEGULA_TARGET=interpreter").out, "compiled C++"));
+  const auto wrong = tool(call, "TEGULA_TARGET=gpu");
+  EXPECT_NE(wrong.status, 0);
+  EXPECT_TRUE(has(wrong.err, "TEGULA_TARGET=gpu: must be one of automatic, interpreter, cpu")) << wrong.err;
+}
+
 TEST_F(Product, MayReplaceItsInput) {
   const auto outcome = tool("run gemm --input a=" + file("a.npy") + " --input b=" + file("b.npy") +
                             " --output " + file("a.npy"));

@@ -38,6 +38,14 @@ class CudaGridPrinter {
   using Layout = layout::Layout;
   using Texts = std::vector<std::string>;
 
+  // ---- what is done in a slower way (print_notes.cpp)
+  void note(passes::NoteKind kind, const passes::Reason& reason, const Loc& at);
+  void note_hints(const ir::Grid& grid, const passes::Roles* roles);
+  // Null: no roles.
+  std::string way_of(const ir::Body& body, const passes::Roles* roles) const;
+  void note_gemm(const ir::Gemm& n, const passes::GemmPlan& plan, const Loc& at);
+  void note_conversion(const ir::Buffer& fragment, const std::string& why, const Loc& at);
+
   // ---- expressions (print_expr.cpp)
   std::string value(const ir::Expr& e);
   std::string emit(const ir::Expr& e);

@@ -14,6 +14,7 @@ void CudaGridPrinter::touch_operands(const Gemm& n) {
 
 void CudaGridPrinter::operator()(const Gemm& n, const Stmt& s) {
   const passes::GemmPlan plan = passes::plan_gemm(n, team_.threads, target_);
+  note_gemm(n, plan, s->at);
   const FragmentTile own = fragments_.at(n.c.buffer.get());
   FragmentTile c = own;
   const bool moves = own.layout != plan.accumulator;

@@ -122,7 +122,9 @@ bool CudaGridPrinter::is_by_register(const For& n, const Stmt& s) const {
 void CudaGridPrinter::elements(const For& n, const Stmt& s) {
   if (const auto found = conversion(s); found && packed_.contains(found->to.get()))
     return pack(*found, s->at);
-  if (const auto plan = passes::plan_rows(s)) return rows(s, *plan, false);
+  const auto row_plan = passes::plan_rows(s);
+  if (row_plan) return rows(s, *row_plan, false);
+  note(passes::NoteKind::by_elements, row_plan.reason(), s->at);
   if (const auto found = matrix_store(s); found && is_registers_of_pairs(*found))
     return store_matrices(*found, as<Store>(n.body.back())->to.view, s->at);
   if (const Access* to = passes::plan_row_store(s, layouts_, team_.threads, target_))
@@ -147,8 +149,8 @@ void CudaGridPrinter::elements(const For& n, const Stmt& s) {
     const SharedTile tile = stage(buffer->name, buffer->elements(), buffer->type);
     to_shared(fragments_.at(buffer.get()), buffer->type, tile, s->at);
     shared_[buffer.get()] = tile;
-    program_.notes.push_back(
-        fmt::format("{}: fragment {} goes through shared memory", short_location(s->at), buffer->name));
+    note_conversion(*buffer, "the loop reads or writes it in another order than its threads hold it in",
+                    s->at);
   }
   const Facts before = facts_;
   if (layout)
@@ -360,8 +362,7 @@ FragmentTile CudaGridPrinter::converted(const BufferPtr& buffer, const Layout& l
   to_shared(own, buffer->type, tile, at);
   from_shared(tile, buffer->type, result, at);
   release(tile);
-  program_.notes.push_back(
-      fmt::format("{}: fragment {} is converted through shared memory", short_location(at), buffer->name));
+  note_conversion(*buffer, "the statement takes it in another order than its threads hold it in", at);
   return result;
 }
 

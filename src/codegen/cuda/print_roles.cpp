@@ -130,6 +130,7 @@ std::string CudaGridPrinter::producer(const Grid& grid) {
 
 std::string CudaGridPrinter::print_roles(const Grid& grid) {
   const passes::Roles& roles = *plan_.roles;
+  for (const passes::Note& own : roles.notes) passes::add(program_.notes, own);
   std::string text = begin_roles(grid, roles);
   const Facts facts = facts_;
   text += fmt::format("  if (threadIdx.x < {}) {{\n    // ---- consumers\n", roles.consumers);
@@ -138,8 +139,8 @@ std::string CudaGridPrinter::print_roles(const Grid& grid) {
   text += "  } else {\n    // ---- producer\n" + producer(grid) + "  }\n";
 
   const int threads = roles.consumers + roles.producers;
-  program_.kernels.push_back(
-      {plan_.function, threads, shared_bytes(grid), true, roles.pair_index, has_waits()});
+  program_.kernels.push_back({plan_.function, threads, shared_bytes(grid), true, roles.pair_index,
+                              has_waits(), way_of(roles.consumer, &roles)});
   roles_ = nullptr;
   return fmt::format(
       "extern \"C\" __global__ void __launch_bounds__({}, {}) {}(const __grid_constant__ Call call) {{  // "

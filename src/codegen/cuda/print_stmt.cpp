@@ -88,7 +88,9 @@ std::string CudaGridPrinter::print() {
       if (passes::has_tensor_cores(operand->buffer->type)) swizzled_.insert(operand->buffer.get());
     }
   });
+  note_hints(grid, plan_.roles ? &*plan_.roles : nullptr);
   if (plan_.roles) return print_roles(grid);
+  note(passes::NoteKind::no_roles, plan_.no_roles, grid.at);
   find_packed(grid.body);
   prologue();
   between_grids();
@@ -96,8 +98,11 @@ std::string CudaGridPrinter::print() {
   body(grid.body);
   end_of_block();
   const std::size_t bytes = shared_bytes(grid);
-  program_.kernels.push_back(
-      {.function = plan_.function, .threads = team_.threads, .shared_bytes = bytes, .waits = has_waits()});
+  program_.kernels.push_back({.function = plan_.function,
+                              .threads = team_.threads,
+                              .shared_bytes = bytes,
+                              .waits = has_waits(),
+                              .way = way_of(grid.body, nullptr)});
   return fmt::format(
       "extern \"C\" __global__ void __launch_bounds__({}) {}(const __grid_constant__ Call call) {{  // {}\n"
       "  extern __shared__ __align__(1024) unsigned char shared_memory[];\n{}}}\n",

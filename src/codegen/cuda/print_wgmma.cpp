@@ -182,6 +182,7 @@ void CudaGridPrinter::event(const schedule::Gemm& product, const schedule::Event
   const auto& gemm = *as<Gemm>(e.stmt);
   const FragmentTile& sum = fragments_.at(gemm.c.buffer.get());
   const passes::GemmPlan plan = passes::plan_gemm(gemm, team_.threads, target_);
+  note_gemm(gemm, plan, e.stmt->at);
   if (sum.layout != plan.accumulator) {  // all at once, when all parts of the operand are there
     if (product.last == 16) (*this)(gemm, e.stmt);
     return;

@@ -3,10 +3,13 @@
 #include <map>
 #include <mutex>
 
+#include "runtime/environment.hpp"
+
 namespace tegula::ops {
 
 Target target_for(Target target, const Device& device) {
-  return target == Target::automatic() && !device.is_cpu() ? Target::cuda() : target;
+  if (target != Target::automatic()) return target;
+  return environment_target().value_or(device.is_cpu() ? target : Target::cuda());
 }
 
 DType multiplied_type(DType type, bool on_gpu) { return on_gpu && type.bits() == 16 ? type : f32; }

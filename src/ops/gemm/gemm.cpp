@@ -93,7 +93,7 @@ GemmCall prepare_gemm(const TensorRef& a, const TensorRef& b, const GemmOptions&
   kernel.scaled = options.scale != 1;
   kernel.activation = options.activation;
   const bool on_gpu = runs_on_gpu(options.target, a.device);
-  kernel.compute = tile_type(kernel, options.target, on_gpu);
+  kernel.compute = tile_type(kernel, target_for(options.target, a.device), on_gpu);
   const auto plan = [&](const GemmProblem& problem) {
     return on_gpu ? plan_gemm_on_gpu(problem, kernel.compute, options.tiles)
                   : plan_gemm(problem, options.tiles);

@@ -53,7 +53,11 @@ const CudaPass list[] = {
      [](CudaPlan& plan) { plan.waits = plan_grid_waits(plan.kernel); }},
     {"specialize_roles", "a producer loads ahead of the consumers, who multiply",
      of_grids([](const CudaPlan& plan, const ir::Grid& grid, GridPlan& own) {
-       own.roles = specialize_roles(grid, plan.target);
+       auto roles = specialize_roles(grid, plan.target);
+       if (roles)
+         own.roles = std::move(*roles);
+       else
+         own.no_roles = roles.reason();
      })},
     {"exits_of_all", "who takes one block after the other asks once whether there is work at all",
      of_grids([](const CudaPlan&, const ir::Grid& grid, GridPlan& own) {

@@ -55,10 +55,11 @@ std::string print(const CudaPlan& plan) {
   std::string text = ir::print(plan.kernel);
   for (std::size_t i = 0; i < plan.grids.size(); ++i) {
     const GridPlan& own = plan.grids[i];
-    if (!own.roles && own.layouts.fragments.empty() && own.exits_of_all.empty()) continue;
+    if (!own.roles && own.no_roles.why.empty() && own.layouts.fragments.empty()) continue;
     text += fmt::format("\n---- plan of {}\n", own.function);
     if (!own.exits_of_all.empty()) text += fmt::format("{} exits of all blocks\n", own.exits_of_all.size());
     if (own.roles) text += roles_text(*own.roles);
+    if (!own.no_roles.why.empty()) text += fmt::format("no roles: {}\n", own.no_roles.why);
     if (own.roles) text += "-- consumers\n" + ir::print(own.consumers.body);
     if (own.schedule) text += "-- schedule\n" + schedule::print(*own.schedule);
     text += layouts_text(own.layouts);

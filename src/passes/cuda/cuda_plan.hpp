@@ -15,6 +15,7 @@ namespace tegula::passes {
 struct GridPlan {
   std::string function;                                  // the name of what is printed
   std::optional<Roles> roles;                            // none: all threads of a block do the same
+  Reason no_roles;                                       // why there are none
   ConsumerProgram consumers;                             // with roles
   std::optional<schedule::Schedule> schedule;            // of the roles
   Layouts layouts;                                       // of what computes: the consumers, or all threads

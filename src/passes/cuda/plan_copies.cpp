@@ -1,10 +1,13 @@
 #include "passes/cuda/plan_copies.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "ir/affine.hpp"
 #include "ir/zero.hpp"
 #include "layout/tile_order.hpp"
+#include "passes/note.hpp"
 
 namespace tegula::passes {
 
@@ -55,11 +58,61 @@ std::optional<TileRows> rows_of(const View& view) {
   return TileRows{first * inner, rows * inner};
 }
 
-std::optional<TensorCopy> plan_copy(const Copy& copy, bool swizzled) {
+namespace {
+
+// What a box can never be.
+Reason reason_of_kind(const Copy& copy) {
+  const View &from = copy.from, &to = copy.to;
+  if (from.is_tile()) return {};
+  if (!rows_of(to))
+    return {fmt::format("not whole rows of tile {} are filled", named(*to.buffer)),
+            "fill all columns of the tile, in its own order"};
+  if (!is_own_shape(from))
+    return {fmt::format("tensor `{}` is reshaped", from.buffer->name), "declare the tensor with that shape"};
+  if (!is_zero(copy.fill))
+    return {"what lies outside is filled with another value than 0", "fill with 0 and mask what is computed"};
+  if (from.buffer->type != to.buffer->type)
+    return {fmt::format("{} of the tensor become {} of tile {}", from.buffer->type.name(),
+                        to.buffer->type.name(), named(*to.buffer)),
+            "give the tile the tensor's type, or the tensor the tile's"};
+  if (from.buffer->rank() > most_dims)
+    return {fmt::format("tensor `{}` has {} dimensions", from.buffer->name, from.buffer->rank()),
+            fmt::format("join dimensions: the copy engine knows {}", most_dims)};
+  return {};
+}
+
+Reason reason_of_order(const View& tensor) {
+  return {fmt::format(
+              "the tile's axes do not follow each other in tensor `{}`, with its last dimension at the end",
+              tensor.buffer->name),
+          "copy it as it lies and transpose where it is used: gemm(a.T(), …)"};
+}
+
+// Whether some limit of the window may cut the tile, or its boxes begin where none can.
+Reason reason_of_clipping(const View& from) {
+  for (std::size_t d = 0; d < from.dims.size(); ++d) {
+    const ViewDim& dim = from.dims[d];
+    if (dim.axis >= 0 &&
+        ((dim.low && !is_constant(dim.low, 0)) || (dim.high && !equal(dim.high, from.shape[d]))))
+      return {fmt::format("where a limit of the window cuts dimension {} of `{}`, threads copy the tile", d,
+                          from.buffer->name),
+              "let rows behind the limit come along and mask what is computed of them"};
+  }
+  if (begins_aligned(from)) return {};
+  return {
+      fmt::format("where a box would not begin at {} bytes along the last dimension of `{}`, threads copy it",
+                  box_alignment, from.buffer->name),
+      fmt::format("begin at multiples of {} elements, and say so: `index * {}`", aligned_elements(from),
+                  aligned_elements(from))};
+}
+
+}  // namespace
+
+Planned<TensorCopy> plan_copy(const Copy& copy, bool swizzled) {
   const View &from = copy.from, &to = copy.to;
   const auto rows = rows_of(to);
-  if (from.is_tile() || !rows || !is_own_shape(from) || !is_zero(copy.fill)) return std::nullopt;
-  if (from.buffer->type != to.buffer->type || from.buffer->rank() > most_dims) return std::nullopt;
+  if (from.is_tile() || !rows || !is_own_shape(from) || !is_zero(copy.fill)) return reason_of_kind(copy);
+  if (from.buffer->type != to.buffer->type || from.buffer->rank() > most_dims) return reason_of_kind(copy);
   const Buffer& tile = *to.buffer;
   const int last = tile.rank() - 1, bytes = tile.type.bytes();
   TensorCopy plan;
@@ -70,25 +123,34 @@ std::optional<TensorCopy> plan_copy(const Copy& copy, bool swizzled) {
   }
   // A transfer begins at 128 bytes. The pattern of a swizzle follows the address, so it may begin at any row.
   plan.first_row = static_cast<int>(rows->first);
-  if (rows->first * plan.columns * bytes % 128 != 0) return std::nullopt;
+  if (rows->first * plan.columns * bytes % 128 != 0)
+    return Reason{fmt::format("row {} of tile {} does not begin at 128 bytes", rows->first, named(tile)),
+                  "fill as many rows at a time as begin at multiples of 128 bytes"};
   int axis = 0;  // the axes of the tile follow each other in the tensor
   for (const ViewDim& dim : from.dims) {
     std::int64_t extent = 1;
     if (dim.axis >= 0) {
-      if (dim.axis != axis++) return std::nullopt;
+      if (dim.axis != axis++) return reason_of_order(from);
       extent = to.extent(dim.axis);
-      const Expr& bound = from.shape[static_cast<std::size_t>(&dim - from.dims.data())];
-      plan.is_clipped |= (dim.low && !is_constant(dim.low, 0)) || (dim.high && !equal(dim.high, bound));
     }
     plan.box.push_back(static_cast<int>(extent));
   }
-  if (axis != to.rank() || from.dims.back().axis != to.rank() - 1) return std::nullopt;
-  plan.is_clipped |= !begins_aligned(from);
+  if (axis != to.rank() || from.dims.back().axis != to.rank() - 1) return reason_of_order(from);
+  plan.clipped = reason_of_clipping(from);
+  plan.is_clipped = !plan.clipped.why.empty();
   plan.box.pop_back();
   for (const int extent : plan.box) {
-    if (extent > most_in_box) return std::nullopt;
+    if (extent > most_in_box)
+      return Reason{
+          fmt::format("{} rows of tile {} are more than a box has, {}", extent, named(tile), most_in_box),
+          "fill it by several copies"};
   }
-  if (plan.columns > most_in_box || plan.columns * bytes % 16 != 0) return std::nullopt;
+  if (plan.columns > most_in_box || plan.columns * bytes % box_alignment != 0)
+    return Reason{
+        fmt::format("rows of tile {} have {} elements of {} bytes: a box has {} at most, and a multiple "
+                    "of {} bytes",
+                    named(tile), plan.columns, bytes, most_in_box, box_alignment),
+        "choose the tile's columns so"};
   return plan;
 }
 

@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "ir/stmt.hpp"
+#include "passes/planned.hpp"
 
 namespace tegula::passes {
 
@@ -15,6 +16,7 @@ struct TensorCopy {
   // Some of the view's limits may cut the tile: then the elements beyond are zeros, which the engine only
   // writes outside the tensor. Or the box may begin where none can.
   bool is_clipped = false;
+  Reason clipped;  // which of the two
   // The dimension of which each block of a pair brings one half, to both; -1: each block brings all for
   // itself.
   int halved = -1;
@@ -38,6 +40,6 @@ bool begins_aligned(const ir::View& tensor);
 
 // Where the addresses and strides of a call allow it; nothing where they never do. `swizzled` says that
 // tensor cores read the tile.
-std::optional<TensorCopy> plan_copy(const ir::Copy& copy, bool swizzled);
+Planned<TensorCopy> plan_copy(const ir::Copy& copy, bool swizzled);
 
 }  // namespace tegula::passes

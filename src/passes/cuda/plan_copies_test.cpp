@@ -13,7 +13,7 @@ using namespace lang;
 constexpr const char* by_threads = "threads";
 
 // "box 64 x 64 columns, swizzled, clipped"
-std::string words(const std::optional<TensorCopy>& plan) {
+std::string words(const Planned<TensorCopy>& plan) {
   if (!plan) return by_threads;
   std::string text = "box ";
   for (const int extent : plan->box) text += std::to_string(extent) + " x ";

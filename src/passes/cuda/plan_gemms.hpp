@@ -4,6 +4,7 @@
 
 #include "ir/stmt.hpp"
 #include "layout/fragments.hpp"
+#include "passes/planned.hpp"
 
 namespace tegula::passes {
 
@@ -24,6 +25,7 @@ struct GemmPlan {
   layout::Division parts;       // among warps, or warp groups
   bool a_in_registers = false;  // A is a fragment with the layout `operand_a`
   layout::Layout accumulator, operand_a;
+  Reason fallback;  // why it is not the best instruction of the target; empty if it is
 };
 
 // A function of the statement alone, so that every pass finds the same. `threads` are those that run it.

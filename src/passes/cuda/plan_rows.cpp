@@ -1,10 +1,14 @@
 #include "passes/cuda/plan_rows.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <optional>
 #include <unordered_set>
 
 #include "ir/effects.hpp"
 #include "passes/cuda/plan_copies.hpp"
+#include "passes/note.hpp"
 
 namespace tegula::passes {
 
@@ -60,29 +64,61 @@ bool is_lookup(const Stmt& s, const VariablePtr& column, const BufferPtr& tile) 
   return !by_column && !e.reads(tile);
 }
 
+// Of an element that is converted on its way. What is computed of it is no copy.
+Reason reason_of_values(const Load& load, const Store& store) {
+  const Expr& value = store.value;
+  const bool converts = value->op == Op::cast && is_variable(value->args[0], load.variable);
+  if (!converts) return {};
+  return {fmt::format("{} of the tensor become {} of tile {}", load.from.view.buffer->type.name(),
+                      store.to.view.buffer->type.name(), named(*store.to.view.buffer)),
+          "give the tile the tensor's type, or the tensor the tile's"};
+}
+
+Reason reason_of_row(const Load& load, std::int64_t columns, int elements) {
+  return {fmt::format(
+              "a row of {} elements is not known to begin at a multiple of {} in the last dimension of `{}`, "
+              "and to end in it",
+              columns, elements, load.from.view.buffer->name),
+          fmt::format("gather whole rows, or constant columns, of a tensor whose last extent is constant: "
+                      "[rows, pieces, {}] instead of [rows, columns]",
+                      columns)};
+}
+
 }  // namespace
 
-std::optional<RowCopy> plan_rows(const Stmt& stmt) {
+Planned<RowCopy> plan_rows(const Stmt& stmt) {
   const auto* loop = as<For>(stmt);
-  if (!loop || loop->kind != LoopKind::parallel || loop->body.size() < 2) return std::nullopt;
+  if (!loop || loop->kind != LoopKind::parallel || loop->body.size() < 2) return Reason{};
   RowCopy plan;
   plan.lookups = loop->body.size() - 2;
   plan.load = as<Load>(loop->body[plan.lookups]);
   plan.store = as<Store>(loop->body.back());
-  if (!plan.load || !plan.store) return std::nullopt;
+  if (!plan.load || !plan.store) return Reason{};
   const View &from = plan.load->from.view, &to = plan.store->to.view;
-  if (from.is_tile() || to.buffer->space != Space::shared || from.buffer->type != to.buffer->type)
-    return std::nullopt;
-  if (!is_variable(plan.store->value, plan.load->variable) || !has_own_shape(from)) return std::nullopt;
-  plan.elements = piece_bytes / to.buffer->type.bytes();
-  const VariablePtr& column = loop->index.back();
   const BufferPtr& tile = to.buffer;
-  if (!goes_over(*loop, plan.store->to) || tile->extent(tile->rank() - 1) % plan.elements != 0)
-    return std::nullopt;
-  const auto dim = row_dim(plan.load->from, column, tile->extent(tile->rank() - 1), plan.elements);
-  if (!dim) return std::nullopt;
+  if (from.is_tile() || tile->space != Space::shared || to.rank() < 2 || tile->rank() < 2) return Reason{};
+  if (!is_variable(plan.store->value, plan.load->variable) || from.buffer->type != tile->type)
+    return reason_of_values(*plan.load, *plan.store);
+  if (!has_own_shape(from))
+    return Reason{fmt::format("tensor `{}` is reshaped", from.buffer->name),
+                  "declare the tensor with that shape"};
+  plan.elements = piece_bytes / tile->type.bytes();
+  const VariablePtr& column = loop->index.back();
+  if (!goes_over(*loop, plan.store->to))
+    return Reason{fmt::format("the loop does not go over whole rows of tile {}, its last index along them",
+                              named(*tile)),
+                  "fill all columns of the tile, in its own order"};
+  const std::int64_t columns = tile->extent(tile->rank() - 1);
+  if (columns % plan.elements != 0)
+    return Reason{fmt::format("rows of tile {} have {} bytes, no multiple of {}", named(*tile),
+                              columns * tile->type.bytes(), piece_bytes),
+                  fmt::format("use tiles with a multiple of {} columns", plan.elements)};
+  const auto dim = row_dim(plan.load->from, column, columns, plan.elements);
+  if (!dim) return reason_of_row(*plan.load, columns, plan.elements);
   for (std::size_t i = 0; i < plan.lookups; ++i) {
-    if (!is_lookup(loop->body[i], column, tile)) return std::nullopt;
+    if (!is_lookup(loop->body[i], column, tile))
+      return Reason{"what the row is found by differs from column to column, or is no plain value",
+                    "compute the row of the index alone"};
   }
   plan.dim = *dim;
   return plan;

@@ -1,8 +1,7 @@
 // Loops over elements that bring rows of a tensor into a shared tile, each row wherever it is looked up.
 #pragma once
-#include <optional>
-
 #include "ir/stmt.hpp"
+#include "passes/planned.hpp"
 
 namespace tegula::passes {
 
@@ -17,7 +16,8 @@ struct RowCopy {
   int elements = 0;         // of a piece
 };
 
-// Nothing for other loops. Rows have no holes, and pieces are aligned, in tensors with aligned rows only.
-std::optional<RowCopy> plan_rows(const ir::Stmt& stmt);
+// Nothing for other loops, without a reason where they do not copy rows of a tensor as they are. Rows have no
+// holes, and pieces are aligned, in tensors with aligned rows only.
+Planned<RowCopy> plan_rows(const ir::Stmt& stmt);
 
 }  // namespace tegula::passes

@@ -1,6 +1,9 @@
 #include "passes/cuda/specialize_roles.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <optional>
 #include <unordered_set>
 
 #include "ir/effects.hpp"
@@ -9,6 +12,7 @@
 #include "passes/cuda/plan_rows.hpp"
 #include "passes/cuda/plan_stores.hpp"
 #include "passes/cuda/ring_depths.hpp"
+#include "passes/cuda/role_reasons.hpp"
 #include "passes/cuda/rows_of_warps.hpp"
 #include "passes/plain_control.hpp"
 #include "passes/slice.hpp"
@@ -56,32 +60,35 @@ struct Candidate {
   const Body* scope = nullptr;
   int stages = 0;          // asked for by the loop; 0: the compiler chooses
   bool pipelined = false;  // the scope is the body of a pipelined loop
+  Loc loop_at = {};        // of that
 };
 
 class Analysis {
  public:
   Analysis(const Grid& grid, const CudaTarget& target) : grid_(grid), target_(target) {}
-  std::optional<Roles> run();
+  Planned<Roles> run();
 
  private:
   void collect(const Body& body, const For* pipelined);
   void add(const BufferPtr& tile, const Stmt& fill, const Body& scope, const For* pipelined);
+  void refuse(const BufferPtr& tile, const Stmt& fill, Reason reason);
   void drop_filled_twice();
-  bool drop_for_own_copies();
+  std::optional<Reason> drop_for_own_copies();
   bool comes_late(const Candidate& c) const;
   bool feeds_wgmma(const BufferPtr& tile) const;
   bool is_operand(const BufferPtr& tile) const;
   void plan_loads(Roles& roles) const;
   bool is_uneven() const;
-  bool leaves_early() const;
-  std::optional<Body> producer_of(const std::vector<Candidate>& candidates) const;
-  std::optional<Body> consumer_of(const std::vector<Candidate>& candidates) const;
+  Reason leaves_early() const;
+  Planned<Body> producer_of(const std::vector<Candidate>& candidates) const;
+  Planned<Body> consumer_of(const std::vector<Candidate>& candidates) const;
   void make_rings(Roles& roles, const std::vector<Candidate>& candidates) const;
   void choose_depths(Roles& roles) const;
 
   const Grid& grid_;
   const CudaTarget& target_;
   std::vector<Candidate> candidates_;
+  RefusedTiles refused_;
   std::unordered_set<const Buffer*> written_;  // tensors
 };
 
@@ -89,7 +96,35 @@ void Analysis::add(const BufferPtr& tile, const Stmt& fill, const Body& scope, c
   for (Candidate& c : candidates_) {
     if (c.tile == tile && c.scope == &scope) return c.fills.push_back(fill);
   }
-  candidates_.push_back({tile, {fill}, &scope, pipelined ? pipelined->stages : 1, pipelined != nullptr});
+  candidates_.push_back({tile,
+                         {fill},
+                         &scope,
+                         pipelined ? pipelined->stages : 1,
+                         pipelined != nullptr,
+                         pipelined ? pipelined->index[0]->at : Loc()});
+}
+
+void Analysis::refuse(const BufferPtr& tile, const Stmt& fill, Reason reason) {
+  if (reason.at.line() == 0) reason.at = fill->at;
+  const auto* copy = as<Copy>(fill);
+  if (!find(refused_, tile)) refused_.push_back({tile, std::move(reason), copy && !copy->from.is_tile()});
+}
+
+// The tile of those declared in the same body that the statement fills.
+Planned<BufferPtr> filled_tile(const Stmt& s, const Effects& e, const std::vector<BufferPtr>& targets,
+                               const std::vector<BufferPtr>& declared, bool pipelined) {
+  if (!as<Copy>(s) && !pipelined)
+    return Reason{"a loop over elements fills it outside of a pipelined loop", "copy it from a tensor"};
+  if (touches_fragments(s))
+    return Reason{
+        "it is made from fragments",
+        "copy it from a tensor, which another grid may write, or multiply from registers: gemm(fragment, …)"};
+  if (targets.size() != 1) return Reason{"its statement writes other memory too", "write it alone"};
+  if (e.leaves || e.reports || !e.assigned.empty())
+    return Reason{"its statement prints, asserts or assigns variables", "do that in a statement of its own"};
+  if (std::find(declared.begin(), declared.end(), targets[0]) == declared.end())
+    return Reason{"it is declared outside of the body that fills it", "declare it where it is filled"};
+  return targets[0];
 }
 
 void Analysis::collect(const Body& body, const For* pipelined) {
@@ -97,16 +132,17 @@ void Analysis::collect(const Body& body, const For* pipelined) {
   for (const Stmt& s : body) {
     if (const auto* n = as<Declare>(s); n && n->tile->space == Space::shared) declared.push_back(n->tile);
     const auto* loop = as<For>(s);
-    const bool fills = as<Copy>(s) || (loop && loop->kind == LoopKind::parallel);
-    if (fills && (pipelined || as<Copy>(s)) && !touches_fragments(s)) {
+    if (as<Copy>(s) || (loop && loop->kind == LoopKind::parallel)) {
       const Effects e = all_effects(s);
       std::vector<BufferPtr> targets;
       for (const Region& r : e.regions) {
         if (is_write(r.touch)) targets.push_back(r.view->buffer);
       }
-      const bool own = targets.size() == 1 && !e.leaves && !e.reports && e.assigned.empty() &&
-                       std::find(declared.begin(), declared.end(), targets[0]) != declared.end();
-      if (own) add(targets[0], s, body, pipelined);
+      const auto tile = filled_tile(s, e, targets, declared, pipelined != nullptr);
+      if (tile) add(*tile, s, body, pipelined);
+      for (const BufferPtr& target : targets) {
+        if (!tile && target->space == Space::shared) refuse(target, s, tile.reason());
+      }
     }
     if (loop && loop->kind == LoopKind::parallel) continue;
     for_each_body(s, [&](const Body& inner) {
@@ -152,7 +188,15 @@ void Analysis::drop_filled_twice() {
   };
   count(grid_.body);
   std::erase_if(candidates_, [&](const Candidate& c) {
-    return writers[c.tile.get()] != static_cast<int>(c.fills.size()) || !fill_all(c);
+    const bool again = writers[c.tile.get()] != static_cast<int>(c.fills.size());
+    if (again)
+      refuse(c.tile, c.fills[0],
+             {"other statements write it too", "use a tile of its own for what is made of it"});
+    const bool in_part = !again && !fill_all(c);
+    if (in_part)
+      refuse(c.tile, c.fills[0],
+             {"it is not filled by whole rows, each once", "fill all of its rows, each once"});
+    return again || in_part;
   });
 }
 
@@ -179,14 +223,15 @@ bool declares(const Body& body, const BufferPtr& tile) {
 }
 
 // Tiles that are no ring: the producer has its own copy of what the consumers do not use, and each role one of
-// what the producer reads before all of it is brought. False if there can be no roles.
-bool Analysis::drop_for_own_copies() {
+// what the producer reads before all of it is brought. The reason if there can be no roles.
+std::optional<Reason> Analysis::drop_for_own_copies() {
   const auto producer = producer_of(candidates_), consumer = consumer_of(candidates_);
-  if (!producer || !consumer) return false;
+  if (!producer) return producer.reason();
+  if (!consumer) return consumer.reason();
   std::erase_if(candidates_, [&](const Candidate& c) {
     return !declares(*consumer, c.tile) || (comes_late(c) && reads_between(*producer, c));
   });
-  return true;
+  return std::nullopt;
 }
 
 // Whether the tile may still be on its way when the statement that brings it is over.
@@ -238,9 +283,11 @@ void Analysis::plan_loads(Roles& roles) const {
     for (const Stmt& s : c.fills) ring.by_rows &= plan_rows(s).has_value();
     for (const Stmt& s : c.fills) {
       const auto* copy = as<Copy>(s);
-      const auto plan = copy ? plan_copy(*copy, is_operand(c.tile)) : std::nullopt;
+      const auto plan = copy ? plan_copy(*copy, is_operand(c.tile)) : Reason{};
       if (plan && target_.copy_engine) roles.copies.emplace(s.get(), *plan);
       roles.one_loader &= plan && target_.copy_engine && !plan->is_clipped;
+      if (target_.copy_engine && !ring.by_rows)
+        note_load(roles.notes, s, ring, plan ? plan->clipped : plan.reason());
     }
   }
   // Tiles of its own, which it fills by threads.
@@ -252,26 +299,26 @@ void Analysis::plan_loads(Roles& roles) const {
 
 // A block may end before its first load, for want of work or because an assertion fails; a loop with loads
 // may not be left early, since both roles count their turns.
-bool Analysis::leaves_early() const {
-  bool loads = false, bad = false;
+Reason Analysis::leaves_early() const {
+  bool loads = false;
+  Stmt bad;
   const std::function<void(const Body&, bool)> walk = [&](const Body& body, bool top) {
     for (const Stmt& s : body) {
       for (const Candidate& c : candidates_)
         loads |= std::find(c.fills.begin(), c.fills.end(), s) != c.fills.end();
       const auto* loop = as<For>(s);
       if (loop && loop->kind == LoopKind::parallel) continue;
-      if (as<Exit>(s) || as<Assert>(s)) bad |= loads || !top;
-      if (as<Break>(s) || as<While>(s)) {
-        for (const Candidate& c : candidates_) bad |= c.scope == &body || as<While>(s);
-      }
+      bool leaves = as<While>(s) || ((as<Exit>(s) || as<Assert>(s)) && (loads || !top));
+      for (const Candidate& c : candidates_) leaves |= as<Break>(s) && c.scope == &body;
+      if (leaves && !bad) bad = s;
       for_each_body(s, [&](const Body& inner) { walk(inner, false); });
     }
   };
   walk(grid_.body, true);
-  return bad;
+  return bad ? reason_of_leaving(bad) : Reason{};
 }
 
-std::optional<Body> Analysis::producer_of(const std::vector<Candidate>& candidates) const {
+Planned<Body> Analysis::producer_of(const std::vector<Candidate>& candidates) const {
   std::unordered_set<const StmtNode*> fills;
   for (const Candidate& c : candidates)
     for (const Stmt& s : c.fills) fills.insert(s.get());
@@ -298,7 +345,7 @@ Body with_exits(const Body& producer) {
   });
 }
 
-std::optional<Body> Analysis::consumer_of(const std::vector<Candidate>& candidates) const {
+Planned<Body> Analysis::consumer_of(const std::vector<Candidate>& candidates) const {
   std::unordered_set<const StmtNode*> fills;
   for (const Candidate& c : candidates)
     for (const Stmt& s : c.fills) fills.insert(s.get());
@@ -368,32 +415,46 @@ void Analysis::choose_depths(Roles& roles) const {
     asked.push_back(c->pipelined ? (c->stages > 0 ? c->stages : 4) : 1);
   }
   passes::choose_depths(roles, asked);
-  for (const Candidate& c : candidates_)
-    roles.crowded |=
-        c.pipelined && roles.rings[static_cast<std::size_t>(roles.ring_of(c.tile.get()))].depth < c.stages;
+  for (const Candidate& c : candidates_) {
+    if (!c.pipelined) continue;
+    const RingPlan& ring = roles.rings[static_cast<std::size_t>(roles.ring_of(c.tile.get()))];
+    roles.crowded |= ring.depth < c.stages;
+    note_stages(roles, ring, c.stages, c.loop_at);
+  }
 }
 
-std::optional<Roles> Analysis::run() {
+Planned<Roles> Analysis::run() {
   for (const Region& r : all_effects(grid_.body).regions) {
     if (is_write(r.touch) && !r.view->is_tile()) written_.insert(r.view->buffer.get());
   }
   collect(grid_.body, nullptr);
   drop_filled_twice();
   // What the producer cannot compute stays with the consumers.
-  std::erase_if(candidates_, [&](const Candidate& c) { return !producer_of({c}); });
-  if (!drop_for_own_copies()) return std::nullopt;
+  std::erase_if(candidates_, [&](const Candidate& c) {
+    const auto alone = producer_of({c});
+    if (!alone) refuse(c.tile, c.fills[0], alone.reason());
+    return !alone;
+  });
+  if (const auto reason = drop_for_own_copies()) return *reason;
+  const auto is_pipelined = [](const Candidate& c) { return c.pipelined; };
   const bool useful = std::any_of(candidates_.begin(), candidates_.end(),
                                   [&](const Candidate& c) { return c.pipelined && feeds_wgmma(c.tile); });
-  if (!useful || leaves_early()) return std::nullopt;
+  if (!useful)
+    return reason_of_loops(grid_, target_, refused_,
+                           std::any_of(candidates_.begin(), candidates_.end(), is_pipelined));
+  if (const Reason reason = leaves_early(); !reason.why.empty()) return reason;
   Roles roles;
   roles.consumers = grid_.hints.threads;
   auto producer = producer_of(candidates_), consumer = consumer_of(candidates_);
-  if (!producer || !consumer) return std::nullopt;
+  if (!producer) return producer.reason();
+  if (!consumer) return consumer.reason();
   roles.producer = with_exits(*producer);
   roles.consumer = std::move(*consumer);
   make_rings(roles, candidates_);
   for (const Candidate& c : candidates_) {
-    if (!roles.fills.contains(c.fills[0].get())) return std::nullopt;
+    if (!roles.fills.contains(c.fills[0].get()))
+      return Reason{fmt::format("only loads read tile {}", named(*c.tile)),
+                    "read the tensor where the tile is read", c.fills[0]->at};
   }
   for_each_stmt(roles.consumer, [&](const Stmt& s) {
     const auto* copy = as<Copy>(s);
@@ -406,6 +467,8 @@ std::optional<Roles> Analysis::run() {
   roles.takes_turns = is_uneven();
   plan_loads(roles);
   choose_depths(roles);
+  note_consumers(roles, grid_, refused_);
+  note_warp_groups(roles, grid_, target_);
   if (target_.pairs) pair_blocks(grid_, roles);
   return roles;
 }
@@ -419,8 +482,16 @@ std::int64_t slot_bytes(const Buffer& tile) {
   return (tile.elements() * tile.type.bytes() + unit - 1) / unit * unit;
 }
 
-std::optional<Roles> specialize_roles(const Grid& grid, const CudaTarget& target) {
-  if (!target.has_wgmma() || grid.hints.threads % 128 != 0) return std::nullopt;
+Planned<Roles> specialize_roles(const Grid& grid, const CudaTarget& target) {
+  if (!target.has_wgmma()) return Reason{};
+  if (grid.hints.threads % 128 != 0) {
+    bool loops = false;
+    for_each_stmt(grid.body, [&](const Stmt& s) {
+      const auto* loop = as<For>(s);
+      loops |= loop && loop->kind == LoopKind::pipelined;
+    });
+    return reason_of_loops(grid, target, {}, loops);
+  }
   // Both roles take turns at rings in the first part of a branch only.
   const auto may_use_rings = [](const Stmt& s) {
     const auto* declared = as<Declare>(s);
@@ -429,7 +500,7 @@ std::optional<Roles> specialize_roles(const Grid& grid, const CudaTarget& target
   Grid plain = grid;
   plain.body = with_one_part(grid.body, may_use_rings);
   auto roles = Analysis(plain, target).run();
-  if (!roles) return std::nullopt;
+  if (!roles) return roles;
   roles->consumer = rows_of_warps(roles->consumer, roles->consumers, target);
   return roles;
 }

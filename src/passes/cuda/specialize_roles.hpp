@@ -3,12 +3,12 @@
 // A tile of a pipelined loop that one statement fills becomes a ring of slots. The producer runs the slice of
 // the program that these statements need, as far ahead as there are slots; the consumers run the rest.
 #pragma once
-#include <optional>
 #include <unordered_map>
 
 #include "ir/kernel.hpp"
 #include "passes/cuda/plan_copies.hpp"
 #include "passes/cuda/plan_gemms.hpp"
+#include "passes/note.hpp"
 
 namespace tegula::passes {
 
@@ -41,6 +41,7 @@ struct Roles {
   ir::Body producer, consumer;
   // Branches and loops of the producer that bring what one loop asked for; see order_loads.hpp.
   std::unordered_map<const ir::StmtNode*, ir::For> ordered;
+  std::vector<Note> notes;  // what the block does more slowly than its program asks for
 
   bool stores() const { return store_bytes > 0; }
   int cluster() const { return pair_index >= 0 ? 2 : 1; }
@@ -57,7 +58,8 @@ std::int64_t slot_alignment(const ir::Buffer& tile);
 std::int64_t slot_bytes(const ir::Buffer& tile);
 
 // Nothing where a block does better, or can only be right, with all threads doing the same: without a product
-// by wgmma in a pipelined loop, or where what is to be loaded depends on what is computed.
-std::optional<Roles> specialize_roles(const ir::Grid& grid, const CudaTarget& target);
+// by wgmma in a pipelined loop, or where what is to be loaded depends on what is computed. The reason is
+// empty where no roles could be expected.
+Planned<Roles> specialize_roles(const ir::Grid& grid, const CudaTarget& target);
 
 }  // namespace tegula::passes

@@ -30,7 +30,11 @@ struct Lowered {
 
   const ir::Grid& grid() const { return plan.kernel.grids.front(); }
   const ir::Body& body() const { return grid().body; }
-  std::optional<Roles> roles() const { return specialize_roles(grid(), target); }
+  // As they are before products are delayed and loads ordered.
+  std::optional<Roles> roles() const {
+    const auto planned = specialize_roles(grid(), target);
+    return planned ? std::optional(*planned) : std::nullopt;
+  }
 };
 
 }  // namespace tegula::passes::testing

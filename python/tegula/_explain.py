@@ -1,0 +1,65 @@
+"""Which way a call takes, without running it."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from . import _tegula
+from ._arrays import dtype_name
+
+# What the operators of the library call otherwise.
+_NAMES = {
+    "block_sparse_attn": "block_sparse_attention",
+    "block_sparse_attn_backward": "block_sparse_attention_backward",
+    "topk_indices": "indices",
+    "q_block_size": "q_block",
+    "k_block_size": "k_block",
+}
+_DTYPES = {"float32": "f32", "float16": "f16", "bfloat16": "bf16"}
+# Promises, and outputs of the forward: the kernels of a call are told without them.
+_PROMISES = ("max_seqlen_q", "max_seqlen_k", "scale_gradient")
+
+
+def _text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def explain(function: Callable[..., Any] | str, /, *args: Any, target: str = "automatic", **kwargs: Any) -> str:
+    """Which kernels a call runs, which way each takes on a target, what falls back to a slower one, and why.
+
+    Args:
+        function: one of this package's operators, such as ``tegula.attention``, or its name.
+        args, kwargs: as for the operator. Elements of arrays are not used, their shapes, dtypes and strides are.
+            ``max_seqlen_q`` and ``max_seqlen_k`` are taken as unknown.
+        target: "automatic", "cpu", "cuda" or "interpreter". No GPU is needed for "cuda", which is explained as a Hopper
+            GPU; arrays may lie on the host.
+
+    Returns:
+        A text: for every kernel its name, which states types, tiles and all else that it fixes, a line for each
+        of its grids, and notes with the remedy.
+
+    Raises:
+        TypeError, ValueError: as the operator would.
+
+    Source: the plans and texts of the compiler itself; see docs/show.md for all kinds of notes.
+    """
+    import tegula
+
+    operator = getattr(tegula, function, None) if isinstance(function, str) else function
+    name = getattr(operator, "__name__", "")
+    if name not in tegula.__all__ or name in ("explain", "synchronize") or getattr(tegula, name) is not operator:
+        raise ValueError(f"explain: expected an operator of tegula, given {function!r}")
+    call = inspect.signature(operator).bind(*args, **kwargs)
+    outputs = () if name.endswith("_backward") else ("out", "lse")
+    arrays: dict[str, Any] = {}
+    options: dict[str, str] = {}
+    for own, value in call.arguments.items():
+        if value is None or own in _PROMISES or own in outputs:
+            continue
+        if isinstance(value, (bool, int, float, str)) or own == "out_dtype":
+            options[_NAMES.get(own, own)] = _DTYPES.get(str(dtype_name(value)), str(value)) if own == "out_dtype" else _text(value)
+        else:
+            arrays[_NAMES.get(own, own)] = value
+    return _tegula.explain(_NAMES.get(name, name), arrays, options, target)

@@ -1,0 +1,126 @@
+// What a grid does in a slower way than its program could expect.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "codegen/cuda/grid_printer.hpp"
+#include "ir/visit.hpp"
+
+namespace tegula::codegen {
+
+using namespace ir;
+
+namespace {
+
+std::string loads_of(const passes::Roles& roles) {
+  if (roles.one_loader) return "one thread loads by the copy engine";
+  if (std::all_of(roles.rings.begin(), roles.rings.end(), [](const auto& ring) { return ring.by_rows; }))
+    return "threads load rows in pieces of 16 bytes";
+  return roles.copies.empty() ? "threads load" : "the copy engine and threads load";
+}
+
+std::string slots_of(const passes::Roles& roles) {
+  std::string text;
+  for (const passes::RingPlan& ring : roles.rings) {
+    for (const BufferPtr& tile : ring.tiles) text += fmt::format("{}{}", text.empty() ? "" : " ", tile->name);
+    text += fmt::format(" x {},", ring.depth);
+  }
+  text.pop_back();
+  return text;
+}
+
+// Operand A as a fragment of the program, which the compiler puts into a tile of its own for the product:
+// that tile stands at the product's place.
+bool was_fragment(const View& operand, const Loc& product) {
+  const Buffer& tile = *operand.buffer;
+  return tile.space == Space::shared && tile.at.line() == product.line() &&
+         tile.at.column() == product.column() && std::string_view(tile.at.file_name()) == product.file_name();
+}
+
+passes::Reason reason_of_moving(const Gemm& n, const passes::GemmPlan& plan) {
+  if (n.a.buffer->type.bits() == 8)
+    return {"operand A of 8 bits is not read from registers",
+            "convert it to bf16 or f16, or copy it to a Shared tile"};
+  if (plan.parts.along_n > 1)
+    return {fmt::format("operand A is needed by {} parts of the block, each with columns of its own",
+                        plan.parts.along_n),
+            "use fewer threads, or 64 rows for every warp group"};
+  return {"operand A is a part of a fragment, or not a multiple of 16 along k",
+          "multiply a whole fragment, with a multiple of 16 columns"};
+}
+
+}  // namespace
+
+void CudaGridPrinter::note(passes::NoteKind kind, const passes::Reason& reason, const Loc& at) {
+  if (reason.why.empty()) return;
+  passes::add(program_.notes, {kind, reason.at.line() == 0 ? at : reason.at, reason.why, reason.remedy});
+}
+
+void CudaGridPrinter::note_gemm(const Gemm& n, const passes::GemmPlan& plan, const Loc& at) {
+  const bool by_warps = plan.instruction == passes::GemmInstruction::mma_sync;
+  note(by_warps ? passes::NoteKind::mma_sync : passes::NoteKind::multiply_add, plan.fallback, at);
+  if (plan.instruction == passes::GemmInstruction::wgmma && was_fragment(n.a, at))
+    note(passes::NoteKind::through_shared_memory, reason_of_moving(n, plan), at);
+  constexpr const char* no_choice = "leave it out: the compiler decides by the operands";
+  const GemmHints& hints = n.hints;
+  for (const auto& [given, name] :
+       {std::pair{hints.warps != Warps::automatic, ".warps"}, {hints.swap.has_value(), ".swap"}})
+    if (given)
+      note(passes::NoteKind::hint, {fmt::format("{} of a product is not followed", name), no_choice}, at);
+  if (hints.from_registers && *hints.from_registers != plan.a_in_registers)
+    note(passes::NoteKind::hint,
+         {fmt::format(".from_registers = {} is not followed", *hints.from_registers),
+          plan.a_in_registers
+              ? "copy operand A into a Shared tile to read it there"
+              : "give operand A as a whole fragment of 16 bits, a warp group all of its columns"},
+         at);
+}
+
+void CudaGridPrinter::note_conversion(const Buffer& fragment, const std::string& why, const Loc& at) {
+  note(passes::NoteKind::through_shared_memory,
+       {fmt::format("fragment {}: {}", passes::named(fragment), why),
+        "use it by its own indices, whole and not reshaped, alike in all loops and products"},
+       at);
+}
+
+std::string CudaGridPrinter::way_of(const Body& body, const passes::Roles* roles) const {
+  constexpr const char* names[] = {"multiply-add", "mma.sync", "wgmma"};
+  int counts[3] = {};
+  for_each_stmt(body, [&](const Stmt& s) {
+    const auto* gemm = as<Gemm>(s);
+    const int threads = roles ? roles->consumers : team_.threads;
+    if (gemm) ++counts[static_cast<int>(passes::plan_gemm(*gemm, threads, target_).instruction)];
+  });
+  std::string text = "no roles";
+  if (roles)
+    text =
+        fmt::format("roles: {} warp group{}, {}; slots: {}", roles->consumers / 128,
+                    roles->consumers > 128 ? "s compute" : " computes", loads_of(*roles), slots_of(*roles));
+  const char* before = "; products: ";
+  for (int i = 2; i >= 0; --i)
+    if (counts[i] > 0) text += fmt::format("{}{} by {}", std::exchange(before, ", "), counts[i], names[i]);
+  return text;
+}
+
+void CudaGridPrinter::note_hints(const Grid& grid, const passes::Roles* roles) {
+  const GridHints& hints = grid.hints;
+  const auto ignored = [&](const std::string& option, const char* remedy) {
+    note(passes::NoteKind::hint, {option + " is not followed", remedy}, grid.at);
+  };
+  if (hints.cluster != 1)
+    ignored(fmt::format(".cluster = {}", hints.cluster),
+            "leave it out: blocks share loads where the rows of a call's tensors make it pay");
+  if (hints.pack != 1) ignored(fmt::format(".pack = {}", hints.pack), "use larger tiles");
+  if (!roles && hints.persistent)
+    ignored(".persistent",
+            "blocks stay where they have roles: see what keeps this grid from them, or leave it out");
+  if (roles && hints.blocks_per_processor != 0 && hints.blocks_per_processor != roles->blocks_per_processor)
+    note(passes::NoteKind::hint,
+         {fmt::format(".blocks_per_processor = {} became {}", hints.blocks_per_processor,
+                      roles->blocks_per_processor),
+          "use smaller tiles, .threads = 128 or fewer stages for more blocks, or leave it out"},
+         grid.at);
+}
+
+}  // namespace tegula::codegen

@@ -1,0 +1,19 @@
+#include "runtime/explain.hpp"
+
+#include "ops/common/functions.hpp"
+#include "ops/registry.hpp"
+
+namespace tegula {
+
+std::vector<Explanation> explain(const std::string& name, const std::map<std::string, Tensor>& inputs,
+                                 const std::map<std::string, std::string>& options, Target target) {
+  const ops::Operator& op = ops::find_operator(name);
+  ops::check_inputs(op, inputs);
+  if (!inputs.empty()) target = ops::target_for(target, inputs.begin()->second.device());
+  std::vector<Explanation> result;
+  for (const lang::Kernel& kernel : op.kernels(inputs, ops::Options::parse(op, options), target))
+    result.push_back(explain_call(kernel, target, inputs));
+  return result;
+}
+
+}  // namespace tegula

@@ -1,0 +1,233 @@
+#include "passes/cuda/role_reasons.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "ir/effects.hpp"
+#include "ir/visit.hpp"
+#include "passes/cuda/plan_rows.hpp"
+
+namespace tegula::passes {
+
+using namespace ir;
+
+namespace {
+
+// Of a consumer's 248 at most: what remains is for addresses and operands.
+constexpr std::int64_t most_fragment_registers = 208;
+
+// A product, and the statements around it from the outside to the inside.
+struct Product {
+  Stmt stmt;
+  std::vector<Stmt> around;
+};
+
+void find_products(const Body& body, std::vector<Stmt>& around, std::vector<Product>& found) {
+  for (const Stmt& s : body) {
+    if (as<Gemm>(s)) found.push_back({s, around});
+    around.push_back(s);
+    for_each_body(s, [&](const Body& inner) { find_products(inner, around, found); });
+    around.pop_back();
+  }
+}
+
+std::vector<Product> products_of(const Grid& grid) {
+  std::vector<Product> found;
+  std::vector<Stmt> around;
+  find_products(grid.body, around, found);
+  return found;
+}
+
+bool is_by_wgmma(const Stmt& s, int threads, const CudaTarget& target) {
+  return plan_gemm(*as<Gemm>(s), threads, target).instruction == GemmInstruction::wgmma;
+}
+
+// Of a product in the body of a pipelined loop.
+Reason reason_of_operands(const Gemm& gemm, const Loc& at, const RefusedTiles& refused) {
+  for (const View* operand : {&gemm.a, &gemm.b}) {
+    const RefusedTile* found = find(refused, operand->buffer);
+    if (!found) continue;
+    Reason reason = found->reason;
+    reason.why = fmt::format("tile {}, an operand of the product at {}, cannot be brought ahead: {}",
+                             named(*operand->buffer), short_location(at), reason.why);
+    return reason;
+  }
+  return {"the operands of the product are not loaded in the body of its loop",
+          "declare and copy at least one of them there, from a tensor", at};
+}
+
+Reason reason_of_product(const Product& product, const RefusedTiles& refused) {
+  Stmt branch;
+  for (std::size_t i = product.around.size(); i-- > 0;) {
+    const Stmt& s = product.around[i];
+    const auto* loop = as<For>(s);
+    if (as<While>(s)) return reason_of_leaving(s);
+    if (as<If>(s)) branch = s;
+    if (!loop) continue;
+    if (loop->kind == LoopKind::warps || loop->kind == LoopKind::warp_groups)
+      return {"the product stands in each_group", "leave it to the block: gemm outside of each_group", s->at};
+    if (loop->kind != LoopKind::pipelined)
+      return {"the loop around the product is not pipelined", "write `pipelined` for it", s->at};
+    if (branch)
+      return {"a branch stands around the step with the product",
+              "make the list, or the range, of the steps that count before the loop, or load always and mask "
+              "what "
+              "is computed",
+              branch->at};
+    return reason_of_operands(*as<Gemm>(product.stmt), product.stmt->at, refused);
+  }
+  return {"the product stands in no loop",
+          "put the loads and the product into a `pipelined` loop, also if that has one step: the next "
+          "block's loads "
+          "then run under this block's work",
+          product.stmt->at};
+}
+
+std::int64_t register_bytes(const Buffer& tile) { return tile.elements() * tile.type.bytes(); }
+
+// Of the fragments that are needed at the same time, at most: each from its first use to its last one.
+std::int64_t live_bytes(const Body& body) {
+  std::int64_t most = 0;
+  std::vector<std::int64_t> live(body.size());
+  for (const Stmt& s : body) {
+    const auto* declared = as<Declare>(s);
+    if (!declared || declared->tile->space != Space::fragment) continue;
+    std::size_t first = body.size(), last = 0;
+    for (std::size_t i = 0; i < body.size(); ++i) {
+      for (const Region& r : all_effects(body[i]).regions) {
+        if (r.view->buffer == declared->tile) first = std::min(first, i), last = i;
+      }
+    }
+    for (std::size_t i = first; i <= last && i < body.size(); ++i) live[i] += register_bytes(*declared->tile);
+  }
+  for (std::size_t i = 0; i < body.size(); ++i) {
+    std::int64_t inner = 0;
+    for_each_body(body[i], [&](const Body& own) { inner = std::max(inner, live_bytes(own)); });
+    most = std::max(most, live[i] + inner);
+  }
+  return most;
+}
+
+std::string bytes_of_tiles(const std::vector<BufferPtr>& tiles) {
+  std::string text;
+  for (const BufferPtr& tile : tiles)
+    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", named(*tile), slot_bytes(*tile));
+  return text;
+}
+
+// What else takes shared memory.
+std::string bytes_of_others(const Roles& roles, const RingPlan& ring) {
+  std::vector<BufferPtr> tiles;
+  for (const RingPlan& other : roles.rings) {
+    if (&other != &ring) tiles.insert(tiles.end(), other.tiles.begin(), other.tiles.end());
+  }
+  for (const Body* body : {&roles.consumer, &roles.producer}) {
+    for_each_stmt(*body, [&](const Stmt& s) {
+      const auto* n = as<Declare>(s);
+      const bool own = n && n->tile->space == Space::shared && roles.ring_of(n->tile.get()) < 0;
+      if (own && std::find(tiles.begin(), tiles.end(), n->tile) == tiles.end()) tiles.push_back(n->tile);
+    });
+  }
+  std::string text = bytes_of_tiles(tiles);
+  if (roles.stores())
+    text += fmt::format("{}stores {}", text.empty() ? "" : ", ", roles.consumers / 128 * roles.store_bytes);
+  return text;
+}
+
+}  // namespace
+
+const RefusedTile* find(const RefusedTiles& refused, const BufferPtr& tile) {
+  const auto found =
+      std::find_if(refused.begin(), refused.end(), [&](const RefusedTile& own) { return own.tile == tile; });
+  return found == refused.end() ? nullptr : &*found;
+}
+
+Reason reason_of_loops(const Grid& grid, const CudaTarget& target, const RefusedTiles& refused, bool loads) {
+  const std::vector<Product> products = products_of(grid);
+  for (const Product& product : products) {
+    if (is_by_wgmma(product.stmt, grid.hints.threads, target)) return reason_of_product(product, refused);
+  }
+  if (!loads) return {};
+  if (!products.empty())
+    return {"no product of the grid is done by wgmma", "mend what the notes of the products say",
+            products[0].stmt->at};
+  return {
+      "no product stands in its pipelined loop",
+      "load tiles that feed no product as fragments, `load(tensor.at(…), {m, n})`, or leave `pipelined` out",
+      grid.at};
+}
+
+Reason reason_of_leaving(const Stmt& s) {
+  if (as<While>(s))
+    return {"who loads cannot count the steps of `loop_while`",
+            "count them before: `serial(number, …)`, with the number in a tensor if need be", s->at};
+  if (as<Break>(s))
+    return {"who loads cannot know when `break_if` leaves the loop",
+            "compute the number of steps before the loop, or mask the steps behind it", s->at};
+  return {as<Exit>(s) ? "`exit_if` stands behind a load or inside of a loop or branch"
+                      : "an assertion stands behind a load or inside of a loop or branch",
+          "move it in front of all loads, to the top of the grid's body", s->at};
+}
+
+void note_load(std::vector<Note>& notes, const Stmt& fill, const RingPlan& ring, const Reason& engine) {
+  if (engine.why.empty()) return;
+  const auto rows = plan_rows(fill);
+  if (!rows) return add(notes, {NoteKind::by_threads, fill->at, engine.why, engine.remedy});
+  add(notes,
+      {NoteKind::by_threads, fill->at,
+       fmt::format(
+           "rows are brought and awaited one step at a time, because their tile shares slots with what "
+           "comes by other means: {}",
+           bytes_of_tiles(ring.tiles)),
+       "bring both alike, or use them in different statements"});
+}
+
+void note_stages(Roles& roles, const RingPlan& ring, int asked, const Loc& at) {
+  const int wanted = asked > 0 ? asked : 2;
+  if (ring.depth >= wanted) return;
+  const std::string others = bytes_of_others(roles, ring);
+  std::string text = fmt::format("{} became {}: a stage takes {} bytes of shared memory",
+                                 asked > 0 ? fmt::format(".stages = {}", asked) : "two stages", ring.depth,
+                                 bytes_of_tiles(ring.tiles));
+  if (!others.empty()) text += fmt::format(", beside {}", others);
+  if (roles.blocks_per_processor > 1)
+    text += fmt::format(", and {} blocks share a processor", roles.blocks_per_processor);
+  add(roles.notes, {NoteKind::stages, at, text,
+                    asked > 0 ? fmt::format("use smaller tiles, or ask for .stages = {}", ring.depth)
+                              : std::string("use smaller tiles")});
+}
+
+void note_consumers(Roles& roles, const Grid& grid, const RefusedTiles& refused) {
+  for (const RefusedTile& own : refused) {
+    if (own.is_load)
+      add(roles.notes,
+          {NoteKind::by_threads, own.reason.at,
+           fmt::format("tile {} is loaded by those who compute: {}", named(*own.tile), own.reason.why),
+           own.reason.remedy});
+  }
+  for_each_stmt(grid.body, [&](const Stmt& s) {
+    const auto* loop = as<For>(s);
+    if (!loop || loop->kind != LoopKind::pipelined || loop->stages <= 1) return;
+    bool brings = false;
+    for_each_stmt(loop->body, [&](const Stmt& inner) { brings |= roles.fills.contains(inner.get()); });
+    if (!brings)
+      add(roles.notes, {NoteKind::stages, s->at,
+                        fmt::format(".stages = {} became 1: the loop loads no tile that can be brought ahead",
+                                    loop->stages),
+                        "declare Shared tiles in its body and copy them from tensors, or leave out .stages"});
+  });
+}
+
+void note_warp_groups(Roles& roles, const Grid& grid, const CudaTarget& target) {
+  const std::int64_t registers = live_bytes(roles.consumer) / 4 / roles.consumers;
+  if (roles.consumers != 128 || registers <= most_fragment_registers) return;
+  for (const Product& product : products_of(grid)) {
+    if (is_by_wgmma(product.stmt, 128, target) && !is_by_wgmma(product.stmt, 256, target)) return;
+  }
+  add(roles.notes,
+      {NoteKind::one_warp_group, grid.at,
+       fmt::format("fragments take {} registers of each of 128 threads", registers), "use .threads = 256"});
+}
+
+}  // namespace tegula::passes

@@ -1,0 +1,70 @@
+// Which shipped kernels fall back to a slower way, and why that is so.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+
+#include "codegen/cuda_program.hpp"
+#include "passes/note.hpp"
+#include "tests/golden/shipped.hpp"
+
+namespace golden {
+namespace {
+
+using namespace tegula;
+using passes::NoteKind;
+
+struct Exception {
+  const char *begins, *holds;  // names of kernels
+  std::vector<NoteKind> kinds;
+  const char* reason;
+};
+
+const std::vector<NoteKind> without_wgmma{NoteKind::no_roles, NoteKind::mma_sync},
+    in_f32{NoteKind::no_roles, NoteKind::multiply_add, NoteKind::through_shared_memory};
+
+const std::vector<Exception> exceptions{
+    {"gemm_f32", "", in_f32, "f32 is multiplied in f32"},
+    {"attention_f32", "", in_f32, "f32 is multiplied in f32"},
+    {"attention_backward_f32", "", in_f32, "f32 is multiplied in f32"},
+    {"block_scores", "", {NoteKind::multiply_add}, "means of blocks are f32, and so are their scores"},
+    {"gemm_e4m3_f16", "", {NoteKind::by_threads}, "operands of 8 bits that do not lie along k become f16"},
+    {"", "varlen", {NoteKind::by_threads}, "rows behind the end of a sequence are those of the next one"},
+    {"block_sparse", "direct", {NoteKind::by_threads}, "a block of queries ends within a tile of 64 rows"},
+    {"block_sparse", "_backward", {NoteKind::through_shared_memory}, "one sum a row, once a block"},
+    {"attention_backward", "_d192_", without_wgmma,
+     "gradients of 192 features do not fit registers by 64 rows"},
+    {"attention_backward", "_d256_", without_wgmma,
+     "gradients of 256 features do not fit registers by 64 rows"},
+    {"block_sparse", "_d192_", without_wgmma, "gradients of 192 features do not fit registers by 64 rows"},
+    {"block_sparse", "_d256_", without_wgmma, "gradients of 256 features do not fit registers by 64 rows"},
+    {"block_sparse", "_b128x1_", without_wgmma, "16 single keys are multiplied at a time"},
+    {"block_sparse", "_b64x1_", without_wgmma, "16 single keys are multiplied at a time"},
+    {"block_sparse", "_b16x64_g1_", without_wgmma, "16 queries of one head are all that share a block"},
+    {"block_sparse", "_b8x64_g1_", without_wgmma, "8 queries of one head are all that share a block"},
+    {"nsa_", "_backward_q4_", without_wgmma, "keys of several tokens are multiplied by 16 rows"},
+    {"nsa_", "_backward_q4_", {NoteKind::by_threads}, "lists end within a tile"},
+};
+
+bool is_listed(const std::string& kernel, NoteKind kind) {
+  return std::any_of(exceptions.begin(), exceptions.end(), [&](const Exception& e) {
+    return kernel.starts_with(e.begins) && kernel.find(e.holds) != std::string::npos &&
+           std::find(e.kinds.begin(), e.kinds.end(), kind) != e.kinds.end();
+  });
+}
+
+TEST(ShippedNotes, AreThoseOfTheList) {
+  std::set<std::string> seen;
+  for (const ShippedCall& call : shipped_calls()) {
+    const ops::Options options = ops::Options::parse(*call.op, call.options);
+    for (const lang::Kernel& kernel : call.op->kernels(call.inputs, options, Target::cuda())) {
+      if (!seen.insert(kernel.name()).second) continue;
+      for (const passes::Note& note : codegen::print_cuda(Signature(kernel.ir()), {90}).notes)
+        EXPECT_TRUE(is_listed(kernel.name(), note.kind)) << kernel.name() << "\n" << passes::format(note);
+    }
+  }
+  EXPECT_GT(seen.size(), 100u);
+}
+
+}  // namespace
+}  // namespace golden
