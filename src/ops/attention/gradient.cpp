@@ -76,15 +76,15 @@ void ScoreGradient::weigh(Fragment& scores, Slopes& slopes, const Of& base, cons
   } else {
     parallel(scores, [&](Index i, Index j) { scores(i, j) = exp2(scores(i, j) * scale - base(i, j)); });
   }
-  auto apply = [&] {
+  auto bound = [&](const Expr& weight) -> Expr { return min(weight, 1); };
+  if (mask.partial) {
+    when(*mask.partial || bounded, [&] {
+      parallel(scores, [&](Index i, Index j) { scores(i, j) = bound(mask.weigh(i, j, scores(i, j))); });
+    });
+  } else {
     parallel(scores, [&](Index i, Index j) { scores(i, j) = mask.weigh(i, j, scores(i, j)); });
-  };
-  if (mask.partial)
-    when(*mask.partial, apply);
-  else
-    apply();
-  // Of what the mask has multiplied as well.
-  when(bounded, [&] { parallel(scores, [&](Index i, Index j) { scores(i, j) = min(scores(i, j), 1); }); });
+    when(bounded, [&] { parallel(scores, [&](Index i, Index j) { scores(i, j) = bound(scores(i, j)); }); });
+  }
 }
 
 void ScoreGradient::differentiate(Fragment& products, const Fragment& weights, const Slopes& slopes,

@@ -49,7 +49,7 @@ Fragment OnlineSoftmax::update(Fragment& scores, Loc at) {
     // A row without a score yet has the maximum −∞; −∞ − −∞ must not arise.
     shift(i) = select(max_(i) == -inf, 0, max_(i) * slope(i));
     // A fused product would differ from the rounded one in every step.
-    factor(i) = select(before(i) == max_(i), 1, exp2(before(i) * slope(i) - shift(i)));
+    factor(i) = exp2(select(before(i) == max_(i), 0, before(i) * slope(i) - shift(i)));
     sum_(i) *= factor(i);
   });
   exponentials(scores, slope, shift);
