@@ -30,6 +30,7 @@ struct Program {
   std::optional<Tensor> dout, q, k, v, out, lse, dq, dk, dv, delta, base, sum, dlse, sinks, dsinks, q_begin,
       k_begin;
   std::optional<Expr> scale, left, right, cap, longest_q, longest_k;
+  std::optional<LargeScores> large;
 
   explicit Program(const AttentionBackwardKernel& instance) : c(instance) {
     if (c.pack == 1) group.emplace("group");
@@ -52,6 +53,7 @@ struct Program {
     if (c.dlse) dlse.emplace(input("dlse", vector, f32));
     delta.emplace(workspace("delta", vector, f32));
     base.emplace(workspace("base", vector, f32));
+    large.emplace();
     if (c.one_pass)
       sum.emplace(workspace("sum", joined(vector, {c.dim}), f32, {.zero = !starts_uncleared()}));
     if (c.varlen) declare_sequences();
@@ -60,7 +62,7 @@ struct Program {
   // The first block of keys tells the sums where they begin.
   bool starts_uncleared() const { return c.ordered && !c.varlen; }
   Operand members() const { return c.pack > 1 ? Operand(c.pack) : Operand(*group); }
-  ScoreGradient gradient() const { return {*scale, cap}; }
+  ScoreGradient gradient() const { return {*scale, cap, *large}; }
 
   void declare(const Extents& q_tokens, const Extents& k_tokens, const Extents& batches) {
     const Extents of_q = joined(q_tokens, {heads, members()}), of_k = joined(k_tokens, {heads});
@@ -121,7 +123,8 @@ void Program::delta_grid() {
     auto vector = [&](const Tensor& t) {
       return c.varlen ? t.slice(kv_head, member) : t.slice(b, kv_head, member);
     };
-    HeadRows rows{tokens(*dout), tokens(*out), vector(*lse), vector(*delta), vector(*base), {}, c.dim_v};
+    HeadRows rows{tokens(*dout), tokens(*out), vector(*lse), vector(*delta),
+                  vector(*base), {},           c.dim_v,      *large};
     if (dlse) rows.dlse.emplace(vector(*dlse));
     write_delta(rows, x * delta_rows);
   });
@@ -255,7 +258,7 @@ void Program::sink_grid() {
         Fragment row_lse = load(lse_of.at(n * sink_rows), {sink_rows}),
                  row_delta = load(delta_of.at(n * sink_rows), {sink_rows});
         parallel(sums, [&](Index i) {
-          Expr share = exp2((sink - row_lse(i)) * log2e);
+          Expr share = select(sink == inf, 1, exp2((sink - row_lse(i)) * log2e));
           Expr counts = n * sink_rows + i < *queries && sink != -inf;
           sums(i) -= select(counts, share * row_delta(i), 0);
         });

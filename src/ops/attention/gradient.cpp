@@ -10,6 +10,11 @@ using namespace lang;
 
 namespace {
 
+// Of an lse, times log2(e), from which on its rounding counts, and by what part it is lowered: an lse takes
+// four roundings from the product of the largest score with the scale and back to what weights are relative
+// to.
+constexpr float large = 0x1p14f, rounding = 0x1p-21f;
+
 void scale_all(Fragment& x, const Expr& factor) {
   parallel(x, [&](Index i, Index j) { x(i, j) *= factor; });
 }
@@ -29,13 +34,38 @@ void finish_delta(Fragment& delta, Fragment& base, const std::optional<Fragment>
   parallel(delta, [&](Index i) {
     Expr empty = base(i) == -inf;
     delta(i) = select(empty, 0, delta(i));
-    base(i) = select(empty, 0, base(i) * log2e);
+    base(i) = select(empty, 0, LargeScores::base(base(i) * log2e));
   });
 }
 
 }  // namespace
 
-void ScoreGradient::weigh(Fragment& scores, Slopes& slopes, const Of& base, const Mask& mask) const {
+LargeScores::LargeScores() : flag_(workspace("large_scores", {1}, i32, {.zero = true})) {}
+
+Expr LargeScores::base(const Expr& scaled_lse) {
+  Expr size = abs(scaled_lse);
+  return select(size >= large && size < inf, scaled_lse - size * rounding, scaled_lse);
+}
+
+Expr LargeScores::any() const {
+  const Var read = flag_(0) != 0;
+  return read;
+}
+
+void LargeScores::note(const Fragment& bases) const {
+  parallel(bases, [&](Index i) {
+    Expr size = abs(bases(i));
+    when(size >= large / 2 && size < inf, [&] { atomic_max(flag_(0), 1); });
+  });
+}
+
+void LargeScores::note(const Tensor& lse, const Expr& first) const {
+  Fragment rows = load(lse.at(first), {delta_rows});
+  note(rows);
+}
+
+void ScoreGradient::weigh(Fragment& scores, Slopes& slopes, const Of& base, const Mask& mask,
+                          const Expr& bounded) const {
   if (cap) {
     slopes.emplace(std::vector<int>{scores.extent(0), scores.extent(1)}, f32, Loc::current());
     parallel(scores, [&](Index i, Index j) {
@@ -46,13 +76,15 @@ void ScoreGradient::weigh(Fragment& scores, Slopes& slopes, const Of& base, cons
   } else {
     parallel(scores, [&](Index i, Index j) { scores(i, j) = exp2(scores(i, j) * scale - base(i, j)); });
   }
-  auto apply = [&] {
+  auto bound = [&](const Expr& weight) -> Expr { return min(weight, 1); };
+  if (mask.partial) {
+    when(*mask.partial || bounded, [&] {
+      parallel(scores, [&](Index i, Index j) { scores(i, j) = bound(mask.weigh(i, j, scores(i, j))); });
+    });
+  } else {
     parallel(scores, [&](Index i, Index j) { scores(i, j) = mask.weigh(i, j, scores(i, j)); });
-  };
-  if (mask.partial)
-    when(*mask.partial, apply);
-  else
-    apply();
+    when(bounded, [&] { parallel(scores, [&](Index i, Index j) { scores(i, j) = bound(scores(i, j)); }); });
+  }
 }
 
 void ScoreGradient::differentiate(Fragment& products, const Fragment& weights, const Slopes& slopes,
@@ -68,6 +100,7 @@ Expr ScoreGradient::factor() const { return cap ? scale * *cap : scale * ln2; }
 QueryGradient::QueryGradient(const GradientTiles& tiles, const ScoreGradient& gradient)
     : tiles_(tiles),
       gradient_(gradient),
+      bounded_(gradient.large.any()),
       q_({tiles.rows(), tiles.dim}, tiles.compute),
       sum_({tiles.rows(), tiles.dim}, f32, 0) {}
 
@@ -114,7 +147,7 @@ void QueryGradient::add(const Branch& branch, const Shared& k_tile, const Shared
   if (observer) raw.emplace(clone(scores));
   ScoreGradient::Slopes slopes;
   gradient_.weigh(
-      scores, slopes, [&](const Expr& r, const Expr&) -> Expr { return branch.base_(r); }, mask);
+      scores, slopes, [&](const Expr& r, const Expr&) -> Expr { return branch.base_(r); }, mask, bounded_);
   gradient_.differentiate(products, scores, slopes,
                           [&](const Expr& r, const Expr&) -> Expr { return branch.delta_(r); });
   if (observer) observer(*raw, products);
@@ -132,6 +165,7 @@ void QueryGradient::store(const Tensor& dq, const Expr& first) {
 KeyGradient::KeyGradient(const GradientTiles& tiles, const ScoreGradient& gradient)
     : tiles_(tiles),
       gradient_(gradient),
+      bounded_(gradient.large.any()),
       k_({tiles.keys, tiles.dim}, tiles.compute),
       v_({tiles.keys, tiles.dim_v}, tiles.compute),
       dk_({tiles.keys, tiles.dim}, f32, 0),
@@ -156,7 +190,7 @@ void KeyGradient::add(const Shared& q_tile, const Shared& dout_tile, const OfCol
   gemm(v_, dout_tile.T(), products);
   ScoreGradient::Slopes slopes;
   gradient_.weigh(
-      scores, slopes, [&](const Expr&, const Expr& t) -> Expr { return base(t); }, mask);
+      scores, slopes, [&](const Expr&, const Expr& t) -> Expr { return base(t); }, mask, bounded_);
   // One warp group alone has no registers for a product of keys in flight while it passes contributions on.
   const bool alone = tiles_.keys <= warp_group_rows;
   auto multiply = [&](const Fragment& gradients) {
@@ -238,6 +272,7 @@ void write_delta(const HeadRows& rows, const Expr& first) {
   std::optional<Fragment> dlse;
   if (rows.dlse) dlse.emplace(load(rows.dlse->at(first), {delta_rows}));
   finish_delta(sum, lse, dlse);
+  rows.large.note(lse);
   copy(sum, rows.delta.at(first));
   copy(lse, rows.base.at(first));
 }

@@ -7,10 +7,31 @@
 
 namespace tegula::ops {
 
+// Whether a call has scores so large that the lse, rounded to f32, no longer tells the largest weight of a
+// row: from 2^14 on, times log2(e). Their rows count with an lse that is less by a few units of rounding, and
+// weights above 1 become 1. A row with one key that outweighs all others then has its gradients, whatever its
+// scores.
+class LargeScores {
+ public:
+  // Declares a workspace, which a grid before those that ask must write.
+  LargeScores();
+  // Of lse · log2(e), what weights are relative to.
+  static lang::Expr base(const lang::Expr& scaled_lse);
+  void note(const lang::Fragment& bases) const;
+  // Of a vector [tokens] of lse, the delta_rows rows from `first` on: where no grid forms bases before.
+  void note(const lang::Tensor& lse, const lang::Expr& first) const;
+  // Reads it, here.
+  lang::Expr any() const;
+
+ private:
+  lang::Tensor flag_;
+};
+
 // How a tile of raw scores becomes weights and gradients. Tiles have queries as rows or as columns.
 struct ScoreGradient {
   lang::Expr scale;               // of raw scores, with log2(e) (with a cap: over the cap), as in the forward
   std::optional<lang::Expr> cap;  // scores became cap · tanh(scale · raw)
+  const LargeScores& large;
 
   // A value for the score (i, j).
   using Of = std::function<lang::Expr(const lang::Expr& i, const lang::Expr& j)>;
@@ -20,8 +41,9 @@ struct ScoreGradient {
     std::optional<lang::Expr> partial;  // whether there is anything to do
     std::function<lang::Expr(const lang::Expr& i, const lang::Expr& j, const lang::Expr& weight)> weigh;
   };
-  // `scores` become weights; see write_delta for base.
-  void weigh(lang::Fragment& scores, Slopes& slopes, const Of& base, const Mask& mask) const;
+  // `scores` become weights; see write_delta for base. `bounded`: whether weights may exceed 1 and must not.
+  void weigh(lang::Fragment& scores, Slopes& slopes, const Of& base, const Mask& mask,
+             const lang::Expr& bounded) const;
   // `products` of dout and values become the gradients of the raw scores, but for factor().
   void differentiate(lang::Fragment& products, const lang::Fragment& weights, const Slopes& slopes,
                      const Of& delta) const;
@@ -46,6 +68,7 @@ struct HeadRows {
   lang::Tensor dout, out, lse, delta, base;
   std::optional<lang::Tensor> dlse;
   int dim_v = 0;
+  const LargeScores& large;
 };
 
 // The gradient of a tile of queries: rows are queries.
@@ -79,6 +102,7 @@ class QueryGradient {
  private:
   GradientTiles tiles_;
   ScoreGradient gradient_;
+  lang::Expr bounded_;
   lang::Shared q_;
   lang::Fragment sum_;
 };
@@ -111,6 +135,7 @@ class KeyGradient {
 
   GradientTiles tiles_;
   ScoreGradient gradient_;
+  lang::Expr bounded_;
   lang::Shared k_, v_;
   lang::Fragment dk_, dv_;
 };
@@ -131,7 +156,7 @@ void finish_sum(const lang::Tensor& sum, const lang::Tensor& dq, const lang::Exp
                 const lang::Expr& factor, const std::optional<lang::Expr>& exists = {});
 
 // For delta_rows rows of one head, from `first` on: delta = sum(dout · out) − dlse, and base = lse · log2(e),
-// both 0 where lse is −∞.
+// less what LargeScores says, both 0 where lse is −∞.
 void write_delta(const HeadRows& rows, const lang::Expr& first);
 
 }  // namespace tegula::ops

@@ -34,6 +34,8 @@ void check_against(const Arguments& args, const HeadTensors& t, const TensorRef&
              "only v may have another number of features");
   args.check(t.v.size(-3) == t.k.size(-3), "v", worded("{} keys, as k", t.k.size(-3)), v, "check the layout");
   args.check(t.v.size(-2) == t.kv_heads, "v", worded("{} heads, as k", t.kv_heads), v, "check the layout");
+  args.check(t.heads > 0 || t.kv_heads == 0, "k", "no heads, as q", k,
+             "give q a head for each of k, or more");
   args.check(t.kv_heads == 0 ? t.heads == 0 : t.heads % t.kv_heads == 0, "k",
              worded("a number of heads that divides the {} of q", t.heads), k, "check the layout");
   args.check(t.dim() >= 1 && t.dim() <= largest_head_dim, "q", worded("1 to {} features", largest_head_dim),

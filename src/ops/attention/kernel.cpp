@@ -86,7 +86,7 @@ struct Program {
   Range all_rows(const Index& b) const {
     return c.varlen ? rows_of(b).queries : range(b * *queries, (b + 1) * *queries);
   }
-  Expr sink(const Expr& kv_head, const Expr& member) const { return (*sinks)(kv_head, member) * log2e; }
+  Expr sink(const Expr& kv_head, const Expr& member) const { return (*sinks)(kv_head, member); }
   void attend_block(const Index& x, const Index& h, const Index& b);
   void attend(const Tile& queries_tile, const HeadViews& views, const ScoreRange& range, const Range& steps,
               OnlineSoftmax& softmax, Fragment& sum);
@@ -157,7 +157,8 @@ void Program::attend_block(const Index& x, const Index& h, const Index& b) {
   attend(queries_tile, views, visible, c.split ? parts->steps(all_steps, x % *splits) : all_steps, softmax,
          sum);
   if (c.sinks && !c.split)
-    softmax.add_sink(sum, [&](Index r) { return sink(kv_head, c.pack > 1 ? r % c.pack : member); });
+    softmax.add_sink(
+        sum, [&](Index r) -> Expr { return sink(kv_head, c.pack > 1 ? r % c.pack : member) * log2e; });
   softmax.normalize(sum);
   const Slot heads_of = c.pack > 1 ? Slot(range(h * c.pack, (h + 1) * c.pack)) : Slot(h);
   store_rows(sum, c.split ? parts->out(all_rows(b), heads_of, x % *splits) : views.of_queries(*out), first,

@@ -36,24 +36,26 @@ Expr SplitResults::merge(const Expr& row, const Expr& head, const std::optional<
                          const Tensor& out) const {
   const Tensor parts = out_.slice(row, head), lse_of = lse_.slice(head, row);
   Fragment weights = load(lse_of.at(0), {most_splits});
-  parallel(weights, [&](Index i) { weights(i) = select(i < splits_, weights(i) * log2e, -inf); });
+  parallel(weights, [&](Index i) { weights(i) = select(i < splits_, Expr(weights(i)), -inf); });
   Var top = reduce_max(weights).scalar();
   if (sink) top = max(top, *sink);
   const Var shift = select(top == -inf, 0, top);
-  parallel(weights, [&](Index i) { weights(i) = exp2(weights(i) - shift); });
+  auto weight = [&](const Expr& part_lse) -> Expr { return exp2((part_lse - shift) * log2e); };
+  parallel(weights, [&](Index i) { weights(i) = weight(weights(i)); });
   Var total = reduce_sum(weights).scalar();
-  if (sink) total += exp2(*sink - shift);
+  // A sink of ∞ leaves nothing of the parts.
+  if (sink) total += select(*sink == inf, 1, weight(*sink));
   const Var factor = select(total == 0, 0, rcp(total));
   Fragment sum({dim_v_}, f32, 0);
   serial(ceildiv(splits_, merged_at_once), [&](Index n) {
     Fragment tile = load(parts.at(n * merged_at_once), {merged_at_once, dim_v_}),
              tile_lse = load(lse_of.at(n * merged_at_once), {merged_at_once});
-    parallel(tile_lse, [&](Index i) { tile_lse(i) = exp2(tile_lse(i) * log2e - shift) * factor; });
+    parallel(tile_lse, [&](Index i) { tile_lse(i) = weight(tile_lse(i)) * factor; });
     scale_rows(tile, tile_lse);
     reduce_sum(tile, sum, 0);
   });
   copy(sum, out.at(0));
-  return select(total == 0, -inf, (shift + log2(total)) * ln2);
+  return select(total == 0, -inf, shift + log2(total) * ln2);
 }
 
 }  // namespace tegula::ops

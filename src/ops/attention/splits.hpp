@@ -21,8 +21,8 @@ class SplitResults {
   lang::Tensor out(const lang::Range& rows, const lang::Slot& heads, const lang::Expr& split) const;
   lang::Tensor lse(const lang::Range& rows, const lang::Slot& heads, const lang::Expr& split) const;
 
-  // The row of a head over all parts: `out` [d_v] and the lse, which is returned. `sink`: a logit more, times
-  // log2(e), that has no value.
+  // The row of a head over all parts: `out` [d_v] and the lse, which is returned. `sink`: a logit more
+  // that has no value.
   lang::Expr merge(const lang::Expr& row, const lang::Expr& head, const std::optional<lang::Expr>& sink,
                    const lang::Tensor& out) const;
 

@@ -35,6 +35,7 @@ struct Program {
   std::optional<Tensor> dout, q, k, v, out, lse, dq, dk, dv, choice, lengths, dlse, delta, base, sum,
       piece_dk, piece_dv;
   std::optional<Expr> scale, cap;
+  std::optional<LargeScores> large;
   std::optional<InverseLists> inverse;
   std::optional<SortedLists> sorted;
   std::optional<LongestFirst> longest_first;  // of the lists of keys, all heads of all batches in a row
@@ -62,6 +63,7 @@ struct Program {
     if (c.dlse) dlse.emplace(input("dlse", vector, f32));
     delta.emplace(workspace("delta", vector, f32));
     base.emplace(workspace("base", vector, f32));
+    large.emplace();
     if (c.one_pass) sum.emplace(workspace("sum", joined(vector, {f.dim}), f32, {.zero = true}));
     sequences.declare();
     if (c.pieces == 1) return;
@@ -73,7 +75,7 @@ struct Program {
   Operand selectors() const { return c.per_query_head ? members() : Operand(1); }
   Expr q_tiles() const { return sequences.most_blocks() * f.splits(); }
   Expr parts() const { return f.pack > 1 ? Expr(heads) : heads * *group; }
-  ScoreGradient gradient() const { return {*scale, cap}; }
+  ScoreGradient gradient() const { return {*scale, cap, *large}; }
   // Of blocks of keys, the most of a sequence.
   Expr lists() const { return ceildiv(sequences.most_keys(), c.span()); }
   // All tokens, whatever sequence they belong to.
@@ -93,13 +95,15 @@ struct Program {
                   of.vector(*delta),
                   of.vector(*base),
                   {},
-                  f.dim_v};
+                  f.dim_v,
+                  *large};
     if (dlse) rows.dlse.emplace(of.vector(*dlse));
     return rows;
   }
 
   void run();
   void delta_grid();
+  void large_grid();
   InverseLists turned_lists() const;
   Expr first_list(const Expr& b, const Expr& key) const;
   Expr queries_of(const Expr& head, const Expr& list) const;
@@ -129,7 +133,10 @@ void Program::run() {
   inverse->record_count();
   if (sorted) sorted->record_grid();
   inverse->record_begins();
-  if (c.one_pass) delta_grid();  // else the pass over queries forms it
+  if (c.one_pass)
+    delta_grid();
+  else
+    large_grid();  // the pass over queries forms delta
   if (longest_first) longest_first->record_grid();
   inverse->record_rows();
   // Tiles that share a list run at the same time.
@@ -159,6 +166,14 @@ void Program::delta_grid() {
        [&](Index x, Index h, Index b) {
          HeadViews of = all_tokens(b, h / members(), Slot(h % members()));
          write_delta(rows_of(of), x * delta_rows);
+       });
+}
+
+void Program::large_grid() {
+  grid(ceildiv(sequences.queries, delta_rows), heads * members(), sequences.all_batches(),
+       [&](Index x, Index h, Index b) {
+         HeadViews of = all_tokens(b, h / members(), Slot(h % members()));
+         large->note(of.vector(*lse), x * delta_rows);
        });
 }
 

@@ -38,11 +38,18 @@ class OnlineSoftmax {
   lang::Fragment lse(Loc at = Loc::current());
 
  private:
-  void exponentials(lang::Fragment& scores, const lang::Fragment& shift);
+  // What the scores of a row with this maximum are multiplied by: the scale. Where f32 has no score within 8
+  // of the maximum, the next power of two: its product with the maximum is exact, as that with the scale is
+  // not, so that a fused multiply-add gives 0 for the maximum and not what rounding left of it, which may be
+  // thousands. All other scores of such a row weigh nothing with either.
+  lang::Expr slope_of(const lang::Expr& top) const;
+  void exponentials(lang::Fragment& scores, const lang::Fragment& slope, const lang::Fragment& shift);
 
   int rows_;
   lang::Expr scale_;
-  lang::Fragment max_, sum_;  // what raw scores are relative to; of the exponentials
+  lang::Var coarse_, bound_;                 // a power of two, and the scores that are multiplied by it
+  lang::Fragment max_, sum_;                 // what raw scores are relative to; of the exponentials
+  std::optional<lang::Fragment> reference_;  // with sinks, what they and scaled scores are relative to
 };
 
 }  // namespace tegula::ops

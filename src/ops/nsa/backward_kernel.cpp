@@ -38,6 +38,7 @@ NsaBackwardProgram::NsaBackwardProgram(const NsaBackwardKernel& instance) : c(in
   if (c.dlse) own.dlse.emplace(input("dlse", vector, f32));
   own.delta.emplace(workspace("delta", vector, f32));
   own.base.emplace(workspace("base", vector, f32));
+  large.emplace();
   if (c.window) declare_window(joined(of_q, {f.dim_v}), vector);
   if (c.dscale) dscale.emplace(output("dscale", joined(rows, {entries}), f32));
   if (!f.varlen) return;
@@ -89,7 +90,8 @@ void NsaBackwardProgram::delta_grid() {
                     vector(*branch.delta),
                     vector(*branch.base),
                     {},
-                    f.dim_v};
+                    f.dim_v,
+                    *large};
       if (branch.dlse) rows.dlse.emplace(vector(*branch.dlse));
       write_delta(rows, x * delta_rows);
     };

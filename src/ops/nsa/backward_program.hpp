@@ -24,7 +24,7 @@ class NsaBackwardProgram {
   lang::Operand members() const { return f.pack > 1 ? lang::Operand(f.pack) : lang::Operand(*group); }
   lang::Operand selectors() const { return c.per_query_head ? members() : lang::Operand(1); }
   lang::Expr sequences() const { return f.varlen ? q_begin->extent(0) - 1 : lang::Expr(*batch); }
-  ScoreGradient gradient() const { return {*scale, std::nullopt}; }
+  ScoreGradient gradient() const { return {*scale, std::nullopt, *large}; }
   // No longer than promised, so that all grids count the same tokens.
   SequenceRows rows_of(const lang::Expr& b) const {
     if (!f.varlen) return {b, queries, keys};
@@ -73,6 +73,7 @@ class NsaBackwardProgram {
   lang::Dim queries{"tokens"}, keys{"keys"}, heads{"kv_heads"}, entries{"entries"};
   std::optional<lang::Tensor> q, k, v, dq, dk, dv, choice, lengths, dscale, q_begin, k_begin;
   NsaBranch own, beside;
+  std::optional<LargeScores> large;  // of both
   std::optional<lang::Expr> scale, left, longest_q, longest_k;
   std::optional<InverseLists> inverse;
 };

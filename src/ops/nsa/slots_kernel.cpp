@@ -33,7 +33,7 @@ class Program {
   void run();
 
  private:
-  ScoreGradient gradient() const { return {*scale, std::nullopt}; }
+  ScoreGradient gradient() const { return {*scale, std::nullopt, *large}; }
   // What a call has of a sequence: packed ones share the only batch entry, and may begin before the call or
   // end behind it.
   struct Sequence {
@@ -89,6 +89,7 @@ class Program {
       dv_sum, piece_dk, piece_dv, plus_dq, plus_dk, plus_dv, q_begin, k_begin;
   std::optional<Expr> scale, outside, is_first, is_last, longest_q, longest_k;
   std::optional<PairLists> pairs;
+  std::optional<LargeScores> large;
 };
 
 Program::Program(const NsaSlotsKernel& instance) : c(instance), f(c.forward) {
@@ -110,6 +111,7 @@ Program::Program(const NsaSlotsKernel& instance) : c(instance), f(c.forward) {
   declare_options(of_q, vector, of_k);
   stats.emplace(
       workspace("stats", {batch, queries, heads, stats_width()}, f32, {.zero = f.members < f.pack}));
+  large.emplace();
   pairs.emplace(f,
                 PairLists::Extents{heads, batch * queries,
                                    f.varlen ? queries / f.chunk + sequences() : batch * chunks(), sequences(),
@@ -173,7 +175,7 @@ void Program::delta_grid() {
     auto vector = [&](const Tensor& t) { return t.slice(b, kv_head, member); };
     auto stat = [&](const Expr& column) { return stats->slice(b, all, kv_head, column); };
     HeadRows rows{tokens(*dout), tokens(*out), vector(*lse), stat(f.pack + member),
-                  stat(member),  {},           f.dim_v};
+                  stat(member),  {},           f.dim_v,      *large};
     if (dlse) rows.dlse.emplace(vector(*dlse));
     write_delta(rows, x * delta_rows);
   });

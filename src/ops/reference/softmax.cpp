@@ -67,7 +67,7 @@ struct Row {
       shift = std::max(shift, weights[j]);
     }
     if (shift == -infinity) shift = 0;
-    sum = std::exp(softmax.sink - shift);
+    sum = softmax.sink == infinity ? 1 : std::exp(softmax.sink - shift);
     for (double& weight : weights) {
       weight = weight == -infinity ? 0 : softmax.rounded(std::exp(weight - shift));
       sum += weight;
@@ -106,7 +106,7 @@ void differentiate(const Softmax& softmax, const Head& head, const Tensor& dout,
     if (row.sum == 0) continue;
     const std::vector<double> out = row_of_out(softmax, v, row);
     const double delta = dot(out.data(), of_out[i], v.width) - dlse.at<double>(query);
-    gradients.dsink -= std::exp(softmax.sink - row.shift) / row.sum * delta;
+    gradients.dsink -= (softmax.sink == infinity ? 1 : std::exp(softmax.sink - row.shift) / row.sum) * delta;
     for (std::size_t j = 0; j < row.weights.size(); ++j) {
       if (row.weights[j] == 0) continue;
       const double weight = softmax.rounded(row.weights[j] / row.sum);

@@ -184,7 +184,10 @@ loop over this CTA's tiles
     barrier 15, 128 threads
     expect 16384 bytes in s0[n] by one thread
     load s0[s0], 8192 bytes on s0[n] by one thread
-    load s1[s0], 8192 bytes on s0[n] by one thread
+    copy: writes s1[s0]
+    proxy fence
+    barrier 15, 128 threads
+    8192 bytes of threads on s0[n] by one thread
     fill s0[n] by one thread
     advance s0
 )"},
