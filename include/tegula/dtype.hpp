@@ -4,6 +4,8 @@
 #include <limits>
 #include <string_view>
 
+#include "tegula/compiler.hpp"
+
 namespace tegula {
 
 enum class Kind : std::uint8_t { boolean, integer, natural, floating };
