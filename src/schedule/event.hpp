@@ -184,12 +184,12 @@ struct Loop {
   enum class Kind : std::uint8_t { counted, tiles, forever };  // tiles: first, first + grid, …
   Kind kind = Kind::counted;
   Count count = {};
-  Events body = {};
+  Events body;
 };
 struct Guard {  // chosen: the threads that `Event::who` says
   enum class Kind : std::uint8_t { data, not_first, first_tile, later_tile, last_group, chosen };
   Kind kind = Kind::data;
-  Events body = {};
+  Events body;
 };
 struct Leave {};  // the innermost loop when no tile is left
 
