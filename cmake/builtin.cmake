@@ -4,14 +4,14 @@ include(${CMAKE_CURRENT_LIST_DIR}/cpu_sets.cmake)
 set(builtin_parts 3)  # sources of each set, which compile side by side
 
 function(builtin_kernels target objects)
-  set(folder ${CMAKE_BINARY_DIR}/builtin)
+  set(folder ${PROJECT_BINARY_DIR}/builtin)
   file(MAKE_DIRECTORY ${folder})
-  set(none ${CMAKE_SOURCE_DIR}/src/builtin/none.cpp)
+  set(none ${PROJECT_SOURCE_DIR}/src/builtin/none.cpp)
   if(NOT TEGULA_BUILTIN)
     target_sources(${target} PRIVATE ${none})
     return()
   endif()
-  add_executable(tegula_pregenerate ${CMAKE_SOURCE_DIR}/src/builtin/generate.cpp ${none} $<TARGET_OBJECTS:${objects}>)
+  add_executable(tegula_pregenerate ${PROJECT_SOURCE_DIR}/src/builtin/generate.cpp ${none} $<TARGET_OBJECTS:${objects}>)
   target_include_directories(tegula_pregenerate PRIVATE src include)
   target_compile_options(tegula_pregenerate PRIVATE ${tegula_warnings})
   target_link_libraries(tegula_pregenerate PRIVATE fmt::fmt Threads::Threads ${CMAKE_DL_LIBS})
@@ -23,7 +23,7 @@ function(builtin_kernels target objects)
       list(APPEND sources ${source})
       set_source_files_properties(
         ${source} PROPERTIES COMPILE_OPTIONS "-O2;-w;${TEGULA_CPU_FLAGS};${TEGULA_CPU_FLAGS_${set}}"
-                             INCLUDE_DIRECTORIES ${CMAKE_SOURCE_DIR}/src/device/cpu)
+                             INCLUDE_DIRECTORIES ${PROJECT_SOURCE_DIR}/src/device/cpu)
     endforeach()
   endforeach()
   add_custom_command(

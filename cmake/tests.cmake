@@ -8,7 +8,7 @@ set(tegula_test_options ${tegula_warnings} $<$<CONFIG:Release>:-O0>)
 
 # All test programs share one precompiled header, which is compiled as their sources are.
 if(TEGULA_PRECOMPILE)
-  add_library(tegula_test_headers OBJECT EXCLUDE_FROM_ALL ${CMAKE_SOURCE_DIR}/tests/headers.cpp)
+  add_library(tegula_test_headers OBJECT EXCLUDE_FROM_ALL ${PROJECT_SOURCE_DIR}/tests/headers.cpp)
   set_target_properties(tegula_test_headers PROPERTIES POSITION_INDEPENDENT_CODE OFF)
   target_compile_options(tegula_test_headers PRIVATE ${tegula_test_options} -fPIE)
   target_link_libraries(tegula_test_headers PRIVATE tegula_core GTest::gtest)
@@ -18,7 +18,7 @@ if(TEGULA_PRECOMPILE)
 endif()
 
 function(tegula_test_settings name)
-  target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR}/src ${CMAKE_SOURCE_DIR})
+  target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR})
   target_compile_options(${name} PRIVATE ${tegula_test_options})
   target_link_libraries(${name} PRIVATE tegula_core GTest::gtest GTest::gtest_main nlohmann_json::nlohmann_json)
   if(TEGULA_PRECOMPILE)
@@ -29,7 +29,7 @@ endfunction()
 # The tables of the operators, and CUDA text that runs on the CPU, compile hundreds of kernels that run once, so their
 # compiler does not optimise, nor collect what it could free; so do most random programs. The others, the codegen tests and
 # the built-in kernels are compiled as for users.
-set(quick_compiler ${CMAKE_BINARY_DIR}/quick-c++)
+set(quick_compiler ${PROJECT_BINARY_DIR}/quick-c++)
 set(quick_flags)
 if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
   set(quick_flags "--param=ggc-min-heapsize=1048576 --param=ggc-min-expand=300")
@@ -57,9 +57,12 @@ file(GLOB_RECURSE test_sources CONFIGURE_DEPENDS src/*_test.cpp)
 if(NOT TEGULA_BUILTIN)
   list(FILTER test_sources EXCLUDE REGEX "/src/builtin/")
 endif()
+if(NOT TEGULA_TOOL)
+  list(FILTER test_sources EXCLUDE REGEX "/src/image/")
+endif()
 set(test_folders)
 foreach(source ${test_sources})
-  file(RELATIVE_PATH relative ${CMAKE_SOURCE_DIR}/src ${source})
+  file(RELATIVE_PATH relative ${PROJECT_SOURCE_DIR}/src ${source})
   string(REGEX REPLACE "/.*" "" folder ${relative})
   list(APPEND test_folders ${folder})
   list(APPEND tests_of_${folder} ${source})
@@ -68,9 +71,9 @@ list(REMOVE_DUPLICATES test_folders)
 
 # Compiled together, as folders of the library are (see united.cmake).
 set(united_tests codegen image ir runtime schedule)
-set_source_files_properties(${CMAKE_SOURCE_DIR}/src/codegen/cuda/cuda_test.cpp
-                            ${CMAKE_SOURCE_DIR}/src/codegen/cuda/notes_test.cpp
-                            ${CMAKE_SOURCE_DIR}/src/codegen/cuda/roles_test.cpp
+set_source_files_properties(${PROJECT_SOURCE_DIR}/src/codegen/cuda/cuda_test.cpp
+                            ${PROJECT_SOURCE_DIR}/src/codegen/cuda/notes_test.cpp
+                            ${PROJECT_SOURCE_DIR}/src/codegen/cuda/roles_test.cpp
                             PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
 
 set(more_of_ops QUICK "Table/*:Rows/*:Nsa*.*:BlockScores.*:TopkBlocks.*:Gemm.*:Registry.Examples*")
@@ -81,7 +84,9 @@ foreach(folder ${test_folders})
     set_target_properties(test_${folder} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 7)
   endif()
 endforeach()
-target_link_libraries(test_image PRIVATE tegula_image PNG::PNG)
+if(TEGULA_TOOL)
+  target_link_libraries(test_image PRIVATE tegula_image PNG::PNG)
+endif()
 if(TEGULA_SANITIZED_TESTS)
   include(${CMAKE_CURRENT_LIST_DIR}/sanitized.cmake)
 endif()

@@ -4,6 +4,8 @@
 #include <limits>
 #include <string_view>
 
+#include "tegula/compiler.hpp"
+
 namespace tegula {
 
 // What converts silently: types of one kind. u8 is of the kind `integer`, because i32 holds all its values

@@ -5,6 +5,8 @@
 #include <string>
 #include <utility>
 
+#include "tegula/compiler.hpp"
+
 namespace tegula {
 
 using Loc = std::source_location;

@@ -58,13 +58,14 @@ class CudaCalls : public ::testing::Test {
 
 TEST_F(CudaCalls, LaunchEachGridWithTheArguments) {
   const Tensor x = on_device(6), y = on_device(6);
+  fake_.keep_words(9);
   (*function_)(x, 2.0, y);
   const std::vector<std::string> made = launches();
   ASSERT_EQ(made.size(), 2u);
   EXPECT_EQ(made[0].substr(0, 19), "launch grid 6 block");
   EXPECT_FALSE(made[0].ends_with(" early")) << "what stands before the call may not wait for itself";
   EXPECT_TRUE(made[1].ends_with(" early"));
-  const std::vector<std::uint64_t> words = fake_.words(9);
+  const std::vector<std::uint64_t> words = fake_.words();
   const auto address = [](const void* data) { return reinterpret_cast<std::uint64_t>(data); };
   EXPECT_EQ(words[0], address(x.data()));
   EXPECT_EQ(words[1], address(y.data()));
@@ -163,9 +164,10 @@ TEST_F(CudaCalls, AreCapturedWithoutAllocationOrWaiting) {
 
 TEST_F(CudaCalls, ReportAssertionsWhenTheyAreWaitedFor) {
   const Tensor x = on_device(6), y = on_device(6);
+  fake_.keep_words(9);
   (*function_)(x, 2.0, y);
   synchronize();
-  FakeDriver::write(fake_.words(9)[8], std::uint64_t{4} << 32 | 1);
+  FakeDriver::write(fake_.words()[8], std::uint64_t{4} << 32 | 1);
   EXPECT_ERROR(ProgramError, "assertion failed: elements are below 100 [kernel 'scale', block 4",
                synchronize());
   synchronize();
@@ -175,9 +177,10 @@ TEST_F(CudaCalls, ReportAssertionsWhenTheyAreWaitedFor) {
 TEST_F(CudaCalls, ReportAssertionsOfAllKernelsTogether) {
   const Tensor x = on_device(6), y = on_device(6);
   const Function other = compile(scale("other"), Target::cuda());
+  fake_.keep_words(9);
   for (const Function& function : {*function_, other}) {
     function(x, 2.0, y);
-    FakeDriver::write(fake_.words(9)[8], std::uint64_t{4} << 32 | 1);
+    FakeDriver::write(fake_.words()[8], std::uint64_t{4} << 32 | 1);
   }
   EXPECT_ERROR(
       ProgramError,

@@ -72,10 +72,6 @@ EmulatedMap emulated_map(const cuda::TensorMapRequest& request) {
 
 // The printed text, and for each kernel a function that takes the address of the parameter.
 SharedObject compile_text(const codegen::CudaProgram& program) {
-  auto* compiler = host_compiler();
-  if (!compiler)
-    throw DeviceError(
-        "no C++ compiler was found for emulated kernels; install g++ or name one in TEGULA_CXX");
   HostCompiler::Source source{emulated_text(program), {}, {}};
   for (const auto& kernel : program.kernels)
     source.text += fmt::format("extern \"C\" void {}(const void* call) {{ {}(*(const Call*)call); }}\n",
@@ -87,7 +83,11 @@ SharedObject compile_text(const codegen::CudaProgram& program) {
       source.headers.push_back({std::string(file.name), std::string(file.text)});
     }
   }
-  return compiler->load(source, kernel_cache());
+  auto object = load_compiled(source, kernel_cache());
+  if (!object)
+    throw DeviceError(
+        "no C++ compiler was found for emulated kernels; install g++ or name one in TEGULA_CXX");
+  return *object;
 }
 
 class EmulatedExecutor : public Executable {

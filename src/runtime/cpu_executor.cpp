@@ -79,21 +79,22 @@ void* on_contribute(void* context, std::int32_t id, std::int64_t order, std::int
   return c.contributions.back().bytes.data();
 }
 
-SharedObject compile_text(const HostCompiler& compiler, const std::string& text) {
+std::optional<SharedObject> compile_text(const std::string& text) {
   HostCompiler::Source source{text, {}, {}};
   source.flags = {"-std=c++17",         "-O2",     "-ffp-contract=fast",   "-fno-math-errno",
                   "-fno-trapping-math", "-fwrapv", "-fno-strict-aliasing", "-fexceptions"};
   for (auto flag : isa_flags(best_isa())) source.flags.emplace_back(flag);
   for (auto& file : embedded::cpu_headers())
     source.headers.push_back({std::string(file.name), std::string(file.text)});
-  return compiler.load(source, kernel_cache());
+  return load_compiled(source, kernel_cache());
 }
 
 DeviceError no_compiler(const std::string& kernel) {
-  return DeviceError(fmt::format(
-      "kernel '{}' is not built in, and no C++ compiler was found for the CPU target; install g++, "
-      "name one in TEGULA_CXX, or use the interpreter",
-      kernel));
+  return DeviceError(
+      fmt::format("kernel '{}' is neither built in nor cached, and no C++ compiler was found for the CPU "
+                  "target; install g++, "
+                  "name one in TEGULA_CXX, or use the interpreter",
+                  kernel));
 }
 
 std::vector<passes::Note> notes_of(const ir::Kernel& kernel, const codegen::CpuProgram& program) {
@@ -208,9 +209,9 @@ std::unique_ptr<const Executable> try_cpu_executor(const std::shared_ptr<const S
   const std::string text = codegen::without_comments(program.text);
   if (const auto* compiled = builtin::find(text, best_isa()))
     return std::make_unique<CpuExecutor>(signature, std::move(program), *compiled);
-  const HostCompiler* compiler = host_compiler();
-  if (compiler == nullptr) return nullptr;
-  return std::make_unique<CpuExecutor>(signature, std::move(program), compile_text(*compiler, text));
+  std::optional<SharedObject> object = compile_text(text);
+  if (!object) return nullptr;
+  return std::make_unique<CpuExecutor>(signature, std::move(program), *std::move(object));
 }
 
 std::vector<passes::Note> cpu_notes(const Signature& signature) {
@@ -230,12 +231,11 @@ std::vector<std::unique_ptr<const Executable>> make_cpu_executors(
     programs.push_back(print_within_limits(*signature));
     text += codegen::without_comments(programs.back().text);
   }
-  const HostCompiler* compiler = host_compiler();
-  if (compiler == nullptr) throw no_compiler(signatures.front()->kernel().name);
-  const SharedObject object = compile_text(*compiler, text);
+  const std::optional<SharedObject> object = compile_text(text);
+  if (!object) throw no_compiler(signatures.front()->kernel().name);
   std::vector<std::unique_ptr<const Executable>> result;
   for (std::size_t i = 0; i < signatures.size(); ++i)
-    result.push_back(std::make_unique<CpuExecutor>(signatures[i], std::move(programs[i]), object));
+    result.push_back(std::make_unique<CpuExecutor>(signatures[i], std::move(programs[i]), *object));
   return result;
 }
 

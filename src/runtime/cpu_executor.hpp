@@ -9,7 +9,8 @@
 
 namespace tegula {
 
-// Null if the kernel is not built in and there is no compiler; a DeviceError if the compiler fails.
+// Null if the kernel is neither built in nor cached and there is no compiler; a DeviceError if the compiler
+// fails.
 std::unique_ptr<const Executable> try_cpu_executor(const std::shared_ptr<const Signature>& signature);
 // A DeviceError in both cases.
 std::unique_ptr<const Executable> make_cpu_executor(const std::shared_ptr<const Signature>& signature);

@@ -22,8 +22,8 @@ namespace {
 
 void say_that_it_is_slow() {
   static const int once = std::fputs(
-      "tegula: no C++ compiler was found, so kernels that are not built in run in the interpreter, which is "
-      "slow; install g++ or name a compiler in TEGULA_CXX\n",
+      "tegula: no C++ compiler was found, so kernels that are neither built in nor cached run in the "
+      "interpreter, which is slow; install g++ or name a compiler in TEGULA_CXX\n",
       stderr);
   (void)once;
 }

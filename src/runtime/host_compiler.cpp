@@ -15,6 +15,7 @@ namespace tegula {
 namespace {
 
 constexpr std::string_view always[] = {"-x", "c++", "-std=c++20", "-shared", "-fPIC"};
+constexpr std::string_view object_suffix = ".so";
 constexpr int quoted_lines = 12;
 
 std::string first_lines(const std::string& path, int count) {
@@ -48,6 +49,17 @@ std::vector<std::string> command(const std::string& compiler, const HostCompiler
   arguments.insert(arguments.end(), source.flags.begin(), source.flags.end());
   arguments.insert(arguments.end(), {"-I", directory.path(), "-o", output, directory.file("kernel.cpp")});
   return arguments;
+}
+
+// Of all that is compiled, whoever compiles it.
+std::string key_of(const HostCompiler::Source& source) {
+  KeyBuilder key;
+  for (const std::string_view flag : always) key.add(flag);
+  key.add("flags");
+  for (const std::string& flag : source.flags) key.add(flag);
+  key.add("headers");
+  for (const HostCompiler::Source::Header& header : source.headers) key.add(header.name).add(header.text);
+  return key.add("text").add(source.text).key();
 }
 
 std::string how_it_failed(const ProcessResult& result, std::chrono::milliseconds timeout) {
@@ -112,17 +124,11 @@ void HostCompiler::compile(const Source& source, const std::string& output) cons
 }
 
 SharedObject HostCompiler::load(const Source& source, const KernelCache& cache) const {
-  KeyBuilder key;
-  key.add(path_).add(version_);
-  for (const std::string_view flag : always) key.add(flag);
-  key.add("flags");
-  for (const std::string& flag : source.flags) key.add(flag);
-  key.add("headers");
-  for (const Source::Header& header : source.headers) key.add(header.name).add(header.text);
-  key.add("text").add(source.text);
+  // Two names of one compiler differ: one may be a script that compiles in its own way.
+  const std::string suffix = fmt::format(".{}{}", KeyBuilder().add(path_).add(version_).key(), object_suffix);
   std::optional<SharedObject> object;
   cache.load_or_build(
-      key.key(), ".so", [&](const std::string& output) { compile(source, output); },
+      key_of(source), suffix, [&](const std::string& output) { compile(source, output); },
       [&](const std::string& path) { object.emplace(path); });
   return *object;
 }
@@ -130,6 +136,13 @@ SharedObject HostCompiler::load(const Source& source, const KernelCache& cache) 
 const HostCompiler* host_compiler() {
   static const std::optional<HostCompiler> compiler = HostCompiler::find();
   return compiler ? &*compiler : nullptr;
+}
+
+std::optional<SharedObject> load_compiled(const HostCompiler::Source& source, const KernelCache& cache) {
+  if (const HostCompiler* compiler = host_compiler()) return compiler->load(source, cache);
+  std::optional<SharedObject> object;
+  cache.load_any(key_of(source), object_suffix, [&](const std::string& path) { object.emplace(path); });
+  return object;
 }
 
 }  // namespace tegula

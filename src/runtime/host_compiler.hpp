@@ -63,4 +63,8 @@ class HostCompiler {
 // The compiler of the process, looked for once; null if there is none.
 const HostCompiler* host_compiler();
 
+// What that compiler makes of the source; where there is none, what any compiler has left in the cache, if
+// anything.
+std::optional<SharedObject> load_compiled(const HostCompiler::Source& source, const KernelCache& cache);
+
 }  // namespace tegula

@@ -117,6 +117,8 @@ std::vector<Entry> list_entries(const std::string& directory) {
   return entries;
 }
 
+void mark_used(const std::string& path) { utimensat(AT_FDCWD, path.c_str(), nullptr, 0); }
+
 // What processes that died while building have left behind.
 void remove_abandoned(const std::string& directory) {
   std::error_code error;
@@ -262,7 +264,7 @@ void KernelCache::load_or_build(const std::string& key, std::string_view suffix,
   for (int attempt = 1;; ++attempt) {
     const bool found = is_intact(path);
     if (found) {
-      utimensat(AT_FDCWD, path.c_str(), nullptr, 0);  // used just now
+      mark_used(path);
     } else {
       build_entry(path, directory_, suffix, build);
       remove_least_recently_used(directory_, limit_bytes_, path);
@@ -277,6 +279,26 @@ void KernelCache::load_or_build(const std::string& key, std::string_view suffix,
       if (held.has_its_name()) fs::remove(path);
     }
   }
+}
+
+bool KernelCache::load_any(const std::string& key, std::string_view suffix_end,
+                           const PathFunction& use) const {
+  std::vector<Entry> entries = list_entries(directory_);
+  std::erase_if(entries, [&](const Entry& entry) {
+    const std::string name = entry.path.filename().string();
+    return !name.starts_with(key) || !name.ends_with(suffix_end) || !is_intact(entry.path.string());
+  });
+  std::sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) { return a.used > b.used; });
+  for (const Entry& entry : entries) {
+    try {
+      use(entry.path.string());
+      mark_used(entry.path.string());
+      return true;
+    } catch (const DeviceError&) {
+      // It may be from a machine with other libraries, or another process has removed it.
+    }
+  }
+  return false;
 }
 
 bool KernelCache::contains(const std::string& key, std::string_view suffix) const {

@@ -1,4 +1,5 @@
-// Compiled kernels on disk, by content: a key is the hash of all that a file depends on.
+// Compiled kernels on disk, by content: a key is the hash of all that is compiled, and a suffix names the
+// compiler, so that what one compiler made serves where there is none.
 //
 // Any number of processes may share the directory. A file appears under its name only when it is complete;
 // its size and hash stand in a footer, so that a damaged entry is noticed and built again. So is an entry
@@ -33,6 +34,11 @@ class KernelCache {
   using PathFunction = std::function<void(const std::string& path)>;
   void load_or_build(const std::string& key, std::string_view suffix, const PathFunction& build,
                      const PathFunction& use) const;
+
+  // Calls `use(path)` with an entry of the key whose suffix ends so, the one used last first, until one call
+  // does not throw a DeviceError; false if there is none. Whether it was built here or brought along, it is
+  // verified.
+  bool load_any(const std::string& key, std::string_view suffix_end, const PathFunction& use) const;
 
   bool contains(const std::string& key, std::string_view suffix) const;
   const std::string& directory() const { return directory_; }

@@ -136,6 +136,38 @@ TEST_F(Cache, EntriesThatDoNotLoadAreBuiltAgainOnce) {
   EXPECT_EQ(builds_, 2);
 }
 
+// What is there under any name of a compiler: intact, of the key and the kind, the last one used first.
+TEST_F(Cache, AnyCompilersEntryServes) {
+  const auto build = [&](int number, const std::string& suffix, const std::string& payload) {
+    cache_.load_or_build(
+        key_of(number), suffix, [&](const std::string& path) { write(path, payload); },
+        [](const std::string&) {});
+  };
+  const auto found = [&](const std::string& refused = "none") {
+    std::string text;
+    const bool any = cache_.load_any(key_of(1), ".so", [&](const std::string& path) {
+      if (text_of(path).starts_with(refused)) throw DeviceError("does not load");
+      text = text_of(path).substr(0, 5);
+    });
+    EXPECT_EQ(any, !text.empty());
+    return text;
+  };
+  EXPECT_EQ(found(), "");
+  build(2, ".first.so", "other");
+  build(1, ".first.cubin", "cubin");
+  EXPECT_EQ(found(), "");
+  build(1, ".first.so", "first");
+  build(1, ".second.so", "later");
+  const std::string first = cache_.directory() + "/" + key_of(1) + ".first.so";
+  fs::last_write_time(first, fs::file_time_type::clock::now() - std::chrono::minutes(5));
+  EXPECT_EQ(found(), "later");
+  EXPECT_EQ(found("later"), "first");
+  write(cache_.directory() + "/" + key_of(1) + ".second.so", "later, but broken");
+  EXPECT_EQ(found(), "first");
+  write(first, "first, but broken");
+  EXPECT_EQ(found(), "");
+}
+
 TEST_F(Cache, AFailedBuildLeavesNothing) {
   const auto never = [](const std::string&) { FAIL(); };
   EXPECT_ERROR(ArgumentError, "no luck",

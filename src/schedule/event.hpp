@@ -191,7 +191,7 @@ struct Loop {
   enum class Kind : std::uint8_t { counted, tiles, forever };  // tiles: first, first + grid, …
   Kind kind = Kind::counted;
   Count count = {};
-  Events body = {};
+  Events body;
 };
 // chosen: the threads that `Event::who` says. engine: the copy engine can bring the tile of this step; threads:
 // it cannot.
@@ -207,7 +207,7 @@ struct Guard {
     threads
   };
   Kind kind = Kind::data;
-  Events body = {};
+  Events body;
 };
 struct Leave {};  // the innermost loop when no tile is left
 

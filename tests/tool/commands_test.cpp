@@ -76,6 +76,27 @@ TEST_F(Tool, ChecksOnWhenCasesFail) {
     EXPECT_TRUE(has(outcome.out, words)) << words << outcome.out;
 }
 
+// The cases that are not built in: what a compiler has left in the cache serves where there is none, if it is
+// intact and of the machine's instruction set.
+TEST_F(Tool, UsesWhatIsCachedWithoutCompiler) {
+  const std::string cache = "TEGULA_CACHE_DIR='" + file("cache") + "' ", none = "TEGULA_CXX=none " + cache;
+  const auto right = [&](const std::string& variables) {
+    const auto outcome = tool("check gemm --target cpu", variables);
+    const auto end = outcome.out.find(" of 6 cases right");
+    return end == std::string::npos ? outcome.out + outcome.err : outcome.out.substr(end - 1, 1);
+  };
+  EXPECT_EQ(right(none + "TEGULA_ISA=portable"), "1");
+  EXPECT_EQ(right(cache + "TEGULA_ISA=portable TEGULA_CXX='" TEGULA_QUICK_CXX "'"), "6");
+  EXPECT_EQ(right(none + "TEGULA_ISA=portable"), "6");
+  EXPECT_EQ(right(none + "TEGULA_ISA=avx2"), "1") << "code of another instruction set";
+  for (auto& entry : std::filesystem::directory_iterator(file("cache")))
+    std::fstream(entry.path(), std::ios::in | std::ios::out).seekp(5000) << "?";
+  EXPECT_EQ(right(none + "TEGULA_ISA=portable"), "1") << "damaged code";
+  const auto slow = tool("check gemm", none + "TEGULA_ISA=portable");
+  EXPECT_EQ(slow.status, 0) << slow.out;
+  EXPECT_TRUE(has(slow.err, "neither built in nor cached")) << slow.err;
+}
+
 TEST_F(Tool, ShowsPrograms) {
   struct {
     const char *arguments, *words;

@@ -44,8 +44,11 @@ class FakeDriver {
   const Driver& driver() const { return driver_; }
   // What was asked since the last time, one call a line: "launch grid 6 block 128 shared 0 stream 1".
   std::vector<std::string> calls() const;
-  // The first words of the parameter of the last launch.
-  std::vector<std::uint64_t> words(std::size_t count) const;
+  // From now on the first words of each launch's parameter are kept. The caller says how many there are at
+  // least: a driver learns a parameter's size from the code that it loads, and this one loads none.
+  void keep_words(std::size_t count);
+  // Those of the last launch.
+  std::vector<std::uint64_t> words() const;
   // The call of that name fails once with the code.
   void fail_next(const std::string& name, int code) const;
   // What a kernel would have done with its memory.
@@ -56,11 +59,13 @@ class FakeDriver {
  private:
   const Driver& driver_;  // as long as the process, like the GPUs that were found through it
   std::unique_ptr<Library> library_;
+  std::size_t words_ = 0;
 };
 
 inline FakeDriver::FakeDriver(int devices)
     : driver_(*new Driver(open_fake())), library_(std::make_unique<Library>(open_fake())) {
   ask(*library_, "fake_devices", devices);
+  keep_words(0);
   calls();
 }
 
@@ -73,9 +78,14 @@ inline std::vector<std::string> FakeDriver::calls() const {
   return lines;
 }
 
-inline std::vector<std::uint64_t> FakeDriver::words(std::size_t count) const {
-  std::vector<std::uint64_t> result(count);
-  ask(*library_, "fake_words", result.data(), count);
+inline void FakeDriver::keep_words(std::size_t count) {
+  ask(*library_, "fake_keep", count);
+  words_ = count;
+}
+
+inline std::vector<std::uint64_t> FakeDriver::words() const {
+  std::vector<std::uint64_t> result(words_);
+  ask(*library_, "fake_words", result.data());
   return result;
 }
 

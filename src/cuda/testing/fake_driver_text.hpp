@@ -11,14 +11,14 @@ inline constexpr const char* fake_driver_text = R"text(
 #include <map>
 #include <mutex>
 #include <string>
-#include <sys/mman.h>
+#include <vector>
 
 namespace {
 std::recursive_mutex mutex;
 std::string log_text, failing;
 int failing_code = 0, device_count = 2;
 std::uintptr_t handles = 0;
-std::uint64_t parameter[512];
+std::vector<std::uint64_t> parameter;  // as many words as are to be kept
 struct Capture { std::uint64_t id; void* graph; };
 std::map<void*, Capture> captures;
 struct Object { void* data; void (*destroy)(void*); };
@@ -92,12 +92,7 @@ CU(cuLaunchKernelEx, (const Config* c, void*, void** parameters, void**),
    }
    note("launch grid %u block %u shared %u stream %lu cluster %u%s", c->grid[0], c->block[0], c->shared,
         number(c->stream), cluster, early ? " early" : "");
-   // The caller's words end somewhere: no page is read that is not there.
-   Size bytes = 4096 - number(parameters[0]) % 4096;
-   unsigned char resident;
-   while (bytes < sizeof(parameter) && mincore((char*)parameters[0] + bytes, 1, &resident) == 0) bytes += 4096;
-   if (bytes > sizeof(parameter)) bytes = sizeof(parameter);
-   memcpy(parameter, parameters[0], bytes);)
+   if (!parameter.empty()) memcpy(parameter.data(), parameters[0], 8 * parameter.size());)
 CU(cuTensorMapEncodeTiled, (std::uint64_t* map, int type, std::uint32_t rank, void* address, const std::uint64_t*,
                             const std::uint64_t*, const std::uint32_t*, const std::uint32_t*, int, int swizzle, int, int),
    note("encode rank %u type %d swizzle %d", rank, type, swizzle); map[0] = number(address);)
@@ -144,7 +139,8 @@ CU(cuUserObjectCreate, (void** o, void* data, void (*destroy)(void*), unsigned, 
 
 CU(fake_devices, (int n), device_count = n;)
 CU(fake_calls, (const char** text), static std::string kept; kept = log_text; log_text.clear(); *text = kept.c_str();)
-CU(fake_words, (std::uint64_t* to, Size n), memcpy(to, parameter, 8 * n);)
+CU(fake_keep, (Size words), parameter.assign(words, 0);)
+CU(fake_words, (std::uint64_t* to), for (std::uint64_t word : parameter) *to++ = word;)
 CU(fake_fail, (const char* name, int code), failing = name; failing_code = code;)
 )text";
 

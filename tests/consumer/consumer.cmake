@@ -1,0 +1,16 @@
+# Configures PROJECT, compiles it, and links it with the library of this build, since a second one takes minutes.
+function(run)
+  execute_process(COMMAND ${ARGN} RESULT_VARIABLE result OUTPUT_VARIABLE text ERROR_VARIABLE text)
+  if(NOT result EQUAL 0)
+    list(JOIN ARGN " " command)
+    message(FATAL_ERROR "${command}:\n${text}")
+  endif()
+endfunction()
+
+file(REMOVE_RECURSE ${BINARY})
+run(${CMAKE_COMMAND} -S ${PROJECT} -B ${BINARY} -G ${GENERATOR} -DCMAKE_CXX_COMPILER=${COMPILER} -DTEGULA=${TEGULA} ${OPTIONS})
+if(OBJECT)
+  run(${CMAKE_COMMAND} --build ${BINARY} --target ${OBJECT})
+  run(${COMPILER} ${BINARY}/${OBJECT} ${LIBRARIES} -o ${BINARY}/linked)
+  run(${BINARY}/linked)
+endif()
