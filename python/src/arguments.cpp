@@ -5,6 +5,8 @@
 #include <limits>
 #include <string>
 
+#include "errors.hpp"
+
 namespace tegula::python {
 
 nb::handle Arguments::next() { return read_ < count_ ? PyTuple_GetItem(given_, read_++) : Py_None; }
@@ -12,6 +14,12 @@ nb::handle Arguments::next() { return read_ < count_ ? PyTuple_GetItem(given_, r
 void Arguments::refuse(const char* name, const char* expected, nb::handle given) const {
   const std::string type = given.is_none() ? "None" : nb::type_name(given.type()).c_str();
   throw nb::type_error(fmt::format("{}: {}: expected {}, given {}", function_, name, expected, type).c_str());
+}
+
+void Arguments::refuse_failed(const char* name, const char* expected, nb::handle given) const {
+  const nb::python_error error;
+  if (passes_through(error)) throw error;
+  refuse(name, expected, given);
 }
 
 void Arguments::refuse_size(const char* name, int bits, nb::handle given) const {
@@ -31,10 +39,7 @@ std::int64_t Arguments::integer(const char* name) {
   nb::object index = nb::borrow(given);
   if (!PyLong_Check(given.ptr())) {
     index = nb::steal(PyNumber_Index(given.ptr()));
-    if (!index.is_valid()) {
-      PyErr_Clear();
-      refuse(name, "int", given);
-    }
+    if (!index.is_valid()) refuse_failed(name, "int", given);
   }
   int overflow = 0;
   const long long value = PyLong_AsLongLongAndOverflow(index.ptr(), &overflow);
@@ -53,10 +58,7 @@ int Arguments::small_integer(const char* name) {
 double Arguments::number(const char* name) {
   const nb::handle given = next();
   const double value = PyFloat_AsDouble(given.ptr());
-  if (value == -1.0 && PyErr_Occurred()) {
-    PyErr_Clear();
-    refuse(name, "float", given);
-  }
+  if (value == -1.0 && PyErr_Occurred()) refuse_failed(name, "float", given);
   return value;
 }
 
@@ -64,26 +66,27 @@ std::optional<float> Arguments::optional_number(const char* name) {
   const nb::handle given = next();
   if (given.is_none()) return std::nullopt;
   const double value = PyFloat_AsDouble(given.ptr());
-  if (value == -1.0 && PyErr_Occurred()) {
-    PyErr_Clear();
-    refuse(name, "float or None", given);
-  }
+  if (value == -1.0 && PyErr_Occurred()) refuse_failed(name, "float or None", given);
   return static_cast<float>(value);
 }
 
-const char* Arguments::text(const char* name) {
+std::string_view Arguments::text(const char* name) {
   const nb::handle given = next();
   if (!PyUnicode_Check(given.ptr())) refuse(name, "str", given);
-  const char* text = PyUnicode_AsUTF8AndSize(given.ptr(), nullptr);
+  Py_ssize_t size = 0;
+  const char* text = PyUnicode_AsUTF8AndSize(given.ptr(), &size);
   if (text == nullptr) throw nb::python_error();
-  return text;
+  return {text, static_cast<std::size_t>(size)};
 }
 
-const char* Arguments::text_or(const char* name, const char* without) {
-  const bool is_given = read_ < count_ && (without != nullptr || PyTuple_GetItem(given_, read_) != Py_None);
-  if (is_given) return text(name);
+std::string_view Arguments::text_or(const char* name, std::string_view without) {
+  return read_ < count_ ? text(name) : without;
+}
+
+std::optional<std::string_view> Arguments::optional_text(const char* name) {
+  if (read_ < count_ && PyTuple_GetItem(given_, read_) != Py_None) return text(name);
   ++read_;
-  return without;
+  return std::nullopt;
 }
 
 }  // namespace tegula::python

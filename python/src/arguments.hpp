@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string_view>
 
 namespace tegula::python {
 
@@ -22,13 +23,15 @@ class Arguments {
   int small_integer(const char* name);
   double number(const char* name);
   std::optional<float> optional_number(const char* name);
-  const char* text(const char* name);
-  // `without` where it is not given; null, if that is `without`, for None as well.
-  const char* text_or(const char* name, const char* without);
+  std::string_view text(const char* name);
+  std::string_view text_or(const char* name, std::string_view without);  // `without` where it is not given
+  std::optional<std::string_view> optional_text(const char* name);
 
  private:
   nb::handle next();
   [[noreturn]] void refuse(const char* name, const char* expected, nb::handle given) const;
+  // After a conversion has failed with an error of Python.
+  [[noreturn]] void refuse_failed(const char* name, const char* expected, nb::handle given) const;
   [[noreturn]] void refuse_size(const char* name, int bits, nb::handle given) const;
 
   const char* function_;

@@ -36,7 +36,9 @@ Shape integers(nb::handle sequence) {
 
 }  // namespace
 
-DescribedArray read_array_interface(const char* name, nb::handle object) {
+namespace {
+
+DescribedArray described_by(const char* name, nb::handle object) {
   const nb::object interface = object.attr("__array_interface__");
   const nb::str code(interface["typestr"]);
   const nb::object type = nb::getattr(object, "dtype", code);
@@ -57,6 +59,17 @@ DescribedArray read_array_interface(const char* name, nb::handle object) {
     stride /= dtype.bytes();
   }
   return {TensorRef(data, dtype, std::move(shape), std::move(strides)), read_only};
+}
+
+}  // namespace
+
+DescribedArray read_array_interface(const char* name, nb::handle object) {
+  try {
+    return described_by(name, object);
+  } catch (const nb::cast_error&) {
+    throw nb::type_error(
+        fmt::format("{}: its __array_interface__ is not of the form that NumPy defines", name).c_str());
+  }
 }
 
 }  // namespace tegula::python

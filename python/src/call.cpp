@@ -6,6 +6,7 @@
 #include <string>
 
 #include "array_interface.hpp"
+#include "errors.hpp"
 #include "exchange.hpp"
 #include "in_flight.hpp"
 #include "tegula/dlpack.hpp"
@@ -27,24 +28,34 @@ TensorRef view(const char* name, const Managed& exported) {
 constexpr char plain_name[] = "dltensor", versioned_name[] = "dltensor_versioned";
 constexpr std::uint64_t read_only_flag = 1;
 
-[[noreturn]] void refuse_export(const char* name, nb::python_error& error) {
+[[noreturn]] void refuse_export(const char* name, nb::handle object, nb::python_error& error) {
+  if (passes_through(error)) throw error;
+  refuse_nested(name, object);
   std::string text = nb::str(error.value()).c_str();
   text.resize(std::min(text.find('\n'), text.size()));  // PyTorch adds a trace of its own calls
   nb::raise_from(error, PyExc_TypeError, "%s: the array cannot be read through DLPack: %s", name,
                  text.c_str());
 }
 
-bool is_on_cuda(nb::handle object) {
-  const int device = nb::cast<int>(object.attr("__dlpack_device__")()[0]);
-  return device == kDLCUDA || device == kDLCUDAManaged;
+bool is_on_cuda(const char* name, nb::handle object) {
+  const nb::object device = object.attr("__dlpack_device__")();
+  int kind = 0;
+  const bool is_pair = PyTuple_Check(device.ptr()) && PyTuple_Size(device.ptr()) == 2;
+  if (!is_pair || !nb::try_cast<int>(device[0], kind))
+    throw nb::type_error(
+        fmt::format("{}: __dlpack_device__ gives {}, where DLPack has a kind of device and a "
+                    "number",
+                    name, nb::repr(device).c_str())
+            .c_str());
+  return kind == kDLCUDA || kind == kDLCUDAManaged;
 }
 
 // DLPack's numbers of the stream that an export is for.
 constexpr int no_stream = -1, default_stream = 1;
 
-nb::dict stream_option(nb::handle object) {
+nb::dict stream_option(const char* name, nb::handle object) {
   nb::dict option;
-  if (is_on_cuda(object)) option["stream"] = class_of(object).tells_stream ? no_stream : default_stream;
+  if (is_on_cuda(name, object)) option["stream"] = class_of(object).tells_stream ? no_stream : default_stream;
   return option;
 }
 
@@ -66,7 +77,7 @@ nb::object dlpack_of(const char* name, nb::handle object) {
                                      name, nb::type_name(object.type()).c_str())
                              .c_str());
   try {
-    nb::dict options = stream_option(object);
+    nb::dict options = stream_option(name, object);
     options["max_version"] = nb::make_tuple(1, 0);
     try {
       return object.attr("__dlpack__")(**options);
@@ -74,10 +85,11 @@ nb::object dlpack_of(const char* name, nb::handle object) {
       if (!error.matches(PyExc_TypeError)) throw;
     }
     // Libraries from before DLPack 1.0 do not know the version.
-    return object.attr("__dlpack__")(**stream_option(object));
+    return object.attr("__dlpack__")(**stream_option(name, object));
   } catch (nb::python_error& error) {
+    if (passes_through(error)) throw;
     if (nb::hasattr(object, "__array_interface__") || float8_of(object)) return nb::none();
-    refuse_export(name, error);
+    refuse_export(name, object, error);
   }
 }
 
@@ -201,7 +213,7 @@ Call::Array Call::import_array(const char* name, nb::handle object) {
     if (known.api->view_object(object.ptr(), &described.dl_tensor) != 0) {
       nb::python_error error;
       const std::optional<DType> dtype = float8_of(object);
-      if (!dtype) refuse_export(name, error);
+      if (!dtype) refuse_export(name, object, error);
       return array_of_bytes(name, object, *dtype);
     }
     array.ref = view(name, described);
@@ -224,7 +236,13 @@ void Call::check_device(const char* name, const Device& device) {
   }
 }
 
-TensorRef Call::input(const char* name, nb::handle object) { return import_array(name, object).ref; }
+TensorRef Call::input(const char* name, nb::handle object) {
+  if (!class_of(object).tensor_of_torch) return import_array(name, object).ref;
+  nb::object stored = stored_as_it_is(object);
+  if (!stored.is_valid()) return import_array(name, object).ref;
+  owners_.push_back(std::move(stored));
+  return import_array(name, owners_.back()).ref;
+}
 
 std::optional<TensorRef> Call::optional_input(const char* name, nb::handle object) {
   if (object.is_none()) return std::nullopt;
@@ -239,6 +257,12 @@ Output Call::output(const char* name, nb::handle given, const Like& like, const 
     if (!result.array.is_none()) result.ref = import_array(name, result.array).ref;
     return result;
   }
+  if (class_of(given).tensor_of_torch && stored_as_it_is(given).is_valid())
+    throw nb::value_error(
+        fmt::format("{}: the memory of the tensor does not hold its elements (is_neg, or one of zeros "
+                    "without memory); give an ordinary one",
+                    name)
+            .c_str());
   Array array = import_array(name, given);
   if (array.read_only)
     throw nb::value_error(

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "lock.hpp"
 #include "tegula/stream.hpp"
 #include "tegula/tensor.hpp"
 
@@ -55,7 +56,7 @@ class Call {
  private:
   template <class F>
   auto without_lock(const F& function) const {
-    const nb::gil_scoped_release released;
+    const WithoutLock released;
     std::optional<StreamScope> scope;
     if (stream_) scope.emplace(*stream_);
     return function();

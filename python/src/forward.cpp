@@ -114,8 +114,7 @@ nb::object gemm(const nb::args& arguments) {
   options.transpose_a = given.flag("transpose_a"), options.transpose_b = given.flag("transpose_b");
   options.activation = activation_of(given.text("activation"));
   options.scale = given.number("scale");
-  if (const char* out_dtype = given.text_or("out_dtype", nullptr))
-    options.out_dtype = dtype_of_name(out_dtype);
+  if (const auto out_dtype = given.optional_text("out_dtype")) options.out_dtype = dtype_of_name(*out_dtype);
   const Output out = call.output("out", given.array(), {a, a_ref}, product_shape(a_ref, b_ref, options),
                                  product_dtype(a_ref, options));
   options.target = target_of(given.text_or("target", "automatic"));

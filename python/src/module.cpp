@@ -36,7 +36,16 @@ bool continues_word(const std::string& text, std::size_t at) {
   return at < text.size() && (std::isalnum(static_cast<unsigned char>(text[at])) || text[at] == '_');
 }
 
+// The remedy for kernels of one's own, which Python has none of.
+void cut_aliases(std::string& text) {
+  constexpr std::string_view begin = ", or declare may_alias(", end = " in a kernel of your own";
+  const std::size_t first = text.find(begin), last = text.find(end);
+  if (first != std::string::npos && last != std::string::npos && first < last)
+    text.erase(first, last + end.size() - first);
+}
+
 std::string in_python(std::string text) {
+  cut_aliases(text);
   for (const auto& [cpp, python] : names) {
     for (std::size_t at = 0; (at = text.find(cpp, at)) != std::string::npos; ++at) {
       if (continues_word(text, at - 1) || continues_word(text, at + cpp.size())) continue;
@@ -66,7 +75,7 @@ NB_MODULE(_tegula, module) {
   module.def(
       "synchronize",
       [](int device) {
-        const nanobind::gil_scoped_release released;
+        const tegula::python::WithoutLock released;
         tegula::synchronize(tegula::Device::cuda(device));
       },
       nanobind::arg("device"));

@@ -22,7 +22,9 @@ T choose(const char* option, std::string_view given, Choices<T> choices) {
     if (name == given) return value;
     names += fmt::format("{}'{}'", names.empty() ? "" : ", ", name);
   }
-  throw ArgumentError(fmt::format("{}: expected one of {}, given '{}'", option, names, given));
+  std::string shown(given);
+  for (std::size_t at = 0; (at = shown.find('\0', at)) != std::string::npos;) shown.replace(at, 1, "\\0");
+  throw ArgumentError(fmt::format("{}: expected one of {}, given '{}'", option, names, shown));
 }
 
 constexpr std::pair<std::string_view, ops::Layout> layouts[] = {{"bshd", ops::Layout::bshd},

@@ -1,6 +1,7 @@
 #include "torch_tensors.hpp"
 
 #include <dlfcn.h>
+#include <fmt/format.h>
 
 namespace tegula::python {
 
@@ -64,6 +65,34 @@ nb::object new_torch_tensor(const Shape& shape, DType dtype, const Device& devic
   functions.release(tensor);
   if (!object.is_valid()) throw nb::python_error();
   return object;
+}
+
+namespace {
+
+// The result of a method without arguments, by its interned name.
+nb::object call_method(nb::handle object, PyObject* name) {
+  PyObject* self = object.ptr();
+  nb::object result = nb::steal(PyObject_VectorcallMethod(name, &self, 1, nullptr));
+  if (!result.is_valid()) throw nb::python_error();
+  return result;
+}
+
+}  // namespace
+
+nb::object stored_as_it_is(nb::handle tensor) {
+  static PyObject* const is_neg = PyUnicode_InternFromString("is_neg");
+  static PyObject* const is_zero = PyUnicode_InternFromString("_is_zerotensor");
+  if (call_method(tensor, is_neg).is(Py_True)) return tensor.attr("resolve_neg")();
+  if (call_method(tensor, is_zero).is(Py_True)) return tensor.attr("new_zeros")(tensor.attr("shape"));
+  return {};
+}
+
+void refuse_nested(const char* name, nb::handle object) {
+  if (!nb::getattr(object, "is_nested", nb::bool_(false)).is(Py_True)) return;
+  throw nb::type_error(fmt::format("{}: nested tensors are not taken; give packed sequences, values() with "
+                                   "offsets() as cu_seqlens",
+                                   name)
+                           .c_str());
 }
 
 }  // namespace tegula::python

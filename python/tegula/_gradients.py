@@ -46,6 +46,7 @@ def attention_backward(
 
     Source: Dao et al., "FlashAttention", 2022, appendix B; dlse as an addend of its row sums.
     """
+    _tegula.refuse_tracing(q)
     return _tegula.attention_backward(
         dout, q, k, v, out, lse, dlse, sinks, cu_seqlens_q, cu_seqlens_k, layout, scale, causal, left, right, softcap,
         max_seqlen_q, max_seqlen_k, deterministic, target,
@@ -92,6 +93,7 @@ def block_sparse_attn_backward(
 
     Source: Dao et al., "FlashAttention", 2022, appendix B; dlse as an addend of its row sums.
     """
+    _tegula.refuse_tracing(q)
     return _tegula.block_sparse_attn_backward(
         dout, q, k, v, out, lse, dlse, topk_indices, counts, mask, cu_seqlens_q, cu_seqlens_k, q_block_size,
         k_block_size, layout, causal, scale, softcap, max_seqlen_q, max_seqlen_k, deterministic, target,
@@ -145,6 +147,7 @@ def nsa_selected_attention_backward(
 
     Source: as ``attention_backward``; the gradient of factors as in native-sparse-attention-pytorch (Wang, 2025).
     """
+    _tegula.refuse_tracing(q)
     return _tegula.nsa_selected_attention_backward(
         dout, q, k, v, out, lse, dlse, window_dout, window_out, window_lse, window_dlse, block_indices, block_counts,
         cu_seqlens_q, cu_seqlens_k, block_size, layout, causal, diagonal, repeats, window, scale,

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NoReturn
 
 from . import _tegula
 from ._arrays import Array, dtype_name
+from ._keywords import refuse_keywords
 
 
 def attention(
@@ -27,6 +28,7 @@ def attention(
     out: Array | None = None,
     lse: Array | None = None,
     target: str = "automatic",
+    **others: NoReturn,
 ) -> tuple[Any, Any]:
     """Softmax attention, ``softmax(scale * q @ k.T) @ v`` for every head.
 
@@ -59,7 +61,9 @@ def attention(
     Source: Vaswani et al., "Attention Is All You Need", 2017; computed tile by tile as in Dao et al.,
     "FlashAttention", 2022.
     """
-    _tegula.refuse_gradients(q, k, v, sinks)
+    if others:
+        refuse_keywords("tegula.attention", others)
+    _tegula.refuse_recording(q, k, v, sinks)
     return _tegula.attention(
         q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, layout, scale, causal, left, right, softcap,
         max_seqlen_q, max_seqlen_k, out, lse, target,
@@ -88,6 +92,7 @@ def block_sparse_attn(
     out: Array | None = None,
     lse: Array | None = None,
     target: str = "automatic",
+    **others: NoReturn,
 ) -> tuple[Any, Any]:
     """Attention in which every block of queries sees its own choice of key blocks.
 
@@ -113,7 +118,9 @@ def block_sparse_attn(
 
     Source: the form of MagiAttention's function of this name (SandAI, 2026), with masks, counts and causality besides.
     """
-    _tegula.refuse_gradients(q, k, v)
+    if others:
+        refuse_keywords("tegula.block_sparse_attn", others)
+    _tegula.refuse_recording(q, k, v)
     return _tegula.block_sparse_attn(
         q, k, v, topk_indices, counts, mask, cu_seqlens_q, cu_seqlens_k, q_block_size, k_block_size, layout, causal,
         scale, softcap, max_seqlen_q, max_seqlen_k, check_indices, out, lse, target,
@@ -140,6 +147,7 @@ def nsa_selected_attention(
     max_seqlen_k: int = 0,
     check_indices: bool = False,
     target: str = "automatic",
+    **others: NoReturn,
 ) -> tuple[Any, ...]:
     """Attention in which every query token sees the key blocks that were selected for it.
 
@@ -164,7 +172,9 @@ def nsa_selected_attention(
 
     Source: Yuan et al., "Native Sparse Attention", 2025: the selected branch, and its sliding window.
     """
-    _tegula.refuse_gradients(q, k, v)
+    if others:
+        refuse_keywords("tegula.nsa_selected_attention", others)
+    _tegula.refuse_recording(q, k, v)
     return _tegula.nsa_selected_attention(
         q, k, v, block_indices, block_counts, cu_seqlens_q, cu_seqlens_k, block_size, layout, causal, diagonal, repeats,
         window, scale, max_seqlen_q, max_seqlen_k, check_indices, target,
@@ -201,7 +211,7 @@ def block_scores(
 
     Source: means of blocks of queries and keys as in Jiang et al., "MInference 1.0", 2024.
     """
-    _tegula.refuse_gradients(q, k)
+    _tegula.refuse_recording(q, k)
     return _tegula.block_scores(q, k, q_block_size, k_block_size, layout, causal, scale, per_kv_head, out, target)
 
 
@@ -236,7 +246,7 @@ def topk_blocks(
 
     Source: the selection of Yuan et al., "Native Sparse Attention", 2025, with its first and local blocks.
     """
-    _tegula.refuse_gradients(scores)
+    _tegula.refuse_recording(scores)
     return _tegula.topk_blocks(
         scores, count, keep_first, keep_diagonal, q_block_size, k_block_size, key_offset, out, target
     )
@@ -281,7 +291,7 @@ def gemm(
 
     Source: GEMM of the BLAS, level 3 (Dongarra et al., 1990).
     """
-    _tegula.refuse_gradients(a, b, bias)
+    _tegula.refuse_recording(a, b, bias)
     return _tegula.gemm(a, b, bias, transpose_a, transpose_b, activation, scale, dtype_name(out_dtype), out, target)
 
 

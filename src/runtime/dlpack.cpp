@@ -2,6 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <cstdint>
+#include <iterator>
+#include <string>
+
 #include "tegula/error.hpp"
 #include "tegula/stream.hpp"
 #include "tegula/tensor.hpp"
@@ -25,12 +29,18 @@ constexpr DlpackType dlpack_types[] = {
 
 DLDataType dl_type(DType dtype) { return dlpack_types[static_cast<int>(dtype.code)].dl; }
 
+std::string kind_of(std::uint8_t code) {
+  constexpr const char* kinds[] = {"integers", "unsigned integers", "floats", "opaque handles",
+                                   "bfloats",  "complex numbers",   "truths"};
+  return code < std::size(kinds) ? kinds[code] : fmt::format("type code {}", code);
+}
+
 DType dtype_from(DLDataType dl) {
   for (const DlpackType& row : dlpack_types) {
     if (row.dl.code == dl.code && row.dl.bits == dl.bits && row.dl.lanes == dl.lanes) return row.dtype;
   }
-  throw ArgumentError(fmt::format("DLPack tensor of type code {}, {} bits, {} lanes: no dtype corresponds",
-                                  dl.code, dl.bits, dl.lanes));
+  throw ArgumentError(fmt::format("DLPack tensor of {} of {} bits in {} lanes: no dtype corresponds",
+                                  kind_of(dl.code), dl.bits, dl.lanes));
 }
 
 DLDevice dl_device(const Device& device) {
@@ -88,6 +98,16 @@ DLManagedTensorVersioned* export_versioned(const TensorRef& ref, std::shared_ptr
   return managed;
 }
 
+void* begin_of(const DLTensor& dl) {
+  if (dl.data == nullptr) return nullptr;
+  std::uintptr_t begin = 0;
+  if (__builtin_add_overflow(reinterpret_cast<std::uintptr_t>(dl.data), dl.byte_offset, &begin) ||
+      dl.byte_offset > std::uint64_t{PTRDIFF_MAX})
+    throw ArgumentError(fmt::format(
+        "DLPack tensor that begins {} bytes after its data, outside of the address space", dl.byte_offset));
+  return reinterpret_cast<void*>(begin);
+}
+
 TensorRef import_ref(const DLTensor& dl) {
   if (dl.ndim < 0 || (dl.ndim > 0 && dl.shape == nullptr)) {
     throw ArgumentError(fmt::format("DLPack tensor with {} dimensions and no shape", dl.ndim));
@@ -96,7 +116,7 @@ TensorRef import_ref(const DLTensor& dl) {
   const Device device = device_from(dl.device);
   Shape shape(dl.shape, dl.shape + dl.ndim);
   Shape strides = dl.strides ? Shape(dl.strides, dl.strides + dl.ndim) : row_major_strides(shape);
-  void* data = dl.data ? static_cast<std::byte*>(dl.data) + dl.byte_offset : nullptr;
+  void* data = begin_of(dl);
   TensorRef ref(data, dtype, std::move(shape), std::move(strides), device);
   if (nelements(ref) > 0) {
     if (data == nullptr) throw ArgumentError(fmt::format("DLPack tensor {} without data", describe(ref)));

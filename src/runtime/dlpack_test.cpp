@@ -67,7 +67,8 @@ TEST(DLPack, RefusesWhatItDoesNotKnow) {
   };
   const Case cases[] = {
       {[](DLTensor& t) { t.device.device_type = static_cast<DLDeviceType>(10); }, "device of type 10"},
-      {[](DLTensor& t) { t.dtype.code = kDLComplex; }, "type code 5"},
+      {[](DLTensor& t) { t.dtype.code = kDLComplex; }, "complex numbers"},
+      {[](DLTensor& t) { t.dtype.code = 99; }, "type code 99"},
       {[](DLTensor& t) { t.dtype.lanes = 4; }, "4 lanes"},
       {[](DLTensor& t) { t.dtype.bits = 4; }, "4 bits"},
       {[](DLTensor& t) { t.ndim = -1; }, "-1 dimensions"},
@@ -76,6 +77,8 @@ TEST(DLPack, RefusesWhatItDoesNotKnow) {
       {[](DLTensor& t) { t.data = nullptr; }, "without data"},
       {[](DLTensor& t) { t.byte_offset = 2; }, "not aligned"},
       {[](DLTensor& t) { t.strides[0] = INT64_MAX; }, "address space"},
+      {[](DLTensor& t) { t.byte_offset = std::uint64_t{1} << 63; }, "address space"},
+      {[](DLTensor& t) { t.byte_offset = UINT64_MAX - 3; }, "address space"},
   };
   for (const Case& c : cases) {
     Foreign foreign;

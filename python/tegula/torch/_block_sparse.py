@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Optional, Tuple
+from typing import Any, NoReturn, Optional, Tuple
 
 import torch
 from torch import Tensor
 
 from .. import _tegula
+from .._keywords import refuse_keywords
 from ._common import any_autocast, autocast, lse_rows, new_gradients, new_outputs, rows
 from ._operator import Operator
 
@@ -83,6 +84,7 @@ def block_sparse_attn(
     max_seqlen_k: int = 0,
     deterministic: bool = True,
     check_indices: bool = False,
+    **others: NoReturn,
 ) -> Tuple[Tensor, Tensor]:
     """``tegula.block_sparse_attn`` with gradients of q, k and v, through out and through lse.
 
@@ -94,8 +96,10 @@ def block_sparse_attn(
     [queries, heads, d], k and v [keys, kv_heads, d], topk_indices, counts and mask without their first extent; out is
     as q, and lse is [queries, heads] there.
     """
+    if others:
+        refuse_keywords("tegula.torch.block_sparse_attn", others)
     packed = cu_seqlens_q is not None or cu_seqlens_k is not None or max_seqlen_q != 0 or max_seqlen_k != 0
-    if len(q.shape) != 3 or packed:
+    if packed or not isinstance(q, Tensor) or q.dim() != 3:
         if any_autocast():
             q, k, v = autocast(q, k, v)
         return _block_sparse(
@@ -115,6 +119,6 @@ def block_sparse_attn(
 
 def as_block_numbers(indices: Any) -> Any:
     """int64 block numbers as int32; what does not fit is no block and stays none."""
-    if indices is None or indices.dtype != torch.int64:
+    if not isinstance(indices, Tensor) or indices.dtype != torch.int64:
         return indices
     return indices.clamp(-1, 2**31 - 1).to(torch.int32)

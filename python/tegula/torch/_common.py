@@ -40,12 +40,8 @@ def autocast(*tensors: Tensor) -> tuple[Tensor, ...]:
 
 
 def rows(gradient: Optional[Tensor], like: Tensor) -> Tensor:
-    """A gradient whose features lie side by side; zeros where there is none."""
-    if gradient is None:
-        return torch.zeros_like(like)
-    if gradient.dtype != like.dtype:
-        gradient = gradient.to(like.dtype)
-    return gradient if gradient.stride(-1) == 1 or gradient.shape[-1] == 1 else gradient.contiguous()
+    """A gradient in the dtype of its result; zeros where there is none."""
+    return torch.zeros_like(like) if gradient is None else gradient.to(like.dtype)
 
 
 def lse_rows(gradient: Optional[Tensor]) -> Optional[Tensor]:

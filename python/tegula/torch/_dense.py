@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Optional, Tuple
+from typing import NoReturn, Optional, Tuple
 
 import torch
 from torch import Tensor
 
 from .. import _tegula
+from .._keywords import refuse_keywords
 from ._common import any_autocast, autocast, lse_rows, new_gradients, new_outputs, rows
 from ._operator import Operator
 
@@ -85,12 +86,15 @@ def attention(
     max_seqlen_q: int = 0,
     max_seqlen_k: int = 0,
     deterministic: bool = True,
+    **others: NoReturn,
 ) -> Tuple[Tensor, Tensor]:
     """``tegula.attention`` with gradients of q, k, v and sinks, through out and through lse.
 
     Arguments, results, errors and source are those of ``tegula.attention``; ``deterministic`` is that of
     ``tegula.attention_backward``. Under autocast q, k and v are taken in its dtype.
     """
+    if others:
+        refuse_keywords("tegula.torch.attention", others)
     if any_autocast():
         q, k, v = autocast(q, k, v)
     return _attention(

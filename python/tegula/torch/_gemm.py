@@ -99,6 +99,6 @@ def gemm(
     """
     if any_autocast():
         a, b = autocast(a, b)
-    if torch.is_grad_enabled() and (getattr(a, "requires_grad", False) or getattr(b, "requires_grad", False)):
+    if torch.is_grad_enabled() and any(isinstance(x, Tensor) and x.requires_grad for x in (a, b)):
         _refuse_gradients_of_8_bits(a)
     return _gemm((a, b, bias), transpose_a, transpose_b, activation, scale, dtype_name(out_dtype))

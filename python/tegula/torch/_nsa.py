@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Optional, Tuple
+from typing import NoReturn, Optional, Tuple
 
 import torch
 from torch import Tensor
 
 from .. import _tegula
+from .._keywords import refuse_keywords
 from ._block_sparse import as_block_numbers
 from ._common import any_autocast, autocast, lse_rows, new_gradients, new_outputs, rows
 from ._operator import Operator
@@ -99,6 +100,17 @@ _selected = Operator(
 )
 
 
+def _check_scale(sel_scale: Optional[Tensor], block_indices: Tensor) -> None:
+    """The library never sees it."""
+    if sel_scale is None or not (isinstance(sel_scale, Tensor) and isinstance(block_indices, Tensor)):
+        return
+    if sel_scale.shape != block_indices.shape or not sel_scale.is_floating_point():
+        raise ValueError(
+            f"sel_scale: expected floats {list(block_indices.shape)}, as block_indices, given {sel_scale.dtype} "
+            f"{list(sel_scale.shape)}"
+        )
+
+
 def nsa_selected_attention(
     q: Tensor,
     k: Tensor,
@@ -119,6 +131,7 @@ def nsa_selected_attention(
     max_seqlen_q: int = 0,
     max_seqlen_k: int = 0,
     check_indices: bool = False,
+    **others: NoReturn,
 ) -> Tuple[Tensor, ...]:
     """``tegula.nsa_selected_attention`` with gradients of q, k and v, through all results.
 
@@ -126,9 +139,12 @@ def nsa_selected_attention(
     sel_scale, a float tensor as block_indices, stands for factors of the scores that are 1: it changes no result,
     and its gradient tells the selector which entries mattered. Under autocast q, k and v are taken in its dtype.
     """
+    if others:
+        refuse_keywords("tegula.torch.nsa_selected_attention", others)
     if any_autocast():
         q, k, v = autocast(q, k, v)
     block_indices = as_block_numbers(block_indices)
+    _check_scale(sel_scale, block_indices)
     results = _selected(
         (q, k, v, block_indices, sel_scale, block_counts, cu_seqlens_q, cu_seqlens_k), block_size, layout, causal,
         diagonal, repeats, window, scale, max_seqlen_q, max_seqlen_k, check_indices,

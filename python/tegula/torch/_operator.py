@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import sys
+from types import SimpleNamespace
 from typing import Any, Callable, Optional, Tuple
 
 import torch
 from torch import Tensor
 
-from .._tegula import any_requires_grad
+from torch.autograd import forward_ad, profiler
+
+from .._tegula import any_requires_grad, refuse_tangents
 from ._vmap import make_vmap
 
 # PyTorch before 2.4 has no custom operators of this kind: there all calls go by functions of autograd.
@@ -16,8 +20,43 @@ _is_compiling = getattr(getattr(torch, "compiler", None), "is_compiling", lambda
 # Modes that see every call, as make_fx does, and the transforms of torch.func. PyTorch tells of both by these alone.
 _modes = getattr(torch._C, "_len_torch_dispatch_stack", lambda: 0)
 _transforms = getattr(torch._C, "_are_functorch_transforms_active", lambda: False)
+_is_tracing = getattr(torch._C, "_is_tracing", lambda: False)
+_profiler = profiler if hasattr(profiler, "_is_profiler_enabled") else SimpleNamespace(_is_profiler_enabled=False)
 # Others export only tensors without a history.
 _exports_history = hasattr(Tensor, "__dlpack_c_exchange_api__")
+
+
+def _is_seen() -> bool:
+    """Whether PyTorch has to see the call: compilers, tracers and modes, profilers, derivatives in forward mode."""
+    return (
+        _is_compiling()
+        or _modes()
+        or _is_tracing()
+        or (_profiler._is_profiler_enabled or forward_ad._current_level >= 0)
+        and not _transforms()
+    )
+
+
+def _refuse_forward_mode(tensors: Tuple[Any, ...]) -> None:
+    """In a custom operator, below PyTorch's derivatives: their tangents would be lost there without a word."""
+    refuse_tangents(tensors)
+    # The transform of torch.func shows operators no tangents.
+    transforms = sys.modules.get("torch._functorch.eager_transforms")
+    if getattr(transforms, "JVP_NESTING", 0) > 0:
+        _refuse_jvp()
+
+
+def _refuse_jvp(*arguments: Any) -> Any:
+    raise NotImplementedError(
+        "derivatives in forward mode (make_dual, torch.func.jvp) are not implemented; take those in reverse"
+    )
+
+
+def side_by_side(gradient: Optional[Tensor]) -> Optional[Tensor]:
+    """A gradient as the library takes it: those of sums, such as ``out.sum()``, are one element with strides of 0."""
+    if gradient is None or gradient.dim() == 0 or gradient.stride(-1) == 1 or gradient.shape[-1] == 1:
+        return gradient
+    return gradient.contiguous()
 
 
 class Operator:
@@ -63,17 +102,23 @@ class Operator:
         def run_whole(*arguments: Any) -> Any:
             return run(*arguments[: self.of_run])
 
+        def run_custom(*arguments: Any) -> Any:
+            if forward_ad._current_level >= 0:
+                _refuse_forward_mode(arguments[: self.tensors])
+            return run_whole(*arguments)
+
         vmap = make_vmap(self, unbatched)
         # One that is fast and one that transforms understand. The apply of torch.autograd.Function looks for such
         # transforms, one argument after the other; that of its base class does not.
         plain = _function(name, forward=self._forward, backward=self._backward)
         self.plain = super(torch.autograd.Function, plain).apply  # type: ignore[misc]
         self.composable = _function(
-            name, forward=run_whole, setup_context=self._setup, backward=self._padded_backward, vmap=vmap
-        )
+            name, forward=run_whole, setup_context=self._setup, backward=self._padded_backward, vmap=vmap,
+            jvp=_refuse_jvp,
+        )  # fmt: skip
         self.custom: Any = None
         if _custom_op is not None:
-            self.custom = _custom_op(f"tegula::{name}", run_whole, mutates_args=(), schema=schema)
+            self.custom = _custom_op(f"tegula::{name}", run_custom, mutates_args=(), schema=schema)
             self.custom.register_fake(fake)
             if backward is not None:
                 self.custom.register_autograd(self._padded_backward, setup_context=self._setup)
@@ -81,8 +126,13 @@ class Operator:
                 self.custom.register_vmap(vmap)
 
     def __call__(self, tensors: Tuple[Any, ...], *options: Any) -> Any:
-        if self.custom is not None and (_is_compiling() or _modes()):
-            return self.custom(*tensors, *options)
+        if _is_seen():
+            if not _is_compiling() and forward_ad._current_level >= 0 and not _transforms():
+                refuse_tangents(tensors)
+            if self.custom is not None:
+                return self.custom(*tensors, *options)
+            if _is_tracing():
+                raise NotImplementedError("torch.jit.trace of tegula.torch needs PyTorch 2.4")
         gradients = any_requires_grad(tensors)
         if gradients is None:
             gradients = self._others_require_grad(tensors)
@@ -100,13 +150,23 @@ class Operator:
 
     def whole(self, tensors: Tuple[Any, ...], *options: Any) -> Any:
         """A call with all the results of the schema, for transforms."""
-        if self.custom is not None and (_is_compiling() or _modes() or any_requires_grad(tensors) is None):
+        if self.custom is not None and (_is_seen() or any_requires_grad(tensors) is None):
             return self.custom(*tensors, *options)
         return self.composable.apply(*tensors, *options)
 
     def _others_require_grad(self, tensors: Tuple[Any, ...]) -> bool:
         """Of tensors of other classes, such as fake ones, which see every call."""
         for x in tensors:
+            if isinstance(x, torch.fx.Proxy):
+                raise TypeError(
+                    f"tegula.torch.{self.name}: torch.fx.symbolic_trace gives no tensors; trace with torch.export or "
+                    "make_fx, or keep the function that calls this one whole with torch.fx.wrap"
+                )
+            if getattr(x, "is_nested", False):
+                raise TypeError(
+                    f"tegula.torch.{self.name}: nested tensors are not taken; give packed sequences, values() with "
+                    "offsets() as cu_seqlens"
+                )
             if x is not None and not isinstance(x, Tensor):
                 raise TypeError(
                     f"tegula.torch.{self.name}: expected tensors of PyTorch, given {type(x).__name__}; the function "
@@ -132,7 +192,7 @@ class Operator:
     def _gradients(self, ctx: Any, kept: Tuple[Any, ...], gradients: Tuple[Any, ...]) -> Any:
         given = len(kept) - len(gradients) if self.keep_results else len(kept)
         tensors = (*kept[:given], *(None for _ in range(given, self.tensors)))
-        return self.backward(ctx, tensors, kept[given:], *gradients)
+        return self.backward(ctx, tensors, kept[given:], *(side_by_side(x) for x in gradients))
 
     def _setup(self, ctx: Any, inputs: Tuple[Any, ...], output: Any) -> None:
         self._keep(ctx, inputs[: self.tensors], inputs[self.tensors :], output)

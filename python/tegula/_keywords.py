@@ -1,0 +1,23 @@
+"""What other libraries call the options of attention, as a hint to those who know them from there."""
+
+from __future__ import annotations
+
+from typing import Any, Mapping
+
+_hints = {
+    "attn_mask": "masks of blocks are those of block_sparse_attn, and causal, left and right are windows",
+    "dropout_p": "there is no dropout; leave it out",
+    "enable_gqa": "k and v may have fewer heads than q without it; leave it out",
+    "is_causal": "it is called causal here, and the last query stands at the last key",
+    "need_weights": "the weights are never stored; leave it out",
+    "sm_scale": "it is called scale here",
+    "softmax_scale": "it is called scale here",
+    "window_size": "it is given by left and right here",
+}
+
+
+def refuse_keywords(function: str, given: Mapping[str, Any]) -> None:
+    """Refuses keyword arguments that the function does not have, as Python does, with a hint where there is one."""
+    for name in given:
+        hint = f"; {_hints[name]}" if name in _hints else ""
+        raise TypeError(f"{function}() got an unexpected keyword argument '{name}'{hint}")
