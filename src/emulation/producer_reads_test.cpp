@@ -4,6 +4,7 @@
 
 #include <functional>
 
+#include "codegen/cuda/nvrtc_testing.hpp"
 #include "emulation/compared.hpp"
 #include "passes/cuda/build_schedule.hpp"
 #include "passes/cuda/cuda_passes.hpp"
@@ -395,6 +396,20 @@ TEST_P(ProducerReads, NothingBeforeItIsThere) {
   using Waits = Reads::Waits;
   EXPECT_EQ(waits > 0, c.reads.waits == Waits::always || (c.both && c.reads.waits == Waits::if_both))
       << schedule::print(schedule);
+}
+
+TEST(ProducerReadsText, IsAccepted) {
+  const codegen::testing::Nvrtc* nvrtc = codegen::testing::Nvrtc::find();
+  if (!nvrtc) GTEST_SKIP() << "NVRTC was not found";
+  for (const Reads& reads : all_reads) {
+    const std::string name = reads.name;
+    if (name != "list_by_copy" && name != "list_by_gather" && name != "list_in_a_view" &&
+        name != "converted_tile")
+      continue;
+    const codegen::testing::Compiled compiled = nvrtc->compile(text_with_roles(program_of(reads, true)), 90);
+    ASSERT_TRUE(compiled.ok) << name << compiled.log;
+    EXPECT_EQ(compiled.log.find("C75"), std::string::npos) << name << compiled.log;
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Table, ProducerReads, ::testing::ValuesIn(cases()), [](const auto& info) {
