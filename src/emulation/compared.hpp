@@ -21,7 +21,8 @@ inline std::string text_with_roles(const lang::Kernel& program) {
 
 // `program` takes inputs and one output of f32 and the shape.
 inline void expect_as_interpreted(const lang::Kernel& program, const std::vector<Tensor>& inputs,
-                                  const Shape& shape, double tolerance) {
+                                  const Shape& shape, double tolerance,
+                                  const std::vector<Target>& targets = {Target::emulated_sm90()}) {
   const auto results = [&](Target target) {
     const Tensor out = Tensor::full(shape, f32, NAN);
     std::vector<Argument> values(inputs.begin(), inputs.end());
@@ -29,8 +30,11 @@ inline void expect_as_interpreted(const lang::Kernel& program, const std::vector
     compile(program, target).call_in_order(values);
     return out.values<double>();
   };
-  const auto got = results(Target::emulated_sm90()), wanted = results(Target::interpreter());
-  for (std::size_t i = 0; i < got.size(); ++i) ASSERT_NEAR(got[i], wanted[i], tolerance) << "element " << i;
+  const auto wanted = results(Target::interpreter());
+  for (const Target target : targets) {
+    const auto got = results(target);
+    for (std::size_t i = 0; i < got.size(); ++i) ASSERT_NEAR(got[i], wanted[i], tolerance) << "element " << i;
+  }
 }
 
 }  // namespace tegula::emulation

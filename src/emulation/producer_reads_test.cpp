@@ -1,9 +1,10 @@
-// Tiles that the producer brings and reads itself, to know what else to bring: rows of gathers, places of copies, bounds of loops,
-// elements of other tiles.
+// Tiles that the producer brings and reads itself, to know what else to bring: rows of gathers, places of
+// copies, bounds of loops, elements of other tiles.
 #include <gtest/gtest.h>
 
 #include <functional>
 
+#include "codegen/cuda/nvrtc_testing.hpp"
 #include "emulation/compared.hpp"
 #include "passes/cuda/build_schedule.hpp"
 #include "passes/cuda/cuda_passes.hpp"
@@ -21,8 +22,8 @@ constexpr int rows = 50, dim = 64, entries = 256, steps = 4, listed = entries / 
 
 // What a block has, and what it does in the end with rows of the table.
 struct Block {
-  const lang::Tensor &table, &list;
-  lang::Expr number;  // of the block
+  const lang::Tensor &table, &list, &fours;  // the list by rows of four
+  lang::Expr number;                         // of the block
   const lang::Shared& queries;
   lang::Fragment& sum;  // += queries · rowsᵀ
   bool both;            // the consumers read the tiles as well
@@ -32,13 +33,17 @@ using Column = std::function<lang::Expr(const lang::Expr&)>;
 void use(const Block& b, const lang::Shared& tile, const Column& column) {
   using namespace lang;
   gemm(b.queries, tile.T(), b.sum);
-  if (b.both)
-    parallel(b.sum, [&](Index i, Index c) { b.sum(i, c) += f32(column(c)); });
+  if (b.both) parallel(b.sum, [&](Index i, Index c) { b.sum(i, c) += f32(column(c)); });
 }
 
 struct Reads {
   const char* name;
   std::function<void(const Block&)> body;
+  enum class Waits : std::uint8_t {
+    if_both,
+    never,
+    always
+  } waits = Waits::if_both;  // the producer, for what it reads
   int blocks = 1;
   bool uneven = false;  // blocks come from a counter
 };
@@ -72,7 +77,8 @@ const std::vector<Reads> all_reads{
          parallel(own, [&](Index i) { own(i) = b.list(j * listed + i); });
          gather_and_use(b, own);
        });
-     }},
+     },
+     Reads::Waits::never},
     {"list_computed",
      [](const Block& b) {
        using namespace lang;
@@ -81,7 +87,8 @@ const std::vector<Reads> all_reads{
          parallel(own, [&](Index i) { own(i) = b.list(j * listed + (listed - 1) - i) + 1; });
          gather_and_use(b, own);
        });
-     }},
+     },
+     Reads::Waits::never},
     {"list_before_the_loop",
      [](const Block& b) {
        using namespace lang;
@@ -89,7 +96,8 @@ const std::vector<Reads> all_reads{
        copy(b.list.at(0), whole);
        each_step([&](const Index& j) {
          Shared tile({listed, dim}, bf16);
-         gather(b.table, [&](Index i) -> Expr { return whole(j * listed + i); }, tile);
+         gather(
+             b.table, [&](Index i) -> Expr { return whole(j * listed + i); }, tile);
          use(b, tile, [&](const Expr& c) -> Expr { return whole(j * listed + c); });
        });
      }},
@@ -98,8 +106,10 @@ const std::vector<Reads> all_reads{
        using namespace lang;
        each_step([&](const Index& j) {
          Shared four({listed / 4, 4}, i32), tile({listed, dim}, bf16);
-         gather(b.list.reshape({entries / 4, 4}), [&](Index i) -> Expr { return j * (listed / 4) + i; }, four);
-         gather(b.table, [&](Index i) -> Expr { return four(i / 4, i % 4); }, tile);
+         gather(
+             b.fours, [&](Index i) -> Expr { return j * (listed / 4) + (i + 3) % 16; }, four);
+         gather(
+             b.table, [&](Index i) -> Expr { return four(i / 4, i % 4); }, tile);
          use(b, tile, [&](const Expr& c) -> Expr { return four(c / 4, c % 4); });
        });
      }},
@@ -117,24 +127,27 @@ const std::vector<Reads> all_reads{
      [](const Block& b) {
        using namespace lang;
        each_step([&](const Index& j) {
-         Shared own({2, listed / 2}, i32), tile({listed, dim}, bf16);
+         Shared own({listed / 4, 4}, i32), tile({listed, dim}, bf16);
          for (int half = 0; half < 2; ++half)
-           copy(b.list.at(j * listed + (1 - half) * (listed / 2)), own.slice(half));
-         gather(b.table, [&](Index i) -> Expr { return own(i / (listed / 2), i % (listed / 2)); }, tile);
-         use(b, tile, [&](const Expr& c) -> Expr { return own(c % 2, c / 2); });
+           copy(b.fours.at(j * 16 + (1 - half) * 8, 0), own.slice(range(half * 8, half * 8 + 8), all));
+         gather(
+             b.table, [&](Index i) -> Expr { return own(i / 4, i % 4); }, tile);
+         use(b, tile, [&](const Expr& c) -> Expr { return own(c % 16, c / 16); });
        });
      }},
     {"list_read_between_its_parts",
      [](const Block& b) {
        using namespace lang;
        each_step([&](const Index& j) {
-         Shared own({2, listed / 2}, i32), tile({listed, dim}, bf16);
-         copy(b.list.at(j * listed), own.slice(0));
-         gather(b.table, [&](Index i) -> Expr { return own(0, i % (listed / 2)); }, tile);
-         copy(b.list.at(j * listed + listed / 2), own.slice(1));
-         use(b, tile, [&](const Expr& c) -> Expr { return own(c % 2, c / 2); });
+         Shared own({listed / 4, 4}, i32), tile({listed, dim}, bf16);
+         copy(b.fours.at(j * 16, 0), own.slice(range(0, 8), all));
+         gather(
+             b.table, [&](Index i) -> Expr { return own(i % 8, i / 16); }, tile);
+         copy(b.fours.at(j * 16 + 8, 0), own.slice(range(8, 16), all));
+         use(b, tile, [&](const Expr& c) -> Expr { return own(c % 16, c / 16); });
        });
-     }},
+     },
+     Reads::Waits::never},
     {"place_of_a_copy",
      [](const Block& b) {
        using namespace lang;
@@ -161,10 +174,12 @@ const std::vector<Reads> all_reads{
        using namespace lang;
        each_step([&](const Index& j) {
          Shared tile({listed, dim}, bf16);
-         gather(b.table, [&](Index i) -> Expr { return b.list(j * listed + i); }, tile);
+         gather(
+             b.table, [&](Index i) -> Expr { return b.list(j * listed + i); }, tile);
          use(b, tile, [&](const Expr& c) -> Expr { return b.list(j * listed + c); });
        });
-     }},
+     },
+     Reads::Waits::never},
     {"converted_tile",
      [](const Block& b) {
        using namespace lang;
@@ -181,7 +196,8 @@ const std::vector<Reads> all_reads{
        using namespace lang;
        each_step([&](const Index& j) {
          Shared raw({listed, dim}, bf16), tile({listed, dim}, bf16);
-         gather(b.table, [&](Index i) -> Expr { return b.list(j * listed + i); }, raw);
+         gather(
+             b.table, [&](Index i) -> Expr { return b.list(j * listed + i); }, raw);
          parallel(tile, [&](Index i, Index d) { tile(i, d) = raw(63 - i, d) * 2; });
          use(b, tile, [&](const Expr& c) -> Expr { return raw(c, 3); });
        });
@@ -197,7 +213,7 @@ const std::vector<Reads> all_reads{
          use(b, tile, [&](const Expr& c) -> Expr { return whole(c); });
        });
      },
-     3},
+     Reads::Waits::always, 3},
     {"condition_of_a_branch",
      [](const Block& b) {
        using namespace lang;
@@ -212,7 +228,8 @@ const std::vector<Reads> all_reads{
            });
          });
        });
-     }},
+     },
+     Reads::Waits::always},
     {"nested_loops",
      [](const Block& b) {
        using namespace lang;
@@ -221,12 +238,13 @@ const std::vector<Reads> all_reads{
          copy(b.list.at(n * listed), own);
          pipelined(3, {.stages = 3}, [&](Index j) {
            Shared tile({listed, dim}, bf16);
-           gather(b.table, [&](Index i) -> Expr { return own((i + j * 5) % listed); }, tile);
+           gather(
+               b.table, [&](Index i) -> Expr { return own((i + j * 5) % listed); }, tile);
            use(b, tile, [&](const Expr& c) -> Expr { return own(c); });
          });
        });
      },
-     3},
+     Reads::Waits::if_both, 3},
     {"two_lists",
      [](const Block& b) {
        using namespace lang;
@@ -235,7 +253,8 @@ const std::vector<Reads> all_reads{
        each_step([&](const Index& j) {
          Shared own({listed}, i32), tile({listed, dim}, bf16);
          copy(b.list.at(j * listed), own);
-         gather(b.table, [&](Index i) -> Expr { return own(i) + whole(i + j) % 2; }, tile);
+         gather(
+             b.table, [&](Index i) -> Expr { return own(i) + whole(i + j) % 2; }, tile);
          use(b, tile, [&](const Expr& c) -> Expr { return own(c) + whole(c); });
        });
      }},
@@ -249,15 +268,17 @@ const std::vector<Reads> all_reads{
          gather_and_use(b, own);
        });
      },
-     2},
+     Reads::Waits::never, 2},
     {"gather_by_a_gather",
      [](const Block& b) {
        using namespace lang;
        each_step([&](const Index& j) {
          Shared raw({listed}, i32), four({listed / 4, 4}, i32), tile({listed, dim}, bf16);
          copy(b.list.at(j * listed), raw);
-         gather(b.list.reshape({entries / 4, 4}), [&](Index i) -> Expr { return raw(i); }, four);
-         gather(b.table, [&](Index i) -> Expr { return four(i / 4, i % 4); }, tile);
+         gather(
+             b.fours, [&](Index i) -> Expr { return raw(i); }, four);
+         gather(
+             b.table, [&](Index i) -> Expr { return four(i / 4, i % 4); }, tile);
          use(b, tile, [&](const Expr& c) -> Expr { return raw(c) + four(c / 4, c % 4); });
        });
      }},
@@ -285,7 +306,7 @@ const std::vector<Reads> all_reads{
          gather_and_use(b, own);
        });
      },
-     5},
+     Reads::Waits::if_both, 5},
     {"blocks_from_a_counter",
      [](const Block& b) {
        using namespace lang;
@@ -297,7 +318,7 @@ const std::vector<Reads> all_reads{
          gather_and_use(b, own);
        });
      },
-     5, true},
+     Reads::Waits::always, 5, true},
     {"places_of_blocks_from_a_counter",
      [](const Block& b) {
        using namespace lang;
@@ -308,7 +329,7 @@ const std::vector<Reads> all_reads{
          use(b, tile, [&](const Expr& c) -> Expr { return own(c); });
        });
      },
-     5, true},
+     Reads::Waits::if_both, 5, true},
 };
 
 lang::Kernel program_of(const Reads& c, bool both) {
@@ -316,14 +337,15 @@ lang::Kernel program_of(const Reads& c, bool both) {
   return kernel("producer_reads", [&] {
     Dim height("height");
     lang::Tensor table = input("table", {height, dim}, bf16), list = input("list", {entries}, i32),
-                 q = input("q", {64, dim}, bf16), out = output("out", {64 * c.blocks, listed}, f32);
+                 fours = input("fours", {entries / 4, 4}, i32), q = input("q", {64, dim}, bf16),
+                 out = output("out", {64 * c.blocks, listed}, f32);
     GridOptions options;
     if (c.uneven) options.order = Order::heavy_first([](Expr x) -> Expr { return x; });
     grid(c.blocks, options, [&](Index b) {
       Shared queries({64, dim}, bf16);
       copy(q.at(0, 0), queries);
       Fragment sum({64, listed}, f32, 0);
-      c.body({table, list, b, queries, sum, both});
+      c.body({table, list, fours, b, queries, sum, both});
       copy(sum, out.at(b * 64, 0));
     });
   });
@@ -346,11 +368,48 @@ TEST_P(ProducerReads, WhatHasArrived) {
   const Watchdog watchdog("producer reads", most_time);
   const Case& c = GetParam();
   const lang::Kernel program = program_of(c.reads, c.both);
-  expect_as_interpreted(program,
-                        {Tensor::random_normal({rows, dim}, bf16, 1),
-                         Tensor::random_integers({entries}, i32, 3, 0, rows),
-                         Tensor::random_normal({64, dim}, bf16, 2)},
-                        {64 * c.reads.blocks, listed}, 1e-2);
+  std::vector<Target> targets{Target::emulated_sm90()};
+  if (c.both) targets.push_back(Target::cpu());
+  expect_as_interpreted(
+      program,
+      {Tensor::random_normal({rows, dim}, bf16, 1), Tensor::random_integers({entries}, i32, 3, 0, rows),
+       Tensor::random_integers({entries / 4, 4}, i32, 4, 0, rows), Tensor::random_normal({64, dim}, bf16, 2)},
+      {64 * c.reads.blocks, listed}, 1e-2, targets);
+}
+
+// Blocks have roles, and none of the waits of the producer can be left out.
+TEST_P(ProducerReads, NothingBeforeItIsThere) {
+  const Case& c = GetParam();
+  const passes::CudaTarget target{};
+  const ir::Kernel lowered = passes::for_cuda(*program_of(c.reads, c.both).ir(), target);
+  const auto planned = passes::specialize_roles(lowered.grids[0], target);
+  ASSERT_TRUE(planned);
+  const auto program = passes::delay_products(*planned, target);
+  const schedule::Schedule schedule =
+      passes::build_schedule(c.reads.name, passes::order_loads(*planned, program), program, target);
+  int waits = 0;
+  for (const schedule::Mutation& m : schedule::mutations(schedule)) {
+    if (m.name.find("producer") != 0 || m.name.find("wait full") == std::string::npos) continue;
+    ++waits;
+    EXPECT_TRUE(schedule::verify(m.schedule)) << m.name << "\n" << schedule::print(schedule);
+  }
+  using Waits = Reads::Waits;
+  EXPECT_EQ(waits > 0, c.reads.waits == Waits::always || (c.both && c.reads.waits == Waits::if_both))
+      << schedule::print(schedule);
+}
+
+TEST(ProducerReadsText, IsAccepted) {
+  const codegen::testing::Nvrtc* nvrtc = codegen::testing::Nvrtc::find();
+  if (!nvrtc) GTEST_SKIP() << "NVRTC was not found";
+  for (const Reads& reads : all_reads) {
+    const std::string name = reads.name;
+    if (name != "list_by_copy" && name != "list_by_gather" && name != "list_in_a_view" &&
+        name != "converted_tile")
+      continue;
+    const codegen::testing::Compiled compiled = nvrtc->compile(text_with_roles(program_of(reads, true)), 90);
+    ASSERT_TRUE(compiled.ok) << name << compiled.log;
+    EXPECT_EQ(compiled.log.find("C75"), std::string::npos) << name << compiled.log;
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Table, ProducerReads, ::testing::ValuesIn(cases()), [](const auto& info) {

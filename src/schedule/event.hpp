@@ -193,8 +193,8 @@ struct Loop {
   Count count = {};
   Events body;
 };
-// chosen: the threads that `Event::who` says. engine: the copy engine can bring the tile of this step; threads:
-// it cannot.
+// chosen: the threads that `Event::who` says. engine: the copy engine can bring the tile of this step;
+// threads: it cannot.
 struct Guard {
   enum class Kind : std::uint8_t {
     data,
@@ -213,9 +213,9 @@ struct Leave {};  // the innermost loop when no tile is left
 
 using What =
     std::variant<Operation, Gemm, GemmFence, GemmCommit, GemmWait, WaitFull, Acquire, Arrive, Expect, Advance,
-                 Load, Complete, Store, StoreCommit, StoreWait, CopyAsync, CopyCommit, CopyWait, CopyArrive, ProxyFence,
-                 WarpSync, Barrier, ClusterBarrier, InitBarriers, InitFence, SetRegisters, NextTile, SendTile,
-                 ReceiveTile, WaitTurn, PassTurn, Loop, Guard, Leave>;
+                 Load, Complete, Store, StoreCommit, StoreWait, CopyAsync, CopyCommit, CopyWait, CopyArrive,
+                 ProxyFence, WarpSync, Barrier, ClusterBarrier, InitBarriers, InitFence, SetRegisters,
+                 NextTile, SendTile, ReceiveTile, WaitTurn, PassTurn, Loop, Guard, Leave>;
 
 enum class Who : std::uint8_t {
   all,

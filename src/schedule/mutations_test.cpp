@@ -61,7 +61,8 @@ std::vector<Case> cases() {
       {"looked_up_by_threads", [] { return looked_up(Numbers::by_engine_or_threads); }, {}},
       {"looked_up_by_rows",
        [] { return looked_up(Numbers::by_rows); },
-       {{"prologue 1: fence initialisation by one thread, removed", "there is no copy engine, and no other CTA"}}},
+       {{"prologue 1: fence initialisation by one thread, removed",
+         "there is no copy engine, and no other CTA"}}},
       {"backward_unordered", [] { return attention_backward({}); }, backward(16)},
       {"backward_ordered", [] { return attention_backward({.ordered = true}); }, backward(24)},
   };

@@ -70,10 +70,11 @@ Given Given::clone() const {
   return result;
 }
 
-Given random_tensor(Random& random, DType type, const Shape& shape, const Nature& contract) {
+Given random_tensor(Random& random, DType type, const Shape& shape, const Nature& contract,
+                    int dense_percent) {
   Given result;
   result.is_tensor = true;
-  const bool dense = shape.empty() || random.chance(70);
+  const bool dense = shape.empty() || random.chance(dense_percent);
   result.layout = dense ? 0 : random.number(1, 4);
   result.tensor = laid_out(result.layout, shape, type, result.base);
   auto* bytes = static_cast<std::byte*>(result.base.data());

@@ -5,7 +5,8 @@
 
 namespace tegula::fuzz {
 
-Given random_tensor(Random& random, DType type, const Shape& shape, const Nature& contract);
+Given random_tensor(Random& random, DType type, const Shape& shape, const Nature& contract,
+                    int dense_percent = 70);
 Given random_number(Random& random, DType type, const Nature& contract);
 
 }  // namespace tegula::fuzz

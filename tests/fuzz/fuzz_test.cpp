@@ -4,6 +4,7 @@
 #include <csignal>
 #include <thread>
 
+#include "codegen/cuda_program.hpp"
 #include "fuzz/edit.hpp"
 #include "fuzz/run.hpp"
 #include "ir/print.hpp"
@@ -119,6 +120,22 @@ TEST(Fuzz, ASeedIsOneProgram) {
   for (std::uint64_t seed = 1; seed <= 40; ++seed)
     EXPECT_EQ(fuzz::print(generate(seed)), fuzz::print(generate(seed))) << seed;
   EXPECT_NE(fuzz::print(generate(1)), fuzz::print(generate(2)));
+}
+
+// Of programs that look tiles up, many have a producer on Hopper, and some of these wait for what it reads.
+TEST(Fuzz, ProducersReadTiles) {
+  constexpr std::uint64_t first = 1'000'000'000, count = 40;
+  int producers = 0, readers = 0;
+  for (std::uint64_t seed = first; seed < first + count; ++seed) {
+    const Signature signature(generate(seed).kernel);
+    const std::string text = codegen::print_cuda(signature, {90}).text;
+    const std::size_t producer = text.find("// ---- producer");
+    if (producer == std::string::npos) continue;
+    ++producers;
+    readers += text.find("tg::wait_full(", producer) != std::string::npos;
+  }
+  EXPECT_GE(producers, 20);
+  EXPECT_GE(readers, 8);
 }
 
 TEST(Fuzz, ACrashIsAFailure) {

@@ -159,6 +159,7 @@ void Generator::make_signature() {
     const Role role = random_.pick({Role::output, Role::output, Role::inout, Role::workspace});
     make_tensor(role, type, tensor_shape(random_.number(1, 3)), random_contract(type, role == Role::inout));
   }
+  if (limits_.looks_up) make_tables();
   if (random_.chance(25)) make_sum();
   if (std::none_of(tensors_.begin(), tensors_.end(), [](const TensorPlace& t) {
         return t.buffer->role == Role::output || t.buffer->role == Role::inout;
@@ -238,6 +239,7 @@ void Generator::make_grid() {
     turn_digits_.push_back(value_of(grid.index.back()));
     grid.extents.push_back(grid_extent(extents.back()));
   }
+  if (limits_.looks_up) few_blocks(grid, extents);
   add_hints(grid);
   may_exit_ = random_.chance(10);
   prepare_tensors(grid, extents);
@@ -245,6 +247,7 @@ void Generator::make_grid() {
   for (const TensorPlace& tensor : tensors_) defined.push_back(tensor.defined);
   times_ = std::accumulate(extents.begin(), extents.end(), std::int64_t{1}, std::multiplies<>());
   grid.body = body([&] {
+    if (limits_.looks_up) looked_up_products();
     block_statements(left_);
     cover_outputs();
     contribute_in_turns(grid, extents);
@@ -283,10 +286,12 @@ Program Generator::run() {
 }
 
 Limits limits_of(std::uint64_t seed) {
-  if (seed % 20 == 0) return {14, 3, 20'000, false};
+  constexpr std::uint64_t all_look_up = 1'000'000'000;  // from this seed on
+  if (seed % 40 == 7 || seed >= all_look_up) return {2, 2, 1'500'000, false, true};
+  if (seed % 20 == 0) return {14, 3, 20'000};
   if (seed % 20 == 10) return {3, 2, 200'000, true};
-  if (seed % 4 == 0) return {6, 3, 6'000, false};
-  return {3, 2, 3'000, false};
+  if (seed % 4 == 0) return {6, 3, 6'000};
+  return {3, 2, 3'000};
 }
 
 Program generate(std::uint64_t seed) { return Generator(seed, limits_of(seed)).run(); }

@@ -11,10 +11,11 @@
 namespace tegula::fuzz {
 
 struct Limits {
-  int statements;     // of a program, declarations and loads apart
-  int depth;          // of expressions
-  std::int64_t work;  // elements touched, loops counted in full
-  bool wide;          // tiles of up to 256 columns
+  int statements;         // of a program, declarations and loads apart
+  int depth;              // of expressions
+  std::int64_t work;      // elements touched, loops counted in full
+  bool wide = false;      // tiles of up to 256 columns
+  bool looks_up = false;  // blocks multiply tiles that are looked up, as a producer and consumers do
 };
 // Most programs are small, because compiling them takes the time; some are not, and some have wide tiles.
 Limits limits_of(std::uint64_t seed);
@@ -155,6 +156,21 @@ class Generator {
   void groups();
   void split(TensorPlace& tensor, const ir::Expr& instance, int count);
 
+  // ---- products of a producer and consumers
+  std::size_t make_table(DType type, const Shape& shape, const Nature& contract);
+  void make_tables();
+  ir::View window_from(std::size_t table, const ir::Expr& begin);
+  std::size_t bring_numbers(std::int64_t count, const std::optional<std::size_t>& older);
+  Value number_in(const TilePlace& tile);
+  void gather_rows(std::size_t table, const TilePlace& tile, const std::optional<std::size_t>& numbers);
+  std::size_t bring_rows(std::int64_t count, const std::optional<std::size_t>& numbers);
+  std::size_t convert_rows(std::size_t raw);
+  void choose_signs(const TilePlace& sum, const TilePlace& numbers);
+  void look_up_and_multiply(const TilePlace& queries, const TilePlace& sum,
+                            const std::optional<std::size_t>& older);
+  void looked_up_products();
+  void few_blocks(ir::Grid& grid, Shape& extents);
+
   // ---- control
   struct Range {
     Value begin, end;
@@ -226,6 +242,10 @@ class Generator {
 
   Random random_;
   Limits limits_;
+  struct Tables {  // of tensors_
+    std::size_t rows = 0, numbers = 0, fours = 0, sums = 0;
+  };
+  Tables tables_;
   Program program_;
   ir::Kernel kernel_;
   std::vector<TensorPlace> tensors_;

@@ -151,7 +151,8 @@ void Producer::fill_by_threads(const Stmt& s, const BufferPtr& tile, int part, E
   accesses.push_back(to);
   out.push_back(event_of(schedule::Operation{std::move(accesses)}, s));
   // Tensor cores read it, or the copy engine fills the slot next time.
-  if (operands_.contains(tile.get()) || roles_.copies.contains(s.get())) out.push_back({schedule::ProxyFence{}});
+  if (operands_.contains(tile.get()) || roles_.copies.contains(s.get()))
+    out.push_back({schedule::ProxyFence{}});
   meet(out);
   out.push_back({schedule::Complete{{roles_.ring_of(tile.get())}, bytes_of(s, tile)}, Who::one});
 }

@@ -11,6 +11,7 @@
 #include "passes/cuda/pair_blocks.hpp"
 #include "passes/cuda/plan_rows.hpp"
 #include "passes/cuda/plan_stores.hpp"
+#include "passes/cuda/ring_candidates.hpp"
 #include "passes/cuda/ring_depths.hpp"
 #include "passes/cuda/role_reasons.hpp"
 #include "passes/cuda/rows_of_warps.hpp"
@@ -53,16 +54,6 @@ bool writes_tensors(const Effects& e) {
                      [](const Region& r) { return is_write(r.touch) && !r.view->is_tile(); });
 }
 
-// A tile that may become part of a ring.
-struct Candidate {
-  BufferPtr tile;
-  std::vector<Stmt> fills;  // of all its rows, each once
-  const Body* scope = nullptr;
-  int stages = 0;          // asked for by the loop; 0: the compiler chooses
-  bool pipelined = false;  // the scope is the body of a pipelined loop
-  Loc loop_at = {};        // of that
-};
-
 class Analysis {
  public:
   Analysis(const Grid& grid, const CudaTarget& target) : grid_(grid), target_(target) {}
@@ -74,26 +65,28 @@ class Analysis {
   void refuse(const BufferPtr& tile, const Stmt& fill, Reason reason);
   void drop_filled_twice();
   std::optional<Reason> drop_for_own_copies();
-  bool comes_late(const Candidate& c) const;
+  bool comes_late(const RingCandidate& c) const {
+    return target_.copy_engine && may_come_late(c, is_operand(c.tile));
+  }
   bool feeds_wgmma(const BufferPtr& tile) const;
   bool is_operand(const BufferPtr& tile) const;
   void plan_loads(Roles& roles) const;
   bool is_uneven() const;
   Reason leaves_early() const;
-  Planned<Body> producer_of(const std::vector<Candidate>& candidates) const;
-  Planned<Body> consumer_of(const std::vector<Candidate>& candidates) const;
-  void make_rings(Roles& roles, const std::vector<Candidate>& candidates) const;
+  Planned<Body> producer_of(const std::vector<RingCandidate>& candidates) const;
+  Planned<Body> consumer_of(const std::vector<RingCandidate>& candidates) const;
+  void make_rings(Roles& roles, const std::vector<RingCandidate>& candidates) const;
   void choose_depths(Roles& roles) const;
 
   const Grid& grid_;
   const CudaTarget& target_;
-  std::vector<Candidate> candidates_;
+  std::vector<RingCandidate> candidates_;
   RefusedTiles refused_;
   std::unordered_set<const Buffer*> written_;  // tensors
 };
 
 void Analysis::add(const BufferPtr& tile, const Stmt& fill, const Body& scope, const For* pipelined) {
-  for (Candidate& c : candidates_) {
+  for (RingCandidate& c : candidates_) {
     if (c.tile == tile && c.scope == &scope) return c.fills.push_back(fill);
   }
   candidates_.push_back({tile,
@@ -151,27 +144,6 @@ void Analysis::collect(const Body& body, const For* pipelined) {
   }
 }
 
-// Whether the rows that the copies fill make up the tile.
-bool fill_all(const Candidate& c) {
-  if (as<For>(c.fills[0])) return c.fills.size() == 1;
-  std::vector<TileRows> parts;
-  for (const Stmt& s : c.fills) {
-    const auto* copy = as<Copy>(s);
-    const auto rows = copy ? rows_of(copy->to) : std::nullopt;
-    if (!rows) return false;
-    parts.push_back(*rows);
-  }
-  std::sort(parts.begin(), parts.end(),
-            [](const TileRows& a, const TileRows& b) { return a.first < b.first; });
-  std::int64_t next = 0;
-  for (const TileRows& part : parts) {
-    if (part.first != next) return false;
-    next += part.count;
-  }
-  const std::int64_t rows = c.tile->rank() > 1 ? c.tile->elements() / c.tile->extent(c.tile->rank() - 1) : 1;
-  return next == rows;
-}
-
 void Analysis::drop_filled_twice() {
   std::unordered_map<const Buffer*, int> writers;
   const std::function<void(const Body&)> count = [&](const Body& body) {
@@ -187,7 +159,7 @@ void Analysis::drop_filled_twice() {
     }
   };
   count(grid_.body);
-  std::erase_if(candidates_, [&](const Candidate& c) {
+  std::erase_if(candidates_, [&](const RingCandidate& c) {
     const bool again = writers[c.tile.get()] != static_cast<int>(c.fills.size());
     if (again)
       refuse(c.tile, c.fills[0],
@@ -198,19 +170,6 @@ void Analysis::drop_filled_twice() {
              {"it is not filled by whole rows, each once", "fill all of its rows, each once"});
     return again || in_part;
   });
-}
-
-// Whether the producer reads some rows of the tile before others are filled.
-bool reads_between(const Body& producer, const Candidate& c) {
-  bool filled = false, read = false, found = false;
-  for (const Stmt& s : producer) {
-    for_each_body(s, [&](const Body& inner) { found |= reads_between(inner, c); });
-    filled |= std::find(c.fills.begin(), c.fills.end(), s) != c.fills.end();
-    for (const Region& r : all_effects(s).regions)
-      read |= filled && is_read(r.touch) && r.view->buffer == c.tile;
-    found |= read && std::find(c.fills.begin(), c.fills.end(), s) != c.fills.end();
-  }
-  return found;
 }
 
 bool declares(const Body& body, const BufferPtr& tile) {
@@ -228,18 +187,10 @@ std::optional<Reason> Analysis::drop_for_own_copies() {
   const auto producer = producer_of(candidates_), consumer = consumer_of(candidates_);
   if (!producer) return producer.reason();
   if (!consumer) return consumer.reason();
-  std::erase_if(candidates_, [&](const Candidate& c) {
+  std::erase_if(candidates_, [&](const RingCandidate& c) {
     return !declares(*consumer, c.tile) || (comes_late(c) && reads_between(*producer, c));
   });
   return std::nullopt;
-}
-
-// Whether the tile may still be on its way when the statement that brings it is over.
-bool Analysis::comes_late(const Candidate& c) const {
-  return target_.copy_engine && std::any_of(c.fills.begin(), c.fills.end(), [&](const Stmt& s) {
-           const auto* copy = as<Copy>(s);
-           return plan_rows(s) || (copy && plan_copy(*copy, is_operand(c.tile)));
-         });
 }
 
 bool Analysis::feeds_wgmma(const BufferPtr& tile) const {
@@ -278,7 +229,7 @@ bool Analysis::is_uneven() const {
 void Analysis::plan_loads(Roles& roles) const {
   roles.one_loader = true;
   for (RingPlan& ring : roles.rings) ring.by_rows = target_.copy_engine;
-  for (const Candidate& c : candidates_) {
+  for (const RingCandidate& c : candidates_) {
     RingPlan& ring = roles.rings[static_cast<std::size_t>(roles.ring_of(c.tile.get()))];
     for (const Stmt& s : c.fills) ring.by_rows &= plan_rows(s).has_value();
     for (const Stmt& s : c.fills) {
@@ -304,12 +255,12 @@ Reason Analysis::leaves_early() const {
   Stmt bad;
   const std::function<void(const Body&, bool)> walk = [&](const Body& body, bool top) {
     for (const Stmt& s : body) {
-      for (const Candidate& c : candidates_)
+      for (const RingCandidate& c : candidates_)
         loads |= std::find(c.fills.begin(), c.fills.end(), s) != c.fills.end();
       const auto* loop = as<For>(s);
       if (loop && loop->kind == LoopKind::parallel) continue;
       bool leaves = as<While>(s) || ((as<Exit>(s) || as<Assert>(s)) && (loads || !top));
-      for (const Candidate& c : candidates_) leaves |= as<Break>(s) && c.scope == &body;
+      for (const RingCandidate& c : candidates_) leaves |= as<Break>(s) && c.scope == &body;
       if (leaves && !bad) bad = s;
       for_each_body(s, [&](const Body& inner) { walk(inner, false); });
     }
@@ -318,9 +269,9 @@ Reason Analysis::leaves_early() const {
   return bad ? reason_of_leaving(bad) : Reason{};
 }
 
-Planned<Body> Analysis::producer_of(const std::vector<Candidate>& candidates) const {
+Planned<Body> Analysis::producer_of(const std::vector<RingCandidate>& candidates) const {
   std::unordered_set<const StmtNode*> fills;
-  for (const Candidate& c : candidates)
+  for (const RingCandidate& c : candidates)
     for (const Stmt& s : c.fills) fills.insert(s.get());
   SliceRules rules;
   rules.wanted = [&](const Stmt& s) { return fills.contains(s.get()); };
@@ -345,9 +296,9 @@ Body with_exits(const Body& producer) {
   });
 }
 
-Planned<Body> Analysis::consumer_of(const std::vector<Candidate>& candidates) const {
+Planned<Body> Analysis::consumer_of(const std::vector<RingCandidate>& candidates) const {
   std::unordered_set<const StmtNode*> fills;
-  for (const Candidate& c : candidates)
+  for (const RingCandidate& c : candidates)
     for (const Stmt& s : c.fills) fills.insert(s.get());
   SliceRules rules;
   rules.wanted = [&](const Stmt& s) {
@@ -373,7 +324,7 @@ std::pair<std::size_t, std::size_t> uses_of(const Body& body, const BufferPtr& t
 
 // Tiles of one scope that the consumers use at the same places share a ring. What the producer waits for has
 // one of its own: the others of the ring may need it.
-void Analysis::make_rings(Roles& roles, const std::vector<Candidate>& candidates) const {
+void Analysis::make_rings(Roles& roles, const std::vector<RingCandidate>& candidates) const {
   struct Use {
     const Body* scope;
     std::pair<std::size_t, std::size_t> at;
@@ -388,7 +339,7 @@ void Analysis::make_rings(Roles& roles, const std::vector<Candidate>& candidates
       const auto* declared = as<Declare>(s);
       if (!declared) continue;
       const auto c = std::find_if(candidates.begin(), candidates.end(),
-                                  [&](const Candidate& own) { return own.tile == declared->tile; });
+                                  [&](const RingCandidate& own) { return own.tile == declared->tile; });
       if (c == candidates.end()) continue;
       const bool awaited = loads.reads(c->tile) && comes_late(*c);
       const Use use{&body, uses_of(body, c->tile), awaited ? c->tile.get() : nullptr};
@@ -410,12 +361,12 @@ void Analysis::choose_depths(Roles& roles) const {
   std::vector<int> asked;
   for (RingPlan& ring : roles.rings) {
     const auto c = std::find_if(candidates_.begin(), candidates_.end(),
-                                [&](const Candidate& own) { return own.tile == ring.tiles[0]; });
+                                [&](const RingCandidate& own) { return own.tile == ring.tiles[0]; });
     ring.in_loop = c->pipelined;
     asked.push_back(c->pipelined ? (c->stages > 0 ? c->stages : 4) : 1);
   }
   passes::choose_depths(roles, asked);
-  for (const Candidate& c : candidates_) {
+  for (const RingCandidate& c : candidates_) {
     if (!c.pipelined) continue;
     const RingPlan& ring = roles.rings[static_cast<std::size_t>(roles.ring_of(c.tile.get()))];
     roles.crowded |= ring.depth < c.stages;
@@ -430,15 +381,15 @@ Planned<Roles> Analysis::run() {
   collect(grid_.body, nullptr);
   drop_filled_twice();
   // What the producer cannot compute stays with the consumers.
-  std::erase_if(candidates_, [&](const Candidate& c) {
+  std::erase_if(candidates_, [&](const RingCandidate& c) {
     const auto alone = producer_of({c});
     if (!alone) refuse(c.tile, c.fills[0], alone.reason());
     return !alone;
   });
   if (const auto reason = drop_for_own_copies()) return *reason;
-  const auto is_pipelined = [](const Candidate& c) { return c.pipelined; };
+  const auto is_pipelined = [](const RingCandidate& c) { return c.pipelined; };
   const bool useful = std::any_of(candidates_.begin(), candidates_.end(),
-                                  [&](const Candidate& c) { return c.pipelined && feeds_wgmma(c.tile); });
+                                  [&](const RingCandidate& c) { return c.pipelined && feeds_wgmma(c.tile); });
   if (!useful)
     return reason_of_loops(grid_, target_, refused_,
                            std::any_of(candidates_.begin(), candidates_.end(), is_pipelined));
@@ -451,7 +402,7 @@ Planned<Roles> Analysis::run() {
   roles.producer = with_exits(*producer);
   roles.consumer = std::move(*consumer);
   make_rings(roles, candidates_);
-  for (const Candidate& c : candidates_) {
+  for (const RingCandidate& c : candidates_) {
     if (!roles.fills.contains(c.fills[0].get()))
       return Reason{fmt::format("only loads read tile {}", named(*c.tile)),
                     "read the tensor where the tile is read", c.fills[0]->at};

@@ -1,0 +1,24 @@
+// Shared tiles that a producer could bring.
+#pragma once
+#include "ir/stmt.hpp"
+
+namespace tegula::passes {
+
+struct RingCandidate {
+  ir::BufferPtr tile;
+  std::vector<ir::Stmt> fills;  // of all its rows, each once
+  const ir::Body* scope = nullptr;
+  int stages = 0;          // asked for by the loop; 0: the compiler chooses
+  bool pipelined = false;  // the scope is the body of a pipelined loop
+  Loc loop_at = {};        // of that
+};
+
+// Whether the rows that the copies fill make up the tile.
+bool fill_all(const RingCandidate& c);
+// Whether the producer reads some rows of the tile before others are filled.
+bool reads_between(const ir::Body& producer, const RingCandidate& c);
+// Whether the copy engine or asynchronous copies may bring the tile, which then is still on its way when the
+// statement that brings it is over. `is_operand`: tensor cores read it.
+bool may_come_late(const RingCandidate& c, bool is_operand);
+
+}  // namespace tegula::passes
