@@ -1,13 +1,18 @@
 // The texts that the compiler makes of a few programs, compared with those in this folder. A change of the
 // compiler shows here as a change of text. After a look at it, `test_golden --update` accepts it.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <gtest/gtest.h>
 
 #include <cstring>
 #include <fstream>
 #include <iterator>
+#include <map>
+#include <set>
 #include <sstream>
 
 #include "tests/golden/kernels.hpp"
+#include "tests/golden/shipped.hpp"
 #include "tools/diff.hpp"
 #include "tools/texts.hpp"
 
@@ -70,6 +75,71 @@ INSTANTIATE_TEST_SUITE_P(Kernels, GoldenText, testing::ValuesIn(all()), [](auto&
   return std::string(kernels[info.param.kernel].name) + "_" +
          std::string(forms[info.param.form].ending).substr(0, 3);
 });
+
+// ---- all texts of the shipped kernels, of which the folder keeps digests
+
+// FNV-1a by Fowler, Noll and Vo.
+std::uint64_t digest(const std::string& text) {
+  std::uint64_t hash = 0xcbf29ce484222325;
+  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
+  return hash;
+}
+
+using Digests = std::map<std::string, std::string>;  // by the text's name
+
+Digests accepted_digests(const std::string& path) {
+  Digests result;
+  std::ifstream file(path);
+  for (std::string value, name; file >> value >> name;) result[name] = value;
+  return result;
+}
+
+class ShippedTexts : public testing::TestWithParam<const char*> {};
+
+TEST_P(ShippedTexts, AreAsAccepted) {
+  std::vector<ShippedCall> calls = shipped_calls();
+  std::erase_if(calls, [](const ShippedCall& call) { return call.op->name != GetParam(); });
+  const std::string path = TEGULA_GOLDEN "/" + std::string(GetParam()) + ".digests";
+  Digests now;
+  for (const ShippedText& own : shipped_texts(calls))
+    now[own.name] = fmt::format("{:016x}", digest(own.text));
+  if (update) {
+    std::ofstream file(path);
+    for (const auto& [name, value] : now) file << value << ' ' << name << '\n';
+  }
+  const Digests accepted = accepted_digests(path);
+  std::vector<std::string> changed;
+  for (const auto& [name, value] : now) {
+    const auto known = accepted.find(name);
+    if (known == accepted.end() || known->second != value) changed.push_back(name);
+  }
+  for (const auto& [name, value] : accepted)
+    if (!now.contains(name)) changed.push_back(name + " (gone)");
+  EXPECT_TRUE(changed.empty()) << fmt::format("{}", fmt::join(changed, "\n"))
+                               << "\nhave changed: look at them by scripts/compare-texts, accept them by "
+                                  "test_golden --update";
+}
+
+constexpr const char* shipped_operators[] = {"gemm",
+                                             "attention",
+                                             "attention_backward",
+                                             "block_sparse_attention",
+                                             "block_sparse_attention_backward",
+                                             "nsa_selected_attention",
+                                             "nsa_selected_attention_backward",
+                                             "block_scores",
+                                             "topk_blocks"};
+INSTANTIATE_TEST_SUITE_P(Operators, ShippedTexts, testing::ValuesIn(shipped_operators),
+                         [](auto& info) { return std::string(info.param); });
+
+// Every operator is there.
+TEST(ShippedTable, CallsEveryOperator) {
+  std::set<std::string> names(std::begin(shipped_operators), std::end(shipped_operators)), called;
+  for (const ShippedCall& call : shipped_calls()) called.insert(call.op->name);
+  EXPECT_EQ(names, called);
+  for (const tegula::ops::Operator& op : tegula::ops::operators())
+    EXPECT_TRUE(called.contains(op.name)) << op.name;
+}
 
 }  // namespace
 }  // namespace golden
