@@ -6,7 +6,6 @@
 #include "ir/print.hpp"
 #include "ir/visit.hpp"
 #include "passes/cuda/build_schedule.hpp"
-#include "passes/cuda/cuda_passes.hpp"
 #include "passes/cuda/infer_layouts.hpp"
 #include "passes/cuda/order_loads.hpp"
 
@@ -44,7 +43,7 @@ std::string cuda_text(const lang::Kernel& kernel, const passes::CudaTarget& targ
 }
 
 std::vector<GridLayouts> grid_layouts(const lang::Kernel& kernel, const passes::CudaTarget& target) {
-  const ir::Kernel lowered = passes::for_cuda(*kernel.ir(), target);
+  const ir::Kernel lowered = codegen::print_cuda(Signature(kernel.ir()), target).lowered;
   std::vector<GridLayouts> grids;
   for (auto& grid : lowered.grids) {
     const int threads = grid.hints.threads;
@@ -76,7 +75,7 @@ std::string layout_text(const lang::Kernel& kernel, const passes::CudaTarget& ta
 }
 
 std::vector<GridSchedule> grid_schedules(const lang::Kernel& kernel, const passes::CudaTarget& target) {
-  const ir::Kernel lowered = passes::for_cuda(*kernel.ir(), target);
+  const ir::Kernel lowered = codegen::print_cuda(Signature(kernel.ir()), target).lowered;
   std::vector<GridSchedule> grids;
   for (auto& grid : lowered.grids) {
     GridSchedule own{fmt::format("{}_{}", lowered.name, grids.size()), grid.hints.threads, {}};
@@ -103,7 +102,7 @@ std::string schedule_text(const lang::Kernel& kernel, const passes::CudaTarget& 
 
 std::string resources_text(const lang::Kernel& kernel, const passes::CudaTarget& target) {
   const auto program = codegen::print_cuda(Signature(kernel.ir()), target);
-  const ir::Kernel lowered = passes::for_cuda(*kernel.ir(), target);
+  const ir::Kernel& lowered = program.lowered;
   std::string text;
   for (std::size_t i = 0; i < program.kernels.size(); ++i) {
     auto& grid = lowered.grids[i];

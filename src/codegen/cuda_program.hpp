@@ -50,6 +50,7 @@ struct CudaProgram {
     Loc at;
   };
   std::string text;
+  ir::Kernel lowered;  // the kernel as it was printed
   std::vector<Kernel> kernels;
   std::vector<TensorMap> maps;
   // Tensors in Signature::buffers that begin at 16 bytes and whose strides are multiples of that, but for the

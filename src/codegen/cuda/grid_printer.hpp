@@ -38,6 +38,13 @@ class CudaGridPrinter {
   // The text of the function; adds it to the program's kernels.
   std::string print(const ir::Grid& grid);
 
+  // Of what was printed. How much less shared memory the plan would have had to take; throws ProgramError where no
+  // plan takes less.
+  std::int64_t missing_shared_bytes(const ir::Grid& grid) const;
+  // Beside slots of rings, buffers of stores, and second halves.
+  std::int64_t other_shared_bytes() const { return memory_.peak() - ahead_bytes_; }
+  int blocks_per_processor() const { return blocks_; }
+
  private:
   using Layout = layout::Layout;
   using Texts = std::vector<std::string>;
@@ -322,7 +329,7 @@ class CudaGridPrinter {
   std::size_t turns_broken(const Loc& at);
   std::string wait_text(const ir::Turn& turn, const std::string& word, const Loc& at);
   void fill_by_threads(const ir::Stmt& s, int ring, std::int64_t bytes);
-  std::size_t shared_bytes(const ir::Grid& grid) const;
+  std::size_t shared_bytes() const { return static_cast<std::size_t>(memory_.peak()); }
 
   const Signature& signature_;
   const passes::CudaTarget& target_;
@@ -345,6 +352,8 @@ class CudaGridPrinter {
   passes::Layouts layouts_;
   ir::Facts facts_;
   SharedMemory memory_;
+  std::int64_t ahead_bytes_ = 0;  // of that, what a plan with fewer slots does without
+  int blocks_ = 1;                // that share a processor
   Team team_;
   const ir::Buffer* aligned_ = nullptr;  // the tensor whose address is printed, if it is known to be aligned
   std::string team_barrier_ = "tg::block_sync();";

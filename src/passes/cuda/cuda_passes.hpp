@@ -23,9 +23,13 @@
 
 namespace tegula::passes {
 
-std::vector<Pass> cuda_passes(const CudaTarget& target);
+// Of each grid, GridHints::other_shared_bytes.
+using OtherBytes = std::vector<std::int64_t>;
 
-// The kernel as it is printed; TEGULA_DUMP writes down what every pass changed.
-ir::Kernel for_cuda(const ir::Kernel& kernel, const CudaTarget& target);
+std::vector<Pass> cuda_passes(const CudaTarget& target, const OtherBytes& others = {});
+
+// The kernel as it is printed, where `others` are those that the printer has found; TEGULA_DUMP writes down what
+// every pass changed.
+ir::Kernel for_cuda(const ir::Kernel& kernel, const CudaTarget& target, const OtherBytes& others = {});
 
 }  // namespace tegula::passes

@@ -35,6 +35,8 @@ bool Roles::is_brought_by_threads(const RingPlan& ring) const {
 
 namespace {
 
+constexpr int most_threads = 1024;  // of a block
+
 bool touches_fragments(const Stmt& s) {
   if (const auto* declared = as<Declare>(s)) return declared->tile->space == Space::fragment;
   for (const Region& r : all_effects(s).regions) {
@@ -74,7 +76,7 @@ class Analysis {
   std::optional<Body> producer_of(const std::vector<Candidate>& candidates) const;
   std::optional<Body> consumer_of(const std::vector<Candidate>& candidates) const;
   void make_rings(Roles& roles, const std::vector<Candidate>& candidates) const;
-  void choose_depths(Roles& roles) const;
+  bool choose_depths(Roles& roles) const;
 
   const Grid& grid_;
   const CudaTarget& target_;
@@ -310,7 +312,7 @@ void Analysis::make_rings(Roles& roles, const std::vector<Candidate>& candidates
   walk(roles.consumer);
 }
 
-void Analysis::choose_depths(Roles& roles) const {
+bool Analysis::choose_depths(Roles& roles) const {
   std::vector<int> asked;
   for (RingPlan& ring : roles.rings) {
     const auto c = std::find_if(candidates_.begin(), candidates_.end(),
@@ -318,10 +320,11 @@ void Analysis::choose_depths(Roles& roles) const {
     ring.in_loop = c->pipelined;
     asked.push_back(c->pipelined ? (c->stages > 0 ? c->stages : 4) : 1);
   }
-  passes::choose_depths(roles, asked);
+  if (!passes::choose_depths(roles, asked, grid_.hints, target_)) return false;
   for (const Candidate& c : candidates_)
     roles.crowded |=
         c.pipelined && roles.rings[static_cast<std::size_t>(roles.ring_of(c.tile.get()))].depth < c.stages;
+  return true;
 }
 
 std::optional<Roles> Analysis::run() {
@@ -355,7 +358,7 @@ std::optional<Roles> Analysis::run() {
   });
   roles.takes_turns = is_uneven();
   plan_loads(roles);
-  choose_depths(roles);
+  if (!choose_depths(roles)) return std::nullopt;
   if (target_.pairs) pair_blocks(grid_, roles);
   return roles;
 }
@@ -370,7 +373,9 @@ std::int64_t slot_bytes(const Buffer& tile) {
 }
 
 std::optional<Roles> specialize_roles(const Grid& grid, const CudaTarget& target) {
-  if (!target.has_wgmma() || grid.hints.threads % 128 != 0) return std::nullopt;
+  const int threads = grid.hints.threads;
+  if (!target.has_wgmma() || threads % 128 != 0 || threads + producer_threads > most_threads)
+    return std::nullopt;
   auto roles = Analysis(grid, target).run();
   if (!roles) return std::nullopt;
   roles->consumer = rows_of_warps(roles->consumer, roles->consumers, target);
