@@ -27,8 +27,10 @@ Sizes sizes_of(const Grid& grid) {
   std::int64_t vectors = 0;
   for_each_stmt(grid.body, [&](const Stmt& s) {
     const auto* tile = as<Declare>(s);
-    if (tile && tile->tile->space == Space::fragment)
-      (tile->tile->rank() > 1 ? result.elements : vectors) += tile->tile->elements();
+    const std::int64_t elements = tile && tile->tile->space == Space::fragment ? tile->tile->elements() : 0;
+    // Of a vector as short as that a thread has one element.
+    if (elements > 0 && (tile->tile->rank() > 1 || elements > warp_group))
+      (tile->tile->rank() > 1 ? result.elements : vectors) += elements;
     if (const auto* gemm = as<Gemm>(s)) result.rows = std::max(result.rows, gemm->c.extent(0));
     const auto* loop = as<For>(s);
     result.groups |= loop && loop->kind == LoopKind::warp_groups;
@@ -75,9 +77,11 @@ Outcome outcome_of(const Grid& grid, int threads, const CudaTarget& target) {
 
 // The lower the better.
 int rank(const Outcome& n, const Outcome& best) {
+  const bool lacks = n.needs.live > n.registers.work, loses = n.tensor_cores < best.tensor_cores;
+  if (lacks && loses) return 7;  // rather refused
   if (too_large(n.needs, n.registers)) return 6;
-  if (n.needs.live > n.registers.work) return 5;
-  if (n.tensor_cores < best.tensor_cores) return 4;
+  if (lacks) return 5;
+  if (loses) return 4;
   if (!fit(n.needs, n.registers)) return 3;
   if (n.from_registers < best.from_registers) return 2;
   return n.alone ? 1 : 0;
@@ -123,10 +127,12 @@ int threads_of_grid(const Grid& grid, const CudaTarget& target) {
   return best_of(outcomes(grid, first, target));
 }
 
-// Threads with which all products fit, if there are such.
+// Threads with which all fits, if there are such.
 std::string remedy(const Grid& grid, int refused, const CudaTarget& target) {
-  for (const Outcome& n : outcomes(grid, refused, target)) {
-    if (!too_large(n.needs, n.registers)) return fmt::format(" or .threads = {}", n.threads);
+  const std::vector<Outcome> all = outcomes(grid, refused, target);
+  for (const Outcome& n : all) {
+    const bool same = n.tensor_cores >= all[0].tensor_cores && n.needs.live <= n.registers.work;
+    if (same && !too_large(n.needs, n.registers)) return fmt::format(" or .threads = {}", n.threads);
   }
   return "";
 }

@@ -111,7 +111,17 @@ class Counting {
   RegisterNeeds needs_;
 };
 
+bool stores_fit(const RegisterNeeds& needs, const Roles& roles, const Registers& registers) {
+  return roles.stores() || needs.widest() - beside_sums + to_store_with <= registers.work;
+}
+
 }  // namespace
+
+std::int64_t RegisterNeeds::widest() const {
+  std::int64_t result = 0;
+  for (const ProductNeeds& n : products) result = std::max(result, n.all);
+  return result;
+}
 
 int RegisterNeeds::at_launch() const {
   int result = 0;
@@ -141,6 +151,15 @@ Registers registers_of(const Roles& roles, int blocks) {
   return registers_of(own);
 }
 
+bool fit(const RegisterNeeds& needs, const Registers& registers) {
+  return needs.at_launch() <= registers.launch && needs.live + to_work_with <= registers.work;
+}
+
+bool fit(const RegisterNeeds& needs, const Roles& roles, int blocks) {
+  const Registers registers = registers_of(roles, blocks);
+  return fit(needs, registers) && stores_fit(needs, roles, registers);
+}
+
 std::optional<ProductNeeds> too_large(const RegisterNeeds& needs, const Registers& registers) {
   for (const ProductNeeds& n : needs.products)
     if (n.at_launch > registers.launch || n.all > registers.work) return n;
@@ -152,7 +171,10 @@ std::string note_on_registers(const Grid& grid, const CudaTarget& target) {
   const auto roles = specialize_roles(grid, target);
   const RegisterNeeds needs = register_needs(roles ? roles->consumer : grid.body, threads, target);
   const Registers own = roles ? registers_of(*roles) : registers_of(threads, blocks_without_roles(grid, target));
-  if (needs.live + to_work_with <= own.work) return "";
+  // What is alive is counted generously: a word only where little is left.
+  const bool good = needs.live + to_work_with / 2 <= own.work && needs.widest() + to_work_with / 4 <= own.work &&
+                    (!roles || stores_fit(needs, *roles, own));
+  if (good) return "";
   return fmt::format(
       "{}: fragments take {} registers of each of {} threads at one place, of {} that a thread has: some may "
       "lie in local memory; use smaller tiles or other .threads",

@@ -27,6 +27,7 @@ struct RegisterNeeds {
   std::vector<ProductNeeds> products;
 
   int at_launch() const;
+  std::int64_t widest() const;  // product, with all its sums
 };
 
 RegisterNeeds register_needs(const ir::Body& body, int threads, const CudaTarget& target);
@@ -43,12 +44,13 @@ Registers registers_of(const Roles& roles, int blocks);
 
 // Beside fragments: addresses, counters, descriptors. Of plain products, [64 … 256, 64 … 256] on one to four warp
 // groups, those spill whose sums leave less: with 112, 160, 208, 232 registers 84, 128, 144, 192 of sums are
-// compiled without, 96, 160, 240, 208 are not.
-inline constexpr int to_work_with = 32;
+// compiled without, 96, 160, 240, 208 are not. Where threads store the sums of one product element by element
+// instead of by the copy engine, 160 of 208 and 168 of 232 spill, 144 and 156 do not.
+inline constexpr int to_work_with = 32, to_store_with = 66;
 
-inline bool fit(const RegisterNeeds& needs, const Registers& registers) {
-  return needs.at_launch() <= registers.launch && needs.live + to_work_with <= registers.work;
-}
+bool fit(const RegisterNeeds& needs, const Registers& registers);
+// While such roles, with so many blocks on a processor, multiply and store.
+bool fit(const RegisterNeeds& needs, const Roles& roles, int blocks);
 
 // A product that ptxas refuses, or whose sums cannot stay in registers.
 std::optional<ProductNeeds> too_large(const RegisterNeeds& needs, const Registers& registers);

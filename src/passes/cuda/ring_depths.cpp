@@ -102,7 +102,7 @@ int asked_blocks(const Roles& roles, const Room& room, const RegisterNeeds& need
 int blocks_of_processor(const Roles& roles, const Room& room, const RegisterNeeds& needs, int asked) {
   if (roles.consumers != 128) return 1;
   if (asked > 0) return asked_blocks(roles, room, needs, asked);
-  const auto good = [&](int blocks) { return room.has(blocks, 2) && fit(needs, registers_of(roles, blocks)); };
+  const auto good = [&](int blocks) { return room.has(blocks, 2) && fit(needs, roles, blocks); };
   return good(3) && fits_three(roles) ? 3 : good(2) ? 2 : 1;
 }
 
@@ -132,6 +132,7 @@ bool choose_depths(Roles& roles, const std::vector<int>& asked, const GridHints&
                    const CudaTarget& target) {
   roles.fragment_registers = fragment_registers(roles);
   const RegisterNeeds needs = register_needs(roles.consumer, roles.consumers, target);
+  roles.widest_product = needs.widest();
   const OwnBytes own = own_bytes(roles);
   Room room{roles.consumers / 128 * roles.store_bytes, 0, hints.other_shared_bytes >= 0};
   room.fixed += room.is_known ? hints.other_shared_bytes : own.operands + own.others;

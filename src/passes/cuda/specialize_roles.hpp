@@ -36,6 +36,7 @@ struct Roles {
   bool one_loader = false;  // the producer is one thread: the copy engine brings everything
   std::int64_t spare_bytes = 0;         // of shared memory
   std::int64_t fragment_registers = 0;  // of a consumer, for all that the program declares
+  std::int64_t widest_product = 0;      // registers for all sums of one product by wgmma
   int pair_index = -1;                  // of the grid: two neighbours along it are a cluster and share loads
   ir::Body producer, consumer;
   // Branches and loops of the producer that bring what one loop asked for; see order_loads.hpp.
