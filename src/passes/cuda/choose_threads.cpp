@@ -15,6 +15,9 @@ using namespace ir;
 namespace {
 
 constexpr int warp_group = 128, most_warp_groups = 4;
+// Registers that a thread has beside fragments where there is a choice: scaled sums of fp8, of 160 and 192 registers
+// of 208, spill in two blocks of one warp group and not in one of two.
+constexpr int to_choose_with = 48;
 
 struct Sizes {
   std::int64_t elements = 0;  // of all fragments
@@ -55,7 +58,7 @@ struct Outcome {
   int threads = 0;
   RegisterNeeds needs;
   Registers registers;
-  bool alone = false;  // one warp group that has a processor for itself, since two lack registers
+  bool crowded = false;  // two blocks of one warp group lack registers, or almost
   int tensor_cores = 0, from_registers = 0;  // products by wgmma, and those of them whose A is in registers
 };
 
@@ -67,7 +70,9 @@ Outcome outcome_of(const Grid& grid, int threads, const CudaTarget& target) {
   const auto roles = specialize_roles(lowered, target);
   result.needs = register_needs(roles ? roles->consumer : lowered.body, threads, target);
   result.registers = roles ? registers_of(*roles) : registers_of(threads, 1);
-  result.alone = roles && threads == warp_group && !fit(result.needs, registers_of(*roles, 2));
+  result.crowded = roles && threads == warp_group &&
+                   (!fit(result.needs, *roles, 2) ||
+                    result.needs.live + to_choose_with > registers_of(*roles, 2).work);
   for (const ProductNeeds& n : result.needs.products) {
     ++result.tensor_cores;
     result.from_registers += n.from_registers;
@@ -80,11 +85,11 @@ int rank(const Outcome& n, const Outcome& best) {
   const bool lacks = n.needs.live > n.registers.work, loses = n.tensor_cores < best.tensor_cores;
   if (lacks && loses) return 7;  // rather refused
   if (too_large(n.needs, n.registers)) return 6;
-  if (lacks) return 5;
-  if (loses) return 4;
+  if (loses) return 5;  // mma.sync has half of the rate and less, local memory costs a few percent
+  if (lacks) return 4;
   if (!fit(n.needs, n.registers)) return 3;
   if (n.from_registers < best.from_registers) return 2;
-  return n.alone ? 1 : 0;
+  return n.crowded ? 1 : 0;
 }
 
 // The first of the best.
