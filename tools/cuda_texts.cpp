@@ -41,7 +41,8 @@ std::string cuda_text(const lang::Kernel& kernel, const passes::CudaTarget& targ
 }
 
 std::vector<GridLayouts> grid_layouts(const lang::Kernel& kernel, const passes::CudaTarget& target) {
-  const passes::CudaPlan plan = passes::plan_for_cuda(*kernel.ir(), target);
+  const auto program = codegen::print_cuda(Signature(kernel.ir()), target);
+  const passes::CudaPlan& plan = *program.plan;
   std::vector<GridLayouts> grids;
   for (std::size_t i = 0; i < plan.grids.size(); ++i) {
     const int threads = plan.computing_threads(i);
@@ -73,10 +74,11 @@ std::string layout_text(const lang::Kernel& kernel, const passes::CudaTarget& ta
 }
 
 std::vector<GridSchedule> grid_schedules(const lang::Kernel& kernel, const passes::CudaTarget& target) {
-  passes::CudaPlan plan = passes::plan_for_cuda(*kernel.ir(), target);
+  const auto program = codegen::print_cuda(Signature(kernel.ir()), target);
+  const passes::CudaPlan& plan = *program.plan;
   std::vector<GridSchedule> grids;
   for (std::size_t i = 0; i < plan.grids.size(); ++i)
-    grids.push_back({plan.grids[i].function, plan.computing_threads(i), std::move(plan.grids[i].schedule)});
+    grids.push_back({plan.grids[i].function, plan.computing_threads(i), plan.grids[i].schedule});
   return grids;
 }
 
@@ -93,9 +95,8 @@ std::string schedule_text(const lang::Kernel& kernel, const passes::CudaTarget& 
 
 namespace {
 
-std::string sizes_of(const lang::Kernel& kernel, const passes::CudaTarget& target,
-                     const codegen::CudaProgram& program) {
-  const passes::CudaPlan plan = passes::plan_for_cuda(*kernel.ir(), target);
+std::string sizes_of(const codegen::CudaProgram& program) {
+  const passes::CudaPlan& plan = *program.plan;
   std::string text;
   for (std::size_t i = 0; i < program.kernels.size(); ++i) {
     std::int64_t registers = 0;
@@ -110,12 +111,12 @@ std::string sizes_of(const lang::Kernel& kernel, const passes::CudaTarget& targe
 }  // namespace
 
 std::string sizes_text(const lang::Kernel& kernel, const passes::CudaTarget& target) {
-  return sizes_of(kernel, target, codegen::print_cuda(Signature(kernel.ir()), target));
+  return sizes_of(codegen::print_cuda(Signature(kernel.ir()), target));
 }
 
 std::string resources_text(const lang::Kernel& kernel, const passes::CudaTarget& target) {
   const auto program = codegen::print_cuda(Signature(kernel.ir()), target);
-  std::string text = sizes_of(kernel, target, program);
+  std::string text = sizes_of(program);
   for (auto& note : passes::format(program.notes)) text += "  " + note + "\n";
   return text;
 }

@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "codegen/cpu.hpp"
+#include "codegen/cuda_program.hpp"
 #include "diff.hpp"
 #include "passes/cuda/cuda_passes.hpp"
 
@@ -52,7 +53,10 @@ std::string pass_differences(const lang::Kernel& kernel) {
 
 std::string pass_differences(const lang::Kernel& kernel, const passes::CudaTarget& target) {
   Differences differences;
-  passes::plan_for_cuda(*kernel.ir(), target, differences.observer());
+  const auto program = codegen::print_cuda(Signature(kernel.ir()), target);
+  passes::OtherBytes others;
+  for (const ir::Grid& grid : program.plan->kernel.grids) others.push_back(grid.hints.other_shared_bytes);
+  passes::plan_for_cuda(*kernel.ir(), target, others, differences.observer());
   return std::move(differences.text);
 }
 

@@ -14,6 +14,7 @@
 // with any number of blocks, or of pairs of blocks.
 #pragma once
 #include <map>
+#include <memory>
 #include <set>
 #include <string>
 #include <vector>
@@ -21,6 +22,10 @@
 #include "passes/cuda/plan_gemms.hpp"
 #include "passes/note.hpp"
 #include "runtime/binding.hpp"
+
+namespace tegula::passes {
+struct CudaPlan;
+}
 
 namespace tegula::codegen {
 
@@ -52,6 +57,7 @@ struct CudaProgram {
     Loc at;
   };
   std::string text;
+  std::shared_ptr<const passes::CudaPlan> plan;  // what was printed
   std::vector<Kernel> kernels;
   std::vector<TensorMap> maps;
   // Tensors in Signature::buffers that begin at 16 bytes and whose strides are multiples of that, but for the

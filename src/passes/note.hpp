@@ -16,6 +16,7 @@ enum class NoteKind : std::uint8_t {
   no_roles,
   stages,
   one_warp_group,
+  registers,
   mma_sync,
   multiply_add,
   by_threads,

@@ -34,6 +34,13 @@ class CudaGridPrinter {
   // The text of the function; adds it to the program's kernels.
   std::string print();
 
+  // Of what was printed. How much less shared memory the plan would have had to take; throws ProgramError
+  // where no plan takes less.
+  std::int64_t missing_shared_bytes(const ir::Grid& grid) const;
+  // Beside slots of rings, buffers of stores, and second halves.
+  std::int64_t other_shared_bytes() const { return memory_.peak() - ahead_bytes_; }
+  int blocks_per_processor() const { return blocks_; }
+
  private:
   using Layout = layout::Layout;
   using Texts = std::vector<std::string>;
@@ -41,6 +48,7 @@ class CudaGridPrinter {
   // ---- what is done in a slower way (print_notes.cpp)
   void note(passes::NoteKind kind, const passes::Reason& reason, const Loc& at);
   void note_hints(const ir::Grid& grid, const passes::Roles* roles);
+  void note_blocks(const ir::Grid& grid);
   // Null: no roles.
   std::string way_of(const ir::Body& body, const passes::Roles* roles) const;
   void note_gemm(const ir::Gemm& n, const passes::GemmPlan& plan, const Loc& at);
@@ -326,7 +334,7 @@ class CudaGridPrinter {
   // The number of the assertion that turns come as promised.
   std::size_t turns_broken(const Loc& at);
   std::string wait_text(const ir::Turn& turn, const std::string& word, const Loc& at);
-  std::size_t shared_bytes(const ir::Grid& grid) const;
+  std::size_t shared_bytes() const { return static_cast<std::size_t>(memory_.peak()); }
 
   const Signature& signature_;
   const passes::CudaTarget& target_;
@@ -351,6 +359,8 @@ class CudaGridPrinter {
   passes::Layouts layouts_;
   ir::Facts facts_;
   SharedMemory memory_;
+  std::int64_t ahead_bytes_ = 0;  // of that, what a plan with fewer slots does without
+  int blocks_ = 1;                // that share a processor
   Team team_;
   const ir::Buffer* aligned_ = nullptr;  // the tensor whose address is printed, if it is known to be aligned
   std::string team_barrier_ = "tg::block_sync();";
@@ -367,8 +377,8 @@ class CudaGridPrinter {
   std::optional<Partial> partial_;
   std::unordered_map<const ir::Buffer*, int> alternating_;  // tiles in two halves, and the rings that count
   bool in_branch_ = false;  // the innermost loop or branch is a branch, all of whose products are awaited
-  std::unordered_set<int> in_loops_;                        // rings: see ConsumerProgram
-  std::unordered_set<const ir::Buffer*> lane_sums_;         // whose lanes hold parts for now
+  std::unordered_set<int> in_loops_;                 // rings: see ConsumerProgram
+  std::unordered_set<const ir::Buffer*> lane_sums_;  // whose lanes hold parts for now
   // Of what warps and warp groups choose between: kept, for names are by their addresses.
   std::vector<ir::VariablePtr> own_;
   std::unordered_map<const ir::Variable*, StepRead> step_reads_;

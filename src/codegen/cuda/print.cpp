@@ -1,8 +1,12 @@
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <optional>
+
 #include "codegen/cuda/grid_printer.hpp"
 #include "codegen/cuda_program.hpp"
 #include "passes/cuda/cuda_passes.hpp"
+#include "passes/cuda/registers.hpp"
 
 namespace tegula::codegen {
 
@@ -24,19 +28,40 @@ std::string call_struct(const Signature& signature, std::size_t maps) {
   return text + "};\n";
 }
 
-}  // namespace
-
-CudaProgram print_cuda(const Signature& signature, const passes::CudaTarget& target) {
-  const passes::CudaPlan plan = passes::plan_for_cuda(signature.kernel(), target);
+// Nothing where a grid's plan takes more shared memory than there is; then `others` says more.
+std::optional<CudaProgram> print_planned(const Signature& signature, const passes::CudaTarget& target,
+                                         passes::OtherBytes& others) {
+  const auto plan =
+      std::make_shared<const passes::CudaPlan>(passes::plan_for_cuda(signature.kernel(), target, others));
   CudaProgram program;
   std::string grids;
-  for (std::size_t i = 0; i < plan.grids.size(); ++i)
-    grids += fmt::format("\n{}", CudaGridPrinter(signature, plan, static_cast<int>(i), program).print());
+  bool fits = true;
+  for (std::size_t i = 0; i < plan->grids.size(); ++i) {
+    const ir::Grid& grid = plan->kernel.grids[i];
+    CudaGridPrinter printer(signature, *plan, static_cast<int>(i), program);
+    grids += "\n" + printer.print();
+    const std::int64_t missing = printer.missing_shared_bytes(grid);
+    if (missing > 0) others[i] = std::max(printer.other_shared_bytes(), others[i] + missing);
+    fits &= missing == 0;
+  }
+  if (!fits) return std::nullopt;
+  program.plan = plan;
   program.text = fmt::format("#include \"{}\"\n\n", target.has_wgmma() ? "hopper.cuh" : "kernel.cuh");
   program.text += call_struct(signature, program.maps.size());
   for (const auto& [name, text] : program.instructions) program.text += "\n" + text;
   program.text += grids;
   return program;
+}
+
+}  // namespace
+
+// Where a plan by estimates takes too much, the next one knows what else lies in shared memory: no hint and
+// nothing that only comes early decides whether a kernel is accepted.
+CudaProgram print_cuda(const Signature& signature, const passes::CudaTarget& target) {
+  passes::OtherBytes others(signature.kernel().grids.size(), -1);
+  for (;;) {
+    if (auto program = print_planned(signature, target, others)) return std::move(*program);
+  }
 }
 
 }  // namespace tegula::codegen

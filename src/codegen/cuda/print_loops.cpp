@@ -296,7 +296,8 @@ void CudaGridPrinter::flat(const For& n, const std::string& type, const Texts& e
 
 SharedTile CudaGridPrinter::stage(const std::string& name, std::int64_t elements, DType type) {
   const std::int64_t bytes = elements * type.bytes(), each = (bytes + 15) / 16 * 16;
-  const std::int64_t begin = memory_.allocate(each * team_.count, 128);
+  const std::int64_t begin = memory_.allocate(
+      each * team_.count, 128, fmt::format("{}[{}] on their way between threads", type.name(), elements));
   SharedTile tile{names_.unique(name + "_staged"), {}, {-1, begin, begin + each * team_.count}};
   const std::string offset =
       team_.slot.empty() ? std::to_string(begin) : fmt::format("{} + {} * {}", begin, team_.slot, each);

@@ -6,6 +6,7 @@
 
 #include "codegen/cuda/grid_printer.hpp"
 #include "ir/visit.hpp"
+#include "passes/cuda/registers.hpp"
 
 namespace tegula::codegen {
 
@@ -115,12 +116,16 @@ void CudaGridPrinter::note_hints(const Grid& grid, const passes::Roles* roles) {
   if (!roles && hints.persistent)
     ignored(".persistent",
             "blocks stay where they have roles: see what keeps this grid from them, or leave it out");
-  if (roles && hints.blocks_per_processor != 0 && hints.blocks_per_processor != roles->blocks_per_processor)
-    note(passes::NoteKind::hint,
-         {fmt::format(".blocks_per_processor = {} became {}", hints.blocks_per_processor,
-                      roles->blocks_per_processor),
-          "use smaller tiles, .threads = 128 or fewer stages for more blocks, or leave it out"},
-         grid.at);
+  if (const auto own = passes::note_on_registers(grid, roles, target_)) passes::add(program_.notes, *own);
+}
+
+void CudaGridPrinter::note_blocks(const Grid& grid) {
+  const int asked = grid.hints.blocks_per_processor;
+  if (asked == 0 || asked == blocks_) return;
+  note(passes::NoteKind::hint,
+       {fmt::format(".blocks_per_processor = {} became {}", asked, blocks_),
+        "use smaller tiles, .threads = 128 or fewer stages for more blocks, or leave it out"},
+       grid.at);
 }
 
 }  // namespace tegula::codegen

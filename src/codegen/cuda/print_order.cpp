@@ -159,7 +159,8 @@ void CudaGridPrinter::end_of_block() {
 // Consumers that are told their blocks are told the end as well.
 std::string CudaGridPrinter::leave_by(const Exit& exit) const {
   const bool told = is_consumer_ && roles_->takes_turns;
-  return plan_.exits_of_all.contains(exit.condition.get()) && leave_ == "continue;" && !told ? "break;" : leave_;
+  return plan_.exits_of_all.contains(exit.condition.get()) && leave_ == "continue;" && !told ? "break;"
+                                                                                             : leave_;
 }
 
 // Blocks of a grid with roles that take whichever is left: the producer asks a counter, and tells the

@@ -41,6 +41,7 @@ void CudaGridPrinter::declare_rings(const passes::Roles& roles) {
     for (const BufferPtr& tile : ring.tiles) {
       const std::int64_t bytes = passes::slot_bytes(*tile);
       text.tiles.push_back({memory_.allocate(bytes * ring.depth, passes::slot_alignment(*tile)), bytes});
+      ahead_bytes_ += bytes * ring.depth;
     }
     rings_.push_back(std::move(text));
   }
@@ -78,6 +79,7 @@ std::string CudaGridPrinter::begin_roles(const Grid& grid, const passes::Roles& 
   if (has_turns(grid.body) && roles.one_loader && groups < passes::producer_threads / 32)
     handover_ = memory_.allocate(groups * handover_bytes, 64);
   if (roles.stores()) store_staging_ = memory_.allocate(groups * roles.store_bytes, 1024);
+  ahead_bytes_ += groups * roles.store_bytes;
   prologue();
   out_.code();
   out_.open("if (threadIdx.x == 0) {");
@@ -139,8 +141,10 @@ std::string CudaGridPrinter::print_roles(const Grid& grid) {
   text += "  } else {\n    // ---- producer\n" + producer(grid) + "  }\n";
 
   const int threads = roles.consumers + roles.producers;
-  program_.kernels.push_back({plan_.function, threads, shared_bytes(grid), true, roles.pair_index,
-                              has_waits(), way_of(roles.consumer, &roles)});
+  program_.kernels.push_back({plan_.function, threads, shared_bytes(), true, roles.pair_index, has_waits(),
+                              way_of(roles.consumer, &roles)});
+  blocks_ = roles.blocks_per_processor;
+  note_blocks(grid);
   roles_ = nullptr;
   return fmt::format(
       "extern \"C\" __global__ void __launch_bounds__({}, {}) {}(const __grid_constant__ Call call) {{  // "

@@ -7,14 +7,13 @@
 #include "ir/effects.hpp"
 #include "ir/visit.hpp"
 #include "passes/cuda/lower.hpp"
+#include "passes/cuda/ring_depths.hpp"
 
 namespace tegula::codegen {
 
 using namespace ir;
 
 namespace {
-
-constexpr std::int64_t most_shared_bytes = 227 * 1024;
 
 std::string quoted(const std::string& text) {
   std::string result = "\"";
@@ -97,30 +96,31 @@ std::string CudaGridPrinter::print() {
   decode(grid, "blockIdx.x");
   body(grid.body);
   end_of_block();
-  const std::size_t bytes = shared_bytes(grid);
   program_.kernels.push_back({.function = plan_.function,
                               .threads = team_.threads,
-                              .shared_bytes = bytes,
+                              .shared_bytes = shared_bytes(),
                               .waits = has_waits(),
                               .way = way_of(grid.body, nullptr)});
+  blocks_ = passes::blocks_without_roles(grid, target_);
+  while (blocks_ > 1 && memory_.peak() > passes::shared_bytes_of(blocks_)) --blocks_;
+  note_blocks(grid);
+  const std::string bounds =
+      blocks_ > 1 ? fmt::format("{}, {}", team_.threads, blocks_) : std::to_string(team_.threads);
   return fmt::format(
       "extern \"C\" __global__ void __launch_bounds__({}) {}(const __grid_constant__ Call call) {{  // {}\n"
       "  extern __shared__ __align__(1024) unsigned char shared_memory[];\n{}}}\n",
-      team_.threads, plan_.function, short_location(grid.at),
-      text_of(place_sync(out_.finish(), team_barrier_), 1));
+      bounds, plan_.function, short_location(grid.at), text_of(place_sync(out_.finish(), team_barrier_), 1));
 }
 
-std::size_t CudaGridPrinter::shared_bytes(const Grid& grid) const {
-  const std::int64_t bytes = memory_.peak();
-  if (bytes > most_shared_bytes) {
-    throw ProgramError(
-        fmt::format(
-            "the shared tiles of a block take {} bytes at once, a block has {}: use smaller tiles, a smaller "
-            "type or fewer stages",
-            bytes, most_shared_bytes),
-        grid.at);
-  }
-  return static_cast<std::size_t>(bytes);
+std::int64_t CudaGridPrinter::missing_shared_bytes(const Grid& grid) const {
+  const std::int64_t missing = memory_.peak() - passes::shared_bytes_of(blocks_);
+  if (missing <= 0) return 0;
+  if (ahead_bytes_ > 0) return missing;
+  throw ProgramError(
+      fmt::format("the shared tiles of a block take {} bytes at once, a block has {}: use smaller tiles or a "
+                  "smaller type{}",
+                  memory_.peak(), passes::shared_bytes_of(1), memory_.at_peak()),
+      grid.at);
 }
 
 void CudaGridPrinter::in_scope(const Body& nested) {

@@ -8,6 +8,17 @@ namespace tegula::codegen {
 
 using namespace ir;
 
+namespace {
+
+std::string words_of(const Buffer& tile) {
+  std::string extents;
+  for (const Expr& extent : tile.shape)
+    extents += fmt::format("{}{}", extents.empty() ? "" : ", ", constant_value(extent));
+  return fmt::format("{}[{}], {}", tile.type.name(), extents, short_location(tile.at));
+}
+
+}  // namespace
+
 void CudaGridPrinter::declare_fragment(const std::string& name, DType type, const Layout& layout,
                                        const Loc& at) {
   out_.line(fmt::format("{} {}[{}];", scalar_type(type), name, layout.register_count()), at);
@@ -20,7 +31,8 @@ void CudaGridPrinter::declare_shared(const BufferPtr& tile, const Loc& at) {
   const auto alternation = alternating_.find(tile.get());
   const bool alternates = alternation != alternating_.end();
   const std::int64_t all = each * team_.count * (alternates ? 2 : 1);
-  const std::int64_t begin = memory_.allocate(all, alignment);
+  const std::int64_t begin = memory_.allocate(all, alignment, words_of(*tile));
+  if (alternates) ahead_bytes_ += all / 2;
   const std::string name = names_.unique(tile->name);
   shared_[tile.get()] = {name, order, {-1, begin, begin + all}, alternates};
   out_.code();

@@ -171,6 +171,7 @@ class Turns {
 
 constexpr std::int64_t few_registers = 160;   // of fragments, which leave some to the producer
 constexpr std::int64_t many_registers = 272;  // which leave it what one thread needs
+constexpr std::int64_t wide_product = 224;    // the same, for one product
 
 }  // namespace
 
@@ -183,8 +184,9 @@ RegisterShares register_shares(const Roles& roles) {
       return roles.one_loader ? RegisterShares{128, 208, 48} : RegisterShares{128, 200, 56};
     case 256:
       if (!roles.one_loader) return {168, 224, 56};
-      return roles.fragment_registers > many_registers ? RegisterShares{168, 240, 24}
-                                                       : RegisterShares{168, 232, 40};
+      return roles.fragment_registers > many_registers || roles.widest_product > wide_product
+                 ? RegisterShares{168, 240, 24}
+                 : RegisterShares{168, 232, 40};
     case 384:
       return {128, 160, 32};
     case 512:

@@ -5,6 +5,7 @@
 #include "ir/simplify.hpp"
 #include "ir/verify.hpp"
 #include "passes/cuda/build_schedule.hpp"
+#include "passes/cuda/choose_threads.hpp"
 #include "passes/cuda/exits_of_all.hpp"
 #include "passes/cuda/lower.hpp"
 #include "passes/cuda/order_loads.hpp"
@@ -46,7 +47,7 @@ const CudaPass list[] = {
     {"simplify", "decided branches, needless guards and unused values cost time in inner loops",
      of_kernel([](const ir::Kernel& kernel) { return ir::simplify(kernel); })},
     {"choose_threads", "instructions are planned for as many warps as a block has",
-     of_kernel(choose_threads)},
+     [](CudaPlan& plan) { plan.kernel = choose_threads(plan.kernel, plan.target); }},
     {"lower_for_cuda", "what no instruction does is done element by element",
      [](CudaPlan& plan) { plan.kernel = lower_for_cuda(plan.kernel, plan.target); }},
     {"plan_grid_waits", "a grid's blocks take their places while the grid before ends",
@@ -85,10 +86,12 @@ const CudaPass list[] = {
 
 std::span<const CudaPass> cuda_passes() { return list; }
 
-CudaPlan plan_for_cuda(const ir::Kernel& kernel, const CudaTarget& target, const Observer& observer) {
+CudaPlan plan_for_cuda(const ir::Kernel& kernel, const CudaTarget& target, const OtherBytes& others,
+                       const Observer& observer) {
   CudaPlan plan{target, kernel, {}, {}};
   for (std::size_t i = 0; i < kernel.grids.size(); ++i)
     plan.grids.emplace_back().function = fmt::format("{}_{}", kernel.name, i);
+  for (std::size_t i = 0; i < others.size(); ++i) plan.kernel.grids[i].hints.other_shared_bytes = others[i];
   ir::verify(kernel);
   for (const CudaPass& pass : list) {
     const std::string before = observer ? print(plan) : "";
@@ -99,8 +102,8 @@ CudaPlan plan_for_cuda(const ir::Kernel& kernel, const CudaTarget& target, const
   return plan;
 }
 
-CudaPlan plan_for_cuda(const ir::Kernel& kernel, const CudaTarget& target) {
-  return plan_for_cuda(kernel, target, dumper(name_of(target)));
+CudaPlan plan_for_cuda(const ir::Kernel& kernel, const CudaTarget& target, const OtherBytes& others) {
+  return plan_for_cuda(kernel, target, others, dumper(name_of(target)));
 }
 
 }  // namespace tegula::passes

@@ -255,28 +255,6 @@ Body Lowering::body(const Body& statements, int threads) {
   return result;
 }
 
-// The number of threads of each block: the hint, or a choice by the size of the fragments.
-int threads_of(const Grid& grid) {
-  std::int64_t elements = 0, rows = 0;
-  bool groups = false;
-  for_each_stmt(grid.body, [&](const Stmt& s) {
-    const auto* tile = as<Declare>(s);
-    if (tile && tile->tile->space == Space::fragment && tile->tile->rank() > 1)
-      elements += tile->tile->elements();
-    if (const auto* gemm = as<Gemm>(s)) rows = std::max(rows, gemm->c.extent(0));
-    const auto* loop = as<For>(s);
-    groups |= loop && loop->kind == LoopKind::warp_groups;
-  });
-  const int unit = groups ? 128 : 32;
-  if (grid.hints.threads > 0) return (grid.hints.threads + unit - 1) / unit * unit;
-  int threads = 128;
-  const int most = rows > 0 && rows <= 64 ? 256 : 512;
-  while (threads < most && elements > 96 * threads) threads *= 2;
-  // A warp group has 64 rows of a product; more of them would have to share rows.
-  if (rows >= 64) threads = std::min<int>(threads, std::max<int>(128, static_cast<int>(rows) * 2));
-  return threads;
-}
-
 // Fragments that products by wgmma leave as the copy engine's way through shared memory expects them.
 Sums sums_of(const Grid& grid, const CudaTarget& target) {
   Sums result;
@@ -354,10 +332,8 @@ int threads_of(const For& loop, int threads) {
   return loop.kind == LoopKind::warp_groups ? 128 : threads;
 }
 
-Kernel choose_threads(const Kernel& kernel) {
-  Kernel result = kernel;
-  for (Grid& grid : result.grids) grid.hints.threads = threads_of(grid);
-  return result;
+Body lower_plainly(const Grid& grid, int threads, const CudaTarget& target) {
+  return Lowering(target, {}, written_tensors(grid)).body(grid.body, threads);
 }
 
 Kernel lower_for_cuda(const Kernel& kernel, const CudaTarget& target) {

@@ -17,8 +17,8 @@ namespace tegula::passes {
 // Stores by the copy engine are left to blocks with roles.
 ir::Kernel lower_for_cuda(const ir::Kernel& kernel, const CudaTarget& target);
 
-// Decides the number of threads of each grid's blocks: what the program asks for, or by its fragments.
-ir::Kernel choose_threads(const ir::Kernel& kernel);
+// With so many threads, and without stores by the copy engine.
+ir::Body lower_plainly(const ir::Grid& grid, int threads, const CudaTarget& target);
 
 // Tensors of which a block may meet its own writes: all that it writes, but for those that one statement
 // outside of loops writes and none reads.

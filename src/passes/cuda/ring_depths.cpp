@@ -4,6 +4,7 @@
 
 #include "ir/visit.hpp"
 #include "passes/cuda/plan_stores.hpp"
+#include "passes/cuda/registers.hpp"
 
 namespace tegula::passes {
 
@@ -11,8 +12,9 @@ using namespace ir;
 
 namespace {
 
-constexpr std::int64_t shared_bytes = 226 * 1024;  // for rings and stores; the rest is for small tiles
-constexpr std::int64_t small_bytes = 2 * 1024;     // that they and the system take, of each of several blocks
+constexpr std::int64_t shared_of_processor = 228 * 1024, shared_of_system = 1024;  // of each block
+// Of an estimate: for rings and stores, and for small tiles and the system of each of several blocks.
+constexpr std::int64_t estimated_bytes = 226 * 1024, small_bytes = 2 * 1024;
 // Of fragments, with which three blocks of five warps fit a processor.
 constexpr std::int64_t registers_of_three = 128;
 
@@ -74,11 +76,34 @@ bool fits_three(const Roles& roles) {
   return roles.one_loader && stores_in_steps(roles) && roles.fragment_registers <= registers_of_three;
 }
 
-// One warp group leaves the tensor cores idle during its other work: as many blocks as have two stages.
-int blocks_of_processor(const Roles& roles, std::int64_t fixed, std::int64_t moving) {
-  auto fit = [&](int blocks) { return fixed + 2 * moving <= shared_bytes / blocks - small_bytes; };
+// Shared memory for rings and stores, and for what a block has beside them.
+struct Room {
+  std::int64_t fixed = 0, moving = 0;  // without loops, and a slot of every ring of loops
+  bool is_known = false;               // what is beside them
+
+  std::int64_t bytes(int blocks) const {
+    if (is_known) return shared_bytes_of(blocks);
+    return blocks > 1 ? estimated_bytes / blocks - small_bytes : estimated_bytes;
+  }
+  bool has(int blocks, int stages) const { return fixed + stages * moving <= bytes(blocks); }
+};
+
+// At most as many blocks as the program asks for: one stage each, and products that ptxas takes.
+int asked_blocks(const Roles& roles, const Room& room, const RegisterNeeds& needs, int asked) {
+  for (int blocks = std::min(asked, 3); blocks > 1; --blocks) {
+    if (blocks == 3 && !roles.one_loader) continue;
+    if (room.has(blocks, 1) && !too_large(needs, registers_of(roles, blocks))) return blocks;
+  }
+  return 1;
+}
+
+// One warp group leaves the tensor cores idle during its other work: as many blocks as have two stages, and
+// registers for their fragments.
+int blocks_of_processor(const Roles& roles, const Room& room, const RegisterNeeds& needs, int asked) {
   if (roles.consumers != 128) return 1;
-  return fit(3) && fits_three(roles) ? 3 : fit(2) ? 2 : 1;
+  if (asked > 0) return asked_blocks(roles, room, needs, asked);
+  const auto good = [&](int blocks) { return room.has(blocks, 2) && fit(needs, roles, blocks); };
+  return good(3) && fits_three(roles) ? 3 : good(2) ? 2 : 1;
 }
 
 // What a block reads once comes while the block before runs its last steps, where memory is left.
@@ -93,23 +118,40 @@ void bring_ahead(Roles& roles) {
 
 }  // namespace
 
-void choose_depths(Roles& roles, const std::vector<int>& asked) {
+std::int64_t shared_bytes_of(int blocks) { return shared_of_processor / blocks - shared_of_system; }
+
+int blocks_without_roles(const Grid& grid, const CudaTarget& target) {
+  const int threads = grid.hints.threads;
+  int blocks = std::max(1, grid.hints.blocks_per_processor);
+  const RegisterNeeds needs = register_needs(grid.body, threads, target);
+  while (blocks > 1 && !fit(needs, registers_of(threads, blocks))) --blocks;
+  return blocks;
+}
+
+bool choose_depths(Roles& roles, const std::vector<int>& asked, const GridHints& hints,
+                   const CudaTarget& target) {
   roles.fragment_registers = fragment_registers(roles);
+  const RegisterNeeds needs = register_needs(roles.consumer, roles.consumers, target);
+  roles.widest_product = needs.widest();
   const OwnBytes own = own_bytes(roles);
-  std::int64_t fixed = own.operands + own.others + roles.consumers / 128 * roles.store_bytes, moving = 0;
-  for (const RingPlan& ring : roles.rings) (ring.in_loop ? moving : fixed) += bytes_of(ring);
-  const int blocks = blocks_of_processor(roles, fixed, moving);
+  Room room{roles.consumers / 128 * roles.store_bytes, 0, hints.other_shared_bytes >= 0};
+  room.fixed += room.is_known ? hints.other_shared_bytes : own.operands + own.others;
+  for (const RingPlan& ring : roles.rings) (ring.in_loop ? room.moving : room.fixed) += bytes_of(ring);
+  const int blocks = blocks_of_processor(roles, room, needs, hints.blocks_per_processor);
   roles.blocks_per_processor = blocks;
   if (blocks > 2) roles.producers = one_warp;
-  const std::int64_t bytes = blocks > 1 ? shared_bytes / blocks - small_bytes : shared_bytes;
-  const std::int64_t most = moving > 0 ? std::max<std::int64_t>(1, (bytes - fixed) / moving) : 1;
-  roles.spare_bytes = bytes - fixed;
+  const std::int64_t bytes = room.bytes(blocks);
+  const std::int64_t most =
+      room.moving > 0 ? std::max<std::int64_t>(1, (bytes - room.fixed) / room.moving) : 1;
+  roles.spare_bytes = bytes - room.fixed;
   for (std::size_t r = 0; r < roles.rings.size(); ++r) {
     RingPlan& ring = roles.rings[r];
     ring.depth = static_cast<int>(std::min<std::int64_t>(asked[r], most));
     if (ring.in_loop) roles.spare_bytes -= ring.depth * bytes_of(ring);
   }
   if (own.operands == 0) bring_ahead(roles);
+  const std::int64_t known = room.is_known ? 0 : own.operands + own.others;
+  return room.fixed - known + room.moving <= shared_bytes_of(blocks);
 }
 
 }  // namespace tegula::passes

@@ -32,7 +32,7 @@ void find_products(const Body& body, std::vector<Stmt>& around, std::vector<Prod
   }
 }
 
-std::vector<Product> products_of(const Grid& grid) {
+std::vector<Product> products_in(const Grid& grid) {
   std::vector<Product> found;
   std::vector<Stmt> around;
   find_products(grid.body, around, found);
@@ -144,7 +144,7 @@ const RefusedTile* find(const RefusedTiles& refused, const BufferPtr& tile) {
 }
 
 Reason reason_of_loops(const Grid& grid, const CudaTarget& target, const RefusedTiles& refused, bool loads) {
-  const std::vector<Product> products = products_of(grid);
+  const std::vector<Product> products = products_in(grid);
   for (const Product& product : products) {
     if (is_by_wgmma(product.stmt, grid.hints.threads, target)) return reason_of_product(product, refused);
   }
@@ -222,7 +222,7 @@ void note_consumers(Roles& roles, const Grid& grid, const RefusedTiles& refused)
 void note_warp_groups(Roles& roles, const Grid& grid, const CudaTarget& target) {
   const std::int64_t registers = live_bytes(roles.consumer) / 4 / roles.consumers;
   if (roles.consumers != 128 || registers <= most_fragment_registers) return;
-  for (const Product& product : products_of(grid)) {
+  for (const Product& product : products_in(grid)) {
     if (is_by_wgmma(product.stmt, 128, target) && !is_by_wgmma(product.stmt, 256, target)) return;
   }
   add(roles.notes,

@@ -41,6 +41,8 @@ bool Roles::is_brought_by_threads(const RingPlan& ring) const {
 
 namespace {
 
+constexpr int most_threads = 1024;  // of a block
+
 bool touches_fragments(const Stmt& s) {
   if (const auto* declared = as<Declare>(s)) return declared->tile->space == Space::fragment;
   for (const Region& r : all_effects(s).regions) {
@@ -76,7 +78,7 @@ class Analysis {
   Planned<Body> producer_of(const std::vector<RingCandidate>& candidates) const;
   Planned<Body> consumer_of(const std::vector<RingCandidate>& candidates) const;
   void make_rings(Roles& roles, const std::vector<RingCandidate>& candidates) const;
-  void choose_depths(Roles& roles) const;
+  bool choose_depths(Roles& roles) const;
 
   const Grid& grid_;
   const CudaTarget& target_;
@@ -181,8 +183,8 @@ bool declares(const Body& body, const BufferPtr& tile) {
   return found;
 }
 
-// Tiles that are no ring: the producer has its own copy of what the consumers do not use, and each role one of
-// what the producer reads before all of it is brought. The reason if there can be no roles.
+// Tiles that are no ring: the producer has its own copy of what the consumers do not use, and each role one
+// of what the producer reads before all of it is brought. The reason if there can be no roles.
 std::optional<Reason> Analysis::drop_for_own_copies() {
   const auto producer = producer_of(candidates_), consumer = consumer_of(candidates_);
   if (!producer) return producer.reason();
@@ -357,7 +359,7 @@ void Analysis::make_rings(Roles& roles, const std::vector<RingCandidate>& candid
   walk(roles.consumer);
 }
 
-void Analysis::choose_depths(Roles& roles) const {
+bool Analysis::choose_depths(Roles& roles) const {
   std::vector<int> asked;
   for (RingPlan& ring : roles.rings) {
     const auto c = std::find_if(candidates_.begin(), candidates_.end(),
@@ -365,13 +367,14 @@ void Analysis::choose_depths(Roles& roles) const {
     ring.in_loop = c->pipelined;
     asked.push_back(c->pipelined ? (c->stages > 0 ? c->stages : 4) : 1);
   }
-  passes::choose_depths(roles, asked);
+  if (!passes::choose_depths(roles, asked, grid_.hints, target_)) return false;
   for (const RingCandidate& c : candidates_) {
     if (!c.pipelined) continue;
     const RingPlan& ring = roles.rings[static_cast<std::size_t>(roles.ring_of(c.tile.get()))];
     roles.crowded |= ring.depth < c.stages;
     note_stages(roles, ring, c.stages, c.loop_at);
   }
+  return true;
 }
 
 Planned<Roles> Analysis::run() {
@@ -417,7 +420,9 @@ Planned<Roles> Analysis::run() {
   });
   roles.takes_turns = is_uneven();
   plan_loads(roles);
-  choose_depths(roles);
+  if (!choose_depths(roles))
+    return Reason{"shared memory has no room for all tiles that would come ahead",
+                  "use smaller tiles or a smaller type", grid_.at};
   note_consumers(roles, grid_, refused_);
   note_warp_groups(roles, grid_, target_);
   if (target_.pairs) pair_blocks(grid_, roles);
@@ -443,6 +448,10 @@ Planned<Roles> specialize_roles(const Grid& grid, const CudaTarget& target) {
     });
     return reason_of_loops(grid, target, {}, loops);
   }
+  if (grid.hints.threads + producer_threads > most_threads)
+    return Reason{fmt::format("a producer has {} threads, which with .threads = {} are more than {}",
+                              producer_threads, grid.hints.threads, most_threads),
+                  "use .threads = 512 or fewer", grid.at};
   // Both roles take turns at rings in the first part of a branch only.
   const auto may_use_rings = [](const Stmt& s) {
     const auto* declared = as<Declare>(s);

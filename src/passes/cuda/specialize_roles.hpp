@@ -37,6 +37,7 @@ struct Roles {
   bool one_loader = false;              // the producer is one thread: the copy engine brings everything
   std::int64_t spare_bytes = 0;         // of shared memory
   std::int64_t fragment_registers = 0;  // of a consumer, for all that the program declares
+  std::int64_t widest_product = 0;      // registers for all sums of one product by wgmma
   int pair_index = -1;                  // of the grid: two neighbours along it are a cluster and share loads
   ir::Body producer, consumer;
   // Branches and loops of the producer that bring what one loop asked for; see order_loads.hpp.
@@ -58,8 +59,9 @@ std::int64_t slot_alignment(const ir::Buffer& tile);
 std::int64_t slot_bytes(const ir::Buffer& tile);
 
 // Nothing where a block does better, or can only be right, with all threads doing the same: without a product
-// by wgmma in a pipelined loop, or where what is to be loaded depends on what is computed. The reason is
-// empty where no roles could be expected.
+// by wgmma in a pipelined loop, where what is to be loaded depends on what is computed, or where shared
+// memory has no room for all tiles that would come ahead. The reason is empty where no roles could be
+// expected.
 Planned<Roles> specialize_roles(const ir::Grid& grid, const CudaTarget& target);
 
 }  // namespace tegula::passes
