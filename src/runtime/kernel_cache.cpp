@@ -180,7 +180,10 @@ bool store(const std::string& built, const std::string& path, const std::string&
   std::error_code error;
   fs::copy_file(built, temporary, error);
   if (error) {
-    errno = error.value();
+    // The standard library says of a full disk only that the copy failed.
+    std::error_code unknown;
+    const bool full = fs::space(directory, unknown).available < fs::file_size(built, unknown);
+    errno = full && !unknown ? ENOSPC : error.value();
     return false;
   }
   if (!flush_to_disk(temporary)) return false;
