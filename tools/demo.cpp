@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cmath>
+#include <cstdlib>
 #include <filesystem>
 
 #include "call.hpp"
@@ -176,6 +177,9 @@ void add_options(CLI::App& command, Demo& demo) {
   command.add_option("--out", demo.out, "Folder for the pictures")->capture_default_str();
   command.add_option("--sigma", demo.sigma, "Deviation of the noise that is added; white is 1")
       ->check(CLI::Range(0.005, 1.0))
+      ->check([](const std::string& given) -> std::string {
+        return std::isnan(std::strtod(given.c_str(), nullptr)) ? given + " is no number" : "";
+      })
       ->capture_default_str();
   command.add_option("--seed", demo.seed, "Seed of the noise")->capture_default_str();
   command.add_option("--topk", demo.topk, "Key blocks that a block of queries sees; 0: one in 16")

@@ -71,6 +71,7 @@ class Call {
   void check_device(const char* name, const Device& device);  // all arrays are on one
   void keep_arrays();
 
+  InModule in_module_;                 // for as long as the objects below live
   std::vector<nb::object> owners_;     // of elements that nobody else holds
   std::vector<nb::handle> on_device_;  // which the caller holds as long as the call
   std::string_view first_;             // the name of the first array

@@ -75,10 +75,12 @@ NB_MODULE(_tegula, module) {
   module.def(
       "synchronize",
       [](int device) {
+        const tegula::python::InModule here;
         const tegula::python::WithoutLock released;
         tegula::synchronize(tegula::Device::cuda(device));
       },
       nanobind::arg("device"));
+  tegula::python::register_end(module);
   tegula::python::define_array(module);
   tegula::python::define_forward(module);
   tegula::python::define_backward(module);

@@ -90,7 +90,7 @@ nb::object stored_as_it_is(nb::handle tensor) {
 void refuse_nested(const char* name, nb::handle object) {
   if (!nb::getattr(object, "is_nested", nb::bool_(false)).is(Py_True)) return;
   throw nb::type_error(fmt::format("{}: nested tensors are not taken; give packed sequences, values() with "
-                                   "offsets() as cu_seqlens",
+                                   "offsets().int() as cu_seqlens",
                                    name)
                            .c_str());
 }

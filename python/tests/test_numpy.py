@@ -304,6 +304,100 @@ def test_errors():
     refused(lambda: tegula.attention(q, k, v, out=np.empty((3, 3), np.float32)), ValueError, "out")
 
 
+def raising(error):
+    def method(*args, **kwargs):
+        raise error
+
+    return method
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, MemoryError])
+@pytest.mark.parametrize("member", ["__dlpack__", "__dlpack_device__", "__index__", "__float__"])
+def test_errors_that_are_no_answers_pass_through(member, error):
+    """Of code that an argument brings along, also where another export would be tried next."""
+    q, k, v = heads()
+    if member.startswith("__dlpack"):
+        hostile = type("Hostile", (Foreign,), {member: raising(error), "__array_interface__": {}})(q)
+        call = lambda: tegula.attention(hostile, k, v)  # noqa: E731
+    else:
+        hostile = type("Hostile", (), {member: raising(error)})()
+        option = "left" if member == "__index__" else "scale"
+        call = lambda: tegula.attention(q, k, v, **{option: hostile})  # noqa: E731
+    with pytest.raises(error):
+        call()
+
+
+@pytest.mark.parametrize("device", ["cpu", 1, None, (), (1,), ("cpu", 0), (2**70, 0), (1.5, 0), [1, 0, 0]])
+def test_devices_that_are_none(device):
+    q, k, v = heads()
+    hostile = type("Hostile", (Foreign,), {"__dlpack_device__": lambda self: device})(q)
+    refused(lambda: tegula.attention(hostile, k, v), TypeError, "q: __dlpack_device__ gives", repr(device))
+
+
+@pytest.mark.parametrize("interface", [{"typestr": "<f4", "data": ("here", False), "shape": (1,)},
+                                       {"typestr": "<f4", "data": (0, False), "shape": ("a",)}])  # fmt: skip
+def test_descriptions_that_are_none(interface):
+    hostile = type("Hostile", (), {"__array_interface__": interface, "__dlpack__": raising(BufferError)})()
+    hostile.__class__.__dlpack_device__ = lambda self: (1, 0)
+    refused(lambda: tegula.attention(hostile, *heads()[1:]), TypeError, "q: its __array_interface__")
+
+
+def test_arguments_of_the_edge():
+    q, k, v = heads()
+    refused(lambda: tegula.attention(q, k, v, layout="bshd\0x"), ValueError, "layout", "given 'bshd\\0x'")
+    refused(lambda: tegula.topk_blocks(random((1, 1, 2, 3)), 2**63 - 1), ValueError, "'count'", "there are 3, given 92")
+    nobody = q[:, :, :0]
+    for per_kv_head in (True, False):
+        try:
+            assert tegula.block_scores(nobody, k, per_kv_head=per_kv_head).size == 0
+        except ValueError as error:
+            assert "heads" in str(error) and "'out'" not in str(error)
+    refused(lambda: tegula.attention(q, k, v[:, :, :, :16], out=q), ValueError, "'q' and argument 'out' share memory")
+    with pytest.raises(ValueError) as error:
+        tegula.attention(q, k, v, out=q)
+    assert str(error.value).endswith("pass a copy") and "may_alias" not in str(error.value)
+
+
+NAMES_OF_OTHERS = {"is_causal": "causal", "softmax_scale": "scale", "dropout_p": "no dropout", "attn_mask": "mask",
+                   "window_size": "left and right", "enable_gqa": "fewer heads"}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NAMES_OF_OTHERS)
+def test_options_of_other_libraries_get_a_hint(name):
+    q, k, v = heads()
+    for function, arguments in (
+        ("attention", (q, k, v)),
+        ("block_sparse_attn", (q, k, v, 16, 16)),
+        ("nsa_selected_attention", (q, k, v, None)),
+    ):
+        unknown = f"tegula.{function}() got an unexpected keyword argument '{name}'; "
+        refused(lambda: getattr(tegula, function)(*arguments, **{name: 0}), TypeError, unknown, NAMES_OF_OTHERS[name])
+    with pytest.raises(TypeError, match="unexpected keyword argument 'colour'$"):
+        tegula.attention(q, k, v, colour=1)
+
+
+DAEMONS = """
+import threading, time, numpy, tegula
+q = numpy.ones((1, 64, 2, 16), numpy.float32)
+tegula.attention(q, q, q)
+def work():
+    while True:
+        tegula.attention(q, q, q)
+for _ in range(4):
+    threading.Thread(target=work, daemon=True).start()
+time.sleep(0.02)
+"""
+
+
+def test_the_program_ends_amid_calls_of_daemon_threads():
+    import subprocess
+    import sys
+
+    for _ in range(25):
+        ended = subprocess.run([sys.executable, "-c", DAEMONS], capture_output=True, text=True, timeout=60)
+        assert ended.returncode == 0 and ended.stderr == ""
+
+
 def test_other_threads_go_on():
     """A call releases the interpreter lock: another thread counts on while the operator runs."""
     import threading

@@ -135,6 +135,97 @@ def test_transforms_and_tracers():
         torch.testing.assert_close(loss(leaf), loss(q))
 
 
+BLOCKS, OF_TOKENS = choice(3, 3, 2).int(), choice(21, 6, 3).int().transpose(1, 2)
+TRACED = {
+    "attention": lambda q, k, v: q + tegula.torch.attention(q, k, v, causal=True)[0],
+    "block_sparse_attn": lambda q, k, v: q + tegula.torch.block_sparse_attn(q, k, v, 8, 8, BLOCKS)[0],
+    "nsa_selected_attention": lambda q, k, v: q
+    + tegula.torch.nsa_selected_attention(q, k, v, OF_TOKENS, block_size=4)[0],
+    "topk_blocks": lambda q, k, v: tegula.torch.topk_blocks(tegula.torch.block_scores(q, k, 8, 8), 2) + 0 * v.sum(),
+    "gemm": lambda q, k, v: v[0, :, 0] + tegula.torch.gemm(q[0, :, 0], k[0, :16, 0], transpose_b=True),
+}
+
+
+@needs_operators
+@pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning", "ignore::torch.jit.TracerWarning")
+@pytest.mark.parametrize("gradients", [False, True])
+@pytest.mark.parametrize("name", TRACED)
+def test_jit_trace_records_the_operators(name, gradients):
+    """What it does not see would be a constant of its graph: the result of the example."""
+    function, example = TRACED[name], heads()
+    with torch.set_grad_enabled(gradients):
+        traced = torch.jit.trace(function, tuple(x.requires_grad_(gradients) for x in example))
+        assert f"tegula::{name}" in {node.kind() for node in traced.inlined_graph.nodes()}
+        others = [2 * x.detach() - 1 for x in example]
+        torch.testing.assert_close(traced(*others), function(*others))
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning")
+def test_jit_trace_of_functions_without_operators_is_refused():
+    q, k, v = heads()
+    out, lse = tegula.attention(q, k, v)
+    for function in (
+        lambda q: q + tegula.attention(q, k, v)[0],
+        lambda q: tegula.attention_backward(out, q, k, v, out, lse)[0],
+    ):
+        with pytest.raises(NotImplementedError, match="torch.jit.trace does not see this function"):
+            torch.jit.trace(function, (q,))
+
+
+def raw_attention(q, k, v):
+    return torch.ops.tegula.attention(q, k, v, None, None, None, "bshd", None, True, -1, -1, 0.0, 0, 0, True)
+
+
+FORWARD = {
+    "tegula": lambda q, k, v: tegula.attention(q, k, v),
+    "attention": lambda q, k, v: tegula.torch.attention(q, k, v),
+    "block_sparse_attn": lambda q, k, v: tegula.torch.block_sparse_attn(q, k, v, 8, 8, BLOCKS),
+    "nsa_selected_attention": TRACED["nsa_selected_attention"],
+    "block_scores": lambda q, k, v: tegula.torch.block_scores(q, k, 8, 8),
+    "gemm": TRACED["gemm"],
+    "operator": raw_attention,
+}
+
+
+@needs_operators
+@pytest.mark.parametrize("name", FORWARD)
+def test_derivatives_in_forward_mode_are_refused(name):
+    """Not given as zeros: in the order of duals and by torch.func, for tensors with and without a gradient."""
+    q, k, v = heads()
+    match = "derivatives in forward mode .* are not implemented"
+    for gradient in (False, True):
+        if gradient and name in ("tegula", "operator"):
+            continue  # PyTorch's own refusal
+        with torch.autograd.forward_ad.dual_level():
+            dual = torch.autograd.forward_ad.make_dual(q.clone().requires_grad_(gradient), torch.ones_like(q))
+            with pytest.raises(NotImplementedError, match=match):
+                FORWARD[name](dual, k, v)
+            FORWARD[name](q, k, v)  # has no tangent
+    if name != "tegula":
+        with pytest.raises(NotImplementedError, match=match):
+            torch.func.jvp(lambda q: FORWARD[name](q, k, v), (q,), (q,))
+
+
+@needs_operators
+def test_symbolic_traces_get_a_remedy():
+    for name, function in FORWARD.items():
+        if name in ("tegula", "operator"):
+            continue
+        with pytest.raises(TypeError, match="torch.fx.symbolic_trace gives no tensors; trace with torch.export"):
+            torch.fx.symbolic_trace(function)
+
+
+@needs_operators
+def test_profilers_show_the_operators():
+    q, k, v = (x.requires_grad_() for x in heads())
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
+        out, _ = tegula.torch.attention(q, k, v, causal=True)
+        out.sum().backward()
+        torch.func.grad(lambda q: tegula.torch.attention(q, k, v, causal=True)[0].sum())(q)
+    names = {event.key for event in profile.key_averages()}
+    assert {"tegula::attention", "tegula::attention_backward"} <= names
+
+
 def vmapped(functions, q, k, v, indices):
     """Entries of a dimension of vmap: as a part of the batch, or as calls of their own."""
     sinks = torch.linspace(-1, 1, 4)

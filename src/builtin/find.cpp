@@ -9,9 +9,11 @@ namespace tegula::builtin {
 std::string key_of(std::string_view text) { return KeyBuilder().add(text).key(); }
 
 const Compiled* find(std::string_view text, Isa isa) {
-  static const auto by_key = [] {
-    std::map<std::pair<std::string_view, Isa>, const Compiled*> result;
-    for (const Compiled& compiled : table()) result.emplace(std::pair(compiled.key, compiled.isa), &compiled);
+  // Never destroyed: see thread_pool().
+  static const auto& by_key = *[] {
+    auto* result = new std::map<std::pair<std::string_view, Isa>, const Compiled*>;
+    for (const Compiled& compiled : table())
+      result->emplace(std::pair(compiled.key, compiled.isa), &compiled);
     return result;
   }();
   const std::string key = key_of(text);

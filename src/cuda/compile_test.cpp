@@ -69,7 +69,7 @@ TEST(CudaCompile, QuotesTheCompiler) {
   if (!has_nvrtc()) return;
   const TemporaryDirectory directory;
   const KernelCache cache(directory.file("cache"), 1 << 30);
-  EXPECT_ERROR(DeviceError, "does not compile a kernel; its text is kept in ",
+  EXPECT_ERROR(DeviceError, "does not compile a kernel; with TEGULA_DUMP its text is kept",
                compile_code(nvrtc(), "__global__ void f() { wrong; }", {}, 80, cache));
   EXPECT_ERROR(DeviceError, "\"wrong\" is undefined",
                compile_code(nvrtc(), "__global__ void f() { wrong; }", {}, 80, cache));

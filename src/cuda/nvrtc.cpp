@@ -24,14 +24,13 @@ std::string first_lines(const std::string& text, int count) {
   return result;
 }
 
-// Keeps the texts for whoever looks into a failure; the path of the main one.
+// Keeps the texts for whoever looks into a failure; where the main one is.
 std::string keep(const Nvrtc::Source& source) {
   TemporaryDirectory directory;
-  directory.keep();
   for (const Nvrtc::Header& header : source.headers)
     std::ofstream(directory.file(header.name)) << header.text;
   std::ofstream(directory.file("kernel.cu")) << source.text;
-  return directory.file("kernel.cu");
+  return kept_text(directory, "kernel.cu");
 }
 
 std::string size_of_file(const std::string& path) {
@@ -109,8 +108,8 @@ Nvrtc::Output Nvrtc::compile(const Source& source) const {
   Output output{"", program.log()};
   if (compiled) output.cubin = program.cubin();
   if (!output.cubin.empty()) return output;
-  throw DeviceError(fmt::format("NVRTC {} does not compile a kernel; its text is kept in {}{}",
-                                version_text(version_), keep(source), first_lines(output.log, quoted_lines)));
+  throw DeviceError(fmt::format("NVRTC {} does not compile a kernel; {}{}", version_text(version_),
+                                keep(source), first_lines(output.log, quoted_lines)));
 }
 
 std::vector<std::string> nvrtc_paths(int driver_version) {

@@ -381,12 +381,9 @@ TEST_P(ProducerReads, WhatHasArrived) {
 TEST_P(ProducerReads, NothingBeforeItIsThere) {
   const Case& c = GetParam();
   const passes::CudaTarget target{};
-  const ir::Kernel lowered = passes::for_cuda(*program_of(c.reads, c.both).ir(), target);
-  const auto planned = passes::specialize_roles(lowered.grids[0], target);
-  ASSERT_TRUE(planned);
-  const auto program = passes::delay_products(*planned, target);
-  const schedule::Schedule schedule =
-      passes::build_schedule(c.reads.name, passes::order_loads(*planned, program), program, target);
+  const passes::CudaPlan plan = passes::plan_for_cuda(*program_of(c.reads, c.both).ir(), target);
+  ASSERT_TRUE(plan.grids[0].schedule);
+  const schedule::Schedule& schedule = *plan.grids[0].schedule;
   int waits = 0;
   for (const schedule::Mutation& m : schedule::mutations(schedule)) {
     if (m.name.find("producer") != 0 || m.name.find("wait full") == std::string::npos) continue;

@@ -32,7 +32,7 @@ constexpr VariableInfo table[] = {
      "statements after which the interpreter gives a kernel up, against loops that do not end"},
     {Variable::dump, "TEGULA_DUMP", "nothing is written",
      "'stderr', or a directory: the IR after every pass that changed a kernel is written there, and its "
-     "notes"},
+     "notes; the texts that a compiler refuses are kept as well"},
     {Variable::cuda, "TEGULA_CUDA", "the system's libraries and /usr/local/cuda*",
      "directory of a CUDA toolkit, or of its libraries; 'none' does without CUDA"},
     {Variable::cuda_checks, "TEGULA_CUDA_CHECKS", "0",

@@ -12,6 +12,7 @@
 #include <cstring>
 #include <filesystem>
 
+#include "runtime/environment.hpp"
 #include "tegula/error.hpp"
 
 namespace tegula {
@@ -118,6 +119,12 @@ TemporaryDirectory::~TemporaryDirectory() {
   if (keep_) return;
   std::error_code ignored;
   std::filesystem::remove_all(path_, ignored);
+}
+
+std::string kept_text(TemporaryDirectory& directory, std::string_view name) {
+  if (!environment(Variable::dump)) return "with TEGULA_DUMP its text is kept";
+  directory.keep();
+  return "its text is kept in " + directory.file(name);
 }
 
 std::string unique_suffix() {

@@ -65,6 +65,9 @@ class TemporaryDirectory {
   bool keep_ = false;
 };
 
+// Keeps the directory where TEGULA_DUMP is set, and says of the file in it where it is, or how to get it.
+std::string kept_text(TemporaryDirectory& directory, std::string_view name);
+
 // A name that no other thread or process uses at this time.
 std::string unique_suffix();
 // Flushes a file or directory to the disk; false with errno if that failed.

@@ -4,6 +4,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
 #include <fstream>
 
 #include "runtime/environment.hpp"
@@ -28,7 +31,9 @@ std::string first_lines(const std::string& path, int count) {
 void write_text(const std::string& path, const std::string& text) {
   std::ofstream out(path, std::ios::binary);
   out << text;
-  if (!out.flush()) throw DeviceError(fmt::format("{} cannot be written", path));
+  if (!out.flush())
+    throw DeviceError(
+        fmt::format("{} cannot be written: {}; name another place in TMPDIR", path, std::strerror(errno)));
 }
 
 // The first line that the compiler says of itself; empty if it does not work.
@@ -60,6 +65,18 @@ std::string key_of(const HostCompiler::Source& source) {
   key.add("headers");
   for (const HostCompiler::Source::Header& header : source.headers) key.add(header.name).add(header.text);
   return key.add("text").add(source.text).key();
+}
+
+// What a compiler cannot help.
+void refuse_full_disk(const std::string& directory) {
+  constexpr std::uint64_t least = 1 << 16;
+  std::error_code error;
+  const auto space = std::filesystem::space(directory, error);
+  if (!error && space.available < least)
+    throw DeviceError(
+        fmt::format("no space is left for compilers in {}; make room, or name another place in "
+                    "TMPDIR",
+                    directory));
 }
 
 std::string how_it_failed(const ProcessResult& result, std::chrono::milliseconds timeout) {
@@ -117,9 +134,9 @@ void HostCompiler::compile(const Source& source, const std::string& output) cons
   const std::string messages = directory.file("messages.txt");
   const ProcessResult result = run_process(command(path_, source, directory, output), messages, timeout_);
   if (result.succeeded() && std::ifstream(output).good()) return;
-  directory.keep();
-  throw DeviceError(fmt::format("the compiler {} {} on a kernel; its text is kept in {}{}", path_,
-                                how_it_failed(result, timeout_), directory.file("kernel.cpp"),
+  refuse_full_disk(directory.path());
+  throw DeviceError(fmt::format("the compiler {} {} on a kernel; {}{}", path_,
+                                how_it_failed(result, timeout_), kept_text(directory, "kernel.cpp"),
                                 first_lines(messages, quoted_lines)));
 }
 
@@ -134,7 +151,8 @@ SharedObject HostCompiler::load(const Source& source, const KernelCache& cache) 
 }
 
 const HostCompiler* host_compiler() {
-  static const std::optional<HostCompiler> compiler = HostCompiler::find();
+  // Never destroyed: see thread_pool().
+  static const auto& compiler = *new std::optional<HostCompiler>(HostCompiler::find());
   return compiler ? &*compiler : nullptr;
 }
 

@@ -42,8 +42,7 @@ class HostCompiler {
     std::vector<Header> headers;
   };
 
-  // Compiles, or loads from the cache. A failure is a DeviceError with the compiler's first lines and the
-  // path where the text was kept.
+  // Compiles, or loads from the cache. A failure is a DeviceError with the compiler's first lines.
   SharedObject load(const Source& source, const KernelCache& cache) const;
   // Compiles to a file, without a cache.
   void compile(const Source& source, const std::string& output) const;

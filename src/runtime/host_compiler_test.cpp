@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
@@ -54,6 +55,16 @@ TEST_F(Compiler, CompilesOnceAndLoads) {
   EXPECT_ERROR(DeviceError, "no function 'subtract'", compiler.load(adder(5), cache_).symbol("subtract"));
 }
 
+TEST_F(Compiler, DoesWithoutACacheThatCannotBeWritten) {
+  std::filesystem::remove_all(cache_.directory());
+  testing::internal::CaptureStderr();
+  for (int summand : {5, 6})
+    EXPECT_EQ(host_compiler()->load(adder(summand), cache_).function<int(int)>("add")(2), 2 + summand);
+  const std::string said = testing::internal::GetCapturedStderr();
+  EXPECT_EQ(said.find("tegula: kernel cache " + cache_.directory() + ": cannot be written: "), 0u) << said;
+  EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 1) << said;
+}
+
 TEST_F(Compiler, AcceptsTheFlagsOfEveryIsa) {
   for (const Isa isa : all_isas) {
     HostCompiler::Source source{"extern \"C\" int one() { return 1; }\n", {}, {}};
@@ -62,7 +73,22 @@ TEST_F(Compiler, AcceptsTheFlagsOfEveryIsa) {
   }
 }
 
+// What the temporary directory holds besides the cache.
+std::size_t files_in(const std::string& directory) {
+  std::size_t count = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(directory))
+    count += entry.path().filename() != "cache";
+  return count;
+}
+
+TEST_F(Compiler, FailuresLeaveNothingBehind) {
+  EXPECT_ERROR(DeviceError, "with TEGULA_DUMP its text is kept",
+               host_compiler()->load({"int f() { return undeclared_name; }\n", {}, {}}, cache_));
+  EXPECT_EQ(files_in(directory_.path()), 0u);
+}
+
 TEST_F(Compiler, ReportsErrorsAndKeepsTheText) {
+  const ScopedVariable dump(Variable::dump, "stderr");
   const HostCompiler::Source wrong{"int f() { return undeclared_name; }\n", {}, {}};
   try {
     host_compiler()->load(wrong, cache_);

@@ -7,7 +7,9 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -88,7 +90,8 @@ void append_footer(const std::string& path) {
   const Footer footer{footer_magic, size, hash.value_or(decltype(footer.hash){})};
   out.write(reinterpret_cast<const char*>(&footer), sizeof footer);
   if (!hash || !out.flush())
-    throw DeviceError(fmt::format("{} cannot be written: {}", path, std::strerror(errno)));
+    throw DeviceError(
+        fmt::format("{} cannot be written: {}; name another place in TMPDIR", path, std::strerror(errno)));
 }
 
 // Whether the name is that of an entry; nothing else in the directory is ever touched.
@@ -170,21 +173,36 @@ struct RemoveAtEnd {
   ~RemoveAtEnd() { unlink(path.c_str()); }
 };
 
-void build_entry(const std::string& path, const std::string& directory, std::string_view suffix,
-                 const KernelCache::PathFunction& build) {
+// Copies what was built into the cache; false, with the reason in errno, where the cache takes no file.
+bool store(const std::string& built, const std::string& path, const std::string& directory,
+           std::string_view suffix) {
   const std::string temporary =
       fmt::format("{}/{}{}{}", directory, temporary_prefix, unique_suffix(), suffix);
   const RemoveAtEnd cleanup{temporary};
-  build(temporary);
-  append_footer(temporary);
-  if (!flush_to_disk(temporary)) {
-    throw DeviceError(fmt::format("{} cannot be flushed to the disk: {}", temporary, std::strerror(errno)));
+  std::error_code error;
+  fs::copy_file(built, temporary, error);
+  if (error) {
+    // The standard library says of a full disk only that the copy failed.
+    std::error_code unknown;
+    const bool full = fs::space(directory, unknown).available < fs::file_size(built, unknown);
+    errno = full && !unknown ? ENOSPC : error.value();
+    return false;
   }
-  if (is_intact(path)) return;  // another process was faster
-  if (rename(temporary.c_str(), path.c_str()) != 0) {
-    throw DeviceError(fmt::format("{} cannot be written: {}", path, std::strerror(errno)));
-  }
+  if (!flush_to_disk(temporary)) return false;
+  if (is_intact(path)) return true;  // another process was faster
+  if (rename(temporary.c_str(), path.c_str()) != 0) return false;
   flush_to_disk(directory);
+  return true;
+}
+
+void say_that_nothing_is_kept(const std::string& directory, int reason) {
+  static std::atomic<bool> said{false};
+  if (said.exchange(true)) return;
+  fmt::print(
+      stderr,
+      "tegula: kernel cache {}: cannot be written: {}; kernels are compiled anew in every process; make "
+      "room, or choose another directory with TEGULA_CACHE_DIR\n",
+      directory, std::strerror(reason));
 }
 
 void check_private(const std::string& directory) {
@@ -266,7 +284,15 @@ void KernelCache::load_or_build(const std::string& key, std::string_view suffix,
     if (found) {
       mark_used(path);
     } else {
-      build_entry(path, directory_, suffix, build);
+      // Elsewhere, so that a cache that takes nothing is no error of a compiler.
+      const TemporaryDirectory own;
+      const std::string built = own.file("kernel") + std::string(suffix);
+      build(built);
+      append_footer(built);
+      if (!store(built, path, directory_, suffix)) {
+        say_that_nothing_is_kept(directory_, errno);
+        return use(built);
+      }
       remove_least_recently_used(directory_, limit_bytes_, path);
     }
     const HeldFile held(path);
@@ -317,7 +343,8 @@ void KernelCache::clear() const {
 }
 
 const KernelCache& kernel_cache() {
-  static const KernelCache cache = open_cache();
+  // Never destroyed: see thread_pool().
+  static const KernelCache& cache = *new KernelCache(open_cache());
   return cache;
 }
 

@@ -30,7 +30,8 @@ class KernelCache {
   KernelCache(std::string directory, std::uint64_t limit_bytes);
 
   // Calls `use(path)` with the file of the key. If there is none, `build(path)` first writes it to a
-  // temporary path; of several processes that do so at once one wins and all use its file.
+  // temporary path; of several processes that do so at once one wins and all use its file. Where the
+  // directory cannot be written the temporary file is used, and the process says so once.
   using PathFunction = std::function<void(const std::string& path)>;
   void load_or_build(const std::string& key, std::string_view suffix, const PathFunction& build,
                      const PathFunction& use) const;

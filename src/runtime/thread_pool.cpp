@@ -256,7 +256,7 @@ void* ThreadPool::scratch(std::size_t bytes) {
 void ThreadPool::release_scratch() { arena.release(); }
 
 ThreadPool& thread_pool() {
-  static ThreadPool pool;
+  static ThreadPool& pool = *new ThreadPool;
   return pool;
 }
 

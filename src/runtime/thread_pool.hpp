@@ -43,7 +43,8 @@ class ThreadPool {
   std::unique_ptr<State> state_;
 };
 
-// The pool of the process, started on first use.
+// The pool of the process, started on first use. Like all that calls share it is never destroyed, since the
+// process may end while another thread is in a call.
 ThreadPool& thread_pool();
 
 }  // namespace tegula

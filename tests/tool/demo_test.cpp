@@ -101,6 +101,7 @@ TEST_F(Demo, RefusesWrongCalls) {
       {"--input " + photograph(7, 64, 3, "low.png"), "both sides need 8"},
       {"--out " + file("occupied"), "occupied: cannot be made"},
       {"--sigma 0", "--sigma"},
+      {"--sigma nan", "--sigma"},
       {"--topk -1", "--topk"},
       {"--size -1", "--size"},
       {"--target moon", "moon"},

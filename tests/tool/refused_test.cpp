@@ -4,6 +4,7 @@
 
 #include <cstring>
 
+#include "runtime/scoped_variable.hpp"
 #include "tests/tool/tool.hpp"
 
 namespace tegula {
@@ -174,6 +175,14 @@ TEST_F(Refused, WithoutACompiler) {
                             "TEGULA_CXX=/nowhere/c++ TEGULA_CACHE_DIR='" + file("cache") + "'");
   EXPECT_EQ(outcome.status, 2) << outcome.err;
   EXPECT_TRUE(has(outcome.err, "TEGULA_CXX")) << outcome.err;
+}
+
+TEST_F(Refused, RemediesAreOptionsOfTheTool) {
+  const ScopedVariable cuda(Variable::cuda, "none");
+  const Outcome outcome = tool("run gemm --case square --target cuda");
+  EXPECT_EQ(outcome.status, 1);
+  EXPECT_TRUE(has(outcome.err, "--target cpu")) << outcome.err;
+  EXPECT_FALSE(has(outcome.err, "Target::")) << outcome.err;
 }
 
 }  // namespace

@@ -8,7 +8,6 @@ from typing import Any, Callable, Optional, Tuple
 
 import torch
 from torch import Tensor
-
 from torch.autograd import forward_ad, profiler
 
 from .._tegula import any_requires_grad, refuse_tangents
@@ -165,7 +164,7 @@ class Operator:
             if getattr(x, "is_nested", False):
                 raise TypeError(
                     f"tegula.torch.{self.name}: nested tensors are not taken; give packed sequences, values() with "
-                    "offsets() as cu_seqlens"
+                    "offsets().int() as cu_seqlens"
                 )
             if x is not None and not isinstance(x, Tensor):
                 raise TypeError(

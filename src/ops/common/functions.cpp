@@ -15,8 +15,9 @@ Target target_for(Target target, const Device& device) {
 DType multiplied_type(DType type, bool on_gpu) { return on_gpu && type.bits() == 16 ? type : f32; }
 
 Function compiled(const std::string& name, Target target, const std::function<lang::Kernel()>& build) {
-  static std::mutex mutex;
-  static std::map<std::pair<std::string, Target::Kind>, Function> functions;
+  // Never destroyed: see thread_pool().
+  static auto& mutex = *new std::mutex;
+  static auto& functions = *new std::map<std::pair<std::string, Target::Kind>, Function>;
   const auto key = std::make_pair(name, target.kind());
   {
     std::lock_guard lock(mutex);
