@@ -51,7 +51,7 @@ def drop_in(q, k, v, blocks, narrow, wide):
     indices = wide.transpose(1, 2)
     q, k, v = (x.transpose(1, 2) for x in (q, k, v))
     (out, near), (lse, near_lse) = tegula.torch.native_sparse_attend(
-        q, k, v, 64, indices, indices > 0, return_lse=True, return_sliding_window_out=True
+        q, k, v, 64, indices, indices > 0, return_lse=True, return_sliding_window_out=True, distinct_earlier_blocks=True
     )
     return out, lse, near, near_lse
 

@@ -14,6 +14,7 @@ from torch_references import (  # noqa: E402
     heads,
     nsa_mask,
     plain_attention,
+    plain_selected,
 )
 
 
@@ -212,28 +213,59 @@ def test_gradients_of_packed_sequences():
     check_gradients(function, lambda q, k, v: plain_attention(q, k, v, mask), heads())
 
 
-def test_native_sparse_attend():
-    indices = choice(21, 6, 3)
-    counts = torch.rand(indices.shape, generator=torch.Generator().manual_seed(4)) < 0.7
-    mask = nsa_mask(torch.where(counts, indices, -1), 21, 4)
-    inputs = [x.transpose(1, 2) for x in heads()]
+def selections():
+    """Of 21 tokens: any of 6 blocks, the last of which has one key, and few, which are named several times."""
+    generator = torch.Generator().manual_seed(4)
+    few = torch.randint(0, 2, (1, 2, 21, 3), generator=generator)
+    return {
+        "any": choice(21, 6, 3),
+        "repeated": few,
+        "of every head": few.repeat(1, 2, 1, 1).flip(1),
+        "none": few[..., :0],
+    }
 
-    def function(q, k, v):
+
+@pytest.mark.parametrize("own", [True, False])
+@pytest.mark.parametrize("name", selections())
+def test_native_sparse_attend(name, own):
+    """With the semantics of its model: what is named twice counts twice, and is seen whole."""
+    indices = selections()[name]
+    counts = torch.rand(indices.shape, generator=torch.Generator().manual_seed(4)) < 0.7
+    inputs = [*(x.transpose(1, 2) for x in heads()), torch.ones(indices.shape)]
+
+    def function(q, k, v, sel_scale):
         (out, window_out), (lse, window_lse) = tegula.torch.native_sparse_attend(
-            q, k, v, 4, indices, counts, return_lse=True, return_sliding_window_out=True
+            q, k, v, 4, indices, counts, sel_scale, own, return_lse=True, return_sliding_window_out=True
         )
         return out, lse, window_out, window_lse
 
-    def plain(q, k, v):
-        q, k, v = (x.transpose(1, 2) for x in (q, k, v))
-        out, lse = plain_attention(q, k, v, mask)
-        window_out, window_lse = plain_attention(q, k, v, causal_mask(21, 21, left=4))
-        return out.transpose(1, 2), lse, window_out.transpose(1, 2), window_lse
+    def plain(q, k, v, sel_scale):
+        out, lse = plain_selected(q, k, v, 4, indices, counts, sel_scale, own)
+        window_out, window_lse = plain_attention(
+            *(x.transpose(1, 2) for x in (q, k, v)), causal_mask(21, 21, left=4)
+        )
+        return out, lse, window_out.transpose(1, 2), window_lse
 
     check_gradients(function, plain, inputs)
     with torch.no_grad():
-        out = tegula.torch.native_sparse_attend(*inputs, 4, indices, counts)
+        out = tegula.torch.native_sparse_attend(*inputs[:3], 4, indices, counts, include_block_causal=own)
     torch.testing.assert_close(out, function(*inputs)[0], atol=1e-5, rtol=1e-5)
+
+
+def test_native_sparse_attend_of_distinct_earlier_blocks():
+    """In one pass, if the selection promises to be as the model's."""
+    indices = torch.arange(21)[:, None] // 4 - torch.arange(1, 4)
+    indices = indices.expand(1, 2, 21, 3)
+
+    def function(q, k, v):
+        return tegula.torch.native_sparse_attend(
+            q, k, v, 4, indices, indices >= 0, return_lse=True, distinct_earlier_blocks=True
+        )
+
+    def plain(q, k, v):
+        return plain_selected(q, k, v, 4, indices.clamp(min=0), indices >= 0)
+
+    check_gradients(function, plain, [x.transpose(1, 2) for x in heads()])
 
 
 def test_gradients_of_gradients_are_refused():
@@ -263,6 +295,10 @@ def test_what_cannot_be_read_is_refused():
     indices = torch.zeros(1, 2, 21, 3, dtype=torch.int32)
     with pytest.raises(ValueError, match=r"fmask: expected bool \[1, 2, 21, 3\]"):
         tegula.torch.native_sparse_attend(*(x.transpose(1, 2) for x in (q, k, v)), 4, indices, indices[..., :2] > 0)
+    with pytest.raises(ValueError, match=r"sel_scale: expected \[1, 2, 21, 3\]"):
+        tegula.torch.native_sparse_attend(
+            *(x.transpose(1, 2) for x in (q, k, v)), 4, indices, indices > 0, torch.ones(1, 2, 21, 1)
+        )
 
 
 def test_arrays_of_other_libraries_are_refused():

@@ -88,6 +88,32 @@ def heads(queries=21, keys=21, dtype=torch.float32):
     return [torch.randn(shape, generator=generator).to(dtype) for shape in shapes]
 
 
+def plain_selected(q, k, v, block_size, indices, counts, sel_scale=None, own=True):
+    """[batch, heads, tokens, d]: the own block up to the query, and beside it every named block whole, as often as named.
+
+    Keys behind the last one do not exist, also in its block.
+    """
+    group, tokens = q.shape[1] // k.shape[1], k.shape[2]
+    k, v = (x.repeat_interleave(group, 1) for x in (k, v))
+    indices, counts = (x.repeat_interleave(q.shape[1] // x.shape[1], 1) for x in (indices.long(), counts))
+    scores = q @ k.transpose(2, 3) * q.shape[-1] ** -0.5
+    rows = torch.arange(tokens)
+    own_mask = (rows[:, None] >= rows) & (rows[:, None] // block_size == rows // block_size)
+    padding = -tokens % block_size
+    blocks = torch.nn.functional.pad(scores, (0, padding)).unflatten(-1, (-1, block_size))
+    at = indices[..., None].expand(*indices.shape, block_size)
+    named = blocks.gather(3, at)
+    if sel_scale is not None:
+        named = named * sel_scale.repeat_interleave(q.shape[1] // sel_scale.shape[1], 1)[..., None]
+    exists = counts[..., None] & (at * block_size + torch.arange(block_size) < tokens)
+    named = named.masked_fill(~exists, -torch.inf).flatten(-2)
+    all_scores = torch.cat([scores.masked_fill(~(own_mask & own), -torch.inf), named], -1)
+    lse = torch.logsumexp(all_scores, -1)
+    weights = torch.exp(all_scores - lse[..., None].masked_fill(lse[..., None] == -torch.inf, 0))
+    of_blocks = torch.zeros_like(blocks).scatter_add(3, at, weights[..., tokens:].unflatten(-1, (-1, block_size)))
+    return (weights[..., :tokens] + of_blocks.flatten(-2)[..., :tokens]) @ v, lse
+
+
 def check_gradients(function, plain, inputs, tolerance=5e-5):
     """Results and gradients of `function` against those of `plain` in float64."""
     ours = [x.clone().requires_grad_() for x in inputs]

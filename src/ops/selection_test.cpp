@@ -36,6 +36,22 @@ TEST(BlockScores, AgreesWithTheFormula) {
           }
 }
 
+// Means do not depend on how many rows a block has: f32 holds a sum of equal numbers to 24 bits.
+TEST(BlockScores, MeansOfLargeBlocksAreAsExactAsOfSmallOnes) {
+  std::vector<Target> targets = test_targets();
+  if (targets.size() > 1) targets.push_back(Target::emulated_sm90());
+  for (Target target : targets)
+    for (const int size : {1, 64, 65, 4096, 1 << 18}) {
+      if (!(target == Target::cpu()) && size > 4096) continue;
+      const Tensor one = Tensor::full({1, 1, 1, 8}, f32, 0.1);
+      const TensorRef rows = one.ref().expand({1, size, 1, 8});
+      const Tensor scores =
+          block_scores(rows, rows, {.q_block = size, .k_block = size, .scale = 1, .target = target});
+      const double exact = 8. * 0.1f * 0.1f;
+      EXPECT_NEAR(scores.get({0, 0, 0, 0}) / exact, 1, 1e-6) << target.name() << " " << size;
+    }
+}
+
 // Scores with many ties, both zeros, infinities and NaN.
 Tensor awkward_scores(const Shape& shape, std::uint64_t seed) {
   Tensor scores = Tensor::random_integers(shape, i32, seed, -3, 4).to(f32);

@@ -21,11 +21,12 @@ struct AttentionOptions {
   std::optional<float> scale = {};  // of the scores; 1/√d unless given. Positive and finite
   // Query i stands at position i + (keys − queries): the last query at the last key. It sees the keys from
   // `left` before its position to `right` after it, −1 for all of them; causal is right = 0, whatever `right`
-  // says. Scores times `scale` are f32: beyond ±2^30 their differences are lost, and weights with them.
+  // says. Scores times `scale` are f32: beyond ±2^27 the largest of a row has all the weight.
   bool causal = false;
   std::int64_t left = -1, right = -1;
   float softcap = 0;  // scores become c · tanh(score / c); 0 for none
-  // [heads of q]: a logit of each head that counts in the sum but has no value.
+  // [heads of q]: a logit of each head that counts in the sum but has no value. With ∞ the output is 0 and the
+  // lse ∞.
   std::optional<TensorRef> sinks = {};
   // Sequences packed one after another: q, k, v are [tokens, heads, d], and sequence b has the tokens
   // cu_seqlens[b] … cu_seqlens[b + 1] − 1 (i32 [sequences + 1]).

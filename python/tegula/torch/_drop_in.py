@@ -24,8 +24,13 @@ def native_sparse_attend(
     include_block_causal: bool = True,
     return_lse: bool = False,
     return_sliding_window_out: bool = False,
+    *,
+    distinct_earlier_blocks: bool = False,
 ) -> Union[Tensor, Pair, Tuple[Pair, Pair]]:
     """The fine selection of native sparse attention, in the form of the package native-sparse-attention-pytorch.
+
+    A query sees the keys of its own block up to itself, and beside them every chosen block whole: also one that
+    stands behind the query, and once more for every time that it is named, its own block too.
 
     Args:
         fq: [batch, heads, tokens, d]; float32, float16 or bfloat16.
@@ -35,9 +40,13 @@ def native_sparse_attend(
         fmask: bool, as the indices: which entries count.
         sel_scale: float, as the indices: factors of the scores of the chosen blocks that are 1 (straight through);
             its gradient tells the selector which blocks mattered.
-        include_block_causal: a query also sees its own block, and no key after itself.
+        include_block_causal: a query also sees its own block, and no key after itself there. Without it, only the
+            chosen blocks.
         return_lse: also give the natural logarithms of the sums of exp(score), float32 [batch, heads, tokens].
         return_sliding_window_out: also give attention over the keys from ``block_size`` before a query to itself.
+        distinct_earlier_blocks: a promise that the entries of a query that count differ from each other and name
+            blocks before its own, as those do that the package's models select: one pass instead of two, whose
+            results are merged. Of entries that break it, equal ones count once, and later keys do not.
 
     Returns:
         out; ``(out, window_out)`` with the window; ``(out, lse)`` or ``((out, window_out), (lse, window_lse))``
@@ -51,12 +60,37 @@ def native_sparse_attend(
             f"fmask: expected bool {list(selected_block_indices.shape)}, as selected_block_indices, "
             f"given {fmask.dtype} {list(fmask.shape)}"
         )
+    if sel_scale is not None and sel_scale.shape != selected_block_indices.shape:
+        raise ValueError(
+            f"sel_scale: expected {list(selected_block_indices.shape)}, as selected_block_indices, "
+            f"given {list(sel_scale.shape)}"
+        )
     choice = torch.where(fmask, as_block_numbers(selected_block_indices), -1)
+    at_once = include_block_causal and distinct_earlier_blocks
     results = nsa_selected_attention(
-        fq, fk, fv, choice, sel_scale=sel_scale, block_size=block_size, layout="bhsd", causal=include_block_causal,
-        diagonal=include_block_causal, window=block_size + 1 if return_sliding_window_out else 0,
+        fq, fk, fv, choice, sel_scale=sel_scale, block_size=block_size, layout="bhsd", causal=at_once,
+        diagonal=at_once, repeats=not distinct_earlier_blocks,
+        window=block_size + 1 if return_sliding_window_out else 0,
     )  # fmt: skip
+    out, lse = results[:2]
+    if include_block_causal and not at_once:
+        own = nsa_selected_attention(
+            fq, fk, fv, choice[..., :0], block_size=block_size, layout="bhsd", causal=True, diagonal=True
+        )
+        out, lse = _merged((out, lse), own)
     if not return_sliding_window_out:
-        return (results[0], results[1]) if return_lse else results[0]
-    outs, lses = (results[0], results[2]), (results[1], results[3])
+        return (out, lse) if return_lse else out
+    outs, lses = (out, results[2]), (lse, results[3])
     return (outs, lses) if return_lse else outs
+
+
+def _merged(one: Pair, other: Pair) -> Pair:
+    """Attention over the keys of both; a row without keys has the output 0 and the lse -inf."""
+    top = torch.maximum(one[1], other[1]).detach()
+    top = torch.where(top == -torch.inf, 0, top)
+    weights = [torch.exp(lse - top) for _, lse in (one, other)]
+    total = weights[0] + weights[1]
+    # No division by 0, whose gradient would not be finite.
+    safe = torch.where(total > 0, total, 1)
+    sums = sum(out.float() * (weight / safe).unsqueeze(-1) for (out, _), weight in zip((one, other), weights))
+    return sums.to(one[0].dtype), torch.where(total > 0, top + torch.log(safe), -torch.inf)

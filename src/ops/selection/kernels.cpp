@@ -7,8 +7,9 @@ namespace tegula::ops {
 using namespace lang;
 
 std::string BlockScoresKernel::name() const {
-  return fmt::format("block_scores_{}_d{}_b{}x{}_g{}_t{}x{}{}", type.name(), dim, q_block, k_block, group,
-                     rows, columns, causal ? "_causal" : "");
+  return fmt::format("block_scores_{}_d{}_b{}x{}_g{}_t{}x{}{}{}", type.name(), dim, q_block, k_block, group,
+                     rows, columns, causal ? "_causal" : "",
+                     summed == usual_summed ? "" : fmt::format("_s{}", summed));
 }
 
 std::string TopkKernel::name() const {
@@ -17,22 +18,41 @@ std::string TopkKernel::name() const {
 
 namespace {
 
-constexpr int topk_rows = 8;     // of a tile of scores
-constexpr int pooled_rows = 64;  // rows of a block that are summed at a time
+constexpr int topk_rows = 8;  // of a tile of scores
+
+// A sum of many terms that is as exact as one of few: what rounding takes from it is added to the next term.
+class LongSum {
+ public:
+  explicit LongSum(int extent) : sum_({extent}, f32, 0), lost_({extent}, f32, 0) {}
+
+  void add(const Fragment& terms) {
+    parallel(sum_, [&](Index d) {
+      Expr term = terms(d) - lost_(d), before = sum_(d), after = before + term;
+      lost_(d) = (after - before) - term;
+      sum_(d) = after;
+    });
+  }
+  Fragment& total() { return sum_; }
+
+ private:
+  Fragment sum_, lost_;
+};
 
 // pooled[block] = mean of the rows of `from` [tokens, group, d] in that block, over all members of the group.
-void pool(const Tensor& from, const Tensor& pooled, const Expr& block, int size, int group, int dim) {
-  const int rows = std::min(size, pooled_rows);
+void pool(const Tensor& from, const Tensor& pooled, const Expr& block, int size, int rows_at_once, int group,
+          int dim) {
+  const int rows = std::min(size, rows_at_once);
   Expr begin = block * size, end = min(begin + size, from.extent(0));
   Tensor members = from.slice(range(begin, end));
-  Fragment sum({dim}, f32, 0);
+  LongSum total(dim);
   serial(group, [&](Index g) {
     serial(ceildiv(end - begin, rows), [&](Index step) {
       Fragment part({rows, dim}, f32);
       copy(members.slice(all, g).at(step * rows), part);
-      reduce_sum(part, sum, 0);
+      total.add(reduce_sum(part, 0));
     });
   });
+  Fragment& sum = total.total();
   Expr weight = 1.f / f32((end - begin) * group);
   parallel(sum, [&](Index d) { sum(d) *= weight; });
   copy(sum, pooled.slice(block));
@@ -58,10 +78,10 @@ Kernel block_scores_kernel(const BlockScoresKernel& c) {
     Tensor k_means = workspace("k_means", {batch, kv_heads, k_blocks, c.dim}, f32);
 
     grid(q_blocks, heads, batch, [&](Index x, Index h, Index b) {
-      pool(q.slice(b, all, h), q_means.slice(b, h), x, c.q_block, c.group, c.dim);
+      pool(q.slice(b, all, h), q_means.slice(b, h), x, c.q_block, c.summed, c.group, c.dim);
     });
     grid(k_blocks, kv_heads, batch, [&](Index x, Index h, Index b) {
-      pool(k.slice(b, all, range(h, h + 1)), k_means.slice(b, h), x, c.k_block, 1, c.dim);
+      pool(k.slice(b, all, range(h, h + 1)), k_means.slice(b, h), x, c.k_block, c.summed, 1, c.dim);
     });
     Expr all_heads = heads * batch;
     grid(ceildiv(k_blocks, c.columns), ceildiv(q_blocks, c.rows), all_heads, [&](Index x, Index y, Index z) {

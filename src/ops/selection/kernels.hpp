@@ -6,6 +6,8 @@
 
 namespace tegula::ops {
 
+inline constexpr int usual_summed = 64;
+
 struct BlockScoresKernel {
   DType type = f32;
   int dim = 64;
@@ -13,6 +15,7 @@ struct BlockScoresKernel {
   int group = 1;  // query heads whose mean makes a row: all of a group, or 1
   bool causal = false;
   int rows = 64, columns = 64;  // of a tile of scores
+  int summed = usual_summed;    // rows of a block that are loaded and summed at a time
 
   std::string name() const;
 };

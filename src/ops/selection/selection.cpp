@@ -12,6 +12,9 @@ namespace {
 constexpr std::int64_t largest = std::int64_t{1} << 29;
 // Entries of a row that may be behind all blocks: lists of calls of many lengths have one width.
 constexpr std::int64_t most_padded = 4096;
+// A CPU adds the rows of a step one by one, threads of a GPU only a few of them: of so many, equal ones are
+// exact to 24 bits.
+constexpr int summed_on_cpu = 16;
 
 std::int64_t blocks_of(std::int64_t extent, int block) { return (extent + block - 1) / block; }
 
@@ -49,7 +52,10 @@ BlockScoresCall prepare_block_scores(const TensorRef& q, const TensorRef& k,
   kernel.causal = options.causal;
   auto tile = [](std::int64_t blocks) { return blocks <= 16 ? 16 : blocks <= 64 ? 64 : 128; };
   kernel.rows = tile(call.out_shape[2]), kernel.columns = tile(call.out_shape[3]);
-  if (runs_on_gpu(options.target, q.device)) fit_shared_memory(kernel);
+  if (runs_on_gpu(options.target, q.device))
+    fit_shared_memory(kernel);
+  else
+    kernel.summed = summed_on_cpu;
   return call;
 }
 
