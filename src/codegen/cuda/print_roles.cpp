@@ -104,6 +104,7 @@ std::string CudaGridPrinter::consumers(const Grid& grid, const passes::ConsumerP
   team_.threads = threads;
   layouts_ = passes::infer_layouts(program.body, threads, target_);
   find_packed(program.body);
+  find_unrounded(program.body);
   alternating_ = program.alternating;
   in_loops_ = program.in_loops;
   is_consumer_ = true;
