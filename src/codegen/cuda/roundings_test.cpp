@@ -18,7 +18,7 @@ struct Row {
 // Elements through a fragment of their own type, and of another one.
 template <const DType& type, const DType& held>
 void through_fragment(Program& p) {
-  const auto x = p.in(Data::random_normal({n, n}, type, 1)), y = p.out({n, n}, type), sums = p.out({n}, f32);
+  const auto x = p.in(Data::random_normal({n, n}, type, 1)), y = p.out({n, n}, type), sums = p.out({n}, compute_type(held));
   grid(1, {.threads = 128}, [&](Index) {
     Fragment own({n, n}, held);
     lang::copy(x.at(0), own);
