@@ -1,6 +1,7 @@
 // show: what an operator runs, as a program, between the passes, and as C++ and CUDA.
 #include <fmt/format.h>
 
+#include "assembler_text.hpp"
 #include "call.hpp"
 #include "commands.hpp"
 #include "cuda_texts.hpp"
@@ -51,7 +52,7 @@ void show_kernel(const lang::Kernel& kernel, const ShowRequest& request) {
   if (request.draws) draw_kernel(kernel, request);
   if (request.layout && !request.draws) fmt::print("{}\n", layout_text(kernel, gpu));
   if (request.schedule && !request.draws) fmt::print("{}\n", schedule_text(kernel, gpu));
-  if (request.resources) fmt::print("{}\n", resources_text(kernel, gpu));
+  if (request.resources) fmt::print("{}{}\n", resources_text(kernel, gpu), assembler_text(kernel, gpu));
 }
 
 void show(ShowRequest request) {
@@ -91,7 +92,8 @@ void add_show(CLI::App& app) {
   command->add_flag("--schedule", request->schedule,
                     "What the roles of a block do on a GPU, with all synchronisation");
   command->add_flag("--resources", request->resources,
-                    "Threads, shared memory and registers of a block on a GPU");
+                    "Threads, shared memory and registers of a block on a GPU; where NVRTC is found, those of the "
+                    "machine code, spills and what the assembler remarks on");
   auto* svg =
       command->add_option("--svg", request->svg,
                           "Draw --layout and --schedule into files of this folder instead: a picture a grid");

@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "codegen/cpu.hpp"
+#include "device/embedded.hpp"
 #include "runtime/environment.hpp"
 #include "tegula/error.hpp"
 
@@ -68,6 +69,16 @@ std::vector<std::string> lines_of(const std::string& text) {
 }
 
 }  // namespace
+
+const std::vector<Nvrtc::Header>& device_headers() {
+  static const std::vector<Nvrtc::Header> headers = [] {
+    std::vector<Nvrtc::Header> result;
+    for (const embedded::File& file : embedded::cuda_headers())
+      result.push_back({std::string(file.name), std::string(file.text)});
+    return result;
+  }();
+  return headers;
+}
 
 std::string architecture_name(int architecture) {
   return fmt::format("sm_{}{}", architecture, architecture == 90 ? "a" : "");

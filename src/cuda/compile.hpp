@@ -19,6 +19,9 @@ MachineCode compile_code(const Nvrtc& nvrtc, const std::string& text,
                          const std::vector<Nvrtc::Header>& headers, int architecture,
                          const KernelCache& cache);
 
+// Those that the printed text includes.
+const std::vector<Nvrtc::Header>& device_headers();
+
 // "sm_90a"
 std::string architecture_name(int architecture);
 

@@ -7,30 +7,19 @@
 #include <mutex>
 
 #include "codegen/cuda_program.hpp"
+#include "cuda/assembler_notes.hpp"
 #include "cuda/compile.hpp"
 #include "cuda/memory.hpp"
 #include "cuda/module.hpp"
 #include "cuda/streams.hpp"
 #include "cuda/tensor_maps.hpp"
 #include "cuda/workspaces.hpp"
-#include "device/embedded.hpp"
 #include "tegula/error.hpp"
 
 namespace tegula::cuda {
 namespace {
 
 constexpr int hopper = 90, common_instructions = 80;
-
-const std::vector<Nvrtc::Header>& device_headers() {
-  static const std::vector<Nvrtc::Header> headers = [] {
-    std::vector<Nvrtc::Header> result;
-    for (const embedded::File& file : embedded::cuda_headers()) {
-      result.push_back({std::string(file.name), std::string(file.text)});
-    }
-    return result;
-  }();
-  return headers;
-}
 
 // A printed program with its code on each GPU that has run it.
 class Variant {
@@ -55,16 +44,23 @@ class Variant {
   const Module& on(const Gpu& gpu) const {
     const std::lock_guard lock(mutex_);
     std::unique_ptr<const Module>& module = modules_[&gpu];
-    if (!module) module = std::make_unique<const Module>(gpu, program_, name_, code_for(gpu.architecture()));
+    if (!module) module = std::make_unique<const Module>(gpu, program_, name_, code_for(gpu.architecture()).cubin);
     return *module;
+  }
+  // Of the assembler, on its code for that GPU.
+  std::vector<std::string> notes(const ir::Kernel& kernel, const Gpu& gpu) const {
+    const std::lock_guard lock(mutex_);
+    std::vector<std::string> all = passes::format(program_.notes);
+    for (std::string& own : assembler_notes(code_for(gpu.architecture()).log, kernel, program_))
+      all.push_back(std::move(own));
+    return all;
   }
 
  private:
-  const std::string& code_for(int architecture) const {
-    std::string& code = codes_[architecture];
-    if (code.empty()) {
-      code = compile_code(nvrtc(), program_.text, device_headers(), architecture, kernel_cache()).cubin;
-    }
+  const MachineCode& code_for(int architecture) const {
+    MachineCode& code = codes_[architecture];
+    if (code.cubin.empty())
+      code = compile_code(nvrtc(), program_.text, device_headers(), architecture, kernel_cache());
     return code;
   }
 
@@ -73,7 +69,7 @@ class Variant {
   mutable std::vector<TensorMapCache> maps_;
   mutable std::mutex mutex_;
   mutable std::map<const Gpu*, std::unique_ptr<const Module>> modules_;
-  mutable std::map<int, std::string> codes_;
+  mutable std::map<int, MachineCode> codes_;
 };
 
 // How many tiles each grid has.
@@ -129,7 +125,7 @@ class CudaExecutor : public Executable {
     call.launch();
   }
 
-  std::vector<std::string> notes() const override { return passes::format(first_.program().notes); }
+  std::vector<std::string> notes() const override { return first_.notes(signature_->kernel(), Gpu::get(0)); }
 
  private:
   // One call on its way.

@@ -114,6 +114,32 @@ TEST(Modules, AreUnloadedByTheDriverThatLoadedThem) {
   EXPECT_EQ(std::count(calls.begin(), calls.end(), "unload module"), 1);
 }
 
+// More values than a thread has registers, all of them used twice.
+TEST(AssemblersRemarks, AreNotesOfTheFunction) {
+  if (!cuda::find_nvrtc()) GTEST_SKIP() << "NVRTC was not found on this machine";
+  const FakeDriver fake;
+  const cuda::ScopedDriver scope(fake.driver());
+  EXPECT_TRUE(compile(scale(), Target::cuda()).notes().empty());
+  const lang::Kernel wide = lang::kernel("wide", [] {
+    constexpr int threads = 1024, columns = 96 * threads;
+    lang::Tensor X = lang::input("X", {1, columns}, f32), Y = lang::output("Y", {1, columns}, f32);
+    lang::grid(1, {.threads = threads}, [&](lang::Index) {
+      lang::Fragment x = lang::load(X.at(0, 0), {1, columns});
+      const lang::Fragment most = lang::reduce_max(x);
+      lang::parallel(x, [&](lang::Index i, lang::Index j) { x(i, j) -= most(i); });
+      lang::copy(x, Y.at(0, 0));
+    });
+  });
+  for (int i = 0; i < 2; ++i) {  // the second time from the cache
+    const std::vector<std::string> notes = compile(wide, Target::cuda()).notes();
+    EXPECT_TRUE(std::any_of(notes.begin(), notes.end(),
+                            [](const std::string& n) {
+                              return n.rfind("executor_test.cpp:", 0) == 0 && n.find(": spills: ") != n.npos;
+                            }))
+        << ::testing::PrintToString(notes);
+  }
+}
+
 TEST_F(CudaCalls, WithoutBlocksLaunchNothing) {
   (*function_)(on_device(0), 2.0, on_device(0));
   EXPECT_TRUE(launches().empty());

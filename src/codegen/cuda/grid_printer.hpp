@@ -77,7 +77,10 @@ class CudaGridPrinter {
   std::string offset_in(const SharedTile& tile, const ir::Buffer& buffer, const Texts& at) const;
   std::string register_text(const ir::Access& access) const;
   std::string load_text(const ir::Access& access);
-  void store(const ir::Access& access, const std::string& value);
+  // `text` is the value's.
+  void store(const ir::Access& access, const ir::Expr& value, const std::string& text);
+  // Whether the type holds the value without rounding it.
+  bool is_exact(const ir::Expr& value, DType type) const;
   void touch(const ir::View& view, MemoryUse use, bool by_one);
 
   // ---- statements (print_stmt.cpp)
@@ -166,6 +169,8 @@ class CudaGridPrinter {
   std::optional<Conversion> conversion(const ir::Stmt& s) const;
   bool reads_words(const ir::Stmt& s, const ir::Buffer& fragment) const;
   void find_packed(const ir::Body& body);
+  bool rounds_again(const ir::For& loop, const ir::Buffer& fragment) const;
+  void find_unrounded(const ir::Body& body);
   void pack(const Conversion& n, const Loc& at);
 
   // ---- rows of tensors to shared tiles (print_rows.cpp)
@@ -376,6 +381,8 @@ class CudaGridPrinter {
   };
   std::optional<Partial> partial_;
   std::unordered_map<const ir::Buffer*, int> alternating_;  // tiles in two halves, and the rings that count
+  std::unordered_map<const ir::Variable*, DType> stored_types_;  // of the elements that variables were loaded from
+  std::unordered_set<const ir::Buffer*> unrounded_;  // fragments whose readers round
   bool in_branch_ = false;  // the innermost loop or branch is a branch, all of whose products are awaited
   std::unordered_set<int> in_loops_;                 // rings: see ConsumerProgram
   std::unordered_set<const ir::Buffer*> lane_sums_;  // whose lanes hold parts for now

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "codegen/cuda/grid_printer.hpp"
+#include "ir/representable.hpp"
 #include "ir/visit.hpp"
 
 namespace tegula::codegen {
@@ -163,12 +164,21 @@ std::string CudaGridPrinter::load_text(const Access& access) {
   return fmt::format("({} ? tg::load({}) : {}(0))", at.guard, at.pointer, scalar_type(buffer->type));
 }
 
-void CudaGridPrinter::store(const Access& access, const std::string& text) {
+bool CudaGridPrinter::is_exact(const Expr& value, DType type) const {
+  return is_representable(value, type, [&](const VariablePtr& v) -> std::optional<DType> {
+    const auto found = stored_types_.find(v.get());
+    if (found == stored_types_.end()) return std::nullopt;
+    return found->second;
+  });
+}
+
+void CudaGridPrinter::store(const Access& access, const Expr& value, const std::string& text) {
   const BufferPtr& buffer = access.view.buffer;
   const std::string type = element_type(buffer->type);
   if (buffer->space == Space::fragment && !shared_.contains(buffer.get())) {
-    const std::string converted =
-        buffer->type.bits() < 32 ? fmt::format("tg::rounded<{}>({})", type, text) : text;
+    const bool rounds =
+        buffer->type.bits() < 32 && !unrounded_.contains(buffer.get()) && !is_exact(value, buffer->type);
+    const std::string converted = rounds ? fmt::format("tg::rounded<{}>({})", type, text) : text;
     out_.line(fmt::format("{}[{}] = {};", fragments_.at(buffer.get()).name,
                           loop_ ? register_text(access) : "0", converted));
     return;

@@ -184,7 +184,7 @@ std::string CudaGridPrinter::emit_cast(const Expr& e, const std::string& x) {
   if (from == to) return x;
   if (to.is_boolean()) return fmt::format("({} != 0)", x);
   std::string text = compute_type(to) == from ? x : fmt::format("tg::to_{}({})", compute_type(to).name(), x);
-  if (to.bits() >= 32) return text;
+  if (to.bits() >= 32 || is_exact(e->args[0], to)) return text;
   if (from.is_floating() && to.is_integer()) {
     const bool is_unsigned = to.is_unsigned();
     const long high = (1L << (is_unsigned ? to.bits() : to.bits() - 1)) - 1;

@@ -95,6 +95,54 @@ void CudaGridPrinter::find_packed(const Body& body) {
   std::erase_if(packed_, [&](const Buffer* buffer) { return other.contains(buffer); });
 }
 
+// Whether whoever reads the fragment in the loop stores its elements as they are in memory of its type, which rounds.
+bool CudaGridPrinter::rounds_again(const For& loop, const Buffer& fragment) const {
+  std::unordered_set<const Variable*> elements;
+  bool result = true;
+  for_each_stmt(loop.body, [&](const Stmt& s) {
+    const auto* load = as<Load>(s);
+    if (load && load->from.view.buffer.get() == &fragment) {
+      elements.insert(load->variable.get());
+      return;
+    }
+    const auto* store = as<Store>(s);
+    const bool same = store && store->to.view.buffer->type == fragment.type &&
+                      store->value->op == Op::variable && !as<If>(s);
+    if (same && elements.contains(store->value->variable.get())) return;
+    for (const VariablePtr& v : effects(s).used) result &= !elements.contains(v.get());
+  });
+  return result;
+}
+
+// Fragments of small floats whose every reader rounds: a product, which takes pairs, or a store. They hold what was
+// computed, so that it is rounded once, and in pairs.
+void CudaGridPrinter::find_unrounded(const Body& body) {
+  unrounded_.clear();
+  std::unordered_set<const Buffer*> other;  // read as they are held
+  const std::function<void(const Body&)> walk = [&](const Body& statements) {
+    for (const Stmt& s : statements) {
+      if (const auto* declared = as<Declare>(s)) {
+        const Buffer& tile = *declared->tile;
+        if (tile.space == Space::fragment && tile.type.is_floating() && tile.type.bits() < 32) unrounded_.insert(&tile);
+        continue;
+      }
+      const auto* gemm = as<Gemm>(s);
+      const auto* loop = as<For>(s);
+      const bool is_loop = loop && loop->kind == LoopKind::parallel;
+      const Effects e = is_loop ? all_effects(s) : effects(s);
+      for (const Region& r : e.regions) {
+        const Buffer* buffer = r.view->buffer.get();
+        const bool product = gemm && buffer == gemm->a.buffer.get() && buffer != gemm->c.buffer.get() &&
+                             passes::plan_gemm(*gemm, team_.threads, target_).a_in_registers;
+        if (!product && !(is_loop && rounds_again(*loop, *buffer))) other.insert(buffer);
+      }
+      if (!is_loop) for_each_body(s, walk);
+    }
+  };
+  walk(body);
+  std::erase_if(unrounded_, [&](const Buffer* b) { return other.contains(b) || packed_.contains(b); });
+}
+
 void CudaGridPrinter::pack(const Conversion& n, const Loc& at) {
   const FragmentTile &from = fragments_.at(n.from.get()), &to = fragments_.at(n.to.get());
   out_.code();

@@ -106,6 +106,7 @@ std::string CudaGridPrinter::consumers(const Grid& grid) {
   team_.threads = threads;
   layouts_ = plan_.layouts;
   find_packed(program.body);
+  find_unrounded(program.body);
   alternating_ = program.alternating;
   in_loops_ = program.in_loops;
   is_consumer_ = true;

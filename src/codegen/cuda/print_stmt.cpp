@@ -91,6 +91,7 @@ std::string CudaGridPrinter::print() {
   if (plan_.roles) return print_roles(grid);
   note(passes::NoteKind::no_roles, plan_.no_roles, grid.at);
   find_packed(grid.body);
+  find_unrounded(grid.body);
   prologue();
   between_grids();
   decode(grid, "blockIdx.x");
@@ -211,13 +212,15 @@ void CudaGridPrinter::operator()(const Load& n, const Stmt& s) {
     define(n.variable, fmt::format("tg::value({}.get(e))", vectors_->names.at(s.get())), true, s->at);
   else
     define(n.variable, load_text(n.from), true, s->at);
+  if (!unrounded_.contains(n.from.view.buffer.get()))
+    stored_types_.insert_or_assign(n.variable.get(), n.from.view.buffer->type);
   if (!n.variable->type.is_floating()) facts_.add_range(n.variable, values_of(n.from.view.buffer->type));
 }
 
 void CudaGridPrinter::operator()(const Store& n, const Stmt& s) {
   begin(s);
   const std::string text = value(n.value);
-  if (!is_packed(s)) return store(n.to, text);
+  if (!is_packed(s)) return store(n.to, n.value, text);
   const std::string type = element_type(n.to.view.buffer->type);
   out_.line(fmt::format("{}.set(e, tg::make<{}>({}));", vectors_->names.at(s.get()), type, text));
 }

@@ -7,20 +7,12 @@
 #include "codegen/cuda_program.hpp"
 #include "codegen/testing/compare.hpp"
 #include "cuda/compile.hpp"
-#include "device/embedded.hpp"
 #include "tegula/lang.hpp"
 
 namespace tegula::codegen {
 
 // The most shared memory of a block.
 constexpr std::size_t shared_limit(int architecture) { return architecture == 90 ? 227 * 1024 : 163 * 1024; }
-
-inline std::vector<cuda::Nvrtc::Header> device_headers() {
-  std::vector<cuda::Nvrtc::Header> result;
-  for (const auto& file : embedded::cuda_headers())
-    result.push_back({std::string(file.name), std::string(file.text)});
-  return result;
-}
 
 // The same text twice, no warnings, and no remarks on serialised instructions.
 inline std::vector<cuda::Resources> expect_clean_code(const lang::Kernel& kernel, int architecture) {
@@ -35,7 +27,7 @@ inline std::vector<cuda::Resources> expect_clean_code(const lang::Kernel& kernel
     return {};
   }
   const cuda::MachineCode code =
-      cuda::compile_code(*nvrtc, program.text, device_headers(), architecture, kernel_cache());
+      cuda::compile_code(*nvrtc, program.text, cuda::device_headers(), architecture, kernel_cache());
   EXPECT_EQ(cuda::read_remarks(code.log), std::vector<std::string>{}) << kernel.name();
   return cuda::read_resources(code.log);
 }
