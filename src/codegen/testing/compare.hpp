@@ -157,8 +157,8 @@ inline std::vector<Isa> runnable_sets() {
 
 #define TEGULA_ON_EVERY_SET(Suite)                    \
   INSTANTIATE_TEST_SUITE_P(                           \
-      Cpu, Suite, testing::ValuesIn(runnable_sets()), \
-      [](const testing::TestParamInfo<Isa>& info) { return std::string(isa_name(info.param)); })
+      Cpu, Suite, ::testing::ValuesIn(runnable_sets()), \
+      [](const ::testing::TestParamInfo<Isa>& info) { return std::string(isa_name(info.param)); })
 
 // All cases; if that throws, one by one, so that the case at fault is named.
 inline void expect_agreement(std::span<const Case> cases, Target target = Target::cpu()) {
