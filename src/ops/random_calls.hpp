@@ -25,7 +25,7 @@ struct RandomCall {
       for (int d = 0; d < tensor.rank(); ++d) result += (d > 0 ? "x" : "") + std::to_string(tensor.size(d));
       result += ":" + std::string(tensor.dtype().name());
       for (int d = 0; d < tensor.rank(); ++d)
-        if (tensor.size(d) > 1 && tensor.stride(d) == 0) result += ", one of dimension " + std::to_string(d);
+        if (tensor.size(d) > 1 && tensor.strides()[static_cast<std::size_t>(d)] == 0) result += ", one of dimension " + std::to_string(d);
     }
     for (const auto& [name, value] : options) result += " " + name + "=" + value;
     if (size != 1) result += " of size " + std::to_string(size);

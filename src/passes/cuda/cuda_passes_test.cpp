@@ -35,7 +35,7 @@ lang::Kernel attention() {
 // The passes that changed the plan of the kernel.
 std::vector<std::string> effective(const lang::Kernel& kernel, const CudaTarget& target) {
   std::vector<std::string> names;
-  plan_for_cuda(*kernel.ir(), target, [&](const PassRun& own) {
+  plan_for_cuda(*kernel.ir(), target, {}, [&](const PassRun& own) {
     if (own.before != own.after) names.emplace_back(own.pass);
   });
   return names;
