@@ -162,7 +162,8 @@ class EmulatedExecutor : public Executable {
     std::align(line, call.size() * word, parameter, space);
     std::copy(call.begin(), call.end(), static_cast<std::int64_t*>(parameter));
     const auto extents = orders_[grid].extents(binding);
-    const std::int64_t blocks = kernel.is_persistent ? 1 : extents[0] * extents[1] * extents[2];
+    const std::int64_t tiles = extents[0] * extents[1] * extents[2],
+                       blocks = kernel.is_persistent ? std::min<std::int64_t>(tiles, 1) : tiles;
     for (std::int64_t block = 0; block < blocks; ++block) {
       std::memset(printed_.shared, untouched, printed_.shared_bytes);
       *printed_.block = {static_cast<unsigned>(block), 0, 0};
