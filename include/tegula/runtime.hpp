@@ -120,8 +120,8 @@ class Function {
   const std::string& name() const;
   // What `automatic` became.
   Target target() const;
-  // What the compiler found worth saying: what makes the kernel slow on this machine, with the remedy. On GPUs
-  // also what the assembler remarks on: registers that do not suffice, products that it serialises.
+  // What the compiler found worth saying: what makes the kernel slow on this machine, with the remedy. On
+  // GPUs also what the assembler remarks on: registers that do not suffice, products that it serialises.
   const std::vector<std::string>& notes() const;
 
  private:

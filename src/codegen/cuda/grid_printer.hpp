@@ -366,11 +366,12 @@ class CudaGridPrinter {
   };
   std::optional<Partial> partial_;
   std::unordered_map<const ir::Buffer*, int> alternating_;  // tiles in two halves, and the rings that count
-  std::unordered_map<const ir::Variable*, DType> stored_types_;  // of the elements that variables were loaded from
+  std::unordered_map<const ir::Variable*, DType>
+      stored_types_;                                 // of the elements that variables were loaded from
   std::unordered_set<const ir::Buffer*> unrounded_;  // fragments whose readers round
   bool in_branch_ = false;  // the innermost loop or branch is a branch, all of whose products are awaited
-  std::unordered_set<int> in_loops_;                        // rings: see ConsumerProgram
-  std::unordered_set<const ir::Buffer*> lane_sums_;         // whose lanes hold parts for now
+  std::unordered_set<int> in_loops_;                 // rings: see ConsumerProgram
+  std::unordered_set<const ir::Buffer*> lane_sums_;  // whose lanes hold parts for now
   // Of what warps and warp groups choose between: kept, for names are by their addresses.
   std::vector<ir::VariablePtr> own_;
   std::unordered_map<const ir::Variable*, StepRead> step_reads_;

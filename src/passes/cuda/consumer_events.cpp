@@ -260,8 +260,9 @@ void Consumer::await(const Stmt& s, Events& out) {
 }
 
 // Code touches the registers of a sum, if others are in flight, only behind a wait for all that were issued
-// before them. It costs nothing: they are done. But ptxas, where that was known in the step before only, takes
-// the sum for one in flight as well, and inserts waits for all or serialises the products of the function.
+// before them. It costs nothing: they are done. But ptxas, where that was known in the step before only,
+// takes the sum for one in flight as well, and inserts waits for all or serialises the products of the
+// function.
 void Consumer::settle(Events& out) {
   if (flights_.empty() || settled_) return;
   out.push_back({schedule::GemmWait{static_cast<int>(flights_.size())}});
