@@ -13,10 +13,11 @@ namespace tegula::tool {
 std::string assembler_text(const lang::Kernel& kernel, const passes::CudaTarget& target) {
   const cuda::Nvrtc* nvrtc = cuda::find_nvrtc();
   if (!nvrtc)
-    return "NVRTC was not found: registers of machine code, spills and remarks of the assembler are not known\n";
+    return "NVRTC was not found: registers of machine code, spills and remarks of the assembler are not "
+           "known\n";
   const auto program = codegen::print_cuda(Signature(kernel.ir()), target);
-  const cuda::MachineCode code = cuda::compile_code(*nvrtc, program.text, cuda::device_headers(),
-                                                    target.architecture, kernel_cache());
+  const cuda::MachineCode code =
+      cuda::compile_code(*nvrtc, program.text, cuda::device_headers(), target.architecture, kernel_cache());
   std::string text;
   for (auto& own : cuda::read_resources(code.log))
     text += fmt::format("{}: {} registers of a thread in machine code, {} bytes spilled\n", own.function,

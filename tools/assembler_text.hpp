@@ -7,8 +7,8 @@
 
 namespace tegula::tool {
 
-// A line for each function: registers and bytes that are spilled; then remarks in words, each with the line of the grid.
-// Where there is no NVRTC, a line that says so.
+// A line for each function: registers and bytes that are spilled; then remarks in words, each with the line
+// of the grid. Where there is no NVRTC, a line that says so.
 std::string assembler_text(const lang::Kernel& kernel, const passes::CudaTarget& target);
 
 }  // namespace tegula::tool

@@ -91,9 +91,10 @@ void add_show(CLI::App& app) {
                     "Instructions of products, and which threads and registers hold fragments, on a GPU");
   command->add_flag("--schedule", request->schedule,
                     "What the roles of a block do on a GPU, with all synchronisation");
-  command->add_flag("--resources", request->resources,
-                    "Threads, shared memory and registers of a block on a GPU; where NVRTC is found, those of the "
-                    "machine code, spills and what the assembler remarks on");
+  command->add_flag(
+      "--resources", request->resources,
+      "Threads, shared memory and registers of a block on a GPU; where NVRTC is found, those of the "
+      "machine code, spills and what the assembler remarks on");
   auto* svg =
       command->add_option("--svg", request->svg,
                           "Draw --layout and --schedule into files of this folder instead: a picture a grid");

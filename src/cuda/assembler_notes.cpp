@@ -19,14 +19,20 @@ struct Remark {
 
 // The first that fits explains.
 constexpr Remark remarks[] = {
-    {"insufficient register", "serialised products: the products of this grid run one after the other, because their sums and "
-     "operands do not fit the registers of a thread", fewer_registers},
-    {"are serialized", "serialised products: the products of this grid run one after the other, because ptxas takes their registers "
+    {"insufficient register",
+     "serialised products: the products of this grid run one after the other, because their sums and "
+     "operands do not fit the registers of a thread",
+     fewer_registers},
+    {"are serialized",
+     "serialised products: the products of this grid run one after the other, because ptxas takes their "
+     "registers "
      "for used in between",
      "read and write sums before the products of a step, or behind the statement that uses the last of them"},
-    {"warpgroup.wait is injected", "added wait: ptxas lets code wait for all products in flight before it touches a sum",
+    {"warpgroup.wait is injected",
+     "added wait: ptxas lets code wait for all products in flight before it touches a sum",
      "touch that sum before the products of a step"},
-    {"warpgroup.arrive is injected", "added fence: ptxas orders registers before a product once more, which costs a few cycles",
+    {"warpgroup.arrive is injected",
+     "added fence: ptxas orders registers before a product once more, which costs a few cycles",
      "let a product add to a sum in the body that begins the sum, not in a branch of it"},
 };
 
@@ -72,9 +78,9 @@ std::vector<std::string> assembler_notes(const std::string& log, const ir::Kerne
     }
     for (const Resources& r : resources) {
       if (r.function != function || r.spill_store_bytes + r.spill_load_bytes == 0) continue;
-      add(notes, fmt::format("{}: spills: {} bytes of a thread's {} registers are kept in memory and read back; {}",
-                             place, std::max(r.spill_store_bytes, r.spill_load_bytes), r.registers,
-                             fewer_registers));
+      add(notes, fmt::format(
+                     "{}: spills: {} bytes of a thread's {} registers are kept in memory and read back; {}",
+                     place, std::max(r.spill_store_bytes, r.spill_load_bytes), r.registers, fewer_registers));
     }
   }
   return notes;

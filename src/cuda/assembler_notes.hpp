@@ -1,5 +1,5 @@
-// What ptxas says of a kernel, for whoever wrote the program: remarks on products of warp groups and registers
-// that did not suffice, in words.
+// What ptxas says of a kernel, for whoever wrote the program: remarks on products of warp groups and
+// registers that did not suffice, in words.
 #pragma once
 #include <string>
 #include <vector>
@@ -9,8 +9,8 @@
 
 namespace tegula::cuda {
 
-// `gemm.cpp:12: spills: …; …` of the grids whose functions the log of the compilation has remarks on, with the
-// line of the grid, the reason and the remedy; none where there is nothing to say.
+// `gemm.cpp:12: spills: …; …` of the grids whose functions the log of the compilation has remarks on, with
+// the line of the grid, the reason and the remedy; none where there is nothing to say.
 std::vector<std::string> assembler_notes(const std::string& log, const ir::Kernel& kernel,
                                          const codegen::CudaProgram& program);
 

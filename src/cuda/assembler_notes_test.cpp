@@ -65,25 +65,31 @@ TEST_P(AssemblerNotes, SayWhatARemarkMeans) {
 INSTANTIATE_TEST_SUITE_P(
     Lines, AssemblerNotes,
     ::testing::Values(
-        Row{"ptxas info    : (C7518) Potential Performance Loss: wgmma.mma_async instructions are serialized due to program "
+        Row{"ptxas info    : (C7518) Potential Performance Loss: wgmma.mma_async instructions are serialized "
+            "due to program "
             "dependence on compiler-inserted WG.DP in divergent path in the function 'products_0'",
             "serialised products"},
-        Row{"ptxas info    : (C7512) Potential Performance Loss: wgmma.mma_async instructions are serialized due to insufficient "
+        Row{"ptxas info    : (C7512) Potential Performance Loss: wgmma.mma_async instructions are serialized "
+            "due to insufficient "
             "register resources for the wgmma pipeline in the function 'products_0'",
             "do not fit the registers"},
-        Row{"ptxas info    : (C7517) warpgroup.wait is injected in around line 195 by compiler to allow use of registers defined "
+        Row{"ptxas info    : (C7517) warpgroup.wait is injected in around line 195 by compiler to allow use "
+            "of registers defined "
             "by GMMA in function 'products_0'",
             "added wait"},
-        Row{"ptxas info    : (C7519) warpgroup.arrive is injected in around line 7 by compiler to allow use of registers in GMMA "
+        Row{"ptxas info    : (C7519) warpgroup.arrive is injected in around line 7 by compiler to allow use "
+            "of registers in GMMA "
             "in function 'products_0'",
             "added fence"},
         Row{"    16 bytes stack frame, 24 bytes spill stores, 28 bytes spill loads", "spills: 28 bytes"},
         Row{"    0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads", nullptr},
-        Row{"ptxas info    : (C7517) warpgroup.wait is injected in around line 195 in function 'another_0'", nullptr}));
+        Row{"ptxas info    : (C7517) warpgroup.wait is injected in around line 195 in function 'another_0'",
+            nullptr}));
 
 bool contains(const std::string& text, const char* piece) { return text.find(piece) != std::string::npos; }
 
-// The same from the compiler itself, and again from the cache: without the wait that says which product is in flight.
+// The same from the compiler itself, and again from the cache: without the wait that says which product is in
+// flight.
 TEST(AssemblerNotesOfCode, AreKeptWithIt) {
   if (!find_nvrtc()) GTEST_SKIP() << "NVRTC was not found on this machine";
   const TemporaryDirectory directory;

@@ -44,7 +44,8 @@ class Variant {
   const Module& on(const Gpu& gpu) const {
     const std::lock_guard lock(mutex_);
     std::unique_ptr<const Module>& module = modules_[&gpu];
-    if (!module) module = std::make_unique<const Module>(gpu, program_, name_, code_for(gpu.architecture()).cubin);
+    if (!module)
+      module = std::make_unique<const Module>(gpu, program_, name_, code_for(gpu.architecture()).cubin);
     return *module;
   }
   // Of the assembler, on its code for that GPU.

@@ -132,11 +132,9 @@ TEST(AssemblersRemarks, AreNotesOfTheFunction) {
   });
   for (int i = 0; i < 2; ++i) {  // the second time from the cache
     const std::vector<std::string> notes = compile(wide, Target::cuda()).notes();
-    EXPECT_TRUE(std::any_of(notes.begin(), notes.end(),
-                            [](const std::string& n) {
-                              return n.rfind("executor_test.cpp:", 0) == 0 && n.find(": spills: ") != n.npos;
-                            }))
-        << ::testing::PrintToString(notes);
+    EXPECT_TRUE(std::any_of(notes.begin(), notes.end(), [](const std::string& n) {
+      return n.rfind("executor_test.cpp:", 0) == 0 && n.find(": spills: ") != n.npos;
+    })) << ::testing::PrintToString(notes);
   }
 }
 

@@ -7,8 +7,8 @@ namespace tegula::ir {
 
 namespace {
 
-// Numbers of so many binary digits, the last of them at least 2^lowest, below 2^highest; not negative, or of both signs.
-// Integers are numbers whose last digit is at least 1.
+// Numbers of so many binary digits, the last of them at least 2^lowest, below 2^highest; not negative, or of
+// both signs. Integers are numbers whose last digit is at least 1.
 struct Numbers {
   int digits, lowest, highest;
   bool is_signed, has_infinity;
@@ -56,7 +56,8 @@ bool contains(DType type, DType other) {
   if (type == other) return true;
   if (!type.is_floating() && other.is_floating()) return false;
   const Numbers large = numbers_of(type), small = numbers_of(other);
-  // The integer −2^n of n digits, which has one digit more, is a power of two: floats hold it if they go that far.
+  // The integer −2^n of n digits, which has one digit more, is a power of two: floats hold it if they go that
+  // far.
   const int highest = small.highest + (type.is_floating() && other.is_integer() ? 1 : 0);
   return large.digits >= small.digits && large.lowest <= small.lowest && large.highest >= highest &&
          large.is_signed >= small.is_signed && large.has_infinity >= small.has_infinity;

@@ -15,7 +15,8 @@ double value_of(DType type, std::uint64_t bits) {
   if (type.is_floating()) return decode(type, bits);
   if (type.is_boolean()) return static_cast<double>(bits % 2);
   if (type.kind() == Kind::natural) return static_cast<double>(bits);
-  return static_cast<double>(type.bits() == 8 ? static_cast<std::int8_t>(bits) : static_cast<std::int16_t>(bits));
+  return static_cast<double>(type.bits() == 8 ? static_cast<std::int8_t>(bits)
+                                              : static_cast<std::int16_t>(bits));
 }
 
 bool holds(DType type, double value) {
@@ -31,7 +32,8 @@ TEST(Representable, TypesHoldAllValuesOfOthers) {
     if (small.bits() > 16) continue;
     for (const DType type : all_dtypes) {
       bool all = true;
-      for (std::uint64_t bits = 0; bits < std::uint64_t{1} << small.bits(); ++bits) all &= holds(type, value_of(small, bits));
+      for (std::uint64_t bits = 0; bits < std::uint64_t{1} << small.bits(); ++bits)
+        all &= holds(type, value_of(small, bits));
       // Floats without fractions are not looked for.
       const bool expected = all && !(small.is_floating() && !type.is_floating());
       EXPECT_EQ(contains(type, small), expected) << type.name() << " of " << small.name();

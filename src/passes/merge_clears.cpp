@@ -60,7 +60,8 @@ std::optional<Stmt> overwriting(const Stmt& stmt, const Fill& fill) {
   return std::nullopt;
 }
 
-// Makes the first statement, from that one on, that touches the cleared tile overwrite it; whether that worked.
+// Makes the first statement, from that one on, that touches the cleared tile overwrite it; whether that
+// worked.
 bool merge(Body& body, std::size_t from, const Fill& fill) {
   for (std::size_t i = from; i < body.size(); ++i) {
     if (auto merged = overwriting(body[i], fill)) {

@@ -1,5 +1,5 @@
-// Loops and branches that need not be there: what stands in a loop of one step or in the other part of a branch
-// is easier to see beside what surrounds it.
+// Loops and branches that need not be there: what stands in a loop of one step or in the other part of a
+// branch is easier to see beside what surrounds it.
 #pragma once
 #include <functional>
 

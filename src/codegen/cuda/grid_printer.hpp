@@ -381,7 +381,8 @@ class CudaGridPrinter {
   };
   std::optional<Partial> partial_;
   std::unordered_map<const ir::Buffer*, int> alternating_;  // tiles in two halves, and the rings that count
-  std::unordered_map<const ir::Variable*, DType> stored_types_;  // of the elements that variables were loaded from
+  std::unordered_map<const ir::Variable*, DType>
+      stored_types_;                                 // of the elements that variables were loaded from
   std::unordered_set<const ir::Buffer*> unrounded_;  // fragments whose readers round
   bool in_branch_ = false;  // the innermost loop or branch is a branch, all of whose products are awaited
   std::unordered_set<int> in_loops_;                 // rings: see ConsumerProgram

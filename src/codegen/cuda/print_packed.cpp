@@ -95,7 +95,8 @@ void CudaGridPrinter::find_packed(const Body& body) {
   std::erase_if(packed_, [&](const Buffer* buffer) { return other.contains(buffer); });
 }
 
-// Whether whoever reads the fragment in the loop stores its elements as they are in memory of its type, which rounds.
+// Whether whoever reads the fragment in the loop stores its elements as they are in memory of its type, which
+// rounds.
 bool CudaGridPrinter::rounds_again(const For& loop, const Buffer& fragment) const {
   std::unordered_set<const Variable*> elements;
   bool result = true;
@@ -114,8 +115,8 @@ bool CudaGridPrinter::rounds_again(const For& loop, const Buffer& fragment) cons
   return result;
 }
 
-// Fragments of small floats whose every reader rounds: a product, which takes pairs, or a store. They hold what was
-// computed, so that it is rounded once, and in pairs.
+// Fragments of small floats whose every reader rounds: a product, which takes pairs, or a store. They hold
+// what was computed, so that it is rounded once, and in pairs.
 void CudaGridPrinter::find_unrounded(const Body& body) {
   unrounded_.clear();
   std::unordered_set<const Buffer*> other;  // read as they are held
@@ -123,7 +124,8 @@ void CudaGridPrinter::find_unrounded(const Body& body) {
     for (const Stmt& s : statements) {
       if (const auto* declared = as<Declare>(s)) {
         const Buffer& tile = *declared->tile;
-        if (tile.space == Space::fragment && tile.type.is_floating() && tile.type.bits() < 32) unrounded_.insert(&tile);
+        if (tile.space == Space::fragment && tile.type.is_floating() && tile.type.bits() < 32)
+          unrounded_.insert(&tile);
         continue;
       }
       const auto* gemm = as<Gemm>(s);

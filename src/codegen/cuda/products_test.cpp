@@ -1,5 +1,6 @@
 // Code between the issue of products and their wait: sums of the step before that are read or changed there,
-// sums that begin with a constant, loops of one step, branches. ptxas has nothing to remark on, and no spills.
+// sums that begin with a constant, loops of one step, branches. ptxas has nothing to remark on, and no
+// spills.
 #include <gtest/gtest.h>
 
 #include "codegen/cuda/testing.hpp"
@@ -52,7 +53,7 @@ void one_step(Program& p, Loop kind, float first) {
     };
     kind == Loop::serial     ? serial(1, step)
     : kind == Loop::unrolled ? unrolled(1, step)
-                                 : pipelined(1, {.stages = 2}, step);
+                             : pipelined(1, {.stages = 2}, step);
     Shared v({n, n}, bf16);
     lang::copy(k.X.at(n, 0), v);
     lang::gemm(a.to(bf16), v, o);
@@ -204,8 +205,7 @@ const Case cases[] = {
     {"a pipelined loop of one step", [](Program& p) { one_step(p, Loop::pipelined, 0); }},
     {"a serial loop of one step", [](Program& p) { one_step(p, Loop::serial, 0); }},
     {"an unrolled loop of one step", [](Program& p) { one_step(p, Loop::unrolled, 0); }},
-    {"one step whose sums begin with another constant",
-     [](Program& p) { one_step(p, Loop::pipelined, 2); }},
+    {"one step whose sums begin with another constant", [](Program& p) { one_step(p, Loop::pipelined, 2); }},
     {"one step within others", one_step_in_steps},
     {"a state that is read in flight", [](Program& p) { read_in_flight(p, false); }},
     {"a state that is scaled in flight", [](Program& p) { read_in_flight(p, true); }},

@@ -18,7 +18,8 @@ struct Row {
 // Elements through a fragment of their own type, and of another one.
 template <const DType& type, const DType& held>
 void through_fragment(Program& p) {
-  const auto x = p.in(Data::random_normal({n, n}, type, 1)), y = p.out({n, n}, type), sums = p.out({n}, compute_type(held));
+  const auto x = p.in(Data::random_normal({n, n}, type, 1)), y = p.out({n, n}, type),
+             sums = p.out({n}, compute_type(held));
   grid(1, {.threads = 128}, [&](Index) {
     Fragment own({n, n}, held);
     lang::copy(x.at(0), own);
@@ -32,8 +33,9 @@ enum class Reader { product, two_products, product_and_store, product_and_sum, n
 // A fragment of a small type that is computed element by element, and who reads it.
 template <const DType& type, Reader reader>
 void filled(Program& p) {
-  const auto x = p.in(Data::random_integers({n, n}, i8, 1, -3, 4)), z = p.in(Data::random_integers({n, n}, type, 2, -2, 3)),
-             o = p.out({n, n}, f32), y = p.out({n, n}, type), sums = p.out({n}, f32);
+  const auto x = p.in(Data::random_integers({n, n}, i8, 1, -3, 4)),
+             z = p.in(Data::random_integers({n, n}, type, 2, -2, 3)), o = p.out({n, n}, f32),
+             y = p.out({n, n}, type), sums = p.out({n}, f32);
   grid(1, {.threads = 128}, [&](Index) {
     Fragment w({n, n}, type), acc({n, n}, f32, 0);
     Shared b({n, n}, type);
@@ -42,14 +44,16 @@ void filled(Program& p) {
     if (reader != Reader::narrow_sum) lang::gemm(w, b, acc);
     if (reader == Reader::two_products) lang::gemm(w, b.T(), acc);
     if (reader == Reader::product_and_store) lang::copy(w, y.at(0));
-    if (reader == Reader::product_and_sum || reader == Reader::narrow_sum) lang::copy(reduce_max(w), sums.at(0));
+    if (reader == Reader::product_and_sum || reader == Reader::narrow_sum)
+      lang::copy(reduce_max(w), sums.at(0));
     lang::copy(acc, o.at(0));
   });
 }
 
 // What a product reads changes between two of them: the second change starts from what was rounded.
 void changed_again(Program& p) {
-  const auto x = p.in(Data::random_normal({n, n}, f32, 1)), z = p.in(Data::random_integers({n, n}, bf16, 2, -2, 3)), o = p.out({n, n}, f32);
+  const auto x = p.in(Data::random_normal({n, n}, f32, 1)),
+             z = p.in(Data::random_integers({n, n}, bf16, 2, -2, 3)), o = p.out({n, n}, f32);
   grid(1, {.threads = 128}, [&](Index) {
     Fragment w({n, n}, bf16), acc({n, n}, f32, 0);
     Shared b({n, n}, bf16);
@@ -100,7 +104,8 @@ TEST(Roundings, AreDoneOnce) {
       if (row.of_elements > 1) EXPECT_GE(count(text, "tg::rounded<"), row.of_elements) << row.form.name;
     }
   }
-  for (const tegula::Target target : {tegula::Target::cpu(), tegula::Target::emulated(), tegula::Target::emulated_sm90()})
+  for (const tegula::Target target :
+       {tegula::Target::cpu(), tegula::Target::emulated(), tegula::Target::emulated_sm90()})
     expect_agreement(cases, target);
 }
 
