@@ -16,6 +16,7 @@ std::string name_of(const CudaTarget& target) {
                      target.pairs ? "_in_pairs" : "");
 }
 
+// Behind the choice of threads, which holds however the rest of the plan turns out.
 ir::Kernel with_other_bytes(const ir::Kernel& kernel, const OtherBytes& others) {
   ir::Kernel result = kernel;
   for (std::size_t i = 0; i < others.size(); ++i) result.grids[i].hints.other_shared_bytes = others[i];
@@ -30,9 +31,9 @@ std::vector<Pass> cuda_passes(const CudaTarget& target, const OtherBytes& others
       {"simplify", "decided branches, needless guards and unused values cost time in inner loops",
        [](const ir::Kernel& own) { return ir::simplify(own); }},
       {"choose_threads", "instructions are planned for as many warps as a block has",
-       [target](const ir::Kernel& kernel) { return choose_threads(kernel, target); }},
-      {"note_other_bytes", "what comes ahead of its use takes the shared memory that all else leaves",
-       [others](const ir::Kernel& kernel) { return with_other_bytes(kernel, others); }},
+       [target, others](const ir::Kernel& kernel) {
+         return with_other_bytes(choose_threads(kernel, target), others);
+       }},
       {"lower_for_cuda", "what no instruction does is done element by element",
        [target](const ir::Kernel& kernel) { return lower_for_cuda(kernel, target); }},
   };
