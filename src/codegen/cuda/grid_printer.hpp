@@ -38,8 +38,8 @@ class CudaGridPrinter {
   // The text of the function; adds it to the program's kernels.
   std::string print(const ir::Grid& grid);
 
-  // Of what was printed. How much less shared memory the plan would have had to take; throws ProgramError where no
-  // plan takes less.
+  // Of what was printed. How much less shared memory the plan would have had to take; throws ProgramError
+  // where no plan takes less.
   std::int64_t missing_shared_bytes(const ir::Grid& grid) const;
   // Beside slots of rings, buffers of stores, and second halves.
   std::int64_t other_shared_bytes() const { return memory_.peak() - ahead_bytes_; }

@@ -34,9 +34,10 @@ void add_notes(const ir::Grid& grid, const CudaGridPrinter& printed, const passe
   if (const std::string note = passes::note_on_registers(grid, target); !note.empty()) notes.push_back(note);
   const int asked = grid.hints.blocks_per_processor;
   if (asked > 0 && asked != printed.blocks_per_processor())
-    notes.push_back(fmt::format("{}: .blocks_per_processor = {} is not followed, registers and shared memory are "
-                                "divided among {}",
-                                short_location(grid.at), asked, printed.blocks_per_processor()));
+    notes.push_back(
+        fmt::format("{}: .blocks_per_processor = {} is not followed, registers and shared memory are "
+                    "divided among {}",
+                    short_location(grid.at), asked, printed.blocks_per_processor()));
 }
 
 // Nothing where a grid's plan takes more shared memory than there is; then `others` says more.
@@ -66,8 +67,8 @@ std::optional<CudaProgram> print_planned(const Signature& signature, const passe
 
 }  // namespace
 
-// Where a plan by estimates takes too much, the next one knows what else lies in shared memory: no hint and nothing
-// that only comes early decides whether a kernel is accepted.
+// Where a plan by estimates takes too much, the next one knows what else lies in shared memory: no hint and
+// nothing that only comes early decides whether a kernel is accepted.
 CudaProgram print_cuda(const Signature& signature, const passes::CudaTarget& target) {
   passes::OtherBytes others(signature.kernel().grids.size(), -1);
   for (;;) {

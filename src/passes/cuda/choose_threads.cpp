@@ -15,8 +15,8 @@ using namespace ir;
 namespace {
 
 constexpr int warp_group = 128, most_warp_groups = 4;
-// Registers that a thread has beside fragments where there is a choice: scaled sums of fp8, of 160 and 192 registers
-// of 208, spill in two blocks of one warp group and not in one of two.
+// Registers that a thread has beside fragments where there is a choice: scaled sums of fp8, of 160 and 192
+// registers of 208, spill in two blocks of one warp group and not in one of two.
 constexpr int to_choose_with = 48;
 
 struct Sizes {
@@ -58,7 +58,7 @@ struct Outcome {
   int threads = 0;
   RegisterNeeds needs;
   Registers registers;
-  bool crowded = false;  // two blocks of one warp group lack registers, or almost
+  bool crowded = false;                      // two blocks of one warp group lack registers, or almost
   int tensor_cores = 0, from_registers = 0;  // products by wgmma, and those of them whose A is in registers
 };
 
@@ -70,9 +70,9 @@ Outcome outcome_of(const Grid& grid, int threads, const CudaTarget& target) {
   const auto roles = specialize_roles(lowered, target);
   result.needs = register_needs(roles ? roles->consumer : lowered.body, threads, target);
   result.registers = roles ? registers_of(*roles) : registers_of(threads, 1);
-  result.crowded = roles && threads == warp_group &&
-                   (!fit(result.needs, *roles, 2) ||
-                    result.needs.live + to_choose_with > registers_of(*roles, 2).work);
+  result.crowded =
+      roles && threads == warp_group &&
+      (!fit(result.needs, *roles, 2) || result.needs.live + to_choose_with > registers_of(*roles, 2).work);
   for (const ProductNeeds& n : result.needs.products) {
     ++result.tensor_cores;
     result.from_registers += n.from_registers;
@@ -99,9 +99,9 @@ int best_of(const std::vector<Outcome>& all) {
     most.tensor_cores = std::max(most.tensor_cores, n.tensor_cores);
     most.from_registers = std::max(most.from_registers, n.from_registers);
   }
-  return std::min_element(all.begin(), all.end(), [&](const Outcome& a, const Outcome& b) {
-           return rank(a, most) < rank(b, most);
-         })->threads;
+  return std::min_element(all.begin(), all.end(),
+                          [&](const Outcome& a, const Outcome& b) { return rank(a, most) < rank(b, most); })
+      ->threads;
 }
 
 std::vector<Outcome> outcomes(const Grid& grid, int first, const CudaTarget& target) {
@@ -150,13 +150,14 @@ void check_products(const Grid& grid, int threads, const CudaTarget& target) {
   const bool at_launch = product->at_launch > n.registers.launch;
   const int groups = threads / warp_group;
   throw ProgramError(
-      fmt::format("the accumulators of {} x {} take {} registers of a thread of the {}, a thread has {}{}: use "
-                  "smaller tiles{}",
-                  gemm.c.extent(0), gemm.c.extent(1), at_launch ? product->at_launch : product->all,
-                  groups == 1 ? "one warp group" : fmt::format("{} warp groups", groups),
-                  at_launch ? n.registers.launch : n.registers.work,
-                  at_launch && n.registers.launch < n.registers.work ? " when it begins" : "",
-                  remedy(grid, threads, target)),
+      fmt::format(
+          "the accumulators of {} x {} take {} registers of a thread of the {}, a thread has {}{}: use "
+          "smaller tiles{}",
+          gemm.c.extent(0), gemm.c.extent(1), at_launch ? product->at_launch : product->all,
+          groups == 1 ? "one warp group" : fmt::format("{} warp groups", groups),
+          at_launch ? n.registers.launch : n.registers.work,
+          at_launch && n.registers.launch < n.registers.work ? " when it begins" : "",
+          remedy(grid, threads, target)),
       product->gemm->at);
 }
 

@@ -28,8 +28,8 @@ using OtherBytes = std::vector<std::int64_t>;
 
 std::vector<Pass> cuda_passes(const CudaTarget& target, const OtherBytes& others = {});
 
-// The kernel as it is printed, where `others` are those that the printer has found; TEGULA_DUMP writes down what
-// every pass changed.
+// The kernel as it is printed, where `others` are those that the printer has found; TEGULA_DUMP writes down
+// what every pass changed.
 ir::Kernel for_cuda(const ir::Kernel& kernel, const CudaTarget& target, const OtherBytes& others = {});
 
 }  // namespace tegula::passes

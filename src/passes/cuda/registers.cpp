@@ -99,8 +99,7 @@ class Counting {
     const GemmPlan plan = plan_gemm(gemm, threads, target_);
     needs_.by_warps |= plan.instruction == GemmInstruction::mma_sync;
     if (plan.instruction != GemmInstruction::wgmma) return 0;
-    const std::int64_t columns =
-        std::min<std::int64_t>(gemm.c.extent(1) / plan.parts.along_n, widest_wgmma);
+    const std::int64_t columns = std::min<std::int64_t>(gemm.c.extent(1) / plan.parts.along_n, widest_wgmma);
     const int beside = plan.a_in_registers ? beside_sums_and_a : beside_sums;
     needs_.products.push_back({s, static_cast<int>(columns / 2) + beside,
                                gemm.c.extent(0) * gemm.c.extent(1) / threads + beside, plan.a_in_registers});
@@ -171,7 +170,8 @@ std::string note_on_registers(const Grid& grid, const CudaTarget& target) {
   const int threads = grid.hints.threads;
   const auto roles = specialize_roles(grid, target);
   const RegisterNeeds needs = register_needs(roles ? roles->consumer : grid.body, threads, target);
-  const Registers own = roles ? registers_of(*roles) : registers_of(threads, blocks_without_roles(grid, target));
+  const Registers own =
+      roles ? registers_of(*roles) : registers_of(threads, blocks_without_roles(grid, target));
   // What is alive is counted generously: a word only where little is left.
   const int beside = needs.by_warps && needs.products.empty() ? to_load_with : to_work_with / 2;
   const bool good = needs.live + beside <= own.work && needs.widest() + to_work_with / 4 <= own.work &&

@@ -1,9 +1,9 @@
 // What the fragments of a block take of each thread's registers, and what a thread has.
 //
-// ptxas compiles m64nNk16 on f32 sums (and k32 of 8 bits) only where a thread has, at the launch, registers for
-// the instruction's N / 2 sums and for 26 more, 30 where A is in registers: the "register target" of its error
-// C7602, read from NVRTC 13.0 for N = 16 … 256. The registers that warps get later (setmaxnreg) do not count
-// there. They decide what spills; see `to_work_with`.
+// ptxas compiles m64nNk16 on f32 sums (and k32 of 8 bits) only where a thread has, at the launch, registers
+// for the instruction's N / 2 sums and for 26 more, 30 where A is in registers: the "register target" of its
+// error C7602, read from NVRTC 13.0 for N = 16 … 256. The registers that warps get later (setmaxnreg) do not
+// count there. They decide what spills; see `to_work_with`.
 #pragma once
 #include <optional>
 #include <string>
@@ -17,8 +17,8 @@ namespace tegula::passes {
 // A product by wgmma, and what a thread needs for it.
 struct ProductNeeds {
   ir::Stmt gemm;
-  int at_launch = 0;     // registers without which ptxas refuses it
-  std::int64_t all = 0;  // with all its sums: with fewer they do not stay in registers
+  int at_launch = 0;            // registers without which ptxas refuses it
+  std::int64_t all = 0;         // with all its sums: with fewer they do not stay in registers
   bool from_registers = false;  // A is
 };
 
@@ -43,10 +43,10 @@ Registers registers_of(const Roles& roles);
 // With so many blocks of the roles on a processor.
 Registers registers_of(const Roles& roles, int blocks);
 
-// Beside fragments: addresses, counters, descriptors. Of plain products, [64 … 256, 64 … 256] on one to four warp
-// groups, those spill whose sums leave less: with 112, 160, 208, 232 registers 84, 128, 144, 192 of sums are
-// compiled without, 96, 160, 240, 208 are not. Where threads store the sums of one product element by element
-// instead of by the copy engine, 160 of 208 and 168 of 232 spill, 144 and 156 do not.
+// Beside fragments: addresses, counters, descriptors. Of plain products, [64 … 256, 64 … 256] on one to four
+// warp groups, those spill whose sums leave less: with 112, 160, 208, 232 registers 84, 128, 144, 192 of sums
+// are compiled without, 96, 160, 240, 208 are not. Where threads store the sums of one product element by
+// element instead of by the copy engine, 160 of 208 and 168 of 232 spill, 144 and 156 do not.
 inline constexpr int to_work_with = 32, to_store_with = 66;
 // By mma.sync: 72 of 128 and 100 of 168 registers spill, and less than that may.
 inline constexpr int to_load_with = 70;

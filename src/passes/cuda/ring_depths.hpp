@@ -9,14 +9,15 @@ namespace tegula::passes {
 // Of shared memory that one of so many blocks of a processor has.
 std::int64_t shared_bytes_of(int blocks);
 
-// How many blocks without roles the text promises to a processor: what the program asks for, as far as registers
-// last.
+// How many blocks without roles the text promises to a processor: what the program asks for, as far as
+// registers last.
 int blocks_without_roles(const ir::Grid& grid, const CudaTarget& target);
 
 // Decides depths, how many blocks share a processor, the threads of the producer, and what memory is left;
 // and counts the registers of fragments. `asked`: slots of each ring. What a block takes beside rings is
-// estimated from its tiles, until the grid's hints say what the printer has found: the printer's account is the one that
-// holds, and where a plan by the estimate does not fit it, there is a second one. False if nothing fits then.
+// estimated from its tiles, until the grid's hints say what the printer has found: the printer's account is
+// the one that holds, and where a plan by the estimate does not fit it, there is a second one. False if
+// nothing fits then.
 bool choose_depths(Roles& roles, const std::vector<int>& asked, const ir::GridHints& hints,
                    const CudaTarget& target);
 

@@ -57,8 +57,8 @@ std::int64_t slot_alignment(const ir::Buffer& tile);
 std::int64_t slot_bytes(const ir::Buffer& tile);
 
 // Nothing where a block does better, or can only be right, with all threads doing the same: without a product
-// by wgmma in a pipelined loop, where what is to be loaded depends on what is computed, or where shared memory has
-// no room for all tiles that would come ahead.
+// by wgmma in a pipelined loop, where what is to be loaded depends on what is computed, or where shared
+// memory has no room for all tiles that would come ahead.
 std::optional<Roles> specialize_roles(const ir::Grid& grid, const CudaTarget& target);
 
 }  // namespace tegula::passes
