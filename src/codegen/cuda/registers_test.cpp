@@ -1,4 +1,5 @@
-// Tiles against the registers of a thread: what is accepted, with how many threads, and what ptxas makes of it.
+// Tiles against the registers of a thread: what is accepted, with how many threads, and what ptxas makes of
+// it.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -25,7 +26,8 @@ lang::Kernel product_of(const ProductTile& t, int blocks_per_processor = 0) {
   return kernel("product", [&] {
     const int k = 128 / t.type.bytes();
     Dim M("M"), N("N"), K("K");
-    lang::Tensor A = input("A", {M, K}, t.type), B = input("B", {N, K}, t.type), C = output("C", {M, N}, bf16);
+    lang::Tensor A = input("A", {M, K}, t.type), B = input("B", {N, K}, t.type),
+                 C = output("C", {M, N}, bf16);
     grid(ceildiv(N, t.n), ceildiv(M, t.m),
          {.threads = 128 * t.warp_groups, .blocks_per_processor = blocks_per_processor},
          [&](Index x, Index y) {
@@ -50,9 +52,7 @@ CudaProgram printed(const lang::Kernel& kernel) { return print_cuda(Signature(ke
 std::string error_of(const lang::Kernel& kernel) {
   try {
     printed(kernel);
-  } catch (const ProgramError& error) {
-    return error.what();
-  }
+  } catch (const ProgramError& error) { return error.what(); }
   return "";
 }
 
@@ -67,7 +67,8 @@ enum class Fate { clean, refused, spills };
 Fate fate_of(const ProductTile& t, const testing::Nvrtc& nvrtc) {
   const lang::Kernel kernel = product_of(t);
   if (const std::string error = error_of(kernel); !error.empty()) {
-    EXPECT_NE(error.find(fmt::format("the accumulators of {} x {} take", t.m, t.n)), std::string::npos) << error;
+    EXPECT_NE(error.find(fmt::format("the accumulators of {} x {} take", t.m, t.n)), std::string::npos)
+        << error;
     return Fate::refused;
   }
   const CudaProgram program = printed(kernel);
@@ -108,12 +109,18 @@ TEST(Registers, EveryTileIsCleanOrRefusedOrNoted) {
 
 // Where one warp group for 64 rows has too few registers, others help.
 TEST(Registers, ThreadsAreChosenSoThatSumsFit) {
-  for (const auto& [tile, threads] : {std::pair(ProductTile{bf16, 64, 128}, 256), {ProductTile{bf16, 64, 192}, 256},
-                                      {ProductTile{bf16, 64, 224}, 384}, {ProductTile{bf16, 64, 256}, 384},
-                                      {ProductTile{bf16, 128, 256}, 384}, {ProductTile{bf16, 192, 192}, 512},
-                                      {ProductTile{bf16, 192, 256}, 384}, {ProductTile{bf16, 256, 128}, 640},
-                                      {ProductTile{bf16, 256, 160}, 384}, {ProductTile{bf16, 256, 192}, 384},
-                                      {ProductTile{bf16, 64, 512}, 384}, {ProductTile{e4m3, 64, 256}, 384}}) {
+  for (const auto& [tile, threads] : {std::pair(ProductTile{bf16, 64, 128}, 256),
+                                      {ProductTile{bf16, 64, 192}, 256},
+                                      {ProductTile{bf16, 64, 224}, 384},
+                                      {ProductTile{bf16, 64, 256}, 384},
+                                      {ProductTile{bf16, 128, 256}, 384},
+                                      {ProductTile{bf16, 192, 192}, 512},
+                                      {ProductTile{bf16, 192, 256}, 384},
+                                      {ProductTile{bf16, 256, 128}, 640},
+                                      {ProductTile{bf16, 256, 160}, 384},
+                                      {ProductTile{bf16, 256, 192}, 384},
+                                      {ProductTile{bf16, 64, 512}, 384},
+                                      {ProductTile{e4m3, 64, 256}, 384}}) {
     const CudaProgram program = printed(product_of(tile));
     EXPECT_EQ(program.kernels[0].threads, threads) << name_of(tile);
     EXPECT_NE(program.text.find("wgmma_n"), std::string::npos) << name_of(tile);
@@ -147,13 +154,15 @@ struct Refusal {
 
 // On the target that only emulates ptxas's as well, at the line of the product.
 TEST(Registers, WhatCannotFitIsRefusedWithItsNumbers) {
-  for (const Refusal& r : {Refusal{{bf16, 256, 256}, "take 154 registers of a thread of the 4 warp groups, a thread has "
-                                                     "96 when it begins: use smaller tiles"},
-                           {{bf16, 256, 256, 2}, "take 282 registers of a thread of the 2 warp groups, a thread has 240"},
-                           {{bf16, 192, 256, 3}, "smaller tiles or .threads = 256"},
-                           {{bf16, 256, 160, 4}, "smaller tiles or .threads = 256"},
-                           {{bf16, 128, 256, 1}, "the one warp group"},
-                           {{bf16, 128, 512, 4}, "take 154 registers"}}) {
+  for (const Refusal& r :
+       {Refusal{{bf16, 256, 256},
+                "take 154 registers of a thread of the 4 warp groups, a thread has "
+                "96 when it begins: use smaller tiles"},
+        {{bf16, 256, 256, 2}, "take 282 registers of a thread of the 2 warp groups, a thread has 240"},
+        {{bf16, 192, 256, 3}, "smaller tiles or .threads = 256"},
+        {{bf16, 256, 160, 4}, "smaller tiles or .threads = 256"},
+        {{bf16, 128, 256, 1}, "the one warp group"},
+        {{bf16, 128, 512, 4}, "take 154 registers"}}) {
     const std::string error = error_of(product_of(r.tile));
     EXPECT_NE(error.find(r.words), std::string::npos) << name_of(r.tile) << ": " << error;
     EXPECT_NE(error.find("registers_test.cpp:"), std::string::npos) << error;

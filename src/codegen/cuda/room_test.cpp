@@ -56,8 +56,9 @@ lang::Kernel with_conversion(int stages, int queries) {
 lang::Kernel with_own_tiles(int stages, int small) {
   return kernel("with_own_tiles", [&] {
     Dim S("S");
-    lang::Tensor A = input("A", {S, 128}, bf16), B = input("B", {S, 128}, bf16), F = input("F", {784, 64}, bf16),
-                 G = input("G", {small}, f32), O = output("O", {128, 128}, f32);
+    lang::Tensor A = input("A", {S, 128}, bf16), B = input("B", {S, 128}, bf16),
+                 F = input("F", {784, 64}, bf16), G = input("G", {small}, f32),
+                 O = output("O", {128, 128}, f32);
     grid(1, [&](Index) {
       Shared fixed({784, 64}, bf16), g({small}, f32);
       parallel(fixed, [&](Index i, Index j) { fixed(i, j) = F(i, j); });
@@ -81,7 +82,8 @@ lang::Kernel with_own_tiles(int stages, int small) {
 lang::Kernel with_two_loops(int stages) {
   return kernel("with_two_loops", [&] {
     Dim K("K");
-    lang::Tensor A = input("A", {128, K}, bf16), B = input("B", {256, K}, bf16), C = output("C", {128, 256}, f32);
+    lang::Tensor A = input("A", {128, K}, bf16), B = input("B", {256, K}, bf16),
+                 C = output("C", {128, 256}, f32);
     grid(1, [&](Index) {
       Fragment sum({128, 256}, f32, 0);
       for (int loop = 0; loop < 2; ++loop) {
@@ -109,7 +111,8 @@ TEST(Room, HintsDoNotDecideWhetherAKernelIsAccepted) {
     }
   };
   for (int stages = 0; stages <= 6; ++stages) {
-    for (const int words : {256, 512, 768, 1024, 4096, 16384}) accepted(with_list(stages, words), stages, words);
+    for (const int words : {256, 512, 768, 1024, 4096, 16384})
+      accepted(with_list(stages, words), stages, words);
     for (const int queries : {128, 256, 384}) accepted(with_conversion(stages, queries), stages, queries);
     for (const int small : {128, 256, 512, 1024}) accepted(with_own_tiles(stages, small), stages, small);
     accepted(with_two_loops(stages), stages, 192);
@@ -131,8 +134,9 @@ TEST(Room, WhatDoesNotFitIsListed) {
     FAIL() << "524288 bytes were accepted";
   } catch (const ProgramError& error) {
     const std::string text = error.what();
-    for (const char* words : {"take 524800 bytes at once, a block has 232448", "\n  524288 bytes: f32[512, 256], room_test.cpp:",
-                              "\n  512 bytes: f32[16, 8], room_test.cpp:"})
+    for (const char* words :
+         {"take 524800 bytes at once, a block has 232448",
+          "\n  524288 bytes: f32[512, 256], room_test.cpp:", "\n  512 bytes: f32[16, 8], room_test.cpp:"})
       EXPECT_NE(text.find(words), std::string::npos) << text;
   }
 }

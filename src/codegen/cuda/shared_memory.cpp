@@ -27,9 +27,8 @@ std::int64_t SharedMemory::allocate(std::int64_t bytes, std::int64_t alignment, 
 
 std::string SharedMemory::at_peak() const {
   std::vector<Interval> sorted = most_;
-  std::stable_sort(sorted.begin(), sorted.end(), [](const Interval& a, const Interval& b) {
-    return a.end - a.begin > b.end - b.begin;
-  });
+  std::stable_sort(sorted.begin(), sorted.end(),
+                   [](const Interval& a, const Interval& b) { return a.end - a.begin > b.end - b.begin; });
   std::string text;
   for (const Interval& i : sorted) text += fmt::format("\n  {} bytes: {}", i.end - i.begin, i.what);
   return text;

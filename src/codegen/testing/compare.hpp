@@ -155,8 +155,8 @@ inline std::vector<Isa> runnable_sets() {
   return sets;
 }
 
-#define TEGULA_ON_EVERY_SET(Suite)                    \
-  INSTANTIATE_TEST_SUITE_P(                           \
+#define TEGULA_ON_EVERY_SET(Suite)                      \
+  INSTANTIATE_TEST_SUITE_P(                             \
       Cpu, Suite, ::testing::ValuesIn(runnable_sets()), \
       [](const ::testing::TestParamInfo<Isa>& info) { return std::string(isa_name(info.param)); })
 

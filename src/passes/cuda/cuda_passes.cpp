@@ -47,7 +47,12 @@ const CudaPass list[] = {
     {"simplify", "decided branches, needless guards and unused values cost time in inner loops",
      of_kernel([](const ir::Kernel& kernel) { return ir::simplify(kernel); })},
     {"choose_threads", "instructions are planned for as many warps as a block has",
-     [](CudaPlan& plan) { plan.kernel = choose_threads(plan.kernel, plan.target); }},
+     [](CudaPlan& plan) {
+       plan.kernel = choose_threads(plan.kernel, plan.target);
+       // Behind the choice of threads, which holds however the rest of the plan turns out.
+       for (std::size_t i = 0; i < plan.others.size(); ++i)
+         plan.kernel.grids[i].hints.other_shared_bytes = plan.others[i];
+     }},
     {"lower_for_cuda", "what no instruction does is done element by element",
      [](CudaPlan& plan) { plan.kernel = lower_for_cuda(plan.kernel, plan.target); }},
     {"plan_grid_waits", "a grid's blocks take their places while the grid before ends",
@@ -88,10 +93,9 @@ std::span<const CudaPass> cuda_passes() { return list; }
 
 CudaPlan plan_for_cuda(const ir::Kernel& kernel, const CudaTarget& target, const OtherBytes& others,
                        const Observer& observer) {
-  CudaPlan plan{target, kernel, {}, {}};
+  CudaPlan plan{target, kernel, others, {}, {}};
   for (std::size_t i = 0; i < kernel.grids.size(); ++i)
     plan.grids.emplace_back().function = fmt::format("{}_{}", kernel.name, i);
-  for (std::size_t i = 0; i < others.size(); ++i) plan.kernel.grids[i].hints.other_shared_bytes = others[i];
   ir::verify(kernel);
   for (const CudaPass& pass : list) {
     const std::string before = observer ? print(plan) : "";

@@ -17,9 +17,6 @@ struct CudaPass {
 
 std::span<const CudaPass> cuda_passes();
 
-// Of each grid, GridHints::other_shared_bytes, where the printer has found them; else empty.
-using OtherBytes = std::vector<std::int64_t>;
-
 // Runs all passes; the contract of the IR is checked before the first and after each.
 CudaPlan plan_for_cuda(const ir::Kernel& kernel, const CudaTarget& target, const OtherBytes& others,
                        const Observer& observer);

@@ -22,9 +22,13 @@ struct GridPlan {
   std::unordered_set<const ir::ExprNode*> exits_of_all;  // conditions under which no block goes on
 };
 
+// Of each grid, GridHints::other_shared_bytes, where the printer has found them; else empty.
+using OtherBytes = std::vector<std::int64_t>;
+
 struct CudaPlan {
   CudaTarget target;
   ir::Kernel kernel;
+  OtherBytes others;
   std::vector<GridPlan> grids;  // of the kernel's, in their order
   std::vector<GridWait> waits;  // of the grids for each other
 

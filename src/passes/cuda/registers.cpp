@@ -97,6 +97,7 @@ class Counting {
   // The registers that it takes beside the fragments: of one instruction's sums, which are to be promoted.
   std::int64_t product(const Gemm& gemm, const Stmt& s, int threads) {
     const GemmPlan plan = plan_gemm(gemm, threads, target_);
+    needs_.by_warps |= plan.instruction == GemmInstruction::mma_sync;
     if (plan.instruction != GemmInstruction::wgmma) return 0;
     const std::int64_t columns = std::min<std::int64_t>(gemm.c.extent(1) / plan.parts.along_n, widest_wgmma);
     const int beside = plan.a_in_registers ? beside_sums_and_a : beside_sums;
@@ -171,8 +172,8 @@ std::optional<Note> note_on_registers(const Grid& grid, const Roles* roles, cons
   const Registers own =
       roles ? registers_of(*roles) : registers_of(threads, blocks_without_roles(grid, target));
   // What is alive is counted generously: a word only where little is left.
-  const bool good = needs.live + to_work_with / 2 <= own.work &&
-                    needs.widest() + to_work_with / 4 <= own.work &&
+  const int beside = needs.by_warps && needs.products.empty() ? to_load_with : to_work_with / 2;
+  const bool good = needs.live + beside <= own.work && needs.widest() + to_work_with / 4 <= own.work &&
                     (!roles || stores_fit(needs, *roles, own));
   if (good) return std::nullopt;
   return Note{

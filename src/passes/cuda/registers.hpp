@@ -26,6 +26,7 @@ struct ProductNeeds {
 struct RegisterNeeds {
   std::int64_t live = 0;  // of 32 bits, that hold fragments at the place where most do
   std::vector<ProductNeeds> products;
+  bool by_warps = false;  // some products are by mma.sync, whose operands pass through registers
 
   int at_launch() const;
   std::int64_t widest() const;  // product, with all its sums
@@ -48,6 +49,8 @@ Registers registers_of(const Roles& roles, int blocks);
 // are compiled without, 96, 160, 240, 208 are not. Where threads store the sums of one product element by
 // element instead of by the copy engine, 160 of 208 and 168 of 232 spill, 144 and 156 do not.
 inline constexpr int to_work_with = 32, to_store_with = 66;
+// By mma.sync: 72 of 128 and 100 of 168 registers spill, and less than that may.
+inline constexpr int to_load_with = 70;
 
 bool fit(const RegisterNeeds& needs, const Registers& registers);
 // While such roles, with so many blocks on a processor, multiply and store.

@@ -1,0 +1,87 @@
+// Programs that are planned a second time, when the printer has found what else shared memory holds.
+#include <gtest/gtest.h>
+
+#include "codegen/cuda_program.hpp"
+#include "runtime/watchdog.hpp"
+#include "tegula/tegula.hpp"
+
+namespace tegula::emulation {
+namespace {
+
+constexpr std::chrono::seconds most_time{60};
+constexpr int queries = 256, keys = 160, depth = 200;
+
+// q would come a block early, and the loop has three slots, were it not for the sums on their way.
+lang::Kernel sums_of_parts() {
+  using namespace lang;
+  return kernel("sums_of_parts", [] {
+    lang::Tensor q = input("q", {2, queries, 128}, bf16), k = input("k", {keys, 128}, bf16),
+                 out = output("out", {2, queries / 16, keys}, f32);
+    grid(2, {.threads = 256}, [&](Index t) {
+      Shared own({queries, 128}, bf16);
+      copy(q.slice(t).at(0, 0), own);
+      pipelined(ceildiv(keys, 64), {.stages = 3}, [&](Index j) {
+        Shared tile({64, 128}, bf16);
+        copy(k.at(j * 64, 0), tile);
+        Fragment s({queries, 64}, f32, 0);
+        gemm(own, tile.T(), s);
+        copy(reduce_sum(s.reshape({queries / 16, 16, 64}), 1), out.slice(t).at(0, j * 64));
+      });
+    });
+  });
+}
+
+// A slot of each of two loops is more than there is: all threads do the same.
+lang::Kernel two_loops() {
+  using namespace lang;
+  return kernel("two_loops", [] {
+    lang::Tensor a = input("a", {128, depth}, bf16), b = input("b", {256, depth}, bf16),
+                 out = output("out", {128, 256}, f32);
+    grid(1, {.threads = 256}, [&](Index) {
+      Fragment sum({128, 256}, f32, 0);
+      for (int loop = 0; loop < 2; ++loop) {
+        pipelined(ceildiv(depth, 192), {.stages = 2}, [&](Index s) {
+          Shared left({128, 192}, bf16), right({256, 192}, bf16);
+          copy(a.at(0, s * 192), left);
+          copy(b.at(0, s * 192), right);
+          gemm(left, right.T(), sum);
+        });
+      }
+      copy(sum, out.at(0, 0));
+    });
+  });
+}
+
+void expect_as_on_cpu(const lang::Kernel& program, const std::vector<Tensor>& inputs, const Shape& shape) {
+  const auto results = [&](Target target) {
+    const Tensor out = Tensor::full(shape, f32, NAN);
+    std::vector<Argument> values(inputs.begin(), inputs.end());
+    values.emplace_back(out);
+    compile(program, target).call_in_order(values);
+    return out.values<double>();
+  };
+  const auto got = results(Target::emulated_sm90()), wanted = results(Target::cpu());
+  for (std::size_t i = 0; i < got.size(); ++i) ASSERT_NEAR(got[i], wanted[i], 0.01) << "element " << i;
+}
+
+TEST(RoomOnHopper, SlotsGiveWayToConversions) {
+  const Watchdog watchdog("room", most_time);
+  const lang::Kernel program = sums_of_parts();
+  EXPECT_NE(codegen::print_cuda(Signature(program.ir()), {90}).text.find("---- producer"), std::string::npos);
+  expect_as_on_cpu(
+      program,
+      {Tensor::random_normal({2, queries, 128}, bf16, 1), Tensor::random_normal({keys, 128}, bf16, 2)},
+      {2, queries / 16, keys});
+}
+
+TEST(RoomOnHopper, RolesGiveWayToTiles) {
+  const Watchdog watchdog("room", most_time);
+  const lang::Kernel program = two_loops();
+  EXPECT_EQ(codegen::print_cuda(Signature(program.ir()), {90}).text.find("---- producer"), std::string::npos);
+  expect_as_on_cpu(
+      program, {Tensor::random_normal({128, depth}, bf16, 1), Tensor::random_normal({256, depth}, bf16, 2)},
+      {128, 256});
+}
+
+}  // namespace
+}  // namespace tegula::emulation
