@@ -30,6 +30,7 @@ endfunction()
 # compiler does not optimise, nor collect what it could free; so do most random programs. The others, the codegen tests and
 # the built-in kernels are compiled as for users.
 set(quick_compiler ${PROJECT_BINARY_DIR}/quick-c++)
+set(quick_level -O0)
 set(quick_flags)
 if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
   set(quick_flags "--param=ggc-min-heapsize=1048576 --param=ggc-min-expand=300")
@@ -37,19 +38,41 @@ endif()
 configure_file(${CMAKE_CURRENT_LIST_DIR}/quick-c++.in ${quick_compiler} @ONLY
                FILE_PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE GROUP_READ GROUP_EXECUTE WORLD_READ WORLD_EXECUTE)
 
-# tegula_test(NAME source... [QUICK filter]): the tests that the filter of GoogleTest leaves get the quick compiler.
-# They take longest, so they come first: none is left that runs alone at the end.
+# Emulated threads of the operators run for longer: what costs the compiler little is optimised.
+set(quick_emulating_compiler ${PROJECT_BINARY_DIR}/quick-emulating-c++)
+set(quick_level -Og)
+configure_file(${CMAKE_CURRENT_LIST_DIR}/quick-c++.in ${quick_emulating_compiler} @ONLY
+               FILE_PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE GROUP_READ GROUP_EXECUTE WORLD_READ WORLD_EXECUTE)
+
+# Rows of large tables, which run in `count` processes: one starts for longer than most rows run. Two orders of blocks and
+# iterations show what a third one shows in hundreds of rows.
+function(sharded_tests name rows count)
+  set(environment ${ARGN} GTEST_FILTER=${rows} GTEST_TOTAL_SHARDS=${count} TEGULA_INTERPRETER_ORDERS=2)
+  math(EXPR last "${count} - 1")
+  foreach(shard RANGE ${last})
+    add_test(NAME ${name}.rows.${shard} COMMAND ${name} --gtest_brief=1)
+    set_tests_properties(${name}.rows.${shard} PROPERTIES TIMEOUT 300 COST 50
+                         ENVIRONMENT "${environment};GTEST_SHARD_INDEX=${shard}")
+  endforeach()
+endfunction()
+
+# tegula_test(NAME source... [QUICK filter] [COMPILER path] [SHARDED filter count]): the tests that the filters of GoogleTest
+# leave get the quick compiler, or another. They take longest, so they come first: none is left that runs alone at the end.
 function(tegula_test name)
-  cmake_parse_arguments(of "" "QUICK" "" ${ARGN})
+  cmake_parse_arguments(of "" "QUICK;COMPILER" "SHARDED" COMPILER ${quick_compiler} ${ARGN})
   add_executable(${name} ${of_UNPARSED_ARGUMENTS})
   tegula_test_settings(${name})
   set(common NO_PRETTY_VALUES DISCOVERY_TIMEOUT 60 PROPERTIES TIMEOUT 120)
+  set(rows)
+  if(of_SHARDED)
+    list(GET of_SHARDED 0 rows)
+    sharded_tests(${name} ${of_SHARDED} TEGULA_CXX=${of_COMPILER})
+  endif()
   if(of_QUICK)
-    gtest_discover_tests(${name} TEST_FILTER "${of_QUICK}" ${common} COST 10
-                         ENVIRONMENT TEGULA_CXX=${quick_compiler})
-    gtest_discover_tests(${name} TEST_FILTER "-${of_QUICK}" ${common})
-  else()
-    gtest_discover_tests(${name} ${common})
+    gtest_discover_tests(${name} TEST_FILTER "${of_QUICK}-${rows}" ${common} COST 10 ENVIRONMENT TEGULA_CXX=${of_COMPILER})
+  endif()
+  if(NOT of_QUICK STREQUAL "*")
+    gtest_discover_tests(${name} TEST_FILTER "-${of_QUICK}:${rows}" ${common})
   endif()
 endfunction()
 
@@ -74,10 +97,12 @@ set(united_tests codegen image ir runtime schedule)
 set_source_files_properties(${PROJECT_SOURCE_DIR}/src/codegen/cuda/cuda_test.cpp
                             ${PROJECT_SOURCE_DIR}/src/codegen/cuda/notes_test.cpp
                             ${PROJECT_SOURCE_DIR}/src/codegen/cuda/roles_test.cpp
+                            ${PROJECT_SOURCE_DIR}/src/codegen/cuda/roundings_test.cpp
                             PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
 
-set(more_of_ops QUICK "Table/*:Rows/*:Nsa*.*:BlockScores.*:TopkBlocks.*:Gemm.*:Registry.Examples*")
-set(more_of_codegen QUICK "Cuda*:*.*InCudaText")
+set(more_of_ops SHARDED "Table/*:Rows/*" 48 QUICK "Nsa*.*:BlockScores.*:TopkBlocks.*:Gemm.*:Registry.Examples*")
+set(more_of_emulation QUICK "*" COMPILER ${quick_emulating_compiler})
+set(more_of_codegen QUICK "Cuda*:*.*InCudaText:Cpu/*portable:Cpu/*avx2")
 foreach(folder ${test_folders})
   tegula_test(test_${folder} ${tests_of_${folder}} ${more_of_${folder}})
   if(TEGULA_PRECOMPILE AND folder IN_LIST united_tests)

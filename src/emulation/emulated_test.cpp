@@ -1,9 +1,7 @@
 // The printed CUDA text, run thread by thread on the CPU: every operator's examples against their references.
 #include <gtest/gtest.h>
 
-#include <algorithm>
-
-#include "ops/registry.hpp"
+#include "ops/covering.hpp"
 
 namespace tegula::emulation {
 namespace {
@@ -19,38 +17,39 @@ std::vector<CaseName> all_cases() {
   return result;
 }
 
-// The tensor cores of the two targets multiply 16 bits in different ways, and nothing else differs.
-std::vector<Target> targets_for(const ops::Tensors& inputs) {
-  const bool has_16_bits = std::any_of(inputs.begin(), inputs.end(),
-                                       [](const auto& input) { return input.second.dtype().bits() == 16; });
-  if (has_16_bits) return {Target::emulated(), Target::emulated_sm90()};
-  return {Target::emulated()};
+void expect_right(const ops::Operator& op, const ops::Case& example, Target target) {
+  SCOPED_TRACE(example.name);
+  const ops::Options options = ops::Options::parse(op, example.options);
+  const ops::Tensors inputs = example.inputs(7);
+  const ops::Tensors expected = op.reference(inputs, options), outputs = op.run(inputs, options, target);
+  const auto tolerance = op.tolerance(inputs, options);
+  for (const ops::OutputInfo& output : op.outputs) {
+    const auto difference = first_difference(outputs.at(output.name), expected.at(output.name),
+                                             tolerance.absolute, tolerance.relative);
+    EXPECT_FALSE(difference) << output.name << ": " << *difference;
+  }
 }
 
 class EmulatedOperator : public ::testing::TestWithParam<CaseName> {};
 
 TEST_P(EmulatedOperator, AgreesWithItsReference) {
   const ops::Operator& op = ops::find_operator(GetParam().op);
-  for (const ops::Case& example : op.check_cases) {
-    if (example.name != GetParam().example) continue;
-    const ops::Options options = ops::Options::parse(op, example.options);
-    const ops::Tensors inputs = example.inputs(7);
-    const ops::Tensors expected = op.reference(inputs, options);
-    const auto tolerance = op.tolerance(inputs, options);
-    for (const Target& target : targets_for(inputs)) {
-      const ops::Tensors outputs = op.run(inputs, options, target);
-      for (const ops::OutputInfo& output : op.outputs) {
-        const auto difference = first_difference(outputs.at(output.name), expected.at(output.name),
-                                                 tolerance.absolute, tolerance.relative);
-        EXPECT_FALSE(difference) << (target == Target::emulated() ? "" : "sm_90 ") << output.name << ": "
-                                 << *difference;
-      }
-    }
-  }
+  for (const ops::Case& example : op.check_cases)
+    if (example.name == GetParam().example) expect_right(op, example, Target::emulated_sm90());
+}
+
+// The tensor cores of the two targets multiply 16 bits in different ways, and nothing else differs.
+class EmulatedAmpere : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(EmulatedAmpere, AgreesWithItsReference) {
+  const ops::Operator& op = ops::find_operator(GetParam());
+  for (const ops::Case* example : ops::covering_cases(op)) expect_right(op, *example, Target::emulated());
 }
 
 INSTANTIATE_TEST_SUITE_P(Operators, EmulatedOperator, ::testing::ValuesIn(all_cases()),
                          [](const auto& info) { return info.param.op + "_" + info.param.example; });
+INSTANTIATE_TEST_SUITE_P(Operators, EmulatedAmpere, ::testing::ValuesIn(ops::operator_names()),
+                         [](const auto& info) { return info.param; });
 
 }  // namespace
 }  // namespace tegula::emulation

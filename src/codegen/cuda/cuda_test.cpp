@@ -3,80 +3,36 @@
 #include <gtest/gtest.h>
 
 #include <iostream>
-#include <set>
 
 #include "codegen/cuda/steps.hpp"
 #include "codegen/cuda/testing.hpp"
 #include "ops/attention/kernel.hpp"
+#include "ops/covering.hpp"
 #include "ops/gemm/kernel.hpp"
 #include "ops/registry.hpp"
 
 namespace tegula::codegen {
 namespace {
 
-struct CaseName {
-  std::string op, example;
+// By the name of an operator.
+class PrintedCuda : public ::testing::TestWithParam<std::string> {
+ protected:
+  // Compiling is slow.
+  static void expect_clean_examples(Target target, int architecture) {
+    const ops::Operator& op = ops::find_operator(GetParam());
+    for (const ops::Case* example : ops::covering_cases(op)) {
+      SCOPED_TRACE(example->name);
+      const ops::Options options = ops::Options::parse(op, example->options);
+      for (const lang::Kernel& kernel : op.kernels(example->inputs(1), options, target))
+        expect_clean_code(kernel, architecture);
+    }
+  }
 };
 
-std::vector<CaseName> all_cases() {
-  std::vector<CaseName> result;
-  for (const ops::Operator& op : ops::operators())
-    for (const ops::Case& c : op.check_cases) result.push_back({op.name, c.name});
-  return result;
-}
+TEST_P(PrintedCuda, Compiles) { expect_clean_examples(Target::cuda(), 90); }
+TEST_P(PrintedCuda, CompilesForAmpere) { expect_clean_examples(Target::cuda_sm80(), 80); }
 
-class PrintedCuda : public ::testing::TestWithParam<CaseName> {};
-
-TEST_P(PrintedCuda, Compiles) {
-  const ops::Operator& op = ops::find_operator(GetParam().op);
-  for (const ops::Case& c : op.check_cases) {
-    if (c.name != GetParam().example) continue;
-    for (const lang::Kernel& kernel :
-         op.kernels(c.inputs(1), ops::Options::parse(op, c.options), Target::cuda()))
-      expect_clean_code(kernel, 90);
-  }
-}
-
-INSTANTIATE_TEST_SUITE_P(Operators, PrintedCuda, ::testing::ValuesIn(all_cases()),
-                         [](const auto& info) { return info.param.op + "_" + info.param.example; });
-
-// What a call chooses: its options, its inputs and their types. Sizes are no choice.
-std::set<std::string> choices_of(const ops::Operator& op, const ops::Case& c, const ops::Tensors& inputs) {
-  std::set<std::string> result;
-  for (const ops::OptionInfo& info : op.options) {
-    const auto given = c.options.find(info.name);
-    if (given == c.options.end()) continue;
-    const bool is_size = info.type == ops::OptionType::integer || info.type == ops::OptionType::real;
-    result.insert(is_size ? info.name : info.name + "=" + given->second);
-  }
-  for (const auto& [name, tensor] : inputs) result.insert(name + ": " + std::string(tensor.dtype().name()));
-  return result;
-}
-
-class PrintedCudaForAmpere : public ::testing::TestWithParam<std::string> {};
-
-// Every choice once: compiling is slow.
-TEST_P(PrintedCudaForAmpere, Compiles) {
-  const ops::Operator& op = ops::find_operator(GetParam());
-  std::set<std::string> seen;
-  for (const ops::Case& c : op.check_cases) {
-    const ops::Tensors inputs = c.inputs(1);
-    const std::size_t before = seen.size();
-    seen.merge(choices_of(op, c, inputs));
-    if (seen.size() == before) continue;
-    for (const lang::Kernel& kernel :
-         op.kernels(inputs, ops::Options::parse(op, c.options), Target::cuda_sm80()))
-      expect_clean_code(kernel, 80);
-  }
-}
-
-std::vector<std::string> operator_names() {
-  std::vector<std::string> result;
-  for (const ops::Operator& op : ops::operators()) result.push_back(op.name);
-  return result;
-}
-
-INSTANTIATE_TEST_SUITE_P(Operators, PrintedCudaForAmpere, ::testing::ValuesIn(operator_names()),
+INSTANTIATE_TEST_SUITE_P(Operators, PrintedCuda, ::testing::ValuesIn(ops::operator_names()),
                          [](const auto& info) { return info.param; });
 
 // Tiles of the sizes that suit GPUs.

@@ -77,7 +77,7 @@ Fate fate_of(const ProductTile& t, const testing::Nvrtc& nvrtc) {
   int spilled = 0;
   for (const cuda::Resources& r : cuda::read_resources(compiled.log)) spilled += r.spill_store_bytes;
   if (spilled == 0) return Fate::clean;
-  EXPECT_TRUE(has(program.notes, "local memory")) << name_of(t) << " spills " << spilled;
+  EXPECT_TRUE(has(passes::format(program.notes), "local memory")) << name_of(t) << " spills " << spilled;
   return Fate::spills;
 }
 
@@ -176,7 +176,7 @@ TEST(Registers, BlocksOfAProcessorAreFollowedOrNoted) {
     const CudaProgram program = printed(product_of(tile, blocks));
     EXPECT_NE(program.text.find(fmt::format("__launch_bounds__({})", expected)), std::string::npos)
         << name_of(tile) << ", " << blocks << program.text.substr(program.text.find("__launch_bounds__"), 30);
-    EXPECT_EQ(has(program.notes, ".blocks_per_processor"), noted) << name_of(tile) << ", " << blocks;
+    EXPECT_EQ(has(passes::format(program.notes), ".blocks_per_processor"), noted) << name_of(tile) << ", " << blocks;
   };
   const ProductTile one{bf16, 64, 128, 1};
   bounds(one, 0, "256, 2", false);
