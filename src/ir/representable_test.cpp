@@ -11,10 +11,13 @@
 namespace tegula::ir {
 namespace {
 
+// In memory; u8 computes as an integer.
+bool is_natural(DType type) { return type.kind() == Kind::natural || type == u8; }
+
 double value_of(DType type, std::uint64_t bits) {
   if (type.is_floating()) return decode(type, bits);
   if (type.is_boolean()) return static_cast<double>(bits % 2);
-  if (type.kind() == Kind::natural) return static_cast<double>(bits);
+  if (is_natural(type)) return static_cast<double>(bits);
   return static_cast<double>(type.bits() == 8 ? static_cast<std::int8_t>(bits)
                                               : static_cast<std::int16_t>(bits));
 }
@@ -22,7 +25,7 @@ double value_of(DType type, std::uint64_t bits) {
 bool holds(DType type, double value) {
   if (type.is_floating()) return std::isnan(value) || round_to(type, value) == value;
   if (std::isnan(value) || std::isinf(value) || value != std::trunc(value)) return false;
-  const bool natural = type.kind() != Kind::integer;
+  const bool natural = is_natural(type) || type.is_boolean();
   const int digits = type.is_boolean() ? 1 : natural ? type.bits() : type.bits() - 1;
   return value >= (natural ? 0.0 : -std::ldexp(1.0, digits)) && value < std::ldexp(1.0, digits);
 }
