@@ -176,7 +176,8 @@ TEST(Registers, BlocksOfAProcessorAreFollowedOrNoted) {
     const CudaProgram program = printed(product_of(tile, blocks));
     EXPECT_NE(program.text.find(fmt::format("__launch_bounds__({})", expected)), std::string::npos)
         << name_of(tile) << ", " << blocks << program.text.substr(program.text.find("__launch_bounds__"), 30);
-    EXPECT_EQ(has(passes::format(program.notes), ".blocks_per_processor"), noted) << name_of(tile) << ", " << blocks;
+    EXPECT_EQ(has(passes::format(program.notes), ".blocks_per_processor"), noted)
+        << name_of(tile) << ", " << blocks;
   };
   const ProductTile one{bf16, 64, 128, 1};
   bounds(one, 0, "256, 2", false);
