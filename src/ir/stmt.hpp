@@ -135,10 +135,10 @@ struct For {
   Body body;
 };
 
-// With `of_rows`, `condition` says whether any of them holds, and as written there is no `otherwise`. The rows of every
-// fragment that the body writes are as many runs of equal length: those of run i only change if of_rows[i]
-// holds, so that who has those rows alone need not run the body. `together`, if there is one, is a number of
-// warps: see rows_of_warps.hpp.
+// With `of_rows`, `condition` says whether any of them holds, and as written there is no `otherwise`. The
+// rows of every fragment that the body writes are as many runs of equal length: those of run i only change if
+// of_rows[i] holds, so that who has those rows alone need not run the body. `together`, if there is one, is a
+// number of warps: see rows_of_warps.hpp.
 struct If {
   Expr condition;
   Body then, otherwise;

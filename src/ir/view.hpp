@@ -39,7 +39,8 @@ struct View {
   BufferPtr buffer;
   std::vector<Expr> shape;
   std::vector<ViewDim> dims;  // one for each entry of `shape`
-  std::vector<Expr> extents;  // of the axes; for a window (see Copy) those of the tile on the other side count
+  std::vector<Expr>
+      extents;  // of the axes; for a window (see Copy) those of the tile on the other side count
 
   int rank() const { return static_cast<int>(extents.size()); }
   bool is_tile() const { return buffer->is_tile(); }

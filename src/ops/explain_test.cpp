@@ -114,7 +114,13 @@ const std::vector<CallCase> call_cases{
      Target::cuda(),
      "by multiply-add",
      "through shared memory: "},
-    {"gradients", "attention_backward", heads(bf16, 1024, 128, true), {}, Target::cuda(), "roles: ", ""},
+    {"gradients",
+     "attention_backward",
+     heads(bf16, 1024, 128, true),
+     {},
+     Target::cuda(),
+     "roles: ",
+     "through shared memory"},
 };
 
 class ExplainedCall : public ::testing::TestWithParam<CallCase> {};

@@ -60,7 +60,8 @@ void add_selection(Kernels& kernels) {
                                                .k_block = block,
                                                .causal = causal,
                                                .rows = tile,
-                                               .columns = tile}));
+                                               .columns = tile,
+                                               .summed = summed_on_cpu}));
   for (bool kept : {false, true}) kernels.push_back(topk_kernel({.first = kept, .diagonal = kept}));
 }
 
@@ -68,7 +69,8 @@ void add_demonstration(Kernels& kernels) {
   kernels.push_back(attention_kernel({.dim = patch + 1, .dim_v = colours, .queries = 256, .keys = 64}));
   kernels.push_back(block_sparse_kernel({.dim = patch + 1, .dim_v = colours}));
   for (int rows : {16, 128})
-    kernels.push_back(block_scores_kernel({.dim = patch + 2, .rows = rows, .columns = 128}));
+    kernels.push_back(
+        block_scores_kernel({.dim = patch + 2, .rows = rows, .columns = 128, .summed = summed_on_cpu}));
 }
 
 }  // namespace

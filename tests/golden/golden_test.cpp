@@ -35,10 +35,9 @@ constexpr struct {
 constexpr struct {
   const char* ending;
   std::string (*text)(const Kernel& kernel);
-} forms[] = {
-    {"ir", [](const Kernel& kernel) { return kernel.text(); }},
-    {"passes", [](const Kernel& kernel) { return pass_differences(kernel); }},
-    {"cpp.txt", cpp_text}};
+} forms[] = {{"ir", [](const Kernel& kernel) { return kernel.text(); }},
+             {"passes", [](const Kernel& kernel) { return pass_differences(kernel); }},
+             {"cpp.txt", cpp_text}};
 
 struct Golden {
   int kernel, form;

@@ -25,8 +25,8 @@ struct AttentionOptions {
   bool causal = false;
   std::int64_t left = -1, right = -1;
   float softcap = 0;  // scores become c · tanh(score / c); 0 for none
-  // [heads of q]: a logit of each head that counts in the sum but has no value. With ∞ the output is 0 and the
-  // lse ∞.
+  // [heads of q]: a logit of each head that counts in the sum but has no value. With ∞ the output is 0 and
+  // the lse ∞.
   std::optional<TensorRef> sinks = {};
   // Sequences packed one after another: q, k, v are [tokens, heads, d], and sequence b has the tokens
   // cu_seqlens[b] … cu_seqlens[b + 1] − 1 (i32 [sequences + 1]).

@@ -14,8 +14,9 @@ inline constexpr int kernel_rows = 14, kernel_columns = 32;
 inline constexpr int gpu_processors = 132;
 // Rows that a warp group multiplies at a time.
 inline constexpr int warp_group_rows = 64;
-// Features up to which 128 queries, with one step of keys and values, fit shared memory in 16 bits.
-inline constexpr int most_dim_of_128_rows = 448;
+// Features up to which the sums of 128 queries lie in registers of two warp groups, and a step of keys and
+// values of 16 bits beside the queries in shared memory.
+inline constexpr int most_dim_of_128_rows = 256;
 // Of a GPU's shared memory, for the tiles of a step.
 inline constexpr std::int64_t bytes_of_tiles = 192 << 10;
 // Of all shared memory of a block, but what it has for barriers and alignment.

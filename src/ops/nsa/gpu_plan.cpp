@@ -50,9 +50,10 @@ bool joins_groups(const NsaProblem& p, const NsaPlan& plan) {
          p.all_tokens / queries >= fewest_tiles_joined && queries * p.entries <= most_entries_of_tile;
 }
 
-// Queries, and a step of keys and values; in f32 weights as well.
+// Queries, and a step of keys and values; in f32 weights as well. Of 16 bits, sums lie in registers.
 bool fits(const NsaProblem& p, const NsaPlan& plan, DType type) {
   const std::int64_t rows = std::int64_t{plan.queries} * plan.pack;
+  if (type.bits() == 16 && rows > warp_group_rows && p.dim_v > most_dim_of_128_rows) return false;
   const std::int64_t numbers = rows * p.dim + std::int64_t{plan.keys} * (p.dim + p.dim_v);
   return numbers * type.bytes() + rows * plan.keys * (type == f32 ? f32.bytes() : 0) <= bytes_of_block;
 }

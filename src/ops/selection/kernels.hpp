@@ -6,6 +6,9 @@
 
 namespace tegula::ops {
 
+// A CPU adds the rows of a step one by one, threads of a GPU only a few of them: of so many, equal ones are
+// exact to 24 bits.
+inline constexpr int summed_on_cpu = 16;
 inline constexpr int usual_summed = 64;
 
 struct BlockScoresKernel {

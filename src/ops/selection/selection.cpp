@@ -12,9 +12,6 @@ namespace {
 constexpr std::int64_t largest = std::int64_t{1} << 29;
 // Entries of a row that may be behind all blocks: lists of calls of many lengths have one width.
 constexpr std::int64_t most_padded = 4096;
-// A CPU adds the rows of a step one by one, threads of a GPU only a few of them: of so many, equal ones are
-// exact to 24 bits.
-constexpr int summed_on_cpu = 16;
 
 std::int64_t blocks_of(std::int64_t extent, int block) { return (extent + block - 1) / block; }
 
@@ -23,13 +20,13 @@ void check_block(const Arguments& args, const char* name, int size) {
              "change the block size");
 }
 
-}  // namespace
-
 // Of a GPU, whose shared memory holds the means of all blocks of a tile.
 void fit_shared_memory(BlockScoresKernel& kernel) {
   while ((kernel.rows + kernel.columns) * kernel.dim * std::int64_t{f32.bytes()} > bytes_of_tiles)
     (kernel.rows > kernel.columns ? kernel.rows : kernel.columns) /= 2;
 }
+
+}  // namespace
 
 BlockScoresCall prepare_block_scores(const TensorRef& q, const TensorRef& k,
                                      const BlockScoresOptions& options) {
