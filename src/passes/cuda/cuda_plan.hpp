@@ -8,6 +8,7 @@
 #include "passes/cuda/grid_waits.hpp"
 #include "passes/cuda/infer_layouts.hpp"
 #include "passes/cuda/specialize_roles.hpp"
+#include "passes/cuda/store_forms.hpp"
 #include "schedule/schedule.hpp"
 
 namespace tegula::passes {
@@ -16,6 +17,7 @@ struct GridPlan {
   std::string function;                                  // the name of what is printed
   std::optional<Roles> roles;                            // none: all threads of a block do the same
   Reason no_roles;                                       // why there are none
+  std::vector<Roles> ways;                               // of the roles to store, until one is chosen
   ConsumerProgram consumers;                             // with roles
   std::optional<schedule::Schedule> schedule;            // of the roles
   Layouts layouts;                                       // of what computes: the consumers, or all threads
@@ -29,6 +31,7 @@ struct CudaPlan {
   CudaTarget target;
   ir::Kernel kernel;
   OtherBytes others;
+  StoreForms stores;            // until a way is chosen for each grid
   std::vector<GridPlan> grids;  // of the kernel's, in their order
   std::vector<GridWait> waits;  // of the grids for each other
 
