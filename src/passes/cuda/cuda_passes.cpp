@@ -132,6 +132,19 @@ const CudaPass list[] = {
        for (std::size_t i = 0; i < plan.grids.size(); ++i)
          plan.grids[i].layouts = infer_layouts(plan.computing(i), plan.computing_threads(i), plan.target);
      }},
+    {"lane_sums", "lanes keep their parts of a sum until the loop that forms it is over",
+     of_roles([](const CudaPlan&, GridPlan& own) {
+       own.lane_sums = find_lane_sums(own.schedule->roles[0].events, own.layouts);
+     })},
+    {"fragment_forms", "what products read from registers is packed once, where it is made",
+     [](CudaPlan& plan) {
+       for (std::size_t i = 0; i < plan.grids.size(); ++i) {
+         GridPlan& own = plan.grids[i];
+         own.operands = operands_of(plan.kernel.grids[i].body);
+         own.forms = fragment_forms(plan.computing(i),
+                                    {plan.computing_threads(i), own.layouts, own.operands, plan.target});
+       }
+     }},
 };
 
 }  // namespace

@@ -33,10 +33,15 @@ std::string roles_text(const Roles& roles) {
 }
 
 // By the fragments' names, since the layouts have no order.
-std::string layouts_text(const Layouts& layouts) {
+std::string layouts_text(const GridPlan& own) {
   std::vector<std::string> lines;
-  for (const auto& [buffer, layout] : layouts.fragments)
-    lines.push_back(fmt::format("{}: {}\n", buffer->name, layout.text()));
+  for (const auto& [buffer, layout] : own.layouts.fragments)
+    lines.push_back(fmt::format("{}: {}{}\n", buffer->name, layout.text(),
+                                own.forms.packed.contains(buffer)      ? ", in words of two"
+                                : own.forms.unrounded.contains(buffer) ? ", rounded where it is read"
+                                                                       : ""));
+  for (const auto& [loop, sums] : own.lane_sums)
+    for (const LaneSum& n : sums) lines.push_back(fmt::format("{}: lanes keep their parts\n", n.sum->name));
   std::sort(lines.begin(), lines.end());
   return lines.empty() ? "" : fmt::format("-- layouts\n{}", fmt::join(lines, ""));
 }
@@ -70,7 +75,7 @@ std::string print(const CudaPlan& plan) {
     if (!own.no_roles.why.empty()) text += fmt::format("no roles: {}\n", own.no_roles.why);
     if (own.roles) text += "-- consumers\n" + ir::print(own.consumers.body);
     if (own.schedule) text += "-- schedule\n" + schedule::print(*own.schedule);
-    text += layouts_text(own.layouts);
+    text += layouts_text(own);
   }
   for (std::size_t i = 1; i < plan.waits.size(); ++i)
     text += fmt::format("grid {} waits for the one before {}\n", i, name_of(plan.waits[i]));

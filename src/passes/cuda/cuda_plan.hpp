@@ -5,8 +5,10 @@
 #include <vector>
 
 #include "passes/cuda/delay_products.hpp"
+#include "passes/cuda/fragment_forms.hpp"
 #include "passes/cuda/grid_waits.hpp"
 #include "passes/cuda/infer_layouts.hpp"
+#include "passes/cuda/lane_sums.hpp"
 #include "passes/cuda/specialize_roles.hpp"
 #include "passes/cuda/store_forms.hpp"
 #include "schedule/schedule.hpp"
@@ -21,6 +23,9 @@ struct GridPlan {
   ConsumerProgram consumers;                             // with roles
   std::optional<schedule::Schedule> schedule;            // of the roles
   Layouts layouts;                                       // of what computes: the consumers, or all threads
+  Buffers operands;                                      // shared tiles that tensor cores read
+  LaneSums lane_sums;                                    // of the consumers
+  FragmentForms forms;                                   // of the fragments of what computes
   std::unordered_set<const ir::ExprNode*> exits_of_all;  // conditions under which no block goes on
 };
 
