@@ -334,7 +334,7 @@ class CudaGridPrinter {
   const passes::GridPlan& plan_;  // and what was decided about it
   CudaProgram& program_;
   StepWriter out_;
-  Names names_;
+  Names names_{"_"};
   std::unordered_map<const ir::Variable*, std::string> variables_;
   std::unordered_map<const ir::Buffer*, std::string> tensors_;
   std::unordered_map<const ir::Buffer*, int> memory_of_;  // tensors that may share bytes have one number

@@ -29,7 +29,7 @@ void CudaGridPrinter::rows(const Stmt& s, const passes::RowCopy& plan, bool asyn
   const auto& loop = *as<For>(s);
   out_.code();
   touch_all(loop.body);
-  out_.open(fmt::format("{{  // {}: rows in pieces of 16 bytes", short_location(s->at)));
+  out_.open(fmt::format("{{  // {}: rows in pieces of 16 bytes", location_in_folder(s->at)));
   const Facts before = facts_;
   loop_ = ElementLoop{&loop, nullptr, ""};
   const std::int64_t pieces = constant_value(loop.end.back()) / plan.elements;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "codegen/cuda/arithmetic.hpp"
 #include "codegen/cuda/grid_printer.hpp"
 
 namespace tegula::codegen {
@@ -37,21 +38,19 @@ std::string list(int from, int count) {
   return result;
 }
 
-// d = a b, or d += a b if `add`.
+// d = a b, or d += a b if `add`. The registers of the sum are listed by the device header.
 std::string Instruction::text() const {
   const int registers = n / 2, operands = a_in_registers ? 4 : 1;
-  std::string outputs;
-  for (int i = 0; i < registers; ++i) outputs += fmt::format("{}\"+f\"(d[{}])", i == 0 ? "" : ", ", i);
   const std::string a = a_in_registers ? fmt::format("{{{}}}", list(registers, 4)) : list(registers, 1);
   return fmt::format(
       "TG_DEVICE void {}(float (&d)[{}], {}, uint64_t b, int add) {{\n"
       "  asm volatile(\"{{\\n.reg .pred add;\\nsetp.ne.b32 add, %{}, 0;\\n\"\n"
-      "               \"wgmma.mma_async.sync.aligned.m64n{}k{}.f32.{}.{} {{{}}}, {}, %{}, add, 1, "
-      "1{};\\n}}\"\n"
-      "               : {}\n"
+      "               \"wgmma.mma_async.sync.aligned.m64n{}k{}.f32.{}.{} {{\" TG_PLACES_{} \"}}, {}, %{}, "
+      "add, 1, 1{};\\n}}\"\n"
+      "               : TG_SUMS_{}(d)\n"
       "               : {}, \"l\"(b), \"r\"(add));\n}}\n",
       name(), registers, a_in_registers ? "const uint32_t* a" : "uint64_t a", registers + operands + 1, n, k,
-      type, type, list(0, registers), a, registers + operands, orders(), outputs,
+      type, type, registers, a, registers + operands, orders(), registers,
       a_in_registers ? "\"r\"(a[0]), \"r\"(a[1]), \"r\"(a[2]), \"r\"(a[3])" : "\"l\"(a)");
 }
 
@@ -67,17 +66,17 @@ std::string CudaGridPrinter::operand_at(const View& view, const std::string& row
                      transposed ? column : row, transposed ? row : column);
 }
 
-// Where a warp group's rows and columns of a product begin: "" for the first.
+// Where a warp group's rows and columns of a product begin.
 std::pair<std::string, std::string> CudaGridPrinter::own_part(const passes::GemmPlan& plan,
                                                               std::int64_t columns) const {
   const layout::Division& parts = plan.parts;
-  std::pair<std::string, std::string> result;
+  std::pair<std::string, std::string> result{"0", "0"};
   if (team_.count > 1) return result;
   if (parts.along_m > 1)
-    result.first = fmt::format("{}{} * 64 + ", warp_group(),
-                               parts.along_n > 1 ? fmt::format(" % {}", parts.along_m) : "");
+    result.first =
+        fmt::format("{}{} * 64", warp_group(), parts.along_n > 1 ? fmt::format(" % {}", parts.along_m) : "");
   if (parts.along_n > 1)
-    result.second = fmt::format("{}{} * {} + ", warp_group(),
+    result.second = fmt::format("{}{} * {}", warp_group(),
                                 parts.along_m > 1 ? fmt::format(" / {}", parts.along_m) : "", columns);
   return result;
 }
@@ -99,26 +98,27 @@ Flight CudaGridPrinter::wgmma(const Gemm& n, const passes::GemmPlan& plan, const
   const std::string part = only < 0 ? "" : names_.unique("part");
   if (only >= 0) out_.line(fmt::format("float {}[{}];", part, width / 2));
   Flight flight{c.name, ""};
-  out_.open(fmt::format("{{  // {}: {} a b", short_location(at), n.overwrite ? "c =" : "c +="));
+  out_.open(fmt::format("{{  // {}: {} a b", location_in_folder(at), n.overwrite ? "c =" : "c +="));
   std::string a_registers;
   if (plan.a_in_registers) a_registers = packed_operand(fragments_.at(n.a.buffer.get()), n.a.buffer->type);
   const auto [first_row, first_column] = own_part(plan, columns);
   const std::string inner = fmt::format("{} * k", plan.k);
   const int count = passes::accumulators(n, plan);
   for (int block = std::max(only, 0); block < (only < 0 ? count : only + 1); ++block) {
-    const std::int64_t i = block / parts, j = block % parts;
-    const std::string sum = fmt::format("*(float(*)[{}])({} + {})", width / 2, c.name, block * width / 2);
+    const std::int64_t i = block / parts, j = block % parts, steps = k / plan.k;
+    const std::string sum =
+        width / 2 == c.layout.register_count()
+            ? c.name
+            : fmt::format("*(float(*)[{}])({})", width / 2, plus(c.name, block * width / 2));
     if (only >= 0) flight = {part, fmt::format("tg::add_to({}, {});", sum, part)};
     out_.line("#pragma unroll");
-    const std::int64_t steps = k / plan.k;
     out_.open(
         fmt::format("for (int k = {}; k < {}; ++k) {{", steps * part_.first / 16, steps * part_.last / 16));
-    const std::string a =
-        plan.a_in_registers
-            ? fmt::format("{} + {} + 4 * k", a_registers, i * (k / 4))
-            : operand_at(n.a, fmt::format("{}{}", first_row, i * 64 * plan.parts.along_m), inner);
+    const std::string a = plan.a_in_registers
+                              ? fmt::format("{} + 4 * k", plus(a_registers, i * (k / 4)))
+                              : operand_at(n.a, plus(first_row, i * 64 * plan.parts.along_m), inner);
     out_.line(fmt::format("{}({}, {}, {}, {});", instruction.name(), only < 0 ? sum : part, a,
-                          operand_at(n.b, inner, fmt::format("{}{}", first_column, j * width)),
+                          operand_at(n.b, inner, plus(first_column, j * width)),
                           n.overwrite || only >= 0 ? "k > 0" : "1"));
     out_.close();
   }
