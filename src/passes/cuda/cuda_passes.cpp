@@ -75,9 +75,13 @@ const CudaPass list[] = {
      })},
     {"order_loads", "tiles come in the order in which the delayed products use them",
      of_roles([](const CudaPlan&, GridPlan& own) { own.roles = order_loads(*own.roles, own.consumers); })},
-    {"build_schedule", "every wait and release of both roles, simulated before anything is printed",
+    {"step_parts", "a product runs to where it is needed, a slot is let go behind its last reader",
      of_roles([](const CudaPlan& plan, GridPlan& own) {
-       own.schedule = build_schedule(own.function, *own.roles, own.consumers, plan.target);
+       own.steps = step_parts(*own.roles, own.consumers, plan.target);
+     })},
+    {"build_schedule", "every wait and release of both roles, simulated before anything is printed",
+     of_roles([](const CudaPlan&, GridPlan& own) {
+       own.schedule = build_schedule(own.function, *own.roles, own.consumers, own.steps);
        schedule::check(*own.schedule);
      })},
     {"infer_layouts", "fragments that meet element by element lie in the same registers",

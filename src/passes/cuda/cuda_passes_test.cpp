@@ -44,8 +44,9 @@ std::vector<std::string> effective(const lang::Kernel& kernel, const CudaTarget&
 using Names = std::vector<std::string>;
 
 TEST(CudaPassList, ShowsEveryDecision) {
-  EXPECT_EQ(effective(attention(), {90}), (Names{"merge_clears", "lower_for_cuda", "specialize_roles",
-                                                 "delay_products", "build_schedule", "infer_layouts"}));
+  EXPECT_EQ(effective(attention(), {90}),
+            (Names{"merge_clears", "lower_for_cuda", "specialize_roles", "delay_products", "step_parts",
+                   "build_schedule", "infer_layouts"}));
   EXPECT_EQ(effective(attention(), {80}), (Names{"merge_clears", "lower_for_cuda", "infer_layouts"}));
 }
 

@@ -61,6 +61,7 @@ std::string print(const CudaPlan& plan) {
     if (own.roles) text += roles_text(*own.roles);
     if (!own.no_roles.why.empty()) text += fmt::format("no roles: {}\n", own.no_roles.why);
     if (own.roles) text += "-- consumers\n" + ir::print(own.consumers.body);
+    if (!own.steps.empty()) text += "-- steps\n" + print(own.steps, *own.roles);
     if (own.schedule) text += "-- schedule\n" + schedule::print(*own.schedule);
     text += layouts_text(own.layouts);
   }

@@ -4,10 +4,10 @@
 #include <unordered_set>
 #include <vector>
 
-#include "passes/cuda/delay_products.hpp"
 #include "passes/cuda/grid_waits.hpp"
 #include "passes/cuda/infer_layouts.hpp"
 #include "passes/cuda/specialize_roles.hpp"
+#include "passes/cuda/step_parts.hpp"
 #include "schedule/schedule.hpp"
 
 namespace tegula::passes {
@@ -17,6 +17,7 @@ struct GridPlan {
   std::optional<Roles> roles;                            // none: all threads of a block do the same
   Reason no_roles;                                       // why there are none
   ConsumerProgram consumers;                             // with roles
+  StepParts steps;                                       // of the consumers
   std::optional<schedule::Schedule> schedule;            // of the roles
   Layouts layouts;                                       // of what computes: the consumers, or all threads
   std::unordered_set<const ir::ExprNode*> exits_of_all;  // conditions under which no block goes on
