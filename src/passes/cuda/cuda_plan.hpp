@@ -4,6 +4,7 @@
 #include <unordered_set>
 #include <vector>
 
+#include "passes/cuda/copy_rings.hpp"
 #include "passes/cuda/delay_products.hpp"
 #include "passes/cuda/grid_waits.hpp"
 #include "passes/cuda/infer_layouts.hpp"
@@ -17,7 +18,8 @@ struct GridPlan {
   std::optional<Roles> roles;                            // none: all threads of a block do the same
   Reason no_roles;                                       // why there are none
   ConsumerProgram consumers;                             // with roles
-  std::optional<schedule::Schedule> schedule;            // of the roles
+  CopyRings copy_rings;                                  // without roles
+  std::optional<schedule::Schedule> schedule;            // of the roles, or of all threads with rings
   Layouts layouts;                                       // of what computes: the consumers, or all threads
   std::unordered_set<const ir::ExprNode*> exits_of_all;  // conditions under which no block goes on
 };
