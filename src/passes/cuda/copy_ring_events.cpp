@@ -29,11 +29,11 @@ schedule::Count unnumbered() { return {}; }
 
 class LoopEvents {
  public:
-  LoopEvents(CopyRing& ring, const For& loop, const Loc& at, const Body& bring)
-      : ring_(ring), loop_(loop), at_(at), bring_(bring), type_(loop.begin[0]->held()) {}
+  LoopEvents(CopyRing& ring, const For& loop, const Loc& at, const Body& bring, int warps)
+      : ring_(ring), loop_(loop), at_(at), bring_(bring), warps_(warps), type_(loop.begin[0]->held()) {}
 
-  void add(int warps, bool again) {
-    const Event meet{schedule::Barrier{0, false, 0, 32 * warps, true}};
+  void add(bool again) {
+    const Event meet{schedule::Barrier{0, false, 0, 32 * warps_, true}};
     const Event commit{schedule::CopyCommit{}}, advance{schedule::Advance{ring_.number}};
     const VariablePtr first = let("first", loop_.begin[0]), last = let("last", loop_.end[0]);
     // Of the loop's last time, some threads may still read slots.
@@ -77,6 +77,7 @@ class LoopEvents {
   Event filled(const Expr& step, const VariablePtr& last, int shift) {
     const Body own = simplify_expressions(fresh_copy(substitute(bring_, {{loop_.index[0], step}})));
     const Expr exists = make(Op::lt, boolean, {step, variable(last, at_)}, at_);
+    fills_.assign(ring_.tiles.size(), 0);
     return branch(statement(If{exists, own, {}}, at_), shift);
   }
 
@@ -96,11 +97,11 @@ class LoopEvents {
       } else if (tile == ring_.tiles.end()) {
         result.push_back(made_from(schedule::Operation{}, s));
       } else {
-        // The number of the tile in its ring until buffers are numbered.
+        // The number of the tile in its ring until buffers are numbered. Each warp has its own elements.
         const auto number = static_cast<int>(tile - ring_.tiles.begin());
-        result.push_back(
-            made_from(schedule::CopyAsync{schedule::write(number, schedule::at_cursor(ring_.number, shift))},
-                     s));
+        const schedule::Parts own{std::uint64_t{1} << warps_ * fills_[static_cast<std::size_t>(number)]++, 0, 1};
+        result.push_back(made_from(
+            schedule::CopyAsync{schedule::write(number, schedule::at_cursor(ring_.number, shift), {}, own)}, s));
       }
     }
     return result;
@@ -110,13 +111,15 @@ class LoopEvents {
   const For& loop_;
   const Loc at_;
   const Body& bring_;
+  const int warps_;
   const DType type_;
+  std::vector<int> fills_;  // of each tile, so far in a step
 };
 
 // Puts the loops' events into what is around them.
 class WholeGrid {
  public:
-  WholeGrid(schedule::Schedule& out, const CopyRings& rings) : out_(out), rings_(rings) {
+  WholeGrid(schedule::Schedule& out, const CopyRings& rings, int warps) : out_(out), rings_(rings) {
     std::vector<const CopyRing*> sorted(rings.loops.size());
     for (const auto& [loop, ring] : rings.loops) sorted[static_cast<std::size_t>(ring.number)] = &ring;
     for (const CopyRing* ring : sorted) {
@@ -126,7 +129,8 @@ class WholeGrid {
         own.buffers.push_back(static_cast<int>(out.buffers.size()));
         buffers_.emplace(tile.get(), std::pair{own.buffers.back(), ring->number});
         // Without its size: loops that follow each other share memory, which the printer accounts for.
-        out.buffers.push_back({tile->name, schedule::Space::shared, ring->depth});
+        out.buffers.push_back(
+            {tile->name, schedule::Space::shared, ring->depth, 1, 0, most_fills_of_a_tile * warps});
       }
       out.rings.push_back(std::move(own));
     }
@@ -224,15 +228,16 @@ class WholeGrid {
 int simulated_warps(const Grid& grid) { return std::clamp(grid.hints.threads / 32, 1, most_warps); }
 
 void add_events(CopyRing& ring, const For& loop, const Loc& at, const Body& bring, int warps, bool again) {
-  LoopEvents(ring, loop, at, bring).add(warps, again);
+  LoopEvents(ring, loop, at, bring, warps).add(again);
 }
 
 schedule::Schedule copy_ring_schedule(const std::string& name, const Grid& grid, const CopyRings& rings) {
   schedule::Schedule result;
   result.name = name;
   result.launch_registers = 32;
-  WholeGrid whole(result, rings);
-  result.roles.push_back({"all threads", 1, simulated_warps(grid), 0, whole.body(grid.body)});
+  const int warps = simulated_warps(grid);
+  WholeGrid whole(result, rings, warps);
+  result.roles.push_back({"all threads", 1, warps, 0, whole.body(grid.body)});
   return result;
 }
 

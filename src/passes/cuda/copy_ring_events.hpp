@@ -9,6 +9,8 @@ namespace tegula::passes {
 void add_events(CopyRing& ring, const ir::For& loop, const Loc& at, const ir::Body& bring, int warps,
                 bool again);
 
+inline constexpr int most_fills_of_a_tile = 16;  // in a step
+
 // Warps that stand for all of a block in the simulation.
 int simulated_warps(const ir::Grid& grid);
 

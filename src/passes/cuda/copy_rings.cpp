@@ -84,6 +84,15 @@ int writers_of(const BufferPtr& tile, const Body& body) {
   return result;
 }
 
+// By one copy, in whatever order.
+bool is_filled_at_once(const RingCandidate& c) {
+  const auto* copy = as<Copy>(c.fills[0]);
+  if (!copy || c.fills.size() > 1) return false;
+  std::int64_t elements = 1;
+  for (int d = 0; d < copy->to.rank(); ++d) elements *= copy->to.extent(d);
+  return elements == c.tile->elements();
+}
+
 bool reads_tensors(const Stmt& s) {
   const Effects e = all_effects(s);
   return std::any_of(e.regions.begin(), e.regions.end(),
@@ -209,7 +218,10 @@ Reason RingSearch::reason_of(const RingCandidate& c, const For& loop) const {
   }
   if (writers_of(c.tile, grid_.body) != static_cast<int>(c.fills.size()))
     return {"other statements write it too", "use a tile of its own for what is made of it"};
-  if (!fill_all(c)) return {"it is not filled by whole rows, each once", "fill all of its rows, each once"};
+  if (c.fills.size() > most_fills_of_a_tile)
+    return {fmt::format("{} statements fill it", c.fills.size()),
+            fmt::format("fill it by {} or fewer", most_fills_of_a_tile)};
+  if (!is_filled_at_once(c) && !fill_all(c)) return {"it is not filled by whole rows, each once", "fill all of its rows, each once"};
   const auto alone = bring(loop, {c});
   return alone ? Reason{} : alone.reason();
 }
