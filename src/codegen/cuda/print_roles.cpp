@@ -287,6 +287,7 @@ void CudaGridPrinter::event(const schedule::Acquire& n, const schedule::Event&) 
 }
 
 void CudaGridPrinter::event(const schedule::Barrier& n, const schedule::Event&) {
+  if (!roles_) return out_.barrier(team_barrier_);
   if (n.per_group)
     return sync_line(fmt::format("tg::{}_turn<{}, {}>(warp_group);", n.wait ? "take" : "give", n.id,
                                  roles_->consumers / 128));
@@ -305,7 +306,10 @@ void CudaGridPrinter::event(const schedule::Arrive& n, const schedule::Event&) {
 }
 
 void CudaGridPrinter::event(const schedule::Advance& n, const schedule::Event&) {
-  sync_line(fmt::format("{}.advance();", cursor_name(n.ring)));
+  const std::string cursor = cursor_name(n.ring);
+  if (roles_) return sync_line(fmt::format("{}.advance();", cursor));
+  sync_line(fmt::format("{0} = {0} + 1 == {1} ? 0 : {0} + 1;", cursor,
+                        rings_[static_cast<std::size_t>(n.ring)].depth));
 }
 
 void CudaGridPrinter::event(const schedule::ClusterBarrier&, const schedule::Event&) {

@@ -67,7 +67,7 @@ class Planner {
   void operand(const Body& statements, const StepGroup& group);
   void branch(const Stmt& s, Overlap overlap);
   void loop(const Stmt& s);
-  void release(const Body& statements, const StepGroup& group, const std::vector<Use>& used);
+  void release(const StepGroup& group, const std::vector<Use>& used);
   void leave_in_flight(const std::vector<Use>& used);
 
   std::size_t flights_of(const Stmt& s) const;
@@ -337,7 +337,7 @@ std::vector<StepGroup> Planner::groups(const Body& statements, const std::vector
 }
 
 // What is read here for the last time, if in this step.
-void Planner::release(const Body& statements, const StepGroup& group, const std::vector<Use>& used) {
+void Planner::release(const StepGroup& group, const std::vector<Use>& used) {
   for (std::size_t i = group.first; i < group.first + group.count; ++i) {
     for (const Use& use : used) {
       if (use.last != i || program_.held.contains(use.ring)) continue;
@@ -368,7 +368,7 @@ StepParts Planner::body(const Body& statements, Overlap overlap, Buffers begun) 
       }
     }
     group(own, statements, overlap);
-    if (overlap != Overlap::deep) release(statements, own, used);
+    if (overlap != Overlap::deep) release(own, used);
   }
   if (overlap == Overlap::deep)
     leave_in_flight(used);
