@@ -205,6 +205,7 @@ void CudaGridPrinter::sync_line(const std::string& text) {
 }
 
 void CudaGridPrinter::event(const schedule::Operation& n, const schedule::Event& e) {
+  if (!e.stmt) return;
   const Part part{n.first, n.last};
   if (part.is_all()) {
     stmt(e.stmt);

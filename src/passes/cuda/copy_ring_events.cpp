@@ -44,8 +44,9 @@ class LoopEvents {
     const Expr step = sum(variable(loop_.index[0], at_), constant(type_, ring_.depth - 1, at_));
     ring_.begin.push_back(filled(step, last, -1));
     ring_.begin.push_back(commit);
-    ring_.end = {advance};
-    ring_.after = {{schedule::CopyWait{0}}};
+    ring_.end = {step_is_over(), advance};
+    // Where a step leaves the loop, the next ones' copies are on their way to memory that others get.
+    ring_.after = {{schedule::CopyWait{0}}, nothing_comes()};
   }
 
  private:
@@ -71,6 +72,23 @@ class LoopEvents {
     return made_from(
         schedule::Loop{schedule::Loop::Kind::counted, {ring_.depth - 1}, {fill, commit, advance}},
         statement(loop, at_));
+  }
+
+  Event step_is_over() const {
+    schedule::Operation all;
+    for (int tile = 0; tile < static_cast<int>(ring_.tiles.size()); ++tile)
+      all.accesses.push_back(schedule::read(tile, schedule::at_cursor(ring_.number)));
+    return {std::move(all), schedule::Who::all, "the step is over", nullptr, at_};
+  }
+
+  // Each warp sees to the elements that it has copied.
+  Event nothing_comes() const {
+    schedule::Operation all;
+    for (int slot = 0; slot < ring_.depth; ++slot)
+      for (int tile = 0; tile < static_cast<int>(ring_.tiles.size()); ++tile)
+        all.accesses.push_back(
+            schedule::read(tile, schedule::at_cursor(ring_.number, slot), {}, {std::uint64_t{1}, 0, 1}));
+    return {std::move(all), schedule::Who::all, "no copy is on its way", nullptr, at_};
   }
 
   // The tiles of a step, if there is one, to the slot that comes so many behind the cursor.
@@ -197,10 +215,10 @@ class WholeGrid {
   Events whole(const For& loop, const Stmt& s, const CopyRing& ring) {
     Events result = numbered(ring.before, ring), steps = numbered(ring.begin, ring);
     append(steps, body(loop.body));
-    append(steps, ring.end);
+    append(steps, numbered(ring.end, ring));
     result.push_back(
         made_from(schedule::Loop{schedule::Loop::Kind::counted, times(s), std::move(steps)}, s));
-    append(result, ring.after);
+    append(result, numbered(ring.after, ring));
     return result;
   }
 
@@ -208,12 +226,18 @@ class WholeGrid {
     for (Event& e : events) {
       if (auto* n = std::get_if<schedule::Loop>(&e.what)) {
         n->body = numbered(std::move(n->body), ring);
-        if (as<If>(e.stmt)) n->count = add({"branch", 0, 1});
+        // Steps behind the last one count as well: with more copies on their way more could go wrong.
+        if (as<If>(e.stmt)) n->count = add({"there is such a step", 1, 1});
       }
-      if (auto* n = std::get_if<schedule::CopyAsync>(&e.what))
-        n->to.buffer = buffers_.at(ring.tiles[static_cast<std::size_t>(n->to.buffer)].get()).first;
+      if (auto* n = std::get_if<schedule::CopyAsync>(&e.what)) number(n->to, ring);
+      if (auto* n = std::get_if<schedule::Operation>(&e.what))
+        for (schedule::Access& access : n->accesses) number(access, ring);
     }
     return events;
+  }
+
+  void number(schedule::Access& access, const CopyRing& ring) const {
+    access.buffer = buffers_.at(ring.tiles[static_cast<std::size_t>(access.buffer)].get()).first;
   }
 
   static constexpr std::int64_t most_simulated_steps = 20;  // more than twice as many as slots

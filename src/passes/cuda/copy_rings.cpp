@@ -42,7 +42,8 @@ std::unordered_set<const Buffer*> written_by(const Kernel& kernel, const Grid& g
 Reason reason_to_wait(const Stmt& s) {
   if (as<For>(s)) {
     const auto rows = plan_rows(s);
-    return rows ? Reason{} : rows.reason();
+    if (rows || !rows.reason().why.empty()) return rows ? Reason{} : rows.reason();
+    return {"a loop over elements computes what it holds", "use a tile of its own for what is made of it"};
   }
   const auto& copy = *as<Copy>(s);
   const DType type = copy.to.buffer->type;
@@ -59,9 +60,14 @@ Reason reason_to_wait(const Stmt& s) {
           fmt::format("use tiles with a multiple of {} columns", piece_bytes / type.bytes())};
 }
 
+// What computes the elements that it stores is no copy.
+bool computes(const Stmt& s) {
+  return as<For>(s) && !plan_rows(s) && plan_rows(s).reason().why.empty();
+}
+
 // What is around a loop.
 struct Around {
-  bool loops = false;  // it may be entered more than once
+  bool loops = false;  // it may be entered more than once before all threads meet
   BesideSlots bytes;
 };
 
@@ -111,6 +117,7 @@ class RingSearch {
 
  private:
   void walk(const Body& body, Around around);
+  int fitting(const For& loop, const BesideSlots& around, std::vector<RingCandidate>& tiles) const;
   std::int64_t plan(const For& loop, const Stmt& s, const Around& around);
   void collect(const Body& body, std::vector<RingCandidate>& found);
   Reason reason_of_loop(const For& loop) const;
@@ -149,7 +156,8 @@ void RingSearch::walk(const Body& body, Around around) {
     if (branch && !branch->of_rows.empty()) continue;
     Around inside = around;
     if (loop && loop->kind == LoopKind::pipelined) inside.bytes.slots += plan(*loop, s, around);
-    inside.loops |= loop || as<While>(s);
+    // All threads meet in each step of a loop that has a ring.
+    if (loop || as<While>(s)) inside.loops = !result_.loops.contains(s.get());
     for_each_body(s, [&](const Body& inner) { walk(inner, inside); });
   }
 }
@@ -238,31 +246,15 @@ std::vector<RingCandidate> RingSearch::tiles_of(const For& loop) {
   collect(loop.body, found);
   for (const RingCandidate& c : found) {
     if (!std::any_of(c.fills.begin(), c.fills.end(), reads_tensors)) continue;
-    // What computes the elements that it stores is no copy.
-    const bool computes = std::any_of(c.fills.begin(), c.fills.end(), [](const Stmt& s) {
-      return !as<Copy>(s) && reason_to_wait(s).why.empty() && !plan_rows(s);
-    });
-    if (computes) continue;
-    Reason reason = reason_of(c, loop);
-    if (reason.why.empty()) reason = reason_of_loop(loop);
+    if (std::all_of(c.fills.begin(), c.fills.end(), computes)) continue;
+    Reason reason = reason_of_loop(loop);
+    if (reason.why.empty()) reason = reason_of(c, loop);
     if (reason.why.empty())
       result.push_back(c);
     else
       note_refused(c, reason);
   }
-  // Nobody has waited for what is read by copies of a step that comes ahead.
-  std::vector<RingCandidate> alone;
-  for (const RingCandidate& c : result) {
-    const Effects e = all_effects(*bring(loop, {c}));
-    const bool reads = std::any_of(result.begin(), result.end(),
-                                   [&](const RingCandidate& other) { return e.reads(other.tile); });
-    if (!reads)
-      alone.push_back(c);
-    else
-      note_refused(c, {"what it is copied by comes in a tile of the same step",
-                       "read it from the tensor, or copy it in front of the loop"});
-  }
-  return alone;
+  return result;
 }
 
 void RingSearch::note_stages(const For& loop, const Loc& at, const std::vector<RingCandidate>& tiles,
@@ -284,33 +276,47 @@ void RingSearch::note_stages(const For& loop, const Loc& at, const std::vector<R
   for (const RingCandidate& c : tiles)
     list += fmt::format("{}{} {}", list.empty() ? "" : ", ", named(*c.tile), slot_bytes(*c.tile));
   add(result_.notes, {NoteKind::stages, at,
-                      fmt::format("{} became {}: a stage takes {} bytes of shared memory", asked,
-                                  std::max(depth, 1), list),
-                      loop.stages > 0
-                          ? fmt::format("use smaller tiles, or ask for .stages = {}", std::max(depth, 1))
-                          : std::string("use smaller tiles")});
+                      fmt::format("{} became {}: a stage takes {} bytes of shared memory", asked, depth, list),
+                      loop.stages > 0 ? fmt::format("use smaller tiles, or ask for .stages = {}", depth)
+                                      : std::string("use smaller tiles")});
+}
+
+// Those of the tiles that fit, and the slots that they have: the largest stays where it is used first.
+int RingSearch::fitting(const For& loop, const BesideSlots& around, std::vector<RingCandidate>& tiles) const {
+  const auto bytes_of = [](const RingCandidate& c) { return slot_bytes(*c.tile); };
+  for (; !tiles.empty();
+       tiles.erase(std::max_element(tiles.begin(), tiles.end(), [&](const auto& a, const auto& b) {
+         return bytes_of(a) < bytes_of(b);
+       }))) {
+    std::int64_t bytes = 0;
+    for (const RingCandidate& c : tiles) bytes += bytes_of(c);
+    BesideSlots beside = around;
+    beside.tiles += tile_bytes(loop.body, true) - bytes;
+    const int depth = copy_ring_depth(loop, bytes, beside, grid_, target_);
+    if (depth >= 2) return depth;
+  }
+  return 1;
 }
 
 // Returns the bytes that the loop's slots take.
 std::int64_t RingSearch::plan(const For& loop, const Stmt& s, const Around& around) {
   if (loop.stages == 1 || has_one_step(loop)) return 0;
-  const std::vector<RingCandidate> tiles = tiles_of(loop);
-  std::int64_t bytes = 0;
-  for (const RingCandidate& c : tiles) bytes += slot_bytes(*c.tile);
-  BesideSlots beside = around.bytes;
-  beside.tiles += tile_bytes(loop.body, true) - bytes;
-  const int depth = tiles.empty() ? 1 : copy_ring_depth(loop, bytes, beside, grid_, target_);
-  note_stages(loop, s->at, tiles, depth);
-  if (depth < 2) return 0;
+  const std::vector<RingCandidate> all = tiles_of(loop);
+  std::vector<RingCandidate> tiles = all;
+  const int depth = fitting(loop, around.bytes, tiles);
+  note_stages(loop, s->at, all, tiles.size() < all.size() ? 1 : depth);
+  if (tiles.empty()) return 0;
   CopyRing ring{static_cast<int>(result_.loops.size()), {}, depth, {}, {}, {}, {}};
+  std::int64_t bytes = 0;
   for (const RingCandidate& c : tiles) {
+    bytes += depth * slot_bytes(*c.tile);
     ring.tiles.push_back(c.tile);
     result_.tiles.insert(c.tile.get());
     for (const Stmt& fill : c.fills) result_.fills.insert(fill.get());
   }
   add_events(ring, loop, s->at, *bring(loop, tiles), simulated_warps(grid_), around.loops);
   result_.loops.emplace(s.get(), std::move(ring));
-  return depth * bytes;
+  return bytes;
 }
 
 }  // namespace
