@@ -157,7 +157,7 @@ std::vector<lang::Kernel> kernels_by_name(const OperatorSchema& schema, const Te
 
 Tensors formula_by_name(const OperatorSchema& schema, const Tensors& tensors, const OptionValues& options,
                         DType steps) {
-  const CheckedCall call(schema, tensors, options);
+  const CheckedCall call(schema, tensors, options, Target::automatic(), BoundCall::Memory::used);
   Exact exact(call.bound, steps);
   schema.formula(call.bound, exact);
   return exact.outputs();
