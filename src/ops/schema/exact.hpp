@@ -15,6 +15,7 @@ class Exact {
   const Tensor& operator[](const std::string& tensor);
   // Its elements, f64.
   double* data(const std::string& tensor) { return (*this)[tensor].data_as<double>(); }
+  double* data_if(const std::string& tensor) { return call_.has(tensor) ? data(tensor) : nullptr; }
   // The value of a step as a computation in `steps` would have it.
   double rounded(double value) const { return steps_ == f64 ? value : round_to(steps_, value); }
   DType steps() const { return steps_; }

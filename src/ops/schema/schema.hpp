@@ -182,15 +182,24 @@ class Schema {
   Schema& examples(std::vector<Example> examples) { return table_.examples = std::move(examples), *this; }
   Schema& measured(std::vector<Example> examples) { return table_.measured = std::move(examples), *this; }
 
-  // What runs on a checked call, and the same by the formula. It is the last line of a table.
+  // The last line of a table: one program and the plan of its instance, or what runs them, and the formula.
+  template <class Instance>
+  OperatorSchema run(Instance (*plan)(const Bound<Op>&), lang::Kernel (*program)(const Instance&),
+                     void (*formula)(const Bound<Op>&, Exact&)) {
+    return finished([=](const BoundCall& call, Launch& launch) { launch(plan(Bound<Op>(call)), program); },
+                    formula);
+  }
   OperatorSchema run(void (*run)(const Bound<Op>&, Launch&), void (*formula)(const Bound<Op>&, Exact&)) {
-    table_.run = [run](const BoundCall& call, Launch& launch) { run(Bound<Op>(call), launch); };
+    return finished([=](const BoundCall& call, Launch& launch) { run(Bound<Op>(call), launch); }, formula);
+  }
+
+ private:
+  OperatorSchema finished(decltype(OperatorSchema::run) run, void (*formula)(const Bound<Op>&, Exact&)) {
+    table_.run = std::move(run);
     table_.formula = [formula](const BoundCall& call, Exact& exact) { formula(Bound<Op>(call), exact); };
     table_.complete();
     return std::move(table_);
   }
-
- private:
   TensorSpec& last() { return table_.tensors.back(); }
 
   template <class Owner, class Ref>
