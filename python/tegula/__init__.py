@@ -10,7 +10,9 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
+from . import _functions
 from ._explain import explain
+from ._functions import *  # noqa: F403
 from ._gradients import attention_backward, block_sparse_attn_backward, nsa_selected_attention_backward
 from ._operators import (
     attention,
@@ -34,6 +36,7 @@ __all__ = [
     "nsa_selected_attention_backward",
     "synchronize",
     "topk_blocks",
+    *_functions.__all__,
 ]
 __version__ = "0.1.0"
 
