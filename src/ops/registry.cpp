@@ -95,7 +95,7 @@ double Options::real(const std::string& name) const { return std::stod(text(name
 namespace {
 
 std::vector<Operator> all_operators() {
-  std::vector<Operator> all{registered_gemm(),
+  std::vector<Operator> all{
                             registered_attention(),
                             registered_attention_backward(),
                             registered_block_sparse_attention(),

@@ -147,8 +147,11 @@ const OperatorSchema& rms_norm_schema() {
           .option(&Op::eps, "eps", "added to the mean of the squares", positive)
           .out(&Op::out, "out", "... d", same_as("x"), "x / sqrt(mean(x^2) + eps) * weight")
           .require("x", "d <= 16384", "at most 16384 features", "normalise parts of a row")
-          .source(paper).gradient("rms_norm_backward").flops("4*rows*d")
-          .examples(examples).measured(measured)
+          .source(paper)
+          .gradient("rms_norm_backward")
+          .flops("4*rows*d")
+          .examples(examples)
+          .measured(measured)
           .run(plan<Op, 1>, forward, formula);
   return table;
 }
@@ -162,10 +165,14 @@ const OperatorSchema& rms_norm_backward_schema() {
           .in(&Op::weight, "weight", "d", floats, "factors of the features")
           .option(&Op::eps, "eps", "added to the mean of the squares", positive)
           .out(&Op::dx, "dx", "... d", same_as("x"), "gradient of x")
-          .out(&Op::dweight, "dweight", "d", is(f32), "gradient of weight").when("weight")
+          .out(&Op::dweight, "dweight", "d", is(f32), "gradient of weight")
+          .when("weight")
           .require("x", "d <= 16384", "at most 16384 features", "normalise parts of a row")
-          .source(paper).no_gradient("second derivatives are not computed").flops("12*rows*d")
-          .examples(examples).measured(measured)
+          .source(paper)
+          .no_gradient("second derivatives are not computed")
+          .flops("12*rows*d")
+          .examples(examples)
+          .measured(measured)
           .run(plan<Op, 64>, backward, gradients);
   return table;
 }

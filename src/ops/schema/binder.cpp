@@ -57,10 +57,9 @@ void Binder::check_options() const {
 }
 
 void Binder::bind_inputs() {
-  for (std::size_t i = 0; i < schema_.inputs; ++i) {
-    c_.tensors_[i] = spec(i).get(c_.op_);
+  for (std::size_t i = 0; i < schema_.inputs; ++i) c_.tensors_[i] = spec(i).get(c_.op_);
+  for (std::size_t i = 0; i < schema_.inputs; ++i)
     if (c_.tensors_[i] != nullptr) bind_input(i);
-  }
 }
 
 void Binder::bind_input(std::size_t index) {
@@ -154,7 +153,7 @@ void Binder::bind_extent(std::size_t index, std::size_t dim, const DimItem& item
     set(e, extent, index);
     if (item.repeats) repeated_ |= bit;
   } else if (value != extent && !(item.repeats && extent == 1)) {
-    refuse_extent(index, e);
+    refuse_extent(index, e, item.repeats);
   }
 }
 
@@ -210,7 +209,7 @@ bool Binder::solve(const Waiting& waiting) {
   return true;
 }
 
-void Binder::refuse_extent(std::size_t index, const Expression& extent) const {
+void Binder::refuse_extent(std::size_t index, const Expression& extent, bool repeats) const {
   std::string known;
   extent.each_name([&](const Expression& name) {
     const auto slot = static_cast<std::size_t>(name.slot);
@@ -219,9 +218,12 @@ void Binder::refuse_extent(std::size_t index, const Expression& extent) const {
     if (slot < sources_.size() && sources_[slot] != static_cast<int>(index))
       known += ", as " + spec(static_cast<std::size_t>(sources_[slot])).name;
   });
+  const std::string remedy =
+      repeats ? fmt::format("give both the same {}", extent.text()) : spec(index).remedy;
   args_.refuse(spec(index).name,
-               fmt::format("{}{}{}", text_of(*c_.lists_[index]), known.empty() ? "" : " with ", known),
-               describe(*c_.tensors_[index]), spec(index).remedy);
+               fmt::format("{}{}{}{}", text_of(*c_.lists_[index]), known.empty() ? "" : " with ", known,
+                           repeats ? ", or 1" : ""),
+               describe(*c_.tensors_[index]), remedy);
 }
 
 void Binder::derive() {

@@ -36,7 +36,7 @@ class Binder {
   DType type_of_output(const TensorSpec& spec, const TensorRef* given) const;
   Shape shape_of_output(std::size_t index) const;
   void check_given_output(std::size_t index, const TensorRef& given, const Shape& shape, DType type) const;
-  [[noreturn]] void refuse_extent(std::size_t index, const Expression& extent) const;
+  [[noreturn]] void refuse_extent(std::size_t index, const Expression& extent, bool repeats = false) const;
 
   bool is_met(int slot) const { return (c_.met_ >> slot & 1) != 0; }
   const TensorSpec& spec(std::size_t index) const { return schema_.tensors[index]; }

@@ -155,12 +155,16 @@ std::vector<lang::Kernel> kernels_by_name(const OperatorSchema& schema, const Te
   return launch.kernels();
 }
 
+Tensors formula_of(const OperatorSchema& schema, const void* op, DType steps) {
+  const BoundCall bound(schema, op);
+  Exact exact(bound, steps);
+  schema.formula(bound, exact);
+  return exact.outputs();
+}
+
 Tensors formula_by_name(const OperatorSchema& schema, const Tensors& tensors, const OptionValues& options,
                         DType steps) {
-  const CheckedCall call(schema, tensors, options, Target::automatic(), BoundCall::Memory::used);
-  Exact exact(call.bound, steps);
-  schema.formula(call.bound, exact);
-  return exact.outputs();
+  return formula_of(schema, made_by_name(schema, tensors, options, Target::automatic()).get(), steps);
 }
 
 }  // namespace tegula::ops

@@ -17,6 +17,7 @@
 #include <array>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <tuple>
 #include <type_traits>
 #include <utility>
@@ -37,6 +38,10 @@ Labelled<T> labelled(const char* label, T value) {
   return {label, value};
 }
 
+// The names of an enumeration's values, in their order. Enumerations of operators specialise it.
+template <class E>
+inline constexpr std::array<std::string_view, 0> choice_names{};
+
 // How a type is part of names and keys. Types of operators specialise it.
 template <class T>
 struct FieldOf {
@@ -44,6 +49,16 @@ struct FieldOf {
   static constexpr std::size_t words = 1;
   static void key(const T& value, std::int64_t* words) { *words = static_cast<std::int64_t>(value); }
   static std::string name(const T& value) { return fmt::format("_{}", value); }
+};
+// Its first value stands for nothing and has no name.
+template <class E>
+requires std::is_enum_v<E>
+struct FieldOf<E> {
+  static constexpr std::size_t words = 1;
+  static void key(const E& value, std::int64_t* words) { *words = static_cast<std::int64_t>(value); }
+  static std::string name(const E& value) {
+    return value == E{} ? "" : fmt::format("_{}", choice_names<E>[static_cast<std::size_t>(value)]);
+  }
 };
 template <>
 struct FieldOf<DType> {

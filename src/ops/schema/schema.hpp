@@ -20,10 +20,6 @@
 
 namespace tegula::ops {
 
-// The names of an enumeration's values, in their order. Enumerations of operators specialise it.
-template <class E>
-inline constexpr std::array<std::string_view, 0> choice_names{};
-
 // Dtypes of a tensor.
 inline TypeRule is(DType type) { return {{type}, "", "", {}}; }
 inline TypeRule one_of(std::vector<DType> types) { return {std::move(types), "", "", {}}; }
@@ -33,6 +29,7 @@ inline TypeRule chosen_by(std::string option, std::vector<DType> types, std::str
   return {std::move(types), std::move(tensor), std::move(option), of_8_bits};
 }
 inline const TypeRule floats = one_of({f32, f16, bf16});
+inline const TypeRule products = one_of({f32, f16, bf16, e4m3, e5m2});
 inline const TypeRule index = is(i32);
 
 // Values of an option. Real numbers are always finite.
@@ -101,6 +98,8 @@ struct OptionTypeOf {
       const auto x = static_cast<double>(value);
       if (!std::isfinite(x) || (rule.high && x > *rule.high)) return false;
       return !rule.low || (rule.above_low ? x > *rule.low : x >= *rule.low);
+    } else if constexpr (kind == OptionKind::dtype) {
+      return floats.lists(value);
     } else {
       return true;
     }

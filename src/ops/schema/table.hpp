@@ -169,6 +169,8 @@ std::vector<lang::Kernel> kernels_by_name(const OperatorSchema& schema, const Te
 // The same by the formula, in double precision; every step is rounded to `steps`.
 Tensors formula_by_name(const OperatorSchema& schema, const Tensors& tensors, const OptionValues& options,
                         DType steps = f64);
+// Of a call by the operator's struct.
+Tensors formula_of(const OperatorSchema& schema, const void* op, DType steps = f64);
 // A value for the option from text; an ArgumentError if it is not of its type.
 OptionValue parse_option(const OperatorSchema& schema, const std::string& name, const std::string& text);
 
