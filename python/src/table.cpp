@@ -153,6 +153,15 @@ nb::object value_of_option(const OptionValue& value, bool small) {
 }
 
 void define_tables(nb::module_& module) {
+  module.def(
+      "dtypes",
+      [] {
+        nb::list result;
+        for (const DType dtype : all_dtypes)
+          result.append(nb::make_tuple(python_name(dtype), std::string(dtype.name()).c_str()));
+        return result;
+      },
+      "The names of dtypes, each in Python and in the library.");
   module.def("tables", tables, "The tables of all operators that are declared by one.");
 }
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <limits>
 #include <string>
+#include <unordered_map>
 
 #include "call.hpp"
 #include "dtypes.hpp"
@@ -111,6 +112,17 @@ class OptionReader {
   nb::handle given_;
 };
 
+// "gemm, argument 'bias'" for every tensor of every table.
+const char* label_of(const OperatorSchema& schema, std::size_t tensor) {
+  // Guarded by the interpreter lock. Never destroyed, as the interpreter may end before the process.
+  static auto* known = new std::unordered_map<const OperatorSchema*, std::vector<std::string>>();
+  std::vector<std::string>& labels = (*known)[&schema];
+  if (labels.empty())
+    for (const ops::TensorSpec& each : schema.tensors)
+      labels.push_back(fmt::format("{}, argument '{}'", schema.name, each.name));
+  return labels[tensor].c_str();
+}
+
 // One call: the number of its table, then inputs, options and outputs in the table's order, and the target.
 // What is not given is None.
 class TableCall {
@@ -157,7 +169,7 @@ class TableCall {
     for (std::size_t i = first; i < end; ++i) {
       const nb::handle array = argument(i);
       if (array.is_none() && schema_.tensors[i].optional) continue;
-      const TensorRef ref = call_.input(schema_.tensors[i].name.c_str(), array);
+      const TensorRef ref = call_.input(label_of(schema_, i), array);
       if (i == 0) like_ = array, like_ref_ = ref;
       schema_.tensors[i].set(op_.get(), ref);
     }
@@ -176,20 +188,24 @@ class TableCall {
       throw nb::type_error(fmt::format("{}, argument 'target': expected str, given {}", schema_.name,
                                        nb::type_name(target.type()).c_str())
                                .c_str());
-    schema_.set_target(op_.get(), target_of(nb::str(target).c_str()));
+    try {
+      schema_.set_target(op_.get(), target_of(nb::str(target).c_str()));
+    } catch (const ArgumentError& error) {
+      throw ArgumentError(fmt::format("{}, {}", schema_.name, error.what()));
+    }
   }
   void read_outputs() {
     for (std::size_t i = 0; i < outputs_.size(); ++i) {
       const nb::handle given = argument(first_output() + i);
       if (given.is_none()) continue;
       const ops::TensorSpec& spec = schema_.tensors[schema_.inputs + i];
-      outputs_[i] = call_.output(spec.name.c_str(), given, {like_, like_ref_}, {}, f32);
+      outputs_[i] = call_.output(label_of(schema_, schema_.inputs + i), given, {like_, like_ref_}, {}, f32);
       spec.set(op_.get(), *outputs_[i].ref);
     }
   }
   Tensor new_output(std::size_t tensor, const Shape& shape, DType type) {
     Output& output = outputs_[tensor - schema_.inputs];
-    output = call_.output(schema_.tensors[tensor].name.c_str(), Py_None, {like_, like_ref_}, shape, type);
+    output = call_.output(label_of(schema_, tensor), Py_None, {like_, like_ref_}, shape, type);
     return output.ref ? Tensor::adopt(*output.ref, nullptr) : call_.new_tensor(shape, type, like_ref_.device);
   }
   nb::object results(const BoundCall& bound) const {

@@ -39,6 +39,20 @@ def evaluate(expression: Any, values: Mapping[str, Any]) -> Any:
     return _two_sided[operation](evaluate(args[0], values), evaluate(args[1], values))
 
 
+_library_dtypes = dict(_tegula.dtypes())
+_python_dtypes = {own: python for python, own in _library_dtypes.items()}
+
+
+def library_dtype(name: Any) -> str:
+    """The library's own name of a dtype: f32 for float32. Others stay as they are."""
+    return _library_dtypes.get(name, str(name))
+
+
+def python_dtype(name: str) -> str:
+    """The inverse of it: float32 for f32 and for float32."""
+    return _python_dtypes.get(name, name)
+
+
 class Tensor:
     """A tensor of a table, with the fields that the module exports."""
 

@@ -8,7 +8,6 @@ from ._cache_key import add_to_cache_key
 from ._dense import attention
 from ._drop_in import native_sparse_attend
 from ._functions import *  # noqa: F403
-from ._gemm import gemm
 from ._nsa import nsa_selected_attention
 from ._selection import block_scores, topk_blocks
 
@@ -16,7 +15,6 @@ __all__ = [
     "attention",
     "block_scores",
     "block_sparse_attn",
-    "gemm",
     "native_sparse_attend",
     "nsa_selected_attention",
     "topk_blocks",

@@ -12,9 +12,9 @@ from torch import Tensor
 from .. import _tegula
 from .._arrays import dtype_name
 from .._functions import accepting_others, make_function, refusal_of_others, result_type
-from .._printing import head, literal, torch_documentation, torch_options
-from .._tables import Dims, Option, Table, evaluate, tables
-from ._common import any_autocast, autocast
+from .._printing import head, torch_documentation, torch_options
+from .._tables import Dims, Option, Table, evaluate, python_dtype, tables
+from ._common import any_autocast, autocast, eight_bits
 from ._composed import composed
 from ._operator import Operator
 from ._vmap import make_folding_vmap
@@ -22,31 +22,18 @@ from ._vmap import make_folding_vmap
 _types = {"bool": "bool", "integer": "SymInt", "number": "float", "choice": "str", "dtype": "str"}
 
 
-def _default(option: Option) -> Optional[str]:
-    if option.needed:
-        return None
-    return {None: "None", True: "True", False: "False"}.get(option.default, literal(option.default))
-
-
 def schema_of(table: Table, options: List[Option]) -> str:
-    """Arguments and results in the notation of torch.library; defaults from where all have one."""
-    arguments = [(f"Tensor{'?' if x.optional else ''} {x.name}", "None" if x.optional else None) for x in table.inputs]
-    arguments += [(f"{_types[o.kind]}{'?' if o.may_be_none else ''} {o.name}", _default(o)) for o in options]
-    last = max((number for number, (_, default) in enumerate(arguments) if default is None), default=-1)
-    texts = [text if number <= last else f"{text}={default}" for number, (text, default) in enumerate(arguments)]
-    results = ["Tensor"] * len(table.outputs)
-    return f"({', '.join(texts)}) -> {results[0] if len(results) == 1 else '(' + ', '.join(results) + ')'}"
-
-
-def _dims(table: Table, shapes: Tuple[Any, ...], options: Tuple[Any, ...]) -> Dims:
-    missing = tuple(option.default for option in table.options[len(options) :])
-    return Dims(table, shapes, (*options, *missing))
+    """Arguments and results in the notation of torch.library."""
+    arguments = [f"Tensor{'?' if x.optional else ''} {x.name}" for x in table.inputs]
+    arguments += [f"{_types[o.kind]}{'?' if o.may_be_none else ''} {o.name}" for o in options]
+    results = ", ".join(["Tensor"] * len(table.outputs))
+    return f"({', '.join(arguments)}) -> {results if len(table.outputs) == 1 else f'({results})'}"
 
 
 def _dtype(table: Table, output: Any, given: Dict[str, Any]) -> torch.dtype:
     """The dtype of an output: what an option says, that of another tensor, or the only one there is."""
     if output.dtype_option and given.get(output.dtype_option) is not None:
-        return getattr(torch, given[output.dtype_option])
+        return getattr(torch, python_dtype(given[output.dtype_option]))
     like = given.get(output.like)
     if like is None:
         return getattr(torch, output.dtypes[0])
@@ -59,7 +46,7 @@ def make_fake(table: Table) -> Callable[..., Any]:
 
     def fake(*arguments: Any) -> Any:
         tensors, options = arguments[:count], arguments[count : count + len(table.options)]
-        dims = _dims(table, tuple(None if x is None else x.shape for x in tensors), options)
+        dims = Dims(table, tuple(None if x is None else x.shape for x in tensors), options)
         if not dims.solved:
             return None  # the library's to refuse
         given = {x.name: tensor.dtype for x, tensor in zip(table.inputs, tensors) if tensor is not None}
@@ -115,10 +102,19 @@ def _as_given(gradient: Optional[Tensor], tensor: Optional[Tensor]) -> Optional[
     return gradient if gradient.dtype == tensor.dtype else gradient.to(tensor.dtype)
 
 
+def _call_by_name(table: Table, tensors: Dict[str, Any], options: Dict[str, Any]) -> Any:
+    """A call of the operator with the tensors and options that are given, of which gradients consist."""
+    values = (options.get(o.name, o.default) for o in torch_options(table, tables))
+    return operator_of(table)(tuple(tensors.get(x.name) for x in table.inputs), *values)
+
+
 def _composed_backward(table: Table) -> Callable[..., Any]:
+    call = partial(_call_by_name, table)
+
     def backward(ctx: Any, tensors: Any, results: Any, *gradients: Any) -> Any:
         needed = {x.name for x, needs in zip(table.inputs, ctx.needs_input_grad) if needs}
         made = composed[table.name](
+            call,
             {x.name: tensor for x, tensor in zip(table.inputs, tensors)},
             {o.name: value for o, value in zip(table.options, ctx.options)},
             {f"d{x.name}": gradient for x, gradient in zip(table.outputs, gradients)},
@@ -177,8 +173,7 @@ def _register_flops(table: Table) -> None:
     count = len(table.inputs)
 
     def flops(*arguments: Any, out_shape: Any = None, **kwargs: Any) -> int:
-        shapes = (*arguments[:count], *(None for _ in range(count - len(arguments))))
-        return evaluate(table.flops, _dims(table, shapes, arguments[count : count + len(table.options)]).values)
+        return evaluate(table.flops, Dims(table, arguments[:count], arguments[count:]).values)
 
     counter.register_flop_formula(getattr(torch.ops.tegula, table.name))(flops)
 
@@ -189,17 +184,28 @@ def _make_present(table: Table) -> Callable[..., Any]:
 
     def present(tensors: Tuple[Any, ...], options: Tuple[Any, ...], results: Tuple[Any, ...]) -> Any:
         if any(output.when is not None for output in table.outputs):
-            dims = _dims(table, tuple(None if x is None else x.shape for x in tensors), options)
+            dims = Dims(table, tuple(None if x is None else x.shape for x in tensors), options)
             results = tuple(x if dims.has(output) else None for output, x in zip(table.outputs, results))
         return result(*results)
 
     return present
 
 
+def _refuse_gradients_of_8_bits(name: str, *tensors: Any) -> None:
+    for x in tensors:
+        if isinstance(x, Tensor) and x.dtype in eight_bits and x.requires_grad and torch.is_grad_enabled():
+            raise RuntimeError(
+                f"tegula.torch.{name}: tensors of {x.dtype} have no gradients, nor have they in PyTorch itself; "
+                "pass tensor.detach(), or convert them to bfloat16"
+            )
+
+
 def _function(table: Table) -> Callable[..., Any]:
     options = torch_options(table, tables)
     source = accepting_others(head(table, "Tensor", options, outputs=False))
     cast = [x.name for x in table.inputs if not x.optional and {"float16", "bfloat16"} <= set(x.dtypes)]
+    if any("float8" in dtype for x in table.inputs for dtype in x.dtypes):
+        source += f"    _refuse_8_bits({', '.join(x.name for x in table.inputs)})\n"
     if cast:
         source += f"    if _any_autocast():\n        {', '.join(cast)}, = _autocast({', '.join(cast)})\n"
     # Integers have no gradient: what they are chosen by may require one.
@@ -217,6 +223,7 @@ def _function(table: Table) -> Callable[..., Any]:
         "_call": operator_of(table),
         "_detach": lambda x: x.detach() if isinstance(x, Tensor) else x,
         "_dtype_name": dtype_name,
+        "_refuse_8_bits": partial(_refuse_gradients_of_8_bits, table.name),
         "_present": _make_present(table) if len(table.outputs) > 1 else None,
         "_refuse_others": refusal_of_others(f"tegula.torch.{table.name}", [x.name for x in (*table.inputs, *options)]),
     }

@@ -100,6 +100,7 @@ class Operator:
             run, at_once = self._detaching(run), at_once and self._detaching(at_once)
         self.at_once = at_once or run
         self.of_run = -of_backward or None
+        self.has_backward = backward is not None
         self.backward = backward or self._refuse
 
         def run_whole(*arguments: Any) -> Any:

@@ -55,6 +55,11 @@ def make_vmap(operator: Any, unbatched: Optional[Tuple[int, ...]]) -> Callable[.
 _batches = ("batch", "b")
 
 
+def _in_front(x: Tensor, dim: int) -> Tensor:
+    """The dimension of vmap as the first. One that was the last lay between features, which belong side by side."""
+    return x.movedim(dim, 0).contiguous() if dim == x.dim() - 1 else x.movedim(dim, 0)
+
+
 class _Folding:
     """How a dimension of torch.vmap becomes part of the leading extents, or the batch, of the tensors of a table."""
 
@@ -95,11 +100,11 @@ class _Folding:
         if tensor is None or not self._folds(x):
             return tensor
         if self.leads:
-            return tensor.expand(self.size, *tensor.shape) if dim is None else tensor.movedim(dim, 0)
+            return tensor.expand(self.size, *tensor.shape) if dim is None else _in_front(tensor, dim)
         has = self._has_batch(x, tensor, dim)
         if dim is None and (not has or tensor.shape[0] != self.own):
             return tensor  # repeated for every batch by the operator
-        spread = tensor.expand(self.size, *tensor.shape) if dim is None else tensor.movedim(dim, 0)
+        spread = tensor.expand(self.size, *tensor.shape) if dim is None else _in_front(tensor, dim)
         if not self.own:
             return spread
         spread = spread if has else spread.unsqueeze(1)
@@ -122,9 +127,9 @@ def make_folding_vmap(operator: Any, table: Table) -> Callable[..., Any]:
             results = operator.whole(tuple(folding.folded(*each) for each in folding.given), *options)
             results = _each(results, folding.unfolded)
         else:
-            given = tuple(zip(tensors, in_dims))
+            given = [(x if x is None or dim is None else _in_front(x, dim), dim) for x, dim in zip(tensors, in_dims)]
             results = _stacked(
-                [operator.whole(tuple(_entry(x, dim, i) for x, dim in given), *options) for i in range(size)]
+                [operator.whole(tuple(_entry(x, dim and 0, i) for x, dim in given), *options) for i in range(size)]
             )
         return results, 0 if isinstance(results, Tensor) else (0,) * len(results)
 
