@@ -55,6 +55,8 @@ void expect_right(const Prepared& call, tegula::Target target) {
 struct Row {
   std::string name;
   Call call;
+
+  friend std::ostream& operator<<(std::ostream& out, const Row& row) { return out << row.name; }
 };
 
 std::vector<Row> rows() {
