@@ -17,11 +17,35 @@ Program gated_delta_w_u();
 Program gated_delta_state();
 Program gated_delta_out();
 Program gated_delta_prefill();
+Program gated_delta_state_gradient();
+Program gated_delta_out_gradient();
+Program hadamard();
+Program scan();
+Program topk_gating();
+Program mamba_chunk_state();
+Program mamba_state_passing();
+Program mamba_chunk_scan();
+Program linear_attention();
+Program linear_attention_gradient();
 
 // Products.
 Program gemv();
 Program gemv_ternary();
 Program gemm_fp8_scaled();
+Program gemm_split_k();
+Program gemm_stream_k();
+Program gemm_persistent();
+Program gemm_int4();
+Program gemv_int4();
+Program gemm_mxfp4();
+Program grouped_gemm_mxfp4();
+Program moe_shared();
+Program moe_routed();
+Program block_sparse_gemm();
+Program gemm_sparse24();
+Program gemm_i8();
+Program cast_fp8();
+Program convolution();
 Program grouped_gemm();
 Program grouped_gemm_weight_gradient();
 Program grouped_gemm_fp8();
@@ -34,5 +58,10 @@ Program mla_sparse_decode_fp8();
 Program mla_sparse_prefill();
 Program lightning_indexer();
 Program paged_indexer();
+Program topk_selector();
+Program masked_attention();
+Program vertical_slash_index();
+Program vertical_slash_attention();
+Program flex_attention();
 
 }  // namespace programs

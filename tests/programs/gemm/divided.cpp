@@ -1,5 +1,5 @@
-// C = A · Bᵀ with work divided otherwise than a tile for a block: the inner dimension among several blocks, equal numbers
-// of steps for every block (stream-K), and blocks that take one tile after another.
+// C = A · Bᵀ with work divided otherwise than a tile for a block: the inner dimension among several blocks,
+// equal numbers of steps for every block (stream-K), and blocks that take one tile after another.
 #include "tests/programs/gemm/products.hpp"
 #include "tests/programs/list.hpp"
 
@@ -11,7 +11,9 @@ struct Operands {
   Tensor A, B;
 
   Operands() : A(input("A", {M, K}, bf16)), B(input("B", {N, K}, bf16)) {}
-  Tensor result(DType type, const TensorOptions& options = {}) const { return output("C", {M, N}, type, options); }
+  Tensor result(DType type, const OutputOptions& options = {}) const {
+    return output("C", {M, N}, type, options);
+  }
   Expr columns(const GemmTile& t) const { return ceildiv(N, t.n); }
   Expr rows(const GemmTile& t) const { return ceildiv(M, t.m); }
 };
@@ -63,7 +65,7 @@ struct Shares {
   Tensor C;
   Expr workers, columns, tiles, steps, total;
 
-  Shares(const GemmTile& tile, DType type, const TensorOptions& options = {})
+  Shares(const GemmTile& tile, DType type, const OutputOptions& options = {})
       : t(tile),
         C(o.result(type, options)),
         workers(scalar("workers", i32)),
@@ -78,7 +80,8 @@ struct Shares {
   Expr row(const Expr& tile) const { return tile / columns * t.m; }
   Expr column(const Expr& tile) const { return tile % columns * t.n; }
 
-  // The product of a worker's steps of a tile, which is complete or a part: 0 of a tile that others began, 1 of others.
+  // The product of a worker's steps of a tile, which is complete or a part: 0 of a tile that others began, 1
+  // of others.
   void multiply_part(const Expr& tile, const Expr& k0, const Expr& k1, const Tensor& parts) const {
     Fragment acc({t.m, t.n}, f32, 0);
     multiply(acc, o.A, o.B, row(tile), column(tile), range(k0, k1), t);
@@ -173,7 +176,7 @@ Kernel persistent_by_loop(const GemmTile& t) {
 const GemmTile small{64, 64, 64}, square{128, 128, 64}, wide{128, 256, 64};
 
 Prepared product_call(const Kernel& kernel, DType out, std::optional<int> workers = {}) {
-  const Data a = normal({150, 300}, bf16, 1), b = normal({136, 300}, bf16, 2);
+  const Data a = normal({100, 200}, bf16, 1), b = normal({72, 200}, bf16, 2);
   std::vector<Value> values{a, b, Wanted{product_of(Numbers(a), Numbers(b)), out, out == f32 ? 1e-5 : 4e-3}};
   if (workers) values.emplace_back(*workers);
   return {kernel, values};

@@ -1,17 +1,19 @@
-// What the programs with weights of 4 bits share: where values stand in packed words, and how they are packed.
+// What the programs with weights of 4 bits share: where values stand in packed words, and how they are
+// packed.
 #pragma once
 #include "tests/programs/gemm/products.hpp"
 
 namespace programs {
 
-// The place of element j of a step's row among the packed ones: thread t of a quad has columns 2t, 2t + 1, 2t + 8, 2t + 9 of
-// every 16, as registers of the instruction.
+// The place of element j of a step's row among the packed ones: thread t of a quad has columns 2t, 2t + 1, 2t
+// + 8, 2t + 9 of every 16, as registers of the instruction.
 template <class I>
 auto packed_place(const I& j, int k) {
   return (j % 8 / 2) * (k / 4) + j / 16 * 4 + j % 16 / 8 * 2 + j % 2;
 }
 
-// Values 0 … 15 [n, k], eight in a u32, low bits first: in their order, or in that of registers for steps of `step`.
+// Values 0 … 15 [n, k], eight in a u32, low bits first: in their order, or in that of registers for steps of
+// `step`.
 inline Data packed_words(const Data& q, int step = 0) {
   const auto n = q.size(0), k = q.size(1);
   const Data words = Data::zeros({n, k / 8}, u32);

@@ -1,13 +1,14 @@
-// C = A · Wᵀ with weights of 4 bits, W = (q − zero) · scale by groups along the inner dimension; many rows of A, or few.
+// C = A · Wᵀ with weights of 4 bits, W = (q − zero) · scale by groups along the inner dimension; many rows of
+// A, or few.
 #include "tests/programs/gemm/four_bits.hpp"
 #include "tests/programs/list.hpp"
 
 namespace programs {
 namespace {
 
-// Where weights are decoded: into registers that feed the product, from plain or packed order; by way of registers into
-// shared memory; by a loop over a shared tile. `slabs`: packed, in parts of a step, of which one is decoded while the
-// product of another runs.
+// Where weights are decoded: into registers that feed the product, from plain or packed order; by way of
+// registers into shared memory; by a loop over a shared tile. `slabs`: packed, in parts of a step, of which
+// one is decoded while the product of another runs.
 enum class Way { registers, packed, shared, loop, slabs };
 
 struct Int4Tile : GemmTile {
@@ -86,8 +87,8 @@ Kernel int4_gemm(Way way, const Int4Tile& t) {
   });
 }
 
-// A value is a bit operation and a fused multiply-add: (1 + q / 16) · 16 s − (16 + z) s, where q stands in the highest bits
-// of a mantissa.
+// A value is a bit operation and a fused multiply-add: (1 + q / 16) · 16 s − (16 + z) s, where q stands in
+// the highest bits of a mantissa.
 Kernel int4_gemm_in_slabs(const Int4Tile& t) {
   return kernel("gemm_int4_slabs", [&] {
     require(t.group % t.slab == 0 && t.k % t.slab == 0, "a slab lies in one group");
@@ -162,7 +163,8 @@ Kernel int4_gemv(const GemvTile& t) {
   });
 }
 
-// Activations are given as [M, 8, K / 8], element e of every word, so that they are loaded as vectors like words.
+// Activations are given as [M, 8, K / 8], element e of every word, so that they are loaded as vectors like
+// words.
 Kernel int4_gemv_interleaved(const GemvTile& t) {
   return kernel("gemv_int4_interleaved", [&] {
     Dim M("M");
@@ -176,9 +178,7 @@ Kernel int4_gemv_interleaved(const GemvTile& t) {
         Fragment sum({t.n, words}, f32, 0), activations({words}, f32, 0);
         for (int e = 0; e < 8; ++e) {
           Fragment a = load(A.slice(m, e).at(s * words), {words});
-          parallel(sum, [&](Index i, Index j) {
-            sum(i, j) += f32((word(i, j) >> u32(4 * e)) & 15u) * a(j);
-          });
+          parallel(sum, [&](Index i, Index j) { sum(i, j) += f32((word(i, j) >> u32(4 * e)) & 15u) * a(j); });
           parallel(activations, [&](Index j) { activations(j) += a(j); });
         }
         parallel(sums, [&](Index i, Index j) {
@@ -196,7 +196,8 @@ Prepared int4_call(Way way) {
   t.group = way == Way::slabs ? 64 : 32;
   const int M = 40, N = 136, K = 128;
   const Data a = normal({M, K}, f16, 1), q = integers({N, K}, i32, 2, 0, 16);
-  const Data scale = uniform({K / t.group, N}, f16, 3, .5, 2), zero = integers({K / t.group, N}, f16, 4, 0, 16);
+  const Data scale = uniform({K / t.group, N}, f16, 3, .5, 2),
+             zero = integers({K / t.group, N}, f16, 4, 0, 16);
   const Numbers Q(q), S(scale), Z(zero);
   Numbers W({N, K});
   each(N, K, [&](int n, int j) {
@@ -213,7 +214,8 @@ Prepared int4_gemv_call(bool interleaved) {
   const GemvTile t{4, 256, 128};
   const int M = interleaved ? 2 : 1, N = 50, K = 512;
   const Data a = normal({M, K}, f16, 1), q = integers({N, K}, i32, 2, 0, 16);
-  const Data scale = uniform({N, K / t.group}, f16, 3, .5, 2), zero = integers({N, K / t.group}, f16, 4, 0, 16);
+  const Data scale = uniform({N, K / t.group}, f16, 3, .5, 2),
+             zero = integers({N, K / t.group}, f16, 4, 0, 16);
   const Numbers Q(q), S(scale), Z(zero);
   Numbers W({N, K});
   each(N, K, [&](int n, int j) { W(n, j) = (Q(n, j) - Z(n, j / t.group)) * S(n, j / t.group); });
@@ -251,8 +253,13 @@ Program gemv_int4() {
           "gemv_int4",
           "such weights times a vector, or two whose elements are interleaved",
           {{"", [] { return int4_gemv_call(false); }}, {"interleaved", [] { return int4_gemv_call(true); }}},
-          {{"4 x 4096", [] { return int4_gemv({4, 4096, 256}); }},
-           {"interleaved, 4 x 4096", [] { return int4_gemv_interleaved({4, 4096, 128}); }}}};
+          {{"4 x 4096",
+            [] {
+              return int4_gemv({4, 4096, 256});
+            }},
+           {"interleaved, 4 x 4096", [] {
+              return int4_gemv_interleaved({4, 4096, 128});
+            }}}};
 }
 
 }  // namespace programs

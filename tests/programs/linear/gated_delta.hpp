@@ -105,14 +105,18 @@ class CallSequences {
     values.emplace_back(Data::from(first_chunk_));
     values.emplace_back(longest_);
   }
-  // f(sequence, number of the chunk among all, its first row, its rows, head)
+  // f(sequence, number of the chunk among all, its first row, its rows, head); from the first chunk to the
+  // last, or back.
   template <class F>
   void each_chunk(F f) const {
     each(count(), [&](int n) {
-      for (int c = first_chunk_[n]; c < first_chunk_[n + 1]; ++c) {
-        const int row = begin_[n] + (c - first_chunk_[n]) * chunk_;
-        each(heads, [&](int h) { f(n, c, row, std::min(chunk_, begin_[n + 1] - row), h); });
-      }
+      for (int c = first_chunk_[n]; c < first_chunk_[n + 1]; ++c) each_head(n, c, f);
+    });
+  }
+  template <class F>
+  void each_chunk_back(F f) const {
+    each(count(), [&](int n) {
+      for (int c = first_chunk_[n + 1] - 1; c >= first_chunk_[n]; --c) each_head(n, c, f);
     });
   }
   // Sums of small negative numbers inside chunks.
@@ -128,6 +132,11 @@ class CallSequences {
   static Shape before(int first, Shape rest) {
     rest.insert(rest.begin(), {first, heads});
     return rest;
+  }
+  template <class F>
+  void each_head(int n, int chunk, F f) const {
+    const int row = begin_[n] + (chunk - first_chunk_[n]) * chunk_;
+    each(heads, [&](int h) { f(n, chunk, row, std::min(chunk_, begin_[n + 1] - row), h); });
   }
   Shape divided(Shape shape) const {
     shape[0] /= count();
