@@ -27,6 +27,7 @@ Program mamba_state_passing();
 Program mamba_chunk_scan();
 Program linear_attention();
 Program linear_attention_gradient();
+Program flex_attention();
 
 // Products.
 Program gemv();
@@ -53,15 +54,18 @@ Program grouped_gemm_fp8();
 // Attention of few tokens, or to chosen keys.
 Program gqa_decode();
 Program mla_decode();
+Program mla_decode_scheduled();
 Program mla_decode_fp8();
 Program mla_sparse_decode_fp8();
 Program mla_sparse_prefill();
+Program mla_sparse_gradient();
 Program lightning_indexer();
 Program paged_indexer();
 Program topk_selector();
 Program masked_attention();
 Program vertical_slash_index();
 Program vertical_slash_attention();
-Program flex_attention();
+Program slash_estimate();
+Program nsa_compression();
 
 }  // namespace programs

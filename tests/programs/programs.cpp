@@ -25,6 +25,7 @@ std::vector<Program> all_programs() {
           mamba_chunk_scan(),
           linear_attention(),
           linear_attention_gradient(),
+          flex_attention(),
           gemv(),
           gemv_ternary(),
           gemv_int4(),
@@ -40,18 +41,26 @@ std::vector<Program> all_programs() {
           grouped_gemm_mxfp4(),
           moe_shared(),
           moe_routed(),
+          gemm_i8(),
+          cast_fp8(),
+          convolution(),
           block_sparse_gemm(),
           gemm_sparse24(),
           gqa_decode(),
           mla_decode(),
+          mla_decode_scheduled(),
           mla_decode_fp8(),
           mla_sparse_decode_fp8(),
           mla_sparse_prefill(),
+          mla_sparse_gradient(),
           lightning_indexer(),
           paged_indexer(),
           masked_attention(),
           vertical_slash_index(),
-          vertical_slash_attention()};
+          vertical_slash_attention(),
+          topk_selector(),
+          slash_estimate(),
+          nsa_compression()};
 }
 
 }  // namespace programs
