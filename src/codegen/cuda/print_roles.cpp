@@ -277,6 +277,23 @@ void CudaGridPrinter::name_slots(int ring) {
   }
 }
 
+// The slot of the step before for the tile, which stands for one of a ring.
+void CudaGridPrinter::name_slot_before(const BufferPtr& tile) {
+  const Buffer* own = plan_.consumers.in_ring(tile.get());
+  const int ring = roles_->ring_of(own);
+  const auto r = static_cast<std::size_t>(ring);
+  const auto& tiles = roles_->rings[r].tiles;
+  const auto is_own = [&](const BufferPtr& x) { return x.get() == own; };
+  const auto& [begin, bytes] = rings_[r].tiles[static_cast<std::size_t>(
+      std::find_if(tiles.begin(), tiles.end(), is_own) - tiles.begin())];
+  const TileOrder order = swizzled_.contains(own) ? swizzled_order(*own) : TileOrder{};
+  const std::string name = names_.unique(tile->name), slot = slot_number(ring);
+  out_.code();
+  out_.line(fmt::format("{0}* const {1} = ({0}*)(shared_memory + {2} + ({3} == 0 ? {4} : {3} - 1) * {5});",
+                        element_type(tile->type), name, begin, slot, roles_->rings[r].depth - 1, bytes));
+  shared_[tile.get()] = {name, order, {-1, 0, 0}};
+}
+
 void CudaGridPrinter::event(const schedule::WaitFull& n, const schedule::Event&) {
   sync_line(fmt::format("tg::wait_full({});", ring_name(n.place.ring)));
   if (is_consumer_) name_slots(n.place.ring);  // the producer has acquired it

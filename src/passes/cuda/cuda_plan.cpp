@@ -43,6 +43,14 @@ std::string roles_text(const Roles& roles) {
   return text + rings_text(roles) + "-- producer\n" + ir::print(roles.producer);
 }
 
+std::string reasons_text(const ConsumerProgram& program) {
+  std::vector<std::string> lines;
+  for (const auto& [loop, reason] : program.reasons)
+    lines.push_back(fmt::format("products of loop {} are awaited in their step: {}\n", loop->name, reason.why));
+  std::sort(lines.begin(), lines.end());
+  return fmt::format("{}", fmt::join(lines, ""));
+}
+
 // By the fragments' names, since the layouts have no order.
 std::string layouts_text(const GridPlan& own) {
   std::vector<std::string> lines;
@@ -86,6 +94,7 @@ std::string print(const CudaPlan& plan) {
     if (!own.no_roles.why.empty()) text += fmt::format("no roles: {}\n", own.no_roles.why);
     text += copy_rings_text(own.copy_rings);
     if (own.roles) text += "-- consumers\n" + ir::print(own.consumers.body);
+    if (own.roles) text += reasons_text(own.consumers);
     if (!own.steps.empty()) text += "-- steps\n" + print(own.steps, *own.roles);
     if (own.schedule) text += "-- schedule\n" + schedule::print(*own.schedule);
     text += layouts_text(own);

@@ -46,6 +46,7 @@ class Planner {
   struct Use {
     int ring;
     std::size_t first, last;
+    std::vector<Release::Slot> slots;  // let go behind the last one
   };
 
   GemmPlan plan(const Stmt& s) const {
@@ -53,8 +54,9 @@ class Planner {
     return gemm ? plan_gemm(*gemm, roles_.consumers, target_) : GemmPlan{};
   }
   bool is_wgmma(const Stmt& s) const { return plan(s).instruction == GemmInstruction::wgmma; }
-  int ring_of(const BufferPtr& b) const { return roles_.ring_of(b.get()); }
+  int ring_of(const BufferPtr& b) const { return roles_.ring_of(program_.in_ring(b.get())); }
   std::vector<Use> uses(const Body& statements) const;
+  std::vector<Use> uses_before(const Body& statements, const std::vector<Use>& own) const;
   bool has_parts(const Stmt& s) const;
   std::vector<StepGroup> groups(const Body& statements, const std::vector<Use>& used) const;
 
@@ -100,7 +102,9 @@ std::vector<Planner::Use> Planner::uses(const Body& statements) const {
     if (ring < 0 || program_.before.contains(declared->tile.get())) continue;
     const auto known =
         std::find_if(result.begin(), result.end(), [&](const Use& u) { return u.ring == ring; });
-    if (known == result.end()) result.push_back({ring, statements.size(), 0});
+    if (known != result.end()) continue;
+    const bool held = program_.held.contains(ring);
+    result.push_back({ring, statements.size(), 0, {held ? Release::Slot::goes_on : Release::Slot::own}});
   }
   for (std::size_t i = 0; i < statements.size(); ++i) {
     const Effects e = all_effects(statements[i]);
@@ -112,6 +116,24 @@ std::vector<Planner::Use> Planner::uses(const Body& statements) const {
       for (Use& use : result) {
         if (use.ring == ring) use.first = std::min(use.first, i), use.last = i;
       }
+    }
+  }
+  return result;
+}
+
+// The same for tiles of the step before, which nobody awaits: with them, where this step has tiles of the ring
+// too, that goes on.
+std::vector<Planner::Use> Planner::uses_before(const Body& statements, const std::vector<Use>& own) const {
+  std::vector<Use> result;
+  for (std::size_t i = 0; i < statements.size(); ++i) {
+    for (const Region& r : effects(statements[i]).regions) {
+      if (!program_.before.contains(r.view->buffer.get())) continue;
+      const int ring = ring_of(r.view->buffer);
+      const auto is_same = [&](const Use& use) { return use.ring == ring; };
+      std::erase_if(result, is_same);
+      result.push_back({ring, i, i, {Release::Slot::before}});
+      if (std::any_of(own.begin(), own.end(), is_same))
+        result.back().slots.push_back(Release::Slot::goes_on);
     }
   }
   return result;
@@ -190,10 +212,7 @@ void Planner::settle_sums(const Stmt& s, StepPart& part) {
 void Planner::take_off(const Gemm& gemm) {
   Flight flight{gemm.c.buffer, {}, {}};
   for (const View* operand : {&gemm.a, &gemm.b}) {
-    if (program_.before.contains(operand->buffer.get()))
-      flight.releases.push_back({ring_of(operand->buffer), Release::Slot::before});
-    else if (ring_of(operand->buffer) < 0)
-      flight.operands.push_back(operand->buffer);
+    if (ring_of(operand->buffer) < 0) flight.operands.push_back(operand->buffer);
   }
   flights_.push_back(std::move(flight));
   settled_ = false;
@@ -340,11 +359,9 @@ std::vector<StepGroup> Planner::groups(const Body& statements, const std::vector
 void Planner::release(const StepGroup& group, const std::vector<Use>& used) {
   for (std::size_t i = group.first; i < group.first + group.count; ++i) {
     for (const Use& use : used) {
-      if (use.last != i || program_.held.contains(use.ring)) continue;
-      if (flights_.empty())
-        parts_.back().released.push_back({use.ring});
-      else
-        flights_.back().releases.push_back({use.ring});
+      if (use.last != i) continue;
+      auto& releases = flights_.empty() ? parts_.back().released : flights_.back().releases;
+      for (const Release::Slot slot : use.slots) releases.push_back({use.ring, slot});
     }
   }
 }
@@ -361,6 +378,12 @@ StepParts Planner::body(const Body& statements, Overlap overlap, Buffers begun) 
   parts_.clear();
   begun_ = std::move(begun);
   const std::vector<Use> used = uses(statements);
+  std::vector<Use> let_go = uses_before(statements, used);
+  for (const Use& use : used) {
+    // The tile of the step before is let go first.
+    const bool later = std::any_of(let_go.begin(), let_go.end(), [&](const Use& x) { return x.ring == use.ring; });
+    if (!later) let_go.push_back(use);
+  }
   for (const StepGroup& own : groups(statements, used)) {
     for (std::size_t i = own.first; i < own.first + own.count; ++i) {
       for (const Use& use : used) {
@@ -368,18 +391,12 @@ StepParts Planner::body(const Body& statements, Overlap overlap, Buffers begun) 
       }
     }
     group(own, statements, overlap);
-    if (overlap != Overlap::deep) release(own, used);
+    if (overlap != Overlap::deep) release(own, let_go);
   }
   if (overlap == Overlap::deep)
     leave_in_flight(used);
   else
     drain();
-  for (const Use& use : used) {
-    if (program_.held.contains(use.ring) && overlap != Overlap::deep) {
-      if (parts_.empty()) add(Does::nothing, nullptr);
-      parts_.back().released.push_back({use.ring, Release::Slot::goes_on});
-    }
-  }
   return std::move(parts_);
 }
 

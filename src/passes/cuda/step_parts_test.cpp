@@ -98,10 +98,11 @@ loop i0
      },
      R"(
 await tiles s0
-loop i0
-  await tiles s1 s2; gemm to f0
-  gemm to f1
-  await all but 0 products; let go s1, s2
+if 0 < ceildiv(N, 64)
+  loop i0
+    await tiles s1 s2; gemm to f0
+    gemm to f1; await all but 2 products; let go s1 s2 of the step before
+  await all but 0 products; let go s1 of the step before, s2 of the step before
 let go s0
 )"},
     {"work_on_the_first_of_two_sums", 2,
@@ -150,6 +151,28 @@ loop i0
   await tiles s1; gemm to f2
   await tiles s2, all but 0 products; let go s1; elementwise add to f0; let go s2
 let go s0
+)"},
+    {"one_tile_for_both_in_three_slots", 3,
+     [](const Step& t) {
+       Fragment s = t.scores();
+       double_all(s);
+       gemm(s.to(bf16), t.a, t.o);
+     },
+     R"(
+await tiles s0
+if 0 < ceildiv(N, 64)
+  await tiles s1; gemm to f2
+  await all but 0 products; elementwise mul to f2
+  copy to f3
+  loop i0
+    await tiles s1; gemm to f2
+    gemm to f0
+    await all but 1 products; elementwise mul to f2
+    await all but 0 products; let go s1 of the step before; copy to f3
+let go s0
+if 0 < ceildiv(N, 64)
+  gemm to f0
+  await all but 0 products; let go s1 of the step before
 )"},
     {"one_tile_for_both", 2,
      [](const Step& t) {
