@@ -65,7 +65,7 @@ void CudaGridPrinter::name_slot(const BufferPtr& tile, const passes::CopyRing& r
       shift == 0 ? cursor : fmt::format("({0} == 0 ? {1} : {0} - 1)", cursor, ring.depth - 1);
   out_.line(fmt::format("{0}* const {1} = ({0}*)(shared_memory + {2} + {3} * {4});", element_type(tile->type),
                         name, begin, slot, bytes));
-  const TileOrder order = swizzled_.contains(tile.get()) ? swizzled_order(*tile) : TileOrder{};
+  const TileOrder order = plan_.operands.contains(tile.get()) ? passes::swizzled_order(*tile) : TileOrder{};
   shared_[tile.get()] = {name, order, {-1, 0, 0}};
 }
 

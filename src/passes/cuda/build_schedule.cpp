@@ -202,7 +202,7 @@ int full_arrivals(const RingPlan& ring, const Roles& roles) {
 }
 
 schedule::Schedule build_schedule(const std::string& name, const Roles& roles, const ConsumerProgram& program,
-                                  const CudaTarget& target) {
+                                  const StepParts& parts) {
   schedule::Schedule out;
   out.name = name;
   ScheduleNames names(out, roles, program);
@@ -222,7 +222,7 @@ schedule::Schedule build_schedule(const std::string& name, const Roles& roles, c
     consumer.events.push_back({schedule::SetRegisters{shares.consumer}});
     producer.events.push_back({schedule::SetRegisters{shares.producer}});
   }
-  Events sums = consumer_events(names, roles, program, target);
+  Events sums = consumer_events(names, roles, program, parts);
   Events loads = producer_events(names, roles);
   if (has_turns_of_products(sums))  // the first warp group begins
     consumer.events.push_back(

@@ -31,6 +31,10 @@ struct ConsumerProgram {
   // that no thread waits until they have been read; and the ring of that loop whose slots count the steps.
   std::unordered_map<const ir::Buffer*, int> alternating;
   std::unordered_set<int> in_loops;  // rings whose tiles come in steps of a pipelined loop
+  // Tiles of the step before, and those of the ring that they are: both steps read the tile. Of such a ring
+  // the slot of a step is let go in the next one.
+  std::unordered_map<const ir::Buffer*, ir::BufferPtr> before;
+  std::unordered_set<int> held;
 };
 
 ConsumerProgram delay_products(const Roles& roles, const CudaTarget& target);

@@ -45,7 +45,7 @@ schedule::Event event_of(schedule::What what, const ir::Stmt& s, schedule::Who w
 schedule::Event turn_of_products(int group, bool wait);
 
 schedule::Events consumer_events(ScheduleNames& names, const Roles& roles, const ConsumerProgram& program,
-                                 const CudaTarget& target);
+                                 const StepParts& parts);
 schedule::Events producer_events(ScheduleNames& names, const Roles& roles);
 
 }  // namespace tegula::passes
