@@ -53,8 +53,9 @@ Reason reason_to_wait(const Stmt& s) {
             "give the tile the tensor's type, or the tensor the tile's"};
   if (!is_zero(copy.fill))
     return {"elements outside of the tensor become another value than 0", "leave out the fill"};
+  if (copy.to.rank() == 0) return {"it is a single element", "read the tensor where it is used"};
   if (type.bytes() >= 4) return {};
-  const std::int64_t row_bytes = copy.to.rank() == 0 ? 0 : copy.to.extent(copy.to.rank() - 1) * type.bytes();
+  const std::int64_t row_bytes = copy.to.extent(copy.to.rank() - 1) * type.bytes();
   if (row_bytes % piece_bytes == 0 && rows_of(copy.to) && is_own_shape(copy.to)) return {};
   return {fmt::format("its rows have {} bytes, no multiple of {}", row_bytes, piece_bytes),
           fmt::format("use tiles with a multiple of {} columns", piece_bytes / type.bytes())};
