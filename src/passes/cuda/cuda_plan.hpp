@@ -4,12 +4,13 @@
 #include <unordered_set>
 #include <vector>
 
-#include "passes/cuda/delay_products.hpp"
+#include "passes/cuda/copy_rings.hpp"
 #include "passes/cuda/fragment_forms.hpp"
 #include "passes/cuda/grid_waits.hpp"
 #include "passes/cuda/infer_layouts.hpp"
 #include "passes/cuda/lane_sums.hpp"
 #include "passes/cuda/specialize_roles.hpp"
+#include "passes/cuda/step_parts.hpp"
 #include "passes/cuda/store_forms.hpp"
 #include "schedule/schedule.hpp"
 
@@ -21,7 +22,9 @@ struct GridPlan {
   Reason no_roles;                                       // why there are none
   std::vector<Roles> ways;                               // of the roles to store, until one is chosen
   ConsumerProgram consumers;                             // with roles
-  std::optional<schedule::Schedule> schedule;            // of the roles
+  CopyRings copy_rings;                                  // without roles
+  StepParts steps;                                       // of the consumers
+  std::optional<schedule::Schedule> schedule;            // of the roles, or of all threads with rings
   Layouts layouts;                                       // of what computes: the consumers, or all threads
   Buffers operands;                                      // shared tiles that tensor cores read
   LaneSums lane_sums;                                    // of the consumers
