@@ -80,18 +80,9 @@ std::string CudaGridPrinter::print() {
       if (memory == memory_of_.at(tensor.get())) written_.insert(buffer);
     }
   }
-  for_each_stmt(grid.body, [&](const Stmt& s) {
-    const auto* gemm = as<Gemm>(s);
-    if (!gemm) return;
-    for (const View* operand : {&gemm->a, &gemm->b}) {
-      if (passes::has_tensor_cores(operand->buffer->type)) swizzled_.insert(operand->buffer.get());
-    }
-  });
   note_hints(grid, plan_.roles ? &*plan_.roles : nullptr);
   if (plan_.roles) return print_roles(grid);
   note(passes::NoteKind::no_roles, plan_.no_roles, grid.at);
-  find_packed(grid.body);
-  find_unrounded(grid.body);
   prologue();
   between_grids();
   decode(grid, "blockIdx.x");
@@ -212,7 +203,7 @@ void CudaGridPrinter::operator()(const Load& n, const Stmt& s) {
     define(n.variable, fmt::format("tg::value({}.get(e))", vectors_->names.at(s.get())), true, s->at);
   else
     define(n.variable, load_text(n.from), true, s->at);
-  if (!unrounded_.contains(n.from.view.buffer.get()))
+  if (!plan_.forms.unrounded.contains(n.from.view.buffer.get()))
     stored_types_.insert_or_assign(n.variable.get(), n.from.view.buffer->type);
   if (!n.variable->type.is_floating()) facts_.add_range(n.variable, values_of(n.from.view.buffer->type));
 }
@@ -229,9 +220,9 @@ void CudaGridPrinter::operator()(const Declare& n, const Stmt& s) {
   if (n.tile->space == Space::shared) return declare_shared(n.tile, s->at);
   const std::string name = names_.unique(n.tile->name);
   const Layout& layout = layouts_.fragments.at(n.tile.get());
-  fragments_[n.tile.get()] = {name, layout, packed_.contains(n.tile.get())};
+  fragments_[n.tile.get()] = {name, layout, plan_.forms.packed.contains(n.tile.get())};
   out_.code();
-  if (packed_.contains(n.tile.get()))
+  if (plan_.forms.packed.contains(n.tile.get()))
     out_.line(fmt::format("uint32_t {}[{}];", name, layout.register_count() / 2), s->at);
   else
     declare_fragment(name, n.tile->type, layout, s->at);

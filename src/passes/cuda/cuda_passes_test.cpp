@@ -45,9 +45,10 @@ using Names = std::vector<std::string>;
 
 TEST(CudaPassList, ShowsEveryDecision) {
   EXPECT_EQ(effective(attention(), {90}),
-            (Names{"merge_clears", "lower_for_cuda", "specialize_roles", "delay_products", "step_parts",
-                   "build_schedule", "infer_layouts"}));
-  EXPECT_EQ(effective(attention(), {80}), (Names{"merge_clears", "lower_for_cuda", "infer_layouts"}));
+            (Names{"merge_clears", "lower_for_cuda", "specialize_roles", "choose_depths", "choose_stores",
+                   "delay_products", "step_parts", "build_schedule", "infer_layouts", "fragment_forms"}));
+  EXPECT_EQ(effective(attention(), {80}),
+            (Names{"merge_clears", "lower_for_cuda", "infer_layouts", "fragment_forms"}));
 }
 
 TEST(CudaPassList, PlansWhatComputes) {

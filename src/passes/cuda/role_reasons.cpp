@@ -183,7 +183,8 @@ void note_load(std::vector<Note>& notes, const Stmt& fill, const RingPlan& ring,
        "bring both alike, or use them in different statements"});
 }
 
-void note_stages(Roles& roles, const RingPlan& ring, int asked, const Loc& at) {
+void note_stages(Roles& roles, const RingPlan& ring) {
+  const int asked = ring.asked;
   const int wanted = asked > 0 ? asked : 2;
   if (ring.depth >= wanted) return;
   const std::string others = bytes_of_others(roles, ring);
@@ -193,7 +194,7 @@ void note_stages(Roles& roles, const RingPlan& ring, int asked, const Loc& at) {
   if (!others.empty()) text += fmt::format(", beside {}", others);
   if (roles.blocks_per_processor > 1)
     text += fmt::format(", and {} blocks share a processor", roles.blocks_per_processor);
-  add(roles.notes, {NoteKind::stages, at, text,
+  add(roles.notes, {NoteKind::stages, ring.loop_at, text,
                     asked > 0 ? fmt::format("use smaller tiles, or ask for .stages = {}", ring.depth)
                               : std::string("use smaller tiles")});
 }
