@@ -3,6 +3,8 @@
 #include <fmt/ranges.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "codegen/cuda/nvrtc_testing.hpp"
 #include "emulation/compared.hpp"
 #include "passes/cuda/cuda_passes.hpp"
@@ -239,6 +241,18 @@ TEST_P(ProductsInFlight, AreAwaitedWhereNeeded) {
   EXPECT_EQ(harmless.size(), c.shape == LoopShape::twofold ? 2u : 0u)
       << fmt::format("{}\n", fmt::join(harmless, "\n")) << schedule::print(*own.schedule);
   for (const std::string& name : harmless) EXPECT_NE(name.find("gemm wait 1"), std::string::npos) << name;
+}
+
+TEST(ProductsInFlightNotes, SayWhatMoreSlotsWouldDo) {
+  for (const Products& c : all_products) {
+    const passes::CudaPlan plan = passes::plan_for_cuda(*program_of(c).ir(), {});
+    const std::vector<std::string> notes = passes::format(plan.grids[0].roles->notes);
+    const bool expected = std::string(c.name) == "keys_that_are_values_in_two_slots";
+    const bool found = std::any_of(notes.begin(), notes.end(), [](const std::string& note) {
+      return note.find("2 slots instead of 3") != std::string::npos;
+    });
+    EXPECT_EQ(found, expected) << c.name << fmt::format(" {}", fmt::join(notes, "\n"));
+  }
 }
 
 TEST(ProductsInFlightText, IsAccepted) {

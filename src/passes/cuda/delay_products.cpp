@@ -163,11 +163,11 @@ class Delay {
     if (const auto plan = two_sums(loop, roles_, target_)) return twofold(loop, *plan, at);
     const auto late = late_products(loop, roles_, target_);
     if (late && few_registers_ && (late->late.size() > 1 || !late->held.empty())) {
-      result_.reasons.emplace(loop.index[0].get(), too_few_registers());
+      result_.reasons.emplace_back(loop.index[0].get(), too_few_registers());
       return std::nullopt;
     }
     if (late) return delayed(loop, *late, at);
-    if (!late.reason().why.empty()) result_.reasons.emplace(loop.index[0].get(), late.reason());
+    if (!late.reason().why.empty()) result_.reasons.emplace_back(loop.index[0].get(), late.reason());
     return std::nullopt;
   }
 
@@ -206,7 +206,7 @@ class Delay {
 
   std::optional<Body> twofold(const For& loop, const TwoSums& plan, const Loc& at) {
     if (few_registers_) {
-      result_.reasons.emplace(loop.index[0].get(), too_few_registers());
+      result_.reasons.emplace_back(loop.index[0].get(), too_few_registers());
       return std::nullopt;
     }
     AlternatingLoop own = alternating_loop(loop, plan, at);

@@ -39,8 +39,9 @@ struct ConsumerProgram {
   // the slot of a step is let go in the next one.
   std::unordered_map<const ir::Buffer*, ir::BufferPtr> before;
   std::unordered_set<int> held;
-  // By the index of a loop of several products none of which is delayed, why.
-  std::unordered_map<const ir::Variable*, Reason> reasons;
+  // The indices of loops of several products none of which is delayed, and why: with a place where the user can
+  // change it by a hint.
+  std::vector<std::pair<const ir::Variable*, Reason>> reasons;
 
   // The tile that a ring has for this one.
   const ir::Buffer* in_ring(const ir::Buffer* tile) const;

@@ -129,7 +129,7 @@ class StepProducts {
           fmt::format("the first and the last product of a step read tile {}, of which there are {} slots "
                       "instead of {}",
                       named(*tile), ring.depth, slots_of_held),
-          "use smaller tiles, or ask for .stages = 3"};
+          "use smaller tiles, or ask for .stages = 3", loop_.body[result_.late.front()]->at};
     for (std::size_t i = 0; i < loop_.body.size(); ++i) {
       const bool is_late = std::find(result_.late.begin(), result_.late.end(), i) != result_.late.end();
       if (is_late || (i <= result_.early && as<Gemm>(loop_.body[i]))) continue;
