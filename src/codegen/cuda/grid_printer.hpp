@@ -26,6 +26,8 @@ constexpr int vector_bytes = 16;  // the most that one instruction of a thread m
 
 // `tg::bf16`: the type of an element in memory.
 std::string element_type(DType type);
+// What lies in shared memory, for the user.
+std::string words_of(const ir::Buffer& tile);
 
 class CudaGridPrinter {
  public:
@@ -206,6 +208,21 @@ class CudaGridPrinter {
   std::string vector_count(const ir::View& view, std::size_t dim, const ir::Expr& at, const std::string& text,
                            int elements);
 
+  ir::Body element_copies(const ir::Copy& n, const Loc& at) const;
+
+  // ---- tiles that all threads bring ahead (print_copy_rings.cpp)
+  bool is_in_copy_ring(const ir::Buffer& tile) const { return plan_.copy_rings.tiles.contains(&tile); }
+  void declare_copy_rings();
+  void loop_with_ring(const ir::For& n, const passes::CopyRing& ring, const Loc& at);
+  void name_slot(const ir::BufferPtr& tile, const passes::CopyRing& ring, int shift);
+  void begin_copies(const ir::Stmt& s, int shift);
+  void bring(const ir::Copy& n, const ir::Stmt& s);
+  void print_pieces(const ir::For& loop, std::optional<std::size_t> along, int elements, const Loc& at);
+  void print_piece(const ir::Load& load, const ir::Store& store, std::optional<std::size_t> along,
+                   int elements);
+  void event(const schedule::CopyCommit&, const schedule::Event&);
+  void event(const schedule::CopyWait& n, const schedule::Event&);
+
   // ---- fragments to operands in shared memory (print_matrices.cpp)
   bool is_registers_of_pairs(const passes::Conversion& n) const {
     return n.from->type == f32 || plan_.forms.packed.contains(n.from.get());
@@ -292,7 +309,7 @@ class CudaGridPrinter {
   void event(const schedule::Advance& n, const schedule::Event&);
   void event(const schedule::Load& n, const schedule::Event& e);
   void event(const schedule::Complete& n, const schedule::Event&);
-  void event(const schedule::CopyAsync&, const schedule::Event& e);
+  void event(const schedule::CopyAsync& n, const schedule::Event& e);
   void event(const schedule::CopyArrive& n, const schedule::Event&);
   void event(const schedule::ProxyFence&, const schedule::Event&);
   void event(const schedule::ClusterBarrier&, const schedule::Event&);
@@ -359,6 +376,9 @@ class CudaGridPrinter {
   const ir::Grid* grid_ = nullptr;  // of the roles
   std::vector<RingText> rings_;
   std::vector<int> cursors_;  // of each ring, as the first ring that has it
+  std::vector<const passes::CopyRing*> copy_rings_;  // of the loops that are being printed
+  std::int64_t ring_bytes_ = 0;                      // of their slots
+  bool is_ahead_ = false;                            // what is printed begins copies and does not await them
   struct Part {
     int first = 0, last = 16;
     bool is_all() const { return first == 0 && last == 16; }

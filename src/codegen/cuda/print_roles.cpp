@@ -205,6 +205,7 @@ void CudaGridPrinter::sync_line(const std::string& text) {
 }
 
 void CudaGridPrinter::event(const schedule::Operation& n, const schedule::Event& e) {
+  if (!e.stmt) return;
   const Part part{n.first, n.last};
   if (part.is_all()) {
     stmt(e.stmt);
@@ -283,9 +284,8 @@ void CudaGridPrinter::name_slot_before(const BufferPtr& tile) {
   const auto r = static_cast<std::size_t>(ring);
   const auto& tiles = roles_->rings[r].tiles;
   const auto is_own = [&](const BufferPtr& x) { return x.get() == own; };
-  const auto& [begin, bytes] =
-      rings_[r]
-          .tiles[static_cast<std::size_t>(std::find_if(tiles.begin(), tiles.end(), is_own) - tiles.begin())];
+  const auto& [begin, bytes] = rings_[r].tiles[static_cast<std::size_t>(
+      std::find_if(tiles.begin(), tiles.end(), is_own) - tiles.begin())];
   const TileOrder order = plan_.operands.contains(own) ? passes::swizzled_order(*own) : TileOrder{};
   const std::string name = names_.unique(tile->name), slot = slot_number(ring);
   out_.code();
@@ -305,6 +305,7 @@ void CudaGridPrinter::event(const schedule::Acquire& n, const schedule::Event&) 
 }
 
 void CudaGridPrinter::event(const schedule::Barrier& n, const schedule::Event&) {
+  if (!roles_) return out_.barrier(team_barrier_);
   if (n.per_group)
     return sync_line(fmt::format("tg::{}_turn<{}, {}>(warp_group);", n.wait ? "take" : "give", n.id,
                                  roles_->consumers / 128));
@@ -323,7 +324,10 @@ void CudaGridPrinter::event(const schedule::Arrive& n, const schedule::Event&) {
 }
 
 void CudaGridPrinter::event(const schedule::Advance& n, const schedule::Event&) {
-  sync_line(fmt::format("{}.advance();", cursor_name(n.ring)));
+  const std::string cursor = cursor_name(n.ring);
+  if (roles_) return sync_line(fmt::format("{}.advance();", cursor));
+  sync_line(fmt::format("{0} = {0} + 1 == {1} ? 0 : {0} + 1;", cursor,
+                        rings_[static_cast<std::size_t>(n.ring)].depth));
 }
 
 void CudaGridPrinter::event(const schedule::ClusterBarrier&, const schedule::Event&) {

@@ -83,9 +83,11 @@ std::string CudaGridPrinter::print() {
   note_hints(grid, plan_.roles ? &*plan_.roles : nullptr);
   if (plan_.roles) return print_roles(grid);
   note(passes::NoteKind::no_roles, plan_.no_roles, grid.at);
+  for (const passes::Note& own : plan_.copy_rings.notes) passes::add(program_.notes, own);
   prologue();
   between_grids();
   decode(grid, "blockIdx.x");
+  declare_copy_rings();
   body(grid.body);
   end_of_block();
   program_.kernels.push_back({.function = plan_.function,
@@ -126,7 +128,8 @@ void CudaGridPrinter::body(const Body& statements) {
   std::unordered_map<const Buffer*, std::size_t> last;
   if (!loop_) {
     for (std::size_t i = 0; i < statements.size(); ++i) {
-      if (const auto* n = as<Declare>(statements[i]); n && n->tile->space == Space::shared)
+      if (const auto* n = as<Declare>(statements[i]);
+          n && n->tile->space == Space::shared && !is_in_copy_ring(*n->tile))
         last[n->tile.get()] = i;
       if (last.empty()) continue;
       for (const Region& region : all_effects(statements[i]).regions) {
@@ -144,6 +147,8 @@ void CudaGridPrinter::body(const Body& statements) {
 }
 
 void CudaGridPrinter::stmt(const Stmt& s) {
+  const auto* declared = as<Declare>(s);
+  if (plan_.copy_rings.fills.contains(s.get()) || (declared && is_in_copy_ring(*declared->tile))) return;
   std::visit([&](const auto& node) { (*this)(node, s); }, s->node);
 }
 
@@ -266,6 +271,8 @@ void CudaGridPrinter::add_index(const VariablePtr& index, const Expr& begin, con
 void CudaGridPrinter::operator()(const For& n, const Stmt& s) {
   if (n.kind == LoopKind::parallel) return elements(n, s);
   if (n.kind == LoopKind::warps || n.kind == LoopKind::warp_groups) return groups(n, s->at);
+  const auto ring = plan_.copy_rings.loops.find(s.get());
+  if (ring != plan_.copy_rings.loops.end()) return loop_with_ring(n, ring->second, s->at);
   sequential(n, s->at, [&] { in_scope(n.body); });
 }
 

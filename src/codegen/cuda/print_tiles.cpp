@@ -8,16 +8,12 @@ namespace tegula::codegen {
 
 using namespace ir;
 
-namespace {
-
 std::string words_of(const Buffer& tile) {
   std::string extents;
   for (const Expr& extent : tile.shape)
     extents += fmt::format("{}{}", extents.empty() ? "" : ", ", constant_value(extent));
   return fmt::format("{}[{}], {}", tile.type.name(), extents, short_location(tile.at));
 }
-
-}  // namespace
 
 void CudaGridPrinter::declare_fragment(const std::string& name, DType type, const Layout& layout,
                                        const Loc& at) {

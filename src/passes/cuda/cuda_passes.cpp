@@ -135,6 +135,17 @@ const CudaPass list[] = {
        own.schedule = build_schedule(own.function, *own.roles, own.consumers, own.steps);
        schedule::check(*own.schedule);
      })},
+    {"copy_rings", "tiles of later steps are on their way while all threads compute with this one's",
+     [](CudaPlan& plan) {
+       for (std::size_t i = 0; i < plan.grids.size(); ++i) {
+         GridPlan& own = plan.grids[i];
+         if (own.roles) continue;
+         own.copy_rings = plan_copy_rings(plan.kernel, i, plan.target);
+         if (own.copy_rings.empty()) continue;
+         own.schedule = copy_ring_schedule(own.function, plan.kernel.grids[i], own.copy_rings);
+         schedule::check(*own.schedule);
+       }
+     }},
     {"infer_layouts", "fragments that meet element by element lie in the same registers",
      [](CudaPlan& plan) {
        for (std::size_t i = 0; i < plan.grids.size(); ++i)

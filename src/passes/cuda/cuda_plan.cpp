@@ -24,6 +24,17 @@ std::string rings_text(const Roles& roles) {
   return text;
 }
 
+std::string copy_rings_text(const CopyRings& rings) {
+  std::vector<std::string> lines(rings.loops.size());
+  for (const auto& [loop, ring] : rings.loops) {
+    std::vector<std::string> names;
+    for (const ir::BufferPtr& tile : ring.tiles) names.push_back(tile->name);
+    lines[static_cast<std::size_t>(ring.number)] =
+        fmt::format("ring of {}: {} stages, by all threads\n", fmt::join(names, ", "), ring.depth);
+  }
+  return fmt::format("{}", fmt::join(lines, ""));
+}
+
 std::string roles_text(const Roles& roles) {
   std::string text = fmt::format(
       "{} consumers, {} producers{}, {} blocks of a processor{}{}\n", roles.consumers, roles.producers,
@@ -73,7 +84,7 @@ std::string print(const CudaPlan& plan) {
   std::string text = ir::print(plan.kernel);
   for (std::size_t i = 0; i < plan.grids.size(); ++i) {
     const GridPlan& own = plan.grids[i];
-    if (!own.roles && own.no_roles.why.empty() && own.layouts.fragments.empty()) continue;
+    if (!own.roles && own.no_roles.why.empty() && own.copy_rings.empty() && own.layouts.fragments.empty()) continue;
     text += fmt::format("\n---- plan of {}\n", own.function);
     if (!own.exits_of_all.empty()) text += fmt::format("{} exits of all blocks\n", own.exits_of_all.size());
     if (own.roles) text += roles_text(*own.roles);
@@ -81,6 +92,7 @@ std::string print(const CudaPlan& plan) {
       text += fmt::format("-- with stores by {}\n{}", way.stores() ? "the copy engine" : "threads",
                           rings_text(way));
     if (!own.no_roles.why.empty()) text += fmt::format("no roles: {}\n", own.no_roles.why);
+    text += copy_rings_text(own.copy_rings);
     if (own.roles) text += "-- consumers\n" + ir::print(own.consumers.body);
     if (own.roles) text += reasons_text(own.consumers);
     if (!own.steps.empty()) text += "-- steps\n" + print(own.steps, *own.roles);

@@ -4,6 +4,7 @@
 #include <unordered_set>
 #include <vector>
 
+#include "passes/cuda/copy_rings.hpp"
 #include "passes/cuda/fragment_forms.hpp"
 #include "passes/cuda/grid_waits.hpp"
 #include "passes/cuda/infer_layouts.hpp"
@@ -21,8 +22,9 @@ struct GridPlan {
   Reason no_roles;                                       // why there are none
   std::vector<Roles> ways;                               // of the roles to store, until one is chosen
   ConsumerProgram consumers;                             // with roles
+  CopyRings copy_rings;                                  // without roles
   StepParts steps;                                       // of the consumers
-  std::optional<schedule::Schedule> schedule;            // of the roles
+  std::optional<schedule::Schedule> schedule;            // of the roles, or of all threads with rings
   Layouts layouts;                                       // of what computes: the consumers, or all threads
   Buffers operands;                                      // shared tiles that tensor cores read
   LaneSums lane_sums;                                    // of the consumers

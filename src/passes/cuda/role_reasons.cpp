@@ -143,19 +143,12 @@ const RefusedTile* find(const RefusedTiles& refused, const BufferPtr& tile) {
   return found == refused.end() ? nullptr : &*found;
 }
 
-Reason reason_of_loops(const Grid& grid, const CudaTarget& target, const RefusedTiles& refused, bool loads) {
+Reason reason_of_loops(const Grid& grid, const CudaTarget& target, const RefusedTiles& refused) {
   const std::vector<Product> products = products_in(grid);
   for (const Product& product : products) {
     if (is_by_wgmma(product.stmt, grid.hints.threads, target)) return reason_of_product(product, refused);
   }
-  if (!loads) return {};
-  if (!products.empty())
-    return {"no product of the grid is done by wgmma", "mend what the notes of the products say",
-            products[0].stmt->at};
-  return {
-      "no product stands in its pipelined loop",
-      "load tiles that feed no product as fragments, `load(tensor.at(…), {m, n})`, or leave `pipelined` out",
-      grid.at};
+  return {};
 }
 
 Reason reason_of_leaving(const Stmt& s) {

@@ -16,9 +16,8 @@ using RefusedTiles = std::vector<RefusedTile>;
 // Null if it is not among them.
 const RefusedTile* find(const RefusedTiles& refused, const ir::BufferPtr& tile);
 
-// Why no tile of a pipelined loop feeds wgmma. `loads` says that some pipelined loop loads tiles.
-Reason reason_of_loops(const ir::Grid& grid, const CudaTarget& target, const RefusedTiles& refused,
-                       bool loads);
+// Why no tile of a pipelined loop feeds wgmma; empty where no product is done by it.
+Reason reason_of_loops(const ir::Grid& grid, const CudaTarget& target, const RefusedTiles& refused);
 // Of an exit, assertion, break or loop_while that the producer cannot follow.
 Reason reason_of_leaving(const ir::Stmt& s);
 

@@ -367,12 +367,10 @@ Planned<Roles> Analysis::run() {
     return !alone;
   });
   if (const auto reason = drop_for_own_copies()) return *reason;
-  const auto is_pipelined = [](const RingCandidate& c) { return c.pipelined; };
   const bool useful = std::any_of(candidates_.begin(), candidates_.end(),
                                   [&](const RingCandidate& c) { return c.pipelined && feeds_wgmma(c.tile); });
   if (!useful)
-    return reason_of_loops(grid_, target_, refused_,
-                           std::any_of(candidates_.begin(), candidates_.end(), is_pipelined));
+    return reason_of_loops(grid_, target_, refused_);
   if (const Reason reason = leaves_early(); !reason.why.empty()) return reason;
   Roles roles;
   roles.consumers = grid_.hints.threads;
@@ -405,14 +403,7 @@ std::int64_t slot_bytes(const Buffer& tile) {
 
 Planned<Roles> specialize_roles(const Grid& grid, const CudaTarget& target) {
   if (!target.has_wgmma()) return Reason{};
-  if (grid.hints.threads % 128 != 0) {
-    bool loops = false;
-    for_each_stmt(grid.body, [&](const Stmt& s) {
-      const auto* loop = as<For>(s);
-      loops |= loop && loop->kind == LoopKind::pipelined;
-    });
-    return reason_of_loops(grid, target, {}, loops);
-  }
+  if (grid.hints.threads % 128 != 0) return reason_of_loops(grid, target, {});
   if (grid.hints.threads + producer_threads > most_threads)
     return Reason{fmt::format("a producer has {} threads, which with .threads = {} are more than {}",
                               producer_threads, grid.hints.threads, most_threads),

@@ -73,7 +73,7 @@ class Planner {
   Overlap overlap_of(const Stmt& s) const;
   void branch(const Stmt& s, Overlap overlap);
   void loop(const Stmt& s);
-  void release(const Body& statements, const StepGroup& group, const std::vector<Use>& used);
+  void release(const StepGroup& group, const std::vector<Use>& used);
   void await_tile(int ring);
   void leave_in_flight(const std::vector<Use>& used);
 
@@ -371,7 +371,7 @@ std::vector<StepGroup> Planner::groups(const Body& statements, const std::vector
 
 // What is read here for the last time: now, or when a product in flight is done. Threads that let a slot go
 // meet for it: where nobody waits for the slot before the end of the step they do it with the last product.
-void Planner::release(const Body& statements, const StepGroup& group, const std::vector<Use>& used) {
+void Planner::release(const StepGroup& group, const std::vector<Use>& used) {
   for (std::size_t i = group.first; i < group.first + group.count; ++i) {
     for (const Use& use : used) {
       if (use.last != i) continue;
@@ -411,7 +411,7 @@ StepParts Planner::body(const Body& statements, Overlap overlap, Buffers begun) 
       }
     }
     group(own, statements, overlap);
-    if (overlap != Overlap::deep) release(statements, own, let_go);
+    if (overlap != Overlap::deep) release(own, let_go);
   }
   if (overlap == Overlap::deep)
     leave_in_flight(used);

@@ -8,7 +8,7 @@
 #include "passes/cuda/cuda_passes.hpp"
 #include "tegula/lang.hpp"
 
-namespace variants {
+namespace products {
 namespace {
 
 using namespace tegula;
@@ -161,9 +161,9 @@ lang::Kernel program(const Variants& c, const Way& way) {
   });
 }
 
-class Plans : public testing::TestWithParam<Variants> {};
+class ProductPlans : public testing::TestWithParam<Variants> {};
 
-TEST_P(Plans, AreTheSame) {
+TEST_P(ProductPlans, AreTheSame) {
   for (std::size_t i = 0; i < GetParam().ways.size(); ++i) {
     const passes::CudaPlan plan = passes::plan_for_cuda(*program(GetParam(), GetParam().ways[i]).ir(), {});
     const passes::GridPlan& own = plan.grids[0];
@@ -173,8 +173,8 @@ TEST_P(Plans, AreTheSame) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Table, Plans, testing::ValuesIn(all),
+INSTANTIATE_TEST_SUITE_P(Table, ProductPlans, testing::ValuesIn(all),
                          [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace
-}  // namespace variants
+}  // namespace products
