@@ -115,7 +115,7 @@ void CudaGridPrinter::print_pieces(const For& loop, std::optional<std::size_t> a
   // A thread that stays in its column computes less.
   const bool stays = team_.threads % pieces == 0;
   if (stays) name_column(loop, team_.thread, pieces, elements);
-  out_.line("#pragma unroll 2");
+  out_.line("#pragma unroll 1");  // nobody waits, and registers are for those who compute
   if (stays)
     out_.open(fmt::format("for (int {0} = {1} / {2}; {0} < {3}; {0} += {4}) {{", f, team_.thread, pieces,
                           count, team_.threads / pieces));
