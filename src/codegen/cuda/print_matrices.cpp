@@ -25,7 +25,7 @@ std::optional<CudaGridPrinter::Conversion> CudaGridPrinter::matrix_store(const S
   if (!to->type.is_floating() || to->type.bits() != 16 || !converts) return std::nullopt;
   const std::int64_t m = from->extent(0), n = from->extent(1), groups = team_.threads / 128;
   if (!target_.has_wgmma() || team_.threads % 128 != 0 || m % (64 * groups) != 0) return std::nullopt;
-  if (found->turned ? n % 16 != 0 || swizzled_order(*to).columns != block_columns : n % block_columns != 0)
+  if (found->turned ? n % 16 != 0 || passes::order_of(*to).columns != block_columns : n % block_columns != 0)
     return std::nullopt;
   if (layouts_.fragments.at(from.get()) != layout::wgmma_accumulator(m, n, {groups, 1})) return std::nullopt;
   return found;

@@ -266,7 +266,7 @@ void CudaGridPrinter::name_slots(int ring) {
   if (r == roles_->rings.size()) return;  // the ring of turns
   for (std::size_t i = 0; i < rings_[r].tiles.size(); ++i) {
     const BufferPtr& tile = roles_->rings[r].tiles[i];
-    const TileOrder order = swizzled_.contains(tile.get()) ? swizzled_order(*tile) : TileOrder{};
+    const TileOrder order = swizzled_.contains(tile.get()) ? passes::order_of(*tile) : TileOrder{};
     const std::string name = names_.unique(tile->name);
     const auto& [begin, bytes] = rings_[r].tiles[i];
     const std::string slot =

@@ -25,7 +25,7 @@ void CudaGridPrinter::declare_fragment(const std::string& name, DType type, cons
 }
 
 void CudaGridPrinter::declare_shared(const BufferPtr& tile, const Loc& at) {
-  const TileOrder order = swizzled_.contains(tile.get()) ? swizzled_order(*tile) : TileOrder{};
+  const TileOrder order = swizzled_.contains(tile.get()) ? passes::order_of(*tile) : TileOrder{};
   const std::int64_t alignment = order.is_swizzled() ? 1024 : 128;
   const std::int64_t each = (tile->elements() * tile->type.bytes() + alignment - 1) / alignment * alignment;
   const auto alternation = alternating_.find(tile.get());

@@ -4,6 +4,7 @@
 #include "ir/effects.hpp"
 #include "ir/visit.hpp"
 #include "passes/cuda/infer_layouts.hpp"
+#include "passes/cuda/lower.hpp"
 #include "passes/cuda/role_events.hpp"
 
 namespace tegula::passes {
@@ -151,6 +152,9 @@ const GemmPlan* Consumer::wgmma(const Stmt& s) {
 }
 
 bool Consumer::has_events(const Stmt& s) {
+  // Each group awaits what it multiplies itself.
+  const auto* loop = as<For>(s);
+  if (loop && threads_of(*loop, roles_.consumers) != roles_.consumers) return false;
   bool found = false;
   for_each_body(s, [&](const Body& inner) {
     for_each_stmt(inner, [&](const Stmt& n) {
