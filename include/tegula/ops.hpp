@@ -7,4 +7,5 @@
 #include "tegula/ops/gemm.hpp"
 #include "tegula/ops/nsa_selected_attention.hpp"
 #include "tegula/ops/nsa_selected_attention_backward.hpp"
+#include "tegula/ops/rms_norm.hpp"
 #include "tegula/ops/selection.hpp"

@@ -178,7 +178,7 @@ TEST(Explain, RefusesWhatTheCallRefuses) {
   EXPECT_ERROR(ArgumentError, "gemm needs the input 'b'",
                explain("gemm", {{"a", Tensor::empty({2, 2}, f32)}}));
   EXPECT_ERROR(ArgumentError, "gemm has no option", explain("gemm", matrices(f32, 4, 4, 4), {{"tile", "3"}}));
-  EXPECT_ERROR(ArgumentError, "inner extent",
+  EXPECT_ERROR(ArgumentError, "with k = 3, as a",
                explain("gemm", {{"a", Tensor::empty({2, 3}, f32)}, {"b", Tensor::empty({2, 3}, f32)}}));
 }
 

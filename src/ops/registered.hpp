@@ -4,7 +4,6 @@
 
 namespace tegula::ops {
 
-Operator registered_gemm();
 Operator registered_attention();
 Operator registered_attention_backward();
 Operator registered_block_sparse_attention();

@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "ops/registered.hpp"
+#include "ops/schema/registered.hpp"
 
 namespace tegula::ops {
 
@@ -91,16 +92,26 @@ int Options::small_integer(const std::string& name) const {
 
 double Options::real(const std::string& name) const { return std::stod(text(name)); }
 
+namespace {
+
+std::vector<Operator> all_operators() {
+  std::vector<Operator> all{
+                            registered_attention(),
+                            registered_attention_backward(),
+                            registered_block_sparse_attention(),
+                            registered_block_sparse_attention_backward(),
+                            registered_nsa_selected_attention(),
+                            registered_nsa_selected_attention_backward(),
+                            registered_block_scores(),
+                            registered_topk_blocks()};
+  for (const OperatorSchema* schema : operator_schemas()) all.push_back(registered(*schema));
+  return all;
+}
+
+}  // namespace
+
 const std::vector<Operator>& operators() {
-  static const std::vector<Operator> all{registered_gemm(),
-                                         registered_attention(),
-                                         registered_attention_backward(),
-                                         registered_block_sparse_attention(),
-                                         registered_block_sparse_attention_backward(),
-                                         registered_nsa_selected_attention(),
-                                         registered_nsa_selected_attention_backward(),
-                                         registered_block_scores(),
-                                         registered_topk_blocks()};
+  static const std::vector<Operator> all = all_operators();
   return all;
 }
 

@@ -8,12 +8,10 @@
 #include <string>
 #include <vector>
 
-#include "tegula/lang.hpp"
-#include "tegula/runtime.hpp"
+#include "ops/schema/table.hpp"
 
 namespace tegula::ops {
 
-using Tensors = std::map<std::string, Tensor>;
 using OptionTexts = std::map<std::string, std::string>;
 
 struct InputInfo {

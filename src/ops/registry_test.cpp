@@ -51,9 +51,9 @@ std::string refusal(const std::function<void()>& call) {
 TEST(Registry, RefusesWhatItDoesNotKnow) {
   const Operator& gemm = find_operator("gemm");
   EXPECT_EQ(refusal([] { find_operator("gem"); }),
-            "there is no operator 'gem'; there are gemm, attention, attention_backward, "
+            "there is no operator 'gem'; there are attention, attention_backward, "
             "block_sparse_attention, block_sparse_attention_backward, nsa_selected_attention, "
-            "nsa_selected_attention_backward, block_scores, topk_blocks");
+            "nsa_selected_attention_backward, block_scores, topk_blocks, gemm, rms_norm, rms_norm_backward");
   EXPECT_NE(refusal([&] {
               Options::parse(gemm, {{"tile", "3"}});
             }).find("gemm has no option 'tile'; it has"),

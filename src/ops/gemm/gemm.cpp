@@ -1,42 +1,28 @@
-#include <fmt/format.h>
+#include "ops/gemm/gemm.hpp"
 
-#include <algorithm>
 #include <cmath>
 
-#include "ops/common/arguments.hpp"
 #include "ops/common/functions.hpp"
 #include "ops/common/plan.hpp"
-#include "ops/gemm/call.hpp"
+#include "ops/gemm/kernel.hpp"
 #include "ops/gemm/plan.hpp"
+#include "ops/schema/schema.hpp"
 #include "runtime/processors.hpp"
 
 namespace tegula::ops {
 
 namespace {
 
-TensorRef with_batch(const TensorRef& tensor) {
-  if (tensor.rank() == 3) return tensor;
-  TensorRef result = tensor;
-  result.shape.insert(result.shape.begin(), 1);
-  result.strides.insert(result.strides.begin(), 0);
-  return result;
-}
+// Whether rows, or columns, of a matrix lie side by side.
+bool has_rows(const TensorRef& t) { return t.size(-1) <= 1 || t.stride(-1) == 1; }
+bool has_columns(const TensorRef& t) { return t.size(-2) <= 1 || t.stride(-2) == 1; }
+bool is_matrix(const TensorRef& t) { return has_rows(t) || has_columns(t) || nelements(t) == 0; }
 
 // A matrix whose rows lie side by side is read as it is; one whose columns do as its transpose.
-void choose_order(const Arguments& args, const char* name, TensorRef& tensor, bool& transposed) {
-  const bool rows = tensor.size(2) <= 1 || tensor.stride(2) == 1;
-  const bool columns = tensor.size(1) <= 1 || tensor.stride(1) == 1;
-  args.check(rows || columns || nelements(tensor) == 0, name, "a matrix with stride 1 along rows or columns",
-             tensor, "pass a contiguous copy");
-  if (rows) return;
-  tensor = tensor.transpose(1, 2);
+TensorRef in_order(TensorRef tensor, bool& transposed) {
+  if (has_rows(tensor) || !has_columns(tensor)) return tensor;
   transposed = !transposed;
-}
-
-void check_tiles(const Arguments& args, const GemmTiles& tiles) {
-  for (int extent : {tiles.m, tiles.n, tiles.k})
-    args.check(extent >= 0 && extent <= 4096, "tiles", "extents from 1 to 4096, or 0 for the plan's choice",
-               worded("{}", extent), "leave them out");
+  return tensor.transpose(1, 2);
 }
 
 // Tensor cores take 8-bit operands that lie along k; others are widened, exactly, where they are copied.
@@ -46,75 +32,105 @@ DType tile_type(const GemmKernel& kernel, const Target& target, bool on_gpu) {
   return along_k && target != Target::cuda_sm80() ? kernel.type : f16;
 }
 
-// The common number of batches; a tensor with one batch is repeated.
-std::int64_t join_batches(const Arguments& args, TensorRef& a, TensorRef& b) {
-  const std::int64_t of_a = a.size(0), of_b = b.size(0), batch = of_a == 1 ? of_b : of_a;
-  args.check(of_b == batch || of_b == 1, "b", worded("{} batches, as a, or one", of_a), b,
-             "give both the same number of batches");
-  a = a.expand({batch, a.size(1), a.size(2)});
-  b = b.expand({batch, b.size(1), b.size(2)});
-  return batch;
+void run(const Bound<Gemm>& c, Launch& launch) {
+  GemmKernel kernel{.type = c.type("a"),
+                    .out = c.type("out"),
+                    .transpose_a = c->transpose_a,
+                    .transpose_b = c->transpose_b,
+                    .scaled = c->scale != 1,
+                    .bias = c.type_if("bias"),
+                    .activation = c->activation};
+  const TensorRef a = in_order(c.formed("a"), kernel.transpose_a);
+  const TensorRef b = in_order(c.formed("b"), kernel.transpose_b);
+  kernel.compute = tile_type(kernel, c.target(), c.on_gpu());
+  // Whoever asks for a GPU's program of tensors elsewhere sees that of an H100.
+  const int processors = c.on_gpu() && c.device().is_cpu() ? gpu_processors : processors_of(c.device());
+  const GemmProblem problem{c.dim("batch"), c.dim("m"), c.dim("n"), c.dim("k"), processors};
+  kernel.tiles =
+      c.on_gpu() ? plan_gemm_on_gpu(problem, kernel.compute, c->tiles) : plan_gemm(problem, c->tiles);
+  launch(kernel, gemm_kernel, {{"a", a}, {"b", b}});
 }
+
+double activate(Activation activation, double x) {
+  switch (activation) {
+    case Activation::none:
+      return x;
+    case Activation::relu:
+      return x < 0 ? 0 : x;
+    case Activation::gelu:
+      return x / 2 * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
+    case Activation::silu:
+      return x / (1 + std::exp(-x));
+  }
+  return x;
+}
+
+void formula(const Bound<Gemm>& c, Exact& exact) {
+  const std::int64_t batch = c.dim("batch"), m = c.dim("m"), n = c.dim("n"), inner = c.dim("k");
+  const Tensor a = c->transpose_a ? exact["a"].transpose(1, 2) : exact["a"];
+  const Tensor b = c->transpose_b ? exact["b"].transpose(1, 2) : exact["b"];
+  const double* bias = exact.data_if("bias");
+  double* out = exact.data("out");
+  for (std::int64_t z = 0; z < batch; ++z)
+    for (std::int64_t i = 0; i < m; ++i)
+      for (std::int64_t j = 0; j < n; ++j) {
+        double sum = 0;
+        for (std::int64_t k = 0; k < inner; ++k) sum += a.at<double>(z, i, k) * b.at<double>(z, k, j);
+        *out++ = activate(c->activation, c->scale * sum + (bias ? bias[j] : 0));
+      }
+}
+
+const OptionRule extents =
+    between(0, 4096, "extents from 1 to 4096, or 0 for the plan's choice", "leave them out");
+constexpr const char* unit_stride = "a matrix with stride 1 along rows or columns";
 
 }  // namespace
 
-GemmCall prepare_gemm(const TensorRef& a, const TensorRef& b, const GemmOptions& options) {
-  const Arguments args("gemm");
-  args.check_tensor("a", a, gemm_types, {2, 3});
-  args.check_tensor("b", b, {a.dtype}, {2, 3});
-  check_tiles(args, options.tiles);
-  GemmCall call;
-  call.a = with_batch(a), call.b = with_batch(b);
-  const std::int64_t m = call.a.size(options.transpose_a ? 2 : 1),
-                     k = call.a.size(options.transpose_a ? 1 : 2);
-  const std::int64_t n = call.b.size(options.transpose_b ? 1 : 2),
-                     k_of_b = call.b.size(options.transpose_b ? 2 : 1);
-  args.check(k == k_of_b, "b", worded("an inner extent of {}, as a", k), b,
-             "check transpose_a and transpose_b");
-  const std::int64_t batch = join_batches(args, call.a, call.b);
-  if (options.bias) {
-    args.check_tensor("bias", *options.bias, float_types, {1});
-    args.check(options.bias->size(0) == n, "bias", worded("[n] = [{}]", n), *options.bias,
-               "give it one element a column");
-  }
-  GemmKernel& kernel = call.kernel;
-  kernel.type = a.dtype;
-  kernel.out = options.out_dtype.value_or(options.out           ? options.out->dtype
-                                          : a.dtype.bits() == 8 ? bf16
-                                                                : a.dtype);
-  args.check(std::isfinite(options.scale), "scale", "a finite factor", fmt::format("{}", options.scale),
-             "give 1 where there is none");
-  args.check(std::find(float_types.begin(), float_types.end(), kernel.out) != float_types.end(), "out_dtype",
-             "f32, f16 or bf16", std::string(kernel.out.name()), "convert the result");
-  kernel.transpose_a = options.transpose_a, kernel.transpose_b = options.transpose_b;
-  choose_order(args, "a", call.a, kernel.transpose_a);
-  choose_order(args, "b", call.b, kernel.transpose_b);
-  if (options.bias) kernel.bias = options.bias->dtype;
-  kernel.scaled = options.scale != 1;
-  kernel.activation = options.activation;
-  const bool on_gpu = runs_on_gpu(options.target, a.device);
-  kernel.compute = tile_type(kernel, target_for(options.target, a.device), on_gpu);
-  const auto plan = [&](const GemmProblem& problem) {
-    return on_gpu ? plan_gemm_on_gpu(problem, kernel.compute, options.tiles)
-                  : plan_gemm(problem, options.tiles);
-  };
-  // Whoever asks for a GPU's program of tensors elsewhere sees that of an H100.
-  const int processors = on_gpu && a.device.is_cpu() ? gpu_processors : processors_of(a.device);
-  kernel.tiles = plan({batch, m, n, k, processors});
-  call.out_shape = a.rank() == 2 && b.rank() == 2 ? Shape{m, n} : Shape{batch, m, n};
-  return call;
+const OperatorSchema& gemm_schema() {
+  static const OperatorSchema table =
+      Schema<Gemm>("gemm", "matrix product with bias and activation")
+          .in(&Gemm::a, "a", "transpose_a ? [~batch] k m : [~batch] m k", products, "left matrix")
+          .in(&Gemm::b, "b", "transpose_b ? [~batch] n k : [~batch] k n", same_as("a"), "right matrix")
+          .remedy("check transpose_a and transpose_b")
+          .in(&Gemm::bias, "bias", "n", floats, "added to every row")
+          .remedy("give it one element a column")
+          .out(&Gemm::out, "out", "[batch] m n", chosen_by("out_dtype", floats.types, "a", bf16),
+               "activation(scale * a * b + bias)")
+          .option(&Gemm::transpose_a, "transpose_a", "a is [k, m]")
+          .option(&Gemm::transpose_b, "transpose_b", "b is [n, k]")
+          .option(&Gemm::activation, "activation", "applied to the sums")
+          .option(&Gemm::scale, "scale", "factor of the product",
+                  {{}, {}, false, "a finite factor", "give 1 where there is none"})
+          .option(&Gemm::out_dtype, "out_dtype", "dtype of the result",
+                  {{}, {}, false, "f32, f16 or bf16", "convert the result"})
+          .option(&Gemm::tiles, &GemmTiles::m, "tile_m", "rows of a tile, 0: planned", extents)
+          .option(&Gemm::tiles, &GemmTiles::n, "tile_n", "columns of a tile, 0: planned", extents)
+          .option(&Gemm::tiles, &GemmTiles::k, "tile_k", "inner extent of a tile, 0: planned", extents)
+          .require(
+              "a", [](const Bound<Gemm>& c) { return is_matrix(c["a"]); }, unit_stride,
+              "pass a contiguous copy")
+          .require(
+              "b", [](const Bound<Gemm>& c) { return is_matrix(c["b"]); }, unit_stride,
+              "pass a contiguous copy")
+          .no_gradient("it is composed of products")
+          .flops("2*batch*m*n*k")
+          .examples({{"square", "m=64 n=64 k=64"},
+                     {"ragged_bias_gelu", "m=37 k=45 n=29 bias activation=gelu"},
+                     {"transposed_f16", "m=40 k=33 n=17 f16 transpose_a transpose_b out_dtype=f32"},
+                     {"along_k_e4m3", "m=140 k=200 n=72 e4m3 transpose_b scale=0.25"},
+                     {"across_k_e5m2", "m=70 k=90 n=40 e5m2 out_dtype=f32 bias:f32"},
+                     {"batched_bf16", "batch=2 m=20 k=24 n=18 bf16 activation=silu"}})
+          .measured({{"512", "m=512 n=512 k=512"},
+                     {"1024", "m=1024 n=1024 k=1024"},
+                     {"2048", "m=2048 n=2048 k=2048"},
+                     {"1024_bf16", "m=1024 n=1024 k=1024 bf16"}})
+          .run(run, formula);
+  return table;
 }
 
 Tensor gemm(const TensorRef& a, const TensorRef& b, const GemmOptions& options) {
-  const GemmCall call = prepare_gemm(a, b, options);
-  Tensor out =
-      Arguments("gemm").output("out", options.out, call.out_shape, call.kernel.out, "the result", a.device);
-  if (nelements(out) == 0) return out;
-  std::vector<Argument> values{call.a, call.b, with_batch(out.ref())};
-  if (options.bias) values.emplace_back(*options.bias);
-  if (call.kernel.scaled) values.emplace_back(options.scale);
-  compiled(call.kernel, target_for(options.target, a.device), gemm_kernel).call_in_order(values);
-  return out;
+  const Gemm op{options, a, b};
+  return run_call(gemm_schema(), &op).output("out");
 }
 
 }  // namespace tegula::ops

@@ -1,7 +1,5 @@
 #include "ops/gemm/kernel.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <optional>
 
@@ -9,18 +7,6 @@ namespace tegula::ops {
 
 using namespace lang;
 using lang::Tensor;  // not that of the runtime
-
-std::string_view name_of(Activation activation) {
-  constexpr std::string_view names[] = {"none", "relu", "gelu", "silu"};
-  return names[static_cast<int>(activation)];
-}
-
-std::string GemmKernel::name() const {
-  return fmt::format("gemm_{}_{}_{}_{}x{}x{}{}{}{}{}{}", type.name(), compute.name(), out.name(), tiles.m,
-                     tiles.n, tiles.k, transpose_a ? "_ta" : "", transpose_b ? "_tb" : "",
-                     scaled ? "_scaled" : "", bias ? fmt::format("_bias_{}", bias->name()) : "",
-                     activation == Activation::none ? "" : fmt::format("_{}", name_of(activation)));
-}
 
 namespace {
 
@@ -81,7 +67,7 @@ int threads_of(const GemmKernel& c) {
 }  // namespace
 
 Kernel gemm_kernel(const GemmKernel& c) {
-  return kernel(c.name(), [&] {
+  return kernel(instance_name("gemm", c), [&] {
     const GemmTiles t = c.tiles;
     Dim batch("batch"), m("m"), n("n"), k("k");
     Tensor a = c.transpose_a ? input("a", {batch, k, m}, c.type) : input("a", {batch, m, k}, c.type);

@@ -1,12 +1,20 @@
 // The tile program of matrix products.
 #pragma once
-#include <optional>
-#include <string>
-
+#include "ops/schema/instance.hpp"
 #include "tegula/lang.hpp"
 #include "tegula/ops/gemm.hpp"
 
 namespace tegula::ops {
+
+template <>
+inline constexpr std::array<std::string_view, 4> choice_names<Activation>{"none", "relu", "gelu", "silu"};
+
+template <>
+struct FieldOf<GemmTiles> {
+  static constexpr std::size_t words = 3;
+  static void key(const GemmTiles& t, std::int64_t* words) { words[0] = t.m, words[1] = t.n, words[2] = t.k; }
+  static std::string name(const GemmTiles& t) { return fmt::format("_{}x{}x{}", t.m, t.n, t.k); }
+};
 
 struct GemmKernel {
   DType type = f32, out = f32;
@@ -14,12 +22,13 @@ struct GemmKernel {
   bool transpose_a = false, transpose_b = false, scaled = false;
   std::optional<DType> bias = {};
   Activation activation = Activation::none;
-  GemmTiles tiles;
+  GemmTiles tiles = {};
 
-  std::string name() const;
+  auto fields() const {
+    return std::tuple(type, compute, out, tiles, labelled("ta", transpose_a), labelled("tb", transpose_b),
+                      labelled("scaled", scaled), labelled("bias", bias), activation);
+  }
 };
-
-std::string_view name_of(Activation activation);
 
 // Arguments: a [batch, m, k] (transposed: [batch, k, m]), b [batch, k, n] (or [batch, n, k]), out [batch, m,
 // n], bias [n] and the scalar scale, f32, where the instance has them.

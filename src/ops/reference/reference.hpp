@@ -5,7 +5,6 @@
 
 namespace tegula::ops::reference {
 
-Tensor gemm(const TensorRef& a, const TensorRef& b, const GemmOptions& options);
 // With `steps`, every step is rounded to that type: the error of the plain computation in it, by which
 // results are judged.
 AttentionResult attention(const TensorRef& q, const TensorRef& k, const TensorRef& v,

@@ -86,14 +86,14 @@ class AxesOfMatrix {
 std::int64_t tile_columns(const Buffer& tile) { return tile.rank() == 0 ? 1 : tile.extent(tile.rank() - 1); }
 std::int64_t tile_rows(const Buffer& tile) { return tile.elements() / tile_columns(tile); }
 
-layout::TileOrder order_of(const Buffer& tile) {
+layout::TileOrder swizzled_order(const Buffer& tile) {
   if (tile.rank() < 2 || !tile.type.is_floating()) return {};
   return layout::swizzled_order(tile_rows(tile), tile_columns(tile), tile.type.bytes());
 }
 
 Planned<OperandPlace> place_of(const View& view, int along_k) {
   const Buffer& tile = *view.buffer;
-  const layout::TileOrder order = order_of(tile);
+  const layout::TileOrder order = swizzled_order(tile);
   if (!order.is_swizzled()) return reason_of_blocks(view);
   AxesOfMatrix walk(view);
   if (view.rank() != 2 || !walk.run()) return reason_of_matrix(view);

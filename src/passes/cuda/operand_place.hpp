@@ -12,7 +12,7 @@ namespace tegula::passes {
 std::int64_t tile_rows(const ir::Buffer& tile);
 std::int64_t tile_columns(const ir::Buffer& tile);
 // How tensor cores read that matrix; row by row where they cannot.
-layout::TileOrder order_of(const ir::Buffer& tile);
+layout::TileOrder swizzled_order(const ir::Buffer& tile);
 
 // A matrix of the tile, from a row and a column on: its axes are the tile's rows and columns.
 struct OperandPlace {

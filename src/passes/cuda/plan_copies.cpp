@@ -118,7 +118,7 @@ Planned<TensorCopy> plan_copy(const Copy& copy, bool swizzled) {
   TensorCopy plan;
   plan.columns = static_cast<int>(tile.extent(last));
   if (swizzled) {
-    const auto order = order_of(tile);
+    const auto order = swizzled_order(tile);
     if (order.is_swizzled()) plan.columns = order.columns, plan.is_swizzled = true;
   }
   // A transfer begins at 128 bytes. The pattern of a swizzle follows the address, so it may begin at any row.

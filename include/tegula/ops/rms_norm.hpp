@@ -1,0 +1,38 @@
+// Rows divided by their root mean square, and the gradients of that.
+#pragma once
+#include <optional>
+
+#include "tegula/runtime.hpp"
+
+namespace tegula::ops {
+
+struct RmsNorm {
+  TensorRef x = {};                      // [..., d], f32, f16 or bf16
+  std::optional<TensorRef> weight = {};  // [d], f32, f16 or bf16
+  float eps = 1e-6f;                     // positive
+  std::optional<TensorRef> out = {};     // written instead of a new tensor
+  Target target = Target::automatic();
+};
+
+// x / sqrt(mean(x²) + eps) · weight along the last dimension, of x's shape and dtype; computed in f32. d is at
+// most 16384. Wrong shapes, dtypes or options are an ArgumentError.
+Tensor rms_norm(const TensorRef& x, RmsNorm options = {});
+
+struct RmsNormBackward {
+  TensorRef dout = {}, x = {};
+  std::optional<TensorRef> weight = {};
+  float eps = 1e-6f;
+  std::optional<TensorRef> dx = {}, dweight = {};  // written instead of new tensors
+  Target target = Target::automatic();
+};
+
+struct RmsNormGradients {
+  Tensor dx;       // of x's shape and dtype
+  Tensor dweight;  // f32 [d]; empty without a weight
+};
+
+// The gradients of x and weight for dout, the gradient of rms_norm's result, of its shape and dtype. The sums
+// over rows are the same at every call. Wrong shapes, dtypes or options are an ArgumentError.
+RmsNormGradients rms_norm_backward(const TensorRef& dout, const TensorRef& x, RmsNormBackward options = {});
+
+}  // namespace tegula::ops

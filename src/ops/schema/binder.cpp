@@ -1,0 +1,340 @@
+#include "ops/schema/binder.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "ops/common/functions.hpp"
+#include "ops/schema/words.hpp"
+#include "runtime/binding_memory.hpp"
+
+namespace tegula::ops {
+
+namespace {
+
+constexpr std::int64_t largest_extent = std::int64_t{1} << 29;
+
+std::size_t optional_items(const DimList& list) {
+  return static_cast<std::size_t>(
+      std::count_if(list.items.begin(), list.items.end(), [](const DimItem& i) { return i.optional; }));
+}
+
+std::string ranks_of(const DimList& list) {
+  const std::size_t all = list.items.size();
+  if (all > 0 && list.items.front().leading) return fmt::format("{} or more", all - 1);
+  if (optional_items(list) == 0) return std::to_string(all);
+  return fmt::format("{} or {}", all - optional_items(list), all);
+}
+
+}  // namespace
+
+void Binder::bind() {
+  c_.values_.assign(schema_.slots(), 0);
+  c_.tensors_.assign(schema_.tensors.size(), nullptr);
+  c_.lists_.assign(schema_.tensors.size(), nullptr);
+  sources_.assign(schema_.dims.size(), -1);
+  read_options();
+  bind_inputs();
+  solve_waiting();
+  check_options();
+  derive();
+  check_requirements();
+  c_.target_ = target_for(schema_.target(c_.op_), c_.device_);
+  bind_outputs();
+}
+
+void Binder::read_options() {
+  std::size_t slot = schema_.first_option_slot();
+  for (const OptionSpec& option : schema_.options) c_.values_[slot++] = option.number(c_.op_);
+  for (std::size_t i = 0; i < schema_.inputs; ++i) c_.values_[slot++] = spec(i).get(c_.op_) != nullptr;
+}
+
+void Binder::check_options() const {
+  for (const OptionSpec& option : schema_.options)
+    if (!option.obeys(c_.op_))
+      args_.refuse(option.name, expected_of(option), text_of(option.get(c_.op_)), option.rule.remedy);
+}
+
+void Binder::bind_inputs() {
+  for (std::size_t i = 0; i < schema_.inputs; ++i) c_.tensors_[i] = spec(i).get(c_.op_);
+  for (std::size_t i = 0; i < schema_.inputs; ++i)
+    if (c_.tensors_[i] != nullptr) bind_input(i);
+}
+
+void Binder::bind_input(std::size_t index) {
+  const TensorRef& tensor = *c_.tensors_[index];
+  check_type(index, tensor);
+  choose_list(index, tensor);
+  const auto is_small = [](std::int64_t extent) { return extent >= 0 && extent < largest_extent; };
+  if (!std::all_of(tensor.shape.begin(), tensor.shape.end(), is_small))
+    args_.refuse(spec(index).name, "extents below 2^29", describe(tensor), "split the call");
+  if (tensor.data == nullptr && c_.memory_ == BoundCall::Memory::used && nelements(tensor) != 0)
+    args_.refuse(spec(index).name, "memory", describe(tensor) + " at a null pointer", "allocate it first");
+  if (index == 0) c_.device_ = tensor.device;
+  args_.check_device(spec(index).name, tensor);
+  if (spec(index).unit_stride) args_.check_contiguous_features(spec(index).name, tensor);
+  bind_dims(index, tensor);
+}
+
+void Binder::check_type(std::size_t index, const TensorRef& tensor) const {
+  const TypeRule& rule = spec(index).type;
+  if (rule.like_index >= 0) {
+    const TensorRef* like = c_.tensors_[static_cast<std::size_t>(rule.like_index)];
+    if (like != nullptr && tensor.dtype != like->dtype)
+      args_.refuse(spec(index).name, fmt::format("dtype {}, as {}", like->dtype.name(), rule.like),
+                   describe(tensor), "convert it");
+    if (like != nullptr) return;
+  }
+  if (!rule.lists(tensor.dtype))
+    args_.refuse(spec(index).name, "dtype " + names_of(rule.types), describe(tensor), "convert it");
+}
+
+void Binder::choose_list(std::size_t index, const TensorRef& tensor) {
+  for (const DimList& list : spec(index).lists) {
+    if (list.condition && list.condition->evaluate(c_.values()) == 0) continue;
+    c_.lists_[index] = &list;
+    break;
+  }
+  const DimList& list = *c_.lists_[index];
+  const std::size_t rank = tensor.shape.size(), all = list.items.size();
+  const bool folds = all > 0 && list.items.front().leading;
+  if (folds ? rank + 1 < all : rank != all && rank != all - optional_items(list))
+    args_.refuse(spec(index).name, fmt::format("rank {}, {}", ranks_of(list), text_of(list)),
+                 describe(tensor), "reshape it");
+}
+
+void Binder::bind_dims(std::size_t index, const TensorRef& tensor) {
+  const std::vector<DimItem>& items = c_.lists_[index]->items;
+  const std::size_t rank = tensor.shape.size();
+  const bool folds = !items.empty() && items.front().leading, misses = !folds && rank < items.size();
+  std::size_t dim = 0;
+  for (const DimItem& item : items) {
+    if (item.leading) {
+      bind_leading(index, tensor, rank + 1 - items.size());
+      dim = rank + 1 - items.size();
+    } else if (!misses || !item.optional) {
+      bind_extent(index, dim, item, tensor.shape[dim]);
+      ++dim;
+    }
+  }
+}
+
+void Binder::bind_leading(std::size_t index, const TensorRef& tensor, std::size_t count) {
+  const Shape leading(tensor.shape.begin(), tensor.shape.begin() + static_cast<std::ptrdiff_t>(count));
+  const int slot = schema_.slot_of("rows");
+  if (!is_met(slot)) {
+    c_.leading_ = leading;
+    c_.met_ |= std::uint64_t{1} << slot;
+    sources_[static_cast<std::size_t>(slot)] = static_cast<int>(index);
+    std::int64_t rows = 1;
+    for (std::int64_t extent : leading) rows *= extent;
+    c_.values_[static_cast<std::size_t>(slot)] = rows;
+  } else if (c_.leading_ != leading) {
+    args_.refuse(spec(index).name,
+                 fmt::format("{} with leading {}, as {}", text_of(*c_.lists_[index]), describe(c_.leading_),
+                             spec(static_cast<std::size_t>(sources_[static_cast<std::size_t>(slot)])).name),
+                 describe(tensor), spec(index).remedy);
+  }
+}
+
+void Binder::bind_extent(std::size_t index, std::size_t dim, const DimItem& item, std::int64_t extent) {
+  const Expression& e = item.extent;
+  const bool is_dim = e.is_name() && e.slot < static_cast<int>(schema_.dims.size());
+  if (!is_dim) {
+    if (!is_known(e)) return waiting_.push_back({index, dim, &item});
+    if (e.evaluate(c_.values()) != extent) refuse_extent(index, e);
+    return;
+  }
+  std::int64_t& value = c_.values_[static_cast<std::size_t>(e.slot)];
+  const std::uint64_t bit = std::uint64_t{1} << e.slot;
+  const bool was_repeated = (repeated_ & bit) != 0;
+  if (!is_met(e.slot) || (was_repeated && value == 1 && item.repeats)) {
+    set(e, extent, index);
+    if (item.repeats) repeated_ |= bit;
+  } else if (value != extent && !(item.repeats && extent == 1)) {
+    refuse_extent(index, e, item.repeats);
+  }
+}
+
+void Binder::set(const Expression& name, std::int64_t value, std::size_t tensor) {
+  c_.values_[static_cast<std::size_t>(name.slot)] = value;
+  c_.met_ |= std::uint64_t{1} << name.slot;
+  sources_[static_cast<std::size_t>(name.slot)] = static_cast<int>(tensor);
+}
+
+bool Binder::is_known(const Expression& e) const {
+  if (e.op == Expression::Op::name) return e.slot >= static_cast<int>(schema_.dims.size()) || is_met(e.slot);
+  return std::all_of(e.args.begin(), e.args.end(), [&](const Expression& arg) { return is_known(arg); });
+}
+
+void Binder::solve_waiting() {
+  while (!waiting_.empty()) {
+    const std::size_t before = waiting_.size();
+    std::erase_if(waiting_, [&](const Waiting& waiting) { return solve(waiting); });
+    if (waiting_.size() == before)
+      throw InternalError(
+          fmt::format("{}: no tensor determines {}", schema_.name, waiting_.front().item->extent.text()));
+  }
+}
+
+// name + c, name - c, name * c and c * name with one unknown name.
+bool Binder::solve(const Waiting& waiting) {
+  const Expression& e = waiting.item->extent;
+  const std::int64_t extent = c_.tensors_[waiting.tensor]->shape[waiting.dim];
+  if (is_known(e)) {
+    if (e.evaluate(c_.values()) != extent) refuse_extent(waiting.tensor, e);
+    return true;
+  }
+  if (e.args.size() != 2) return false;
+  const bool left_known = is_known(e.args[0]);
+  if (!left_known && !is_known(e.args[1])) return false;
+  const Expression& unknown = e.args[left_known ? 1 : 0];
+  const std::int64_t known = e.args[left_known ? 0 : 1].evaluate(c_.values());
+  if (!unknown.is_name()) return false;
+  std::int64_t value = 0;
+  if (e.op == Expression::Op::add) {
+    value = extent - known;
+  } else if (e.op == Expression::Op::subtract && !left_known) {
+    value = extent + known;
+  } else if (e.op == Expression::Op::multiply) {
+    // Where nothing is multiplied any factor is right.
+    if (known == 0 ? extent != 0 : extent % known != 0) refuse_extent(waiting.tensor, e);
+    value = known == 0 ? 1 : extent / known;
+  } else {
+    return false;
+  }
+  if (value < 0) refuse_extent(waiting.tensor, e);
+  set(unknown, value, waiting.tensor);
+  return true;
+}
+
+void Binder::refuse_extent(std::size_t index, const Expression& extent, bool repeats) const {
+  std::string known;
+  extent.each_name([&](const Expression& name) {
+    const auto slot = static_cast<std::size_t>(name.slot);
+    if (slot < sources_.size() && sources_[slot] < 0) return;
+    known += fmt::format("{}{} = {}", known.empty() ? "" : ", ", name.name, c_.values_[slot]);
+    if (slot < sources_.size() && sources_[slot] != static_cast<int>(index))
+      known += ", as " + spec(static_cast<std::size_t>(sources_[slot])).name;
+  });
+  const std::string remedy =
+      repeats ? fmt::format("give both the same {}", extent.text()) : spec(index).remedy;
+  args_.refuse(spec(index).name,
+               fmt::format("{}{}{}{}", text_of(*c_.lists_[index]), known.empty() ? "" : " with ", known,
+                           repeats ? ", or 1" : ""),
+               describe(*c_.tensors_[index]), remedy);
+}
+
+void Binder::derive() {
+  for (std::size_t slot = 0; slot < schema_.dims.size(); ++slot)
+    if (!is_met(static_cast<int>(slot))) c_.values_[slot] = 1;
+  std::size_t slot = schema_.dims.size();
+  for (const NamedExpression& derived : schema_.derived)
+    c_.values_[slot++] = derived.value.evaluate(c_.values());
+}
+
+void Binder::check_requirements() const {
+  for (const RequirementSpec& rule : schema_.requirements) {
+    const bool good = rule.condition ? rule.condition->evaluate(c_.values()) != 0 : rule.holds(c_);
+    if (good) continue;
+    const TensorSpec* tensor = schema_.find_tensor(rule.argument);
+    const OptionSpec* option = schema_.find_option(rule.argument);
+    const TensorRef* given = tensor != nullptr ? tensor->get(c_.op_) : nullptr;
+    args_.refuse(rule.argument, with_values(rule.expected, c_),
+                 given != nullptr    ? describe(*given)
+                 : option != nullptr ? text_of(option->get(c_.op_))
+                                     : "none",
+                 with_values(rule.remedy, c_));
+  }
+}
+
+DType Binder::type_of_output(const TensorSpec& spec, const TensorRef* given) const {
+  const TypeRule& rule = spec.type;
+  if (rule.option_index >= 0) {
+    const std::int64_t code =
+        c_.values_[schema_.first_option_slot() + static_cast<std::size_t>(rule.option_index)];
+    if (code > 0) return DType{static_cast<TypeCode>(code - 1)};
+    if (given != nullptr && rule.lists(given->dtype)) return given->dtype;
+  }
+  if (rule.like_index < 0) return rule.types.front();
+  const TensorRef* like = c_.tensors_[static_cast<std::size_t>(rule.like_index)];
+  if (like == nullptr) return rule.types.front();
+  return rule.of_8_bits && like->dtype.bits() == 8 ? *rule.of_8_bits : like->dtype;
+}
+
+Shape Binder::shape_of_output(std::size_t index) const {
+  Shape shape;
+  for (const DimItem& item : c_.lists_[index]->items) {
+    if (item.leading)
+      shape.insert(shape.end(), c_.leading_.begin(), c_.leading_.end());
+    else if (!item.optional || is_met(item.extent.slot))
+      shape.push_back(item.extent.evaluate(c_.values()));
+  }
+  return shape;
+}
+
+void Binder::bind_outputs() {
+  c_.outputs_.reserve(schema_.tensors.size() - schema_.inputs);
+  bool adopts = false;
+  for (std::size_t i = schema_.inputs; i < schema_.tensors.size(); ++i) {
+    bind_output(i);
+    adopts |= spec(i).get(c_.op_) != nullptr;
+  }
+  if (!adopts) return;
+  Arguments::Named outputs, inputs;
+  for (std::size_t i = 0; i < schema_.tensors.size(); ++i)
+    if (const TensorRef* tensor = spec(i).get(c_.op_))
+      (i < schema_.inputs ? inputs : outputs).emplace_back(spec(i).name.c_str(), *tensor);
+  args_.check_apart(outputs, inputs);
+}
+
+void Binder::bind_output(std::size_t index) {
+  const TensorSpec& own = spec(index);
+  const TensorRef* given = own.get(c_.op_);
+  const bool wanted = !own.when || own.when->evaluate(c_.values()) != 0;
+  if (!wanted) {
+    if (given != nullptr)
+      args_.refuse(own.name, fmt::format("no tensor unless {}", own.when->text()), describe(*given),
+                   "leave it out");
+    c_.outputs_.push_back(Tensor::adopt(TensorRef(nullptr, own.type.types.front(), {0}), nullptr));
+    return;
+  }
+  for (const DimList& list : own.lists)
+    if (!list.condition || list.condition->evaluate(c_.values()) != 0) {
+      c_.lists_[index] = &list;
+      break;
+    }
+  const Shape shape = shape_of_output(index);
+  const DType type = type_of_output(own, given);
+  if (given != nullptr) {
+    check_given_output(index, *given, shape, type);
+    c_.outputs_.push_back(Tensor::adopt(*given, nullptr));
+  } else if (c_.memory_ == BoundCall::Memory::unused) {
+    c_.outputs_.push_back(Tensor::adopt(TensorRef(nullptr, type, shape, c_.device_), nullptr));
+  } else {
+    c_.outputs_.push_back(c_.allocate_ != nullptr ? (*c_.allocate_)(index, shape, type, c_.device_)
+                                                  : Tensor::empty(shape, type, c_.device_));
+  }
+  c_.tensors_[index] = &c_.outputs_.back().ref();
+  c_.values_[schema_.first_tensor_slot() + index] = 1;
+}
+
+void Binder::check_given_output(std::size_t index, const TensorRef& given, const Shape& shape,
+                                DType type) const {
+  const TensorSpec& own = spec(index);
+  if (given.dtype != type)
+    args_.refuse(own.name, fmt::format("dtype {}", type.name()), describe(given),
+                 "convert the result afterwards");
+  if (given.shape != shape)
+    args_.refuse(own.name, fmt::format("{} = {}", text_of(*c_.lists_[index]), describe(shape)),
+                 describe(given), own.remedy);
+  if (given.data == nullptr && c_.memory_ == BoundCall::Memory::used && nelements(given) != 0)
+    args_.refuse(own.name, "memory", describe(given) + " at a null pointer", "allocate it first");
+  if (given.device != c_.device_)
+    args_.refuse(own.name, "a tensor on " + c_.device_.name(), describe(given),
+                 "copy the result there afterwards");
+  if (own.unit_stride) args_.check_contiguous_features(own.name, given);
+}
+
+}  // namespace tegula::ops

@@ -1,0 +1,121 @@
+#include "ops/schema/bound.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "ops/common/arguments.hpp"
+#include "ops/common/functions.hpp"
+#include "ops/schema/binder.hpp"
+
+namespace tegula::ops {
+
+BoundCall::BoundCall(const OperatorSchema& schema, const void* op, Memory memory, const Allocate* allocate)
+    : schema_(&schema), op_(op), memory_(memory), allocate_(allocate) {
+  Binder(*this).bind();
+}
+
+bool BoundCall::on_gpu() const { return runs_on_gpu(target_, device_); }
+
+bool BoundCall::is_empty() const {
+  return std::all_of(outputs_.begin(), outputs_.end(), [](const Tensor& t) { return t.nelements() == 0; });
+}
+
+std::size_t BoundCall::slot(std::string_view name) const {
+  const auto& dims = schema_->dims;
+  for (std::size_t i = 0; i < dims.size(); ++i)
+    if (dims[i] == name) return i;
+  const int found = schema_->slot_of(std::string(name));
+  if (found < 0) throw InternalError(fmt::format("{} has no dim '{}'", schema_->name, name));
+  return static_cast<std::size_t>(found);
+}
+
+std::size_t BoundCall::index_of(std::string_view tensor) const {
+  const auto& all = schema_->tensors;
+  for (std::size_t i = 0; i < all.size(); ++i)
+    if (all[i].name == tensor) return i;
+  throw InternalError(fmt::format("{} has no tensor '{}'", schema_->name, tensor));
+}
+
+const TensorRef& BoundCall::operator[](std::string_view tensor) const {
+  const TensorRef* found = at(index_of(tensor));
+  if (found == nullptr) throw InternalError(fmt::format("{}: '{}' is not given", schema_->name, tensor));
+  return *found;
+}
+
+std::optional<DType> BoundCall::type_if(std::string_view tensor) const {
+  const TensorRef* found = at(index_of(tensor));
+  return found == nullptr ? std::nullopt : std::optional(found->dtype);
+}
+
+namespace {
+
+std::int64_t product(const Shape& shape, std::size_t first, std::size_t count) {
+  std::int64_t result = 1;
+  for (std::size_t i = first; i < first + count; ++i) result *= shape[i];
+  return result;
+}
+
+bool is_plain(const DimList& list, std::size_t rank) {
+  return list.items.size() == rank && std::none_of(list.items.begin(), list.items.end(),
+                                                   [](const DimItem& i) { return i.leading || i.repeats; });
+}
+
+}  // namespace
+
+Shape BoundCall::formed_shape(std::size_t tensor) const {
+  Shape result;
+  for (const DimItem& item : lists_[tensor]->items)
+    result.push_back(item.leading ? product(leading_, 0, leading_.size()) : item.extent.evaluate(values()));
+  return result;
+}
+
+TensorRef BoundCall::formed(std::size_t tensor) const {
+  const TensorRef& own = *tensors_[tensor];
+  const DimList& list = *lists_[tensor];
+  if (is_plain(list, own.shape.size())) return own;
+  const Shape shape = formed_shape(tensor);
+  const bool folds = list.items.front().leading;
+  if (!folds) {
+    TensorRef result = own;
+    const bool misses = own.shape.size() < list.items.size();
+    for (std::size_t i = 0; misses && i < list.items.size(); ++i) {
+      if (!list.items[i].optional) continue;
+      result.shape.insert(result.shape.begin() + static_cast<std::ptrdiff_t>(i), 1);
+      result.strides.insert(result.strides.begin() + static_cast<std::ptrdiff_t>(i), 0);
+    }
+    return result.shape == shape ? result : result.expand(shape);
+  }
+  if (const auto folded = own.try_reshape(shape)) return *folded;
+  const TensorSpec& spec = schema_->tensors[tensor];
+  if (spec.output)
+    Arguments(schema_->name)
+        .refuse(spec.name, "rows at equal distances", describe(own), "pass a contiguous tensor");
+  if (memory_ == Memory::unused) return TensorRef(nullptr, own.dtype, shape, own.device);
+  copies_.push_back(Tensor::adopt(own, nullptr).contiguous().reshape(shape));
+  return copies_.back().ref();
+}
+
+Tensor BoundCall::output(std::string_view tensor) const {
+  const std::size_t index = index_of(tensor);
+  return outputs_.at(index - schema_->inputs);
+}
+
+Tensors BoundCall::outputs() const {
+  Tensors result;
+  for (std::size_t i = schema_->inputs; i < tensors_.size(); ++i)
+    if (tensors_[i] != nullptr) result.emplace(schema_->tensors[i].name, outputs_[i - schema_->inputs]);
+  return result;
+}
+
+double BoundCall::bytes() const {
+  double sum = 0;
+  for (const TensorRef* tensor : tensors_)
+    if (tensor != nullptr) sum += static_cast<double>(nelements(*tensor)) * tensor->dtype.bytes();
+  return sum;
+}
+
+double BoundCall::flops() const { return schema_->flops ? schema_->flops->evaluate_real(values()) : 0; }
+
+}  // namespace tegula::ops

@@ -1,0 +1,32 @@
+// Examples of calls, as tables of operators write them: `m=37 k=45 n=29 f16 bias:f32 activation=gelu`.
+//
+// A dim or an option with its value (`...=3,5` for leading extents), the dtype of the tensors that may have
+// it, and optional tensors that are given, with a dtype of their own behind `:`. A boolean option stands for
+// true.
+#pragma once
+#include "ops/schema/table.hpp"
+
+namespace tegula::ops {
+
+struct ExampleCall {
+  std::map<std::string, std::int64_t> dims;
+  Shape leading;
+  DType type = f32;
+  bool has_type = false;                              // otherwise every tensor has the first of its own
+  std::map<std::string, std::optional<DType>> given;  // optional tensors
+  OptionValues options;
+
+  static ExampleCall parse(const OperatorSchema& schema, const std::string& text);
+
+  // An InternalError if a dim is missing. The values depend on nothing but the seed.
+  Tensors inputs(const OperatorSchema& schema, std::uint64_t seed) const;
+  // In the same way the values of one tensor.
+  Tensor values(const OperatorSchema& schema, const TensorSpec& tensor, std::uint64_t seed) const;
+  Shape shape(const OperatorSchema& schema, const TensorSpec& tensor) const;
+  DType type_of(const OperatorSchema& schema, const TensorSpec& tensor) const;
+
+ private:
+  std::vector<std::int64_t> slots(const OperatorSchema& schema) const;
+};
+
+}  // namespace tegula::ops

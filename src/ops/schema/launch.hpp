@@ -1,0 +1,76 @@
+// Runs tile programs on a checked call, or lists them. Parameters of a program are found by name: tensors of
+// the table, its dims, derived values and options, and what the operator gives in their stead.
+#pragma once
+#include <array>
+#include <initializer_list>
+#include <map>
+#include <mutex>
+#include <string_view>
+
+#include "ops/schema/bound.hpp"
+#include "ops/schema/instance.hpp"
+
+namespace tegula::ops {
+
+struct NamedValue {
+  std::string_view name;
+  Argument value;
+};
+
+// A compiled program and where its parameters come from.
+struct LaunchedProgram {
+  struct Source {
+    enum class Kind : std::uint8_t { given, tensor, number, option } kind = Kind::given;
+    std::size_t index = 0;  // of the tensor, the slot or the option
+    std::string name;
+  };
+  Function function;
+  std::vector<Source> sources;
+
+  LaunchedProgram(const lang::Kernel& kernel, Target target, const OperatorSchema& schema);
+};
+
+class Launch {
+ public:
+  enum class Mode { run, list };
+
+  Launch(const BoundCall& call, Mode mode) : call_(call), mode_(mode) {}
+
+  template <class Instance>
+  void operator()(const Instance& instance, lang::Kernel (*program)(const Instance&),
+                  std::initializer_list<NamedValue> values = {}) {
+    if (mode_ == Mode::list) return kernels_.push_back(program(instance));
+    run(compiled(instance, program), values);
+  }
+
+  // A tensor for the time of the call, of undefined elements; without memory where nothing runs.
+  Tensor scratch(const Shape& shape, DType type);
+  bool runs() const { return mode_ == Mode::run; }
+  const std::vector<lang::Kernel>& kernels() const { return kernels_; }
+
+ private:
+  template <class Instance>
+  const LaunchedProgram& compiled(const Instance& instance, lang::Kernel (*program)(const Instance&)) {
+    using Key = std::pair<InstanceKey<Instance>, std::pair<lang::Kernel (*)(const Instance&), Target::Kind>>;
+    // Never destroyed: threads may still call while the process ends.
+    static auto& mutex = *new std::mutex;
+    static auto& programs = *new std::map<Key, std::unique_ptr<const LaunchedProgram>>;
+    const Key key{key_of(instance), {program, call_.target().kind()}};
+    {
+      const std::lock_guard lock(mutex);
+      const auto found = programs.find(key);
+      if (found != programs.end()) return *found->second;
+    }
+    // Compiled without the lock, so that different kernels compile at the same time.
+    auto made = std::make_unique<const LaunchedProgram>(program(instance), call_.target(), call_.schema());
+    const std::lock_guard lock(mutex);
+    return *programs.emplace(key, std::move(made)).first->second;
+  }
+  void run(const LaunchedProgram& program, std::initializer_list<NamedValue> values) const;
+
+  const BoundCall& call_;
+  Mode mode_;
+  std::vector<lang::Kernel> kernels_;
+};
+
+}  // namespace tegula::ops

@@ -1,0 +1,273 @@
+// How the table of an operator is written: its members, by pointers to them, each once.
+//
+//   const OperatorSchema& scaled_schema() {
+//     static const OperatorSchema table =
+//         Schema<Scaled>("scaled", "x * factor")
+//             .in(&Scaled::x, "x", "... d", floats, "rows")
+//             .option(&Scaled::factor, "factor", "of every element", finite)
+//             .out(&Scaled::out, "out", "... d", same_as("x"), "x * factor")
+//             .examples({{"ragged", "...=3,5 d=37 f16"}})
+//             .run(run, formula);
+//     return table;
+//   }
+#pragma once
+#include <array>
+#include <cmath>
+#include <string_view>
+
+#include "ops/schema/exact.hpp"
+#include "ops/schema/launch.hpp"
+
+namespace tegula::ops {
+
+// Dtypes of a tensor.
+inline TypeRule is(DType type) { return {{type}, "", "", {}}; }
+inline TypeRule one_of(std::vector<DType> types) { return {std::move(types), "", "", {}}; }
+inline TypeRule same_as(std::string tensor) { return {{}, std::move(tensor), "", {}}; }
+// Of an output: what the option says, or that of the tensor, `of_8_bits` where that has 8.
+inline TypeRule chosen_by(std::string option, std::vector<DType> types, std::string tensor, DType of_8_bits) {
+  return {std::move(types), std::move(tensor), std::move(option), of_8_bits};
+}
+inline const TypeRule floats = one_of({f32, f16, bf16});
+inline const TypeRule products = one_of({f32, f16, bf16, e4m3, e5m2});
+inline const TypeRule index = is(i32);
+
+// Values of an option. Real numbers are always finite.
+inline const OptionRule finite{{}, {}, false, "a finite number", "give another number"};
+inline const OptionRule positive{0, {}, true, "a positive finite number", "give a positive number"};
+inline OptionRule between(double low, double high, std::string expected = "",
+                          std::string remedy = "give another value") {
+  return {low, high, false, std::move(expected), std::move(remedy)};
+}
+
+namespace detail {
+
+template <class T>
+struct IsOptional : std::false_type {};
+template <class T>
+struct IsOptional<std::optional<T>> : std::true_type {
+  using Value = T;
+};
+
+// How a member's type is an option.
+template <class V>
+struct OptionTypeOf {
+  static constexpr OptionKind kind = std::is_same_v<V, bool>       ? OptionKind::boolean
+                                     : std::is_enum_v<V>           ? OptionKind::choice
+                                     : std::is_floating_point_v<V> ? OptionKind::real
+                                     : std::is_same_v<V, DType>    ? OptionKind::dtype
+                                                                   : OptionKind::integer;
+  static OptionValue get(const V& value) {
+    if constexpr (kind == OptionKind::choice)
+      return std::string(choice_names<V>[static_cast<std::size_t>(value)]);
+    else if constexpr (kind == OptionKind::dtype)
+      return std::string(value.name());
+    else if constexpr (kind == OptionKind::real)
+      return static_cast<double>(value);
+    else if constexpr (kind == OptionKind::boolean)
+      return value;
+    else
+      return static_cast<std::int64_t>(value);
+  }
+  static void set(V& member, const OptionValue& value) {
+    if constexpr (kind == OptionKind::choice) {
+      const auto& names = choice_names<V>;
+      const auto found = std::find(names.begin(), names.end(), std::get<std::string>(value));
+      member = static_cast<V>(found - names.begin());
+    } else if constexpr (kind == OptionKind::dtype) {
+      for (const DType type : all_dtypes)
+        if (type.name() == std::get<std::string>(value)) member = type;
+    } else if constexpr (kind == OptionKind::real) {
+      member = static_cast<V>(std::get<double>(value));
+    } else if constexpr (kind == OptionKind::boolean) {
+      member = std::get<bool>(value);
+    } else {
+      member = static_cast<V>(std::get<std::int64_t>(value));
+    }
+  }
+  static std::int64_t number(const V& value) {
+    if constexpr (kind == OptionKind::dtype)
+      return static_cast<std::int64_t>(value.code) + 1;
+    else if constexpr (kind == OptionKind::real)
+      return std::isfinite(value) ? static_cast<std::int64_t>(value) : 0;
+    else
+      return static_cast<std::int64_t>(value);
+  }
+  static bool obeys(const V& value, const OptionRule& rule) {
+    if constexpr (kind == OptionKind::integer || kind == OptionKind::real) {
+      const auto x = static_cast<double>(value);
+      if (!std::isfinite(x) || (rule.high && x > *rule.high)) return false;
+      return !rule.low || (rule.above_low ? x > *rule.low : x >= *rule.low);
+    } else if constexpr (kind == OptionKind::dtype) {
+      return floats.lists(value);
+    } else {
+      return true;
+    }
+  }
+};
+
+}  // namespace detail
+
+template <class Op>
+class Schema {
+ public:
+  Schema(const char* name, const char* doc) {
+    table_.name = name, table_.doc = doc;
+    table_.make = [] { return std::make_shared<Op>(); };
+    table_.target = [](const void* op) { return static_cast<const Op*>(op)->target; };
+    table_.set_target = [](void* op, Target target) { static_cast<Op*>(op)->target = target; };
+  }
+
+  // An input; one that is std::optional may be missing. `in` and `out` refer to the tensor last declared.
+  template <class Owner, class Ref>
+  Schema& in(Ref Owner::*member, const char* name, const char* dims, TypeRule type, const char* meaning) {
+    TensorSpec& added = add(member, name, dims, std::move(type), meaning);
+    added.optional = detail::IsOptional<Ref>::value;
+    ++table_.inputs;
+    return *this;
+  }
+  template <class Owner>
+  Schema& out(std::optional<TensorRef> Owner::*member, const char* name, const char* dims, TypeRule type,
+              const char* meaning) {
+    add(member, name, dims, std::move(type), meaning).output = true;
+    return *this;
+  }
+  // Of the tensor above: what to do about a wrong extent; that its last dimension has stride 1; when there is
+  // one; integers of examples, low <= value < end; other values of examples.
+  Schema& remedy(const char* text) { return last().remedy = text, *this; }
+  Schema& unit_stride() { return last().unit_stride = true, *this; }
+  Schema& when(const char* condition) { return last().when = Expression::parse(condition), *this; }
+  Schema& range(const char* low, const char* end) {
+    last().low = Expression::parse(low), last().end = Expression::parse(end);
+    return *this;
+  }
+  Schema& values(decltype(TensorSpec::values) make) { return last().values = std::move(make), *this; }
+
+  template <class Owner, class V>
+  Schema& option(V Owner::*member, const char* name, const char* meaning, OptionRule rule = {}) {
+    return add_option<V>(
+        [member](auto& op) -> auto& { return op.*member; }, name, meaning, std::move(rule));
+  }
+  // Of a struct in the operator's struct, such as its tiles.
+  template <class Owner, class Inner, class V>
+  Schema& option(Inner Owner::*outer, V Inner::*member, const char* name, const char* meaning,
+                 OptionRule rule = {}) {
+    return add_option<V>(
+        [ outer, member ](auto& op) -> auto& { return op.*outer.*member; }, name, meaning, std::move(rule));
+  }
+  // Of the option above: it has to be given.
+  Schema& needed() { return table_.options.back().needed = true, *this; }
+
+  // A value by name for extents, rules and programs.
+  Schema& let(const char* name, const char* value) {
+    table_.derived.push_back({name, Expression::parse(value)});
+    return *this;
+  }
+  // A rule that dims cannot say, and which argument is to blame. `{name}` in texts is the value of a dim.
+  Schema& require(const char* argument, const char* condition, const char* expected, const char* remedy) {
+    table_.requirements.push_back({argument, Expression::parse(condition), {}, expected, remedy});
+    return *this;
+  }
+  Schema& require(const char* argument, bool (*holds)(const Bound<Op>&), const char* expected,
+                  const char* remedy) {
+    table_.requirements.push_back(
+        {argument, {}, [holds](const BoundCall& call) { return holds(Bound<Op>(call)); }, expected, remedy});
+    return *this;
+  }
+  Schema& gradient(const char* op) { return table_.gradient = op, *this; }
+  Schema& no_gradient(const char* why) { return table_.no_gradient = why, *this; }
+  Schema& source(const char* text) { return table_.source = text, *this; }
+  Schema& flops(const char* amount) { return table_.flops = Expression::parse(amount), *this; }
+  Schema& examples(std::vector<Example> examples) { return table_.examples = std::move(examples), *this; }
+  Schema& measured(std::vector<Example> examples) { return table_.measured = std::move(examples), *this; }
+
+  // The last line of a table: one program and the plan of its instance, or what runs them, and the formula.
+  template <class Instance>
+  OperatorSchema run(Instance (*plan)(const Bound<Op>&), lang::Kernel (*program)(const Instance&),
+                     void (*formula)(const Bound<Op>&, Exact&)) {
+    return finished([=](const BoundCall& call, Launch& launch) { launch(plan(Bound<Op>(call)), program); },
+                    formula);
+  }
+  OperatorSchema run(void (*run)(const Bound<Op>&, Launch&), void (*formula)(const Bound<Op>&, Exact&)) {
+    return finished([=](const BoundCall& call, Launch& launch) { run(Bound<Op>(call), launch); }, formula);
+  }
+
+ private:
+  OperatorSchema finished(decltype(OperatorSchema::run) run, void (*formula)(const Bound<Op>&, Exact&)) {
+    table_.run = std::move(run);
+    table_.formula = [formula](const BoundCall& call, Exact& exact) { formula(Bound<Op>(call), exact); };
+    table_.complete();
+    return std::move(table_);
+  }
+  TensorSpec& last() { return table_.tensors.back(); }
+
+  template <class Owner, class Ref>
+  TensorSpec& add(Ref Owner::*member, const char* name, const char* dims, TypeRule type,
+                  const char* meaning) {
+    static const Op sample{};
+    TensorSpec spec;
+    spec.name = name, spec.dims = dims, spec.meaning = meaning, spec.type = std::move(type);
+    spec.lists = parse_dims(dims);
+    spec.holds_optional = detail::IsOptional<Ref>::value;
+    spec.offset = static_cast<std::size_t>(reinterpret_cast<const std::byte*>(&(sample.*member)) -
+                                           reinterpret_cast<const std::byte*>(&sample));
+    table_.tensors.push_back(std::move(spec));
+    return last();
+  }
+
+  template <class V, class Member>
+  Schema& add_option(Member member, const char* name, const char* meaning, OptionRule rule) {
+    if constexpr (detail::IsOptional<V>::value)
+      fill<typename detail::IsOptional<V>::Value>(member, name, meaning, std::move(rule),
+                                                  [](auto& value) { return value ? &*value : nullptr; });
+    else
+      fill<V>(member, name, meaning, std::move(rule), [](auto& value) { return &value; });
+    return *this;
+  }
+  // `find` gives the value of a member, or null if it has none.
+  template <class V, class Member, class Find>
+  void fill(Member member, const char* name, const char* meaning, OptionRule rule, Find find) {
+    using Type = detail::OptionTypeOf<V>;
+    OptionSpec spec;
+    spec.name = name, spec.meaning = meaning, spec.kind = Type::kind, spec.rule = std::move(rule);
+    spec.small = sizeof(V) <= 4;
+    if constexpr (Type::kind == OptionKind::choice)
+      for (const std::string_view choice : choice_names<V>) spec.choices.emplace_back(choice);
+    if constexpr (Type::kind == OptionKind::dtype)
+      for (const DType type : {f32, f16, bf16}) spec.choices.emplace_back(type.name());
+    spec.get = [member, find](const void* op) -> OptionValue {
+      const V* value = find(member(*static_cast<const Op*>(op)));
+      return value == nullptr ? OptionValue() : Type::get(*value);
+    };
+    spec.set = [member](void* op, const OptionValue& value) {
+      auto& target = member(*static_cast<Op*>(op));
+      V made{};
+      Type::set(made, value);
+      target = made;
+    };
+    spec.number = [member, find](const void* op) -> std::int64_t {
+      const V* value = find(member(*static_cast<const Op*>(op)));
+      return value == nullptr ? 0 : Type::number(*value);
+    };
+    spec.obeys = [member, find, limits = spec.rule](const void* op) {
+      const V* value = find(member(*static_cast<const Op*>(op)));
+      return value == nullptr || Type::obeys(*value, limits);
+    };
+    const Op defaults{};
+    spec.fallback = spec.get(&defaults);
+    table_.options.push_back(std::move(spec));
+  }
+
+  OperatorSchema table_;
+};
+
+// Checks a call and runs it; the results are the outputs of what is returned.
+inline BoundCall run_call(const OperatorSchema& schema, const void* op) {
+  BoundCall bound(schema, op);
+  if (bound.is_empty()) return bound;
+  Launch launch(bound, Launch::Mode::run);
+  schema.run(bound, launch);
+  return bound;
+}
+
+}  // namespace tegula::ops

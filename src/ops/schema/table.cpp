@@ -1,0 +1,171 @@
+#include "ops/schema/table.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <sstream>
+
+#include "tegula/error.hpp"
+
+namespace tegula::ops {
+
+std::string_view name_of(OptionKind kind) {
+  constexpr std::string_view names[] = {"bool", "integer", "number", "choice", "dtype"};
+  return names[static_cast<int>(kind)];
+}
+
+const TensorRef* TensorSpec::get(const void* op) const {
+  const std::byte* at = static_cast<const std::byte*>(op) + offset;
+  if (!holds_optional) {
+    // An input without rank and memory has not been given.
+    const auto* tensor = reinterpret_cast<const TensorRef*>(at);
+    return tensor->data == nullptr && tensor->shape.empty() ? nullptr : tensor;
+  }
+  const auto& tensor = *reinterpret_cast<const std::optional<TensorRef>*>(at);
+  return tensor ? &*tensor : nullptr;
+}
+
+void TensorSpec::set(void* op, const TensorRef& tensor) const {
+  std::byte* at = static_cast<std::byte*>(op) + offset;
+  if (holds_optional)
+    *reinterpret_cast<std::optional<TensorRef>*>(at) = tensor;
+  else
+    *reinterpret_cast<TensorRef*>(at) = tensor;
+}
+
+namespace {
+
+using Words = std::vector<std::string>;
+
+DimItem item_of(std::string word) {
+  DimItem item;
+  if (word == "...") {
+    item.leading = true;
+    item.extent.op = Expression::Op::name, item.extent.name = "rows";
+    return item;
+  }
+  if (word.front() == '[') item.optional = true, word = word.substr(1, word.size() - 2);
+  if (word.front() == '~') item.repeats = true, word = word.substr(1);
+  item.extent = Expression::parse(word);
+  return item;
+}
+
+// A condition, `?`, a list, `:`, and so on.
+std::vector<DimList> lists_of(const Words& words) {
+  std::vector<DimList> result;
+  for (std::size_t i = 0; i < words.size() || result.empty();) {
+    DimList list;
+    if (i + 1 < words.size() && words[i + 1] == "?") list.condition = Expression::parse(words[i]), i += 2;
+    while (i < words.size() && words[i] != ":") list.items.push_back(item_of(words[i++]));
+    ++i;
+    result.push_back(std::move(list));
+  }
+  return result;
+}
+
+template <class T>
+int position(const std::vector<T>& all, const std::string& name) {
+  for (std::size_t i = 0; i < all.size(); ++i)
+    if (all[i].name == name) return static_cast<int>(i);
+  return -1;
+}
+
+}  // namespace
+
+std::vector<DimList> parse_dims(const std::string& text) {
+  std::istringstream stream(text);
+  Words words;
+  for (std::string word; stream >> word;) words.push_back(word);
+  return lists_of(words);
+}
+
+int OperatorSchema::slot_of(const std::string& wanted) const {
+  const auto dim = std::find(dims.begin(), dims.end(), wanted);
+  if (dim != dims.end()) return static_cast<int>(dim - dims.begin());
+  if (const int i = position(derived, wanted); i >= 0) return static_cast<int>(dims.size()) + i;
+  if (const int i = position(options, wanted); i >= 0) return static_cast<int>(first_option_slot()) + i;
+  if (const int i = position(tensors, wanted); i >= 0) return static_cast<int>(first_tensor_slot()) + i;
+  return -1;
+}
+
+const TensorSpec* OperatorSchema::find_tensor(const std::string& tensor) const {
+  const int i = position(tensors, tensor);
+  return i < 0 ? nullptr : &tensors[static_cast<std::size_t>(i)];
+}
+
+const OptionSpec* OperatorSchema::find_option(const std::string& option) const {
+  const int i = position(options, option);
+  return i < 0 ? nullptr : &options[static_cast<std::size_t>(i)];
+}
+
+namespace {
+
+// Gives the names of an expression their slots.
+class Resolver {
+ public:
+  explicit Resolver(OperatorSchema& schema) : schema_(schema) {}
+
+  // Names of an input's extents that stand for nothing else are dims.
+  void declare(Expression& e) const {
+    e.each_name([&](Expression& name) {
+      if (schema_.slot_of(name.name) < 0) schema_.dims.push_back(name.name);
+    });
+  }
+  void resolve(Expression& e) const {
+    e.each_name([&](Expression& name) {
+      name.slot = schema_.slot_of(name.name);
+      if (name.slot < 0) fail(fmt::format("the name '{}' stands for nothing", name.name));
+      if (name.op != Expression::Op::is_choice) return;
+      const OptionSpec* option = schema_.find_option(name.name);
+      if (option == nullptr) fail(fmt::format("'{}' is no option", name.name));
+      const auto found = std::find(option->choices.begin(), option->choices.end(), name.choice);
+      if (found == option->choices.end())
+        fail(fmt::format("option '{}' has no choice '{}'", name.name, name.choice));
+      name.value = found - option->choices.begin();
+    });
+  }
+  void resolve(std::optional<Expression>& e) const {
+    if (e) resolve(*e);
+  }
+  [[noreturn]] void fail(const std::string& what) const {
+    throw InternalError(fmt::format("the table of {}: {}", schema_.name, what));
+  }
+
+ private:
+  OperatorSchema& schema_;
+};
+
+void complete_type(const Resolver& resolver, const OperatorSchema& schema, TensorSpec& tensor) {
+  TypeRule& rule = tensor.type;
+  if (!rule.like.empty()) {
+    rule.like_index = position(schema.tensors, rule.like);
+    if (rule.like_index < 0) resolver.fail(fmt::format("'{}' is no tensor", rule.like));
+    if (rule.types.empty()) rule.types = schema.tensors[static_cast<std::size_t>(rule.like_index)].type.types;
+  }
+  if (rule.option.empty()) return;
+  rule.option_index = position(schema.options, rule.option);
+  if (rule.option_index < 0) resolver.fail(fmt::format("'{}' is no option", rule.option));
+}
+
+}  // namespace
+
+void OperatorSchema::complete() {
+  const Resolver resolver(*this);
+  for (std::size_t i = 0; i < inputs; ++i)
+    for (DimList& list : tensors[i].lists)
+      for (DimItem& item : list.items) resolver.declare(item.extent);
+  if (dims.size() > 64) resolver.fail("more than 64 dims");
+  for (TensorSpec& tensor : tensors) {
+    for (DimList& list : tensor.lists) {
+      resolver.resolve(list.condition);
+      for (DimItem& item : list.items) resolver.resolve(item.extent);
+    }
+    resolver.resolve(tensor.when), resolver.resolve(tensor.low), resolver.resolve(tensor.end);
+    complete_type(resolver, *this, tensor);
+  }
+  for (NamedExpression& each : derived) resolver.resolve(each.value);
+  for (RequirementSpec& each : requirements) resolver.resolve(each.condition);
+  resolver.resolve(flops);
+}
+
+}  // namespace tegula::ops
