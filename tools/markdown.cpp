@@ -51,7 +51,7 @@ std::string shapes_text(const TensorSpec& tensor) {
 
 std::string dtypes_text(const TensorSpec& tensor) {
   const ops::TypeRule& rule = tensor.type;
-  std::string text = rule.like.empty() ? names_of(rule.types) : fmt::format("that of `{}`", rule.like);
+  std::string text = rule.like.empty() ? ops::names_of(rule.types) : fmt::format("that of `{}`", rule.like);
   if (rule.of_8_bits) text += fmt::format(", {} for fp8", rule.of_8_bits->name());
   return rule.option.empty() ? text : fmt::format("`{}`, or {}", rule.option, text);
 }
@@ -67,7 +67,7 @@ std::string meaning_text(const TensorSpec& tensor) {
 std::string default_text(const OptionSpec& option) {
   if (option.needed) return "must be given";
   if (std::holds_alternative<std::monostate>(option.fallback)) return "chosen by the operator";
-  return fmt::format("`{}`", text_of(option.fallback));
+  return fmt::format("`{}`", ops::text_of(option.fallback));
 }
 
 std::string names_of_tensors(const OperatorSchema& schema, bool outputs) {
