@@ -88,15 +88,19 @@ GuardedAddress CudaGridPrinter::tensor_address(const Access& access, const std::
 }
 
 std::string CudaGridPrinter::offset_in(const SharedTile& tile, const Buffer& buffer, const Texts& at) const {
-  if (tile.order.is_swizzled())
-    return fmt::format("tg::swizzled<{}, {}{}>({}, {})", buffer.extent(0), tile.order.columns,
-                       buffer.type.bytes() == 1 ? ", 1" : "", at[0], at[1]);
-  Texts terms;
-  std::int64_t stride = 1;
-  for (std::size_t d = at.size(); d-- > 0; stride *= buffer.extent(static_cast<int>(d))) {
-    if (at[d] != "0") terms.insert(terms.begin(), scaled(fmt::format("({})", at[d]), std::to_string(stride)));
-  }
-  return terms.empty() ? "0" : fmt::format("{}", fmt::join(terms, " + "));
+  const auto number = [&](std::size_t dims) {
+    Texts terms;
+    std::int64_t stride = 1;
+    for (std::size_t d = dims; d-- > 0; stride *= buffer.extent(static_cast<int>(d))) {
+      if (at[d] != "0")
+        terms.insert(terms.begin(), scaled(fmt::format("({})", at[d]), std::to_string(stride)));
+    }
+    return terms.empty() ? "0" : fmt::format("{}", fmt::join(terms, " + "));
+  };
+  if (!tile.order.is_swizzled()) return number(at.size());
+  return fmt::format("tg::swizzled<{}, {}{}>({}, {})", passes::tile_rows(buffer), tile.order.columns,
+                     buffer.type.bytes() == 1 ? ", 1" : "", at.size() == 2 ? at[0] : number(at.size() - 1),
+                     at.back());
 }
 
 GuardedAddress CudaGridPrinter::shared_address(const Access& access, const std::vector<Expr>& at) {

@@ -56,14 +56,25 @@ std::string Instruction::text() const {
 
 }  // namespace
 
-// The operand at a row and a column of the view.
-std::string CudaGridPrinter::operand_at(const View& view, const std::string& row, const std::string& column) {
+// The operand at a row and a column of the view, whose axis `along_k` goes along k.
+std::string CudaGridPrinter::operand_at(const View& view, int along_k, const std::string& row,
+                                        const std::string& column) {
   const SharedTile& tile = shared_.at(view.buffer.get());
-  const bool transposed = passes::is_transposed(view);
-  const std::string shape = fmt::format("{}, {}{}", view.buffer->extent(0), tile.order.columns,
-                                        view.buffer->type.bytes() == 1 ? ", 1" : "");
-  return fmt::format("tg::operand<{0}>({1}) + tg::operand_step<{0}>({2}, {3})", shape, tile.name,
-                     transposed ? column : row, transposed ? row : column);
+  const passes::OperandPlace place = *passes::place_of(view, along_k);
+  std::string of_row = place.is_transposed ? column : row, of_column = place.is_transposed ? row : column;
+  of_row = plus(of_row, place.row);
+  of_column = plus(of_column, place.column);
+  for (const passes::OperandPlace::Step& step : place.steps) {
+    const bool inside = is_at_least(step.index, 0) &&
+                        is_less(step.index, constant(step.index->held(), step.extent, step.index->at));
+    const std::string index = fmt::format("int({})", value(step.index));
+    of_row += fmt::format(" + {} * {}",
+                          inside ? index : fmt::format("tg::inside({}, {})", index, step.extent), step.rows);
+  }
+  const std::string shape =
+      fmt::format("{}, {}{}", place.rows, tile.order.columns, view.buffer->type.bytes() == 1 ? ", 1" : "");
+  return fmt::format("tg::operand<{0}>({1}) + tg::operand_step<{0}>({2}, {3})", shape, tile.name, of_row,
+                     of_column);
 }
 
 // Where a warp group's rows and columns of a product begin.
@@ -81,49 +92,73 @@ std::pair<std::string, std::string> CudaGridPrinter::own_part(const passes::Gemm
   return result;
 }
 
-// One accumulator of 64 rows and at most 256 columns after the other; only one of those that are awaited one
-// by one, in registers of its own.
+// One accumulator of 64 rows and the columns of an instruction after the other; only one of those that are
+// awaited one by one, in registers of its own.
 Flight CudaGridPrinter::wgmma(const Gemm& n, const passes::GemmPlan& plan, const FragmentTile& c,
                               const Loc& at, int only) {
-  const std::int64_t columns = n.c.extent(1) / plan.parts.along_n, k = n.a.extent(1);
-  const std::int64_t parts = (columns + 255) / 256, width = columns / parts;
-  // Operand A is K-major as it stands, operand B if it is transposed.
-  const Instruction instruction{static_cast<int>(width),
-                                std::string(n.a.buffer->type.name()),
-                                plan.k,
-                                plan.a_in_registers,
-                                !plan.a_in_registers && passes::is_transposed(n.a),
-                                !passes::is_transposed(n.b)};
-  program_.instructions.emplace(instruction.name(), instruction.text());
-  const std::string part = only < 0 ? "" : names_.unique("part");
-  if (only >= 0) out_.line(fmt::format("float {}[{}];", part, width / 2));
+  const auto [left, right] = passes::instruction_operands(n, plan);
+  const std::int64_t columns = right.extent(1) / plan.parts.along_n, k = left.extent(1);
+  const int parts = static_cast<int>(plan.columns.size()), count = passes::accumulators(n, plan);
+  std::string part;
+  if (only >= 0) {
+    part = names_.unique("part");
+    out_.line(fmt::format("float {}[{}];", part, plan.columns[static_cast<std::size_t>(only % parts)] / 2));
+  }
   Flight flight{c.name, ""};
   out_.open(fmt::format("{{  // {}: {} a b", location_in_folder(at), n.overwrite ? "c =" : "c +="));
-  std::string a_registers;
-  if (plan.a_in_registers) a_registers = packed_operand(fragments_.at(n.a.buffer.get()), n.a.buffer->type);
+  const std::string a_registers = plan.a_in_registers ? operand_registers(n, plan, at) : "";
   const auto [first_row, first_column] = own_part(plan, columns);
   const std::string inner = fmt::format("{} * k", plan.k);
-  const int count = passes::accumulators(n, plan);
-  for (int block = std::max(only, 0); block < (only < 0 ? count : only + 1); ++block) {
-    const std::int64_t i = block / parts, j = block % parts, steps = k / plan.k;
+  std::int64_t column = 0;
+  for (int block = 0; block < count; ++block) {
+    const int width = plan.columns[static_cast<std::size_t>(block % parts)];
+    if (block % parts == 0) column = 0;
+    const std::int64_t i = block / parts, first = column, steps = k / plan.k;
+    column += width;
+    if (only >= 0 && block != only) continue;
+    const std::string name = instruction(n, plan, width);
     const std::string sum =
         width / 2 == c.layout.register_count()
             ? c.name
-            : fmt::format("*(float(*)[{}])({})", width / 2, plus(c.name, block * width / 2));
+            : fmt::format("*(float(*)[{}])({})", width / 2, plus(c.name, (i * columns + first) / 2));
     if (only >= 0) flight = {part, fmt::format("tg::add_to({}, {});", sum, part)};
     out_.line("#pragma unroll");
     out_.open(
         fmt::format("for (int k = {}; k < {}; ++k) {{", steps * part_.first / 16, steps * part_.last / 16));
-    const std::string a = plan.a_in_registers
-                              ? fmt::format("{} + 4 * k", plus(a_registers, i * (k / 4)))
-                              : operand_at(n.a, plus(first_row, i * 64 * plan.parts.along_m), inner);
-    out_.line(fmt::format("{}({}, {}, {}, {});", instruction.name(), only < 0 ? sum : part, a,
-                          operand_at(n.b, inner, plus(first_column, j * width)),
+    const std::string a =
+        plan.a_in_registers
+            ? fmt::format("{} + 4 * k", plus(a_registers, i * (n.a.buffer->extent(1) / 4)))
+            : operand_at(left, 1, plus(first_row, i * 64 * plan.parts.along_m), inner);
+    out_.line(fmt::format("{}({}, {}, {}, {});", name, only < 0 ? sum : part, a,
+                          operand_at(right, 0, inner, plus(first_column, first)),
                           n.overwrite || only >= 0 ? "k > 0" : "1"));
     out_.close();
   }
   out_.close();
   return flight;
+}
+
+// The name of the instruction that multiplies so many columns, whose text the program then has.
+std::string CudaGridPrinter::instruction(const Gemm& n, const passes::GemmPlan& plan, int columns) {
+  const auto [left, right] = passes::instruction_operands(n, plan);
+  // Operand A is K-major as it stands, operand B if it is transposed.
+  const Instruction result{columns,
+                           std::string(n.a.buffer->type.name()),
+                           plan.k,
+                           plan.a_in_registers,
+                           !plan.a_in_registers && passes::is_transposed(left),
+                           !passes::is_transposed(right)};
+  program_.instructions.emplace(result.name(), result.text());
+  return result.name();
+}
+
+// The words of operand A, of which the first are those of the first column that the product reads.
+std::string CudaGridPrinter::operand_registers(const Gemm& n, const passes::GemmPlan& plan, const Loc& at) {
+  FragmentTile tile = fragments_.at(n.a.buffer.get());
+  if (tile.layout != plan.operand_a) tile = converted(n.a.buffer, plan.operand_a, true, at);
+  const std::string words = packed_operand(tile, n.a.buffer->type);
+  const std::int64_t first = *passes::columns_of_fragment(n.a) / 4;
+  return plus(words, first);
 }
 
 // The registers of a product that was awaited are there.
@@ -149,7 +184,7 @@ std::string CudaGridPrinter::packed_operand(const FragmentTile& tile, DType type
 void CudaGridPrinter::publish_operands() {
   out_.code();
   out_.line("tg::fence_async_shared();");
-  out_.barrier(team_barrier_);
+  out_.barrier(team_.count > 1 ? team_.barrier : team_barrier_);
 }
 
 // At once: what threads wrote is made visible, and the product is awaited.

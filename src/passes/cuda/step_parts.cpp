@@ -7,6 +7,7 @@
 #include "ir/effects.hpp"
 #include "ir/visit.hpp"
 #include "passes/cuda/build_schedule.hpp"
+#include "passes/cuda/lower.hpp"
 #include "passes/cuda/step_groups.hpp"
 
 namespace tegula::passes {
@@ -147,6 +148,9 @@ std::vector<Planner::Use> Planner::uses_before(const Body& statements, const std
 
 // Whether tiles of rings come, or tensor cores multiply, in a body of the statement.
 bool Planner::has_parts(const Stmt& s) const {
+  // Each group awaits what it multiplies itself.
+  const auto* loop = as<For>(s);
+  if (loop && threads_of(*loop, roles_.consumers) != roles_.consumers) return false;
   bool found = false;
   for_each_body(s, [&](const Body& inner) {
     for_each_stmt(inner, [&](const Stmt& n) {
