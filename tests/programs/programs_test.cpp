@@ -55,6 +55,7 @@ void expect_right(const Prepared& call, tegula::Target target) {
 struct Row {
   std::string name;
   Call call;
+  bool is_first;  // of its program
 
   friend std::ostream& operator<<(std::ostream& out, const Row& row) { return out << row.name; }
 };
@@ -66,7 +67,7 @@ std::vector<Row> rows() {
       std::string name = program.family + "_" + program.name + (call.name.empty() ? "" : "_" + call.name);
       std::ranges::replace_if(
           name, [](char c) { return !std::isalnum(static_cast<unsigned char>(c)); }, '_');
-      result.push_back({std::move(name), call});
+      result.push_back({std::move(name), call, &call == &program.calls.front()});
     }
   }
   return result;
@@ -76,9 +77,10 @@ class Programs : public ::testing::TestWithParam<Row> {};
 
 TEST_P(Programs, AgreeWithTheirFormula) {
   const Prepared call = GetParam().call.prepare();
-  for (const tegula::Target target :
-       {tegula::Target::interpreter(), tegula::Target::cpu(), tegula::Target::emulated_sm90()})
-    expect_right(call, target);
+  expect_right(call, tegula::Target::interpreter());
+  expect_right(call, tegula::Target::emulated_sm90());
+  // Further calls of a program differ in what a GPU makes of them; the CPU's kernels take as long to compile.
+  if (GetParam().is_first) expect_right(call, tegula::Target::cpu());
 }
 
 INSTANTIATE_TEST_SUITE_P(Rows, Programs, ::testing::ValuesIn(rows()),

@@ -27,11 +27,11 @@ Expr decoded(const Tiles& t, const Index& i, const Index& j) {
 
 using Step = std::function<void(Tiles&, Fragment& acc)>;
 
-Kernel int4(const Step& step, bool turned) {
+Kernel int4(const Step& step) {
   return kernel("int4", [&] {
     Inputs in;
     grid(ceildiv(in.N, n), ceildiv(in.M, m), [&](Index x, Index y) {
-      Fragment acc({turned ? n : m, turned ? m : n}, f32, 0);
+      Fragment acc({n, m}, f32, 0);
       pipelined(in.K / k, {.stages = 4}, [&](Index s) {
         Tiles t;
         copy(in.A.at(y * m, s * k), t.a);
@@ -39,10 +39,7 @@ Kernel int4(const Step& step, bool turned) {
         copy(in.scale.at(s, x * n), t.scale);
         step(t, acc);
       });
-      if (turned)
-        copy(acc.T(), in.C.at(y * m, x * n));
-      else
-        copy(acc, in.C.at(y * m, x * n));
+      copy(acc.T(), in.C.at(y * m, x * n));
     });
   });
 }
@@ -69,29 +66,11 @@ void scaled_afterwards(Tiles& t, Fragment& acc) {
   parallel(w, [&](Index i, Index j) { w(i, j) *= t.scale(0, i); });
   gemm(w.to(f16), t.a.T(), acc);
 }
-void in_shared_memory(Tiles& t, Fragment& acc) {
-  Fragment w({n, k}, f32);
-  Shared in_shared({n, k}, f16);
-  parallel(w, [&](Index i, Index j) { w(i, j) = decoded(t, i, j) * t.scale(0, i); });
-  copy(w, in_shared);
-  gemm(t.a, in_shared.T(), acc);
-}
-void in_shared_memory_by_a_loop(Tiles& t, Fragment& acc) {
-  Shared in_shared({n, k}, f16);
-  parallel(in_shared, [&](Index i, Index j) { in_shared(i, j) = decoded(t, i, j) * t.scale(0, i); });
-  gemm(t.a, in_shared.T(), acc);
-}
-
 TEST(Int4InSeveralWays, IsPlannedAlikeWhereRegistersFeedTheProduct) {
-  expect_planned_alike({{"in f32 registers", int4(in_f32_registers, true)},
-                        {"in f16 registers", int4(in_f16_registers, true)},
-                        {"scales in registers", int4(scales_in_registers, true)},
-                        {"scaled afterwards", int4(scaled_afterwards, true)}});
-}
-
-TEST(Int4InSeveralWays, IsPlannedAlikeWhereSharedMemoryFeedsTheProduct) {
-  expect_planned_alike({{"by way of registers", int4(in_shared_memory, false)},
-                        {"by a loop over shared memory", int4(in_shared_memory_by_a_loop, false)}});
+  expect_planned_alike({{"in f32 registers", int4(in_f32_registers)},
+                        {"in f16 registers", int4(in_f16_registers)},
+                        {"scales in registers", int4(scales_in_registers)},
+                        {"scaled afterwards", int4(scaled_afterwards)}});
 }
 
 }  // namespace

@@ -4,7 +4,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -28,12 +28,13 @@ inline std::string plan_of(const tegula::lang::Kernel& kernel) {
   const auto layouts = tegula::tool::grid_layouts(kernel, hopper);
   for (std::size_t i = 0; i < schedules.size(); ++i) {
     text += schedules[i].schedule ? "roles;" : "no roles;";
-    std::vector<std::string> rings;
-    if (schedules[i].schedule)
+    std::map<int, int> bytes;  // of a slot, by the number of slots
+    if (schedules[i].schedule) {
       for (const auto& ring : schedules[i].schedule->rings)
-        if (ring.barriers) rings.push_back(fmt::format(" ring of {}", ring.depth));
-    std::ranges::sort(rings);
-    for (const std::string& ring : rings) text += ring;
+        for (const int buffer : ring.buffers)
+          bytes[ring.depth] += schedules[i].schedule->buffers[buffer].bytes;
+    }
+    for (const auto& [depth, size] : bytes) text += fmt::format(" {} x {} bytes", depth, size);
     for (const auto& line : layouts[i].lines)
       if (line.words.starts_with("gemm(")) text += line.words.substr(line.words.find("): ") + 2);
     text += "\n";

@@ -263,7 +263,7 @@ Prepared mask_call(bool listed) {
 
 // The index of a call of two heads, 400 tokens.
 struct SlashCall {
-  static constexpr int H = 2, S = 400, NB = 7, NV = 40, NS = 5, most = 16, block = 64;
+  static constexpr int H = 1, S = 400, NB = 7, NV = 40, NS = 5, most = 16, block = 64;
   std::vector<int> verticals, slashes;
   Numbers block_count{{1, H, NB}}, blocks{{1, H, NB, most}, NAN}, column_count{{1, H, NB}},
       columns{{1, H, NB, NV}, NAN};
@@ -271,7 +271,7 @@ struct SlashCall {
   SlashCall() {
     each(H, [&](int h) {
       each(NV, [&](int i) { verticals.push_back(i * 9 + h); });
-      for (const int distance : {370, 200, h ? 130 : 140, 60, 0}) slashes.push_back(distance);
+      for (const int distance : {370, 200, 140, 60, 0}) slashes.push_back(distance);
     });
     each(H, NB, [&](int h, int m) { fill_row(h, m); });
   }
