@@ -3,6 +3,7 @@
 
 #include "call.hpp"
 #include "commands.hpp"
+#include "markdown.hpp"
 #include "names.hpp"
 #include "runtime/explain.hpp"
 #include "tegula/error.hpp"
@@ -43,7 +44,11 @@ void describe(const ops::Operator& op) {
              case_names(op.bench_cases));
 }
 
-void list(const std::string& name) {
+void list(const std::string& name, bool markdown) {
+  if (markdown) {
+    fmt::print("{}", name.empty() ? operators_in_markdown() : operator_in_markdown(ops::find_schema(name)));
+    return;
+  }
   if (!name.empty()) return describe(operator_named(name));
   for (auto& op : ops::operators()) fmt::print("{:<24} {}\n", op.name, op.summary);
 }
@@ -72,8 +77,11 @@ void add_list(CLI::App& app) {
       app.add_subcommand("list", "The operators, or the inputs, options, outputs and examples of one");
   auto name = std::make_shared<std::string>();
   command->add_option("operator", *name, "Name of the operator");
-  command->footer("Examples:\n  tegula list\n  tegula list attention");
-  command->callback([name] { list(*name); });
+  auto markdown = std::make_shared<bool>(false);
+  command->add_flag("--markdown", *markdown,
+                    "Print the table of docs/reference, or the page of one operator there");
+  command->footer("Examples:\n  tegula list\n  tegula list attention\n  tegula list gemm --markdown");
+  command->callback([name, markdown] { list(*name, *markdown); });
 }
 
 void add_run(CLI::App& app) {

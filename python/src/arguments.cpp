@@ -83,10 +83,4 @@ std::string_view Arguments::text_or(const char* name, std::string_view without) 
   return read_ < count_ ? text(name) : without;
 }
 
-std::optional<std::string_view> Arguments::optional_text(const char* name) {
-  if (read_ < count_ && PyTuple_GetItem(given_, read_) != Py_None) return text(name);
-  ++read_;
-  return std::nullopt;
-}
-
 }  // namespace tegula::python

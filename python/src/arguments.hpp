@@ -25,7 +25,6 @@ class Arguments {
   std::optional<float> optional_number(const char* name);
   std::string_view text(const char* name);
   std::string_view text_or(const char* name, std::string_view without);  // `without` where it is not given
-  std::optional<std::string_view> optional_text(const char* name);
 
  private:
   nb::handle next();

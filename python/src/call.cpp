@@ -6,6 +6,7 @@
 #include <string>
 
 #include "array_interface.hpp"
+#include "dtypes.hpp"
 #include "errors.hpp"
 #include "exchange.hpp"
 #include "in_flight.hpp"
@@ -154,12 +155,6 @@ nb::tuple dlpack_device(const NewArray& array) {
 // The module of the package that names and makes arrays of other libraries.
 nb::object arrays() { return nb::module_::import_("tegula._arrays"); }
 
-const char* name_of(DType dtype) {
-  if (dtype == f32) return "float32";
-  if (dtype == f16) return "float16";
-  return dtype == bf16 ? "bfloat16" : "int32";
-}
-
 nb::object new_array(const Like& like, const Shape& shape, DType dtype) {
   if (class_of(like.array).plain_tensor) {
     nb::object tensor = new_torch_tensor(shape, dtype, like.ref.device);
@@ -167,7 +162,7 @@ nb::object new_array(const Like& like, const Shape& shape, DType dtype) {
   }
   nb::list extents;
   for (const std::int64_t extent : shape) extents.append(extent);
-  const nb::object name = dtype == like.ref.dtype ? nb::none() : nb::object(nb::str(name_of(dtype)));
+  const nb::object name = dtype == like.ref.dtype ? nb::none() : nb::object(nb::str(python_name(dtype)));
   return arrays().attr("empty")(like.array, nb::tuple(extents), name);
 }
 
@@ -271,6 +266,12 @@ Output Call::output(const char* name, nb::handle given, const Like& like, const 
   return result;
 }
 
+Tensor Call::new_tensor(const Shape& shape, DType dtype, const Device& device) const {
+  std::optional<StreamScope> scope;
+  if (stream_) scope.emplace(*stream_);
+  return Tensor::empty(shape, dtype, device);
+}
+
 void Call::keep_arrays() {
   std::vector<nb::object> kept = std::move(owners_);
   for (nb::handle array : on_device_) kept.push_back(nb::borrow(array));
@@ -279,6 +280,7 @@ void Call::keep_arrays() {
 
 nb::object Call::result(const Tensor& tensor, const Output& output) const {
   if (!output.array.is_none()) return output.array;
+  if (!output.like.is_valid()) return nb::cast(NewArray{tensor, stream_});
   return arrays().attr("as_kind_of")(output.like, nb::cast(NewArray{tensor, stream_}));
 }
 
@@ -286,7 +288,13 @@ void define_array(nb::module_& module) {
   nb::class_<NewArray>(module, "Array", "An array of the library; other libraries take it by from_dlpack.")
       .def("__dlpack__", dlpack, "The array as a DLPack capsule.")
       .def("__dlpack_device__", dlpack_device,
-           "DLPack's number of the kind of device, and the device's index.");
+           "DLPack's number of the kind of device, and the device's index.")
+      .def(
+          "float64",
+          [](const NewArray& array) {
+            return NewArray{array.tensor.to(f64), array.stream};
+          },
+          "A copy of float64.");
 }
 
 }  // namespace tegula::python

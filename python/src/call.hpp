@@ -41,6 +41,9 @@ class Call {
     return output(name, Py_None, like, like.ref.shape, like.ref.dtype);
   }
 
+  // One of the library's own, for what no library of Python allocates.
+  Tensor new_tensor(const Shape& shape, DType dtype, const Device& device) const;
+
   // Other threads of Python go on while the operator runs. On a GPU it is queued on the stream that the
   // library of the first array uses at present.
   template <class F>
@@ -50,7 +53,8 @@ class Call {
     return results;
   }
 
-  // The array of an output, or the tensor that the library has made for it as one of the library of `like`.
+  // The array of an output, or the tensor that the library has made for it as one of the library of `like`,
+  // if there is one.
   nb::object result(const Tensor& tensor, const Output& output) const;
 
  private:

@@ -104,24 +104,6 @@ nb::object topk_blocks(const nb::args& arguments) {
   return call.result(call.run([&] { return ops::topk_blocks(scores_ref, count, options); }), out);
 }
 
-nb::object gemm(const nb::args& arguments) {
-  Call call;
-  Arguments given("gemm", arguments);
-  const nb::handle a = given.array(), b = given.array(), bias = given.array();
-  const TensorRef a_ref = call.input("a", a), b_ref = call.input("b", b);
-  ops::GemmOptions options;
-  options.bias = call.optional_input("bias", bias);
-  options.transpose_a = given.flag("transpose_a"), options.transpose_b = given.flag("transpose_b");
-  options.activation = activation_of(given.text("activation"));
-  options.scale = given.number("scale");
-  if (const auto out_dtype = given.optional_text("out_dtype")) options.out_dtype = dtype_of_name(*out_dtype);
-  const Output out = call.output("out", given.array(), {a, a_ref}, product_shape(a_ref, b_ref, options),
-                                 product_dtype(a_ref, options));
-  options.target = target_of(given.text_or("target", "automatic"));
-  options.out = out.ref;
-  return call.result(call.run([&] { return ops::gemm(a_ref, b_ref, options); }), out);
-}
-
 }  // namespace
 
 void define_forward(nb::module_& module) {
@@ -153,10 +135,6 @@ void define_forward(nb::module_& module) {
   module.def("topk_blocks", topk_blocks,
              nb::sig("def topk_blocks(scores: object, count: int, keep_first: bool, keep_diagonal: bool, "
                      "q_block_size: int, k_block_size: int, key_offset: int, out: object | None = None, "
-                     "target: str = 'automatic', /) -> object"));
-  module.def("gemm", gemm,
-             nb::sig("def gemm(a: object, b: object, bias: object | None, transpose_a: bool, transpose_b: "
-                     "bool, activation: str, scale: float, out_dtype: str | None, out: object | None = None, "
                      "target: str = 'automatic', /) -> object"));
 }
 

@@ -98,8 +98,8 @@ void define_gradients(nb::module_& module) {
   module.def("refuse_tangents", refuse_tangents, nb::arg("tensors"),
              nb::sig("def refuse_tangents(tensors: tuple) -> None"),
              "Refuses tensors of PyTorch with a derivative in forward mode.");
-  module.def("refuse_tracing", refuse_tracing, nb::arg("array"),
-             nb::sig("def refuse_tracing(array: object) -> None"),
+  module.def("refuse_tracing", refuse_tracing, nb::arg("array").none(),
+             nb::sig("def refuse_tracing(array: object | None) -> None"),
              "Refuses a tensor of PyTorch while torch.jit.trace is on.");
   module.def("refuse_recording", refuse_recording,
              "Refuses tensors whose derivatives or part in a graph would be lost without a word.");

@@ -86,4 +86,6 @@ NB_MODULE(_tegula, module) {
   tegula::python::define_backward(module);
   tegula::python::define_gradients(module);
   tegula::python::define_explain(module);
+  tegula::python::define_tables(module);
+  tegula::python::define_table_call(module);
 }

@@ -8,5 +8,7 @@ void define_forward(nanobind::module_& module);
 void define_backward(nanobind::module_& module);
 void define_gradients(nanobind::module_& module);
 void define_explain(nanobind::module_& module);
+void define_tables(nanobind::module_& module);
+void define_table_call(nanobind::module_& module);
 
 }  // namespace tegula::python

@@ -8,10 +8,6 @@
 namespace tegula::python {
 
 ops::Layout layout_of(std::string_view name);
-ops::Activation activation_of(std::string_view name);
 Target target_of(std::string_view name);
-
-// "float32", "float16" or "bfloat16"
-DType dtype_of_name(std::string_view name);
 
 }  // namespace tegula::python

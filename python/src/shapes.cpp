@@ -32,16 +32,4 @@ std::optional<Shape> topk_shape(const TensorRef& scores, std::int64_t count) {
   return Shape{scores.shape[0], scores.shape[1], scores.shape[2], count};
 }
 
-std::optional<Shape> product_shape(const TensorRef& a, const TensorRef& b, const ops::GemmOptions& options) {
-  const auto is_matrix = [](const TensorRef& x) { return x.rank() == 2 || x.rank() == 3; };
-  if (!is_matrix(a) || !is_matrix(b)) return std::nullopt;
-  const std::int64_t m = a.size(options.transpose_a ? -1 : -2), n = b.size(options.transpose_b ? -2 : -1);
-  if (a.rank() == 2 && b.rank() == 2) return Shape{m, n};
-  return Shape{b.rank() == 2 || (a.rank() == 3 && a.shape[0] != 1) ? a.shape[0] : b.shape[0], m, n};
-}
-
-DType product_dtype(const TensorRef& a, const ops::GemmOptions& options) {
-  return options.out_dtype.value_or(a.dtype.is_floating() && a.dtype.bits() == 8 ? bf16 : a.dtype);
-}
-
 }  // namespace tegula::python

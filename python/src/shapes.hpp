@@ -15,7 +15,5 @@ AttentionShapes attention_shapes(const TensorRef& q, const TensorRef& v, ops::La
 std::optional<Shape> scores_shape(const TensorRef& q, const TensorRef& k,
                                   const ops::BlockScoresOptions& options);
 std::optional<Shape> topk_shape(const TensorRef& scores, std::int64_t count);
-std::optional<Shape> product_shape(const TensorRef& a, const TensorRef& b, const ops::GemmOptions& options);
-DType product_dtype(const TensorRef& a, const ops::GemmOptions& options);
 
 }  // namespace tegula::python

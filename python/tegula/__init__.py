@@ -10,13 +10,14 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
+from . import _functions
 from ._explain import explain
+from ._functions import *  # noqa: F403
 from ._gradients import attention_backward, block_sparse_attn_backward, nsa_selected_attention_backward
 from ._operators import (
     attention,
     block_scores,
     block_sparse_attn,
-    gemm,
     nsa_selected_attention,
     synchronize,
     topk_blocks,
@@ -29,11 +30,11 @@ __all__ = [
     "block_sparse_attn",
     "block_sparse_attn_backward",
     "explain",
-    "gemm",
     "nsa_selected_attention",
     "nsa_selected_attention_backward",
     "synchronize",
     "topk_blocks",
+    *_functions.__all__,
 ]
 __version__ = "0.1.0"
 

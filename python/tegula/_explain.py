@@ -8,6 +8,9 @@ from typing import Any
 
 from . import _tegula
 from ._arrays import dtype_name
+from ._functions import functions
+from ._keywords import refuse_keywords
+from ._tables import Table, library_dtype, tables
 
 # What the operators of the library call otherwise.
 _NAMES = {
@@ -17,7 +20,6 @@ _NAMES = {
     "q_block_size": "q_block",
     "k_block_size": "k_block",
 }
-_DTYPES = {"float32": "f32", "float16": "f16", "bfloat16": "bf16"}
 # Promises, and outputs of the forward: the kernels of a call are told without them.
 _PROMISES = ("max_seqlen_q", "max_seqlen_k", "scale_gradient")
 
@@ -51,6 +53,8 @@ def explain(function: Callable[..., Any] | str, /, *args: Any, target: str = "au
     name = getattr(operator, "__name__", "")
     if name not in tegula.__all__ or name in ("explain", "synchronize") or getattr(tegula, name) is not operator:
         raise ValueError(f"explain: expected an operator of tegula, given {function!r}")
+    if name in tables:
+        return _tegula.explain(name, *_by_table(tables[name], args, kwargs), target)
     call = inspect.signature(operator).bind(*args, **kwargs)
     outputs = () if name.endswith("_backward") else ("out", "lse")
     arrays: dict[str, Any] = {}
@@ -58,8 +62,21 @@ def explain(function: Callable[..., Any] | str, /, *args: Any, target: str = "au
     for own, value in call.arguments.items():
         if value is None or own in _PROMISES or own in outputs:
             continue
-        if isinstance(value, (bool, int, float, str)) or own == "out_dtype":
-            options[_NAMES.get(own, own)] = _DTYPES.get(str(dtype_name(value)), str(value)) if own == "out_dtype" else _text(value)
+        if isinstance(value, (bool, int, float, str)):
+            options[_NAMES.get(own, own)] = _text(value)
         else:
             arrays[_NAMES.get(own, own)] = value
     return _tegula.explain(_NAMES.get(name, name), arrays, options, target)
+
+
+def _by_table(table: Table, args: Any, kwargs: Any) -> tuple[dict[str, Any], dict[str, str]]:
+    """Inputs and options of a call by name, as texts."""
+    given = inspect.signature(functions[table.name]).bind(*args, **kwargs).arguments
+    refuse_keywords(f"tegula.{table.name}", given.pop("others", {}))
+    arrays = {x.name: given[x.name] for x in table.inputs if given.get(x.name) is not None}
+    options = {}
+    for option in table.options:
+        value = given.get(option.name)
+        if value is not None:
+            options[option.name] = library_dtype(dtype_name(value)) if option.kind == "dtype" else _text(value)
+    return arrays, options

@@ -1,9 +1,11 @@
-"""What other libraries call the options of attention, as a hint to those who know them from there."""
+"""Keyword arguments that a function does not have, with a hint what is meant."""
 
 from __future__ import annotations
 
-from typing import Any, Mapping
+import difflib
+from typing import Any, Mapping, Sequence
 
+# What other libraries call the options of attention.
 _hints = {
     "attn_mask": "masks of blocks are those of block_sparse_attn, and causal, left and right are windows",
     "dropout_p": "there is no dropout; leave it out",
@@ -16,8 +18,9 @@ _hints = {
 }
 
 
-def refuse_keywords(function: str, given: Mapping[str, Any]) -> None:
+def refuse_keywords(function: str, given: Mapping[str, Any], known: Sequence[str] = ()) -> None:
     """Refuses keyword arguments that the function does not have, as Python does, with a hint where there is one."""
     for name in given:
-        hint = f"; {_hints[name]}" if name in _hints else ""
+        close = difflib.get_close_matches(name, known, 1)
+        hint = f"; {_hints[name]}" if name in _hints else f"; did you mean '{close[0]}'?" if close else ""
         raise TypeError(f"{function}() got an unexpected keyword argument '{name}'{hint}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NoReturn
 
 from . import _tegula
-from ._arrays import Array, dtype_name
+from ._arrays import Array
 from ._keywords import refuse_keywords
 
 
@@ -250,49 +250,6 @@ def topk_blocks(
     return _tegula.topk_blocks(
         scores, count, keep_first, keep_diagonal, q_block_size, k_block_size, key_offset, out, target
     )
-
-
-def gemm(
-    a: Array,
-    b: Array,
-    *,
-    transpose_a: bool = False,
-    transpose_b: bool = False,
-    bias: Array | None = None,
-    activation: str = "none",
-    scale: float = 1.0,
-    out_dtype: Any = None,
-    out: Array | None = None,
-    target: str = "automatic",
-) -> Any:
-    """``activation(scale * a @ b + bias)``, summed in float32 and rounded once.
-
-    Args:
-        a: [m, k] or [batch, m, k]; float32, float16, bfloat16, float8_e4m3fn or float8_e5m2, elements of rows or of
-            columns side by side. [k, m] with transpose_a.
-        b: [k, n] or [batch, k, n] of the dtype of a; [n, k] with transpose_b. A matrix without a batch is used with
-            every batch of the other.
-        bias: [n], float32, float16 or bfloat16.
-        activation: "none", "relu", "gelu" (by tanh) or "silu".
-        scale: of the product, before the bias: that of a times that of b where they are scaled to 8 bits.
-        out_dtype: float32, float16 or bfloat16, by name or as a dtype of NumPy or torch. Unless given, that of a, or
-            bfloat16 where a has 8 bits.
-        out: written instead of a new array.
-        target: as in ``attention``.
-
-    Returns:
-        [m, n], or [batch, m, n] if a or b has a batch.
-
-    Raises:
-        TypeError, ValueError, RuntimeError: as ``attention``.
-
-    On a Hopper GPU products of 8 bits are summed by the tensor cores, at most 128 with fewer bits than float32 has.
-    They are fast where both operands lie along k, as a and transpose_b do.
-
-    Source: GEMM of the BLAS, level 3 (Dongarra et al., 1990).
-    """
-    _tegula.refuse_recording(a, b, bias)
-    return _tegula.gemm(a, b, bias, transpose_a, transpose_b, activation, scale, dtype_name(out_dtype), out, target)
 
 
 def synchronize(device: int = 0) -> None:

@@ -2,11 +2,12 @@
 autocast; and functions with the signatures of other libraries.
 """
 
+from . import _functions
 from ._block_sparse import block_sparse_attn
 from ._cache_key import add_to_cache_key
 from ._dense import attention
 from ._drop_in import native_sparse_attend
-from ._gemm import gemm
+from ._functions import *  # noqa: F403
 from ._nsa import nsa_selected_attention
 from ._selection import block_scores, topk_blocks
 
@@ -14,10 +15,10 @@ __all__ = [
     "attention",
     "block_scores",
     "block_sparse_attn",
-    "gemm",
     "native_sparse_attend",
     "nsa_selected_attention",
     "topk_blocks",
+    *_functions.__all__,
 ]
 
 add_to_cache_key()

@@ -75,6 +75,8 @@ class Operator:
         of_backward: how many options at the end are for backward, and not given to run.
         unbatched: numbers of the tensors that have no batch; where one of them is given, or any if this is None, the
             entries of a torch.vmap are calls of their own instead of one larger batch.
+        vmap: makes the rule of torch.vmap for the operator instead.
+        no_gradient: why there are none.
     """
 
     def __init__(
@@ -89,13 +91,16 @@ class Operator:
         keep_results: bool = True,
         of_backward: int = 0,
         unbatched: Optional[Tuple[int, ...]] = (),
+        vmap: Optional[Callable[..., Any]] = None,
+        no_gradient: str = "",
     ) -> None:
-        self.name, self.keep_results = name, keep_results
+        self.name, self.keep_results, self.no_gradient = name, keep_results, no_gradient
         self.tensors = schema.partition("->")[0].count("Tensor")
         if not _exports_history:
             run, at_once = self._detaching(run), at_once and self._detaching(at_once)
         self.at_once = at_once or run
         self.of_run = -of_backward or None
+        self.has_backward = backward is not None
         self.backward = backward or self._refuse
 
         def run_whole(*arguments: Any) -> Any:
@@ -106,13 +111,13 @@ class Operator:
                 _refuse_forward_mode(arguments[: self.tensors])
             return run_whole(*arguments)
 
-        vmap = make_vmap(self, unbatched)
+        rule = vmap(self) if vmap else make_vmap(self, unbatched)
         # One that is fast and one that transforms understand. The apply of torch.autograd.Function looks for such
         # transforms, one argument after the other; that of its base class does not.
         plain = _function(name, forward=self._forward, backward=self._backward)
         self.plain = super(torch.autograd.Function, plain).apply  # type: ignore[misc]
         self.composable = _function(
-            name, forward=run_whole, setup_context=self._setup, backward=self._padded_backward, vmap=vmap,
+            name, forward=run_whole, setup_context=self._setup, backward=self._padded_backward, vmap=rule,
             jvp=_refuse_jvp,
         )  # fmt: skip
         self.custom: Any = None
@@ -122,7 +127,7 @@ class Operator:
             if backward is not None:
                 self.custom.register_autograd(self._padded_backward, setup_context=self._setup)
             if hasattr(self.custom, "register_vmap"):
-                self.custom.register_vmap(vmap)
+                self.custom.register_vmap(rule)
 
     def __call__(self, tensors: Tuple[Any, ...], *options: Any) -> Any:
         if _is_seen():
@@ -210,7 +215,8 @@ class Operator:
         return (*self._gradients(ctx, kept, gradients)[: len(ctx.needs_input_grad) - 1], None)
 
     def _refuse(self, *arguments: Any) -> Any:
-        raise RuntimeError(f"tegula::{self.name} has no gradient; those of gradients are not implemented")
+        why = self.no_gradient or "those of gradients are not implemented"
+        raise RuntimeError(f"tegula::{self.name} has no gradient; {why}")
 
 
 def _function(name: str, **members: Callable[..., Any]) -> Any:

@@ -31,21 +31,3 @@ def scores_shape(
     sequence, heads = (1, 2) if layout == "bshd" else (2, 1)
     rows, columns = -(-q[sequence] // q_block_size), -(-k[sequence] // k_block_size)
     return q[0], (k if per_kv_head else q)[heads], rows, columns
-
-
-gemm_dtypes = (None, "float32", "float16", "bfloat16")
-
-
-def product_dtype(a: Any, out_dtype: str | None) -> str | None:
-    """The name of the dtype of a product; None for that of ``a``."""
-    if out_dtype is None and getattr(getattr(a, "dtype", None), "itemsize", 0) == 1:
-        return "bfloat16"
-    return out_dtype
-
-
-def gemm_shape(a: Any, b: Any, transpose_a: bool, transpose_b: bool) -> tuple[int, ...] | None:
-    """The shape of a product from those of a and b; None for what are no matrices."""
-    if not (1 < len(a) < 4 and 1 < len(b) < 4):
-        return None
-    batch = a[:-2] if len(b) == 2 or (len(a) == 3 and a[0] != 1) else b[:-2]
-    return (*batch, a[-1 if transpose_a else -2], b[-2 if transpose_b else -1])

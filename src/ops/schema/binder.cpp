@@ -313,7 +313,8 @@ void Binder::bind_output(std::size_t index) {
   } else if (c_.memory_ == BoundCall::Memory::unused) {
     c_.outputs_.push_back(Tensor::adopt(TensorRef(nullptr, type, shape, c_.device_), nullptr));
   } else {
-    c_.outputs_.push_back(Tensor::empty(shape, type, c_.device_));
+    c_.outputs_.push_back(c_.allocate_ != nullptr ? (*c_.allocate_)(index, shape, type, c_.device_)
+                                                  : Tensor::empty(shape, type, c_.device_));
   }
   c_.tensors_[index] = &c_.outputs_.back().ref();
   c_.values_[schema_.first_tensor_slot() + index] = 1;

@@ -11,8 +11,8 @@
 
 namespace tegula::ops {
 
-BoundCall::BoundCall(const OperatorSchema& schema, const void* op, Memory memory)
-    : schema_(&schema), op_(op), memory_(memory) {
+BoundCall::BoundCall(const OperatorSchema& schema, const void* op, Memory memory, const Allocate* allocate)
+    : schema_(&schema), op_(op), memory_(memory), allocate_(allocate) {
   Binder(*this).bind();
 }
 

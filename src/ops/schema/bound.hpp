@@ -10,10 +10,14 @@ namespace tegula::ops {
 class BoundCall {
  public:
   enum class Memory { used, unused };
+  // A new output of the table's number.
+  using Allocate = std::function<Tensor(std::size_t tensor, const Shape& shape, DType type, const Device&)>;
 
   // An ArgumentError if the call is wrong. `op` is the operator's struct and outlives this. Where memory is
-  // unused, as when kernels are only listed, tensors may lack it and new outputs do.
-  BoundCall(const OperatorSchema& schema, const void* op, Memory memory = Memory::used);
+  // unused, as when kernels are only listed, tensors may lack it and new outputs do. `allocate` makes new
+  // outputs where their memory is not the library's.
+  BoundCall(const OperatorSchema& schema, const void* op, Memory memory = Memory::used,
+            const Allocate* allocate = nullptr);
   BoundCall(BoundCall&&) = default;
   BoundCall(const BoundCall&) = delete;
 
@@ -61,6 +65,7 @@ class BoundCall {
   const OperatorSchema* schema_;
   const void* op_;
   Memory memory_;
+  const Allocate* allocate_;  // as long as the constructor runs
   Device device_;
   Target target_ = Target::automatic();
   std::vector<std::int64_t> values_;       // by slot

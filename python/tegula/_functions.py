@@ -1,0 +1,81 @@
+"""The functions of operators that are declared by tables, made from these."""
+
+from __future__ import annotations
+
+import __future__
+import collections
+import linecache
+from typing import Any, Callable, Dict, Sequence
+
+from . import _tegula
+from ._keywords import refuse_keywords
+from ._printing import documentation, head
+from ._tables import Table, tables
+
+
+def make_function(source: str, name: str, module: str, doc: str, namespace: Dict[str, Any]) -> Callable[..., Any]:
+    """The function of the source, whose lines tracebacks show; its annotations are texts."""
+    file = f"<table of {module}.{name}>"
+    linecache.cache[file] = (len(source), None, source.splitlines(True), file)
+    namespace["__name__"] = module
+    exec(compile(source, file, "exec", __future__.annotations.compiler_flag), namespace)
+    function = namespace[name]
+    function.__doc__ = doc
+    return function
+
+
+def refusal_of_others(function: str, known: Sequence[str]) -> Callable[[Dict[str, Any]], None]:
+    """What a function does about keyword arguments that it does not have."""
+
+    def refuse(others: Dict[str, Any]) -> None:
+        refuse_keywords(function, others, known)
+
+    return refuse
+
+
+def accepting_others(source: str) -> str:
+    """The head with a last parameter for wrong keywords, so that their refusal can name the right one."""
+    return source.replace("\n) -> ", "\n    **others: NoReturn,\n) -> ") + "    if others:\n        _refuse_others(others)\n"
+
+
+def result_type(table: Table) -> Any:
+    """The class of several results, for all functions of the operator."""
+    if table.name not in _results:
+        made = collections.namedtuple(table.result_name, [x.name for x in table.outputs], module="tegula._functions")  # type: ignore[misc]
+        made.__doc__ = f"The results of ``{table.name}``; None are those that a call does not have."
+        _results[table.name] = made
+    return _results[table.name]
+
+
+_results: Dict[str, Any] = {}
+_gradients = {table.gradient for table in tables.values()}
+
+
+def _function(table: Table) -> Callable[..., Any]:
+    source = accepting_others(head(table, "Array", table.options))
+    floats = [x.name for x in table.inputs if x.is_floating]
+    if table.name in _gradients:  # their inputs are kept from calls that had gradients
+        source += f"    _refuse_tracing({table.inputs[0].name})\n"
+    elif floats:
+        source += f"    _refuse_recording({', '.join(floats)})\n"
+    order = [x.name for x in (*table.inputs, *table.options, *table.outputs)] + ["target"]
+    call = f"_call({', '.join([str(table.number), *order])})"
+    source += f"    return _new(_Result, {call})\n" if len(table.outputs) > 1 else f"    return {call}\n"
+    namespace = {
+        "_call": _tegula.call,
+        "_new": tuple.__new__,
+        "_refuse_others": refusal_of_others(f"tegula.{table.name}", order),
+        "_refuse_recording": _tegula.refuse_recording,
+        "_refuse_tracing": _tegula.refuse_tracing,
+        "_Result": result_type(table) if len(table.outputs) > 1 else None,
+    }
+    return make_function(source, table.name, "tegula", documentation(table, table.options), namespace)
+
+
+functions: Dict[str, Callable[..., Any]] = {}
+for _table in tables.values():
+    functions[_table.name] = _function(_table)
+    if len(_table.outputs) > 1:
+        globals()[_table.result_name] = result_type(_table)
+globals().update(functions)
+__all__ = [*functions, *(table.result_name for table in tables.values() if len(table.outputs) > 1)]

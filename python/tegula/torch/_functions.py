@@ -1,0 +1,238 @@
+"""The operators that are declared by tables, as functions and custom operators of PyTorch."""
+
+from __future__ import annotations
+
+import importlib
+from functools import partial
+from typing import Any, Callable, Dict, List, Optional, Tuple
+
+import torch
+from torch import Tensor
+
+from .. import _tegula
+from .._arrays import dtype_name
+from .._functions import accepting_others, make_function, refusal_of_others, result_type
+from .._printing import head, torch_documentation, torch_options
+from .._tables import Dims, Option, Table, evaluate, python_dtype, tables
+from ._common import any_autocast, autocast, eight_bits
+from ._composed import composed
+from ._operator import Operator
+from ._vmap import make_folding_vmap
+
+_types = {"bool": "bool", "integer": "SymInt", "number": "float", "choice": "str", "dtype": "str"}
+
+
+def schema_of(table: Table, options: List[Option]) -> str:
+    """Arguments and results in the notation of torch.library."""
+    arguments = [f"Tensor{'?' if x.optional else ''} {x.name}" for x in table.inputs]
+    arguments += [f"{_types[o.kind]}{'?' if o.may_be_none else ''} {o.name}" for o in options]
+    results = ", ".join(["Tensor"] * len(table.outputs))
+    return f"({', '.join(arguments)}) -> {results if len(table.outputs) == 1 else f'({results})'}"
+
+
+def _dtype(table: Table, output: Any, given: Dict[str, Any]) -> torch.dtype:
+    """The dtype of an output: what an option says, that of another tensor, or the only one there is."""
+    if output.dtype_option and given.get(output.dtype_option) is not None:
+        return getattr(torch, python_dtype(given[output.dtype_option]))
+    like = given.get(output.like)
+    if like is None:
+        return getattr(torch, output.dtypes[0])
+    return getattr(torch, output.of_8_bits) if output.of_8_bits and like.itemsize == 1 else like
+
+
+def make_fake(table: Table) -> Callable[..., Any]:
+    """Results of the right shapes and dtypes, from extents that may be symbolic."""
+    count = len(table.inputs)
+
+    def fake(*arguments: Any) -> Any:
+        tensors, options = arguments[:count], arguments[count : count + len(table.options)]
+        dims = Dims(table, tuple(None if x is None else x.shape for x in tensors), options)
+        if not dims.solved:
+            return None  # the library's to refuse
+        given = {x.name: tensor.dtype for x, tensor in zip(table.inputs, tensors) if tensor is not None}
+        given.update((o.name, value) for o, value in zip(table.options, options))
+        results = []
+        for output in table.outputs:
+            dtype = given[output.name] = _dtype(table, output, given)
+            results.append(tensors[0].new_empty(dims.shape(output) if dims.has(output) else 0, dtype=dtype))
+        return results[0] if len(results) == 1 else tuple(results)
+
+    return fake
+
+
+def make_run(table: Table) -> Tuple[Callable[..., Any], Optional[Callable[..., Any]]]:
+    """The call of the library with a tensor for every result, as custom operators need it, and with None for some."""
+    at_once = partial(_tegula.call, table.number)
+    if all(output.when is None for output in table.outputs):
+        return at_once, None
+
+    def whole(*arguments: Any) -> Any:
+        results = at_once(*arguments)
+        return tuple(
+            arguments[0].new_empty(0, dtype=getattr(torch, output.dtypes[0])) if result is None else result
+            for output, result in zip(table.outputs, results)
+        )
+
+    return whole, at_once
+
+
+def _named_backward(table: Table, gradient: Table, operator: Operator) -> Callable[..., Any]:
+    """Gradients by the operator that the table names: its tensors and options are found by their names."""
+
+    def backward(ctx: Any, tensors: Any, results: Any, *gradients: Any) -> Any:
+        given = {x.name: tensor for x, tensor in zip(table.inputs, tensors)}
+        given.update((x.name, tensor) for x, tensor in zip(table.outputs, results))
+        for x, tensor in zip(table.outputs, gradients):
+            own = gradient.input(f"d{x.name}")
+            if tensor is None and own is not None and not own.optional:
+                tensor = torch.zeros_like(given[x.name])
+            given[f"d{x.name}"] = tensor
+        names = [option.name for option in torch_options(table, tables)]
+        options = dict(zip(names, ctx.options))
+        made = operator(tuple(given[x.name] for x in gradient.inputs), *(options[o.name] for o in gradient.options))
+        by_name = dict(zip((x.name for x in gradient.outputs), made if isinstance(made, tuple) else (made,)))
+        return tuple(_as_given(by_name.get(f"d{x.name}"), tensor) for x, tensor in zip(table.inputs, tensors))
+
+    return backward
+
+
+def _as_given(gradient: Optional[Tensor], tensor: Optional[Tensor]) -> Optional[Tensor]:
+    if gradient is None or tensor is None:
+        return None
+    return gradient if gradient.dtype == tensor.dtype else gradient.to(tensor.dtype)
+
+
+def _call_by_name(table: Table, tensors: Dict[str, Any], options: Dict[str, Any]) -> Any:
+    """A call of the operator with the tensors and options that are given, of which gradients consist."""
+    values = (options.get(o.name, o.default) for o in torch_options(table, tables))
+    return operator_of(table)(tuple(tensors.get(x.name) for x in table.inputs), *values)
+
+
+def _composed_backward(table: Table) -> Callable[..., Any]:
+    call = partial(_call_by_name, table)
+
+    def backward(ctx: Any, tensors: Any, results: Any, *gradients: Any) -> Any:
+        needed = {x.name for x, needs in zip(table.inputs, ctx.needs_input_grad) if needs}
+        made = composed[table.name](
+            call,
+            {x.name: tensor for x, tensor in zip(table.inputs, tensors)},
+            {o.name: value for o, value in zip(table.options, ctx.options)},
+            {f"d{x.name}": gradient for x, gradient in zip(table.outputs, gradients)},
+            needed,
+        )
+        return tuple(made.get(x.name) for x in table.inputs)
+
+    return backward
+
+
+def _backward(table: Table) -> Optional[Callable[..., Any]]:
+    if table.name in composed:
+        return _composed_backward(table)
+    gradient = tables.get(table.gradient)
+    return _named_backward(table, gradient, operator_of(gradient)) if gradient else None
+
+
+def _keeps_results(table: Table) -> bool:
+    """Whether gradients take results, or zeros in the shape of one."""
+    gradient = tables.get(table.gradient)
+    return gradient is not None and (
+        len(table.outputs) > 1 or any(gradient.input(output.name) for output in table.outputs)
+    )
+
+
+def operator_of(table: Table) -> Operator:
+    if table.name not in _operators:
+        options = torch_options(table, tables)
+        run, at_once = make_run(table)
+        _operators[table.name] = Operator(
+            table.name,
+            schema_of(table, options),
+            run,
+            make_fake(table),
+            _backward(table),
+            at_once=at_once,
+            keep_results=_keeps_results(table),
+            of_backward=len(options) - len(table.options),
+            vmap=partial(make_folding_vmap, table=table),
+            no_gradient=table.no_gradient,
+        )
+        _register_flops(table)
+    return _operators[table.name]
+
+
+_operators: Dict[str, Operator] = {}
+
+
+def _register_flops(table: Table) -> None:
+    """The table's count of operations for torch.utils.flop_counter."""
+    if table.flops is None or not hasattr(torch.library, "custom_op"):
+        return
+    counter = importlib.import_module("torch.utils.flop_counter")
+    if not hasattr(counter, "register_flop_formula"):
+        return
+    count = len(table.inputs)
+
+    def flops(*arguments: Any, out_shape: Any = None, **kwargs: Any) -> int:
+        return evaluate(table.flops, Dims(table, arguments[:count], arguments[count:]).values)
+
+    counter.register_flop_formula(getattr(torch.ops.tegula, table.name))(flops)
+
+
+def _make_present(table: Table) -> Callable[..., Any]:
+    """Several results as those of the operator are, by name: without the empty ones that stand for none."""
+    result = result_type(table)
+
+    def present(tensors: Tuple[Any, ...], options: Tuple[Any, ...], results: Tuple[Any, ...]) -> Any:
+        if any(output.when is not None for output in table.outputs):
+            dims = Dims(table, tuple(None if x is None else x.shape for x in tensors), options)
+            results = tuple(x if dims.has(output) else None for output, x in zip(table.outputs, results))
+        return result(*results)
+
+    return present
+
+
+def _refuse_gradients_of_8_bits(name: str, *tensors: Any) -> None:
+    for x in tensors:
+        if isinstance(x, Tensor) and x.dtype in eight_bits and x.requires_grad and torch.is_grad_enabled():
+            raise RuntimeError(
+                f"tegula.torch.{name}: tensors of {x.dtype} have no gradients, nor have they in PyTorch itself; "
+                "pass tensor.detach(), or convert them to bfloat16"
+            )
+
+
+def _function(table: Table) -> Callable[..., Any]:
+    options = torch_options(table, tables)
+    source = accepting_others(head(table, "Tensor", options, outputs=False))
+    cast = [x.name for x in table.inputs if not x.optional and {"float16", "bfloat16"} <= set(x.dtypes)]
+    if any("float8" in dtype for x in table.inputs for dtype in x.dtypes):
+        source += f"    _refuse_8_bits({', '.join(x.name for x in table.inputs)})\n"
+    if cast:
+        source += f"    if _any_autocast():\n        {', '.join(cast)}, = _autocast({', '.join(cast)})\n"
+    # Integers have no gradient: what they are chosen by may require one.
+    detaches = not any(x.is_floating for x in table.outputs)
+    inputs = [f"_detach({x.name})" if detaches and x.is_floating else x.name for x in table.inputs]
+    values = [f"_dtype_name({o.name})" if o.kind == "dtype" else o.name for o in options]
+    if len(table.outputs) == 1:
+        source += f"    return _call(({', '.join(inputs)},), {', '.join(values)})\n"
+    else:
+        source += f"    _tensors, _options = ({', '.join(inputs)},), ({', '.join(values)},)\n"
+        source += "    return _present(_tensors, _options, _call(_tensors, *_options))\n"
+    namespace = {
+        "_any_autocast": any_autocast,
+        "_autocast": autocast,
+        "_call": operator_of(table),
+        "_detach": lambda x: x.detach() if isinstance(x, Tensor) else x,
+        "_dtype_name": dtype_name,
+        "_refuse_8_bits": partial(_refuse_gradients_of_8_bits, table.name),
+        "_present": _make_present(table) if len(table.outputs) > 1 else None,
+        "_refuse_others": refusal_of_others(f"tegula.torch.{table.name}", [x.name for x in (*table.inputs, *options)]),
+    }
+    return make_function(source, table.name, "tegula.torch", torch_documentation(table, options), namespace)
+
+
+_gradients = {table.gradient for table in tables.values()}
+functions: Dict[str, Callable[..., Any]] = {
+    table.name: _function(table) for table in tables.values() if table.name not in _gradients
+}
+globals().update(functions)
+__all__ = list(functions)

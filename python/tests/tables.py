@@ -1,0 +1,32 @@
+"""Calls of the operators that are declared by tables, for sweeps over all of them."""
+
+from types import SimpleNamespace
+
+from tegula import _tegula
+from tegula._tables import tables
+
+
+def calls():
+    """Examples of every table: as they are, and with every optional tensor in and out."""
+    for table in tables.values():
+        for name, text in table.examples:
+            words = [word for word in text.split() if word.partition(":")[0] not in optional_names(table)]
+            for given in ((), optional_names(table)):
+                yield table, f"{table.name} {name}{' with all' if given else ''}", " ".join([*words, *given])
+            yield table, f"{table.name} {name} as it is", text
+
+
+def optional_names(table):
+    return [x.name for x in table.inputs if x.optional]
+
+
+def example(table, text, convert=lambda array: array):
+    """The inputs of an example, by the table's order and by name, and its options."""
+    arrays, given = _tegula.example(table.number, text, 7)
+    tensors = [convert(arrays[x.name]) if x.name in arrays else None for x in table.inputs]
+    options = [given.get(option.name, option.default) for option in table.options]
+    keywords = {x.name: tensor for x, tensor in zip(table.inputs, tensors) if tensor is not None}
+    return SimpleNamespace(
+        arrays=arrays, tensors=tensors, options=options, keywords={**keywords, **given}, order=[*tensors, *options],
+        exact=lambda: _tegula.formula(table.number, *(arrays.get(x.name) for x in table.inputs), *options),
+    )  # fmt: skip

@@ -1,0 +1,216 @@
+"""The operators of tables in PyTorch: fake tensors, gradients, transforms and tracers, for every operator and example."""
+
+import inspect
+
+import pytest
+import tegula
+from tables import calls, example
+from tegula import _tegula
+from tegula._arrays import as_kind_of
+from tegula._tables import tables
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+needs_operators = pytest.mark.skipif(
+    not hasattr(torch.library, "custom_op"), reason="PyTorch before 2.4 has no such operators"
+)
+import tegula.torch  # noqa: E402
+from tegula.torch import _functions  # noqa: E402
+
+CALLS = {name: (table, text) for table, name, text in calls()}
+every_call = pytest.mark.parametrize("name", CALLS)
+DIFFERENTIABLE = {
+    name: (table, text)
+    for name, (table, text) in CALLS.items()
+    if table.name in _functions.functions
+    and _functions.operator_of(table).has_backward
+    and not {"e4m3", "e5m2"} & set(text.split())
+}
+
+
+def torch_example(table, text):
+    return example(table, text, as_torch)
+
+
+def as_torch(array):
+    return as_kind_of(torch.empty(0), array).clone()
+
+
+def wide(text):
+    """The example with tensors of float32, whose gradients have small errors."""
+    return " ".join(word.partition(":")[0] for word in text.split() if word not in ("f16", "bf16", "f32"))
+
+
+def several(result):
+    return tuple(x for x in (result if isinstance(result, tuple) else (result,)) if x is not None)
+
+
+def of_library(table):
+    return getattr(torch.ops.tegula, table.name).default
+
+
+@needs_operators
+@every_call
+def test_operators_are_well_formed(name):
+    """Schemas, fake tensors and their dynamic shapes, and gradients, as torch.compile needs them."""
+    table, text = CALLS[name]
+    call = torch_example(table, text)
+    if name in DIFFERENTIABLE:
+        for x in call.tensors:
+            if x is not None and x.is_floating_point():
+                x.requires_grad_()
+    in_8_bits = any(x is not None and x.itemsize == 1 and x.is_floating_point() for x in call.tensors)
+    # The other checks compute with their arguments, which PyTorch does not do in 8 bits.
+    checks = {"test_utils": ["test_faketensor"]} if in_8_bits else {}
+    torch.library.opcheck(of_library(table), tuple(call.order), **checks)
+
+
+@every_call
+def test_tensors_without_elements_have_the_shapes_of_real_ones(name):
+    table, text = CALLS[name]
+    if not hasattr(torch.library, "custom_op"):
+        pytest.skip("PyTorch before 2.4 has no such operators")
+    call = torch_example(table, text)
+    real = _functions.operator_of(table)(tuple(call.tensors), *call.options)
+    fake = _functions.operator_of(table)(
+        tuple(None if x is None else x.to("meta") for x in call.tensors), *call.options
+    )
+    for one, other in zip(several(real), several(fake)):
+        assert other.is_meta and one.shape == other.shape and one.dtype == other.dtype
+
+
+@pytest.mark.parametrize("name", DIFFERENTIABLE)
+def test_gradients_are_those_of_finite_differences(name):
+    table, text = DIFFERENTIABLE[name]
+    call = torch_example(table, wide(text))
+    function = _functions.functions[table.name]
+    leaves = {
+        x.name: tensor.requires_grad_()
+        for x, tensor in zip(table.inputs, call.tensors)
+        if tensor is not None and tensor.is_floating_point()
+    }
+    generator = torch.Generator().manual_seed(3)
+    results = several(function(**call.keywords))
+    weights = [torch.randn(x.shape, generator=generator, dtype=torch.float64) for x in results]
+
+    def loss(**changed):
+        exact = table_formula(table, {**call.keywords, **changed}, call.options)
+        return sum(float((x * w).sum()) for x, w in zip(exact, weights))
+
+    torch.autograd.backward(results, [w.to(x.dtype) for x, w in zip(results, weights)])
+    for key, leaf in leaves.items():
+        along = torch.randn(leaf.shape, generator=generator, dtype=torch.float64)
+        step = 1e-4
+        there, back = (leaf.detach().double() + sign * step * along for sign in (1, -1))
+        slope = (loss(**{key: there}) - loss(**{key: back})) / (2 * step)
+        got = float((leaf.grad.double() * along).sum())
+        assert abs(got - slope) <= 1e-3 * (1 + float((leaf.grad.double() * along).abs().sum())), key
+
+
+def table_formula(table, given, options):
+    tensors = [given.get(x.name) for x in table.inputs]
+    exact = _tegula.formula(table.number, *(None if x is None else x.detach().float() for x in tensors), *options)
+    return [as_torch(exact[x.name]) for x in table.outputs if x.name in exact]
+
+
+@pytest.mark.parametrize("name", DIFFERENTIABLE)
+def test_vmap_is_a_call_for_every_entry(name):
+    table, text = DIFFERENTIABLE[name]
+    call = torch_example(table, wide(text))
+    given = [(x.name, tensor) for x, tensor in zip(table.inputs, call.tensors) if tensor is not None]
+    options = {o.name: value for o, value in zip(table.options, call.options)}
+    function = _functions.functions[table.name]
+
+    def by_order(*tensors):
+        return several(function(**dict(zip((key for key, _ in given), tensors)), **options))
+
+    for mapped in ([True] * len(given), *([i == j for i in range(len(given))] for j in range(len(given)))):
+        stacked = [torch.stack([x, -0.5 * x, x + 1], dim=x.dim()) if on else x for (_, x), on in zip(given, mapped)]
+        dims = tuple(x.dim() - 1 if on else None for x, on in zip(stacked, mapped))
+        got = torch.vmap(by_order, in_dims=dims)(*stacked)
+        entries = [by_order(*(x.select(-1, i).contiguous() if on else x for x, on in zip(stacked, mapped))) for i in range(3)]
+        for one, *others in zip(got, *entries):
+            torch.testing.assert_close(one, torch.stack(others), atol=1e-4, rtol=1e-4)
+
+
+@needs_operators
+@pytest.mark.parametrize("table", [t for t in tables.values() if t.name in _functions.functions], ids=lambda t: t.name)
+def test_compile_with_dynamic_shapes(table):
+    """One graph for extents of every size."""
+    function = _functions.functions[table.name]
+    torch._dynamo.reset()
+    graphs = []
+
+    def count(graph, inputs):
+        graphs.append(graph)
+        return graph.forward
+
+    def step(keywords):
+        return [x * 1 for x in several(function(**keywords))]
+
+    compiled = torch.compile(step, backend=count, fullgraph=True, dynamic=True)
+    words = wide(table.examples[0][1]).split()
+    for factor in (1, 2, 3):
+        text = " ".join(_scaled(word, factor, table) for word in words)
+        keywords = torch_example(table, text).keywords
+        for got, expected in zip(compiled(keywords), step(keywords)):
+            torch.testing.assert_close(got, expected)
+    assert len(graphs) == 1
+
+
+def _scaled(word, factor, table):
+    name, equals, value = word.partition("=")
+    if not equals or (name != "..." and name not in table.dims):
+        return word
+    return name + "=" + ",".join(str(int(extent) * factor) for extent in value.split(","))
+
+
+@pytest.mark.parametrize("name", _functions.functions)
+def test_signatures_are_those_of_the_operators(name):
+    parameters = set(inspect.signature(_functions.functions[name]).parameters)
+    own = set(inspect.signature(getattr(tegula, name)).parameters)
+    assert own - parameters == {x.name for x in tables[name].outputs} | {"target"}
+    assert name in tegula.torch.__all__
+
+
+def test_second_derivatives_and_forward_mode_are_refused():
+    x = torch.randn(3, 5, requires_grad=True)
+    (gradient,) = torch.autograd.grad(tegula.torch.rms_norm(x).square().sum(), x, create_graph=True)
+    with pytest.raises(RuntimeError, match="rms_norm_backward has no gradient; second derivatives are not computed"):
+        gradient.sum().backward()
+    with pytest.raises(NotImplementedError, match="forward mode"):
+        torch.func.jvp(tegula.torch.rms_norm, (x.detach(),), (x.detach(),))
+    with pytest.raises(TypeError, match="gives no gradients"):
+        tegula.rms_norm(x)
+
+
+def test_autocast_takes_tensors_in_its_dtype():
+    x, weight = torch.randn(3, 5), torch.randn(5)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        out = tegula.torch.rms_norm(x, weight=weight)
+    assert torch.equal(out, tegula.rms_norm(x.bfloat16(), weight=weight))
+
+
+@needs_operators
+def test_operations_are_counted():
+    counter = pytest.importorskip("torch.utils.flop_counter", reason="PyTorch before 2.1 counts none")
+    a, b = torch.randn(8, 16), torch.randn(16, 4)
+    with counter.FlopCounterMode(display=False) as counted:
+        tegula.torch.gemm(a, b)
+    assert counted.get_total_flops() == 2 * 8 * 16 * 4
+
+
+@needs_operators
+def test_the_profiler_records_the_operators():
+    x = torch.randn(3, 5)
+    with torch.profiler.profile() as profile:
+        tegula.torch.rms_norm(x)
+    assert "tegula::rms_norm" in {event.key for event in profile.key_averages()}
+
+
+@needs_operators
+@pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning", "ignore::torch.jit.TracerWarning")
+def test_jit_trace_records_the_operators():
+    x = torch.randn(3, 5)
+    traced = torch.jit.trace(lambda x: 2 * tegula.torch.rms_norm(x), (x,))
+    assert "tegula::rms_norm" in {node.kind() for node in traced.inlined_graph.nodes()}
+    torch.testing.assert_close(traced(x + 1), 2 * tegula.rms_norm(x + 1))
