@@ -286,7 +286,7 @@ void CudaGridPrinter::name_slot_before(const BufferPtr& tile) {
   const auto is_own = [&](const BufferPtr& x) { return x.get() == own; };
   const auto& [begin, bytes] = rings_[r].tiles[static_cast<std::size_t>(
       std::find_if(tiles.begin(), tiles.end(), is_own) - tiles.begin())];
-  const TileOrder order = swizzled_.contains(own) ? swizzled_order(*own) : TileOrder{};
+  const TileOrder order = plan_.operands.contains(own) ? passes::swizzled_order(*own) : TileOrder{};
   const std::string name = names_.unique(tile->name), slot = slot_number(ring);
   out_.code();
   out_.line(fmt::format("{0}* const {1} = ({0}*)(shared_memory + {2} + ({3} == 0 ? {4} : {3} - 1) * {5});",
