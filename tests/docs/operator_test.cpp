@@ -4,6 +4,7 @@
 #include "ops/schema/judge.hpp"
 #include "ops/testing.hpp"
 
+#undef assert
 #define assert(condition) EXPECT_TRUE(condition)
 #include "operator_example.inc"
 
