@@ -51,7 +51,7 @@ std::string shapes_text(const TensorSpec& tensor) {
 
 std::string dtypes_text(const TensorSpec& tensor) {
   const ops::TypeRule& rule = tensor.type;
-  std::string text = rule.like.empty() ? names_of(rule.types) : fmt::format("that of `{}`", rule.like);
+  std::string text = rule.like.empty() ? ops::names_of(rule.types) : fmt::format("that of `{}`", rule.like);
   if (rule.of_8_bits) text += fmt::format(", {} for fp8", rule.of_8_bits->name());
   return rule.option.empty() ? text : fmt::format("`{}`, or {}", rule.option, text);
 }
@@ -67,7 +67,7 @@ std::string meaning_text(const TensorSpec& tensor) {
 std::string default_text(const OptionSpec& option) {
   if (option.needed) return "must be given";
   if (std::holds_alternative<std::monostate>(option.fallback)) return "chosen by the operator";
-  return fmt::format("`{}`", text_of(option.fallback));
+  return fmt::format("`{}`", ops::text_of(option.fallback));
 }
 
 std::string names_of_tensors(const OperatorSchema& schema, bool outputs) {
@@ -91,7 +91,7 @@ std::string options_table(const OperatorSchema& schema) {
   if (schema.options.empty()) return "";
   std::string text = table_head({"option", "values", "default", "what"});
   for (const OptionSpec& option : schema.options)
-    text += table_row({"`" + option.name + "`", expected_of(option), default_text(option), option.meaning});
+    text += table_row({"`" + option.name + "`", ops::expected_of(option), default_text(option), option.meaning});
   return text + "\n";
 }
 
