@@ -183,13 +183,13 @@ def test_nsa_selected(target):
 @pytest.mark.parametrize("target", TARGETS)
 def test_choice_of_blocks(target):
     q, k, _ = heads()
-    scores = tegula.block_scores(q, k, 16, 8, target=target)
+    scores = tegula.block_scores(q, k, q_block=16, k_block=8, target=target)
     expected = reference.block_scores(q, k, 16, 8)
     expect_close(scores, expected)
     chosen = tegula.topk_blocks(scores, 3, target=target)
     assert chosen.dtype == np.int32
     np.testing.assert_array_equal(chosen, np.sort(np.argsort(-scores, -1, kind="stable")[..., :3], -1))
-    per_head = tegula.block_scores(q, k, 16, 8, per_kv_head=False, target="interpreter")
+    per_head = tegula.block_scores(q, k, q_block=16, k_block=8, per_kv_head=False, target="interpreter")
     assert per_head.shape == (2, 4, 3, 6)
 
 
@@ -280,9 +280,9 @@ def test_errors():
     refused(lambda: tegula.attention(q, k, v, left=2.5), TypeError, "left: expected int, given float")
     refused(lambda: tegula.attention(q, k, v, layout=None), TypeError, "layout: expected str, given None")
     refused(lambda: tegula.attention(q, k, None), TypeError, "v: expected an array", "None")
-    refused(lambda: tegula.block_scores(q, k, "a", 16), TypeError, "q_block_size: expected int, given str")
-    refused(lambda: tegula.block_scores(q, k, 2**40, 16), TypeError, "q_block_size", "32 bits, given 1099511627776")
-    refused(lambda: tegula.topk_blocks(q, 1.5), TypeError, "count: expected int, given float")
+    refused(lambda: tegula.block_scores(q, k, q_block="a", k_block=16), TypeError, "'q_block': expected int, given str")
+    refused(lambda: tegula.block_scores(q, k, q_block=2**40, k_block=16), TypeError, "'q_block'", "32 bits, given 1099511627776")
+    refused(lambda: tegula.topk_blocks(q, 1.5), TypeError, "'count': expected int, given float")
     refused(lambda: tegula.attention(q[0], k, v), ValueError, "q")
     refused(lambda: tegula.attention(q, k, v, target=None), TypeError, "target: expected str, given None")
     ends = np.array([0, 37], np.int32)
@@ -291,7 +291,7 @@ def test_errors():
     refused(lambda: tegula.block_sparse_attn(q, k, v, 16, 16), ValueError, "block_sparse_attn", "topk_indices or mask")
     wide = np.zeros((2, 2, 3, 3), np.int64)
     refused(lambda: tegula.block_sparse_attn(q, k, v, 16, 16, wide), ValueError, "'topk_indices'", "int32", "int64")
-    refused(lambda: tegula.block_scores(q, k, 0, 16), ValueError, "'q_block_size'")
+    refused(lambda: tegula.block_scores(q, k, q_block=0, k_block=16), ValueError, "'q_block'")
     wrong = np.full((2, 2, 3, 3), 7, np.int32)
     refused(lambda: tegula.block_sparse_attn(q, k, v, 16, 16, wrong, check_indices=True), ValueError, "indices", "7")
     tokens = np.full((2, 37, 2, 3), 7, np.int32)

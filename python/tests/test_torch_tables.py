@@ -94,7 +94,7 @@ def test_gradients_are_those_of_finite_differences(name):
 
     def loss(**changed):
         exact = table_formula(table, {**call.keywords, **changed}, call.options)
-        return sum(float((x * w).sum()) for x, w in zip(exact, weights))
+        return sum(float((x * w)[x.isfinite()].sum()) for x, w in zip(exact, weights))
 
     torch.autograd.backward(results, [w.to(x.dtype) for x, w in zip(results, weights)])
     for key, leaf in leaves.items():
@@ -135,7 +135,7 @@ def test_vmap_is_a_call_for_every_entry(name):
 @needs_operators
 @pytest.mark.parametrize("table", [t for t in tables.values() if t.name in _functions.functions], ids=lambda t: t.name)
 def test_compile_with_dynamic_shapes(table):
-    """One graph for extents of every size."""
+    """One graph for extents of every size above 1, which PyTorch takes for a constant."""
     function = _functions.functions[table.name]
     torch._dynamo.reset()
     graphs = []
@@ -149,7 +149,7 @@ def test_compile_with_dynamic_shapes(table):
 
     compiled = torch.compile(step, backend=count, fullgraph=True, dynamic=True)
     words = wide(table.examples[0][1]).split()
-    for factor in (1, 2, 3):
+    for factor in (2, 3, 4):
         text = " ".join(_scaled(word, factor, table) for word in words)
         keywords = torch_example(table, text).keywords
         for got, expected in zip(compiled(keywords), step(keywords)):
