@@ -62,7 +62,7 @@ std::string shown(const Stmt& stmt) {
 
 class Verifier {
  public:
-  explicit Verifier(const Kernel& kernel) : kernel_(kernel) {}
+  Verifier(const Kernel& kernel, Contract contract) : kernel_(kernel), contract_(contract) {}
   void run();
 
  private:
@@ -98,6 +98,7 @@ class Verifier {
   void contribution(const Stmt& stmt);
 
   const Kernel& kernel_;
+  const Contract contract_;
   std::unordered_set<const Variable*> defined_;       // ever
   std::unordered_set<const Buffer*> declared_;        // ever
   std::vector<const Variable*> variables_;            // in scope, outer ones first
@@ -216,13 +217,14 @@ void Verifier::view(const View& view, const Stmt& stmt) {
 void Verifier::define(const VariablePtr& v, const Stmt& stmt) {
   need(v != nullptr && v->type == compute_type(v->type), "values exist in f32, f64, i32, i64, u32 and bool",
        stmt);
-  need(defined_.insert(v.get()).second, "a variable is defined once", stmt);
+  need(defined_.insert(v.get()).second || contract_ == Contract::of_roles, "a variable is defined once",
+       stmt);
   variables_.push_back(v.get());
 }
 
 void Verifier::declare(const BufferPtr& b, const Stmt& stmt) {
   if (const Broken rule = broken_rule(*b)) fail(*rule, stmt->at, shown(stmt));
-  need(declared_.insert(b.get()).second, "a tile is declared once", stmt);
+  need(declared_.insert(b.get()).second || contract_ == Contract::of_roles, "a tile is declared once", stmt);
   buffers_.push_back(b.get());
 }
 
@@ -255,7 +257,8 @@ void Verifier::loop(const Stmt& stmt, const For& loop, Place place) {
 void Verifier::nested(const Stmt& stmt, const Place& place) {
   if (const auto* n = as<For>(stmt)) return loop(stmt, *n, place);
   if (const auto* n = as<If>(stmt)) {
-    need(n->of_rows.empty() || (n->otherwise.empty() && !mistake_in_rows(*n)),
+    const bool one_part = n->otherwise.empty() || contract_ == Contract::of_roles;
+    need(n->of_rows.empty() || (one_part && !mistake_in_rows(*n)),
          "a branch for rows changes rows of fragments only", stmt);
     return body(n->then, place), body(n->otherwise, place);
   }
@@ -327,6 +330,6 @@ void Verifier::statement(const Stmt& stmt, Place& place) {
 
 }  // namespace
 
-void verify(const Kernel& kernel) { Verifier(kernel).run(); }
+void verify(const Kernel& kernel, Contract contract) { Verifier(kernel, contract).run(); }
 
 }  // namespace tegula::ir

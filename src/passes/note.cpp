@@ -10,9 +10,7 @@ namespace {
 // In the order of the enumeration.
 constexpr NoteInfo table[] = {
     {NoteKind::no_roles, "no roles",
-     "all threads of a block load, then multiply: loads are not brought ahead, loops have one stage, "
-     "`.stages` "
-     "is not followed",
+     "all threads of a block load and multiply by turns, where some could load for the others",
      "a loop over tiles as `pipelined` with the loads and the product in its body, no branch, exit or "
      "assertion "
      "around or between them, and a number of steps that is known before it begins"},

@@ -21,6 +21,9 @@ constexpr std::array rows = {
     Row{Rule::proxy, "proxy",
         "ordinary writes reach the asynchronous proxy through a proxy fence; put one between the writes and "
         "the barrier that publishes them"},
+    Row{Rule::unread, "unread",
+        "a slot that copies have filled is read before it is filled again; advance the cursor once for each "
+        "slot that is filled, and for each that is used"},
     Row{Rule::in_flight, "in flight",
         "registers and shared memory of a gemm are left alone until its wait; move the access behind a "
         "wait that covers the gemm"},

@@ -12,6 +12,7 @@ enum class Rule : std::uint8_t {
   resources,   // registers, shared memory, barriers
   order,       // an access is ordered after all conflicting ones
   proxy,       // a generic write reaches the asynchronous proxy through a fence
+  unread,      // what copies by threads brought is read before they bring more
   in_flight,   // what a gemm uses is left alone until its wait
   gemm_fence,  // registers touched by ordinary code are fenced before a gemm uses them
   drained,     // no gemm is in flight where a guarded body begins or ends, or a role ends

@@ -165,6 +165,7 @@ class Machine {
   std::uint64_t parts_of(const Actor& a, const Access& access) const;
   int cell_of(const Actor& a, const Access& access, int cta) const;
   void touch(Actor& a, const Event& e, const Access& access, int cta, const Record& made);
+  void check_read(const Actor& a, const Event& e, const Access& access);
   void touch_by_threads(Actor& a, const Event& e, const Access& access);
   void touch_in_queue(Actor& a, const Event& e, const Access& access, Queue queue, Time time, bool async);
   void compare(const Actor& a, const Event& e, const Access& access, const Record& old, const Record& made);

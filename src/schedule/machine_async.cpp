@@ -117,6 +117,7 @@ bool Machine::on(Actor& a, const Event&, const StoreWait& x) {
 // ------------------------------------------------------------------------------------- copies by threads
 bool Machine::on(Actor& a, const Event& e, const CopyAsync& x) {
   for (const Access& access : x.accesses) touch_by_threads(a, e, access);
+  check_read(a, e, x.to);
   touch_in_queue(a, e, x.to, Queue::copies, a.copies.committed + 1, false);
   a.copies.open = true;
   return true;

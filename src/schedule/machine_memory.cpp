@@ -157,6 +157,19 @@ void Machine::touch(Actor& a, const Event& e, const Access& access, int cta, con
   records.push_back(made);
 }
 
+// Of slots without barriers, whose phases would tell.
+void Machine::check_read(const Actor& a, const Event& e, const Access& access) {
+  if (access.slot.kind != Slot::Kind::cursor || schedule_.rings[access.slot.value].barriers) return;
+  const std::uint64_t parts = parts_of(a, access);
+  bool written = false, read = false;
+  for (const Record& old : memory_[cell_of(a, access, a.id.cta)]) {
+    if ((old.parts & parts) == 0) continue;
+    (old.touch == Touch::read ? read : written) = true;
+  }
+  if (written && !read)
+    fail(Rule::unread, a, e, fmt::format("fills {} again, which nobody has read", place_name(a, access)));
+}
+
 void Machine::touch_by_threads(Actor& a, const Event& e, const Access& access) {
   const bool reads = access.touch == Touch::read;
   const Queue queue = e.who != Who::all ? Queue::lane : reads ? Queue::reads : Queue::writes;

@@ -259,7 +259,7 @@ std::string print(const Schedule& s) {
   p.line(fmt::format("schedule {}: {} threads, {} registers each{}", s.name, 32 * s.warps(),
                      s.launch_registers, s.cluster > 1 ? fmt::format(", cluster of {}", s.cluster) : ""));
   for (const Buffer& b : s.buffers) {
-    std::string size = b.space == Space::shared ? fmt::format(", {} bytes", b.bytes) : "";
+    std::string size = b.space == Space::shared && b.bytes > 0 ? fmt::format(", {} bytes", b.bytes) : "";
     if (b.slots > 1) size += fmt::format(" x {} stages", b.slots);
     if (b.instances > 1) size += fmt::format(" x {} groups", b.instances);
     p.line(fmt::format("  {} {}{}", name_of(b.space), b.name, size));

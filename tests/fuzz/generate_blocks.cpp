@@ -110,6 +110,28 @@ bool Generator::load_tile() {
   return true;
 }
 
+// A new shared tile that a loop can bring ahead of its steps: a part of a tensor as it is.
+bool Generator::bring_tile() {
+  std::vector<const TensorPlace*> readable;
+  for (const TensorPlace& t : tensors_) {
+    if (t.use == Use::read && t.defined && t.view.rank() > 0) readable.push_back(&t);
+  }
+  if (readable.empty()) return false;
+  const TensorPlace tensor = *random_.pick_from(readable);
+  const int rank = tensor.view.rank();
+  Shape shape = random_shape(rank);
+  if (random_.chance(60)) shape.back() = random_.pick({8, 16, 32});
+  if (!spend(product_of(shape))) return false;
+  const View from = window_of(tensor, static_cast<std::size_t>(rank));
+  const Nature zeros = tensor.contract.dyadic ? dyadic(tensor.contract.step, 0) : Nature();
+  TilePlace& tile = declare(tensor.buffer->type, shape, join(tensor.contract, zeros, tensor.buffer->type),
+                            Space::shared);
+  emit(Copy{from, whole(tile.buffer), nullptr});
+  tile.defined = true;
+  tile.writable = random_.chance(20);
+  return true;
+}
+
 // The type, or another one of its kind.
 DType Generator::similar_type(DType type) {
   if (random_.chance(60)) return type;

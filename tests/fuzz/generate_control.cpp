@@ -75,7 +75,12 @@ Generator::Range Generator::random_range(bool is_constant) {
 void Generator::loop(bool of_elements) {
   LoopKind kind = random_.pick({LoopKind::serial, LoopKind::serial, LoopKind::unrolled, LoopKind::pipelined});
   if (of_elements && kind == LoopKind::pipelined) kind = LoopKind::serial;
-  const Range range = random_range(kind == LoopKind::unrolled);
+  Range range = random_range(kind == LoopKind::unrolled);
+  const bool brings = kind == LoopKind::pipelined && !in_group_ && random_.chance(70);
+  if (brings && random_.chance(50)) {
+    const std::int64_t steps = random_.number(2, 9);
+    range = {{int32(0), integers(0, 0)}, {int32(steps), integers(steps, steps)}};
+  }
   const std::int64_t low = range.begin.nature.low, high = std::max(low, range.end.nature.high - 1);
   const Nature nature = integers(low, high);
   For node{kind, {variable("i", i32, VariableKind::index, nature)}, {range.begin.e}, {range.end.e}, 0, {}};
@@ -84,6 +89,8 @@ void Generator::loop(bool of_elements) {
     node.body = maybe([&] {
       scalars_.push_back({node.index[0], nature});
       turn_digits_.push_back(value_of(node.index[0]));
+      if (brings)
+        for (int n = random_.number(1, 2); n > 0; --n) bring_tile();
       of_elements ? element_statements(random_.number(1, 3)) : block_statements(random_.number(1, 4));
       turn_digits_.pop_back();
     });

@@ -120,6 +120,7 @@ class Generator {
   DType similar_type(DType type);
   void declare_somehow();
   bool load_tile();
+  bool bring_tile();
   ir::View window_of(const TensorPlace& tensor, std::size_t rank);
   void fill(TilePlace& tile);
   void copy_tiles();

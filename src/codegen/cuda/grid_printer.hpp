@@ -26,6 +26,8 @@ constexpr int vector_bytes = 16;  // the most that one instruction of a thread m
 
 // `tg::bf16`: the type of an element in memory.
 std::string element_type(DType type);
+// What lies in shared memory, for the user.
+std::string words_of(const ir::Buffer& tile);
 
 class CudaGridPrinter {
  public:
@@ -137,8 +139,8 @@ class CudaGridPrinter {
 
   // ---- loops over elements (print_loops.cpp)
   void elements(const ir::For& n, const ir::Stmt& stmt);
-  bool is_by_register(const ir::For& n, const ir::Stmt& s) const;
-  bool is_direct(const ir::For& n, const Layout* layout, const ir::Access& access) const;
+  // The threads for which is printed here, and what is known of what they run.
+  passes::Computing computing() const;
   void by_register(const ir::For& n, const ir::Stmt& stmt, const Layout& layout);
   void by_flat_index(const ir::For& n, const ir::Stmt& stmt);
   void registers(const ir::For& n, const Layout& layout, const std::string& first, const Vectors* vectors);
@@ -161,17 +163,7 @@ class CudaGridPrinter {
   void release(const SharedTile& tile);
 
   // ---- packed fragments (print_packed.cpp)
-  struct Conversion {
-    ir::BufferPtr from, to;
-    bool turned = false;  // `to` is the transposed
-  };
-  std::optional<Conversion> whole_store(const ir::Stmt& s) const;
-  std::optional<Conversion> conversion(const ir::Stmt& s) const;
-  bool reads_words(const ir::Stmt& s, const ir::Buffer& fragment) const;
-  void find_packed(const ir::Body& body);
-  bool rounds_again(const ir::For& loop, const ir::Buffer& fragment) const;
-  void find_unrounded(const ir::Body& body);
-  void pack(const Conversion& n, const Loc& at);
+  void pack(const passes::Conversion& n, const Loc& at);
 
   // ---- rows of tensors to shared tiles (print_rows.cpp)
   void rows(const ir::Stmt& s, const passes::RowCopy& plan, bool async);
@@ -216,14 +208,28 @@ class CudaGridPrinter {
   std::string vector_count(const ir::View& view, std::size_t dim, const ir::Expr& at, const std::string& text,
                            int elements);
 
+  ir::Body element_copies(const ir::Copy& n, const Loc& at) const;
+
+  // ---- tiles that all threads bring ahead (print_copy_rings.cpp)
+  bool is_in_copy_ring(const ir::Buffer& tile) const { return plan_.copy_rings.tiles.contains(&tile); }
+  void declare_copy_rings();
+  void loop_with_ring(const ir::For& n, const passes::CopyRing& ring, const Loc& at);
+  void name_slot(const ir::BufferPtr& tile, const passes::CopyRing& ring, int shift);
+  void begin_copies(const ir::Stmt& s, int shift);
+  void bring(const ir::Copy& n, const ir::Stmt& s);
+  void print_pieces(const ir::For& loop, std::optional<std::size_t> along, int elements, const Loc& at);
+  void print_piece(const ir::Load& load, const ir::Store& store, std::optional<std::size_t> along,
+                   int elements);
+  void event(const schedule::CopyCommit&, const schedule::Event&);
+  void event(const schedule::CopyWait& n, const schedule::Event&);
+
   // ---- fragments to operands in shared memory (print_matrices.cpp)
-  std::optional<Conversion> matrix_store(const ir::Stmt& s) const;
-  bool is_registers_of_pairs(const Conversion& n) const {
-    return n.from->type == f32 || packed_.contains(n.from.get());
+  bool is_registers_of_pairs(const passes::Conversion& n) const {
+    return n.from->type == f32 || plan_.forms.packed.contains(n.from.get());
   }
-  void store_matrices(const Conversion& n, const ir::View& to, const Loc& at);
-  void store_plain_matrices(const Conversion& n);
-  void store_turned_matrices(const Conversion& n);
+  void store_matrices(const passes::Conversion& n, const ir::View& to, const Loc& at);
+  void store_plain_matrices(const passes::Conversion& n);
+  void store_turned_matrices(const passes::Conversion& n);
 
   // ---- fragments to rows of tensors (print_row_stores.cpp)
   void store_rows(const ir::For& n, const ir::Access& to, const Loc& at);
@@ -236,16 +242,12 @@ class CudaGridPrinter {
   void begin_fold(const ir::Reduce& n, const Loc& at);
   void fold_registers(const ir::Reduce& n, const FragmentTile& from);
   FragmentTile end_fold(const ir::Reduce& n, const Loc& at);
-  Parting parting(const layout::Layout& layout, int dim) const;
-  void fold_lanes(const Parting& parting, const FragmentTile& sum, ir::ReduceOp op);
-  std::vector<LaneSum> find_lane_sums(const schedule::Loop& n, const ir::For& loop) const;
-  void add_lane_sums(const schedule::Events& events, bool whole, const ir::For& loop,
-                     const std::vector<ir::BufferPtr>& apart, std::vector<LaneSum>& sums) const;
-  void begin_lane_sum(const LaneSum& n);
-  void end_lane_sum(const LaneSum& n);
+  void fold_lanes(const passes::Parting& parting, const FragmentTile& sum, ir::ReduceOp op);
+  void begin_lane_sum(const passes::LaneSum& n);
+  void end_lane_sum(const passes::LaneSum& n);
   void fold_threads(const ir::Reduce& n, const FragmentTile& from, const FragmentTile& sum, const Loc& at);
-  void fold_warps(const ir::Reduce& n, const layout::Digits& parts, const Texts& part_numbers,
-                  const FragmentTile& sum, const Loc& at);
+  void fold_warps(const ir::Reduce& n, const passes::Parting& divided, const FragmentTile& sum,
+                  const Loc& at);
   void finish_reduction(const ir::Reduce& n, const FragmentTile& sum, const Loc& at);
 
   // ---- products (print_gemm.cpp, print_wgmma.cpp)
@@ -307,7 +309,7 @@ class CudaGridPrinter {
   void event(const schedule::Advance& n, const schedule::Event&);
   void event(const schedule::Load& n, const schedule::Event& e);
   void event(const schedule::Complete& n, const schedule::Event&);
-  void event(const schedule::CopyAsync&, const schedule::Event& e);
+  void event(const schedule::CopyAsync& n, const schedule::Event& e);
   void event(const schedule::CopyArrive& n, const schedule::Event&);
   void event(const schedule::ProxyFence&, const schedule::Event&);
   void event(const schedule::ClusterBarrier&, const schedule::Event&);
@@ -325,6 +327,7 @@ class CudaGridPrinter {
   std::string by_loader(const std::string& text) const;
   std::string slot_number(int ring) const;
   void name_slots(int ring);
+  void name_slot_before(const ir::BufferPtr& tile);
   std::size_t tensor_map(CudaProgram::TensorMap map);
   void load_boxes(const ir::Copy& n, const passes::TensorCopy& plan, int ring, const Loc& at);
   // To a tensor, or into its `sum`.
@@ -356,8 +359,6 @@ class CudaGridPrinter {
   std::unordered_set<const ir::Buffer*> written_;         // tensors that the grid writes
   std::unordered_map<const ir::Buffer*, SharedTile> shared_;
   std::unordered_map<const ir::Buffer*, FragmentTile> fragments_;
-  std::unordered_set<const ir::Buffer*> packed_;                 // fragments
-  std::unordered_set<const ir::Buffer*> swizzled_;               // tiles that tensor cores read
   std::unordered_map<const ir::ExprNode*, std::string> common_;  // of the expression being printed
   std::unordered_set<const ir::ExprNode*> repeated_;
   std::vector<std::pair<ir::Expr, std::string>> divisions_;  // of the block's indices, and their names
@@ -375,6 +376,9 @@ class CudaGridPrinter {
   const ir::Grid* grid_ = nullptr;  // of the roles
   std::vector<RingText> rings_;
   std::vector<int> cursors_;  // of each ring, as the first ring that has it
+  std::vector<const passes::CopyRing*> copy_rings_;  // of the loops that are being printed
+  std::int64_t ring_bytes_ = 0;                      // of their slots
+  bool is_ahead_ = false;                            // what is printed begins copies and does not await them
   struct Part {
     int first = 0, last = 16;
     bool is_all() const { return first == 0 && last == 16; }
@@ -382,8 +386,7 @@ class CudaGridPrinter {
   std::optional<Partial> partial_;
   std::unordered_map<const ir::Buffer*, int> alternating_;  // tiles in two halves, and the rings that count
   std::unordered_map<const ir::Variable*, DType>
-      stored_types_;                                 // of the elements that variables were loaded from
-  std::unordered_set<const ir::Buffer*> unrounded_;  // fragments whose readers round
+      stored_types_;        // of the elements that variables were loaded from
   bool in_branch_ = false;  // the innermost loop or branch is a branch, all of whose products are awaited
   std::unordered_set<int> in_loops_;                 // rings: see ConsumerProgram
   std::unordered_set<const ir::Buffer*> lane_sums_;  // whose lanes hold parts for now

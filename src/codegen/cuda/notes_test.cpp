@@ -183,22 +183,61 @@ lang::Kernel chasing(bool own) {
   });
 }
 
-// Sums of columns, tile by tile of shared memory or of registers.
-lang::Kernel sums(bool registers) {
+// Sums of columns, tile by tile.
+lang::Kernel sums(DType type, int rows = 64) {
   return kernel("sums", [=] {
     Dim M("M");
-    Tensor A = input("A", {M, 128}, f32), C = output("C", {128}, f32);
-    grid(1, [&](Index) {
+    Tensor A = input("A", {M, 128}, type), C = output("C", {128}, f32);
+    grid(1, {.threads = 256}, [&](Index) {
       Fragment sum({128}, f32, 0);
-      if (registers) {
-        serial(ceildiv(M, 64), [&](Index i) { reduce_sum(load(A.at(i * 64, 0), {64, 128}), sum, 0); });
-      } else {
-        pipelined(ceildiv(M, 64), {.stages = 3}, [&](Index i) {
-          Shared x({64, 128}, f32);
-          lang::copy(A.at(i * 64, 0), x);
-          reduce_sum(x, sum, 0);
-        });
-      }
+      pipelined(ceildiv(M, rows), {.stages = rows > 128 ? 0 : 3}, [&](Index i) {
+        Shared x({rows, 128}, f32);
+        lang::copy(A.at(i * rows, 0), x);
+        parallel(sum, [&](Index j) { sum(j) = sum(j) + x(0, j) + x(rows - 1, j); });
+      });
+      lang::copy(sum, C);
+    });
+  });
+}
+
+// Sums of rows by numbers that a step copies, or reads where it needs them.
+lang::Kernel looked_up(bool directly) {
+  return kernel("looked_up", [=] {
+    Dim M("M"), N("N");
+    Tensor A = input("A", {M, 64}, f32), numbers = input("numbers", {N}, i32), C = output("C", {64}, f32);
+    grid(1, [&](Index) {
+      Fragment sum({64}, f32, 0);
+      pipelined(ceildiv(N, 8), [&](Index i) {
+        Shared x({8, 64}, f32);
+        if (directly) {
+          gather(A, [&](Index r) -> Expr { return numbers(i * 8 + r); }, x);
+        } else {
+          Shared own({8}, i32);
+          lang::copy(numbers.at(i * 8), own);
+          gather(A, own, x);
+        }
+        parallel(sum, [&](Index j) { sum(j) = sum(j) + x(0, j) + x(7, j); });
+      });
+      lang::copy(sum, C);
+    });
+  });
+}
+
+// Sums of rows whose number is checked in each step, or in front of the loop.
+lang::Kernel checked(bool in_front) {
+  return kernel("checked", [=] {
+    Dim M("M");
+    Tensor A = input("A", {M, 64}, f32), C = output("C", {64}, f32);
+    Expr limit = scalar("limit", i32);
+    grid(1, [&](Index) {
+      Fragment sum({64}, f32, 0);
+      if (in_front) assert_that(limit > 0, "a limit");
+      pipelined(ceildiv(M, 8), [&](Index i) {
+        if (!in_front) assert_that(limit > i, "a limit");
+        Shared x({8, 64}, f32);
+        lang::copy(A.at(i * 8, 0), x);
+        parallel(sum, [&](Index j) { sum(j) = sum(j) + x(0, j) + x(7, j); });
+      });
       lang::copy(sum, C);
     });
   });
@@ -382,8 +421,16 @@ const std::vector<NoteCase> note_cases{
      [] { return leaving(false, true); }},
     {"exit", NoteKind::no_roles, "`exit_if`", [] { return leaving(true, false); },
      [] { return leaving(true, true); }},
-    {"no_product", NoteKind::no_roles, "no product stands", [] { return sums(false); },
-     [] { return sums(true); }},
+    {"converted_stages", NoteKind::stages, ".stages = 3 became 1", [] { return sums(f16); },
+     [] { return sums(f32); }},
+    {"converted_ahead", NoteKind::by_threads, "f16 of the tensor become f32", [] { return sums(f16); },
+     [] { return sums(f32); }},
+    {"large_stages", NoteKind::stages, "two stages became 1", [] { return sums(f32, 300); },
+     [] { return sums(f32, 64); }},
+    {"numbers_of_the_step", NoteKind::by_threads, "depends on what is computed",
+     [] { return looked_up(false); }, [] { return looked_up(true); }},
+    {"left_in_a_step", NoteKind::by_threads, "an assertion may end the block", [] { return checked(false); },
+     [] { return checked(true); }},
     {"depends", NoteKind::no_roles, "depends on what is computed", [] { return chasing(false); },
      [] { return chasing(true); }},
     {"stages", NoteKind::stages, ".stages = 9 became", [] { return plain({.loop = {.stages = 9}}); }, usual},

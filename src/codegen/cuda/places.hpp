@@ -40,8 +40,9 @@ struct RingText {
     std::int64_t begin, bytes;  // of one
   };
   std::string name;
-  std::int64_t barriers;
+  std::int64_t barriers = -1;  // of roles
   std::vector<Slots> tiles;
+  int depth = 0;  // of a ring of all threads
 };
 
 // An element that a loop reads in every step: the address, what it held, behind which step it ends, how far

@@ -176,8 +176,8 @@ void CudaGridPrinter::store(const Access& access, const Expr& value, const std::
   const BufferPtr& buffer = access.view.buffer;
   const std::string type = element_type(buffer->type);
   if (buffer->space == Space::fragment && !shared_.contains(buffer.get())) {
-    const bool rounds =
-        buffer->type.bits() < 32 && !unrounded_.contains(buffer.get()) && !is_exact(value, buffer->type);
+    const bool rounds = buffer->type.bits() < 32 && !plan_.forms.unrounded.contains(buffer.get()) &&
+                        !is_exact(value, buffer->type);
     const std::string converted = rounds ? fmt::format("tg::rounded<{}>({})", type, text) : text;
     out_.line(fmt::format("{}[{}] = {};", fragments_.at(buffer.get()).name,
                           loop_ ? register_text(access) : "0", converted));

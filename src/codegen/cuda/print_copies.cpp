@@ -12,26 +12,29 @@ using namespace ir;
 void CudaGridPrinter::operator()(const Copy& n, const Stmt& s) {
   if (n.from.buffer->space == Space::fragment) return store_boxes(n.from, n.to, nullptr, s->at);
   if (copy_by_vectors(n, s->at)) return;
+  for (const Stmt& lowered : element_copies(n, s->at)) stmt(lowered);
+}
+
+Body CudaGridPrinter::element_copies(const Copy& n, const Loc& at) const {
   const bool to_tile = n.to.is_tile();
-  const Body loop = passes::over_view(
-      to_tile ? n.to : n.from, s->at, [&](const std::vector<Expr>& index, const Access& own) {
+  return passes::over_view(
+      to_tile ? n.to : n.from, at, [&](const std::vector<Expr>& index, const Access& own) {
         const Access from = to_tile ? Access{n.from, index} : own, to = to_tile ? own : Access{n.to, index};
         const VariablePtr x =
-            passes::new_variable("x", compute_type(n.from.buffer->type), VariableKind::let, s->at);
-        Expr element = variable(x, s->at);
+            passes::new_variable("x", compute_type(n.from.buffer->type), VariableKind::let, at);
+        Expr element = variable(x, at);
         if (to_tile && !is_zero(n.fill))
           element = make(Op::select, x->type,
-                         {passes::exists(from, s->at), element, passes::as_stored(n.fill, x->type)}, s->at);
-        return Body{statement(Load{x, from}, s->at),
-                    statement(Store{to, passes::as_stored(element, n.to.buffer->type)}, s->at)};
+                         {passes::exists(from, at), element, passes::as_stored(n.fill, x->type)}, at);
+        return Body{statement(Load{x, from}, at),
+                    statement(Store{to, passes::as_stored(element, n.to.buffer->type)}, at)};
       });
-  for (const Stmt& lowered : loop) stmt(lowered);
 }
 
 // The dimension of the tensor that the last axis of a whole tile runs along, if vectors along it can be cut
 // only at their end.
 std::optional<std::size_t> CudaGridPrinter::vector_dim(const Copy& n, const std::vector<Expr>& at) const {
-  if (n.from.is_tile() || n.to.buffer->space != Space::shared || !is_whole(n.to) || n.to.rank() == 0)
+  if (n.from.is_tile() || n.to.buffer->space != Space::shared || n.to.rank() == 0)
     return std::nullopt;
   const DType type = n.to.buffer->type;
   if (n.from.buffer->type != type || !is_zero(n.fill)) return std::nullopt;
@@ -47,7 +50,7 @@ std::optional<std::size_t> CudaGridPrinter::vector_dim(const Copy& n, const std:
 }
 
 bool CudaGridPrinter::copy_by_vectors(const Copy& n, const Loc& at) {
-  if (n.from.is_tile() || !n.to.is_tile()) return false;
+  if (n.from.is_tile() || !n.to.is_tile() || !is_whole(n.to)) return false;
   const Facts before = facts_;
   const int elements = vector_bytes / n.to.buffer->type.bytes();
   std::vector<Expr> index;

@@ -6,6 +6,7 @@
 #include "codegen/cuda/grid_printer.hpp"
 #include "ir/effects.hpp"
 #include "ir/visit.hpp"
+#include "passes/cuda/element_loops.hpp"
 
 namespace tegula::codegen {
 
@@ -53,16 +54,6 @@ std::int64_t run_along_rows(const layout::Layout& layout) {
   return run;
 }
 
-// Whether the loop also reads memory that it writes: then replicas of an iteration would see each other's
-// work.
-bool reads_what_it_writes(const For& n) {
-  const Effects effects = all_effects(n.body);
-  return std::any_of(effects.regions.begin(), effects.regions.end(), [&](const Region& region) {
-    const BufferPtr& buffer = region.view->buffer;
-    return buffer->space != Space::fragment && effects.reads(buffer) && effects.writes(buffer);
-  });
-}
-
 }  // namespace
 
 std::string CudaGridPrinter::first_replica(const Layout& layout) const {
@@ -101,42 +92,29 @@ CudaGridPrinter::Coordinates CudaGridPrinter::register_coordinates(const Layout&
   return result;
 }
 
-bool CudaGridPrinter::is_direct(const For& n, const Layout* layout, const Access& access) const {
-  if (!layout) return false;
-  const auto axes = passes::loop_axes(n, access);
-  return axes && layouts_.fragments.at(access.view.buffer.get()) == passes::projected(*layout, *axes);
-}
-
-// Whether each thread does all with the registers that it holds.
-bool CudaGridPrinter::is_by_register(const For& n, const Stmt& s) const {
-  const auto found = layouts_.loops.find(s.get());
-  if (found == layouts_.loops.end()) return false;
-  bool direct = found->second.replicas() == 1 || !reads_what_it_writes(n);
-  for_each_stmt(n.body, [&](const Stmt& inner) {
-    const Access* access = passes::fragment_access(inner);
-    direct &= !access || is_direct(n, &found->second, *access);
-  });
-  return direct;
+passes::Computing CudaGridPrinter::computing() const {
+  return {team_.threads, layouts_, plan_.operands, target_};
 }
 
 void CudaGridPrinter::elements(const For& n, const Stmt& s) {
-  if (const auto found = conversion(s); found && packed_.contains(found->to.get()))
+  if (const auto found = passes::conversion(s, layouts_);
+      found && plan_.forms.packed.contains(found->to.get()))
     return pack(*found, s->at);
   const auto row_plan = passes::plan_rows(s);
   if (row_plan) return rows(s, *row_plan, false);
   note(passes::NoteKind::by_elements, row_plan.reason(), s->at);
-  if (const auto found = matrix_store(s); found && is_registers_of_pairs(*found))
+  if (const auto found = passes::matrix_store(s, computing()); found && is_registers_of_pairs(*found))
     return store_matrices(*found, as<Store>(n.body.back())->to.view, s->at);
   if (const Access* to = passes::plan_row_store(s, layouts_, team_.threads, target_))
     return store_rows(n, *to, s->at);
   const auto found = layouts_.loops.find(s.get());
   const Layout* layout = found == layouts_.loops.end() ? nullptr : &found->second;
-  if (layout && layout->replicas() > 1 && reads_what_it_writes(n)) layout = nullptr;
+  if (layout && layout->replicas() > 1 && passes::reads_what_it_writes(n)) layout = nullptr;
   // Fragments that do not lie as the loop goes are read and written in shared memory.
   std::vector<std::pair<BufferPtr, bool>> moved;
   for_each_stmt(n.body, [&](const Stmt& inner) {
     const Access* access = passes::fragment_access(inner);
-    if (!access || is_direct(n, layout, *access)) return;
+    if (!access || passes::is_direct(n, layout, *access, layouts_)) return;
     const BufferPtr& buffer = access->view.buffer;
     const auto known = std::find_if(moved.begin(), moved.end(), [&](auto& m) { return m.first == buffer; });
     const bool written = as<Store>(inner) != nullptr;

@@ -14,25 +14,8 @@ constexpr int block_columns = 64;  // of a swizzled block whose rows have 128 by
 
 }  // namespace
 
-// A loop that stores a whole fragment of whole warp groups.
-std::optional<CudaGridPrinter::Conversion> CudaGridPrinter::matrix_store(const Stmt& s) const {
-  const auto found = whole_store(s);
-  if (!found || found->to->space != Space::shared || found->to->rank() != 2 ||
-      !swizzled_.contains(found->to.get()))
-    return std::nullopt;
-  const BufferPtr &from = found->from, &to = found->to;
-  const bool converts = from->type == f32 || from->type == to->type;
-  if (!to->type.is_floating() || to->type.bits() != 16 || !converts) return std::nullopt;
-  const std::int64_t m = from->extent(0), n = from->extent(1), groups = team_.threads / 128;
-  if (!target_.has_wgmma() || team_.threads % 128 != 0 || m % (64 * groups) != 0) return std::nullopt;
-  if (found->turned ? n % 16 != 0 || swizzled_order(*to).columns != block_columns : n % block_columns != 0)
-    return std::nullopt;
-  if (layouts_.fragments.at(from.get()) != layout::wgmma_accumulator(m, n, {groups, 1})) return std::nullopt;
-  return found;
-}
-
 // Every warp group its own rows; eight registers of 16 rows and 16 columns at a time.
-void CudaGridPrinter::store_matrices(const Conversion& n, const View& to, const Loc& at) {
+void CudaGridPrinter::store_matrices(const passes::Conversion& n, const View& to, const Loc& at) {
   out_.code();
   touch(to, MemoryUse::write, false);
   out_.open(fmt::format("{{  // {}: by matrices", short_location(at)));
@@ -43,7 +26,7 @@ void CudaGridPrinter::store_matrices(const Conversion& n, const View& to, const 
   out_.close();
 }
 
-void CudaGridPrinter::store_plain_matrices(const Conversion& n) {
+void CudaGridPrinter::store_plain_matrices(const passes::Conversion& n) {
   const FragmentTile& from = fragments_.at(n.from.get());
   const SharedTile& tile = shared_.at(n.to.get());
   const std::int64_t m = n.to->extent(0), columns = n.to->extent(1), groups = team_.threads / 128;
@@ -61,7 +44,7 @@ void CudaGridPrinter::store_plain_matrices(const Conversion& n) {
 }
 
 // The 64 rows of a warp group are a block of columns of the tile.
-void CudaGridPrinter::store_turned_matrices(const Conversion& n) {
+void CudaGridPrinter::store_turned_matrices(const passes::Conversion& n) {
   const FragmentTile& from = fragments_.at(n.from.get());
   const SharedTile& tile = shared_.at(n.to.get());
   const std::int64_t rows = n.to->extent(0), groups = team_.threads / 128,

@@ -31,6 +31,16 @@ std::string slots_of(const passes::Roles& roles) {
   return text;
 }
 
+std::string slots_of(const passes::CopyRings& rings) {
+  std::vector<std::string> texts(rings.loops.size());
+  for (const auto& [loop, ring] : rings.loops) {
+    std::string& text = texts[static_cast<std::size_t>(ring.number)];
+    for (const BufferPtr& tile : ring.tiles) text += fmt::format("{}{}", text.empty() ? "" : " ", tile->name);
+    text += fmt::format(" x {}", ring.depth);
+  }
+  return fmt::format("{}", fmt::join(texts, ", "));
+}
+
 // Operand A as a fragment of the program, which the compiler puts into a tile of its own for the product:
 // that tile stands at the product's place.
 bool was_fragment(const View& operand, const Loc& product) {
@@ -98,6 +108,8 @@ std::string CudaGridPrinter::way_of(const Body& body, const passes::Roles* roles
     text =
         fmt::format("roles: {} warp group{}, {}; slots: {}", roles->consumers / 128,
                     roles->consumers > 128 ? "s compute" : " computes", loads_of(*roles), slots_of(*roles));
+  if (!roles && !plan_.copy_rings.empty())
+    text += fmt::format("; all threads load ahead; slots: {}", slots_of(plan_.copy_rings));
   const char* before = "; products: ";
   for (int i = 2; i >= 0; --i)
     if (counts[i] > 0) text += fmt::format("{}{} by {}", std::exchange(before, ", "), counts[i], names[i]);

@@ -29,8 +29,6 @@ const char* combination_of(ReduceOp op) {
   return names[static_cast<int>(op)];
 }
 
-bool is_power_of_two(std::int64_t x) { return x > 0 && (x & (x - 1)) == 0; }
-
 }  // namespace
 
 void CudaGridPrinter::operator()(const Reduce& n, const Stmt& s) {
@@ -102,26 +100,7 @@ void CudaGridPrinter::fold_registers(const Reduce& n, const FragmentTile& from) 
   out_.close();
 }
 
-Parting CudaGridPrinter::parting(const Layout& layout, int dim) const {
-  Parting result;
-  std::int64_t step = 1;
-  for (const layout::Digit& digit : layout.threads()) {
-    const bool reduced = digit.stride[static_cast<std::size_t>(dim)] != 0;
-    std::int64_t in_warp = 1;
-    if (reduced && step < 32 && is_power_of_two(step) && is_power_of_two(digit.extent))
-      in_warp = std::min<std::int64_t>(digit.extent, 32 / step);
-    if (in_warp > 1) result.lanes.push_back({step, in_warp});
-    if (reduced && digit.extent > in_warp) {
-      result.parts.push_back({digit.extent / in_warp, digit.stride});
-      result.numbers.push_back(
-          fmt::format("{} / {} % {}", team_.thread, step * in_warp, digit.extent / in_warp));
-    }
-    step *= digit.extent;
-  }
-  return result;
-}
-
-void CudaGridPrinter::fold_lanes(const Parting& parting, const FragmentTile& sum, ReduceOp op) {
+void CudaGridPrinter::fold_lanes(const passes::Parting& parting, const FragmentTile& sum, ReduceOp op) {
   for (const auto& [step, lanes] : parting.lanes) {
     out_.line("#pragma unroll");
     out_.line(fmt::format("for (int r = 0; r < {0}; ++r) {1}[r] = tg::across_lanes<{2}, {3}, {4}>({1}[r]);",
@@ -132,18 +111,19 @@ void CudaGridPrinter::fold_lanes(const Parting& parting, const FragmentTile& sum
 // Partial results meet by exchanges within a warp, and through shared memory among warps.
 void CudaGridPrinter::fold_threads(const Reduce& n, const FragmentTile& from, const FragmentTile& sum,
                                    const Loc& at) {
-  const Parting divided = parting(from.layout, n.dim);
+  const passes::Parting divided = passes::parting(from.layout, n.dim);
   fold_lanes(divided, sum, n.op);
-  if (!divided.parts.empty()) fold_warps(n, divided.parts, divided.numbers, sum, at);
+  if (!divided.parts.empty()) fold_warps(n, divided, sum, at);
 }
 
-void CudaGridPrinter::fold_warps(const Reduce& n, const layout::Digits& parts, const Texts& part_numbers,
-                                 const FragmentTile& sum, const Loc& at) {
+void CudaGridPrinter::fold_warps(const Reduce& n, const passes::Parting& divided, const FragmentTile& sum,
+                                 const Loc& at) {
   std::int64_t count = 1, elements = 1;
   std::string part;
-  for (std::size_t i = 0; i < parts.size(); ++i) {
-    part += fmt::format("{}({}) * {}", i == 0 ? "" : " + ", part_numbers[i], count);
-    count *= parts[i].extent;
+  for (const auto& [step, number] : divided.numbers) {
+    part +=
+        fmt::format("{}({} / {} % {}) * {}", part.empty() ? "" : " + ", team_.thread, step, number, count);
+    count *= number;
   }
   for (const std::int64_t extent : sum.layout.shape()) elements *= extent;
   const DType type = n.to.buffer->type;
@@ -204,43 +184,8 @@ void CudaGridPrinter::finish_reduction(const Reduce& n, const FragmentTile& sum,
       fmt::format("for (int r = 0; r < {}; ++r) {}[r] = {};", to.layout.register_count(), to.name, text), at);
 }
 
-void CudaGridPrinter::add_lane_sums(const schedule::Events& events, bool whole, const For& loop,
-                                    const std::vector<BufferPtr>& apart, std::vector<LaneSum>& sums) const {
-  for (const schedule::Event& e : events) {
-    const auto* operation = std::get_if<schedule::Operation>(&e.what);
-    const auto* sum = operation ? as<Reduce>(e.stmt) : nullptr;
-    if (!sum || operation->last < 16 || (operation->first == 0 && !whole)) continue;
-    const BufferPtr& to = sum->to.buffer;
-    if (std::find(apart.begin(), apart.end(), to) == apart.end()) continue;
-    const Layout &from = layouts_.fragments.at(sum->from.buffer.get()),
-                 &own = layouts_.fragments.at(to.get());
-    bool by_registers = true;
-    for_each_stmt(loop.body, [&](const Stmt& s) {
-      const auto* inner = as<For>(s);
-      by_registers &= !inner || inner->kind != LoopKind::parallel || is_by_register(*inner, s);
-    });
-    Parting divided = parting(from, sum->dim);
-    if (own == from.slice(sum->dim) && by_registers && divided.parts.empty())
-      sums.push_back({to, std::move(divided)});
-  }
-}
-
-// Sums that are formed beside the exponentials of the loop, whose lanes can keep their parts until it is
-// over. So they do in branches for rows, where no product hides the shuffles of whole sums.
-std::vector<LaneSum> CudaGridPrinter::find_lane_sums(const schedule::Loop& n, const For& loop) const {
-  std::vector<LaneSum> result;
-  const std::vector<BufferPtr> apart = passes::lane_sums(loop.body);
-  for (const schedule::Event& e : n.body) {
-    const auto* inner = std::get_if<schedule::Loop>(&e.what);
-    const auto* branch = inner && e.stmt ? as<If>(e.stmt) : nullptr;
-    if (branch && !branch->of_rows.empty()) add_lane_sums(inner->body, true, loop, apart, result);
-  }
-  add_lane_sums(n.body, false, loop, apart, result);
-  return result;
-}
-
 // What there was before belongs to the first lane.
-void CudaGridPrinter::begin_lane_sum(const LaneSum& n) {
+void CudaGridPrinter::begin_lane_sum(const passes::LaneSum& n) {
   const FragmentTile& sum = fragments_.at(n.sum.get());
   Texts first;
   for (const auto& [step, lanes] : n.parting.lanes)
@@ -252,7 +197,7 @@ void CudaGridPrinter::begin_lane_sum(const LaneSum& n) {
   lane_sums_.insert(n.sum.get());
 }
 
-void CudaGridPrinter::end_lane_sum(const LaneSum& n) {
+void CudaGridPrinter::end_lane_sum(const passes::LaneSum& n) {
   lane_sums_.erase(n.sum.get());
   out_.code();
   fold_lanes(n.parting, fragments_.at(n.sum.get()), ReduceOp::sum);

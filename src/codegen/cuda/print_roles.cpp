@@ -8,6 +8,7 @@
 #include "ir/effects.hpp"
 #include "ir/visit.hpp"
 #include "passes/cuda/build_schedule.hpp"
+#include "passes/cuda/element_loops.hpp"
 #include "passes/cuda/exits_of_all.hpp"
 #include "passes/cuda/order_loads.hpp"
 #include "schedule/cursors.hpp"
@@ -105,8 +106,6 @@ std::string CudaGridPrinter::consumers(const Grid& grid) {
   const int threads = roles_->consumers;
   team_.threads = threads;
   layouts_ = plan_.layouts;
-  find_packed(program.body);
-  find_unrounded(program.body);
   alternating_ = program.alternating;
   in_loops_ = program.in_loops;
   is_consumer_ = true;
@@ -206,13 +205,14 @@ void CudaGridPrinter::sync_line(const std::string& text) {
 }
 
 void CudaGridPrinter::event(const schedule::Operation& n, const schedule::Event& e) {
+  if (!e.stmt) return;
   const Part part{n.first, n.last};
   if (part.is_all()) {
     stmt(e.stmt);
     return note_factors(e.stmt);
   }
   const auto* loop = as<For>(e.stmt);
-  if (loop && !is_by_register(*loop, e.stmt)) {
+  if (loop && !passes::is_by_register(*loop, e.stmt, layouts_)) {
     if (n.first == 0) stmt(e.stmt);
     return;
   }
@@ -266,7 +266,7 @@ void CudaGridPrinter::name_slots(int ring) {
   if (r == roles_->rings.size()) return;  // the ring of turns
   for (std::size_t i = 0; i < rings_[r].tiles.size(); ++i) {
     const BufferPtr& tile = roles_->rings[r].tiles[i];
-    const TileOrder order = swizzled_.contains(tile.get()) ? swizzled_order(*tile) : TileOrder{};
+    const TileOrder order = plan_.operands.contains(tile.get()) ? passes::swizzled_order(*tile) : TileOrder{};
     const std::string name = names_.unique(tile->name);
     const auto& [begin, bytes] = rings_[r].tiles[i];
     const std::string slot =
@@ -275,6 +275,23 @@ void CudaGridPrinter::name_slots(int ring) {
                           begin, slot));
     shared_[tile.get()] = {name, order, {-1, 0, 0}};
   }
+}
+
+// The slot of the step before for the tile, which stands for one of a ring.
+void CudaGridPrinter::name_slot_before(const BufferPtr& tile) {
+  const Buffer* own = plan_.consumers.in_ring(tile.get());
+  const int ring = roles_->ring_of(own);
+  const auto r = static_cast<std::size_t>(ring);
+  const auto& tiles = roles_->rings[r].tiles;
+  const auto is_own = [&](const BufferPtr& x) { return x.get() == own; };
+  const auto& [begin, bytes] = rings_[r].tiles[static_cast<std::size_t>(
+      std::find_if(tiles.begin(), tiles.end(), is_own) - tiles.begin())];
+  const TileOrder order = plan_.operands.contains(own) ? passes::swizzled_order(*own) : TileOrder{};
+  const std::string name = names_.unique(tile->name), slot = slot_number(ring);
+  out_.code();
+  out_.line(fmt::format("{0}* const {1} = ({0}*)(shared_memory + {2} + ({3} == 0 ? {4} : {3} - 1) * {5});",
+                        element_type(tile->type), name, begin, slot, roles_->rings[r].depth - 1, bytes));
+  shared_[tile.get()] = {name, order, {-1, 0, 0}};
 }
 
 void CudaGridPrinter::event(const schedule::WaitFull& n, const schedule::Event&) {
@@ -288,6 +305,7 @@ void CudaGridPrinter::event(const schedule::Acquire& n, const schedule::Event&) 
 }
 
 void CudaGridPrinter::event(const schedule::Barrier& n, const schedule::Event&) {
+  if (!roles_) return out_.barrier(team_barrier_);
   if (n.per_group)
     return sync_line(fmt::format("tg::{}_turn<{}, {}>(warp_group);", n.wait ? "take" : "give", n.id,
                                  roles_->consumers / 128));
@@ -306,7 +324,10 @@ void CudaGridPrinter::event(const schedule::Arrive& n, const schedule::Event&) {
 }
 
 void CudaGridPrinter::event(const schedule::Advance& n, const schedule::Event&) {
-  sync_line(fmt::format("{}.advance();", cursor_name(n.ring)));
+  const std::string cursor = cursor_name(n.ring);
+  if (roles_) return sync_line(fmt::format("{}.advance();", cursor));
+  sync_line(fmt::format("{0} = {0} + 1 == {1} ? 0 : {0} + 1;", cursor,
+                        rings_[static_cast<std::size_t>(n.ring)].depth));
 }
 
 void CudaGridPrinter::event(const schedule::ClusterBarrier&, const schedule::Event&) {
@@ -366,10 +387,11 @@ void CudaGridPrinter::event(const schedule::Loop& n, const schedule::Event& e) {
   const auto inside = [&] { events(n.body); };
   const auto* loop = as<For>(e.stmt);
   if (!loop) return branch(*as<If>(e.stmt), e.stmt->at, inside);
-  const std::vector<LaneSum> sums = find_lane_sums(n, *loop);
-  for (const LaneSum& sum : sums) begin_lane_sum(sum);
+  const auto sums = plan_.lane_sums.find(e.stmt.get());
+  if (sums == plan_.lane_sums.end()) return sequential(*loop, e.stmt->at, inside);
+  for (const passes::LaneSum& sum : sums->second) begin_lane_sum(sum);
   sequential(*loop, e.stmt->at, inside);
-  for (const LaneSum& sum : sums) end_lane_sum(sum);
+  for (const passes::LaneSum& sum : sums->second) end_lane_sum(sum);
 }
 
 }  // namespace tegula::codegen

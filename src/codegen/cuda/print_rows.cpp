@@ -73,8 +73,8 @@ void CudaGridPrinter::rows_one_by_one(const For& loop, const passes::RowCopy& pl
   if (async) {
     out_.line(fmt::format("tg::copy_async({}, {}, {});", to.pointer, from.pointer, exists));
   } else {
-    out_.line(fmt::format("tg::copy_vector({}, {}, {}, {} ? {} : 0);", to.pointer, from.pointer,
-                          stride_text(plan.load->from.view, plan.dim), exists, plan.elements));
+    out_.line(fmt::format("tg::{}({}, {}, {}, {} ? {} : 0);", is_ahead_ ? "bring" : "copy_vector",
+                          to.pointer, from.pointer, stride_text(plan.load->from.view, plan.dim), exists, plan.elements));
   }
   out_.close();
 }

@@ -80,21 +80,14 @@ std::string CudaGridPrinter::print() {
       if (memory == memory_of_.at(tensor.get())) written_.insert(buffer);
     }
   }
-  for_each_stmt(grid.body, [&](const Stmt& s) {
-    const auto* gemm = as<Gemm>(s);
-    if (!gemm) return;
-    for (const View* operand : {&gemm->a, &gemm->b}) {
-      if (passes::has_tensor_cores(operand->buffer->type)) swizzled_.insert(operand->buffer.get());
-    }
-  });
   note_hints(grid, plan_.roles ? &*plan_.roles : nullptr);
   if (plan_.roles) return print_roles(grid);
   note(passes::NoteKind::no_roles, plan_.no_roles, grid.at);
-  find_packed(grid.body);
-  find_unrounded(grid.body);
+  for (const passes::Note& own : plan_.copy_rings.notes) passes::add(program_.notes, own);
   prologue();
   between_grids();
   decode(grid, "blockIdx.x");
+  declare_copy_rings();
   body(grid.body);
   end_of_block();
   program_.kernels.push_back({.function = plan_.function,
@@ -135,7 +128,8 @@ void CudaGridPrinter::body(const Body& statements) {
   std::unordered_map<const Buffer*, std::size_t> last;
   if (!loop_) {
     for (std::size_t i = 0; i < statements.size(); ++i) {
-      if (const auto* n = as<Declare>(statements[i]); n && n->tile->space == Space::shared)
+      if (const auto* n = as<Declare>(statements[i]);
+          n && n->tile->space == Space::shared && !is_in_copy_ring(*n->tile))
         last[n->tile.get()] = i;
       if (last.empty()) continue;
       for (const Region& region : all_effects(statements[i]).regions) {
@@ -153,6 +147,8 @@ void CudaGridPrinter::body(const Body& statements) {
 }
 
 void CudaGridPrinter::stmt(const Stmt& s) {
+  const auto* declared = as<Declare>(s);
+  if (plan_.copy_rings.fills.contains(s.get()) || (declared && is_in_copy_ring(*declared->tile))) return;
   std::visit([&](const auto& node) { (*this)(node, s); }, s->node);
 }
 
@@ -212,7 +208,7 @@ void CudaGridPrinter::operator()(const Load& n, const Stmt& s) {
     define(n.variable, fmt::format("tg::value({}.get(e))", vectors_->names.at(s.get())), true, s->at);
   else
     define(n.variable, load_text(n.from), true, s->at);
-  if (!unrounded_.contains(n.from.view.buffer.get()))
+  if (!plan_.forms.unrounded.contains(n.from.view.buffer.get()))
     stored_types_.insert_or_assign(n.variable.get(), n.from.view.buffer->type);
   if (!n.variable->type.is_floating()) facts_.add_range(n.variable, values_of(n.from.view.buffer->type));
 }
@@ -229,9 +225,9 @@ void CudaGridPrinter::operator()(const Declare& n, const Stmt& s) {
   if (n.tile->space == Space::shared) return declare_shared(n.tile, s->at);
   const std::string name = names_.unique(n.tile->name);
   const Layout& layout = layouts_.fragments.at(n.tile.get());
-  fragments_[n.tile.get()] = {name, layout, packed_.contains(n.tile.get())};
+  fragments_[n.tile.get()] = {name, layout, plan_.forms.packed.contains(n.tile.get())};
   out_.code();
-  if (packed_.contains(n.tile.get()))
+  if (plan_.forms.packed.contains(n.tile.get()))
     out_.line(fmt::format("uint32_t {}[{}];", name, layout.register_count() / 2), s->at);
   else
     declare_fragment(name, n.tile->type, layout, s->at);
@@ -275,6 +271,8 @@ void CudaGridPrinter::add_index(const VariablePtr& index, const Expr& begin, con
 void CudaGridPrinter::operator()(const For& n, const Stmt& s) {
   if (n.kind == LoopKind::parallel) return elements(n, s);
   if (n.kind == LoopKind::warps || n.kind == LoopKind::warp_groups) return groups(n, s->at);
+  const auto ring = plan_.copy_rings.loops.find(s.get());
+  if (ring != plan_.copy_rings.loops.end()) return loop_with_ring(n, ring->second, s->at);
   sequential(n, s->at, [&] { in_scope(n.body); });
 }
 

@@ -52,7 +52,8 @@ void CudaGridPrinter::event(const schedule::Complete& n, const schedule::Event&)
   sync_line(fmt::format("if (thread == 0) tg::complete({}, {});", ring_name(n.place.ring), n.bytes));
 }
 
-void CudaGridPrinter::event(const schedule::CopyAsync&, const schedule::Event& e) {
+void CudaGridPrinter::event(const schedule::CopyAsync& n, const schedule::Event& e) {
+  if (!roles_) return begin_copies(e.stmt, n.to.slot.shift);
   rows(e.stmt, *passes::plan_rows(e.stmt), true);
 }
 

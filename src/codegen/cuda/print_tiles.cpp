@@ -8,8 +8,6 @@ namespace tegula::codegen {
 
 using namespace ir;
 
-namespace {
-
 std::string words_of(const Buffer& tile) {
   std::string extents;
   for (const Expr& extent : tile.shape)
@@ -17,15 +15,14 @@ std::string words_of(const Buffer& tile) {
   return fmt::format("{}[{}], {}", tile.type.name(), extents, short_location(tile.at));
 }
 
-}  // namespace
-
 void CudaGridPrinter::declare_fragment(const std::string& name, DType type, const Layout& layout,
                                        const Loc& at) {
   out_.line(fmt::format("{} {}[{}];", scalar_type(type), name, layout.register_count()), at);
 }
 
 void CudaGridPrinter::declare_shared(const BufferPtr& tile, const Loc& at) {
-  const TileOrder order = swizzled_.contains(tile.get()) ? swizzled_order(*tile) : TileOrder{};
+  if (plan_.consumers.before.contains(tile.get())) return name_slot_before(tile);
+  const TileOrder order = plan_.operands.contains(tile.get()) ? passes::swizzled_order(*tile) : TileOrder{};
   const std::int64_t alignment = order.is_swizzled() ? 1024 : 128;
   const std::int64_t each = (tile->elements() * tile->type.bytes() + alignment - 1) / alignment * alignment;
   const auto alternation = alternating_.find(tile.get());

@@ -173,7 +173,7 @@ void CudaGridPrinter::gemm_wgmma(const Gemm& n, const FragmentTile& c, const Loc
 // Registers, or slots that the copy engine has filled.
 bool CudaGridPrinter::reads_rings(const Gemm& n) const {
   const auto is_ready = [&](const View& operand) {
-    return operand.buffer->space == Space::fragment || roles_->ring_of(operand.buffer.get()) >= 0;
+    return operand.buffer->space == Space::fragment || roles_->ring_of(plan_.consumers.in_ring(operand.buffer.get())) >= 0;
   };
   return is_ready(n.a) && is_ready(n.b);
 }

@@ -6,11 +6,6 @@
 
 namespace tegula::codegen {
 
-TileOrder swizzled_order(const ir::Buffer& tile) {
-  if (tile.rank() != 2 || !tile.type.is_floating()) return {};
-  return layout::swizzled_order(tile.extent(0), tile.extent(1), tile.type.bytes());
-}
-
 std::int64_t SharedMemory::allocate(std::int64_t bytes, std::int64_t alignment, std::string what) {
   std::int64_t begin = 0;
   auto at = used_.begin();

@@ -4,15 +4,11 @@
 #include <string>
 #include <vector>
 
-#include "ir/view.hpp"
 #include "layout/tile_order.hpp"
 
 namespace tegula::codegen {
 
 using layout::TileOrder;
-
-// The order of a tile that tensor cores read.
-TileOrder swizzled_order(const ir::Buffer& tile);
 
 // A first-fit allocator of intervals.
 class SharedMemory {

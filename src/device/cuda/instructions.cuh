@@ -83,6 +83,23 @@ TG_DEVICE void load_matrices_transposed(uint32_t* r, const void* row) {
                : "memory");
 }
 
+// ---- copies that this thread begins and awaits in groups: `bytes` at multiples of that, of which the first
+// `count` exist and the others become zeros. What looks up the next copy may run before.
+template <int bytes>
+TG_DEVICE void begin_copy(void* to, const void* from, int count) {
+  if constexpr (bytes == 16)
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)), "l"(from), "r"(count));
+  else
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(shared_address(to)), "l"(from),
+                 "n"(bytes), "r"(count));
+}
+TG_DEVICE void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+// All but the last `pending` groups of this thread are there.
+template <int pending>
+TG_DEVICE void wait_copies() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(pending) : "memory");
+}
+
 // ---- barriers
 TG_DEVICE void block_sync() { __syncthreads(); }
 TG_DEVICE void warp_sync() { __syncwarp(); }

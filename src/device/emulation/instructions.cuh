@@ -101,6 +101,46 @@ TG_DEVICE void load_matrices_transposed(uint32_t* r, const void* row) {
 
 TG_DEVICE uint32_t shared_address(const void* p) { return uint32_t((const unsigned char*)p - shared_memory); }
 
+// ---- copies that this thread begins and awaits in groups. Until they are awaited, NaN stands there.
+struct BegunCopy {
+  void* to;
+  const void* from;
+  int bytes, count;
+  unsigned group;
+};
+struct BegunCopies {
+  BegunCopy* all;
+  int begun, room;
+  unsigned committed;
+};
+static BegunCopies begun_copies[1024];  // of each thread
+template <int bytes>
+TG_DEVICE void begin_copy(void* to, const void* from, int count) {
+  BegunCopies& own = begun_copies[threadIdx.x];
+  if (own.begun == own.room) {
+    own.room = own.room == 0 ? 64 : 2 * own.room;
+    own.all = (BegunCopy*)realloc(own.all, sizeof(BegunCopy) * size_t(own.room));
+  }
+  memset(to, 0xff, bytes);
+  own.all[own.begun++] = {to, from, bytes, count, own.committed};
+}
+TG_DEVICE void commit_copies() { ++begun_copies[threadIdx.x].committed; }
+template <int pending>
+TG_DEVICE void wait_copies() {
+  BegunCopies& own = begun_copies[threadIdx.x];
+  int left = 0;
+  for (int i = 0; i < own.begun; ++i) {
+    const BegunCopy& copy = own.all[i];
+    if (int(own.committed - copy.group) <= pending) {
+      own.all[left++] = copy;
+      continue;
+    }
+    memset(copy.to, 0, size_t(copy.bytes));
+    if (copy.count > 0) memcpy(copy.to, copy.from, size_t(copy.count));
+  }
+  own.begun = left;
+}
+
 // ---- barriers
 TG_DEVICE void block_sync() { __syncthreads(); }
 TG_DEVICE void warp_sync() { tegula_threads->wait(tegula_first_warp_barrier + int(threadIdx.x) / 32, 32); }

@@ -23,22 +23,25 @@ ResultError error_of(const Tensor& result, const Tensor& exact) {
   return error;
 }
 
+ResultError allowed_error(const Tensor& exact, const Tensor& plain, DType type) {
+  const ResultError own = error_of(plain, exact);
+  const double unit = type == f16 ? 0x1p-11 : type == bf16 ? 0x1p-8 : 0x1p-24, few = 2 * unit + 32 * 0x1p-24;
+  double top = 1;
+  for (double x : exact.values<double>())
+    if (std::isfinite(x)) top = std::max(top, std::abs(x));
+  return {2 * own.largest + few * top, 2 * own.norm + few};
+}
+
 std::optional<std::string> judge(const Tensor& result, const Tensor& exact, const Tensor& plain, DType type) {
   if (result.shape() != exact.shape())
     return fmt::format("{} instead of {}", describe(result.shape()), describe(exact.shape()));
   if (!result.dtype().is_floating())
     return equal(result, exact.to(result.dtype())) ? std::nullopt
                                                    : std::optional<std::string>("other integers");
-  const ResultError error = error_of(result, exact), allowed = error_of(plain, exact);
-  const double unit = type == f16 ? 0x1p-11 : type == bf16 ? 0x1p-8 : 0x1p-24;
-  double top = 1;
-  for (double x : exact.values<double>())
-    if (std::isfinite(x)) top = std::max(top, std::abs(x));
-  const double largest = 2 * allowed.largest + (2 * unit + 32 * 0x1p-24) * top;
-  const double norm = 2 * allowed.norm + 2 * unit + 32 * 0x1p-24;
-  if (error.largest <= largest && error.norm <= norm) return std::nullopt;
+  const ResultError error = error_of(result, exact), allowed = allowed_error(exact, plain, type);
+  if (error.largest <= allowed.largest && error.norm <= allowed.norm) return std::nullopt;
   return fmt::format("an error of {:.3g}, allowed {:.3g}; in norm {:.3g}, allowed {:.3g}", error.largest,
-                     largest, error.norm, norm);
+                     allowed.largest, error.norm, allowed.norm);
 }
 
 }  // namespace tegula::ops

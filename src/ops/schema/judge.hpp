@@ -12,6 +12,9 @@ struct ResultError {
 };
 ResultError error_of(const Tensor& result, const Tensor& exact);
 
+// Of one element, and of all: twice that of `plain`, or a few units of rounding in `type`.
+ResultError allowed_error(const Tensor& exact, const Tensor& plain, DType type);
+
 // Nothing if the result is right: its error is at most twice that of `plain`, or a few units of rounding in
 // `type`. Integers are equal. `exact` is the formula's result, `plain` that with every step in `type`.
 std::optional<std::string> judge(const Tensor& result, const Tensor& exact, const Tensor& plain, DType type);

@@ -15,7 +15,7 @@ using schedule::What;
 using schedule::Who;
 
 ScheduleNames::ScheduleNames(schedule::Schedule& out, const Roles& roles, const ConsumerProgram& program)
-    : out_(out), roles_(roles), continued_(program.continued) {
+    : out_(out), roles_(roles), program_(program), continued_(program.continued) {
   for (const auto& [branch, loop] : program.non_empty)
     peeled_.insert(std::get<For>(loop->node).index[0].get());
   for (const RingPlan& ring : roles.rings) {
@@ -42,8 +42,12 @@ int ScheduleNames::buffer(const BufferPtr& b) {
 }
 
 schedule::Access ScheduleNames::access(const BufferPtr& b, schedule::Touch touch) {
-  schedule::Access result{buffer(b), touch};
-  if (const int ring = roles_.ring_of(b.get()); ring >= 0) result.slot = schedule::at_cursor(ring);
+  const auto before = program_.before.find(b.get());
+  const bool is_before = before != program_.before.end();
+  const BufferPtr& tile = is_before ? before->second : b;
+  schedule::Access result{buffer(tile), touch};
+  if (const int ring = roles_.ring_of(tile.get()); ring >= 0)
+    result.slot = schedule::at_cursor(ring, is_before ? -1 : 0);
   return result;
 }
 
@@ -202,7 +206,7 @@ int full_arrivals(const RingPlan& ring, const Roles& roles) {
 }
 
 schedule::Schedule build_schedule(const std::string& name, const Roles& roles, const ConsumerProgram& program,
-                                  const CudaTarget& target) {
+                                  const StepParts& parts) {
   schedule::Schedule out;
   out.name = name;
   ScheduleNames names(out, roles, program);
@@ -222,7 +226,7 @@ schedule::Schedule build_schedule(const std::string& name, const Roles& roles, c
     consumer.events.push_back({schedule::SetRegisters{shares.consumer}});
     producer.events.push_back({schedule::SetRegisters{shares.producer}});
   }
-  Events sums = consumer_events(names, roles, program, target);
+  Events sums = consumer_events(names, roles, program, parts);
   Events loads = producer_events(names, roles);
   if (has_turns_of_products(sums))  // the first warp group begins
     consumer.events.push_back(

@@ -1,7 +1,7 @@
 // The schedule of a block with roles: what each does, with all synchronisation between them and with the
 // tensor cores. Barriers among the consumers alone, around other shared memory, are not part of it.
 #pragma once
-#include "passes/cuda/delay_products.hpp"
+#include "passes/cuda/step_parts.hpp"
 #include "schedule/schedule.hpp"
 
 namespace tegula::passes {
@@ -30,6 +30,6 @@ int full_arrivals(const RingPlan& ring, const Roles& roles);
 // Ring r of the schedule is ring r of the roles. Events hold the statements they come from; operations and
 // gemms of the consumers, loads of the producer.
 schedule::Schedule build_schedule(const std::string& name, const Roles& roles, const ConsumerProgram& program,
-                                  const CudaTarget& target);
+                                  const StepParts& parts);
 
 }  // namespace tegula::passes

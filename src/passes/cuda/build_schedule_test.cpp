@@ -48,7 +48,8 @@ TEST_P(Schedules, AreThese) {
   const auto roles = lowered.roles();
   ASSERT_TRUE(roles);
   const ConsumerProgram shaped = delay_products(*roles, lowered.target);
-  const schedule::Schedule s = build_schedule(c.name, order_loads(*roles, shaped), shaped, lowered.target);
+  const schedule::Schedule s =
+      build_schedule(c.name, order_loads(*roles, shaped), shaped, step_parts(*roles, shaped, lowered.target));
   EXPECT_NO_THROW(schedule::check(s));
   EXPECT_EQ(events_of(s, "consumer"), c.consumer + 1);
   EXPECT_EQ(events_of(s, "producer"), c.producer + 1);

@@ -7,6 +7,8 @@
 #include "ir/visit.hpp"
 #include "passes/cuda/lower.hpp"
 #include "passes/cuda/registers.hpp"
+#include "passes/cuda/ring_depths.hpp"
+#include "passes/cuda/rows_of_warps.hpp"
 
 namespace tegula::passes {
 
@@ -62,12 +64,21 @@ struct Outcome {
   int tensor_cores = 0, from_registers = 0;  // products by wgmma, and those of them whose A is in registers
 };
 
+std::optional<Roles> roles_of(const Grid& grid, const CudaTarget& target) {
+  const auto planned = specialize_roles(grid, target);
+  if (!planned) return std::nullopt;
+  Roles roles = *planned;
+  if (!choose_depths(roles, grid.hints, target)) return std::nullopt;
+  roles.consumer = rows_of_warps(roles.consumer, roles.consumers, target);
+  return roles;
+}
+
 Outcome outcome_of(const Grid& grid, int threads, const CudaTarget& target) {
   Grid lowered = grid;
   lowered.hints.threads = threads;
   lowered.body = lower_plainly(grid, threads, target);
   Outcome result{threads, {}, {}};
-  const auto roles = specialize_roles(lowered, target);
+  const auto roles = roles_of(lowered, target);
   result.needs = register_needs(roles ? roles->consumer : lowered.body, threads, target);
   result.registers = roles ? registers_of(*roles) : registers_of(threads, 1);
   result.crowded =

@@ -5,10 +5,13 @@
 #include "ir/simplify.hpp"
 #include "ir/verify.hpp"
 #include "passes/cuda/build_schedule.hpp"
+#include "passes/cuda/choose_stores.hpp"
 #include "passes/cuda/choose_threads.hpp"
 #include "passes/cuda/exits_of_all.hpp"
 #include "passes/cuda/lower.hpp"
 #include "passes/cuda/order_loads.hpp"
+#include "passes/cuda/pair_blocks.hpp"
+#include "passes/cuda/rows_of_warps.hpp"
 #include "passes/dump.hpp"
 #include "schedule/verify.hpp"
 
@@ -41,6 +44,22 @@ std::function<void(CudaPlan&)> of_roles(void (*pass)(const CudaPlan&, GridPlan&)
   };
 }
 
+// The contract of the IR holds for the program, and for what each role of its grids runs; but loads that are
+// ordered stand apart from the declaration of their tile, whose slot the schedule names.
+void verify(const CudaPlan& plan) {
+  ir::verify(plan.kernel);
+  ir::Kernel own = plan.kernel;
+  const auto verify_bodies = [&](const auto& body_of) {
+    for (std::size_t i = 0; i < plan.grids.size(); ++i)
+      if (plan.grids[i].roles) own.grids[i].body = body_of(plan.grids[i]);
+    ir::verify(own, ir::Contract::of_roles);
+  };
+  verify_bodies(
+      [](const GridPlan& grid) { return grid.roles->ordered.empty() ? grid.roles->producer : ir::Body{}; });
+  verify_bodies([](const GridPlan& grid) { return grid.roles->consumer; });
+  verify_bodies([](const GridPlan& grid) { return grid.consumers.body; });
+}
+
 const CudaPass list[] = {
     {"merge_clears", "a product or reduction of what was just cleared overwrites it",
      of_kernel(merge_clears)},
@@ -54,7 +73,7 @@ const CudaPass list[] = {
          plan.kernel.grids[i].hints.other_shared_bytes = plan.others[i];
      }},
     {"lower_for_cuda", "what no instruction does is done element by element",
-     [](CudaPlan& plan) { plan.kernel = lower_for_cuda(plan.kernel, plan.target); }},
+     [](CudaPlan& plan) { plan.kernel = lower_for_cuda(plan.kernel, plan.target, plan.stores); }},
     {"plan_grid_waits", "a grid's blocks take their places while the grid before ends",
      [](CudaPlan& plan) { plan.waits = plan_grid_waits(plan.kernel); }},
     {"specialize_roles", "a producer loads ahead of the consumers, who multiply",
@@ -64,6 +83,34 @@ const CudaPass list[] = {
          own.roles = std::move(*roles);
        else
          own.no_roles = roles.reason();
+     })},
+    {"choose_depths", "loads run as far ahead as shared memory lets them",
+     of_grids([](const CudaPlan& plan, const ir::Grid& grid, GridPlan& own) {
+       if (!own.roles) return;
+       own.ways = ways_to_store(*own.roles, grid.hints, plan.stores, plan.target);
+       if (!own.ways.empty()) return;
+       own.roles.reset();
+       own.no_roles = {"shared memory has no room for all tiles that would come ahead",
+                       "use smaller tiles or a smaller type", grid.at};
+     })},
+    {"choose_stores", "the copy engine stores unless its buffers would take the place of slots",
+     [](CudaPlan& plan) {
+       for (std::size_t i = 0; i < plan.grids.size(); ++i) {
+         GridPlan& own = plan.grids[i];
+         if (own.roles) own.roles = best_way_to_store(own.ways, plan.target);
+         own.ways.clear();
+         ir::Body& body = plan.kernel.grids[i].body;
+         body = with_stores(body, plan.stores, own.roles && own.roles->stores());
+       }
+       plan.stores.clear();
+     }},
+    {"pair_blocks", "neighbours that need the same tile each bring one half of it to both",
+     of_grids([](const CudaPlan& plan, const ir::Grid& grid, GridPlan& own) {
+       if (own.roles && plan.target.pairs) pair_blocks(grid, *own.roles);
+     })},
+    {"rows_of_warps", "a step that concerns few warps of a group is done by each for itself",
+     of_roles([](const CudaPlan& plan, GridPlan& own) {
+       own.roles->consumer = rows_of_warps(own.roles->consumer, own.roles->consumers, plan.target);
      })},
     {"exits_of_all", "who takes one block after the other asks once whether there is work at all",
      of_grids([](const CudaPlan&, const ir::Grid& grid, GridPlan& own) {
@@ -75,15 +122,43 @@ const CudaPass list[] = {
      })},
     {"order_loads", "tiles come in the order in which the delayed products use them",
      of_roles([](const CudaPlan&, GridPlan& own) { own.roles = order_loads(*own.roles, own.consumers); })},
-    {"build_schedule", "every wait and release of both roles, simulated before anything is printed",
+    {"step_parts", "a product runs to where it is needed, a slot is let go behind its last reader",
      of_roles([](const CudaPlan& plan, GridPlan& own) {
-       own.schedule = build_schedule(own.function, *own.roles, own.consumers, plan.target);
+       own.steps = step_parts(*own.roles, own.consumers, plan.target);
+     })},
+    {"build_schedule", "every wait and release of both roles, simulated before anything is printed",
+     of_roles([](const CudaPlan&, GridPlan& own) {
+       own.schedule = build_schedule(own.function, *own.roles, own.consumers, own.steps);
        schedule::check(*own.schedule);
      })},
+    {"copy_rings", "tiles of later steps are on their way while all threads compute with this one's",
+     [](CudaPlan& plan) {
+       for (std::size_t i = 0; i < plan.grids.size(); ++i) {
+         GridPlan& own = plan.grids[i];
+         if (own.roles) continue;
+         own.copy_rings = plan_copy_rings(plan.kernel, i, plan.target);
+         if (own.copy_rings.empty()) continue;
+         own.schedule = copy_ring_schedule(own.function, plan.kernel.grids[i], own.copy_rings);
+         schedule::check(*own.schedule);
+       }
+     }},
     {"infer_layouts", "fragments that meet element by element lie in the same registers",
      [](CudaPlan& plan) {
        for (std::size_t i = 0; i < plan.grids.size(); ++i)
          plan.grids[i].layouts = infer_layouts(plan.computing(i), plan.computing_threads(i), plan.target);
+     }},
+    {"lane_sums", "lanes keep their parts of a sum until the loop that forms it is over",
+     of_roles([](const CudaPlan&, GridPlan& own) {
+       own.lane_sums = find_lane_sums(own.schedule->roles[0].events, own.layouts);
+     })},
+    {"fragment_forms", "what products read from registers is packed once, where it is made",
+     [](CudaPlan& plan) {
+       for (std::size_t i = 0; i < plan.grids.size(); ++i) {
+         GridPlan& own = plan.grids[i];
+         own.operands = operands_of(plan.kernel.grids[i].body);
+         own.forms = fragment_forms(plan.computing(i),
+                                    {plan.computing_threads(i), own.layouts, own.operands, plan.target});
+       }
      }},
 };
 
@@ -91,19 +166,37 @@ const CudaPass list[] = {
 
 std::span<const CudaPass> cuda_passes() { return list; }
 
-CudaPlan plan_for_cuda(const ir::Kernel& kernel, const CudaTarget& target, const OtherBytes& others,
-                       const Observer& observer) {
-  CudaPlan plan{target, kernel, others, {}, {}};
+namespace {
+
+CudaPlan first_plan(const ir::Kernel& kernel, const CudaTarget& target, const OtherBytes& others) {
+  ir::verify(kernel);
+  CudaPlan plan{target, kernel, others, {}, {}, {}};
   for (std::size_t i = 0; i < kernel.grids.size(); ++i)
     plan.grids.emplace_back().function = fmt::format("{}_{}", kernel.name, i);
-  ir::verify(kernel);
+  return plan;
+}
+
+}  // namespace
+
+CudaPlan plan_for_cuda(const ir::Kernel& kernel, const CudaTarget& target, const OtherBytes& others,
+                       const Observer& observer) {
+  CudaPlan plan = first_plan(kernel, target, others);
   for (const CudaPass& pass : list) {
     const std::string before = observer ? print(plan) : "";
     pass.run(plan);
-    ir::verify(plan.kernel);
+    verify(plan);
     if (observer) observer({pass.name, pass.reason, kernel.name, before, print(plan)});
   }
   return plan;
+}
+
+CudaPlan plan_before(const ir::Kernel& kernel, const CudaTarget& target, std::string_view name) {
+  CudaPlan plan = first_plan(kernel, target, {});
+  for (const CudaPass& pass : list) {
+    if (pass.name == name) return plan;
+    pass.run(plan);
+  }
+  throw InternalError(fmt::format("no pass is called {}", name));
 }
 
 CudaPlan plan_for_cuda(const ir::Kernel& kernel, const CudaTarget& target, const OtherBytes& others) {

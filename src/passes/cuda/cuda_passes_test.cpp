@@ -44,9 +44,11 @@ std::vector<std::string> effective(const lang::Kernel& kernel, const CudaTarget&
 using Names = std::vector<std::string>;
 
 TEST(CudaPassList, ShowsEveryDecision) {
-  EXPECT_EQ(effective(attention(), {90}), (Names{"merge_clears", "lower_for_cuda", "specialize_roles",
-                                                 "delay_products", "build_schedule", "infer_layouts"}));
-  EXPECT_EQ(effective(attention(), {80}), (Names{"merge_clears", "lower_for_cuda", "infer_layouts"}));
+  EXPECT_EQ(effective(attention(), {90}),
+            (Names{"merge_clears", "lower_for_cuda", "specialize_roles", "choose_depths", "choose_stores",
+                   "delay_products", "step_parts", "build_schedule", "infer_layouts", "fragment_forms"}));
+  EXPECT_EQ(effective(attention(), {80}),
+            (Names{"merge_clears", "lower_for_cuda", "copy_rings", "infer_layouts", "fragment_forms"}));
 }
 
 TEST(CudaPassList, PlansWhatComputes) {
@@ -56,7 +58,7 @@ TEST(CudaPassList, PlansWhatComputes) {
   EXPECT_EQ(&roles.computing(0), &roles.grids[0].consumers.body);
   EXPECT_EQ(&plain.computing(0), &plain.kernel.grids[0].body);
   EXPECT_TRUE(roles.grids[0].schedule);
-  EXPECT_FALSE(plain.grids[0].schedule);
+  EXPECT_TRUE(plain.grids[0].schedule);
   // A fragment is where the consumers' program puts it.
   EXPECT_FALSE(roles.grids[0].layouts.fragments.empty());
   EXPECT_NE(print(roles).find("-- schedule"), std::string::npos);

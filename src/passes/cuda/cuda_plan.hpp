@@ -4,10 +4,14 @@
 #include <unordered_set>
 #include <vector>
 
-#include "passes/cuda/delay_products.hpp"
+#include "passes/cuda/copy_rings.hpp"
+#include "passes/cuda/fragment_forms.hpp"
 #include "passes/cuda/grid_waits.hpp"
 #include "passes/cuda/infer_layouts.hpp"
+#include "passes/cuda/lane_sums.hpp"
 #include "passes/cuda/specialize_roles.hpp"
+#include "passes/cuda/step_parts.hpp"
+#include "passes/cuda/store_forms.hpp"
 #include "schedule/schedule.hpp"
 
 namespace tegula::passes {
@@ -16,9 +20,15 @@ struct GridPlan {
   std::string function;                                  // the name of what is printed
   std::optional<Roles> roles;                            // none: all threads of a block do the same
   Reason no_roles;                                       // why there are none
+  std::vector<Roles> ways;                               // of the roles to store, until one is chosen
   ConsumerProgram consumers;                             // with roles
-  std::optional<schedule::Schedule> schedule;            // of the roles
+  CopyRings copy_rings;                                  // without roles
+  StepParts steps;                                       // of the consumers
+  std::optional<schedule::Schedule> schedule;            // of the roles, or of all threads with rings
   Layouts layouts;                                       // of what computes: the consumers, or all threads
+  Buffers operands;                                      // shared tiles that tensor cores read
+  LaneSums lane_sums;                                    // of the consumers
+  FragmentForms forms;                                   // of the fragments of what computes
   std::unordered_set<const ir::ExprNode*> exits_of_all;  // conditions under which no block goes on
 };
 
@@ -29,6 +39,7 @@ struct CudaPlan {
   CudaTarget target;
   ir::Kernel kernel;
   OtherBytes others;
+  StoreForms stores;            // until a way is chosen for each grid
   std::vector<GridPlan> grids;  // of the kernel's, in their order
   std::vector<GridWait> waits;  // of the grids for each other
 

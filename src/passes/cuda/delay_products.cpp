@@ -1,10 +1,13 @@
 #include "passes/cuda/delay_products.hpp"
 
 #include <algorithm>
+#include <array>
 
 #include "ir/effects.hpp"
 #include "ir/simplify.hpp"
 #include "ir/visit.hpp"
+#include "passes/cuda/late_products.hpp"
+#include "passes/cuda/registers.hpp"
 #include "passes/cuda/split_steps.hpp"
 #include "passes/plain_control.hpp"
 
@@ -16,7 +19,8 @@ namespace {
 
 class Delay {
  public:
-  Delay(const Roles& roles, const CudaTarget& target) : roles_(roles), target_(target) {}
+  Delay(const Roles& roles, const CudaTarget& target, bool few_registers)
+      : roles_(roles), target_(target), few_registers_(few_registers) {}
 
   ConsumerProgram run() {
     result_.body = body(without_single_steps(roles_.consumer));
@@ -42,7 +46,8 @@ class Delay {
       if (loop && loop->kind == LoopKind::pipelined) {
         if (const auto shaped = shape(*loop, s->at)) {
           result.insert(result.end(), shaped->begin(), shaped->end());
-          if (result_.late.contains(loop->index[0].get())) late = result.size();
+          if (result_.shapes.at(result_.non_empty.at(result.back().get())) == LoopShape::delayed)
+            late = result.size();
           continue;
         }
       }
@@ -111,14 +116,6 @@ class Delay {
 
   bool is_ring(const Buffer* tile) const { return roles_.ring_of(tile) >= 0; }
 
-  bool is_wgmma(const Stmt& s) const {
-    const auto* gemm = as<Gemm>(s);
-    if (!gemm) return false;
-    // One whose sums are added is awaited at once.
-    const GemmPlan plan = plan_gemm(*gemm, roles_.consumers, target_);
-    return plan.instruction == GemmInstruction::wgmma && !needs_promotion(*gemm, plan);
-  }
-
   void alternate(const For& loop, std::int64_t& spare) {
     int counting = -1;
     for (const Stmt& s : loop.body) {
@@ -150,33 +147,46 @@ class Delay {
     return static_cast<std::size_t>(roles_.ring_of(as<Declare>(declaration)->tile.get()));
   }
 
+  bool can_run_on(const Stmt& s) const { return passes::can_run_on(s, roles_, target_); }
+
   // Nothing if the loop stays as it is.
   std::optional<Body> shape(const For& loop, const Loc& at) {
-    std::vector<std::size_t> products;
-    for (std::size_t i = 0; i < loop.body.size(); ++i) {
-      if (is_wgmma(loop.body[i])) products.push_back(i);
+    for (const Stmt& own : loop.body) {
       bool nested = false;
-      for_each_body(loop.body[i], [&](const Body& inner) {
-        for_each_stmt(inner, [&](const Stmt& s) { nested |= is_wgmma(s); });
+      for_each_body(own, [&](const Body& inner) {
+        for_each_stmt(inner, [&](const Stmt& s) { nested |= can_run_on(s); });
       });
       if (nested) return std::nullopt;
     }
-    if (products.size() == 1 && is_deep(loop, products[0])) return deep(loop, at);
-    if (products.size() == 2 && can_delay(loop, products[0], products[1]))
-      return delayed(loop, products[0], products[1], at);
+    if (is_deep(loop)) return deep(loop, at);
+    const auto late = late_products(loop, roles_, target_);
+    if (late && few_registers_ && (late->late.size() > 1 || !late->held.empty())) {
+      result_.reasons.emplace(loop.index[0].get(), too_few_registers());
+      return std::nullopt;
+    }
+    if (late) return delayed(loop, *late, at);
+    if (!late.reason().why.empty()) result_.reasons.emplace(loop.index[0].get(), late.reason());
     return std::nullopt;
   }
 
-  bool is_deep(const For& loop, std::size_t product) const {
-    const auto& gemm = *as<Gemm>(loop.body[product]);
-    if (gemm.overwrite || !is_ring(gemm.a.buffer.get()) || !is_ring(gemm.b.buffer.get())) return false;
-    for (std::size_t i = 0; i < loop.body.size(); ++i) {
-      const Stmt& s = loop.body[i];
-      // While a step's product runs, the next step's tile is there.
+  // Whether a step does nothing but multiply what was loaded, and add to sums that outlive it.
+  bool is_deep(const For& loop) const {
+    int products = 0;
+    for (const Stmt& s : loop.body) {
+      // While a step's products run, the next step's tiles are there.
       if (is_ring_declaration(s) && roles_.rings[ring_of(s)].depth < 2) return false;
-      if (i != product && !is_ring_declaration(s) && !as<Let>(s)) return false;
+      if (is_ring_declaration(s) || as<Let>(s)) continue;
+      if (!can_run_on(s)) return false;
+      const auto& gemm = *as<Gemm>(s);
+      if (gemm.overwrite || !is_ring(gemm.a.buffer.get()) || !is_ring(gemm.b.buffer.get())) return false;
+      ++products;
     }
-    return true;
+    return products > 0;
+  }
+
+  static Reason too_few_registers() {
+    return {"the operands of delayed products and the sums of the next step's have no registers side by side",
+            "use smaller tiles, or more threads"};
   }
 
   Stmt non_empty(const For& loop, const Loc& at, Body inner, const Stmt& inside) {
@@ -192,44 +202,77 @@ class Delay {
     return {non_empty(loop, at, {inside}, inside)};
   }
 
-  bool can_delay(const For& loop, std::size_t first, std::size_t last) const {
-    const auto& gemm = *as<Gemm>(loop.body[last]);
-    for (std::size_t i = last + 1; i < loop.body.size(); ++i) {
-      if (!as<Let>(loop.body[i])) return false;
+  // Tiles of the step before for those that two steps need.
+  std::vector<std::pair<BufferPtr, BufferPtr>> held_tiles(const LateProducts& plan) {
+    std::vector<std::pair<BufferPtr, BufferPtr>> result;
+    for (const BufferPtr& tile : plan.held) {
+      Buffer before = *tile;
+      before.name += "_before";
+      result.emplace_back(tile, std::make_shared<const Buffer>(std::move(before)));
+      result_.before.emplace(result.back().second.get(), tile);
+      result_.held.insert(roles_.ring_of(tile.get()));
     }
-    const Effects late = effects(loop.body[last]);
-    if (!late.used.empty() || is_ring(gemm.a.buffer.get()) || !is_ring(gemm.b.buffer.get())) return false;
-    for (const Stmt& s : loop.body) {
-      const auto* declared = as<Declare>(s);
-      if (declared && declared->tile == gemm.c.buffer) return false;
-    }
-    for (std::size_t i = 0; i < last; ++i) {
-      const Effects own = all_effects(loop.body[i]);
-      if (i <= first && conflict(own, late)) return false;
-      // Its tile would be that of the step before.
-      const auto is_shared = [&](const Region& r) { return r.view->buffer == gemm.b.buffer; };
-      if (std::any_of(own.regions.begin(), own.regions.end(), is_shared)) return false;
-    }
-    return gemm.a.buffer->space == Space::fragment;
+    return result;
   }
 
-  // The last product in a branch of its own: what only the others use is free before it.
-  Body delayed(const For& loop, std::size_t first, std::size_t last, const Loc& at) {
-    const auto& gemm = *as<Gemm>(loop.body[last]);
-    Body hoisted, early, work, late;
-    for (std::size_t i = 0; i < last; ++i) {
+  // The delayed products with what they declare: tiles of their own, and those of the step before.
+  Body late_part(const For& loop, const LateProducts& plan) {
+    const auto held = held_tiles(plan);
+    Body result;
+    for (const auto& [tile, before] : held) result.push_back(statement(Declare{before}, tile->at));
+    for (const std::size_t i : plan.late) {
+      Gemm gemm = *as<Gemm>(loop.body[i]);
+      const auto twin = std::find_if(held.begin(), held.end(),
+                                     [&](const auto& own) { return own.first == gemm.b.buffer; });
+      if (twin == held.end()) {
+        const BufferPtr& own = gemm.b.buffer;
+        const bool known = std::any_of(result.begin(), result.end(), [&](const Stmt& s) {
+          const auto* declared = as<Declare>(s);
+          return declared && declared->tile == own;
+        });
+        if (!known) result.push_back(declaration_in(loop, own));
+        result.push_back(loop.body[i]);
+        if (plan.late.size() == 1) result_.late.emplace(loop.index[0].get(), own.get());
+        continue;
+      }
+      gemm.b.buffer = twin->second;
+      result.push_back(statement(std::move(gemm), loop.body[i]->at));
+    }
+    return result;
+  }
+
+  static Stmt declaration_in(const For& loop, const BufferPtr& tile) {
+    return *std::find_if(loop.body.begin(), loop.body.end(), [&](const Stmt& s) {
+      const auto* declared = as<Declare>(s);
+      return declared && declared->tile == tile;
+    });
+  }
+
+  // The last products in a branch of their own: what only the others use is free before it.
+  Body delayed(const For& loop, const LateProducts& plan, const Loc& at) {
+    const Body late = late_part(loop, plan);
+    const auto is_late = [&](const Stmt& s) {
+      return std::any_of(late.begin(), late.end(), [&](const Stmt& own) { return own == s; });
+    };
+    Body hoisted, early, work;
+    for (std::size_t i = 0; i < loop.body.size(); ++i) {
       const Stmt& s = loop.body[i];
       const auto* declared = as<Declare>(s);
-      if (declared && declared->tile == gemm.a.buffer)
-        hoisted.push_back(s);
-      else if (declared && declared->tile == gemm.b.buffer)
-        late.push_back(s);
-      else
-        (i <= first ? early : work).push_back(s);
+      const bool is_product = std::find(plan.late.begin(), plan.late.end(), i) != plan.late.end();
+      if (is_product || is_late(s)) continue;
+      if (i > plan.late.back()) continue;  // nothing but what nobody uses
+      const bool is_operand = declared && std::any_of(plan.late.begin(), plan.late.end(), [&](std::size_t n) {
+        return as<Gemm>(loop.body[n])->a.buffer == declared->tile;
+      });
+      (is_operand ? hoisted : i <= plan.early ? early : work).push_back(s);
     }
-    late.push_back(loop.body[last]);
-    result_.late.emplace(loop.index[0].get(), gemm.b.buffer.get());
+    for (const Stmt& s : steady_loops(loop, {early, late, work}, at)) hoisted.push_back(s);
+    return hoisted;
+  }
 
+  // The first step, the others with the delayed products of the step before, those of the last step.
+  Body steady_loops(const For& loop, const std::array<Body, 3>& parts, const Loc& at) {
+    const auto& [early, late, work] = parts;
     For steady = loop;
     const Expr one = constant(loop.begin[0]->held(), 1);
     steady.begin[0] = simplify(make(Op::add, one->held(), {loop.begin[0], one}, at), Facts());
@@ -241,10 +284,7 @@ class Delay {
     peeled.insert(peeled.end(), work.begin(), work.end());
     Body all = simplify_expressions(substitute(peeled, {{loop.index[0], loop.begin[0]}}));
     all.insert(all.end(), inside.begin(), inside.end());
-    Body result = hoisted;
-    result.push_back(non_empty(loop, at, std::move(all), inside[0]));
-    result.push_back(non_empty(loop, at, std::move(late), inside[0]));
-    return result;
+    return {non_empty(loop, at, std::move(all), inside[0]), non_empty(loop, at, late, inside[0])};
   }
 
   Body steps(const For& steady, const Loc& at) {
@@ -261,13 +301,28 @@ class Delay {
 
   const Roles& roles_;
   const CudaTarget& target_;
+  const bool few_registers_;  // for several delayed products, and tiles of two steps
   ConsumerProgram result_;
 };
+
+// Whether the fragments of the program fit where those of the block as it was written do.
+bool fits(const ConsumerProgram& program, const Roles& roles, const CudaTarget& target) {
+  const auto fits_with = [&](const Body& body) {
+    return fit(register_needs(body, roles.consumers, target), roles, roles.blocks_per_processor);
+  };
+  return fits_with(program.body) || !fits_with(roles.consumer);
+}
 
 }  // namespace
 
 ConsumerProgram delay_products(const Roles& roles, const CudaTarget& target) {
-  return Delay(roles, target).run();
+  ConsumerProgram result = Delay(roles, target, false).run();
+  return fits(result, roles, target) ? result : Delay(roles, target, true).run();
+}
+
+const Buffer* ConsumerProgram::in_ring(const Buffer* tile) const {
+  const auto own = before.find(tile);
+  return own == before.end() ? tile : own->second.get();
 }
 
 }  // namespace tegula::passes

@@ -1,10 +1,10 @@
 // Lets products overlap with what follows them.
 //
-// A loop  product 1, work, product 2  becomes
-//   product 1, work;  loop { product 1, product 2 of the step before, work };  product 2
+// A loop  first products, work, last products  becomes
+//   first products, work;  loop { first products, last products of the step before, work };  last products
 // or one such loop for the steps without a mask and one for those with it,
-// so that the tensor cores multiply while the other units work. Loops of one product, which only need their
-// waits to be late, are marked.
+// so that the tensor cores multiply while the other units work. Loops of nothing but products, which only need
+// their waits to be late, are marked.
 #pragma once
 #include <unordered_set>
 
@@ -14,8 +14,8 @@ namespace tegula::passes {
 
 enum class LoopShape : std::uint8_t {
   plain,    // all products of a step are awaited in it
-  deep,     // one product, awaited in the step behind it
-  delayed,  // the last product belongs to the step before
+  deep,     // nothing but products, awaited in the step behind theirs
+  delayed,  // the last products belong to the step before
 };
 
 struct ConsumerProgram {
@@ -23,7 +23,8 @@ struct ConsumerProgram {
   // Branches that were put around loops, taken if the loop has a step; the loops in them.
   std::unordered_map<const ir::StmtNode*, const ir::StmtNode*> non_empty;
   std::unordered_map<const ir::StmtNode*, LoopShape> shapes;  // of loops that are not plain
-  // By the index of a loop whose last product is delayed, the tile that it multiplies with.
+  // By the index of a loop whose last product is delayed, the tile that it multiplies with, which no other
+  // product of a step reads.
   std::unordered_map<const ir::Variable*, const ir::Buffer*> late;
   // Indices of loops that were split, and of those that do the rest of their steps.
   std::unordered_map<const ir::Variable*, const ir::Variable*> continued;
@@ -31,6 +32,15 @@ struct ConsumerProgram {
   // that no thread waits until they have been read; and the ring of that loop whose slots count the steps.
   std::unordered_map<const ir::Buffer*, int> alternating;
   std::unordered_set<int> in_loops;  // rings whose tiles come in steps of a pipelined loop
+  // Tiles of the step before, and those of the ring that they are: both steps read the tile. Of such a ring
+  // the slot of a step is let go in the next one.
+  std::unordered_map<const ir::Buffer*, ir::BufferPtr> before;
+  std::unordered_set<int> held;
+  // By the index of a loop of several products none of which is delayed, why.
+  std::unordered_map<const ir::Variable*, Reason> reasons;
+
+  // The tile that a ring has for this one.
+  const ir::Buffer* in_ring(const ir::Buffer* tile) const;
 };
 
 ConsumerProgram delay_products(const Roles& roles, const CudaTarget& target);

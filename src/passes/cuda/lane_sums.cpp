@@ -6,6 +6,7 @@
 
 #include "ir/inline_reads.hpp"
 #include "ir/visit.hpp"
+#include "passes/cuda/element_loops.hpp"
 
 namespace tegula::passes {
 
@@ -56,7 +57,79 @@ bool is_kept_apart(const Body& body, const BufferPtr& sum, const UseCounts& uses
   });
 }
 
+bool is_power_of_two(std::int64_t x) { return x > 0 && (x & (x - 1)) == 0; }
+
+// Of the sums that may be kept apart, those that the events form; by `whole` ones as well as in parts.
+void add_lane_sums(const schedule::Events& events, bool whole, const For& loop, const Layouts& layouts,
+                   std::vector<LaneSum>& sums) {
+  const std::vector<BufferPtr> apart = lane_sums(loop.body);
+  for (const schedule::Event& e : events) {
+    const auto* operation = std::get_if<schedule::Operation>(&e.what);
+    const auto* sum = operation ? as<Reduce>(e.stmt) : nullptr;
+    if (!sum || operation->last < 16 || (operation->first == 0 && !whole)) continue;
+    const BufferPtr& to = sum->to.buffer;
+    if (std::find(apart.begin(), apart.end(), to) == apart.end()) continue;
+    const layout::Layout &from = layouts.fragments.at(sum->from.buffer.get()),
+                         &own = layouts.fragments.at(to.get());
+    bool by_registers = true;
+    for_each_stmt(loop.body, [&](const Stmt& s) {
+      const auto* inner = as<For>(s);
+      by_registers &= !inner || inner->kind != LoopKind::parallel || is_by_register(*inner, s, layouts);
+    });
+    Parting divided = parting(from, sum->dim);
+    if (own == from.slice(sum->dim) && by_registers && divided.parts.empty())
+      sums.push_back({to, std::move(divided)});
+  }
+}
+
+std::vector<LaneSum> lane_sums_of(const schedule::Loop& n, const For& loop, const Layouts& layouts) {
+  std::vector<LaneSum> result;
+  for (const schedule::Event& e : n.body) {
+    const auto* inner = std::get_if<schedule::Loop>(&e.what);
+    const auto* branch = inner && e.stmt ? as<If>(e.stmt) : nullptr;
+    if (branch && !branch->of_rows.empty()) add_lane_sums(inner->body, true, loop, layouts, result);
+  }
+  add_lane_sums(n.body, false, loop, layouts, result);
+  return result;
+}
+
 }  // namespace
+
+Parting parting(const layout::Layout& layout, int dim) {
+  Parting result;
+  std::int64_t step = 1;
+  for (const layout::Digit& digit : layout.threads()) {
+    const bool reduced = digit.stride[static_cast<std::size_t>(dim)] != 0;
+    std::int64_t in_warp = 1;
+    if (reduced && step < 32 && is_power_of_two(step) && is_power_of_two(digit.extent))
+      in_warp = std::min<std::int64_t>(digit.extent, 32 / step);
+    if (in_warp > 1) result.lanes.push_back({step, in_warp});
+    if (reduced && digit.extent > in_warp) {
+      result.parts.push_back({digit.extent / in_warp, digit.stride});
+      result.numbers.push_back({step * in_warp, digit.extent / in_warp});
+    }
+    step *= digit.extent;
+  }
+  return result;
+}
+
+LaneSums find_lane_sums(const schedule::Events& events, const Layouts& layouts) {
+  LaneSums result;
+  const std::function<void(const schedule::Events&)> walk = [&](const schedule::Events& list) {
+    for (const schedule::Event& e : list) {
+      if (const auto* guard = std::get_if<schedule::Guard>(&e.what)) walk(guard->body);
+      const auto* n = std::get_if<schedule::Loop>(&e.what);
+      if (!n) continue;
+      walk(n->body);
+      const auto* loop = e.stmt ? as<For>(e.stmt) : nullptr;
+      if (!loop) continue;
+      auto sums = lane_sums_of(*n, *loop, layouts);
+      if (!sums.empty()) result.emplace(e.stmt.get(), std::move(sums));
+    }
+  };
+  walk(events);
+  return result;
+}
 
 std::vector<BufferPtr> lane_sums(const Body& body) {
   const UseCounts uses_of = count_uses(body);

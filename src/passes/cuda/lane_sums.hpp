@@ -4,8 +4,33 @@
 #include <vector>
 
 #include "ir/ir.hpp"
+#include "passes/cuda/infer_layouts.hpp"
+#include "schedule/schedule.hpp"
 
 namespace tegula::passes {
+
+// The lanes of a warp among which the elements of a sum are divided, and what remains for warps to exchange.
+struct Parting {
+  struct Unit {
+    std::int64_t step, count;  // thread / step % count
+  };
+  std::vector<Unit> lanes;
+  layout::Digits parts;
+  std::vector<Unit> numbers;  // of a thread among the parts
+};
+Parting parting(const layout::Layout& layout, int dim);
+
+// A fragment whose lanes keep their parts while a loop runs.
+struct LaneSum {
+  ir::BufferPtr sum;
+  Parting parting;
+};
+// By the statement of the loop.
+using LaneSums = std::unordered_map<const ir::StmtNode*, std::vector<LaneSum>>;
+
+// Sums that are formed beside the exponentials of a loop, whose lanes can keep their parts until it is over.
+// So they do in branches for rows, where no product hides the shuffles of whole sums.
+LaneSums find_lane_sums(const schedule::Events& events, const Layouts& layouts);
 
 // The fragments of f32 that the body, or a branch for rows in it, only adds row sums to and multiplies by
 // what does not depend on them.

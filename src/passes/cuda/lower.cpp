@@ -10,7 +10,7 @@
 #include "ir/zero.hpp"
 #include "passes/cuda/elements.hpp"
 #include "passes/cuda/plan_stores.hpp"
-#include "passes/cuda/specialize_roles.hpp"
+#include "passes/cuda/store_forms.hpp"
 
 namespace tegula::passes {
 
@@ -38,9 +38,12 @@ using Sums = std::unordered_map<const Buffer*, layout::Division>;
 class Lowering {
  public:
   // `sums` are fragments that the copy engine may store, except to `rewritten` tensors, and how they are
-  // divided.
-  Lowering(const CudaTarget& target, Sums sums, std::vector<BufferPtr> rewritten)
-      : target_(target), sums_(std::move(sums)), rewritten_(std::move(rewritten)) {}
+  // divided; branches on `choice` have both forms of such stores.
+  Lowering(const CudaTarget& target, Sums sums, std::vector<BufferPtr> rewritten, VariablePtr choice)
+      : target_(target),
+        sums_(std::move(sums)),
+        rewritten_(std::move(rewritten)),
+        choice_(std::move(choice)) {}
   Body body(const Body& statements, int threads);
 
  private:
@@ -56,12 +59,14 @@ class Lowering {
   Body groups(const Stmt& s, int threads);
   // The view as a whole tile in that memory, copied there first.
   View moved(const View& view, Space space, Body& before, const Loc& at);
-  // By the copy engine where it can do it and nothing is cut off but what lies outside the tensor.
+  // Both by the copy engine, where it can do it and nothing is cut off but what lies outside the tensor, and
+  // by threads; `by_elements` alone where it never can.
   Body stored(const View& from, const View& to, const Stmt& whole, Body by_elements) const;
 
   const CudaTarget& target_;
   const Sums sums_;
   const std::vector<BufferPtr> rewritten_;
+  const VariablePtr choice_;
 };
 
 Body Lowering::copy(const Copy& n, const Loc& at) {
@@ -74,7 +79,8 @@ Body Lowering::copy(const Copy& n, const Loc& at) {
 Body Lowering::stored(const View& from, const View& to, const Stmt& whole, Body by_elements) const {
   const auto parts = sums_.find(from.buffer.get());
   if (parts == sums_.end() || !plan_store(from, to, parts->second)) return by_elements;
-  return {statement(If{can_transfer(to, from, whole->at), {whole}, std::move(by_elements)}, whole->at)};
+  const Stmt by_engine = statement(If{can_transfer(to, from, whole->at), {whole}, by_elements}, whole->at);
+  return {statement(If{variable(choice_, whole->at), {by_engine}, std::move(by_elements)}, whole->at)};
 }
 
 Body Lowering::by_elements(const Copy& n, const Loc& at) {
@@ -268,37 +274,20 @@ Sums sums_of(const Grid& grid, const CudaTarget& target) {
   return result;
 }
 
-int slots(const Roles& roles, bool in_loops) {
-  int result = 0;
-  for (const RingPlan& ring : roles.rings) result += ring.in_loop == in_loops ? ring.depth : 0;
-  return result;
-}
-
-// Whether all matrices that the consumers store to tensors go there by whole rows.
-bool stores_rows(const Roles& roles, const CudaTarget& target) {
-  const Layouts layouts = infer_layouts(roles.consumer, roles.consumers, target);
-  bool all = true;
-  for_each_stmt(roles.consumer, [&](const Stmt& s) {
-    const auto* loop = as<For>(s);
-    if (!loop || loop->kind != LoopKind::parallel || loop->index.size() < 2) return;
-    const Effects e = all_effects(s);
-    const bool stores = std::any_of(e.regions.begin(), e.regions.end(),
-                                    [](const Region& r) { return is_write(r.touch) && !r.view->is_tile(); });
-    all &= !stores || plan_row_store(s, layouts, roles.consumers, target);
+// The statements that the copy engine could do take the place of branches on `choice`, both of whose parts
+// are kept apart.
+Body without_choices(const Body& body, const VariablePtr& choice, StoreForms& forms) {
+  return map_body(body, [&](const Stmt& s) -> Body {
+    const auto* branch = as<If>(s);
+    if (!branch || branch->condition->op != Op::variable || branch->condition->variable != choice) return {s};
+    Stmt whole;
+    for_each_stmt(branch->then, [&](const Stmt& inner) {
+      if (as<Copy>(inner) || as<Accumulate>(inner)) whole = inner;
+    });
+    if (!whole) return branch->otherwise;
+    forms.emplace(whole.get(), StoreForm{branch->then, branch->otherwise});
+    return {whole};
   });
-  return all;
-}
-
-// The copy engine stores by way of buffers. Where these take the place of slots that a loop asks for, or of
-// those in which the next tile's operands wait for the end of this one, threads store rows themselves.
-bool needs_the_buffers(const Roles& with_stores, const Grid& plain, const CudaTarget& target) {
-  if (!with_stores.stores()) return false;
-  const auto roles = specialize_roles(plain, target);
-  if (!roles) return false;
-  const int in_loops = slots(*roles, true) - slots(with_stores, true),
-            in_front = slots(*roles, false) - slots(with_stores, false);
-  const bool gains = (with_stores.crowded && in_loops > 0) || (in_loops >= 0 && in_front > 0);
-  return gains && stores_rows(*roles, target);
 }
 
 }  // namespace
@@ -333,21 +322,16 @@ int threads_of(const For& loop, int threads) {
 }
 
 Body lower_plainly(const Grid& grid, int threads, const CudaTarget& target) {
-  return Lowering(target, {}, written_tensors(grid)).body(grid.body, threads);
+  return Lowering(target, {}, written_tensors(grid), nullptr).body(grid.body, threads);
 }
 
-Kernel lower_for_cuda(const Kernel& kernel, const CudaTarget& target) {
-  const auto lowered = [&](const Grid& grid, bool with_stores) {
-    return Lowering(target, with_stores ? sums_of(grid, target) : Sums{}, written_tensors(grid))
+Kernel lower_for_cuda(const Kernel& kernel, const CudaTarget& target, StoreForms& forms) {
+  const VariablePtr choice = new_variable("by_engine", boolean, VariableKind::let, kernel.at);
+  const Kernel lowered = simplify(map_grids(kernel, [&](const Grid& grid) {
+    return Lowering(target, sums_of(grid, target), written_tensors(grid), choice)
         .body(grid.body, grid.hints.threads);
-  };
-  Kernel result = simplify(map_grids(kernel, [&](const Grid& grid) { return lowered(grid, true); }));
-  const Kernel plain = simplify(map_grids(kernel, [&](const Grid& grid) { return lowered(grid, false); }));
-  for (std::size_t i = 0; i < result.grids.size(); ++i) {
-    const auto roles = specialize_roles(result.grids[i], target);
-    if (!roles || needs_the_buffers(*roles, plain.grids[i], target)) result.grids[i] = plain.grids[i];
-  }
-  return result;
+  }));
+  return map_grids(lowered, [&](const Grid& grid) { return without_choices(grid.body, choice, forms); });
 }
 
 }  // namespace tegula::passes

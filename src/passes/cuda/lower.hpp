@@ -3,21 +3,21 @@
 #pragma once
 #include "ir/kernel.hpp"
 #include "passes/cuda/plan_gemms.hpp"
+#include "passes/cuda/store_forms.hpp"
 
 namespace tegula::passes {
 
 // Of a kernel whose threads are chosen. Afterwards
 //   copies, fills and gathers are loops, except copies between a tensor and rows of a shared tile, and those
-//   of
-//     sums of products to a tensor that the copy engine can do; accumulations alike, else loops between
+//     of sums of products to a tensor that the copy engine could do; accumulations alike, else loops between
 //     turns;
 //   reductions go from a whole fragment into a whole fragment;
 //   gemm accumulates into a whole fragment, its operands are in shared memory, A also in registers;
 //   no fragment is used in each_group that is declared outside.
-// Stores by the copy engine are left to blocks with roles.
-ir::Kernel lower_for_cuda(const ir::Kernel& kernel, const CudaTarget& target);
+// What the copy engine could store has two `forms`, of which choose_stores takes one.
+ir::Kernel lower_for_cuda(const ir::Kernel& kernel, const CudaTarget& target, StoreForms& forms);
 
-// With so many threads, and without stores by the copy engine.
+// With so many threads, and with all stores by threads.
 ir::Body lower_plainly(const ir::Grid& grid, int threads, const CudaTarget& target);
 
 // Tensors of which a block may meet its own writes: all that it writes, but for those that one statement

@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "ir/visit.hpp"
-#include "passes/cuda/plan_stores.hpp"
 #include "passes/cuda/registers.hpp"
+#include "passes/cuda/role_reasons.hpp"
 
 namespace tegula::passes {
 
@@ -17,11 +17,17 @@ constexpr std::int64_t shared_of_processor = 228 * 1024, shared_of_system = 1024
 constexpr std::int64_t estimated_bytes = 226 * 1024, small_bytes = 2 * 1024;
 // Of fragments, with which three blocks of five warps fit a processor.
 constexpr std::int64_t registers_of_three = 128;
+constexpr int usual_stages = 4;  // where the loop asks for no number
 
 std::int64_t bytes_of(const RingPlan& ring) {
   std::int64_t bytes = 0;
   for (const BufferPtr& tile : ring.tiles) bytes += slot_bytes(*tile);
   return bytes;
+}
+
+int stages_of(const RingPlan& ring) {
+  if (!ring.in_loop) return 1;
+  return ring.asked > 0 ? ring.asked : usual_stages;
 }
 
 // Tiles in no ring: operands that the consumers make, and others of both roles.
@@ -128,8 +134,7 @@ int blocks_without_roles(const Grid& grid, const CudaTarget& target) {
   return blocks;
 }
 
-bool choose_depths(Roles& roles, const std::vector<int>& asked, const GridHints& hints,
-                   const CudaTarget& target) {
+bool choose_depths(Roles& roles, const GridHints& hints, const CudaTarget& target) {
   roles.fragment_registers = fragment_registers(roles);
   const RegisterNeeds needs = register_needs(roles.consumer, roles.consumers, target);
   roles.widest_product = needs.widest();
@@ -144,12 +149,16 @@ bool choose_depths(Roles& roles, const std::vector<int>& asked, const GridHints&
   const std::int64_t most =
       room.moving > 0 ? std::max<std::int64_t>(1, (bytes - room.fixed) / room.moving) : 1;
   roles.spare_bytes = bytes - room.fixed;
-  for (std::size_t r = 0; r < roles.rings.size(); ++r) {
-    RingPlan& ring = roles.rings[r];
-    ring.depth = static_cast<int>(std::min<std::int64_t>(asked[r], most));
+  for (RingPlan& ring : roles.rings) {
+    ring.depth = static_cast<int>(std::min<std::int64_t>(stages_of(ring), most));
     if (ring.in_loop) roles.spare_bytes -= ring.depth * bytes_of(ring);
   }
   if (own.operands == 0) bring_ahead(roles);
+  for (const RingPlan& ring : roles.rings) {
+    if (!ring.in_loop) continue;
+    roles.crowded |= ring.depth < ring.asked;
+    note_stages(roles, ring);
+  }
   const std::int64_t known = room.is_known ? 0 : own.operands + own.others;
   return room.fixed - known + room.moving <= shared_bytes_of(blocks);
 }

@@ -1,7 +1,5 @@
 // How many slots each ring of a block with roles has: as many as its loop asks for, and at most as fit.
 #pragma once
-#include <vector>
-
 #include "passes/cuda/specialize_roles.hpp"
 
 namespace tegula::passes {
@@ -14,11 +12,9 @@ std::int64_t shared_bytes_of(int blocks);
 int blocks_without_roles(const ir::Grid& grid, const CudaTarget& target);
 
 // Decides depths, how many blocks share a processor, the threads of the producer, and what memory is left;
-// and counts the registers of fragments. `asked`: slots of each ring. What a block takes beside rings is
-// estimated from its tiles, until the grid's hints say what the printer has found: the printer's account is
-// the one that holds, and where a plan by the estimate does not fit it, there is a second one. False if
-// nothing fits then.
-bool choose_depths(Roles& roles, const std::vector<int>& asked, const ir::GridHints& hints,
-                   const CudaTarget& target);
+// and counts the registers of fragments. What a block takes beside rings is estimated from its tiles, until
+// the grid's hints say what the printer has found: the printer's account is the one that holds, and where a
+// plan by the estimate does not fit it, there is a second one. False if nothing fits then.
+bool choose_depths(Roles& roles, const ir::GridHints& hints, const CudaTarget& target);
 
 }  // namespace tegula::passes

@@ -13,7 +13,7 @@ class ScheduleNames {
   ScheduleNames(schedule::Schedule& out, const Roles& roles, const ConsumerProgram& program);
 
   int buffer(const ir::BufferPtr& b);
-  bool is_ring(const ir::Buffer* b) const { return roles_.ring_of(b) >= 0; }
+  bool is_ring(const ir::Buffer* b) const { return roles_.ring_of(program_.in_ring(b)) >= 0; }
   // Of a loop of the producer: all steps.
   schedule::Count steps(const ir::For& loop);
   schedule::Count first(const ir::For& loop) { return variable(&*loop.index[0], loop, 0); }
@@ -31,6 +31,7 @@ class ScheduleNames {
 
   schedule::Schedule& out_;
   const Roles& roles_;
+  const ConsumerProgram& program_;
   std::unordered_set<const ir::Variable*> peeled_;
   std::unordered_map<const ir::Variable*, const ir::Variable*> continued_;
   std::unordered_map<const ir::Buffer*, int> buffers_;
@@ -45,7 +46,7 @@ schedule::Event event_of(schedule::What what, const ir::Stmt& s, schedule::Who w
 schedule::Event turn_of_products(int group, bool wait);
 
 schedule::Events consumer_events(ScheduleNames& names, const Roles& roles, const ConsumerProgram& program,
-                                 const CudaTarget& target);
+                                 const StepParts& parts);
 schedule::Events producer_events(ScheduleNames& names, const Roles& roles);
 
 }  // namespace tegula::passes

@@ -143,19 +143,12 @@ const RefusedTile* find(const RefusedTiles& refused, const BufferPtr& tile) {
   return found == refused.end() ? nullptr : &*found;
 }
 
-Reason reason_of_loops(const Grid& grid, const CudaTarget& target, const RefusedTiles& refused, bool loads) {
+Reason reason_of_loops(const Grid& grid, const CudaTarget& target, const RefusedTiles& refused) {
   const std::vector<Product> products = products_in(grid);
   for (const Product& product : products) {
     if (is_by_wgmma(product.stmt, grid.hints.threads, target)) return reason_of_product(product, refused);
   }
-  if (!loads) return {};
-  if (!products.empty())
-    return {"no product of the grid is done by wgmma", "mend what the notes of the products say",
-            products[0].stmt->at};
-  return {
-      "no product stands in its pipelined loop",
-      "load tiles that feed no product as fragments, `load(tensor.at(…), {m, n})`, or leave `pipelined` out",
-      grid.at};
+  return {};
 }
 
 Reason reason_of_leaving(const Stmt& s) {
@@ -183,7 +176,8 @@ void note_load(std::vector<Note>& notes, const Stmt& fill, const RingPlan& ring,
        "bring both alike, or use them in different statements"});
 }
 
-void note_stages(Roles& roles, const RingPlan& ring, int asked, const Loc& at) {
+void note_stages(Roles& roles, const RingPlan& ring) {
+  const int asked = ring.asked;
   const int wanted = asked > 0 ? asked : 2;
   if (ring.depth >= wanted) return;
   const std::string others = bytes_of_others(roles, ring);
@@ -193,7 +187,7 @@ void note_stages(Roles& roles, const RingPlan& ring, int asked, const Loc& at) {
   if (!others.empty()) text += fmt::format(", beside {}", others);
   if (roles.blocks_per_processor > 1)
     text += fmt::format(", and {} blocks share a processor", roles.blocks_per_processor);
-  add(roles.notes, {NoteKind::stages, at, text,
+  add(roles.notes, {NoteKind::stages, ring.loop_at, text,
                     asked > 0 ? fmt::format("use smaller tiles, or ask for .stages = {}", ring.depth)
                               : std::string("use smaller tiles")});
 }

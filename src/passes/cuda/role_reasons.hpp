@@ -16,17 +16,15 @@ using RefusedTiles = std::vector<RefusedTile>;
 // Null if it is not among them.
 const RefusedTile* find(const RefusedTiles& refused, const ir::BufferPtr& tile);
 
-// Why no tile of a pipelined loop feeds wgmma. `loads` says that some pipelined loop loads tiles.
-Reason reason_of_loops(const ir::Grid& grid, const CudaTarget& target, const RefusedTiles& refused,
-                       bool loads);
+// Why no tile of a pipelined loop feeds wgmma; empty where no product is done by it.
+Reason reason_of_loops(const ir::Grid& grid, const CudaTarget& target, const RefusedTiles& refused);
 // Of an exit, assertion, break or loop_while that the producer cannot follow.
 Reason reason_of_leaving(const ir::Stmt& s);
 
 // What a statement that fills tiles of the ring does more slowly than by the copy engine or by rows.
 void note_load(std::vector<Note>& notes, const ir::Stmt& fill, const RingPlan& ring, const Reason& engine);
-// That the loop at this place has fewer slots in the ring than it asks for; 0: it leaves them to the
-// compiler.
-void note_stages(Roles& roles, const RingPlan& ring, int asked, const Loc& at);
+// That the ring has fewer slots than its loop asks for.
+void note_stages(Roles& roles, const RingPlan& ring);
 // Pipelined loops that ask for stages and bring nothing ahead; tiles that the consumers load themselves.
 void note_consumers(Roles& roles, const ir::Grid& grid, const RefusedTiles& refused);
 // That two warp groups would hold what one cannot.

@@ -8,13 +8,9 @@
 
 #include "ir/effects.hpp"
 #include "ir/visit.hpp"
-#include "passes/cuda/pair_blocks.hpp"
 #include "passes/cuda/plan_rows.hpp"
-#include "passes/cuda/plan_stores.hpp"
 #include "passes/cuda/ring_candidates.hpp"
-#include "passes/cuda/ring_depths.hpp"
 #include "passes/cuda/role_reasons.hpp"
-#include "passes/cuda/rows_of_warps.hpp"
 #include "passes/plain_control.hpp"
 #include "passes/slice.hpp"
 
@@ -78,7 +74,6 @@ class Analysis {
   Planned<Body> producer_of(const std::vector<RingCandidate>& candidates) const;
   Planned<Body> consumer_of(const std::vector<RingCandidate>& candidates) const;
   void make_rings(Roles& roles, const std::vector<RingCandidate>& candidates) const;
-  bool choose_depths(Roles& roles) const;
 
   const Grid& grid_;
   const CudaTarget& target_;
@@ -218,8 +213,6 @@ bool Analysis::is_operand(const BufferPtr& tile) const {
 bool Analysis::is_uneven() const {
   bool uneven = grid_.hints.order == GridOrder::heavy_first;
   for_each_stmt(grid_.body, [&](const Stmt& s) {
-    // Who waits for turns ends later, and the blocks behind wait for him.
-    if (const auto* n = as<Accumulate>(s)) uneven |= n->turn.has_value();
     const auto* loop = as<For>(s);
     if (!loop || loop->kind != LoopKind::pipelined) return;
     for (const Expr& e : {loop->begin[0], loop->end[0]})
@@ -352,29 +345,13 @@ void Analysis::make_rings(Roles& roles, const std::vector<RingCandidate>& candid
         continue;
       }
       uses.push_back(use);
-      roles.rings.push_back({{c->tile}, 0});
-      roles.rings.back().is_awaited = awaited;
+      RingPlan& ring = roles.rings.emplace_back();
+      ring.tiles = {c->tile};
+      ring.in_loop = c->pipelined, ring.asked = c->stages, ring.loop_at = c->loop_at;
+      ring.is_awaited = awaited;
     }
   };
   walk(roles.consumer);
-}
-
-bool Analysis::choose_depths(Roles& roles) const {
-  std::vector<int> asked;
-  for (RingPlan& ring : roles.rings) {
-    const auto c = std::find_if(candidates_.begin(), candidates_.end(),
-                                [&](const RingCandidate& own) { return own.tile == ring.tiles[0]; });
-    ring.in_loop = c->pipelined;
-    asked.push_back(c->pipelined ? (c->stages > 0 ? c->stages : 4) : 1);
-  }
-  if (!passes::choose_depths(roles, asked, grid_.hints, target_)) return false;
-  for (const RingCandidate& c : candidates_) {
-    if (!c.pipelined) continue;
-    const RingPlan& ring = roles.rings[static_cast<std::size_t>(roles.ring_of(c.tile.get()))];
-    roles.crowded |= ring.depth < c.stages;
-    note_stages(roles, ring, c.stages, c.loop_at);
-  }
-  return true;
 }
 
 Planned<Roles> Analysis::run() {
@@ -390,12 +367,10 @@ Planned<Roles> Analysis::run() {
     return !alone;
   });
   if (const auto reason = drop_for_own_copies()) return *reason;
-  const auto is_pipelined = [](const RingCandidate& c) { return c.pipelined; };
   const bool useful = std::any_of(candidates_.begin(), candidates_.end(),
                                   [&](const RingCandidate& c) { return c.pipelined && feeds_wgmma(c.tile); });
   if (!useful)
-    return reason_of_loops(grid_, target_, refused_,
-                           std::any_of(candidates_.begin(), candidates_.end(), is_pipelined));
+    return reason_of_loops(grid_, target_, refused_);
   if (const Reason reason = leaves_early(); !reason.why.empty()) return reason;
   Roles roles;
   roles.consumers = grid_.hints.threads;
@@ -410,22 +385,10 @@ Planned<Roles> Analysis::run() {
       return Reason{fmt::format("only loads read tile {}", named(*c.tile)),
                     "read the tensor where the tile is read", c.fills[0]->at};
   }
-  for_each_stmt(roles.consumer, [&](const Stmt& s) {
-    const auto* copy = as<Copy>(s);
-    const auto* sum = as<Accumulate>(s);
-    const View* from = sum                                                   ? &sum->tile
-                       : copy && copy->from.buffer->space == Space::fragment ? &copy->from
-                                                                             : nullptr;
-    if (from) roles.store_bytes = std::max(roles.store_bytes, staging_bytes(*from));
-  });
   roles.takes_turns = is_uneven();
   plan_loads(roles);
-  if (!choose_depths(roles))
-    return Reason{"shared memory has no room for all tiles that would come ahead",
-                  "use smaller tiles or a smaller type", grid_.at};
   note_consumers(roles, grid_, refused_);
   note_warp_groups(roles, grid_, target_);
-  if (target_.pairs) pair_blocks(grid_, roles);
   return roles;
 }
 
@@ -440,14 +403,7 @@ std::int64_t slot_bytes(const Buffer& tile) {
 
 Planned<Roles> specialize_roles(const Grid& grid, const CudaTarget& target) {
   if (!target.has_wgmma()) return Reason{};
-  if (grid.hints.threads % 128 != 0) {
-    bool loops = false;
-    for_each_stmt(grid.body, [&](const Stmt& s) {
-      const auto* loop = as<For>(s);
-      loops |= loop && loop->kind == LoopKind::pipelined;
-    });
-    return reason_of_loops(grid, target, {}, loops);
-  }
+  if (grid.hints.threads % 128 != 0) return reason_of_loops(grid, target, {});
   if (grid.hints.threads + producer_threads > most_threads)
     return Reason{fmt::format("a producer has {} threads, which with .threads = {} are more than {}",
                               producer_threads, grid.hints.threads, most_threads),
@@ -459,10 +415,7 @@ Planned<Roles> specialize_roles(const Grid& grid, const CudaTarget& target) {
   };
   Grid plain = grid;
   plain.body = with_one_part(grid.body, may_use_rings);
-  auto roles = Analysis(plain, target).run();
-  if (!roles) return roles;
-  roles->consumer = rows_of_warps(roles->consumer, roles->consumers, target);
-  return roles;
+  return Analysis(plain, target).run();
 }
 
 }  // namespace tegula::passes

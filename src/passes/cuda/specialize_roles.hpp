@@ -17,6 +17,8 @@ struct RingPlan {
   std::vector<ir::BufferPtr> tiles;
   int depth = 1;
   bool in_loop = false;  // else a block fills it once
+  int asked = 0;         // stages, by the loop at this place; 0: the compiler chooses
+  Loc loop_at = {};
   bool by_rows = false;  // the producer's threads copy pieces of rows, each arrives when its own are there
   // The producer itself reads what comes later than the statement that brings it: one tile.
   bool is_awaited = false;
@@ -59,9 +61,8 @@ std::int64_t slot_alignment(const ir::Buffer& tile);
 std::int64_t slot_bytes(const ir::Buffer& tile);
 
 // Nothing where a block does better, or can only be right, with all threads doing the same: without a product
-// by wgmma in a pipelined loop, where what is to be loaded depends on what is computed, or where shared
-// memory has no room for all tiles that would come ahead. The reason is empty where no roles could be
-// expected.
+// by wgmma in a pipelined loop, or where what is to be loaded depends on what is computed. The reason is
+// empty where no roles could be expected. Depths of rings, ways of stores and pairs are decided behind.
 Planned<Roles> specialize_roles(const ir::Grid& grid, const CudaTarget& target);
 
 }  // namespace tegula::passes

@@ -25,16 +25,14 @@ std::vector<const Node*> all_of(const ir::Body& body) {
 struct Lowered {
   CudaTarget target;
   CudaPlan plan;
-  explicit Lowered(const lang::Kernel& written, CudaTarget of = {})
-      : target(of), plan(plan_for_cuda(*written.ir(), of)) {}
+  std::shared_ptr<const ir::Kernel> written;
+  explicit Lowered(const lang::Kernel& kernel, CudaTarget of = {})
+      : target(of), plan(plan_for_cuda(*kernel.ir(), of)), written(kernel.ir()) {}
 
   const ir::Grid& grid() const { return plan.kernel.grids.front(); }
   const ir::Body& body() const { return grid().body; }
   // As they are before products are delayed and loads ordered.
-  std::optional<Roles> roles() const {
-    const auto planned = specialize_roles(grid(), target);
-    return planned ? std::optional(*planned) : std::nullopt;
-  }
+  std::optional<Roles> roles() const { return plan_before(*written, target, "exits_of_all").grids[0].roles; }
 };
 
 }  // namespace tegula::passes::testing

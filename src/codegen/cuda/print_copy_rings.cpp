@@ -1,0 +1,163 @@
+// Loops whose tiles all threads bring some steps ahead.
+#include <fmt/format.h>
+
+#include "codegen/cuda/grid_printer.hpp"
+#include "ir/effects.hpp"
+#include "passes/cuda/elements.hpp"
+#include "passes/cuda/plan_copies.hpp"
+
+namespace tegula::codegen {
+
+using namespace ir;
+
+// The slots that are used next, which loops that are entered again go on with.
+void CudaGridPrinter::declare_copy_rings() {
+  if (plan_.copy_rings.empty()) return;
+  out_.code();
+  rings_.resize(plan_.copy_rings.loops.size());
+  for (const auto& [loop, ring] : plan_.copy_rings.loops) {
+    rings_[static_cast<std::size_t>(ring.number)].depth = ring.depth;
+    rings_[static_cast<std::size_t>(ring.number)].name = ring.tiles[0]->name + "_ring";
+  }
+  for (std::size_t r = 0; r < rings_.size(); ++r) {
+    rings_[r].name = names_.unique(rings_[r].name);
+    cursors_.push_back(static_cast<int>(r));
+    out_.line(fmt::format("int {} = 0;", cursor_name(static_cast<int>(r))));
+  }
+}
+
+void CudaGridPrinter::loop_with_ring(const For& n, const passes::CopyRing& ring, const Loc& at) {
+  RingText& text = rings_[static_cast<std::size_t>(ring.number)];
+  out_.code();
+  const std::int64_t outer = ring_bytes_;
+  for (const BufferPtr& tile : ring.tiles) {
+    const std::int64_t bytes = passes::slot_bytes(*tile), all = bytes * ring.depth;
+    const std::int64_t begin = memory_.allocate(all, passes::slot_alignment(*tile), words_of(*tile));
+    text.tiles.push_back({begin, bytes});
+    ring_bytes_ += all;
+    // Behind what others did there, and in front of what others will do: within the loop its events order
+    // all.
+    out_.touch({{-1, begin, begin + all}, MemoryUse::write, false});
+  }
+  ahead_bytes_ = std::max(ahead_bytes_, ring_bytes_);
+  copy_rings_.push_back(&ring);
+  events(ring.before);
+  sequential(n, at, [&] {
+    events(ring.begin);
+    out_.code();
+    for (const BufferPtr& tile : ring.tiles) name_slot(tile, ring, 0);
+    in_scope(n.body);
+    events(ring.end);
+  });
+  events(ring.after);
+  copy_rings_.pop_back();
+  for (const RingText::Slots& slots : text.tiles) memory_.free(slots.begin);
+  ring_bytes_ = outer;
+}
+
+// The tile is in the slot so many behind the cursor from here on.
+void CudaGridPrinter::name_slot(const BufferPtr& tile, const passes::CopyRing& ring, int shift) {
+  const auto number = static_cast<std::size_t>(
+      std::find(ring.tiles.begin(), ring.tiles.end(), tile) - ring.tiles.begin());
+  const auto& [begin, bytes] = rings_[static_cast<std::size_t>(ring.number)].tiles[number];
+  const std::string cursor = cursor_name(ring.number), name = names_.unique(tile->name);
+  const std::string slot =
+      shift == 0 ? cursor : fmt::format("({0} == 0 ? {1} : {0} - 1)", cursor, ring.depth - 1);
+  out_.line(fmt::format("{0}* const {1} = ({0}*)(shared_memory + {2} + {3} * {4});", element_type(tile->type),
+                        name, begin, slot, bytes));
+  const TileOrder order = plan_.operands.contains(tile.get()) ? passes::swizzled_order(*tile) : TileOrder{};
+  shared_[tile.get()] = {name, order, {-1, 0, 0}};
+}
+
+void CudaGridPrinter::begin_copies(const Stmt& s, int shift) {
+  const passes::CopyRing& ring = *copy_rings_.back();
+  const Effects e = all_effects(s);
+  out_.code();
+  for (const BufferPtr& tile : ring.tiles)
+    if (e.writes(tile)) name_slot(tile, ring, shift);
+  if (const auto* copy = as<Copy>(s)) return bring(*copy, s);
+  is_ahead_ = true;
+  rows(s, *passes::plan_rows(s), false);
+  is_ahead_ = false;
+}
+
+// By vectors along rows, or by elements that a copy takes one by one; others are awaited.
+void CudaGridPrinter::bring(const Copy& n, const Stmt& s) {
+  const Facts before = facts_;
+  const Body lowered = element_copies(n, s->at);
+  const auto& loop = *as<For>(lowered[0]);
+  const Access& from = as<Load>(loop.body[0])->from;
+  const int bytes = n.to.buffer->type.bytes(), in_vector = vector_bytes / bytes;
+  const std::int64_t columns = constant_value(loop.end.back());
+  for (std::size_t d = 0; d + 1 < loop.index.size(); ++d)
+    facts_.add_range(loop.index[d], {0, constant_value(loop.end[d]) - 1});
+  const bool rows = passes::rows_of(n.to) && passes::is_own_shape(n.to) && columns % in_vector == 0;
+  if (rows) facts_.add_range(loop.index.back(), {0, columns - in_vector});
+  const auto along = rows ? vector_dim(n, coordinates(from)) : std::nullopt;
+  if (along || bytes >= 4)
+    print_pieces(loop, along, along ? in_vector : 1, s->at);
+  else
+    (*this)(n, s);
+  facts_ = before;
+}
+
+void CudaGridPrinter::print_pieces(const For& loop, std::optional<std::size_t> along, int elements,
+                                   const Loc& at) {
+  const std::int64_t columns = constant_value(loop.end.back()), pieces = columns / elements;
+  std::int64_t count = 1;
+  for (std::size_t d = 0; d + 1 < loop.end.size(); ++d) count *= constant_value(loop.end[d]);
+  out_.code();
+  out_.open(fmt::format("{{  // {}: begun, by {} of {} bytes", short_location(at), along ? "vectors" : "elements",
+                        elements * as<Load>(loop.body[0])->from.view.buffer->type.bytes()));
+  const std::string f = names_.unique("f");
+  facts_.add_range(loop.index.back(), {0, columns - elements});
+  // A thread that stays in its column computes less.
+  const bool stays = team_.threads % pieces == 0;
+  if (stays) name_column(loop, team_.thread, pieces, elements);
+  out_.line("#pragma unroll 2");
+  if (stays)
+    out_.open(fmt::format("for (int {0} = {1} / {2}; {0} < {3}; {0} += {4}) {{", f, team_.thread, pieces, count,
+                          team_.threads / pieces));
+  else
+    out_.open(fmt::format("for (int {0} = {1}; {0} < {2}; {0} += {3}) {{", f, team_.thread, count * pieces,
+                          team_.threads));
+  if (!stays) name_column(loop, f, pieces, elements);
+  name_rows(loop, stays ? f : fmt::format("{} / {}", f, pieces));
+  print_piece(*as<Load>(loop.body[0]), *as<Store>(loop.body[1]), along, elements);
+  out_.close();
+  out_.close();
+}
+
+void CudaGridPrinter::print_piece(const Load& load, const Store& store, std::optional<std::size_t> along,
+                                  int elements) {
+  const View& from = load.from.view;
+  const std::vector<Expr> where = coordinates(load.from);
+  Texts terms, guards;
+  std::string count;
+  for (std::size_t d = 0; d < where.size(); ++d) {
+    const std::string c = names_.unique("c"), text = value(where[d]);
+    out_.line(fmt::format("const int64_t {} = {};", c, text));
+    if (d == along)
+      count = vector_count(from, d, where[d], c, elements);
+    else
+      add_limits(from, d, where[d], c, guards);
+    terms.push_back(fmt::format("{} * {}", c, stride_text(from, d)));
+  }
+  const std::string source = tensors_.at(from.buffer.get()) +
+                             (terms.empty() ? "" : fmt::format(" + ({})", fmt::join(terms, " + ")));
+  const std::string exists = guards.empty() ? "true" : fmt::format("{}", fmt::join(guards, " && "));
+  const std::string to = address(store.to).pointer;
+  if (!along) return out_.line(fmt::format("tg::bring_element({}, {}, {});", to, source, exists));
+  if (!guards.empty()) count = fmt::format("{} ? {} : 0", exists, count);
+  out_.line(fmt::format("tg::bring({}, {}, {}, {});", to, source, stride_text(from, *along), count));
+}
+
+void CudaGridPrinter::event(const schedule::CopyCommit&, const schedule::Event&) {
+  sync_line("tg::commit_copies();");
+}
+
+void CudaGridPrinter::event(const schedule::CopyWait& n, const schedule::Event&) {
+  sync_line(fmt::format("tg::wait_copies<{}>();", n.pending));
+}
+
+}  // namespace tegula::codegen

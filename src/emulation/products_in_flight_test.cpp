@@ -1,0 +1,210 @@
+// Steps of several products, of which the last run under the next step's work, or run on into the next step.
+#include <gtest/gtest.h>
+
+#include "codegen/cuda/nvrtc_testing.hpp"
+#include "emulation/compared.hpp"
+#include "passes/cuda/cuda_passes.hpp"
+#include "runtime/watchdog.hpp"
+#include "schedule/mutations.hpp"
+#include "schedule/verify.hpp"
+
+namespace tegula::emulation {
+namespace {
+
+constexpr std::chrono::seconds most_time{60};
+constexpr int rows = 64, dim = 64;
+
+// What a step has: tiles of `keys` and `values`, queries of the block, and the block's sums.
+struct Step {
+  const lang::Index& j;
+  const lang::Shared &q, &q2;
+  const lang::Tensor &keys, &values;
+  lang::Fragment &sum, &other;
+
+  lang::Shared tile(const lang::Tensor& from) const {
+    lang::Shared result({64, dim}, bf16);
+    lang::copy(from.at(j * 64), result);
+    return result;
+  }
+};
+
+void round_up(lang::Fragment& s) {
+  using namespace lang;
+  parallel(s, [&](Index i, Index c) { s(i, c) = max(s(i, c), 0.5f); });
+}
+
+enum class Shape : std::uint8_t { plain, deep, delayed };
+
+struct Products {
+  const char* name;
+  int stages;
+  Shape shape;
+  void (*step)(const Step& t);
+};
+
+const std::vector<Products> all_products{
+    {"keys_that_are_values", 3, Shape::delayed,
+     [](const Step& t) {
+       using namespace lang;
+       Shared k = t.tile(t.keys);
+       Fragment s({rows, 64}, f32, 0);
+       gemm(t.q, k.T(), s);
+       round_up(s);
+       gemm(s.to(bf16), k, t.sum);
+     }},
+    {"keys_that_are_values_in_two_slots", 2, Shape::plain,
+     [](const Step& t) {
+       using namespace lang;
+       Shared k = t.tile(t.keys);
+       Fragment s({rows, 64}, f32, 0);
+       gemm(t.q, k.T(), s);
+       round_up(s);
+       gemm(s.to(bf16), k, t.sum);
+     }},
+    {"scores_of_two_parts", 3, Shape::delayed,
+     [](const Step& t) {
+       using namespace lang;
+       Shared k = t.tile(t.keys), more = t.tile(t.values);
+       Fragment s({rows, 64}, f32, 0);
+       gemm(t.q, k.T(), s);
+       gemm(t.q2, more.T(), s);
+       round_up(s);
+       gemm(s.to(bf16), k, t.sum);
+     }},
+    {"two_tiles_of_values", 2, Shape::delayed,
+     [](const Step& t) {
+       using namespace lang;
+       Shared k = t.tile(t.keys), left = t.tile(t.values), right = t.tile(t.keys);
+       Fragment s({rows, 64}, f32, 0), p({rows, 64}, bf16);
+       gemm(t.q, k.T(), s);
+       round_up(s);
+       copy(s, p);
+       gemm(p, left, t.sum);
+       gemm(p, right, t.other);
+     }},
+    {"one_tile_for_three", 3, Shape::delayed,
+     [](const Step& t) {
+       using namespace lang;
+       Shared k = t.tile(t.keys);
+       Fragment s({rows, 64}, f32, 0), p({rows, 64}, bf16);
+       gemm(t.q, k.T(), s);
+       round_up(s);
+       copy(s, p);
+       gemm(p, k, t.sum);
+       gemm(p, k.T(), t.other);
+     }},
+    {"two_scores_and_two_sums", 3, Shape::delayed,
+     [](const Step& t) {
+       using namespace lang;
+       Shared k = t.tile(t.keys), v = t.tile(t.values);
+       Fragment s({rows, 64}, f32, 0), d({rows, 64}, f32, 0), p({rows, 64}, bf16), ds({rows, 64}, bf16);
+       gemm(t.q, k.T(), s);
+       gemm(t.q2, v.T(), d);
+       round_up(s);
+       copy(s, p);
+       parallel(ds, [&](Index i, Index c) { ds(i, c) = s(i, c) * d(i, c) * 0.1f; });
+       gemm(p, v, t.sum);
+       gemm(ds, k, t.other);
+     }},
+    {"work_between_three", 2, Shape::delayed,
+     [](const Step& t) {
+       using namespace lang;
+       Shared k = t.tile(t.keys), more = t.tile(t.keys), v = t.tile(t.values);
+       Fragment s({rows, 64}, f32, 0), u({rows, 64}, f32, 0);
+       gemm(t.q, k.T(), s);
+       round_up(s);
+       gemm(s.to(bf16), more, u);
+       round_up(u);
+       gemm(u.to(bf16), v, t.sum);
+     }},
+    {"two_sums", 2, Shape::deep,
+     [](const Step& t) {
+       using namespace lang;
+       Shared k = t.tile(t.keys), v = t.tile(t.values);
+       gemm(k, v, t.sum);
+       gemm(k.T(), v, t.other);
+     }},
+    {"two_products_of_one_sum", 3, Shape::deep,
+     [](const Step& t) {
+       using namespace lang;
+       Shared k = t.tile(t.keys), v = t.tile(t.values), more = t.tile(t.values);
+       gemm(k, v, t.sum);
+       gemm(more, v, t.sum);
+       gemm(k.T(), more, t.other);
+     }},
+    {"sum_of_the_step_before", 2, Shape::plain,
+     [](const Step& t) {
+       using namespace lang;
+       Shared k = t.tile(t.keys);
+       Fragment u({rows, 64}, f32, 0);
+       gemm(t.sum.to(bf16), k, u);
+       round_up(u);
+       gemm(u.to(bf16), k.T(), t.sum);
+     }},
+};
+
+lang::Kernel program_of(const Products& c) {
+  using namespace lang;
+  return kernel("products_in_flight", [&] {
+    Dim n("n");
+    lang::Tensor q = input("q", {2 * rows, dim}, bf16), keys = input("keys", {n, dim}, bf16),
+                 values = input("values", {n, dim}, bf16), out = output("out", {2 * rows, dim}, f32);
+    grid(1, {.threads = 128}, [&](Index) {
+      Shared first({rows, dim}, bf16), second({rows, dim}, bf16);
+      copy(q.at(0, 0), first);
+      copy(q.at(rows, 0), second);
+      Fragment sum({rows, dim}, f32, 0), other({rows, dim}, f32, 0);
+      pipelined(ceildiv(n, 64), {.stages = c.stages},
+                [&](Index j) { c.step({j, first, second, keys, values, sum, other}); });
+      copy(sum, out.at(0, 0));
+      copy(other, out.at(rows, 0));
+    });
+  });
+}
+
+class ProductsInFlight : public ::testing::TestWithParam<Products> {};
+
+TEST_P(ProductsInFlight, GiveTheSame) {
+  const Watchdog watchdog("products in flight", most_time);
+  const lang::Kernel program = program_of(GetParam());
+  for (const int n : {0, 64, 100, 128, 330}) {
+    const auto part = [&](std::uint64_t seed) {
+      return Tensor::random_uniform({n, dim}, bf16, seed, -0.25, 0.25);
+    };
+    expect_as_interpreted(
+        program, {Tensor::random_uniform({2 * rows, dim}, bf16, 1, -0.25, 0.25), part(2), part(3)},
+        {2 * rows, dim}, 2e-2);
+  }
+}
+
+// In the shape that is expected, and without a wait or release that is not needed.
+TEST_P(ProductsInFlight, AreAwaitedWhereNeeded) {
+  const Products& c = GetParam();
+  const passes::CudaPlan plan = passes::plan_for_cuda(*program_of(c).ir(), {});
+  const passes::GridPlan& own = plan.grids[0];
+  ASSERT_TRUE(own.schedule) << own.no_roles.why;
+  ASSERT_EQ(own.consumers.shapes.size(), c.shape == Shape::plain ? 0u : 1u) << print(own.steps, *own.roles);
+  for (const auto& [loop, shape] : own.consumers.shapes)
+    EXPECT_EQ(shape == passes::LoopShape::deep, c.shape == Shape::deep);
+  for (const schedule::Mutation& m : schedule::mutations(*own.schedule)) {
+    const bool waits = m.name.find("wait") != std::string::npos || m.name.find("release") != std::string::npos;
+    if (m.name.rfind("consumer", 0) != 0 || !waits) continue;
+    EXPECT_TRUE(schedule::verify(m.schedule)) << m.name << "\n" << schedule::print(*own.schedule);
+  }
+}
+
+TEST(ProductsInFlightText, IsAccepted) {
+  const codegen::testing::Nvrtc* nvrtc = codegen::testing::Nvrtc::find();
+  if (!nvrtc) GTEST_SKIP() << "NVRTC was not found";
+  for (const Products& c : all_products) {
+    const codegen::testing::Compiled compiled = nvrtc->compile(text_with_roles(program_of(c)), 90);
+    ASSERT_TRUE(compiled.ok) << c.name << compiled.log;
+    EXPECT_EQ(compiled.log.find("C75"), std::string::npos) << c.name << compiled.log;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Table, ProductsInFlight, ::testing::ValuesIn(all_products),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+}  // namespace
+}  // namespace tegula::emulation

@@ -1,0 +1,80 @@
+#include "passes/cuda/choose_stores.hpp"
+
+#include <algorithm>
+
+#include "ir/effects.hpp"
+#include "ir/visit.hpp"
+#include "passes/cuda/plan_stores.hpp"
+#include "passes/cuda/ring_depths.hpp"
+
+namespace tegula::passes {
+
+using namespace ir;
+
+namespace {
+
+// What buffers the stores of the consumers need, and whether some wait for their turn: who waits ends later,
+// and the blocks behind do not wait for him.
+void count_stores(Roles& roles) {
+  for_each_stmt(roles.consumer, [&](const Stmt& s) {
+    const auto* copy = as<Copy>(s);
+    const auto* sum = as<Accumulate>(s);
+    const View* from = sum                                                   ? &sum->tile
+                       : copy && copy->from.buffer->space == Space::fragment ? &copy->from
+                                                                             : nullptr;
+    if (from) roles.store_bytes = std::max(roles.store_bytes, staging_bytes(*from));
+    roles.takes_turns |= sum && sum->turn;
+  });
+}
+
+int slots(const Roles& roles, bool in_loops) {
+  int result = 0;
+  for (const RingPlan& ring : roles.rings) result += ring.in_loop == in_loops ? ring.depth : 0;
+  return result;
+}
+
+// Whether all matrices that the consumers store to tensors go there by whole rows.
+bool stores_rows(const Roles& roles, const CudaTarget& target) {
+  const Layouts layouts = infer_layouts(roles.consumer, roles.consumers, target);
+  bool all = true;
+  for_each_stmt(roles.consumer, [&](const Stmt& s) {
+    const auto* loop = as<For>(s);
+    if (!loop || loop->kind != LoopKind::parallel || loop->index.size() < 2) return;
+    const Effects e = all_effects(s);
+    const bool stores = std::any_of(e.regions.begin(), e.regions.end(),
+                                    [](const Region& r) { return is_write(r.touch) && !r.view->is_tile(); });
+    all &= !stores || plan_row_store(s, layouts, roles.consumers, target);
+  });
+  return all;
+}
+
+// Whether buffers of stores take the place of slots that a loop asks for, or of those in which the next
+// tile's operands wait for the end of this one.
+bool takes_slots(const Roles& by_engine, const Roles& by_threads) {
+  const int in_loops = slots(by_threads, true) - slots(by_engine, true),
+            in_front = slots(by_threads, false) - slots(by_engine, false);
+  return (by_engine.crowded && in_loops > 0) || (in_loops >= 0 && in_front > 0);
+}
+
+}  // namespace
+
+std::vector<Roles> ways_to_store(const Roles& roles, const GridHints& hints, const StoreForms& forms,
+                                 const CudaTarget& target) {
+  std::vector<Roles> result;
+  for (const bool by_engine : {true, false}) {
+    if (by_engine && !has_choices(roles.consumer, forms)) continue;
+    Roles way = roles;
+    way.consumer = with_stores(roles.consumer, forms, by_engine);
+    if (by_engine) count_stores(way);
+    if (choose_depths(way, hints, target)) result.push_back(std::move(way));
+  }
+  return result;
+}
+
+const Roles& best_way_to_store(const std::vector<Roles>& ways, const CudaTarget& target) {
+  const Roles &first = ways.front(), &last = ways.back();
+  const bool by_threads = first.stores() && takes_slots(first, last) && stores_rows(last, target);
+  return by_threads ? last : first;
+}
+
+}  // namespace tegula::passes

@@ -1,0 +1,16 @@
+// How a block with roles stores what it has multiplied: by the copy engine, by way of buffers in shared
+// memory, or, where these would take the place of slots, by the threads that hold the sums.
+#pragma once
+#include "passes/cuda/cuda_plan.hpp"
+
+namespace tegula::passes {
+
+// The roles with each way to store: with depths of rings, of those ways that fit shared memory. The first is
+// by the copy engine, where that can do any of the stores. None: no roles.
+std::vector<Roles> ways_to_store(const Roles& roles, const ir::GridHints& hints, const StoreForms& forms,
+                                 const CudaTarget& target);
+
+// The one that is better, of those that there are.
+const Roles& best_way_to_store(const std::vector<Roles>& ways, const CudaTarget& target);
+
+}  // namespace tegula::passes

@@ -1,0 +1,72 @@
+#include "passes/cuda/copy_ring_depths.hpp"
+
+#include <algorithm>
+
+#include "ir/visit.hpp"
+#include "passes/cuda/registers.hpp"
+#include "passes/cuda/ring_depths.hpp"
+
+namespace tegula::passes {
+
+using namespace ir;
+
+namespace {
+
+// On their way to a processor: memory gives one some 36 bytes a nanosecond and answers after about one
+// thousand.
+constexpr std::int64_t bytes_on_their_way = 48 * 1024;
+constexpr int most_chosen = 8;
+// With products, whose steps last longer than a copy, two are on their way while one is used.
+constexpr int least_with_products = 3;
+constexpr std::int64_t registers_of_all = 64 * 1024, threads_of_processor = 2048;
+constexpr std::int64_t registers_beside_fragments = 40;
+constexpr int most_blocks = 16;
+
+// The text for other GPUs than Hopper's runs on some whose blocks have 99 KiB: what only comes early may not
+// keep it from them.
+constexpr std::int64_t bytes_of_any_block = 99 * 1024;
+
+std::int64_t bytes_of_block(int blocks, const CudaTarget& target) {
+  const std::int64_t bytes = shared_bytes_of(blocks);
+  return target.has_wgmma() ? bytes : std::min(bytes, bytes_of_any_block);
+}
+
+// Blocks that registers let share a processor.
+int blocks_by_registers(const Grid& grid, const CudaTarget& target) {
+  const int threads = grid.hints.threads;
+  const std::int64_t each = register_needs(grid.body, threads, target).live + registers_beside_fragments;
+  const std::int64_t blocks = std::min(registers_of_all / (each * threads), threads_of_processor / threads);
+  return static_cast<int>(std::clamp<std::int64_t>(blocks, 1, most_blocks));
+}
+
+bool has_products(const For& loop) {
+  bool found = false;
+  for_each_stmt(loop.body, [&](const Stmt& s) { found |= as<Gemm>(s) != nullptr; });
+  return found;
+}
+
+std::int64_t most_steps(const For& loop) {
+  if (!is_constant(loop.begin[0]) || !is_constant(loop.end[0])) return most_chosen * most_chosen;
+  return constant_value(loop.end[0]) - constant_value(loop.begin[0]);
+}
+
+}  // namespace
+
+int copy_ring_depth(const For& loop, std::int64_t step_bytes, const BesideSlots& beside, const Grid& grid,
+                    const CudaTarget& target) {
+  const std::int64_t known = grid.hints.other_shared_bytes;
+  const std::int64_t others = beside.slots + (known >= 0 ? known : beside.tiles);
+  const auto room = [&](int blocks) { return (bytes_of_block(blocks, target) - others) / step_bytes; };
+  std::int64_t depth = loop.stages;
+  if (depth == 0) {
+    const int blocks = blocks_by_registers(grid, target);
+    const std::int64_t ahead = (bytes_on_their_way + blocks * step_bytes - 1) / (blocks * step_bytes);
+    const std::int64_t least = has_products(loop) ? least_with_products : 2;
+    depth = std::clamp<std::int64_t>(1 + ahead, least, most_chosen);
+    depth = std::max(least, std::min(depth, room(blocks)));
+  }
+  depth = std::min(depth, room(blocks_without_roles(grid, target)));
+  return static_cast<int>(std::max<std::int64_t>(0, std::min(depth, most_steps(loop))));
+}
+
+}  // namespace tegula::passes

@@ -1,0 +1,329 @@
+#include "passes/cuda/copy_rings.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+
+#include "ir/effects.hpp"
+#include "ir/visit.hpp"
+#include "ir/zero.hpp"
+#include "passes/cuda/copy_ring_depths.hpp"
+#include "passes/cuda/copy_ring_events.hpp"
+#include "passes/cuda/plan_copies.hpp"
+#include "passes/cuda/plan_rows.hpp"
+#include "passes/cuda/ring_candidates.hpp"
+#include "passes/cuda/specialize_roles.hpp"
+#include "passes/plain_control.hpp"
+#include "passes/slice.hpp"
+
+namespace tegula::passes {
+
+using namespace ir;
+
+namespace {
+
+// Tensors that the grid writes, by any of their names.
+std::unordered_set<const Buffer*> written_by(const Kernel& kernel, const Grid& grid) {
+  std::unordered_set<const Buffer*> result;
+  const Effects all = all_effects(grid.body);
+  for (const Region& r : all.regions)
+    if (is_write(r.touch) && !r.view->is_tile()) result.insert(r.view->buffer.get());
+  for (bool more = true; more;) {
+    more = false;
+    for (const auto& [a, b] : kernel.may_alias)
+      if (result.contains(a.get()) != result.contains(b.get()))
+        more = result.insert(a.get()).second | result.insert(b.get()).second;
+  }
+  return result;
+}
+
+// Why threads cannot begin what the statement copies and go on; empty if they can.
+Reason reason_to_wait(const Stmt& s) {
+  if (as<For>(s)) {
+    const auto rows = plan_rows(s);
+    if (rows || !rows.reason().why.empty()) return rows ? Reason{} : rows.reason();
+    return {"a loop over elements computes what it holds", "use a tile of its own for what is made of it"};
+  }
+  const auto& copy = *as<Copy>(s);
+  const DType type = copy.to.buffer->type;
+  if (copy.from.is_tile()) return {"it is no copy from a tensor", "copy it from a tensor"};
+  if (copy.from.buffer->type != type)
+    return {fmt::format("{} of the tensor become {} of the tile", copy.from.buffer->type.name(), type.name()),
+            "give the tile the tensor's type, or the tensor the tile's"};
+  if (!is_zero(copy.fill))
+    return {"elements outside of the tensor become another value than 0", "leave out the fill"};
+  if (copy.to.rank() == 0) return {"it is a single element", "read the tensor where it is used"};
+  if (type.bytes() >= 4) return {};
+  const std::int64_t row_bytes = copy.to.extent(copy.to.rank() - 1) * type.bytes();
+  if (row_bytes % piece_bytes == 0 && rows_of(copy.to) && is_own_shape(copy.to)) return {};
+  return {fmt::format("its rows have {} bytes, no multiple of {}", row_bytes, piece_bytes),
+          fmt::format("use tiles with a multiple of {} columns", piece_bytes / type.bytes())};
+}
+
+// What computes the elements that it stores is no copy.
+bool computes(const Stmt& s) {
+  return as<For>(s) && !plan_rows(s) && plan_rows(s).reason().why.empty();
+}
+
+// What is around a loop.
+struct Around {
+  bool loops = false;  // it may be entered more than once before all threads meet
+  BesideSlots bytes;
+};
+
+bool is_of_groups(const For& loop) {
+  return loop.kind == LoopKind::warps || loop.kind == LoopKind::warp_groups;
+}
+
+bool is_of_elements(const Stmt& s) {
+  const auto* loop = as<For>(s);
+  return loop && loop->kind == LoopKind::parallel;
+}
+
+// Statements that write the tile; a loop over elements is one.
+int writers_of(const BufferPtr& tile, const Body& body) {
+  int result = 0;
+  for (const Stmt& s : body) {
+    result += (is_of_elements(s) ? all_effects(s) : effects(s)).writes(tile);
+    if (!is_of_elements(s)) for_each_body(s, [&](const Body& inner) { result += writers_of(tile, inner); });
+  }
+  return result;
+}
+
+// By one copy, in whatever order.
+bool is_filled_at_once(const RingCandidate& c) {
+  const auto* copy = as<Copy>(c.fills[0]);
+  if (!copy || c.fills.size() > 1) return false;
+  std::int64_t elements = 1;
+  for (int d = 0; d < copy->to.rank(); ++d) elements *= copy->to.extent(d);
+  return elements == c.tile->elements();
+}
+
+bool reads_tensors(const Stmt& s) {
+  const Effects e = all_effects(s);
+  return std::any_of(e.regions.begin(), e.regions.end(),
+                     [](const Region& r) { return is_read(r.touch) && !r.view->is_tile(); });
+}
+
+class RingSearch {
+ public:
+  RingSearch(const Kernel& kernel, const Grid& grid, const CudaTarget& target)
+      : grid_(grid), target_(target), written_(written_by(kernel, grid)) {}
+
+  CopyRings run() {
+    walk(grid_.body, {});
+    return std::move(result_);
+  }
+
+ private:
+  void walk(const Body& body, Around around);
+  int fitting(const For& loop, const BesideSlots& around, std::vector<RingCandidate>& tiles) const;
+  std::int64_t plan(const For& loop, const Stmt& s, const Around& around);
+  void collect(const Body& body, std::vector<RingCandidate>& found);
+  Reason reason_of_loop(const For& loop) const;
+  Reason reason_of(const RingCandidate& c, const For& loop) const;
+  Planned<Body> bring(const For& loop, const std::vector<RingCandidate>& candidates) const;
+  std::vector<RingCandidate> tiles_of(const For& loop);
+  std::int64_t tile_bytes(const Body& body, bool nested) const;
+  void note_stages(const For& loop, const Loc& at, const std::vector<RingCandidate>& tiles, int depth);
+  void note_refused(const RingCandidate& c, const Reason& reason);
+
+  const Grid& grid_;
+  const CudaTarget& target_;
+  const std::unordered_set<const Buffer*> written_;
+  CopyRings result_;
+};
+
+// Of shared tiles in no ring.
+std::int64_t RingSearch::tile_bytes(const Body& body, bool nested) const {
+  std::int64_t bytes = 0;
+  for (const Stmt& s : body) {
+    const auto* n = as<Declare>(s);
+    if (n && n->tile->space == Space::shared && !result_.tiles.contains(n->tile.get()))
+      bytes += slot_bytes(*n->tile);
+    if (nested) for_each_body(s, [&](const Body& inner) { bytes += tile_bytes(inner, true); });
+  }
+  return bytes;
+}
+
+void RingSearch::walk(const Body& body, Around around) {
+  around.bytes.tiles += tile_bytes(body, false);
+  for (const Stmt& s : body) {
+    const auto* loop = as<For>(s);
+    const auto* branch = as<If>(s);
+    if (loop && (loop->kind == LoopKind::parallel || is_of_groups(*loop))) continue;
+    // Warps that leave such a branch out would not come to its barriers.
+    if (branch && !branch->of_rows.empty()) continue;
+    Around inside = around;
+    if (loop && loop->kind == LoopKind::pipelined) inside.bytes.slots += plan(*loop, s, around);
+    // All threads meet in each step of a loop that has a ring.
+    if (loop || as<While>(s)) inside.loops = !result_.loops.contains(s.get());
+    for_each_body(s, [&](const Body& inner) { walk(inner, inside); });
+  }
+}
+
+// Tiles of the body and of its branches that copies or loops over elements fill.
+void RingSearch::collect(const Body& body, std::vector<RingCandidate>& found) {
+  const std::size_t first = found.size();
+  for (const Stmt& s : body) {
+    if (const auto* n = as<Declare>(s); n && n->tile->space == Space::shared)
+      found.push_back({n->tile, {}, &body});
+    if (const auto* branch = as<If>(s); branch && branch->of_rows.empty()) collect(branch->then, found);
+    const auto* loop = as<For>(s);
+    if (!as<Copy>(s) && !(loop && loop->kind == LoopKind::parallel)) continue;
+    const Effects e = all_effects(s);
+    for (std::size_t i = first; i < found.size(); ++i)
+      if (e.writes(found[i].tile)) found[i].fills.push_back(s);
+  }
+}
+
+// What would leave a block while copies are on their way to its memory.
+Reason RingSearch::reason_of_loop(const For& loop) const {
+  Reason result;
+  const std::function<void(const Body&)> look = [&](const Body& body) {
+    for (const Stmt& s : body) {
+      const auto* inner = as<For>(s);
+      if (inner && (inner->kind == LoopKind::parallel || is_of_groups(*inner))) continue;
+      if (as<Exit>(s) || as<Assert>(s))
+        result = {fmt::format("{} may end the block in the middle of the loop",
+                              as<Exit>(s) ? "`exit_if`" : "an assertion"),
+                  "move it in front of the loop", s->at};
+      for_each_body(s, look);
+    }
+  };
+  look(loop.body);
+  return result;
+}
+
+// What one step needs to fill the tiles, without what computes with them.
+Planned<Body> RingSearch::bring(const For& loop, const std::vector<RingCandidate>& candidates) const {
+  std::unordered_set<const StmtNode*> fills;
+  for (const RingCandidate& c : candidates)
+    for (const Stmt& s : c.fills) fills.insert(s.get());
+  // Where a step is left is known too late; what it would not have used does no harm.
+  const Body staying =
+      map_body(loop.body, [](const Stmt& s) { return as<Break>(s) ? Body{} : Body{s}; });
+  SliceRules rules;
+  rules.wanted = [&](const Stmt& s) { return fills.contains(s.get()); };
+  rules.given = [&](const Buffer& b) { return !written_.contains(&b); };
+  rules.refused = [&](const Stmt& s) {
+    if (fills.contains(s.get()) || as<Declare>(s)) return false;
+    return !as<If>(s) && !as<Let>(s) && !as<Load>(s);
+  };
+  rules.left_out = [](const Stmt&) { return false; };
+  const auto all = slice(staying, rules);
+  if (!all) return all;
+  return map_body(*all, [](const Stmt& s) { return as<Declare>(s) ? Body{} : Body{s}; });
+}
+
+Reason RingSearch::reason_of(const RingCandidate& c, const For& loop) const {
+  for (const Stmt& s : c.fills) {
+    if (Reason reason = reason_to_wait(s); !reason.why.empty()) return reason;
+    const Effects e = all_effects(s);
+    for (const Region& r : e.regions)
+      if (is_write(r.touch) && r.view->buffer != c.tile)
+        return {"its statement writes other memory too", "write it alone"};
+  }
+  if (writers_of(c.tile, grid_.body) != static_cast<int>(c.fills.size()))
+    return {"other statements write it too", "use a tile of its own for what is made of it"};
+  if (c.fills.size() > most_fills_of_a_tile)
+    return {fmt::format("{} statements fill it", c.fills.size()),
+            fmt::format("fill it by {} or fewer", most_fills_of_a_tile)};
+  if (!is_filled_at_once(c) && !fill_all(c)) return {"it is not filled by whole rows, each once", "fill all of its rows, each once"};
+  const auto alone = bring(loop, {c});
+  return alone ? Reason{} : alone.reason();
+}
+
+void RingSearch::note_refused(const RingCandidate& c, const Reason& reason) {
+  if (reason.why.empty()) return;
+  add(result_.notes, {NoteKind::by_threads, reason.at.line() == 0 ? c.fills[0]->at : reason.at,
+                      fmt::format("tile {} does not come ahead: {}", named(*c.tile), reason.why),
+                      reason.remedy});
+}
+
+std::vector<RingCandidate> RingSearch::tiles_of(const For& loop) {
+  std::vector<RingCandidate> found, result;
+  collect(loop.body, found);
+  for (const RingCandidate& c : found) {
+    if (!std::any_of(c.fills.begin(), c.fills.end(), reads_tensors)) continue;
+    if (std::all_of(c.fills.begin(), c.fills.end(), computes)) continue;
+    Reason reason = reason_of_loop(loop);
+    if (reason.why.empty()) reason = reason_of(c, loop);
+    if (reason.why.empty())
+      result.push_back(c);
+    else
+      note_refused(c, reason);
+  }
+  return result;
+}
+
+void RingSearch::note_stages(const For& loop, const Loc& at, const std::vector<RingCandidate>& tiles,
+                           int depth) {
+  const int wanted = wanted_slots(loop);
+  const bool few_steps = is_constant(loop.begin[0]) && is_constant(loop.end[0]) &&
+                         constant_value(loop.end[0]) - constant_value(loop.begin[0]) <= depth;
+  if (depth >= wanted || few_steps) return;
+  const std::string asked = loop.stages > 0 ? fmt::format(".stages = {}", wanted) : "two stages";
+  if (tiles.empty()) {
+    if (loop.stages > 0)
+      add(result_.notes,
+          {NoteKind::stages, at,
+           fmt::format("{} became 1: the loop loads no tile that can come ahead", asked),
+           "declare Shared tiles in its body and copy them from tensors, or leave out .stages"});
+    return;
+  }
+  std::string list;
+  for (const RingCandidate& c : tiles)
+    list += fmt::format("{}{} {}", list.empty() ? "" : ", ", named(*c.tile), slot_bytes(*c.tile));
+  add(result_.notes, {NoteKind::stages, at,
+                      fmt::format("{} became {}: a stage takes {} bytes of shared memory", asked, depth, list),
+                      loop.stages > 0 ? fmt::format("use smaller tiles, or ask for .stages = {}", depth)
+                                      : std::string("use smaller tiles")});
+}
+
+// Those of the tiles that fit, and the slots that they have: the largest stays where it is used first.
+int RingSearch::fitting(const For& loop, const BesideSlots& around, std::vector<RingCandidate>& tiles) const {
+  const auto bytes_of = [](const RingCandidate& c) { return slot_bytes(*c.tile); };
+  for (; !tiles.empty();
+       tiles.erase(std::max_element(tiles.begin(), tiles.end(), [&](const auto& a, const auto& b) {
+         return bytes_of(a) < bytes_of(b);
+       }))) {
+    std::int64_t bytes = 0;
+    for (const RingCandidate& c : tiles) bytes += bytes_of(c);
+    BesideSlots beside = around;
+    beside.tiles += tile_bytes(loop.body, true) - bytes;
+    const int depth = copy_ring_depth(loop, bytes, beside, grid_, target_);
+    if (depth >= 2) return depth;
+  }
+  return 1;
+}
+
+// Returns the bytes that the loop's slots take.
+std::int64_t RingSearch::plan(const For& loop, const Stmt& s, const Around& around) {
+  if (loop.stages == 1 || has_one_step(loop)) return 0;
+  const std::vector<RingCandidate> all = tiles_of(loop);
+  std::vector<RingCandidate> tiles = all;
+  const int depth = fitting(loop, around.bytes, tiles);
+  note_stages(loop, s->at, all, tiles.size() < all.size() ? 1 : depth);
+  if (tiles.empty()) return 0;
+  CopyRing ring{static_cast<int>(result_.loops.size()), {}, depth, {}, {}, {}, {}};
+  std::int64_t bytes = 0;
+  for (const RingCandidate& c : tiles) {
+    bytes += depth * slot_bytes(*c.tile);
+    ring.tiles.push_back(c.tile);
+    result_.tiles.insert(c.tile.get());
+    for (const Stmt& fill : c.fills) result_.fills.insert(fill.get());
+  }
+  add_events(ring, loop, s->at, *bring(loop, tiles), simulated_warps(grid_), around.loops);
+  result_.loops.emplace(s.get(), std::move(ring));
+  return bytes;
+}
+
+}  // namespace
+
+CopyRings plan_copy_rings(const Kernel& kernel, std::size_t number, const CudaTarget& target) {
+  return RingSearch(kernel, kernel.grids[number], target).run();
+}
+
+}  // namespace tegula::passes

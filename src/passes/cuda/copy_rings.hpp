@@ -1,0 +1,44 @@
+// Shared tiles that all threads of a block bring some steps before they use them.
+//
+// In a block without roles, a tile that a step of a pipelined loop copies from tensors becomes a ring of
+// slots: while the threads compute with one slot, copies into the others are on their way. A step waits for
+// its own copies, meets the other threads, begins the copies of the step that comes into the slot which the
+// step before has left, and computes. What the step does with its tiles plays no part.
+#pragma once
+#include <unordered_map>
+#include <unordered_set>
+
+#include "ir/kernel.hpp"
+#include "passes/cuda/plan_gemms.hpp"
+#include "passes/note.hpp"
+#include "schedule/schedule.hpp"
+
+namespace tegula::passes {
+
+// The tiles of one loop, which come and go together.
+struct CopyRing {
+  int number = 0;  // of the ring, in the schedule too
+  std::vector<ir::BufferPtr> tiles;
+  int depth = 2;
+  // In front of the loop, at the begin and at the end of each step, behind the loop. Events hold the
+  // statements that they come from: copies into a slot, and what these need.
+  schedule::Events before, begin, end, after;
+};
+
+struct CopyRings {
+  std::unordered_map<const ir::StmtNode*, CopyRing> loops;  // by the loop's statement
+  // Statements of their bodies that fill slots: the events do it instead.
+  std::unordered_set<const ir::StmtNode*> fills;
+  std::unordered_set<const ir::Buffer*> tiles;
+  std::vector<Note> notes;  // stages that loops do not have, tiles that do not come ahead
+
+  bool empty() const { return loops.empty(); }
+};
+
+// Of grid `number`, which has no roles.
+CopyRings plan_copy_rings(const ir::Kernel& kernel, std::size_t number, const CudaTarget& target);
+
+// What all threads do with the rings, to be simulated: four warps stand for all.
+schedule::Schedule copy_ring_schedule(const std::string& name, const ir::Grid& grid, const CopyRings& rings);
+
+}  // namespace tegula::passes

@@ -1,0 +1,37 @@
+#include "passes/cuda/element_loops.hpp"
+
+#include <algorithm>
+
+#include "ir/effects.hpp"
+#include "ir/visit.hpp"
+
+namespace tegula::passes {
+
+using namespace ir;
+
+bool reads_what_it_writes(const For& loop) {
+  const Effects effects = all_effects(loop.body);
+  return std::any_of(effects.regions.begin(), effects.regions.end(), [&](const Region& region) {
+    const BufferPtr& buffer = region.view->buffer;
+    return buffer->space != Space::fragment && effects.reads(buffer) && effects.writes(buffer);
+  });
+}
+
+bool is_direct(const For& loop, const layout::Layout* layout, const Access& access, const Layouts& layouts) {
+  if (!layout) return false;
+  const auto axes = loop_axes(loop, access);
+  return axes && layouts.fragments.at(access.view.buffer.get()) == projected(*layout, *axes);
+}
+
+bool is_by_register(const For& loop, const Stmt& stmt, const Layouts& layouts) {
+  const auto found = layouts.loops.find(stmt.get());
+  if (found == layouts.loops.end()) return false;
+  bool direct = found->second.replicas() == 1 || !reads_what_it_writes(loop);
+  for_each_stmt(loop.body, [&](const Stmt& inner) {
+    const Access* access = fragment_access(inner);
+    direct &= !access || is_direct(loop, &found->second, *access, layouts);
+  });
+  return direct;
+}
+
+}  // namespace tegula::passes

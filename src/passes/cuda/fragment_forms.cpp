@@ -1,0 +1,193 @@
+#include "passes/cuda/fragment_forms.hpp"
+
+#include <functional>
+#include <numeric>
+
+#include "ir/effects.hpp"
+#include "ir/visit.hpp"
+
+namespace tegula::passes {
+
+using namespace ir;
+
+namespace {
+
+constexpr int block_columns = 64;  // of a swizzled block whose rows have 128 bytes
+
+// The fragment that the loop stores as a whole, element by element, and the tile of its shape that gets it.
+std::optional<Conversion> whole_store(const Stmt& s, const Layouts& layouts) {
+  const auto* loop = as<For>(s);
+  if (!loop || loop->kind != LoopKind::parallel || loop->body.size() != 2) return std::nullopt;
+  const auto* load = as<Load>(loop->body[0]);
+  const auto* store = as<Store>(loop->body[1]);
+  if (!load || !store || load->from.view.buffer->space != Space::fragment) return std::nullopt;
+  const BufferPtr &from = load->from.view.buffer, &to = store->to.view.buffer;
+  if (!to->is_tile()) return std::nullopt;
+  const bool is_cast = store->value->op == Op::cast && store->value->type == to->type;
+  const Expr& value = is_cast ? store->value->args[0] : store->value;
+  if (value->op != Op::variable || value->variable != load->variable) return std::nullopt;
+  const auto a = loop_axes(*loop, load->from), b = loop_axes(*loop, store->to);
+  if (!a || !b || !layouts.fragments.contains(from.get())) return std::nullopt;
+  const bool turned = *a == std::vector<int>{b->rbegin(), b->rend()} && b->size() == 2;
+  if (*a != *b && !turned) return std::nullopt;
+  return Conversion{from, to, turned};
+}
+
+// Whether a loop over elements only reads the fragment, each thread its own registers.
+bool reads_words(const Stmt& s, const Buffer& fragment, const Layouts& layouts) {
+  const auto& loop = *as<For>(s);
+  const auto own = layouts.fragments.find(&fragment);
+  const auto layout = layouts.loops.find(s.get());
+  if (own == layouts.fragments.end() || layout == layouts.loops.end()) return false;
+  bool result = layout->second == own->second && own->second.replicas() == 1;
+  std::vector<int> identity(loop.index.size());
+  std::iota(identity.begin(), identity.end(), 0);
+  for_each_stmt(loop.body, [&](const Stmt& inner) {
+    const Access* access = fragment_access(inner);
+    if (!access || access->view.buffer.get() != &fragment) return;
+    result &= as<Load>(inner) && loop_axes(loop, *access) == identity;
+  });
+  return result;
+}
+
+// Whether whoever reads the fragment in the loop stores its elements as they are in memory of its type, which
+// rounds.
+bool rounds_again(const For& loop, const Buffer& fragment) {
+  std::unordered_set<const Variable*> elements;
+  bool result = true;
+  for_each_stmt(loop.body, [&](const Stmt& s) {
+    const auto* load = as<Load>(s);
+    if (load && load->from.view.buffer.get() == &fragment) {
+      elements.insert(load->variable.get());
+      return;
+    }
+    const auto* store = as<Store>(s);
+    const bool same = store && store->to.view.buffer->type == fragment.type &&
+                      store->value->op == Op::variable && !as<If>(s);
+    if (same && elements.contains(store->value->variable.get())) return;
+    for (const VariablePtr& v : effects(s).used) result &= !elements.contains(v.get());
+  });
+  return result;
+}
+
+Buffers packed_of(const Body& body, const Computing& own) {
+  Buffers packed;
+  Buffers other;  // used in another way
+  const std::function<void(const Body&)> walk = [&](const Body& statements) {
+    for (const Stmt& s : statements) {
+      if (const auto found = conversion(s, own.layouts)) {
+        packed.insert(found->to.get());
+        other.insert(found->from.get());
+        continue;
+      }
+      if (matrix_store(s, own)) continue;  // takes words as they are
+      const auto* gemm = as<Gemm>(s);
+      const bool is_loop = as<For>(s) && as<For>(s)->kind == LoopKind::parallel;
+      const Effects e = is_loop ? all_effects(s) : effects(s);
+      for (const Region& r : e.regions) {
+        const Buffer* buffer = r.view->buffer.get();
+        if (gemm && buffer == gemm->a.buffer.get()) {
+          const GemmPlan plan = plan_gemm(*gemm, own.threads, own.target);
+          const auto layout = own.layouts.fragments.find(buffer);
+          const bool takes_words = plan.instruction == GemmInstruction::wgmma || gemm->hints.by_warp;
+          if (takes_words && plan.a_in_registers && layout != own.layouts.fragments.end() &&
+              layout->second == plan.operand_a)
+            continue;
+        }
+        if (is_loop && reads_words(s, *buffer, own.layouts)) continue;
+        other.insert(buffer);
+      }
+      if (!is_loop) for_each_body(s, walk);
+    }
+  };
+  walk(body);
+  std::erase_if(packed, [&](const Buffer* buffer) { return other.contains(buffer); });
+  return packed;
+}
+
+// Fragments of small floats whose every reader rounds: a product, which takes pairs, or a store. They hold
+// what was computed, so that it is rounded once, and in pairs.
+Buffers unrounded_of(const Body& body, const Computing& own, const Buffers& packed) {
+  Buffers unrounded;
+  Buffers other;  // read as they are held
+  const std::function<void(const Body&)> walk = [&](const Body& statements) {
+    for (const Stmt& s : statements) {
+      if (const auto* declared = as<Declare>(s)) {
+        const Buffer& tile = *declared->tile;
+        if (tile.space == Space::fragment && tile.type.is_floating() && tile.type.bits() < 32)
+          unrounded.insert(&tile);
+        continue;
+      }
+      const auto* gemm = as<Gemm>(s);
+      const auto* loop = as<For>(s);
+      const bool is_loop = loop && loop->kind == LoopKind::parallel;
+      const Effects e = is_loop ? all_effects(s) : effects(s);
+      for (const Region& r : e.regions) {
+        const Buffer* buffer = r.view->buffer.get();
+        const bool product = gemm && buffer == gemm->a.buffer.get() && buffer != gemm->c.buffer.get() &&
+                             plan_gemm(*gemm, own.threads, own.target).a_in_registers;
+        if (!product && !(is_loop && rounds_again(*loop, *buffer))) other.insert(buffer);
+      }
+      if (!is_loop) for_each_body(s, walk);
+    }
+  };
+  walk(body);
+  std::erase_if(unrounded, [&](const Buffer* b) { return other.contains(b) || packed.contains(b); });
+  return unrounded;
+}
+
+}  // namespace
+
+Buffers operands_of(const Body& body) {
+  Buffers result;
+  for_each_stmt(body, [&](const Stmt& s) {
+    const auto* gemm = as<Gemm>(s);
+    if (!gemm) return;
+    for (const View* operand : {&gemm->a, &gemm->b}) {
+      if (has_tensor_cores(operand->buffer->type)) result.insert(operand->buffer.get());
+    }
+  });
+  return result;
+}
+
+layout::TileOrder swizzled_order(const Buffer& tile) {
+  if (tile.rank() != 2 || !tile.type.is_floating()) return {};
+  return layout::swizzled_order(tile.extent(0), tile.extent(1), tile.type.bytes());
+}
+
+std::optional<Conversion> conversion(const Stmt& s, const Layouts& layouts) {
+  const auto found = whole_store(s, layouts);
+  if (!found || found->turned || found->from->type != f32 || found->to->space != Space::fragment ||
+      found->to->type.bits() != 16)
+    return std::nullopt;
+  const auto to_layout = layouts.fragments.find(found->to.get());
+  if (to_layout == layouts.fragments.end() || to_layout->second.register_count() % 2 != 0 ||
+      to_layout->second != layouts.fragments.at(found->from.get()))
+    return std::nullopt;
+  return found;
+}
+
+std::optional<Conversion> matrix_store(const Stmt& s, const Computing& own) {
+  const auto found = whole_store(s, own.layouts);
+  if (!found || found->to->space != Space::shared || found->to->rank() != 2 ||
+      !own.operands.contains(found->to.get()))
+    return std::nullopt;
+  const BufferPtr &from = found->from, &to = found->to;
+  const bool converts = from->type == f32 || from->type == to->type;
+  if (!to->type.is_floating() || to->type.bits() != 16 || !converts) return std::nullopt;
+  const std::int64_t m = from->extent(0), n = from->extent(1), groups = own.threads / 128;
+  if (!own.target.has_wgmma() || own.threads % 128 != 0 || m % (64 * groups) != 0) return std::nullopt;
+  if (found->turned ? n % 16 != 0 || swizzled_order(*to).columns != block_columns : n % block_columns != 0)
+    return std::nullopt;
+  if (own.layouts.fragments.at(from.get()) != layout::wgmma_accumulator(m, n, {groups, 1}))
+    return std::nullopt;
+  return found;
+}
+
+FragmentForms fragment_forms(const Body& body, const Computing& own) {
+  FragmentForms result{packed_of(body, own), {}};
+  result.unrounded = unrounded_of(body, own, result.packed);
+  return result;
+}
+
+}  // namespace tegula::passes

@@ -1,0 +1,47 @@
+// How threads hold fragments of 16-bit floats.
+//
+// Those that feed products from registers are held as words of two, which are made where they are converted,
+// stored to shared memory as they are, and otherwise only read. Others whose readers round hold what was
+// computed.
+#pragma once
+#include <optional>
+#include <unordered_set>
+
+#include "layout/tile_order.hpp"
+#include "passes/cuda/infer_layouts.hpp"
+
+namespace tegula::passes {
+
+using Buffers = std::unordered_set<const ir::Buffer*>;
+
+// A fragment that a loop stores as a whole, and the tile of its shape that gets it.
+struct Conversion {
+  ir::BufferPtr from, to;
+  bool turned = false;  // `to` is the transposed
+};
+
+struct FragmentForms {
+  Buffers packed;     // in words of two
+  Buffers unrounded;  // as computed: whoever reads them rounds
+};
+
+// The threads that run a body together, and what is known of it.
+struct Computing {
+  int threads;
+  const Layouts& layouts;
+  const Buffers& operands;  // shared tiles that tensor cores read
+  const CudaTarget& target;
+};
+
+// Shared tiles that tensor cores read, which are swizzled for them.
+Buffers operands_of(const ir::Body& body);
+layout::TileOrder swizzled_order(const ir::Buffer& tile);
+
+// To a fragment of 16-bit floats, of which each thread has pairs.
+std::optional<Conversion> conversion(const ir::Stmt& s, const Layouts& layouts);
+// Of whole warp groups to an operand, by stmatrix.
+std::optional<Conversion> matrix_store(const ir::Stmt& s, const Computing& own);
+
+FragmentForms fragment_forms(const ir::Body& body, const Computing& own);
+
+}  // namespace tegula::passes

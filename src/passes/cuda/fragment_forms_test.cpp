@@ -1,0 +1,71 @@
+// How fragments of 16-bit floats are held: in words of two, as computed, or rounded.
+#include "passes/cuda/fragment_forms.hpp"
+
+#include <gtest/gtest.h>
+
+#include "passes/cuda/testing.hpp"
+
+namespace tegula::passes {
+namespace {
+
+using namespace lang;
+
+struct FormCase {
+  const char* name;
+  bool packed, unrounded;
+  void (*use)(Fragment& p, const Shared& x, Fragment& sum, const Tensor& out);
+};
+
+void PrintTo(const FormCase& c, std::ostream* out) { *out << c.name; }
+
+class FormsOfFragments : public ::testing::TestWithParam<FormCase> {};
+
+TEST_P(FormsOfFragments, FollowTheirReaders) {
+  const FormCase& c = GetParam();
+  const testing::Lowered lowered(kernel("forms", [&] {
+    Tensor in = input("in", {64, 64}, bf16), out = output("out", {64, 64}, bf16);
+    grid(1, {.threads = 128}, [&](Index) {
+      Shared x({64, 64}, bf16);
+      copy(in.at(0, 0), x);
+      Fragment s({64, 64}, f32, 0), p({64, 64}, bf16), sum({64, 64}, f32, 0);
+      gemm(x, x.T(), s);
+      copy(s, p);
+      c.use(p, x, sum, out);
+      copy(sum, out.at(0, 0));
+    });
+  }));
+  int packed = 0, unrounded = 0;
+  const FragmentForms& forms = lowered.plan.grids[0].forms;
+  ir::for_each_stmt(lowered.body(), [&](const ir::Stmt& s) {
+    const auto* n = ir::as<ir::Declare>(s);
+    packed += n && forms.packed.contains(n->tile.get());
+    unrounded += n && forms.unrounded.contains(n->tile.get());
+  });
+  EXPECT_EQ(packed, c.packed ? 1 : 0);
+  EXPECT_EQ(unrounded, c.unrounded ? 1 : 0);
+}
+
+const FormCase form_cases[] = {
+    {"of_a_product", true, false,
+     [](Fragment& p, const Shared& x, Fragment& sum, const Tensor&) { gemm(p, x, sum); }},
+    {"only_read", true, false,
+     [](Fragment& p, const Shared&, Fragment& sum, const Tensor&) {
+       parallel(sum, [&](Index i, Index j) { sum(i, j) += p(i, j) * p(i, j); });
+     }},
+    {"made_of_others_and_stored_as_it_is", false, true,
+     [](Fragment& p, const Shared&, Fragment& sum, const Tensor& out) {
+       parallel(p, [&](Index i, Index j) { p(i, j) = sum(i, j) * 2; });
+       copy(p, out.at(0, 0));
+     }},
+    {"changed", false, false,
+     [](Fragment& p, const Shared& x, Fragment& sum, const Tensor&) {
+       parallel(p, [&](Index i, Index j) { p(i, j) = p(i, j) * 2; });
+       gemm(p, x, sum);
+     }},
+};
+
+INSTANTIATE_TEST_SUITE_P(Table, FormsOfFragments, ::testing::ValuesIn(form_cases),
+                         [](auto& info) { return std::string(info.param.name); });
+
+}  // namespace
+}  // namespace tegula::passes

@@ -1,0 +1,409 @@
+#include "passes/cuda/step_parts.hpp"
+
+#include <algorithm>
+#include <deque>
+
+#include "ir/effects.hpp"
+#include "ir/visit.hpp"
+#include "passes/cuda/build_schedule.hpp"
+#include "passes/cuda/step_groups.hpp"
+
+namespace tegula::passes {
+
+using namespace ir;
+using Does = StepPart::Does;
+
+namespace {
+
+// A product in flight: what it writes and reads, and what is let go when it is done.
+struct Flight {
+  BufferPtr sum;
+  std::vector<BufferPtr> operands;  // that no ring protects
+  std::vector<Release> releases;
+};
+
+using Buffers = std::unordered_set<const Buffer*>;
+
+// How the steps of a body follow each other.
+enum class Overlap : std::uint8_t {
+  none,
+  delayed,  // what runs at its begin is of the step before
+  deep,     // its products run on in the next step
+};
+
+class Planner {
+ public:
+  Planner(const Roles& roles, const ConsumerProgram& program, const CudaTarget& target)
+      : roles_(roles), program_(program), target_(target) {
+    for_each_stmt(program.body, [&](const Stmt& s) {
+      if (is_wgmma(s)) sums_.insert(as<Gemm>(s)->c.buffer.get());
+    });
+  }
+  // `begun`: sums that products of the body may find as other code, or another way to the body, left them.
+  StepParts body(const Body& statements, Overlap overlap, Buffers begun = {});
+
+ private:
+  struct Use {
+    int ring;
+    std::size_t first, last;
+    std::vector<Release::Slot> slots;  // let go behind the last one
+  };
+
+  GemmPlan plan(const Stmt& s) const {
+    const auto* gemm = as<Gemm>(s);
+    return gemm ? plan_gemm(*gemm, roles_.consumers, target_) : GemmPlan{};
+  }
+  bool is_wgmma(const Stmt& s) const { return plan(s).instruction == GemmInstruction::wgmma; }
+  int ring_of(const BufferPtr& b) const { return roles_.ring_of(program_.in_ring(b.get())); }
+  std::vector<Use> uses(const Body& statements) const;
+  std::vector<Use> uses_before(const Body& statements, const std::vector<Use>& own) const;
+  bool has_parts(const Stmt& s) const;
+  std::vector<StepGroup> groups(const Body& statements, const std::vector<Use>& used) const;
+
+  void group(const StepGroup& group, const Body& statements, Overlap overlap);
+  void statement(const Stmt& s, Overlap overlap);
+  void product(const Stmt& s);
+  void promoted(const Stmt& s, const GemmPlan& plan);
+  void work(const Stmt& s);
+  void exponentials(const Body& statements, const StepGroup& group);
+  void operand(const Body& statements, const StepGroup& group);
+  void branch(const Stmt& s, Overlap overlap);
+  void loop(const Stmt& s);
+  void release(const StepGroup& group, const std::vector<Use>& used);
+  void leave_in_flight(const std::vector<Use>& used);
+
+  std::size_t flights_of(const Stmt& s) const;
+  void take_off(const Gemm& gemm);
+  // The part at hand begins when the first `count` of the flights are done.
+  void await(StepPart& part, std::size_t count);
+  void settle(StepPart& part);
+  void settle_sums(const Stmt& s, StepPart& part);
+  void drain();
+  StepPart& add(Does does, const Stmt& s);
+
+  const Roles& roles_;
+  const ConsumerProgram& program_;
+  const CudaTarget& target_;
+  Buffers sums_;  // of products by tensor cores
+  // Of the body at hand.
+  StepParts parts_;
+  std::vector<int> awaited_;  // that no part has yet
+  std::deque<Flight> flights_;
+  bool settled_ = true;  // no product was issued since the last wait
+  Buffers begun_;        // see body
+};
+
+// The rings whose tiles the body declares, and where it uses them.
+std::vector<Planner::Use> Planner::uses(const Body& statements) const {
+  std::vector<Use> result;
+  for (const Stmt& s : statements) {
+    const auto* declared = as<Declare>(s);
+    const int ring = declared ? ring_of(declared->tile) : -1;
+    if (ring < 0 || program_.before.contains(declared->tile.get())) continue;
+    const auto known =
+        std::find_if(result.begin(), result.end(), [&](const Use& u) { return u.ring == ring; });
+    if (known != result.end()) continue;
+    const bool held = program_.held.contains(ring);
+    result.push_back({ring, statements.size(), 0, {held ? Release::Slot::goes_on : Release::Slot::own}});
+  }
+  for (std::size_t i = 0; i < statements.size(); ++i) {
+    const Effects e = all_effects(statements[i]);
+    for (const Region& r : e.regions) {
+      // Another use of the ring, in a body within this one, is not of this scope.
+      if (std::find(e.declared.begin(), e.declared.end(), r.view->buffer) != e.declared.end()) continue;
+      if (program_.before.contains(r.view->buffer.get())) continue;
+      const int ring = ring_of(r.view->buffer);
+      for (Use& use : result) {
+        if (use.ring == ring) use.first = std::min(use.first, i), use.last = i;
+      }
+    }
+  }
+  return result;
+}
+
+// The same for tiles of the step before, which nobody awaits: with them, where this step has tiles of the ring
+// too, that goes on.
+std::vector<Planner::Use> Planner::uses_before(const Body& statements, const std::vector<Use>& own) const {
+  std::vector<Use> result;
+  for (std::size_t i = 0; i < statements.size(); ++i) {
+    for (const Region& r : effects(statements[i]).regions) {
+      if (!program_.before.contains(r.view->buffer.get())) continue;
+      const int ring = ring_of(r.view->buffer);
+      const auto is_same = [&](const Use& use) { return use.ring == ring; };
+      std::erase_if(result, is_same);
+      result.push_back({ring, i, i, {Release::Slot::before}});
+      if (std::any_of(own.begin(), own.end(), is_same))
+        result.back().slots.push_back(Release::Slot::goes_on);
+    }
+  }
+  return result;
+}
+
+// Whether tiles of rings come, or tensor cores multiply, in a body of the statement.
+bool Planner::has_parts(const Stmt& s) const {
+  bool found = false;
+  for_each_body(s, [&](const Body& inner) {
+    for_each_stmt(inner, [&](const Stmt& n) {
+      const auto* declared = as<Declare>(n);
+      found |= (declared && ring_of(declared->tile) >= 0) || is_wgmma(n);
+    });
+  });
+  return found;
+}
+
+StepPart& Planner::add(Does does, const Stmt& s) {
+  StepPart& part = parts_.emplace_back();
+  part.does = does;
+  part.stmt = s;
+  part.awaited = std::move(awaited_);
+  awaited_.clear();
+  return part;
+}
+
+void Planner::await(StepPart& part, std::size_t count) {
+  if (count == 0) return;
+  part.in_flight = static_cast<int>(flights_.size() - count);
+  settled_ = true;
+  for (; count > 0; --count) {
+    const std::vector<Release>& own = flights_.front().releases;
+    part.landed.insert(part.landed.end(), own.begin(), own.end());
+    flights_.pop_front();
+  }
+}
+
+void Planner::drain() {
+  if (!flights_.empty()) await(add(Does::nothing, nullptr), flights_.size());
+}
+
+// How many flights are to be over before the statement: their sums are touched, or their operands written.
+std::size_t Planner::flights_of(const Stmt& s) const {
+  std::size_t before = 0;
+  for (const Region& r : all_effects(s).regions) {
+    const BufferPtr& b = r.view->buffer;
+    for (std::size_t i = 0; i < flights_.size(); ++i) {
+      const auto& operands = flights_[i].operands;
+      const bool overwrites =
+          is_write(r.touch) && std::find(operands.begin(), operands.end(), b) != operands.end();
+      if (flights_[i].sum == b || overwrites) before = std::max(before, i + 1);
+    }
+  }
+  return before;
+}
+
+// Code touches the registers of a sum, if others are in flight, only behind a wait for all that were issued
+// before them. It costs nothing: they are done. But ptxas, where that was known in the step before only,
+// takes the sum for one in flight as well, and inserts waits for all or serialises the products of the
+// function.
+void Planner::settle(StepPart& part) {
+  if (flights_.empty() || settled_) return;
+  part.in_flight = static_cast<int>(flights_.size());
+  settled_ = true;
+}
+
+void Planner::settle_sums(const Stmt& s, StepPart& part) {
+  for (const Region& r : all_effects(s).regions) {
+    const Buffer* buffer = r.view->buffer.get();
+    if (!sums_.contains(buffer)) continue;
+    settle(part);
+    if (is_write(r.touch)) begun_.insert(buffer);
+  }
+}
+
+void Planner::take_off(const Gemm& gemm) {
+  Flight flight{gemm.c.buffer, {}, {}};
+  for (const View* operand : {&gemm.a, &gemm.b}) {
+    if (ring_of(operand->buffer) < 0) flight.operands.push_back(operand->buffer);
+  }
+  flights_.push_back(std::move(flight));
+  settled_ = false;
+}
+
+void Planner::product(const Stmt& s) {
+  const auto& gemm = *as<Gemm>(s);
+  const GemmPlan own = plan(s);
+  // Products of one accumulator follow each other; what is read from registers must be there.
+  std::size_t before = 0;
+  for (std::size_t i = 0; i < flights_.size(); ++i) {
+    if (own.a_in_registers && flights_[i].sum == gemm.a.buffer) before = i + 1;
+  }
+  // Several blocks share a processor: while this one makes an operand itself, others multiply, and the
+  // registers of products in flight are better free.
+  const bool by_threads = gemm.a.buffer->space == Space::shared && ring_of(gemm.a.buffer) < 0;
+  if (by_threads && roles_.blocks_per_processor > 1) before = flights_.size();
+  if (needs_promotion(gemm, own)) before = flights_.size();
+  StepPart& part = add(Does::product, s);
+  await(part, before);
+  part.pins = begun_.erase(gemm.c.buffer.get()) > 0 && !gemm.overwrite;
+  if (part.pins) settle(part);
+  if (needs_promotion(gemm, own)) return promoted(s, own);
+  take_off(gemm);
+}
+
+// What tensor cores sum is awaited and added, accumulator by accumulator, while another warp group
+// multiplies: unless they take turns, all multiply and all add at the same time.
+void Planner::promoted(const Stmt& s, const GemmPlan& plan) {
+  parts_.back().pins = false;
+  for (int i = 0; i < accumulators(*as<Gemm>(s), plan); ++i) {
+    StepPart& part = i == 0 ? parts_.back() : add(Does::product, s);
+    part.only = i;
+    part.in_turn = roles_.consumers > 128;
+    part.left = 0;
+  }
+}
+
+void Planner::work(const Stmt& s) {
+  StepPart& part = add(Does::work, s);
+  await(part, flights_of(s));
+  settle_sums(s, part);
+}
+
+// The wait stands inside the exponentials: some run under the product, some under the next one's issue.
+void Planner::exponentials(const Body& statements, const StepGroup& group) {
+  const Stmt& s = statements[group.first];
+  const bool sums = group.count > 1;
+  work(s);
+  if (flights_.empty()) {
+    if (sums) work(statements[group.first + 1]);
+    return;
+  }
+  const int early = early_exponentials(roles_.consumers, sums);
+  for (const auto& [first, last] : {std::pair(0, early), {early, 16}}) {
+    if (first > 0) add(Does::work, s);
+    if (first > 0) await(parts_.back(), flights_.size());
+    const bool holds = last < 16;
+    parts_.back().first = first, parts_.back().last = last, parts_.back().holds = holds && !sums;
+    if (!sums) continue;
+    StepPart& sum = add(Does::work, statements[group.first + 1]);
+    sum.first = first, sum.last = last, sum.holds = holds;
+  }
+}
+
+// Each part is multiplied while the next one is made.
+void Planner::operand(const Body& statements, const StepGroup& group) {
+  const Stmt &made = statements[group.first], &used = statements[group.first + 1];
+  const auto& gemm = *as<Gemm>(used);
+  const std::size_t before = flights_of(made);
+  for (int i = 0; i < group.parts; ++i) {
+    for (const Stmt* s : {&made, &used}) {
+      StepPart& part = add(s == &made ? Does::work : Does::product, *s);
+      if (i == 0 && s == &made) await(part, before);
+      part.first = 16 * i / group.parts, part.last = 16 * (i + 1) / group.parts;
+      part.in_parts = gemm.a.buffer;
+    }
+  }
+  take_off(gemm);
+}
+
+void Planner::branch(const Stmt& s, Overlap overlap) {
+  const auto& own = *as<If>(s);
+  internal_assert(own.otherwise.empty() || !own.of_rows.empty(),
+                  "tiles of rings are used in the first part of a branch");
+  const bool chosen = !program_.non_empty.contains(s.get());
+  StepParts outer = std::exchange(parts_, {});
+  StepPart result;
+  result.inner = body(own.then, overlap, chosen ? sums_ : Buffers{});
+  if (!own.otherwise.empty()) result.otherwise = body(own.otherwise, overlap);
+  parts_ = std::move(outer);
+  result.does = Does::branch, result.stmt = s;
+  parts_.push_back(std::move(result));
+}
+
+void Planner::loop(const Stmt& s) {
+  const auto* own = as<For>(s);
+  internal_assert(own, "tiles of rings are used in loops and branches");
+  const auto shape = program_.shapes.find(s.get());
+  const Overlap overlap = shape == program_.shapes.end()     ? Overlap::none
+                          : shape->second == LoopShape::deep ? Overlap::deep
+                                                             : Overlap::delayed;
+  StepParts outer = std::exchange(parts_, {});
+  StepPart result;
+  result.inner = body(own->body, overlap);
+  parts_ = std::move(outer);
+  result.does = Does::loop, result.stmt = s;
+  parts_.push_back(std::move(result));
+  if (overlap != Overlap::deep) return;
+  StepPart& end = add(Does::nothing, nullptr);
+  end.in_flight = 0;
+  for (const Use& use : uses(own->body)) end.landed.push_back({use.ring, Release::Slot::before});
+}
+
+void Planner::statement(const Stmt& s, Overlap overlap) {
+  if (is_wgmma(s)) return product(s);
+  const auto* declared = as<Declare>(s);
+  if (declared && ring_of(declared->tile) >= 0 && !program_.before.contains(declared->tile.get())) return;
+  if (!has_parts(s)) return work(s);
+  if (!awaited_.empty()) add(Does::nothing, nullptr);
+  drain();
+  if (as<If>(s)) return branch(s, overlap == Overlap::deep ? Overlap::none : overlap);
+  loop(s);
+}
+
+void Planner::group(const StepGroup& group, const Body& statements, Overlap overlap) {
+  if (group.kind == StepGroup::Kind::operand) return operand(statements, group);
+  if (group.kind == StepGroup::Kind::exponentials && overlap == Overlap::delayed)
+    return exponentials(statements, group);
+  for (std::size_t i = 0; i < group.count; ++i) statement(statements[group.first + i], overlap);
+}
+
+std::vector<StepGroup> Planner::groups(const Body& statements, const std::vector<Use>& used) const {
+  std::vector<bool> waits(statements.size());
+  std::vector<GemmPlan> plans;
+  for (std::size_t i = 0; i < statements.size(); ++i) {
+    waits[i] = std::any_of(used.begin(), used.end(), [&](const Use& use) { return use.first == i; });
+    plans.push_back(plan(statements[i]));
+  }
+  return step_groups(statements, waits, plans);
+}
+
+// What is read here for the last time, if in this step.
+void Planner::release(const StepGroup& group, const std::vector<Use>& used) {
+  for (std::size_t i = group.first; i < group.first + group.count; ++i) {
+    for (const Use& use : used) {
+      if (use.last != i) continue;
+      auto& releases = flights_.empty() ? parts_.back().released : flights_.back().releases;
+      for (const Release::Slot slot : use.slots) releases.push_back({use.ring, slot});
+    }
+  }
+}
+
+void Planner::leave_in_flight(const std::vector<Use>& used) {
+  StepPart& last = parts_.back();
+  last.left = static_cast<int>(flights_.size());
+  for (const Use& use : used) last.released_but_first.push_back(use.ring);
+  for (const Use& use : used) last.released.push_back({use.ring, Release::Slot::goes_on});
+  flights_.clear();
+}
+
+StepParts Planner::body(const Body& statements, Overlap overlap, Buffers begun) {
+  parts_.clear();
+  begun_ = std::move(begun);
+  const std::vector<Use> used = uses(statements);
+  std::vector<Use> let_go = uses_before(statements, used);
+  for (const Use& use : used) {
+    // The tile of the step before is let go first.
+    const bool later = std::any_of(let_go.begin(), let_go.end(), [&](const Use& x) { return x.ring == use.ring; });
+    if (!later) let_go.push_back(use);
+  }
+  for (const StepGroup& own : groups(statements, used)) {
+    for (std::size_t i = own.first; i < own.first + own.count; ++i) {
+      for (const Use& use : used) {
+        if (use.first == i) awaited_.push_back(use.ring);
+      }
+    }
+    group(own, statements, overlap);
+    if (overlap != Overlap::deep) release(own, let_go);
+  }
+  if (overlap == Overlap::deep)
+    leave_in_flight(used);
+  else
+    drain();
+  return std::move(parts_);
+}
+
+}  // namespace
+
+StepParts step_parts(const Roles& roles, const ConsumerProgram& program, const CudaTarget& target) {
+  return Planner(roles, program, target).body(program.body, Overlap::none);
+}
+
+}  // namespace tegula::passes

@@ -1,0 +1,58 @@
+// What the consumers do, as a tree of lists: for each part of a step, what it awaits and what it lets go.
+//
+// It is made from what the statements touch, before there are events: products run from their place to the
+// first part that needs their sum, or that writes an operand of theirs; a slot of a ring is let go behind the
+// last part that reads it, or with the product in flight that does.
+#pragma once
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "passes/cuda/delay_products.hpp"
+
+namespace tegula::passes {
+
+struct Release {
+  int ring;
+  enum class Slot : std::uint8_t {
+    own,      // of this step; the next step has the next one
+    before,   // of the step before
+    goes_on,  // none: the next step has the next one, and lets this one go
+  } slot = Slot::own;
+  bool operator==(const Release&) const = default;
+};
+
+struct StepPart;
+using StepParts = std::vector<StepPart>;
+
+struct StepPart {
+  enum class Does : std::uint8_t {
+    nothing,  // but await, and let go
+    work,     // the statement, or some sixteenths of its elements
+    product,  // of tensor cores, or some sixteenths of what each element sums
+    branch,   // `inner`, and `otherwise`
+    loop,     // `inner` in each step
+  };
+  Does does = Does::nothing;
+  ir::Stmt stmt;
+  int first = 0, last = 16;
+  ir::BufferPtr in_parts;               // of which only these sixteenths are made or read
+  bool holds = false;                   // what follows may not run before it
+  int only = -1;                        // the one of the product's accumulators; −1: all
+  bool in_turn = false;                 // one warp group after the other
+  bool pins = false;                    // what the sum holds comes from elsewhere
+  std::vector<int> awaited;             // rings whose next tile it needs
+  std::optional<int> in_flight;         // products that may still run when it begins; nothing: all
+  std::vector<Release> landed;          // by those that do not
+  std::vector<Release> released;        // behind it
+  std::vector<int> released_but_first;  // behind it, in steps but the first: slots of the step before
+  std::optional<int> left;              // products that may run on behind it; nothing: all
+  StepParts inner, otherwise;
+};
+
+StepParts step_parts(const Roles& roles, const ConsumerProgram& program, const CudaTarget& target);
+
+// A line a part.
+std::string print(const StepParts& parts, const Roles& roles);
+
+}  // namespace tegula::passes

@@ -1,0 +1,98 @@
+// C = A · Wᵀ with weights of 4 bits, decoded in front of the product.
+#include <functional>
+
+#include "tests/variants/variants.hpp"
+
+namespace variants {
+namespace {
+
+using namespace tegula::lang;
+
+constexpr int m = 128, n = 128, k = 64, group = 64;
+
+struct Inputs {
+  Dim M{"M"}, N{"N"}, K{"K"};
+  Tensor A = input("A", {M, K}, f16), B = input("B", {N, K / 2}, u8),
+         scale = input("scale", {K / group, N}, f16);
+  Tensor C = output("C", {M, N}, f16);
+  Inputs() { K.multiple_of(k); }
+};
+struct Tiles {
+  Shared a{{m, k}, f16}, b{{n, k / 2}, u8}, scale{{1, n}, f16};
+};
+
+Expr decoded(const Tiles& t, const Index& i, const Index& j) {
+  return f32((t.b(i, j / 2) >> u32(j % 2 * 4)) & 15u) - 8.f;
+}
+
+using Step = std::function<void(Tiles&, Fragment& acc)>;
+
+Kernel int4(const Step& step, bool turned) {
+  return kernel("int4", [&] {
+    Inputs in;
+    grid(ceildiv(in.N, n), ceildiv(in.M, m), [&](Index x, Index y) {
+      Fragment acc({turned ? n : m, turned ? m : n}, f32, 0);
+      pipelined(in.K / k, {.stages = 4}, [&](Index s) {
+        Tiles t;
+        copy(in.A.at(y * m, s * k), t.a);
+        copy(in.B.at(x * n, s * (k / 2)), t.b);
+        copy(in.scale.at(s, x * n), t.scale);
+        step(t, acc);
+      });
+      if (turned)
+        copy(acc.T(), in.C.at(y * m, x * n));
+      else
+        copy(acc, in.C.at(y * m, x * n));
+    });
+  });
+}
+
+void in_f32_registers(Tiles& t, Fragment& acc) {
+  Fragment w({n, k}, f32);
+  parallel(w, [&](Index i, Index j) { w(i, j) = decoded(t, i, j) * t.scale(0, i); });
+  gemm(w.to(f16), t.a.T(), acc);
+}
+void in_f16_registers(Tiles& t, Fragment& acc) {
+  Fragment w({n, k}, f16);
+  parallel(w, [&](Index i, Index j) { w(i, j) = decoded(t, i, j) * t.scale(0, i); });
+  gemm(w, t.a.T(), acc);
+}
+void scales_in_registers(Tiles& t, Fragment& acc) {
+  Fragment w({n, k}, f32), scale({n}, f32);
+  parallel(scale, [&](Index i) { scale(i) = t.scale(0, i); });
+  parallel(w, [&](Index i, Index j) { w(i, j) = decoded(t, i, j) * scale(i); });
+  gemm(w.to(f16), t.a.T(), acc);
+}
+void scaled_afterwards(Tiles& t, Fragment& acc) {
+  Fragment w({n, k}, f32);
+  parallel(w, [&](Index i, Index j) { w(i, j) = decoded(t, i, j); });
+  parallel(w, [&](Index i, Index j) { w(i, j) *= t.scale(0, i); });
+  gemm(w.to(f16), t.a.T(), acc);
+}
+void in_shared_memory(Tiles& t, Fragment& acc) {
+  Fragment w({n, k}, f32);
+  Shared in_shared({n, k}, f16);
+  parallel(w, [&](Index i, Index j) { w(i, j) = decoded(t, i, j) * t.scale(0, i); });
+  copy(w, in_shared);
+  gemm(t.a, in_shared.T(), acc);
+}
+void in_shared_memory_by_a_loop(Tiles& t, Fragment& acc) {
+  Shared in_shared({n, k}, f16);
+  parallel(in_shared, [&](Index i, Index j) { in_shared(i, j) = decoded(t, i, j) * t.scale(0, i); });
+  gemm(t.a, in_shared.T(), acc);
+}
+
+TEST(Int4InSeveralWays, IsPlannedAlikeWhereRegistersFeedTheProduct) {
+  expect_planned_alike({{"in f32 registers", int4(in_f32_registers, true)},
+                        {"in f16 registers", int4(in_f16_registers, true)},
+                        {"scales in registers", int4(scales_in_registers, true)},
+                        {"scaled afterwards", int4(scaled_afterwards, true)}});
+}
+
+TEST(Int4InSeveralWays, IsPlannedAlikeWhereSharedMemoryFeedsTheProduct) {
+  expect_planned_alike({{"by way of registers", int4(in_shared_memory, false)},
+                        {"by a loop over shared memory", int4(in_shared_memory_by_a_loop, false)}});
+}
+
+}  // namespace
+}  // namespace variants

@@ -1,0 +1,59 @@
+// For tests of one program that is said in several ways: each is planned as the first is, or has a note that
+// says what to change.
+#pragma once
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "codegen/cuda_program.hpp"
+#include "tegula/lang.hpp"
+#include "tools/cuda_texts.hpp"
+
+namespace variants {
+
+struct Variant {
+  std::string name;
+  tegula::lang::Kernel kernel;
+};
+
+// Roles, the slots of rings that keep their tiles in shared memory, and the instruction of each product, grid
+// by grid.
+inline std::string plan_of(const tegula::lang::Kernel& kernel) {
+  const tegula::passes::CudaTarget hopper{};
+  std::string text;
+  const auto schedules = tegula::tool::grid_schedules(kernel, hopper);
+  const auto layouts = tegula::tool::grid_layouts(kernel, hopper);
+  for (std::size_t i = 0; i < schedules.size(); ++i) {
+    text += schedules[i].schedule ? "roles;" : "no roles;";
+    std::vector<std::string> rings;
+    if (schedules[i].schedule)
+      for (const auto& ring : schedules[i].schedule->rings)
+        if (ring.barriers) rings.push_back(fmt::format(" ring of {}", ring.depth));
+    std::ranges::sort(rings);
+    for (const std::string& ring : rings) text += ring;
+    for (const auto& line : layouts[i].lines)
+      if (line.words.starts_with("gemm(")) text += line.words.substr(line.words.find("): ") + 2);
+    text += "\n";
+  }
+  return text;
+}
+
+inline bool has_notes(const tegula::lang::Kernel& kernel) {
+  return !tegula::codegen::print_cuda(tegula::Signature(kernel.ir()), tegula::passes::CudaTarget{})
+              .notes.empty();
+}
+
+inline void expect_planned_alike(const std::vector<Variant>& all) {
+  const std::string wanted = plan_of(all.front().kernel);
+  for (const Variant& own : all) {
+    const std::string plan = plan_of(own.kernel);
+    EXPECT_TRUE(plan == wanted || has_notes(own.kernel)) << own.name << " is planned without a note as\n"
+                                                         << plan << "and " << all.front().name << " as\n"
+                                                         << wanted;
+  }
+}
+
+}  // namespace variants
