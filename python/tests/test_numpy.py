@@ -430,7 +430,9 @@ def test_synchronize_of_no_device():
 
 
 def test_every_function_is_documented():
-    for name in tegula.__all__:
+    functions = [name for name in tegula.__all__ if not isinstance(getattr(tegula, name), type)]
+    assert len(functions) > len(tegula._functions.functions)
+    for name in functions:
         text = getattr(tegula, name).__doc__
         for part in ("Args:", "Returns:", "Raises:", "Source:"):
             assert part in text, (name, part)

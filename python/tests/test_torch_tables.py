@@ -7,6 +7,7 @@ import tegula
 from tables import calls, example
 from tegula import _tegula
 from tegula._arrays import as_kind_of
+from tegula._printing import composed_gradients
 from tegula._tables import tables
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
@@ -14,7 +15,7 @@ needs_operators = pytest.mark.skipif(
     not hasattr(torch.library, "custom_op"), reason="PyTorch before 2.4 has no such operators"
 )
 import tegula.torch  # noqa: E402
-from tegula.torch import _functions  # noqa: E402
+from tegula.torch import _composed, _functions  # noqa: E402
 
 CALLS = {name: (table, text) for table, name, text in calls()}
 every_call = pytest.mark.parametrize("name", CALLS)
@@ -170,6 +171,12 @@ def test_signatures_are_those_of_the_operators(name):
     own = set(inspect.signature(getattr(tegula, name)).parameters)
     assert own - parameters == {x.name for x in tables[name].outputs} | {"target"}
     assert name in tegula.torch.__all__
+
+
+def test_gradients_that_are_composed_are_documented():
+    assert set(_composed.composed) == set(composed_gradients)
+    assert "Gradients of a, b and bias are composed" in tegula.torch.gemm.__doc__
+    assert "Gradients of x and weight are those of ``tegula.rms_norm_backward``" in tegula.torch.rms_norm.__doc__
 
 
 def test_second_derivatives_and_forward_mode_are_refused():
