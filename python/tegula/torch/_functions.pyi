@@ -22,7 +22,7 @@ def gemm(
 ) -> Tensor:
     """Matrix product with bias and activation.
 
-    There are no gradients: it is composed of products.
+    Gradients of a, b and bias are composed of calls of other operators.
 
     Args:
         a: [k, m] or [batch, k, m] if transpose_a; [m, k] or [batch, m, k], float32, float16, bfloat16,
@@ -132,7 +132,7 @@ def block_scores(
 ) -> Tensor:
     """Products of the means of query blocks and key blocks.
 
-    There are no gradients: it is composed of means and products.
+    Gradients of q and k are composed of calls of other operators.
 
     Args:
         q: [batch, queries, group * kv_heads, d] if layout=bshd; [batch, group * kv_heads, queries, d], float32,
