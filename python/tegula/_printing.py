@@ -28,7 +28,9 @@ def literal(value: Any) -> str:
     return f'"{value}"' if isinstance(value, str) else repr(value)
 
 
-def parameters(table: Table, array: str, options: Sequence[Option], outputs: bool = True) -> Tuple[List[str], List[str]]:
+def parameters(
+    table: Table, array: str, options: Sequence[Option], outputs: bool = True
+) -> Tuple[List[str], List[str]]:
     """Parameters with types and defaults: those by position, which have to be given, and those by keyword."""
     given = [f"{x.name}: {array}" for x in table.inputs if not x.optional]
     given += [f"{o.name}: {annotation(o)}" for o in options if o.needed]

@@ -43,7 +43,8 @@ def test_examples_follow_the_formula(name):
         got, finite = exact(results[key]), np.isfinite(want)
         np.testing.assert_array_equal(got[~finite], want[~finite])
         scale = max(1.0, float(np.abs(want[finite]).max(initial=0)))
-        assert np.abs(got[finite] - want[finite]).max(initial=0) / scale <= max(tolerance(dtype) for dtype in dtypes), key
+        error = np.abs(got[finite] - want[finite]).max(initial=0) / scale
+        assert error <= max(tolerance(dtype) for dtype in dtypes), key
 
 
 @every_call
@@ -83,7 +84,8 @@ def test_signature_and_documentation(table):
     for x in (*table.inputs, *table.options):
         needed = not x.optional if x in table.inputs else x.needed
         assert (parameters[x.name].default is inspect.Parameter.empty) == needed
-        assert f"{x.name}: " in function.__doc__ and (needed or parameters[x.name].kind is inspect.Parameter.KEYWORD_ONLY)
+        assert f"{x.name}: " in function.__doc__
+        assert needed or parameters[x.name].kind is inspect.Parameter.KEYWORD_ONLY
     assert all(section in function.__doc__ for section in ("Args:", "Returns:", "Raises:"))
     assert function.__module__ == "tegula" and table.name in tegula.__all__
 
