@@ -1,5 +1,7 @@
 """The operators under the compiler, the tracers and the transforms of PyTorch."""
 
+from types import SimpleNamespace
+
 import pytest
 import tegula
 
@@ -99,7 +101,7 @@ def test_compile_takes_the_whole_function(name):
         torch.testing.assert_close(compiled(*inputs[0]), losses[0].detach())
 
 
-def test_compiled_graphs_of_other_versions_are_not_used():
+def test_compiled_graphs_of_other_versions_are_not_used(monkeypatch):
     """The sources are a part of PyTorch's key of what it has compiled, beside the user's tag."""
     config = pytest.importorskip("torch.compiler.config", reason="PyTorch before 2.6 has no such configuration")
     if not hasattr(config, "cache_key_tag"):
@@ -110,6 +112,9 @@ def test_compiled_graphs_of_other_versions_are_not_used():
     with config.patch(cache_key_tag="mine tegula-of-before"):
         _cache_key.add_to_cache_key()
         assert config.cache_key_tag == f"mine tegula-{_cache_key.fingerprint()}"
+    before = _cache_key.fingerprint()
+    monkeypatch.setattr(_cache_key, "_tegula", SimpleNamespace(tables=lambda: []))
+    assert _cache_key.fingerprint() != before
 
 
 @needs_operators
