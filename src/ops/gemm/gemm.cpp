@@ -111,7 +111,7 @@ const OperatorSchema& gemm_schema() {
                "activation(scale * a * b + bias)")
           .option(&Gemm::transpose_a, "transpose_a", "a is [k, m]")
           .option(&Gemm::transpose_b, "transpose_b", "b is [n, k]")
-          .option(&Gemm::activation, "activation", "applied to the sums")
+          .option(&Gemm::activation, "activation", "applied to the sums; gelu is that by tanh")
           .option(&Gemm::scale, "scale", "factor of the product",
                   {{}, {}, false, "a finite factor", "give 1 where there is none"})
           .option(&Gemm::out_dtype, "out_dtype", "dtype of the result",
@@ -125,6 +125,7 @@ const OperatorSchema& gemm_schema() {
           .require(
               "b", [](const Bound<Gemm>& c) { return is_matrix(c["b"]); }, unit_stride,
               "pass a contiguous copy")
+          .source("GEMM of the BLAS, level 3 (Dongarra et al. 1990)")
           .no_gradient("it is composed of products")
           .flops("2*batch*m*n*k")
           .examples({{"square", "m=64 n=64 k=64"},

@@ -106,6 +106,7 @@ const OperatorSchema& block_scores_schema() {
           .require("q", "1 <= d & d <= 512", "1 to 512 features", "split the heads")
           .out(&Op::out, "out", "batch heads q_blocks k_blocks", is(f32),
                "scale * mean of a query block * mean of a key block")
+          .source("means of blocks as in Jiang et al. 2024, MInference 1.0")
           .no_gradient("it is composed of means and products")
           .flops("2*batch*heads*q_blocks*k_blocks*d + batch*d*(queries*group + keys)*kv_heads")
           .examples({{"grouped_causal",

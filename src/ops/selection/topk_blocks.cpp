@@ -80,6 +80,8 @@ const OperatorSchema& topk_blocks_schema() {
                    "a number of blocks from 0 to {most}: there are {k_blocks}",
                    "choose no more than there are")
           .out(&Op::out, "out", "batch heads q_blocks count", is(i32), "block numbers, -1 where fewer exist")
+          .source(
+              "the selection of Yuan et al. 2025, Native Sparse Attention, with its first and local blocks")
           .no_gradient("it chooses")
           .examples({{"small", "batch=1 heads=1 q_blocks=2 k_blocks=6 count=4"},
                      {"ties", "batch=1 heads=2 q_blocks=5 k_blocks=40 count=7"},
