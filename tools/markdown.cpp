@@ -91,7 +91,8 @@ std::string options_table(const OperatorSchema& schema) {
   if (schema.options.empty()) return "";
   std::string text = table_head({"option", "values", "default", "what"});
   for (const OptionSpec& option : schema.options)
-    text += table_row({"`" + option.name + "`", expected_of(option), default_text(option), option.meaning});
+    text +=
+        table_row({"`" + option.name + "`", ops::expected_of(option), default_text(option), option.meaning});
   return text + "\n";
 }
 

@@ -69,9 +69,10 @@ def calls(device):
         "block_sparse_attn": lambda module, x: module.block_sparse_attn(x, q, q, 64, 64, blocks),
         "nsa_selected_attention": lambda module, x: module.nsa_selected_attention(x, q, q, tokens),
         "gemm": lambda module, x: module.gemm(x, a, transpose_b=True),
+        "rms_norm": lambda module, x: module.rms_norm(x),
     }
     for name, operator in operators.items():
-        x, wanted = (a, a.clone().requires_grad_()) if name == "gemm" else (q, leaf)
+        x, wanted = (a, a.clone().requires_grad_()) if name in ("gemm", "rms_norm") else (q, leaf)
         yield f"tegula.{name}", name, lambda f=operator, x=x: f(tegula, x)
         yield f"tegula.torch.{name}", name, lambda f=operator, x=x: f(tegula.torch, x)
         yield f"tegula.torch.{name} with a gradient", name, lambda f=operator, x=wanted: f(tegula.torch, x)
@@ -86,8 +87,10 @@ def calls(device):
         lambda: torch.autograd.grad(tegula.torch.attention(leaf, q, q)[0], leaf, out),
     )
     if device == "cpu":
-        x = q.numpy()
+        x, y = q.numpy(), a.numpy()
         yield "tegula.attention, NumPy", "attention", lambda: tegula.attention(x, x, x)
+        yield "tegula.gemm, NumPy", "gemm", lambda: tegula.gemm(y, y, transpose_b=True)
+        yield "tegula.rms_norm, NumPy", "rms_norm", lambda: tegula.rms_norm(y)
 
 
 def main():

@@ -68,42 +68,6 @@ nb::tuple nsa_selected(const nb::args& arguments) {
                         call.result(results.window_lse, window_lse));
 }
 
-nb::object block_scores(const nb::args& arguments) {
-  Call call;
-  Arguments given("block_scores", arguments);
-  const nb::handle q = given.array(), k = given.array();
-  const TensorRef q_ref = call.input("q", q), k_ref = call.input("k", k);
-  ops::BlockScoresOptions options;
-  options.q_block = given.small_integer("q_block_size"),
-  options.k_block = given.small_integer("k_block_size");
-  options.layout = layout_of(given.text("layout"));
-  options.causal = given.flag("causal");
-  options.scale = given.optional_number("scale");
-  options.per_kv_head = given.flag("per_kv_head");
-  const Output out = call.output("out", given.array(), {q, q_ref}, scores_shape(q_ref, k_ref, options), f32);
-  options.target = target_of(given.text_or("target", "automatic"));
-  options.out = out.ref;
-  return call.result(call.run([&] { return ops::block_scores(q_ref, k_ref, options); }), out);
-}
-
-nb::object topk_blocks(const nb::args& arguments) {
-  Call call;
-  Arguments given("topk_blocks", arguments);
-  const nb::handle scores = given.array();
-  const TensorRef scores_ref = call.input("scores", scores);
-  const std::int64_t count = given.integer("count");
-  ops::TopkBlocksOptions options;
-  options.keep_first = given.flag("keep_first"), options.keep_diagonal = given.flag("keep_diagonal");
-  options.q_block = given.small_integer("q_block_size"),
-  options.k_block = given.small_integer("k_block_size");
-  options.key_offset = given.integer("key_offset");
-  const Output out =
-      call.output("out", given.array(), {scores, scores_ref}, topk_shape(scores_ref, count), i32);
-  options.target = target_of(given.text_or("target", "automatic"));
-  options.out = out.ref;
-  return call.result(call.run([&] { return ops::topk_blocks(scores_ref, count, options); }), out);
-}
-
 }  // namespace
 
 void define_forward(nb::module_& module) {
@@ -128,14 +92,6 @@ void define_forward(nb::module_& module) {
                      "block_size: int, layout: str, causal: bool, diagonal: bool, repeats: bool, window: "
                      "int, scale: float | None, max_seqlen_q: int, max_seqlen_k: int, check_indices: bool, "
                      "target: str = 'automatic', /) -> tuple"));
-  module.def("block_scores", block_scores,
-             nb::sig("def block_scores(q: object, k: object, q_block_size: int, k_block_size: int, layout: "
-                     "str, causal: bool, scale: float | None, per_kv_head: bool, out: object | None = None, "
-                     "target: str = 'automatic', /) -> object"));
-  module.def("topk_blocks", topk_blocks,
-             nb::sig("def topk_blocks(scores: object, count: int, keep_first: bool, keep_diagonal: bool, "
-                     "q_block_size: int, k_block_size: int, key_offset: int, out: object | None = None, "
-                     "target: str = 'automatic', /) -> object"));
 }
 
 }  // namespace tegula::python

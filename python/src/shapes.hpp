@@ -12,8 +12,4 @@ struct AttentionShapes {
 };
 AttentionShapes attention_shapes(const TensorRef& q, const TensorRef& v, ops::Layout layout);
 
-std::optional<Shape> scores_shape(const TensorRef& q, const TensorRef& k,
-                                  const ops::BlockScoresOptions& options);
-std::optional<Shape> topk_shape(const TensorRef& scores, std::int64_t count);
-
 }  // namespace tegula::python

@@ -16,24 +16,20 @@ from ._functions import *  # noqa: F403
 from ._gradients import attention_backward, block_sparse_attn_backward, nsa_selected_attention_backward
 from ._operators import (
     attention,
-    block_scores,
     block_sparse_attn,
     nsa_selected_attention,
     synchronize,
-    topk_blocks,
 )
 
 __all__ = [
     "attention",
     "attention_backward",
-    "block_scores",
     "block_sparse_attn",
     "block_sparse_attn_backward",
     "explain",
     "nsa_selected_attention",
     "nsa_selected_attention_backward",
     "synchronize",
-    "topk_blocks",
     *_functions.__all__,
 ]
 __version__ = "0.1.0"

@@ -35,13 +35,15 @@ def refusal_of_others(function: str, known: Sequence[str]) -> Callable[[Dict[str
 
 def accepting_others(source: str) -> str:
     """The head with a last parameter for wrong keywords, so that their refusal can name the right one."""
-    return source.replace("\n) -> ", "\n    **others: NoReturn,\n) -> ") + "    if others:\n        _refuse_others(others)\n"
+    whole = source.replace("\n) -> ", "\n    **others: NoReturn,\n) -> ")
+    return f"{whole}    if others:\n        _refuse_others(others)\n"
 
 
 def result_type(table: Table) -> Any:
     """The class of several results, for all functions of the operator."""
     if table.name not in _results:
-        made = collections.namedtuple(table.result_name, [x.name for x in table.outputs], module="tegula._functions")  # type: ignore[misc]
+        names = [x.name for x in table.outputs]
+        made = collections.namedtuple(table.result_name, names, module="tegula._functions")  # type: ignore[misc]
         made.__doc__ = f"The results of ``{table.name}``; None are those that a call does not have."
         _results[table.name] = made
     return _results[table.name]

@@ -4,7 +4,7 @@ from typing import Any, Callable, Literal, NamedTuple
 from ._arrays import Array
 
 functions: dict[str, Callable[..., Any]]
-__all__ = ["gemm", "rms_norm", "rms_norm_backward", "RmsNormBackwardResult"]
+__all__ = ["gemm", "rms_norm", "rms_norm_backward", "block_scores", "topk_blocks", "RmsNormBackwardResult"]
 
 def gemm(
     a: Array,
@@ -31,7 +31,7 @@ def gemm(
         bias: [n], float32, float16 or bfloat16: added to every row. Optional.
         transpose_a: a is [k, m].
         transpose_b: b is [n, k].
-        activation: applied to the sums; one of none, relu, gelu, silu.
+        activation: applied to the sums; gelu is that by tanh; one of none, relu, gelu, silu.
         scale: factor of the product; a finite factor.
         out_dtype: dtype of the result; f32, f16 or bf16, chosen by the operator unless given.
         tile_m: rows of a tile, 0: planned; extents from 1 to 4096, or 0 for the plan's choice.
@@ -53,6 +53,8 @@ def gemm(
         TypeError: an argument is no array, or an option has another type.
         ValueError: a shape, dtype, stride or value is wrong.
         RuntimeError: the device or a compiler failed.
+
+    Source: GEMM of the BLAS, level 3 (Dongarra et al. 1990).
     """
 
 def rms_norm(
@@ -125,4 +127,89 @@ def rms_norm_backward(
         RuntimeError: the device or a compiler failed.
 
     Source: Zhang and Sennrich 2019, Root Mean Square Layer Normalization.
+    """
+
+def block_scores(
+    q: Array,
+    k: Array,
+    *,
+    q_block: int = 64,
+    k_block: int = 64,
+    layout: Literal["bshd", "bhsd"] = "bshd",
+    causal: bool = False,
+    per_kv_head: bool = True,
+    scale: float | None = None,
+    out: Array | None = None,
+    target: str = "automatic",
+) -> Any:
+    """Products of the means of query blocks and key blocks.
+
+    Args:
+        q: [batch, queries, group * kv_heads, d] if layout=bshd; [batch, group * kv_heads, queries, d], float32,
+            float16 or bfloat16: queries. Elements of the last dimension lie side by side.
+        k: [batch, keys, kv_heads, d] if layout=bshd; [batch, kv_heads, keys, d], dtype that of q: keys. Elements of
+            the last dimension lie side by side.
+        q_block: queries of a block; a block size from 1 to 2^20.
+        k_block: keys of a block; a block size from 1 to 2^20.
+        layout: order of batch, sequence, heads, features; one of bshd, bhsd.
+        causal: blocks that no query of the row sees score -inf.
+        per_kv_head: one row for the heads of a group.
+        scale: of the scores, 1/sqrt(d) unless given; a positive finite number, chosen by the operator unless given.
+        out: written instead of new arrays.
+        target: "automatic" (the fastest for the device of the arrays), "cpu", "cuda", or "interpreter" (slow, finds
+            errors of kernels). On a GPU the work is queued on the current stream of the library of the first array.
+
+    Returns:
+        out: [batch, heads, q_blocks, k_blocks], float32: scale * mean of a query block * mean of a key block.
+
+    Rules:
+        k: expected no heads, as q; give q a head for each of k, or more.
+        q: expected 1 to 512 features; split the heads.
+
+    Raises:
+        TypeError: an argument is no array, or an option has another type.
+        ValueError: a shape, dtype, stride or value is wrong.
+        RuntimeError: the device or a compiler failed.
+
+    Source: means of blocks as in Jiang et al. 2024, MInference 1.0.
+    """
+
+def topk_blocks(
+    scores: Array,
+    count: int,
+    *,
+    keep_first: bool = False,
+    keep_diagonal: bool = False,
+    q_block: int = 64,
+    k_block: int = 64,
+    key_offset: int = 0,
+    out: Array | None = None,
+    target: str = "automatic",
+) -> Any:
+    """Numbers of the largest block scores of every row, ascending.
+
+    Args:
+        scores: [batch, heads, q_blocks, k_blocks], float32: -inf and NaN are never chosen.
+        count: blocks of a row.
+        keep_first: block 0 is chosen before all others.
+        keep_diagonal: and so is the block at the last query of the row.
+        q_block: queries of a block, for the diagonal; a block size from 1 to 2^20.
+        k_block: keys of a block, for the diagonal; a block size from 1 to 2^20.
+        key_offset: keys - queries, for the diagonal; a number below 2^29 in magnitude.
+        out: written instead of new arrays.
+        target: "automatic" (the fastest for the device of the arrays), "cpu", "cuda", or "interpreter" (slow, finds
+            errors of kernels). On a GPU the work is queued on the current stream of the library of the first array.
+
+    Returns:
+        out: [batch, heads, q_blocks, count], int32: block numbers, -1 where fewer exist.
+
+    Rules:
+        count: expected a number of blocks from 0 to {most}: there are {k_blocks}; choose no more than there are.
+
+    Raises:
+        TypeError: an argument is no array, or an option has another type.
+        ValueError: a shape, dtype, stride or value is wrong.
+        RuntimeError: the device or a compiler failed.
+
+    Source: the selection of Yuan et al. 2025, Native Sparse Attention, with its first and local blocks.
     """

@@ -8,6 +8,8 @@ from typing import Any, Dict, List, Sequence, Tuple
 from ._tables import Option, Table, Tensor
 
 WIDTH = 116
+# Operators whose gradients tegula.torch composes, as their tables name no operator for them.
+composed_gradients = ("block_scores", "gemm")
 _kinds = {"bool": "bool", "integer": "int", "number": "float", "choice": "str", "dtype": "Any"}
 _target = (
     '"automatic" (the fastest for the device of the arrays), "cpu", "cuda", or "interpreter" (slow, finds errors of '
@@ -26,7 +28,9 @@ def literal(value: Any) -> str:
     return f'"{value}"' if isinstance(value, str) else repr(value)
 
 
-def parameters(table: Table, array: str, options: Sequence[Option], outputs: bool = True) -> Tuple[List[str], List[str]]:
+def parameters(
+    table: Table, array: str, options: Sequence[Option], outputs: bool = True
+) -> Tuple[List[str], List[str]]:
     """Parameters with types and defaults: those by position, which have to be given, and those by keyword."""
     given = [f"{x.name}: {array}" for x in table.inputs if not x.optional]
     given += [f"{o.name}: {annotation(o)}" for o in options if o.needed]
@@ -133,9 +137,11 @@ def torch_options(table: Table, tables: Dict[str, Table]) -> List[Option]:
 
 def torch_documentation(table: Table, options: Sequence[Option]) -> str:
     """The same with what PyTorch adds."""
-    named = [x.name for x in table.inputs if x.is_floating]
+    named = names([x.name for x in table.inputs if x.is_floating], "and")
     if table.gradient:
-        gradients = f"Gradients of {names(named, 'and')} are those of ``tegula.{table.gradient}``."
+        gradients = f"Gradients of {named} are those of ``tegula.{table.gradient}``."
+    elif table.name in composed_gradients:
+        gradients = f"Gradients of {named} are composed of calls of other operators."
     else:
         gradients = f"There are no gradients: {table.no_gradient}." if table.no_gradient else ""
     text = documentation(table, options, outputs=False)

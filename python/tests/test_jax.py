@@ -49,9 +49,9 @@ def test_attention(device):
 def test_choice_of_blocks(device):
     arrays = inputs()
     q, k, v = (jax.device_put(x, device) for x in arrays)
-    scores = tegula.block_scores(q * 1, k, 8, 8)
+    scores = tegula.block_scores(q * 1, k, q_block=8, k_block=8)
     chosen = tegula.topk_blocks(scores, 2)
-    expected_scores = tegula.block_scores(*arrays[:2], 8, 8)
+    expected_scores = tegula.block_scores(*arrays[:2], q_block=8, k_block=8)
     expect_close(scores, expected_scores, device)
     expected_choice = tegula.topk_blocks(expected_scores, 2)
     np.testing.assert_array_equal(np.asarray(chosen), expected_choice)

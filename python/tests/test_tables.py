@@ -40,8 +40,10 @@ def test_examples_follow_the_formula(name):
     assert {key for key, value in results.items() if value is not None} == set(expected)
     for key, array in expected.items():
         want, dtypes = np.from_dlpack(array), next(x for x in table.outputs if x.name == key).dtypes
-        scale = max(1.0, float(np.abs(want).max(initial=0)))
-        error = np.abs(exact(results[key]) - want).max(initial=0) / scale
+        got, finite = exact(results[key]), np.isfinite(want)
+        np.testing.assert_array_equal(got[~finite], want[~finite])
+        scale = max(1.0, float(np.abs(want[finite]).max(initial=0)))
+        error = np.abs(got[finite] - want[finite]).max(initial=0) / scale
         assert error <= max(tolerance(dtype) for dtype in dtypes), key
 
 
@@ -82,7 +84,8 @@ def test_signature_and_documentation(table):
     for x in (*table.inputs, *table.options):
         needed = not x.optional if x in table.inputs else x.needed
         assert (parameters[x.name].default is inspect.Parameter.empty) == needed
-        assert f"{x.name}: " in function.__doc__ and (needed or parameters[x.name].kind is inspect.Parameter.KEYWORD_ONLY)
+        assert f"{x.name}: " in function.__doc__
+        assert needed or parameters[x.name].kind is inspect.Parameter.KEYWORD_ONLY
     assert all(section in function.__doc__ for section in ("Args:", "Returns:", "Raises:"))
     assert function.__module__ == "tegula" and table.name in tegula.__all__
 

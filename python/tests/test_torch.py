@@ -30,7 +30,7 @@ def test_plain_functions(dtype):
     product = tegula.gemm(q[0, :, 0], k[0, :, 0], transpose_b=True, out_dtype=torch.float32)
     assert product.dtype == torch.float32
     torch.testing.assert_close(product, q[0, :, 0].float() @ k[0, :, 0].float().T, atol=1e-4, rtol=1e-4)
-    scores = tegula.block_scores(q, k, 8, 8)
+    scores = tegula.block_scores(q, k, q_block=8, k_block=8)
     chosen = tegula.topk_blocks(scores, 2)
     assert type(scores) is torch.Tensor and chosen.dtype == torch.int32 and chosen.shape == (1, 2, 3, 2)
 
@@ -113,7 +113,7 @@ def test_gradients_of_block_scores(layout, per_kv_head):
 
     inputs = [x if layout == "bshd" else x.transpose(1, 2).contiguous() for x in heads(keys=25)[:2]]
     check_gradients(
-        lambda q, k: (tegula.torch.block_scores(q, k, 8, 4, layout=layout, causal=True, per_kv_head=per_kv_head),),
+        lambda q, k: (tegula.torch.block_scores(q, k, q_block=8, k_block=4, layout=layout, causal=True, per_kv_head=per_kv_head),),
         plain,
         inputs,
     )

@@ -72,7 +72,7 @@ def test_products_of_8_bits(dtype):
     assert torch.equal(hidden.as_subclass(torch.Tensor), tegula.gemm(a, b, **options))
     with torch.autocast("cpu", dtype=torch.float16):
         assert torch.equal(tegula.torch.gemm(a, b, **options), tegula.gemm(a, b, **options))
-    with pytest.raises(ValueError, match="'b'.*float8"):
+    with pytest.raises(ValueError, match="'b'.*e[45]m[23]"):
         tegula.torch.gemm(a, b.bfloat16(), transpose_b=True)
 
 
@@ -85,7 +85,7 @@ def test_gradients_beside_products_of_8_bits():
         lambda bias: (torch.nn.functional.silu(0.25 * a.double() @ b.double().T + bias),),
         [bias],
     )
-    with pytest.raises(RuntimeError, match="float8_e4m3fn have no gradients of a and b"):
+    with pytest.raises(RuntimeError, match="float8_e4m3fn have no gradients"):
         tegula.torch.gemm(a.requires_grad_(), b, **options)
     with torch.no_grad():
         tegula.torch.gemm(a, b, **options)

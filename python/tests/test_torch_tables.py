@@ -1,12 +1,14 @@
-"""The operators of tables in PyTorch: fake tensors, gradients, transforms and tracers, for every operator and example."""
+"""The operators of tables in PyTorch: fake tensors, gradients, transforms and tracers, for every example."""
 
 import inspect
+from types import SimpleNamespace
 
 import pytest
 import tegula
 from tables import calls, example
 from tegula import _tegula
 from tegula._arrays import as_kind_of
+from tegula._printing import composed_gradients
 from tegula._tables import tables
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
@@ -14,7 +16,7 @@ needs_operators = pytest.mark.skipif(
     not hasattr(torch.library, "custom_op"), reason="PyTorch before 2.4 has no such operators"
 )
 import tegula.torch  # noqa: E402
-from tegula.torch import _functions  # noqa: E402
+from tegula.torch import _composed, _folding, _functions  # noqa: E402
 
 CALLS = {name: (table, text) for table, name, text in calls()}
 every_call = pytest.mark.parametrize("name", CALLS)
@@ -94,7 +96,7 @@ def test_gradients_are_those_of_finite_differences(name):
 
     def loss(**changed):
         exact = table_formula(table, {**call.keywords, **changed}, call.options)
-        return sum(float((x * w).sum()) for x, w in zip(exact, weights))
+        return sum(float((x * w)[x.isfinite()].sum()) for x, w in zip(exact, weights))
 
     torch.autograd.backward(results, [w.to(x.dtype) for x, w in zip(results, weights)])
     for key, leaf in leaves.items():
@@ -127,7 +129,9 @@ def test_vmap_is_a_call_for_every_entry(name):
         stacked = [torch.stack([x, -0.5 * x, x + 1], dim=x.dim()) if on else x for (_, x), on in zip(given, mapped)]
         dims = tuple(x.dim() - 1 if on else None for x, on in zip(stacked, mapped))
         got = torch.vmap(by_order, in_dims=dims)(*stacked)
-        entries = [by_order(*(x.select(-1, i).contiguous() if on else x for x, on in zip(stacked, mapped))) for i in range(3)]
+        entries = [
+            by_order(*(x.select(-1, i).contiguous() if on else x for x, on in zip(stacked, mapped))) for i in range(3)
+        ]
         for one, *others in zip(got, *entries):
             torch.testing.assert_close(one, torch.stack(others), atol=1e-4, rtol=1e-4)
 
@@ -135,7 +139,7 @@ def test_vmap_is_a_call_for_every_entry(name):
 @needs_operators
 @pytest.mark.parametrize("table", [t for t in tables.values() if t.name in _functions.functions], ids=lambda t: t.name)
 def test_compile_with_dynamic_shapes(table):
-    """One graph for extents of every size."""
+    """One graph for extents of every size above 1, which PyTorch takes for a constant."""
     function = _functions.functions[table.name]
     torch._dynamo.reset()
     graphs = []
@@ -149,7 +153,7 @@ def test_compile_with_dynamic_shapes(table):
 
     compiled = torch.compile(step, backend=count, fullgraph=True, dynamic=True)
     words = wide(table.examples[0][1]).split()
-    for factor in (1, 2, 3):
+    for factor in (2, 3, 4):
         text = " ".join(_scaled(word, factor, table) for word in words)
         keywords = torch_example(table, text).keywords
         for got, expected in zip(compiled(keywords), step(keywords)):
@@ -170,6 +174,12 @@ def test_signatures_are_those_of_the_operators(name):
     own = set(inspect.signature(getattr(tegula, name)).parameters)
     assert own - parameters == {x.name for x in tables[name].outputs} | {"target"}
     assert name in tegula.torch.__all__
+
+
+def test_gradients_that_are_composed_are_documented():
+    assert set(_composed.composed) == set(composed_gradients)
+    assert "Gradients of a, b and bias are composed" in tegula.torch.gemm.__doc__
+    assert "Gradients of x and weight are those of ``tegula.rms_norm_backward``" in tegula.torch.rms_norm.__doc__
 
 
 def test_second_derivatives_and_forward_mode_are_refused():
@@ -214,3 +224,34 @@ def test_jit_trace_records_the_operators():
     traced = torch.jit.trace(lambda x: 2 * tegula.torch.rms_norm(x), (x,))
     assert "tegula::rms_norm" in {node.kind() for node in traced.inlined_graph.nodes()}
     torch.testing.assert_close(traced(x + 1), 2 * tegula.rms_norm(x + 1))
+
+
+def calls_of_vmap(name, tensors, in_dims):
+    """How often the rule of torch.vmap calls an operator for three entries, after the results have been compared."""
+    table, calls = tables[name], []
+    operator = _functions.operator_of(table)
+    options = [option.default for option in table.options]
+
+    def whole(tensors, *options):
+        calls.append(1)
+        return operator(tensors, *options)
+
+    rule = _folding.make_folding_vmap(SimpleNamespace(tensors=len(table.inputs), whole=whole), table)
+    got, _ = rule(SimpleNamespace(batch_size=3), in_dims, *tensors, *options)
+    entries = [[x if dim is None else x.select(dim, i) for x, dim in zip(tensors, in_dims)] for i in range(3)]
+    torch.testing.assert_close(got, torch.stack([operator(tuple(each), *options) for each in entries]))
+    return len(calls)
+
+
+def test_vmap_makes_one_larger_call():
+    """Of rows, of products with and without a batch; not of a weight, which has no batch."""
+    x, a, b = torch.randn(3, 4, 6), torch.randn(3, 2, 4, 5), torch.randn(3, 5, 7)
+    assert calls_of_vmap("rms_norm", (x, None), (0, None)) == 1
+    assert calls_of_vmap("rms_norm", (x, x[0, 0]), (0, None)) == 1
+    assert calls_of_vmap("rms_norm", (x, torch.randn(3, 6)), (0, 0)) == 3
+    for one in (a, a[:, 0], a[:, :1], a[:, :0]):
+        assert calls_of_vmap("gemm", (one, b[0], None), (0, None, None)) == 1
+        assert calls_of_vmap("gemm", (one, b, None), (0, 0, None)) == 1
+        assert calls_of_vmap("gemm", (one[0], b, None), (None, 0, None)) == 1
+    q = a[:, :, :, None]
+    assert calls_of_vmap("block_scores", (q, q[0]), (0, None)) == 1

@@ -70,7 +70,7 @@ OPERATORS = {
         ),
         (*heads(), torch.ones(OF_TOKENS.shape)),
     ),
-    "block_scores": (lambda q, k: (tegula.torch.block_scores(q, k, 8, 4, causal=True),), heads(keys=25)[:2]),
+    "block_scores": (lambda q, k: (tegula.torch.block_scores(q, k, q_block=8, k_block=4, causal=True),), heads(keys=25)[:2]),
     "gemm": (lambda a, b: (tegula.torch.gemm(a, b),), (numbers(4, 5), numbers(5, 6))),
     "gemm, transposed": (
         lambda a, b, c: (tegula.torch.gemm(a, b, transpose_a=True, transpose_b=True, bias=c),),
@@ -186,8 +186,8 @@ def test_the_negative_bit_is_read(kind):
     close(gradients[:3], tegula.attention_backward(*given, dlse=dlse)[:3])
     a, b = numbers(4, 5), numbers(5, 6)
     close([tegula.gemm(KINDS[kind](a), KINDS[kind](b))], [a @ b])
-    scores = tegula.block_scores(KINDS[kind](q), KINDS[kind](k), 8, 8)
-    close([scores], [tegula.block_scores(q, k, 8, 8)])
+    scores = tegula.block_scores(KINDS[kind](q), KINDS[kind](k), q_block=8, k_block=8)
+    close([scores], [tegula.block_scores(q, k, q_block=8, k_block=8)])
     assert torch.equal(tegula.topk_blocks(KINDS[kind](scores), 2), tegula.topk_blocks(scores, 2))
 
 

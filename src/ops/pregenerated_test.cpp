@@ -12,7 +12,7 @@
 #include "ops/block_sparse/call.hpp"
 #include "ops/gemm/kernel.hpp"
 #include "ops/schema/table.hpp"
-#include "ops/selection/call.hpp"
+#include "ops/selection/kernels.hpp"
 
 namespace tegula::ops {
 namespace {

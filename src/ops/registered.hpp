@@ -10,8 +10,6 @@ Operator registered_block_sparse_attention();
 Operator registered_block_sparse_attention_backward();
 Operator registered_nsa_selected_attention();
 Operator registered_nsa_selected_attention_backward();
-Operator registered_block_scores();
-Operator registered_topk_blocks();
 
 // The input, which must be there; null if an optional one is not.
 const Tensor& required(const Tensors& inputs, const std::string& name);

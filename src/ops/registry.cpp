@@ -101,9 +101,7 @@ std::vector<Operator> all_operators() {
                             registered_block_sparse_attention(),
                             registered_block_sparse_attention_backward(),
                             registered_nsa_selected_attention(),
-                            registered_nsa_selected_attention_backward(),
-                            registered_block_scores(),
-                            registered_topk_blocks()};
+                            registered_nsa_selected_attention_backward()};
   for (const OperatorSchema* schema : operator_schemas()) all.push_back(registered(*schema));
   return all;
 }

@@ -53,7 +53,7 @@ TEST(Registry, RefusesWhatItDoesNotKnow) {
   EXPECT_EQ(refusal([] { find_operator("gem"); }),
             "there is no operator 'gem'; there are attention, attention_backward, "
             "block_sparse_attention, block_sparse_attention_backward, nsa_selected_attention, "
-            "nsa_selected_attention_backward, block_scores, topk_blocks, gemm, rms_norm, rms_norm_backward");
+            "nsa_selected_attention_backward, gemm, rms_norm, rms_norm_backward, block_scores, topk_blocks");
   EXPECT_NE(refusal([&] {
               Options::parse(gemm, {{"tile", "3"}});
             }).find("gemm has no option 'tile'; it has"),

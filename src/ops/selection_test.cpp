@@ -1,5 +1,6 @@
 // Block scores and the choice of the best blocks against their formulas, over one table each.
-#include "ops/reference/reference.hpp"
+#include "ops/selection/selection.hpp"
+
 #include "ops/testing.hpp"
 
 namespace tegula::ops {
@@ -26,7 +27,8 @@ TEST(BlockScores, AgreesWithTheFormula) {
                                        .causal = variant % 2 == 1,
                                        .per_kv_head = variant < 2,
                                        .target = target};
-            const Tensor exact = reference::block_scores(q.inside, k.inside, options);
+            const BlockScores call{options, q.inside, k.inside};
+            const Tensor exact = formula_of(block_scores_schema(), &call).at("out");
             const Planted out(exact.shape(), f32);
             options.out = out.inside;
             block_scores(q.inside, k.inside, options);
@@ -76,8 +78,8 @@ TEST(TopkBlocks, IsExact) {
                                     .key_offset = kept == 2 ? -20 : 9,
                                     .target = target};
           const Tensor result = topk_blocks(scores.inside, count, options);
-          const auto difference =
-              first_difference(result, reference::topk_blocks(scores.inside, count, options));
+          const TopkBlocks call{options, scores.inside, count};
+          const auto difference = first_difference(result, formula_of(topk_blocks_schema(), &call).at("out"));
           EXPECT_FALSE(difference) << *difference;
         }
 }
@@ -93,7 +95,8 @@ TEST(Selection, RefusesWrongCalls) {
   const Tensor q = Tensor::zeros({1, 8, 4, 16}, f32), k = Tensor::zeros({1, 8, 2, 16}, f32);
   expect_refusal([&] { block_scores(q, k, {.q_block = 0}); },
                  "block_scores, argument 'q_block': expected a block size");
-  expect_refusal([&] { block_scores(q, k.slice(3, 0, 4)); }, "argument 'k': expected 16 features, as q");
+  expect_refusal([&] { block_scores(q, k.slice(3, 0, 4)); },
+                 "argument 'k': expected [batch, keys, kv_heads, d] with d = 16, as q");
   expect_refusal([&] { block_scores(q, k, {.out = Tensor::zeros({1, 4, 1, 1}, f32)}); }, "argument 'out'");
   const Tensor scores = Tensor::zeros({1, 1, 2, 3}, f32);
   expect_refusal([&] { topk_blocks(scores.to(f16), 1); },

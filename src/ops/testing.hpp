@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "ops/schema/judge.hpp"
 #include "runtime/executable.hpp"
 #include "tegula/ops.hpp"
 
@@ -50,37 +51,10 @@ struct Planted {
   }
 };
 
-struct Error {
-  double largest = 0, norm = 0;  // of one element; of all, relative
-};
-
-inline Error error_of(const Tensor& result, const Tensor& exact) {
-  const std::vector<double> a = result.values<double>(), b = exact.values<double>();
-  double difference = 0, size = 0;
-  Error error;
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    if (a[i] == b[i]) continue;
-    // NaN, and an infinity on one side only, are as wrong as can be.
-    const double distance = std::abs(a[i] - b[i]);
-    const double one = std::isnan(distance) ? HUGE_VAL : distance;
-    error.largest = std::max(error.largest, one);
-    difference += one * one, size += b[i] * b[i];
-  }
-  error.norm = difference == 0 ? 0 : std::sqrt(difference / (size == 0 ? 1 : size));
-  return error;
-}
-
-// The error is at most twice that of the plain computation in the input's type, or a few units of rounding.
 inline void expect_close(const std::string& what, const Tensor& result, const Tensor& exact,
                          const Tensor& plain, DType type) {
-  ASSERT_EQ(result.shape(), exact.shape()) << what;
-  const Error error = error_of(result, exact), allowed = error_of(plain, exact);
-  const double unit = type == f16 ? 0x1p-11 : type == bf16 ? 0x1p-8 : 0x1p-24;
-  double top = 1;
-  for (double x : exact.values<double>())
-    if (std::isfinite(x)) top = std::max(top, std::abs(x));
-  EXPECT_LE(error.largest, 2 * allowed.largest + (2 * unit + 32 * 0x1p-24) * top) << what;
-  EXPECT_LE(error.norm, 2 * allowed.norm + 2 * unit + 32 * 0x1p-24) << what;
+  const auto wrong = judge(result, exact, plain, type);
+  EXPECT_FALSE(wrong) << what << ": " << *wrong;
 }
 
 // Of what is finite in `a`.

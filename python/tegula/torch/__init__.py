@@ -9,15 +9,12 @@ from ._dense import attention
 from ._drop_in import native_sparse_attend
 from ._functions import *  # noqa: F403
 from ._nsa import nsa_selected_attention
-from ._selection import block_scores, topk_blocks
 
 __all__ = [
     "attention",
-    "block_scores",
     "block_sparse_attn",
     "native_sparse_attend",
     "nsa_selected_attention",
-    "topk_blocks",
     *_functions.__all__,
 ]
 

@@ -10,13 +10,16 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
+from .. import _tegula
+
 
 def fingerprint() -> str:
-    """Of all that tracers see: the sources of this package, and of the one around it."""
+    """Of all that tracers see: the sources of this package, and of the one around it, and the tables of operators."""
     here = Path(__file__).parent
     digest = hashlib.sha256()
     for source in sorted((*here.glob("*.py"), *here.parent.glob("*.py"))):
         digest.update(source.read_bytes())
+    digest.update(repr(_tegula.tables()).encode())
     return digest.hexdigest()[:16]
 
 

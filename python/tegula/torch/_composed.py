@@ -50,6 +50,50 @@ def _gemm(call: Callable[..., Tensor], tensors: Named, options: Named, gradients
     return made
 
 
+def _lengths(x: Tensor, size: int) -> Tensor:
+    """How many rows every block has: the last may be short."""
+    starts = torch.arange(0, x.shape[2], size, device=x.device)
+    return (x.shape[2] - starts).clamp(max=size).to(torch.float32)
+
+
+def _block_means(x: Tensor, size: int) -> Tensor:
+    """[batch, heads, rows, d] as float32 [batch, heads, blocks, d]."""
+    rows = torch.nn.functional.pad(x.float(), (0, 0, 0, -x.shape[2] % size))
+    return rows.unflatten(2, (-1, size)).sum(3) / _lengths(x, size)[:, None]
+
+
+def _spread(means: Tensor, x: Tensor, size: int) -> Tensor:
+    """The gradient of rows from that of the means of their blocks, in the dtype of x."""
+    return (means / _lengths(x, size)[:, None]).repeat_interleave(size, 2)[:, :, : x.shape[2]].to(x.dtype)
+
+
+def _block_scores(call: Any, tensors: Named, options: Named, gradients: Named, needed: Set[str]) -> Named:
+    q, k, gradient = tensors["q"], tensors["k"], gradients["dout"]
+    q_block, k_block, scale = options["q_block"], options["k_block"], options["scale"]
+    if options["layout"] == "bshd":
+        q, k = q.transpose(1, 2), k.transpose(1, 2)
+    group = q.shape[1] // k.shape[1]
+    if options["causal"]:
+        last = torch.arange(1, gradient.shape[2] + 1, device=q.device) * q_block - 1
+        last = last.clamp(max=q.shape[2] - 1) + k.shape[2] - q.shape[2]
+        unseen = torch.arange(gradient.shape[3], device=q.device) * k_block > last[:, None]
+        gradient = gradient.masked_fill(unseen, 0)
+    # One row for a group is that of the mean of its queries; every head of the group has an equal part in it.
+    if options["per_kv_head"]:
+        gradient = gradient.repeat_interleave(group, 1) / group
+    gradient = gradient * (q.shape[-1] ** -0.5 if scale is None else scale)
+    k_means = _block_means(k, k_block).repeat_interleave(group, 1)
+    dq = _spread(gradient @ k_means, q, q_block)
+    of_heads = gradient.transpose(2, 3) @ _block_means(q, q_block)
+    dk = _spread(of_heads.unflatten(1, (-1, group)).sum(2), k, k_block)
+    if options["layout"] == "bshd":
+        dq, dk = dq.transpose(1, 2), dk.transpose(1, 2)
+    return {"q": dq, "k": dk}
+
+
 # By the operator's name: from a function that calls it by names, its tensors, its options, the gradients of its results
 # (dout) and the names of the tensors whose gradients are needed, these gradients by name.
-composed: Dict[str, Callable[[Callable[..., Any], Named, Named, Named, Set[str]], Named]] = {"gemm": _gemm}
+composed: Dict[str, Callable[[Callable[..., Any], Named, Named, Named, Set[str]], Named]] = {
+    "block_scores": _block_scores,
+    "gemm": _gemm,
+}

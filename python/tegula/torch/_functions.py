@@ -16,8 +16,8 @@ from .._printing import head, torch_documentation, torch_options
 from .._tables import Dims, Option, Table, evaluate, python_dtype, tables
 from ._common import any_autocast, autocast, eight_bits
 from ._composed import composed
+from ._folding import make_folding_vmap
 from ._operator import Operator
-from ._vmap import make_folding_vmap
 
 _types = {"bool": "bool", "integer": "SymInt", "number": "float", "choice": "str", "dtype": "str"}
 

@@ -4,7 +4,7 @@ from typing import Any, Callable, Literal, NamedTuple
 from torch import Tensor
 
 functions: dict[str, Callable[..., Any]]
-__all__ = ["gemm", "rms_norm", "rms_norm_backward"]
+__all__ = ["gemm", "rms_norm", "rms_norm_backward", "block_scores", "topk_blocks"]
 
 def gemm(
     a: Tensor,
@@ -22,7 +22,7 @@ def gemm(
 ) -> Tensor:
     """Matrix product with bias and activation.
 
-    There are no gradients: it is composed of products.
+    Gradients of a, b and bias are composed of calls of other operators.
 
     Args:
         a: [k, m] or [batch, k, m] if transpose_a; [m, k] or [batch, m, k], float32, float16, bfloat16,
@@ -31,7 +31,7 @@ def gemm(
         bias: [n], float32, float16 or bfloat16: added to every row. Optional.
         transpose_a: a is [k, m].
         transpose_b: b is [n, k].
-        activation: applied to the sums; one of none, relu, gelu, silu.
+        activation: applied to the sums; gelu is that by tanh; one of none, relu, gelu, silu.
         scale: factor of the product; a finite factor.
         out_dtype: dtype of the result; f32, f16 or bf16, chosen by the operator unless given.
         tile_m: rows of a tile, 0: planned; extents from 1 to 4096, or 0 for the plan's choice.
@@ -50,6 +50,8 @@ def gemm(
         TypeError: an argument is no array, or an option has another type.
         ValueError: a shape, dtype, stride or value is wrong.
         RuntimeError: the device or a compiler failed.
+
+    Source: GEMM of the BLAS, level 3 (Dongarra et al. 1990).
     """
 
 def rms_norm(
@@ -115,4 +117,83 @@ def rms_norm_backward(
         RuntimeError: the device or a compiler failed.
 
     Source: Zhang and Sennrich 2019, Root Mean Square Layer Normalization.
+    """
+
+def block_scores(
+    q: Tensor,
+    k: Tensor,
+    *,
+    q_block: int = 64,
+    k_block: int = 64,
+    layout: Literal["bshd", "bhsd"] = "bshd",
+    causal: bool = False,
+    per_kv_head: bool = True,
+    scale: float | None = None,
+) -> Tensor:
+    """Products of the means of query blocks and key blocks.
+
+    Gradients of q and k are composed of calls of other operators.
+
+    Args:
+        q: [batch, queries, group * kv_heads, d] if layout=bshd; [batch, group * kv_heads, queries, d], float32,
+            float16 or bfloat16: queries. Elements of the last dimension lie side by side.
+        k: [batch, keys, kv_heads, d] if layout=bshd; [batch, kv_heads, keys, d], dtype that of q: keys. Elements of
+            the last dimension lie side by side.
+        q_block: queries of a block; a block size from 1 to 2^20.
+        k_block: keys of a block; a block size from 1 to 2^20.
+        layout: order of batch, sequence, heads, features; one of bshd, bhsd.
+        causal: blocks that no query of the row sees score -inf.
+        per_kv_head: one row for the heads of a group.
+        scale: of the scores, 1/sqrt(d) unless given; a positive finite number, chosen by the operator unless given.
+
+    Returns:
+        out: [batch, heads, q_blocks, k_blocks], float32: scale * mean of a query block * mean of a key block.
+
+    Rules:
+        k: expected no heads, as q; give q a head for each of k, or more.
+        q: expected 1 to 512 features; split the heads.
+
+    Raises:
+        TypeError: an argument is no array, or an option has another type.
+        ValueError: a shape, dtype, stride or value is wrong.
+        RuntimeError: the device or a compiler failed.
+
+    Source: means of blocks as in Jiang et al. 2024, MInference 1.0.
+    """
+
+def topk_blocks(
+    scores: Tensor,
+    count: int,
+    *,
+    keep_first: bool = False,
+    keep_diagonal: bool = False,
+    q_block: int = 64,
+    k_block: int = 64,
+    key_offset: int = 0,
+) -> Tensor:
+    """Numbers of the largest block scores of every row, ascending.
+
+    There are no gradients: it chooses.
+
+    Args:
+        scores: [batch, heads, q_blocks, k_blocks], float32: -inf and NaN are never chosen.
+        count: blocks of a row.
+        keep_first: block 0 is chosen before all others.
+        keep_diagonal: and so is the block at the last query of the row.
+        q_block: queries of a block, for the diagonal; a block size from 1 to 2^20.
+        k_block: keys of a block, for the diagonal; a block size from 1 to 2^20.
+        key_offset: keys - queries, for the diagonal; a number below 2^29 in magnitude.
+
+    Returns:
+        out: [batch, heads, q_blocks, count], int32: block numbers, -1 where fewer exist.
+
+    Rules:
+        count: expected a number of blocks from 0 to {most}: there are {k_blocks}; choose no more than there are.
+
+    Raises:
+        TypeError: an argument is no array, or an option has another type.
+        ValueError: a shape, dtype, stride or value is wrong.
+        RuntimeError: the device or a compiler failed.
+
+    Source: the selection of Yuan et al. 2025, Native Sparse Attention, with its first and local blocks.
     """

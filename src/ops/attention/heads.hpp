@@ -1,9 +1,13 @@
 // Views of attention tensors in the form of the tile programs, and the checks that dense and sparse share.
 #pragma once
 #include "ops/common/arguments.hpp"
+#include "ops/schema/instance.hpp"
 #include "tegula/ops/attention.hpp"
 
 namespace tegula::ops {
+
+template <>
+inline constexpr std::array<std::string_view, 2> choice_names<Layout>{"bshd", "bhsd"};
 
 inline constexpr int largest_head_dim = 512;
 

@@ -65,7 +65,17 @@ double activate(Activation activation, double x) {
   return x;
 }
 
+// Tensor cores keep as many bits of a sum of 8-bit products as f16 has, or a few more; so many products at a
+// time.
+constexpr std::int64_t products_of_8_bits = 32;
+double as_tensor_cores_keep(double sum) {
+  int exponent = 0;
+  const double fraction = std::frexp(sum, &exponent);
+  return std::ldexp(std::nearbyint(std::ldexp(fraction, 11)), exponent - 11);
+}
+
 void formula(const Bound<Gemm>& c, Exact& exact) {
+  const bool of_8_bits = exact.steps() != f64 && c.type("a").bits() == 8;
   const std::int64_t batch = c.dim("batch"), m = c.dim("m"), n = c.dim("n"), inner = c.dim("k");
   const Tensor a = c->transpose_a ? exact["a"].transpose(1, 2) : exact["a"];
   const Tensor b = c->transpose_b ? exact["b"].transpose(1, 2) : exact["b"];
@@ -75,7 +85,10 @@ void formula(const Bound<Gemm>& c, Exact& exact) {
     for (std::int64_t i = 0; i < m; ++i)
       for (std::int64_t j = 0; j < n; ++j) {
         double sum = 0;
-        for (std::int64_t k = 0; k < inner; ++k) sum += a.at<double>(z, i, k) * b.at<double>(z, k, j);
+        for (std::int64_t k = 0; k < inner; ++k) {
+          sum += a.at<double>(z, i, k) * b.at<double>(z, k, j);
+          if (of_8_bits && k % products_of_8_bits == 0) sum = as_tensor_cores_keep(sum);
+        }
         *out++ = activate(c->activation, c->scale * sum + (bias ? bias[j] : 0));
       }
 }
@@ -98,7 +111,7 @@ const OperatorSchema& gemm_schema() {
                "activation(scale * a * b + bias)")
           .option(&Gemm::transpose_a, "transpose_a", "a is [k, m]")
           .option(&Gemm::transpose_b, "transpose_b", "b is [n, k]")
-          .option(&Gemm::activation, "activation", "applied to the sums")
+          .option(&Gemm::activation, "activation", "applied to the sums; gelu is that by tanh")
           .option(&Gemm::scale, "scale", "factor of the product",
                   {{}, {}, false, "a finite factor", "give 1 where there is none"})
           .option(&Gemm::out_dtype, "out_dtype", "dtype of the result",
@@ -112,6 +125,7 @@ const OperatorSchema& gemm_schema() {
           .require(
               "b", [](const Bound<Gemm>& c) { return is_matrix(c["b"]); }, unit_stride,
               "pass a contiguous copy")
+          .source("GEMM of the BLAS, level 3 (Dongarra et al. 1990)")
           .no_gradient("it is composed of products")
           .flops("2*batch*m*n*k")
           .examples({{"square", "m=64 n=64 k=64"},

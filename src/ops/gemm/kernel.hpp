@@ -11,7 +11,7 @@ inline constexpr std::array<std::string_view, 4> choice_names<Activation>{"none"
 
 template <>
 struct FieldOf<GemmTiles> {
-  static constexpr std::size_t words = 3;
+  static constexpr std::size_t words = 3, members = 1;
   static void key(const GemmTiles& t, std::int64_t* words) { words[0] = t.m, words[1] = t.n, words[2] = t.k; }
   static std::string name(const GemmTiles& t) { return fmt::format("_{}x{}x{}", t.m, t.n, t.k); }
 };

@@ -120,12 +120,13 @@ void gradients(const Bound<RmsNormBackward>& c, Exact& exact) {
   const double *x = exact.data("x"), *dout = exact.data("dout"), *weight = exact.data_if("weight");
   double *dx = exact.data("dx"), *dweight = exact.data_if("dweight");
   for (std::int64_t i = 0; i < rows; ++i, x += d, dout += d, dx += d) {
-    const double r = factor_of(x, d, c->eps);
+    const double r = exact.rounded(factor_of(x, d, c->eps));
     double along = 0;
     const auto g = [&](std::int64_t j) { return dout[j] * (weight ? weight[j] : 1); };
-    for (std::int64_t j = 0; j < d; ++j) along += g(j) * x[j] / static_cast<double>(d);
+    for (std::int64_t j = 0; j < d; ++j) along += g(j) * x[j] * r / static_cast<double>(d);
     for (std::int64_t j = 0; j < d; ++j) {
-      dx[j] = r * (g(j) - x[j] * r * r * along);
+      const double normal = exact.rounded(x[j] * r);
+      dx[j] = r * (g(j) - exact.rounded(normal * exact.rounded(along)));
       if (dweight) dweight[j] += dout[j] * x[j] * r;
     }
   }

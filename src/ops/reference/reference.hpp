@@ -1,5 +1,5 @@
 // The operators by their formulas, in double precision: what the results are checked against. They take the
-// arguments of the operators and trust them. Outputs are f64 (block numbers i32).
+// arguments of the operators and trust them. Outputs are f64.
 #pragma once
 #include "tegula/ops.hpp"
 
@@ -28,7 +28,5 @@ NsaSelectedGradients nsa_selected_attention_backward(const TensorRef& dout, cons
                                                      const NsaSelectedOptions& options,
                                                      const NsaSelectedBackwardOptions& gradients,
                                                      DType steps = f64);
-Tensor block_scores(const TensorRef& q, const TensorRef& k, const BlockScoresOptions& options);
-Tensor topk_blocks(const TensorRef& scores, std::int64_t count, const TopkBlocksOptions& options);
 
 }  // namespace tegula::ops::reference

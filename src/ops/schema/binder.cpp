@@ -79,12 +79,12 @@ void Binder::bind_input(std::size_t index) {
 
 void Binder::check_type(std::size_t index, const TensorRef& tensor) const {
   const TypeRule& rule = spec(index).type;
-  if (rule.like_index >= 0) {
-    const TensorRef* like = c_.tensors_[static_cast<std::size_t>(rule.like_index)];
-    if (like != nullptr && tensor.dtype != like->dtype)
-      args_.refuse(spec(index).name, fmt::format("dtype {}, as {}", like->dtype.name(), rule.like),
-                   describe(tensor), "convert it");
-    if (like != nullptr) return;
+  const TensorRef* like =
+      rule.like_index < 0 ? nullptr : c_.tensors_[static_cast<std::size_t>(rule.like_index)];
+  if (like != nullptr && rule.lists(like->dtype)) {
+    if (tensor.dtype == like->dtype) return;
+    args_.refuse(spec(index).name, fmt::format("dtype {}, as {}", like->dtype.name(), rule.like),
+                 describe(tensor), "convert it");
   }
   if (!rule.lists(tensor.dtype))
     args_.refuse(spec(index).name, "dtype " + names_of(rule.types), describe(tensor), "convert it");

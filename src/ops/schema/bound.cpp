@@ -87,7 +87,20 @@ TensorRef BoundCall::formed(std::size_t tensor) const {
     }
     return result.shape == shape ? result : result.expand(shape);
   }
-  if (const auto folded = own.try_reshape(shape)) return *folded;
+  return folded(tensor, shape);
+}
+
+TensorRef BoundCall::rows(std::string_view tensor, int dims) const {
+  const std::size_t index = index_of(tensor);
+  const Shape& own = tensors_[index]->shape;
+  Shape shape{product(own, 0, static_cast<std::size_t>(dims))};
+  shape.insert(shape.end(), own.begin() + dims, own.end());
+  return folded(index, shape);
+}
+
+TensorRef BoundCall::folded(std::size_t tensor, const Shape& shape) const {
+  const TensorRef& own = *tensors_[tensor];
+  if (const auto view = own.try_reshape(shape)) return *view;
   const TensorSpec& spec = schema_->tensors[tensor];
   if (spec.output)
     Arguments(schema_->name)

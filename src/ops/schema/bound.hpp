@@ -44,6 +44,8 @@ class BoundCall {
   TensorRef formed(std::size_t tensor) const;
   TensorRef formed(std::string_view tensor) const { return formed(index_of(tensor)); }
   Shape formed_shape(std::size_t tensor) const;
+  // With its first `dims` dims as one; a copy, or a refusal, as above.
+  TensorRef rows(std::string_view tensor, int dims) const;
 
   std::size_t index_of(std::string_view tensor) const;
   const TensorRef* at(std::size_t tensor) const { return tensors_[tensor]; }
@@ -57,6 +59,7 @@ class BoundCall {
 
  private:
   friend class Binder;
+  TensorRef folded(std::size_t tensor, const Shape& shape) const;
   std::size_t slot(std::string_view name) const;
 
   const OperatorSchema* schema_;
@@ -102,6 +105,7 @@ class Bound {
   std::optional<DType> type_if(std::string_view tensor) const { return call_.type_if(tensor); }
   const TensorRef& operator[](std::string_view tensor) const { return call_[tensor]; }
   TensorRef formed(std::string_view tensor) const { return call_.formed(tensor); }
+  TensorRef rows(std::string_view tensor, int dims) const { return call_.rows(tensor, dims); }
 
  private:
   const BoundCall& call_;

@@ -117,6 +117,7 @@ class Parser {
   }
   Expression atom() {
     skip();
+    if (take("-")) return made(Op::subtract, {Expression(), atom()});
     if (take("(")) {
       Expression inner = choice();
       if (!take(")")) fail();

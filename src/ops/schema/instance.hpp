@@ -42,11 +42,18 @@ Labelled<T> labelled(const char* label, T value) {
 template <class E>
 inline constexpr std::array<std::string_view, 0> choice_names{};
 
-// How a type is part of names and keys. Types of operators specialise it.
+// Two fields that are named together: `joined("b", 64, 128)` is `_b64x128`.
+struct Joined {
+  const char* label;
+  int first, second;
+};
+inline Joined joined(const char* label, int first, int second) { return {label, first, second}; }
+
+// How a type is part of names and keys, of how many members of an instance. Types of operators specialise it.
 template <class T>
 struct FieldOf {
   static_assert(std::is_integral_v<T>, "specialise FieldOf for this type");
-  static constexpr std::size_t words = 1;
+  static constexpr std::size_t words = 1, members = 1;
   static void key(const T& value, std::int64_t* words) { *words = static_cast<std::int64_t>(value); }
   static std::string name(const T& value) { return fmt::format("_{}", value); }
 };
@@ -54,7 +61,7 @@ struct FieldOf {
 template <class E>
 requires std::is_enum_v<E>
 struct FieldOf<E> {
-  static constexpr std::size_t words = 1;
+  static constexpr std::size_t words = 1, members = 1;
   static void key(const E& value, std::int64_t* words) { *words = static_cast<std::int64_t>(value); }
   static std::string name(const E& value) {
     return value == E{} ? "" : fmt::format("_{}", choice_names<E>[static_cast<std::size_t>(value)]);
@@ -62,13 +69,13 @@ struct FieldOf<E> {
 };
 template <>
 struct FieldOf<DType> {
-  static constexpr std::size_t words = 1;
+  static constexpr std::size_t words = 1, members = 1;
   static void key(const DType& type, std::int64_t* words) { *words = static_cast<std::int64_t>(type.code); }
   static std::string name(const DType& type) { return "_" + std::string(type.name()); }
 };
 template <class T>
 struct FieldOf<std::optional<T>> {
-  static constexpr std::size_t words = 1 + FieldOf<T>::words;
+  static constexpr std::size_t words = 1 + FieldOf<T>::words, members = 1;
   static void key(const std::optional<T>& value, std::int64_t* words) {
     words[0] = value.has_value();
     if (value) FieldOf<T>::key(*value, words + 1);
@@ -77,15 +84,27 @@ struct FieldOf<std::optional<T>> {
 };
 template <class T>
 struct FieldOf<Labelled<T>> {
-  static constexpr std::size_t words = FieldOf<T>::words;
+  static constexpr std::size_t words = FieldOf<T>::words, members = 1;
   static void key(const Labelled<T>& field, std::int64_t* words) { FieldOf<T>::key(field.value, words); }
   static std::string name(const Labelled<T>& field) {
     if constexpr (std::is_same_v<T, bool>) {
       return field.value ? fmt::format("_{}", field.label) : "";
     } else {
+      // Numbers stand behind their label, `_d64`; names apart, `_bias_f32`.
       const std::string value = FieldOf<T>::name(field.value);
-      return value.empty() ? "" : fmt::format("_{}{}", field.label, value);
+      const bool is_number = value.size() > 1 && value[1] >= '0' && value[1] <= '9';
+      return value.empty() ? "" : fmt::format("_{}{}", field.label, value.substr(is_number ? 1 : 0));
     }
+  }
+};
+template <>
+struct FieldOf<Joined> {
+  static constexpr std::size_t words = 2, members = 2;
+  static void key(const Joined& field, std::int64_t* words) {
+    words[0] = field.first, words[1] = field.second;
+  }
+  static std::string name(const Joined& field) {
+    return fmt::format("_{}{}x{}", field.label, field.first, field.second);
   }
 };
 
@@ -113,6 +132,10 @@ template <class... F>
 constexpr std::size_t words_of(const std::tuple<F...>*) {
   return (FieldOf<F>::words + ... + 0);
 }
+template <class... F>
+constexpr std::size_t members_of(const std::tuple<F...>*) {
+  return (FieldOf<F>::members + ... + 0);
+}
 
 }  // namespace detail
 
@@ -126,8 +149,9 @@ using InstanceKey = std::array<std::int64_t, key_words<Instance>>;
 
 template <class Instance>
 InstanceKey<Instance> key_of(const Instance& instance) {
-  static_assert(std::tuple_size_v<FieldsOf<Instance>> == detail::field_count<Instance>(),
-                "fields() states every member of the instance, once");
+  static_assert(
+      detail::members_of(static_cast<const FieldsOf<Instance>*>(nullptr)) == detail::field_count<Instance>(),
+      "fields() states every member of the instance, once");
   InstanceKey<Instance> key{};
   std::int64_t* next = key.data();
   const auto add = [&]<class F>(const F& field) {

@@ -4,8 +4,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "ops/registered.hpp"
 #include "ops/schema/example.hpp"
+#include "ops/schema/judge.hpp"
 #include "ops/schema/schema.hpp"
 #include "ops/schema/words.hpp"
 
@@ -56,6 +56,21 @@ Work work_of(const OperatorSchema& schema, const Tensors& in, const Options& opt
   return {call.bound.flops(), call.bound.bytes()};
 }
 
+// What judge() allows one element of any output.
+Operator::Tolerance tolerance_of(const OperatorSchema& schema, const Tensors& in,
+                                 const OptionValues& options) {
+  Operator::Tolerance tolerance;
+  const CheckedCall call(schema, in, options);
+  const Tensors exact = formula_by_name(schema, in, options);
+  for (const auto& [name, output] : call.bound.outputs()) {
+    const DType type = output.dtype();
+    if (!type.is_floating()) continue;
+    const Tensor plain = formula_by_name(schema, in, options, type).at(name).to(type);
+    tolerance.absolute = std::max(tolerance.absolute, allowed_error(exact.at(name), plain, type).largest);
+  }
+  return tolerance;
+}
+
 void describe(const OperatorSchema& schema, Operator& op) {
   op.name = schema.name, op.summary = schema.doc;
   for (const TensorSpec& tensor : schema.tensors)
@@ -85,11 +100,7 @@ Operator registered(const OperatorSchema& schema) {
   };
   op.work = [&schema](const Tensors& in, const Options& options) { return work_of(schema, in, options); };
   op.tolerance = [&schema](const Tensors& in, const Options& options) {
-    const CheckedCall call(schema, in, values_of(schema, options));
-    DType type = f64;
-    for (const auto& [name, tensor] : call.bound.outputs())
-      if (tensor.dtype().is_floating() && tensor.dtype().bits() < type.bits()) type = tensor.dtype();
-    return rounding_tolerance(type, call.bound.flops());
+    return tolerance_of(schema, in, values_of(schema, options));
   };
   return op;
 }

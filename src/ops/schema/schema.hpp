@@ -13,6 +13,7 @@
 #pragma once
 #include <array>
 #include <cmath>
+#include <limits>
 #include <string_view>
 
 #include "ops/schema/exact.hpp"
@@ -39,6 +40,8 @@ inline OptionRule between(double low, double high, std::string expected = "",
                           std::string remedy = "give another value") {
   return {low, high, false, std::move(expected), std::move(remedy)};
 }
+inline const OptionRule block_size =
+    between(1, 1 << 20, "a block size from 1 to 2^20", "change the block size");
 
 namespace detail {
 

@@ -1,20 +1,8 @@
 #include "ops/selection/kernels.hpp"
 
-#include <fmt/format.h>
-
 namespace tegula::ops {
 
 using namespace lang;
-
-std::string BlockScoresKernel::name() const {
-  return fmt::format("block_scores_{}_d{}_b{}x{}_g{}_t{}x{}{}{}", type.name(), dim, q_block, k_block, group,
-                     rows, columns, causal ? "_causal" : "",
-                     summed == usual_summed ? "" : fmt::format("_s{}", summed));
-}
-
-std::string TopkKernel::name() const {
-  return fmt::format("topk_blocks_t{}{}{}", columns, first ? "_first" : "", diagonal ? "_diagonal" : "");
-}
 
 namespace {
 
@@ -67,7 +55,7 @@ Expr seen_blocks(const Expr& block, int q_block, int k_block, const Expr& querie
 }  // namespace
 
 Kernel block_scores_kernel(const BlockScoresKernel& c) {
-  return kernel(c.name(), [&] {
+  return kernel(instance_name("block_scores", c), [&] {
     Dim batch("batch"), queries("queries"), keys("keys"), heads("heads"), kv_heads("kv_heads");
     Tensor q = input("q", {batch, queries, heads, c.group, c.dim}, c.type);
     Tensor k = input("k", {batch, keys, kv_heads, c.dim}, c.type);
@@ -193,7 +181,7 @@ void Topk::block(const Expr& first) {
 }  // namespace
 
 Kernel topk_kernel(const TopkKernel& c) {
-  return kernel(c.name(), [&] {
+  return kernel(instance_name("topk_blocks", c), [&] {
     Topk program(c);
     grid(ceildiv(program.all_rows, topk_rows), [&](Index x) { program.block(x * topk_rows); });
   });

@@ -1,7 +1,6 @@
 // The tile programs that choose blocks.
 #pragma once
-#include <string>
-
+#include "ops/schema/instance.hpp"
 #include "tegula/lang.hpp"
 
 namespace tegula::ops {
@@ -20,7 +19,11 @@ struct BlockScoresKernel {
   int rows = 64, columns = 64;  // of a tile of scores
   int summed = usual_summed;    // rows of a block that are loaded and summed at a time
 
-  std::string name() const;
+  auto fields() const {
+    return std::tuple(type, labelled("d", dim), joined("b", q_block, k_block), labelled("g", group),
+                      joined("t", rows, columns), labelled("causal", causal),
+                      labelled("s", summed == usual_summed ? std::nullopt : std::optional(summed)));
+  }
 };
 
 // Arguments: q [batch, queries, heads, group, d], k [batch, keys, kv heads, d], out [batch, heads, q_blocks,
@@ -31,7 +34,9 @@ struct TopkKernel {
   bool first = false, diagonal = false;
   int columns = 256;  // of a tile of scores
 
-  std::string name() const;
+  auto fields() const {
+    return std::tuple(labelled("t", columns), labelled("first", first), labelled("diagonal", diagonal));
+  }
 };
 
 // Arguments: scores [rows, blocks], out i32 [rows, count]; with `diagonal` also q_blocks (rows repeat after

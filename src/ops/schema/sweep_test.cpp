@@ -1,0 +1,256 @@
+// One sweep over the tables of all operators: extents, dtypes, optional tensors, where tensors lie, and wrong
+// calls of every kind.
+#include <fmt/format.h>
+
+#include "ops/schema/bound.hpp"
+#include "ops/schema/example.hpp"
+#include "ops/schema/table.hpp"
+#include "ops/testing.hpp"
+#include "runtime/watchdog.hpp"
+
+namespace tegula::ops {
+namespace {
+
+constexpr std::chrono::seconds most_time{200};
+
+const std::vector<std::int64_t>& swept_extents() {
+  static const std::vector<std::int64_t> all{0, 1, 5, 15, 16, 17, 63, 65};
+  return all;
+}
+
+// Calls that differ from an example in one thing each.
+class Variants {
+ public:
+  explicit Variants(const OperatorSchema& schema) : schema_(schema) {}
+
+  std::vector<ExampleCall> all() {
+    for (const Example& example : schema_.examples) {
+      base_ = ExampleCall::parse(schema_, example.text);
+      calls_.push_back(base_);
+    }
+    base_ = ExampleCall::parse(schema_, schema_.examples.front().text);
+    vary_extents(), vary_types(), vary_tensors(), vary_options();
+    return std::move(calls_);
+  }
+
+ private:
+  template <class F>
+  void add(F change) {
+    ExampleCall call = base_;
+    change(call);
+    calls_.push_back(std::move(call));
+  }
+  void vary_extents() {
+    for (const auto& [name, extent] : base_.dims)
+      for (const std::int64_t swept : swept_extents())
+        add([&, name = name](ExampleCall& call) { call.dims[name] = swept; });
+    if (base_.leading.empty()) return;
+    for (const Shape& leading : {Shape{}, Shape{0}, Shape{1}, Shape{17}, Shape{65}, Shape{3, 1, 5}})
+      add([&](ExampleCall& call) { call.leading = leading; });
+  }
+  void vary_types() {
+    for (std::size_t i = 0; i < schema_.inputs; ++i)
+      for (const DType type : schema_.tensors[i].type.types) {
+        const TensorSpec& tensor = schema_.tensors[i];
+        if (tensor.optional)
+          add([&](ExampleCall& call) { call.given[tensor.name] = type; });
+        else if (tensor.type.like.empty())
+          add([&](ExampleCall& call) { call.type = type, call.has_type = true; });
+      }
+  }
+  void vary_tensors() {
+    for (std::size_t i = 0; i < schema_.inputs; ++i)
+      if (schema_.tensors[i].optional)
+        add([&](ExampleCall& call) { call.given.erase(schema_.tensors[i].name); });
+  }
+  void vary_options() {
+    for (const OptionSpec& option : schema_.options) {
+      if (option.kind == OptionKind::boolean)
+        for (const bool value : {false, true}) add([&](ExampleCall& c) { c.options[option.name] = value; });
+      for (const std::string& choice : option.choices)
+        add([&](ExampleCall& call) { call.options[option.name] = choice; });
+    }
+  }
+
+  const OperatorSchema& schema_;
+  ExampleCall base_;
+  std::vector<ExampleCall> calls_;
+};
+
+std::string text_of(const OperatorSchema& schema, const Tensors& inputs, Target target) {
+  std::string text = schema.name + " " + std::string(target.name());
+  for (const auto& [name, tensor] : inputs) text += fmt::format(" {}={}", name, describe(tensor.ref()));
+  return text;
+}
+
+// NaN lies around every tensor, and between rows. What leading dims fold, and outputs of theirs, stays whole.
+bool may_be_planted(const OperatorSchema& schema, const std::string& name, const Tensor& tensor) {
+  const TensorSpec& spec = *schema.find_tensor(name);
+  const bool folds = spec.lists.front().items.front().leading && tensor.rank() > 2;
+  return tensor.rank() > 0 && !folds && !spec.output;
+}
+
+void expect_right(const OperatorSchema& schema, const ExampleCall& example, Target target) {
+  const Tensors plain_inputs = example.inputs(schema, 3);
+  SCOPED_TRACE(text_of(schema, plain_inputs, target));
+  const Watchdog watchdog(text_of(schema, plain_inputs, target), most_time);
+  Tensors inputs;
+  for (const auto& [name, tensor] : plain_inputs)
+    inputs.emplace(name, may_be_planted(schema, name, tensor) ? Planted(tensor).inside : tensor);
+  const Tensors exact = formula_by_name(schema, inputs, example.options);
+  const Tensors results = call_by_name(schema, inputs, example.options, target);
+  ASSERT_EQ(results.size(), exact.size());
+  for (const auto& [name, result] : results) {
+    const DType type = result.dtype().is_floating() ? result.dtype() : f32;
+    const Tensor plain = formula_by_name(schema, inputs, example.options, type).at(name).to(result.dtype());
+    const auto wrong = judge(result, exact.at(name), plain, type);
+    EXPECT_FALSE(wrong) << name << ": " << *wrong;
+  }
+}
+
+std::vector<std::string> names() {
+  std::vector<std::string> result;
+  for (const OperatorSchema* schema : operator_schemas()) result.push_back(schema->name);
+  return result;
+}
+
+class Sweep : public testing::TestWithParam<std::string> {};
+
+// Extents that a rule of the operator excludes are refused, by an ArgumentError that says so.
+TEST_P(Sweep, VariantsAgreeWithTheFormula) {
+  const OperatorSchema& schema = find_schema(GetParam());
+  int right = 0;
+  for (const ExampleCall& example : Variants(schema).all()) {
+    try {
+      CheckedCall(schema, example.inputs(schema, 3), example.options);
+    } catch (const ArgumentError&) { continue; }
+    expect_right(schema, example, Target::interpreter());
+    ++right;
+  }
+  EXPECT_GT(right, 10);
+}
+
+TEST_P(Sweep, ExamplesAgreeWithTheFormulaOnAllExecutors) {
+  const OperatorSchema& schema = find_schema(GetParam());
+  if (test_targets().size() == 1) GTEST_SKIP() << "there is no compiler";
+  for (const Example& example : schema.examples)
+    for (const Target target : {Target::cpu(), Target::emulated_sm90()})
+      expect_right(schema, ExampleCall::parse(schema, example.text), target);
+}
+
+// Wrong calls, one of each kind.
+class Refusals {
+ public:
+  explicit Refusals(const OperatorSchema& schema)
+      : schema_(schema),
+        example_(ExampleCall::parse(schema, schema.examples.front().text)),
+        inputs_(example_.inputs(schema, 3)) {}
+
+  std::string with(const std::string& name, const Tensor& tensor) const {
+    Tensors changed = inputs_;
+    changed.insert_or_assign(name, tensor);
+    return refusal([&] { call_by_name(schema_, changed, example_.options, Target::interpreter()); });
+  }
+  std::string with(const std::string& name, const OptionValue& value) const {
+    OptionValues changed = example_.options;
+    changed[name] = value;
+    return refusal([&] { call_by_name(schema_, inputs_, changed, Target::interpreter()); });
+  }
+  std::string without(const std::string& name) const {
+    Tensors changed = inputs_;
+    changed.erase(name);
+    return refusal([&] { call_by_name(schema_, changed, example_.options, Target::interpreter()); });
+  }
+  void expect_part(const std::string& text, const std::string& part) const {
+    EXPECT_NE(text.find(schema_.name), std::string::npos) << text;
+    EXPECT_NE(text.find(part), std::string::npos) << text;
+  }
+
+  void of_input(const TensorSpec& spec) const {
+    const auto found = inputs_.find(spec.name);
+    if (found == inputs_.end()) return;
+    const Tensor& tensor = found->second;
+    const std::string argument = "'" + spec.name + "'";
+    expect_part(with(spec.name, Tensor::zeros(tensor.shape(), i16)), argument + ": expected dtype");
+    expect_part(with(spec.name, Tensor::zeros({1, 1, 1, 1, 1, 1, 1, 1}, tensor.dtype())),
+                spec.lists.front().items.front().leading ? "expected" : argument + ": expected rank");
+    Shape huge = tensor.shape();
+    huge.back() = std::int64_t{1} << 29;
+    expect_part(with(spec.name, Tensor::adopt(TensorRef(nullptr, tensor.dtype(), huge), nullptr)),
+                argument + ": expected extents below 2^29");
+    expect_part(with(spec.name, Tensor::adopt(TensorRef(nullptr, tensor.dtype(), tensor.shape()), nullptr)),
+                argument + ": expected memory");
+    if (!spec.optional) expect_part(without(spec.name), "needs the input " + argument);
+  }
+  void of_output(const TensorSpec& spec, const Tensor& right) const {
+    const std::string argument = "'" + spec.name + "'";
+    Shape longer = right.shape();
+    longer.front() += 1;
+    expect_part(with(spec.name, Tensor::zeros(longer, right.dtype())), argument + ": expected [");
+    expect_part(with(spec.name, Tensor::zeros(right.shape(), i16)), argument);
+    const Tensor one = Tensor::zeros({1}, right.dtype());
+    if (right.nelements() > 1)
+      expect_part(with(spec.name, Tensor::adopt(one.ref().expand(right.shape()), one.owner())),
+                  argument + ": expected elements that share no memory");
+  }
+  void of_option(const OptionSpec& option) const {
+    const std::string argument = "'" + option.name + "'";
+    expect_part(with(option.name, std::string("no such value")), "option " + argument + ": expected");
+    if (option.kind == OptionKind::real) expect_part(with(option.name, std::nan("")), argument);
+    const double step = option.kind == OptionKind::integer ? 1 : 0;
+    for (const auto& [limit, beyond] :
+         {std::pair(option.rule.low, -step), std::pair(option.rule.high, step)}) {
+      if (!limit || (step == 0 && !option.rule.above_low)) continue;
+      const double value = *limit + beyond;
+      expect_part(
+          with(option.name, option.kind == OptionKind::integer ? OptionValue(static_cast<std::int64_t>(value))
+                                                               : OptionValue(value)),
+          argument + ": expected");
+    }
+  }
+  void all() const {
+    for (const TensorSpec& spec : schema_.tensors)
+      if (!spec.output) of_input(spec);
+    for (const auto& [name, right] : formula_by_name(schema_, inputs_, example_.options)) {
+      const TensorSpec& spec = *schema_.find_tensor(name);
+      if (!spec.when) of_output(spec, CheckedCall(schema_, inputs_, example_.options).bound.output(name));
+    }
+    for (const OptionSpec& option : schema_.options) of_option(option);
+    expect_part(with("no_such_input", inputs_.begin()->second), "has no input 'no_such_input'; it has");
+    expect_part(with("no_such_option", true), "has no option 'no_such_option'; it has");
+  }
+
+ private:
+  const OperatorSchema& schema_;
+  ExampleCall example_;
+  Tensors inputs_;
+};
+
+TEST_P(Sweep, WrongCallsAreRefused) { Refusals(find_schema(GetParam())).all(); }
+
+TEST_P(Sweep, TablesAreComplete) {
+  const OperatorSchema& schema = find_schema(GetParam());
+  EXPECT_FALSE(schema.doc.empty());
+  EXPECT_FALSE(schema.examples.empty());
+  EXPECT_FALSE(schema.measured.empty());
+  EXPECT_NE(schema.gradient.empty(), schema.no_gradient.empty()) << "a gradient, or why there is none";
+  if (!schema.gradient.empty()) find_schema(schema.gradient);
+  for (const TensorSpec& tensor : schema.tensors) EXPECT_FALSE(tensor.meaning.empty()) << tensor.name;
+  for (const Example& example : schema.measured) {
+    const ExampleCall call = ExampleCall::parse(schema, example.text);
+    Tensors shapes;
+    for (std::size_t i = 0; i < schema.inputs; ++i)
+      if (!schema.tensors[i].optional || call.given.contains(schema.tensors[i].name))
+        shapes.emplace(schema.tensors[i].name,
+                       Tensor::adopt(TensorRef(nullptr, call.type_of(schema, schema.tensors[i]),
+                                               call.shape(schema, schema.tensors[i])),
+                                     nullptr));
+    EXPECT_FALSE(kernels_by_name(schema, shapes, call.options, Target::cpu()).empty()) << example.name;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Operators, Sweep, testing::ValuesIn(names()),
+                         [](const auto& info) { return info.param; });
+
+}  // namespace
+}  // namespace tegula::ops
