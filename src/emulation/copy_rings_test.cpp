@@ -75,7 +75,8 @@ lang::Kernel gemv(DType type) {
 lang::Kernel product(DType type, int rows, bool by_columns = false) {
   return kernel("product", [=] {
     Dim M("M"), N("N"), K("K");
-    lang::Tensor a = input("a", {M, K}, type), b = input("b", by_columns ? Extents{N, K} : Extents{K, N}, type),
+    lang::Tensor a = input("a", {M, K}, type),
+                 b = input("b", by_columns ? Extents{N, K} : Extents{K, N}, type),
                  c = output("c", {M, N}, f32);
     grid(ceildiv(N, 32), ceildiv(M, rows), {.threads = 64}, [&](Index x, Index y) {
       Fragment sum({rows, 32}, f32, 0);
@@ -107,7 +108,8 @@ lang::Kernel decode() {
         when(pages(p) >= 0, [&] {
           Shared k({32, 64}, bf16);
           Expr first = pages(p) * 32;
-          gather(keys, [&](Index i) { return first + 31 - i; }, k);
+          gather(
+              keys, [&](Index i) { return first + 31 - i; }, k);
           Fragment s({16, 32}, f32, 0);
           gemm(query, k.T(), s);
           gemm(s.to(bf16), k, sum);
@@ -163,7 +165,8 @@ lang::Kernel dequantisation() {
 lang::Kernel nested() {
   return kernel("nested", [] {
     Dim M("M"), N("N");
-    lang::Tensor x = input("x", {M, 64}, f32), y = input("y", {N, 64}, f32), out = output("out", {M, 64}, f32);
+    lang::Tensor x = input("x", {M, 64}, f32), y = input("y", {N, 64}, f32),
+                 out = output("out", {M, 64}, f32);
     grid(1, {.threads = 64}, [&](Index) {
       Fragment last({64}, f32, 0);
       pipelined(M, {.stages = 2}, [&](Index m) {
@@ -210,34 +213,51 @@ lang::Kernel left_early() {
 std::vector<RingCase> ring_cases() {
   std::vector<RingCase> all;
   for (const int columns : {0, 1, 64, 130, 512})
-    all.push_back({fmt::format("norms_of_{}", columns), [] { return norms(3); }, {normal({6, columns}, f32, 1)},
-                   {6, columns}, "1"});
+    all.push_back({fmt::format("norms_of_{}", columns),
+                   [] { return norms(3); },
+                   {normal({6, columns}, f32, 1)},
+                   {6, columns},
+                   "1"});
   all.push_back({"norms_of_two_slots", [] { return norms(2); }, {normal({6, 300}, f32, 1)}, {6, 300}, "0"});
   all.push_back({"norms_of_chosen_slots", [] { return norms(0); }, {normal({6, 300}, f32, 1)}, {6, 300}});
   for (const auto& [name, type] : {std::pair{"f32", f32}, {"bf16", bf16}, {"f64", f64}})
     for (const int k : {300, 1024})
-      all.push_back({fmt::format("gemv_{}_{}", name, k), [type = type] { return gemv(type); },
-                     {normal({11, k}, type, 1), normal({k}, type, 2)}, {11}, "2"});
+      all.push_back({fmt::format("gemv_{}_{}", name, k),
+                     [type = type] { return gemv(type); },
+                     {normal({11, k}, type, 1), normal({k}, type, 2)},
+                     {11},
+                     "2"});
   for (const auto& [name, type] : {std::pair{"f32", f32}, {"bf16", bf16}})
     for (const int k : {3, 45, 64})
-      all.push_back({fmt::format("product_{}_{}", name, k), [type = type] { return product(type, 32); },
-                     {normal({40, k}, type, 1), normal({k, 50}, type, 2)}, {40, 50}, "1"});
-  all.push_back({"product_f32_by_columns", [] { return product(f32, 32, true); },
-                 {normal({40, 50}, f32, 1), normal({50, 50}, f32, 2)}, {40, 50}, "1"});
-  all.push_back({"decode", decode,
+      all.push_back({fmt::format("product_{}_{}", name, k),
+                     [type = type] { return product(type, 32); },
+                     {normal({40, k}, type, 1), normal({k, 50}, type, 2)},
+                     {40, 50},
+                     "1"});
+  all.push_back({"product_f32_by_columns",
+                 [] { return product(f32, 32, true); },
+                 {normal({40, 50}, f32, 1), normal({50, 50}, f32, 2)},
+                 {40, 50},
+                 "1"});
+  all.push_back({"decode",
+                 decode,
                  {normal({16, 64}, bf16, 1), normal({200, 64}, bf16, 2),
                   Tensor::from<std::int32_t>({2, -1, 0, 6, 5, -1, 1}, {7})},
-                 {16, 64}, "1"});
+                 {16, 64},
+                 "1"});
   all.push_back({"scan", scan, {normal({45, 64}, f32, 1)}, {45, 64}});
-  all.push_back({"dequantisation", dequantisation,
-                 {normal({20, 150}, bf16, 1), Tensor::random_integers({150, 80}, i8, 3, -8, 8),
-                  normal({80}, f32, 2)},
-                 {20, 80}, "1"});
+  all.push_back(
+      {"dequantisation",
+       dequantisation,
+       {normal({20, 150}, bf16, 1), Tensor::random_integers({150, 80}, i8, 3, -8, 8), normal({80}, f32, 2)},
+       {20, 80},
+       "1"});
   all.push_back({"nested", nested, {normal({7, 64}, f32, 1), normal({9, 64}, f32, 2)}, {7, 64}, "1"});
-  all.push_back({"left_early", left_early,
-                 {normal({9, 64}, f32, 1),
-                  Tensor::from<std::int32_t>({0, 0, 0, 0, 0, 1, 0, 0, 0}, {9})},
-                 {64}, "2"});
+  all.push_back({"left_early",
+                 left_early,
+                 {normal({9, 64}, f32, 1), Tensor::from<std::int32_t>({0, 0, 0, 0, 0, 1, 0, 0, 0}, {9})},
+                 {64},
+                 "2"});
   return all;
 }
 
@@ -251,7 +271,8 @@ TEST_P(CopyRingsEach, BringWhatTheirStepsRead) {
     const std::string text = codegen::print_cuda(Signature(program.ir()), {architecture}).text;
     EXPECT_NE(text.find(fmt::format("tg::wait_copies<{}", c.pending)), std::string::npos) << text;
   }
-  expect_as_interpreted(program, c.inputs, c.shape, 2e-2, {tegula::Target::emulated_sm90(), tegula::Target::emulated()});
+  expect_as_interpreted(program, c.inputs, c.shape, 2e-2,
+                        {tegula::Target::emulated_sm90(), tegula::Target::emulated()});
 }
 
 INSTANTIATE_TEST_SUITE_P(Table, CopyRingsEach, ::testing::ValuesIn(ring_cases()),

@@ -20,8 +20,8 @@ struct Exception {
   const char* reason;
 };
 
-const std::vector<NoteKind> without_wgmma{NoteKind::no_roles, NoteKind::mma_sync},
-    in_f32{NoteKind::no_roles, NoteKind::multiply_add, NoteKind::through_shared_memory};
+const std::vector<NoteKind> without_wgmma{NoteKind::mma_sync},
+    in_f32{NoteKind::multiply_add, NoteKind::through_shared_memory};
 
 const std::vector<Exception> exceptions{
     {"gemm_f32", "", in_f32, "f32 is multiplied in f32"},
@@ -61,7 +61,10 @@ const std::vector<Exception> exceptions{
      {NoteKind::through_shared_memory},
      "weights of few queries are the right operand, which is never in registers"},
     {"nsa_", "_backward_q4_", without_wgmma, "keys of several tokens are multiplied by 16 rows"},
-    {"nsa_", "_backward_q4_", {NoteKind::by_threads}, "lists end within a tile"},
+    {"nsa_",
+     "_backward_q4_",
+     {NoteKind::by_threads, NoteKind::stages},
+     "lists end within a tile, and rows are found in the step that brings them"},
 };
 
 bool is_listed(const std::string& kernel, NoteKind kind) {

@@ -34,8 +34,7 @@ Body CudaGridPrinter::element_copies(const Copy& n, const Loc& at) const {
 // The dimension of the tensor that the last axis of a whole tile runs along, if vectors along it can be cut
 // only at their end.
 std::optional<std::size_t> CudaGridPrinter::vector_dim(const Copy& n, const std::vector<Expr>& at) const {
-  if (n.from.is_tile() || n.to.buffer->space != Space::shared || n.to.rank() == 0)
-    return std::nullopt;
+  if (n.from.is_tile() || n.to.buffer->space != Space::shared || n.to.rank() == 0) return std::nullopt;
   const DType type = n.to.buffer->type;
   if (n.from.buffer->type != type || !is_zero(n.fill)) return std::nullopt;
   const int last = n.to.rank() - 1;

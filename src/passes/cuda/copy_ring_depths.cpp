@@ -86,7 +86,8 @@ int copy_ring_depth(const For& loop, std::int64_t step_bytes, const BesideSlots&
   const SlotRoom room(beside, grid, target);
   int depth = loop.stages;
   if (depth == 0) {
-    const int blocks = blocks_by_registers(grid, target), least = has_products(loop) ? least_with_products : 2;
+    const int blocks = blocks_by_registers(grid, target),
+              least = has_products(loop) ? least_with_products : 2;
     const std::int64_t ahead = (bytes_on_their_way + blocks * step_bytes - 1) / (blocks * step_bytes);
     depth = static_cast<int>(std::clamp<std::int64_t>(1 + ahead, least, most_chosen));
     depth = std::max(least, std::min(depth, room.slots(step_bytes, blocks)));

@@ -63,12 +63,9 @@ class LoopEvents {
                    const Event& advance) {
     const VariablePtr i = new_variable("ahead", type_, VariableKind::index, at_);
     const Event fill = filled(sum(variable(first, at_), variable(i, at_)), last, 0);
-    const For loop{LoopKind::pipelined,
-                   {i},
-                   {constant(type_, 0, at_)},
-                   {constant(type_, ring_.depth - 1, at_)},
-                   0,
-                   {fill.stmt}};
+    const For loop{
+        LoopKind::pipelined, {i}, {constant(type_, 0, at_)}, {constant(type_, ring_.depth - 1, at_)}, 0,
+        {fill.stmt}};
     return made_from(
         schedule::Loop{schedule::Loop::Kind::counted, {ring_.depth - 1}, {fill, commit, advance}},
         statement(loop, at_));
@@ -117,9 +114,11 @@ class LoopEvents {
       } else {
         // The number of the tile in its ring until buffers are numbered. Each warp has its own elements.
         const auto number = static_cast<int>(tile - ring_.tiles.begin());
-        const schedule::Parts own{std::uint64_t{1} << warps_ * fills_[static_cast<std::size_t>(number)]++, 0, 1};
+        const schedule::Parts own{std::uint64_t{1} << warps_ * fills_[static_cast<std::size_t>(number)]++, 0,
+                                  1};
         result.push_back(made_from(
-            schedule::CopyAsync{schedule::write(number, schedule::at_cursor(ring_.number, shift), {}, own)}, s));
+            schedule::CopyAsync{schedule::write(number, schedule::at_cursor(ring_.number, shift), {}, own)},
+            s));
       }
     }
     return result;
@@ -216,8 +215,7 @@ class WholeGrid {
     Events result = numbered(ring.before, ring), steps = numbered(ring.begin, ring);
     append(steps, body(loop.body));
     append(steps, numbered(ring.end, ring));
-    result.push_back(
-        made_from(schedule::Loop{schedule::Loop::Kind::counted, times(s), std::move(steps)}, s));
+    result.push_back(made_from(schedule::Loop{schedule::Loop::Kind::counted, times(s), std::move(steps)}, s));
     append(result, numbered(ring.after, ring));
     return result;
   }

@@ -62,9 +62,7 @@ Reason reason_to_wait(const Stmt& s) {
 }
 
 // What computes the elements that it stores is no copy.
-bool computes(const Stmt& s) {
-  return as<For>(s) && !plan_rows(s) && plan_rows(s).reason().why.empty();
-}
+bool computes(const Stmt& s) { return as<For>(s) && !plan_rows(s) && plan_rows(s).reason().why.empty(); }
 
 // What is around a loop.
 struct Around {
@@ -202,8 +200,7 @@ Planned<Body> RingSearch::bring(const For& loop, const std::vector<RingCandidate
   for (const RingCandidate& c : candidates)
     for (const Stmt& s : c.fills) fills.insert(s.get());
   // Where a step is left is known too late; what it would not have used does no harm.
-  const Body staying =
-      map_body(loop.body, [](const Stmt& s) { return as<Break>(s) ? Body{} : Body{s}; });
+  const Body staying = map_body(loop.body, [](const Stmt& s) { return as<Break>(s) ? Body{} : Body{s}; });
   SliceRules rules;
   rules.wanted = [&](const Stmt& s) { return fills.contains(s.get()); };
   rules.given = [&](const Buffer& b) { return !written_.contains(&b); };
@@ -230,16 +227,17 @@ Reason RingSearch::reason_of(const RingCandidate& c, const For& loop) const {
   if (c.fills.size() > most_fills_of_a_tile)
     return {fmt::format("{} statements fill it", c.fills.size()),
             fmt::format("fill it by {} or fewer", most_fills_of_a_tile)};
-  if (!is_filled_at_once(c) && !fill_all(c)) return {"it is not filled by whole rows, each once", "fill all of its rows, each once"};
+  if (!is_filled_at_once(c) && !fill_all(c))
+    return {"it is not filled by whole rows, each once", "fill all of its rows, each once"};
   const auto alone = bring(loop, {c});
   return alone ? Reason{} : alone.reason();
 }
 
 void RingSearch::note_refused(const RingCandidate& c, const Reason& reason) {
   if (reason.why.empty()) return;
-  add(result_.notes, {NoteKind::by_threads, reason.at.line() == 0 ? c.fills[0]->at : reason.at,
-                      fmt::format("tile {} does not come ahead: {}", named(*c.tile), reason.why),
-                      reason.remedy});
+  add(result_.notes,
+      {NoteKind::by_threads, reason.at.line() == 0 ? c.fills[0]->at : reason.at,
+       fmt::format("tile {} does not come ahead: {}", named(*c.tile), reason.why), reason.remedy});
 }
 
 std::vector<RingCandidate> RingSearch::tiles_of(const For& loop) {
@@ -259,7 +257,7 @@ std::vector<RingCandidate> RingSearch::tiles_of(const For& loop) {
 }
 
 void RingSearch::note_stages(const For& loop, const Loc& at, const std::vector<RingCandidate>& tiles,
-                           int depth) {
+                             int depth) {
   const int wanted = wanted_slots(loop);
   const bool few_steps = is_constant(loop.begin[0]) && is_constant(loop.end[0]) &&
                          constant_value(loop.end[0]) - constant_value(loop.begin[0]) <= depth;
@@ -276,10 +274,11 @@ void RingSearch::note_stages(const For& loop, const Loc& at, const std::vector<R
   std::string list;
   for (const RingCandidate& c : tiles)
     list += fmt::format("{}{} {}", list.empty() ? "" : ", ", named(*c.tile), slot_bytes(*c.tile));
-  add(result_.notes, {NoteKind::stages, at,
-                      fmt::format("{} became {}: a stage takes {} bytes of shared memory", asked, depth, list),
-                      loop.stages > 0 ? fmt::format("use smaller tiles, or ask for .stages = {}", depth)
-                                      : std::string("use smaller tiles")});
+  add(result_.notes,
+      {NoteKind::stages, at,
+       fmt::format("{} became {}: a stage takes {} bytes of shared memory", asked, depth, list),
+       loop.stages > 0 ? fmt::format("use smaller tiles, or ask for .stages = {}", depth)
+                       : std::string("use smaller tiles")});
 }
 
 // Decides the slots, and leaves of the tiles those that have them: where not all of them have as many as the
@@ -298,9 +297,8 @@ bool RingSearch::fit(const For& loop, const BesideSlots& around, std::vector<Rin
       tiles.clear();
       return copy_ring_room(bytes, beside, grid_, target_) < 2;
     }
-    tiles.erase(std::max_element(tiles.begin(), tiles.end(), [&](const auto& a, const auto& b) {
-      return bytes_of(a) < bytes_of(b);
-    }));
+    tiles.erase(std::max_element(tiles.begin(), tiles.end(),
+                                 [&](const auto& a, const auto& b) { return bytes_of(a) < bytes_of(b); }));
   }
 }
 

@@ -63,16 +63,16 @@ TEST_P(CopyRingDepths, FollowTheProgramAndTheRoom) {
 
 INSTANTIATE_TEST_SUITE_P(
     Table, CopyRingDepths,
-    ::testing::Values(
-        DepthCase{"asked", {.stages = 5}, {5}, {5}}, DepthCase{"one", {.stages = 1}, {}, {}},
-        // 2 KiB a step.
-        DepthCase{"small_steps", {}, {3}, {3}}, DepthCase{"small_steps_of_many", {.threads = 1024}, {8}, {8}},
-        // 32 KiB a step.
-        DepthCase{"large_steps", {.rows = 128}, {2}, {2}},
-        DepthCase{"asked_for_too_much", {.rows = 128, .stages = 9}, {7}, {3}},
-        DepthCase{"too_large", {.rows = 480, .threads = 256}, {}, {}},
-        DepthCase{"too_large_elsewhere", {.rows = 256, .threads = 256}, {2}, {}},
-        DepthCase{"products", {.rows = 64, .products = 1}, {3}, {3}}),
+    ::testing::Values(DepthCase{"asked", {.stages = 5}, {5}, {5}}, DepthCase{"one", {.stages = 1}, {}, {}},
+                      // 2 KiB a step.
+                      DepthCase{"small_steps", {}, {3}, {3}},
+                      DepthCase{"small_steps_of_many", {.threads = 1024}, {8}, {8}},
+                      // 32 KiB a step.
+                      DepthCase{"large_steps", {.rows = 128}, {2}, {2}},
+                      DepthCase{"asked_for_too_much", {.rows = 128, .stages = 9}, {7}, {3}},
+                      DepthCase{"too_large", {.rows = 480, .threads = 256}, {}, {}},
+                      DepthCase{"too_large_elsewhere", {.rows = 256, .threads = 256}, {2}, {}},
+                      DepthCase{"products", {.rows = 64, .products = 1}, {3}, {3}}),
     [](const auto& info) { return std::string(info.param.name); });
 
 // A ring in the steps of another one: both are filled anew in each of them.
@@ -197,13 +197,15 @@ TEST_P(CopyRingLoops, AreThoseThatCanBringTheirTilesAhead) {
 }
 
 const RingsCase rings_cases[] = {
-    {"plain", [](auto& x, auto&, auto&, auto& sum) { pipelined(9, [&](Index i) { add_row(x, i, sum); }); }, 1, 0},
-    {"serial", [](auto& x, auto&, auto&, auto& sum) { serial(9, [&](Index i) { add_row(x, i, sum); }); }, 0, 0},
-    {"one_step", [](auto& x, auto&, auto&, auto& sum) { pipelined(1, [&](Index i) { add_row(x, i, sum); }); }, 0,
+    {"plain", [](auto& x, auto&, auto&, auto& sum) { pipelined(9, [&](Index i) { add_row(x, i, sum); }); }, 1,
      0},
+    {"serial", [](auto& x, auto&, auto&, auto& sum) { serial(9, [&](Index i) { add_row(x, i, sum); }); }, 0,
+     0},
+    {"one_step", [](auto& x, auto&, auto&, auto& sum) { pipelined(1, [&](Index i) { add_row(x, i, sum); }); },
+     0, 0},
     {"by_a_list",
-     [](auto& x, auto& list, auto&, auto& sum) { pipelined(9, [&](Index i) { add_row(x, list(i), sum); }); }, 1,
-     0},
+     [](auto& x, auto& list, auto&, auto& sum) { pipelined(9, [&](Index i) { add_row(x, list(i), sum); }); },
+     1, 0},
     {"branch",
      [](auto& x, auto& list, auto&, auto& sum) {
        pipelined(9, [&](Index i) { when(list(i) > 0, [&] { add_row(x, i, sum); }); });
@@ -215,10 +217,7 @@ const RingsCase rings_cases[] = {
      },
      0, 1},
     {"of_what_the_grid_writes",
-     [](auto&, auto&, auto& out, auto& sum) {
-       pipelined(9, [&](Index i) { add_row(out, i, sum); });
-     },
-     0, 1},
+     [](auto&, auto&, auto& out, auto& sum) { pipelined(9, [&](Index i) { add_row(out, i, sum); }); }, 0, 1},
     {"changed_in_place",
      [](auto& x, auto&, auto&, auto& sum) {
        pipelined(9, [&](Index i) {
