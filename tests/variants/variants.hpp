@@ -27,7 +27,8 @@ inline std::string plan_of(const tegula::lang::Kernel& kernel) {
   const auto schedules = tegula::tool::grid_schedules(kernel, hopper);
   const auto layouts = tegula::tool::grid_layouts(kernel, hopper);
   for (std::size_t i = 0; i < schedules.size(); ++i) {
-    text += schedules[i].schedule ? "roles;" : "no roles;";
+    const bool has_roles = schedules[i].schedule && schedules[i].schedule->roles.size() > 1;
+    text += has_roles ? "roles;" : "no roles;";
     std::map<int, int> bytes;  // of a slot, by the number of slots
     if (schedules[i].schedule) {
       for (const auto& ring : schedules[i].schedule->rings)
