@@ -38,7 +38,9 @@ std::string Names::unique(std::string_view wanted) {
   // Identifiers that begin with an underscore belong to the compiler.
   while (base[0] == '_') base = base.substr(1) + "x";
   std::string name = base + "_";
-  for (int i = 1; !taken_.insert(name).second; ++i) name = fmt::format("{}{}_", base, i);
+  const bool is_numbered = std::isdigit(static_cast<unsigned char>(base.back())) != 0;
+  const std::string first = base + (is_numbered ? between_ : "");
+  for (int i = 1; !taken_.insert(name).second; ++i) name = fmt::format("{}{}_", first, i);
   return name;
 }
 

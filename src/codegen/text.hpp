@@ -28,9 +28,12 @@ class Writer {
 // device headers, and no name that the printers make up themselves, such as that of a stride.
 class Names {
  public:
+  // `between` stands between a name that ends in a digit and the number that makes it unique.
+  explicit Names(std::string_view between = "") : between_(between) {}
   std::string unique(std::string_view wanted);
 
  private:
+  std::string between_;
   std::set<std::string, std::less<>> taken_;
 };
 

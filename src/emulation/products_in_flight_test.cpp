@@ -1,5 +1,9 @@
 // Steps of several products, of which the last run under the next step's work, or run on into the next step.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <gtest/gtest.h>
+
+#include <algorithm>
 
 #include "codegen/cuda/nvrtc_testing.hpp"
 #include "emulation/compared.hpp"
@@ -21,8 +25,8 @@ struct Step {
   const lang::Tensor &keys, &values;
   lang::Fragment &sum, &other;
 
-  lang::Shared tile(const lang::Tensor& from) const {
-    lang::Shared result({64, dim}, bf16);
+  lang::Shared tile(const lang::Tensor& from, int height = 64) const {
+    lang::Shared result({height, dim}, bf16);
     lang::copy(from.at(j * 64), result);
     return result;
   }
@@ -33,17 +37,17 @@ void round_up(lang::Fragment& s) {
   parallel(s, [&](Index i, Index c) { s(i, c) = max(s(i, c), 0.5f); });
 }
 
-enum class Shape : std::uint8_t { plain, deep, delayed };
+using passes::LoopShape;
 
 struct Products {
   const char* name;
   int stages;
-  Shape shape;
+  LoopShape shape;
   void (*step)(const Step& t);
 };
 
 const std::vector<Products> all_products{
-    {"keys_that_are_values", 3, Shape::delayed,
+    {"keys_that_are_values", 3, LoopShape::delayed,
      [](const Step& t) {
        using namespace lang;
        Shared k = t.tile(t.keys);
@@ -52,7 +56,7 @@ const std::vector<Products> all_products{
        round_up(s);
        gemm(s.to(bf16), k, t.sum);
      }},
-    {"keys_that_are_values_in_two_slots", 2, Shape::plain,
+    {"keys_that_are_values_in_two_slots", 2, LoopShape::plain,
      [](const Step& t) {
        using namespace lang;
        Shared k = t.tile(t.keys);
@@ -61,7 +65,7 @@ const std::vector<Products> all_products{
        round_up(s);
        gemm(s.to(bf16), k, t.sum);
      }},
-    {"scores_of_two_parts", 3, Shape::delayed,
+    {"scores_of_two_parts", 3, LoopShape::delayed,
      [](const Step& t) {
        using namespace lang;
        Shared k = t.tile(t.keys), more = t.tile(t.values);
@@ -71,7 +75,7 @@ const std::vector<Products> all_products{
        round_up(s);
        gemm(s.to(bf16), k, t.sum);
      }},
-    {"two_tiles_of_values", 2, Shape::delayed,
+    {"two_tiles_of_values", 2, LoopShape::delayed,
      [](const Step& t) {
        using namespace lang;
        Shared k = t.tile(t.keys), left = t.tile(t.values), right = t.tile(t.keys);
@@ -82,7 +86,7 @@ const std::vector<Products> all_products{
        gemm(p, left, t.sum);
        gemm(p, right, t.other);
      }},
-    {"one_tile_for_three", 3, Shape::delayed,
+    {"one_tile_for_three", 3, LoopShape::delayed,
      [](const Step& t) {
        using namespace lang;
        Shared k = t.tile(t.keys);
@@ -93,11 +97,11 @@ const std::vector<Products> all_products{
        gemm(p, k, t.sum);
        gemm(p, k.T(), t.other);
      }},
-    {"two_scores_and_two_sums", 3, Shape::delayed,
+    {"two_scores_and_two_sums", 3, LoopShape::delayed,
      [](const Step& t) {
        using namespace lang;
-       Shared k = t.tile(t.keys), v = t.tile(t.values);
-       Fragment s({rows, 64}, f32, 0), d({rows, 64}, f32, 0), p({rows, 64}, bf16), ds({rows, 64}, bf16);
+       Shared k = t.tile(t.keys, 32), v = t.tile(t.values, 32);
+       Fragment s({rows, 32}, f32, 0), d({rows, 32}, f32, 0), p({rows, 32}, bf16), ds({rows, 32}, bf16);
        gemm(t.q, k.T(), s);
        gemm(t.q2, v.T(), d);
        round_up(s);
@@ -106,7 +110,7 @@ const std::vector<Products> all_products{
        gemm(p, v, t.sum);
        gemm(ds, k, t.other);
      }},
-    {"work_between_three", 2, Shape::delayed,
+    {"work_between_three", 2, LoopShape::delayed,
      [](const Step& t) {
        using namespace lang;
        Shared k = t.tile(t.keys), more = t.tile(t.keys), v = t.tile(t.values);
@@ -117,14 +121,14 @@ const std::vector<Products> all_products{
        round_up(u);
        gemm(u.to(bf16), v, t.sum);
      }},
-    {"two_sums", 2, Shape::deep,
+    {"two_sums", 2, LoopShape::deep,
      [](const Step& t) {
        using namespace lang;
        Shared k = t.tile(t.keys), v = t.tile(t.values);
        gemm(k, v, t.sum);
        gemm(k.T(), v, t.other);
      }},
-    {"two_products_of_one_sum", 3, Shape::deep,
+    {"two_products_of_one_sum", 3, LoopShape::deep,
      [](const Step& t) {
        using namespace lang;
        Shared k = t.tile(t.keys), v = t.tile(t.values), more = t.tile(t.values);
@@ -132,7 +136,46 @@ const std::vector<Products> all_products{
        gemm(more, v, t.sum);
        gemm(k.T(), more, t.other);
      }},
-    {"sum_of_the_step_before", 2, Shape::plain,
+    {"sums_added_to_others", 2, LoopShape::twofold,
+     [](const Step& t) {
+       using namespace lang;
+       Shared k = t.tile(t.keys), v = t.tile(t.values);
+       Fragment part({rows, 64}, f32, 0);
+       gemm(k, v, part);
+       parallel(t.sum, [&](Index i, Index c) { t.sum(i, c) += part(i, c) * (f32(t.j) + 0.5f); });
+     }},
+    {"sums_scaled_by_a_tile", 2, LoopShape::twofold,
+     [](const Step& t) {
+       using namespace lang;
+       Shared k = t.tile(t.keys), v = t.tile(t.values), factors({64, dim}, bf16);
+       copy(t.keys.at(t.j * 64), factors);
+       Fragment part({rows, 64}, f32, 0);
+       gemm(k.T(), v, part);
+       parallel(t.sum, [&](Index i, Index c) {
+         t.sum(i, c) += part(i, c) * (f32(factors(i, 3)) + f32(t.values(t.j * 64, c)));
+       });
+     }},
+    {"two_sums_added_where_registers_end", 3, LoopShape::plain,
+     [](const Step& t) {
+       using namespace lang;
+       Shared k = t.tile(t.keys), v = t.tile(t.values);
+       Fragment left({rows, 64}, f32, 0), right({rows, 64}, f32, 0);
+       gemm(k, v, left);
+       gemm(t.q, k, left);
+       gemm(k.T(), v, right);
+       round_up(left);
+       parallel(t.sum, [&](Index i, Index c) { t.sum(i, c) += left(i, c) * 0.25f; });
+       parallel(t.other, [&](Index i, Index c) { t.other(i, c) = max(t.other(i, c), right(i, c)); });
+     }},
+    {"sums_added_in_one_slot", 1, LoopShape::plain,
+     [](const Step& t) {
+       using namespace lang;
+       Shared k = t.tile(t.keys), v = t.tile(t.values);
+       Fragment part({rows, 64}, f32, 0);
+       gemm(k, v, part);
+       parallel(t.sum, [&](Index i, Index c) { t.sum(i, c) += part(i, c) * 0.5f; });
+     }},
+    {"sum_of_the_step_before", 2, LoopShape::plain,
      [](const Step& t) {
        using namespace lang;
        Shared k = t.tile(t.keys);
@@ -154,8 +197,9 @@ lang::Kernel program_of(const Products& c) {
       copy(q.at(0, 0), first);
       copy(q.at(rows, 0), second);
       Fragment sum({rows, dim}, f32, 0), other({rows, dim}, f32, 0);
-      pipelined(ceildiv(n, 64), {.stages = c.stages},
-                [&](Index j) { c.step({j, first, second, keys, values, sum, other}); });
+      pipelined(ceildiv(n, 64), {.stages = c.stages}, [&](Index j) {
+        c.step({j, first, second, keys, values, sum, other});
+      });
       copy(sum, out.at(0, 0));
       copy(other, out.at(rows, 0));
     });
@@ -171,9 +215,9 @@ TEST_P(ProductsInFlight, GiveTheSame) {
     const auto part = [&](std::uint64_t seed) {
       return Tensor::random_uniform({n, dim}, bf16, seed, -0.25, 0.25);
     };
-    expect_as_interpreted(
-        program, {Tensor::random_uniform({2 * rows, dim}, bf16, 1, -0.25, 0.25), part(2), part(3)},
-        {2 * rows, dim}, 2e-2);
+    expect_as_interpreted(program,
+                          {Tensor::random_uniform({2 * rows, dim}, bf16, 1, -0.25, 0.25), part(2), part(3)},
+                          {2 * rows, dim}, 2e-2);
   }
 }
 
@@ -183,13 +227,31 @@ TEST_P(ProductsInFlight, AreAwaitedWhereNeeded) {
   const passes::CudaPlan plan = passes::plan_for_cuda(*program_of(c).ir(), {});
   const passes::GridPlan& own = plan.grids[0];
   ASSERT_TRUE(own.schedule) << own.no_roles.why;
-  ASSERT_EQ(own.consumers.shapes.size(), c.shape == Shape::plain ? 0u : 1u) << print(own.steps, *own.roles);
-  for (const auto& [loop, shape] : own.consumers.shapes)
-    EXPECT_EQ(shape == passes::LoopShape::deep, c.shape == Shape::deep);
+  ASSERT_EQ(own.consumers.shapes.size(), c.shape == LoopShape::plain ? 0u : 1u)
+      << print(own.steps, *own.roles);
+  for (const auto& [loop, shape] : own.consumers.shapes) EXPECT_EQ(shape, c.shape);
+  std::vector<std::string> harmless;
   for (const schedule::Mutation& m : schedule::mutations(*own.schedule)) {
-    const bool waits = m.name.find("wait") != std::string::npos || m.name.find("release") != std::string::npos;
+    const bool waits =
+        m.name.find("wait") != std::string::npos || m.name.find("release") != std::string::npos;
     if (m.name.rfind("consumer", 0) != 0 || !waits) continue;
-    EXPECT_TRUE(schedule::verify(m.schedule)) << m.name << "\n" << schedule::print(*own.schedule);
+    if (!schedule::verify(m.schedule, schedule::thorough)) harmless.push_back(m.name);
+  }
+  // One that shows ptxas that sums are not in flight: they were awaited in the step before.
+  EXPECT_EQ(harmless.size(), c.shape == LoopShape::twofold ? 2u : 0u)
+      << fmt::format("{}\n", fmt::join(harmless, "\n")) << schedule::print(*own.schedule);
+  for (const std::string& name : harmless) EXPECT_NE(name.find("gemm wait 1"), std::string::npos) << name;
+}
+
+TEST(ProductsInFlightNotes, SayWhatMoreSlotsWouldDo) {
+  for (const Products& c : all_products) {
+    const passes::CudaPlan plan = passes::plan_for_cuda(*program_of(c).ir(), {});
+    const std::vector<std::string> notes = passes::format(plan.grids[0].roles->notes);
+    const bool expected = std::string(c.name) == "keys_that_are_values_in_two_slots";
+    const bool found = std::any_of(notes.begin(), notes.end(), [](const std::string& note) {
+      return note.find("2 slots instead of 3") != std::string::npos;
+    });
+    EXPECT_EQ(found, expected) << c.name << fmt::format(" {}", fmt::join(notes, "\n"));
   }
 }
 

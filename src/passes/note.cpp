@@ -24,7 +24,8 @@ constexpr NoteInfo table[] = {
      "smaller tiles, or more warp groups: `.threads = 256`"},
     {NoteKind::mma_sync, "mma.sync",
      "a product is done by the tensor cores' instructions of older GPUs, at half of Hopper's rate or less",
-     "sums of 64 rows for a warp group; operands that are whole tiles, or fragments with all their columns"},
+     "sums of 64 rows for a warp group, or of eight rows and 64 columns; parts of tiles that begin at "
+     "multiples of 8 rows and 16 columns"},
     {NoteKind::multiply_add, "multiply-add", "a product is done without tensor cores",
      "operands of bf16, f16 or fp8"},
     {NoteKind::by_threads, "by threads",

@@ -10,7 +10,7 @@ using namespace ir;
 
 namespace {
 
-constexpr std::int64_t rows_of_product = 64, columns_of_table = 64, most_blocks = 3;
+constexpr std::int64_t columns_of_table = 64, most_blocks = 3;
 
 }  // namespace
 
@@ -43,7 +43,8 @@ void Generator::make_tables() {
   tables_.fours = make_table(i32, {random_.number(1, 80), 4}, numbers);
   Nature sums = anything(f32);
   sums.loose_zero = true;
-  make_tensor(Role::output, f32, {rows_of_product, random_.number(1, 64)}, sums);
+  tables_.height = random_.pick({16, 24, 64, 64, 64});
+  make_tensor(Role::output, f32, {tables_.height, random_.number(1, 64)}, sums);
   tables_.sums = tensors_.size() - 1;
 }
 
@@ -163,9 +164,13 @@ void Generator::look_up_and_multiply(const TilePlace& queries, const TilePlace& 
   std::size_t rows = bring_rows(count, numbers);
   const std::size_t raw = rows;
   if (random_.chance(30)) rows = convert_rows(raw);
-  View columns = whole(tiles_[rows].buffer);
+  View first = whole(queries.buffer), columns = whole(tiles_[rows].buffer);
+  if (random_.chance(30)) {
+    const std::int64_t from = random_.pick({0, 8, 16, 32});
+    for (View* part : {&first, &columns}) slice_range(*part, 1, int32(from), int32(from + 32));
+  }
   swap_axes(columns, 0, 1);
-  emit(Gemm{whole(queries.buffer), columns, whole(sum.buffer), false, {}});
+  emit(Gemm{first, columns, whole(sum.buffer), false, {}});
   if (rows != raw && random_.chance(50)) {
     View others = whole(tiles_[raw].buffer);
     swap_axes(others, 0, 1);
@@ -179,15 +184,15 @@ void Generator::look_up_and_multiply(const TilePlace& queries, const TilePlace& 
 void Generator::looked_up_products() {
   const Nature terms = tensors_[tables_.rows].contract;
   const std::int64_t count = random_.pick({32, 64, 64}), most = random_.number(1, 3);
-  if (!spend(most * rows_of_product * count * columns_of_table / 4)) return;
+  if (!spend(most * tables_.height * count * columns_of_table / 4)) return;
   Nature sums = dyadic(2 * terms.step, terms.bound * terms.bound * 64 * 2 * 3);
   sums.loose_zero = true;
   const TilePlace queries =
-      declare(tensors_[tables_.rows].buffer->type, {rows_of_product, columns_of_table}, terms, Space::shared);
+      declare(tensors_[tables_.rows].buffer->type, {tables_.height, columns_of_table}, terms, Space::shared);
   emit(Copy{window_from(tables_.rows, within(value(i32, 1), 0, 9).e), whole(queries.buffer), nullptr});
   tiles_.back().defined = true;
   tiles_.back().writable = false;
-  const TilePlace sum = declare(f32, {rows_of_product, count}, sums, Space::fragment);
+  const TilePlace sum = declare(f32, {tables_.height, count}, sums, Space::fragment);
   emit(Fill{whole(sum.buffer), ir::constant(f32, 0)});
   tiles_.back().defined = true;
   tiles_.back().writable = false;

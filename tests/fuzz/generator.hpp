@@ -245,6 +245,7 @@ class Generator {
   Limits limits_;
   struct Tables {  // of tensors_
     std::size_t rows = 0, numbers = 0, fours = 0, sums = 0;
+    std::int64_t height = 0;  // of products
   };
   Tables tables_;
   Program program_;

@@ -67,7 +67,7 @@ struct GemmOptions {
   [[no_unique_address]] detail::OptionsAreNamed options_are_named = detail::OptionsAreNamed();
   Accumulate accumulate = Accumulate::promoted;
   Warps warps = Warps::automatic;
-  // Whether the transposed product is computed, and whether `a` is read from registers.
+  // Whether the transposed product is computed (by wgmma), and whether `a` is read from registers.
   std::optional<bool> swap = {}, from_registers = {};
 };
 

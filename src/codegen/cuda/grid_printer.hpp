@@ -15,6 +15,7 @@
 #include "codegen/text.hpp"
 #include "ir/bounds.hpp"
 #include "passes/cuda/cuda_plan.hpp"
+#include "passes/cuda/operand_place.hpp"
 #include "passes/cuda/plan_rows.hpp"
 #include "passes/cuda/plan_stores.hpp"
 #include "passes/cuda/rows_of_groups.hpp"
@@ -264,7 +265,10 @@ class CudaGridPrinter {
   // All accumulators, or `only` one.
   Flight wgmma(const ir::Gemm& n, const passes::GemmPlan& plan, const FragmentTile& c, const Loc& at,
                int only);
-  std::string operand_at(const ir::View& view, const std::string& row, const std::string& column);
+  std::string instruction(const ir::Gemm& n, const passes::GemmPlan& plan, int columns);
+  std::string operand_registers(const ir::Gemm& n, const passes::GemmPlan& plan, const Loc& at);
+  std::string operand_at(const ir::View& view, int along_k, const std::string& row,
+                         const std::string& column);
   std::string packed_operand(const FragmentTile& tile, DType type);
   void clear_registers(const FragmentTile& tile);
   void touch_operands(const ir::Gemm& n);
@@ -352,7 +356,7 @@ class CudaGridPrinter {
   const passes::GridPlan& plan_;  // and what was decided about it
   CudaProgram& program_;
   StepWriter out_;
-  Names names_;
+  Names names_{"_"};
   std::unordered_map<const ir::Variable*, std::string> variables_;
   std::unordered_map<const ir::Buffer*, std::string> tensors_;
   std::unordered_map<const ir::Buffer*, int> memory_of_;  // tensors that may share bytes have one number

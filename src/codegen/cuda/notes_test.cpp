@@ -269,51 +269,47 @@ lang::Kernel two_sums(int threads) {
   });
 }
 
-lang::Kernel with_gemm_options(const GemmOptions& options) {
-  return with_step([=](const Tensor& a, const Tensor& b, const Expr& row, const Expr& column, const Expr& k,
-                       Fragment& sum) {
-    Shared x({128, 64}, bf16), y({64, 128}, bf16);
-    lang::copy(a.at(row, k), x);
-    lang::copy(b.at(k, column), y);
-    lang::gemm(x, y, sum, options);
-  });
+lang::Kernel with_gemm_options(const GemmOptions& options, int n = 128) {
+  const Product p{.n = n};
+  return with_step(
+      [=](const Tensor& a, const Tensor& b, const Expr& row, const Expr& column, const Expr& k,
+          Fragment& sum) {
+        Shared x({p.m, p.k}, bf16), y({p.k, p.n}, bf16);
+        lang::copy(a.at(row, k), x);
+        lang::copy(b.at(k, column), y);
+        lang::gemm(x, y, sum, options);
+      },
+      p);
 }
 
 // ---- products
 
-// Operand A is a part of a tile, or has one of its own.
-lang::Kernel part(bool own) {
+// Operand A is columns of a tile from there on.
+lang::Kernel part(int first) {
   return with_step([=](const Tensor& a, const Tensor& b, const Expr& row, const Expr& column, const Expr& k,
                        Fragment& sum) {
     Shared y({64, 128}, bf16);
     lang::copy(b.at(k, column), y);
-    Shared x({128, own ? 64 : 128}, bf16);
+    Shared x({128, 128}, bf16);
     lang::copy(a.at(row, k), x);
-    if (own)
-      lang::gemm(x, y, sum);
-    else
-      lang::gemm(x.slice(all, range(0, 64)), y, sum);
+    lang::gemm(x.slice(all, range(first, first + 64)), y, sum);
   });
 }
 
-lang::Kernel reshaped(bool flat) {
+// Operand A is a tile with rows as long as its own, or twice as long.
+lang::Kernel reshaped(bool whole_rows) {
   return with_step([=](const Tensor& a, const Tensor& b, const Expr& row, const Expr& column, const Expr& k,
                        Fragment& sum) {
     Shared y({64, 128}, bf16);
     lang::copy(b.at(k, column), y);
-    if (flat) {
-      Shared x({128, 64}, bf16);
-      lang::copy(a.at(row, k), x);
-      return lang::gemm(x, y, sum);
-    }
-    Shared x({2, 64, 64}, bf16);
+    Shared x = whole_rows ? Shared({2, 64, 64}, bf16) : Shared({64, 128}, bf16);
     lang::copy(a.at(row, k), x.reshape({128, 64}));
     lang::gemm(x.reshape({128, 64}), y, sum);
   });
 }
 
-// Each of two warp groups has 32 columns of B.
-lang::Kernel narrow(int threads) { return plain({.m = 64, .n = 64, .grid = {.threads = threads}}); }
+// Each of two warp groups has 40 columns of B.
+lang::Kernel narrow(int threads) { return plain({.m = 64, .n = 80, .grid = {.threads = threads}}); }
 
 // ---- loads
 
@@ -436,16 +432,16 @@ const std::vector<NoteCase> note_cases{
     {"stages", NoteKind::stages, ".stages = 9 became", [] { return plain({.loop = {.stages = 9}}); }, usual},
     {"one_warp_group", NoteKind::one_warp_group, "224 registers", [] { return two_sums(128); },
      [] { return two_sums(256); }},
-    {"rows", NoteKind::mma_sync, "96 rows", [] { return plain({.m = 96}); }, usual},
+    {"rows", NoteKind::mma_sync, "100 rows", [] { return plain({.m = 100}); }, usual},
     {"threads", NoteKind::mma_sync, "192 threads", [] { return with_hints({.threads = 192}); }, usual},
     {"depth", NoteKind::mma_sync, "no multiple of 16", [] { return plain({.k = 24}); }, usual},
     {"columns", NoteKind::mma_sync, "no multiple of eight each",
      [] { return plain({.m = 64, .n = 72, .grid = {.threads = 256}}); },
      [] { return plain({.m = 64, .n = 128, .grid = {.threads = 256}}); }},
-    {"part", NoteKind::mma_sync, "a part of tile `", [] { return part(false); }, [] { return part(true); }},
-    {"reshaped", NoteKind::mma_sync, "reshaped", [] { return reshaped(false); },
+    {"part", NoteKind::mma_sync, "column 8 of the tile", [] { return part(8); }, [] { return part(16); }},
+    {"reshaped", NoteKind::mma_sync, "do not follow each other", [] { return reshaped(false); },
      [] { return reshaped(true); }},
-    {"few_columns", NoteKind::mma_sync, "32 columns", [] { return narrow(256); }, [] { return narrow(128); }},
+    {"few_columns", NoteKind::mma_sync, "40 columns", [] { return narrow(256); }, [] { return narrow(128); }},
     {"f32", NoteKind::multiply_add, "do not multiply f32", [] { return plain({.type = f32, .k = 32}); },
      usual},
     {"odd_columns", NoteKind::multiply_add, "multiple of eight", [] { return plain({.n = 36}); }, usual},
@@ -466,7 +462,8 @@ const std::vector<NoteCase> note_cases{
      [] { return with_hints({.persistent = true}); }},
     {"blocks", NoteKind::hint, ".blocks_per_processor = 4 became",
      [] { return with_hints({.blocks_per_processor = 4}); }, usual},
-    {"swap", NoteKind::hint, ".swap", [] { return with_gemm_options({.swap = true}); }, usual},
+    {"swap", NoteKind::hint, ".swap", [] { return with_gemm_options({.swap = true}, 96); },
+     [] { return with_gemm_options({.swap = true}); }},
     {"from_registers", NoteKind::hint, ".from_registers",
      [] { return with_gemm_options({.from_registers = true}); }, usual},
 };

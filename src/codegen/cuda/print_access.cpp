@@ -1,6 +1,7 @@
 // Elements of tensors and tiles, never outside their bounds.
 #include <fmt/format.h>
 
+#include "codegen/cuda/arithmetic.hpp"
 #include "codegen/cuda/grid_printer.hpp"
 #include "ir/representable.hpp"
 #include "ir/visit.hpp"
@@ -74,7 +75,7 @@ GuardedAddress CudaGridPrinter::tensor_address(const Access& access, const std::
     std::string text = value(at[d]);
     if (!at[d]->args.empty()) {
       const std::string name = names_.unique("c");
-      out_.line(fmt::format("const {} {} = {};", scalar_type(at[d]->held()), name, text));
+      out_.define(scalar_type(at[d]->held()), name, bare(text));
       text = name;
     }
     add_limits(access.view, d, at[d], text, guards);
@@ -87,15 +88,19 @@ GuardedAddress CudaGridPrinter::tensor_address(const Access& access, const std::
 }
 
 std::string CudaGridPrinter::offset_in(const SharedTile& tile, const Buffer& buffer, const Texts& at) const {
-  if (tile.order.is_swizzled())
-    return fmt::format("tg::swizzled<{}, {}{}>({}, {})", buffer.extent(0), tile.order.columns,
-                       buffer.type.bytes() == 1 ? ", 1" : "", at[0], at[1]);
-  Texts terms;
-  std::int64_t stride = 1;
-  for (std::size_t d = at.size(); d-- > 0; stride *= buffer.extent(static_cast<int>(d))) {
-    if (at[d] != "0") terms.insert(terms.begin(), scaled(fmt::format("({})", at[d]), std::to_string(stride)));
-  }
-  return terms.empty() ? "0" : fmt::format("{}", fmt::join(terms, " + "));
+  const auto number = [&](std::size_t dims) {
+    Texts terms;
+    std::int64_t stride = 1;
+    for (std::size_t d = dims; d-- > 0; stride *= buffer.extent(static_cast<int>(d))) {
+      if (at[d] != "0")
+        terms.insert(terms.begin(), scaled(fmt::format("({})", at[d]), std::to_string(stride)));
+    }
+    return terms.empty() ? "0" : fmt::format("{}", fmt::join(terms, " + "));
+  };
+  if (!tile.order.is_swizzled()) return number(at.size());
+  return fmt::format("tg::swizzled<{}, {}{}>({}, {})", passes::tile_rows(buffer), tile.order.columns,
+                     buffer.type.bytes() == 1 ? ", 1" : "", at.size() == 2 ? at[0] : number(at.size() - 1),
+                     at.back());
 }
 
 GuardedAddress CudaGridPrinter::shared_address(const Access& access, const std::vector<Expr>& at) {
@@ -140,7 +145,7 @@ std::string CudaGridPrinter::register_text(const Access& access) const {
     bool kept = false;
     for (const int axis : *axes) kept |= digit.stride[static_cast<std::size_t>(axis)] != 0;
     if (kept) {
-      terms.push_back(fmt::format("r / {} % {} * {}", step, digit.extent, own));
+      terms.push_back(times(digit_text("r", step, digit.extent, loop_->layout->register_count()), own));
       own *= digit.extent;
     }
     step *= digit.extent;
@@ -180,7 +185,7 @@ void CudaGridPrinter::store(const Access& access, const Expr& value, const std::
                         !is_exact(value, buffer->type);
     const std::string converted = rounds ? fmt::format("tg::rounded<{}>({})", type, text) : text;
     out_.line(fmt::format("{}[{}] = {};", fragments_.at(buffer.get()).name,
-                          loop_ ? register_text(access) : "0", converted));
+                          loop_ ? register_text(access) : "0", bare(converted)));
     return;
   }
   const GuardedAddress at = address(access);
@@ -188,7 +193,7 @@ void CudaGridPrinter::store(const Access& access, const Expr& value, const std::
   if (!at.guard.empty()) guards.push_back(at.guard);
   if (const std::string one = only_one(); !one.empty()) guards.push_back(one);
   const std::string condition = guards.empty() ? "" : fmt::format("if ({}) ", conjunction(guards));
-  out_.line(fmt::format("{}tg::store({}, {});", condition, at.pointer, text));
+  out_.line(fmt::format("{}tg::store({}, {});", condition, at.pointer, bare(text)));
 }
 
 void CudaGridPrinter::touch(const View& view, MemoryUse use, bool by_one) {

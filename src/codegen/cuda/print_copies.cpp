@@ -73,7 +73,7 @@ void CudaGridPrinter::print_vectors(const Copy& n, const Access& from, const std
   out_.code();
   touch(n.from, MemoryUse::read, false);
   touch(n.to, MemoryUse::write, false);
-  out_.open(fmt::format("{{  // {}: by vectors of {} bytes", short_location(at), vector_bytes));
+  out_.open(fmt::format("{{  // {}: by vectors of {} bytes", location_in_folder(at), vector_bytes));
   out_.line("#pragma unroll 2");
   const std::string f = names_.unique("f");
   out_.open(fmt::format("for (int {0} = {1}; {0} < {2}; {0} += {3}) {{", f, team_.thread,

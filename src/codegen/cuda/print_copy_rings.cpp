@@ -57,8 +57,8 @@ void CudaGridPrinter::loop_with_ring(const For& n, const passes::CopyRing& ring,
 
 // The tile is in the slot so many behind the cursor from here on.
 void CudaGridPrinter::name_slot(const BufferPtr& tile, const passes::CopyRing& ring, int shift) {
-  const auto number = static_cast<std::size_t>(
-      std::find(ring.tiles.begin(), ring.tiles.end(), tile) - ring.tiles.begin());
+  const auto number =
+      static_cast<std::size_t>(std::find(ring.tiles.begin(), ring.tiles.end(), tile) - ring.tiles.begin());
   const auto& [begin, bytes] = rings_[static_cast<std::size_t>(ring.number)].tiles[number];
   const std::string cursor = cursor_name(ring.number), name = names_.unique(tile->name);
   const std::string slot =
@@ -107,17 +107,18 @@ void CudaGridPrinter::print_pieces(const For& loop, std::optional<std::size_t> a
   std::int64_t count = 1;
   for (std::size_t d = 0; d + 1 < loop.end.size(); ++d) count *= constant_value(loop.end[d]);
   out_.code();
-  out_.open(fmt::format("{{  // {}: begun, by {} of {} bytes", short_location(at), along ? "vectors" : "elements",
+  out_.open(fmt::format("{{  // {}: begun, by {} of {} bytes", location_in_folder(at),
+                        along ? "vectors" : "elements",
                         elements * as<Load>(loop.body[0])->from.view.buffer->type.bytes()));
   const std::string f = names_.unique("f");
   facts_.add_range(loop.index.back(), {0, columns - elements});
   // A thread that stays in its column computes less.
   const bool stays = team_.threads % pieces == 0;
   if (stays) name_column(loop, team_.thread, pieces, elements);
-  out_.line("#pragma unroll 2");
+  out_.line("#pragma unroll 1");  // nobody waits, and registers are for those who compute
   if (stays)
-    out_.open(fmt::format("for (int {0} = {1} / {2}; {0} < {3}; {0} += {4}) {{", f, team_.thread, pieces, count,
-                          team_.threads / pieces));
+    out_.open(fmt::format("for (int {0} = {1} / {2}; {0} < {3}; {0} += {4}) {{", f, team_.thread, pieces,
+                          count, team_.threads / pieces));
   else
     out_.open(fmt::format("for (int {0} = {1}; {0} < {2}; {0} += {3}) {{", f, team_.thread, count * pieces,
                           team_.threads));
@@ -143,8 +144,8 @@ void CudaGridPrinter::print_piece(const Load& load, const Store& store, std::opt
       add_limits(from, d, where[d], c, guards);
     terms.push_back(fmt::format("{} * {}", c, stride_text(from, d)));
   }
-  const std::string source = tensors_.at(from.buffer.get()) +
-                             (terms.empty() ? "" : fmt::format(" + ({})", fmt::join(terms, " + ")));
+  const std::string source =
+      tensors_.at(from.buffer.get()) + (terms.empty() ? "" : fmt::format(" + ({})", fmt::join(terms, " + ")));
   const std::string exists = guards.empty() ? "true" : fmt::format("{}", fmt::join(guards, " && "));
   const std::string to = address(store.to).pointer;
   if (!along) return out_.line(fmt::format("tg::bring_element({}, {}, {});", to, source, exists));

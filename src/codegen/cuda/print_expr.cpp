@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "codegen/cuda/arithmetic.hpp"
 #include "codegen/cuda/grid_printer.hpp"
 #include "ir/simplify.hpp"
 #include "ir/visit.hpp"
@@ -93,7 +94,7 @@ std::string CudaGridPrinter::emit(const Expr& e) {
   std::string text = emit_node(e);
   if (!repeated_.contains(e.get())) return text;
   const std::string name = names_.unique("t");
-  out_.line(fmt::format("const {} {} = {};", scalar_type(e->held()), name, text));
+  out_.define(scalar_type(e->held()), name, bare(text));
   return common_.emplace(e.get(), name).first->second;
 }
 

@@ -42,7 +42,7 @@ void CudaGridPrinter::gemm_fma(const Gemm& n, const FragmentTile& c, const Loc& 
   const Facts before = facts_;
   out_.code();
   touch_operands(n);
-  out_.open(fmt::format("{{  // {}: c += a b by multiply-add", short_location(at)));
+  out_.open(fmt::format("{{  // {}: c += a b by multiply-add", location_in_folder(at)));
   const Texts base = base_coordinates(c.layout);
   const VariablePtr i = passes::new_variable("i", i32, VariableKind::index, at),
                     j = passes::new_variable("j", i32, VariableKind::index, at),
@@ -122,7 +122,7 @@ void CudaGridPrinter::gemm_mma(const Gemm& n, const passes::GemmPlan& plan, cons
   }
   out_.code();
   touch_operands(n);
-  out_.open(fmt::format("{{  // {}: c += a b by mma.sync", short_location(at)));
+  out_.open(fmt::format("{{  // {}: c += a b by mma.sync", location_in_folder(at)));
   const std::string warp = fmt::format("{} / 32", team_.thread);
   const std::string row =
       n.hints.by_warp ? "warp * 16" : fmt::format("{} % {} * 16", warp, plan.parts.along_m);

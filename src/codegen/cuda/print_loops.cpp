@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "codegen/cuda/arithmetic.hpp"
 #include "codegen/cuda/grid_printer.hpp"
 #include "ir/effects.hpp"
 #include "ir/visit.hpp"
@@ -21,9 +22,7 @@ std::string coordinate_text(const layout::Digits& digits, std::size_t dim, const
   for (const layout::Digit& digit : digits) count *= digit.extent;
   for (const layout::Digit& digit : digits) {
     if (digit.stride[dim] != 0) {
-      std::string text = step == 1 ? number : fmt::format("{} / {}", number, step);
-      if (step * digit.extent != count) text += fmt::format(" % {}", digit.extent);
-      terms.push_back(digit.stride[dim] == 1 ? text : fmt::format("{} * {}", text, digit.stride[dim]));
+      terms.push_back(times(digit_text(number, step, digit.extent, count), digit.stride[dim]));
     }
     step *= digit.extent;
   }
@@ -61,7 +60,7 @@ std::string CudaGridPrinter::first_replica(const Layout& layout) const {
   std::int64_t step = 1;
   for (const layout::Digit& digit : layout.threads()) {
     if (digit.is_replica())
-      terms.push_back(fmt::format("{} / {} % {} == 0", team_.thread, step, digit.extent));
+      terms.push_back(fmt::format("{} == 0", digit_text(team_.thread, step, digit.extent)));
     step *= digit.extent;
   }
   return terms.empty() ? "" : fmt::format("{}", fmt::join(terms, " && "));
@@ -71,8 +70,7 @@ CudaGridPrinter::Texts CudaGridPrinter::base_coordinates(const Layout& layout) {
   Texts result;
   for (std::size_t d = 0; d < layout.shape().size(); ++d) {
     result.push_back(names_.unique("base"));
-    out_.line(
-        fmt::format("const int {} = {};", result.back(), coordinate_text(layout.threads(), d, team_.thread)));
+    out_.define("int", result.back(), coordinate_text(layout.threads(), d, team_.thread));
   }
   return result;
 }
@@ -83,8 +81,7 @@ CudaGridPrinter::Coordinates CudaGridPrinter::register_coordinates(const Layout&
   for (std::size_t d = 0; d < layout.shape().size(); ++d) {
     result.names.push_back(names_.unique("x"));
     const std::string steps = coordinate_text(layout.registers(), d, "r");
-    out_.line(
-        fmt::format("const int {} = {}{};", result.names.back(), base[d], steps == "0" ? "" : " + " + steps));
+    out_.define("int", result.names.back(), plus(base[d], steps));
     if (layout.overhangs(static_cast<int>(d)))
       inside.push_back(fmt::format("{} < {}", result.names.back(), layout.shape()[d]));
   }
@@ -156,11 +153,11 @@ void CudaGridPrinter::touch_all(const Body& statements) {
 void CudaGridPrinter::by_register(const For& n, const Stmt& s, const Layout& layout) {
   out_.code();
   touch_all(n.body);
-  out_.open(fmt::format("{{  // {}", short_location(s->at)));
+  out_.open(fmt::format("{{  // {}", location_in_folder(s->at)));
   std::string first = first_replica(layout);
   if (!first.empty()) {
     const std::string name = names_.unique("first");
-    out_.line(fmt::format("const bool {} = {};", name, first));
+    out_.define("bool", name, first);
     first = name;
   }
   const bool guarded = open_row_guard(n);
@@ -218,7 +215,7 @@ void CudaGridPrinter::by_flat_index(const For& n, const Stmt& s) {
     extents.push_back(value(e));
   }
   const std::string type = wide ? "int64_t" : "int";
-  out_.open(fmt::format("{{  // {}", short_location(s->at)));
+  out_.open(fmt::format("{{  // {}", location_in_folder(s->at)));
   for (std::size_t d = 0; d < extents.size(); ++d) {
     if (is_constant(n.end[d])) {
       names.push_back(std::to_string(std::max<std::int64_t>(constant_value(n.end[d]), 0)));
@@ -290,7 +287,7 @@ void CudaGridPrinter::release(const SharedTile& tile) { memory_.free(tile.memory
 void CudaGridPrinter::to_shared(const FragmentTile& from, DType type, const SharedTile& to, const Loc& at) {
   out_.code();
   out_.touch({to.memory, MemoryUse::write});
-  out_.open(fmt::format("{{  // {}: to shared memory", short_location(at)));
+  out_.open(fmt::format("{{  // {}: to shared memory", location_in_folder(at)));
   const Texts base = base_coordinates(from.layout);
   out_.line("#pragma unroll");
   out_.open(fmt::format("for (int r = 0; r < {}; ++r) {{", from.layout.register_count()));
@@ -301,7 +298,7 @@ void CudaGridPrinter::to_shared(const FragmentTile& from, DType type, const Shar
   Texts terms;
   std::int64_t stride = 1;
   for (std::size_t d = x.names.size(); d-- > 0; stride *= from.layout.shape()[d])
-    terms.push_back(fmt::format("{} * {}", x.names[d], stride));
+    terms.push_back(times(x.names[d], stride));
   out_.line(fmt::format("{}tg::store({} + {}, {}[r]);",
                         guards.empty() ? "" : fmt::format("if ({}) ", fmt::join(guards, " && ")), to.name,
                         terms.empty() ? "0" : fmt::format("{}", fmt::join(terms, " + ")), from.name));
@@ -313,7 +310,7 @@ void CudaGridPrinter::to_shared(const FragmentTile& from, DType type, const Shar
 void CudaGridPrinter::from_shared(const SharedTile& from, DType type, const FragmentTile& to, const Loc& at) {
   out_.code();
   out_.touch({from.memory, MemoryUse::read});
-  out_.open(fmt::format("{{  // {}: from shared memory", short_location(at)));
+  out_.open(fmt::format("{{  // {}: from shared memory", location_in_folder(at)));
   const Texts base = base_coordinates(to.layout);
   out_.line("#pragma unroll");
   out_.open(fmt::format("for (int r = 0; r < {}; ++r) {{", to.layout.register_count()));
@@ -321,7 +318,7 @@ void CudaGridPrinter::from_shared(const SharedTile& from, DType type, const Frag
   Texts terms;
   std::int64_t stride = 1;
   for (std::size_t d = x.names.size(); d-- > 0; stride *= to.layout.shape()[d])
-    terms.push_back(fmt::format("{} * {}", x.names[d], stride));
+    terms.push_back(times(x.names[d], stride));
   out_.line(fmt::format("{}{}[r] = tg::load({} + {});",
                         x.inside.empty() ? "" : fmt::format("if ({}) ", x.inside), to.name, from.name,
                         terms.empty() ? "0" : fmt::format("{}", fmt::join(terms, " + "))));

@@ -18,7 +18,7 @@ constexpr int block_columns = 64;  // of a swizzled block whose rows have 128 by
 void CudaGridPrinter::store_matrices(const passes::Conversion& n, const View& to, const Loc& at) {
   out_.code();
   touch(to, MemoryUse::write, false);
-  out_.open(fmt::format("{{  // {}: by matrices", short_location(at)));
+  out_.open(fmt::format("{{  // {}: by matrices", location_in_folder(at)));
   if (n.turned)
     store_turned_matrices(n);
   else

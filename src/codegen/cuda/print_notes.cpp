@@ -6,6 +6,7 @@
 
 #include "codegen/cuda/grid_printer.hpp"
 #include "ir/visit.hpp"
+#include "passes/cuda/lower.hpp"
 #include "passes/cuda/registers.hpp"
 
 namespace tegula::codegen {
@@ -53,12 +54,15 @@ passes::Reason reason_of_moving(const Gemm& n, const passes::GemmPlan& plan) {
   if (n.a.buffer->type.bits() == 8)
     return {"operand A of 8 bits is not read from registers",
             "convert it to bf16 or f16, or copy it to a Shared tile"};
+  if (plan.swapped)
+    return {"the operands are exchanged, and operand A stands where none is read from registers",
+            "use 64 rows, or a multiple, to multiply from registers"};
   if (plan.parts.along_n > 1)
     return {fmt::format("operand A is needed by {} parts of the block, each with columns of its own",
                         plan.parts.along_n),
             "use fewer threads, or 64 rows for every warp group"};
-  return {"operand A is a part of a fragment, or not a multiple of 16 along k",
-          "multiply a whole fragment, with a multiple of 16 columns"};
+  return {"operand A is not all rows of a fragment, with a multiple of 16 along k",
+          "multiply all rows of a fragment, from a multiple of 16 columns on"};
 }
 
 }  // namespace
@@ -75,10 +79,13 @@ void CudaGridPrinter::note_gemm(const Gemm& n, const passes::GemmPlan& plan, con
     note(passes::NoteKind::through_shared_memory, reason_of_moving(n, plan), at);
   constexpr const char* no_choice = "leave it out: the compiler decides by the operands";
   const GemmHints& hints = n.hints;
-  for (const auto& [given, name] :
-       {std::pair{hints.warps != Warps::automatic, ".warps"}, {hints.swap.has_value(), ".swap"}})
-    if (given)
-      note(passes::NoteKind::hint, {fmt::format("{} of a product is not followed", name), no_choice}, at);
+  if (hints.warps != Warps::automatic)
+    note(passes::NoteKind::hint, {".warps of a product is not followed", no_choice}, at);
+  if (hints.swap && *hints.swap != plan.swapped)
+    note(passes::NoteKind::hint,
+         {".swap of a product is not followed",
+          "give the sum a multiple of 64 columns and of eight rows, and operand B in a Shared tile"},
+         at);
   if (hints.from_registers && *hints.from_registers != plan.a_in_registers)
     note(passes::NoteKind::hint,
          {fmt::format(".from_registers = {} is not followed", *hints.from_registers),
@@ -98,11 +105,8 @@ void CudaGridPrinter::note_conversion(const Buffer& fragment, const std::string&
 std::string CudaGridPrinter::way_of(const Body& body, const passes::Roles* roles) const {
   constexpr const char* names[] = {"multiply-add", "mma.sync", "wgmma"};
   int counts[3] = {};
-  for_each_stmt(body, [&](const Stmt& s) {
-    const auto* gemm = as<Gemm>(s);
-    const int threads = roles ? roles->consumers : team_.threads;
-    if (gemm) ++counts[static_cast<int>(passes::plan_gemm(*gemm, threads, target_).instruction)];
-  });
+  for (const auto& [gemm, threads] : passes::team_products(body, roles ? roles->consumers : team_.threads))
+    ++counts[static_cast<int>(passes::plan_gemm(*gemm, threads, target_).instruction)];
   std::string text = "no roles";
   if (roles)
     text =

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "codegen/cuda/arithmetic.hpp"
 #include "codegen/cuda/grid_printer.hpp"
 #include "ir/visit.hpp"
 #include "passes/cuda/lane_sums.hpp"
@@ -50,7 +51,7 @@ void CudaGridPrinter::begin_fold(const Reduce& n, const Loc& at) {
   if (part_.is_all())
     declare_fragment(partial_->name, n.to.buffer->type, partial_->layout, at);
   else
-    out_.line(fmt::format("float {}[{}];  // {}", partial_->name, partial_->chains, short_location(at)));
+    out_.line(fmt::format("float {}[{}];  // {}", partial_->name, partial_->chains, location_in_folder(at)));
   out_.line("#pragma unroll");
   out_.line(fmt::format("for (int r = 0; r < {}; ++r) {}[r] = {};", partial_->chains, partial_->name,
                         identity_of(n.op, compute_type(n.to.buffer->type))));
@@ -84,7 +85,7 @@ void CudaGridPrinter::fold_registers(const Reduce& n, const FragmentTile& from) 
     for (std::size_t d = 0; d < digit.stride.size(); ++d)
       kept |= static_cast<int>(d) != n.dim && digit.stride[d] != 0;
     if (kept) {
-      terms.push_back(fmt::format("r / {} % {} * {}", step, digit.extent, own));
+      terms.push_back(times(digit_text("r", step, digit.extent, count), own));
       own *= digit.extent;
     }
     step *= digit.extent;
@@ -121,8 +122,7 @@ void CudaGridPrinter::fold_warps(const Reduce& n, const passes::Parting& divided
   std::int64_t count = 1, elements = 1;
   std::string part;
   for (const auto& [step, number] : divided.numbers) {
-    part +=
-        fmt::format("{}({} / {} % {}) * {}", part.empty() ? "" : " + ", team_.thread, step, number, count);
+    part += (part.empty() ? "" : " + ") + times(digit_text(team_.thread, step, number), count);
     count *= number;
   }
   for (const std::int64_t extent : sum.layout.shape()) elements *= extent;
@@ -131,7 +131,7 @@ void CudaGridPrinter::fold_warps(const Reduce& n, const passes::Parting& divided
       stage(sum.name, elements * count, type.bits() < 32 && !type.is_boolean() ? compute_type(type) : type);
   const auto loop = [&](const std::string& header,
                         const std::function<void(const Coordinates&, const std::string&)>& f) {
-    out_.open(fmt::format("{{  // {}: {}", short_location(at), header));
+    out_.open(fmt::format("{{  // {}: {}", location_in_folder(at), header));
     const Texts base = base_coordinates(sum.layout);
     out_.line("#pragma unroll");
     out_.open(fmt::format("for (int r = 0; r < {}; ++r) {{", sum.layout.register_count()));
@@ -139,7 +139,7 @@ void CudaGridPrinter::fold_warps(const Reduce& n, const passes::Parting& divided
     Texts terms;
     std::int64_t stride = 1;
     for (std::size_t d = x.names.size(); d-- > 0; stride *= sum.layout.shape()[d])
-      terms.push_back(fmt::format("{} * {}", x.names[d], stride));
+      terms.push_back(times(x.names[d], stride));
     f(x, terms.empty() ? "0" : fmt::format("{}", fmt::join(terms, " + ")));
     out_.close();
     out_.close();
@@ -189,7 +189,7 @@ void CudaGridPrinter::begin_lane_sum(const passes::LaneSum& n) {
   const FragmentTile& sum = fragments_.at(n.sum.get());
   Texts first;
   for (const auto& [step, lanes] : n.parting.lanes)
-    first.push_back(fmt::format("{} / {} % {} == 0", team_.thread, step, lanes));
+    first.push_back(fmt::format("{} == 0", digit_text(team_.thread, step, lanes)));
   out_.code();
   out_.line("#pragma unroll");
   out_.line(fmt::format("for (int r = 0; r < {}; ++r) {}[r] = {} ? {}[r] : 0.0f;  // lanes keep their parts",

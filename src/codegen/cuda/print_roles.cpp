@@ -146,11 +146,11 @@ std::string CudaGridPrinter::print_roles(const Grid& grid) {
   blocks_ = roles.blocks_per_processor;
   note_blocks(grid);
   roles_ = nullptr;
-  return fmt::format(
+  return without_unused(fmt::format(
       "extern \"C\" __global__ void __launch_bounds__({}, {}) {}(const __grid_constant__ Call call) {{  // "
       "{}\n"
       "  extern __shared__ __align__(1024) unsigned char shared_memory[];\n{}}}\n",
-      threads, roles.blocks_per_processor, plan_.function, short_location(grid.at), text);
+      threads, roles.blocks_per_processor, plan_.function, location_in_folder(grid.at), text));
 }
 
 std::string CudaGridPrinter::role(const schedule::Schedule& schedule, const schedule::Role& role,
@@ -271,8 +271,8 @@ void CudaGridPrinter::name_slots(int ring) {
     const auto& [begin, bytes] = rings_[r].tiles[i];
     const std::string slot =
         roles_->rings[r].depth == 1 ? "" : fmt::format(" + {} * {}", slot_number(ring), bytes);
-    out_.line(fmt::format("{0}* const {1} = ({0}*)(shared_memory + {2}{3});", element_type(tile->type), name,
-                          begin, slot));
+    out_.line(definition(name, fmt::format("{0}* const {1} = ({0}*)(shared_memory + {2}{3});",
+                                           element_type(tile->type), name, begin, slot)));
     shared_[tile.get()] = {name, order, {-1, 0, 0}};
   }
 }

@@ -17,7 +17,7 @@ void CudaGridPrinter::store_rows(const For& n, const Access& to, const Loc& at) 
   touch(to.view, MemoryUse::write, false);
   if (to.view.buffer->role != Role::workspace) require_aligned(to.view.buffer);
   for (int half = 0; half < 2; ++half) {
-    out_.open(fmt::format("{{  // {}: 16 bytes of a row by each thread", short_location(at)));
+    out_.open(fmt::format("{{  // {}: 16 bytes of a row by each thread", location_in_folder(at)));
     const Facts before = facts_;
     out_.line(fmt::format("const int {0} = {1} / 4 % 8 + {1} / 32 * 16 + {2};", name_variable(n.index[0]),
                           team_.thread, 8 * half));

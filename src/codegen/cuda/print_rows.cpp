@@ -29,7 +29,7 @@ void CudaGridPrinter::rows(const Stmt& s, const passes::RowCopy& plan, bool asyn
   const auto& loop = *as<For>(s);
   out_.code();
   touch_all(loop.body);
-  out_.open(fmt::format("{{  // {}: rows in pieces of 16 bytes", short_location(s->at)));
+  out_.open(fmt::format("{{  // {}: rows in pieces of 16 bytes", location_in_folder(s->at)));
   const Facts before = facts_;
   loop_ = ElementLoop{&loop, nullptr, ""};
   const std::int64_t pieces = constant_value(loop.end.back()) / plan.elements;
@@ -61,7 +61,7 @@ void CudaGridPrinter::rows_one_by_one(const For& loop, const passes::RowCopy& pl
   std::int64_t count = pieces;
   for (std::size_t d = 0; d + 1 < loop.end.size(); ++d) count *= constant_value(loop.end[d]);
   const std::string f = names_.unique("f");
-  out_.line("#pragma unroll 2");
+  out_.line(is_ahead_ ? "#pragma unroll 1" : "#pragma unroll 2");
   out_.open(
       fmt::format("for (int {0} = {1}; {0} < {2}; {0} += {3}) {{", f, team_.thread, count, team_.threads));
   name_column(loop, f, pieces, plan.elements);

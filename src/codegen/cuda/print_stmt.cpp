@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "codegen/cuda/arithmetic.hpp"
 #include "codegen/cuda/grid_printer.hpp"
 #include "ir/effects.hpp"
 #include "ir/visit.hpp"
@@ -54,10 +55,10 @@ void CudaGridPrinter::prologue() {
   for (const BufferPtr& buffer : signature_.buffers()) {
     const std::string name = names_.unique(buffer->name), type = element_type(buffer->type);
     tensors_[buffer.get()] = name;
-    out_.line(fmt::format("{0}* const {1} = ({0}*)call.tensor[{2}];", type, name,
-                          signature_.slot_of(buffer.get())));
+    out_.line(definition(name, fmt::format("{0}* const {1} = ({0}*)call.tensor[{2}];", type, name,
+                                           signature_.slot_of(buffer.get()))));
     for (int d = 0; d < buffer->rank(); ++d)
-      out_.line(fmt::format("const int64_t {}_s{} = call.stride[{}];", name, d, place++));
+      out_.define("int64_t", fmt::format("{}_s{}", name, d), fmt::format("call.stride[{}]", place++));
   }
   const auto& variables = signature_.variables();
   for (std::size_t i = 0; i < variables.size(); ++i) {
@@ -66,7 +67,7 @@ void CudaGridPrinter::prologue() {
     const std::string text = variables[i]->type == f32   ? fmt::format("__int_as_float(int({}))", word)
                              : variables[i]->type == f64 ? fmt::format("__longlong_as_double({})", word)
                                                          : fmt::format("{}({})", type, word);
-    out_.line(fmt::format("const {} {} = {};", type, name_variable(variables[i]), text));
+    out_.define(type, name_variable(variables[i]), text);
   }
   out_.line("const int thread = threadIdx.x;");
 }
@@ -100,10 +101,11 @@ std::string CudaGridPrinter::print() {
   note_blocks(grid);
   const std::string bounds =
       blocks_ > 1 ? fmt::format("{}, {}", team_.threads, blocks_) : std::to_string(team_.threads);
-  return fmt::format(
+  return without_unused(fmt::format(
       "extern \"C\" __global__ void __launch_bounds__({}) {}(const __grid_constant__ Call call) {{  // {}\n"
       "  extern __shared__ __align__(1024) unsigned char shared_memory[];\n{}}}\n",
-      bounds, plan_.function, short_location(grid.at), text_of(place_sync(out_.finish(), team_barrier_), 1));
+      bounds, plan_.function, location_in_folder(grid.at),
+      text_of(place_sync(out_.finish(), team_barrier_), 1)));
 }
 
 std::int64_t CudaGridPrinter::missing_shared_bytes(const Grid& grid) const {
@@ -186,9 +188,9 @@ void CudaGridPrinter::close() {
 }
 
 void CudaGridPrinter::define(const VariablePtr& v, const std::string& text, bool is_const, const Loc& at) {
-  out_.line(
-      fmt::format("{}{} {} = {};", is_const ? "const " : "", scalar_type(v->type), name_variable(v), text),
-      at);
+  out_.line(fmt::format("{}{} {} = {};", is_const ? "const " : "", scalar_type(v->type), name_variable(v),
+                        bare(text)),
+            at);
 }
 
 void CudaGridPrinter::operator()(const Let& n, const Stmt& s) {
@@ -242,7 +244,7 @@ void CudaGridPrinter::operator()(const DeclareVar& n, const Stmt& s) {
 void CudaGridPrinter::operator()(const Assign& n, const Stmt& s) {
   begin(s);
   const std::string text = value(n.value);
-  out_.line(fmt::format("{} = {};", variable_text(n.variable), text), s->at);
+  out_.line(fmt::format("{} = {};", variable_text(n.variable), bare(text)), s->at);
 }
 
 void CudaGridPrinter::operator()(const Atomic& n, const Stmt& s) {
@@ -280,7 +282,7 @@ void CudaGridPrinter::sequential(const For& n, const Loc& at, const std::functio
   if (!loop_) out_.code();
   const std::string_view type = scalar_type(n.index[0]->type);
   const std::string end = names_.unique("end"), last = value(n.end[0]), first = value(n.begin[0]);
-  out_.line(fmt::format("const {} {} = {};", type, end, last));
+  out_.line(fmt::format("const {} {} = {};", type, end, bare(last)));
   const Facts before = facts_;
   add_index(n.index[0], n.begin[0], n.end[0]);
   const auto outer = step_reads_;
@@ -290,7 +292,7 @@ void CudaGridPrinter::sequential(const For& n, const Loc& at, const std::functio
   if (n.kind == LoopKind::unrolled) out_.line("#pragma unroll");
   if (n.kind == LoopKind::pipelined) out_.line("#pragma unroll 1");
   open(fmt::format("for ({0} {1} = {2}; {1} < {3}; ++{1}) {{  // {4}", type, name, first, end,
-                   short_location(at)),
+                   location_in_folder(at)),
        StepKind::loop);
   inside();
   close();
@@ -313,7 +315,7 @@ void CudaGridPrinter::groups(const For& n, const Loc& at) {
   add_index(n.index[0], n.begin[0], n.end[0]);
   out_.open_step(StepKind::group,
                  fmt::format("for (int {0} = {1}; {0} < {2}; {0} += {3}) {{  // {4}", name, team_.slot,
-                             constant_value(n.end[0]), team_.count, short_location(at)),
+                             constant_value(n.end[0]), team_.count, location_in_folder(at)),
                  team_.barrier);
   in_scope(n.body);
   out_.close_step();
@@ -343,7 +345,7 @@ void CudaGridPrinter::branch(const If& n, const Loc& at, const std::function<voi
   const bool apart = by != passes::Deciders::block;
   const std::string condition = value(apart ? of_unit(n.of_rows, by) : n.condition);
   const Facts before = facts_;
-  open(fmt::format("if ({}) {{  // {}", condition, short_location(at)),
+  open(fmt::format("if ({}) {{  // {}", bare(condition), location_in_folder(at)),
        apart ? StepKind::rows : StepKind::branch);
   facts_.assume(n.condition);
   inside();
@@ -352,7 +354,7 @@ void CudaGridPrinter::branch(const If& n, const Loc& at, const std::function<voi
 }
 
 void CudaGridPrinter::operator()(const While& n, const Stmt& s) {
-  open(fmt::format("for (;;) {{  // {}", short_location(s->at)), StepKind::loop);
+  open(fmt::format("for (;;) {{  // {}", location_in_folder(s->at)), StepKind::loop);
   const Facts before = facts_;
   body(n.test);
   if (!loop_) out_.code();
@@ -368,7 +370,7 @@ void CudaGridPrinter::operator()(const While& n, const Stmt& s) {
 void CudaGridPrinter::operator()(const Break& n, const Stmt& s) {
   if (!loop_) out_.code();
   const std::string condition = value(n.condition);
-  out_.line(fmt::format("if ({}) break;", condition), s->at);
+  out_.line(fmt::format("if ({}) break;", bare(condition)), s->at);
   if (!loop_) out_.leaves();
   facts_.assume(n.condition, false);
 }
@@ -376,7 +378,7 @@ void CudaGridPrinter::operator()(const Break& n, const Stmt& s) {
 void CudaGridPrinter::operator()(const Exit& n, const Stmt& s) {
   out_.code();
   const std::string condition = value(n.condition);
-  out_.line(fmt::format("if ({}) {}", condition, leave_by(n)), s->at);
+  out_.line(fmt::format("if ({}) {}", bare(condition), leave_by(n)), s->at);
   facts_.assume(n.condition, false);
 }
 
@@ -399,7 +401,7 @@ void CudaGridPrinter::operator()(const Assert& n, const Stmt& s) {
     out_.line(fmt::format("if (!{}) tg::report(call.status, {});", condition, number), s->at);
     return;
   }
-  out_.open(fmt::format("if (!{}) {{  // {}", condition, short_location(s->at)));
+  out_.open(fmt::format("if (!{}) {{  // {}", condition, location_in_folder(s->at)));
   out_.line(fmt::format("if ({} == 0) tg::report(call.status, {});", team_.thread, number));
   if (team_.count == 1) out_.line(leave_);
   out_.close();

@@ -1,6 +1,7 @@
 // Fragments to tensors by the copy engine, by way of shared memory.
 #include <fmt/format.h>
 
+#include "codegen/cuda/arithmetic.hpp"
 #include "codegen/cuda/grid_printer.hpp"
 #include "passes/cuda/plan_stores.hpp"
 
@@ -26,17 +27,17 @@ void stage_boxes(StepWriter& out, const BoxStores& n, const std::string& fragmen
   if (n.turned)
     return out.line(fmt::format("tg::stage_columns_of<{}>({}, {});", n.rows, n.staging, fragment));
   for (std::size_t i = first; i < first + count; ++i)
-    out.line(fmt::format("tg::stage_words_of({} + {}, {} + {});", n.staging, n.boxes[i].buffer, fragment,
-                         static_cast<std::int64_t>(i) * n.registers));
+    out.line(fmt::format("tg::stage_words_of({}, {});", plus(n.staging, n.boxes[i].buffer),
+                         plus(fragment, static_cast<std::int64_t>(i) * n.registers)));
 }
 
 void send_boxes(StepWriter& out, const BoxStores& n, const char* verb, std::size_t first, std::size_t count) {
   for (std::size_t i = first; i < first + count; ++i) {
     const Box& box = n.boxes[i];
     std::vector<std::string> own = n.coordinates;
-    own[n.row_at] += fmt::format(" + {}", box.row);
-    out.line(fmt::format("if (thread % 128 == 0) tg::{}_box(&call.map[{}], {} + {}, {} + {}, {});", verb,
-                         n.map, n.staging, box.buffer, n.column, box.column, fmt::join(own, ", ")));
+    own[n.row_at] = plus(own[n.row_at], box.row);
+    out.line(fmt::format("if (thread % 128 == 0) tg::{}_box(&call.map[{}], {}, {}, {});", verb, n.map,
+                         plus(n.staging, box.buffer), plus(n.column, box.column), fmt::join(own, ", ")));
   }
 }
 
@@ -50,7 +51,7 @@ BoxStores CudaGridPrinter::boxes_of(const View& from, const View& to, const layo
   result.registers = plan.columns / 2;
   result.rows = plan.rows, result.turned = plan.turned;
   for (std::size_t d = to.dims.size() - 1; d-- > 0;)
-    result.coordinates.push_back(fmt::format("int({})", value(to.dims[d].offset)));
+    result.coordinates.push_back(fmt::format("int({})", bare(value(to.dims[d].offset))));
   result.column = value(to.dims.back().offset);
   for (std::size_t d = 0; d + 1 < to.dims.size(); ++d) {
     if (to.dims[d].axis == 0) result.row_at = to.dims.size() - 2 - d;
@@ -116,7 +117,7 @@ void CudaGridPrinter::store_boxes(const View& from, const View& to, const Accumu
   const std::string type = element_type(to.buffer->type), staging = names_.unique("staging");
   out_.code();
   touch(to, sum ? MemoryUse::combine : MemoryUse::write, false);
-  out_.open(fmt::format("{{  // {}: by the copy engine", short_location(at)));
+  out_.open(fmt::format("{{  // {}: by the copy engine", location_in_folder(at)));
   out_.line(fmt::format("{0}* const {1} = ({0}*)(shared_memory + {2}) + thread / 128 * {3};", type, staging,
                         store_staging_, roles_->store_bytes / to.buffer->type.bytes()));
   BoxStores stores = boxes_of(from, to, parts, plan);

@@ -33,7 +33,7 @@ void CudaGridPrinter::print_adders(const BoxStores& n, const Accumulate& sum, co
   std::string count = "int64_t(1)";
   for (const Expr& extent : words.shape) count += fmt::format(" * {}", value(extent));
   const int groups = team_.threads / 128;
-  adders_ = fmt::format("    // ---- adds what the warp groups hand over, {}\n", short_location(at));
+  adders_ = fmt::format("    // ---- adds what the warp groups hand over, {}\n", location_in_folder(at));
   adders_ += fmt::format("    if (thread >= 32 && thread < {} && tg::elected()) {{\n", 32 * (groups + 1));
   adders_ += "      const int group = thread / 32 - 1;\n";
   adders_ += fmt::format("      float* const staged = (float*)(shared_memory + {}) + group * {};\n",

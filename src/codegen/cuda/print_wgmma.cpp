@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "codegen/cuda/arithmetic.hpp"
 #include "codegen/cuda/grid_printer.hpp"
 
 namespace tegula::codegen {
@@ -37,93 +38,127 @@ std::string list(int from, int count) {
   return result;
 }
 
-// d = a b, or d += a b if `add`.
+// d = a b, or d += a b if `add`. The registers of the sum are listed by the device header.
 std::string Instruction::text() const {
   const int registers = n / 2, operands = a_in_registers ? 4 : 1;
-  std::string outputs;
-  for (int i = 0; i < registers; ++i) outputs += fmt::format("{}\"+f\"(d[{}])", i == 0 ? "" : ", ", i);
   const std::string a = a_in_registers ? fmt::format("{{{}}}", list(registers, 4)) : list(registers, 1);
   return fmt::format(
       "TG_DEVICE void {}(float (&d)[{}], {}, uint64_t b, int add) {{\n"
       "  asm volatile(\"{{\\n.reg .pred add;\\nsetp.ne.b32 add, %{}, 0;\\n\"\n"
-      "               \"wgmma.mma_async.sync.aligned.m64n{}k{}.f32.{}.{} {{{}}}, {}, %{}, add, 1, "
-      "1{};\\n}}\"\n"
-      "               : {}\n"
+      "               \"wgmma.mma_async.sync.aligned.m64n{}k{}.f32.{}.{} {{\" TG_PLACES_{} \"}}, {}, %{}, "
+      "add, 1, 1{};\\n}}\"\n"
+      "               : TG_SUMS_{}(d)\n"
       "               : {}, \"l\"(b), \"r\"(add));\n}}\n",
       name(), registers, a_in_registers ? "const uint32_t* a" : "uint64_t a", registers + operands + 1, n, k,
-      type, type, list(0, registers), a, registers + operands, orders(), outputs,
+      type, type, registers, a, registers + operands, orders(), registers,
       a_in_registers ? "\"r\"(a[0]), \"r\"(a[1]), \"r\"(a[2]), \"r\"(a[3])" : "\"l\"(a)");
 }
 
 }  // namespace
 
-// The operand at a row and a column of the view.
-std::string CudaGridPrinter::operand_at(const View& view, const std::string& row, const std::string& column) {
+// The operand at a row and a column of the view, whose axis `along_k` goes along k.
+std::string CudaGridPrinter::operand_at(const View& view, int along_k, const std::string& row,
+                                        const std::string& column) {
   const SharedTile& tile = shared_.at(view.buffer.get());
-  const bool transposed = passes::is_transposed(view);
-  const std::string shape = fmt::format("{}, {}{}", view.buffer->extent(0), tile.order.columns,
-                                        view.buffer->type.bytes() == 1 ? ", 1" : "");
-  return fmt::format("tg::operand<{0}>({1}) + tg::operand_step<{0}>({2}, {3})", shape, tile.name,
-                     transposed ? column : row, transposed ? row : column);
+  const passes::OperandPlace place = *passes::place_of(view, along_k);
+  std::string of_row = place.is_transposed ? column : row, of_column = place.is_transposed ? row : column;
+  of_row = plus(of_row, place.row);
+  of_column = plus(of_column, place.column);
+  for (const passes::OperandPlace::Step& step : place.steps) {
+    const bool inside = is_at_least(step.index, 0) &&
+                        is_less(step.index, constant(step.index->held(), step.extent, step.index->at));
+    const std::string index = fmt::format("int({})", value(step.index));
+    of_row += fmt::format(" + {} * {}",
+                          inside ? index : fmt::format("tg::inside({}, {})", index, step.extent), step.rows);
+  }
+  const std::string shape =
+      fmt::format("{}, {}{}", place.rows, tile.order.columns, view.buffer->type.bytes() == 1 ? ", 1" : "");
+  return fmt::format("tg::operand<{0}>({1}) + tg::operand_step<{0}>({2}, {3})", shape, tile.name, of_row,
+                     of_column);
 }
 
-// Where a warp group's rows and columns of a product begin: "" for the first.
+// Where a warp group's rows and columns of a product begin.
 std::pair<std::string, std::string> CudaGridPrinter::own_part(const passes::GemmPlan& plan,
                                                               std::int64_t columns) const {
   const layout::Division& parts = plan.parts;
-  std::pair<std::string, std::string> result;
+  std::pair<std::string, std::string> result{"0", "0"};
   if (team_.count > 1) return result;
   if (parts.along_m > 1)
-    result.first = fmt::format("{}{} * 64 + ", warp_group(),
-                               parts.along_n > 1 ? fmt::format(" % {}", parts.along_m) : "");
+    result.first =
+        fmt::format("{}{} * 64", warp_group(), parts.along_n > 1 ? fmt::format(" % {}", parts.along_m) : "");
   if (parts.along_n > 1)
-    result.second = fmt::format("{}{} * {} + ", warp_group(),
+    result.second = fmt::format("{}{} * {}", warp_group(),
                                 parts.along_m > 1 ? fmt::format(" / {}", parts.along_m) : "", columns);
   return result;
 }
 
-// One accumulator of 64 rows and at most 256 columns after the other; only one of those that are awaited one
-// by one, in registers of its own.
+// One accumulator of 64 rows and the columns of an instruction after the other; only one of those that are
+// awaited one by one, in registers of its own.
 Flight CudaGridPrinter::wgmma(const Gemm& n, const passes::GemmPlan& plan, const FragmentTile& c,
                               const Loc& at, int only) {
-  const std::int64_t columns = n.c.extent(1) / plan.parts.along_n, k = n.a.extent(1);
-  const std::int64_t parts = (columns + 255) / 256, width = columns / parts;
-  // Operand A is K-major as it stands, operand B if it is transposed.
-  const Instruction instruction{static_cast<int>(width),
-                                std::string(n.a.buffer->type.name()),
-                                plan.k,
-                                plan.a_in_registers,
-                                !plan.a_in_registers && passes::is_transposed(n.a),
-                                !passes::is_transposed(n.b)};
-  program_.instructions.emplace(instruction.name(), instruction.text());
-  const std::string part = only < 0 ? "" : names_.unique("part");
-  if (only >= 0) out_.line(fmt::format("float {}[{}];", part, width / 2));
+  const auto [left, right] = passes::instruction_operands(n, plan);
+  const std::int64_t columns = right.extent(1) / plan.parts.along_n, k = left.extent(1);
+  const int parts = static_cast<int>(plan.columns.size()), count = passes::accumulators(n, plan);
+  std::string part;
+  if (only >= 0) {
+    part = names_.unique("part");
+    out_.line(fmt::format("float {}[{}];", part, plan.columns[static_cast<std::size_t>(only % parts)] / 2));
+  }
   Flight flight{c.name, ""};
-  out_.open(fmt::format("{{  // {}: {} a b", short_location(at), n.overwrite ? "c =" : "c +="));
-  std::string a_registers;
-  if (plan.a_in_registers) a_registers = packed_operand(fragments_.at(n.a.buffer.get()), n.a.buffer->type);
+  out_.open(fmt::format("{{  // {}: {} a b", location_in_folder(at), n.overwrite ? "c =" : "c +="));
+  const std::string a_registers = plan.a_in_registers ? operand_registers(n, plan, at) : "";
   const auto [first_row, first_column] = own_part(plan, columns);
   const std::string inner = fmt::format("{} * k", plan.k);
-  const int count = passes::accumulators(n, plan);
-  for (int block = std::max(only, 0); block < (only < 0 ? count : only + 1); ++block) {
-    const std::int64_t i = block / parts, j = block % parts;
-    const std::string sum = fmt::format("*(float(*)[{}])({} + {})", width / 2, c.name, block * width / 2);
+  std::int64_t column = 0;
+  for (int block = 0; block < count; ++block) {
+    const int width = plan.columns[static_cast<std::size_t>(block % parts)];
+    if (block % parts == 0) column = 0;
+    const std::int64_t i = block / parts, first = column, steps = k / plan.k;
+    column += width;
+    if (only >= 0 && block != only) continue;
+    const std::string name = instruction(n, plan, width);
+    const std::string sum =
+        width / 2 == c.layout.register_count()
+            ? c.name
+            : fmt::format("*(float(*)[{}])({})", width / 2, plus(c.name, (i * columns + first) / 2));
     if (only >= 0) flight = {part, fmt::format("tg::add_to({}, {});", sum, part)};
     out_.line("#pragma unroll");
-    const std::int64_t steps = k / plan.k;
     out_.open(
         fmt::format("for (int k = {}; k < {}; ++k) {{", steps * part_.first / 16, steps * part_.last / 16));
     const std::string a =
         plan.a_in_registers
-            ? fmt::format("{} + {} + 4 * k", a_registers, i * (k / 4))
-            : operand_at(n.a, fmt::format("{}{}", first_row, i * 64 * plan.parts.along_m), inner);
-    out_.line(fmt::format("{}({}, {}, {}, {});", instruction.name(), only < 0 ? sum : part, a,
-                          operand_at(n.b, inner, fmt::format("{}{}", first_column, j * width)),
+            ? fmt::format("{} + 4 * k", plus(a_registers, i * (n.a.buffer->extent(1) / 4)))
+            : operand_at(left, 1, plus(first_row, i * 64 * plan.parts.along_m), inner);
+    out_.line(fmt::format("{}({}, {}, {}, {});", name, only < 0 ? sum : part, a,
+                          operand_at(right, 0, inner, plus(first_column, first)),
                           n.overwrite || only >= 0 ? "k > 0" : "1"));
     out_.close();
   }
   out_.close();
   return flight;
+}
+
+// The name of the instruction that multiplies so many columns, whose text the program then has.
+std::string CudaGridPrinter::instruction(const Gemm& n, const passes::GemmPlan& plan, int columns) {
+  const auto [left, right] = passes::instruction_operands(n, plan);
+  // Operand A is K-major as it stands, operand B if it is transposed.
+  const Instruction result{columns,
+                           std::string(n.a.buffer->type.name()),
+                           plan.k,
+                           plan.a_in_registers,
+                           !plan.a_in_registers && passes::is_transposed(left),
+                           !passes::is_transposed(right)};
+  program_.instructions.emplace(result.name(), result.text());
+  return result.name();
+}
+
+// The words of operand A, of which the first are those of the first column that the product reads.
+std::string CudaGridPrinter::operand_registers(const Gemm& n, const passes::GemmPlan& plan, const Loc& at) {
+  FragmentTile tile = fragments_.at(n.a.buffer.get());
+  if (tile.layout != plan.operand_a) tile = converted(n.a.buffer, plan.operand_a, true, at);
+  const std::string words = packed_operand(tile, n.a.buffer->type);
+  const std::int64_t first = *passes::columns_of_fragment(n.a) / 4;
+  return plus(words, first);
 }
 
 // The registers of a product that was awaited are there.
@@ -149,7 +184,7 @@ std::string CudaGridPrinter::packed_operand(const FragmentTile& tile, DType type
 void CudaGridPrinter::publish_operands() {
   out_.code();
   out_.line("tg::fence_async_shared();");
-  out_.barrier(team_barrier_);
+  out_.barrier(team_.count > 1 ? team_.barrier : team_barrier_);
 }
 
 // At once: what threads wrote is made visible, and the product is awaited.

@@ -4,6 +4,13 @@
 
 namespace tegula::codegen {
 
+std::string location_in_folder(const Loc& at) {
+  std::string_view file = at.file_name();
+  const std::size_t name = file.rfind('/');
+  if (name != std::string_view::npos && name > 0) file = file.substr(file.rfind('/', name - 1) + 1);
+  return fmt::format("{}:{}", file, at.line());
+}
+
 void StepWriter::code() {
   internal_assert(depth_ == 0, "a piece of code ends before the next");
   here().emplace_back();
@@ -28,7 +35,11 @@ void StepWriter::line(const std::string& text) {
 }
 
 void StepWriter::line(const std::string& text, const Loc& at) {
-  line(fmt::format("{}  // {}", text, short_location(at)));
+  line(fmt::format("{}  // {}", text, location_in_folder(at)));
+}
+
+void StepWriter::define(std::string_view type, const std::string& name, const std::string& value) {
+  line(definition(name, fmt::format("const {} {} = {};", type, name, value)));
 }
 
 void StepWriter::open(const std::string& text) {

@@ -5,6 +5,9 @@
 
 namespace tegula::codegen {
 
+// The user's line with the folder of the file: `attention/kernel.cpp:41`.
+std::string location_in_folder(const Loc& at);
+
 class StepWriter {
  public:
   // A new piece of code; lines go there until the next one.
@@ -17,6 +20,8 @@ class StepWriter {
 
   void line(const std::string& text);
   void line(const std::string& text, const Loc& at);
+  // A constant without effects, which the text does without where nothing uses it.
+  void define(std::string_view type, const std::string& name, const std::string& value);
   // Braces within a piece of code.
   void open(const std::string& text);
   void close(const std::string& behind = "");

@@ -44,4 +44,9 @@ std::vector<Step> place_sync(const std::vector<Step>& steps,
 
 std::string text_of(const std::vector<Step>& steps, int depth);
 
+// A line that only gives the name a value; without_unused() drops it from the text of a function in which
+// nothing else has the name.
+std::string definition(const std::string& name, const std::string& line);
+std::string without_unused(const std::string& function);
+
 }  // namespace tegula::codegen

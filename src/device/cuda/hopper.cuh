@@ -1,6 +1,7 @@
 // What only sm_90a has: barriers that count bytes, the copy engine, products of warp groups.
 #pragma once
 #include "copy_engine.cuh"
+#include "sums.cuh"
 
 namespace tg {
 
@@ -54,5 +55,7 @@ template <int rows, int columns, int bytes = 2>
 TG_DEVICE constexpr uint32_t operand_step(int row, int column) {
   return ((column / columns * rows + row) * columns + column % columns) * bytes / 16;
 }
+// An index that chooses a part of a tile: one that chooses none reads some part.
+TG_DEVICE int inside(int index, int extent) { return min(max(index, 0), extent - 1); }
 
 }  // namespace tg

@@ -138,11 +138,24 @@ QueryGradient::Branch::Branch(const GradientTiles& tiles, const HeadRows& rows, 
 
 void QueryGradient::load(const Tensor& q, const Expr& first) { load_queries(q, first, q_, tiles_.pack); }
 
+namespace {
+
+// Small tiles of rows are many blocks a processor, each of which multiplies by warps: a product with its
+// operands exchanged would pass every weight through shared memory.
+GemmOptions by_rows(int rows) {
+  GemmOptions options;
+  if (rows % warp_group_rows != 0) options.swap = false;
+  return options;
+}
+
+}  // namespace
+
 void QueryGradient::add(const Branch& branch, const Shared& k_tile, const Shared& v_tile,
                         const ScoreGradient::Mask& mask, const Observer& observer) {
   Fragment scores({tiles_.rows(), tiles_.keys}, f32, 0), products({tiles_.rows(), tiles_.keys}, f32, 0);
-  gemm(q_, k_tile.T(), scores);
-  gemm(branch.dout_, v_tile.T(), products);
+  const GemmOptions options = by_rows(tiles_.rows());
+  gemm(q_, k_tile.T(), scores, options);
+  gemm(branch.dout_, v_tile.T(), products, options);
   std::optional<Fragment> raw;
   if (observer) raw.emplace(clone(scores));
   ScoreGradient::Slopes slopes;
@@ -151,7 +164,7 @@ void QueryGradient::add(const Branch& branch, const Shared& k_tile, const Shared
   gradient_.differentiate(products, scores, slopes,
                           [&](const Expr& r, const Expr&) -> Expr { return branch.delta_(r); });
   if (observer) observer(*raw, products);
-  add_product(products, k_tile, sum_, tiles_.compute);
+  add_product(products, k_tile, sum_, tiles_.compute, options);
 }
 
 void QueryGradient::store(const Tensor& dq, const Expr& first) {
@@ -186,8 +199,9 @@ void KeyGradient::add(const Shared& q_tile, const Shared& dout_tile, const Share
 void KeyGradient::add(const Shared& q_tile, const Shared& dout_tile, const OfColumn& base,
                       const OfColumn& delta, const ScoreGradient::Mask& mask, const Receiver& receiver) {
   Fragment scores({tiles_.keys, tiles_.rows()}, f32, 0), products({tiles_.keys, tiles_.rows()}, f32, 0);
-  gemm(k_, q_tile.T(), scores);
-  gemm(v_, dout_tile.T(), products);
+  const GemmOptions options = by_rows(tiles_.keys);
+  gemm(k_, q_tile.T(), scores, options);
+  gemm(v_, dout_tile.T(), products, options);
   ScoreGradient::Slopes slopes;
   gradient_.weigh(
       scores, slopes, [&](const Expr&, const Expr& t) -> Expr { return base(t); }, mask, bounded_);
@@ -195,14 +209,14 @@ void KeyGradient::add(const Shared& q_tile, const Shared& dout_tile, const OfCol
   const bool alone = tiles_.keys <= warp_group_rows;
   auto multiply = [&](const Fragment& gradients) {
     std::optional<Fragment> contribution;
-    if (alone) gemm(gradients, q_tile, dk_);
+    if (alone) gemm(gradients, q_tile, dk_, options);
     if (receiver) contribution.emplace(contribute(gradients));
-    if (!alone) gemm(gradients, q_tile, dk_);
+    if (!alone) gemm(gradients, q_tile, dk_, options);
     if (receiver) receiver(is_turned() ? contribution->T() : std::move(*contribution));
   };
   // From the rounded weights: both forms at once take too many registers.
   auto differentiate = [&](const Fragment& weights) {
-    gemm(weights, dout_tile, dv_);
+    gemm(weights, dout_tile, dv_, options);
     gradient_.differentiate(products, weights, slopes,
                             [&](const Expr&, const Expr& t) -> Expr { return delta(t); });
   };

@@ -36,11 +36,12 @@ void cap_scores(Fragment& scores, const Expr& scale, const Expr& cap) {
   parallel(scores, [&](Index i, Index j) { scores(i, j) = cap * tanh(scores(i, j) * scale); });
 }
 
-void add_product(const Fragment& weights, const Shared& values, Fragment& sum, DType type) {
+void add_product(const Fragment& weights, const Shared& values, Fragment& sum, DType type,
+                 const GemmOptions& options) {
   if (type == f32)
-    gemm(weights, values, sum);
+    gemm(weights, values, sum, options);
   else
-    gemm(weights.to(type), values, sum);
+    gemm(weights.to(type), values, sum, options);
 }
 
 void store_rows(const Fragment& tile, const Tensor& to, const Expr& first, int pack) {

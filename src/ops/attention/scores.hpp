@@ -35,7 +35,8 @@ class ScoreRange {
 void cap_scores(lang::Fragment& scores, const lang::Expr& scale, const lang::Expr& cap);
 
 // sum += weights · values, with the weights rounded to `type`.
-void add_product(const lang::Fragment& weights, const lang::Shared& values, lang::Fragment& sum, DType type);
+void add_product(const lang::Fragment& weights, const lang::Shared& values, lang::Fragment& sum, DType type,
+                 const lang::GemmOptions& options = {});
 
 // Row r of the tile, a Shared or a Fragment, is query r / pack of head r % pack. `from` is [tokens, d], or
 // [tokens, pack, d] if pack > 1.

@@ -77,6 +77,10 @@ schedule::Count ScheduleNames::variable(const void* key, const For& loop, int pa
 }
 
 schedule::Count ScheduleNames::steps(const For& loop) {
+  const auto left_over = program_.left_over.find(loop.index[0].get());
+  if (left_over != program_.left_over.end())
+    return first(loop) * (schedule::Count{1} + schedule::Count{2} * rest(loop) +
+                          taken(std::get<If>(left_over->second->node)));
   if (peeled_.contains(loop.index[0].get())) return first(loop) * (schedule::Count{1} + all_of_rest(loop));
   if (is_constant(loop.begin[0]) && is_constant(loop.end[0]))
     return {static_cast<int>(

@@ -50,8 +50,7 @@ int threads_by_size(const Sizes& sizes) {
   const int most = sizes.rows > 0 && sizes.rows <= 64 ? 256 : 512;
   while (threads < most && sizes.elements > 96 * threads) threads *= 2;
   // A warp group has 64 rows of a product; more of them would have to share rows.
-  if (sizes.rows >= 64)
-    threads = std::min<int>(threads, std::max<int>(warp_group, static_cast<int>(sizes.rows) * 2));
+  if (sizes.rows >= 64) threads = std::min<int>(threads, static_cast<int>(sizes.rows / 64) * warp_group);
   return threads;
 }
 

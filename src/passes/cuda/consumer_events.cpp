@@ -45,6 +45,7 @@ class Consumer {
 
  private:
   void await(const StepPart& part, Events& out) {
+    for (const int ring : part.advanced) out.push_back({schedule::Advance{ring}});
     for (const int ring : part.awaited) {
       out.push_back({schedule::WaitFull{{ring}}});
       // What threads copied becomes visible to the tensor cores.
@@ -146,9 +147,10 @@ class Consumer {
     const auto shape = program_.shapes.find(part.stmt.get());
     const bool is_delayed = shape != program_.shapes.end() && shape->second == LoopShape::delayed;
     const bool is_deep = shape != program_.shapes.end() && shape->second == LoopShape::deep;
-    const schedule::Count count = is_deep      ? schedule::Count{1} + names_.rest(own)
-                                  : is_delayed ? names_.rest(own)
-                                               : names_.steps(own);
+    const bool has_own_count = shape != program_.shapes.end();
+    const schedule::Count count = is_deep         ? schedule::Count{1} + names_.rest(own)
+                                  : has_own_count ? names_.rest(own)
+                                                  : names_.steps(own);
     Events inner = events(part.inner, part.stmt);
     if (is_delayed && take_turns_at_products(roles_.consumers)) in_turns(inner);
     out.push_back(event_of(schedule::Loop{schedule::Loop::Kind::counted, count, std::move(inner)}, part.stmt,

@@ -18,6 +18,7 @@ constexpr std::int64_t bytes_on_their_way = 48 * 1024;
 constexpr int most_chosen = 8;
 // With products, whose steps last longer than a copy, two are on their way while one is used.
 constexpr int least_with_products = 3;
+constexpr int good_threads = 256;  // of a processor: two warps for each of its four parts
 constexpr std::int64_t registers_of_all = 64 * 1024, threads_of_processor = 2048;
 constexpr std::int64_t registers_beside_fragments = 40;
 constexpr int most_blocks = 16;
@@ -26,10 +27,33 @@ constexpr int most_blocks = 16;
 // keep it from them.
 constexpr std::int64_t bytes_of_any_block = 99 * 1024;
 
-std::int64_t bytes_of_block(int blocks, const CudaTarget& target) {
-  const std::int64_t bytes = shared_bytes_of(blocks);
-  return target.has_wgmma() ? bytes : std::min(bytes, bytes_of_any_block);
-}
+// Shared memory for slots.
+class SlotRoom {
+ public:
+  SlotRoom(const BesideSlots& beside, const Grid& grid, const CudaTarget& target) : target_(target) {
+    const std::int64_t known = grid.hints.other_shared_bytes;
+    others_ = beside.slots + (known >= 0 ? known : beside.tiles);
+  }
+
+  // That fit, with so many blocks on a processor.
+  int slots(std::int64_t step_bytes, int blocks) const {
+    return static_cast<int>(std::max<std::int64_t>(0, (bytes_of_block(blocks) - others_) / step_bytes));
+  }
+  // Of a processor, at most so many, where each has so many bytes of slots.
+  int blocks(std::int64_t bytes, int most) const {
+    while (most > 1 && others_ + bytes > shared_bytes_of(most)) --most;
+    return most;
+  }
+
+ private:
+  std::int64_t bytes_of_block(int blocks) const {
+    const std::int64_t bytes = shared_bytes_of(blocks);
+    return target_.has_wgmma() ? bytes : std::min(bytes, bytes_of_any_block);
+  }
+
+  const CudaTarget& target_;
+  std::int64_t others_ = 0;
+};
 
 // Blocks that registers let share a processor.
 int blocks_by_registers(const Grid& grid, const CudaTarget& target) {
@@ -52,21 +76,26 @@ std::int64_t most_steps(const For& loop) {
 
 }  // namespace
 
+int copy_ring_room(std::int64_t step_bytes, const BesideSlots& beside, const Grid& grid,
+                   const CudaTarget& target) {
+  return SlotRoom(beside, grid, target).slots(step_bytes, blocks_without_roles(grid, target));
+}
+
 int copy_ring_depth(const For& loop, std::int64_t step_bytes, const BesideSlots& beside, const Grid& grid,
                     const CudaTarget& target) {
-  const std::int64_t known = grid.hints.other_shared_bytes;
-  const std::int64_t others = beside.slots + (known >= 0 ? known : beside.tiles);
-  const auto room = [&](int blocks) { return (bytes_of_block(blocks, target) - others) / step_bytes; };
-  std::int64_t depth = loop.stages;
+  const SlotRoom room(beside, grid, target);
+  int depth = loop.stages;
   if (depth == 0) {
-    const int blocks = blocks_by_registers(grid, target);
+    const int blocks = blocks_by_registers(grid, target), least = has_products(loop) ? least_with_products : 2;
     const std::int64_t ahead = (bytes_on_their_way + blocks * step_bytes - 1) / (blocks * step_bytes);
-    const std::int64_t least = has_products(loop) ? least_with_products : 2;
-    depth = std::clamp<std::int64_t>(1 + ahead, least, most_chosen);
-    depth = std::max(least, std::min(depth, room(blocks)));
+    depth = static_cast<int>(std::clamp<std::int64_t>(1 + ahead, least, most_chosen));
+    depth = std::max(least, std::min(depth, room.slots(step_bytes, blocks)));
+    // Blocks that share a processor cover for each other, too.
+    const int enough = std::min(room.blocks(step_bytes, blocks), (good_threads - 1) / grid.hints.threads + 1);
+    while (depth > 1 && room.blocks(depth * step_bytes, blocks) < enough) --depth;
   }
-  depth = std::min(depth, room(blocks_without_roles(grid, target)));
-  return static_cast<int>(std::max<std::int64_t>(0, std::min(depth, most_steps(loop))));
+  depth = std::min(depth, room.slots(step_bytes, blocks_without_roles(grid, target)));
+  return static_cast<int>(std::clamp<std::int64_t>(most_steps(loop), 0, depth));
 }
 
 }  // namespace tegula::passes

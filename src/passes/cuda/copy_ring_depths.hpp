@@ -12,10 +12,15 @@ struct BesideSlots {
 };
 
 // As many as the loop asks for; without its word, as many as keep a processor's memory busy, where all its
-// blocks have their share of shared memory. At most as many as fit a block, or as there are steps: 0 or 1 if
-// no copy can come ahead. `step_bytes`: of one slot of all the tiles.
+// blocks have their share of shared memory, and none where blocks that cover for each other would have no
+// place beside them. At most as many as fit a block, or as there are steps: 0 or 1 if no copy can come ahead.
+// `step_bytes`: of one slot of all the tiles.
 int copy_ring_depth(const ir::For& loop, std::int64_t step_bytes, const BesideSlots& beside,
                     const ir::Grid& grid, const CudaTarget& target);
+
+// The most that fit.
+int copy_ring_room(std::int64_t step_bytes, const BesideSlots& beside, const ir::Grid& grid,
+                   const CudaTarget& target);
 
 // Slots that the loop asks for, or the fewest that let copies come ahead.
 inline int wanted_slots(const ir::For& loop) { return loop.stages > 0 ? loop.stages : 2; }

@@ -118,7 +118,7 @@ class RingSearch {
 
  private:
   void walk(const Body& body, Around around);
-  int fitting(const For& loop, const BesideSlots& around, std::vector<RingCandidate>& tiles) const;
+  bool fit(const For& loop, const BesideSlots& around, std::vector<RingCandidate>& tiles, int& depth) const;
   std::int64_t plan(const For& loop, const Stmt& s, const Around& around);
   void collect(const Body& body, std::vector<RingCandidate>& found);
   Reason reason_of_loop(const For& loop) const;
@@ -282,21 +282,26 @@ void RingSearch::note_stages(const For& loop, const Loc& at, const std::vector<R
                                       : std::string("use smaller tiles")});
 }
 
-// Those of the tiles that fit, and the slots that they have: the largest stays where it is used first.
-int RingSearch::fitting(const For& loop, const BesideSlots& around, std::vector<RingCandidate>& tiles) const {
+// Decides the slots, and leaves of the tiles those that have them: where not all of them have as many as the
+// loop asks for, the largest stays where it is used. True if it was for want of room that some stay.
+bool RingSearch::fit(const For& loop, const BesideSlots& around, std::vector<RingCandidate>& tiles,
+                     int& depth) const {
   const auto bytes_of = [](const RingCandidate& c) { return slot_bytes(*c.tile); };
-  for (; !tiles.empty();
-       tiles.erase(std::max_element(tiles.begin(), tiles.end(), [&](const auto& a, const auto& b) {
-         return bytes_of(a) < bytes_of(b);
-       }))) {
+  for (bool missing = false;; missing = true) {
     std::int64_t bytes = 0;
     for (const RingCandidate& c : tiles) bytes += bytes_of(c);
     BesideSlots beside = around;
     beside.tiles += tile_bytes(loop.body, true) - bytes;
-    const int depth = copy_ring_depth(loop, bytes, beside, grid_, target_);
-    if (depth >= 2) return depth;
+    depth = tiles.empty() ? 1 : copy_ring_depth(loop, bytes, beside, grid_, target_);
+    if (tiles.empty() || depth >= 2) return missing;
+    if (loop.stages == 0) {
+      tiles.clear();
+      return copy_ring_room(bytes, beside, grid_, target_) < 2;
+    }
+    tiles.erase(std::max_element(tiles.begin(), tiles.end(), [&](const auto& a, const auto& b) {
+      return bytes_of(a) < bytes_of(b);
+    }));
   }
-  return 1;
 }
 
 // Returns the bytes that the loop's slots take.
@@ -304,8 +309,9 @@ std::int64_t RingSearch::plan(const For& loop, const Stmt& s, const Around& arou
   if (loop.stages == 1 || has_one_step(loop)) return 0;
   const std::vector<RingCandidate> all = tiles_of(loop);
   std::vector<RingCandidate> tiles = all;
-  const int depth = fitting(loop, around.bytes, tiles);
-  note_stages(loop, s->at, all, tiles.size() < all.size() ? 1 : depth);
+  int depth = 1;
+  const bool missing = fit(loop, around.bytes, tiles, depth);
+  if (loop.stages > 0 || missing) note_stages(loop, s->at, all, missing ? 1 : depth);
   if (tiles.empty()) return 0;
   CopyRing ring{static_cast<int>(result_.loops.size()), {}, depth, {}, {}, {}, {}};
   std::int64_t bytes = 0;

@@ -119,6 +119,10 @@ const CudaPass list[] = {
     {"delay_products", "tensor cores multiply while the other units do the next step's work",
      of_roles([](const CudaPlan& plan, GridPlan& own) {
        own.consumers = delay_products(*own.roles, plan.target);
+       for (const auto& [loop, reason] : own.consumers.reasons) {
+         if (reason.at.line() > 0)
+           add(own.roles->notes, {NoteKind::stages, reason.at, reason.why, reason.remedy});
+       }
      })},
     {"order_loads", "tiles come in the order in which the delayed products use them",
      of_roles([](const CudaPlan&, GridPlan& own) { own.roles = order_loads(*own.roles, own.consumers); })},

@@ -46,7 +46,8 @@ std::string roles_text(const Roles& roles) {
 std::string reasons_text(const ConsumerProgram& program) {
   std::vector<std::string> lines;
   for (const auto& [loop, reason] : program.reasons)
-    lines.push_back(fmt::format("products of loop {} are awaited in their step: {}\n", loop->name, reason.why));
+    lines.push_back(
+        fmt::format("products of loop {} are awaited in their step: {}\n", loop->name, reason.why));
   std::sort(lines.begin(), lines.end());
   return fmt::format("{}", fmt::join(lines, ""));
 }
@@ -84,7 +85,8 @@ std::string print(const CudaPlan& plan) {
   std::string text = ir::print(plan.kernel);
   for (std::size_t i = 0; i < plan.grids.size(); ++i) {
     const GridPlan& own = plan.grids[i];
-    if (!own.roles && own.no_roles.why.empty() && own.copy_rings.empty() && own.layouts.fragments.empty()) continue;
+    if (!own.roles && own.no_roles.why.empty() && own.copy_rings.empty() && own.layouts.fragments.empty())
+      continue;
     text += fmt::format("\n---- plan of {}\n", own.function);
     if (!own.exits_of_all.empty()) text += fmt::format("{} exits of all blocks\n", own.exits_of_all.size());
     if (own.roles) text += roles_text(*own.roles);

@@ -9,6 +9,7 @@
 #include "passes/cuda/late_products.hpp"
 #include "passes/cuda/registers.hpp"
 #include "passes/cuda/split_steps.hpp"
+#include "passes/cuda/two_sums.hpp"
 #include "passes/plain_control.hpp"
 
 namespace tegula::passes {
@@ -159,13 +160,14 @@ class Delay {
       if (nested) return std::nullopt;
     }
     if (is_deep(loop)) return deep(loop, at);
+    if (const auto plan = two_sums(loop, roles_, target_)) return twofold(loop, *plan, at);
     const auto late = late_products(loop, roles_, target_);
     if (late && few_registers_ && (late->late.size() > 1 || !late->held.empty())) {
-      result_.reasons.emplace(loop.index[0].get(), too_few_registers());
+      result_.reasons.emplace_back(loop.index[0].get(), too_few_registers());
       return std::nullopt;
     }
     if (late) return delayed(loop, *late, at);
-    if (!late.reason().why.empty()) result_.reasons.emplace(loop.index[0].get(), late.reason());
+    if (!late.reason().why.empty()) result_.reasons.emplace_back(loop.index[0].get(), late.reason());
     return std::nullopt;
   }
 
@@ -185,7 +187,7 @@ class Delay {
   }
 
   static Reason too_few_registers() {
-    return {"the operands of delayed products and the sums of the next step's have no registers side by side",
+    return {"what two steps need at the same time does not fit into registers",
             "use smaller tiles, or more threads"};
   }
 
@@ -200,6 +202,18 @@ class Delay {
     const Stmt inside = statement(loop, at);
     result_.shapes.emplace(inside.get(), LoopShape::deep);
     return {non_empty(loop, at, {inside}, inside)};
+  }
+
+  std::optional<Body> twofold(const For& loop, const TwoSums& plan, const Loc& at) {
+    if (few_registers_) {
+      result_.reasons.emplace_back(loop.index[0].get(), too_few_registers());
+      return std::nullopt;
+    }
+    AlternatingLoop own = alternating_loop(loop, plan, at);
+    result_.shapes.emplace(own.loop.get(), LoopShape::twofold);
+    result_.left_over.emplace(loop.index[0].get(), own.left_over.get());
+    own.declared.push_back(non_empty(loop, at, std::move(own.body), own.loop));
+    return std::move(own.declared);
   }
 
   // Tiles of the step before for those that two steps need.
@@ -222,8 +236,8 @@ class Delay {
     for (const auto& [tile, before] : held) result.push_back(statement(Declare{before}, tile->at));
     for (const std::size_t i : plan.late) {
       Gemm gemm = *as<Gemm>(loop.body[i]);
-      const auto twin = std::find_if(held.begin(), held.end(),
-                                     [&](const auto& own) { return own.first == gemm.b.buffer; });
+      const auto twin =
+          std::find_if(held.begin(), held.end(), [&](const auto& own) { return own.first == gemm.b.buffer; });
       if (twin == held.end()) {
         const BufferPtr& own = gemm.b.buffer;
         const bool known = std::any_of(result.begin(), result.end(), [&](const Stmt& s) {
@@ -262,8 +276,8 @@ class Delay {
       if (is_product || is_late(s)) continue;
       if (i > plan.late.back()) continue;  // nothing but what nobody uses
       const bool is_operand = declared && std::any_of(plan.late.begin(), plan.late.end(), [&](std::size_t n) {
-        return as<Gemm>(loop.body[n])->a.buffer == declared->tile;
-      });
+                                return as<Gemm>(loop.body[n])->a.buffer == declared->tile;
+                              });
       (is_operand ? hoisted : i <= plan.early ? early : work).push_back(s);
     }
     for (const Stmt& s : steady_loops(loop, {early, late, work}, at)) hoisted.push_back(s);

@@ -3,8 +3,8 @@
 // A loop  first products, work, last products  becomes
 //   first products, work;  loop { first products, last products of the step before, work };  last products
 // or one such loop for the steps without a mask and one for those with it,
-// so that the tensor cores multiply while the other units work. Loops of nothing but products, which only need
-// their waits to be late, are marked.
+// so that the tensor cores multiply while the other units work. Loops of nothing but products, which only
+// need their waits to be late, are marked.
 #pragma once
 #include <unordered_set>
 
@@ -16,6 +16,7 @@ enum class LoopShape : std::uint8_t {
   plain,    // all products of a step are awaited in it
   deep,     // nothing but products, awaited in the step behind theirs
   delayed,  // the last products belong to the step before
+  twofold,  // two steps, with sums of their own: one's products run while the other one's are added
 };
 
 struct ConsumerProgram {
@@ -28,6 +29,8 @@ struct ConsumerProgram {
   std::unordered_map<const ir::Variable*, const ir::Buffer*> late;
   // Indices of loops that were split, and of those that do the rest of their steps.
   std::unordered_map<const ir::Variable*, const ir::Variable*> continued;
+  // By the index of a loop of two steps, the branch in which a last one is begun.
+  std::unordered_map<const ir::Variable*, const ir::StmtNode*> left_over;
   // Operands that are made in every step of a loop, in one half of twice the memory and then in the other, so
   // that no thread waits until they have been read; and the ring of that loop whose slots count the steps.
   std::unordered_map<const ir::Buffer*, int> alternating;
@@ -36,8 +39,9 @@ struct ConsumerProgram {
   // the slot of a step is let go in the next one.
   std::unordered_map<const ir::Buffer*, ir::BufferPtr> before;
   std::unordered_set<int> held;
-  // By the index of a loop of several products none of which is delayed, why.
-  std::unordered_map<const ir::Variable*, Reason> reasons;
+  // The indices of loops of several products none of which is delayed, and why: with a place where the user can
+  // change it by a hint.
+  std::vector<std::pair<const ir::Variable*, Reason>> reasons;
 
   // The tile that a ring has for this one.
   const ir::Buffer* in_ring(const ir::Buffer* tile) const;

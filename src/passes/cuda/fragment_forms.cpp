@@ -5,6 +5,7 @@
 
 #include "ir/effects.hpp"
 #include "ir/visit.hpp"
+#include "passes/cuda/operand_place.hpp"
 
 namespace tegula::passes {
 
@@ -148,11 +149,6 @@ Buffers operands_of(const Body& body) {
     }
   });
   return result;
-}
-
-layout::TileOrder swizzled_order(const Buffer& tile) {
-  if (tile.rank() != 2 || !tile.type.is_floating()) return {};
-  return layout::swizzled_order(tile.extent(0), tile.extent(1), tile.type.bytes());
 }
 
 std::optional<Conversion> conversion(const Stmt& s, const Layouts& layouts) {

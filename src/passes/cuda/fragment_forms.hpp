@@ -7,7 +7,6 @@
 #include <optional>
 #include <unordered_set>
 
-#include "layout/tile_order.hpp"
 #include "passes/cuda/infer_layouts.hpp"
 
 namespace tegula::passes {
@@ -35,7 +34,6 @@ struct Computing {
 
 // Shared tiles that tensor cores read, which are swizzled for them.
 Buffers operands_of(const ir::Body& body);
-layout::TileOrder swizzled_order(const ir::Buffer& tile);
 
 // To a fragment of 16-bit floats, of which each thread has pairs.
 std::optional<Conversion> conversion(const ir::Stmt& s, const Layouts& layouts);

@@ -31,7 +31,8 @@ class StepProducts {
     if (products.size() < 2) return Reason{};
     result_.late = last_products();
     if (result_.late.empty())
-      return Reason{"work follows the last product of the step", "do it behind the loop, or before the product"};
+      return Reason{"work follows the last product of the step",
+                    "do it behind the loop, or before the product"};
     if (result_.late.size() == products.size())
       return Reason{"no product of the step needs what another one makes", ""};
     result_.early = last_early(products[0]);
@@ -80,7 +81,8 @@ class StepProducts {
       const bool needs = std::any_of(sums.begin(), sums.end(), [&](const BufferPtr& sum) {
         return touches(i, sum) && !(is_product && product(i).c.buffer == sum && product(i).a.buffer != sum);
       });
-      if (needs || !(is_product || as<Declare>(loop_.body[i]) || as<Let>(loop_.body[i]) || as<Fill>(loop_.body[i])))
+      if (needs ||
+          !(is_product || as<Declare>(loop_.body[i]) || as<Let>(loop_.body[i]) || as<Fill>(loop_.body[i])))
         break;
       if (!is_product) continue;
       sums.push_back(product(i).c.buffer);
@@ -123,18 +125,20 @@ class StepProducts {
   Reason reason_of_held(const BufferPtr& tile) const {
     const RingPlan& ring = roles_.rings[static_cast<std::size_t>(roles_.ring_of(tile.get()))];
     if (ring.depth < slots_of_held)
-      return {fmt::format("the first and the last product of a step read tile {}, of which there are {} slots "
-                          "instead of {}",
-                          named(*tile), ring.depth, slots_of_held),
-              "use smaller tiles, or ask for .stages = 3"};
+      return {
+          fmt::format("the first and the last product of a step read tile {}, of which there are {} slots "
+                      "instead of {}",
+                      named(*tile), ring.depth, slots_of_held),
+          "use smaller tiles, or ask for .stages = 3", loop_.body[result_.late.front()]->at};
     for (std::size_t i = 0; i < loop_.body.size(); ++i) {
       const bool is_late = std::find(result_.late.begin(), result_.late.end(), i) != result_.late.end();
       if (is_late || (i <= result_.early && as<Gemm>(loop_.body[i]))) continue;
       for (const BufferPtr& own : ring.tiles) {
         if (touches(i, own))
-          return {fmt::format("work of the step reads tile {}, which comes and goes with one of its last product",
-                              named(*own)),
-                  "read the tensor there"};
+          return {
+              fmt::format("work of the step reads tile {}, which comes and goes with one of its last product",
+                          named(*own)),
+              "read the tensor there"};
       }
     }
     return {};

@@ -10,7 +10,7 @@
 namespace tegula::passes {
 
 struct LateProducts {
-  std::size_t early = 0;          // the statements up to this one come before the delayed ones of the step before
+  std::size_t early = 0;  // the statements up to this one come before the delayed ones of the step before
   std::vector<std::size_t> late;  // these are delayed
   // Tiles that both the early and the delayed products read: two steps need theirs at the same time.
   std::vector<ir::BufferPtr> held;

@@ -265,12 +265,12 @@ Body Lowering::body(const Body& statements, int threads) {
 Sums sums_of(const Grid& grid, const CudaTarget& target) {
   Sums result;
   if (!target.has_wgmma() || !target.copy_engine) return result;
-  for_each_stmt(grid.body, [&](const Stmt& s) {
-    const auto* gemm = as<Gemm>(s);
-    if (!gemm || !is_whole(gemm->c)) return;
-    const GemmPlan plan = plan_gemm(*gemm, grid.hints.threads, target);
-    if (plan.instruction == GemmInstruction::wgmma) result.emplace(gemm->c.buffer.get(), plan.parts);
-  });
+  for (const auto& [gemm, threads] : team_products(grid.body, grid.hints.threads)) {
+    if (threads != grid.hints.threads || !is_whole(gemm->c)) continue;
+    const GemmPlan plan = plan_gemm(*gemm, threads, target);
+    const bool by_groups = plan.instruction == GemmInstruction::wgmma && !plan.swapped;
+    if (by_groups) result.emplace(gemm->c.buffer.get(), plan.parts);
+  }
   return result;
 }
 
@@ -319,6 +319,19 @@ std::vector<BufferPtr> written_tensors(const Grid& grid) {
 int threads_of(const For& loop, int threads) {
   if (loop.kind == LoopKind::warps) return 32;
   return loop.kind == LoopKind::warp_groups ? 128 : threads;
+}
+
+std::vector<TeamProduct> team_products(const Body& body, int threads) {
+  std::vector<TeamProduct> result;
+  for (const Stmt& s : body) {
+    if (const auto* gemm = as<Gemm>(s)) result.push_back({gemm, threads});
+    const auto* loop = as<For>(s);
+    for_each_body(s, [&](const Body& inner) {
+      for (const TeamProduct& own : team_products(inner, loop ? threads_of(*loop, threads) : threads))
+        result.push_back(own);
+    });
+  }
+  return result;
 }
 
 Body lower_plainly(const Grid& grid, int threads, const CudaTarget& target) {

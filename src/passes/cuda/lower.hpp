@@ -27,4 +27,11 @@ std::vector<ir::BufferPtr> written_tensors(const ir::Grid& grid);
 // The threads that run the body of such a loop, where `threads` run the loop.
 int threads_of(const ir::For& loop, int threads);
 
+// All products of a body, each with the threads that run it: those of its group in each_group.
+struct TeamProduct {
+  const ir::Gemm* gemm = nullptr;
+  int threads = 0;
+};
+std::vector<TeamProduct> team_products(const ir::Body& body, int threads);
+
 }  // namespace tegula::passes

@@ -6,7 +6,7 @@
 
 #include "ir/affine.hpp"
 #include "ir/zero.hpp"
-#include "layout/tile_order.hpp"
+#include "passes/cuda/operand_place.hpp"
 #include "passes/note.hpp"
 
 namespace tegula::passes {
@@ -118,7 +118,7 @@ Planned<TensorCopy> plan_copy(const Copy& copy, bool swizzled) {
   TensorCopy plan;
   plan.columns = static_cast<int>(tile.extent(last));
   if (swizzled) {
-    const auto order = layout::swizzled_order(tile.extent(0), tile.extent(1), bytes);
+    const auto order = swizzled_order(tile);
     if (order.is_swizzled()) plan.columns = order.columns, plan.is_swizzled = true;
   }
   // A transfer begins at 128 bytes. The pattern of a swizzle follows the address, so it may begin at any row.

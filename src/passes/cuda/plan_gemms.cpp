@@ -3,10 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <numeric>
 
-#include "layout/tile_order.hpp"
-#include "passes/note.hpp"
+#include "passes/cuda/operand_place.hpp"
+#include "passes/cuda/plan_wgmma.hpp"
 
 namespace tegula::passes {
 
@@ -14,8 +13,6 @@ using namespace ir;
 using layout::Division;
 
 namespace {
-
-constexpr std::int64_t promoted_products = 128;
 
 // Warps first divide the rows, so that the rows of a product stay within a warp; what is left divides
 // columns.
@@ -27,120 +24,6 @@ Division divide(std::int64_t m, std::int64_t n, std::int64_t units, std::int64_t
   }
   // More parts of the columns than there are blocks of eight: the rest of the warps would have nothing.
   return n % (8 * parts.along_n) == 0 ? parts : Division{units, 1};
-}
-
-// Whether wgmma can read the operand from shared memory, where a fragment would be moved as it is.
-bool is_operand(const View& view) {
-  const int bytes = view.buffer->type.bytes();
-  if (view.buffer->space == Space::fragment)
-    return layout::swizzled_order(view.extent(0), view.extent(1), bytes).is_swizzled();
-  if (!is_matrix(view)) return false;
-  return layout::swizzled_order(view.buffer->extent(0), view.buffer->extent(1), bytes).is_swizzled();
-}
-
-// Whether parts of so many columns begin where an operand can: rows of B lie in blocks of columns.
-bool can_divide(const View& b, std::int64_t columns) {
-  if (is_matrix(b) && is_transposed(b)) return true;
-  return columns % layout::swizzled_order(b.extent(0), b.extent(1), b.buffer->type.bytes()).columns == 0;
-}
-
-// Operands of 8 bits lie along k in shared memory, and sums to be promoted are of at most 128 products.
-bool fits_8_bits(const Gemm& gemm) {
-  const bool along_k = gemm.a.buffer->space == Space::shared && !is_transposed(gemm.a) &&
-                       gemm.b.buffer->space == Space::shared && is_transposed(gemm.b);
-  return along_k &&
-         (gemm.hints.accumulation == Accumulation::tensor_core || gemm.a.extent(1) <= promoted_products);
-}
-
-// What tensor cores need at all.
-Reason reason_of_types(const Gemm& gemm) {
-  const DType type = gemm.a.buffer->type;
-  if (has_tensor_cores(type)) return {};
-  return {fmt::format("tensor cores do not multiply {}", type.name()),
-          type.is_floating()
-              ? "convert the operands to bf16 or f16 where that is exact enough: `.to(bf16)`, or "
-                "a tensor of that type"
-              : "convert the operands to f16, which holds integers up to 2048 exactly, and sum in "
-                "f32"};
-}
-
-Reason reason_of_operand(const char* which, const View& view) {
-  if (view.buffer->space == Space::fragment || is_matrix(view))
-    return {fmt::format("rows of operand {} {}, {} x {} of {}, do not fill blocks of 32, 64 or 128 bytes",
-                        which, named(*view.buffer), view.buffer->extent(0), view.buffer->extent(1),
-                        view.buffer->type.name()),
-            "give the tile rows of 128 bytes, or a multiple, and a multiple of eight rows"};
-  const bool whole = view.buffer->rank() == 2 && view.shape.size() == 2;
-  return {fmt::format("operand {} is {} of tile {}", which, whole ? "a part" : "a reshaped part",
-                      named(*view.buffer)),
-          "give each operand a tile of its own, with its own two dimensions"};
-}
-
-Reason reason_of_rows(const Gemm& gemm, int threads, int step) {
-  const std::int64_t m = gemm.c.extent(0), k = gemm.a.extent(1);
-  if (threads == 32)
-    return {"each warp multiplies alone", "leave the product to the block, or to Group::warpgroup"};
-  if (m % 64 != 0)
-    return {fmt::format("the sum has {} rows, and a warp group multiplies 64", m),
-            "use tiles of 64 rows or a multiple"};
-  if (threads % 128 != 0)
-    return {fmt::format("{} threads are no warp groups", threads), "use .threads = 128, or a multiple"};
-  return {fmt::format("{} products an element are no multiple of {}", k, step),
-          fmt::format("use tiles with a multiple of {} along k", step)};
-}
-
-Reason reason_of_columns(const Gemm& gemm, std::int64_t along_n) {
-  const std::int64_t n = gemm.c.extent(1);
-  const std::string columns = fmt::format("{} columns on {} warp groups", n, along_n);
-  if (n % (8 * along_n) != 0)
-    return {columns + " are no multiple of eight each",
-            "use a multiple of eight columns for every warp group"};
-  return {columns + " are more than 256 each, and no multiple of it",
-          "use 256 columns or less, or a multiple"};
-}
-
-Reason reason_of_8_bits(const Gemm& gemm) {
-  for (const View* operand : {&gemm.a, &gemm.b}) {
-    if (operand->buffer->space == Space::fragment)
-      return {fmt::format("operand {} of 8 bits is in registers", named(*operand->buffer)),
-              "put it into a Shared tile"};
-  }
-  if (is_transposed(gemm.a) || !is_transposed(gemm.b))
-    return {"operands of 8 bits must lie along k",
-            "give them as a [m, k] and b [n, k], and multiply a by b.T()"};
-  return {
-      fmt::format("{} products are added before they are promoted", gemm.a.extent(1)),
-      fmt::format("use tiles with {} along k, or .accumulate = Accumulate::tensor_core", promoted_products)};
-}
-
-// m64nNk16, or k32 of 8 bits: each warp group multiplies rows of its own; where there are fewer rows, columns
-// of its own too.
-Planned<GemmPlan> plan_wgmma(const Gemm& gemm, int threads) {
-  const std::int64_t m = gemm.c.extent(0), n = gemm.c.extent(1), k = gemm.a.extent(1), groups = threads / 128;
-  const DType type = gemm.a.buffer->type;
-  const int step = type.bits() == 8 ? 32 : 16;
-  if (!has_tensor_cores(type) || gemm.b.buffer->type != type || gemm.c.buffer->type != f32)
-    return reason_of_types(gemm);
-  if (threads % 128 != 0 || m % 64 != 0 || k % step != 0) return reason_of_rows(gemm, threads, step);
-  const std::int64_t along_m = std::gcd(m / 64, groups), along_n = groups / along_m, own = n / along_n;
-  if (n % (8 * along_n) != 0 || (own > 256 && own % 256 != 0)) return reason_of_columns(gemm, along_n);
-  if (type.bits() == 8 && !fits_8_bits(gemm)) return reason_of_8_bits(gemm);
-  GemmPlan plan;
-  plan.instruction = GemmInstruction::wgmma;
-  plan.k = step;
-  plan.parts = {along_m, along_n};
-  plan.a_in_registers = along_n == 1 && gemm.a.buffer->space == Space::fragment && is_whole(gemm.a);
-  if (!plan.a_in_registers && !is_operand(gemm.a)) return reason_of_operand("A", gemm.a);
-  if (!is_operand(gemm.b)) return reason_of_operand("B", gemm.b);
-  if (along_n > 1 && !can_divide(gemm.b, own))
-    return Reason{
-        fmt::format("each of {} warp groups has {} columns of tile {}, less than a block of its rows", groups,
-                    own, named(*gemm.b.buffer)),
-        fmt::format("use .threads = {}, more columns, or a tile [n, k] that is multiplied as b.T()",
-                    128 * along_m)};
-  plan.accumulator = layout::wgmma_accumulator(m, n, plan.parts);
-  if (plan.a_in_registers) plan.operand_a = layout::wgmma_operand_a(m, k, plan.parts);
-  return plan;
 }
 
 Reason reason_of_mma(const Gemm& gemm, int threads) {
@@ -161,9 +44,13 @@ bool needs_promotion(const Gemm& gemm, const GemmPlan& plan) {
 }
 
 int accumulators(const Gemm& gemm, const GemmPlan& plan) {
-  const std::int64_t rows = gemm.c.extent(0) / (64 * plan.parts.along_m),
-                     columns = gemm.c.extent(1) / plan.parts.along_n;
-  return static_cast<int>(rows * ((columns + 255) / 256));
+  const std::int64_t rows = gemm.c.extent(plan.swapped ? 1 : 0) / (64 * plan.parts.along_m);
+  return static_cast<int>(rows * static_cast<std::int64_t>(plan.columns.size()));
+}
+
+std::pair<View, View> instruction_operands(const Gemm& gemm, const GemmPlan& plan) {
+  if (!plan.swapped) return {gemm.a, gemm.b};
+  return {transposed(gemm.b), transposed(gemm.a)};
 }
 
 bool is_matrix(const View& view) {
@@ -177,7 +64,11 @@ bool is_matrix(const View& view) {
   return true;
 }
 
-bool is_transposed(const View& view) { return view.dims[0].axis == 1; }
+bool is_transposed(const View& view) {
+  const auto first =
+      std::find_if(view.dims.begin(), view.dims.end(), [](const ViewDim& d) { return d.axis >= 0; });
+  return first != view.dims.end() && first->axis == 1;
+}
 
 GemmPlan plan_gemm(const Gemm& gemm, int threads, const CudaTarget& target) {
   const std::int64_t m = gemm.c.extent(0), n = gemm.c.extent(1), k = gemm.a.extent(1);

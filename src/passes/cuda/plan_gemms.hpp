@@ -1,6 +1,8 @@
 // Which instruction multiplies, and how the warps of a block divide the product.
 #pragma once
 #include <optional>
+#include <utility>
+#include <vector>
 
 #include "ir/stmt.hpp"
 #include "layout/fragments.hpp"
@@ -23,7 +25,9 @@ struct GemmPlan {
   GemmInstruction instruction = GemmInstruction::fma;
   int k = 16;                   // of an instruction of tensor cores
   layout::Division parts;       // among warps, or warp groups
-  bool a_in_registers = false;  // A is a fragment with the layout `operand_a`
+  bool swapped = false;         // the transpose is multiplied: `parts` are of that, B^T · A^T
+  std::vector<int> columns;     // of the instructions by which a warp group multiplies its own columns
+  bool a_in_registers = false;  // A is columns of a fragment with the layout `operand_a`
   layout::Layout accumulator, operand_a;
   Reason fallback;  // why it is not the best instruction of the target; empty if it is
 };
@@ -37,8 +41,15 @@ bool has_tensor_cores(DType type);
 // Whether the instruction keeps sums in less than f32: they are to be added to others every 128 products.
 bool needs_promotion(const ir::Gemm& gemm, const GemmPlan& plan);
 
-// Of 64 rows and at most 256 columns, that a warp group has of the product.
+// Of 64 rows and the columns of an instruction, that a warp group has of the product.
 int accumulators(const ir::Gemm& gemm, const GemmPlan& plan);
+
+// What stands on the left and on the right in the instruction.
+std::pair<ir::View, ir::View> instruction_operands(const ir::Gemm& gemm, const GemmPlan& plan);
+
+// The first of the columns of a fragment that the view shows, with all rows; nothing if it shows another part
+// than steps of 16 columns.
+std::optional<std::int64_t> columns_of_fragment(const ir::View& view);
 
 // The whole matrix, or its transpose.
 bool is_matrix(const ir::View& view);

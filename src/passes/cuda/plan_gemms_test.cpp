@@ -3,15 +3,15 @@
 
 #include <gtest/gtest.h>
 
+#include "passes/cuda/operand_forms.hpp"
 #include "passes/cuda/testing.hpp"
 
 namespace tegula::passes {
 namespace {
 
 using namespace lang;
+using testing::Operand, testing::with_operand;
 using enum GemmInstruction;
-
-enum class Operand { shared, transposed, fragment, columns, reshaped };
 
 struct Product {
   const char* name;
@@ -23,34 +23,27 @@ struct Product {
   DType type = bf16;
   Operand a = Operand::shared, b = Operand::transposed;
   int architecture = 90;
+  bool swapped = false;
+  std::vector<int> instructions = {};  // their columns; none: one of all columns of a warp group
 };
 
 void PrintTo(const Product& p, std::ostream* out) { *out << p.name; }
 
-// The tile as an operand [rows, columns] of the product.
-template <class Use>
-void with_operand(Operand form, int rows, int columns, DType type, const Use& use) {
-  if (form == Operand::fragment) return use(Fragment({rows, columns}, type, 0));
-  const bool turned = form == Operand::transposed, part = form == Operand::columns;
-  if (form == Operand::reshaped) {
-    Shared tile({rows / 2, 2, columns}, type);
-    fill(tile, 0);
-    return use(tile.reshape({rows, columns}));
-  }
-  Shared tile({turned ? columns : rows, turned ? rows : part ? 2 * columns : columns}, type);
-  fill(tile, 0);
-  if (turned) return use(tile.T());
-  if (part) return use(tile.slice(all, range(columns, 2 * columns)));
-  use(tile);
-}
-
 Kernel program(const Product& p) {
   return kernel("product", [&] {
     Tensor C = output("C", {p.m, p.n}, f32);
-    grid(1, {.threads = p.threads}, [&](Index) {
+    grid(2, {.threads = p.threads}, [&](Index i) {
       Fragment c({p.m, p.n}, f32, 0);
-      with_operand(p.a, p.m, p.k, p.type, [&](const auto& a) {
-        with_operand(p.b, p.k, p.n, p.type, [&](const auto& b) { gemm(a, b, c); });
+      const auto shared = [&](const std::vector<int>& shape) {
+        Shared tile = testing::shared_tile(shape, p.type);
+        fill(tile, 0);
+        return tile;
+      };
+      const auto fragment = [&](const std::vector<int>& shape) {
+        return Fragment({shape[0], shape[1]}, p.type, 0);
+      };
+      with_operand(p.a, p.m, p.k, i, shared, fragment, [&](const auto& a) {
+        with_operand(p.b, p.k, p.n, i, shared, fragment, [&](const auto& b) { gemm(a, b, c); });
       });
       copy(c, C.at(0, 0));
     });
@@ -71,31 +64,134 @@ TEST_P(Products, AreDividedAmongWarps) {
   EXPECT_EQ(plan.parts.along_m, p.along_m);
   EXPECT_EQ(plan.parts.along_n, p.along_n);
   EXPECT_EQ(plan.k, p.instruction == wgmma && p.type.bits() == 8 ? 32 : 16);
+  EXPECT_EQ(plan.swapped, p.swapped);
+  EXPECT_EQ(plan.fallback.why.empty(), p.instruction == wgmma || p.architecture < 90);
+  if (p.instruction != wgmma) return;
+  const std::vector<int> one{static_cast<int>((p.swapped ? p.m : p.n) / p.along_n)};
+  EXPECT_EQ(plan.columns, p.instructions.empty() ? one : p.instructions);
 }
 
+using enum testing::Operand;
 const Product products[] = {
     {"one_group", 64, 128, 64, 128, wgmma, 1, 1},
     {"two_groups_by_rows", 128, 256, 64, 256, wgmma, 2, 1},
     {"two_groups_by_columns", 64, 256, 64, 256, wgmma, 1, 2},
     {"two_accumulators_a_group", 256, 128, 64, 256, wgmma, 2, 1},
-    {"a_transposed", 64, 128, 64, 128, wgmma, 1, 1, false, bf16, Operand::transposed},
-    {"b_along_n", 64, 128, 64, 128, wgmma, 1, 1, false, bf16, Operand::shared, Operand::shared},
-    {"b_along_n_divided", 64, 128, 64, 256, wgmma, 1, 2, false, f16, Operand::shared, Operand::shared},
-    {"a_in_registers", 64, 128, 64, 128, wgmma, 1, 1, true, bf16, Operand::fragment},
-    {"a_in_registers_divided_by_columns", 64, 256, 64, 256, wgmma, 1, 2, false, bf16, Operand::fragment},
+    {"a_transposed", 64, 128, 64, 128, wgmma, 1, 1, false, bf16, transposed},
+    {"b_along_n", 64, 128, 64, 128, wgmma, 1, 1, false, bf16, shared, shared},
+    {"b_along_n_divided", 64, 128, 64, 256, wgmma, 1, 2, false, f16, shared, shared},
+    {"a_in_registers", 64, 128, 64, 128, wgmma, 1, 1, true, bf16, fragment},
+    {"columns_of_a_fragment", 64, 128, 64, 128, wgmma, 1, 1, true, bf16, fragment_part},
+    {"a_in_registers_divided_by_columns", 64, 256, 64, 256, wgmma, 1, 2, false, bf16, fragment},
     {"8_bits_along_k", 64, 128, 128, 128, wgmma, 1, 1, false, e4m3},
+    // Parts of tiles.
+    {"a_part_along_k", 64, 128, 64, 128, wgmma, 1, 1, false, bf16, columns},
+    {"a_rows", 64, 128, 64, 128, wgmma, 1, 1, false, bf16, rows},
+    {"a_chosen", 64, 128, 64, 128, wgmma, 1, 1, false, bf16, chosen},
+    {"a_reshaped", 64, 128, 64, 128, wgmma, 1, 1, false, bf16, reshaped},
+    {"b_columns", 64, 128, 64, 128, wgmma, 1, 1, false, bf16, shared, columns},
+    {"b_columns_inside_a_block", 64, 32, 64, 128, wgmma, 1, 1, false, bf16, shared, columns},
+    {"b_part_along_k", 64, 128, 64, 128, wgmma, 1, 1, false, bf16, shared, rows},
+    {"b_chosen", 64, 128, 64, 128, wgmma, 1, 1, false, bf16, shared, chosen},
+    {"b_reshaped", 64, 128, 64, 128, wgmma, 1, 1, false, bf16, shared, reshaped},
+    {"part_along_k_of_8_bits", 64, 128, 32, 128, wgmma, 1, 1, false, e4m3, columns},
+    // Instructions of several widths: each begins with a block of columns, or lies within one.
+    {"blocks_of_b_shared_by_groups", 64, 64, 64, 256, wgmma, 1, 2, false, bf16, shared, shared},
+    {"b_along_n_in_parts_of_blocks",
+     64,
+     448,
+     64,
+     256,
+     wgmma,
+     1,
+     2,
+     false,
+     bf16,
+     shared,
+     shared,
+     90,
+     false,
+     {32, 32, 32, 32, 32, 32, 32}},
+    {"more_than_an_instruction",
+     64,
+     272,
+     64,
+     128,
+     wgmma,
+     1,
+     1,
+     false,
+     bf16,
+     shared,
+     shared,
+     90,
+     false,
+     {144, 128}},
+    {"more_than_an_instruction_along_k",
+     64,
+     272,
+     64,
+     128,
+     wgmma,
+     1,
+     1,
+     false,
+     bf16,
+     shared,
+     transposed,
+     90,
+     false,
+     {136, 136}},
+    {"three_instructions",
+     64,
+     576,
+     64,
+     128,
+     wgmma,
+     1,
+     1,
+     false,
+     bf16,
+     shared,
+     shared,
+     90,
+     false,
+     {192, 192, 192}},
+    {"columns_from_inside_a_block",
+     64,
+     120,
+     64,
+     128,
+     wgmma,
+     1,
+     1,
+     false,
+     bf16,
+     shared,
+     last_columns,
+     90,
+     false,
+     {56, 64}},
+    // With the operands exchanged.
+    {"rows_of_half_a_group", 32, 64, 64, 128, wgmma, 1, 1, false, bf16, shared, transposed, 90, true},
+    {"few_rows", 8, 128, 64, 128, wgmma, 1, 1, false, bf16, shared, shared, 90, true},
+    {"few_rows_of_two_groups", 16, 128, 64, 256, wgmma, 2, 1, false, bf16, shared, transposed, 90, true},
+    {"few_rows_and_columns_of_two_groups", 16, 64, 64, 256, wgmma, 1, 2, false, bf16, shared, shared, 90,
+     true},
+    {"few_rows_of_8_bits", 48, 128, 128, 128, wgmma, 1, 1, false, e4m3, shared, transposed, 90, true},
+    {"few_rows_in_registers", 16, 128, 64, 128, wgmma, 1, 1, false, bf16, fragment, transposed, 90, true},
+    {"96_rows", 96, 64, 64, 128, wgmma, 1, 1, false, bf16, shared, transposed, 90, true},
     // What no wgmma can do falls to the instruction for warps, or to plain multiplication.
-    {"rows_of_half_a_group", 32, 64, 64, 128, mma_sync, 2, 2},
-    {"96_rows", 96, 64, 64, 128, mma_sync, 4, 1},
-    {"narrow_parts_of_b_along_n", 64, 64, 64, 256, mma_sync, 4, 2, false, bf16, Operand::shared,
-     Operand::shared},
-    {"part_of_a_tile", 64, 128, 64, 128, mma_sync, 4, 1, false, bf16, Operand::columns},
-    {"reshaped_tile", 64, 128, 64, 128, mma_sync, 4, 1, false, bf16, Operand::reshaped},
-    {"8_bits_across_k", 64, 128, 128, 128, mma_sync, 4, 1, false, e4m3, Operand::shared, Operand::shared},
+    {"rows_of_no_block", 68, 64, 64, 128, mma_sync, 4, 1},
+    {"few_rows_and_odd_columns", 16, 72, 64, 128, mma_sync, 4, 1},
+    {"narrow_parts_of_b_along_n", 64, 80, 64, 256, mma_sync, 4, 2, false, bf16, shared, shared},
+    {"part_along_k_off_a_step", 64, 128, 64, 128, mma_sync, 4, 1, false, bf16, last_columns},
+    {"rows_off_blocks", 64, 128, 64, 128, mma_sync, 4, 1, false, bf16, last_rows},
+    {"rows_of_other_length", 64, 128, 64, 128, mma_sync, 4, 1, false, bf16, halved},
+    {"8_bits_across_k", 64, 128, 128, 128, mma_sync, 4, 1, false, e4m3, shared, shared},
     {"8_bits_promoted_too_late", 64, 128, 256, 128, mma_sync, 4, 1, false, e4m3},
     {"threads_of_no_group", 64, 64, 64, 64, mma_sync, 2, 1},
-    {"before_hopper", 64, 128, 64, 128, mma_sync, 4, 1, false, bf16, Operand::shared, Operand::transposed,
-     80},
+    {"before_hopper", 64, 128, 64, 128, mma_sync, 4, 1, false, bf16, shared, transposed, 80},
     {"odd_columns", 64, 60, 64, 128, fma, 0, 0},
     {"f32", 64, 64, 64, 128, fma, 0, 0, false, f32},
 };

@@ -17,7 +17,6 @@ using namespace ir;
 namespace {
 
 constexpr int registers_of_processor = 65536, most_of_thread = 255;
-constexpr std::int64_t widest_wgmma = 256;
 constexpr int beside_sums = 26, beside_sums_and_a = 30;
 
 class Counting {
@@ -99,9 +98,9 @@ class Counting {
     const GemmPlan plan = plan_gemm(gemm, threads, target_);
     needs_.by_warps |= plan.instruction == GemmInstruction::mma_sync;
     if (plan.instruction != GemmInstruction::wgmma) return 0;
-    const std::int64_t columns = std::min<std::int64_t>(gemm.c.extent(1) / plan.parts.along_n, widest_wgmma);
+    const int columns = *std::max_element(plan.columns.begin(), plan.columns.end());
     const int beside = plan.a_in_registers ? beside_sums_and_a : beside_sums;
-    needs_.products.push_back({s, static_cast<int>(columns / 2) + beside,
+    needs_.products.push_back({s, columns / 2 + beside,
                                gemm.c.extent(0) * gemm.c.extent(1) / threads + beside, plan.a_in_registers});
     return needs_promotion(gemm, plan) ? columns / 2 : 0;
   }

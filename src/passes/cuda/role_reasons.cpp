@@ -6,6 +6,7 @@
 
 #include "ir/effects.hpp"
 #include "ir/visit.hpp"
+#include "passes/cuda/lower.hpp"
 #include "passes/cuda/plan_rows.hpp"
 
 namespace tegula::passes {
@@ -39,8 +40,10 @@ std::vector<Product> products_in(const Grid& grid) {
   return found;
 }
 
-bool is_by_wgmma(const Stmt& s, int threads, const CudaTarget& target) {
-  return plan_gemm(*as<Gemm>(s), threads, target).instruction == GemmInstruction::wgmma;
+bool is_by_wgmma(const Product& product, int threads, const CudaTarget& target) {
+  for (const Stmt& s : product.around)
+    if (const auto* loop = as<For>(s)) threads = threads_of(*loop, threads);
+  return plan_gemm(*as<Gemm>(product.stmt), threads, target).instruction == GemmInstruction::wgmma;
 }
 
 // Of a product in the body of a pipelined loop.
@@ -65,8 +68,7 @@ Reason reason_of_product(const Product& product, const RefusedTiles& refused) {
     if (as<While>(s)) return reason_of_leaving(s);
     if (as<If>(s)) branch = s;
     if (!loop) continue;
-    if (loop->kind == LoopKind::warps || loop->kind == LoopKind::warp_groups)
-      return {"the product stands in each_group", "leave it to the block: gemm outside of each_group", s->at};
+    if (loop->kind == LoopKind::warps || loop->kind == LoopKind::warp_groups) continue;
     if (loop->kind != LoopKind::pipelined)
       return {"the loop around the product is not pipelined", "write `pipelined` for it", s->at};
     if (branch)
@@ -146,7 +148,7 @@ const RefusedTile* find(const RefusedTiles& refused, const BufferPtr& tile) {
 Reason reason_of_loops(const Grid& grid, const CudaTarget& target, const RefusedTiles& refused) {
   const std::vector<Product> products = products_in(grid);
   for (const Product& product : products) {
-    if (is_by_wgmma(product.stmt, grid.hints.threads, target)) return reason_of_product(product, refused);
+    if (is_by_wgmma(product, grid.hints.threads, target)) return reason_of_product(product, refused);
   }
   return {};
 }
@@ -217,7 +219,7 @@ void note_warp_groups(Roles& roles, const Grid& grid, const CudaTarget& target) 
   const std::int64_t registers = live_bytes(roles.consumer) / 4 / roles.consumers;
   if (roles.consumers != 128 || registers <= most_fragment_registers) return;
   for (const Product& product : products_in(grid)) {
-    if (is_by_wgmma(product.stmt, 128, target) && !is_by_wgmma(product.stmt, 256, target)) return;
+    if (is_by_wgmma(product, 128, target) && !is_by_wgmma(product, 256, target)) return;
   }
   add(roles.notes,
       {NoteKind::one_warp_group, grid.at,

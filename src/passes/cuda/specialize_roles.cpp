@@ -8,6 +8,7 @@
 
 #include "ir/effects.hpp"
 #include "ir/visit.hpp"
+#include "passes/cuda/lower.hpp"
 #include "passes/cuda/plan_rows.hpp"
 #include "passes/cuda/ring_candidates.hpp"
 #include "passes/cuda/role_reasons.hpp"
@@ -191,13 +192,11 @@ std::optional<Reason> Analysis::drop_for_own_copies() {
 }
 
 bool Analysis::feeds_wgmma(const BufferPtr& tile) const {
-  bool found = false;
-  for_each_stmt(grid_.body, [&](const Stmt& s) {
-    const auto* gemm = as<Gemm>(s);
-    if (!gemm || (gemm->a.buffer != tile && gemm->b.buffer != tile)) return;
-    found |= plan_gemm(*gemm, grid_.hints.threads, target_).instruction == GemmInstruction::wgmma;
+  const std::vector<TeamProduct> products = team_products(grid_.body, grid_.hints.threads);
+  return std::any_of(products.begin(), products.end(), [&](const TeamProduct& own) {
+    if (own.gemm->a.buffer != tile && own.gemm->b.buffer != tile) return false;
+    return plan_gemm(*own.gemm, own.threads, target_).instruction == GemmInstruction::wgmma;
   });
-  return found;
 }
 
 bool Analysis::is_operand(const BufferPtr& tile) const {
@@ -369,8 +368,7 @@ Planned<Roles> Analysis::run() {
   if (const auto reason = drop_for_own_copies()) return *reason;
   const bool useful = std::any_of(candidates_.begin(), candidates_.end(),
                                   [&](const RingCandidate& c) { return c.pipelined && feeds_wgmma(c.tile); });
-  if (!useful)
-    return reason_of_loops(grid_, target_, refused_);
+  if (!useful) return reason_of_loops(grid_, target_, refused_);
   if (const Reason reason = leaves_early(); !reason.why.empty()) return reason;
   Roles roles;
   roles.consumers = grid_.hints.threads;

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <deque>
+#include <iterator>
 
 #include "ir/effects.hpp"
 #include "ir/visit.hpp"
 #include "passes/cuda/build_schedule.hpp"
+#include "passes/cuda/lower.hpp"
 #include "passes/cuda/step_groups.hpp"
 
 namespace tegula::passes {
@@ -19,6 +21,7 @@ namespace {
 struct Flight {
   BufferPtr sum;
   std::vector<BufferPtr> operands;  // that no ring protects
+  std::vector<int> rings;           // of the others
   std::vector<Release> releases;
 };
 
@@ -47,6 +50,7 @@ class Planner {
     int ring;
     std::size_t first, last;
     std::vector<Release::Slot> slots;  // let go behind the last one
+    Buffers tiles = {};
   };
 
   GemmPlan plan(const Stmt& s) const {
@@ -67,9 +71,11 @@ class Planner {
   void work(const Stmt& s);
   void exponentials(const Body& statements, const StepGroup& group);
   void operand(const Body& statements, const StepGroup& group);
+  Overlap overlap_of(const Stmt& s) const;
   void branch(const Stmt& s, Overlap overlap);
   void loop(const Stmt& s);
   void release(const StepGroup& group, const std::vector<Use>& used);
+  void await_tile(int ring);
   void leave_in_flight(const std::vector<Use>& used);
 
   std::size_t flights_of(const Stmt& s) const;
@@ -87,42 +93,44 @@ class Planner {
   Buffers sums_;  // of products by tensor cores
   // Of the body at hand.
   StepParts parts_;
-  std::vector<int> awaited_;  // that no part has yet
+  std::vector<int> advanced_, awaited_;  // that no part has yet
   std::deque<Flight> flights_;
   bool settled_ = true;  // no product was issued since the last wait
   Buffers begun_;        // see body
 };
 
-// The rings whose tiles the body declares, and where it uses them.
+// The rings whose tiles the body declares, and where it uses them. A tile that is declared again is the
+// ring's next one.
 std::vector<Planner::Use> Planner::uses(const Body& statements) const {
   std::vector<Use> result;
-  for (const Stmt& s : statements) {
-    const auto* declared = as<Declare>(s);
-    const int ring = declared ? ring_of(declared->tile) : -1;
-    if (ring < 0 || program_.before.contains(declared->tile.get())) continue;
-    const auto known =
-        std::find_if(result.begin(), result.end(), [&](const Use& u) { return u.ring == ring; });
-    if (known != result.end()) continue;
-    const bool held = program_.held.contains(ring);
-    result.push_back({ring, statements.size(), 0, {held ? Release::Slot::goes_on : Release::Slot::own}});
-  }
+  const auto last_of = [&](int ring) {
+    return std::find_if(result.rbegin(), result.rend(), [&](const Use& u) { return u.ring == ring; });
+  };
   for (std::size_t i = 0; i < statements.size(); ++i) {
+    if (const auto* declared = as<Declare>(statements[i])) {
+      const int ring = ring_of(declared->tile);
+      if (ring < 0 || program_.before.contains(declared->tile.get())) continue;
+      const auto known = last_of(ring);
+      if (known != result.rend() && known->tiles.insert(declared->tile.get()).second) continue;
+      const bool held = program_.held.contains(ring);
+      const Release::Slot slot = held ? Release::Slot::goes_on : Release::Slot::own;
+      result.push_back({ring, statements.size(), 0, {slot}, {declared->tile.get()}});
+      continue;
+    }
     const Effects e = all_effects(statements[i]);
     for (const Region& r : e.regions) {
       // Another use of the ring, in a body within this one, is not of this scope.
       if (std::find(e.declared.begin(), e.declared.end(), r.view->buffer) != e.declared.end()) continue;
       if (program_.before.contains(r.view->buffer.get())) continue;
-      const int ring = ring_of(r.view->buffer);
-      for (Use& use : result) {
-        if (use.ring == ring) use.first = std::min(use.first, i), use.last = i;
-      }
+      const auto use = last_of(ring_of(r.view->buffer));
+      if (use != result.rend()) use->first = std::min(use->first, i), use->last = i;
     }
   }
   return result;
 }
 
-// The same for tiles of the step before, which nobody awaits: with them, where this step has tiles of the ring
-// too, that goes on.
+// The same for tiles of the step before, which nobody awaits: with them, where this step has tiles of the
+// ring too, that goes on.
 std::vector<Planner::Use> Planner::uses_before(const Body& statements, const std::vector<Use>& own) const {
   std::vector<Use> result;
   for (std::size_t i = 0; i < statements.size(); ++i) {
@@ -131,9 +139,8 @@ std::vector<Planner::Use> Planner::uses_before(const Body& statements, const std
       const int ring = ring_of(r.view->buffer);
       const auto is_same = [&](const Use& use) { return use.ring == ring; };
       std::erase_if(result, is_same);
-      result.push_back({ring, i, i, {Release::Slot::before}});
-      if (std::any_of(own.begin(), own.end(), is_same))
-        result.back().slots.push_back(Release::Slot::goes_on);
+      result.push_back({ring, i, i, {Release::Slot::before}, {}});
+      if (std::any_of(own.begin(), own.end(), is_same)) result.back().slots.push_back(Release::Slot::goes_on);
     }
   }
   return result;
@@ -141,6 +148,9 @@ std::vector<Planner::Use> Planner::uses_before(const Body& statements, const std
 
 // Whether tiles of rings come, or tensor cores multiply, in a body of the statement.
 bool Planner::has_parts(const Stmt& s) const {
+  // Each group awaits what it multiplies itself.
+  const auto* loop = as<For>(s);
+  if (loop && threads_of(*loop, roles_.consumers) != roles_.consumers) return false;
   bool found = false;
   for_each_body(s, [&](const Body& inner) {
     for_each_stmt(inner, [&](const Stmt& n) {
@@ -155,8 +165,8 @@ StepPart& Planner::add(Does does, const Stmt& s) {
   StepPart& part = parts_.emplace_back();
   part.does = does;
   part.stmt = s;
-  part.awaited = std::move(awaited_);
-  awaited_.clear();
+  part.advanced = std::exchange(advanced_, {});
+  part.awaited = std::exchange(awaited_, {});
   return part;
 }
 
@@ -210,9 +220,12 @@ void Planner::settle_sums(const Stmt& s, StepPart& part) {
 }
 
 void Planner::take_off(const Gemm& gemm) {
-  Flight flight{gemm.c.buffer, {}, {}};
+  Flight flight{gemm.c.buffer, {}, {}, {}};
   for (const View* operand : {&gemm.a, &gemm.b}) {
-    if (ring_of(operand->buffer) < 0) flight.operands.push_back(operand->buffer);
+    if (const int ring = ring_of(operand->buffer); ring >= 0)
+      flight.rings.push_back(ring);
+    else
+      flight.operands.push_back(operand->buffer);
   }
   flights_.push_back(std::move(flight));
   settled_ = false;
@@ -308,13 +321,18 @@ void Planner::branch(const Stmt& s, Overlap overlap) {
   parts_.push_back(std::move(result));
 }
 
+Overlap Planner::overlap_of(const Stmt& s) const {
+  const auto shape = program_.shapes.find(s.get());
+  if (shape == program_.shapes.end()) return Overlap::none;
+  return shape->second == LoopShape::deep      ? Overlap::deep
+         : shape->second == LoopShape::delayed ? Overlap::delayed
+                                               : Overlap::none;
+}
+
 void Planner::loop(const Stmt& s) {
   const auto* own = as<For>(s);
   internal_assert(own, "tiles of rings are used in loops and branches");
-  const auto shape = program_.shapes.find(s.get());
-  const Overlap overlap = shape == program_.shapes.end()     ? Overlap::none
-                          : shape->second == LoopShape::deep ? Overlap::deep
-                                                             : Overlap::delayed;
+  const Overlap overlap = overlap_of(s);
   StepParts outer = std::exchange(parts_, {});
   StepPart result;
   result.inner = body(own->body, overlap);
@@ -334,7 +352,7 @@ void Planner::statement(const Stmt& s, Overlap overlap) {
   if (!has_parts(s)) return work(s);
   if (!awaited_.empty()) add(Does::nothing, nullptr);
   drain();
-  if (as<If>(s)) return branch(s, overlap == Overlap::deep ? Overlap::none : overlap);
+  if (as<If>(s)) return branch(s, overlap == Overlap::delayed ? overlap : Overlap::none);
   loop(s);
 }
 
@@ -355,12 +373,18 @@ std::vector<StepGroup> Planner::groups(const Body& statements, const std::vector
   return step_groups(statements, waits, plans);
 }
 
-// What is read here for the last time, if in this step.
+// What is read here for the last time: now, or when a product in flight is done. Threads that let a slot go
+// meet for it: where nobody waits for the slot before the end of the step they do it with the last product.
 void Planner::release(const StepGroup& group, const std::vector<Use>& used) {
   for (std::size_t i = group.first; i < group.first + group.count; ++i) {
     for (const Use& use : used) {
       if (use.last != i) continue;
-      auto& releases = flights_.empty() ? parts_.back().released : flights_.back().releases;
+      const bool comes_again = std::count_if(used.begin(), used.end(),
+                                             [&](const Use& other) { return other.ring == use.ring; }) > 1;
+      const auto flight = std::find_if(flights_.rbegin(), flights_.rend(), [&](const Flight& own) {
+        return !comes_again || std::find(own.rings.begin(), own.rings.end(), use.ring) != own.rings.end();
+      });
+      auto& releases = flight == flights_.rend() ? parts_.back().released : flight->releases;
       for (const Release::Slot slot : use.slots) releases.push_back({use.ring, slot});
     }
   }
@@ -378,16 +402,16 @@ StepParts Planner::body(const Body& statements, Overlap overlap, Buffers begun) 
   parts_.clear();
   begun_ = std::move(begun);
   const std::vector<Use> used = uses(statements);
-  std::vector<Use> let_go = uses_before(statements, used);
-  for (const Use& use : used) {
-    // The tile of the step before is let go first.
-    const bool later = std::any_of(let_go.begin(), let_go.end(), [&](const Use& x) { return x.ring == use.ring; });
-    if (!later) let_go.push_back(use);
-  }
+  // The tile of the step before is let go first.
+  const std::vector<Use> before = uses_before(statements, used);
+  std::vector<Use> let_go = before;
+  std::copy_if(used.begin(), used.end(), std::back_inserter(let_go), [&](const Use& use) {
+    return std::none_of(before.begin(), before.end(), [&](const Use& x) { return x.ring == use.ring; });
+  });
   for (const StepGroup& own : groups(statements, used)) {
     for (std::size_t i = own.first; i < own.first + own.count; ++i) {
       for (const Use& use : used) {
-        if (use.first == i) awaited_.push_back(use.ring);
+        if (use.first == i) await_tile(use.ring);
       }
     }
     group(own, statements, overlap);
@@ -398,6 +422,17 @@ StepParts Planner::body(const Body& statements, Overlap overlap, Buffers begun) 
   else
     drain();
   return std::move(parts_);
+}
+
+// A product in flight may read the ring's tile before it, which then is let go as that of a step before.
+void Planner::await_tile(int ring) {
+  awaited_.push_back(ring);
+  for (Flight& flight : flights_) {
+    const auto own = std::find(flight.releases.begin(), flight.releases.end(), Release{ring});
+    if (own == flight.releases.end()) continue;
+    own->slot = Release::Slot::before;
+    advanced_.push_back(ring);
+  }
 }
 
 }  // namespace

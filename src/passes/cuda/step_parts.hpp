@@ -36,15 +36,16 @@ struct StepPart {
   Does does = Does::nothing;
   ir::Stmt stmt;
   int first = 0, last = 16;
-  ir::BufferPtr in_parts;               // of which only these sixteenths are made or read
-  bool holds = false;                   // what follows may not run before it
-  int only = -1;                        // the one of the product's accumulators; −1: all
-  bool in_turn = false;                 // one warp group after the other
-  bool pins = false;                    // what the sum holds comes from elsewhere
-  std::vector<int> awaited;             // rings whose next tile it needs
-  std::optional<int> in_flight;         // products that may still run when it begins; nothing: all
-  std::vector<Release> landed;          // by those that do not
-  std::vector<Release> released;        // behind it
+  ir::BufferPtr in_parts;         // of which only these sixteenths are made or read
+  bool holds = false;             // what follows may not run before it
+  int only = -1;                  // the one of the product's accumulators; −1: all
+  bool in_turn = false;           // one warp group after the other
+  bool pins = false;              // what the sum holds comes from elsewhere
+  std::vector<int> advanced;      // rings whose tile a product in flight reads, while the next one comes
+  std::vector<int> awaited;       // rings whose next tile it needs
+  std::optional<int> in_flight;   // products that may still run when it begins; nothing: all
+  std::vector<Release> landed;    // by those that do not
+  std::vector<Release> released;  // behind it
   std::vector<int> released_but_first;  // behind it, in steps but the first: slots of the step before
   std::optional<int> left;              // products that may run on behind it; nothing: all
   StepParts inner, otherwise;

@@ -147,9 +147,21 @@ if 0 < ceildiv(N, 64)
      },
      R"(
 await tiles s0
-loop i0
+if 0 < ceildiv(N, 64)
   await tiles s1; gemm to f2
-  await tiles s2, all but 0 products; let go s1; elementwise add to f0; let go s2
+  await all but 0 products; let go s1
+  loop i0
+    await tiles s1; gemm to f2_next
+    await tiles s2, all but 1 products; elementwise add to f0; let go s2
+    await tiles s1; gemm to f2
+    await tiles s2, all but 1 products; let go s1 of the step before; elementwise add to f0; let go s2
+    await all but 0 products; let go s1
+  if floormod(ceildiv(N, 64) - 0 - 1, 2) == 1
+    await tiles s1; gemm to f2_next
+    await all but 0 products; let go s1
+  await tiles s2; elementwise add to f0; let go s2
+  if floormod(ceildiv(N, 64) - 0 - 1, 2) == 1
+    await tiles s2; elementwise add to f0; let go s2
 let go s0
 )"},
     {"one_tile_for_both_in_three_slots", 3,

@@ -1,0 +1,191 @@
+// Operands that are parts of tiles in rings, reshaped tiles, or of few rows and columns: blocks keep their
+// roles, every product is multiplied by wgmma and right, and the assembler has no remarks and spills nothing.
+#include <gtest/gtest.h>
+
+#include "codegen/cuda/testing.hpp"
+#include "passes/cuda/operand_forms.hpp"
+
+namespace tegula::codegen {
+namespace {
+
+using namespace lang;
+using enum passes::testing::Operand;
+using passes::testing::Operand, passes::testing::with_operand;
+
+constexpr int tiles_of_operand = 3;  // one a step
+
+struct OperandForm {
+  const char* name;
+  int m, n, k, threads;
+  Operand a = transposed, b = transposed;
+  DType type = bf16;
+  bool swap = false;
+};
+
+// The tile of each step lies behind that of the step before.
+lang::Tensor tiles_of(Program& p, const std::vector<int>& tile, DType type) {
+  Shape shape(tile.begin(), tile.end());
+  shape[0] *= tiles_of_operand;
+  return p.in(Data::random_integers(shape, type, 5, -2, 3));
+}
+
+// out = Σ a b over the steps, each with tiles of its own. Sums of small integers are exact in any order.
+void product_of(Program& p, const OperandForm& form) {
+  using passes::testing::tile_shape;
+  const auto a_shape = tile_shape(form.a, form.m, form.k), b_shape = tile_shape(form.b, form.k, form.n);
+  const auto a_tiles = tiles_of(p, a_shape, form.type), b_tiles = tiles_of(p, b_shape, form.type),
+             out = p.out({form.m, form.n}, f32);
+  grid(1, {.threads = form.threads}, [&](Index) {
+    Fragment sum({form.m, form.n}, f32, 0);
+    pipelined(tiles_of_operand, {.stages = 2}, [&](Index s) {
+      const auto shared = [&](const lang::Tensor& all) {
+        return [&](const std::vector<int>& shape) {
+          Shared tile = passes::testing::shared_tile(shape, form.type);
+          lang::copy(all.at(s * shape[0]), tile);
+          return tile;
+        };
+      };
+      const auto fragment = [&](const lang::Tensor& all) {
+        return [&](const std::vector<int>& shape) {
+          return load(all.at(s * shape[0]), {shape[0], shape[1]});
+        };
+      };
+      const Expr which = s % 2;
+      with_operand(form.a, form.m, form.k, which, shared(a_tiles), fragment(a_tiles), [&](const auto& a) {
+        with_operand(form.b, form.k, form.n, which, shared(b_tiles), fragment(b_tiles), [&](const auto& b) {
+          GemmOptions options;
+          if (form.swap) options.swap = true;
+          lang::gemm(a, b, sum, options);
+        });
+      });
+    });
+    lang::copy(sum, out.at(0, 0));
+  });
+}
+
+const OperandForm forms[] = {
+    {"a_part_along_k", 64, 64, 64, 128, columns},
+    {"a_part_along_k_of_8_bits", 64, 64, 32, 128, columns, transposed, e4m3},
+    {"a_rows", 128, 64, 64, 256, rows},
+    {"a_chosen", 64, 64, 32, 128, chosen},
+    {"a_reshaped", 64, 64, 64, 128, reshaped},
+    {"a_columns_of_a_fragment", 64, 64, 32, 128, fragment_part},
+    {"b_columns", 64, 64, 64, 128, shared, columns},
+    {"b_columns_inside_a_block", 64, 32, 32, 128, shared, columns},
+    {"b_columns_from_inside_a_block", 64, 120, 32, 128, shared, last_columns},
+    {"b_part_along_k", 64, 64, 32, 128, shared, rows},
+    {"b_chosen", 64, 64, 32, 128, shared, chosen},
+    {"b_reshaped", 64, 64, 32, 128, shared, reshaped},
+    {"blocks_of_b_shared_by_groups", 64, 64, 64, 256, shared, shared},
+    {"thirds_of_blocks", 64, 96, 32, 256, shared, shared},
+    {"parts_of_many_blocks", 64, 448, 16, 256, shared, shared},
+    {"more_than_an_instruction", 64, 272, 32, 128, shared, shared},
+    {"few_rows", 16, 128, 64, 128, shared, transposed},
+    {"few_rows_along_n", 8, 64, 64, 128, shared, shared},
+    {"few_rows_transposed", 32, 128, 32, 256, transposed, shared},
+    {"few_rows_of_two_groups", 16, 64, 64, 256, shared, shared},
+    {"few_rows_of_8_bits", 48, 64, 128, 128, shared, transposed, e4m3},
+    {"few_rows_from_registers", 16, 64, 64, 128, fragment, transposed},
+    {"few_rows_of_parts", 24, 64, 32, 128, columns, rows},
+    {"96_rows", 96, 64, 32, 128, shared, shared},
+    {"exchanged_where_asked", 64, 128, 32, 128, shared, shared, bf16, true},
+};
+
+template <std::size_t... i>
+std::vector<Case> cases_of(std::index_sequence<i...>) {
+  return {{forms[i].name, [](Program& p) { product_of(p, forms[i]); }}...};
+}
+const std::vector<Case> products_of_forms = cases_of(std::make_index_sequence<std::size(forms)>());
+
+TEST(OperandForms, AreMultipliedByWgmmaInBlocksWithRoles) {
+  const CudaProgram program = print_cuda(Signature(Comparison(products_of_forms).kernel().ir()), {90});
+  ASSERT_EQ(program.kernels.size(), products_of_forms.size());
+  for (std::size_t i = 0; i < products_of_forms.size(); ++i) {
+    const std::string& way = program.kernels[i].way;
+    EXPECT_TRUE(way.starts_with("roles") && way.find("1 by wgmma") != std::string::npos)
+        << products_of_forms[i].name << ": " << way;
+  }
+  // Of few rows from registers, which are moved, alone.
+  for (const passes::Note& note : program.notes)
+    EXPECT_EQ(note.kind, passes::NoteKind::through_shared_memory) << passes::format(note);
+  EXPECT_EQ(program.notes.size(), 1u);
+}
+
+// Attention of few queries, whose weights go through shared memory on their way to the second product.
+void few_queries(Program& p, int rows, int threads) {
+  constexpr int keys = 64, dim = 64;
+  const auto random = [&](int count, std::uint64_t seed) {
+    return p.in(Data::random_normal({count, dim}, bf16, seed));
+  };
+  const auto q = random(rows, 1), k = random(tiles_of_operand * keys, 2),
+             v = random(tiles_of_operand * keys, 3), out = p.out({rows, dim}, f32);
+  grid(1, {.threads = threads}, [&](Index) {
+    Shared queries({rows, dim}, bf16);
+    lang::copy(q.at(0, 0), queries);
+    Fragment sum({rows, dim}, f32, 0), largest({rows}, f32, -inf), total({rows}, f32, 0);
+    pipelined(tiles_of_operand, {.stages = 2}, [&](Index j) {
+      Shared own_keys({keys, dim}, bf16), values({keys, dim}, bf16);
+      lang::copy(k.at(j * keys), own_keys);
+      lang::copy(v.at(j * keys), values);
+      Fragment scores({rows, keys}, f32, 0);
+      lang::gemm(queries, own_keys.T(), scores);
+      const Fragment before = clone(largest);
+      reduce_max(scores, largest);
+      parallel(scores, [&](Index i, Index c) { scores(i, c) = exp2(scores(i, c) - largest(i)); });
+      parallel(sum, [&](Index i, Index c) { sum(i, c) *= exp2(before(i) - largest(i)); });
+      parallel(total, [&](Index i) { total(i) *= exp2(before(i) - largest(i)); });
+      reduce_sum(scores, total);
+      lang::gemm(scores.to(bf16), values, sum);
+    });
+    parallel(sum, [&](Index i, Index c) { sum(i, c) /= total(i); });
+    lang::copy(sum, out.at(0, 0));
+  });
+}
+
+TEST(OperandForms, OfFewQueriesAreMultipliedByWgmma) {
+  const Case cases[] = {{"8 queries", [](Program& p) { few_queries(p, 8, 128); }, 0.03},
+                        {"16 queries", [](Program& p) { few_queries(p, 16, 128); }, 0.03},
+                        {"48 queries of two warp groups", [](Program& p) { few_queries(p, 48, 256); }, 0.03}};
+  for (const auto& kernel : print_cuda(Signature(Comparison(cases).kernel().ir()), {90}).kernels)
+    EXPECT_TRUE(kernel.way.starts_with("roles") && kernel.way.ends_with("2 by wgmma")) << kernel.way;
+  expect_agreement(cases, tegula::Target::emulated_sm90());
+  expect_good_code(Comparison(cases).kernel(), 90);
+}
+
+// Each warp group multiplies its own part of a tile that all use.
+void of_groups(Program& p) {
+  constexpr int n = 64;
+  const auto q = p.in(Data::random_integers({2, n, n}, bf16, 5, -2, 3)),
+             k = p.in(Data::random_integers({tiles_of_operand * n, n}, bf16, 6, -2, 3)),
+             out = p.out({tiles_of_operand * 2, n, n}, f32);
+  grid(1, {.threads = 256}, [&](Index) {
+    Shared queries({2, n, n}, bf16);
+    lang::copy(q.at(0, 0, 0), queries);
+    pipelined(tiles_of_operand, {.stages = 2}, [&](Index i) {
+      Shared keys({n, n}, bf16);
+      lang::copy(k.at(i * n), keys);
+      each_group(2, Group::warpgroup, [&](Index g) {
+        Fragment scores({n, n}, f32, 0);
+        lang::gemm(queries.slice(g), keys.T(), scores);
+        lang::copy(scores, out.slice(i * 2 + g));
+      });
+    });
+  });
+}
+
+TEST(OperandForms, OfGroupsAreMultipliedByWgmma) {
+  const Case cases[] = {{"groups", of_groups}};
+  const auto kernels = print_cuda(Signature(Comparison(cases).kernel().ir()), {90}).kernels;
+  EXPECT_TRUE(kernels[0].way.starts_with("roles") && kernels[0].way.ends_with("1 by wgmma"))
+      << kernels[0].way;
+  expect_agreement(cases, tegula::Target::emulated_sm90());
+  expect_good_code(Comparison(cases).kernel(), 90);
+}
+
+TEST(OperandForms, AreMultipliedRight) {
+  expect_agreement(products_of_forms, tegula::Target::emulated_sm90());
+  expect_good_code(Comparison(products_of_forms).kernel(), 90);
+}
+
+}  // namespace
+}  // namespace tegula::codegen

@@ -1,0 +1,169 @@
+#include "passes/cuda/plan_wgmma.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "passes/cuda/operand_place.hpp"
+#include "passes/note.hpp"
+
+namespace tegula::passes {
+
+using namespace ir;
+
+namespace {
+
+constexpr std::int64_t promoted_products = 128, rows_of_group = 64, multiple_of_columns = 8;
+
+// [m, k] · [k, n] as instructions multiply it: the product, or with the operands exchanged its transpose.
+struct Instructed {
+  Instructed(const Gemm& gemm, bool exchanged)
+      : swapped(exchanged),
+        a(exchanged ? transposed(gemm.b) : gemm.a),
+        b(exchanged ? transposed(gemm.a) : gemm.b),
+        m(gemm.c.extent(exchanged ? 1 : 0)),
+        n(gemm.c.extent(exchanged ? 0 : 1)),
+        k(gemm.a.extent(1)) {}
+
+  bool swapped;
+  View a, b;
+  std::int64_t m, n, k;
+};
+
+// Operands of 8 bits lie along k in shared memory, and sums to be promoted are of at most 128 products.
+Reason reason_of_8_bits(const Gemm& gemm) {
+  for (const View* operand : {&gemm.a, &gemm.b}) {
+    if (operand->buffer->space == Space::fragment)
+      return {fmt::format("operand {} of 8 bits is in registers", named(*operand->buffer)),
+              "put it into a Shared tile"};
+  }
+  if (is_transposed(gemm.a) || !is_transposed(gemm.b))
+    return {"operands of 8 bits must lie along k",
+            "give them as a [m, k] and b [n, k], and multiply a by b.T()"};
+  if (gemm.hints.accumulation == Accumulation::tensor_core || gemm.a.extent(1) <= promoted_products)
+    return {};
+  return {
+      fmt::format("{} products are added before they are promoted", gemm.a.extent(1)),
+      fmt::format("use tiles with {} along k, or .accumulate = Accumulate::tensor_core", promoted_products)};
+}
+
+Reason reason_of_threads(const Gemm& gemm, int threads, int step) {
+  if (threads == 32)
+    return {"each warp multiplies alone", "leave the product to the block, or to Group::warpgroup"};
+  if (threads % 128 != 0)
+    return {fmt::format("{} threads are no warp groups", threads), "use .threads = 128, or a multiple"};
+  if (gemm.a.extent(1) % step == 0) return {};
+  return {fmt::format("{} products an element are no multiple of {}", gemm.a.extent(1), step),
+          fmt::format("use tiles with a multiple of {} along k", step)};
+}
+
+Reason reason_of_columns(const Instructed& p, std::int64_t groups) {
+  const char* side = p.swapped ? "rows" : "columns";
+  return {fmt::format("{} {} on {} warp groups are no multiple of eight each", p.n, side, groups),
+          fmt::format("use a multiple of eight {} for every warp group", side)};
+}
+
+Reason reason_of_parts(const Instructed& p, std::int64_t groups, std::int64_t own, std::int64_t along_m) {
+  return {fmt::format("each of {} warp groups has {} columns of tile {}, which do not begin with blocks of "
+                      "its rows",
+                      groups, own, named(*p.b.buffer)),
+          fmt::format("use .threads = {}, more columns, or a tile [n, k] that is multiplied as b.T()",
+                      128 * along_m)};
+}
+
+// Where an operand lies; a fragment is moved to a tile of its own as it is.
+Planned<OperandPlace> place_in(const Instructed& p, const View& operand, int along_k) {
+  if (operand.buffer->space != Space::fragment) return place_of(operand, along_k);
+  OperandPlace place;
+  place.is_transposed = p.swapped;
+  place.rows = operand.extent(p.swapped ? 1 : 0);
+  place.order =
+      layout::swizzled_order(place.rows, operand.extent(p.swapped ? 0 : 1), operand.buffer->type.bytes());
+  if (place.order.is_swizzled()) return place;
+  return Reason{
+      fmt::format("operand {}, {} x {} of {}, does not fill blocks of 32, 64 or 128 bytes",
+                  named(*operand.buffer), operand.extent(0), operand.extent(1), operand.buffer->type.name()),
+      "use rows of 128 bytes, or a multiple, and a multiple of eight rows"};
+}
+
+Reason reason_of_a(const View& a, const OperandPlace& place) {
+  if (!place.is_transposed || place.column % place.order.columns == 0) return {};
+  return {fmt::format("operand {} begins at column {}, inside of a block of {}", named(*a.buffer),
+                      place.column, place.order.columns),
+          fmt::format("begin at multiples of {} columns", place.order.columns)};
+}
+
+Planned<GemmPlan> plan_product(const Instructed& p, int groups, int step) {
+  if (p.m % rows_of_group != 0)
+    return Reason{
+        fmt::format("the sum has {} {}, and a warp group multiplies {}", p.m, p.swapped ? "columns" : "rows",
+                    rows_of_group),
+        fmt::format("use tiles of {0} rows or a multiple, or of eight rows with {0} columns or a multiple",
+                    rows_of_group)};
+  const std::int64_t along_m = std::gcd(p.m / rows_of_group, groups), along_n = groups / along_m;
+  if (p.n % (multiple_of_columns * along_n) != 0) return reason_of_columns(p, along_n);
+  GemmPlan plan;
+  plan.instruction = GemmInstruction::wgmma;
+  plan.swapped = p.swapped;
+  plan.k = step;
+  plan.parts = {along_m, along_n};
+  plan.a_in_registers = !p.swapped && along_n == 1 && columns_of_fragment(p.a).has_value();
+  if (!plan.a_in_registers) {
+    const auto a = place_in(p, p.a, 1);
+    if (!a) return a.reason();
+    if (const Reason reason = reason_of_a(p.a, *a); !reason.why.empty()) return reason;
+  }
+  const auto b = place_in(p, p.b, 0);
+  if (!b) return b.reason();
+  plan.columns = instruction_columns(*b, p.n / along_n, along_n);
+  if (plan.columns.empty()) return reason_of_parts(p, groups, p.n / along_n, along_m);
+  plan.accumulator = layout::wgmma_accumulator(p.m, p.n, plan.parts);
+  if (p.swapped) plan.accumulator = plan.accumulator.permute({1, 0});
+  if (plan.a_in_registers) plan.operand_a = layout::wgmma_operand_a(p.m, p.a.buffer->extent(1), plan.parts);
+  return plan;
+}
+
+}  // namespace
+
+Reason reason_of_types(const Gemm& gemm) {
+  const DType type = gemm.a.buffer->type;
+  if (has_tensor_cores(type)) return {};
+  return {fmt::format("tensor cores do not multiply {}", type.name()),
+          type.is_floating()
+              ? "convert the operands to bf16 or f16 where that is exact enough: `.to(bf16)`, or "
+                "a tensor of that type"
+              : "convert the operands to f16, which holds integers up to 2048 exactly, and sum in "
+                "f32"};
+}
+
+std::optional<std::int64_t> columns_of_fragment(const View& view) {
+  const Buffer& tile = *view.buffer;
+  if (tile.space != Space::fragment || tile.rank() != 2 || view.rank() != 2 || view.dims.size() != 2)
+    return std::nullopt;
+  const ViewDim &rows = view.dims[0], &columns = view.dims[1];
+  if (!equal(view.shape[0], tile.shape[0]) || !equal(view.shape[1], tile.shape[1])) return std::nullopt;
+  if (rows.axis != 0 || columns.axis != 1 || !is_constant(rows.offset, 0) || !is_constant(columns.offset))
+    return std::nullopt;
+  const std::int64_t first = constant_value(columns.offset);
+  const bool whole_steps = first % 16 == 0 && tile.extent(1) % 16 == 0;
+  return view.extent(0) == tile.extent(0) && whole_steps ? std::optional(first) : std::nullopt;
+}
+
+Planned<GemmPlan> plan_wgmma(const Gemm& gemm, int threads) {
+  const DType type = gemm.a.buffer->type;
+  const int step = type.bits() == 8 ? 32 : 16;
+  if (!has_tensor_cores(type) || gemm.b.buffer->type != type || gemm.c.buffer->type != f32)
+    return reason_of_types(gemm);
+  if (const Reason reason = reason_of_threads(gemm, threads, step); !reason.why.empty()) return reason;
+  if (type.bits() == 8) {
+    if (const Reason reason = reason_of_8_bits(gemm); !reason.why.empty()) return reason;
+  }
+  const auto plain = plan_product({gemm, false}, threads / 128, step);
+  const std::optional<bool> asked = gemm.hints.swap;
+  if (asked == false || (plain && asked != true)) return plain;
+  const auto swapped = plan_product({gemm, true}, threads / 128, step);
+  return swapped ? swapped : plain;
+}
+
+}  // namespace tegula::passes

@@ -1,0 +1,14 @@
+// Products of warp groups: m64nNk16, or k32 of 8 bits.
+#pragma once
+#include "passes/cuda/plan_gemms.hpp"
+
+namespace tegula::passes {
+
+// Each warp group multiplies rows of its own; where there are fewer rows, columns of its own too. The reason
+// if no instruction does it.
+Planned<GemmPlan> plan_wgmma(const ir::Gemm& gemm, int threads);
+
+// Why tensor cores do not multiply what the product multiplies.
+Reason reason_of_types(const ir::Gemm& gemm);
+
+}  // namespace tegula::passes
