@@ -127,7 +127,9 @@ constexpr const char* shipped_operators[] = {"gemm",
                                              "nsa_selected_attention",
                                              "nsa_selected_attention_backward",
                                              "block_scores",
-                                             "topk_blocks"};
+                                             "topk_blocks",
+                                             "rms_norm",
+                                             "rms_norm_backward"};
 INSTANTIATE_TEST_SUITE_P(Operators, ShippedTexts, testing::ValuesIn(shipped_operators),
                          [](auto& info) { return std::string(info.param); });
 

@@ -44,6 +44,7 @@ const std::vector<Exception> exceptions{
      "_slots",
      {NoteKind::through_shared_memory},
      "the lse of a row, once a block beside the products"},
+    {"", "backward", {NoteKind::stages}, "sums in registers leave tiles of two products two slots, not three"},
     {"attention_backward", "_d192_", without_wgmma,
      "gradients of 192 features do not fit registers by 64 rows"},
     {"attention_backward", "_d256_", without_wgmma,

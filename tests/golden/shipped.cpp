@@ -179,6 +179,16 @@ void add_selection(Table& table) {
               {{"count", "16"}, {"keep_first", kept}, {"keep_diagonal", kept}});
 }
 
+void add_norms(Table& table) {
+  for (DType type : {bf16, f32})
+    for (Size d : {128, 4096}) {
+      const Tensor rows = Tensor::empty({8192, d}, type), weight = Tensor::empty({d}, type);
+      table.add("rms_norm", {{"x", rows}, {"weight", weight}});
+      table.add("rms_norm", {{"x", rows}});
+      table.add("rms_norm_backward", {{"dout", rows}, {"x", rows}, {"weight", weight}});
+    }
+}
+
 }  // namespace
 
 std::vector<ShippedCall> shipped_calls() {
@@ -188,6 +198,7 @@ std::vector<ShippedCall> shipped_calls() {
   add_block_sparse(table);
   add_selected(table);
   add_selection(table);
+  add_norms(table);
   return std::move(table.calls);
 }
 
