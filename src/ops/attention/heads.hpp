@@ -7,7 +7,8 @@
 namespace tegula::ops {
 
 template <>
-inline constexpr std::array<std::string_view, 2> choice_names<Layout>{"bshd", "bhsd"};
+[[gnu::visibility("hidden")]] inline constexpr std::array<std::string_view, 2> choice_names<Layout>{"bshd",
+                                                                                                    "bhsd"};
 
 inline constexpr int largest_head_dim = 512;
 

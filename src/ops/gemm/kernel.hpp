@@ -7,7 +7,8 @@
 namespace tegula::ops {
 
 template <>
-inline constexpr std::array<std::string_view, 4> choice_names<Activation>{"none", "relu", "gelu", "silu"};
+[[gnu::visibility("hidden")]] inline constexpr std::array<std::string_view, 4> choice_names<Activation>{
+    "none", "relu", "gelu", "silu"};
 
 template <>
 struct FieldOf<GemmTiles> {

@@ -40,7 +40,7 @@ Labelled<T> labelled(const char* label, T value) {
 
 // The names of an enumeration's values, in their order. Enumerations of operators specialise it.
 template <class E>
-inline constexpr std::array<std::string_view, 0> choice_names{};
+[[gnu::visibility("hidden")]] inline constexpr std::array<std::string_view, 0> choice_names{};
 
 // Two fields that are named together: `joined("b", 64, 128)` is `_b64x128`.
 struct Joined {

@@ -84,8 +84,16 @@ class LoopEvents {
     for (int slot = 0; slot < ring_.depth; ++slot)
       for (int tile = 0; tile < static_cast<int>(ring_.tiles.size()); ++tile)
         all.accesses.push_back(
-            schedule::read(tile, schedule::at_cursor(ring_.number, slot), {}, {std::uint64_t{1}, 0, 1}));
+            schedule::read(tile, schedule::at_cursor(ring_.number, slot), {}, {filled_parts(tile), 0, 1}));
     return {std::move(all), schedule::Who::all, "no copy is on its way", nullptr, at_};
+  }
+
+  // Of a tile, what a warp fills in a step.
+  std::uint64_t filled_parts(int tile) const {
+    std::uint64_t mask = 0;
+    for (int fill = 0; fill < fills_[static_cast<std::size_t>(tile)]; ++fill)
+      mask |= std::uint64_t{1} << warps_ * fill;
+    return mask;
   }
 
   // The tiles of a step, if there is one, to the slot that comes so many behind the cursor.
