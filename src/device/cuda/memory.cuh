@@ -45,21 +45,21 @@ TG_DEVICE void copy_vector(T* to, const T* from, int64_t stride, int count) {
 }
 
 // The same, begun and not awaited where the elements lie side by side at multiples of four bytes, or are that
-// large; `begin_copy` says when they are there.
+// large; `begin_copy` says when they are there. A copy of which only a part exists is not begun: it would touch
+// what lies behind the tensor.
 template <class T>
 TG_DEVICE void bring(T* to, const T* from, int64_t stride, int count) {
   constexpr int elements = 16 / sizeof(T);
-  if (stride == 1 && (uint64_t(from) & 15) == 0) {
+  if (stride == 1 && (uint64_t(from) & 15) == 0 && (count == 0 || count == elements)) {
     begin_copy<16>(to, from, count * int(sizeof(T)));
   } else if constexpr (sizeof(T) >= 4) {
 #pragma unroll
     for (int i = 0; i < elements; ++i)
       begin_copy<sizeof(T)>(to + i, from + i * stride, i < count ? int(sizeof(T)) : 0);
-  } else if (stride == 1 && (uint64_t(from) & 3) == 0) {
+  } else if (stride == 1 && (uint64_t(from) & 3) == 0 && count % (4 / int(sizeof(T))) == 0) {
     constexpr int each = 4 / sizeof(T);
 #pragma unroll
-    for (int i = 0; i < elements; i += each)
-      begin_copy<4>(to + i, from + i, tg::min(tg::max(count - i, 0), each) * int(sizeof(T)));
+    for (int i = 0; i < elements; i += each) begin_copy<4>(to + i, from + i, i < count ? 4 : 0);
   } else {
 #pragma unroll
     for (int i = 0; i < elements; ++i) to[i] = i < count ? from[i * stride] : T{};
