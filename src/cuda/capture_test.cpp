@@ -6,6 +6,8 @@
 #include <functional>
 #include <iostream>
 #include <string>
+#include <tuple>
+#include <utility>
 
 #include "cuda/nvrtc.hpp"
 #include "cuda/testing/fake_driver.hpp"
@@ -24,7 +26,8 @@ struct Heads {
   Tensor q = on_device({1, 192, 4, 64}), k = on_device({1, 192, 2, 64}), v = on_device({1, 192, 2, 64});
 };
 
-// A step that works into the results of an earlier call, which it keeps, as a caller's graph does.
+// A step that works into the results of an earlier call. It keeps them and what options refer to, as a
+// caller's graph does.
 Step dense(bool with_sinks) {
   const Heads h;
   const Tensor sinks = on_device({4});
@@ -36,7 +39,7 @@ Step dense(bool with_sinks) {
   const auto gradients = attention_backward(result.out, h.q, h.k, h.v, result.out, result.lse, options);
   given.dq = gradients.dq, given.dk = gradients.dk, given.dv = gradients.dv;
   if (with_sinks) given.dsinks = gradients.dsinks;
-  return [=, kept = gradients] {
+  return [=, kept = std::pair(gradients, sinks)] {
     attention(h.q, h.k, h.v, options);
     attention_backward(result.out, h.q, h.k, h.v, result.out, result.lse, options, given);
   };
@@ -74,7 +77,7 @@ Step block_sparse_packed(int q_block) {
       block_sparse_attention_backward(result.out, q, k, k, result.out, result.lse, options);
   AttentionBackwardOptions given;
   given.dq = gradients.dq, given.dk = gradients.dk, given.dv = gradients.dv;
-  return [=, kept = gradients] {
+  return [=, kept = std::tuple(gradients, fences, indices, counts)] {
     block_sparse_attention(q, k, k, options);
     block_sparse_attention_backward(result.out, q, k, k, result.out, result.lse, options, given);
   };
