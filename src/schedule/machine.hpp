@@ -55,6 +55,7 @@ class Machine {
     std::vector<Frame> frames;
     int tile = 0;
     std::vector<int> cursors;
+    std::vector<int> asked;  // how often, by variable, of those that take turns
     Time now = 0;
     Knowledge all, lane;  // common to all threads of the warp; of its first thread
     Time fenced = 0;      // own writes up to here
@@ -103,9 +104,9 @@ class Machine {
   bool enter_loop(Actor& a, const Step& step);
   bool again(Actor& a, const Step& step);
   bool guard_holds(const Actor& a, const Event& e) const;
-  void leave(Actor& a);
+  void leave(Actor& a, const Leave& what);
   void end(Actor& a);
-  int value(const Count& count, const Actor& a) const;
+  int value(const Count& count, Actor& a);
   int index_of(const Actor& a) const;
   bool takes_part(const Actor& a, const Event& event) const;
   bool pass(bool eager);

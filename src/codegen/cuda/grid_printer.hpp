@@ -129,6 +129,7 @@ class CudaGridPrinter {
   void define(const ir::VariablePtr& variable, const std::string& value, bool is_const, const Loc& at);
   // `inside` prints the body.
   void sequential(const ir::For& n, const Loc& at, const std::function<void()>& inside);
+  void repeated(const ir::While& n, const Loc& at, const std::function<void()>& inside);
   void branch(const ir::If& n, const Loc& at, const std::function<void()>& inside);
   void otherwise(const ir::If& n);
   void groups(const ir::For& n, const Loc& at);

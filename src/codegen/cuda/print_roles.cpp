@@ -385,6 +385,7 @@ void CudaGridPrinter::event(const schedule::Loop& n, const schedule::Event& e) {
   if (n.kind == schedule::Loop::Kind::tiles) return tiles(n);
   if (n.kind == schedule::Loop::Kind::forever) return in_turns(n);
   const auto inside = [&] { events(n.body); };
+  if (const auto* loop = as<While>(e.stmt)) return repeated(*loop, e.stmt->at, inside);
   const auto* loop = as<For>(e.stmt);
   if (!loop) return branch(*as<If>(e.stmt), e.stmt->at, inside);
   const auto sums = plan_.lane_sums.find(e.stmt.get());

@@ -60,6 +60,7 @@ class Consumer {
       case StepPart::Does::nothing:
         return;
       case StepPart::Does::work:
+        if (const auto leave = names_.leaves(part.stmt)) return out.push_back(event_of(*leave, part.stmt));
         return out.push_back(
             event_of(schedule::Operation{accesses(part), part.first, part.last, part.holds}, part.stmt));
       case StepPart::Does::product:
@@ -143,6 +144,11 @@ class Consumer {
   }
 
   void loop(const StepPart& part, Events& out) {
+    if (const auto* own = as<While>(part.stmt)) {
+      Events inner = events(part.inner, part.stmt);
+      return out.push_back(event_of(
+          schedule::Loop{schedule::Loop::Kind::counted, names_.steps(*own), std::move(inner)}, part.stmt));
+    }
     const auto& own = *as<For>(part.stmt);
     const auto shape = program_.shapes.find(part.stmt.get());
     const bool is_delayed = shape != program_.shapes.end() && shape->second == LoopShape::delayed;
