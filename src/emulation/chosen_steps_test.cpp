@@ -1,5 +1,5 @@
-// Loops with roles whose steps a branch leaves out, that are left early, or that stand in loops of unknown length:
-// both roles find the same steps, and slots are counted by those that are taken.
+// Loops with roles whose steps a branch leaves out, that are left early, or that stand in loops of unknown
+// length: both roles find the same steps, and slots are counted by those that are taken.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -155,9 +155,8 @@ const std::vector<Way> ways{
        Var outer = 0;
        loop_while([&] { return outer < 3; },
                   [&] {
-                    pipelined(4, {.stages = 2}, [&](Index j) {
-                      when(b.flag(outer + j) != 0, [&] { b.step(j + outer); });
-                    });
+                    pipelined(4, {.stages = 2},
+                              [&](Index j) { when(b.flag(outer + j) != 0, [&] { b.step(j + outer); }); });
                     outer += 1 + b.flag(outer);
                   });
      }},
@@ -187,12 +186,14 @@ enum class Does : std::uint8_t { product, attention, work_behind, tile_of_some_s
 constexpr const char* names[] = {"product", "attention", "work_behind", "tile_of_some_steps"};
 
 struct Tensors {
-  lang::Tensor keys = lang::input("keys", {height, dim}, bf16), values = lang::input("values", {height, dim}, bf16),
-               flags = lang::input("flags", {blocks * most + most}, i32), q = lang::input("q", {64, dim}, bf16),
-               out = lang::output("out", {64 * blocks, dim}, f32);
+  lang::Tensor keys = lang::input("keys", {height, dim}, bf16),
+               values = lang::input("values", {height, dim}, bf16),
+               flags = lang::input("flags", {blocks * most + most}, i32),
+               q = lang::input("q", {64, dim}, bf16), out = lang::output("out", {64 * blocks, dim}, f32);
 };
 
-void step(const Tensors& t, const lang::Shared& queries, lang::Fragment& sum, Does does, const lang::Expr& j) {
+void step(const Tensors& t, const lang::Shared& queries, lang::Fragment& sum, Does does,
+          const lang::Expr& j) {
   using namespace lang;
   Shared k({64, dim}, bf16);
   copy(t.keys.at(j * 64, 0), k);
@@ -243,8 +244,9 @@ struct Case {
 std::vector<Case> cases() {
   std::vector<Case> result;
   for (const Way& way : ways)
-    for (const Does does : {Does::product, Does::attention, Does::work_behind, Does::tile_of_some_steps})
-      result.push_back({way, does});
+    for (const Does does : {Does::product, Does::attention}) result.push_back({way, does});
+  for (std::size_t i = 1; i < ways.size(); i += 4)
+    for (const Does does : {Does::work_behind, Does::tile_of_some_steps}) result.push_back({ways[i], does});
   return result;
 }
 
@@ -253,10 +255,11 @@ class ChosenSteps : public ::testing::TestWithParam<Case> {};
 TEST_P(ChosenSteps, AreThoseOfTheProgram) {
   const Watchdog watchdog("chosen steps", most_time);
   const lang::Kernel program = program_of(GetParam().way, GetParam().does);
-  expect_as_interpreted(program,
-                        {Tensor::random_normal({height, dim}, bf16, 1), Tensor::random_normal({height, dim}, bf16, 2),
-                         flags(), Tensor::random_normal({64, dim}, bf16, 3)},
-                        {64 * blocks, dim}, 2);
+  expect_as_interpreted(
+      program,
+      {Tensor::random_normal({height, dim}, bf16, 1), Tensor::random_normal({height, dim}, bf16, 2), flags(),
+       Tensor::random_normal({64, dim}, bf16, 3)},
+      {64 * blocks, dim}, 2);
 }
 
 // Products run under what the next step taken does, wherever the loop is one over chosen steps.
@@ -293,7 +296,8 @@ TEST(ChosenStepsText, IsAccepted) {
   if (!nvrtc) GTEST_SKIP() << "NVRTC was not found";
   for (const Way& way : ways) {
     const std::string name = way.name;
-    if (name != "branch_on_an_element" && name != "break_on_an_element" && name != "loops_in_a_while") continue;
+    if (name != "branch_on_an_element" && name != "break_on_an_element" && name != "loops_in_a_while")
+      continue;
     for (const Does does : {Does::product, Does::attention}) {
       const codegen::testing::Compiled compiled = nvrtc->compile(text_with_roles(program_of(way, does)), 90);
       ASSERT_TRUE(compiled.ok) << name << compiled.log;

@@ -233,7 +233,8 @@ class Printer {
     return "";
   }
   std::string describe(const Event&, const Leave& x) const {
-    return x.variable < 0 ? "leave if no tile is left" : "leave in the step " + s_.variables[static_cast<std::size_t>(x.variable)].name;
+    return x.variable < 0 ? "leave if no tile is left"
+                          : "leave in the step " + s_.variables[static_cast<std::size_t>(x.variable)].name;
   }
 
   const Schedule& s_;

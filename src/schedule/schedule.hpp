@@ -42,7 +42,8 @@ struct Variable {
   int maximum = 0;          // 0: none
   bool per_tile = true;     // else: the same for all tiles
   bool descending = false;  // never larger in a later tile
-  // Whether a step takes a branch: never, always, every other time that a warp asks, or each time between those.
+  // Whether a step takes a branch: never, always, every other time that a warp asks, or each time between
+  // those.
   bool by_turn = false;
 };
 

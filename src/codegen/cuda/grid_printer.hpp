@@ -380,7 +380,7 @@ class CudaGridPrinter {
   const passes::Roles* roles_ = nullptr;
   const ir::Grid* grid_ = nullptr;  // of the roles
   std::vector<RingText> rings_;
-  std::vector<int> cursors_;  // of each ring, as the first ring that has it
+  std::vector<int> cursors_;                         // of each ring, as the first ring that has it
   std::vector<const passes::CopyRing*> copy_rings_;  // of the loops that are being printed
   std::int64_t ring_bytes_ = 0;                      // of their slots
   bool is_ahead_ = false;                            // what is printed begins copies and does not await them

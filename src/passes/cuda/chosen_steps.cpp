@@ -17,7 +17,7 @@ using IsGiven = std::function<bool(const Buffer&)>;
 
 // What stands in front of a step, and decides whether it is taken.
 struct Choice {
-  Body values;  // lets and loads that it needs
+  Body values;         // lets and loads that it needs
   Expr leaves, taken;  // null: never, always
   Body step;
 };
@@ -101,17 +101,21 @@ class Chosen {
     const Effects step = all_effects(choice_.step);
     for (const Stmt& s : choice_.values) {
       const VariablePtr& v = defined_by(s);
-      if (uses(step, v)) carried_.emplace_back(v, new_variable(("next_" + v->name).c_str(), v->type, VariableKind::mutable_, at));
+      if (uses(step, v))
+        carried_.emplace_back(v,
+                              new_variable(("next_" + v->name).c_str(), v->type, VariableKind::mutable_, at));
     }
   }
 
   Body run() const {
     Body result{statement(DeclareVar{next_, loop_.begin[0]}, at_),
                 statement(DeclareVar{more_, constant(boolean, 0, at_)}, at_)};
-    for (const auto& [own, next] : carried_) result.push_back(statement(DeclareVar{next, zero(own->type)}, at_));
+    for (const auto& [own, next] : carried_)
+      result.push_back(statement(DeclareVar{next, zero(own->type)}, at_));
     for (const Stmt& s : found()) result.push_back(s);
     For steps = loop_;
-    steps.index = {new_variable(loop_.index[0]->name.c_str(), type_, VariableKind::index, loop_.index[0]->at)};
+    steps.index = {
+        new_variable(loop_.index[0]->name.c_str(), type_, VariableKind::index, loop_.index[0]->at)};
     steps.body = step();
     result.push_back(statement(std::move(steps), at_));
     return result;
@@ -132,7 +136,8 @@ class Chosen {
   }
   Stmt assigned(const VariablePtr& v, const Expr& value) const { return statement(Assign{v, value}, at_); }
 
-  // The values of step `next`, whether it is in the loop, and where a branch may leave it out, what comes then.
+  // The values of step `next`, whether it is in the loop, and where a branch may leave it out, what comes
+  // then.
   Body test(const VariablePtr& seeks) const {
     Body result;
     const Expr at = variable(let(result, "step", type_, variable(next_, at_)), at_);
@@ -187,7 +192,8 @@ class Chosen {
     const Expr more = variable(let(result, "more", boolean, variable(more_, at_)), at_);
     result.push_back(statement(Break{negated(more, at_)}, at_));
     const Expr own = variable(let(result, loop_.index[0]->name.c_str(), type_, variable(next_, at_)), at_);
-    for (const auto& [step, next] : carried_) result.push_back(statement(Let{step, variable(next, at_)}, at_));
+    for (const auto& [step, next] : carried_)
+      result.push_back(statement(Let{step, variable(next, at_)}, at_));
     const Body all = substitute(choice_.step, {{loop_.index[0], own}});
     const auto place = static_cast<std::ptrdiff_t>(place_of_search());
     result.insert(result.end(), all.begin(), all.begin() + place);
@@ -221,7 +227,8 @@ VariablePtr goes_on(const For& loop) {
   if (loop.kind != LoopKind::pipelined || loop.body.size() < 2) return nullptr;
   const auto* more = as<Let>(loop.body[0]);
   const auto* leave = as<Break>(loop.body[1]);
-  if (!more || !leave || more->value->op != Op::variable || leave->condition->op != Op::logical_not) return nullptr;
+  if (!more || !leave || more->value->op != Op::variable || leave->condition->op != Op::logical_not)
+    return nullptr;
   const VariablePtr& v = more->value->variable;
   const bool same = leave->condition->args[0]->variable == more->variable;
   return same && v->kind == VariableKind::mutable_ ? v : nullptr;
@@ -237,9 +244,9 @@ Body without_leaving(const For& loop, const Body& begin_of_step) {
 bool is_of_variables(const Stmt& s) {
   if (as<Declare>(s)) return false;
   const Effects e = all_effects(s);
-  return !e.reports && e.declared.empty() && std::none_of(e.regions.begin(), e.regions.end(), [](const Region& r) {
-    return is_write(r.touch) || r.view->is_tile();
-  });
+  return !e.reports && e.declared.empty() &&
+         std::none_of(e.regions.begin(), e.regions.end(),
+                      [](const Region& r) { return is_write(r.touch) || r.view->is_tile(); });
 }
 
 bool has_break(const Body& body) {

@@ -2,8 +2,9 @@
 //
 // A loop  values; break_if(c); when(d) { step }  becomes
 //   find the first step;  loop { leave if there is none; step, with the next one found on the way }
-// where finding reads nothing but tensors and numbers. What is left is a loop whose every step does the same, as
-// often as both roles find one: they agree without a word, and slots are counted by the steps that are taken.
+// where finding reads nothing but tensors and numbers. What is left is a loop whose every step does the same,
+// as often as both roles find one: they agree without a word, and slots are counted by the steps that are
+// taken.
 #pragma once
 #include <functional>
 
@@ -11,8 +12,8 @@
 
 namespace tegula::passes {
 
-// `is_given`: tensors that the grid does not write. Loops stay as they are where the choice needs anything else, or
-// variables that a step changes.
+// `is_given`: tensors that the grid does not write. Loops stay as they are where the choice needs anything
+// else, or variables that a step changes.
 ir::Body with_chosen_steps(const ir::Body& body, const std::function<bool(const ir::Buffer&)>& is_given);
 
 // The variable that says whether a loop over chosen steps has another one; null for other loops.

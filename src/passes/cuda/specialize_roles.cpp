@@ -259,8 +259,8 @@ void Analysis::plan_loads(Roles& roles) const {
   });
 }
 
-// A block may end before its first load, for want of work or because an assertion fails. A loop with loads may be
-// left where no tile is between its load and its last use, since both roles count the tiles.
+// A block may end before its first load, for want of work or because an assertion fails. A loop with loads
+// may be left where no tile is between its load and its last use, since both roles count the tiles.
 Reason Analysis::leaves_early() const {
   bool loads = false;
   Stmt bad;
