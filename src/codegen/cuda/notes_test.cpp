@@ -80,10 +80,11 @@ const std::function<lang::Kernel()> usual = [] { return plain({}); };
 lang::Kernel decided(bool computed) {
   return with_step([=](const Tensor& a, const Tensor& b, const Expr& row, const Expr& column, const Expr& k,
                        Fragment& sum) {
-    Shared x({128, 64}, bf16), y({64, 128}, bf16), sums({128}, f32);
+    Shared sums({128}, f32);
     Fragment rows = reduce_sum(sum, 1);
     lang::copy(rows, sums);
     when(computed ? sums(0) < 100 : k < 640, [&] {
+      Shared x({128, 64}, bf16), y({64, 128}, bf16);
       lang::copy(a.at(row, k), x);
       lang::copy(b.at(k, column), y);
       lang::gemm(x, y, sum);

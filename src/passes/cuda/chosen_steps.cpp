@@ -30,9 +30,31 @@ Expr either(const Expr& a, const Expr& b, const Loc& at) {
 }
 Expr negated(const Expr& a, const Loc& at) { return make(Op::logical_not, boolean, {a}, at); }
 
+// Whether the expression has a value wherever it is computed, also for steps behind the last one.
+bool is_total(const Expr& e) {
+  const bool divides = e->op == Op::div || e->op == Op::mod || e->op == Op::floordiv ||
+                       e->op == Op::floormod || e->op == Op::ceildiv;
+  if (divides && !e->type.is_floating() && (!is_constant(e->args[1]) || is_constant(e->args[1], 0)))
+    return false;
+  return std::all_of(e->args.begin(), e->args.end(), is_total);
+}
+
 bool is_value(const Stmt& s, const IsGiven& is_given) {
+  bool total = true;
+  for_each_expr(s, [&](const Expr& e) { total &= is_total(e); });
+  if (!total) return false;
   const auto* load = as<Load>(s);
   return load ? !load->from.view.is_tile() && is_given(*load->from.view.buffer) : as<Let>(s) != nullptr;
+}
+
+// Whether the statement is one of tiles that the step alone uses: declares one, or clears one of those.
+bool begins_tile(const Stmt& s, const Body& tiles) {
+  if (as<Declare>(s)) return true;
+  const auto* fill = as<Fill>(s);
+  return fill && is_constant(fill->value) && std::any_of(tiles.begin(), tiles.end(), [&](const Stmt& own) {
+           const auto* n = as<Declare>(own);
+           return n && n->tile == fill->to.buffer;
+         });
 }
 
 bool uses(const Effects& e, const VariablePtr& v) {
@@ -42,16 +64,18 @@ bool uses(const Effects& e, const VariablePtr& v) {
 std::optional<Choice> choice_of(const For& loop, const IsGiven& is_given) {
   Choice result;
   std::size_t values = 0;  // in front of the last condition
-  Body rest = loop.body;
+  Body tiles, rest = loop.body;
   for (;;) {
     std::size_t i = 0;
     for (; i < rest.size(); ++i) {
       const auto* leave = as<Break>(rest[i]);
-      if (leave && !result.taken) {
+      if (leave && !result.taken && is_total(leave->condition)) {
         result.leaves = either(result.leaves, leave->condition, rest[i]->at);
         values = result.values.size();
       } else if (is_value(rest[i], is_given)) {
         result.values.push_back(rest[i]);
+      } else if (begins_tile(rest[i], tiles)) {
+        tiles.push_back(rest[i]);
       } else {
         break;
       }
@@ -59,12 +83,15 @@ std::optional<Choice> choice_of(const For& loop, const IsGiven& is_given) {
     const auto* branch = i + 1 == rest.size() ? as<If>(rest[i]) : nullptr;
     const Stmt around = branch ? rest[i] : nullptr;
     rest.erase(rest.begin(), rest.begin() + static_cast<std::ptrdiff_t>(i));
-    if (!branch || !branch->otherwise.empty() || !branch->of_rows.empty()) break;
+    if (!branch || !branch->otherwise.empty() || !branch->of_rows.empty() || !is_total(branch->condition))
+      break;
     result.taken = both(result.taken, branch->condition, around->at);
     values = result.values.size();
     rest = Body(branch->then);
   }
-  result.step.assign(result.values.begin() + static_cast<std::ptrdiff_t>(values), result.values.end());
+  result.step = std::move(tiles);
+  result.step.insert(result.step.end(), result.values.begin() + static_cast<std::ptrdiff_t>(values),
+                     result.values.end());
   result.step.insert(result.step.end(), rest.begin(), rest.end());
   result.values.resize(values);
   if (!result.leaves && !result.taken) return std::nullopt;
