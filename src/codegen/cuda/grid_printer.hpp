@@ -129,6 +129,7 @@ class CudaGridPrinter {
   void define(const ir::VariablePtr& variable, const std::string& value, bool is_const, const Loc& at);
   // `inside` prints the body.
   void sequential(const ir::For& n, const Loc& at, const std::function<void()>& inside);
+  void repeated(const ir::While& n, const Loc& at, const std::function<void()>& inside);
   void branch(const ir::If& n, const Loc& at, const std::function<void()>& inside);
   void otherwise(const ir::If& n);
   void groups(const ir::For& n, const Loc& at);
@@ -275,7 +276,7 @@ class CudaGridPrinter {
 
   // ---- roles (print_roles.cpp, print_tensor_copies.cpp)
   std::string print_roles(const ir::Grid& grid);
-  std::string begin_roles(const ir::Grid& grid, const passes::Roles& roles);
+  std::string begin_roles(const passes::Roles& roles);
   std::string consumers(const ir::Grid& grid);
   std::string producer(const ir::Grid& grid);
   void declare_rings(const passes::Roles& roles);
@@ -286,6 +287,7 @@ class CudaGridPrinter {
   std::string role(const schedule::Schedule& schedule, const schedule::Role& role, const ir::Grid& grid,
                    int barrier, int threads);
   void event(const schedule::StoreWait& n, const schedule::Event&);
+  bool gives(const schedule::Events& list, std::size_t& i);
   std::string blocks_text(const ir::Grid& grid);
   void tiles(const schedule::Loop& n);
   void name_in_pair(const ir::Grid& pairs);
@@ -334,18 +336,28 @@ class CudaGridPrinter {
   void name_slot_before(const ir::BufferPtr& tile);
   std::size_t tensor_map(CudaProgram::TensorMap map);
   void load_boxes(const ir::Copy& n, const passes::TensorCopy& plan, int ring, const Loc& at);
-  // To a tensor, or into its `sum`.
-  void store_boxes(const ir::View& from, const ir::View& to, const ir::Accumulate* sum, const Loc& at);
-  std::string turn_word(const ir::Access& word, const std::string& part = {});
+
+  // ---- stores by the copy engine (print_tensor_stores.cpp)
+  void begin_store(const ir::Stmt& s);
+  void end_store();
+  void stage_boxes(std::size_t count);
+  void send_boxes(const char* verb);
+  void send_boxes();
+  void give();
   BoxStores boxes_of(const ir::View& from, const ir::View& to, const layout::Division& parts,
                      const passes::TensorStore& plan);
-  void send_by_itself(const BoxStores& n, const ir::Accumulate* sum, std::size_t first, std::size_t count);
-  void store_by_itself(const BoxStores& n, const std::string& fragment, const ir::Accumulate* sum,
-                       const std::string& word, const Loc& at);
+  bool is_handover(const schedule::Place& place) const {
+    return hands_over() && place.ring == static_cast<int>(cursors_.size()) - 1;
+  }
+  void event(const schedule::Store& n, const schedule::Event&);
+  void event(const schedule::StoreCommit&, const schedule::Event&) {}  // each store is a group of its own
+  void event(const schedule::WaitTurn&, const schedule::Event& e);
+  void event(const schedule::PassTurn&, const schedule::Event& e);
+  std::string turn_word(const ir::Access& word, const std::string& part = {});
   void print_adders(const BoxStores& n, const ir::Accumulate& sum, const Loc& at);
   // The number of the assertion that turns come as promised.
   std::size_t turns_broken(const Loc& at);
-  std::string wait_text(const ir::Turn& turn, const std::string& word, const Loc& at);
+  std::string wait_text(const ir::Expr& order, const std::string& word, const Loc& at);
   std::size_t shared_bytes() const { return static_cast<std::size_t>(memory_.peak()); }
 
   const Signature& signature_;
@@ -379,7 +391,7 @@ class CudaGridPrinter {
   const passes::Roles* roles_ = nullptr;
   const ir::Grid* grid_ = nullptr;  // of the roles
   std::vector<RingText> rings_;
-  std::vector<int> cursors_;  // of each ring, as the first ring that has it
+  std::vector<int> cursors_;                         // of each ring, as the first ring that has it
   std::vector<const passes::CopyRing*> copy_rings_;  // of the loops that are being printed
   std::int64_t ring_bytes_ = 0;                      // of their slots
   bool is_ahead_ = false;                            // what is printed begins copies and does not await them
@@ -411,6 +423,7 @@ class CudaGridPrinter {
   std::int64_t handover_ = -1;
   bool hands_over() const { return handover_ >= 0; }
   std::string adders_;
+  std::optional<OpenStore> store_;
   std::deque<Flight> flights_;  // products that run
 };
 

@@ -10,7 +10,7 @@ namespace tegula::codegen {
 using namespace ir;
 
 void CudaGridPrinter::operator()(const Copy& n, const Stmt& s) {
-  if (n.from.buffer->space == Space::fragment) return store_boxes(n.from, n.to, nullptr, s->at);
+  internal_assert(n.from.buffer->space != Space::fragment, "stores by the copy engine are events", s->at);
   if (copy_by_vectors(n, s->at)) return;
   for (const Stmt& lowered : element_copies(n, s->at)) stmt(lowered);
 }

@@ -11,6 +11,7 @@
 #include "passes/cuda/element_loops.hpp"
 #include "passes/cuda/exits_of_all.hpp"
 #include "passes/cuda/order_loads.hpp"
+#include "passes/cuda/store_events.hpp"
 #include "schedule/cursors.hpp"
 #include "schedule/verify.hpp"
 
@@ -22,15 +23,6 @@ namespace {
 
 // The thread of the producer that begins all transfers.
 constexpr const char* loader = "thread < 32 && tg::elected()";
-
-bool has_turns(const Body& body) {
-  bool found = false;
-  for_each_stmt(body, [&](const Stmt& s) {
-    const auto* n = as<Accumulate>(s);
-    found |= n && n->turn;
-  });
-  return found;
-}
 
 }  // namespace
 
@@ -73,12 +65,11 @@ std::string CudaGridPrinter::cursor_name(int ring) const {
 }
 
 // The barriers that both roles wait at.
-std::string CudaGridPrinter::begin_roles(const Grid& grid, const passes::Roles& roles) {
+std::string CudaGridPrinter::begin_roles(const passes::Roles& roles) {
   declare_rings(roles);
   // The first warp of the producer loads, each of the others adds for a warp group.
   const int groups = roles.consumers / 128;
-  if (has_turns(grid.body) && roles.one_loader && groups < passes::producer_threads / 32)
-    handover_ = memory_.allocate(groups * handover_bytes, 64);
+  if (plan_.schedule->roles.size() > 2) handover_ = memory_.allocate(groups * handover_bytes, 64);
   if (roles.stores()) store_staging_ = memory_.allocate(groups * roles.store_bytes, 1024);
   ahead_bytes_ += groups * roles.store_bytes;
   prologue();
@@ -133,7 +124,7 @@ std::string CudaGridPrinter::producer(const Grid& grid) {
 std::string CudaGridPrinter::print_roles(const Grid& grid) {
   const passes::Roles& roles = *plan_.roles;
   for (const passes::Note& own : roles.notes) passes::add(program_.notes, own);
-  std::string text = begin_roles(grid, roles);
+  std::string text = begin_roles(roles);
   const Facts facts = facts_;
   text += fmt::format("  if (threadIdx.x < {}) {{\n    // ---- consumers\n", roles.consumers);
   text += consumers(grid);
@@ -162,7 +153,7 @@ std::string CudaGridPrinter::role(const schedule::Schedule& schedule, const sche
   std::vector<int> cursors = schedule::shared_cursors(schedule, role);
   // What a block's indices come by is read by every thread: a cursor of its own leaves that of the tiles
   // uniform.
-  if (roles_->takes_turns) cursors.back() = static_cast<int>(cursors.size()) - 1;
+  for (std::size_t r = roles_->rings.size(); r < cursors.size(); ++r) cursors[r] = static_cast<int>(r);
   print_rings(cursors);
   if (is_consumer_ && hands_over())
     out_.line(
@@ -171,7 +162,6 @@ std::string CudaGridPrinter::role(const schedule::Schedule& schedule, const sche
   if (warps_decide_) out_.line("const int warp = tg::uniform(thread / 32);");
   flights_.clear();
   events(role.events);
-  if (is_consumer_ && hands_over()) sync_line("giver.end();");
   if (!is_consumer_ && roles_->takes_turns)
     sync_line(fmt::format("if ({}) tg::last_block_resets({});", loader, counters()));
   if (is_consumer_) end_of_block();
@@ -194,9 +184,31 @@ void CudaGridPrinter::events(const schedule::Events& list) {
                                      [&](const schedule::Event& x) { return advances(x, cursor); });
       if (shared > 1 && later) continue;
     }
+    if (store_ && store_->stmt != e.stmt) end_store();
+    if (!store_ && e.stmt && passes::is_engine_store(e.stmt)) begin_store(e.stmt);
+    if (gives(list, i)) continue;
     std::visit([&](const auto& what) { event(what, e); }, e.what);
   }
+  if (store_) end_store();
   factors_ = outer;
+}
+
+// What a function of the device does with several events: `giver.wait`, and all that follows as `giver.give`,
+// or both behind the last block.
+bool CudaGridPrinter::gives(const schedule::Events& list, std::size_t& i) {
+  const auto* acquired = std::get_if<schedule::Acquire>(&list[i].what);
+  const bool waits = acquired && is_handover(acquired->place);
+  if (waits && store_) {
+    out_.line("giver.wait();");
+    return true;
+  }
+  if (!waits && !(store_ && std::holds_alternative<schedule::SendTile>(list[i].what))) return false;
+  while (!std::holds_alternative<schedule::Advance>(list[i].what)) ++i;
+  if (store_)
+    give();
+  else
+    sync_line("giver.end();");
+  return true;
 }
 
 void CudaGridPrinter::sync_line(const std::string& text) {
@@ -206,6 +218,7 @@ void CudaGridPrinter::sync_line(const std::string& text) {
 
 void CudaGridPrinter::event(const schedule::Operation& n, const schedule::Event& e) {
   if (!e.stmt) return;
+  if (store_) return stage_boxes(n.accesses.size() - 1);  // one is of the fragment
   const Part part{n.first, n.last};
   if (part.is_all()) {
     stmt(e.stmt);
@@ -284,8 +297,9 @@ void CudaGridPrinter::name_slot_before(const BufferPtr& tile) {
   const auto r = static_cast<std::size_t>(ring);
   const auto& tiles = roles_->rings[r].tiles;
   const auto is_own = [&](const BufferPtr& x) { return x.get() == own; };
-  const auto& [begin, bytes] = rings_[r].tiles[static_cast<std::size_t>(
-      std::find_if(tiles.begin(), tiles.end(), is_own) - tiles.begin())];
+  const auto& [begin, bytes] =
+      rings_[r]
+          .tiles[static_cast<std::size_t>(std::find_if(tiles.begin(), tiles.end(), is_own) - tiles.begin())];
   const TileOrder order = plan_.operands.contains(own) ? passes::swizzled_order(*own) : TileOrder{};
   const std::string name = names_.unique(tile->name), slot = slot_number(ring);
   out_.code();
@@ -304,7 +318,16 @@ void CudaGridPrinter::event(const schedule::Acquire& n, const schedule::Event&) 
   name_slots(n.place.ring);
 }
 
-void CudaGridPrinter::event(const schedule::Barrier& n, const schedule::Event&) {
+void CudaGridPrinter::event(const schedule::Barrier& n, const schedule::Event& e) {
+  if (store_) {
+    out_.line(store_->pending ? fmt::format("tg::begin_staging<{}>();", *store_->pending)
+                              : "tg::end_staging();");
+    return store_->pending.reset();
+  }
+  if (e.stmt && as<Turn>(e.stmt)) {
+    if (!as<Turn>(e.stmt)->order) sync_line("__threadfence();");
+    return out_.barrier(team_barrier_);
+  }
   if (!roles_) return out_.barrier(team_barrier_);
   if (n.per_group)
     return sync_line(fmt::format("tg::{}_turn<{}, {}>(warp_group);", n.wait ? "take" : "give", n.id,
@@ -338,8 +361,10 @@ void CudaGridPrinter::event(const schedule::WarpSync&, const schedule::Event&) {
   sync_line("tg::warp_sync();");
 }
 
-void CudaGridPrinter::event(const schedule::ProxyFence&, const schedule::Event&) {
-  sync_line("tg::fence_async_shared();");
+// Those of shared memory around a store belong to what ends the staging, that of its turn to what waits.
+void CudaGridPrinter::event(const schedule::ProxyFence& n, const schedule::Event&) {
+  if (!store_) return sync_line("tg::fence_async_shared();");
+  if (n.global && store_->first < store_->end) out_.line("if (thread % 128 == 0) tg::fence_async_global();");
 }
 
 void CudaGridPrinter::event(const schedule::SetRegisters& n, const schedule::Event&) {
@@ -377,15 +402,12 @@ void CudaGridPrinter::event(const schedule::Guard& n, const schedule::Event& e) 
   out_.close_step();
 }
 
-void CudaGridPrinter::event(const schedule::StoreWait& n, const schedule::Event&) {
-  sync_line(fmt::format("if (thread % 128 == 0) tg::stores_read<{}>();", n.pending));
-}
-
 void CudaGridPrinter::event(const schedule::Loop& n, const schedule::Event& e) {
   if (n.kind == schedule::Loop::Kind::tiles) return tiles(n);
   if (n.kind == schedule::Loop::Kind::forever) return in_turns(n);
   const auto inside = [&] { events(n.body); };
   const auto* loop = as<For>(e.stmt);
+  if (const auto* loop = as<While>(e.stmt)) return repeated(*loop, e.stmt->at, inside);
   if (!loop) return branch(*as<If>(e.stmt), e.stmt->at, inside);
   const auto sums = plan_.lane_sums.find(e.stmt.get());
   if (sums == plan_.lane_sums.end()) return sequential(*loop, e.stmt->at, inside);

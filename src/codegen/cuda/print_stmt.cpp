@@ -354,7 +354,11 @@ void CudaGridPrinter::branch(const If& n, const Loc& at, const std::function<voi
 }
 
 void CudaGridPrinter::operator()(const While& n, const Stmt& s) {
-  open(fmt::format("for (;;) {{  // {}", location_in_folder(s->at)), StepKind::loop);
+  repeated(n, s->at, [&] { in_scope(n.body); });
+}
+
+void CudaGridPrinter::repeated(const While& n, const Loc& at, const std::function<void()>& inside) {
+  open(fmt::format("for (;;) {{  // {}", location_in_folder(at)), StepKind::loop);
   const Facts before = facts_;
   body(n.test);
   if (!loop_) out_.code();
@@ -362,7 +366,7 @@ void CudaGridPrinter::operator()(const While& n, const Stmt& s) {
   out_.line(fmt::format("if (!{}) break;", condition));
   if (!loop_) out_.leaves();
   facts_.assume(n.condition);
-  in_scope(n.body);
+  inside();
   facts_ = before;
   close();
 }
