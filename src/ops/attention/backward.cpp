@@ -83,6 +83,8 @@ AttentionBackwardCall prepare_attention_backward(const BackwardTensors& given, c
                  .pack = plan.tiles.pack,
                  .queries = plan.tiles.queries,
                  .keys = plan.tiles.keys,
+                 .step = plan.step,
+                 .parts = plan.parts,
                  .left = forward.left,
                  .right = forward.right,
                  .softcap = forward.softcap,

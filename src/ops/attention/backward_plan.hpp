@@ -11,6 +11,7 @@ AttentionPlan plan_attention_backward(const AttentionProblem& problem, const Att
 struct BackwardPlan {
   AttentionPlan tiles;
   bool one_pass = false, ordered = false;  // see AttentionBackwardKernel
+  int step = 0, parts = 1;
 };
 // Whether every tile of queries sees all blocks of keys, or all up to some block, so that they can take
 // turns.

@@ -2,6 +2,7 @@
 // and values in shared memory.
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include "ops/attention/backward_plan.hpp"
 #include "ops/attention/plan.hpp"
@@ -70,19 +71,61 @@ AttentionPlan plan_attention_on_gpu(const AttentionProblem& p, DType type, const
   return plan;
 }
 
+namespace {
+
+constexpr int most_parts = 16;
+
+// Of more than 128 features two warp groups hold one sum of 128 rows, beside two tiles of inputs and twice
+// the two of a step.
+int rows_of_wide_step(const AttentionProblem& p, DType type) {
+  const std::int64_t row = (p.dim + p.dim_v) * type.bytes();
+  const std::int64_t room = ((226 << 10) - 128 * row) / (2 * row);
+  return static_cast<int>(std::min<std::int64_t>(64, room / 16 * 16));
+}
+
+// Of blocks that a processor gets where they are uneven, so that none has much more to do than others.
+constexpr double even_waves = 3.5;
+
+// Blocks of keys work on the heads of a group one after the other. Where they do not fill the processors,
+// each takes a part of them.
+int parts_of_groups(const AttentionProblem& p, int keys, BackwardMask mask) {
+  const double tiles = std::ceil(static_cast<double>(p.keys) / keys),
+               blocks = tiles * static_cast<double>(p.sequences * p.heads / p.group);
+  const auto fills = [&](int parts) {
+    const double waves = blocks * parts / gpu_processors;
+    return mask == BackwardMask::none ? waves / std::ceil(waves) > 0.85 : waves >= even_waves;
+  };
+  int parts = 1;
+  while (parts * 2 <= p.group && parts < most_parts && !fills(parts)) parts *= 2;
+  return parts;
+}
+
 // Two warp groups hold dk and dv of 64 keys each beside the scores of 80 queries of 128 features; of 64 where
 // the slopes of a cap take registers too. In turn under a causal mask, 64 are 4 % faster: blocks of keys
 // begin with the same queries, and wait for each other.
+BackwardPlan plan_by_tensor_cores(const AttentionProblem& p, const BackwardTraits& traits) {
+  const int dim = std::max(p.dim, p.dim_v);
+  const bool in_turn = traits.deterministic;
+  const bool few = p.queries <= 64 || traits.softcap || (in_turn && traits.mask == BackwardMask::causal);
+  return {{dim <= 64 ? 128 : few ? 64 : 80, 128, 1}, true, in_turn};
+}
+
+}  // namespace
+
 BackwardPlan plan_attention_backward_on_gpu(const AttentionProblem& p, DType type,
                                             const AttentionTiles& given, const BackwardTraits& traits) {
   const int dim = std::max(p.dim, p.dim_v);
-  const bool in_turn = traits.deterministic, other = traits.mask == BackwardMask::other;
-  const bool open = given.queries == 0 && given.keys == 0 && (!in_turn || !other);
+  const bool open = given.queries == 0 && given.keys == 0;
+  const bool fits = open && type.bits() == 16 && fits_tensor_cores(p) && dim <= most_dim_of_128_rows;
+  const bool can_turn = !traits.deterministic || traits.mask != BackwardMask::other;
   // Beyond 64 features both warp groups share the rows of a product, and each takes whole blocks of columns.
   const bool divides = dim <= 64 || p.dim % 128 == 0;
-  if (open && divides && type.bits() == 16 && fits_tensor_cores(p) && dim <= 128) {
-    const bool few = p.queries <= 64 || traits.softcap || (in_turn && traits.mask == BackwardMask::causal);
-    return {{dim <= 64 ? 128 : few ? 64 : 80, 128, 1}, true, in_turn};
+  std::optional<BackwardPlan> plan;
+  if (fits && dim > 128) plan = BackwardPlan{{128, 128, 1}, false, false, rows_of_wide_step(p, type)};
+  if (fits && dim <= 128 && divides && can_turn) plan = plan_by_tensor_cores(p, traits);
+  if (plan) {
+    plan->parts = parts_of_groups(p, plan->tiles.keys, traits.mask);
+    return *plan;
   }
   // Four tiles of inputs, two of scores and a sum are held at a time.
   const int extent = type.bits() == 16 && dim <= 128 ? 64 : dim <= 128 ? 32 : 16;
