@@ -24,6 +24,7 @@ std::string AttentionBackwardKernel::name() const {
 namespace {
 
 constexpr int sink_rows = 1024;  // of a step of the sum over queries
+constexpr int threads_of_warp_group = 128;
 
 struct Program {
   const AttentionBackwardKernel& c;
@@ -124,6 +125,12 @@ struct Program {
     if (c.sinks) sink_grid();
   }
   void delta_grid();
+  // Two warp groups share the rows of a wide sum, or its columns.
+  GridOptions grid_options() const {
+    GridOptions options;
+    if (c.step) options.threads = 2 * threads_of_warp_group;
+    return options;
+  }
   void query_grid();
   void key_grid(KeySums sums);
   void part_grid(const Tensor& sums, const Tensor& to, int features);
@@ -173,7 +180,7 @@ void Program::sum_grid() {
 }
 
 void Program::query_grid() {
-  GridOptions options;
+  GridOptions options = grid_options();
   // Under a causal mask later queries see more keys.
   if (c.right && !c.left) options.order = Order::heavy_first([](Index x, Index, Index) -> Expr { return x; });
   Expr tiles = ceildiv(c.varlen ? *longest_q : Expr(*queries), c.queries);
@@ -209,7 +216,7 @@ void Program::query_block(const Index& x, const Index& h, const Index& b) {
 }
 
 void Program::key_grid(KeySums sums) {
-  GridOptions options;
+  GridOptions options = grid_options();
   if (c.right && !c.left)
     options.order = Order::heavy_first([](Index x, Index, Index) -> Expr { return -x; });
   else if (c.ordered)

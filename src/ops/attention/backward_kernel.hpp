@@ -18,7 +18,7 @@ struct AttentionBackwardKernel {
   // Queries or keys of a step, where they are fewer than those that a block sums: then both passes have tiles
   // of their own, and dk and dv one each.
   int step = 0;
-  int parts = 1;  // of a group, which sum dk and dv by themselves
+  int parts = 1;                     // of a group, which sum dk and dv by themselves
   bool left = false, right = false;  // the window is bounded on that side
   bool softcap = false, varlen = false;
   std::optional<DType> sinks;
@@ -27,8 +27,14 @@ struct AttentionBackwardKernel {
   bool ordered = false;   // in their order, which takes a mask whose left side is open
 
   // Of the pass over queries, and of those over keys.
-  GradientTiles query_tiles() const { return {compute, dim, dim_v, pack, queries, step ? step : keys}; }
-  GradientTiles key_tiles() const { return {compute, dim, dim_v, pack, step ? step : queries, keys}; }
+  GradientTiles query_tiles() const {
+    return {compute, dim, dim_v, pack, queries, step ? step : keys, direct()};
+  }
+  GradientTiles key_tiles() const {
+    return {compute, dim, dim_v, pack, step ? step : queries, keys, direct()};
+  }
+  // Tiles of a step take the room of buffers for the copy engine.
+  bool direct() const { return step > 0 && dim + dim_v > 512; }
   std::string name() const;
 };
 

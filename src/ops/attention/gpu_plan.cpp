@@ -2,7 +2,6 @@
 // and values in shared memory.
 #include <algorithm>
 #include <cmath>
-#include <optional>
 
 #include "ops/attention/backward_plan.hpp"
 #include "ops/attention/plan.hpp"
@@ -73,14 +72,18 @@ AttentionPlan plan_attention_on_gpu(const AttentionProblem& p, DType type, const
 
 namespace {
 
-constexpr int most_parts = 16;
+constexpr int most_parts = 16, most_dim_of_64_rows = 512;
 
-// Of more than 128 features two warp groups hold one sum of 128 rows, beside two tiles of inputs and twice
-// the two of a step.
-int rows_of_wide_step(const AttentionProblem& p, DType type) {
-  const std::int64_t row = (p.dim + p.dim_v) * type.bytes();
-  const std::int64_t room = ((226 << 10) - 128 * row) / (2 * row);
-  return static_cast<int>(std::min<std::int64_t>(64, room / 16 * 16));
+// Of more than 128 features two warp groups hold one sum, of 128 rows or with 512 features of 64, beside two
+// tiles of inputs and those of two steps, or of one.
+BackwardPlan plan_wide(const AttentionProblem& p, int parts) {
+  constexpr std::int64_t room = 226 << 10, bytes = 2;
+  const std::int64_t of_row = (p.dim + p.dim_v) * bytes;
+  const bool divides = std::max(p.dim, p.dim_v) > most_dim_of_128_rows;
+  const int rows = divides ? 64 : 128;
+  const std::int64_t step = (room - rows * of_row) / ((divides ? 1 : 2) * of_row);
+  const auto most = static_cast<int>(std::min<std::int64_t>(64, step / 16 * 16));
+  return {{rows, rows, 1}, false, false, divides ? std::min(32, most) : most, parts};
 }
 
 // Of blocks that a processor gets where they are uneven, so that none has much more to do than others.
@@ -101,13 +104,14 @@ int parts_of_groups(const AttentionProblem& p, int keys, BackwardMask mask) {
 }
 
 // Two warp groups hold dk and dv of 64 keys each beside the scores of 80 queries of 128 features; of 64 where
-// the slopes of a cap take registers too. In turn under a causal mask, 64 are 4 % faster: blocks of keys
-// begin with the same queries, and wait for each other.
-BackwardPlan plan_by_tensor_cores(const AttentionProblem& p, const BackwardTraits& traits) {
-  const int dim = std::max(p.dim, p.dim_v);
+// the slopes of a cap take registers too, or the number of a part. In turn under a causal mask, 64 are 4 %
+// faster: blocks of keys begin with the same queries, and wait for each other.
+BackwardPlan plan_one_pass(const AttentionProblem& p, const BackwardTraits& traits) {
+  const int dim = std::max(p.dim, p.dim_v), parts = parts_of_groups(p, 128, traits.mask);
   const bool in_turn = traits.deterministic;
-  const bool few = p.queries <= 64 || traits.softcap || (in_turn && traits.mask == BackwardMask::causal);
-  return {{dim <= 64 ? 128 : few ? 64 : 80, 128, 1}, true, in_turn};
+  const bool few =
+      p.queries <= 64 || traits.softcap || parts > 1 || (in_turn && traits.mask == BackwardMask::causal);
+  return {{dim <= 64 ? 128 : few ? 64 : 80, 128, 1}, true, in_turn, 0, parts};
 }
 
 }  // namespace
@@ -116,17 +120,13 @@ BackwardPlan plan_attention_backward_on_gpu(const AttentionProblem& p, DType typ
                                             const AttentionTiles& given, const BackwardTraits& traits) {
   const int dim = std::max(p.dim, p.dim_v);
   const bool open = given.queries == 0 && given.keys == 0;
-  const bool fits = open && type.bits() == 16 && fits_tensor_cores(p) && dim <= most_dim_of_128_rows;
+  const bool fits = open && type.bits() == 16 && fits_tensor_cores(p) && dim <= most_dim_of_64_rows;
   const bool can_turn = !traits.deterministic || traits.mask != BackwardMask::other;
   // Beyond 64 features both warp groups share the rows of a product, and each takes whole blocks of columns.
   const bool divides = dim <= 64 || p.dim % 128 == 0;
-  std::optional<BackwardPlan> plan;
-  if (fits && dim > 128) plan = BackwardPlan{{128, 128, 1}, false, false, rows_of_wide_step(p, type)};
-  if (fits && dim <= 128 && divides && can_turn) plan = plan_by_tensor_cores(p, traits);
-  if (plan) {
-    plan->parts = parts_of_groups(p, plan->tiles.keys, traits.mask);
-    return *plan;
-  }
+  if (fits && dim > 128)
+    return plan_wide(p, parts_of_groups(p, dim > most_dim_of_128_rows ? 64 : 128, traits.mask));
+  if (fits && divides && can_turn) return plan_one_pass(p, traits);
   // Four tiles of inputs, two of scores and a sum are held at a time.
   const int extent = type.bits() == 16 && dim <= 128 ? 64 : dim <= 128 ? 32 : 16;
   return {{given.queries ? given.queries : extent, given.keys ? given.keys : extent, 1}, false, false};
