@@ -124,9 +124,9 @@ BackwardPlan plan_attention_backward_on_gpu(const AttentionProblem& p, DType typ
   const bool can_turn = !traits.deterministic || traits.mask != BackwardMask::other;
   // Beyond 64 features both warp groups share the rows of a product, and each takes whole blocks of columns.
   const bool divides = dim <= 64 || p.dim % 128 == 0;
-  if (fits && dim > 128)
+  if (fits && dim > 128 && traits.hopper)
     return plan_wide(p, parts_of_groups(p, dim > most_dim_of_128_rows ? 64 : 128, traits.mask));
-  if (fits && divides && can_turn) return plan_one_pass(p, traits);
+  if (fits && dim <= 128 && divides && can_turn) return plan_one_pass(p, traits);
   // Four tiles of inputs, two of scores and a sum are held at a time.
   const int extent = type.bits() == 16 && dim <= 128 ? 64 : dim <= 128 ? 32 : 16;
   return {{given.queries ? given.queries : extent, given.keys ? given.keys : extent, 1}, false, false};
