@@ -51,8 +51,9 @@ schedule::Event event_of(schedule::What what, const ir::Stmt& s, schedule::Who w
 // A warp group's turn to issue products: waits for its own, or hands over to the one that follows.
 schedule::Event turn_of_products(int group, bool wait);
 
-schedule::Events consumer_events(ScheduleNames& names, const Roles& roles, const ConsumerProgram& program,
-                                 const StepParts& parts);
+class StoreEvents;
+schedule::Events consumer_events(ScheduleNames& names, StoreEvents& stores, const Roles& roles,
+                                 const ConsumerProgram& program, const StepParts& parts);
 schedule::Events producer_events(ScheduleNames& names, const Roles& roles);
 
 }  // namespace tegula::passes
