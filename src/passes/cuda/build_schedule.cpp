@@ -102,7 +102,7 @@ schedule::Count ScheduleNames::steps(const For& loop) {
 }
 
 schedule::Count ScheduleNames::steps(const While& loop) {
-  return add(loop.condition.get(), 1, {"steps of a loop"});
+  return add(loop.condition.get(), 1, {"steps"});
 }
 
 schedule::Count ScheduleNames::all_of_rest(const For& loop) {

@@ -136,7 +136,7 @@ class Consumer {
       out.push_back(event_of(schedule::Loop{schedule::Loop::Kind::counted, count, inside(body)}, s));
     };
     if (const auto* loop = as<For>(s)) return repeat(names_.steps(*loop), loop->body);
-    if (const auto* loop = as<While>(s)) return repeat(names_.steps(*loop), loop->body);
+    if (const auto* loop = as<While>(s)) return repeat(names_.repeated(*s), loop->body);
     const auto& branch = *as<If>(s);
     repeat(names_.taken(branch), branch.then);
     if (branch.otherwise.empty()) return;

@@ -18,6 +18,8 @@ class ScheduleNames {
   // Of a loop of the producer: all steps.
   schedule::Count steps(const ir::For& loop);
   schedule::Count steps(const ir::While& loop);
+  // Of a loop that only the consumers have.
+  schedule::Count repeated(const ir::StmtNode& loop) { return add(&loop, 0, {"steps"}); }
   schedule::Count first(const ir::For& loop) { return variable(&*loop.index[0], loop, 0); }
   schedule::Count rest(const ir::For& loop) { return variable(&*loop.index[0], loop, 1); }
   // Of a loop whose steps may be divided between two.
