@@ -4,6 +4,7 @@
 
 #include "ir/visit.hpp"
 #include "passes/cuda/ring_depths.hpp"
+#include "passes/cuda/read_fences.hpp"
 #include "passes/cuda/role_events.hpp"
 #include "passes/cuda/store_events.hpp"
 
@@ -234,6 +235,9 @@ schedule::Schedule build_schedule(const std::string& name, const Roles& roles, c
   const int own_rings = static_cast<int>(roles.rings.size()) + (roles.takes_turns ? 1 : 0);
   StoreEvents stores(out, names, roles, program.body, own_rings);
   Events sums = consumer_events(names, stores, roles, program, parts);
+  fence_reads(sums, out, [&](int ring) {
+    return ring < static_cast<int>(roles.rings.size()) && !roles.rings[static_cast<std::size_t>(ring)].by_rows;
+  });
   Events loads = producer_events(names, roles);
   if (has_turns_of_products(sums))  // the first warp group begins
     consumer.events.push_back(
