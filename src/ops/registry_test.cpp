@@ -8,27 +8,45 @@
 namespace tegula::ops {
 namespace registry_test {
 
-TEST(Registry, ExamplesAgreeWithTheirReferences) {
+struct Example {
+  const Operator* op;
+  const Case* example;
+};
+
+void PrintTo(const Example& row, std::ostream* out) { *out << row.op->name << " " << row.example->name; }
+
+std::vector<Example> examples() {
+  std::vector<Example> result;
   for (const Operator& op : operators())
-    for (const Case& example : op.check_cases) {
-      SCOPED_TRACE(op.name + " " + example.name);
-      const Options options = Options::parse(op, example.options);
-      const Tensors inputs = example.inputs(7);
-      check_inputs(op, inputs);
-      const Tensors outputs = op.run(inputs, options, Target::interpreter());
-      const Tensors expected = op.reference(inputs, options);
-      const auto tolerance = op.tolerance(inputs, options);
-      ASSERT_EQ(outputs.size(), op.outputs.size());
-      for (const OutputInfo& output : op.outputs) {
-        const auto difference = first_difference(outputs.at(output.name), expected.at(output.name),
-                                                 tolerance.absolute, tolerance.relative);
-        EXPECT_FALSE(difference) << output.name << ": " << *difference;
-      }
-      EXPECT_GT(op.work(inputs, options).bytes, 0);
-      for (const lang::Kernel& kernel : op.kernels(inputs, options, Target::cpu()))
-        EXPECT_FALSE(kernel.text().empty());
-    }
+    for (const Case& example : op.check_cases) result.push_back({&op, &example});
+  return result;
 }
+
+class Examples : public ::testing::TestWithParam<Example> {};
+
+TEST_P(Examples, AgreeWithTheirReferences) {
+  const auto& [given, example] = GetParam();
+  const Operator& op = *given;
+  const Options options = Options::parse(op, example->options);
+  const Tensors inputs = example->inputs(7);
+  check_inputs(op, inputs);
+  const Tensors outputs = op.run(inputs, options, Target::interpreter());
+  const Tensors expected = op.reference(inputs, options);
+  const auto tolerance = op.tolerance(inputs, options);
+  ASSERT_EQ(outputs.size(), op.outputs.size());
+  for (const OutputInfo& output : op.outputs) {
+    const auto difference = first_difference(outputs.at(output.name), expected.at(output.name),
+                                             tolerance.absolute, tolerance.relative);
+    EXPECT_FALSE(difference) << output.name << ": " << *difference;
+  }
+  EXPECT_GT(op.work(inputs, options).bytes, 0);
+  for (const lang::Kernel& kernel : op.kernels(inputs, options, Target::cpu()))
+    EXPECT_FALSE(kernel.text().empty());
+}
+
+INSTANTIATE_TEST_SUITE_P(Table, Examples, ::testing::ValuesIn(examples()), [](const auto& row) {
+  return row.param.op->name + "_" + row.param.example->name;
+});
 
 // The kernels of the benchmarks can be built, and their work counted, without running them.
 TEST(Registry, BenchmarksCanBeBuilt) {

@@ -208,23 +208,26 @@ std::vector<ShippedText> shipped_texts(const std::vector<ShippedCall>& calls) {
     const ops::Options options = ops::Options::parse(*call.op, call.options);
     for (const lang::Kernel& kernel : call.op->kernels(call.inputs, options, target)) print(kernel);
   };
-  const auto add = [&](const lang::Kernel& kernel, const char* form, const auto& text) {
-    const std::string name = kernel.name() + "." + form;
-    if (!texts.contains(name)) texts.emplace(name, tool::without_places(text()));
+  const auto name_of = [](const lang::Kernel& kernel, const char* form) { return kernel.name() + "." + form; };
+  const auto add = [&](const lang::Kernel& kernel, const char* form, const std::string& text) {
+    texts.emplace(name_of(kernel, form), tool::without_places(text));
   };
   for (const ShippedCall& call : calls) {
     each(call, Target::cuda(), [&](const lang::Kernel& kernel) {
-      const passes::CudaTarget gpu{90};
-      add(kernel, "cu", [&] { return tool::cuda_text(kernel, gpu); });
-      add(kernel, "layout", [&] { return tool::layout_text(kernel, gpu); });
-      add(kernel, "schedule", [&] { return tool::schedule_text(kernel, gpu); });
-      add(kernel, "resources", [&] { return tool::sizes_text(kernel, gpu); });
+      if (texts.contains(name_of(kernel, "cu"))) return;
+      const tool::CudaTexts own = tool::cuda_texts(kernel, {90});
+      add(kernel, "cu", own.cuda);
+      add(kernel, "layout", own.layout);
+      add(kernel, "schedule", own.schedule);
+      add(kernel, "resources", own.sizes);
     });
     each(call, Target::cuda_sm80(), [&](const lang::Kernel& kernel) {
-      add(kernel, "sm_80.cu", [&] { return tool::cuda_text(kernel, {80}); });
+      if (!texts.contains(name_of(kernel, "sm_80.cu")))
+        add(kernel, "sm_80.cu", tool::cuda_text(kernel, {80}));
     });
-    each(call, Target::cpu(),
-         [&](const lang::Kernel& kernel) { add(kernel, "cpp", [&] { return tool::cpp_text(kernel); }); });
+    each(call, Target::cpu(), [&](const lang::Kernel& kernel) {
+      if (!texts.contains(name_of(kernel, "cpp"))) add(kernel, "cpp", tool::cpp_text(kernel));
+    });
   }
   std::vector<ShippedText> result;
   for (auto& [name, text] : texts) result.push_back({name, std::move(text)});
