@@ -167,7 +167,7 @@ class CudaGridPrinter {
   void pack(const passes::Conversion& n, const Loc& at);
 
   // ---- rows of tensors to shared tiles (print_rows.cpp)
-  void rows(const ir::Stmt& s, const passes::RowCopy& plan, bool async);
+  void rows(const passes::RowCopy& plan, bool async);
   void name_rows(const ir::For& loop, const std::string& number);
   void name_column(const ir::For& loop, const std::string& number, std::int64_t pieces, int elements);
   void lookup(const ir::For& loop, const passes::RowCopy& plan);
@@ -176,7 +176,8 @@ class CudaGridPrinter {
                        std::int64_t blocks);
   // Calls with this tensor have its last stride 1, and all else at multiples of 16 bytes.
   void require_aligned(const ir::BufferPtr& tensor);
-  GuardedAddress aligned_address(const ir::Access& access);
+  GuardedAddress row_address(const passes::RowCopy& plan, bool async);
+  std::string piece_bytes_text(const passes::RowCopy& plan, std::int64_t more);
 
   // ---- loops over elements, several of a row at a time (print_vectors.cpp)
   // `most` at a time.
@@ -373,6 +374,7 @@ class CudaGridPrinter {
   int blocks_ = 1;                // that share a processor
   Team team_;
   const ir::Buffer* aligned_ = nullptr;  // the tensor whose address is printed, if it is known to be aligned
+  std::optional<std::size_t> unlimited_;  // its dimension whose limits are asked elsewhere
   std::string team_barrier_ = "tg::block_sync();";
   std::optional<ElementLoop> loop_;
   const Vectors* vectors_ = nullptr;  // of the loop that is printed

@@ -78,7 +78,7 @@ GuardedAddress CudaGridPrinter::tensor_address(const Access& access, const std::
       out_.define(scalar_type(at[d]->held()), name, bare(text));
       text = name;
     }
-    add_limits(access.view, d, at[d], text, guards);
+    if (d != unlimited_) add_limits(access.view, d, at[d], text, guards);
     const std::string term = scaled(fmt::format("int64_t({})", text), stride_text(access.view, d));
     if (term != "0" && text != "0") terms.push_back(term);
   }

@@ -98,7 +98,7 @@ void CudaGridPrinter::elements(const For& n, const Stmt& s) {
       found && plan_.forms.packed.contains(found->to.get()))
     return pack(*found, s->at);
   const auto row_plan = passes::plan_rows(s);
-  if (row_plan) return rows(s, *row_plan, false);
+  if (row_plan) return rows(*row_plan, false);
   note(passes::NoteKind::by_elements, row_plan.reason(), s->at);
   if (const auto found = passes::matrix_store(s, computing()); found && is_registers_of_pairs(*found))
     return store_matrices(*found, as<Store>(n.body.back())->to.view, s->at);

@@ -14,11 +14,6 @@ namespace {
 
 constexpr int most_bytes = 16;  // of an access
 
-bool has_own_shape(const View& view) {
-  return std::equal(view.shape.begin(), view.shape.end(), view.buffer->shape.begin(),
-                    view.buffer->shape.end(), [](const Expr& a, const Expr& b) { return equal(a, b); });
-}
-
 bool is_index(const For& n, const VariablePtr& v) {
   return std::find(n.index.begin(), n.index.end(), v) != n.index.end();
 }
@@ -62,7 +57,7 @@ bool grows(const For& n, const Expr& e) {
 
 bool same(const Access& a, const Access& b) {
   const std::vector<Expr> x = coordinates(a), y = coordinates(b);
-  return has_own_shape(a.view) && has_own_shape(b.view) &&
+  return is_own_shape(a.view) && is_own_shape(b.view) &&
          std::equal(x.begin(), x.end(), y.begin(), y.end(),
                     [](const Expr& p, const Expr& q) { return equal(p, q); });
 }
@@ -78,7 +73,7 @@ const Access* access_of(const Stmt& s) {
 // Along the last index, by single steps in the last dimension; other dimensions do not depend on it.
 bool CudaGridPrinter::goes_along_row(const For& n, const Access& access) const {
   const View& view = access.view;
-  if (view.buffer->space == Space::fragment || view.buffer->rank() == 0 || !has_own_shape(view)) return false;
+  if (view.buffer->space == Space::fragment || view.buffer->rank() == 0 || !is_own_shape(view)) return false;
   const std::vector<Expr> at = coordinates(access);
   for (std::size_t d = 0; d < at.size(); ++d) {
     if (!grows(n, at[d])) return false;

@@ -113,6 +113,15 @@ TG_DEVICE void copy_async(void* to, const void* from, bool exists) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)), "l"(from),
                "r"(exists ? 16 : 0));
 }
+// As many of them as exist, and zeros.
+TG_DEVICE void copy_bytes_async(void* to, const void* from, int bytes) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)), "l"(from), "r"(bytes));
+}
+// One element of four bytes, or zero.
+TG_DEVICE void copy_element_async(void* to, const void* from, bool exists) {
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(shared_address(to)), "l"(from),
+               "r"(exists ? 4 : 0));
+}
 // ---- the copy engine: a box of a tensor, its fastest dimension first, to shared memory
 #define TG_LOAD(dims, coordinates, ...)                                                       \
   asm volatile("cp.async.bulk.tensor." dims                                                   \

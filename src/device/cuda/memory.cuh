@@ -33,6 +33,13 @@ struct Bits<T, 1> {
 struct __align__(16) Vector {
   uint32_t words[4];
 };
+// How many bytes of these 16 there are, which begin at element `first` of a row that ends at `end`. They begin
+// at a multiple of 16 bytes.
+template <class T>
+TG_DEVICE int bytes_of_piece(int64_t first, int64_t end) {
+  const int64_t bytes = (end - first) * int64_t(sizeof(T));
+  return first < 0 || bytes < 0 ? 0 : bytes < 16 ? int(bytes) : 16;
+}
 template <class T>
 TG_DEVICE void copy_vector(T* to, const T* from, int64_t stride, int count) {
   constexpr int elements = 16 / sizeof(T);

@@ -19,14 +19,6 @@ constexpr int box_alignment = 16;  // bytes: a box that begins elsewhere in its 
 
 }  // namespace
 
-bool is_own_shape(const View& view) {
-  if (view.shape.size() != view.buffer->shape.size()) return false;
-  for (std::size_t d = 0; d < view.shape.size(); ++d) {
-    if (!equal(view.shape[d], view.buffer->shape[d])) return false;
-  }
-  return true;
-}
-
 int aligned_elements(const View& tensor) { return std::max(1, box_alignment / tensor.buffer->type.bytes()); }
 
 bool begins_aligned(const View& tensor) {
@@ -88,6 +80,15 @@ Reason reason_of_order(const View& tensor) {
           "copy it as it lies and transpose where it is used: gemm(a.T(), …)"};
 }
 
+Reason reason_of_beginning(const View& from) {
+  if (begins_aligned(from)) return {};
+  return {
+      fmt::format("where a box would not begin at {} bytes along the last dimension of `{}`, threads copy it",
+                  box_alignment, from.buffer->name),
+      fmt::format("begin at multiples of {} elements, and say so: `index * {}`", aligned_elements(from),
+                  aligned_elements(from))};
+}
+
 // Whether some limit of the window may cut the tile, or its boxes begin where none can.
 Reason reason_of_clipping(const View& from) {
   for (std::size_t d = 0; d < from.dims.size(); ++d) {
@@ -98,15 +99,17 @@ Reason reason_of_clipping(const View& from) {
                           from.buffer->name),
               "let rows behind the limit come along and mask what is computed of them"};
   }
-  if (begins_aligned(from)) return {};
-  return {
-      fmt::format("where a box would not begin at {} bytes along the last dimension of `{}`, threads copy it",
-                  box_alignment, from.buffer->name),
-      fmt::format("begin at multiples of {} elements, and say so: `index * {}`", aligned_elements(from),
-                  aligned_elements(from))};
+  return reason_of_beginning(from);
 }
 
 }  // namespace
+
+TensorCopy without_limits(TensorCopy plan, const Copy& copy) {
+  plan.needs_zeros = false;
+  plan.clipped = reason_of_beginning(copy.from);
+  plan.is_clipped = !plan.clipped.why.empty();
+  return plan;
+}
 
 Planned<TensorCopy> plan_copy(const Copy& copy, bool swizzled) {
   const View &from = copy.from, &to = copy.to;
