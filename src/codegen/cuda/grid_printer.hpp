@@ -67,7 +67,7 @@ class CudaGridPrinter {
   void name_divisions();
   std::string variable_text(const ir::VariablePtr& variable) const;
   std::string name_variable(const ir::VariablePtr& variable);
-  bool is_less(const ir::Expr& a, const ir::Expr& b) const;
+  bool is_less(const ir::Expr& a, const ir::Expr& b, std::int64_t by = 1) const;  // or equal, by 0
   bool is_at_least(const ir::Expr& a, std::int64_t least) const;
 
   // ---- elements (print_access.cpp)

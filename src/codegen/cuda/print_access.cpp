@@ -63,7 +63,7 @@ void CudaGridPrinter::add_limits(const View& view, std::size_t dim, const Expr& 
   const ViewDim& d = view.dims[dim];
   if (!is_at_least(at, 0)) guards.push_back(fmt::format("{} >= 0", text));
   if (!is_less(at, view.shape[dim])) guards.push_back(fmt::format("{} < {}", text, value(view.shape[dim])));
-  if (d.low && !is_less(d.low, at) && !is_constant(d.low, 0))
+  if (d.low && !is_less(d.low, at, 0) && !is_constant(d.low, 0))
     guards.push_back(fmt::format("{} >= {}", text, value(d.low)));
   if (d.high && !is_less(at, d.high) && !equal(d.high, view.shape[dim]))
     guards.push_back(fmt::format("{} < {}", text, value(d.high)));

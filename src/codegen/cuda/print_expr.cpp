@@ -200,10 +200,10 @@ bool CudaGridPrinter::is_at_least(const Expr& a, std::int64_t least) const {
   return has_affine_form(a->held()) && bounds(a, facts_).low >= least;
 }
 
-bool CudaGridPrinter::is_less(const Expr& a, const Expr& b) const {
+bool CudaGridPrinter::is_less(const Expr& a, const Expr& b, std::int64_t by) const {
   if (!has_affine_form(a->held()) || !has_affine_form(b->held())) return false;
   const auto distance = difference(affine(b), affine(a));
-  return distance && bounds(*distance, facts_).low >= 1;
+  return distance && bounds(*distance, facts_).low >= by;
 }
 
 }  // namespace tegula::codegen

@@ -89,12 +89,22 @@ Reason reason_of_beginning(const View& from) {
                   aligned_elements(from))};
 }
 
+// Whether a limit may lie inside of the tile, and of the tensor.
+bool limit_may_cut(const ViewDim& dim, const Expr& extent, std::int64_t elements) {
+  const Affine first = affine(dim.offset);
+  const auto room = [&](const Affine& from, const Affine& to) {
+    const auto rest = difference(to, from);
+    return rest && rest->is_constant() ? rest->constant : -1;
+  };
+  const bool begins = !dim.low || is_constant(dim.low, 0) || room(affine(dim.low), first) >= 0;
+  return !begins || (dim.high && !equal(dim.high, extent) && room(first, affine(dim.high)) < elements);
+}
+
 // Whether some limit of the window may cut the tile, or its boxes begin where none can.
-Reason reason_of_clipping(const View& from) {
+Reason reason_of_clipping(const View& from, const View& tile) {
   for (std::size_t d = 0; d < from.dims.size(); ++d) {
     const ViewDim& dim = from.dims[d];
-    if (dim.axis >= 0 &&
-        ((dim.low && !is_constant(dim.low, 0)) || (dim.high && !equal(dim.high, from.shape[d]))))
+    if (dim.axis >= 0 && limit_may_cut(dim, from.shape[d], tile.extent(dim.axis)))
       return {fmt::format("where a limit of the window cuts dimension {} of `{}`, threads copy the tile", d,
                           from.buffer->name),
               "let rows behind the limit come along and mask what is computed of them"};
@@ -139,7 +149,7 @@ Planned<TensorCopy> plan_copy(const Copy& copy, bool swizzled) {
     plan.box.push_back(static_cast<int>(extent));
   }
   if (axis != to.rank() || from.dims.back().axis != to.rank() - 1) return reason_of_order(from);
-  plan.clipped = reason_of_clipping(from);
+  plan.clipped = reason_of_clipping(from, to);
   plan.is_clipped = !plan.clipped.why.empty();
   plan.box.pop_back();
   for (const int extent : plan.box) {

@@ -68,7 +68,7 @@ std::optional<std::size_t> row_dim(const Access& from, const For& loop, int elem
   return begins && is_multiple(dim.offset, elements) ? std::optional(last) : std::nullopt;
 }
 
-bool may_be_cut(const ViewDim& dim, const Expr& extent, std::int64_t columns) {
+bool row_may_be_cut(const ViewDim& dim, const Expr& extent, std::int64_t columns) {
   const bool begins = is_constant(dim.offset) && constant_value(dim.offset) >= 0;
   const bool ends = is_at_most(dim.offset, extent, columns) && (!dim.high || is_at_most(dim.offset, dim.high, columns));
   return !begins || !ends;
@@ -134,7 +134,7 @@ Planned<RowCopy> plan_rows(const Stmt& stmt) {
   }
   plan.loop = stmt;
   plan.dim = *dim;
-  plan.may_be_cut = may_be_cut(from.dims[*dim], from.shape[*dim], columns);
+  plan.may_be_cut = row_may_be_cut(from.dims[*dim], from.shape[*dim], columns);
   return plan;
 }
 

@@ -68,6 +68,10 @@ class Analysis {
   bool comes_late(const RingCandidate& c) const {
     return target_.copy_engine && may_come_late(c, is_operand(c.tile));
   }
+  bool comes_in_pieces(const RingCandidate& c) const {
+    return target_.copy_engine &&
+           std::all_of(c.fills.begin(), c.fills.end(), [](const Stmt& s) { return plan_pieces(s).has_value(); });
+  }
   bool feeds_wgmma(const BufferPtr& tile) const;
   bool is_operand(const BufferPtr& tile) const;
   void plan_loads(Roles& roles) const;
@@ -320,13 +324,15 @@ std::pair<std::size_t, std::size_t> uses_of(const Body& body, const BufferPtr& t
   return {first, last};
 }
 
-// Tiles of one scope that the consumers use at the same places share a ring. What the producer waits for has
-// one of its own: the others of the ring may need it.
+// Tiles of one scope that the consumers use at the same places share a ring, if they come alike: pieces by
+// threads are not awaited where boxes are. What the producer waits for has one of its own: the others of the
+// ring may need it.
 void Analysis::make_rings(Roles& roles, const std::vector<RingCandidate>& candidates) const {
   struct Use {
     const Body* scope;
     std::pair<std::size_t, std::size_t> at;
     const Buffer* awaited;
+    bool in_pieces;
     bool operator==(const Use&) const = default;
   };
   const Effects loads = all_effects(roles.producer);
@@ -340,7 +346,7 @@ void Analysis::make_rings(Roles& roles, const std::vector<RingCandidate>& candid
                                   [&](const RingCandidate& own) { return own.tile == declared->tile; });
       if (c == candidates.end()) continue;
       const bool awaited = loads.reads(c->tile) && comes_late(*c);
-      const Use use{&body, uses_of(body, c->tile), awaited ? c->tile.get() : nullptr};
+      const Use use{&body, uses_of(body, c->tile), awaited ? c->tile.get() : nullptr, comes_in_pieces(*c)};
       const auto known = std::find(uses.begin(), uses.end(), use);
       for (const Stmt& fill : c->fills) roles.fills.emplace(fill.get(), c->tile);
       if (known != uses.end()) {
