@@ -185,6 +185,9 @@ class CudaGridPrinter {
   std::optional<std::vector<const ir::Stmt*>> row_accesses(const ir::For& n) const;
   bool goes_along_row(const ir::For& n, const ir::Access& access) const;
   bool is_aligned(const ir::For& n, const ir::Access& access, int width) const;
+  bool is_stored_in_parts(const ir::For& n, const ir::StmtNode& s, int width) const;
+  std::string part_pointer(const ir::Access& access, int first);
+  std::int64_t turns_of_conversion(const ir::For& n, const Vectors& vectors) const;
   void add_conditions(const ir::For& n, const ir::Access& access, int width, Texts& conditions);
   void by_vectors(const ir::For& n, const Vectors& vectors, const std::function<void()>& element);
   bool is_packed(const ir::Stmt& s) const { return vectors_ && vectors_->names.contains(s.get()); }

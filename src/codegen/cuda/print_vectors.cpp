@@ -12,7 +12,8 @@ using namespace ir;
 
 namespace {
 
-constexpr int most_bytes = 16;  // of an access
+constexpr int most_bytes = 16;     // of an access
+constexpr int values_of_part = 8;  // of 16 bits
 
 bool is_index(const For& n, const VariablePtr& v) {
   return std::find(n.index.begin(), n.index.end(), v) != n.index.end();
@@ -105,6 +106,17 @@ bool CudaGridPrinter::is_aligned(const For& n, const Access& access, int width) 
   return view.buffer->extent(view.buffer->rank() - 1) % width == 0;
 }
 
+// Whether the elements make up several whole pieces of 16 bytes of a swizzled tile, which are rounded values.
+bool CudaGridPrinter::is_stored_in_parts(const For& n, const StmtNode& s, int width) const {
+  const auto* store = std::get_if<Store>(&s.node);
+  if (!store || !store->to.view.is_tile()) return false;
+  const DType type = store->to.view.buffer->type;
+  const TileOrder& order = shared_.at(store->to.view.buffer.get()).order;
+  return (type == bf16 || type == f16) && order.is_swizzled() && width % values_of_part == 0 &&
+         width > values_of_part && order.columns % width == 0 && store->value->held() == f32 &&
+         is_aligned(n, store->to, values_of_part);
+}
+
 // The accesses along rows; nothing if the loop is of another kind, or elements depend on each other's order.
 std::optional<std::vector<const Stmt*>> CudaGridPrinter::row_accesses(const For& n) const {
   std::vector<const Stmt*> result;
@@ -168,7 +180,9 @@ std::optional<Vectors> CudaGridPrinter::find_vectors(const For& n, std::int64_t 
   }
   std::vector<const Stmt*> kept;
   for (const Stmt* s : *found) {
-    if (is_aligned(n, *access_of(*s), result.width)) kept.push_back(s);
+    const bool in_parts = is_stored_in_parts(n, **s, result.width);
+    if (in_parts) result.in_parts.insert(s->get());
+    if (in_parts || is_aligned(n, *access_of(*s), result.width)) kept.push_back(s);
   }
   if (kept.empty() || result.width < 2) return std::nullopt;
   for (const Stmt* s : kept) {
@@ -178,6 +192,14 @@ std::optional<Vectors> CudaGridPrinter::find_vectors(const For& n, std::int64_t 
   return result;
 }
 
+// Of the element so many behind the one at the indices.
+std::string CudaGridPrinter::part_pointer(const Access& access, int first) {
+  Access own = access;
+  Expr& last = own.index[static_cast<std::size_t>(access.view.dims.back().axis)];
+  if (first > 0) last = make(Op::add, last->held(), {last, constant(last->held(), first)}, last->at);
+  return address(own).pointer;
+}
+
 // The names of the indices are those of the first element; `element` names those of element `e` from there.
 void CudaGridPrinter::by_vectors(const For& n, const Vectors& vectors, const std::function<void()>& element) {
   Texts stores;
@@ -185,7 +207,14 @@ void CudaGridPrinter::by_vectors(const For& n, const Vectors& vectors, const std
     const auto found = vectors.names.find(s.get());
     if (found == vectors.names.end()) continue;
     const Access& access = *access_of(s);
-    const std::string type = element_type(access.view.buffer->type), pointer = address(access).pointer;
+    const std::string type = element_type(access.view.buffer->type);
+    if (vectors.in_parts.contains(s.get())) {
+      out_.line(fmt::format("tg::Values<{}, {}> {};", type, vectors.width, found->second));
+      for (int first = 0; first < vectors.width; first += values_of_part)
+        stores.push_back(fmt::format("tg::store_part({}, {}, {});", part_pointer(access, first), found->second, first));
+      continue;
+    }
+    const std::string pointer = address(access).pointer;
     if (as<Load>(s)) {
       out_.line(fmt::format("const auto {} = tg::load_pack<{}>({});", found->second, vectors.width, pointer));
       continue;
