@@ -17,24 +17,26 @@ struct Converted {
 
 void PrintTo(const Converted& c, std::ostream* out) { *out << c.name; }
 
-void scaled_by_row(const lang::Tensor& x, const lang::Tensor& scale, const lang::Expr& k, lang::Shared& tile) {
+void scaled_by_row(const lang::Tensor& x, const lang::Tensor& scale, const lang::Expr& k,
+                   lang::Shared& tile) {
   using namespace lang;
   lang::Tensor part = x.slice(all, range(k * group, (k + 1) * group));
   parallel(tile, [&](Index i, Index j) { tile(i, j) = part(i, j) * scale(i, k); });
 }
 
-void scaled_by_column(const lang::Tensor& x, const lang::Tensor& scale, const lang::Expr& k, lang::Shared& tile) {
+void scaled_by_column(const lang::Tensor& x, const lang::Tensor& scale, const lang::Expr& k,
+                      lang::Shared& tile) {
   using namespace lang;
-  parallel(tile, [&](Index i, Index j) {
-    tile(i, j) = x(i, k * group + j) * scale(i, (k * group + j) / group);
-  });
+  parallel(tile,
+           [&](Index i, Index j) { tile(i, j) = x(i, k * group + j) * scale(i, (k * group + j) / group); });
 }
 
 void plain(const lang::Tensor& x, const lang::Tensor&, const lang::Expr& k, lang::Shared& tile) {
   lang::copy(x.at(0, k * group), tile);
 }
 
-void of_whole_numbers(const lang::Tensor& x, const lang::Tensor& scale, const lang::Expr& k, lang::Shared& tile) {
+void of_whole_numbers(const lang::Tensor& x, const lang::Tensor& scale, const lang::Expr& k,
+                      lang::Shared& tile) {
   using namespace lang;
   parallel(tile, [&](Index i, Index j) { tile(i, j) = f32(x(i, k * group + j)) * scale(i, k); });
 }
@@ -63,13 +65,16 @@ TEST_P(ConvertedTiles, AreAsInterpreted) {
   const Converted& c = GetParam();
   const lang::Kernel program = converted(c);
   const std::string text = text_with_roles(program);
-  if (c.fill != plain) EXPECT_NE(text.find("tg::store_part"), std::string::npos) << text;
+  if (c.fill != plain) {
+    EXPECT_NE(text.find("tg::store_part"), std::string::npos) << text;
+  }
   const auto scales = Tensor::random_uniform({64, depth / group}, f32, 3, .5, 1.5);
   // A row that begins elsewhere is converted element by element.
   for (const int more : {0, 3}) {
     const Tensor room = Tensor::random_normal({64, depth + more}, f32, 1, 0, 1).to(c.from);
     expect_as_interpreted(
-        program, {Tensor::random_normal({rows, depth}, c.to, 2, 0, 1), room.slice(1, more, depth + more), scales},
+        program,
+        {Tensor::random_normal({rows, depth}, c.to, 2, 0, 1), room.slice(1, more, depth + more), scales},
         {rows, 64}, 1e-3);
   }
 }

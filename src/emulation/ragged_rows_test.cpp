@@ -111,11 +111,14 @@ TEST_P(RaggedRows, ComeByTheCopyEngine) {
   const std::string text = text_with_roles(program);
   EXPECT_EQ(text.find("copy_vector"), std::string::npos);
   EXPECT_EQ(text.find("tg::complete"), std::string::npos);
-  if (GetParam().has) EXPECT_NE(text.find(GetParam().has), std::string::npos);
+  if (GetParam().has) {
+    EXPECT_NE(text.find(GetParam().has), std::string::npos);
+  }
 }
 
 TEST_P(RaggedRows, AreAsInterpreted) {
-  Tensor a = Tensor::random_normal({rows, depth}, bf16, 1, 0, 1), scale = Tensor::full({depth / 64, rows}, f32, NAN);
+  Tensor a = Tensor::random_normal({rows, depth}, bf16, 1, 0, 1),
+         scale = Tensor::full({depth / 64, rows}, f32, NAN);
   const Tensor nothing = Tensor::full({depth}, bf16, NAN);
   for (int i = 0; i < rows; ++i)
     if (i < groups.front() || i >= groups.back()) copy_elements(nothing, a.select(0, i));
@@ -152,7 +155,8 @@ TEST_P(GatheredColumns, AreAsInterpreted) {
     return kernel("columns", [&] {
       Dim N("N");
       lang::Tensor X = c.reshaped ? input("X", {N, 2, 64}, bf16) : input("X", {N, Dim("K")}, bf16);
-      lang::Tensor list = input("list", {64}, i32), B = input("B", {64, 128}, bf16), out = output("out", {64, 64}, f32);
+      lang::Tensor list = input("list", {64}, i32), B = input("B", {64, 128}, bf16),
+                   out = output("out", {64, 64}, f32);
       lang::Tensor rows = c.reshaped ? X.reshape({N, 128}) : X;
       grid(1, [&](Index) {
         Fragment acc({64, 64}, f32, 0);
@@ -172,14 +176,15 @@ TEST_P(GatheredColumns, AreAsInterpreted) {
   const std::int64_t wide = (c.columns + 7) / 8 * 8;
   const Tensor room = Tensor::random_normal({40, wide}, bf16, 1, 0, 1);
   const Tensor x = c.reshaped ? room.reshape(shape) : room.slice(1, 0, c.columns);
-  expect_as_interpreted(program,
-                        {x, Tensor::random_integers({64}, i32, 2, -3, 42),
-                         Tensor::random_normal({64, 128}, bf16, 3, 0, 1)},
-                        {64, 64}, 1e-3);
+  expect_as_interpreted(
+      program,
+      {x, Tensor::random_integers({64}, i32, 2, -3, 42), Tensor::random_normal({64, 128}, bf16, 3, 0, 1)},
+      {64, 64}, 1e-3);
 }
 
 INSTANTIATE_TEST_SUITE_P(Table, GatheredColumns,
-                         ::testing::Values(Columns{"whole", 128, false}, Columns{"ends_in_a_piece", 100, false},
+                         ::testing::Values(Columns{"whole", 128, false},
+                                           Columns{"ends_in_a_piece", 100, false},
                                            Columns{"ends_in_the_first_step", 61, false},
                                            Columns{"reshaped", 128, true}),
                          [](auto& info) { return std::string(info.param.name); });

@@ -155,9 +155,9 @@ class Flow {
 
   const Values& values_;
   const Cut cut_;
-  std::unordered_map<const Buffer*, int> dims_;                   // of tiles, along which they are cut
-  std::unordered_map<const Variable*, const Variable*> rows_;     // of values: the index of their row
-  std::unordered_map<const Variable*, VariablePtr> parallel_;     // indices
+  std::unordered_map<const Buffer*, int> dims_;                // of tiles, along which they are cut
+  std::unordered_map<const Variable*, const Variable*> rows_;  // of values: the index of their row
+  std::unordered_map<const Variable*, VariablePtr> parallel_;  // indices
   bool fails_ = false, changed_ = false;
 };
 
@@ -340,9 +340,11 @@ bool drops_what_is_cut(const Body& block, const Values& values, const Copy& copy
     const auto first = difference(values.affine_of(dim.offset), values.affine_of(own->offset));
     if (!first) return false;
     if (dim.low && !is_constant(dim.low, 0)) cut.low = difference(values.affine_of(dim.low), *first);
-    if (dim.high && !equal(dim.high, from.shape[d])) cut.high = difference(values.affine_of(dim.high), *first);
+    if (dim.high && !equal(dim.high, from.shape[d]))
+      cut.high = difference(values.affine_of(dim.high), *first);
     if (!cut.low && !cut.high) continue;
-    if (!Flow(values, cut).ends_in_drops(block, to.buffer, static_cast<int>(own - to.dims.begin()))) return false;
+    if (!Flow(values, cut).ends_in_drops(block, to.buffer, static_cast<int>(own - to.dims.begin())))
+      return false;
   }
   return true;
 }

@@ -8,9 +8,9 @@
 
 namespace tegula::ir {
 
-// What the variables of a block stand for: equal reads of tensors that the block does not write are one value,
-// and a variable that is computed once is its expression. Each belongs to the body in whose runs it has one
-// value.
+// What the variables of a block stand for: equal reads of tensors that the block does not write are one
+// value, and a variable that is computed once is its expression. Each belongs to the body in whose runs it
+// has one value.
 class Values {
  public:
   explicit Values(const Body& block);

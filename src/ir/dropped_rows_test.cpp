@@ -14,7 +14,8 @@ using namespace lang;
 // Rows of groups, of which each block has one, times a matrix.
 struct Groups {
   Dim M{"M"}, N{"N"}, G{"G"};
-  lang::Tensor A = input("A", {M, 64}, bf16), B = input("B", {N, 64}, bf16), first = input("first", {G + 1}, i32);
+  lang::Tensor A = input("A", {M, 64}, bf16), B = input("B", {N, 64}, bf16),
+               first = input("first", {G + 1}, i32);
   lang::Tensor counts = input("counts", {G}, i32), C = output("C", {M, N}, f32), R = output("R", {M}, f32);
 
   Range rows(const Expr& g) const { return range(first(g), first(g + 1)); }

@@ -376,7 +376,7 @@ class CudaGridPrinter {
   std::int64_t ahead_bytes_ = 0;  // of that, what a plan with fewer slots does without
   int blocks_ = 1;                // that share a processor
   Team team_;
-  const ir::Buffer* aligned_ = nullptr;  // the tensor whose address is printed, if it is known to be aligned
+  const ir::Buffer* aligned_ = nullptr;   // the tensor whose address is printed, if it is known to be aligned
   std::optional<std::size_t> unlimited_;  // its dimension whose limits are asked elsewhere
   std::string team_barrier_ = "tg::block_sync();";
   std::optional<ElementLoop> loop_;
@@ -384,7 +384,7 @@ class CudaGridPrinter {
   const passes::Roles* roles_ = nullptr;
   const ir::Grid* grid_ = nullptr;  // of the roles
   std::vector<RingText> rings_;
-  std::vector<int> cursors_;  // of each ring, as the first ring that has it
+  std::vector<int> cursors_;                         // of each ring, as the first ring that has it
   std::vector<const passes::CopyRing*> copy_rings_;  // of the loops that are being printed
   std::int64_t ring_bytes_ = 0;                      // of their slots
   bool is_ahead_ = false;                            // what is printed begins copies and does not await them

@@ -210,7 +210,8 @@ lang::Kernel looked_up(bool directly) {
       pipelined(ceildiv(N, 8), [&](Index i) {
         Shared x({8, 64}, f32);
         if (directly) {
-          gather(A, [&](Index r) -> Expr { return numbers(i * 8 + r); }, x);
+          gather(
+              A, [&](Index r) -> Expr { return numbers(i * 8 + r); }, x);
         } else {
           Shared own({8}, i32);
           lang::copy(numbers.at(i * 8), own);

@@ -66,7 +66,7 @@ struct Vectors {
   int width = 1;
   std::unordered_map<const ir::StmtNode*, std::string> names;
   std::unordered_set<const ir::StmtNode*> in_parts;  // stores of more than lie side by side in the tile
-  std::vector<std::string> conditions;  // under which all elements exist, and lie side by side
+  std::vector<std::string> conditions;               // under which all elements exist, and lie side by side
 };
 
 // Where an element is.

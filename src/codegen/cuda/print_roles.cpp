@@ -284,8 +284,9 @@ void CudaGridPrinter::name_slot_before(const BufferPtr& tile) {
   const auto r = static_cast<std::size_t>(ring);
   const auto& tiles = roles_->rings[r].tiles;
   const auto is_own = [&](const BufferPtr& x) { return x.get() == own; };
-  const auto& [begin, bytes] = rings_[r].tiles[static_cast<std::size_t>(
-      std::find_if(tiles.begin(), tiles.end(), is_own) - tiles.begin())];
+  const auto& [begin, bytes] =
+      rings_[r]
+          .tiles[static_cast<std::size_t>(std::find_if(tiles.begin(), tiles.end(), is_own) - tiles.begin())];
   const TileOrder order = plan_.operands.contains(own) ? passes::swizzled_order(*own) : TileOrder{};
   const std::string name = names_.unique(tile->name), slot = slot_number(ring);
   out_.code();

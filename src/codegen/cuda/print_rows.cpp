@@ -95,13 +95,11 @@ void CudaGridPrinter::rows_one_by_one(const For& loop, const passes::RowCopy& pl
     out_.line(fmt::format("tg::copy_bytes_async({}, {}, {} ? {} : 0);", to.pointer, from.pointer, exists,
                           piece_bytes_text(plan, 0)));
   } else {
-    const std::string count =
-        plan.may_be_cut
-            ? fmt::format("{} / {}", piece_bytes_text(plan, 0), passes::piece_bytes / plan.elements)
-            : std::to_string(plan.elements);
-    out_.line(fmt::format("tg::{}({}, {}, {}, {} ? {} : 0);", is_ahead_ ? "bring" : "copy_vector",
-                          to.pointer, from.pointer, stride_text(plan.load->from.view, plan.dim), exists,
-                          count));
+    const std::string count = plan.may_be_cut ? fmt::format("{} / {}", piece_bytes_text(plan, 0),
+                                                            passes::piece_bytes / plan.elements)
+                                              : std::to_string(plan.elements);
+    out_.line(fmt::format("tg::{}({}, {}, {}, {} ? {} : 0);", is_ahead_ ? "bring" : "copy_vector", to.pointer,
+                          from.pointer, stride_text(plan.load->from.view, plan.dim), exists, count));
   }
   out_.close();
 }
@@ -121,7 +119,8 @@ void CudaGridPrinter::rows_in_batches(const For& loop, const passes::RowCopy& pl
   Texts bytes;  // of a piece in each block of columns
   for (std::int64_t i = 0; plan.may_be_cut && i < blocks; ++i) {
     bytes.push_back(names_.unique("bytes"));
-    out_.line(fmt::format("const int {} = {};", bytes.back(), piece_bytes_text(plan, i * lanes * plan.elements)));
+    out_.line(
+        fmt::format("const int {} = {};", bytes.back(), piece_bytes_text(plan, i * lanes * plan.elements)));
   }
   out_.line("#pragma unroll 1");
   out_.open(fmt::format("for (int {0} = {1} / {2}; {0} < {3}; {0} += {4}) {{", f, team_.thread, lanes, count,

@@ -211,7 +211,8 @@ void CudaGridPrinter::by_vectors(const For& n, const Vectors& vectors, const std
     if (vectors.in_parts.contains(s.get())) {
       out_.line(fmt::format("tg::Values<{}, {}> {};", type, vectors.width, found->second));
       for (int first = 0; first < vectors.width; first += values_of_part)
-        stores.push_back(fmt::format("tg::store_part({}, {}, {});", part_pointer(access, first), found->second, first));
+        stores.push_back(
+            fmt::format("tg::store_part({}, {}, {});", part_pointer(access, first), found->second, first));
       continue;
     }
     const std::string pointer = address(access).pointer;

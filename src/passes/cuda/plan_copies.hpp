@@ -16,8 +16,8 @@ struct TensorCopy {
   // Some of the view's limits may cut the tile: then the elements beyond are zeros, which the engine only
   // writes outside the tensor. Or the box may begin where none can.
   bool is_clipped = false;
-  Reason clipped;               // which of the two
-  bool needs_zeros = true;      // beyond the limits: else what stands there in the tensor may come along
+  Reason clipped;           // which of the two
+  bool needs_zeros = true;  // beyond the limits: else what stands there in the tensor may come along
   // The dimension of which each block of a pair brings one half, to both; -1: each block brings all for
   // itself.
   int halved = -1;

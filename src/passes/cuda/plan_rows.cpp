@@ -70,7 +70,8 @@ std::optional<std::size_t> row_dim(const Access& from, const For& loop, int elem
 
 bool row_may_be_cut(const ViewDim& dim, const Expr& extent, std::int64_t columns) {
   const bool begins = is_constant(dim.offset) && constant_value(dim.offset) >= 0;
-  const bool ends = is_at_most(dim.offset, extent, columns) && (!dim.high || is_at_most(dim.offset, dim.high, columns));
+  const bool ends =
+      is_at_most(dim.offset, extent, columns) && (!dim.high || is_at_most(dim.offset, dim.high, columns));
   return !begins || !ends;
 }
 
@@ -96,7 +97,8 @@ Reason reason_of_row(const Load& load, std::int64_t columns, int elements) {
   return {fmt::format(
               "a row of {} elements is not known to begin at a multiple of {} in the last dimension of `{}`",
               columns, elements, load.from.view.buffer->name),
-          fmt::format("begin at multiples of {} elements of a row, and say so: `range(i * {}, …)`", elements, columns)};
+          fmt::format("begin at multiples of {} elements of a row, and say so: `range(i * {}, …)`", elements,
+                      columns)};
 }
 
 }  // namespace
@@ -142,7 +144,8 @@ Planned<RowCopy> plan_vector(const Stmt& stmt) {
   const auto* copy = as<Copy>(stmt);
   if (!copy || copy->from.is_tile() || copy->to.buffer->space != Space::shared) return Reason{};
   const DType type = copy->to.buffer->type;
-  const bool plain = copy->from.buffer->type == type && type.bytes() == vector_element_bytes && is_zero(copy->fill);
+  const bool plain =
+      copy->from.buffer->type == type && type.bytes() == vector_element_bytes && is_zero(copy->fill);
   if (!plain || copy->to.rank() != 1 || !is_whole(copy->to) || begins_aligned(copy->from)) return Reason{};
   const Body loop = over_view(copy->to, stmt->at, [&](const std::vector<Expr>& index, const Access& to) {
     const VariablePtr x = new_variable("x", type, VariableKind::let, stmt->at);

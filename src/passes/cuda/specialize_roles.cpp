@@ -69,8 +69,8 @@ class Analysis {
     return target_.copy_engine && may_come_late(c, is_operand(c.tile));
   }
   bool comes_in_pieces(const RingCandidate& c) const {
-    return target_.copy_engine &&
-           std::all_of(c.fills.begin(), c.fills.end(), [](const Stmt& s) { return plan_pieces(s).has_value(); });
+    return target_.copy_engine && std::all_of(c.fills.begin(), c.fills.end(),
+                                              [](const Stmt& s) { return plan_pieces(s).has_value(); });
   }
   bool feeds_wgmma(const BufferPtr& tile) const;
   bool is_operand(const BufferPtr& tile) const;
