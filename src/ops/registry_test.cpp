@@ -6,7 +6,7 @@
 #include "tegula/error.hpp"
 
 namespace tegula::ops {
-namespace {
+namespace registry_test {
 
 TEST(Registry, ExamplesAgreeWithTheirReferences) {
   for (const Operator& op : operators())

@@ -144,7 +144,7 @@ void CudaGridPrinter::rows_in_batches(const For& loop, const passes::RowCopy& pl
   each([&] {
     for (std::int64_t i = 0; i < blocks; ++i) {
       const std::int64_t begin = i * lanes * plan.elements;
-      variables_[loop.index.back().get()] = i == 0 ? column : fmt::format("({} + {})", column, begin);
+      values_.set(loop.index.back(), i == 0 ? column : fmt::format("({} + {})", column, begin));
       const std::string there =
           bytes.empty() ? fmt::format("{}[r]", exists)
                         : fmt::format("{}[r] ? {} : 0", exists, bytes[static_cast<std::size_t>(i)]);

@@ -74,7 +74,8 @@ AttentionBackwardCall prepare_attention_backward(const BackwardTensors& given, c
   const BackwardPlan plan =
       runs_on_gpu(options.target, q.device)
           ? plan_attention_backward_on_gpu(problem_of(call.forward), forward.compute, options.tiles,
-                                           {mask_of(forward), forward.softcap, given.deterministic})
+                                           {mask_of(forward), forward.softcap, given.deterministic,
+                                            target_for(options.target, q.device) != Target::cuda_sm80()})
           : BackwardPlan{plan_attention_backward(problem_of(call.forward), options.tiles)};
   call.kernel = {.type = forward.type,
                  .compute = forward.compute,
@@ -83,6 +84,8 @@ AttentionBackwardCall prepare_attention_backward(const BackwardTensors& given, c
                  .pack = plan.tiles.pack,
                  .queries = plan.tiles.queries,
                  .keys = plan.tiles.keys,
+                 .step = plan.step,
+                 .parts = plan.parts,
                  .left = forward.left,
                  .right = forward.right,
                  .softcap = forward.softcap,

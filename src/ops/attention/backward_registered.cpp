@@ -94,6 +94,8 @@ void describe(Operator& op) {
               {{"causal", "true"}, {"deterministic", "false"}}, false, false),
       example("features_192_128_bf16", {1, 90, 110, 2, 1, 192, 128}, bf16, {{"causal", "true"}}, false,
               false),
+      example("features_256_grouped_bf16", {1, 67, 77, 4, 1, 256, 256}, bf16, {{"causal", "true"}}, false,
+              false),
       example("features_128_bf16", {1, 210, 150, 4, 2, 128, 128}, bf16, {}, false, false),
       example("features_128_any_order_f16", {1, 210, 150, 2, 2, 128, 64}, f16,
               {{"causal", "true"}, {"deterministic", "false"}}, false, false),

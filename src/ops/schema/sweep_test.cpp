@@ -9,7 +9,7 @@
 #include "runtime/watchdog.hpp"
 
 namespace tegula::ops {
-namespace {
+namespace sweep_test {
 
 constexpr std::chrono::seconds most_time{200};
 
