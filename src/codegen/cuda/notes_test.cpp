@@ -210,7 +210,8 @@ lang::Kernel looked_up(bool directly) {
       pipelined(ceildiv(N, 8), [&](Index i) {
         Shared x({8, 64}, f32);
         if (directly) {
-          gather(A, [&](Index r) -> Expr { return numbers(i * 8 + r); }, x);
+          gather(
+              A, [&](Index r) -> Expr { return numbers(i * 8 + r); }, x);
         } else {
           Shared own({8}, i32);
           lang::copy(numbers.at(i * 8), own);
@@ -353,7 +354,7 @@ lang::Kernel limited(bool clips) {
   });
 }
 
-// Rows of A by number: in pieces where they are whole rows of a tensor whose extent is constant.
+// Rows of A by number: in pieces where they begin at multiples of 16 bytes.
 lang::Kernel gathered(bool pieces) {
   return kernel("gathered", [=] {
     Dim M("M"), K("K");
@@ -369,7 +370,7 @@ lang::Kernel gathered(bool pieces) {
         if (pieces)
           gather(A.slice(all, i), row, x);
         else
-          gather(A.slice(all, range(i * 64, i * 64 + 64)), row, x);
+          gather(A.slice(all, range(i * 64 + 4, i * 64 + 68)), row, x);
         lang::gemm(x, w, sum);
       });
       lang::copy(sum, C);

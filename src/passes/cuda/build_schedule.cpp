@@ -183,6 +183,14 @@ constexpr std::int64_t few_registers = 160;   // of fragments, which leave some 
 constexpr std::int64_t many_registers = 272;  // which leave it what one thread needs
 constexpr std::int64_t wide_product = 224;    // the same, for one product
 
+// Whether the producer computes what it fills tiles with.
+bool converts(const Roles& roles) {
+  return std::any_of(roles.fills.begin(), roles.fills.end(), [&](const auto& fill) {
+    const auto& ring = roles.rings[static_cast<std::size_t>(roles.ring_of(fill.second.get()))];
+    return std::holds_alternative<For>(fill.first->node) && !ring.by_rows;
+  });
+}
+
 }  // namespace
 
 RegisterShares register_shares(const Roles& roles) {
@@ -193,6 +201,7 @@ RegisterShares register_shares(const Roles& roles) {
       if (roles.fragment_registers > few_registers) return {128, 224, 32};
       return roles.one_loader ? RegisterShares{128, 208, 48} : RegisterShares{128, 200, 56};
     case 256:
+      if (converts(roles) && roles.fragment_registers <= few_registers) return {168, 208, 88};
       if (!roles.one_loader) return {168, 224, 56};
       return roles.fragment_registers > many_registers || roles.widest_product > wide_product
                  ? RegisterShares{168, 240, 24}
