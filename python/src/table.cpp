@@ -88,6 +88,7 @@ nb::dict exported(const OptionSpec& option) {
   result["name"] = option.name.c_str(), result["meaning"] = option.meaning.c_str();
   result["kind"] = nb::str(name_of(option.kind).data(), name_of(option.kind).size());
   result["default"] = value_of_option(option.fallback, option.small);
+  result["otherwise"] = option.otherwise ? option.otherwise->text().c_str() : "";
   result["needed"] = option.needed;
   result["choices"] = strings(option.choices);
   result["expected"] = expected_of(option).c_str();

@@ -87,6 +87,8 @@ def tensor_text(tensor: Tensor) -> str:
 
 def option_text(option: Option) -> str:
     text = f"{option.meaning}; {option.expected}" if option.has_rule or option.choices else option.meaning
+    if option.otherwise:
+        return f"{text}, {option.otherwise} unless given."
     return text + (", chosen by the operator unless given." if option.may_be_none else ".")
 
 

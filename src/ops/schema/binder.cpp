@@ -35,11 +35,12 @@ void Binder::bind() {
   c_.lists_.assign(schema_.tensors.size(), nullptr);
   sources_.assign(schema_.dims.size(), -1);
   read_options();
+  check_requirements(true);
   bind_inputs();
   solve_waiting();
   check_options();
   derive();
-  check_requirements();
+  check_requirements(false);
   c_.target_ = target_for(schema_.target(c_.op_), c_.device_);
   bind_outputs();
 }
@@ -58,8 +59,9 @@ void Binder::check_options() const {
 
 void Binder::bind_inputs() {
   for (std::size_t i = 0; i < schema_.inputs; ++i) c_.tensors_[i] = spec(i).get(c_.op_);
-  for (std::size_t i = 0; i < schema_.inputs; ++i)
-    if (c_.tensors_[i] != nullptr) bind_input(i);
+  for (const bool follows : {false, true})
+    for (std::size_t i = 0; i < schema_.inputs; ++i)
+      if (c_.tensors_[i] != nullptr && spec(i).follows == follows) bind_input(i);
 }
 
 void Binder::bind_input(std::size_t index) {
@@ -71,7 +73,7 @@ void Binder::bind_input(std::size_t index) {
     args_.refuse(spec(index).name, "extents below 2^29", describe(tensor), "split the call");
   if (tensor.data == nullptr && c_.memory_ == BoundCall::Memory::used && nelements(tensor) != 0)
     args_.refuse(spec(index).name, "memory", describe(tensor) + " at a null pointer", "allocate it first");
-  if (index == 0) c_.device_ = tensor.device;
+  c_.device_ = tensor.device;
   args_.check_device(spec(index).name, tensor);
   if (spec(index).unit_stride) args_.check_contiguous_features(spec(index).name, tensor);
   bind_dims(index, tensor);
@@ -232,10 +234,39 @@ void Binder::derive() {
   std::size_t slot = schema_.dims.size();
   for (const NamedExpression& derived : schema_.derived)
     c_.values_[slot++] = derived.value.evaluate(c_.values());
+  for (std::size_t i = 0; i < schema_.inputs; ++i)
+    if (spec(i).packs && c_.tensors_[i] != nullptr) check_packing(i);
 }
 
-void Binder::check_requirements() const {
+void Binder::check_packing(std::size_t index) {
+  const PackingSpec& packing = *spec(index).packs;
+  const TensorRef& fences = *c_.tensors_[index];
+  const std::int64_t tokens = packing.tokens.evaluate(c_.values());
+  const std::int64_t promise = c_.values_[static_cast<std::size_t>(packing.promise_slot)];
+  std::int64_t& longest = c_.values_[static_cast<std::size_t>(packing.longest_slot)];
+  longest = promise > 0 ? std::min(promise, tokens) : tokens;
+  if (!fences.device.is_cpu() || fences.data == nullptr) return;
+  const auto* at = fences.data_as<const std::int32_t>();
+  const std::int64_t count = fences.shape[0], stride = fences.strides[0];
+  const auto wrong = [&](std::int64_t i) {
+    args_.refuse(spec(index).name,
+                 fmt::format("numbers that start with 0, never fall and end with {} tokens", tokens),
+                 fmt::format("{} at position {}", at[i * stride], i), "correct the lengths of the sequences");
+  };
+  longest = 0;
+  for (std::int64_t i = 0; i < count; ++i) {
+    const std::int64_t before = i == 0 ? 0 : at[(i - 1) * stride], own = at[i * stride];
+    if (own < before || (i == 0 && own != 0) || (i + 1 == count && own != tokens)) wrong(i);
+    longest = std::max(longest, own - before);
+  }
+  if (promise > 0 && longest > promise)
+    args_.refuse(packing.promise, fmt::format("at least {}, the longest sequence", longest),
+                 std::to_string(promise), "correct it");
+}
+
+void Binder::check_requirements(bool of_options) const {
   for (const RequirementSpec& rule : schema_.requirements) {
+    if (rule.of_options != of_options) continue;
     const bool good = rule.condition ? rule.condition->evaluate(c_.values()) != 0 : rule.holds(c_);
     if (good) continue;
     const TensorSpec* tensor = schema_.find_tensor(rule.argument);

@@ -30,7 +30,8 @@ class Binder {
   bool is_known(const Expression& e) const;
   void set(const Expression& name, std::int64_t value, std::size_t tensor);
   void derive();
-  void check_requirements() const;
+  void check_packing(std::size_t index);
+  void check_requirements(bool of_options) const;
   void bind_outputs();
   void bind_output(std::size_t index);
   DType type_of_output(const TensorSpec& spec, const TensorRef* given) const;

@@ -58,36 +58,69 @@ std::int64_t product(const Shape& shape, std::size_t first, std::size_t count) {
 }
 
 bool is_plain(const DimList& list, std::size_t rank) {
-  return list.items.size() == rank && std::none_of(list.items.begin(), list.items.end(),
-                                                   [](const DimItem& i) { return i.leading || i.repeats; });
+  return list.items.size() == rank && list.order.empty() &&
+         std::none_of(list.items.begin(), list.items.end(),
+                      [](const DimItem& i) { return i.leading || i.repeats || i.splits; });
+}
+
+const DimItem& item_of_program(const DimList& list, std::size_t i) {
+  return list.items[list.order.empty() ? i : static_cast<std::size_t>(list.order[i])];
+}
+
+// Dimension `dim` becomes two, the second of the extent `inner`.
+void split(TensorRef& tensor, std::size_t dim, std::int64_t outer, std::int64_t inner) {
+  const auto at = static_cast<std::ptrdiff_t>(dim);
+  const std::int64_t stride = tensor.strides[dim];
+  tensor.shape[dim] = outer;
+  tensor.strides[dim] = stride * inner;
+  tensor.shape.insert(tensor.shape.begin() + at + 1, inner);
+  tensor.strides.insert(tensor.strides.begin() + at + 1, stride);
 }
 
 }  // namespace
 
 Shape BoundCall::formed_shape(std::size_t tensor) const {
+  const DimList& list = *lists_[tensor];
   Shape result;
-  for (const DimItem& item : lists_[tensor]->items)
-    result.push_back(item.leading ? product(leading_, 0, leading_.size()) : item.extent.evaluate(values()));
+  for (std::size_t i = 0; i < list.items.size(); ++i) {
+    const DimItem& item = item_of_program(list, i);
+    if (item.leading)
+      result.push_back(product(leading_, 0, leading_.size()));
+    else if (item.splits)
+      for (const Expression& factor : item.extent.args) result.push_back(factor.evaluate(values()));
+    else
+      result.push_back(item.extent.evaluate(values()));
+  }
   return result;
 }
 
-TensorRef BoundCall::formed(std::size_t tensor) const {
-  const TensorRef& own = *tensors_[tensor];
+TensorRef BoundCall::formed(std::size_t tensor, const TensorRef& own) const {
   const DimList& list = *lists_[tensor];
   if (is_plain(list, own.shape.size())) return own;
   const Shape shape = formed_shape(tensor);
-  const bool folds = list.items.front().leading;
-  if (!folds) {
-    TensorRef result = own;
-    const bool misses = own.shape.size() < list.items.size();
-    for (std::size_t i = 0; misses && i < list.items.size(); ++i) {
-      if (!list.items[i].optional) continue;
-      result.shape.insert(result.shape.begin() + static_cast<std::ptrdiff_t>(i), 1);
-      result.strides.insert(result.strides.begin() + static_cast<std::ptrdiff_t>(i), 0);
-    }
-    return result.shape == shape ? result : result.expand(shape);
+  if (list.items.front().leading) return folded(tensor, own, shape);
+  TensorRef result = own;
+  const bool misses = own.shape.size() < list.items.size();
+  for (std::size_t i = 0; misses && i < list.items.size(); ++i) {
+    if (!list.items[i].optional) continue;
+    result.shape.insert(result.shape.begin() + static_cast<std::ptrdiff_t>(i), 1);
+    result.strides.insert(result.strides.begin() + static_cast<std::ptrdiff_t>(i), 0);
   }
-  return folded(tensor, shape);
+  if (!list.order.empty()) result = result.permute(list.order);
+  for (std::size_t i = list.items.size(); i-- > 0;)
+    if (const DimItem& item = item_of_program(list, i); item.splits)
+      split(result, i, item.extent.args[0].evaluate(values()), item.extent.args[1].evaluate(values()));
+  return result.shape == shape ? result : result.expand(shape);
+}
+
+double BoundCall::real(std::string_view name) const {
+  for (const OptionSpec& option : schema_->options) {
+    if (option.name != name) continue;
+    const OptionValue value = option.get(op_);
+    if (const auto* given = std::get_if<double>(&value)) return *given;
+    if (option.otherwise) return option.otherwise->evaluate_real(this->values());
+  }
+  throw InternalError(fmt::format("{}: the option '{}' has no real value", schema_->name, name));
 }
 
 TensorRef BoundCall::rows(std::string_view tensor, int dims) const {
@@ -95,11 +128,10 @@ TensorRef BoundCall::rows(std::string_view tensor, int dims) const {
   const Shape& own = tensors_[index]->shape;
   Shape shape{product(own, 0, static_cast<std::size_t>(dims))};
   shape.insert(shape.end(), own.begin() + dims, own.end());
-  return folded(index, shape);
+  return folded(index, *tensors_[index], shape);
 }
 
-TensorRef BoundCall::folded(std::size_t tensor, const Shape& shape) const {
-  const TensorRef& own = *tensors_[tensor];
+TensorRef BoundCall::folded(std::size_t tensor, const TensorRef& own, const Shape& shape) const {
   if (const auto view = own.try_reshape(shape)) return *view;
   const TensorSpec& spec = schema_->tensors[tensor];
   if (spec.output)

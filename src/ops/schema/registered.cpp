@@ -32,7 +32,9 @@ OptionInfo info_of(const OptionSpec& option) {
                                   OptionType::choice, OptionType::choice};
   const bool has_default = !option.needed && !std::holds_alternative<std::monostate>(option.fallback);
   return {option.name, types[static_cast<int>(option.kind)], has_default ? text_of(option.fallback) : "",
-          option.meaning, option.choices};
+          option.otherwise ? fmt::format("{}, {} unless given", option.meaning, option.otherwise->text())
+                           : option.meaning,
+          option.choices};
 }
 
 OptionValues values_of(const OperatorSchema& schema, const Options& options) {
