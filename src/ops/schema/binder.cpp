@@ -102,7 +102,9 @@ void Binder::choose_list(std::size_t index, const TensorRef& tensor) {
   const std::size_t rank = tensor.shape.size(), all = list.items.size();
   const bool folds = all > 0 && list.items.front().leading;
   if (folds ? rank + 1 < all : rank != all && rank != all - optional_items(list))
-    args_.refuse(spec(index).name, fmt::format("rank {}, {}", ranks_of(list), text_of(list)),
+    args_.refuse(spec(index).name,
+                 fmt::format("rank {}, {}{}", ranks_of(list), text_of(list),
+                             list.condition ? " with " + list.condition->text() : ""),
                  describe(tensor), "reshape it");
 }
 

@@ -67,7 +67,7 @@ std::vector<std::int64_t> ExampleCall::slots(const OperatorSchema& schema) const
   std::vector<std::int64_t> result(schema.slots());
   for (std::size_t i = 0; i < schema.dims.size(); ++i) {
     const auto found = dims.find(schema.dims[i]);
-    if (found != dims.end()) result[i] = found->second;
+    result[i] = found == dims.end() ? 1 : found->second;
   }
   const std::shared_ptr<void> op = schema.make();
   for (const auto& [name, value] : options)

@@ -138,8 +138,8 @@ class Schema {
   }
   // Of the tensor above: what to do about a wrong extent; that its last dimension has stride 1; that a
   // program gets its dims in the order of the first list that has the same; that its extents are wrong where
-  // they differ from those of others; when there is one; integers of examples, low <= value < end; other
-  // values of examples.
+  // they differ from those of others; in whose dtype it is computed; when there is one; integers of examples,
+  // low <= value < end; other values of examples.
   Schema& remedy(const char* text) { return last().remedy = text, *this; }
   Schema& unit_stride() { return last().unit_stride = true, *this; }
   Schema& ordered() { return last().ordered = true, *this; }
@@ -150,6 +150,7 @@ class Schema {
     last().packs = PackingSpec{Expression::parse(tokens), promise, longest};
     return let(longest, tokens);
   }
+  Schema& steps_of(const char* tensor) { return last().steps_of = tensor, *this; }
   Schema& when(const char* condition) { return last().when = Expression::parse(condition), *this; }
   Schema& range(const char* low, const char* end) {
     last().low = Expression::parse(low), last().end = Expression::parse(end);

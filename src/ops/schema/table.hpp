@@ -72,6 +72,7 @@ struct TensorSpec {
   bool follows = false;      // bound after the other inputs: where extents differ, its own are wrong
   std::optional<PackingSpec> packs = {};
   std::optional<Expression> when;  // of an output: whether there is one
+  std::string steps_of;  // of an output: it is computed in that tensor's dtype, though it has another
   std::string remedy = "give it that shape";
   // Integers of an example: low <= value < end. Without, numbers are normal, and integers natural numbers.
   std::optional<Expression> low, end;
@@ -188,6 +189,8 @@ std::vector<lang::Kernel> kernels_by_name(const OperatorSchema& schema, const Te
 // The same by the formula, in double precision; every step is rounded to `steps`.
 Tensors formula_by_name(const OperatorSchema& schema, const Tensors& tensors, const OptionValues& options,
                         DType steps = f64);
+// The dtype of the steps of a plain computation of an output of the dtype `own`, by which it is judged.
+DType plain_steps(const OperatorSchema& schema, const std::string& output, DType own, const Tensors& tensors);
 // Of a call by the operator's struct.
 Tensors formula_of(const OperatorSchema& schema, const void* op, DType steps = f64);
 // A value for the option from text; an ArgumentError if it is not of its type.
