@@ -31,26 +31,6 @@ struct Backward {
   }
 };
 
-nb::tuple attention_backward(const nb::args& arguments) {
-  Call call;
-  Arguments given("attention_backward", arguments);
-  const Backward x(call, given);
-  ops::AttentionOptions options = dense_options(call, given);
-  ops::AttentionBackwardOptions gradients = x.options();
-  gradients.deterministic = given.flag("deterministic");
-  options.target = target_of(given.text_or("target", "automatic"));
-  Output dsinks;
-  if (options.sinks) dsinks = call.output("dsinks", Py_None, {x.q, x.q_ref}, options.sinks->shape, f32);
-  gradients.dsinks = dsinks.ref;
-  const auto results = call.run([&] {
-    return ops::attention_backward(x.dout_ref, x.q_ref, x.k_ref, x.v_ref, x.out_ref, x.lse_ref, options,
-                                   gradients);
-  });
-  return nb::make_tuple(call.result(results.dq, x.dq), call.result(results.dk, x.dk),
-                        call.result(results.dv, x.dv),
-                        options.sinks ? call.result(results.dsinks, dsinks) : nb::none());
-}
-
 nb::tuple block_sparse_backward(const nb::args& arguments) {
   Call call;
   Arguments given("block_sparse_attn_backward", arguments);
@@ -99,13 +79,6 @@ nb::tuple nsa_selected_backward(const nb::args& arguments) {
 }  // namespace
 
 void define_backward(nb::module_& module) {
-  module.def(
-      "attention_backward", attention_backward,
-      nb::sig("def attention_backward(dout: object, q: object, k: object, v: object, out: object, lse: "
-              "object, dlse: object | None, sinks: object | None, cu_seqlens_q: object | None, "
-              "cu_seqlens_k: object | None, layout: str, scale: float | None, causal: bool, left: "
-              "int, right: int, softcap: float, max_seqlen_q: int, max_seqlen_k: int, deterministic: bool, "
-              "target: str = 'automatic', /) -> tuple"));
   module.def(
       "block_sparse_attn_backward", block_sparse_backward,
       nb::sig("def block_sparse_attn_backward(dout: object, q: object, k: object, v: object, out: "

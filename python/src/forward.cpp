@@ -6,21 +6,6 @@ namespace tegula::python {
 
 namespace {
 
-nb::tuple attention(const nb::args& arguments) {
-  Call call;
-  Arguments given("attention", arguments);
-  const nb::handle q = given.array(), k = given.array(), v = given.array();
-  const TensorRef q_ref = call.input("q", q), k_ref = call.input("k", k), v_ref = call.input("v", v);
-  ops::AttentionOptions options = dense_options(call, given);
-  const AttentionShapes shapes = attention_shapes(q_ref, v_ref, options.layout);
-  const Output out = call.output("out", given.array(), {q, q_ref}, shapes.out, q_ref.dtype);
-  const Output lse = call.output("lse", given.array(), {q, q_ref}, shapes.lse, f32);
-  options.target = target_of(given.text_or("target", "automatic"));
-  options.out = out.ref, options.lse = lse.ref;
-  const auto results = call.run([&] { return ops::attention(q_ref, k_ref, v_ref, options); });
-  return nb::make_tuple(call.result(results.out, out), call.result(results.lse, lse));
-}
-
 nb::tuple block_sparse(const nb::args& arguments) {
   Call call;
   Arguments given("block_sparse_attn", arguments);
@@ -71,13 +56,6 @@ nb::tuple nsa_selected(const nb::args& arguments) {
 }  // namespace
 
 void define_forward(nb::module_& module) {
-  module.def(
-      "attention", attention,
-      nb::sig("def attention(q: object, k: object, v: object, sinks: object | None, cu_seqlens_q: "
-              "object | None, cu_seqlens_k: object | None, layout: str, scale: float | None, causal: "
-              "bool, left: int, right: int, softcap: float, max_seqlen_q: int, max_seqlen_k: int, out: "
-              "object | None = None, lse: object | None = None, target: str = 'automatic', /) -> "
-              "tuple"));
   module.def(
       "block_sparse_attn", block_sparse,
       nb::sig("def block_sparse_attn(q: object, k: object, v: object, topk_indices: object | None, "

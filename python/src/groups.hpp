@@ -6,22 +6,6 @@
 
 namespace tegula::python {
 
-// sinks, cu_seqlens_q, cu_seqlens_k, layout, scale, causal, left, right, softcap, max_seqlen_q, max_seqlen_k
-inline ops::AttentionOptions dense_options(Call& call, Arguments& given) {
-  const nb::handle sinks = given.array(), cu_seqlens_q = given.array(), cu_seqlens_k = given.array();
-  ops::AttentionOptions options;
-  options.layout = layout_of(given.text("layout"));
-  options.scale = given.optional_number("scale");
-  options.causal = given.flag("causal");
-  options.left = given.integer("left"), options.right = given.integer("right");
-  options.softcap = static_cast<float>(given.number("softcap"));
-  options.max_seqlen_q = given.integer("max_seqlen_q"), options.max_seqlen_k = given.integer("max_seqlen_k");
-  options.sinks = call.optional_input("sinks", sinks);
-  options.cu_seqlens_q = call.optional_input("cu_seqlens_q", cu_seqlens_q);
-  options.cu_seqlens_k = call.optional_input("cu_seqlens_k", cu_seqlens_k);
-  return options;
-}
-
 // topk_indices, counts, mask, cu_seqlens_q, cu_seqlens_k, q_block_size, k_block_size, layout, causal, scale,
 // softcap, max_seqlen_q, max_seqlen_k
 inline ops::BlockSparseOptions block_sparse_options(Call& call, Arguments& given) {

@@ -13,17 +13,14 @@ from typing import Any
 from . import _functions
 from ._explain import explain
 from ._functions import *  # noqa: F403
-from ._gradients import attention_backward, block_sparse_attn_backward, nsa_selected_attention_backward
+from ._gradients import block_sparse_attn_backward, nsa_selected_attention_backward
 from ._operators import (
-    attention,
     block_sparse_attn,
     nsa_selected_attention,
     synchronize,
 )
 
 __all__ = [
-    "attention",
-    "attention_backward",
     "block_sparse_attn",
     "block_sparse_attn_backward",
     "explain",

@@ -8,51 +8,6 @@ from . import _tegula
 from ._arrays import Array
 
 
-def attention_backward(
-    dout: Array,
-    q: Array,
-    k: Array,
-    v: Array,
-    out: Array,
-    lse: Array,
-    *,
-    dlse: Array | None = None,
-    layout: str = "bshd",
-    scale: float | None = None,
-    causal: bool = False,
-    left: int = -1,
-    right: int = -1,
-    softcap: float = 0.0,
-    sinks: Array | None = None,
-    cu_seqlens_q: Array | None = None,
-    cu_seqlens_k: Array | None = None,
-    max_seqlen_q: int = 0,
-    max_seqlen_k: int = 0,
-    deterministic: bool = True,
-    target: str = "automatic",
-) -> tuple[Any, Any, Any, Any]:
-    """Gradients of ``sum(dout * out) + sum(dlse * lse)``, where out and lse are results of ``attention``.
-
-    Args:
-        dout: as out. dlse: as lse, or None for 0.
-        q, k, v and the options: those of the call of ``attention``.
-        deterministic: equal bits in every run; False leaves the order of sums open where that is faster.
-
-    Returns:
-        ``(dq, dk, dv, dsinks)`` as q, k, v; dsinks float32 [heads], None without sinks.
-
-    Raises:
-        TypeError, ValueError, RuntimeError: as ``attention``.
-
-    Source: Dao et al., "FlashAttention", 2022, appendix B; dlse as an addend of its row sums.
-    """
-    _tegula.refuse_tracing(q)
-    return _tegula.attention_backward(
-        dout, q, k, v, out, lse, dlse, sinks, cu_seqlens_q, cu_seqlens_k, layout, scale, causal, left, right, softcap,
-        max_seqlen_q, max_seqlen_k, deterministic, target,
-    )  # fmt: skip
-
-
 def block_sparse_attn_backward(
     dout: Array,
     q: Array,

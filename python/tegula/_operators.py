@@ -9,67 +9,6 @@ from ._arrays import Array
 from ._keywords import refuse_keywords
 
 
-def attention(
-    q: Array,
-    k: Array,
-    v: Array,
-    *,
-    layout: str = "bshd",
-    scale: float | None = None,
-    causal: bool = False,
-    left: int = -1,
-    right: int = -1,
-    softcap: float = 0.0,
-    sinks: Array | None = None,
-    cu_seqlens_q: Array | None = None,
-    cu_seqlens_k: Array | None = None,
-    max_seqlen_q: int = 0,
-    max_seqlen_k: int = 0,
-    out: Array | None = None,
-    lse: Array | None = None,
-    target: str = "automatic",
-    **others: NoReturn,
-) -> tuple[Any, Any]:
-    """Softmax attention, ``softmax(scale * q @ k.T) @ v`` for every head.
-
-    Args:
-        q: [batch, queries, heads, d]; float32, float16 or bfloat16. Features, at most 512, lie side by side; other
-            strides are free. Packed sequences: [tokens, heads, d].
-        k: [batch, keys, kv_heads, d] of the dtype of q; heads is a multiple of kv_heads.
-        v: [batch, keys, kv_heads, d_v] of the dtype of q.
-        layout: "bshd", as above, or "bhsd": [batch, heads, sequence, features].
-        scale: of the scores, positive; ``1 / sqrt(d)`` unless given.
-        causal: query i stands at position i + keys - queries and sees no later key.
-        left, right: how many keys before and after its position a query sees; -1 for all.
-        softcap: scores become ``softcap * tanh(score / softcap)``; 0 for none.
-        sinks: [heads] of any float dtype; a logit of each head that counts in the sum but has no value.
-        cu_seqlens_q, cu_seqlens_k: int32 [sequences + 1]; sequence b has the tokens from entry b to entry b + 1.
-        max_seqlen_q, max_seqlen_k: the most tokens of a sequence, 0 where it is not known. On a GPU, where cu_seqlens are
-            not read, these promises save blocks for tokens that no sequence has, and few queries share tiles.
-        out, lse: written instead of new arrays.
-        target: "automatic" (the fastest for the device of the arrays), "cpu", "cuda", or "interpreter" (slow, finds
-            errors of kernels). On a GPU the work is queued on the current stream of the library of q.
-
-    Returns:
-        ``(out, lse)``: out as q with the features of v; lse float32 [batch, heads, queries] (packed [heads, tokens]),
-        the natural logarithm of the sum of ``exp(score)``. A query that sees no key has out 0 and lse -inf.
-
-    Raises:
-        TypeError: an argument is no array. ValueError: a shape, dtype, stride or option is wrong.
-        RuntimeError: the device or a compiler failed.
-
-    Source: Vaswani et al., "Attention Is All You Need", 2017; computed tile by tile as in Dao et al.,
-    "FlashAttention", 2022.
-    """
-    if others:
-        refuse_keywords("tegula.attention", others)
-    _tegula.refuse_recording(q, k, v, sinks)
-    return _tegula.attention(
-        q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, layout, scale, causal, left, right, softcap,
-        max_seqlen_q, max_seqlen_k, out, lse, target,
-    )  # fmt: skip
-
-
 def block_sparse_attn(
     q: Array,
     k: Array,

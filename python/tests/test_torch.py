@@ -289,7 +289,7 @@ def test_what_cannot_be_read_is_refused():
     """In one line, without the traces that PyTorch adds to some of its own."""
     q, k, v = heads()
     for x in (q.to(torch.complex64), torch.zeros(2, 2).to_sparse()):
-        with pytest.raises((TypeError, ValueError), match="^q: ") as error:
+        with pytest.raises((TypeError, ValueError), match="'q': ") as error:
             tegula.attention(x, k, v)
         assert "\n" not in str(error.value)
     indices = torch.zeros(1, 2, 21, 3, dtype=torch.int32)

@@ -4,8 +4,6 @@
 
 namespace tegula::ops {
 
-Operator registered_attention();
-Operator registered_attention_backward();
 Operator registered_block_sparse_attention();
 Operator registered_block_sparse_attention_backward();
 Operator registered_nsa_selected_attention();

@@ -95,14 +95,11 @@ double Options::real(const std::string& name) const { return std::stod(text(name
 namespace {
 
 std::vector<Operator> all_operators() {
-  std::vector<Operator> all{
-                            registered_attention(),
-                            registered_attention_backward(),
-                            registered_block_sparse_attention(),
-                            registered_block_sparse_attention_backward(),
-                            registered_nsa_selected_attention(),
-                            registered_nsa_selected_attention_backward()};
+  std::vector<Operator> all;
   for (const OperatorSchema* schema : operator_schemas()) all.push_back(registered(*schema));
+  for (auto* make : {registered_block_sparse_attention, registered_block_sparse_attention_backward,
+                     registered_nsa_selected_attention, registered_nsa_selected_attention_backward})
+    all.push_back(make());
   return all;
 }
 

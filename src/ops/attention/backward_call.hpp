@@ -1,7 +1,6 @@
-// A checked call of the gradients of dense attention: what the program gets.
+// Checks of gradients that sparse attention shares.
 #pragma once
-#include "ops/attention/backward_kernel.hpp"
-#include "ops/attention/call.hpp"
+#include "ops/attention/heads.hpp"
 #include "tegula/ops/attention_backward.hpp"
 
 namespace tegula::ops {
@@ -27,16 +26,5 @@ struct GradientOutputs {
 };
 GradientOutputs make_gradients(const Arguments& args, const HeadTensors& tensors, Layout layout,
                                const AttentionBackwardOptions& given);
-
-struct AttentionBackwardCall {
-  AttentionBackwardKernel kernel;
-  AttentionCall forward;
-  BackwardInputs inputs;
-};
-
-// An ArgumentError if the arguments are wrong.
-AttentionBackwardCall prepare_attention_backward(const BackwardTensors& given, const TensorRef& q,
-                                                 const TensorRef& k, const TensorRef& v,
-                                                 const AttentionOptions& options);
 
 }  // namespace tegula::ops

@@ -1,7 +1,5 @@
 #include "ops/attention/backward_kernel.hpp"
 
-#include <fmt/format.h>
-
 #include "ops/attention/gradient.hpp"
 #include "ops/attention/scores.hpp"
 #include "ops/attention/views.hpp"
@@ -10,14 +8,6 @@
 namespace tegula::ops {
 
 using namespace lang;
-
-std::string AttentionBackwardKernel::name() const {
-  return fmt::format("attention_backward_{}_{}_d{}_v{}_g{}_q{}_k{}{}{}{}{}{}{}{}{}", type.name(),
-                     compute.name(), dim, dim_v, pack, queries, keys, left ? "_left" : "",
-                     right ? "_right" : "", softcap ? "_softcap" : "",
-                     sinks ? fmt::format("_sinks_{}", sinks->name()) : "", dlse ? "_dlse" : "",
-                     varlen ? "_varlen" : "", one_pass ? "_one_pass" : "", ordered ? "_ordered" : "");
-}
 
 namespace {
 
@@ -271,7 +261,7 @@ void Program::sink_grid() {
 }  // namespace
 
 Kernel attention_backward_kernel(const AttentionBackwardKernel& instance) {
-  return kernel(instance.name(), [&] { Program(instance).run(); });
+  return kernel(instance_name("attention_backward", instance), [&] { Program(instance).run(); });
 }
 
 }  // namespace tegula::ops

@@ -1,9 +1,10 @@
 // The tile program of the gradients of dense attention.
 #pragma once
 #include <optional>
-#include <string>
+#include <tuple>
 
 #include "ops/attention/gradient.hpp"
+#include "ops/schema/instance.hpp"
 #include "tegula/lang.hpp"
 
 namespace tegula::ops {
@@ -24,7 +25,13 @@ struct AttentionBackwardKernel {
 
   GradientTiles tiles() const { return {compute, dim, dim_v, pack, queries, keys}; }
   int rows() const { return queries * pack; }
-  std::string name() const;
+  auto fields() const {
+    return std::tuple(type, compute, labelled("d", dim), labelled("v", dim_v), labelled("g", pack),
+                      labelled("q", queries), labelled("k", keys), labelled("left", left),
+                      labelled("right", right), labelled("softcap", softcap), labelled("sinks", sinks),
+                      labelled("dlse", dlse), labelled("varlen", varlen), labelled("one_pass", one_pass),
+                      labelled("ordered", ordered));
+  }
 };
 
 // Four grids: delta of the queries, dq by tiles of queries, dk and dv by tiles of keys, dsinks by heads. No

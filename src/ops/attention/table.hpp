@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "ops/attention/heads.hpp"
 #include "ops/schema/schema.hpp"
 #include "tegula/ops/attention.hpp"
 
@@ -23,8 +24,6 @@ inline const std::string k_dims = token_dims("keys", "kv_heads", "d");
 inline const std::string v_dims = token_dims("keys", "kv_heads", "d_v");
 inline const std::string lse_dims =
     "cu_seqlens_q ? (kv_heads*group) queries : batch (kv_heads*group) queries";
-
-inline constexpr int largest_features = 512;
 
 // q, k and v.
 template <class Op>
