@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tegula
-from tables import calls, example, optional_names
+from tables import calls, example, on_the_interpreter, optional_names  # noqa: F401
 from tegula import _tegula
 from tegula._tables import Dims, tables
 

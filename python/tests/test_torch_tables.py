@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 import tegula
-from tables import calls, example
+from tables import calls, example, on_the_interpreter  # noqa: F401
 from tegula import _tegula
 from tegula._arrays import as_kind_of
 from tegula._printing import composed_gradients

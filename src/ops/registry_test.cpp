@@ -3,14 +3,23 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "tegula/error.hpp"
 
 namespace tegula::ops {
 namespace {
 
+// Those of tables are swept over by a test of their own.
+bool has_table(const Operator& op) {
+  const auto& tables = operator_schemas();
+  return std::any_of(tables.begin(), tables.end(), [&](auto* table) { return table->name == op.name; });
+}
+
 TEST(Registry, ExamplesAgreeWithTheirReferences) {
   for (const Operator& op : operators())
     for (const Case& example : op.check_cases) {
+      if (has_table(op)) break;
       SCOPED_TRACE(op.name + " " + example.name);
       const Options options = Options::parse(op, example.options);
       const Tensors inputs = example.inputs(7);

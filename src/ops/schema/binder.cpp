@@ -298,6 +298,7 @@ DType Binder::type_of_output(const TensorSpec& spec, const TensorRef* given) con
 
 Shape Binder::shape_of_output(std::size_t index) const {
   Shape shape;
+  shape.reserve(c_.lists_[index]->items.size() + c_.leading_.size());
   for (const DimItem& item : c_.lists_[index]->items) {
     if (item.leading)
       shape.insert(shape.end(), c_.leading_.begin(), c_.leading_.end());
@@ -309,17 +310,23 @@ Shape Binder::shape_of_output(std::size_t index) const {
 
 void Binder::bind_outputs() {
   c_.outputs_.reserve(schema_.tensors.size() - schema_.inputs);
-  bool adopts = false;
-  for (std::size_t i = schema_.inputs; i < schema_.tensors.size(); ++i) {
-    bind_output(i);
-    adopts |= spec(i).get(c_.op_) != nullptr;
+  for (std::size_t i = schema_.inputs; i < schema_.tensors.size(); ++i) bind_output(i);
+  for (std::size_t i = schema_.inputs; i < schema_.tensors.size(); ++i)
+    if (const TensorRef* output = spec(i).get(c_.op_)) check_apart(i, *output);
+}
+
+// A kernel checks its own tensors: none of several may run before all are known to be right.
+void Binder::check_apart(std::size_t index, const TensorRef& output) const {
+  if (overlaps_itself(output))
+    args_.refuse(spec(index).name, "elements that share no memory", describe(output),
+                 "pass a tensor without repetition");
+  for (std::size_t i = 0; i < schema_.tensors.size(); ++i) {
+    if (i >= schema_.inputs && i <= index) continue;
+    const TensorRef* other = spec(i).get(c_.op_);
+    if (other != nullptr && share_bytes(output, *other))
+      args_.refuse(spec(index).name, fmt::format("memory of its own, not that of {}", spec(i).name),
+                   describe(output), "pass another tensor");
   }
-  if (!adopts) return;
-  Arguments::Named outputs, inputs;
-  for (std::size_t i = 0; i < schema_.tensors.size(); ++i)
-    if (const TensorRef* tensor = spec(i).get(c_.op_))
-      (i < schema_.inputs ? inputs : outputs).emplace_back(spec(i).name.c_str(), *tensor);
-  args_.check_apart(outputs, inputs);
 }
 
 void Binder::bind_output(std::size_t index) {

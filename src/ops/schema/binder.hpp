@@ -34,6 +34,7 @@ class Binder {
   void check_requirements(bool of_options) const;
   void bind_outputs();
   void bind_output(std::size_t index);
+  void check_apart(std::size_t index, const TensorRef& output) const;
   DType type_of_output(const TensorSpec& spec, const TensorRef* given) const;
   Shape shape_of_output(std::size_t index) const;
   void check_given_output(std::size_t index, const TensorRef& given, const Shape& shape, DType type) const;

@@ -67,14 +67,18 @@ const DimItem& item_of_program(const DimList& list, std::size_t i) {
   return list.items[list.order.empty() ? i : static_cast<std::size_t>(list.order[i])];
 }
 
-// Dimension `dim` becomes two, the second of the extent `inner`.
-void split(TensorRef& tensor, std::size_t dim, std::int64_t outer, std::int64_t inner) {
-  const auto at = static_cast<std::ptrdiff_t>(dim);
-  const std::int64_t stride = tensor.strides[dim];
-  tensor.shape[dim] = outer;
-  tensor.strides[dim] = stride * inner;
-  tensor.shape.insert(tensor.shape.begin() + at + 1, inner);
-  tensor.strides.insert(tensor.strides.begin() + at + 1, stride);
+// Dimension `dim` of `from`, of the item's extent.
+void append(TensorRef& to, const TensorRef& from, std::size_t dim, const DimItem& item,
+            const std::int64_t* values) {
+  if (item.splits) {
+    const std::int64_t inner = item.extent.args[1].evaluate(values);
+    to.shape.insert(to.shape.end(), {item.extent.args[0].evaluate(values), inner});
+    to.strides.insert(to.strides.end(), {from.strides[dim] * inner, from.strides[dim]});
+    return;
+  }
+  const std::int64_t extent = item.repeats ? item.extent.evaluate(values) : from.shape[dim];
+  to.shape.push_back(extent);
+  to.strides.push_back(extent == from.shape[dim] ? from.strides[dim] : 0);
 }
 
 }  // namespace
@@ -97,20 +101,23 @@ Shape BoundCall::formed_shape(std::size_t tensor) const {
 TensorRef BoundCall::formed(std::size_t tensor, const TensorRef& own) const {
   const DimList& list = *lists_[tensor];
   if (is_plain(list, own.shape.size())) return own;
-  const Shape shape = formed_shape(tensor);
-  if (list.items.front().leading) return folded(tensor, own, shape);
-  TensorRef result = own;
+  if (list.items.front().leading) return folded(tensor, own, formed_shape(tensor));
   const bool misses = own.shape.size() < list.items.size();
-  for (std::size_t i = 0; misses && i < list.items.size(); ++i) {
-    if (!list.items[i].optional) continue;
-    result.shape.insert(result.shape.begin() + static_cast<std::ptrdiff_t>(i), 1);
-    result.strides.insert(result.strides.begin() + static_cast<std::ptrdiff_t>(i), 0);
+  TensorRef result;
+  result.data = own.data, result.dtype = own.dtype, result.device = own.device;
+  result.shape.reserve(list.items.size() + 1), result.strides.reserve(list.items.size() + 1);
+  for (std::size_t i = 0; i < list.items.size(); ++i) {
+    const DimItem& item = item_of_program(list, i);
+    const auto is_there = [&](const DimItem& each) { return !misses || !each.optional; };
+    if (is_there(item)) {
+      append(result, own, static_cast<std::size_t>(std::count_if(list.items.data(), &item, is_there)), item,
+             values());
+    } else {
+      result.shape.push_back(item.extent.evaluate(values()));
+      result.strides.push_back(0);
+    }
   }
-  if (!list.order.empty()) result = result.permute(list.order);
-  for (std::size_t i = list.items.size(); i-- > 0;)
-    if (const DimItem& item = item_of_program(list, i); item.splits)
-      split(result, i, item.extent.args[0].evaluate(values()), item.extent.args[1].evaluate(values()));
-  return result.shape == shape ? result : result.expand(shape);
+  return result;
 }
 
 double BoundCall::real(std::string_view name) const {
