@@ -36,6 +36,14 @@ std::string dtype_text(nb::handle given) {
   return text.substr(text.rfind('.') + 1);
 }
 
+// Also behind a character of zero.
+std::string whole_text(nb::handle given) {
+  Py_ssize_t size = 0;
+  const char* text = PyUnicode_AsUTF8AndSize(given.ptr(), &size);
+  if (text == nullptr) throw nb::python_error();
+  return {text, static_cast<std::size_t>(size)};
+}
+
 std::string_view library_name(std::string_view python) {
   for (const DType dtype : all_dtypes)
     if (python == python_name(dtype)) return dtype.name();
@@ -59,7 +67,7 @@ class OptionReader {
         return real();
       case OptionKind::choice:
         if (!PyUnicode_Check(given_.ptr())) refuse_type("str");
-        return choice(nb::str(given_).c_str());
+        return choice(whole_text(given_));
       case OptionKind::dtype:
         break;
     }

@@ -4,7 +4,195 @@ from typing import Any, Callable, Literal, NamedTuple
 from ._arrays import Array
 
 functions: dict[str, Callable[..., Any]]
-__all__ = ["gemm", "rms_norm", "rms_norm_backward", "block_scores", "topk_blocks", "RmsNormBackwardResult"]
+__all__ = ["attention", "attention_backward", "gemm", "rms_norm", "rms_norm_backward", "block_scores", "topk_blocks", "AttentionResult", "AttentionBackwardResult", "RmsNormBackwardResult"]
+
+class AttentionResult(NamedTuple):
+    out: Any
+    lse: Any
+
+def attention(
+    q: Array,
+    k: Array,
+    v: Array,
+    *,
+    sinks: Array | None = None,
+    cu_seqlens_q: Array | None = None,
+    cu_seqlens_k: Array | None = None,
+    layout: Literal["bshd", "bhsd"] = "bshd",
+    scale: float | None = None,
+    causal: bool = False,
+    left: int = -1,
+    right: int = -1,
+    softcap: float = 0.0,
+    max_seqlen_q: int = 0,
+    max_seqlen_k: int = 0,
+    tile_queries: int = 0,
+    tile_keys: int = 0,
+    splits: int = 0,
+    out: Array | None = None,
+    lse: Array | None = None,
+    target: str = "automatic",
+) -> AttentionResult:
+    """Softmax(scale q k^T) v over all keys or a window, with grouped heads.
+
+    Args:
+        q: [queries, kv_heads * group, d] if cu_seqlens_q; [batch, queries, kv_heads * group, d] if layout=bshd;
+            [batch, kv_heads * group, queries, d], float32, float16 or bfloat16: queries. Elements of the last
+            dimension lie side by side.
+        k: [keys, kv_heads, d] if cu_seqlens_q; [batch, keys, kv_heads, d] if layout=bshd; [batch, kv_heads, keys,
+            d], dtype that of q: keys. Elements of the last dimension lie side by side.
+        v: [keys, kv_heads, d_v] if cu_seqlens_q; [batch, keys, kv_heads, d_v] if layout=bshd; [batch, kv_heads,
+            keys, d_v], dtype that of q: values. Elements of the last dimension lie side by side.
+        sinks: [kv_heads * group], float32, float16 or bfloat16: a logit of each head that counts in the sum but has
+            no value. Optional.
+        cu_seqlens_q: [sequences + 1], int32: where packed sequences of queries begin and end: sequence i has the
+            tokens from entry i to entry i + 1. Optional.
+        cu_seqlens_k: [sequences + 1], int32: where packed sequences of keys begin and end. Optional.
+        layout: order of batch, sequence, heads, features; packed sequences have none; one of bshd, bhsd.
+        scale: of the scores; a positive finite number, 1/sqrt(d) unless given.
+        causal: no later keys: the last query stands at the last key.
+        left: keys before its position that a query sees, -1: all; a number of keys, or -1 for all.
+        right: keys behind its position that a query sees, -1: all; causal is 0; a number of keys, or -1 for all.
+        softcap: scores become softcap * tanh(score / softcap), 0: not; a positive number, or 0 for none.
+        max_seqlen_q: a promise: the most queries of a packed sequence; a number of tokens, or 0 where it is not
+            known.
+        max_seqlen_k: a promise: the most keys of a packed sequence; a number of tokens, or 0 where it is not known.
+        tile_queries: queries of a tile, 0: planned; extents from 1 to 1024, or 0 for the plan's choice.
+        tile_keys: keys of a tile, 0: planned; extents from 1 to 1024, or 0 for the plan's choice.
+        splits: parts of the keys of a tile, merged afterwards, 0: planned; a number from 1 to 64, or 0 for the
+            plan's choice.
+        out, lse: written instead of new arrays.
+        target: "automatic" (the fastest for the device of the arrays), "cpu", "cuda", or "interpreter" (slow, finds
+            errors of kernels). On a GPU the work is queued on the current stream of the library of the first array.
+
+    Returns:
+        out: [queries, kv_heads * group, d_v] if cu_seqlens_q; [batch, queries, kv_heads * group, d_v] if
+            layout=bshd; [batch, kv_heads * group, queries, d_v], dtype that of q: the weighted sums of values; 0
+            where no key is seen. Elements of the last dimension lie side by side.
+        lse: [kv_heads * group, queries] if cu_seqlens_q; [batch, kv_heads * group, queries], float32: natural
+            logarithm of the sum of exp(score); -inf where no key is seen.
+
+    Rules:
+        k: expected no heads, as q; give q a head for each of k, or more.
+        q: expected 1 to 512 features; split the heads.
+        v: expected 1 to 512 features; split the heads.
+        cu_seqlens_q: expected cu_seqlens_q and cu_seqlens_k together; give both.
+        max_seqlen_q: expected cu_seqlens_q and cu_seqlens_k beside it; leave it out: without them all sequences are
+            equally long.
+        max_seqlen_k: expected cu_seqlens_q and cu_seqlens_k beside it; leave it out: without them all sequences are
+            equally long.
+
+    Raises:
+        TypeError: an argument is no array, or an option has another type.
+        ValueError: a shape, dtype, stride or value is wrong.
+        RuntimeError: the device or a compiler failed.
+
+    Source: Vaswani et al. 2017, Attention Is All You Need; by tiles as in Dao et al. 2022, FlashAttention.
+    """
+
+class AttentionBackwardResult(NamedTuple):
+    dq: Any
+    dk: Any
+    dv: Any
+    dsinks: Any
+
+def attention_backward(
+    dout: Array,
+    q: Array,
+    k: Array,
+    v: Array,
+    out: Array,
+    lse: Array,
+    *,
+    dlse: Array | None = None,
+    sinks: Array | None = None,
+    cu_seqlens_q: Array | None = None,
+    cu_seqlens_k: Array | None = None,
+    layout: Literal["bshd", "bhsd"] = "bshd",
+    scale: float | None = None,
+    causal: bool = False,
+    left: int = -1,
+    right: int = -1,
+    softcap: float = 0.0,
+    max_seqlen_q: int = 0,
+    max_seqlen_k: int = 0,
+    tile_queries: int = 0,
+    tile_keys: int = 0,
+    deterministic: bool = True,
+    dq: Array | None = None,
+    dk: Array | None = None,
+    dv: Array | None = None,
+    dsinks: Array | None = None,
+    target: str = "automatic",
+) -> AttentionBackwardResult:
+    """Gradients of attention with respect to q, k, v and the sinks.
+
+    Args:
+        dout: [queries, kv_heads * group, d_v] if cu_seqlens_q; [batch, queries, kv_heads * group, d_v] if
+            layout=bshd; [batch, kv_heads * group, queries, d_v], dtype that of q: gradient of out. Elements of the
+            last dimension lie side by side.
+        q: [queries, kv_heads * group, d] if cu_seqlens_q; [batch, queries, kv_heads * group, d] if layout=bshd;
+            [batch, kv_heads * group, queries, d], float32, float16 or bfloat16: queries. Elements of the last
+            dimension lie side by side.
+        k: [keys, kv_heads, d] if cu_seqlens_q; [batch, keys, kv_heads, d] if layout=bshd; [batch, kv_heads, keys,
+            d], dtype that of q: keys. Elements of the last dimension lie side by side.
+        v: [keys, kv_heads, d_v] if cu_seqlens_q; [batch, keys, kv_heads, d_v] if layout=bshd; [batch, kv_heads,
+            keys, d_v], dtype that of q: values. Elements of the last dimension lie side by side.
+        out: [queries, kv_heads * group, d_v] if cu_seqlens_q; [batch, queries, kv_heads * group, d_v] if
+            layout=bshd; [batch, kv_heads * group, queries, d_v], dtype that of q: the result of attention. Elements
+            of the last dimension lie side by side.
+        lse: [kv_heads * group, queries] if cu_seqlens_q; [batch, kv_heads * group, queries], float32: and its lse.
+        dlse: [kv_heads * group, queries] if cu_seqlens_q; [batch, kv_heads * group, queries], float32: gradient of
+            lse; not looked at where lse is -inf. Optional.
+        sinks: [kv_heads * group], float32, float16 or bfloat16: a logit of each head that counts in the sum but has
+            no value. Optional.
+        cu_seqlens_q: [sequences + 1], int32: where packed sequences of queries begin and end: sequence i has the
+            tokens from entry i to entry i + 1. Optional.
+        cu_seqlens_k: [sequences + 1], int32: where packed sequences of keys begin and end. Optional.
+        layout: order of batch, sequence, heads, features; packed sequences have none; one of bshd, bhsd.
+        scale: of the scores; a positive finite number, 1/sqrt(d) unless given.
+        causal: no later keys: the last query stands at the last key.
+        left: keys before its position that a query sees, -1: all; a number of keys, or -1 for all.
+        right: keys behind its position that a query sees, -1: all; causal is 0; a number of keys, or -1 for all.
+        softcap: scores become softcap * tanh(score / softcap), 0: not; a positive number, or 0 for none.
+        max_seqlen_q: a promise: the most queries of a packed sequence; a number of tokens, or 0 where it is not
+            known.
+        max_seqlen_k: a promise: the most keys of a packed sequence; a number of tokens, or 0 where it is not known.
+        tile_queries: queries of a tile, 0: planned; extents from 1 to 1024, or 0 for the plan's choice.
+        tile_keys: keys of a tile, 0: planned; extents from 1 to 1024, or 0 for the plan's choice.
+        deterministic: equal bits in every run; without, the parts of dq are added in any order where that is
+            faster.
+        dq, dk, dv, dsinks: written instead of new arrays.
+        target: "automatic" (the fastest for the device of the arrays), "cpu", "cuda", or "interpreter" (slow, finds
+            errors of kernels). On a GPU the work is queued on the current stream of the library of the first array.
+
+    Returns:
+        dq: [queries, kv_heads * group, d] if cu_seqlens_q; [batch, queries, kv_heads * group, d] if layout=bshd;
+            [batch, kv_heads * group, queries, d], dtype that of q: gradient of q. Elements of the last dimension
+            lie side by side.
+        dk: [keys, kv_heads, d] if cu_seqlens_q; [batch, keys, kv_heads, d] if layout=bshd; [batch, kv_heads, keys,
+            d], dtype that of k: gradient of k. Elements of the last dimension lie side by side.
+        dv: [keys, kv_heads, d_v] if cu_seqlens_q; [batch, keys, kv_heads, d_v] if layout=bshd; [batch, kv_heads,
+            keys, d_v], dtype that of v: gradient of v. Elements of the last dimension lie side by side.
+        dsinks: [kv_heads * group], float32: gradient of the sinks. None unless sinks.
+
+    Rules:
+        k: expected no heads, as q; give q a head for each of k, or more.
+        q: expected 1 to 512 features; split the heads.
+        v: expected 1 to 512 features; split the heads.
+        cu_seqlens_q: expected cu_seqlens_q and cu_seqlens_k together; give both.
+        max_seqlen_q: expected cu_seqlens_q and cu_seqlens_k beside it; leave it out: without them all sequences are
+            equally long.
+        max_seqlen_k: expected cu_seqlens_q and cu_seqlens_k beside it; leave it out: without them all sequences are
+            equally long.
+
+    Raises:
+        TypeError: an argument is no array, or an option has another type.
+        ValueError: a shape, dtype, stride or value is wrong.
+        RuntimeError: the device or a compiler failed.
+
+    Source: Dao 2023, FlashAttention-2.
+    """
 
 def gemm(
     a: Array,

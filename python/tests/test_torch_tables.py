@@ -8,7 +8,7 @@ import tegula
 from tables import calls, example, on_the_interpreter  # noqa: F401
 from tegula import _tegula
 from tegula._arrays import as_kind_of
-from tegula._printing import composed_gradients
+from tegula._printing import composed_gradients, torch_options
 from tegula._tables import tables
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
@@ -31,6 +31,11 @@ DIFFERENTIABLE = {
 
 def torch_example(table, text):
     return example(table, text, as_torch)
+
+
+def options_of(table, call):
+    """Those of the operator, which has also what its gradient has besides."""
+    return [*call.options, *(o.default for o in torch_options(table, tables)[len(call.options) :])]
 
 
 def as_torch(array):
@@ -63,7 +68,7 @@ def test_operators_are_well_formed(name):
     in_8_bits = any(x is not None and x.itemsize == 1 and x.is_floating_point() for x in call.tensors)
     # The other checks compute with their arguments, which PyTorch does not do in 8 bits.
     checks = {"test_utils": ["test_faketensor"]} if in_8_bits else {}
-    torch.library.opcheck(of_library(table), tuple(call.order), **checks)
+    torch.library.opcheck(of_library(table), (*call.tensors, *options_of(table, call)), **checks)
 
 
 @every_call
@@ -72,9 +77,10 @@ def test_tensors_without_elements_have_the_shapes_of_real_ones(name):
     if not hasattr(torch.library, "custom_op"):
         pytest.skip("PyTorch before 2.4 has no such operators")
     call = torch_example(table, text)
-    real = _functions.operator_of(table)(tuple(call.tensors), *call.options)
+    options = options_of(table, call)
+    real = _functions.operator_of(table)(tuple(call.tensors), *options)
     fake = _functions.operator_of(table)(
-        tuple(None if x is None else x.to("meta") for x in call.tensors), *call.options
+        tuple(None if x is None else x.to("meta") for x in call.tensors), *options
     )
     for one, other in zip(several(real), several(fake)):
         assert other.is_meta and one.shape == other.shape and one.dtype == other.dtype

@@ -90,7 +90,7 @@ const OperatorSchema& attention_schema() {
               "FlashAttention")
           .gradient("attention_backward")
           .flops("2*" + seen_pairs() + "*(d + d_v)")
-          .examples({{"full", "batch=1 queries=9 keys=21 kv_heads=2 group=2 d=16 d_v=8"},
+          .examples({{"full", "batch=1 queries=9 keys=21 kv_heads=2 group=2 d=16 d_v=12"},
                      {"causal_grouped",
                       "batch=2 queries=33 keys=45 kv_heads=2 group=2 d=16 d_v=8 causal layout=bhsd"},
                      {"window_sinks_f16",
