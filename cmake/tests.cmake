@@ -45,13 +45,15 @@ configure_file(${CMAKE_CURRENT_LIST_DIR}/quick-c++.in ${quick_emulating_compiler
                FILE_PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE GROUP_READ GROUP_EXECUTE WORLD_READ WORLD_EXECUTE)
 
 # Rows of large tables, which run in `count` processes: one starts for longer than most rows run. Two orders of blocks and
-# iterations show what a third one shows in hundreds of rows.
+# iterations show what a third one shows in hundreds of rows. A label tells which third of the rows a process has, of which
+# `scripts/test` runs one: each has neighbours and rows at steps of three, which tables make of a loop over three values.
 function(sharded_tests name rows count)
   set(environment ${ARGN} GTEST_FILTER=${rows} GTEST_TOTAL_SHARDS=${count} TEGULA_INTERPRETER_ORDERS=2)
   math(EXPR last "${count} - 1")
   foreach(shard RANGE ${last})
+    math(EXPR third "(${shard} + ${shard} / 3) % 3")
     add_test(NAME ${name}.rows.${shard} COMMAND ${name} --gtest_brief=1)
-    set_tests_properties(${name}.rows.${shard} PROPERTIES TIMEOUT 300 COST 50
+    set_tests_properties(${name}.rows.${shard} PROPERTIES TIMEOUT 300 COST 50 LABELS rows.${third}
                          ENVIRONMENT "${environment};GTEST_SHARD_INDEX=${shard}")
   endforeach()
 endfunction()
@@ -92,16 +94,17 @@ foreach(source ${test_sources})
 endforeach()
 list(REMOVE_DUPLICATES test_folders)
 
-# Compiled together, as folders of the library are (see united.cmake).
-set(united_tests codegen image ir runtime schedule)
+# Compiled together, as folders of the library are (see united.cmake): headers and templates are most of the work. So the
+# names of a file are in a namespace that is named after it, or differ from those of its folder.
+set(united_tests codegen cuda emulation image interp ir ops passes runtime schedule)
 set_source_files_properties(${PROJECT_SOURCE_DIR}/src/codegen/cuda/cuda_test.cpp
                             ${PROJECT_SOURCE_DIR}/src/codegen/cuda/notes_test.cpp
                             ${PROJECT_SOURCE_DIR}/src/codegen/cuda/roles_test.cpp
                             ${PROJECT_SOURCE_DIR}/src/codegen/cuda/roundings_test.cpp
                             PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
 
-set(more_of_ops SHARDED "Table/*:Rows/*" 48 QUICK "Nsa*.*:BlockScores.*:TopkBlocks.*:Gemm.*:Registry.Examples*")
-set(more_of_emulation QUICK "*" COMPILER ${quick_emulating_compiler})
+set(more_of_ops SHARDED "Table/*:Rows/*" 45 QUICK "Nsa*.*:BlockScores.*:TopkBlocks.*:Gemm.*:Registry.Examples*")
+set(more_of_emulation SHARDED "Table/*:Operators/*" 30 QUICK "*" COMPILER ${quick_emulating_compiler})
 set(more_of_codegen QUICK "Cuda*:*.*InCudaText:Cpu/*portable:Cpu/*avx2")
 foreach(folder ${test_folders})
   tegula_test(test_${folder} ${tests_of_${folder}} ${more_of_${folder}})

@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <memory>
+#include <numeric>
 #include <random>
 
 #include "pool.hpp"
@@ -17,9 +18,13 @@ struct BackwardShape {
   bool causal = false;
   int q_block = 0, k_block = 0;  // 0: dense
   double kept = 1;
+  std::int64_t own_dim_v = 0;  // features of values, where they are others
 
+  std::int64_t dim_v() const { return own_dim_v > 0 ? own_dim_v : dim; }
   Shape queries() const { return {batch, length, heads, dim}; }
   Shape keys() const { return {batch, length, heads / group, dim}; }
+  Shape values() const { return {batch, length, heads / group, dim_v()}; }
+  Shape results() const { return {batch, length, heads, dim_v()}; }
   bool dense() const { return q_block == 0; }
   std::int64_t rows() const { return (length + q_block - 1) / q_block; }
   std::int64_t blocks() const { return (length + k_block - 1) / k_block; }
@@ -38,19 +43,19 @@ class Problem {
       : s(shape),
         k_begin(behind(0, s.queries())),
         v_begin(behind(k_begin, s.keys())),
-        dout_begin(behind(v_begin, s.keys())),
-        pool(bf16, behind(dout_begin, s.queries())),
+        dout_begin(behind(v_begin, s.values())),
+        pool(bf16, behind(dout_begin, s.results())),
         q(pool.take(s.queries(), 0)),
         k(pool.take(s.keys(), k_begin)),
-        v(pool.take(s.keys(), v_begin)),
-        dout(pool.take(s.queries(), dout_begin)) {
+        v(pool.take(s.values(), v_begin)),
+        dout(pool.take(s.results(), dout_begin)) {
     if (!s.dense()) choose();
     const ops::AttentionResult forward =
         s.dense() ? ops::attention(q, k, v, dense()) : ops::block_sparse_attention(q, k, v, sparse());
     out = forward.out, lse = forward.lse;
     dq = unwritten(s.queries(), bf16);
     dk = unwritten(s.keys(), bf16);
-    dv = unwritten(s.keys(), bf16);
+    dv = unwritten(s.values(), bf16);
   }
 
   ops::AttentionOptions dense() const { return {.causal = s.causal}; }
@@ -98,23 +103,34 @@ class Problem {
     return std::find(begin, begin + entries, key / s.k_block) != begin + entries;
   }
 
-  std::vector<double> row(std::int64_t begin, std::int64_t heads, std::int64_t token,
+  std::vector<double> row(std::int64_t begin, std::int64_t heads, std::int64_t features, std::int64_t token,
                           std::int64_t head) const {
-    std::vector<double> result(static_cast<std::size_t>(s.dim));
-    for (std::int64_t d = 0; d < s.dim; ++d)
-      result[static_cast<std::size_t>(d)] = pool.at(begin, (token * heads + head) * s.dim + d);
+    std::vector<double> result(static_cast<std::size_t>(features));
+    for (std::int64_t d = 0; d < features; ++d)
+      result[static_cast<std::size_t>(d)] = pool.at(begin, (token * heads + head) * features + d);
     return result;
+  }
+  std::vector<double> q_row(std::int64_t token, std::int64_t head) const {
+    return row(0, s.heads, s.dim, token, head);
+  }
+  std::vector<double> k_row(std::int64_t token, std::int64_t kv_head) const {
+    return row(k_begin, s.heads / s.group, s.dim, token, kv_head);
+  }
+  std::vector<double> v_row(std::int64_t token, std::int64_t kv_head) const {
+    return row(v_begin, s.heads / s.group, s.dim_v(), token, kv_head);
+  }
+  std::vector<double> dout_row(std::int64_t token, std::int64_t head) const {
+    return row(dout_begin, s.heads, s.dim_v(), token, head);
   }
 
   struct Pair {
     double weight, gradient;
   };
-  Pair pair(const std::vector<double>& q_row, const std::vector<double>& dout_row,
-            const std::vector<double>& k_row, const std::vector<double>& v_row, double row_lse,
+  Pair pair(const std::vector<double>& q_of, const std::vector<double>& dout_of,
+            const std::vector<double>& k_of, const std::vector<double>& v_of, double row_lse,
             double delta) const {
-    double score = 0, product = 0;
-    for (std::size_t d = 0; d < q_row.size(); ++d)
-      score += q_row[d] * k_row[d], product += dout_row[d] * v_row[d];
+    const double score = std::inner_product(q_of.begin(), q_of.end(), k_of.begin(), 0.0),
+                 product = std::inner_product(dout_of.begin(), dout_of.end(), v_of.begin(), 0.0);
     const double scale = 1 / std::sqrt(static_cast<double>(s.dim)),
                  weight = std::exp(score * scale - row_lse);
     return {weight, weight * (product - delta) * scale};
@@ -124,9 +140,9 @@ class Problem {
   double of_key(std::int64_t key, std::int64_t kv_head) const;
   double delta_of(std::int64_t row_at, std::int64_t head, const std::vector<double>& out_of) const {
     double sum = 0;
-    for (std::int64_t d = 0; d < s.dim; ++d)
-      sum += double{pool.at(dout_begin, (row_at * s.heads + head) * s.dim + d)} *
-             out_of[static_cast<std::size_t>(row_at * s.dim + d)];
+    for (std::int64_t d = 0; d < s.dim_v(); ++d)
+      sum += double{pool.at(dout_begin, (row_at * s.heads + head) * s.dim_v() + d)} *
+             out_of[static_cast<std::size_t>(row_at * s.dim_v() + d)];
     return sum;
   }
   std::vector<double> out_of(std::int64_t head) const {
@@ -150,40 +166,37 @@ double element(const Tensor& t, std::int64_t token, std::int64_t head, std::int6
 }
 
 double Problem::of_query(std::int64_t row_at, std::int64_t head) const {
-  const std::int64_t heads = s.heads / s.group, kv_head = head / s.group, feature = (row_at * 31) % s.dim;
+  const std::int64_t kv_head = head / s.group, feature = (row_at * 31) % s.dim;
   const double delta = delta_of(row_at, head, out_of(head)),
                row_lse = lse_of(head)[static_cast<std::size_t>(row_at)];
-  const std::vector<double> q_row = row(0, s.heads, row_at, head),
-                            dout_row = row(dout_begin, s.heads, row_at, head);
+  const std::vector<double> q_of = q_row(row_at, head), dout_of = dout_row(row_at, head);
   Sum sum;
   for (std::int64_t key = 0; key < s.length; ++key) {
     if (!sees(kv_head, row_at, key)) continue;
-    const std::vector<double> k_row = row(k_begin, heads, key, kv_head);
-    const Pair own = pair(q_row, dout_row, k_row, row(v_begin, heads, key, kv_head), row_lse, delta);
-    sum.add(own.gradient * k_row[static_cast<std::size_t>(feature)]);
+    const std::vector<double> k_of = k_row(key, kv_head);
+    const Pair own = pair(q_of, dout_of, k_of, v_row(key, kv_head), row_lse, delta);
+    sum.add(own.gradient * k_of[static_cast<std::size_t>(feature)]);
   }
   return sum.error(element(dq, row_at, head, feature));
 }
 
 double Problem::of_key(std::int64_t key, std::int64_t kv_head) const {
-  const std::int64_t heads = s.heads / s.group, feature = (key * 17) % s.dim;
-  const std::vector<double> k_row = row(k_begin, heads, key, kv_head),
-                            v_row = row(v_begin, heads, key, kv_head);
+  const std::int64_t feature = (key * 17) % s.dim, feature_v = (key * 17) % s.dim_v();
+  const std::vector<double> k_of = k_row(key, kv_head), v_of = v_row(key, kv_head);
   Sum of_k, of_v;
   for (std::int64_t head = kv_head * s.group; head < (kv_head + 1) * s.group; ++head) {
     const std::vector<double> results = out_of(head), lses = lse_of(head);
     for (std::int64_t i = 0; i < s.length; ++i) {
       if (!sees(kv_head, i, key)) continue;
-      const std::vector<double> q_row = row(0, s.heads, i, head),
-                                dout_row = row(dout_begin, s.heads, i, head);
+      const std::vector<double> q_of = q_row(i, head), dout_of = dout_row(i, head);
       const Pair own =
-          pair(q_row, dout_row, k_row, v_row, lses[static_cast<std::size_t>(i)], delta_of(i, head, results));
-      of_k.add(own.gradient * q_row[static_cast<std::size_t>(feature)]);
-      of_v.add(own.weight * dout_row[static_cast<std::size_t>(feature)]);
+          pair(q_of, dout_of, k_of, v_of, lses[static_cast<std::size_t>(i)], delta_of(i, head, results));
+      of_k.add(own.gradient * q_of[static_cast<std::size_t>(feature)]);
+      of_v.add(own.weight * dout_of[static_cast<std::size_t>(feature_v)]);
     }
   }
   return worse(of_k.error(element(dk, key, kv_head, feature)),
-               of_v.error(element(dv, key, kv_head, feature)));
+               of_v.error(element(dv, key, kv_head, feature_v)));
 }
 
 double Problem::error() const {
@@ -192,18 +205,45 @@ double Problem::error() const {
 }
 
 Workload backward_workload(const BackwardShape& s, bool deterministic) {
-  const std::string shape = fmt::format("{}x{}x{}x{}", s.batch, s.length, s.heads, s.dim);
-  const std::string what = s.dense() ? "dense" : fmt::format("{}x{} group {}", s.q_block, s.k_block, s.group);
+  const std::string features =
+      s.own_dim_v > 0 ? fmt::format("{}/{}", s.dim, s.own_dim_v) : fmt::format("{}", s.dim);
+  const std::string shape = fmt::format("{}x{}x{}x{}", s.batch, s.length, s.heads, features);
+  const std::string grouped = s.group > 1 ? fmt::format("dense group {}", s.group) : "dense";
+  const std::string what = s.dense() ? grouped : fmt::format("{}x{} group {}", s.q_block, s.k_block, s.group);
   Workload workload;
   workload.name = fmt::format("backward bf16 {} {} {}{}", shape, what, s.causal ? "causal" : "full",
                               deterministic ? "" : " any order");
-  workload.flops = 10.0 * static_cast<double>(s.batch * s.heads * s.dim) *
+  workload.flops = 2.0 * static_cast<double>(s.batch * s.heads * (3 * s.dim + 2 * s.dim_v())) *
                    static_cast<double>(s.length * s.length) * s.kept * (s.causal ? 0.5 : 1);
   workload.prepare = [=] {
     const auto problem = std::make_shared<Problem>(s);
     return Workload::Ready{[=] { problem->run(deterministic); }, [=] { return problem->error(); }};
   };
   return workload;
+}
+
+// Other features, lengths and groups than those of the rows above.
+void add_beside(std::vector<Workload>& all) {
+  const auto add = [&](const BackwardShape& s) { all.push_back(backward_workload(s, true)); };
+  for (const bool causal : {false, true}) {
+    for (const std::int64_t dim : {160, 192, 256, 512})
+      add({.batch = 2, .length = 4096, .heads = 16, .group = 4, .dim = dim, .causal = causal});
+    add({.batch = 1,
+         .length = 8192,
+         .heads = 64,
+         .group = 1,
+         .dim = 192,
+         .causal = causal,
+         .own_dim_v = 128});
+  }
+  add({.batch = 1, .length = 8192, .heads = 32, .group = 16, .dim = 256, .causal = true});
+  for (const std::int64_t length : {4095, 4096, 4097})
+    add({.batch = 2, .length = length, .heads = 16, .group = 4, .dim = 128, .causal = true});
+  for (const std::int64_t group : {2, 8, 16})
+    add({.batch = 2, .length = 4096, .heads = 16, .group = group, .dim = 128, .causal = true});
+  add({.batch = 2, .length = 4096, .heads = 32, .group = 32, .dim = 128, .causal = true});
+  add({.batch = 64, .length = 257, .heads = 16, .group = 4, .dim = 128, .causal = true});
+  add({.batch = 128, .length = 64, .heads = 16, .group = 4, .dim = 128, .causal = true});
 }
 
 }  // namespace
@@ -241,6 +281,17 @@ std::vector<Workload> backward_workloads() {
       for (const std::int64_t length : {8192, 32768}) add_sparse(length, 16, group, block, block, false);
     }
   add_sparse(32768, 16, 8, 1, 64, false);
+  for (const std::int64_t dim : {192, 256})
+    all.push_back(backward_workload({.batch = 1,
+                                     .length = 8192,
+                                     .heads = 16,
+                                     .group = 4,
+                                     .dim = dim,
+                                     .q_block = 64,
+                                     .k_block = 64,
+                                     .kept = 0.5},
+                                    true));
+  add_beside(all);
   return all;
 }
 

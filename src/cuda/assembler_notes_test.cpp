@@ -10,7 +10,7 @@
 #include "tegula/lang.hpp"
 
 namespace tegula::cuda {
-namespace {
+namespace assembler_notes_test {
 
 // Two products in flight, then the sum of the first.
 lang::Kernel products() {

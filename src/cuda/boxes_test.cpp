@@ -5,7 +5,7 @@
 #include "runtime/watchdog.hpp"
 
 namespace tegula::cuda {
-namespace {
+namespace boxes_test {
 
 class CudaBoxes : public ::testing::TestWithParam<bool> {};
 

@@ -16,7 +16,7 @@
 #include "tegula/stream.hpp"
 
 namespace tegula::ops {
-namespace {
+namespace capture_test {
 
 using Step = std::function<void()>;
 

@@ -11,7 +11,7 @@
 #include "tegula/error.hpp"
 
 namespace tegula::cuda {
-namespace {
+namespace compile_test {
 
 const char* const text = R"(#include "scale.cuh"
 extern "C" __global__ void __launch_bounds__(128) scale(float* x) { x[threadIdx.x] *= factor(); })";

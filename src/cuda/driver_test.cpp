@@ -14,7 +14,7 @@
 #include "tegula/error.hpp"
 
 namespace tegula::cuda {
-namespace {
+namespace driver_test {
 
 // A shared library with this text as its source.
 std::string build(const TemporaryDirectory& directory, const std::string& name, const std::string& text) {

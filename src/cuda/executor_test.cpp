@@ -17,7 +17,7 @@
 #include "tegula/runtime.hpp"
 
 namespace tegula {
-namespace {
+namespace executor_test {
 
 using cuda::testing::FakeDriver;
 

@@ -13,7 +13,7 @@
 #include "tegula/tensor.hpp"
 
 namespace tegula::cuda {
-namespace {
+namespace grids_test {
 
 constexpr std::chrono::seconds most_time{60};
 constexpr int steps = 400, rows = 64, width = 128;

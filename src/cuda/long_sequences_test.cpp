@@ -14,7 +14,7 @@
 #include "tegula/ops.hpp"
 
 namespace tegula::ops {
-namespace {
+namespace long_sequences_test {
 
 constexpr std::chrono::seconds most_time{240};  // of a row, on a host of two processors
 constexpr std::int64_t tokens = 5003, kv_heads = 2, dim = 128, chunk = 64;

@@ -13,7 +13,7 @@
 #include "tegula/stream.hpp"
 
 namespace tegula {
-namespace {
+namespace memory_test {
 
 using cuda::testing::FakeDriver;
 

@@ -16,7 +16,7 @@
 #include "tegula/stream.hpp"
 
 namespace tegula::ops {
-namespace {
+namespace operators_test {
 
 constexpr std::chrono::seconds most_time{60};  // of a row, compilation included
 

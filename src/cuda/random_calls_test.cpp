@@ -7,7 +7,7 @@
 #include "runtime/watchdog.hpp"
 
 namespace tegula::ops {
-namespace {
+namespace random_calls_test {
 
 constexpr std::chrono::seconds most_time{120};  // of some calls, compilation included
 constexpr int parts = 2, calls_of_part = 4;
@@ -24,7 +24,7 @@ std::vector<Row> rows() {
   return result;
 }
 
-class CudaRandomCalls : public testing::TestWithParam<Row> {};
+class CudaRandomCalls : public ::testing::TestWithParam<Row> {};
 
 TEST_P(CudaRandomCalls, AgreeWithTheFormula) {
   if (!cuda::is_driver_usable()) GTEST_SKIP() << "this machine has no CUDA device";
@@ -36,7 +36,7 @@ TEST_P(CudaRandomCalls, AgreeWithTheFormula) {
                  {Target::cuda()});
 }
 
-INSTANTIATE_TEST_SUITE_P(Table, CudaRandomCalls, testing::ValuesIn(rows()), [](const auto& info) {
+INSTANTIATE_TEST_SUITE_P(Table, CudaRandomCalls, ::testing::ValuesIn(rows()), [](const auto& info) {
   return info.param.op + "_" + std::to_string(info.param.part);
 });
 

@@ -13,7 +13,7 @@
 #include "tegula/stream.hpp"
 
 namespace tegula::ops {
-namespace {
+namespace replayed_operators_test {
 
 constexpr std::chrono::seconds most_time{60};  // of a row, compilation included
 

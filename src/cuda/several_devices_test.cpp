@@ -15,7 +15,7 @@
 #include "tegula/stream.hpp"
 
 namespace tegula::cuda {
-namespace {
+namespace several_devices_test {
 
 constexpr std::chrono::seconds most_time{60};
 

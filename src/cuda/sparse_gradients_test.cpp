@@ -11,7 +11,7 @@
 #include "tegula/stream.hpp"
 
 namespace tegula::ops {
-namespace {
+namespace sparse_gradients_test {
 
 constexpr std::chrono::seconds most_time{60};  // of a test, compilation included
 

@@ -10,7 +10,7 @@
 #include "tegula/runtime.hpp"
 
 namespace tegula::emulation {
-namespace {
+namespace assertions_test {
 
 constexpr int tile = 64, depth = 64;
 constexpr std::chrono::seconds most_time{60};

@@ -6,7 +6,7 @@
 #include "runtime/watchdog.hpp"
 
 namespace tegula::emulation {
-namespace {
+namespace boxes_test {
 
 class Boxes : public ::testing::TestWithParam<bool> {};
 

@@ -6,7 +6,7 @@
 #include "runtime/watchdog.hpp"
 
 namespace tegula::emulation {
-namespace {
+namespace copy_rings_test {
 
 using namespace lang;
 using tegula::Tensor;

@@ -4,7 +4,7 @@
 #include "ops/covering.hpp"
 
 namespace tegula::emulation {
-namespace {
+namespace emulated_test {
 
 struct CaseName {
   std::string op, example;

@@ -9,7 +9,7 @@
 #include "ops/registry.hpp"
 
 namespace tegula::emulation {
-namespace {
+namespace hopper_test {
 
 struct Input {
   const char* name;

@@ -5,7 +5,7 @@
 #include "runtime/watchdog.hpp"
 
 namespace tegula::emulation {
-namespace {
+namespace one_slot_test {
 
 constexpr std::chrono::seconds most_time{60};
 constexpr int rows = 64, columns = 48, depth = 32, steps = 5;

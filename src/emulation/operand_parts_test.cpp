@@ -5,7 +5,7 @@
 #include "runtime/watchdog.hpp"
 
 namespace tegula::emulation {
-namespace {
+namespace operand_parts_test {
 
 constexpr std::chrono::seconds most_time{60};
 constexpr int rows = 64, columns = 48, steps = 4;

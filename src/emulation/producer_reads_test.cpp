@@ -15,7 +15,7 @@
 #include "schedule/verify.hpp"
 
 namespace tegula::emulation {
-namespace {
+namespace producer_reads_test {
 
 constexpr std::chrono::seconds most_time{60};
 constexpr int rows = 50, dim = 64, entries = 256, steps = 4, listed = entries / steps;

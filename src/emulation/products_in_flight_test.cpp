@@ -13,7 +13,7 @@
 #include "schedule/verify.hpp"
 
 namespace tegula::emulation {
-namespace {
+namespace products_in_flight_test {
 
 constexpr std::chrono::seconds most_time{60};
 constexpr int rows = 64, dim = 64;

@@ -6,7 +6,7 @@
 #include "tegula/tegula.hpp"
 
 namespace tegula::emulation {
-namespace {
+namespace room_test {
 
 constexpr std::chrono::seconds most_time{60};
 constexpr int queries = 256, keys = 160, depth = 200;

@@ -8,7 +8,7 @@
 #include "runtime/watchdog.hpp"
 
 namespace tegula::emulation {
-namespace {
+namespace rounded_test {
 
 constexpr std::chrono::seconds most_time{60};
 

@@ -8,7 +8,7 @@
 #include "runtime/watchdog.hpp"
 
 namespace tegula::emulation {
-namespace {
+namespace row_stores_test {
 
 constexpr std::chrono::seconds most_time{60};
 constexpr int rows = 64, depth = 64, steps = 2;

@@ -6,7 +6,7 @@
 #include "runtime/watchdog.hpp"
 
 namespace tegula::emulation {
-namespace {
+namespace turned_test {
 
 constexpr std::chrono::seconds most_time{60};
 constexpr int depth = 64, steps = 2, features = 64;

@@ -7,7 +7,7 @@
 #include "runtime/watchdog.hpp"
 
 namespace tegula::emulation {
-namespace {
+namespace when_rows_test {
 
 constexpr std::chrono::seconds most_time{60};
 constexpr int columns = 48, depth = 32, steps = 9;

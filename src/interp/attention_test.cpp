@@ -6,7 +6,7 @@
 #include "tegula/lang.hpp"
 #include "tegula/runtime.hpp"
 
-namespace {
+namespace attention_test {
 
 using namespace tegula::lang;
 using Data = tegula::Tensor;

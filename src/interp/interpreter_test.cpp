@@ -8,7 +8,7 @@
 #include "runtime/expect_error.hpp"
 #include "tegula/lang.hpp"
 
-namespace {
+namespace interpreter_test {
 
 using namespace tegula::lang;
 namespace tg = tegula;

@@ -8,7 +8,7 @@
 #include "tegula/lang.hpp"
 #include "tegula/runtime.hpp"
 
-namespace {
+namespace mistakes_test {
 
 using namespace tegula::lang;
 namespace tg = tegula;

@@ -11,7 +11,7 @@
 #include "ir/ir.hpp"
 #include "tegula/error.hpp"
 
-namespace {
+namespace operations_test {
 
 using namespace tegula;
 using namespace tegula::interp;

@@ -1,6 +1,7 @@
 #include "ir/visit.hpp"
 
 #include <algorithm>
+#include <array>
 #include <unordered_set>
 
 #include "ir/parts.hpp"
@@ -28,7 +29,7 @@ class Walk {
   explicit Walk(const std::function<void(const Expr&)>& f) : f_(f) {}
 
   void operator()(const Expr& e) {
-    if (!seen_.insert(e.get()).second) return;
+    if (!enter(e.get())) return;
     for (const Expr& arg : e->args) {
       if (arg) (*this)(arg);  // a missing one is for the verifier to report
     }
@@ -36,8 +37,22 @@ class Walk {
   }
 
  private:
+  // Most expressions have few nodes: a search among them costs less than a set.
+  bool enter(const ExprNode* node) {
+    if (count_ < few_.size()) {
+      const auto end = few_.begin() + count_;
+      if (std::find(few_.begin(), end, node) != end) return false;
+      few_[count_++] = node;
+      if (count_ == few_.size()) many_.insert(few_.begin(), few_.end());
+      return true;
+    }
+    return many_.insert(node).second;
+  }
+
   const std::function<void(const Expr&)>& f_;
-  std::unordered_set<const ExprNode*> seen_;
+  std::array<const ExprNode*, 32> few_;
+  std::size_t count_ = 0;
+  std::unordered_set<const ExprNode*> many_;
 };
 
 class Rewrite {

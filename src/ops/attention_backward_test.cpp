@@ -4,7 +4,7 @@
 #include "ops/testing.hpp"
 
 namespace tegula::ops {
-namespace {
+namespace attention_backward_test {
 
 struct Row {
   std::string name;

@@ -3,7 +3,7 @@
 #include "ops/testing.hpp"
 
 namespace tegula::ops {
-namespace {
+namespace attention_test {
 
 struct Row {
   std::string name;

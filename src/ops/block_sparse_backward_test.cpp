@@ -5,7 +5,7 @@
 #include "ops/testing.hpp"
 
 namespace tegula::ops {
-namespace {
+namespace block_sparse_backward_test {
 
 enum class Choice { lists, counts, mask };
 

@@ -4,7 +4,7 @@
 #include "ops/testing.hpp"
 
 namespace tegula::ops {
-namespace {
+namespace block_sparse_packed_test {
 
 enum class Choice { lists, counts, mask };
 using Lengths = std::vector<std::int32_t>;

@@ -4,7 +4,7 @@
 #include "ops/testing.hpp"
 
 namespace tegula::ops {
-namespace {
+namespace block_sparse_test {
 
 enum class Choice { lists, counts, mask };
 

@@ -7,7 +7,7 @@
 #include "tegula/error.hpp"
 
 namespace tegula::ops {
-namespace {
+namespace empty_extents_test {
 
 // Dimensions by letter: batch, queries, heads, g (heads of keys), keys, d, v (features of values), n (entries
 // or blocks wanted), r and c (blocks of queries and keys), m (rows of gemm's a), f (fences).

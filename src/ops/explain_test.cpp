@@ -10,7 +10,7 @@
 #include "tegula/lang.hpp"
 
 namespace tegula {
-namespace {
+namespace explain_test {
 
 using Inputs = std::map<std::string, Tensor>;
 using Texts = std::map<std::string, std::string>;

@@ -5,7 +5,7 @@
 #include "ops/testing.hpp"
 
 namespace tegula::ops {
-namespace {
+namespace gemm_test {
 
 struct Row {
   std::int64_t m = 20, n = 24, k = 28;

@@ -9,7 +9,7 @@
 #include "runtime/watchdog.hpp"
 
 namespace tegula::ops {
-namespace {
+namespace large_scores_test {
 
 constexpr std::chrono::seconds most_time{200};
 constexpr std::int64_t queries = 40, keys = 100, dim = 64;

@@ -7,7 +7,7 @@
 #include "runtime/test_environment.hpp"
 
 namespace tegula::ops {
-namespace {
+namespace limits_test {
 
 struct Limit {
   std::string op;

@@ -8,7 +8,7 @@
 #include "ops/testing.hpp"
 
 namespace tegula::ops {
-namespace {
+namespace long_chunks_test {
 
 std::vector<Target> all_targets(bool emulated = true) {
   std::vector<Target> targets = test_targets();

@@ -5,7 +5,7 @@
 #include "ops/testing.hpp"
 
 namespace tegula::ops {
-namespace {
+namespace nsa_backward_test {
 
 struct Row {
   std::string name;

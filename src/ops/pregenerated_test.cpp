@@ -15,7 +15,7 @@
 #include "ops/selection/kernels.hpp"
 
 namespace tegula::ops {
-namespace {
+namespace pregenerated_test {
 
 std::set<std::string> names() {
   std::set<std::string> result;

@@ -8,7 +8,7 @@
 #include "runtime/watchdog.hpp"
 
 namespace tegula::ops {
-namespace {
+namespace random_calls_test {
 
 constexpr std::chrono::seconds most_time{300};  // of a call on all executors, compilers included
 

@@ -8,7 +8,7 @@
 #include "tegula/error.hpp"
 
 namespace tegula::ops {
-namespace {
+namespace registry_test {
 
 // Those of tables are swept over by a test of their own.
 bool has_table(const Operator& op) {

@@ -14,7 +14,7 @@
 #include "runtime/binding.hpp"
 
 namespace tegula::ops {
-namespace {
+namespace scratch_memory_test {
 
 constexpr std::int64_t group = 4, dim = 64, entries = 16, parts = 64;
 const std::set<std::string> results = {"out", "lse", "dq", "dk", "dv", "dscale"};

@@ -4,7 +4,7 @@
 #include "ops/testing.hpp"
 
 namespace tegula::ops {
-namespace {
+namespace selection_test {
 
 TEST(BlockScores, AgreesWithTheFormula) {
   for (Target target : test_targets())

@@ -9,7 +9,7 @@
 #include "tegula/runtime.hpp"
 
 namespace tegula::ops {
-namespace {
+namespace sorted_lists_test {
 
 constexpr int batches = 2, heads = 2, rows = 3;
 

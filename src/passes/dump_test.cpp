@@ -14,7 +14,7 @@
 #include "tegula/runtime.hpp"
 
 namespace tegula::passes {
-namespace {
+namespace dump_test {
 
 using namespace lang;
 using lang::Tensor;

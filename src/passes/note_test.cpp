@@ -8,7 +8,7 @@
 #include <iterator>
 
 namespace tegula::passes {
-namespace {
+namespace note_test {
 
 TEST(Note, ThePageHasEveryKind) {
   std::ifstream file(TEGULA_SOURCE "/docs/show.md");

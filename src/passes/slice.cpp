@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <optional>
+#include <unordered_map>
+#include <unordered_set>
 
 #include "ir/effects.hpp"
 #include "ir/visit.hpp"
@@ -59,8 +61,15 @@ class Slice {
     return true;
   }
 
-  bool provides(const Stmt& s) const {
-    const Effects e = all_effects(s);
+  // Statements are asked again in every round.
+  const Effects& effects_of(const Stmt& s) {
+    const auto [found, is_new] = effects_.try_emplace(s.get());
+    if (is_new) found->second = is_atomic(s) ? all_effects(s) : effects(s);
+    return found->second;
+  }
+
+  bool provides(const Stmt& s) {
+    const Effects& e = effects_of(s);
     for (const VariablePtr& v : e.defined) {
       if (variables_.contains(v.get())) return true;
     }
@@ -80,7 +89,7 @@ class Slice {
     if (!taken_.insert(s.get()).second) return;
     changed_ = true;
     if (rules_.refused(s)) refuse("what is computed", s);
-    const Effects e = is_atomic(s) ? all_effects(s) : effects(s);
+    const Effects& e = effects_of(s);
     for (const VariablePtr& v : e.used) variables_.insert(v.get());
     for (const VariablePtr& v : e.assigned) variables_.insert(v.get());
     for (const Region& r : e.regions) {
@@ -111,6 +120,7 @@ class Slice {
 
   const SliceRules& rules_;
   std::unordered_set<const StmtNode*> taken_;
+  std::unordered_map<const StmtNode*, Effects> effects_;
   std::unordered_set<const Variable*> variables_;
   std::unordered_set<const Buffer*> tiles_;
   bool changed_ = false;

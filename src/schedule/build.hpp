@@ -11,9 +11,10 @@ Count operator+(Count a, const Count& b);
 Count operator*(const Count& a, const Count& b);
 
 inline Instance own() { return {Instance::Kind::own, 0}; }
-inline Instance by_index() { return {Instance::Kind::index, 0}; }
+inline Instance of_group(int group) { return {Instance::Kind::fixed, group}; }
 inline Slot at_cursor(int ring, int shift = 0) { return {Slot::Kind::cursor, ring, shift}; }
-inline Slot at_index() { return {Slot::Kind::index, 0, 0}; }
+inline Slot at_turn(int words) { return {Slot::Kind::turn, words, 0}; }
+inline Slot at(int slot) { return {Slot::Kind::fixed, slot, 0}; }
 
 inline Access read(int buffer, Slot slot = {}, Instance instance = {}, Parts parts = {}) {
   return {buffer, Touch::read, slot, instance, parts};

@@ -28,18 +28,18 @@ struct Count {
   std::vector<Term> terms = {};
 };
 
-// Which copy of something that exists once per group: the executing group's, or the one that the enclosing
-// counted loop numbers.
+// Which copy of something that exists once per group: the executing group's, or one of them.
 struct Instance {
-  enum class Kind : std::uint8_t { own, index, fixed };
+  enum class Kind : std::uint8_t { own, fixed };
   Kind kind = Kind::fixed;
   int value = 0;
 };
 
-// Which slot: a fixed one, the role's cursor of a ring (`value`) plus `shift`, or the enclosing counted
-// loops' index; modulo the number of slots.
+// Which slot: a fixed one, the role's cursor of a ring (`value`) plus `shift`, or as many as turns of a
+// buffer
+// (`value`) the role has passed in its tile; modulo the number of slots.
 struct Slot {
-  enum class Kind : std::uint8_t { fixed, cursor, index };
+  enum class Kind : std::uint8_t { fixed, cursor, turn };
   Kind kind = Kind::fixed;
   int value = 0;
   int shift = 0;
@@ -179,7 +179,8 @@ struct SendTile {
 struct ReceiveTile {
   Access from = {};
 };
-struct WaitTurn {  // until every earlier tile has passed the turn of this slot
+// Of a word that counts turns: the n-th ones of all tiles belong together, in the order of the tiles.
+struct WaitTurn {  // until every earlier tile has passed its turn, or is over
   Access of = {};
 };
 struct PassTurn {
@@ -196,16 +197,7 @@ struct Loop {
 // chosen: the threads that `Event::who` says. engine: the copy engine can bring the tile of this step;
 // threads: it cannot.
 struct Guard {
-  enum class Kind : std::uint8_t {
-    data,
-    not_first,
-    first_tile,
-    later_tile,
-    last_group,
-    chosen,
-    engine,
-    threads
-  };
+  enum class Kind : std::uint8_t { data, not_first, last_group, chosen, engine, threads };
   Kind kind = Kind::data;
   Events body;
 };

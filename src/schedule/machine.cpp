@@ -29,6 +29,7 @@ Machine::Machine(const Model& model, const Trial& trial)
       registers_free_(model.ctas(), 0),
       random_(trial.seed) {
   const Knowledge nothing(model.components(), model.has_turns());
+  owners_.assign(std::max(trial.tiles, 1), -1);
   published_ = nothing;
   for (int i = 0; i < static_cast<int>(model.warps().size()); ++i) {
     Actor& a = actors_.emplace_back();
@@ -36,6 +37,7 @@ Machine::Machine(const Model& model, const Trial& trial)
     a.id = model.warps()[i];
     a.program = &model.program(a.id.role);
     a.cursors.assign(schedule_.rings.size(), 0);
+    a.turns.assign(schedule_.buffers.size(), 0);
     a.all = a.lane = nothing;
     a.registers = schedule_.launch_registers;
   }
@@ -111,10 +113,6 @@ bool Machine::guard_holds(const Actor& a, const Event& e) const {
   switch (guard.kind) {
     case Guard::Kind::not_first:
       return !a.frames.empty() && a.frames.back().index > 0;
-    case Guard::Kind::first_tile:
-      return a.tile == 0;
-    case Guard::Kind::later_tile:
-      return a.tile > 0;
     case Guard::Kind::last_group:
       return a.id.group + 1 == schedule_.roles[a.id.role].groups;
     case Guard::Kind::chosen:
@@ -129,6 +127,16 @@ bool Machine::guard_holds(const Actor& a, const Event& e) const {
   return holds != (guard.kind == Guard::Kind::threads);
 }
 
+// Of the order of tiles only turns tell: their CTAs have tiles of their own.
+int Machine::apart() const { return model_.has_turns() ? model_.ctas() : 1; }
+int Machine::first_tile(const Actor& a) const { return model_.has_turns() ? a.id.cta : 0; }
+
+void Machine::begin_tile(Actor& a, int tile) {
+  if (tile != a.tile) std::fill(a.turns.begin(), a.turns.end(), 0);
+  a.tile = tile;
+  if (tile >= 0) owners_[tile] = a.id.cta;
+}
+
 bool Machine::enter_loop(Actor& a, const Step& step) {
   const Loop& loop = std::get<Loop>(step.event->what);
   Frame frame{a.step, 0, 0, loop.kind == Loop::Kind::counted};
@@ -137,8 +145,8 @@ bool Machine::enter_loop(Actor& a, const Step& step) {
       frame.count = value(loop.count, a);
       break;
     case Loop::Kind::tiles:
-      frame.count = trial_.tiles;
-      a.tile = 0;
+      frame.count = (trial_.tiles + apart() - 1 - first_tile(a)) / apart();
+      if (frame.count > 0) begin_tile(a, first_tile(a));
       break;
     case Loop::Kind::forever:
       frame.count = -1;
@@ -156,7 +164,8 @@ bool Machine::enter_loop(Actor& a, const Step& step) {
 bool Machine::again(Actor& a, const Step& step) {
   Frame& frame = a.frames.back();
   ++frame.index;
-  if (std::get<Loop>(step.event->what).kind == Loop::Kind::tiles) a.tile = frame.index;
+  if (std::get<Loop>(step.event->what).kind == Loop::Kind::tiles && frame.index < frame.count)
+    begin_tile(a, first_tile(a) + frame.index * apart());
   if (frame.index == frame.count) {
     a.frames.pop_back();
     ++a.step;
@@ -209,6 +218,8 @@ bool Machine::advance(Actor& a) {
     if (a.waits == Waits::no) ++a.now;
     if (!perform(a, e)) return false;
   }
+  // Whoever passes a turn for others, they are behind it.
+  if (const auto* passed = std::get_if<PassTurn>(&e.what)) ++a.turns[passed->of.buffer];
   ++a.step;
   return true;
 }
@@ -286,6 +297,11 @@ std::optional<Finding> Machine::run() {
 }
 
 void Machine::final_checks() {
+  for (const Turn& turn : turns_)
+    for (const auto& [tile, event] : turn.waited)
+      if (!turn.passed.contains(tile))
+        fail(Rule::turn, actors_[0], *event,
+             fmt::format("tile {} has waited for its turn, and keeps it", tile));
   for (const RemoteUse& use : remote_) {
     bool known = false;
     for (const Actor& a : actors_) known |= a.id.cta == use.cta && a.lane.seen[use.component] >= use.time;

@@ -1,7 +1,9 @@
 // Runs one trial of a schedule: all warps, their asynchronous queues and the copy engine, in one order.
 #pragma once
+#include <map>
 #include <optional>
 #include <random>
+#include <set>
 
 #include "schedule/finding.hpp"
 #include "schedule/knowledge.hpp"
@@ -54,6 +56,7 @@ class Machine {
     int step = 0;
     std::vector<Frame> frames;
     int tile = 0;
+    std::vector<int> turns;  // of each buffer that it has passed in this tile
     std::vector<int> cursors;
     Time now = 0;
     Knowledge all, lane;  // common to all threads of the warp; of its first thread
@@ -94,7 +97,8 @@ class Machine {
     int warp;
   };
   struct Turn {
-    int passed = 0;
+    std::map<int, const Event*> waited;  // by tile
+    std::set<int> passed;                // tiles
     Knowledge done;
   };
 
@@ -107,6 +111,9 @@ class Machine {
   void end(Actor& a);
   int value(const Count& count, const Actor& a) const;
   int index_of(const Actor& a) const;
+  int apart() const;
+  int first_tile(const Actor& a) const;
+  void begin_tile(Actor& a, int tile);
   bool takes_part(const Actor& a, const Event& event) const;
   bool pass(bool eager);
   void final_checks();
@@ -148,6 +155,7 @@ class Machine {
   bool on(Actor& a, const Event& e, const ReceiveTile& x);
   bool on(Actor& a, const Event& e, const WaitTurn& x);
   bool on(Actor& a, const Event& e, const PassTurn& x);
+  bool is_over(const Actor& a, int tile) const;
   template <class T>
   bool on(Actor&, const Event&, const T&) {
     throw InternalError("control is not an event");
@@ -205,6 +213,7 @@ class Machine {
   std::vector<Init> init_;           // per CTA
   std::vector<int> registers_free_;  // per CTA
   int next_tile_ = 0;
+  std::vector<int> owners_;  // CTAs, of each tile; -1: nobody's yet
   long steps_ = 0;
   std::mt19937 random_;
 };

@@ -149,7 +149,7 @@ bool Machine::on(Actor& a, const Event& e, const CopyArrive& x) {
 
 // ------------------------------------------------------------------------------------- tiles and turns
 bool Machine::on(Actor& a, const Event&, const NextTile&) {
-  a.tile = next_tile_ < trial_.tiles ? next_tile_++ : -1;
+  begin_tile(a, next_tile_ < trial_.tiles ? next_tile_++ : -1);
   return true;
 }
 
@@ -161,24 +161,33 @@ bool Machine::on(Actor& a, const Event& e, const SendTile& x) {
 
 bool Machine::on(Actor& a, const Event& e, const ReceiveTile& x) {
   touch_by_threads(a, e, x.from);
-  a.tile = mailbox_[cell_of(a, x.from, a.id.cta)];
+  begin_tile(a, mailbox_[cell_of(a, x.from, a.id.cta)]);
   return true;
 }
 
+// Whether who takes the turns of the tile has begun a later one.
+bool Machine::is_over(const Actor& a, int tile) const {
+  for (const Actor& other : actors_)
+    if (other.id.cta == owners_[tile] && other.id.role == a.id.role && other.id.group == a.id.group &&
+        other.id.warp == a.id.warp)
+      return other.ended || other.tile > tile || other.tile == -1;
+  return false;
+}
+
 bool Machine::on(Actor& a, const Event& e, const WaitTurn& x) {
-  const Turn& turn = turns_[cell_of(a, x.of, a.id.cta)];
-  if (turn.passed < a.tile) return false;
-  if (turn.passed > a.tile)
-    fail(Rule::turn, a, e, fmt::format("the turn of {} is over: it is at {}", a.tile, turn.passed));
+  Turn& turn = turns_[cell_of(a, x.of, a.id.cta)];
+  for (int tile = 0; tile < a.tile; ++tile)
+    if (!turn.passed.contains(tile) && !is_over(a, tile)) return false;
+  turn.waited.emplace(a.tile, &e);
   learn(a, e, turn.done);
   return true;
 }
 
 bool Machine::on(Actor& a, const Event& e, const PassTurn& x) {
   Turn& turn = turns_[cell_of(a, x.of, a.id.cta)];
-  if (turn.passed != a.tile)
-    fail(Rule::turn, a, e, fmt::format("passes the turn of {} when it is {}'s", a.tile, turn.passed));
-  ++turn.passed;
+  if (!turn.waited.contains(a.tile))
+    fail(Rule::turn, a, e, fmt::format("passes the turn of tile {}, which has not waited for it", a.tile));
+  turn.passed.insert(a.tile);
   turn.done.join(published(a, e));
   return true;
 }

@@ -48,8 +48,8 @@ int Machine::slot_of(const Actor& a, const Slot& slot, int slots) const {
       return slot.value % slots;
     case Slot::Kind::cursor:
       return (a.cursors[slot.value] + slot.shift + slots) % slots;
-    case Slot::Kind::index:
-      return (index_of(a) + slot.shift) % slots;
+    case Slot::Kind::turn:
+      return a.turns[slot.value] % slots;
   }
   return 0;
 }
@@ -58,8 +58,6 @@ int Machine::instance_of(const Actor& a, const Instance& instance, int instances
   switch (instance.kind) {
     case Instance::Kind::own:
       return a.id.group % instances;
-    case Instance::Kind::index:
-      return index_of(a) % instances;
     case Instance::Kind::fixed:
       return instance.value % instances;
   }

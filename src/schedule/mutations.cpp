@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace tegula::schedule {
 namespace {
 
@@ -199,7 +201,56 @@ void mutate_releases(const Schedule& schedule, std::vector<Mutation>& made) {
   }
 }
 
+bool touches_memory(const Event& e) {
+  return std::visit(
+      [](const auto& what) {
+        if constexpr (requires { what.accesses; }) return !what.accesses.empty();
+        return requires { what.from; }
+        || requires { what.to; };
+      },
+      e.what);
+}
+
+bool synchronises(const Event& e) {
+  const What& what = e.what;
+  return std::holds_alternative<WaitFull>(what) || std::holds_alternative<Acquire>(what) ||
+         std::holds_alternative<GemmWait>(what) || std::holds_alternative<StoreWait>(what) ||
+         std::holds_alternative<CopyWait>(what) || std::holds_alternative<Barrier>(what) ||
+         std::holds_alternative<ProxyFence>(what) || std::holds_alternative<WaitTurn>(what);
+}
+
+void move_events(const Schedule& schedule, std::size_t list, std::vector<Mutation>& made) {
+  Schedule original = schedule;
+  const std::string where = schedule.roles[list - 1].name;
+  int number = 0;
+  each_event(list_of(original, list), number, [&](Events& events, std::size_t i, int at) {
+    if (!synchronises(events[i])) return;
+    const auto first = events.begin() + static_cast<std::ptrdiff_t>(i);
+    const auto next = std::find_if(first + 1, events.end(), touches_memory);
+    if (next == events.end()) return;
+    Mutation m{
+        fmt::format("{} {}: {}, behind {}", where, at, print(schedule, *first), print(schedule, *next)),
+        schedule};
+    const auto distance = next - first;
+    int other = 0;
+    bool done = false;
+    each_event(list_of(m.schedule, list), other, [&](Events& copy, std::size_t j, int n) {
+      if (done || n != at) return;
+      done = true;
+      const auto begin = copy.begin() + static_cast<std::ptrdiff_t>(j);
+      std::rotate(begin, begin + 1, begin + distance + 1);
+    });
+    made.push_back(std::move(m));
+  });
+}
+
 }  // namespace
+
+std::vector<Mutation> moves(const Schedule& schedule) {
+  std::vector<Mutation> made;
+  for (std::size_t list = 1; list <= schedule.roles.size(); ++list) move_events(schedule, list, made);
+  return made;
+}
 
 std::vector<Mutation> mutations(const Schedule& schedule) {
   std::vector<Mutation> made;

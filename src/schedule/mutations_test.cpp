@@ -25,21 +25,8 @@ struct Case {
 // Fences that the texts carry without need: a gemm is printed with its own fence, which costs nothing.
 constexpr const char* fenced_before =
     "no register of this gemm is touched between the fence of the gemm before and this one";
-// Of the adders: the loop has waited for the reads, and the end of the kernel completes the writes.
-constexpr const char* last_writes = "only reads need to be over when a CTA ends, and they are";
 
 Harmless second_fence(const char* mutation) { return {mutation, fenced_before}; }
-
-std::vector<Harmless> backward(int last) {
-  std::vector<Harmless> all = {
-      second_fence("consumer 12: gemm fence for dP, removed"),
-      second_fence("consumer 29: gemm fence for dQ, removed"),
-      {"consumer 25: gemm commit for dK, removed", "dK and dQ retire at the same wait: one group would do"}};
-  for (const char* change : {"removed", "one more pending", "for reads only"})
-    all.push_back(
-        {"adder " + std::to_string(last) + ": store wait 0 by one thread a group, " + change, last_writes});
-  return all;
-}
 
 std::vector<Case> cases() {
   const Harmless steady = second_fence("consumer 21: gemm fence for P V, removed");
@@ -63,8 +50,6 @@ std::vector<Case> cases() {
        [] { return looked_up(Numbers::by_rows); },
        {{"prologue 1: fence initialisation by one thread, removed",
          "there is no copy engine, and no other CTA"}}},
-      {"backward_unordered", [] { return attention_backward({}); }, backward(16)},
-      {"backward_ordered", [] { return attention_backward({.ordered = true}); }, backward(24)},
   };
 }
 

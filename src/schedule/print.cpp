@@ -61,8 +61,6 @@ class Printer {
     switch (i.kind) {
       case Instance::Kind::own:
         return ".group";
-      case Instance::Kind::index:
-        return ".i";
       case Instance::Kind::fixed:
         return fmt::format(".{}", i.value);
     }
@@ -82,8 +80,8 @@ class Printer {
         return fmt::format("{}[{}]", name, a.slot.value);
       case Slot::Kind::cursor:
         return fmt::format("{}[{}]", name, shifted(s_.rings[a.slot.value].name, a.slot.shift));
-      case Slot::Kind::index:
-        return fmt::format("{}[{}]", name, shifted("i", a.slot.shift));
+      case Slot::Kind::turn:
+        return name + "[turn]";
     }
     return name;
   }
@@ -217,10 +215,6 @@ class Printer {
         return "if " + e.name;
       case Guard::Kind::not_first:
         return "if not the first step";
-      case Guard::Kind::first_tile:
-        return "if the first tile";
-      case Guard::Kind::later_tile:
-        return "if a later tile";
       case Guard::Kind::last_group:
         return "if the last group";
       case Guard::Kind::chosen:

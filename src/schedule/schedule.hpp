@@ -1,5 +1,5 @@
 // The schedule of one kernel: what every role does, in program order, with all synchronisation. The one
-// structure that the verifier simulates and the printer prints; printing adds no event.
+// structure that the verifier simulates and the printer prints.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -39,9 +39,8 @@ struct Ring {
 struct Variable {
   std::string name;
   int minimum = 0;
-  int maximum = 0;          // 0: none
-  bool per_tile = true;     // else: the same for all tiles
-  bool descending = false;  // never larger in a later tile
+  int maximum = 0;       // 0: none
+  bool per_tile = true;  // else: the same for all tiles
 };
 
 // `groups` instances of the same events, each by `warps` warps.

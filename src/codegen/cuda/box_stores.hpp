@@ -1,8 +1,11 @@
 // What the copy engine brings of a fragment to a tensor, as texts.
 #pragma once
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
+
+#include "ir/stmt.hpp"
 
 namespace tegula::codegen {
 
@@ -21,6 +24,15 @@ struct BoxStores {
   std::int64_t registers = 0;  // of a thread for each
   int rows = 0;                // of each
   bool turned = false;  // the fragment's columns are rows: all boxes of a warp group are staged at once
+};
+
+// The store whose events are being printed.
+struct OpenStore {
+  ir::Stmt stmt;
+  BoxStores boxes;
+  std::string word;                 // that counts the turns of the sum, if it has turns
+  std::size_t first = 0, end = 0;   // boxes that are staged
+  std::optional<int> pending = {};  // stores that a wait for the buffers leaves, until all threads meet
 };
 
 }  // namespace tegula::codegen

@@ -1,5 +1,5 @@
 // The state from which the function of one grid is printed for a GPU. Its members are spread over several
-// files, by what they print: expressions, accesses, statements, loops over elements, operations on tiles.
+// files, by what they print: accesses, statements, loops over elements, operations on tiles, roles.
 #pragma once
 #include <deque>
 #include <functional>
@@ -7,13 +7,13 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "codegen/cuda/block_order.hpp"
 #include "codegen/cuda/box_stores.hpp"
+#include "codegen/cuda/notes.hpp"
 #include "codegen/cuda/places.hpp"
 #include "codegen/cuda/reductions.hpp"
 #include "codegen/cuda/step_writer.hpp"
 #include "codegen/cuda_program.hpp"
-#include "codegen/text.hpp"
-#include "ir/bounds.hpp"
 #include "passes/cuda/cuda_plan.hpp"
 #include "passes/cuda/operand_place.hpp"
 #include "passes/cuda/plan_rows.hpp"
@@ -25,8 +25,6 @@ namespace tegula::codegen {
 
 constexpr int vector_bytes = 16;  // the most that one instruction of a thread moves
 
-// `tg::bf16`: the type of an element in memory.
-std::string element_type(DType type);
 // What lies in shared memory, for the user.
 std::string words_of(const ir::Buffer& tile);
 
@@ -48,27 +46,9 @@ class CudaGridPrinter {
   using Layout = layout::Layout;
   using Texts = std::vector<std::string>;
 
-  // ---- what is done in a slower way (print_notes.cpp)
-  void note(passes::NoteKind kind, const passes::Reason& reason, const Loc& at);
-  void note_hints(const ir::Grid& grid, const passes::Roles* roles);
-  void note_blocks(const ir::Grid& grid);
-  // Null: no roles.
-  std::string way_of(const ir::Body& body, const passes::Roles* roles) const;
-  void note_gemm(const ir::Gemm& n, const passes::GemmPlan& plan, const Loc& at);
-  void note_conversion(const ir::Buffer& fragment, const std::string& why, const Loc& at);
-
-  // ---- expressions (print_expr.cpp)
-  std::string value(const ir::Expr& e);
-  std::string emit(const ir::Expr& e);
-  std::string emit_node(const ir::Expr& e);
-  std::string emit_cast(const ir::Expr& e, const std::string& x);
-  std::string emit_division(const ir::Expr& e, const Texts& x);
-  bool is_division_of_indices(const ir::Expr& e) const;
-  void name_divisions();
-  std::string variable_text(const ir::VariablePtr& variable) const;
-  std::string name_variable(const ir::VariablePtr& variable);
-  bool is_less(const ir::Expr& a, const ir::Expr& b) const;
-  bool is_at_least(const ir::Expr& a, std::int64_t least) const;
+  std::string value(const ir::Expr& e) { return values_.value(e); }
+  std::string variable_text(const ir::VariablePtr& v) const { return values_.variable_text(v); }
+  std::string name_variable(const ir::VariablePtr& v) { return values_.name_variable(v); }
 
   // ---- elements (print_access.cpp)
   GuardedAddress address(const ir::Access& access);
@@ -82,25 +62,16 @@ class CudaGridPrinter {
   std::string load_text(const ir::Access& access);
   // `text` is the value's.
   void store(const ir::Access& access, const ir::Expr& value, const std::string& text);
-  // Whether the type holds the value without rounding it.
-  bool is_exact(const ir::Expr& value, DType type) const;
   void touch(const ir::View& view, MemoryUse use, bool by_one);
 
-  // ---- statements (print_stmt.cpp)
+  // ---- statements (print_stmt.cpp, print_control.cpp)
   void prologue();
-  // ---- the order of grids, and the index of a block from its number (print_order.cpp)
+  // ---- the order of grids, and of blocks that take what is left (print_order.cpp)
   bool has_waits() const { return target_.has_wgmma() && number_ > 0; }
   bool runs_beside(int number) const;  // beside the grid before it
   void between_grids();
   void end_of_block();
   std::string leave_by(const ir::Exit& exit) const;
-  void decode(const ir::Grid& grid, const std::string& number);
-  // Of a number's last digit: no block has it.
-  std::string is_behind_last(const ir::Grid& grid);
-  void decode_digits(const ir::Grid& grid, const std::vector<std::size_t>& order, std::string rest);
-  void decode_grouped(const ir::Grid& grid, const std::string& number);
-  void decode_heavy(const ir::Grid& grid, std::size_t heavy, bool grows, const std::string& number);
-  void define_index(const ir::Grid& grid, std::size_t i, const std::string& text);
   void body(const ir::Body& body);
   void in_scope(const ir::Body& body);
   void stmt(const ir::Stmt& stmt);
@@ -129,6 +100,7 @@ class CudaGridPrinter {
   void define(const ir::VariablePtr& variable, const std::string& value, bool is_const, const Loc& at);
   // `inside` prints the body.
   void sequential(const ir::For& n, const Loc& at, const std::function<void()>& inside);
+  void repeated(const ir::While& n, const Loc& at, const std::function<void()>& inside);
   void branch(const ir::If& n, const Loc& at, const std::function<void()>& inside);
   void otherwise(const ir::If& n);
   void groups(const ir::For& n, const Loc& at);
@@ -273,9 +245,11 @@ class CudaGridPrinter {
   void clear_registers(const FragmentTile& tile);
   void touch_operands(const ir::Gemm& n);
 
-  // ---- roles (print_roles.cpp, print_tensor_copies.cpp)
+  // ---- roles (print_roles.cpp, print_rings.cpp, print_pairs.cpp, print_tensor_copies.cpp)
+  void name_divisions();
+  bool is_division_of_indices(const ir::Expr& e) const;
   std::string print_roles(const ir::Grid& grid);
-  std::string begin_roles(const ir::Grid& grid, const passes::Roles& roles);
+  std::string begin_roles(const passes::Roles& roles);
   std::string consumers(const ir::Grid& grid);
   std::string producer(const ir::Grid& grid);
   void declare_rings(const passes::Roles& roles);
@@ -286,6 +260,7 @@ class CudaGridPrinter {
   std::string role(const schedule::Schedule& schedule, const schedule::Role& role, const ir::Grid& grid,
                    int barrier, int threads);
   void event(const schedule::StoreWait& n, const schedule::Event&);
+  bool gives(const schedule::Events& list, std::size_t& i);
   std::string blocks_text(const ir::Grid& grid);
   void tiles(const schedule::Loop& n);
   void name_in_pair(const ir::Grid& pairs);
@@ -334,40 +309,48 @@ class CudaGridPrinter {
   void name_slot_before(const ir::BufferPtr& tile);
   std::size_t tensor_map(CudaProgram::TensorMap map);
   void load_boxes(const ir::Copy& n, const passes::TensorCopy& plan, int ring, const Loc& at);
-  // To a tensor, or into its `sum`.
-  void store_boxes(const ir::View& from, const ir::View& to, const ir::Accumulate* sum, const Loc& at);
-  std::string turn_word(const ir::Access& word, const std::string& part = {});
+
+  // ---- stores by the copy engine (print_tensor_stores.cpp)
+  void begin_store(const ir::Stmt& s);
+  void end_store();
+  void stage_boxes(std::size_t count);
+  void send_boxes(const char* verb);
+  void send_boxes();
+  void give();
   BoxStores boxes_of(const ir::View& from, const ir::View& to, const layout::Division& parts,
                      const passes::TensorStore& plan);
-  void send_by_itself(const BoxStores& n, const ir::Accumulate* sum, std::size_t first, std::size_t count);
-  void store_by_itself(const BoxStores& n, const std::string& fragment, const ir::Accumulate* sum,
-                       const std::string& word, const Loc& at);
+  bool is_handover(const schedule::Place& place) const {
+    return hands_over() && place.ring == static_cast<int>(cursors_.size()) - 1;
+  }
+  void event(const schedule::Store& n, const schedule::Event&);
+  void event(const schedule::StoreCommit&, const schedule::Event&) {}  // each store commits itself
+  void event(const schedule::WaitTurn&, const schedule::Event& e);
+  void event(const schedule::PassTurn&, const schedule::Event& e);
+  std::string turn_word(const ir::Access& word, const std::string& part = {});
   void print_adders(const BoxStores& n, const ir::Accumulate& sum, const Loc& at);
   // The number of the assertion that turns come as promised.
   std::size_t turns_broken(const Loc& at);
-  std::string wait_text(const ir::Turn& turn, const std::string& word, const Loc& at);
-  std::size_t shared_bytes() const { return static_cast<std::size_t>(memory_.peak()); }
+  std::string wait_text(const ir::Expr& order, const std::string& word, const Loc& at);
 
   const Signature& signature_;
   const passes::CudaTarget& target_;
   const std::vector<passes::GridWait>& waits_;  // of all grids
-  const int number_;
-  const ir::Grid& planned_;       // the grid
+  const int number_;                            // of the grid
+  const ir::Grid& planned_;
   const passes::GridPlan& plan_;  // and what was decided about it
   CudaProgram& program_;
+  Notes notes_{program_.notes};
   StepWriter out_;
   Names names_{"_"};
-  std::unordered_map<const ir::Variable*, std::string> variables_;
+  Expressions values_{names_, out_};
+  ir::Facts& facts_ = values_.facts;
+  BlockOrder order_{values_, names_, out_};
   std::unordered_map<const ir::Buffer*, std::string> tensors_;
   std::unordered_map<const ir::Buffer*, int> memory_of_;  // tensors that may share bytes have one number
   std::unordered_set<const ir::Buffer*> written_;         // tensors that the grid writes
   std::unordered_map<const ir::Buffer*, SharedTile> shared_;
   std::unordered_map<const ir::Buffer*, FragmentTile> fragments_;
-  std::unordered_map<const ir::ExprNode*, std::string> common_;  // of the expression being printed
-  std::unordered_set<const ir::ExprNode*> repeated_;
-  std::vector<std::pair<ir::Expr, std::string>> divisions_;  // of the block's indices, and their names
   passes::Layouts layouts_;
-  ir::Facts facts_;
   SharedMemory memory_;
   std::int64_t ahead_bytes_ = 0;  // of that, what a plan with fewer slots does without
   int blocks_ = 1;                // that share a processor
@@ -379,7 +362,7 @@ class CudaGridPrinter {
   const passes::Roles* roles_ = nullptr;
   const ir::Grid* grid_ = nullptr;  // of the roles
   std::vector<RingText> rings_;
-  std::vector<int> cursors_;  // of each ring, as the first ring that has it
+  std::vector<int> cursors_;                         // of each ring, as the first ring that has it
   std::vector<const passes::CopyRing*> copy_rings_;  // of the loops that are being printed
   std::int64_t ring_bytes_ = 0;                      // of their slots
   bool is_ahead_ = false;                            // what is printed begins copies and does not await them
@@ -389,8 +372,6 @@ class CudaGridPrinter {
   };
   std::optional<Partial> partial_;
   std::unordered_map<const ir::Buffer*, int> alternating_;  // tiles in two halves, and the rings that count
-  std::unordered_map<const ir::Variable*, DType>
-      stored_types_;        // of the elements that variables were loaded from
   bool in_branch_ = false;  // the innermost loop or branch is a branch, all of whose products are awaited
   std::unordered_set<int> in_loops_;                 // rings: see ConsumerProgram
   std::unordered_set<const ir::Buffer*> lane_sums_;  // whose lanes hold parts for now
@@ -411,6 +392,7 @@ class CudaGridPrinter {
   std::int64_t handover_ = -1;
   bool hands_over() const { return handover_ >= 0; }
   std::string adders_;
+  std::optional<OpenStore> store_;
   std::deque<Flight> flights_;  // products that run
 };
 

@@ -3,7 +3,6 @@
 
 #include "codegen/cuda/arithmetic.hpp"
 #include "codegen/cuda/grid_printer.hpp"
-#include "ir/representable.hpp"
 #include "ir/visit.hpp"
 
 namespace tegula::codegen {
@@ -31,13 +30,6 @@ std::string scaled(const std::string& index, const std::string& stride) {
 
 }  // namespace
 
-std::string element_type(DType type) {
-  constexpr const char* names[] = {"tg::boolean", "int8_t",   "int16_t",  "int32_t",  "int64_t",
-                                   "uint8_t",     "uint32_t", "tg::e4m3", "tg::e5m2", "tg::f16",
-                                   "tg::bf16",    "float",    "double"};
-  return names[static_cast<int>(type.code)];
-}
-
 std::string CudaGridPrinter::stride_text(const View& view, std::size_t dim) {
   if (!is_reshaped_view(view)) {
     const std::string stride = fmt::format("{}_s{}", tensors_.at(view.buffer.get()), dim);
@@ -61,11 +53,12 @@ std::string CudaGridPrinter::stride_text(const View& view, std::size_t dim) {
 void CudaGridPrinter::add_limits(const View& view, std::size_t dim, const Expr& at, const std::string& text,
                                  Texts& guards) {
   const ViewDim& d = view.dims[dim];
-  if (!is_at_least(at, 0)) guards.push_back(fmt::format("{} >= 0", text));
-  if (!is_less(at, view.shape[dim])) guards.push_back(fmt::format("{} < {}", text, value(view.shape[dim])));
-  if (d.low && !is_less(d.low, at) && !is_constant(d.low, 0))
+  if (!values_.is_at_least(at, 0)) guards.push_back(fmt::format("{} >= 0", text));
+  if (!values_.is_less(at, view.shape[dim]))
+    guards.push_back(fmt::format("{} < {}", text, value(view.shape[dim])));
+  if (d.low && !values_.is_less(d.low, at) && !is_constant(d.low, 0))
     guards.push_back(fmt::format("{} >= {}", text, value(d.low)));
-  if (d.high && !is_less(at, d.high) && !equal(d.high, view.shape[dim]))
+  if (d.high && !values_.is_less(at, d.high) && !equal(d.high, view.shape[dim]))
     guards.push_back(fmt::format("{} < {}", text, value(d.high)));
 }
 
@@ -109,8 +102,8 @@ GuardedAddress CudaGridPrinter::shared_address(const Access& access, const std::
   Texts texts, guards;
   for (std::size_t d = 0; d < at.size(); ++d) {
     texts.push_back(value(at[d]));
-    if (!is_at_least(at[d], 0)) guards.push_back(fmt::format("{} >= 0", texts.back()));
-    if (!is_less(at[d], access.view.shape[d]))
+    if (!values_.is_at_least(at[d], 0)) guards.push_back(fmt::format("{} >= 0", texts.back()));
+    if (!values_.is_less(at[d], access.view.shape[d]))
       guards.push_back(fmt::format("{} < {}", texts.back(), constant_value(access.view.shape[d])));
   }
   if (is_reshaped_view(access.view)) {
@@ -169,20 +162,12 @@ std::string CudaGridPrinter::load_text(const Access& access) {
   return fmt::format("({} ? tg::load({}) : {}(0))", at.guard, at.pointer, scalar_type(buffer->type));
 }
 
-bool CudaGridPrinter::is_exact(const Expr& value, DType type) const {
-  return is_representable(value, type, [&](const VariablePtr& v) -> std::optional<DType> {
-    const auto found = stored_types_.find(v.get());
-    if (found == stored_types_.end()) return std::nullopt;
-    return found->second;
-  });
-}
-
 void CudaGridPrinter::store(const Access& access, const Expr& value, const std::string& text) {
   const BufferPtr& buffer = access.view.buffer;
   const std::string type = element_type(buffer->type);
   if (buffer->space == Space::fragment && !shared_.contains(buffer.get())) {
     const bool rounds = buffer->type.bits() < 32 && !plan_.forms.unrounded.contains(buffer.get()) &&
-                        !is_exact(value, buffer->type);
+                        !values_.is_exact(value, buffer->type);
     const std::string converted = rounds ? fmt::format("tg::rounded<{}>({})", type, text) : text;
     out_.line(fmt::format("{}[{}] = {};", fragments_.at(buffer.get()).name,
                           loop_ ? register_text(access) : "0", bare(converted)));

@@ -10,7 +10,7 @@ namespace tegula::codegen {
 using namespace ir;
 
 void CudaGridPrinter::operator()(const Copy& n, const Stmt& s) {
-  if (n.from.buffer->space == Space::fragment) return store_boxes(n.from, n.to, nullptr, s->at);
+  internal_assert(n.from.buffer->space != Space::fragment, "stores by the copy engine are events", s->at);
   if (copy_by_vectors(n, s->at)) return;
   for (const Stmt& lowered : element_copies(n, s->at)) stmt(lowered);
 }
@@ -42,7 +42,7 @@ std::optional<std::size_t> CudaGridPrinter::vector_dim(const Copy& n, const std:
   for (std::size_t d = 0; d < at.size(); ++d) {
     const ViewDim& dim = n.from.dims[d];
     if (dim.axis != last) continue;
-    const bool begins_inside = is_at_least(at[d], 0) && (!dim.low || is_constant(dim.low, 0));
+    const bool begins_inside = values_.is_at_least(at[d], 0) && (!dim.low || is_constant(dim.low, 0));
     return begins_inside ? std::optional(d) : std::nullopt;
   }
   return std::nullopt;
@@ -114,7 +114,7 @@ std::string CudaGridPrinter::vector_count(const View& view, std::size_t dim, con
   const Expr end = make(Op::add, at->held(), {at, constant(at->held(), elements - 1)}, at->at);
   std::string count = std::to_string(elements);
   for (const Expr& limit : {extent, view.dims[dim].high}) {
-    if (!limit || (limit != extent && equal(limit, extent)) || is_less(end, limit)) continue;
+    if (!limit || (limit != extent && equal(limit, extent)) || values_.is_less(end, limit)) continue;
     count = fmt::format("tg::min<int64_t>({}, int64_t({}) - {})", count, value(limit), text);
   }
   return count == std::to_string(elements) ? count : fmt::format("int(tg::max<int64_t>({}, 0))", count);

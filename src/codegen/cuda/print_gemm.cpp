@@ -14,7 +14,7 @@ void CudaGridPrinter::touch_operands(const Gemm& n) {
 
 void CudaGridPrinter::operator()(const Gemm& n, const Stmt& s) {
   const passes::GemmPlan plan = passes::plan_gemm(n, team_.threads, target_);
-  note_gemm(n, plan, s->at);
+  notes_.of_gemm(n, plan, s->at);
   const FragmentTile own = fragments_.at(n.c.buffer.get());
   FragmentTile c = own;
   const bool moves = own.layout != plan.accumulator;
@@ -55,8 +55,8 @@ void CudaGridPrinter::gemm_fma(const Gemm& n, const FragmentTile& c, const Loc& 
   out_.line("#pragma unroll");
   out_.open(fmt::format("for (int r = 0; r < {}; ++r) {{", c.layout.register_count()));
   const Coordinates x = register_coordinates(c.layout, base);
-  variables_[i.get()] = x.names[0];
-  variables_[j.get()] = x.names[1];
+  values_.set(i, x.names[0]);
+  values_.set(j, x.names[1]);
   if (!x.inside.empty()) out_.open(fmt::format("if ({}) {{", x.inside));
   const std::string type(scalar_type(n.c.buffer->type));
   const std::string a = load_text({n.a, {variable(i), variable(k)}}),

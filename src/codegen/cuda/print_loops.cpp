@@ -99,7 +99,7 @@ void CudaGridPrinter::elements(const For& n, const Stmt& s) {
     return pack(*found, s->at);
   const auto row_plan = passes::plan_rows(s);
   if (row_plan) return rows(s, *row_plan, false);
-  note(passes::NoteKind::by_elements, row_plan.reason(), s->at);
+  notes_.add(passes::NoteKind::by_elements, row_plan.reason(), s->at);
   if (const auto found = passes::matrix_store(s, computing()); found && is_registers_of_pairs(*found))
     return store_matrices(*found, as<Store>(n.body.back())->to.view, s->at);
   if (const Access* to = passes::plan_row_store(s, layouts_, team_.threads, target_))
@@ -124,8 +124,8 @@ void CudaGridPrinter::elements(const For& n, const Stmt& s) {
     const SharedTile tile = stage(buffer->name, buffer->elements(), buffer->type);
     to_shared(fragments_.at(buffer.get()), buffer->type, tile, s->at);
     shared_[buffer.get()] = tile;
-    note_conversion(*buffer, "the loop reads or writes it in another order than its threads hold it in",
-                    s->at);
+    notes_.of_conversion(*buffer, "the loop reads or writes it in another order than its threads hold it in",
+                         s->at);
   }
   const Facts before = facts_;
   if (layout)
@@ -180,7 +180,7 @@ void CudaGridPrinter::registers(const For& n, const Layout& layout, const std::s
                      end = count * part_.last / 16;
   const auto name = [&] {
     const Coordinates at = register_coordinates(layout, base);
-    for (std::size_t d = 0; d < n.index.size(); ++d) variables_[n.index[d].get()] = at.names[d];
+    for (std::size_t d = 0; d < n.index.size(); ++d) values_.set(n.index[d], at.names[d]);
     return at.inside;
   };
   loop_ = ElementLoop{&n, &layout, first};
@@ -338,7 +338,7 @@ FragmentTile CudaGridPrinter::converted(const BufferPtr& buffer, const Layout& l
   to_shared(own, buffer->type, tile, at);
   from_shared(tile, buffer->type, result, at);
   release(tile);
-  note_conversion(*buffer, "the statement takes it in another order than its threads hold it in", at);
+  notes_.of_conversion(*buffer, "the statement takes it in another order than its threads hold it in", at);
   return result;
 }
 

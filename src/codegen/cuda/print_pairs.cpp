@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "codegen/cuda/grid_printer.hpp"
+#include "ir/visit.hpp"
 #include "passes/cuda/elements.hpp"
 
 namespace tegula::codegen {
@@ -46,13 +47,13 @@ void CudaGridPrinter::tiles(const schedule::Loop& n) {
   out_.open_step(StepKind::loop,
                  fmt::format("for (uint32_t {0} = blockIdx.x{2}; {0} < {1}; {0} += gridDim.x{2}) {{", tile,
                              count, in_pairs ? " / 2" : ""));
-  decode(grid, tile);
+  order_.decode(grid, tile);
   if (in_pairs) name_in_pair(grid);
   name_divisions();
   const std::string outside = std::exchange(leave_, "continue;");
   events(n.body);
   leave_ = outside;
-  divisions_.clear();
+  values_.forget_names();
   out_.close_step();
   facts_ = before;
 }
@@ -63,6 +64,39 @@ void CudaGridPrinter::name_in_pair(const Grid& pairs) {
   out_.line(fmt::format("const int {} = {} * 2 + int(blockIdx.x % 2);", name_variable(grid_->index[i]),
                         variable_text(pairs.index[i])));
   facts_.add_range(grid_->index[i], {0, INT32_MAX});
+}
+
+// By what is known at launch; constants are fast.
+bool CudaGridPrinter::is_division_of_indices(const Expr& e) const {
+  const bool divides = e->op == Op::div || e->op == Op::mod || e->op == Op::floordiv ||
+                       e->op == Op::floormod || e->op == Op::ceildiv;
+  if (!divides || e->held() != i32 || is_constant(e->args[1])) return false;
+  bool known = true, of_index = false;
+  for_each_variable(e, [&](const VariablePtr& v) {
+    const bool index = std::find(grid_->index.begin(), grid_->index.end(), v) != grid_->index.end();
+    known &= index || is_host(v->kind);
+    of_index |= index;
+  });
+  return known && of_index;
+}
+
+// Once for a block: the compiler would repeat them wherever only some threads go, and they take longer than
+// anything else there.
+void CudaGridPrinter::name_divisions() {
+  values_.forget_names();
+  std::vector<Expr> named;
+  if (!is_consumer_ && !roles_->one_loader) return;  // whose threads have few registers
+  const auto add = [&](const Expr& e) {
+    if (!is_division_of_indices(e)) return;
+    for (const Expr& division : named)
+      if (equal(e, division)) return;
+    const std::string text = value(e), name = names_.unique("d");
+    out_.line(fmt::format("const {} {} = {};", scalar_type(e->held()), name, text));
+    values_.set_name(e, name);
+    named.push_back(e);
+  };
+  for_each_stmt(grid_->body,
+                [&](const Stmt& s) { for_each_expr(s, [&](const Expr& e) { for_each_node(e, add); }); });
 }
 
 }  // namespace tegula::codegen

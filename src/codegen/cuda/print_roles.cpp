@@ -11,6 +11,7 @@
 #include "passes/cuda/element_loops.hpp"
 #include "passes/cuda/exits_of_all.hpp"
 #include "passes/cuda/order_loads.hpp"
+#include "passes/cuda/store_events.hpp"
 #include "schedule/cursors.hpp"
 #include "schedule/verify.hpp"
 
@@ -23,64 +24,17 @@ namespace {
 // The thread of the producer that begins all transfers.
 constexpr const char* loader = "thread < 32 && tg::elected()";
 
-bool has_turns(const Body& body) {
-  bool found = false;
-  for_each_stmt(body, [&](const Stmt& s) {
-    const auto* n = as<Accumulate>(s);
-    found |= n && n->turn;
-  });
-  return found;
-}
-
 }  // namespace
 
-// Slots and barriers of the rings.
-void CudaGridPrinter::declare_rings(const passes::Roles& roles) {
-  roles_ = &roles;
-  for (const passes::RingPlan& ring : roles.rings) {
-    RingText text{names_.unique(ring.tiles[0]->name + "_ring"), memory_.allocate(16 * ring.depth, 16), {}};
-    for (const BufferPtr& tile : ring.tiles) {
-      const std::int64_t bytes = passes::slot_bytes(*tile);
-      text.tiles.push_back({memory_.allocate(bytes * ring.depth, passes::slot_alignment(*tile)), bytes});
-      ahead_bytes_ += bytes * ring.depth;
-    }
-    rings_.push_back(std::move(text));
-  }
-  if (!roles.takes_turns) return;
-  RingText turns{names_.unique("turns"), memory_.allocate(16 * passes::turn_slots, 16), {}};
-  turns.tiles.push_back({memory_.allocate(passes::turn_bytes * passes::turn_slots, 16), passes::turn_bytes});
-  next_slot_ = memory_.allocate(4, 16);
-  rings_.push_back(std::move(turns));
-}
-
-int CudaGridPrinter::depth_of(std::size_t ring) const {
-  return ring < roles_->rings.size() ? roles_->rings[ring].depth : passes::turn_slots;
-}
-
-// Rings, and the cursors that they share.
-void CudaGridPrinter::print_rings(const std::vector<int>& cursors) {
-  cursors_ = cursors;
-  for (std::size_t r = 0; r < rings_.size(); ++r) {
-    if (cursors[r] == static_cast<int>(r))
-      out_.line(fmt::format("tg::Cursor<{}> {};", depth_of(r), cursor_name(static_cast<int>(r))));
-    out_.line(fmt::format("const tg::Ring<{}> {}(shared_memory + {}, {});", depth_of(r), rings_[r].name,
-                          rings_[r].barriers, cursor_name(static_cast<int>(r))));
-  }
-}
-
-std::string CudaGridPrinter::cursor_name(int ring) const {
-  return "at_" + ring_name(cursors_[static_cast<std::size_t>(ring)]);
-}
-
 // The barriers that both roles wait at.
-std::string CudaGridPrinter::begin_roles(const Grid& grid, const passes::Roles& roles) {
+std::string CudaGridPrinter::begin_roles(const passes::Roles& roles) {
   declare_rings(roles);
   // The first warp of the producer loads, each of the others adds for a warp group.
   const int groups = roles.consumers / 128;
-  if (has_turns(grid.body) && roles.one_loader && groups < passes::producer_threads / 32)
-    handover_ = memory_.allocate(groups * handover_bytes, 64);
+  if (plan_.schedule->roles.size() > 2) handover_ = memory_.allocate(groups * handover_bytes, 64);
   if (roles.stores()) store_staging_ = memory_.allocate(groups * roles.store_bytes, 1024);
   ahead_bytes_ += groups * roles.store_bytes;
+  if (hands_over()) order_.set_in_order();
   prologue();
   out_.code();
   out_.open("if (threadIdx.x == 0) {");
@@ -133,7 +87,7 @@ std::string CudaGridPrinter::producer(const Grid& grid) {
 std::string CudaGridPrinter::print_roles(const Grid& grid) {
   const passes::Roles& roles = *plan_.roles;
   for (const passes::Note& own : roles.notes) passes::add(program_.notes, own);
-  std::string text = begin_roles(grid, roles);
+  std::string text = begin_roles(roles);
   const Facts facts = facts_;
   text += fmt::format("  if (threadIdx.x < {}) {{\n    // ---- consumers\n", roles.consumers);
   text += consumers(grid);
@@ -141,10 +95,11 @@ std::string CudaGridPrinter::print_roles(const Grid& grid) {
   text += "  } else {\n    // ---- producer\n" + producer(grid) + "  }\n";
 
   const int threads = roles.consumers + roles.producers;
-  program_.kernels.push_back({plan_.function, threads, shared_bytes(), true, roles.pair_index, has_waits(),
-                              way_of(roles.consumer, &roles)});
+  program_.kernels.push_back({plan_.function, threads, static_cast<std::size_t>(memory_.peak()), true,
+                              roles.pair_index, has_waits(),
+                              way_of(roles.consumer, threads, plan_, target_)});
   blocks_ = roles.blocks_per_processor;
-  note_blocks(grid);
+  notes_.of_blocks(grid, blocks_);
   roles_ = nullptr;
   return without_unused(fmt::format(
       "extern \"C\" __global__ void __launch_bounds__({}, {}) {}(const __grid_constant__ Call call) {{  // "
@@ -162,7 +117,7 @@ std::string CudaGridPrinter::role(const schedule::Schedule& schedule, const sche
   std::vector<int> cursors = schedule::shared_cursors(schedule, role);
   // What a block's indices come by is read by every thread: a cursor of its own leaves that of the tiles
   // uniform.
-  if (roles_->takes_turns) cursors.back() = static_cast<int>(cursors.size()) - 1;
+  for (std::size_t r = roles_->rings.size(); r < cursors.size(); ++r) cursors[r] = static_cast<int>(r);
   print_rings(cursors);
   if (is_consumer_ && hands_over())
     out_.line(
@@ -171,7 +126,6 @@ std::string CudaGridPrinter::role(const schedule::Schedule& schedule, const sche
   if (warps_decide_) out_.line("const int warp = tg::uniform(thread / 32);");
   flights_.clear();
   events(role.events);
-  if (is_consumer_ && hands_over()) sync_line("giver.end();");
   if (!is_consumer_ && roles_->takes_turns)
     sync_line(fmt::format("if ({}) tg::last_block_resets({});", loader, counters()));
   if (is_consumer_) end_of_block();
@@ -194,9 +148,31 @@ void CudaGridPrinter::events(const schedule::Events& list) {
                                      [&](const schedule::Event& x) { return advances(x, cursor); });
       if (shared > 1 && later) continue;
     }
+    if (store_ && store_->stmt != e.stmt) end_store();
+    if (!store_ && e.stmt && passes::is_engine_store(e.stmt)) begin_store(e.stmt);
+    if (gives(list, i)) continue;
     std::visit([&](const auto& what) { event(what, e); }, e.what);
   }
+  if (store_) end_store();
   factors_ = outer;
+}
+
+// What a function of the device does with several events: `giver.wait`, and all that follows as `giver.give`,
+// or both behind the last block.
+bool CudaGridPrinter::gives(const schedule::Events& list, std::size_t& i) {
+  const auto* acquired = std::get_if<schedule::Acquire>(&list[i].what);
+  const bool waits = acquired && is_handover(acquired->place);
+  if (waits && store_) {
+    out_.line("giver.wait();");
+    return true;
+  }
+  if (!waits && !(store_ && std::holds_alternative<schedule::SendTile>(list[i].what))) return false;
+  while (!std::holds_alternative<schedule::Advance>(list[i].what)) ++i;
+  if (store_)
+    give();
+  else
+    sync_line("giver.end();");
+  return true;
 }
 
 void CudaGridPrinter::sync_line(const std::string& text) {
@@ -206,6 +182,7 @@ void CudaGridPrinter::sync_line(const std::string& text) {
 
 void CudaGridPrinter::event(const schedule::Operation& n, const schedule::Event& e) {
   if (!e.stmt) return;
+  if (store_) return stage_boxes(n.accesses.size() - 1);  // one is of the fragment
   const Part part{n.first, n.last};
   if (part.is_all()) {
     stmt(e.stmt);
@@ -251,83 +228,21 @@ void CudaGridPrinter::note_factors(const Stmt& s) {
   });
 }
 
-// Of slots that a block fills once ptxas does not see, in the loop behind, that they are the same for all
-// threads of a warp.
-std::string CudaGridPrinter::slot_number(int ring) const {
-  const std::string number = cursor_name(ring) + ".slot";
-  const bool in_loop = roles_->rings[static_cast<std::size_t>(ring)].in_loop && in_loops_.contains(ring);
-  const bool shown = in_loop || !is_consumer_;
-  return shown ? number : fmt::format("tg::uniform({})", number);
-}
-
-// The slot of each tile of the ring that is in use from here on.
-void CudaGridPrinter::name_slots(int ring) {
-  const auto r = static_cast<std::size_t>(ring);
-  if (r == roles_->rings.size()) return;  // the ring of turns
-  for (std::size_t i = 0; i < rings_[r].tiles.size(); ++i) {
-    const BufferPtr& tile = roles_->rings[r].tiles[i];
-    const TileOrder order = plan_.operands.contains(tile.get()) ? passes::swizzled_order(*tile) : TileOrder{};
-    const std::string name = names_.unique(tile->name);
-    const auto& [begin, bytes] = rings_[r].tiles[i];
-    const std::string slot =
-        roles_->rings[r].depth == 1 ? "" : fmt::format(" + {} * {}", slot_number(ring), bytes);
-    out_.line(definition(name, fmt::format("{0}* const {1} = ({0}*)(shared_memory + {2}{3});",
-                                           element_type(tile->type), name, begin, slot)));
-    shared_[tile.get()] = {name, order, {-1, 0, 0}};
+void CudaGridPrinter::event(const schedule::Barrier& n, const schedule::Event& e) {
+  if (store_) {
+    out_.line(store_->pending ? fmt::format("tg::begin_staging<{}>();", *store_->pending)
+                              : "tg::end_staging();");
+    return store_->pending.reset();
   }
-}
-
-// The slot of the step before for the tile, which stands for one of a ring.
-void CudaGridPrinter::name_slot_before(const BufferPtr& tile) {
-  const Buffer* own = plan_.consumers.in_ring(tile.get());
-  const int ring = roles_->ring_of(own);
-  const auto r = static_cast<std::size_t>(ring);
-  const auto& tiles = roles_->rings[r].tiles;
-  const auto is_own = [&](const BufferPtr& x) { return x.get() == own; };
-  const auto& [begin, bytes] = rings_[r].tiles[static_cast<std::size_t>(
-      std::find_if(tiles.begin(), tiles.end(), is_own) - tiles.begin())];
-  const TileOrder order = plan_.operands.contains(own) ? passes::swizzled_order(*own) : TileOrder{};
-  const std::string name = names_.unique(tile->name), slot = slot_number(ring);
-  out_.code();
-  out_.line(fmt::format("{0}* const {1} = ({0}*)(shared_memory + {2} + ({3} == 0 ? {4} : {3} - 1) * {5});",
-                        element_type(tile->type), name, begin, slot, roles_->rings[r].depth - 1, bytes));
-  shared_[tile.get()] = {name, order, {-1, 0, 0}};
-}
-
-void CudaGridPrinter::event(const schedule::WaitFull& n, const schedule::Event&) {
-  sync_line(fmt::format("tg::wait_full({});", ring_name(n.place.ring)));
-  if (is_consumer_) name_slots(n.place.ring);  // the producer has acquired it
-}
-
-void CudaGridPrinter::event(const schedule::Acquire& n, const schedule::Event&) {
-  sync_line(fmt::format("tg::acquire({});", ring_name(n.place.ring)));
-  name_slots(n.place.ring);
-}
-
-void CudaGridPrinter::event(const schedule::Barrier& n, const schedule::Event&) {
+  if (e.stmt && as<Turn>(e.stmt)) {
+    if (!as<Turn>(e.stmt)->order) sync_line("__threadfence();");
+    return out_.barrier(team_barrier_);
+  }
   if (!roles_) return out_.barrier(team_barrier_);
   if (n.per_group)
     return sync_line(fmt::format("tg::{}_turn<{}, {}>(warp_group);", n.wait ? "take" : "give", n.id,
                                  roles_->consumers / 128));
   sync_line(fmt::format("tg::team_sync<{}, {}>();", n.id, n.threads));
-}
-
-void CudaGridPrinter::event(const schedule::Arrive& n, const schedule::Event&) {
-  const bool of_tiles = n.place.ring < static_cast<int>(roles_->rings.size());
-  if (n.side == schedule::Side::full && of_tiles &&
-      roles_->is_brought_by_threads(roles_->rings[n.place.ring]))
-    return sync_line(fmt::format("tg::filled({}, thread);", ring_name(n.place.ring)));
-  if (n.side == schedule::Side::full)
-    return sync_line(by_loader(fmt::format("tg::barrier_arrive({}.full());", ring_name(n.place.ring))));
-  sync_line(fmt::format("tg::{}{}({});", n.place.shift == 0 ? "release" : "release_last",
-                        n.whole_cluster ? "_in_both" : "", ring_name(n.place.ring)));
-}
-
-void CudaGridPrinter::event(const schedule::Advance& n, const schedule::Event&) {
-  const std::string cursor = cursor_name(n.ring);
-  if (roles_) return sync_line(fmt::format("{}.advance();", cursor));
-  sync_line(fmt::format("{0} = {0} + 1 == {1} ? 0 : {0} + 1;", cursor,
-                        rings_[static_cast<std::size_t>(n.ring)].depth));
 }
 
 void CudaGridPrinter::event(const schedule::ClusterBarrier&, const schedule::Event&) {
@@ -338,8 +253,10 @@ void CudaGridPrinter::event(const schedule::WarpSync&, const schedule::Event&) {
   sync_line("tg::warp_sync();");
 }
 
-void CudaGridPrinter::event(const schedule::ProxyFence&, const schedule::Event&) {
-  sync_line("tg::fence_async_shared();");
+// Those of shared memory around a store belong to what ends the staging, that of its turn to what waits.
+void CudaGridPrinter::event(const schedule::ProxyFence& n, const schedule::Event&) {
+  if (!store_) return sync_line("tg::fence_async_shared();");
+  if (n.global && store_->first < store_->end) out_.line("if (thread % 128 == 0) tg::fence_async_global();");
 }
 
 void CudaGridPrinter::event(const schedule::SetRegisters& n, const schedule::Event&) {
@@ -349,10 +266,6 @@ void CudaGridPrinter::event(const schedule::SetRegisters& n, const schedule::Eve
 
 std::string CudaGridPrinter::by_loader(const std::string& text) const {
   return roles_->one_loader ? text : fmt::format("if (thread == 0) {}", text);
-}
-
-void CudaGridPrinter::event(const schedule::Expect& n, const schedule::Event&) {
-  sync_line(by_loader(fmt::format("tg::expect({}, {});", ring_name(n.place.ring), n.bytes)));
 }
 
 void CudaGridPrinter::event(const schedule::Guard& n, const schedule::Event& e) {
@@ -377,15 +290,12 @@ void CudaGridPrinter::event(const schedule::Guard& n, const schedule::Event& e) 
   out_.close_step();
 }
 
-void CudaGridPrinter::event(const schedule::StoreWait& n, const schedule::Event&) {
-  sync_line(fmt::format("if (thread % 128 == 0) tg::stores_read<{}>();", n.pending));
-}
-
 void CudaGridPrinter::event(const schedule::Loop& n, const schedule::Event& e) {
   if (n.kind == schedule::Loop::Kind::tiles) return tiles(n);
   if (n.kind == schedule::Loop::Kind::forever) return in_turns(n);
   const auto inside = [&] { events(n.body); };
   const auto* loop = as<For>(e.stmt);
+  if (const auto* loop = as<While>(e.stmt)) return repeated(*loop, e.stmt->at, inside);
   if (!loop) return branch(*as<If>(e.stmt), e.stmt->at, inside);
   const auto sums = plan_.lane_sums.find(e.stmt.get());
   if (sums == plan_.lane_sums.end()) return sequential(*loop, e.stmt->at, inside);

@@ -79,7 +79,7 @@ Expr CudaGridPrinter::of_unit(const std::vector<Expr>& all, passes::Deciders uni
     return with_args(first, std::move(args));
   }
   const auto chosen = std::make_shared<const Variable>(Variable{"own", first->type, VariableKind::index, {}});
-  variables_[chosen.get()] = choice(all, unit == passes::Deciders::warps ? "warp" : "warp_group");
+  values_.set(chosen, choice(all, unit == passes::Deciders::warps ? "warp" : "warp_group"));
   own_.push_back(chosen);
   return variable(chosen);
 }
@@ -106,7 +106,7 @@ bool CudaGridPrinter::open_row_guard(const For& n) {
   out_.line(fmt::format("bool {} = false;", any));
   out_.line("#pragma unroll");
   out_.open(fmt::format("for (int r = 0; r < {}; ++r) {{", tile.layout.register_count()));
-  variables_[load->variable.get()] = fmt::format("{}[r]", tile.name);
+  values_.set(load->variable, fmt::format("{}[r]", tile.name));
   out_.line(fmt::format("{} |= {};", any, value(as<If>(n.body[1])->condition)));
   out_.close();
   out_.open(fmt::format("if (tg::any_lane({})) {{", any));

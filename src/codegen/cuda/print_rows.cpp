@@ -73,8 +73,8 @@ void CudaGridPrinter::rows_one_by_one(const For& loop, const passes::RowCopy& pl
   if (async) {
     out_.line(fmt::format("tg::copy_async({}, {}, {});", to.pointer, from.pointer, exists));
   } else {
-    out_.line(fmt::format("tg::{}({}, {}, {}, {} ? {} : 0);", is_ahead_ ? "bring" : "copy_vector",
-                          to.pointer, from.pointer, stride_text(plan.load->from.view, plan.dim), exists, plan.elements));
+    out_.line(fmt::format("tg::{}({}, {}, {}, {} ? {} : 0);", is_ahead_ ? "bring" : "copy_vector", to.pointer,
+                          from.pointer, stride_text(plan.load->from.view, plan.dim), exists, plan.elements));
   }
   out_.close();
 }
@@ -113,7 +113,7 @@ void CudaGridPrinter::rows_in_batches(const For& loop, const passes::RowCopy& pl
   each([&] {
     for (std::int64_t i = 0; i < blocks; ++i) {
       const std::int64_t begin = i * lanes * plan.elements;
-      variables_[loop.index.back().get()] = i == 0 ? column : fmt::format("({} + {})", column, begin);
+      values_.set(loop.index.back(), i == 0 ? column : fmt::format("({} + {})", column, begin));
       out_.line(fmt::format("tg::copy_async({}, {}[r]{}, {}[r]);", address(plan.store->to).pointer, from,
                             i == 0 ? "" : fmt::format(" + {}", begin), exists));
     }

@@ -43,14 +43,14 @@ void CudaGridPrinter::begin_step_read(const For& n, const Load& load, const std:
   if (from.view.is_tile() || written_.contains(from.view.buffer.get())) return;
   const std::vector<Expr> at = coordinates(from);
   const auto moving = moving_dim(n, at);
-  if (!moving || !is_at_least(at[*moving], 0)) return;
+  if (!moving || !values_.is_at_least(at[*moving], 0)) return;
   const ViewDim& dim = from.view.dims[*moving];
   if (dim.low && !is_constant(dim.low, 0)) return;
   Texts guards, limits = {end};
   for (std::size_t d = 0; d < at.size(); ++d)
     if (d != *moving) add_limits(from.view, d, at[d], value(at[d]), guards);
   for (const Expr& limit : {from.view.shape[*moving], dim.high})
-    if (limit && !is_less(at[*moving], limit)) limits.push_back(value(limit));
+    if (limit && !values_.is_less(at[*moving], limit)) limits.push_back(value(limit));
   const std::string type = std::string(scalar_type(n.index[0]->type));
   StepRead read{n.index[0], names_.unique("at"), names_.unique("ahead"), names_.unique("last"),
                 stride_text(from.view, *moving)};
@@ -58,7 +58,7 @@ void CudaGridPrinter::begin_step_read(const For& n, const Load& load, const std:
   for (std::size_t i = 1; i < limits.size(); ++i)
     last = fmt::format("tg::min<{0}>({1}, {2}({3}))", type, last, type, limits[i]);
   if (!guards.empty()) last = fmt::format("{} ? {} : {}(0)", fmt::join(guards, " && "), last, type);
-  variables_[n.index[0].get()] = first;
+  values_.set(n.index[0], first);
   const GuardedAddress begin = tensor_address(from, at);
   out_.line(fmt::format("const {} {} = {};", type, read.last, last));
   out_.line(fmt::format("const {}* {} = {};", element_type(from.view.buffer->type), read.at, begin.pointer));

@@ -1,4 +1,4 @@
-// Control, variables and single elements.
+// A grid whose threads all do the same; variables and single elements.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -81,24 +81,24 @@ std::string CudaGridPrinter::print() {
       if (memory == memory_of_.at(tensor.get())) written_.insert(buffer);
     }
   }
-  note_hints(grid, plan_.roles ? &*plan_.roles : nullptr);
+  notes_.of_hints(grid, plan_.roles ? &*plan_.roles : nullptr, target_);
   if (plan_.roles) return print_roles(grid);
-  note(passes::NoteKind::no_roles, plan_.no_roles, grid.at);
+  notes_.add(passes::NoteKind::no_roles, plan_.no_roles, grid.at);
   for (const passes::Note& own : plan_.copy_rings.notes) passes::add(program_.notes, own);
   prologue();
   between_grids();
-  decode(grid, "blockIdx.x");
+  order_.decode(grid, "blockIdx.x");
   declare_copy_rings();
   body(grid.body);
   end_of_block();
   program_.kernels.push_back({.function = plan_.function,
                               .threads = team_.threads,
-                              .shared_bytes = shared_bytes(),
+                              .shared_bytes = static_cast<std::size_t>(memory_.peak()),
                               .waits = has_waits(),
-                              .way = way_of(grid.body, nullptr)});
+                              .way = way_of(grid.body, team_.threads, plan_, target_)});
   blocks_ = passes::blocks_without_roles(grid, target_);
   while (blocks_ > 1 && memory_.peak() > passes::shared_bytes_of(blocks_)) --blocks_;
-  note_blocks(grid);
+  notes_.of_blocks(grid, blocks_);
   const std::string bounds =
       blocks_ > 1 ? fmt::format("{}, {}", team_.threads, blocks_) : std::to_string(team_.threads);
   return without_unused(fmt::format(
@@ -211,7 +211,7 @@ void CudaGridPrinter::operator()(const Load& n, const Stmt& s) {
   else
     define(n.variable, load_text(n.from), true, s->at);
   if (!plan_.forms.unrounded.contains(n.from.view.buffer.get()))
-    stored_types_.insert_or_assign(n.variable.get(), n.from.view.buffer->type);
+    values_.set_stored(n.variable, n.from.view.buffer->type);
   if (!n.variable->type.is_floating()) facts_.add_range(n.variable, values_of(n.from.view.buffer->type));
 }
 
@@ -265,107 +265,6 @@ void CudaGridPrinter::operator()(const Gather&, const Stmt&) {
   throw InternalError("a gather was not lowered");
 }
 void CudaGridPrinter::operator()(const Fill&, const Stmt&) { throw InternalError("a fill was not lowered"); }
-
-void CudaGridPrinter::add_index(const VariablePtr& index, const Expr& begin, const Expr& end) {
-  if (begin->held() == end->held()) facts_.add_index(index, begin, end);
-}
-
-void CudaGridPrinter::operator()(const For& n, const Stmt& s) {
-  if (n.kind == LoopKind::parallel) return elements(n, s);
-  if (n.kind == LoopKind::warps || n.kind == LoopKind::warp_groups) return groups(n, s->at);
-  const auto ring = plan_.copy_rings.loops.find(s.get());
-  if (ring != plan_.copy_rings.loops.end()) return loop_with_ring(n, ring->second, s->at);
-  sequential(n, s->at, [&] { in_scope(n.body); });
-}
-
-void CudaGridPrinter::sequential(const For& n, const Loc& at, const std::function<void()>& inside) {
-  if (!loop_) out_.code();
-  const std::string_view type = scalar_type(n.index[0]->type);
-  const std::string end = names_.unique("end"), last = value(n.end[0]), first = value(n.begin[0]);
-  out_.line(fmt::format("const {} {} = {};", type, end, bare(last)));
-  const Facts before = facts_;
-  add_index(n.index[0], n.begin[0], n.end[0]);
-  const auto outer = step_reads_;
-  begin_step_reads(n, first, end);
-  const std::string name = name_variable(n.index[0]);
-  const bool in_branch = std::exchange(in_branch_, false);
-  if (n.kind == LoopKind::unrolled) out_.line("#pragma unroll");
-  if (n.kind == LoopKind::pipelined) out_.line("#pragma unroll 1");
-  open(fmt::format("for ({0} {1} = {2}; {1} < {3}; ++{1}) {{  // {4}", type, name, first, end,
-                   location_in_folder(at)),
-       StepKind::loop);
-  inside();
-  close();
-  in_branch_ = in_branch;
-  step_reads_ = outer;
-  facts_ = before;
-}
-
-void CudaGridPrinter::groups(const For& n, const Loc& at) {
-  const Team outer = team_;
-  const bool warps = n.kind == LoopKind::warps;
-  const std::string slot = warps ? "warp" : "group";
-  team_.threads = warps ? 32 : 128;
-  team_.count = outer.threads / team_.threads;
-  team_.thread = fmt::format("(thread % {})", team_.threads);
-  team_.slot = fmt::format("(thread / {})", team_.threads);
-  team_.barrier = warps ? "tg::warp_sync();" : "tg::warp_group_sync(thread / 128);";
-  const std::string name = name_variable(n.index[0]);
-  const Facts before = facts_;
-  add_index(n.index[0], n.begin[0], n.end[0]);
-  out_.open_step(StepKind::group,
-                 fmt::format("for (int {0} = {1}; {0} < {2}; {0} += {3}) {{  // {4}", name, team_.slot,
-                             constant_value(n.end[0]), team_.count, location_in_folder(at)),
-                 team_.barrier);
-  in_scope(n.body);
-  out_.close_step();
-  facts_ = before;
-  team_ = outer;
-}
-
-void CudaGridPrinter::operator()(const If& n, const Stmt& s) {
-  const bool in_branch = std::exchange(in_branch_, true);
-  branch(n, s->at, [&] { in_scope(n.then); });
-  if (!n.otherwise.empty()) otherwise(n);
-  in_branch_ = in_branch;
-}
-
-void CudaGridPrinter::otherwise(const If& n) {
-  const Facts before = facts_;
-  open("else {", StepKind::otherwise);
-  if (n.of_rows.empty()) facts_.assume(n.condition, false);
-  in_scope(n.otherwise);
-  close();
-  facts_ = before;
-}
-
-void CudaGridPrinter::branch(const If& n, const Loc& at, const std::function<void()>& inside) {
-  if (!loop_) out_.code();
-  const passes::Deciders by = deciders(n);
-  const bool apart = by != passes::Deciders::block;
-  const std::string condition = value(apart ? of_unit(n.of_rows, by) : n.condition);
-  const Facts before = facts_;
-  open(fmt::format("if ({}) {{  // {}", bare(condition), location_in_folder(at)),
-       apart ? StepKind::rows : StepKind::branch);
-  facts_.assume(n.condition);
-  inside();
-  close();
-  facts_ = before;
-}
-
-void CudaGridPrinter::operator()(const While& n, const Stmt& s) {
-  open(fmt::format("for (;;) {{  // {}", location_in_folder(s->at)), StepKind::loop);
-  const Facts before = facts_;
-  body(n.test);
-  if (!loop_) out_.code();
-  const std::string condition = value(n.condition);
-  out_.line(fmt::format("if (!{}) break;", condition));
-  if (!loop_) out_.leaves();
-  facts_.assume(n.condition);
-  in_scope(n.body);
-  facts_ = before;
-  close();
-}
 
 void CudaGridPrinter::operator()(const Break& n, const Stmt& s) {
   if (!loop_) out_.code();

@@ -22,25 +22,6 @@ layout::Division division_of(const layout::Layout& layout, int groups) {
   throw InternalError("what the copy engine stores is the sum of a product of warp groups");
 }
 
-void stage_boxes(StepWriter& out, const BoxStores& n, const std::string& fragment, std::size_t first,
-                 std::size_t count) {
-  if (n.turned)
-    return out.line(fmt::format("tg::stage_columns_of<{}>({}, {});", n.rows, n.staging, fragment));
-  for (std::size_t i = first; i < first + count; ++i)
-    out.line(fmt::format("tg::stage_words_of({}, {});", plus(n.staging, n.boxes[i].buffer),
-                         plus(fragment, static_cast<std::int64_t>(i) * n.registers)));
-}
-
-void send_boxes(StepWriter& out, const BoxStores& n, const char* verb, std::size_t first, std::size_t count) {
-  for (std::size_t i = first; i < first + count; ++i) {
-    const Box& box = n.boxes[i];
-    std::vector<std::string> own = n.coordinates;
-    own[n.row_at] = plus(own[n.row_at], box.row);
-    out.line(fmt::format("if (thread % 128 == 0) tg::{}_box(&call.map[{}], {}, {}, {});", verb, n.map,
-                         plus(n.staging, box.buffer), plus(n.column, box.column), fmt::join(own, ", ")));
-  }
-}
-
 }  // namespace
 
 // The boxes of the fragment's rows and columns that a warp group has, as texts.
@@ -76,68 +57,89 @@ BoxStores CudaGridPrinter::boxes_of(const View& from, const View& to, const layo
   return result;
 }
 
-void CudaGridPrinter::send_by_itself(const BoxStores& n, const Accumulate* sum, std::size_t first,
-                                     std::size_t count) {
-  if (!sum || !sum->overwrite) return send_boxes(out_, n, sum ? "add" : "store", first, count);
-  out_.open(fmt::format("if ({} == 0) {{", value(sum->order)));
-  send_boxes(out_, n, "store", first, count);
-  out_.close();
-  out_.open("else {");
-  send_boxes(out_, n, "add", first, count);
-  out_.close();
-}
-
-// By the warp group itself: all at once where there is a buffer for each, otherwise one after the other.
-void CudaGridPrinter::store_by_itself(const BoxStores& n, const std::string& fragment, const Accumulate* sum,
-                                      const std::string& word, const Loc& at) {
-  const std::size_t count = n.boxes.size(), batch = count <= passes::store_buffers ? count : 1;
-  const bool in_turn = sum && sum->turn;
-  for (std::size_t first = 0; first < count; first += batch) {
-    out_.line(fmt::format("tg::begin_staging<{}>();", first == 0 ? 0 : passes::store_buffers - 1));
-    stage_boxes(out_, n, fragment, first, batch);
-    out_.line("tg::end_staging();");
-    if (in_turn && first == 0)
-      out_.line(fmt::format("if (thread % 128 == 0) {}", wait_text({*sum->turn, sum->order}, word, at)));
-    send_by_itself(n, sum, first, batch);
-  }
-  if (in_turn) {
-    out_.line("if (thread % 128 == 0) tg::stores_done<0>();");
-    out_.line(fmt::format("if (thread % 128 == 0) tg::pass_turn({});", word));
-  }
-  // Who hands over next does not ask whether these stores have left the buffers.
-  if (hands_over()) out_.line("tg::begin_staging<0>();");
-}
-
-// Each warp group stores, or adds, its own rows and columns, block of columns by block of columns, from two
-// buffers in turn.
-void CudaGridPrinter::store_boxes(const View& from, const View& to, const Accumulate* sum, const Loc& at) {
-  const FragmentTile& tile = fragments_.at(from.buffer.get());
-  const layout::Division parts = division_of(tile.layout, team_.threads / 128);
+// Names for what the events of a store have in common; the block that is opened ends with them.
+void CudaGridPrinter::begin_store(const Stmt& s) {
+  const auto* sum = as<Accumulate>(s);
+  const View &from = sum ? sum->tile : as<Copy>(s)->from, &to = sum ? sum->to : as<Copy>(s)->to;
+  const layout::Division parts = division_of(fragments_.at(from.buffer.get()).layout, team_.threads / 128);
   const passes::TensorStore plan = *passes::plan_store(from, to, parts);
   const std::string type = element_type(to.buffer->type), staging = names_.unique("staging");
   out_.code();
   touch(to, sum ? MemoryUse::combine : MemoryUse::write, false);
-  out_.open(fmt::format("{{  // {}: by the copy engine", location_in_folder(at)));
+  out_.open(fmt::format("{{  // {}: by the copy engine", location_in_folder(s->at)));
   out_.line(fmt::format("{0}* const {1} = ({0}*)(shared_memory + {2}) + thread / 128 * {3};", type, staging,
                         store_staging_, roles_->store_bytes / to.buffer->type.bytes()));
-  BoxStores stores = boxes_of(from, to, parts, plan);
-  stores.staging = staging;
-  const bool in_turn = sum && sum->turn;
-  std::string word;
-  if (in_turn) {
-    word = names_.unique("word");
-    out_.line(fmt::format("int* const {} = {};", word, turn_word(*sum->turn, "thread / 128")));
-  }
-  if (hands_over()) out_.line("giver.wait();");
-  if (in_turn && hands_over() && adders_.empty() && stores.boxes.size() <= passes::store_buffers) {
-    stage_boxes(out_, stores, tile.name, 0, stores.boxes.size());
-    out_.line(fmt::format("giver.give({}, {}, {}, {});", word, value(sum->order), stores.column,
-                          fmt::join(stores.coordinates, ", ")));
-    print_adders(stores, *sum, at);
-  } else {
-    store_by_itself(stores, tile.name, sum, word, at);
-  }
+  store_ = OpenStore{s, boxes_of(from, to, parts, plan), {}};
+  store_->boxes.staging = staging;
+  if (!sum || !sum->turn) return;
+  store_->word = names_.unique("word");
+  out_.line(fmt::format("int* const {} = {};", store_->word, turn_word(*sum->turn, "thread / 128")));
+}
+
+void CudaGridPrinter::end_store() {
+  store_.reset();
   out_.close();
+}
+
+void CudaGridPrinter::stage_boxes(std::size_t count) {
+  const auto* sum = as<Accumulate>(store_->stmt);
+  const Buffer& from = *(sum ? sum->tile : as<Copy>(store_->stmt)->from).buffer;
+  const BoxStores& n = store_->boxes;
+  const std::string& fragment = fragments_.at(&from).name;
+  store_->first = store_->end;
+  store_->end += count;
+  if (n.turned)
+    return out_.line(fmt::format("tg::stage_columns_of<{}>({}, {});", n.rows, n.staging, fragment));
+  for (std::size_t i = store_->first; i < store_->end; ++i)
+    out_.line(fmt::format("tg::stage_words_of({}, {});", plus(n.staging, n.boxes[i].buffer),
+                          plus(fragment, static_cast<std::int64_t>(i) * n.registers)));
+}
+
+void CudaGridPrinter::send_boxes(const char* verb) {
+  const BoxStores& n = store_->boxes;
+  for (std::size_t i = store_->first; i < store_->end; ++i) {
+    const Box& box = n.boxes[i];
+    Texts own = n.coordinates;
+    own[n.row_at] = plus(own[n.row_at], box.row);
+    out_.line(fmt::format("if (thread % 128 == 0) tg::{}_box(&call.map[{}], {}, {}, {});", verb, n.map,
+                          plus(n.staging, box.buffer), plus(n.column, box.column), fmt::join(own, ", ")));
+  }
+}
+
+void CudaGridPrinter::send_boxes() {
+  const auto* sum = as<Accumulate>(store_->stmt);
+  if (!sum || !sum->overwrite) return send_boxes(sum ? "add" : "store");
+  out_.open(fmt::format("if ({} == 0) {{", value(sum->order)));
+  send_boxes("store");
+  out_.close();
+  out_.open("else {");
+  send_boxes("add");
+  out_.close();
+}
+
+// All that are staged, with the first of their events.
+void CudaGridPrinter::event(const schedule::Store&, const schedule::Event&) {
+  if (store_->first < store_->end) send_boxes();
+  store_->first = store_->end;
+}
+
+void CudaGridPrinter::give() {
+  const auto& sum = *as<Accumulate>(store_->stmt);
+  const BoxStores& n = store_->boxes;
+  out_.line(fmt::format("giver.give({}, {}, {}, {});", store_->word, value(sum.order), n.column,
+                        fmt::join(n.coordinates, ", ")));
+  if (adders_.empty()) print_adders(n, sum, store_->stmt->at);
+}
+
+void CudaGridPrinter::event(const schedule::StoreWait& n, const schedule::Event&) {
+  if (store_ && n.reads_only) {
+    store_->pending = n.pending;
+    return;
+  }
+  const char* waits = n.reads_only ? "read" : "done";
+  const std::string text = fmt::format("if (thread % 128 == 0) tg::stores_{}<{}>();", waits, n.pending);
+  if (store_) return out_.line(text);
+  sync_line(text);
 }
 
 }  // namespace tegula::codegen

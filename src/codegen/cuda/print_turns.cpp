@@ -23,8 +23,8 @@ std::size_t CudaGridPrinter::turns_broken(const Loc& at) {
   return program_.assertions.size();
 }
 
-std::string CudaGridPrinter::wait_text(const Turn& turn, const std::string& word, const Loc& at) {
-  return fmt::format("tg::wait_turn({}, {}, call.status, {});", word, value(turn.order), turns_broken(at));
+std::string CudaGridPrinter::wait_text(const Expr& order, const std::string& word, const Loc& at) {
+  return fmt::format("tg::wait_turn({}, {}, call.status, {});", word, value(order), turns_broken(at));
 }
 
 // A thread of the producer's warps for each warp group.
@@ -62,7 +62,28 @@ void CudaGridPrinter::print_adders(const BoxStores& n, const Accumulate& sum, co
   adders_ += "      });\n    }\n";
 }
 
-void CudaGridPrinter::operator()(const Accumulate& n, const Stmt& s) { store_boxes(n.tile, n.to, &n, s->at); }
+void CudaGridPrinter::operator()(const Accumulate&, const Stmt&) {
+  throw InternalError("a sum that the copy engine forms is no event of the schedule");
+}
+
+// By a thread of the warp group that stores, or by one for all.
+void CudaGridPrinter::event(const schedule::WaitTurn&, const schedule::Event& e) {
+  if (store_) {
+    const auto& sum = *as<Accumulate>(e.stmt);
+    return out_.line(
+        fmt::format("if (thread % 128 == 0) {}", wait_text(sum.order, store_->word, e.stmt->at)));
+  }
+  const auto& turn = *as<Turn>(e.stmt);
+  out_.code();
+  const std::string word = turn_word(turn.word);
+  out_.line(fmt::format("if (thread == 0) {}", wait_text(turn.order, word, e.stmt->at)));
+}
+
+void CudaGridPrinter::event(const schedule::PassTurn&, const schedule::Event& e) {
+  if (store_) return out_.line(fmt::format("if (thread % 128 == 0) tg::pass_turn({});", store_->word));
+  out_.code();
+  out_.line(fmt::format("if (thread == 0) tg::pass_turn({});", turn_word(as<Turn>(e.stmt)->word)));
+}
 
 // By the threads: all of them are behind the turn, and all have contributed when it is passed on.
 void CudaGridPrinter::operator()(const Turn& n, const Stmt& s) {
@@ -75,7 +96,7 @@ void CudaGridPrinter::operator()(const Turn& n, const Stmt& s) {
     return;
   }
   const std::string word = turn_word(n.word);
-  out_.line(fmt::format("if (thread == 0) {}", wait_text(n, word, s->at)));
+  out_.line(fmt::format("if (thread == 0) {}", wait_text(n.order, word, s->at)));
   out_.barrier(team_barrier_);
 }
 

@@ -87,7 +87,8 @@ bool CudaGridPrinter::goes_along_row(const For& n, const Access& access) const {
       if (term.atom->op == Op::variable && term.atom->variable == n.index.back()) factor = term.factor;
     }
     if (factor != (d + 1 == at.size() ? 1 : 0)) return false;
-    if (view.is_tile() && !(is_at_least(corner(n, at[d], false), 0) && is_less(at[d], view.shape[d])))
+    if (view.is_tile() &&
+        !(values_.is_at_least(corner(n, at[d], false), 0) && values_.is_less(at[d], view.shape[d])))
       return false;
   }
   return true;

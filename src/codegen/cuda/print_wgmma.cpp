@@ -65,8 +65,9 @@ std::string CudaGridPrinter::operand_at(const View& view, int along_k, const std
   of_row = plus(of_row, place.row);
   of_column = plus(of_column, place.column);
   for (const passes::OperandPlace::Step& step : place.steps) {
-    const bool inside = is_at_least(step.index, 0) &&
-                        is_less(step.index, constant(step.index->held(), step.extent, step.index->at));
+    const bool inside =
+        values_.is_at_least(step.index, 0) &&
+        values_.is_less(step.index, constant(step.index->held(), step.extent, step.index->at));
     const std::string index = fmt::format("int({})", value(step.index));
     of_row += fmt::format(" + {} * {}",
                           inside ? index : fmt::format("tg::inside({}, {})", index, step.extent), step.rows);
@@ -125,10 +126,9 @@ Flight CudaGridPrinter::wgmma(const Gemm& n, const passes::GemmPlan& plan, const
     out_.line("#pragma unroll");
     out_.open(
         fmt::format("for (int k = {}; k < {}; ++k) {{", steps * part_.first / 16, steps * part_.last / 16));
-    const std::string a =
-        plan.a_in_registers
-            ? fmt::format("{} + 4 * k", plus(a_registers, i * (n.a.buffer->extent(1) / 4)))
-            : operand_at(left, 1, plus(first_row, i * 64 * plan.parts.along_m), inner);
+    const std::string a = plan.a_in_registers
+                              ? fmt::format("{} + 4 * k", plus(a_registers, i * (n.a.buffer->extent(1) / 4)))
+                              : operand_at(left, 1, plus(first_row, i * 64 * plan.parts.along_m), inner);
     out_.line(fmt::format("{}({}, {}, {}, {});", name, only < 0 ? sum : part, a,
                           operand_at(right, 0, inner, plus(first_column, first)),
                           n.overwrite || only >= 0 ? "k > 0" : "1"));
@@ -208,7 +208,8 @@ void CudaGridPrinter::gemm_wgmma(const Gemm& n, const FragmentTile& c, const Loc
 // Registers, or slots that the copy engine has filled.
 bool CudaGridPrinter::reads_rings(const Gemm& n) const {
   const auto is_ready = [&](const View& operand) {
-    return operand.buffer->space == Space::fragment || roles_->ring_of(plan_.consumers.in_ring(operand.buffer.get())) >= 0;
+    return operand.buffer->space == Space::fragment ||
+           roles_->ring_of(plan_.consumers.in_ring(operand.buffer.get())) >= 0;
   };
   return is_ready(n.a) && is_ready(n.b);
 }
@@ -217,7 +218,7 @@ void CudaGridPrinter::event(const schedule::Gemm& product, const schedule::Event
   const auto& gemm = *as<Gemm>(e.stmt);
   const FragmentTile& sum = fragments_.at(gemm.c.buffer.get());
   const passes::GemmPlan plan = passes::plan_gemm(gemm, team_.threads, target_);
-  note_gemm(gemm, plan, e.stmt->at);
+  notes_.of_gemm(gemm, plan, e.stmt->at);
   if (sum.layout != plan.accumulator) {  // all at once, when all parts of the operand are there
     if (product.last == 16) (*this)(gemm, e.stmt);
     return;

@@ -17,7 +17,8 @@ AttentionBackwardKernel plan(const Bound<AttentionBackward>& c) {
   const AttentionProblem problem = problem_of(c);
   const BackwardPlan plan =
       c.on_gpu() ? plan_attention_backward_on_gpu(problem, forward.compute, c->tiles,
-                                                  {mask_of(forward), forward.softcap, c->deterministic})
+                                                  {mask_of(forward), forward.softcap, c->deterministic,
+                                                   target_for(c.target(), c.device()) != Target::cuda_sm80()})
                  : BackwardPlan{plan_attention_backward(problem, c->tiles)};
   return {.type = forward.type,
           .compute = forward.compute,
@@ -26,6 +27,8 @@ AttentionBackwardKernel plan(const Bound<AttentionBackward>& c) {
           .pack = plan.tiles.pack,
           .queries = plan.tiles.queries,
           .keys = plan.tiles.keys,
+          .step = plan.step,
+          .parts = plan.parts,
           .left = forward.left,
           .right = forward.right,
           .softcap = forward.softcap,
@@ -113,6 +116,8 @@ const OperatorSchema& attention_backward_schema() {
                 "dlse"},
                {"features_192_128_bf16",
                 "batch=1 queries=90 keys=110 kv_heads=1 group=2 d=192 d_v=128 bf16 causal dlse"},
+               {"features_256_grouped_bf16",
+                "batch=1 queries=67 keys=77 kv_heads=1 group=4 d=256 d_v=256 bf16 causal dlse"},
                {"features_128_bf16",
                 "batch=1 queries=210 keys=150 kv_heads=2 group=2 d=128 d_v=128 bf16 dlse"},
                {"features_128_any_order_f16",

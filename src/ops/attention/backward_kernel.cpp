@@ -12,13 +12,14 @@ using namespace lang;
 namespace {
 
 constexpr int sink_rows = 1024;  // of a step of the sum over queries
+constexpr int threads_of_warp_group = 128;
 
 struct Program {
   const AttentionBackwardKernel& c;
   std::optional<Dim> batch, queries, keys, group;  // group: of query heads, where they do not share tiles
   Dim heads{"kv_heads"};
   std::optional<Tensor> dout, q, k, v, out, lse, dq, dk, dv, delta, base, sum, dlse, sinks, dsinks, q_begin,
-      k_begin;
+      k_begin, dk_parts, dv_parts;
   std::optional<Expr> scale, left, right, cap, longest_q, longest_k;
   std::optional<LargeScores> large;
 
@@ -41,12 +42,23 @@ struct Program {
     }
     const Extents vector = joined(c.varlen ? Extents{} : Extents{*batch}, {heads, members(), *queries});
     if (c.dlse) dlse.emplace(input("dlse", vector, f32));
-    delta.emplace(workspace("delta", vector, f32));
-    base.emplace(workspace("base", vector, f32));
+    // Rows that begin at multiples of 16 bytes, for the copy engine, whatever the length.
+    Extents padded = vector;
+    padded.back() = ceildiv(*queries, delta_rows) * delta_rows;
+    delta.emplace(workspace("delta", padded, f32));
+    base.emplace(workspace("base", padded, f32));
     large.emplace();
     if (c.one_pass)
       sum.emplace(workspace("sum", joined(vector, {c.dim}), f32, {.zero = !starts_uncleared()}));
+    if (c.parts > 1) {
+      dk_parts.emplace(workspace("dk_parts", parts_of(c.dim), f32));
+      dv_parts.emplace(workspace("dv_parts", parts_of(c.dim_v), f32));
+    }
     if (c.varlen) declare_sequences();
+  }
+
+  Extents parts_of(int features) const {
+    return joined(joined({c.parts}, c.varlen ? Extents{*keys} : Extents{*batch, *keys}), {heads, features});
   }
 
   // The first block of keys tells the sums where they begin.
@@ -90,17 +102,35 @@ struct Program {
   void run() {
     delta_grid();
     if (!c.one_pass) query_grid();
-    key_grid();
+    if (c.step) {
+      key_grid(KeySums::values);
+      key_grid(KeySums::keys);
+    } else {
+      key_grid(KeySums::both);
+    }
+    if (c.parts > 1) part_grid(*dk_parts, *dk, c.dim), part_grid(*dv_parts, *dv, c.dim_v);
     if (c.one_pass) sum_grid();
     if (c.sinks) sink_grid();
   }
   void delta_grid();
+  // Two warp groups share the rows of a wide sum, or its columns.
+  GridOptions grid_options() const {
+    GridOptions options;
+    if (c.step) options.threads = 2 * threads_of_warp_group;
+    return options;
+  }
   void query_grid();
-  void key_grid();
+  void key_grid(KeySums sums);
+  void part_grid(const Tensor& sums, const Tensor& to, int features);
   void sum_grid();
   void sink_grid();
   void query_block(const Index& x, const Index& h, const Index& b);
-  void key_block(const Index& x, const Index& h, const Index& b);
+  void key_block(KeySums sums, const Index& x, const Index& h, const Index& b);
+  void add_member(KeyGradient& tile, KeySums sums, const Expr& x, const HeadViews& views);
+  // One of base and delta, whose rows are padded.
+  Tensor padded(const Tensor& t, const HeadViews& views) const {
+    return c.varlen ? views.vector(t) : t.slice(views.rows.b, views.kv_head, views.member, all);
+  }
 };
 
 void Program::delta_grid() {
@@ -138,7 +168,7 @@ void Program::sum_grid() {
 }
 
 void Program::query_grid() {
-  GridOptions options;
+  GridOptions options = grid_options();
   // Under a causal mask later queries see more keys.
   if (c.right && !c.left) options.order = Order::heavy_first([](Index x, Index, Index) -> Expr { return x; });
   Expr tiles = ceildiv(c.varlen ? *longest_q : Expr(*queries), c.queries);
@@ -146,6 +176,7 @@ void Program::query_grid() {
 }
 
 void Program::query_block(const Index& x, const Index& h, const Index& b) {
+  const GradientTiles tiles = c.query_tiles();
   Expr kv_head = c.pack > 1 ? Expr(h) : h / *group;
   HeadViews views{rows_of(b), kv_head, c.pack > 1 ? Slot(all) : Slot(h % *group)};
   Tensor q_of = views.of_queries(*q), k_of = views.of_keys(*k), v_of = views.of_keys(*v);
@@ -154,44 +185,66 @@ void Program::query_block(const Index& x, const Index& h, const Index& b) {
     assert_queries(count, *longest_q);
     exit_if(first >= count);
   }
-  QueryGradient tile(c.tiles(), gradient());
+  QueryGradient tile(tiles, gradient());
   tile.load(q_of, first);
-  QueryGradient::Branch branch(c.tiles(), views.of_queries(*dout), views.vector(*base), views.vector(*delta),
+  QueryGradient::Branch branch(tiles, views.of_queries(*dout), padded(*base, views), padded(*delta, views),
                                first);
   ScoreRange visible(first + keys_seen - count, c.queries, count - first, keys_seen, left, right);
-  pipelined(visible.tiles(c.keys), {.stages = 2}, [&](Index j) {
-    Shared k_tile({c.keys, c.dim}, c.compute), v_tile({c.keys, c.dim_v}, c.compute);
-    copy(k_of.at(j * c.keys), k_tile);
-    copy(v_of.at(j * c.keys), v_tile);
+  pipelined(visible.tiles(tiles.keys), {.stages = 2}, [&](Index j) {
+    Shared k_tile({tiles.keys, c.dim}, c.compute), v_tile({tiles.keys, c.dim_v}, c.compute);
+    copy(k_of.at(j * tiles.keys), k_tile);
+    copy(v_of.at(j * tiles.keys), v_tile);
     tile.add(branch, k_tile, v_tile,
-             {visible.is_partial(j * c.keys, c.keys), [&](const Expr& r, const Expr& t, const Expr& weight) {
-                return select(visible.sees(r / c.pack, j * c.keys + t), weight, 0);
+             {visible.is_partial(j * tiles.keys, tiles.keys),
+              [&](const Expr& r, const Expr& t, const Expr& weight) {
+                return select(visible.sees(r / c.pack, j * tiles.keys + t), weight, 0);
               }});
   });
   tile.store(views.of_queries(*dq), first);
 }
 
-void Program::key_grid() {
-  GridOptions options;
+void Program::key_grid(KeySums sums) {
+  GridOptions options = grid_options();
   if (c.right && !c.left)
     options.order = Order::heavy_first([](Index x, Index, Index) -> Expr { return -x; });
   else if (c.ordered)
     options.order = Order::column();  // blocks of different heads do not wait for each other
   Expr tiles = ceildiv(c.varlen ? *longest_k : Expr(*keys), c.keys);
-  grid(tiles, heads, sequences(), options, [&](Index x, Index h, Index b) { key_block(x, h, b); });
+  Expr columns = c.parts > 1 ? heads * c.parts : Expr(heads);
+  grid(tiles, columns, sequences(), options, [&](Index x, Index h, Index b) { key_block(sums, x, h, b); });
 }
 
-void Program::key_block(const Index& x, const Index& h, const Index& b) {
-  HeadViews keys_views{rows_of(b), h, all};
-  Tensor k_of = keys_views.of_keys(*k);
-  Expr first = x * c.keys, keys_here = k_of.extent(0);
+void Program::key_block(KeySums sums, const Index& x, const Index& h, const Index& b) {
+  Expr kv_head = c.parts > 1 ? h / c.parts : Expr(h);
+  HeadViews views{rows_of(b), kv_head, all};
+  Tensor k_of = views.of_keys(*k);
+  Expr first = x * c.keys;
   if (c.varlen) {
-    assert_keys(keys_here, *longest_k);
-    exit_if(first >= keys_here);
+    assert_keys(k_of.extent(0), *longest_k);
+    exit_if(first >= k_of.extent(0));
   }
-  KeyGradient tile(c.tiles(), gradient());
-  tile.load(k_of, keys_views.of_keys(*v), first);
-  auto receiver = [&](const Expr& row, const HeadViews& views) -> KeyGradient::Receiver {
+  KeyGradient tile(c.key_tiles(), gradient(), sums);
+  tile.load(k_of, views.of_keys(*v), first);
+  auto add_members = [&](const Range& members) {
+    serial(members, [&](Index member) { add_member(tile, sums, x, {views.rows, kv_head, member}); });
+  };
+  if (c.pack > 1) {
+    add_member(tile, sums, x, views);
+  } else if (c.parts > 1) {
+    Expr part = h % c.parts, each = ceildiv(*group, c.parts);
+    add_members(range(part * each, min(part * each + each, *group)));
+    tile.store(views.of_keys(dk_parts->slice(part)), views.of_keys(dv_parts->slice(part)), first);
+    return;
+  } else {
+    add_members(range(0, *group));
+  }
+  tile.store(views.of_keys(*dk), views.of_keys(*dv), first);
+}
+
+// What one head of the group, or all that share tiles, add to the tile of keys x.
+void Program::add_member(KeyGradient& tile, KeySums sums, const Expr& x, const HeadViews& views) {
+  const GradientTiles tiles = c.key_tiles();
+  auto receiver = [&](const Expr& row) -> KeyGradient::Receiver {
     if (!sum) return {};
     return [this, row, x, &views](const Fragment& contribution) {
       const Tensor to = views.vector(*sum);
@@ -202,36 +255,42 @@ void Program::key_block(const Index& x, const Index& h, const Index& b) {
         accumulate(to.at(row), contribution);
     };
   };
-  auto add_members = [&](const Slot& member) {
-    HeadViews views{keys_views.rows, h, member};
-    Tensor q_of = views.of_queries(*q);
-    Expr count = q_of.extent(0);
-    ScoreRange visible = seen_from(first, count, keys_here);
-    // From the last queries down: under a causal mask all blocks of keys meet them at the same time, so that
-    // none waits long for its turn.
-    Range steps = visible.tiles(c.queries);
-    Expr begin = steps.begin, end = steps.end;
-    pipelined(range(begin, end), {.stages = 2}, [&](Index j) {
-      Expr row = (begin + end - 1 - j) * c.queries;
-      Shared q_tile({c.rows(), c.dim}, c.compute), dout_tile({c.rows(), c.dim_v}, c.compute);
-      Shared base_of({c.rows()}, f32), delta_of({c.rows()}, f32);
-      load_queries(q_of, row, q_tile, c.pack);
-      load_queries(views.of_queries(*dout), row, dout_tile, c.pack);
-      load_vector(views.vector(*base), row, base_of, c.pack);
-      load_vector(views.vector(*delta), row, delta_of, c.pack);
-      tile.add(q_tile, dout_tile, base_of, delta_of,
-               {visible.is_partial(row, c.queries),
-                [&](const Expr& r, const Expr& t, const Expr& weight) {
-                  return select(visible.sees(r, row + t / c.pack), weight, 0);
-                }},
-               receiver(row, views));
-    });
-  };
-  if (c.pack > 1)
-    add_members(Slot(all));
-  else
-    serial(*group, [&](Index member) { add_members(Slot(member)); });
-  tile.store(keys_views.of_keys(*dk), keys_views.of_keys(*dv), first);
+  Tensor q_of = views.of_queries(*q);
+  Expr count = q_of.extent(0);
+  ScoreRange visible = seen_from(x * c.keys, count, views.of_keys(*k).extent(0));
+  // From the last queries down: under a causal mask all blocks of keys meet them at the same time, so that
+  // none waits long for its turn.
+  Range steps = visible.tiles(tiles.queries);
+  Expr begin = steps.begin, end = steps.end;
+  pipelined(range(begin, end), {.stages = 2}, [&](Index j) {
+    Expr row = (begin + end - 1 - j) * tiles.queries;
+    Shared q_tile({tiles.rows(), c.dim}, c.compute), dout_tile({tiles.rows(), c.dim_v}, c.compute);
+    Shared base_of({tiles.rows()}, f32), delta_of({tiles.rows()}, f32);
+    load_queries(q_of, row, q_tile, c.pack);
+    load_queries(views.of_queries(*dout), row, dout_tile, c.pack);
+    load_vector(padded(*base, views), row, base_of, c.pack);
+    if (sums != KeySums::values) load_vector(padded(*delta, views), row, delta_of, c.pack);
+    tile.add(q_tile, dout_tile, base_of, delta_of,
+             {visible.is_partial(row, tiles.queries),
+              [&](const Expr& r, const Expr& t, const Expr& weight) {
+                return select(visible.sees(r, row + t / c.pack), weight, 0);
+              }},
+             receiver(row));
+  });
+}
+
+// In the order of the parts.
+void Program::part_grid(const Tensor& sums, const Tensor& to, int features) {
+  Expr batches = c.varlen ? Expr(Operand(1)) : Expr(*batch);
+  grid(ceildiv(*keys, delta_rows), heads, batches, [&](Index x, Index h, Index b) {
+    auto tokens = [&](const Tensor& t) { return c.varlen ? t.slice(all, h) : t.slice(b, all, h); };
+    Fragment sum({delta_rows, features}, f32, 0);
+    for (int part = 0; part < c.parts; ++part) {
+      Fragment own = load(tokens(sums.slice(part)).at(x * delta_rows), {delta_rows, features});
+      parallel(sum, [&](Index i, Index j) { sum(i, j) += own(i, j); });
+    }
+    copy(sum, tokens(to).at(x * delta_rows));
+  });
 }
 
 // A sink's share of a row's sum is exp(sink − lse), and its gradient −share · delta.

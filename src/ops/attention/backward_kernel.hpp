@@ -16,6 +16,10 @@ struct AttentionBackwardKernel {
   int dim = 64, dim_v = 64;
   int pack = 1;  // query heads of one group that share a tile
   int queries = 64, keys = 64;
+  // Queries or keys of a step, where they are fewer than those that a block sums: then both passes have tiles
+  // of their own, and dk and dv one each.
+  int step = 0;
+  int parts = 1;                     // of a group, which sum dk and dv by themselves
   bool left = false, right = false;  // the window is bounded on that side
   bool softcap = false, varlen = false;
   std::optional<DType> sinks;
@@ -23,19 +27,29 @@ struct AttentionBackwardKernel {
   bool one_pass = false;  // dq is summed over the blocks of keys in f32
   bool ordered = false;   // in their order, which takes a mask whose left side is open
 
-  GradientTiles tiles() const { return {compute, dim, dim_v, pack, queries, keys}; }
-  int rows() const { return queries * pack; }
+  // Of the pass over queries, and of those over keys.
+  GradientTiles query_tiles() const {
+    return {compute, dim, dim_v, pack, queries, step ? step : keys, direct()};
+  }
+  GradientTiles key_tiles() const {
+    return {compute, dim, dim_v, pack, step ? step : queries, keys, direct()};
+  }
+  // Tiles of a step take the room of buffers for the copy engine.
+  bool direct() const { return step > 0 && dim + dim_v > 512; }
   auto fields() const {
     return std::tuple(type, compute, labelled("d", dim), labelled("v", dim_v), labelled("g", pack),
-                      labelled("q", queries), labelled("k", keys), labelled("left", left),
-                      labelled("right", right), labelled("softcap", softcap), labelled("sinks", sinks),
-                      labelled("dlse", dlse), labelled("varlen", varlen), labelled("one_pass", one_pass),
-                      labelled("ordered", ordered));
+                      labelled("q", queries), labelled("k", keys),
+                      labelled("by_", step > 0 ? std::optional(step) : std::nullopt),
+                      labelled("parts_", parts > 1 ? std::optional(parts) : std::nullopt),
+                      labelled("left", left), labelled("right", right), labelled("softcap", softcap),
+                      labelled("sinks", sinks), labelled("dlse", dlse), labelled("varlen", varlen),
+                      labelled("one_pass", one_pass), labelled("ordered", ordered));
   }
 };
 
 // Four grids: delta of the queries, dq by tiles of queries, dk and dv by tiles of keys, dsinks by heads. No
-// two blocks write one element, so that nothing depends on their order. In one pass, dk and dv come first and
+// two blocks write one element, so that nothing depends on their order. With a `step` dk and dv have grids of
+// their own, since registers hold one sum. In one pass, dk and dv come first and
 // add what they know of dq, which saves two of the seven products. Arguments: dout as out, then q, k, v,
 // out, lse as in attention_kernel, dq, dk, dv, scale (with log2(e)); then, where the instance has them, left,
 // right, cap, sinks and dsinks [kv heads, group], dlse as lse, and for packed sequences q_begin, k_begin

@@ -10,7 +10,9 @@ double estimate_backward(const AttentionProblem& problem, const AttentionPlan& p
 AttentionPlan plan_attention_backward(const AttentionProblem& problem, const AttentionTiles& given);
 struct BackwardPlan {
   AttentionPlan tiles;
-  bool one_pass = false, ordered = false;  // see AttentionBackwardKernel
+  // See AttentionBackwardKernel.
+  bool one_pass = false, ordered = false;
+  int step = 0, parts = 1;
 };
 // Whether every tile of queries sees all blocks of keys, or all up to some block, so that they can take
 // turns.
@@ -18,6 +20,7 @@ enum class BackwardMask : std::uint8_t { none, causal, other };
 struct BackwardTraits {
   BackwardMask mask = BackwardMask::none;
   bool softcap = false, deterministic = true;
+  bool hopper = true;  // its instructions and its shared memory
 };
 BackwardPlan plan_attention_backward_on_gpu(const AttentionProblem& problem, DType type,
                                             const AttentionTiles& given, const BackwardTraits& traits);

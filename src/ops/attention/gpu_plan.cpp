@@ -70,20 +70,63 @@ AttentionPlan plan_attention_on_gpu(const AttentionProblem& p, DType type, const
   return plan;
 }
 
+namespace {
+
+constexpr int most_parts = 16, most_dim_of_64_rows = 512;
+
+// Of more than 128 features two warp groups hold one sum, of 128 rows or with 512 features of 64, beside two
+// tiles of inputs and those of two steps, or of one.
+BackwardPlan plan_wide(const AttentionProblem& p, int parts) {
+  constexpr std::int64_t room = 226 << 10, bytes = 2;
+  const std::int64_t of_row = (p.dim + p.dim_v) * bytes;
+  const bool divides = std::max(p.dim, p.dim_v) > most_dim_of_128_rows;
+  const int rows = divides ? 64 : 128;
+  const std::int64_t step = (room - rows * of_row) / ((divides ? 1 : 2) * of_row);
+  const auto most = static_cast<int>(std::min<std::int64_t>(64, step / 16 * 16));
+  return {{rows, rows, 1}, false, false, divides ? std::min(32, most) : most, parts};
+}
+
+// Of blocks that a processor gets where they are uneven, so that none has much more to do than others.
+constexpr double even_waves = 3.5;
+
+// Blocks of keys work on the heads of a group one after the other. Where they do not fill the processors,
+// each takes a part of them.
+int parts_of_groups(const AttentionProblem& p, int keys, BackwardMask mask) {
+  const double tiles = std::ceil(static_cast<double>(p.keys) / keys),
+               blocks = tiles * static_cast<double>(p.sequences * p.heads / p.group);
+  const auto fills = [&](int parts) {
+    const double waves = blocks * parts / gpu_processors;
+    return mask == BackwardMask::none ? waves / std::ceil(waves) > 0.85 : waves >= even_waves;
+  };
+  int parts = 1;
+  while (parts * 2 <= p.group && parts < most_parts && !fills(parts)) parts *= 2;
+  return parts;
+}
+
 // Two warp groups hold dk and dv of 64 keys each beside the scores of 80 queries of 128 features; of 64 where
-// the slopes of a cap take registers too. In turn under a causal mask, 64 are 4 % faster: blocks of keys
-// begin with the same queries, and wait for each other.
+// the slopes of a cap take registers too, or the number of a part. In turn under a causal mask, 64 are 4 %
+// faster: blocks of keys begin with the same queries, and wait for each other.
+BackwardPlan plan_one_pass(const AttentionProblem& p, const BackwardTraits& traits) {
+  const int dim = std::max(p.dim, p.dim_v), parts = parts_of_groups(p, 128, traits.mask);
+  const bool in_turn = traits.deterministic;
+  const bool few =
+      p.queries <= 64 || traits.softcap || parts > 1 || (in_turn && traits.mask == BackwardMask::causal);
+  return {{dim <= 64 ? 128 : few ? 64 : 80, 128, 1}, true, in_turn, 0, parts};
+}
+
+}  // namespace
+
 BackwardPlan plan_attention_backward_on_gpu(const AttentionProblem& p, DType type,
                                             const AttentionTiles& given, const BackwardTraits& traits) {
   const int dim = std::max(p.dim, p.dim_v);
-  const bool in_turn = traits.deterministic, other = traits.mask == BackwardMask::other;
-  const bool open = given.queries == 0 && given.keys == 0 && (!in_turn || !other);
+  const bool open = given.queries == 0 && given.keys == 0;
+  const bool fits = open && type.bits() == 16 && fits_tensor_cores(p) && dim <= most_dim_of_64_rows;
+  const bool can_turn = !traits.deterministic || traits.mask != BackwardMask::other;
   // Beyond 64 features both warp groups share the rows of a product, and each takes whole blocks of columns.
   const bool divides = dim <= 64 || p.dim % 128 == 0;
-  if (open && divides && type.bits() == 16 && fits_tensor_cores(p) && dim <= 128) {
-    const bool few = p.queries <= 64 || traits.softcap || (in_turn && traits.mask == BackwardMask::causal);
-    return {{dim <= 64 ? 128 : few ? 64 : 80, 128, 1}, true, in_turn};
-  }
+  if (fits && dim > 128 && traits.hopper)
+    return plan_wide(p, parts_of_groups(p, dim > most_dim_of_128_rows ? 64 : 128, traits.mask));
+  if (fits && dim <= 128 && divides && can_turn) return plan_one_pass(p, traits);
   // Four tiles of inputs, two of scores and a sum are held at a time.
   const int extent = type.bits() == 16 && dim <= 128 ? 64 : dim <= 128 ? 32 : 16;
   return {{given.queries ? given.queries : extent, given.keys ? given.keys : extent, 1}, false, false};

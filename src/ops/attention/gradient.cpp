@@ -175,18 +175,19 @@ void QueryGradient::store(const Tensor& dq, const Expr& first) {
     store_rows(sum_, dq, first, tiles_.pack);
 }
 
-KeyGradient::KeyGradient(const GradientTiles& tiles, const ScoreGradient& gradient)
+KeyGradient::KeyGradient(const GradientTiles& tiles, const ScoreGradient& gradient, KeySums sums)
     : tiles_(tiles),
       gradient_(gradient),
       bounded_(gradient.large.any()),
-      k_({tiles.keys, tiles.dim}, tiles.compute),
-      v_({tiles.keys, tiles.dim_v}, tiles.compute),
-      dk_({tiles.keys, tiles.dim}, f32, 0),
-      dv_({tiles.keys, tiles.dim_v}, f32, 0) {}
+      k_({tiles.keys, tiles.dim}, tiles.compute) {
+  if (sums != KeySums::values) v_.emplace(Shared({tiles.keys, tiles.dim_v}, tiles.compute));
+  if (sums != KeySums::values) dk_.emplace(Fragment({tiles.keys, tiles.dim}, f32, 0));
+  if (sums != KeySums::keys) dv_.emplace(Fragment({tiles.keys, tiles.dim_v}, f32, 0));
+}
 
 void KeyGradient::load(const Tensor& k, const Tensor& v, const Expr& first) {
   copy(k.at(first), k_);
-  copy(v.at(first), v_);
+  if (v_) copy(v.at(first), *v_);
 }
 
 void KeyGradient::add(const Shared& q_tile, const Shared& dout_tile, const Shared& base, const Shared& delta,
@@ -198,35 +199,41 @@ void KeyGradient::add(const Shared& q_tile, const Shared& dout_tile, const Share
 
 void KeyGradient::add(const Shared& q_tile, const Shared& dout_tile, const OfColumn& base,
                       const OfColumn& delta, const ScoreGradient::Mask& mask, const Receiver& receiver) {
-  Fragment scores({tiles_.keys, tiles_.rows()}, f32, 0), products({tiles_.keys, tiles_.rows()}, f32, 0);
+  Fragment scores({tiles_.keys, tiles_.rows()}, f32, 0);
+  std::optional<Fragment> products;
+  if (dk_) products.emplace(Fragment({tiles_.keys, tiles_.rows()}, f32, 0));
   const GemmOptions options = by_rows(tiles_.keys);
   gemm(k_, q_tile.T(), scores, options);
-  gemm(v_, dout_tile.T(), products, options);
+  if (dk_) gemm(*v_, dout_tile.T(), *products, options);
   ScoreGradient::Slopes slopes;
   gradient_.weigh(
       scores, slopes, [&](const Expr&, const Expr& t) -> Expr { return base(t); }, mask, bounded_);
-  // One warp group alone has no registers for a product of keys in flight while it passes contributions on.
-  const bool alone = tiles_.keys <= warp_group_rows;
-  auto multiply = [&](const Fragment& gradients) {
-    std::optional<Fragment> contribution;
-    if (alone) gemm(gradients, q_tile, dk_, options);
-    if (receiver) contribution.emplace(contribute(gradients));
-    if (!alone) gemm(gradients, q_tile, dk_, options);
-    if (receiver) receiver(is_turned() ? contribution->T() : std::move(*contribution));
-  };
-  // From the rounded weights: both forms at once take too many registers.
+  if (!dk_) return add_product(scores, dout_tile, *dv_, tiles_.compute, options);
   auto differentiate = [&](const Fragment& weights) {
-    gemm(weights, dout_tile, dv_, options);
-    gradient_.differentiate(products, weights, slopes,
+    if (dv_) gemm(weights, dout_tile, *dv_, options);
+    gradient_.differentiate(*products, weights, slopes,
                             [&](const Expr&, const Expr& t) -> Expr { return delta(t); });
   };
-  if (tiles_.compute == f32) {
-    differentiate(scores);
-    multiply(products);
-  } else {
+  // From the rounded weights where they are multiplied: both forms at once take too many registers.
+  if (dv_ && tiles_.compute != f32)
     differentiate(scores.to(tiles_.compute));
-    multiply(products.to(tiles_.compute));
-  }
+  else
+    differentiate(scores);
+  if (tiles_.compute == f32)
+    add_keys(*products, q_tile, receiver);
+  else
+    add_keys(products->to(tiles_.compute), q_tile, receiver);
+}
+
+void KeyGradient::add_keys(const Fragment& gradients, const Shared& q_tile, const Receiver& receiver) {
+  const GemmOptions options = by_rows(tiles_.keys);
+  // One warp group alone has no registers for a product of keys in flight while it passes contributions on.
+  const bool alone = tiles_.keys <= warp_group_rows;
+  std::optional<Fragment> contribution;
+  if (alone) gemm(gradients, q_tile, *dk_, options);
+  if (receiver) contribution.emplace(contribute(gradients));
+  if (!alone) gemm(gradients, q_tile, *dk_, options);
+  if (receiver) receiver(is_turned() ? contribution->T() : std::move(*contribution));
 }
 
 bool KeyGradient::is_turned() const { return tiles_.rows() % warp_group_rows != 0; }
@@ -248,21 +255,20 @@ Fragment KeyGradient::contribute(const Fragment& gradients) const {
 }
 
 void KeyGradient::store(const Tensor& dk, const Tensor& dv, const Expr& first) {
-  scale_all(dk_, gradient_.factor());
+  if (dk_) scale_all(*dk_, gradient_.factor());
   if (tiles_.direct) return store_sums(dk, dv, first);
-  copy(dk_, dk.at(first));
-  copy(dv_, dv.at(first));
+  if (dk_) copy(*dk_, dk.at(first));
+  if (dv_) copy(*dv_, dv.at(first));
 }
 
 void KeyGradient::load_sums(const Tensor& dk, const Tensor& dv, const Expr& first) {
-  copy(dk.at(first), dk_);
-  copy(dv.at(first), dv_);
+  if (dk_) copy(dk.at(first), *dk_);
+  if (dv_) copy(dv.at(first), *dv_);
 }
 
-// Element by element: once for many steps, it is worth no memory for the copy engine.
 void KeyGradient::store_sums(const Tensor& dk, const Tensor& dv, const Expr& first) const {
-  parallel(dk_, [&](Index i, Index j) { dk(first + i, j) = dk_(i, j); });
-  parallel(dv_, [&](Index i, Index j) { dv(first + i, j) = dv_(i, j); });
+  if (dk_) store_by_elements(*dk_, dk, first, 1);
+  if (dv_) store_by_elements(*dv_, dv, first, 1);
 }
 
 void finish_sum(const Tensor& sum, const Tensor& dq, const Expr& first, int dim, const Expr& factor,

@@ -107,10 +107,13 @@ class QueryGradient {
   lang::Fragment sum_;
 };
 
+// What a pass over keys sums: registers hold both sums of 128 keys up to 128 features, and one up to 256.
+enum class KeySums : std::uint8_t { both, keys, values };
+
 // The gradients of a tile of keys and values. Rows are keys, so that weights are left operands as they are.
 class KeyGradient {
  public:
-  KeyGradient(const GradientTiles& tiles, const ScoreGradient& gradient);
+  KeyGradient(const GradientTiles& tiles, const ScoreGradient& gradient, KeySums sums = KeySums::both);
 
   // The rows from `first` on, of [keys, …].
   void load(const lang::Tensor& k, const lang::Tensor& v, const lang::Expr& first);
@@ -132,12 +135,14 @@ class KeyGradient {
   // the rows of what these keys contribute.
   bool is_turned() const;
   lang::Fragment contribute(const lang::Fragment& gradients) const;
+  void add_keys(const lang::Fragment& gradients, const lang::Shared& q_tile, const Receiver& receiver);
 
   GradientTiles tiles_;
   ScoreGradient gradient_;
   lang::Expr bounded_;
-  lang::Shared k_, v_;
-  lang::Fragment dk_, dv_;
+  lang::Shared k_;
+  std::optional<lang::Shared> v_;  // for the gradients of scores, and so of keys
+  std::optional<lang::Fragment> dk_, dv_;
 };
 
 // The part of a vector over queries, [tokens] or [pack, tokens], that belongs to the rows of a tile. `tile`

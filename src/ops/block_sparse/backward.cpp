@@ -68,7 +68,8 @@ void plan_on_gpu(BlockSparseBackwardCall& call, bool deterministic) {
   BlockSparseBackwardKernel& kernel = call.kernel;
   BlockSparseKernel& forward = kernel.forward;
   const int dim = std::max(forward.dim, forward.dim_v);
-  const int usual = dim <= 128 ? usual_extent : usual_extent / 2;
+  const bool shares = forward.compute.bits() == 16 && dim <= most_dim_of_128_rows;
+  const int usual = dim <= 128 || shares ? usual_extent : usual_extent / 2;
   const int extent = fitting_extent(usual, dim, forward.compute.bytes());
   if (forward.q_block >= extent) forward.pack = 1;
   forward.queries = tile_of_blocks(forward.q_block, std::max(1, extent / forward.pack)).extent;

@@ -24,8 +24,10 @@ inline constexpr std::int64_t bytes_of_block = 221 << 10;
 // Of a GPU's memory, that slots of tokens may take whatever a call is.
 inline constexpr std::int64_t bytes_of_slots = std::int64_t{1} << 30;
 
-// Rows of each of the four tiles of a step of gradients.
+// Rows of each of the four tiles of a step of gradients. Up to 256 features of 16 bits two warp groups share
+// the columns of the sums, and tiles of a step have one slot or two.
 inline int fitting_extent(int extent, int dim, std::int64_t bytes) {
+  if (bytes == 2 && dim <= most_dim_of_128_rows) return extent;
   while (extent > 16 && 4 * extent * dim * bytes > bytes_of_tiles) extent /= 2;
   return extent;
 }

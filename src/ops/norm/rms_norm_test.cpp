@@ -4,7 +4,7 @@
 #include "ops/testing.hpp"
 
 namespace tegula::ops {
-namespace {
+namespace rms_norm_test {
 
 TEST(RmsNorm, AgreesWithTheFormula) {
   for (const Target target : test_targets())

@@ -9,7 +9,7 @@
 #include "runtime/watchdog.hpp"
 
 namespace tegula::ops {
-namespace {
+namespace sweep_test {
 
 constexpr std::chrono::seconds most_time{200};
 // Of an example that is tried here; larger ones are for GPUs.

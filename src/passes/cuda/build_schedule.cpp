@@ -5,6 +5,7 @@
 #include "ir/visit.hpp"
 #include "passes/cuda/ring_depths.hpp"
 #include "passes/cuda/role_events.hpp"
+#include "passes/cuda/store_events.hpp"
 
 namespace tegula::passes {
 
@@ -112,7 +113,7 @@ bool has_turns_of_products(const Events& events) {
   return std::any_of(events.begin(), events.end(), [](const Event& e) {
     const auto* loop = std::get_if<schedule::Loop>(&e.what);
     const auto* barrier = std::get_if<schedule::Barrier>(&e.what);
-    return loop ? has_turns_of_products(loop->body) : barrier && barrier->per_group;
+    return loop ? has_turns_of_products(loop->body) : barrier && barrier->id == product_barrier;
   });
 }
 
@@ -230,7 +231,9 @@ schedule::Schedule build_schedule(const std::string& name, const Roles& roles, c
     consumer.events.push_back({schedule::SetRegisters{shares.consumer}});
     producer.events.push_back({schedule::SetRegisters{shares.producer}});
   }
-  Events sums = consumer_events(names, roles, program, parts);
+  const int own_rings = static_cast<int>(roles.rings.size()) + (roles.takes_turns ? 1 : 0);
+  StoreEvents stores(out, names, roles, program.body, own_rings);
+  Events sums = consumer_events(names, stores, roles, program, parts);
   Events loads = producer_events(names, roles);
   if (has_turns_of_products(sums))  // the first warp group begins
     consumer.events.push_back(
@@ -247,11 +250,17 @@ schedule::Schedule build_schedule(const std::string& name, const Roles& roles, c
   if (roles.stores()) consumer.events.push_back({schedule::StoreWait{0}, Who::leader});
   // No block ends while the other may still release its slots.
   if (roles.cluster() > 1) consumer.events.push_back({schedule::ClusterBarrier{}});
+  if (stores.hands_over()) {
+    stores.declare_ring();
+    append(consumer.events, stores.end());
+    producer.warps -= consumer.groups;
+  }
   if (roles.one_loader)
     producer.events.push_back({schedule::Guard{schedule::Guard::Kind::chosen, std::move(loads)}, Who::one});
   else
     append(producer.events, std::move(loads));
   out.roles = {std::move(consumer), std::move(producer)};
+  if (stores.hands_over()) out.roles.push_back(stores.adders(shares.consumer > 0 ? shares.producer : 0));
   return out;
 }
 

@@ -1,5 +1,6 @@
 // The schedule of a block with roles: what each does, with all synchronisation between them and with the
-// tensor cores. Barriers among the consumers alone, around other shared memory, are not part of it.
+// tensor cores, and around their stores. Barriers among the consumers alone, around other shared memory, are
+// not part of it.
 #pragma once
 #include "passes/cuda/step_parts.hpp"
 #include "schedule/schedule.hpp"
@@ -12,6 +13,7 @@ struct RegisterShares {
 };
 inline constexpr int consumer_barrier = 14, producer_barrier = 15;
 inline constexpr int product_barrier = 8;  // and the next: one for each warp group's turn
+inline constexpr int staging_barrier = 1;  // and the next ones: of each warp group's threads
 inline constexpr int turn_slots = 2;       // blocks on their way
 inline constexpr int turn_bytes = 16;      // a block's indices, and whether there is one
 
@@ -27,8 +29,9 @@ inline int empty_arrivals(const Roles& roles) { return roles.consumers / 32 * ro
 // At the barrier that a slot is full: of who expects bytes, and once more behind what threads brought.
 int full_arrivals(const RingPlan& ring, const Roles& roles);
 
-// Ring r of the schedule is ring r of the roles. Events hold the statements they come from; operations and
-// gemms of the consumers, loads of the producer.
+// Ring r of the schedule is ring r of the roles; behind these come that of blocks, where they are taken in
+// turns, and that of sums which consumers hand over to the third role. Events hold the statements they come
+// from; operations and gemms of the consumers, loads of the producer.
 schedule::Schedule build_schedule(const std::string& name, const Roles& roles, const ConsumerProgram& program,
                                   const StepParts& parts);
 

@@ -10,7 +10,7 @@
 #include "schedule/verify.hpp"
 
 namespace tegula::passes {
-namespace {
+namespace build_schedule_test {
 
 using namespace lang;
 

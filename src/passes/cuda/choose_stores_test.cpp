@@ -6,7 +6,7 @@
 #include "passes/cuda/testing.hpp"
 
 namespace tegula::passes {
-namespace {
+namespace choose_stores_test {
 
 using namespace lang;
 

@@ -3,6 +3,7 @@
 #include "ir/effects.hpp"
 #include "ir/visit.hpp"
 #include "passes/cuda/role_events.hpp"
+#include "passes/cuda/store_events.hpp"
 
 namespace tegula::passes {
 
@@ -28,8 +29,8 @@ void in_turns(Events& body) {
 // The events of each part, in its order: what it awaits, what it does, what it lets go.
 class Consumer {
  public:
-  Consumer(ScheduleNames& names, const Roles& roles, const ConsumerProgram& program)
-      : names_(names), roles_(roles), program_(program) {}
+  Consumer(ScheduleNames& names, StoreEvents& stores, const Roles& roles, const ConsumerProgram& program)
+      : names_(names), stores_(stores), roles_(roles), program_(program) {}
 
   // `loop`: whose steps they are, if any.
   Events events(const StepParts& parts, const Stmt& loop) {
@@ -60,8 +61,7 @@ class Consumer {
       case StepPart::Does::nothing:
         return;
       case StepPart::Does::work:
-        return out.push_back(
-            event_of(schedule::Operation{accesses(part), part.first, part.last, part.holds}, part.stmt));
+        return work(part, out);
       case StepPart::Does::product:
         return product(part, out);
       case StepPart::Does::branch:
@@ -92,6 +92,54 @@ class Consumer {
       out.push_back({schedule::Arrive{schedule::Side::empty, {own.ring}, in_pairs()}, Who::each_warp});
     }
     out.push_back({schedule::Advance{own.ring}});
+  }
+
+  void work(const StepPart& part, Events& out) {
+    const Stmt& s = part.stmt;
+    if (is_engine_store(s)) return append(out, stores_.store(s));
+    if (as<Turn>(s)) return append(out, stores_.turn(s));
+    if (has_stores(s)) return nested(s, out);
+    schedule::Operation own{accesses(part), part.first, part.last, part.holds};
+    for (const schedule::Access& access : stores_.in_turn(s)) own.accesses.push_back(access);
+    out.push_back(event_of(std::move(own), s));
+  }
+
+  static bool is_of_teams(LoopKind kind) { return kind == LoopKind::warps || kind == LoopKind::warp_groups; }
+
+  static void append(Events& to, Events from) {
+    for (Event& e : from) to.push_back(std::move(e));
+  }
+
+  // Whether events of their own stand in a body of the statement.
+  static bool has_stores(const Stmt& s) {
+    const auto* loop = as<For>(s);
+    if (loop && (loop->kind == LoopKind::parallel || is_of_teams(loop->kind))) return false;
+    bool found = false;
+    for_each_body(s, [&](const Body& inner) {
+      for_each_stmt(inner, [&](const Stmt& n) { found |= is_engine_store(n) || as<Turn>(n); });
+    });
+    return found;
+  }
+
+  void nested(const Stmt& s, Events& out) {
+    const auto inside = [&](const Body& body) {
+      Events events;
+      for (const Stmt& inner : body) {
+        StepPart part;
+        part.stmt = inner;
+        work(part, events);
+      }
+      return events;
+    };
+    const auto repeat = [&](const schedule::Count& count, const Body& body) {
+      out.push_back(event_of(schedule::Loop{schedule::Loop::Kind::counted, count, inside(body)}, s));
+    };
+    if (const auto* loop = as<For>(s)) return repeat(names_.steps(*loop), loop->body);
+    if (const auto* loop = as<While>(s)) return repeat(names_.repeated(*s), loop->body);
+    const auto& branch = *as<If>(s);
+    repeat(names_.taken(branch), branch.then);
+    if (branch.otherwise.empty()) return;
+    out.push_back(event_of(schedule::Guard{schedule::Guard::Kind::data, inside(branch.otherwise)}, s));
   }
 
   std::vector<schedule::Access> accesses(const StepPart& part) {
@@ -160,15 +208,16 @@ class Consumer {
   bool in_pairs() const { return roles_.cluster() > 1; }
 
   ScheduleNames& names_;
+  StoreEvents& stores_;
   const Roles& roles_;
   const ConsumerProgram& program_;
 };
 
 }  // namespace
 
-Events consumer_events(ScheduleNames& names, const Roles& roles, const ConsumerProgram& program,
-                       const StepParts& parts) {
-  return Consumer(names, roles, program).events(parts, nullptr);
+Events consumer_events(ScheduleNames& names, StoreEvents& stores, const Roles& roles,
+                       const ConsumerProgram& program, const StepParts& parts) {
+  return Consumer(names, stores, roles, program).events(parts, nullptr);
 }
 
 }  // namespace tegula::passes

@@ -10,7 +10,7 @@
 #include "schedule/verify.hpp"
 
 namespace tegula::passes {
-namespace {
+namespace copy_rings_test {
 
 using namespace lang;
 

@@ -6,7 +6,7 @@
 #include "tegula/lang.hpp"
 
 namespace tegula::passes {
-namespace {
+namespace cuda_passes_test {
 
 using namespace lang;
 

@@ -7,7 +7,7 @@
 #include "passes/cuda/testing.hpp"
 
 namespace tegula::passes {
-namespace {
+namespace delay_products_test {
 
 using namespace lang;
 

@@ -6,7 +6,7 @@
 #include "tegula/lang.hpp"
 
 namespace tegula::passes {
-namespace {
+namespace exits_of_all_test {
 
 using namespace lang;
 

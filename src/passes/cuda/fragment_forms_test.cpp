@@ -6,7 +6,7 @@
 #include "passes/cuda/testing.hpp"
 
 namespace tegula::passes {
-namespace {
+namespace fragment_forms_test {
 
 using namespace lang;
 

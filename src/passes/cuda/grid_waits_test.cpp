@@ -8,7 +8,7 @@
 #include "tegula/lang.hpp"
 
 namespace tegula::passes {
-namespace {
+namespace grid_waits_test {
 
 using namespace lang;
 

@@ -6,7 +6,7 @@
 #include "passes/cuda/testing.hpp"
 
 namespace tegula::passes {
-namespace {
+namespace infer_layouts_test {
 
 using namespace lang;
 

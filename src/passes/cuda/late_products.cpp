@@ -14,8 +14,9 @@ using namespace ir;
 
 namespace {
 
-// Of a tile that two steps need: one for each, and one in which the next comes.
-constexpr int slots_of_held = 3;
+// Of a tile that two steps need: one for each, and one in which the next comes. Of another that the last
+// product of a step reads: one, and that one.
+constexpr int slots_of_held = 3, slots_of_late = 2;
 
 class StepProducts {
  public:
@@ -116,24 +117,35 @@ class StepProducts {
       return {fmt::format("work of the step reads tile {} of its last product", named(*tile)),
               "copy the tensor into a tile of its own for that"};
     }
-    const bool known = std::find(result_.held.begin(), result_.held.end(), tile) != result_.held.end();
-    if (shared && !known) result_.held.push_back(tile);
+    if (!shared) return reason_of_slots(tile, "the last product of a step reads", slots_of_late);
+    if (std::find(result_.held.begin(), result_.held.end(), tile) == result_.held.end())
+      result_.held.push_back(tile);
     return {};
+  }
+
+  const RingPlan& ring_of(const BufferPtr& tile) const {
+    return roles_.rings[static_cast<std::size_t>(roles_.ring_of(tile.get()))];
+  }
+
+  // The next step's tiles are awaited before the last product of this one.
+  Reason reason_of_slots(const BufferPtr& tile, const char* who_reads, int slots) const {
+    const int depth = ring_of(tile).depth;
+    if (depth >= slots) return {};
+    return {fmt::format("{} tile {}, of which there are {} slots instead of {}", who_reads, named(*tile),
+                        depth, slots),
+            fmt::format("use smaller tiles, or ask for .stages = {}", slots),
+            loop_.body[result_.late.front()]->at};
   }
 
   // Only products may read any tile of its ring, which is let go with the tile.
   Reason reason_of_held(const BufferPtr& tile) const {
-    const RingPlan& ring = roles_.rings[static_cast<std::size_t>(roles_.ring_of(tile.get()))];
-    if (ring.depth < slots_of_held)
-      return {
-          fmt::format("the first and the last product of a step read tile {}, of which there are {} slots "
-                      "instead of {}",
-                      named(*tile), ring.depth, slots_of_held),
-          "use smaller tiles, or ask for .stages = 3", loop_.body[result_.late.front()]->at};
+    const Reason of_slots =
+        reason_of_slots(tile, "the first and the last product of a step read", slots_of_held);
+    if (!of_slots.why.empty()) return of_slots;
     for (std::size_t i = 0; i < loop_.body.size(); ++i) {
       const bool is_late = std::find(result_.late.begin(), result_.late.end(), i) != result_.late.end();
       if (is_late || (i <= result_.early && as<Gemm>(loop_.body[i]))) continue;
-      for (const BufferPtr& own : ring.tiles) {
+      for (const BufferPtr& own : ring_of(tile).tiles) {
         if (touches(i, own))
           return {
               fmt::format("work of the step reads tile {}, which comes and goes with one of its last product",

@@ -6,7 +6,7 @@
 #include "passes/cuda/testing.hpp"
 
 namespace tegula::passes {
-namespace {
+namespace pair_blocks_test {
 
 using namespace lang;
 

@@ -7,7 +7,7 @@
 #include "passes/cuda/testing.hpp"
 
 namespace tegula::passes {
-namespace {
+namespace plan_gemms_test {
 
 using namespace lang;
 using testing::Operand, testing::with_operand;

@@ -6,7 +6,7 @@
 #include "passes/cuda/testing.hpp"
 
 namespace tegula::passes {
-namespace {
+namespace plan_rows_test {
 
 using namespace lang;
 

@@ -21,6 +21,8 @@ class ScheduleNames {
   // Of a loop whose steps may be divided between two.
   schedule::Count all_of_rest(const ir::For& loop);
   schedule::Count taken(const ir::If& branch);
+  // Of a loop that goes on while a condition holds.
+  schedule::Count repeated(const ir::StmtNode& loop) { return add(&loop, 0, {"steps"}); }
   schedule::Access access(const ir::BufferPtr& b, schedule::Touch touch);
   // Of some sixteenths of a fragment.
   schedule::Access part(const ir::BufferPtr& b, schedule::Touch touch, int first, int last);
@@ -45,8 +47,9 @@ schedule::Event event_of(schedule::What what, const ir::Stmt& s, schedule::Who w
 // A warp group's turn to issue products: waits for its own, or hands over to the one that follows.
 schedule::Event turn_of_products(int group, bool wait);
 
-schedule::Events consumer_events(ScheduleNames& names, const Roles& roles, const ConsumerProgram& program,
-                                 const StepParts& parts);
+class StoreEvents;
+schedule::Events consumer_events(ScheduleNames& names, StoreEvents& stores, const Roles& roles,
+                                 const ConsumerProgram& program, const StepParts& parts);
 schedule::Events producer_events(ScheduleNames& names, const Roles& roles);
 
 }  // namespace tegula::passes

@@ -7,7 +7,7 @@
 #include "passes/cuda/testing.hpp"
 
 namespace tegula::passes {
-namespace {
+namespace rows_of_groups_test {
 
 using namespace lang;
 

@@ -8,7 +8,7 @@
 #include "passes/cuda/testing.hpp"
 
 namespace tegula::passes {
-namespace {
+namespace step_parts_test {
 
 using namespace lang;
 

@@ -9,7 +9,7 @@
 #include "tegula/lang.hpp"
 
 namespace tegula::passes {
-namespace {
+namespace steps_test {
 
 using namespace lang;
 

@@ -22,16 +22,17 @@ struct Forward : AttentionConsumer {
   }
 
   void hand_out(bool last) {
-    b.loop("groups", {shape.groups, {}}, [&] {
-      b.emit(Acquire{{q_ring, 0, by_index()}}, Who::one);
-      b.emit(SendTile{write(tile, {}, by_index())}, Who::one);
+    for (int group = 0; group < shape.groups; ++group) {
+      const Place place{q_ring, 0, of_group(group)};
+      b.emit(Acquire{place}, Who::one);
+      b.emit(SendTile{write(tile, {}, of_group(group))}, Who::one);
       if (last) {
-        b.emit(Arrive{Side::full, {q_ring, 0, by_index()}}, Who::one);
+        b.emit(Arrive{Side::full, place}, Who::one);
       } else {
-        b.emit(Expect{{q_ring, 0, by_index()}, shape.q_bytes()}, Who::one);
-        b.emit(Load{{q_ring, 0, by_index()}, write(q, {}, by_index()), shape.q_bytes()}, Who::one);
+        b.emit(Expect{place, shape.q_bytes()}, Who::one);
+        b.emit(Load{place, write(q, {}, of_group(group)), shape.q_bytes()}, Who::one);
       }
-    });
+    }
   }
 
   void producer() {

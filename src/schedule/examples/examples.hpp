@@ -44,13 +44,6 @@ inline AttentionShape sparse_64_rows() {
 Schedule attention_forward(const AttentionShape& shape);
 Schedule block_sparse_forward(const AttentionShape& shape);
 
-struct BackwardShape {
-  int d = 128;
-  int queries = 80;  // a step
-  bool ordered = false;
-};
-Schedule attention_backward(const BackwardShape& shape);
-
 // Row numbers, and the rows that they name: the producer's threads read what it has brought, and so do the
 // consumers.
 enum class Numbers : std::uint8_t {

@@ -67,15 +67,16 @@ struct Gemm128x256 {
       });
       b.emit(GemmWait{0});
       release();
-      b.loop("c", {shape.steps, {}}, [&] {
+      for (int step = 0; step < shape.steps; ++step) {
+        const Slot slot = at(step % shape.stores);
         b.emit(StoreWait{shape.stores - 1}, Who::leader);
         b.emit(Barrier{1, true, 0, 128, true});
-        b.operation("stage acc", {read(acc), write(c, at_index(), own(), {1, 0, 1})});
+        b.operation("stage acc", {read(acc), write(c, slot, own(), {1, 0, 1})});
         b.emit(ProxyFence{});
         b.emit(Barrier{1, true, 0, 128, true});
-        b.emit(Store{read(c, at_index(), own()), {}}, Who::leader);
+        b.emit(Store{read(c, slot, own()), {}}, Who::leader);
         b.emit(StoreCommit{}, Who::leader);
-      });
+      }
     });
     b.emit(StoreWait{0}, Who::leader);
     if (shape.cluster > 1) b.emit(ClusterBarrier{});

@@ -1,10 +1,10 @@
-// What a grid does in a slower way than its program could expect.
+#include "codegen/cuda/notes.hpp"
+
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <utility>
 
-#include "codegen/cuda/grid_printer.hpp"
 #include "ir/visit.hpp"
 #include "passes/cuda/lower.hpp"
 #include "passes/cuda/registers.hpp"
@@ -67,63 +67,65 @@ passes::Reason reason_of_moving(const Gemm& n, const passes::GemmPlan& plan) {
 
 }  // namespace
 
-void CudaGridPrinter::note(passes::NoteKind kind, const passes::Reason& reason, const Loc& at) {
+void Notes::add(passes::NoteKind kind, const passes::Reason& reason, const Loc& at) {
   if (reason.why.empty()) return;
-  passes::add(program_.notes, {kind, reason.at.line() == 0 ? at : reason.at, reason.why, reason.remedy});
+  passes::add(all_, {kind, reason.at.line() == 0 ? at : reason.at, reason.why, reason.remedy});
 }
 
-void CudaGridPrinter::note_gemm(const Gemm& n, const passes::GemmPlan& plan, const Loc& at) {
+void Notes::of_gemm(const Gemm& n, const passes::GemmPlan& plan, const Loc& at) {
   const bool by_warps = plan.instruction == passes::GemmInstruction::mma_sync;
-  note(by_warps ? passes::NoteKind::mma_sync : passes::NoteKind::multiply_add, plan.fallback, at);
+  add(by_warps ? passes::NoteKind::mma_sync : passes::NoteKind::multiply_add, plan.fallback, at);
   if (plan.instruction == passes::GemmInstruction::wgmma && was_fragment(n.a, at))
-    note(passes::NoteKind::through_shared_memory, reason_of_moving(n, plan), at);
+    add(passes::NoteKind::through_shared_memory, reason_of_moving(n, plan), at);
   constexpr const char* no_choice = "leave it out: the compiler decides by the operands";
   const GemmHints& hints = n.hints;
   if (hints.warps != Warps::automatic)
-    note(passes::NoteKind::hint, {".warps of a product is not followed", no_choice}, at);
+    add(passes::NoteKind::hint, {".warps of a product is not followed", no_choice}, at);
   if (hints.swap && *hints.swap != plan.swapped)
-    note(passes::NoteKind::hint,
-         {".swap of a product is not followed",
-          "give the sum a multiple of 64 columns and of eight rows, and operand B in a Shared tile"},
-         at);
+    add(passes::NoteKind::hint,
+        {".swap of a product is not followed",
+         "give the sum a multiple of 64 columns and of eight rows, and operand B in a Shared tile"},
+        at);
   if (hints.from_registers && *hints.from_registers != plan.a_in_registers)
-    note(passes::NoteKind::hint,
-         {fmt::format(".from_registers = {} is not followed", *hints.from_registers),
-          plan.a_in_registers
-              ? "copy operand A into a Shared tile to read it there"
-              : "give operand A as a whole fragment of 16 bits, a warp group all of its columns"},
-         at);
+    add(passes::NoteKind::hint,
+        {fmt::format(".from_registers = {} is not followed", *hints.from_registers),
+         plan.a_in_registers
+             ? "copy operand A into a Shared tile to read it there"
+             : "give operand A as a whole fragment of 16 bits, a warp group all of its columns"},
+        at);
 }
 
-void CudaGridPrinter::note_conversion(const Buffer& fragment, const std::string& why, const Loc& at) {
-  note(passes::NoteKind::through_shared_memory,
-       {fmt::format("fragment {}: {}", passes::named(fragment), why),
-        "use it by its own indices, whole and not reshaped, alike in all loops and products"},
-       at);
+void Notes::of_conversion(const Buffer& fragment, const std::string& why, const Loc& at) {
+  add(passes::NoteKind::through_shared_memory,
+      {fmt::format("fragment {}: {}", passes::named(fragment), why),
+       "use it by its own indices, whole and not reshaped, alike in all loops and products"},
+      at);
 }
 
-std::string CudaGridPrinter::way_of(const Body& body, const passes::Roles* roles) const {
+std::string way_of(const Body& body, int threads, const passes::GridPlan& plan,
+                   const passes::CudaTarget& target) {
+  const passes::Roles* roles = plan.roles ? &*plan.roles : nullptr;
   constexpr const char* names[] = {"multiply-add", "mma.sync", "wgmma"};
   int counts[3] = {};
-  for (const auto& [gemm, threads] : passes::team_products(body, roles ? roles->consumers : team_.threads))
-    ++counts[static_cast<int>(passes::plan_gemm(*gemm, threads, target_).instruction)];
+  for (const auto& [gemm, own] : passes::team_products(body, roles ? roles->consumers : threads))
+    ++counts[static_cast<int>(passes::plan_gemm(*gemm, own, target).instruction)];
   std::string text = "no roles";
   if (roles)
     text =
         fmt::format("roles: {} warp group{}, {}; slots: {}", roles->consumers / 128,
                     roles->consumers > 128 ? "s compute" : " computes", loads_of(*roles), slots_of(*roles));
-  if (!roles && !plan_.copy_rings.empty())
-    text += fmt::format("; all threads load ahead; slots: {}", slots_of(plan_.copy_rings));
+  if (!roles && !plan.copy_rings.empty())
+    text += fmt::format("; all threads load ahead; slots: {}", slots_of(plan.copy_rings));
   const char* before = "; products: ";
   for (int i = 2; i >= 0; --i)
     if (counts[i] > 0) text += fmt::format("{}{} by {}", std::exchange(before, ", "), counts[i], names[i]);
   return text;
 }
 
-void CudaGridPrinter::note_hints(const Grid& grid, const passes::Roles* roles) {
+void Notes::of_hints(const Grid& grid, const passes::Roles* roles, const passes::CudaTarget& target) {
   const GridHints& hints = grid.hints;
   const auto ignored = [&](const std::string& option, const char* remedy) {
-    note(passes::NoteKind::hint, {option + " is not followed", remedy}, grid.at);
+    add(passes::NoteKind::hint, {option + " is not followed", remedy}, grid.at);
   };
   if (hints.cluster != 1)
     ignored(fmt::format(".cluster = {}", hints.cluster),
@@ -132,16 +134,16 @@ void CudaGridPrinter::note_hints(const Grid& grid, const passes::Roles* roles) {
   if (!roles && hints.persistent)
     ignored(".persistent",
             "blocks stay where they have roles: see what keeps this grid from them, or leave it out");
-  if (const auto own = passes::note_on_registers(grid, roles, target_)) passes::add(program_.notes, *own);
+  if (const auto own = passes::note_on_registers(grid, roles, target)) passes::add(all_, *own);
 }
 
-void CudaGridPrinter::note_blocks(const Grid& grid) {
+void Notes::of_blocks(const Grid& grid, int blocks) {
   const int asked = grid.hints.blocks_per_processor;
-  if (asked == 0 || asked == blocks_) return;
-  note(passes::NoteKind::hint,
-       {fmt::format(".blocks_per_processor = {} became {}", asked, blocks_),
-        "use smaller tiles, .threads = 128 or fewer stages for more blocks, or leave it out"},
-       grid.at);
+  if (asked == 0 || asked == blocks) return;
+  add(passes::NoteKind::hint,
+      {fmt::format(".blocks_per_processor = {} became {}", asked, blocks),
+       "use smaller tiles, .threads = 128 or fewer stages for more blocks, or leave it out"},
+      grid.at);
 }
 
 }  // namespace tegula::codegen

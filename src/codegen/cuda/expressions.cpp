@@ -1,11 +1,11 @@
-// Expressions: what each thread computes.
+#include "codegen/cuda/expressions.hpp"
+
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
 
-#include "codegen/cuda/arithmetic.hpp"
-#include "codegen/cuda/grid_printer.hpp"
+#include "ir/representable.hpp"
 #include "ir/simplify.hpp"
 #include "ir/visit.hpp"
 
@@ -63,7 +63,7 @@ std::string constant_of(const ExprNode& e) {
 
 }  // namespace
 
-std::string CudaGridPrinter::value(const Expr& e) {
+std::string Expressions::value(const Expr& e) {
   common_.clear();
   repeated_.clear();
   std::unordered_map<const ExprNode*, int> uses;
@@ -75,21 +75,21 @@ std::string CudaGridPrinter::value(const Expr& e) {
   return emit(e);
 }
 
-std::string CudaGridPrinter::variable_text(const VariablePtr& variable) const {
-  const auto found = variables_.find(variable.get());
-  internal_assert(found != variables_.end(), "a variable is used outside its scope", variable->at);
+std::string Expressions::variable_text(const VariablePtr& variable) const {
+  const auto found = names_of_.find(variable.get());
+  internal_assert(found != names_of_.end(), "a variable is used outside its scope", variable->at);
   return found->second;
 }
 
-std::string CudaGridPrinter::name_variable(const VariablePtr& variable) {
-  return variables_.insert_or_assign(variable.get(), names_.unique(variable->name)).first->second;
+std::string Expressions::name_variable(const VariablePtr& variable) {
+  return names_of_.insert_or_assign(variable.get(), names_.unique(variable->name)).first->second;
 }
 
-std::string CudaGridPrinter::emit(const Expr& e) {
+std::string Expressions::emit(const Expr& e) {
   if (e->op == Op::constant) return constant_of(*e);
   if (e->op == Op::variable) return variable_text(e->variable);
   if (const auto found = common_.find(e.get()); found != common_.end()) return found->second;
-  for (const auto& [division, name] : divisions_)
+  for (const auto& [division, name] : named_)
     if (equal(e, division)) return name;
   std::string text = emit_node(e);
   if (!repeated_.contains(e.get())) return text;
@@ -98,8 +98,8 @@ std::string CudaGridPrinter::emit(const Expr& e) {
   return common_.emplace(e.get(), name).first->second;
 }
 
-std::string CudaGridPrinter::emit_node(const Expr& e) {
-  Texts x;
+std::string Expressions::emit_node(const Expr& e) {
+  std::vector<std::string> x;
   for (const Expr& arg : e->args) x.push_back(emit(arg));
   if (const char* symbol = infix(e->op)) return fmt::format("({} {} {})", x[0], symbol, x[1]);
   switch (e->op) {
@@ -129,7 +129,7 @@ std::string CudaGridPrinter::emit_node(const Expr& e) {
 }
 
 // Division by a positive constant needs no care; of what is not negative all three ways are one, and short.
-std::string CudaGridPrinter::emit_division(const Expr& e, const Texts& x) {
+std::string Expressions::emit_division(const Expr& e, const std::vector<std::string>& x) {
   if (e->held().is_floating()) return fmt::format("({} / {})", x[0], x[1]);
   const Expr& by = e->args[1];
   const bool positive = is_constant(by) && constant_value(by) > 0;
@@ -149,38 +149,7 @@ std::string CudaGridPrinter::emit_division(const Expr& e, const Texts& x) {
   return fmt::format("tg::{}<{}>({}, {})", name_of(e->op), scalar_type(e->held()), x[0], x[1]);
 }
 
-// By what is known at launch; constants are fast.
-bool CudaGridPrinter::is_division_of_indices(const Expr& e) const {
-  const bool divides = e->op == Op::div || e->op == Op::mod || e->op == Op::floordiv ||
-                       e->op == Op::floormod || e->op == Op::ceildiv;
-  if (!divides || e->held() != i32 || is_constant(e->args[1])) return false;
-  bool known = true, of_index = false;
-  for_each_variable(e, [&](const VariablePtr& v) {
-    const bool index = std::find(grid_->index.begin(), grid_->index.end(), v) != grid_->index.end();
-    known &= index || is_host(v->kind);
-    of_index |= index;
-  });
-  return known && of_index;
-}
-
-// Once for a block: the compiler would repeat them wherever only some threads go, and they take longer than
-// anything else there.
-void CudaGridPrinter::name_divisions() {
-  divisions_.clear();
-  if (!is_consumer_ && !roles_->one_loader) return;  // whose threads have few registers
-  const auto add = [&](const Expr& e) {
-    if (!is_division_of_indices(e)) return;
-    for (const auto& [division, name] : divisions_)
-      if (equal(e, division)) return;
-    const std::string text = value(e), name = names_.unique("d");
-    out_.line(fmt::format("const {} {} = {};", scalar_type(e->held()), name, text));
-    divisions_.emplace_back(e, name);
-  };
-  for_each_stmt(grid_->body,
-                [&](const Stmt& s) { for_each_expr(s, [&](const Expr& e) { for_each_node(e, add); }); });
-}
-
-std::string CudaGridPrinter::emit_cast(const Expr& e, const std::string& x) {
+std::string Expressions::emit_cast(const Expr& e, const std::string& x) {
   const DType from = e->args[0]->held(), to = e->type;
   if (from == to) return x;
   if (to.is_boolean()) return fmt::format("({} != 0)", x);
@@ -196,14 +165,29 @@ std::string CudaGridPrinter::emit_cast(const Expr& e, const std::string& x) {
   return fmt::format("tg::rounded<{}>({})", element_type(to), text);
 }
 
-bool CudaGridPrinter::is_at_least(const Expr& a, std::int64_t least) const {
-  return has_affine_form(a->held()) && bounds(a, facts_).low >= least;
+bool Expressions::is_at_least(const Expr& a, std::int64_t least) const {
+  return has_affine_form(a->held()) && bounds(a, facts).low >= least;
 }
 
-bool CudaGridPrinter::is_less(const Expr& a, const Expr& b) const {
+bool Expressions::is_less(const Expr& a, const Expr& b) const {
   if (!has_affine_form(a->held()) || !has_affine_form(b->held())) return false;
   const auto distance = difference(affine(b), affine(a));
-  return distance && bounds(*distance, facts_).low >= 1;
+  return distance && bounds(*distance, facts).low >= 1;
+}
+
+bool Expressions::is_exact(const Expr& value, DType type) const {
+  return is_representable(value, type, [&](const VariablePtr& v) -> std::optional<DType> {
+    const auto found = stored_types_.find(v.get());
+    if (found == stored_types_.end()) return std::nullopt;
+    return found->second;
+  });
+}
+
+std::string element_type(DType type) {
+  constexpr const char* names[] = {"tg::boolean", "int8_t",   "int16_t",  "int32_t",  "int64_t",
+                                   "uint8_t",     "uint32_t", "tg::e4m3", "tg::e5m2", "tg::f16",
+                                   "tg::bf16",    "float",    "double"};
+  return names[static_cast<int>(type.code)];
 }
 
 }  // namespace tegula::codegen

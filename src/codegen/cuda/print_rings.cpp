@@ -1,0 +1,126 @@
+// Slots and barriers of rings, and what waits for them.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "codegen/cuda/grid_printer.hpp"
+#include "passes/cuda/build_schedule.hpp"
+
+namespace tegula::codegen {
+
+using namespace ir;
+
+void CudaGridPrinter::declare_rings(const passes::Roles& roles) {
+  roles_ = &roles;
+  for (const passes::RingPlan& ring : roles.rings) {
+    RingText text{names_.unique(ring.tiles[0]->name + "_ring"), memory_.allocate(16 * ring.depth, 16), {}};
+    for (const BufferPtr& tile : ring.tiles) {
+      const std::int64_t bytes = passes::slot_bytes(*tile);
+      text.tiles.push_back({memory_.allocate(bytes * ring.depth, passes::slot_alignment(*tile)), bytes});
+      ahead_bytes_ += bytes * ring.depth;
+    }
+    rings_.push_back(std::move(text));
+  }
+  if (!roles.takes_turns) return;
+  RingText turns{names_.unique("turns"), memory_.allocate(16 * passes::turn_slots, 16), {}};
+  turns.tiles.push_back({memory_.allocate(passes::turn_bytes * passes::turn_slots, 16), passes::turn_bytes});
+  next_slot_ = memory_.allocate(4, 16);
+  rings_.push_back(std::move(turns));
+}
+
+int CudaGridPrinter::depth_of(std::size_t ring) const {
+  return ring < roles_->rings.size() ? roles_->rings[ring].depth : passes::turn_slots;
+}
+
+// Rings, and the cursors that they share.
+void CudaGridPrinter::print_rings(const std::vector<int>& cursors) {
+  cursors_ = cursors;
+  for (std::size_t r = 0; r < rings_.size(); ++r) {
+    if (cursors[r] == static_cast<int>(r))
+      out_.line(fmt::format("tg::Cursor<{}> {};", depth_of(r), cursor_name(static_cast<int>(r))));
+    out_.line(fmt::format("const tg::Ring<{}> {}(shared_memory + {}, {});", depth_of(r), rings_[r].name,
+                          rings_[r].barriers, cursor_name(static_cast<int>(r))));
+  }
+}
+
+std::string CudaGridPrinter::cursor_name(int ring) const {
+  return "at_" + ring_name(cursors_[static_cast<std::size_t>(ring)]);
+}
+
+// Of slots that a block fills once ptxas does not see, in the loop behind, that they are the same for all
+// threads of a warp.
+std::string CudaGridPrinter::slot_number(int ring) const {
+  const std::string number = cursor_name(ring) + ".slot";
+  const bool in_loop = roles_->rings[static_cast<std::size_t>(ring)].in_loop && in_loops_.contains(ring);
+  const bool shown = in_loop || !is_consumer_;
+  return shown ? number : fmt::format("tg::uniform({})", number);
+}
+
+// The slot of each tile of the ring that is in use from here on.
+void CudaGridPrinter::name_slots(int ring) {
+  const auto r = static_cast<std::size_t>(ring);
+  if (r == roles_->rings.size()) return;  // the ring of turns
+  for (std::size_t i = 0; i < rings_[r].tiles.size(); ++i) {
+    const BufferPtr& tile = roles_->rings[r].tiles[i];
+    const TileOrder order = plan_.operands.contains(tile.get()) ? passes::swizzled_order(*tile) : TileOrder{};
+    const std::string name = names_.unique(tile->name);
+    const auto& [begin, bytes] = rings_[r].tiles[i];
+    const std::string slot =
+        roles_->rings[r].depth == 1 ? "" : fmt::format(" + {} * {}", slot_number(ring), bytes);
+    out_.line(definition(name, fmt::format("{0}* const {1} = ({0}*)(shared_memory + {2}{3});",
+                                           element_type(tile->type), name, begin, slot)));
+    shared_[tile.get()] = {name, order, {-1, 0, 0}};
+  }
+}
+
+// The slot of the step before for the tile, which stands for one of a ring.
+void CudaGridPrinter::name_slot_before(const BufferPtr& tile) {
+  const Buffer* own = plan_.consumers.in_ring(tile.get());
+  const int ring = roles_->ring_of(own);
+  const auto r = static_cast<std::size_t>(ring);
+  const auto& tiles = roles_->rings[r].tiles;
+  const auto is_own = [&](const BufferPtr& x) { return x.get() == own; };
+  const auto& [begin, bytes] =
+      rings_[r]
+          .tiles[static_cast<std::size_t>(std::find_if(tiles.begin(), tiles.end(), is_own) - tiles.begin())];
+  const TileOrder order = plan_.operands.contains(own) ? passes::swizzled_order(*own) : TileOrder{};
+  const std::string name = names_.unique(tile->name), slot = slot_number(ring);
+  out_.code();
+  out_.line(fmt::format("{0}* const {1} = ({0}*)(shared_memory + {2} + ({3} == 0 ? {4} : {3} - 1) * {5});",
+                        element_type(tile->type), name, begin, slot, roles_->rings[r].depth - 1, bytes));
+  shared_[tile.get()] = {name, order, {-1, 0, 0}};
+}
+
+void CudaGridPrinter::event(const schedule::WaitFull& n, const schedule::Event&) {
+  sync_line(fmt::format("tg::wait_full({});", ring_name(n.place.ring)));
+  if (is_consumer_) name_slots(n.place.ring);  // the producer has acquired it
+}
+
+void CudaGridPrinter::event(const schedule::Acquire& n, const schedule::Event&) {
+  sync_line(fmt::format("tg::acquire({});", ring_name(n.place.ring)));
+  name_slots(n.place.ring);
+}
+
+void CudaGridPrinter::event(const schedule::Arrive& n, const schedule::Event&) {
+  const bool of_tiles = n.place.ring < static_cast<int>(roles_->rings.size());
+  if (n.side == schedule::Side::full && of_tiles &&
+      roles_->is_brought_by_threads(roles_->rings[n.place.ring]))
+    return sync_line(fmt::format("tg::filled({}, thread);", ring_name(n.place.ring)));
+  if (n.side == schedule::Side::full)
+    return sync_line(by_loader(fmt::format("tg::barrier_arrive({}.full());", ring_name(n.place.ring))));
+  sync_line(fmt::format("tg::{}{}({});", n.place.shift == 0 ? "release" : "release_last",
+                        n.whole_cluster ? "_in_both" : "", ring_name(n.place.ring)));
+}
+
+void CudaGridPrinter::event(const schedule::Advance& n, const schedule::Event&) {
+  const std::string cursor = cursor_name(n.ring);
+  if (roles_) return sync_line(fmt::format("{}.advance();", cursor));
+  sync_line(fmt::format("{0} = {0} + 1 == {1} ? 0 : {0} + 1;", cursor,
+                        rings_[static_cast<std::size_t>(n.ring)].depth));
+}
+
+void CudaGridPrinter::event(const schedule::Expect& n, const schedule::Event&) {
+  sync_line(by_loader(fmt::format("tg::expect({}, {});", ring_name(n.place.ring), n.bytes)));
+}
+
+}  // namespace tegula::codegen

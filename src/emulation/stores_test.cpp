@@ -1,0 +1,101 @@
+// What consumers store by the copy engine, wherever it stands in a program, and sums that they form in turn:
+// as interpreted.
+#include <gtest/gtest.h>
+
+#include "emulation/compared.hpp"
+#include "runtime/watchdog.hpp"
+
+namespace tegula::emulation {
+namespace {
+
+constexpr std::chrono::seconds most_time{60};
+constexpr int blocks = 4, depth = 64, steps = 2;
+
+enum class Place : std::uint8_t { plain, in_branch, in_loop, in_repeated_loop };
+
+struct Stored {
+  const char* name;
+  Place place = Place::plain;
+  int columns = 64;
+  int times = 1;          // statements that store
+  bool in_turn = false;   // two blocks each add to the same rows
+  const char* text = "";  // of what stores
+};
+
+void PrintTo(const Stored& c, std::ostream* out) { *out << c.name; }
+
+void at_place(const Stored& c, lang::Index b, const std::function<void()>& store) {
+  using namespace lang;
+  if (c.place == Place::plain) return store();
+  if (c.place == Place::in_branch) {
+    when(b != 1, store);
+  } else if (c.place == Place::in_loop) {
+    serial(2, [&](Index) { store(); });
+  } else {
+    Var rounds(0);
+    loop_while([&] { return rounds < 2; },
+               [&] {
+                 store();
+                 rounds = rounds + 1;
+               });
+  }
+}
+
+lang::Kernel program(const Stored& c) {
+  using namespace lang;
+  return kernel("stored", [&] {
+    lang::Tensor x = input("x", {blocks, 64, steps * depth}, bf16),
+                 y = input("y", {c.columns, steps * depth}, bf16),
+                 out = inout("out", {blocks * 64, c.columns}, f32);
+    grid(blocks, {.threads = 128}, [&](Index b) {
+      Fragment sum({64, c.columns}, f32, 0);
+      pipelined(steps, {.stages = 2}, [&](Index k) {
+        Shared p({64, depth}, bf16), q({c.columns, depth}, bf16);
+        copy(x.slice(b).at(0, k * depth), p);
+        copy(y.at(0, k * depth), q);
+        gemm(p, q.T(), sum);
+      });
+      for (int i = 0; i < c.times; ++i)
+        at_place(c, b, [&] {
+          if (c.in_turn)
+            accumulate(out.at((b % 2 + 2 * i) * 64, 0), sum, {.order = b / 2, .consecutive = true});
+          else if (c.place == Place::plain || c.place == Place::in_branch)
+            copy(sum, out.at(b * 64, 0));
+          else  // what a block stores several times threads store
+            accumulate(out.at(b * 64, 0), sum);
+        });
+    });
+  });
+}
+
+class StoresOf : public ::testing::TestWithParam<Stored> {};
+
+TEST_P(StoresOf, AreAsInterpreted) {
+  const Watchdog watchdog("stores", most_time);
+  const Stored& c = GetParam();
+  const lang::Kernel stored = program(c);
+  EXPECT_NE(text_with_roles(stored).find(c.text), std::string::npos) << text_with_roles(stored);
+  const Tensor x = Tensor::random_normal({blocks, 64, steps * depth}, bf16, 1),
+               y = Tensor::random_normal({c.columns, steps * depth}, bf16, 2);
+  const auto result = [&](Target target) {
+    const Tensor out = Tensor::full({blocks * 64, c.columns}, f32, 3);
+    compile(stored, target).call_in_order(std::vector<Argument>{x, y, out});
+    return out;
+  };
+  const Tensor expected = result(Target::interpreter());
+  EXPECT_TRUE(all_close(result(Target::emulated_sm90()), expected, 2e-2, 2e-2)) << c.name;
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Table, StoresOf,
+    ::testing::Values(Stored{"plain", Place::plain, 128, 1, false, "begin_staging<1>"},
+                      Stored{"in_a_branch", Place::in_branch, 64, 1, false, "store_box"},
+                      Stored{"in_a_loop", Place::in_loop, 64, 1, false, "add_box"},
+                      Stored{"in_a_loop_with_a_condition", Place::in_repeated_loop, 64, 1, false, "for (;;)"},
+                      Stored{"in_turn", Place::plain, 64, 1, true, "giver.give("},
+                      Stored{"in_turn_by_itself", Place::plain, 128, 1, true, "tg::fence_async_global"},
+                      Stored{"two_in_turn", Place::plain, 64, 2, true, "tg::stores_done<0>"}),
+    [](const auto& info) { return std::string(info.param.name); });
+
+}  // namespace
+}  // namespace tegula::emulation

@@ -1,0 +1,221 @@
+#include "passes/cuda/store_events.hpp"
+
+#include "ir/effects.hpp"
+#include "ir/visit.hpp"
+#include "passes/cuda/plan_stores.hpp"
+
+namespace tegula::passes {
+
+using namespace ir;
+using schedule::Access;
+using schedule::Event;
+using schedule::Events;
+using schedule::What;
+using schedule::Who;
+
+namespace {
+
+constexpr int most_parts = 64;  // of a buffer
+constexpr int handover_bytes = 64, most_groups_with_adders = producer_threads / 32 - 1;
+
+bool has_turns(const Accumulate* sum) { return sum && sum->turn; }
+
+// The first sum that a warp group can hand over: its buffers have room for all of it.
+Stmt handed_over(const Body& body, int consumers) {
+  Stmt result;
+  for_each_stmt(body, [&](const Stmt& s) {
+    if (!result && has_turns(as<Accumulate>(s)) && boxes_of_store(s, consumers) <= store_buffers) result = s;
+  });
+  return result;
+}
+
+}  // namespace
+
+bool is_engine_store(const Stmt& s) {
+  const auto* copy = as<Copy>(s);
+  return as<Accumulate>(s) || (copy && copy->from.buffer->space == Space::fragment);
+}
+
+int boxes_of_store(const Stmt& s, int consumers) {
+  const auto* sum = as<Accumulate>(s);
+  const View &from = sum ? sum->tile : as<Copy>(s)->from, &to = sum ? sum->to : as<Copy>(s)->to;
+  if (is_matrix(from) && is_transposed(from)) return store_buffers;
+  const std::int64_t columns = row_bytes / to.buffer->type.bytes(), groups = consumers / 128;
+  return static_cast<int>(from.buffer->elements() / (store_rows * groups * columns));
+}
+
+StoreEvents::StoreEvents(schedule::Schedule& out, ScheduleNames& names, const Roles& roles,
+                         const Body& consumer, int ring)
+    : out_(out), names_(names), roles_(roles), ring_(ring) {
+  const bool has_adders = roles.one_loader && roles.producers == producer_threads &&
+                          roles.consumers / 128 <= most_groups_with_adders;
+  if (has_adders) handed_ = handed_over(consumer, roles.consumers);
+}
+
+int StoreEvents::staging() {
+  if (staging_ >= 0) return staging_;
+  staging_ = static_cast<int>(out_.buffers.size());
+  const auto bytes = static_cast<int>(roles_.store_bytes / store_buffers);
+  out_.buffers.push_back(
+      {"staging", schedule::Space::shared, store_buffers, roles_.consumers / 128, bytes, 4});
+  return staging_;
+}
+
+Access StoreEvents::words(const BufferPtr& tensor, Taker taker) {
+  const auto [found, added] =
+      words_.emplace(std::pair{tensor.get(), taker}, static_cast<int>(out_.buffers.size()));
+  const int each = taker == Taker::threads ? 1 : roles_.consumers / 128;
+  if (added) {
+    out_.buffers.push_back({tensor->name, schedule::Space::global, 1, each});
+    const int parts = taker == Taker::threads ? roles_.consumers / 32 : most_parts;
+    out_.buffers.push_back({"sums of " + tensor->name, schedule::Space::global, 1, each, 0, parts});
+  }
+  return {found->second, schedule::Touch::update, schedule::at_turn(found->second),
+          each == 1 ? schedule::Instance{} : schedule::own()};
+}
+
+Access StoreEvents::words(const Accumulate& sum, Taker taker) { return words(sum.turn->view.buffer, taker); }
+
+Access StoreEvents::contribution(Access words, int box) {
+  ++words.buffer;
+  words.parts = {std::uint64_t{1} << box % most_parts};
+  return words;
+}
+
+Events StoreEvents::store(const Stmt& s) {
+  Events out;
+  if (hands_over()) out.push_back(event_of(schedule::Acquire{{ring_, 0, schedule::own()}}, s));
+  if (s == handed_)
+    hand_over(s, out);
+  else
+    by_itself(s, out);
+  return out;
+}
+
+void StoreEvents::by_itself(const Stmt& s, Events& out) {
+  const auto* sum = as<Accumulate>(s);
+  const BufferPtr& from = sum ? sum->tile.buffer : as<Copy>(s)->from.buffer;
+  const int count = boxes_of_store(s, roles_.consumers), batch = count <= store_buffers ? count : 1;
+  const auto add = [&](What what, Who who = Who::all, const std::string& name = "") {
+    out.push_back(event_of(std::move(what), s, who, name));
+  };
+  const auto meet = [&] { add(schedule::Barrier{staging_barrier, true, 0, 128, true}); };
+  const auto begin = [&](int pending) {
+    add(schedule::StoreWait{pending}, Who::leader);
+    meet();
+  };
+  std::optional<Access> to;  // of which the words count the turns
+  for (int first = 0; first < count; first += batch) {
+    begin(first == 0 ? 0 : store_buffers - 1);
+    schedule::Operation stage{{names_.access(from, schedule::Touch::read)}};
+    for (int box = first; box < first + batch; ++box)
+      stage.accesses.push_back(
+          schedule::write(staging(), schedule::at(box % store_buffers), schedule::own(), {1, 0, 1}));
+    add(std::move(stage), Who::all, "stage");
+    add(schedule::ProxyFence{});
+    meet();
+    if (has_turns(sum) && first == 0) {
+      const Access own = words(*sum, Taker::groups);
+      add(schedule::WaitTurn{own}, Who::leader);
+      add(schedule::ProxyFence{true}, Who::leader);
+      to = own;
+    }
+    for (int box = first; box < first + batch; ++box) {
+      const Access from = schedule::read(staging(), schedule::at(box % store_buffers), schedule::own());
+      add(schedule::Store{from, to ? std::optional(contribution(*to, box)) : std::nullopt}, Who::leader);
+      add(schedule::StoreCommit{}, Who::leader);
+    }
+  }
+  if (has_turns(sum)) {
+    add(schedule::StoreWait{0, false}, Who::leader);
+    add(schedule::ProxyFence{true}, Who::leader);
+    add(schedule::PassTurn{words(*sum, Taker::groups)}, Who::leader);
+  }
+  // Who hands over next does not ask whether these stores have left the buffers.
+  if (hands_over()) begin(0);
+}
+
+void StoreEvents::hand_over(const Stmt& s, Events& out) {
+  schedule::Operation stage{{names_.access(as<Accumulate>(s)->tile.buffer, schedule::Touch::read)}};
+  for (int box = 0; box < boxes_of_store(s, roles_.consumers); ++box)
+    stage.accesses.push_back(schedule::write(staging(), schedule::at(box), schedule::own(), {1, 0, 1}));
+  out.push_back(event_of(std::move(stage), s, Who::all, "stage"));
+  if (handed_words_ < 0) {
+    handed_words_ = static_cast<int>(out_.buffers.size());
+    out_.buffers.push_back(
+        {"handed over", schedule::Space::shared, 1, roles_.consumers / 128, handover_bytes});
+  }
+  words(*as<Accumulate>(s), Taker::adder);
+  for (Event& e : given(s)) out.push_back(std::move(e));
+}
+
+Events StoreEvents::given(const Stmt& s) const {
+  const schedule::Place place{ring_, 0, schedule::own()};
+  Events all{{schedule::SendTile{schedule::write(handed_words_, {}, schedule::own())}, Who::leader},
+             {schedule::ProxyFence{}},
+             {schedule::WarpSync{}},
+             {schedule::Arrive{schedule::Side::full, place}, Who::each_warp},
+             {schedule::Advance{ring_}}};
+  for (Event& e : all) e.stmt = s;
+  return all;
+}
+
+// All of the threads are behind the turn, and have contributed when it is passed on.
+Events StoreEvents::turn(const Stmt& s) {
+  const auto& turn = *as<Turn>(s);
+  const Access own = words(turn.word.view.buffer, Taker::threads);
+  const Event meet = event_of(schedule::Barrier{consumer_barrier, false, 0, roles_.consumers, true}, s);
+  open_turn_.reset();
+  if (!turn.order) return {meet, event_of(schedule::PassTurn{own}, s, Who::one)};
+  open_turn_ = contribution(own, 0);
+  open_turn_->parts = {1, 4, 1};
+  return {event_of(schedule::WaitTurn{own}, s, Who::one), meet};
+}
+
+std::vector<Access> StoreEvents::in_turn(const Stmt& s) const {
+  if (!open_turn_) return {};
+  for (const Region& r : all_effects(s).regions)
+    if (is_write(r.touch) && !r.view->is_tile()) return {*open_turn_};
+  return {};
+}
+
+void StoreEvents::declare_ring() {
+  internal_assert(ring_ == static_cast<int>(out_.rings.size()), "the ring of sums is the last");
+  out_.rings.push_back({"handed over", {}, 1, roles_.consumers / 128, 4, 1});
+}
+
+Events StoreEvents::end() const {
+  Events all{{schedule::Acquire{{ring_, 0, schedule::own()}}}};
+  for (Event& e : given(nullptr)) all.push_back(std::move(e));
+  return all;
+}
+
+schedule::Role StoreEvents::adders(int registers) const {
+  const schedule::Place place{ring_, 0, schedule::own()};
+  const int own = words_.at({as<Accumulate>(handed_)->turn->view.buffer.get(), Taker::adder});
+  const Access word{own, schedule::Touch::update, schedule::at_turn(own), schedule::own()};
+  Events all{{schedule::WaitFull{place}},
+             {schedule::ReceiveTile{schedule::read(handed_words_, {}, schedule::own())}},
+             {schedule::Leave{}},
+             {schedule::WaitTurn{word}},
+             {schedule::ProxyFence{true}}};
+  for (int box = 0; box < boxes_of_store(handed_, roles_.consumers); ++box) {
+    all.push_back({schedule::Store{schedule::read(staging_, schedule::at(box), schedule::own()),
+                                   contribution(word, box)}});
+    all.push_back({schedule::StoreCommit{}});
+  }
+  all.push_back({schedule::StoreWait{0}});
+  all.push_back({schedule::Arrive{schedule::Side::empty, place}});
+  all.push_back({schedule::StoreWait{0, false}});
+  all.push_back({schedule::ProxyFence{true}});
+  all.push_back({schedule::PassTurn{word}});
+  all.push_back({schedule::Advance{ring_}});
+  for (Event& e : all) e.who = Who::leader, e.stmt = handed_, e.at = handed_->at;
+  schedule::Role role{"adder", roles_.consumers / 128, 1, registers, {}};
+  if (registers > 0) role.events.push_back({schedule::SetRegisters{registers}});
+  Event loop{schedule::Loop{schedule::Loop::Kind::forever, {}, std::move(all)}, Who::all, "sums"};
+  role.events.push_back({schedule::Guard{schedule::Guard::Kind::chosen, {std::move(loop)}}, Who::leader});
+  return role;
+}
+
+}  // namespace tegula::passes

@@ -1,0 +1,58 @@
+// The events of what consumers store by the copy engine, and of sums that tensors get in turn. Part of
+// build_schedule.
+#pragma once
+#include <map>
+
+#include "passes/cuda/role_events.hpp"
+
+namespace tegula::passes {
+
+// A fragment to a tensor, or into a sum there.
+bool is_engine_store(const ir::Stmt& s);
+// The numbers of its boxes are 0, 1, …: they go by way of the warp group's buffers in turn, all at once where
+// there is a buffer for each.
+int boxes_of_store(const ir::Stmt& s, int consumers);
+
+class StoreEvents {
+ public:
+  // The ring by which sums are handed over gets the number `ring`.
+  StoreEvents(schedule::Schedule& out, ScheduleNames& names, const Roles& roles, const ir::Body& consumer,
+              int ring);
+
+  schedule::Events store(const ir::Stmt& s);
+  schedule::Events turn(const ir::Stmt& s);
+  // What the threads add to a tensor between two turns.
+  std::vector<schedule::Access> in_turn(const ir::Stmt& s) const;
+
+  bool hands_over() const { return handed_ != nullptr; }
+  // Declares the ring: behind all others.
+  void declare_ring();
+  // Behind all blocks: nothing comes any more.
+  schedule::Events end() const;
+  // A thread for each warp group that waits for the turn, and adds.
+  schedule::Role adders(int registers) const;
+
+ private:
+  // Who counts the turns of a tensor.
+  enum class Taker : std::uint8_t { adder, groups, threads };
+
+  void by_itself(const ir::Stmt& s, schedule::Events& out);
+  void hand_over(const ir::Stmt& s, schedule::Events& out);
+  schedule::Events given(const ir::Stmt& s) const;
+  schedule::Access words(const ir::Accumulate& sum, Taker taker);
+  schedule::Access words(const ir::BufferPtr& tensor, Taker taker);
+  // A box of the sum that these words count.
+  static schedule::Access contribution(schedule::Access words, int box);
+  int staging();
+
+  schedule::Schedule& out_;
+  ScheduleNames& names_;
+  const Roles& roles_;
+  const int ring_;
+  int staging_ = -1, handed_words_ = -1;
+  std::map<std::pair<const ir::Buffer*, Taker>, int> words_;  // buffers; behind each the sums that it counts
+  ir::Stmt handed_;
+  std::optional<schedule::Access> open_turn_;
+};
+
+}  // namespace tegula::passes

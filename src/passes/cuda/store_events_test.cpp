@@ -1,0 +1,164 @@
+// What consumers store by the copy engine, as events: the schedules are clean, and every one of these events
+// that is removed, weakened or moved behind the next is found.
+#include "passes/cuda/store_events.hpp"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "passes/cuda/testing.hpp"
+#include "schedule/mutations.hpp"
+#include "schedule/verify.hpp"
+
+namespace tegula::passes {
+namespace {
+
+using namespace lang;
+
+enum class To : std::uint8_t { tensor, sum, sum_in_turn };
+
+// Changes that do no harm, and the reason, for the reader.
+struct Harmless {
+  const char* reason;
+  std::vector<std::string> changes;
+};
+
+struct StoreCase {
+  const char* name;
+  To to = To::tensor;
+  int columns = 64;
+  int sums = 1;  // statements that store
+  std::vector<Harmless> harmless = {};
+};
+
+void PrintTo(const StoreCase& c, std::ostream* out) { *out << c.name; }
+
+// Blocks of 64 rows and so many columns of a product.
+Kernel product(const StoreCase& c) {
+  return kernel("product", [&] {
+    Dim K("K"), B("B");
+    Tensor x = input("x", {B, 64, K}, bf16), y = input("y", {c.columns, K}, bf16),
+           out = inout("out", {64, c.columns}, f32);
+    grid(B, {.threads = 128}, [&](Index b) {
+      Fragment sum({64, c.columns}, f32, 0);
+      pipelined(ceildiv(K, 64), {.stages = 2}, [&](Index k) {
+        Shared p({64, 64}, bf16), q({c.columns, 64}, bf16);
+        copy(x.slice(b).at(0, k * 64), p);
+        copy(y.at(0, k * 64), q);
+        gemm(p, q.T(), sum);
+      });
+      for (int i = 0; i < c.sums; ++i) {
+        if (c.to == To::tensor) copy(sum, out.at(0, 0));
+        if (c.to == To::sum) accumulate(out.at(0, 0), sum);
+        if (c.to == To::sum_in_turn) accumulate(out.at(0, 0), sum, {.order = b, .consecutive = true});
+      }
+    });
+  });
+}
+
+schedule::Schedule schedule_of(const StoreCase& c) {
+  return *testing::Lowered(product(c)).plan.grids[0].schedule;
+}
+
+// Those of stores: their words name one of these.
+bool is_of_stores(const std::string& name) {
+  for (const char* word : {"store", "barrier 1 +", "turn", "handed over", "staging", "proxy fence"})
+    if (name.find(word) != std::string::npos) return true;
+  return name.rfind("adder", 0) == 0;
+}
+
+std::string at(int event, const char* words) { return fmt::format("consumer {}: {}", event, words); }
+
+// The second of two buffers was free before the store began.
+Harmless second_buffer(int wait) {
+  constexpr const char* stage = ", behind stage: reads f0, writes staging[1]";
+  const std::string begins = at(wait, "store wait 1 read by one thread a group"),
+                    meets = at(wait + 1, "barrier 1 + group, 128 threads");
+  return {"the buffer is free since the store began",
+          {begins + ", removed", begins + ", one more pending", meets + ", removed", begins + stage,
+           meets + stage}};
+}
+
+const StoreCase cases[] = {
+    {"boxes_with_a_buffer_each",
+     To::tensor,
+     64,
+     1,
+     {{"both boxes are awaited together", {at(22, "store commit by one thread a group, removed")}}}},
+    {"boxes_in_turn",
+     To::tensor,
+     128,
+     1,
+     {{"the last store is of the other buffer",
+       {at(16, "store wait 0 read by one thread a group, one more pending")}},
+      second_buffer(23)}},
+    {"stores_behind_each_other", To::tensor, 64, 2},
+    {"a_sum",
+     To::sum,
+     128,
+     1,
+     {{"the last store is of the other buffer",
+       {at(16, "store wait 0 read by one thread a group, one more pending")}},
+      second_buffer(23)}},
+    {"handed_over",
+     To::sum_in_turn,
+     64,
+     1,
+     {{"the consumers store nothing themselves",
+       {at(29, "store wait 0 read by one thread a group, removed"),
+        at(29, "store wait 0 read by one thread a group, one more pending"),
+        at(29,
+           "store wait 0 read by one thread a group, behind send tile in handed over by one thread a "
+           "group")}},
+      {"at the end nothing is staged",
+       {at(32, "proxy fence, removed"), at(32, "proxy fence, of the other memory")}},
+      {"nothing comes behind it", {at(35, "advance handed over, removed")}},
+      {"both boxes are awaited together", {"adder 9: store commit by one thread a group, removed"}}}},
+    {"in_turn_by_itself",
+     To::sum_in_turn,
+     128,
+     1,
+     {{"the stores are done before the turn is passed",
+       {at(22, "store wait 0 read by one thread a group, removed"),
+        at(22, "store wait 0 read by one thread a group, one more pending"),
+        at(22, "store wait 0 read by one thread a group, behind stage: reads f0, writes staging[0]"),
+        at(55, "store wait 0 read by one thread a group, removed"),
+        at(55, "store wait 0 read by one thread a group, one more pending")}},
+      second_buffer(31)}},
+};
+
+const StoreCase both = {"handed_over_and_by_itself", To::sum_in_turn, 64, 2};
+
+class StoreEventsOf : public ::testing::TestWithParam<StoreCase> {};
+
+TEST_P(StoreEventsOf, AreSimulated) {
+  const schedule::Schedule s = schedule_of(GetParam());
+  const auto found = schedule::verify(s, schedule::thorough);
+  EXPECT_FALSE(found) << found->message << "\n" << schedule::print(s);
+}
+
+TEST_P(StoreEventsOf, AreNotToBeChanged) {
+  const schedule::Schedule s = schedule_of(GetParam());
+  std::vector<std::string> accepted;
+  for (const auto& all : {schedule::mutations(s), schedule::moves(s)})
+    for (const schedule::Mutation& m : all)
+      if (is_of_stores(m.name) && !schedule::verify(m.schedule)) accepted.push_back(m.name);
+  std::vector<std::string> harmless;
+  for (const Harmless& h : GetParam().harmless)
+    harmless.insert(harmless.end(), h.changes.begin(), h.changes.end());
+  std::sort(accepted.begin(), accepted.end());
+  std::sort(harmless.begin(), harmless.end());
+  EXPECT_EQ(accepted, harmless) << schedule::print(s);
+}
+
+TEST(StoresTogether, AreSimulated) {
+  const auto found = schedule::verify(schedule_of(both));
+  EXPECT_FALSE(found) << found->message;
+}
+
+INSTANTIATE_TEST_SUITE_P(Table, StoreEventsOf, ::testing::ValuesIn(cases),
+                         [](auto& info) { return std::string(info.param.name); });
+
+}  // namespace
+}  // namespace tegula::passes
