@@ -152,6 +152,8 @@ class TableCall {
     return results;
   }
 
+  void check() const { const BoundCall bound(schema_, op_.get(), BoundCall::Memory::unused); }
+
   nb::object run() {
     read_outputs();
     const BoundCall::Allocate allocate = [this](std::size_t tensor, const Shape& shape, DType type,
@@ -266,6 +268,10 @@ nb::object formula(const nb::args& arguments) {
   return with_errors_of_tables([&] { return TableCall(schema_number(arguments[0]), arguments).formula(); });
 }
 
+void check(const nb::args& arguments) {
+  with_errors_of_tables([&] { TableCall(schema_number(arguments[0]), arguments).check(); });
+}
+
 nb::tuple example(nb::handle number, const char* text, std::uint64_t seed) {
   const OperatorSchema& schema = schema_number(number);
   const Call call;
@@ -285,6 +291,8 @@ void define_table_call(nb::module_& module) {
       "target; None for what is not given. Results that the call does not have are None.");
   module.def("formula", formula, nb::sig("def formula(number: int, *arguments: object) -> dict[str, Array]"),
              "The results of the same call by the table's formula, in double precision, by name.");
+  module.def("check", check, nb::sig("def check(number: int, *arguments: object) -> None"),
+             "Refuses the same call if it is wrong, and runs nothing.");
   module.def(
       "example", example, nb::arg("number"), nb::arg("text"), nb::arg("seed"),
       nb::sig("def example(number: int, text: str, seed: int) -> tuple[dict[str, Array], dict[str, object]]"),

@@ -68,6 +68,7 @@ class Tensor:
         self.of_8_bits: str = fields["of_8_bits"]
         self.optional: bool = fields["optional"]
         self.unit_stride: bool = fields["unit_stride"]
+        self.converts: bool = fields["converts"]
         self.steps_of: str = fields["steps_of"]
         self.when: Any = fields["when"]
         self.when_text: str = fields["when_text"]

@@ -174,7 +174,7 @@ def test_several_results_have_names():
 @every_table
 def test_explain_takes_the_same_calls(table):
     call = example(table, table.examples[0][1])
-    assert table.name in tegula.explain(table.name, **call.keywords)
+    assert table.name.partition("_")[0] in tegula.explain(table.name, **call.keywords)
 
 
 def test_stubs_are_what_the_tables_say():

@@ -15,8 +15,7 @@ constexpr std::int64_t widest = std::int64_t{1} << 29;  // as large as any tenso
 
 // What raw scores are multiplied by: see attention_kernel.
 ProgramOptions program_options(const AttentionOptions& options, double scale) {
-  const auto factor = static_cast<float>(scale);
-  return {.scale = options.softcap > 0 ? factor / options.softcap : factor * lang::log2e,
+  return {.scale = program_scale(static_cast<float>(scale), options.softcap),
           .left = std::min(options.left, widest),
           .right = options.causal ? 0 : std::min(options.right, widest)};
 }

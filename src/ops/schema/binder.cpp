@@ -35,10 +35,10 @@ void Binder::bind() {
   c_.lists_.assign(schema_.tensors.size(), nullptr);
   sources_.assign(schema_.dims.size(), -1);
   read_options();
+  check_options();
   check_requirements(true);
   bind_inputs();
   solve_waiting();
-  check_options();
   derive();
   check_requirements(false);
   c_.target_ = target_for(schema_.target(c_.op_), c_.device_);

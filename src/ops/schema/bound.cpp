@@ -168,6 +168,15 @@ double BoundCall::bytes() const {
   return sum;
 }
 
-double BoundCall::flops() const { return schema_->flops ? schema_->flops->evaluate_real(values()) : 0; }
+double BoundCall::flops() const {
+  const bool has_memory =
+      std::all_of(tensors_.begin(), tensors_.begin() + static_cast<std::ptrdiff_t>(schema_->inputs),
+                  [](const TensorRef* tensor) {
+                    return tensor == nullptr || (tensor->data != nullptr && tensor->device.is_cpu()) ||
+                           nelements(*tensor) == 0;
+                  });
+  if (schema_->counted && has_memory) return schema_->counted(*this);
+  return schema_->flops ? schema_->flops->evaluate_real(values()) : 0;
+}
 
 }  // namespace tegula::ops

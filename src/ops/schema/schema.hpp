@@ -142,6 +142,8 @@ class Schema {
   // low <= value < end; other values of examples.
   Schema& remedy(const char* text) { return last().remedy = text, *this; }
   Schema& unit_stride() { return last().unit_stride = true, *this; }
+  // Numbers: PyTorch's int64 are taken too, and those that do not fit i32 are -1 or its largest.
+  Schema& converts() { return last().converts = true, *this; }
   Schema& ordered() { return last().ordered = true, *this; }
   Schema& follows() { return last().follows = true, *this; }
   // It says where sequences of the dim `tokens` begin and end; `promise` is the option that says how long
@@ -202,6 +204,11 @@ class Schema {
   Schema& no_gradient(const char* why) { return table_.no_gradient = why, *this; }
   Schema& source(const char* text) { return table_.source = text, *this; }
   Schema& flops(const std::string& amount) { return table_.flops = Expression::parse(amount), *this; }
+  // Where a call's tensors say how much it is; then `flops` says what it is at most.
+  Schema& counted(double (*amount)(const Bound<Op>&)) {
+    table_.counted = [amount](const BoundCall& call) { return amount(Bound<Op>(call)); };
+    return *this;
+  }
   Schema& examples(std::vector<Example> examples) { return table_.examples = std::move(examples), *this; }
   Schema& measured(std::vector<Example> examples) { return table_.measured = std::move(examples), *this; }
 

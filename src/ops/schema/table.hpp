@@ -68,6 +68,7 @@ struct TensorSpec {
   bool output = false;
   bool optional = false;     // of an input
   bool unit_stride = false;  // the last dimension has stride 1
+  bool converts = false;     // PyTorch's int64 are taken as the integers that it has
   bool ordered = false;      // a program gets it as the first list with the same items says
   bool follows = false;      // bound after the other inputs: where extents differ, its own are wrong
   std::optional<PackingSpec> packs = {};
@@ -149,6 +150,7 @@ struct OperatorSchema {
   std::string gradient;     // name of the operator that differentiates it; may be empty
   std::string no_gradient;  // why it has none
   std::optional<Expression> flops;
+  std::function<double(const BoundCall&)> counted;  // flops of tensors that are not only described
   std::vector<Example> examples, measured;
 
   // Access to calls: a struct with its defaults, and what runs on a checked one.
