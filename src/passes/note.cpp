@@ -11,9 +11,10 @@ namespace {
 constexpr NoteInfo table[] = {
     {NoteKind::no_roles, "no roles",
      "all threads of a block load and multiply by turns, where some could load for the others",
-     "a loop over tiles as `pipelined` with the loads and the product in its body, no branch, exit or "
-     "assertion "
-     "around or between them, and a number of steps that is known before it begins"},
+     "a loop over tiles as `pipelined` with the loads and the product in its body; no exit or assertion "
+     "around "
+     "or between them; branches, `break_if` in front of the step's loads and the number of steps by what is "
+     "read from tensors that the grid does not write"},
     {NoteKind::stages, "stages", "a loop has fewer tiles on their way than `.stages` asks for, or one",
      "smaller tiles, or as many stages as there is room for"},
     {NoteKind::one_warp_group, "one warp group",

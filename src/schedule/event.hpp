@@ -201,7 +201,10 @@ struct Guard {
   Kind kind = Kind::data;
   Events body;
 };
-struct Leave {};  // the innermost loop when no tile is left
+// The innermost loop: in the step that the variable says, or without one when no tile is left.
+struct Leave {
+  int variable = -1;
+};
 
 using What =
     std::variant<Operation, Gemm, GemmFence, GemmCommit, GemmWait, WaitFull, Acquire, Arrive, Expect, Advance,

@@ -14,6 +14,9 @@ struct Found {
   Finding finding;
 };
 
+// Of a branch of a step: the variable says in which of the steps it is taken.
+int taken_in_turn(int value, int asked) { return value == 1 || (value > 1 && asked % 2 == value % 2); }
+
 }  // namespace
 
 Machine::Machine(const Model& model, const Trial& trial)
@@ -38,6 +41,7 @@ Machine::Machine(const Model& model, const Trial& trial)
     a.program = &model.program(a.id.role);
     a.cursors.assign(schedule_.rings.size(), 0);
     a.made.assign(schedule_.buffers.size(), 0);
+    a.asked.assign(schedule_.variables.size(), 0);
     a.turns.assign(schedule_.buffers.size(), 0);
     a.all = a.lane = nothing;
     a.registers = schedule_.launch_registers;
@@ -88,13 +92,14 @@ bool Machine::takes_part(const Actor& a, const Event& e) const {
   return false;
 }
 
-int Machine::value(const Count& count, const Actor& a) const {
+int Machine::value(const Count& count, Actor& a) {
   int sum = count.constant;
   for (const auto& term : count.terms) {
     int product = term.factor;
     for (const int v : term.variables) {
       const auto& of_tile = trial_.values[v];
-      product *= of_tile[std::max(a.tile, 0) % of_tile.size()];
+      const int own = of_tile[std::max(a.tile, 0) % of_tile.size()];
+      product *= schedule_.variables[v].by_turn ? taken_in_turn(own, a.asked[v]++) : own;
     }
     sum += product;
   }
@@ -176,7 +181,14 @@ bool Machine::again(Actor& a, const Step& step) {
   return true;
 }
 
-void Machine::leave(Actor& a) {
+void Machine::leave(Actor& a, const Leave& what) {
+  if (what.variable >= 0) {
+    const auto& of_tile = trial_.values[what.variable];
+    const bool now = a.frames.back().index == of_tile[std::max(a.tile, 0) % of_tile.size()];
+    a.step = now ? (*a.program)[a.frames.back().step].jump : a.step + 1;
+    if (now) a.frames.pop_back();
+    return;
+  }
   if (a.tile == -2) fail(Rule::order, a, *(*a.program)[a.step].event, "no tile number was sent");
   if (a.tile >= 0) {
     ++a.step;
@@ -211,8 +223,8 @@ bool Machine::advance(Actor& a) {
     case Step::Kind::event:
       break;
   }
-  if (std::holds_alternative<Leave>(e.what)) {
-    leave(a);
+  if (const auto* what = std::get_if<Leave>(&e.what)) {
+    leave(a, *what);
     return true;
   }
   if (takes_part(a, e)) {

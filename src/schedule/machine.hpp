@@ -58,6 +58,7 @@ class Machine {
     int tile = 0;
     std::vector<int> turns;  // of each buffer that it has passed in this tile
     std::vector<int> cursors;
+    std::vector<int> asked;  // how often, by variable, of those that take turns
     Time now = 0;
     Knowledge all, lane;  // common to all threads of the warp; of its first thread
     Time fenced = 0;      // own writes up to here
@@ -109,9 +110,9 @@ class Machine {
   bool enter_loop(Actor& a, const Step& step);
   bool again(Actor& a, const Step& step);
   bool guard_holds(const Actor& a, const Event& e) const;
-  void leave(Actor& a);
+  void leave(Actor& a, const Leave& what);
   void end(Actor& a);
-  int value(const Count& count, const Actor& a) const;
+  int value(const Count& count, Actor& a);
   int index_of(const Actor& a) const;
   int apart() const;
   int first_tile(const Actor& a) const;

@@ -226,7 +226,10 @@ class Printer {
     }
     return "";
   }
-  std::string describe(const Event&, const Leave&) const { return "leave if no tile is left"; }
+  std::string describe(const Event&, const Leave& x) const {
+    return x.variable < 0 ? "leave if no tile is left"
+                          : "leave in the step " + s_.variables[static_cast<std::size_t>(x.variable)].name;
+  }
 
   const Schedule& s_;
   int depth_ = 0;

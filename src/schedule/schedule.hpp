@@ -41,6 +41,9 @@ struct Variable {
   int minimum = 0;
   int maximum = 0;       // 0: none
   bool per_tile = true;  // else: the same for all tiles
+  // Whether a step takes a branch: never, always, every other time that a warp asks, or each time between
+  // those.
+  bool by_turn = false;
 };
 
 // `groups` instances of the same events, each by `warps` warps.

@@ -208,7 +208,9 @@ void Generator::looked_up_products() {
   inside_loop(most, [&] {
     loop.body = maybe([&] {
       scalars_.push_back({loop.index[0], turns});
-      look_up_and_multiply(queries, sum, before);
+      if (random_.chance(20)) emit(Break{value(boolean, 2).e});
+      const auto step = [&] { look_up_and_multiply(queries, sum, before); };
+      random_.chance(35) ? branch(step) : step();
     });
   });
   turns_known_ = known;

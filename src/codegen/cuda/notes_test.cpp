@@ -76,29 +76,46 @@ const std::function<lang::Kernel()> usual = [] { return plain({}); };
 
 // ---- no roles
 
-lang::Kernel under_a_branch() {
-  return in_loop([](const Expr& steps, const std::function<void(Expr)>& step) {
-    pipelined(steps, [&](Index i) { when(i != 3, [&] { step(i); }); });
+// A step that depends on a number, or on the sums so far.
+lang::Kernel decided(bool computed) {
+  return with_step([=](const Tensor& a, const Tensor& b, const Expr& row, const Expr& column, const Expr& k,
+                       Fragment& sum) {
+    Shared sums({128}, f32);
+    Fragment rows = reduce_sum(sum, 1);
+    lang::copy(rows, sums);
+    when(computed ? sums(0) < 100 : k < 640, [&] {
+      Shared x({128, 64}, bf16), y({64, 128}, bf16);
+      lang::copy(a.at(row, k), x);
+      lang::copy(b.at(k, column), y);
+      lang::gemm(x, y, sum);
+    });
   });
 }
 
-lang::Kernel with_while() {
-  return in_loop([](const Expr& steps, const std::function<void(Expr)>& step) {
+lang::Kernel with_while(bool pipeline) {
+  return in_loop([=](const Expr& steps, const std::function<void(Expr)>& step) {
     Var outer = 0;
     loop_while([&] { return outer < 2; },
                [&] {
-                 pipelined(steps, [&](Index i) { step(i); });
+                 if (pipeline)
+                   pipelined(steps, [&](Index i) { step(i); });
+                 else
+                   step(Expr(outer));
                  outer = outer + 1;
                });
   });
 }
 
-lang::Kernel with_break() {
-  return in_loop([](const Expr& steps, const std::function<void(Expr)>& step) {
-    pipelined(steps, [&](Index i) {
-      break_if(i == 5);
-      step(i);
-    });
+// In front of the step's loads, or between one of them and its use.
+lang::Kernel with_break(bool first) {
+  return with_step([=](const Tensor& a, const Tensor& b, const Expr& row, const Expr& column, const Expr& k,
+                       Fragment& sum) {
+    Shared x({128, 64}, bf16), y({64, 128}, bf16);
+    if (first) break_if(k == 320);
+    lang::copy(a.at(row, k), x);
+    if (!first) break_if(k == 320);
+    lang::copy(b.at(k, column), y);
+    lang::gemm(x, y, sum);
   });
 }
 
@@ -405,9 +422,12 @@ lang::Kernel from_registers(int rows) {
 }
 
 const std::vector<NoteCase> note_cases{
-    {"branch", NoteKind::no_roles, "branch stands around the step", under_a_branch, usual},
-    {"while", NoteKind::no_roles, "`loop_while`", with_while, usual},
-    {"break", NoteKind::no_roles, "`break_if`", with_break, usual},
+    {"branch", NoteKind::no_roles, "depends on what is computed", [] { return decided(true); },
+     [] { return decided(false); }},
+    {"while", NoteKind::no_roles, "not pipelined", [] { return with_while(false); },
+     [] { return with_while(true); }},
+    {"break", NoteKind::no_roles, "between the load of a tile and its last use",
+     [] { return with_break(false); }, [] { return with_break(true); }},
     {"serial", NoteKind::no_roles, "not pipelined", [] { return serially(false); },
      [] { return serially(true); }},
     {"no_loop", NoteKind::no_roles, "stands in no loop", [] { return once(false); },

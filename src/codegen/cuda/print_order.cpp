@@ -101,7 +101,8 @@ void CudaGridPrinter::event(const schedule::ReceiveTile&, const schedule::Event&
   sync_line(fmt::format("const uint32_t {} = {};", tile_, next_slot()));
 }
 
-void CudaGridPrinter::event(const schedule::Leave&, const schedule::Event&) {
+void CudaGridPrinter::event(const schedule::Leave&, const schedule::Event& e) {
+  if (e.stmt) return stmt(e.stmt);
   // The number of blocks would be kept for this alone, and a loader has few registers.
   const bool by_digit = !is_consumer_ && has_digits(*grid_);
   out_.code();

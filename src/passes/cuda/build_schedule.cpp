@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "ir/visit.hpp"
+#include "passes/cuda/chosen_steps.hpp"
 #include "passes/cuda/ring_depths.hpp"
 #include "passes/cuda/read_fences.hpp"
 #include "passes/cuda/role_events.hpp"
@@ -20,6 +21,17 @@ ScheduleNames::ScheduleNames(schedule::Schedule& out, const Roles& roles, const 
     : out_(out), roles_(roles), program_(program), continued_(program.continued) {
   for (const auto& [branch, loop] : program.non_empty)
     peeled_.insert(std::get<For>(loop->node).index[0].get());
+  for_each_stmt(roles.producer, [&](const Stmt& s) {
+    const auto* loop = as<For>(s);
+    if (as<If>(s)) return;
+    for_each_body(s, [&](const Body& inner) {
+      for (const Stmt& n : inner) {
+        if (const auto* branch = as<If>(n)) of_steps_.insert(branch->condition.get());
+        const bool is_chosen = loop && goes_on(*loop) && n == loop->body[1];
+        if (const auto* leave = as<Break>(n); leave && !is_chosen) leaving_.insert(leave->condition.get());
+      }
+    });
+  });
   for (const RingPlan& ring : roles.rings) {
     schedule::Ring own{ring.tiles[0]->name,  {}, ring.depth, 1, full_arrivals(ring, roles),
                        empty_arrivals(roles)};
@@ -84,10 +96,14 @@ schedule::Count ScheduleNames::steps(const For& loop) {
     return first(loop) * (schedule::Count{1} + schedule::Count{2} * rest(loop) +
                           taken(std::get<If>(left_over->second->node)));
   if (peeled_.contains(loop.index[0].get())) return first(loop) * (schedule::Count{1} + all_of_rest(loop));
-  if (is_constant(loop.begin[0]) && is_constant(loop.end[0]))
+  if (!has_break(loop.body) && is_constant(loop.begin[0]) && is_constant(loop.end[0]))
     return {static_cast<int>(
         std::max<std::int64_t>(0, constant_value(loop.end[0]) - constant_value(loop.begin[0])))};
   return rest(loop);
+}
+
+schedule::Count ScheduleNames::steps(const While& loop) {
+  return add(loop.condition.get(), 1, {"steps of a loop"});
 }
 
 schedule::Count ScheduleNames::all_of_rest(const For& loop) {
@@ -97,7 +113,16 @@ schedule::Count ScheduleNames::all_of_rest(const For& loop) {
 }
 
 schedule::Count ScheduleNames::taken(const If& branch) {
-  return add(branch.condition.get(), 0, {"branch", 0, 1});
+  schedule::Variable taken{"branch", 0, 1};
+  taken.by_turn = of_steps_.contains(branch.condition.get());
+  return add(branch.condition.get(), 0, taken);
+}
+
+std::optional<schedule::Leave> ScheduleNames::leaves(const Stmt& s) {
+  const auto* leave = as<Break>(s);
+  if (!leave || !leaving_.contains(leave->condition.get())) return std::nullopt;
+  const schedule::Count step = add(leave->condition.get(), 0, {"in which it is left"});
+  return schedule::Leave{step.terms[0].variables[0]};
 }
 
 Event event_of(What what, const Stmt& s, Who who, const std::string& name) {

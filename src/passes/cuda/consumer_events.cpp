@@ -96,6 +96,7 @@ class Consumer {
 
   void work(const StepPart& part, Events& out) {
     const Stmt& s = part.stmt;
+    if (const auto leave = names_.leaves(s)) return out.push_back(event_of(*leave, s));
     if (is_engine_store(s)) return append(out, stores_.store(s));
     if (as<Turn>(s)) return append(out, stores_.turn(s));
     if (has_stores(s)) return nested(s, out);
@@ -135,7 +136,7 @@ class Consumer {
       out.push_back(event_of(schedule::Loop{schedule::Loop::Kind::counted, count, inside(body)}, s));
     };
     if (const auto* loop = as<For>(s)) return repeat(names_.steps(*loop), loop->body);
-    if (const auto* loop = as<While>(s)) return repeat(names_.repeated(*s), loop->body);
+    if (const auto* loop = as<While>(s)) return repeat(names_.steps(*loop), loop->body);
     const auto& branch = *as<If>(s);
     repeat(names_.taken(branch), branch.then);
     if (branch.otherwise.empty()) return;
@@ -191,6 +192,11 @@ class Consumer {
   }
 
   void loop(const StepPart& part, Events& out) {
+    if (const auto* own = as<While>(part.stmt)) {
+      Events inner = events(part.inner, part.stmt);
+      return out.push_back(event_of(
+          schedule::Loop{schedule::Loop::Kind::counted, names_.steps(*own), std::move(inner)}, part.stmt));
+    }
     const auto& own = *as<For>(part.stmt);
     const auto shape = program_.shapes.find(part.stmt.get());
     const bool is_delayed = shape != program_.shapes.end() && shape->second == LoopShape::delayed;

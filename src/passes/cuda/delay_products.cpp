@@ -6,6 +6,8 @@
 #include "ir/effects.hpp"
 #include "ir/simplify.hpp"
 #include "ir/visit.hpp"
+#include "passes/cuda/chosen_steps.hpp"
+#include "passes/cuda/elements.hpp"
 #include "passes/cuda/late_products.hpp"
 #include "passes/cuda/registers.hpp"
 #include "passes/cuda/split_steps.hpp"
@@ -155,12 +157,14 @@ class Delay {
     for (const Stmt& own : loop.body) {
       bool nested = false;
       for_each_body(own, [&](const Body& inner) {
-        for_each_stmt(inner, [&](const Stmt& s) { nested |= can_run_on(s); });
+        for_each_stmt(inner, [&](const Stmt& s) { nested |= can_run_on(s) || is_ring_declaration(s); });
       });
       if (nested) return std::nullopt;
     }
+    if (has_break(without_leaving(loop, loop.body))) return std::nullopt;
     if (is_deep(loop)) return deep(loop, at);
-    if (const auto plan = two_sums(loop, roles_, target_)) return twofold(loop, *plan, at);
+    if (goes_on(loop) == nullptr)
+      if (const auto plan = two_sums(loop, roles_, target_)) return twofold(loop, *plan, at);
     const auto late = late_products(loop, roles_, target_);
     if (late && few_registers_ && (late->late.size() > 1 || !late->held.empty())) {
       result_.reasons.emplace_back(loop.index[0].get(), too_few_registers());
@@ -177,7 +181,7 @@ class Delay {
     for (const Stmt& s : loop.body) {
       // While a step's products run, the next step's tiles are there.
       if (is_ring_declaration(s) && roles_.rings[ring_of(s)].depth < 2) return false;
-      if (is_ring_declaration(s) || as<Let>(s)) continue;
+      if (is_ring_declaration(s) || is_of_variables(s)) continue;
       if (!can_run_on(s)) return false;
       const auto& gemm = *as<Gemm>(s);
       if (gemm.overwrite || !is_ring(gemm.a.buffer.get()) || !is_ring(gemm.b.buffer.get())) return false;
@@ -191,17 +195,28 @@ class Delay {
             "use smaller tiles, or more threads"};
   }
 
-  Stmt non_empty(const For& loop, const Loc& at, Body inner, const Stmt& inside) {
-    const Expr condition = make(Op::lt, boolean, {loop.begin[0], loop.end[0]}, at);
+  Stmt non_empty(const Expr& condition, const Loc& at, Body inner, const Stmt& inside) {
     Stmt branch = statement(If{condition, std::move(inner), {}}, at);
     result_.non_empty.emplace(branch.get(), inside.get());
     return branch;
   }
 
+  // Whether the loop has a step, as known in front of it.
+  static Expr has_step(const For& loop, const Loc& at, Body& in_front) {
+    const VariablePtr more = goes_on(loop);
+    if (!more) return make(Op::lt, boolean, {loop.begin[0], loop.end[0]}, at);
+    const VariablePtr first = new_variable("more", boolean, VariableKind::let, at);
+    in_front.push_back(statement(Let{first, variable(more, at)}, at));
+    return variable(first, at);
+  }
+
   Body deep(const For& loop, const Loc& at) {
     const Stmt inside = statement(loop, at);
     result_.shapes.emplace(inside.get(), LoopShape::deep);
-    return {non_empty(loop, at, {inside}, inside)};
+    Body result;
+    const Expr any = has_step(loop, at, result);
+    result.push_back(non_empty(any, at, {inside}, inside));
+    return result;
   }
 
   std::optional<Body> twofold(const For& loop, const TwoSums& plan, const Loc& at) {
@@ -212,7 +227,8 @@ class Delay {
     AlternatingLoop own = alternating_loop(loop, plan, at);
     result_.shapes.emplace(own.loop.get(), LoopShape::twofold);
     result_.left_over.emplace(loop.index[0].get(), own.left_over.get());
-    own.declared.push_back(non_empty(loop, at, std::move(own.body), own.loop));
+    const Expr any = has_step(loop, at, own.declared);
+    own.declared.push_back(non_empty(any, at, std::move(own.body), own.loop));
     return std::move(own.declared);
   }
 
@@ -294,11 +310,15 @@ class Delay {
     for (const Body* part : {&late, &work}) steady.body.insert(steady.body.end(), part->begin(), part->end());
     const Body inside = steps(steady, at);
 
-    Body peeled = early;
+    Body peeled = without_leaving(loop, early);
     peeled.insert(peeled.end(), work.begin(), work.end());
     Body all = simplify_expressions(substitute(peeled, {{loop.index[0], loop.begin[0]}}));
     all.insert(all.end(), inside.begin(), inside.end());
-    return {non_empty(loop, at, std::move(all), inside[0]), non_empty(loop, at, late, inside[0])};
+    Body result;
+    const Expr any = has_step(loop, at, result);
+    result.push_back(non_empty(any, at, std::move(all), inside[0]));
+    result.push_back(non_empty(any, at, late, inside[0]));
+    return result;
   }
 
   Body steps(const For& steady, const Loc& at) {

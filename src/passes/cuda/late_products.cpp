@@ -6,6 +6,7 @@
 
 #include "ir/effects.hpp"
 #include "ir/visit.hpp"
+#include "passes/cuda/chosen_steps.hpp"
 #include "passes/note.hpp"
 
 namespace tegula::passes {
@@ -22,7 +23,11 @@ class StepProducts {
  public:
   StepProducts(const For& loop, const Roles& roles, const CudaTarget& target)
       : loop_(loop), roles_(roles), target_(target) {
-    for (const Stmt& s : loop.body) effects_.push_back(all_effects(s));
+    for (const Stmt& s : loop.body) {
+      effects_.push_back(all_effects(s));
+      // The delayed products of a step that was taken are issued whether or not there is another one.
+      if (goes_on(loop) && s == loop.body[1]) effects_.back().leaves = false;
+    }
   }
 
   Planned<LateProducts> run() {
@@ -82,9 +87,8 @@ class StepProducts {
       const bool needs = std::any_of(sums.begin(), sums.end(), [&](const BufferPtr& sum) {
         return touches(i, sum) && !(is_product && product(i).c.buffer == sum && product(i).a.buffer != sum);
       });
-      if (needs ||
-          !(is_product || as<Declare>(loop_.body[i]) || as<Let>(loop_.body[i]) || as<Fill>(loop_.body[i])))
-        break;
+      const Stmt& s = loop_.body[i];
+      if (needs || !(is_product || as<Declare>(s) || as<Let>(s) || as<Fill>(s) || is_of_variables(s))) break;
       if (!is_product) continue;
       sums.push_back(product(i).c.buffer);
       result = i;

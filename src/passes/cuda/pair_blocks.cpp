@@ -43,7 +43,8 @@ bool is_in_step(const Body& body, const Variables& own) {
     const auto* loop = as<For>(s);
     const bool control =
         as<If>(s) || as<While>(s) || as<Break>(s) || (loop && loop->kind != LoopKind::parallel);
-    same &= !as<Exit>(s) && !as<Assert>(s);
+    // What a variable holds may depend on the branches in which it was assigned.
+    same &= !as<Exit>(s) && !as<Assert>(s) && !as<Assign>(s);
     if (control) for_each_expr(s, [&](const Expr& e) { same &= !mentions(e, own); });
   });
   return same;

@@ -68,6 +68,7 @@ bool Producer::fills_ring(const Stmt& s, int ring) const {
 }
 
 schedule::Count Producer::count_of(const Stmt& s) {
+  if (const auto* loop = as<While>(s)) return names_.steps(*loop);
   const auto* loop = as<For>(s);
   const auto whole = roles_.ordered.find(s.get());
   if (whole == roles_.ordered.end()) return loop ? names_.steps(*loop) : names_.taken(*as<If>(s));
@@ -184,8 +185,9 @@ void Producer::nested(const Stmt& s, std::vector<int>& open, Events& out) {
   }
   std::erase_if(open, [&](int ring) { return fills_ring(s, ring); });
   const schedule::Count count = count_of(s);
-  const Body& inner = loop ? loop->body : as<If>(s)->then;
-  internal_assert(loop || as<If>(s)->otherwise.empty(), "tiles are filled in the first part of a branch");
+  const auto* branch = as<If>(s);
+  const Body& inner = loop ? loop->body : branch ? branch->then : as<While>(s)->body;
+  internal_assert(!branch || branch->otherwise.empty(), "tiles are filled in the first part of a branch");
   out.push_back(event_of(schedule::Loop{schedule::Loop::Kind::counted, count, body(inner)}, s));
 }
 
@@ -209,6 +211,10 @@ Events Producer::body(const Body& statements) {
       fill(s, own->second, parts[own->second.get()]++, last.at(ring) == s.get(), out);
       if (roles_.rings[static_cast<std::size_t>(ring)].is_awaited && last.at(ring) == s.get())
         to_come.push_back(ring);
+    } else if (const auto leave = names_.leaves(s)) {
+      for (const int ring : open) out.push_back({schedule::Advance{ring}});
+      open.clear();
+      out.push_back(event_of(*leave, s));
     } else if (has_fills(s)) {
       nested(s, open, out);
     } else {

@@ -1,5 +1,6 @@
 // The events of each role of a block, before they are put around blocks. Part of build_schedule.
 #pragma once
+#include <optional>
 #include <unordered_set>
 
 #include "passes/cuda/build_schedule.hpp"
@@ -16,13 +17,14 @@ class ScheduleNames {
   bool is_ring(const ir::Buffer* b) const { return roles_.ring_of(program_.in_ring(b)) >= 0; }
   // Of a loop of the producer: all steps.
   schedule::Count steps(const ir::For& loop);
+  schedule::Count steps(const ir::While& loop);
   schedule::Count first(const ir::For& loop) { return variable(&*loop.index[0], loop, 0); }
   schedule::Count rest(const ir::For& loop) { return variable(&*loop.index[0], loop, 1); }
   // Of a loop whose steps may be divided between two.
   schedule::Count all_of_rest(const ir::For& loop);
   schedule::Count taken(const ir::If& branch);
-  // Of a loop that goes on while a condition holds.
-  schedule::Count repeated(const ir::StmtNode& loop) { return add(&loop, 0, {"steps"}); }
+  // What leaves a loop behind some of its events; nothing where a loop over chosen steps has no further one.
+  std::optional<schedule::Leave> leaves(const ir::Stmt& s);
   schedule::Access access(const ir::BufferPtr& b, schedule::Touch touch);
   // Of some sixteenths of a fragment.
   schedule::Access part(const ir::BufferPtr& b, schedule::Touch touch, int first, int last);
@@ -38,6 +40,8 @@ class ScheduleNames {
   std::unordered_map<const ir::Variable*, const ir::Variable*> continued_;
   std::unordered_map<const ir::Buffer*, int> buffers_;
   std::vector<std::pair<std::pair<const void*, int>, int>> variables_;
+  std::unordered_set<const ir::ExprNode*> of_steps_;  // conditions of branches that stand in steps of loops
+  std::unordered_set<const ir::ExprNode*> leaving_;   // conditions that leave loops with loads
 };
 
 // An event that comes from a statement.

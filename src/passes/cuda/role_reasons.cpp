@@ -61,22 +61,13 @@ Reason reason_of_operands(const Gemm& gemm, const Loc& at, const RefusedTiles& r
 }
 
 Reason reason_of_product(const Product& product, const RefusedTiles& refused) {
-  Stmt branch;
   for (std::size_t i = product.around.size(); i-- > 0;) {
     const Stmt& s = product.around[i];
     const auto* loop = as<For>(s);
-    if (as<While>(s)) return reason_of_leaving(s);
-    if (as<If>(s)) branch = s;
-    if (!loop) continue;
-    if (loop->kind == LoopKind::warps || loop->kind == LoopKind::warp_groups) continue;
-    if (loop->kind != LoopKind::pipelined)
+    if (!loop && !as<While>(s)) continue;
+    if (loop && (loop->kind == LoopKind::warps || loop->kind == LoopKind::warp_groups)) continue;
+    if (!loop || loop->kind != LoopKind::pipelined)
       return {"the loop around the product is not pipelined", "write `pipelined` for it", s->at};
-    if (branch)
-      return {"a branch stands around the step with the product",
-              "make the list, or the range, of the steps that count before the loop, or load always and mask "
-              "what "
-              "is computed",
-              branch->at};
     return reason_of_operands(*as<Gemm>(product.stmt), product.stmt->at, refused);
   }
   return {"the product stands in no loop",
@@ -154,12 +145,9 @@ Reason reason_of_loops(const Grid& grid, const CudaTarget& target, const Refused
 }
 
 Reason reason_of_leaving(const Stmt& s) {
-  if (as<While>(s))
-    return {"who loads cannot count the steps of `loop_while`",
-            "count them before: `serial(number, …)`, with the number in a tensor if need be", s->at};
   if (as<Break>(s))
-    return {"who loads cannot know when `break_if` leaves the loop",
-            "compute the number of steps before the loop, or mask the steps behind it", s->at};
+    return {"`break_if` stands between the load of a tile and its last use, or in a branch of the step",
+            "write it in the body of the loop, in front of the step's copies", s->at};
   return {as<Exit>(s) ? "`exit_if` stands behind a load or inside of a loop or branch"
                       : "an assertion stands behind a load or inside of a loop or branch",
           "move it in front of all loads, to the top of the grid's body", s->at};

@@ -9,6 +9,7 @@
 #include "ir/dropped_rows.hpp"
 #include "ir/effects.hpp"
 #include "ir/visit.hpp"
+#include "passes/cuda/chosen_steps.hpp"
 #include "passes/cuda/lower.hpp"
 #include "passes/cuda/plan_rows.hpp"
 #include "passes/cuda/ring_candidates.hpp"
@@ -54,6 +55,17 @@ bool writes_tensors(const Effects& e) {
                      [](const Region& r) { return is_write(r.touch) && !r.view->is_tile(); });
 }
 
+// Where in a body a tile is first and last used.
+std::pair<std::size_t, std::size_t> uses_of(const Body& body, const BufferPtr& tile) {
+  std::size_t first = body.size(), last = 0;
+  for (std::size_t i = 0; i < body.size(); ++i) {
+    for (const Region& r : all_effects(body[i]).regions) {
+      if (r.view->buffer == tile) first = std::min(first, i), last = i;
+    }
+  }
+  return {first, last};
+}
+
 class Analysis {
  public:
   Analysis(const Grid& grid, const CudaTarget& target) : grid_(grid), target_(target) {}
@@ -77,6 +89,9 @@ class Analysis {
   void plan_loads(Roles& roles) const;
   bool is_uneven() const;
   Reason leaves_early() const;
+  bool is_fill(const Stmt& s) const;
+  bool has_fill(const Body& body) const;
+  bool is_between(const Body& body, std::size_t at) const;
   Planned<Body> producer_of(const std::vector<RingCandidate>& candidates) const;
   Planned<Body> consumer_of(const std::vector<RingCandidate>& candidates) const;
   void make_rings(Roles& roles, const std::vector<RingCandidate>& candidates) const;
@@ -142,7 +157,8 @@ void Analysis::collect(const Body& body, const For* pipelined) {
     }
     if (loop && loop->kind == LoopKind::parallel) continue;
     for_each_body(s, [&](const Body& inner) {
-      collect(inner, loop && loop->kind == LoopKind::pipelined ? loop : nullptr);
+      const For* around = as<If>(s) ? pipelined : nullptr;  // a branch of a step
+      collect(inner, loop && loop->kind == LoopKind::pipelined ? loop : around);
     });
   }
 }
@@ -219,6 +235,7 @@ bool Analysis::is_uneven() const {
   for_each_stmt(grid_.body, [&](const Stmt& s) {
     const auto* loop = as<For>(s);
     if (!loop || loop->kind != LoopKind::pipelined) return;
+    uneven |= goes_on(*loop) != nullptr;
     for (const Expr& e : {loop->begin[0], loop->end[0]})
       for_each_variable(e, [&](const VariablePtr& v) { uneven |= !is_host(v->kind); });
   });
@@ -250,25 +267,46 @@ void Analysis::plan_loads(Roles& roles) const {
   });
 }
 
-// A block may end before its first load, for want of work or because an assertion fails; a loop with loads
-// may not be left early, since both roles count their turns.
+// A block may end before its first load, for want of work or because an assertion fails. A loop with loads
+// may be left where no tile is between its load and its last use, since both roles count the tiles.
 Reason Analysis::leaves_early() const {
   bool loads = false;
   Stmt bad;
-  const std::function<void(const Body&, bool)> walk = [&](const Body& body, bool top) {
-    for (const Stmt& s : body) {
-      for (const RingCandidate& c : candidates_)
-        loads |= std::find(c.fills.begin(), c.fills.end(), s) != c.fills.end();
+  const std::function<void(const Body&, bool, const Body*)> walk = [&](const Body& body, bool top,
+                                                                       const Body* left) {
+    for (std::size_t i = 0; i < body.size(); ++i) {
+      const Stmt& s = body[i];
+      loads |= is_fill(s);
       const auto* loop = as<For>(s);
       if (loop && loop->kind == LoopKind::parallel) continue;
-      bool leaves = as<While>(s) || ((as<Exit>(s) || as<Assert>(s)) && (loads || !top));
-      for (const RingCandidate& c : candidates_) leaves |= as<Break>(s) && c.scope == &body;
+      bool leaves = (as<Exit>(s) || as<Assert>(s)) && (loads || !top);
+      leaves |= as<Break>(s) && left && has_fill(*left) && (left != &body || is_between(body, i));
       if (leaves && !bad) bad = s;
-      for_each_body(s, [&](const Body& inner) { walk(inner, false); });
+      for_each_body(s, [&](const Body& inner) { walk(inner, false, as<If>(s) ? left : &inner); });
     }
   };
-  walk(grid_.body, true);
+  walk(grid_.body, true, nullptr);
   return bad ? reason_of_leaving(bad) : Reason{};
+}
+
+bool Analysis::is_fill(const Stmt& s) const {
+  return std::any_of(candidates_.begin(), candidates_.end(), [&](const RingCandidate& c) {
+    return std::find(c.fills.begin(), c.fills.end(), s) != c.fills.end();
+  });
+}
+
+bool Analysis::has_fill(const Body& body) const {
+  bool found = false;
+  for_each_stmt(body, [&](const Stmt& s) { found |= is_fill(s); });
+  return found;
+}
+
+// Whether a tile of the body is brought before the statement, and used behind it.
+bool Analysis::is_between(const Body& body, std::size_t at) const {
+  return std::any_of(candidates_.begin(), candidates_.end(), [&](const RingCandidate& c) {
+    const auto [first, last] = uses_of(body, c.tile);
+    return c.scope == &body && first < at && at < last;
+  });
 }
 
 Planned<Body> Analysis::producer_of(const std::vector<RingCandidate>& candidates) const {
@@ -311,17 +349,6 @@ Planned<Body> Analysis::consumer_of(const std::vector<RingCandidate>& candidates
   rules.refused = [](const Stmt&) { return false; };
   rules.left_out = [&](const Stmt& s) { return fills.contains(s.get()); };
   return slice(grid_.body, rules);
-}
-
-// Where in a body a tile is first and last used.
-std::pair<std::size_t, std::size_t> uses_of(const Body& body, const BufferPtr& tile) {
-  std::size_t first = body.size(), last = 0;
-  for (std::size_t i = 0; i < body.size(); ++i) {
-    for (const Region& r : all_effects(body[i]).regions) {
-      if (r.view->buffer == tile) first = std::min(first, i), last = i;
-    }
-  }
-  return {first, last};
 }
 
 // Tiles of one scope that the consumers use at the same places share a ring, if they come alike: pieces by
@@ -421,8 +448,14 @@ Planned<Roles> specialize_roles(const Grid& grid, const CudaTarget& target) {
     const auto* declared = as<Declare>(s);
     return as<Gemm>(s) || (declared && declared->tile->space == Space::shared);
   };
+  const Effects all = all_effects(grid.body);
+  const auto is_given = [&](const Buffer& tensor) {
+    return std::none_of(all.regions.begin(), all.regions.end(), [&](const Region& r) {
+      return is_write(r.touch) && r.view->buffer.get() == &tensor;
+    });
+  };
   Grid plain = grid;
-  plain.body = with_one_part(grid.body, may_use_rings);
+  plain.body = with_chosen_steps(with_one_part(grid.body, may_use_rings), is_given);
   return Analysis(plain, target).run();
 }
 

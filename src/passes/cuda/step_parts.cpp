@@ -330,25 +330,26 @@ Overlap Planner::overlap_of(const Stmt& s) const {
 }
 
 void Planner::loop(const Stmt& s) {
-  const auto* own = as<For>(s);
-  internal_assert(own, "tiles of rings are used in loops and branches");
+  const auto* counted = as<For>(s);
+  const Body& own = counted ? counted->body : as<While>(s)->body;
   const Overlap overlap = overlap_of(s);
   StepParts outer = std::exchange(parts_, {});
   StepPart result;
-  result.inner = body(own->body, overlap);
+  result.inner = body(own, overlap);
   parts_ = std::move(outer);
   result.does = Does::loop, result.stmt = s;
   parts_.push_back(std::move(result));
   if (overlap != Overlap::deep) return;
   StepPart& end = add(Does::nothing, nullptr);
   end.in_flight = 0;
-  for (const Use& use : uses(own->body)) end.landed.push_back({use.ring, Release::Slot::before});
+  for (const Use& use : uses(own)) end.landed.push_back({use.ring, Release::Slot::before});
 }
 
 void Planner::statement(const Stmt& s, Overlap overlap) {
   if (is_wgmma(s)) return product(s);
   const auto* declared = as<Declare>(s);
   if (declared && ring_of(declared->tile) >= 0 && !program_.before.contains(declared->tile.get())) return;
+  if (as<Break>(s)) drain();
   if (!has_parts(s)) return work(s);
   if (!awaited_.empty()) add(Does::nothing, nullptr);
   drain();

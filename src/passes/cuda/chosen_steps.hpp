@@ -1,0 +1,29 @@
+// Steps of pipelined loops that a branch leaves out, and loops that are left in front of a step.
+//
+// A loop  values; break_if(c); when(d) { step }  becomes
+//   find the first step;  loop { leave if there is none; step, with the next one found on the way }
+// where finding reads nothing but tensors and numbers. What is left is a loop whose every step does the same,
+// as often as both roles find one: they agree without a word, and slots are counted by the steps that are
+// taken.
+#pragma once
+#include <functional>
+
+#include "ir/stmt.hpp"
+
+namespace tegula::passes {
+
+// `is_given`: tensors that the grid does not write. Loops stay as they are where the choice needs anything
+// else, or variables that a step changes.
+ir::Body with_chosen_steps(const ir::Body& body, const std::function<bool(const ir::Buffer&)>& is_given);
+
+// The variable that says whether a loop over chosen steps has another one; null for other loops.
+ir::VariablePtr goes_on(const ir::For& loop);
+// The statements of a chosen step, without those that leave the loop; of other loops all.
+ir::Body without_leaving(const ir::For& loop, const ir::Body& begin_of_step);
+
+// Whether the statement leaves tiles and tensors as they are, and computes nothing but variables.
+bool is_of_variables(const ir::Stmt& s);
+// Whether the body itself, without loops in it, leaves the loop around it.
+bool has_break(const ir::Body& body);
+
+}  // namespace tegula::passes
