@@ -103,7 +103,7 @@ set_source_files_properties(${PROJECT_SOURCE_DIR}/src/codegen/cuda/cuda_test.cpp
                             ${PROJECT_SOURCE_DIR}/src/codegen/cuda/roundings_test.cpp
                             PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
 
-set(more_of_ops SHARDED "Table/*:Rows/*" 45 QUICK "Nsa*.*:BlockScores.*:TopkBlocks.*:Gemm.*:Registry.Examples*")
+set(more_of_ops SHARDED "Table/*:Rows/*" 45 QUICK "Nsa*.*:BlockScores.*:TopkBlocks.*:Gemm.*")
 set(more_of_emulation SHARDED "Table/*:Operators/*" 30 QUICK "*" COMPILER ${quick_emulating_compiler})
 set(more_of_codegen QUICK "Cuda*:*.*InCudaText:Cpu/*portable:Cpu/*avx2")
 foreach(folder ${test_folders})

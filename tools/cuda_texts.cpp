@@ -34,14 +34,11 @@ std::int64_t registers_of(const ir::Buffer& tile, const layout::Layout& layout) 
   return (layout.register_count() * tile.type.bytes() + 3) / 4;
 }
 
-}  // namespace
-
-std::string cuda_text(const lang::Kernel& kernel, const passes::CudaTarget& target) {
-  return codegen::print_cuda(Signature(kernel.ir()), target).text;
+codegen::CudaProgram printed(const lang::Kernel& kernel, const passes::CudaTarget& target) {
+  return codegen::print_cuda(Signature(kernel.ir()), target);
 }
 
-std::vector<GridLayouts> grid_layouts(const lang::Kernel& kernel, const passes::CudaTarget& target) {
-  const auto program = codegen::print_cuda(Signature(kernel.ir()), target);
+std::vector<GridLayouts> layouts_of(const codegen::CudaProgram& program, const passes::CudaTarget& target) {
   const passes::CudaPlan& plan = *program.plan;
   std::vector<GridLayouts> grids;
   for (std::size_t i = 0; i < plan.grids.size(); ++i) {
@@ -61,11 +58,11 @@ std::vector<GridLayouts> grid_layouts(const lang::Kernel& kernel, const passes::
   return grids;
 }
 
-std::string layout_text(const lang::Kernel& kernel, const passes::CudaTarget& target) {
+std::string text_of(const std::vector<GridLayouts>& grids, const std::string& kernel) {
   std::string text;
   int number = 0;
-  for (auto& grid : grid_layouts(kernel, target)) {
-    text += fmt::format("{}, grid {}, {} threads\n", kernel.ir()->name, number++, grid.threads);
+  for (auto& grid : grids) {
+    text += fmt::format("{}, grid {}, {} threads\n", kernel, number++, grid.threads);
     for (auto& line : grid.lines)
       text += line.layout ? fmt::format("  {}: {}\n", line.words, line.layout->text())
                           : fmt::format("  {}\n", line.words);
@@ -73,8 +70,7 @@ std::string layout_text(const lang::Kernel& kernel, const passes::CudaTarget& ta
   return text;
 }
 
-std::vector<GridSchedule> grid_schedules(const lang::Kernel& kernel, const passes::CudaTarget& target) {
-  const auto program = codegen::print_cuda(Signature(kernel.ir()), target);
+std::vector<GridSchedule> schedules_of(const codegen::CudaProgram& program) {
   const passes::CudaPlan& plan = *program.plan;
   std::vector<GridSchedule> grids;
   for (std::size_t i = 0; i < plan.grids.size(); ++i)
@@ -82,18 +78,12 @@ std::vector<GridSchedule> grid_schedules(const lang::Kernel& kernel, const passe
   return grids;
 }
 
-std::string GridSchedule::without_roles() const {
-  return fmt::format("{}: all {} threads of a block do the same", name, threads);
-}
-
-std::string schedule_text(const lang::Kernel& kernel, const passes::CudaTarget& target) {
+std::string text_of(const std::vector<GridSchedule>& grids) {
   std::string text;
-  for (auto& grid : grid_schedules(kernel, target))
+  for (auto& grid : grids)
     text += grid.schedule ? schedule::print(*grid.schedule) : grid.without_roles() + "\n";
   return text;
 }
-
-namespace {
 
 std::string sizes_of(const codegen::CudaProgram& program) {
   const passes::CudaPlan& plan = *program.plan;
@@ -110,12 +100,38 @@ std::string sizes_of(const codegen::CudaProgram& program) {
 
 }  // namespace
 
-std::string sizes_text(const lang::Kernel& kernel, const passes::CudaTarget& target) {
-  return sizes_of(codegen::print_cuda(Signature(kernel.ir()), target));
+std::string GridSchedule::without_roles() const {
+  return fmt::format("{}: all {} threads of a block do the same", name, threads);
+}
+
+std::vector<GridLayouts> grid_layouts(const lang::Kernel& kernel, const passes::CudaTarget& target) {
+  return layouts_of(printed(kernel, target), target);
+}
+
+std::vector<GridSchedule> grid_schedules(const lang::Kernel& kernel, const passes::CudaTarget& target) {
+  return schedules_of(printed(kernel, target));
+}
+
+CudaTexts cuda_texts(const lang::Kernel& kernel, const passes::CudaTarget& target) {
+  const codegen::CudaProgram program = printed(kernel, target);
+  return {program.text, text_of(layouts_of(program, target), kernel.ir()->name),
+          text_of(schedules_of(program)), sizes_of(program)};
+}
+
+std::string cuda_text(const lang::Kernel& kernel, const passes::CudaTarget& target) {
+  return printed(kernel, target).text;
+}
+
+std::string layout_text(const lang::Kernel& kernel, const passes::CudaTarget& target) {
+  return text_of(grid_layouts(kernel, target), kernel.ir()->name);
+}
+
+std::string schedule_text(const lang::Kernel& kernel, const passes::CudaTarget& target) {
+  return text_of(grid_schedules(kernel, target));
 }
 
 std::string resources_text(const lang::Kernel& kernel, const passes::CudaTarget& target) {
-  const auto program = codegen::print_cuda(Signature(kernel.ir()), target);
+  const auto program = printed(kernel, target);
   std::string text = sizes_of(program);
   for (auto& note : passes::format(program.notes)) text += "  " + note + "\n";
   return text;

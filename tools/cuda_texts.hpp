@@ -41,9 +41,13 @@ std::string layout_text(const lang::Kernel& kernel, const passes::CudaTarget& ta
 // What the producer and the consumers of each grid's blocks do, with all synchronisation; how many counters,
 // rings and slots they have.
 std::string schedule_text(const lang::Kernel& kernel, const passes::CudaTarget& target);
-// Threads, shared memory and registers of a block of each grid.
-std::string sizes_text(const lang::Kernel& kernel, const passes::CudaTarget& target);
-// The same, and what fell back to a slower way.
+// Threads, shared memory and registers of a block of each grid, and what fell back to a slower way.
 std::string resources_text(const lang::Kernel& kernel, const passes::CudaTarget& target);
+
+// All of these without the notes: planning takes longer than writing, and is done once for them.
+struct CudaTexts {
+  std::string cuda, layout, schedule, sizes;
+};
+CudaTexts cuda_texts(const lang::Kernel& kernel, const passes::CudaTarget& target);
 
 }  // namespace tegula::tool

@@ -33,7 +33,7 @@ void run_dense(const image::NonLocalMeans& means, const Tensor& out, std::int64_
 void select(const image::NonLocalMeans& means, const TensorRef& indices, std::int64_t begin, std::int64_t end,
             Target target) {
   ops::BlockScoresOptions scoring;
-  scoring.q_block = scoring.k_block = static_cast<int>(block);
+  scoring.q_block_size = scoring.k_block_size = static_cast<int>(block);
   scoring.scale = means.scale;
   scoring.target = target;
   const Tensor scores =
@@ -47,7 +47,7 @@ void select(const image::NonLocalMeans& means, const TensorRef& indices, std::in
 void run_sparse(const image::NonLocalMeans& means, const TensorRef& indices, const Tensor& out,
                 std::int64_t begin, std::int64_t end, Target target) {
   ops::BlockSparseOptions options;
-  options.q_block = options.k_block = static_cast<int>(block);
+  options.q_block_size = options.k_block_size = static_cast<int>(block);
   options.scale = means.scale;
   options.indices = indices.slice(2, begin, end);
   options.out = out.ref().slice(1, begin * block, end * block);

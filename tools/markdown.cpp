@@ -66,8 +66,16 @@ std::string meaning_text(const TensorSpec& tensor) {
 
 std::string default_text(const OptionSpec& option) {
   if (option.needed) return "must be given";
+  if (option.otherwise) return fmt::format("`{}`", option.otherwise->text());
   if (std::holds_alternative<std::monostate>(option.fallback)) return "chosen by the operator";
   return fmt::format("`{}`", ops::text_of(option.fallback));
+}
+
+// Arithmetic that is longer, as that of windows is, tells a reader nothing.
+std::string operations_text(const OperatorSchema& schema) {
+  constexpr std::size_t longest = 200;
+  const std::string text = schema.flops ? schema.flops->text() : "";
+  return text.empty() || text.size() > longest ? "" : fmt::format("Operations: `{}`.\n\n", text);
 }
 
 std::string names_of_tensors(const OperatorSchema& schema, bool outputs) {
@@ -139,7 +147,7 @@ std::string operator_in_markdown(const OperatorSchema& schema) {
   if (schema.tensors.size() > schema.inputs && !schema.dims.empty())
     text += "Dims in parentheses may be missing; `...` stands for any number of leading ones.\n\n";
   text += rules_list(schema) + gradient_text(schema);
-  if (schema.flops) text += fmt::format("Operations: `{}`.\n\n", schema.flops->text());
+  text += operations_text(schema);
   if (!schema.source.empty()) text += fmt::format("Source: {}.\n\n", schema.source);
   return text + examples_text(schema);
 }

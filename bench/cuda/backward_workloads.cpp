@@ -60,16 +60,19 @@ class Problem {
 
   ops::AttentionOptions dense() const { return {.causal = s.causal}; }
   ops::BlockSparseOptions sparse() const {
-    return {.q_block = s.q_block, .k_block = s.k_block, .indices = chosen.ref(), .causal = s.causal};
+    return {
+        .q_block_size = s.q_block, .k_block_size = s.k_block, .indices = chosen.ref(), .causal = s.causal};
   }
 
   void run(bool deterministic) const {
-    const ops::AttentionBackwardOptions results{
-        .dq = dq.ref(), .dk = dk.ref(), .dv = dv.ref(), .deterministic = deterministic};
     if (s.dense())
-      ops::attention_backward(dout, q, k, v, out, lse, dense(), results);
+      ops::attention_backward(
+          dout, q, k, v, out, lse, dense(),
+          {.dq = dq.ref(), .dk = dk.ref(), .dv = dv.ref(), .deterministic = deterministic});
     else
-      ops::block_sparse_attention_backward(dout, q, k, v, out, lse, sparse(), results);
+      ops::block_sparse_attention_backward(
+          dout, q, k, v, out, lse, sparse(),
+          {.dq = dq.ref(), .dk = dk.ref(), .dv = dv.ref(), .deterministic = deterministic});
   }
 
   double error() const;

@@ -34,9 +34,9 @@ def ours(chosen, length, q_block, k_block, causal):
 def gradients(chosen, length, kv_heads, block, causal, deterministic):
     q, k, v, dout = [torch.randn(1, length, heads, DIM, device="cuda", dtype=torch.bfloat16)
                      for heads in (HEADS, kv_heads, kv_heads, HEADS)]
-    out, lse = tegula.block_sparse_attn(q, k, v, block, block, chosen, causal=causal)
-    return lambda: tegula.block_sparse_attn_backward(dout, q, k, v, out, lse, block, block, chosen, causal=causal,
-                                                     deterministic=deterministic)
+    blocks = {"q_block_size": block, "k_block_size": block, "indices": chosen, "causal": causal}
+    out, lse = tegula.block_sparse_attention(q, k, v, **blocks)
+    return lambda: tegula.block_sparse_attention_backward(dout, q, k, v, out, lse, **blocks, deterministic=deterministic)
 
 
 def gradient_rows():

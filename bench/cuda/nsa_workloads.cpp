@@ -301,7 +301,7 @@ Workload backward_workload(const NsaShape& s) {
     result.call = [=] {
       ops::NsaSelectedBackwardOptions given{.dq = g.dq.ref(), .dk = g.dk.ref(), .dv = g.dv.ref()};
       if (s.window > 0)
-        given.window_dout = p->dout.ref(), given.window_out = p->window_out.ref(),
+        given.dwindow_out = p->dout.ref(), given.window_out = p->window_out.ref(),
         given.window_lse = p->window_lse.ref();
       ops::nsa_selected_attention_backward(p->dout, p->q, p->k, p->v, p->selection.indices, p->out, p->lse,
                                            p->options(), given);

@@ -31,7 +31,7 @@ class Problem {
 
   void forward() const {
     ops::BlockSparseOptions options;
-    options.q_block = static_cast<int>(s.q_block), options.k_block = static_cast<int>(s.k_block);
+    options.q_block_size = static_cast<int>(s.q_block), options.k_block_size = static_cast<int>(s.k_block);
     options.causal = s.causal;
     options.indices = indices.ref(), options.out = out.ref(), options.lse = lse.ref();
     ops::block_sparse_attention(q, k, v, options);

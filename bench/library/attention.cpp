@@ -31,7 +31,7 @@ struct Problem {
   Work sparse(const Tensor& indices) const {
     return [this, indices] {
       ops::BlockSparseOptions options;
-      options.q_block = options.k_block = block, options.indices = indices;
+      options.q_block_size = options.k_block_size = block, options.indices = indices;
       options.out = out, options.lse = lse, options.target = Target::cpu();
       ops::block_sparse_attention(q, k, v, options);
     };

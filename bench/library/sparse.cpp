@@ -26,7 +26,10 @@ struct Backward {
   Tensor dq = Tensor::empty(q.shape(), f32), dk = Tensor::empty(q.shape(), f32),
          dv = Tensor::empty(q.shape(), f32);
 
-  ops::AttentionBackwardOptions results() const { return {.dq = dq, .dk = dk, .dv = dv}; }
+  template <class Options>
+  Options results() const {
+    return {.dq = dq, .dk = dk, .dv = dv};
+  }
   void check(const ops::AttentionResult& forward, const Seen& seen) const {
     check_gradients({q, k, v, forward.out, forward.lse, dout, dq, dk, dv}, seen);
   }
@@ -34,7 +37,8 @@ struct Backward {
     const ops::AttentionOptions options{.target = Target::cpu()};
     const auto forward = ops::attention(q, k, v, options);
     const Work work = [=, this] {
-      ops::attention_backward(dout, q, k, v, forward.out, forward.lse, options, results());
+      ops::attention_backward(dout, q, k, v, forward.out, forward.lse, options,
+                              results<ops::AttentionBackwardOptions>());
     };
     work();
     check(forward, all_keys(tokens));
@@ -42,11 +46,13 @@ struct Backward {
   }
   Work sparse(const Tensor& indices) const {
     ops::BlockSparseOptions options;
-    options.q_block = options.k_block = block, options.indices = indices, options.target = Target::cpu();
+    options.q_block_size = options.k_block_size = block, options.indices = indices,
+    options.target = Target::cpu();
     const auto forward = ops::block_sparse_attention(q, k, v, options);
     const Work work = [=, this] {
       (void)indices;  // which the options refer to
-      ops::block_sparse_attention_backward(dout, q, k, v, forward.out, forward.lse, options, results());
+      ops::block_sparse_attention_backward(dout, q, k, v, forward.out, forward.lse, options,
+                                           results<ops::BlockSparseBackwardOptions>());
     };
     work();
     check(forward, chosen_blocks(indices, tokens, block));

@@ -24,7 +24,7 @@ Calls make_calls(const tegula::Device& device) {
   return {
       {"attention", [=] { ops::attention(q, q, q); }},
       {"attention_backward", [=, out = out, lse = lse] { ops::attention_backward(out, q, q, q, out, lse); }},
-      {"block_sparse_attn", [=] { ops::block_sparse_attention(q, q, q, 64, 64, blocks); }},
+      {"block_sparse_attention", [=] { ops::block_sparse_attention(q, q, q, 64, 64, blocks); }},
       {"nsa_selected_attention", [=] { ops::nsa_selected_attention(q, q, q, tokens); }},
       {"gemm", [=] { ops::gemm(a, a, {.transpose_b = true}); }},
       {"rms_norm", [=] { ops::rms_norm(a); }}};

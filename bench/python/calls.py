@@ -66,7 +66,7 @@ def calls(device):
     tokens = torch.zeros(1, 4, 1, 1, dtype=torch.int32, device=device)
     operators = {
         "attention": lambda module, x: module.attention(x, q, q),
-        "block_sparse_attn": lambda module, x: module.block_sparse_attn(x, q, q, 64, 64, blocks),
+        "block_sparse_attention": lambda module, x: module.block_sparse_attention(x, q, q, indices=blocks),
         "nsa_selected_attention": lambda module, x: module.nsa_selected_attention(x, q, q, tokens),
         "gemm": lambda module, x: module.gemm(x, a, transpose_b=True),
         "rms_norm": lambda module, x: module.rms_norm(x),

@@ -32,7 +32,7 @@ class SparseAttention(nn.Module):
 
     def forward(self, q, k, v, x):
         # The window as attention of its own: on a GPU its gradients are cheaper than by the option of the same name.
-        selected, _ = nsa_selected_attention(q, k, v, self.choose(q, k), block_size=self.block_size, diagonal=True)
+        selected = nsa_selected_attention(q, k, v, self.choose(q, k), block_size=self.block_size, diagonal=True).out
         near, _ = attention(q, k, v, causal=True, left=self.window - 1)
         gates = self.gate(x).sigmoid().unflatten(-1, (2, -1)).unsqueeze(-1).to(selected.dtype)
         return gates[:, :, 0] * selected + gates[:, :, 1] * near

@@ -239,11 +239,6 @@ TensorRef Call::input(const char* name, nb::handle object) {
   return import_array(name, owners_.back()).ref;
 }
 
-std::optional<TensorRef> Call::optional_input(const char* name, nb::handle object) {
-  if (object.is_none()) return std::nullopt;
-  return input(name, object);
-}
-
 Output Call::output(const char* name, nb::handle given, const Like& like, const std::optional<Shape>& shape,
                     DType dtype) {
   Output result{nb::borrow(given), {}, like.array};

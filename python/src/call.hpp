@@ -32,14 +32,10 @@ class Call {
   // The elements of anything with `__dlpack__`, which stay alive and in place as long as the call, if the
   // object does. TypeError for other objects.
   TensorRef input(const char* name, nb::handle object);
-  std::optional<TensorRef> optional_input(const char* name, nb::handle object);
   // The array that is given, refused if it is read-only, or a new one from the library of `like`. Without a
   // shape, as of arguments that are wrong, the operator is left to refuse them.
   Output output(const char* name, nb::handle given, const Like& like, const std::optional<Shape>& shape,
                 DType dtype);
-  Output gradient_of(const char* name, const Like& like) {
-    return output(name, Py_None, like, like.ref.shape, like.ref.dtype);
-  }
 
   // One of the library's own, for what no library of Python allocates.
   Tensor new_tensor(const Shape& shape, DType dtype, const Device& device) const;

@@ -15,12 +15,6 @@ namespace {
 constexpr struct {
   std::string_view cpp, python;
 } names[] = {
-    {"block_sparse_attention", "block_sparse_attn"},
-    {"argument 'indices'", "argument 'topk_indices'"},
-    {"either indices or mask", "either topk_indices or mask"},
-    {"q_block and k_block", "q_block_size and k_block_size"},
-    {"argument 'q_block'", "argument 'q_block_size'"},
-    {"argument 'k_block'", "argument 'k_block_size'"},
     {"Target::cpu()", "target=\"cpu\""},
     {"e4m3", "float8_e4m3fn"},
     {"e5m2", "float8_e5m2"},
@@ -82,8 +76,6 @@ NB_MODULE(_tegula, module) {
       nanobind::arg("device"));
   tegula::python::register_end(module);
   tegula::python::define_array(module);
-  tegula::python::define_forward(module);
-  tegula::python::define_backward(module);
   tegula::python::define_gradients(module);
   tegula::python::define_explain(module);
   tegula::python::define_tables(module);

@@ -4,8 +4,6 @@
 
 namespace tegula::python {
 
-void define_forward(nanobind::module_& module);
-void define_backward(nanobind::module_& module);
 void define_gradients(nanobind::module_& module);
 void define_explain(nanobind::module_& module);
 void define_tables(nanobind::module_& module);

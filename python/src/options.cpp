@@ -27,8 +27,6 @@ T choose(const char* option, std::string_view given, Choices<T> choices) {
   throw ArgumentError(fmt::format("{}: expected one of {}, given '{}'", option, names, shown));
 }
 
-constexpr std::pair<std::string_view, ops::Layout> layouts[] = {{"bshd", ops::Layout::bshd},
-                                                                {"bhsd", ops::Layout::bhsd}};
 constexpr std::pair<std::string_view, Target> targets[] = {{"automatic", Target::automatic()},
                                                            {"interpreter", Target::interpreter()},
                                                            {"cpu", Target::cpu()},
@@ -36,7 +34,6 @@ constexpr std::pair<std::string_view, Target> targets[] = {{"automatic", Target:
 
 }  // namespace
 
-ops::Layout layout_of(std::string_view name) { return choose<ops::Layout>("layout", name, layouts); }
 Target target_of(std::string_view name) { return choose<Target>("target", name, targets); }
 
 }  // namespace tegula::python

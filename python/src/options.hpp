@@ -7,7 +7,6 @@
 
 namespace tegula::python {
 
-ops::Layout layout_of(std::string_view name);
 Target target_of(std::string_view name);
 
 }  // namespace tegula::python

@@ -78,6 +78,8 @@ nb::dict exported(const TensorSpec& tensor) {
   result["like"] = rule.like.c_str(), result["dtype_option"] = rule.option.c_str();
   result["of_8_bits"] = rule.of_8_bits ? python_name(*rule.of_8_bits) : "";
   result["optional"] = tensor.optional, result["unit_stride"] = tensor.unit_stride;
+  result["converts"] = tensor.converts;
+  result["steps_of"] = tensor.steps_of.c_str();
   result["when"] = exported(tensor.when);
   result["when_text"] = tensor.when ? tensor.when->text().c_str() : "";
   return result;
@@ -88,6 +90,7 @@ nb::dict exported(const OptionSpec& option) {
   result["name"] = option.name.c_str(), result["meaning"] = option.meaning.c_str();
   result["kind"] = nb::str(name_of(option.kind).data(), name_of(option.kind).size());
   result["default"] = value_of_option(option.fallback, option.small);
+  result["otherwise"] = option.otherwise ? option.otherwise->text().c_str() : "";
   result["needed"] = option.needed;
   result["choices"] = strings(option.choices);
   result["expected"] = expected_of(option).c_str();

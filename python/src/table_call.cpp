@@ -36,6 +36,14 @@ std::string dtype_text(nb::handle given) {
   return text.substr(text.rfind('.') + 1);
 }
 
+// Also behind a character of zero.
+std::string whole_text(nb::handle given) {
+  Py_ssize_t size = 0;
+  const char* text = PyUnicode_AsUTF8AndSize(given.ptr(), &size);
+  if (text == nullptr) throw nb::python_error();
+  return {text, static_cast<std::size_t>(size)};
+}
+
 std::string_view library_name(std::string_view python) {
   for (const DType dtype : all_dtypes)
     if (python == python_name(dtype)) return dtype.name();
@@ -59,7 +67,7 @@ class OptionReader {
         return real();
       case OptionKind::choice:
         if (!PyUnicode_Check(given_.ptr())) refuse_type("str");
-        return choice(nb::str(given_).c_str());
+        return choice(whole_text(given_));
       case OptionKind::dtype:
         break;
     }
@@ -143,6 +151,8 @@ class TableCall {
     for (const auto& [name, tensor] : exact.outputs()) results[name.c_str()] = call_.result(tensor, {});
     return results;
   }
+
+  void check() const { const BoundCall bound(schema_, op_.get(), BoundCall::Memory::unused); }
 
   nb::object run() {
     read_outputs();
@@ -258,6 +268,10 @@ nb::object formula(const nb::args& arguments) {
   return with_errors_of_tables([&] { return TableCall(schema_number(arguments[0]), arguments).formula(); });
 }
 
+void check(const nb::args& arguments) {
+  with_errors_of_tables([&] { TableCall(schema_number(arguments[0]), arguments).check(); });
+}
+
 nb::tuple example(nb::handle number, const char* text, std::uint64_t seed) {
   const OperatorSchema& schema = schema_number(number);
   const Call call;
@@ -277,6 +291,8 @@ void define_table_call(nb::module_& module) {
       "target; None for what is not given. Results that the call does not have are None.");
   module.def("formula", formula, nb::sig("def formula(number: int, *arguments: object) -> dict[str, Array]"),
              "The results of the same call by the table's formula, in double precision, by name.");
+  module.def("check", check, nb::sig("def check(number: int, *arguments: object) -> None"),
+             "Refuses the same call if it is wrong, and runs nothing.");
   module.def(
       "example", example, nb::arg("number"), nb::arg("text"), nb::arg("seed"),
       nb::sig("def example(number: int, text: str, seed: int) -> tuple[dict[str, Array], dict[str, object]]"),

@@ -11,27 +11,10 @@ import importlib
 from typing import Any
 
 from . import _functions
+from ._devices import synchronize
 from ._explain import explain
 from ._functions import *  # noqa: F403
-from ._gradients import attention_backward, block_sparse_attn_backward, nsa_selected_attention_backward
-from ._operators import (
-    attention,
-    block_sparse_attn,
-    nsa_selected_attention,
-    synchronize,
-)
-
-__all__ = [
-    "attention",
-    "attention_backward",
-    "block_sparse_attn",
-    "block_sparse_attn_backward",
-    "explain",
-    "nsa_selected_attention",
-    "nsa_selected_attention_backward",
-    "synchronize",
-    *_functions.__all__,
-]
+__all__ = ["explain", "synchronize", *_functions.__all__]
 __version__ = "0.1.0"
 
 

@@ -12,18 +12,6 @@ from ._functions import functions
 from ._keywords import refuse_keywords
 from ._tables import Table, library_dtype, tables
 
-# What the operators of the library call otherwise.
-_NAMES = {
-    "block_sparse_attn": "block_sparse_attention",
-    "block_sparse_attn_backward": "block_sparse_attention_backward",
-    "topk_indices": "indices",
-    "q_block_size": "q_block",
-    "k_block_size": "k_block",
-}
-# Promises, and outputs of the forward: the kernels of a call are told without them.
-_PROMISES = ("max_seqlen_q", "max_seqlen_k", "scale_gradient")
-
-
 def _text(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
@@ -34,7 +22,6 @@ def explain(function: Callable[..., Any] | str, /, *args: Any, target: str = "au
     Args:
         function: one of this package's operators, such as ``tegula.attention``, or its name.
         args, kwargs: as for the operator. Elements of arrays are not used, their shapes, dtypes and strides are.
-            ``max_seqlen_q`` and ``max_seqlen_k`` are taken as unknown.
         target: "automatic", "cpu", "cuda" or "interpreter". No GPU is needed for "cuda", which is explained as a Hopper
             GPU; arrays may lie on the host.
 
@@ -51,22 +38,9 @@ def explain(function: Callable[..., Any] | str, /, *args: Any, target: str = "au
 
     operator = getattr(tegula, function, None) if isinstance(function, str) else function
     name = getattr(operator, "__name__", "")
-    if name not in tegula.__all__ or name in ("explain", "synchronize") or getattr(tegula, name) is not operator:
+    if name not in tables or getattr(tegula, name) is not operator:
         raise ValueError(f"explain: expected an operator of tegula, given {function!r}")
-    if name in tables:
-        return _tegula.explain(name, *_by_table(tables[name], args, kwargs), target)
-    call = inspect.signature(operator).bind(*args, **kwargs)
-    outputs = () if name.endswith("_backward") else ("out", "lse")
-    arrays: dict[str, Any] = {}
-    options: dict[str, str] = {}
-    for own, value in call.arguments.items():
-        if value is None or own in _PROMISES or own in outputs:
-            continue
-        if isinstance(value, (bool, int, float, str)):
-            options[_NAMES.get(own, own)] = _text(value)
-        else:
-            arrays[_NAMES.get(own, own)] = value
-    return _tegula.explain(_NAMES.get(name, name), arrays, options, target)
+    return _tegula.explain(name, *_by_table(tables[name], args, kwargs), target)
 
 
 def _by_table(table: Table, args: Any, kwargs: Any) -> tuple[dict[str, Any], dict[str, str]]:

@@ -4,7 +4,414 @@ from typing import Any, Callable, Literal, NamedTuple
 from ._arrays import Array
 
 functions: dict[str, Callable[..., Any]]
-__all__ = ["gemm", "rms_norm", "rms_norm_backward", "block_scores", "topk_blocks", "RmsNormBackwardResult"]
+__all__ = ["attention", "attention_backward", "block_sparse_attention_backward", "block_sparse_attention", "gemm", "rms_norm", "rms_norm_backward", "nsa_selected_attention_backward", "nsa_selected_attention", "block_scores", "topk_blocks", "AttentionResult", "AttentionBackwardResult", "BlockSparseAttentionBackwardResult", "BlockSparseAttentionResult", "RmsNormBackwardResult", "NsaSelectedAttentionBackwardResult", "NsaSelectedAttentionResult"]
+
+class AttentionResult(NamedTuple):
+    out: Any
+    lse: Any
+
+def attention(
+    q: Array,
+    k: Array,
+    v: Array,
+    *,
+    sinks: Array | None = None,
+    cu_seqlens_q: Array | None = None,
+    cu_seqlens_k: Array | None = None,
+    layout: Literal["bshd", "bhsd"] = "bshd",
+    scale: float | None = None,
+    causal: bool = False,
+    left: int = -1,
+    right: int = -1,
+    softcap: float = 0.0,
+    max_seqlen_q: int = 0,
+    max_seqlen_k: int = 0,
+    tile_queries: int = 0,
+    tile_keys: int = 0,
+    splits: int = 0,
+    out: Array | None = None,
+    lse: Array | None = None,
+    target: str = "automatic",
+) -> AttentionResult:
+    """Softmax(scale q k^T) v over all keys or a window, with grouped heads.
+
+    Args:
+        q: [queries, kv_heads * group, d] if cu_seqlens_q; [batch, queries, kv_heads * group, d] if layout=bshd;
+            [batch, kv_heads * group, queries, d], float32, float16 or bfloat16: queries. Elements of the last
+            dimension lie side by side.
+        k: [keys, kv_heads, d] if cu_seqlens_q; [batch, keys, kv_heads, d] if layout=bshd; [batch, kv_heads, keys,
+            d], dtype that of q: keys. Elements of the last dimension lie side by side.
+        v: [keys, kv_heads, d_v] if cu_seqlens_q; [batch, keys, kv_heads, d_v] if layout=bshd; [batch, kv_heads,
+            keys, d_v], dtype that of q: values. Elements of the last dimension lie side by side.
+        sinks: [kv_heads * group], float32, float16 or bfloat16: a logit of each head that counts in the sum but has
+            no value. Optional.
+        cu_seqlens_q: [sequences + 1], int32: where packed sequences of queries begin and end: sequence i has the
+            tokens from entry i to entry i + 1. Optional.
+        cu_seqlens_k: [sequences + 1], int32: where packed sequences of keys begin and end. Optional.
+        layout: order of batch, sequence, heads, features; packed sequences have none; one of bshd, bhsd.
+        scale: of the scores; a positive finite number, 1/sqrt(d) unless given.
+        causal: no later keys: the last query stands at the last key.
+        left: keys before its position that a query sees, -1: all; a number of keys, or -1 for all.
+        right: keys behind its position that a query sees, -1: all; causal is 0; a number of keys, or -1 for all.
+        softcap: scores become softcap * tanh(score / softcap), 0: not; a positive number, or 0 for none.
+        max_seqlen_q: a promise: the most queries of a packed sequence; a number of tokens, or 0 where it is not
+            known.
+        max_seqlen_k: a promise: the most keys of a packed sequence; a number of tokens, or 0 where it is not known.
+        tile_queries: queries of a tile, 0: planned; extents from 1 to 1024, or 0 for the plan's choice.
+        tile_keys: keys of a tile, 0: planned; extents from 1 to 1024, or 0 for the plan's choice.
+        splits: parts of the keys of a tile, merged afterwards, 0: planned; a number from 1 to 64, or 0 for the
+            plan's choice.
+        out, lse: written instead of new arrays.
+        target: "automatic" (the fastest for the device of the arrays), "cpu", "cuda", or "interpreter" (slow, finds
+            errors of kernels). On a GPU the work is queued on the current stream of the library of the first array.
+
+    Returns:
+        out: [queries, kv_heads * group, d_v] if cu_seqlens_q; [batch, queries, kv_heads * group, d_v] if
+            layout=bshd; [batch, kv_heads * group, queries, d_v], dtype that of q: the weighted sums of values; 0
+            where no key is seen. Elements of the last dimension lie side by side.
+        lse: [kv_heads * group, queries] if cu_seqlens_q; [batch, kv_heads * group, queries], float32: natural
+            logarithm of the sum of exp(score); -inf where no key is seen.
+
+    Rules:
+        k: expected no heads, as q; give q a head for each of k, or more.
+        q: expected 1 to 512 features; split the heads.
+        v: expected 1 to 512 features; split the heads.
+        cu_seqlens_q: expected cu_seqlens_q and cu_seqlens_k together; give both.
+        max_seqlen_q: expected cu_seqlens_q and cu_seqlens_k beside it; leave it out: without them all sequences are
+            equally long.
+        max_seqlen_k: expected cu_seqlens_q and cu_seqlens_k beside it; leave it out: without them all sequences are
+            equally long.
+
+    Raises:
+        TypeError: an argument is no array, or an option has another type.
+        ValueError: a shape, dtype, stride or value is wrong.
+        RuntimeError: the device or a compiler failed.
+
+    Source: Vaswani et al. 2017, Attention Is All You Need; by tiles as in Dao et al. 2022, FlashAttention.
+    """
+
+class AttentionBackwardResult(NamedTuple):
+    dq: Any
+    dk: Any
+    dv: Any
+    dsinks: Any
+
+def attention_backward(
+    dout: Array,
+    q: Array,
+    k: Array,
+    v: Array,
+    out: Array,
+    lse: Array,
+    *,
+    dlse: Array | None = None,
+    sinks: Array | None = None,
+    cu_seqlens_q: Array | None = None,
+    cu_seqlens_k: Array | None = None,
+    layout: Literal["bshd", "bhsd"] = "bshd",
+    scale: float | None = None,
+    causal: bool = False,
+    left: int = -1,
+    right: int = -1,
+    softcap: float = 0.0,
+    max_seqlen_q: int = 0,
+    max_seqlen_k: int = 0,
+    tile_queries: int = 0,
+    tile_keys: int = 0,
+    deterministic: bool = True,
+    dq: Array | None = None,
+    dk: Array | None = None,
+    dv: Array | None = None,
+    dsinks: Array | None = None,
+    target: str = "automatic",
+) -> AttentionBackwardResult:
+    """Gradients of attention with respect to q, k, v and the sinks.
+
+    Args:
+        dout: [queries, kv_heads * group, d_v] if cu_seqlens_q; [batch, queries, kv_heads * group, d_v] if
+            layout=bshd; [batch, kv_heads * group, queries, d_v], dtype that of q: gradient of out. Elements of the
+            last dimension lie side by side.
+        q: [queries, kv_heads * group, d] if cu_seqlens_q; [batch, queries, kv_heads * group, d] if layout=bshd;
+            [batch, kv_heads * group, queries, d], float32, float16 or bfloat16: queries. Elements of the last
+            dimension lie side by side.
+        k: [keys, kv_heads, d] if cu_seqlens_q; [batch, keys, kv_heads, d] if layout=bshd; [batch, kv_heads, keys,
+            d], dtype that of q: keys. Elements of the last dimension lie side by side.
+        v: [keys, kv_heads, d_v] if cu_seqlens_q; [batch, keys, kv_heads, d_v] if layout=bshd; [batch, kv_heads,
+            keys, d_v], dtype that of q: values. Elements of the last dimension lie side by side.
+        out: [queries, kv_heads * group, d_v] if cu_seqlens_q; [batch, queries, kv_heads * group, d_v] if
+            layout=bshd; [batch, kv_heads * group, queries, d_v], dtype that of q: the result of attention. Elements
+            of the last dimension lie side by side.
+        lse: [kv_heads * group, queries] if cu_seqlens_q; [batch, kv_heads * group, queries], float32: and its lse.
+        dlse: [kv_heads * group, queries] if cu_seqlens_q; [batch, kv_heads * group, queries], float32: gradient of
+            lse; not looked at where lse is -inf. Optional.
+        sinks: [kv_heads * group], float32, float16 or bfloat16: a logit of each head that counts in the sum but has
+            no value. Optional.
+        cu_seqlens_q: [sequences + 1], int32: where packed sequences of queries begin and end: sequence i has the
+            tokens from entry i to entry i + 1. Optional.
+        cu_seqlens_k: [sequences + 1], int32: where packed sequences of keys begin and end. Optional.
+        layout: order of batch, sequence, heads, features; packed sequences have none; one of bshd, bhsd.
+        scale: of the scores; a positive finite number, 1/sqrt(d) unless given.
+        causal: no later keys: the last query stands at the last key.
+        left: keys before its position that a query sees, -1: all; a number of keys, or -1 for all.
+        right: keys behind its position that a query sees, -1: all; causal is 0; a number of keys, or -1 for all.
+        softcap: scores become softcap * tanh(score / softcap), 0: not; a positive number, or 0 for none.
+        max_seqlen_q: a promise: the most queries of a packed sequence; a number of tokens, or 0 where it is not
+            known.
+        max_seqlen_k: a promise: the most keys of a packed sequence; a number of tokens, or 0 where it is not known.
+        tile_queries: queries of a tile, 0: planned; extents from 1 to 1024, or 0 for the plan's choice.
+        tile_keys: keys of a tile, 0: planned; extents from 1 to 1024, or 0 for the plan's choice.
+        deterministic: equal bits in every run; without, the parts of dq are added in any order where that is
+            faster.
+        dq, dk, dv, dsinks: written instead of new arrays.
+        target: "automatic" (the fastest for the device of the arrays), "cpu", "cuda", or "interpreter" (slow, finds
+            errors of kernels). On a GPU the work is queued on the current stream of the library of the first array.
+
+    Returns:
+        dq: [queries, kv_heads * group, d] if cu_seqlens_q; [batch, queries, kv_heads * group, d] if layout=bshd;
+            [batch, kv_heads * group, queries, d], dtype that of q: gradient of q. Elements of the last dimension
+            lie side by side.
+        dk: [keys, kv_heads, d] if cu_seqlens_q; [batch, keys, kv_heads, d] if layout=bshd; [batch, kv_heads, keys,
+            d], dtype that of k: gradient of k. Elements of the last dimension lie side by side.
+        dv: [keys, kv_heads, d_v] if cu_seqlens_q; [batch, keys, kv_heads, d_v] if layout=bshd; [batch, kv_heads,
+            keys, d_v], dtype that of v: gradient of v. Elements of the last dimension lie side by side.
+        dsinks: [kv_heads * group], float32: gradient of the sinks. None unless sinks.
+
+    Rules:
+        k: expected no heads, as q; give q a head for each of k, or more.
+        q: expected 1 to 512 features; split the heads.
+        v: expected 1 to 512 features; split the heads.
+        cu_seqlens_q: expected cu_seqlens_q and cu_seqlens_k together; give both.
+        max_seqlen_q: expected cu_seqlens_q and cu_seqlens_k beside it; leave it out: without them all sequences are
+            equally long.
+        max_seqlen_k: expected cu_seqlens_q and cu_seqlens_k beside it; leave it out: without them all sequences are
+            equally long.
+
+    Raises:
+        TypeError: an argument is no array, or an option has another type.
+        ValueError: a shape, dtype, stride or value is wrong.
+        RuntimeError: the device or a compiler failed.
+
+    Source: Dao 2023, FlashAttention-2.
+    """
+
+class BlockSparseAttentionBackwardResult(NamedTuple):
+    dq: Any
+    dk: Any
+    dv: Any
+
+def block_sparse_attention_backward(
+    dout: Array,
+    q: Array,
+    k: Array,
+    v: Array,
+    out: Array,
+    lse: Array,
+    *,
+    dlse: Array | None = None,
+    indices: Array | None = None,
+    counts: Array | None = None,
+    mask: Array | None = None,
+    cu_seqlens_q: Array | None = None,
+    cu_seqlens_k: Array | None = None,
+    layout: Literal["bshd", "bhsd"] = "bshd",
+    max_seqlen_q: int = 0,
+    max_seqlen_k: int = 0,
+    q_block_size: int = 64,
+    k_block_size: int = 64,
+    causal: bool = False,
+    scale: float | None = None,
+    softcap: float = 0.0,
+    tile_queries: int = 0,
+    tile_keys: int = 0,
+    deterministic: bool = True,
+    dq: Array | None = None,
+    dk: Array | None = None,
+    dv: Array | None = None,
+    target: str = "automatic",
+) -> BlockSparseAttentionBackwardResult:
+    """Gradients of block_sparse_attention with respect to q, k and v.
+
+    Args:
+        dout: [queries, kv_heads * group, d_v] if cu_seqlens_q; [batch, queries, kv_heads * group, d_v] if
+            layout=bshd; [batch, kv_heads * group, queries, d_v], dtype that of q: gradient of out. Elements of the
+            last dimension lie side by side.
+        q: [queries, kv_heads * group, d] if cu_seqlens_q; [batch, queries, kv_heads * group, d] if layout=bshd;
+            [batch, kv_heads * group, queries, d], float32, float16 or bfloat16: queries. Elements of the last
+            dimension lie side by side.
+        k: [keys, kv_heads, d] if cu_seqlens_q; [batch, keys, kv_heads, d] if layout=bshd; [batch, kv_heads, keys,
+            d], dtype that of q: keys. Elements of the last dimension lie side by side.
+        v: [keys, kv_heads, d_v] if cu_seqlens_q; [batch, keys, kv_heads, d_v] if layout=bshd; [batch, kv_heads,
+            keys, d_v], dtype that of q: values. Elements of the last dimension lie side by side.
+        out: [queries, kv_heads * group, d_v] if cu_seqlens_q; [batch, queries, kv_heads * group, d_v] if
+            layout=bshd; [batch, kv_heads * group, queries, d_v], dtype that of q: the result of
+            block_sparse_attention. Elements of the last dimension lie side by side.
+        lse: [kv_heads * group, queries] if cu_seqlens_q; [batch, kv_heads * group, queries], float32: and its lse.
+        dlse: [kv_heads * group, queries] if cu_seqlens_q; [batch, kv_heads * group, queries], float32: gradient of
+            lse; not looked at where lse is -inf. Optional.
+        indices: [sequences, choosers, q_blocks, entries] if cu_seqlens_q; [batch, choosers, ceildiv(queries,
+            q_block_size), entries], int32: numbers of key blocks that a block of queries sees; others, such as -1,
+            are none, and one that is repeated counts once. Optional.
+        counts: [sequences, choosers, q_blocks] if cu_seqlens_q; [batch, choosers, ceildiv(queries, q_block_size)],
+            int32: entries of each row that count, all unless given. Optional.
+        mask: [sequences, choosers, q_blocks, k_blocks] if cu_seqlens_q; [batch, choosers, ceildiv(queries,
+            q_block_size), ceildiv(keys, k_block_size)], bool: instead of indices: whether a block of queries sees a
+            block of keys. Optional.
+        cu_seqlens_q: [sequences + 1], int32: where packed sequences of queries begin and end: sequence i has the
+            tokens from entry i to entry i + 1. Optional.
+        cu_seqlens_k: [sequences + 1], int32: where packed sequences of keys begin and end. Optional.
+        layout: order of batch, sequence, heads, features; packed sequences have none; one of bshd, bhsd.
+        max_seqlen_q: a promise: the most queries of a packed sequence; a number of tokens, or 0 where it is not
+            known.
+        max_seqlen_k: a promise: the most keys of a packed sequence; a number of tokens, or 0 where it is not known.
+        q_block_size: queries of a block; the last may be short; a block size from 1 to 2^20.
+        k_block_size: keys of a block; the last may be short; a block size from 1 to 2^20.
+        causal: no later keys in the chosen blocks: the last query stands at the last key.
+        scale: of the scores; a positive finite number, 1/sqrt(d) unless given.
+        softcap: scores become softcap * tanh(score / softcap), 0: not; a positive number, or 0 for none.
+        tile_queries: queries of a tile, 0: planned; extents from 1 to 1024, or 0 for the plan's choice.
+        tile_keys: keys of a tile, 0: planned; extents from 1 to 1024, or 0 for the plan's choice.
+        deterministic: equal bits in every run; without, the parts of dq are added in any order where that is
+            faster.
+        dq, dk, dv: written instead of new arrays.
+        target: "automatic" (the fastest for the device of the arrays), "cpu", "cuda", or "interpreter" (slow, finds
+            errors of kernels). On a GPU the work is queued on the current stream of the library of the first array.
+
+    Returns:
+        dq: [queries, kv_heads * group, d] if cu_seqlens_q; [batch, queries, kv_heads * group, d] if layout=bshd;
+            [batch, kv_heads * group, queries, d], dtype that of q: gradient of q. Elements of the last dimension
+            lie side by side.
+        dk: [keys, kv_heads, d] if cu_seqlens_q; [batch, keys, kv_heads, d] if layout=bshd; [batch, kv_heads, keys,
+            d], dtype that of k: gradient of k. Elements of the last dimension lie side by side.
+        dv: [keys, kv_heads, d_v] if cu_seqlens_q; [batch, keys, kv_heads, d_v] if layout=bshd; [batch, kv_heads,
+            keys, d_v], dtype that of v: gradient of v. Elements of the last dimension lie side by side.
+
+    Rules:
+        k: expected no heads, as q; give q a head for each of k, or more.
+        q: expected 1 to 512 features; split the heads.
+        v: expected 1 to 512 features; split the heads.
+        cu_seqlens_q: expected cu_seqlens_q and cu_seqlens_k together; give both.
+        max_seqlen_q: expected cu_seqlens_q and cu_seqlens_k beside it; leave it out: without them all sequences are
+            equally long.
+        max_seqlen_k: expected cu_seqlens_q and cu_seqlens_k beside it; leave it out: without them all sequences are
+            equally long.
+        indices: expected either indices or mask; give one of them.
+        counts: expected counts with indices only; leave it out.
+        indices: expected {heads} heads, as q, or {kv_heads}, as k, in dimension 1; give a row for each head.
+        mask: expected {heads} heads, as q, or {kv_heads}, as k, in dimension 1; give a row for each head.
+        indices: expected a row for every block of queries of the longest sequence; check q_block_size and
+            k_block_size.
+        mask: expected a row for every block of queries of the longest sequence; check q_block_size and
+            k_block_size.
+        mask: expected all blocks of keys of the longest sequence; check q_block_size and k_block_size.
+        indices: expected fewer than 2^31 entries of a head, of all batches or sequences together; split the batch.
+
+    Raises:
+        TypeError: an argument is no array, or an option has another type.
+        ValueError: a shape, dtype, stride or value is wrong.
+        RuntimeError: the device or a compiler failed.
+
+    Source: Dao 2023, FlashAttention-2, over lists that are inverted on the device.
+    """
+
+class BlockSparseAttentionResult(NamedTuple):
+    out: Any
+    lse: Any
+
+def block_sparse_attention(
+    q: Array,
+    k: Array,
+    v: Array,
+    *,
+    indices: Array | None = None,
+    counts: Array | None = None,
+    mask: Array | None = None,
+    cu_seqlens_q: Array | None = None,
+    cu_seqlens_k: Array | None = None,
+    layout: Literal["bshd", "bhsd"] = "bshd",
+    max_seqlen_q: int = 0,
+    max_seqlen_k: int = 0,
+    q_block_size: int = 64,
+    k_block_size: int = 64,
+    causal: bool = False,
+    scale: float | None = None,
+    softcap: float = 0.0,
+    tile_queries: int = 0,
+    tile_keys: int = 0,
+    check_indices: bool = False,
+    out: Array | None = None,
+    lse: Array | None = None,
+    target: str = "automatic",
+) -> BlockSparseAttentionResult:
+    """Attention in which every block of queries sees chosen blocks of keys.
+
+    Args:
+        q: [queries, kv_heads * group, d] if cu_seqlens_q; [batch, queries, kv_heads * group, d] if layout=bshd;
+            [batch, kv_heads * group, queries, d], float32, float16 or bfloat16: queries. Elements of the last
+            dimension lie side by side.
+        k: [keys, kv_heads, d] if cu_seqlens_q; [batch, keys, kv_heads, d] if layout=bshd; [batch, kv_heads, keys,
+            d], dtype that of q: keys. Elements of the last dimension lie side by side.
+        v: [keys, kv_heads, d_v] if cu_seqlens_q; [batch, keys, kv_heads, d_v] if layout=bshd; [batch, kv_heads,
+            keys, d_v], dtype that of q: values. Elements of the last dimension lie side by side.
+        indices: [sequences, choosers, q_blocks, entries] if cu_seqlens_q; [batch, choosers, ceildiv(queries,
+            q_block_size), entries], int32: numbers of key blocks that a block of queries sees; others, such as -1,
+            are none, and one that is repeated counts once. Optional.
+        counts: [sequences, choosers, q_blocks] if cu_seqlens_q; [batch, choosers, ceildiv(queries, q_block_size)],
+            int32: entries of each row that count, all unless given. Optional.
+        mask: [sequences, choosers, q_blocks, k_blocks] if cu_seqlens_q; [batch, choosers, ceildiv(queries,
+            q_block_size), ceildiv(keys, k_block_size)], bool: instead of indices: whether a block of queries sees a
+            block of keys. Optional.
+        cu_seqlens_q: [sequences + 1], int32: where packed sequences of queries begin and end: sequence i has the
+            tokens from entry i to entry i + 1. Optional.
+        cu_seqlens_k: [sequences + 1], int32: where packed sequences of keys begin and end. Optional.
+        layout: order of batch, sequence, heads, features; packed sequences have none; one of bshd, bhsd.
+        max_seqlen_q: a promise: the most queries of a packed sequence; a number of tokens, or 0 where it is not
+            known.
+        max_seqlen_k: a promise: the most keys of a packed sequence; a number of tokens, or 0 where it is not known.
+        q_block_size: queries of a block; the last may be short; a block size from 1 to 2^20.
+        k_block_size: keys of a block; the last may be short; a block size from 1 to 2^20.
+        causal: no later keys in the chosen blocks: the last query stands at the last key.
+        scale: of the scores; a positive finite number, 1/sqrt(d) unless given.
+        softcap: scores become softcap * tanh(score / softcap), 0: not; a positive number, or 0 for none.
+        tile_queries: queries of a tile, 0: planned; extents from 1 to 1024, or 0 for the plan's choice.
+        tile_keys: keys of a tile, 0: planned; extents from 1 to 1024, or 0 for the plan's choice.
+        check_indices: refuse entries that count and are neither -1 nor a block; a GPU is waited for.
+        out, lse: written instead of new arrays.
+        target: "automatic" (the fastest for the device of the arrays), "cpu", "cuda", or "interpreter" (slow, finds
+            errors of kernels). On a GPU the work is queued on the current stream of the library of the first array.
+
+    Returns:
+        out: [queries, kv_heads * group, d_v] if cu_seqlens_q; [batch, queries, kv_heads * group, d_v] if
+            layout=bshd; [batch, kv_heads * group, queries, d_v], dtype that of q: the weighted sums of values; 0
+            where no key is seen. Elements of the last dimension lie side by side.
+        lse: [kv_heads * group, queries] if cu_seqlens_q; [batch, kv_heads * group, queries], float32: natural
+            logarithm of the sum of exp(score); -inf where no key is seen.
+
+    Rules:
+        k: expected no heads, as q; give q a head for each of k, or more.
+        q: expected 1 to 512 features; split the heads.
+        v: expected 1 to 512 features; split the heads.
+        cu_seqlens_q: expected cu_seqlens_q and cu_seqlens_k together; give both.
+        max_seqlen_q: expected cu_seqlens_q and cu_seqlens_k beside it; leave it out: without them all sequences are
+            equally long.
+        max_seqlen_k: expected cu_seqlens_q and cu_seqlens_k beside it; leave it out: without them all sequences are
+            equally long.
+        indices: expected either indices or mask; give one of them.
+        counts: expected counts with indices only; leave it out.
+        indices: expected {heads} heads, as q, or {kv_heads}, as k, in dimension 1; give a row for each head.
+        mask: expected {heads} heads, as q, or {kv_heads}, as k, in dimension 1; give a row for each head.
+        indices: expected a row for every block of queries of the longest sequence; check q_block_size and
+            k_block_size.
+        mask: expected a row for every block of queries of the longest sequence; check q_block_size and
+            k_block_size.
+        mask: expected all blocks of keys of the longest sequence; check q_block_size and k_block_size.
+
+    Raises:
+        TypeError: an argument is no array, or an option has another type.
+        ValueError: a shape, dtype, stride or value is wrong.
+        RuntimeError: the device or a compiler failed.
+
+    Source: the form of MagiAttention's block_sparse_attn (SandAI 2026), with masks, counts and causality besides.
+    """
 
 def gemm(
     a: Array,
@@ -129,12 +536,255 @@ def rms_norm_backward(
     Source: Zhang and Sennrich 2019, Root Mean Square Layer Normalization.
     """
 
+class NsaSelectedAttentionBackwardResult(NamedTuple):
+    dq: Any
+    dk: Any
+    dv: Any
+    dsel_scale: Any
+
+def nsa_selected_attention_backward(
+    dout: Array,
+    q: Array,
+    k: Array,
+    v: Array,
+    block_indices: Array,
+    out: Array,
+    lse: Array,
+    *,
+    dlse: Array | None = None,
+    dwindow_out: Array | None = None,
+    window_out: Array | None = None,
+    window_lse: Array | None = None,
+    dwindow_lse: Array | None = None,
+    block_counts: Array | None = None,
+    sel_scale: Array | None = None,
+    cu_seqlens_q: Array | None = None,
+    cu_seqlens_k: Array | None = None,
+    layout: Literal["bshd", "bhsd"] = "bshd",
+    max_seqlen_q: int = 0,
+    max_seqlen_k: int = 0,
+    block_size: int = 64,
+    causal: bool = True,
+    diagonal: bool = False,
+    repeats: bool = False,
+    window: int = 0,
+    scale: float | None = None,
+    tile_queries: int = 0,
+    tile_keys: int = 0,
+    sel_scale_gradient: bool = False,
+    dq: Array | None = None,
+    dk: Array | None = None,
+    dv: Array | None = None,
+    dsel_scale: Array | None = None,
+    target: str = "automatic",
+) -> NsaSelectedAttentionBackwardResult:
+    """Gradients of nsa_selected_attention, of its window too, and of a scale of every selection.
+
+    Args:
+        dout: [queries, kv_heads * group, d_v] if cu_seqlens_q; [batch, queries, kv_heads * group, d_v] if
+            layout=bshd; [batch, kv_heads * group, queries, d_v], dtype that of q: gradient of out. Elements of the
+            last dimension lie side by side.
+        q: [queries, kv_heads * group, d] if cu_seqlens_q; [batch, queries, kv_heads * group, d] if layout=bshd;
+            [batch, kv_heads * group, queries, d], float32, float16 or bfloat16: queries. Elements of the last
+            dimension lie side by side.
+        k: [keys, kv_heads, d] if cu_seqlens_q; [batch, keys, kv_heads, d] if layout=bshd; [batch, kv_heads, keys,
+            d], dtype that of q: keys. Elements of the last dimension lie side by side.
+        v: [keys, kv_heads, d_v] if cu_seqlens_q; [batch, keys, kv_heads, d_v] if layout=bshd; [batch, kv_heads,
+            keys, d_v], dtype that of q: values. Elements of the last dimension lie side by side.
+        block_indices: [queries, selecting, entries] if cu_seqlens_q; [batch, queries, selecting, entries] if
+            layout=bshd; [batch, selecting, queries, entries], int32: numbers of the key blocks that a token sees:
+            block i has the keys from i * block_size on; others, such as -1, are none.
+        out: [queries, kv_heads * group, d_v] if cu_seqlens_q; [batch, queries, kv_heads * group, d_v] if
+            layout=bshd; [batch, kv_heads * group, queries, d_v], dtype that of q: the result of
+            nsa_selected_attention. Elements of the last dimension lie side by side.
+        lse: [kv_heads * group, queries] if cu_seqlens_q; [batch, kv_heads * group, queries], float32: and its lse.
+        dlse: [kv_heads * group, queries] if cu_seqlens_q; [batch, kv_heads * group, queries], float32: gradient of
+            lse; not looked at where lse is -inf. Optional.
+        dwindow_out: [queries, kv_heads * group, d_v] if cu_seqlens_q; [batch, queries, kv_heads * group, d_v] if
+            layout=bshd; [batch, kv_heads * group, queries, d_v], dtype that of q: gradient of window_out; without
+            it the window has no part in the gradients. Elements of the last dimension lie side by side. Optional.
+        window_out: [queries, kv_heads * group, d_v] if cu_seqlens_q; [batch, queries, kv_heads * group, d_v] if
+            layout=bshd; [batch, kv_heads * group, queries, d_v], dtype that of q: the window's result. Elements of
+            the last dimension lie side by side. Optional.
+        window_lse: [kv_heads * group, queries] if cu_seqlens_q; [batch, kv_heads * group, queries], float32: and
+            its lse. Optional.
+        dwindow_lse: [kv_heads * group, queries] if cu_seqlens_q; [batch, kv_heads * group, queries], float32:
+            gradient of window_lse. Optional.
+        block_counts: [queries, selecting] if cu_seqlens_q; [batch, queries, selecting] if layout=bshd; [batch,
+            selecting, queries], int32: entries of each row that count, all unless given. Optional.
+        sel_scale: [queries, selecting, entries] if cu_seqlens_q; [batch, queries, selecting, entries] if
+            layout=bshd; [batch, selecting, queries, entries], float32, float16 or bfloat16: factors of 1 of the
+            scores of what each entry selects: no result depends on them, but a selector learns by their gradient.
+            Optional.
+        cu_seqlens_q: [sequences + 1], int32: where packed sequences of queries begin and end: sequence i has the
+            tokens from entry i to entry i + 1. Optional.
+        cu_seqlens_k: [sequences + 1], int32: where packed sequences of keys begin and end. Optional.
+        layout: order of batch, sequence, heads, features; packed sequences have none; one of bshd, bhsd.
+        max_seqlen_q: a promise: the most queries of a packed sequence; a number of tokens, or 0 where it is not
+            known.
+        max_seqlen_k: a promise: the most keys of a packed sequence; a number of tokens, or 0 where it is not known.
+        block_size: keys of a block; a block size from 1 to 2^20.
+        causal: no later keys: the last query stands at the last key.
+        diagonal: the block in which a token stands is seen, selected or not.
+        repeats: a block that is named several times counts as often as it is named.
+        window: keys, ending at the token, of a second attention beside it; 0: none; a number of keys, at most 2^29,
+            or 0 for no window.
+        scale: of the scores; a positive finite number, 1/sqrt(d) unless given.
+        tile_queries: queries of a tile, 0: planned; extents from 1 to 1024, or 0 for the plan's choice.
+        tile_keys: keys of a tile, 0: planned; extents from 1 to 1024, or 0 for the plan's choice.
+        sel_scale_gradient: also the gradient of sel_scale, which need not be given.
+        dq, dk, dv, dsel_scale: written instead of new arrays.
+        target: "automatic" (the fastest for the device of the arrays), "cpu", "cuda", or "interpreter" (slow, finds
+            errors of kernels). On a GPU the work is queued on the current stream of the library of the first array.
+
+    Returns:
+        dq: [queries, kv_heads * group, d] if cu_seqlens_q; [batch, queries, kv_heads * group, d] if layout=bshd;
+            [batch, kv_heads * group, queries, d], dtype that of q: gradient of q. Elements of the last dimension
+            lie side by side.
+        dk: [keys, kv_heads, d] if cu_seqlens_q; [batch, keys, kv_heads, d] if layout=bshd; [batch, kv_heads, keys,
+            d], dtype that of k: gradient of k. Elements of the last dimension lie side by side.
+        dv: [keys, kv_heads, d_v] if cu_seqlens_q; [batch, keys, kv_heads, d_v] if layout=bshd; [batch, kv_heads,
+            keys, d_v], dtype that of v: gradient of v. Elements of the last dimension lie side by side.
+        dsel_scale: [queries, selecting, entries] if cu_seqlens_q; [batch, queries, selecting, entries] if
+            layout=bshd; [batch, selecting, queries, entries], float32: gradient of sel_scale; 0 where an entry
+            selects nothing, or what an earlier one has selected. None unless sel_scale_gradient.
+
+    Rules:
+        k: expected no heads, as q; give q a head for each of k, or more.
+        q: expected 1 to 512 features; split the heads.
+        v: expected 1 to 512 features; split the heads.
+        block_indices: expected {heads} heads, as q, or {kv_heads}, as k; give a row for each head.
+        block_indices: expected at most 4096 entries of a row; select larger blocks, or use block_sparse_attention.
+        cu_seqlens_q: expected cu_seqlens_q and cu_seqlens_k together; give both.
+        max_seqlen_q: expected cu_seqlens_q and cu_seqlens_k beside it; leave it out: without them all sequences are
+            equally long.
+        max_seqlen_k: expected cu_seqlens_q and cu_seqlens_k beside it; leave it out: without them all sequences are
+            equally long.
+        dwindow_out: expected a window in the options; give the window and the results of the forward.
+        dwindow_out: expected window_out and window_lse with it; give the window and the results of the forward.
+        dwindow_lse: expected dwindow_out with it; give dwindow_out, of zeros if need be.
+        block_indices: expected fewer than 2^31 entries of a head, of all batches together; split the batch.
+
+    Raises:
+        TypeError: an argument is no array, or an option has another type.
+        ValueError: a shape, dtype, stride or value is wrong.
+        RuntimeError: the device or a compiler failed.
+
+    Source: Dao 2023, FlashAttention-2, over lists that are inverted on the device; the gradient of factors as in native-sparse-attention-pytorch (Wang 2025).
+    """
+
+class NsaSelectedAttentionResult(NamedTuple):
+    out: Any
+    lse: Any
+    window_out: Any
+    window_lse: Any
+
+def nsa_selected_attention(
+    q: Array,
+    k: Array,
+    v: Array,
+    block_indices: Array,
+    *,
+    block_counts: Array | None = None,
+    sel_scale: Array | None = None,
+    cu_seqlens_q: Array | None = None,
+    cu_seqlens_k: Array | None = None,
+    layout: Literal["bshd", "bhsd"] = "bshd",
+    max_seqlen_q: int = 0,
+    max_seqlen_k: int = 0,
+    block_size: int = 64,
+    causal: bool = True,
+    diagonal: bool = False,
+    repeats: bool = False,
+    window: int = 0,
+    scale: float | None = None,
+    tile_queries: int = 0,
+    tile_keys: int = 0,
+    check_indices: bool = False,
+    out: Array | None = None,
+    lse: Array | None = None,
+    window_out: Array | None = None,
+    window_lse: Array | None = None,
+    target: str = "automatic",
+) -> NsaSelectedAttentionResult:
+    """Attention in which every token sees selected blocks of keys, and a window beside it.
+
+    Args:
+        q: [queries, kv_heads * group, d] if cu_seqlens_q; [batch, queries, kv_heads * group, d] if layout=bshd;
+            [batch, kv_heads * group, queries, d], float32, float16 or bfloat16: queries. Elements of the last
+            dimension lie side by side.
+        k: [keys, kv_heads, d] if cu_seqlens_q; [batch, keys, kv_heads, d] if layout=bshd; [batch, kv_heads, keys,
+            d], dtype that of q: keys. Elements of the last dimension lie side by side.
+        v: [keys, kv_heads, d_v] if cu_seqlens_q; [batch, keys, kv_heads, d_v] if layout=bshd; [batch, kv_heads,
+            keys, d_v], dtype that of q: values. Elements of the last dimension lie side by side.
+        block_indices: [queries, selecting, entries] if cu_seqlens_q; [batch, queries, selecting, entries] if
+            layout=bshd; [batch, selecting, queries, entries], int32: numbers of the key blocks that a token sees:
+            block i has the keys from i * block_size on; others, such as -1, are none.
+        block_counts: [queries, selecting] if cu_seqlens_q; [batch, queries, selecting] if layout=bshd; [batch,
+            selecting, queries], int32: entries of each row that count, all unless given. Optional.
+        sel_scale: [queries, selecting, entries] if cu_seqlens_q; [batch, queries, selecting, entries] if
+            layout=bshd; [batch, selecting, queries, entries], float32, float16 or bfloat16: factors of 1 of the
+            scores of what each entry selects: no result depends on them, but a selector learns by their gradient.
+            Optional.
+        cu_seqlens_q: [sequences + 1], int32: where packed sequences of queries begin and end: sequence i has the
+            tokens from entry i to entry i + 1. Optional.
+        cu_seqlens_k: [sequences + 1], int32: where packed sequences of keys begin and end. Optional.
+        layout: order of batch, sequence, heads, features; packed sequences have none; one of bshd, bhsd.
+        max_seqlen_q: a promise: the most queries of a packed sequence; a number of tokens, or 0 where it is not
+            known.
+        max_seqlen_k: a promise: the most keys of a packed sequence; a number of tokens, or 0 where it is not known.
+        block_size: keys of a block; a block size from 1 to 2^20.
+        causal: no later keys: the last query stands at the last key.
+        diagonal: the block in which a token stands is seen, selected or not.
+        repeats: a block that is named several times counts as often as it is named.
+        window: keys, ending at the token, of a second attention beside it; 0: none; a number of keys, at most 2^29,
+            or 0 for no window.
+        scale: of the scores; a positive finite number, 1/sqrt(d) unless given.
+        tile_queries: queries of a tile, 0: planned; extents from 1 to 1024, or 0 for the plan's choice.
+        tile_keys: keys of a tile, 0: planned; extents from 1 to 1024, or 0 for the plan's choice.
+        check_indices: refuse entries that count and are neither -1 nor a block; a GPU is waited for.
+        out, lse, window_out, window_lse: written instead of new arrays.
+        target: "automatic" (the fastest for the device of the arrays), "cpu", "cuda", or "interpreter" (slow, finds
+            errors of kernels). On a GPU the work is queued on the current stream of the library of the first array.
+
+    Returns:
+        out: [queries, kv_heads * group, d_v] if cu_seqlens_q; [batch, queries, kv_heads * group, d_v] if
+            layout=bshd; [batch, kv_heads * group, queries, d_v], dtype that of q: the weighted sums of values; 0
+            where no key is seen. Elements of the last dimension lie side by side.
+        lse: [kv_heads * group, queries] if cu_seqlens_q; [batch, kv_heads * group, queries], float32: natural
+            logarithm of the sum of exp(score); -inf where no key is seen.
+        window_out: [queries, kv_heads * group, d_v] if cu_seqlens_q; [batch, queries, kv_heads * group, d_v] if
+            layout=bshd; [batch, kv_heads * group, queries, d_v], dtype that of q: the same of the window. Elements
+            of the last dimension lie side by side. None unless window > 0.
+        window_lse: [kv_heads * group, queries] if cu_seqlens_q; [batch, kv_heads * group, queries], float32: the
+            same of the window. None unless window > 0.
+
+    Rules:
+        k: expected no heads, as q; give q a head for each of k, or more.
+        q: expected 1 to 512 features; split the heads.
+        v: expected 1 to 512 features; split the heads.
+        block_indices: expected {heads} heads, as q, or {kv_heads}, as k; give a row for each head.
+        block_indices: expected at most 4096 entries of a row; select larger blocks, or use block_sparse_attention.
+        cu_seqlens_q: expected cu_seqlens_q and cu_seqlens_k together; give both.
+        max_seqlen_q: expected cu_seqlens_q and cu_seqlens_k beside it; leave it out: without them all sequences are
+            equally long.
+        max_seqlen_k: expected cu_seqlens_q and cu_seqlens_k beside it; leave it out: without them all sequences are
+            equally long.
+
+    Raises:
+        TypeError: an argument is no array, or an option has another type.
+        ValueError: a shape, dtype, stride or value is wrong.
+        RuntimeError: the device or a compiler failed.
+
+    Source: Yuan et al. 2025, Native Sparse Attention: the selected branch, and its sliding window.
+    """
+
 def block_scores(
     q: Array,
     k: Array,
     *,
-    q_block: int = 64,
-    k_block: int = 64,
+    q_block_size: int = 64,
+    k_block_size: int = 64,
     layout: Literal["bshd", "bhsd"] = "bshd",
     causal: bool = False,
     per_kv_head: bool = True,
@@ -149,8 +799,8 @@ def block_scores(
             float16 or bfloat16: queries. Elements of the last dimension lie side by side.
         k: [batch, keys, kv_heads, d] if layout=bshd; [batch, kv_heads, keys, d], dtype that of q: keys. Elements of
             the last dimension lie side by side.
-        q_block: queries of a block; a block size from 1 to 2^20.
-        k_block: keys of a block; a block size from 1 to 2^20.
+        q_block_size: queries of a block; a block size from 1 to 2^20.
+        k_block_size: keys of a block; a block size from 1 to 2^20.
         layout: order of batch, sequence, heads, features; one of bshd, bhsd.
         causal: blocks that no query of the row sees score -inf.
         per_kv_head: one row for the heads of a group.
@@ -180,8 +830,8 @@ def topk_blocks(
     *,
     keep_first: bool = False,
     keep_diagonal: bool = False,
-    q_block: int = 64,
-    k_block: int = 64,
+    q_block_size: int = 64,
+    k_block_size: int = 64,
     key_offset: int = 0,
     out: Array | None = None,
     target: str = "automatic",
@@ -193,8 +843,8 @@ def topk_blocks(
         count: blocks of a row.
         keep_first: block 0 is chosen before all others.
         keep_diagonal: and so is the block at the last query of the row.
-        q_block: queries of a block, for the diagonal; a block size from 1 to 2^20.
-        k_block: keys of a block, for the diagonal; a block size from 1 to 2^20.
+        q_block_size: queries of a block, for the diagonal; a block size from 1 to 2^20.
+        k_block_size: keys of a block, for the diagonal; a block size from 1 to 2^20.
         key_offset: keys - queries, for the diagonal; a number below 2^29 in magnitude.
         out: written instead of new arrays.
         target: "automatic" (the fastest for the device of the arrays), "cpu", "cuda", or "interpreter" (slow, finds

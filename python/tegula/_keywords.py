@@ -7,7 +7,7 @@ from typing import Any, Mapping, Sequence
 
 # What other libraries call the options of attention.
 _hints = {
-    "attn_mask": "masks of blocks are those of block_sparse_attn, and causal, left and right are windows",
+    "attn_mask": "masks of blocks are those of block_sparse_attention, and causal, left and right are windows",
     "dropout_p": "there is no dropout; leave it out",
     "enable_gqa": "k and v may have fewer heads than q without it; leave it out",
     "is_causal": "it is called causal here, and the last query stands at the last key",

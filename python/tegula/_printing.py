@@ -87,6 +87,8 @@ def tensor_text(tensor: Tensor) -> str:
 
 def option_text(option: Option) -> str:
     text = f"{option.meaning}; {option.expected}" if option.has_rule or option.choices else option.meaning
+    if option.otherwise:
+        return f"{text}, {option.otherwise} unless given."
     return text + (", chosen by the operator unless given." if option.may_be_none else ".")
 
 
@@ -128,11 +130,18 @@ def result_class(table: Table, array: str) -> str:
     return "".join(lines)
 
 
+def wanted_gradient(tensor: Tensor) -> str:
+    """The option of a gradient's operator that says whether that of the tensor, which costs more, is wanted."""
+    return f"{tensor.name}_gradient"
+
+
 def torch_options(table: Table, tables: Dict[str, Table]) -> List[Option]:
     """The options of the function with gradients: its own, and what the gradient's operator has besides."""
     gradient = tables.get(table.gradient)
     further = gradient.options if gradient else []
-    return [*table.options, *(o for o in further if table.option(o.name) is None and not o.needed)]
+    wanted = [wanted_gradient(x) for x in table.inputs]
+    further = [o for o in further if table.option(o.name) is None and not o.needed and o.name not in wanted]
+    return [*table.options, *further]
 
 
 def torch_documentation(table: Table, options: Sequence[Option]) -> str:

@@ -34,6 +34,8 @@ def evaluate(expression: Any, values: Mapping[str, Any]) -> Any:
         return values[args[0]] == args[1]
     if operation == "?":
         return evaluate(args[1] if evaluate(args[0], values) else args[2], values)
+    if operation == "rsqrt":
+        return evaluate(args[0], values) ** -0.5
     if operation == "&":
         return evaluate(args[0], values) and evaluate(args[1], values)
     return _two_sided[operation](evaluate(args[0], values), evaluate(args[1], values))
@@ -66,6 +68,8 @@ class Tensor:
         self.of_8_bits: str = fields["of_8_bits"]
         self.optional: bool = fields["optional"]
         self.unit_stride: bool = fields["unit_stride"]
+        self.converts: bool = fields["converts"]
+        self.steps_of: str = fields["steps_of"]
         self.when: Any = fields["when"]
         self.when_text: str = fields["when_text"]
 
@@ -89,6 +93,7 @@ class Option:
         self.meaning: str = fields["meaning"]
         self.kind: str = fields["kind"]
         self.default: Any = fields["default"]
+        self.otherwise: str = fields["otherwise"]
         self.needed: bool = fields["needed"]
         self.choices: List[str] = fields["choices"]
         self.expected: str = fields["expected"]

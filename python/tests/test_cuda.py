@@ -34,7 +34,7 @@ def lists():
 
 def by_choice(q, k, v, *_):
     """Scores, the choice of blocks by them, and MagiAttention's form of attention over it."""
-    chosen = tegula.torch.topk_blocks(tegula.torch.block_scores(q, k, q_block=64, k_block=64), 2)
+    chosen = tegula.torch.topk_blocks(tegula.torch.block_scores(q, k, q_block_size=64, k_block_size=64), 2)
     return tegula.torch.block_sparse_attn(q[0], k[0], v[0], 64, 64, chosen[0])
 
 
@@ -167,8 +167,8 @@ def test_results_and_gradients(name, dtype):
 
 def test_choice_of_blocks_and_products():
     q, k, _ = heads()
-    scores = tegula.block_scores(q.cuda(), k.cuda(), q_block=32, k_block=32)
-    expect_close(scores, tegula.block_scores(q, k, q_block=32, k_block=32), torch.float32)
+    scores = tegula.block_scores(q.cuda(), k.cuda(), q_block_size=32, k_block_size=32)
+    expect_close(scores, tegula.block_scores(q, k, q_block_size=32, k_block_size=32), torch.float32)
     chosen = tegula.topk_blocks(scores, 3)
     assert chosen.is_cuda and torch.equal(chosen.cpu(), tegula.topk_blocks(scores.cpu(), 3))
     a, b = q[0, :, 0], k[0, :, 0]

@@ -49,14 +49,15 @@ def test_attention(device):
 def test_choice_of_blocks(device):
     arrays = inputs()
     q, k, v = (jax.device_put(x, device) for x in arrays)
-    scores = tegula.block_scores(q * 1, k, q_block=8, k_block=8)
+    blocks = {"q_block_size": 8, "k_block_size": 8}
+    scores = tegula.block_scores(q * 1, k, **blocks)
     chosen = tegula.topk_blocks(scores, 2)
-    expected_scores = tegula.block_scores(*arrays[:2], q_block=8, k_block=8)
+    expected_scores = tegula.block_scores(*arrays[:2], **blocks)
     expect_close(scores, expected_scores, device)
     expected_choice = tegula.topk_blocks(expected_scores, 2)
     np.testing.assert_array_equal(np.asarray(chosen), expected_choice)
-    results = tegula.block_sparse_attn(q, k, v, 8, 8, chosen)
-    for actual, right in zip(results, tegula.block_sparse_attn(*arrays, 8, 8, expected_choice)):
+    results = tegula.block_sparse_attention(q, k, v, indices=chosen, **blocks)
+    for actual, right in zip(results, tegula.block_sparse_attention(*arrays, indices=expected_choice, **blocks)):
         expect_close(actual, right, device)
     tokens = np.random.default_rng(2).integers(-1, 5, (1, 40, 2, 3)).astype(np.int32)
     results = tegula.nsa_selected_attention(q, k, v, jax.device_put(tokens, device), block_size=8, window=9)

@@ -1,5 +1,7 @@
 """The operators on NumPy arrays, against the formulas."""
 
+import functools
+
 import numpy as np
 import pytest
 import references as reference
@@ -7,6 +9,7 @@ import tegula
 from tegula._tables import library_dtype
 
 TARGETS = ["interpreter", "automatic"]
+BLOCKS = {"q_block_size": 16, "k_block_size": 16}
 TOLERANCE = {np.float32: 2e-5, np.float16: 4e-3}
 
 
@@ -103,7 +106,7 @@ def test_block_sparse(causal, target):
     q, k, v = heads()
     indices = np.broadcast_to(INDICES, (2, 2, 3, 3)).copy()
     indices[1, :, 0] = [1, 2, 0]
-    out, lse = tegula.block_sparse_attn(q, k, v, 16, 16, indices, causal=causal, target=target)
+    out, lse = tegula.block_sparse_attention(q, k, v, indices=indices, **BLOCKS, causal=causal, target=target)
     mask = reference.block_mask(indices, 37, 45, 16, 16).repeat(2, 1)
     if causal:
         mask = mask & reference.causal_mask(37, 45, right=0)
@@ -115,12 +118,14 @@ def test_block_sparse(causal, target):
 def test_block_sparse_mask_and_counts():
     q, k, v = heads()
     mask = np.random.default_rng(5).random((2, 4, 3, 3)) < 0.5
-    out, _ = tegula.block_sparse_attn(q, k, v, 16, 16, mask=mask, target="interpreter")
+    out, _ = tegula.block_sparse_attention(q, k, v, mask=mask, **BLOCKS, target="interpreter")
     elements = mask.repeat(16, 2)[:, :, :37].repeat(16, 3)[:, :, :, :45]
     expect_close(out, reference.attention(q, k, v, elements)[0])
     indices = np.broadcast_to(INDICES, (2, 2, 3, 3)).copy()
     counts = np.ones((2, 2, 3), np.int32)
-    out, _ = tegula.block_sparse_attn(q, k, v, 16, 16, indices, counts=counts, target="interpreter")
+    out, _ = tegula.block_sparse_attention(
+        q, k, v, indices=indices, counts=counts, **BLOCKS, target="interpreter"
+    )
     elements = reference.block_mask(indices[..., :1], 37, 45, 16, 16).repeat(2, 1)
     expect_close(out, reference.attention(q, k, v, elements)[0])
 
@@ -133,10 +138,11 @@ def test_block_sparse_packed(target):
     packed = {"cu_seqlens_q": bounds_q, "cu_seqlens_k": bounds_k, "causal": True, "target": target}
     indices = np.random.default_rng(7).integers(-1, 4, (3, 2, 4, 2)).astype(np.int32)
     indices[0, :, 2:] = 99
-    call = (q, k, v, 8, 10, indices)
-    out, lse = tegula.block_sparse_attn(*call, **packed, max_seqlen_q=30, max_seqlen_k=30)
+    blocks = {"q_block_size": 8, "k_block_size": 10}
+    call = {**packed, **blocks, "indices": indices}
+    out, lse = tegula.block_sparse_attention(q, k, v, **call, max_seqlen_q=30, max_seqlen_k=30)
     dout, dlse = random(out.shape), random(lse.shape)
-    gradients = tegula.block_sparse_attn_backward(dout, *call[:3], out, lse, *call[3:], dlse=dlse, **packed)
+    gradients = tegula.block_sparse_attention_backward(dout, q, k, v, out, lse, dlse=dlse, **call)
     assert [x.shape for x in gradients] == [q.shape, k.shape, v.shape]
     for b in (0, 2):
         of_q, of_k = slice(*bounds_q[b : b + 2]), slice(*bounds_k[b : b + 2])
@@ -147,18 +153,18 @@ def test_block_sparse_packed(target):
         expected_out, expected_lse = reference.attention(*part, mask)
         expect_close(out[of_q], expected_out[0])
         expect_close(lse[:, of_q], expected_lse[0])
-        alone = tegula.block_sparse_attn_backward(
-            dout[None, of_q], *part, out[None, of_q], lse[None, :, of_q], 8, 10, own, dlse=dlse[None, :, of_q],
-            causal=True, target=target,
+        alone = tegula.block_sparse_attention_backward(
+            dout[None, of_q], *part, out[None, of_q], lse[None, :, of_q], indices=own, dlse=dlse[None, :, of_q],
+            causal=True, target=target, **blocks,
         )  # fmt: skip
         for actual, right, where in zip(gradients, alone, (of_q, of_k, of_k)):
             expect_close(actual[where], right[0])
     refused(
-        lambda: tegula.block_sparse_attn(q, k, v, 8, 10, indices[:, :, :3], **packed),
-        ValueError, "topk_indices", "at least 4 in dimension 2",
+        lambda: tegula.block_sparse_attention(q, k, v, indices=indices[:, :, :3], **packed, **blocks),
+        ValueError, "'indices'", "a row for every block of queries",
     )  # fmt: skip
     refused(
-        lambda: tegula.block_sparse_attn(*call, **packed, check_indices=True), ValueError, "topk_indices", "below"
+        lambda: tegula.block_sparse_attention(q, k, v, **call, check_indices=True), ValueError, "'indices'", "below"
     )
 
 
@@ -177,19 +183,20 @@ def test_nsa_selected(target):
     expected_out, expected_lse = reference.attention(q, k, v, reference.causal_mask(37, 37, 6, 0))
     expect_close(window_out, expected_out)
     expect_close(window_lse, expected_lse)
-    assert len(tegula.nsa_selected_attention(q, k, v, indices, block_size=8, target="interpreter")) == 2
+    without = tegula.nsa_selected_attention(q, k, v, indices, block_size=8, target="interpreter")
+    assert without.window_out is None and without.window_lse is None
 
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_choice_of_blocks(target):
     q, k, _ = heads()
-    scores = tegula.block_scores(q, k, q_block=16, k_block=8, target=target)
+    scores = tegula.block_scores(q, k, q_block_size=16, k_block_size=8, target=target)
     expected = reference.block_scores(q, k, 16, 8)
     expect_close(scores, expected)
     chosen = tegula.topk_blocks(scores, 3, target=target)
     assert chosen.dtype == np.int32
     np.testing.assert_array_equal(chosen, np.sort(np.argsort(-scores, -1, kind="stable")[..., :3], -1))
-    per_head = tegula.block_scores(q, k, q_block=16, k_block=8, per_kv_head=False, target="interpreter")
+    per_head = tegula.block_scores(q, k, q_block_size=16, k_block_size=8, per_kv_head=False, target="interpreter")
     assert per_head.shape == (2, 4, 3, 6)
 
 
@@ -267,33 +274,34 @@ def refused(call, kind, *parts):
 
 def test_errors():
     q, k, v = heads()
-    refused(lambda: tegula.attention([1, 2], k, v), TypeError, "q:", "__dlpack__", "list")
+    refused(lambda: tegula.attention([1, 2], k, v), TypeError, "'q'", "__dlpack__", "list")
     refused(lambda: tegula.attention(q, k[..., :8], v), ValueError, "k")
-    refused(lambda: tegula.attention(q, k, v.astype(np.float16)), ValueError, "'v'", "float16", "float32")
+    refused(lambda: tegula.attention(q, k, v.astype(np.float16)), ValueError, "'v'", "f16", "f32")
     refused(lambda: tegula.attention(q[..., ::2], k[..., ::2], v), ValueError, "'q'", "contiguous copy")
     refused(lambda: tegula.attention(q.astype(complex), k, v), (TypeError, ValueError))
-    refused(lambda: tegula.attention(q, k, v, layout="sbhd"), ValueError, "layout", "'bshd', 'bhsd'")
+    refused(lambda: tegula.attention(q, k, v, layout="sbhd"), ValueError, "'layout'", "bshd, bhsd")
     refused(lambda: tegula.attention(q, k, v, target="abacus"), ValueError, "target", "'interpreter'")
     refused(lambda: tegula.attention(q, k, v, scale=-1.0), ValueError, "scale")
-    refused(lambda: tegula.attention(q, k, v, causal="yes"), TypeError, "attention: causal: expected bool, given str")
-    refused(lambda: tegula.attention(q, k, v, scale="a"), TypeError, "scale: expected float or None, given str")
-    refused(lambda: tegula.attention(q, k, v, left=2.5), TypeError, "left: expected int, given float")
-    refused(lambda: tegula.attention(q, k, v, layout=None), TypeError, "layout: expected str, given None")
-    refused(lambda: tegula.attention(q, k, None), TypeError, "v: expected an array", "None")
-    refused(lambda: tegula.block_scores(q, k, q_block="a", k_block=16), TypeError, "'q_block': expected int, given str")
-    refused(lambda: tegula.block_scores(q, k, q_block=2**40, k_block=16), TypeError, "'q_block'", "32 bits, given 1099511627776")
+    refused(lambda: tegula.attention(q, k, v, causal="yes"), TypeError, "attention, argument 'causal': expected bool, given str")
+    refused(lambda: tegula.attention(q, k, v, scale="a"), TypeError, "'scale': expected float, given str")
+    refused(lambda: tegula.attention(q, k, v, left=2.5), TypeError, "'left': expected int, given float")
+    refused(lambda: tegula.attention(q, k, v, layout=None), TypeError, "'layout': expected str, given None")
+    refused(lambda: tegula.attention(q, k, None), TypeError, "'v': expected an array", "None")
+    refused(lambda: tegula.block_scores(q, k, q_block_size="a", k_block_size=16), TypeError, "'q_block': expected int, given str")
+    refused(lambda: tegula.block_scores(q, k, q_block_size=2**40, k_block_size=16), TypeError, "'q_block_size'", "32 bits, given 1099511627776")
     refused(lambda: tegula.topk_blocks(q, 1.5), TypeError, "'count': expected int, given float")
     refused(lambda: tegula.attention(q[0], k, v), ValueError, "q")
-    refused(lambda: tegula.attention(q, k, v, target=None), TypeError, "target: expected str, given None")
+    refused(lambda: tegula.attention(q, k, v, target=3), TypeError, "'target': expected str, given int")
     ends = np.array([0, 37], np.int32)
     packed = lambda: tegula.attention(q, k, v, cu_seqlens_q=ends, cu_seqlens_k=ends)  # noqa: E731
-    refused(packed, ValueError, "'q'", "[tokens, heads, features]", "leave out the batch")
-    refused(lambda: tegula.block_sparse_attn(q, k, v, 16, 16), ValueError, "block_sparse_attn", "topk_indices or mask")
+    refused(packed, ValueError, "'q'", "rank 3", "with cu_seqlens_q")
+    sparse = functools.partial(tegula.block_sparse_attention, q, k, v, **BLOCKS)
+    refused(sparse, ValueError, "block_sparse_attention", "indices or mask")
     wide = np.zeros((2, 2, 3, 3), np.int64)
-    refused(lambda: tegula.block_sparse_attn(q, k, v, 16, 16, wide), ValueError, "'topk_indices'", "int32", "int64")
-    refused(lambda: tegula.block_scores(q, k, q_block=0, k_block=16), ValueError, "'q_block'")
+    refused(lambda: sparse(indices=wide), ValueError, "'indices'", "int32", "int64")
+    refused(lambda: tegula.block_scores(q, k, q_block_size=0, k_block_size=16), ValueError, "'q_block_size'")
     wrong = np.full((2, 2, 3, 3), 7, np.int32)
-    refused(lambda: tegula.block_sparse_attn(q, k, v, 16, 16, wrong, check_indices=True), ValueError, "indices", "7")
+    refused(lambda: sparse(indices=wrong, check_indices=True), ValueError, "indices", "7")
     tokens = np.full((2, 37, 2, 3), 7, np.int32)
     refused(lambda: tegula.nsa_selected_attention(q, k, v, tokens, check_indices=True), ValueError, "indices", "7")
     refused(lambda: tegula.gemm(q[0, 0], q[0, 0], activation="cube"), ValueError, "none, relu")
@@ -332,7 +340,7 @@ def test_errors_that_are_no_answers_pass_through(member, error):
 def test_devices_that_are_none(device):
     q, k, v = heads()
     hostile = type("Hostile", (Foreign,), {"__dlpack_device__": lambda self: device})(q)
-    refused(lambda: tegula.attention(hostile, k, v), TypeError, "q: __dlpack_device__ gives", repr(device))
+    refused(lambda: tegula.attention(hostile, k, v), TypeError, "'q': __dlpack_device__ gives", repr(device))
 
 
 @pytest.mark.parametrize("interface", [{"typestr": "<f4", "data": ("here", False), "shape": (1,)},
@@ -340,7 +348,7 @@ def test_devices_that_are_none(device):
 def test_descriptions_that_are_none(interface):
     hostile = type("Hostile", (), {"__array_interface__": interface, "__dlpack__": raising(BufferError)})()
     hostile.__class__.__dlpack_device__ = lambda self: (1, 0)
-    refused(lambda: tegula.attention(hostile, *heads()[1:]), TypeError, "q: its __array_interface__")
+    refused(lambda: tegula.attention(hostile, *heads()[1:]), TypeError, "'q': its __array_interface__")
 
 
 def test_arguments_of_the_edge():
@@ -368,7 +376,7 @@ def test_options_of_other_libraries_get_a_hint(name):
     q, k, v = heads()
     for function, arguments in (
         ("attention", (q, k, v)),
-        ("block_sparse_attn", (q, k, v, 16, 16)),
+        ("block_sparse_attention", (q, k, v)),
         ("nsa_selected_attention", (q, k, v, None)),
     ):
         unknown = f"tegula.{function}() got an unexpected keyword argument '{name}'; "
@@ -444,7 +452,7 @@ def test_explain_tells_the_way_of_a_call():
     assert "attention_f16_f16_d64_v64" in text and "by wgmma" in text
     assert "multiply-add: " in tegula.explain("gemm", random((64, 64)), random((64, 64)), target="cuda")
     lists = np.zeros((2, 4, 4, 1), np.int32)
-    assert "block_sparse_f16" in tegula.explain("block_sparse_attn", q, k, v, 64, 64, lists, target="cuda")
+    assert "block_sparse_f16" in tegula.explain("block_sparse_attention", q, k, v, indices=lists, target="cuda")
     with pytest.raises(ValueError, match="expected an operator"):
         tegula.explain(np.add, q, k)
     with pytest.raises(ValueError, match="expected an operator"):

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tegula
-from tables import calls, example, optional_names
+from tables import calls, example, on_the_interpreter, optional_names  # noqa: F401
 from tegula import _tegula
 from tegula._tables import Dims, tables
 
@@ -39,7 +39,8 @@ def test_examples_follow_the_formula(name):
     expected = call.exact()
     assert {key for key, value in results.items() if value is not None} == set(expected)
     for key, array in expected.items():
-        want, dtypes = np.from_dlpack(array), next(x for x in table.outputs if x.name == key).dtypes
+        output = next(x for x in table.outputs if x.name == key)
+        want, dtypes = np.from_dlpack(array), (table.input(output.steps_of) or output).dtypes
         got, finite = exact(results[key]), np.isfinite(want)
         np.testing.assert_array_equal(got[~finite], want[~finite])
         scale = max(1.0, float(np.abs(want[finite]).max(initial=0)))
@@ -173,7 +174,7 @@ def test_several_results_have_names():
 @every_table
 def test_explain_takes_the_same_calls(table):
     call = example(table, table.examples[0][1])
-    assert table.name in tegula.explain(table.name, **call.keywords)
+    assert table.name.partition("_")[0] in tegula.explain(table.name, **call.keywords)
 
 
 def test_stubs_are_what_the_tables_say():

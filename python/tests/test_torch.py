@@ -30,7 +30,7 @@ def test_plain_functions(dtype):
     product = tegula.gemm(q[0, :, 0], k[0, :, 0], transpose_b=True, out_dtype=torch.float32)
     assert product.dtype == torch.float32
     torch.testing.assert_close(product, q[0, :, 0].float() @ k[0, :, 0].float().T, atol=1e-4, rtol=1e-4)
-    scores = tegula.block_scores(q, k, q_block=8, k_block=8)
+    scores = tegula.block_scores(q, k, q_block_size=8, k_block_size=8)
     chosen = tegula.topk_blocks(scores, 2)
     assert type(scores) is torch.Tensor and chosen.dtype == torch.int32 and chosen.shape == (1, 2, 3, 2)
 
@@ -113,7 +113,7 @@ def test_gradients_of_block_scores(layout, per_kv_head):
 
     inputs = [x if layout == "bshd" else x.transpose(1, 2).contiguous() for x in heads(keys=25)[:2]]
     check_gradients(
-        lambda q, k: (tegula.torch.block_scores(q, k, q_block=8, k_block=4, layout=layout, causal=True, per_kv_head=per_kv_head),),
+        lambda q, k: (tegula.torch.block_scores(q, k, q_block_size=8, k_block_size=4, layout=layout, causal=True, per_kv_head=per_kv_head),),
         plain,
         inputs,
     )
@@ -152,7 +152,7 @@ def test_repeated_blocks_count_as_often_as_they_are_named():
     check_gradients(
         lambda q, k, v: tegula.torch.nsa_selected_attention(
             q, k, v, indices.transpose(1, 2), block_size=4, repeats=True
-        ),
+        )[:2],
         plain,
         heads(),
     )
@@ -172,7 +172,7 @@ def test_gradient_of_the_selector():
     def function(q, k, v, factors):
         return tegula.torch.nsa_selected_attention(
             q, k, v, indices.transpose(1, 2), sel_scale=factors.transpose(1, 2), block_size=4, diagonal=True
-        )
+        )[:2]
 
     check_gradients(function, plain, [*heads(), torch.ones(indices.shape)])
 
@@ -207,7 +207,7 @@ def test_gradients_of_packed_sequences():
     def function(q, k, v):
         out, lse = tegula.torch.nsa_selected_attention(
             q[0], k[0], v[0], indices[0].transpose(0, 1), block_size=4, cu_seqlens_q=bounds, cu_seqlens_k=bounds
-        )
+        )[:2]
         return out[None], lse[None]
 
     check_gradients(function, lambda q, k, v: plain_attention(q, k, v, mask), heads())
@@ -289,7 +289,7 @@ def test_what_cannot_be_read_is_refused():
     """In one line, without the traces that PyTorch adds to some of its own."""
     q, k, v = heads()
     for x in (q.to(torch.complex64), torch.zeros(2, 2).to_sparse()):
-        with pytest.raises((TypeError, ValueError), match="^q: ") as error:
+        with pytest.raises((TypeError, ValueError), match="'q': ") as error:
             tegula.attention(x, k, v)
         assert "\n" not in str(error.value)
     indices = torch.zeros(1, 2, 21, 3, dtype=torch.int32)

@@ -10,26 +10,34 @@ needs_operators = pytest.mark.skipif(
     not hasattr(torch.library, "custom_op"), reason="PyTorch before 2.4 has no such operators"
 )
 import tegula.torch  # noqa: E402
+from tegula._printing import torch_options  # noqa: E402
+from tegula._tables import tables  # noqa: E402
 from torch_references import choice, heads  # noqa: E402
+
+
+def check_operator(name, **given):
+    """The custom operator with the tensors and options that are given; of others, the defaults."""
+    table = tables[name]
+    inputs = [given.get(x.name) for x in table.inputs]
+    options = [given.get(o.name, o.default) for o in torch_options(table, tables)]
+    torch.library.opcheck(getattr(torch.ops.tegula, name).default, (*inputs, *options))
 
 
 @needs_operators
 def test_operators_are_well_formed():
     """Schemas, fake tensors and gradients as torch.compile needs them."""
     q, k, v = (x.requires_grad_() for x in heads())
-    options = ["bshd", None, True, -1, -1, 0.0, 0, 0, True]
-    torch.library.opcheck(torch.ops.tegula.attention.default, (q, k, v, None, None, None, *options))
     indices = choice(3, 3, 2).int()
-    sparse = (q, k, v, indices, None, None, None, None, 8, 8, "bshd", False, None, 0.0, 0, 0, False, False)
-    torch.library.opcheck(torch.ops.tegula.block_sparse_attn.default, sparse)
+    blocks = {"q_block_size": 8, "k_block_size": 8}
+    check_operator("block_sparse_attention", q=q, k=k, v=v, indices=indices, **blocks)
     lengths = torch.tensor([0, 5, 21], dtype=torch.int32)
     tokens = [x[0].detach().requires_grad_() for x in (q, k, v)]
-    packed = (*tokens, indices.expand(2, 2, 3, 2).clone(), None, None, lengths, lengths, *sparse[8:])
-    torch.library.opcheck(torch.ops.tegula.block_sparse_attn.default, packed)
+    packed = {"indices": indices.expand(2, 2, 3, 2).clone(), "cu_seqlens_q": lengths, "cu_seqlens_k": lengths}
+    check_operator("block_sparse_attention", **dict(zip("qkv", tokens)), **packed, **blocks)
     tokens = choice(21, 6, 3).int().transpose(1, 2)
     factors = torch.ones(tokens.shape, requires_grad=True)
-    selected = (q, k, v, tokens, factors, None, None, None, 4, "bshd", True, True, False, 5, None, 0, 0, False)
-    torch.library.opcheck(torch.ops.tegula.nsa_selected_attention.default, selected)
+    selected = {"block_indices": tokens, "sel_scale": factors, "block_size": 4, "diagonal": True, "window": 5}
+    check_operator("nsa_selected_attention", q=q, k=k, v=v, **selected)
 
 
 @needs_operators
@@ -40,15 +48,15 @@ def test_tensors_without_elements():
     assert out.is_meta and out.shape == q.shape and lse.shape == (1, 4, 21)
     out.sum().backward()
     assert q.grad.is_meta and q.grad.shape == q.shape
-    chosen = tegula.torch.topk_blocks(tegula.torch.block_scores(q, k, q_block=8, k_block=8), 2)
+    chosen = tegula.torch.topk_blocks(tegula.torch.block_scores(q, k, q_block_size=8, k_block_size=8), 2)
     assert chosen.is_meta and chosen.shape == (1, 2, 3, 2)
     assert tegula.torch.gemm(q[0], k[0], transpose_b=True).shape == (21, 4, 2)
 
 
 def whole_choice(q, k, v):
     """Scores, the choice of blocks by them, and attention over it, with a loss on the scores too."""
-    scores = tegula.torch.block_scores(q * 2, k, q_block=8, k_block=8, causal=True)
-    chosen = tegula.torch.topk_blocks(scores, 2, keep_diagonal=True, q_block=8, k_block=8)
+    scores = tegula.torch.block_scores(q * 2, k, q_block_size=8, k_block_size=8, causal=True)
+    chosen = tegula.torch.topk_blocks(scores, 2, keep_diagonal=True, q_block_size=8, k_block_size=8)
     out, lse = tegula.torch.block_sparse_attn(q * 2, k, v, 8, 8, chosen, causal=True)
     return out.sum() + lse.sum() + scores.clamp(min=-10).sum()
 
@@ -137,10 +145,10 @@ def test_transforms_and_tracers():
 BLOCKS, OF_TOKENS = choice(3, 3, 2).int(), choice(21, 6, 3).int().transpose(1, 2)
 TRACED = {
     "attention": lambda q, k, v: q + tegula.torch.attention(q, k, v, causal=True)[0],
-    "block_sparse_attn": lambda q, k, v: q + tegula.torch.block_sparse_attn(q, k, v, 8, 8, BLOCKS)[0],
+    "block_sparse_attention": lambda q, k, v: q + tegula.torch.block_sparse_attn(q, k, v, 8, 8, BLOCKS)[0],
     "nsa_selected_attention": lambda q, k, v: q
     + tegula.torch.nsa_selected_attention(q, k, v, OF_TOKENS, block_size=4)[0],
-    "topk_blocks": lambda q, k, v: tegula.torch.topk_blocks(tegula.torch.block_scores(q, k, q_block=8, k_block=8), 2) + 0 * v.sum(),
+    "topk_blocks": lambda q, k, v: tegula.torch.topk_blocks(tegula.torch.block_scores(q, k, q_block_size=8, k_block_size=8), 2) + 0 * v.sum(),
     "gemm": lambda q, k, v: v[0, :, 0] + tegula.torch.gemm(q[0, :, 0], k[0, :16, 0], transpose_b=True),
 }
 
@@ -180,7 +188,7 @@ FORWARD = {
     "attention": lambda q, k, v: tegula.torch.attention(q, k, v),
     "block_sparse_attn": lambda q, k, v: tegula.torch.block_sparse_attn(q, k, v, 8, 8, BLOCKS),
     "nsa_selected_attention": TRACED["nsa_selected_attention"],
-    "block_scores": lambda q, k, v: tegula.torch.block_scores(q, k, q_block=8, k_block=8),
+    "block_scores": lambda q, k, v: tegula.torch.block_scores(q, k, q_block_size=8, k_block_size=8),
     "gemm": TRACED["gemm"],
     "operator": raw_attention,
 }
@@ -238,7 +246,7 @@ def vmapped(functions, q, k, v, indices):
         q[0], k[0], v[0, 0], 8, 8, indices[0].expand(2, 2, 3, 2), cu_seqlens_q=lengths, cu_seqlens_k=lengths
     ), (q, k)
     yield lambda q, k: functions.nsa_selected_attention(q, k, v[0], tokens, block_size=8, window=3), (q, k)
-    yield lambda q, k: functions.topk_blocks(functions.block_scores(q, k, q_block=8, k_block=8), 2), (q, k)
+    yield lambda q, k: functions.topk_blocks(functions.block_scores(q, k, q_block_size=8, k_block_size=8), 2), (q, k)
     yield lambda q: functions.gemm(q[0, :, 0], k[0, 0, :, 0], transpose_b=True, activation="gelu"), (q,)
 
 

@@ -5,10 +5,10 @@ from types import SimpleNamespace
 
 import pytest
 import tegula
-from tables import calls, example
+from tables import calls, example, on_the_interpreter  # noqa: F401
 from tegula import _tegula
 from tegula._arrays import as_kind_of
-from tegula._printing import composed_gradients
+from tegula._printing import composed_gradients, torch_options
 from tegula._tables import tables
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
@@ -31,6 +31,11 @@ DIFFERENTIABLE = {
 
 def torch_example(table, text):
     return example(table, text, as_torch)
+
+
+def options_of(table, call):
+    """Those of the operator, which has also what its gradient has besides."""
+    return [*call.options, *(o.default for o in torch_options(table, tables)[len(call.options) :])]
 
 
 def as_torch(array):
@@ -63,7 +68,7 @@ def test_operators_are_well_formed(name):
     in_8_bits = any(x is not None and x.itemsize == 1 and x.is_floating_point() for x in call.tensors)
     # The other checks compute with their arguments, which PyTorch does not do in 8 bits.
     checks = {"test_utils": ["test_faketensor"]} if in_8_bits else {}
-    torch.library.opcheck(of_library(table), tuple(call.order), **checks)
+    torch.library.opcheck(of_library(table), (*call.tensors, *options_of(table, call)), **checks)
 
 
 @every_call
@@ -72,9 +77,10 @@ def test_tensors_without_elements_have_the_shapes_of_real_ones(name):
     if not hasattr(torch.library, "custom_op"):
         pytest.skip("PyTorch before 2.4 has no such operators")
     call = torch_example(table, text)
-    real = _functions.operator_of(table)(tuple(call.tensors), *call.options)
+    options = options_of(table, call)
+    real = _functions.operator_of(table)(tuple(call.tensors), *options)
     fake = _functions.operator_of(table)(
-        tuple(None if x is None else x.to("meta") for x in call.tensors), *call.options
+        tuple(None if x is None else x.to("meta") for x in call.tensors), *options
     )
     for one, other in zip(several(real), several(fake)):
         assert other.is_meta and one.shape == other.shape and one.dtype == other.dtype
@@ -99,7 +105,10 @@ def test_gradients_are_those_of_finite_differences(name):
         return sum(float((x * w)[x.isfinite()].sum()) for x, w in zip(exact, weights))
 
     torch.autograd.backward(results, [w.to(x.dtype) for x, w in zip(results, weights)])
+    gradient = tables.get(table.gradient)
     for key, leaf in leaves.items():
+        if gradient and gradient.option(f"{key}_gradient"):
+            continue  # results do not depend on it: its gradient is that of a factor
         along = torch.randn(leaf.shape, generator=generator, dtype=torch.float64)
         step = 1e-4
         there, back = (leaf.detach().double() + sign * step * along for sign in (1, -1))
@@ -110,8 +119,14 @@ def test_gradients_are_those_of_finite_differences(name):
 
 def table_formula(table, given, options):
     tensors = [given.get(x.name) for x in table.inputs]
-    exact = _tegula.formula(table.number, *(None if x is None else x.detach().float() for x in tensors), *options)
+    wide_tensors = [x if x is None or not x.is_floating_point() else x.detach().float() for x in tensors]
+    exact = _tegula.formula(table.number, *wide_tensors, *options)
     return [as_torch(exact[x.name]) for x in table.outputs if x.name in exact]
+
+
+def entries_like(x):
+    """Three tensors; integers, which may mean places in others, stay as they are."""
+    return [x, -0.5 * x, x + 1] if x.is_floating_point() else [x, x, x]
 
 
 @pytest.mark.parametrize("name", DIFFERENTIABLE)
@@ -126,7 +141,7 @@ def test_vmap_is_a_call_for_every_entry(name):
         return several(function(**dict(zip((key for key, _ in given), tensors)), **options))
 
     for mapped in ([True] * len(given), *([i == j for i in range(len(given))] for j in range(len(given)))):
-        stacked = [torch.stack([x, -0.5 * x, x + 1], dim=x.dim()) if on else x for (_, x), on in zip(given, mapped)]
+        stacked = [torch.stack(entries_like(x), dim=x.dim()) if on else x for (_, x), on in zip(given, mapped)]
         dims = tuple(x.dim() - 1 if on else None for x, on in zip(stacked, mapped))
         got = torch.vmap(by_order, in_dims=dims)(*stacked)
         entries = [

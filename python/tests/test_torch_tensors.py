@@ -70,7 +70,7 @@ OPERATORS = {
         ),
         (*heads(), torch.ones(OF_TOKENS.shape)),
     ),
-    "block_scores": (lambda q, k: (tegula.torch.block_scores(q, k, q_block=8, k_block=4, causal=True),), heads(keys=25)[:2]),
+    "block_scores": (lambda q, k: (tegula.torch.block_scores(q, k, q_block_size=8, k_block_size=4, causal=True),), heads(keys=25)[:2]),
     "gemm": (lambda a, b: (tegula.torch.gemm(a, b),), (numbers(4, 5), numbers(5, 6))),
     "gemm, transposed": (
         lambda a, b, c: (tegula.torch.gemm(a, b, transpose_a=True, transpose_b=True, bias=c),),
@@ -186,15 +186,15 @@ def test_the_negative_bit_is_read(kind):
     close(gradients[:3], tegula.attention_backward(*given, dlse=dlse)[:3])
     a, b = numbers(4, 5), numbers(5, 6)
     close([tegula.gemm(KINDS[kind](a), KINDS[kind](b))], [a @ b])
-    scores = tegula.block_scores(KINDS[kind](q), KINDS[kind](k), q_block=8, k_block=8)
-    close([scores], [tegula.block_scores(q, k, q_block=8, k_block=8)])
+    scores = tegula.block_scores(KINDS[kind](q), KINDS[kind](k), q_block_size=8, k_block_size=8)
+    close([scores], [tegula.block_scores(q, k, q_block_size=8, k_block_size=8)])
     assert torch.equal(tegula.topk_blocks(KINDS[kind](scores), 2), tegula.topk_blocks(scores, 2))
 
 
 @pytest.mark.parametrize("kind", [*NEGATIVE, "zeros without memory"])
 def test_outputs_without_their_elements_are_refused(kind):
     q, k, v = heads()
-    with pytest.raises(ValueError, match="^out: the memory of the tensor does not hold its elements"):
+    with pytest.raises(ValueError, match="'out': the memory of the tensor does not hold its elements"):
         tegula.attention(q, k, v, out=KINDS[kind](torch.empty_like(q)))
 
 
@@ -227,12 +227,12 @@ def test_what_is_no_plain_number_is_refused(name):
         "jagged nested": lambda: torch.nested.nested_tensor(parts, layout=torch.jagged),
     }[name]()
     for function in (tegula.attention, tegula.torch.attention):
-        with pytest.raises((TypeError, ValueError), match=text if "nested" in name else "^q: .*(complex|conjugate)"):
+        with pytest.raises((TypeError, ValueError), match=text if "nested" in name else "'q': .*(complex|conjugate)"):
             function(given, given, given)
 
 
 @pytest.mark.parametrize("shape, dtype", [((1, 21, 2), torch.float32), ((3,), torch.float32), (None, torch.int32)])
 def test_factors_of_another_shape_are_refused(shape, dtype):
     factors = torch.ones(OF_TOKENS.shape if shape is None else shape, dtype=dtype)
-    with pytest.raises(ValueError, match=r"sel_scale: expected floats \[1, 21, 2, 3\], as block_indices, given"):
+    with pytest.raises(ValueError, match="argument 'sel_scale': expected "):
         tegula.torch.nsa_selected_attention(*heads(), OF_TOKENS, sel_scale=factors, block_size=4)

@@ -60,7 +60,7 @@ TEST_P(BuiltinAttention, RunsWithoutCompiler) {
   const std::vector<std::int32_t> numbers{0, 2, 1, 0, 1, 2, 0, -1, 2, 0, 1, -1};
   const Tensor indices = Tensor::from(numbers, {1, 2, 3, 2});
   BlockSparseOptions sparse;
-  sparse.q_block = sparse.k_block = 64, sparse.indices = indices;
+  sparse.q_block_size = sparse.k_block_size = 64, sparse.indices = indices;
   sparse.causal = causal, sparse.target = Target::cpu();
   expect_close("block_sparse_attention", block_sparse_attention(q, k, v, sparse).out,
                reference::block_sparse_attention(q, k, v, sparse).out,
@@ -79,7 +79,7 @@ INSTANTIATE_TEST_SUITE_P(All, BuiltinAttention,
 TEST(Builtin, ChoosesBlocksWithoutCompiler) {
   const Tensor q = random({1, 2048, 2, 64}, f32, 1), k = random({1, 2048, 2, 64}, f32, 2);
   BlockScoresOptions options;
-  options.q_block = options.k_block = 64, options.target = Target::cpu();
+  options.q_block_size = options.k_block_size = 64, options.target = Target::cpu();
   const Tensor scores = block_scores(q, k, options),
                exact = formula_by_name(find_schema("block_scores"), {{"q", q}, {"k", k}}, {}).at("out");
   expect_close("block_scores", scores, exact, exact, f32);

@@ -69,7 +69,7 @@ Step block_sparse_packed(int q_block) {
   const Tensor fences = Tensor::from<std::int32_t>({0, 100, 192}).to(Device::cuda());
   const Tensor indices = on_device({2, 2, 128 / q_block, 2}, i32),
                counts = on_device({2, 2, 128 / q_block}, i32);
-  BlockSparseOptions options{.q_block = q_block, .indices = indices, .counts = counts};
+  BlockSparseOptions options{.q_block_size = q_block, .indices = indices, .counts = counts};
   options.cu_seqlens_q = options.cu_seqlens_k = fences;
   const AttentionResult result = block_sparse_attention(q, k, k, options);
   options.out = result.out, options.lse = result.lse;
@@ -92,7 +92,7 @@ Step selected(int block_size, std::int64_t window) {
   NsaSelectedBackwardOptions given;
   if (window > 0) {
     options.window_out = result.window_out, options.window_lse = result.window_lse;
-    given.window_dout = given.window_out = result.window_out, given.window_lse = result.window_lse;
+    given.dwindow_out = given.window_out = result.window_out, given.window_lse = result.window_lse;
   }
   const auto backward = [=](const NsaSelectedBackwardOptions& of) {
     return nsa_selected_attention_backward(result.out, h.q, h.k, h.v, indices, result.out, result.lse,

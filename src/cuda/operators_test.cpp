@@ -10,6 +10,7 @@
 #include "ops/nsa/call.hpp"
 #include "ops/reference/reference.hpp"
 #include "ops/registry.hpp"
+#include "ops/testing.hpp"
 #include "runtime/watchdog.hpp"
 #include "tegula/error.hpp"
 #include "tegula/ops.hpp"
@@ -187,7 +188,7 @@ TEST(CudaBlockSparse, TakesThePromisedLengthOfSequences) {
     const std::int64_t rows = 448 / q_block;
     const Tensor lists = Tensor::random_integers({3, 2, rows, 3}, i32, 4, -1, 7);
     BlockSparseOptions options{
-        .q_block = q_block, .indices = lists, .cu_seqlens_q = fences, .cu_seqlens_k = fences};
+        .q_block_size = q_block, .indices = lists, .cu_seqlens_q = fences, .cu_seqlens_k = fences};
     const AttentionResult exact = reference::block_sparse_attention(q, k, k, options);
     const Tensor lists_there = lists.to(Device::cuda());
     options.cu_seqlens_q = options.cu_seqlens_k = fences_there;
@@ -225,7 +226,7 @@ TEST(CudaBlockSparse, ReadsLengthsInAGraph) {
   for (const int q_block : {1, 64}) {
     const Tensor lists = Tensor::random_integers({2, 2, 192 / q_block, 3}, i32, 4, -1, 4),
                  lists_there = lists.to(Device::cuda());
-    BlockSparseOptions options{.q_block = q_block, .indices = lists_there, .causal = true};
+    BlockSparseOptions options{.q_block_size = q_block, .indices = lists_there, .causal = true};
     options.cu_seqlens_q = options.cu_seqlens_k = where;
     const AttentionResult result = block_sparse_attention(q_there, k_there, k_there, options);
     options.out = result.out, options.lse = result.lse;
@@ -325,11 +326,13 @@ TEST_P(CudaDivided, AgreesWithTilesAlone) {
   auto attend = [&](int queries, bool divided) {
     NsaSelectedOptions options;
     options.tiles.queries = queries;
-    ops::NsaCall call = ops::prepare_nsa(q, k, v, lists, options, true);
+    ops::PlannedCall planned(ops::nsa_selected_attention_schema(), ops::NsaSelected{options, q, k, v, lists});
+    ops::NsaCall call = ops::nsa_call(planned.bound, planned.op, true);
     EXPECT_TRUE(call.kernel.divides());
     if (!divided) call.kernel.fewest = 1;
-    const NsaSelectedResult result = ops::run_nsa(call, options);
-    return std::pair(result.out.to(Device::cpu()), result.lse.to(Device::cpu()));
+    ops::attend_nsa(call, planned.launch);
+    return std::pair(planned.bound.output("out").to(Device::cpu()),
+                     planned.bound.output("lse").to(Device::cpu()));
   };
   const auto one_group = static_cast<int>(64 / heads);
   const auto alone = attend(one_group, false);

@@ -60,7 +60,7 @@ Step of_blocks(const Sizes& s, int q_block, int k_block, bool per_query_head, bo
   step.lists =
       Tensor::empty({sequences, per_query_head ? s.heads : s.kv_heads, rows, s.entries}, i32, Device::cuda());
   step.outputs = {h.out, h.lse, h.dq, h.dk, h.dv};
-  BlockSparseOptions options{.q_block = q_block, .k_block = k_block, .causal = causal};
+  BlockSparseOptions options{.q_block_size = q_block, .k_block_size = k_block, .causal = causal};
   options.indices = step.lists, options.out = h.out, options.lse = h.lse;
   const Tensor begins = fences(packed ? ends : std::vector<std::int32_t>{0});
   if (packed) options.cu_seqlens_q = options.cu_seqlens_k = begins;
@@ -74,7 +74,7 @@ Step of_blocks(const Sizes& s, int q_block, int k_block, bool per_query_head, bo
   return step;
 }
 
-Step of_tokens(const Sizes& s, std::int64_t window, bool scale_gradient,
+Step of_tokens(const Sizes& s, std::int64_t window, bool sel_scale_gradient,
                const std::vector<std::int32_t>& ends) {
   const bool packed = !ends.empty();
   const Heads h(s, packed);
@@ -85,7 +85,7 @@ Step of_tokens(const Sizes& s, std::int64_t window, bool scale_gradient,
   step.outputs = {h.out, h.lse, h.dq, h.dk, h.dv};
   NsaSelectedOptions options{.window = window};
   options.out = h.out, options.lse = h.lse;
-  NsaSelectedBackwardOptions given{.scale_gradient = scale_gradient};
+  NsaSelectedBackwardOptions given{.sel_scale_gradient = sel_scale_gradient};
   given.dq = h.dq, given.dk = h.dk, given.dv = h.dv;
   std::vector<Tensor> kept;
   const auto output = [&](const Tensor& t) {
@@ -95,9 +95,9 @@ Step of_tokens(const Sizes& s, std::int64_t window, bool scale_gradient,
   };
   if (window > 0) {
     options.window_out = output(like(h.out, bf16)), options.window_lse = output(like(h.lse, f32));
-    given.window_dout = h.dout, given.window_out = options.window_out, given.window_lse = options.window_lse;
+    given.dwindow_out = h.dout, given.window_out = options.window_out, given.window_lse = options.window_lse;
   }
-  if (scale_gradient) given.dscale = output(like(step.lists, f32));
+  if (sel_scale_gradient) given.dsel_scale = output(like(step.lists, f32));
   if (packed) {
     kept.push_back(fences(ends));
     options.cu_seqlens_q = options.cu_seqlens_k = kept.back();

@@ -25,7 +25,7 @@ void expect_equal_in_every_run(std::int64_t kv_heads, std::int64_t entries) {
                v = random_there({1, tokens, kv_heads, 128}, 3), dout = random_there({1, tokens, 16, 128}, 4),
                lists = Tensor::random_integers({1, kv_heads, blocks, entries}, i32, 5, -1, blocks)
                            .to(Device::cuda());
-  const BlockSparseOptions options{.q_block = 128, .k_block = 128, .indices = lists.ref()};
+  const BlockSparseOptions options{.q_block_size = 128, .k_block_size = 128, .indices = lists.ref()};
   const AttentionResult forward = block_sparse_attention(q, k, v, options);
   const auto gradients = [&](bool deterministic) {
     const AttentionGradients all = block_sparse_attention_backward(dout, q, k, v, forward.out, forward.lse,
@@ -111,17 +111,17 @@ TEST_P(CudaSelectedGradients, AreEqualInEveryRun) {
   const Tensor q = random_there({1, tokens, heads, 128}, 1), k = random_there({1, tokens, 2, 128}, 2),
                v = random_there({1, tokens, 2, 128}, 3), dout = random_there(q.shape(), 4),
                lists = Tensor::random_integers({1, tokens, 2, 16}, i32, 5, -1, 47).to(Device::cuda());
-  for (const bool scale_gradient : {false, true}) {  // through slots, and by tiles of tokens
-    const NsaSelectedOptions options{.window = scale_gradient ? 64 : 0};
+  for (const bool sel_scale_gradient : {false, true}) {  // through slots, and by tiles of tokens
+    const NsaSelectedOptions options{.window = sel_scale_gradient ? 64 : 0};
     const NsaSelectedResult forward = nsa_selected_attention(q, k, v, lists, options);
-    NsaSelectedBackwardOptions more{.scale_gradient = scale_gradient};
-    if (scale_gradient)
-      more.window_dout = dout, more.window_out = forward.window_out, more.window_lse = forward.window_lse;
+    NsaSelectedBackwardOptions more{.sel_scale_gradient = sel_scale_gradient};
+    if (sel_scale_gradient)
+      more.dwindow_out = dout, more.window_out = forward.window_out, more.window_lse = forward.window_lse;
     const auto gradients = [&] {
       const NsaSelectedGradients all =
           nsa_selected_attention_backward(dout, q, k, v, lists, forward.out, forward.lse, options, more);
       std::vector result{all.dq.values<float>(), all.dk.values<float>(), all.dv.values<float>()};
-      if (scale_gradient) result.push_back(all.dscale.values<float>());
+      if (sel_scale_gradient) result.push_back(all.dsel_scale.values<float>());
       return result;
     };
     const auto first = gradients();

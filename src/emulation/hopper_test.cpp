@@ -7,6 +7,7 @@
 #include "ops/nsa/pair_lists.hpp"
 #include "ops/reference/reference.hpp"
 #include "ops/registry.hpp"
+#include "ops/testing.hpp"
 
 namespace tegula::emulation {
 namespace hopper_test {
@@ -100,31 +101,31 @@ const std::vector<HopperCase> hopper_cases{
     {"sparse_64",
      "block_sparse_attention",
      selected(qkv(256, 512, 8, 1, 128), {"indices", {1, 1, 4, 3}, 8}),
-     {{"q_block", "64"}, {"k_block", "64"}}},
+     {{"q_block_size", "64"}, {"k_block_size", "64"}}},
     {"sparse_128",
      "block_sparse_attention",
      selected(qkv(300, 512, 1, 1, 128), {"indices", {1, 1, 3, 2}, 4}),
-     {{"q_block", "128"}, {"k_block", "128"}, {"causal", "true"}}},
+     {{"q_block_size", "128"}, {"k_block_size", "128"}, {"causal", "true"}}},
     {"sparse_64_causal",
      "block_sparse_attention",
      selected(qkv(256, 512, 8, 1, 128), {"indices", {1, 1, 4, 3}, 8}),
-     {{"q_block", "64"}, {"k_block", "64"}, {"causal", "true"}}},
+     {{"q_block_size", "64"}, {"k_block_size", "64"}, {"causal", "true"}}},
     {"sparse_384_causal",
      "block_sparse_attention",
      selected(qkv(700, 700, 2, 1, 128), {"indices", {1, 1, 2, 3}, 2}),
-     {{"q_block", "384"}, {"k_block", "384"}, {"causal", "true"}}},
+     {{"q_block_size", "384"}, {"k_block_size", "384"}, {"causal", "true"}}},
     {"sparse_200_threads",
      "block_sparse_attention",
      selected(qkv(105, 571, 4, 1, 64), {"indices", {1, 1, 2, 5}, 5}),
-     {{"q_block", "100"}, {"k_block", "128"}}},
+     {{"q_block_size", "100"}, {"k_block_size", "128"}}},
     {"sparse_single_keys",
      "block_sparse_attention",
      selected(qkv(200, 300, 1, 1, 128), {"indices", {1, 1, 2, 70}, 300}),
-     {{"q_block", "128"}, {"k_block", "1"}}},
+     {{"q_block_size", "128"}, {"k_block_size", "1"}}},
     {"sparse_single_queries",
      "block_sparse_attention",
      selected(qkv(100, 512, 16, 2, 128), {"indices", {1, 2, 100, 3}, 8}),
-     {{"q_block", "1"}, {"k_block", "64"}}},
+     {{"q_block_size", "1"}, {"k_block_size", "64"}}},
     {"selected",
      "nsa_selected_attention",
      selected(qkv(200, 200, 16, 1, 128), {"block_indices", {1, 200, 1, 3}, 4}),
@@ -132,55 +133,55 @@ const std::vector<HopperCase> hopper_cases{
     {"sparse_backward_64",
      "block_sparse_attention_backward",
      selected(qkv(150, 300, 2, 1, 128), {"indices", {1, 1, 3, 3}, 5}),
-     {{"q_block", "64"}, {"k_block", "64"}, {"causal", "true"}}},
+     {{"q_block_size", "64"}, {"k_block_size", "64"}, {"causal", "true"}}},
     {"sparse_backward_pieces",
      "block_sparse_attention_backward",
      selected(qkv(1100, 200, 2, 1, 64), {"indices", {1, 1, 18, 3}, 4}),
-     {{"q_block", "64"}, {"k_block", "64"}}},
+     {{"q_block_size", "64"}, {"k_block_size", "64"}}},
     {"sparse_backward_any_order",
      "block_sparse_attention_backward",
      selected(qkv(2100, 256, 1, 1, 64), {"indices", {1, 1, 33, 3}, 2}),
-     {{"q_block", "64"}, {"k_block", "128"}, {"deterministic", "false"}}},
+     {{"q_block_size", "64"}, {"k_block_size", "128"}, {"deterministic", "false"}}},
     {"sparse_backward_single_queries",
      "block_sparse_attention_backward",
      selected(qkv(70, 300, 8, 2, 64), {"indices", {1, 2, 70, 3}, 5}),
-     {{"q_block", "1"}, {"k_block", "64"}}},
+     {{"q_block_size", "1"}, {"k_block_size", "64"}}},
     {"sparse_packed_64",
      "block_sparse_attention",
      selected(packed(4, 2, 128), {"indices", {5, 4, 5, 3}, 5}),
-     {{"q_block", "64"}, {"k_block", "64"}}},
+     {{"q_block_size", "64"}, {"k_block_size", "64"}}},
     {"sparse_packed_128_causal",
      "block_sparse_attention",
      selected(packed(2, 1, 128), {"indices", {5, 1, 3, 2}, 3}),
-     {{"q_block", "128"}, {"k_block", "128"}, {"causal", "true"}}},
+     {{"q_block_size", "128"}, {"k_block_size", "128"}, {"causal", "true"}}},
     {"sparse_packed_single_keys",
      "block_sparse_attention",
      selected(packed(1, 1, 64), {"indices", {5, 1, 3, 70}, 269}),
-     {{"q_block", "100"}, {"k_block", "1"}, {"causal", "true"}}},
+     {{"q_block_size", "100"}, {"k_block_size", "1"}, {"causal", "true"}}},
     {"sparse_packed_single_queries",
      "block_sparse_attention",
      selected(packed(16, 2, 64), {"indices", {5, 2, 269, 3}, 5}),
-     {{"q_block", "1"}, {"k_block", "64"}, {"causal", "true"}}},
+     {{"q_block_size", "1"}, {"k_block_size", "64"}, {"causal", "true"}}},
     {"sparse_packed_single_queries_per_head",
      "block_sparse_attention",
      selected(packed(4, 2, 64), {"indices", {5, 4, 270, 3}, 5}),
-     {{"q_block", "1"}, {"k_block", "64"}}},
+     {{"q_block_size", "1"}, {"k_block_size", "64"}}},
     {"sparse_backward_packed_64",
      "block_sparse_attention_backward",
      selected(packed(2, 1, 128), {"indices", {5, 1, 5, 3}, 5}),
-     {{"q_block", "64"}, {"k_block", "64"}, {"causal", "true"}}},
+     {{"q_block_size", "64"}, {"k_block_size", "64"}, {"causal", "true"}}},
     {"sparse_backward_packed_any_order",
      "block_sparse_attention_backward",
      selected(packed(1, 1, 64), {"indices", {5, 1, 5, 20}, 3}),
-     {{"q_block", "64"}, {"k_block", "128"}, {"deterministic", "false"}}},
+     {{"q_block_size", "64"}, {"k_block_size", "128"}, {"deterministic", "false"}}},
     {"sparse_backward_packed_16",
      "block_sparse_attention_backward",
      selected(packed(4, 2, 64), {"indices", {5, 4, 17, 3}, 68}),
-     {{"q_block", "16"}, {"k_block", "4"}}},
+     {{"q_block_size", "16"}, {"k_block_size", "4"}}},
     {"sparse_backward_packed_single_queries",
      "block_sparse_attention_backward",
      selected(packed(8, 2, 64), {"indices", {5, 2, 269, 3}, 5}),
-     {{"q_block", "1"}, {"k_block", "64"}, {"causal", "true"}}},
+     {{"q_block_size", "1"}, {"k_block_size", "64"}, {"causal", "true"}}},
     {"backward_96_any_order", "attention_backward", qkv(100, 130, 1, 1, 96), {{"deterministic", "false"}}},
     {"selected_backward_one_head",
      "nsa_selected_attention_backward",
@@ -193,7 +194,7 @@ const std::vector<HopperCase> hopper_cases{
     {"selected_backward_scale",
      "nsa_selected_attention_backward",
      selected(qkv(90, 100, 4, 2, 64), {"block_indices", {1, 90, 2, 2}, 2}),
-     {{"scale_gradient", "true"}}},
+     {{"sel_scale_gradient", "true"}}},
     {"selected_backward_repeats",
      "nsa_selected_attention_backward",
      selected(qkv(130, 130, 8, 2, 64), {"block_indices", {1, 130, 2, 5}, 3}),
@@ -209,7 +210,7 @@ const std::vector<HopperCase> hopper_cases{
     {"selected_backward_large_group_256",
      "nsa_selected_attention_backward",
      selected(qkv(5, 90, 200, 1, 256), {"block_indices", {1, 5, 1, 2}, 2}),
-     {{"window", "40"}, {"scale_gradient", "true"}}},
+     {{"window", "40"}, {"sel_scale_gradient", "true"}}},
     {"selected_backward_large_group_f32_128",
      "nsa_selected_attention_backward",
      selected(qkv(20, 70, 200, 1, 128), {"block_indices", {1, 20, 1, 2}, 2}),
@@ -233,7 +234,7 @@ ops::Tensors inputs_of(const HopperCase& c) {
   if (backward == std::string::npos) return result;
   const ops::Operator& forward = ops::find_operator(c.op.substr(0, backward));
   ops::OptionTexts options = c.options;
-  for (const char* own : {"deterministic", "scale_gradient"}) options.erase(own);
+  for (const char* own : {"deterministic", "sel_scale_gradient"}) options.erase(own);
   const ops::Tensors out = forward.reference(result, ops::Options::parse(forward, options));
   result.emplace("out", out.at("out").to(c.type));
   result.emplace("lse", out.at("lse").to(f32));
@@ -241,7 +242,7 @@ ops::Tensors inputs_of(const HopperCase& c) {
   if (!c.options.contains("window")) return result;
   result.emplace("window_out", out.at("window_out").to(c.type));
   result.emplace("window_lse", out.at("window_lse").to(f32));
-  result.emplace("window_dout", Tensor::random_normal(c.inputs[0].shape, c.type, ++seed));
+  result.emplace("dwindow_out", Tensor::random_normal(c.inputs[0].shape, c.type, ++seed));
   return result;
 }
 
@@ -282,13 +283,14 @@ TEST(HopperSelection, AgreesWithTheFormulaDivided) {
                     lists.ref().slice(1, token, token + 1));
     ops::NsaSelectedOptions options;
     options.target = Target::emulated_sm90(), options.tiles.queries = tile;
-    ops::NsaCall call = ops::prepare_nsa(q, k, v, lists, options, true);
+    ops::PlannedCall planned(ops::nsa_selected_attention_schema(), ops::NsaSelected{options, q, k, v, lists});
+    ops::NsaCall call = ops::nsa_call(planned.bound, planned.op, true);
     ASSERT_TRUE(ops::can_divide(call));
     call.kernel.fewest = fewest, call.kernel.least_gain = least_gain;
-    const ops::NsaSelectedResult result = ops::run_nsa(call, options, ops::chunk_tokens),
-                                 exact = ops::reference::nsa_selected_attention(q, k, v, lists, options);
-    EXPECT_TRUE(all_close(result.out, exact.out, 2e-2, 2e-2)) << group << agree << tile;
-    EXPECT_TRUE(all_close(result.lse, exact.lse, 1e-4, 1e-4)) << group << agree << tile;
+    ops::attend_nsa(call, planned.launch, ops::chunk_tokens);
+    const ops::NsaSelectedResult exact = ops::reference::nsa_selected_attention(q, k, v, lists, options);
+    EXPECT_TRUE(all_close(planned.bound.output("out"), exact.out, 2e-2, 2e-2)) << group << agree << tile;
+    EXPECT_TRUE(all_close(planned.bound.output("lse"), exact.lse, 1e-4, 1e-4)) << group << agree << tile;
   }
 }
 

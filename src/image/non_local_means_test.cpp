@@ -78,7 +78,7 @@ TEST(NonLocalMeans, AllBlocksAreDense) {
   const std::int64_t blocks = means.k.size(1) / block;
   const Tensor all = Tensor::arange(blocks, i32).reshape({1, 1, 1, blocks}).expand({1, 1, blocks, blocks});
   ops::BlockSparseOptions options;
-  options.q_block = options.k_block = static_cast<int>(block);
+  options.q_block_size = options.k_block_size = static_cast<int>(block);
   options.scale = means.scale;
   const Tensor indices = all.contiguous();
   options.indices = indices.ref();
@@ -135,7 +135,7 @@ TEST(NonLocalMeans, FeaturesAreThePatch) {
 TEST(NonLocalMeans, SelectionPrefersBlocksThatAreAlike) {
   const NonLocalMeans means = non_local_means(noise({40, 32, 3}), sigma);
   ops::BlockScoresOptions options;
-  options.q_block = options.k_block = static_cast<int>(block);
+  options.q_block_size = options.k_block_size = static_cast<int>(block);
   options.scale = means.scale;
   const Tensor scores = ops::block_scores(means.selection_q, means.selection_k, options);
   const Tensor best = ops::topk_blocks(scores, 1);

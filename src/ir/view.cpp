@@ -1,5 +1,7 @@
 #include "ir/view.hpp"
 
+#include <algorithm>
+
 namespace tegula::ir {
 namespace {
 
@@ -43,6 +45,11 @@ bool is_whole(const View& view) {
     if (!equal(view.extents[i], view.buffer->shape[i])) return false;
   }
   return true;
+}
+
+bool is_own_shape(const View& view) {
+  return std::equal(view.shape.begin(), view.shape.end(), view.buffer->shape.begin(),
+                    view.buffer->shape.end(), [](const Expr& a, const Expr& b) { return equal(a, b); });
 }
 
 std::vector<Expr> coordinates(const Access& access) {

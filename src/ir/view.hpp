@@ -51,6 +51,8 @@ struct View {
 View whole(const BufferPtr& buffer);
 // The whole buffer with its own shape and axes: nothing reshaped, sliced, shifted or transposed.
 bool is_whole(const View& view);
+// Whether the view shows the buffer's dimensions as they are, not reshaped.
+bool is_own_shape(const View& view);
 
 // One element: an index for each axis.
 struct Access {

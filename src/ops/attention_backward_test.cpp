@@ -185,14 +185,16 @@ TEST(AttentionBackward, RefusesWrongCalls) {
     return [=] { attention_backward(dout, q, k, k, out, of_lse, {}, more); };
   };
   expect_refusal(call(q.slice(1, 0, 3), q, lse),
-                 "attention_backward, argument 'dout': expected the shape of q");
+                 "attention_backward, argument 'dout': expected [batch, queries, kv_heads * group, d_v] with "
+                 "queries = 4, as q");
   expect_refusal(call(q, q.to(f16), lse), "argument 'out': expected dtype f32");
   expect_refusal(call(q, q, lse.to(f16)), "argument 'lse': expected dtype f32");
   expect_refusal(call(q, q, lse.slice(2, 0, 3)),
-                 "argument 'lse': expected [batch, heads, queries] = [1, 4, 4]");
+                 "argument 'lse': expected [batch, kv_heads * group, queries] with queries = 4, as q");
   expect_refusal(call(q, q, lse, {.dlse = lse.select(0, 0)}), "argument 'dlse': expected rank 3");
-  expect_refusal(call(q, q, lse, {.dk = q}), "argument 'dk': expected the shape of k = [1, 6, 2, 16]");
-  expect_refusal(call(q, q, lse, {.dsinks = lse}), "argument 'dsinks': expected no dsinks without sinks");
+  expect_refusal(call(q, q, lse, {.dk = q}),
+                 "argument 'dk': expected [batch, keys, kv_heads, d] = [1, 6, 2, 16]");
+  expect_refusal(call(q, q, lse, {.dsinks = lse}), "argument 'dsinks': expected no tensor unless sinks");
 }
 
 }  // namespace

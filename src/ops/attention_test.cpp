@@ -176,11 +176,14 @@ TEST(Attention, RefusesWrongCalls) {
   expect_refusal(call(q.select(0, 0), k, k), "argument 'q': expected rank 4");
   expect_refusal(call(q.to(i32), k, k), "argument 'q': expected dtype f32, f16 or bf16");
   expect_refusal(call(q, k.to(f16), k), "argument 'k': expected dtype f32");
-  expect_refusal(call(q, k, k.slice(1, 0, 5)), "argument 'v': expected 6 keys, as k");
-  expect_refusal(call(q, k.slice(3, 0, 8), k), "argument 'k': expected 16 features, as q");
+  expect_refusal(call(q, k, k.slice(1, 0, 5)),
+                 "argument 'v': expected [batch, keys, kv_heads, d_v] with keys = 6, as k");
+  expect_refusal(call(q, k.slice(3, 0, 8), k),
+                 "argument 'k': expected [batch, keys, kv_heads, d] with d = 16, as q");
   expect_refusal(call(q.slice(2, 0, 3), k, k),
-                 "argument 'k': expected a number of heads that divides the 3 of q");
-  expect_refusal(call(q.expand({2, 4, 4, 16}), k, k), "argument 'k': expected batch 2, as q");
+                 "argument 'q': expected [batch, queries, kv_heads * group, d] with kv_heads = 2, as k");
+  expect_refusal(call(q.expand({2, 4, 4, 16}), k, k),
+                 "argument 'k': expected [batch, keys, kv_heads, d] with batch = 2, as q");
   expect_refusal(call(q.slice(3, 0, 16, 2), k, k), "argument 'q': expected a last dimension of stride 1");
   expect_refusal(call(q, k, k, {.scale = -1.f}), "argument 'scale': expected a positive finite number");
   expect_refusal(call(q, k, k, {.left = -2}), "argument 'left': expected a number of keys, or -1");
@@ -188,17 +191,17 @@ TEST(Attention, RefusesWrongCalls) {
   for (int splits : {-1, 65})
     expect_refusal(call(q, k, k, {.splits = splits}), "argument 'splits': expected a number from 1 to 64");
   expect_refusal(call(q, k, k, {.sinks = Tensor::zeros({3}, f32)}),
-                 "argument 'sinks': expected [heads] = [4]");
+                 "argument 'sinks': expected [kv_heads * group] with kv_heads = 2, as k, group = 2, as q");
   expect_refusal(call(q, k, k, {.out = Tensor::zeros({1, 4, 4, 8}, f32)}), "argument 'out'");
   expect_refusal(call(q, k, k, {.lse = Tensor::zeros({1, 4, 4}, f16)}), "argument 'lse': expected dtype f32");
-  expect_refusal(call(q, k, k, {.tiles = {-1, 0}}), "argument 'tiles'");
+  expect_refusal(call(q, k, k, {.tiles = {-1, 0}}), "argument 'tile_queries'");
   const Tensor fences = Tensor::from<std::int32_t>({0, 3, 4}),
-               falling = Tensor::from<std::int32_t>({0, 5, 4, 6});
+               falling = Tensor::from<std::int32_t>({0, 7, 6});
   const Tensor tokens = q.select(0, 0), more = k.select(0, 0);
   expect_refusal(call(tokens, more, more, {.cu_seqlens_q = fences}),
                  "cu_seqlens_q and cu_seqlens_k together");
   expect_refusal(call(tokens, more, more, {.cu_seqlens_q = fences, .cu_seqlens_k = falling}),
-                 "given 4 at position 2");
+                 "given 6 at position 2");
   expect_refusal(call(tokens, more, more, {.cu_seqlens_q = fences, .cu_seqlens_k = fences}),
                  "end with 6 tokens");
   const Tensor ends = Tensor::from<std::int32_t>({0, 1, 6});

@@ -29,7 +29,7 @@ std::vector<Row> table() {
       rows.push_back({.name = "blocks",
                       .choice = static_cast<Choice>(n++ % 3),
                       .dlse = k_block == 16,
-                      .options = {.q_block = q_block, .k_block = k_block, .causal = n % 2 == 1}});
+                      .options = {.q_block_size = q_block, .k_block_size = k_block, .causal = n % 2 == 1}});
   for (std::int64_t group : {1, 3, 8})
     for (bool per_query_head : {false, true})
       rows.push_back({.name = "group",
@@ -37,28 +37,30 @@ std::vector<Row> table() {
                       .heads = 2 * group,
                       .kv_heads = 2,
                       .per_query_head = per_query_head,
-                      .options = {.q_block = 8, .k_block = 16, .causal = true}});
+                      .options = {.q_block_size = 8, .k_block_size = 16, .causal = true}});
   for (std::int64_t queries : {0, 1, 129})
     for (std::int64_t keys : {0, 1, 129})
       rows.push_back({.name = "sizes",
                       .queries = queries,
                       .keys = keys,
-                      .options = {.q_block = 64, .k_block = 32, .causal = queries == 129}});
+                      .options = {.q_block_size = 64, .k_block_size = 32, .causal = queries == 129}});
   for (DType type : {f16, bf16})
-    rows.push_back({.name = "type", .type = type, .dlse = true, .options = {.q_block = 16, .k_block = 16}});
-  rows.push_back({.name = "no entries", .entries = 0, .options = {.q_block = 16, .k_block = 16}});
-  rows.push_back({.name = "softcap", .options = {.q_block = 16, .k_block = 16, .scale = 0.7f, .softcap = 2}});
+    rows.push_back(
+        {.name = "type", .type = type, .dlse = true, .options = {.q_block_size = 16, .k_block_size = 16}});
+  rows.push_back({.name = "no entries", .entries = 0, .options = {.q_block_size = 16, .k_block_size = 16}});
+  rows.push_back(
+      {.name = "softcap", .options = {.q_block_size = 16, .k_block_size = 16, .scale = 0.7f, .softcap = 2}});
   rows.push_back({.name = "split blocks",
                   .queries = 200,
                   .keys = 90,
-                  .options = {.q_block = 200, .k_block = 90, .causal = true, .tiles = {64, 32}}});
+                  .options = {.q_block_size = 200, .k_block_size = 90, .causal = true, .tiles = {64, 32}}});
   // Several chunks of rows and lists.
   rows.push_back({.name = "many lists",
                   .queries = 70,
                   .keys = 4200,
                   .heads = 1,
                   .entries = 9,
-                  .options = {.q_block = 2, .k_block = 16}});
+                  .options = {.q_block_size = 2, .k_block_size = 16}});
   // Few tiles of keys with long lists, which a GPU divides, and many, of which it begins with the longest.
   for (DType type : {f32, bf16})
     rows.push_back({.name = "pieces",
@@ -68,7 +70,7 @@ std::vector<Row> table() {
                     .type = type,
                     .choice = type == f32 ? Choice::counts : Choice::mask,
                     .per_query_head = type == f32,
-                    .options = {.q_block = 64, .k_block = 64}});
+                    .options = {.q_block_size = 64, .k_block_size = 64}});
   rows.push_back({.name = "longest first",
                   .batch = 7,
                   .queries = 520,
@@ -77,7 +79,7 @@ std::vector<Row> table() {
                   .kv_heads = 4,
                   .dim = 8,
                   .entries = 13,
-                  .options = {.q_block = 16, .k_block = 16, .causal = true}});
+                  .options = {.q_block_size = 16, .k_block_size = 16, .causal = true}});
   const std::size_t count = rows.size();
   for (std::size_t i = 0; i < count; i += 5) {
     rows.push_back(rows[i]);
@@ -95,8 +97,8 @@ std::int64_t blocks(std::int64_t extent, int block) { return (extent + block - 1
 
 Tensor random_choice(const Row& row, std::int64_t entries, std::int64_t low, std::int64_t high) {
   const std::int64_t heads = row.per_query_head ? row.heads : row.kv_heads;
-  return Tensor::random_integers({row.batch, heads, blocks(row.queries, row.options.q_block), entries}, i32,
-                                 5, low, high);
+  return Tensor::random_integers({row.batch, heads, blocks(row.queries, row.options.q_block_size), entries},
+                                 i32, 5, low, high);
 }
 
 // Arguments among values that must not be read; lists with gaps, repetitions, entries that name no block, and
@@ -113,9 +115,9 @@ struct Given {
         out(shape_of(row, row.queries, row.heads, row.dim_v), row.type),
         lse({row.batch, row.heads, row.queries}, f32),
         dlse(Tensor::random_normal({row.batch, row.heads, row.queries}, f32, 6)),
-        indices(random_choice(row, row.entries, -2, blocks(row.keys, row.options.k_block) + 2)),
+        indices(random_choice(row, row.entries, -2, blocks(row.keys, row.options.k_block_size) + 2)),
         counts(random_choice(row, 1, -1, row.entries + 2).select(3, 0)),
-        mask(random_choice(row, blocks(row.keys, row.options.k_block), 0, 2).to(boolean)),
+        mask(random_choice(row, blocks(row.keys, row.options.k_block_size), 0, 2).to(boolean)),
         options(row.options) {
     if (row.choice == Choice::mask)
       options.mask = mask.inside;
@@ -136,13 +138,13 @@ TEST_P(BlockSparseBackwardRows, AgreeWithTheFormula) {
   const Row& row = GetParam();
   for (Target target : test_targets()) {
     SCOPED_TRACE(row.name + " " + std::to_string(row.queries) + " x " + std::to_string(row.keys) +
-                 " blocks " + std::to_string(row.options.q_block) + " x " +
-                 std::to_string(row.options.k_block) + " " + std::string(target.name()));
+                 " blocks " + std::to_string(row.options.q_block_size) + " x " +
+                 std::to_string(row.options.k_block_size) + " " + std::string(target.name()));
     Given in(row);
     in.options.target = target;
     const Planted dq(in.q.inside.shape(), row.type), dk(in.k.inside.shape(), row.type),
         dv(in.v.inside.shape(), row.type);
-    AttentionBackwardOptions more{.dq = dq.inside, .dk = dk.inside, .dv = dv.inside};
+    BlockSparseBackwardOptions more{.dq = dq.inside, .dk = dk.inside, .dv = dv.inside};
     if (row.dlse) more.dlse = in.dlse.inside;
     auto call = [&] {
       block_sparse_attention_backward(in.dout.inside, in.q.inside, in.k.inside, in.v.inside, in.out.inside,
@@ -171,20 +173,25 @@ TEST_P(BlockSparseBackwardRows, AgreeWithTheFormulaAsPlannedForGpus) {
   in.options.target = Target::interpreter();
   std::optional<TensorRef> dlse;
   if (row.dlse) dlse = in.dlse.inside;
-  const BlockSparseBackwardCall call =
-      prepare_block_sparse_backward({in.dout.inside, in.out.inside, in.lse.inside, dlse}, in.q.inside,
-                                    in.k.inside, in.v.inside, in.options, true);
-  const GradientOutputs outputs =
-      make_gradients(Arguments("test"), call.forward.tensors, row.options.layout, {});
-  if (row.queries > 0 || row.keys > 0) run_block_sparse_backward(call, in.options, outputs);
+  PlannedCall planned(block_sparse_attention_backward_schema(), BlockSparseBackward{in.options,
+                                                                                    {.dlse = dlse},
+                                                                                    in.dout.inside,
+                                                                                    in.q.inside,
+                                                                                    in.k.inside,
+                                                                                    in.v.inside,
+                                                                                    in.out.inside,
+                                                                                    in.lse.inside});
+  if (!planned.bound.is_empty())
+    run_block_sparse_backward(block_sparse_backward_call(Bound<BlockSparseBackward>(planned.bound), true),
+                              planned.launch);
   auto by_formula = [&](DType steps) {
     return reference::block_sparse_attention_backward(in.dout.inside, in.q.inside, in.k.inside, in.v.inside,
                                                       in.options, dlse, steps);
   };
   const AttentionGradients exact = by_formula(f64), plain = by_formula(row.type);
-  expect_close("dq", outputs.result.dq, exact.dq, plain.dq, row.type);
-  expect_close("dk", outputs.result.dk, exact.dk, plain.dk, row.type);
-  expect_close("dv", outputs.result.dv, exact.dv, plain.dv, row.type);
+  expect_close("dq", planned.bound.output("dq"), exact.dq, plain.dq, row.type);
+  expect_close("dk", planned.bound.output("dk"), exact.dk, plain.dk, row.type);
+  expect_close("dv", planned.bound.output("dv"), exact.dv, plain.dv, row.type);
 }
 
 INSTANTIATE_TEST_SUITE_P(Table, BlockSparseBackwardRows, testing::ValuesIn(table()));
@@ -215,9 +222,10 @@ TEST(BlockSparseBackward, LeavesOtherBlocksAtZero) {
                k = Tensor::random_normal({1, 64, 1, 16}, f32, 2);
   const Tensor indices = Tensor::from<std::int32_t>({3, 1, 3, -1}, {1, 1, 1, 4});
   for (Target target : test_targets()) {
-    const BlockSparseOptions options{.q_block = 32, .k_block = 16, .indices = indices, .target = target};
+    const BlockSparseOptions options{
+        .q_block_size = 32, .k_block_size = 16, .indices = indices, .target = target};
     const AttentionResult forward = block_sparse_attention(q, k, k, options);
-    const AttentionGradients result =
+    const BlockSparseGradients result =
         block_sparse_attention_backward(q, q, k, k, forward.out, forward.lse, options);
     for (const Tensor& t : {result.dk, result.dv})
       for (int block : {0, 2})
@@ -229,23 +237,23 @@ TEST(BlockSparseBackward, RefusesWrongCalls) {
   const Tensor q = Tensor::zeros({1, 20, 4, 16}, f32), k = Tensor::zeros({1, 30, 2, 16}, f32);
   const Tensor indices = Tensor::zeros({1, 2, 3, 2}, i32), lse = Tensor::zeros({1, 4, 20}, f32);
   auto call = [&](const TensorRef& dout, const TensorRef& of_lse, BlockSparseOptions options,
-                  AttentionBackwardOptions more = {}) {
-    options.q_block = 8, options.k_block = 10;
+                  BlockSparseBackwardOptions more = {}) {
+    options.q_block_size = 8, options.k_block_size = 10;
     return [=] { block_sparse_attention_backward(dout, q, k, k, q, of_lse, options, more); };
   };
   const std::string name = "block_sparse_attention_backward, argument ";
-  expect_refusal(call(q, lse, {}), name + "'indices': expected either indices or mask, given neither");
+  expect_refusal(call(q, lse, {}), name + "'indices': expected either indices or mask");
   expect_refusal(call(q.slice(1, 0, 19), lse, {.indices = indices}),
-                 name + "'dout': expected the shape of q");
+                 name + "'dout': expected [batch, queries, kv_heads * group, d_v] with queries = 20, as q");
   expect_refusal(call(q, lse.to(f16), {.indices = indices}), name + "'lse': expected dtype f32");
-  expect_refusal(call(q, lse, {.indices = indices}, {.dv = q}), name + "'dv': expected the shape of v");
+  expect_refusal(call(q, lse, {.indices = indices}, {.dv = q}),
+                 name + "'dv': expected [batch, keys, kv_heads, d_v] = [1, 30, 2, 16]");
   const Tensor own = Tensor::zeros({1, 30, 2, 16}, f32), dout = q.clone();
   const std::string apart = "': expected memory of its own, not that of ";
   expect_refusal(call(q, lse, {.indices = indices}, {.dk = own.ref(), .dv = own.ref()}),
                  name + "'dk" + apart + "dv");
   expect_refusal(call(dout, lse, {.indices = indices}, {.dq = dout.ref()}), name + "'dq" + apart + "dout");
   expect_refusal(call(dout, lse, {.indices = indices}, {.dv = k.ref()}), name + "'dv" + apart + "k");
-  expect_refusal(call(q, lse, {.indices = indices}, {.dsinks = lse}), name + "'dsinks': expected no dsinks");
 }
 
 }  // namespace

@@ -24,10 +24,10 @@ struct Row {
   BlockSparseOptions options = {};
 
   std::string text() const {
-    return name + " blocks " + std::to_string(options.q_block) + " x " + std::to_string(options.k_block) +
-           " choice " + std::to_string(static_cast<int>(choice)) + " heads " + std::to_string(heads) +
-           " of " + std::to_string(kv_heads) + (per_query_head ? " each " : " ") + std::string(type.name()) +
-           (options.causal ? " causal" : "");
+    return name + " blocks " + std::to_string(options.q_block_size) + " x " +
+           std::to_string(options.k_block_size) + " choice " + std::to_string(static_cast<int>(choice)) +
+           " heads " + std::to_string(heads) + " of " + std::to_string(kv_heads) +
+           (per_query_head ? " each " : " ") + std::string(type.name()) + (options.causal ? " causal" : "");
   }
 };
 
@@ -55,7 +55,7 @@ void add_blocks(std::vector<Row>& rows) {
                         .on_cpu = n % 2 == 0,
                         .gradients_on_cpu = n % 4 == 0,
                         .more_blocks = static_cast<std::int64_t>(n % 3),
-                        .options = {.q_block = q_block, .k_block = k_block, .causal = causal}});
+                        .options = {.q_block_size = q_block, .k_block_size = k_block, .causal = causal}});
         ++n;
       }
 }
@@ -76,7 +76,7 @@ void add_sizes(std::vector<Row>& rows) {
                       .queries = queries,
                       .keys = keys,
                       .choice = causal ? Choice::counts : Choice::mask,
-                      .options = {.q_block = 64, .k_block = 32, .causal = causal}});
+                      .options = {.q_block_size = 64, .k_block_size = 32, .causal = causal}});
 }
 
 std::vector<Row> table() {
@@ -86,25 +86,26 @@ std::vector<Row> table() {
   for (Layout layout : {Layout::bshd, Layout::bhsd})
     rows.push_back({.name = "softcap",
                     .options = {.layout = layout,
-                                .q_block = 16,
-                                .k_block = 16,
+                                .q_block_size = 16,
+                                .k_block_size = 16,
                                 .causal = layout == Layout::bhsd,
                                 .scale = 0.7f,
                                 .softcap = 2}});
-  rows.push_back({.name = "no entries", .entries = 0, .options = {.q_block = 16, .k_block = 16}});
+  rows.push_back({.name = "no entries", .entries = 0, .options = {.q_block_size = 16, .k_block_size = 16}});
   // Blocks in parts, and tiles that do not divide them.
   for (bool causal : {false, true})
-    rows.push_back({.name = "split blocks",
-                    .queries = {200, 90, 31},
-                    .keys = {90, 200, 100},
-                    .options = {.q_block = 200, .k_block = 90, .causal = causal, .tiles = {64, 32}}});
+    rows.push_back(
+        {.name = "split blocks",
+         .queries = {200, 90, 31},
+         .keys = {90, 200, 100},
+         .options = {.q_block_size = 200, .k_block_size = 90, .causal = causal, .tiles = {64, 32}}});
   // Several chunks of rows and lists, which begin at odd places.
   rows.push_back({.name = "many lists",
                   .queries = {70, 3, 140},
                   .keys = {4200, 17, 4801},
                   .heads = 1,
                   .entries = 9,
-                  .options = {.q_block = 2, .k_block = 16}});
+                  .options = {.q_block_size = 2, .k_block_size = 16}});
   for (bool each : {false, true}) {
     auto add = [&](const char* name, int q_block, int k_block) -> Row& {
       rows.push_back({.name = name,
@@ -113,7 +114,7 @@ std::vector<Row> table() {
                       .per_query_head = each,
                       .on_cpu = false,
                       .gradients_on_cpu = false,
-                      .options = {.q_block = q_block, .k_block = k_block, .causal = each}});
+                      .options = {.q_block_size = q_block, .k_block_size = k_block, .causal = each}});
       return rows.back();
     };
     add("pieces", 3, 20).pieces = 3;
@@ -152,8 +153,8 @@ std::int64_t blocks(const Row& row, const Lengths& lengths, int block) {
 Tensor random_choice(const Row& row, std::int64_t entries, std::int64_t low, std::int64_t high) {
   const auto sequences = static_cast<std::int64_t>(row.queries.size());
   const std::int64_t heads = row.per_query_head ? row.heads : row.kv_heads;
-  return Tensor::random_integers({sequences, heads, blocks(row, row.queries, row.options.q_block), entries},
-                                 i32, 5, low, high);
+  return Tensor::random_integers(
+      {sequences, heads, blocks(row, row.queries, row.options.q_block_size), entries}, i32, 5, low, high);
 }
 
 // Arguments among values that must not be read; lists with gaps, repetitions, entries that name no block of
@@ -163,12 +164,12 @@ struct Given {
   Planted q, k, v, dout, out, lse, dlse, indices, counts, mask;
   Tensor fences_q, fences_k;
   BlockSparseOptions options;
-  AttentionBackwardOptions more;
+  BlockSparseBackwardOptions more;
 
   explicit Given(const Row& row)
       : tokens(sum(row.queries)),
         all_keys(sum(row.keys)),
-        k_blocks(blocks(row, row.keys, row.options.k_block)),
+        k_blocks(blocks(row, row.keys, row.options.k_block_size)),
         q(Tensor::random_normal({tokens, row.heads, row.dim}, row.type, 1)),
         k(Tensor::random_normal({all_keys, row.kv_heads, row.dim}, row.type, 2)),
         v(Tensor::random_normal({all_keys, row.kv_heads, row.dim_v}, row.type, 3)),
@@ -222,9 +223,9 @@ TEST_P(BlockSparsePacked, AgreesWithTheFormula) {
 // Lengths that lie on a GPU are not known: those that the lists, or the tokens, allow.
 void promise_more(const Row& row, const Given& in, BlockSparseCall& call) {
   if (row.more_blocks == 0) return;
-  call.longest = std::min(in.tokens, call.choice.size(3) * row.options.q_block);
+  call.longest = std::min(in.tokens, call.choice.size(3) * row.options.q_block_size);
   call.longest_keys = in.all_keys;
-  if (call.kernel.mask) call.longest_keys = std::min(in.all_keys, in.k_blocks * row.options.k_block);
+  if (call.kernel.mask) call.longest_keys = std::min(in.all_keys, in.k_blocks * row.options.k_block_size);
 }
 
 // The program for GPUs, as the interpreter understands it.
@@ -234,16 +235,15 @@ TEST_P(BlockSparsePacked, AgreesWithTheFormulaAsPlannedForGpus) {
   Given in(row);
   in.options.target = Target::interpreter();
   expect_forward(row, in, [&](const Given& given) {
-    BlockSparseCall call =
-        prepare_block_sparse(given.q.inside, given.k.inside, given.v.inside, given.options, "test", true);
+    PlannedCall planned(block_sparse_attention_schema(),
+                        BlockSparse{given.options, given.q.inside, given.k.inside, given.v.inside});
+    BlockSparseCall call = block_sparse_call(planned.bound, planned.op, true);
     promise_more(row, given, call);
-    const HeadOutputs outputs = make_outputs(Arguments("test"), call.tensors, given.options.layout,
-                                             given.options.out, given.options.lse);
-    if (nelements(outputs.out) > 0) run_block_sparse(call, given.options, outputs);
+    if (!planned.bound.is_empty()) run_block_sparse(call, planned.launch);
   });
 }
 
-using Backward = std::function<void(const Given& in, const AttentionBackwardOptions& more)>;
+using Backward = std::function<void(const Given& in, const BlockSparseBackwardOptions& more)>;
 
 void expect_backward(const Row& row, Given& in, const Backward& call) {
   const AttentionResult result =
@@ -252,7 +252,7 @@ void expect_backward(const Row& row, Given& in, const Backward& call) {
   copy_elements(result.lse, in.lse.inside);
   const Planted dq(in.q.inside.shape(), row.type), dk(in.k.inside.shape(), row.type),
       dv(in.v.inside.shape(), row.type);
-  AttentionBackwardOptions more = in.more;
+  BlockSparseBackwardOptions more = in.more;
   more.dq = dq.inside, more.dk = dk.inside, more.dv = dv.inside;
   call(in, more);
   auto by_formula = [&](DType steps) {
@@ -276,7 +276,7 @@ TEST_P(BlockSparsePacked, GradientsAgreeWithTheFormula) {
     SCOPED_TRACE(row.text() + " " + std::string(target.name()));
     Given in(row);
     in.options.target = target;
-    expect_backward(row, in, [](const Given& given, const AttentionBackwardOptions& more) {
+    expect_backward(row, in, [](const Given& given, const BlockSparseBackwardOptions& more) {
       block_sparse_attention_backward(given.dout.inside, given.q.inside, given.k.inside, given.v.inside,
                                       given.out.inside, given.lse.inside, given.options, more);
     });
@@ -289,17 +289,17 @@ TEST_P(BlockSparsePacked, GradientsAgreeWithTheFormulaAsPlannedForGpus) {
   Given in(row);
   in.options.target = Target::interpreter();
   in.more.deterministic = !row.one_pass;
-  expect_backward(row, in, [&](const Given& given, const AttentionBackwardOptions& more) {
-    const BackwardTensors tensors{given.dout.inside, given.out.inside, given.lse.inside, more.dlse,
-                                  more.deterministic};
-    BlockSparseBackwardCall call = prepare_block_sparse_backward(tensors, given.q.inside, given.k.inside,
-                                                                 given.v.inside, given.options, true);
+  expect_backward(row, in, [&](const Given& given, const BlockSparseBackwardOptions& more) {
+    PlannedCall planned(
+        block_sparse_attention_backward_schema(),
+        BlockSparseBackward{given.options, more, given.dout.inside, given.q.inside, given.k.inside,
+                            given.v.inside, given.out.inside, given.lse.inside});
+    BlockSparseBackwardCall call =
+        block_sparse_backward_call(Bound<BlockSparseBackward>(planned.bound), true);
     promise_more(row, given, call.forward);
     call.kernel.pieces = row.pieces;
     call.kernel.longest_first = row.longest_first, call.kernel.one_pass = row.one_pass;
-    const GradientOutputs outputs =
-        make_gradients(Arguments("test"), call.forward.tensors, given.options.layout, more);
-    if (given.tokens > 0 || given.all_keys > 0) run_block_sparse_backward(call, given.options, outputs);
+    if (!planned.bound.is_empty()) run_block_sparse_backward(call, planned.launch);
   });
 }
 
@@ -308,7 +308,8 @@ INSTANTIATE_TEST_SUITE_P(Table, BlockSparsePacked, testing::ValuesIn(table()));
 // Every sequence by itself is the same call without packing.
 TEST(BlockSparse, PackedSequencesAreCallsOfTheirOwn) {
   const Lengths queries{37, 70, 20}, keys{70, 64, 90};
-  const Row row{.name = "alone", .queries = queries, .keys = keys, .options = {.q_block = 16, .k_block = 32}};
+  const Row row{
+      .name = "alone", .queries = queries, .keys = keys, .options = {.q_block_size = 16, .k_block_size = 32}};
   Given in(row);
   const AttentionResult all = block_sparse_attention(in.q.inside, in.k.inside, in.v.inside, in.options);
   std::int64_t q_begin = 0, k_begin = 0;

@@ -28,7 +28,8 @@ std::vector<Row> table() {
         rows.push_back(
             {.name = "blocks",
              .choice = choice,
-             .options = {.q_block = q_block, .k_block = k_block, .causal = (q_block + k_block) % 2 == 1}});
+             .options = {
+                 .q_block_size = q_block, .k_block_size = k_block, .causal = (q_block + k_block) % 2 == 1}});
   for (std::int64_t group : {1, 2, 3, 8})
     for (bool per_query_head : {false, true})
       rows.push_back({.name = "group",
@@ -36,22 +37,24 @@ std::vector<Row> table() {
                       .heads = 2 * group,
                       .kv_heads = 2,
                       .per_query_head = per_query_head,
-                      .options = {.q_block = 8, .k_block = 16, .causal = true}});
+                      .options = {.q_block_size = 8, .k_block_size = 16, .causal = true}});
   for (std::int64_t queries : {0, 1, 70, 127, 129})
     for (std::int64_t keys : {0, 1, 129})
       rows.push_back({.name = "sizes",
                       .queries = queries,
                       .keys = keys,
-                      .options = {.q_block = 64, .k_block = 32, .causal = queries == 127}});
+                      .options = {.q_block_size = 64, .k_block_size = 32, .causal = queries == 127}});
   for (DType type : {f16, bf16})
     for (int q_block : {4, 130})
-      rows.push_back({.name = "type", .type = type, .options = {.q_block = q_block, .k_block = 16}});
-  rows.push_back({.name = "no entries", .entries = 0, .options = {.q_block = 16, .k_block = 16}});
-  rows.push_back({.name = "softcap", .options = {.q_block = 16, .k_block = 16, .scale = 0.7f, .softcap = 2}});
+      rows.push_back(
+          {.name = "type", .type = type, .options = {.q_block_size = q_block, .k_block_size = 16}});
+  rows.push_back({.name = "no entries", .entries = 0, .options = {.q_block_size = 16, .k_block_size = 16}});
+  rows.push_back(
+      {.name = "softcap", .options = {.q_block_size = 16, .k_block_size = 16, .scale = 0.7f, .softcap = 2}});
   rows.push_back({.name = "split blocks",
                   .queries = 300,
                   .keys = 90,
-                  .options = {.q_block = 300, .k_block = 90, .causal = true, .tiles = {64, 32}}});
+                  .options = {.q_block_size = 300, .k_block_size = 90, .causal = true, .tiles = {64, 32}}});
   // The first query stands at a multiple of the tiles of keys, or not, or before the first key.
   for (int q_block : {16, 64, 96})
     for (int k_block : {64, 96})
@@ -59,16 +62,16 @@ std::vector<Row> table() {
         rows.push_back({.name = "diagonal blocks in parts",
                         .queries = 100,
                         .keys = keys,
-                        .options = {.q_block = q_block, .k_block = k_block, .causal = true}});
+                        .options = {.q_block_size = q_block, .k_block_size = k_block, .causal = true}});
   for (std::int64_t keys : {100, 128, 130, 161})
     rows.push_back(
-        {.name = "a last block in parts", .keys = keys, .options = {.q_block = 64, .k_block = 96}});
+        {.name = "a last block in parts", .keys = keys, .options = {.q_block_size = 64, .k_block_size = 96}});
   rows.push_back({.name = "more blocks than a chunk",
                   .queries = 4,
                   .keys = 1100,
                   .heads = 1,
                   .entries = 40,
-                  .options = {.q_block = 2, .k_block = 1}});
+                  .options = {.q_block_size = 2, .k_block_size = 1}});
   const std::size_t count = rows.size();
   for (std::size_t i = 0; i < count; i += 5) {
     rows.push_back(rows[i]);
@@ -87,15 +90,15 @@ struct Lists {
   Planted indices, counts, mask;
 
   explicit Lists(const Row& row)
-      : indices(random(row, row.entries, -2, blocks(row.keys, row.options.k_block) + 2)),
+      : indices(random(row, row.entries, -2, blocks(row.keys, row.options.k_block_size) + 2)),
         counts(random(row, 1, -1, row.entries + 2).select(3, 0)),
-        mask(random(row, blocks(row.keys, row.options.k_block), 0, 2).to(boolean)) {}
+        mask(random(row, blocks(row.keys, row.options.k_block_size), 0, 2).to(boolean)) {}
 
   static std::int64_t blocks(std::int64_t extent, int block) { return (extent + block - 1) / block; }
   static Tensor random(const Row& row, std::int64_t entries, std::int64_t low, std::int64_t high) {
     const std::int64_t heads = row.per_query_head ? row.heads : row.kv_heads;
-    return Tensor::random_integers({row.batch, heads, blocks(row.queries, row.options.q_block), entries}, i32,
-                                   5, low, high);
+    return Tensor::random_integers({row.batch, heads, blocks(row.queries, row.options.q_block_size), entries},
+                                   i32, 5, low, high);
   }
   void give(const Row& row, BlockSparseOptions& options) const {
     if (row.choice == Choice::mask)
@@ -114,9 +117,9 @@ using Call = std::function<void(const TensorRef& q, const TensorRef& k, const Te
 void expect_formula(const Row& row, const std::vector<Target>& targets, const Call& call) {
   for (Target target : targets) {
     SCOPED_TRACE(row.name + " " + std::to_string(row.queries) + " x " + std::to_string(row.keys) +
-                 " blocks " + std::to_string(row.options.q_block) + " x " +
-                 std::to_string(row.options.k_block) + " " + std::to_string(static_cast<int>(row.choice)) +
-                 " " + std::string(target.name()));
+                 " blocks " + std::to_string(row.options.q_block_size) + " x " +
+                 std::to_string(row.options.k_block_size) + " " +
+                 std::to_string(static_cast<int>(row.choice)) + " " + std::string(target.name()));
     const Planted q(Tensor::random_normal(shape_of(row, row.queries, row.heads, row.dim), row.type, 1)),
         k(Tensor::random_normal(shape_of(row, row.keys, row.kv_heads, row.dim), row.type, 2)),
         v(Tensor::random_normal(shape_of(row, row.keys, row.kv_heads, row.dim_v), row.type, 3)),
@@ -145,10 +148,9 @@ TEST_P(BlockSparseRows, AgreeWithTheFormulaAsPlannedForGpus) {
   expect_formula(
       GetParam(), {Target::interpreter()},
       [](const TensorRef& q, const TensorRef& k, const TensorRef& v, const BlockSparseOptions& options) {
-        const BlockSparseCall call = prepare_block_sparse(q, k, v, options, "test", true);
-        const HeadOutputs outputs =
-            make_outputs(Arguments("test"), call.tensors, options.layout, options.out, options.lse);
-        if (nelements(outputs.out) > 0) run_block_sparse(call, options, outputs);
+        PlannedCall call(block_sparse_attention_schema(), BlockSparse{options, q, k, v});
+        if (!call.bound.is_empty())
+          run_block_sparse(block_sparse_call(call.bound, call.op, true), call.launch);
       });
 }
 
@@ -166,7 +168,7 @@ TEST(BlockSparse, LeavesOtherBlocksAlone) {
                         t.slice(1, block * k_block, (block + 1) * k_block));
       const Tensor indices = Tensor::from<std::int32_t>({3, 1, 3, -1}, {1, 1, 1, 4});
       const AttentionResult result = block_sparse_attention(
-          q, k, v, {.q_block = 16, .k_block = k_block, .indices = indices, .target = target});
+          q, k, v, {.q_block_size = 16, .k_block_size = k_block, .indices = indices, .target = target});
       for (double x : result.out.values<double>()) EXPECT_TRUE(std::isfinite(x));
     }
 }
@@ -177,7 +179,7 @@ TEST(BlockSparse, ThinFormIsTheSame) {
   const Tensor indices = Tensor::from<std::int32_t>({2, 0, 1, -1, 1, 2}, {1, 1, 3, 2});
   const AttentionResult thin = block_sparse_attention(q, k, k, 8, 10, indices);
   const AttentionResult full =
-      block_sparse_attention(q, k, k, {.q_block = 8, .k_block = 10, .indices = indices});
+      block_sparse_attention(q, k, k, {.q_block_size = 8, .k_block_size = 10, .indices = indices});
   EXPECT_TRUE(equal(thin.out, full.out) && equal(thin.lse, full.lse));
 }
 
@@ -185,18 +187,19 @@ TEST(BlockSparse, RefusesWrongCalls) {
   const Tensor q = Tensor::zeros({1, 20, 4, 16}, f32), k = Tensor::zeros({1, 30, 2, 16}, f32);
   const Tensor indices = Tensor::zeros({1, 2, 3, 2}, i32), mask = Tensor::zeros({1, 2, 3, 3}, boolean);
   auto call = [&](BlockSparseOptions options) {
-    options.q_block = options.q_block == 64 ? 8 : options.q_block;
-    options.k_block = options.k_block == 64 ? 10 : options.k_block;
+    options.q_block_size = options.q_block_size == 64 ? 8 : options.q_block_size;
+    options.k_block_size = options.k_block_size == 64 ? 10 : options.k_block_size;
     return [=] { block_sparse_attention(q, k, k, options); };
   };
-  expect_refusal(call({}), "argument 'indices': expected either indices or mask, given neither");
-  expect_refusal(call({.indices = indices, .mask = mask}), "given both");
-  expect_refusal(call({.q_block = 0, .indices = indices}), "argument 'q_block': expected a block size");
-  expect_refusal(call({.q_block = 5, .indices = indices}), "with 4 in dimension 2");
+  expect_refusal(call({}), "argument 'indices': expected either indices or mask, given none");
+  expect_refusal(call({.indices = indices, .mask = mask}), "expected either indices or mask");
+  expect_refusal(call({.q_block_size = 0, .indices = indices}),
+                 "argument 'q_block_size': expected a block size");
+  expect_refusal(call({.q_block_size = 5, .indices = indices}), "with queries = 20, as q, q_block_size = 5");
   expect_refusal(call({.indices = indices.to(f32)}), "argument 'indices': expected dtype i32");
   expect_refusal(call({.indices = indices.slice(1, 0, 1).expand({1, 3, 3, 2})}),
                  "expected 4 heads, as q, or 2, as k");
-  expect_refusal(call({.k_block = 7, .mask = mask}), "with 5 in dimension 3");
+  expect_refusal(call({.k_block_size = 7, .mask = mask}), "keys = 30, as k, k_block_size = 7");
   expect_refusal(call({.counts = Tensor::zeros({1, 2, 3}, i32), .mask = mask}), "counts with indices only");
   expect_refusal(call({.indices = indices, .counts = Tensor::zeros({1, 4, 3}, i32)}), "argument 'counts'");
   const Tensor wrong = indices.clone();
@@ -217,8 +220,8 @@ TEST(BlockSparse, ChecksIndicesOfPackedSequences) {
     const Tensor indices = Tensor::full({3, 2, 4, 2}, i32, -1), counts = Tensor::full({3, 2, 4}, i32, 2);
     auto call = [&] {
       block_sparse_attention(q, k, k,
-                             {.q_block = 8,
-                              .k_block = 10,
+                             {.q_block_size = 8,
+                              .k_block_size = 10,
                               .indices = indices,
                               .counts = counts,
                               .cu_seqlens_q = fences_q,
@@ -248,7 +251,7 @@ TEST(BlockSparse, RefusesWrongPackedCalls) {
                fences_k = Tensor::from<std::int32_t>({0, 50, 80});
   const Tensor indices = Tensor::zeros({2, 2, 4, 2}, i32), mask = Tensor::zeros({2, 4, 5, 5}, boolean);
   auto call = [&](BlockSparseOptions options, const std::optional<TensorRef>& of_q = {}) {
-    options.q_block = 8, options.k_block = 10;
+    options.q_block_size = 8, options.k_block_size = 10;
     if (!options.cu_seqlens_q) options.cu_seqlens_q = fences_q;
     if (!options.cu_seqlens_k) options.cu_seqlens_k = fences_k;
     return [=] { block_sparse_attention(of_q ? *of_q : q.ref(), k, k, options); };
@@ -256,25 +259,22 @@ TEST(BlockSparse, RefusesWrongPackedCalls) {
   EXPECT_EQ(refusal(call({.indices = indices})), "not refused");
   EXPECT_EQ(refusal(call({.mask = mask, .max_seqlen_q = 25, .max_seqlen_k = 50})), "not refused");
   const std::string name = "block_sparse_attention, argument ";
-  expect_refusal(call({.indices = indices}, q.ref().expand({1, 45, 4, 16})),
-                 name + "'q': expected [tokens, heads, features], as packed sequences are");
+  expect_refusal(call({.indices = indices}, q.ref().expand({1, 45, 4, 16})), name + "'q': expected rank 3");
   expect_refusal(call({.indices = indices, .cu_seqlens_q = Tensor::from<std::int32_t>({0, 20, 44})}),
                  name + "'cu_seqlens_q': expected numbers that start with 0");
   expect_refusal(call({.indices = indices, .cu_seqlens_k = Tensor::from<std::int32_t>({0, 50, 70, 80})}),
-                 name + "'cu_seqlens_k': expected 3 elements, as cu_seqlens_q");
+                 name + "'cu_seqlens_k': expected [sequences + 1] with sequences = 2");
   expect_refusal(call({.indices = indices, .max_seqlen_q = 24}),
                  name + "'max_seqlen_q': expected at least 25, the longest sequence");
   expect_refusal(call({.indices = indices.slice(0, 0, 1)}),
-                 name + "'indices': expected [sequences, heads, q_blocks, entries] with 2 in dimension 0");
-  expect_refusal(
-      call({.indices = indices.slice(2, 0, 3)}),
-      name + "'indices': expected [sequences, heads, q_blocks, entries] with at least 4 in dimension 2");
+                 name + "'cu_seqlens_q': expected [sequences + 1] with sequences = 1, as indices");
+  expect_refusal(call({.indices = indices.slice(2, 0, 3)}),
+                 name + "'indices': expected a row for every block of queries of the longest sequence");
   expect_refusal(call({.indices = indices.slice(1, 0, 1)}), name + "'indices': expected 4 heads, as q");
-  expect_refusal(
-      call({.mask = mask.slice(3, 0, 4)}),
-      name + "'mask': expected [sequences, heads, q_blocks, k_blocks] with at least 5 in dimension 3");
+  expect_refusal(call({.mask = mask.slice(3, 0, 4)}),
+                 name + "'mask': expected all blocks of keys of the longest sequence");
   expect_refusal(call({.indices = indices, .counts = Tensor::zeros({2, 2, 5}, i32)}),
-                 name + "'counts': expected [sequences, heads, q_blocks] with 4 in dimension 2");
+                 name + "'counts': expected [sequences, choosers, q_blocks] with");
   // Lengths that are not known: all tokens need a row.
   auto there = [](TensorRef tensor) {
     tensor.device = Device::cuda();
@@ -282,21 +282,21 @@ TEST(BlockSparse, RefusesWrongPackedCalls) {
   };
   expect_refusal(
       [&] {
-        prepare_block_sparse(there(q), there(k), there(k),
-                             {.q_block = 8,
-                              .indices = there(indices.slice(2, 0, 2)),
-                              .cu_seqlens_q = there(fences_q),
-                              .cu_seqlens_k = there(fences_k)});
+        block_sparse_attention(there(q), there(k), there(k),
+                               {.q_block_size = 8,
+                                .indices = there(indices.slice(2, 0, 2)),
+                                .cu_seqlens_q = there(fences_q),
+                                .cu_seqlens_k = there(fences_k)});
       },
-      "with at least 3 in dimension 2");
+      "expected a row for every block of queries of the longest sequence");
   const Tensor batch = Tensor::zeros({1, 20, 4, 16}, f32), one = Tensor::zeros({1, 4, 3, 2}, i32);
   auto unpacked = [&](BlockSparseOptions options) {
-    options.q_block = 8, options.k_block = 10, options.indices = one;
+    options.q_block_size = 8, options.k_block_size = 10, options.indices = one;
     return [=] { block_sparse_attention(batch, batch, batch, options); };
   };
   expect_refusal(unpacked({.max_seqlen_q = 4}), "cu_seqlens_q and cu_seqlens_k beside it");
   expect_refusal(unpacked({.cu_seqlens_q = Tensor::from<std::int32_t>({0, 20})}),
-                 "argument 'q': expected [tokens, heads, features]");
+                 "argument 'cu_seqlens_q': expected cu_seqlens_q and cu_seqlens_k together");
 }
 
 }  // namespace

@@ -38,7 +38,7 @@ std::vector<Row> table() {
   const std::vector<Input> batched{{"q", "bqhd"}, {"k", "bkgd"}, {"v", "bkgv"}},
       packed{
           {"q", "qhd"}, {"k", "kgd"}, {"v", "kgv"}, {"cu_seqlens_q", "f", i32}, {"cu_seqlens_k", "f", i32}};
-  const OptionTexts blocks{{"q_block", "2"}, {"k_block", "3"}}, block{{"block_size", "3"}};
+  const OptionTexts blocks{{"q_block_size", "2"}, {"k_block_size", "3"}}, block{{"block_size", "3"}};
   const auto with = [](OptionTexts options, const OptionTexts& more) {
     options.insert(more.begin(), more.end());
     return options;
@@ -81,8 +81,10 @@ std::vector<Row> table() {
     const std::vector<Input> of_results{{"dout", out}, {"out", out}, {"lse", lse}, {"dlse", lse}};
     gradients.inputs = joined(gradients.inputs, of_results);
     if (own.options.contains("window"))
-      for (const Input& input : of_results) gradients.inputs.push_back({"window_" + input.name, input.dims});
-    if (own.op == "nsa_selected_attention") gradients.options["scale_gradient"] = "true";
+      for (const Input& input : of_results)
+        gradients.inputs.push_back(
+            {input.name[0] == 'd' ? "dwindow_" + input.name.substr(1) : "window_" + input.name, input.dims});
+    if (own.op == "nsa_selected_attention") gradients.options["sel_scale_gradient"] = "true";
     rows.push_back(gradients);
   }
   return rows;

@@ -26,7 +26,7 @@ struct Row {
 void PrintTo(const Row& row, std::ostream* out) { *out << row.name; }
 
 std::vector<Row> table() {
-  const OptionTexts causal{{"causal", "true"}}, blocks{{"q_block", "16"}, {"k_block", "64"}},
+  const OptionTexts causal{{"causal", "true"}}, blocks{{"q_block_size", "16"}, {"k_block_size", "64"}},
       tokens{{"block_size", "64"}, {"window", "30"}, {"diagonal", "true"}};
   return {{"dense", "attention", {}, causal, {f32, f16, bf16}},
           {"dense_packed", "attention", {}, {}, {f32}, 2, 2, true},
@@ -37,7 +37,7 @@ std::vector<Row> table() {
           {"blocks_of_single_queries",
            "block_sparse_attention",
            {1, 1, queries, 2},
-           {{"q_block", "1"}, {"k_block", "64"}}},
+           {{"q_block_size", "1"}, {"k_block_size", "64"}}},
           {"tokens", "nsa_selected_attention", {1, queries, 1, 2}, tokens, {f32, f16, bf16}},
           {"tokens_repeats",
            "nsa_selected_attention",
@@ -46,7 +46,7 @@ std::vector<Row> table() {
           {"tokens_scale",
            "nsa_selected_attention",
            {1, queries, 2, 2},
-           {{"block_size", "64"}, {"scale_gradient", "true"}},
+           {{"block_size", "64"}, {"sel_scale_gradient", "true"}},
            {f32}}};
 }
 
@@ -71,7 +71,7 @@ struct Call {
 Call forward_of(const Row& row, DType type, double size) {
   Call call{{}, row.options};
   call.options.erase("deterministic");
-  call.options.erase("scale_gradient");
+  call.options.erase("sel_scale_gradient");
   const auto shape = [&](std::int64_t count, std::int64_t heads) {
     return row.packed ? Shape{count, heads, dim} : Shape{1, count, heads, dim};
   };
@@ -83,7 +83,7 @@ Call forward_of(const Row& row, DType type, double size) {
     call.inputs.emplace("cu_seqlens_k", Tensor::from<std::int32_t>({0, 57, keys}));
   }
   if (!row.lists.empty())
-    call.inputs.emplace(row.options.contains("q_block") ? "indices" : "block_indices",
+    call.inputs.emplace(row.options.contains("q_block_size") ? "indices" : "block_indices",
                         Tensor::random_integers(row.lists, i32, 4, 0, 3));
   return call;
 }
@@ -116,8 +116,9 @@ void expect_gradients(const Row& row, const Call& forward, const Tensors& result
   expect_close("dv", gradients.at("dv"), exact.at("dv"), 16 * unit, 8 * unit);
   for (const char* name : {"dq", "dk"})
     expect_close(name, gradients.at(name), exact.at(name), 16 * unit * size, 16 * unit);
-  if (exact.contains("dscale") && exact.at("dscale").nelements() > 0)
-    expect_close("dscale", gradients.at("dscale"), exact.at("dscale"), 64 * unit * size * size, 16 * unit);
+  if (exact.contains("dsel_scale") && exact.at("dsel_scale").nelements() > 0)
+    expect_close("dsel_scale", gradients.at("dsel_scale"), exact.at("dsel_scale"), 64 * unit * size * size,
+                 16 * unit);
 }
 
 class LargeScoresRows : public testing::TestWithParam<Row> {};

@@ -41,7 +41,7 @@ std::vector<Limit> table() {
             rows.push_back({op, type, heads, d, dv});
   for (std::int64_t heads : {1, 8})
     for (std::int64_t d : {256, 512})
-      rows.push_back({"block_scores", bf16, heads, d, d, 2, {{"q_block", "1"}, {"k_block", "1"}}});
+      rows.push_back({"block_scores", bf16, heads, d, d, 2, {{"q_block_size", "1"}, {"k_block_size", "1"}}});
   for (const char* op :
        {"attention_backward", "block_sparse_attention_backward", "nsa_selected_attention_backward"})
     for (std::int64_t d : {16, 64, 128})
@@ -55,11 +55,16 @@ std::vector<Limit> table() {
     for (std::int64_t heads : {1, 4, 16})
       rows.push_back(
           {"nsa_selected_attention_backward", bf16, heads, 128, 128, 768, {{"block_size", block}}});
-  rows.push_back(
-      {"block_sparse_attention_backward", bf16, 4, 64, 64, 768, {{"q_block", "1"}, {"k_block", "128"}}});
+  rows.push_back({"block_sparse_attention_backward",
+                  bf16,
+                  4,
+                  64,
+                  64,
+                  768,
+                  {{"q_block_size", "1"}, {"k_block_size", "128"}}});
   for (std::int64_t entries : {768, 1024})
     for (const char* op : {"block_sparse_attention", "block_sparse_attention_backward"})
-      rows.push_back({op, bf16, 4, 64, 64, entries, {{"q_block", "1"}}});
+      rows.push_back({op, bf16, 4, 64, 64, entries, {{"q_block_size", "1"}}});
   for (const char* op : {"block_sparse_attention", "block_sparse_attention_backward"}) {
     for (DType type : {bf16, f32})
       for (std::int64_t d : {128, 256, 512})
@@ -70,7 +75,7 @@ std::vector<Limit> table() {
     rows.push_back({.op = op,
                     .heads = 4,
                     .entries = 1024,
-                    .options = {{"q_block", "1"}, {"k_block", "128"}},
+                    .options = {{"q_block_size", "1"}, {"k_block_size", "128"}},
                     .packed = true});
   }
   return rows;
@@ -85,7 +90,7 @@ Tensors inputs_of(const Limit& row) {
   in.emplace("v", of(row.keys, 1, row.dim_v));
   const std::int64_t choosing = row.per_head ? row.heads : 1;
   if (row.is("block_sparse")) {
-    const auto given = row.options.find("q_block");
+    const auto given = row.options.find("q_block_size");
     const std::int64_t block = given == row.options.end() ? 64 : std::stoi(given->second);
     in.emplace("indices", Tensor::zeros({1, choosing, (row.queries + block - 1) / block, row.entries}, i32));
   }
@@ -99,7 +104,7 @@ Tensors inputs_of(const Limit& row) {
   in.emplace("lse", Tensor::empty(
                         row.packed ? Shape{row.heads, row.queries} : Shape{1, row.heads, row.queries}, f32));
   if (row.options.count("window") == 0) return in;
-  for (const char* name : {"window_out", "window_dout"})
+  for (const char* name : {"window_out", "dwindow_out"})
     in.emplace(name, of(row.queries, row.heads, row.dim_v));
   in.emplace("window_lse", Tensor::empty({1, row.heads, row.queries}, f32));
   return in;
@@ -156,13 +161,13 @@ struct Call {
 
 std::vector<Call> calls_of_groups() {
   const std::string blocks = "block_sparse_attention", tokens = "nsa_selected_attention";
-  const OptionTexts window{{"window", "40"}}, scale{{"scale_gradient", "true"}};
+  const OptionTexts window{{"window", "40"}}, scale{{"sel_scale_gradient", "true"}};
   auto with = [](OptionTexts options, const OptionTexts& more) {
     options.insert(more.begin(), more.end());
     return options;
   };
   auto sizes = [](const char* q_block, const char* k_block) {
-    return OptionTexts{{"q_block", q_block}, {"k_block", k_block}};
+    return OptionTexts{{"q_block_size", q_block}, {"k_block_size", k_block}};
   };
   std::vector<Call> calls{{"attention"},
                           {"attention_backward"},

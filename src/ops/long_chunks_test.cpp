@@ -23,7 +23,12 @@ void expect_gradients(const AttentionGradients& result, const AttentionGradients
   expect_close("dv", result.dv, exact.dv, plain.dv, type);
 }
 
-AttentionGradients without_dscale(const NsaSelectedGradients& all) { return {all.dq, all.dk, all.dv, {}}; }
+AttentionGradients gradients_of(const BoundCall& bound) {
+  return {bound.output("dq"), bound.output("dk"), bound.output("dv"), {}};
+}
+AttentionGradients without_dsel_scale(const NsaSelectedGradients& all) {
+  return {all.dq, all.dk, all.dv, {}};
+}
 
 // Rows that end inside a chunk and inside a step of it, or with one chunk; lists that fold, or several passes
 // over them.
@@ -49,7 +54,7 @@ TEST_P(LongChunksOfBlocks, AgreeWithTheFormula) {
                indices = Tensor::random_integers({1, choosing, rows, entries}, i32, 4, -1, blocks),
                counts = Tensor::random_integers({1, choosing, rows}, i32, 5, 0, entries + 1);
   BlockSparseOptions options{
-      .q_block = row.q_block, .k_block = row.k_block, .indices = indices, .causal = row.causal};
+      .q_block_size = row.q_block, .k_block_size = row.k_block, .indices = indices, .causal = row.causal};
   if (row.counts) options.counts = counts;
   const AttentionResult forward = reference::block_sparse_attention(q, k, k, options);
   const Tensor out = forward.out.to(f32), lse = forward.lse.to(f32);
@@ -60,14 +65,14 @@ TEST_P(LongChunksOfBlocks, AgreeWithTheFormula) {
   for (const Target& target : all_targets(row.emulated)) {
     SCOPED_TRACE(target.name());
     options.target = target;
+    PlannedCall planned(block_sparse_attention_backward_schema(),
+                        BlockSparseBackward{options, {}, dout, q, k, k, out, lse});
     BlockSparseBackwardCall call =
-        prepare_block_sparse_backward({dout, out, lse, std::nullopt}, q, k, k, options);
+        block_sparse_backward_call(Bound<BlockSparseBackward>(planned.bound), planned.bound.on_gpu());
     ASSERT_EQ(call.kernel.chunk, inverse_rows);
     call.kernel.chunk = row.chunk;
-    const GradientOutputs outputs =
-        make_gradients(Arguments("test"), call.forward.tensors, options.layout, {});
-    run_block_sparse_backward(call, options, outputs);
-    expect_gradients(outputs.result, exact, plain, f32);
+    run_block_sparse_backward(call, planned.launch);
+    expect_gradients(gradients_of(planned.bound), exact, plain, f32);
   }
 }
 
@@ -84,7 +89,7 @@ struct TokensRow {
   std::string name;
   std::int64_t tokens, keys, kv_heads, entries;
   int block, chunk;
-  bool emulated, packed = false, diagonal = false, repeats = false, dscale = false;
+  bool emulated, packed = false, diagonal = false, repeats = false, dsel_scale = false;
 };
 
 void PrintTo(const TokensRow& row, std::ostream* out) { *out << row.name; }
@@ -117,7 +122,7 @@ TEST_P(LongChunksOfTokens, AgreeWithTheFormulaInTwoPasses) {
   const TokensRow& row = GetParam();
   Selected in(row, f32, 4);
   NsaSelectedBackwardOptions more;
-  more.scale_gradient = row.dscale;
+  more.sel_scale_gradient = row.dsel_scale;
   const NsaSelectedResult forward = reference::nsa_selected_attention(in.q, in.k, in.k, in.lists, in.options);
   const Tensor out = forward.out.to(f32), lse = forward.lse.to(f32);
   auto by_formula = [&](DType steps) {
@@ -128,16 +133,15 @@ TEST_P(LongChunksOfTokens, AgreeWithTheFormulaInTwoPasses) {
   for (const Target& target : all_targets(row.emulated)) {
     SCOPED_TRACE(target.name());
     in.options.target = target;
-    NsaBackwardCall call =
-        prepare_nsa_backward({in.dout, out, lse, std::nullopt}, in.q, in.k, in.k, in.lists, in.options, more);
+    PlannedCall planned(nsa_selected_attention_backward_schema(),
+                        NsaSelectedBackward{in.options, more, in.dout, in.q, in.k, in.k, in.lists, out, lse});
+    NsaBackwardCall call = nsa_backward_call(Bound<NsaSelectedBackward>(planned.bound));
     ASSERT_EQ(call.kernel.chunk, inverse_rows);
     call.kernel.chunk = row.chunk;
-    const GradientOutputs outputs =
-        make_gradients(Arguments("test"), call.forward.tensors, in.options.layout, {});
-    const Tensor dscale = Tensor::empty(in.lists.shape(), f32);
-    run_two_passes(call, in.options, outputs, split_heads(dscale, dscale.rank() - 2, 1));
-    expect_gradients(outputs.result, without_dscale(exact), without_dscale(plain), f32);
-    if (row.dscale) expect_close("dscale", dscale, exact.dscale, plain.dscale, f32);
+    run_two_passes(call, planned.launch);
+    expect_gradients(gradients_of(planned.bound), without_dsel_scale(exact), without_dsel_scale(plain), f32);
+    if (row.dsel_scale)
+      expect_close("dsel_scale", planned.bound.output("dsel_scale"), exact.dsel_scale, plain.dsel_scale, f32);
   }
 }
 
@@ -151,21 +155,21 @@ TEST_P(LongChunksOfTokens, AgreeWithTheFormulaThroughSlots) {
     return reference::nsa_selected_attention_backward(in.dout, in.q, in.k, in.k, in.lists, in.options, {},
                                                       steps);
   };
-  const AttentionGradients exact = without_dscale(by_formula(f64)), plain = without_dscale(by_formula(f32));
+  const AttentionGradients exact = without_dsel_scale(by_formula(f64)),
+                           plain = without_dsel_scale(by_formula(f32));
   for (const Target& target : all_targets(row.emulated)) {
     SCOPED_TRACE(target.name());
     in.options.target = target;
-    const NsaBackwardCall call =
-        prepare_nsa_backward({in.dout, out, lse, std::nullopt}, in.q, in.k, in.k, in.lists, in.options, {});
+    PlannedCall planned(nsa_selected_attention_backward_schema(),
+                        NsaSelectedBackward{in.options, {}, in.dout, in.q, in.k, in.k, in.lists, out, lse});
+    const NsaBackwardCall call = nsa_backward_call(Bound<NsaSelectedBackward>(planned.bound));
     ASSERT_TRUE(can_take_slots(call));
     NsaSlotsKernel kernel = slots_kernel(call);
     ASSERT_EQ(kernel.forward.chunk, chunk_tokens);
     kernel.forward.chunk = row.chunk;
     for (const std::int64_t tokens_of_call : {std::int64_t{90}, row.tokens}) {
-      const GradientOutputs outputs =
-          make_gradients(Arguments("test"), call.forward.tensors, in.options.layout, {});
-      run_slots(call, kernel, tokens_of_call, outputs, target);
-      expect_gradients(outputs.result, exact, plain, f32);
+      run_slots(call, kernel, tokens_of_call, planned.launch);
+      expect_gradients(gradients_of(planned.bound), exact, plain, f32);
     }
   }
 }
@@ -190,12 +194,13 @@ TEST(LongChunks, AgreeWithTheFormulaDivided) {
   for (const Target& target : all_targets())
     for (const std::int64_t tokens_of_call : {std::int64_t{chunk_tokens}, tokens}) {
       options.target = target;
-      NsaCall call = prepare_nsa(q, k, k, lists, options, true);
+      PlannedCall planned(nsa_selected_attention_schema(), NsaSelected{options, q, k, k, lists});
+      NsaCall call = nsa_call(planned.bound, planned.op, true);
       ASSERT_TRUE(can_divide(call));
       call.kernel.fewest = 5, call.kernel.least_gain = 0, call.kernel.chunk = 2 * chunk_tokens;
-      const NsaSelectedResult result = run_nsa(call, options, tokens_of_call);
-      EXPECT_TRUE(all_close(result.out, exact.out, 2e-2, 2e-2)) << target.name();
-      EXPECT_TRUE(all_close(result.lse, exact.lse, 1e-3, 1e-3)) << target.name();
+      attend_nsa(call, planned.launch, tokens_of_call);
+      EXPECT_TRUE(all_close(planned.bound.output("out"), exact.out, 2e-2, 2e-2)) << target.name();
+      EXPECT_TRUE(all_close(planned.bound.output("lse"), exact.lse, 1e-3, 1e-3)) << target.name();
     }
 }
 

@@ -12,7 +12,7 @@ struct Row {
   std::int64_t batch = 1, tokens = 37, keys = 37, heads = 2, kv_heads = 1, dim = 16, dim_v = 8, entries = 4;
   DType type = f32;
   NsaSelectedOptions options = {};
-  bool counts = false, per_query_head = false, packed = false, dlse = false, dscale = false;
+  bool counts = false, per_query_head = false, packed = false, dlse = false, dsel_scale = false;
 };
 
 void PrintTo(const Row& row, std::ostream* out) { *out << row.name; }
@@ -30,7 +30,7 @@ std::vector<Row> table() {
                                   .tiles = {tokens_of_tile, 32}},
                       .counts = block == 16,
                       .dlse = block == 16,
-                      .dscale = tokens_of_tile == 3});
+                      .dsel_scale = tokens_of_tile == 3});
   for (auto [group, per_query_head] : {std::pair(1, false), std::pair(5, false), std::pair(5, true)})
     rows.push_back({.name = "group",
                     .batch = 2,
@@ -40,7 +40,7 @@ std::vector<Row> table() {
                     .kv_heads = 2,
                     .options = {.block_size = 8, .window = group == 5 ? 4 : 0},
                     .per_query_head = per_query_head,
-                    .dscale = true});
+                    .dsel_scale = true});
   for (bool causal : {false, true})
     rows.push_back(
         {.name = "repeats",
@@ -48,7 +48,7 @@ std::vector<Row> table() {
          .options =
              {.block_size = 16, .causal = causal, .diagonal = causal, .repeats = true, .tiles = {2, 16}},
          .counts = causal,
-         .dscale = true});
+         .dsel_scale = true});
   for (std::int64_t tokens : {0, 1, 30})
     for (std::int64_t keys : {0, 21})
       rows.push_back({.name = "sizes",
@@ -87,7 +87,7 @@ std::vector<Row> table() {
                   .counts = true,
                   .packed = true,
                   .dlse = true,
-                  .dscale = true});
+                  .dsel_scale = true});
   rows.push_back({.name = "more heads than a tile has rows",
                   .tokens = 4,
                   .keys = 40,
@@ -95,7 +95,7 @@ std::vector<Row> table() {
                   .dim = 8,
                   .dim_v = 8,
                   .options = {.block_size = 16, .window = 6},
-                  .dscale = true});
+                  .dsel_scale = true});
   rows.push_back({.name = "no entries", .entries = 0, .options = {.block_size = 16}});
   const std::size_t count = rows.size();
   for (std::size_t i = 0; i < count; i += 5) {
@@ -123,7 +123,7 @@ Tensor random_list(const Row& row, std::int64_t entries, std::int64_t high) {
 
 // Arguments among values that must not be read; results of the forward by the formula.
 struct Given {
-  Planted q, k, v, indices, counts, dout, out, lse, dlse, window_dout, window_out, window_lse;
+  Planted q, k, v, indices, counts, dout, out, lse, dlse, dwindow_out, window_out, window_lse;
   Tensor fences_q = Tensor::from<std::int32_t>({0, 7, 7, 40, 41}),
          fences_k = Tensor::from<std::int32_t>({0, 20, 25, 25, 61});
   NsaSelectedOptions options;
@@ -139,7 +139,7 @@ struct Given {
         out(dout.inside.shape(), row.type),
         lse(vector_shape(row), f32),
         dlse(Tensor::random_normal(vector_shape(row), f32, 7)),
-        window_dout(Tensor::random_normal(dout.inside.shape(), row.type, 8)),
+        dwindow_out(Tensor::random_normal(dout.inside.shape(), row.type, 8)),
         window_out(dout.inside.shape(), row.type),
         window_lse(vector_shape(row), f32),
         options(row.options) {
@@ -148,7 +148,7 @@ struct Given {
       options.cu_seqlens_q = fences_q, options.cu_seqlens_k = fences_k;
       options.max_seqlen_q = 33, options.max_seqlen_k = 36;
     }
-    more.scale_gradient = row.dscale;
+    more.sel_scale_gradient = row.dsel_scale;
     if (row.dlse) more.dlse = dlse.inside;
     const NsaSelectedResult result =
         reference::nsa_selected_attention(q.inside, k.inside, v.inside, indices.inside, options);
@@ -157,9 +157,9 @@ struct Given {
     if (options.window == 0) return;
     copy_elements(result.window_out, window_out.inside);
     copy_elements(result.window_lse, window_lse.inside);
-    more.window_dout = window_dout.inside;
+    more.dwindow_out = dwindow_out.inside;
     more.window_out = window_out.inside, more.window_lse = window_lse.inside;
-    if (row.dlse) more.window_dlse = dlse.inside;
+    if (row.dlse) more.dwindow_lse = dlse.inside;
   }
 };
 
@@ -173,9 +173,9 @@ TEST_P(NsaBackwardRows, AgreeWithTheFormula) {
     Given in(row);
     in.options.target = target;
     const Planted dq(in.q.inside.shape(), row.type), dk(in.k.inside.shape(), row.type),
-        dv(in.v.inside.shape(), row.type), dscale(in.indices.inside.shape(), f32);
+        dv(in.v.inside.shape(), row.type), dsel_scale(in.indices.inside.shape(), f32);
     in.more.dq = dq.inside, in.more.dk = dk.inside, in.more.dv = dv.inside;
-    if (row.dscale) in.more.dscale = dscale.inside;
+    if (row.dsel_scale) in.more.dsel_scale = dsel_scale.inside;
     auto call = [&] {
       nsa_selected_attention_backward(in.dout.inside, in.q.inside, in.k.inside, in.v.inside,
                                       in.indices.inside, in.out.inside, in.lse.inside, in.options, in.more);
@@ -189,13 +189,22 @@ TEST_P(NsaBackwardRows, AgreeWithTheFormula) {
     expect_close("dq", dq.inside, exact.dq, plain.dq, row.type);
     expect_close("dk", dk.inside, exact.dk, plain.dk, row.type);
     expect_close("dv", dv.inside, exact.dv, plain.dv, row.type);
-    if (row.dscale) expect_close("dscale", dscale.inside, exact.dscale, plain.dscale, f32);
+    if (row.dsel_scale)
+      expect_close("dsel_scale", dsel_scale.inside, exact.dsel_scale, plain.dsel_scale, f32);
     EXPECT_TRUE(dq.is_clean_outside() && dk.is_clean_outside() && dv.is_clean_outside());
-    EXPECT_TRUE(dscale.is_clean_outside());
+    EXPECT_TRUE(dsel_scale.is_clean_outside());
     const Tensor first = dk.whole.clone();
     call();
     EXPECT_TRUE(equal(first, dk.whole));
   }
+}
+
+PlannedCall<NsaSelectedBackward> planned_call(const Given& in, const NsaSelectedBackwardOptions& more) {
+  NsaSelectedBackward op{in.options,        more,          in.dout.inside,
+                         in.q.inside,       in.k.inside,   in.v.inside,
+                         in.indices.inside, in.out.inside, in.lse.inside};
+  op.window_out = more.window_out, op.window_lse = more.window_lse;
+  return {nsa_selected_attention_backward_schema(), op};
 }
 
 // The program for GPUs means the same everywhere, in one call and in several.
@@ -205,23 +214,21 @@ TEST_P(NsaBackwardRows, AgreeWithTheFormulaThroughSlots) {
     SCOPED_TRACE(row.name + " " + std::string(target.name()));
     Given in(row);
     in.options.target = target;
-    in.more.scale_gradient = false, in.more.dscale.reset();  // has another way
-    const NsaBackwardCall call =
-        prepare_nsa_backward({in.dout.inside, in.out.inside, in.lse.inside, in.more.dlse}, in.q.inside,
-                             in.k.inside, in.v.inside, in.indices.inside, in.options, in.more);
-    if (!can_take_slots(call)) return;
+    in.more.sel_scale_gradient = false, in.more.dsel_scale.reset();  // has another way
+    const PlannedCall tried = planned_call(in, in.more);
+    if (!can_take_slots(nsa_backward_call(Bound<NsaSelectedBackward>(tried.bound)))) return;
     auto by_formula = [&](DType steps) {
       return reference::nsa_selected_attention_backward(in.dout.inside, in.q.inside, in.k.inside, in.v.inside,
                                                         in.indices.inside, in.options, in.more, steps);
     };
     const NsaSelectedGradients exact = by_formula(f64), plain = by_formula(row.type);
     for (const std::int64_t tokens_of_call : {16, 1024}) {
-      const GradientOutputs outputs =
-          make_gradients(Arguments("test"), call.forward.tensors, row.options.layout, {});
-      run_slots(call, slots_kernel(call), tokens_of_call, outputs, target);
-      expect_close("dq", outputs.result.dq, exact.dq, plain.dq, row.type);
-      expect_close("dk", outputs.result.dk, exact.dk, plain.dk, row.type);
-      expect_close("dv", outputs.result.dv, exact.dv, plain.dv, row.type);
+      PlannedCall planned = planned_call(in, in.more);
+      const NsaBackwardCall call = nsa_backward_call(Bound<NsaSelectedBackward>(planned.bound));
+      run_slots(call, slots_kernel(call), tokens_of_call, planned.launch);
+      expect_close("dq", planned.bound.output("dq"), exact.dq, plain.dq, row.type);
+      expect_close("dk", planned.bound.output("dk"), exact.dk, plain.dk, row.type);
+      expect_close("dv", planned.bound.output("dv"), exact.dv, plain.dv, row.type);
     }
   }
 }
@@ -229,29 +236,24 @@ TEST_P(NsaBackwardRows, AgreeWithTheFormulaThroughSlots) {
 // Heads that find no room in one tile are one after the other, so that they share the gradient of a scale.
 TEST_P(NsaBackwardRows, AgreeWithTheFormulaHeadByHead) {
   const Row& row = GetParam();
-  if (!row.dscale || row.per_query_head || row.heads == row.kv_heads) return;
+  if (!row.dsel_scale || row.per_query_head || row.heads == row.kv_heads) return;
   for (Target target : test_targets()) {
     SCOPED_TRACE(row.name + " " + std::string(target.name()));
     Given in(row);
     in.options.target = target;
-    NsaBackwardCall call =
-        prepare_nsa_backward({in.dout.inside, in.out.inside, in.lse.inside, in.more.dlse}, in.q.inside,
-                             in.k.inside, in.v.inside, in.indices.inside, in.options, in.more);
+    PlannedCall planned = planned_call(in, in.more);
+    NsaBackwardCall call = nsa_backward_call(Bound<NsaSelectedBackward>(planned.bound));
     call.kernel.forward.pack = call.kernel.forward.members = 1;
-    const GradientOutputs outputs =
-        make_gradients(Arguments("test"), call.forward.tensors, row.options.layout, {});
-    const Tensor dscale = Tensor::empty(in.indices.inside.shape(), f32);
-    const TensorRef ordered = row.packed ? dscale.ref() : as_bshd(dscale, row.options.layout);
-    run_two_passes(call, in.options, outputs, split_heads(ordered, ordered.rank() - 2, 1));
+    run_two_passes(call, planned.launch);
     auto by_formula = [&](DType steps) {
       return reference::nsa_selected_attention_backward(in.dout.inside, in.q.inside, in.k.inside, in.v.inside,
                                                         in.indices.inside, in.options, in.more, steps);
     };
     const NsaSelectedGradients exact = by_formula(f64), plain = by_formula(row.type);
-    expect_close("dq", outputs.result.dq, exact.dq, plain.dq, row.type);
-    expect_close("dk", outputs.result.dk, exact.dk, plain.dk, row.type);
-    expect_close("dv", outputs.result.dv, exact.dv, plain.dv, row.type);
-    expect_close("dscale", dscale, exact.dscale, plain.dscale, f32);
+    expect_close("dq", planned.bound.output("dq"), exact.dq, plain.dq, row.type);
+    expect_close("dk", planned.bound.output("dk"), exact.dk, plain.dk, row.type);
+    expect_close("dv", planned.bound.output("dv"), exact.dv, plain.dv, row.type);
+    expect_close("dsel_scale", planned.bound.output("dsel_scale"), exact.dsel_scale, plain.dsel_scale, f32);
   }
 }
 
@@ -271,8 +273,8 @@ TEST(NsaBackward, FormulaAgreesWithDifferences) {
           reference::nsa_selected_attention(q, k, v, in.indices.inside, in.options);
       double sum = sum_of_products(result.out, in.dout.inside);
       if (row.dlse) sum += sum_of_products(result.lse, in.dlse.inside);
-      if (in.more.window_dout) sum += sum_of_products(result.window_out, in.window_dout.inside);
-      if (in.more.window_dlse) sum += sum_of_products(result.window_lse, in.dlse.inside);
+      if (in.more.dwindow_out) sum += sum_of_products(result.window_out, in.dwindow_out.inside);
+      if (in.more.dwindow_lse) sum += sum_of_products(result.window_lse, in.dlse.inside);
       return sum;
     };
     expect_differences(q, exact.dq, loss);
@@ -292,7 +294,7 @@ TEST(NsaBackward, ScaleGradientAgreesWithDifferences) {
   const Tensor indices = Tensor::from<std::int32_t>({5, 0, 2, 7, 1, 6, 3, 4, 4, 2, 0, 1, 7, 3, 6, 5},
                                                     {1, tokens, kv_heads, entries});
   const NsaSelectedOptions options{.block_size = block, .causal = false};
-  const NsaSelectedBackwardOptions more{.dlse = dlse, .scale_gradient = true};
+  const NsaSelectedBackwardOptions more{.dlse = dlse, .sel_scale_gradient = true};
   const auto loss = [&](const Tensor& keys) {
     const NsaSelectedResult result = reference::nsa_selected_attention(q, keys, v, indices, options);
     return sum_of_products(result.out, dout) + sum_of_products(result.lse, dlse);
@@ -304,11 +306,11 @@ TEST(NsaBackward, ScaleGradientAgreesWithDifferences) {
     return keys;
   };
   const NsaSelectedResult forward = nsa_selected_attention(q, k, v, indices, options);
-  const Tensor exact =
-                   reference::nsa_selected_attention_backward(dout, q, k, v, indices, options, more).dscale,
+  const Tensor exact = reference::nsa_selected_attention_backward(dout, q, k, v, indices, options, more)
+                           .dsel_scale,
                result = nsa_selected_attention_backward(dout, q, k, v, indices, forward.out, forward.lse,
                                                         options, more)
-                            .dscale;
+                            .dsel_scale;
   for (std::int64_t t = 0; t < tokens; ++t)
     for (std::int64_t h = 0; h < kv_heads; ++h)
       for (std::int64_t e = 0; e < entries; ++e) {
@@ -327,14 +329,14 @@ TEST(NsaBackward, ScaleGradientIsThatOfAFactor) {
                dout = Tensor::random_normal({1, 12, 4, 16}, f32, 3);
   const Tensor indices = Tensor::zeros({1, 12, 2, 1}, i32);
   const NsaSelectedOptions options{.block_size = 16};
-  const NsaSelectedGradients exact =
-      reference::nsa_selected_attention_backward(dout, q, k, k, indices, options, {.scale_gradient = true});
+  const NsaSelectedGradients exact = reference::nsa_selected_attention_backward(
+      dout, q, k, k, indices, options, {.sel_scale_gradient = true});
   const double of_q = sum_of_products(q, exact.dq);
-  EXPECT_NEAR(sum_of_products(exact.dscale, Tensor::full({1, 12, 2, 1}, f64, 1)), of_q, 1e-9);
+  EXPECT_NEAR(sum_of_products(exact.dsel_scale, Tensor::full({1, 12, 2, 1}, f64, 1)), of_q, 1e-9);
   const NsaSelectedResult forward = nsa_selected_attention(q, k, k, indices, options);
   const NsaSelectedGradients result = nsa_selected_attention_backward(
-      dout, q, k, k, indices, forward.out, forward.lse, options, {.scale_gradient = true});
-  EXPECT_NEAR(sum_of_products(result.dscale, Tensor::full({1, 12, 2, 1}, f64, 1)), of_q, 1e-3);
+      dout, q, k, k, indices, forward.out, forward.lse, options, {.sel_scale_gradient = true});
+  EXPECT_NEAR(sum_of_products(result.dsel_scale, Tensor::full({1, 12, 2, 1}, f64, 1)), of_q, 1e-3);
 }
 
 // Calls of several kernels, which see parts of their tensors, know that all of them are apart.
@@ -343,7 +345,7 @@ TEST(NsaBackward, RefusesSharedOutputs) {
   const Tensor indices = Tensor::zeros({1, 20, 4, 3}, i32), lse = Tensor::zeros({1, 4, 20}, f32),
                dout = Tensor::zeros({1, 40, 4, 16}, f32), out = Tensor::zeros({1, 20, 4, 16}, f32);
   auto call = [&](NsaSelectedBackwardOptions more) {
-    more.scale_gradient = more.dscale.has_value();
+    more.sel_scale_gradient = more.dsel_scale.has_value();
     return
         [=] { nsa_selected_attention_backward(dout.slice(1, 0, 20), q, k, k, indices, out, lse, {}, more); };
   };
@@ -358,9 +360,9 @@ TEST(NsaBackward, RefusesSharedOutputs) {
   expect_refusal(call({.dv = k.ref()}), of + "dv" + apart + "k");
   expect_refusal(call({.dlse = lse.ref(), .dq = out.ref()}), of + "dq" + apart + "out");
   const TensorRef on_indices(indices.ref().data, f32, indices.shape());
-  expect_refusal(call({.dscale = on_indices}), of + "dscale" + apart + "block_indices");
+  expect_refusal(call({.dsel_scale = on_indices}), of + "dsel_scale" + apart + "block_indices");
   const TensorRef on_own(own.ref().data, f32, indices.shape());
-  expect_refusal(call({.dk = own.ref(), .dscale = on_own}), of + "dk" + apart + "dscale");
+  expect_refusal(call({.dk = own.ref(), .dsel_scale = on_own}), of + "dk" + apart + "dsel_scale");
   EXPECT_EQ(refusal(call({.dq = own.ref(), .dk = dout.ref().slice(1, 20, 40)})), "not refused");
 }
 
@@ -372,19 +374,21 @@ TEST(NsaBackward, RefusesWrongCalls) {
     return [=] { nsa_selected_attention_backward(dout, q, k, k, indices, q, of_lse, options, more); };
   };
   const std::string name = "nsa_selected_attention_backward, argument ";
-  expect_refusal(call(q.slice(1, 0, 19), lse), name + "'dout': expected the shape of q");
+  expect_refusal(call(q.slice(1, 0, 19), lse),
+                 name + "'dout': expected [batch, queries, kv_heads * group, d_v] with queries = 20, as q");
   expect_refusal(call(q, lse.to(f16)), name + "'lse': expected dtype f32");
-  expect_refusal(call(q, lse, {}, {.window_dout = q}),
-                 name + "'window_dout': expected a window in the options");
-  expect_refusal(call(q, lse, {.window = 4}, {.window_dout = q}),
-                 name + "'window_dout': expected window_out");
-  expect_refusal(call(q, lse, {.window = 4}, {.window_dout = lse, .window_out = q, .window_lse = lse}),
-                 name + "'window_dout': expected rank 4");
-  expect_refusal(call(q, lse, {}, {.window_dlse = lse}),
-                 name + "'window_dlse': expected window_dout with it");
-  expect_refusal(call(q, lse, {}, {.dscale = lse}), name + "'dscale': expected scale_gradient with it");
-  expect_refusal(call(q, lse, {}, {.scale_gradient = true, .dscale = lse}),
-                 name + "'dscale': expected rank 4");
+  expect_refusal(call(q, lse, {}, {.dwindow_out = q}),
+                 name + "'dwindow_out': expected a window in the options");
+  expect_refusal(call(q, lse, {.window = 4}, {.dwindow_out = q}),
+                 name + "'dwindow_out': expected window_out");
+  expect_refusal(call(q, lse, {.window = 4}, {.dwindow_out = lse, .window_out = q, .window_lse = lse}),
+                 name + "'dwindow_out': expected rank 4");
+  expect_refusal(call(q, lse, {}, {.dwindow_lse = lse}),
+                 name + "'dwindow_lse': expected dwindow_out with it");
+  expect_refusal(call(q, lse, {}, {.dsel_scale = lse}),
+                 name + "'dsel_scale': expected no tensor unless sel_scale_gradient");
+  expect_refusal(call(q, lse, {}, {.sel_scale_gradient = true, .dsel_scale = lse}),
+                 name + "'dsel_scale': expected [");
 }
 
 }  // namespace

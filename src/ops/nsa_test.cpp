@@ -123,6 +123,25 @@ struct Given {
   }
 };
 
+PlannedCall<NsaSelected> planned_call(const Given& in) {
+  return {nsa_selected_attention_schema(),
+          NsaSelected{in.options, in.q.inside, in.k.inside, in.v.inside, in.indices.inside}};
+}
+
+// With the window, as the operator has it.
+NsaSelectedResult results_of(const PlannedCall<NsaSelected>& planned) {
+  NsaSelectedResult result{planned.bound.output("out"), planned.bound.output("lse"), {}, {}};
+  if (!planned.bound.has("window_out")) return result;
+  const NsaSelectedResult all =
+      nsa_selected_attention(planned.op.q, planned.op.k, planned.op.v, planned.op.block_indices, [&] {
+        NsaSelectedOptions options = planned.op;
+        options.out.reset(), options.lse.reset();
+        return options;
+      }());
+  result.window_out = all.window_out, result.window_lse = all.window_lse;
+  return result;
+}
+
 class NsaRows : public testing::TestWithParam<Row> {};
 
 using Call = std::function<NsaSelectedResult(const Given& in)>;
@@ -158,8 +177,9 @@ TEST_P(NsaRows, AgreeWithTheFormula) {
 TEST_P(NsaRows, AgreeWithTheFormulaAsPlannedForGpus) {
   for (Target target : test_targets())
     expect_formula(GetParam(), target, [](const Given& in) {
-      return run_nsa(prepare_nsa(in.q.inside, in.k.inside, in.v.inside, in.indices.inside, in.options, true),
-                     in.options);
+      PlannedCall planned = planned_call(in);
+      if (!planned.bound.is_empty()) attend_nsa(nsa_call(planned.bound, planned.op, true), planned.launch);
+      return results_of(planned);
     });
 }
 
@@ -167,15 +187,16 @@ TEST_P(NsaRows, AgreeWithTheFormulaAsPlannedForGpus) {
 TEST_P(NsaRows, AgreeWithTheFormulaDivided) {
   const Row& row = GetParam();
   Given in(row);
-  NsaCall call = prepare_nsa(in.q.inside, in.k.inside, in.v.inside, in.indices.inside, in.options, true);
-  if (!can_divide(call)) return;
+  const PlannedCall tried = planned_call(in);
+  if (!can_divide(nsa_call(tried.bound, tried.op, true))) return;
   for (Target target : test_targets())
     for (const auto& [fewest, tokens_of_call] : {std::pair(2, 1024), std::pair(3, 16), std::pair(1000, 1024)})
       expect_formula(row, target, [&, fewest = fewest, tokens = tokens_of_call](const Given& given) {
-        NsaCall own = prepare_nsa(given.q.inside, given.k.inside, given.v.inside, given.indices.inside,
-                                  given.options, true);
+        PlannedCall planned = planned_call(given);
+        NsaCall own = nsa_call(planned.bound, planned.op, true);
         own.kernel.fewest = fewest, own.kernel.least_gain = fewest == 3 ? 1 : 0;
-        return run_nsa(own, given.options, tokens);
+        if (!planned.bound.is_empty()) attend_nsa(own, planned.launch, tokens);
+        return results_of(planned);
       });
 }
 
@@ -206,9 +227,11 @@ TEST(Nsa, SortsNothingWhereNothingIsLeft) {
   for (Target target : test_targets())
     for (const bool some : {true, false}) {
       options.target = target;
-      NsaCall call = prepare_nsa(q, k, k, lists, options, true);
+      PlannedCall planned(nsa_selected_attention_schema(), NsaSelected{options, q, k, k, lists});
+      NsaCall call = nsa_call(planned.bound, planned.op, true);
       call.kernel.fewest = 1000, call.kernel.least_gain = some ? 0 : 1000;
-      const NsaSelectedResult result = run_nsa(call, options);
+      attend_nsa(call, planned.launch);
+      const NsaSelectedResult result = results_of(planned);
       EXPECT_TRUE(all_close(result.out, exact.out, 1e-4, 1e-4));
       EXPECT_TRUE(all_close(result.lse, exact.lse, 1e-4, 1e-4));
     }
@@ -274,20 +297,24 @@ TEST(Nsa, RefusesWrongCalls) {
   };
   const std::string name = "nsa_selected_attention, argument ";
   expect_refusal(call(q.select(0, 0), indices), name + "'q': expected rank 4");
-  expect_refusal(call(q.slice(3, 0, 8), indices), name + "'k': expected 8 features, as q");
+  expect_refusal(call(q.slice(3, 0, 8), indices),
+                 name + "'k': expected [batch, keys, kv_heads, d] with d = 8, as q");
   expect_refusal(call(q, indices.to(f32)), name + "'block_indices': expected dtype i32");
   expect_refusal(call(q, indices.select(0, 0)), name + "'block_indices': expected rank 4");
-  expect_refusal(call(q, indices.slice(1, 0, 19)), name + "'block_indices': expected 20 tokens, as q");
+  expect_refusal(
+      call(q, indices.slice(1, 0, 19)),
+      name + "'block_indices': expected [batch, queries, selecting, entries] with queries = 20, as q");
   expect_refusal(call(q, indices.slice(2, 0, 1)),
-                 name + "'block_indices': expected 2 heads, as k, or 4, as q");
+                 name + "'block_indices': expected 4 heads, as q, or 2, as k");
   expect_refusal(call(q, Tensor::zeros({1, 20, 2, 4097}, i32)), "expected at most 4096 entries of a row");
   expect_refusal(call(q, indices, {.block_size = 0}), name + "'block_size': expected a block size from 1");
   expect_refusal(call(q, indices, {.block_counts = indices}), name + "'block_counts': expected rank 3");
   expect_refusal(call(q, indices, {.block_counts = counts.slice(1, 0, 3)}),
-                 name + "'block_counts': expected 20 tokens");
+                 name + "'block_counts': expected [batch, queries, selecting] with queries = 20");
   expect_refusal(call(q, indices, {.window = -1}), name + "'window': expected a number of keys");
   expect_refusal(call(q, indices, {.scale = 0.f}), name + "'scale': expected a positive finite number");
-  expect_refusal(call(q, indices, {.window_out = q}), name + "'window_out': expected no output of a window");
+  expect_refusal(call(q, indices, {.window_out = q}),
+                 name + "'window_out': expected no tensor unless window > 0");
   expect_refusal(call(q.select(0, 0), indices, {.cu_seqlens_q = counts}), name + "'");
   expect_refusal(call(q, indices, {.max_seqlen_q = 4}), "cu_seqlens_q and cu_seqlens_k beside it");
 }
@@ -315,12 +342,13 @@ TEST(Nsa, RefusesBeforeItsWindowIsWritten) {
   expect_refusal(call(indices, {.out = q.ref()}), name + "'out': expected memory of its own, not that of q");
   const Tensor window_lse = lse.clone();
   expect_refusal(call(indices, {.lse = lse.ref(), .window_lse = elsewhere(window_lse.ref())}),
-                 "'lse': expected a tensor");
+                 name + "'window_lse': expected a tensor on cpu");
   const std::string apart = "expected memory of its own, not that of ";
   expect_refusal(call(indices, {.out = window_out.ref()}), name + "'out': " + apart + "window_out");
   expect_refusal(call(indices, {.lse = lse.ref(), .window_lse = lse.ref()}),
                  name + "'lse': " + apart + "window_lse");
-  expect_refusal(call(indices, {.window_lse = window_out.ref()}), name + "'window_out': " + apart);
+  const TensorRef on_window(window_out.ref().data, f32, lse.shape());
+  expect_refusal(call(indices, {.window_lse = on_window}), name + "'window_out': " + apart + "window_lse");
   const TensorRef on_indices(indices.ref().data, f32, lse.shape());
   expect_refusal(call(indices, {.lse = on_indices}), name + "'lse': " + apart + "block_indices");
   expect_refusal(call(indices, {.window_lse = on_indices}),

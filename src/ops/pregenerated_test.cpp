@@ -8,7 +8,7 @@
 #include <set>
 
 #include "ir/kernel.hpp"
-#include "ops/attention/call.hpp"
+#include "ops/attention/kernel.hpp"
 #include "ops/block_sparse/call.hpp"
 #include "ops/gemm/kernel.hpp"
 #include "ops/schema/table.hpp"
@@ -45,15 +45,15 @@ TEST(Pregenerated, HasWhatCommonAttentionAsksFor) {
       for (std::int64_t tokens : {64, 100, 512, 4096})
         for (bool causal : {false, true}) {
           const Tensor x = Tensor::empty({1, tokens, 2, dim}, type);
-          AttentionOptions dense;
-          dense.causal = causal;
-          const std::string name = prepare_attention(x, x, x, dense).kernel.name();
-          EXPECT_TRUE(known.contains(name)) << name;
-          BlockSparseOptions sparse;
+          for (const lang::Kernel& kernel :
+               kernels_by_name(find_schema("attention"), {{"q", x}, {"k", x}, {"v", x}}, {{"causal", causal}},
+                               Target::cpu()))
+            EXPECT_TRUE(known.contains(kernel.name())) << kernel.name();
           const Tensor indices = Tensor::empty({1, 2, (tokens + 63) / 64, 1}, i32);
-          sparse.q_block = sparse.k_block = 64, sparse.causal = causal, sparse.indices = indices;
-          const std::string sparse_name = prepare_block_sparse(x, x, x, sparse).kernel.name();
-          EXPECT_TRUE(known.contains(sparse_name)) << sparse_name;
+          for (const lang::Kernel& kernel : kernels_by_name(
+                   find_schema("block_sparse_attention"),
+                   {{"q", x}, {"k", x}, {"v", x}, {"indices", indices}}, {{"causal", causal}}, Target::cpu()))
+            EXPECT_TRUE(known.contains(kernel.name())) << kernel.name();
         }
 }
 

@@ -139,7 +139,8 @@ class RandomCalls {
                        heads = chance(25) ? kv_heads_ * group_ : kv_heads_, entries = any({0, 1, 3, 5, 40});
     const Shape rows{packed_ ? sequences_ : batch_, heads, q_blocks + (packed_ ? between(0, 1) : 0)};
     const auto of_rows = [&](std::int64_t last) { return Shape{rows[0], rows[1], rows[2], last}; };
-    call.options["q_block"] = std::to_string(q_block), call.options["k_block"] = std::to_string(k_block);
+    call.options["q_block_size"] = std::to_string(q_block),
+    call.options["k_block_size"] = std::to_string(k_block);
     if (chance(50)) call.options["causal"] = "true";
     if (chance(15)) call.options["softcap"] = "5";
     if (chance(25)) {
@@ -196,13 +197,14 @@ class RandomCalls {
       const Tensor &out = results.at(prefix + "out"), &lse = results.at(prefix + "lse");
       call.inputs.emplace(prefix + "out", out.to(type_));
       call.inputs.emplace(prefix + "lse", lse.to(f32));
-      call.inputs.emplace(prefix + "dout", sometimes_repeated(normal(out.shape(), type_)));
-      if (chance(40)) call.inputs.emplace(prefix + "dlse", normal(lse.shape(), f32));
+      call.inputs.emplace("d" + prefix + "out", sometimes_repeated(normal(out.shape(), type_)));
+      if (chance(40)) call.inputs.emplace("d" + prefix + "lse", normal(lse.shape(), f32));
     };
     add("");
+    call.options.erase("check_indices");
     if (call.options.contains("window") && chance(70)) add("window_");
     if (call.inputs.contains("block_indices")) {
-      if (chance(30)) call.options["scale_gradient"] = "true";
+      if (chance(30)) call.options["sel_scale_gradient"] = "true";
     } else if (chance(40)) {
       call.options["deterministic"] = "false";
     }
@@ -231,7 +233,7 @@ inline Operator::Tolerance tolerance_of(const RandomCall& call, const Options& o
   Operator::Tolerance tolerance = call.op->tolerance(call.inputs, options);
   // A sum over keys and heads of gradients of scores, whose delta is that of the rounded output, times
   // scores.
-  if (result == "dscale") tolerance.absolute *= 8;
+  if (result == "dsel_scale") tolerance.absolute *= 8;
   if (call.size == 1) return tolerance;
   const double rounded = result.ends_with("lse") ? 0x1p-20 * call.size * call.size : 0x1p-6;
   return {std::max(tolerance.absolute, rounded), std::max(tolerance.relative, 0x1p-10)};

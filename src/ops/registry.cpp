@@ -4,9 +4,7 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cmath>
 
-#include "ops/registered.hpp"
 #include "ops/schema/registered.hpp"
 
 namespace tegula::ops {
@@ -95,13 +93,7 @@ double Options::real(const std::string& name) const { return std::stod(text(name
 namespace {
 
 std::vector<Operator> all_operators() {
-  std::vector<Operator> all{
-                            registered_attention(),
-                            registered_attention_backward(),
-                            registered_block_sparse_attention(),
-                            registered_block_sparse_attention_backward(),
-                            registered_nsa_selected_attention(),
-                            registered_nsa_selected_attention_backward()};
+  std::vector<Operator> all;
   for (const OperatorSchema* schema : operator_schemas()) all.push_back(registered(*schema));
   return all;
 }
@@ -152,40 +144,6 @@ void check_inputs(const Operator& op, const Tensors& inputs) {
     if (!known)
       throw ArgumentError(fmt::format("{} has no input '{}'; it has {}", op.name, name, names_of(op.inputs)));
   }
-}
-
-const Tensor& required(const Tensors& inputs, const std::string& name) {
-  const Tensor* tensor = optional_input(inputs, name);
-  if (!tensor) throw ArgumentError(fmt::format("the input '{}' is needed", name));
-  return *tensor;
-}
-
-const Tensor* optional_input(const Tensors& inputs, const std::string& name) {
-  const auto found = inputs.find(name);
-  return found == inputs.end() ? nullptr : &found->second;
-}
-
-std::optional<float> optional_real(const Options& options, const std::string& name) {
-  if (!options.has(name)) return std::nullopt;
-  return static_cast<float>(options.real(name));
-}
-
-double bytes_of(const Tensors& tensors) {
-  double sum = 0;
-  for (const auto& [name, tensor] : tensors) sum += static_cast<double>(tensor.nbytes());
-  return sum;
-}
-
-Operator::Tolerance rounding_tolerance(DType type, double terms) {
-  const double unit = type == f16 ? 0x1p-11 : type == bf16 ? 0x1p-8 : 0x1p-24;
-  const double sums = 4 * 0x1p-24 * std::sqrt(std::max(terms, 1.0));
-  return {2 * unit + 4 * sums, 4 * unit + 16 * 0x1p-24};
-}
-
-Operator::Tolerance gradient_tolerance(DType type, double terms) {
-  Operator::Tolerance tolerance = rounding_tolerance(type, 16 * terms);
-  tolerance.absolute *= 8;
-  return tolerance;
 }
 
 }  // namespace tegula::ops

@@ -11,6 +11,7 @@
 #include "ops/block_sparse/tokens.hpp"
 #include "ops/common/plan.hpp"
 #include "ops/nsa/backward_call.hpp"
+#include "ops/testing.hpp"
 #include "runtime/binding.hpp"
 
 namespace tegula::ops {
@@ -75,7 +76,6 @@ struct Given {
                 {"kv_heads", 1},        {"group", group},
                 {"entries", entries},   {"parts", parts},
                 {"all_tokens", tokens}, {"part_tokens", tokens / parts}} {}
-  BackwardTensors results() const { return {q, q, lse, std::nullopt}; }
 };
 
 void expect_slots_fit(const NsaBackwardCall& call, Given in, double most) {
@@ -92,12 +92,15 @@ TEST_P(ScratchMemory, OfGradientsOfBlocksGrowsWithTheirEntries) {
     const std::int64_t rows = tokens / q_block;
     Given in(type, tokens);
     in.numbers["q_blocks"] = rows;
-    const BlockSparseOptions options{.q_block = q_block,
-                                     .k_block = k_block,
+    const BlockSparseOptions options{.q_block_size = q_block,
+                                     .k_block_size = k_block,
                                      .indices = promised(i32, {1, 1, rows, entries}),
                                      .target = target};
+    const PlannedCall planned(block_sparse_attention_backward_schema(),
+                              BlockSparseBackward{options, {}, in.q, in.q, in.k, in.k, in.q, in.lse},
+                              BoundCall::Memory::unused);
     const BlockSparseBackwardCall call =
-        prepare_block_sparse_backward(in.results(), in.q, in.k, in.k, options);
+        block_sparse_backward_call(Bound<BlockSparseBackward>(planned.bound), planned.bound.on_gpu());
     const double most = allowed(tokens, rows * entries);
     const auto selection = call.kernel.forward.listed ? as_selection(call) : std::nullopt;
     EXPECT_EQ(selection.has_value(),
@@ -118,14 +121,20 @@ TEST_P(ScratchMemory, OfTokensGrowsWithTheirEntries) {
     SCOPED_TRACE(block);
     const NsaSelectedOptions options{.block_size = block, .target = target};
     for (const bool dscale : {false, true}) {
-      const NsaBackwardCall call =
-          prepare_nsa_backward(in.results(), in.q, in.k, in.k, lists, options, {.scale_gradient = dscale});
+      const PlannedCall planned(
+          nsa_selected_attention_backward_schema(),
+          NsaSelectedBackward{
+              options, {.sel_scale_gradient = dscale}, in.q, in.q, in.k, in.k, lists, in.q, in.lse},
+          BoundCall::Memory::unused);
+      const NsaBackwardCall call = nsa_backward_call(Bound<NsaSelectedBackward>(planned.bound));
       if (target == Target::cuda() && takes_slots(call))
         expect_slots_fit(call, in, most);
       else
         EXPECT_LE(scratch_bytes(nsa_backward_kernel(call.kernel), in.numbers), most) << dscale;
     }
-    const NsaCall forward = prepare_nsa(in.q, in.k, in.k, lists, options, target == Target::cuda());
+    const PlannedCall planned(nsa_selected_attention_schema(), NsaSelected{options, in.q, in.k, in.k, lists},
+                              BoundCall::Memory::unused);
+    const NsaCall forward = nsa_call(planned.bound, planned.op, target == Target::cuda());
     EXPECT_EQ(forward.kernel.divides(), target == Target::cuda() && type == bf16 && block == 64);
     EXPECT_LE(scratch_bytes(nsa_kernel(forward.kernel), in.numbers), most);
   }

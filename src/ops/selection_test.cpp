@@ -22,8 +22,8 @@ TEST(BlockScores, AgreesWithTheFormula) {
             const Planted q(Tensor::random_normal(shape(queries, 4), variant == 1 ? bf16 : f32, 1)),
                 k(Tensor::random_normal(shape(keys, 2), q.inside.dtype(), 2));
             BlockScoresOptions options{.layout = layout,
-                                       .q_block = q_block,
-                                       .k_block = k_block,
+                                       .q_block_size = q_block,
+                                       .k_block_size = k_block,
                                        .causal = variant % 2 == 1,
                                        .per_kv_head = variant < 2,
                                        .target = target};
@@ -47,8 +47,8 @@ TEST(BlockScores, MeansOfLargeBlocksAreAsExactAsOfSmallOnes) {
       if (!(target == Target::cpu()) && size > 4096) continue;
       const Tensor one = Tensor::full({1, 1, 1, 8}, f32, 0.1);
       const TensorRef rows = one.ref().expand({1, size, 1, 8});
-      const Tensor scores =
-          block_scores(rows, rows, {.q_block = size, .k_block = size, .scale = 1, .target = target});
+      const Tensor scores = block_scores(
+          rows, rows, {.q_block_size = size, .k_block_size = size, .scale = 1, .target = target});
       const double exact = 8. * 0.1f * 0.1f;
       EXPECT_NEAR(scores.get({0, 0, 0, 0}) / exact, 1, 1e-6) << target.name() << " " << size;
     }
@@ -73,8 +73,8 @@ TEST(TopkBlocks, IsExact) {
           const Planted scores(awkward_scores({1, 2, 5, blocks}, 3));
           TopkBlocksOptions options{.keep_first = kept % 2 == 1,
                                     .keep_diagonal = kept >= 2,
-                                    .q_block = 16,
-                                    .k_block = 8,
+                                    .q_block_size = 16,
+                                    .k_block_size = 8,
                                     .key_offset = kept == 2 ? -20 : 9,
                                     .target = target};
           const Tensor result = topk_blocks(scores.inside, count, options);
@@ -93,7 +93,7 @@ TEST(TopkBlocks, TiesGoToTheLowerBlock) {
 
 TEST(Selection, RefusesWrongCalls) {
   const Tensor q = Tensor::zeros({1, 8, 4, 16}, f32), k = Tensor::zeros({1, 8, 2, 16}, f32);
-  expect_refusal([&] { block_scores(q, k, {.q_block = 0}); },
+  expect_refusal([&] { block_scores(q, k, {.q_block_size = 0}); },
                  "block_scores, argument 'q_block': expected a block size");
   expect_refusal([&] { block_scores(q, k.slice(3, 0, 4)); },
                  "argument 'k': expected [batch, keys, kv_heads, d] with d = 16, as q");

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "ops/schema/judge.hpp"
+#include "ops/schema/launch.hpp"
 #include "runtime/executable.hpp"
 #include "tegula/ops.hpp"
 
@@ -49,6 +50,17 @@ struct Planted {
     copy_elements(Tensor::full(inside.shape(), inside.dtype(), std::nan("")), part.ref());
     return equal(actual, expected);
   }
+};
+
+// A checked call by an operator's struct, whose plan tests change before it runs.
+template <class Op>
+struct PlannedCall {
+  Op op;
+  BoundCall bound;
+  Launch launch;
+
+  PlannedCall(const OperatorSchema& schema, Op given, BoundCall::Memory memory = BoundCall::Memory::used)
+      : op(std::move(given)), bound(schema, &op, memory), launch(bound, Launch::Mode::run) {}
 };
 
 inline void expect_close(const std::string& what, const Tensor& result, const Tensor& exact,

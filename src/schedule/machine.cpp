@@ -40,6 +40,7 @@ Machine::Machine(const Model& model, const Trial& trial)
     a.id = model.warps()[i];
     a.program = &model.program(a.id.role);
     a.cursors.assign(schedule_.rings.size(), 0);
+    a.made.assign(schedule_.buffers.size(), 0);
     a.asked.assign(schedule_.variables.size(), 0);
     a.turns.assign(schedule_.buffers.size(), 0);
     a.all = a.lane = nothing;

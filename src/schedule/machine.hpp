@@ -62,6 +62,8 @@ class Machine {
     Time now = 0;
     Knowledge all, lane;  // common to all threads of the warp; of its first thread
     Time fenced = 0;      // own writes up to here
+    std::vector<Time> made;  // of each buffer in registers: the last load from shared memory in its values
+    Time arrived = 0;        // values of loads up to here
     Time gemm_fence = 0;
     Queued gemms, stores, copies;
     Time stores_done = 0;  // waited for, to be published by a fence
@@ -174,6 +176,7 @@ class Machine {
   std::uint64_t parts_of(const Actor& a, const Access& access) const;
   int cell_of(const Actor& a, const Access& access, int cta) const;
   void touch(Actor& a, const Event& e, const Access& access, int cta, const Record& made);
+  void take(Actor& a, const Operation& x);
   void check_read(const Actor& a, const Event& e, const Access& access);
   void touch_by_threads(Actor& a, const Event& e, const Access& access);
   void touch_in_queue(Actor& a, const Event& e, const Access& access, Queue queue, Time time, bool async);

@@ -8,6 +8,7 @@ namespace tegula::schedule {
 
 bool Machine::on(Actor& a, const Event& e, const Operation& x) {
   for (const Access& access : x.accesses) touch_by_threads(a, e, access);
+  take(a, x);
   return true;
 }
 
@@ -17,6 +18,9 @@ bool Machine::on(Actor& a, const Event& e, const Gemm& x) {
   if (a.gemm_fence == 0) fail(Rule::gemm_fence, a, e, "no gemm fence comes before the role's first gemm");
   for (const Access& access : x.accesses)
     touch_in_queue(a, e, access, Queue::gemm, a.gemms.committed + 1, true);
+  for (const Access& access : x.accesses)
+    if (x.last == 16 && access.touch == Touch::read && schedule_.buffers[access.buffer].space == Space::registers)
+      a.arrived = std::max(a.arrived, a.made[access.buffer]);
   a.gemms.open = true;
   return true;
 }
@@ -117,6 +121,7 @@ bool Machine::on(Actor& a, const Event&, const StoreWait& x) {
 // ------------------------------------------------------------------------------------- copies by threads
 bool Machine::on(Actor& a, const Event& e, const CopyAsync& x) {
   for (const Access& access : x.accesses) touch_by_threads(a, e, access);
+  if (!x.accesses.empty()) a.arrived = a.now;  // addresses are made of them
   check_read(a, e, x.to);
   touch_in_queue(a, e, x.to, Queue::copies, a.copies.committed + 1, false);
   a.copies.open = true;

@@ -17,6 +17,26 @@ void Machine::learn(Actor& a, const Event& e, int component, Time time) {
 void Machine::converge(Actor& a) {
   const int reads = model_.component(a.index, Queue::reads);
   a.all.seen[reads] = a.lane.seen[reads] = a.now;
+  a.all.fenced[reads] = a.lane.fenced[reads] = a.arrived;
+}
+
+// Loads of a warp from shared memory arrive in order; their values have arrived when a product or a store takes
+// what was made of them.
+void Machine::take(Actor& a, const Operation& x) {
+  const auto is_in = [&](const Access& access, Space space) {
+    return schedule_.buffers[access.buffer].space == space;
+  };
+  Time value = 0;
+  for (const Access& access : x.accesses) {
+    if (access.touch == Touch::write) continue;
+    if (is_in(access, Space::shared)) value = a.now;
+    if (is_in(access, Space::registers)) value = std::max(value, a.made[access.buffer]);
+  }
+  for (const Access& access : x.accesses) {
+    if (access.touch == Touch::read) continue;
+    if (is_in(access, Space::registers)) a.made[access.buffer] = value;
+    if (is_in(access, Space::shared)) a.arrived = std::max(a.arrived, value);
+  }
 }
 
 void Machine::collect(Actor& a) {
@@ -34,7 +54,9 @@ Knowledge& Machine::published(const Actor& a, const Event& e) {
   k = e.who == Who::all ? a.all : a.lane;
   if (e.who == Who::all) {
     const int writes = model_.component(a.index, Queue::writes);
-    k.seen[writes] = k.seen[model_.component(a.index, Queue::reads)] = a.now;
+    const int reads = model_.component(a.index, Queue::reads);
+    k.seen[writes] = k.seen[reads] = a.now;
+    k.fenced[reads] = std::max(k.fenced[reads], a.arrived);
     k.fenced[writes] = std::max(k.fenced[writes], a.fenced);
   } else {
     k.seen[model_.component(a.index, Queue::lane)] = a.now;
@@ -129,7 +151,13 @@ void Machine::compare(const Actor& a, const Event& e, const Access& access, cons
   if (k.seen[old.component] < old.time)
     report(old_gemm ? Rule::in_flight : Rule::order,
            old_gemm ? "that gemm is still in flight" : "nothing orders them");
-  if (!made.async || old.touch == Touch::read) return;
+  if (!made.async) return;
+  if (old.touch == Touch::read) {
+    if (space == Space::shared && std::holds_alternative<Load>(e.what) &&
+        old.component == model_.component(old.warp, Queue::reads) && k.fenced[old.component] < old.time)
+      report(Rule::proxy, "its values may be on their way, and no proxy fence lies between them");
+    return;
+  }
   if (space == Space::shared && !old.async && k.fenced[old.component] < old.time)
     report(Rule::proxy, "no proxy fence lies between them");
   if (space == Space::global && model_.has_turns() && k.fenced_global[old.component] < old.time)

@@ -138,7 +138,7 @@ bool Machine::on(Actor& a, const Event& e, const ProxyFence& x) {
   raise(a.lane);
   if (e.who == Who::all) {
     raise(a.all);
-    if (!x.global) a.fenced = a.now;
+    if (!x.global) a.fenced = a.arrived = a.now;
   }
   const int lane = model_.component(a.index, Queue::lane);
   if (!x.global) a.lane.fenced[lane] = a.now;

@@ -99,7 +99,7 @@ void add_attention(Table& table) {
 
 // Both directions of block-sparse attention; every 16th block of keys is listed.
 void add_blocks(Table& table, Heads h, Size q_block, Size k_block, bool causal, bool packed = false) {
-  OptionTexts options{{"q_block", std::to_string(q_block)}, {"k_block", std::to_string(k_block)}};
+  OptionTexts options{{"q_block_size", std::to_string(q_block)}, {"k_block_size", std::to_string(k_block)}};
   if (causal) options["causal"] = "true";
   for (bool backward : {false, true}) {
     Tensors in = heads_inputs(h, packed, backward);
@@ -148,7 +148,7 @@ void add_tokens(Table& table, const Tokens& t) {
     in.emplace("block_indices",
                Tensor::empty({h.batch, h.queries, t.every_head ? h.heads : h.kv_heads, 16}, i32));
     if (backward && t.window > 0) {
-      for (const char* name : {"window_out", "window_dout"}) in.emplace(name, in.at("out"));
+      for (const char* name : {"window_out", "dwindow_out"}) in.emplace(name, in.at("out"));
       in.emplace("window_lse", in.at("lse"));
     }
     table.add(backward ? "nsa_selected_attention_backward" : "nsa_selected_attention", std::move(in),
@@ -173,7 +173,7 @@ void add_selection(Table& table) {
       table.add(
           "block_scores",
           {{"q", Tensor::empty({1, 8192, 8, 128}, bf16)}, {"k", Tensor::empty({1, 8192, 2, 128}, bf16)}},
-          {{"causal", causal}, {"q_block", std::to_string(block)}, {"k_block", "64"}});
+          {{"causal", causal}, {"q_block_size", std::to_string(block)}, {"k_block_size", "64"}});
   for (const char* kept : {"false", "true"})
     table.add("topk_blocks", {{"scores", Tensor::empty({1, 8, 256, 256}, f32)}},
               {{"count", "16"}, {"keep_first", kept}, {"keep_diagonal", kept}});
@@ -208,23 +208,26 @@ std::vector<ShippedText> shipped_texts(const std::vector<ShippedCall>& calls) {
     const ops::Options options = ops::Options::parse(*call.op, call.options);
     for (const lang::Kernel& kernel : call.op->kernels(call.inputs, options, target)) print(kernel);
   };
-  const auto add = [&](const lang::Kernel& kernel, const char* form, const auto& text) {
-    const std::string name = kernel.name() + "." + form;
-    if (!texts.contains(name)) texts.emplace(name, tool::without_places(text()));
+  const auto name_of = [](const lang::Kernel& kernel, const char* form) { return kernel.name() + "." + form; };
+  const auto add = [&](const lang::Kernel& kernel, const char* form, const std::string& text) {
+    texts.emplace(name_of(kernel, form), tool::without_places(text));
   };
   for (const ShippedCall& call : calls) {
     each(call, Target::cuda(), [&](const lang::Kernel& kernel) {
-      const passes::CudaTarget gpu{90};
-      add(kernel, "cu", [&] { return tool::cuda_text(kernel, gpu); });
-      add(kernel, "layout", [&] { return tool::layout_text(kernel, gpu); });
-      add(kernel, "schedule", [&] { return tool::schedule_text(kernel, gpu); });
-      add(kernel, "resources", [&] { return tool::sizes_text(kernel, gpu); });
+      if (texts.contains(name_of(kernel, "cu"))) return;
+      const tool::CudaTexts own = tool::cuda_texts(kernel, {90});
+      add(kernel, "cu", own.cuda);
+      add(kernel, "layout", own.layout);
+      add(kernel, "schedule", own.schedule);
+      add(kernel, "resources", own.sizes);
     });
     each(call, Target::cuda_sm80(), [&](const lang::Kernel& kernel) {
-      add(kernel, "sm_80.cu", [&] { return tool::cuda_text(kernel, {80}); });
+      if (!texts.contains(name_of(kernel, "sm_80.cu")))
+        add(kernel, "sm_80.cu", tool::cuda_text(kernel, {80}));
     });
-    each(call, Target::cpu(),
-         [&](const lang::Kernel& kernel) { add(kernel, "cpp", [&] { return tool::cpp_text(kernel); }); });
+    each(call, Target::cpu(), [&](const lang::Kernel& kernel) {
+      if (!texts.contains(name_of(kernel, "cpp"))) add(kernel, "cpp", tool::cpp_text(kernel));
+    });
   }
   std::vector<ShippedText> result;
   for (auto& [name, text] : texts) result.push_back({name, std::move(text)});

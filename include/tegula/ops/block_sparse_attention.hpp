@@ -6,7 +6,8 @@ namespace tegula::ops {
 
 struct BlockSparseOptions {
   Layout layout = Layout::bshd;
-  int q_block = 64, k_block = 64;  // queries and keys of a block, 1 to 2^20; the last blocks may be short
+  // Queries and keys of a block, 1 to 2^20; the last blocks may be short.
+  int q_block_size = 64, k_block_size = 64;
   // Which key blocks a block of queries sees: exactly one of `indices` and `mask`. `heads` is that of k, for
   // all query heads of the group, or that of q.
   // indices: i32 [batch, heads, q_blocks, entries]. Entries outside [0, k_blocks), such as −1, are no block
@@ -18,7 +19,8 @@ struct BlockSparseOptions {
   // for every sequence where the above says batch, and blocks of queries and of keys count from the beginning
   // of their sequence. q_blocks and the k_blocks of a mask are those of the longest sequence, or more; what
   // is beyond a sequence's own may be anything. Lengths on a GPU are not read: without max_seqlen the lists
-  // say how long a sequence is at most, q_blocks · q_block queries and, with a mask, k_blocks · k_block keys.
+  // say how long a sequence is at most, q_blocks · q_block_size queries and, with a mask, k_blocks ·
+  // k_block_size keys.
   std::optional<TensorRef> cu_seqlens_q = {}, cu_seqlens_k = {};
   std::int64_t max_seqlen_q = 0, max_seqlen_k = 0;
   bool causal = false;              // aligned as in `attention`, inside the chosen blocks

@@ -10,6 +10,9 @@ struct NsaSelectedOptions {
   int block_size = 64;  // keys of a block, 1 to 2^20
   // i32 [batch, tokens, heads], how many entries of a row count; all of them unless given.
   std::optional<TensorRef> block_counts = {};
+  // As block_indices, f32, f16 or bf16: factors of 1 of the scores of what each entry selects, the
+  // straight-through multipliers by which a selector learns. No result depends on them; there is a gradient.
+  std::optional<TensorRef> sel_scale = {};
   bool causal = true;     // no later keys; the last query stands at the last key
   bool diagonal = false;  // the block in which the query stands is seen whether it is selected or not
   // A block that is named several times counts as often as it is named; otherwise once.

@@ -8,19 +8,18 @@ struct NsaSelectedBackwardOptions {
   // Gradient of lse, f32 in its shape; not looked at where lse is −∞.
   std::optional<TensorRef> dlse = {};
   // The window of the options: gradient of its output, its results, and the gradient of its lse. Without
-  // window_dout the window has no part in the gradients. Shapes and dtypes are those of out and lse.
-  std::optional<TensorRef> window_dout = {}, window_out = {}, window_lse = {}, window_dlse = {};
-  // Also the gradient of a factor of 1 that multiplies the scores of what an entry of block_indices selects:
-  // the straight-through multiplier by which a selector learns.
-  bool scale_gradient = false;
-  std::optional<TensorRef> dq = {}, dk = {}, dv = {}, dscale = {};  // written instead of new tensors
+  // dwindow_out the window has no part in the gradients. Shapes and dtypes are those of out and lse.
+  std::optional<TensorRef> dwindow_out = {}, window_out = {}, window_lse = {}, dwindow_lse = {};
+  // Also the gradient of sel_scale.
+  bool sel_scale_gradient = false;
+  std::optional<TensorRef> dq = {}, dk = {}, dv = {}, dsel_scale = {};  // written instead of new tensors
 };
 
 struct NsaSelectedGradients {
   Tensor dq, dk, dv;  // as q, k, v
   // f32, as block_indices; no elements unless wanted. 0 where an entry selects nothing, or a block that an
   // earlier entry of its row has selected (with `repeats`: equal shares).
-  Tensor dscale;
+  Tensor dsel_scale;
 };
 
 // The gradients of sum(dout · out) + sum(dlse · lse), and the same sums of the window, with respect to q, k

@@ -6,7 +6,7 @@ namespace tegula::ops {
 
 struct BlockScoresOptions {
   Layout layout = Layout::bshd;
-  int q_block = 64, k_block = 64;  // queries and keys of a block
+  int q_block_size = 64, k_block_size = 64;  // queries and keys of a block
   // Blocks that no query of the row sees (aligned as in `attention`) score −∞.
   bool causal = false;
   std::optional<float> scale = {};    // 1/√d unless given
@@ -22,10 +22,10 @@ Tensor block_scores(const TensorRef& q, const TensorRef& k, const BlockScoresOpt
 
 struct TopkBlocksOptions {
   // Blocks that are chosen before all others, if their score is not −∞: block 0, and the block of the last
-  // key that stands at or before the last query of the row, which q_block, k_block and key_offset (keys −
-  // queries) determine.
+  // key that stands at or before the last query of the row, which q_block_size, k_block_size and key_offset
+  // (keys − queries) determine.
   bool keep_first = false, keep_diagonal = false;
-  int q_block = 64, k_block = 64;
+  int q_block_size = 64, k_block_size = 64;
   std::int64_t key_offset = 0;
   std::optional<TensorRef> out = {};  // written instead of a new tensor
   Target target = Target::automatic();

@@ -3,19 +3,10 @@ autocast; and functions with the signatures of other libraries.
 """
 
 from . import _functions
-from ._block_sparse import block_sparse_attn
 from ._cache_key import add_to_cache_key
-from ._dense import attention
-from ._drop_in import native_sparse_attend
+from ._drop_in import block_sparse_attn, native_sparse_attend
 from ._functions import *  # noqa: F403
-from ._nsa import nsa_selected_attention
 
-__all__ = [
-    "attention",
-    "block_sparse_attn",
-    "native_sparse_attend",
-    "nsa_selected_attention",
-    *_functions.__all__,
-]
+__all__ = ["block_sparse_attn", "native_sparse_attend", *_functions.__all__]
 
 add_to_cache_key()

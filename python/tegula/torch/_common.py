@@ -7,8 +7,6 @@ from typing import Any, Optional
 import torch
 from torch import Tensor
 
-from ._shapes import attention_shapes
-
 if hasattr(torch, "get_autocast_dtype"):
 
     def _autocast_dtype(device: str) -> Optional[torch.dtype]:
@@ -39,22 +37,8 @@ def autocast(*tensors: Tensor) -> tuple[Tensor, ...]:
     return tuple(x.to(dtype) if x.is_floating_point() and x.dtype not in eight_bits else x for x in tensors)
 
 
-def rows(gradient: Optional[Tensor], like: Tensor) -> Tensor:
-    """A gradient in the dtype of its result; zeros where there is none."""
-    return torch.zeros_like(like) if gradient is None else gradient.to(like.dtype)
-
-
-def lse_rows(gradient: Optional[Tensor]) -> Optional[Tensor]:
-    return None if gradient is None else gradient.contiguous()
-
-
-def new_outputs(q: Tensor, v: Tensor, layout: str) -> tuple[Any, Any]:
-    """Tensors for (out, lse) of attention; None for shapes that the library refuses."""
-    out, lse = attention_shapes(q.shape, v.shape, layout)
-    if out is None:
-        return None, None
-    return q.new_empty(out), q.new_empty(lse, dtype=torch.float32)
-
-
-def new_gradients(*tensors: Tensor) -> tuple[Tensor, ...]:
-    return tuple(torch.empty_like(x, memory_format=torch.contiguous_format) for x in tensors)
+def as_numbers(indices: Any) -> Any:
+    """int64 numbers as int32; what does not fit is -1 or the largest."""
+    if not isinstance(indices, Tensor) or indices.dtype != torch.int64:
+        return indices
+    return indices.clamp(-1, 2**31 - 1).to(torch.int32)

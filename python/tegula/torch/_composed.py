@@ -69,7 +69,7 @@ def _spread(means: Tensor, x: Tensor, size: int) -> Tensor:
 
 def _block_scores(call: Any, tensors: Named, options: Named, gradients: Named, needed: Set[str]) -> Named:
     q, k, gradient = tensors["q"], tensors["k"], gradients["dout"]
-    q_block, k_block, scale = options["q_block"], options["k_block"], options["scale"]
+    q_block, k_block, scale = options["q_block_size"], options["k_block_size"], options["scale"]
     if options["layout"] == "bshd":
         q, k = q.transpose(1, 2), k.transpose(1, 2)
     group = q.shape[1] // k.shape[1]

@@ -2,15 +2,56 @@
 
 from __future__ import annotations
 
-from typing import Optional, Tuple, Union
+from typing import Any, Optional, Tuple, Union
 
 import torch
 from torch import Tensor
 
-from ._block_sparse import as_block_numbers
-from ._nsa import nsa_selected_attention
+from ._common import as_numbers
+from ._functions import functions
 
 Pair = Tuple[Tensor, Tensor]
+
+
+def block_sparse_attn(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    q_block_size: int,
+    k_block_size: int,
+    topk_indices: Optional[Tensor] = None,
+    **options: Any,
+) -> Pair:
+    """``tegula.torch.block_sparse_attention`` in the form of MagiAttention's function of this name.
+
+    Args:
+        q: [queries, heads, d], or as ``tegula.torch.block_sparse_attention`` takes it.
+        k, v: [keys, kv_heads, d] then.
+        q_block_size, k_block_size: queries and keys of a block.
+        topk_indices: the indices of ``block_sparse_attention``; without their first extent for tensors without a batch.
+        options: all others of ``block_sparse_attention``; counts and mask without their first extent too.
+
+    Returns:
+        (out, lse) as there; for tensors without a batch out is as q, and lse [queries, heads].
+
+    Raises:
+        TypeError, ValueError, RuntimeError: as ``block_sparse_attention``.
+    """
+    attend = functions["block_sparse_attention"]
+    options = {**options, "indices": topk_indices, "q_block_size": q_block_size, "k_block_size": k_block_size}
+    packed = options.get("cu_seqlens_q") is not None or options.get("cu_seqlens_k") is not None
+    if packed or not isinstance(q, Tensor) or q.dim() != 3:
+        out, lse = attend(q, k, v, **options)
+        return out, lse
+    if options.get("layout", "bshd") != "bshd":
+        raise ValueError(
+            f"layout: tensors without a batch are [tokens, heads, d], given '{options['layout']}'; leave it out"
+        )
+    for name in ("indices", "counts", "mask"):
+        if options.get(name) is not None:
+            options[name] = options[name].unsqueeze(0)
+    out, lse = attend(*(x.unsqueeze(0) for x in (q, k, v)), **options)
+    return out[0], lse[0].transpose(0, 1)
 
 
 def native_sparse_attend(
@@ -65,18 +106,19 @@ def native_sparse_attend(
             f"sel_scale: expected {list(selected_block_indices.shape)}, as selected_block_indices, "
             f"given {list(sel_scale.shape)}"
         )
-    choice = torch.where(fmask, as_block_numbers(selected_block_indices), -1)
+    choice = torch.where(fmask, as_numbers(selected_block_indices), -1)
     at_once = include_block_causal and distinct_earlier_blocks
-    results = nsa_selected_attention(
+    attend = functions["nsa_selected_attention"]
+    results = attend(
         fq, fk, fv, choice, sel_scale=sel_scale, block_size=block_size, layout="bhsd", causal=at_once,
         diagonal=at_once, repeats=not distinct_earlier_blocks,
         window=block_size + 1 if return_sliding_window_out else 0,
     )  # fmt: skip
     out, lse = results[:2]
     if include_block_causal and not at_once:
-        own = nsa_selected_attention(
+        own = attend(
             fq, fk, fv, choice[..., :0], block_size=block_size, layout="bhsd", causal=True, diagonal=True
-        )
+        )[:2]
         out, lse = _merged((out, lse), own)
     if not return_sliding_window_out:
         return (out, lse) if return_lse else out

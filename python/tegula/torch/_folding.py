@@ -4,13 +4,20 @@ from __future__ import annotations
 
 from typing import Any, Callable, Optional, Tuple
 
-from torch import Tensor
+from torch import Tensor, stack
 
 from .._tables import Dims, Table, names_of
-from ._vmap import entry, stacked
 
 # Names of a first dim whose entries do not know of each other.
 _batches = ("batch", "b")
+
+
+def _entry(x: Optional[Tensor], dim: Optional[int], index: int) -> Optional[Tensor]:
+    return x if x is None or dim is None else x.select(dim, index)
+
+
+def _stacked(calls: list[Any]) -> Any:
+    return stack(calls) if isinstance(calls[0], Tensor) else tuple(stack(results) for results in zip(*calls))
 
 
 def _in_front(x: Tensor, dim: int) -> Tensor:
@@ -89,7 +96,7 @@ def make_folding_vmap(operator: Any, table: Table) -> Callable[..., Any]:
                 return folding.unfolded(table.outputs[0], results), 0
             return tuple(folding.unfolded(*each) for each in zip(table.outputs, results)), (0,) * len(results)
         moved = [(x if x is None or dim is None else _in_front(x, dim), dim) for x, dim in zip(tensors, in_dims)]
-        results = stacked(
+        results = _stacked(
             [operator.whole(tuple(entry(x, dim and 0, i) for x, dim in moved), *options) for i in range(size)]
         )
         return results, 0 if isinstance(results, Tensor) else (0,) * len(results)

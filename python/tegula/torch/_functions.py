@@ -12,9 +12,9 @@ from torch import Tensor
 from .. import _tegula
 from .._arrays import dtype_name
 from .._functions import accepting_others, make_function, refusal_of_others, result_type
-from .._printing import head, torch_documentation, torch_options
-from .._tables import Dims, Option, Table, evaluate, python_dtype, tables
-from ._common import any_autocast, autocast, eight_bits
+from .._printing import head, torch_documentation, torch_options, wanted_gradient
+from .._tables import Dims, Option, Table, evaluate, names_of, python_dtype, tables
+from ._common import any_autocast, as_numbers, autocast, eight_bits
 from ._composed import composed
 from ._folding import make_folding_vmap
 from ._operator import Operator
@@ -68,8 +68,9 @@ def make_run(table: Table) -> Tuple[Callable[..., Any], Optional[Callable[..., A
 
     def whole(*arguments: Any) -> Any:
         results = at_once(*arguments)
+        given = {x.name: tensor.dtype for x, tensor in zip(table.inputs, arguments) if tensor is not None}
         return tuple(
-            arguments[0].new_empty(0, dtype=getattr(torch, output.dtypes[0])) if result is None else result
+            arguments[0].new_empty(0, dtype=_dtype(table, output, given)) if result is None else result
             for output, result in zip(table.outputs, results)
         )
 
@@ -78,22 +79,35 @@ def make_run(table: Table) -> Tuple[Callable[..., Any], Optional[Callable[..., A
 
 def _named_backward(table: Table, gradient: Table, operator: Operator) -> Callable[..., Any]:
     """Gradients by the operator that the table names: its tensors and options are found by their names."""
+    names = [option.name for option in torch_options(table, tables)]
+    unwanted = dict.fromkeys((wanted_gradient(x) for x in table.inputs), False)
 
     def backward(ctx: Any, tensors: Any, results: Any, *gradients: Any) -> Any:
         given = {x.name: tensor for x, tensor in zip(table.inputs, tensors)}
         given.update((x.name, tensor) for x, tensor in zip(table.outputs, results))
-        for x, tensor in zip(table.outputs, gradients):
-            own = gradient.input(f"d{x.name}")
-            if tensor is None and own is not None and not own.optional:
-                tensor = torch.zeros_like(given[x.name])
-            given[f"d{x.name}"] = tensor
-        names = [option.name for option in torch_options(table, tables)]
-        options = dict(zip(names, ctx.options))
+        given.update((f"d{x.name}", tensor) for x, tensor in zip(table.outputs, gradients))
+        _complete_gradients(table, gradient, given)
+        options = {**unwanted, **dict(zip(names, ctx.options))}
+        options.update((wanted_gradient(x), needs) for x, needs in zip(table.inputs, ctx.needs_input_grad))
         made = operator(tuple(given[x.name] for x in gradient.inputs), *(options[o.name] for o in gradient.options))
         by_name = dict(zip((x.name for x in gradient.outputs), made if isinstance(made, tuple) else (made,)))
         return tuple(_as_given(by_name.get(f"d{x.name}"), tensor) for x, tensor in zip(table.inputs, tensors))
 
     return backward
+
+
+def _complete_gradients(table: Table, gradient: Table, given: Dict[str, Any]) -> None:
+    """Of results that a call has or lacks together, the first has a gradient if others have one; without any, such
+    results have no part."""
+    together: Dict[str, List[str]] = {}
+    for x in table.outputs:
+        together.setdefault(x.when_text, []).append(x.name)
+    for condition, names in together.items():
+        first = f"d{names[0]}"
+        if condition and all(given[f"d{name}"] is None for name in names):
+            given.update(dict.fromkeys(names))
+        elif given[first] is None and gradient.input(first) is not None:
+            given[first] = torch.zeros_like(given[names[0]])
 
 
 def _as_given(gradient: Optional[Tensor], tensor: Optional[Tensor]) -> Optional[Tensor]:
@@ -180,13 +194,17 @@ def _register_flops(table: Table) -> None:
 
 def _make_present(table: Table) -> Callable[..., Any]:
     """Several results as those of the operator are, by name: without the empty ones that stand for none."""
-    result = result_type(table)
+    result, conditions = result_type(table), [output.when for output in table.outputs]
+    named = {name for when in conditions if when is not None for name in names_of(when)}
+    options = [(i, o) for i, o in enumerate(table.options) if o.name in named]
+    inputs = [(i, x.name) for i, x in enumerate(table.inputs) if x.name in named]
+    if not named:
+        return lambda tensors, values, results: result(*results)
 
-    def present(tensors: Tuple[Any, ...], options: Tuple[Any, ...], results: Tuple[Any, ...]) -> Any:
-        if any(output.when is not None for output in table.outputs):
-            dims = Dims(table, tuple(None if x is None else x.shape for x in tensors), options)
-            results = tuple(x if dims.has(output) else None for output, x in zip(table.outputs, results))
-        return result(*results)
+    def present(tensors: Tuple[Any, ...], values: Tuple[Any, ...], results: Tuple[Any, ...]) -> Any:
+        known = {o.name: o.number(values[i]) for i, o in options}
+        known.update((name, int(tensors[i] is not None)) for i, name in inputs)
+        return result(*(x if w is None or evaluate(w, known) else None for w, x in zip(conditions, results)))
 
     return present
 
@@ -210,7 +228,10 @@ def _function(table: Table) -> Callable[..., Any]:
         source += f"    if _any_autocast():\n        {', '.join(cast)}, = _autocast({', '.join(cast)})\n"
     # Integers have no gradient: what they are chosen by may require one.
     detaches = not any(x.is_floating for x in table.outputs)
-    inputs = [f"_detach({x.name})" if detaches and x.is_floating else x.name for x in table.inputs]
+    inputs = [
+        f"_detach({x.name})" if detaches and x.is_floating else f"_as_numbers({x.name})" if x.converts else x.name
+        for x in table.inputs
+    ]
     values = [f"_dtype_name({o.name})" if o.kind == "dtype" else o.name for o in options]
     if len(table.outputs) == 1:
         source += f"    return _call(({', '.join(inputs)},), {', '.join(values)})\n"
@@ -219,6 +240,7 @@ def _function(table: Table) -> Callable[..., Any]:
         source += "    return _present(_tensors, _options, _call(_tensors, *_options))\n"
     namespace = {
         "_any_autocast": any_autocast,
+        "_as_numbers": as_numbers,
         "_autocast": autocast,
         "_call": operator_of(table),
         "_detach": lambda x: x.detach() if isinstance(x, Tensor) else x,

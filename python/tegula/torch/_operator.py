@@ -11,7 +11,6 @@ from torch import Tensor
 from torch.autograd import forward_ad, profiler
 
 from .._tegula import any_requires_grad, refuse_tangents
-from ._vmap import make_vmap
 
 # PyTorch before 2.4 has no custom operators of this kind: there all calls go by functions of autograd.
 _custom_op = getattr(torch.library, "custom_op", None)
@@ -73,9 +72,7 @@ class Operator:
         at_once: as run, where the caller takes fewer results than the schema has.
         keep_results: whether backward has the results.
         of_backward: how many options at the end are for backward, and not given to run.
-        unbatched: numbers of the tensors that have no batch; where one of them is given, or any if this is None, the
-            entries of a torch.vmap are calls of their own instead of one larger batch.
-        vmap: makes the rule of torch.vmap for the operator instead.
+        vmap: makes the rule of torch.vmap for the operator.
         no_gradient: why there are none.
     """
 
@@ -90,8 +87,7 @@ class Operator:
         at_once: Optional[Callable[..., Any]] = None,
         keep_results: bool = True,
         of_backward: int = 0,
-        unbatched: Optional[Tuple[int, ...]] = (),
-        vmap: Optional[Callable[..., Any]] = None,
+        vmap: Callable[..., Any],
         no_gradient: str = "",
     ) -> None:
         self.name, self.keep_results, self.no_gradient = name, keep_results, no_gradient
@@ -111,7 +107,7 @@ class Operator:
                 _refuse_forward_mode(arguments[: self.tensors])
             return run_whole(*arguments)
 
-        rule = vmap(self) if vmap else make_vmap(self, unbatched)
+        rule = vmap(self)
         # One that is fast and one that transforms understand. The apply of torch.autograd.Function looks for such
         # transforms, one argument after the other; that of its base class does not.
         plain = _function(name, forward=self._forward, backward=self._backward)

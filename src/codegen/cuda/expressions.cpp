@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "codegen/cuda/arithmetic.hpp"
 #include "ir/representable.hpp"
 #include "ir/simplify.hpp"
 #include "ir/visit.hpp"
@@ -169,10 +170,10 @@ bool Expressions::is_at_least(const Expr& a, std::int64_t least) const {
   return has_affine_form(a->held()) && bounds(a, facts).low >= least;
 }
 
-bool Expressions::is_less(const Expr& a, const Expr& b) const {
+bool Expressions::is_less(const Expr& a, const Expr& b, std::int64_t by) const {
   if (!has_affine_form(a->held()) || !has_affine_form(b->held())) return false;
   const auto distance = difference(affine(b), affine(a));
-  return distance && bounds(*distance, facts).low >= 1;
+  return distance && bounds(*distance, facts).low >= by;
 }
 
 bool Expressions::is_exact(const Expr& value, DType type) const {

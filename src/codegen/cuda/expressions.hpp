@@ -35,7 +35,7 @@ class Expressions {
   void set_name(const ir::Expr& e, std::string name) { named_.emplace_back(e, std::move(name)); }
   void forget_names() { named_.clear(); }
 
-  bool is_less(const ir::Expr& a, const ir::Expr& b) const;
+  bool is_less(const ir::Expr& a, const ir::Expr& b, std::int64_t by = 1) const;  // or equal, by 0
   bool is_at_least(const ir::Expr& a, std::int64_t least) const;
   // Whether the type holds the value without rounding it.
   bool is_exact(const ir::Expr& value, DType type) const;

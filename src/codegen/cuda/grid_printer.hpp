@@ -139,7 +139,7 @@ class CudaGridPrinter {
   void pack(const passes::Conversion& n, const Loc& at);
 
   // ---- rows of tensors to shared tiles (print_rows.cpp)
-  void rows(const ir::Stmt& s, const passes::RowCopy& plan, bool async);
+  void rows(const passes::RowCopy& plan, bool async);
   void name_rows(const ir::For& loop, const std::string& number);
   void name_column(const ir::For& loop, const std::string& number, std::int64_t pieces, int elements);
   void lookup(const ir::For& loop, const passes::RowCopy& plan);
@@ -148,7 +148,8 @@ class CudaGridPrinter {
                        std::int64_t blocks);
   // Calls with this tensor have its last stride 1, and all else at multiples of 16 bytes.
   void require_aligned(const ir::BufferPtr& tensor);
-  GuardedAddress aligned_address(const ir::Access& access);
+  GuardedAddress row_address(const passes::RowCopy& plan, bool async);
+  std::string piece_bytes_text(const passes::RowCopy& plan, std::int64_t more);
 
   // ---- loops over elements, several of a row at a time (print_vectors.cpp)
   // `most` at a time.
@@ -156,6 +157,9 @@ class CudaGridPrinter {
   std::optional<std::vector<const ir::Stmt*>> row_accesses(const ir::For& n) const;
   bool goes_along_row(const ir::For& n, const ir::Access& access) const;
   bool is_aligned(const ir::For& n, const ir::Access& access, int width) const;
+  bool is_stored_in_parts(const ir::For& n, const ir::StmtNode& s, int width) const;
+  std::string part_pointer(const ir::Access& access, int first);
+  std::int64_t turns_of_conversion(const ir::For& n, const Vectors& vectors) const;
   void add_conditions(const ir::For& n, const ir::Access& access, int width, Texts& conditions);
   void by_vectors(const ir::For& n, const Vectors& vectors, const std::function<void()>& element);
   bool is_packed(const ir::Stmt& s) const { return vectors_ && vectors_->names.contains(s.get()); }
@@ -355,7 +359,8 @@ class CudaGridPrinter {
   std::int64_t ahead_bytes_ = 0;  // of that, what a plan with fewer slots does without
   int blocks_ = 1;                // that share a processor
   Team team_;
-  const ir::Buffer* aligned_ = nullptr;  // the tensor whose address is printed, if it is known to be aligned
+  const ir::Buffer* aligned_ = nullptr;   // the tensor whose address is printed, if it is known to be aligned
+  std::optional<std::size_t> unlimited_;  // its dimension whose limits are asked elsewhere
   std::string team_barrier_ = "tg::block_sync();";
   std::optional<ElementLoop> loop_;
   const Vectors* vectors_ = nullptr;  // of the loop that is printed

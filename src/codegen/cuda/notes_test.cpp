@@ -371,7 +371,7 @@ lang::Kernel limited(bool clips) {
   });
 }
 
-// Rows of A by number: in pieces where they are whole rows of a tensor whose extent is constant.
+// Rows of A by number: in pieces where they begin at multiples of 16 bytes.
 lang::Kernel gathered(bool pieces) {
   return kernel("gathered", [=] {
     Dim M("M"), K("K");
@@ -387,7 +387,7 @@ lang::Kernel gathered(bool pieces) {
         if (pieces)
           gather(A.slice(all, i), row, x);
         else
-          gather(A.slice(all, range(i * 64, i * 64 + 64)), row, x);
+          gather(A.slice(all, range(i * 64 + 4, i * 64 + 68)), row, x);
         lang::gemm(x, w, sum);
       });
       lang::copy(sum, C);

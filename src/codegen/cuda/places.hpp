@@ -2,6 +2,7 @@
 #pragma once
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "codegen/cuda/shared_memory.hpp"
@@ -64,7 +65,8 @@ struct ElementLoop {
 struct Vectors {
   int width = 1;
   std::unordered_map<const ir::StmtNode*, std::string> names;
-  std::vector<std::string> conditions;  // under which all elements exist, and lie side by side
+  std::unordered_set<const ir::StmtNode*> in_parts;  // stores of more than lie side by side in the tile
+  std::vector<std::string> conditions;               // under which all elements exist, and lie side by side
 };
 
 // Where an element is.

@@ -56,7 +56,7 @@ void CudaGridPrinter::add_limits(const View& view, std::size_t dim, const Expr& 
   if (!values_.is_at_least(at, 0)) guards.push_back(fmt::format("{} >= 0", text));
   if (!values_.is_less(at, view.shape[dim]))
     guards.push_back(fmt::format("{} < {}", text, value(view.shape[dim])));
-  if (d.low && !values_.is_less(d.low, at) && !is_constant(d.low, 0))
+  if (d.low && !values_.is_less(d.low, at, 0) && !is_constant(d.low, 0))
     guards.push_back(fmt::format("{} >= {}", text, value(d.low)));
   if (d.high && !values_.is_less(at, d.high) && !equal(d.high, view.shape[dim]))
     guards.push_back(fmt::format("{} < {}", text, value(d.high)));
@@ -71,7 +71,7 @@ GuardedAddress CudaGridPrinter::tensor_address(const Access& access, const std::
       out_.define(scalar_type(at[d]->held()), name, bare(text));
       text = name;
     }
-    add_limits(access.view, d, at[d], text, guards);
+    if (d != unlimited_) add_limits(access.view, d, at[d], text, guards);
     const std::string term = scaled(fmt::format("int64_t({})", text), stride_text(access.view, d));
     if (term != "0" && text != "0") terms.push_back(term);
   }

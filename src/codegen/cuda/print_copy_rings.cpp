@@ -77,7 +77,7 @@ void CudaGridPrinter::begin_copies(const Stmt& s, int shift) {
     if (e.writes(tile)) name_slot(tile, ring, shift);
   if (const auto* copy = as<Copy>(s)) return bring(*copy, s);
   is_ahead_ = true;
-  rows(s, *passes::plan_rows(s), false);
+  rows(*passes::plan_rows(s), false);
   is_ahead_ = false;
 }
 
@@ -91,7 +91,7 @@ void CudaGridPrinter::bring(const Copy& n, const Stmt& s) {
   const std::int64_t columns = constant_value(loop.end.back());
   for (std::size_t d = 0; d + 1 < loop.index.size(); ++d)
     facts_.add_range(loop.index[d], {0, constant_value(loop.end[d]) - 1});
-  const bool rows = passes::rows_of(n.to) && passes::is_own_shape(n.to) && columns % in_vector == 0;
+  const bool rows = passes::rows_of(n.to) && is_own_shape(n.to) && columns % in_vector == 0;
   if (rows) facts_.add_range(loop.index.back(), {0, columns - in_vector});
   const auto along = rows ? vector_dim(n, coordinates(from)) : std::nullopt;
   if (along || bytes >= 4)

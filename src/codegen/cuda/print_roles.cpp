@@ -276,7 +276,8 @@ void CudaGridPrinter::event(const schedule::Guard& n, const schedule::Event& e) 
   } else if (n.kind == schedule::Guard::Kind::engine) {
     const auto& copy = *as<Copy>(e.stmt);
     out_.code();
-    const std::string whole = value(passes::can_transfer(copy.from, copy.to, e.stmt->at));
+    const bool limits_matter = roles_->copies.at(e.stmt.get()).needs_zeros;
+    const std::string whole = value(passes::can_transfer(copy.from, copy.to, e.stmt->at, limits_matter));
     out_.open_step(StepKind::branch, fmt::format("if ({}) {{", whole));
   } else if (n.kind == schedule::Guard::Kind::data || n.kind == schedule::Guard::Kind::threads) {
     out_.open_step(StepKind::otherwise, "else {");

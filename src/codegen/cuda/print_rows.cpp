@@ -17,19 +17,38 @@ void CudaGridPrinter::require_aligned(const BufferPtr& tensor) {
   program_.aligned.insert(signature_.slot_of(tensor.get()));
 }
 
-GuardedAddress CudaGridPrinter::aligned_address(const Access& access) {
-  require_aligned(access.view.buffer);
-  aligned_ = access.view.buffer.get();
-  const GuardedAddress result = address(access);
+// Of the first piece of a row, and whether there is such a row.
+GuardedAddress CudaGridPrinter::row_address(const passes::RowCopy& plan, bool async) {
+  const Access& from = plan.load->from;
+  if (async && plan.elements > 1) {
+    require_aligned(from.view.buffer);
+    aligned_ = from.view.buffer.get();
+  }
+  if (plan.may_be_cut) unlimited_ = plan.dim;
+  const GuardedAddress result = address(from);
   aligned_ = nullptr;
+  unlimited_.reset();
   return result;
 }
 
-void CudaGridPrinter::rows(const Stmt& s, const passes::RowCopy& plan, bool async) {
-  const auto& loop = *as<For>(s);
+// How many bytes there are of the piece at the loop's column, `more` elements further.
+std::string CudaGridPrinter::piece_bytes_text(const passes::RowCopy& plan, std::int64_t more) {
+  if (!plan.may_be_cut) return std::to_string(passes::piece_bytes);
+  const View& view = plan.load->from.view;
+  const ViewDim& dim = view.dims[plan.dim];
+  std::string first = value(coordinates(plan.load->from)[plan.dim]), end = value(view.shape[plan.dim]);
+  if (dim.high && !equal(dim.high, view.shape[plan.dim]))
+    end = fmt::format("tg::min<int64_t>({}, {})", end, value(dim.high));
+  if (more > 0) first += fmt::format(" + {}", more);
+  return fmt::format("tg::bytes_of_piece<{}>({}, {})", element_type(view.buffer->type), first, end);
+}
+
+void CudaGridPrinter::rows(const passes::RowCopy& plan, bool async) {
+  const auto& loop = *as<For>(plan.loop);
   out_.code();
   touch_all(loop.body);
-  out_.open(fmt::format("{{  // {}: rows in pieces of 16 bytes", location_in_folder(s->at)));
+  out_.open(fmt::format("{{  // {}: rows in pieces of {} bytes", location_in_folder(plan.loop->at),
+                        plan.elements * plan.store->to.view.buffer->type.bytes()));
   const Facts before = facts_;
   loop_ = ElementLoop{&loop, nullptr, ""};
   const std::int64_t pieces = constant_value(loop.end.back()) / plan.elements;
@@ -37,7 +56,7 @@ void CudaGridPrinter::rows(const Stmt& s, const passes::RowCopy& plan, bool asyn
   const TileOrder order = shared_.at(plan.store->to.view.buffer.get()).order;
   const std::int64_t blocks =
       order.is_swizzled() ? constant_value(loop.end.back()) / order.columns : 1;  // of columns
-  if (async && team_.threads % (pieces / blocks) == 0)
+  if (async && plan.elements > 1 && team_.threads % (pieces / blocks) == 0)
     rows_in_batches(loop, plan, pieces, blocks);
   else
     rows_one_by_one(loop, plan, pieces, async);
@@ -67,14 +86,20 @@ void CudaGridPrinter::rows_one_by_one(const For& loop, const passes::RowCopy& pl
   name_column(loop, f, pieces, plan.elements);
   name_rows(loop, fmt::format("{} / {}", f, pieces));
   lookup(loop, plan);
-  const GuardedAddress from = async ? aligned_address(plan.load->from) : address(plan.load->from),
-                       to = address(plan.store->to);
+  const GuardedAddress from = row_address(plan, async), to = address(plan.store->to);
   const std::string exists = from.guard.empty() ? "true" : from.guard;
-  if (async) {
-    out_.line(fmt::format("tg::copy_async({}, {}, {});", to.pointer, from.pointer, exists));
+  if (async && !plan.may_be_cut) {
+    out_.line(fmt::format("tg::{}({}, {}, {});", plan.elements > 1 ? "copy_async" : "copy_element_async",
+                          to.pointer, from.pointer, exists));
+  } else if (async) {
+    out_.line(fmt::format("tg::copy_bytes_async({}, {}, {} ? {} : 0);", to.pointer, from.pointer, exists,
+                          piece_bytes_text(plan, 0)));
   } else {
+    const std::string count = plan.may_be_cut ? fmt::format("{} / {}", piece_bytes_text(plan, 0),
+                                                            passes::piece_bytes / plan.elements)
+                                              : std::to_string(plan.elements);
     out_.line(fmt::format("tg::{}({}, {}, {}, {} ? {} : 0);", is_ahead_ ? "bring" : "copy_vector", to.pointer,
-                          from.pointer, stride_text(plan.load->from.view, plan.dim), exists, plan.elements));
+                          from.pointer, stride_text(plan.load->from.view, plan.dim), exists, count));
   }
   out_.close();
 }
@@ -91,6 +116,12 @@ void CudaGridPrinter::rows_in_batches(const For& loop, const passes::RowCopy& pl
   if (batch == 0) return rows_one_by_one(loop, plan, pieces, true);
   const std::string f = names_.unique("f"), from = names_.unique("from"), exists = names_.unique("exists");
   name_column(loop, team_.thread, lanes, plan.elements);
+  Texts bytes;  // of a piece in each block of columns
+  for (std::int64_t i = 0; plan.may_be_cut && i < blocks; ++i) {
+    bytes.push_back(names_.unique("bytes"));
+    out_.line(
+        fmt::format("const int {} = {};", bytes.back(), piece_bytes_text(plan, i * lanes * plan.elements)));
+  }
   out_.line("#pragma unroll 1");
   out_.open(fmt::format("for (int {0} = {1} / {2}; {0} < {3}; {0} += {4}) {{", f, team_.thread, lanes, count,
                         batch * step));
@@ -105,7 +136,7 @@ void CudaGridPrinter::rows_in_batches(const For& loop, const passes::RowCopy& pl
   };
   each([&] {
     lookup(loop, plan);
-    const GuardedAddress at = aligned_address(plan.load->from);
+    const GuardedAddress at = row_address(plan, true);
     out_.line(fmt::format("{}[r] = {};", from, at.pointer));
     out_.line(fmt::format("{}[r] = {};", exists, at.guard.empty() ? "true" : at.guard));
   });
@@ -114,8 +145,12 @@ void CudaGridPrinter::rows_in_batches(const For& loop, const passes::RowCopy& pl
     for (std::int64_t i = 0; i < blocks; ++i) {
       const std::int64_t begin = i * lanes * plan.elements;
       values_.set(loop.index.back(), i == 0 ? column : fmt::format("({} + {})", column, begin));
-      out_.line(fmt::format("tg::copy_async({}, {}[r]{}, {}[r]);", address(plan.store->to).pointer, from,
-                            i == 0 ? "" : fmt::format(" + {}", begin), exists));
+      const std::string there =
+          bytes.empty() ? fmt::format("{}[r]", exists)
+                        : fmt::format("{}[r] ? {} : 0", exists, bytes[static_cast<std::size_t>(i)]);
+      out_.line(fmt::format("tg::{}({}, {}[r]{}, {});", bytes.empty() ? "copy_async" : "copy_bytes_async",
+                            address(plan.store->to).pointer, from, i == 0 ? "" : fmt::format(" + {}", begin),
+                            there));
     }
   });
   out_.close();

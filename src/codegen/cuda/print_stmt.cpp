@@ -207,7 +207,11 @@ void CudaGridPrinter::operator()(const Load& n, const Stmt& s) {
   if (ahead != step_reads_.end())
     step_read(n, ahead->second, s->at);
   else if (is_packed(s))
-    define(n.variable, fmt::format("tg::value({}.get(e))", vectors_->names.at(s.get())), true, s->at);
+    define(n.variable,
+           n.from.view.buffer->type == e4m3
+               ? fmt::format("tg::value_of({}, e)", vectors_->names.at(s.get()))
+               : fmt::format("tg::value({}.get(e))", vectors_->names.at(s.get())),
+           true, s->at);
   else
     define(n.variable, load_text(n.from), true, s->at);
   if (!plan_.forms.unrounded.contains(n.from.view.buffer.get()))
@@ -219,6 +223,8 @@ void CudaGridPrinter::operator()(const Store& n, const Stmt& s) {
   begin(s);
   const std::string text = value(n.value);
   if (!is_packed(s)) return store(n.to, n.value, text);
+  if (vectors_->in_parts.contains(s.get()))
+    return out_.line(fmt::format("{}.set(e, {});", vectors_->names.at(s.get()), bare(text)));
   const std::string type = element_type(n.to.view.buffer->type);
   out_.line(fmt::format("{}.set(e, tg::make<{}>({}));", vectors_->names.at(s.get()), type, text));
 }

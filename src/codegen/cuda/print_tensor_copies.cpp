@@ -54,7 +54,7 @@ void CudaGridPrinter::event(const schedule::Complete& n, const schedule::Event&)
 
 void CudaGridPrinter::event(const schedule::CopyAsync& n, const schedule::Event& e) {
   if (!roles_) return begin_copies(e.stmt, n.to.slot.shift);
-  rows(e.stmt, *passes::plan_rows(e.stmt), true);
+  rows(*passes::plan_pieces(e.stmt), true);
 }
 
 void CudaGridPrinter::event(const schedule::CopyArrive& n, const schedule::Event&) {

@@ -12,12 +12,8 @@ using namespace ir;
 
 namespace {
 
-constexpr int most_bytes = 16;  // of an access
-
-bool has_own_shape(const View& view) {
-  return std::equal(view.shape.begin(), view.shape.end(), view.buffer->shape.begin(),
-                    view.buffer->shape.end(), [](const Expr& a, const Expr& b) { return equal(a, b); });
-}
+constexpr int most_bytes = 16;     // of an access
+constexpr int values_of_part = 8;  // of 16 bits
 
 bool is_index(const For& n, const VariablePtr& v) {
   return std::find(n.index.begin(), n.index.end(), v) != n.index.end();
@@ -62,7 +58,7 @@ bool grows(const For& n, const Expr& e) {
 
 bool same(const Access& a, const Access& b) {
   const std::vector<Expr> x = coordinates(a), y = coordinates(b);
-  return has_own_shape(a.view) && has_own_shape(b.view) &&
+  return is_own_shape(a.view) && is_own_shape(b.view) &&
          std::equal(x.begin(), x.end(), y.begin(), y.end(),
                     [](const Expr& p, const Expr& q) { return equal(p, q); });
 }
@@ -78,7 +74,7 @@ const Access* access_of(const Stmt& s) {
 // Along the last index, by single steps in the last dimension; other dimensions do not depend on it.
 bool CudaGridPrinter::goes_along_row(const For& n, const Access& access) const {
   const View& view = access.view;
-  if (view.buffer->space == Space::fragment || view.buffer->rank() == 0 || !has_own_shape(view)) return false;
+  if (view.buffer->space == Space::fragment || view.buffer->rank() == 0 || !is_own_shape(view)) return false;
   const std::vector<Expr> at = coordinates(access);
   for (std::size_t d = 0; d < at.size(); ++d) {
     if (!grows(n, at[d])) return false;
@@ -109,6 +105,17 @@ bool CudaGridPrinter::is_aligned(const For& n, const Access& access, int width) 
   const SharedTile& tile = shared_.at(view.buffer.get());
   if (tile.order.is_swizzled()) return 16 / view.buffer->type.bytes() % width == 0;
   return view.buffer->extent(view.buffer->rank() - 1) % width == 0;
+}
+
+// Whether the elements make up several whole pieces of 16 bytes of a swizzled tile, which are rounded values.
+bool CudaGridPrinter::is_stored_in_parts(const For& n, const StmtNode& s, int width) const {
+  const auto* store = std::get_if<Store>(&s.node);
+  if (!store || !store->to.view.is_tile()) return false;
+  const DType type = store->to.view.buffer->type;
+  const TileOrder& order = shared_.at(store->to.view.buffer.get()).order;
+  return (type == bf16 || type == f16) && order.is_swizzled() && width % values_of_part == 0 &&
+         width > values_of_part && order.columns % width == 0 && store->value->held() == f32 &&
+         is_aligned(n, store->to, values_of_part);
 }
 
 // The accesses along rows; nothing if the loop is of another kind, or elements depend on each other's order.
@@ -174,7 +181,9 @@ std::optional<Vectors> CudaGridPrinter::find_vectors(const For& n, std::int64_t 
   }
   std::vector<const Stmt*> kept;
   for (const Stmt* s : *found) {
-    if (is_aligned(n, *access_of(*s), result.width)) kept.push_back(s);
+    const bool in_parts = is_stored_in_parts(n, **s, result.width);
+    if (in_parts) result.in_parts.insert(s->get());
+    if (in_parts || is_aligned(n, *access_of(*s), result.width)) kept.push_back(s);
   }
   if (kept.empty() || result.width < 2) return std::nullopt;
   for (const Stmt* s : kept) {
@@ -184,6 +193,14 @@ std::optional<Vectors> CudaGridPrinter::find_vectors(const For& n, std::int64_t 
   return result;
 }
 
+// Of the element so many behind the one at the indices.
+std::string CudaGridPrinter::part_pointer(const Access& access, int first) {
+  Access own = access;
+  Expr& last = own.index[static_cast<std::size_t>(access.view.dims.back().axis)];
+  if (first > 0) last = make(Op::add, last->held(), {last, constant(last->held(), first)}, last->at);
+  return address(own).pointer;
+}
+
 // The names of the indices are those of the first element; `element` names those of element `e` from there.
 void CudaGridPrinter::by_vectors(const For& n, const Vectors& vectors, const std::function<void()>& element) {
   Texts stores;
@@ -191,7 +208,15 @@ void CudaGridPrinter::by_vectors(const For& n, const Vectors& vectors, const std
     const auto found = vectors.names.find(s.get());
     if (found == vectors.names.end()) continue;
     const Access& access = *access_of(s);
-    const std::string type = element_type(access.view.buffer->type), pointer = address(access).pointer;
+    const std::string type = element_type(access.view.buffer->type);
+    if (vectors.in_parts.contains(s.get())) {
+      out_.line(fmt::format("tg::Values<{}, {}> {};", type, vectors.width, found->second));
+      for (int first = 0; first < vectors.width; first += values_of_part)
+        stores.push_back(
+            fmt::format("tg::store_part({}, {}, {});", part_pointer(access, first), found->second, first));
+      continue;
+    }
+    const std::string pointer = address(access).pointer;
     if (as<Load>(s)) {
       out_.line(fmt::format("const auto {} = tg::load_pack<{}>({});", found->second, vectors.width, pointer));
       continue;

@@ -60,7 +60,7 @@ ops::BlockSparseKernel sparse_of(int q_block, int k_block, int pack, int rows) {
   c.dim = c.dim_v = 128;
   c.q_block = q_block, c.k_block = k_block;
   c.pack = pack, c.queries = rows / pack;
-  c.listed = true;
+  c.listed = 0;
   return c;
 }
 

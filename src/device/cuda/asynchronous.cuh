@@ -113,6 +113,20 @@ TG_DEVICE void copy_async(void* to, const void* from, bool exists) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)), "l"(from),
                "r"(exists ? 16 : 0));
 }
+// As many of them as exist, and zeros. Of a piece of which only a part exists nothing behind that part may be
+// touched; the fence lets the arrival that follows order its elements, too.
+template <class T>
+TG_DEVICE void copy_bytes_async(T* to, const T* from, int bytes) {
+  if (bytes == 0 || bytes == 16) return copy_async(to, from, bytes == 16);
+#pragma unroll 1
+  for (int i = 0; i < 16 / int(sizeof(T)); ++i) to[i] = i * int(sizeof(T)) < bytes ? from[i] : T{};
+  __threadfence_block();
+}
+// One element of four bytes, or zero.
+TG_DEVICE void copy_element_async(void* to, const void* from, bool exists) {
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(shared_address(to)), "l"(from),
+               "r"(exists ? 4 : 0));
+}
 // ---- the copy engine: a box of a tensor, its fastest dimension first, to shared memory
 #define TG_LOAD(dims, coordinates, ...)                                                       \
   asm volatile("cp.async.bulk.tensor." dims                                                   \

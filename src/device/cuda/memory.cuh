@@ -33,6 +33,13 @@ struct Bits<T, 1> {
 struct __align__(16) Vector {
   uint32_t words[4];
 };
+// How many bytes of these 16 there are, which begin at element `first` of a row that ends at `end`. They begin
+// at a multiple of 16 bytes.
+template <class T>
+TG_DEVICE int bytes_of_piece(int64_t first, int64_t end) {
+  const int64_t bytes = (end - first) * int64_t(sizeof(T));
+  return first < 0 || bytes < 0 ? 0 : bytes < 16 ? int(bytes) : 16;
+}
 template <class T>
 TG_DEVICE void copy_vector(T* to, const T* from, int64_t stride, int count) {
   constexpr int elements = 16 / sizeof(T);
@@ -144,6 +151,39 @@ TG_DEVICE void store_pack(T* to, const Pack<T, n>& x) {
 #pragma unroll
   for (int i = 0; i < P::bytes / P::unit; ++i)
     from_words(((typename P::Word*)to)[i], x.word + i * P::unit / 4);
+}
+// One of its values. Two neighbours come of one conversion, which the compiler does once for both.
+template <int n>
+TG_DEVICE float value_of(const Pack<e4m3, n>& x, int i) {
+#if __CUDA_ARCH__ >= 900
+  uint32_t both;
+  asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(both) : "h"(uint16_t(x.word[i / 4] >> (i / 2 % 2 * 16))));
+  return from_f16(uint16_t(both >> (i % 2 * 16)));
+#else
+  return value(x.get(i));
+#endif
+}
+// Two values as elements in a word, the first in the low half.
+template <class T>
+TG_DEVICE uint32_t pair(float low, float high) {
+  if constexpr (is_same<T, f16>)
+    return pack_f16(low, high);
+  else
+    return pack_bf16(low, high);
+}
+// Values that are rounded two at a time when they are stored, 16 bytes of them at a time.
+template <class T, int n>
+struct Values {
+  float value[n];
+  TG_DEVICE_MEMBER void set(int i, float x) { value[i] = x; }
+};
+template <class T, int n>
+TG_DEVICE void store_part(T* to, const Values<T, n>& x, int first) {
+  Pack<T, 8> part;
+#pragma unroll
+  for (int i = 0; i < 4; ++i)
+    part.word[i] = pair<T>(x.value[first + 2 * i], x.value[first + 2 * i + 1]);
+  store_pack(to, part);
 }
 // Whether rows begin at multiples of so many bytes; strides count elements.
 template <int bytes, class T, class... Strides>

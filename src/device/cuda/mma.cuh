@@ -5,15 +5,7 @@
 
 namespace tg {
 
-// Two values as elements in a word, the first in the low half; products of such words.
-template <class T>
-TG_DEVICE uint32_t pair(float low, float high) {
-  if constexpr (is_same<T, f16>)
-    return pack_f16(low, high);
-  else
-    return pack_bf16(low, high);
-}
-// One of the two.
+// One of the two elements of a word; products of such words.
 template <class T>
 TG_DEVICE float element(uint32_t pair, int i) {
   if constexpr (is_same<T, f16>)

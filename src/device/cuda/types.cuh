@@ -90,8 +90,14 @@ TG_DEVICE bool value(bool x) { return x; }
 TG_DEVICE float value(f16 x) { return from_f16(x.bits); }
 TG_DEVICE float value(bf16 x) { return from_bf16(x.bits); }
 TG_DEVICE float value(e4m3 x) {
+#if __CUDA_ARCH__ >= 900
+  uint32_t both;
+  asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(both) : "h"(uint16_t(x.bits)));
+  return from_f16(uint16_t(both));
+#else
   // 0x7f is the only NaN.
   return (x.bits & 0x7f) == 0x7f ? not_a_number() : from_f8<3, 7>(x.bits);
+#endif
 }
 TG_DEVICE float value(e5m2 x) { return from_f16(uint16_t(x.bits << 8)); }
 

@@ -87,11 +87,16 @@ TG_DEVICE void barrier_complete(uint32_t barrier, uint32_t bytes) {
 }
 TG_DEVICE void barrier_arrive_behind_copies(uint32_t barrier) { barrier_arrive(barrier); }
 
+TG_DEVICE void copy_bytes_async(void* to, const void* from, int bytes) {
+  memset(to, 0, 16);
+  memcpy(to, from, bytes);
+}
 TG_DEVICE void copy_async(void* to, const void* from, bool exists) {
-  if (exists)
-    memcpy(to, from, 16);
-  else
-    memset(to, 0, 16);
+  copy_bytes_async(to, from, exists ? 16 : 0);
+}
+TG_DEVICE void copy_element_async(void* to, const void* from, bool exists) {
+  memset(to, 0, 4);
+  if (exists) memcpy(to, from, 4);
 }
 
 // ---- the copy engine

@@ -1,10 +1,9 @@
+#include "ops/attention/attention.hpp"
+
 #include <algorithm>
 
-#include "ops/attention/call.hpp"
-#include "ops/attention/plan.hpp"
-#include "ops/attention/sequences.hpp"
 #include "ops/attention/splits.hpp"
-#include "ops/common/functions.hpp"
+#include "ops/reference/reference.hpp"
 
 namespace tegula::ops {
 
@@ -12,94 +11,113 @@ namespace {
 
 constexpr std::int64_t widest = std::int64_t{1} << 29;  // as large as any tensor
 
-void check_window(const Arguments& args, const AttentionOptions& options, AttentionCall& call) {
-  for (auto [name, size] : {std::pair("left", options.left), std::pair("right", options.right)})
-    args.check(size >= -1, name, "a number of keys, or -1 for all", worded("{}", size), "leave it out");
-  const bool right = options.causal || options.right >= 0;
-  call.kernel.left = options.left >= 0;
-  call.kernel.right = right;
-  call.left = std::min(options.left, widest);
-  call.right = options.causal ? 0 : std::min(options.right, widest);
+}  // namespace
+
+// What raw scores are multiplied by: see attention_kernel.
+ProgramOptions program_options(const AttentionOptions& options, double scale) {
+  return {.scale = program_scale(static_cast<float>(scale), options.softcap),
+          .left = std::min(options.left, widest),
+          .right = options.causal ? 0 : std::min(options.right, widest)};
 }
+
+// Of the keys before `x` of a sequence that begins at 0 there are `below(x)` in all rows up to x, so that
+// rows that see the keys before i + x are below(queries + x) − below(x) pairs.
+std::string seen_pairs() {
+  const std::string queries = "(queries/sequences)", keys = "(keys/sequences)";
+  const auto below = [&](const std::string& x) {
+    const std::string within = fmt::format("min(max({}, 0), {})", x, keys);
+    return fmt::format("({0}*({0}-1)/2 + max({1}-{2}, 0)*{2})", within, x, keys);
+  };
+  const auto before = [&](const std::string& x) {
+    return fmt::format("({}-{})", below(fmt::format("({}+{})", keys, x)),
+                       below(fmt::format("({}-{}+{})", keys, queries, x)));
+  };
+  const std::string seen = fmt::format("(causal ? {} : right < 0 ? {}*{} : {})", before("1"), queries, keys,
+                                       before("right+1")),
+                    unseen = fmt::format("(left < 0 ? 0 : {})", before("(0-left)"));
+  return fmt::format("batch*sequences*kv_heads*group*({}-{})", seen, unseen);
+}
+
+namespace {
+
+void run(const Bound<Attention>& c, Launch& launch) {
+  AttentionKernel kernel = kernel_of(c);
+  const AttentionPlan plan = c.on_gpu() ? plan_attention_on_gpu(problem_of(c), kernel.compute, c->tiles)
+                                        : plan_attention(problem_of(c), c->tiles);
+  kernel.queries = plan.queries, kernel.keys = plan.keys, kernel.pack = plan.pack;
+  const int splits = c->splits > 0 ? c->splits : plan.splits;
+  kernel.split = splits > 1;
+  const ProgramOptions options = program_options(*c, c.real("scale"));
+  launch(kernel, attention_kernel,
+         {{"scale", options.scale},
+          {"left", options.left},
+          {"right", options.right},
+          {"cap", c->softcap},
+          {"q_begin", c.given("cu_seqlens_q")},
+          {"k_begin", c.given("cu_seqlens_k")},
+          {"longest", c.dim("longest_q")},
+          {"splits", splits}});
+}
+
+void formula(const Bound<Attention>& c, Exact& exact) {
+  const AttentionResult result = reference::attention(c["q"], c["k"], c["v"], *c, exact.steps());
+  exact.set("out", result.out);
+  exact.set("lse", result.lse);
+}
+
+const OptionRule parts =
+    between(0, most_splits, fmt::format("a number from 1 to {}, or 0 for the plan's choice", most_splits),
+            "leave it out");
 
 }  // namespace
 
-AttentionProblem problem_of(const AttentionCall& call) {
-  const HeadTensors& t = call.tensors;
-  AttentionProblem problem;
-  problem.sequences = call.kernel.varlen ? 1 : t.q.size(0);
-  problem.heads = t.heads;
-  problem.group = t.group();
-  problem.queries = call.kernel.varlen ? call.longest : t.q.size(1);
-  problem.keys = t.k.size(-3);
-  if (call.kernel.varlen) problem.packed = std::max<std::int64_t>(call.sequences, 1);
-  problem.seen = problem.keys;
-  if (call.kernel.left && call.kernel.right)
-    problem.seen = std::min(problem.keys, call.left + call.right + 1);
-  problem.dim = t.dim();
-  problem.dim_v = t.dim_v();
-  return problem;
-}
-
-AttentionCall prepare_attention(const TensorRef& q, const TensorRef& k, const TensorRef& v,
-                                const AttentionOptions& options, const char* op) {
-  const Arguments args(op);
-  AttentionCall call;
-  call.kernel.varlen = options.cu_seqlens_q || options.cu_seqlens_k;
-  call.tensors = check_heads(args, q, k, v, call.kernel.varlen ? 3 : 4, options.layout);
-  const PackedLengths lengths = check_sequences(
-      args, {options.cu_seqlens_q, options.cu_seqlens_k, {options.max_seqlen_q, options.max_seqlen_k}},
-      call.tensors);
-  call.longest = lengths.queries, call.longest_keys = lengths.keys;
-  if (call.kernel.varlen) call.sequences = options.cu_seqlens_q->size(0) - 1;
-  check_window(args, options, call);
-  check_softcap(args, options.softcap);
-  check_tiles(args, options.tiles);
-  args.check(options.splits >= 0 && options.splits <= most_splits, "splits",
-             worded("a number from 1 to {}, or 0 for the plan's choice", most_splits),
-             worded("{}", options.splits), "leave it out");
-  call.scale = program_scale(checked_scale(args, options.scale, call.tensors.dim()), options.softcap);
-  if (options.sinks) {
-    args.check_tensor("sinks", *options.sinks, float_types, {1});
-    args.check(options.sinks->size(0) == call.tensors.heads, "sinks",
-               worded("[heads] = [{}]", call.tensors.heads), *options.sinks, "give every head of q a sink");
-  }
-  AttentionKernel& kernel = call.kernel;
-  if (options.sinks) kernel.sinks = options.sinks->dtype;
-  kernel.type = q.dtype;
-  kernel.dim = call.tensors.dim(), kernel.dim_v = call.tensors.dim_v();
-  kernel.softcap = options.softcap > 0;
-  const bool on_gpu = runs_on_gpu(options.target, q.device);
-  kernel.compute = multiplied_type(q.dtype, on_gpu);
-  const AttentionPlan plan = on_gpu ? plan_attention_on_gpu(problem_of(call), kernel.compute, options.tiles)
-                                    : plan_attention(problem_of(call), options.tiles);
-  kernel.queries = plan.queries, kernel.keys = plan.keys, kernel.pack = plan.pack;
-  call.splits = options.splits > 0 ? options.splits : plan.splits;
-  kernel.split = call.splits > 1;
-  return call;
+const OperatorSchema& attention_schema() {
+  using Op = Attention;
+  static const OperatorSchema table =
+      Schema<Op>("attention", "softmax(scale q k^T) v over all keys or a window, with grouped heads")
+          .with(add_heads<Op>)
+          .with(add_dense<Op>)
+          .option(&Op::splits, "splits", "parts of the keys of a tile, merged afterwards, 0: planned", parts)
+          .out(&Op::out, "out", out_dims, same_as("q"), "the weighted sums of values; 0 where no key is seen")
+          .unit_stride()
+          .ordered()
+          .out(&Op::lse, "lse", lse_dims, is(f32),
+               "natural logarithm of the sum of exp(score); -inf where no key is seen")
+          .steps_of("q")
+          .source(
+              "Vaswani et al. 2017, Attention Is All You Need; by tiles as in Dao et al. 2022, "
+              "FlashAttention")
+          .gradient("attention_backward")
+          .flops("2*" + seen_pairs() + "*(d + d_v)")
+          .examples({{"full", "batch=1 queries=9 keys=21 kv_heads=2 group=2 d=16 d_v=12"},
+                     {"causal_grouped",
+                      "batch=2 queries=33 keys=45 kv_heads=2 group=2 d=16 d_v=8 causal layout=bhsd"},
+                     {"window_sinks_f16",
+                      "batch=1 queries=40 keys=40 kv_heads=1 group=2 d=24 d_v=24 f16 left=7 right=2 "
+                      "sinks:f32"},
+                     {"softcap_bf16",
+                      "batch=1 queries=20 keys=64 kv_heads=2 group=1 d=32 d_v=32 bf16 softcap=5 scale=0.3"},
+                     {"splits",
+                      "batch=2 queries=3 keys=150 kv_heads=2 group=2 d=32 d_v=16 bf16 splits=4 causal "
+                      "sinks:f32"},
+                     {"packed",
+                      "sequences=3 queries=26 keys=40 kv_heads=1 group=2 d=16 d_v=24 causal cu_seqlens_q "
+                      "cu_seqlens_k"}})
+          .measured({{"4096", "batch=1 queries=4096 keys=4096 kv_heads=8 group=1 d=64 d_v=64"},
+                     {"4096_causal", "batch=1 queries=4096 keys=4096 kv_heads=8 group=1 d=64 d_v=64 causal"},
+                     {"1024_grouped_bf16",
+                      "batch=1 queries=1024 keys=1024 kv_heads=2 group=8 d=128 d_v=128 bf16 causal"},
+                     {"decode", "batch=4 queries=1 keys=4096 kv_heads=4 group=8 d=128 d_v=128"},
+                     {"decode_bf16", "batch=1 queries=1 keys=32768 kv_heads=8 group=8 d=128 d_v=128 bf16"}})
+          .run(run, formula);
+  return table;
 }
 
 AttentionResult attention(const TensorRef& q, const TensorRef& k, const TensorRef& v,
                           const AttentionOptions& options) {
-  const AttentionCall call = prepare_attention(q, k, v, options);
-  const HeadTensors& t = call.tensors;
-  const HeadOutputs outputs =
-      make_outputs(Arguments("attention"), t, options.layout, options.out, options.lse);
-  if (nelements(outputs.out) == 0) return outputs.result;
-  std::vector<Argument> values{
-      split_heads(t.q, t.q.rank() - 2, t.group()), t.k, t.v, outputs.out, outputs.lse, call.scale};
-  if (call.kernel.left) values.push_back(call.left);
-  if (call.kernel.right) values.push_back(call.right);
-  if (call.kernel.softcap) values.push_back(options.softcap);
-  if (call.kernel.sinks) values.push_back(split_heads(*options.sinks, 0, t.group()));
-  if (call.kernel.varlen) {
-    values.push_back(*options.cu_seqlens_q);
-    values.push_back(*options.cu_seqlens_k);
-    values.push_back(call.longest);
-  }
-  if (call.kernel.split) values.push_back(call.splits);
-  compiled(call.kernel, target_for(options.target, t.q.device), attention_kernel).call_in_order(values);
-  return outputs.result;
+  const Attention op{options, q, k, v};
+  const BoundCall call = run_call(attention_schema(), &op);
+  return {call.output("out"), call.output("lse")};
 }
 
 }  // namespace tegula::ops

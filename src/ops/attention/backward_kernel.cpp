@@ -1,7 +1,5 @@
 #include "ops/attention/backward_kernel.hpp"
 
-#include <fmt/format.h>
-
 #include "ops/attention/gradient.hpp"
 #include "ops/attention/scores.hpp"
 #include "ops/attention/views.hpp"
@@ -10,16 +8,6 @@
 namespace tegula::ops {
 
 using namespace lang;
-
-std::string AttentionBackwardKernel::name() const {
-  const std::string tiles =
-      fmt::format("g{}_q{}_k{}{}{}", pack, queries, keys, step ? fmt::format("_by_{}", step) : "",
-                  parts > 1 ? fmt::format("_parts_{}", parts) : "");
-  return fmt::format("attention_backward_{}_{}_d{}_v{}_{}{}{}{}{}{}{}{}{}", type.name(), compute.name(), dim,
-                     dim_v, tiles, left ? "_left" : "", right ? "_right" : "", softcap ? "_softcap" : "",
-                     sinks ? fmt::format("_sinks_{}", sinks->name()) : "", dlse ? "_dlse" : "",
-                     varlen ? "_varlen" : "", one_pass ? "_one_pass" : "", ordered ? "_ordered" : "");
-}
 
 namespace {
 
@@ -332,7 +320,7 @@ void Program::sink_grid() {
 }  // namespace
 
 Kernel attention_backward_kernel(const AttentionBackwardKernel& instance) {
-  return kernel(instance.name(), [&] { Program(instance).run(); });
+  return kernel(instance_name("attention_backward", instance), [&] { Program(instance).run(); });
 }
 
 }  // namespace tegula::ops

@@ -1,9 +1,10 @@
 // The tile program of the gradients of dense attention.
 #pragma once
 #include <optional>
-#include <string>
+#include <tuple>
 
 #include "ops/attention/gradient.hpp"
+#include "ops/schema/instance.hpp"
 #include "tegula/lang.hpp"
 
 namespace tegula::ops {
@@ -35,7 +36,15 @@ struct AttentionBackwardKernel {
   }
   // Tiles of a step take the room of buffers for the copy engine.
   bool direct() const { return step > 0 && dim + dim_v > 512; }
-  std::string name() const;
+  auto fields() const {
+    return std::tuple(type, compute, labelled("d", dim), labelled("v", dim_v), labelled("g", pack),
+                      labelled("q", queries), labelled("k", keys),
+                      labelled("by_", step > 0 ? std::optional(step) : std::nullopt),
+                      labelled("parts_", parts > 1 ? std::optional(parts) : std::nullopt),
+                      labelled("left", left), labelled("right", right), labelled("softcap", softcap),
+                      labelled("sinks", sinks), labelled("dlse", dlse), labelled("varlen", varlen),
+                      labelled("one_pass", one_pass), labelled("ordered", ordered));
+  }
 };
 
 // Four grids: delta of the queries, dq by tiles of queries, dk and dv by tiles of keys, dsinks by heads. No

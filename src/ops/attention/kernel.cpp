@@ -1,7 +1,5 @@
 #include "ops/attention/kernel.hpp"
 
-#include <fmt/format.h>
-
 #include "ops/attention/scores.hpp"
 #include "ops/attention/splits.hpp"
 #include "ops/attention/views.hpp"
@@ -11,13 +9,6 @@
 namespace tegula::ops {
 
 using namespace lang;
-
-std::string AttentionKernel::name() const {
-  return fmt::format("attention_{}_{}_d{}_v{}_g{}_q{}_k{}{}{}{}{}{}{}", type.name(), compute.name(), dim,
-                     dim_v, pack, queries, keys, left ? "_left" : "", right ? "_right" : "",
-                     softcap ? "_softcap" : "", sinks ? fmt::format("_sinks_{}", sinks->name()) : "",
-                     varlen ? "_varlen" : "", split ? "_split" : "");
-}
 
 namespace {
 
@@ -180,7 +171,7 @@ void Program::merge_block(const Index& row, const Index& head, const Index& b) {
 }  // namespace
 
 Kernel attention_kernel(const AttentionKernel& instance) {
-  return kernel(instance.name(), [&] { Program(instance).run(); });
+  return kernel(instance_name("attention", instance), [&] { Program(instance).run(); });
 }
 
 }  // namespace tegula::ops

@@ -1,8 +1,9 @@
 // The tile program of dense attention.
 #pragma once
 #include <optional>
-#include <string>
+#include <tuple>
 
+#include "ops/schema/instance.hpp"
 #include "tegula/lang.hpp"
 
 namespace tegula::ops {
@@ -20,7 +21,12 @@ struct AttentionKernel {
   std::optional<DType> sinks = {};
 
   int rows() const { return queries * pack; }
-  std::string name() const;
+  auto fields() const {
+    return std::tuple(type, compute, labelled("d", dim), labelled("v", dim_v), labelled("g", pack),
+                      labelled("q", queries), labelled("k", keys), labelled("left", left),
+                      labelled("right", right), labelled("softcap", softcap), labelled("sinks", sinks),
+                      labelled("varlen", varlen), labelled("split", split));
+  }
 };
 
 // Arguments: q [batch, queries, kv heads, group, d], k, v, out as q, lse [batch, kv heads, group, queries],

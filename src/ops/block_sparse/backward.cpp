@@ -1,192 +1,95 @@
-#include <algorithm>
-
+// The gradients of block-sparse attention: their table and formula.
 #include "ops/block_sparse/backward_call.hpp"
-#include "ops/block_sparse/tokens.hpp"
-#include "ops/common/functions.hpp"
-#include "ops/common/plan.hpp"
+#include "ops/block_sparse/table.hpp"
+#include "ops/reference/reference.hpp"
 
 namespace tegula::ops {
 
 namespace {
 
-constexpr char op[] = "block_sparse_attention_backward";
-constexpr int least_keys = 16;    // of a tile: smaller blocks share one
-constexpr int usual_extent = 64;  // of a tile, keys and queries
-constexpr std::int64_t most_entries = std::int64_t{1} << 31;
-
-// The pass over keys: a tile is a block of keys or a part of it, and meets one or several blocks of queries.
-void plan_keys(BlockSparseBackwardKernel& kernel) {
-  const BlockSparseKernel& forward = kernel.forward;
-  kernel.fold = std::max(1, least_keys / forward.k_block);
-  const int span = kernel.fold * forward.k_block;
-  kernel.keys = std::min(span, tile_of_blocks(span, std::max(usual_extent, forward.keys)).extent);
-  const int queries = std::max(1, usual_extent / forward.pack);
-  kernel.queries = tile_of_blocks(forward.q_block, std::max(queries, forward.queries)).extent;
+void run(const Bound<BlockSparseBackward>& c, Launch& launch) {
+  run_block_sparse_backward(block_sparse_backward_call(c, c.on_gpu()), launch);
 }
 
-std::int64_t lists_of(const BlockSparseBackwardCall& call) {
-  return lang::ceildiv(call.forward.tensors.k.size(-3), std::int64_t{call.kernel.span()});
+// The results of the forward are formed anew.
+void formula(const Bound<BlockSparseBackward>& c, Exact& exact) {
+  const AttentionGradients gradients = reference::block_sparse_attention_backward(
+      c["dout"], c["q"], c["k"], c["v"], *c, c->dlse, exact.steps());
+  exact.set("dq", gradients.dq);
+  exact.set("dk", gradients.dk);
+  exact.set("dv", gradients.dv);
 }
 
-// Packed sequences have numbers of their own, each for as many rows as the longest may have.
-void plan_lists(BlockSparseBackwardCall& call) {
-  const HeadTensors& t = call.forward.tensors;
-  const Shape& choice = call.forward.choice.shape;
-  const std::int64_t packed = call.forward.kernel.varlen ? std::max<std::int64_t>(1, choice[0]) : 1;
-  call.kernel.chunk = rows_of_chunk(inverse_rows, choice[3], lists_of(call),
-                                    counts_of_token * (t.q.size(-3) + t.k.size(-3)) / packed);
+// Gradients of scores, dq, dk and dv for every pair that the forward has, at least.
+double operations(const Bound<BlockSparseBackward>& c) {
+  return 2 * chosen_pairs(c.call(), *c) * static_cast<double>(3 * c.dim("d") + 2 * c.dim("d_v"));
 }
 
-// Of a tile of keys, if all lists are equally long and full.
-std::int64_t steps_of_tile(const BlockSparseBackwardCall& call) {
-  const BlockSparseBackwardKernel& kernel = call.kernel;
-  const BlockSparseKernel& forward = kernel.forward;
-  const HeadTensors& t = call.forward.tensors;
-  const std::int64_t members = forward.pack > 1 ? 1 : t.group(),
-                     blocks = forward.varlen ? lang::ceildiv(t.q.size(0), std::int64_t{forward.q_block})
-                                             : call.forward.choice.size(3),
-                     entries = blocks * call.forward.choice.size(4);
-  const std::int64_t of_block = lang::ceildiv(forward.q_block, kernel.queries);
-  const std::int64_t blocks_of_step = std::max(1, kernel.queries / forward.q_block);
-  return entries * members * of_block / blocks_of_step / std::max<std::int64_t>(1, lists_of(call));
+// Programs count the entries of a head, of all batches or sequences together.
+bool has_room(const Bound<BlockSparseBackward>& c) {
+  const TensorRef& choice = c.has("mask") ? c["mask"] : c["indices"];
+  return static_cast<double>(choice.size(0)) * static_cast<double>(choice.size(2)) *
+             static_cast<double>(choice.size(3)) <
+         2147483648.0;
 }
 
-// One pass in any order, of 128 keys, which the sums in registers allow. With heads that share keys, and with
-// short lists, two passes are faster (64 heads, blocks of 128, TFLOPS: 49152 tokens 514 instead of 452, 8
-// heads a group 377 instead of 455; 8192 tokens 424 instead of 419, causal 272 instead of 323).
-bool takes_one_pass(const BlockSparseBackwardCall& call) {
-  constexpr std::int64_t fewest_steps = 32;
-  const BlockSparseKernel& forward = call.kernel.forward;
-  return call.forward.tensors.group() == 1 && std::max(forward.dim, forward.dim_v) <= 128 &&
-         forward.compute.bits() == 16 && forward.dim % 16 == 0 && forward.dim_v % 16 == 0 &&
-         forward.q_block % usual_extent == 0 && forward.k_block % (2 * usual_extent) == 0 &&
-         steps_of_tile(call) >= fewest_steps;
-}
-
-// On a GPU: tiles of 64 rows for both passes, heads apart where a block of queries fills one.
-void plan_on_gpu(BlockSparseBackwardCall& call, bool deterministic) {
-  BlockSparseBackwardKernel& kernel = call.kernel;
-  BlockSparseKernel& forward = kernel.forward;
-  const int dim = std::max(forward.dim, forward.dim_v);
-  const bool shares = forward.compute.bits() == 16 && dim <= most_dim_of_128_rows;
-  const int usual = dim <= 128 || shares ? usual_extent : usual_extent / 2;
-  const int extent = fitting_extent(usual, dim, forward.compute.bytes());
-  if (forward.q_block >= extent) forward.pack = 1;
-  forward.queries = tile_of_blocks(forward.q_block, std::max(1, extent / forward.pack)).extent;
-  forward.keys = tile_of_blocks(forward.k_block, extent).extent;
-  kernel.queries = forward.queries;
-  kernel.fold = std::max(1, least_keys / forward.k_block);
-  kernel.one_pass = !deterministic && takes_one_pass(call);
-  const int span = kernel.fold * forward.k_block;
-  kernel.keys = std::min(span, tile_of_blocks(span, kernel.one_pass ? 2 * usual_extent : extent).extent);
-  kernel.direct = !kernel.one_pass && forward.compute.bits() == 16;
-}
-
-// On a GPU, so that tiles of keys end together: few are divided, and the longest begin first where that pays.
-void balance_keys(BlockSparseBackwardCall& call) {
-  constexpr std::int64_t at_once = 2 * gpu_processors;  // blocks of a warp group, two on each
-  constexpr std::int64_t most_pieces = 4, fewest_steps = 16, many_steps = 64;
-  BlockSparseBackwardKernel& kernel = call.kernel;
-  const HeadTensors& t = call.forward.tensors;
-  const std::int64_t tiles = lists_of(call) * lang::ceildiv(kernel.span(), kernel.keys) * t.kv_heads *
-                             (kernel.forward.varlen ? 1 : t.q.size(0));
-  if (tiles == 0) return;
-  const std::int64_t steps = steps_of_tile(call),
-                     pieces = std::min(2 * at_once / tiles, steps / fewest_steps);
-  if (!kernel.one_pass) kernel.pieces = static_cast<int>(std::clamp<std::int64_t>(pieces, 1, most_pieces));
-  kernel.longest_first = tiles * kernel.pieces > at_once && steps >= many_steps;
-}
-
-void check_room(const BlockSparseCall& forward) {
-  const Shape& shape = forward.choice.shape;
-  const double entries =
-      static_cast<double>(shape[0]) * static_cast<double>(shape[3]) * static_cast<double>(shape[4]);
-  Arguments(op).check(entries < static_cast<double>(most_entries), "indices",
-                      forward.kernel.varlen ? "fewer than 2^31 entries of a head, of all sequences together"
-                                            : "fewer than 2^31 entries of a head, of all batches together",
-                      describe(forward.choice.shape), "split the batch");
+std::vector<Example> examples() {
+  std::vector<Example> all = block_sparse_examples("dlse");
+  all.push_back({all.back().name + "_any_order", all.back().text + " deterministic=false"});
+  return all;
 }
 
 }  // namespace
 
-BlockSparseBackwardCall prepare_block_sparse_backward(const BackwardTensors& given, const TensorRef& q,
-                                                      const TensorRef& k, const TensorRef& v,
-                                                      const BlockSparseOptions& options,
-                                                      std::optional<bool> for_gpu) {
-  BlockSparseBackwardCall call;
-  call.forward = prepare_block_sparse(q, k, v, options, op, for_gpu);
-  call.inputs = check_backward(Arguments(op), call.forward.tensors, options.layout, given);
-  check_room(call.forward);
-  call.kernel.forward = call.forward.kernel;
-  call.kernel.per_query_head = call.forward.per_query_head;
-  call.kernel.dlse = given.dlse.has_value();
-  if (call.kernel.forward.listed) {
-    plan_on_gpu(call, given.deterministic);
-    balance_keys(call);
-  } else {
-    plan_keys(call.kernel);
-  }
-  plan_lists(call);
-  const bool one = !call.forward.per_query_head && call.forward.choice.size(2) > 1;
-  call.choice = one ? call.forward.choice.slice(2, 0, 1) : call.forward.choice;
-  if (call.kernel.forward.counts)
-    call.counts = one ? call.forward.counts.slice(2, 0, 1) : call.forward.counts;
-  return call;
+const OperatorSchema& block_sparse_attention_backward_schema() {
+  using Op = BlockSparseBackward;
+  static const OperatorSchema table =
+      Schema<Op>("block_sparse_attention_backward",
+                 "gradients of block_sparse_attention with respect to q, k and v")
+          .in(&Op::dout, "dout", out_dims, same_as("q"), "gradient of out")
+          .unit_stride()
+          .ordered()
+          .follows()
+          .with(add_heads<Op>)
+          .in(&Op::out, "out", out_dims, same_as("q"), "the result of block_sparse_attention")
+          .unit_stride()
+          .ordered()
+          .in(&Op::lse, "lse", lse_dims, is(f32), "and its lse")
+          .in(&Op::dlse, "dlse", lse_dims, is(f32), "gradient of lse; not looked at where lse is -inf")
+          .with(add_choice<Op>)
+          .option(&Op::deterministic, "deterministic",
+                  "equal bits in every run; without, the parts of dq are added in any order where that is "
+                  "faster")
+          .require("indices", has_room,
+                   "fewer than 2^31 entries of a head, of all batches or sequences together",
+                   "split the batch")
+          .out(&Op::dq, "dq", q_dims, same_as("q"), "gradient of q")
+          .unit_stride()
+          .ordered()
+          .out(&Op::dk, "dk", k_dims, same_as("k"), "gradient of k")
+          .unit_stride()
+          .ordered()
+          .out(&Op::dv, "dv", v_dims, same_as("v"), "gradient of v")
+          .unit_stride()
+          .ordered()
+          .source("Dao 2023, FlashAttention-2, over lists that are inverted on the device")
+          .no_gradient("those of gradients are not implemented")
+          .flops("2*batch*queries*heads*(mask ? keys : min(entries*k_block_size, keys))*(3*d + 2*d_v)")
+          .counted(operations)
+          .examples(examples())
+          .measured(block_sparse_measured())
+          .run(run, formula);
+  return table;
 }
 
-void run_block_sparse_backward(const BlockSparseBackwardCall& call, const BlockSparseOptions& options,
-                               const GradientOutputs& outputs) {
-  const HeadTensors& t = call.forward.tensors;
-  const Target target = target_for(options.target, t.q.device);
-  if (call.kernel.forward.listed) {
-    if (const auto selection = as_selection(call))
-      return differentiate_tokens(*selection, call, outputs, target);
-  }
-  std::vector<Argument> values{call.inputs.dout,
-                               split_heads(t.q, t.q.rank() - 2, t.group()),
-                               t.k,
-                               t.v,
-                               call.inputs.out,
-                               call.inputs.lse,
-                               outputs.dq,
-                               outputs.dk,
-                               outputs.dv,
-                               call.choice,
-                               call.forward.scale};
-  if (call.kernel.forward.softcap) values.push_back(options.softcap);
-  if (call.kernel.forward.counts) values.push_back(call.counts);
-  if (call.kernel.dlse) values.push_back(call.inputs.dlse);
-  push_sequences(call.forward, values);
-  compiled(call.kernel, target, block_sparse_backward_kernel).call_in_order(values);
-}
-
-AttentionGradients block_sparse_attention_backward(const TensorRef& dout, const TensorRef& q,
-                                                   const TensorRef& k, const TensorRef& v,
-                                                   const TensorRef& out, const TensorRef& lse,
-                                                   const BlockSparseOptions& options,
-                                                   const AttentionBackwardOptions& gradients) {
-  const Arguments args(op);
-  const BlockSparseBackwardCall call = prepare_block_sparse_backward(
-      {dout, out, lse, gradients.dlse, gradients.deterministic}, q, k, v, options);
-  const HeadTensors& t = call.forward.tensors;
-  check_block_sparse_indices(args, call.forward, options);
-  args.check(!gradients.dsinks, "dsinks", "no dsinks without sinks", "dsinks", "leave it out");
-  GradientOutputs outputs = make_gradients(args, t, options.layout, gradients);
-  if (gradients.dq || gradients.dk || gradients.dv)
-    args.check_apart({{"dq", gradients.dq}, {"dk", gradients.dk}, {"dv", gradients.dv}},
-                     {{"dout", dout},
-                      {"q", q},
-                      {"k", k},
-                      {"v", v},
-                      {"indices", options.indices},
-                      {"mask", options.mask},
-                      {"counts", options.counts},
-                      {"out", out},
-                      {"lse", lse},
-                      {"dlse", gradients.dlse}});
-  outputs.result.dsinks = Tensor::empty({0}, f32);
-  if (nelements(t.q) > 0 || nelements(t.k) > 0) run_block_sparse_backward(call, options, outputs);
-  return outputs.result;
+BlockSparseGradients block_sparse_attention_backward(const TensorRef& dout, const TensorRef& q,
+                                                     const TensorRef& k, const TensorRef& v,
+                                                     const TensorRef& out, const TensorRef& lse,
+                                                     const BlockSparseOptions& options,
+                                                     const BlockSparseBackwardOptions& gradients) {
+  const BlockSparseBackward op{options, gradients, dout, q, k, v, out, lse};
+  const BoundCall call = run_call(block_sparse_attention_backward_schema(), &op);
+  return {call.output("dq"), call.output("dk"), call.output("dv")};
 }
 
 }  // namespace tegula::ops

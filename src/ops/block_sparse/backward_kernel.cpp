@@ -1,7 +1,5 @@
 #include "ops/block_sparse/backward_kernel.hpp"
 
-#include <fmt/format.h>
-
 #include <memory>
 
 #include "ops/attention/scores.hpp"
@@ -15,13 +13,6 @@
 namespace tegula::ops {
 
 using namespace lang;
-
-std::string BlockSparseBackwardKernel::name() const {
-  return fmt::format("{}_backward_q{}_k{}_f{}_p{}{}{}{}{}{}{}", forward.name(), queries, keys, fold, pieces,
-                     per_query_head ? "_per_head" : "", dlse ? "_dlse" : "", one_pass ? "_one_pass" : "",
-                     direct ? "_direct" : "", longest_first ? "_longest" : "",
-                     chunk > inverse_rows ? fmt::format("_c{}", chunk) : "");
-}
 
 namespace {
 
@@ -140,7 +131,7 @@ void Program::run() {
   if (longest_first) longest_first->record_grid();
   inverse->record_rows();
   // Tiles that share a list run at the same time.
-  const Order order = f.listed && f.pack == 1 && !c.per_query_head ? Order::grouped(f.together) : Order{};
+  const Order order = f.listed && f.pack == 1 && !c.per_query_head ? Order::grouped(*f.together) : Order{};
   if (!c.one_pass)
     grid(q_tiles(), parts(), batch, {.order = order}, [&](Index x, Index h, Index b) {
       // Under a causal mask later queries see more keys: they begin first. Heads of a group stay together, as
@@ -233,7 +224,7 @@ SortedLists Program::sorted_lists() const {
     Expr end = min(x * f.q_block + f.q_block, sequences.queries_of(b)) + sequences.shift(b);
     return {choice_row(b, h / selectors(), h % selectors(), x), sequences.blocks_met(b, x, end)};
   };
-  return {batch, heads * selectors(), sequences.most_blocks(), entries, f.marked, row_of};
+  return {batch, heads * selectors(), sequences.most_blocks(), entries, *f.listed, row_of};
 }
 
 void Program::walk_choice(const ChoiceRow& chosen, const Expr& blocks,
@@ -392,7 +383,7 @@ void Program::add_pieces(const Index& x, const Index& h, const Index& b) {
 }  // namespace
 
 Kernel block_sparse_backward_kernel(const BlockSparseBackwardKernel& instance) {
-  return kernel(instance.name(), [&] { Program(instance).run(); });
+  return kernel(instance_name("block_sparse", instance), [&] { Program(instance).run(); });
 }
 
 }  // namespace tegula::ops

@@ -1,7 +1,5 @@
 // The tile program of the gradients of block-sparse attention.
 #pragma once
-#include <string>
-
 #include "ops/attention/gradient.hpp"
 #include "ops/block_sparse/inverse.hpp"
 #include "ops/block_sparse/kernel.hpp"
@@ -32,7 +30,13 @@ struct BlockSparseBackwardKernel {
   }
   // Keys of the blocks that share a list of queries.
   int span() const { return fold * forward.k_block; }
-  std::string name() const;
+  auto fields() const {
+    return std::tuple(forward, labelled("backward_q", queries), labelled("k", keys), labelled("f", fold),
+                      labelled("p", pieces), labelled("per_head", per_query_head), labelled("dlse", dlse),
+                      labelled("one_pass", one_pass), labelled("direct", direct),
+                      labelled("longest", longest_first),
+                      labelled("c", chunk > inverse_rows ? std::optional(chunk) : std::nullopt));
+  }
 };
 
 // Grids: delta of the queries; the lists turned round; dq by tiles of queries; dk and dv by tiles of keys. No

@@ -3,7 +3,7 @@
 #include <limits>
 
 #include "ops/attention/views.hpp"
-#include "ops/common/functions.hpp"
+#include "ops/common/arguments.hpp"
 
 namespace tegula::ops {
 
@@ -19,9 +19,8 @@ struct CheckKernel {
   bool blocks = false;  // packed sequences with rows of their own, of several queries each
 
   bool by_token() const { return varlen && !blocks; }
-  std::string name() const {
-    return fmt::format("check_indices{}{}{}", counts ? "_counts" : "", varlen ? "_varlen" : "",
-                       blocks ? "_blocks" : "");
+  auto fields() const {
+    return std::tuple(labelled("counts", counts), labelled("varlen", varlen), labelled("blocks", blocks));
   }
 };
 
@@ -119,7 +118,7 @@ struct Program {
 };
 
 lang::Kernel check_kernel(const CheckKernel& instance) {
-  return kernel(instance.name(), [&] { Program(instance).run(); });
+  return kernel(instance_name("check_indices", instance), [&] { Program(instance).run(); });
 }
 
 // The position as the caller counts.
@@ -133,28 +132,29 @@ std::string position(const IndexCheck& check, std::int64_t row, std::int64_t ent
 
 }  // namespace
 
-void check_indices(const Arguments& args, const IndexCheck& check, tegula::Target target) {
-  if (nelements(check.indices) == 0) return;
+void check_indices(const IndexCheck& check, Launch& launch) {
+  if (!launch.runs() || nelements(check.indices) == 0) return;
+  const Arguments args(launch.call().schema().name);
   const std::int64_t rows = nelements(check.indices) / check.indices.size(-1);
-  args.check(rows < nothing, check.name, "fewer than 2^31 rows", check.indices, "split the batch");
-  const bool packed = check.q_begin.has_value();
-  const CheckKernel kernel{check.counts.has_value(), packed, packed && check.q_block > 0};
-  const Device& device = check.indices.device;
-  const tegula::Tensor found = tegula::Tensor::full({4}, i32, nothing).to(device);
-  std::vector<Argument> values{check.indices, found, check.block, check.keys};
-  if (check.counts) values.push_back(*check.counts);
-  if (check.q_begin) {
-    values.push_back(*check.q_begin);
-    values.push_back(*check.k_begin);
-    values.push_back(check.longest);
-    if (kernel.blocks) values.push_back(check.q_block);
-  }
-  compiled(kernel, target_for(target, device), check_kernel).call_in_order(values);
+  if (rows >= nothing)
+    args.refuse(check.name, "fewer than 2^31 rows", tegula::describe(check.indices), "split the batch");
+  const bool packed = launch.call().has("cu_seqlens_q");
+  const tegula::Tensor found = tegula::Tensor::full({4}, i32, nothing).to(check.indices.device);
+  launch(CheckKernel{check.counts.has_value(), packed, packed && check.q_block > 0}, check_kernel,
+         {{"indices", check.indices},
+          {"found", found},
+          {"block", check.block},
+          {"keys", check.keys},
+          {"counts", check.counts.value_or(TensorRef())},
+          {"q_begin", check.q_begin},
+          {"k_begin", check.k_begin},
+          {"longest", check.longest},
+          {"q_block", check.q_block}});
   const std::vector<std::int32_t> result = found.values<std::int32_t>();
-  args.check(result[0] == nothing, check.name,
-             worded("-1 or a number below {}, that of the blocks of keys", result[3]),
-             worded("{} at {}", result[2], position(check, result[0], result[1])),
-             "correct the selection, or leave check_indices out: such entries select nothing");
+  if (result[0] == nothing) return;
+  args.refuse(check.name, fmt::format("-1 or a number below {}, that of the blocks of keys", result[3]),
+              fmt::format("{} at {}", result[2], position(check, result[0], result[1])),
+              "correct the selection, or leave check_indices out: such entries select nothing");
 }
 
 }  // namespace tegula::ops

@@ -1,7 +1,5 @@
 #include "ops/block_sparse/kernel.hpp"
 
-#include <fmt/format.h>
-
 #include "ops/attention/scores.hpp"
 #include "ops/block_sparse/own_queries.hpp"
 #include "ops/block_sparse/sequences.hpp"
@@ -13,15 +11,6 @@
 namespace tegula::ops {
 
 using namespace lang;
-
-std::string BlockSparseKernel::name() const {
-  return fmt::format("block_sparse_{}_{}_d{}_v{}_b{}x{}_g{}_q{}_k{}{}{}{}{}{}{}{}", type.name(),
-                     compute.name(), dim, dim_v, q_block, k_block, pack, queries, keys,
-                     causal ? "_causal" : "", softcap ? "_softcap" : "", mask ? "_mask" : "",
-                     counts ? "_counts" : "",
-                     listed ? fmt::format("_listed{}", marked) : fmt::format("_c{}", chunk),
-                     one_choice ? fmt::format("_one{}", together) : "", varlen ? "_varlen" : "");
-}
 
 namespace {
 
@@ -171,7 +160,7 @@ struct Program {
     v.emplace(input("v", joined(of_k, {c.dim_v}), c.type));
     out.emplace(output("out", joined(of_q, {c.dim_v}), c.type));
     lse.emplace(output("lse", joined(batches, {heads, members, sequences.queries}), f32));
-    const Extents rows{sequences.batch, heads, c.one_choice ? Operand(1) : members, sequences.q_blocks};
+    const Extents rows{sequences.batch, heads, c.together ? Operand(1) : members, sequences.q_blocks};
     choice.emplace(input("choice", joined(rows, {entries}), c.mask ? boolean : i32));
     scale.emplace(scalar("scale", f32));
     if (c.softcap) cap.emplace(scalar("cap", f32));
@@ -191,14 +180,14 @@ struct Program {
     if (c.causal)
       return later_first(c.varlen ? sequences.keys / max(sequences.batch, 1) : Expr(sequences.keys),
                          (c.dim + c.dim_v) * c.type.bits() / 8, c.pack > 1 ? Expr(Operand(1)) : Expr(*group));
-    return c.one_choice && c.pack == 1 ? Order::grouped(c.together) : Order{};
+    return c.together && c.pack == 1 ? Order::grouped(*c.together) : Order{};
   }
   ChoiceRow choice_row(const Expr& b, const Expr& kv_head, const Expr& member, const Expr& q_block) const {
     Expr length = c.counts ? clamp((*lengths)(b, kv_head, member, q_block), 0, entries) : Expr(entries);
     return {choice->slice(b, kv_head, member, q_block), length, c.mask};
   }
   // Heads of a group whose choices differ.
-  Expr selectors() const { return c.pack > 1 || c.one_choice ? Expr(Operand(1)) : Expr(*group); }
+  Expr selectors() const { return c.pack > 1 || c.together ? Expr(Operand(1)) : Expr(*group); }
   void make_lists();
   void block(const Index& x, const Index& h, const Index& b);
   void meet(Meeting& meeting, const ListEntry& list, const Expr& count) const;
@@ -221,7 +210,7 @@ void Program::make_lists() {
     Expr end = min(x * c.q_block + c.q_block, queries) + sequences.keys_of(b) - queries;
     return {choice_row(b, h / selectors(), h % selectors(), x), sequences.blocks_met(b, x, end)};
   };
-  lists.emplace(sequences.batch, heads * selectors(), sequences.most_blocks(), entries, c.marked, row_of);
+  lists.emplace(sequences.batch, heads * selectors(), sequences.most_blocks(), entries, *c.listed, row_of);
   lists->record_grid();
 }
 
@@ -262,7 +251,7 @@ void Program::block(const Index& x, const Index& h, const Index& b) {
                   {}};
 
   if (c.listed) {
-    Expr selector = c.pack > 1 || c.one_choice ? Expr(Operand(0)) : own.member;
+    Expr selector = c.pack > 1 || c.together ? Expr(Operand(0)) : own.member;
     const SortedLists::List list = lists->list(b, own.kv_head * selectors() + selector, own.q_block);
     meet_listed(meeting, list, b);
   } else {
@@ -285,7 +274,7 @@ void Program::block(const Index& x, const Index& h, const Index& b) {
 }  // namespace
 
 Kernel block_sparse_kernel(const BlockSparseKernel& instance) {
-  return kernel(instance.name(), [&] { Program(instance).run(); });
+  return kernel(instance_name("block_sparse", instance), [&] { Program(instance).run(); });
 }
 
 }  // namespace tegula::ops

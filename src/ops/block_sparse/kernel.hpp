@@ -1,7 +1,8 @@
 // The tile program of block-sparse attention.
 #pragma once
-#include <string>
+#include <optional>
 
+#include "ops/schema/instance.hpp"
 #include "tegula/lang.hpp"
 
 namespace tegula::ops {
@@ -13,14 +14,16 @@ struct BlockSparseKernel {
   int pack = 1;  // query heads of one group that share a tile
   int queries = 64, keys = 64;
   bool causal = false, softcap = false;
-  bool mask = false;        // the choice is a boolean mask, not a list
-  bool counts = false;      // lists have lengths
-  bool varlen = false;      // packed sequences
-  int chunk = 1024;         // not listed: key blocks whose choice is kept at a time
-  bool listed = false;      // lists are made before, once for all tiles that share them: for GPUs
-  int marked = 0;           // listed: blocks that are marked at a time
-  bool one_choice = false;  // listed: the choice has one member for all heads of a group
-  int together = 1;         // one_choice: heads that share list and keys, whose tiles run at the same time
+  bool mask = false;    // the choice is a boolean mask, not a list
+  bool counts = false;  // lists have lengths
+  bool varlen = false;  // packed sequences
+  int chunk = 1024;     // not listed: key blocks whose choice is kept at a time
+  // Lists are made before, once for all tiles that share them, of so many blocks that are marked at a time:
+  // for GPUs.
+  std::optional<int> listed = {};
+  // With lists: the choice has one member for all heads of a group, of which so many, which share list and
+  // keys, have tiles that run at the same time.
+  std::optional<int> together = {};
 
   int rows() const { return queries * pack; }
   // Tiles of a block of queries.
@@ -30,13 +33,20 @@ struct BlockSparseKernel {
   // Several blocks of keys fill a tile: copied one by one where they are few, else row by row.
   bool joins() const { return k_block < keys && k_block % 8 == 0 && keys <= 4 * k_block; }
   bool gathers() const { return k_block < keys && !joins(); }
-  std::string name() const;
+  auto fields() const {
+    return std::tuple(type, compute, labelled("d", dim), labelled("v", dim_v), joined("b", q_block, k_block),
+                      labelled("g", pack), labelled("q", queries), labelled("k", keys),
+                      labelled("causal", causal), labelled("softcap", softcap), labelled("mask", mask),
+                      labelled("counts", counts), labelled("listed", listed),
+                      labelled("c", listed ? std::nullopt : std::optional(chunk)), labelled("one", together),
+                      labelled("varlen", varlen));
+  }
 };
 
 // Arguments: q [batch, queries, kv heads, group, d], k, v, out, lse [batch, kv heads, group, queries], choice
 // [batch, kv heads, group, q_blocks, entries] (i32, or boolean over all key blocks), scale as in
 // attention_kernel; then, where the instance has them, cap, counts [batch, kv heads, group, q_blocks].
-// With pack > 1 the lists of group member 0 are those of all; with one_choice there are no others. Packed
+// With pack > 1 the lists of group member 0 are those of all; with `together` there are no others. Packed
 // sequences: q, k, v, out and lse have no batch dimension, that of choice and counts is the sequences', and
 // last stand q_begin, k_begin [sequences + 1], and the most queries and keys of a sequence.
 lang::Kernel block_sparse_kernel(const BlockSparseKernel& instance);

@@ -1,8 +1,6 @@
 #include "ops/block_sparse/token_lists.hpp"
 
 #include "ops/block_sparse/sequences.hpp"
-#include "ops/common/functions.hpp"
-#include "ops/common/scratch.hpp"
 
 namespace tegula::ops {
 
@@ -48,21 +46,21 @@ struct Program {
 }  // namespace
 
 lang::Kernel token_lists_kernel(const TokenListsKernel& instance) {
-  return kernel(instance.name(), [&] { Program(instance).run(); });
+  return kernel(instance_name("token_lists", instance), [&] { Program(instance).run(); });
 }
 
 TokenLists lists_by_tokens(const BlockSparseCall& call, const TensorRef& choice, const TensorRef& counts,
-                           tegula::Target target) {
-  const Device& device = call.tensors.q.device;
+                           Launch& launch) {
   const Shape rows{call.tensors.q.size(0), choice.size(1), choice.size(2)};
-  TokenLists result{scratch({rows[0], rows[1], rows[2], choice.size(4)}, i32, device), {}};
-  std::vector<Argument> values{choice, result.choice.ref(), *call.cu_seqlens_q, call.longest};
-  if (call.kernel.counts) {
-    result.counts = scratch(rows, i32, device);
-    values.push_back(counts);
-    values.push_back(result.counts.ref());
-  }
-  compiled(TokenListsKernel{call.kernel.counts}, target, token_lists_kernel).call_in_order(values);
+  TokenLists result{launch.scratch({rows[0], rows[1], rows[2], choice.size(4)}, i32), {}};
+  if (call.kernel.counts) result.counts = launch.scratch(rows, i32);
+  launch(TokenListsKernel{call.kernel.counts}, token_lists_kernel,
+         {{"choice", choice},
+          {"lists", result.choice},
+          {"q_begin", call.q_begin},
+          {"longest", call.longest},
+          {"counts", counts},
+          {"lengths", result.counts}});
   return result;
 }
 

@@ -1,14 +1,12 @@
 // Lists of packed sequences by token, from those by sequence and token.
 #pragma once
-#include <string>
-
 #include "ops/block_sparse/call.hpp"
 
 namespace tegula::ops {
 
 struct TokenListsKernel {
   bool counts = false;
-  std::string name() const { return counts ? "token_lists_counts" : "token_lists"; }
+  auto fields() const { return std::tuple(labelled("counts", counts)); }
 };
 
 // Arguments: choice [sequences, kv heads, members, q_blocks, entries] of blocks of a single query, lists
@@ -22,6 +20,6 @@ struct TokenLists {
 
 // `choice` and `counts` are those of the call, a row for each head that chooses.
 TokenLists lists_by_tokens(const BlockSparseCall& call, const TensorRef& choice, const TensorRef& counts,
-                           Target target);
+                           Launch& launch);
 
 }  // namespace tegula::ops

@@ -1,7 +1,6 @@
 #include "ops/block_sparse/tokens.hpp"
 
 #include "ops/block_sparse/token_lists.hpp"
-#include "ops/common/functions.hpp"
 #include "ops/common/plan.hpp"
 
 namespace tegula::ops {
@@ -20,7 +19,7 @@ TensorRef by_tokens(const TensorRef& rows, std::int64_t group) {
 
 }  // namespace
 
-std::optional<NsaCall> as_selection(const BlockSparseCall& call, const AttentionTiles& tiles) {
+std::optional<NsaCall> as_selection(const BlockSparseCall& call) {
   const BlockSparseKernel& own = call.kernel;
   const HeadTensors& t = call.tensors;
   const bool fast = own.compute.bits() == 16 && own.dim % 16 == 0 && own.dim_v % 16 == 0;
@@ -29,6 +28,7 @@ std::optional<NsaCall> as_selection(const BlockSparseCall& call, const Attention
   if (call.choice.size(4) > most_entries) return std::nullopt;
   NsaCall result;
   result.tensors = t;
+  result.q_begin = call.q_begin, result.k_begin = call.k_begin;
   result.per_query_head = call.per_query_head;
   result.choice = own.varlen ? call.choice : by_tokens(call.choice, t.group());
   if (own.counts) result.counts = own.varlen ? call.counts : by_tokens(call.counts, t.group());
@@ -38,19 +38,19 @@ std::optional<NsaCall> as_selection(const BlockSparseCall& call, const Attention
   kernel.type = own.type, kernel.compute = own.compute, kernel.dim = own.dim, kernel.dim_v = own.dim_v;
   kernel.block = own.k_block, kernel.causal = own.causal, kernel.counts = own.counts;
   kernel.varlen = own.varlen;
-  plan_nsa_call(tiles, true, result);
+  plan_nsa_call(call.tiles, true, result);
   return result;
 }
 
 std::optional<NsaBackwardCall> as_selection(const BlockSparseBackwardCall& call) {
-  const std::optional<NsaCall> forward = as_selection(call.forward, {});
+  BlockSparseCall planned = call.forward;
+  planned.tiles = {};
+  const std::optional<NsaCall> forward = as_selection(planned);
   if (!forward) return std::nullopt;
   NsaBackwardCall result;
   result.forward = *forward;
   result.kernel.forward = forward->kernel;
   result.kernel.per_query_head = call.kernel.per_query_head, result.kernel.dlse = call.kernel.dlse;
-  result.inputs = call.inputs;
-  result.cu_seqlens_q = call.forward.cu_seqlens_q, result.cu_seqlens_k = call.forward.cu_seqlens_k;
   auto of_heads = [&](const TensorRef& rows) {
     return call.kernel.per_query_head || forward->kernel.varlen ? rows : rows.slice(3, 0, 1);
   };
@@ -59,13 +59,9 @@ std::optional<NsaBackwardCall> as_selection(const BlockSparseBackwardCall& call)
   return takes_slots(result) ? std::optional(result) : std::nullopt;
 }
 
-void attend_tokens(const NsaCall& selection, const BlockSparseCall& call, const HeadOutputs& outputs,
-                   Target target) {
-  const NsaSelectedOptions options{
-      .cu_seqlens_q = call.cu_seqlens_q, .cu_seqlens_k = call.cu_seqlens_k, .target = target};
-  if (!call.kernel.varlen) return attend_nsa(selection, outputs, options);
-  const TokenLists lists =
-      lists_by_tokens(call, call.choice, call.counts, target_for(target, call.tensors.q.device));
+void attend_tokens(const NsaCall& selection, const BlockSparseCall& call, Launch& launch) {
+  if (!call.kernel.varlen) return attend_nsa(selection, launch);
+  const TokenLists lists = lists_by_tokens(call, call.choice, call.counts, launch);
   auto of_group = [&](const TensorRef& rows) {
     Shape shape = rows.shape;
     shape[2] = call.tensors.group();
@@ -74,19 +70,19 @@ void attend_tokens(const NsaCall& selection, const BlockSparseCall& call, const 
   NsaCall own = selection;
   own.choice = of_group(lists.choice);
   if (call.kernel.counts) own.counts = of_group(lists.counts);
-  attend_nsa(own, outputs, options);
+  attend_nsa(own, launch);
 }
 
 void differentiate_tokens(const NsaBackwardCall& selection, const BlockSparseBackwardCall& call,
-                          const GradientOutputs& outputs, Target target) {
+                          Launch& launch) {
   const NsaSlotsKernel kernel = slots_kernel(selection);
   const std::int64_t tokens = tokens_of_slots(selection, kernel);
-  if (!call.forward.kernel.varlen) return run_slots(selection, kernel, tokens, outputs, target);
-  const TokenLists lists = lists_by_tokens(call.forward, call.choice, call.counts, target);
+  if (!call.forward.kernel.varlen) return run_slots(selection, kernel, tokens, launch);
+  const TokenLists lists = lists_by_tokens(call.forward, call.choice, call.counts, launch);
   NsaBackwardCall own = selection;
   own.choice = lists.choice;
   if (call.forward.kernel.counts) own.counts = lists.counts;
-  run_slots(own, kernel, tokens, outputs, target);
+  run_slots(own, kernel, tokens, launch);
 }
 
 }  // namespace tegula::ops

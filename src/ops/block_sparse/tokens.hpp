@@ -9,15 +9,14 @@
 
 namespace tegula::ops {
 
-// The same call of that program, where it has all that is asked for and is the faster way; `tiles` as given.
-// That of packed sequences gets its lists when it runs.
-std::optional<NsaCall> as_selection(const BlockSparseCall& call, const AttentionTiles& tiles);
-void attend_tokens(const NsaCall& selection, const BlockSparseCall& call, const HeadOutputs& outputs,
-                   Target target);
+// The same call of that program, where it has all that is asked for and is the faster way. That of packed
+// sequences gets its lists when it runs.
+std::optional<NsaCall> as_selection(const BlockSparseCall& call);
+void attend_tokens(const NsaCall& selection, const BlockSparseCall& call, Launch& launch);
 
 // And of the gradients.
 std::optional<NsaBackwardCall> as_selection(const BlockSparseBackwardCall& call);
 void differentiate_tokens(const NsaBackwardCall& selection, const BlockSparseBackwardCall& call,
-                          const GradientOutputs& outputs, Target target);
+                          Launch& launch);
 
 }  // namespace tegula::ops

@@ -1,10 +1,5 @@
-// Compiled kernels of the operators, kept by name and target: the name of an instance states all that it
-// fixes.
+// Where calls of operators run.
 #pragma once
-#include <functional>
-#include <string>
-
-#include "tegula/lang.hpp"
 #include "tegula/runtime.hpp"
 
 namespace tegula::ops {
@@ -19,12 +14,5 @@ inline bool runs_on_gpu(Target target, const Device& device) {
 }
 // The type of tiles that are multiplied: f32 on a CPU, that of 16-bit tensors on a GPU.
 DType multiplied_type(DType type, bool on_gpu);
-
-Function compiled(const std::string& name, Target target, const std::function<lang::Kernel()>& build);
-
-template <class Instance>
-Function compiled(const Instance& instance, Target target, lang::Kernel (*build)(const Instance&)) {
-  return compiled(instance.name(), target, [&] { return build(instance); });
-}
 
 }  // namespace tegula::ops

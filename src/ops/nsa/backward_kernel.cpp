@@ -1,19 +1,10 @@
 #include "ops/nsa/backward_kernel.hpp"
 
-#include <fmt/format.h>
-
 #include "ops/nsa/backward_program.hpp"
 
 namespace tegula::ops {
 
 using namespace lang;
-
-std::string NsaBackwardKernel::name() const {
-  return fmt::format("{}_backward_q{}_k{}{}{}{}{}{}{}", forward.name(), queries, keys,
-                     per_query_head ? "_per_head" : "", dlse ? "_dlse" : "", window ? "_window" : "",
-                     window_dlse ? "_window_dlse" : "", dscale ? "_dscale" : "",
-                     chunk > inverse_rows ? fmt::format("_c{}", chunk) : "");
-}
 
 NsaBackwardProgram::NsaBackwardProgram(const NsaBackwardKernel& instance) : c(instance), f(c.forward) {
   if (f.pack == 1) group.emplace("group");
@@ -101,7 +92,7 @@ void NsaBackwardProgram::delta_grid() {
 }
 
 Kernel nsa_backward_kernel(const NsaBackwardKernel& instance) {
-  return kernel(instance.name(), [&] { NsaBackwardProgram(instance).run(); });
+  return kernel(instance_name("nsa", instance), [&] { NsaBackwardProgram(instance).run(); });
 }
 
 }  // namespace tegula::ops

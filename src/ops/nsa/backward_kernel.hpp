@@ -1,7 +1,5 @@
 // The tile program of the gradients of attention over selected blocks.
 #pragma once
-#include <string>
-
 #include "ops/attention/gradient.hpp"
 #include "ops/block_sparse/inverse.hpp"
 #include "ops/nsa/kernel.hpp"
@@ -26,7 +24,13 @@ struct NsaBackwardKernel {
   GradientTiles key_tiles() const {
     return {forward.compute, forward.dim, forward.dim_v, forward.pack, queries, keys};
   }
-  std::string name() const;
+  auto fields() const {
+    return std::tuple(forward, labelled("backward_q", queries), labelled("k", keys),
+                      labelled("per_head", per_query_head), labelled("dlse", dlse),
+                      labelled("window", window), labelled("window_dlse", window_dlse),
+                      labelled("dscale", dscale),
+                      labelled("c", chunk > inverse_rows ? std::optional(chunk) : std::nullopt));
+  }
 };
 
 // Grids: delta of the queries; the lists turned round; dq by tiles of tokens, and dscale with it; dk and dv

@@ -1,7 +1,5 @@
 #include "ops/nsa/kernel.hpp"
 
-#include <fmt/format.h>
-
 #include "ops/attention/scores.hpp"
 #include "ops/common/softmax.hpp"
 #include "ops/nsa/program.hpp"
@@ -9,15 +7,6 @@
 namespace tegula::ops {
 
 using namespace lang;
-
-std::string NsaKernel::name() const {
-  return fmt::format("nsa_{}_{}_d{}_v{}_b{}_e{}_g{}{}_q{}_k{}{}{}{}{}{}{}{}{}", type.name(), compute.name(),
-                     dim, dim_v, block, entries, members, pack > members ? fmt::format("of{}", pack) : "",
-                     queries, keys, causal ? "_causal" : "", diagonal ? "_diagonal" : "",
-                     repeats ? "_repeats" : "", counts ? "_counts" : "", varlen ? "_varlen" : "",
-                     lists ? "_lists" : "", divides() ? fmt::format("_from{}_{}", fewest, least_gain) : "",
-                     chunk > chunk_tokens ? fmt::format("_c{}", chunk) : "");
-}
 
 NsaProgram::NsaProgram(const NsaKernel& instance) : c(instance) {
   if (c.pack == 1) group.emplace("group");
@@ -111,7 +100,7 @@ void NsaProgram::block(const Index& x, const Index& h, const Index& b) const {
 }
 
 Kernel nsa_kernel(const NsaKernel& instance) {
-  return kernel(instance.name(), [&] { NsaProgram(instance).run(); });
+  return kernel(instance_name("nsa", instance), [&] { NsaProgram(instance).run(); });
 }
 
 }  // namespace tegula::ops

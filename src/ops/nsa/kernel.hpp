@@ -1,14 +1,42 @@
 // The tile program of attention over blocks selected by each token.
 #pragma once
-#include <string>
-
 #include "ops/block_sparse/walk.hpp"
+#include "ops/schema/instance.hpp"
 #include "tegula/lang.hpp"
 
 namespace tegula::ops {
 
 inline constexpr int chunk_tokens = 256;        // whose pairs with blocks are sorted together, at least
 inline constexpr int pair_counts_of_token = 8;  // of a query or key, at most: chunks are so long
+
+// Fields of a kernel that are named together: `_g3of4`, and `_from2_24` where it divides.
+struct NsaHeads {
+  int members, pack;
+};
+struct NsaDivision {
+  int fewest, least_gain;
+};
+template <>
+struct FieldOf<NsaHeads> {
+  static constexpr std::size_t words = 2, members = 2;
+  static void key(const NsaHeads& field, std::int64_t* words) {
+    words[0] = field.members, words[1] = field.pack;
+  }
+  static std::string name(const NsaHeads& field) {
+    const std::string of = field.pack > field.members ? fmt::format("of{}", field.pack) : "";
+    return fmt::format("_g{}{}", field.members, of);
+  }
+};
+template <>
+struct FieldOf<NsaDivision> {
+  static constexpr std::size_t words = 2, members = 2;
+  static void key(const NsaDivision& field, std::int64_t* words) {
+    words[0] = field.fewest, words[1] = field.least_gain;
+  }
+  static std::string name(const NsaDivision& field) {
+    return field.fewest > 1 ? fmt::format("_from{}_{}", field.fewest, field.least_gain) : "";
+  }
+};
 
 struct NsaKernel {
   DType type = f32, compute = f32;
@@ -46,7 +74,14 @@ struct NsaKernel {
   bool has_times() const { return queries > 1 || repeats; }
   TileOfBlocks tiles() const { return {block, keys}; }
   bool divides() const { return fewest > 1; }
-  std::string name() const;
+  auto fields() const {
+    return std::tuple(type, compute, labelled("d", dim), labelled("v", dim_v), labelled("b", block),
+                      labelled("e", entries), NsaHeads{members, pack}, labelled("q", queries),
+                      labelled("k", keys), labelled("causal", causal), labelled("diagonal", diagonal),
+                      labelled("repeats", repeats), labelled("counts", counts), labelled("varlen", varlen),
+                      labelled("lists", lists), NsaDivision{fewest, least_gain},
+                      labelled("c", chunk > chunk_tokens ? std::optional(chunk) : std::nullopt));
+  }
 };
 
 // Arguments: q [batch, tokens, kv heads, group, d], k, v, out, lse [batch, kv heads, group, tokens], choice

@@ -245,7 +245,7 @@ int longest_of_rest(const NsaKernel& forward) {
 }
 
 Kernel nsa_rest_kernel(const NsaRestKernel& instance) {
-  return kernel(instance.name(), [&] { Program(instance.forward).run(); });
+  return kernel(instance_name("nsa", instance) + "_rest", [&] { Program(instance.forward).run(); });
 }
 
 }  // namespace tegula::ops

@@ -11,7 +11,7 @@ namespace tegula::ops {
 
 struct NsaRestKernel {
   NsaKernel forward;
-  std::string name() const { return forward.name() + "_rest"; }
+  auto fields() const { return std::tuple(forward); }
 };
 
 // Arguments: q, k, v of the part as in nsa_kernel, out and lse as that left them, out and lse (the same, or

@@ -2,11 +2,10 @@
 #include <algorithm>
 #include <bit>
 
-#include "ops/common/functions.hpp"
 #include "ops/common/plan.hpp"
-#include "ops/common/scratch.hpp"
 #include "ops/nsa/backward_call.hpp"
 #include "ops/nsa/pair_lists.hpp"
+#include "tegula/ops/attention_backward.hpp"
 
 namespace tegula::ops {
 
@@ -97,72 +96,98 @@ struct Addends {
   Tensor dq, dk, dv;
 };
 
-Addends window_gradients(const NsaBackwardCall& call) {
+Addends window_gradients(const NsaBackwardCall& call, Launch& launch) {
   const HeadTensors& t = call.forward.tensors;
-  Addends result{scratch(t.q.shape, t.q.dtype, t.q.device), scratch(t.k.shape, t.k.dtype, t.k.device),
-                 scratch(t.v.shape, t.v.dtype, t.v.device)};
-  const BackwardTensors& in = call.window_tensors;
-  attention_backward(in.dout, t.q, t.k, t.v, in.out, in.lse, call.window_options,
-                     {.dlse = in.dlse, .dq = result.dq.ref(), .dk = result.dk.ref(), .dv = result.dv.ref()});
+  const NsaSelectedBackward& op = *call.op;
+  Addends result{launch.scratch(t.q.shape, t.q.dtype), launch.scratch(t.k.shape, t.k.dtype),
+                 launch.scratch(t.v.shape, t.v.dtype)};
+  if (!launch.runs()) return result;
+  const auto ordered = [&](const TensorRef& tensor) {
+    return tensor.rank() == 4 ? as_bshd(tensor, op.layout) : tensor;
+  };
+  AttentionOptions window = window_options(op);
+  window.layout = Layout::bshd;
+  attention_backward(
+      ordered(*op.dwindow_out), t.q, t.k, t.v, ordered(*op.window_out), *op.window_lse, window,
+      {.dlse = op.dwindow_lse, .dq = result.dq.ref(), .dk = result.dk.ref(), .dv = result.dv.ref()});
   return result;
+}
+
+// The part of a call: some tokens, and some heads of every group.
+struct SlotsPart {
+  std::int64_t begin, end, member, members;
+  bool is_first, is_last;
+};
+
+struct SlotsSums {
+  Tensor dk, dv;
+  std::optional<Addends> plus;
+};
+
+void run_part(const NsaBackwardCall& call, const NsaSlotsKernel& kernel, const SlotsPart& part,
+              const SlotsSums& sums, Launch& launch) {
+  const HeadTensors& t = call.forward.tensors;
+  const BoundCall& bound = launch.call();
+  const auto rows = [&](const TensorRef& tensor) {
+    return with_batch(call, tensor)
+        .slice(1, part.begin, part.end)
+        .slice(3, part.member, part.member + part.members);
+  };
+  const auto vector = [&](const TensorRef& tensor) {
+    return with_batch(call, tensor)
+        .slice(3, part.begin, part.end)
+        .slice(2, part.member, part.member + part.members);
+  };
+  const auto lists = [&](const TensorRef& tensor) {
+    const TensorRef own = with_batch(call, tensor).slice(1, part.begin, part.end);
+    return call.kernel.per_query_head ? own.slice(3, part.member, part.member + 1) : own;
+  };
+  const auto keys = [&](const TensorRef& tensor) { return with_batch(call, tensor); };
+  const auto plus_rows = [&] { return rows(split_heads(sums.plus->dq.ref(), t.q.rank() - 2, t.group())); };
+  launch(kernel, nsa_slots_kernel,
+         {{"dout", rows(bound.formed("dout"))},
+          {"q", rows(bound.formed("q"))},
+          {"k", keys(t.k)},
+          {"v", keys(t.v)},
+          {"out", rows(bound.formed("out"))},
+          {"lse", vector(bound.formed("lse"))},
+          {"dq", rows(bound.formed("dq"))},
+          {"dk", keys(bound.formed("dk"))},
+          {"dv", keys(bound.formed("dv"))},
+          {"choice", lists(call.choice)},
+          {"counts", kernel.forward.counts ? lists(call.counts) : TensorRef()},
+          {"dlse", kernel.dlse ? vector(bound.formed("dlse")) : TensorRef()},
+          {"scale", call.forward.scale},
+          {"before", part.begin},
+          {"behind", t.q.size(t.q.rank() - 3) - part.end},
+          {"plus_dq", sums.plus ? plus_rows() : TensorRef()},
+          {"plus_dk", sums.plus ? keys(sums.plus->dk.ref()) : TensorRef()},
+          {"plus_dv", sums.plus ? keys(sums.plus->dv.ref()) : TensorRef()},
+          {"dk_sum", keys(sums.dk.ref())},
+          {"dv_sum", keys(sums.dv.ref())},
+          {"is_first", part.is_first},
+          {"is_last", part.is_last},
+          {"q_begin", call.forward.q_begin},
+          {"k_begin", call.forward.k_begin},
+          {"longest_q", call.forward.longest},
+          {"longest_k", call.forward.longest_keys}});
 }
 
 }  // namespace
 
 void run_slots(const NsaBackwardCall& call, const NsaSlotsKernel& kernel, std::int64_t tokens_of_call,
-               const GradientOutputs& outputs, Target target) {
+               Launch& launch) {
   const HeadTensors& t = call.forward.tensors;
-  const std::int64_t tokens = t.q.size(t.q.rank() - 3), group = t.group();
-  const bool packed = kernel.forward.varlen;
-  const Tensor dk_sum = scratch(t.k.shape, f32, t.k.device), dv_sum = scratch(t.v.shape, f32, t.v.device);
-  std::optional<Addends> plus;
-  if (kernel.plus) plus.emplace(window_gradients(call));
-  const std::int64_t members = kernel.forward.members;
+  const std::int64_t tokens = t.q.size(t.q.rank() - 3), group = t.group(), members = kernel.forward.members;
+  SlotsSums sums{launch.scratch(t.k.shape, f32), launch.scratch(t.v.shape, f32), {}};
+  if (kernel.plus) sums.plus.emplace(window_gradients(call, launch));
   for (std::int64_t member = 0; member < group; member += members)
     for (std::int64_t begin = 0; begin == 0 || begin < tokens; begin += tokens_of_call) {
       const std::int64_t end = std::min(tokens, begin + tokens_of_call);
-      auto rows = [&](const TensorRef& tensor) {
-        return with_batch(call, tensor).slice(1, begin, end).slice(3, member, member + members);
-      };
-      auto vector = [&](const TensorRef& tensor) {
-        return with_batch(call, tensor).slice(3, begin, end).slice(2, member, member + members);
-      };
-      auto lists = [&](const TensorRef& tensor) {
-        const TensorRef own = with_batch(call, tensor).slice(1, begin, end);
-        return call.kernel.per_query_head ? own.slice(3, member, member + 1) : own;
-      };
-      auto keys = [&](const TensorRef& tensor) { return with_batch(call, tensor); };
-      const int heads_at = t.q.rank() - 2;
-      std::vector<Argument> values{rows(call.inputs.dout),
-                                   rows(split_heads(t.q, heads_at, group)),
-                                   keys(t.k),
-                                   keys(t.v),
-                                   rows(call.inputs.out),
-                                   vector(call.inputs.lse),
-                                   rows(outputs.dq),
-                                   keys(outputs.dk),
-                                   keys(outputs.dv),
-                                   lists(call.choice),
-                                   call.forward.scale,
-                                   packed ? begin : tokens - end};
-      if (kernel.forward.counts) values.push_back(lists(call.counts));
-      if (kernel.dlse) values.push_back(vector(call.inputs.dlse));
-      if (plus) {
-        values.push_back(rows(split_heads(plus->dq.ref(), heads_at, group)));
-        values.push_back(keys(plus->dk.ref()));
-        values.push_back(keys(plus->dv.ref()));
-      }
-      values.push_back(keys(dk_sum.ref()));
-      values.push_back(keys(dv_sum.ref()));
-      values.push_back(member == 0 && begin == 0);
-      values.push_back(member + members == group && end == tokens);
-      if (packed) {
-        values.push_back(*call.cu_seqlens_q);
-        values.push_back(*call.cu_seqlens_k);
-        values.push_back(call.forward.longest);
-        values.push_back(call.forward.longest_keys);
-      }
-      compiled(kernel, target, nsa_slots_kernel).call_in_order(values);
+      run_part(call, kernel,
+               {begin, end, member, members, member == 0 && begin == 0,
+                member + members == group && end == tokens},
+               sums, launch);
     }
 }
 

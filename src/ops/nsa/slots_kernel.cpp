@@ -1,7 +1,5 @@
 #include "ops/nsa/slots_kernel.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <bit>
 #include <optional>
@@ -14,11 +12,6 @@
 namespace tegula::ops {
 
 using namespace lang;
-
-std::string NsaSlotsKernel::name() const {
-  return fmt::format("{}_slots_q{}_k{}{}{}", forward.name(), queries, keys, dlse ? "_dlse" : "",
-                     plus ? "_plus" : "");
-}
 
 namespace {
 
@@ -380,7 +373,7 @@ void Program::sum_block(const Index& x, const Index& h, const Index& b) {
 }  // namespace
 
 Kernel nsa_slots_kernel(const NsaSlotsKernel& instance) {
-  return kernel(instance.name(), [&] { Program(instance).run(); });
+  return kernel(instance_name("nsa", instance), [&] { Program(instance).run(); });
 }
 
 }  // namespace tegula::ops

@@ -1,7 +1,5 @@
 // The gradients of attention over selected blocks on a GPU, by one pass over keys.
 #pragma once
-#include <string>
-
 #include "ops/attention/gradient.hpp"
 #include "ops/nsa/kernel.hpp"
 
@@ -18,7 +16,10 @@ struct NsaSlotsKernel {
     return {forward.compute, forward.dim, forward.dim_v, forward.pack, queries, keys};
   }
   int parts() const { return (forward.block + keys - 1) / keys; }
-  std::string name() const;
+  auto fields() const {
+    return std::tuple(forward, labelled("slots_q", queries), labelled("k", keys), labelled("dlse", dlse),
+                      labelled("plus", plus));
+  }
 };
 
 // Several calls may share the tokens, one after the other. Grids: delta of the queries; the pairs of tokens

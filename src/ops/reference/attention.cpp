@@ -54,21 +54,22 @@ Problem sparse(const TensorRef& q, const TensorRef& k, const TensorRef& v, const
   Inputs inputs(q, k, v, options.layout);
   const TensorRef& choice = options.mask ? *options.mask : *options.indices;
   const int64_t sharing = choice.size(1) == inputs.q.size(2) ? 1 : inputs.group();
-  return {std::move(inputs),
-          options.cu_seqlens_q,
-          options.cu_seqlens_k,
-          {},
-          softmax_of(options.scale, q.size(-1), options.softcap, steps),
-          [options, sharing](const Part& part) {
-            return [=](int64_t i, std::vector<double>& times) {
-              const auto keys = static_cast<int64_t>(times.size());
-              const auto blocks = chosen(options, {part.sequence, part.head / sharing, i / options.q_block},
-                                         (keys + options.k_block - 1) / options.k_block);
-              const int64_t end = options.causal ? std::min(keys, i + part.shift() + 1) : keys;
-              for (int64_t j = 0; j < end; ++j)
-                times[static_cast<std::size_t>(j)] = blocks[static_cast<std::size_t>(j / options.k_block)];
-            };
-          }};
+  return {
+      std::move(inputs),
+      options.cu_seqlens_q,
+      options.cu_seqlens_k,
+      {},
+      softmax_of(options.scale, q.size(-1), options.softcap, steps),
+      [options, sharing](const Part& part) {
+        return [=](int64_t i, std::vector<double>& times) {
+          const auto keys = static_cast<int64_t>(times.size());
+          const auto blocks = chosen(options, {part.sequence, part.head / sharing, i / options.q_block_size},
+                                     (keys + options.k_block_size - 1) / options.k_block_size);
+          const int64_t end = options.causal ? std::min(keys, i + part.shift() + 1) : keys;
+          for (int64_t j = 0; j < end; ++j)
+            times[static_cast<std::size_t>(j)] = blocks[static_cast<std::size_t>(j / options.k_block_size)];
+        };
+      }};
 }
 
 }  // namespace

@@ -106,30 +106,30 @@ NsaSelectedGradients nsa_selected_attention_backward(const TensorRef& dout, cons
                                                      const NsaSelectedBackwardOptions& gradients,
                                                      DType steps) {
   const Selections lists(q, k, block_indices, options);
-  const Tensor dscale = Tensor::zeros(lists.indices.shape, f64);
+  const Tensor dsel_scale = Tensor::zeros(lists.indices.shape, f64);
   const ScoreObserver observe = [&](const Part& part) {
-    return [&lists, &dscale, part](int64_t i, int64_t j, double value) {
+    return [&lists, &dsel_scale, part](int64_t i, int64_t j, double value) {
       const int64_t block = j / lists.options.block_size;
       const double share = value / lists.times(part, i, block);
       bool first = true;
       lists.each(part, i, block, [&](int64_t n) {
         if (first || lists.options.repeats)
-          dscale.at<double>(part.batch, part.q_begin + i, part.head / lists.sharing, n) += share;
+          dsel_scale.at<double>(part.batch, part.q_begin + i, part.head / lists.sharing, n) += share;
         first = false;
       });
     };
   };
   const AttentionGradients own = backward(selected(q, k, v, lists, steps), dout, gradients.dlse,
-                                          gradients.scale_gradient ? observe : ScoreObserver());
-  if (gradients.window_dout) {
+                                          gradients.sel_scale_gradient ? observe : ScoreObserver());
+  if (gradients.dwindow_out) {
     const AttentionGradients beside =
-        attention_backward(*gradients.window_dout, q, k, v, window_of(options), gradients.window_dlse, steps);
+        attention_backward(*gradients.dwindow_out, q, k, v, window_of(options), gradients.dwindow_lse, steps);
     add(own.dq, beside.dq), add(own.dk, beside.dk), add(own.dv, beside.dv);
   }
   NsaSelectedGradients result{own.dq, own.dk, own.dv, Tensor::empty({0}, f64)};
-  if (!gradients.scale_gradient) return result;
-  result.dscale =
-      q.rank() == 3 ? dscale.select(0, 0) : Tensor::adopt(as_bshd(dscale, options.layout), dscale.owner());
+  if (!gradients.sel_scale_gradient) return result;
+  result.dsel_scale = q.rank() == 3 ? dsel_scale.select(0, 0)
+                                    : Tensor::adopt(as_bshd(dsel_scale, options.layout), dsel_scale.owner());
   return result;
 }
 

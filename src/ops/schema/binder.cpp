@@ -35,11 +35,12 @@ void Binder::bind() {
   c_.lists_.assign(schema_.tensors.size(), nullptr);
   sources_.assign(schema_.dims.size(), -1);
   read_options();
+  check_options();
+  check_requirements(true);
   bind_inputs();
   solve_waiting();
-  check_options();
   derive();
-  check_requirements();
+  check_requirements(false);
   c_.target_ = target_for(schema_.target(c_.op_), c_.device_);
   bind_outputs();
 }
@@ -58,8 +59,9 @@ void Binder::check_options() const {
 
 void Binder::bind_inputs() {
   for (std::size_t i = 0; i < schema_.inputs; ++i) c_.tensors_[i] = spec(i).get(c_.op_);
-  for (std::size_t i = 0; i < schema_.inputs; ++i)
-    if (c_.tensors_[i] != nullptr) bind_input(i);
+  for (const bool follows : {false, true})
+    for (std::size_t i = 0; i < schema_.inputs; ++i)
+      if (c_.tensors_[i] != nullptr && spec(i).follows == follows) bind_input(i);
 }
 
 void Binder::bind_input(std::size_t index) {
@@ -71,7 +73,7 @@ void Binder::bind_input(std::size_t index) {
     args_.refuse(spec(index).name, "extents below 2^29", describe(tensor), "split the call");
   if (tensor.data == nullptr && c_.memory_ == BoundCall::Memory::used && nelements(tensor) != 0)
     args_.refuse(spec(index).name, "memory", describe(tensor) + " at a null pointer", "allocate it first");
-  if (index == 0) c_.device_ = tensor.device;
+  c_.device_ = tensor.device;
   args_.check_device(spec(index).name, tensor);
   if (spec(index).unit_stride) args_.check_contiguous_features(spec(index).name, tensor);
   bind_dims(index, tensor);
@@ -100,7 +102,9 @@ void Binder::choose_list(std::size_t index, const TensorRef& tensor) {
   const std::size_t rank = tensor.shape.size(), all = list.items.size();
   const bool folds = all > 0 && list.items.front().leading;
   if (folds ? rank + 1 < all : rank != all && rank != all - optional_items(list))
-    args_.refuse(spec(index).name, fmt::format("rank {}, {}", ranks_of(list), text_of(list)),
+    args_.refuse(spec(index).name,
+                 fmt::format("rank {}, {}{}", ranks_of(list), text_of(list),
+                             list.condition ? " with " + list.condition->text() : ""),
                  describe(tensor), "reshape it");
 }
 
@@ -232,10 +236,39 @@ void Binder::derive() {
   std::size_t slot = schema_.dims.size();
   for (const NamedExpression& derived : schema_.derived)
     c_.values_[slot++] = derived.value.evaluate(c_.values());
+  for (std::size_t i = 0; i < schema_.inputs; ++i)
+    if (spec(i).packs && c_.tensors_[i] != nullptr) check_packing(i);
 }
 
-void Binder::check_requirements() const {
+void Binder::check_packing(std::size_t index) {
+  const PackingSpec& packing = *spec(index).packs;
+  const TensorRef& fences = *c_.tensors_[index];
+  const std::int64_t tokens = packing.tokens.evaluate(c_.values());
+  const std::int64_t promise = c_.values_[static_cast<std::size_t>(packing.promise_slot)];
+  std::int64_t& longest = c_.values_[static_cast<std::size_t>(packing.longest_slot)];
+  longest = promise > 0 ? std::min(promise, tokens) : tokens;
+  if (!fences.device.is_cpu() || fences.data == nullptr) return;
+  const auto* at = fences.data_as<const std::int32_t>();
+  const std::int64_t count = fences.shape[0], stride = fences.strides[0];
+  const auto wrong = [&](std::int64_t i) {
+    args_.refuse(spec(index).name,
+                 fmt::format("numbers that start with 0, never fall and end with {} tokens", tokens),
+                 fmt::format("{} at position {}", at[i * stride], i), "correct the lengths of the sequences");
+  };
+  longest = 0;
+  for (std::int64_t i = 0; i < count; ++i) {
+    const std::int64_t before = i == 0 ? 0 : at[(i - 1) * stride], own = at[i * stride];
+    if (own < before || (i == 0 && own != 0) || (i + 1 == count && own != tokens)) wrong(i);
+    longest = std::max(longest, own - before);
+  }
+  if (promise > 0 && longest > promise)
+    args_.refuse(packing.promise, fmt::format("at least {}, the longest sequence", longest),
+                 std::to_string(promise), "correct it");
+}
+
+void Binder::check_requirements(bool of_options) const {
   for (const RequirementSpec& rule : schema_.requirements) {
+    if (rule.of_options != of_options) continue;
     const bool good = rule.condition ? rule.condition->evaluate(c_.values()) != 0 : rule.holds(c_);
     if (good) continue;
     const TensorSpec* tensor = schema_.find_tensor(rule.argument);
@@ -265,6 +298,7 @@ DType Binder::type_of_output(const TensorSpec& spec, const TensorRef* given) con
 
 Shape Binder::shape_of_output(std::size_t index) const {
   Shape shape;
+  shape.reserve(c_.lists_[index]->items.size() + c_.leading_.size());
   for (const DimItem& item : c_.lists_[index]->items) {
     if (item.leading)
       shape.insert(shape.end(), c_.leading_.begin(), c_.leading_.end());
@@ -276,17 +310,23 @@ Shape Binder::shape_of_output(std::size_t index) const {
 
 void Binder::bind_outputs() {
   c_.outputs_.reserve(schema_.tensors.size() - schema_.inputs);
-  bool adopts = false;
-  for (std::size_t i = schema_.inputs; i < schema_.tensors.size(); ++i) {
-    bind_output(i);
-    adopts |= spec(i).get(c_.op_) != nullptr;
+  for (std::size_t i = schema_.inputs; i < schema_.tensors.size(); ++i) bind_output(i);
+  for (std::size_t i = schema_.inputs; i < schema_.tensors.size(); ++i)
+    if (const TensorRef* output = spec(i).get(c_.op_)) check_apart(i, *output);
+}
+
+// A kernel checks its own tensors: none of several may run before all are known to be right.
+void Binder::check_apart(std::size_t index, const TensorRef& output) const {
+  if (overlaps_itself(output))
+    args_.refuse(spec(index).name, "elements that share no memory", describe(output),
+                 "pass a tensor without repetition");
+  for (std::size_t i = 0; i < schema_.tensors.size(); ++i) {
+    if (i >= schema_.inputs && i <= index) continue;
+    const TensorRef* other = spec(i).get(c_.op_);
+    if (other != nullptr && share_bytes(output, *other))
+      args_.refuse(spec(index).name, fmt::format("memory of its own, not that of {}", spec(i).name),
+                   describe(output), "pass another tensor");
   }
-  if (!adopts) return;
-  Arguments::Named outputs, inputs;
-  for (std::size_t i = 0; i < schema_.tensors.size(); ++i)
-    if (const TensorRef* tensor = spec(i).get(c_.op_))
-      (i < schema_.inputs ? inputs : outputs).emplace_back(spec(i).name.c_str(), *tensor);
-  args_.check_apart(outputs, inputs);
 }
 
 void Binder::bind_output(std::size_t index) {

@@ -30,9 +30,11 @@ class Binder {
   bool is_known(const Expression& e) const;
   void set(const Expression& name, std::int64_t value, std::size_t tensor);
   void derive();
-  void check_requirements() const;
+  void check_packing(std::size_t index);
+  void check_requirements(bool of_options) const;
   void bind_outputs();
   void bind_output(std::size_t index);
+  void check_apart(std::size_t index, const TensorRef& output) const;
   DType type_of_output(const TensorSpec& spec, const TensorRef* given) const;
   Shape shape_of_output(std::size_t index) const;
   void check_given_output(std::size_t index, const TensorRef& given, const Shape& shape, DType type) const;

@@ -58,36 +58,76 @@ std::int64_t product(const Shape& shape, std::size_t first, std::size_t count) {
 }
 
 bool is_plain(const DimList& list, std::size_t rank) {
-  return list.items.size() == rank && std::none_of(list.items.begin(), list.items.end(),
-                                                   [](const DimItem& i) { return i.leading || i.repeats; });
+  return list.items.size() == rank && list.order.empty() &&
+         std::none_of(list.items.begin(), list.items.end(),
+                      [](const DimItem& i) { return i.leading || i.repeats || i.splits; });
+}
+
+const DimItem& item_of_program(const DimList& list, std::size_t i) {
+  return list.items[list.order.empty() ? i : static_cast<std::size_t>(list.order[i])];
+}
+
+// Dimension `dim` of `from`, of the item's extent.
+void append(TensorRef& to, const TensorRef& from, std::size_t dim, const DimItem& item,
+            const std::int64_t* values) {
+  if (item.splits) {
+    const std::int64_t inner = item.extent.args[1].evaluate(values);
+    to.shape.insert(to.shape.end(), {item.extent.args[0].evaluate(values), inner});
+    to.strides.insert(to.strides.end(), {from.strides[dim] * inner, from.strides[dim]});
+    return;
+  }
+  const std::int64_t extent = item.repeats ? item.extent.evaluate(values) : from.shape[dim];
+  to.shape.push_back(extent);
+  to.strides.push_back(extent == from.shape[dim] ? from.strides[dim] : 0);
 }
 
 }  // namespace
 
 Shape BoundCall::formed_shape(std::size_t tensor) const {
+  const DimList& list = *lists_[tensor];
   Shape result;
-  for (const DimItem& item : lists_[tensor]->items)
-    result.push_back(item.leading ? product(leading_, 0, leading_.size()) : item.extent.evaluate(values()));
+  for (std::size_t i = 0; i < list.items.size(); ++i) {
+    const DimItem& item = item_of_program(list, i);
+    if (item.leading)
+      result.push_back(product(leading_, 0, leading_.size()));
+    else if (item.splits)
+      for (const Expression& factor : item.extent.args) result.push_back(factor.evaluate(values()));
+    else
+      result.push_back(item.extent.evaluate(values()));
+  }
   return result;
 }
 
-TensorRef BoundCall::formed(std::size_t tensor) const {
-  const TensorRef& own = *tensors_[tensor];
+TensorRef BoundCall::formed(std::size_t tensor, const TensorRef& own) const {
   const DimList& list = *lists_[tensor];
   if (is_plain(list, own.shape.size())) return own;
-  const Shape shape = formed_shape(tensor);
-  const bool folds = list.items.front().leading;
-  if (!folds) {
-    TensorRef result = own;
-    const bool misses = own.shape.size() < list.items.size();
-    for (std::size_t i = 0; misses && i < list.items.size(); ++i) {
-      if (!list.items[i].optional) continue;
-      result.shape.insert(result.shape.begin() + static_cast<std::ptrdiff_t>(i), 1);
-      result.strides.insert(result.strides.begin() + static_cast<std::ptrdiff_t>(i), 0);
+  if (list.items.front().leading) return folded(tensor, own, formed_shape(tensor));
+  const bool misses = own.shape.size() < list.items.size();
+  TensorRef result;
+  result.data = own.data, result.dtype = own.dtype, result.device = own.device;
+  result.shape.reserve(list.items.size() + 1), result.strides.reserve(list.items.size() + 1);
+  for (std::size_t i = 0; i < list.items.size(); ++i) {
+    const DimItem& item = item_of_program(list, i);
+    const auto is_there = [&](const DimItem& each) { return !misses || !each.optional; };
+    if (is_there(item)) {
+      append(result, own, static_cast<std::size_t>(std::count_if(list.items.data(), &item, is_there)), item,
+             values());
+    } else {
+      result.shape.push_back(item.extent.evaluate(values()));
+      result.strides.push_back(0);
     }
-    return result.shape == shape ? result : result.expand(shape);
   }
-  return folded(tensor, shape);
+  return result;
+}
+
+double BoundCall::real(std::string_view name) const {
+  for (const OptionSpec& option : schema_->options) {
+    if (option.name != name) continue;
+    const OptionValue value = option.get(op_);
+    if (const auto* given = std::get_if<double>(&value)) return *given;
+    if (option.otherwise) return option.otherwise->evaluate_real(this->values());
+  }
+  throw InternalError(fmt::format("{}: the option '{}' has no real value", schema_->name, name));
 }
 
 TensorRef BoundCall::rows(std::string_view tensor, int dims) const {
@@ -95,11 +135,10 @@ TensorRef BoundCall::rows(std::string_view tensor, int dims) const {
   const Shape& own = tensors_[index]->shape;
   Shape shape{product(own, 0, static_cast<std::size_t>(dims))};
   shape.insert(shape.end(), own.begin() + dims, own.end());
-  return folded(index, shape);
+  return folded(index, *tensors_[index], shape);
 }
 
-TensorRef BoundCall::folded(std::size_t tensor, const Shape& shape) const {
-  const TensorRef& own = *tensors_[tensor];
+TensorRef BoundCall::folded(std::size_t tensor, const TensorRef& own, const Shape& shape) const {
   if (const auto view = own.try_reshape(shape)) return *view;
   const TensorSpec& spec = schema_->tensors[tensor];
   if (spec.output)
@@ -129,6 +168,15 @@ double BoundCall::bytes() const {
   return sum;
 }
 
-double BoundCall::flops() const { return schema_->flops ? schema_->flops->evaluate_real(values()) : 0; }
+double BoundCall::flops() const {
+  const bool has_memory =
+      std::all_of(tensors_.begin(), tensors_.begin() + static_cast<std::ptrdiff_t>(schema_->inputs),
+                  [](const TensorRef* tensor) {
+                    return tensor == nullptr || (tensor->data != nullptr && tensor->device.is_cpu()) ||
+                           nelements(*tensor) == 0;
+                  });
+  if (schema_->counted && has_memory) return schema_->counted(*this);
+  return schema_->flops ? schema_->flops->evaluate_real(values()) : 0;
+}
 
 }  // namespace tegula::ops

@@ -37,11 +37,21 @@ class BoundCall {
   bool has(std::string_view tensor) const { return at(index_of(tensor)) != nullptr; }
   // As the caller has given it, or the output.
   const TensorRef& operator[](std::string_view tensor) const;
+  // The same; no tensor where the call has none.
+  TensorRef given(std::string_view tensor) const {
+    const TensorRef* found = at(index_of(tensor));
+    return found == nullptr ? TensorRef() : *found;
+  }
   DType type(std::string_view tensor) const { return (*this)[tensor].dtype; }
   std::optional<DType> type_if(std::string_view tensor) const;
+  // The value of a real option, or what it is otherwise.
+  double real(std::string_view option) const;
   // With all dims of its table: missing ones have extent 1, those that repeat are repeated, leading ones are
-  // one. A copy where no strides describe that; an output is refused then.
-  TensorRef formed(std::size_t tensor) const;
+  // one, (a*b) are two, in a program's order. A copy where no strides describe that; an output is refused
+  // then.
+  TensorRef formed(std::size_t tensor) const { return formed(tensor, *tensors_[tensor]); }
+  // The same of another tensor of its shape.
+  TensorRef formed(std::size_t tensor, const TensorRef& own) const;
   TensorRef formed(std::string_view tensor) const { return formed(index_of(tensor)); }
   Shape formed_shape(std::size_t tensor) const;
   // With its first `dims` dims as one; a copy, or a refusal, as above.
@@ -59,7 +69,7 @@ class BoundCall {
 
  private:
   friend class Binder;
-  TensorRef folded(std::size_t tensor, const Shape& shape) const;
+  TensorRef folded(std::size_t tensor, const TensorRef& own, const Shape& shape) const;
   std::size_t slot(std::string_view name) const;
 
   const OperatorSchema* schema_;
@@ -103,7 +113,9 @@ class Bound {
   bool has(std::string_view tensor) const { return call_.has(tensor); }
   DType type(std::string_view tensor) const { return call_.type(tensor); }
   std::optional<DType> type_if(std::string_view tensor) const { return call_.type_if(tensor); }
+  double real(std::string_view option) const { return call_.real(option); }
   const TensorRef& operator[](std::string_view tensor) const { return call_[tensor]; }
+  TensorRef given(std::string_view tensor) const { return call_.given(tensor); }
   TensorRef formed(std::string_view tensor) const { return call_.formed(tensor); }
   TensorRef rows(std::string_view tensor, int dims) const { return call_.rows(tensor, dims); }
 

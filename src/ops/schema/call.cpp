@@ -155,6 +155,13 @@ std::vector<lang::Kernel> kernels_by_name(const OperatorSchema& schema, const Te
   return launch.kernels();
 }
 
+DType plain_steps(const OperatorSchema& schema, const std::string& output, DType own,
+                  const Tensors& tensors) {
+  const std::string& like = schema.find_tensor(output)->steps_of;
+  if (!like.empty()) return tensors.at(like).dtype();
+  return own.is_floating() ? own : f32;
+}
+
 Tensors formula_of(const OperatorSchema& schema, const void* op, DType steps) {
   const BoundCall bound(schema, op);
   Exact exact(bound, steps);

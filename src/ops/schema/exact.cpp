@@ -13,10 +13,18 @@ const Tensor& Exact::operator[](const std::string& tensor) {
   return tensors_.emplace(tensor, std::move(made)).first->second;
 }
 
+void Exact::set(const std::string& output, const Tensor& result) {
+  copy_elements(call_.formed(call_.index_of(output), result.ref()), (*this)[output]);
+}
+
 Tensors Exact::outputs() {
   Tensors result;
-  for (const auto& [name, tensor] : call_.outputs())
-    result.emplace(name, (*this)[name].reshape(tensor.shape()));
+  for (const auto& [name, tensor] : call_.outputs()) {
+    const Tensor& made = (*this)[name];
+    Tensor own = Tensor::empty(tensor.shape(), made.dtype());
+    copy_elements(made, call_.formed(call_.index_of(name), own));
+    result.emplace(name, std::move(own));
+  }
   return result;
 }
 

@@ -16,6 +16,8 @@ class Exact {
   // Its elements, f64.
   double* data(const std::string& tensor) { return (*this)[tensor].data_as<double>(); }
   double* data_if(const std::string& tensor) { return call_.has(tensor) ? data(tensor) : nullptr; }
+  // An output in the shape of the call.
+  void set(const std::string& output, const Tensor& result);
   // The value of a step as a computation in `steps` would have it.
   double rounded(double value) const { return steps_ == f64 ? value : round_to(steps_, value); }
   DType steps() const { return steps_; }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <sstream>
 
+#include "ops/schema/bound.hpp"
 #include "tegula/error.hpp"
 
 namespace tegula::ops {
@@ -43,6 +44,16 @@ void add_word(const OperatorSchema& schema, const std::string& word, ExampleCall
   }
 }
 
+// Where `count` - 1 sequences of some tokens begin and end.
+Tensor packing(std::int64_t count, std::int64_t tokens, std::uint64_t seed) {
+  const Tensor cuts = Tensor::random_integers({std::max<std::int64_t>(count, 0)}, i32, seed, 0, tokens + 1);
+  if (count < 1) return cuts;
+  auto* at = cuts.data_as<std::int32_t>();
+  std::sort(at, at + count);
+  at[0] = 0, at[count - 1] = static_cast<std::int32_t>(tokens);
+  return cuts;
+}
+
 }  // namespace
 
 ExampleCall ExampleCall::parse(const OperatorSchema& schema, const std::string& text) {
@@ -56,7 +67,7 @@ std::vector<std::int64_t> ExampleCall::slots(const OperatorSchema& schema) const
   std::vector<std::int64_t> result(schema.slots());
   for (std::size_t i = 0; i < schema.dims.size(); ++i) {
     const auto found = dims.find(schema.dims[i]);
-    if (found != dims.end()) result[i] = found->second;
+    result[i] = found == dims.end() ? 1 : found->second;
   }
   const std::shared_ptr<void> op = schema.make();
   for (const auto& [name, value] : options)
@@ -98,6 +109,7 @@ Tensor ExampleCall::values(const OperatorSchema& schema, const TensorSpec& tenso
   const Shape of = shape(schema, tensor);
   const DType own = type_of(schema, tensor);
   const std::vector<std::int64_t> known = slots(schema);
+  if (tensor.packs) return packing(of[0], tensor.packs->tokens.evaluate(known.data()), seed);
   if (tensor.values)
     return tensor.values(of, own, seed, [&](const std::string& name) {
       return known.at(static_cast<std::size_t>(schema.slot_of(name)));
@@ -109,6 +121,26 @@ Tensor ExampleCall::values(const OperatorSchema& schema, const TensorSpec& tenso
   return integers.to(own);
 }
 
+// Of a gradient, only what the forward has too.
+Tensors ExampleCall::results_of_forward(const OperatorSchema& schema, const OperatorSchema& forward,
+                                        const Tensors& inputs) const {
+  constexpr double small = 1e8;
+  Tensors own;
+  OptionValues own_options;
+  for (const auto& [name, tensor] : inputs)
+    if (const TensorSpec* spec = forward.find_tensor(name); spec != nullptr && !spec->output)
+      own.emplace(name, tensor);
+  for (const auto& [name, value] : options)
+    if (forward.find_option(name) != nullptr) own_options.emplace(name, value);
+  const bool by_formula = CheckedCall(forward, own, own_options).bound.flops() < small;
+  Tensors results;
+  for (const auto& [name, result] :
+       by_formula ? formula_by_name(forward, own, own_options) : call_by_name(forward, own, own_options))
+    if (const TensorSpec* spec = schema.find_tensor(name); spec != nullptr && inputs.contains(name))
+      results.emplace(name, result.to(type_of(schema, *spec)));
+  return results;
+}
+
 Tensors ExampleCall::inputs(const OperatorSchema& schema, std::uint64_t seed) const {
   Tensors result;
   for (std::size_t i = 0; i < schema.inputs; ++i) {
@@ -116,7 +148,19 @@ Tensors ExampleCall::inputs(const OperatorSchema& schema, std::uint64_t seed) co
     if (!tensor.optional || given.contains(tensor.name))
       result.emplace(tensor.name, values(schema, tensor, seed + i));
   }
-  return result;
+  const OperatorSchema* forward = schema.forward();
+  const auto is_result = [&](const TensorSpec& tensor) {
+    return tensor.output && result.contains(tensor.name);
+  };
+  if (forward == nullptr || std::none_of(forward->tensors.begin(), forward->tensors.end(), is_result))
+    return result;
+  try {
+    Tensors results = results_of_forward(schema, *forward, result);
+    results.merge(result);
+    return results;
+  } catch (const ArgumentError&) {
+    return result;  // a wrong call, which is for the operator to refuse
+  }
 }
 
 }  // namespace tegula::ops

@@ -18,7 +18,8 @@ struct ExampleCall {
 
   static ExampleCall parse(const OperatorSchema& schema, const std::string& text);
 
-  // An InternalError if a dim is missing. The values depend on nothing but the seed.
+  // The values depend on nothing but the seed. Of a gradient, results of the operator that it differentiates
+  // are results for these inputs: of small calls the formula's, of others the operator's own.
   Tensors inputs(const OperatorSchema& schema, std::uint64_t seed) const;
   // In the same way the values of one tensor.
   Tensor values(const OperatorSchema& schema, const TensorSpec& tensor, std::uint64_t seed) const;
@@ -27,6 +28,8 @@ struct ExampleCall {
 
  private:
   std::vector<std::int64_t> slots(const OperatorSchema& schema) const;
+  Tensors results_of_forward(const OperatorSchema& schema, const OperatorSchema& forward,
+                             const Tensors& inputs) const;
 };
 
 }  // namespace tegula::ops

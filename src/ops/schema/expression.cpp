@@ -11,8 +11,8 @@
 namespace tegula::ops {
 
 std::string_view name_of(Expression::Op op) {
-  constexpr std::string_view names[] = {"constant", "name", "is", "+",  "-", "*",  "/",  "%", "ceildiv",
-                                        "min",      "max",  "<",  "<=", ">", ">=", "==", "&", "?"};
+  constexpr std::string_view names[] = {"constant", "name", "is", "+", "-",  "*",  "/", "%", "ceildiv", "min",
+                                        "max",      "<",    "<=", ">", ">=", "==", "&", "?", "rsqrt"};
   return names[static_cast<int>(op)];
 }
 
@@ -110,6 +110,10 @@ class Parser {
   }
   Expression call(Op op) {
     Expression first = choice();
+    if (op == Op::rsqrt) {
+      if (!take(")")) fail();
+      return made(op, {std::move(first)});
+    }
     if (!take(",")) fail();
     Expression result = made(op, {std::move(first), choice()});
     if (!take(")")) fail();
@@ -129,7 +133,7 @@ class Parser {
       result.value = std::stoll(first);
       return result;
     }
-    for (const Op op : {Op::ceildiv, Op::min, Op::max})
+    for (const Op op : {Op::ceildiv, Op::min, Op::max, Op::rsqrt})
       if (first == name_of(op) && take("(")) return call(op);
     result.op = Op::name, result.name = first;
     if (text_.substr(at_, 2) != "==" && take("=")) result.op = Op::is_choice, result.choice = word();
@@ -188,6 +192,8 @@ T value_of(const Expression& e, const std::int64_t* values) {
       return static_cast<T>(arg(0) != 0 && arg(1) != 0);
     case Op::select:
       return arg(0) != 0 ? arg(1) : arg(2);
+    case Op::rsqrt:
+      return static_cast<T>(1 / std::sqrt(static_cast<double>(arg(0))));
   }
   throw InternalError("unknown operation of an expression");
 }
@@ -220,6 +226,7 @@ std::string written(const Expression& e, int least) {
   if (e.op == Op::constant) return std::to_string(e.value);
   if (e.op == Op::name) return e.name;
   if (e.op == Op::is_choice) return e.name + "=" + e.choice;
+  if (e.op == Op::rsqrt) return fmt::format("1/sqrt({})", written(e.args[0], 0));
   if (e.op == Op::ceildiv || e.op == Op::min || e.op == Op::max)
     return fmt::format("{}({}, {})", name_of(e.op), written(e.args[0], 0), written(e.args[1], 0));
   const int own = strength(e.op);

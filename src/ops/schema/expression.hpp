@@ -1,8 +1,9 @@
 // Arithmetic of dims and options: how the table of an operator says extents, conditions and amounts of work.
 //
 // Text: `ceildiv(queries, q_block)`, `transpose_a ? k : m`, `layout=bhsd`, `group*kv_heads`. Operations are
-// + - * / % (of integers; / and % round down), < <= > >= ==, &, c ? a : b, ceildiv, min and max. A name is a
-// dim, an option, or a tensor, which is 1 if it is given; `option=choice` asks for a choice.
+// + - * / % (of integers; / and % round down), < <= > >= ==, &, c ? a : b, ceildiv, min, max, and rsqrt of
+// real numbers. A name is a dim, an option, or a tensor, which is 1 if it is given; `option=choice` asks for
+// a choice.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -32,6 +33,7 @@ struct Expression {
     equal,
     both,
     select,  // of a condition and two values
+    rsqrt,   // 1/√ of a real number
   };
 
   Op op = Op::constant;

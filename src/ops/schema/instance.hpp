@@ -57,6 +57,13 @@ struct FieldOf {
   static void key(const T& value, std::int64_t* words) { *words = static_cast<std::int64_t>(value); }
   static std::string name(const T& value) { return fmt::format("_{}", value); }
 };
+
+template <class Instance>
+using FieldsOf = decltype(std::declval<const Instance&>().fields());
+// An instance that is part of another.
+template <class Instance>
+requires requires(const Instance& instance) { instance.fields(); }
+struct FieldOf<Instance>;
 // Its first value stands for nothing and has no name.
 template <class E>
 requires std::is_enum_v<E>
@@ -140,35 +147,44 @@ constexpr std::size_t members_of(const std::tuple<F...>*) {
 }  // namespace detail
 
 template <class Instance>
-using FieldsOf = decltype(std::declval<const Instance&>().fields());
-template <class Instance>
 inline constexpr std::size_t key_words = detail::words_of(static_cast<const FieldsOf<Instance>*>(nullptr));
 
 template <class Instance>
 using InstanceKey = std::array<std::int64_t, key_words<Instance>>;
 
 template <class Instance>
+requires requires(const Instance& instance) { instance.fields(); }
+struct FieldOf<Instance> {
+  static constexpr std::size_t words = key_words<Instance>, members = 1;
+  static void key(const Instance& instance, std::int64_t* next) {
+    static_assert(detail::members_of(static_cast<const FieldsOf<Instance>*>(nullptr)) ==
+                      detail::field_count<Instance>(),
+                  "fields() states every member of the instance, once");
+    const auto add = [&]<class F>(const F& field) {
+      FieldOf<F>::key(field, next);
+      next += FieldOf<F>::words;
+    };
+    std::apply([&](const auto&... field) { (add(field), ...); }, instance.fields());
+  }
+  static std::string name(const Instance& instance) {
+    std::string name;
+    const auto add = [&]<class F>(const F& field) { name += FieldOf<F>::name(field); };
+    std::apply([&](const auto&... field) { (add(field), ...); }, instance.fields());
+    return name;
+  }
+};
+
+template <class Instance>
 InstanceKey<Instance> key_of(const Instance& instance) {
-  static_assert(
-      detail::members_of(static_cast<const FieldsOf<Instance>*>(nullptr)) == detail::field_count<Instance>(),
-      "fields() states every member of the instance, once");
   InstanceKey<Instance> key{};
-  std::int64_t* next = key.data();
-  const auto add = [&]<class F>(const F& field) {
-    FieldOf<F>::key(field, next);
-    next += FieldOf<F>::words;
-  };
-  std::apply([&](const auto&... field) { (add(field), ...); }, instance.fields());
+  FieldOf<Instance>::key(instance, key.data());
   return key;
 }
 
 // `operator_f32_bias_bf16_causal`.
 template <class Instance>
 std::string instance_name(const std::string& op, const Instance& instance) {
-  std::string name = op;
-  const auto add = [&]<class F>(const F& field) { name += FieldOf<F>::name(field); };
-  std::apply([&](const auto&... field) { (add(field), ...); }, instance.fields());
-  return name;
+  return op + FieldOf<Instance>::name(instance);
 }
 
 }  // namespace tegula::ops

@@ -61,6 +61,12 @@ void Launch::run(const LaunchedProgram& program, std::initializer_list<NamedValu
   program.function.call_in_order(args);
 }
 
+void Launch::list(const lang::Kernel& kernel) {
+  const bool is_new = std::none_of(kernels_.begin(), kernels_.end(),
+                                   [&](const lang::Kernel& other) { return other.name() == kernel.name(); });
+  if (is_new) kernels_.push_back(kernel);
+}
+
 Tensor Launch::scratch(const Shape& shape, DType type) {
   if (mode_ == Mode::run) return ops::scratch(shape, type, call_.device());
   return Tensor::adopt(TensorRef(nullptr, type, shape, call_.device()), nullptr);

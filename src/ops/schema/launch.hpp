@@ -39,13 +39,15 @@ class Launch {
   template <class Instance>
   void operator()(const Instance& instance, lang::Kernel (*program)(const Instance&),
                   std::initializer_list<NamedValue> values = {}) {
-    if (mode_ == Mode::list) return kernels_.push_back(program(instance));
+    if (mode_ == Mode::list) return list(program(instance));
     run(compiled(instance, program), values);
   }
 
   // A tensor for the time of the call, of undefined elements; without memory where nothing runs.
   Tensor scratch(const Shape& shape, DType type);
   bool runs() const { return mode_ == Mode::run; }
+  const BoundCall& call() const { return call_; }
+  // Those that were launched, each once.
   const std::vector<lang::Kernel>& kernels() const { return kernels_; }
 
  private:
@@ -67,6 +69,7 @@ class Launch {
     return *programs.emplace(key, std::move(made)).first->second;
   }
   void run(const LaunchedProgram& program, std::initializer_list<NamedValue> values) const;
+  void list(const lang::Kernel& kernel);
 
   const BoundCall& call_;
   Mode mode_;

@@ -32,7 +32,9 @@ OptionInfo info_of(const OptionSpec& option) {
                                   OptionType::choice, OptionType::choice};
   const bool has_default = !option.needed && !std::holds_alternative<std::monostate>(option.fallback);
   return {option.name, types[static_cast<int>(option.kind)], has_default ? text_of(option.fallback) : "",
-          option.meaning, option.choices};
+          option.otherwise ? fmt::format("{}, {} unless given", option.meaning, option.otherwise->text())
+                           : option.meaning,
+          option.choices};
 }
 
 OptionValues values_of(const OperatorSchema& schema, const Options& options) {
@@ -65,7 +67,8 @@ Operator::Tolerance tolerance_of(const OperatorSchema& schema, const Tensors& in
   for (const auto& [name, output] : call.bound.outputs()) {
     const DType type = output.dtype();
     if (!type.is_floating()) continue;
-    const Tensor plain = formula_by_name(schema, in, options, type).at(name).to(type);
+    const DType steps = plain_steps(schema, name, type, in);
+    const Tensor plain = formula_by_name(schema, in, options, steps).at(name).to(type);
     tolerance.absolute = std::max(tolerance.absolute, allowed_error(exact.at(name), plain, type).largest);
   }
   return tolerance;

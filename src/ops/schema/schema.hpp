@@ -123,22 +123,36 @@ class Schema {
 
   // An input; one that is std::optional may be missing. `in` and `out` refer to the tensor last declared.
   template <class Owner, class Ref>
-  Schema& in(Ref Owner::*member, const char* name, const char* dims, TypeRule type, const char* meaning) {
+  Schema& in(Ref Owner::*member, const char* name, const std::string& dims, TypeRule type,
+             const char* meaning) {
     TensorSpec& added = add(member, name, dims, std::move(type), meaning);
     added.optional = detail::IsOptional<Ref>::value;
     ++table_.inputs;
     return *this;
   }
   template <class Owner>
-  Schema& out(std::optional<TensorRef> Owner::*member, const char* name, const char* dims, TypeRule type,
-              const char* meaning) {
+  Schema& out(std::optional<TensorRef> Owner::*member, const char* name, const std::string& dims,
+              TypeRule type, const char* meaning) {
     add(member, name, dims, std::move(type), meaning).output = true;
     return *this;
   }
-  // Of the tensor above: what to do about a wrong extent; that its last dimension has stride 1; when there is
-  // one; integers of examples, low <= value < end; other values of examples.
+  // Of the tensor above: what to do about a wrong extent; that its last dimension has stride 1; that a
+  // program gets its dims in the order of the first list that has the same; that its extents are wrong where
+  // they differ from those of others; in whose dtype it is computed; when there is one; integers of examples,
+  // low <= value < end; other values of examples.
   Schema& remedy(const char* text) { return last().remedy = text, *this; }
   Schema& unit_stride() { return last().unit_stride = true, *this; }
+  // Numbers: PyTorch's int64 are taken too, and those that do not fit i32 are -1 or its largest.
+  Schema& converts() { return last().converts = true, *this; }
+  Schema& ordered() { return last().ordered = true, *this; }
+  Schema& follows() { return last().follows = true, *this; }
+  // It says where sequences of the dim `tokens` begin and end; `promise` is the option that says how long
+  // they are at most, and `longest` the name of what is known of that.
+  Schema& packs(const char* tokens, const char* promise, const char* longest) {
+    last().packs = PackingSpec{Expression::parse(tokens), promise, longest};
+    return let(longest, tokens);
+  }
+  Schema& steps_of(const char* tensor) { return last().steps_of = tensor, *this; }
   Schema& when(const char* condition) { return last().when = Expression::parse(condition), *this; }
   Schema& range(const char* low, const char* end) {
     last().low = Expression::parse(low), last().end = Expression::parse(end);
@@ -158,8 +172,17 @@ class Schema {
     return add_option<V>(
         [ outer, member ](auto& op) -> auto& { return op.*outer.*member; }, name, meaning, std::move(rule));
   }
-  // Of the option above: it has to be given.
+  // Of the option above: it has to be given; what it is where the caller leaves it to the operator.
   Schema& needed() { return table_.options.back().needed = true, *this; }
+  Schema& otherwise(const char* value) {
+    return table_.options.back().otherwise = Expression::parse(value), *this;
+  }
+  // Lines that several tables have.
+  template <class Lines>
+  Schema& with(const Lines& add) {
+    add(*this);
+    return *this;
+  }
 
   // A value by name for extents, rules and programs.
   Schema& let(const char* name, const char* value) {
@@ -180,7 +203,12 @@ class Schema {
   Schema& gradient(const char* op) { return table_.gradient = op, *this; }
   Schema& no_gradient(const char* why) { return table_.no_gradient = why, *this; }
   Schema& source(const char* text) { return table_.source = text, *this; }
-  Schema& flops(const char* amount) { return table_.flops = Expression::parse(amount), *this; }
+  Schema& flops(const std::string& amount) { return table_.flops = Expression::parse(amount), *this; }
+  // Where a call's tensors say how much it is; then `flops` says what it is at most.
+  Schema& counted(double (*amount)(const Bound<Op>&)) {
+    table_.counted = [amount](const BoundCall& call) { return amount(Bound<Op>(call)); };
+    return *this;
+  }
   Schema& examples(std::vector<Example> examples) { return table_.examples = std::move(examples), *this; }
   Schema& measured(std::vector<Example> examples) { return table_.measured = std::move(examples), *this; }
 
@@ -205,7 +233,7 @@ class Schema {
   TensorSpec& last() { return table_.tensors.back(); }
 
   template <class Owner, class Ref>
-  TensorSpec& add(Ref Owner::*member, const char* name, const char* dims, TypeRule type,
+  TensorSpec& add(Ref Owner::*member, const char* name, const std::string& dims, TypeRule type,
                   const char* meaning) {
     static const Op sample{};
     TensorSpec spec;

@@ -47,6 +47,7 @@ DimItem item_of(std::string word) {
   if (word.front() == '[') item.optional = true, word = word.substr(1, word.size() - 2);
   if (word.front() == '~') item.repeats = true, word = word.substr(1);
   item.extent = Expression::parse(word);
+  item.splits = word.front() == '(' && word.back() == ')' && item.extent.op == Expression::Op::multiply;
   return item;
 }
 
@@ -98,6 +99,12 @@ const OptionSpec* OperatorSchema::find_option(const std::string& option) const {
   return i < 0 ? nullptr : &options[static_cast<std::size_t>(i)];
 }
 
+const OperatorSchema* OperatorSchema::forward() const {
+  for (const OperatorSchema* schema : operator_schemas())
+    if (schema->gradient == name) return schema;
+  return nullptr;
+}
+
 namespace {
 
 // Gives the names of an expression their slots.
@@ -147,6 +154,38 @@ void complete_type(const Resolver& resolver, const OperatorSchema& schema, Tenso
   if (rule.option_index < 0) resolver.fail(fmt::format("'{}' is no option", rule.option));
 }
 
+std::string text_of(const DimItem& item) {
+  return item.leading ? "..." : (item.repeats ? "~" : "") + item.extent.text();
+}
+
+// Where the items of `first` stand in `list`; empty if it has others, or the same order.
+std::vector<int> order_of(const DimList& list, const DimList& first) {
+  if (list.items.size() != first.items.size()) return {};
+  std::vector<int> order;
+  for (const DimItem& item : first.items) {
+    const auto found = std::find_if(list.items.begin(), list.items.end(),
+                                    [&](const DimItem& own) { return text_of(own) == text_of(item); });
+    if (found == list.items.end()) return {};
+    order.push_back(static_cast<int>(found - list.items.begin()));
+  }
+  return std::is_sorted(order.begin(), order.end()) ? std::vector<int>() : order;
+}
+
+void complete_order(TensorSpec& tensor) {
+  for (DimList& list : tensor.lists)
+    for (const DimList& first : tensor.lists) {
+      if (&first == &list || !list.order.empty()) break;
+      list.order = order_of(list, first);
+    }
+}
+
+void complete_packing(const Resolver& resolver, const OperatorSchema& schema, PackingSpec& packing) {
+  resolver.resolve(packing.tokens);
+  packing.promise_slot = schema.slot_of(packing.promise);
+  packing.longest_slot = schema.slot_of(packing.longest);
+  if (packing.promise_slot < 0) resolver.fail(fmt::format("'{}' is no option", packing.promise));
+}
+
 }  // namespace
 
 void OperatorSchema::complete() {
@@ -162,9 +201,19 @@ void OperatorSchema::complete() {
     }
     resolver.resolve(tensor.when), resolver.resolve(tensor.low), resolver.resolve(tensor.end);
     complete_type(resolver, *this, tensor);
+    if (tensor.ordered) complete_order(tensor);
+    if (tensor.packs) complete_packing(resolver, *this, *tensor.packs);
   }
   for (NamedExpression& each : derived) resolver.resolve(each.value);
-  for (RequirementSpec& each : requirements) resolver.resolve(each.condition);
+  for (OptionSpec& each : options) resolver.resolve(each.otherwise);
+  for (RequirementSpec& each : requirements) {
+    resolver.resolve(each.condition);
+    each.of_options = each.condition.has_value();
+    if (each.condition)
+      std::as_const(*each.condition).each_name([&](const Expression& name) {
+        each.of_options &= name.slot >= static_cast<int>(first_option_slot());
+      });
+  }
   resolver.resolve(flops);
 }
 

@@ -3,7 +3,8 @@
 //
 // Dims of a tensor, as text: `transpose_a ? [batch] k m : [batch] m k`. Every item is a name, an expression
 // without blanks, `...` (any leading extents; a program gets them as one dim, `rows`), or `[name]`, which may
-// be missing, with the items after it. `~name` may also be 1, which is repeated to what others have.
+// be missing, with the items after it. `~name` may also be 1, which is repeated to what others have. `(a*b)`
+// is one extent of the caller's and two, a and b, of a program.
 #pragma once
 #include <algorithm>
 #include <cstddef>
@@ -30,12 +31,14 @@ struct DimItem {
   Expression extent;
   bool optional = false, repeats = false;  // [name] and ~name
   bool leading = false;                    // ...
+  bool splits = false;                     // (a*b)
 };
 
 // The dims of a tensor, of which conditions choose one list: the first whose condition holds.
 struct DimList {
   std::optional<Expression> condition;
   std::vector<DimItem> items;
+  std::vector<int> order;  // of the items in a program; empty: as they are
 };
 
 // Which dtypes a tensor may have: one of `types`, that of the tensor `like`, or what the option says.
@@ -49,14 +52,28 @@ struct TypeRule {
   bool lists(DType dtype) const { return std::find(types.begin(), types.end(), dtype) != types.end(); }
 };
 
+// A tensor [sequences + 1] that says where packed sequences begin and end: integers that start with 0, never
+// fall and end with the number of tokens. On a device they are not read.
+struct PackingSpec {
+  Expression tokens;    // a dim
+  std::string promise;  // the option that says how long a sequence is at most, 0 for not known
+  std::string longest;  // the derived value that says it; without the tensor it is all tokens
+  int promise_slot = -1, longest_slot = -1;
+};
+
 struct TensorSpec {
   std::string name, meaning, dims;  // dims as text
   std::vector<DimList> lists;
   TypeRule type;
   bool output = false;
-  bool optional = false;           // of an input
-  bool unit_stride = false;        // the last dimension has stride 1
+  bool optional = false;     // of an input
+  bool unit_stride = false;  // the last dimension has stride 1
+  bool converts = false;     // PyTorch's int64 are taken as the integers that it has
+  bool ordered = false;      // a program gets it as the first list with the same items says
+  bool follows = false;      // bound after the other inputs: where extents differ, its own are wrong
+  std::optional<PackingSpec> packs = {};
   std::optional<Expression> when;  // of an output: whether there is one
+  std::string steps_of;  // of an output: it is computed in that tensor's dtype, though it has another
   std::string remedy = "give it that shape";
   // Integers of an example: low <= value < end. Without, numbers are normal, and integers natural numbers.
   std::optional<Expression> low, end;
@@ -85,10 +102,11 @@ struct OptionRule {
 struct OptionSpec {
   std::string name, meaning;
   OptionKind kind = OptionKind::boolean;
-  OptionValue fallback;              // of the struct; nothing: the operator decides
-  bool small = true;                 // of an integer: has 32 bits
-  bool needed = false;               // has no sensible default
-  std::vector<std::string> choices;  // of choices and dtypes
+  OptionValue fallback;                 // of the struct; nothing: the operator decides, or
+  std::optional<Expression> otherwise;  // this real number
+  bool small = true;                    // of an integer: has 32 bits
+  bool needed = false;                  // has no sensible default
+  std::vector<std::string> choices;     // of choices and dtypes
   OptionRule rule;
 
   std::function<OptionValue(const void* op)> get;
@@ -113,6 +131,7 @@ struct RequirementSpec {
   std::optional<Expression> condition;
   std::function<bool(const BoundCall&)> holds;  // what an expression cannot say
   std::string expected, remedy;                 // `{name}` in it stands for the value of that dim or option
+  bool of_options = false;  // names options and whether tensors are given only: checked before extents are
 };
 
 // An example: `ragged: m=37 k=45 n=29 f16 bias:f32 activation=gelu`.
@@ -131,6 +150,7 @@ struct OperatorSchema {
   std::string gradient;     // name of the operator that differentiates it; may be empty
   std::string no_gradient;  // why it has none
   std::optional<Expression> flops;
+  std::function<double(const BoundCall&)> counted;  // flops of tensors that are not only described
   std::vector<Example> examples, measured;
 
   // Access to calls: a struct with its defaults, and what runs on a checked one.
@@ -147,6 +167,8 @@ struct OperatorSchema {
   std::size_t first_tensor_slot() const { return first_option_slot() + options.size(); }
   const TensorSpec* find_tensor(const std::string& tensor) const;
   const OptionSpec* find_option(const std::string& option) const;
+  // The operator whose gradients this one gives; null if there is none.
+  const OperatorSchema* forward() const;
 
   // Works out slots, once the table is written; an InternalError if it contradicts itself.
   void complete();
@@ -169,6 +191,8 @@ std::vector<lang::Kernel> kernels_by_name(const OperatorSchema& schema, const Te
 // The same by the formula, in double precision; every step is rounded to `steps`.
 Tensors formula_by_name(const OperatorSchema& schema, const Tensors& tensors, const OptionValues& options,
                         DType steps = f64);
+// The dtype of the steps of a plain computation of an output of the dtype `own`, by which it is judged.
+DType plain_steps(const OperatorSchema& schema, const std::string& output, DType own, const Tensors& tensors);
 // Of a call by the operator's struct.
 Tensors formula_of(const OperatorSchema& schema, const void* op, DType steps = f64);
 // A value for the option from text; an ArgumentError if it is not of its type.

@@ -24,8 +24,8 @@ BlockScoresKernel plan(const Bound<BlockScores>& c) {
   };
   BlockScoresKernel kernel{.type = c.type("q"),
                            .dim = c.small_dim("d"),
-                           .q_block = c->q_block,
-                           .k_block = c->k_block,
+                           .q_block = c->q_block_size,
+                           .k_block = c->k_block_size,
                            .group = c.small_dim("pooled"),
                            .causal = c->causal,
                            .rows = tile("q_blocks"),
@@ -60,8 +60,8 @@ void formula(const Bound<BlockScores>& c, Exact& exact) {
   const auto ordered = [&](const char* name) {
     return c->layout == Layout::bshd ? exact[name] : exact[name].transpose(1, 2);
   };
-  const Tensor x = block_means(ordered("q"), c->q_block, c.dim("pooled"));
-  const Tensor y = block_means(ordered("k"), c->k_block, 1), out = exact["out"];
+  const Tensor x = block_means(ordered("q"), c->q_block_size, c.dim("pooled"));
+  const Tensor y = block_means(ordered("k"), c->k_block_size, 1), out = exact["out"];
   const std::int64_t queries = c.dim("queries"), shift = c.dim("keys") - queries;
   const double scale = c->scale ? *c->scale : 1 / std::sqrt(static_cast<double>(c.dim("d")));
   for (std::int64_t b = 0; b < out.size(0); ++b)
@@ -71,8 +71,8 @@ void formula(const Bound<BlockScores>& c, Exact& exact) {
           double sum = 0;
           for (std::int64_t d = 0; d < x.size(3); ++d)
             sum += x.at<double>(b, h, i, d) * y.at<double>(b, h / (out.size(1) / y.size(1)), j, d);
-          const std::int64_t last = std::min((i + 1) * c->q_block, queries) - 1;
-          const bool seen = !c->causal || j * c->k_block <= last + shift;
+          const std::int64_t last = std::min((i + 1) * c->q_block_size, queries) - 1;
+          const bool seen = !c->causal || j * c->k_block_size <= last + shift;
           out.at<double>(b, h, i, j) = seen ? sum * scale : -std::numeric_limits<double>::infinity();
         }
 }
@@ -91,8 +91,8 @@ const OperatorSchema& block_scores_schema() {
               "keys")
           .unit_stride()
           .remedy("give both one batch and as many features, and check the layout")
-          .option(&Op::q_block, "q_block", "queries of a block", block_size)
-          .option(&Op::k_block, "k_block", "keys of a block", block_size)
+          .option(&Op::q_block_size, "q_block_size", "queries of a block", block_size)
+          .option(&Op::k_block_size, "k_block_size", "keys of a block", block_size)
           .option(&Op::layout, "layout", "order of batch, sequence, heads, features")
           .option(&Op::causal, "causal", "blocks that no query of the row sees score -inf")
           .option(&Op::per_kv_head, "per_kv_head", "one row for the heads of a group")
@@ -100,8 +100,8 @@ const OperatorSchema& block_scores_schema() {
                   {0, {}, true, "a positive finite number", "negate q for a negative scale"})
           .let("pooled", "per_kv_head ? max(group, 1) : 1")
           .let("heads", "group*kv_heads/pooled")
-          .let("q_blocks", "ceildiv(queries, q_block)")
-          .let("k_blocks", "ceildiv(keys, k_block)")
+          .let("q_blocks", "ceildiv(queries, q_block_size)")
+          .let("k_blocks", "ceildiv(keys, k_block_size)")
           .require("k", "group >= 1", "no heads, as q", "give q a head for each of k, or more")
           .require("q", "1 <= d & d <= 512", "1 to 512 features", "split the heads")
           .out(&Op::out, "out", "batch heads q_blocks k_blocks", is(f32),
@@ -109,11 +109,12 @@ const OperatorSchema& block_scores_schema() {
           .source("means of blocks as in Jiang et al. 2024, MInference 1.0")
           .no_gradient("it is composed of means and products")
           .flops("2*batch*heads*q_blocks*k_blocks*d + batch*d*(queries*group + keys)*kv_heads")
-          .examples({{"grouped_causal",
-                      "batch=1 queries=37 group=2 kv_heads=2 keys=70 d=16 q_block=8 k_block=4 causal"},
-                     {"per_head_f16",
-                      "batch=2 queries=33 group=2 kv_heads=2 keys=20 d=8 f16 q_block=16 k_block=70 "
-                      "per_kv_head=false"}})
+          .examples(
+              {{"grouped_causal",
+                "batch=1 queries=37 group=2 kv_heads=2 keys=70 d=16 q_block_size=8 k_block_size=4 causal"},
+               {"per_head_f16",
+                "batch=2 queries=33 group=2 kv_heads=2 keys=20 d=8 f16 q_block_size=16 k_block_size=70 "
+                "per_kv_head=false"}})
           .measured(
               {{"65536", "batch=1 queries=65536 group=1 kv_heads=1 keys=65536 d=64"},
                {"16384_grouped", "batch=1 queries=16384 group=4 kv_heads=2 keys=16384 d=128 bf16 causal"}})

@@ -13,7 +13,11 @@ void run(const Bound<TopkBlocks>& c, Launch& launch) {
   const TopkKernel kernel{
       .first = c->keep_first, .diagonal = c->keep_diagonal, .columns = c.dim("k_blocks") <= 32 ? 32 : 256};
   launch(kernel, topk_kernel,
-         {{"scores", c.rows("scores", 3)}, {"out", c.rows("out", 3)}, {"offset", c->key_offset}});
+         {{"scores", c.rows("scores", 3)},
+          {"out", c.rows("out", 3)},
+          {"q_block", c->q_block_size},
+          {"k_block", c->k_block_size},
+          {"offset", c->key_offset}});
 }
 
 // The `count` best of a row, in order of their number.
@@ -33,8 +37,8 @@ std::vector<std::int64_t> best_blocks(const std::vector<double>& scores, std::in
 std::vector<double> keys_of(const TopkBlocks& op, const double* scores, std::int64_t blocks,
                             std::int64_t row) {
   constexpr double infinity = std::numeric_limits<double>::infinity();
-  const auto last = static_cast<double>((row + 1) * op.q_block - 1 + op.key_offset);
-  const double diagonal = std::min(std::floor(last / op.k_block), static_cast<double>(blocks - 1));
+  const auto last = static_cast<double>((row + 1) * op.q_block_size - 1 + op.key_offset);
+  const double diagonal = std::min(std::floor(last / op.k_block_size), static_cast<double>(blocks - 1));
   std::vector<double> keys;
   for (std::int64_t j = 0; j < blocks; ++j) {
     const bool kept = (op.keep_first && j == 0) || (op.keep_diagonal && static_cast<double>(j) == diagonal);
@@ -70,8 +74,8 @@ const OperatorSchema& topk_blocks_schema() {
           .needed()
           .option(&Op::keep_first, "keep_first", "block 0 is chosen before all others")
           .option(&Op::keep_diagonal, "keep_diagonal", "and so is the block at the last query of the row")
-          .option(&Op::q_block, "q_block", "queries of a block, for the diagonal", block_size)
-          .option(&Op::k_block, "k_block", "keys of a block, for the diagonal", block_size)
+          .option(&Op::q_block_size, "q_block_size", "queries of a block, for the diagonal", block_size)
+          .option(&Op::k_block_size, "k_block_size", "keys of a block, for the diagonal", block_size)
           .option(&Op::key_offset, "key_offset", "keys - queries, for the diagonal",
                   between(-largest, largest, "a number below 2^29 in magnitude", "give keys - queries"))
           // Lists of calls of many lengths may have one width.

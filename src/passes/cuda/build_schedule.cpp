@@ -5,6 +5,7 @@
 #include "ir/visit.hpp"
 #include "passes/cuda/chosen_steps.hpp"
 #include "passes/cuda/ring_depths.hpp"
+#include "passes/cuda/read_fences.hpp"
 #include "passes/cuda/role_events.hpp"
 #include "passes/cuda/store_events.hpp"
 
@@ -207,6 +208,14 @@ constexpr std::int64_t few_registers = 160;   // of fragments, which leave some 
 constexpr std::int64_t many_registers = 272;  // which leave it what one thread needs
 constexpr std::int64_t wide_product = 224;    // the same, for one product
 
+// Whether the producer computes what it fills tiles with.
+bool converts(const Roles& roles) {
+  return std::any_of(roles.fills.begin(), roles.fills.end(), [&](const auto& fill) {
+    const auto& ring = roles.rings[static_cast<std::size_t>(roles.ring_of(fill.second.get()))];
+    return std::holds_alternative<For>(fill.first->node) && !ring.by_rows;
+  });
+}
+
 }  // namespace
 
 RegisterShares register_shares(const Roles& roles) {
@@ -217,6 +226,7 @@ RegisterShares register_shares(const Roles& roles) {
       if (roles.fragment_registers > few_registers) return {128, 224, 32};
       return roles.one_loader ? RegisterShares{128, 208, 48} : RegisterShares{128, 200, 56};
     case 256:
+      if (converts(roles) && roles.fragment_registers <= few_registers) return {168, 208, 88};
       if (!roles.one_loader) return {168, 224, 56};
       return roles.fragment_registers > many_registers || roles.widest_product > wide_product
                  ? RegisterShares{168, 240, 24}
@@ -259,6 +269,9 @@ schedule::Schedule build_schedule(const std::string& name, const Roles& roles, c
   const int own_rings = static_cast<int>(roles.rings.size()) + (roles.takes_turns ? 1 : 0);
   StoreEvents stores(out, names, roles, program.body, own_rings);
   Events sums = consumer_events(names, stores, roles, program, parts);
+  fence_reads(sums, out, [&](int ring) {
+    return ring < static_cast<int>(roles.rings.size()) && !roles.rings[static_cast<std::size_t>(ring)].by_rows;
+  });
   Events loads = producer_events(names, roles);
   if (has_turns_of_products(sums))  // the first warp group begins
     consumer.events.push_back(

@@ -44,20 +44,42 @@ std::function<void(CudaPlan&)> of_roles(void (*pass)(const CudaPlan&, GridPlan&)
   };
 }
 
+using Bodies = std::vector<ir::Body>;
+
+// Bodies that hold to the contract.
+struct Checked {
+  Bodies program, producer, consumer, consumers;
+};
+
+// Statements do not change: bodies of those that were checked hold to the contract still. What else a grid has is
+// checked without them then.
+void verify(ir::Kernel kernel, Bodies bodies, ir::Contract contract, Bodies& checked) {
+  const bool is_known = bodies == checked;
+  for (std::size_t i = 0; i < bodies.size(); ++i) kernel.grids[i].body = is_known ? ir::Body{} : bodies[i];
+  ir::verify(kernel, contract);
+  checked = std::move(bodies);
+}
+
 // The contract of the IR holds for the program, and for what each role of its grids runs; but loads that are
 // ordered stand apart from the declaration of their tile, whose slot the schedule names.
-void verify(const CudaPlan& plan) {
-  ir::verify(plan.kernel);
-  ir::Kernel own = plan.kernel;
-  const auto verify_bodies = [&](const auto& body_of) {
+void verify(const CudaPlan& plan, Checked& checked) {
+  const auto bodies = [&](const auto& body_of) {
+    Bodies result;
     for (std::size_t i = 0; i < plan.grids.size(); ++i)
-      if (plan.grids[i].roles) own.grids[i].body = body_of(plan.grids[i]);
-    ir::verify(own, ir::Contract::of_roles);
+      result.push_back(plan.grids[i].roles ? body_of(plan.grids[i]) : plan.kernel.grids[i].body);
+    return result;
   };
-  verify_bodies(
-      [](const GridPlan& grid) { return grid.roles->ordered.empty() ? grid.roles->producer : ir::Body{}; });
-  verify_bodies([](const GridPlan& grid) { return grid.roles->consumer; });
-  verify_bodies([](const GridPlan& grid) { return grid.consumers.body; });
+  Bodies program;
+  for (const ir::Grid& grid : plan.kernel.grids) program.push_back(grid.body);
+  verify(plan.kernel, std::move(program), ir::Contract::of_programs, checked.program);
+  const auto verify_roles = [&](const auto& body_of, Bodies& known) {
+    verify(plan.kernel, bodies(body_of), ir::Contract::of_roles, known);
+  };
+  verify_roles(
+      [](const GridPlan& grid) { return grid.roles->ordered.empty() ? grid.roles->producer : ir::Body{}; },
+      checked.producer);
+  verify_roles([](const GridPlan& grid) { return grid.roles->consumer; }, checked.consumer);
+  verify_roles([](const GridPlan& grid) { return grid.consumers.body; }, checked.consumers);
 }
 
 const CudaPass list[] = {
@@ -185,10 +207,11 @@ CudaPlan first_plan(const ir::Kernel& kernel, const CudaTarget& target, const Ot
 CudaPlan plan_for_cuda(const ir::Kernel& kernel, const CudaTarget& target, const OtherBytes& others,
                        const Observer& observer) {
   CudaPlan plan = first_plan(kernel, target, others);
+  Checked checked;
   for (const CudaPass& pass : list) {
     const std::string before = observer ? print(plan) : "";
     pass.run(plan);
-    verify(plan);
+    verify(plan, checked);
     if (observer) observer({pass.name, pass.reason, kernel.name, before, print(plan)});
   }
   return plan;

@@ -19,14 +19,6 @@ constexpr int box_alignment = 16;  // bytes: a box that begins elsewhere in its 
 
 }  // namespace
 
-bool is_own_shape(const View& view) {
-  if (view.shape.size() != view.buffer->shape.size()) return false;
-  for (std::size_t d = 0; d < view.shape.size(); ++d) {
-    if (!equal(view.shape[d], view.buffer->shape[d])) return false;
-  }
-  return true;
-}
-
 int aligned_elements(const View& tensor) { return std::max(1, box_alignment / tensor.buffer->type.bytes()); }
 
 bool begins_aligned(const View& tensor) {
@@ -88,16 +80,7 @@ Reason reason_of_order(const View& tensor) {
           "copy it as it lies and transpose where it is used: gemm(a.T(), …)"};
 }
 
-// Whether some limit of the window may cut the tile, or its boxes begin where none can.
-Reason reason_of_clipping(const View& from) {
-  for (std::size_t d = 0; d < from.dims.size(); ++d) {
-    const ViewDim& dim = from.dims[d];
-    if (dim.axis >= 0 &&
-        ((dim.low && !is_constant(dim.low, 0)) || (dim.high && !equal(dim.high, from.shape[d]))))
-      return {fmt::format("where a limit of the window cuts dimension {} of `{}`, threads copy the tile", d,
-                          from.buffer->name),
-              "let rows behind the limit come along and mask what is computed of them"};
-  }
+Reason reason_of_beginning(const View& from) {
   if (begins_aligned(from)) return {};
   return {
       fmt::format("where a box would not begin at {} bytes along the last dimension of `{}`, threads copy it",
@@ -106,7 +89,37 @@ Reason reason_of_clipping(const View& from) {
                   aligned_elements(from))};
 }
 
+// Whether a limit may lie inside of the tile, and of the tensor.
+bool limit_may_cut(const ViewDim& dim, const Expr& extent, std::int64_t elements) {
+  const Affine first = affine(dim.offset);
+  const auto room = [&](const Affine& from, const Affine& to) {
+    const auto rest = difference(to, from);
+    return rest && rest->is_constant() ? rest->constant : -1;
+  };
+  const bool begins = !dim.low || is_constant(dim.low, 0) || room(affine(dim.low), first) >= 0;
+  return !begins || (dim.high && !equal(dim.high, extent) && room(first, affine(dim.high)) < elements);
+}
+
+// Whether some limit of the window may cut the tile, or its boxes begin where none can.
+Reason reason_of_clipping(const View& from, const View& tile) {
+  for (std::size_t d = 0; d < from.dims.size(); ++d) {
+    const ViewDim& dim = from.dims[d];
+    if (dim.axis >= 0 && limit_may_cut(dim, from.shape[d], tile.extent(dim.axis)))
+      return {fmt::format("where a limit of the window cuts dimension {} of `{}`, threads copy the tile", d,
+                          from.buffer->name),
+              "let rows behind the limit come along and mask what is computed of them"};
+  }
+  return reason_of_beginning(from);
+}
+
 }  // namespace
+
+TensorCopy without_limits(TensorCopy plan, const Copy& copy) {
+  plan.needs_zeros = false;
+  plan.clipped = reason_of_beginning(copy.from);
+  plan.is_clipped = !plan.clipped.why.empty();
+  return plan;
+}
 
 Planned<TensorCopy> plan_copy(const Copy& copy, bool swizzled) {
   const View &from = copy.from, &to = copy.to;
@@ -136,7 +149,7 @@ Planned<TensorCopy> plan_copy(const Copy& copy, bool swizzled) {
     plan.box.push_back(static_cast<int>(extent));
   }
   if (axis != to.rank() || from.dims.back().axis != to.rank() - 1) return reason_of_order(from);
-  plan.clipped = reason_of_clipping(from);
+  plan.clipped = reason_of_clipping(from, to);
   plan.is_clipped = !plan.clipped.why.empty();
   plan.box.pop_back();
   for (const int extent : plan.box) {

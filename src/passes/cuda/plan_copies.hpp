@@ -16,7 +16,8 @@ struct TensorCopy {
   // Some of the view's limits may cut the tile: then the elements beyond are zeros, which the engine only
   // writes outside the tensor. Or the box may begin where none can.
   bool is_clipped = false;
-  Reason clipped;  // which of the two
+  Reason clipped;           // which of the two
+  bool needs_zeros = true;  // beyond the limits: else what stands there in the tensor may come along
   // The dimension of which each block of a pair brings one half, to both; -1: each block brings all for
   // itself.
   int halved = -1;
@@ -31,12 +32,13 @@ std::optional<TileRows> rows_of(const ir::View& tile);
 
 inline constexpr std::int64_t most_in_box = 256;  // elements along a dimension
 inline constexpr int most_dims = 5;               // of a tensor that the copy engine takes
-// Whether the view shows the buffer's dimensions as they are, not reshaped.
-bool is_own_shape(const ir::View& view);
 // Elements of the innermost dimension, at multiples of which boxes can begin.
 int aligned_elements(const ir::View& tensor);
 // Whether every box of the view begins there.
 bool begins_aligned(const ir::View& tensor);
+
+// The same where nothing depends on what limits cut off.
+TensorCopy without_limits(TensorCopy plan, const ir::Copy& copy);
 
 // Where the addresses and strides of a call allow it; nothing where they never do. `swizzled` says that
 // tensor cores read the tile.

@@ -75,6 +75,16 @@ const CopyCase copy_cases[] = {
        Shared t({64, 128}, bf16);
        copy(x.slice(b, range(0, lists(b, 0))).at(b * 64, 0), t);
      }},
+    {"part_as_large_as_the_tile", "box 1 x 64 x 64 columns, swizzled",
+     [](const Tensor& x, const Tensor&, Index b) {
+       Shared t({64, 128}, bf16);
+       copy(x.slice(b, range(b * 64, (b + 1) * 64)).at(0, 0), t);
+     }},
+    {"part_smaller_than_the_tile", "box 1 x 64 x 64 columns, swizzled, clipped",
+     [](const Tensor& x, const Tensor&, Index b) {
+       Shared t({64, 128}, bf16);
+       copy(x.slice(b, range(b * 64, b * 64 + 63)).at(0, 0), t);
+     }},
     {"beginning_anywhere", "box 1 x 64 columns, clipped",
      [](const Tensor&, const Tensor& lists, Index b) {
        Shared t({64}, i32);

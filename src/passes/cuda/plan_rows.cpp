@@ -6,7 +6,10 @@
 #include <optional>
 #include <unordered_set>
 
+#include "ir/affine.hpp"
 #include "ir/effects.hpp"
+#include "ir/zero.hpp"
+#include "passes/cuda/elements.hpp"
 #include "passes/cuda/plan_copies.hpp"
 #include "passes/note.hpp"
 
@@ -15,6 +18,8 @@ namespace tegula::passes {
 using namespace ir;
 
 namespace {
+
+constexpr int vector_element_bytes = 4;  // the least that is copied without waiting
 
 // The tile as rows that the loop goes over in order, its columns by the last index.
 bool goes_over(const For& loop, const Access& to) {
@@ -29,31 +34,45 @@ bool goes_over(const For& loop, const Access& to) {
   return to.view.rank() >= 2 && inner == rows->count;
 }
 
-// The dimension along which the column goes, all of the row being there.
-std::optional<std::size_t> row_dim(const Access& from, const VariablePtr& column, std::int64_t columns,
-                                   int elements) {
-  std::optional<std::size_t> found;
-  for (std::size_t d = 0; d < from.view.dims.size(); ++d) {
-    const ViewDim& dim = from.view.dims[d];
-    if (uses(dim.offset, column)) return std::nullopt;
-    if (dim.axis < 0) continue;
-    const Expr& index = from.index[static_cast<std::size_t>(dim.axis)];
-    if (!uses(index, column)) continue;
-    const Expr& extent = from.view.shape[d];
-    if (found || !is_variable(index, column) || !is_constant(dim.offset) || !is_constant(extent))
-      return std::nullopt;
-    const std::int64_t begin = constant_value(dim.offset), end = constant_value(extent);
-    const bool cut = (dim.low && !is_constant(dim.low, 0)) || (dim.high && !is_constant(dim.high, end));
-    if (cut || begin < 0 || begin % elements != 0 || begin + columns > end) return std::nullopt;
-    found = d;
-  }
-  // Rows without holes lie along the tensor's own last dimension.
-  return found && *found + 1 == from.view.dims.size() ? found : std::nullopt;
+// Whether the difference is known not to be negative.
+bool is_at_most(const Expr& a, const Expr& b, std::int64_t more = 0) {
+  const auto rest = difference(affine(b), affine(a));
+  return rest && rest->is_constant() && rest->constant >= more;
 }
 
-bool has_own_shape(const View& view) {
-  return std::equal(view.shape.begin(), view.shape.end(), view.buffer->shape.begin(),
-                    view.buffer->shape.end(), [](const Expr& a, const Expr& b) { return equal(a, b); });
+bool is_multiple(const Expr& e, int of) {
+  const Affine sum = affine(e);
+  return sum.constant % of == 0 && std::all_of(sum.terms.begin(), sum.terms.end(),
+                                               [&](const Affine::Term& t) { return t.factor % of == 0; });
+}
+
+// The dimension along which the column goes. Rows without holes lie along the tensor's own last dimension,
+// and rows of a reshaped tensor begin at pieces only where its last extent says so.
+std::optional<std::size_t> row_dim(const Access& from, const For& loop, int elements) {
+  const VariablePtr& column = loop.index.back();
+  const std::size_t last = from.view.dims.size() - 1;
+  for (std::size_t d = 0; d <= last; ++d) {
+    const ViewDim& dim = from.view.dims[d];
+    if (uses(dim.offset, column)) return std::nullopt;
+    const bool along = dim.axis >= 0 && uses(from.index[static_cast<std::size_t>(dim.axis)], column);
+    if (along != (d == last)) return std::nullopt;
+  }
+  const ViewDim& dim = from.view.dims[last];
+  const Expr& extent = from.view.shape[last];
+  const bool reshaped = !is_own_shape(from.view);
+  if (reshaped && (!is_constant(extent) || constant_value(extent) % elements != 0)) return std::nullopt;
+  if (!is_variable(from.index[static_cast<std::size_t>(dim.axis)], column)) return std::nullopt;
+  for (const VariablePtr& index : loop.index)
+    if (uses(dim.offset, index)) return std::nullopt;
+  const bool begins = !dim.low || is_constant(dim.low, 0) || is_at_most(dim.low, dim.offset);
+  return begins && is_multiple(dim.offset, elements) ? std::optional(last) : std::nullopt;
+}
+
+bool row_may_be_cut(const ViewDim& dim, const Expr& extent, std::int64_t columns) {
+  const bool begins = is_constant(dim.offset) && constant_value(dim.offset) >= 0;
+  const bool ends =
+      is_at_most(dim.offset, extent, columns) && (!dim.high || is_at_most(dim.offset, dim.high, columns));
+  return !begins || !ends;
 }
 
 // Pure, and the same for all columns.
@@ -76,11 +95,9 @@ Reason reason_of_values(const Load& load, const Store& store) {
 
 Reason reason_of_row(const Load& load, std::int64_t columns, int elements) {
   return {fmt::format(
-              "a row of {} elements is not known to begin at a multiple of {} in the last dimension of `{}`, "
-              "and to end in it",
+              "a row of {} elements is not known to begin at a multiple of {} in the last dimension of `{}`",
               columns, elements, load.from.view.buffer->name),
-          fmt::format("gather whole rows, or constant columns, of a tensor whose last extent is constant: "
-                      "[rows, pieces, {}] instead of [rows, columns]",
+          fmt::format("begin at multiples of {} elements of a row, and say so: `range(i * {}, …)`", elements,
                       columns)};
 }
 
@@ -99,9 +116,6 @@ Planned<RowCopy> plan_rows(const Stmt& stmt) {
   if (from.is_tile() || tile->space != Space::shared || to.rank() < 2 || tile->rank() < 2) return Reason{};
   if (!is_variable(plan.store->value, plan.load->variable) || from.buffer->type != tile->type)
     return reason_of_values(*plan.load, *plan.store);
-  if (!has_own_shape(from))
-    return Reason{fmt::format("tensor `{}` is reshaped", from.buffer->name),
-                  "declare the tensor with that shape"};
   plan.elements = piece_bytes / tile->type.bytes();
   const VariablePtr& column = loop->index.back();
   if (!goes_over(*loop, plan.store->to))
@@ -113,15 +127,38 @@ Planned<RowCopy> plan_rows(const Stmt& stmt) {
     return Reason{fmt::format("rows of tile {} have {} bytes, no multiple of {}", named(*tile),
                               columns * tile->type.bytes(), piece_bytes),
                   fmt::format("use tiles with a multiple of {} columns", plan.elements)};
-  const auto dim = row_dim(plan.load->from, column, columns, plan.elements);
+  const auto dim = row_dim(plan.load->from, *loop, plan.elements);
   if (!dim) return reason_of_row(*plan.load, columns, plan.elements);
   for (std::size_t i = 0; i < plan.lookups; ++i) {
     if (!is_lookup(loop->body[i], column, tile))
       return Reason{"what the row is found by differs from column to column, or is no plain value",
                     "compute the row of the index alone"};
   }
+  plan.loop = stmt;
   plan.dim = *dim;
+  plan.may_be_cut = row_may_be_cut(from.dims[*dim], from.shape[*dim], columns);
   return plan;
+}
+
+Planned<RowCopy> plan_vector(const Stmt& stmt) {
+  const auto* copy = as<Copy>(stmt);
+  if (!copy || copy->from.is_tile() || copy->to.buffer->space != Space::shared) return Reason{};
+  const DType type = copy->to.buffer->type;
+  const bool plain =
+      copy->from.buffer->type == type && type.bytes() == vector_element_bytes && is_zero(copy->fill);
+  if (!plain || copy->to.rank() != 1 || !is_whole(copy->to) || begins_aligned(copy->from)) return Reason{};
+  const Body loop = over_view(copy->to, stmt->at, [&](const std::vector<Expr>& index, const Access& to) {
+    const VariablePtr x = new_variable("x", type, VariableKind::let, stmt->at);
+    return Body{statement(Load{x, {copy->from, index}}, stmt->at),
+                statement(Store{to, variable(x, stmt->at)}, stmt->at)};
+  });
+  const auto& elements = *as<For>(loop.back());
+  return RowCopy{loop.back(), as<Load>(elements.body[0]), as<Store>(elements.body[1]), 0, 0, 1, false};
+}
+
+Planned<RowCopy> plan_pieces(const Stmt& stmt) {
+  auto vector = plan_vector(stmt);
+  return vector ? vector : plan_rows(stmt);
 }
 
 }  // namespace tegula::passes

@@ -51,6 +51,32 @@ const RowsCase rows_cases[] = {
        Shared t({64, 32}, bf16);
        parallel(t, [&](Index i, Index c) { t(i, c) = x(list(i), c + 0); });
      }},
+    {"part_of_the_columns", 8,
+     [](const Tensor& x, const Tensor& list, Index) {
+       Shared t({64, 32}, bf16);
+       gather(
+           x.slice(all, range(32, 64)), [&](Index i) { return list(i); }, t);
+     }},
+    {"columns_of_a_step", 8,
+     [](const Tensor& x, const Tensor& list, Index) {
+       Shared t({64, 32}, bf16);
+       Expr step = list(0);
+       gather(
+           x.slice(all, range(step * 32, (step + 1) * 32)), [&](Index i) { return list(i); }, t);
+     }},
+    {"columns_that_begin_anywhere", 0,
+     [](const Tensor& x, const Tensor& list, Index) {
+       Shared t({64, 32}, bf16);
+       Expr begin = list(0);
+       gather(
+           x.slice(all, range(begin, begin + 32)), [&](Index i) { return list(i); }, t);
+     }},
+    {"reshaped", 8,
+     [](const Tensor& x, const Tensor& list, Index) {
+       Shared t({64, 32}, bf16);
+       gather(
+           x.reshape({x.extent(0) * 2, 32}), [&](Index i) { return list(i); }, t);
+     }},
     {"looked_up_column_by_column", 0,
      [](const Tensor& x, const Tensor& list, Index) {
        Shared t({64, 64}, bf16);

@@ -107,12 +107,12 @@ const Access* plan_row_store(const Stmt& s, const Layouts& layouts, int threads,
   return &store->to;
 }
 
-Expr can_transfer(const View& to, const View& tile, const Loc& at) {
+Expr can_transfer(const View& to, const View& tile, const Loc& at, bool limits_matter) {
   Expr result = truth(true, at);
   const auto require = [&](const Expr& condition) {
     result = make(Op::logical_and, boolean, {result, condition}, at);
   };
-  for (std::size_t d = 0; d < to.dims.size(); ++d) {
+  for (std::size_t d = 0; limits_matter && d < to.dims.size(); ++d) {
     const ViewDim& dim = to.dims[d];
     if (dim.axis < 0) continue;
     const DType type = dim.offset->held();

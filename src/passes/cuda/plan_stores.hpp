@@ -36,7 +36,8 @@ inline constexpr int quad_columns = 32;  // that the four threads of a row write
 const ir::Access* plan_row_store(const ir::Stmt& s, const Layouts& layouts, int threads,
                                  const CudaTarget& target);
 
-// Holds where nothing of the tile is cut off but what lies outside the tensor, and where boxes can begin.
-ir::Expr can_transfer(const ir::View& to, const ir::View& tile, const Loc& at);
+// Holds where nothing of the tile is cut off but what lies outside the tensor, which is not asked where
+// limits do not matter, and where boxes can begin.
+ir::Expr can_transfer(const ir::View& to, const ir::View& tile, const Loc& at, bool limits_matter = true);
 
 }  // namespace tegula::passes

@@ -6,6 +6,7 @@
 #include <optional>
 #include <unordered_set>
 
+#include "ir/dropped_rows.hpp"
 #include "ir/effects.hpp"
 #include "ir/visit.hpp"
 #include "passes/cuda/chosen_steps.hpp"
@@ -78,6 +79,10 @@ class Analysis {
   std::optional<Reason> drop_for_own_copies();
   bool comes_late(const RingCandidate& c) const {
     return target_.copy_engine && may_come_late(c, is_operand(c.tile));
+  }
+  bool comes_in_pieces(const RingCandidate& c) const {
+    return target_.copy_engine && std::all_of(c.fills.begin(), c.fills.end(),
+                                              [](const Stmt& s) { return plan_pieces(s).has_value(); });
   }
   bool feeds_wgmma(const BufferPtr& tile) const;
   bool is_operand(const BufferPtr& tile) const;
@@ -238,14 +243,17 @@ bool Analysis::is_uneven() const {
 }
 
 void Analysis::plan_loads(Roles& roles) const {
+  const Values values(grid_.body);
   roles.one_loader = true;
   for (RingPlan& ring : roles.rings) ring.by_rows = target_.copy_engine;
   for (const RingCandidate& c : candidates_) {
     RingPlan& ring = roles.rings[static_cast<std::size_t>(roles.ring_of(c.tile.get()))];
-    for (const Stmt& s : c.fills) ring.by_rows &= plan_rows(s).has_value();
+    for (const Stmt& s : c.fills) ring.by_rows &= plan_pieces(s).has_value();
     for (const Stmt& s : c.fills) {
       const auto* copy = as<Copy>(s);
-      const auto plan = copy ? plan_copy(*copy, is_operand(c.tile)) : Reason{};
+      auto plan = copy ? plan_copy(*copy, is_operand(c.tile)) : Reason{};
+      if (plan && plan->is_clipped && drops_what_is_cut(grid_.body, values, *copy))
+        plan = without_limits(*plan, *copy);
       if (plan && target_.copy_engine) roles.copies.emplace(s.get(), *plan);
       roles.one_loader &= plan && target_.copy_engine && !plan->is_clipped;
       if (target_.copy_engine && !ring.by_rows)
@@ -343,13 +351,15 @@ Planned<Body> Analysis::consumer_of(const std::vector<RingCandidate>& candidates
   return slice(grid_.body, rules);
 }
 
-// Tiles of one scope that the consumers use at the same places share a ring. What the producer waits for has
-// one of its own: the others of the ring may need it.
+// Tiles of one scope that the consumers use at the same places share a ring, if they come alike: pieces by
+// threads are not awaited where boxes are. What the producer waits for has one of its own: the others of the
+// ring may need it.
 void Analysis::make_rings(Roles& roles, const std::vector<RingCandidate>& candidates) const {
   struct Use {
     const Body* scope;
     std::pair<std::size_t, std::size_t> at;
     const Buffer* awaited;
+    bool in_pieces;
     bool operator==(const Use&) const = default;
   };
   const Effects loads = all_effects(roles.producer);
@@ -363,7 +373,7 @@ void Analysis::make_rings(Roles& roles, const std::vector<RingCandidate>& candid
                                   [&](const RingCandidate& own) { return own.tile == declared->tile; });
       if (c == candidates.end()) continue;
       const bool awaited = loads.reads(c->tile) && comes_late(*c);
-      const Use use{&body, uses_of(body, c->tile), awaited ? c->tile.get() : nullptr};
+      const Use use{&body, uses_of(body, c->tile), awaited ? c->tile.get() : nullptr, comes_in_pieces(*c)};
       const auto known = std::find(uses.begin(), uses.end(), use);
       for (const Stmt& fill : c->fills) roles.fills.emplace(fill.get(), c->tile);
       if (known != uses.end()) {

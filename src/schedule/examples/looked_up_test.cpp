@@ -81,6 +81,7 @@ struct LookedUp {
       b.loop("k", steps, [&] {
         b.emit(WaitFull{{number_ring}});
         b.operation("numbers", {read(numbers, at_cursor(number_ring)), update(acc)});
+        if (by != Numbers::by_rows) b.emit(ProxyFence{});
         b.emit(WarpSync{});
         release(number_ring);
         b.emit(WaitFull{{row_ring}});

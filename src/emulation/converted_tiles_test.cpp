@@ -1,0 +1,94 @@
+// Tiles of 8-bit floats that the producer converts, and scales, on their way into shared memory.
+#include <gtest/gtest.h>
+
+#include "emulation/compared.hpp"
+
+namespace tegula::emulation {
+namespace {
+
+constexpr int rows = 128, depth = 256, group = 128;
+
+struct Converted {
+  const char* name;
+  DType from, to;
+  // A step's tile of [64, 128] from the tensor, with a scale for each row and group.
+  void (*fill)(const lang::Tensor& x, const lang::Tensor& scale, const lang::Expr& k, lang::Shared& tile);
+};
+
+void PrintTo(const Converted& c, std::ostream* out) { *out << c.name; }
+
+void scaled_by_row(const lang::Tensor& x, const lang::Tensor& scale, const lang::Expr& k,
+                   lang::Shared& tile) {
+  using namespace lang;
+  lang::Tensor part = x.slice(all, range(k * group, (k + 1) * group));
+  parallel(tile, [&](Index i, Index j) { tile(i, j) = part(i, j) * scale(i, k); });
+}
+
+void scaled_by_column(const lang::Tensor& x, const lang::Tensor& scale, const lang::Expr& k,
+                      lang::Shared& tile) {
+  using namespace lang;
+  parallel(tile,
+           [&](Index i, Index j) { tile(i, j) = x(i, k * group + j) * scale(i, (k * group + j) / group); });
+}
+
+void plain(const lang::Tensor& x, const lang::Tensor&, const lang::Expr& k, lang::Shared& tile) {
+  lang::copy(x.at(0, k * group), tile);
+}
+
+void of_whole_numbers(const lang::Tensor& x, const lang::Tensor& scale, const lang::Expr& k,
+                      lang::Shared& tile) {
+  using namespace lang;
+  parallel(tile, [&](Index i, Index j) { tile(i, j) = f32(x(i, k * group + j)) * scale(i, k); });
+}
+
+lang::Kernel converted(const Converted& c) {
+  using namespace lang;
+  return kernel("converted", [&] {
+    lang::Tensor A = input("A", {rows, depth}, c.to), X = input("X", {64, depth}, c.from);
+    lang::Tensor scale = input("scale", {64, depth / group}, f32), out = output("out", {rows, 64}, f32);
+    grid(1, {.threads = 256}, [&](Index) {
+      Fragment acc({rows, 64}, f32, 0);
+      pipelined(depth / group, {.stages = 2}, [&](Index k) {
+        Shared a({rows, group}, c.to), b({64, group}, c.to);
+        copy(A.at(0, k * group), a);
+        c.fill(X, scale, k, b);
+        gemm(a, b.T(), acc);
+      });
+      copy(acc, out.at(0, 0));
+    });
+  });
+}
+
+class ConvertedTiles : public ::testing::TestWithParam<Converted> {};
+
+TEST_P(ConvertedTiles, AreAsInterpreted) {
+  const Converted& c = GetParam();
+  const lang::Kernel program = converted(c);
+  const std::string text = text_with_roles(program);
+  if (c.fill != plain) {
+    EXPECT_NE(text.find("tg::store_part"), std::string::npos) << text;
+  }
+  const auto scales = Tensor::random_uniform({64, depth / group}, f32, 3, .5, 1.5);
+  // A row that begins elsewhere is converted element by element.
+  for (const int more : {0, 3}) {
+    const Tensor room = Tensor::random_normal({64, depth + more}, f32, 1, 0, 1).to(c.from);
+    expect_as_interpreted(
+        program,
+        {Tensor::random_normal({rows, depth}, c.to, 2, 0, 1), room.slice(1, more, depth + more), scales},
+        {rows, 64}, 1e-3);
+  }
+}
+
+const Converted all_converted[] = {
+    {"e4m3_to_bf16_scaled_by_row", e4m3, bf16, scaled_by_row},
+    {"e4m3_to_f16_scaled_by_column", e4m3, f16, scaled_by_column},
+    {"e5m2_to_f16_scaled_by_row", e5m2, f16, scaled_by_row},
+    {"e4m3_to_bf16", e4m3, bf16, plain},
+    {"u8_to_bf16_scaled_by_row", u8, bf16, of_whole_numbers},
+};
+
+INSTANTIATE_TEST_SUITE_P(Table, ConvertedTiles, ::testing::ValuesIn(all_converted),
+                         [](auto& info) { return std::string(info.param.name); });
+
+}  // namespace
+}  // namespace tegula::emulation

@@ -1,0 +1,87 @@
+// Dense attention and its gradients as tables.
+#pragma once
+#include <algorithm>
+#include <string>
+
+#include "ops/attention/kernel.hpp"
+#include "ops/attention/plan.hpp"
+#include "ops/attention/table.hpp"
+#include "ops/common/functions.hpp"
+#include "tegula/ops/attention_backward.hpp"
+
+namespace tegula::ops {
+
+// The operators' structs, by which tests ask for their formulas.
+struct Attention : AttentionOptions {
+  TensorRef q = {}, k = {}, v = {};
+};
+
+// What the options say of results of the forward has no meaning here.
+struct AttentionBackward : AttentionOptions, AttentionBackwardOptions {
+  TensorRef dout = {}, q = {}, k = {}, v = {}, out = {}, lse = {};
+};
+
+const OperatorSchema& attention_schema();
+const OperatorSchema& attention_backward_schema();
+
+// Whom a query sees, and sinks, beside what all attention has.
+template <class Op>
+void add_dense(Schema<Op>& table) {
+  const OptionRule keys{-1, {}, false, "a number of keys, or -1 for all", "leave it out"};
+  table
+      .in(&Op::sinks, "sinks", query_heads, floats,
+          "a logit of each head that counts in the sum but has no value")
+      .remedy("give every head of q a sink")
+      .with(add_scale<Op>)
+      .option(&Op::causal, "causal", "no later keys: the last query stands at the last key")
+      .option(&Op::left, "left", "keys before its position that a query sees, -1: all", keys)
+      .option(&Op::right, "right", "keys behind its position that a query sees, -1: all; causal is 0", keys)
+      .with(add_softcap<Op>)
+      .with(add_packing<Op>)
+      .with(add_tiles<Op>);
+}
+
+// Pairs of a query and a key that it sees, of all heads, for a table's amount of work. Packed sequences count
+// as equally long.
+std::string seen_pairs();
+
+// What a call fixes of a program, but for the plan.
+template <class Op>
+AttentionKernel kernel_of(const Bound<Op>& c) {
+  return {.type = c.type("q"),
+          .compute = multiplied_type(c.type("q"), c.on_gpu()),
+          .dim = c.small_dim("d"),
+          .dim_v = c.small_dim("d_v"),
+          .left = c->left >= 0,
+          .right = c->causal || c->right >= 0,
+          .softcap = c->softcap > 0,
+          .varlen = c.has("cu_seqlens_q"),
+          .sinks = c.type_if("sinks")};
+}
+
+// The window and the scale as programs get them.
+struct ProgramOptions {
+  float scale = 1;
+  std::int64_t left = 0, right = 0;
+};
+ProgramOptions program_options(const AttentionOptions& options, double scale);
+
+template <class Op>
+AttentionProblem problem_of(const Bound<Op>& c) {
+  const bool packed = c.has("cu_seqlens_q");
+  const ProgramOptions window = program_options(*c, 1);
+  AttentionProblem problem{.sequences = packed ? 1 : c.dim("batch"),
+                           .heads = c.dim("kv_heads") * c.dim("group"),
+                           .group = c.dim("group"),
+                           .queries = c.dim("longest_q"),
+                           .keys = c.dim("keys"),
+                           .packed = packed ? std::max<std::int64_t>(c.dim("sequences"), 1) : 1,
+                           .seen = c.dim("keys"),
+                           .dim = c.small_dim("d"),
+                           .dim_v = c.small_dim("d_v")};
+  if (c->left >= 0 && (c->causal || c->right >= 0))
+    problem.seen = std::min(problem.keys, window.left + window.right + 1);
+  return problem;
+}
+
+}  // namespace tegula::ops

@@ -1,0 +1,146 @@
+#include "ops/attention/attention.hpp"
+#include "ops/attention/backward_kernel.hpp"
+#include "ops/attention/backward_plan.hpp"
+#include "ops/reference/reference.hpp"
+
+namespace tegula::ops {
+
+namespace {
+
+BackwardMask mask_of(const AttentionKernel& forward) {
+  if (forward.left || forward.varlen) return BackwardMask::other;
+  return forward.right ? BackwardMask::causal : BackwardMask::none;
+}
+
+AttentionBackwardKernel plan(const Bound<AttentionBackward>& c) {
+  const AttentionKernel forward = kernel_of(c);
+  const AttentionProblem problem = problem_of(c);
+  const BackwardPlan plan =
+      c.on_gpu() ? plan_attention_backward_on_gpu(problem, forward.compute, c->tiles,
+                                                  {mask_of(forward), forward.softcap, c->deterministic,
+                                                   target_for(c.target(), c.device()) != Target::cuda_sm80()})
+                 : BackwardPlan{plan_attention_backward(problem, c->tiles)};
+  return {.type = forward.type,
+          .compute = forward.compute,
+          .dim = forward.dim,
+          .dim_v = forward.dim_v,
+          .pack = plan.tiles.pack,
+          .queries = plan.tiles.queries,
+          .keys = plan.tiles.keys,
+          .step = plan.step,
+          .parts = plan.parts,
+          .left = forward.left,
+          .right = forward.right,
+          .softcap = forward.softcap,
+          .varlen = forward.varlen,
+          .sinks = forward.sinks,
+          .dlse = c.has("dlse"),
+          .one_pass = plan.one_pass,
+          .ordered = plan.ordered};
+}
+
+void run(const Bound<AttentionBackward>& c, Launch& launch) {
+  const ProgramOptions options = program_options(*c, c.real("scale"));
+  launch(plan(c), attention_backward_kernel,
+         {{"scale", options.scale},
+          {"left", options.left},
+          {"right", options.right},
+          {"cap", c->softcap},
+          {"q_begin", c.given("cu_seqlens_q")},
+          {"k_begin", c.given("cu_seqlens_k")},
+          {"longest_q", c.dim("longest_q")},
+          {"longest_k", c.dim("longest_k")}});
+}
+
+// The results of the forward are formed anew.
+void formula(const Bound<AttentionBackward>& c, Exact& exact) {
+  const AttentionGradients gradients =
+      reference::attention_backward(c["dout"], c["q"], c["k"], c["v"], *c, c->dlse, exact.steps());
+  exact.set("dq", gradients.dq);
+  exact.set("dk", gradients.dk);
+  exact.set("dv", gradients.dv);
+  if (c.has("sinks")) exact.set("dsinks", gradients.dsinks);
+}
+
+}  // namespace
+
+const OperatorSchema& attention_backward_schema() {
+  using Op = AttentionBackward;
+  static const OperatorSchema table =
+      Schema<Op>("attention_backward", "gradients of attention with respect to q, k, v and the sinks")
+          .in(&Op::dout, "dout", out_dims, same_as("q"), "gradient of out")
+          .unit_stride()
+          .ordered()
+          .follows()
+          .with(add_heads<Op>)
+          .in(&Op::out, "out", out_dims, same_as("q"), "the result of attention")
+          .unit_stride()
+          .ordered()
+          .in(&Op::lse, "lse", lse_dims, is(f32), "and its lse")
+          .in(&Op::dlse, "dlse", lse_dims, is(f32), "gradient of lse; not looked at where lse is -inf")
+          .with(add_dense<Op>)
+          .option(&Op::deterministic, "deterministic",
+                  "equal bits in every run; without, the parts of dq are added in any order where that is "
+                  "faster")
+          .out(&Op::dq, "dq", q_dims, same_as("q"), "gradient of q")
+          .unit_stride()
+          .ordered()
+          .out(&Op::dk, "dk", k_dims, same_as("k"), "gradient of k")
+          .unit_stride()
+          .ordered()
+          .out(&Op::dv, "dv", v_dims, same_as("v"), "gradient of v")
+          .unit_stride()
+          .ordered()
+          .out(&Op::dsinks, "dsinks", query_heads, is(f32), "gradient of the sinks")
+          .steps_of("q")
+          .when("sinks")
+          .source("Dao 2023, FlashAttention-2")
+          .no_gradient("those of gradients are not implemented")
+          .flops("2*" + seen_pairs() + "*(3*d + 2*d_v)")
+          .examples(
+              {{"full", "batch=1 queries=9 keys=13 kv_heads=2 group=2 d=16 d_v=8 dlse"},
+               {"causal_grouped",
+                "batch=2 queries=17 keys=21 kv_heads=2 group=2 d=16 d_v=8 causal layout=bhsd dlse"},
+               {"window_sinks_f16",
+                "batch=1 queries=24 keys=24 kv_heads=1 group=2 d=16 d_v=16 f16 left=7 right=2 sinks:f32 "
+                "dlse"},
+               {"softcap_bf16",
+                "batch=1 queries=10 keys=40 kv_heads=2 group=1 d=16 d_v=16 bf16 softcap=5 scale=0.3 dlse"},
+               {"packed",
+                "sequences=3 queries=26 keys=40 kv_heads=1 group=2 d=16 d_v=24 causal cu_seqlens_q "
+                "cu_seqlens_k dlse"},
+               {"causal_bf16",
+                "batch=1 queries=150 keys=200 kv_heads=2 group=2 d=64 d_v=32 bf16 causal dlse"},
+               {"any_order_bf16",
+                "batch=1 queries=150 keys=200 kv_heads=2 group=2 d=64 d_v=32 bf16 causal deterministic=false "
+                "dlse"},
+               {"features_192_128_bf16",
+                "batch=1 queries=90 keys=110 kv_heads=1 group=2 d=192 d_v=128 bf16 causal dlse"},
+               {"features_256_grouped_bf16",
+                "batch=1 queries=67 keys=77 kv_heads=1 group=4 d=256 d_v=256 bf16 causal dlse"},
+               {"features_128_bf16",
+                "batch=1 queries=210 keys=150 kv_heads=2 group=2 d=128 d_v=128 bf16 dlse"},
+               {"features_128_any_order_f16",
+                "batch=1 queries=210 keys=150 kv_heads=2 group=1 d=128 d_v=64 f16 causal deterministic=false "
+                "dlse"},
+               {"wide_f16",
+                "batch=1 queries=130 keys=140 kv_heads=2 group=1 d=128 d_v=128 f16 left=90 "
+                "deterministic=false dlse"}})
+          .measured({{"2048", "batch=1 queries=2048 keys=2048 kv_heads=8 group=1 d=64 d_v=64"},
+                     {"2048_causal", "batch=1 queries=2048 keys=2048 kv_heads=8 group=1 d=64 d_v=64 causal"},
+                     {"1024_grouped_bf16",
+                      "batch=1 queries=1024 keys=1024 kv_heads=2 group=8 d=128 d_v=128 bf16 causal"}})
+          .run(run, formula);
+  return table;
+}
+
+AttentionGradients attention_backward(const TensorRef& dout, const TensorRef& q, const TensorRef& k,
+                                      const TensorRef& v, const TensorRef& out, const TensorRef& lse,
+                                      const AttentionOptions& options,
+                                      const AttentionBackwardOptions& gradients) {
+  const AttentionBackward op{options, gradients, dout, q, k, v, out, lse};
+  const BoundCall call = run_call(attention_backward_schema(), &op);
+  return {call.output("dq"), call.output("dk"), call.output("dv"), call.output("dsinks")};
+}
+
+}  // namespace tegula::ops

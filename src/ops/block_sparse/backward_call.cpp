@@ -1,0 +1,135 @@
+#include "ops/block_sparse/backward_call.hpp"
+
+#include <algorithm>
+
+#include "ops/block_sparse/tokens.hpp"
+#include "ops/common/plan.hpp"
+
+namespace tegula::ops {
+
+namespace {
+
+constexpr int least_keys = 16;    // of a tile: smaller blocks share one
+constexpr int usual_extent = 64;  // of a tile, keys and queries
+
+// The pass over keys: a tile is a block of keys or a part of it, and meets one or several blocks of queries.
+void plan_keys(BlockSparseBackwardKernel& kernel) {
+  const BlockSparseKernel& forward = kernel.forward;
+  kernel.fold = std::max(1, least_keys / forward.k_block);
+  const int span = kernel.fold * forward.k_block;
+  kernel.keys = std::min(span, tile_of_blocks(span, std::max(usual_extent, forward.keys)).extent);
+  const int queries = std::max(1, usual_extent / forward.pack);
+  kernel.queries = tile_of_blocks(forward.q_block, std::max(queries, forward.queries)).extent;
+}
+
+std::int64_t lists_of(const BlockSparseBackwardCall& call) {
+  return lang::ceildiv(call.forward.tensors.k.size(-3), std::int64_t{call.kernel.span()});
+}
+
+// Packed sequences have numbers of their own, each for as many rows as the longest may have.
+void plan_lists(BlockSparseBackwardCall& call) {
+  const HeadTensors& t = call.forward.tensors;
+  const Shape& choice = call.forward.choice.shape;
+  const std::int64_t packed = call.forward.kernel.varlen ? std::max<std::int64_t>(1, choice[0]) : 1;
+  call.kernel.chunk = rows_of_chunk(inverse_rows, choice[3], lists_of(call),
+                                    counts_of_token * (t.q.size(-3) + t.k.size(-3)) / packed);
+}
+
+// Of a tile of keys, if all lists are equally long and full.
+std::int64_t steps_of_tile(const BlockSparseBackwardCall& call) {
+  const BlockSparseBackwardKernel& kernel = call.kernel;
+  const BlockSparseKernel& forward = kernel.forward;
+  const HeadTensors& t = call.forward.tensors;
+  const std::int64_t members = forward.pack > 1 ? 1 : t.group(),
+                     blocks = forward.varlen ? lang::ceildiv(t.q.size(0), std::int64_t{forward.q_block})
+                                             : call.forward.choice.size(3),
+                     entries = blocks * call.forward.choice.size(4);
+  const std::int64_t of_block = lang::ceildiv(forward.q_block, kernel.queries);
+  const std::int64_t blocks_of_step = std::max(1, kernel.queries / forward.q_block);
+  return entries * members * of_block / blocks_of_step / std::max<std::int64_t>(1, lists_of(call));
+}
+
+// One pass in any order, of 128 keys, which the sums in registers allow. With heads that share keys, and with
+// short lists, two passes are faster (64 heads, blocks of 128, TFLOPS: 49152 tokens 514 instead of 452, 8
+// heads a group 377 instead of 455; 8192 tokens 424 instead of 419, causal 272 instead of 323).
+bool takes_one_pass(const BlockSparseBackwardCall& call) {
+  constexpr std::int64_t fewest_steps = 32;
+  const BlockSparseKernel& forward = call.kernel.forward;
+  return call.forward.tensors.group() == 1 && std::max(forward.dim, forward.dim_v) <= 128 &&
+         forward.compute.bits() == 16 && forward.dim % 16 == 0 && forward.dim_v % 16 == 0 &&
+         forward.q_block % usual_extent == 0 && forward.k_block % (2 * usual_extent) == 0 &&
+         steps_of_tile(call) >= fewest_steps;
+}
+
+// On a GPU: tiles of 64 rows for both passes, heads apart where a block of queries fills one.
+void plan_on_gpu(BlockSparseBackwardCall& call, bool deterministic) {
+  BlockSparseBackwardKernel& kernel = call.kernel;
+  BlockSparseKernel& forward = kernel.forward;
+  const int dim = std::max(forward.dim, forward.dim_v);
+  const bool shares = forward.compute.bits() == 16 && dim <= most_dim_of_128_rows;
+  const int usual = dim <= 128 || shares ? usual_extent : usual_extent / 2;
+  const int extent = fitting_extent(usual, dim, forward.compute.bytes());
+  if (forward.q_block >= extent) forward.pack = 1;
+  forward.queries = tile_of_blocks(forward.q_block, std::max(1, extent / forward.pack)).extent;
+  forward.keys = tile_of_blocks(forward.k_block, extent).extent;
+  kernel.queries = forward.queries;
+  kernel.fold = std::max(1, least_keys / forward.k_block);
+  kernel.one_pass = !deterministic && takes_one_pass(call);
+  const int span = kernel.fold * forward.k_block;
+  kernel.keys = std::min(span, tile_of_blocks(span, kernel.one_pass ? 2 * usual_extent : extent).extent);
+  kernel.direct = !kernel.one_pass && forward.compute.bits() == 16;
+}
+
+// On a GPU, so that tiles of keys end together: few are divided, and the longest begin first where that pays.
+void balance_keys(BlockSparseBackwardCall& call) {
+  constexpr std::int64_t at_once = 2 * gpu_processors;  // blocks of a warp group, two on each
+  constexpr std::int64_t most_pieces = 4, fewest_steps = 16, many_steps = 64;
+  BlockSparseBackwardKernel& kernel = call.kernel;
+  const HeadTensors& t = call.forward.tensors;
+  const std::int64_t tiles = lists_of(call) * lang::ceildiv(kernel.span(), kernel.keys) * t.kv_heads *
+                             (kernel.forward.varlen ? 1 : t.q.size(0));
+  if (tiles == 0) return;
+  const std::int64_t steps = steps_of_tile(call),
+                     pieces = std::min(2 * at_once / tiles, steps / fewest_steps);
+  if (!kernel.one_pass) kernel.pieces = static_cast<int>(std::clamp<std::int64_t>(pieces, 1, most_pieces));
+  kernel.longest_first = tiles * kernel.pieces > at_once && steps >= many_steps;
+}
+
+}  // namespace
+
+BlockSparseBackwardCall block_sparse_backward_call(const Bound<BlockSparseBackward>& bound,
+                                                   bool planned_for_gpu) {
+  BlockSparseBackwardCall call;
+  call.forward = block_sparse_call(bound.call(), *bound, planned_for_gpu);
+  call.kernel.forward = call.forward.kernel;
+  call.kernel.per_query_head = call.forward.per_query_head;
+  call.kernel.dlse = bound.has("dlse");
+  if (planned_for_gpu) {
+    plan_on_gpu(call, bound->deterministic);
+    balance_keys(call);
+  } else {
+    plan_keys(call.kernel);
+  }
+  plan_lists(call);
+  const bool one = !call.forward.per_query_head && call.forward.choice.size(2) > 1;
+  call.choice = one ? call.forward.choice.slice(2, 0, 1) : call.forward.choice;
+  if (call.kernel.forward.counts)
+    call.counts = one ? call.forward.counts.slice(2, 0, 1) : call.forward.counts;
+  return call;
+}
+
+void run_block_sparse_backward(const BlockSparseBackwardCall& call, Launch& launch) {
+  if (call.kernel.forward.listed)
+    if (const auto selection = as_selection(call)) return differentiate_tokens(*selection, call, launch);
+  launch(call.kernel, block_sparse_backward_kernel,
+         {{"choice", call.choice},
+          {"counts", call.counts},
+          {"scale", call.forward.scale},
+          {"cap", call.forward.softcap},
+          {"q_begin", call.forward.q_begin},
+          {"k_begin", call.forward.k_begin},
+          {"longest_q", call.forward.longest},
+          {"longest_k", call.forward.longest_keys}});
+}
+
+}  // namespace tegula::ops

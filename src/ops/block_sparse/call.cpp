@@ -1,0 +1,131 @@
+#include "ops/block_sparse/call.hpp"
+
+#include <algorithm>
+
+#include "ops/block_sparse/sorted_lists.hpp"
+#include "ops/block_sparse/tokens.hpp"
+#include "ops/common/functions.hpp"
+#include "ops/common/plan.hpp"
+
+namespace tegula::ops {
+
+namespace {
+
+constexpr int most_rows = 256;       // of a tile
+constexpr int usual_keys = 64;       // of a tile
+constexpr int most_together = 8;     // tiles that share what they read
+constexpr int packed_q_block = 128;  // larger blocks of queries fill tiles without packing heads
+constexpr int small_chunk = 1024, large_chunk = 16384;
+
+std::int64_t blocks_of(std::int64_t extent, int block) { return (extent + block - 1) / block; }
+
+// A row of lists for every query head.
+TensorRef per_query_head(const TensorRef& tensor, const HeadTensors& t) {
+  if (tensor.size(1) == t.heads) return split_heads(tensor, 1, t.group());
+  TensorRef shared = split_heads(tensor, 1, 1);
+  Shape shape = shared.shape;
+  shape[2] = t.group();
+  return shared.expand(shape);
+}
+
+// Rows of a tile are the queries of a block, of several heads if that fills the tile better.
+// `rows` is the most of a tile; blocks of fewer queries than `packed_below` share it with the heads of a
+// group.
+void plan_queries(int rows, int packed_below, BlockSparseCall& call) {
+  BlockSparseKernel& kernel = call.kernel;
+  const std::int64_t group = call.tensors.group();
+  const bool shared = !call.per_query_head && group > 1 && group <= rows;
+  kernel.pack = shared && kernel.q_block < packed_below ? static_cast<int>(group) : 1;
+  const int most = std::max(1, rows / kernel.pack);
+  const auto tiles = static_cast<int>(blocks_of(kernel.q_block, most));
+  const int even = static_cast<int>(blocks_of(kernel.q_block, tiles));
+  // Fewer queries than a block has need no larger tile.
+  const std::int64_t queries = std::max<std::int64_t>(1, call.longest);
+  kernel.queries = call.tiles.queries ? std::min(call.tiles.queries, kernel.q_block)
+                                      : static_cast<int>(std::min<std::int64_t>(even, queries));
+}
+
+// A tile of keys is a part of a block, in equal parts, or several whole blocks.
+void plan_keys(int usual, BlockSparseCall& call) {
+  BlockSparseKernel& kernel = call.kernel;
+  const int block = kernel.k_block, wanted = call.tiles.keys ? call.tiles.keys : usual;
+  if (block > wanted)
+    kernel.keys = static_cast<int>(blocks_of(block, static_cast<int>(blocks_of(block, wanted))));
+  else
+    kernel.keys = wanted / block * block;
+  const std::int64_t blocks = blocks_of(call.longest_keys, block);
+  kernel.chunk = blocks <= small_chunk ? small_chunk : large_chunk;
+}
+
+// Two warp groups and steps of 128 keys where tensor cores multiply; what they do not take has small tiles.
+void plan_on_gpu(BlockSparseCall& call) {
+  BlockSparseKernel& kernel = call.kernel;
+  const int dim = std::max(kernel.dim, kernel.dim_v);
+  const bool fast = kernel.compute.bits() == 16 && kernel.dim % 16 == 0 && kernel.dim_v % 16 == 0;
+  const int rows = fast ? (dim <= most_dim_of_128_rows ? 128 : 64) : dim <= 128 ? 64 : 32;
+  plan_queries(rows, rows, call);
+  const bool two_groups = fast && kernel.rows() == rows && dim <= 128;
+  plan_keys(two_groups ? 128 : fast ? 64 : 32, call);
+}
+
+// Lists are made by a grid of their own, so that neither producer nor consumers of a tile wait for them.
+void plan_lists(BlockSparseCall& call) {
+  BlockSparseKernel& kernel = call.kernel;
+  kernel.listed = marked_blocks(blocks_of(call.longest_keys, kernel.k_block));
+  if (call.per_query_head) return;
+  kernel.together = static_cast<int>(std::clamp<std::int64_t>(call.tensors.group(), 1, most_together));
+  call.choice = call.choice.slice(2, 0, 1);
+  if (kernel.counts) call.counts = call.counts.slice(2, 0, 1);
+}
+
+}  // namespace
+
+BlockSparseCall block_sparse_call(const BoundCall& bound, const BlockSparseOptions& options,
+                                  bool planned_for_gpu) {
+  BlockSparseCall call;
+  call.tensors = head_tensors(bound);
+  const HeadTensors& t = call.tensors;
+  call.scale = program_scale(static_cast<float>(bound.real("scale")), options.softcap),
+  call.softcap = options.softcap;
+  call.tiles = options.tiles;
+  BlockSparseKernel& kernel = call.kernel;
+  kernel.varlen = bound.has("cu_seqlens_q");
+  kernel.mask = bound.has("mask"), kernel.counts = bound.has("counts");
+  if (kernel.varlen) call.q_begin = bound["cu_seqlens_q"], call.k_begin = bound["cu_seqlens_k"];
+  const TensorRef& choice = bound[kernel.mask ? "mask" : "indices"];
+  call.per_query_head = choice.size(1) != t.kv_heads;
+  call.choice = per_query_head(choice, t);
+  if (kernel.counts) call.counts = per_query_head(bound["counts"], t);
+  // Where lengths are not known, the choice says what they are at most.
+  call.longest = std::min(bound.dim("longest_q"), choice.size(2) * options.q_block_size);
+  call.longest_keys = bound.dim("longest_k");
+  if (kernel.mask) call.longest_keys = std::min(call.longest_keys, choice.size(3) * options.k_block_size);
+  kernel.type = t.q.dtype, kernel.compute = multiplied_type(t.q.dtype, bound.on_gpu());
+  kernel.dim = t.dim(), kernel.dim_v = t.dim_v();
+  kernel.q_block = options.q_block_size, kernel.k_block = options.k_block_size;
+  kernel.causal = options.causal, kernel.softcap = options.softcap > 0;
+  if (planned_for_gpu) {
+    plan_on_gpu(call);
+    plan_lists(call);
+  } else {
+    plan_queries(most_rows, packed_q_block, call);
+    plan_keys(usual_keys, call);
+  }
+  return call;
+}
+
+void run_block_sparse(const BlockSparseCall& call, Launch& launch) {
+  if (call.kernel.listed)
+    if (const auto selection = as_selection(call)) return attend_tokens(*selection, call, launch);
+  launch(call.kernel, block_sparse_kernel,
+         {{"choice", call.choice},
+          {"counts", call.counts},
+          {"scale", call.scale},
+          {"cap", call.softcap},
+          {"q_begin", call.q_begin},
+          {"k_begin", call.k_begin},
+          {"longest_q", call.longest},
+          {"longest_k", call.longest_keys}});
+}
+
+}  // namespace tegula::ops

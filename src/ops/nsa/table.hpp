@@ -1,0 +1,65 @@
+// What the tables of attention over selected blocks and of its gradient share.
+#pragma once
+#include "ops/attention/table.hpp"
+#include "ops/nsa/call.hpp"
+
+namespace tegula::ops {
+
+// Past blocks, drawn for each token by itself, among them the first and the one of the token.
+Tensor random_selection(const Shape& shape, DType type, std::uint64_t seed,
+                        const std::function<std::int64_t(const std::string&)>& dim);
+
+// Which blocks tokens selected: rows of heads of k, for all query heads of a group, or of q.
+template <class Op>
+void add_block_indices(Schema<Op>& table) {
+  table
+      .in(&Op::block_indices, "block_indices", token_dims("queries", "selecting", "entries"), index,
+          "numbers of the key blocks that a token sees: block i has the keys from i * block_size on; others, "
+          "such as -1, are none")
+      .ordered()
+      .converts()
+      .remedy("give every token and head a row, and check the layout")
+      .values(random_selection)
+      .let("heads", "kv_heads*group")
+      .require("block_indices", "selecting == heads ? 1 : selecting == kv_heads",
+               "{heads} heads, as q, or {kv_heads}, as k", "give a row for each head")
+      .require("block_indices", "entries <= 4096", "at most 4096 entries of a row",
+               "select larger blocks, or use block_sparse_attention");
+}
+
+// What stands beside them.
+template <class Op>
+void add_selection(Schema<Op>& table) {
+  table
+      .in(&Op::block_counts, "block_counts", token_dims("queries", "selecting", ""), index,
+          "entries of each row that count, all unless given")
+      .ordered()
+      .remedy("give every row of entries a count")
+      .range("0", "entries+1")
+      .in(&Op::sel_scale, "sel_scale", token_dims("queries", "selecting", "entries"), floats,
+          "factors of 1 of the scores of what each entry selects: no result depends on them, but a selector "
+          "learns by their gradient")
+      .ordered()
+      .remedy("give every entry a factor")
+      .with(add_packing<Op>)
+      .option(&Op::block_size, "block_size", "keys of a block", block_size)
+      .option(&Op::causal, "causal", "no later keys: the last query stands at the last key")
+      .option(&Op::diagonal, "diagonal", "the block in which a token stands is seen, selected or not")
+      .option(&Op::repeats, "repeats", "a block that is named several times counts as often as it is named")
+      .option(&Op::window, "window", "keys, ending at the token, of a second attention beside it; 0: none",
+              between(0, 1 << 29, "a number of keys, at most 2^29, or 0 for no window", "leave it out"))
+      .with(add_scale<Op>)
+      .with(add_tiles<Op>);
+}
+
+// Pairs of a query and a key that the selection of a call has, of all heads.
+double selected_pairs(const BoundCall& bound, const NsaSelectedOptions& options);
+// The same for a table, if all entries name different blocks; and those of the window.
+inline constexpr const char* most_pairs_of_selection =
+    "batch*queries*heads*(min(entries*block_size, keys) + min(window, keys))";
+
+// Of both; `more` stands behind each that has no tiles of its own.
+std::vector<Example> nsa_examples();
+std::vector<Example> nsa_measured();
+
+}  // namespace tegula::ops
