@@ -53,7 +53,7 @@ Step block_sparse() {
   options.out = result.out, options.lse = result.lse;
   const auto gradients =
       block_sparse_attention_backward(result.out, h.q, h.k, h.v, result.out, result.lse, options);
-  AttentionBackwardOptions given;
+  BlockSparseBackwardOptions given;
   given.dq = gradients.dq, given.dk = gradients.dk, given.dv = gradients.dv;
   return [=, kept = gradients] {
     block_scores(h.q, h.k, {.out = scores});
@@ -75,7 +75,7 @@ Step block_sparse_packed(int q_block) {
   options.out = result.out, options.lse = result.lse;
   const auto gradients =
       block_sparse_attention_backward(result.out, q, k, k, result.out, result.lse, options);
-  AttentionBackwardOptions given;
+  BlockSparseBackwardOptions given;
   given.dq = gradients.dq, given.dk = gradients.dk, given.dv = gradients.dv;
   return [=, kept = std::tuple(gradients, fences, indices, counts)] {
     block_sparse_attention(q, k, k, options);

@@ -165,7 +165,7 @@ TEST_P(LongSequences, AgreeWithTheFormula) {
     const BlockSparseOptions options{
         .q_block_size = row.q_block, .k_block_size = row.k_block, .indices = in[4], .causal = row.causal};
     const AttentionResult forward = block_sparse_attention(in[0], in[1], in[2], options);
-    const AttentionGradients gradients =
+    const BlockSparseGradients gradients =
         block_sparse_attention_backward(in[3], in[0], in[1], in[2], forward.out, forward.lse, options);
     out = forward.out, lse = forward.lse, dq = gradients.dq, dk = gradients.dk, dv = gradients.dv;
   }

@@ -230,12 +230,12 @@ TEST(CudaBlockSparse, ReadsLengthsInAGraph) {
     options.cu_seqlens_q = options.cu_seqlens_k = where;
     const AttentionResult result = block_sparse_attention(q_there, k_there, k_there, options);
     options.out = result.out, options.lse = result.lse;
-    AttentionBackwardOptions given;
+    BlockSparseBackwardOptions given;
     const auto backward = [&] {
       return block_sparse_attention_backward(dout_there, q_there, k_there, k_there, result.out, result.lse,
                                              options, given);
     };
-    const AttentionGradients gradients = backward();
+    const BlockSparseGradients gradients = backward();
     given.dq = gradients.dq, given.dk = gradients.dk, given.dv = gradients.dv;
     const Stream stream = Stream::create();
     synchronize();

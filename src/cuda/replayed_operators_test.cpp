@@ -64,7 +64,7 @@ Step of_blocks(const Sizes& s, int q_block, int k_block, bool per_query_head, bo
   options.indices = step.lists, options.out = h.out, options.lse = h.lse;
   const Tensor begins = fences(packed ? ends : std::vector<std::int32_t>{0});
   if (packed) options.cu_seqlens_q = options.cu_seqlens_k = begins;
-  AttentionBackwardOptions given;
+  BlockSparseBackwardOptions given;
   given.dq = h.dq, given.dk = h.dk, given.dv = h.dv;
   step.run = [=, lists = step.lists] {
     (void)begins;

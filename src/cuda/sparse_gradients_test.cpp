@@ -28,7 +28,7 @@ void expect_equal_in_every_run(std::int64_t kv_heads, std::int64_t entries) {
   const BlockSparseOptions options{.q_block_size = 128, .k_block_size = 128, .indices = lists.ref()};
   const AttentionResult forward = block_sparse_attention(q, k, v, options);
   const auto gradients = [&](bool deterministic) {
-    const AttentionGradients all = block_sparse_attention_backward(dout, q, k, v, forward.out, forward.lse,
+    const BlockSparseGradients all = block_sparse_attention_backward(dout, q, k, v, forward.out, forward.lse,
                                                                    options, {.deterministic = deterministic});
     return std::vector{all.dq.values<float>(), all.dk.values<float>(), all.dv.values<float>()};
   };
