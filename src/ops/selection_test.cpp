@@ -94,7 +94,7 @@ TEST(TopkBlocks, TiesGoToTheLowerBlock) {
 TEST(Selection, RefusesWrongCalls) {
   const Tensor q = Tensor::zeros({1, 8, 4, 16}, f32), k = Tensor::zeros({1, 8, 2, 16}, f32);
   expect_refusal([&] { block_scores(q, k, {.q_block_size = 0}); },
-                 "block_scores, argument 'q_block': expected a block size");
+                 "block_scores, argument 'q_block_size': expected a block size");
   expect_refusal([&] { block_scores(q, k.slice(3, 0, 4)); },
                  "argument 'k': expected [batch, keys, kv_heads, d] with d = 16, as q");
   expect_refusal([&] { block_scores(q, k, {.out = Tensor::zeros({1, 4, 1, 1}, f32)}); }, "argument 'out'");

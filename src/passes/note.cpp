@@ -31,7 +31,8 @@ constexpr NoteInfo table[] = {
      "operands of bf16, f16 or fp8"},
     {NoteKind::by_threads, "by threads",
      "threads bring a tile that the copy engine could, or wait for its rows",
-     "the tensor's own type and shape, whole rows of the tile, windows that no limit cuts"},
+     "the tensor's own type and shape, whole rows of the tile, windows that no limit cuts, or stores through "
+     "the same slice"},
     {NoteKind::by_elements, "by elements", "rows of a tile are brought one element at a time",
      "rows of 16 bytes or a multiple that begin at multiples of 16 bytes, along the tensor's last dimension"},
     {NoteKind::through_shared_memory, "through shared memory",

@@ -68,7 +68,7 @@ TEST_F(Refused, WrongCalls) {
       {"run gemm --case square --option tile_m=ten", "integer"},
       {"run gemm --case square --option tile_m=1 --option tile_m=2", "twice"},
       {"run gemm --case square --option tile_m=4294967312", "expected extents from 1 to 4096"},
-      {"run block_sparse_attention --case lists --option q_block_size=2147483648", "given 2147483648"},
+      {"run block_sparse_attention --case lists --option q_block_size=2147483648", "given '2147483648'"},
       {"run gemm --case square --output sum=@c.npy", "no such output"},
       {"run gemm --case square --output @c.txt", ".npy"},
       {"run gemm --case square --output @c.npy --output out=@c.npy", "both go to"},

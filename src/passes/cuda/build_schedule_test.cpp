@@ -166,15 +166,20 @@ loop over this CTA's tiles
   if i0 has a step
     loop i0: 1 + steps of i0 times
       wait full s0[n]
+      wait full s1[n]
+      proxy fence
       gemm fence
-      gemm: reads s0[s0], reads s1[s0], updates f0
+      gemm: reads s0[s0], reads s1[s1], updates f0
       gemm commit
       gemm wait 1
       if not the first step
         release s0[n-1] by one thread a warp
+        release s1[n-1] by one thread a warp
       advance s0
+      advance s1
     gemm wait 0
     release s0[n-1] by one thread a warp
+    release s1[n-1] by one thread a warp
   store to out: reads f0
 )",
      R"(
@@ -183,14 +188,13 @@ loop over this CTA's tiles
   loop i0: i0 has a step + i0 has a step * steps of i0 times
     wait empty s0[n]
     barrier 15, 128 threads
-    expect 16384 bytes in s0[n] by one thread
+    expect 8192 bytes in s0[n] by one thread
     load s0[s0], 8192 bytes on s0[n] by one thread
-    copy: writes s1[s0]
-    proxy fence
-    barrier 15, 128 threads
-    8192 bytes of threads on s0[n] by one thread
-    fill s0[n] by one thread
+    wait empty s1[n]
+    copy async s1[s1]
+    copies fill s1[n]
     advance s0
+    advance s1
 )"},
     {"two_products", two_products, R"(
 registers 208

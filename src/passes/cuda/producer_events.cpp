@@ -115,6 +115,8 @@ void Producer::meet(Events& out) const {
 void Producer::acquire(int ring, Events& out) {
   const RingPlan& plan = roles_.rings[static_cast<std::size_t>(ring)];
   out.push_back({schedule::Acquire{{ring}}, readers()});
+  // What they have read of the slot has arrived before the engine fills it (`fence_reads`).
+  if (plan.is_awaited && !plan.by_rows && !roles_.one_loader) out.push_back({schedule::ProxyFence{}});
   // No warp may fall behind by a whole phase, nor still read the slot.
   if (!plan.by_rows || plan.is_awaited) meet(out);
   if (plan.by_rows) return;
