@@ -97,7 +97,7 @@ def make_folding_vmap(operator: Any, table: Table) -> Callable[..., Any]:
             return tuple(folding.unfolded(*each) for each in zip(table.outputs, results)), (0,) * len(results)
         moved = [(x if x is None or dim is None else _in_front(x, dim), dim) for x, dim in zip(tensors, in_dims)]
         results = _stacked(
-            [operator.whole(tuple(entry(x, dim and 0, i) for x, dim in moved), *options) for i in range(size)]
+            [operator.whole(tuple(_entry(x, dim and 0, i) for x, dim in moved), *options) for i in range(size)]
         )
         return results, 0 if isinstance(results, Tensor) else (0,) * len(results)
 

@@ -104,8 +104,10 @@ def _complete_gradients(table: Table, gradient: Table, given: Dict[str, Any]) ->
         together.setdefault(x.when_text, []).append(x.name)
     for condition, names in together.items():
         first = f"d{names[0]}"
-        if condition and all(given[f"d{name}"] is None for name in names):
+        # What a call lacks is an empty vector.
+        if condition and all(given[f"d{name}"] is None or given[f"d{name}"].shape == (0,) for name in names):
             given.update(dict.fromkeys(names))
+            given.update(dict.fromkeys(f"d{name}" for name in names))
         elif given[first] is None and gradient.input(first) is not None:
             given[first] = torch.zeros_like(given[names[0]])
 
