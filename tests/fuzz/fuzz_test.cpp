@@ -124,7 +124,7 @@ TEST(Fuzz, ASeedIsOneProgram) {
 
 // Of programs that look tiles up, many have a producer on Hopper, and some of these wait for what it reads.
 TEST(Fuzz, ProducersReadTiles) {
-  constexpr std::uint64_t first = 1'000'000'000, count = 40;
+  constexpr std::uint64_t first = 1'000'000'000, count = 48;
   int producers = 0, readers = 0;
   for (std::uint64_t seed = first; seed < first + count; ++seed) {
     const Signature signature(generate(seed).kernel);
