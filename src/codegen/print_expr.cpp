@@ -12,40 +12,11 @@ namespace {
 
 bool is_wide_type(DType type) { return type == f64 || type == i64; }
 
-// Operators between operands, for values and for vectors.
-const char* infix(Op op, bool wide) {
-  switch (op) {
-    case Op::add:
-      return "+";
-    case Op::sub:
-      return "-";
-    case Op::mul:
-      return "*";
-    case Op::bit_and:
-      return "&";
-    case Op::bit_or:
-      return "|";
-    case Op::bit_xor:
-      return "^";
-    case Op::eq:
-      return "==";
-    case Op::ne:
-      return "!=";
-    case Op::lt:
-      return "<";
-    case Op::le:
-      return "<=";
-    case Op::gt:
-      return ">";
-    case Op::ge:
-      return ">=";
-    case Op::logical_and:
-      return wide ? "&" : "&&";
-    case Op::logical_or:
-      return wide ? "|" : "||";
-    default:
-      return nullptr;
-  }
+// Masks have no operators that leave their second operand out.
+const char* infix_of(Op op, bool wide) {
+  if (wide && op == Op::logical_and) return "&";
+  if (wide && op == Op::logical_or) return "|";
+  return infix(op);
 }
 
 }  // namespace
@@ -155,7 +126,7 @@ std::string GridPrinter::emit_node(const Expr& e) {
 
 std::string GridPrinter::emit_operation(const Expr& e, const std::vector<std::string>& x, bool wide) {
   const DType type = e->args[0]->held();
-  if (const char* symbol = infix(e->op, wide)) return fmt::format("({} {} {})", x[0], symbol, x[1]);
+  if (const char* symbol = infix_of(e->op, wide)) return fmt::format("({} {} {})", x[0], symbol, x[1]);
   switch (e->op) {
     case Op::neg:
       return fmt::format("(-{})", x[0]);

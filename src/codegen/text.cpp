@@ -159,4 +159,39 @@ std::string sum_text(const std::vector<std::string>& terms) {
   return result.empty() ? "0" : result;
 }
 
+const char* infix(ir::Op op) {
+  switch (op) {
+    case ir::Op::add:
+      return "+";
+    case ir::Op::sub:
+      return "-";
+    case ir::Op::mul:
+      return "*";
+    case ir::Op::bit_and:
+      return "&";
+    case ir::Op::bit_or:
+      return "|";
+    case ir::Op::bit_xor:
+      return "^";
+    case ir::Op::eq:
+      return "==";
+    case ir::Op::ne:
+      return "!=";
+    case ir::Op::lt:
+      return "<";
+    case ir::Op::le:
+      return "<=";
+    case ir::Op::gt:
+      return ">";
+    case ir::Op::ge:
+      return ">=";
+    case ir::Op::logical_and:
+      return "&&";
+    case ir::Op::logical_or:
+      return "||";
+    default:
+      return nullptr;
+  }
+}
+
 }  // namespace tegula::codegen

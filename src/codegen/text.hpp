@@ -48,6 +48,8 @@ std::string_view rounding_object(DType from, DType to);
 // The value, in the computed type, as an element of `type`: `round_bf16(x)`.
 std::string rounded(DType type, std::string text);
 std::string constant_text(const ir::ExprNode& constant);
+// `&&`: what stands between two operands; nullptr where an operation is called.
+const char* infix(ir::Op op);
 std::string sum_text(const std::vector<std::string>& terms);
 
 }  // namespace tegula::codegen

@@ -16,41 +16,6 @@ using namespace ir;
 
 namespace {
 
-const char* infix(Op op) {
-  switch (op) {
-    case Op::add:
-      return "+";
-    case Op::sub:
-      return "-";
-    case Op::mul:
-      return "*";
-    case Op::bit_and:
-      return "&";
-    case Op::bit_or:
-      return "|";
-    case Op::bit_xor:
-      return "^";
-    case Op::eq:
-      return "==";
-    case Op::ne:
-      return "!=";
-    case Op::lt:
-      return "<";
-    case Op::le:
-      return "<=";
-    case Op::gt:
-      return ">";
-    case Op::ge:
-      return ">=";
-    case Op::logical_and:
-      return "&&";
-    case Op::logical_or:
-      return "||";
-    default:
-      return nullptr;
-  }
-}
-
 std::string constant_of(const ExprNode& e) {
   if (e.held().is_floating()) {
     const char* wide = e.held() == f64 ? "double" : "";

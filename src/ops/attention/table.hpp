@@ -94,4 +94,41 @@ void add_tiles(Schema<Op>& table) {
       .option(&Op::tiles, &AttentionTiles::keys, "tile_keys", "keys of a tile, 0: planned", extents);
 }
 
+// ---- of gradients: in front of the heads, behind them, and what they give
+template <class Op>
+void add_gradient_of_out(Schema<Op>& table) {
+  table.in(&Op::dout, "dout", out_dims, same_as("q"), "gradient of out").unit_stride().ordered().follows();
+}
+
+template <class Op>
+auto add_results_of(const char* meaning) {
+  return [meaning](Schema<Op>& table) {
+    table.in(&Op::out, "out", out_dims, same_as("q"), meaning)
+        .unit_stride()
+        .ordered()
+        .in(&Op::lse, "lse", lse_dims, is(f32), "and its lse")
+        .in(&Op::dlse, "dlse", lse_dims, is(f32), "gradient of lse; not looked at where lse is -inf");
+  };
+}
+
+template <class Op>
+void add_deterministic(Schema<Op>& table) {
+  table.option(
+      &Op::deterministic, "deterministic",
+      "equal bits in every run; without, the parts of dq are added in any order where that is faster");
+}
+
+template <class Op>
+void add_gradients(Schema<Op>& table) {
+  table.out(&Op::dq, "dq", q_dims, same_as("q"), "gradient of q")
+      .unit_stride()
+      .ordered()
+      .out(&Op::dk, "dk", k_dims, same_as("k"), "gradient of k")
+      .unit_stride()
+      .ordered()
+      .out(&Op::dv, "dv", v_dims, same_as("v"), "gradient of v")
+      .unit_stride()
+      .ordered();
+}
+
 }  // namespace tegula::ops

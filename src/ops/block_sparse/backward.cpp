@@ -46,32 +46,15 @@ const OperatorSchema& block_sparse_attention_backward_schema() {
   static const OperatorSchema table =
       Schema<Op>("block_sparse_attention_backward",
                  "gradients of block_sparse_attention with respect to q, k and v")
-          .in(&Op::dout, "dout", out_dims, same_as("q"), "gradient of out")
-          .unit_stride()
-          .ordered()
-          .follows()
+          .with(add_gradient_of_out<Op>)
           .with(add_heads<Op>)
-          .in(&Op::out, "out", out_dims, same_as("q"), "the result of block_sparse_attention")
-          .unit_stride()
-          .ordered()
-          .in(&Op::lse, "lse", lse_dims, is(f32), "and its lse")
-          .in(&Op::dlse, "dlse", lse_dims, is(f32), "gradient of lse; not looked at where lse is -inf")
+          .with(add_results_of<Op>("the result of block_sparse_attention"))
           .with(add_choice<Op>)
-          .option(&Op::deterministic, "deterministic",
-                  "equal bits in every run; without, the parts of dq are added in any order where that is "
-                  "faster")
+          .with(add_deterministic<Op>)
           .require("indices", has_room,
                    "fewer than 2^31 entries of a head, of all batches or sequences together",
                    "split the batch")
-          .out(&Op::dq, "dq", q_dims, same_as("q"), "gradient of q")
-          .unit_stride()
-          .ordered()
-          .out(&Op::dk, "dk", k_dims, same_as("k"), "gradient of k")
-          .unit_stride()
-          .ordered()
-          .out(&Op::dv, "dv", v_dims, same_as("v"), "gradient of v")
-          .unit_stride()
-          .ordered()
+          .with(add_gradients<Op>)
           .source("Dao 2023, FlashAttention-2, over lists that are inverted on the device")
           .no_gradient("those of gradients are not implemented")
           .flops("2*batch*queries*heads*(mask ? keys : min(entries*k_block_size, keys))*(3*d + 2*d_v)")

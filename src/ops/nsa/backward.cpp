@@ -57,17 +57,10 @@ const OperatorSchema& nsa_selected_attention_backward_schema() {
   static const OperatorSchema table =
       Schema<Op>("nsa_selected_attention_backward",
                  "gradients of nsa_selected_attention, of its window too, and of a scale of every selection")
-          .in(&Op::dout, "dout", out_dims, same_as("q"), "gradient of out")
-          .unit_stride()
-          .ordered()
-          .follows()
+          .with(add_gradient_of_out<Op>)
           .with(add_heads<Op>)
           .with(add_block_indices<Op>)
-          .in(&Op::out, "out", out_dims, same_as("q"), "the result of nsa_selected_attention")
-          .unit_stride()
-          .ordered()
-          .in(&Op::lse, "lse", lse_dims, is(f32), "and its lse")
-          .in(&Op::dlse, "dlse", lse_dims, is(f32), "gradient of lse; not looked at where lse is -inf")
+          .with(add_results_of<Op>("the result of nsa_selected_attention"))
           .in(&Op::dwindow_out, "dwindow_out", out_dims, same_as("q"),
               "gradient of window_out; without it the window has no part in the gradients")
           .unit_stride()
@@ -87,15 +80,7 @@ const OperatorSchema& nsa_selected_attention_backward_schema() {
                    "give dwindow_out, of zeros if need be")
           .require("block_indices", has_room, "fewer than 2^31 entries of a head, of all batches together",
                    "split the batch")
-          .out(&Op::dq, "dq", q_dims, same_as("q"), "gradient of q")
-          .unit_stride()
-          .ordered()
-          .out(&Op::dk, "dk", k_dims, same_as("k"), "gradient of k")
-          .unit_stride()
-          .ordered()
-          .out(&Op::dv, "dv", v_dims, same_as("v"), "gradient of v")
-          .unit_stride()
-          .ordered()
+          .with(add_gradients<Op>)
           .out(&Op::dsel_scale, "dsel_scale", token_dims("queries", "selecting", "entries"), is(f32),
                "gradient of sel_scale; 0 where an entry selects nothing, or what an earlier one has selected")
           .ordered()
