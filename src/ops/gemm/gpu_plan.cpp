@@ -1,4 +1,5 @@
 // Tiles of a product on a GPU.
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <span>
@@ -21,7 +22,7 @@ constexpr Candidate of_8_bits[] = {{128, 192, 1.0}, {256, 128, 0.965}, {128, 128
 }  // namespace
 
 GemmTiles plan_gemm_on_gpu(const GemmProblem& p, DType type, const GemmTiles& given) {
-  GemmTiles best{64, 64, 16};
+  GemmTiles best{64, 64, 16, 1};
   if (type.bits() <= 16) {
     const auto candidates = type.bits() == 8 ? std::span<const Candidate>(of_8_bits) : by_tensor_cores;
     double best_time = std::numeric_limits<double>::infinity();
@@ -29,12 +30,13 @@ GemmTiles plan_gemm_on_gpu(const GemmProblem& p, DType type, const GemmTiles& gi
       const double tiles = static_cast<double>(p.batch) * std::ceil(static_cast<double>(p.m) / c.m) *
                            std::ceil(static_cast<double>(p.n) / c.n);
       const double time = std::ceil(tiles / p.processors) * c.m * c.n / c.rate;
-      if (time < best_time) best = {c.m, c.n, 1024 / type.bits()}, best_time = time;
+      if (time < best_time) best = {c.m, c.n, 1024 / type.bits(), 1}, best_time = time;
     }
   }
   if (given.m) best.m = given.m;
   if (given.n) best.n = given.n;
   if (given.k) best.k = given.k;
+  best.splits = std::max(1, given.splits);
   return best;
 }
 
