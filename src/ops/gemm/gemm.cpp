@@ -18,9 +18,11 @@ bool has_rows(const TensorRef& t) { return t.size(-1) <= 1 || t.stride(-1) == 1;
 bool has_columns(const TensorRef& t) { return t.size(-2) <= 1 || t.stride(-2) == 1; }
 bool is_matrix(const TensorRef& t) { return has_rows(t) || has_columns(t) || nelements(t) == 0; }
 
-// A matrix whose rows lie side by side is read as it is; one whose columns do as its transpose.
-TensorRef in_order(TensorRef tensor, bool& transposed) {
-  if (has_rows(tensor) || !has_columns(tensor)) return tensor;
+// A matrix whose rows lie side by side is read as it is; one whose columns do as its transpose. One column is
+// for a GPU a row, of which the copy engine takes many elements.
+TensorRef in_order(TensorRef tensor, bool on_gpu, bool& transposed) {
+  const bool is_column = on_gpu && tensor.size(-1) == 1 && tensor.size(-2) > 1;
+  if ((has_rows(tensor) && !is_column) || !has_columns(tensor)) return tensor;
   transposed = !transposed;
   return tensor.transpose(1, 2);
 }
@@ -32,12 +34,12 @@ DType tile_type(const GemmKernel& kernel, const Target& target, bool on_gpu) {
   return along_k && target != Target::cuda_sm80() ? kernel.type : f16;
 }
 
-// Whether the copy engine takes the rows of [batch, rows, columns], or a copy is too short to matter.
-bool needs_padding(const TensorRef& t, DType compute) {
-  if (compute == f32 || t.dtype.bits() == 32 || nelements(t) == 0) return false;
-  const std::int64_t piece = 16 * 8 / t.dtype.bits();
+// Whether the copy engine does not take the rows of [batch, rows, columns], for tensor cores.
+bool needs_padding(const TensorRef& t) {
+  if (t.dtype == f32 || nelements(t) == 0) return false;
+  const std::int64_t piece = bytes_of_piece * 8 / t.dtype.bits();
   const bool takes = t.stride(1) % piece == 0 && (t.size(0) == 1 || t.stride(0) % piece == 0) &&
-                     reinterpret_cast<std::uintptr_t>(t.data) % 16 == 0;
+                     reinterpret_cast<std::uintptr_t>(t.data) % bytes_of_piece == 0;
   return !takes;
 }
 
@@ -49,12 +51,12 @@ void run(const Bound<Gemm>& c, Launch& launch) {
                     .scaled = c->scale != 1,
                     .bias = c.type_if("bias"),
                     .activation = c->activation};
-  const TensorRef a = in_order(c.formed("a"), kernel.transpose_a);
-  const TensorRef b = in_order(c.formed("b"), kernel.transpose_b);
+  const TensorRef a = in_order(c.formed("a"), c.on_gpu(), kernel.transpose_a);
+  const TensorRef b = in_order(c.formed("b"), c.on_gpu(), kernel.transpose_b);
   kernel.compute = tile_type(kernel, c.target(), c.on_gpu());
   if (c.on_gpu() && c.target() != Target::cuda_sm80()) {
-    kernel.pad_a = needs_padding(a, kernel.compute);
-    kernel.pad_b = needs_padding(b, kernel.compute);
+    kernel.pad_a = needs_padding(a);
+    kernel.pad_b = needs_padding(b);
   }
   // Whoever asks for a GPU's program of tensors elsewhere sees that of an H100.
   const int processors = c.on_gpu() && c.device().is_cpu() ? gpu_processors : processors_of(c.device());
@@ -108,7 +110,7 @@ void formula(const Bound<Gemm>& c, Exact& exact) {
 
 const OptionRule extents =
     between(0, 4096, "extents from 1 to 4096, or 0 for the plan's choice", "leave them out");
-const OptionRule parts = between(0, 64, "parts from 1 to 64, or 0 for the plan's choice", "leave it out");
+const OptionRule parts = between(0, 32, "parts from 1 to 32, or 0 for the plan's choice", "leave it out");
 constexpr const char* unit_stride = "a matrix with stride 1 along rows or columns";
 
 }  // namespace

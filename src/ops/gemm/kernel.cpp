@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <optional>
 
+#include "ops/common/plan.hpp"
+
 namespace tegula::ops {
 
 using namespace lang;
@@ -27,8 +29,11 @@ Expr activate(Activation activation, const Expr& x) {
   throw InternalError("unknown activation");
 }
 
-// Of a block that adds the parts of sums: few, so that there are blocks for every processor.
-constexpr int sum_rows = 4, sum_columns = 256;
+// Of a block that adds the parts of sums: few elements, so that there are blocks for every processor, and of
+// matrices with few columns no more than a tile has.
+constexpr int summed_elements = 1024;
+int summed_columns(const GemmTiles& t) { return t.n < warp_group_rows ? t.n : 256; }
+int summed_rows(const GemmTiles& t) { return std::max(1, summed_elements / summed_columns(t)); }
 
 // Of a block that copies a matrix.
 constexpr int copied_rows = 8, copied_columns = 512;
@@ -36,8 +41,9 @@ constexpr int copied_rows = 8, copied_columns = 512;
 // A matrix whose rows begin at multiples of 16 bytes, as the copy engine takes them: a copy that ends with
 // zeros.
 Tensor padded(const std::string& name, const Tensor& matrix) {
-  const int pieces = 16 * 8 / matrix.type().bits();
-  Expr batch = matrix.extent(0), rows = matrix.extent(1), columns = ceildiv(matrix.extent(2), pieces) * pieces;
+  const int piece = bytes_of_piece * 8 / matrix.type().bits();
+  Expr batch = matrix.extent(0), rows = matrix.extent(1);
+  Expr columns = ceildiv(matrix.extent(2), piece) * piece;
   Tensor copied = workspace(name, {batch, rows, columns}, matrix.type());
   grid(ceildiv(columns, copied_columns), ceildiv(rows, copied_rows), batch, [&](Index x, Index y, Index z) {
     Expr row = y * copied_rows, column = x * copied_columns;
@@ -144,11 +150,12 @@ void Program::split_grid() {
 }
 
 void Program::sum_grid() {
-  grid(ceildiv(n, sum_columns), ceildiv(m, sum_rows), batch, [&](Index x, Index y, Index z) {
-    Expr row = y * sum_rows, column = x * sum_columns;
-    Fragment sum({sum_rows, sum_columns}, f32, 0);
+  const int rows = summed_rows(t), columns = summed_columns(t);
+  grid(ceildiv(n, columns), ceildiv(m, rows), batch, [&](Index x, Index y, Index z) {
+    Expr row = y * rows, column = x * columns;
+    Fragment sum({rows, columns}, f32, 0);
     for (int part = 0; part < t.splits; ++part) {
-      Fragment added = load(partial->slice(part, z).at(row, column), {sum_rows, sum_columns});
+      Fragment added = load(partial->slice(part, z).at(row, column), {rows, columns});
       parallel(sum, [&](Index i, Index j) { sum(i, j) += added(i, j); });
     }
     finish(column, sum);

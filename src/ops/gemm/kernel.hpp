@@ -13,9 +13,12 @@ template <>
 template <>
 struct FieldOf<GemmTiles> {
   static constexpr std::size_t words = 4, members = 1;
-  static void key(const GemmTiles& t, std::int64_t* words) { words[0] = t.m, words[1] = t.n, words[2] = t.k, words[3] = t.splits; }
+  static void key(const GemmTiles& t, std::int64_t* words) {
+    words[0] = t.m, words[1] = t.n, words[2] = t.k, words[3] = t.splits;
+  }
   static std::string name(const GemmTiles& t) {
-    return fmt::format("_{}x{}x{}{}", t.m, t.n, t.k, t.splits > 1 ? fmt::format("_split{}", t.splits) : "");
+    const std::string parts = t.splits > 1 ? fmt::format("_split{}", t.splits) : "";
+    return fmt::format("_{}x{}x{}{}", t.m, t.n, t.k, parts);
   }
 };
 
@@ -30,7 +33,8 @@ struct GemmKernel {
 
   auto fields() const {
     return std::tuple(type, compute, out, tiles, labelled("ta", transpose_a), labelled("tb", transpose_b),
-                      labelled("pa", pad_a), labelled("pb", pad_b), labelled("scaled", scaled), labelled("bias", bias), activation);
+                      labelled("pa", pad_a), labelled("pb", pad_b), labelled("scaled", scaled),
+                      labelled("bias", bias), activation);
   }
 };
 
