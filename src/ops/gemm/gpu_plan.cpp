@@ -5,7 +5,7 @@
 #include <limits>
 #include <span>
 
-#include "ops/common/plan.hpp"
+#include "ops/pieces/plan.hpp"
 #include "ops/gemm/plan.hpp"
 
 namespace tegula::ops {

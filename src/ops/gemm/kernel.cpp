@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <optional>
 
-#include "ops/common/plan.hpp"
+#include "ops/pieces/plan.hpp"
 
 namespace tegula::ops {
 
