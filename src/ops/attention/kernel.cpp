@@ -62,10 +62,11 @@ struct Program {
   void declare_splits() {
     splits.emplace(scalar("splits", i32));
     Expr tokens = c.varlen ? Expr(*queries) : *batch * *queries;
-    parts.emplace(tokens, heads * group_extent(), *splits, c.dim_v);
+    parts.emplace(tokens, heads * group_extent(), *splits, c.features_v());
   }
 
   void run();
+  void copy_rows();
   void attend_grid();
   void merge_grid();
   Expr most_queries() const { return c.varlen ? *longest : Expr(*queries); }
@@ -85,8 +86,24 @@ struct Program {
 };
 
 void Program::run() {
+  const Tensor result = *out;
+  if (c.padded.copied) copy_rows();
   attend_grid();
   if (c.split) merge_grid();
+  if (c.padded.copied) copy_features(*out, result, c.features_v(), !c.varlen);
+}
+
+// The grids behind work on rows of more features.
+void Program::copy_rows() {
+  const auto copied = [&](std::optional<Tensor>& tensor, const char* name, int features) {
+    const Tensor rows = with_features(name, *tensor, features);
+    copy_features(*tensor, rows, features, !c.varlen);
+    tensor.emplace(rows);
+  };
+  copied(q, "q_rows", c.features());
+  copied(k, "k_rows", c.features());
+  copied(v, "v_rows", c.features_v());
+  out.emplace(with_features("out_rows", *out, c.features_v()));
 }
 
 void Program::attend_grid() {
@@ -111,7 +128,7 @@ void Program::attend(const Tile& queries_tile, const HeadViews& views, const Sco
                      const Range& steps, OnlineSoftmax& softmax, Fragment& sum) {
   const Tensor keys_of = views.of_keys(*k), values_of = views.of_keys(*v);
   pipelined(steps, {.stages = 2}, [&](Index j) {
-    Shared key_tile({c.keys, c.dim}, c.compute), value_tile({c.keys, c.dim_v}, c.compute);
+    Shared key_tile({c.keys, c.features()}, c.compute), value_tile({c.keys, c.features_v()}, c.compute);
     copy(keys_of.at(j * c.keys), key_tile);
     Fragment scores({c.rows(), c.keys}, f32, 0);
     gemm(queries_tile, key_tile.T(), scores);
@@ -138,9 +155,9 @@ void Program::attend_block(const Index& x, const Index& h, const Index& b) {
     exit_if(first >= count);
   }
 
-  Shared queries_tile({c.rows(), c.dim}, c.compute);
+  Shared queries_tile({c.rows(), c.features()}, c.compute);
   load_queries(q_of, first, queries_tile, c.pack);
-  Fragment sum({c.rows(), c.dim_v}, f32, 0);
+  Fragment sum({c.rows(), c.features_v()}, f32, 0);
   OnlineSoftmax softmax(c.rows(), c.softcap ? Expr(log2e) : *scale);
   Expr keys_seen = views.of_keys(*k).extent(0);
   ScoreRange visible(first + keys_seen - count, c.queries, count - first, keys_seen, left, right);
