@@ -64,7 +64,7 @@ struct Program {
   // The first block of keys tells the sums where they begin.
   bool starts_uncleared() const { return c.ordered && !c.varlen; }
   Operand members() const { return c.pack > 1 ? Operand(c.pack) : Operand(*group); }
-  ScoreGradient gradient() const { return {*scale, cap, *large}; }
+  ScoreGradient gradient() const { return {*scale, cap, *large, c.compute}; }
 
   void declare(const Extents& q_tokens, const Extents& k_tokens, const Extents& batches) {
     const Extents of_q = joined(q_tokens, {heads, members()}), of_k = joined(k_tokens, {heads});

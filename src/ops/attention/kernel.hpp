@@ -26,6 +26,8 @@ struct AttentionKernel {
   // Of tiles.
   int features() const { return padded.of(dim); }
   int features_v() const { return padded.of_v(dim_v); }
+  // Two warp groups hold the columns of a wide sum. Its stores leave the room of their buffers to tiles.
+  bool divides_columns() const { return compute.bits() == 16 && features_v() > 256 && rows() == 64; }
   auto fields() const {
     return std::tuple(type, compute, labelled("d", dim), labelled("v", dim_v), padded, labelled("g", pack),
                       labelled("q", queries), labelled("k", keys), labelled("left", left),
