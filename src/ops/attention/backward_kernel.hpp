@@ -3,8 +3,8 @@
 #include <optional>
 #include <tuple>
 
-#include "ops/attention/features.hpp"
-#include "ops/attention/gradient.hpp"
+#include "ops/pieces/features.hpp"
+#include "ops/pieces/gradient.hpp"
 #include "ops/schema/instance.hpp"
 #include "tegula/lang.hpp"
 

@@ -3,7 +3,7 @@
 #include <optional>
 #include <tuple>
 
-#include "ops/attention/features.hpp"
+#include "ops/pieces/features.hpp"
 #include "ops/schema/instance.hpp"
 #include "tegula/lang.hpp"
 
