@@ -11,8 +11,8 @@
 #include "ops/block_sparse/tokens.hpp"
 #include "ops/nsa/backward_call.hpp"
 #include "ops/pieces/plan.hpp"
-#include "ops/testing.hpp"
-#include "runtime/binding.hpp"
+#include "ops/testing/operators.hpp"
+#include "runtime/call/binding.hpp"
 
 namespace tegula::ops {
 namespace scratch_memory_test {

@@ -4,7 +4,7 @@
 
 #include "codegen/cuda_program.hpp"
 #include "passes/note.hpp"
-#include "runtime/test_environment.hpp"
+#include "runtime/testing/test_environment.hpp"
 #include "tegula/lang.hpp"
 
 namespace tegula::codegen {

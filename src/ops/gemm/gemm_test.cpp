@@ -2,7 +2,7 @@
 #include "ops/gemm/gemm.hpp"
 
 #include "ops/gemm/plan.hpp"
-#include "ops/testing.hpp"
+#include "ops/testing/operators.hpp"
 
 namespace tegula::ops {
 namespace gemm_test {

@@ -5,7 +5,7 @@
 #include "ops/block_sparse/backward_call.hpp"
 #include "ops/nsa/backward_call.hpp"
 #include "ops/reference/reference.hpp"
-#include "ops/testing.hpp"
+#include "ops/testing/operators.hpp"
 
 namespace tegula::ops {
 namespace long_chunks_test {

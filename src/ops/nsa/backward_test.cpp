@@ -2,7 +2,7 @@
 // against differences.
 #include "ops/nsa/backward_call.hpp"
 #include "ops/reference/reference.hpp"
-#include "ops/testing.hpp"
+#include "ops/testing/operators.hpp"
 
 namespace tegula::ops {
 namespace nsa_backward_test {
