@@ -1,4 +1,4 @@
-#include "ops/nsa/token_rows.hpp"
+#include "ops/pieces/token_rows.hpp"
 
 namespace tegula::ops {
 

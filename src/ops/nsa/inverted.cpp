@@ -1,11 +1,12 @@
-#include "ops/nsa/rest.hpp"
-
+// The pass over inverted lists.
 #include <algorithm>
 #include <utility>
 
-#include "ops/nsa/token_rows.hpp"
+#include "ops/lists/pair_lists.hpp"
+#include "ops/nsa/kernel.hpp"
 #include "ops/pieces/scores.hpp"
 #include "ops/pieces/softmax.hpp"
+#include "ops/pieces/token_rows.hpp"
 #include "ops/pieces/views.hpp"
 
 namespace tegula::ops {
@@ -16,7 +17,7 @@ namespace {
 
 // Of a list that one block of the grid works through.
 constexpr int most_steps = 16, fewest_of_piece = 128;
-constexpr int query_stages = 4, slot_stages = 4;
+constexpr int query_stages = 4, partial_stages = 4;
 
 // Tokens that one warp group takes: what tiles of several leave is not shared by so many.
 NsaKernel of_one_group(const NsaKernel& forward) {
@@ -41,12 +42,12 @@ class Program {
     return {head, b * *parts + *part, Expr(Operand(0)), first_row(b), blocks()};
   }
   // Of a pair, by its place among all of the head.
-  Expr slot_of(const Expr& b, const Expr& place) const {
+  Expr partial_of(const Expr& b, const Expr& place) const {
     return place - (first_row(b) - b * queries) * pairs->width();
   }
-  // Of `count` slots from `first` on, those that the rows of a tile stand for.
-  void store_slots(const Fragment& tile, const Fragment& tile_lse, const Expr& head, const Expr& first,
-                   const Expr& count, const Expr& block_part) const;
+  // Of `count` partials from `first` on, those that the rows of a tile stand for.
+  void store_partials(const Fragment& tile, const Fragment& tile_lse, const Expr& head, const Expr& first,
+                      const Expr& count, const Expr& block_part) const;
   void key_block(const Index& x, const Index& h, const Index& b) const;
   // What is added up in a row has a weight relative to the largest of the row.
   Expr weight(Shared& weights, const Expr& r, const Expr& t) const {
@@ -63,13 +64,14 @@ class Program {
   const NsaKernel c, lists;
   const int tile_tokens;  // of the forward
   Dim batch{"batch"}, queries{"tokens"}, keys{"keys"}, heads{"kv_heads"};
-  std::optional<Tensor> q, k, v, tile_out, tile_lse, out, lse, most_rest, most_of_part, slots, slot_lse;
+  std::optional<Tensor> q, k, v, tile_out, tile_lse, out, lse, most_left_out, most_of_part, partials,
+      partial_lse;
   std::optional<Expr> scale, behind, part, parts, part_tokens, all_tokens;
   std::optional<PairLists> pairs;
 };
 
 Program::Program(const NsaKernel& instance)
-    : c(of_one_group(instance)), lists(lists_of_rest(instance)), tile_tokens(instance.queries) {
+    : c(of_one_group(instance)), lists(lists_left_out(instance)), tile_tokens(instance.queries) {
   const Extents of_q{batch, queries, heads, c.members}, of_k{batch, keys, heads};
   q.emplace(input("q", joined(of_q, {c.dim}), c.type));
   k.emplace(input("k", joined(of_k, {c.dim}), c.type));
@@ -89,19 +91,19 @@ Program::Program(const NsaKernel& instance)
   part_tokens.emplace(scalar("part_tokens", i32));
   all_tokens.emplace(scalar("all_tokens", i32));
   most_of_part.emplace(input("most_of_part", {*parts}, i32));
-  most_rest.emplace(input("most_rest", {heads, batch * groups()}, i32));
+  most_left_out.emplace(input("most_rest", {heads, batch * groups()}, i32));
   pairs.emplace(
       lists, PairLists::Extents{heads, batch * *all_tokens, Expr(Operand(0)), batch * *parts, blocks()},
-      PairLists::Options{.longest = longest_of_rest(c), .rest = true, .role = PairLists::Role::inputs});
-  const Extents of_slot{heads, batch * queries * pairs->width(), c.parts(), c.members};
-  slots.emplace(workspace("slots", joined(of_slot, {c.dim_v}), c.compute));
-  slot_lse.emplace(workspace("slot_lse", of_slot, f32));
+      PairLists::Options{.longest = longest_inverted(c), .left_out = true, .role = PairLists::Role::inputs});
+  const Extents of_partial{heads, batch * queries * pairs->width(), c.parts(), c.members};
+  partials.emplace(workspace("slots", joined(of_partial, {c.dim_v}), c.compute));
+  partial_lse.emplace(workspace("slot_lse", of_partial, f32));
 }
 
-void Program::store_slots(const Fragment& tile, const Fragment& tile_lse, const Expr& head, const Expr& first,
-                          const Expr& count, const Expr& block_part) const {
-  const Tensor to = slots->slice(head, range(first, first + count), block_part),
-               to_lse = slot_lse->slice(head, range(first, first + count), block_part);
+void Program::store_partials(const Fragment& tile, const Fragment& tile_lse, const Expr& head,
+                             const Expr& first, const Expr& count, const Expr& block_part) const {
+  const Tensor to = partials->slice(head, range(first, first + count), block_part),
+               to_lse = partial_lse->slice(head, range(first, first + count), block_part);
   parallel(tile, [&](Index r, Index j) { to(r / c.pack, r % c.pack, j) = tile(r, j); });
   parallel(tile_lse, [&](Index r) { to_lse(r / c.pack, r % c.pack) = tile_lse(r); });
 }
@@ -158,7 +160,7 @@ void Program::key_block(const Index& x, const Index& h, const Index& b) const {
     add_product(scores, v_tile, sum, c.compute);
     const Fragment own_lse = softmax.lse();  // while the product runs
     softmax.normalize(sum);
-    store_slots(sum, own_lse, h, slot_of(b, begin) + t * c.queries, count - t * c.queries, block_part);
+    store_partials(sum, own_lse, h, partial_of(b, begin) + t * c.queries, count - t * c.queries, block_part);
   });
 }
 
@@ -184,30 +186,30 @@ Program::Total Program::weigh(Shared& weights) const {
   return {std::move(lse_of_all), std::move(factor)};
 }
 
-// By products with matrices that have weights on their diagonals, which tensor cores form as fast as slots
+// By products with matrices that have weights on their diagonals, which tensor cores form as fast as partials
 // arrive.
 void Program::merge_block(const Index& x, const Index& h, const Index& b) const {
   exit_if((*most_of_part)(*part) == 0);
   const int rows = c.rows(), block_parts = c.parts(), most = pairs->width() * block_parts + 1;
   // Chunks that left nothing have no places, and end with a warp group's tokens, but inside a tile.
   Expr first = x * c.queries, group = b * groups() + (*part * *part_tokens + first) / c.queries;
-  Expr count = (*most_rest)(h, group) * block_parts;
+  Expr count = (*most_left_out)(h, group) * block_parts;
   exit_if(count == 0);
   Shared places({c.queries, pairs->width()}, i32);
   parallel(places, [&](Index token, Index entry) {
     Expr row = first + token;
     places(token, entry) = select(row < queries, pairs->place(h, first_row(b) + row, entry), -1);
   });
-  auto slot = [&](const Expr& token, const Expr& t) -> Expr {
+  auto partial = [&](const Expr& token, const Expr& t) -> Expr {
     Expr place = places(token, t / block_parts);
-    return select(t < count && place >= 0, slot_of(b, place), -1);
+    return select(t < count && place >= 0, partial_of(b, place), -1);
   };
-  // Behind the slots of a token's pairs stands what its tile has found.
+  // Behind the partials of a token's pairs stands what its tile has found.
   Shared weights({c.queries, most, c.pack}, f32);
   parallel(weights, [&](Index token, Index t, Index member) {
-    Expr at = slot(token, t), of_pair = at >= 0 && member < c.members;
+    Expr at = partial(token, t), of_pair = at >= 0 && member < c.members;
     Expr of_tile = t == count && first + token < queries && member < c.members;
-    weights(token, t, member) = select(of_pair, (*slot_lse)(h, at, t % block_parts, member),
+    weights(token, t, member) = select(of_pair, (*partial_lse)(h, at, t % block_parts, member),
                                        select(of_tile, (*tile_lse)(b, h, member, first + token), -inf));
   });
   const Total total = weigh(weights);
@@ -220,12 +222,12 @@ void Program::merge_block(const Index& x, const Index& h, const Index& b) const 
     add_product(diagonal, tile_of, sum, c.compute);
   };
   add_weighted(own_tile, count);
-  pipelined(count, {.stages = slot_stages}, [&](Index t) {
-    Shared slot_tile({rows, c.dim_v}, c.compute);
+  pipelined(count, {.stages = partial_stages}, [&](Index t) {
+    Shared partial_tile({rows, c.dim_v}, c.compute);
     gather(
-        slots->slice(h, all, t % block_parts), [&](Index i) -> Expr { return slot(i, t); },
-        slot_tile.reshape({c.queries, c.pack, c.dim_v}));
-    add_weighted(slot_tile, t);
+        partials->slice(h, all, t % block_parts), [&](Index i) -> Expr { return partial(i, t); },
+        partial_tile.reshape({c.queries, c.pack, c.dim_v}));
+    add_weighted(partial_tile, t);
   });
   parallel(sum, [&](Index i, Index j) { sum(i, j) *= total.factor(i); });
   store_rows(sum, out->slice(b, all, h), first, c.pack);
@@ -234,17 +236,17 @@ void Program::merge_block(const Index& x, const Index& h, const Index& b) const 
 
 }  // namespace
 
-NsaKernel lists_of_rest(const NsaKernel& forward) {
+NsaKernel lists_left_out(const NsaKernel& forward) {
   NsaKernel lists = forward;
   lists.entries = forward.width(), lists.diagonal = false;
   return lists;
 }
 
-int longest_of_rest(const NsaKernel& forward) {
+int longest_inverted(const NsaKernel& forward) {
   return std::max(most_steps * of_one_group(forward).queries, fewest_of_piece);
 }
 
-Kernel nsa_rest_kernel(const NsaRestKernel& instance) {
+Kernel nsa_inverted_kernel(const NsaInvertedKernel& instance) {
   return kernel(instance_name("nsa", instance) + "_rest", [&] { Program(instance.forward).run(); });
 }
 

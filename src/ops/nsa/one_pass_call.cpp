@@ -1,4 +1,4 @@
-// Calls of nsa_slots_kernel.
+// Calls of nsa_one_pass_kernel.
 #include <algorithm>
 #include <bit>
 
@@ -33,45 +33,46 @@ TensorRef with_batch(const NsaBackwardCall& call, const TensorRef& tensor) {
 
 }  // namespace
 
-bool can_take_slots(const NsaBackwardCall& call) {
+bool can_take_one_pass(const NsaBackwardCall& call) {
   const HeadTensors& t = call.forward.tensors;
   const bool has_pairs = nelements(t.q) > 0 && nelements(t.k) > 0;
-  // The gradient of a selection's scale would come from slots, which are rounded.
+  // The gradient of a selection's scale would come from partials, which are rounded.
   return has_pairs && !call.kernel.dscale && group_of_call(call) <= tile_rows;
 }
 
 namespace {
 
-// Tokens whose slots take no more memory than they may; below a chunk, too few.
-std::int64_t tokens_in_memory(const NsaBackwardCall& call, const NsaSlotsKernel& kernel) {
+// Tokens whose partials take no more memory than they may; below a chunk, too few.
+std::int64_t tokens_in_memory(const NsaBackwardCall& call, const NsaOnePassKernel& kernel) {
   const HeadTensors& t = call.forward.tensors;
-  const std::int64_t slots = kernel.forward.width() * kernel.parts();
+  const std::int64_t partials = kernel.forward.width() * kernel.parts();
   const std::int64_t of_token =
-      std::max<std::int64_t>(1, batch_of(call) * t.kv_heads * group_of_call(call) * t.dim() * slots *
+      std::max<std::int64_t>(1, batch_of(call) * t.kv_heads * group_of_call(call) * t.dim() * partials *
                                     kernel.forward.compute.bytes());
-  return std::max(bytes_of_slots, nelements(t.q) * f32.bytes()) / of_token;
+  return std::max(bytes_of_partials, nelements(t.q) * f32.bytes()) / of_token;
 }
 
 // Tokens of a chunk of pairs.
-int chunk_of(const NsaBackwardCall& call, const NsaSlotsKernel& kernel) {
+int chunk_of(const NsaBackwardCall& call, const NsaOnePassKernel& kernel) {
   const HeadTensors& t = call.forward.tensors;
   const std::int64_t tokens = t.q.size(-3), keys = t.k.size(-3), block = kernel.forward.block,
                      longest = call.kernel.forward.varlen ? std::min(call.forward.longest_keys, keys) : keys;
-  return rows_of_chunk(chunk_tokens, std::min(tokens, tokens_of_slots(call, kernel)),
+  return rows_of_chunk(chunk_tokens, std::min(tokens, tokens_of_one_pass(call, kernel)),
                        (longest + block - 1) / block, pair_counts_of_token * (tokens + keys));
 }
 
 }  // namespace
 
-bool takes_slots(const NsaBackwardCall& call) {
+bool takes_one_pass(const NsaBackwardCall& call) {
   const NsaKernel& f = call.kernel.forward;
   const bool fast = f.compute.bits() == 16 && f.dim % 16 == 0 && f.dim_v % 16 == 0;
   const bool fits = std::max(f.dim, f.dim_v) <= most_dim && f.block >= tile_keys && f.width() <= most_width;
-  return can_take_slots(call) && fast && fits && tokens_in_memory(call, slots_kernel(call)) >= chunk_tokens;
+  return can_take_one_pass(call) && fast && fits &&
+         tokens_in_memory(call, one_pass_kernel(call)) >= chunk_tokens;
 }
 
-NsaSlotsKernel slots_kernel(const NsaBackwardCall& call) {
-  NsaSlotsKernel kernel;
+NsaOnePassKernel one_pass_kernel(const NsaBackwardCall& call) {
+  NsaOnePassKernel kernel;
   kernel.forward = call.kernel.forward;
   NsaKernel& f = kernel.forward;
   f.members = static_cast<int>(group_of_call(call));
@@ -85,7 +86,7 @@ NsaSlotsKernel slots_kernel(const NsaBackwardCall& call) {
   return kernel;
 }
 
-std::int64_t tokens_of_slots(const NsaBackwardCall& call, const NsaSlotsKernel& kernel) {
+std::int64_t tokens_of_one_pass(const NsaBackwardCall& call, const NsaOnePassKernel& kernel) {
   return std::max<std::int64_t>(1, tokens_in_memory(call, kernel) / chunk_tokens) * chunk_tokens;
 }
 
@@ -114,18 +115,18 @@ Addends window_gradients(const NsaBackwardCall& call, Launch& launch) {
 }
 
 // The part of a call: some tokens, and some heads of every group.
-struct SlotsPart {
+struct OnePassPart {
   std::int64_t begin, end, member, members;
   bool is_first, is_last;
 };
 
-struct SlotsSums {
+struct OnePassSums {
   Tensor dk, dv;
   std::optional<Addends> plus;
 };
 
-void run_part(const NsaBackwardCall& call, const NsaSlotsKernel& kernel, const SlotsPart& part,
-              const SlotsSums& sums, Launch& launch) {
+void run_part(const NsaBackwardCall& call, const NsaOnePassKernel& kernel, const OnePassPart& part,
+              const OnePassSums& sums, Launch& launch) {
   const HeadTensors& t = call.forward.tensors;
   const BoundCall& bound = launch.call();
   const auto rows = [&](const TensorRef& tensor) {
@@ -144,7 +145,7 @@ void run_part(const NsaBackwardCall& call, const NsaSlotsKernel& kernel, const S
   };
   const auto keys = [&](const TensorRef& tensor) { return with_batch(call, tensor); };
   const auto plus_rows = [&] { return rows(split_heads(sums.plus->dq.ref(), t.q.rank() - 2, t.group())); };
-  launch(kernel, nsa_slots_kernel,
+  launch(kernel, nsa_one_pass_kernel,
          {{"dout", rows(bound.formed("dout"))},
           {"q", rows(bound.formed("q"))},
           {"k", keys(t.k)},
@@ -175,11 +176,11 @@ void run_part(const NsaBackwardCall& call, const NsaSlotsKernel& kernel, const S
 
 }  // namespace
 
-void run_slots(const NsaBackwardCall& call, const NsaSlotsKernel& kernel, std::int64_t tokens_of_call,
-               Launch& launch) {
+void run_one_pass(const NsaBackwardCall& call, const NsaOnePassKernel& kernel, std::int64_t tokens_of_call,
+                  Launch& launch) {
   const HeadTensors& t = call.forward.tensors;
   const std::int64_t tokens = t.q.size(t.q.rank() - 3), group = t.group(), members = kernel.forward.members;
-  SlotsSums sums{launch.scratch(t.k.shape, f32), launch.scratch(t.v.shape, f32), {}};
+  OnePassSums sums{launch.scratch(t.k.shape, f32), launch.scratch(t.v.shape, f32), {}};
   if (kernel.plus) sums.plus.emplace(window_gradients(call, launch));
   for (std::int64_t member = 0; member < group; member += members)
     for (std::int64_t begin = 0; begin == 0 || begin < tokens; begin += tokens_of_call) {

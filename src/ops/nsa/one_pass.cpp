@@ -1,12 +1,11 @@
-#include "ops/nsa/slots_kernel.hpp"
-
 #include <algorithm>
 #include <bit>
 #include <optional>
 
 #include "ops/lists/pair_lists.hpp"
-#include "ops/nsa/token_rows.hpp"
+#include "ops/nsa/backward_kernel.hpp"
 #include "ops/pieces/scores.hpp"
+#include "ops/pieces/token_rows.hpp"
 #include "ops/pieces/views.hpp"
 
 namespace tegula::ops {
@@ -22,7 +21,7 @@ constexpr int fewest_stats = 32, fewest_copied_stats = 4;  // of a token: for th
 
 class Program {
  public:
-  explicit Program(const NsaSlotsKernel& instance);
+  explicit Program(const NsaOnePassKernel& instance);
   void run();
 
  private:
@@ -75,17 +74,17 @@ class Program {
     return f.pack > 1 ? from.slice(b, all, h) : from.slice(b, all, h, 0);
   }
 
-  const NsaSlotsKernel& c;
+  const NsaOnePassKernel& c;
   const NsaKernel& f;
   Dim batch{"batch"}, queries{"tokens"}, keys{"keys"}, heads{"kv_heads"}, entries{"entries"};
-  std::optional<Tensor> dout, q, k, v, out, lse, dq, dk, dv, choice, lengths, dlse, stats, slots, dk_sum,
+  std::optional<Tensor> dout, q, k, v, out, lse, dq, dk, dv, choice, lengths, dlse, stats, partials, dk_sum,
       dv_sum, piece_dk, piece_dv, plus_dq, plus_dk, plus_dv, q_begin, k_begin;
   std::optional<Expr> scale, outside, is_first, is_last, longest_q, longest_k;
   std::optional<PairLists> pairs;
   std::optional<LargeScores> large;
 };
 
-Program::Program(const NsaSlotsKernel& instance) : c(instance), f(c.forward) {
+Program::Program(const NsaOnePassKernel& instance) : c(instance), f(c.forward) {
   const Extents of_q{batch, queries, heads, f.members}, of_k{batch, keys, heads},
       vector{batch, heads, f.members, queries};
   dout.emplace(input("dout", joined(of_q, {f.dim_v}), f.type));
@@ -114,7 +113,7 @@ Program::Program(const NsaSlotsKernel& instance) : c(instance), f(c.forward) {
   const Extents of_piece{heads, all_pieces * c.parts(), c.keys};
   piece_dk.emplace(workspace("piece_dk", joined(of_piece, {f.dim}), f32));
   piece_dv.emplace(workspace("piece_dv", joined(of_piece, {f.dim_v}), f32));
-  slots.emplace(
+  partials.emplace(
       workspace("slots", {heads, batch * queries * pairs->width(), c.parts(), f.members, f.dim}, f.compute));
 }
 
@@ -212,7 +211,7 @@ void Program::add_list(KeyGradient& sums, const PairLists::List& list, const Key
   const Sequence& s = of.sequence;
   const Tensor q_of = q->slice(s.b, s.rows(), of.h), dout_of = dout->slice(s.b, s.rows(), of.h),
                stats_of = stats->slice(s.b, s.rows(), of.h);
-  const Tensor own_slots = slots->slice(of.h, range(list.begin, list.begin + count), of.part);
+  const Tensor own_partials = partials->slice(of.h, range(list.begin, list.begin + count), of.part);
   // Tokens ascend: the first sees least.
   Expr cut = of.first + c.keys > of.end, lowest = select(count > 0, list.tokens(list.begin), 0),
        sees_all = lowest + s.shift() >= of.first + (c.keys - 1);
@@ -252,7 +251,7 @@ void Program::add_list(KeyGradient& sums, const PairLists::List& list, const Key
          }},
         [&](const Fragment& contribution) {
           parallel(contribution, [&](Index r, Index j) {
-            own_slots(t * c.queries + r / f.pack, r % f.pack, j) = contribution(r, j);
+            own_partials(t * c.queries + r / f.pack, r % f.pack, j) = contribution(r, j);
           });
         });
   });
@@ -271,7 +270,7 @@ void Program::key_block(const Index& x, const Index& h, const Sequence& s) {
   const PairLists::List list = pairs->list(own_part, number);
   const PairLists::List cut = pairs->piece(list, piece - pairs->first_piece(own_part, number));
   exit_if(!is_piece && !*is_first && (pairs->is_cut(list) || list.count == 0));
-  // A part behind the last key leaves zeros in its slots.
+  // A part behind the last key leaves zeros in its partials.
   const Range own = s.own_keys(of.end);
   const Slot loaded = f.block % c.keys == 0 ? f.varlen ? Slot(s.own_keys(s.keys)) : Slot(all) : Slot(own);
   KeyGradient sums(c.tiles(), gradient());
@@ -331,7 +330,7 @@ void Program::round_block(const Index& x, const Index& h, const Index& b) {
   round(*dv_sum, plus_dv, *dv, f.dim_v, false);
 }
 
-// By products with the identity, which tensor cores add up as fast as slots arrive.
+// By products with the identity, which tensor cores add up as fast as partials arrive.
 void Program::sum_block(const Index& x, const Index& h, const Index& b) {
   const int rows = c.queries * f.pack, parts = c.parts();
   Expr first = x * c.queries;
@@ -346,9 +345,9 @@ void Program::sum_block(const Index& x, const Index& h, const Index& b) {
         return select(row < queries, pairs->place(h, b * queries + row, entry), -1);
       };
       if (f.pack == 1)
-        gather(slots->slice(h, all, part, 0), place, tile);
+        gather(partials->slice(h, all, part, 0), place, tile);
       else
-        gather(slots->slice(h, all, part), place, tile.reshape({c.queries, f.pack, f.dim}));
+        gather(partials->slice(h, all, part), place, tile.reshape({c.queries, f.pack, f.dim}));
       gemm(one, tile, sum);
     });
   };
@@ -372,7 +371,7 @@ void Program::sum_block(const Index& x, const Index& h, const Index& b) {
 
 }  // namespace
 
-Kernel nsa_slots_kernel(const NsaSlotsKernel& instance) {
+Kernel nsa_one_pass_kernel(const NsaOnePassKernel& instance) {
   return kernel(instance_name("nsa", instance), [&] { Program(instance).run(); });
 }
 

@@ -6,12 +6,12 @@
 #include "runtime/testing/watchdog.hpp"
 
 namespace tegula::emulation {
-namespace turned_test {
+namespace transposed_test {
 
 constexpr std::chrono::seconds most_time{60};
 constexpr int depth = 64, steps = 2, features = 64;
 
-struct Turned {
+struct Transposed {
   const char* name;
   int rows, columns;  // of the sum
   int stored;         // rows of the tensor that takes its columns
@@ -20,7 +20,7 @@ struct Turned {
   const char* text;      // of what moves it
 };
 
-void fill_sum(const lang::Tensor& a, const lang::Tensor& b, const Turned& c, lang::Fragment& sum) {
+void fill_sum(const lang::Tensor& a, const lang::Tensor& b, const Transposed& c, lang::Fragment& sum) {
   using namespace lang;
   Shared a_tile({c.rows, depth}, bf16);
   copy(a.at(0, 0), a_tile);
@@ -32,9 +32,9 @@ void fill_sum(const lang::Tensor& a, const lang::Tensor& b, const Turned& c, lan
 }
 
 // out = (a b)ᵀ
-lang::Kernel to_tensor(const Turned& c) {
+lang::Kernel to_tensor(const Transposed& c) {
   using namespace lang;
-  return kernel("turned_sum", [&] {
+  return kernel("transposed_sum", [&] {
     lang::Tensor a = input("a", {c.rows, depth}, bf16), b = input("b", {steps * depth, c.columns}, bf16),
                  out = inout("out", {c.stored, c.rows}, f32);
     grid(1, {.threads = 2 * c.rows}, [&](Index) {
@@ -49,28 +49,28 @@ lang::Kernel to_tensor(const Turned& c) {
 }
 
 // out = rounded(a b) w, by way of its transposed
-lang::Kernel to_operand(const Turned& c) {
+lang::Kernel to_operand(const Transposed& c) {
   using namespace lang;
-  return kernel("turned_operand", [&] {
+  return kernel("transposed_operand", [&] {
     lang::Tensor a = input("a", {c.rows, depth}, bf16), b = input("b", {steps * depth, c.columns}, bf16),
                  w = input("w", {c.columns, features}, bf16), out = output("out", {c.rows, features}, f32);
     grid(1, {.threads = 2 * c.rows}, [&](Index) {
-      Shared w_tile({c.columns, features}, bf16), turned({c.columns, c.rows}, bf16);
+      Shared w_tile({c.columns, features}, bf16), transposed({c.columns, c.rows}, bf16);
       copy(w.at(0, 0), w_tile);
       Fragment sum({c.rows, c.columns}, f32, 0), product({c.rows, features}, f32, 0);
       fill_sum(a, b, c, sum);
-      copy(sum.to(bf16), turned.T());
-      gemm(turned.T(), w_tile, product);
+      copy(sum.to(bf16), transposed.T());
+      gemm(transposed.T(), w_tile, product);
       copy(product, out.at(0, 0));
     });
   });
 }
 
-class TurnedSums : public ::testing::TestWithParam<Turned> {};
+class TransposedSums : public ::testing::TestWithParam<Transposed> {};
 
-TEST_P(TurnedSums, AreAsInterpreted) {
-  const Watchdog watchdog("turned sums", most_time);
-  const Turned& c = GetParam();
+TEST_P(TransposedSums, AreAsInterpreted) {
+  const Watchdog watchdog("transposed sums", most_time);
+  const Transposed& c = GetParam();
   const lang::Kernel program = c.operand == f32 ? to_tensor(c) : to_operand(c);
   EXPECT_NE(text_with_roles(program).find(c.text), std::string::npos) << text_with_roles(program);
   const Tensor a = Tensor::random_normal({c.rows, depth}, bf16, 1),
@@ -91,14 +91,14 @@ TEST_P(TurnedSums, AreAsInterpreted) {
 }
 
 INSTANTIATE_TEST_SUITE_P(
-    Table, TurnedSums,
-    ::testing::Values(Turned{"whole", 128, 80, 80, false, f32, "stage_columns_of<80>("},
-                      Turned{"added", 128, 80, 80, true, f32, "stage_columns_of<80>("},
-                      Turned{"cut_by_the_tensor", 128, 80, 75, false, f32, "stage_columns_of<80>("},
-                      Turned{"longer_tensor", 64, 16, 20, false, f32, "stage_columns_of<16>("},
-                      Turned{"added_by_one_group", 64, 16, 16, true, f32, "stage_columns_of<16>("},
-                      Turned{"operand", 128, 80, 0, false, bf16, "stage_columns<80>("},
-                      Turned{"operand_of_one_group", 64, 16, 0, false, bf16, "stage_columns<16>("}),
+    Table, TransposedSums,
+    ::testing::Values(Transposed{"whole", 128, 80, 80, false, f32, "stage_columns_of<80>("},
+                      Transposed{"added", 128, 80, 80, true, f32, "stage_columns_of<80>("},
+                      Transposed{"cut_by_the_tensor", 128, 80, 75, false, f32, "stage_columns_of<80>("},
+                      Transposed{"longer_tensor", 64, 16, 20, false, f32, "stage_columns_of<16>("},
+                      Transposed{"added_by_one_group", 64, 16, 16, true, f32, "stage_columns_of<16>("},
+                      Transposed{"operand", 128, 80, 0, false, bf16, "stage_columns<80>("},
+                      Transposed{"operand_of_one_group", 64, 16, 0, false, bf16, "stage_columns<16>("}),
     [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace
