@@ -14,6 +14,8 @@ inline constexpr int kernel_rows = 14, kernel_columns = 32;
 inline constexpr int gpu_processors = 132;
 // Rows that a warp group multiplies at a time.
 inline constexpr int warp_group_rows = 64;
+// Of which the copy engine moves whole ones, between addresses that are multiples of them.
+inline constexpr int bytes_of_piece = 16;
 // Features up to which the sums of 128 queries lie in registers of two warp groups, and a step of keys and
 // values of 16 bits beside the queries in shared memory.
 inline constexpr int most_dim_of_128_rows = 256;
