@@ -6,7 +6,7 @@
 
 #include "cuda/driver.hpp"
 #include "ops/registry.hpp"
-#include "runtime/watchdog.hpp"
+#include "runtime/testing/watchdog.hpp"
 #include "tegula/ops.hpp"
 #include "tegula/stream.hpp"
 
@@ -28,8 +28,8 @@ void expect_equal_in_every_run(std::int64_t kv_heads, std::int64_t entries) {
   const BlockSparseOptions options{.q_block_size = 128, .k_block_size = 128, .indices = lists.ref()};
   const AttentionResult forward = block_sparse_attention(q, k, v, options);
   const auto gradients = [&](bool deterministic) {
-    const BlockSparseGradients all = block_sparse_attention_backward(dout, q, k, v, forward.out, forward.lse,
-                                                                   options, {.deterministic = deterministic});
+    const BlockSparseGradients all = block_sparse_attention_backward(
+        dout, q, k, v, forward.out, forward.lse, options, {.deterministic = deterministic});
     return std::vector{all.dq.values<float>(), all.dk.values<float>(), all.dv.values<float>()};
   };
   const auto first = gradients(true), in_any_order = gradients(false);

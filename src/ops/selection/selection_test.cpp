@@ -1,7 +1,7 @@
 // Block scores and the choice of the best blocks against their formulas, over one table each.
 #include "ops/selection/selection.hpp"
 
-#include "ops/testing.hpp"
+#include "ops/testing/operators.hpp"
 
 namespace tegula::ops {
 namespace selection_test {
