@@ -62,7 +62,7 @@ void measure(const CallTexts& texts, int rounds) {
   const auto rival = rival_of(there);
   if (rival) works.push_back(waited_for(there, rival->work));
   for (auto& work : works) work();  // compiles what is not compiled yet
-  print_row(call, bench::take_turns(works, rounds > 0 ? rounds : rounds_for(works)), rival);
+  print_row(call, bench::interleaved(works, rounds > 0 ? rounds : rounds_for(works)), rival);
 }
 
 bool is_operator(const std::string& name) {

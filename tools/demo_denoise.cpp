@@ -1,7 +1,7 @@
 #include "demo_denoise.hpp"
 
 #include "progress.hpp"
-#include "runtime/thread_pool.hpp"
+#include "runtime/machine/thread_pool.hpp"
 #include "tegula/ops.hpp"
 #include "tegula/stream.hpp"
 

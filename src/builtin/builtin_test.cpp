@@ -10,8 +10,8 @@
 #include "ops/pregenerated.hpp"
 #include "ops/reference/reference.hpp"
 #include "ops/schema/table.hpp"
-#include "ops/testing.hpp"
-#include "runtime/file_io.hpp"
+#include "ops/testing/operators.hpp"
+#include "runtime/files/file_io.hpp"
 #include "tegula/runtime.hpp"
 
 namespace tegula::ops {

@@ -1,5 +1,7 @@
 // On a GPU: every operator's examples against their formulas. All memory that the device hands out is filled
 // with NaN before, so that what is read but not written shows.
+#include "ops/testing/operators.hpp"
+
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -10,8 +12,7 @@
 #include "ops/nsa/call.hpp"
 #include "ops/reference/reference.hpp"
 #include "ops/registry.hpp"
-#include "ops/testing.hpp"
-#include "runtime/watchdog.hpp"
+#include "runtime/testing/watchdog.hpp"
 #include "tegula/error.hpp"
 #include "tegula/ops.hpp"
 #include "tegula/stream.hpp"

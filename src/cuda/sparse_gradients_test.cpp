@@ -6,7 +6,7 @@
 
 #include "cuda/driver.hpp"
 #include "ops/registry.hpp"
-#include "runtime/watchdog.hpp"
+#include "runtime/testing/watchdog.hpp"
 #include "tegula/ops.hpp"
 #include "tegula/stream.hpp"
 

@@ -1,7 +1,7 @@
 // The printed CUDA text, run thread by thread on the CPU: every operator's examples against their references.
 #include <gtest/gtest.h>
 
-#include "ops/covering.hpp"
+#include "ops/testing/covering.hpp"
 
 namespace tegula::emulation {
 namespace emulated_test {

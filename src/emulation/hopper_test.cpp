@@ -7,7 +7,7 @@
 #include "ops/nsa/call.hpp"
 #include "ops/reference/reference.hpp"
 #include "ops/registry.hpp"
-#include "ops/testing.hpp"
+#include "ops/testing/operators.hpp"
 
 namespace tegula::emulation {
 namespace hopper_test {

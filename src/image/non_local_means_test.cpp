@@ -8,8 +8,8 @@
 #include <numeric>
 
 #include "image/picture.hpp"
-#include "ops/testing.hpp"
-#include "runtime/expect_error.hpp"
+#include "ops/testing/operators.hpp"
+#include "runtime/testing/expect_error.hpp"
 #include "tegula/ops.hpp"
 
 namespace tegula::image {

@@ -7,7 +7,7 @@
 #include "ops/pieces/plan.hpp"
 #include "ops/schema/functions.hpp"
 #include "ops/schema/schema.hpp"
-#include "runtime/processors.hpp"
+#include "runtime/machine/processors.hpp"
 
 namespace tegula::ops {
 

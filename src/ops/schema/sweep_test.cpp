@@ -5,8 +5,8 @@
 #include "ops/schema/bound.hpp"
 #include "ops/schema/example.hpp"
 #include "ops/schema/table.hpp"
-#include "ops/testing.hpp"
-#include "runtime/watchdog.hpp"
+#include "ops/testing/operators.hpp"
+#include "runtime/testing/watchdog.hpp"
 
 namespace tegula::ops {
 namespace sweep_test {

@@ -2,7 +2,7 @@
 #include "tegula/ops/selection.hpp"
 
 #include "ops/schema/table.hpp"
-#include "ops/testing.hpp"
+#include "ops/testing/operators.hpp"
 
 namespace tegula::ops {
 namespace selection_test {
