@@ -18,7 +18,7 @@ constexpr int few_queries = 16, most_rows = 512;
 double estimate(const AttentionProblem& p, const AttentionPlan& plan) {
   const double rows = plan.queries * plan.pack, keys = plan.keys, d = p.dim, dv = p.dim_v;
   const double bytes = 4 * (rows * (d + dv + keys) + keys * (d + dv));
-  const CpuTable::Attention& cost = cpu_table.attention;
+  const CpuAttention& cost = cpu_table.attention;
   if (bytes > cost.most_bytes || rows > most_rows) return never;
   const double padded = round_up(rows, kernel_rows);
   const double products = padded * (round_up(keys, kernel_columns) * d + keys * round_up(dv, kernel_columns));

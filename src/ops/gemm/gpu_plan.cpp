@@ -14,7 +14,7 @@ namespace {
 
 constexpr int split_counts[] = {1, 2, 3, 4, 6, 8, 12, 16, 32};
 
-constexpr GpuTable::Product cost = gpu_table.product;
+constexpr GpuProduct cost = gpu_table.product;
 
 struct Planner {
   const GemmProblem& p;
@@ -63,13 +63,12 @@ GemmTiles plan_gemm_on_gpu(const GemmProblem& problem, DType type, const GemmTil
       given.splits ? std::span<const int>(&given.splits, 1) : std::span<const int>(split_counts);
   std::vector<std::pair<GemmTiles, double>> candidates;
   for (const TileCost& tile : tiles)
-    for (const int count : counts) candidates.emplace_back(planner.tiles_of(tile, count), tile.cost);
-  return best_of(candidates,
-                 [&](const auto& candidate) {
-                   const auto& [own, of_product] = candidate;
-                   return given.splits || planner.may_split(own) ? planner.estimate(own, of_product) : never;
-                 })
-      .first;
+    for (const int count : counts) {
+      const GemmTiles own = planner.tiles_of(tile, count);
+      if (!given.splits && !planner.may_split(own)) break;
+      candidates.emplace_back(own, tile.cost);
+    }
+  return best_of(candidates, [&](const auto& c) { return planner.estimate(c.first, c.second); }).first;
 }
 
 }  // namespace tegula::ops

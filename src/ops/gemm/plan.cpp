@@ -19,7 +19,7 @@ constexpr std::array<GemmTiles, 5> usual_tiles{
 
 double estimate(const GemmProblem& p, const GemmTiles& t) {
   const double m = t.m, n = t.n, k = t.k;
-  const CpuTable::Product& cost = cpu_table.product;
+  const CpuProduct& cost = cpu_table.product;
   if (4 * (m * n + m * k + n * k) > cost.most_bytes) return never;
   const double blocks = static_cast<double>(p.batch) * std::ceil(static_cast<double>(p.m) / m) *
                         std::ceil(static_cast<double>(p.n) / n);

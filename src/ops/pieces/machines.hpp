@@ -5,8 +5,15 @@
 
 namespace tegula::ops {
 
-// A CPU with AVX-512 and 1.25 MiB of second-level cache for each processor. Times are in units of one
-// multiplication and addition of the micro-kernel.
+// Times on a CPU are in units of one multiplication and addition of the micro-kernel.
+struct CpuProduct {
+  double most_bytes = 1.25 * 1024 * 1024, store = 24, block = 100'000;
+};
+// The softmax of a score or its gradient, rescaling an element of the sum, beginning a step and a block.
+struct CpuAttention {
+  double most_bytes = 1.0 * 1024 * 1024, score = 24, rescale = 4, step = 4'000, block = 40'000;
+};
+// A CPU with AVX-512 and 1.25 MiB of second-level cache for each processor.
 struct CpuTable {
   // Blocks that run at once. Not the processors of this machine: plans are the same on all, and so are
   // results to the last bit and the kernels that are built in. Up to so many processors are kept busy alike.
@@ -14,14 +21,8 @@ struct CpuTable {
   // Rows and columns of a product that the micro-kernel computes together.
   int kernel_rows = 14, kernel_columns = 32;
   double pack = 16;  // an element of an operand
-
-  struct Product {
-    double most_bytes = 1.25 * 1024 * 1024, store = 24, block = 100'000;
-  } product;
-  // The softmax of a score or its gradient, rescaling an element of the sum, beginning a step and a block.
-  struct Attention {
-    double most_bytes = 1.0 * 1024 * 1024, score = 24, rescale = 4, step = 4'000, block = 40'000;
-  } attention, attention_backward{.score = 40, .rescale = 0, .step = 6'000};
+  CpuProduct product = {};
+  CpuAttention attention = {}, attention_backward = {.score = 40, .rescale = 0, .step = 6'000};
 };
 inline constexpr CpuTable cpu_table;
 
@@ -32,6 +33,25 @@ struct TileCost {
   double cost;
 };
 
+struct GpuProduct {
+  // Microseconds: of any call, of a grid that adds parts, and of each part there.
+  double call = 6.7, sum = 1.6, part = 0.2;
+  // Microseconds for an element: of a tile that is stored, of a part that is written and read.
+  double store = 3.2e-6, partial = 1.5e-6;
+  double bytes_of_microsecond = 3.64e6;  // of memory
+  // One block with few sums leaves a processor waiting so much longer than two do.
+  int few_sums = 2048;
+  double alone = 1.6;
+};
+// In steps of the loop over keys: what a block costs beside its own, and the merge of parts.
+struct GpuAttention {
+  double block_steps = 2, merge_steps = 6;
+};
+// The share of a wave that is filled enough where blocks are even, and the waves of blocks that a processor
+// gets where they are uneven, so that none has much more to do than others.
+struct GpuGradients {
+  double filled = 0.85, even_waves = 3.5;
+};
 // An H200 SXM, whose processors are those of an H100.
 struct GpuTable {
   int processors = 132;
@@ -45,25 +65,9 @@ struct GpuTable {
                            {64, 128, 128, 0.333},  {32, 64, 128, 0.432},   {64, 32, 128, 0.432},
                            {16, 64, 128, 0.767},   {64, 16, 128, 0.767}};
   TileCost of_32_bits[1] = {{64, 64, 64, 20}};
-  struct Product {
-    // Microseconds: of any call, of a grid that adds parts, and of each part there.
-    double call = 6.7, sum = 1.6, part = 0.2;
-    // Microseconds for an element: of a tile that is stored, of a part that is written and read.
-    double store = 3.2e-6, partial = 1.5e-6;
-    double bytes_of_microsecond = 3.64e6;  // of memory
-    // One block with few sums leaves a processor waiting so much longer than two do.
-    int few_sums = 2048;
-    double alone = 1.6;
-  } product;
-  // In steps of the loop over keys: what a block costs beside its own, and the merge of parts.
-  struct Attention {
-    double block_steps = 2, merge_steps = 6;
-  } attention;
-  // Of gradients: the share of a wave that is filled enough where blocks are even, and the waves of blocks
-  // that a processor gets where they are uneven, so that none has much more to do than others.
-  struct Gradients {
-    double filled = 0.85, even_waves = 3.5;
-  } gradients;
+  GpuProduct product = {};
+  GpuAttention attention = {};
+  GpuGradients gradients = {};
 };
 inline constexpr GpuTable gpu_table;
 
