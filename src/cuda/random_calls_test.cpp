@@ -1,4 +1,4 @@
-// On a GPU: random calls of the attention operators against their formulas. All memory that the device hands
+// On a GPU: random calls of all operators against their formulas. All memory that the device hands
 // out is filled with NaN before.
 #include "ops/testing/random_calls.hpp"
 
@@ -19,7 +19,7 @@ struct Row {
 
 std::vector<Row> rows() {
   std::vector<Row> result;
-  for (const std::string& op : randomly_called)
+  for (const std::string& op : randomly_called())
     for (int part = 0; part < parts; ++part) result.push_back({op, part});
   return result;
 }
