@@ -228,7 +228,8 @@ class CudaGridPrinter {
   void finish_reduction(const ir::Reduce& n, const FragmentTile& sum, const Loc& at);
 
   // ---- products (print_gemm.cpp, print_wgmma.cpp)
-  void gemm_fma(const ir::Gemm& n, const FragmentTile& c, const Loc& at);
+  std::string own_lines(const ir::Gemm& n, const ir::View& operand, const layout::OwnBlock& own);
+  void gemm_fma(const ir::Gemm& n, const passes::GemmPlan& plan, const FragmentTile& c, const Loc& at);
   void gemm_mma(const ir::Gemm& n, const passes::GemmPlan& plan, const FragmentTile& c, const Loc& at);
   std::string mma_operand(const ir::View& view, int k_axis, bool fits, DType packed);
   std::string operand_lambda(const ir::View& view, int pair_axis, DType packed);
