@@ -45,15 +45,15 @@ configure_file(${CMAKE_CURRENT_LIST_DIR}/quick-c++.in ${quick_emulating_compiler
                FILE_PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE GROUP_READ GROUP_EXECUTE WORLD_READ WORLD_EXECUTE)
 
 # Rows of large tables, which run in `count` processes: one starts for longer than most rows run. Two orders of blocks and
-# iterations show what a third one shows in hundreds of rows. A label tells which third of the rows a process has, of which
-# `scripts/test` runs one: each has neighbours and rows at steps of three, which tables make of a loop over three values.
+# iterations show what a third one shows in hundreds of rows. A label tells which sixth of the rows a process has, of which
+# `scripts/test` runs one: none has only rows of one value of a loop over two, three or six values in a table.
 function(sharded_tests name rows count)
   set(environment ${ARGN} GTEST_FILTER=${rows} GTEST_TOTAL_SHARDS=${count} TEGULA_INTERPRETER_ORDERS=2)
   math(EXPR last "${count} - 1")
   foreach(shard RANGE ${last})
-    math(EXPR third "(${shard} + ${shard} / 3) % 3")
+    math(EXPR sixth "(${shard} + ${shard} / 6) % 6")
     add_test(NAME ${name}.rows.${shard} COMMAND ${name} --gtest_brief=1)
-    set_tests_properties(${name}.rows.${shard} PROPERTIES TIMEOUT 300 COST 50 LABELS rows.${third}
+    set_tests_properties(${name}.rows.${shard} PROPERTIES TIMEOUT 300 COST 50 LABELS rows.${sixth}
                          ENVIRONMENT "${environment};GTEST_SHARD_INDEX=${shard}")
   endforeach()
 endfunction()

@@ -14,7 +14,7 @@ inline constexpr TestVariable test_variables[] = {
     {"TEGULA_TEST_SEED", "where tests on random input begin, to repeat one that failed"},
     {"TEGULA_FUZZ_SEED", "the seed of the first random program"},
     {"TEGULA_FUZZ_COUNT", "how many random programs are compared"},
-    {"TEGULA_TEST_ROWS", "'all': slow tables are not sampled; 0, 1 or 2: which third of the long ones `scripts/test` runs"},
+    {"TEGULA_TEST_ROWS", "'all': slow tables are not sampled; 0 to 5: which sixth of the long ones `scripts/test` runs"},
 };
 
 // The seed that is wished, or the test's own.

@@ -42,8 +42,9 @@ namespace {
 
 void run(const Bound<Attention>& c, Launch& launch) {
   AttentionKernel kernel = kernel_of(c);
-  const AttentionPlan plan = c.on_gpu() ? plan_attention_on_gpu(problem_of(c), kernel.compute, c->tiles)
-                                        : plan_attention(problem_of(c), c->tiles);
+  const AttentionProblem problem = problem_of(c, kernel);
+  const AttentionPlan plan = c.on_gpu() ? plan_attention_on_gpu(problem, kernel.compute, c->tiles)
+                                        : plan_attention(problem, c->tiles);
   kernel.queries = plan.queries, kernel.keys = plan.keys, kernel.pack = plan.pack;
   const int splits = c->splits > 0 ? c->splits : plan.splits;
   kernel.split = splits > 1;

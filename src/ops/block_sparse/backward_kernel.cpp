@@ -66,7 +66,7 @@ struct Program {
   Operand selectors() const { return c.per_query_head ? members() : Operand(1); }
   Expr q_tiles() const { return sequences.most_blocks() * f.splits(); }
   Expr parts() const { return f.pack > 1 ? Expr(heads) : heads * *group; }
-  ScoreGradient gradient() const { return {*scale, cap, *large}; }
+  ScoreGradient gradient() const { return {*scale, cap, *large, f.compute}; }
   // Of blocks of keys, the most of a sequence.
   Expr lists() const { return ceildiv(sequences.most_keys(), c.span()); }
   // All tokens, whatever sequence they belong to.

@@ -19,15 +19,6 @@ void scale_all(Fragment& x, const Expr& factor) {
   parallel(x, [&](Index i, Index j) { x(i, j) *= factor; });
 }
 
-void store_by_elements(const Fragment& tile, const Tensor& to, const Expr& first, int pack) {
-  parallel(tile, [&](Index i, Index j) {
-    if (pack == 1)
-      to(first + i, j) = tile(i, j);
-    else
-      to(first + i / pack, i % pack, j) = tile(i, j);
-  });
-}
-
 // Of sums of dout · out and of lse.
 void finish_delta(Fragment& delta, Fragment& base, const std::optional<Fragment>& dlse) {
   if (dlse) parallel(delta, [&](Index i) { delta(i) -= (*dlse)(i); });
@@ -69,7 +60,7 @@ void ScoreGradient::weigh(Fragment& scores, Slopes& slopes, const Of& base, cons
   if (cap) {
     slopes.emplace(std::vector<int>{scores.extent(0), scores.extent(1)}, f32, Loc::current());
     parallel(scores, [&](Index i, Index j) {
-      Expr capped = tanh(scores(i, j) * scale);
+      Expr capped = share_of_cap(scores(i, j), scale, compute);
       (*slopes)(i, j) = 1 - capped * capped;
       scores(i, j) = exp2(capped * (*cap * log2e) - base(i, j));
     });

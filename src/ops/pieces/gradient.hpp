@@ -32,6 +32,7 @@ struct ScoreGradient {
   lang::Expr scale;               // of raw scores, with log2(e) (with a cap: over the cap), as in the forward
   std::optional<lang::Expr> cap;  // scores became cap · tanh(scale · raw)
   const LargeScores& large;
+  DType compute = f32;  // of what is multiplied
 
   // A value for the score (i, j).
   using Of = std::function<lang::Expr(const lang::Expr& i, const lang::Expr& j)>;
