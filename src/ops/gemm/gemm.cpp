@@ -54,7 +54,8 @@ void run(const Bound<Gemm>& c, Launch& launch) {
   const TensorRef a = in_order(c.formed("a"), c.on_gpu(), kernel.transpose_a);
   const TensorRef b = in_order(c.formed("b"), c.on_gpu(), kernel.transpose_b);
   kernel.compute = tile_type(kernel, c.target(), c.on_gpu());
-  if (c.on_gpu() && c.target() != Target::cuda_sm80() && kernel.compute != f32) {
+  const bool has_engine = c.on_gpu() && c.target() != Target::cuda_sm80() && c.target() != Target::emulated();
+  if (has_engine && kernel.compute != f32) {
     kernel.pad_a = needs_padding(a);
     kernel.pad_b = needs_padding(b);
     kernel.pad_out = needs_padding(c.formed("out"));
@@ -65,7 +66,8 @@ void run(const Bound<Gemm>& c, Launch& launch) {
                             c.dim("k"),     processors, kernel.pad_out ? 4 : kernel.out.bytes()};
   if (c.on_gpu()) {
     const GpuGemmPlan plan = plan_gemm_on_gpu(problem, kernel.compute, c->tiles);
-    kernel.tiles = plan.tiles, kernel.stages = plan.stages;
+    kernel.tiles = plan.tiles;
+    if (has_engine) kernel.stages = plan.stages;
   } else {
     kernel.tiles = plan_gemm(problem, c->tiles);
   }

@@ -121,6 +121,28 @@ INSTANTIATE_TEST_SUITE_P(Table, GemmParts, testing::ValuesIn(part_table()), [](a
                      info.param.tb ? 't' : 'n', info.param.splits);
 });
 
+// Products by multiply-add: threads with whole blocks of rows and columns, and tiles that have none.
+class PlainGemm : public testing::TestWithParam<GemmTiles> {};
+
+TEST_P(PlainGemm, AgreesWithTheFormula) {
+  const GemmTiles& tiles = GetParam();
+  for (int layout = 0; layout < 4; ++layout) {
+    const bool ta = layout % 2 != 0, tb = layout / 2 != 0;
+    const Planted a(matrix(0, 70, 52, ta, f32, 1));
+    const Tensor b = matrix(0, 52, 76, tb, f32, 2);
+    GemmOptions options{.transpose_a = ta, .transpose_b = tb, .tiles = tiles};
+    const Tensor exact = by_formula(a.inside, b, options);
+    options.target = tiles.m % 3 == 0 ? Target::emulated() : Target::emulated_sm90();
+    expect_close("out", gemm(a.inside, b, options), exact, exact, f32);
+  }
+}
+
+constexpr GemmTiles plain_tiles[] = {
+    {128, 64, 16, 1}, {64, 64, 16, 1}, {16, 64, 32, 1}, {48, 40, 12, 1}, {33, 24, 20, 1}};
+INSTANTIATE_TEST_SUITE_P(Table, PlainGemm, testing::ValuesIn(plain_tiles), [](auto& info) {
+  return fmt::format("{}x{}x{}", info.param.m, info.param.n, info.param.k);
+});
+
 // What the plan of a GPU splits, and where it takes tiles of few rows or columns.
 struct Narrow {
   std::int64_t m, n, k;

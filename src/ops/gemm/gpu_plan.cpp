@@ -31,7 +31,7 @@ constexpr Candidate of_8_bits[] = {
     {64, 128, 128, 0.333, 0.333},  {64, 64, 128, 0.536, 0.333},   {32, 64, 128, 0.435, 0.382},
     {64, 32, 128, 0.435, 0.382},   {16, 64, 128, 0.775, 0.491},   {64, 16, 128, 0.775, 0.491}};
 constexpr Candidate of_32_bits[] = {
-    {128, 64, 64, 6, 8}, {64, 64, 64, 7, 9}, {16, 64, 128, 20, 25}, {64, 16, 128, 20, 25}};
+    {128, 64, 128, 6, 8}, {64, 64, 128, 7, 9}, {16, 64, 128, 20, 25}, {64, 16, 128, 20, 25}};
 
 constexpr int split_counts[] = {1, 2, 3, 4, 6, 8, 12, 16, 32};
 
@@ -46,6 +46,8 @@ constexpr int few_sums = 2048;
 constexpr double waiting = 1.6;
 // Slots that the compiler takes without being asked, and as many as pay.
 constexpr int usual_stages = 4, most_stages = 10;
+
+constexpr int least_extent = 16;
 
 struct Planner {
   const GemmProblem& p;
@@ -87,6 +89,11 @@ struct Planner {
     return time + sum_time + part_time * t.splits + partial_time * parts;
   }
 
+  // Whether half of the tile, or more, would lie outside.
+  bool is_wasted(const GemmTiles& t) const {
+    return (t.m > least_extent && t.m >= 2 * p.m) || (t.n > least_extent && t.n >= 2 * p.n);
+  }
+
   // Parts only where tiles leave processors idle, and each has two steps.
   bool may_split(const GemmTiles& t) const {
     return t.splits == 1 || (tiles(t) < p.processors && 2 * t.splits <= steps(t));
@@ -102,12 +109,12 @@ GpuGemmPlan plan_gemm_on_gpu(const GemmProblem& problem, DType type, const GemmT
                                               : std::span<const Candidate>(of_32_bits);
   const auto counts =
       given.splits ? std::span<const int>(&given.splits, 1) : std::span<const int>(split_counts);
-  GemmTiles best = planner.tiles_of(candidates[0], counts[0]);
+  GemmTiles best = planner.tiles_of(candidates.back(), counts[0]);
   double best_time = std::numeric_limits<double>::infinity();
   for (const Candidate& candidate : candidates)
     for (const int count : counts) {
       const GemmTiles tiles = planner.tiles_of(candidate, count);
-      if (!given.splits && !planner.may_split(tiles)) break;
+      if (planner.is_wasted(tiles) || (!given.splits && !planner.may_split(tiles))) break;
       const double time = planner.estimate(tiles, candidate);
       if (time < best_time) best = tiles, best_time = time;
     }

@@ -153,6 +153,16 @@ Buffers operands_of(const Body& body) {
   return result;
 }
 
+Buffers plain_operands(const Body& body) {
+  Buffers result;
+  for_each_stmt(body, [&](const Stmt& s) {
+    const auto* gemm = as<Gemm>(s);
+    if (gemm && gemm->a.buffer->type.bits() == 32)
+      result.insert({gemm->a.buffer.get(), gemm->b.buffer.get()});
+  });
+  return result;
+}
+
 std::optional<Conversion> conversion(const Stmt& s, const Layouts& layouts) {
   const auto found = whole_store(s, layouts);
   if (!found || found->turned || found->from->type != f32 || found->to->space != Space::fragment ||
