@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "ops/reference/reference.hpp"
-#include "ops/testing.hpp"
+#include "ops/testing/operators.hpp"
 #include "tegula/ops.hpp"
 
 namespace tegula::emulation {

@@ -5,7 +5,7 @@
 
 #include "ops/gemm/plan.hpp"
 #include "ops/pieces/plan.hpp"
-#include "ops/testing.hpp"
+#include "ops/testing/operators.hpp"
 
 namespace tegula::ops {
 namespace gemm_test {
