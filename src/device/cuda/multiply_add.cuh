@@ -21,15 +21,15 @@ struct LinesAlongK {
   int first;
 
   template <class Sum, int count>
-  TG_DEVICE_MEMBER void load(Sum (&line)[count][4], int k) const {
+  TG_DEVICE_MEMBER void load(Sum (&line)[count][4], int k, int from) const {
     // Pieces are exchanged alike in rows that are multiples of eight apart.
     constexpr bool alike = step % 8 == 0;
     constexpr int width = block == 0 ? columns : block;
     const T* const at = tile + place_in_tile<T, rows, columns, block>(first, k);
 #pragma unroll
     for (int i = 0; i < count; ++i) {
-      const int more = place_in_tile<T, rows, columns, block>(first + i * step, k);
-      const auto pack = load_pack<4>(alike || block == 0 ? at + i * step * width : tile + more);
+      const int more = (from + i) * step, place = place_in_tile<T, rows, columns, block>(first + more, k);
+      const auto pack = load_pack<4>(alike || block == 0 ? at + more * width : tile + place);
 #pragma unroll
       for (int e = 0; e < 4; ++e) line[i][e] = Sum(pack.get(e));
     }
@@ -43,12 +43,13 @@ struct LinesAcrossK {
   int first;
 
   template <class Sum, int count>
-  TG_DEVICE_MEMBER void load(Sum (&line)[count][4], int k) const {
+  TG_DEVICE_MEMBER void load(Sum (&line)[count][4], int k, int from) const {
 #pragma unroll
     for (int e = 0; e < 4; ++e) {
 #pragma unroll
       for (int i = 0; i < count; i += together) {
-        const int at = place_in_tile<T, rows, columns, block>(k + e, first + i / together * step);
+        const int more = (from + i) / together * step;
+        const int at = place_in_tile<T, rows, columns, block>(k + e, first + more);
         const auto pack = load_pack<together>(tile + at);
 #pragma unroll
         for (int j = 0; j < together; ++j) line[i + j][e] = Sum(pack.get(j));
@@ -57,19 +58,31 @@ struct LinesAcrossK {
   }
 };
 
+// Columns that a thread has in registers at a time: a divisor of all, in whole groups of four if it can be.
+TG_DEVICE constexpr int columns_at_a_time(int columns) {
+  for (int count = 8; count > 1; --count)
+    if (columns % count == 0 && (count % 4 == 0 || columns % 4 != 0)) return count;
+  return 1;
+}
+
 template <int rows, int columns, int k, class Sum, class A, class B>
 TG_DEVICE void multiply_add(Sum* c, const A& a, const B& b) {
+  constexpr int part = columns_at_a_time(columns);
 #pragma unroll 2
   for (int at = 0; at < k; at += 4) {
-    Sum x[rows][4], y[columns][4];
-    b.load(y, at);
-    a.load(x, at);
+    Sum x[rows][4];
+    a.load(x, at, 0);
 #pragma unroll
-    for (int e = 0; e < 4; ++e) {
+    for (int from = 0; from < columns; from += part) {
+      Sum y[part][4];
+      b.load(y, at, from);
 #pragma unroll
-      for (int i = 0; i < rows; ++i) {
+      for (int e = 0; e < 4; ++e) {
 #pragma unroll
-        for (int j = 0; j < columns; ++j) c[i * columns + j] += x[i][e] * y[j][e];
+        for (int i = 0; i < rows; ++i) {
+#pragma unroll
+          for (int j = 0; j < part; ++j) c[i * columns + from + j] += x[i][e] * y[j][e];
+        }
       }
     }
   }
