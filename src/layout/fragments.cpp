@@ -73,6 +73,20 @@ Layout mma_accumulator(std::int64_t m, std::int64_t n, const Division& warps) {
   return rows_by_warps(m, n, 16, warps, true);
 }
 
+Layout own_blocks(std::int64_t m, std::int64_t n, std::int64_t threads, const OwnBlock& own) {
+  const std::int64_t groups = exact_div(threads, own.lanes);
+  Digits by_thread, by_register;
+  const auto divide = [&](int dim, std::int64_t units, std::int64_t count, bool in_fours) {
+    const std::int64_t together = in_fours ? 4 : 1;
+    by_thread.push_back(digit(2, dim, units, together));
+    if (in_fours) by_register.push_back(digit(2, dim, together, 1));
+    by_register.push_back(digit(2, dim, exact_div(count, together), units * together));
+  };
+  divide(1, own.lanes, own.columns, own.columns_in_fours);
+  divide(0, groups, own.rows, own.rows_in_fours);
+  return {{m, n}, std::move(by_thread), std::move(by_register)};
+}
+
 Layout wgmma_operand_a(std::int64_t m, std::int64_t k, const Division& groups) {
   return rows_by_warps(m, k, 64, groups, false);
 }

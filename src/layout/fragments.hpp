@@ -20,6 +20,15 @@ Layout wgmma_accumulator(std::int64_t m, std::int64_t n, const Division& groups)
 // The accumulator [m, n] of mma.sync m16n8 on along_m x along_n warps, divided in the same way.
 Layout mma_accumulator(std::int64_t m, std::int64_t n, const Division& warps);
 
+// What a thread has of a product by multiply-add: rows and columns of the sum, one by one or four neighbours
+// at a time, in registers row by row. Columns belong to so many lanes of a warp, so that rows stay within it.
+struct OwnBlock {
+  int lanes = 0, rows = 0, columns = 0;
+  bool rows_in_fours = false, columns_in_fours = false;
+};
+// The accumulator [m, n]; of these, the block's extents divide m and n.
+Layout own_blocks(std::int64_t m, std::int64_t n, std::int64_t threads, const OwnBlock& own);
+
 // The 16-bit operand A [m, k] in registers. Warps that share rows hold the same elements.
 Layout wgmma_operand_a(std::int64_t m, std::int64_t k, const Division& groups);
 Layout mma_operand_a(std::int64_t m, std::int64_t k, const Division& warps);

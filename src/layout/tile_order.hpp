@@ -1,4 +1,4 @@
-// The order of a matrix in shared memory from which tensor cores read.
+// The order of a matrix in shared memory from which products read.
 #pragma once
 #include <cstdint>
 
@@ -13,9 +13,9 @@ struct TileOrder {
   bool is_swizzled() const { return columns != 0; }
 };
 
-// Of elements of one or two bytes; row by row where no block fits.
+// Of elements of one, two or four bytes; row by row where no block fits.
 inline TileOrder swizzled_order(std::int64_t rows, std::int64_t columns, int bytes) {
-  if (rows % 8 != 0 || bytes > 2) return {};
+  if (rows % 8 != 0 || bytes > 4) return {};
   for (const int block : {128 / bytes, 64 / bytes, 32 / bytes}) {
     if (columns % block == 0) return {block};
   }

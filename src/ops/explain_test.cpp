@@ -127,7 +127,7 @@ const std::vector<CallCase> call_cases{
      {},
      Target::cuda(),
      "by multiply-add",
-     "through shared memory: "},
+     "multiply-add: "},
     {"gradients",
      "attention_backward",
      heads(bf16, 1024, 128, true),

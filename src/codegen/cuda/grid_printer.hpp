@@ -195,8 +195,9 @@ class CudaGridPrinter {
   void begin_copies(const ir::Stmt& s, int shift);
   void bring(const ir::Copy& n, const ir::Stmt& s);
   void print_pieces(const ir::For& loop, std::optional<std::size_t> along, int elements, const Loc& at);
+  std::string whole_pieces(const ir::For& loop, std::size_t along, int elements);
   void print_piece(const ir::Load& load, const ir::Store& store, std::optional<std::size_t> along,
-                   int elements);
+                   int elements, bool is_whole);
   void event(const schedule::CopyCommit&, const schedule::Event&);
   void event(const schedule::CopyWait& n, const schedule::Event&);
 
@@ -228,7 +229,8 @@ class CudaGridPrinter {
   void finish_reduction(const ir::Reduce& n, const FragmentTile& sum, const Loc& at);
 
   // ---- products (print_gemm.cpp, print_wgmma.cpp)
-  void gemm_fma(const ir::Gemm& n, const FragmentTile& c, const Loc& at);
+  std::string own_lines(const ir::Gemm& n, const ir::View& operand, const layout::OwnBlock& own);
+  void gemm_fma(const ir::Gemm& n, const passes::GemmPlan& plan, const FragmentTile& c, const Loc& at);
   void gemm_mma(const ir::Gemm& n, const passes::GemmPlan& plan, const FragmentTile& c, const Loc& at);
   std::string mma_operand(const ir::View& view, int k_axis, bool fits, DType packed);
   std::string operand_lambda(const ir::View& view, int pair_axis, DType packed);
@@ -350,8 +352,9 @@ class CudaGridPrinter {
   ir::Facts& facts_ = values_.facts;
   BlockOrder order_{values_, names_, out_};
   std::unordered_map<const ir::Buffer*, std::string> tensors_;
-  std::unordered_map<const ir::Buffer*, int> memory_of_;  // tensors that may share bytes have one number
-  std::unordered_set<const ir::Buffer*> written_;         // tensors that the grid writes
+  std::unordered_map<const ir::Buffer*, int> memory_of_;      // tensors that may share bytes have one number
+  std::unordered_set<const ir::Buffer*> written_;             // tensors that the grid writes
+  std::unordered_set<const ir::Buffer*> multiplied_plainly_;  // tiles that products by multiply-add read
   std::unordered_map<const ir::Buffer*, SharedTile> shared_;
   std::unordered_map<const ir::Buffer*, FragmentTile> fragments_;
   passes::Layouts layouts_;

@@ -92,8 +92,8 @@ std::string CudaGridPrinter::offset_in(const SharedTile& tile, const Buffer& buf
   };
   if (!tile.order.is_swizzled()) return number(at.size());
   return fmt::format("tg::swizzled<{}, {}{}>({}, {})", passes::tile_rows(buffer), tile.order.columns,
-                     buffer.type.bytes() == 1 ? ", 1" : "", at.size() == 2 ? at[0] : number(at.size() - 1),
-                     at.back());
+                     buffer.type.bytes() == 2 ? "" : fmt::format(", {}", buffer.type.bytes()),
+                     at.size() == 2 ? at[0] : number(at.size() - 1), at.back());
 }
 
 GuardedAddress CudaGridPrinter::shared_address(const Access& access, const std::vector<Expr>& at) {

@@ -1,8 +1,11 @@
 // Loops whose tiles all threads bring some steps ahead.
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "codegen/cuda/grid_printer.hpp"
 #include "ir/effects.hpp"
+#include "ir/visit.hpp"
 #include "passes/cuda/elements.hpp"
 #include "passes/cuda/plan_copies.hpp"
 
@@ -115,22 +118,55 @@ void CudaGridPrinter::print_pieces(const For& loop, std::optional<std::size_t> a
   // A thread that stays in its column computes less.
   const bool stays = team_.threads % pieces == 0;
   if (stays) name_column(loop, team_.thread, pieces, elements);
-  out_.line("#pragma unroll 1");  // nobody waits, and registers are for those who compute
-  if (stays)
-    out_.open(fmt::format("for (int {0} = {1} / {2}; {0} < {3}; {0} += {4}) {{", f, team_.thread, pieces,
-                          count, team_.threads / pieces));
-  else
-    out_.open(fmt::format("for (int {0} = {1}; {0} < {2}; {0} += {3}) {{", f, team_.thread, count * pieces,
-                          team_.threads));
-  if (!stays) name_column(loop, f, pieces, elements);
-  name_rows(loop, stays ? f : fmt::format("{} / {}", f, pieces));
-  print_piece(*as<Load>(loop.body[0]), *as<Store>(loop.body[1]), along, elements);
-  out_.close();
+  const std::string whole = stays && along ? whole_pieces(loop, *along, elements) : "";
+  const auto print_loop = [&](bool is_whole) {
+    out_.line("#pragma unroll 1");  // nobody waits, and registers are for those who compute
+    if (stays)
+      out_.open(fmt::format("for (int {0} = {1} / {2}; {0} < {3}; {0} += {4}) {{", f, team_.thread, pieces,
+                            count, team_.threads / pieces));
+    else
+      out_.open(fmt::format("for (int {0} = {1}; {0} < {2}; {0} += {3}) {{", f, team_.thread, count * pieces,
+                            team_.threads));
+    if (!stays) name_column(loop, f, pieces, elements);
+    name_rows(loop, stays ? f : fmt::format("{} / {}", f, pieces));
+    print_piece(*as<Load>(loop.body[0]), *as<Store>(loop.body[1]), along, elements, is_whole);
+    out_.close();
+  };
+  if (!whole.empty()) {
+    out_.open(fmt::format("if ({}) {{", whole));
+    print_loop(true);
+    out_.reopen("} else {");
+  }
+  print_loop(false);
+  if (!whole.empty()) out_.close();
   out_.close();
 }
 
+// A condition under which all pieces of the thread's column are whole and begin at multiples of 16 bytes.
+// Asked only between products by multiply-add, whose instructions every other one delays.
+std::string CudaGridPrinter::whole_pieces(const For& loop, std::size_t along, int elements) {
+  const Load& load = *as<Load>(loop.body[0]);
+  const View& from = load.from.view;
+  if (!multiplied_plainly_.contains(as<Store>(loop.body[1])->to.view.buffer.get())) return "";
+  const Expr at = coordinates(load.from)[along];
+  bool in_rows = false;
+  for_each_variable(at, [&](const VariablePtr& v) {
+    in_rows |=
+        v != loop.index.back() && std::find(loop.index.begin(), loop.index.end(), v) != loop.index.end();
+  });
+  if (in_rows) return "";
+  const std::string c = names_.unique("c"), text = value(at);
+  out_.line(fmt::format("const int64_t {} = {};", c, text));
+  std::string strides;
+  for (std::size_t d = 0; d < from.shape.size(); ++d)
+    if (d != along) strides += ", " + stride_text(from, d);
+  return fmt::format("{} == 1 && tg::is_aligned<{}>({}{}) && {} % {} == 0 && {} == {}",
+                     stride_text(from, along), vector_bytes, tensors_.at(from.buffer.get()), strides, c,
+                     elements, vector_count(from, along, at, c, elements), elements);
+}
+
 void CudaGridPrinter::print_piece(const Load& load, const Store& store, std::optional<std::size_t> along,
-                                  int elements) {
+                                  int elements, bool is_whole) {
   const View& from = load.from.view;
   const std::vector<Expr> where = coordinates(load.from);
   Texts terms, guards;
@@ -142,13 +178,14 @@ void CudaGridPrinter::print_piece(const Load& load, const Store& store, std::opt
       count = vector_count(from, d, where[d], c, elements);
     else
       add_limits(from, d, where[d], c, guards);
-    terms.push_back(fmt::format("{} * {}", c, stride_text(from, d)));
+    terms.push_back(d == along && is_whole ? c : fmt::format("{} * {}", c, stride_text(from, d)));
   }
   const std::string source =
       tensors_.at(from.buffer.get()) + (terms.empty() ? "" : fmt::format(" + ({})", fmt::join(terms, " + ")));
   const std::string exists = guards.empty() ? "true" : fmt::format("{}", fmt::join(guards, " && "));
   const std::string to = address(store.to).pointer;
   if (!along) return out_.line(fmt::format("tg::bring_element({}, {}, {});", to, source, exists));
+  if (is_whole) return out_.line(fmt::format("tg::bring_piece({}, {}, {});", to, source, exists));
   if (!guards.empty()) count = fmt::format("{} ? {} : 0", exists, count);
   out_.line(fmt::format("tg::bring({}, {}, {}, {});", to, source, stride_text(from, *along), count));
 }

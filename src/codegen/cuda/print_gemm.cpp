@@ -27,7 +27,7 @@ void CudaGridPrinter::operator()(const Gemm& n, const Stmt& s) {
   if (by_warp_groups)
     gemm_wgmma(n, c, s->at);
   else if (plan.instruction == passes::GemmInstruction::fma)
-    gemm_fma(n, c, s->at);
+    gemm_fma(n, plan, c, s->at);
   else
     gemm_mma(n, plan, c, s->at);
   if (!moves) return;
@@ -37,11 +37,31 @@ void CudaGridPrinter::operator()(const Gemm& n, const Stmt& s) {
   release(tile);
 }
 
+// The lines of an operand that a thread multiplies: rows of A, columns of B.
+std::string CudaGridPrinter::own_lines(const Gemm& n, const View& operand, const layout::OwnBlock& own) {
+  const bool is_a = &operand == &n.a, along_k = passes::lies_along_k(n, operand),
+             in_fours = is_a ? own.rows_in_fours : own.columns_in_fours;
+  const Buffer& tile = *operand.buffer;
+  const SharedTile& shared = shared_.at(&tile);
+  const int units = is_a ? team_.threads / own.lanes : own.lanes, together = in_fours ? 4 : 1;
+  const std::string unit = fmt::format("{} {} {}", team_.thread, is_a ? "/" : "%", own.lanes);
+  return fmt::format("tg::{}<{}, {}, {}, {}, {}, {}>{{{}, {}}}", along_k ? "LinesAlongK" : "LinesAcrossK",
+                     element_type(tile.type), tile.extent(0), tile.extent(1), shared.order.columns,
+                     units * together, together, shared.name, times(unit, together));
+}
+
 // Each thread multiplies for the elements that it holds, in the type of the sum.
-void CudaGridPrinter::gemm_fma(const Gemm& n, const FragmentTile& c, const Loc& at) {
+void CudaGridPrinter::gemm_fma(const Gemm& n, const passes::GemmPlan& plan, const FragmentTile& c,
+                               const Loc& at) {
   const Facts before = facts_;
   out_.code();
   touch_operands(n);
+  if (plan.own.lanes > 0 && shared_.contains(n.a.buffer.get()) && shared_.contains(n.b.buffer.get())) {
+    out_.line(fmt::format("tg::multiply_add<{}, {}, {}>({}, {}, {});  // {}: c += a b", plan.own.rows,
+                          plan.own.columns, n.a.extent(1), c.name, own_lines(n, n.a, plan.own),
+                          own_lines(n, n.b, plan.own), location_in_folder(at)));
+    return;
+  }
   out_.open(fmt::format("{{  // {}: c += a b by multiply-add", location_in_folder(at)));
   const Texts base = base_coordinates(c.layout);
   const VariablePtr i = passes::new_variable("i", i32, VariableKind::index, at),

@@ -76,6 +76,7 @@ std::string CudaGridPrinter::print() {
   const Grid& grid = planned_;
   team_.threads = grid.hints.threads;
   layouts_ = plan_.layouts;
+  multiplied_plainly_ = passes::plain_operands(grid.body);
   for (const BufferPtr& tensor : passes::written_tensors(grid)) {
     for (const auto& [buffer, memory] : memory_of_) {
       if (memory == memory_of_.at(tensor.get())) written_.insert(buffer);

@@ -1,3 +1,4 @@
 // All that printed kernels use.
 #pragma once
 #include "mma.cuh"
+#include "multiply_add.cuh"

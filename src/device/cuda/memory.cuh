@@ -72,6 +72,11 @@ TG_DEVICE void bring(T* to, const T* from, int64_t stride, int count) {
     for (int i = 0; i < elements; ++i) to[i] = i < count ? from[i * stride] : T{};
   }
 }
+// A piece of 16 bytes at a multiple of them, or zeros.
+template <class T>
+TG_DEVICE void bring_piece(T* to, const T* from, bool exists) {
+  begin_copy<16>(to, from, exists ? 16 : 0);
+}
 // One element of four or eight bytes, or zero.
 template <class T>
 TG_DEVICE void bring_element(T* to, const T* from, bool exists) {

@@ -34,9 +34,9 @@ DType tile_type(const GemmKernel& kernel, const Target& target, bool on_gpu) {
   return along_k && target != Target::cuda_sm80() ? kernel.type : f16;
 }
 
-// Whether the copy engine does not take the rows of [batch, rows, columns], for tensor cores.
+// Whether the copy engine does not take the rows of [batch, rows, columns].
 bool needs_padding(const TensorRef& t) {
-  if (t.dtype == f32 || nelements(t) == 0) return false;
+  if (nelements(t) == 0) return false;
   const std::int64_t piece = bytes_of_piece * 8 / t.dtype.bits();
   const bool takes = t.stride(1) % piece == 0 && (t.size(0) == 1 || t.stride(0) % piece == 0) &&
                      reinterpret_cast<std::uintptr_t>(t.data) % bytes_of_piece == 0;
@@ -54,15 +54,23 @@ void run(const Bound<Gemm>& c, Launch& launch) {
   const TensorRef a = in_order(c.formed("a"), c.on_gpu(), kernel.transpose_a);
   const TensorRef b = in_order(c.formed("b"), c.on_gpu(), kernel.transpose_b);
   kernel.compute = tile_type(kernel, c.target(), c.on_gpu());
-  if (c.on_gpu() && c.target() != Target::cuda_sm80()) {
+  const bool has_engine = c.on_gpu() && c.target() != Target::cuda_sm80() && c.target() != Target::emulated();
+  if (has_engine && kernel.compute != f32) {
     kernel.pad_a = needs_padding(a);
     kernel.pad_b = needs_padding(b);
+    kernel.pad_out = needs_padding(c.formed("out"));
   }
   // Whoever asks for a GPU's program of tensors elsewhere sees that of an H100.
   const int processors = c.on_gpu() && c.device().is_cpu() ? gpu_processors : processors_of(c.device());
-  const GemmProblem problem{c.dim("batch"), c.dim("m"), c.dim("n"), c.dim("k"), processors};
-  kernel.tiles =
-      c.on_gpu() ? plan_gemm_on_gpu(problem, kernel.compute, c->tiles) : plan_gemm(problem, c->tiles);
+  const GemmProblem problem{c.dim("batch"), c.dim("m"), c.dim("n"),
+                            c.dim("k"),     processors, kernel.pad_out ? 4 : kernel.out.bytes()};
+  if (c.on_gpu()) {
+    const GpuGemmPlan plan = plan_gemm_on_gpu(problem, kernel.compute, c->tiles);
+    kernel.tiles = plan.tiles;
+    if (has_engine) kernel.stages = plan.stages;
+  } else {
+    kernel.tiles = plan_gemm(problem, c->tiles);
+  }
   launch(kernel, gemm_kernel, {{"a", a}, {"b", b}});
 }
 

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "ops/gemm/plan.hpp"
+#include "ops/pieces/plan.hpp"
 #include "ops/testing/operators.hpp"
 
 namespace tegula::ops {
@@ -120,6 +121,28 @@ INSTANTIATE_TEST_SUITE_P(Table, GemmParts, testing::ValuesIn(part_table()), [](a
                      info.param.tb ? 't' : 'n', info.param.splits);
 });
 
+// Products by multiply-add: threads with whole blocks of rows and columns, and tiles that have none.
+class PlainGemm : public testing::TestWithParam<GemmTiles> {};
+
+TEST_P(PlainGemm, AgreesWithTheFormula) {
+  const GemmTiles& tiles = GetParam();
+  for (int layout = 0; layout < 4; ++layout) {
+    const bool ta = layout % 2 != 0, tb = layout / 2 != 0;
+    const Planted a(matrix(0, 70, 52, ta, f32, 1));
+    const Tensor b = matrix(0, 52, 76, tb, f32, 2);
+    GemmOptions options{.transpose_a = ta, .transpose_b = tb, .tiles = tiles};
+    const Tensor exact = by_formula(a.inside, b, options);
+    options.target = tiles.m % 3 == 0 ? Target::emulated() : Target::emulated_sm90();
+    expect_close("out", gemm(a.inside, b, options), exact, exact, f32);
+  }
+}
+
+constexpr GemmTiles plain_tiles[] = {
+    {128, 64, 16, 1}, {64, 64, 16, 1}, {16, 64, 32, 1}, {48, 40, 12, 1}, {33, 24, 20, 1}};
+INSTANTIATE_TEST_SUITE_P(Table, PlainGemm, testing::ValuesIn(plain_tiles), [](auto& info) {
+  return fmt::format("{}x{}x{}", info.param.m, info.param.n, info.param.k);
+});
+
 // What the plan of a GPU splits, and where it takes tiles of few rows or columns.
 struct Narrow {
   std::int64_t m, n, k;
@@ -185,25 +208,29 @@ TEST(Gemm, PlansFitTheCache) {
 TEST(Gemm, PlansOfAGpu) {
   struct Planned {
     std::int64_t m, n, k;
-    GemmTiles tiles;
+    GpuGemmPlan plan;
   };
   constexpr Planned table[] = {
-      {1, 2112, 7168, {16, 64, 128, 4}},     {16, 24576, 1536, {16, 64, 128, 1}},
-      {2112, 1, 7168, {64, 16, 128, 4}},     {128, 4096, 14336, {64, 128, 128, 2}},
-      {128, 2112, 7168, {128, 64, 128, 4}},  {256, 4096, 14336, {128, 256, 64, 4}},
-      {512, 8192, 8192, {128, 256, 64, 1}},  {512, 512, 16384, {64, 128, 128, 4}},
-      {4096, 4096, 4096, {128, 256, 64, 1}}, {8192, 8192, 8192, {128, 256, 64, 1}},
+      {1, 2112, 7168, {{16, 64, 128, 1}, 10}},   {16, 24576, 1536, {{16, 64, 128, 1}}},
+      {4096, 16, 4096, {{64, 16, 128, 1}, 10}},  {64, 4096, 4096, {{64, 32, 128, 1}, 9}},
+      {128, 4096, 14336, {{64, 64, 128, 1}, 6}}, {256, 6144, 4096, {{128, 96, 64, 1}, 7}},
+      {256, 7168, 2048, {{128, 112, 64, 1}, 6}}, {256, 4096, 14336, {{128, 256, 64, 4}}},
+      {512, 8192, 8192, {{128, 256, 64, 1}}},    {512, 512, 16384, {{64, 128, 128, 4}}},
+      {4096, 4096, 4096, {{128, 256, 64, 1}}},   {8192, 8192, 8192, {{128, 256, 64, 1}}},
   };
-  const auto text = [](const GemmTiles& t) { return fmt::format("{}x{}x{}/{}", t.m, t.n, t.k, t.splits); };
+  const auto text = [](const GpuGemmPlan& p) {
+    return fmt::format("{}x{}x{}/{}, {} stages", p.tiles.m, p.tiles.n, p.tiles.k, p.tiles.splits,
+                       p.stages.value_or(0));
+  };
   for (const Planned& row : table) {
     const GemmProblem problem{1, row.m, row.n, row.k, 132};
-    EXPECT_EQ(text(plan_gemm_on_gpu(problem, bf16, {})), text(row.tiles)) << row.m << ' ' << row.n;
+    EXPECT_EQ(text(plan_gemm_on_gpu(problem, bf16, {})), text(row.plan)) << row.m << ' ' << row.n;
     for (DType type : {f32, f16, e4m3}) {
-      const GemmTiles planned = plan_gemm_on_gpu(problem, type, {});
-      EXPECT_LE((planned.m + planned.n) * planned.k * type.bits() / 8 * 2, 200 << 10);
-      EXPECT_LE(planned.splits, (row.k + planned.k - 1) / planned.k);
+      const auto [tiles, stages] = plan_gemm_on_gpu(problem, type, {});
+      EXPECT_LE((tiles.m + tiles.n) * tiles.k * type.bits() / 8 * stages.value_or(2), bytes_of_block);
+      EXPECT_LE(tiles.splits, (row.k + tiles.k - 1) / tiles.k);
     }
-    const GemmTiles given = plan_gemm_on_gpu(problem, bf16, {.n = 96, .splits = 5});
+    const GemmTiles given = plan_gemm_on_gpu(problem, bf16, {.n = 96, .splits = 5}).tiles;
     EXPECT_EQ(given.n, 96);
     EXPECT_EQ(given.splits, 5);
   }

@@ -1,6 +1,7 @@
 // Tiles of a product on a GPU: candidates, an estimate of their time, the best.
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -13,6 +14,9 @@ namespace tegula::ops {
 namespace {
 
 constexpr int split_counts[] = {1, 2, 3, 4, 6, 8, 12, 16, 32};
+// Slots that the compiler takes without being asked, and as many as pay.
+constexpr int usual_stages = 4, most_stages = 10;
+constexpr int least_extent = 16;
 
 constexpr GpuProduct cost = gpu_table.product;
 
@@ -31,19 +35,34 @@ struct Planner {
   }
   double steps(const GemmTiles& t) const { return std::ceil(static_cast<double>(p.k) / t.k); }
 
+  // Of a block that has a processor alone, where it gains slots by that.
+  std::optional<int> stages(const GemmTiles& t) const {
+    if (type.bits() == 32 || tiles(t) * t.splits > p.processors) return std::nullopt;
+    const std::int64_t stored = std::int64_t{t.m} * t.n * (t.splits > 1 ? 4 : p.stored_bytes);
+    const std::int64_t slot = std::int64_t{t.m + t.n} * t.k * type.bits() / 8;
+    const auto fitting = static_cast<int>((bytes_of_block - stored) / slot);
+    return fitting > usual_stages ? std::optional(std::min(fitting, most_stages)) : std::nullopt;
+  }
+
   // Microseconds. Memory and processors work side by side, and never quite hide each other.
-  double estimate(const GemmTiles& t, double of_product) const {
+  double estimate(const GemmTiles& t, const TileCost& c) const {
+    const bool alone = stages(t).has_value();
     const double sums = static_cast<double>(t.m) * t.n,
                  rounds = std::ceil(tiles(t) * t.splits / p.processors);
-    const double busy = sums <= cost.few_sums ? std::max(rounds, cost.alone) : rounds;
+    const double busy = sums <= cost.few_sums && !alone ? std::max(rounds, cost.waiting) : rounds;
     const double inner = std::ceil(steps(t) / t.splits) * t.k;
-    const double work = busy * inner * sums * of_product * 1e-6 + rounds * sums * cost.store;
+    const double work = busy * inner * sums * (alone ? c.alone : c.cost) * 1e-6 + rounds * sums * cost.store;
     const double elements = static_cast<double>(p.batch) * (p.m + p.n) * static_cast<double>(p.k);
     const double memory = elements * type.bits() / 8 / cost.bytes_of_microsecond;
     const double time = cost.call + std::cbrt(work * work * work + memory * memory * memory);
     if (t.splits == 1) return time;
     const double parts = static_cast<double>(p.batch) * p.m * p.n * t.splits;
     return time + cost.sum + cost.part * t.splits + cost.partial * parts;
+  }
+
+  // Whether half of the tile, or more, would lie outside.
+  bool is_wasted(const GemmTiles& t) const {
+    return (t.m > least_extent && t.m >= 2 * p.m) || (t.n > least_extent && t.n >= 2 * p.n);
   }
 
   // Parts only where tiles leave processors idle, and each has two steps.
@@ -54,21 +73,25 @@ struct Planner {
 
 }  // namespace
 
-GemmTiles plan_gemm_on_gpu(const GemmProblem& problem, DType type, const GemmTiles& given) {
+GpuGemmPlan plan_gemm_on_gpu(const GemmProblem& problem, DType type, const GemmTiles& given) {
   const Planner planner{problem, type, given};
   const auto tiles = type.bits() == 8    ? std::span<const TileCost>(gpu_table.of_8_bits)
                      : type.bits() == 16 ? std::span<const TileCost>(gpu_table.of_16_bits)
                                          : std::span<const TileCost>(gpu_table.of_32_bits);
   const auto counts =
       given.splits ? std::span<const int>(&given.splits, 1) : std::span<const int>(split_counts);
-  std::vector<std::pair<GemmTiles, double>> candidates;
+  std::vector<std::pair<GemmTiles, TileCost>> candidates;
   for (const TileCost& tile : tiles)
     for (const int count : counts) {
       const GemmTiles own = planner.tiles_of(tile, count);
-      if (!given.splits && !planner.may_split(own)) break;
-      candidates.emplace_back(own, tile.cost);
+      if (planner.is_wasted(own) || (!given.splits && !planner.may_split(own))) break;
+      candidates.emplace_back(own, tile);
     }
-  return best_of(candidates, [&](const auto& c) { return planner.estimate(c.first, c.second); }).first;
+  // Of given tiles all may lie half outside.
+  if (candidates.empty()) candidates.emplace_back(planner.tiles_of(tiles.back(), counts[0]), tiles.back());
+  const GemmTiles best =
+      best_of(candidates, [&](const auto& c) { return planner.estimate(c.first, c.second); }).first;
+  return {best, planner.stages(best)};
 }
 
 }  // namespace tegula::ops

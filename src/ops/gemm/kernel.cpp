@@ -53,8 +53,8 @@ Tensor padded(const std::string& name, const Tensor& matrix) {
   return copied;
 }
 
-// The tile program. Where k is split, blocks of a first grid leave sums of their parts of it, and those of a
-// second add them in order.
+// The tile program. Where k is split, or the copy engine does not take the result's rows, blocks of a first
+// grid leave sums of their parts of k, and those of a second add them in order.
 struct Program {
   const GemmKernel& c;
   const GemmTiles& t = c.tiles;
@@ -70,7 +70,9 @@ struct Program {
         out(output("out", {batch, m, n}, c.out)) {
     if (c.bias) bias.emplace(input("bias", {n}, *c.bias));
     if (c.scaled) scale.emplace(scalar("scale", f32));
-    if (t.splits > 1) partial.emplace(workspace("partial", {t.splits, batch, m, n}, f32));
+    const int piece = bytes_of_piece / f32.bytes();
+    if (t.splits > 1 || c.pad_out)
+      partial.emplace(workspace("partial", {t.splits, batch, m, ceildiv(n, piece) * piece}, f32));
   }
 
   void run() {
@@ -94,7 +96,7 @@ struct Program {
 
 void Program::multiply(const Tensor& left, const Tensor& right, const Expr& row, const Expr& column,
                        const Range& steps, Fragment& sum) {
-  pipelined(steps, [&](Index step) {
+  pipelined(steps, {.stages = c.stages.value_or(0)}, [&](Index step) {
     Expr inner = step * t.k;
     Shared a_tile({c.transpose_a ? t.k : t.m, c.transpose_a ? t.m : t.k}, c.compute);
     Shared b_tile({c.transpose_b ? t.n : t.k, c.transpose_b ? t.k : t.n}, c.compute);
@@ -125,7 +127,9 @@ void Program::finish(const Expr& column, Fragment& sum) {
 // Two warp groups hold the sums of 8-bit products twice; otherwise threads are the compiler's choice.
 GridOptions Program::options() const {
   const bool twice = c.compute.bits() == 8 && t.m % 64 == 0;
-  return {.threads = twice ? std::min(256, 2 * t.m) : 0, .order = Order::grouped(8)};
+  return {.threads = twice ? std::min(256, 2 * t.m) : 0,
+          .order = Order::grouped(8),
+          .blocks_per_processor = c.stages ? 1 : 0};
 }
 
 void Program::whole_grid() {

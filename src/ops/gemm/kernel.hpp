@@ -27,14 +27,17 @@ struct GemmKernel {
   DType compute = f32;  // of the tiles that are multiplied
   bool transpose_a = false, transpose_b = false, scaled = false;
   bool pad_a = false, pad_b = false;  // copied first, to rows that the copy engine takes
+  bool pad_out = false;               // its rows are written behind sums that the copy engine stores
   std::optional<DType> bias = {};
   Activation activation = Activation::none;
   GemmTiles tiles = {};
+  std::optional<int> stages = {};  // of loads that run ahead, in blocks that have a processor alone
 
   auto fields() const {
     return std::tuple(type, compute, out, tiles, labelled("ta", transpose_a), labelled("tb", transpose_b),
-                      labelled("pa", pad_a), labelled("pb", pad_b), labelled("scaled", scaled),
-                      labelled("bias", bias), activation);
+                      labelled("pa", pad_a), labelled("pb", pad_b), labelled("pout", pad_out),
+                      labelled("stages", stages), labelled("scaled", scaled), labelled("bias", bias),
+                      activation);
   }
 };
 

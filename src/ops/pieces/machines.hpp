@@ -26,22 +26,24 @@ struct CpuTable {
 };
 inline constexpr CpuTable cpu_table;
 
-// A tile of a product with the bytes of its rows along k, and the picoseconds that a busy processor needs for
-// one of its multiplications: small ones load more for each.
+// A tile of a product with the bytes of its rows along k, and the picoseconds of a processor for one of its
+// multiplications: of a busy one, and of one that a block has alone, where loads run far ahead. Small tiles
+// load more for each.
 struct TileCost {
   int m, n, row_bytes;
-  double cost;
+  double cost, alone;
 };
 
 struct GpuProduct {
   // Microseconds: of any call, of a grid that adds parts, and of each part there.
-  double call = 6.7, sum = 1.6, part = 0.2;
+  double call = 6.1, sum = 1.8, part = 0.23;
   // Microseconds for an element: of a tile that is stored, of a part that is written and read.
-  double store = 3.2e-6, partial = 1.5e-6;
-  double bytes_of_microsecond = 3.64e6;  // of memory
-  // One block with few sums leaves a processor waiting so much longer than two do.
+  double store = 2e-5, partial = 1.4e-6;
+  double bytes_of_microsecond = 3.58e6;  // of memory
+  // Without loads that run far ahead, one block with few sums leaves a processor waiting so much longer than
+  // two.
   int few_sums = 2048;
-  double alone = 1.6;
+  double waiting = 1.6;
 };
 // In steps of the loop over keys: what a block costs beside its own, and the merge of parts.
 struct GpuAttention {
@@ -56,15 +58,19 @@ struct GpuGradients {
 struct GpuTable {
   int processors = 132;
 
-  TileCost of_16_bits[9] = {{128, 256, 128, 0.288}, {128, 192, 128, 0.315}, {128, 128, 256, 0.389},
-                            {64, 128, 256, 0.420},  {128, 64, 256, 0.459},  {32, 64, 256, 0.864},
-                            {64, 32, 256, 0.864},   {16, 64, 256, 1.534},   {64, 16, 256, 1.534}};
+  TileCost of_16_bits[12] = {
+      {128, 256, 128, 0.288, 0.288}, {128, 192, 128, 0.312, 0.312}, {128, 112, 128, 0.472, 0.368},
+      {128, 96, 128, 0.480, 0.334},  {128, 128, 256, 0.387, 0.387}, {64, 128, 256, 0.425, 0.425},
+      {128, 64, 256, 0.462, 0.462},  {64, 64, 256, 1.072, 0.509},   {32, 64, 256, 0.869, 0.763},
+      {64, 32, 256, 0.869, 0.696},   {16, 64, 256, 1.551, 0.982},   {64, 16, 256, 1.551, 0.982}};
   // Sums of 8-bit products take registers twice: once for what tensor cores add, once for what it is added
   // to. Small tiles wait for their loads, which have half of the bytes.
-  TileCost of_8_bits[8] = {{128, 192, 128, 0.200}, {256, 128, 128, 0.207}, {128, 128, 128, 0.230},
-                           {64, 128, 128, 0.333},  {32, 64, 128, 0.432},   {64, 32, 128, 0.432},
-                           {16, 64, 128, 0.767},   {64, 16, 128, 0.767}};
-  TileCost of_32_bits[1] = {{64, 64, 64, 20}};
+  TileCost of_8_bits[9] = {
+      {128, 192, 128, 0.200, 0.200}, {256, 128, 128, 0.207, 0.207}, {128, 128, 128, 0.230, 0.230},
+      {64, 128, 128, 0.333, 0.333},  {64, 64, 128, 0.536, 0.333},   {32, 64, 128, 0.435, 0.382},
+      {64, 32, 128, 0.435, 0.382},   {16, 64, 128, 0.775, 0.491},   {64, 16, 128, 0.775, 0.491}};
+  TileCost of_32_bits[4] = {
+      {128, 64, 128, 6, 8}, {64, 64, 128, 7, 9}, {16, 64, 128, 20, 25}, {64, 16, 128, 20, 25}};
   GpuProduct product = {};
   GpuAttention attention = {};
   GpuGradients gradients = {};

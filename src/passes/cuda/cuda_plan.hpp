@@ -26,7 +26,7 @@ struct GridPlan {
   StepParts steps;                                       // of the consumers
   std::optional<schedule::Schedule> schedule;            // of the roles, or of all threads with rings
   Layouts layouts;                                       // of what computes: the consumers, or all threads
-  Buffers operands;                                      // shared tiles that tensor cores read
+  Buffers operands;                                      // shared tiles that products read in blocks
   LaneSums lane_sums;                                    // of the consumers
   FragmentForms forms;                                   // of the fragments of what computes
   std::unordered_set<const ir::ExprNode*> exits_of_all;  // conditions under which no block goes on

@@ -145,8 +145,20 @@ Buffers operands_of(const Body& body) {
     const auto* gemm = as<Gemm>(s);
     if (!gemm) return;
     for (const View* operand : {&gemm->a, &gemm->b}) {
-      if (has_tensor_cores(operand->buffer->type)) result.insert(operand->buffer.get());
+      const bool by_vectors =
+          operand->buffer->type == f32 && is_matrix(*operand) && lies_along_k(*gemm, *operand);
+      if (has_tensor_cores(operand->buffer->type) || by_vectors) result.insert(operand->buffer.get());
     }
+  });
+  return result;
+}
+
+Buffers plain_operands(const Body& body) {
+  Buffers result;
+  for_each_stmt(body, [&](const Stmt& s) {
+    const auto* gemm = as<Gemm>(s);
+    if (gemm && gemm->a.buffer->type.bits() == 32)
+      result.insert({gemm->a.buffer.get(), gemm->b.buffer.get()});
   });
   return result;
 }

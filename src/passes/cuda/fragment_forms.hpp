@@ -34,6 +34,8 @@ struct Computing {
 
 // Shared tiles that tensor cores read, which are swizzled for them.
 Buffers operands_of(const ir::Body& body);
+// Tiles of four bytes an element that products by multiply-add read.
+Buffers plain_operands(const ir::Body& body);
 
 // To a fragment of 16-bit floats, of which each thread has pairs.
 std::optional<Conversion> conversion(const ir::Stmt& s, const Layouts& layouts);

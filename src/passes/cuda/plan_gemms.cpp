@@ -34,7 +34,40 @@ Reason reason_of_mma(const Gemm& gemm, int threads) {
           "use tiles with a multiple of eight columns"};
 }
 
+// Rows of a thread that are worth loading its columns for, if it can have so many.
+constexpr std::int64_t wanted_rows = 4;
+constexpr int elements_of_vector = 4;
+
+// Whether a thread reads vectors of the operand, and the sum has its own type.
+bool is_read_by_vectors(const View& operand, DType sum) {
+  const DType type = operand.buffer->type;
+  const bool counts = !type.is_floating() && !type.is_boolean() && type.bits() == 8;
+  return operand.buffer->space == Space::shared && is_matrix(operand) && sum.bits() == 32 &&
+         (type == sum || (counts && !sum.is_floating()));
+}
+
+// The fewest lanes for columns that leave a thread as many rows.
+layout::OwnBlock own_block(const Gemm& gemm, std::int64_t threads) {
+  const std::int64_t m = gemm.c.extent(0), n = gemm.c.extent(1);
+  const DType sum = gemm.c.buffer->type;
+  if (!is_read_by_vectors(gemm.a, sum) || !is_read_by_vectors(gemm.b, sum)) return {};
+  if (gemm.a.extent(1) % elements_of_vector != 0 || threads % 32 != 0) return {};
+  layout::OwnBlock own;
+  for (const std::int64_t lanes : {8, 16, 32}) {
+    const std::int64_t groups = threads / lanes;
+    if (m % groups != 0 || n % lanes != 0 || own.rows >= wanted_rows) continue;
+    own = {static_cast<int>(lanes), static_cast<int>(m / groups), static_cast<int>(n / lanes), false, false};
+  }
+  own.rows_in_fours = !lies_along_k(gemm, gemm.a) && own.rows % elements_of_vector == 0;
+  own.columns_in_fours = !lies_along_k(gemm, gemm.b) && own.columns % elements_of_vector == 0;
+  return own;
+}
+
 }  // namespace
+
+bool lies_along_k(const Gemm& gemm, const View& operand) {
+  return is_transposed(operand) == (&operand == &gemm.b);
+}
 
 bool has_tensor_cores(DType type) { return type.is_floating() && type.bits() <= 16; }
 
@@ -89,6 +122,11 @@ GemmPlan plan_gemm(const Gemm& gemm, int threads, const CudaTarget& target) {
     return plan;
   }
   plan.fallback = reason_of_mma(gemm, threads);
+  plan.own = own_block(gemm, threads);
+  if (plan.own.lanes > 0) {
+    plan.accumulator = layout::own_blocks(m, n, threads, plan.own);
+    return plan;
+  }
   const std::int64_t vector = n % 4 == 0 && m * n >= 4 * threads ? 4 : 1;
   plan.accumulator = layout::blocked(threads, {m, n}, vector);
   return plan;

@@ -28,6 +28,7 @@ struct GemmPlan {
   bool swapped = false;         // the transpose is multiplied: `parts` are of that, B^T · A^T
   std::vector<int> columns;     // of the instructions by which a warp group multiplies its own columns
   bool a_in_registers = false;  // A is columns of a fragment with the layout `operand_a`
+  layout::OwnBlock own;         // of a thread, by multiply-add from shared memory
   layout::Layout accumulator, operand_a;
   Reason fallback;  // why it is not the best instruction of the target; empty if it is
 };
@@ -50,6 +51,9 @@ std::pair<ir::View, ir::View> instruction_operands(const ir::Gemm& gemm, const G
 // The first of the columns of a fragment that the view shows, with all rows; nothing if it shows another part
 // than steps of 16 columns.
 std::optional<std::int64_t> columns_of_fragment(const ir::View& view);
+
+// Whether rows of A, or columns of B, lie along k in the tile.
+bool lies_along_k(const ir::Gemm& gemm, const ir::View& operand);
 
 // The whole matrix, or its transpose.
 bool is_matrix(const ir::View& view);

@@ -199,6 +199,47 @@ const Product products[] = {
 INSTANTIATE_TEST_SUITE_P(Table, Products, ::testing::ValuesIn(products),
                          [](auto& info) { return std::string(info.param.name); });
 
+// What a thread has of a product by multiply-add.
+struct OwnProduct {
+  const char* name;
+  int m, n, k, threads;
+  testing::Operand a, b;
+  layout::OwnBlock own;
+  DType type = f32;
+};
+
+class OwnProducts : public ::testing::TestWithParam<OwnProduct> {};
+
+TEST_P(OwnProducts, AreBlocksOfThreads) {
+  const OwnProduct& p = GetParam();
+  const auto written = program({p.name, p.m, p.n, p.k, p.threads, fma, 0, 0, false, p.type, p.a, p.b}).ir();
+  const auto products = testing::all_of<ir::Gemm>(written->grids.front().body);
+  const GemmPlan plan = plan_gemm(*products.at(0), p.threads, {});
+  EXPECT_EQ(plan.own.lanes, p.own.lanes);
+  EXPECT_EQ(plan.own.rows, p.own.rows);
+  EXPECT_EQ(plan.own.columns, p.own.columns);
+  EXPECT_EQ(plan.own.rows_in_fours, p.own.rows_in_fours);
+  EXPECT_EQ(plan.own.columns_in_fours, p.own.columns_in_fours);
+  EXPECT_TRUE(plan.accumulator.is_valid());
+  if (p.own.lanes > 0) EXPECT_EQ(plan.accumulator.register_count(), p.own.rows * p.own.columns);
+}
+
+const OwnProduct own_products[] = {
+    {"along_k", 128, 64, 16, 128, shared, transposed, {8, 8, 8, false, false}},
+    {"b_across_k", 128, 64, 16, 128, shared, shared, {8, 8, 8, false, true}},
+    {"both_across_k", 128, 64, 16, 128, transposed, shared, {8, 8, 8, true, true}},
+    {"few_rows", 16, 64, 32, 128, shared, transposed, {32, 4, 2, false, false}},
+    {"more_threads", 64, 128, 16, 256, shared, transposed, {16, 4, 8, false, false}},
+    {"uneven_fours", 96, 80, 16, 128, transposed, shared, {8, 6, 10, false, false}},
+    {"odd_rows", 68, 64, 16, 128, shared, transposed, {32, 17, 2, false, false}},
+    {"odd_columns", 64, 60, 16, 128, shared, transposed, {}},
+    {"odd_steps", 64, 64, 18, 128, shared, transposed, {}},
+    {"part_of_a_tile", 64, 64, 16, 128, columns, transposed, {}},
+};
+
+INSTANTIATE_TEST_SUITE_P(Table, OwnProducts, ::testing::ValuesIn(own_products),
+                         [](auto& info) { return std::string(info.param.name); });
+
 // Sums of 8-bit products have fewer bits than f32 in the tensor cores, so they are promoted unless the
 // program says that they may stay there, or the product is short.
 TEST(Products, Of8BitsAreAddedToSumsInF32) {
@@ -230,5 +271,5 @@ TEST(Products, HaveAnAccumulatorFor64RowsAnd256Columns) {
   }
 }
 
-}  // namespace
+}  // namespace plan_gemms_test
 }  // namespace tegula::passes
