@@ -240,7 +240,7 @@ void Program::walk_choice(const ChoiceRow& chosen, const Expr& blocks,
 
 void Program::walk_sorted(const SortedLists::List& list, const Expr& b, const ScoreRange& visible,
                           const std::function<void(const BlockTile&, const Expr& beyond)>& body) const {
-  const TileOfBlocks shape{f.k_block, f.keys};
+  const TileOfBlocks shape{f.k_block, f.keys, true};
   const bool whole = !shape.gathers() && f.k_block % f.keys == 0;
   Expr sure = list.count - blocks_in_question(f.causal, f.q_block, f.k_block, sequences.queries_of(b),
                                               sequences.keys_of(b));
@@ -251,7 +251,7 @@ void Program::walk_sorted(const SortedLists::List& list, const Expr& b, const Sc
 
 // Lists ascend, so the last row has the largest key.
 Expr Program::is_beyond(const BlockTile& tile, const ScoreRange& visible) const {
-  return tile.row_of ? tile.row(f.keys - 1) >= visible.limit(Operand(0))
+  return tile.shape.gathers() ? tile.row(f.keys - 1) >= visible.limit(Operand(0))
                      : visible.is_partial(tile.first, f.keys);
 }
 
@@ -294,7 +294,7 @@ void Program::query_block(const Expr& x, const Index& h, const Index& b) {
 
 MaskOfStep Program::query_mask(const InverseLists::List& list, const Expr& first_key, const Expr& first_block,
                                const Expr& shift) const {
-  const bool folded = c.fold > 1, always = folded || TileOfBlocks{f.q_block, c.queries}.gathers();
+  const bool folded = c.fold > 1, always = folded || c.steps_of_keys().gathers();
   return [=, this](const BlockTile& step) -> ScoreGradient::Mask {
     // The last key of the tile against the first query of the step.
     std::optional<Expr> partial;
@@ -308,15 +308,17 @@ MaskOfStep Program::query_mask(const InverseLists::List& list, const Expr& first
       return {partial, [=, this](const Expr& r, const Expr& column, const Expr& weight) {
                 return select(sees(first_key + r, step.row(column / f.pack)), weight, 0);
               }};
-    auto bits = std::make_shared<Shared>(std::initializer_list<int>{c.queries}, u32);
-    parallel(*bits, [&](Index n) {
-      (*bits)(n) = u32(0);
+    const int words = InverseLists::words_of(c.fold), word_bits = InverseLists::word_bits;
+    auto bits = std::make_shared<Shared>(std::initializer_list<int>{c.queries, words}, u32);
+    parallel(*bits, [&](Index n, Index w) {
+      (*bits)(n, w) = u32(0);
       Expr slot = step.slot(n);
-      when(slot < list.count, [&] { (*bits)(n) = (*list.bits)(list.begin + slot); });
+      when(slot < list.count, [&] { (*bits)(n, w) = (*list.bits)(list.begin + slot, w); });
     });
     return {partial, [=, this](const Expr& r, const Expr& column, const Expr& weight) {
-              Expr key = first_key + r, query = column / f.pack;
-              Expr chose = (*bits)(query) >> u32(key / f.k_block - first_block) & 1u;
+              Expr key = first_key + r, query = column / f.pack, block = key / f.k_block - first_block;
+              Expr word = words == 1 ? (*bits)(query, 0) : (*bits)(query, min(block / word_bits, words - 1));
+              Expr chose = word >> u32(block % word_bits) & 1u;
               return select(sees(key, step.row(query)) && chose != 0u, weight, 0);
             }};
   };
@@ -338,7 +340,7 @@ void Program::key_block(const Index& x, const Index& h, const Index& b) {
   auto add_members = [&](const Slot& member, const Expr& selector) {
     HeadViews of{keys_of.rows, h, member};
     InverseLists::List list = piece_of(inverse->list(h * selectors() + selector, b, number), piece);
-    add_list(sums, c.key_tiles(), list, {f.q_block, c.queries},
+    add_list(sums, c.key_tiles(), list, c.steps_of_keys(),
              {of.of_queries(*q), of.of_queries(*dout), of.vector(*base), of.vector(*delta)},
              query_mask(list, first, number * c.fold, sequences.shift(b)),
              sum ? of.vector(*sum) : std::optional<Tensor>{});
