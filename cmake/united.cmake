@@ -1,9 +1,10 @@
 # Sources that are compiled together: what they include and instantiate, which is most of their compilers' time, is
 # then compiled once. Their names in anonymous namespaces must differ. A folder that the sanitizers instrument is
 # instrumented as a whole, or its sources stay apart; so is each group of a folder's sources.
-set(united_folders codegen codegen/cuda cuda emulation interp ir lang layout ops/common ops/reference ops/schema passes/cuda
-                   runtime/data runtime/files runtime/programs runtime/machine schedule)
-set(united_not "_test\\.cpp$|/interp/interpreter\\.cpp$")
+# Sources of a folder of tile programs that look at tensors of calls stay apart: both have a `Tensor`.
+set(united_folders codegen codegen/cuda cuda emulation interp ir lang layout ops/pieces ops/reference ops/schema
+                   passes/cuda runtime/data runtime/files runtime/programs runtime/machine schedule)
+set(united_not "_test\\.cpp$|/interp/interpreter\\.cpp$|/ops/pieces/heads\\.cpp$")
 set(united_in_runtime/data "runtime/(binding.*|compare|convert_row|copy_elements|dlpack|tensor|tensor_ref)")
 set(united_in_runtime/files "runtime/(file_io|npy.*|safetensors.*)")
 set(united_in_runtime/programs

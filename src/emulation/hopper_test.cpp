@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 
 #include "codegen/cuda_program.hpp"
+#include "ops/lists/pair_lists.hpp"
 #include "ops/nsa/call.hpp"
-#include "ops/nsa/pair_lists.hpp"
 #include "ops/reference/reference.hpp"
 #include "ops/registry.hpp"
 #include "ops/testing.hpp"

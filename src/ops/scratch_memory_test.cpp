@@ -9,8 +9,8 @@
 
 #include "ops/block_sparse/backward_call.hpp"
 #include "ops/block_sparse/tokens.hpp"
-#include "ops/common/plan.hpp"
 #include "ops/nsa/backward_call.hpp"
+#include "ops/pieces/plan.hpp"
 #include "ops/testing.hpp"
 #include "runtime/binding.hpp"
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "ops/attention/splits.hpp"
+#include "ops/pieces/splits.hpp"
 #include "ops/reference/reference.hpp"
 
 namespace tegula::ops {

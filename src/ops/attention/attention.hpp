@@ -5,8 +5,8 @@
 
 #include "ops/attention/kernel.hpp"
 #include "ops/attention/plan.hpp"
-#include "ops/attention/table.hpp"
-#include "ops/common/functions.hpp"
+#include "ops/pieces/attention_table.hpp"
+#include "ops/schema/functions.hpp"
 #include "tegula/ops/attention_backward.hpp"
 
 namespace tegula::ops {

@@ -1,9 +1,9 @@
 #include "ops/attention/backward_kernel.hpp"
 
-#include "ops/attention/gradient.hpp"
-#include "ops/attention/scores.hpp"
-#include "ops/attention/views.hpp"
-#include "ops/common/softmax.hpp"
+#include "ops/pieces/gradient.hpp"
+#include "ops/pieces/scores.hpp"
+#include "ops/pieces/softmax.hpp"
+#include "ops/pieces/views.hpp"
 
 namespace tegula::ops {
 

@@ -3,7 +3,7 @@
 #include <optional>
 #include <tuple>
 
-#include "ops/attention/gradient.hpp"
+#include "ops/pieces/gradient.hpp"
 #include "ops/schema/instance.hpp"
 #include "tegula/lang.hpp"
 

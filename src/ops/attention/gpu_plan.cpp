@@ -5,8 +5,8 @@
 
 #include "ops/attention/backward_plan.hpp"
 #include "ops/attention/plan.hpp"
-#include "ops/attention/splits.hpp"
-#include "ops/common/plan.hpp"
+#include "ops/pieces/plan.hpp"
+#include "ops/pieces/splits.hpp"
 
 namespace tegula::ops {
 

@@ -1,10 +1,10 @@
 #include "ops/attention/kernel.hpp"
 
-#include "ops/attention/scores.hpp"
-#include "ops/attention/splits.hpp"
-#include "ops/attention/views.hpp"
-#include "ops/common/later_first.hpp"
-#include "ops/common/softmax.hpp"
+#include "ops/lists/later_first.hpp"
+#include "ops/pieces/scores.hpp"
+#include "ops/pieces/softmax.hpp"
+#include "ops/pieces/splits.hpp"
+#include "ops/pieces/views.hpp"
 
 namespace tegula::ops {
 

@@ -4,7 +4,7 @@
 
 #include "ops/block_sparse/gpu_tiles.hpp"
 #include "ops/block_sparse/tokens.hpp"
-#include "ops/common/plan.hpp"
+#include "ops/pieces/plan.hpp"
 
 namespace tegula::ops {
 

@@ -2,13 +2,13 @@
 
 #include <memory>
 
-#include "ops/attention/scores.hpp"
-#include "ops/block_sparse/key_pass.hpp"
-#include "ops/block_sparse/lists.hpp"
-#include "ops/block_sparse/longest_first.hpp"
 #include "ops/block_sparse/own_queries.hpp"
 #include "ops/block_sparse/sequences.hpp"
-#include "ops/block_sparse/sorted_lists.hpp"
+#include "ops/lists/lists.hpp"
+#include "ops/lists/longest_first.hpp"
+#include "ops/lists/sorted_lists.hpp"
+#include "ops/pieces/key_pass.hpp"
+#include "ops/pieces/scores.hpp"
 
 namespace tegula::ops {
 

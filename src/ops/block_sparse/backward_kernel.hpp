@@ -1,9 +1,9 @@
 // The tile program of the gradients of block-sparse attention.
 #pragma once
-#include "ops/attention/gradient.hpp"
-#include "ops/block_sparse/inverse.hpp"
 #include "ops/block_sparse/kernel.hpp"
-#include "ops/block_sparse/walk.hpp"
+#include "ops/lists/inverse.hpp"
+#include "ops/lists/walk.hpp"
+#include "ops/pieces/gradient.hpp"
 
 namespace tegula::ops {
 

@@ -1,6 +1,6 @@
 // Block-sparse attention: its table and its formula.
-#include "ops/block_sparse/check_indices.hpp"
 #include "ops/block_sparse/table.hpp"
+#include "ops/lists/check_indices.hpp"
 #include "ops/reference/reference.hpp"
 
 namespace tegula::ops {

@@ -4,7 +4,7 @@
 #include <numeric>
 #include <vector>
 
-#include "ops/common/plan.hpp"
+#include "ops/pieces/plan.hpp"
 
 namespace tegula::ops {
 

@@ -1,12 +1,12 @@
 #include "ops/block_sparse/kernel.hpp"
 
-#include "ops/attention/scores.hpp"
 #include "ops/block_sparse/own_queries.hpp"
 #include "ops/block_sparse/sequences.hpp"
-#include "ops/block_sparse/sorted_lists.hpp"
-#include "ops/block_sparse/walk.hpp"
-#include "ops/common/later_first.hpp"
-#include "ops/common/softmax.hpp"
+#include "ops/lists/later_first.hpp"
+#include "ops/lists/sorted_lists.hpp"
+#include "ops/lists/walk.hpp"
+#include "ops/pieces/scores.hpp"
+#include "ops/pieces/softmax.hpp"
 
 namespace tegula::ops {
 

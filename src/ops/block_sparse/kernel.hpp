@@ -2,7 +2,7 @@
 #pragma once
 #include <optional>
 
-#include "ops/block_sparse/walk.hpp"
+#include "ops/lists/walk.hpp"
 #include "ops/schema/instance.hpp"
 #include "tegula/lang.hpp"
 

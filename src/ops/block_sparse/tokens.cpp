@@ -1,7 +1,7 @@
 #include "ops/block_sparse/tokens.hpp"
 
 #include "ops/block_sparse/token_lists.hpp"
-#include "ops/common/plan.hpp"
+#include "ops/pieces/plan.hpp"
 
 namespace tegula::ops {
 

@@ -2,10 +2,10 @@
 
 #include <cmath>
 
-#include "ops/common/functions.hpp"
-#include "ops/common/plan.hpp"
 #include "ops/gemm/kernel.hpp"
 #include "ops/gemm/plan.hpp"
+#include "ops/pieces/plan.hpp"
+#include "ops/schema/functions.hpp"
 #include "ops/schema/schema.hpp"
 #include "runtime/processors.hpp"
 

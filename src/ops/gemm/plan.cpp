@@ -3,7 +3,7 @@
 #include <cmath>
 #include <limits>
 
-#include "ops/common/plan.hpp"
+#include "ops/pieces/plan.hpp"
 
 namespace tegula::ops {
 

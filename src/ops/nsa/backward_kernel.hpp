@@ -1,8 +1,8 @@
 // The tile program of the gradients of attention over selected blocks.
 #pragma once
-#include "ops/attention/gradient.hpp"
-#include "ops/block_sparse/inverse.hpp"
+#include "ops/lists/inverse.hpp"
 #include "ops/nsa/kernel.hpp"
+#include "ops/pieces/gradient.hpp"
 
 namespace tegula::ops {
 

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "ops/common/plan.hpp"
 #include "ops/nsa/plan.hpp"
+#include "ops/pieces/plan.hpp"
 
 namespace tegula::ops {
 

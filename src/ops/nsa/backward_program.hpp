@@ -2,11 +2,11 @@
 #pragma once
 #include <optional>
 
-#include "ops/attention/scores.hpp"
-#include "ops/attention/views.hpp"
-#include "ops/block_sparse/key_pass.hpp"
+#include "ops/lists/union.hpp"
 #include "ops/nsa/backward_kernel.hpp"
-#include "ops/nsa/union.hpp"
+#include "ops/pieces/key_pass.hpp"
+#include "ops/pieces/scores.hpp"
+#include "ops/pieces/views.hpp"
 
 namespace tegula::ops {
 

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <bit>
 
-#include "ops/common/functions.hpp"
-#include "ops/common/plan.hpp"
 #include "ops/nsa/plan.hpp"
 #include "ops/nsa/rest.hpp"
+#include "ops/pieces/plan.hpp"
+#include "ops/schema/functions.hpp"
 
 namespace tegula::ops {
 

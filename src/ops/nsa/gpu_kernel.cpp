@@ -1,7 +1,7 @@
 // The program for GPUs: a grid that joins the lists of each tile of tokens, and one that attends.
-#include "ops/attention/scores.hpp"
-#include "ops/common/softmax.hpp"
 #include "ops/nsa/program.hpp"
+#include "ops/pieces/scores.hpp"
+#include "ops/pieces/softmax.hpp"
 
 namespace tegula::ops {
 

@@ -1,8 +1,8 @@
 #include "ops/nsa/kernel.hpp"
 
-#include "ops/attention/scores.hpp"
-#include "ops/common/softmax.hpp"
 #include "ops/nsa/program.hpp"
+#include "ops/pieces/scores.hpp"
+#include "ops/pieces/softmax.hpp"
 
 namespace tegula::ops {
 

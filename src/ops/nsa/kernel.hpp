@@ -1,6 +1,6 @@
 // The tile program of attention over blocks selected by each token.
 #pragma once
-#include "ops/block_sparse/walk.hpp"
+#include "ops/lists/walk.hpp"
 #include "ops/schema/instance.hpp"
 #include "tegula/lang.hpp"
 

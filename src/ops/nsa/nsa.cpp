@@ -1,5 +1,5 @@
 // Attention over selected blocks: its table and its formula.
-#include "ops/block_sparse/check_indices.hpp"
+#include "ops/lists/check_indices.hpp"
 #include "ops/nsa/table.hpp"
 #include "ops/reference/reference.hpp"
 

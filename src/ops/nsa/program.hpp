@@ -2,10 +2,10 @@
 #pragma once
 #include <optional>
 
-#include "ops/attention/views.hpp"
-#include "ops/block_sparse/walk.hpp"
+#include "ops/lists/union_lists.hpp"
+#include "ops/lists/walk.hpp"
 #include "ops/nsa/rest.hpp"
-#include "ops/nsa/union_lists.hpp"
+#include "ops/pieces/views.hpp"
 
 namespace tegula::ops {
 

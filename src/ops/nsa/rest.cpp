@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <utility>
 
-#include "ops/attention/scores.hpp"
-#include "ops/attention/views.hpp"
-#include "ops/common/softmax.hpp"
 #include "ops/nsa/token_rows.hpp"
+#include "ops/pieces/scores.hpp"
+#include "ops/pieces/softmax.hpp"
+#include "ops/pieces/views.hpp"
 
 namespace tegula::ops {
 

@@ -4,8 +4,8 @@
 // of keys meet the queries of their lists, whose results go to slots; then every token adds its slots to what
 // its tile has found. A call is for one part, so that slots take no more memory than they may.
 #pragma once
+#include "ops/lists/pair_lists.hpp"
 #include "ops/nsa/kernel.hpp"
-#include "ops/nsa/pair_lists.hpp"
 
 namespace tegula::ops {
 

@@ -2,9 +2,9 @@
 #include <algorithm>
 #include <bit>
 
-#include "ops/common/plan.hpp"
+#include "ops/lists/pair_lists.hpp"
 #include "ops/nsa/backward_call.hpp"
-#include "ops/nsa/pair_lists.hpp"
+#include "ops/pieces/plan.hpp"
 #include "tegula/ops/attention_backward.hpp"
 
 namespace tegula::ops {

@@ -4,10 +4,10 @@
 #include <bit>
 #include <optional>
 
-#include "ops/attention/scores.hpp"
-#include "ops/attention/views.hpp"
-#include "ops/nsa/pair_lists.hpp"
+#include "ops/lists/pair_lists.hpp"
 #include "ops/nsa/token_rows.hpp"
+#include "ops/pieces/scores.hpp"
+#include "ops/pieces/views.hpp"
 
 namespace tegula::ops {
 

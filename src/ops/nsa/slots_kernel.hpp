@@ -1,7 +1,7 @@
 // The gradients of attention over selected blocks on a GPU, by one pass over keys.
 #pragma once
-#include "ops/attention/gradient.hpp"
 #include "ops/nsa/kernel.hpp"
+#include "ops/pieces/gradient.hpp"
 
 namespace tegula::ops {
 

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "ops/common/functions.hpp"
+#include "ops/schema/functions.hpp"
 #include "ops/schema/words.hpp"
 #include "runtime/binding_memory.hpp"
 

@@ -1,5 +1,5 @@
-#include "ops/attention/heads.hpp"
-#include "ops/common/plan.hpp"
+#include "ops/pieces/heads.hpp"
+#include "ops/pieces/plan.hpp"
 #include "ops/schema/schema.hpp"
 #include "ops/selection/kernels.hpp"
 #include "ops/selection/selection.hpp"

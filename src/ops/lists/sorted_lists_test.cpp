@@ -1,5 +1,5 @@
 // Lists of chosen blocks, made by a grid of their own, beside sets.
-#include "ops/block_sparse/sorted_lists.hpp"
+#include "ops/lists/sorted_lists.hpp"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>

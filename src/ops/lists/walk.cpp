@@ -1,6 +1,6 @@
-#include "ops/block_sparse/walk.hpp"
+#include "ops/lists/walk.hpp"
 
-#include "ops/attention/gradient.hpp"
+#include "ops/pieces/gradient.hpp"
 
 namespace tegula::ops {
 

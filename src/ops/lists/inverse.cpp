@@ -1,6 +1,6 @@
-#include "ops/block_sparse/inverse.hpp"
+#include "ops/lists/inverse.hpp"
 
-#include "ops/common/running_sums.hpp"
+#include "ops/lists/running_sums.hpp"
 
 namespace tegula::ops {
 

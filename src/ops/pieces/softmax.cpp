@@ -1,4 +1,4 @@
-#include "ops/common/softmax.hpp"
+#include "ops/pieces/softmax.hpp"
 
 namespace tegula::ops {
 

@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "ops/attention/heads.hpp"
+#include "ops/pieces/heads.hpp"
 #include "ops/schema/schema.hpp"
 #include "tegula/ops/attention.hpp"
 

@@ -1,4 +1,4 @@
-#include "ops/nsa/runs.hpp"
+#include "ops/lists/runs.hpp"
 
 namespace tegula::ops {
 

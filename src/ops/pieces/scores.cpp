@@ -1,4 +1,4 @@
-#include "ops/attention/scores.hpp"
+#include "ops/pieces/scores.hpp"
 
 namespace tegula::ops {
 

@@ -1,6 +1,6 @@
 // Attention over selected blocks against its formula, over one table.
+#include "ops/lists/pair_lists.hpp"
 #include "ops/nsa/call.hpp"
-#include "ops/nsa/pair_lists.hpp"
 #include "ops/reference/reference.hpp"
 #include "ops/testing.hpp"
 

@@ -1,4 +1,4 @@
-#include "ops/common/running_sums.hpp"
+#include "ops/lists/running_sums.hpp"
 
 namespace tegula::ops {
 

@@ -1,4 +1,4 @@
-#include "ops/common/scratch.hpp"
+#include "ops/schema/scratch.hpp"
 
 #include <memory>
 

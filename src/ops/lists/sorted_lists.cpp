@@ -1,8 +1,8 @@
-#include "ops/block_sparse/sorted_lists.hpp"
+#include "ops/lists/sorted_lists.hpp"
 
 #include <algorithm>
 
-#include "ops/common/running_sums.hpp"
+#include "ops/lists/running_sums.hpp"
 
 namespace tegula::ops {
 

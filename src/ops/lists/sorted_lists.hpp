@@ -3,7 +3,7 @@
 #pragma once
 #include <functional>
 
-#include "ops/block_sparse/lists.hpp"
+#include "ops/lists/lists.hpp"
 
 namespace tegula::ops {
 

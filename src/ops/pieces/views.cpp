@@ -1,4 +1,4 @@
-#include "ops/attention/views.hpp"
+#include "ops/pieces/views.hpp"
 
 namespace tegula::ops {
 

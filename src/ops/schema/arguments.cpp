@@ -1,4 +1,4 @@
-#include "ops/common/arguments.hpp"
+#include "ops/schema/arguments.hpp"
 
 #include <fmt/format.h>
 

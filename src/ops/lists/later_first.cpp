@@ -1,4 +1,4 @@
-#include "ops/common/later_first.hpp"
+#include "ops/lists/later_first.hpp"
 
 namespace tegula::ops {
 

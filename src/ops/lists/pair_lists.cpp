@@ -1,6 +1,6 @@
-#include "ops/nsa/pair_lists.hpp"
+#include "ops/lists/pair_lists.hpp"
 
-#include "ops/nsa/runs.hpp"
+#include "ops/lists/runs.hpp"
 
 namespace tegula::ops {
 

@@ -1,6 +1,6 @@
-#include "ops/attention/splits.hpp"
+#include "ops/pieces/splits.hpp"
 
-#include "ops/common/softmax.hpp"
+#include "ops/pieces/softmax.hpp"
 
 namespace tegula::ops {
 

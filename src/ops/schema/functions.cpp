@@ -1,4 +1,4 @@
-#include "ops/common/functions.hpp"
+#include "ops/schema/functions.hpp"
 
 #include "runtime/environment.hpp"
 

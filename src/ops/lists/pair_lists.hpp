@@ -13,7 +13,7 @@
 #include <functional>
 #include <optional>
 
-#include "ops/nsa/union.hpp"
+#include "ops/lists/union.hpp"
 
 namespace tegula::ops {
 

@@ -1,6 +1,6 @@
-#include "ops/nsa/union_lists.hpp"
+#include "ops/lists/union_lists.hpp"
 
-#include "ops/nsa/runs.hpp"
+#include "ops/lists/runs.hpp"
 
 namespace tegula::ops {
 

@@ -104,9 +104,7 @@ void expect_gradients(const Row& row, const Call& forward, const Tensors& result
     if (result.nelements() == 0) continue;
     const bool is_lse = name.ends_with("lse");
     call.inputs.emplace(name, result.to(is_lse ? f32 : type));
-    if (!is_lse)
-      call.inputs.emplace("d" + name,
-                          Tensor::random_normal(result.shape(), type, 5));
+    if (!is_lse) call.inputs.emplace("d" + name, Tensor::random_normal(result.shape(), type, 5));
   }
   const Options options = Options::parse(op, call.options);
   const Tensors gradients = op.run(call.inputs, options, target), exact = op.reference(call.inputs, options);

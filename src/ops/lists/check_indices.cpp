@@ -1,9 +1,9 @@
-#include "ops/block_sparse/check_indices.hpp"
+#include "ops/lists/check_indices.hpp"
 
 #include <limits>
 
-#include "ops/attention/views.hpp"
-#include "ops/common/arguments.hpp"
+#include "ops/pieces/views.hpp"
+#include "ops/schema/arguments.hpp"
 
 namespace tegula::ops {
 

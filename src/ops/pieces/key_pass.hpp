@@ -1,9 +1,9 @@
 // The gradients of keys and values by tiles of keys, which walk the blocks of queries that chose them.
 #pragma once
-#include "ops/attention/gradient.hpp"
-#include "ops/attention/views.hpp"
-#include "ops/block_sparse/inverse.hpp"
-#include "ops/block_sparse/walk.hpp"
+#include "ops/lists/inverse.hpp"
+#include "ops/lists/walk.hpp"
+#include "ops/pieces/gradient.hpp"
+#include "ops/pieces/views.hpp"
 
 namespace tegula::ops {
 

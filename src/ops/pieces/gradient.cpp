@@ -1,8 +1,8 @@
-#include "ops/attention/gradient.hpp"
+#include "ops/pieces/gradient.hpp"
 
-#include "ops/attention/scores.hpp"
-#include "ops/common/plan.hpp"
-#include "ops/common/softmax.hpp"
+#include "ops/pieces/plan.hpp"
+#include "ops/pieces/scores.hpp"
+#include "ops/pieces/softmax.hpp"
 
 namespace tegula::ops {
 

@@ -1,4 +1,4 @@
-#include "ops/attention/heads.hpp"
+#include "ops/pieces/heads.hpp"
 
 #include "tegula/lang/value.hpp"
 

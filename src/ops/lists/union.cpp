@@ -1,4 +1,4 @@
-#include "ops/nsa/union.hpp"
+#include "ops/lists/union.hpp"
 
 namespace tegula::ops {
 

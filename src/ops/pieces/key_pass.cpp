@@ -1,4 +1,4 @@
-#include "ops/block_sparse/key_pass.hpp"
+#include "ops/pieces/key_pass.hpp"
 
 namespace tegula::ops {
 

@@ -1,4 +1,4 @@
-#include "ops/block_sparse/longest_first.hpp"
+#include "ops/lists/longest_first.hpp"
 
 namespace tegula::ops {
 

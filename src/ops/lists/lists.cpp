@@ -1,4 +1,4 @@
-#include "ops/block_sparse/lists.hpp"
+#include "ops/lists/lists.hpp"
 
 namespace tegula::ops {
 

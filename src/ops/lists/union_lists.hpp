@@ -6,7 +6,7 @@
 #pragma once
 #include <optional>
 
-#include "ops/nsa/union.hpp"
+#include "ops/lists/union.hpp"
 
 namespace tegula::ops {
 
