@@ -52,8 +52,8 @@ struct Program {
     if (f.softcap) cap.emplace(scalar("cap", f32));
     if (f.counts) lengths.emplace(input("counts", rows, i32));
     if (c.dlse) dlse.emplace(input("dlse", vector, f32));
-    delta.emplace(workspace("delta", vector, f32));
-    base.emplace(workspace("base", vector, f32));
+    delta.emplace(workspace("delta", padded_vector(), f32));
+    base.emplace(workspace("base", padded_vector(), f32));
     large.emplace();
     if (c.one_pass) sum.emplace(workspace("sum", joined(vector, {f.dim}), f32, {.zero = true}));
     sequences.declare();
@@ -79,12 +79,34 @@ struct Program {
     return {choice->slice(b, kv_head, selector, q_block), length, f.mask};
   }
 
-  HeadRows rows_of(const HeadViews& of) const {
+  // Of delta and base: heads that share tiles are side by side, so that a tile's are one run, and any length
+  // begins rows at multiples of 16 bytes, for the copy engine.
+  Extents padded_vector() const {
+    Expr tokens = ceildiv(sequences.queries, delta_rows) * delta_rows;
+    if (f.pack > 1) return joined(sequences.batches(), {heads, tokens * f.pack});
+    return joined(sequences.batches(), {heads, *group, tokens});
+  }
+  // Of one of them, [tokens · pack], from where the rows of a sequence begin.
+  Tensor padded(const Tensor& t, const HeadViews& of) const {
+    return f.varlen ? own_rows(t, of) : rows_of(t, of, all);
+  }
+  // The same of tokens that exist alone.
+  Tensor own_rows(const Tensor& t, const HeadViews& of) const {
+    const Range& own = of.rows.queries;
+    return rows_of(t, of, f.pack > 1 ? range(own.begin * f.pack, own.end * f.pack) : own);
+  }
+  Tensor rows_of(const Tensor& t, const HeadViews& of, const Slot& some) const {
+    if (f.pack > 1) return f.varlen ? t.slice(of.kv_head, some) : t.slice(of.rows.b, of.kv_head, some);
+    return f.varlen ? t.slice(of.kv_head, of.member, some) : t.slice(of.rows.b, of.kv_head, of.member, some);
+  }
+
+  // `whole` where the last rows of the vectors are written with those behind them.
+  HeadRows rows_of(const HeadViews& of, bool whole = false) const {
     HeadRows rows{of.of_queries(*dout),
                   of.of_queries(*out),
                   of.vector(*lse),
-                  of.vector(*delta),
-                  of.vector(*base),
+                  whole ? padded(*delta, of) : own_rows(*delta, of),
+                  whole ? padded(*base, of) : own_rows(*base, of),
                   {},
                   f.dim_v,
                   *large};
@@ -95,6 +117,7 @@ struct Program {
   void run();
   void delta_grid();
   void large_grid();
+  void clear_padding(const HeadViews& of, const Expr& member, const Expr& first) const;
   InverseLists turned_lists() const;
   Expr first_list(const Expr& b, const Expr& key) const;
   Expr queries_of(const Expr& head, const Expr& list) const;
@@ -156,7 +179,7 @@ void Program::delta_grid() {
   grid(ceildiv(sequences.queries, delta_rows), heads * members(), sequences.all_batches(),
        [&](Index x, Index h, Index b) {
          HeadViews of = all_tokens(b, h / members(), Slot(h % members()));
-         write_delta(rows_of(of), x * delta_rows);
+         write_delta(rows_of(of, true), x * delta_rows);
        });
 }
 
@@ -165,7 +188,22 @@ void Program::large_grid() {
        [&](Index x, Index h, Index b) {
          HeadViews of = all_tokens(b, h / members(), Slot(h % members()));
          large->note(of.vector(*lse), x * delta_rows);
+         if (!f.varlen) clear_padding(of, h % members(), x * delta_rows);
        });
+}
+
+// The pass over queries writes rows that exist; that over keys reads whole tiles.
+void Program::clear_padding(const HeadViews& of, const Expr& member, const Expr& first) const {
+  Tensor own_delta = rows_of(*delta, of, all), own_base = rows_of(*base, of, all);
+  when(first + delta_rows > sequences.queries, [&] {
+    parallel(delta_rows, [&](Index i) {
+      Expr row = first + i, at = f.pack > 1 ? row * f.pack + member : row;
+      when(row >= sequences.queries, [&] {
+        own_delta(at) = 0.f;
+        own_base(at) = 0.f;
+      });
+    });
+  });
 }
 
 InverseLists Program::turned_lists() const {
@@ -252,7 +290,7 @@ void Program::walk_sorted(const SortedLists::List& list, const Expr& b, const Sc
 // Lists ascend, so the last row has the largest key.
 Expr Program::is_beyond(const BlockTile& tile, const ScoreRange& visible) const {
   return tile.shape.gathers() ? tile.row(f.keys - 1) >= visible.limit(Operand(0))
-                     : visible.is_partial(tile.first, f.keys);
+                              : visible.is_partial(tile.first, f.keys);
 }
 
 ScoreGradient::Mask Program::key_mask(const BlockTile& tile, const ScoreRange& visible,
@@ -341,7 +379,7 @@ void Program::key_block(const Index& x, const Index& h, const Index& b) {
     HeadViews of{keys_of.rows, h, member};
     InverseLists::List list = piece_of(inverse->list(h * selectors() + selector, b, number), piece);
     add_list(sums, c.key_tiles(), list, c.steps_of_keys(),
-             {of.of_queries(*q), of.of_queries(*dout), of.vector(*base), of.vector(*delta)},
+             {of.of_queries(*q), of.of_queries(*dout), padded(*base, of), padded(*delta, of)},
              query_mask(list, first, number * c.fold, sequences.shift(b)),
              sum ? of.vector(*sum) : std::optional<Tensor>{});
   };

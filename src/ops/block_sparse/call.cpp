@@ -107,7 +107,7 @@ BlockSparseCall block_sparse_call(const BoundCall& bound, const BlockSparseOptio
   call.longest = std::min(bound.dim("longest_q"), choice.size(2) * options.q_block_size);
   call.longest_keys = bound.dim("longest_k");
   if (kernel.mask) call.longest_keys = std::min(call.longest_keys, choice.size(3) * options.k_block_size);
-  kernel.type = t.q.dtype, kernel.compute = multiplied_type(t.q.dtype, bound.on_gpu());
+  kernel.type = t.q.dtype, kernel.compute = multiplied_type(t.q.dtype, planned_for_gpu);
   kernel.dim = t.dim(), kernel.dim_v = t.dim_v();
   kernel.q_block = options.q_block_size, kernel.k_block = options.k_block_size;
   kernel.causal = options.causal, kernel.softcap = options.softcap > 0;

@@ -22,9 +22,7 @@ int ceildiv(int a, int b) { return (a + b - 1) / b; }
 int round_up(int value, int step) { return ceildiv(value, step) * step; }
 
 // Of a block of queries, for each head: all rows of its tiles.
-double cost_of(const Candidate& c, int queries) {
-  return c.cost * ceildiv(queries, c.queries) * c.queries;
-}
+double cost_of(const Candidate& c, int queries) { return c.cost * ceildiv(queries, c.queries) * c.queries; }
 
 // Whether steps of keys and features of values are rows of whole warp groups.
 bool multiplies_transpose(const BlockSparseKernel& c) {
@@ -70,9 +68,7 @@ bool multiplies_by_groups(const BlockSparseKernel& kernel) {
   return kernel.compute.bits() == 16 && kernel.dim % 16 == 0 && kernel.dim_v % 16 == 0;
 }
 
-int most_tensor_rows(int dim) {
-  return dim <= most_dim_of_128_rows ? 2 * warp_group_rows : warp_group_rows;
-}
+int most_tensor_rows(int dim) { return dim <= most_dim_of_128_rows ? 2 * warp_group_rows : warp_group_rows; }
 
 void plan_tensor_rows(BlockSparseCall& call) {
   BlockSparseKernel& kernel = call.kernel;
@@ -89,10 +85,9 @@ void plan_tensor_rows(BlockSparseCall& call) {
   std::vector<Candidate> own;
   add_candidates(1, queries, kernel, own);
   candidates.insert(alone, own.begin(), own.end());
-  const auto best =
-      std::min_element(candidates.begin(), candidates.end(), [&](const Candidate& a, const Candidate& b) {
-        return cost_of(a, queries) < cost_of(b, queries);
-      });
+  const auto best = std::min_element(
+      candidates.begin(), candidates.end(),
+      [&](const Candidate& a, const Candidate& b) { return cost_of(a, queries) < cost_of(b, queries); });
   kernel.pack = best->pack, kernel.queries = best->queries;
 }
 

@@ -50,12 +50,12 @@ void BlockTile::load(const Tensor& from, Shared& tile, int pack) const {
       copy(from.at(first), to);
   };
   for (std::size_t i = 0; i < begins.size(); ++i) {
-    const int rows = shape.block * pack, begin = static_cast<int>(i) * rows;
-    Shared part = tile.slice(range(begin, begin + rows), all);
+    const int begin = static_cast<int>(i) * shape.block;
+    const Slot rows = range(begin, begin + shape.block);
     if (pack == 1)
-      copy(from.at(begins[i]), part);
+      copy(from.at(begins[i]), tile.slice(rows, all));
     else
-      copy(from.at(begins[i]), part.reshape({shape.block, pack, features}));
+      copy(from.at(begins[i]), tile.reshape({shape.extent, pack, features}).slice(rows, all, all));
   }
   if (!begins.empty()) return;
   if (pack == 1)
@@ -65,13 +65,25 @@ void BlockTile::load(const Tensor& from, Shared& tile, int pack) const {
 }
 
 void BlockTile::load_vector(const Tensor& from, Shared& tile, int pack) const {
+  const bool side_by_side = from.rank() == 1;
   if (!shape.gathers()) {
-    ops::load_vector(from, first, tile, pack);
+    ops::load_vector(from, side_by_side && pack > 1 ? first * pack : first, tile, side_by_side ? 1 : pack);
     return;
   }
+  for (std::size_t i = 0; side_by_side && i < begins.size(); ++i) {
+    const int rows = shape.block * pack, begin = static_cast<int>(i) * rows;
+    Shared part = tile.slice(range(begin, begin + rows));
+    copy(from.at(pack > 1 ? begins[i] * pack : begins[i]), part);
+  }
+  if (side_by_side && !begins.empty()) return;
   parallel(tile, [&](Index i) {
     Expr at = row(i / pack);
-    tile(i) = pack == 1 ? Expr(from(at)) : Expr(from(i % pack, at));
+    if (pack == 1)
+      tile(i) = from(at);
+    else if (side_by_side)
+      tile(i) = from(select(at == no_row, -1, at) * pack + i % pack);
+    else
+      tile(i) = from(i % pack, at);
   });
 }
 

@@ -46,7 +46,7 @@ struct BlockTile {
   lang::Expr ragged() const;
   // `from` is [rows, features], or [rows, pack, features] if the tile has `pack` rows for each.
   void load(const lang::Tensor& from, lang::Shared& tile, int pack = 1) const;
-  // `from` is [rows], or [pack, rows].
+  // `from` is [rows · pack], or [pack, rows].
   void load_vector(const lang::Tensor& from, lang::Shared& tile, int pack) const;
 };
 

@@ -66,8 +66,8 @@ int chunk_of(const NsaBackwardCall& call, const NsaSlotsKernel& kernel) {
 bool takes_slots(const NsaBackwardCall& call) {
   const NsaKernel& f = call.kernel.forward;
   const bool fast = f.compute.bits() == 16 && f.dim % 16 == 0 && f.dim_v % 16 == 0;
-  const bool fits = std::max(f.dim, f.dim_v) <= most_dim_of_128_rows && f.block >= least_block &&
-                    f.width() <= most_width;
+  const bool fits =
+      std::max(f.dim, f.dim_v) <= most_dim_of_128_rows && f.block >= least_block && f.width() <= most_width;
   return can_take_slots(call) && fast && fits && tokens_in_memory(call, slots_kernel(call)) >= chunk_tokens;
 }
 
