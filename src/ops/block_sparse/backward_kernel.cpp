@@ -330,6 +330,52 @@ void Program::query_block(const Expr& x, const Index& h, const Index& b) {
   sums.store(of.of_queries(*dq), start);
 }
 
+// Which of the blocks that share a list the queries of a step chose: of few blocks of queries numbers that
+// are read ahead, else a number for each query.
+class ChosenBits {
+ public:
+  ChosenBits(const InverseLists::List& list, const BlockTile& step, int fold)
+      : words_(InverseLists::words_of(fold)), block_(step.shape.block) {
+    const int blocks = step.shape.blocks();
+    auto word = [&](const Expr& n, const Expr& w) -> Expr { return (*list.bits)(list.begin + n, w); };
+    if (step.row_of) {
+      of_queries_ = std::make_shared<Shared>(std::initializer_list<int>{step.shape.extent, words_}, u32);
+      parallel(*of_queries_, [&](Index query, Index w) {
+        (*of_queries_)(query, w) = u32(0);
+        Expr slot = step.slot(query);
+        when(slot < list.count, [&] { (*of_queries_)(query, w) = word(slot, w); });
+      });
+      return;
+    }
+    for (int i = 0; i < blocks; ++i)
+      for (int w = 0; w < words_; ++w) {
+        Expr n = blocks > 1 ? min(step.step * blocks + i, list.count - 1) : *step.entry;
+        of_blocks_.push_back(word(n, w));
+      }
+  }
+  // A block from `fold` on, behind those of the list, may give any.
+  Expr has(const Expr& query, const Expr& block) const {
+    return (word_of(query, block) >> u32(block % InverseLists::word_bits) & 1u) != 0u;
+  }
+
+ private:
+  Expr word_of(const Expr& query, const Expr& block, int w = 0) const {
+    Expr own = of_word(query, w);
+    if (w + 1 == words_) return own;
+    return select(block < (w + 1) * InverseLists::word_bits, own, word_of(query, block, w + 1));
+  }
+  Expr of_word(const Expr& query, int w, std::size_t i = 0) const {
+    if (of_queries_) return (*of_queries_)(query, w);
+    Expr own = of_blocks_[i * static_cast<std::size_t>(words_) + static_cast<std::size_t>(w)];
+    if ((i + 1) * static_cast<std::size_t>(words_) == of_blocks_.size()) return own;
+    return select(query < static_cast<int>(i + 1) * block_, own, of_word(query, w, i + 1));
+  }
+
+  int words_, block_;
+  std::vector<Expr> of_blocks_;
+  std::shared_ptr<Shared> of_queries_;
+};
+
 MaskOfStep Program::query_mask(const InverseLists::List& list, const Expr& first_key, const Expr& first_block,
                                const Expr& shift) const {
   const bool folded = c.fold > 1, always = folded || c.steps_of_keys().gathers();
@@ -346,18 +392,11 @@ MaskOfStep Program::query_mask(const InverseLists::List& list, const Expr& first
       return {partial, [=, this](const Expr& r, const Expr& column, const Expr& weight) {
                 return select(sees(first_key + r, step.row(column / f.pack)), weight, 0);
               }};
-    const int words = InverseLists::words_of(c.fold), word_bits = InverseLists::word_bits;
-    auto bits = std::make_shared<Shared>(std::initializer_list<int>{c.queries, words}, u32);
-    parallel(*bits, [&](Index n, Index w) {
-      (*bits)(n, w) = u32(0);
-      Expr slot = step.slot(n);
-      when(slot < list.count, [&] { (*bits)(n, w) = (*list.bits)(list.begin + slot, w); });
-    });
+    const ChosenBits chosen(list, step, c.fold);
     return {partial, [=, this](const Expr& r, const Expr& column, const Expr& weight) {
-              Expr key = first_key + r, query = column / f.pack, block = key / f.k_block - first_block;
-              Expr word = words == 1 ? (*bits)(query, 0) : (*bits)(query, min(block / word_bits, words - 1));
-              Expr chose = word >> u32(block % word_bits) & 1u;
-              return select(sees(key, step.row(query)) && chose != 0u, weight, 0);
+              Expr key = first_key + r, query = column / f.pack;
+              Expr chose = chosen.has(query, key / f.k_block - first_block);
+              return select(sees(key, step.row(query)) && chose, weight, 0);
             }};
   };
 }
