@@ -66,7 +66,7 @@ struct Program {
   Operand selectors() const { return c.per_query_head ? members() : Operand(1); }
   Expr q_tiles() const { return sequences.most_blocks() * f.splits(); }
   Expr parts() const { return f.pack > 1 ? Expr(heads) : heads * *group; }
-  ScoreGradient gradient() const { return {*scale, cap, *large}; }
+  ScoreGradient gradient() const { return {*scale, cap, *large, f.compute}; }
   // Of blocks of keys, the most of a sequence.
   Expr lists() const { return ceildiv(sequences.most_keys(), c.span()); }
   // All tokens, whatever sequence they belong to.
@@ -118,7 +118,7 @@ struct Program {
   void delta_grid();
   void large_grid();
   void clear_padding(const HeadViews& of, const Expr& member, const Expr& first) const;
-  InverseLists turned_lists() const;
+  InverseLists inverted_lists() const;
   Expr first_list(const Expr& b, const Expr& key) const;
   Expr queries_of(const Expr& head, const Expr& list) const;
   SortedLists sorted_lists() const;
@@ -138,7 +138,7 @@ struct Program {
 };
 
 void Program::run() {
-  inverse.emplace(turned_lists());
+  inverse.emplace(inverted_lists());
   if (f.listed && !c.one_pass) sorted.emplace(sorted_lists());
   if (c.longest_first)
     longest_first.emplace(batch * heads, lists(),
@@ -206,7 +206,7 @@ void Program::clear_padding(const HeadViews& of, const Expr& member, const Expr&
   });
 }
 
-InverseLists Program::turned_lists() const {
+InverseLists Program::inverted_lists() const {
   Expr rows = sequences.most_blocks(), chunks = ceildiv(rows, c.chunk),
        width = f.mask ? lists() : Expr(entries);
   const InverseExtents extents{c.chunk,
@@ -342,8 +342,8 @@ class ChosenBits {
       of_queries_ = std::make_shared<Shared>(std::initializer_list<int>{step.shape.extent, words_}, u32);
       parallel(*of_queries_, [&](Index query, Index w) {
         (*of_queries_)(query, w) = u32(0);
-        Expr slot = step.slot(query);
-        when(slot < list.count, [&] { (*of_queries_)(query, w) = word(slot, w); });
+        Expr place = step.place(query);
+        when(place < list.count, [&] { (*of_queries_)(query, w) = word(place, w); });
       });
       return;
     }

@@ -1,8 +1,10 @@
 // Products against their formula, over one table.
 #include "ops/gemm/gemm.hpp"
 
+#include <fmt/format.h>
+
 #include "ops/gemm/plan.hpp"
-#include "ops/testing.hpp"
+#include "ops/testing/operators.hpp"
 
 namespace tegula::ops {
 namespace gemm_test {
@@ -70,6 +72,79 @@ TEST(Gemm, AgreesWithTheFormula) {
     }
 }
 
+// Parts of k, rows that the copy engine does not take, and tiles of few rows or columns, for every executor.
+struct Part {
+  DType type;
+  bool ta, tb;
+  int splits;
+};
+
+class GemmParts : public testing::TestWithParam<Part> {};
+
+TEST_P(GemmParts, AgreeWithTheFormula) {
+  const Part& part = GetParam();
+  std::vector<Target> targets{Target::interpreter(), Target::emulated_sm90()};
+  if (part.ta && part.tb) targets = test_targets();
+  if (!part.ta && part.tb) targets.push_back(Target::emulated());
+  const Planted a(matrix(2, 19, 71, part.ta, part.type, 1)), b(matrix(1, 71, 37, part.tb, part.type, 2)),
+      bias(Tensor::random_normal({37}, f32, 3));
+  GemmOptions options{.transpose_a = part.ta,
+                      .transpose_b = part.tb,
+                      .bias = bias.inside,
+                      .activation = Activation::silu,
+                      .scale = 0.5,
+                      .tiles = {16, 64, 32, part.splits}};
+  const DType type = part.type.bits() == 8 ? bf16 : part.type;
+  const Tensor exact = by_formula(a.inside, b.inside, options);
+  for (Target target : targets) {
+    SCOPED_TRACE(std::string(target.name()));
+    const Planted out(exact.shape(), type);
+    options.out = out.inside, options.target = target;
+    gemm(a.inside, b.inside, options);
+    expect_close("out", out.inside, exact, exact.to(type), type);
+    EXPECT_TRUE(out.is_clean_outside());
+  }
+}
+
+std::vector<Part> part_table() {
+  std::vector<Part> rows;
+  int splits = 0;
+  for (DType type : {f32, f16, bf16, e4m3, e5m2})
+    for (bool ta : {false, true})
+      for (bool tb : {false, true})
+        if (ta == tb || type == bf16 || type == e4m3) rows.push_back({type, ta, tb, 1 + splits++ % 4});
+  return rows;
+}
+INSTANTIATE_TEST_SUITE_P(Table, GemmParts, testing::ValuesIn(part_table()), [](auto& info) {
+  return fmt::format("{}_{}{}_{}", info.param.type.name(), info.param.ta ? 't' : 'n',
+                     info.param.tb ? 't' : 'n', info.param.splits);
+});
+
+// What the plan of a GPU splits, and where it takes tiles of few rows or columns.
+struct Narrow {
+  std::int64_t m, n, k;
+  bool tb;
+};
+
+class GemmNarrow : public testing::TestWithParam<Narrow> {};
+
+TEST_P(GemmNarrow, AgreesWithTheFormula) {
+  const Narrow& row = GetParam();
+  const Tensor a = matrix(0, row.m, row.k, false, bf16, 1), b = matrix(0, row.k, row.n, row.tb, bf16, 2);
+  GemmOptions options{.transpose_b = row.tb, .out_dtype = f32};
+  const Tensor exact = by_formula(a, b, options);
+  options.target = Target::emulated_sm90();
+  const Tensor out = gemm(a, b, options);
+  expect_close("out", out, exact, exact, f32);
+  EXPECT_TRUE(equal(out, gemm(a, b, options)));
+}
+
+constexpr Narrow narrow_table[] = {{1, 70, 1030, false}, {70, 1, 1030, false}, {65, 5, 2048, true},
+                                   {5, 65, 2048, true},  {1, 1, 4096, false},  {130, 72, 512, true}};
+INSTANTIATE_TEST_SUITE_P(Table, GemmNarrow, testing::ValuesIn(narrow_table), [](auto& info) {
+  return fmt::format("{}x{}x{}", info.param.m, info.param.n, info.param.k);
+});
+
 // A matrix that is transposed in memory needs no copy, whatever the options say.
 TEST(Gemm, TakesTransposedViews) {
   for (Target target : test_targets()) {
@@ -106,6 +181,34 @@ TEST(Gemm, PlansFitTheCache) {
   EXPECT_EQ(plan_gemm({1, 100, 100, 100}, {.m = 48}).m, 48);
 }
 
+// Layers of models, long sums and squares on 132 processors, as a sweep on an H200 found them.
+TEST(Gemm, PlansOfAGpu) {
+  struct Planned {
+    std::int64_t m, n, k;
+    GemmTiles tiles;
+  };
+  constexpr Planned table[] = {
+      {1, 2112, 7168, {16, 64, 128, 4}},     {16, 24576, 1536, {16, 64, 128, 1}},
+      {2112, 1, 7168, {64, 16, 128, 4}},     {128, 4096, 14336, {64, 128, 128, 2}},
+      {128, 2112, 7168, {128, 64, 128, 4}},  {256, 4096, 14336, {128, 256, 64, 4}},
+      {512, 8192, 8192, {128, 256, 64, 1}},  {512, 512, 16384, {64, 128, 128, 4}},
+      {4096, 4096, 4096, {128, 256, 64, 1}}, {8192, 8192, 8192, {128, 256, 64, 1}},
+  };
+  const auto text = [](const GemmTiles& t) { return fmt::format("{}x{}x{}/{}", t.m, t.n, t.k, t.splits); };
+  for (const Planned& row : table) {
+    const GemmProblem problem{1, row.m, row.n, row.k, 132};
+    EXPECT_EQ(text(plan_gemm_on_gpu(problem, bf16, {})), text(row.tiles)) << row.m << ' ' << row.n;
+    for (DType type : {f32, f16, e4m3}) {
+      const GemmTiles planned = plan_gemm_on_gpu(problem, type, {});
+      EXPECT_LE((planned.m + planned.n) * planned.k * type.bits() / 8 * 2, 200 << 10);
+      EXPECT_LE(planned.splits, (row.k + planned.k - 1) / planned.k);
+    }
+    const GemmTiles given = plan_gemm_on_gpu(problem, bf16, {.n = 96, .splits = 5});
+    EXPECT_EQ(given.n, 96);
+    EXPECT_EQ(given.splits, 5);
+  }
+}
+
 TEST(Gemm, RefusesWrongCalls) {
   const Tensor a = Tensor::zeros({4, 6}, f32), b = Tensor::zeros({6, 8}, f32);
   auto call = [](const TensorRef& x, const TensorRef& y, GemmOptions options = {}) {
@@ -124,9 +227,11 @@ TEST(Gemm, RefusesWrongCalls) {
   expect_refusal(call(a, b, {.out = Tensor::zeros({8, 4}, f32)}),
                  "argument 'out': expected [batch, m, n] = [4, 8]");
   expect_refusal(call(a, b, {.tiles = {-3, 0, 0}}), "argument 'tile_m': expected extents from 1 to 4096");
+  expect_refusal(call(a, b, {.tiles = {.splits = 33}}), "argument 'splits': expected parts from 1 to 32");
+  expect_refusal(call(a, b, {.tiles = {.splits = -1}}), "argument 'splits': expected parts from 1 to 32");
   const Tensor wide = Tensor::zeros({8, 12}, f32);
   expect_refusal(call(wide.slice(0, 0, 8, 2).slice(1, 0, 12, 2), b), "stride 1 along rows or columns");
 }
 
-}  // namespace
+}  // namespace gemm_test
 }  // namespace tegula::ops

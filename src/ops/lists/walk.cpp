@@ -30,7 +30,7 @@ Expr BlockTile::row(const Expr& r) const {
 
 Expr BlockTile::counts(const Expr& row) const { return shape.gathers() ? row != no_row : row < end; }
 
-Expr BlockTile::slot(const Expr& r) const {
+Expr BlockTile::place(const Expr& r) const {
   return shape.gathers() ? step * shape.blocks() + r / shape.block : *entry;
 }
 

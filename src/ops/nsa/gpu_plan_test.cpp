@@ -1,4 +1,4 @@
-// Attention over selected blocks on GPUs: the tiles of the plan, which calls take slots, and what these give
+// Attention over selected blocks on GPUs: the tiles of the plan, which calls take one pass, and what these give
 // of wide features and small blocks.
 #include "ops/nsa/backward_call.hpp"
 #include "ops/nsa/plan.hpp"
@@ -41,7 +41,7 @@ TEST(NsaOnGpus, TilesAreWholeWarpGroups) {
 struct Row {
   int block;
   std::int64_t group, dim, dim_v;
-  bool slots;
+  bool one_pass;
 };
 
 struct Given {
@@ -59,7 +59,7 @@ struct Given {
   }
 };
 
-TEST(NsaOnGpus, GradientsTakeSlotsAndNoSlowerWay) {
+TEST(NsaOnGpus, GradientsTakeOnePassAndNoSlowerWay) {
   for (const Row& row : std::vector<Row>{{64, 16, 128, 128, true},
                                          {64, 16, 192, 128, true},
                                          {64, 8, 256, 256, true},
@@ -75,16 +75,16 @@ TEST(NsaOnGpus, GradientsTakeSlotsAndNoSlowerWay) {
     const NsaSelectedBackward op{in.options, {}, in.dout, in.q, in.k, in.v, in.indices, in.dout, in.lse};
     const PlannedCall call(nsa_selected_attention_backward_schema(), op, BoundCall::Memory::unused);
     const NsaBackwardCall backward = nsa_backward_call(Bound<NsaSelectedBackward>(call.bound));
-    EXPECT_EQ(takes_slots(backward), row.slots);
-    if (!row.slots || row.block == 64) continue;
-    const lang::Kernel kernel = nsa_slots_kernel(slots_kernel(backward));
+    EXPECT_EQ(takes_one_pass(backward), row.one_pass);
+    if (!row.one_pass || row.block == 64) continue;
+    const lang::Kernel kernel = nsa_one_pass_kernel(one_pass_kernel(backward));
     for (const std::string& note : explain(kernel, Target::cuda()).notes)
       for (const char* slow : {"no roles: ", "mma.sync: ", "multiply-add: "})
         EXPECT_EQ(note.find(slow), std::string::npos) << note;
   }
 }
 
-void expect_slots(const Row& row, std::int64_t tokens, Target target) {
+void expect_one_pass(const Row& row, std::int64_t tokens, Target target) {
   Given in(row, tokens);
   in.options.target = target;
   const NsaSelectedResult forward =
@@ -93,7 +93,7 @@ void expect_slots(const Row& row, std::int64_t tokens, Target target) {
   const NsaSelectedBackward op{in.options, {}, in.dout, in.q, in.k, in.v, in.indices, out, lse};
   PlannedCall call(nsa_selected_attention_backward_schema(), op);
   const NsaBackwardCall backward = nsa_backward_call(Bound<NsaSelectedBackward>(call.bound));
-  run_slots(backward, slots_kernel(backward), 1024, call.launch);
+  run_one_pass(backward, one_pass_kernel(backward), 1024, call.launch);
   const auto by_formula = [&](DType steps) {
     return reference::nsa_selected_attention_backward(in.dout, in.q, in.k, in.v, in.indices, in.options, {},
                                                       steps);
@@ -104,10 +104,10 @@ void expect_slots(const Row& row, std::int64_t tokens, Target target) {
   expect_close("dv", call.bound.output("dv"), exact.dv, plain.dv, bf16);
 }
 
-TEST(NsaOnGpus, SlotsOfWideFeaturesAndSmallBlocks) {
-  expect_slots({16, 4, 32, 16, true}, 50, Target::interpreter());
+TEST(NsaOnGpus, OnePassHasWideFeaturesAndSmallBlocks) {
+  expect_one_pass({16, 4, 32, 16, true}, 50, Target::interpreter());
   if (!(resolve(Target::automatic()) == Target::interpreter()))
-    expect_slots({32, 4, 192, 128, true}, 70, Target::emulated_sm90());
+    expect_one_pass({32, 4, 192, 128, true}, 70, Target::emulated_sm90());
 }
 
 }  // namespace nsa_gpu_plan_test

@@ -19,15 +19,6 @@ void scale_all(Fragment& x, const Expr& factor) {
   parallel(x, [&](Index i, Index j) { x(i, j) *= factor; });
 }
 
-void store_by_elements(const Fragment& tile, const Tensor& to, const Expr& first, int pack) {
-  parallel(tile, [&](Index i, Index j) {
-    if (pack == 1)
-      to(first + i, j) = tile(i, j);
-    else
-      to(first + i / pack, i % pack, j) = tile(i, j);
-  });
-}
-
 // Of sums of dout · out and of lse.
 void finish_delta(Fragment& delta, Fragment& base, const std::optional<Fragment>& dlse) {
   if (dlse) parallel(delta, [&](Index i) { delta(i) -= (*dlse)(i); });
@@ -69,7 +60,7 @@ void ScoreGradient::weigh(Fragment& scores, Slopes& slopes, const Of& base, cons
   if (cap) {
     slopes.emplace(std::vector<int>{scores.extent(0), scores.extent(1)}, f32, Loc::current());
     parallel(scores, [&](Index i, Index j) {
-      Expr capped = tanh(scores(i, j) * scale);
+      Expr capped = share_of_cap(scores(i, j), scale, compute);
       (*slopes)(i, j) = 1 - capped * capped;
       scores(i, j) = exp2(capped * (*cap * log2e) - base(i, j));
     });
@@ -233,14 +224,14 @@ void KeyGradient::add_keys(const Fragment& gradients, const Shared& q_tile, cons
   if (alone) gemm(gradients, q_tile, *dk_, options);
   if (receiver) contribution.emplace(contribute(gradients));
   if (!alone) gemm(gradients, q_tile, *dk_, options);
-  if (receiver) receiver(is_turned() ? contribution->T() : std::move(*contribution));
+  if (receiver) receiver(is_transposed() ? contribution->T() : std::move(*contribution));
 }
 
-bool KeyGradient::is_turned() const { return tiles_.rows() % warp_group_rows != 0; }
+bool KeyGradient::is_transposed() const { return tiles_.rows() % warp_group_rows != 0; }
 
 Fragment KeyGradient::contribute(const Fragment& gradients) const {
   const int rows = tiles_.rows(), dim = tiles_.dim;
-  if (is_turned()) {
+  if (is_transposed()) {
     Shared tile({rows, tiles_.keys}, tiles_.compute);
     copy(gradients, tile.T());
     Fragment columns({dim, rows}, f32, 0);

@@ -32,6 +32,7 @@ struct ScoreGradient {
   lang::Expr scale;               // of raw scores, with log2(e) (with a cap: over the cap), as in the forward
   std::optional<lang::Expr> cap;  // scores became cap · tanh(scale · raw)
   const LargeScores& large;
+  DType compute = f32;  // of what is multiplied
 
   // A value for the score (i, j).
   using Of = std::function<lang::Expr(const lang::Expr& i, const lang::Expr& j)>;
@@ -133,7 +134,7 @@ class KeyGradient {
  private:
   // Tensor cores multiply 64 rows at a time: where a step has another number of queries, their features are
   // the rows of what these keys contribute.
-  bool is_turned() const;
+  bool is_transposed() const;
   lang::Fragment contribute(const lang::Fragment& gradients) const;
   void add_keys(const lang::Fragment& gradients, const lang::Shared& q_tile, const Receiver& receiver);
 

@@ -14,6 +14,8 @@ inline constexpr int kernel_rows = 14, kernel_columns = 32;
 inline constexpr int gpu_processors = 132;
 // Rows that a warp group multiplies at a time.
 inline constexpr int warp_group_rows = 64;
+// Of which the copy engine moves whole ones, between addresses that are multiples of them.
+inline constexpr int bytes_of_piece = 16;
 // Features up to which the sums of 128 queries lie in registers of two warp groups, and a step of keys and
 // values of 16 bits beside the queries in shared memory.
 inline constexpr int most_dim_of_128_rows = 256;
@@ -21,8 +23,8 @@ inline constexpr int most_dim_of_128_rows = 256;
 inline constexpr std::int64_t bytes_of_tiles = 192 << 10;
 // Of all shared memory of a block, but what it has for barriers and alignment.
 inline constexpr std::int64_t bytes_of_block = 221 << 10;
-// Of a GPU's memory, that slots of tokens may take whatever a call is.
-inline constexpr std::int64_t bytes_of_slots = std::int64_t{1} << 30;
+// Of a GPU's memory, that partials of tokens may take whatever a call is.
+inline constexpr std::int64_t bytes_of_partials = std::int64_t{1} << 30;
 
 // Rows of each of the four tiles of a step of gradients. Up to 256 features of 16 bits two warp groups share
 // the columns of the sums, and tiles of a step have one slot or two.

@@ -32,8 +32,13 @@ Expr ScoreRange::limit(const Expr& query) const {
   return right_ ? min(keys_, position_ + query + *right_ + 1) : keys_;
 }
 
-void cap_scores(Fragment& scores, const Expr& scale, const Expr& cap) {
-  parallel(scores, [&](Index i, Index j) { scores(i, j) = cap * tanh(scores(i, j) * scale); });
+Expr share_of_cap(const Expr& score, const Expr& scale, DType compute) {
+  if (compute == f32) return tanh(score * scale);
+  return 1 - 2 * rcp(1 + exp2(score * (scale * (2 * log2e))));
+}
+
+void cap_scores(Fragment& scores, const Expr& scale, DType compute) {
+  parallel(scores, [&](Index i, Index j) { scores(i, j) = share_of_cap(scores(i, j), scale, compute); });
 }
 
 void add_product(const Fragment& weights, const Shared& values, Fragment& sum, DType type,
@@ -49,6 +54,15 @@ void store_rows(const Fragment& tile, const Tensor& to, const Expr& first, int p
     copy(tile, to.at(first));
   else
     copy(tile.reshape({tile.extent(0) / pack, pack, tile.extent(1)}), to.at(first));
+}
+
+void store_by_elements(const Fragment& tile, const Tensor& to, const Expr& first, int pack) {
+  parallel(tile, [&](Index i, Index j) {
+    if (pack == 1)
+      to(first + i, j) = tile(i, j);
+    else
+      to(first + i / pack, i % pack, j) = tile(i, j);
+  });
 }
 
 void store_lse(const Fragment& lse, const Tensor& to, const Expr& first, int pack) {
