@@ -3,7 +3,9 @@
 #include <memory>
 
 #include "ops/block_sparse/own_queries.hpp"
+#include "ops/block_sparse/query_vectors.hpp"
 #include "ops/block_sparse/sequences.hpp"
+#include "ops/lists/chosen_bits.hpp"
 #include "ops/lists/lists.hpp"
 #include "ops/lists/longest_first.hpp"
 #include "ops/lists/sorted_lists.hpp"
@@ -23,10 +25,10 @@ struct Program {
   BlockSparseSequences sequences;
   Dim entries{"entries"};
   const Dim &batch = sequences.batch, &heads = sequences.heads;
-  std::optional<Tensor> dout, q, k, v, out, lse, dq, dk, dv, choice, lengths, dlse, delta, base, sum,
-      piece_dk, piece_dv;
+  std::optional<Tensor> dout, q, k, v, out, lse, dq, dk, dv, choice, lengths, dlse, sum, piece_dk, piece_dv;
   std::optional<Expr> scale, cap;
   std::optional<LargeScores> large;
+  std::optional<QueryVectors> vectors;
   std::optional<InverseLists> inverse;
   std::optional<SortedLists> sorted;
   std::optional<LongestFirst> longest_first;  // of the lists of keys, all heads of all batches in a row
@@ -52,8 +54,7 @@ struct Program {
     if (f.softcap) cap.emplace(scalar("cap", f32));
     if (f.counts) lengths.emplace(input("counts", rows, i32));
     if (c.dlse) dlse.emplace(input("dlse", vector, f32));
-    delta.emplace(workspace("delta", padded_vector(), f32));
-    base.emplace(workspace("base", padded_vector(), f32));
+    vectors.emplace(f, sequences, f.pack > 1 ? Expr(Operand(f.pack)) : Expr(*group));
     large.emplace();
     if (c.one_pass) sum.emplace(workspace("sum", joined(vector, {f.dim}), f32, {.zero = true}));
     sequences.declare();
@@ -79,34 +80,13 @@ struct Program {
     return {choice->slice(b, kv_head, selector, q_block), length, f.mask};
   }
 
-  // Of delta and base: heads that share tiles are side by side, so that a tile's are one run, and any length
-  // begins rows at multiples of 16 bytes, for the copy engine.
-  Extents padded_vector() const {
-    Expr tokens = ceildiv(sequences.queries, delta_rows) * delta_rows;
-    if (f.pack > 1) return joined(sequences.batches(), {heads, tokens * f.pack});
-    return joined(sequences.batches(), {heads, *group, tokens});
-  }
-  // Of one of them, [tokens · pack], from where the rows of a sequence begin.
-  Tensor padded(const Tensor& t, const HeadViews& of) const {
-    return f.varlen ? own_rows(t, of) : rows_of(t, of, all);
-  }
-  // The same of tokens that exist alone.
-  Tensor own_rows(const Tensor& t, const HeadViews& of) const {
-    const Range& own = of.rows.queries;
-    return rows_of(t, of, f.pack > 1 ? range(own.begin * f.pack, own.end * f.pack) : own);
-  }
-  Tensor rows_of(const Tensor& t, const HeadViews& of, const Slot& some) const {
-    if (f.pack > 1) return f.varlen ? t.slice(of.kv_head, some) : t.slice(of.rows.b, of.kv_head, some);
-    return f.varlen ? t.slice(of.kv_head, of.member, some) : t.slice(of.rows.b, of.kv_head, of.member, some);
-  }
-
   // `whole` where the last rows of the vectors are written with those behind them.
   HeadRows rows_of(const HeadViews& of, bool whole = false) const {
     HeadRows rows{of.of_queries(*dout),
                   of.of_queries(*out),
                   of.vector(*lse),
-                  whole ? padded(*delta, of) : own_rows(*delta, of),
-                  whole ? padded(*base, of) : own_rows(*base, of),
+                  whole ? vectors->tiles(vectors->delta, of) : vectors->rows(vectors->delta, of),
+                  whole ? vectors->tiles(vectors->base, of) : vectors->rows(vectors->base, of),
                   {},
                   f.dim_v,
                   *large};
@@ -117,7 +97,6 @@ struct Program {
   void run();
   void delta_grid();
   void large_grid();
-  void clear_padding(const HeadViews& of, const Expr& member, const Expr& first) const;
   InverseLists inverted_lists() const;
   Expr first_list(const Expr& b, const Expr& key) const;
   Expr queries_of(const Expr& head, const Expr& list) const;
@@ -188,22 +167,8 @@ void Program::large_grid() {
        [&](Index x, Index h, Index b) {
          HeadViews of = all_tokens(b, h / members(), Slot(h % members()));
          large->note(of.vector(*lse), x * delta_rows);
-         if (!f.varlen) clear_padding(of, h % members(), x * delta_rows);
+         if (!f.varlen) vectors->clear_padding(of, h % members(), x * delta_rows);
        });
-}
-
-// The pass over queries writes rows that exist; that over keys reads whole tiles.
-void Program::clear_padding(const HeadViews& of, const Expr& member, const Expr& first) const {
-  Tensor own_delta = rows_of(*delta, of, all), own_base = rows_of(*base, of, all);
-  when(first + delta_rows > sequences.queries, [&] {
-    parallel(delta_rows, [&](Index i) {
-      Expr row = first + i, at = f.pack > 1 ? row * f.pack + member : row;
-      when(row >= sequences.queries, [&] {
-        own_delta(at) = 0.f;
-        own_base(at) = 0.f;
-      });
-    });
-  });
 }
 
 InverseLists Program::inverted_lists() const {
@@ -330,52 +295,6 @@ void Program::query_block(const Expr& x, const Index& h, const Index& b) {
   sums.store(of.of_queries(*dq), start);
 }
 
-// Which of the blocks that share a list the queries of a step chose: of few blocks of queries numbers that
-// are read ahead, else a number for each query.
-class ChosenBits {
- public:
-  ChosenBits(const InverseLists::List& list, const BlockTile& step, int fold)
-      : words_(InverseLists::words_of(fold)), block_(step.shape.block) {
-    const int blocks = step.shape.blocks();
-    auto word = [&](const Expr& n, const Expr& w) -> Expr { return (*list.bits)(list.begin + n, w); };
-    if (step.row_of) {
-      of_queries_ = std::make_shared<Shared>(std::initializer_list<int>{step.shape.extent, words_}, u32);
-      parallel(*of_queries_, [&](Index query, Index w) {
-        (*of_queries_)(query, w) = u32(0);
-        Expr place = step.place(query);
-        when(place < list.count, [&] { (*of_queries_)(query, w) = word(place, w); });
-      });
-      return;
-    }
-    for (int i = 0; i < blocks; ++i)
-      for (int w = 0; w < words_; ++w) {
-        Expr n = blocks > 1 ? min(step.step * blocks + i, list.count - 1) : *step.entry;
-        of_blocks_.push_back(word(n, w));
-      }
-  }
-  // A block from `fold` on, behind those of the list, may give any.
-  Expr has(const Expr& query, const Expr& block) const {
-    return (word_of(query, block) >> u32(block % InverseLists::word_bits) & 1u) != 0u;
-  }
-
- private:
-  Expr word_of(const Expr& query, const Expr& block, int w = 0) const {
-    Expr own = of_word(query, w);
-    if (w + 1 == words_) return own;
-    return select(block < (w + 1) * InverseLists::word_bits, own, word_of(query, block, w + 1));
-  }
-  Expr of_word(const Expr& query, int w, std::size_t i = 0) const {
-    if (of_queries_) return (*of_queries_)(query, w);
-    Expr own = of_blocks_[i * static_cast<std::size_t>(words_) + static_cast<std::size_t>(w)];
-    if ((i + 1) * static_cast<std::size_t>(words_) == of_blocks_.size()) return own;
-    return select(query < static_cast<int>(i + 1) * block_, own, of_word(query, w, i + 1));
-  }
-
-  int words_, block_;
-  std::vector<Expr> of_blocks_;
-  std::shared_ptr<Shared> of_queries_;
-};
-
 MaskOfStep Program::query_mask(const InverseLists::List& list, const Expr& first_key, const Expr& first_block,
                                const Expr& shift) const {
   const bool folded = c.fold > 1, always = folded || c.steps_of_keys().gathers();
@@ -418,7 +337,8 @@ void Program::key_block(const Index& x, const Index& h, const Index& b) {
     HeadViews of{keys_of.rows, h, member};
     InverseLists::List list = piece_of(inverse->list(h * selectors() + selector, b, number), piece);
     add_list(sums, c.key_tiles(), list, c.steps_of_keys(),
-             {of.of_queries(*q), of.of_queries(*dout), padded(*base, of), padded(*delta, of)},
+             {of.of_queries(*q), of.of_queries(*dout), vectors->tiles(vectors->base, of),
+              vectors->tiles(vectors->delta, of)},
              query_mask(list, first, number * c.fold, sequences.shift(b)),
              sum ? of.vector(*sum) : std::optional<Tensor>{});
   };

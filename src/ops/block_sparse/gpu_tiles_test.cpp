@@ -2,7 +2,8 @@
 // plan takes, what the program computes with them, and that tensor cores multiply by warp groups.
 #include "ops/block_sparse/backward_call.hpp"
 #include "ops/reference/reference.hpp"
-#include "ops/testing.hpp"
+#include "ops/testing/operators.hpp"
+
 #include "tegula/explain.hpp"
 
 namespace tegula::ops {

@@ -158,9 +158,8 @@ void run_divided(const NsaCall& call, const Division& division, Launch& launch) 
 bool can_divide(const NsaCall& call) {
   const NsaKernel& kernel = call.kernel;
   const HeadTensors& t = call.tensors;
-  return (kernel.pack > 1 || t.group() == 1) && kernel.queries > 1 && !kernel.repeats && !kernel.varlen &&
-         kernel.joined() == 1 && kernel.partials() <= most_partials &&
-         t.q.size(0) * t.q.size(1) < most_pairs / kernel.partials();
+  return kernel.pack > 1 && kernel.queries > 1 && !kernel.repeats && !kernel.varlen && kernel.joined() == 1 &&
+         kernel.partials() <= most_partials && t.q.size(0) * t.q.size(1) < most_pairs / kernel.partials();
 }
 
 void plan_nsa_call(const AttentionTiles& tiles, bool lists, NsaCall& call) {

@@ -3,7 +3,8 @@
 #include "ops/nsa/backward_call.hpp"
 #include "ops/nsa/plan.hpp"
 #include "ops/reference/reference.hpp"
-#include "ops/testing.hpp"
+#include "ops/testing/operators.hpp"
+
 #include "tegula/explain.hpp"
 
 namespace tegula::ops {

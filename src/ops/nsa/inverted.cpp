@@ -49,10 +49,6 @@ class Program {
   void store_partials(const Fragment& tile, const Fragment& tile_lse, const Expr& head, const Expr& first,
                       const Expr& count, const Expr& block_part) const;
   void key_block(const Index& x, const Index& h, const Index& b) const;
-  // [tokens, (pack,) …] of a group of heads.
-  Tensor rows_of(const Tensor& t, const Expr& b, const Expr& h) const {
-    return c.pack > 1 ? t.slice(b, all, h) : t.slice(b, all, h, 0);
-  }
   // What is added up in a row has a weight relative to the largest of the row.
   Expr weight(Shared& weights, const Expr& r, const Expr& t) const {
     return weights(r / c.pack, t, r % c.pack);
@@ -218,7 +214,7 @@ void Program::merge_block(const Index& x, const Index& h, const Index& b) const 
   });
   const Total total = weigh(weights);
   Shared own_tile({rows, c.dim_v}, c.compute);
-  load_queries(rows_of(*tile_out, b, h), first, own_tile, c.pack);
+  load_queries(tile_out->slice(b, all, h), first, own_tile, c.pack);
   Fragment sum({rows, c.dim_v}, f32, 0);
   auto add_weighted = [&](const Shared& tile_of, const Expr& t) {
     Fragment diagonal({rows, rows}, f32);
@@ -234,8 +230,8 @@ void Program::merge_block(const Index& x, const Index& h, const Index& b) const 
     add_weighted(partial_tile, t);
   });
   parallel(sum, [&](Index i, Index j) { sum(i, j) *= total.factor(i); });
-  store_rows(sum, rows_of(*out, b, h), first, c.pack);
-  store_lse(total.lse, c.pack > 1 ? lse->slice(b, h) : lse->slice(b, h, 0), first, c.pack);
+  store_rows(sum, out->slice(b, all, h), first, c.pack);
+  store_lse(total.lse, lse->slice(b, h), first, c.pack);
 }
 
 }  // namespace
