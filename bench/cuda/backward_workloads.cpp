@@ -225,6 +225,28 @@ Workload backward_workload(const BackwardShape& s, bool deterministic) {
   return workload;
 }
 
+// Other blocks and features of block-sparse gradients than those of the rows above.
+void add_sparse_beside(std::vector<Workload>& all) {
+  const auto add = [&](std::int64_t length, std::int64_t dim, int q_block, int k_block) {
+    all.push_back(backward_workload({.batch = 1,
+                                     .length = length,
+                                     .heads = 16,
+                                     .group = 4,
+                                     .dim = dim,
+                                     .q_block = q_block,
+                                     .k_block = k_block,
+                                     .kept = 0.1},
+                                    true));
+  };
+  for (const auto& [q_block, k_block] :
+       {std::pair(64, 64), std::pair(48, 80), std::pair(32, 32), std::pair(16, 16), std::pair(96, 96),
+        std::pair(1, 16), std::pair(1, 64)})
+    add(16384, 128, q_block, k_block);
+  add(16383, 128, 64, 64);
+  add(8192, 128, 128, 1);
+  add(16384, 192, 1, 64);
+}
+
 // Other features, lengths and groups than those of the rows above.
 void add_beside(std::vector<Workload>& all) {
   const auto add = [&](const BackwardShape& s) { all.push_back(backward_workload(s, true)); };
@@ -295,6 +317,7 @@ std::vector<Workload> backward_workloads() {
                                      .kept = 0.5},
                                     true));
   add_beside(all);
+  add_sparse_beside(all);
   return all;
 }
 

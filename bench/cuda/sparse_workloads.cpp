@@ -103,6 +103,21 @@ Workload sparse_workload(const SparseShape& s) {
   return workload;
 }
 
+// Other blocks, features and lengths than those of the rows above.
+void add_beside(std::vector<Workload>& all) {
+  const SparseShape usual{.length = 16384, .heads = 16, .kv_heads = 4, .q_block = 64, .k_block = 64};
+  for (const auto& [q_block, k_block] : {std::pair(64, 64), std::pair(48, 80), std::pair(32, 32),
+                                         std::pair(16, 16), std::pair(96, 96), std::pair(1, 16)}) {
+    SparseShape shape = usual;
+    shape.q_block = q_block, shape.k_block = k_block;
+    all.push_back(sparse_workload(shape));
+  }
+  SparseShape odd = usual, wide = usual;
+  odd.length = 16383, wide.q_block = 1, wide.dim = 192;
+  all.push_back(sparse_workload(odd));
+  all.push_back(sparse_workload(wide));
+}
+
 }  // namespace
 
 std::vector<Workload> sparse_workloads() {
@@ -120,6 +135,7 @@ std::vector<Workload> sparse_workloads() {
       }
     }
   }
+  add_beside(all);
   return all;
 }
 

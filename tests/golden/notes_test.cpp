@@ -52,8 +52,6 @@ const std::vector<Exception> exceptions{
      "backward",
      {NoteKind::stages},
      "sums in registers leave tiles of two products two slots, not three"},
-    {"block_sparse", "_b128x1_", without_wgmma, "16 single keys are multiplied at a time"},
-    {"block_sparse", "_b64x1_", without_wgmma, "16 single keys are multiplied at a time"},
     {"block_sparse",
      "_b16x64_g1_",
      {NoteKind::through_shared_memory},
@@ -62,11 +60,8 @@ const std::vector<Exception> exceptions{
      "_b8x64_g1_",
      {NoteKind::through_shared_memory},
      "weights of few queries are the right operand, which is never in registers"},
-    {"nsa_", "_backward_q4_", without_wgmma, "keys of several tokens are multiplied by 16 rows"},
-    {"nsa_",
-     "_backward_q4_",
-     {NoteKind::by_threads, NoteKind::stages},
-     "lists end within a tile, and rows are found in the step that brings them"},
+    {"nsa_", "_d192_", {NoteKind::stages}, "queries of two warp groups leave room for four slots of keys"},
+    {"nsa_", "_b32_", {NoteKind::by_threads}, "a block ends within a tile of 64 keys, once a list"},
 };
 
 bool is_listed(const std::string& kernel, NoteKind kind) {

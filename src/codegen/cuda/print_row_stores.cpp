@@ -16,19 +16,22 @@ void CudaGridPrinter::store_rows(const For& n, const Access& to, const Loc& at) 
   out_.code();
   touch(to.view, MemoryUse::write, false);
   if (to.view.buffer->role != Role::workspace) require_aligned(to.view.buffer);
+  const std::int64_t groups = std::max<std::int64_t>(1, 64 * team_.threads / 128 / from->extent(0)),
+                     columns = from->extent(1) / groups;  // of a warp group
+  const std::string of_group = groups > 1 ? fmt::format(" + {} / 128 * {}", team_.thread, columns) : "";
   for (int half = 0; half < 2; ++half) {
     out_.open(fmt::format("{{  // {}: 16 bytes of a row by each thread", location_in_folder(at)));
     const Facts before = facts_;
-    out_.line(fmt::format("const int {0} = {1} / 4 % 8 + {1} / 32 * 16 + {2};", name_variable(n.index[0]),
-                          team_.thread, 8 * half));
-    out_.line(fmt::format("const int {} = {} % 4 * 8;", name_variable(n.index[1]), team_.thread));
+    out_.line(fmt::format("const int {0} = {1} / 4 % 8 + {1} / 32{2} * 16 + {3};", name_variable(n.index[0]),
+                          team_.thread, groups > 1 ? " % 4" : "", 8 * half));
+    out_.line(fmt::format("const int {} = {} % 4 * 8{};", name_variable(n.index[1]), team_.thread, of_group));
     facts_.add_range(n.index[0], {0, from->extent(0) - 1});
-    facts_.add_range(n.index[1], {0, passes::quad_columns - 8});
+    facts_.add_range(n.index[1], {0, from->extent(1) - columns + passes::quad_columns - 8});
     const GuardedAddress address = this->address(to);
     const std::string row = names_.unique("row"), there = names_.unique("there");
     out_.line(fmt::format("{}* const {} = {};", element_type(to.view.buffer->type), row, address.pointer));
     out_.line(fmt::format("const bool {} = {};", there, address.guard.empty() ? "true" : address.guard));
-    for (std::int64_t j = 0; j < from->extent(1) / passes::quad_columns; ++j)
+    for (std::int64_t j = 0; j < columns / passes::quad_columns; ++j)
       out_.line(fmt::format("tg::store_quad({} + {}, {} + {}, {} % 4, {});", row, j * passes::quad_columns,
                             tile.name, 16 * j + 2 * half, team_.thread, there));
     facts_ = before;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "ops/block_sparse/gpu_tiles.hpp"
 #include "ops/block_sparse/tokens.hpp"
 #include "ops/pieces/plan.hpp"
 
@@ -61,9 +62,8 @@ bool takes_one_pass(const BlockSparseBackwardCall& call) {
          steps_of_tile(call) >= fewest_steps;
 }
 
-// On a GPU: tiles of 64 rows for both passes, heads apart where a block of queries fills one.
-void plan_on_gpu(BlockSparseBackwardCall& call, bool deterministic) {
-  BlockSparseBackwardKernel& kernel = call.kernel;
+// What tensor cores do not multiply has small tiles.
+void plan_small_tiles(BlockSparseBackwardKernel& kernel) {
   BlockSparseKernel& forward = kernel.forward;
   const int dim = std::max(forward.dim, forward.dim_v);
   const bool shares = forward.compute.bits() == 16 && dim <= most_dim_of_128_rows;
@@ -74,9 +74,29 @@ void plan_on_gpu(BlockSparseBackwardCall& call, bool deterministic) {
   forward.keys = tile_of_blocks(forward.k_block, extent).extent;
   kernel.queries = forward.queries;
   kernel.fold = std::max(1, least_keys / forward.k_block);
-  kernel.one_pass = !deterministic && takes_one_pass(call);
   const int span = kernel.fold * forward.k_block;
-  kernel.keys = std::min(span, tile_of_blocks(span, kernel.one_pass ? 2 * usual_extent : extent).extent);
+  kernel.keys = std::min(span, tile_of_blocks(span, extent).extent);
+}
+
+// Tiles of 64 rows for both passes, heads apart where a block of queries fills whole ones; small blocks of
+// keys share a list, of the queries that chose some of them.
+void plan_tensor_tiles(BlockSparseBackwardCall& call, bool deterministic) {
+  BlockSparseBackwardKernel& kernel = call.kernel;
+  plan_gradient_rows(call.forward, kernel.forward);
+  plan_gradient_keys(kernel.forward);
+  kernel.queries = kernel.forward.queries;
+  kernel.fold = std::max(1, usual_extent / kernel.forward.k_block);
+  kernel.one_pass = !deterministic && takes_one_pass(call);
+  kernel.keys = kernel.one_pass ? 2 * usual_extent : usual_extent;
+}
+
+void plan_on_gpu(BlockSparseBackwardCall& call, bool deterministic) {
+  BlockSparseBackwardKernel& kernel = call.kernel;
+  const BlockSparseKernel& forward = kernel.forward;
+  if (multiplies_by_groups(forward) && std::max(forward.dim, forward.dim_v) <= most_dim_of_128_rows)
+    plan_tensor_tiles(call, deterministic);
+  else
+    plan_small_tiles(kernel);
   kernel.direct = !kernel.one_pass && forward.compute.bits() == 16;
 }
 

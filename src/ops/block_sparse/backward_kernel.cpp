@@ -3,7 +3,9 @@
 #include <memory>
 
 #include "ops/block_sparse/own_queries.hpp"
+#include "ops/block_sparse/query_vectors.hpp"
 #include "ops/block_sparse/sequences.hpp"
+#include "ops/lists/chosen_bits.hpp"
 #include "ops/lists/lists.hpp"
 #include "ops/lists/longest_first.hpp"
 #include "ops/lists/sorted_lists.hpp"
@@ -23,10 +25,10 @@ struct Program {
   BlockSparseSequences sequences;
   Dim entries{"entries"};
   const Dim &batch = sequences.batch, &heads = sequences.heads;
-  std::optional<Tensor> dout, q, k, v, out, lse, dq, dk, dv, choice, lengths, dlse, delta, base, sum,
-      piece_dk, piece_dv;
+  std::optional<Tensor> dout, q, k, v, out, lse, dq, dk, dv, choice, lengths, dlse, sum, piece_dk, piece_dv;
   std::optional<Expr> scale, cap;
   std::optional<LargeScores> large;
+  std::optional<QueryVectors> vectors;
   std::optional<InverseLists> inverse;
   std::optional<SortedLists> sorted;
   std::optional<LongestFirst> longest_first;  // of the lists of keys, all heads of all batches in a row
@@ -52,8 +54,7 @@ struct Program {
     if (f.softcap) cap.emplace(scalar("cap", f32));
     if (f.counts) lengths.emplace(input("counts", rows, i32));
     if (c.dlse) dlse.emplace(input("dlse", vector, f32));
-    delta.emplace(workspace("delta", vector, f32));
-    base.emplace(workspace("base", vector, f32));
+    vectors.emplace(f, sequences, f.pack > 1 ? Expr(Operand(f.pack)) : Expr(*group));
     large.emplace();
     if (c.one_pass) sum.emplace(workspace("sum", joined(vector, {f.dim}), f32, {.zero = true}));
     sequences.declare();
@@ -79,12 +80,13 @@ struct Program {
     return {choice->slice(b, kv_head, selector, q_block), length, f.mask};
   }
 
-  HeadRows rows_of(const HeadViews& of) const {
+  // `whole` where the last rows of the vectors are written with those behind them.
+  HeadRows rows_of(const HeadViews& of, bool whole = false) const {
     HeadRows rows{of.of_queries(*dout),
                   of.of_queries(*out),
                   of.vector(*lse),
-                  of.vector(*delta),
-                  of.vector(*base),
+                  whole ? vectors->tiles(vectors->delta, of) : vectors->rows(vectors->delta, of),
+                  whole ? vectors->tiles(vectors->base, of) : vectors->rows(vectors->base, of),
                   {},
                   f.dim_v,
                   *large};
@@ -156,7 +158,7 @@ void Program::delta_grid() {
   grid(ceildiv(sequences.queries, delta_rows), heads * members(), sequences.all_batches(),
        [&](Index x, Index h, Index b) {
          HeadViews of = all_tokens(b, h / members(), Slot(h % members()));
-         write_delta(rows_of(of), x * delta_rows);
+         write_delta(rows_of(of, true), x * delta_rows);
        });
 }
 
@@ -165,6 +167,7 @@ void Program::large_grid() {
        [&](Index x, Index h, Index b) {
          HeadViews of = all_tokens(b, h / members(), Slot(h % members()));
          large->note(of.vector(*lse), x * delta_rows);
+         if (!f.varlen) vectors->clear_padding(of, h % members(), x * delta_rows);
        });
 }
 
@@ -240,7 +243,7 @@ void Program::walk_choice(const ChoiceRow& chosen, const Expr& blocks,
 
 void Program::walk_sorted(const SortedLists::List& list, const Expr& b, const ScoreRange& visible,
                           const std::function<void(const BlockTile&, const Expr& beyond)>& body) const {
-  const TileOfBlocks shape{f.k_block, f.keys};
+  const TileOfBlocks shape{f.k_block, f.keys, true};
   const bool whole = !shape.gathers() && f.k_block % f.keys == 0;
   Expr sure = list.count - blocks_in_question(f.causal, f.q_block, f.k_block, sequences.queries_of(b),
                                               sequences.keys_of(b));
@@ -251,8 +254,8 @@ void Program::walk_sorted(const SortedLists::List& list, const Expr& b, const Sc
 
 // Lists ascend, so the last row has the largest key.
 Expr Program::is_beyond(const BlockTile& tile, const ScoreRange& visible) const {
-  return tile.row_of ? tile.row(f.keys - 1) >= visible.limit(Operand(0))
-                     : visible.is_partial(tile.first, f.keys);
+  return tile.shape.gathers() ? tile.row(f.keys - 1) >= visible.limit(Operand(0))
+                              : visible.is_partial(tile.first, f.keys);
 }
 
 ScoreGradient::Mask Program::key_mask(const BlockTile& tile, const ScoreRange& visible,
@@ -294,7 +297,7 @@ void Program::query_block(const Expr& x, const Index& h, const Index& b) {
 
 MaskOfStep Program::query_mask(const InverseLists::List& list, const Expr& first_key, const Expr& first_block,
                                const Expr& shift) const {
-  const bool folded = c.fold > 1, always = folded || TileOfBlocks{f.q_block, c.queries}.gathers();
+  const bool folded = c.fold > 1, always = folded || c.steps_of_keys().gathers();
   return [=, this](const BlockTile& step) -> ScoreGradient::Mask {
     // The last key of the tile against the first query of the step.
     std::optional<Expr> partial;
@@ -308,16 +311,11 @@ MaskOfStep Program::query_mask(const InverseLists::List& list, const Expr& first
       return {partial, [=, this](const Expr& r, const Expr& column, const Expr& weight) {
                 return select(sees(first_key + r, step.row(column / f.pack)), weight, 0);
               }};
-    auto bits = std::make_shared<Shared>(std::initializer_list<int>{c.queries}, u32);
-    parallel(*bits, [&](Index n) {
-      (*bits)(n) = u32(0);
-      Expr place = step.place(n);
-      when(place < list.count, [&] { (*bits)(n) = (*list.bits)(list.begin + place); });
-    });
+    const ChosenBits chosen(list, step, c.fold);
     return {partial, [=, this](const Expr& r, const Expr& column, const Expr& weight) {
               Expr key = first_key + r, query = column / f.pack;
-              Expr chose = (*bits)(query) >> u32(key / f.k_block - first_block) & 1u;
-              return select(sees(key, step.row(query)) && chose != 0u, weight, 0);
+              Expr chose = chosen.has(query, key / f.k_block - first_block);
+              return select(sees(key, step.row(query)) && chose, weight, 0);
             }};
   };
 }
@@ -338,8 +336,9 @@ void Program::key_block(const Index& x, const Index& h, const Index& b) {
   auto add_members = [&](const Slot& member, const Expr& selector) {
     HeadViews of{keys_of.rows, h, member};
     InverseLists::List list = piece_of(inverse->list(h * selectors() + selector, b, number), piece);
-    add_list(sums, c.key_tiles(), list, {f.q_block, c.queries},
-             {of.of_queries(*q), of.of_queries(*dout), of.vector(*base), of.vector(*delta)},
+    add_list(sums, c.key_tiles(), list, c.steps_of_keys(),
+             {of.of_queries(*q), of.of_queries(*dout), vectors->tiles(vectors->base, of),
+              vectors->tiles(vectors->delta, of)},
              query_mask(list, first, number * c.fold, sequences.shift(b)),
              sum ? of.vector(*sum) : std::optional<Tensor>{});
   };

@@ -28,6 +28,8 @@ struct BlockSparseBackwardKernel {
   GradientTiles key_tiles() const {
     return {forward.compute, forward.dim, forward.dim_v, forward.pack, queries, keys, direct};
   }
+  // Of the pass over keys.
+  TileOfBlocks steps_of_keys() const { return {forward.q_block, queries, forward.listed.has_value()}; }
   // Keys of the blocks that share a list of queries.
   int span() const { return fold * forward.k_block; }
   auto fields() const {

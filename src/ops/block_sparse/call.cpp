@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "ops/block_sparse/gpu_tiles.hpp"
 #include "ops/block_sparse/tokens.hpp"
 #include "ops/lists/sorted_lists.hpp"
 #include "ops/pieces/plan.hpp"
@@ -61,11 +62,17 @@ void plan_keys(int usual, BlockSparseCall& call) {
 void plan_on_gpu(BlockSparseCall& call) {
   BlockSparseKernel& kernel = call.kernel;
   const int dim = std::max(kernel.dim, kernel.dim_v);
-  const bool fast = kernel.compute.bits() == 16 && kernel.dim % 16 == 0 && kernel.dim_v % 16 == 0;
-  const int rows = fast ? (dim <= most_dim_of_128_rows ? 128 : 64) : dim <= 128 ? 64 : 32;
+  if (multiplies_by_groups(kernel)) {
+    if (call.tiles.queries == 0)
+      plan_tensor_rows(call);
+    else
+      plan_queries(most_tensor_rows(dim), most_tensor_rows(dim), call);
+    if (call.tiles.keys == 0) return plan_tensor_keys(kernel);
+    return plan_keys(call.tiles.keys, call);
+  }
+  const int rows = dim <= 128 ? 64 : 32;
   plan_queries(rows, rows, call);
-  const bool two_groups = fast && kernel.rows() == rows && dim <= 128;
-  plan_keys(two_groups ? 128 : fast ? 64 : 32, call);
+  plan_keys(32, call);
 }
 
 // Lists are made by a grid of their own, so that neither producer nor consumers of a tile wait for them.
@@ -100,7 +107,7 @@ BlockSparseCall block_sparse_call(const BoundCall& bound, const BlockSparseOptio
   call.longest = std::min(bound.dim("longest_q"), choice.size(2) * options.q_block_size);
   call.longest_keys = bound.dim("longest_k");
   if (kernel.mask) call.longest_keys = std::min(call.longest_keys, choice.size(3) * options.k_block_size);
-  kernel.type = t.q.dtype, kernel.compute = multiplied_type(t.q.dtype, bound.on_gpu());
+  kernel.type = t.q.dtype, kernel.compute = multiplied_type(t.q.dtype, planned_for_gpu);
   kernel.dim = t.dim(), kernel.dim_v = t.dim_v();
   kernel.q_block = options.q_block_size, kernel.k_block = options.k_block_size;
   kernel.causal = options.causal, kernel.softcap = options.softcap > 0;

@@ -90,7 +90,7 @@ struct Meeting {
 
   // A few whole blocks of keys in a tile, copied one by one.
   void add_joined(const ListEntry& list, const Expr& count) {
-    const int blocks = c.keys / c.k_block;
+    const int blocks = c.tile().blocks();
     pipelined(ceildiv(count, blocks), {.stages = 2}, [&](Index t) {
       std::vector<Expr> first;
       for (int i = 0; i < blocks; ++i) first.push_back(list(min(t * blocks + i, count - 1)) * c.k_block);
@@ -120,12 +120,13 @@ struct Meeting {
 
   // Several blocks of keys in a tile: the key of each column is looked up.
   void add_gathered(const ListEntry& list, const Expr& count) {
-    const int blocks = c.keys / c.k_block;
+    const int blocks = c.tile().blocks();
+    const bool full = blocks * c.k_block == c.keys;
     pipelined(ceildiv(count, blocks), {.stages = 2}, [&](Index t) {
       Shared key_of({c.keys}, i32);
       parallel(c.keys, [&](Index j) {
         Expr n = t * blocks + j / c.k_block, key = list(min(n, count - 1)) * c.k_block + j % c.k_block;
-        key_of(j) = select(n < count, key, no_row);
+        key_of(j) = select(full ? n < count : n < count && j < blocks * c.k_block, key, no_row);
       });
       Shared key_tile({c.keys, c.dim}, c.compute);
       gather(keys, key_of, key_tile);

@@ -2,6 +2,7 @@
 #pragma once
 #include <optional>
 
+#include "ops/lists/walk.hpp"
 #include "ops/schema/instance.hpp"
 #include "tegula/lang.hpp"
 
@@ -30,9 +31,11 @@ struct BlockSparseKernel {
   int splits() const { return (q_block + queries - 1) / queries; }
   // Of a list: those with keys that some query of the block does not see, or that stand behind the last.
   int last_blocks() const { return causal ? (q_block + k_block - 1) / k_block + 1 : 1; }
-  // Several blocks of keys fill a tile: copied one by one where they are few, else row by row.
-  bool joins() const { return k_block < keys && k_block % 8 == 0 && keys <= 4 * k_block; }
-  bool gathers() const { return k_block < keys && !joins(); }
+  // Several blocks of keys in a tile: copied one by one where they are few, else row by row. Columns behind
+  // them, or behind the part of a block that a tile covers, stay empty.
+  TileOfBlocks tile() const { return {k_block, keys, true}; }
+  bool joins() const { return tile().joins(); }
+  bool gathers() const { return tile().gathers() && !joins(); }
   auto fields() const {
     return std::tuple(type, compute, labelled("d", dim), labelled("v", dim_v), joined("b", q_block, k_block),
                       labelled("g", pack), labelled("q", queries), labelled("k", keys),

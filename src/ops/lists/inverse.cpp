@@ -16,13 +16,14 @@ constexpr int runs = 16;             // of lists, whose lengths are added up one
 
 InverseLists::InverseLists(int fold, const InverseExtents& extents, OfPart of_part)
     : fold_(fold),
+      words_(words_of(fold)),
       extents_(extents),
       of_part_(std::move(of_part)),
       counts_(workspace("chunk_counts", {extents.heads, extents.chunks, extents.longest_lists}, i32)),
       begins_(workspace("list_begins", {extents.heads, extents.lists}, i32)),
       lengths_(workspace("list_lengths", {extents.heads, extents.lists}, i32)),
       rows_(workspace("list_rows", {extents.heads, extents.entries}, i32)) {
-  if (fold > 1) bits_.emplace(workspace("list_bits", {extents.heads, extents.entries}, u32));
+  if (fold > 1) bits_.emplace(workspace("list_bits", {extents.heads, extents.entries, words_}, u32));
 }
 
 void InverseLists::over_chunks(const OfChunkOfRows& body) const {
@@ -63,8 +64,9 @@ void InverseLists::mark(const InversePart& part, const Expr& step, const Expr& b
         when(block >= 0 && block < part.blocks, [&] {
           Expr list = block / fold_ - begin;
           when(list >= 0 && list < columns, [&] {
-            Expr bit = fold_ == 1 ? u32(1) : u32(1) << u32(block % fold_);
-            marks(r, list) = marks(r, list) | bit;
+            Expr bit = fold_ == 1 ? u32(1) : u32(1) << u32(block % fold_ % word_bits);
+            Expr at = words_ == 1 ? list : list * words_ + block % fold_ / word_bits;
+            marks(r, at) = marks(r, at) | bit;
           });
         });
       });
@@ -72,10 +74,17 @@ void InverseLists::mark(const InversePart& part, const Expr& step, const Expr& b
   });
 }
 
+Expr InverseLists::is_marked(Shared& marks, const Expr& row, const Expr& column) const {
+  if (words_ == 1) return marks(row, column) != 0u;
+  Var bits = Expr(marks(row, column * words_));
+  for (int w = 1; w < words_; ++w) bits |= marks(row, column * words_ + w);
+  return Expr(bits) != 0u;
+}
+
 void InverseLists::each_step(const InversePart& part, const Expr& chunk, const Expr& begin,
                              const OfMarks& body) const {
   auto of_step = [&](const Expr& step) {
-    Shared marks({inverse_rows, columns}, u32);
+    Shared marks({inverse_rows, columns * words_}, u32);
     mark(part, step, begin, marks);
     body(step, marks);
   };
@@ -99,7 +108,7 @@ void InverseLists::count(const Expr& chunk, const Expr& begin, const Expr& head,
   each_step(part, chunk, begin, [&](const Expr&, Shared& marks) {
     parallel(columns, [&](Index j) {
       Var number = 0;
-      serial(inverse_rows, [&](Index r) { number += select(marks(r, j) != 0u, 1, 0); });
+      serial(inverse_rows, [&](Index r) { number += select(is_marked(marks, r, j), 1, 0); });
       if (numbers)
         (*numbers)(j) += number;
       else
@@ -175,10 +184,10 @@ void InverseLists::write(const Expr& chunk, const Expr& begin, const Expr& head,
       when(begin + j < part.lists, [&] {
         Var at = cursors ? Expr((*cursors)(j)) : begin_of(j);
         serial(inverse_rows, [&](Index r) {
-          Expr bits = marks(r, j);
-          when(bits != 0u, [&] {
+          when(is_marked(marks, r, j), [&] {
             rows_(head, at) = step * inverse_rows + r;
-            if (bits_) (*bits_)(head, at) = bits;
+            for (int w = 0; bits_ && w < words_; ++w)
+              (*bits_)(head, at, w) = words_ == 1 ? Expr(marks(r, j)) : Expr(marks(r, j * words_ + w));
             at += 1;
           });
         });

@@ -36,8 +36,8 @@ struct InversePart {
 
 class InverseLists {
  public:
-  // Declares workspaces; of_part gives the part of a head and a sequence. `fold` blocks of keys share a list,
-  // at most 32; each of its rows has a bit for each.
+  // Declares workspaces; of_part gives the part of a head and a sequence. `fold` blocks of keys share a list;
+  // each of its rows has a bit for each.
   using OfPart = std::function<InversePart(const lang::Expr& head, const lang::Expr& sequence)>;
   InverseLists(int fold, const InverseExtents& extents, OfPart of_part);
 
@@ -48,11 +48,14 @@ class InverseLists {
 
   struct List {
     lang::Tensor rows;                 // of all lists of the head
-    std::optional<lang::Tensor> bits;  // which of the blocks that share the list the row chose
+    std::optional<lang::Tensor> bits;  // [.., words]: which of the blocks that share the list the row chose
     lang::Expr begin, count;
 
     lang::Expr row(const lang::Expr& n) const { return rows(begin + n); }
   };
+  // Blocks whose bits share a word.
+  static constexpr int word_bits = 32;
+  static int words_of(int fold) { return (fold + word_bits - 1) / word_bits; }
   List list(const lang::Expr& head, const lang::Expr& sequence, const lang::Expr& number) const;
 
  private:
@@ -61,6 +64,7 @@ class InverseLists {
   void over_chunks(const OfChunkOfRows& body) const;
   void mark(const InversePart& part, const lang::Expr& step, const lang::Expr& begin,
             lang::Shared& marks) const;
+  lang::Expr is_marked(lang::Shared& marks, const lang::Expr& row, const lang::Expr& column) const;
   // `step` are inverse_rows rows, numbered from the sequence's first.
   using OfMarks = std::function<void(const lang::Expr& step, lang::Shared& marks)>;
   void each_step(const InversePart& part, const lang::Expr& chunk, const lang::Expr& begin,
@@ -75,7 +79,7 @@ class InverseLists {
   void write(const lang::Expr& chunk, const lang::Expr& begin, const lang::Expr& head,
              const InversePart& part) const;
 
-  int fold_;
+  int fold_, words_;
   InverseExtents extents_;
   OfPart of_part_;
   lang::Tensor counts_, begins_, lengths_, rows_;

@@ -12,15 +12,30 @@ TileOfBlocks tile_of_blocks(int block, int wanted) {
   return {block, ceildiv(block, parts)};
 }
 
-Expr BlockTile::row(const Expr& r) const { return row_of ? Expr((*row_of)(r)) : first + r; }
+namespace {
 
-Expr BlockTile::counts(const Expr& row) const { return row_of ? row != no_row : row < end; }
+// Of a row of a tile, that of the tensor: blocks begin at `begins`.
+Expr row_of_joined(const BlockTile& tile, const Expr& r, std::size_t i = 0) {
+  Expr own = tile.begins[i] + (r - static_cast<int>(i) * tile.shape.block);
+  if (i + 1 == tile.begins.size()) return own;
+  return select(r < static_cast<int>(i + 1) * tile.shape.block, own, row_of_joined(tile, r, i + 1));
+}
+
+}  // namespace
+
+Expr BlockTile::row(const Expr& r) const {
+  if (row_of) return (*row_of)(r);
+  return begins.empty() ? first + r : select(r < end, row_of_joined(*this, r), no_row);
+}
+
+Expr BlockTile::counts(const Expr& row) const { return shape.gathers() ? row != no_row : row < end; }
 
 Expr BlockTile::place(const Expr& r) const {
-  return row_of ? step * (shape.extent / shape.block) + r / shape.block : *entry;
+  return shape.gathers() ? step * shape.blocks() + r / shape.block : *entry;
 }
 
 Expr BlockTile::ragged() const {
+  if (!begins.empty()) return end < shape.extent;
   if (row_of) return row(shape.extent - 1) == no_row;
   return shape.block % shape.extent == 0 ? Expr(false) : first + shape.extent > end;
 }
@@ -34,6 +49,15 @@ void BlockTile::load(const Tensor& from, Shared& tile, int pack) const {
     else
       copy(from.at(first), to);
   };
+  for (std::size_t i = 0; i < begins.size(); ++i) {
+    const int begin = static_cast<int>(i) * shape.block;
+    const Slot rows = range(begin, begin + shape.block);
+    if (pack == 1)
+      copy(from.at(begins[i]), tile.slice(rows, all));
+    else
+      copy(from.at(begins[i]), tile.reshape({shape.extent, pack, features}).slice(rows, all, all));
+  }
+  if (!begins.empty()) return;
   if (pack == 1)
     load_into(tile);
   else
@@ -41,36 +65,73 @@ void BlockTile::load(const Tensor& from, Shared& tile, int pack) const {
 }
 
 void BlockTile::load_vector(const Tensor& from, Shared& tile, int pack) const {
-  if (!row_of) {
-    ops::load_vector(from, first, tile, pack);
+  const bool side_by_side = from.rank() == 1;
+  if (!shape.gathers()) {
+    ops::load_vector(from, side_by_side && pack > 1 ? first * pack : first, tile, side_by_side ? 1 : pack);
     return;
   }
+  for (std::size_t i = 0; side_by_side && i < begins.size(); ++i) {
+    const int rows = shape.block * pack, begin = static_cast<int>(i) * rows;
+    Shared part = tile.slice(range(begin, begin + rows));
+    copy(from.at(pack > 1 ? begins[i] * pack : begins[i]), part);
+  }
+  if (side_by_side && !begins.empty()) return;
   parallel(tile, [&](Index i) {
     Expr at = row(i / pack);
-    tile(i) = pack == 1 ? Expr(from(at)) : Expr(from(i % pack, at));
+    if (pack == 1)
+      tile(i) = from(at);
+    else if (side_by_side)
+      tile(i) = from(select(at == no_row, -1, at) * pack + i % pack);
+    else
+      tile(i) = from(i % pack, at);
   });
 }
 
-void walk_blocks(const TileOfBlocks& shape, const std::function<Expr(const Expr&)>& list, const Expr& count,
-                 const std::function<void(const BlockTile&)>& body) {
-  if (!shape.gathers()) {
-    const int parts = shape.parts();
-    pipelined(parts == 1 ? count : count * parts, {.stages = 2}, [&](Index t) {
-      Expr entry = parts == 1 ? Expr(t) : t / parts, block = list(entry) * shape.block;
-      Expr first = parts == 1 ? block : block + t % parts * shape.extent;
-      body({first, block + shape.block, entry, nullptr, t, shape});
-    });
-    return;
-  }
-  const int blocks = shape.extent / shape.block;
+namespace {
+
+using List = std::function<Expr(const Expr&)>;
+using Body = std::function<void(const BlockTile&)>;
+
+void walk_parts(const TileOfBlocks& shape, const List& list, const Expr& count, const Body& body) {
+  const int parts = shape.parts();
+  pipelined(parts == 1 ? count : count * parts, {.stages = 2}, [&](Index t) {
+    Expr entry = parts == 1 ? Expr(t) : t / parts, block = list(entry) * shape.block;
+    Expr first = parts == 1 ? block : block + t % parts * shape.extent;
+    body({first, block + shape.block, entry, nullptr, {}, t, shape});
+  });
+}
+
+// `end` counts rows of the tile.
+void walk_joined(const TileOfBlocks& shape, const List& list, const Expr& count, const Body& body) {
+  const int blocks = shape.blocks();
+  pipelined(ceildiv(count, blocks), {.stages = 2}, [&](Index t) {
+    std::vector<Expr> begins;
+    for (int i = 0; i < blocks; ++i) begins.push_back(list(min(t * blocks + i, count - 1)) * shape.block);
+    Expr end = (count - t * blocks) * shape.block;
+    body({begins.front(), end, std::nullopt, nullptr, begins, t, shape});
+  });
+}
+
+void walk_rows(const TileOfBlocks& shape, const List& list, const Expr& count, const Body& body) {
+  const int blocks = shape.blocks();
+  const bool full = blocks * shape.block == shape.extent;
   pipelined(ceildiv(count, blocks), {.stages = 2}, [&](Index t) {
     Shared row_of({shape.extent}, i32);
     parallel(shape.extent, [&](Index r) {
       Expr n = t * blocks + r / shape.block;
-      row_of(r) = select(n < count, list(min(n, count - 1)) * shape.block + r % shape.block, no_row);
+      Expr exists = full ? n < count : n < count && r < blocks * shape.block;
+      row_of(r) = select(exists, list(min(n, count - 1)) * shape.block + r % shape.block, no_row);
     });
-    body({t, t, std::nullopt, &row_of, t, shape});
+    body({t, t, std::nullopt, &row_of, {}, t, shape});
   });
+}
+
+}  // namespace
+
+void walk_blocks(const TileOfBlocks& shape, const List& list, const Expr& count, const Body& body) {
+  if (!shape.gathers()) return walk_parts(shape, list, count, body);
+  if (shape.joins()) return walk_joined(shape, list, count, body);
+  walk_rows(shape, list, count, body);
 }
 
 }  // namespace tegula::ops

@@ -2,6 +2,7 @@
 #pragma once
 #include <functional>
 #include <optional>
+#include <vector>
 
 #include "tegula/lang.hpp"
 
@@ -9,21 +10,30 @@ namespace tegula::ops {
 
 inline constexpr int no_row = 0x7fffffff;  // larger than any row: outside the tensor, and behind every limit
 
-// A tile is a part of a block, in equal parts, or several whole blocks.
+// A tile is a part of a block, or several whole blocks. Rows of the tile behind them belong to none.
 struct TileOfBlocks {
   int block = 64, extent = 64;
+  // Few blocks are copied one by one, as a copy engine does it; else row by row.
+  bool by_blocks = false;
 
-  bool gathers() const { return block < extent; }
+  int blocks() const { return extent >= 2 * block ? extent / block : 1; }
+  bool gathers() const { return blocks() > 1; }
+  // A box of rows begins at a multiple of eight of them in a tile.
+  bool joins() const {
+    return by_blocks && gathers() && block % 8 == 0 && extent % block == 0 && blocks() <= 4;
+  }
   int parts() const { return (block + extent - 1) / extent; }
 };
+// Parts are equal.
 TileOfBlocks tile_of_blocks(int block, int wanted);
 
-// One step of a walk. Rows that belong to no block of the list have the number no_row if `gathered`;
+// One step of a walk. Rows that belong to no block of the list have the number no_row if blocks are gathered;
 // otherwise they stand behind `end`.
 struct BlockTile {
   lang::Expr first, end;                 // rows of the tensor where blocks are not gathered
   std::optional<lang::Expr> entry;       // position in the list where blocks are not gathered
-  const lang::Shared* row_of = nullptr;  // of each row of a tile of gathered blocks
+  const lang::Shared* row_of = nullptr;  // of each row of a tile of blocks gathered row by row
+  std::vector<lang::Expr> begins;        // of blocks that are copied one by one
   lang::Expr step;
   TileOfBlocks shape;
 
@@ -36,7 +46,7 @@ struct BlockTile {
   lang::Expr ragged() const;
   // `from` is [rows, features], or [rows, pack, features] if the tile has `pack` rows for each.
   void load(const lang::Tensor& from, lang::Shared& tile, int pack = 1) const;
-  // `from` is [rows], or [pack, rows].
+  // `from` is [rows · pack], or [pack, rows].
   void load_vector(const lang::Tensor& from, lang::Shared& tile, int pack) const;
 };
 

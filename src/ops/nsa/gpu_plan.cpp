@@ -14,13 +14,12 @@ constexpr int most_pack = 128;
 constexpr int fewest_rows = 20;
 constexpr int least_gain = 24;  // blocks that a warp group must be spared
 constexpr int most_pack_divided = 8;
-constexpr int most_dim = 128;
 constexpr int most_entries = 256;  // longer lists have not been measured
 // By a token, on average. Where they are fewer, tiles select too few blocks to gain by it.
 constexpr std::int64_t fewest_keys_seen = 6144;
 constexpr int usual_keys = 64, k_of_product = 16;
 // Warp groups that share keys and values, where there are so many tiles, and lists that fit shared memory.
-constexpr int joined_groups = 3, fewest_pack_joined = 4;
+constexpr int most_joined_groups = 3, most_dim_of_three = 128, fewest_pack_joined = 4;
 constexpr std::int64_t fewest_tiles_joined = 4 * gpu_processors, most_entries_of_tile = 8192;
 
 constexpr std::int64_t most_listed = 52'000;  // numbers, which take four bytes
@@ -41,10 +40,15 @@ std::int64_t listed(const NsaProblem& p, const NsaPlan& plan) {
 
 std::int64_t keys_seen(const NsaProblem& p) { return p.causal ? p.tokens / 2 : p.tokens; }
 
+// Of more than 128 features registers hold what two have.
+int joined_groups(const NsaProblem& p) {
+  return std::max(p.dim, p.dim_v) <= most_dim_of_three ? most_joined_groups : 2;
+}
+
 // Three warp groups read little more than one where tokens agree, and a fifth less where they do not. Each
 // leaves out what none of its own tokens selected.
 bool joins_groups(const NsaProblem& p, const NsaPlan& plan) {
-  const int queries = joined_groups * plan.queries;
+  const int queries = joined_groups(p) * plan.queries;
   return plan.queries * plan.pack == warp_group_rows && plan.pack >= fewest_pack_joined &&
          plan.keys == usual_keys && p.block % usual_keys == 0 &&
          p.all_tokens / queries >= fewest_tiles_joined && queries * p.entries <= most_entries_of_tile;
@@ -78,16 +82,16 @@ NsaPlan plan_nsa_on_gpu(const NsaProblem& p, DType type, const AttentionTiles& g
     alone.per_query_head = true;
     return plan_nsa_on_gpu(alone, type, given);
   }
-  const bool small = fast && std::max(p.dim, p.dim_v) <= most_dim;
+  const bool fits_groups = fast && std::max(p.dim, p.dim_v) <= most_dim_of_128_rows;
   const int rows = plan.queries * plan.pack;
-  const bool divides = small && p.block >= usual_keys && keys_seen(p) >= fewest_keys_seen &&
+  const bool divides = fits_groups && p.block >= usual_keys && keys_seen(p) >= fewest_keys_seen &&
                        p.entries <= most_entries && plan.pack <= most_pack_divided &&
-                       (rows == warp_group_rows || rows == joined_groups * warp_group_rows);
+                       (rows == warp_group_rows || rows == joined_groups(p) * warp_group_rows);
   if (divides) {
     plan.fewest = (fewest_rows + plan.pack - 1) / plan.pack;
     plan.least_gain = std::max(least_gain, p.entries);
   }
-  if (small && given.queries == 0 && joins_groups(p, plan)) plan.queries *= joined_groups;
+  if (fits_groups && given.queries == 0 && joins_groups(p, plan)) plan.queries *= joined_groups(p);
   return plan;
 }
 

@@ -123,8 +123,8 @@ QueryGradient::Branch::Branch(const GradientTiles& tiles, const HeadRows& rows, 
     load_vector(*rows.dlse, first, *dlse, tiles.pack);
   }
   finish_delta(delta_, base_, dlse);
-  store_lse(delta_, rows.delta, first, tiles.pack);
-  store_lse(base_, rows.base, first, tiles.pack);
+  copy(delta_, rows.delta.at(first * tiles.pack));
+  copy(base_, rows.base.at(first * tiles.pack));
 }
 
 void QueryGradient::load(const Tensor& q, const Expr& first) { load_queries(q, first, q_, tiles_.pack); }

@@ -63,8 +63,8 @@ struct GradientTiles {
   int rows() const { return queries * pack; }
 };
 
-// Views of a query head, [tokens, features] and [tokens], or of a group of them, [tokens, pack, features] and
-// [pack, tokens].
+// Views of a query head, [tokens, features] and [tokens], or of a group of them, [tokens, pack, features],
+// [pack, tokens] and of delta and base [tokens · pack].
 struct HeadRows {
   lang::Tensor dout, out, lse, delta, base;
   std::optional<lang::Tensor> dlse;

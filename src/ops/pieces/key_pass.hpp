@@ -7,7 +7,8 @@
 
 namespace tegula::ops {
 
-// The queries of one head, or of all heads of a group: [tokens, (pack,) …], vectors [(pack,) tokens].
+// The queries of one head, or of all heads of a group: [tokens, (pack,) …], vectors [tokens · pack] or
+// [(pack,) tokens].
 struct QueryTensors {
   lang::Tensor q, dout, base, delta;
 };

@@ -102,11 +102,12 @@ const Access* plan_row_store(const Stmt& s, const Layouts& layouts, int threads,
   if (store->to.view.buffer->role != Role::workspace && !target.copy_engine) return nullptr;
   const auto layout = layouts.fragments.find(&from);
   const std::int64_t m = from.extent(0), n = from.extent(1), groups = threads / 128;
-  if (!target.has_wgmma() || threads % 128 != 0 || m != 64 * groups || n % quad_columns != 0) return nullptr;
+  if (!target.has_wgmma() || threads % 128 != 0 || layout == layouts.fragments.end()) return nullptr;
+  const layout::Division parts =
+      m == store_rows * groups ? layout::Division{groups, 1} : layout::Division{1, groups};
+  if (m != store_rows * parts.along_m || n % (quad_columns * parts.along_n) != 0) return nullptr;
   if (n > constant_value(store->to.view.shape.back())) return nullptr;
-  if (layout == layouts.fragments.end() || layout->second != layout::wgmma_accumulator(m, n, {groups, 1}))
-    return nullptr;
-  return &store->to;
+  return layout->second == layout::wgmma_accumulator(m, n, parts) ? &store->to : nullptr;
 }
 
 Expr can_transfer(const View& to, const View& tile, const Loc& at, bool limits_matter) {

@@ -30,9 +30,9 @@ std::optional<TensorStore> plan_store(const ir::View& from, const ir::View& to,
 std::int64_t staging_bytes(const ir::View& from);
 inline constexpr int quad_columns = 32;  // that the four threads of a row write with one instruction
 
-// Where a loop stores the sum of a wgmma whose rows the warp groups divide, each element rounded to 16 bits,
-// and rows begin at multiples of 16 bytes: in a workspace, which lies without holes, or in a tensor that the
-// copy engine could take.
+// Where a loop stores the sum of a wgmma of which warp groups have rows, or of 64 rows columns, each element
+// rounded to 16 bits, and rows begin at multiples of 16 bytes: in a workspace, which lies without holes, or in
+// a tensor that the copy engine could take.
 const ir::Access* plan_row_store(const ir::Stmt& s, const Layouts& layouts, int threads,
                                  const CudaTarget& target);
 

@@ -107,30 +107,37 @@ const StoreCase store_cases[] = {
 INSTANTIATE_TEST_SUITE_P(Table, Stores, ::testing::ValuesIn(store_cases),
                          [](auto& info) { return std::string(info.param.name); });
 
-// By threads, four to a row: sums of whole warp groups, rounded to 16 bits, in rows of 16-byte pieces.
+// By threads, four to a row: sums of whole warp groups, or of which they share the columns, rounded to 16
+// bits, in rows of 16-byte pieces.
 TEST(Stores, ByRows) {
-  for (const auto& [n, type, expected] :
-       {std::tuple(64, bf16, true), {32, f16, true}, {64, f32, false}, {24, bf16, false}}) {
-    const testing::Lowered lowered(kernel("stores", [&] {
-      Tensor x = input("x", {64, 64}, bf16), out = output("out", {4, 64, n}, type);
-      grid(1, {.threads = 128}, [&](Index) {
-        Shared a({64, 64}, bf16);
+  for (const auto& [n, type, threads, expected] : {std::tuple(64, bf16, 128, true),
+                                                   {32, f16, 128, true},
+                                                   {64, f32, 128, false},
+                                                   {24, bf16, 128, false},
+                                                   {128, bf16, 256, true},
+                                                   {96, bf16, 256, false}}) {
+    const testing::Lowered lowered(kernel("stores", [&, n = n, type = type, threads = threads] {
+      Tensor x = input("x", {128, 64}, bf16), out = output("out", {4, 64, n}, type);
+      grid(1, {.threads = threads}, [&](Index) {
+        Shared a({64, 64}, bf16), b({n, 64}, bf16);
         copy(x.at(0, 0), a);
+        copy(x.at(0, 0), b);
         serial(4, [&](Index j) {
           Fragment sum({64, n}, f32, 0);
-          gemm(a, a.slice(range(0, n)).T(), sum);
+          gemm(a, b.T(), sum);
           copy(sum, out.slice(j).at(0, 0));
         });
       });
     }));
-    const Layouts layouts = infer_layouts(lowered.body(), 128, lowered.target);
+    const Layouts layouts = infer_layouts(lowered.body(), threads, lowered.target);
     int stores = 0;
-    ir::for_each_stmt(lowered.body(), [&](const ir::Stmt& s) {
-      stores += plan_row_store(s, layouts, 128, lowered.target) != nullptr;
+    ir::for_each_stmt(lowered.body(), [&, threads = threads](const ir::Stmt& s) {
+      stores += plan_row_store(s, layouts, threads, lowered.target) != nullptr;
     });
-    EXPECT_EQ(stores, expected ? 1 : 0) << n << " columns of " << type.name();
+    EXPECT_EQ(stores, expected ? 1 : 0)
+        << n << " columns of " << type.name() << ", " << threads << " threads";
   }
 }
 
-}  // namespace
+}  // namespace plan_stores_test
 }  // namespace tegula::passes

@@ -1,0 +1,118 @@
+#include "ops/block_sparse/gpu_tiles.hpp"
+
+#include <algorithm>
+#include <numeric>
+#include <vector>
+
+#include "ops/pieces/plan.hpp"
+
+namespace tegula::ops {
+
+namespace {
+
+constexpr int row_unit = 8, k_of_product = 16;
+constexpr int joined_groups = 3, most_keys_of_joined_groups = 80;
+
+struct Candidate {
+  int pack, queries;
+  double cost;  // of a row of a tile, beside one of two warp groups
+};
+
+int ceildiv(int a, int b) { return (a + b - 1) / b; }
+int round_up(int value, int step) { return ceildiv(value, step) * step; }
+
+// Of a block of queries, for each head: all rows of its tiles.
+double cost_of(const Candidate& c, int queries) { return c.cost * ceildiv(queries, c.queries) * c.queries; }
+
+// Whether steps of keys and features of values are rows of whole warp groups.
+bool multiplies_transpose(const BlockSparseKernel& c) {
+  return (c.k_block % warp_group_rows == 0 || warp_group_rows % c.k_block == 0) &&
+         c.dim_v % warp_group_rows == 0;
+}
+
+// Rows of one warp group read keys and values as often as those of two, and fewer multiply the transpose,
+// whose weights pass through shared memory.
+void add_candidates(int pack, int queries, const BlockSparseKernel& c, std::vector<Candidate>& to) {
+  const int dim = std::max(c.dim, c.dim_v);
+  constexpr double of_one_group = 1.2, of_part = 2;
+  const auto add = [&](int rows, double cost) {
+    if (rows % pack == 0 && pack <= rows) to.push_back({pack, rows / pack, cost});
+  };
+  if (most_tensor_rows(dim) > warp_group_rows) {
+    add(most_tensor_rows(dim), 1);
+    add(warp_group_rows, of_one_group);
+    if (dim <= 128) add(joined_groups * warp_group_rows, 1);
+  } else {
+    add(warp_group_rows, 1);
+  }
+  const int whole = row_unit / std::gcd(row_unit, pack), few = round_up(queries, whole);
+  if (few * pack < warp_group_rows && multiplies_transpose(c)) to.push_back({pack, few, of_part});
+}
+
+// A part of a block in equal steps, or whole blocks: as many as fill a step, or else leave columns empty.
+int keys_of_step(int block, int most) {
+  if (block > most) {
+    const int parts = ceildiv(block, most);
+    for (int n = parts; block >= n * most / 2; ++n)
+      if (block % (n * k_of_product) == 0) return block / n;
+    return round_up(ceildiv(block, parts), k_of_product);
+  }
+  for (int blocks = most / block; blocks * block * 2 > most; --blocks)
+    if (blocks * block % k_of_product == 0) return blocks * block;
+  return round_up(most / block * block, k_of_product);
+}
+
+}  // namespace
+
+bool multiplies_by_groups(const BlockSparseKernel& kernel) {
+  return kernel.compute.bits() == 16 && kernel.dim % 16 == 0 && kernel.dim_v % 16 == 0;
+}
+
+int most_tensor_rows(int dim) { return dim <= most_dim_of_128_rows ? 2 * warp_group_rows : warp_group_rows; }
+
+void plan_tensor_rows(BlockSparseCall& call) {
+  BlockSparseKernel& kernel = call.kernel;
+  const std::int64_t group = call.tensors.group();
+  const int rows = most_tensor_rows(std::max(kernel.dim, kernel.dim_v));
+  // Fewer queries than a block has need no larger tile.
+  const auto queries =
+      static_cast<int>(std::clamp<std::int64_t>(call.longest, 1, std::int64_t{kernel.q_block}));
+  std::vector<Candidate> candidates;
+  if (!call.per_query_head && group > 1 && group <= rows)
+    add_candidates(static_cast<int>(group), queries, kernel, candidates);
+  // A block that fills a tile leaves the heads of a group apart, where that costs nothing.
+  const auto alone = kernel.q_block < rows ? candidates.end() : candidates.begin();
+  std::vector<Candidate> own;
+  add_candidates(1, queries, kernel, own);
+  candidates.insert(alone, own.begin(), own.end());
+  const auto best = std::min_element(
+      candidates.begin(), candidates.end(),
+      [&](const Candidate& a, const Candidate& b) { return cost_of(a, queries) < cost_of(b, queries); });
+  kernel.pack = best->pack, kernel.queries = best->queries;
+}
+
+void plan_tensor_keys(BlockSparseKernel& kernel) {
+  const int dim = std::max(kernel.dim, kernel.dim_v);
+  const bool wide = kernel.rows() > warp_group_rows && dim <= 128;
+  const bool joined = kernel.rows() == joined_groups * warp_group_rows;
+  int most = wide && !joined ? 128 : 64;
+  // One step of a block instead of two half-empty ones.
+  if (dim <= 128 && kernel.k_block > most) most = std::max(most, most_keys_of_joined_groups);
+  kernel.keys = keys_of_step(kernel.k_block, most);
+}
+
+void plan_gradient_rows(const BlockSparseCall& call, BlockSparseKernel& kernel) {
+  const std::int64_t group = call.tensors.group();
+  const bool packs = !call.per_query_head && group > 1 && warp_group_rows % group == 0;
+  const Candidate alone{1, warp_group_rows, 1};
+  const Candidate packed{static_cast<int>(group), warp_group_rows / static_cast<int>(group), 1};
+  const bool saves = packs && cost_of(packed, kernel.q_block) < cost_of(alone, kernel.q_block);
+  const Candidate& best = saves ? packed : alone;
+  kernel.pack = best.pack, kernel.queries = best.queries;
+}
+
+void plan_gradient_keys(BlockSparseKernel& kernel) {
+  kernel.keys = keys_of_step(kernel.k_block, warp_group_rows);
+}
+
+}  // namespace tegula::ops

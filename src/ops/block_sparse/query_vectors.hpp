@@ -1,0 +1,33 @@
+// Delta and base of every query: what the pass over queries leaves to that over keys.
+#pragma once
+#include "ops/block_sparse/sequences.hpp"
+
+namespace tegula::ops {
+
+// Heads that share tiles are side by side, so that a tile's numbers are one run, and rows are padded to whole
+// tiles, so that they begin at multiples of 16 bytes: the copy engine brings them whatever the length is.
+class QueryVectors {
+ public:
+  // Declares workspaces; `members` are the heads of a group.
+  QueryVectors(const BlockSparseKernel& kernel, const BlockSparseSequences& sequences,
+               const lang::Expr& members);
+
+  // Of one of the two, [tokens · pack] of a sequence: where tiles may read and write what lies behind the
+  // last, and tokens that exist alone.
+  lang::Tensor tiles(const lang::Tensor& vector, const HeadViews& of) const;
+  lang::Tensor rows(const lang::Tensor& vector, const HeadViews& of) const;
+  // Zeros behind the last of a head, where they are among the delta_rows rows from `first` on.
+  void clear_padding(const HeadViews& of, const lang::Expr& member, const lang::Expr& first) const;
+
+ private:
+  lang::Extents extents(const lang::Expr& members) const;
+  lang::Tensor slice(const lang::Tensor& vector, const HeadViews& of, const lang::Slot& some) const;
+
+  const BlockSparseKernel& c;
+  const BlockSparseSequences& sequences_;
+
+ public:
+  lang::Tensor delta, base;
+};
+
+}  // namespace tegula::ops
