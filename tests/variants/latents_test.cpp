@@ -1,7 +1,7 @@
 // Attention to one latent head by many query heads: keys that are values, whole or from records of 8 bits.
 #include <functional>
 
-#include "ops/common/softmax.hpp"
+#include "ops/pieces/softmax.hpp"
 #include "tests/variants/variants.hpp"
 
 namespace variants {

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 
-#include "codegen/cuda/arithmetic.hpp"
 #include "codegen/cuda/grid_printer.hpp"
 #include "ir/visit.hpp"
 #include "passes/cuda/build_schedule.hpp"
@@ -88,28 +87,22 @@ void CudaGridPrinter::convert_rows(const passes::RowConversion& plan) {
   out_.close();
 }
 
-// The indices of the thread's piece: of its first element along the row. Neighbouring threads have pieces of
-// one block of columns, row by row, whose places under the swizzle lie in different banks.
+// The indices of the thread's piece: of its first element along the row.
 void CudaGridPrinter::name_piece(const passes::RowConversion& plan, const std::string& round) {
   const For& loop = *as<For>(plan.loop);
-  const Buffer& tile = *as<Store>(loop.body.back())->to.view.buffer;
-  const std::int64_t rows = passes::tile_rows(tile), columns = shared_.at(&tile).order.columns,
-                     in_row = columns / plan.elements;
   const std::string f = names_.unique("f");
   out_.line(fmt::format("const int {} = {} + ({}) * {};", f, team_.thread, round, team_.threads));
-  std::int64_t step = in_row;
-  for (std::size_t d = loop.index.size() - 1; d-- > 0;) {
-    const std::int64_t extent = constant_value(loop.end[d]);
+  std::int64_t inner = 1;
+  for (std::size_t d = loop.index.size(); d-- > 0;) {
+    const bool along = d + 1 == loop.index.size();
+    const std::int64_t extent = constant_value(loop.end[d]) / (along ? plan.elements : 1);
+    std::string text = inner == 1 ? f : fmt::format("{} / {}", f, inner);
+    if (d > 0) text += fmt::format(" % {}", extent);
+    if (along) text += fmt::format(" * {}", plan.elements);
     out_.line(fmt::format("const {} {} = {};", scalar_type(loop.index[d]->type), name_variable(loop.index[d]),
-                          digit_text(f, step, extent)));
-    step *= extent;
+                          text));
+    inner *= extent;
   }
-  const VariablePtr& column = loop.index.back();
-  const std::string block = constant_value(loop.end.back()) == columns
-                                ? ""
-                                : fmt::format("{} / {} * {} + ", f, rows * in_row, columns);
-  out_.line(fmt::format("const {} {} = {}{} % {} * {};", scalar_type(column->type), name_variable(column),
-                        block, f, in_row, plan.elements));
 }
 
 void CudaGridPrinter::convert_in_batches(const passes::RowConversion& plan) {
