@@ -16,6 +16,7 @@
 #include "codegen/cuda_program.hpp"
 #include "passes/cuda/cuda_plan.hpp"
 #include "passes/cuda/operand_place.hpp"
+#include "passes/cuda/plan_conversions.hpp"
 #include "passes/cuda/plan_rows.hpp"
 #include "passes/cuda/plan_stores.hpp"
 #include "passes/cuda/rows_of_groups.hpp"
@@ -151,6 +152,14 @@ class CudaGridPrinter {
   GuardedAddress row_address(const passes::RowCopy& plan, bool async);
   std::string piece_bytes_text(const passes::RowCopy& plan, std::int64_t more);
 
+  // ---- rows of tensors that become tiles of another type (print_conversions.cpp)
+  std::int64_t pieces_of_thread(const passes::RowConversion& plan) const;
+  void convert_rows(const passes::RowConversion& plan);
+  void convert_in_batches(const passes::RowConversion& plan);
+  void name_piece(const passes::RowConversion& plan, const std::string& round);
+  void load_piece(const passes::RowConversion& plan, const Vectors& vectors);
+  void make_piece(const passes::RowConversion& plan, Vectors vectors);
+
   // ---- loops over elements, several of a row at a time (print_vectors.cpp)
   // `most` at a time.
   std::optional<Vectors> find_vectors(const ir::For& n, std::int64_t most);
@@ -159,8 +168,8 @@ class CudaGridPrinter {
   bool is_aligned(const ir::For& n, const ir::Access& access, int width) const;
   bool is_stored_in_parts(const ir::For& n, const ir::StmtNode& s, int width) const;
   std::string part_pointer(const ir::Access& access, int first);
-  std::int64_t rounds_of_conversion(const ir::For& n, const Vectors& vectors) const;
   void add_conditions(const ir::For& n, const ir::Access& access, int width, Texts& conditions);
+  std::vector<std::size_t> dims_known_before(const ir::For& n, const ir::Access& access) const;
   void by_vectors(const ir::For& n, const Vectors& vectors, const std::function<void()>& element);
   bool is_packed(const ir::Stmt& s) const { return vectors_ && vectors_->names.contains(s.get()); }
   void either(const Texts& conditions, const std::function<void()>& fast, const std::function<void()>& slow);
@@ -224,7 +233,7 @@ class CudaGridPrinter {
   void begin_lane_sum(const passes::LaneSum& n);
   void end_lane_sum(const passes::LaneSum& n);
   void fold_threads(const ir::Reduce& n, const FragmentTile& from, const FragmentTile& sum, const Loc& at);
-  void fold_warps(const ir::Reduce& n, const passes::Parting& divided, const FragmentTile& sum,
+  void fold_warps(ir::ReduceOp op, DType type, const passes::Parting& divided, const FragmentTile& sum,
                   const Loc& at);
   void finish_reduction(const ir::Reduce& n, const FragmentTile& sum, const Loc& at);
 
@@ -362,8 +371,8 @@ class CudaGridPrinter {
   std::int64_t ahead_bytes_ = 0;  // of that, what a plan with fewer slots does without
   int blocks_ = 1;                // that share a processor
   Team team_;
-  const ir::Buffer* aligned_ = nullptr;   // the tensor whose address is printed, if it is known to be aligned
-  std::optional<std::size_t> unlimited_;  // its dimension whose limits are asked elsewhere
+  const ir::Buffer* aligned_ = nullptr;  // the tensor whose address is printed, if it is known to be aligned
+  std::vector<std::size_t> unlimited_;   // dimensions of it whose limits are asked elsewhere
   std::string team_barrier_ = "tg::block_sync();";
   std::optional<ElementLoop> loop_;
   const Vectors* vectors_ = nullptr;  // of the loop that is printed

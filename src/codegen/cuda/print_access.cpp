@@ -1,6 +1,8 @@
 // Elements of tensors and tiles, never outside their bounds.
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "codegen/cuda/arithmetic.hpp"
 #include "codegen/cuda/grid_printer.hpp"
 #include "ir/visit.hpp"
@@ -71,7 +73,8 @@ GuardedAddress CudaGridPrinter::tensor_address(const Access& access, const std::
       out_.define(scalar_type(at[d]->held()), name, bare(text));
       text = name;
     }
-    if (d != unlimited_) add_limits(access.view, d, at[d], text, guards);
+    const bool asked = std::find(unlimited_.begin(), unlimited_.end(), d) != unlimited_.end();
+    if (!asked) add_limits(access.view, d, at[d], text, guards);
     const std::string term = scaled(fmt::format("int64_t({})", text), stride_text(access.view, d));
     if (term != "0" && text != "0") terms.push_back(term);
   }

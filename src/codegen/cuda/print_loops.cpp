@@ -15,8 +15,6 @@ using namespace ir;
 
 namespace {
 
-constexpr int rounds_at_once = 4;  // of a thread that converts
-
 // The sum over digits along a dimension: digit = number / step % extent.
 std::string coordinate_text(const layout::Digits& digits, std::size_t dim, const std::string& number) {
   std::vector<std::string> terms;
@@ -102,6 +100,8 @@ void CudaGridPrinter::elements(const For& n, const Stmt& s) {
   const auto row_plan = passes::plan_rows(s);
   if (row_plan) return rows(*row_plan, false);
   notes_.add(passes::NoteKind::by_elements, row_plan.reason(), s->at);
+  if (const auto own = passes::plan_conversion(s); own && pieces_of_thread(*own) > 0)
+    return convert_rows(*own);
   if (const auto found = passes::matrix_store(s, computing()); found && is_registers_of_pairs(*found))
     return store_matrices(*found, as<Store>(n.body.back())->to.view, s->at);
   if (const Access* to = passes::plan_row_store(s, layouts_, team_.threads, target_))
@@ -233,21 +233,8 @@ void CudaGridPrinter::by_flat_index(const For& n, const Stmt& s) {
   const auto vectors = find_vectors(n, 16);
   either(
       vectors ? vectors->conditions : Texts{}, [&] { flat(n, type, names, vectors ? &*vectors : nullptr); },
-      [&] {
-        // Unrolled it would take the registers that the other way needs.
-        if (vectors && rounds_of_conversion(n, *vectors) > 0) out_.line("#pragma unroll 1");
-        flat(n, type, names, nullptr);
-      });
+      [&] { flat(n, type, names, nullptr); });
   out_.close();
-}
-
-// How often each thread has a piece of a conversion to a tile, all threads as often: then several pieces are
-// on their way to it at the same time. 0: other loops.
-std::int64_t CudaGridPrinter::rounds_of_conversion(const For& n, const Vectors& vectors) const {
-  std::int64_t pieces = vectors.in_parts.empty() ? 0 : 1;
-  for (const Expr& end : n.end) pieces *= is_constant(end) ? constant_value(end) : 0;
-  pieces /= vectors.width;
-  return pieces % team_.threads == 0 ? pieces / team_.threads : 0;
 }
 
 void CudaGridPrinter::flat(const For& n, const std::string& type, const Texts& extents,
@@ -259,15 +246,8 @@ void CudaGridPrinter::flat(const For& n, const std::string& type, const Texts& e
   std::string count;
   for (std::size_t d = 0; d < extents.size(); ++d) count += (d == 0 ? "" : " * ") + pieces(d);
   const std::string f = names_.unique("f");
-  if (const std::int64_t rounds = vectors ? rounds_of_conversion(n, *vectors) : 0; rounds > 0) {
-    const std::string round = names_.unique("turn");
-    out_.line(fmt::format("#pragma unroll {}", rounds_at_once));
-    out_.open(fmt::format("for (int {0} = 0; {0} < {1}; ++{0}) {{", round, rounds));
-    out_.line(fmt::format("const int {} = {} + {} * {};", f, team_.thread, round, team_.threads));
-  } else {
-    out_.open(fmt::format("for ({0} {1} = {2}; {1} < {3}; {1} += {4}) {{", type, f, team_.thread, count,
-                          team_.threads));
-  }
+  out_.open(fmt::format("for ({0} {1} = {2}; {1} < {3}; {1} += {4}) {{", type, f, team_.thread, count,
+                        team_.threads));
   std::string inner;
   for (std::size_t d = extents.size(); d-- > 0;) {
     std::string text = inner.empty() ? f : fmt::format("{} / ({})", f, inner);

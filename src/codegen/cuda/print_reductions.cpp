@@ -114,11 +114,12 @@ void CudaGridPrinter::fold_threads(const Reduce& n, const FragmentTile& from, co
                                    const Loc& at) {
   const passes::Parting divided = passes::parting(from.layout, n.dim);
   fold_lanes(divided, sum, n.op);
-  if (!divided.parts.empty()) fold_warps(n, divided, sum, at);
+  fold_warps(n.op, n.to.buffer->type, divided, sum, at);
 }
 
-void CudaGridPrinter::fold_warps(const Reduce& n, const passes::Parting& divided, const FragmentTile& sum,
-                                 const Loc& at) {
+void CudaGridPrinter::fold_warps(ReduceOp op, DType type, const passes::Parting& divided,
+                                 const FragmentTile& sum, const Loc& at) {
+  if (divided.parts.empty()) return;
   std::int64_t count = 1, elements = 1;
   std::string part;
   for (const auto& [step, number] : divided.numbers) {
@@ -126,7 +127,6 @@ void CudaGridPrinter::fold_warps(const Reduce& n, const passes::Parting& divided
     count *= number;
   }
   for (const std::int64_t extent : sum.layout.shape()) elements *= extent;
-  const DType type = n.to.buffer->type;
   const SharedTile tile =
       stage(sum.name, elements * count, type.bits() < 32 && !type.is_boolean() ? compute_type(type) : type);
   const auto loop = [&](const std::string& header,
@@ -160,7 +160,7 @@ void CudaGridPrinter::fold_warps(const Reduce& n, const passes::Parting& divided
     out_.line("#pragma unroll");
     out_.line(fmt::format(
         "for (int part = 1; part < {0}; ++part) {1}[r] = {2}::of({1}[r], tg::load({3} + part * {4} + {5}));",
-        count, sum.name, combination_of(n.op), tile.name, elements, flat));
+        count, sum.name, combination_of(op), tile.name, elements, flat));
     if (!x.inside.empty()) out_.close();
   });
   release(tile);
@@ -184,12 +184,13 @@ void CudaGridPrinter::finish_reduction(const Reduce& n, const FragmentTile& sum,
       fmt::format("for (int r = 0; r < {}; ++r) {}[r] = {};", to.layout.register_count(), to.name, text), at);
 }
 
-// What there was before belongs to the first lane.
+// What there was before belongs to the first lane of the first warp.
 void CudaGridPrinter::begin_lane_sum(const passes::LaneSum& n) {
   const FragmentTile& sum = fragments_.at(n.sum.get());
   Texts first;
-  for (const auto& [step, lanes] : n.parting.lanes)
-    first.push_back(fmt::format("{} == 0", digit_text(team_.thread, step, lanes)));
+  for (const auto* units : {&n.parting.lanes, &n.parting.numbers})
+    for (const auto& [step, count] : *units)
+      first.push_back(fmt::format("{} == 0", digit_text(team_.thread, step, count)));
   out_.code();
   out_.line("#pragma unroll");
   out_.line(fmt::format("for (int r = 0; r < {}; ++r) {}[r] = {} ? {}[r] : 0.0f;  // lanes keep their parts",
@@ -199,8 +200,13 @@ void CudaGridPrinter::begin_lane_sum(const passes::LaneSum& n) {
 
 void CudaGridPrinter::end_lane_sum(const passes::LaneSum& n) {
   lane_sums_.erase(n.sum.get());
+  const FragmentTile& sum = fragments_.at(n.sum.get());
   out_.code();
-  fold_lanes(n.parting, fragments_.at(n.sum.get()), ReduceOp::sum);
+  fold_lanes(n.parting, sum, ReduceOp::sum);
+  if (n.parting.parts.empty()) return;
+  fold_warps(ReduceOp::sum, n.sum->type, n.parting, sum, n.sum->at);
+  // Here once, for who still reads the parts: else the next block's steps would each wait for them.
+  out_.barrier(team_.count > 1 ? team_.barrier : team_barrier_);
 }
 
 }  // namespace tegula::codegen

@@ -24,10 +24,10 @@ GuardedAddress CudaGridPrinter::row_address(const passes::RowCopy& plan, bool as
     require_aligned(from.view.buffer);
     aligned_ = from.view.buffer.get();
   }
-  if (plan.may_be_cut) unlimited_ = plan.dim;
+  if (plan.may_be_cut) unlimited_ = {plan.dim};
   const GuardedAddress result = address(from);
   aligned_ = nullptr;
-  unlimited_.reset();
+  unlimited_.clear();
   return result;
 }
 

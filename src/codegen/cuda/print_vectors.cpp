@@ -143,6 +143,18 @@ std::optional<std::vector<const Stmt*>> CudaGridPrinter::row_accesses(const For&
   return result;
 }
 
+// The dimensions whose coordinates no statement of the loop finds.
+std::vector<std::size_t> CudaGridPrinter::dims_known_before(const For& n, const Access& access) const {
+  std::vector<std::size_t> result;
+  const std::vector<Expr> at = coordinates(access);
+  for (std::size_t d = 0; d < at.size(); ++d) {
+    bool found = false;
+    for_each_variable(at[d], [&](const VariablePtr& v) { found |= defines(n.body, v); });
+    if (!found) result.push_back(d);
+  }
+  return result;
+}
+
 void CudaGridPrinter::add_conditions(const For& n, const Access& access, int width, Texts& conditions) {
   const View& view = access.view;
   const auto add = [&](const std::string& text) {
@@ -156,7 +168,7 @@ void CudaGridPrinter::add_conditions(const For& n, const Access& access, int wid
   add(fmt::format("{}_s{} == 1", name, view.shape.size() - 1));
   add(fmt::format("tg::is_aligned<{}>({}{})", unit, name, strides));
   const std::vector<Expr> at = coordinates(access);
-  for (std::size_t d = 0; d < at.size(); ++d) {
+  for (const std::size_t d : dims_known_before(n, access)) {
     for (const bool largest : {false, true}) {
       const Expr c = corner(n, at[d], largest);
       Texts guards;

@@ -59,14 +59,15 @@ bool is_kept_apart(const Body& body, const BufferPtr& sum, const UseCounts& uses
 
 bool is_power_of_two(std::int64_t x) { return x > 0 && (x & (x - 1)) == 0; }
 
-// Of the sums that may be kept apart, those that the events form; by `whole` ones as well as in parts.
+// Of the sums that may be kept apart, those that the events form in parts, by `whole` also the others, and
+// those for which warps would meet while no product runs.
 void add_lane_sums(const schedule::Events& events, bool whole, const For& loop, const Layouts& layouts,
                    std::vector<LaneSum>& sums) {
   const std::vector<BufferPtr> apart = lane_sums(loop.body);
   for (const schedule::Event& e : events) {
     const auto* operation = std::get_if<schedule::Operation>(&e.what);
     const auto* sum = operation ? as<Reduce>(e.stmt) : nullptr;
-    if (!sum || operation->last < 16 || (operation->first == 0 && !whole)) continue;
+    if (!sum || operation->last < 16) continue;
     const BufferPtr& to = sum->to.buffer;
     if (std::find(apart.begin(), apart.end(), to) == apart.end()) continue;
     const layout::Layout &from = layouts.fragments.at(sum->from.buffer.get()),
@@ -77,8 +78,9 @@ void add_lane_sums(const schedule::Events& events, bool whole, const For& loop, 
       by_registers &= !inner || inner->kind != LoopKind::parallel || is_by_register(*inner, s, layouts);
     });
     Parting divided = parting(from, sum->dim);
-    if (own == from.slice(sum->dim) && by_registers && divided.parts.empty())
-      sums.push_back({to, std::move(divided)});
+    const bool at_once = operation->first == 0;
+    const bool pays = divided.parts.empty() ? whole || !at_once : at_once;
+    if (own == from.slice(sum->dim) && by_registers && pays) sums.push_back({to, std::move(divided)});
   }
 }
 

@@ -1,5 +1,5 @@
-// Sums of rows that a loop forms step by step, as the denominator of softmax. The lanes that share a row may
-// each keep their own part of such a sum, and meet once behind the loop.
+// Sums of rows that a loop forms step by step, as the denominator of softmax. The lanes, and the warps, that
+// share a row may each keep their own part of such a sum, and meet once behind the loop.
 #pragma once
 #include <vector>
 
@@ -20,7 +20,7 @@ struct Parting {
 };
 Parting parting(const layout::Layout& layout, int dim);
 
-// A fragment whose lanes keep their parts while a loop runs.
+// A fragment whose lanes, and warps, keep their parts while a loop runs.
 struct LaneSum {
   ir::BufferPtr sum;
   Parting parting;
@@ -29,7 +29,8 @@ struct LaneSum {
 using LaneSums = std::unordered_map<const ir::StmtNode*, std::vector<LaneSum>>;
 
 // Sums that are formed beside the exponentials of a loop, whose lanes can keep their parts until it is over.
-// So they do in branches for rows, where no product hides the shuffles of whole sums.
+// So they do in branches for rows, where no product hides the shuffles of whole sums, and where warps that
+// divide the columns would meet in every step.
 LaneSums find_lane_sums(const schedule::Events& events, const Layouts& layouts);
 
 // The fragments of f32 that the body, or a branch for rows in it, only adds row sums to and multiplies by

@@ -1,0 +1,203 @@
+// Loops that convert rows of tensors into tiles: several pieces are on their way to a thread before it makes
+// the first, because no load overtakes a store into the tile.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "codegen/cuda/grid_printer.hpp"
+#include "ir/visit.hpp"
+#include "passes/cuda/build_schedule.hpp"
+
+namespace tegula::codegen {
+
+using namespace ir;
+using Of = passes::RowConversion::Of;
+
+namespace {
+
+constexpr int part_elements = 8;  // of 16 bits, in 16 bytes
+// Of a thread's registers, for what is on its way: where a producer that converts has got more, and
+// elsewhere.
+constexpr int registers_to_convert = 80;
+constexpr std::int64_t many_words = 40, few_words = 12;
+
+// Variables of statements of the row that elements, or the store, need.
+std::vector<VariablePtr> kept_variables(const passes::RowConversion& plan, const Body& body) {
+  std::vector<VariablePtr> result;
+  for (std::size_t i = 0; i < plan.statements.size(); ++i) {
+    if (plan.statements[i] != Of::row) continue;
+    for_each_definition(body[i], [&](const VariablePtr& own) {
+      const auto needs = [&](std::size_t k) {
+        bool found = false;
+        if (k + 1 < body.size() && plan.statements[k] != Of::element) return false;
+        for_each_expr(body[k], [&](const Expr& e) { found |= uses(e, own); });
+        return found;
+      };
+      for (std::size_t k = i + 1; k < body.size(); ++k)
+        if (needs(k)) return result.push_back(own);
+    });
+  }
+  return result;
+}
+
+}  // namespace
+
+// How many pieces each thread makes, if all make as many and the tile takes them side by side; else 0.
+std::int64_t CudaGridPrinter::pieces_of_thread(const passes::RowConversion& plan) const {
+  const For& loop = *as<For>(plan.loop);
+  const Access& to = as<Store>(loop.body.back())->to;
+  const TileOrder& order = shared_.at(to.view.buffer.get()).order;
+  if (!order.is_swizzled() || order.columns % plan.elements != 0) return 0;
+  for (std::size_t i = 0; i < plan.statements.size(); ++i) {
+    const auto* load = as<Load>(loop.body[i]);
+    if (plan.statements[i] == Of::piece && !is_aligned(loop, load->from, plan.elements)) return 0;
+  }
+  std::int64_t pieces = 1;
+  for (const Expr& end : loop.end) pieces *= constant_value(end);
+  pieces /= plan.elements;
+  return pieces % team_.threads == 0 ? pieces / team_.threads : 0;
+}
+
+void CudaGridPrinter::convert_rows(const passes::RowConversion& plan) {
+  const For& loop = *as<For>(plan.loop);
+  out_.code();
+  touch_all(loop.body);
+  out_.open(fmt::format("{{  // {}: {} elements of a row at a time", location_in_folder(plan.loop->at),
+                        plan.elements));
+  const Facts before = facts_;
+  for (std::size_t d = 0; d < loop.index.size(); ++d)
+    facts_.add_index(loop.index[d], loop.begin[d], loop.end[d]);
+  Texts conditions;
+  for (std::size_t i = 0; i < plan.statements.size(); ++i) {
+    if (plan.statements[i] != Of::piece) continue;
+    const Access& from = as<Load>(loop.body[i])->from;
+    add_conditions(loop, from, plan.elements, conditions);
+  }
+  loop_ = ElementLoop{&loop, nullptr, ""};
+  either(
+      conditions, [&] { convert_in_batches(plan); },
+      [&] {
+        Texts extents;
+        for (const Expr& end : loop.end) extents.push_back(value(end));
+        out_.line("#pragma unroll 1");  // else it would take the registers that the other way needs
+        flat(loop, "int", extents, nullptr);
+      });
+  loop_.reset();
+  facts_ = before;
+  out_.close();
+}
+
+// The indices of the thread's piece: of its first element along the row.
+void CudaGridPrinter::name_piece(const passes::RowConversion& plan, const std::string& round) {
+  const For& loop = *as<For>(plan.loop);
+  const std::string f = names_.unique("f");
+  out_.line(fmt::format("const int {} = {} + ({}) * {};", f, team_.thread, round, team_.threads));
+  std::int64_t inner = 1;
+  for (std::size_t d = loop.index.size(); d-- > 0;) {
+    const bool along = d + 1 == loop.index.size();
+    const std::int64_t extent = constant_value(loop.end[d]) / (along ? plan.elements : 1);
+    std::string text = inner == 1 ? f : fmt::format("{} / {}", f, inner);
+    if (d > 0) text += fmt::format(" % {}", extent);
+    if (along) text += fmt::format(" * {}", plan.elements);
+    out_.line(fmt::format("const {} {} = {};", scalar_type(loop.index[d]->type), name_variable(loop.index[d]),
+                          text));
+    inner *= extent;
+  }
+}
+
+void CudaGridPrinter::convert_in_batches(const passes::RowConversion& plan) {
+  const For& loop = *as<For>(plan.loop);
+  const std::vector<VariablePtr> kept = kept_variables(plan, loop.body);
+  Vectors vectors;
+  std::int64_t words = static_cast<std::int64_t>(kept.size());
+  Texts lines;
+  const auto declare = [&](const std::string& type, const std::string& name) {
+    lines.push_back(fmt::format("{} {}", type, name));
+    return name;
+  };
+  for (std::size_t i = 0; i < plan.statements.size(); ++i) {
+    if (plan.statements[i] != Of::piece) continue;
+    const DType type = as<Load>(loop.body[i])->from.view.buffer->type;
+    words += plan.elements * type.bytes() / 4;
+    const std::string name =
+        declare(fmt::format("tg::Pack<{}, {}>", element_type(type), plan.elements), names_.unique("pack"));
+    vectors.names.emplace(loop.body[i].get(), name + "[r]");
+  }
+  Texts kept_names;
+  for (const VariablePtr& own : kept)
+    kept_names.push_back(declare(std::string(scalar_type(own->type)), names_.unique("kept")));
+
+  const std::int64_t rounds = pieces_of_thread(plan);
+  const bool many =
+      roles_ && !is_consumer_ && passes::register_shares(*roles_).producer > registers_to_convert;
+  std::int64_t batch = 8;
+  while (batch > 1 && (rounds % batch != 0 || batch * words > (many ? many_words : few_words))) batch /= 2;
+  const std::string round = names_.unique("round");
+  out_.line("#pragma unroll 1");
+  out_.open(fmt::format("for (int {0} = 0; {0} < {1}; {0} += {2}) {{", round, rounds, batch));
+  for (const std::string& line : lines) out_.line(fmt::format("{}[{}];", line, batch));
+  const auto each = [&](const std::function<void()>& print) {
+    out_.line("#pragma unroll");
+    out_.open(fmt::format("for (int r = 0; r < {}; ++r) {{", batch));
+    name_piece(plan, round + " + r");
+    print();
+    out_.close();
+  };
+  each([&] {
+    load_piece(plan, vectors);
+    for (std::size_t i = 0; i < kept.size(); ++i)
+      out_.line(fmt::format("{}[r] = {};", kept_names[i], variable_text(kept[i])));
+  });
+  each([&] {
+    for (std::size_t i = 0; i < kept.size(); ++i) values_.set(kept[i], kept_names[i] + "[r]");
+    make_piece(plan, vectors);
+  });
+  out_.close();
+}
+
+// What is the same for the whole piece, and the piece of each tensor; zeros where there is no such row.
+void CudaGridPrinter::load_piece(const passes::RowConversion& plan, const Vectors& vectors) {
+  const For& loop = *as<For>(plan.loop);
+  for (std::size_t i = 0; i < plan.statements.size(); ++i) {
+    const Stmt& s = loop.body[i];
+    if (plan.statements[i] == Of::row) body({s});
+    if (plan.statements[i] != Of::piece) continue;
+    const Access& from = as<Load>(s)->from;
+    unlimited_ = dims_known_before(loop, from);
+    const GuardedAddress at = address(from);
+    unlimited_.clear();
+    const std::string pack = fmt::format("tg::load_pack<{}>({})", plan.elements, at.pointer);
+    const std::string none =
+        fmt::format("tg::Pack<{}, {}>{{}}", element_type(from.view.buffer->type), plan.elements);
+    out_.line(fmt::format("{} = {};", vectors.names.at(s.get()),
+                          at.guard.empty() ? pack : fmt::format("{} ? {} : {}", at.guard, pack, none)));
+  }
+}
+
+void CudaGridPrinter::make_piece(const passes::RowConversion& plan, Vectors vectors) {
+  const For& loop = *as<For>(plan.loop);
+  const Access& to = as<Store>(loop.body.back())->to;
+  const std::string values = names_.unique("values");
+  vectors.width = plan.elements;
+  vectors.names.emplace(loop.body.back().get(), values);
+  vectors.in_parts.insert(loop.body.back().get());
+  out_.line(fmt::format("tg::Values<{}, {}> {};", element_type(to.view.buffer->type), plan.elements, values));
+  Texts stores;
+  for (int first = 0; first < plan.elements; first += part_elements)
+    stores.push_back(fmt::format("tg::store_part({}, {}, {});", part_pointer(to, first), values, first));
+  Body own;
+  for (std::size_t i = 0; i < loop.body.size(); ++i)
+    if (i + 1 == loop.body.size() || plan.statements[i] != Of::row) own.push_back(loop.body[i]);
+  const VariablePtr& column = loop.index.back();
+  const std::string first = variable_text(column);
+  out_.line("#pragma unroll");
+  out_.open(fmt::format("for (int e = 0; e < {}; ++e) {{", plan.elements));
+  out_.line(fmt::format("const {} {} = {} + e;", scalar_type(column->type), name_variable(column), first));
+  vectors_ = &vectors;
+  body(own);
+  vectors_ = nullptr;
+  out_.close();
+  for (const std::string& store : stores) out_.line(store);
+}
+
+}  // namespace tegula::codegen
