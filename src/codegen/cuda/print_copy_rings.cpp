@@ -3,6 +3,7 @@
 
 #include "codegen/cuda/grid_printer.hpp"
 #include "ir/effects.hpp"
+#include "ir/visit.hpp"
 #include "passes/cuda/elements.hpp"
 #include "passes/cuda/plan_copies.hpp"
 
@@ -50,9 +51,21 @@ void CudaGridPrinter::loop_with_ring(const For& n, const passes::CopyRing& ring,
     events(ring.end);
   });
   events(ring.after);
+  touch_brought(n.body);
   copy_rings_.pop_back();
   for (const RingText::Slots& slots : text.tiles) memory_.free(slots.begin);
   ring_bytes_ = outer;
+}
+
+// What copies have read ahead may be written behind the loop, when all of them have arrived.
+void CudaGridPrinter::touch_brought(const Body& body) {
+  for_each_stmt(body, [&](const Stmt& s) {
+    const auto* copy = as<Copy>(s);
+    if (!copy || !plan_.copy_rings.fills.contains(s.get()) || !written_.contains(copy->from.buffer.get()))
+      return;
+    out_.code();
+    touch(copy->from, MemoryUse::read, false);
+  });
 }
 
 // The tile is in the slot so many behind the cursor from here on.

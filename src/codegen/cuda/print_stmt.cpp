@@ -37,6 +37,7 @@ CudaGridPrinter::CudaGridPrinter(const Signature& signature, const passes::CudaP
       planned_(plan.kernel.grids[static_cast<std::size_t>(number)]),
       plan_(plan.grids[static_cast<std::size_t>(number)]),
       program_(program) {
+  for_each_stmt(plan.kernel, [&](const Stmt& s) { any_products_ |= as<Gemm>(s) != nullptr; });
   for (const char* name : {"tg", "thread", "lane", "warp", "group", "shared_memory", "r", "call", "Call",
                            "threadIdx", "blockIdx", "printf", "first", "f"})
     names_.unique(name);
@@ -139,12 +140,14 @@ void CudaGridPrinter::body(const Body& statements) {
       }
     }
   }
-  for (std::size_t i = 0; i < statements.size(); ++i) {
-    stmt(statements[i]);
-    for (const auto& [tile, end] : last) {
-      if (end != i) continue;
-      release(shared_.at(tile));
-    }
+  for (std::size_t i = 0, count = 0; i < statements.size(); i += count) {
+    count = loops_together(statements, i);
+    if (count > 0)
+      print_together(std::span(statements).subspan(i, count));
+    else
+      stmt(statements[i]), count = 1;
+    for (const auto& [tile, end] : last)
+      if (end >= i && end < i + count) release(shared_.at(tile));
   }
 }
 
