@@ -18,6 +18,14 @@ namespace {
 // Of tiles whose loads are on their way together, if they are more than two.
 constexpr std::int64_t most_registers = 64;
 
+// Whether it computes with registers, or stores them: loads behind it would take the place of others.
+bool reads_fragments(const For& n) {
+  return std::any_of(n.body.begin(), n.body.end(), [](const Stmt& s) {
+    const auto* load = as<Load>(s);
+    return load && load->from.view.buffer->space == Space::fragment;
+  });
+}
+
 bool loads_tensors(const For& n) {
   return std::any_of(n.body.begin(), n.body.end(), [](const Stmt& s) {
     const auto* load = as<Load>(s);
@@ -113,12 +121,15 @@ std::size_t CudaGridPrinter::loops_together(const Body& statements, std::size_t 
   if (loop_ || is_ahead_ || any_products_ || !part_.is_all()) return 0;
   std::size_t loops = 0, end = first;
   std::int64_t loaded = 0;
+  bool computes = false;
   for (std::size_t i = first; i < statements.size(); ++i) {
     const auto* declared = as<Declare>(statements[i]);
     if (loops > 0 && declared && declared->tile->space == Space::fragment) continue;
     const auto* n = as<For>(statements[i]);
     const Layout* layout = n ? plain_registers(*n, statements[i]) : nullptr;
     if (!layout || !goes_with(*n, std::span(statements).subspan(first, i - first))) break;
+    if (computes && loads_tensors(*n)) break;
+    computes |= reads_fragments(*n);
     const auto along = run_along_rows(*layout) > 1 ? row_accesses(*n) : std::nullopt;
     if (along && !along->empty()) {
       loaded += loads_tensors(*n) ? layout->register_count() : 0;
