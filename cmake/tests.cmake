@@ -17,10 +17,19 @@ if(TEGULA_PRECOMPILE)
                             <fmt/format.h> <fmt/ranges.h> <gtest/gtest.h>)
 endif()
 
+# What tests of several folders share is in folders `testing`, and in no library of users.
+file(GLOB_RECURSE testing_sources CONFIGURE_DEPENDS src/*.cpp)
+list(FILTER testing_sources INCLUDE REGEX "${PROJECT_SOURCE_DIR}/src/.*/testing/")
+list(FILTER testing_sources EXCLUDE REGEX "_test\\.cpp$")
+add_library(tegula_testing STATIC EXCLUDE_FROM_ALL ${testing_sources})
+target_include_directories(tegula_testing PRIVATE ${PROJECT_SOURCE_DIR}/src)
+target_compile_options(tegula_testing PRIVATE ${tegula_test_options})
+target_link_libraries(tegula_testing PRIVATE tegula_core)
+
 function(tegula_test_settings name)
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR})
   target_compile_options(${name} PRIVATE ${tegula_test_options})
-  target_link_libraries(${name} PRIVATE tegula_core GTest::gtest GTest::gtest_main nlohmann_json::nlohmann_json)
+  target_link_libraries(${name} PRIVATE tegula_testing tegula_core GTest::gtest GTest::gtest_main nlohmann_json::nlohmann_json)
   if(TEGULA_PRECOMPILE)
     target_precompile_headers(${name} REUSE_FROM tegula_test_headers)
   endif()
@@ -45,15 +54,15 @@ configure_file(${CMAKE_CURRENT_LIST_DIR}/quick-c++.in ${quick_emulating_compiler
                FILE_PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE GROUP_READ GROUP_EXECUTE WORLD_READ WORLD_EXECUTE)
 
 # Rows of large tables, which run in `count` processes: one starts for longer than most rows run. Two orders of blocks and
-# iterations show what a third one shows in hundreds of rows. A label tells which third of the rows a process has, of which
-# `scripts/test` runs one: each has neighbours and rows at steps of three, which tables make of a loop over three values.
+# iterations show what a third one shows in hundreds of rows. A label tells which sixth of the rows a process has, of which
+# `scripts/test` runs one: none has only rows of one value of a loop over two, three or six values in a table.
 function(sharded_tests name rows count)
   set(environment ${ARGN} GTEST_FILTER=${rows} GTEST_TOTAL_SHARDS=${count} TEGULA_INTERPRETER_ORDERS=2)
   math(EXPR last "${count} - 1")
   foreach(shard RANGE ${last})
-    math(EXPR third "(${shard} + ${shard} / 3) % 3")
+    math(EXPR sixth "(${shard} + ${shard} / 6) % 6")
     add_test(NAME ${name}.rows.${shard} COMMAND ${name} --gtest_brief=1)
-    set_tests_properties(${name}.rows.${shard} PROPERTIES TIMEOUT 300 COST 50 LABELS rows.${third}
+    set_tests_properties(${name}.rows.${shard} PROPERTIES TIMEOUT 300 COST 50 LABELS rows.${sixth}
                          ENVIRONMENT "${environment};GTEST_SHARD_INDEX=${shard}")
   endforeach()
 endfunction()

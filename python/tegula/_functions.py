@@ -17,10 +17,10 @@ def make_function(source: str, name: str, module: str, doc: str, namespace: Dict
     """The function of the source, whose lines tracebacks show; its annotations are texts."""
     file = f"<table of {module}.{name}>"
     linecache.cache[file] = (len(source), None, source.splitlines(True), file)
-    namespace["__name__"] = module
+    # Names of globals are looked up in the module of that name by Dynamo of PyTorch before 2.15: these have none.
     exec(compile(source, file, "exec", __future__.annotations.compiler_flag), namespace)
     function = namespace[name]
-    function.__doc__ = doc
+    function.__module__, function.__doc__ = module, doc
     return function
 
 

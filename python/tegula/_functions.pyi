@@ -426,6 +426,7 @@ def gemm(
     tile_m: int = 0,
     tile_n: int = 0,
     tile_k: int = 0,
+    splits: int = 0,
     out: Array | None = None,
     target: str = "automatic",
 ) -> Any:
@@ -444,6 +445,7 @@ def gemm(
         tile_m: rows of a tile, 0: planned; extents from 1 to 4096, or 0 for the plan's choice.
         tile_n: columns of a tile, 0: planned; extents from 1 to 4096, or 0 for the plan's choice.
         tile_k: inner extent of a tile, 0: planned; extents from 1 to 4096, or 0 for the plan's choice.
+        splits: parts of k added in order, 0: planned; parts from 1 to 32, or 0 for the plan's choice.
         out: written instead of new arrays.
         target: "automatic" (the fastest for the device of the arrays), "cpu", "cuda", or "interpreter" (slow, finds
             errors of kernels). On a GPU the work is queued on the current stream of the library of the first array.

@@ -129,6 +129,7 @@ class Table:
         self.derived: List[Tuple[str, Any]] = fields["derived"]
         self.gradient: str = fields["gradient"]
         self.no_gradient: str = fields["no_gradient"]
+        self.composed: bool = fields["composed"]
         self.flops: Any = fields["flops"]
         self.rules: List[Tuple[str, str, str]] = fields["rules"]
         self.examples: List[Tuple[str, str]] = fields["examples"]
@@ -145,6 +146,18 @@ class Table:
         return "".join(word.capitalize() for word in self.name.split("_")) + "Result"
 
 
+class _Values(Dict[str, Any]):
+    """Values by name. One that follows from others is worked out when it is asked for: where extents are symbolic, a
+    comparison that nothing needs would tie what is traced to its outcome."""
+
+    def __init__(self) -> None:
+        self.derived: Dict[str, Any] = {}
+
+    def __missing__(self, name: str) -> Any:
+        self[name] = evaluate(self.derived[name], self)
+        return self[name]
+
+
 class Dims:
     """The values of dims, options and derived names in a call; extents may be symbolic.
 
@@ -153,7 +166,8 @@ class Dims:
 
     def __init__(self, table: Table, shapes: Sequence[Optional[Sequence[Any]]], options: Sequence[Any]) -> None:
         self.table = table
-        self.values: Dict[str, Any] = {o.name: o.number(value) for o, value in zip(table.options, options)}
+        self.values = _Values()
+        self.values.update((o.name, o.number(value)) for o, value in zip(table.options, options))
         self.values.update((x.name, int(shape is not None)) for x, shape in zip(table.inputs, shapes))
         self.leading: Tuple[Any, ...] = ()
         self._waiting: List[Tuple[Any, Any]] = []
@@ -165,8 +179,8 @@ class Dims:
         self._solve()
         self._missing = {name for name in table.dims if name not in self.values}
         self.values.update(dict.fromkeys(self._missing, 1))
-        for name, value in table.derived if self.solved else ():
-            self.values[name] = evaluate(value, self.values)
+        if self.solved:
+            self.values.derived.update(table.derived)
 
     def shape(self, output: Tensor) -> Tuple[Any, ...]:
         result: List[Any] = []

@@ -3,11 +3,11 @@
 #include <gtest/gtest.h>
 
 #include "codegen/cuda_program.hpp"
+#include "ops/lists/pair_lists.hpp"
 #include "ops/nsa/call.hpp"
-#include "ops/nsa/pair_lists.hpp"
 #include "ops/reference/reference.hpp"
 #include "ops/registry.hpp"
-#include "ops/testing.hpp"
+#include "ops/testing/operators.hpp"
 
 namespace tegula::emulation {
 namespace hopper_test {
@@ -254,12 +254,7 @@ TEST_P(HopperText, AgreesWithTheFormula) {
   const ops::Options options = ops::Options::parse(op, c.options);
   const ops::Tensors inputs = inputs_of(c);
   const ops::Tensors outputs = op.run(inputs, options, Target::emulated_sm90());
-  const ops::Tensors expected = op.reference(inputs, options);
-  const auto tolerance = op.tolerance(inputs, options);
-  for (const auto& [name, exact] : expected) {
-    const auto wrong = first_difference(outputs.at(name), exact, tolerance.absolute, tolerance.relative);
-    EXPECT_FALSE(wrong) << name << ": " << *wrong;
-  }
+  EXPECT_EQ(faults_of(op.judge(inputs, options, outputs)), "");
 }
 
 INSTANTIATE_TEST_SUITE_P(Operators, HopperText, ::testing::ValuesIn(hopper_cases),
@@ -268,31 +263,47 @@ INSTANTIATE_TEST_SUITE_P(Operators, HopperText, ::testing::ValuesIn(hopper_cases
 // Calls of practice are long; here their tiles leave blocks of few tokens to the pass over keys as well, in
 // parts of which the last is short; where its tokens agree, nothing of it is left. Tiles of one warp group,
 // and of three, of which with a least gain some groups leave blocks and others none.
-TEST(HopperSelection, AgreesWithTheFormulaDivided) {
-  for (const auto& [group, fewest, agree, tile, least_gain] :
-       {std::tuple(8, 3, false, 0, 0), std::tuple(4, 5, false, 0, 0), std::tuple(4, 5, true, 0, 0),
-        std::tuple(8, 3, false, 24, 0), std::tuple(8, 3, false, 24, 1), std::tuple(5, 4, false, 24, 0),
-        std::tuple(4, 9, true, 48, 0), std::tuple(4, 9, false, 48, 3), std::tuple(16, 2, false, 12, 0)}) {
-    const std::int64_t tokens = ops::chunk_tokens + 70;
-    const Tensor q = Tensor::random_normal({1, tokens, group, 64}, bf16, 1),
-                 k = Tensor::random_normal({1, 500, 1, 64}, bf16, 2),
-                 v = Tensor::random_normal({1, 500, 1, 64}, bf16, 3),
-                 lists = Tensor::random_integers({1, tokens, 1, 4}, i32, 4, -1, 8);
-    for (std::int64_t token = ops::chunk_tokens; agree && token < tokens; ++token)
-      copy_elements(Tensor::from<std::int32_t>({6, 0, 3, 1}, {1, 1, 1, 4}),
-                    lists.ref().slice(1, token, token + 1));
-    ops::NsaSelectedOptions options;
-    options.target = Target::emulated_sm90(), options.tiles.queries = tile;
-    ops::PlannedCall planned(ops::nsa_selected_attention_schema(), ops::NsaSelected{options, q, k, v, lists});
-    ops::NsaCall call = ops::nsa_call(planned.bound, planned.op, true);
-    ASSERT_TRUE(ops::can_divide(call));
-    call.kernel.fewest = fewest, call.kernel.least_gain = least_gain;
-    ops::attend_nsa(call, planned.launch, ops::chunk_tokens);
-    const ops::NsaSelectedResult exact = ops::reference::nsa_selected_attention(q, k, v, lists, options);
-    EXPECT_TRUE(all_close(planned.bound.output("out"), exact.out, 2e-2, 2e-2)) << group << agree << tile;
-    EXPECT_TRUE(all_close(planned.bound.output("lse"), exact.lse, 1e-4, 1e-4)) << group << agree << tile;
-  }
+struct Division {
+  std::int64_t group = 0;
+  int fewest = 0;
+  bool agree = false;  // all tokens of the last chunk select the same blocks
+  int tile = 0, least_gain = 0;
+};
+class DividedSelection : public ::testing::TestWithParam<Division> {};
+
+TEST_P(DividedSelection, AgreesWithTheFormula) {
+  const auto [group, fewest, agree, tile, least_gain] = GetParam();
+  const std::int64_t tokens = ops::chunk_tokens + 70;
+  const Tensor q = Tensor::random_normal({1, tokens, group, 64}, bf16, 1),
+               k = Tensor::random_normal({1, 500, 1, 64}, bf16, 2),
+               v = Tensor::random_normal({1, 500, 1, 64}, bf16, 3),
+               lists = Tensor::random_integers({1, tokens, 1, 4}, i32, 4, -1, 8);
+  for (std::int64_t token = ops::chunk_tokens; agree && token < tokens; ++token)
+    copy_elements(Tensor::from<std::int32_t>({6, 0, 3, 1}, {1, 1, 1, 4}),
+                  lists.ref().slice(1, token, token + 1));
+  ops::NsaSelectedOptions options;
+  options.target = Target::emulated_sm90(), options.tiles.queries = tile;
+  ops::PlannedCall planned(ops::nsa_selected_attention_schema(), ops::NsaSelected{options, q, k, v, lists});
+  ops::NsaCall call = ops::nsa_call(planned.bound, planned.op, true);
+  ASSERT_TRUE(ops::can_divide(call));
+  call.kernel.fewest = fewest, call.kernel.least_gain = least_gain;
+  ops::attend_nsa(call, planned.launch, ops::chunk_tokens);
+  const ops::NsaSelectedResult exact = ops::reference::nsa_selected_attention(q, k, v, lists, options);
+  EXPECT_TRUE(all_close(planned.bound.output("out"), exact.out, 2e-2, 2e-2));
+  EXPECT_TRUE(all_close(planned.bound.output("lse"), exact.lse, 1e-4, 1e-4));
 }
+
+INSTANTIATE_TEST_SUITE_P(Operators, DividedSelection,
+                         ::testing::Values(Division{8, 3}, Division{4, 5}, Division{4, 5, true},
+                                           Division{8, 3, false, 24}, Division{8, 3, false, 24, 1},
+                                           Division{5, 4, false, 24}, Division{4, 9, true, 48},
+                                           Division{4, 9, false, 48, 3}, Division{16, 2, false, 12}),
+                         [](const auto& info) {
+                           const Division& d = info.param;
+                           return "group" + std::to_string(d.group) + "_fewest" + std::to_string(d.fewest) +
+                                  (d.agree ? "_agreeing" : "") + "_tile" + std::to_string(d.tile) + "_gain" +
+                                  std::to_string(d.least_gain);
+                         });
 
 // Three warp groups share their loads. Large scores move the maxima again and again, small ones once. With 16
 // heads and many blocks, warps multiply alone.
@@ -337,5 +348,5 @@ TEST(HopperSelection, SharesLoadsWithinPackedSequences) {
   }
 }
 
-}  // namespace
+}  // namespace hopper_test
 }  // namespace tegula::emulation

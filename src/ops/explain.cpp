@@ -1,7 +1,7 @@
-#include "runtime/explain.hpp"
+#include "runtime/execution/explain.hpp"
 
-#include "ops/common/functions.hpp"
 #include "ops/registry.hpp"
+#include "ops/schema/functions.hpp"
 
 namespace tegula {
 

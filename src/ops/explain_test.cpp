@@ -4,8 +4,8 @@
 
 #include <gtest/gtest.h>
 
-#include "runtime/expect_error.hpp"
-#include "runtime/scoped_variable.hpp"
+#include "runtime/testing/expect_error.hpp"
+#include "runtime/testing/scoped_variable.hpp"
 #include "tegula/error.hpp"
 #include "tegula/lang.hpp"
 
@@ -96,8 +96,15 @@ const std::vector<CallCase> call_cases{
      with_view(matrices(bf16, 512, 512, 512), "a", Tensor::empty({512, 513}, bf16).slice(1, 0, 512)),
      {},
      Target::cuda(),
+     "roles: ",
+     ""},
+    {"odd_strides_of_keys",
+     "attention",
+     with_view(heads(bf16, 1024, 128), "k", Tensor::empty({1, 1024, 4, 129}, bf16).slice(3, 0, 128)),
+     {},
+     Target::cuda(),
      "threads load",
-     "strides: `a` has strides"},
+     "strides: `k` has strides"},
     {"rows_of_a_larger_one",
      "gemm",
      with_view(matrices(bf16, 512, 512, 512), "b",
@@ -189,5 +196,5 @@ TEST(Explain, RefusesWhatTheCallRefuses) {
                explain("gemm", {{"a", Tensor::empty({2, 3}, f32)}, {"b", Tensor::empty({2, 3}, f32)}}));
 }
 
-}  // namespace
+}  // namespace explain_test
 }  // namespace tegula

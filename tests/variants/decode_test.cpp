@@ -1,7 +1,7 @@
 // Decode of one token with grouped heads.
 #include <functional>
 
-#include "ops/common/softmax.hpp"
+#include "ops/pieces/softmax.hpp"
 #include "tests/variants/variants.hpp"
 
 namespace variants {

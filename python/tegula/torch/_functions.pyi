@@ -413,6 +413,7 @@ def gemm(
     tile_m: int = 0,
     tile_n: int = 0,
     tile_k: int = 0,
+    splits: int = 0,
 ) -> Tensor:
     """Matrix product with bias and activation.
 
@@ -431,6 +432,7 @@ def gemm(
         tile_m: rows of a tile, 0: planned; extents from 1 to 4096, or 0 for the plan's choice.
         tile_n: columns of a tile, 0: planned; extents from 1 to 4096, or 0 for the plan's choice.
         tile_k: inner extent of a tile, 0: planned; extents from 1 to 4096, or 0 for the plan's choice.
+        splits: parts of k added in order, 0: planned; parts from 1 to 32, or 0 for the plan's choice.
 
     Returns:
         out: [m, n] or [batch, m, n], out_dtype, or that of a, bfloat16 where that has 8 bits: activation(scale * a

@@ -53,6 +53,13 @@ TG_DEVICE float exp2_approximate(float x) {
   return r;
 }
 
+// To one unit in the last place. Of what lies beyond 2^126, and results there, nothing and infinity remain.
+TG_DEVICE float reciprocal_approximate(float x) {
+  float r;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x));
+  return r;
+}
+
 // ---- products of a warp: c [16, 8] += a [16, 16] b [16, 8]
 TG_DEVICE void mma_bf16(float* c, const uint32_t* a, const uint32_t* b) {
   asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "

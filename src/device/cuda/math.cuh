@@ -80,7 +80,7 @@ TG_DEVICE float log(float x) { return logf(x); }
 TG_DEVICE float log2(float x) { return log2f(x); }
 TG_DEVICE float sqrt(float x) { return sqrtf(x); }
 TG_DEVICE float rsqrt(float x) { return rsqrtf(x); }
-TG_DEVICE float rcp(float x) { return 1.0f / x; }
+TG_DEVICE float rcp(float x) { return reciprocal_approximate(x); }
 TG_DEVICE float tanh(float x) { return tanhf(x); }
 TG_DEVICE float sin(float x) { return sinf(x); }
 TG_DEVICE float cos(float x) { return cosf(x); }

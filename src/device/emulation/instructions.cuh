@@ -36,6 +36,7 @@ TG_DEVICE uint32_t pack_bf16(float low, float high) {
 }
 
 TG_DEVICE float exp2_approximate(float x) { return exp2f(x); }
+TG_DEVICE float reciprocal_approximate(float x) { return 1.0f / x; }
 
 // ---- products of a warp: c [16, 8] += a [16, 16] b [16, 8]
 struct MmaLane {

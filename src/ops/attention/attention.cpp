@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "ops/attention/splits.hpp"
+#include "ops/pieces/splits.hpp"
 #include "ops/reference/reference.hpp"
 
 namespace tegula::ops {
@@ -42,8 +42,9 @@ namespace {
 
 void run(const Bound<Attention>& c, Launch& launch) {
   AttentionKernel kernel = kernel_of(c);
-  const AttentionPlan plan = c.on_gpu() ? plan_attention_on_gpu(problem_of(c), kernel.compute, c->tiles)
-                                        : plan_attention(problem_of(c), c->tiles);
+  const AttentionProblem problem = problem_of(c, kernel);
+  const AttentionPlan plan = c.on_gpu() ? plan_attention_on_gpu(problem, kernel.compute, c->tiles)
+                                        : plan_attention(problem, c->tiles);
   kernel.queries = plan.queries, kernel.keys = plan.keys, kernel.pack = plan.pack;
   const int splits = c->splits > 0 ? c->splits : plan.splits;
   kernel.split = splits > 1;
@@ -109,6 +110,12 @@ const OperatorSchema& attention_schema() {
                       "batch=1 queries=1024 keys=1024 kv_heads=2 group=8 d=128 d_v=128 bf16 causal"},
                      {"decode", "batch=4 queries=1 keys=4096 kv_heads=4 group=8 d=128 d_v=128"},
                      {"decode_bf16", "batch=1 queries=1 keys=32768 kv_heads=8 group=8 d=128 d_v=128 bf16"}})
+          // The second is the demonstration, whose queries are patches of 3 x 3 pixels of three colours.
+          .built_in(
+              {"batch=1 queries=64 keys=64 kv_heads=1 group=1 {d=64 d_v=64|d=128 d_v=128} {f32|f16|bf16} "
+               "{|causal} {tile_queries=256 tile_keys=128|tile_queries=64 tile_keys=64}",
+               "batch=1 queries=512 keys=64 kv_heads=1 group=1 d=28 d_v=3 tile_queries=256 "
+               "tile_keys=64"})
           .run(run, formula);
   return table;
 }

@@ -5,8 +5,8 @@
 
 #include "ops/attention/kernel.hpp"
 #include "ops/attention/plan.hpp"
-#include "ops/attention/table.hpp"
-#include "ops/common/functions.hpp"
+#include "ops/pieces/attention_table.hpp"
+#include "ops/schema/functions.hpp"
 #include "tegula/ops/attention_backward.hpp"
 
 namespace tegula::ops {
@@ -48,10 +48,13 @@ std::string seen_pairs();
 // What a call fixes of a program, but for the plan.
 template <class Op>
 AttentionKernel kernel_of(const Bound<Op>& c) {
+  const DType compute = multiplied_type(c.type("q"), c.on_gpu());
+  const int dim = c.small_dim("d"), dim_v = c.small_dim("d_v");
   return {.type = c.type("q"),
-          .compute = multiplied_type(c.type("q"), c.on_gpu()),
-          .dim = c.small_dim("d"),
-          .dim_v = c.small_dim("d_v"),
+          .compute = compute,
+          .dim = dim,
+          .dim_v = dim_v,
+          .padded = tile_features(dim, dim_v, compute),
           .left = c->left >= 0,
           .right = c->causal || c->right >= 0,
           .softcap = c->softcap > 0,
@@ -67,7 +70,7 @@ struct ProgramOptions {
 ProgramOptions program_options(const AttentionOptions& options, double scale);
 
 template <class Op>
-AttentionProblem problem_of(const Bound<Op>& c) {
+AttentionProblem problem_of(const Bound<Op>& c, const AttentionKernel& kernel) {
   const bool packed = c.has("cu_seqlens_q");
   const ProgramOptions window = program_options(*c, 1);
   AttentionProblem problem{.sequences = packed ? 1 : c.dim("batch"),
@@ -77,8 +80,8 @@ AttentionProblem problem_of(const Bound<Op>& c) {
                            .keys = c.dim("keys"),
                            .packed = packed ? std::max<std::int64_t>(c.dim("sequences"), 1) : 1,
                            .seen = c.dim("keys"),
-                           .dim = c.small_dim("d"),
-                           .dim_v = c.small_dim("d_v")};
+                           .dim = kernel.features(),
+                           .dim_v = kernel.features_v()};
   if (c->left >= 0 && (c->causal || c->right >= 0))
     problem.seen = std::min(problem.keys, window.left + window.right + 1);
   return problem;

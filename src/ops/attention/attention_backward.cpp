@@ -14,7 +14,7 @@ BackwardMask mask_of(const AttentionKernel& forward) {
 
 AttentionBackwardKernel plan(const Bound<AttentionBackward>& c) {
   const AttentionKernel forward = kernel_of(c);
-  const AttentionProblem problem = problem_of(c);
+  const AttentionProblem problem = problem_of(c, forward);
   const BackwardPlan plan =
       c.on_gpu() ? plan_attention_backward_on_gpu(problem, forward.compute, c->tiles,
                                                   {mask_of(forward), forward.softcap, c->deterministic,
@@ -24,6 +24,7 @@ AttentionBackwardKernel plan(const Bound<AttentionBackward>& c) {
           .compute = forward.compute,
           .dim = forward.dim,
           .dim_v = forward.dim_v,
+          .padded = forward.padded,
           .pack = plan.tiles.pack,
           .queries = plan.tiles.queries,
           .keys = plan.tiles.keys,

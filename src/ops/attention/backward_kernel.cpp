@@ -1,9 +1,9 @@
 #include "ops/attention/backward_kernel.hpp"
 
-#include "ops/attention/gradient.hpp"
-#include "ops/attention/scores.hpp"
-#include "ops/attention/views.hpp"
-#include "ops/common/softmax.hpp"
+#include "ops/pieces/gradient.hpp"
+#include "ops/pieces/scores.hpp"
+#include "ops/pieces/softmax.hpp"
+#include "ops/pieces/views.hpp"
 
 namespace tegula::ops {
 
@@ -49,10 +49,10 @@ struct Program {
     base.emplace(workspace("base", padded, f32));
     large.emplace();
     if (c.one_pass)
-      sum.emplace(workspace("sum", joined(vector, {c.dim}), f32, {.zero = !starts_uncleared()}));
+      sum.emplace(workspace("sum", joined(vector, {c.features()}), f32, {.zero = !starts_uncleared()}));
     if (c.parts > 1) {
-      dk_parts.emplace(workspace("dk_parts", parts_of(c.dim), f32));
-      dv_parts.emplace(workspace("dv_parts", parts_of(c.dim_v), f32));
+      dk_parts.emplace(workspace("dk_parts", parts_of(c.features()), f32));
+      dv_parts.emplace(workspace("dv_parts", parts_of(c.features_v()), f32));
     }
     if (c.varlen) declare_sequences();
   }
@@ -64,7 +64,7 @@ struct Program {
   // The first block of keys tells the sums where they begin.
   bool starts_uncleared() const { return c.ordered && !c.varlen; }
   Operand members() const { return c.pack > 1 ? Operand(c.pack) : Operand(*group); }
-  ScoreGradient gradient() const { return {*scale, cap, *large}; }
+  ScoreGradient gradient() const { return {*scale, cap, *large, c.compute}; }
 
   void declare(const Extents& q_tokens, const Extents& k_tokens, const Extents& batches) {
     const Extents of_q = joined(q_tokens, {heads, members()}), of_k = joined(k_tokens, {heads});
@@ -101,6 +101,8 @@ struct Program {
 
   void run() {
     delta_grid();
+    const Tensor results[] = {*dq, *dk, *dv};
+    if (c.padded.copied) copy_rows();
     if (!c.one_pass) query_grid();
     if (c.step) {
       key_grid(KeySums::values);
@@ -108,11 +110,17 @@ struct Program {
     } else {
       key_grid(KeySums::both);
     }
-    if (c.parts > 1) part_grid(*dk_parts, *dk, c.dim), part_grid(*dv_parts, *dv, c.dim_v);
+    if (c.parts > 1) part_grid(*dk_parts, *dk, c.features()), part_grid(*dv_parts, *dv, c.features_v());
     if (c.one_pass) sum_grid();
+    if (c.padded.copied) {
+      copy_features(*dq, results[0], c.features(), !c.varlen);
+      copy_features(*dk, results[1], c.features(), !c.varlen);
+      copy_features(*dv, results[2], c.features_v(), !c.varlen);
+    }
     if (c.sinks) sink_grid();
   }
   void delta_grid();
+  void copy_rows();
   // Two warp groups share the rows of a wide sum, or its columns.
   GridOptions grid_options() const {
     GridOptions options;
@@ -150,6 +158,22 @@ void Program::delta_grid() {
   });
 }
 
+// The grids behind work on rows of more features.
+void Program::copy_rows() {
+  const auto copied = [&](std::optional<Tensor>& tensor, const char* name, int features) {
+    const Tensor rows = with_features(name, *tensor, features);
+    copy_features(*tensor, rows, features, !c.varlen);
+    tensor.emplace(rows);
+  };
+  copied(q, "q_rows", c.features());
+  copied(k, "k_rows", c.features());
+  copied(v, "v_rows", c.features_v());
+  copied(dout, "dout_rows", c.features_v());
+  dq.emplace(with_features("dq_rows", *dq, c.features()));
+  dk.emplace(with_features("dk_rows", *dk, c.features()));
+  dv.emplace(with_features("dv_rows", *dv, c.features_v()));
+}
+
 void Program::sum_grid() {
   Expr batches = c.varlen ? Expr(Operand(1)) : Expr(*batch);
   grid(ceildiv(*queries, delta_rows), heads * members(), batches, [&](Index x, Index h, Index b) {
@@ -163,7 +187,7 @@ void Program::sum_grid() {
       Range met = seen_from(0, *queries, *keys).tiles(c.queries);
       exists.emplace(*keys > 0 && row / c.queries >= met.begin && row / c.queries < met.end);
     }
-    finish_sum(from, to, row, c.dim, gradient().factor(), exists);
+    finish_sum(from, to, row, c.features(), gradient().factor(), exists);
   });
 }
 
@@ -191,7 +215,7 @@ void Program::query_block(const Index& x, const Index& h, const Index& b) {
                                first);
   ScoreRange visible(first + keys_seen - count, c.queries, count - first, keys_seen, left, right);
   pipelined(visible.tiles(tiles.keys), {.stages = 2}, [&](Index j) {
-    Shared k_tile({tiles.keys, c.dim}, c.compute), v_tile({tiles.keys, c.dim_v}, c.compute);
+    Shared k_tile({tiles.keys, tiles.dim}, c.compute), v_tile({tiles.keys, tiles.dim_v}, c.compute);
     copy(k_of.at(j * tiles.keys), k_tile);
     copy(v_of.at(j * tiles.keys), v_tile);
     tile.add(branch, k_tile, v_tile,
@@ -264,7 +288,7 @@ void Program::add_member(KeyGradient& tile, KeySums sums, const Expr& x, const H
   Expr begin = steps.begin, end = steps.end;
   pipelined(range(begin, end), {.stages = 2}, [&](Index j) {
     Expr row = (begin + end - 1 - j) * tiles.queries;
-    Shared q_tile({tiles.rows(), c.dim}, c.compute), dout_tile({tiles.rows(), c.dim_v}, c.compute);
+    Shared q_tile({tiles.rows(), tiles.dim}, c.compute), dout_tile({tiles.rows(), tiles.dim_v}, c.compute);
     Shared base_of({tiles.rows()}, f32), delta_of({tiles.rows()}, f32);
     load_queries(q_of, row, q_tile, c.pack);
     load_queries(views.of_queries(*dout), row, dout_tile, c.pack);

@@ -3,7 +3,8 @@
 #include <optional>
 #include <tuple>
 
-#include "ops/attention/gradient.hpp"
+#include "ops/pieces/features.hpp"
+#include "ops/pieces/gradient.hpp"
 #include "ops/schema/instance.hpp"
 #include "tegula/lang.hpp"
 
@@ -14,6 +15,7 @@ struct AttentionBackwardKernel {
   DType type = f32;     // of all tensors but the vectors over queries
   DType compute = f32;  // of the tiles that are multiplied
   int dim = 64, dim_v = 64;
+  TileFeatures padded = {};
   int pack = 1;  // query heads of one group that share a tile
   int queries = 64, keys = 64;
   // Queries or keys of a step, where they are fewer than those that a block sums: then both passes have tiles
@@ -29,15 +31,18 @@ struct AttentionBackwardKernel {
 
   // Of the pass over queries, and of those over keys.
   GradientTiles query_tiles() const {
-    return {compute, dim, dim_v, pack, queries, step ? step : keys, direct()};
+    return {compute, features(), features_v(), pack, queries, step ? step : keys, direct()};
   }
   GradientTiles key_tiles() const {
-    return {compute, dim, dim_v, pack, step ? step : queries, keys, direct()};
+    return {compute, features(), features_v(), pack, step ? step : queries, keys, direct()};
   }
+  // Of tiles.
+  int features() const { return padded.of(dim); }
+  int features_v() const { return padded.of_v(dim_v); }
   // Tiles of a step take the room of buffers for the copy engine.
-  bool direct() const { return step > 0 && dim + dim_v > 512; }
+  bool direct() const { return step > 0 && features() + features_v() > 512; }
   auto fields() const {
-    return std::tuple(type, compute, labelled("d", dim), labelled("v", dim_v), labelled("g", pack),
+    return std::tuple(type, compute, labelled("d", dim), labelled("v", dim_v), padded, labelled("g", pack),
                       labelled("q", queries), labelled("k", keys),
                       labelled("by_", step > 0 ? std::optional(step) : std::nullopt),
                       labelled("parts_", parts > 1 ? std::optional(parts) : std::nullopt),

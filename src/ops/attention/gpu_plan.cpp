@@ -5,15 +5,12 @@
 
 #include "ops/attention/backward_plan.hpp"
 #include "ops/attention/plan.hpp"
-#include "ops/attention/splits.hpp"
-#include "ops/common/plan.hpp"
+#include "ops/pieces/plan.hpp"
+#include "ops/pieces/splits.hpp"
 
 namespace tegula::ops {
 
 namespace {
-
-// Head dimensions that wgmma takes; the others go a slower way, with smaller tiles.
-bool fits_tensor_cores(const AttentionProblem& p) { return p.dim % 16 == 0 && p.dim_v % 16 == 0; }
 
 AttentionPlan without_tensor_cores(const AttentionProblem& p) {
   const bool wide = std::max(p.dim, p.dim_v) > 128;
@@ -49,7 +46,7 @@ int plan_splits(const AttentionProblem& p, const AttentionPlan& plan) {
 AttentionPlan plan_attention_on_gpu(const AttentionProblem& p, DType type, const AttentionTiles& given) {
   AttentionPlan plan = without_tensor_cores(p);
   const int dim = std::max(p.dim, p.dim_v);
-  if (type.bits() == 16 && fits_tensor_cores(p)) {
+  if (type.bits() == 16) {
     // Three warp groups where registers allow: softmax is as long as the products there.
     const int groups = dim <= 64 ? 3 : dim <= most_dim_of_128_rows ? 2 : 1;
     const int most = groups * warp_group_rows;
@@ -120,7 +117,7 @@ BackwardPlan plan_attention_backward_on_gpu(const AttentionProblem& p, DType typ
                                             const AttentionTiles& given, const BackwardTraits& traits) {
   const int dim = std::max(p.dim, p.dim_v);
   const bool open = given.queries == 0 && given.keys == 0;
-  const bool fits = open && type.bits() == 16 && fits_tensor_cores(p) && dim <= most_dim_of_64_rows;
+  const bool fits = open && type.bits() == 16 && dim <= most_dim_of_64_rows;
   const bool can_turn = !traits.deterministic || traits.mask != BackwardMask::other;
   // Beyond 64 features both warp groups share the rows of a product, and each takes whole blocks of columns.
   const bool divides = dim <= 64 || p.dim % 128 == 0;

@@ -1,16 +1,18 @@
 #include "ops/attention/kernel.hpp"
 
-#include "ops/attention/scores.hpp"
-#include "ops/attention/splits.hpp"
-#include "ops/attention/views.hpp"
-#include "ops/common/later_first.hpp"
-#include "ops/common/softmax.hpp"
+#include "ops/lists/later_first.hpp"
+#include "ops/pieces/scores.hpp"
+#include "ops/pieces/softmax.hpp"
+#include "ops/pieces/splits.hpp"
+#include "ops/pieces/views.hpp"
 
 namespace tegula::ops {
 
 using namespace lang;
 
 namespace {
+
+constexpr int threads_of_warp_group = 128;
 
 // The signature: the optional scalars stand after the tensors.
 struct Program {
@@ -62,10 +64,11 @@ struct Program {
   void declare_splits() {
     splits.emplace(scalar("splits", i32));
     Expr tokens = c.varlen ? Expr(*queries) : *batch * *queries;
-    parts.emplace(tokens, heads * group_extent(), *splits, c.dim_v);
+    parts.emplace(tokens, heads * group_extent(), *splits, c.features_v());
   }
 
   void run();
+  void copy_rows();
   void attend_grid();
   void merge_grid();
   Expr most_queries() const { return c.varlen ? *longest : Expr(*queries); }
@@ -85,8 +88,24 @@ struct Program {
 };
 
 void Program::run() {
+  const Tensor result = *out;
+  if (c.padded.copied) copy_rows();
   attend_grid();
   if (c.split) merge_grid();
+  if (c.padded.copied) copy_features(*out, result, c.features_v(), !c.varlen);
+}
+
+// The grids behind work on rows of more features.
+void Program::copy_rows() {
+  const auto copied = [&](std::optional<Tensor>& tensor, const char* name, int features) {
+    const Tensor rows = with_features(name, *tensor, features);
+    copy_features(*tensor, rows, features, !c.varlen);
+    tensor.emplace(rows);
+  };
+  copied(q, "q_rows", c.features());
+  copied(k, "k_rows", c.features());
+  copied(v, "v_rows", c.features_v());
+  out.emplace(with_features("out_rows", *out, c.features_v()));
 }
 
 void Program::attend_grid() {
@@ -97,6 +116,7 @@ void Program::attend_grid() {
     options.order =
         later_first(c.varlen ? *keys / max(sequences(), 1) : Expr(*keys),
                     (c.dim + c.dim_v) * c.type.bits() / 8, c.pack > 1 ? Expr(Operand(1)) : Expr(*group));
+  if (c.divides_columns()) options.threads = 2 * threads_of_warp_group;
   grid(c.split ? tiles * *splits : tiles, all_heads, sequences(), options,
        [&](Index x, Index h, Index b) { attend_block(x, h, b); });
 }
@@ -111,11 +131,11 @@ void Program::attend(const Tile& queries_tile, const HeadViews& views, const Sco
                      const Range& steps, OnlineSoftmax& softmax, Fragment& sum) {
   const Tensor keys_of = views.of_keys(*k), values_of = views.of_keys(*v);
   pipelined(steps, {.stages = 2}, [&](Index j) {
-    Shared key_tile({c.keys, c.dim}, c.compute), value_tile({c.keys, c.dim_v}, c.compute);
+    Shared key_tile({c.keys, c.features()}, c.compute), value_tile({c.keys, c.features_v()}, c.compute);
     copy(keys_of.at(j * c.keys), key_tile);
     Fragment scores({c.rows(), c.keys}, f32, 0);
     gemm(queries_tile, key_tile.T(), scores);
-    if (c.softcap) cap_scores(scores, *scale, *cap);
+    if (c.softcap) cap_scores(scores, *scale, c.compute);
     when(range.is_partial(j * c.keys, c.keys), [&] {
       parallel(scores, [&](Index r, Index t) {
         scores(r, t) = select(range.sees(r / c.pack, j * c.keys + t), scores(r, t), -inf);
@@ -138,10 +158,10 @@ void Program::attend_block(const Index& x, const Index& h, const Index& b) {
     exit_if(first >= count);
   }
 
-  Shared queries_tile({c.rows(), c.dim}, c.compute);
+  Shared queries_tile({c.rows(), c.features()}, c.compute);
   load_queries(q_of, first, queries_tile, c.pack);
-  Fragment sum({c.rows(), c.dim_v}, f32, 0);
-  OnlineSoftmax softmax(c.rows(), c.softcap ? Expr(log2e) : *scale);
+  Fragment sum({c.rows(), c.features_v()}, f32, 0);
+  OnlineSoftmax softmax(c.rows(), c.softcap ? *cap * log2e : *scale);
   Expr keys_seen = views.of_keys(*k).extent(0);
   ScoreRange visible(first + keys_seen - count, c.queries, count - first, keys_seen, left, right);
   const Range all_steps = visible.tiles(c.keys);
@@ -152,8 +172,11 @@ void Program::attend_block(const Index& x, const Index& h, const Index& b) {
         sum, [&](Index r) -> Expr { return sink(kv_head, c.pack > 1 ? r % c.pack : member) * log2e; });
   softmax.normalize(sum);
   const Slot heads_of = c.pack > 1 ? Slot(range(h * c.pack, (h + 1) * c.pack)) : Slot(h);
-  store_rows(sum, c.split ? parts->out(all_rows(b), heads_of, x % *splits) : views.of_queries(*out), first,
-             c.pack);
+  const Tensor rows_of_out = c.split ? parts->out(all_rows(b), heads_of, x % *splits) : views.of_queries(*out);
+  if (c.divides_columns())
+    store_by_elements(sum, rows_of_out, first, c.pack);
+  else
+    store_rows(sum, rows_of_out, first, c.pack);
   store_lse(softmax.lse(), c.split ? parts->lse(all_rows(b), heads_of, x % *splits) : views.vector(*lse),
             first, c.pack);
 }

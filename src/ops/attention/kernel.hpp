@@ -3,6 +3,7 @@
 #include <optional>
 #include <tuple>
 
+#include "ops/pieces/features.hpp"
 #include "ops/schema/instance.hpp"
 #include "tegula/lang.hpp"
 
@@ -13,6 +14,7 @@ struct AttentionKernel {
   DType type = f32;     // of q, k, v and out
   DType compute = f32;  // of the tiles that are multiplied
   int dim = 64, dim_v = 64;
+  TileFeatures padded = {};
   int pack = 1;  // query heads of one group that share a tile
   int queries = 64, keys = 64;
   bool left = false, right = false;  // the window is bounded on that side
@@ -21,8 +23,13 @@ struct AttentionKernel {
   std::optional<DType> sinks = {};
 
   int rows() const { return queries * pack; }
+  // Of tiles.
+  int features() const { return padded.of(dim); }
+  int features_v() const { return padded.of_v(dim_v); }
+  // Two warp groups hold the columns of a wide sum. Its stores leave the room of their buffers to tiles.
+  bool divides_columns() const { return compute.bits() == 16 && features_v() > 256 && rows() == 64; }
   auto fields() const {
-    return std::tuple(type, compute, labelled("d", dim), labelled("v", dim_v), labelled("g", pack),
+    return std::tuple(type, compute, labelled("d", dim), labelled("v", dim_v), padded, labelled("g", pack),
                       labelled("q", queries), labelled("k", keys), labelled("left", left),
                       labelled("right", right), labelled("softcap", softcap), labelled("sinks", sinks),
                       labelled("varlen", varlen), labelled("split", split));

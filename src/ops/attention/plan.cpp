@@ -4,7 +4,7 @@
 #include <limits>
 #include <vector>
 
-#include "ops/common/plan.hpp"
+#include "ops/pieces/plan.hpp"
 
 namespace tegula::ops {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "ops/block_sparse/tokens.hpp"
-#include "ops/common/plan.hpp"
+#include "ops/pieces/plan.hpp"
 
 namespace tegula::ops {
 

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 
-#include "ops/block_sparse/sorted_lists.hpp"
 #include "ops/block_sparse/tokens.hpp"
-#include "ops/common/functions.hpp"
-#include "ops/common/plan.hpp"
+#include "ops/lists/sorted_lists.hpp"
+#include "ops/pieces/plan.hpp"
+#include "ops/schema/functions.hpp"
 
 namespace tegula::ops {
 

@@ -1,7 +1,7 @@
 // A checked call of block-sparse attention: what the program gets.
 #pragma once
-#include "ops/attention/heads.hpp"
 #include "ops/block_sparse/kernel.hpp"
+#include "ops/pieces/heads.hpp"
 #include "ops/schema/launch.hpp"
 #include "tegula/ops/block_sparse_attention.hpp"
 

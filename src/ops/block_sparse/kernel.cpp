@@ -1,12 +1,12 @@
 #include "ops/block_sparse/kernel.hpp"
 
-#include "ops/attention/scores.hpp"
 #include "ops/block_sparse/own_queries.hpp"
 #include "ops/block_sparse/sequences.hpp"
-#include "ops/block_sparse/sorted_lists.hpp"
-#include "ops/block_sparse/walk.hpp"
-#include "ops/common/later_first.hpp"
-#include "ops/common/softmax.hpp"
+#include "ops/lists/later_first.hpp"
+#include "ops/lists/sorted_lists.hpp"
+#include "ops/lists/walk.hpp"
+#include "ops/pieces/scores.hpp"
+#include "ops/pieces/softmax.hpp"
 
 namespace tegula::ops {
 
@@ -28,7 +28,6 @@ struct Meeting {
   OnlineSoftmax& softmax;
   ScoreRange visible;
   Expr scale;
-  std::optional<Expr> cap;
   // Lists ascend: where blocks of keys are whole, only so many at the end of a list may have keys that some
   // query does not see. Known where lists are made before.
   std::optional<Expr> tail;
@@ -58,7 +57,7 @@ struct Meeting {
            const std::function<Expr(const Expr& query, const Expr& column)>& sees) {
     Fragment scores({c.rows(), c.keys}, f32, 0);
     gemm(queries, key_tile.T(), scores);
-    if (c.softcap) cap_scores(scores, scale, *cap);
+    if (c.softcap) cap_scores(scores, scale, c.compute);
     when(partial, [&] {
       parallel(scores,
                [&](Index r, Index t) { scores(r, t) = select(sees(r / c.pack, t), scores(r, t), -inf); });
@@ -243,12 +242,11 @@ void Program::block(const Index& x, const Index& h, const Index& b) {
   Shared queries_tile({c.rows(), c.dim}, c.compute);
   load_queries(of.of_queries(*q), own.start(), queries_tile, c.pack);
   Fragment sum({c.rows(), c.dim_v}, f32, 0);
-  OnlineSoftmax softmax(c.rows(), c.softcap ? Expr(Operand(log2e)) : *scale);
+  OnlineSoftmax softmax(c.rows(), c.softcap ? *cap * log2e : *scale);
   std::optional<Expr> right;
   if (c.causal) right.emplace(Operand(0));
   ScoreRange visible(own.first + keys - queries, c.queries, own.last - own.first, keys, std::nullopt, right);
-  Meeting meeting{c, of.of_keys(*k), of.of_keys(*v), queries_tile, sum, softmax, visible, *scale, cap, {},
-                  {}};
+  Meeting meeting{c, of.of_keys(*k), of.of_keys(*v), queries_tile, sum, softmax, visible, *scale, {}, {}};
 
   if (c.listed) {
     Expr selector = c.pack > 1 || c.together ? Expr(Operand(0)) : own.member;

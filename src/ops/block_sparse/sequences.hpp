@@ -3,8 +3,8 @@
 #pragma once
 #include <optional>
 
-#include "ops/attention/views.hpp"
 #include "ops/block_sparse/kernel.hpp"
+#include "ops/pieces/views.hpp"
 
 namespace tegula::ops {
 

@@ -2,8 +2,8 @@
 #pragma once
 #include <set>
 
-#include "ops/attention/table.hpp"
 #include "ops/block_sparse/call.hpp"
+#include "ops/pieces/attention_table.hpp"
 
 namespace tegula::ops {
 

@@ -2,12 +2,12 @@
 
 #include <cmath>
 
-#include "ops/common/functions.hpp"
-#include "ops/common/plan.hpp"
 #include "ops/gemm/kernel.hpp"
 #include "ops/gemm/plan.hpp"
+#include "ops/pieces/plan.hpp"
+#include "ops/schema/functions.hpp"
 #include "ops/schema/schema.hpp"
-#include "runtime/processors.hpp"
+#include "runtime/machine/processors.hpp"
 
 namespace tegula::ops {
 
@@ -18,9 +18,11 @@ bool has_rows(const TensorRef& t) { return t.size(-1) <= 1 || t.stride(-1) == 1;
 bool has_columns(const TensorRef& t) { return t.size(-2) <= 1 || t.stride(-2) == 1; }
 bool is_matrix(const TensorRef& t) { return has_rows(t) || has_columns(t) || nelements(t) == 0; }
 
-// A matrix whose rows lie side by side is read as it is; one whose columns do as its transpose.
-TensorRef in_order(TensorRef tensor, bool& transposed) {
-  if (has_rows(tensor) || !has_columns(tensor)) return tensor;
+// A matrix whose rows lie side by side is read as it is; one whose columns do as its transpose. One column is
+// for a GPU a row, of which the copy engine takes many elements.
+TensorRef in_order(TensorRef tensor, bool on_gpu, bool& transposed) {
+  const bool is_column = on_gpu && tensor.size(-1) == 1 && tensor.size(-2) > 1;
+  if ((has_rows(tensor) && !is_column) || !has_columns(tensor)) return tensor;
   transposed = !transposed;
   return tensor.transpose(1, 2);
 }
@@ -32,6 +34,15 @@ DType tile_type(const GemmKernel& kernel, const Target& target, bool on_gpu) {
   return along_k && target != Target::cuda_sm80() ? kernel.type : f16;
 }
 
+// Whether the copy engine does not take the rows of [batch, rows, columns], for tensor cores.
+bool needs_padding(const TensorRef& t) {
+  if (t.dtype == f32 || nelements(t) == 0) return false;
+  const std::int64_t piece = bytes_of_piece * 8 / t.dtype.bits();
+  const bool takes = t.stride(1) % piece == 0 && (t.size(0) == 1 || t.stride(0) % piece == 0) &&
+                     reinterpret_cast<std::uintptr_t>(t.data) % bytes_of_piece == 0;
+  return !takes;
+}
+
 void run(const Bound<Gemm>& c, Launch& launch) {
   GemmKernel kernel{.type = c.type("a"),
                     .out = c.type("out"),
@@ -40,9 +51,13 @@ void run(const Bound<Gemm>& c, Launch& launch) {
                     .scaled = c->scale != 1,
                     .bias = c.type_if("bias"),
                     .activation = c->activation};
-  const TensorRef a = in_order(c.formed("a"), kernel.transpose_a);
-  const TensorRef b = in_order(c.formed("b"), kernel.transpose_b);
+  const TensorRef a = in_order(c.formed("a"), c.on_gpu(), kernel.transpose_a);
+  const TensorRef b = in_order(c.formed("b"), c.on_gpu(), kernel.transpose_b);
   kernel.compute = tile_type(kernel, c.target(), c.on_gpu());
+  if (c.on_gpu() && c.target() != Target::cuda_sm80()) {
+    kernel.pad_a = needs_padding(a);
+    kernel.pad_b = needs_padding(b);
+  }
   // Whoever asks for a GPU's program of tensors elsewhere sees that of an H100.
   const int processors = c.on_gpu() && c.device().is_cpu() ? gpu_processors : processors_of(c.device());
   const GemmProblem problem{c.dim("batch"), c.dim("m"), c.dim("n"), c.dim("k"), processors};
@@ -95,6 +110,7 @@ void formula(const Bound<Gemm>& c, Exact& exact) {
 
 const OptionRule extents =
     between(0, 4096, "extents from 1 to 4096, or 0 for the plan's choice", "leave them out");
+const OptionRule parts = between(0, 32, "parts from 1 to 32, or 0 for the plan's choice", "leave it out");
 constexpr const char* unit_stride = "a matrix with stride 1 along rows or columns";
 
 }  // namespace
@@ -119,6 +135,7 @@ const OperatorSchema& gemm_schema() {
           .option(&Gemm::tiles, &GemmTiles::m, "tile_m", "rows of a tile, 0: planned", extents)
           .option(&Gemm::tiles, &GemmTiles::n, "tile_n", "columns of a tile, 0: planned", extents)
           .option(&Gemm::tiles, &GemmTiles::k, "tile_k", "inner extent of a tile, 0: planned", extents)
+          .option(&Gemm::tiles, &GemmTiles::splits, "splits", "parts of k added in order, 0: planned", parts)
           .require(
               "a", [](const Bound<Gemm>& c) { return is_matrix(c["a"]); }, unit_stride,
               "pass a contiguous copy")
@@ -126,18 +143,25 @@ const OperatorSchema& gemm_schema() {
               "b", [](const Bound<Gemm>& c) { return is_matrix(c["b"]); }, unit_stride,
               "pass a contiguous copy")
           .source("GEMM of the BLAS, level 3 (Dongarra et al. 1990)")
-          .no_gradient("it is composed of products")
+          .composed_gradient("products")
+          .rival("sgemm")
           .flops("2*batch*m*n*k")
           .examples({{"square", "m=64 n=64 k=64"},
                      {"ragged_bias_gelu", "m=37 k=45 n=29 bias activation=gelu"},
                      {"transposed_f16", "m=40 k=33 n=17 f16 transpose_a transpose_b out_dtype=f32"},
                      {"along_k_e4m3", "m=140 k=200 n=72 e4m3 transpose_b scale=0.25"},
                      {"across_k_e5m2", "m=70 k=90 n=40 e5m2 out_dtype=f32 bias:f32"},
+                     {"split_bf16", "m=20 k=520 n=136 bf16 bias activation=silu splits=3"},
                      {"batched_bf16", "batch=2 m=20 k=24 n=18 bf16 activation=silu"}})
           .measured({{"512", "m=512 n=512 k=512"},
                      {"1024", "m=1024 n=1024 k=1024"},
                      {"2048", "m=2048 n=2048 k=2048"},
                      {"1024_bf16", "m=1024 n=1024 k=1024 bf16"}})
+          // With the tiles that plans choose.
+          .built_in({"m=1 n=1 k=1 {|transpose_b} tile_k=256 {tile_m=256 tile_n=512|tile_m=128 tile_n=256|"
+                     "tile_m=16 tile_n=256}",
+                     "m=1 n=1 k=1 {|transpose_b} {tile_m=64 tile_n=128 tile_k=128|"
+                     "tile_m=32 tile_n=64 tile_k=64}"})
           .run(run, formula);
   return table;
 }

@@ -1,9 +1,10 @@
 #include "ops/gemm/plan.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
-#include "ops/common/plan.hpp"
+#include "ops/pieces/plan.hpp"
 
 namespace tegula::ops {
 
@@ -40,7 +41,7 @@ GemmTiles plan_gemm(const GemmProblem& problem, const GemmTiles& given) {
   double best_time = std::numeric_limits<double>::infinity();
   for (const GemmTiles& usual : usual_tiles) {
     const GemmTiles tiles{given.m ? given.m : usual.m, given.n ? given.n : usual.n,
-                          given.k ? given.k : usual.k};
+                          given.k ? given.k : usual.k, std::max(1, given.splits)};
     const double time = estimate(problem, tiles);
     // Without one that fits, the smallest.
     if (time <= best_time) best = tiles, best_time = time;

@@ -2,11 +2,11 @@
 #pragma once
 #include <optional>
 
-#include "ops/attention/scores.hpp"
-#include "ops/attention/views.hpp"
-#include "ops/block_sparse/key_pass.hpp"
+#include "ops/lists/union.hpp"
 #include "ops/nsa/backward_kernel.hpp"
-#include "ops/nsa/union.hpp"
+#include "ops/pieces/key_pass.hpp"
+#include "ops/pieces/scores.hpp"
+#include "ops/pieces/views.hpp"
 
 namespace tegula::ops {
 
@@ -44,7 +44,7 @@ class NsaBackwardProgram {
 
   void declare_window(const lang::Extents& of_out, const lang::Extents& vector);
   void delta_grid();
-  InverseLists turned_lists() const;
+  InverseLists inverted_lists() const;
   void query_block(const lang::Index& x, const lang::Index& h, const lang::Index& b);
   // A tile of queries, of one head or of those of a group.
   struct QueryRows {

@@ -1,7 +1,7 @@
 // A checked call of attention over selected blocks: what the program gets.
 #pragma once
-#include "ops/attention/heads.hpp"
 #include "ops/nsa/kernel.hpp"
+#include "ops/pieces/heads.hpp"
 #include "ops/schema/launch.hpp"
 #include "tegula/ops/nsa_selected_attention.hpp"
 

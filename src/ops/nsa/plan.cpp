@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "ops/block_sparse/walk.hpp"
-#include "ops/common/plan.hpp"
+#include "ops/lists/walk.hpp"
+#include "ops/pieces/plan.hpp"
 
 namespace tegula::ops {
 

@@ -1,7 +1,7 @@
 // What the tables of attention over selected blocks and of its gradient share.
 #pragma once
-#include "ops/attention/table.hpp"
 #include "ops/nsa/call.hpp"
+#include "ops/pieces/attention_table.hpp"
 
 namespace tegula::ops {
 

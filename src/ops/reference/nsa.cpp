@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "ops/attention/heads.hpp"
+#include "ops/pieces/heads.hpp"
 #include "ops/reference/problem.hpp"
 #include "ops/reference/reference.hpp"
 

@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "ops/attention/heads.hpp"
+#include "ops/pieces/heads.hpp"
 
 namespace tegula::ops::reference {
 

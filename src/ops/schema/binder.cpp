@@ -5,9 +5,9 @@
 
 #include <algorithm>
 
-#include "ops/common/functions.hpp"
+#include "ops/schema/functions.hpp"
 #include "ops/schema/words.hpp"
-#include "runtime/binding_memory.hpp"
+#include "runtime/data/overlap.hpp"
 
 namespace tegula::ops {
 

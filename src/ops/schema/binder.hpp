@@ -1,6 +1,6 @@
 // Checks a call against its table.
 #pragma once
-#include "ops/common/arguments.hpp"
+#include "ops/schema/arguments.hpp"
 #include "ops/schema/bound.hpp"
 
 namespace tegula::ops {

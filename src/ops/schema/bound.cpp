@@ -5,9 +5,9 @@
 
 #include <algorithm>
 
-#include "ops/common/arguments.hpp"
-#include "ops/common/functions.hpp"
+#include "ops/schema/arguments.hpp"
 #include "ops/schema/binder.hpp"
+#include "ops/schema/functions.hpp"
 
 namespace tegula::ops {
 

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "ir/kernel.hpp"
-#include "ops/common/scratch.hpp"
+#include "ops/schema/scratch.hpp"
 
 namespace tegula::ops {
 

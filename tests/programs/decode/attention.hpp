@@ -1,6 +1,6 @@
 // What the programs of decode and sparse attention share, and their formula.
 #pragma once
-#include "ops/common/softmax.hpp"
+#include "ops/pieces/softmax.hpp"
 #include "tests/programs/program.hpp"
 
 namespace programs {

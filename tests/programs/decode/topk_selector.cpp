@@ -3,7 +3,7 @@
 // everything above it is collected, and as many equal keys as are still wanted, lane by lane.
 #include <algorithm>
 
-#include "ops/common/running_sums.hpp"
+#include "ops/lists/running_sums.hpp"
 #include "tests/programs/list.hpp"
 
 namespace programs {

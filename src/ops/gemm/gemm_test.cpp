@@ -1,0 +1,237 @@
+// Products against their formula, over one table.
+#include "ops/gemm/gemm.hpp"
+
+#include <fmt/format.h>
+
+#include "ops/gemm/plan.hpp"
+#include "ops/testing/operators.hpp"
+
+namespace tegula::ops {
+namespace gemm_test {
+
+struct Row {
+  std::int64_t m = 20, n = 24, k = 28;
+  DType type = f32;
+  GemmOptions options = {};
+  std::int64_t batch_a = 0, batch_b = 0;  // 0: a matrix
+  bool bias = false;
+};
+
+std::vector<Row> table() {
+  std::vector<Row> rows;
+  for (std::int64_t m : {0, 1, 17, 65})
+    for (std::int64_t n : {0, 1, 33, 70})
+      for (std::int64_t k : {0, 1, 45}) rows.push_back({.m = m, .n = n, .k = k});
+  for (DType type : {f32, f16, bf16, e4m3, e5m2})
+    for (bool ta : {false, true})
+      for (bool tb : {false, true})
+        rows.push_back({.type = type, .options = {.transpose_a = ta, .transpose_b = tb}, .bias = ta});
+  for (Activation activation : {Activation::relu, Activation::gelu, Activation::silu})
+    for (bool bias : {false, true}) rows.push_back({.options = {.activation = activation}, .bias = bias});
+  for (DType type : {f16, bf16}) {
+    rows.push_back({.type = type, .options = {.out_dtype = f32}});
+    rows.push_back({.type = f32, .options = {.out_dtype = type}});
+  }
+  rows.push_back({.options = {.scale = -0.75}, .bias = true});
+  rows.push_back({.type = e4m3, .options = {.transpose_b = true, .scale = 0.01, .out_dtype = f32}});
+  for (auto [a, b] : {std::pair(2, 2), std::pair(3, 0), std::pair(0, 3), std::pair(1, 2), std::pair(0, 1)})
+    rows.push_back({.batch_a = a, .batch_b = b});
+  rows.push_back({.m = 129, .n = 127, .k = 40, .options = {.tiles = {64, 32, 16}}});
+  rows.push_back({.m = 30, .n = 40, .k = 50, .options = {.tiles = {7, 9, 11}}});
+  return rows;
+}
+
+Tensor by_formula(const TensorRef& a, const TensorRef& b, const GemmOptions& options) {
+  const Gemm call{options, a, b};
+  return formula_of(gemm_schema(), &call).at("out");
+}
+
+Tensor matrix(std::int64_t batch, std::int64_t rows, std::int64_t columns, bool transposed, DType type,
+              int seed) {
+  if (transposed) std::swap(rows, columns);
+  return Tensor::random_normal(batch == 0 ? Shape{rows, columns} : Shape{batch, rows, columns}, type, seed);
+}
+
+TEST(Gemm, AgreesWithTheFormula) {
+  for (const Row& row : table())
+    for (Target target : test_targets()) {
+      SCOPED_TRACE(std::to_string(row.m) + " " + std::to_string(row.n) + " " + std::to_string(row.k) + " " +
+                   std::string(row.type.name()) + " " + std::string(target.name()));
+      const Planted a(matrix(row.batch_a, row.m, row.k, row.options.transpose_a, row.type, 1)),
+          b(matrix(row.batch_b, row.k, row.n, row.options.transpose_b, row.type, 2)),
+          bias(Tensor::random_normal({row.n}, row.type.bits() == 8 ? bf16 : row.type, 3));
+      GemmOptions options = row.options;
+      if (row.bias) options.bias = bias.inside;
+      const Tensor exact = by_formula(a.inside, b.inside, options);
+      const DType type = options.out_dtype.value_or(row.type.bits() == 8 ? bf16 : row.type);
+      const Planted out(exact.shape(), type);
+      options.out = out.inside, options.target = target;
+      gemm(a.inside, b.inside, options);
+      expect_close("out", out.inside, exact, exact.to(type), type);
+      EXPECT_TRUE(out.is_clean_outside());
+    }
+}
+
+// Parts of k, rows that the copy engine does not take, and tiles of few rows or columns, for every executor.
+struct Part {
+  DType type;
+  bool ta, tb;
+  int splits;
+};
+
+class GemmParts : public testing::TestWithParam<Part> {};
+
+TEST_P(GemmParts, AgreeWithTheFormula) {
+  const Part& part = GetParam();
+  std::vector<Target> targets{Target::interpreter(), Target::emulated_sm90()};
+  if (part.ta && part.tb) targets = test_targets();
+  if (!part.ta && part.tb) targets.push_back(Target::emulated());
+  const Planted a(matrix(2, 19, 71, part.ta, part.type, 1)), b(matrix(1, 71, 37, part.tb, part.type, 2)),
+      bias(Tensor::random_normal({37}, f32, 3));
+  GemmOptions options{.transpose_a = part.ta,
+                      .transpose_b = part.tb,
+                      .bias = bias.inside,
+                      .activation = Activation::silu,
+                      .scale = 0.5,
+                      .tiles = {16, 64, 32, part.splits}};
+  const DType type = part.type.bits() == 8 ? bf16 : part.type;
+  const Tensor exact = by_formula(a.inside, b.inside, options);
+  for (Target target : targets) {
+    SCOPED_TRACE(std::string(target.name()));
+    const Planted out(exact.shape(), type);
+    options.out = out.inside, options.target = target;
+    gemm(a.inside, b.inside, options);
+    expect_close("out", out.inside, exact, exact.to(type), type);
+    EXPECT_TRUE(out.is_clean_outside());
+  }
+}
+
+std::vector<Part> part_table() {
+  std::vector<Part> rows;
+  int splits = 0;
+  for (DType type : {f32, f16, bf16, e4m3, e5m2})
+    for (bool ta : {false, true})
+      for (bool tb : {false, true})
+        if (ta == tb || type == bf16 || type == e4m3) rows.push_back({type, ta, tb, 1 + splits++ % 4});
+  return rows;
+}
+INSTANTIATE_TEST_SUITE_P(Table, GemmParts, testing::ValuesIn(part_table()), [](auto& info) {
+  return fmt::format("{}_{}{}_{}", info.param.type.name(), info.param.ta ? 't' : 'n',
+                     info.param.tb ? 't' : 'n', info.param.splits);
+});
+
+// What the plan of a GPU splits, and where it takes tiles of few rows or columns.
+struct Narrow {
+  std::int64_t m, n, k;
+  bool tb;
+};
+
+class GemmNarrow : public testing::TestWithParam<Narrow> {};
+
+TEST_P(GemmNarrow, AgreesWithTheFormula) {
+  const Narrow& row = GetParam();
+  const Tensor a = matrix(0, row.m, row.k, false, bf16, 1), b = matrix(0, row.k, row.n, row.tb, bf16, 2);
+  GemmOptions options{.transpose_b = row.tb, .out_dtype = f32};
+  const Tensor exact = by_formula(a, b, options);
+  options.target = Target::emulated_sm90();
+  const Tensor out = gemm(a, b, options);
+  expect_close("out", out, exact, exact, f32);
+  EXPECT_TRUE(equal(out, gemm(a, b, options)));
+}
+
+constexpr Narrow narrow_table[] = {{1, 70, 1030, false}, {70, 1, 1030, false}, {65, 5, 2048, true},
+                                   {5, 65, 2048, true},  {1, 1, 4096, false},  {130, 72, 512, true}};
+INSTANTIATE_TEST_SUITE_P(Table, GemmNarrow, testing::ValuesIn(narrow_table), [](auto& info) {
+  return fmt::format("{}x{}x{}", info.param.m, info.param.n, info.param.k);
+});
+
+// A matrix that is transposed in memory needs no copy, whatever the options say.
+TEST(Gemm, TakesTransposedViews) {
+  for (Target target : test_targets()) {
+    const Tensor a = Tensor::random_normal({12, 20}, f32, 1), b = Tensor::random_normal({24, 12}, f32, 2);
+    const Tensor exact = by_formula(a.transpose(0, 1), b.transpose(0, 1), {});
+    for (bool ta : {false, true})
+      for (bool tb : {false, true}) {
+        const Tensor result = gemm(ta ? a : a.transpose(0, 1), tb ? b : b.transpose(0, 1),
+                                   {.transpose_a = ta, .transpose_b = tb, .target = target});
+        EXPECT_TRUE(all_close(result, exact, 1e-5, 1e-5));
+      }
+  }
+}
+
+TEST(Gemm, PropagatesNan) {
+  Tensor a = Tensor::full({2, 3}, f32, 1);
+  a.set({1, 1}, std::nan(""));
+  for (Activation activation : {Activation::none, Activation::relu, Activation::gelu, Activation::silu}) {
+    const Tensor out =
+        gemm(a, Tensor::full({3, 2}, f32, 1), {.activation = activation, .target = Target::interpreter()});
+    EXPECT_FALSE(std::isnan(out.get({0, 0})));
+    EXPECT_TRUE(std::isnan(out.get({1, 0})));
+  }
+}
+
+TEST(Gemm, PlansFitTheCache) {
+  for (std::int64_t m : {1, 16, 100, 1024, 4096})
+    for (std::int64_t n : {1, 64, 1000, 4096}) {
+      const GemmProblem problem{1, m, n, 1024};
+      EXPECT_TRUE(std::isfinite(estimate(problem, plan_gemm(problem, {}))));
+    }
+  EXPECT_EQ(plan_gemm({1, 16, 16, 16}, {}).m, 32);
+  EXPECT_EQ(plan_gemm({1, 4096, 4096, 4096}, {}).m, 256);
+  EXPECT_EQ(plan_gemm({1, 100, 100, 100}, {.m = 48}).m, 48);
+}
+
+// Layers of models, long sums and squares on 132 processors, as a sweep on an H200 found them.
+TEST(Gemm, PlansOfAGpu) {
+  struct Planned {
+    std::int64_t m, n, k;
+    GemmTiles tiles;
+  };
+  constexpr Planned table[] = {
+      {1, 2112, 7168, {16, 64, 128, 4}},     {16, 24576, 1536, {16, 64, 128, 1}},
+      {2112, 1, 7168, {64, 16, 128, 4}},     {128, 4096, 14336, {64, 128, 128, 2}},
+      {128, 2112, 7168, {128, 64, 128, 4}},  {256, 4096, 14336, {128, 256, 64, 4}},
+      {512, 8192, 8192, {128, 256, 64, 1}},  {512, 512, 16384, {64, 128, 128, 4}},
+      {4096, 4096, 4096, {128, 256, 64, 1}}, {8192, 8192, 8192, {128, 256, 64, 1}},
+  };
+  const auto text = [](const GemmTiles& t) { return fmt::format("{}x{}x{}/{}", t.m, t.n, t.k, t.splits); };
+  for (const Planned& row : table) {
+    const GemmProblem problem{1, row.m, row.n, row.k, 132};
+    EXPECT_EQ(text(plan_gemm_on_gpu(problem, bf16, {})), text(row.tiles)) << row.m << ' ' << row.n;
+    for (DType type : {f32, f16, e4m3}) {
+      const GemmTiles planned = plan_gemm_on_gpu(problem, type, {});
+      EXPECT_LE((planned.m + planned.n) * planned.k * type.bits() / 8 * 2, 200 << 10);
+      EXPECT_LE(planned.splits, (row.k + planned.k - 1) / planned.k);
+    }
+    const GemmTiles given = plan_gemm_on_gpu(problem, bf16, {.n = 96, .splits = 5});
+    EXPECT_EQ(given.n, 96);
+    EXPECT_EQ(given.splits, 5);
+  }
+}
+
+TEST(Gemm, RefusesWrongCalls) {
+  const Tensor a = Tensor::zeros({4, 6}, f32), b = Tensor::zeros({6, 8}, f32);
+  auto call = [](const TensorRef& x, const TensorRef& y, GemmOptions options = {}) {
+    return [=] { gemm(x, y, options); };
+  };
+  expect_refusal(call(a.to(i32), b), "gemm, argument 'a': expected dtype f32, f16, bf16, e4m3 or e5m2");
+  expect_refusal(call(a, b.to(f16)), "argument 'b': expected dtype f32");
+  expect_refusal(call(a.select(0, 0), b), "argument 'a': expected rank 2 or 3");
+  expect_refusal(call(a, b, {.transpose_a = true}), "argument 'b': expected [batch, k, n] with k = 4, as a");
+  expect_refusal(call(a.expand({2, 4, 6}), b.expand({3, 6, 8})),
+                 "expected [batch, k, n] with batch = 2, as a, or 1");
+  expect_refusal(call(a, b, {.bias = Tensor::zeros({4}, f32)}),
+                 "argument 'bias': expected [n] with n = 8, as b");
+  expect_refusal(call(a, b, {.scale = std::nan("")}), "argument 'scale': expected a finite factor");
+  expect_refusal(call(a, b, {.out_dtype = i32}), "argument 'out_dtype': expected f32, f16 or bf16");
+  expect_refusal(call(a, b, {.out = Tensor::zeros({8, 4}, f32)}),
+                 "argument 'out': expected [batch, m, n] = [4, 8]");
+  expect_refusal(call(a, b, {.tiles = {-3, 0, 0}}), "argument 'tile_m': expected extents from 1 to 4096");
+  expect_refusal(call(a, b, {.tiles = {.splits = 33}}), "argument 'splits': expected parts from 1 to 32");
+  expect_refusal(call(a, b, {.tiles = {.splits = -1}}), "argument 'splits': expected parts from 1 to 32");
+  const Tensor wide = Tensor::zeros({8, 12}, f32);
+  expect_refusal(call(wide.slice(0, 0, 8, 2).slice(1, 0, 12, 2), b), "stride 1 along rows or columns");
+}
+
+}  // namespace gemm_test
+}  // namespace tegula::ops

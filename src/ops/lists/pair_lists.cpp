@@ -1,0 +1,246 @@
+#include "ops/lists/pair_lists.hpp"
+
+#include "ops/lists/runs.hpp"
+
+namespace tegula::ops {
+
+using namespace lang;
+
+namespace {
+
+constexpr int word_bits = 32;  // tokens that are sorted at a time
+constexpr int columns = blocks_of_runs;
+constexpr int chunks_at_a_time = 8;  // whose numbers are under way together
+
+Tensor declare(const std::string& name, const lang::Extents& shape, PairLists::Role role) {
+  switch (role) {
+    case PairLists::Role::outputs:
+      return output(name, shape, i32);
+    case PairLists::Role::inputs:
+      return input(name, shape, i32);
+    default:
+      return workspace(name, shape, i32);
+  }
+}
+
+}  // namespace
+
+PairLists::PairLists(const NsaKernel& c, const Extents& e, const Options& options)
+    : c(c),
+      width_(c.width()),
+      longest_(options.longest),
+      options_(options),
+      begins_(declare("pair_begins", {e.heads, e.sequences, e.blocks + 1}, options.role)),
+      tokens_(declare("pair_tokens", {e.heads, e.tokens * width_}, options.role)),
+      places_(declare("pair_places", {e.heads, e.tokens, width_}, options.role)),
+      piece_blocks_(declare("piece_blocks", {e.heads, all_pieces(e.tokens, e.sequences, width_, longest_)},
+                            options.role)),
+      first_pieces_(declare("first_pieces", {e.heads, e.sequences, e.blocks}, options.role)) {
+  if (options.role == Role::inputs) return;
+  counts_.emplace(workspace("pair_counts", {e.heads, e.chunks, e.blocks}, i32));
+  chunk_pairs_.emplace(workspace("chunk_pairs", {e.heads, e.chunks}, i32));
+  if (c.repeats) times_.emplace(workspace("pair_times", {e.heads, e.tokens * width_}, i32));
+}
+
+PairLists::List PairLists::list(const Part& part, const Expr& block) const {
+  Expr begin = begins_(part.head, part.sequence, block), end = begins_(part.head, part.sequence, block + 1);
+  List result{tokens_.slice(part.head), part.first_row * width_ + begin, end - begin, {}};
+  if (times_) result.times.emplace(times_->slice(part.head));
+  return result;
+}
+
+// Over the blocks of keys that are looked after at a time. A packed sequence may have tokens and no keys:
+// then once, so that its entries have no places.
+void PairLists::each_pass(const Part& part, const std::function<void(const Expr&)>& body) const {
+  Expr passes = ceildiv(part.blocks, columns);
+  serial(c.varlen ? max(passes, 1) : passes, [&](Index pass) { body(pass * columns); });
+}
+
+// The blocks of word_bits tokens, each once for a token. Tokens are numbered as in the sequence.
+void PairLists::each_word(const TokenTile& tokens, const Selection& selection, const OfWord& body) const {
+  const TokenTile sequence{c, Expr(Operand(0)), tokens.count, tokens.keys, tokens.behind};
+  Expr count = min(tokens.count - tokens.first, c.chunk);
+  serial(ceildiv(count, word_bits), [&](Index word) {
+    Shared listed({word_bits * width_}, i32), named({word_bits * width_}, i32);
+    Expr first = tokens.first + word * word_bits;
+    parallel(listed, [&](Index n) { listed(n) = selection.block(sequence, first + n / width_, n % width_); });
+    if (options_.left_out) return body(first, listed, listed);
+    parallel(listed, [&](Index n) {
+      Expr own = listed(n);
+      Var block = own;
+      serial(range(n / width_ * width_, n),
+             [&](Index m) { block = select(listed(m) == own, no_row, Expr(block)); });
+      named(n) = block;
+    });
+    body(first, named, listed);
+  });
+}
+
+void PairLists::count(const Part& part, const TokenTile& tokens, const Selection& selection) const {
+  Expr chunk = part.first_chunk + tokens.first / c.chunk;
+  Var all_pairs = 0;
+  each_pass(part, [&](const Expr& begin) {
+    Shared numbers({columns}, i32);
+    clear(numbers);
+    each_word(tokens, selection, [&](const Expr&, Shared& named, Shared&) {
+      parallel(named, [&](Index n) {
+        Expr block = named(n);
+        when(block != no_row && block >= begin && block < begin + columns,
+             [&] { atomic_add(numbers(block - begin), 1); });
+      });
+    });
+    parallel(numbers, [&](Index i) {
+      when(begin + i < part.blocks, [&] { (*counts_)(part.head, chunk, begin + i) = numbers(i); });
+    });
+    all_pairs += reduce_sum(numbers).scalar();
+  });
+  (*chunk_pairs_)(part.head, chunk) = all_pairs;
+}
+
+// Where rows are few, most chunks have none, and often all.
+void PairLists::leave_empty(const Part& part, const TokenTile& tokens) const {
+  Expr own = (*chunk_pairs_)(part.head, part.first_chunk + tokens.first / c.chunk);
+  Var all_pairs = 0;
+  each_chunk(tokens, [&](const Expr& n, const Expr& exists) {
+    all_pairs += select(exists, (*chunk_pairs_)(part.head, part.first_chunk + n), 0);
+  });
+  when(all_pairs == 0 && tokens.first == 0, [&] {
+    parallel(part.blocks + 1, [&](Index block) { begins_(part.head, part.sequence, block) = 0; });
+    parallel(part.blocks, [&](Index block) { first_pieces_(part.head, part.sequence, block) = 0; });
+    parallel(pieces(tokens.count, part.blocks),
+             [&](Index n) { piece_blocks_(part.head, begin_of_pieces(part) + n) = -1; });
+  });
+  exit_if(all_pairs == 0 || (own == 0 && tokens.first > 0));
+}
+
+// A few at a time, so that what is read of them is under way together.
+void PairLists::each_chunk(const TokenTile& tokens,
+                           const std::function<void(const Expr& n, const Expr& exists)>& body) const {
+  Expr chunks = ceildiv(tokens.count, c.chunk);
+  serial(ceildiv(chunks, chunks_at_a_time), [&](Index group) {
+    for (int i = 0; i < chunks_at_a_time; ++i) {
+      Expr n = group * chunks_at_a_time + i;
+      body(n, n < chunks);
+    }
+  });
+}
+
+// Of each block all pairs, and those of earlier chunks. Tiles are [runs, run_length + 1].
+void PairLists::add_up_chunks(const Part& part, const TokenTile& tokens, const Expr& begin, Shared& all_pairs,
+                              Shared& cursors) const {
+  Expr own = tokens.first / c.chunk;
+  parallel(runs, run_length, [&](Index run, Index i) {
+    Expr block = begin + run * run_length + i;
+    Var sum = 0, before = 0;
+    each_chunk(tokens, [&](const Expr& n, const Expr& exists) {
+      Expr number =
+          select(exists && block < part.blocks, (*counts_)(part.head, part.first_chunk + n, block), 0);
+      sum += number;
+      before += select(n < own, number, 0);
+    });
+    all_pairs(run, i) = sum;
+    cursors(run, i) = before;
+  });
+}
+
+// Cursors become where the chunk's pairs of a block begin. `total` pairs stand before. One chunk tells where
+// lists begin.
+void PairLists::find_begins(const Part& part, const Expr& begin, const Expr& tells, const Shared& all_pairs,
+                            Shared& cursors, Var& total) const {
+  Shared place({runs + 1}, i32);
+  add_up_runs([&](const Expr& run, const Expr& i) -> Expr { return all_pairs(run, i); }, place);
+  Expr before = total;
+  parallel(runs, [&](Index run) {
+    Var at = before + place(run);
+    serial(run_length, [&](Index i) {
+      Expr block = begin + run * run_length + i;
+      cursors(run, i) += at;
+      when(tells && block < part.blocks, [&] { begins_(part.head, part.sequence, block) = at; });
+      at += all_pairs(run, i);
+    });
+  });
+  total += place(runs);
+}
+
+// Numbers the pieces of long lists. `total` pieces stand before.
+void PairLists::cut(const Part& part, const Expr& begin, const Shared& all_pairs, Var& total) const {
+  Shared place({runs + 1}, i32);
+  auto pieces = [&](const Expr& run, const Expr& i) -> Expr {
+    Expr pairs = all_pairs(run, i);
+    return select(pairs > longest_, ceildiv(pairs, longest_), 0);
+  };
+  add_up_runs(pieces, place);
+  Expr before = total;
+  parallel(runs, [&](Index run) {
+    Var piece = before + place(run);
+    serial(run_length, [&](Index i) {
+      Expr number = pieces(run, i), block = begin + run * run_length + i;
+      when(block < part.blocks, [&] {
+        first_pieces_(part.head, part.sequence, block) = piece;
+        serial(number, [&](Index n) { piece_blocks_(part.head, begin_of_pieces(part) + piece + n) = block; });
+        piece += number;
+      });
+    });
+  });
+  total += place(runs);
+}
+
+// The pairs of word_bits tokens. `cursors` says where those of each block come to stand.
+void PairLists::write_word(const Part& part, const Expr& first, const Expr& begin, Shared& named,
+                           Shared& listed, Shared& cursors) const {
+  Shared marks({runs, run_length + 1}, u32);
+  clear(marks);
+  auto each_pair = [&](auto body) {
+    parallel(named, [&](Index n) {
+      Expr block = named(n), column = block - begin;
+      when(block != no_row && block >= begin && block < begin + columns,
+           [&] { body(n / width_, n % width_, column / run_length, column % run_length); });
+    });
+  };
+  each_pair([&](const Expr& token, const Expr&, const Expr& run, const Expr& i) {
+    atomic_or(marks(run, i), u32(1) << u32(token));
+  });
+  each_pair([&](const Expr& token, const Expr& entry, const Expr& run, const Expr& i) {
+    Expr earlier = marks(run, i) & ((u32(1) << u32(token)) - 1u);
+    Expr at = part.first_row * width_ + cursors(run, i) + i32(popcount(earlier));
+    tokens_(part.head, at) = first + token;
+    if (times_) {
+      Expr own = named(token * width_ + entry);
+      Var times = 0;
+      serial(range(token * width_, token * width_ + width_),
+             [&](Index m) { times += select(listed(m) == own, 1, 0); });
+      (*times_)(part.head, at) = times;
+    }
+    places_(part.head, part.first_row + first + token, entry) = at;
+  });
+  parallel(runs, run_length, [&](Index run, Index i) { cursors(run, i) += i32(popcount(marks(run, i))); });
+}
+
+void PairLists::write(const Part& part, const TokenTile& tokens, const Selection& selection) const {
+  if (options_.left_out) leave_empty(part, tokens);
+  Var total = 0, total_pieces = 0;
+  each_pass(part, [&](const Expr& begin) {
+    Shared all_pairs({runs, run_length + 1}, i32), cursors({runs, run_length + 1}, i32);
+    add_up_chunks(part, tokens, begin, all_pairs, cursors);
+    // All chunks find the same; the first one tells.
+    when(tokens.first == 0, [&] { cut(part, begin, all_pairs, total_pieces); });
+    find_begins(part, begin, tokens.first == 0, all_pairs, cursors, total);
+    each_word(tokens, selection, [&](const Expr& first, Shared& named, Shared& listed) {
+      parallel(named, [&](Index n) {
+        Expr row = first + n / width_;
+        when(named(n) == no_row && begin == 0 && row < tokens.count,
+             [&] { places_(part.head, part.first_row + row, n % width_) = -1; });
+      });
+      write_word(part, first, begin, named, listed, cursors);
+    });
+  });
+  Expr used = total_pieces;
+  when(tokens.first == 0, [&] {
+    begins_(part.head, part.sequence, part.blocks) = total;
+    parallel(pieces(tokens.count, part.blocks), [&](Index n) {
+      when(n >= used, [&] { piece_blocks_(part.head, begin_of_pieces(part) + n) = -1; });
+    });
+  });
+}
+
+}  // namespace tegula::ops

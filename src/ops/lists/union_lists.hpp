@@ -1,0 +1,59 @@
+// What tiles of neighbouring tokens selected, found by a grid of its own.
+//
+// For every tile each block once, ascending, and a bit for every token that selected it. The blocks that
+// attend then only read numbers, so that the loads of keys and values can run ahead. Memory: two numbers for
+// every entry of the lists.
+#pragma once
+#include <optional>
+
+#include "ops/lists/union.hpp"
+
+namespace tegula::ops {
+
+class UnionLists {
+ public:
+  // Declares workspaces for so many tiles and tokens of each head; with c.divides() and so many parts,
+  // most_of_part [parts] and most_left_out [heads, warp groups of tiles] as outputs.
+  UnionLists(const NsaKernel& c, const lang::Expr& heads, const lang::Expr& tiles, const lang::Expr& tokens,
+             const std::optional<lang::Expr>& parts = {});
+
+  struct List {
+    lang::Tensor blocks;  // [entries]
+    lang::Tensor chosen;  // [entries, words]: bit t % 32 of word t / 32 is that of token t
+    lang::Expr count;
+    lang::Expr whole;  // those before which every token sees to their end; they stand in front
+  };
+  List list(const lang::Expr& head, const lang::Expr& tile) const;
+  // Before tiles are looked at, with c.divides().
+  void clear_parts() const;
+  // What a block of the grid does; the rows of the tile's sequence begin at `first_row`. With `repeats`, a
+  // block that a token names n times stands in the list at least n times, and in n of them the token has its
+  // bit. With c.divides(), of which part the tile is.
+  void find(const lang::Expr& head, const lang::Expr& tile, const lang::Expr& first_row,
+            const TokenTile& tokens, const Selection& selection, const lang::Expr& part) const;
+
+  // With c.divides(), the blocks that stand in no list: [tokens, entries] of a head, each once, -1 behind the
+  // last.
+  lang::Tensor left_out(const lang::Expr& head) const { return left_out_->slice(head); }
+  // Whether tiles of the part have left something out.
+  lang::Expr has_left_out(const lang::Expr& part) const { return (*most_of_part_)(part) > 0; }
+
+ private:
+  lang::Expr tokens_of(lang::Shared& marks, const lang::Expr& run, const lang::Expr& i, int group) const;
+  void list_marked(lang::Shared& marks, const lang::Expr& begin, const List& to, lang::Var& count,
+                   lang::Shared& cut) const;
+  void find_gains(lang::Shared& marks, lang::Shared& gains) const;
+  void leave_out(lang::Shared& marks, const lang::Expr& begin, int group, lang::Shared& named,
+                 lang::Shared& left_out) const;
+  void leave_out_few(lang::Shared& marks, const lang::Expr& begin, lang::Shared& named,
+                     lang::Shared& left_out) const;
+  lang::Expr write_left_out(const lang::Expr& head, const lang::Expr& tile, const lang::Expr& row,
+                            const lang::Expr& tokens, lang::Shared& left_out) const;
+
+  const NsaKernel& c;
+  int width_, words_;
+  lang::Tensor blocks_, chosen_, counts_, whole_;
+  std::optional<lang::Tensor> left_out_, most_left_out_, most_of_part_;
+};
+
+}  // namespace tegula::ops

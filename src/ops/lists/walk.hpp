@@ -1,0 +1,47 @@
+// Walking the rows of a tensor (keys, or queries) that a list of blocks names, tile by tile.
+#pragma once
+#include <functional>
+#include <optional>
+
+#include "tegula/lang.hpp"
+
+namespace tegula::ops {
+
+inline constexpr int no_row = 0x7fffffff;  // larger than any row: outside the tensor, and behind every limit
+
+// A tile is a part of a block, in equal parts, or several whole blocks.
+struct TileOfBlocks {
+  int block = 64, extent = 64;
+
+  bool gathers() const { return block < extent; }
+  int parts() const { return (block + extent - 1) / extent; }
+};
+TileOfBlocks tile_of_blocks(int block, int wanted);
+
+// One step of a walk. Rows that belong to no block of the list have the number no_row if `gathered`;
+// otherwise they stand behind `end`.
+struct BlockTile {
+  lang::Expr first, end;                 // rows of the tensor where blocks are not gathered
+  std::optional<lang::Expr> entry;       // position in the list where blocks are not gathered
+  const lang::Shared* row_of = nullptr;  // of each row of a tile of gathered blocks
+  lang::Expr step;
+  TileOfBlocks shape;
+
+  lang::Expr row(const lang::Expr& r) const;
+  // Whether row r, which is `row`, belongs to a block of the list.
+  lang::Expr counts(const lang::Expr& row) const;
+  // Position in the list of the block of row r.
+  lang::Expr place(const lang::Expr& r) const;
+  // Whether there may be rows that do not count.
+  lang::Expr ragged() const;
+  // `from` is [rows, features], or [rows, pack, features] if the tile has `pack` rows for each.
+  void load(const lang::Tensor& from, lang::Shared& tile, int pack = 1) const;
+  // `from` is [rows], or [pack, rows].
+  void load_vector(const lang::Tensor& from, lang::Shared& tile, int pack) const;
+};
+
+// `list` gives the number of the n-th block, for n < count.
+void walk_blocks(const TileOfBlocks& shape, const std::function<lang::Expr(const lang::Expr& n)>& list,
+                 const lang::Expr& count, const std::function<void(const BlockTile&)>& body);
+
+}  // namespace tegula::ops

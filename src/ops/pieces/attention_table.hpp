@@ -1,0 +1,134 @@
+// Lines that the tables of attention's operators share.
+#pragma once
+#include <fmt/format.h>
+
+#include <string>
+
+#include "ops/pieces/heads.hpp"
+#include "ops/schema/schema.hpp"
+#include "tegula/ops/attention.hpp"
+
+namespace tegula::ops {
+
+// A tensor over tokens in the order that the layout says; packed sequences have no batch. Programs get it as
+// [batch, tokens, heads, features].
+inline std::string token_dims(const char* tokens, const char* heads, const char* features) {
+  return fmt::format("cu_seqlens_q ? {0} {1} {2} : layout=bshd ? batch {0} {1} {2} : batch {1} {0} {2}",
+                     tokens, heads, features);
+}
+// Head h of q uses head h / group of k and v. Programs get the heads of q as two dims.
+inline constexpr const char* query_heads = "(kv_heads*group)";
+inline const std::string q_dims = token_dims("queries", query_heads, "d");
+inline const std::string out_dims = token_dims("queries", query_heads, "d_v");
+inline const std::string k_dims = token_dims("keys", "kv_heads", "d");
+inline const std::string v_dims = token_dims("keys", "kv_heads", "d_v");
+inline const std::string lse_dims =
+    "cu_seqlens_q ? (kv_heads*group) queries : batch (kv_heads*group) queries";
+
+// q, k and v.
+template <class Op>
+void add_heads(Schema<Op>& table) {
+  table.in(&Op::q, "q", q_dims, floats, "queries")
+      .unit_stride()
+      .ordered()
+      .remedy("give q a multiple of the heads of k, and check the layout")
+      .in(&Op::k, "k", k_dims, same_as("q"), "keys")
+      .unit_stride()
+      .ordered()
+      .remedy("give it the batch and the features of q, and check the layout")
+      .in(&Op::v, "v", v_dims, same_as("q"), "values")
+      .unit_stride()
+      .ordered()
+      .remedy("give it the batch, keys and heads of k, and check the layout")
+      .option(&Op::layout, "layout", "order of batch, sequence, heads, features; packed sequences have none")
+      .require("k", "group >= 1", "no heads, as q", "give q a head for each of k, or more")
+      .require("q", "1 <= d & d <= 512", "1 to 512 features", "split the heads")
+      .require("v", "1 <= d_v & d_v <= 512", "1 to 512 features", "split the heads");
+}
+
+// Sequences packed one after another; `longest_q` and `longest_k` are what is known of their lengths.
+template <class Op>
+void add_packing(Schema<Op>& table) {
+  const OptionRule tokens{0, {}, false, "a number of tokens, or 0 where it is not known", "leave it out"};
+  const char* beside = "leave it out: without them all sequences are equally long";
+  table
+      .in(&Op::cu_seqlens_q, "cu_seqlens_q", "sequences+1", index,
+          "where packed sequences of queries begin and end: sequence i has the tokens from entry i to entry "
+          "i "
+          "+ 1")
+      .remedy("give every sequence queries and keys, also none")
+      .packs("queries", "max_seqlen_q", "longest_q")
+      .in(&Op::cu_seqlens_k, "cu_seqlens_k", "sequences+1", index,
+          "where packed sequences of keys begin and end")
+      .remedy("give every sequence queries and keys, also none")
+      .packs("keys", "max_seqlen_k", "longest_k")
+      .option(&Op::max_seqlen_q, "max_seqlen_q", "a promise: the most queries of a packed sequence", tokens)
+      .option(&Op::max_seqlen_k, "max_seqlen_k", "a promise: the most keys of a packed sequence", tokens)
+      .require("cu_seqlens_q", "cu_seqlens_q == cu_seqlens_k", "cu_seqlens_q and cu_seqlens_k together",
+               "give both")
+      .require("max_seqlen_q", "cu_seqlens_q ? 1 : max_seqlen_q <= 0",
+               "cu_seqlens_q and cu_seqlens_k beside it", beside)
+      .require("max_seqlen_k", "cu_seqlens_q ? 1 : max_seqlen_k <= 0",
+               "cu_seqlens_q and cu_seqlens_k beside it", beside);
+}
+
+template <class Op>
+void add_scale(Schema<Op>& table) {
+  table
+      .option(&Op::scale, "scale", "of the scores",
+              {0, {}, true, "a positive finite number", "negate q for a negative scale"})
+      .otherwise("rsqrt(d)");
+}
+
+template <class Op>
+void add_softcap(Schema<Op>& table) {
+  table.option(&Op::softcap, "softcap", "scores become softcap * tanh(score / softcap), 0: not",
+               {0, {}, false, "a positive number, or 0 for none", "leave it out"});
+}
+
+template <class Op>
+void add_tiles(Schema<Op>& table) {
+  const OptionRule extents =
+      between(0, 1024, "extents from 1 to 1024, or 0 for the plan's choice", "leave them out");
+  table.option(&Op::tiles, &AttentionTiles::queries, "tile_queries", "queries of a tile, 0: planned", extents)
+      .option(&Op::tiles, &AttentionTiles::keys, "tile_keys", "keys of a tile, 0: planned", extents);
+}
+
+// ---- of gradients: in front of the heads, behind them, and what they give
+template <class Op>
+void add_gradient_of_out(Schema<Op>& table) {
+  table.in(&Op::dout, "dout", out_dims, same_as("q"), "gradient of out").unit_stride().ordered().follows();
+}
+
+template <class Op>
+auto add_results_of(const char* meaning) {
+  return [meaning](Schema<Op>& table) {
+    table.in(&Op::out, "out", out_dims, same_as("q"), meaning)
+        .unit_stride()
+        .ordered()
+        .in(&Op::lse, "lse", lse_dims, is(f32), "and its lse")
+        .in(&Op::dlse, "dlse", lse_dims, is(f32), "gradient of lse; not looked at where lse is -inf");
+  };
+}
+
+template <class Op>
+void add_deterministic(Schema<Op>& table) {
+  table.option(
+      &Op::deterministic, "deterministic",
+      "equal bits in every run; without, the parts of dq are added in any order where that is faster");
+}
+
+template <class Op>
+void add_gradients(Schema<Op>& table) {
+  table.out(&Op::dq, "dq", q_dims, same_as("q"), "gradient of q")
+      .unit_stride()
+      .ordered()
+      .out(&Op::dk, "dk", k_dims, same_as("k"), "gradient of k")
+      .unit_stride()
+      .ordered()
+      .out(&Op::dv, "dv", v_dims, same_as("v"), "gradient of v")
+      .unit_stride()
+      .ordered();
+}
+
+}  // namespace tegula::ops

@@ -1,0 +1,37 @@
+// How many features tiles have for those of the tensors.
+#pragma once
+#include <optional>
+#include <tuple>
+
+#include "ops/schema/instance.hpp"
+#include "tegula/lang.hpp"
+
+namespace tegula::ops {
+
+// Tensor cores multiply 16 features at a time, from rows that are cut into blocks of 32, 64 or 128 bytes. So
+// tiles have more features than the tensors, the others being zeros: what lies outside of a tensor.
+struct TileFeatures {
+  int dim = 0, dim_v = 0;  // 0: as the tensors
+  // The tensors have rows of so many features beside them, which grids copy: the copy engine takes rows of 16
+  // bytes or a multiple only.
+  bool copied = false;
+
+  int of(int features) const { return dim > 0 ? dim : features; }
+  int of_v(int features) const { return dim_v > 0 ? dim_v : features; }
+  auto fields() const {
+    const auto named = [](int features) { return features > 0 ? std::optional(features) : std::nullopt; };
+    return std::tuple(labelled("in_", named(dim)), labelled("v_in_", named(dim_v)),
+                      labelled("copied", copied));
+  }
+};
+
+// Of a GPU's tiles of this type.
+TileFeatures tile_features(int dim, int dim_v, DType compute);
+
+// A workspace of this name with the rows of `tensor` [(batch,) tokens, heads, (group,) features], but so many
+// features.
+lang::Tensor with_features(const char* name, const lang::Tensor& tensor, int features);
+// Records the grid that copies the rows of one to those of the other; the more features are `features`.
+void copy_features(const lang::Tensor& from, const lang::Tensor& to, int features, bool batched);
+
+}  // namespace tegula::ops

@@ -1,0 +1,291 @@
+#include "ops/pieces/gradient.hpp"
+
+#include "ops/pieces/plan.hpp"
+#include "ops/pieces/scores.hpp"
+#include "ops/pieces/softmax.hpp"
+
+namespace tegula::ops {
+
+using namespace lang;
+
+namespace {
+
+// Of an lse, times log2(e), from which on its rounding counts, and by what part it is lowered: an lse takes
+// four roundings from the product of the largest score with the scale and back to what weights are relative
+// to.
+constexpr float large = 0x1p14f, rounding = 0x1p-21f;
+
+void scale_all(Fragment& x, const Expr& factor) {
+  parallel(x, [&](Index i, Index j) { x(i, j) *= factor; });
+}
+
+// Of sums of dout · out and of lse.
+void finish_delta(Fragment& delta, Fragment& base, const std::optional<Fragment>& dlse) {
+  if (dlse) parallel(delta, [&](Index i) { delta(i) -= (*dlse)(i); });
+  parallel(delta, [&](Index i) {
+    Expr empty = base(i) == -inf;
+    delta(i) = select(empty, 0, delta(i));
+    base(i) = select(empty, 0, LargeScores::base(base(i) * log2e));
+  });
+}
+
+}  // namespace
+
+LargeScores::LargeScores() : flag_(workspace("large_scores", {1}, i32, {.zero = true})) {}
+
+Expr LargeScores::base(const Expr& scaled_lse) {
+  Expr size = abs(scaled_lse);
+  return select(size >= large && size < inf, scaled_lse - size * rounding, scaled_lse);
+}
+
+Expr LargeScores::any() const {
+  const Var read = flag_(0) != 0;
+  return read;
+}
+
+void LargeScores::note(const Fragment& bases) const {
+  parallel(bases, [&](Index i) {
+    Expr size = abs(bases(i));
+    when(size >= large / 2 && size < inf, [&] { atomic_max(flag_(0), 1); });
+  });
+}
+
+void LargeScores::note(const Tensor& lse, const Expr& first) const {
+  Fragment rows = load(lse.at(first), {delta_rows});
+  note(rows);
+}
+
+void ScoreGradient::weigh(Fragment& scores, Slopes& slopes, const Of& base, const Mask& mask,
+                          const Expr& bounded) const {
+  if (cap) {
+    slopes.emplace(std::vector<int>{scores.extent(0), scores.extent(1)}, f32, Loc::current());
+    parallel(scores, [&](Index i, Index j) {
+      Expr capped = share_of_cap(scores(i, j), scale, compute);
+      (*slopes)(i, j) = 1 - capped * capped;
+      scores(i, j) = exp2(capped * (*cap * log2e) - base(i, j));
+    });
+  } else {
+    parallel(scores, [&](Index i, Index j) { scores(i, j) = exp2(scores(i, j) * scale - base(i, j)); });
+  }
+  auto bound = [&](const Expr& weight) -> Expr { return min(weight, 1); };
+  if (mask.partial) {
+    when(*mask.partial || bounded, [&] {
+      parallel(scores, [&](Index i, Index j) { scores(i, j) = bound(mask.weigh(i, j, scores(i, j))); });
+    });
+  } else {
+    parallel(scores, [&](Index i, Index j) { scores(i, j) = mask.weigh(i, j, scores(i, j)); });
+    when(bounded, [&] { parallel(scores, [&](Index i, Index j) { scores(i, j) = bound(scores(i, j)); }); });
+  }
+}
+
+void ScoreGradient::differentiate(Fragment& products, const Fragment& weights, const Slopes& slopes,
+                                  const Of& delta) const {
+  parallel(products, [&](Index i, Index j) {
+    Expr gradient = weights(i, j) * (products(i, j) - delta(i, j));
+    products(i, j) = slopes ? gradient * (*slopes)(i, j) : gradient;
+  });
+}
+
+Expr ScoreGradient::factor() const { return cap ? scale * *cap : scale * ln2; }
+
+QueryGradient::QueryGradient(const GradientTiles& tiles, const ScoreGradient& gradient)
+    : tiles_(tiles),
+      gradient_(gradient),
+      bounded_(gradient.large.any()),
+      q_({tiles.rows(), tiles.dim}, tiles.compute),
+      sum_({tiles.rows(), tiles.dim}, f32, 0) {}
+
+QueryGradient::Branch::Branch(const GradientTiles& tiles, const Tensor& dout, const Tensor& base,
+                              const Tensor& delta, const Expr& first)
+    : dout_({tiles.rows(), tiles.dim_v}, tiles.compute),
+      base_({tiles.rows()}, f32),
+      delta_({tiles.rows()}, f32) {
+  load_queries(dout, first, dout_, tiles.pack);
+  load_vector(base, first, base_, tiles.pack);
+  load_vector(delta, first, delta_, tiles.pack);
+}
+
+QueryGradient::Branch::Branch(const GradientTiles& tiles, const HeadRows& rows, const Expr& first)
+    : dout_({tiles.rows(), tiles.dim_v}, tiles.compute),
+      base_({tiles.rows()}, f32),
+      delta_({tiles.rows()}, f32) {
+  load_queries(rows.dout, first, dout_, tiles.pack);
+  load_vector(rows.lse, first, base_, tiles.pack);
+  // No shared memory: two blocks of one warp group leave none.
+  Fragment product({tiles.rows(), tiles.dim_v}, f32);
+  load_queries(rows.out, first, product, tiles.pack);
+  parallel(product, [&](Index i, Index j) { product(i, j) *= dout_(i, j); });
+  clear(delta_);
+  reduce_sum(product, delta_);
+  std::optional<Fragment> dlse;
+  if (rows.dlse) {
+    dlse.emplace(std::vector<int>{tiles.rows()}, f32, Loc::current());
+    load_vector(*rows.dlse, first, *dlse, tiles.pack);
+  }
+  finish_delta(delta_, base_, dlse);
+  store_lse(delta_, rows.delta, first, tiles.pack);
+  store_lse(base_, rows.base, first, tiles.pack);
+}
+
+void QueryGradient::load(const Tensor& q, const Expr& first) { load_queries(q, first, q_, tiles_.pack); }
+
+namespace {
+
+// Small tiles of rows are many blocks a processor, each of which multiplies by warps: a product with its
+// operands exchanged would pass every weight through shared memory.
+GemmOptions by_rows(int rows) {
+  GemmOptions options;
+  if (rows % warp_group_rows != 0) options.swap = false;
+  return options;
+}
+
+}  // namespace
+
+void QueryGradient::add(const Branch& branch, const Shared& k_tile, const Shared& v_tile,
+                        const ScoreGradient::Mask& mask, const Observer& observer) {
+  Fragment scores({tiles_.rows(), tiles_.keys}, f32, 0), products({tiles_.rows(), tiles_.keys}, f32, 0);
+  const GemmOptions options = by_rows(tiles_.rows());
+  gemm(q_, k_tile.T(), scores, options);
+  gemm(branch.dout_, v_tile.T(), products, options);
+  std::optional<Fragment> raw;
+  if (observer) raw.emplace(clone(scores));
+  ScoreGradient::Slopes slopes;
+  gradient_.weigh(
+      scores, slopes, [&](const Expr& r, const Expr&) -> Expr { return branch.base_(r); }, mask, bounded_);
+  gradient_.differentiate(products, scores, slopes,
+                          [&](const Expr& r, const Expr&) -> Expr { return branch.delta_(r); });
+  if (observer) observer(*raw, products);
+  add_product(products, k_tile, sum_, tiles_.compute, options);
+}
+
+void QueryGradient::store(const Tensor& dq, const Expr& first) {
+  scale_all(sum_, gradient_.factor());
+  if (tiles_.direct)
+    store_by_elements(sum_, dq, first, tiles_.pack);
+  else
+    store_rows(sum_, dq, first, tiles_.pack);
+}
+
+KeyGradient::KeyGradient(const GradientTiles& tiles, const ScoreGradient& gradient, KeySums sums)
+    : tiles_(tiles),
+      gradient_(gradient),
+      bounded_(gradient.large.any()),
+      k_({tiles.keys, tiles.dim}, tiles.compute) {
+  if (sums != KeySums::values) v_.emplace(Shared({tiles.keys, tiles.dim_v}, tiles.compute));
+  if (sums != KeySums::values) dk_.emplace(Fragment({tiles.keys, tiles.dim}, f32, 0));
+  if (sums != KeySums::keys) dv_.emplace(Fragment({tiles.keys, tiles.dim_v}, f32, 0));
+}
+
+void KeyGradient::load(const Tensor& k, const Tensor& v, const Expr& first) {
+  copy(k.at(first), k_);
+  if (v_) copy(v.at(first), *v_);
+}
+
+void KeyGradient::add(const Shared& q_tile, const Shared& dout_tile, const Shared& base, const Shared& delta,
+                      const ScoreGradient::Mask& mask, const Receiver& receiver) {
+  add(
+      q_tile, dout_tile, [&](const Expr& column) -> Expr { return base(column); },
+      [&](const Expr& column) -> Expr { return delta(column); }, mask, receiver);
+}
+
+void KeyGradient::add(const Shared& q_tile, const Shared& dout_tile, const OfColumn& base,
+                      const OfColumn& delta, const ScoreGradient::Mask& mask, const Receiver& receiver) {
+  Fragment scores({tiles_.keys, tiles_.rows()}, f32, 0);
+  std::optional<Fragment> products;
+  if (dk_) products.emplace(Fragment({tiles_.keys, tiles_.rows()}, f32, 0));
+  const GemmOptions options = by_rows(tiles_.keys);
+  gemm(k_, q_tile.T(), scores, options);
+  if (dk_) gemm(*v_, dout_tile.T(), *products, options);
+  ScoreGradient::Slopes slopes;
+  gradient_.weigh(
+      scores, slopes, [&](const Expr&, const Expr& t) -> Expr { return base(t); }, mask, bounded_);
+  if (!dk_) return add_product(scores, dout_tile, *dv_, tiles_.compute, options);
+  auto differentiate = [&](const Fragment& weights) {
+    if (dv_) gemm(weights, dout_tile, *dv_, options);
+    gradient_.differentiate(*products, weights, slopes,
+                            [&](const Expr&, const Expr& t) -> Expr { return delta(t); });
+  };
+  // From the rounded weights where they are multiplied: both forms at once take too many registers.
+  if (dv_ && tiles_.compute != f32)
+    differentiate(scores.to(tiles_.compute));
+  else
+    differentiate(scores);
+  if (tiles_.compute == f32)
+    add_keys(*products, q_tile, receiver);
+  else
+    add_keys(products->to(tiles_.compute), q_tile, receiver);
+}
+
+void KeyGradient::add_keys(const Fragment& gradients, const Shared& q_tile, const Receiver& receiver) {
+  const GemmOptions options = by_rows(tiles_.keys);
+  // One warp group alone has no registers for a product of keys in flight while it passes contributions on.
+  const bool alone = tiles_.keys <= warp_group_rows;
+  std::optional<Fragment> contribution;
+  if (alone) gemm(gradients, q_tile, *dk_, options);
+  if (receiver) contribution.emplace(contribute(gradients));
+  if (!alone) gemm(gradients, q_tile, *dk_, options);
+  if (receiver) receiver(is_transposed() ? contribution->T() : std::move(*contribution));
+}
+
+bool KeyGradient::is_transposed() const { return tiles_.rows() % warp_group_rows != 0; }
+
+Fragment KeyGradient::contribute(const Fragment& gradients) const {
+  const int rows = tiles_.rows(), dim = tiles_.dim;
+  if (is_transposed()) {
+    Shared tile({rows, tiles_.keys}, tiles_.compute);
+    copy(gradients, tile.T());
+    Fragment columns({dim, rows}, f32, 0);
+    gemm(k_.T(), tile.T(), columns);
+    return columns;
+  }
+  Shared tile({tiles_.keys, rows}, tiles_.compute);
+  copy(gradients, tile);
+  Fragment result({rows, dim}, f32, 0);
+  gemm(tile.T(), k_, result);
+  return result;
+}
+
+void KeyGradient::store(const Tensor& dk, const Tensor& dv, const Expr& first) {
+  if (dk_) scale_all(*dk_, gradient_.factor());
+  if (tiles_.direct) return store_sums(dk, dv, first);
+  if (dk_) copy(*dk_, dk.at(first));
+  if (dv_) copy(*dv_, dv.at(first));
+}
+
+void KeyGradient::load_sums(const Tensor& dk, const Tensor& dv, const Expr& first) {
+  if (dk_) copy(dk.at(first), *dk_);
+  if (dv_) copy(dv.at(first), *dv_);
+}
+
+void KeyGradient::store_sums(const Tensor& dk, const Tensor& dv, const Expr& first) const {
+  if (dk_) store_by_elements(*dk_, dk, first, 1);
+  if (dv_) store_by_elements(*dv_, dv, first, 1);
+}
+
+void finish_sum(const Tensor& sum, const Tensor& dq, const Expr& first, int dim, const Expr& factor,
+                const std::optional<Expr>& exists) {
+  Fragment rows({delta_rows, dim}, f32, 0);
+  if (exists)
+    when(*exists, [&] { copy(sum.at(first), rows); });
+  else
+    copy(sum.at(first), rows);
+  scale_all(rows, factor);
+  copy(rows, dq.at(first));
+}
+
+void write_delta(const HeadRows& rows, const Expr& first) {
+  Fragment product({delta_rows, rows.dim_v}, f32);
+  Fragment gradient = load(rows.dout.at(first), {delta_rows, rows.dim_v}),
+           value = load(rows.out.at(first), {delta_rows, rows.dim_v});
+  parallel(product, [&](Index i, Index j) { product(i, j) = gradient(i, j) * value(i, j); });
+  Fragment sum = reduce_sum(product);
+  Fragment lse = load(rows.lse.at(first), {delta_rows});
+  std::optional<Fragment> dlse;
+  if (rows.dlse) dlse.emplace(load(rows.dlse->at(first), {delta_rows}));
+  finish_delta(sum, lse, dlse);
+  rows.large.note(lse);
+  copy(sum, rows.delta.at(first));
+  copy(lse, rows.base.at(first));
+}
+
+}  // namespace tegula::ops

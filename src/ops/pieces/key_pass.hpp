@@ -1,0 +1,31 @@
+// The gradients of keys and values by tiles of keys, which walk the blocks of queries that chose them.
+#pragma once
+#include "ops/lists/inverse.hpp"
+#include "ops/lists/walk.hpp"
+#include "ops/pieces/gradient.hpp"
+#include "ops/pieces/views.hpp"
+
+namespace tegula::ops {
+
+// The queries of one head, or of all heads of a group: [tokens, (pack,) …], vectors [(pack,) tokens].
+struct QueryTensors {
+  lang::Tensor q, dout, base, delta;
+};
+
+// The tiles that a walk over queries loads.
+struct QueryTile {
+  lang::Shared q, dout, base, delta;
+
+  explicit QueryTile(const GradientTiles& tiles);
+};
+
+// The mask of a step of the walk: rows are those of the tile of keys, columns those of the tile of queries.
+// It may record statements that come before the step.
+using MaskOfStep = std::function<ScoreGradient::Mask(const BlockTile& queries)>;
+
+// Adds what the queries of a list give, and to `query_sums` [tokens, d] what they get, where it is given.
+void add_list(KeyGradient& sums, const GradientTiles& tiles, const InverseLists::List& list,
+              const TileOfBlocks& shape, const QueryTensors& queries, const MaskOfStep& mask,
+              const std::optional<lang::Tensor>& query_sums = {});
+
+}  // namespace tegula::ops

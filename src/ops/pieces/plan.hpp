@@ -1,0 +1,47 @@
+// What the plans of all operators suppose.
+#pragma once
+#include <cmath>
+#include <cstdint>
+
+namespace tegula::ops {
+
+// Blocks that run at once. Not the processors of this machine: plans are the same on all, and so are results
+// to the last bit and the kernels that are built in. Up to so many processors are kept busy alike.
+inline constexpr int planned_processors = 8;
+// Rows and columns of a product that the micro-kernel of a CPU computes together.
+inline constexpr int kernel_rows = 14, kernel_columns = 32;
+// Of an H100 SXM.
+inline constexpr int gpu_processors = 132;
+// Rows that a warp group multiplies at a time.
+inline constexpr int warp_group_rows = 64;
+// Of which the copy engine moves whole ones, between addresses that are multiples of them.
+inline constexpr int bytes_of_piece = 16;
+// Features up to which the sums of 128 queries lie in registers of two warp groups, and a step of keys and
+// values of 16 bits beside the queries in shared memory.
+inline constexpr int most_dim_of_128_rows = 256;
+// Of a GPU's shared memory, for the tiles of a step.
+inline constexpr std::int64_t bytes_of_tiles = 192 << 10;
+// Of all shared memory of a block, but what it has for barriers and alignment.
+inline constexpr std::int64_t bytes_of_block = 221 << 10;
+// Of a GPU's memory, that partials of tokens may take whatever a call is.
+inline constexpr std::int64_t bytes_of_partials = std::int64_t{1} << 30;
+
+// Rows of each of the four tiles of a step of gradients. Up to 256 features of 16 bits two warp groups share
+// the columns of the sums, and tiles of a step have one slot or two.
+inline int fitting_extent(int extent, int dim, std::int64_t bytes) {
+  if (bytes == 2 && dim <= most_dim_of_128_rows) return extent;
+  while (extent > 16 && 4 * extent * dim * bytes > bytes_of_tiles) extent /= 2;
+  return extent;
+}
+
+// Rows of a chunk that has a number for every list: `least`, or so many times more that there are no more
+// numbers than `most`, which keeps memory from growing with the square of a length.
+inline int rows_of_chunk(int least, std::int64_t rows, std::int64_t lists, std::int64_t most) {
+  std::int64_t chunk = least;
+  while (chunk < rows && (rows + chunk - 1) / chunk * lists > most) chunk *= 2;
+  return static_cast<int>(chunk);
+}
+
+inline double round_up(double value, double step) { return std::ceil(value / step) * step; }
+
+}  // namespace tegula::ops

@@ -1,0 +1,75 @@
+#include "ops/pieces/scores.hpp"
+
+namespace tegula::ops {
+
+using namespace lang;
+
+ScoreRange::ScoreRange(const Expr& position, int queries, const Expr& count, const Expr& keys,
+                       const std::optional<Expr>& left, const std::optional<Expr>& right)
+    : position_(position), queries_(queries), count_(count), keys_(keys), left_(left), right_(right) {}
+
+Expr ScoreRange::end() const {
+  if (!right_) return keys_;
+  return clamp(position_ + min(count_, queries_) + *right_, 0, keys_);
+}
+
+Range ScoreRange::tiles(int keys_of_tile) const {
+  Expr begin = left_ ? clamp(position_ - *left_, 0, keys_) / keys_of_tile : Expr(Operand(0));
+  return range(begin, ceildiv(end(), keys_of_tile));
+}
+
+Expr ScoreRange::is_partial(const Expr& first, int keys_of_tile) const {
+  Expr beyond = first + keys_of_tile > limit(Operand(0));
+  return left_ ? beyond || first < position_ + (queries_ - 1) - *left_ : beyond;
+}
+
+Expr ScoreRange::sees(const Expr& query, const Expr& key) const {
+  Expr before = key < limit(query);
+  return left_ ? before && key >= position_ + query - *left_ : before;
+}
+
+Expr ScoreRange::limit(const Expr& query) const {
+  return right_ ? min(keys_, position_ + query + *right_ + 1) : keys_;
+}
+
+Expr share_of_cap(const Expr& score, const Expr& scale, DType compute) {
+  if (compute == f32) return tanh(score * scale);
+  return 1 - 2 * rcp(1 + exp2(score * (scale * (2 * log2e))));
+}
+
+void cap_scores(Fragment& scores, const Expr& scale, DType compute) {
+  parallel(scores, [&](Index i, Index j) { scores(i, j) = share_of_cap(scores(i, j), scale, compute); });
+}
+
+void add_product(const Fragment& weights, const Shared& values, Fragment& sum, DType type,
+                 const GemmOptions& options) {
+  if (type == f32)
+    gemm(weights, values, sum, options);
+  else
+    gemm(weights.to(type), values, sum, options);
+}
+
+void store_rows(const Fragment& tile, const Tensor& to, const Expr& first, int pack) {
+  if (pack == 1)
+    copy(tile, to.at(first));
+  else
+    copy(tile.reshape({tile.extent(0) / pack, pack, tile.extent(1)}), to.at(first));
+}
+
+void store_by_elements(const Fragment& tile, const Tensor& to, const Expr& first, int pack) {
+  parallel(tile, [&](Index i, Index j) {
+    if (pack == 1)
+      to(first + i, j) = tile(i, j);
+    else
+      to(first + i / pack, i % pack, j) = tile(i, j);
+  });
+}
+
+void store_lse(const Fragment& lse, const Tensor& to, const Expr& first, int pack) {
+  if (pack == 1)
+    copy(lse, to.at(first));
+  else
+    copy(lse.reshape({lse.extent(0) / pack, pack}).T(), to.at(0, first));
+}
+
+}  // namespace tegula::ops

@@ -1,0 +1,36 @@
+#include "ops/pieces/views.hpp"
+
+namespace tegula::ops {
+
+using namespace lang;
+
+void assert_queries(const Expr& count, const Expr& most) {
+  assert_that(count <= most, "a sequence has more queries than max_seqlen_q");
+}
+
+void assert_keys(const Expr& count, const Expr& most) {
+  assert_that(count <= most, "a sequence has more keys than max_seqlen_k");
+}
+
+Extents joined(const Extents& first, const Extents& rest) {
+  Extents all_extents;
+  for (const Extents* part : {&first, &rest})
+    for (const Operand& extent : *part) all_extents.push_back(extent);
+  return all_extents;
+}
+
+Tensor HeadViews::of_queries(const Tensor& t) const {
+  return rows.packed ? t.slice(rows.queries, kv_head, member)
+                     : t.slice(rows.b, rows.queries, kv_head, member);
+}
+
+Tensor HeadViews::of_keys(const Tensor& t) const {
+  return rows.packed ? t.slice(rows.keys, kv_head) : t.slice(rows.b, rows.keys, kv_head);
+}
+
+Tensor HeadViews::vector(const Tensor& t) const {
+  return rows.packed ? t.slice(kv_head, member, rows.queries)
+                     : t.slice(rows.b, kv_head, member, rows.queries);
+}
+
+}  // namespace tegula::ops
