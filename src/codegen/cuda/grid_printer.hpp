@@ -179,13 +179,9 @@ class CudaGridPrinter {
   bool is_aligned(const ir::For& n, const ir::Access& access, int width) const;
   bool is_stored_in_parts(const ir::For& n, const ir::StmtNode& s, int width) const;
   std::string part_pointer(const ir::Access& access, int first);
-<<<<<<< HEAD
-  std::int64_t turns_of_conversion(const ir::For& n, const Vectors& vectors) const;
+  std::int64_t rounds_of_conversion(const ir::For& n, const Vectors& vectors) const;
   // Whether the text is for calls whose tensor lies at multiples of 16 bytes, others having a text of their own.
   bool supposes_alignment(const ir::Buffer& tensor) const;
-=======
-  std::int64_t rounds_of_conversion(const ir::For& n, const Vectors& vectors) const;
->>>>>>> main
   void add_conditions(const ir::For& n, const ir::Access& access, int width, Texts& conditions);
   void by_vectors(const ir::For& n, const Vectors& vectors, const std::function<void()>& element);
   bool is_packed(const ir::Stmt& s) const { return vectors_ && vectors_->names.contains(s.get()); }

@@ -13,7 +13,7 @@ using namespace ir;
 
 namespace {
 
-constexpr std::int64_t few_turns = 4;  // of a thread that begins copies
+constexpr std::int64_t few_rounds = 4;  // of a thread that begins copies
 
 }  // namespace
 
@@ -134,9 +134,9 @@ void CudaGridPrinter::print_pieces(const For& loop, std::optional<std::size_t> a
   // A thread that stays in its column computes less.
   const bool stays = team_.threads % pieces == 0;
   if (stays) name_column(loop, team_.thread, pieces, elements);
-  // Nobody waits, and registers are for those who compute; but few turns take no registers and less time.
+  // Nobody waits, and registers are for those who compute; but few rounds take no registers and less time.
   const bool few = supposes_alignment(*as<Load>(loop.body[0])->from.view.buffer) &&
-                   count * pieces <= few_turns * team_.threads;
+                   count * pieces <= few_rounds * team_.threads;
   out_.line(few ? "#pragma unroll" : "#pragma unroll 1");
   if (stays)
     out_.open(fmt::format("for (int {0} = {1} / {2}; {0} < {3}; {0} += {4}) {{", f, team_.thread, pieces,
