@@ -137,6 +137,18 @@ std::string operators_in_markdown() {
   return text;
 }
 
+std::string operators_in_brief(const std::string& folder) {
+  std::string text = table_head({"operator", "what"});
+  for (const OperatorSchema* schema : ops::operator_schemas()) {
+    if (schema->forward() != nullptr) continue;
+    const std::string gradients =
+        schema->gradient.empty() ? ""
+                                 : fmt::format("; gradients: [`{0}`]({1}/{0}.md)", schema->gradient, folder);
+    text += table_row({fmt::format("[`{0}`]({1}/{0}.md)", schema->name, folder), schema->doc + gradients});
+  }
+  return text;
+}
+
 std::string operator_in_markdown(const OperatorSchema& schema) {
   std::string text = fmt::format("# {}\n\n", schema.name);
   text += static_cast<char>(std::toupper(static_cast<unsigned char>(schema.doc[0]))) + schema.doc.substr(1) +

@@ -44,7 +44,8 @@ void describe(const ops::Operator& op) {
              case_names(op.bench_cases));
 }
 
-void list(const std::string& name, bool markdown) {
+void list(const std::string& name, bool markdown, const std::string& links) {
+  if (!links.empty()) return fmt::print("{}", operators_in_brief(links));
   if (markdown) {
     fmt::print("{}", name.empty() ? operators_in_markdown() : operator_in_markdown(ops::find_schema(name)));
     return;
@@ -81,7 +82,9 @@ void add_list(CLI::App& app) {
   command->add_flag("--markdown", *markdown,
                     "Print the table of docs/reference, or the page of one operator there");
   command->footer("Examples:\n  tegula list\n  tegula list attention\n  tegula list gemm --markdown");
-  command->callback([name, markdown] { list(*name, *markdown); });
+  auto links = std::make_shared<std::string>();
+  command->add_option("--links", *links, "Print a table of all with links to their pages in this folder");
+  command->callback([name, markdown, links] { list(*name, *markdown, *links); });
 }
 
 void add_run(CLI::App& app) {

@@ -515,7 +515,7 @@ def rms_norm_backward(
     """Gradients of rms_norm.
 
     Args:
-        dout: [..., d], dtype that of x: gradient of the result.
+        dout: [..., d], dtype that of x: gradient of out.
         x: [..., d], float32, float16 or bfloat16: rows.
         weight: [d], float32, float16 or bfloat16: factors of the features. Optional.
         eps: added to the mean of the squares; a positive finite number.
@@ -797,7 +797,7 @@ def block_scores(
     """Products of the means of query blocks and key blocks.
 
     Args:
-        q: [batch, queries, group * kv_heads, d] if layout=bshd; [batch, group * kv_heads, queries, d], float32,
+        q: [batch, queries, kv_heads * group, d] if layout=bshd; [batch, kv_heads * group, queries, d], float32,
             float16 or bfloat16: queries. Elements of the last dimension lie side by side.
         k: [batch, keys, kv_heads, d] if layout=bshd; [batch, kv_heads, keys, d], dtype that of q: keys. Elements of
             the last dimension lie side by side.
@@ -806,7 +806,7 @@ def block_scores(
         layout: order of batch, sequence, heads, features; one of bshd, bhsd.
         causal: blocks that no query of the row sees score -inf.
         per_kv_head: one row for the heads of a group.
-        scale: of the scores, 1/sqrt(d) unless given; a positive finite number, chosen by the operator unless given.
+        scale: of the scores; a positive finite number, 1/sqrt(d) unless given.
         out: written instead of new arrays.
         target: "automatic" (the fastest for the device of the arrays), "cpu", "cuda", or "interpreter" (slow, finds
             errors of kernels). On a GPU the work is queued on the current stream of the library of the first array.

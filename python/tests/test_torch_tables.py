@@ -9,7 +9,7 @@ from tables import calls, example, on_the_interpreter  # noqa: F401
 from tegula import _tegula
 from tegula._arrays import as_kind_of
 from tegula._printing import torch_options
-from tegula._tables import tables
+from tegula._tables import Dims, evaluate, tables
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 needs_operators = pytest.mark.skipif(
@@ -27,6 +27,11 @@ DIFFERENTIABLE = {
     and _functions.operator_of(table).has_backward
     and not {"e4m3", "e5m2"} & set(text.split())
 }
+
+
+# The first example of every function.
+FUNCTIONS = {table.name: (table, table.examples[0][1]) for table in tables.values() if table.name in _functions.functions}
+every_function = pytest.mark.parametrize("name", FUNCTIONS)
 
 
 def torch_example(table, text):
@@ -129,9 +134,9 @@ def entries_like(x):
     return [x, -0.5 * x, x + 1] if x.is_floating_point() else [x, x, x]
 
 
-@pytest.mark.parametrize("name", DIFFERENTIABLE)
+@pytest.mark.parametrize("name", {**DIFFERENTIABLE, **FUNCTIONS})
 def test_vmap_is_a_call_for_every_entry(name):
-    table, text = DIFFERENTIABLE[name]
+    table, text = {**DIFFERENTIABLE, **FUNCTIONS}[name]
     call = torch_example(table, wide(text))
     given = [(x.name, tensor) for x, tensor in zip(table.inputs, call.tensors) if tensor is not None]
     options = {o.name: value for o, value in zip(table.options, call.options)}
@@ -210,28 +215,33 @@ def test_second_derivatives_and_forward_mode_are_refused():
         tegula.rms_norm(x)
 
 
-def test_autocast_takes_tensors_in_its_dtype():
-    x, weight = torch.randn(3, 5), torch.randn(5)
+@every_function
+def test_autocast_takes_tensors_in_its_dtype(name):
+    """Those that must be given: factors and the like keep theirs. Tables that do not have the dtype are left alone."""
+    table, text = FUNCTIONS[name]
+    keywords = torch_example(table, wide(text)).keywords
+    cast = {x.name for x in table.inputs if not x.optional and "bfloat16" in x.dtypes}
+    function = _functions.functions[name]
+    expected = function(**{key: x.bfloat16() if key in cast else x for key, x in keywords.items()})
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        out = tegula.torch.rms_norm(x, weight=weight)
-    assert torch.equal(out, tegula.rms_norm(x.bfloat16(), weight=weight))
+        got = function(**keywords)
+    for one, other in zip(several(got), several(expected)):
+        torch.testing.assert_close(one, other, rtol=0, atol=0, equal_nan=True)
 
 
 @needs_operators
-def test_operations_are_counted():
+@every_function
+def test_operations_are_counted_and_recorded(name):
+    """By the table's amount of work, for PyTorch's counter; and under the operator's name, for its profiler."""
     counter = pytest.importorskip("torch.utils.flop_counter", reason="PyTorch before 2.1 counts none")
-    a, b = torch.randn(8, 16), torch.randn(16, 4)
-    with counter.FlopCounterMode(display=False) as counted:
-        tegula.torch.gemm(a, b)
-    assert counted.get_total_flops() == 2 * 8 * 16 * 4
-
-
-@needs_operators
-def test_the_profiler_records_the_operators():
-    x = torch.randn(3, 5)
-    with torch.profiler.profile() as profile:
-        tegula.torch.rms_norm(x)
-    assert "tegula::rms_norm" in {event.key for event in profile.key_averages()}
+    table, text = FUNCTIONS[name]
+    call = torch_example(table, text)
+    with counter.FlopCounterMode(display=False) as counted, torch.profiler.profile() as profile:
+        _functions.functions[name](**call.keywords)
+    shapes = [None if x is None else x.shape for x in call.tensors]
+    expected = evaluate(table.flops, Dims(table, shapes, call.options).values) if table.flops is not None else 0
+    assert counted.get_total_flops() == expected
+    assert f"tegula::{name}" in {event.key for event in profile.key_averages()}
 
 
 @needs_operators

@@ -72,7 +72,7 @@ TEST_F(Tool, ChecksOnWhenCasesFail) {
   const auto outcome =
       tool("check gemm --target cpu", "TEGULA_CXX=/nowhere/c++ TEGULA_CACHE_DIR='" + file("cache") + "'");
   EXPECT_EQ(outcome.status, 1) << outcome.out << outcome.err;
-  for (auto* words : {"square", "batched_bf16", "FAILED", "TEGULA_CXX", "1 of 6 cases right"})
+  for (auto* words : {"square", "batched_bf16", "FAILED", "TEGULA_CXX", "1 of 7 cases right"})
     EXPECT_TRUE(has(outcome.out, words)) << words << outcome.out;
 }
 

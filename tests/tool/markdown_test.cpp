@@ -31,9 +31,16 @@ TEST(Reference, PagesAreWhatTheTablesSay) {
   EXPECT_EQ(static_cast<std::size_t>(std::distance(Files(folder), Files())), pages) << remedy;
 }
 
+TEST(Reference, TablesInOtherDocumentsAreWhatTheTablesSay) {
+  const std::filesystem::path source = TEGULA_SOURCE;
+  EXPECT_TRUE(has(contents(source / "README.md"), tool::operators_in_brief("docs/reference"))) << remedy;
+  EXPECT_TRUE(has(contents(source / "docs" / "python.md"), tool::operators_in_brief("reference"))) << remedy;
+}
+
 TEST_F(Tool, PrintsPagesOfReference) {
   EXPECT_TRUE(has(tool("list --markdown").out, "[`gemm`](gemm.md)"));
   EXPECT_TRUE(has(tool("list gemm --markdown").out, "| `bias` | `[n]` |"));
+  EXPECT_TRUE(has(tool("list --links pages").out, "| [`gemm`](pages/gemm.md) | matrix product"));
   EXPECT_EQ(tool("list germ --markdown").status, 2);
 }
 

@@ -1,7 +1,9 @@
 // Tiles of attention on a GPU. What a block holds decides: sums in registers, queries and two steps of keys
 // and values in shared memory.
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <numeric>
 
 #include "ops/attention/backward_plan.hpp"
 #include "ops/attention/plan.hpp"
@@ -17,9 +19,6 @@ AttentionPlan without_tensor_cores(const AttentionProblem& p) {
   return {wide ? 32 : 64, 32, 1};
 }
 
-// In steps of the loop over keys: what a block costs beside its own, and the merge of parts.
-constexpr double block_steps = 2, merge_steps = 6;
-
 // Blocks run in waves; parts that fill the last one pay for their merge.
 int plan_splits(const AttentionProblem& p, const AttentionPlan& plan) {
   const double tiles = std::ceil(static_cast<double>(p.queries) / plan.queries);
@@ -30,15 +29,16 @@ int plan_splits(const AttentionProblem& p, const AttentionPlan& plan) {
   const double keys = std::min(static_cast<double>(p.keys) / static_cast<double>(p.packed),
                                static_cast<double>(p.seen + plan.queries));
   const double steps = std::ceil(keys / plan.keys);
-  int best = 1;
-  double best_time = std::ceil(blocks / gpu_processors) * (steps + block_steps);
-  for (int splits = 2; splits <= most_splits && splits <= steps; ++splits) {
-    if (blocks * splits > 2 * gpu_processors) break;  // what the parts find takes memory
+  const auto& [block_steps, merge_steps] = gpu_table.attention;
+  std::array<int, most_splits> candidates;
+  std::iota(candidates.begin(), candidates.end(), 1);
+  return best_of(candidates, [&](int splits) {
+    // What the parts find takes memory.
+    if (splits > 1 && (splits > steps || blocks * splits > 2 * gpu_processors)) return never;
     const double waves = std::ceil(blocks * splits / gpu_processors),
-                 time = waves * (std::ceil(steps / splits) + block_steps) + merge_steps;
-    if (time < best_time) best = splits, best_time = time;
-  }
-  return best;
+                 time = waves * (std::ceil(steps / splits) + block_steps);
+    return splits > 1 ? time + merge_steps : time;
+  });
 }
 
 }  // namespace
@@ -83,9 +83,6 @@ BackwardPlan plan_wide(const AttentionProblem& p, int parts) {
   return {{rows, rows, 1}, false, false, divides ? std::min(32, most) : most, parts};
 }
 
-// Of blocks that a processor gets where they are uneven, so that none has much more to do than others.
-constexpr double even_waves = 3.5;
-
 // Blocks of keys work on the heads of a group one after the other. Where they do not fill the processors,
 // each takes a part of them.
 int parts_of_groups(const AttentionProblem& p, int keys, BackwardMask mask) {
@@ -93,7 +90,8 @@ int parts_of_groups(const AttentionProblem& p, int keys, BackwardMask mask) {
                blocks = tiles * static_cast<double>(p.sequences * p.heads / p.group);
   const auto fills = [&](int parts) {
     const double waves = blocks * parts / gpu_processors;
-    return mask == BackwardMask::none ? waves / std::ceil(waves) > 0.85 : waves >= even_waves;
+    const auto& [filled, even_waves] = gpu_table.gradients;
+    return mask == BackwardMask::none ? waves / std::ceil(waves) > filled : waves >= even_waves;
   };
   int parts = 1;
   while (parts * 2 <= p.group && parts < most_parts && !fills(parts)) parts *= 2;

@@ -1,17 +1,30 @@
-// What the plans of all operators suppose.
+// The form of all plans, candidates → estimate → best, and what they suppose.
 #pragma once
 #include <cmath>
 #include <cstdint>
+#include <limits>
+
+#include "ops/pieces/machines.hpp"
 
 namespace tegula::ops {
 
-// Blocks that run at once. Not the processors of this machine: plans are the same on all, and so are results
-// to the last bit and the kernels that are built in. Up to so many processors are kept busy alike.
-inline constexpr int planned_processors = 8;
-// Rows and columns of a product that the micro-kernel of a CPU computes together.
-inline constexpr int kernel_rows = 14, kernel_columns = 32;
-// Of an H100 SXM.
-inline constexpr int gpu_processors = 132;
+// The estimated time of a candidate that does not fit.
+inline constexpr double never = std::numeric_limits<double>::infinity();
+
+// Of the candidates that with the least estimated time, the first of equal ones: the first of all where none
+// fits.
+template <class Candidates, class Estimate>
+auto best_of(const Candidates& candidates, const Estimate& estimate) {
+  auto best = *candidates.begin();
+  double least = never;
+  for (const auto& candidate : candidates)
+    if (const double time = estimate(candidate); time < least) best = candidate, least = time;
+  return best;
+}
+
+inline constexpr int planned_processors = cpu_table.processors;
+inline constexpr int kernel_rows = cpu_table.kernel_rows, kernel_columns = cpu_table.kernel_columns;
+inline constexpr int gpu_processors = gpu_table.processors;
 // Rows that a warp group multiplies at a time.
 inline constexpr int warp_group_rows = 64;
 // Of which the copy engine moves whole ones, between addresses that are multiples of them.

@@ -1,0 +1,74 @@
+// What has been measured of the machines that plans are made for: one table for each, which every plan's
+// estimate reads.
+#pragma once
+#include <cstdint>
+
+namespace tegula::ops {
+
+// Times on a CPU are in units of one multiplication and addition of the micro-kernel.
+struct CpuProduct {
+  double most_bytes = 1.25 * 1024 * 1024, store = 24, block = 100'000;
+};
+// The softmax of a score or its gradient, rescaling an element of the sum, beginning a step and a block.
+struct CpuAttention {
+  double most_bytes = 1.0 * 1024 * 1024, score = 24, rescale = 4, step = 4'000, block = 40'000;
+};
+// A CPU with AVX-512 and 1.25 MiB of second-level cache for each processor.
+struct CpuTable {
+  // Blocks that run at once. Not the processors of this machine: plans are the same on all, and so are
+  // results to the last bit and the kernels that are built in. Up to so many processors are kept busy alike.
+  int processors = 8;
+  // Rows and columns of a product that the micro-kernel computes together.
+  int kernel_rows = 14, kernel_columns = 32;
+  double pack = 16;  // an element of an operand
+  CpuProduct product = {};
+  CpuAttention attention = {}, attention_backward = {.score = 40, .rescale = 0, .step = 6'000};
+};
+inline constexpr CpuTable cpu_table;
+
+// A tile of a product with the bytes of its rows along k, and the picoseconds that a busy processor needs for
+// one of its multiplications: small ones load more for each.
+struct TileCost {
+  int m, n, row_bytes;
+  double cost;
+};
+
+struct GpuProduct {
+  // Microseconds: of any call, of a grid that adds parts, and of each part there.
+  double call = 6.7, sum = 1.6, part = 0.2;
+  // Microseconds for an element: of a tile that is stored, of a part that is written and read.
+  double store = 3.2e-6, partial = 1.5e-6;
+  double bytes_of_microsecond = 3.64e6;  // of memory
+  // One block with few sums leaves a processor waiting so much longer than two do.
+  int few_sums = 2048;
+  double alone = 1.6;
+};
+// In steps of the loop over keys: what a block costs beside its own, and the merge of parts.
+struct GpuAttention {
+  double block_steps = 2, merge_steps = 6;
+};
+// The share of a wave that is filled enough where blocks are even, and the waves of blocks that a processor
+// gets where they are uneven, so that none has much more to do than others.
+struct GpuGradients {
+  double filled = 0.85, even_waves = 3.5;
+};
+// An H200 SXM, whose processors are those of an H100.
+struct GpuTable {
+  int processors = 132;
+
+  TileCost of_16_bits[9] = {{128, 256, 128, 0.288}, {128, 192, 128, 0.315}, {128, 128, 256, 0.389},
+                            {64, 128, 256, 0.420},  {128, 64, 256, 0.459},  {32, 64, 256, 0.864},
+                            {64, 32, 256, 0.864},   {16, 64, 256, 1.534},   {64, 16, 256, 1.534}};
+  // Sums of 8-bit products take registers twice: once for what tensor cores add, once for what it is added
+  // to. Small tiles wait for their loads, which have half of the bytes.
+  TileCost of_8_bits[8] = {{128, 192, 128, 0.200}, {256, 128, 128, 0.207}, {128, 128, 128, 0.230},
+                           {64, 128, 128, 0.333},  {32, 64, 128, 0.432},   {64, 32, 128, 0.432},
+                           {16, 64, 128, 0.767},   {64, 16, 128, 0.767}};
+  TileCost of_32_bits[1] = {{64, 64, 64, 20}};
+  GpuProduct product = {};
+  GpuAttention attention = {};
+  GpuGradients gradients = {};
+};
+inline constexpr GpuTable gpu_table;
+
+}  // namespace tegula::ops
