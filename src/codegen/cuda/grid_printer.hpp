@@ -4,6 +4,7 @@
 #include <deque>
 #include <functional>
 #include <optional>
+#include <span>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -25,6 +26,9 @@
 namespace tegula::codegen {
 
 constexpr int vector_bytes = 16;  // the most that one instruction of a thread moves
+
+// How many elements of a row follow each other in a thread's registers, from a multiple of that on.
+std::int64_t run_along_rows(const layout::Layout& layout);
 
 // What lies in shared memory, for the user.
 std::string words_of(const ir::Buffer& tile);
@@ -60,6 +64,7 @@ class CudaGridPrinter {
   std::string stride_text(const ir::View& view, std::size_t dim);
   std::string offset_in(const SharedTile& tile, const ir::Buffer& buffer, const Texts& at) const;
   std::string register_text(const ir::Access& access) const;
+  std::string register_of_bits(const ir::Access& access) const;
   std::string load_text(const ir::Access& access);
   // `text` is the value's.
   void store(const ir::Access& access, const ir::Expr& value, const std::string& text);
@@ -115,7 +120,13 @@ class CudaGridPrinter {
   void elements(const ir::For& n, const ir::Stmt& stmt);
   // The threads for which is printed here, and what is known of what they run.
   passes::Computing computing() const;
-  void by_register(const ir::For& n, const ir::Stmt& stmt, const Layout& layout);
+  void by_register(const ir::For& n, const ir::Stmt& stmt);
+  void add_indices(const ir::For& n);
+  std::optional<Vectors> vectors_of(const ir::For& n, const Layout& layout);
+  void in_register_loop(const ir::For& n, const ir::Stmt& stmt,
+                        const std::function<void(const std::string& first)>& inside);
+  void register_loop(const ir::For& n, const ir::Stmt& stmt);
+  void register_loop(const ir::For& n, const ir::Stmt& stmt, const Vectors* vectors);
   void by_flat_index(const ir::For& n, const ir::Stmt& stmt);
   void registers(const ir::For& n, const Layout& layout, const std::string& first, const Vectors* vectors);
   void flat(const ir::For& n, const std::string& type, const Texts& extents, const Vectors* vectors);
@@ -135,6 +146,15 @@ class CudaGridPrinter {
   FragmentTile converted(const ir::BufferPtr& buffer, const Layout& layout, bool with_contents,
                          const Loc& at);
   void release(const SharedTile& tile);
+
+  // ---- loops over elements that share a question (print_loop_groups.cpp)
+  const Layout* plain_registers(const ir::For& n, const ir::Stmt& stmt) const;
+  bool goes_with(const ir::For& n, std::span<const ir::Stmt> before) const;
+  std::size_t loops_together(const ir::Body& statements, std::size_t first) const;
+  void print_together(std::span<const ir::Stmt> statements);
+
+  // ---- registers that change their threads (print_exchange.cpp)
+  bool exchange(const ir::For& n, const ir::Stmt& stmt);
 
   // ---- packed fragments (print_packed.cpp)
   void pack(const passes::Conversion& n, const Loc& at);
@@ -168,6 +188,8 @@ class CudaGridPrinter {
   bool is_aligned(const ir::For& n, const ir::Access& access, int width) const;
   bool is_stored_in_parts(const ir::For& n, const ir::StmtNode& s, int width) const;
   std::string part_pointer(const ir::Access& access, int first);
+  // Whether the text is for calls whose tensor lies at multiples of 16 bytes, others having a text of their own.
+  bool supposes_alignment(const ir::Buffer& tensor) const;
   void add_conditions(const ir::For& n, const ir::Access& access, int width, Texts& conditions);
   std::vector<std::size_t> dims_known_before(const ir::For& n, const ir::Access& access) const;
   void by_vectors(const ir::For& n, const Vectors& vectors, const std::function<void()>& element);
@@ -200,6 +222,7 @@ class CudaGridPrinter {
   bool is_in_copy_ring(const ir::Buffer& tile) const { return plan_.copy_rings.tiles.contains(&tile); }
   void declare_copy_rings();
   void loop_with_ring(const ir::For& n, const passes::CopyRing& ring, const Loc& at);
+  void touch_brought(const ir::Body& body);
   void name_slot(const ir::BufferPtr& tile, const passes::CopyRing& ring, int shift);
   void begin_copies(const ir::Stmt& s, int shift);
   void bring(const ir::Copy& n, const ir::Stmt& s);
@@ -371,6 +394,7 @@ class CudaGridPrinter {
   std::int64_t ahead_bytes_ = 0;  // of that, what a plan with fewer slots does without
   int blocks_ = 1;                // that share a processor
   Team team_;
+  bool any_products_ = false;            // in any grid of the kernel
   const ir::Buffer* aligned_ = nullptr;  // the tensor whose address is printed, if it is known to be aligned
   std::vector<std::size_t> unlimited_;   // dimensions of it whose limits are asked elsewhere
   std::string team_barrier_ = "tg::block_sync();";

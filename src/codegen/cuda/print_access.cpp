@@ -2,10 +2,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 
 #include "codegen/cuda/arithmetic.hpp"
 #include "codegen/cuda/grid_printer.hpp"
 #include "ir/visit.hpp"
+#include "passes/cuda/element_bits.hpp"
 
 namespace tegula::codegen {
 
@@ -135,6 +137,7 @@ GuardedAddress CudaGridPrinter::address(const Access& access) {
 // the fragment has in the same order.
 std::string CudaGridPrinter::register_text(const Access& access) const {
   const auto axes = passes::loop_axes(*loop_->loop, access);
+  if (!axes) return register_of_bits(access);
   std::int64_t step = 1, own = 1;
   Texts terms;
   for (const layout::Digit& digit : loop_->layout->registers()) {
@@ -148,6 +151,33 @@ std::string CudaGridPrinter::register_text(const Access& access) const {
   }
   if (own == step) return "r";
   return terms.empty() ? "0" : fmt::format("{}", fmt::join(terms, " + "));
+}
+
+// Of a fragment of whose elements an iteration touches several: the loop's registers count the bits of its indices,
+// the fragment's also those that are constant.
+std::string CudaGridPrinter::register_of_bits(const Access& access) const {
+  const auto bits = *passes::element_bits(*loop_->loop, access);
+  const auto held = *passes::bits_of(fragments_.at(access.view.buffer.get()).layout);
+  std::int64_t fixed = 0, own = 1, step = 1;
+  std::vector<std::array<std::int64_t, 3>> pieces;  // step in the loop's number, extent, factor
+  for (const int at : held.registers) {
+    const passes::ElementBit& bit = bits[static_cast<std::size_t>(at)];
+    if (bit.axis < 0) {
+      fixed += bit.bit * own;
+    } else {
+      const bool follows = !pieces.empty() && pieces.back()[2] * pieces.back()[1] == own;
+      if (follows)
+        pieces.back()[1] *= 2;
+      else
+        pieces.push_back({step, 2, own});
+      step *= 2;
+    }
+    own *= 2;
+  }
+  std::string text = fixed > 0 ? std::to_string(fixed) : "0";
+  for (const auto& [from, extent, factor] : pieces)
+    text = plus(times(digit_text("r", from, extent, loop_->layout->register_count()), factor), text);
+  return text;
 }
 
 std::string CudaGridPrinter::load_text(const Access& access) {

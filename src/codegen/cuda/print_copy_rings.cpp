@@ -13,6 +13,12 @@ namespace tegula::codegen {
 
 using namespace ir;
 
+namespace {
+
+constexpr std::int64_t few_rounds = 4;  // of a thread that begins copies
+
+}  // namespace
+
 // The slots that are used next, which loops that are entered again go on with.
 void CudaGridPrinter::declare_copy_rings() {
   if (plan_.copy_rings.empty()) return;
@@ -53,9 +59,21 @@ void CudaGridPrinter::loop_with_ring(const For& n, const passes::CopyRing& ring,
     events(ring.end);
   });
   events(ring.after);
+  touch_brought(n.body);
   copy_rings_.pop_back();
   for (const RingText::Slots& slots : text.tiles) memory_.free(slots.begin);
   ring_bytes_ = outer;
+}
+
+// What copies have read ahead may be written behind the loop, when all of them have arrived.
+void CudaGridPrinter::touch_brought(const Body& body) {
+  for_each_stmt(body, [&](const Stmt& s) {
+    const auto* copy = as<Copy>(s);
+    if (!copy || !plan_.copy_rings.fills.contains(s.get()) || !written_.contains(copy->from.buffer.get()))
+      return;
+    out_.code();
+    touch(copy->from, MemoryUse::read, false);
+  });
 }
 
 // The tile is in the slot so many behind the cursor from here on.
@@ -118,9 +136,12 @@ void CudaGridPrinter::print_pieces(const For& loop, std::optional<std::size_t> a
   // A thread that stays in its column computes less.
   const bool stays = team_.threads % pieces == 0;
   if (stays) name_column(loop, team_.thread, pieces, elements);
+  // Nobody waits, and registers are for those who compute; but few rounds take no registers and less time.
+  const bool few = supposes_alignment(*as<Load>(loop.body[0])->from.view.buffer) &&
+                   count * pieces <= few_rounds * team_.threads;
   const std::string whole = stays && along ? whole_pieces(loop, *along, elements) : "";
   const auto print_loop = [&](bool is_whole) {
-    out_.line("#pragma unroll 1");  // nobody waits, and registers are for those who compute
+    out_.line(few ? "#pragma unroll" : "#pragma unroll 1");
     if (stays)
       out_.open(fmt::format("for (int {0} = {1} / {2}; {0} < {3}; {0} += {4}) {{", f, team_.thread, pieces,
                             count, team_.threads / pieces));
@@ -171,6 +192,11 @@ void CudaGridPrinter::print_piece(const Load& load, const Store& store, std::opt
   const std::vector<Expr> where = coordinates(load.from);
   Texts terms, guards;
   std::string count;
+  if (along && supposes_alignment(*from.buffer)) {
+    require_aligned(from.buffer);
+    aligned_ = from.buffer.get();
+  }
+  const std::string stride = along ? stride_text(from, *along) : "";
   for (std::size_t d = 0; d < where.size(); ++d) {
     const std::string c = names_.unique("c"), text = value(where[d]);
     out_.line(fmt::format("const int64_t {} = {};", c, text));
@@ -180,6 +206,7 @@ void CudaGridPrinter::print_piece(const Load& load, const Store& store, std::opt
       add_limits(from, d, where[d], c, guards);
     terms.push_back(d == along && is_whole ? c : fmt::format("{} * {}", c, stride_text(from, d)));
   }
+  aligned_ = nullptr;
   const std::string source =
       tensors_.at(from.buffer.get()) + (terms.empty() ? "" : fmt::format(" + ({})", fmt::join(terms, " + ")));
   const std::string exists = guards.empty() ? "true" : fmt::format("{}", fmt::join(guards, " && "));
@@ -187,7 +214,7 @@ void CudaGridPrinter::print_piece(const Load& load, const Store& store, std::opt
   if (!along) return out_.line(fmt::format("tg::bring_element({}, {}, {});", to, source, exists));
   if (is_whole) return out_.line(fmt::format("tg::bring_piece({}, {}, {});", to, source, exists));
   if (!guards.empty()) count = fmt::format("{} ? {} : 0", exists, count);
-  out_.line(fmt::format("tg::bring({}, {}, {}, {});", to, source, stride_text(from, *along), count));
+  out_.line(fmt::format("tg::bring({}, {}, {}, {});", to, source, stride, count));
 }
 
 void CudaGridPrinter::event(const schedule::CopyCommit&, const schedule::Event&) {

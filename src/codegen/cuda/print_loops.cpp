@@ -29,7 +29,8 @@ std::string coordinate_text(const layout::Digits& digits, std::size_t dim, const
   return terms.empty() ? "0" : fmt::format("{}", fmt::join(terms, " + "));
 }
 
-// How many elements of a row follow each other in a thread's registers, from a multiple of that on.
+}  // namespace
+
 std::int64_t run_along_rows(const layout::Layout& layout) {
   if (layout.rank() == 0) return 1;
   const auto last = static_cast<std::size_t>(layout.rank() - 1);
@@ -52,8 +53,6 @@ std::int64_t run_along_rows(const layout::Layout& layout) {
   for (const layout::Digit& digit : layout.threads()) keep(digit);
   return run;
 }
-
-}  // namespace
 
 std::string CudaGridPrinter::first_replica(const Layout& layout) const {
   Texts terms;
@@ -97,6 +96,7 @@ void CudaGridPrinter::elements(const For& n, const Stmt& s) {
   if (const auto found = passes::conversion(s, layouts_);
       found && plan_.forms.packed.contains(found->to.get()))
     return pack(*found, s->at);
+  if (exchange(n, s)) return;
   const auto row_plan = passes::plan_rows(s);
   if (row_plan) return rows(*row_plan, false);
   notes_.add(passes::NoteKind::by_elements, row_plan.reason(), s->at);
@@ -131,7 +131,7 @@ void CudaGridPrinter::elements(const For& n, const Stmt& s) {
   }
   const Facts before = facts_;
   if (layout)
-    by_register(n, s, *layout);
+    by_register(n, s);
   else
     by_flat_index(n, s);
   facts_ = before;
@@ -152,26 +152,54 @@ void CudaGridPrinter::touch_all(const Body& statements) {
   }
 }
 
-void CudaGridPrinter::by_register(const For& n, const Stmt& s, const Layout& layout) {
+void CudaGridPrinter::by_register(const For& n, const Stmt& s) {
   out_.code();
   touch_all(n.body);
+  register_loop(n, s);
+}
+
+void CudaGridPrinter::add_indices(const For& n) {
+  for (std::size_t d = 0; d < n.index.size(); ++d) facts_.add_index(n.index[d], n.begin[d], n.end[d]);
+}
+
+std::optional<Vectors> CudaGridPrinter::vectors_of(const For& n, const Layout& layout) {
+  const std::int64_t run = part_.is_all() ? run_along_rows(layout) : 1;
+  return run > 1 ? find_vectors(n, run) : std::nullopt;
+}
+
+// The braces of a loop with what holds within them.
+void CudaGridPrinter::in_register_loop(const For& n, const Stmt& s,
+                                       const std::function<void(const std::string& first)>& inside) {
   out_.open(fmt::format("{{  // {}", location_in_folder(s->at)));
-  std::string first = first_replica(layout);
+  std::string first = first_replica(layouts_.loops.at(s.get()));
   if (!first.empty()) {
     const std::string name = names_.unique("first");
     out_.define("bool", name, first);
     first = name;
   }
   const bool guarded = open_row_guard(n);
-  const std::int64_t run = part_.is_all() ? run_along_rows(layout) : 1;
-  for (std::size_t d = 0; d < n.index.size(); ++d) facts_.add_index(n.index[d], n.begin[d], n.end[d]);
-  const auto vectors = run > 1 ? find_vectors(n, run) : std::nullopt;
-  either(
-      vectors ? vectors->conditions : Texts{},
-      [&] { registers(n, layout, first, vectors ? &*vectors : nullptr); },
-      [&] { registers(n, layout, first, nullptr); });
+  add_indices(n);
+  inside(first);
   if (guarded) out_.close();
   out_.close();
+}
+
+void CudaGridPrinter::register_loop(const For& n, const Stmt& s) {
+  const Layout& layout = layouts_.loops.at(s.get());
+  in_register_loop(n, s, [&](const std::string& first) {
+    const auto vectors = vectors_of(n, layout);
+    either(
+        vectors ? vectors->conditions : Texts{},
+        [&] { registers(n, layout, first, vectors ? &*vectors : nullptr); },
+        [&] { registers(n, layout, first, nullptr); });
+  });
+}
+
+// Where it is known that these vectors, or none, serve.
+void CudaGridPrinter::register_loop(const For& n, const Stmt& s, const Vectors* vectors) {
+  in_register_loop(n, s, [&](const std::string& first) {
+    registers(n, layouts_.loops.at(s.get()), first, vectors);
+  });
 }
 
 // All registers, or the part that is wanted.

@@ -37,6 +37,7 @@ CudaGridPrinter::CudaGridPrinter(const Signature& signature, const passes::CudaP
       planned_(plan.kernel.grids[static_cast<std::size_t>(number)]),
       plan_(plan.grids[static_cast<std::size_t>(number)]),
       program_(program) {
+  for_each_stmt(plan.kernel, [&](const Stmt& s) { any_products_ |= as<Gemm>(s) != nullptr; });
   for (const char* name : {"tg", "thread", "lane", "warp", "group", "shared_memory", "r", "call", "Call",
                            "threadIdx", "blockIdx", "printf", "first", "f"})
     names_.unique(name);
@@ -100,8 +101,9 @@ std::string CudaGridPrinter::print() {
   blocks_ = passes::blocks_without_roles(grid, target_);
   while (blocks_ > 1 && memory_.peak() > passes::shared_bytes_of(blocks_)) --blocks_;
   notes_.of_blocks(grid, blocks_);
+  const int blocks = std::max(blocks_, any_products_ ? 1 : passes::blocks_of_rows(grid, target_));
   const std::string bounds =
-      blocks_ > 1 ? fmt::format("{}, {}", team_.threads, blocks_) : std::to_string(team_.threads);
+      blocks > 1 ? fmt::format("{}, {}", team_.threads, blocks) : std::to_string(team_.threads);
   return without_unused(fmt::format(
       "extern \"C\" __global__ void __launch_bounds__({}) {}(const __grid_constant__ Call call) {{  // {}\n"
       "  extern __shared__ __align__(1024) unsigned char shared_memory[];\n{}}}\n",
@@ -140,12 +142,14 @@ void CudaGridPrinter::body(const Body& statements) {
       }
     }
   }
-  for (std::size_t i = 0; i < statements.size(); ++i) {
-    stmt(statements[i]);
-    for (const auto& [tile, end] : last) {
-      if (end != i) continue;
-      release(shared_.at(tile));
-    }
+  for (std::size_t i = 0, count = 0; i < statements.size(); i += count) {
+    count = loops_together(statements, i);
+    if (count > 0)
+      print_together(std::span(statements).subspan(i, count));
+    else
+      stmt(statements[i]), count = 1;
+    for (const auto& [tile, end] : last)
+      if (end >= i && end < i + count) release(shared_.at(tile));
   }
 }
 

@@ -161,12 +161,16 @@ void CudaGridPrinter::add_conditions(const For& n, const Access& access, int wid
     if (std::find(conditions.begin(), conditions.end(), text) == conditions.end()) conditions.push_back(text);
   };
   if (view.is_tile()) return;
-  const std::string name = tensors_.at(view.buffer.get());
-  const int bytes = view.buffer->type.bytes(), unit = std::min(most_bytes, width * bytes);
-  std::string strides;
-  for (std::size_t d = 0; d + 1 < view.shape.size(); ++d) strides += fmt::format(", {}_s{}", name, d);
-  add(fmt::format("{}_s{} == 1", name, view.shape.size() - 1));
-  add(fmt::format("tg::is_aligned<{}>({}{})", unit, name, strides));
+  if (supposes_alignment(*view.buffer)) {
+    require_aligned(view.buffer);
+  } else {
+    const std::string name = tensors_.at(view.buffer.get());
+    const int bytes = view.buffer->type.bytes(), unit = std::min(most_bytes, width * bytes);
+    std::string strides;
+    for (std::size_t d = 0; d + 1 < view.shape.size(); ++d) strides += fmt::format(", {}_s{}", name, d);
+    add(fmt::format("{}_s{} == 1", name, view.shape.size() - 1));
+    add(fmt::format("tg::is_aligned<{}>({}{})", unit, name, strides));
+  }
   const std::vector<Expr> at = coordinates(access);
   for (const std::size_t d : dims_known_before(n, access)) {
     for (const bool largest : {false, true}) {
@@ -176,6 +180,12 @@ void CudaGridPrinter::add_conditions(const For& n, const Access& access, int wid
       for (const std::string& guard : guards) add(guard);
     }
   }
+}
+
+// With products, the text for tensors that lie elsewhere would do without the copy engine, too. Workspaces have
+// rows of any length, whatever the caller gives.
+bool CudaGridPrinter::supposes_alignment(const Buffer& tensor) const {
+  return target_.copy_engine && !any_products_ && !tensor.is_tile() && tensor.role != Role::workspace;
 }
 
 std::optional<Vectors> CudaGridPrinter::find_vectors(const For& n, std::int64_t most) {
@@ -228,7 +238,9 @@ void CudaGridPrinter::by_vectors(const For& n, const Vectors& vectors, const std
             fmt::format("tg::store_part({}, {}, {});", part_pointer(access, first), found->second, first));
       continue;
     }
+    if (supposes_alignment(*access.view.buffer)) aligned_ = access.view.buffer.get();
     const std::string pointer = address(access).pointer;
+    aligned_ = nullptr;
     if (as<Load>(s)) {
       out_.line(fmt::format("const auto {} = tg::load_pack<{}>({});", found->second, vectors.width, pointer));
       continue;

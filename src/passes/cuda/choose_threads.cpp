@@ -17,6 +17,9 @@ using namespace ir;
 namespace {
 
 constexpr int warp_group = 128, most_warp_groups = 4;
+// Elements of a thread, of blocks that cover for each other and of blocks that are alone: these have only their own
+// warps to run while others wait.
+constexpr int most_elements = 96, most_elements_alone = 32;
 // Registers that a thread has beside fragments where there is a choice: scaled sums of fp8, of 160 and 192
 // registers of 208, spill in two blocks of one warp group and not in one of two.
 constexpr int to_choose_with = 48;
@@ -25,6 +28,7 @@ struct Sizes {
   std::int64_t elements = 0;  // of all fragments
   std::int64_t rows = 0;      // of the highest product
   bool groups = false;        // of warps, which work apart
+  bool alone = false;         // a block has a processor to itself
 };
 
 Sizes sizes_of(const Grid& grid) {
@@ -40,6 +44,8 @@ Sizes sizes_of(const Grid& grid) {
     const auto* loop = as<For>(s);
     result.groups |= loop && loop->kind == LoopKind::warp_groups;
   });
+  result.alone = grid.extents.size() == 1 && grid.extents[0]->op == Op::variable &&
+                 grid.extents[0]->variable->kind == VariableKind::processors;
   // Beside products a vector is a row or column of sums, of which a thread has few elements.
   if (result.rows == 0) result.elements += vectors;
   return result;
@@ -48,7 +54,8 @@ Sizes sizes_of(const Grid& grid) {
 int threads_by_size(const Sizes& sizes) {
   int threads = warp_group;
   const int most = sizes.rows > 0 && sizes.rows <= 64 ? 256 : 512;
-  while (threads < most && sizes.elements > 96 * threads) threads *= 2;
+  const int each = sizes.alone && sizes.rows == 0 ? most_elements_alone : most_elements;
+  while (threads < most && sizes.elements > each * threads) threads *= 2;
   // A warp group has 64 rows of a product; more of them would have to share rows.
   if (sizes.rows >= 64) threads = std::min<int>(threads, static_cast<int>(sizes.rows / 64) * warp_group);
   return threads;

@@ -14,6 +14,7 @@
 #include "passes/cuda/plan_rows.hpp"
 #include "passes/cuda/ring_candidates.hpp"
 #include "passes/cuda/specialize_roles.hpp"
+#include "passes/cuda/steps_apart.hpp"
 #include "passes/plain_control.hpp"
 #include "passes/slice.hpp"
 
@@ -23,12 +24,18 @@ using namespace ir;
 
 namespace {
 
-// Tensors that the grid writes, by any of their names.
-std::unordered_set<const Buffer*> written_by(const Kernel& kernel, const Grid& grid) {
-  std::unordered_set<const Buffer*> result;
-  const Effects all = all_effects(grid.body);
+using Tensors = std::unordered_set<const Buffer*>;
+
+Tensors written_by(const Body& body) {
+  Tensors result;
+  const Effects all = all_effects(body);
   for (const Region& r : all.regions)
     if (is_write(r.touch) && !r.view->is_tile()) result.insert(r.view->buffer.get());
+  return result;
+}
+
+// With all other names that they may have.
+Tensors by_any_name(Tensors result, const Kernel& kernel) {
   for (bool more = true; more;) {
     more = false;
     for (const auto& [a, b] : kernel.may_alias)
@@ -107,7 +114,7 @@ bool reads_tensors(const Stmt& s) {
 class RingSearch {
  public:
   RingSearch(const Kernel& kernel, const Grid& grid, const CudaTarget& target)
-      : grid_(grid), target_(target), written_(written_by(kernel, grid)) {}
+      : kernel_(kernel), grid_(grid), target_(target) {}
 
   CopyRings run() {
     walk(grid_.body, {});
@@ -127,9 +134,12 @@ class RingSearch {
   void note_stages(const For& loop, const Loc& at, const std::vector<RingCandidate>& tiles, int depth);
   void note_refused(const RingCandidate& c, const Reason& reason);
 
+  Tensors written_before_or_in(const For& loop, const Stmt& s) const;
+
+  const Kernel& kernel_;
   const Grid& grid_;
   const CudaTarget& target_;
-  const std::unordered_set<const Buffer*> written_;
+  Tensors written_;  // that the steps of the loop at hand may not read before their time
   CopyRings result_;
 };
 
@@ -302,9 +312,22 @@ bool RingSearch::fit(const For& loop, const BesideSlots& around, std::vector<Rin
   }
 }
 
+// A loop that is run once may read what is written behind it, and what its steps write at places of their own.
+Tensors RingSearch::written_before_or_in(const For& loop, const Stmt& s) const {
+  const auto own = std::find(grid_.body.begin(), grid_.body.end(), s);
+  if (own == grid_.body.end()) return by_any_name(written_by(grid_.body), kernel_);
+  Tensors result = written_by(Body(grid_.body.begin(), own));
+  for (const Buffer* tensor : written_by(loop.body)) {
+    const bool alone = by_any_name({tensor}, kernel_).size() == 1;
+    if (!alone || !steps_are_apart(loop, *tensor)) result.insert(tensor);
+  }
+  return by_any_name(std::move(result), kernel_);
+}
+
 // Returns the bytes that the loop's slots take.
 std::int64_t RingSearch::plan(const For& loop, const Stmt& s, const Around& around) {
   if (loop.stages == 1 || has_one_step(loop)) return 0;
+  written_ = written_before_or_in(loop, s);
   const std::vector<RingCandidate> all = tiles_of(loop);
   std::vector<RingCandidate> tiles = all;
   int depth = 1;

@@ -216,8 +216,30 @@ const RingsCase rings_cases[] = {
        pipelined(9, [&](Index) { add_row(x, i32(reduce_sum(sum).scalar()), sum); });
      },
      0, 1},
-    {"of_what_the_grid_writes",
-     [](auto&, auto&, auto& out, auto& sum) { pipelined(9, [&](Index i) { add_row(out, i, sum); }); }, 0, 1},
+    {"of_what_is_written_behind",
+     [](auto&, auto&, auto& out, auto& sum) { pipelined(9, [&](Index i) { add_row(out, i, sum); }); }, 1, 0},
+    {"of_what_was_written",
+     [](auto&, auto&, auto& out, auto& sum) {
+       parallel(sum, [&](Index i) { out(1, i) = sum(i); });
+       pipelined(9, [&](Index i) { add_row(out, i, sum); });
+     },
+     0, 1},
+    {"of_what_another_step_writes",
+     [](auto&, auto&, auto& out, auto& sum) {
+       pipelined(9, [&](Index i) {
+         add_row(out, i, sum);
+         parallel(sum, [&](Index j) { out(i + 1, j) = sum(j); });
+       });
+     },
+     0, 1},
+    {"of_what_its_step_writes",
+     [](auto&, auto&, auto& out, auto& sum) {
+       pipelined(9, [&](Index i) {
+         add_row(out, i, sum);
+         parallel(sum, [&](Index j) { out(i, j) = sum(j); });
+       });
+     },
+     1, 0},
     {"changed_in_place",
      [](auto& x, auto&, auto&, auto& sum) {
        pipelined(9, [&](Index i) {

@@ -7,7 +7,10 @@
 #include "passes/cuda/build_schedule.hpp"
 #include "passes/cuda/choose_stores.hpp"
 #include "passes/cuda/choose_threads.hpp"
+#include "passes/cuda/exchange_registers.hpp"
 #include "passes/cuda/exits_of_all.hpp"
+#include "passes/cuda/fragments_ahead.hpp"
+#include "passes/cuda/late_loads.hpp"
 #include "passes/cuda/lower.hpp"
 #include "passes/cuda/order_loads.hpp"
 #include "passes/cuda/pair_blocks.hpp"
@@ -157,6 +160,23 @@ const CudaPass list[] = {
        own.schedule = build_schedule(own.function, *own.roles, own.consumers, own.steps);
        schedule::check(*own.schedule);
      })},
+    {"late_loads", "registers of what all blocks load alike keep other blocks from the processor",
+     [](CudaPlan& plan) {
+       for (std::size_t i = 0; i < plan.grids.size(); ++i)
+         if (!plan.grids[i].roles) plan.kernel.grids[i].body = late_loads(plan.kernel.grids[i]);
+     }},
+    {"fragments_ahead", "registers of later steps are on their way while this one's are computed with",
+     [](CudaPlan& plan) {
+       for (std::size_t i = 0; i < plan.grids.size(); ++i)
+         if (!plan.grids[i].roles) bring_fragments_ahead(plan.kernel, i, plan.target);
+     }},
+    {"exchange_registers", "elements that meet in one iteration are registers of one thread",
+     [](CudaPlan& plan) {
+       for (std::size_t i = 0; i < plan.grids.size(); ++i) {
+         ir::Grid& grid = plan.kernel.grids[i];
+         if (!plan.grids[i].roles) grid.body = exchange_registers(grid, plan.grids[i].held);
+       }
+     }},
     {"copy_rings", "tiles of later steps are on their way while all threads compute with this one's",
      [](CudaPlan& plan) {
        for (std::size_t i = 0; i < plan.grids.size(); ++i) {
@@ -171,7 +191,8 @@ const CudaPass list[] = {
     {"infer_layouts", "fragments that meet element by element lie in the same registers",
      [](CudaPlan& plan) {
        for (std::size_t i = 0; i < plan.grids.size(); ++i)
-         plan.grids[i].layouts = infer_layouts(plan.computing(i), plan.computing_threads(i), plan.target);
+         plan.grids[i].layouts =
+             infer_layouts(plan.computing(i), plan.computing_threads(i), plan.target, plan.grids[i].held);
      }},
     {"lane_sums", "lanes keep their parts of a sum until the loop that forms it is over",
      of_roles([](const CudaPlan&, GridPlan& own) {

@@ -25,6 +25,7 @@ struct GridPlan {
   CopyRings copy_rings;                                  // without roles
   StepParts steps;                                       // of the consumers
   std::optional<schedule::Schedule> schedule;            // of the roles, or of all threads with rings
+  HeldFragments held;                                    // without roles: what layouts begin with
   Layouts layouts;                                       // of what computes: the consumers, or all threads
   Buffers operands;                                      // shared tiles that products read in blocks
   LaneSums lane_sums;                                    // of the consumers

@@ -20,7 +20,8 @@ bool reads_what_it_writes(const For& loop) {
 bool is_direct(const For& loop, const layout::Layout* layout, const Access& access, const Layouts& layouts) {
   if (!layout) return false;
   const auto axes = loop_axes(loop, access);
-  return axes && layouts.fragments.at(access.view.buffer.get()) == projected(*layout, *axes);
+  const layout::Layout& own = layouts.fragments.at(access.view.buffer.get());
+  return axes ? own == projected(*layout, *axes) : layout_around(loop, access, own) == *layout;
 }
 
 bool is_by_register(const For& loop, const Stmt& stmt, const Layouts& layouts) {

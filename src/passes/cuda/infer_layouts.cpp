@@ -5,6 +5,7 @@
 
 #include "ir/effects.hpp"
 #include "ir/visit.hpp"
+#include "passes/cuda/element_bits.hpp"
 #include "passes/cuda/lower.hpp"
 
 namespace tegula::passes {
@@ -49,6 +50,12 @@ std::optional<std::vector<int>> loop_axes(const For& loop, const Access& access)
   return axes;
 }
 
+std::optional<Layout> layout_around(const For& loop, const Access& access, const Layout& fragment) {
+  const auto bits = element_bits(loop, access);
+  const auto held = bits ? bits_of(fragment) : std::nullopt;
+  return held ? loop_layout(loop, *bits, *held) : std::nullopt;
+}
+
 Layout projected(const Layout& loop, const std::vector<int>& axes) {
   Layout result = loop;
   std::vector<int> kept(static_cast<std::size_t>(loop.rank()));
@@ -65,6 +72,8 @@ Layout projected(const Layout& loop, const std::vector<int>& axes) {
 }
 
 namespace {
+
+constexpr int held_depth = 1 << 20;  // deeper than any product
 
 // A fragment, or a loop; those of one class have one layout.
 struct Node {
@@ -90,7 +99,7 @@ layout::Coordinates shape_of(const std::vector<Expr>& extents) {
 
 class Inference {
  public:
-  explicit Inference(const CudaTarget& target) : target_(target) {}
+  Inference(const CudaTarget& target, const HeldFragments& held) : target_(target), held_(held) {}
   void collect(const Body& body, int threads, int depth);
   Layouts solve();
 
@@ -100,12 +109,14 @@ class Inference {
   void join(int a, int b);
   void anchor(const Buffer* buffer, const Layout& layout, int depth);
   void loop(const Stmt& s, const For& n, int threads, int depth);
+  void around_held(int self, const For& n, const Access& access);
   void copy(const Copy& n);
   void fix(int n, const Layout& layout);
   bool propagate();
   int choose();
 
   const CudaTarget& target_;
+  const HeldFragments& held_;
   std::vector<Node> nodes_;
   std::vector<Edge> edges_;
   std::unordered_map<const Buffer*, int> fragments_;
@@ -128,6 +139,7 @@ void Inference::join(int a, int b) {
   if (a == b) return;
   Node &to = nodes_[static_cast<std::size_t>(a)], &from = nodes_[static_cast<std::size_t>(b)];
   if (to.shape != from.shape || to.threads != from.threads) return;
+  if (to.depth >= held_depth && from.depth >= held_depth && to.fixed != from.fixed) return;
   from.parent = a;
   to.vector = std::max(to.vector, from.vector);
   if (from.depth > to.depth) to.fixed = from.fixed, to.depth = from.depth;
@@ -162,6 +174,7 @@ void Inference::loop(const Stmt& s, const For& n, int threads, int depth) {
     }
     const auto axes = loop_axes(n, *access);
     const auto fragment = fragments_.find(access->view.buffer.get());
+    if (!axes) around_held(self, n, *access);
     if (!axes || fragment == fragments_.end()) return;
     std::vector<int> identity(n.index.size());
     std::iota(identity.begin(), identity.end(), 0);
@@ -172,10 +185,25 @@ void Inference::loop(const Stmt& s, const For& n, int threads, int depth) {
   });
 }
 
+// The loop lies as a fragment does of which each iteration touches several elements.
+void Inference::around_held(int self, const For& n, const Access& access) {
+  const auto held = held_.find(access.view.buffer.get());
+  if (held == held_.end()) return;
+  const auto layout = layout_around(n, access, held->second);
+  Node& own = nodes_[static_cast<std::size_t>(find(self))];
+  if (!layout || own.depth >= held_depth) return;
+  own.fixed = *layout;
+  own.depth = held_depth;
+}
+
 void Inference::collect(const Body& body, int threads, int depth) {
   for (const Stmt& s : body) {
-    if (const auto* n = as<Declare>(s); n && n->tile->space == Space::fragment)
-      fragments_.emplace(n->tile.get(), node(shape_of(n->tile->shape), threads));
+    if (const auto* n = as<Declare>(s); n && n->tile->space == Space::fragment) {
+      const int own = node(shape_of(n->tile->shape), threads);
+      fragments_.emplace(n->tile.get(), own);
+      if (const auto held = held_.find(n->tile.get()); held != held_.end())
+        nodes_.back().fixed = held->second, nodes_.back().depth = held_depth;
+    }
     if (const auto* n = as<Reduce>(s)) {
       std::vector<int> axes;
       for (int d = 0; d < n->from.rank(); ++d)
@@ -250,8 +278,8 @@ Layouts Inference::solve() {
 
 }  // namespace
 
-Layouts infer_layouts(const Body& body, int threads, const CudaTarget& target) {
-  Inference inference(target);
+Layouts infer_layouts(const Body& body, int threads, const CudaTarget& target, const HeldFragments& held) {
+  Inference inference(target, held);
   inference.collect(body, threads, 0);
   return inference.solve();
 }

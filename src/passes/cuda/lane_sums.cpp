@@ -6,6 +6,7 @@
 
 #include "ir/inline_reads.hpp"
 #include "ir/visit.hpp"
+#include "passes/cuda/element_bits.hpp"
 #include "passes/cuda/element_loops.hpp"
 
 namespace tegula::passes {
@@ -56,8 +57,6 @@ bool is_kept_apart(const Body& body, const BufferPtr& sum, const UseCounts& uses
     return good;
   });
 }
-
-bool is_power_of_two(std::int64_t x) { return x > 0 && (x & (x - 1)) == 0; }
 
 // Of the sums that may be kept apart, those that the events form in parts, by `whole` also the others, and
 // those for which warps would meet while no product runs.

@@ -1,0 +1,120 @@
+// Registers that change their threads, by way of shared memory: all elements are stored where the one layout has
+// them, and loaded where the other one does.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "codegen/cuda/grid_printer.hpp"
+#include "passes/cuda/element_bits.hpp"
+#include "passes/cuda/exchange_registers.hpp"
+
+namespace tegula::codegen {
+
+using namespace ir;
+
+namespace {
+
+constexpr int bank_bits = 5;  // 32 banks of four bytes, one for each lane
+
+// Bits of an element's number, and the banks that each of them changes: bank = xor over the bits that are set.
+class Banks {
+ public:
+  explicit Banks(int bits) : masks_(static_cast<std::size_t>(bits), 0) {
+    for (int bit = 0; bit < std::min(bits, bank_bits); ++bit) masks_[static_cast<std::size_t>(bit)] = 1 << bit;
+  }
+
+  // The higher bits of lanes get banks so that no two lanes of either layout meet. Lanes have bits of their own: as
+  // many banks as bits, so one bank bit for each.
+  void spread(const std::vector<int>& stored, const std::vector<int>& loaded) {
+    lanes_ = {first(stored), first(loaded)};
+    std::vector<int> open;
+    for (const auto& lanes : lanes_)
+      for (const int bit : lanes)
+        if (bit >= bank_bits && std::find(open.begin(), open.end(), bit) == open.end()) open.push_back(bit);
+    place(open, 0);
+  }
+  // The place of an element that has only this bit.
+  int place_of(int bit) const {
+    return bit < bank_bits ? 1 << bit : 1 << bit ^ masks_[static_cast<std::size_t>(bit)];
+  }
+
+ private:
+  static std::vector<int> first(const std::vector<int>& threads) {
+    return {threads.begin(), threads.begin() + std::min<std::ptrdiff_t>(std::ssize(threads), bank_bits)};
+  }
+  bool place(const std::vector<int>& open, std::size_t next) {
+    if (next == open.size()) return true;
+    int& mask = masks_[static_cast<std::size_t>(open[next])];
+    for (int bank = 0; bank < bank_bits; ++bank) {
+      mask = 1 << bank;
+      if (are_apart() && place(open, next + 1)) return true;
+    }
+    mask = 0;
+    return false;
+  }
+  // No two bits of a layout's lanes have one bank bit.
+  bool are_apart() const {
+    return std::all_of(lanes_.begin(), lanes_.end(), [&](const std::vector<int>& lanes) {
+      int all = 0;
+      for (const int bit : lanes) {
+        const int own = masks_[static_cast<std::size_t>(bit)];
+        if ((all & own) != 0) return false;
+        all |= own;
+      }
+      return true;
+    });
+  }
+
+  std::vector<int> masks_;
+  std::vector<std::vector<int>> lanes_;
+};
+
+// The place of the elements whose bits count the number.
+std::string place_text(const std::string& number, const std::vector<int>& bits, const Banks& banks) {
+  std::string text;
+  for (std::size_t i = 0, run = 0; i < bits.size(); i += run) {
+    const int place = banks.place_of(bits[i]);
+    for (run = 1; i + run < bits.size() && banks.place_of(bits[i + run]) == place << run;) ++run;
+    const bool is_last = i + run == bits.size();
+    const std::string own = i == 0 ? number : fmt::format("({} >> {})", number, i);
+    text += fmt::format("{}{} * {}", text.empty() ? "" : " ^ ",
+                        is_last ? own : fmt::format("({} & {})", own, (1 << run) - 1), place);
+  }
+  return text.empty() ? "0" : text;
+}
+
+}  // namespace
+
+// True if the loop is such a change.
+bool CudaGridPrinter::exchange(const For& n, const Stmt& s) {
+  if (n.body.size() != 2) return false;
+  const auto* load = as<Load>(n.body[0]);
+  const auto* store = as<Store>(n.body[1]);
+  if (!load || !store || !is_variable(store->value, load->variable)) return false;
+  const BufferPtr &from = load->from.view.buffer, &to = store->to.view.buffer;
+  if (!plan_.held.contains(from.get()) || !plan_.held.contains(to.get())) return false;
+  const FragmentTile &old = fragments_.at(from.get()), &now = fragments_.at(to.get());
+  const auto stored = passes::bits_of(old.layout), loaded = passes::bits_of(now.layout);
+  if (old.layout == now.layout || !stored || !loaded) return false;
+  Banks banks(static_cast<int>(stored->threads.size() + stored->registers.size()));
+  banks.spread(stored->threads, loaded->threads);
+  const SharedTile tile = stage(from->name, from->elements(), from->type);
+  const auto pass = [&](const passes::BitLayout& bits, MemoryUse use, const std::string& line) {
+    out_.code();
+    out_.touch({tile.memory, use});
+    out_.open(fmt::format("{{  // {}: registers change their threads", location_in_folder(s->at)));
+    out_.line(fmt::format("const int own = {};", place_text(team_.thread, bits.threads, banks)));
+    out_.line("#pragma unroll");
+    out_.open(fmt::format("for (int r = 0; r < {}; ++r) {{", std::int64_t{1} << bits.registers.size()));
+    out_.line(fmt::format("const int at = own ^ ({});", place_text("r", bits.registers, banks)));
+    out_.line(line);
+    out_.close();
+    out_.close();
+  };
+  pass(*stored, MemoryUse::write, fmt::format("tg::store({} + at, {}[r]);", tile.name, old.name));
+  pass(*loaded, MemoryUse::read, fmt::format("{}[r] = tg::load({} + at);", now.name, tile.name));
+  release(tile);
+  return true;
+}
+
+}  // namespace tegula::codegen

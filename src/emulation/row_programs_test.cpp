@@ -1,0 +1,227 @@
+// Programs over rows without products: loops that share a question, fragments that come ahead, registers that change
+// their threads, each written in several ways, on both emulated GPUs beside the interpreter.
+#include <gtest/gtest.h>
+
+#include "emulation/compared.hpp"
+#include "runtime/watchdog.hpp"
+
+namespace tegula::emulation {
+namespace row_programs_test {
+
+using namespace lang;
+using tegula::Tensor;
+
+constexpr std::chrono::seconds most_time{60};
+
+Tensor normal(const Shape& shape, DType type, int seed) {
+  return Tensor::random_normal(shape, type, static_cast<std::uint64_t>(seed));
+}
+
+struct RowCase {
+  std::string name;
+  std::function<lang::Kernel()> program;
+  std::vector<Tensor> inputs;
+  Shape shape;
+  std::vector<std::string> wanted = {}, unwanted = {};  // in the text for Hopper
+};
+void PrintTo(const RowCase& c, std::ostream* out) { *out << c.name; }
+
+// ---- transforms of rows of n elements
+
+enum class Spelling { reshaped, radix_four, slices, of_two_rows };
+
+void butterflies(Fragment& x, int n, Spelling spelling) {
+  const auto step = [](Fragment pairs, int blocks, int stride) {
+    parallel(blocks, stride, [&](Index p, Index q) {
+      Expr a = pairs(p, 0, q), b = pairs(p, 1, q);
+      pairs(p, 0, q) = a + b;
+      pairs(p, 1, q) = a - b;
+    });
+  };
+  if (spelling == Spelling::radix_four) {
+    for (int stride = 1; stride < n; stride *= 4) {
+      Fragment fours = x.reshape({n / (4 * stride), 4, stride});
+      parallel(n / (4 * stride), stride, [&](Index p, Index q) {
+        Expr a = fours(p, 0, q), b = fours(p, 1, q), c = fours(p, 2, q), d = fours(p, 3, q);
+        fours(p, 0, q) = (a + b) + (c + d);
+        fours(p, 1, q) = (a - b) + (c - d);
+        fours(p, 2, q) = (a + b) - (c + d);
+        fours(p, 3, q) = (a - b) - (c - d);
+      });
+    }
+    return;
+  }
+  const int rows = spelling == Spelling::of_two_rows ? 2 : 1;
+  for (int stride = 1; stride < n; stride *= 2) {
+    const int blocks = rows * n / (2 * stride);
+    if (spelling == Spelling::slices && 2 * stride == n) {
+      parallel(stride, [&](Index q) {
+        Expr a = x(q), b = x(q + stride);
+        x(q) = a + b;
+        x(q + stride) = a - b;
+      });
+    } else {
+      step(x.reshape({blocks, 2, stride}), blocks, stride);
+    }
+  }
+}
+
+lang::Kernel transform(int n, Spelling spelling) {
+  return kernel("transform", [=] {
+    Dim M("M");
+    const int rows = spelling == Spelling::of_two_rows ? 2 : 1;
+    lang::Tensor x = input("x", {M, n}, bf16), out = output("out", {M, n}, f32);
+    grid(ceildiv(M, rows), {.threads = 64}, [&](Index block) {
+      if (rows == 1) {
+        Fragment own({n}, f32);
+        copy(x.slice(block), own);
+        butterflies(own, n, spelling);
+        copy(own, out.slice(block));
+      } else {
+        Fragment own({2, n}, f32);
+        copy(x.at(block * 2), own);
+        butterflies(own, n, spelling);
+        copy(own, out.at(block * 2));
+      }
+    });
+  });
+}
+
+// A quantity of the transformed row, from a reduction behind it.
+lang::Kernel scaled_transform(int n) {
+  return kernel("scaled_transform", [=] {
+    Dim M("M");
+    lang::Tensor x = input("x", {M, n}, f32), out = output("out", {M, n}, f32);
+    grid(M, {.threads = 32}, [&](Index row) {
+      Fragment own({n}, f32);
+      copy(x.slice(row), own);
+      butterflies(own, n, Spelling::reshaped);
+      Expr most = reduce_absmax(own).scalar();
+      parallel(own, [&](Index i) { own(i) = own(i) / (most + 1); });
+      copy(own, out.slice(row));
+    });
+  });
+}
+
+// ---- rows in pieces, which come ahead
+
+enum class Piece { loaded, filled, in_place };
+
+// Every row less its largest element, in two passes over its pieces.
+lang::Kernel pieces(DType type, Piece piece) {
+  return kernel("pieces", [=] {
+    Dim M("M"), N("N");
+    lang::Tensor x = piece == Piece::in_place ? inout("x", {M, N}, type) : input("x", {M, N}, type);
+    lang::Tensor out = output("out", {M, N}, f32);
+    grid(M, {.threads = 64}, [&](Index row) {
+      Fragment top({64}, f32, -inf);
+      lang::Tensor own = x.slice(row);
+      pipelined(ceildiv(N, 64), {.stages = 3}, [&](Index n) {
+        Fragment part({64}, f32);
+        if (piece == Piece::filled)
+          copy(own.at(n * 64), part, {.fill = -inf});
+        else
+          copy(own.at(n * 64), part);
+        parallel(part, [&](Index i) { top(i) = max(top(i), part(i)); });
+      });
+      Expr largest = reduce_max(top).scalar();
+      pipelined(ceildiv(N, 64), {.stages = 3}, [&](Index n) {
+        Fragment part({64}, f32);
+        copy(own.at(n * 64), part);
+        parallel(part, [&](Index i) { part(i) -= largest; });
+        if (piece == Piece::in_place) copy(part, own.at(n * 64));
+        copy(part, out.slice(row).at(n * 64));
+      });
+    });
+  });
+}
+
+// ---- several tiles behind each other
+
+// Sums of two tensors and of a row, behind a sum over the row.
+lang::Kernel together(int rows) {
+  return kernel("together", [=] {
+    Dim M("M");
+    lang::Tensor x = input("x", {M, 128}, bf16), y = input("y", {M, 128}, bf16), w = input("w", {128}, bf16),
+                 out = output("out", {M, 128}, f32);
+    grid(ceildiv(M, rows), {.threads = 64}, [&](Index block) {
+      Fragment a({rows, 128}, f32), b({rows, 128}, f32), weight({128}, f32);
+      copy(x.at(block * rows), a);
+      copy(y.at(block * rows), b);
+      copy(w.at(0), weight);
+      parallel(a, [&](Index i, Index j) { a(i, j) += b(i, j); });
+      Fragment sum = reduce_sum(a);
+      parallel(a, [&](Index i, Index j) { a(i, j) = a(i, j) * weight(j) + sum(i); });
+      copy(a, out.at(block * rows));
+    });
+  });
+}
+
+// Two halves of a tensor's columns are written: places that do not meet.
+lang::Kernel halves() {
+  return kernel("halves", [] {
+    Dim M("M");
+    lang::Tensor x = input("x", {M, 128}, bf16), out = output("out", {M, 128}, f32);
+    grid(ceildiv(M, 4), {.threads = 32}, [&](Index block) {
+      Fragment a({4, 64}, f32), b({4, 64}, f32);
+      copy(x.at(block * 4), a);
+      copy(x.at(block * 4, 64), b);
+      parallel(a, [&](Index i, Index j) {
+        Expr u = a(i, j), v = b(i, j);
+        a(i, j) = u - v;
+        b(i, j) = v + u;
+      });
+      copy(a, out.at(block * 4));
+      copy(b, out.at(block * 4, 64));
+    });
+  });
+}
+
+// Rows from an odd column on.
+Tensor shifted(int rows, int columns, DType type, int seed) {
+  return normal({rows, columns + 3}, type, seed).slice(1, 3, columns + 3);
+}
+
+class RowPrograms : public ::testing::TestWithParam<RowCase> {};
+
+TEST_P(RowPrograms, AreAsInterpreted) {
+  const RowCase& c = GetParam();
+  const Watchdog watchdog(c.name, most_time);
+  expect_as_interpreted(c.program(), c.inputs, c.shape, 2e-4, {tegula::Target::emulated_sm90(), tegula::Target::emulated()});
+  const std::string text = codegen::print_cuda(Signature(c.program().ir()), {90}).text;
+  for (const std::string& own : c.wanted) EXPECT_NE(text.find(own), std::string::npos) << own << "\n" << text;
+  for (const std::string& own : c.unwanted) EXPECT_EQ(text.find(own), std::string::npos) << own << "\n" << text;
+}
+
+std::vector<RowCase> cases() {
+  const std::vector<std::string> once{"registers change their threads"}, by_elements{": to shared memory"};
+  const Tensor rows = normal({3, 1024}, bf16, 1), narrow = normal({5, 128}, bf16, 2);
+  const Tensor ragged = normal({3, 200}, f32, 3), whole = normal({3, 256}, bf16, 4);
+  std::vector<RowCase> all{
+      {"reshaped", [] { return transform(1024, Spelling::reshaped); }, {rows}, {3, 1024}, once, by_elements},
+      {"radix_four", [] { return transform(1024, Spelling::radix_four); }, {rows}, {3, 1024}, once, by_elements},
+      {"slices", [] { return transform(1024, Spelling::slices); }, {rows}, {3, 1024}, once, by_elements},
+      {"two_rows", [] { return transform(1024, Spelling::of_two_rows); }, {normal({4, 1024}, bf16, 5)}, {4, 1024},
+       once, by_elements},
+      {"reduced", [] { return scaled_transform(256); }, {normal({2, 256}, f32, 6)}, {2, 256}, once, by_elements},
+      {"pieces", [] { return pieces(f32, Piece::loaded); }, {ragged}, {3, 200}, {"wait_copies<1>"}},
+      {"pieces_of_16_bits", [] { return pieces(bf16, Piece::loaded); }, {whole}, {3, 256}, {"wait_copies<1>"}},
+      {"filled_pieces", [] { return pieces(bf16, Piece::filled); }, {whole}, {3, 256}, {"wait_copies<1>"}},
+      {"ragged_pieces", [] { return pieces(f32, Piece::filled); }, {ragged}, {3, 200}, {"wait_copies<1>"}},
+      {"pieces_in_place", [] { return pieces(f32, Piece::in_place); }, {normal({3, 200}, f32, 7)}, {3, 200},
+       {"wait_copies<1>"}},
+      {"together", [] { return together(2); }, {narrow, normal({5, 128}, bf16, 8), normal({128}, bf16, 9)},
+       {5, 128}},
+      {"together_shifted", [] { return together(1); },
+       {shifted(5, 128, bf16, 10), normal({5, 128}, bf16, 11), normal({128}, bf16, 12)}, {5, 128}, {},
+       {"is_aligned"}},
+      {"halves", [] { return halves(); }, {narrow}, {5, 128}, {}, {"block_sync"}},
+  };
+  return all;
+}
+
+INSTANTIATE_TEST_SUITE_P(Table, RowPrograms, ::testing::ValuesIn(cases()),
+                         [](const auto& info) { return info.param.name; });
+
+}  // namespace row_programs_test
+}  // namespace tegula::emulation

@@ -1,0 +1,130 @@
+#include "passes/cuda/element_bits.hpp"
+
+#include <algorithm>
+
+#include "ir/affine.hpp"
+#include "ir/visit.hpp"
+
+namespace tegula::passes {
+
+using namespace ir;
+using layout::Digit;
+using layout::Digits;
+using layout::Layout;
+
+namespace {
+
+// The row-major number of the element, as a sum.
+std::optional<Affine> element_number(const Access& access) {
+  const std::vector<Expr> at = coordinates(access);
+  Affine result;
+  std::int64_t stride = 1;
+  for (std::size_t d = at.size(); d-- > 0;) {
+    if (!has_affine_form(at[d]->held())) return std::nullopt;
+    const auto more = sum(result, affine(at[d]), stride);
+    if (!more) return std::nullopt;
+    result = *more;
+    stride *= constant_value(access.view.shape[d]);
+  }
+  return result;
+}
+
+// Bits of the row-major number of an element of the shape, as steps along dimensions.
+Digit digit_of(const layout::Coordinates& shape, int bit) {
+  Digit result{2, std::vector<std::int64_t>(shape.size(), 0)};
+  for (std::size_t d = shape.size(); d-- > 0;) {
+    const int own = log2_of(shape[d]);
+    if (bit < own) {
+      result.stride[d] = std::int64_t{1} << bit;
+      break;
+    }
+    bit -= own;
+  }
+  return result;
+}
+
+std::optional<std::vector<int>> bits_of(const layout::Coordinates& shape, const Digits& digits) {
+  std::vector<int> result;
+  for (const Digit& digit : digits) {
+    int bit = 0, found = -1;
+    for (std::size_t d = shape.size(); d-- > 0; bit += log2_of(shape[d])) {
+      if (digit.stride[d] == 0) continue;
+      if (found >= 0 || !is_power_of_two(digit.stride[d])) return std::nullopt;
+      found = bit + log2_of(digit.stride[d]);
+    }
+    if (found < 0 || !is_power_of_two(digit.extent)) return std::nullopt;
+    for (int i = 0; i < log2_of(digit.extent); ++i) result.push_back(found + i);
+  }
+  return result;
+}
+
+}  // namespace
+
+std::optional<ElementBits> element_bits(const For& loop, const Access& access) {
+  const Buffer& buffer = *access.view.buffer;
+  for (const Expr& e : buffer.shape)
+    if (!is_constant(e) || !is_power_of_two(constant_value(e))) return std::nullopt;
+  const int count = log2_of(buffer.elements());
+  const auto number = element_number(access);
+  if (!number || number->constant < 0 || number->constant >> count != 0) return std::nullopt;
+  ElementBits result(static_cast<std::size_t>(count));
+  std::vector<bool> taken(result.size(), false);
+  for (const Affine::Term& term : number->terms) {
+    const auto own = std::find(loop.index.begin(), loop.index.end(), term.atom->variable);
+    if (term.atom->op != Op::variable || own == loop.index.end() || !is_power_of_two(term.factor))
+      return std::nullopt;
+    const int axis = static_cast<int>(own - loop.index.begin());
+    const Expr& end = loop.end[static_cast<std::size_t>(axis)];
+    if (!is_constant(end) || !is_power_of_two(constant_value(end))) return std::nullopt;
+    for (int i = 0; i < log2_of(constant_value(end)); ++i) {
+      const auto at = static_cast<std::size_t>(log2_of(term.factor) + i);
+      if (at >= result.size() || taken[at] || (number->constant >> at & 1) != 0) return std::nullopt;
+      taken[at] = true;
+      result[at] = {axis, i};
+    }
+  }
+  for (std::size_t at = 0; at < result.size(); ++at)
+    if (!taken[at]) result[at].bit = static_cast<int>(number->constant >> at & 1);
+  return result;
+}
+
+std::optional<BitLayout> bits_of(const Layout& layout) {
+  for (const std::int64_t extent : layout.shape())
+    if (!is_power_of_two(extent)) return std::nullopt;
+  auto threads = bits_of(layout.shape(), layout.threads()),
+       registers = bits_of(layout.shape(), layout.registers());
+  if (!threads || !registers) return std::nullopt;
+  return BitLayout{std::move(*threads), std::move(*registers)};
+}
+
+Layout layout_of(const layout::Coordinates& shape, const BitLayout& bits) {
+  Digits threads, registers;
+  for (const int bit : bits.threads) threads.push_back(digit_of(shape, bit));
+  for (const int bit : bits.registers) registers.push_back(digit_of(shape, bit));
+  return {shape, std::move(threads), std::move(registers)};
+}
+
+std::optional<Layout> loop_layout(const For& loop, const ElementBits& bits, const BitLayout& held) {
+  const int rank = static_cast<int>(loop.index.size());
+  layout::Coordinates shape;
+  for (const Expr& end : loop.end) shape.push_back(constant_value(end));
+  std::int64_t covered = 1, all = 1;
+  for (const std::int64_t extent : shape) all *= extent;
+  Digits threads, registers;
+  for (const int at : held.threads) {
+    const ElementBit& own = bits[static_cast<std::size_t>(at)];
+    if (own.axis < 0) return std::nullopt;
+    threads.push_back(layout::digit(rank, own.axis, 2, std::int64_t{1} << own.bit));
+    covered *= 2;
+  }
+  for (const int at : held.registers) {
+    const ElementBit& own = bits[static_cast<std::size_t>(at)];
+    if (own.axis < 0) continue;
+    registers.push_back(layout::digit(rank, own.axis, 2, std::int64_t{1} << own.bit));
+    covered *= 2;
+  }
+  if (covered != all) return std::nullopt;
+  return Layout{shape, std::move(threads), std::move(registers)};
+}
+
+}  // namespace tegula::passes
