@@ -52,15 +52,13 @@ endfunction()
 # its own: the address sanitizer reports its use. Random expressions that reach every rule are enough of them here.
 tegula_sanitized_test(test_address 4
                       FLAGS -fsanitize=address,undefined,float-cast-overflow -fno-sanitize=null,vptr,object-size
-                      SOURCES dtype.cpp ir/*.cpp lang/*.cpp runtime/binding*.cpp runtime/co*.cpp runtime/dlpack.cpp
-                              runtime/file_io.cpp runtime/npy*.cpp runtime/safetensors*.cpp runtime/tensor*.cpp
+                      SOURCES dtype.cpp ir/*.cpp lang/*.cpp runtime/call/*.cpp runtime/data/*.cpp runtime/files/*.cpp
                       TESTS test_runtime test_ir test_lang
                       FILTER -Simplify.RandomExpressionsKeepTheirValues)
 # What several threads enter: the pool, the cache of kernels, the executor.
 tegula_sanitized_test(test_thread 2
                       FLAGS -fsanitize=thread
-                      SOURCES runtime/thread_pool.cpp runtime/workspace_pool.cpp runtime/kernel_cache.cpp
-                              runtime/host_compiler.cpp runtime/process.cpp runtime/cpu_executor.cpp
-                              runtime/executable.cpp runtime/function.cpp
-                      TESTS runtime/thread_pool_test.cpp runtime/kernel_cache_test.cpp runtime/host_compiler_test.cpp
-                            runtime/function_test.cpp codegen/calls_test.cpp)
+                      SOURCES runtime/execution/*.cpp runtime/machine/*.cpp
+                      TESTS runtime/machine/thread_pool_test.cpp runtime/execution/kernel_cache_test.cpp
+                            runtime/execution/host_compiler_test.cpp runtime/execution/function_test.cpp
+                            codegen/calls_test.cpp)

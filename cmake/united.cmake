@@ -1,26 +1,17 @@
 # Sources that are compiled together: what they include and instantiate, which is most of their compilers' time, is
 # then compiled once. Their names in anonymous namespaces must differ. A folder that the sanitizers instrument is
-# instrumented as a whole, or its sources stay apart; so is each group of a folder's sources.
+# instrumented as a whole, or its sources stay apart.
 # Sources of a folder of tile programs that look at tensors of calls stay apart: both have a `Tensor`.
-set(united_folders codegen codegen/cuda cuda emulation interp ir lang layout ops/pieces ops/reference ops/schema
-                   passes/cuda runtime/data runtime/files runtime/programs runtime/machine schedule)
+set(united_folders codegen codegen/cuda cuda emulation interp ir lang layout ops/pieces ops/reference ops/schema passes/cuda
+                   runtime/call runtime/data runtime/execution runtime/files runtime/machine schedule)
 set(united_not "_test\\.cpp$|/interp/interpreter\\.cpp$|/ops/pieces/heads\\.cpp$")
-set(united_in_runtime/data "runtime/(binding.*|compare|convert_row|copy_elements|dlpack|tensor|tensor_ref)")
-set(united_in_runtime/files "runtime/(file_io|npy.*|safetensors.*)")
-set(united_in_runtime/programs
-    "runtime/(cpu_executor|executable|function|host_compiler|kernel_cache|process|thread_pool|workspace_pool)")
-set(united_in_runtime/machine "runtime/(block_order|cpu_features|environment|random)")
 
 # unite(LIST FOLDER): replaces the sources of these folders in LIST by one for each, in FOLDER.
 function(unite list folder)
   set(result ${${list}})
   foreach(of ${united_folders})
     set(files ${result})
-    set(sources "${of}/[^/]*")
-    if(DEFINED united_in_${of})
-      set(sources "${united_in_${of}}")
-    endif()
-    list(FILTER files INCLUDE REGEX "^${PROJECT_SOURCE_DIR}/src/${sources}\\.cpp$")
+    list(FILTER files INCLUDE REGEX "^${PROJECT_SOURCE_DIR}/src/${of}/[^/]*\\.cpp$")
     list(FILTER files EXCLUDE REGEX "${united_not}")
     list(LENGTH files count)
     if(count LESS 2)

@@ -1,5 +1,6 @@
 // bench: times of an operator, beside a rival's in the same rounds.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -61,7 +62,19 @@ void measure(const CallTexts& texts, int rounds) {
   const auto rival = rival_of(there);
   if (rival) works.push_back(waited_for(there, rival->work));
   for (auto& work : works) work();  // compiles what is not compiled yet
-  print_row(call, bench::take_turns(works, rounds > 0 ? rounds : rounds_for(works)), rival);
+  print_row(call, bench::interleaved(works, rounds > 0 ? rounds : rounds_for(works)), rival);
+}
+
+bool is_operator(const std::string& name) {
+  auto& all = ops::operators();
+  return std::any_of(all.begin(), all.end(), [&](auto& op) { return op.name == name; });
+}
+
+std::vector<std::string> operators_like(const std::string& family) {
+  std::vector<std::string> names;
+  for (auto& op : ops::operators())
+    if (op.name.starts_with(family + "_")) names.push_back(op.name);
+  return names;
 }
 
 void bench_operator(const BenchRequest& request, int& exit_code) {
@@ -72,11 +85,11 @@ void bench_operator(const BenchRequest& request, int& exit_code) {
     if (!print_gpu_table(texts.op, request.rivals)) exit_code = 1;
     return;
   }
-  if (texts.op == "nsa")
+  if (has_gpu_table(texts.op) && !is_operator(texts.op))
     throw ArgumentError(
-        fmt::format("bench: the tables of `nsa` are those of a GPU{}; measure nsa_selected_attention or "
-                    "nsa_selected_attention_backward",
-                    cuda_device_count() > 0 ? ", with neither cases nor options" : ", and there is none"));
+        fmt::format("bench: the tables of `{}` are those of a GPU{}; measure {}", texts.op,
+                    cuda_device_count() > 0 ? ", with neither cases nor options" : ", and there is none",
+                    fmt::join(operators_like(texts.op), " or ")));
   auto& op = operator_named(texts.op);
   fmt::print("{:<24} {:<24} {:>10} {:>9} {:>7} {:>10} {:>7}\n", "operator", "case", "ms", "GFLOP/s", "GB/s",
              "rival, ms", "ratio");

@@ -6,7 +6,7 @@
 #include <charconv>
 
 #include "names.hpp"
-#include "runtime/environment.hpp"
+#include "runtime/machine/environment.hpp"
 #include "tegula/error.hpp"
 #include "tensor_files.hpp"
 

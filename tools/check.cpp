@@ -18,7 +18,7 @@ struct CheckRequest {
 void print_verdict(const std::string& op, const std::string& example, const CaseVerdict& verdict) {
   for (auto& output : verdict.outputs)
     fmt::print("{:<24} {:<24} {:<8} {:>9.2e} {:>9.2e}  {}\n", op, example, output.output, output.error,
-               output.bound, output.right() ? "ok" : "WRONG: " + output.wrong);
+               output.allowed, output.right() ? "ok" : "WRONG: " + output.wrong);
   if (!verdict.failure.empty()) fmt::print("{:<24} {:<24} FAILED: {}\n", op, example, verdict.failure);
   std::fflush(stdout);
 }

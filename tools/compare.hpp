@@ -8,20 +8,8 @@
 
 namespace tegula::tool {
 
-// The element of an output that is farthest from right, measured by what the tolerance allows there.
-struct OutputVerdict {
-  std::string output;
-  double error = 0, bound = 0;
-  std::string wrong;  // why, if it is
-  bool right() const { return wrong.empty(); }
-};
-
-// One verdict for each output of the formula, and one for each output that has no formula.
-std::vector<OutputVerdict> compare_outputs(const ops::Tensors& results, const ops::Tensors& expected,
-                                           const ops::Operator::Tolerance& tolerance);
-
 struct CaseVerdict {
-  std::vector<OutputVerdict> outputs;
+  std::vector<ops::Verdict> outputs;
   std::string failure;  // what was thrown, if anything
   bool right() const;
 };

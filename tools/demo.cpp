@@ -11,8 +11,8 @@
 #include "demo_denoise.hpp"
 #include "image/picture.hpp"
 #include "image/png.hpp"
-#include "runtime/executable.hpp"
-#include "runtime/thread_pool.hpp"
+#include "runtime/execution/executable.hpp"
+#include "runtime/machine/thread_pool.hpp"
 #include "tegula/error.hpp"
 
 namespace tegula::tool {

@@ -1,7 +1,7 @@
 #include "demo_denoise.hpp"
 
 #include "progress.hpp"
-#include "runtime/thread_pool.hpp"
+#include "runtime/machine/thread_pool.hpp"
 #include "tegula/ops.hpp"
 #include "tegula/stream.hpp"
 
@@ -32,13 +32,13 @@ void run_dense(const image::NonLocalMeans& means, const Tensor& out, std::int64_
 
 void select(const image::NonLocalMeans& means, const TensorRef& indices, std::int64_t begin, std::int64_t end,
             Target target) {
-  ops::BlockScoresOptions scoring;
+  ops::BlockScores scoring;
   scoring.q_block_size = scoring.k_block_size = static_cast<int>(block);
   scoring.scale = means.scale;
   scoring.target = target;
   const Tensor scores =
       ops::block_scores(means.selection_q.slice(1, begin * block, end * block), means.selection_k, scoring);
-  ops::TopkBlocksOptions choosing;
+  ops::TopkBlocks choosing;
   choosing.out = indices.slice(2, begin, end);
   choosing.target = target;
   ops::topk_blocks(scores, indices.size(3), choosing);

@@ -2,8 +2,8 @@
 #include <fmt/format.h>
 
 #include "commands.hpp"
-#include "runtime/environment.hpp"
-#include "runtime/kernel_cache.hpp"
+#include "runtime/execution/kernel_cache.hpp"
+#include "runtime/machine/environment.hpp"
 
 namespace tegula::tool {
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "ops/registry.hpp"
-#include "runtime/spelling.hpp"
+#include "runtime/call/spelling.hpp"
 
 namespace tegula::tool {
 

@@ -6,7 +6,7 @@
 
 #include "cuda_texts.hpp"
 #include "layout_picture.hpp"
-#include "runtime/file_io.hpp"
+#include "runtime/files/file_io.hpp"
 #include "schedule_picture.hpp"
 #include "tegula/error.hpp"
 

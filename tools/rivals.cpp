@@ -37,27 +37,27 @@ std::optional<Rival> product_rival(const Call& call) {
                }};
 }
 
-// The same queries, keys and values without a choice of blocks.
-std::optional<Rival> dense_rival(const Call& call) {
+// Another operator with the inputs and options that it has of the call.
+std::optional<Rival> operator_rival(const Call& call, const ops::Operator& other) {
   ops::Tensors inputs;
-  for (auto* name : {"q", "k", "v"}) inputs.emplace(name, call.inputs.at(name));
+  for (auto& input : other.inputs)
+    if (call.inputs.count(input.name)) inputs.emplace(input.name, call.inputs.at(input.name));
   ops::OptionTexts texts;
-  for (auto* name : {"layout", "causal", "scale", "softcap"})
-    if (call.options.has(name)) texts[name] = call.options.text(name);
-  const ops::Operator& dense = operator_named("attention");
-  return Rival{"dense attention",
-               [&dense, inputs, target = call.target, options = ops::Options::parse(dense, texts)] {
-                 dense.run(inputs, options, target);
+  for (auto& option : other.options)
+    if (call.options.has(option.name)) texts[option.name] = call.options.text(option.name);
+  return Rival{other.name,
+               [&other, inputs, target = call.target, options = ops::Options::parse(other, texts)] {
+                 other.run(inputs, options, target);
                }};
 }
 
 }  // namespace
 
 std::optional<Rival> rival_of(const Call& call) {
-  const bool on_host = call.target.device() == DeviceKind::cpu;
-  if (call.op.name == "gemm") return on_host ? product_rival(call) : std::nullopt;
-  if (call.op.name == "block_sparse_attention") return dense_rival(call);
-  return std::nullopt;
+  const std::string& rival = ops::find_schema(call.op.name).rival;
+  if (rival.empty()) return std::nullopt;
+  if (rival != "sgemm") return operator_rival(call, operator_named(rival));
+  return call.target.device() == DeviceKind::cpu ? product_rival(call) : std::nullopt;
 }
 
 }  // namespace tegula::tool

@@ -5,7 +5,7 @@
 #include "commands.hpp"
 #include "markdown.hpp"
 #include "names.hpp"
-#include "runtime/explain.hpp"
+#include "runtime/execution/explain.hpp"
 #include "tegula/error.hpp"
 #include "tensor_files.hpp"
 

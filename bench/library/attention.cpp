@@ -70,7 +70,7 @@ void attention_section() {
   works[0]();
   check_product(product.a, product.b, product.c);
 
-  const Times times = take_turns(works, rounds);
+  const Times times = interleaved(works, rounds);
   const double gemm_rate = 2e-9 * gemm_size * gemm_size * gemm_size;  // for a second
   const double work = 4e-9 * double(tokens) * tokens * heads * dim;
   fmt::print(

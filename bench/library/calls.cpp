@@ -48,7 +48,7 @@ void calls_section() {
   const char* names[] = {"a kernel, one block of 32 x 256 elements, `y = 2 x + 1`", "the same, two blocks",
                          "`gemm`, 16 x 16 x 16", "`attention`, one query and one key"};
   const Times times =
-      take_turns({rows_of(scaling, 32), rows_of(scaling, 64), small_product(), small_attention()}, rounds);
+      interleaved({rows_of(scaling, 32), rows_of(scaling, 64), small_product(), small_attention()}, rounds);
   fmt::print(
       "## Calls\n\nTime of a warm call that has next to nothing to do: checks, plan, binding and the start "
       "of "

@@ -26,7 +26,7 @@ void compare(std::int64_t n, int rounds) {
   };
   ours(), theirs();
   check_product(a, b, c), check_product(a, b, d);
-  const Times times = take_turns({ours, theirs}, rounds);
+  const Times times = interleaved({ours, theirs}, rounds);
   const double work = 2e-9 * std::pow(double(n), 3);
   fmt::print("| {0} x {0} x {0} | {1:.1f} | {2:.1f} | {3:.2f} |\n", n, work / times.median(0),
              work / times.median(1), times.ratio(1, 0));

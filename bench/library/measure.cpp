@@ -27,7 +27,7 @@ double Times::ratio(std::size_t one, std::size_t other) const {
   return bench::median(ratios);
 }
 
-Times take_turns(const std::vector<Work>& works, int rounds) {
+Times interleaved(const std::vector<Work>& works, int rounds) {
   Times times{std::vector<std::vector<double>>(works.size())};
   for (int round = 0; round < rounds; ++round) {
     for (std::size_t i = 0; i < works.size(); ++i) {

@@ -18,7 +18,7 @@ struct Times {
 
 // Before it is timed in a round, each piece of work runs once, after a pause: threads of others that still
 // wait for work in a loop have gone to sleep by then.
-Times take_turns(const std::vector<Work>& works, int rounds);
+Times interleaved(const std::vector<Work>& works, int rounds);
 
 double median(std::vector<double> values);
 double seconds_of(const Work& work);

@@ -65,7 +65,7 @@ void backward_rows() {
   std::vector<Work> works{problem.dense()};
   for (const std::int64_t count : chosen)
     works.push_back(problem.sparse(random_choice(heads, blocks, blocks, count)));
-  const Times times = take_turns(works, rounds);
+  const Times times = interleaved(works, rounds);
   fmt::print(
       "## Gradients of block-sparse attention\n\nS = {}, {} heads, D = {}, f32, blocks of {} x {} chosen by "
       "chance as above: `block_sparse_attention_backward` beside `attention_backward`, which takes {:.1f} "
@@ -99,7 +99,7 @@ void selected_rows() {
     pairs[1] += double(std::count(keys.begin(), keys.end(), true));
   }
   for (std::size_t i : {0, 1}) works[i](), check_attention(q, k, v, out, seen[i]);
-  const Times times = take_turns(works, rounds);
+  const Times times = interleaved(works, rounds);
   fmt::print(
       "## Selected attention\n\n`nsa_selected_attention`: {} tokens, {} heads that share one head of keys, D "
       "= "

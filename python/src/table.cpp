@@ -127,6 +127,7 @@ nb::dict exported(const OperatorSchema& schema) {
   result["inputs"] = inputs, result["outputs"] = outputs, result["options"] = options;
   result["dims"] = strings(schema.dims), result["derived"] = derived;
   result["gradient"] = schema.gradient.c_str(), result["no_gradient"] = schema.no_gradient.c_str();
+  result["composed"] = schema.composed;
   result["flops"] = exported(schema.flops);
   result["rules"] = rules(schema);
   result["examples"] = exported(schema.examples);

@@ -9,7 +9,6 @@ from ._tables import Option, Table, Tensor
 
 WIDTH = 116
 # Operators whose gradients tegula.torch composes, as their tables name no operator for them.
-composed_gradients = ("block_scores", "gemm")
 _kinds = {"bool": "bool", "integer": "int", "number": "float", "choice": "str", "dtype": "Any"}
 _target = (
     '"automatic" (the fastest for the device of the arrays), "cpu", "cuda", or "interpreter" (slow, finds errors of '
@@ -149,7 +148,7 @@ def torch_documentation(table: Table, options: Sequence[Option]) -> str:
     named = names([x.name for x in table.inputs if x.is_floating], "and")
     if table.gradient:
         gradients = f"Gradients of {named} are those of ``tegula.{table.gradient}``."
-    elif table.name in composed_gradients:
+    elif table.composed:
         gradients = f"Gradients of {named} are composed of calls of other operators."
     else:
         gradients = f"There are no gradients: {table.no_gradient}." if table.no_gradient else ""

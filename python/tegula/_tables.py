@@ -129,6 +129,7 @@ class Table:
         self.derived: List[Tuple[str, Any]] = fields["derived"]
         self.gradient: str = fields["gradient"]
         self.no_gradient: str = fields["no_gradient"]
+        self.composed: bool = fields["composed"]
         self.flops: Any = fields["flops"]
         self.rules: List[Tuple[str, str, str]] = fields["rules"]
         self.examples: List[Tuple[str, str]] = fields["examples"]

@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "device/cpu/call.hpp"
-#include "runtime/cpu_features.hpp"
+#include "runtime/machine/cpu_features.hpp"
 
 namespace tegula::builtin {
 

@@ -10,8 +10,8 @@
 #include "ops/pregenerated.hpp"
 #include "ops/reference/reference.hpp"
 #include "ops/schema/table.hpp"
-#include "ops/testing.hpp"
-#include "runtime/file_io.hpp"
+#include "ops/testing/operators.hpp"
+#include "runtime/files/file_io.hpp"
 #include "tegula/runtime.hpp"
 
 namespace tegula::ops {
@@ -78,12 +78,12 @@ INSTANTIATE_TEST_SUITE_P(All, BuiltinAttention,
 
 TEST(Builtin, ChoosesBlocksWithoutCompiler) {
   const Tensor q = random({1, 2048, 2, 64}, f32, 1), k = random({1, 2048, 2, 64}, f32, 2);
-  BlockScoresOptions options;
+  BlockScores options;
   options.q_block_size = options.k_block_size = 64, options.target = Target::cpu();
   const Tensor scores = block_scores(q, k, options),
                exact = formula_by_name(find_schema("block_scores"), {{"q", q}, {"k", k}}, {}).at("out");
   expect_close("block_scores", scores, exact, exact, f32);
-  TopkBlocksOptions choosing;
+  TopkBlocks choosing;
   choosing.target = Target::cpu();
   const Tensor wide = Tensor::random_uniform({1, 2, 4, 40}, f32, 3);
   EXPECT_TRUE(

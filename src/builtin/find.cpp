@@ -2,7 +2,7 @@
 #include <utility>
 
 #include "builtin/builtin.hpp"
-#include "runtime/kernel_cache.hpp"
+#include "runtime/execution/kernel_cache.hpp"
 
 namespace tegula::builtin {
 

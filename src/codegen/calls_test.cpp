@@ -5,7 +5,7 @@
 
 #include "codegen/testing/compare.hpp"
 #include "ir/visit.hpp"
-#include "runtime/expect_error.hpp"
+#include "runtime/testing/expect_error.hpp"
 
 namespace tegula::codegen {
 namespace {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/binding.hpp"
+#include "runtime/call/binding.hpp"
 
 namespace tegula::codegen {
 

@@ -21,7 +21,7 @@
 
 #include "passes/cuda/plan_gemms.hpp"
 #include "passes/note.hpp"
-#include "runtime/binding.hpp"
+#include "runtime/call/binding.hpp"
 
 namespace tegula::passes {
 struct CudaPlan;

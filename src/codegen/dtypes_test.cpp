@@ -342,10 +342,10 @@ const Case reduction_cases[] = {
            Fragment total({6}, held, 2);
            reduce_sum(x, total);
            copy(total, Y.slice(1));
-           Fragment turned = x.T();
-           reduce_sum(turned, total, 0);
+           Fragment transposed = x.T();
+           reduce_sum(transposed, total, 0);
            copy(total, Y.slice(2));
-           copy(reduce_sum(turned, 1), Z);
+           copy(reduce_sum(transposed, 1), Z);
          });
        }
      }},

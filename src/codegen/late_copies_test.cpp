@@ -49,16 +49,16 @@ void plain_product(Program& p) {
       p, [](Tiles& x, const Expr& t) { copy_left(x, t), copy_right(x, t), multiply(x); }, type);
 }
 
-// One product of 16 rows by k x n values of `from`, whose tile holds them, or `turned`, their transpose.
+// One product of 16 rows by k x n values of `from`, whose tile holds them, or `transposed`, their transpose.
 template <class Source>
-void one_product(Program& p, int k, int n, const Source& from, bool turned = false) {
+void one_product(Program& p, int k, int n, const Source& from, bool transposed = false) {
   Tensor a = p.in(floats({16, k})), b = p.in(from), out = p.out({16, n}, f32);
-  const int rows = turned ? n : k, width = turned ? k : n;
+  const int rows = transposed ? n : k, width = transposed ? k : n;
   grid(1, [&](Index) {
     Shared left({16, k}, f32), right({rows, width}, f32);
     copy(a, left), copy(b, right);
     Fragment sum({16, n}, f32, 0);
-    if (turned)
+    if (transposed)
       gemm(left, right.T(), sum);
     else
       gemm(left, right, sum);

@@ -29,9 +29,9 @@ const Case product_cases[] = {
          Fragment part = d.slice(range(3, 8), range(5, 16));
          gemm(a.slice(range(1, 6), range(2, 6)), b.slice(range(3, 7), range(0, 11)), part);
          copy(d, Y.slice(3));
-         Fragment turned({24, 20}, f32, 1), view = turned.T();
+         Fragment transposed({24, 20}, f32, 1), view = transposed.T();
          gemm(a, b, view);
-         copy(turned.T(), Y.slice(4));
+         copy(transposed.T(), Y.slice(4));
          // An operand that is used both ways is no panel.
          Shared q({17, 17}, f32);
          copy(A.at(2, 2), q);

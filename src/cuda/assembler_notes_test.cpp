@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "cuda/compile.hpp"
-#include "runtime/file_io.hpp"
+#include "runtime/files/file_io.hpp"
 #include "tegula/lang.hpp"
 
 namespace tegula::cuda {

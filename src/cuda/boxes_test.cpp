@@ -2,7 +2,7 @@
 #include "codegen/testing/boxes.hpp"
 
 #include "cuda/driver.hpp"
-#include "runtime/watchdog.hpp"
+#include "runtime/testing/watchdog.hpp"
 
 namespace tegula::cuda {
 namespace boxes_test {

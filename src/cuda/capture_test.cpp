@@ -11,7 +11,7 @@
 
 #include "cuda/nvrtc.hpp"
 #include "cuda/testing/fake_driver.hpp"
-#include "runtime/watchdog.hpp"
+#include "runtime/testing/watchdog.hpp"
 #include "tegula/ops.hpp"
 #include "tegula/stream.hpp"
 

@@ -8,7 +8,7 @@
 
 #include "codegen/cpu.hpp"
 #include "device/embedded.hpp"
-#include "runtime/environment.hpp"
+#include "runtime/machine/environment.hpp"
 #include "tegula/error.hpp"
 
 namespace tegula::cuda {

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "cuda/nvrtc.hpp"
-#include "runtime/kernel_cache.hpp"
+#include "runtime/execution/kernel_cache.hpp"
 
 namespace tegula::cuda {
 

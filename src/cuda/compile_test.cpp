@@ -5,9 +5,9 @@
 
 #include <iostream>
 
-#include "runtime/expect_error.hpp"
-#include "runtime/file_io.hpp"
-#include "runtime/scoped_variable.hpp"
+#include "runtime/files/file_io.hpp"
+#include "runtime/testing/expect_error.hpp"
+#include "runtime/testing/scoped_variable.hpp"
 #include "tegula/error.hpp"
 
 namespace tegula::cuda {

@@ -7,10 +7,10 @@
 #include <fstream>
 
 #include "cuda/nvrtc.hpp"
-#include "runtime/expect_error.hpp"
-#include "runtime/file_io.hpp"
-#include "runtime/host_compiler.hpp"
-#include "runtime/scoped_variable.hpp"
+#include "runtime/execution/host_compiler.hpp"
+#include "runtime/files/file_io.hpp"
+#include "runtime/testing/expect_error.hpp"
+#include "runtime/testing/scoped_variable.hpp"
 #include "tegula/error.hpp"
 
 namespace tegula::cuda {

@@ -1,6 +1,6 @@
 // Runs a kernel on CUDA devices: printed as CUDA C++, compiled by NVRTC, launched in the order of a stream.
 #pragma once
-#include "runtime/executable.hpp"
+#include "runtime/execution/executable.hpp"
 
 namespace tegula::cuda {
 

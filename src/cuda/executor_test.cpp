@@ -12,7 +12,7 @@
 #include "cuda/nvrtc.hpp"
 #include "cuda/reports.hpp"
 #include "cuda/testing/fake_driver.hpp"
-#include "runtime/expect_error.hpp"
+#include "runtime/testing/expect_error.hpp"
 #include "tegula/lang.hpp"
 #include "tegula/runtime.hpp"
 

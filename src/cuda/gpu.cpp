@@ -8,8 +8,8 @@
 
 #include "cuda/reports.hpp"
 #include "cuda/workspaces.hpp"
-#include "runtime/processors.hpp"
-#include "runtime/thread_pool.hpp"
+#include "runtime/machine/processors.hpp"
+#include "runtime/machine/thread_pool.hpp"
 #include "tegula/error.hpp"
 #include "tegula/stream.hpp"
 

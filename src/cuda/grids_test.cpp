@@ -6,7 +6,7 @@
 
 #include "cuda/driver.hpp"
 #include "cuda/memory.hpp"
-#include "runtime/watchdog.hpp"
+#include "runtime/testing/watchdog.hpp"
 #include "tegula/lang.hpp"
 #include "tegula/runtime.hpp"
 #include "tegula/stream.hpp"

@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "runtime/environment.hpp"
+#include "runtime/machine/environment.hpp"
 #include "tegula/error.hpp"
 
 namespace tegula::cuda {

@@ -10,7 +10,7 @@
 #include <thread>
 
 #include "cuda/driver.hpp"
-#include "runtime/watchdog.hpp"
+#include "runtime/testing/watchdog.hpp"
 #include "tegula/ops.hpp"
 
 namespace tegula::ops {

@@ -8,7 +8,7 @@
 #include "cuda/gpu.hpp"
 #include "cuda/testing/fake_driver.hpp"
 #include "cuda/workspaces.hpp"
-#include "runtime/expect_error.hpp"
+#include "runtime/testing/expect_error.hpp"
 #include "tegula/dlpack.hpp"
 #include "tegula/stream.hpp"
 

@@ -8,7 +8,7 @@
 #include <sstream>
 
 #include "cuda/driver.hpp"
-#include "runtime/file_io.hpp"
+#include "runtime/files/file_io.hpp"
 #include "tegula/error.hpp"
 
 namespace tegula::cuda {

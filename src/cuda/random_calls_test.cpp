@@ -1,10 +1,10 @@
-// On a GPU: random calls of the attention operators against their formulas. All memory that the device hands
+// On a GPU: random calls of all operators against their formulas. All memory that the device hands
 // out is filled with NaN before.
-#include "ops/random_calls.hpp"
+#include "ops/testing/random_calls.hpp"
 
 #include "cuda/driver.hpp"
 #include "cuda/memory.hpp"
-#include "runtime/watchdog.hpp"
+#include "runtime/testing/watchdog.hpp"
 
 namespace tegula::ops {
 namespace random_calls_test {
@@ -19,7 +19,7 @@ struct Row {
 
 std::vector<Row> rows() {
   std::vector<Row> result;
-  for (const std::string& op : randomly_called)
+  for (const std::string& op : randomly_called())
     for (int part = 0; part < parts; ++part) result.push_back({op, part});
   return result;
 }

@@ -8,7 +8,7 @@
 #include <string>
 
 #include "cuda/driver.hpp"
-#include "runtime/watchdog.hpp"
+#include "runtime/testing/watchdog.hpp"
 #include "tegula/ops.hpp"
 #include "tegula/stream.hpp"
 

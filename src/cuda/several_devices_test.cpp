@@ -9,7 +9,7 @@
 #include "cuda/driver.hpp"
 #include "cuda/memory.hpp"
 #include "ops/reference/reference.hpp"
-#include "runtime/watchdog.hpp"
+#include "runtime/testing/watchdog.hpp"
 #include "tegula/error.hpp"
 #include "tegula/ops.hpp"
 #include "tegula/stream.hpp"

@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 
 #include "codegen/cuda_program.hpp"
-#include "runtime/expect_error.hpp"
-#include "runtime/watchdog.hpp"
+#include "runtime/testing/expect_error.hpp"
+#include "runtime/testing/watchdog.hpp"
 #include "tegula/error.hpp"
 #include "tegula/lang.hpp"
 #include "tegula/runtime.hpp"

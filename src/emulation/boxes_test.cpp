@@ -3,7 +3,7 @@
 #include "codegen/testing/boxes.hpp"
 
 #include "codegen/cuda_program.hpp"
-#include "runtime/watchdog.hpp"
+#include "runtime/testing/watchdog.hpp"
 
 namespace tegula::emulation {
 namespace boxes_test {

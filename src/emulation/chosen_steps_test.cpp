@@ -5,10 +5,10 @@
 #include <functional>
 
 #include "codegen/cuda/nvrtc_testing.hpp"
-#include "emulation/compared.hpp"
+#include "emulation/testing/compared.hpp"
 #include "passes/cuda/cuda_passes.hpp"
-#include "runtime/watchdog.hpp"
-#include "schedule/mutations.hpp"
+#include "runtime/testing/watchdog.hpp"
+#include "schedule/testing/mutations.hpp"
 #include "schedule/verify.hpp"
 
 namespace tegula::emulation {

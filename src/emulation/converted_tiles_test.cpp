@@ -1,7 +1,7 @@
 // Tiles of 8-bit floats that the producer converts, and scales, on their way into shared memory.
 #include <gtest/gtest.h>
 
-#include "emulation/compared.hpp"
+#include "emulation/testing/compared.hpp"
 
 namespace tegula::emulation {
 namespace {
@@ -65,9 +65,7 @@ TEST_P(ConvertedTiles, AreAsInterpreted) {
   const Converted& c = GetParam();
   const lang::Kernel program = converted(c);
   const std::string text = text_with_roles(program);
-  if (c.fill != plain) {
-    EXPECT_NE(text.find("tg::store_part"), std::string::npos) << text;
-  }
+  if (c.fill != plain) { EXPECT_NE(text.find("tg::store_part"), std::string::npos) << text; }
   const auto scales = Tensor::random_uniform({64, depth / group}, f32, 3, .5, 1.5);
   // A row that begins elsewhere is converted element by element.
   for (const int more : {0, 3}) {

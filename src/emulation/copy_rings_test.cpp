@@ -2,8 +2,8 @@
 // are late there, and what is read before it is awaited is NaN.
 #include <gtest/gtest.h>
 
-#include "emulation/compared.hpp"
-#include "runtime/watchdog.hpp"
+#include "emulation/testing/compared.hpp"
+#include "runtime/testing/watchdog.hpp"
 
 namespace tegula::emulation {
 namespace copy_rings_test {

@@ -11,8 +11,8 @@
 #include "cuda/tensor_maps.hpp"
 #include "device/embedded.hpp"
 #include "emulation/fibers.hpp"
-#include "runtime/block_order.hpp"
-#include "runtime/host_compiler.hpp"
+#include "runtime/execution/block_order.hpp"
+#include "runtime/execution/host_compiler.hpp"
 
 namespace tegula::emulation {
 namespace {

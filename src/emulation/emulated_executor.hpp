@@ -2,7 +2,7 @@
 // there is no GPU.
 #pragma once
 #include "passes/cuda/plan_gemms.hpp"
-#include "runtime/executable.hpp"
+#include "runtime/execution/executable.hpp"
 
 namespace tegula::emulation {
 

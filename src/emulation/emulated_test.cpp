@@ -1,7 +1,7 @@
 // The printed CUDA text, run thread by thread on the CPU: every operator's examples against their references.
 #include <gtest/gtest.h>
 
-#include "ops/covering.hpp"
+#include "ops/testing/covering.hpp"
 
 namespace tegula::emulation {
 namespace emulated_test {
@@ -21,12 +21,7 @@ void expect_right(const ops::Operator& op, const ops::Case& example, Target targ
   SCOPED_TRACE(example.name);
   const ops::Options options = ops::Options::parse(op, example.options);
   const ops::Tensors inputs = example.inputs(7);
-  const ops::Tensors expected = op.reference(inputs, options), outputs = op.run(inputs, options, target);
-  const auto tolerance = op.tolerance(inputs, options);
-  for (const auto& [name, exact] : expected) {
-    const auto difference = first_difference(outputs.at(name), exact, tolerance.absolute, tolerance.relative);
-    EXPECT_FALSE(difference) << name << ": " << *difference;
-  }
+  EXPECT_EQ(faults_of(op.judge(inputs, options, op.run(inputs, options, target))), "");
 }
 
 class EmulatedOperator : public ::testing::TestWithParam<CaseName> {};

@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 
 #include "ops/reference/reference.hpp"
-#include "ops/testing.hpp"
-#include "runtime/test_environment.hpp"
+#include "ops/testing/operators.hpp"
+#include "runtime/testing/test_environment.hpp"
 #include "tegula/ops.hpp"
 
 namespace tegula::emulation {

@@ -1,8 +1,8 @@
 // Loops whose tiles have one slot: each step multiplies before the next one's tiles come.
 #include <gtest/gtest.h>
 
-#include "emulation/compared.hpp"
-#include "runtime/watchdog.hpp"
+#include "emulation/testing/compared.hpp"
+#include "runtime/testing/watchdog.hpp"
 
 namespace tegula::emulation {
 namespace one_slot_test {

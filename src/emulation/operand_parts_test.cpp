@@ -1,8 +1,8 @@
 // Products whose left operand is rounded right before them are begun with its first part.
 #include <gtest/gtest.h>
 
-#include "emulation/compared.hpp"
-#include "runtime/watchdog.hpp"
+#include "emulation/testing/compared.hpp"
+#include "runtime/testing/watchdog.hpp"
 
 namespace tegula::emulation {
 namespace operand_parts_test {

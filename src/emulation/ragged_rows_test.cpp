@@ -1,7 +1,7 @@
 // Tiles whose rows end inside of a tensor: what stands behind the end comes along, and reaches nothing.
 #include <gtest/gtest.h>
 
-#include "emulation/compared.hpp"
+#include "emulation/testing/compared.hpp"
 
 namespace tegula::emulation {
 namespace {
@@ -111,9 +111,7 @@ TEST_P(RaggedRows, ComeByTheCopyEngine) {
   const std::string text = text_with_roles(program);
   EXPECT_EQ(text.find("copy_vector"), std::string::npos);
   EXPECT_EQ(text.find("tg::complete"), std::string::npos);
-  if (GetParam().has) {
-    EXPECT_NE(text.find(GetParam().has), std::string::npos);
-  }
+  if (GetParam().has) { EXPECT_NE(text.find(GetParam().has), std::string::npos); }
 }
 
 TEST_P(RaggedRows, AreAsInterpreted) {

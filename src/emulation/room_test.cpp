@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "codegen/cuda_program.hpp"
-#include "runtime/watchdog.hpp"
+#include "runtime/testing/watchdog.hpp"
 #include "tegula/tegula.hpp"
 
 namespace tegula::emulation {

@@ -4,8 +4,8 @@
 
 #include <cmath>
 
-#include "emulation/compared.hpp"
-#include "runtime/watchdog.hpp"
+#include "emulation/testing/compared.hpp"
+#include "runtime/testing/watchdog.hpp"
 
 namespace tegula::emulation {
 namespace row_stores_test {

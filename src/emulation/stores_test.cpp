@@ -2,8 +2,8 @@
 // as interpreted.
 #include <gtest/gtest.h>
 
-#include "emulation/compared.hpp"
-#include "runtime/watchdog.hpp"
+#include "emulation/testing/compared.hpp"
+#include "runtime/testing/watchdog.hpp"
 
 namespace tegula::emulation {
 namespace {

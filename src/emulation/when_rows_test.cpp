@@ -3,8 +3,8 @@
 
 #include <cmath>
 
-#include "emulation/compared.hpp"
-#include "runtime/watchdog.hpp"
+#include "emulation/testing/compared.hpp"
+#include "runtime/testing/watchdog.hpp"
 
 namespace tegula::emulation {
 namespace when_rows_test {

@@ -8,8 +8,8 @@
 #include <numeric>
 
 #include "image/picture.hpp"
-#include "ops/testing.hpp"
-#include "runtime/expect_error.hpp"
+#include "ops/testing/operators.hpp"
+#include "runtime/testing/expect_error.hpp"
 #include "tegula/ops.hpp"
 
 namespace tegula::image {
@@ -134,7 +134,7 @@ TEST(NonLocalMeans, FeaturesAreThePatch) {
 // (|m|² + s²), the score is −(|m − m'|² + (s − s')²).
 TEST(NonLocalMeans, SelectionPrefersBlocksThatAreAlike) {
   const NonLocalMeans means = non_local_means(noise({40, 32, 3}), sigma);
-  ops::BlockScoresOptions options;
+  ops::BlockScores options;
   options.q_block_size = options.k_block_size = static_cast<int>(block);
   options.scale = means.scale;
   const Tensor scores = ops::block_scores(means.selection_q, means.selection_k, options);

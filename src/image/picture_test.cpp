@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "runtime/expect_error.hpp"
+#include "runtime/testing/expect_error.hpp"
 #include "tegula/error.hpp"
 
 namespace tegula::image {

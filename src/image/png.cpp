@@ -7,8 +7,8 @@
 #include <cstring>
 #include <vector>
 
-#include "runtime/file_io.hpp"
-#include "runtime/row_major.hpp"
+#include "runtime/files/file_io.hpp"
+#include "runtime/files/row_major.hpp"
 #include "tegula/error.hpp"
 
 namespace tegula::image {

@@ -9,8 +9,8 @@
 #include <random>
 #include <sstream>
 
-#include "runtime/expect_error.hpp"
-#include "runtime/file_io.hpp"
+#include "runtime/files/file_io.hpp"
+#include "runtime/testing/expect_error.hpp"
 #include "tegula/error.hpp"
 
 namespace tegula::image {

@@ -1,7 +1,7 @@
 #include "interp/interpreter.hpp"
 
 #include "interp/compare.hpp"
-#include "runtime/environment.hpp"
+#include "runtime/machine/environment.hpp"
 
 namespace tegula::interp {
 namespace {

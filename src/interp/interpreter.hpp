@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "interp/program.hpp"
-#include "runtime/executable.hpp"
+#include "runtime/execution/executable.hpp"
 
 namespace tegula::interp {
 

@@ -5,7 +5,7 @@
 
 #include <cmath>
 
-#include "runtime/expect_error.hpp"
+#include "runtime/testing/expect_error.hpp"
 #include "tegula/lang.hpp"
 
 namespace interpreter_test {

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "interp/machine.hpp"
-#include "runtime/binding_memory.hpp"
+#include "runtime/data/overlap.hpp"
 #include "tegula/error.hpp"
 
 namespace tegula::interp {

@@ -3,8 +3,8 @@
 
 #include <cctype>
 
-#include "runtime/expect_error.hpp"
-#include "runtime/scoped_variable.hpp"
+#include "runtime/testing/expect_error.hpp"
+#include "runtime/testing/scoped_variable.hpp"
 #include "tegula/lang.hpp"
 #include "tegula/runtime.hpp"
 

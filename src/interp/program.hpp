@@ -6,7 +6,7 @@
 
 #include "interp/cell.hpp"
 #include "ir/kernel.hpp"
-#include "runtime/binding.hpp"
+#include "runtime/call/binding.hpp"
 
 namespace tegula::interp {
 

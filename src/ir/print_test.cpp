@@ -6,7 +6,7 @@
 #include <limits>
 #include <sstream>
 
-#include "ir/testing.hpp"
+#include "ir/testing/nodes.hpp"
 
 namespace tegula::ir {
 namespace {

@@ -5,9 +5,9 @@
 #include <algorithm>
 
 #include "ir/print.hpp"
-#include "ir/random_expr.hpp"
 #include "ir/rules.hpp"
-#include "runtime/test_environment.hpp"
+#include "ir/testing/random_expr.hpp"
+#include "runtime/testing/test_environment.hpp"
 
 namespace tegula::ir {
 namespace {

@@ -4,7 +4,7 @@
 #include <iterator>
 #include <regex>
 
-#include "ir/verify_testing.hpp"
+#include "ir/testing/kernels.hpp"
 
 namespace tegula::ir {
 namespace {

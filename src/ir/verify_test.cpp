@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "ir/verify_testing.hpp"
+#include "ir/testing/kernels.hpp"
 #include "tegula/lang.hpp"
 
 namespace tegula::ir {

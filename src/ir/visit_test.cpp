@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "ir/effects.hpp"
-#include "ir/testing.hpp"
+#include "ir/testing/nodes.hpp"
 
 namespace tegula::ir {
 namespace {

@@ -212,8 +212,12 @@ void copy(const Source& from, const Target& to, CopyOptions options, Loc at) {
 }
 
 Fragment load(const Source& from, std::initializer_list<int> shape, Loc at) {
+  return load(from, shape, from.view->buffer->type, at);
+}
+
+Fragment load(const Source& from, std::initializer_list<int> shape, DType type, Loc at) {
   begin_op("load", {from.view.get()}, at);
-  Fragment result(std::vector<int>(shape), from.view->buffer->type, at);
+  Fragment result(std::vector<int>(shape), type, at);
   copy(from, result, {}, at);
   return result;
 }

@@ -145,12 +145,7 @@ bool run(const Row& row, Tensors inputs) {
     EXPECT_FALSE(names_result && !inputs.contains("out")) << error.what();
     return true;
   }
-  const Tensors expected = op.reference(inputs, options);
-  const auto tolerance = op.tolerance(inputs, options);
-  for (const auto& [name, exact] : expected) {
-    const auto wrong = first_difference(results.at(name), exact, tolerance.absolute, tolerance.relative);
-    EXPECT_FALSE(wrong) << name << ": " << *wrong;
-  }
+  EXPECT_EQ(faults_of(op.judge(inputs, options, results)), "");
   op.work(inputs, options);
   for (const Target target : {Target::cpu(), Target::cuda()}) op.kernels(inputs, options, target);
   return false;

@@ -1,4 +1,4 @@
-#include "runtime/explain.hpp"
+#include "runtime/execution/explain.hpp"
 
 #include "ops/registry.hpp"
 #include "ops/schema/functions.hpp"

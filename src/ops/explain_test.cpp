@@ -4,8 +4,8 @@
 
 #include <gtest/gtest.h>
 
-#include "runtime/expect_error.hpp"
-#include "runtime/scoped_variable.hpp"
+#include "runtime/testing/expect_error.hpp"
+#include "runtime/testing/scoped_variable.hpp"
 #include "tegula/error.hpp"
 #include "tegula/lang.hpp"
 

@@ -4,7 +4,7 @@
 
 #include "codegen/cuda_program.hpp"
 #include "ops/registry.hpp"
-#include "runtime/test_environment.hpp"
+#include "runtime/testing/test_environment.hpp"
 
 namespace tegula::ops {
 namespace limits_test {

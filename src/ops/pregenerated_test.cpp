@@ -12,7 +12,6 @@
 #include "ops/block_sparse/call.hpp"
 #include "ops/gemm/kernel.hpp"
 #include "ops/schema/table.hpp"
-#include "ops/selection/kernels.hpp"
 
 namespace tegula::ops {
 namespace pregenerated_test {

@@ -1,11 +1,11 @@
-// Random calls of the attention operators against their formulas. TEGULA_RANDOM_CALLS is how many of each; it
+// Random calls of all operators against their formulas. TEGULA_RANDOM_CALLS is how many of each; it
 // costs a compiler's time for every one.
-#include "ops/random_calls.hpp"
+#include "ops/testing/random_calls.hpp"
 
 #include <cstdlib>
 
-#include "runtime/executable.hpp"
-#include "runtime/watchdog.hpp"
+#include "runtime/execution/executable.hpp"
+#include "runtime/testing/watchdog.hpp"
 
 namespace tegula::ops {
 namespace random_calls_test {
@@ -24,7 +24,7 @@ struct Row {
 
 std::vector<Row> rows() {
   std::vector<Row> result;
-  for (const std::string& op : randomly_called)
+  for (const std::string& op : randomly_called())
     for (int seed = 0; seed < calls_of_each(); ++seed) result.push_back({op, seed});
   return result;
 }

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "ops/schema/judge.hpp"
 #include "ops/schema/table.hpp"
 
 namespace tegula::ops {
@@ -84,12 +85,9 @@ struct Operator {
   std::function<std::vector<lang::Kernel>(const Tensors& inputs, const Options& options, Target target)>
       kernels;
   std::function<Work(const Tensors& inputs, const Options& options)> work;
-  // Largest deviation that is right for these arguments: |out − reference| ≤ absolute + relative ·
-  // |reference|.
-  struct Tolerance {
-    double absolute = 0, relative = 0;
-  };
-  std::function<Tolerance(const Tensors& inputs, const Options& options)> tolerance;
+  // What is right of results, and what is not.
+  std::function<std::vector<Verdict>(const Tensors& inputs, const Options& options, const Tensors& results)>
+      judge;
 
   std::vector<Case> check_cases;  // small: seconds on the interpreter, all together
   std::vector<Case> bench_cases;

@@ -11,8 +11,8 @@
 #include "ops/block_sparse/tokens.hpp"
 #include "ops/nsa/backward_call.hpp"
 #include "ops/pieces/plan.hpp"
-#include "ops/testing.hpp"
-#include "runtime/binding.hpp"
+#include "ops/testing/operators.hpp"
+#include "runtime/call/binding.hpp"
 
 namespace tegula::ops {
 namespace scratch_memory_test {
@@ -54,10 +54,10 @@ double allowed(std::int64_t tokens, std::int64_t entries_of_all) {
          static_cast<double>(of_token * tokens) * f32.bytes();
 }
 
-// Slots take what sums of dq in f32 would, or a fixed size whatever a call is; long lists a little more.
-double allowed_of_slots(std::int64_t tokens) {
+// Partials take what sums of dq in f32 would, or a fixed size whatever a call is; long lists a little more.
+double allowed_of_partials(std::int64_t tokens) {
   const auto sums = static_cast<double>(tokens * group * dim * f32.bytes());
-  return 1.25 * std::max(sums, static_cast<double>(bytes_of_slots));
+  return 1.25 * std::max(sums, static_cast<double>(bytes_of_partials));
 }
 
 class ScratchMemory : public testing::TestWithParam<std::tuple<std::int64_t, DType, Target>> {};
@@ -78,10 +78,10 @@ struct Given {
                 {"all_tokens", tokens}, {"part_tokens", tokens / parts}} {}
 };
 
-void expect_slots_fit(const NsaBackwardCall& call, Given in, double most) {
-  const NsaSlotsKernel kernel = slots_kernel(call);
-  const std::int64_t tokens = std::exchange(in.numbers["tokens"], tokens_of_slots(call, kernel));
-  EXPECT_LE(scratch_bytes(nsa_slots_kernel(kernel), in.numbers), most + allowed_of_slots(tokens));
+void expect_one_pass_fits(const NsaBackwardCall& call, Given in, double most) {
+  const NsaOnePassKernel kernel = one_pass_kernel(call);
+  const std::int64_t tokens = std::exchange(in.numbers["tokens"], tokens_of_one_pass(call, kernel));
+  EXPECT_LE(scratch_bytes(nsa_one_pass_kernel(kernel), in.numbers), most + allowed_of_partials(tokens));
 }
 
 TEST_P(ScratchMemory, OfGradientsOfBlocksGrowsWithTheirEntries) {
@@ -106,7 +106,7 @@ TEST_P(ScratchMemory, OfGradientsOfBlocksGrowsWithTheirEntries) {
     EXPECT_EQ(selection.has_value(),
               target == Target::cuda() && type == bf16 && q_block == 1 && k_block == 64);
     if (selection)
-      expect_slots_fit(*selection, in, most);
+      expect_one_pass_fits(*selection, in, most);
     else
       EXPECT_LE(scratch_bytes(block_sparse_backward_kernel(call.kernel), in.numbers), most);
   }
@@ -127,8 +127,8 @@ TEST_P(ScratchMemory, OfTokensGrowsWithTheirEntries) {
               options, {.sel_scale_gradient = dscale}, in.q, in.q, in.k, in.k, lists, in.q, in.lse},
           BoundCall::Memory::unused);
       const NsaBackwardCall call = nsa_backward_call(Bound<NsaSelectedBackward>(planned.bound));
-      if (target == Target::cuda() && takes_slots(call))
-        expect_slots_fit(call, in, most);
+      if (target == Target::cuda() && takes_one_pass(call))
+        expect_one_pass_fits(call, in, most);
       else
         EXPECT_LE(scratch_bytes(nsa_backward_kernel(call.kernel), in.numbers), most) << dscale;
     }

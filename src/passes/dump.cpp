@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "runtime/environment.hpp"
+#include "runtime/machine/environment.hpp"
 #include "tegula/error.hpp"
 
 namespace tegula::passes {

@@ -8,7 +8,7 @@
 #include <set>
 
 #include "passes/cuda/cuda_passes.hpp"
-#include "runtime/file_io.hpp"
+#include "runtime/files/file_io.hpp"
 #include "tegula/error.hpp"
 #include "tegula/lang.hpp"
 #include "tegula/runtime.hpp"

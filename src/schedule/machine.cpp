@@ -15,7 +15,7 @@ struct Found {
 };
 
 // Of a branch of a step: the variable says in which of the steps it is taken.
-int taken_in_turn(int value, int asked) { return value == 1 || (value > 1 && asked % 2 == value % 2); }
+int taken_at(int value, int asked) { return value == 1 || (value > 1 && asked % 2 == value % 2); }
 
 }  // namespace
 
@@ -99,7 +99,7 @@ int Machine::value(const Count& count, Actor& a) {
     for (const int v : term.variables) {
       const auto& of_tile = trial_.values[v];
       const int own = of_tile[std::max(a.tile, 0) % of_tile.size()];
-      product *= schedule_.variables[v].by_turn ? taken_in_turn(own, a.asked[v]++) : own;
+      product *= schedule_.variables[v].per_step ? taken_at(own, a.asked[v]++) : own;
     }
     sum += product;
   }
@@ -264,7 +264,7 @@ bool Machine::pass(bool all) {
   for (Actor& a : actors_) {
     bool preferred = true;
     switch (trial_.order) {
-      case Order::in_turn:
+      case Order::round_robin:
         break;
       case Order::last_role_first:
         preferred = a.id.role == last;

@@ -12,13 +12,13 @@
 namespace tegula::schedule {
 
 enum class Guards : std::uint8_t { all, none, alternating };
-enum class Order : std::uint8_t { in_turn, last_role_first, slow_warp, slow_group, random };
+enum class Order : std::uint8_t { round_robin, last_role_first, slow_warp, slow_group, random };
 
 struct Trial {
   int tiles = 1;
   std::vector<std::vector<int>> values;  // [variable][tile]
   Guards guards = Guards::all;
-  Order order = Order::in_turn;
+  Order order = Order::round_robin;
   unsigned seed = 0;
 };
 
@@ -58,10 +58,10 @@ class Machine {
     int tile = 0;
     std::vector<int> turns;  // of each buffer that it has passed in this tile
     std::vector<int> cursors;
-    std::vector<int> asked;  // how often, by variable, of those that take turns
+    std::vector<int> asked;  // how often, by variable, of those that a step decides
     Time now = 0;
-    Knowledge all, lane;  // common to all threads of the warp; of its first thread
-    Time fenced = 0;      // own writes up to here
+    Knowledge all, lane;     // common to all threads of the warp; of its first thread
+    Time fenced = 0;         // own writes up to here
     std::vector<Time> made;  // of each buffer in registers: the last load from shared memory in its values
     Time arrived = 0;        // values of loads up to here
     Time gemm_fence = 0;

@@ -43,7 +43,7 @@ struct Variable {
   bool per_tile = true;  // else: the same for all tiles
   // Whether a step takes a branch: never, always, every other time that a warp asks, or each time between
   // those.
-  bool by_turn = false;
+  bool per_step = false;
 };
 
 // `groups` instances of the same events, each by `warps` warps.

@@ -10,7 +10,7 @@ namespace {
 
 // 0, 1, 2 and what lies around one and two rounds of every ring.
 std::vector<int> trip_counts(const Schedule& s, const Variable& variable) {
-  if (variable.by_turn) return {0, 1, 2, 3};
+  if (variable.per_step) return {0, 1, 2, 3};
   std::set<int> counts = {0, 1, 2};
   for (const Ring& ring : s.rings)
     for (const int n : {ring.depth, ring.depth + 1, 2 * ring.depth + 1}) counts.insert(n);

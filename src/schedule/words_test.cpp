@@ -5,7 +5,7 @@
 
 #include <set>
 
-#include "ir/testing.hpp"
+#include "ir/testing/nodes.hpp"
 
 namespace tegula::schedule {
 namespace {

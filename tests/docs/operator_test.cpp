@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "ops/schema/judge.hpp"
-#include "ops/testing.hpp"
+#include "ops/testing/operators.hpp"
 
 #undef assert
 #define assert(condition) EXPECT_TRUE(condition)

@@ -2,7 +2,7 @@
 
 #include "ir/visit.hpp"
 #include "passes/passes.hpp"
-#include "runtime/cpu_executor.hpp"
+#include "runtime/execution/cpu_executor.hpp"
 #include "tegula/error.hpp"
 #include "tegula/runtime.hpp"
 

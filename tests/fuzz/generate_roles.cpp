@@ -131,9 +131,9 @@ std::size_t Generator::convert_rows(std::size_t raw) {
   const std::size_t index = tiles_.size() - 1;
   For loop = open_parallel(tile.shape, true);
   const Expr i = ir::variable(loop.index[0]), d = ir::variable(loop.index[1]);
-  const bool turned = random_.chance(50);
+  const bool transposed = random_.chance(50);
   fill_parallel(loop, tile.shape, [&] {
-    const Expr column = turned ? make(Op::sub, i32, {int32(columns_of_table - 1), d}) : d;
+    const Expr column = transposed ? make(Op::sub, i32, {int32(columns_of_table - 1), d}) : d;
     const Value x = load_from({whole(from.buffer), from.contract, from.shape}, {i, column});
     emit(Store{{whole(tile.buffer), {i, d}}, make(Op::neg, x.e->held(), {x.e})});
   });

@@ -220,7 +220,7 @@ void Generator::prepare_tensors(const Grid& grid, const Shape& extents) {
     if (tensor.is_dense && tensor.use == Use::read && random_.chance(15)) reshape(tensor);
     if (!tensor.buffer->is_writable() || (tensor.defined && random_.chance(15))) continue;
     if ((tensor.is_sum || random_.chance(20)) && combine(tensor)) {
-      if (tensor.use == Use::ordered && takes_turns(grid) && random_.chance(50)) tensor.use = Use::in_turns;
+      if (tensor.use == Use::ordered && dynamic_tiles(grid) && random_.chance(50)) tensor.use = Use::in_turns;
       continue;
     }
     if (!tensor.is_sum && static_cast<int>(tensor.shape.size()) >= needed) own(tensor, grid, extents);

@@ -8,7 +8,7 @@ namespace tegula::fuzz {
 using namespace ir;
 
 // Whether blocks that begin later have larger orders if the first index changes fastest.
-bool Generator::takes_turns(const Grid& grid) const {
+bool Generator::dynamic_tiles(const Grid& grid) const {
   return !may_exit_ && (grid.hints.order == GridOrder::automatic || grid.hints.order == GridOrder::row);
 }
 

@@ -147,7 +147,7 @@ class Generator {
   Nature contribution(const TensorPlace& tensor);
   void accumulate();
   ir::Expr turn(int site);
-  bool takes_turns(const ir::Grid& grid) const;
+  bool dynamic_tiles(const ir::Grid& grid) const;
   void contribute_in_turns(const ir::Grid& grid, const Shape& extents);
   void contribute_in_turn(const TensorPlace& tensor, const ir::Grid& grid, const Shape& extents);
   void atomic();

@@ -12,7 +12,7 @@
 #include "fuzz/coverage.hpp"
 #include "fuzz/edit.hpp"
 #include "fuzz/shrink.hpp"
-#include "runtime/host_compiler.hpp"
+#include "runtime/execution/host_compiler.hpp"
 #include "tegula/error.hpp"
 
 namespace tegula::fuzz {

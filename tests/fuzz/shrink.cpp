@@ -10,7 +10,7 @@
 #include "fuzz/run.hpp"
 #include "ir/verify.hpp"
 #include "ir/visit.hpp"
-#include "runtime/binding.hpp"
+#include "runtime/call/binding.hpp"
 
 namespace tegula::fuzz {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "runtime/binding.hpp"
+#include "runtime/call/binding.hpp"
 #include "tegula/error.hpp"
 
 namespace programs {

@@ -4,7 +4,7 @@
 
 #include <cstring>
 
-#include "runtime/scoped_variable.hpp"
+#include "runtime/testing/scoped_variable.hpp"
 #include "tests/tool/tool.hpp"
 
 namespace tegula {

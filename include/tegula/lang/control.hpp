@@ -85,6 +85,22 @@ void parallel(const Tile& tile, F body, Loc at = Loc::current()) {
   });
 }
 
+// A new Fragment of the tile's shape, whose elements are what `value` gives for their indices.
+template <class F>
+[[nodiscard]] Fragment map(const Tile& tile, F value, DType type = f32, Loc at = Loc::current()) {
+  Fragment result(tile.shape(), type, at);
+  if constexpr (std::is_invocable_v<F, Index>)
+    parallel(
+        result, [&](Index i) { result(i) = value(i); }, at);
+  else if constexpr (std::is_invocable_v<F, Index, Index>)
+    parallel(
+        result, [&](Index i, Index j) { result(i, j) = value(i, j); }, at);
+  else
+    parallel(
+        result, [&](Index i, Index j, Index k) { result(i, j, k) = value(i, j, k); }, at);
+  return result;
+}
+
 // `count` independent instances, one for a warp or a warpgroup each. They write only what they declare
 // themselves, and tensors; conditions may depend on the index.
 template <std::invocable<Index> F>

@@ -33,8 +33,10 @@ struct CopyOptions {
 // converted within its kind (float, integer, natural, boolean). Elements outside a tensor view are not
 // written.
 void copy(const Source& from, const Target& to, CopyOptions options = {}, Loc at = Loc::current());
-// A new Fragment with the contents of the window.
+// A new Fragment with the contents of the window, in its element type or in `type`.
 [[nodiscard]] Fragment load(const Source& from, std::initializer_list<int> shape, Loc at = Loc::current());
+[[nodiscard]] Fragment load(const Source& from, std::initializer_list<int> shape, DType type,
+                            Loc at = Loc::current());
 [[nodiscard]] Fragment clone(const Tile& tile, Loc at = Loc::current());
 
 // All elements become `value`, or 0 (false).

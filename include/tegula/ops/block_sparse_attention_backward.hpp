@@ -17,7 +17,7 @@ struct BlockSparseGradients {
 };
 
 // The gradients of sum(dout · out) + sum(dlse · lse) with respect to q, k and v, where out and lse are the
-// results of block_sparse_attention(q, k, v, options). The lists are turned round (from key blocks to the
+// results of block_sparse_attention(q, k, v, options). The lists are inverted (from key blocks to the
 // query blocks that chose them) by the kernel itself: nothing is planned on the host. dout is as out. The
 // `out`, `lse` and `check_indices` of the options have no effect here; `tiles` are those of this call. Wrong
 // shapes, dtypes or options are an ArgumentError.

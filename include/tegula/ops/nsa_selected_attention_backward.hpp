@@ -25,7 +25,7 @@ struct NsaSelectedGradients {
 // The gradients of sum(dout · out) + sum(dlse · lse), and the same sums of the window, with respect to q, k
 // and v, where out and lse are the results of nsa_selected_attention(q, k, v, block_indices, options). The
 // sums of a gradient are formed in one order, so that results are equal bit by bit in every run. The lists
-// are turned round by the kernel itself. dout has the shape and dtype of out. The outputs named in the
+// are inverted by the kernel itself. dout has the shape and dtype of out. The outputs named in the
 // options have no effect here. Wrong shapes, dtypes or options are an ArgumentError, and so is an output that
 // shares memory with an input or another output.
 NsaSelectedGradients nsa_selected_attention_backward(const TensorRef& dout, const TensorRef& q,

@@ -1,7 +1,5 @@
 // Rows divided by their root mean square, and the gradients of that.
 #pragma once
-#include <optional>
-
 #include "tegula/runtime.hpp"
 
 namespace tegula::ops {
@@ -18,21 +16,12 @@ struct RmsNorm {
 // most 16384. Wrong shapes, dtypes or options are an ArgumentError.
 Tensor rms_norm(const TensorRef& x, RmsNorm options = {});
 
-struct RmsNormBackward {
-  TensorRef dout = {}, x = {};
-  std::optional<TensorRef> weight = {};
-  float eps = 1e-6f;
-  std::optional<TensorRef> dx = {}, dweight = {};  // written instead of new tensors
-  Target target = Target::automatic();
-};
-
 struct RmsNormGradients {
-  Tensor dx;       // of x's shape and dtype
-  Tensor dweight;  // f32 [d]; empty without a weight
+  Tensor dx, dweight;  // of x's shape and dtype; f32 [d], empty without a weight
 };
 
 // The gradients of x and weight for dout, the gradient of rms_norm's result, of its shape and dtype. The sums
 // over rows are the same at every call. Wrong shapes, dtypes or options are an ArgumentError.
-RmsNormGradients rms_norm_backward(const TensorRef& dout, const TensorRef& x, RmsNormBackward options = {});
+RmsNormGradients rms_norm_backward(const TensorRef& dout, const TensorRef& x, RmsNorm options = {});
 
 }  // namespace tegula::ops

@@ -4,7 +4,8 @@
 
 namespace tegula::ops {
 
-struct BlockScoresOptions {
+struct BlockScores {
+  TensorRef q = {}, k = {};
   Layout layout = Layout::bshd;
   int q_block_size = 64, k_block_size = 64;  // queries and keys of a block
   // Blocks that no query of the row sees (aligned as in `attention`) score −∞.
@@ -18,9 +19,11 @@ struct BlockScoresOptions {
 // scale · mean of a query block · mean of a key block: f32 [batch, heads, q_blocks, k_blocks], heads of k, or
 // of q. q [batch, queries, heads, d] and k [batch, keys, kv heads, d] are as in `attention`; the last blocks
 // may be short. Means are kept in f32. Wrong shapes, dtypes or options are an ArgumentError.
-Tensor block_scores(const TensorRef& q, const TensorRef& k, const BlockScoresOptions& options = {});
+Tensor block_scores(const TensorRef& q, const TensorRef& k, const BlockScores& options = {});
 
-struct TopkBlocksOptions {
+struct TopkBlocks {
+  TensorRef scores = {};
+  std::int64_t count = 0;
   // Blocks that are chosen before all others, if their score is not −∞: block 0, and the block of the last
   // key that stands at or before the last query of the row, which q_block_size, k_block_size and key_offset
   // (keys − queries) determine.
@@ -35,6 +38,6 @@ struct TopkBlocksOptions {
 // q_blocks, count], block numbers in ascending order, −1 after them where fewer exist. Exact; of equal scores
 // the lower block wins. Scores of −∞ and NaN are never chosen. Wrong shapes, dtypes, a negative count or one
 // above 4096 and the number of blocks are an ArgumentError.
-Tensor topk_blocks(const TensorRef& scores, std::int64_t count, const TopkBlocksOptions& options = {});
+Tensor topk_blocks(const TensorRef& scores, std::int64_t count, TopkBlocks options = {});
 
 }  // namespace tegula::ops

@@ -23,7 +23,7 @@ struct BoxStores {
   std::vector<Box> boxes;
   std::int64_t registers = 0;  // of a thread for each
   int rows = 0;                // of each
-  bool turned = false;  // the fragment's columns are rows: all boxes of a warp group are staged at once
+  bool transposed = false;  // the fragment's columns are rows: all boxes of a warp group are staged at once
 };
 
 // The store whose events are being printed.

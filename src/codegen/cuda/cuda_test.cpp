@@ -7,9 +7,9 @@
 #include "codegen/cuda/steps.hpp"
 #include "codegen/cuda/testing.hpp"
 #include "ops/attention/kernel.hpp"
-#include "ops/covering.hpp"
 #include "ops/gemm/kernel.hpp"
 #include "ops/registry.hpp"
+#include "ops/testing/covering.hpp"
 
 namespace tegula::codegen {
 namespace {

@@ -19,7 +19,7 @@
 #include "passes/cuda/plan_rows.hpp"
 #include "passes/cuda/plan_stores.hpp"
 #include "passes/cuda/rows_of_groups.hpp"
-#include "runtime/binding.hpp"
+#include "runtime/call/binding.hpp"
 
 namespace tegula::codegen {
 
@@ -159,7 +159,7 @@ class CudaGridPrinter {
   bool is_aligned(const ir::For& n, const ir::Access& access, int width) const;
   bool is_stored_in_parts(const ir::For& n, const ir::StmtNode& s, int width) const;
   std::string part_pointer(const ir::Access& access, int first);
-  std::int64_t turns_of_conversion(const ir::For& n, const Vectors& vectors) const;
+  std::int64_t rounds_of_conversion(const ir::For& n, const Vectors& vectors) const;
   void add_conditions(const ir::For& n, const ir::Access& access, int width, Texts& conditions);
   void by_vectors(const ir::For& n, const Vectors& vectors, const std::function<void()>& element);
   bool is_packed(const ir::Stmt& s) const { return vectors_ && vectors_->names.contains(s.get()); }
@@ -206,7 +206,7 @@ class CudaGridPrinter {
   }
   void store_matrices(const passes::Conversion& n, const ir::View& to, const Loc& at);
   void store_plain_matrices(const passes::Conversion& n);
-  void store_turned_matrices(const passes::Conversion& n);
+  void store_transposed_matrices(const passes::Conversion& n);
 
   // ---- fragments to rows of tensors (print_row_stores.cpp)
   void store_rows(const ir::For& n, const ir::Access& to, const Loc& at);
@@ -276,9 +276,9 @@ class CudaGridPrinter {
   void event(const schedule::SendTile& n, const schedule::Event&);
   void event(const schedule::ReceiveTile&, const schedule::Event&);
   void event(const schedule::Leave&, const schedule::Event&);
-  void in_turns(const schedule::Loop& n);
-  std::string turn_slot() const;
-  std::string turn_value() const;
+  void dynamic_tiles(const schedule::Loop& n);
+  std::string tile_slot() const;
+  std::string tile_value() const;
   std::string counters() const;
   std::string next_slot() const;
   void event(const schedule::Gemm&, const schedule::Event& e);

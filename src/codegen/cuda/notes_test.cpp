@@ -4,7 +4,7 @@
 
 #include "codegen/cuda_program.hpp"
 #include "passes/note.hpp"
-#include "runtime/test_environment.hpp"
+#include "runtime/testing/test_environment.hpp"
 #include "tegula/lang.hpp"
 
 namespace tegula::codegen {
@@ -396,8 +396,8 @@ lang::Kernel gathered(bool pieces) {
 }
 
 // A fragment read in another order than it is held in, or in its own.
-lang::Kernel turned(bool own) {
-  return kernel("turned", [=] {
+lang::Kernel transposed(bool own) {
+  return kernel("transposed", [=] {
     Tensor X = input("X", {64, 64}, f32), Y = output("Y", {64, 64}, f32);
     grid(1, [&](Index) {
       Fragment x = load(X, {64, 64}), y({64, 64}, f32);
@@ -472,8 +472,8 @@ const std::vector<NoteCase> note_cases{
      [] { return limited(false); }},
     {"gather", NoteKind::by_elements, "multiple of 8", [] { return gathered(false); },
      [] { return gathered(true); }},
-    {"order", NoteKind::through_shared_memory, "fragment `", [] { return turned(false); },
-     [] { return turned(true); }},
+    {"order", NoteKind::through_shared_memory, "fragment `", [] { return transposed(false); },
+     [] { return transposed(true); }},
     {"moved", NoteKind::through_shared_memory, "operand A is needed by 2 parts",
      [] { return from_registers(64); }, [] { return from_registers(128); }},
     {"cluster", NoteKind::hint, ".cluster = 2", [] { return with_hints({.cluster = 2}); }, usual},

@@ -15,7 +15,7 @@ using namespace ir;
 
 namespace {
 
-constexpr int turns_at_once = 4;  // of a thread that converts
+constexpr int rounds_at_once = 4;  // of a thread that converts
 
 // The sum over digits along a dimension: digit = number / step % extent.
 std::string coordinate_text(const layout::Digits& digits, std::size_t dim, const std::string& number) {
@@ -235,7 +235,7 @@ void CudaGridPrinter::by_flat_index(const For& n, const Stmt& s) {
       vectors ? vectors->conditions : Texts{}, [&] { flat(n, type, names, vectors ? &*vectors : nullptr); },
       [&] {
         // Unrolled it would take the registers that the other way needs.
-        if (vectors && turns_of_conversion(n, *vectors) > 0) out_.line("#pragma unroll 1");
+        if (vectors && rounds_of_conversion(n, *vectors) > 0) out_.line("#pragma unroll 1");
         flat(n, type, names, nullptr);
       });
   out_.close();
@@ -243,7 +243,7 @@ void CudaGridPrinter::by_flat_index(const For& n, const Stmt& s) {
 
 // How often each thread has a piece of a conversion to a tile, all threads as often: then several pieces are
 // on their way to it at the same time. 0: other loops.
-std::int64_t CudaGridPrinter::turns_of_conversion(const For& n, const Vectors& vectors) const {
+std::int64_t CudaGridPrinter::rounds_of_conversion(const For& n, const Vectors& vectors) const {
   std::int64_t pieces = vectors.in_parts.empty() ? 0 : 1;
   for (const Expr& end : n.end) pieces *= is_constant(end) ? constant_value(end) : 0;
   pieces /= vectors.width;
@@ -259,11 +259,11 @@ void CudaGridPrinter::flat(const For& n, const std::string& type, const Texts& e
   std::string count;
   for (std::size_t d = 0; d < extents.size(); ++d) count += (d == 0 ? "" : " * ") + pieces(d);
   const std::string f = names_.unique("f");
-  if (const std::int64_t turns = vectors ? turns_of_conversion(n, *vectors) : 0; turns > 0) {
-    const std::string turn = names_.unique("turn");
-    out_.line(fmt::format("#pragma unroll {}", turns_at_once));
-    out_.open(fmt::format("for (int {0} = 0; {0} < {1}; ++{0}) {{", turn, turns));
-    out_.line(fmt::format("const int {} = {} + {} * {};", f, team_.thread, turn, team_.threads));
+  if (const std::int64_t rounds = vectors ? rounds_of_conversion(n, *vectors) : 0; rounds > 0) {
+    const std::string round = names_.unique("turn");
+    out_.line(fmt::format("#pragma unroll {}", rounds_at_once));
+    out_.open(fmt::format("for (int {0} = 0; {0} < {1}; ++{0}) {{", round, rounds));
+    out_.line(fmt::format("const int {} = {} + {} * {};", f, team_.thread, round, team_.threads));
   } else {
     out_.open(fmt::format("for ({0} {1} = {2}; {1} < {3}; {1} += {4}) {{", type, f, team_.thread, count,
                           team_.threads));

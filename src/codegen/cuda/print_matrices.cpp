@@ -19,8 +19,8 @@ void CudaGridPrinter::store_matrices(const passes::Conversion& n, const View& to
   out_.code();
   touch(to, MemoryUse::write, false);
   out_.open(fmt::format("{{  // {}: by matrices", location_in_folder(at)));
-  if (n.turned)
-    store_turned_matrices(n);
+  if (n.transposed)
+    store_transposed_matrices(n);
   else
     store_plain_matrices(n);
   out_.close();
@@ -44,7 +44,7 @@ void CudaGridPrinter::store_plain_matrices(const passes::Conversion& n) {
 }
 
 // The 64 rows of a warp group are a block of columns of the tile.
-void CudaGridPrinter::store_turned_matrices(const passes::Conversion& n) {
+void CudaGridPrinter::store_transposed_matrices(const passes::Conversion& n) {
   const FragmentTile& from = fragments_.at(n.from.get());
   const SharedTile& tile = shared_.at(n.to.get());
   const std::int64_t rows = n.to->extent(0), groups = team_.threads / 128,

@@ -32,14 +32,14 @@ void CudaGridPrinter::end_of_block() {
 
 // Consumers that are told their blocks are told the end as well.
 std::string CudaGridPrinter::leave_by(const Exit& exit) const {
-  const bool told = is_consumer_ && roles_->takes_turns;
+  const bool told = is_consumer_ && roles_->dynamic_tiles;
   return plan_.exits_of_all.contains(exit.condition.get()) && leave_ == "continue;" && !told ? "break;"
                                                                                              : leave_;
 }
 
 // Blocks of a grid with roles that take whichever is left: the producer asks a counter, and tells the
 // consumers.
-void CudaGridPrinter::in_turns(const schedule::Loop& n) {
+void CudaGridPrinter::dynamic_tiles(const schedule::Loop& n) {
   tile_ = names_.unique("tile"), tiles_ = names_.unique("tiles");
   const Facts before = facts_;
   out_.code();
@@ -67,13 +67,13 @@ std::string CudaGridPrinter::next_slot() const {
   return fmt::format("*(uint32_t*)(shared_memory + {})", next_slot_);
 }
 
-std::string CudaGridPrinter::turn_slot() const {
+std::string CudaGridPrinter::tile_slot() const {
   return fmt::format("((int4*)(shared_memory + {}))[{}.slot]", rings_.back().tiles[0].begin,
                      cursor_name(static_cast<int>(rings_.size()) - 1));
 }
 
 // The consumers need not divide to know their block.
-std::string CudaGridPrinter::turn_value() const {
+std::string CudaGridPrinter::tile_value() const {
   if (!has_tile_) return "int4{0, 0, 0, 0}";
   Texts index(3, "0");
   for (std::size_t i = 0; i < grid_->index.size(); ++i) index[i] = variable_text(grid_->index[i]);
@@ -90,14 +90,14 @@ void CudaGridPrinter::event(const schedule::NextTile&, const schedule::Event&) {
 
 void CudaGridPrinter::event(const schedule::SendTile& n, const schedule::Event&) {
   if (n.to.slot.kind == schedule::Slot::Kind::cursor)
-    return sync_line(by_loader(fmt::format("{} = {};", turn_slot(), turn_value())));
+    return sync_line(by_loader(fmt::format("{} = {};", tile_slot(), tile_value())));
   // All threads of the producer wait for the number: it is asked for while the block before runs.
   sync_line(fmt::format("if (thread == 0) {} = next;", next_slot()));
   out_.line(fmt::format("if (thread == 0) next = tg::next_block({});", counters()));
 }
 
 void CudaGridPrinter::event(const schedule::ReceiveTile&, const schedule::Event&) {
-  if (is_consumer_) return sync_line(fmt::format("const int4 {} = {};", tile_, turn_slot()));
+  if (is_consumer_) return sync_line(fmt::format("const int4 {} = {};", tile_, tile_slot()));
   sync_line(fmt::format("const uint32_t {} = {};", tile_, next_slot()));
 }
 

@@ -21,15 +21,15 @@ void CudaGridPrinter::declare_rings(const passes::Roles& roles) {
     }
     rings_.push_back(std::move(text));
   }
-  if (!roles.takes_turns) return;
-  RingText turns{names_.unique("turns"), memory_.allocate(16 * passes::turn_slots, 16), {}};
-  turns.tiles.push_back({memory_.allocate(passes::turn_bytes * passes::turn_slots, 16), passes::turn_bytes});
+  if (!roles.dynamic_tiles) return;
+  RingText tiles{names_.unique("turns"), memory_.allocate(16 * passes::tile_slots, 16), {}};
+  tiles.tiles.push_back({memory_.allocate(passes::tile_bytes * passes::tile_slots, 16), passes::tile_bytes});
   next_slot_ = memory_.allocate(4, 16);
-  rings_.push_back(std::move(turns));
+  rings_.push_back(std::move(tiles));
 }
 
 int CudaGridPrinter::depth_of(std::size_t ring) const {
-  return ring < roles_->rings.size() ? roles_->rings[ring].depth : passes::turn_slots;
+  return ring < roles_->rings.size() ? roles_->rings[ring].depth : passes::tile_slots;
 }
 
 // Rings, and the cursors that they share.
@@ -59,7 +59,7 @@ std::string CudaGridPrinter::slot_number(int ring) const {
 // The slot of each tile of the ring that is in use from here on.
 void CudaGridPrinter::name_slots(int ring) {
   const auto r = static_cast<std::size_t>(ring);
-  if (r == roles_->rings.size()) return;  // the ring of turns
+  if (r == roles_->rings.size()) return;  // the ring of tiles
   for (std::size_t i = 0; i < rings_[r].tiles.size(); ++i) {
     const BufferPtr& tile = roles_->rings[r].tiles[i];
     const TileOrder order = plan_.operands.contains(tile.get()) ? passes::swizzled_order(*tile) : TileOrder{};

@@ -126,7 +126,7 @@ std::string CudaGridPrinter::role(const schedule::Schedule& schedule, const sche
   if (warps_decide_) out_.line("const int warp = tg::uniform(thread / 32);");
   flights_.clear();
   events(role.events);
-  if (!is_consumer_ && roles_->takes_turns)
+  if (!is_consumer_ && roles_->dynamic_tiles)
     sync_line(fmt::format("if ({}) tg::last_block_resets({});", loader, counters()));
   if (is_consumer_) end_of_block();
   return text_of(place_sync(out_.finish(), team_barrier_), 2);
@@ -293,7 +293,7 @@ void CudaGridPrinter::event(const schedule::Guard& n, const schedule::Event& e) 
 
 void CudaGridPrinter::event(const schedule::Loop& n, const schedule::Event& e) {
   if (n.kind == schedule::Loop::Kind::tiles) return tiles(n);
-  if (n.kind == schedule::Loop::Kind::forever) return in_turns(n);
+  if (n.kind == schedule::Loop::Kind::forever) return dynamic_tiles(n);
   const auto inside = [&] { events(n.body); };
   const auto* loop = as<For>(e.stmt);
   if (const auto* loop = as<While>(e.stmt)) return repeated(*loop, e.stmt->at, inside);

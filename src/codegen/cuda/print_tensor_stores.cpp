@@ -30,14 +30,14 @@ BoxStores CudaGridPrinter::boxes_of(const View& from, const View& to, const layo
   BoxStores result;
   result.map = tensor_map({signature_.slot_of(to.buffer.get()), plan.box, plan.columns, true});
   result.registers = plan.columns / 2;
-  result.rows = plan.rows, result.turned = plan.turned;
+  result.rows = plan.rows, result.transposed = plan.transposed;
   for (std::size_t d = to.dims.size() - 1; d-- > 0;)
     result.coordinates.push_back(fmt::format("int({})", bare(value(to.dims[d].offset))));
   result.column = value(to.dims.back().offset);
   for (std::size_t d = 0; d + 1 < to.dims.size(); ++d) {
     if (to.dims[d].axis == 0) result.row_at = to.dims.size() - 2 - d;
   }
-  if (plan.turned) {
+  if (plan.transposed) {
     result.column += fmt::format(" + thread / 128 * {}", passes::store_rows);
     for (int box = 0; box < passes::store_buffers; ++box)
       result.boxes.push_back({std::to_string(box * plan.rows * plan.columns), box * plan.columns, 0});
@@ -88,7 +88,7 @@ void CudaGridPrinter::stage_boxes(std::size_t count) {
   const std::string& fragment = fragments_.at(&from).name;
   store_->first = store_->end;
   store_->end += count;
-  if (n.turned)
+  if (n.transposed)
     return out_.line(fmt::format("tg::stage_columns_of<{}>({}, {});", n.rows, n.staging, fragment));
   for (std::size_t i = store_->first; i < store_->end; ++i)
     out_.line(fmt::format("tg::stage_words_of({}, {});", plus(n.staging, n.boxes[i].buffer),

@@ -11,7 +11,6 @@
 #include "ops/block_sparse/kernel.hpp"
 #include "ops/gemm/kernel.hpp"
 #include "ops/nsa/kernel.hpp"
-#include "ops/nsa/rest.hpp"
 
 namespace tegula::codegen {
 namespace {
@@ -81,7 +80,7 @@ ops::NsaKernel divided(int pack, int entries) {
 }
 
 const std::vector<std::string> by_engine{"tg::load_box", "wgmma_n", "tg::store_box"};
-const std::vector<std::string> even{"+= gridDim.x"}, in_turns{"tg::next_block"};
+const std::vector<std::string> even{"+= gridDim.x"}, dynamic{"tg::next_block"};
 // An operand that is multiplied in four parts, the last of them.
 const std::string last_part = "for (int r = 12; r < 16; ++r)";
 const std::vector<std::string> added{"tg::add_box", "tg::stage_words(", "tg::element<"};
@@ -152,7 +151,7 @@ const std::vector<RolesCase> roles_cases{
       "registers_up<240>", ".slot % 2 * 20480"},
      {"tg::stage_words("}},
     {"backward_64", [] { return attention_backward_kernel(backward_of(64, 128, false)); }, added, {}},
-    {"sparse_16_by_64", [] { return block_sparse_kernel(sparse_of(16, 64, 8, 128)); }, in_turns, {}},
+    {"sparse_16_by_64", [] { return block_sparse_kernel(sparse_of(16, 64, 8, 128)); }, dynamic, {}},
     {"nsa_one_group",
      [] { return nsa_kernel(nsa_of(4, 16)); },
      {"tg::any_lane(", "ahead_", "lanes keep their parts"},
@@ -171,11 +170,11 @@ const std::vector<RolesCase> roles_cases{
      {"(warp_group == 0 ?"},
      {"tg::take_turn<"}},
     {"rest_of_8_heads",
-     [] { return ops::nsa_rest_kernel({divided(8, 80)}); },
+     [] { return ops::nsa_inverted_kernel({divided(8, 80)}); },
      {"__launch_bounds__(160, 3)", "__launch_bounds__(256, 2)"},
      {}},
     {"rest_of_4_heads",
-     [] { return ops::nsa_rest_kernel({divided(4, 16)}); },
+     [] { return ops::nsa_inverted_kernel({divided(4, 16)}); },
      {"tg::copy_async", "__launch_bounds__(256, 2)"},
      {"__launch_bounds__(160, 3)"}},
     {"sparse_gathered",
@@ -215,7 +214,7 @@ TEST(RolesText, FitSharedMemoryTogether) {
   constexpr std::size_t of_processor = 228 * 1024, of_system = 1024;
   for (const auto& [pack, entries, of_keys, of_tokens] :
        {std::tuple(8, 80, 3, 2), std::tuple(4, 16, 2, 2), std::tuple(2, 128, 2, 1)}) {
-    const Signature signature(ops::nsa_rest_kernel({divided(pack, entries)}).ir());
+    const Signature signature(ops::nsa_inverted_kernel({divided(pack, entries)}).ir());
     const CudaProgram program = print_cuda(signature, {90});
     ASSERT_EQ(program.kernels.size(), 2);
     for (const int number : {0, 1}) {

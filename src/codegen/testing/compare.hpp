@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "runtime/cpu_features.hpp"
-#include "runtime/scoped_variable.hpp"
+#include "runtime/machine/cpu_features.hpp"
+#include "runtime/testing/scoped_variable.hpp"
 #include "tegula/lang.hpp"
 #include "tegula/runtime.hpp"
 

@@ -8,8 +8,8 @@
 
 #include "cuda/driver.hpp"
 #include "cuda/testing/fake_driver_text.hpp"
-#include "runtime/file_io.hpp"
-#include "runtime/host_compiler.hpp"
+#include "runtime/execution/host_compiler.hpp"
+#include "runtime/files/file_io.hpp"
 #include "tegula/error.hpp"
 
 namespace tegula::cuda::testing {

@@ -119,6 +119,12 @@ const OperatorSchema& attention_schema() {
                       "batch=1 queries=1024 keys=1024 kv_heads=2 group=8 d=128 d_v=128 bf16 causal"},
                      {"decode", "batch=4 queries=1 keys=4096 kv_heads=4 group=8 d=128 d_v=128"},
                      {"decode_bf16", "batch=1 queries=1 keys=32768 kv_heads=8 group=8 d=128 d_v=128 bf16"}})
+          // The second is the demonstration, whose queries are patches of 3 x 3 pixels of three colours.
+          .built_in(
+              {"batch=1 queries=64 keys=64 kv_heads=1 group=1 {d=64 d_v=64|d=128 d_v=128} {f32|f16|bf16} "
+               "{|causal} {tile_queries=256 tile_keys=128|tile_queries=64 tile_keys=64}",
+               "batch=1 queries=512 keys=64 kv_heads=1 group=1 d=28 d_v=3 tile_queries=256 "
+               "tile_keys=64"})
           .run(run, formula);
   return table;
 }

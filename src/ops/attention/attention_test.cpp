@@ -1,6 +1,6 @@
 // Dense attention against its formula, over one table.
 #include "ops/reference/reference.hpp"
-#include "ops/testing.hpp"
+#include "ops/testing/operators.hpp"
 
 namespace tegula::ops {
 namespace attention_test {

@@ -1,7 +1,7 @@
 // The gradients of dense attention against their formula, over one table, and the formula against
 // differences.
 #include "ops/reference/reference.hpp"
-#include "ops/testing.hpp"
+#include "ops/testing/operators.hpp"
 
 namespace tegula::ops {
 namespace attention_backward_test {

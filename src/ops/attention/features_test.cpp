@@ -2,7 +2,7 @@
 // width that tensor cores multiply.
 #include <gtest/gtest.h>
 
-#include "runtime/test_environment.hpp"
+#include "runtime/testing/test_environment.hpp"
 #include "tegula/explain.hpp"
 #include "tegula/tensor.hpp"
 

@@ -95,7 +95,7 @@ struct Program {
   void run();
   void delta_grid();
   void large_grid();
-  InverseLists turned_lists() const;
+  InverseLists inverted_lists() const;
   Expr first_list(const Expr& b, const Expr& key) const;
   Expr queries_of(const Expr& head, const Expr& list) const;
   SortedLists sorted_lists() const;
@@ -115,7 +115,7 @@ struct Program {
 };
 
 void Program::run() {
-  inverse.emplace(turned_lists());
+  inverse.emplace(inverted_lists());
   if (f.listed && !c.one_pass) sorted.emplace(sorted_lists());
   if (c.longest_first)
     longest_first.emplace(batch * heads, lists(),
@@ -168,7 +168,7 @@ void Program::large_grid() {
        });
 }
 
-InverseLists Program::turned_lists() const {
+InverseLists Program::inverted_lists() const {
   Expr rows = sequences.most_blocks(), chunks = ceildiv(rows, c.chunk),
        width = f.mask ? lists() : Expr(entries);
   const InverseExtents extents{c.chunk,
@@ -311,8 +311,8 @@ MaskOfStep Program::query_mask(const InverseLists::List& list, const Expr& first
     auto bits = std::make_shared<Shared>(std::initializer_list<int>{c.queries}, u32);
     parallel(*bits, [&](Index n) {
       (*bits)(n) = u32(0);
-      Expr slot = step.slot(n);
-      when(slot < list.count, [&] { (*bits)(n) = (*list.bits)(list.begin + slot); });
+      Expr place = step.place(n);
+      when(place < list.count, [&] { (*bits)(n) = (*list.bits)(list.begin + place); });
     });
     return {partial, [=, this](const Expr& r, const Expr& column, const Expr& weight) {
               Expr key = first_key + r, query = column / f.pack;

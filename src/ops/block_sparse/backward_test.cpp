@@ -2,7 +2,7 @@
 // differences.
 #include "ops/block_sparse/backward_call.hpp"
 #include "ops/reference/reference.hpp"
-#include "ops/testing.hpp"
+#include "ops/testing/operators.hpp"
 
 namespace tegula::ops {
 namespace block_sparse_backward_test {

@@ -58,6 +58,10 @@ const OperatorSchema& block_sparse_attention_schema() {
           .counted(operations)
           .examples(block_sparse_examples(""))
           .measured(block_sparse_measured())
+          .built_in({"batch=1 queries=64 keys=64 kv_heads=1 group=1 choosers=1 entries=1 indices "
+                     "{d=64 d_v=64|d=128 d_v=128} {f32|f16|bf16} {|causal}",
+                     "batch=1 queries=64 keys=64 kv_heads=1 group=1 choosers=1 entries=1 indices d=28 d_v=3"})
+          .rival("attention")
           .run(run, formula);
   return table;
 }

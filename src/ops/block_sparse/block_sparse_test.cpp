@@ -1,7 +1,7 @@
 // Block-sparse attention against its formula, over one table.
 #include "ops/block_sparse/call.hpp"
 #include "ops/reference/reference.hpp"
-#include "ops/testing.hpp"
+#include "ops/testing/operators.hpp"
 
 namespace tegula::ops {
 namespace block_sparse_test {

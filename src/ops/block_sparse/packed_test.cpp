@@ -1,7 +1,7 @@
 // Block-sparse attention of packed sequences, forward and backward, against its formula, over one table.
 #include "ops/block_sparse/backward_call.hpp"
 #include "ops/reference/reference.hpp"
-#include "ops/testing.hpp"
+#include "ops/testing/operators.hpp"
 
 namespace tegula::ops {
 namespace block_sparse_packed_test {

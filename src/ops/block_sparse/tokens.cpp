@@ -56,7 +56,7 @@ std::optional<NsaBackwardCall> as_selection(const BlockSparseBackwardCall& call)
   };
   result.choice = of_heads(forward->choice);
   if (forward->kernel.counts) result.counts = of_heads(forward->counts);
-  return takes_slots(result) ? std::optional(result) : std::nullopt;
+  return takes_one_pass(result) ? std::optional(result) : std::nullopt;
 }
 
 void attend_tokens(const NsaCall& selection, const BlockSparseCall& call, Launch& launch) {
@@ -75,14 +75,14 @@ void attend_tokens(const NsaCall& selection, const BlockSparseCall& call, Launch
 
 void differentiate_tokens(const NsaBackwardCall& selection, const BlockSparseBackwardCall& call,
                           Launch& launch) {
-  const NsaSlotsKernel kernel = slots_kernel(selection);
-  const std::int64_t tokens = tokens_of_slots(selection, kernel);
-  if (!call.forward.kernel.varlen) return run_slots(selection, kernel, tokens, launch);
+  const NsaOnePassKernel kernel = one_pass_kernel(selection);
+  const std::int64_t tokens = tokens_of_one_pass(selection, kernel);
+  if (!call.forward.kernel.varlen) return run_one_pass(selection, kernel, tokens, launch);
   const TokenLists lists = lists_by_tokens(call.forward, call.choice, call.counts, launch);
   NsaBackwardCall own = selection;
   own.choice = lists.choice;
   if (call.forward.kernel.counts) own.counts = lists.counts;
-  run_slots(own, kernel, tokens, launch);
+  run_one_pass(own, kernel, tokens, launch);
 }
 
 }  // namespace tegula::ops

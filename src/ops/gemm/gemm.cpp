@@ -7,7 +7,7 @@
 #include "ops/pieces/plan.hpp"
 #include "ops/schema/functions.hpp"
 #include "ops/schema/schema.hpp"
-#include "runtime/processors.hpp"
+#include "runtime/machine/processors.hpp"
 
 namespace tegula::ops {
 
@@ -143,7 +143,8 @@ const OperatorSchema& gemm_schema() {
               "b", [](const Bound<Gemm>& c) { return is_matrix(c["b"]); }, unit_stride,
               "pass a contiguous copy")
           .source("GEMM of the BLAS, level 3 (Dongarra et al. 1990)")
-          .no_gradient("it is composed of products")
+          .composed_gradient("products")
+          .rival("sgemm")
           .flops("2*batch*m*n*k")
           .examples({{"square", "m=64 n=64 k=64"},
                      {"ragged_bias_gelu", "m=37 k=45 n=29 bias activation=gelu"},
@@ -156,6 +157,11 @@ const OperatorSchema& gemm_schema() {
                      {"1024", "m=1024 n=1024 k=1024"},
                      {"2048", "m=2048 n=2048 k=2048"},
                      {"1024_bf16", "m=1024 n=1024 k=1024 bf16"}})
+          // With the tiles that plans choose.
+          .built_in({"m=1 n=1 k=1 {|transpose_b} tile_k=256 {tile_m=256 tile_n=512|tile_m=128 tile_n=256|"
+                     "tile_m=16 tile_n=256}",
+                     "m=1 n=1 k=1 {|transpose_b} {tile_m=64 tile_n=128 tile_k=128|"
+                     "tile_m=32 tile_n=64 tile_k=64}"})
           .run(run, formula);
   return table;
 }

@@ -4,7 +4,7 @@
 #include <fmt/format.h>
 
 #include "ops/gemm/plan.hpp"
-#include "ops/testing.hpp"
+#include "ops/testing/operators.hpp"
 
 namespace tegula::ops {
 namespace gemm_test {

@@ -1,4 +1,4 @@
-// Lists of blocks turned round on the device: which blocks of queries chose a block of keys.
+// Lists of blocks transposed round on the device: which blocks of queries chose a block of keys.
 //
 // Three grids: each chunk of rows counts what it adds to every list; each head finds where the lists begin,
 // and the chunks within them; each chunk writes its rows there. Rows ascend in every list, whatever the order

@@ -1,11 +1,11 @@
-// Lists turned round and sorted pairs of long calls: chunks of many rows, which keep their tables of counts
-// from growing with the square of a length.
+// Lists transposed round and sorted pairs of long calls: chunks of many rows, which keep their tables of
+// counts from growing with the square of a length.
 #include <gtest/gtest.h>
 
 #include "ops/block_sparse/backward_call.hpp"
 #include "ops/nsa/backward_call.hpp"
 #include "ops/reference/reference.hpp"
-#include "ops/testing.hpp"
+#include "ops/testing/operators.hpp"
 
 namespace tegula::ops {
 namespace long_chunks_test {
@@ -117,7 +117,7 @@ struct Selected {
 
 class LongChunksOfTokens : public testing::TestWithParam<TokensRow> {};
 
-// In two passes, whose lists are turned round.
+// In two passes, whose lists are transposed round.
 TEST_P(LongChunksOfTokens, AgreeWithTheFormulaInTwoPasses) {
   const TokensRow& row = GetParam();
   Selected in(row, f32, 4);
@@ -145,8 +145,8 @@ TEST_P(LongChunksOfTokens, AgreeWithTheFormulaInTwoPasses) {
   }
 }
 
-// By slots, whose pairs are sorted; in one call and in several.
-TEST_P(LongChunksOfTokens, AgreeWithTheFormulaThroughSlots) {
+// By partials, whose pairs are sorted; in one call and in several.
+TEST_P(LongChunksOfTokens, AgreeWithTheFormulaInOnePass) {
   const TokensRow& row = GetParam();
   Selected in(row, f32, 4);
   const NsaSelectedResult forward = reference::nsa_selected_attention(in.q, in.k, in.k, in.lists, in.options);
@@ -163,12 +163,12 @@ TEST_P(LongChunksOfTokens, AgreeWithTheFormulaThroughSlots) {
     PlannedCall planned(nsa_selected_attention_backward_schema(),
                         NsaSelectedBackward{in.options, {}, in.dout, in.q, in.k, in.k, in.lists, out, lse});
     const NsaBackwardCall call = nsa_backward_call(Bound<NsaSelectedBackward>(planned.bound));
-    ASSERT_TRUE(can_take_slots(call));
-    NsaSlotsKernel kernel = slots_kernel(call);
+    ASSERT_TRUE(can_take_one_pass(call));
+    NsaOnePassKernel kernel = one_pass_kernel(call);
     ASSERT_EQ(kernel.forward.chunk, chunk_tokens);
     kernel.forward.chunk = row.chunk;
     for (const std::int64_t tokens_of_call : {std::int64_t{90}, row.tokens}) {
-      run_slots(call, kernel, tokens_of_call, planned.launch);
+      run_one_pass(call, kernel, tokens_of_call, planned.launch);
       expect_gradients(gradients_of(planned.bound), exact, plain, f32);
     }
   }

@@ -64,7 +64,7 @@ void PairLists::each_word(const TokenTile& tokens, const Selection& selection, c
     Shared listed({word_bits * width_}, i32), named({word_bits * width_}, i32);
     Expr first = tokens.first + word * word_bits;
     parallel(listed, [&](Index n) { listed(n) = selection.block(sequence, first + n / width_, n % width_); });
-    if (options_.rest) return body(first, listed, listed);
+    if (options_.left_out) return body(first, listed, listed);
     parallel(listed, [&](Index n) {
       Expr own = listed(n);
       Var block = own;
@@ -217,7 +217,7 @@ void PairLists::write_word(const Part& part, const Expr& first, const Expr& begi
 }
 
 void PairLists::write(const Part& part, const TokenTile& tokens, const Selection& selection) const {
-  if (options_.rest) leave_empty(part, tokens);
+  if (options_.left_out) leave_empty(part, tokens);
   Var total = 0, total_pieces = 0;
   each_pass(part, [&](const Expr& begin) {
     Shared all_pairs({runs, run_length + 1}, i32), cursors({runs, run_length + 1}, i32);

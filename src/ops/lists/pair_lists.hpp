@@ -29,7 +29,7 @@ class PairLists {
     int longest = 1024;  // lists of more pairs are cut
     // Rows are what is left of others: none names a block twice, and many are empty. Nobody asks for the
     // places of an empty one.
-    bool rest = false;
+    bool left_out = false;
     Role role = Role::workspaces;
   };
   // Declares tensors. As outputs and inputs they are, of numbers: begins [heads, sequences, blocks + 1],

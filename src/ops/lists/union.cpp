@@ -30,7 +30,7 @@ UnionList::UnionList(const TokenTile& tile, const Selection& selection)
       times_({c.queries * width_, c.queries}, i32),
       named_({c.queries * width_}, i32),
       first_of_({c.queries * width_}, i32),
-      slot_({c.queries * width_}, i32),
+      place_({c.queries * width_}, i32),
       count_(0) {
   const int all_entries = c.queries * width_;
   parallel(all_entries, [&](Index n) { named_(n) = selection.block(tile, n / width_, n % width_); });
@@ -44,7 +44,7 @@ UnionList::UnionList(const TokenTile& tile, const Selection& selection)
     Expr block = named_(n);
     when(block != no_row && first_of_(n) == n, [&] {
       list_(count_) = block;
-      slot_(n) = count_;
+      place_(n) = count_;
       count_ += 1;
     });
   });

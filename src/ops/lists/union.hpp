@@ -46,13 +46,13 @@ class UnionList {
   // that does, and where that stands in the list.
   lang::Expr selects(const lang::Expr& entry) { return named_(entry) != no_row; }
   lang::Expr is_first(const lang::Expr& entry);
-  lang::Expr place(const lang::Expr& entry) { return slot_(first_of_(entry)); }
+  lang::Expr place(const lang::Expr& entry) { return place_(first_of_(entry)); }
 
  private:
   const NsaKernel& c;
   int width_;
   lang::Shared list_, times_;
-  lang::Shared named_, first_of_, slot_;  // of every entry; slot_ of the first ones only
+  lang::Shared named_, first_of_, place_;  // of every entry; place_ of the first ones only
   lang::Var count_;
 };
 

@@ -33,9 +33,9 @@ UnionLists::UnionLists(const NsaKernel& c, const Expr& heads, const Expr& tiles,
       counts_(workspace("union_counts", {heads, tiles}, i32)),
       whole_(workspace("union_whole", {heads, tiles}, i32)) {
   if (!c.divides()) return;
-  rest_.emplace(workspace("rest", {heads, tokens, width_}, i32));
+  left_out_.emplace(workspace("rest", {heads, tokens, width_}, i32));
   most_of_part_.emplace(output("most_of_part", {*parts}, i32));
-  most_rest_.emplace(output("most_rest", {heads, tiles * c.row_groups()}, i32));
+  most_left_out_.emplace(output("most_rest", {heads, tiles * c.row_groups()}, i32));
 }
 
 void UnionLists::clear_parts() const {
@@ -98,8 +98,9 @@ void UnionLists::find_gains(Shared& marks, Shared& gains) const {
 }
 
 // Takes the tokens of a warp group out of the marks of blocks, from `begin` on, that few of them selected,
-// and puts their entries into `rest`.
-void UnionLists::leave_out(Shared& marks, const Expr& begin, int group, Shared& named, Shared& rest) const {
+// and puts their entries into `left_out`.
+void UnionLists::leave_out(Shared& marks, const Expr& begin, int group, Shared& named,
+                           Shared& left_out) const {
   const int entries = c.queries / c.row_groups() * width_;
   parallel(entries, [&](Index of_group) {
     Expr n = group * entries + of_group, block = named(n), own = block - begin;
@@ -107,7 +108,7 @@ void UnionLists::leave_out(Shared& marks, const Expr& begin, int group, Shared& 
       Var earlier = 0;
       serial(range(n / width_ * width_, n), [&](Index m) { earlier += select(named(m) == block, 1, 0); });
       Expr few = tokens_of(marks, own / run_length, own % run_length, group) < c.fewest;
-      when(few && earlier == 0, [&] { rest(n) = block; });
+      when(few && earlier == 0, [&] { left_out(n) = block; });
     });
   });
   parallel(runs, run_length, [&](Index run, Index i) {
@@ -120,29 +121,29 @@ void UnionLists::leave_out(Shared& marks, const Expr& begin, int group, Shared& 
   });
 }
 
-void UnionLists::leave_out_few(Shared& marks, const Expr& begin, Shared& named, Shared& rest) const {
+void UnionLists::leave_out_few(Shared& marks, const Expr& begin, Shared& named, Shared& left_out) const {
   Shared gains({c.row_groups()}, i32);
   find_gains(marks, gains);
   for (int group = 0; group < c.row_groups(); ++group)
-    when(gains(group) >= c.fewest * c.least_gain, [&] { leave_out(marks, begin, group, named, rest); });
+    when(gains(group) >= c.fewest * c.least_gain, [&] { leave_out(marks, begin, group, named, left_out); });
 }
 
-// `rest` has the entries of so many tokens of the tile, from `row` on. The most of one.
-Expr UnionLists::write_rest(const Expr& head, const Expr& tile, const Expr& row, const Expr& tokens,
-                            Shared& rest) const {
+// `left_out` has the entries of so many tokens of the tile, from `row` on. The most of one.
+Expr UnionLists::write_left_out(const Expr& head, const Expr& tile, const Expr& row, const Expr& tokens,
+                                Shared& left_out) const {
   Shared numbers({c.queries}, i32);
   auto number_of = [&](const Expr& begin, const Expr& end) -> Expr {
     Var number = 0;
-    serial(range(begin, end), [&](Index m) { number += select(rest(m) != no_row, 1, 0); });
+    serial(range(begin, end), [&](Index m) { number += select(left_out(m) != no_row, 1, 0); });
     return number;
   };
   parallel(c.queries,
            [&](Index token) { numbers(token) = number_of(token * width_, token * width_ + width_); });
   parallel(c.queries * width_, [&](Index n) {
-    Expr token = n / width_, block = rest(n);
+    Expr token = n / width_, block = left_out(n);
     when(token < tokens, [&] {
-      when(block != no_row, [&] { (*rest_)(head, row + token, number_of(token * width_, n)) = block; });
-      when(n % width_ >= numbers(token), [&] { (*rest_)(head, row + token, n % width_) = -1; });
+      when(block != no_row, [&] { (*left_out_)(head, row + token, number_of(token * width_, n)) = block; });
+      when(n % width_ >= numbers(token), [&] { (*left_out_)(head, row + token, n % width_) = -1; });
     });
   });
   const int groups = c.row_groups(), of_group = c.queries / groups;
@@ -150,7 +151,7 @@ Expr UnionLists::write_rest(const Expr& head, const Expr& tile, const Expr& row,
   serial(groups, [&](Index group) {
     Var own = 0;
     serial(of_group, [&](Index token) { own = max(own, numbers(group * of_group + token)); });
-    (*most_rest_)(head, tile * groups + group) = own;
+    (*most_left_out_)(head, tile * groups + group) = own;
     most = max(most, own);
   });
   return most;
@@ -159,8 +160,9 @@ Expr UnionLists::write_rest(const Expr& head, const Expr& tile, const Expr& row,
 void UnionLists::find(const Expr& head, const Expr& tile, const Expr& first_row, const TokenTile& tokens,
                       const Selection& selection, const Expr& part) const {
   const int entries = c.queries * width_;
-  Shared named({entries}, i32), turn({c.repeats ? entries : 1}, i32), rest({c.divides() ? entries : 1}, i32);
-  if (c.divides()) fill(rest, no_row);
+  Shared named({entries}, i32), turn({c.repeats ? entries : 1}, i32),
+      left_out({c.divides() ? entries : 1}, i32);
+  if (c.divides()) fill(left_out, no_row);
   parallel(entries, [&](Index n) { named(n) = selection.block(tokens, n / width_, n % width_); });
   // Of the entries of a token that name one block, which one it is.
   if (c.repeats)
@@ -189,7 +191,7 @@ void UnionLists::find(const Expr& head, const Expr& tile, const Expr& first_row,
                   u32(1) << u32(token % word_bits));
       });
     });
-    if (c.divides()) leave_out_few(marks, begin, named, rest);
+    if (c.divides()) leave_out_few(marks, begin, named, left_out);
     list_marked(marks, begin, to, count, cut);
   };
   serial(ceildiv(blocks, chunk), [&](Index n) {
@@ -201,7 +203,7 @@ void UnionLists::find(const Expr& head, const Expr& tile, const Expr& first_row,
   counts_(head, tile) = count;
   whole_(head, tile) = count - cut(0);
   if (!c.divides()) return;
-  Expr most = write_rest(head, tile, first_row + tokens.first, last + 1, rest);
+  Expr most = write_left_out(head, tile, first_row + tokens.first, last + 1, left_out);
   when(most > 0, [&] { atomic_max((*most_of_part_)(part), most); });
 }
 

@@ -13,7 +13,7 @@ namespace tegula::ops {
 class UnionLists {
  public:
   // Declares workspaces for so many tiles and tokens of each head; with c.divides() and so many parts,
-  // most_of_part [parts] and most_rest [heads, warp groups of tiles] as outputs.
+  // most_of_part [parts] and most_left_out [heads, warp groups of tiles] as outputs.
   UnionLists(const NsaKernel& c, const lang::Expr& heads, const lang::Expr& tiles, const lang::Expr& tokens,
              const std::optional<lang::Expr>& parts = {});
 
@@ -34,9 +34,9 @@ class UnionLists {
 
   // With c.divides(), the blocks that stand in no list: [tokens, entries] of a head, each once, -1 behind the
   // last.
-  lang::Tensor rest(const lang::Expr& head) const { return rest_->slice(head); }
+  lang::Tensor left_out(const lang::Expr& head) const { return left_out_->slice(head); }
   // Whether tiles of the part have left something out.
-  lang::Expr has_rest(const lang::Expr& part) const { return (*most_of_part_)(part) > 0; }
+  lang::Expr has_left_out(const lang::Expr& part) const { return (*most_of_part_)(part) > 0; }
 
  private:
   lang::Expr tokens_of(lang::Shared& marks, const lang::Expr& run, const lang::Expr& i, int group) const;
@@ -44,16 +44,16 @@ class UnionLists {
                    lang::Shared& cut) const;
   void find_gains(lang::Shared& marks, lang::Shared& gains) const;
   void leave_out(lang::Shared& marks, const lang::Expr& begin, int group, lang::Shared& named,
-                 lang::Shared& rest) const;
+                 lang::Shared& left_out) const;
   void leave_out_few(lang::Shared& marks, const lang::Expr& begin, lang::Shared& named,
-                     lang::Shared& rest) const;
-  lang::Expr write_rest(const lang::Expr& head, const lang::Expr& tile, const lang::Expr& row,
-                        const lang::Expr& tokens, lang::Shared& rest) const;
+                     lang::Shared& left_out) const;
+  lang::Expr write_left_out(const lang::Expr& head, const lang::Expr& tile, const lang::Expr& row,
+                            const lang::Expr& tokens, lang::Shared& left_out) const;
 
   const NsaKernel& c;
   int width_, words_;
   lang::Tensor blocks_, chosen_, counts_, whole_;
-  std::optional<lang::Tensor> rest_, most_rest_, most_of_part_;
+  std::optional<lang::Tensor> left_out_, most_left_out_, most_of_part_;
 };
 
 }  // namespace tegula::ops

@@ -16,7 +16,7 @@ Expr BlockTile::row(const Expr& r) const { return row_of ? Expr((*row_of)(r)) : 
 
 Expr BlockTile::counts(const Expr& row) const { return row_of ? row != no_row : row < end; }
 
-Expr BlockTile::slot(const Expr& r) const {
+Expr BlockTile::place(const Expr& r) const {
   return row_of ? step * (shape.extent / shape.block) + r / shape.block : *entry;
 }
 

@@ -31,7 +31,7 @@ struct BlockTile {
   // Whether row r, which is `row`, belongs to a block of the list.
   lang::Expr counts(const lang::Expr& row) const;
   // Position in the list of the block of row r.
-  lang::Expr slot(const lang::Expr& r) const;
+  lang::Expr place(const lang::Expr& r) const;
   // Whether there may be rows that do not count.
   lang::Expr ragged() const;
   // `from` is [rows, features], or [rows, pack, features] if the tile has `pack` rows for each.

@@ -1,7 +1,7 @@
 #include "tegula/ops/rms_norm.hpp"
 
 #include "ops/schema/table.hpp"
-#include "ops/testing.hpp"
+#include "ops/testing/operators.hpp"
 
 namespace tegula::ops {
 namespace rms_norm_test {

@@ -9,9 +9,9 @@ namespace {
 
 void run(const Bound<NsaSelectedBackward>& c, Launch& launch) {
   const NsaBackwardCall call = nsa_backward_call(c);
-  if (!c.on_gpu() || !takes_slots(call)) return run_two_passes(call, launch);
-  const NsaSlotsKernel kernel = slots_kernel(call);
-  run_slots(call, kernel, tokens_of_slots(call, kernel), launch);
+  if (!c.on_gpu() || !takes_one_pass(call)) return run_two_passes(call, launch);
+  const NsaOnePassKernel kernel = one_pass_kernel(call);
+  run_one_pass(call, kernel, tokens_of_one_pass(call, kernel), launch);
 }
 
 // The results of the forward are formed anew.

@@ -2,7 +2,6 @@
 #pragma once
 #include "ops/nsa/backward_kernel.hpp"
 #include "ops/nsa/call.hpp"
-#include "ops/nsa/slots_kernel.hpp"
 #include "tegula/ops/nsa_selected_attention_backward.hpp"
 
 namespace tegula::ops {
@@ -17,7 +16,7 @@ struct NsaBackwardCall {
   NsaBackwardKernel kernel;
   NsaCall forward;
   TensorRef choice, counts;  // a row for each head that selects
-  // With `window`: gradients of the window's, which slots add.
+  // With `window`: gradients of the window's, which partials add.
   const NsaSelectedBackward* op = nullptr;
 };
 
@@ -26,14 +25,14 @@ NsaBackwardCall nsa_backward_call(const Bound<NsaSelectedBackward>& bound);
 // By nsa_backward_kernel.
 void run_two_passes(const NsaBackwardCall& call, Launch& launch);
 
-// Whether nsa_slots_kernel can do what is asked for; its instance for the call.
-bool can_take_slots(const NsaBackwardCall& call);
-NsaSlotsKernel slots_kernel(const NsaBackwardCall& call);
+// Whether nsa_one_pass_kernel can do what is asked for; its instance for the call.
+bool can_take_one_pass(const NsaBackwardCall& call);
+NsaOnePassKernel one_pass_kernel(const NsaBackwardCall& call);
 // Whether it is the way to go on a GPU.
-bool takes_slots(const NsaBackwardCall& call);
-// Tokens that share a call of it, so that slots take no more memory than sums of dq in f32 would.
-std::int64_t tokens_of_slots(const NsaBackwardCall& call, const NsaSlotsKernel& kernel);
-void run_slots(const NsaBackwardCall& call, const NsaSlotsKernel& kernel, std::int64_t tokens_of_call,
-               Launch& launch);
+bool takes_one_pass(const NsaBackwardCall& call);
+// Tokens that share a call of it, so that partials take no more memory than sums of dq in f32 would.
+std::int64_t tokens_of_one_pass(const NsaBackwardCall& call, const NsaOnePassKernel& kernel);
+void run_one_pass(const NsaBackwardCall& call, const NsaOnePassKernel& kernel, std::int64_t tokens_of_call,
+                  Launch& launch);
 
 }  // namespace tegula::ops

@@ -51,13 +51,13 @@ void NsaBackwardProgram::declare_window(const Extents& of_out, const Extents& ve
 }
 
 void NsaBackwardProgram::run() {
-  inverse.emplace(turned_lists());
+  inverse.emplace(inverted_lists());
   inverse->record_count();
   inverse->record_begins();
   delta_grid();  // beside the one before
   inverse->record_rows();
   Expr most_queries = f.varlen ? *longest_q : Expr(queries), most_keys = f.varlen ? *longest_k : Expr(keys);
-  grid(ceildiv(most_queries, f.queries), f.pack > 1 || c.in_turns() ? Expr(heads) : heads * *group,
+  grid(ceildiv(most_queries, f.queries), f.pack > 1 || c.heads_one_by_one() ? Expr(heads) : heads * *group,
        sequences(), [&](Index x, Index h, Index b) { query_block(x, h, b); });
   const int tiles = ceildiv(f.block, c.keys);
   grid(ceildiv(most_keys, f.block) * tiles, heads, sequences(),

@@ -44,7 +44,7 @@ class NsaBackwardProgram {
 
   void declare_window(const lang::Extents& of_out, const lang::Extents& vector);
   void delta_grid();
-  InverseLists turned_lists() const;
+  InverseLists inverted_lists() const;
   void query_block(const lang::Index& x, const lang::Index& h, const lang::Index& b);
   // A tile of queries, of one head or of those of a group.
   struct QueryRows {

@@ -2,7 +2,7 @@
 // against differences.
 #include "ops/nsa/backward_call.hpp"
 #include "ops/reference/reference.hpp"
-#include "ops/testing.hpp"
+#include "ops/testing/operators.hpp"
 
 namespace tegula::ops {
 namespace nsa_backward_test {
@@ -208,7 +208,7 @@ PlannedCall<NsaSelectedBackward> planned_call(const Given& in, const NsaSelected
 }
 
 // The program for GPUs means the same everywhere, in one call and in several.
-TEST_P(NsaBackwardRows, AgreeWithTheFormulaThroughSlots) {
+TEST_P(NsaBackwardRows, AgreeWithTheFormulaInOnePass) {
   const Row& row = GetParam();
   for (Target target : test_targets()) {
     SCOPED_TRACE(row.name + " " + std::string(target.name()));
@@ -216,7 +216,7 @@ TEST_P(NsaBackwardRows, AgreeWithTheFormulaThroughSlots) {
     in.options.target = target;
     in.more.sel_scale_gradient = false, in.more.dsel_scale.reset();  // has another way
     const PlannedCall tried = planned_call(in, in.more);
-    if (!can_take_slots(nsa_backward_call(Bound<NsaSelectedBackward>(tried.bound)))) return;
+    if (!can_take_one_pass(nsa_backward_call(Bound<NsaSelectedBackward>(tried.bound)))) return;
     auto by_formula = [&](DType steps) {
       return reference::nsa_selected_attention_backward(in.dout.inside, in.q.inside, in.k.inside, in.v.inside,
                                                         in.indices.inside, in.options, in.more, steps);
@@ -225,7 +225,7 @@ TEST_P(NsaBackwardRows, AgreeWithTheFormulaThroughSlots) {
     for (const std::int64_t tokens_of_call : {16, 1024}) {
       PlannedCall planned = planned_call(in, in.more);
       const NsaBackwardCall call = nsa_backward_call(Bound<NsaSelectedBackward>(planned.bound));
-      run_slots(call, slots_kernel(call), tokens_of_call, planned.launch);
+      run_one_pass(call, one_pass_kernel(call), tokens_of_call, planned.launch);
       expect_close("dq", planned.bound.output("dq"), exact.dq, plain.dq, row.type);
       expect_close("dk", planned.bound.output("dk"), exact.dk, plain.dk, row.type);
       expect_close("dv", planned.bound.output("dv"), exact.dv, plain.dv, row.type);

@@ -3,8 +3,9 @@
 #include <algorithm>
 #include <bit>
 
+#include "ops/lists/pair_lists.hpp"
+#include "ops/nsa/kernel.hpp"
 #include "ops/nsa/plan.hpp"
-#include "ops/nsa/rest.hpp"
 #include "ops/pieces/plan.hpp"
 #include "ops/schema/functions.hpp"
 
@@ -12,9 +13,9 @@ namespace tegula::ops {
 
 namespace {
 
-// Slots take so many bytes, or as many as the queries.
+// Partials take so many bytes, or as many as the queries.
 constexpr std::int64_t bytes_of_queries = std::int64_t{1} << 24;
-constexpr int most_slots = 257;  // of a token, for each head: the longest lists, and the token's own block
+constexpr int most_partials = 257;  // of a token, for each head: the longest lists, and the token's own block
 constexpr std::int64_t most_pairs = std::int64_t{1} << 31;  // of a head, which programs count
 constexpr std::int64_t most_entries_by_doubling = 64;
 
@@ -47,15 +48,15 @@ std::int64_t whole_chunks(std::int64_t tokens) {
   return std::max<std::int64_t>(1, tokens / chunk_tokens) * chunk_tokens;
 }
 
-// So that slots take no more memory than they may, and queries of a head stay in the cache: rather few heads
-// than few tokens.
+// So that partials take no more memory than they may, and queries of a head stay in the cache: rather few
+// heads than few tokens.
 Division division_of(const NsaCall& call) {
   const NsaKernel& kernel = call.kernel;
   const HeadTensors& t = call.tensors;
   const std::int64_t element = t.q.size(0) * t.group() * kernel.compute.bytes(),
-                     of_token = std::max<std::int64_t>(1, element * kernel.slots() * t.dim_v()),
+                     of_token = std::max<std::int64_t>(1, element * kernel.partials() * t.dim_v()),
                      of_queries = std::max<std::int64_t>(1, element * t.dim()),
-                     bytes = std::max(bytes_of_slots, of_queries * t.kv_heads * t.q.size(1)),
+                     bytes = std::max(bytes_of_partials, of_queries * t.kv_heads * t.q.size(1)),
                      cached = whole_chunks(bytes_of_queries / of_queries),
                      together = whole_chunks(bytes / (of_token * t.kv_heads));
   if (2 * together >= std::min(cached, t.q.size(1))) return {together, t.kv_heads};
@@ -63,17 +64,17 @@ Division division_of(const NsaCall& call) {
   return {tokens, std::clamp<std::int64_t>(bytes / (of_token * tokens), 1, t.kv_heads)};
 }
 
-// What nsa_kernel makes for nsa_rest_kernel.
-struct Rest {
+// What nsa_kernel makes for nsa_inverted_kernel.
+struct LeftOut {
   Tensor most_of_part;
-  Tensor most_rest, pair_begins, pair_tokens, pair_places, piece_blocks, first_pieces;  // of heads
+  Tensor most_left_out, pair_begins, pair_tokens, pair_places, piece_blocks, first_pieces;  // of heads
   std::int64_t part_tokens, parts;
 };
 
 // Tiles do not cross the ends of parts.
-Rest make_rest(const NsaCall& call, std::int64_t tokens_of_part, Launch& launch) {
+LeftOut make_left_out(const NsaCall& call, std::int64_t tokens_of_part, Launch& launch) {
   const NsaKernel& c = call.kernel;
-  const NsaKernel lists = lists_of_rest(c);
+  const NsaKernel lists = lists_left_out(c);
   const HeadTensors& t = call.tensors;
   const std::int64_t batch = t.q.size(0), tokens = t.q.size(1), heads = t.kv_heads,
                      blocks = (t.k.size(1) + c.block - 1) / c.block,
@@ -81,29 +82,30 @@ Rest make_rest(const NsaCall& call, std::int64_t tokens_of_part, Launch& launch)
                      parts = (tokens + part - 1) / part;
   const auto made = [&](const Shape& shape) { return launch.scratch(shape, i32); };
   return {.most_of_part = made({parts}),
-          .most_rest = made({heads, batch * ((tokens + c.queries - 1) / c.queries) * c.row_groups()}),
+          .most_left_out = made({heads, batch * ((tokens + c.queries - 1) / c.queries) * c.row_groups()}),
           .pair_begins = made({heads, batch * parts, blocks + 1}),
           .pair_tokens = made({heads, batch * tokens * lists.entries}),
           .pair_places = made({heads, batch * tokens, lists.entries}),
           .piece_blocks = made({heads, PairLists::all_pieces(batch * tokens, batch * parts, lists.entries,
-                                                             longest_of_rest(c))}),
+                                                             longest_inverted(c))}),
           .first_pieces = made({heads, batch * parts, blocks}),
           .part_tokens = part,
           .parts = parts};
 }
 
-void run_rest(const NsaCall& call, const Rest& rest, std::int64_t part, const Range& heads, Launch& launch) {
+void run_inverted(const NsaCall& call, const LeftOut& left_out, std::int64_t part, const Range& heads,
+                  Launch& launch) {
   const HeadTensors& t = call.tensors;
   const BoundCall& bound = launch.call();
-  const std::int64_t tokens = t.q.size(1), begin = part * rest.part_tokens,
-                     end = std::min(tokens, begin + rest.part_tokens);
+  const std::int64_t tokens = t.q.size(1), begin = part * left_out.part_tokens,
+                     end = std::min(tokens, begin + left_out.part_tokens);
   const auto rows = [&](const char* name) {
     return bound.formed(name).slice(1, begin, end).slice(2, heads.begin, heads.end);
   };
   const auto of_heads = [&](const Tensor& tensor) { return tensor.ref().slice(0, heads.begin, heads.end); };
   const TensorRef out = rows("out"),
                   lse = bound.formed("lse").slice(1, heads.begin, heads.end).slice(3, begin, end);
-  launch(NsaRestKernel{call.kernel}, nsa_rest_kernel,
+  launch(NsaInvertedKernel{call.kernel}, nsa_inverted_kernel,
          {{"q", rows("q")},
           {"k", t.k.slice(2, heads.begin, heads.end)},
           {"v", t.v.slice(2, heads.begin, heads.end)},
@@ -114,16 +116,16 @@ void run_rest(const NsaCall& call, const Rest& rest, std::int64_t part, const Ra
           {"scale", call.scale},
           {"behind", tokens - end},
           {"part", part},
-          {"parts", rest.parts},
-          {"part_tokens", rest.part_tokens},
+          {"parts", left_out.parts},
+          {"part_tokens", left_out.part_tokens},
           {"all_tokens", tokens},
-          {"most_of_part", rest.most_of_part},
-          {"most_rest", of_heads(rest.most_rest)},
-          {"pair_begins", of_heads(rest.pair_begins)},
-          {"pair_tokens", of_heads(rest.pair_tokens)},
-          {"pair_places", of_heads(rest.pair_places)},
-          {"piece_blocks", of_heads(rest.piece_blocks)},
-          {"first_pieces", of_heads(rest.first_pieces)}});
+          {"most_of_part", left_out.most_of_part},
+          {"most_rest", of_heads(left_out.most_left_out)},
+          {"pair_begins", of_heads(left_out.pair_begins)},
+          {"pair_tokens", of_heads(left_out.pair_tokens)},
+          {"pair_places", of_heads(left_out.pair_places)},
+          {"piece_blocks", of_heads(left_out.piece_blocks)},
+          {"first_pieces", of_heads(left_out.first_pieces)}});
 }
 
 // All tiles at once; then, for so many tokens and heads after the other, what they have left out.
@@ -132,23 +134,23 @@ void run_divided(const NsaCall& call, const Division& division, Launch& launch) 
   const std::int64_t tokens = t.q.size(1), heads = t.kv_heads,
                      calls = (tokens + division.tokens - 1) / division.tokens,
                      even = whole_chunks((tokens + calls - 1) / calls + chunk_tokens - 1);
-  const Rest rest = make_rest(call, std::min(even, division.tokens), launch);
+  const LeftOut left_out = make_left_out(call, std::min(even, division.tokens), launch);
   launch(call.kernel, nsa_kernel,
          {{"choice", call.choice},
           {"counts", call.counts},
           {"scale", call.scale},
-          {"parts", rest.parts},
-          {"part_tokens", rest.part_tokens},
-          {"most_of_part", rest.most_of_part},
-          {"most_rest", rest.most_rest},
-          {"pair_begins", rest.pair_begins},
-          {"pair_tokens", rest.pair_tokens},
-          {"pair_places", rest.pair_places},
-          {"piece_blocks", rest.piece_blocks},
-          {"first_pieces", rest.first_pieces}});
+          {"parts", left_out.parts},
+          {"part_tokens", left_out.part_tokens},
+          {"most_of_part", left_out.most_of_part},
+          {"most_rest", left_out.most_left_out},
+          {"pair_begins", left_out.pair_begins},
+          {"pair_tokens", left_out.pair_tokens},
+          {"pair_places", left_out.pair_places},
+          {"piece_blocks", left_out.piece_blocks},
+          {"first_pieces", left_out.first_pieces}});
   for (std::int64_t head = 0; head < heads; head += division.heads)
-    for (std::int64_t part = 0; part < rest.parts; ++part)
-      run_rest(call, rest, part, {head, std::min(heads, head + division.heads)}, launch);
+    for (std::int64_t part = 0; part < left_out.parts; ++part)
+      run_inverted(call, left_out, part, {head, std::min(heads, head + division.heads)}, launch);
 }
 
 }  // namespace
@@ -157,7 +159,7 @@ bool can_divide(const NsaCall& call) {
   const NsaKernel& kernel = call.kernel;
   const HeadTensors& t = call.tensors;
   return kernel.pack > 1 && kernel.queries > 1 && !kernel.repeats && !kernel.varlen && kernel.joined() == 1 &&
-         kernel.slots() <= most_slots && t.q.size(0) * t.q.size(1) < most_pairs / kernel.slots();
+         kernel.partials() <= most_partials && t.q.size(0) * t.q.size(1) < most_pairs / kernel.partials();
 }
 
 void plan_nsa_call(const AttentionTiles& tiles, bool lists, NsaCall& call) {

@@ -194,13 +194,13 @@ void NsaProgram::run_with_lists() {
 }
 
 void NsaProgram::declare_pairs() {
-  of_rest = lists_of_rest(c);
+  of_left_out = lists_left_out(c);
   Expr parts_of_all = *batch * *part_count;
   pairs.emplace(
-      of_rest,
+      of_left_out,
       PairLists::Extents{heads, *batch * queries, parts_of_all * ceildiv(*part_tokens, c.chunk), parts_of_all,
                          ceildiv(keys, c.block)},
-      PairLists::Options{.longest = longest_of_rest(c), .rest = true, .role = PairLists::Role::outputs});
+      PairLists::Options{.longest = longest_inverted(c), .left_out = true, .role = PairLists::Role::outputs});
 }
 
 void NsaProgram::pair_grids() const {
@@ -209,10 +209,10 @@ void NsaProgram::pair_grids() const {
     grid(chunks, heads, *batch * *part_count, {.threads = 256}, [&](Index x, Index h, Index sequence) {
       Expr b = sequence / *part_count, begin = sequence % *part_count * *part_tokens;
       Expr count = min(queries - begin, *part_tokens), first_row = b * queries + begin;
-      exit_if(x * c.chunk >= count || !lists->has_rest(sequence % *part_count));
-      const Selection selection{lists->rest(h).slice(range(first_row, first_row + count)), {}};
+      exit_if(x * c.chunk >= count || !lists->has_left_out(sequence % *part_count));
+      const Selection selection{lists->left_out(h).slice(range(first_row, first_row + count)), {}};
       body(PairLists::Part{h, sequence, sequence * chunks, first_row, ceildiv(keys, c.block)},
-           TokenTile{of_rest, x * c.chunk, count, keys, queries - begin - count}, selection);
+           TokenTile{of_left_out, x * c.chunk, count, keys, queries - begin - count}, selection);
     });
   };
   over_chunks([&](const auto&... all_of) { pairs->count(all_of...); });

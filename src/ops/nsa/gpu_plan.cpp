@@ -10,7 +10,7 @@ namespace tegula::ops {
 namespace {
 
 constexpr int most_pack = 128;
-// Rows of a warp group that must share a block: as many slots cost as much as the block's keys and values.
+// Rows of a warp group that must share a block: as many partials cost as much as the block's keys and values.
 constexpr int fewest_rows = 20;
 constexpr int least_gain = 24;  // blocks that a warp group must be spared
 constexpr int most_pack_divided = 8;

@@ -57,7 +57,7 @@ void NsaProgram::mask(Fragment& scores, const BlockTile& keys_of, const TokenTil
       if (!c.has_times()) {
         scores(r, t) = select(sees, scores(r, t), -inf);
       } else {
-        Expr times = chosen.times(keys_of.slot(t), token);
+        Expr times = chosen.times(keys_of.place(t), token);
         Expr score = c.repeats ? scores(r, t) + log2(f32(times)) / *scale : Expr(scores(r, t));
         scores(r, t) = select(sees && times > 0, score, -inf);
       }

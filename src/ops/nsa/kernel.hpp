@@ -1,4 +1,4 @@
-// The tile program of attention over blocks selected by each token.
+// The tile programs of attention over blocks selected by each token.
 #pragma once
 #include "ops/lists/walk.hpp"
 #include "ops/schema/instance.hpp"
@@ -52,13 +52,13 @@ struct NsaKernel {
   bool lists = false;  // of tiles are joined by a grid of their own: for GPUs
   // With more than 1, and `lists`: blocks that fewer tokens of a warp group selected are left to a pass over
   // keys, where that saves the group at least so many blocks; a pair of a token and a block costs there what
-  // 1 / fewest of a block costs here. See rest.hpp.
+  // 1 / fewest of a block costs here. See NsaInvertedKernel.
   int fewest = 1, least_gain = 0;
   int chunk = chunk_tokens;  // where pairs are sorted by blocks
 
   int rows() const { return queries * pack; }
   int width() const { return entries + (diagonal ? 1 : 0); }  // of a row, with the token's own block
-  int slots() const { return width() * parts(); }
+  int partials() const { return width() * parts(); }
   // With `lists`: steps of a block, and blocks of a step.
   int parts() const { return (block + keys - 1) / keys; }
   int joined() const { return keys % block == 0 && (block % 8 == 0 || keys == block) ? keys / block : 1; }
@@ -88,9 +88,29 @@ struct NsaKernel {
 // [batch, tokens, kv heads, group, entries], scale (with log2(e)); then, where the instance has them, counts
 // [batch, tokens, kv heads, group], and for packed sequences q_begin, k_begin [sequences + 1] and longest,
 // without the batch dimensions. With pack > 1 the entries of group member 0 are those of all. With fewest >
-// 1, for nsa_rest_kernel: how many parts the tokens have, the tokens of one, and as outputs the most that a
-// token of each part [parts] and of each warp group of a tile [kv heads, batch · tiles · groups] left to it,
-// and the pairs of each part, as PairLists has them.
+// 1, for nsa_inverted_kernel: how many parts the tokens have, the tokens of one, and as outputs the most that
+// a token of each part [parts] and of each warp group of a tile [kv heads, batch · tiles · groups] left to
+// it, and the pairs of each part, as PairLists has them.
 lang::Kernel nsa_kernel(const NsaKernel& instance);
+
+// The pass over inverted lists: what tiles of tokens leave out, blocks that few of their tokens selected.
+//
+// nsa_kernel sorts such pairs of a token and a block by blocks, part by part of the tokens. Here the blocks
+// of keys meet the queries of their lists, whose results are partials; then every token merges its partials
+// with what its tile has found. A call is for one part, so that partials take no more memory than they may.
+struct NsaInvertedKernel {
+  NsaKernel forward;
+  auto fields() const { return std::tuple(forward); }
+};
+
+// Arguments: q, k, v of the part as in nsa_kernel, out and lse as that left them, out and lse (the same, or
+// others, of which only the tiles are written that left something out), scale, the number of tokens
+// behind the part, its number, the number of parts, the tokens of one and of all; then what nsa_kernel made,
+// of all parts.
+lang::Kernel nsa_inverted_kernel(const NsaInvertedKernel& instance);
+
+// As whose lists the pairs are sorted; lists of more pairs are cut.
+NsaKernel lists_left_out(const NsaKernel& forward);
+int longest_inverted(const NsaKernel& forward);
 
 }  // namespace tegula::ops

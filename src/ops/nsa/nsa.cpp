@@ -1,4 +1,7 @@
-// Attention over selected blocks: its table and its formula.
+// Attention over selected blocks: its table and its formula; examples of calls, and how much work they are.
+#include <algorithm>
+#include <set>
+
 #include "ops/lists/check_indices.hpp"
 #include "ops/nsa/table.hpp"
 #include "ops/reference/reference.hpp"
@@ -103,6 +106,117 @@ NsaSelectedResult nsa_selected_attention(const TensorRef& q, const TensorRef& k,
   const NsaSelected op{options, q, k, v, block_indices};
   const BoundCall call = run_call(nsa_selected_attention_schema(), &op);
   return {call.output("out"), call.output("lse"), call.output("window_out"), call.output("window_lse")};
+}
+
+Tensor random_selection(const Shape& shape, DType, std::uint64_t seed,
+                        const std::function<std::int64_t(const std::string&)>& dim) {
+  Tensor indices = Tensor::random_integers(shape, i32, seed, 0, 1 << 30);
+  auto* at = indices.data_as<std::int32_t>();
+  const bool heads_first = shape.size() == 4 && dim("layout") == 1;
+  const std::int64_t entries = shape.back(), inner = heads_first ? 1 : shape[shape.size() - 2],
+                     tokens = shape[shape.size() - (heads_first ? 2 : 3)];
+  for (std::int64_t i = 0; i < indices.nelements(); ++i) {
+    const std::int64_t n = i % entries, token = i / entries / inner % tokens;
+    const auto own = static_cast<std::int32_t>(token / dim("block_size"));
+    at[i] = n == 0 ? 0 : n == 1 ? own : at[i] % (own + 1);
+  }
+  return indices;
+}
+
+namespace {
+
+// Keys that one query sees at most: those of its distinct blocks up to its position.
+double keys_seen(const std::set<std::int64_t>& blocks, std::int64_t block_size, std::int64_t limit) {
+  double keys = 0;
+  for (std::int64_t block : blocks)
+    keys += static_cast<double>(std::clamp<std::int64_t>(limit - block * block_size, 0, block_size));
+  return keys;
+}
+
+// Of one batch or of packed sequences: tokens [begin, end) of the queries meet `keys` keys. `lists` are
+// [tokens, heads, entries].
+double pairs_of(const TensorRef& lists, const NsaSelectedOptions& options,
+                std::pair<std::int64_t, std::int64_t> tokens, std::int64_t keys) {
+  double pairs = 0;
+  for (std::int64_t i = tokens.first; i < tokens.second; ++i) {
+    const std::int64_t position = i - tokens.second + keys,
+                       limit = options.causal ? std::clamp<std::int64_t>(position + 1, 0, keys) : keys;
+    for (std::int64_t h = 0; h < lists.size(1); ++h) {
+      std::set<std::int64_t> blocks;
+      for (std::int64_t n = 0; n < lists.size(2); ++n) {
+        const auto block = static_cast<std::int64_t>(lists.get({i, h, n}));
+        if (block >= 0) blocks.insert(block);
+      }
+      if (options.diagonal && position >= 0) blocks.insert(position / options.block_size);
+      pairs += keys_seen(blocks, options.block_size, limit);
+    }
+  }
+  return pairs;
+}
+
+}  // namespace
+
+double selected_pairs(const BoundCall& bound, const NsaSelectedOptions& options) {
+  const TensorRef lists = bound.formed("block_indices");
+  double pairs = 0;
+  if (bound.has("cu_seqlens_q")) {
+    const TensorRef &q = bound["cu_seqlens_q"], &k = bound["cu_seqlens_k"];
+    const auto at = [](const TensorRef& fences, std::int64_t i) {
+      return static_cast<std::int64_t>(fences.get({i}));
+    };
+    for (std::int64_t b = 0; b < bound.dim("sequences"); ++b)
+      pairs += pairs_of(lists, options, {at(q, b), at(q, b + 1)}, at(k, b + 1) - at(k, b));
+  } else {
+    for (std::int64_t b = 0; b < bound.dim("batch"); ++b)
+      pairs += pairs_of(lists.select(0, b), options, {0, bound.dim("queries")}, bound.dim("keys"));
+  }
+  const double heads = static_cast<double>(bound.dim("heads")),
+               rows = static_cast<double>(bound.dim("batch") * bound.dim("queries")) * heads,
+               window = static_cast<double>(std::min(options.window, bound.dim("keys")));
+  return pairs * heads / static_cast<double>(std::max<std::int64_t>(bound.dim("selecting"), 1)) +
+         rows * window;
+}
+
+std::vector<Example> nsa_examples() {
+  return {{"small",
+           "batch=1 queries=9 keys=11 kv_heads=1 group=2 d=8 d_v=4 selecting=1 entries=2 block_size=4 "
+           "window=3"},
+          {"grouped_window",
+           "batch=1 queries=40 keys=40 kv_heads=2 group=4 d=16 d_v=16 f32 selecting=2 "
+           "entries=3 block_size=8 window=9"},
+          {"counts_diagonal_f16",
+           "batch=2 queries=33 keys=33 kv_heads=1 group=2 d=16 d_v=16 f16 selecting=1 "
+           "entries=2 block_size=16 block_counts diagonal"},
+          {"repeats_group_of_3_bf16",
+           "batch=1 queries=150 keys=150 kv_heads=2 group=3 d=64 d_v=64 bf16 selecting=2 "
+           "entries=5 block_size=32 repeats"},
+          {"features_192_128_bf16",
+           "batch=1 queries=90 keys=90 kv_heads=2 group=4 d=192 d_v=128 bf16 selecting=2 "
+           "entries=3 block_size=32 window=20"},
+          {"features_96_f16",
+           "batch=1 queries=80 keys=80 kv_heads=2 group=2 d=96 d_v=96 f16 selecting=2 "
+           "entries=3 block_size=16 diagonal"},
+          {"packed",
+           "sequences=3 queries=50 keys=60 kv_heads=1 group=2 d=16 d_v=24 selecting=1 entries=3 "
+           "block_size=8 cu_seqlens_q cu_seqlens_k diagonal"},
+          {"features_256_bf16",
+           "batch=1 queries=70 keys=70 kv_heads=1 group=4 d=256 d_v=256 bf16 selecting=1 "
+           "entries=3 block_size=32"},
+          {"long_group_of_16_bf16",
+           "batch=1 queries=200 keys=200 kv_heads=1 group=16 d=128 d_v=128 bf16 selecting=1 "
+           "entries=4 block_size=64"}};
+}
+
+std::vector<Example> nsa_measured() {
+  return {{"4096_grouped_16",
+           "batch=1 queries=4096 keys=4096 kv_heads=1 group=16 d=128 d_v=128 f32 selecting=1 "
+           "entries=16 block_size=64"},
+          {"4096_grouped_4",
+           "batch=1 queries=4096 keys=4096 kv_heads=4 group=4 d=128 d_v=128 f32 selecting=4 "
+           "entries=16 block_size=64"},
+          {"4096_alone",
+           "batch=1 queries=4096 keys=4096 kv_heads=4 group=1 d=64 d_v=64 f32 selecting=4 "
+           "entries=16 block_size=64"}};
 }
 
 }  // namespace tegula::ops

@@ -2,7 +2,7 @@
 #include "ops/lists/pair_lists.hpp"
 #include "ops/nsa/call.hpp"
 #include "ops/reference/reference.hpp"
-#include "ops/testing.hpp"
+#include "ops/testing/operators.hpp"
 
 namespace tegula::ops {
 namespace nsa_test {

@@ -2,9 +2,10 @@
 #pragma once
 #include <optional>
 
+#include "ops/lists/pair_lists.hpp"
 #include "ops/lists/union_lists.hpp"
 #include "ops/lists/walk.hpp"
-#include "ops/nsa/rest.hpp"
+#include "ops/nsa/kernel.hpp"
 #include "ops/pieces/views.hpp"
 
 namespace tegula::ops {
@@ -33,7 +34,7 @@ class NsaProgram {
   void attend(const UnionLists::List& list, const HeadViews& views, const TokenTile& tokens) const;
 
   // The pairs of what few tokens of a tile selected, sorted by blocks in each part of the tokens: for
-  // nsa_rest_kernel.
+  // nsa_inverted_kernel.
   void declare_pairs();
   void pair_grids() const;
 
@@ -43,7 +44,7 @@ class NsaProgram {
   std::optional<lang::Tensor> q, k, v, out, lse, choice, lengths, q_begin, k_begin;
   std::optional<lang::Expr> scale, longest, part_count, part_tokens;
   std::optional<UnionLists> lists;
-  NsaKernel of_rest;  // whose rows are what is left of those of `c`
+  NsaKernel of_left_out;  // whose rows are what is left of those of `c`
   std::optional<PairLists> pairs;
 };
 

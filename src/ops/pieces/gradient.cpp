@@ -233,14 +233,14 @@ void KeyGradient::add_keys(const Fragment& gradients, const Shared& q_tile, cons
   if (alone) gemm(gradients, q_tile, *dk_, options);
   if (receiver) contribution.emplace(contribute(gradients));
   if (!alone) gemm(gradients, q_tile, *dk_, options);
-  if (receiver) receiver(is_turned() ? contribution->T() : std::move(*contribution));
+  if (receiver) receiver(is_transposed() ? contribution->T() : std::move(*contribution));
 }
 
-bool KeyGradient::is_turned() const { return tiles_.rows() % warp_group_rows != 0; }
+bool KeyGradient::is_transposed() const { return tiles_.rows() % warp_group_rows != 0; }
 
 Fragment KeyGradient::contribute(const Fragment& gradients) const {
   const int rows = tiles_.rows(), dim = tiles_.dim;
-  if (is_turned()) {
+  if (is_transposed()) {
     Shared tile({rows, tiles_.keys}, tiles_.compute);
     copy(gradients, tile.T());
     Fragment columns({dim, rows}, f32, 0);

@@ -134,7 +134,7 @@ class KeyGradient {
  private:
   // Tensor cores multiply 64 rows at a time: where a step has another number of queries, their features are
   // the rows of what these keys contribute.
-  bool is_turned() const;
+  bool is_transposed() const;
   lang::Fragment contribute(const lang::Fragment& gradients) const;
   void add_keys(const lang::Fragment& gradients, const lang::Shared& q_tile, const Receiver& receiver);
 

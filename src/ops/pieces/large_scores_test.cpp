@@ -5,8 +5,8 @@
 #include <cmath>
 
 #include "ops/registry.hpp"
-#include "ops/testing.hpp"
-#include "runtime/watchdog.hpp"
+#include "ops/testing/operators.hpp"
+#include "runtime/testing/watchdog.hpp"
 
 namespace tegula::ops {
 namespace large_scores_test {

@@ -23,8 +23,8 @@ inline constexpr int most_dim_of_128_rows = 256;
 inline constexpr std::int64_t bytes_of_tiles = 192 << 10;
 // Of all shared memory of a block, but what it has for barriers and alignment.
 inline constexpr std::int64_t bytes_of_block = 221 << 10;
-// Of a GPU's memory, that slots of tokens may take whatever a call is.
-inline constexpr std::int64_t bytes_of_slots = std::int64_t{1} << 30;
+// Of a GPU's memory, that partials of tokens may take whatever a call is.
+inline constexpr std::int64_t bytes_of_partials = std::int64_t{1} << 30;
 
 // Rows of each of the four tiles of a step of gradients. Up to 256 features of 16 bits two warp groups share
 // the columns of the sums, and tiles of a step have one slot or two.

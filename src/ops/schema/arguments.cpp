@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "runtime/binding_memory.hpp"
+#include "runtime/data/overlap.hpp"
 
 namespace tegula::ops {
 

@@ -7,7 +7,7 @@
 
 #include "ops/schema/functions.hpp"
 #include "ops/schema/words.hpp"
-#include "runtime/binding_memory.hpp"
+#include "runtime/data/overlap.hpp"
 
 namespace tegula::ops {
 

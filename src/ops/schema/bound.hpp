@@ -61,6 +61,7 @@ class BoundCall {
   const TensorRef* at(std::size_t tensor) const { return tensors_[tensor]; }
   // By name and in the order of the table.
   Tensor output(std::string_view tensor) const;
+  const Tensor& result(std::size_t output) const { return outputs_[output]; }
   Tensors outputs() const;
 
   // Bytes of all tensors of the call, and arithmetic by the table.
@@ -100,8 +101,10 @@ struct CheckedCall {
 template <class Op>
 class Bound {
  public:
-  explicit Bound(const BoundCall& call) : call_(call) {}
-  const Op& operator*() const { return *static_cast<const Op*>(call_.op()); }
+  explicit Bound(const BoundCall& call) : Bound(call, *static_cast<const Op*>(call.op())) {}
+  // Of a call of another operator, whose struct has this one's.
+  Bound(const BoundCall& call, const Op& op) : call_(call), op_(op) {}
+  const Op& operator*() const { return op_; }
   const Op* operator->() const { return &**this; }
 
   const BoundCall& call() const { return call_; }
@@ -121,6 +124,7 @@ class Bound {
 
  private:
   const BoundCall& call_;
+  const Op& op_;
 };
 
 }  // namespace tegula::ops

@@ -6,7 +6,7 @@
 
 #include "ops/schema/schema.hpp"
 #include "ops/schema/words.hpp"
-#include "runtime/spelling.hpp"
+#include "runtime/call/spelling.hpp"
 
 namespace tegula::ops {
 

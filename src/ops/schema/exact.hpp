@@ -7,8 +7,34 @@
 
 namespace tegula::ops {
 
+// Elements by their indices.
+template <class Number>
+struct ArrayOf {
+  Number* data = nullptr;
+  Shape extents;
+
+  template <class... I>
+  Number& operator()(I... indices) const {
+    std::int64_t at = 0;
+    std::size_t dim = 0;
+    ((at = at * extents[dim++] + static_cast<std::int64_t>(indices)), ...);
+    return data[at];
+  }
+  // Every element becomes what `value` says of its four indices.
+  template <class F>
+  void each(const F& value) const {
+    Number* next = data;
+    for (std::int64_t a = 0; a < extents[0]; ++a)
+      for (std::int64_t b = 0; b < extents[1]; ++b)
+        for (std::int64_t c = 0; c < extents[2]; ++c)
+          for (std::int64_t d = 0; d < extents[3]; ++d) *next++ = value(a, b, c, d);
+  }
+};
+
 class Exact {
  public:
+  using Number = double;
+
   Exact(const BoundCall& call, DType steps) : call_(call), steps_(steps) {}
 
   // An input's copy, or an output of zeros to be written; contiguous.
@@ -16,10 +42,13 @@ class Exact {
   // Its elements, f64.
   double* data(const std::string& tensor) { return (*this)[tensor].data_as<double>(); }
   double* data_if(const std::string& tensor) { return call_.has(tensor) ? data(tensor) : nullptr; }
+  ArrayOf<double> array(const std::string& tensor) { return {data(tensor), (*this)[tensor].shape()}; }
   // An output in the shape of the call.
   void set(const std::string& output, const Tensor& result);
   // The value of a step as a computation in `steps` would have it.
   double rounded(double value) const { return steps_ == f64 ? value : round_to(steps_, value); }
+  // What gradients compute with: rounded only there.
+  static double step(double value) { return value; }
   DType steps() const { return steps_; }
   // The outputs in the shapes of the call.
   Tensors outputs();

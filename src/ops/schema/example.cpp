@@ -97,6 +97,29 @@ Shape ExampleCall::shape(const OperatorSchema& schema, const TensorSpec& tensor)
   return result;
 }
 
+Tensors ExampleCall::described(const OperatorSchema& schema) const {
+  Tensors result;
+  for (std::size_t i = 0; i < schema.inputs; ++i) {
+    const TensorSpec& tensor = schema.tensors[i];
+    if (!tensor.optional || given.contains(tensor.name))
+      result.emplace(
+          tensor.name,
+          Tensor::adopt(TensorRef(nullptr, type_of(schema, tensor), shape(schema, tensor)), nullptr));
+  }
+  return result;
+}
+
+std::vector<std::string> expanded(const std::string& text) {
+  const std::size_t open = text.find('{'), close = text.find('}', open);
+  if (open == std::string::npos) return {text};
+  std::vector<std::string> result;
+  std::istringstream choices(text.substr(open + 1, close - open - 1) + "|");
+  for (std::string choice; std::getline(choices, choice, '|');)
+    for (const std::string& rest : expanded(text.substr(close + 1)))
+      result.push_back(text.substr(0, open) + choice + rest);
+  return result;
+}
+
 DType ExampleCall::type_of(const OperatorSchema& schema, const TensorSpec& tensor) const {
   const auto own = given.find(tensor.name);
   if (own != given.end() && own->second) return *own->second;

@@ -23,6 +23,8 @@ struct ExampleCall {
   Tensors inputs(const OperatorSchema& schema, std::uint64_t seed) const;
   // In the same way the values of one tensor.
   Tensor values(const OperatorSchema& schema, const TensorSpec& tensor, std::uint64_t seed) const;
+  // The same tensors without memory, of which kernels can be listed.
+  Tensors described(const OperatorSchema& schema) const;
   Shape shape(const OperatorSchema& schema, const TensorSpec& tensor) const;
   DType type_of(const OperatorSchema& schema, const TensorSpec& tensor) const;
 
@@ -31,5 +33,8 @@ struct ExampleCall {
   Tensors results_of_forward(const OperatorSchema& schema, const OperatorSchema& forward,
                              const Tensors& inputs) const;
 };
+
+// The texts that `d={64|128} {|causal}` stands for: one for each choice.
+std::vector<std::string> expanded(const std::string& text);
 
 }  // namespace tegula::ops

@@ -1,6 +1,6 @@
 #include "ops/schema/functions.hpp"
 
-#include "runtime/environment.hpp"
+#include "runtime/machine/environment.hpp"
 
 namespace tegula::ops {
 

@@ -4,6 +4,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
+
+#include "ops/schema/bound.hpp"
 
 namespace tegula::ops {
 
@@ -32,6 +35,37 @@ ResultError allowed_error(const Tensor& exact, const Tensor& plain, DType type) 
   return {2 * own.largest + few * top, 2 * own.norm + few};
 }
 
+namespace {
+
+// The element that is farthest from right: `1.5 at [0, 3], should be 1`.
+std::string worst_element(const Tensor& result, const Tensor& exact) {
+  const std::vector<double> x = result.values<double>(), y = exact.values<double>();
+  const auto distance = [&](std::size_t i) {
+    if (x[i] == y[i] || (std::isnan(x[i]) && std::isnan(y[i]))) return 0.;
+    const double error = std::abs(x[i] - y[i]);
+    return std::isnan(error) ? HUGE_VAL : error;
+  };
+  std::size_t worst = 0;
+  for (std::size_t i = 1; i < x.size(); ++i)
+    if (distance(i) > distance(worst)) worst = i;
+  Shape index(result.shape().size());
+  auto rest = static_cast<std::int64_t>(worst);
+  for (std::size_t d = index.size(); d-- > 0; rest /= result.shape()[d]) index[d] = rest % result.shape()[d];
+  return fmt::format("{:.6g} at {}, should be {:.6g}", x[worst], describe(index), y[worst]);
+}
+
+Verdict verdict_of(const std::string& name, const Tensor& result, const Tensor& exact, const Tensor& plain) {
+  const DType type = result.dtype().is_floating() ? result.dtype() : f32;
+  Verdict verdict{name, HUGE_VAL, 0, judge(result, exact, plain, type).value_or("")};
+  if (result.shape() != exact.shape()) return verdict;
+  verdict.error = error_of(result, exact).largest;
+  verdict.allowed = result.dtype().is_floating() ? allowed_error(exact, plain, type).largest : 0;
+  if (!verdict.right()) verdict.wrong = worst_element(result, exact) + ": " + verdict.wrong;
+  return verdict;
+}
+
+}  // namespace
+
 std::optional<std::string> judge(const Tensor& result, const Tensor& exact, const Tensor& plain, DType type) {
   if (result.shape() != exact.shape())
     return fmt::format("{} instead of {}", describe(result.shape()), describe(exact.shape()));
@@ -42,6 +76,41 @@ std::optional<std::string> judge(const Tensor& result, const Tensor& exact, cons
   if (error.largest <= allowed.largest && error.norm <= allowed.norm) return std::nullopt;
   return fmt::format("an error of {:.3g}, allowed {:.3g}; in norm {:.3g}, allowed {:.3g}", error.largest,
                      allowed.largest, error.norm, allowed.norm);
+}
+
+std::vector<Verdict> judge_all(const Tensors& results, const Tensors& exact, const Tensors& plain) {
+  std::vector<Verdict> verdicts;
+  for (const auto& [name, right] : exact) {
+    const auto found = results.find(name);
+    if (found == results.end())
+      verdicts.push_back({name, HUGE_VAL, 0, "missing"});
+    else
+      verdicts.push_back(verdict_of(name, found->second, right, plain.at(name)));
+  }
+  for (const auto& [name, result] : results)
+    if (!exact.contains(name)) verdicts.push_back({name, HUGE_VAL, 0, "the formula does not have it"});
+  return verdicts;
+}
+
+std::vector<Verdict> judge_call(const OperatorSchema& schema, const Tensors& inputs,
+                                const OptionValues& options, const Tensors& results) {
+  std::map<std::string, Tensors> by_steps;
+  Tensors plain;
+  const Tensors exact = formula_by_name(schema, inputs, options);
+  for (const auto& [name, output] : CheckedCall(schema, inputs, options).bound.outputs()) {
+    const DType steps = plain_steps(schema, name, output.dtype(), inputs);
+    Tensors& rounded = by_steps[std::string(steps.name())];
+    if (rounded.empty()) rounded = formula_by_name(schema, inputs, options, steps);
+    plain.emplace(name, rounded.at(name).to(output.dtype()));
+  }
+  return judge_all(results, exact, plain);
+}
+
+std::string faults_of(const std::vector<Verdict>& verdicts) {
+  std::string faults;
+  for (const Verdict& verdict : verdicts)
+    if (!verdict.right()) faults += verdict.output + ": " + verdict.wrong + "\n";
+  return faults;
 }
 
 }  // namespace tegula::ops

@@ -2,8 +2,9 @@
 #pragma once
 #include <optional>
 #include <string>
+#include <vector>
 
-#include "tegula/tensor.hpp"
+#include "ops/schema/table.hpp"
 
 namespace tegula::ops {
 
@@ -18,5 +19,21 @@ ResultError allowed_error(const Tensor& exact, const Tensor& plain, DType type);
 // Nothing if the result is right: its error is at most twice that of `plain`, or a few units of rounding in
 // `type`. Integers are equal. `exact` is the formula's result, `plain` that with every step in `type`.
 std::optional<std::string> judge(const Tensor& result, const Tensor& exact, const Tensor& plain, DType type);
+
+// Of one output: its largest error, what is allowed, and what is wrong with it, if anything is.
+struct Verdict {
+  std::string output;
+  double error = 0, allowed = 0;
+  std::string wrong;
+  bool right() const { return wrong.empty(); }
+};
+// One for each output of the formula, and for each result that it does not have. `plain` has the dtypes of
+// the results.
+std::vector<Verdict> judge_all(const Tensors& results, const Tensors& exact, const Tensors& plain);
+// Of a call of an operator: the one judge of commands and tests, on every executor.
+std::vector<Verdict> judge_call(const OperatorSchema& schema, const Tensors& inputs,
+                                const OptionValues& options, const Tensors& results);
+// What is wrong, in lines; empty if all is right.
+std::string faults_of(const std::vector<Verdict>& verdicts);
 
 }  // namespace tegula::ops

@@ -58,22 +58,6 @@ Work work_of(const OperatorSchema& schema, const Tensors& in, const Options& opt
   return {call.bound.flops(), call.bound.bytes()};
 }
 
-// What judge() allows one element of any output.
-Operator::Tolerance tolerance_of(const OperatorSchema& schema, const Tensors& in,
-                                 const OptionValues& options) {
-  Operator::Tolerance tolerance;
-  const CheckedCall call(schema, in, options);
-  const Tensors exact = formula_by_name(schema, in, options);
-  for (const auto& [name, output] : call.bound.outputs()) {
-    const DType type = output.dtype();
-    if (!type.is_floating()) continue;
-    const DType steps = plain_steps(schema, name, type, in);
-    const Tensor plain = formula_by_name(schema, in, options, steps).at(name).to(type);
-    tolerance.absolute = std::max(tolerance.absolute, allowed_error(exact.at(name), plain, type).largest);
-  }
-  return tolerance;
-}
-
 void describe(const OperatorSchema& schema, Operator& op) {
   op.name = schema.name, op.summary = schema.doc;
   for (const TensorSpec& tensor : schema.tensors)
@@ -102,8 +86,8 @@ Operator registered(const OperatorSchema& schema) {
     return kernels_by_name(schema, in, values_of(schema, options), target);
   };
   op.work = [&schema](const Tensors& in, const Options& options) { return work_of(schema, in, options); };
-  op.tolerance = [&schema](const Tensors& in, const Options& options) {
-    return tolerance_of(schema, in, values_of(schema, options));
+  op.judge = [&schema](const Tensors& in, const Options& options, const Tensors& results) {
+    return judge_call(schema, in, values_of(schema, options), results);
   };
   return op;
 }

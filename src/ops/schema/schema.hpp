@@ -52,6 +52,14 @@ struct IsOptional<std::optional<T>> : std::true_type {
   using Value = T;
 };
 
+// Where in a struct that lies of which `member` gives the address.
+template <class Op, class Member>
+std::size_t offset_in(const Member& member) {
+  static const Op sample{};
+  return static_cast<std::size_t>(reinterpret_cast<const std::byte*>(member(sample)) -
+                                  reinterpret_cast<const std::byte*>(&sample));
+}
+
 // How a member's type is an option.
 template <class V>
 struct OptionTypeOf {
@@ -202,6 +210,12 @@ class Schema {
   }
   Schema& gradient(const char* op) { return table_.gradient = op, *this; }
   Schema& no_gradient(const char* why) { return table_.no_gradient = why, *this; }
+  // PyTorch's gradient is written by hand, of such calls.
+  Schema& composed_gradient(const std::string& of) {
+    table_.no_gradient = "it is composed of " + of, table_.composed = true;
+    return *this;
+  }
+  Schema& rival(const char* name) { return table_.rival = name, *this; }
   Schema& source(const char* text) { return table_.source = text, *this; }
   Schema& flops(const std::string& amount) { return table_.flops = Expression::parse(amount), *this; }
   // Where a call's tensors say how much it is; then `flops` says what it is at most.
@@ -211,6 +225,9 @@ class Schema {
   }
   Schema& examples(std::vector<Example> examples) { return table_.examples = std::move(examples), *this; }
   Schema& measured(std::vector<Example> examples) { return table_.measured = std::move(examples), *this; }
+
+  // Calls whose kernels are compiled with the library; `{a|b}` stands for both.
+  Schema& built_in(std::vector<std::string> calls) { return table_.built_in = std::move(calls), *this; }
 
   // The last line of a table: one program and the plan of its instance, or what runs them, and the formula.
   template <class Instance>
@@ -235,13 +252,11 @@ class Schema {
   template <class Owner, class Ref>
   TensorSpec& add(Ref Owner::*member, const char* name, const std::string& dims, TypeRule type,
                   const char* meaning) {
-    static const Op sample{};
     TensorSpec spec;
     spec.name = name, spec.dims = dims, spec.meaning = meaning, spec.type = std::move(type);
     spec.lists = parse_dims(dims);
     spec.holds_optional = detail::IsOptional<Ref>::value;
-    spec.offset = static_cast<std::size_t>(reinterpret_cast<const std::byte*>(&(sample.*member)) -
-                                           reinterpret_cast<const std::byte*>(&sample));
+    spec.offset = detail::offset_in<Op>([member](const Op& op) { return &(op.*member); });
     table_.tensors.push_back(std::move(spec));
     return last();
   }
@@ -299,6 +314,21 @@ inline BoundCall run_call(const OperatorSchema& schema, const void* op) {
   Launch launch(bound, Launch::Mode::run);
   schema.run(bound, launch);
   return bound;
+}
+
+// The results of a call as the operator's function gives them: a tensor, or a struct of one for each output.
+// `tensors` are the inputs that must be given, in the table's order, where the struct does not have them yet.
+template <class Result, class Op>
+Result results_of(const OperatorSchema& schema, Op op, std::initializer_list<TensorRef> tensors = {}) {
+  const TensorRef* next = tensors.begin();
+  for (std::size_t i = 0; i < schema.inputs && next != tensors.end(); ++i)
+    if (!schema.tensors[i].optional) schema.tensors[i].set(&op, *next++);
+  const BoundCall call = run_call(schema, &op);
+  if constexpr (std::is_same_v<Result, Tensor>)
+    return call.result(0);
+  else
+    return [&]<std::size_t... I>(std::index_sequence<I...>) { return Result{call.result(I)...}; }
+  (std::make_index_sequence<detail::field_count<Result>()>());
 }
 
 }  // namespace tegula::ops

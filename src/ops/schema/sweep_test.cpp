@@ -5,8 +5,8 @@
 #include "ops/schema/bound.hpp"
 #include "ops/schema/example.hpp"
 #include "ops/schema/table.hpp"
-#include "ops/testing.hpp"
-#include "runtime/watchdog.hpp"
+#include "ops/testing/operators.hpp"
+#include "runtime/testing/watchdog.hpp"
 
 namespace tegula::ops {
 namespace sweep_test {
@@ -106,16 +106,9 @@ void expect_right(const OperatorSchema& schema, const ExampleCall& example, Targ
   Tensors inputs;
   for (const auto& [name, tensor] : plain_inputs)
     inputs.emplace(name, may_be_planted(schema, name, tensor) ? Planted(tensor).inside : tensor);
-  const Tensors exact = formula_by_name(schema, inputs, example.options);
-  const Tensors results = call_by_name(schema, inputs, example.options, target);
-  ASSERT_EQ(results.size(), exact.size());
-  for (const auto& [name, result] : results) {
-    const DType type = result.dtype().is_floating() ? result.dtype() : f32;
-    const DType steps = plain_steps(schema, name, result.dtype(), inputs);
-    const Tensor plain = formula_by_name(schema, inputs, example.options, steps).at(name).to(result.dtype());
-    const auto wrong = judge(result, exact.at(name), plain, type);
-    EXPECT_FALSE(wrong) << name << ": " << *wrong;
-  }
+  EXPECT_EQ(faults_of(judge_call(schema, inputs, example.options,
+                                 call_by_name(schema, inputs, example.options, target))),
+            "");
 }
 
 std::vector<std::string> names() {
@@ -248,13 +241,7 @@ TEST_P(Sweep, TablesAreComplete) {
   for (const TensorSpec& tensor : schema.tensors) EXPECT_FALSE(tensor.meaning.empty()) << tensor.name;
   for (const Example& example : schema.measured) {
     const ExampleCall call = ExampleCall::parse(schema, example.text);
-    Tensors shapes;
-    for (std::size_t i = 0; i < schema.inputs; ++i)
-      if (!schema.tensors[i].optional || call.given.contains(schema.tensors[i].name))
-        shapes.emplace(schema.tensors[i].name,
-                       Tensor::adopt(TensorRef(nullptr, call.type_of(schema, schema.tensors[i]),
-                                               call.shape(schema, schema.tensors[i])),
-                                     nullptr));
+    const Tensors shapes = call.described(schema);
     EXPECT_FALSE(kernels_by_name(schema, shapes, call.options, Target::cpu()).empty()) << example.name;
   }
 }
@@ -262,5 +249,5 @@ TEST_P(Sweep, TablesAreComplete) {
 INSTANTIATE_TEST_SUITE_P(Operators, Sweep, testing::ValuesIn(names()),
                          [](const auto& info) { return info.param; });
 
-}  // namespace
+}  // namespace sweep_test
 }  // namespace tegula::ops

@@ -149,9 +149,12 @@ struct OperatorSchema {
   std::vector<RequirementSpec> requirements;
   std::string gradient;     // name of the operator that differentiates it; may be empty
   std::string no_gradient;  // why it has none
+  bool composed = false;    // PyTorch's gradient consists of calls of other operators
+  std::string rival;        // what it is measured beside: another operator, or a routine that the tool knows
   std::optional<Expression> flops;
   std::function<double(const BoundCall&)> counted;  // flops of tensors that are not only described
   std::vector<Example> examples, measured;
+  std::vector<std::string> built_in;  // calls whose kernels the build compiles for CPUs
 
   // Access to calls: a struct with its defaults, and what runs on a checked one.
   std::function<std::shared_ptr<void>()> make;

@@ -1,80 +1,131 @@
-#include "ops/pieces/heads.hpp"
+#include "ops/pieces/attention_table.hpp"
+#include "ops/pieces/long_sum.hpp"
 #include "ops/pieces/plan.hpp"
-#include "ops/schema/schema.hpp"
-#include "ops/selection/kernels.hpp"
-#include "ops/selection/selection.hpp"
+#include "tegula/ops/selection.hpp"
 
 namespace tegula::ops {
 
 namespace {
 
-double scale_of(const Bound<BlockScores>& c) {
-  return c->scale ? *c->scale : 1 / std::sqrt(static_cast<float>(c.dim("d")));
-}
+using namespace lang;
+using lang::Tensor;
 
-// Of a GPU, whose shared memory holds the means of all blocks of a tile.
-void fit_shared_memory(BlockScoresKernel& kernel) {
-  while ((kernel.rows + kernel.columns) * kernel.dim * std::int64_t{f32.bytes()} > bytes_of_tiles)
-    (kernel.rows > kernel.columns ? kernel.rows : kernel.columns) /= 2;
-}
+// A CPU adds the rows of a step one by one, threads of a GPU only a few of them: of so many, equal ones are
+// exact to 24 bits.
+constexpr int summed_on_cpu = 16, usual_summed = 64;
 
-BlockScoresKernel plan(const Bound<BlockScores>& c) {
+struct Instance {
+  DType type = f32;
+  int dim = 64, q_block = 64, k_block = 64, group = 1;  // query heads whose mean makes a row: a group, or 1
+  bool causal = false;
+  int rows = 64, columns = 64;  // of a tile of scores
+  int summed = usual_summed;    // rows of a block that are loaded and summed at a time
+
+  auto fields() const {
+    return std::tuple(type, labelled("d", dim), joined("b", q_block, k_block), labelled("g", group),
+                      joined("t", rows, columns), labelled("causal", causal),
+                      labelled("s", summed == usual_summed ? std::nullopt : std::optional(summed)));
+  }
+};
+
+// The shared memory of a GPU holds the means of all blocks of a tile.
+Instance plan(const Bound<BlockScores>& c) {
   const auto tile = [&](const char* blocks) {
     return c.dim(blocks) <= 16 ? 16 : c.dim(blocks) <= 64 ? 64 : 128;
   };
-  BlockScoresKernel kernel{.type = c.type("q"),
-                           .dim = c.small_dim("d"),
-                           .q_block = c->q_block_size,
-                           .k_block = c->k_block_size,
-                           .group = c.small_dim("pooled"),
-                           .causal = c->causal,
-                           .rows = tile("q_blocks"),
-                           .columns = tile("k_blocks")};
-  if (c.on_gpu())
-    fit_shared_memory(kernel);
-  else
-    kernel.summed = summed_on_cpu;
+  Instance kernel{c.type("q"),      c.small_dim("d"),      c->q_block_size,
+                  c->k_block_size,  c.small_dim("pooled"), c->causal,
+                  tile("q_blocks"), tile("k_blocks"),      c.on_gpu() ? usual_summed : summed_on_cpu};
+  while (c.on_gpu() &&
+         (kernel.rows + kernel.columns) * kernel.dim * std::int64_t{f32.bytes()} > bytes_of_tiles)
+    (kernel.rows > kernel.columns ? kernel.rows : kernel.columns) /= 2;
   return kernel;
+}
+
+// pooled[block] = mean of the rows of `from` [tokens, group, d] in that block, over all members of the group.
+void pool(const Tensor& from, const Tensor& pooled, const Expr& block, int size, int rows_at_once, int group,
+          int dim) {
+  const int rows = std::min(size, rows_at_once);
+  Expr begin = block * size, end = min(begin + size, from.extent(0));
+  Tensor members = from.slice(range(begin, end));
+  LongSum total(dim);
+  serial(group, [&](Index g) {
+    serial(ceildiv(end - begin, rows), [&](Index step) {
+      Fragment part({rows, dim}, f32);
+      copy(members.slice(all, g).at(step * rows), part);
+      total.add(reduce_sum(part, 0));
+    });
+  });
+  Fragment& sum = total.total();
+  Expr weight = 1.f / f32((end - begin) * group);
+  parallel(sum, [&](Index d) { sum(d) *= weight; });
+  copy(sum, pooled.slice(block));
+}
+
+// Blocks of keys that the last query of q block `block` does not reach lie behind the result.
+Expr seen_blocks(const Expr& block, int q_block, int k_block, const Expr& queries, const Expr& keys) {
+  Expr last = min((block + 1) * q_block, queries) + keys - queries;
+  return ceildiv(clamp(last, 0, keys), k_block);
+}
+
+Kernel program(const Instance& c) {
+  return kernel(instance_name("block_scores", c), [&] {
+    Dim batch("batch"), queries("queries"), keys("keys"), heads("heads"), kv_heads("kv_heads");
+    Tensor q = input("q", {batch, queries, heads, c.group, c.dim}, c.type);
+    Tensor k = input("k", {batch, keys, kv_heads, c.dim}, c.type);
+    Expr q_blocks = ceildiv(queries, c.q_block), k_blocks = ceildiv(keys, c.k_block);
+    Tensor out = output("out", {batch, heads, q_blocks, k_blocks}, f32);
+    Expr scale = scalar("scale", f32);
+    Tensor q_means = workspace("q_means", {batch, heads, q_blocks, c.dim}, f32);
+    Tensor k_means = workspace("k_means", {batch, kv_heads, k_blocks, c.dim}, f32);
+
+    grid(q_blocks, heads, batch, [&](Index x, Index h, Index b) {
+      pool(q.slice(b, all, h), q_means.slice(b, h), x, c.q_block, c.summed, c.group, c.dim);
+    });
+    grid(k_blocks, kv_heads, batch, [&](Index x, Index h, Index b) {
+      pool(k.slice(b, all, range(h, h + 1)), k_means.slice(b, h), x, c.k_block, c.summed, 1, c.dim);
+    });
+    Expr all_heads = heads * batch;
+    grid(ceildiv(k_blocks, c.columns), ceildiv(q_blocks, c.rows), all_heads, [&](Index x, Index y, Index z) {
+      Expr b = z / heads, h = z % heads, row = y * c.rows, column = x * c.columns;
+      Shared left({c.rows, c.dim}, f32), right({c.columns, c.dim}, f32);
+      copy(q_means.slice(b, h).at(row), left);
+      copy(k_means.slice(b, h / (heads / kv_heads)).at(column), right);
+      Fragment scores({c.rows, c.columns}, f32, 0);
+      gemm(left, right.T(), scores);
+      parallel(scores, [&](Index i, Index j) {
+        Expr score = scores(i, j) * scale;
+        Expr seen = seen_blocks(row + i, c.q_block, c.k_block, queries, keys);
+        scores(i, j) = c.causal ? select(column + j < seen, score, -inf) : score;
+      });
+      copy(scores, out.slice(b, h).at(row, column));
+    });
+  });
 }
 
 void run(const Bound<BlockScores>& c, Launch& launch) {
   const TensorRef q = split_heads(as_bshd(c["q"], c->layout), 2, c.dim("pooled"));
-  launch(plan(c), block_scores_kernel, {{"q", q}, {"k", as_bshd(c["k"], c->layout)}, {"scale", scale_of(c)}});
-}
-
-// Means over blocks of tokens and over the `group` heads of a result head: [batch, heads / group, blocks, d].
-Tensor block_means(const Tensor& x, int block, std::int64_t group) {
-  const std::int64_t tokens = x.size(1), blocks = (tokens + block - 1) / block;
-  Tensor means = Tensor::zeros({x.size(0), x.size(2) / group, blocks, x.size(3)}, f64);
-  for (std::int64_t b = 0; b < x.size(0); ++b)
-    for (std::int64_t t = 0; t < tokens; ++t) {
-      const std::int64_t at = t / block, count = std::min<std::int64_t>(block, tokens - at * block) * group;
-      for (std::int64_t h = 0; h < x.size(2); ++h)
-        for (std::int64_t d = 0; d < x.size(3); ++d)
-          means.at<double>(b, h / group, at, d) += x.at<double>(b, t, h, d) / static_cast<double>(count);
-    }
-  return means;
+  launch(plan(c), program, {{"q", q}, {"k", as_bshd(c["k"], c->layout)}, {"scale", c.real("scale")}});
 }
 
 void formula(const Bound<BlockScores>& c, Exact& exact) {
-  const auto ordered = [&](const char* name) {
-    return c->layout == Layout::bshd ? exact[name] : exact[name].transpose(1, 2);
-  };
-  const Tensor x = block_means(ordered("q"), c->q_block_size, c.dim("pooled"));
-  const Tensor y = block_means(ordered("k"), c->k_block_size, 1), out = exact["out"];
-  const std::int64_t queries = c.dim("queries"), shift = c.dim("keys") - queries;
-  const double scale = c->scale ? *c->scale : 1 / std::sqrt(static_cast<double>(c.dim("d")));
-  for (std::int64_t b = 0; b < out.size(0); ++b)
-    for (std::int64_t h = 0; h < out.size(1); ++h)
-      for (std::int64_t i = 0; i < out.size(2); ++i)
-        for (std::int64_t j = 0; j < out.size(3); ++j) {
-          double sum = 0;
-          for (std::int64_t d = 0; d < x.size(3); ++d)
-            sum += x.at<double>(b, h, i, d) * y.at<double>(b, h / (out.size(1) / y.size(1)), j, d);
-          const std::int64_t last = std::min((i + 1) * c->q_block_size, queries) - 1;
-          const bool seen = !c->causal || j * c->k_block_size <= last + shift;
-          out.at<double>(b, h, i, j) = seen ? sum * scale : -std::numeric_limits<double>::infinity();
-        }
+  const auto q = exact.array("q"), k = exact.array("k");
+  const std::int64_t queries = c.dim("queries"), keys = c.dim("keys"), features = c.dim("d"),
+                     pooled = c.dim("pooled"), share = c.dim("heads") / c.dim("kv_heads");
+  exact.array("out").each([&](auto b, auto h, auto i, auto j) {
+    const std::int64_t q_begin = i * c->q_block_size, q_end = std::min(q_begin + c->q_block_size, queries),
+                       k_begin = j * c->k_block_size, k_end = std::min(k_begin + c->k_block_size, keys);
+    if (c->causal && k_begin > q_end - 1 + keys - queries) return -std::numeric_limits<double>::infinity();
+    double product = 0;
+    for (std::int64_t d = 0; d < features; ++d) {
+      double x = 0, y = 0;
+      for (std::int64_t t = q_begin; t < q_end; ++t)
+        for (std::int64_t g = 0; g < pooled; ++g) x += q(b, t, h / share, h % share + g, d);
+      for (std::int64_t t = k_begin; t < k_end; ++t) y += k(b, t, h / share, d);
+      product += x * y;
+    }
+    return c.real("scale") * product / static_cast<double>((q_end - q_begin) * pooled * (k_end - k_begin));
+  });
 }
 
 }  // namespace
@@ -83,23 +134,25 @@ const OperatorSchema& block_scores_schema() {
   using Op = BlockScores;
   static const OperatorSchema table =
       Schema<Op>("block_scores", "products of the means of query blocks and key blocks")
-          .in(&Op::q, "q", "layout=bshd ? batch queries group*kv_heads d : batch group*kv_heads queries d",
-              floats, "queries")
+          .in(&Op::q, "q",
+              "layout=bshd ? batch queries (kv_heads*group) d : batch (kv_heads*group) queries d", floats,
+              "queries")
           .unit_stride()
+          .ordered()
           .remedy("give q a multiple of the heads of k, and check the layout")
           .in(&Op::k, "k", "layout=bshd ? batch keys kv_heads d : batch kv_heads keys d", same_as("q"),
               "keys")
           .unit_stride()
+          .ordered()
           .remedy("give both one batch and as many features, and check the layout")
           .option(&Op::q_block_size, "q_block_size", "queries of a block", block_size)
           .option(&Op::k_block_size, "k_block_size", "keys of a block", block_size)
           .option(&Op::layout, "layout", "order of batch, sequence, heads, features")
           .option(&Op::causal, "causal", "blocks that no query of the row sees score -inf")
           .option(&Op::per_kv_head, "per_kv_head", "one row for the heads of a group")
-          .option(&Op::scale, "scale", "of the scores, 1/sqrt(d) unless given",
-                  {0, {}, true, "a positive finite number", "negate q for a negative scale"})
+          .with(add_scale<Op>)
           .let("pooled", "per_kv_head ? max(group, 1) : 1")
-          .let("heads", "group*kv_heads/pooled")
+          .let("heads", "kv_heads*group/pooled")
           .let("q_blocks", "ceildiv(queries, q_block_size)")
           .let("k_blocks", "ceildiv(keys, k_block_size)")
           .require("k", "group >= 1", "no heads, as q", "give q a head for each of k, or more")
@@ -107,7 +160,7 @@ const OperatorSchema& block_scores_schema() {
           .out(&Op::out, "out", "batch heads q_blocks k_blocks", is(f32),
                "scale * mean of a query block * mean of a key block")
           .source("means of blocks as in Jiang et al. 2024, MInference 1.0")
-          .no_gradient("it is composed of means and products")
+          .composed_gradient("means and products")
           .flops("2*batch*heads*q_blocks*k_blocks*d + batch*d*(queries*group + keys)*kv_heads")
           .examples(
               {{"grouped_causal",
@@ -118,13 +171,15 @@ const OperatorSchema& block_scores_schema() {
           .measured(
               {{"65536", "batch=1 queries=65536 group=1 kv_heads=1 keys=65536 d=64"},
                {"16384_grouped", "batch=1 queries=16384 group=4 kv_heads=2 keys=16384 d=128 bf16 causal"}})
+          .built_in({"batch=1 {queries=4096 keys=4096|queries=8192 keys=8192} kv_heads=1 group=1 "
+                     "{d=64|d=128} {|causal}",
+                     "batch=1 {queries=64|queries=8192} keys=8192 kv_heads=1 group=1 d=29"})
           .run(run, formula);
   return table;
 }
 
-Tensor block_scores(const TensorRef& q, const TensorRef& k, const BlockScoresOptions& options) {
-  const BlockScores op{options, q, k};
-  return run_call(block_scores_schema(), &op).output("out");
+tegula::Tensor block_scores(const TensorRef& q, const TensorRef& k, const BlockScores& options) {
+  return results_of<tegula::Tensor>(block_scores_schema(), options, {q, k});
 }
 
 }  // namespace tegula::ops

@@ -1,7 +1,8 @@
 // Block scores and the choice of the best blocks against their formulas, over one table each.
-#include "ops/selection/selection.hpp"
+#include "tegula/ops/selection.hpp"
 
-#include "ops/testing.hpp"
+#include "ops/schema/table.hpp"
+#include "ops/testing/operators.hpp"
 
 namespace tegula::ops {
 namespace selection_test {
@@ -21,14 +22,14 @@ TEST(BlockScores, AgreesWithTheFormula) {
             };
             const Planted q(Tensor::random_normal(shape(queries, 4), variant == 1 ? bf16 : f32, 1)),
                 k(Tensor::random_normal(shape(keys, 2), q.inside.dtype(), 2));
-            BlockScoresOptions options{.layout = layout,
-                                       .q_block_size = q_block,
-                                       .k_block_size = k_block,
-                                       .causal = variant % 2 == 1,
-                                       .per_kv_head = variant < 2,
-                                       .target = target};
-            const BlockScores call{options, q.inside, k.inside};
-            const Tensor exact = formula_of(block_scores_schema(), &call).at("out");
+            BlockScores options{.layout = layout,
+                                .q_block_size = q_block,
+                                .k_block_size = k_block,
+                                .causal = variant % 2 == 1,
+                                .per_kv_head = variant < 2,
+                                .target = target};
+            options.q = q.inside, options.k = k.inside;
+            const Tensor exact = formula_of(find_schema("block_scores"), &options).at("out");
             const Planted out(exact.shape(), f32);
             options.out = out.inside;
             block_scores(q.inside, k.inside, options);
@@ -71,15 +72,16 @@ TEST(TopkBlocks, IsExact) {
         for (int kept = 0; kept < (blocks > 40 ? 1 : 4); ++kept) {
           SCOPED_TRACE(std::to_string(blocks) + " " + std::to_string(count) + " " + std::to_string(kept));
           const Planted scores(awkward_scores({1, 2, 5, blocks}, 3));
-          TopkBlocksOptions options{.keep_first = kept % 2 == 1,
-                                    .keep_diagonal = kept >= 2,
-                                    .q_block_size = 16,
-                                    .k_block_size = 8,
-                                    .key_offset = kept == 2 ? -20 : 9,
-                                    .target = target};
+          TopkBlocks options{.keep_first = kept % 2 == 1,
+                             .keep_diagonal = kept >= 2,
+                             .q_block_size = 16,
+                             .k_block_size = 8,
+                             .key_offset = kept == 2 ? -20 : 9,
+                             .target = target};
           const Tensor result = topk_blocks(scores.inside, count, options);
-          const TopkBlocks call{options, scores.inside, count};
-          const auto difference = first_difference(result, formula_of(topk_blocks_schema(), &call).at("out"));
+          options.scores = scores.inside, options.count = count;
+          const auto difference =
+              first_difference(result, formula_of(find_schema("topk_blocks"), &options).at("out"));
           EXPECT_FALSE(difference) << *difference;
         }
 }
@@ -118,5 +120,5 @@ TEST(Selection, RefusesWrongCalls) {
       "argument 'out'");
 }
 
-}  // namespace
+}  // namespace selection_test
 }  // namespace tegula::ops

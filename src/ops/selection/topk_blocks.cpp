@@ -1,62 +1,130 @@
 #include <algorithm>
 #include <limits>
+#include <tuple>
 
 #include "ops/schema/schema.hpp"
-#include "ops/selection/kernels.hpp"
-#include "ops/selection/selection.hpp"
+#include "tegula/ops/selection.hpp"
 
 namespace tegula::ops {
 
 namespace {
 
-void run(const Bound<TopkBlocks>& c, Launch& launch) {
-  const TopkKernel kernel{
-      .first = c->keep_first, .diagonal = c->keep_diagonal, .columns = c.dim("k_blocks") <= 32 ? 32 : 256};
-  launch(kernel, topk_kernel,
-         {{"scores", c.rows("scores", 3)},
-          {"out", c.rows("out", 3)},
-          {"q_block", c->q_block_size},
-          {"k_block", c->k_block_size},
-          {"offset", c->key_offset}});
-}
+using namespace lang;
+using lang::Tensor;
 
-// The `count` best of a row, in order of their number.
-std::vector<std::int64_t> best_blocks(const std::vector<double>& scores, std::int64_t count) {
-  std::vector<std::int64_t> order;
-  for (std::size_t j = 0; j < scores.size(); ++j)
-    if (scores[j] > -std::numeric_limits<double>::infinity()) order.push_back(static_cast<std::int64_t>(j));
-  std::stable_sort(order.begin(), order.end(), [&](std::int64_t a, std::int64_t b) {
-    return scores[static_cast<std::size_t>(a)] > scores[static_cast<std::size_t>(b)];
-  });
-  order.resize(std::min(order.size(), static_cast<std::size_t>(count)));
-  std::sort(order.begin(), order.end());
-  return order;
-}
+constexpr int topk_rows = 8;  // of a tile of scores
 
-// Kept blocks go first: they get a score that no f32 has.
-std::vector<double> keys_of(const TopkBlocks& op, const double* scores, std::int64_t blocks,
-                            std::int64_t row) {
-  constexpr double infinity = std::numeric_limits<double>::infinity();
-  const auto last = static_cast<double>((row + 1) * op.q_block_size - 1 + op.key_offset);
-  const double diagonal = std::min(std::floor(last / op.k_block_size), static_cast<double>(blocks - 1));
-  std::vector<double> keys;
-  for (std::int64_t j = 0; j < blocks; ++j) {
-    const bool kept = (op.keep_first && j == 0) || (op.keep_diagonal && static_cast<double>(j) == diagonal);
-    const bool none = std::isnan(scores[j]) || scores[j] == -infinity;
-    keys.push_back(none ? -infinity : kept ? infinity : std::min(scores[j], 1e300));
+struct Instance {
+  bool first = false, diagonal = false;
+  int columns = 256;  // of a tile of scores
+
+  auto fields() const {
+    return std::tuple(labelled("t", columns), labelled("first", first), labelled("diagonal", diagonal));
   }
-  return keys;
+};
+
+// Larger scores have larger keys. 0: not to be chosen, −∞ and NaN; both zeros have one key.
+Expr sort_key(const Expr& score) {
+  Expr bits = bitcast(select(score == 0, 0, score), u32);
+  Expr ordered = select(bits >> 31 == 1u, ~bits, bits | 0x80000000u);
+  return select(score > -inf, ordered, 0u);
 }
 
+constexpr std::uint32_t kept = 0xffffffffu;  // above the key of every score
+
+struct Topk {
+  const Instance& c;
+  Dim all_rows{"rows"}, blocks{"blocks"}, count{"count"};
+  Tensor scores = input("scores", {all_rows, blocks}, f32), out = output("out", {all_rows, count}, i32);
+  Expr q_blocks = of_diagonal("q_blocks"), q_block = of_diagonal("q_block_size");
+  Expr k_block = of_diagonal("k_block_size"), offset = of_diagonal("key_offset");
+
+  Expr of_diagonal(const char* name) const { return c.diagonal ? scalar(name, i32) : Expr(1); }
+  Expr key_of(const Expr& score, const Expr& row, const Expr& block) const {
+    Expr key = sort_key(score), last = (row % q_blocks + 1) * q_block - 1 + offset;
+    Expr diagonal = block == min(floordiv(last, k_block), blocks - 1);
+    if (!c.first && !c.diagonal) return key;
+    Expr keep = !c.diagonal ? block == 0 : !c.first ? diagonal : block == 0 || diagonal;
+    return select(keep && key != 0u, kept, key);
+  }
+
+  // How many keys of each row reach `bound`.
+  void count_from(const Expr& first, Fragment& bound, Fragment& number) {
+    fill(number, 0);
+    serial(ceildiv(blocks, c.columns), [&](Index step) {
+      Fragment part({topk_rows, c.columns}, f32), reaches({topk_rows, c.columns}, i32);
+      copy(scores.at(first, step * c.columns), part, {.fill = -std::numeric_limits<double>::infinity()});
+      parallel(part, [&](Index r, Index j) {
+        Expr key = key_of(part(r, j), first + r, step * c.columns + j);
+        reaches(r, j) = select(key >= bound(r), 1, 0);
+      });
+      reduce_sum(reaches, number);
+    });
+  }
+
+  // The count-th largest key of a row is found bit by bit; keys above it are chosen, and of equal ones the
+  // first.
+  void block(const Expr& first) {
+    Fragment bound({topk_rows}, u32, 0u), tried({topk_rows}, u32), number({topk_rows}, i32);
+    serial(32, [&](Index bit) {
+      parallel(bound, [&](Index r) { tried(r) = bound(r) | u32(1) << u32(31 - bit); });
+      count_from(first, tried, number);
+      parallel(bound, [&](Index r) { bound(r) = select(number(r) >= count, tried(r), bound(r)); });
+    });
+    parallel(tried, [&](Index r) { tried(r) = select(bound(r) == kept, kept, bound(r) + 1u); });
+    count_from(first, tried, number);
+    parallel(topk_rows, [&](Index r) {
+      // Rows with fewer blocks than wanted have the bound 0: all their keys are above it.
+      Expr row = first + r, above = select(bound(r) == kept, 0, number(r));
+      Var taken = 0, equal = select(bound(r) == 0u, 0, count - above);
+      serial(blocks, [&](Index j) {
+        Expr key = key_of(scores(row, j), row, j);
+        Expr tie = key == bound(r) && equal > 0;
+        when(row < all_rows && (key > bound(r) || tie), [&] {
+          out(row, taken) = j;
+          taken += 1;
+          when(tie, [&] { equal -= 1; });
+        });
+      });
+      serial(range(taken, count), [&](Index j) { out(row, j) = -1; });
+    });
+  }
+};
+
+Kernel program(const Instance& c) {
+  return kernel(instance_name("topk_blocks", c), [&] {
+    Topk topk{c};
+    grid(ceildiv(topk.all_rows, topk_rows), [&](Index x) { topk.block(x * topk_rows); });
+  });
+}
+
+void run(const Bound<TopkBlocks>& c, Launch& launch) {
+  launch(Instance{c->keep_first, c->keep_diagonal, c.dim("k_blocks") <= 32 ? 32 : 256}, program,
+         {{"scores", c.rows("scores", 3)}, {"out", c.rows("out", 3)}});
+}
+
+// Kept blocks go first, then larger scores, then smaller numbers.
 void formula(const Bound<TopkBlocks>& c, Exact& exact) {
-  const std::int64_t q_blocks = c.dim("q_blocks"), blocks = c.dim("k_blocks"), count = c->count;
+  const std::int64_t blocks = c.dim("k_blocks");
   const double* scores = exact.data("scores");
-  auto* out = exact["out"].data_as<std::int32_t>();
-  std::fill_n(out, exact["out"].nelements(), -1);
-  for (std::int64_t row = 0; row < c.dim("batch") * c.dim("heads") * q_blocks; ++row) {
-    std::int32_t* next = out + row * count;
-    for (std::int64_t block : best_blocks(keys_of(*c, scores + row * blocks, blocks, row % q_blocks), count))
-      *next++ = static_cast<std::int32_t>(block);
+  const std::span<std::int32_t> all(exact["out"].data_as<std::int32_t>(),
+                                    static_cast<std::size_t>(exact["out"].nelements()));
+  std::fill(all.begin(), all.end(), -1);
+  for (std::size_t row = 0; row * c->count < all.size(); ++row, scores += blocks) {
+    const auto last =
+        static_cast<double>((row % c.dim("q_blocks") + 1) * c->q_block_size - 1) + c->key_offset;
+    const double diagonal = std::min<double>(std::floor(last / c->k_block_size), blocks - 1);
+    const auto kept = [&](auto j) {
+      return (c->keep_first && j == 0) || (c->keep_diagonal && j == diagonal);
+    };
+    std::vector<std::tuple<bool, double, std::int32_t>> order;
+    for (std::int64_t j = 0; j < blocks; ++j)
+      if (scores[j] > -std::numeric_limits<double>::infinity())
+        order.emplace_back(!kept(j), kept(j) ? 0 : -scores[j], j);
+    std::sort(order.begin(), order.end());
+    const auto chosen = all.subspan(row * c->count, std::min<std::size_t>(order.size(), c->count));
+    for (std::size_t i = 0; i < chosen.size(); ++i) chosen[i] = std::get<2>(order[i]);
+    std::sort(chosen.begin(), chosen.end());
   }
 }
 
@@ -93,13 +161,14 @@ const OperatorSchema& topk_blocks_schema() {
                      {"kept", "batch=1 heads=1 q_blocks=12 k_blocks=12 count=3 keep_first keep_diagonal"}})
           .measured({{"1024_of_1024x1024", "batch=1 heads=1 q_blocks=1024 k_blocks=1024 count=100"},
                      {"16_of_8x256x256", "batch=1 heads=8 q_blocks=256 k_blocks=256 count=16"}})
+          .built_in({"batch=1 heads=1 q_blocks=64 k_blocks=64 count=1 {|keep_first keep_diagonal}"})
           .run(run, formula);
   return table;
 }
 
-Tensor topk_blocks(const TensorRef& scores, std::int64_t count, const TopkBlocksOptions& options) {
-  const TopkBlocks op{options, scores, count};
-  return run_call(topk_blocks_schema(), &op).output("out");
+tegula::Tensor topk_blocks(const TensorRef& scores, std::int64_t count, TopkBlocks options) {
+  options.count = count;
+  return results_of<tegula::Tensor>(topk_blocks_schema(), options, {scores});
 }
 
 }  // namespace tegula::ops

@@ -4,8 +4,8 @@
 
 #include "ir/visit.hpp"
 #include "passes/cuda/chosen_steps.hpp"
-#include "passes/cuda/ring_depths.hpp"
 #include "passes/cuda/read_fences.hpp"
+#include "passes/cuda/ring_depths.hpp"
 #include "passes/cuda/role_events.hpp"
 #include "passes/cuda/store_events.hpp"
 
@@ -102,9 +102,7 @@ schedule::Count ScheduleNames::steps(const For& loop) {
   return rest(loop);
 }
 
-schedule::Count ScheduleNames::steps(const While& loop) {
-  return add(loop.condition.get(), 1, {"steps"});
-}
+schedule::Count ScheduleNames::steps(const While& loop) { return add(loop.condition.get(), 1, {"steps"}); }
 
 schedule::Count ScheduleNames::all_of_rest(const For& loop) {
   const auto more = continued_.find(loop.index[0].get());
@@ -114,7 +112,7 @@ schedule::Count ScheduleNames::all_of_rest(const For& loop) {
 
 schedule::Count ScheduleNames::taken(const If& branch) {
   schedule::Variable taken{"branch", 0, 1};
-  taken.by_turn = of_steps_.contains(branch.condition.get());
+  taken.per_step = of_steps_.contains(branch.condition.get());
   return add(branch.condition.get(), 0, taken);
 }
 
@@ -129,17 +127,17 @@ Event event_of(What what, const Stmt& s, Who who, const std::string& name) {
   return {std::move(what), who, name, s, s->at};
 }
 
-Event turn_of_products(int group, bool wait) {
+Event ping_pong_barrier(int group, bool wait) {
   return {schedule::Barrier{product_barrier, true, group, 256, wait}};
 }
 
 namespace {
 
-bool has_turns_of_products(const Events& events) {
+bool has_ping_pong(const Events& events) {
   return std::any_of(events.begin(), events.end(), [](const Event& e) {
     const auto* loop = std::get_if<schedule::Loop>(&e.what);
     const auto* barrier = std::get_if<schedule::Barrier>(&e.what);
-    return loop ? has_turns_of_products(loop->body) : barrier && barrier->id == product_barrier;
+    return loop ? has_ping_pong(loop->body) : barrier && barrier->id == product_barrier;
   });
 }
 
@@ -152,14 +150,14 @@ Event all_tiles(schedule::Loop::Kind kind, Events body) {
 }
 
 // Blocks travel from the producer, which takes their numbers from a counter, in a ring of their own.
-class Turns {
+class TileRing {
  public:
-  Turns(schedule::Schedule& out, const Roles& roles)
+  TileRing(schedule::Schedule& out, const Roles& roles)
       : one_loader_(roles.one_loader),
         ring_(static_cast<int>(out.rings.size())),
         buffer_(static_cast<int>(out.buffers.size())) {
-    out.buffers.push_back({"tile", schedule::Space::shared, turn_slots, 1, turn_bytes});
-    out.rings.push_back({"tile", {buffer_}, turn_slots, 1, 1, roles.consumers / 32});
+    out.buffers.push_back({"tile", schedule::Space::shared, tile_slots, 1, tile_bytes});
+    out.rings.push_back({"tile", {buffer_}, tile_slots, 1, 1, roles.consumers / 32});
     if (!one_loader_) out.buffers.push_back({"next tile", schedule::Space::shared, 1, 1, 4});
   }
 
@@ -266,20 +264,21 @@ schedule::Schedule build_schedule(const std::string& name, const Roles& roles, c
     consumer.events.push_back({schedule::SetRegisters{shares.consumer}});
     producer.events.push_back({schedule::SetRegisters{shares.producer}});
   }
-  const int own_rings = static_cast<int>(roles.rings.size()) + (roles.takes_turns ? 1 : 0);
+  const int own_rings = static_cast<int>(roles.rings.size()) + (roles.dynamic_tiles ? 1 : 0);
   StoreEvents stores(out, names, roles, program.body, own_rings);
   Events sums = consumer_events(names, stores, roles, program, parts);
   fence_reads(sums, out, [&](int ring) {
-    return ring < static_cast<int>(roles.rings.size()) && !roles.rings[static_cast<std::size_t>(ring)].by_rows;
+    return ring < static_cast<int>(roles.rings.size()) &&
+           !roles.rings[static_cast<std::size_t>(ring)].by_rows;
   });
   Events loads = producer_events(names, roles);
-  if (has_turns_of_products(sums))  // the first warp group begins
+  if (has_ping_pong(sums))  // the first warp group begins
     consumer.events.push_back(
-        {schedule::Guard{schedule::Guard::Kind::last_group, {turn_of_products(1, false)}}});
-  if (roles.takes_turns) {
-    const Turns turns(out, roles);
-    sums = turns.taken(std::move(sums));
-    loads = turns.handed_out(std::move(loads));
+        {schedule::Guard{schedule::Guard::Kind::last_group, {ping_pong_barrier(1, false)}}});
+  if (roles.dynamic_tiles) {
+    const TileRing tiles(out, roles);
+    sums = tiles.taken(std::move(sums));
+    loads = tiles.handed_out(std::move(loads));
   } else {
     sums = {all_tiles(schedule::Loop::Kind::tiles, std::move(sums))};
     loads = {all_tiles(schedule::Loop::Kind::tiles, std::move(loads))};

@@ -23,7 +23,7 @@ void count_stores(Roles& roles) {
                        : copy && copy->from.buffer->space == Space::fragment ? &copy->from
                                                                              : nullptr;
     if (from) roles.store_bytes = std::max(roles.store_bytes, staging_bytes(*from));
-    roles.takes_turns |= sum && sum->turn;
+    roles.dynamic_tiles |= sum && sum->turn;
   });
 }
 
@@ -50,7 +50,7 @@ bool stores_rows(const Roles& roles, const CudaTarget& target) {
 
 // Whether buffers of stores take the place of slots that a loop asks for, or of those in which the next
 // tile's operands wait for the end of this one.
-bool takes_slots(const Roles& by_engine, const Roles& by_threads) {
+bool takes_one_pass(const Roles& by_engine, const Roles& by_threads) {
   const int in_loops = slots(by_threads, true) - slots(by_engine, true),
             in_front = slots(by_threads, false) - slots(by_engine, false);
   return (by_engine.crowded && in_loops > 0) || (in_loops >= 0 && in_front > 0);
@@ -73,7 +73,7 @@ std::vector<Roles> ways_to_store(const Roles& roles, const GridHints& hints, con
 
 const Roles& best_way_to_store(const std::vector<Roles>& ways, const CudaTarget& target) {
   const Roles &first = ways.front(), &last = ways.back();
-  const bool by_threads = first.stores() && takes_slots(first, last) && stores_rows(last, target);
+  const bool by_threads = first.stores() && takes_one_pass(first, last) && stores_rows(last, target);
   return by_threads ? last : first;
 }
 

@@ -16,14 +16,14 @@ using schedule::Who;
 namespace {
 
 // The issue of a step's products by one warp group after the other, each while others do the rest of it.
-void in_turns(Events& body) {
+void ping_pong(Events& body) {
   std::size_t first = 0, last = 0;
   while (first < body.size() && !std::holds_alternative<schedule::GemmFence>(body[first].what)) ++first;
   for (last = first; last < body.size() && !std::holds_alternative<schedule::GemmWait>(body[last].what);)
     ++last;
   if (last == body.size()) return;
-  body.insert(body.begin() + static_cast<std::ptrdiff_t>(last), {turn_of_products(1, false)});
-  body.insert(body.begin() + static_cast<std::ptrdiff_t>(first), {turn_of_products(0, true)});
+  body.insert(body.begin() + static_cast<std::ptrdiff_t>(last), {ping_pong_barrier(1, false)});
+  body.insert(body.begin() + static_cast<std::ptrdiff_t>(first), {ping_pong_barrier(0, true)});
 }
 
 // The events of each part, in its order: what it awaits, what it does, what it lets go.
@@ -171,12 +171,12 @@ class Consumer {
   }
 
   void product(const StepPart& part, Events& out) {
-    if (part.in_turn) out.push_back(turn_of_products(0, true));
+    if (part.ping_pong) out.push_back(ping_pong_barrier(0, true));
     out.push_back(event_of(schedule::GemmFence{part.pins}, part.stmt));
     out.push_back(
         event_of(schedule::Gemm{accesses_of_product(part), part.only, part.first, part.last}, part.stmt));
     if (part.last == 16) out.push_back({schedule::GemmCommit{}});
-    if (part.in_turn) out.push_back(turn_of_products(1, false));
+    if (part.ping_pong) out.push_back(ping_pong_barrier(1, false));
   }
 
   void branch(const StepPart& part, Events& out) {
@@ -206,7 +206,7 @@ class Consumer {
                                   : has_own_count ? names_.rest(own)
                                                   : names_.steps(own);
     Events inner = events(part.inner, part.stmt);
-    if (is_delayed && take_turns_at_products(roles_.consumers)) in_turns(inner);
+    if (is_delayed && ping_pong_pays(roles_.consumers)) ping_pong(inner);
     out.push_back(event_of(schedule::Loop{schedule::Loop::Kind::counted, count, std::move(inner)}, part.stmt,
                            Who::all, own.index[0]->name));
   }

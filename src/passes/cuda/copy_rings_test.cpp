@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "passes/cuda/testing.hpp"
-#include "schedule/mutations.hpp"
+#include "schedule/testing/mutations.hpp"
 #include "schedule/verify.hpp"
 
 namespace tegula::passes {

@@ -39,7 +39,7 @@ std::string roles_text(const Roles& roles) {
   std::string text = fmt::format(
       "{} consumers, {} producers{}, {} blocks of a processor{}{}\n", roles.consumers, roles.producers,
       roles.one_loader ? " of which one thread loads" : "", roles.blocks_per_processor,
-      roles.takes_turns ? ", blocks taken in turns" : "", roles.pair_index >= 0 ? ", in pairs" : "");
+      roles.dynamic_tiles ? ", dynamic tile scheduler" : "", roles.pair_index >= 0 ? ", in pairs" : "");
   return text + rings_text(roles) + "-- producer\n" + ir::print(roles.producer);
 }
 

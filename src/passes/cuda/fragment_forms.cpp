@@ -29,9 +29,9 @@ std::optional<Conversion> whole_store(const Stmt& s, const Layouts& layouts) {
   if (value->op != Op::variable || value->variable != load->variable) return std::nullopt;
   const auto a = loop_axes(*loop, load->from), b = loop_axes(*loop, store->to);
   if (!a || !b || !layouts.fragments.contains(from.get())) return std::nullopt;
-  const bool turned = *a == std::vector<int>{b->rbegin(), b->rend()} && b->size() == 2;
-  if (*a != *b && !turned) return std::nullopt;
-  return Conversion{from, to, turned};
+  const bool transposed = *a == std::vector<int>{b->rbegin(), b->rend()} && b->size() == 2;
+  if (*a != *b && !transposed) return std::nullopt;
+  return Conversion{from, to, transposed};
 }
 
 // Whether a loop over elements only reads the fragment, each thread its own registers.
@@ -153,7 +153,7 @@ Buffers operands_of(const Body& body) {
 
 std::optional<Conversion> conversion(const Stmt& s, const Layouts& layouts) {
   const auto found = whole_store(s, layouts);
-  if (!found || found->turned || found->from->type != f32 || found->to->space != Space::fragment ||
+  if (!found || found->transposed || found->from->type != f32 || found->to->space != Space::fragment ||
       found->to->type.bits() != 16)
     return std::nullopt;
   const auto to_layout = layouts.fragments.find(found->to.get());
@@ -173,7 +173,8 @@ std::optional<Conversion> matrix_store(const Stmt& s, const Computing& own) {
   if (!to->type.is_floating() || to->type.bits() != 16 || !converts) return std::nullopt;
   const std::int64_t m = from->extent(0), n = from->extent(1), groups = own.threads / 128;
   if (!own.target.has_wgmma() || own.threads % 128 != 0 || m % (64 * groups) != 0) return std::nullopt;
-  if (found->turned ? n % 16 != 0 || swizzled_order(*to).columns != block_columns : n % block_columns != 0)
+  if (found->transposed ? n % 16 != 0 || swizzled_order(*to).columns != block_columns
+                        : n % block_columns != 0)
     return std::nullopt;
   if (own.layouts.fragments.at(from.get()) != layout::wgmma_accumulator(m, n, {groups, 1}))
     return std::nullopt;

@@ -16,7 +16,7 @@ using Buffers = std::unordered_set<const ir::Buffer*>;
 // A fragment that a loop stores as a whole, and the tile of its shape that gets it.
 struct Conversion {
   ir::BufferPtr from, to;
-  bool turned = false;  // `to` is the transposed
+  bool transposed = false;  // `to` is the transposed
 };
 
 struct FragmentForms {

@@ -103,9 +103,9 @@ TEST(Layouts, AreBlockedWhereNoProductIs) {
 // What is read transposed is moved; it decides about no layout.
 TEST(Layouts, DoNotFollowTransposedReads) {
   const Fragments own = fragments_of(with_sum([](Fragment& sum, const Tensor&) {
-    Fragment turned({64, 64}, f32);
-    parallel(turned, [&](Index i, Index j) { turned(i, j) = sum(j, i); });
-    parallel(sum, [&](Index i, Index j) { sum(i, j) += turned(i, j); });
+    Fragment transposed({64, 64}, f32);
+    parallel(transposed, [&](Index i, Index j) { transposed(i, j) = sum(j, i); });
+    parallel(sum, [&](Index i, Index j) { sum(i, j) += transposed(i, j); });
   }));
   EXPECT_EQ(own.of(0), accumulator);
   EXPECT_EQ(own.of(1), accumulator);

@@ -27,13 +27,15 @@ bool fits_plain(const View& from, const View& to, const layout::Division& parts,
   return columns % (plan.columns * parts.along_n) == 0 && from.extent(from.rank() - 1) == columns;
 }
 
-bool is_turned(const View& from) { return is_matrix(from) && is_transposed(from); }
+bool is_transposed_matrix(const View& from) { return is_matrix(from) && is_transposed(from); }
 
-int box_rows(const View& from) { return is_turned(from) ? static_cast<int>(from.extent(0)) : store_rows; }
+int box_rows(const View& from) {
+  return is_transposed_matrix(from) ? static_cast<int>(from.extent(0)) : store_rows;
+}
 
 // A box is as high as the fragment is wide, and the 64 rows of a warp group are the columns of both its
 // boxes.
-bool fits_turned(const Buffer& tile, const View& to, const layout::Division& parts) {
+bool fits_transposed(const Buffer& tile, const View& to, const layout::Division& parts) {
   return to.buffer->type == f32 && parts.along_n == 1 && tile.extent(1) <= most_in_box &&
          tile.extent(0) == store_rows * parts.along_m;
 }
@@ -69,10 +71,10 @@ std::optional<TensorStore> plan_store(const View& from, const View& to, const la
   if (!is_own_shape(to) || to.shape.size() > most_dims) return std::nullopt;
   TensorStore plan;
   plan.columns = row_bytes / to.buffer->type.bytes();
-  plan.turned = is_turned(from);
+  plan.transposed = is_transposed_matrix(from);
   plan.rows = box_rows(from);
   if (from.rank() == 3) plan.pack = static_cast<int>(from.extent(1));
-  const bool fits = plan.turned ? fits_turned(tile, to, parts) : fits_plain(from, to, parts, plan);
+  const bool fits = plan.transposed ? fits_transposed(tile, to, parts) : fits_plain(from, to, parts, plan);
   if (!fits) return std::nullopt;
   int axis = 0;
   for (const ViewDim& dim : to.dims) {

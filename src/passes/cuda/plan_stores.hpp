@@ -19,7 +19,7 @@ struct TensorStore {
   int rows = 0, columns = 0;
   int pack = 1;  // rows of the fragment that share a coordinate of the first axis
   // The fragment is stored transposed: a warp group's rows are columns of the tensor, and a box has all rows.
-  bool turned = false;
+  bool transposed = false;
 };
 
 // For the sum of a wgmma that is divided into these parts, whole, transposed, or reshaped to [rows / pack,

@@ -12,7 +12,8 @@ using namespace lang;
 
 struct StoreCase {
   const char* name;
-  const char* plan;  // "rows x columns", the pack, and whether it is turned; "" where threads store elements
+  const char*
+      plan;  // "rows x columns", the pack, and whether it is transposed; "" where threads store elements
   int m, n;
   layout::Division parts;
   void (*store)(const Tensor& out, const Fragment& sum, Index b);
@@ -25,7 +26,7 @@ std::string words(const std::optional<TensorStore>& plan) {
   if (!plan) return "";
   std::string text = std::to_string(plan->rows) + " x " + std::to_string(plan->columns);
   if (plan->pack > 1) text += ", pack " + std::to_string(plan->pack);
-  return text + (plan->turned ? ", turned" : "");
+  return text + (plan->transposed ? ", transposed" : "");
 }
 
 class Stores : public ::testing::TestWithParam<StoreCase> {};
@@ -67,7 +68,7 @@ const StoreCase store_cases[] = {
      [](const Tensor& out, const Fragment& sum, Index b) { copy(sum, out.at(b * 64, 0)); },
      bf16},
     {"transposed",
-     "64 x 32, turned",
+     "64 x 32, transposed",
      64,
      64,
      {1, 1},

@@ -63,7 +63,7 @@ class PartPrinter {
     }
     if (part.last - part.first < 16) result += fmt::format(", sixteenths {} to {}", part.first, part.last);
     if (part.only >= 0) result += fmt::format(", accumulator {}", part.only);
-    return result + (part.in_turn ? ", in turn" : "");
+    return result + (part.ping_pong ? ", ping-pong" : "");
   }
 
   std::string words(const StepPart& part) const {

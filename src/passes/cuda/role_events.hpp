@@ -50,8 +50,9 @@ class ScheduleNames {
 schedule::Event event_of(schedule::What what, const ir::Stmt& s, schedule::Who who = schedule::Who::all,
                          const std::string& name = "");
 
-// A warp group's turn to issue products: waits for its own, or hands over to the one that follows.
-schedule::Event turn_of_products(int group, bool wait);
+// Ping-pong of warp groups that issue products: waits for its own turn, or hands over to the one that
+// follows.
+schedule::Event ping_pong_barrier(int group, bool wait);
 
 class StoreEvents;
 schedule::Events consumer_events(ScheduleNames& names, StoreEvents& stores, const Roles& roles,

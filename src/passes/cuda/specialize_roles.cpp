@@ -420,7 +420,7 @@ Planned<Roles> Analysis::run() {
       return Reason{fmt::format("only loads read tile {}", named(*c.tile)),
                     "read the tensor where the tile is read", c.fills[0]->at};
   }
-  roles.takes_turns = is_uneven();
+  roles.dynamic_tiles = is_uneven();
   plan_loads(roles);
   note_consumers(roles, grid_, refused_);
   note_warp_groups(roles, grid_, target_);
@@ -443,7 +443,7 @@ Planned<Roles> specialize_roles(const Grid& grid, const CudaTarget& target) {
     return Reason{fmt::format("a producer has {} threads, which with .threads = {} are more than {}",
                               producer_threads, grid.hints.threads, most_threads),
                   "use .threads = 512 or fewer", grid.at};
-  // Both roles take turns at rings in the first part of a branch only.
+  // Both roles advance their rings in the first part of a branch only.
   const auto may_use_rings = [](const Stmt& s) {
     const auto* declared = as<Declare>(s);
     return as<Gemm>(s) || (declared && declared->tile->space == Space::shared);

@@ -33,7 +33,7 @@ struct Roles {
   // The statements that fill tiles of rings, and the tiles.
   std::unordered_map<const ir::StmtNode*, ir::BufferPtr> fills;
   std::unordered_map<const ir::StmtNode*, TensorCopy> copies;  // of those that the copy engine can do
-  bool takes_turns = false;             // blocks cost unevenly: who is done takes the next one
+  bool dynamic_tiles = false;           // blocks cost unevenly: who is done takes the next one
   std::int64_t store_bytes = 0;         // of a warp group's buffers, by way of which fragments are stored
   bool crowded = false;                 // a loop has fewer slots than the program asks for
   bool one_loader = false;              // the producer is one thread: the copy engine brings everything

@@ -253,13 +253,13 @@ void Planner::product(const Stmt& s) {
 }
 
 // What tensor cores sum is awaited and added, accumulator by accumulator, while another warp group
-// multiplies: unless they take turns, all multiply and all add at the same time.
+// multiplies: unless they ping-pong, all multiply and all add at the same time.
 void Planner::promoted(const Stmt& s, const GemmPlan& plan) {
   parts_.back().pins = false;
   for (int i = 0; i < accumulators(*as<Gemm>(s), plan); ++i) {
     StepPart& part = i == 0 ? parts_.back() : add(Does::product, s);
     part.only = i;
-    part.in_turn = roles_.consumers > 128;
+    part.ping_pong = roles_.consumers > 128;
     part.left = 0;
   }
 }

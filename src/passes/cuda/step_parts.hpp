@@ -39,7 +39,7 @@ struct StepPart {
   ir::BufferPtr in_parts;         // of which only these sixteenths are made or read
   bool holds = false;             // what follows may not run before it
   int only = -1;                  // the one of the product's accumulators; −1: all
-  bool in_turn = false;           // one warp group after the other
+  bool ping_pong = false;         // one warp group after the other
   bool pins = false;              // what the sum holds comes from elsewhere
   std::vector<int> advanced;      // rings whose tile a product in flight reads, while the next one comes
   std::vector<int> awaited;       // rings whose next tile it needs

@@ -8,7 +8,7 @@
 #include <algorithm>
 
 #include "passes/cuda/testing.hpp"
-#include "schedule/mutations.hpp"
+#include "schedule/testing/mutations.hpp"
 #include "schedule/verify.hpp"
 
 namespace tegula::passes {

@@ -1,0 +1,26 @@
+#include "ops/pieces/rows.hpp"
+
+namespace tegula::ops {
+
+using namespace lang;
+
+Fragment root_mean_square_factors(const Fragment& x, const Expr& eps) {
+  Fragment factors = reduce_sum(map(x, [&](Index i, Index j) { return x(i, j) * x(i, j); }));
+  const float share = 1.f / static_cast<float>(x.extent(1));
+  parallel(factors, [&](Index i) { factors(i) = rsqrt(factors(i) * share + eps); });
+  return factors;
+}
+
+void add_parts(const Tensor& parts, const Tensor& total) {
+  constexpr int columns = 32;
+  grid(ceildiv(total.extent(0), columns), [&](Index block) {
+    Fragment sum({columns}, f32, 0), part({columns}, f32);
+    serial(parts.extent(0), [&](Index i) {
+      copy(parts.slice(i).at(block * columns), part);
+      parallel(sum, [&](Index j) { sum(j) += part(j); });
+    });
+    copy(sum, total.at(block * columns));
+  });
+}
+
+}  // namespace tegula::ops

@@ -1,0 +1,14 @@
+// Pieces of programs over rows of features.
+#pragma once
+#include "tegula/lang.hpp"
+
+namespace tegula::ops {
+
+// 1 / sqrt(mean(x²) + eps) of every row of x [rows, features].
+lang::Fragment root_mean_square_factors(const lang::Fragment& x, const lang::Expr& eps);
+
+// total [n] = the sum of parts [blocks, n], added in their order by a grid of its own: sums over all blocks
+// of a grid that are the same at every call.
+void add_parts(const lang::Tensor& parts, const lang::Tensor& total);
+
+}  // namespace tegula::ops

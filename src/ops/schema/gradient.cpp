@@ -1,0 +1,66 @@
+#include "ops/schema/gradient.hpp"
+
+namespace tegula::ops {
+
+namespace {
+
+bool is_floating(const TensorSpec& tensor) { return tensor.type.types.front().is_floating(); }
+
+// The accessors of an option of the operator's struct, for a struct in which that begins at `base`.
+OptionSpec moved(OptionSpec option, std::size_t base) {
+  const auto inner = [base](const void* op) -> const void* {
+    return static_cast<const std::byte*>(op) + base;
+  };
+  option.get = [=, get = option.get](const void* op) { return get(inner(op)); };
+  option.number = [=, number = option.number](const void* op) { return number(inner(op)); };
+  option.obeys = [=, obeys = option.obeys](const void* op) { return obeys(inner(op)); };
+  option.set = [=, set = option.set](void* op, const OptionValue& value) {
+    set(static_cast<std::byte*>(op) + base, value);
+  };
+  return option;
+}
+
+TensorSpec gradient_of(const TensorSpec& of) {
+  TensorSpec gradient = of;
+  gradient.name = "d" + of.name, gradient.meaning = "gradient of " + of.name;
+  return gradient;
+}
+
+bool has_leading(const TensorSpec& tensor) { return tensor.lists.front().items.front().leading; }
+
+}  // namespace
+
+OperatorSchema gradient_of(const OperatorSchema& forward, const std::string& flops, GradientPlaces places) {
+  OperatorSchema table;
+  table.name = forward.gradient, table.doc = "gradients of " + forward.name;
+  table.source = forward.source, table.no_gradient = "second derivatives are not computed";
+  table.derived = forward.derived, table.requirements = forward.requirements;
+  table.examples = forward.examples, table.measured = forward.measured;
+  table.flops = Expression::parse(flops);
+  for (const OptionSpec& option : forward.options) table.options.push_back(moved(option, places.base));
+  for (const TensorSpec& result : forward.tensors)
+    if (result.output && is_floating(result)) {
+      TensorSpec given = gradient_of(result);
+      given.output = given.holds_optional = false, given.offset = places.given;
+      places.given += sizeof(TensorRef);
+      table.tensors.push_back(std::move(given));
+    }
+  for (const TensorSpec& input : forward.tensors)
+    if (!input.output) {
+      table.tensors.push_back(input);
+      table.tensors.back().offset += places.base;
+    }
+  table.inputs = table.tensors.size();
+  for (const TensorSpec& input : forward.tensors)
+    if (!input.output && is_floating(input)) {
+      TensorSpec made = gradient_of(input);
+      made.type = has_leading(input) ? TypeRule{{}, input.name, "", {}} : TypeRule{{f32}, "", "", {}};
+      if (input.optional) made.when = Expression::parse(input.name);
+      made.output = made.holds_optional = true, made.optional = false, made.offset = places.made;
+      places.made += sizeof(std::optional<TensorRef>);
+      table.tensors.push_back(std::move(made));
+    }
+  return table;
+}
+
+}  // namespace tegula::ops

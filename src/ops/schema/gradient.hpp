@@ -1,0 +1,66 @@
+// The table of a gradient, as it follows from that of its operator.
+//
+//   gradient_table<plan<64>, backward, formula<Traced>>(rms_norm_schema(), "12*rows*d")
+//
+// Its tensors are the gradients of the results, `dout` of `out`, and all inputs; its results are the
+// gradients of the inputs that are floating, `dx` of `x`: of x's dtype where x has leading dims, and else a
+// sum over rows in f32. Options, rules, examples and the source are those of the operator.
+#pragma once
+#include "ops/schema/derivative.hpp"
+#include "ops/schema/schema.hpp"
+
+namespace tegula::ops {
+
+// The arguments of a gradient: those of its operator, gradients of its results, and where to write its own.
+template <class Forward>
+struct Gradient : Forward {
+  static constexpr std::size_t most = 8;
+  std::array<TensorRef, most> given = {};
+  std::array<std::optional<TensorRef>, most> made = {};
+};
+
+// The table without what runs: `flops` is the amount of work. The tensors' places are those of a Gradient<Op>
+// whose operator's struct begins at `base`, its gradients at `given` and `made`.
+struct GradientPlaces {
+  std::size_t base = 0, given = 0, made = 0;
+};
+OperatorSchema gradient_of(const OperatorSchema& forward, const std::string& flops, GradientPlaces places);
+
+namespace detail {
+
+template <class Op, class Instance>
+OperatorSchema made_gradient(const OperatorSchema& forward, const std::string& flops,
+                             Instance (*plan)(const Bound<Op>&), lang::Kernel (*program)(const Instance&),
+                             void (*formula)(const Bound<Op>&, Traced&)) {
+  using All = Gradient<Op>;
+  OperatorSchema table =
+      gradient_of(forward, flops,
+                  {offset_in<All>([](const All& all) { return static_cast<const Op*>(&all); }),
+                   offset_in<All>([](const All& all) { return &all.given; }),
+                   offset_in<All>([](const All& all) { return &all.made; })});
+  table.make = [] { return std::make_shared<All>(); };
+  table.target = [](const void* op) { return static_cast<const All*>(op)->target; };
+  table.set_target = [](void* op, Target target) { static_cast<All*>(op)->target = target; };
+  const auto bound = [](const BoundCall& call) {
+    return Bound<Op>(call, *static_cast<const All*>(call.op()));
+  };
+  table.run = [=](const BoundCall& call, Launch& launch) { launch(plan(bound(call)), program); };
+  table.formula = [=](const BoundCall& call, Exact& exact) {
+    Traced trace(call, exact);
+    formula(bound(call), trace);
+    trace.differentiate();
+  };
+  table.complete();
+  return table;
+}
+
+}  // namespace detail
+
+// The plan, the program and the formula see the operator's struct.
+template <auto plan, auto program, auto formula>
+const OperatorSchema& gradient_table(const OperatorSchema& forward, const char* flops) {
+  static const OperatorSchema table = detail::made_gradient(forward, flops, plan, program, formula);
+  return table;
+}
+
+}  // namespace tegula::ops

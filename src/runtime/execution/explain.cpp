@@ -1,0 +1,93 @@
+#include "runtime/execution/explain.hpp"
+
+#include <fmt/format.h>
+
+#include "codegen/cuda_program.hpp"
+#include "runtime/execution/cpu_executor.hpp"
+#include "runtime/execution/executable.hpp"
+
+namespace tegula {
+
+namespace {
+
+constexpr std::int64_t engine_bytes = 16;  // to which addresses and strides must be aligned
+
+// Why the copy engine cannot take the tensor; empty if it can.
+std::string reason_of_strides(const TensorRef& tensor) {
+  if (reinterpret_cast<std::uintptr_t>(tensor.data) % engine_bytes != 0)
+    return fmt::format("does not begin at a multiple of {} bytes", engine_bytes);
+  bool side_by_side = false, ragged = false;
+  for (int d = 0; d < tensor.rank(); ++d) {
+    const std::int64_t stride = tensor.stride(d);
+    if (tensor.size(d) == 1) continue;
+    if (stride == 1 && !side_by_side)
+      side_by_side = true;
+    else
+      ragged |= stride < 0 || stride * tensor.dtype.bytes() % engine_bytes != 0;
+  }
+  if (ragged) return fmt::format("has strides that are no multiples of {} bytes", engine_bytes);
+  return side_by_side || nelements(tensor) <= 1 ? "" : "has no elements side by side";
+}
+
+// The tensors that the program wants to lie in a certain way.
+std::vector<passes::Note> notes_on_strides(const Signature& signature, const codegen::CudaProgram& program,
+                                           const std::map<std::string, Tensor>& tensors) {
+  std::vector<passes::Note> notes;
+  const auto check = [&](int slot) {
+    const ir::Buffer& buffer = *signature.buffers()[static_cast<std::size_t>(slot)];
+    const auto given = tensors.find(buffer.name);
+    const std::string why = given == tensors.end() ? "" : reason_of_strides(given->second.ref());
+    if (why.empty()) return;
+    add(notes,
+        {passes::NoteKind::strides, buffer.at,
+         fmt::format("`{}` {}, so threads bring all tiles", buffer.name, why), "pass a contiguous copy"});
+  };
+  for (const auto& map : program.maps) check(map.tensor);
+  for (const int slot : program.aligned) check(slot);
+  return notes;
+}
+
+void explain_on_gpu(Explanation& result, const Signature& signature, passes::CudaTarget target,
+                    const std::map<std::string, Tensor>& tensors) {
+  codegen::CudaProgram program = codegen::print_cuda(signature, target);
+  const auto strides = notes_on_strides(signature, program, tensors);
+  if (!strides.empty()) {
+    target.copy_engine = false;
+    program = codegen::print_cuda(signature, target);
+  }
+  for (const auto& grid : program.kernels)
+    result.ways.push_back(fmt::format("{}: {} threads, {} bytes of shared memory; {}", grid.function,
+                                      grid.threads, grid.shared_bytes, grid.way));
+  result.notes = passes::format(strides);
+  for (const std::string& note : passes::format(program.notes)) result.notes.push_back(note);
+}
+
+}  // namespace
+
+std::string Explanation::text() const {
+  std::string result = fmt::format("{} ({})\n", kernel, target);
+  for (const std::string& way : ways) result += "  " + way + "\n";
+  for (const std::string& note : notes) result += "  " + note + "\n";
+  return result;
+}
+
+Explanation explain_call(const lang::Kernel& kernel, Target target,
+                         const std::map<std::string, Tensor>& tensors) {
+  target = resolve(target);
+  Explanation result{kernel.ir()->name, std::string(target.name()), {}, {}};
+  const Signature signature(kernel.ir(), target.device());
+  if (target == Target::interpreter()) {
+    result.ways = {"the interpreter runs the program as it is written"};
+  } else if (target == Target::cpu()) {
+    result.ways = {"compiled C++, a block a thread"};
+    result.notes = passes::format(cpu_notes(signature));
+  } else {
+    const bool hopper = target == Target::cuda() || target == Target::emulated_sm90();
+    explain_on_gpu(result, signature, {hopper ? 90 : 80}, tensors);
+  }
+  return result;
+}
+
+Explanation explain(const lang::Kernel& kernel, Target target) { return explain_call(kernel, target, {}); }
+
+}  // namespace tegula

@@ -1,0 +1,87 @@
+#include "runtime/machine/cpu_features.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <array>
+
+#include "runtime/machine/environment.hpp"
+#include "tegula/error.hpp"
+
+namespace tegula {
+namespace {
+
+using namespace std::string_view_literals;
+
+constexpr std::array avx2_flags = {"-mavx2"sv, "-mfma"sv, "-mf16c"sv, "-mbmi"sv, "-mbmi2"sv};
+constexpr std::array avx512_flags = {"-mavx2"sv,    "-mfma"sv,      "-mf16c"sv,     "-mbmi"sv,     "-mbmi2"sv,
+                                     "-mavx512f"sv, "-mavx512bw"sv, "-mavx512dq"sv, "-mavx512vl"sv};
+
+// The builtin asks cpuid, and xgetbv whether the operating system saves the registers.
+bool has_avx2() {
+#if defined(__x86_64__)
+  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi") &&
+         __builtin_cpu_supports("bmi2");
+#else
+  return false;
+#endif
+}
+
+bool has_avx512() {
+#if defined(__x86_64__)
+  return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+#else
+  return false;
+#endif
+}
+
+}  // namespace
+
+std::string_view isa_name(Isa isa) {
+  constexpr std::string_view names[] = {"portable", "avx2", "avx512"};
+  return names[static_cast<int>(isa)];
+}
+
+std::span<const std::string_view> isa_flags(Isa isa) {
+  switch (isa) {
+    case Isa::portable:
+      return {};
+    case Isa::avx2:
+      return avx2_flags;
+    case Isa::avx512:
+      return avx512_flags;
+  }
+  return {};
+}
+
+bool is_supported(Isa isa) {
+  switch (isa) {
+    case Isa::portable:
+      return true;
+    case Isa::avx2:
+      return has_avx2();
+    case Isa::avx512:
+      return has_avx512();
+  }
+  return false;
+}
+
+Isa best_isa() {
+  if (const auto wanted = environment(Variable::isa)) {
+    for (const Isa isa : all_isas) {
+      if (isa_name(isa) != *wanted) continue;
+      if (is_supported(isa)) return isa;
+      throw ArgumentError(fmt::format("TEGULA_ISA={}: this processor does not support it", *wanted));
+    }
+    throw ArgumentError(fmt::format("TEGULA_ISA={}: must be portable, avx2 or avx512", *wanted));
+  }
+  return has_avx512() ? Isa::avx512 : has_avx2() ? Isa::avx2 : Isa::portable;
+}
+
+std::size_t l2_bytes() {
+  const long bytes = sysconf(_SC_LEVEL2_CACHE_SIZE);
+  return bytes > 0 ? static_cast<std::size_t>(bytes) : std::size_t{1} << 20;
+}
+
+}  // namespace tegula

@@ -1,0 +1,33 @@
+// The environment variables of the tests: nothing else reads them.
+#pragma once
+#include <cstdint>
+#include <cstdlib>
+#include <string>
+
+namespace tegula {
+
+struct TestVariable {
+  const char* name;
+  const char* meaning;
+};
+inline constexpr TestVariable test_variables[] = {
+    {"TEGULA_TEST_SEED", "where tests on random input begin, to repeat one that failed"},
+    {"TEGULA_FUZZ_SEED", "the seed of the first random program"},
+    {"TEGULA_FUZZ_COUNT", "how many random programs are compared"},
+    {"TEGULA_TEST_ROWS",
+     "'all': slow tables are not sampled; 0 to 5: which sixth of the long ones `scripts/test` runs"},
+};
+
+// The seed that is wished, or the test's own.
+inline std::uint64_t test_seed(std::uint64_t own) {
+  const char* given = std::getenv(test_variables[0].name);
+  return given != nullptr && *given != '\0' ? std::strtoull(given, nullptr, 10) : own;
+}
+
+// Whether every row of slow tables is wished, of which a sample runs otherwise.
+inline bool tests_all_rows() {
+  const char* given = std::getenv(test_variables[3].name);
+  return given != nullptr && std::string(given) == "all";
+}
+
+}  // namespace tegula
