@@ -108,6 +108,7 @@ list(REMOVE_DUPLICATES test_folders)
 set(united_tests codegen cuda emulation image interp ir ops passes runtime schedule)
 set_source_files_properties(${PROJECT_SOURCE_DIR}/src/codegen/cuda/cuda_test.cpp
                             ${PROJECT_SOURCE_DIR}/src/codegen/cuda/notes_test.cpp
+                            ${PROJECT_SOURCE_DIR}/src/codegen/cuda/notes_of_roles_test.cpp
                             ${PROJECT_SOURCE_DIR}/src/codegen/cuda/roles_test.cpp
                             ${PROJECT_SOURCE_DIR}/src/codegen/cuda/roundings_test.cpp
                             PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)

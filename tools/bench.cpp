@@ -7,6 +7,7 @@
 
 #include "bench/library/measure.hpp"
 #include "commands.hpp"
+#include "map.hpp"
 #include "names.hpp"
 #include "rivals.hpp"
 #include "sparse_tables.hpp"
@@ -20,7 +21,8 @@ namespace {
 struct BenchRequest {
   CallTexts call;
   int rounds = 0;
-  std::string rivals;
+  std::string rivals, maps;
+  int every = 1;
 };
 
 // Enough for about two seconds, in which every round runs all the work twice.
@@ -79,6 +81,14 @@ std::vector<std::string> operators_like(const std::string& family) {
 
 void bench_operator(const BenchRequest& request, int& exit_code) {
   auto& texts = request.call;
+  if (!request.maps.empty()) {
+    if (!texts.says_nothing())
+      throw ArgumentError(
+          "bench: --map takes its calls from the operator's table; leave out cases, inputs and options");
+    const auto& schema = ops::find_schema(operator_named(texts.op).name);
+    if (!draw_maps(schema, target_named(texts.target), request.maps, request.every)) exit_code = 1;
+    return;
+  }
   const bool whole = texts.example.empty() && texts.inputs.empty() && texts.random.empty();
   const bool on_gpu = cuda_device_count() > 0 && (texts.target == "cuda" || texts.target == "auto");
   if (whole && on_gpu && texts.options.empty() && has_gpu_table(texts.op)) {
@@ -113,6 +123,12 @@ void add_bench(CLI::App& app, int& exit_code) {
       "--rivals", request->rivals,
       "Lines of bench/cuda/rivals.py to compare tables of a GPU with; else dense attention is "
       "measured now");
+  command->add_option(
+      "--map", request->maps,
+      "Measures calls between and beside the cases instead, each beside its neighbours: writes a "
+      "picture and JSON of each map to that folder");
+  command->add_option("--every", request->every, "Only each such call of a map")
+      ->check(CLI::Range(1, 1000000));
   command->footer(
       "Times are medians. `ratio` is the rival's time by ours, the median over the rounds: above 1 ours is\n"
       "faster. Rivals are oneDNN for products of f32, if it is installed, and dense attention for\n"
@@ -124,8 +140,14 @@ void add_bench(CLI::App& app, int& exit_code) {
       "that\n"
       "are seen, `nominal` whole blocks; `x dense` is the rate by that of dense attention, or where tokens\n"
       "select, dense attention's time by ours. A wrong sample is exit status 1.\n\n"
+      "A field of a map is the time that a call would take at the best rates of the map, by its own. For a "
+      "GPU on\n"
+      "a machine without one, `--map DIR --target cuda` compares plans: instructions of products, and roles. "
+      "Calls\n"
+      "below half of a neighbour of which no note says why are listed, and exit status 1.\n\n"
       "Examples:\n"
       "  tegula bench gemm\n"
+      "  tegula bench attention --map maps --target cuda\n"
       "  tegula bench gemm --case 1024 --rounds 11\n"
       "  tegula bench attention --random q=1x2048x8x64 --random k=1x2048x8x64 --random v=1x2048x8x64");
   command->callback([request, &exit_code] { bench_operator(*request, exit_code); });

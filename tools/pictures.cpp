@@ -11,27 +11,23 @@
 #include "tegula/error.hpp"
 
 namespace tegula::tool {
-namespace {
 
-std::string write_picture(const std::string& folder, const std::string& name, const std::string& picture) {
+std::string write_complete(const std::string& folder, const std::string& name, const std::string& text) {
   const std::string path = (std::filesystem::path(folder) / name).string();
   OutputFile file(path);
-  file.write(picture);
+  file.write(text);
   file.commit();
   return path;
 }
 
-}  // namespace
-
-void prepare_folder(const std::string& folder) {
+void prepare_folder(const std::string& option, const std::string& folder) {
   std::error_code failure, unknown;
   std::filesystem::create_directories(folder, failure);
   if (std::filesystem::is_directory(folder, unknown)) return;
   const bool exists = std::filesystem::exists(folder, unknown);
   const std::string reason = exists ? "is no folder" : folder.empty() ? "names none" : failure.message();
-  throw ArgumentError(
-      fmt::format("show: --svg '{}': {}; name a folder for the pictures, which is made if there is none",
-                  folder, reason));
+  throw ArgumentError(fmt::format(
+      "{} '{}': {}; name a folder for the pictures, which is made if there is none", option, folder, reason));
 }
 
 std::vector<std::string> write_layouts(const lang::Kernel& kernel, const passes::CudaTarget& target,
@@ -45,7 +41,7 @@ std::vector<std::string> write_layouts(const lang::Kernel& kernel, const passes:
       else
         page.products.push_back(line.words);
     }
-    lines.push_back(write_picture(folder, grid.name + ".layout.svg", layout_picture(page)));
+    lines.push_back(write_complete(folder, grid.name + ".layout.svg", layout_picture(page)));
   }
   return lines;
 }
@@ -55,7 +51,7 @@ std::vector<std::string> write_schedules(const lang::Kernel& kernel, const passe
   std::vector<std::string> lines;
   for (const GridSchedule& grid : grid_schedules(kernel, target)) {
     if (grid.schedule)
-      lines.push_back(write_picture(folder, grid.name + ".schedule.svg", schedule_picture(*grid.schedule)));
+      lines.push_back(write_complete(folder, grid.name + ".schedule.svg", schedule_picture(*grid.schedule)));
     else
       lines.push_back(grid.without_roles());
   }

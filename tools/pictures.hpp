@@ -8,8 +8,10 @@
 
 namespace tegula::tool {
 
-// Makes the folder unless there is one; an ArgumentError says why that cannot be.
-void prepare_folder(const std::string& folder);
+// Makes the folder unless there is one; an ArgumentError names the option and says why that cannot be.
+void prepare_folder(const std::string& option, const std::string& folder);
+// The path of the file, which appears complete or not at all.
+std::string write_complete(const std::string& folder, const std::string& name, const std::string& text);
 
 // `<kernel>_<grid>.layout.svg` and `<kernel>_<grid>.schedule.svg`; each appears complete or not at all. The
 // names of the files, and for grids without a schedule a line that says so.

@@ -70,7 +70,7 @@ void show(ShowRequest request) {
   if (request.on_gpu() && call.target == Target::automatic())
     call.target = request.architecture == 80 ? Target::cuda_sm80() : Target::cuda();
   const auto kernels = call.op.kernels(call.inputs, call.options, call.target);
-  if (request.draws) prepare_folder(request.svg);
+  if (request.draws) prepare_folder("show: --svg", request.svg);
   for (auto& kernel : kernels) show_kernel(kernel, request);
 }
 

@@ -37,8 +37,10 @@ class Svg {
     body_ += fmt::format("<text x=\"{}\" y=\"{}\"{}{}>{}</text>\n", number(x), number(y),
                          style.empty() ? "" : " ", style, escaped(words));
   }
+  // What a pointer on the group shows.
+  void title(std::string_view words) { body_ += fmt::format("<title>{}</title>\n", escaped(words)); }
   // What follows has that style unless it says otherwise, until `end_group`.
-  void begin_group(std::string_view style) { body_ += fmt::format("<g {}>\n", style); }
+  void begin_group(std::string_view style) { body_ += fmt::format("<g{}{}>\n", style.empty() ? "" : " ", style); }
   void end_group() { body_ += "</g>\n"; }
 
   std::string document(double width, double height, std::string_view title) const {

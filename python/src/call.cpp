@@ -225,8 +225,10 @@ void Call::check_device(const char* name, const Device& device) {
   if (first_.empty()) {
     first_ = name, device_ = device;
   } else if (device != device_) {
+    // Of `attention, argument 'q'` the last word says enough for the second time.
     throw nb::value_error(fmt::format("{} is on {}, and {} on {}; move one of them to the other's device",
-                                      name, device.name(), first_, device_.name())
+                                      name, device.name(), first_.substr(first_.rfind(' ') + 1),
+                                      device_.name())
                               .c_str());
   }
 }

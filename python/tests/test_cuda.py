@@ -298,5 +298,5 @@ def test_broken_promises_are_raised():
 
 def test_arrays_of_two_devices_are_refused():
     q, k, v = heads()
-    with pytest.raises(ValueError, match="k is on cpu, and q on cuda:0"):
+    with pytest.raises(ValueError, match="attention, argument 'k' is on cpu, and 'q' on cuda:0"):
         tegula.attention(q.cuda(), k, v)

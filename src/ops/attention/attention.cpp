@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "ops/attention/maps.hpp"
 #include "ops/pieces/splits.hpp"
 #include "ops/reference/reference.hpp"
 
@@ -125,6 +126,7 @@ const OperatorSchema& attention_schema() {
                "{|causal} {tile_queries=256 tile_keys=128|tile_queries=64 tile_keys=64}",
                "batch=1 queries=512 keys=64 kv_heads=1 group=1 d=28 d_v=3 tile_queries=256 "
                "tile_keys=64"})
+          .maps(attention_maps())
           .run(run, formula);
   return table;
 }

@@ -1,6 +1,7 @@
 #include "ops/attention/attention.hpp"
 #include "ops/attention/backward_kernel.hpp"
 #include "ops/attention/backward_plan.hpp"
+#include "ops/attention/maps.hpp"
 #include "ops/reference/reference.hpp"
 
 namespace tegula::ops {
@@ -115,6 +116,7 @@ const OperatorSchema& attention_backward_schema() {
                      {"2048_causal", "batch=1 queries=2048 keys=2048 kv_heads=8 group=1 d=64 d_v=64 causal"},
                      {"1024_grouped_bf16",
                       "batch=1 queries=1024 keys=1024 kv_heads=2 group=8 d=128 d_v=128 bf16 causal"}})
+          .maps(attention_maps())
           .run(run, formula);
   return table;
 }

@@ -1,5 +1,6 @@
 // The gradients of block-sparse attention: their table and formula.
 #include "ops/block_sparse/backward_call.hpp"
+#include "ops/block_sparse/maps.hpp"
 #include "ops/block_sparse/table.hpp"
 #include "ops/reference/reference.hpp"
 
@@ -61,6 +62,7 @@ const OperatorSchema& block_sparse_attention_backward_schema() {
           .counted(operations)
           .examples(examples())
           .measured(block_sparse_measured())
+          .maps(block_sparse_maps())
           .run(run, formula);
   return table;
 }

@@ -1,4 +1,5 @@
 // Block-sparse attention: its table and its formula.
+#include "ops/block_sparse/maps.hpp"
 #include "ops/block_sparse/table.hpp"
 #include "ops/lists/check_indices.hpp"
 #include "ops/reference/reference.hpp"
@@ -62,6 +63,7 @@ const OperatorSchema& block_sparse_attention_schema() {
                      "{d=64 d_v=64|d=128 d_v=128} {f32|f16|bf16} {|causal}",
                      "batch=1 queries=64 keys=64 kv_heads=1 group=1 choosers=1 entries=1 indices d=28 d_v=3"})
           .rival("attention")
+          .maps(block_sparse_maps())
           .run(run, formula);
   return table;
 }

@@ -162,6 +162,19 @@ const OperatorSchema& gemm_schema() {
                      "tile_m=16 tile_n=256}",
                      "m=1 n=1 k=1 {|transpose_b} {tile_m=64 tile_n=128 tile_k=128|"
                      "tile_m=32 tile_n=64 tile_k=64}"})
+          .maps({{"rows",
+                  "m=4096 n=4096 k=4096 bf16 transpose_b",
+                  {"m=1", "m=2", "m=4", "m=8", "m=16", "m=24", "m=32", "m=64", "m=96", "m=128", "m=192",
+                   "m=256", "m=384", "m=512", "m=1024", "m=2048", "m=4096"},
+                  {"", "n=14336", "k=14336", "n=1024", "n=7168 k=2048", "n=512 k=16384"}},
+                 {"odd",
+                  "m=4096 n=4096 k=4096 bf16",
+                  {"k=4080", "k=4088", "k=4095", "k=4096", "k=4097", "k=4104"},
+                  {"", "n=4095", "n=4097", "m=4097", "transpose_a", "transpose_b", "transpose_a n=4097"}},
+                 {"types",
+                  "m=4096 n=4096 k=4096 bf16",
+                  {"bf16", "f16", "f32", "e4m3 transpose_b", "e5m2 transpose_b"},
+                  {"", "m=1000 n=1000 k=1000", "m=128", "m=512 n=512 k=16384"}}})
           .run(run, formula);
   return table;
 }

@@ -1,5 +1,6 @@
 // The gradients of attention over selected blocks: their table and formula.
 #include "ops/nsa/backward_call.hpp"
+#include "ops/nsa/maps.hpp"
 #include "ops/nsa/table.hpp"
 #include "ops/reference/reference.hpp"
 
@@ -94,6 +95,7 @@ const OperatorSchema& nsa_selected_attention_backward_schema() {
           .counted(operations)
           .examples(examples())
           .measured(nsa_measured())
+          .maps(nsa_maps())
           .run(run, formula);
   return table;
 }

@@ -3,6 +3,7 @@
 #include <set>
 
 #include "ops/lists/check_indices.hpp"
+#include "ops/nsa/maps.hpp"
 #include "ops/nsa/table.hpp"
 #include "ops/reference/reference.hpp"
 
@@ -97,6 +98,7 @@ const OperatorSchema& nsa_selected_attention_schema() {
           .counted(operations)
           .examples(with_tiles(nsa_examples()))
           .measured(nsa_measured())
+          .maps(nsa_maps())
           .run(run, formula);
   return table;
 }

@@ -225,6 +225,7 @@ class Schema {
   }
   Schema& examples(std::vector<Example> examples) { return table_.examples = std::move(examples), *this; }
   Schema& measured(std::vector<Example> examples) { return table_.measured = std::move(examples), *this; }
+  Schema& maps(std::vector<CallMap> maps) { return table_.maps = std::move(maps), *this; }
 
   // Calls whose kernels are compiled with the library; `{a|b}` stands for both.
   Schema& built_in(std::vector<std::string> calls) { return table_.built_in = std::move(calls), *this; }

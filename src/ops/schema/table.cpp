@@ -14,6 +14,16 @@ std::string_view name_of(OptionKind kind) {
   return names[static_cast<int>(kind)];
 }
 
+std::vector<std::string> stepped(const std::string& text, int first, int last, int step) {
+  std::vector<std::string> result;
+  for (int number = first; number <= last; number += step) {
+    std::string one;
+    for (const char c : text) one += c == '#' ? std::to_string(number) : std::string(1, c);
+    result.push_back(std::move(one));
+  }
+  return result;
+}
+
 const TensorRef* TensorSpec::get(const void* op) const {
   const std::byte* at = static_cast<const std::byte*>(op) + offset;
   if (!holds_optional) {

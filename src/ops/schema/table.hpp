@@ -139,6 +139,19 @@ struct Example {
   std::string name, text;
 };
 
+// Calls between and beside the examples, as a rectangle: `base`, a column and a row behind each other are the
+// text of an example, in which later words win.
+struct CallMap {
+  std::string name, base;
+  std::vector<std::string> columns, rows;
+
+  std::string text(std::size_t row, std::size_t column) const {
+    return base + " " + columns.at(column) + " " + rows.at(row);
+  }
+};
+// `text` with each number from `first` to `last` for every #: `d=# d_v=#`.
+std::vector<std::string> stepped(const std::string& text, int first, int last, int step);
+
 struct OperatorSchema {
   std::string name, doc, source;
   std::vector<TensorSpec> tensors;  // inputs, then outputs
@@ -154,6 +167,7 @@ struct OperatorSchema {
   std::optional<Expression> flops;
   std::function<double(const BoundCall&)> counted;  // flops of tensors that are not only described
   std::vector<Example> examples, measured;
+  std::vector<CallMap> maps;
   std::vector<std::string> built_in;  // calls whose kernels the build compiles for CPUs
 
   // Access to calls: a struct with its defaults, and what runs on a checked one.

@@ -10,6 +10,7 @@
 #include "ir/effects.hpp"
 #include "ir/visit.hpp"
 #include "passes/cuda/chosen_steps.hpp"
+#include "passes/cuda/filled_tiles.hpp"
 #include "passes/cuda/lower.hpp"
 #include "passes/cuda/plan_rows.hpp"
 #include "passes/cuda/ring_candidates.hpp"
@@ -42,14 +43,6 @@ namespace {
 
 constexpr int most_threads = 1024;  // of a block
 
-bool touches_fragments(const Stmt& s) {
-  if (const auto* declared = as<Declare>(s)) return declared->tile->space == Space::fragment;
-  for (const Region& r : all_effects(s).regions) {
-    if (r.view->buffer->space == Space::fragment) return true;
-  }
-  return false;
-}
-
 bool writes_tensors(const Effects& e) {
   return std::any_of(e.regions.begin(), e.regions.end(),
                      [](const Region& r) { return is_write(r.touch) && !r.view->is_tile(); });
@@ -72,10 +65,6 @@ class Analysis {
   Planned<Roles> run();
 
  private:
-  void collect(const Body& body, const For* pipelined);
-  void add(const BufferPtr& tile, const Stmt& fill, const Body& scope, const For* pipelined);
-  void refuse(const BufferPtr& tile, const Stmt& fill, Reason reason);
-  void drop_filled_twice();
   std::optional<Reason> drop_for_own_copies();
   bool comes_late(const RingCandidate& c) const {
     return target_.copy_engine && may_come_late(c, is_operand(c.tile));
@@ -98,98 +87,9 @@ class Analysis {
 
   const Grid& grid_;
   const CudaTarget& target_;
-  std::vector<RingCandidate> candidates_;
-  RefusedTiles refused_;
+  FilledTiles tiles_;
   std::unordered_set<const Buffer*> written_;  // tensors
 };
-
-void Analysis::add(const BufferPtr& tile, const Stmt& fill, const Body& scope, const For* pipelined) {
-  for (RingCandidate& c : candidates_) {
-    if (c.tile == tile && c.scope == &scope) return c.fills.push_back(fill);
-  }
-  candidates_.push_back({tile,
-                         {fill},
-                         &scope,
-                         pipelined ? pipelined->stages : 1,
-                         pipelined != nullptr,
-                         pipelined ? pipelined->index[0]->at : Loc()});
-}
-
-void Analysis::refuse(const BufferPtr& tile, const Stmt& fill, Reason reason) {
-  if (reason.at.line() == 0) reason.at = fill->at;
-  const auto* copy = as<Copy>(fill);
-  if (!find(refused_, tile)) refused_.push_back({tile, std::move(reason), copy && !copy->from.is_tile()});
-}
-
-// The tile of those declared in the same body that the statement fills.
-Planned<BufferPtr> filled_tile(const Stmt& s, const Effects& e, const std::vector<BufferPtr>& targets,
-                               const std::vector<BufferPtr>& declared, bool pipelined) {
-  if (!as<Copy>(s) && !pipelined)
-    return Reason{"a loop over elements fills it outside of a pipelined loop", "copy it from a tensor"};
-  if (touches_fragments(s))
-    return Reason{
-        "it is made from fragments",
-        "copy it from a tensor, which another grid may write, or multiply from registers: gemm(fragment, …)"};
-  if (targets.size() != 1) return Reason{"its statement writes other memory too", "write it alone"};
-  if (e.leaves || e.reports || !e.assigned.empty())
-    return Reason{"its statement prints, asserts or assigns variables", "do that in a statement of its own"};
-  if (std::find(declared.begin(), declared.end(), targets[0]) == declared.end())
-    return Reason{"it is declared outside of the body that fills it", "declare it where it is filled"};
-  return targets[0];
-}
-
-void Analysis::collect(const Body& body, const For* pipelined) {
-  std::vector<BufferPtr> declared;
-  for (const Stmt& s : body) {
-    if (const auto* n = as<Declare>(s); n && n->tile->space == Space::shared) declared.push_back(n->tile);
-    const auto* loop = as<For>(s);
-    if (as<Copy>(s) || (loop && loop->kind == LoopKind::parallel)) {
-      const Effects e = all_effects(s);
-      std::vector<BufferPtr> targets;
-      for (const Region& r : e.regions) {
-        if (is_write(r.touch)) targets.push_back(r.view->buffer);
-      }
-      const auto tile = filled_tile(s, e, targets, declared, pipelined != nullptr);
-      if (tile) add(*tile, s, body, pipelined);
-      for (const BufferPtr& target : targets) {
-        if (!tile && target->space == Space::shared) refuse(target, s, tile.reason());
-      }
-    }
-    if (loop && loop->kind == LoopKind::parallel) continue;
-    for_each_body(s, [&](const Body& inner) {
-      const For* around = as<If>(s) ? pipelined : nullptr;  // a branch of a step
-      collect(inner, loop && loop->kind == LoopKind::pipelined ? loop : around);
-    });
-  }
-}
-
-void Analysis::drop_filled_twice() {
-  std::unordered_map<const Buffer*, int> writers;
-  const std::function<void(const Body&)> count = [&](const Body& body) {
-    for (const Stmt& s : body) {
-      const auto* loop = as<For>(s);
-      const bool whole = loop && loop->kind == LoopKind::parallel;
-      std::unordered_set<const Buffer*> own;
-      for (const Region& r : (whole ? all_effects(s) : effects(s)).regions) {
-        if (is_write(r.touch)) own.insert(r.view->buffer.get());
-      }
-      for (const Buffer* buffer : own) ++writers[buffer];
-      if (!whole) for_each_body(s, count);
-    }
-  };
-  count(grid_.body);
-  std::erase_if(candidates_, [&](const RingCandidate& c) {
-    const bool again = writers[c.tile.get()] != static_cast<int>(c.fills.size());
-    if (again)
-      refuse(c.tile, c.fills[0],
-             {"other statements write it too", "use a tile of its own for what is made of it"});
-    const bool in_part = !again && !fill_all(c);
-    if (in_part)
-      refuse(c.tile, c.fills[0],
-             {"it is not filled by whole rows, each once", "fill all of its rows, each once"});
-    return again || in_part;
-  });
-}
 
 bool declares(const Body& body, const BufferPtr& tile) {
   bool found = false;
@@ -203,10 +103,10 @@ bool declares(const Body& body, const BufferPtr& tile) {
 // Tiles that are no ring: the producer has its own copy of what the consumers do not use, and each role one
 // of what the producer reads before all of it is brought. The reason if there can be no roles.
 std::optional<Reason> Analysis::drop_for_own_copies() {
-  const auto producer = producer_of(candidates_), consumer = consumer_of(candidates_);
+  const auto producer = producer_of(tiles_.candidates), consumer = consumer_of(tiles_.candidates);
   if (!producer) return producer.reason();
   if (!consumer) return consumer.reason();
-  std::erase_if(candidates_, [&](const RingCandidate& c) {
+  std::erase_if(tiles_.candidates, [&](const RingCandidate& c) {
     return !declares(*consumer, c.tile) || (comes_late(c) && reads_between(*producer, c));
   });
   return std::nullopt;
@@ -246,7 +146,7 @@ void Analysis::plan_loads(Roles& roles) const {
   const Values values(grid_.body);
   roles.one_loader = true;
   for (RingPlan& ring : roles.rings) ring.by_rows = target_.copy_engine;
-  for (const RingCandidate& c : candidates_) {
+  for (const RingCandidate& c : tiles_.candidates) {
     RingPlan& ring = roles.rings[static_cast<std::size_t>(roles.ring_of(c.tile.get()))];
     for (const Stmt& s : c.fills) ring.by_rows &= plan_pieces(s).has_value();
     for (const Stmt& s : c.fills) {
@@ -290,7 +190,7 @@ Reason Analysis::leaves_early() const {
 }
 
 bool Analysis::is_fill(const Stmt& s) const {
-  return std::any_of(candidates_.begin(), candidates_.end(), [&](const RingCandidate& c) {
+  return std::any_of(tiles_.candidates.begin(), tiles_.candidates.end(), [&](const RingCandidate& c) {
     return std::find(c.fills.begin(), c.fills.end(), s) != c.fills.end();
   });
 }
@@ -303,7 +203,7 @@ bool Analysis::has_fill(const Body& body) const {
 
 // Whether a tile of the body is brought before the statement, and used behind it.
 bool Analysis::is_between(const Body& body, std::size_t at) const {
-  return std::any_of(candidates_.begin(), candidates_.end(), [&](const RingCandidate& c) {
+  return std::any_of(tiles_.candidates.begin(), tiles_.candidates.end(), [&](const RingCandidate& c) {
     const auto [first, last] = uses_of(body, c.tile);
     return c.scope == &body && first < at && at < last;
   });
@@ -394,35 +294,34 @@ Planned<Roles> Analysis::run() {
   for (const Region& r : all_effects(grid_.body).regions) {
     if (is_write(r.touch) && !r.view->is_tile()) written_.insert(r.view->buffer.get());
   }
-  collect(grid_.body, nullptr);
-  drop_filled_twice();
+  tiles_ = filled_tiles(grid_.body);
   // What the producer cannot compute stays with the consumers.
-  std::erase_if(candidates_, [&](const RingCandidate& c) {
+  std::erase_if(tiles_.candidates, [&](const RingCandidate& c) {
     const auto alone = producer_of({c});
-    if (!alone) refuse(c.tile, c.fills[0], alone.reason());
+    if (!alone) tiles_.refuse(c.tile, c.fills[0], alone.reason());
     return !alone;
   });
   if (const auto reason = drop_for_own_copies()) return *reason;
-  const bool useful = std::any_of(candidates_.begin(), candidates_.end(),
+  const bool useful = std::any_of(tiles_.candidates.begin(), tiles_.candidates.end(),
                                   [&](const RingCandidate& c) { return c.pipelined && feeds_wgmma(c.tile); });
-  if (!useful) return reason_of_loops(grid_, target_, refused_);
+  if (!useful) return reason_of_loops(grid_, target_, tiles_.refused);
   if (const Reason reason = leaves_early(); !reason.why.empty()) return reason;
   Roles roles;
   roles.consumers = grid_.hints.threads;
-  auto producer = producer_of(candidates_), consumer = consumer_of(candidates_);
+  auto producer = producer_of(tiles_.candidates), consumer = consumer_of(tiles_.candidates);
   if (!producer) return producer.reason();
   if (!consumer) return consumer.reason();
   roles.producer = with_exits(*producer);
   roles.consumer = std::move(*consumer);
-  make_rings(roles, candidates_);
-  for (const RingCandidate& c : candidates_) {
+  make_rings(roles, tiles_.candidates);
+  for (const RingCandidate& c : tiles_.candidates) {
     if (!roles.fills.contains(c.fills[0].get()))
       return Reason{fmt::format("only loads read tile {}", named(*c.tile)),
                     "read the tensor where the tile is read", c.fills[0]->at};
   }
   roles.dynamic_tiles = is_uneven();
   plan_loads(roles);
-  note_consumers(roles, grid_, refused_);
+  note_consumers(roles, grid_, tiles_.refused);
   note_warp_groups(roles, grid_, target_);
   return roles;
 }

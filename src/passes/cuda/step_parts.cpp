@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <deque>
 #include <iterator>
+#include <unordered_set>
 
 #include "ir/effects.hpp"
 #include "ir/visit.hpp"
 #include "passes/cuda/build_schedule.hpp"
 #include "passes/cuda/lower.hpp"
+#include "passes/cuda/ring_uses.hpp"
 #include "passes/cuda/step_groups.hpp"
 
 namespace tegula::passes {
@@ -46,23 +48,14 @@ class Planner {
   StepParts body(const Body& statements, Overlap overlap, Buffers begun = {});
 
  private:
-  struct Use {
-    int ring;
-    std::size_t first, last;
-    std::vector<Release::Slot> slots;  // let go behind the last one
-    Buffers tiles = {};
-  };
-
   GemmPlan plan(const Stmt& s) const {
     const auto* gemm = as<Gemm>(s);
     return gemm ? plan_gemm(*gemm, roles_.consumers, target_) : GemmPlan{};
   }
   bool is_wgmma(const Stmt& s) const { return plan(s).instruction == GemmInstruction::wgmma; }
   int ring_of(const BufferPtr& b) const { return roles_.ring_of(program_.in_ring(b.get())); }
-  std::vector<Use> uses(const Body& statements) const;
-  std::vector<Use> uses_before(const Body& statements, const std::vector<Use>& own) const;
   bool has_parts(const Stmt& s) const;
-  std::vector<StepGroup> groups(const Body& statements, const std::vector<Use>& used) const;
+  std::vector<StepGroup> groups(const Body& statements, const std::vector<RingUse>& used) const;
 
   void group(const StepGroup& group, const Body& statements, Overlap overlap);
   void statement(const Stmt& s, Overlap overlap);
@@ -74,9 +67,9 @@ class Planner {
   Overlap overlap_of(const Stmt& s) const;
   void branch(const Stmt& s, Overlap overlap);
   void loop(const Stmt& s);
-  void release(const StepGroup& group, const std::vector<Use>& used);
+  void release(const StepGroup& group, const std::vector<RingUse>& used);
   void await_tile(int ring);
-  void leave_in_flight(const std::vector<Use>& used);
+  void leave_in_flight(const std::vector<RingUse>& used);
 
   std::size_t flights_of(const Stmt& s) const;
   void take_off(const Gemm& gemm);
@@ -98,53 +91,6 @@ class Planner {
   bool settled_ = true;  // no product was issued since the last wait
   Buffers begun_;        // see body
 };
-
-// The rings whose tiles the body declares, and where it uses them. A tile that is declared again is the
-// ring's next one.
-std::vector<Planner::Use> Planner::uses(const Body& statements) const {
-  std::vector<Use> result;
-  const auto last_of = [&](int ring) {
-    return std::find_if(result.rbegin(), result.rend(), [&](const Use& u) { return u.ring == ring; });
-  };
-  for (std::size_t i = 0; i < statements.size(); ++i) {
-    if (const auto* declared = as<Declare>(statements[i])) {
-      const int ring = ring_of(declared->tile);
-      if (ring < 0 || program_.before.contains(declared->tile.get())) continue;
-      const auto known = last_of(ring);
-      if (known != result.rend() && known->tiles.insert(declared->tile.get()).second) continue;
-      const bool held = program_.held.contains(ring);
-      const Release::Slot slot = held ? Release::Slot::goes_on : Release::Slot::own;
-      result.push_back({ring, statements.size(), 0, {slot}, {declared->tile.get()}});
-      continue;
-    }
-    const Effects e = all_effects(statements[i]);
-    for (const Region& r : e.regions) {
-      // Another use of the ring, in a body within this one, is not of this scope.
-      if (std::find(e.declared.begin(), e.declared.end(), r.view->buffer) != e.declared.end()) continue;
-      if (program_.before.contains(r.view->buffer.get())) continue;
-      const auto use = last_of(ring_of(r.view->buffer));
-      if (use != result.rend()) use->first = std::min(use->first, i), use->last = i;
-    }
-  }
-  return result;
-}
-
-// The same for tiles of the step before, which nobody awaits: with them, where this step has tiles of the
-// ring too, that goes on.
-std::vector<Planner::Use> Planner::uses_before(const Body& statements, const std::vector<Use>& own) const {
-  std::vector<Use> result;
-  for (std::size_t i = 0; i < statements.size(); ++i) {
-    for (const Region& r : effects(statements[i]).regions) {
-      if (!program_.before.contains(r.view->buffer.get())) continue;
-      const int ring = ring_of(r.view->buffer);
-      const auto is_same = [&](const Use& use) { return use.ring == ring; };
-      std::erase_if(result, is_same);
-      result.push_back({ring, i, i, {Release::Slot::before}, {}});
-      if (std::any_of(own.begin(), own.end(), is_same)) result.back().slots.push_back(Release::Slot::goes_on);
-    }
-  }
-  return result;
-}
 
 // Whether tiles of rings come, or tensor cores multiply, in a body of the statement.
 bool Planner::has_parts(const Stmt& s) const {
@@ -342,7 +288,8 @@ void Planner::loop(const Stmt& s) {
   if (overlap != Overlap::deep) return;
   StepPart& end = add(Does::nothing, nullptr);
   end.in_flight = 0;
-  for (const Use& use : uses(own)) end.landed.push_back({use.ring, Release::Slot::before});
+  for (const RingUse& use : ring_uses(own, roles_, program_))
+    end.landed.push_back({use.ring, Release::Slot::before});
 }
 
 void Planner::statement(const Stmt& s, Overlap overlap) {
@@ -364,11 +311,11 @@ void Planner::group(const StepGroup& group, const Body& statements, Overlap over
   for (std::size_t i = 0; i < group.count; ++i) statement(statements[group.first + i], overlap);
 }
 
-std::vector<StepGroup> Planner::groups(const Body& statements, const std::vector<Use>& used) const {
+std::vector<StepGroup> Planner::groups(const Body& statements, const std::vector<RingUse>& used) const {
   std::vector<bool> waits(statements.size());
   std::vector<GemmPlan> plans;
   for (std::size_t i = 0; i < statements.size(); ++i) {
-    waits[i] = std::any_of(used.begin(), used.end(), [&](const Use& use) { return use.first == i; });
+    waits[i] = std::any_of(used.begin(), used.end(), [&](const RingUse& use) { return use.first == i; });
     plans.push_back(plan(statements[i]));
   }
   return step_groups(statements, waits, plans);
@@ -376,12 +323,13 @@ std::vector<StepGroup> Planner::groups(const Body& statements, const std::vector
 
 // What is read here for the last time: now, or when a product in flight is done. Threads that let a slot go
 // meet for it: where nobody waits for the slot before the end of the step they do it with the last product.
-void Planner::release(const StepGroup& group, const std::vector<Use>& used) {
+void Planner::release(const StepGroup& group, const std::vector<RingUse>& used) {
   for (std::size_t i = group.first; i < group.first + group.count; ++i) {
-    for (const Use& use : used) {
+    for (const RingUse& use : used) {
       if (use.last != i) continue;
-      const bool comes_again = std::count_if(used.begin(), used.end(),
-                                             [&](const Use& other) { return other.ring == use.ring; }) > 1;
+      const bool comes_again = std::count_if(used.begin(), used.end(), [&](const RingUse& other) {
+                                 return other.ring == use.ring;
+                               }) > 1;
       const auto flight = std::find_if(flights_.rbegin(), flights_.rend(), [&](const Flight& own) {
         return !comes_again || std::find(own.rings.begin(), own.rings.end(), use.ring) != own.rings.end();
       });
@@ -391,27 +339,27 @@ void Planner::release(const StepGroup& group, const std::vector<Use>& used) {
   }
 }
 
-void Planner::leave_in_flight(const std::vector<Use>& used) {
+void Planner::leave_in_flight(const std::vector<RingUse>& used) {
   StepPart& last = parts_.back();
   last.left = static_cast<int>(flights_.size());
-  for (const Use& use : used) last.released_but_first.push_back(use.ring);
-  for (const Use& use : used) last.released.push_back({use.ring, Release::Slot::goes_on});
+  for (const RingUse& use : used) last.released_but_first.push_back(use.ring);
+  for (const RingUse& use : used) last.released.push_back({use.ring, Release::Slot::goes_on});
   flights_.clear();
 }
 
 StepParts Planner::body(const Body& statements, Overlap overlap, Buffers begun) {
   parts_.clear();
   begun_ = std::move(begun);
-  const std::vector<Use> used = uses(statements);
+  const std::vector<RingUse> used = ring_uses(statements, roles_, program_);
   // The tile of the step before is let go first.
-  const std::vector<Use> before = uses_before(statements, used);
-  std::vector<Use> let_go = before;
-  std::copy_if(used.begin(), used.end(), std::back_inserter(let_go), [&](const Use& use) {
-    return std::none_of(before.begin(), before.end(), [&](const Use& x) { return x.ring == use.ring; });
+  const std::vector<RingUse> before = ring_uses_before(statements, used, roles_, program_);
+  std::vector<RingUse> let_go = before;
+  std::copy_if(used.begin(), used.end(), std::back_inserter(let_go), [&](const RingUse& use) {
+    return std::none_of(before.begin(), before.end(), [&](const RingUse& x) { return x.ring == use.ring; });
   });
   for (const StepGroup& own : groups(statements, used)) {
     for (std::size_t i = own.first; i < own.first + own.count; ++i) {
-      for (const Use& use : used) {
+      for (const RingUse& use : used) {
         if (use.first == i) await_tile(use.ring);
       }
     }

@@ -1,0 +1,103 @@
+// bench --map: calls beside their neighbours, as pictures and numbers.
+#include "map.hpp"
+
+#include "runtime/testing/test_environment.hpp"
+#include "tests/tool/tool.hpp"
+#include "tests/tool/xml.hpp"
+
+namespace tegula::tool {
+namespace {
+
+MapPoint using_of_best(double use, const std::vector<std::string>& notes = {}) {
+  MapPoint point;
+  point.use = use, point.notes = notes, point.way = "of a test";
+  return point;
+}
+
+class Maps : public testing::Test {
+ protected:
+  const ops::CallMap calls{"of <a test>", "m=4", {"n=1", "n=2", "n=3"}, {"", "k=2"}};
+  Map map{"gemm", &calls, true, {}};
+};
+
+TEST_F(Maps, ACliffIsBelowHalfOfANeighbour) {
+  map.points = {using_of_best(0.9), using_of_best(0.44), using_of_best(0.3),
+                using_of_best(0.5), using_of_best(0.2),  using_of_best(0.45)};
+  EXPECT_EQ(map.cliffs(), (std::vector<std::size_t>{1, 4}));
+}
+
+TEST_F(Maps, NotesExplainWhatIsSlowerAndRefusalsAreNoNeighbours) {
+  map.points.assign(6, using_of_best(0.2));
+  map.points[0] = using_of_best(1);
+  map.points[1].notes = {"gemm.cpp:1: by threads: …"};
+  EXPECT_EQ(map.cliffs(), (std::vector<std::size_t>{3}));
+  map.points[0].refusal = "no such call";
+  EXPECT_TRUE(map.cliffs().empty());
+}
+
+TEST_F(Maps, AreDrawnWithAFieldForEachCall) {
+  map.points.assign(6, using_of_best(0.5));
+  map.points[5].refusal = "k has to be \"even\" & positive";
+  const std::string picture = picture_of(map);
+  EXPECT_EQ(xml_fault(picture), "");
+  EXPECT_EQ(count_of(picture, ">50<"), 5);
+  EXPECT_EQ(count_of(picture, "k has to be"), 1);
+  const std::string numbers = json_of(map);
+  EXPECT_EQ(count_of(numbers, "\"use\": 0.5"), 5) << numbers;
+  EXPECT_EQ(count_of(numbers, "\"refusal\""), 1) << numbers;
+}
+
+// A sample of the calls of every map; with TEGULA_TEST_ROWS=all a larger one. The others are for `tegula
+// bench --map`.
+class PlansOfMaps : public testing::TestWithParam<const ops::OperatorSchema*> {};
+
+TEST_P(PlansOfMaps, TakeTheFastestWayOrSayWhy) {
+  const int every = tests_all_rows() ? 7 : 61;
+  int known = 0;
+  for (const ops::CallMap& calls : GetParam()->maps) {
+    const Map map = plan_map(*GetParam(), calls, Target::cuda(), every);
+    for (std::size_t i = 0; i < map.points.size(); ++i) {
+      const MapPoint& point = map.points[i];
+      if (!point.refusal.empty()) continue;
+      ++known;
+      EXPECT_TRUE(point.use == 1 || !point.notes.empty())
+          << calls.text(i / calls.columns.size(), i % calls.columns.size()) << ": " << point.way;
+    }
+  }
+  EXPECT_GT(known, 0);
+}
+
+std::vector<const ops::OperatorSchema*> with_maps() {
+  std::vector<const ops::OperatorSchema*> result;
+  for (const ops::OperatorSchema* schema : ops::operator_schemas())
+    if (!schema->maps.empty()) result.push_back(schema);
+  return result;
+}
+
+INSTANTIATE_TEST_SUITE_P(Tool, PlansOfMaps, testing::ValuesIn(with_maps()),
+                         [](const auto& info) { return info.param->name; });
+
+using MapFiles = Tool;
+
+TEST_F(MapFiles, AreWrittenForEachMapOfAnOperator) {
+  const auto outcome =
+      tool("bench gemm --map " + file("maps") + " --target cuda --every 50", "CUDA_VISIBLE_DEVICES=");
+  EXPECT_LE(outcome.status, 1) << outcome.err;
+  for (const ops::CallMap& calls : ops::find_schema("gemm").maps) {
+    EXPECT_EQ(xml_fault(contents(file("maps/gemm_" + calls.name + ".svg"))), "");
+    EXPECT_TRUE(has(contents(file("maps/gemm_" + calls.name + ".json")), "\"operator\": \"gemm\""));
+    EXPECT_TRUE(has(outcome.out, "gemm, " + calls.name + ": ")) << outcome.out;
+  }
+}
+
+TEST_F(MapFiles, AreRefusedBesideCallsAndWithoutMaps) {
+  const auto both = tool("bench gemm --map " + file("maps") + " --random a=4x4");
+  EXPECT_NE(both.status, 0);
+  EXPECT_TRUE(has(both.err, "--map takes its calls from the operator's table")) << both.err;
+  const auto none = tool("bench topk_blocks --map " + file("maps"));
+  EXPECT_NE(none.status, 0);
+  EXPECT_TRUE(has(none.err, "has no maps")) << none.err;
+}
+
+}  // namespace
+}  // namespace tegula::tool

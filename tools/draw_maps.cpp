@@ -1,0 +1,48 @@
+// bench --map: the maps of an operator as files.
+#include <fmt/format.h>
+
+#include "map.hpp"
+#include "pictures.hpp"
+#include "tegula/error.hpp"
+#include "tegula/stream.hpp"
+
+namespace tegula::tool {
+
+namespace {
+
+void print_summary(const Map& map, const std::string& file) {
+  std::size_t known = 0, left_out = 0;
+  for (const MapPoint& point : map.points)
+    known += point.refusal.empty(), left_out += point.refusal == "left out";
+  const std::vector<std::size_t> cliffs = map.cliffs();
+  fmt::print("{}, {}: {} calls {}, {} refused, {} cliff{}: {}\n", map.op, map.calls->name, known,
+             map.measured ? "measured" : "planned", map.points.size() - known - left_out, cliffs.size(),
+             cliffs.size() == 1 ? "" : "s", file);
+  const std::size_t width = map.calls->columns.size();
+  for (const std::size_t i : cliffs)
+    fmt::print("  {} {}: {:.2f} of the best, {}\n", map.calls->columns[i % width], map.calls->rows[i / width],
+               map.points[i].use, map.points[i].way);
+  std::fflush(stdout);
+}
+
+}  // namespace
+
+bool draw_maps(const ops::OperatorSchema& schema, Target target, const std::string& folder, int every) {
+  if (schema.maps.empty())
+    throw ArgumentError(fmt::format(
+        "bench --map: the table of {} has no maps; measure its cases without --map", schema.name));
+  prepare_folder("bench: --map", folder);
+  const bool measures = target.device() == DeviceKind::cpu || cuda_device_count() > 0;
+  bool is_smooth = true;
+  for (const ops::CallMap& calls : schema.maps) {
+    const Map map =
+        measures ? measure_map(schema, calls, target, every) : plan_map(schema, calls, target, every);
+    const std::string stem = schema.name + "_" + calls.name;
+    write_complete(folder, stem + ".json", json_of(map));
+    print_summary(map, write_complete(folder, stem + ".svg", picture_of(map)));
+    is_smooth &= map.cliffs().empty();
+  }
+  return is_smooth;
+}
+
+}  // namespace tegula::tool

@@ -1,0 +1,183 @@
+#include "map.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "bench/library/measure.hpp"
+#include "ops/schema/bound.hpp"
+#include "ops/schema/example.hpp"
+#include "runtime/execution/explain.hpp"
+#include "tegula/error.hpp"
+#include "tegula/stream.hpp"
+
+namespace tegula::tool {
+
+namespace {
+
+constexpr double steep = 0.5;
+
+// The slowest way that a kernel of the call takes, and how much of the fastest it may give.
+struct Way {
+  const char* words;
+  double use;
+};
+constexpr Way slowest_first[] = {
+    {"multiply-add", 0.05}, {"mma.sync", 0.4}, {"no roles", 0.6}, {"wgmma, roles", 1}};
+
+Way way_of(const std::string& text) {
+  const auto says = [&](const char* words) { return text.find(words) != std::string::npos; };
+  if (!says("products: ")) return slowest_first[3];
+  for (const Way& way : slowest_first)
+    if (says(way.words)) return way;
+  return slowest_first[3];
+}
+
+// What the kernels of a call become.
+void explain_point(const ops::OperatorSchema& schema, const ops::ExampleCall& call, Target target,
+                   MapPoint& point) {
+  const ops::Tensors tensors = call.described(schema);
+  Way slowest = slowest_first[3];
+  for (const lang::Kernel& kernel : ops::kernels_by_name(schema, tensors, call.options, target)) {
+    const Explanation said = explain_call(kernel, target, tensors);
+    for (const std::string& text : said.ways)
+      if (const Way way = way_of(text); way.use < slowest.use) slowest = way;
+    point.notes.insert(point.notes.end(), said.notes.begin(), said.notes.end());
+  }
+  point.way = slowest.words, point.use = slowest.use;
+}
+
+struct Rates {
+  double flops = 0, bytes = 0, least_seconds = 1e30;
+};
+
+// The median of a few rounds, from the call to its end.
+double seconds_of_call(const std::function<void()>& call) {
+  constexpr int rounds = 5;
+  call();
+  std::vector<double> seconds;
+  for (int i = 0; i < rounds; ++i) seconds.push_back(bench::seconds_of(call));
+  return bench::median(seconds);
+}
+
+// On a GPU the results that a gradient needs are the operator's own, there.
+ops::Tensors inputs_on(Target target, const ops::OperatorSchema& schema, const ops::ExampleCall& call) {
+  if (target.device() == DeviceKind::cpu) return call.inputs(schema, 1);
+  ops::Tensors inputs, own;
+  for (std::size_t i = 0; i < schema.inputs; ++i)
+    if (const ops::TensorSpec& tensor = schema.tensors[i];
+        !tensor.optional || call.given.contains(tensor.name))
+      inputs.emplace(tensor.name, call.values(schema, tensor, i).to(Device::cuda()));
+  const ops::OperatorSchema* forward = schema.forward();
+  if (forward == nullptr) return inputs;
+  ops::OptionValues options;
+  for (const auto& [name, value] : call.options)
+    if (forward->find_option(name) != nullptr) options.emplace(name, value);
+  for (const auto& [name, tensor] : inputs)
+    if (const auto* spec = forward->find_tensor(name); spec != nullptr && !spec->output)
+      own.emplace(name, tensor);
+  for (auto& [name, result] : ops::call_by_name(*forward, own, options, target))
+    if (inputs.contains(name)) inputs.insert_or_assign(name, result);
+  return inputs;
+}
+
+void measure_point(const ops::OperatorSchema& schema, const ops::ExampleCall& call, Target target,
+                   MapPoint& point, Rates& best, std::pair<double, double>& work) {
+  const ops::Tensors inputs = inputs_on(target, schema, call);
+  const ops::CheckedCall checked(schema, inputs, call.options);
+  work = {checked.bound.flops(), checked.bound.bytes()};
+  point.seconds = seconds_of_call([&] {
+    ops::call_by_name(schema, inputs, call.options, target);
+    if (target.device() == DeviceKind::cuda) synchronize(Device::cuda());
+  });
+  point.tflops = 1e-12 * work.first / point.seconds;
+  best.flops = std::max(best.flops, work.first / point.seconds);
+  best.bytes = std::max(best.bytes, work.second / point.seconds);
+  best.least_seconds = std::min(best.least_seconds, point.seconds);
+}
+
+// `visit` for every call that the map has and `every` chooses.
+template <class Visit>
+Map drawn(const ops::OperatorSchema& schema, const ops::CallMap& calls, int every, const Visit& visit) {
+  Map map{schema.name, &calls, false, std::vector<MapPoint>(calls.rows.size() * calls.columns.size())};
+  for (std::size_t i = 0; i < map.points.size(); ++i) {
+    MapPoint& point = map.points[i];
+    if (i % static_cast<std::size_t>(every) != 0) {
+      point.refusal = "left out";
+      continue;
+    }
+    const std::string text = calls.text(i / calls.columns.size(), i % calls.columns.size());
+    try {
+      visit(ops::ExampleCall::parse(schema, text), point, i);
+    } catch (const ArgumentError& error) { point.refusal = error.what(); }
+  }
+  return map;
+}
+
+}  // namespace
+
+std::vector<std::size_t> Map::cliffs() const {
+  const std::size_t width = calls->columns.size();
+  std::vector<std::size_t> result;
+  for (std::size_t i = 0; i < points.size(); ++i) {
+    if (!points[i].refusal.empty() || !points[i].notes.empty()) continue;
+    double best = 0;
+    const auto neighbour = [&](bool is_there, std::size_t number) {
+      if (is_there && points[number].refusal.empty()) best = std::max(best, points[number].use);
+    };
+    neighbour(i % width > 0, i - 1), neighbour(i % width + 1 < width, i + 1);
+    neighbour(i >= width, i - width), neighbour(i + width < points.size(), i + width);
+    if (points[i].use < steep * best) result.push_back(i);
+  }
+  return result;
+}
+
+Map plan_map(const ops::OperatorSchema& schema, const ops::CallMap& calls, Target target, int every) {
+  return drawn(schema, calls, every, [&](const ops::ExampleCall& call, MapPoint& point, std::size_t) {
+    explain_point(schema, call, target, point);
+  });
+}
+
+Map measure_map(const ops::OperatorSchema& schema, const ops::CallMap& calls, Target target, int every) {
+  Rates best;
+  std::vector<std::pair<double, double>> work(calls.rows.size() * calls.columns.size());
+  Map map = drawn(schema, calls, every, [&](const ops::ExampleCall& call, MapPoint& point, std::size_t i) {
+    measure_point(schema, call, target, point, best, work[i]);
+    MapPoint plan;
+    explain_point(schema, call, target, plan);
+    point.way = plan.way, point.notes = plan.notes;
+  });
+  map.measured = true;
+  for (std::size_t i = 0; i < map.points.size(); ++i) {
+    MapPoint& point = map.points[i];
+    if (!point.refusal.empty()) continue;
+    const double at_best =
+        std::max({work[i].first / best.flops, work[i].second / best.bytes, best.least_seconds});
+    point.use = std::min(at_best / point.seconds, 1.0);
+  }
+  return map;
+}
+
+std::string json_of(const Map& map) {
+  nlohmann::json points = nlohmann::json::array();
+  for (std::size_t i = 0; i < map.points.size(); ++i) {
+    const MapPoint& point = map.points[i];
+    const std::size_t width = map.calls->columns.size();
+    nlohmann::json one{{"call", map.calls->text(i / width, i % width)}};
+    if (!point.refusal.empty()) {
+      one["refusal"] = point.refusal;
+    } else {
+      one.update({{"use", point.use}, {"way", point.way}, {"notes", point.notes}});
+      if (map.measured) one.update({{"ms", 1e3 * point.seconds}, {"tflops", point.tflops}});
+    }
+    points.push_back(std::move(one));
+  }
+  const nlohmann::json all{{"operator", map.op},         {"map", map.calls->name},
+                           {"measured", map.measured},   {"columns", map.calls->columns},
+                           {"rows", map.calls->rows},    {"cliffs", map.cliffs()},
+                           {"points", std::move(points)}};
+  return all.dump(1) + "\n";
+}
+
+}  // namespace tegula::tool

@@ -1,0 +1,47 @@
+// Maps of an operator: calls between and beside its examples, each beside its neighbours. Where the calls run
+// they are measured; for a GPU on a machine without one their plans are compared.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "ops/schema/table.hpp"
+
+namespace tegula::tool {
+
+struct MapPoint {
+  std::string refusal;  // why there is no such call; then nothing else is known
+  double seconds = 0;   // of a measured call
+  double tflops = 0;
+  // Between 0 and 1: of a measured call the time that it would take at the best rates of the whole map, by
+  // its own; of a plan 1 for products of warp groups in blocks with roles, less for every slower way.
+  double use = 0;
+  std::string way;                 // of a plan: the slowest instruction of its products, and roles
+  std::vector<std::string> notes;  // on what falls back to a slower way
+};
+
+struct Map {
+  std::string op;
+  const ops::CallMap* calls = nullptr;
+  bool measured = false;
+  std::vector<MapPoint> points;  // row by row
+
+  const MapPoint& at(std::size_t row, std::size_t column) const {
+    return points[row * calls->columns.size() + column];
+  }
+  // Numbers of the points that use less than half of what a neighbour does, and of which no note says why.
+  std::vector<std::size_t> cliffs() const;
+};
+
+// Every `every`-th call of the map; the others have a refusal that says so.
+Map plan_map(const ops::OperatorSchema& schema, const ops::CallMap& calls, Target target, int every);
+Map measure_map(const ops::OperatorSchema& schema, const ops::CallMap& calls, Target target, int every);
+
+// A heat map, and the same with all numbers and notes.
+std::string picture_of(const Map& map);
+std::string json_of(const Map& map);
+
+// Writes both of each map of the operator to the folder and prints a line for each. Calls of a GPU on a
+// machine without one are planned, all others measured. False if a call is a cliff.
+bool draw_maps(const ops::OperatorSchema& schema, Target target, const std::string& folder, int every);
+
+}  // namespace tegula::tool
