@@ -41,6 +41,14 @@ std::string seen_pairs() {
 
 namespace {
 
+// Then rows off the sectors are worth a copy: each block of queries reads them.
+bool reads_keys_often(const AttentionProblem& problem, const AttentionKernel& kernel) {
+  constexpr std::int64_t blocks = 8;
+  const bool off = are_off_sectors(kernel.dim) || are_off_sectors(kernel.dim_v);
+  return kernel.compute.bits() == 16 && off && !kernel.padded.copied &&
+         problem.queries * problem.group >= blocks * kernel.queries * kernel.pack;
+}
+
 void run(const Bound<Attention>& c, Launch& launch) {
   AttentionKernel kernel = kernel_of(c);
   const AttentionProblem problem = problem_of(c, kernel);
@@ -49,6 +57,7 @@ void run(const Bound<Attention>& c, Launch& launch) {
   kernel.queries = plan.queries, kernel.keys = plan.keys, kernel.pack = plan.pack;
   const int splits = c->splits > 0 ? c->splits : plan.splits;
   kernel.split = splits > 1;
+  kernel.padded.copied_keys = c.on_gpu() && reads_keys_often(problem, kernel);
   const ProgramOptions options = program_options(*c, c.real("scale"));
   launch(kernel, attention_kernel,
          {{"scale", options.scale},

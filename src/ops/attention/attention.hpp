@@ -54,7 +54,7 @@ AttentionKernel kernel_of(const Bound<Op>& c) {
           .compute = compute,
           .dim = dim,
           .dim_v = dim_v,
-          .padded = tile_features(dim, dim_v, compute),
+          .padded = wide_tile_features(dim, dim_v, compute),
           .left = c->left >= 0,
           .right = c->causal || c->right >= 0,
           .softcap = c->softcap > 0,
@@ -80,8 +80,10 @@ AttentionProblem problem_of(const Bound<Op>& c, const AttentionKernel& kernel) {
                            .keys = c.dim("keys"),
                            .packed = packed ? std::max<std::int64_t>(c.dim("sequences"), 1) : 1,
                            .seen = c.dim("keys"),
-                           .dim = kernel.features(),
-                           .dim_v = kernel.features_v()};
+                           .left = kernel.left ? window.left : -1,
+                           .right = kernel.right ? window.right : -1,
+                           .dim = kernel.padded.of(kernel.dim),
+                           .dim_v = kernel.padded.of_v(kernel.dim_v)};
   if (c->left >= 0 && (c->causal || c->right >= 0))
     problem.seen = std::min(problem.keys, window.left + window.right + 1);
   return problem;

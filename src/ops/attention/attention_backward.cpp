@@ -14,7 +14,8 @@ BackwardMask mask_of(const AttentionKernel& forward) {
 }
 
 AttentionBackwardKernel plan(const Bound<AttentionBackward>& c) {
-  const AttentionKernel forward = kernel_of(c);
+  AttentionKernel forward = kernel_of(c);
+  forward.padded = tile_features(forward.dim, forward.dim_v, forward.compute);
   const AttentionProblem problem = problem_of(c, forward);
   const BackwardPlan plan =
       c.on_gpu() ? plan_attention_backward_on_gpu(problem, forward.compute, c->tiles,

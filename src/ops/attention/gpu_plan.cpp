@@ -43,23 +43,92 @@ int plan_splits(const AttentionProblem& p, const AttentionPlan& plan) {
 
 }  // namespace
 
+namespace {
+
+// Keys of a step: as many as registers hold beside the sum of a row, and shared memory twice beside the
+// queries.
+int most_keys(const AttentionProblem& p, int rows) {
+  constexpr double most_registers = 188;
+  constexpr std::int64_t room = 225 << 10, bytes = 2;
+  for (int keys = 128; keys > 64; keys -= 16) {
+    const std::int64_t tiles = (rows * p.dim + 2 * keys * (p.dim + p.dim_v)) * bytes;
+    if (p.dim_v / 2.0 + keys * 0.75 <= most_registers && tiles <= room) return keys;
+  }
+  return 64;
+}
+
+// Three warp groups where registers allow: softmax is as long as the products there.
+int most_groups(const AttentionProblem& p) {
+  const int dim = std::max(p.dim, p.dim_v);
+  return dim <= 64 ? 3 : dim <= most_dim_of_128_rows ? 2 : 1;
+}
+
+bool shares_tiles(const AttentionProblem& p) {
+  return p.group > 1 && p.group <= warp_group_rows && warp_group_rows % p.group == 0;
+}
+
+// Many queries have tiles of all warp groups. Few: the heads of a group share their tile, and so the keys.
+AttentionPlan plan_many_rows(const AttentionProblem& p) {
+  const int groups = most_groups(p), most = groups * warp_group_rows;
+  AttentionPlan plan{most, groups == 1 ? 64 : most_keys(p, most), 1};
+  while (plan.queries > warp_group_rows && p.queries <= plan.queries - warp_group_rows)
+    plan.queries -= warp_group_rows;
+  if (shares_tiles(p) && p.queries < plan.queries) {
+    plan.pack = static_cast<int>(p.group);
+    const std::int64_t rows = p.queries * p.group;
+    plan.queries = std::min(rows <= warp_group_rows ? 1 : 2, groups) * warp_group_rows / plan.pack;
+    plan.keys = plan.keys < 128 ? 64 : 128;  // memory is what such a tile waits for
+  }
+  return plan;
+}
+
+// Scores that the tiles of a head form, those included that no query sees; of many tiles some are looked at.
+double formed_scores(const AttentionProblem& p, const AttentionPlan& plan) {
+  constexpr std::int64_t most_looked_at = 16;
+  const std::int64_t keys = std::max<std::int64_t>(p.keys / p.packed, 1), shift = keys - p.queries,
+                     tiles = (p.queries + plan.queries - 1) / plan.queries,
+                     step = (tiles + most_looked_at - 1) / most_looked_at;
+  double steps = 0, looked_at = 0;
+  for (std::int64_t tile = step / 2; tile < tiles; tile += step, ++looked_at) {
+    const std::int64_t first = tile * plan.queries, last = std::min(first + plan.queries, p.queries) - 1;
+    const std::int64_t begin = p.left < 0 ? 0 : std::clamp<std::int64_t>(first + shift - p.left, 0, keys),
+                       end =
+                           p.right < 0 ? keys : std::clamp<std::int64_t>(last + shift + p.right + 1, 0, keys);
+    if (end > begin) steps += static_cast<double>((end + plan.keys - 1) / plan.keys - begin / plan.keys);
+  }
+  return steps * static_cast<double>(tiles) / std::max(looked_at, 1.0) * plan.queries * plan.keys;
+}
+
+// Smaller tiles form fewer scores that nobody sees: where queries are few, or see few keys. A score of theirs
+// takes longer, by as much as was measured on an H200.
+AttentionPlan with_small_tiles(const AttentionProblem& p, const AttentionPlan& large) {
+  constexpr double least_gain = 0.95;
+  const int most = most_groups(p) * warp_group_rows;
+  const double fewer_rows = most > 2 * warp_group_rows ? 1.4 : 1.25, fewer_keys = 1.25;
+  const auto time_of = [&](const AttentionPlan& plan) {
+    const bool full = plan.queries * plan.pack >= most;
+    return formed_scores(p, plan) * (full ? plan.keys > 64 ? 1 : fewer_keys : fewer_rows);
+  };
+  AttentionPlan best = large;
+  double best_time = least_gain * time_of(large);
+  const int packed = shares_tiles(p) ? static_cast<int>(p.group) : 1;
+  for (const AttentionPlan& small :
+       {AttentionPlan{warp_group_rows / packed, 64, packed}, AttentionPlan{warp_group_rows, 64, 1},
+        AttentionPlan{most / packed, 64, packed}, AttentionPlan{most / packed, large.keys, packed}}) {
+    const double time = time_of(small);
+    if (time < best_time) best = small, best_time = time;
+  }
+  return best;
+}
+
+}  // namespace
+
 AttentionPlan plan_attention_on_gpu(const AttentionProblem& p, DType type, const AttentionTiles& given) {
   AttentionPlan plan = without_tensor_cores(p);
-  const int dim = std::max(p.dim, p.dim_v);
   if (type.bits() == 16) {
-    // Three warp groups where registers allow: softmax is as long as the products there.
-    const int groups = dim <= 64 ? 3 : dim <= most_dim_of_128_rows ? 2 : 1;
-    const int most = groups * warp_group_rows;
-    plan = {most, dim <= 128 ? 128 : 64, 1};
-    while (plan.queries > warp_group_rows && p.queries <= plan.queries - warp_group_rows)
-      plan.queries -= warp_group_rows;
-    // Few queries: the heads of a group share their tile, and so the keys.
-    const bool divides = p.group > 1 && p.group <= warp_group_rows && warp_group_rows % p.group == 0;
-    if (divides && p.queries < plan.queries) {
-      plan.pack = static_cast<int>(p.group);
-      const std::int64_t rows = p.queries * p.group;
-      plan.queries = std::min(rows <= warp_group_rows ? 1 : 2, groups) * warp_group_rows / plan.pack;
-    }
+    plan = plan_many_rows(p);
+    const bool open = given.queries == 0 && given.keys == 0;
+    if (open && p.queries * p.group > warp_group_rows) plan = with_small_tiles(p, plan);
   }
   if (given.queries) plan.queries = given.queries;
   if (given.keys) plan.keys = given.keys;

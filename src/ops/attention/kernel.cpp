@@ -12,7 +12,11 @@ using namespace lang;
 
 namespace {
 
-constexpr int threads_of_warp_group = 128;
+// The features of a tile that products need.
+Shared multiplied(const Shared& tile, int features) {
+  return features == tile.extent(1) ? tile.reshape({tile.extent(0), features})
+                                    : tile.slice(all, range(0, features));
+}
 
 // The signature: the optional scalars stand after the tensors.
 struct Program {
@@ -82,14 +86,14 @@ struct Program {
   }
   Expr sink(const Expr& kv_head, const Expr& member) const { return (*sinks)(kv_head, member); }
   void attend_block(const Index& x, const Index& h, const Index& b);
-  void attend(const Tile& queries_tile, const HeadViews& views, const ScoreRange& range, const Range& steps,
+  void attend(const Shared& queries_tile, const HeadViews& views, const ScoreRange& range, const Range& steps,
               OnlineSoftmax& softmax, Fragment& sum);
   void merge_block(const Index& row, const Index& head, const Index& b);
 };
 
 void Program::run() {
   const Tensor result = *out;
-  if (c.padded.copied) copy_rows();
+  copy_rows();
   attend_grid();
   if (c.split) merge_grid();
   if (c.padded.copied) copy_features(*out, result, c.features_v(), !c.varlen);
@@ -102,9 +106,12 @@ void Program::copy_rows() {
     copy_features(*tensor, rows, features, !c.varlen);
     tensor.emplace(rows);
   };
+  if (c.padded.copied || c.padded.copied_keys) {
+    copied(k, "k_rows", c.features());
+    copied(v, "v_rows", c.features_v());
+  }
+  if (!c.padded.copied) return;
   copied(q, "q_rows", c.features());
-  copied(k, "k_rows", c.features());
-  copied(v, "v_rows", c.features_v());
   out.emplace(with_features("out_rows", *out, c.features_v()));
 }
 
@@ -116,7 +123,6 @@ void Program::attend_grid() {
     options.order =
         later_first(c.varlen ? *keys / max(sequences(), 1) : Expr(*keys),
                     (c.dim + c.dim_v) * c.type.bits() / 8, c.pack > 1 ? Expr(Operand(1)) : Expr(*group));
-  if (c.divides_columns()) options.threads = 2 * threads_of_warp_group;
   grid(c.split ? tiles * *splits : tiles, all_heads, sequences(), options,
        [&](Index x, Index h, Index b) { attend_block(x, h, b); });
 }
@@ -127,14 +133,15 @@ void Program::merge_grid() {
 }
 
 // Scores of key tiles, and their weighted sum of values.
-void Program::attend(const Tile& queries_tile, const HeadViews& views, const ScoreRange& range,
+void Program::attend(const Shared& queries_tile, const HeadViews& views, const ScoreRange& range,
                      const Range& steps, OnlineSoftmax& softmax, Fragment& sum) {
   const Tensor keys_of = views.of_keys(*k), values_of = views.of_keys(*v);
   pipelined(steps, {.stages = 2}, [&](Index j) {
-    Shared key_tile({c.keys, c.features()}, c.compute), value_tile({c.keys, c.features_v()}, c.compute);
+    Shared key_tile({c.keys, c.padded.of(c.dim)}, c.compute),
+        value_tile({c.keys, c.padded.of_v(c.dim_v)}, c.compute);
     copy(keys_of.at(j * c.keys), key_tile);
     Fragment scores({c.rows(), c.keys}, f32, 0);
-    gemm(queries_tile, key_tile.T(), scores);
+    gemm(multiplied(queries_tile, c.features()), multiplied(key_tile, c.features()).T(), scores);
     if (c.softcap) cap_scores(scores, *scale, c.compute);
     when(range.is_partial(j * c.keys, c.keys), [&] {
       parallel(scores, [&](Index r, Index t) {
@@ -143,7 +150,7 @@ void Program::attend(const Tile& queries_tile, const HeadViews& views, const Sco
     });
     scale_rows(sum, softmax.update(scores));
     copy(values_of.at(j * c.keys), value_tile);
-    add_product(scores, value_tile, sum, c.compute);
+    add_product(scores, multiplied(value_tile, c.features_v()), sum, c.compute);
   });
 }
 
@@ -158,7 +165,7 @@ void Program::attend_block(const Index& x, const Index& h, const Index& b) {
     exit_if(first >= count);
   }
 
-  Shared queries_tile({c.rows(), c.features()}, c.compute);
+  Shared queries_tile({c.rows(), c.padded.of(c.dim)}, c.compute);
   load_queries(q_of, first, queries_tile, c.pack);
   Fragment sum({c.rows(), c.features_v()}, f32, 0);
   OnlineSoftmax softmax(c.rows(), c.softcap ? *cap * log2e : *scale);
@@ -172,11 +179,8 @@ void Program::attend_block(const Index& x, const Index& h, const Index& b) {
         sum, [&](Index r) -> Expr { return sink(kv_head, c.pack > 1 ? r % c.pack : member) * log2e; });
   softmax.normalize(sum);
   const Slot heads_of = c.pack > 1 ? Slot(range(h * c.pack, (h + 1) * c.pack)) : Slot(h);
-  const Tensor rows_of_out = c.split ? parts->out(all_rows(b), heads_of, x % *splits) : views.of_queries(*out);
-  if (c.divides_columns())
-    store_by_elements(sum, rows_of_out, first, c.pack);
-  else
-    store_rows(sum, rows_of_out, first, c.pack);
+  store_rows(sum, c.split ? parts->out(all_rows(b), heads_of, x % *splits) : views.of_queries(*out), first,
+             c.pack);
   store_lse(softmax.lse(), c.split ? parts->lse(all_rows(b), heads_of, x % *splits) : views.vector(*lse),
             first, c.pack);
 }

@@ -23,11 +23,9 @@ struct AttentionKernel {
   std::optional<DType> sinks = {};
 
   int rows() const { return queries * pack; }
-  // Of tiles.
-  int features() const { return padded.of(dim); }
-  int features_v() const { return padded.of_v(dim_v); }
-  // Two warp groups hold the columns of a wide sum. Its stores leave the room of their buffers to tiles.
-  bool divides_columns() const { return compute.bits() == 16 && features_v() > 256 && rows() == 64; }
+  // That are multiplied: tiles may have more.
+  int features() const { return padded.dim > 0 ? multiplied_features(dim) : dim; }
+  int features_v() const { return padded.dim_v > 0 ? multiplied_features(dim_v) : dim_v; }
   auto fields() const {
     return std::tuple(type, compute, labelled("d", dim), labelled("v", dim_v), padded, labelled("g", pack),
                       labelled("q", queries), labelled("k", keys), labelled("left", left),

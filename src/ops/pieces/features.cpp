@@ -8,26 +8,42 @@ using namespace lang;
 
 namespace {
 
-constexpr int step = 16;             // features that tensor cores multiply at a time
-constexpr int block = 32;            // 64 bytes: rows of 32 bytes cost an eighth of the rate
-constexpr int unit_of_engine = 8;    // 16 bytes
-constexpr int rows_of_copy = 64;
+constexpr int step = 16;           // features that tensor cores multiply at a time
+constexpr int block = 32;          // 64 bytes: rows of 32 bytes cost an eighth of the rate
+constexpr int unit_of_engine = 8;  // 16 bytes
+constexpr int sector = 16;
+constexpr int whole_block = 64;    // 128 bytes
+constexpr int most_widened = 128;  // above, the zeros would take the room of keys
+constexpr int rows_of_copy = 32;
 
-int padded(int features) {
-  const int unit = features <= step ? step : block;
-  return (features + unit - 1) / unit * unit;
+int rounded(int features, int unit) { return (features + unit - 1) / unit * unit; }
+int padded(int features) { return rounded(features, features <= step ? step : block); }
+int widened(int features) {
+  const int least = padded(features);
+  return least <= block || least > most_widened || least == features ? least : rounded(features, whole_block);
+}
+
+TileFeatures features_of(int dim, int dim_v, DType compute, int (*tile)(int)) {
+  TileFeatures result;
+  if (compute.bits() != 16) return result;
+  if (tile(dim) != dim) result.dim = tile(dim);
+  if (tile(dim_v) != dim_v) result.dim_v = tile(dim_v);
+  result.copied = dim % unit_of_engine != 0 || dim_v % unit_of_engine != 0;
+  return result;
 }
 
 }  // namespace
 
 TileFeatures tile_features(int dim, int dim_v, DType compute) {
-  TileFeatures result;
-  if (compute.bits() != 16) return result;
-  if (padded(dim) != dim) result.dim = padded(dim);
-  if (padded(dim_v) != dim_v) result.dim_v = padded(dim_v);
-  result.copied = dim % unit_of_engine != 0 || dim_v % unit_of_engine != 0;
-  return result;
+  return features_of(dim, dim_v, compute, padded);
 }
+
+TileFeatures wide_tile_features(int dim, int dim_v, DType compute) {
+  return features_of(dim, dim_v, compute, widened);
+}
+
+int multiplied_features(int dim) { return rounded(dim, step); }
+bool are_off_sectors(int dim) { return dim > whole_block && dim % sector != 0; }
 
 Tensor with_features(const char* name, const Tensor& tensor, int features) {
   Extents extents;
@@ -48,8 +64,12 @@ void copy_features(const Tensor& from, const Tensor& to, int features, bool batc
   };
   grid(ceildiv(from.extent(tokens), rows_of_copy), from.extent(tokens + 1) * members, batches,
        [&](Index x, Index h, Index b) {
-         Fragment rows = load(rows_of(from, h, b).at(x * rows_of_copy), {rows_of_copy, features});
-         copy(rows, rows_of(to, h, b).at(x * rows_of_copy));
+         const Tensor source = rows_of(from, h, b), target = rows_of(to, h, b);
+         Expr first = x * rows_of_copy;
+         // Neighbouring threads read neighbouring elements, as rows begin anywhere.
+         Shared rows({rows_of_copy, features}, from.type());
+         parallel(rows, [&](Index i, Index j) { rows(i, j) = source(first + i, j); });
+         copy(rows, target.at(first));
        });
 }
 

@@ -15,18 +15,28 @@ struct TileFeatures {
   // The tensors have rows of so many features beside them, which grids copy: the copy engine takes rows of 16
   // bytes or a multiple only.
   bool copied = false;
+  // Only keys and values have them, which are read by many blocks: rows off the sectors of the cache cost
+  // more.
+  bool copied_keys = false;
 
   int of(int features) const { return dim > 0 ? dim : features; }
   int of_v(int features) const { return dim_v > 0 ? dim_v : features; }
   auto fields() const {
     const auto named = [](int features) { return features > 0 ? std::optional(features) : std::nullopt; };
     return std::tuple(labelled("in_", named(dim)), labelled("v_in_", named(dim_v)),
-                      labelled("copied", copied));
+                      labelled("copied", copied), labelled("copied_keys", copied_keys));
   }
 };
 
-// Of a GPU's tiles of this type.
+// Of a GPU's tiles of this type, all of whose features are multiplied.
 TileFeatures tile_features(int dim, int dim_v, DType compute);
+// Where products leave out what is behind multiplied_features, tiles may have whole blocks of 128 bytes,
+// which the copy engine and the tensor cores take fastest.
+TileFeatures wide_tile_features(int dim, int dim_v, DType compute);
+int multiplied_features(int dim);
+// Whether rows of so many features of 16 bits begin within sectors of the cache, and are read often enough by
+// products for that to count.
+bool are_off_sectors(int dim);
 
 // A workspace of this name with the rows of `tensor` [(batch,) tokens, heads, (group,) features], but so many
 // features.

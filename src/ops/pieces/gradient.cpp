@@ -19,6 +19,15 @@ void scale_all(Fragment& x, const Expr& factor) {
   parallel(x, [&](Index i, Index j) { x(i, j) *= factor; });
 }
 
+void store_by_elements(const Fragment& tile, const Tensor& to, const Expr& first, int pack) {
+  parallel(tile, [&](Index i, Index j) {
+    if (pack == 1)
+      to(first + i, j) = tile(i, j);
+    else
+      to(first + i / pack, i % pack, j) = tile(i, j);
+  });
+}
+
 // Of sums of dout · out and of lse.
 void finish_delta(Fragment& delta, Fragment& base, const std::optional<Fragment>& dlse) {
   if (dlse) parallel(delta, [&](Index i) { delta(i) -= (*dlse)(i); });

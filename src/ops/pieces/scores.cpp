@@ -56,15 +56,6 @@ void store_rows(const Fragment& tile, const Tensor& to, const Expr& first, int p
     copy(tile.reshape({tile.extent(0) / pack, pack, tile.extent(1)}), to.at(first));
 }
 
-void store_by_elements(const Fragment& tile, const Tensor& to, const Expr& first, int pack) {
-  parallel(tile, [&](Index i, Index j) {
-    if (pack == 1)
-      to(first + i, j) = tile(i, j);
-    else
-      to(first + i / pack, i % pack, j) = tile(i, j);
-  });
-}
-
 void store_lse(const Fragment& lse, const Tensor& to, const Expr& first, int pack) {
   if (pack == 1)
     copy(lse, to.at(first));

@@ -31,8 +31,8 @@ class ScoreRange {
   std::optional<lang::Expr> left_, right_;
 };
 
-// tanh(score · scale), what a score is of its cap. `compute` is the type that is multiplied: 16 bits need the result
-// to 2^-22 only, and not a relative error of small ones.
+// tanh(score · scale), what a score is of its cap. `compute` is the type that is multiplied: 16 bits need the
+// result to 2^-22 only, and not a relative error of small ones.
 lang::Expr share_of_cap(const lang::Expr& score, const lang::Expr& scale, DType compute);
 // Scores become such shares.
 void cap_scores(lang::Fragment& scores, const lang::Expr& scale, DType compute);
@@ -51,8 +51,6 @@ void load_queries(const lang::Tensor& from, const lang::Expr& first, T& tile, in
     lang::copy(from.at(first), tile.reshape({tile.extent(0) / pack, pack, tile.extent(1)}));
 }
 void store_rows(const lang::Fragment& tile, const lang::Tensor& to, const lang::Expr& first, int pack);
-// The same by the threads that have the elements, where buffers of the copy engine have no room.
-void store_by_elements(const lang::Fragment& tile, const lang::Tensor& to, const lang::Expr& first, int pack);
 // To [tokens], or [pack, tokens].
 void store_lse(const lang::Fragment& lse, const lang::Tensor& to, const lang::Expr& first, int pack);
 

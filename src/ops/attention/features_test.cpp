@@ -1,0 +1,49 @@
+// Which way attention takes on Hopper GPUs whatever its features: roles and wgmma, also where tensors have no
+// width that tensor cores multiply.
+#include <gtest/gtest.h>
+
+#include "runtime/testing/test_environment.hpp"
+#include "tegula/explain.hpp"
+#include "tegula/tensor.hpp"
+
+namespace tegula::ops {
+namespace features_test {
+
+struct Features {
+  std::int64_t dim, dim_v;
+};
+
+std::vector<Features> table() {
+  std::vector<Features> rows{{1, 1}, {33, 33}, {100, 65}, {192, 128}, {72, 200}, {511, 40}};
+  const std::int64_t step = tests_all_rows() ? 8 : 104;
+  for (std::int64_t dim = 8; dim <= 512; dim += step) rows.push_back({dim, dim});
+  return rows;
+}
+
+class AttentionFeatures : public ::testing::TestWithParam<Features> {};
+
+TEST_P(AttentionFeatures, AreMultipliedByWarpGroups) {
+  const auto [dim, dim_v] = GetParam();
+  const std::int64_t tokens = 2048, heads = 4, kv_heads = 2;
+  std::map<std::string, Tensor> inputs{{"q", Tensor::empty({1, tokens, heads, dim}, bf16)},
+                                       {"k", Tensor::empty({1, tokens, kv_heads, dim}, bf16)},
+                                       {"v", Tensor::empty({1, tokens, kv_heads, dim_v}, bf16)}};
+  for (const char* op : {"attention", "attention_backward"}) {
+    std::string text;
+    for (const Explanation& kernel : explain(op, inputs, {{"causal", "true"}}, Target::cuda()))
+      text += kernel.text();
+    EXPECT_NE(text.find("roles: "), std::string::npos) << text;
+    for (const char* slower : {"mma.sync", "multiply-add", "strides"})
+      EXPECT_EQ(text.find(slower), std::string::npos) << text;
+    inputs.emplace("out", Tensor::empty({1, tokens, heads, dim_v}, bf16));
+    inputs.emplace("dout", Tensor::empty({1, tokens, heads, dim_v}, bf16));
+    inputs.emplace("lse", Tensor::empty({1, heads, tokens}, f32));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Table, AttentionFeatures, ::testing::ValuesIn(table()), [](const auto& info) {
+  return "d" + std::to_string(info.param.dim) + "_v" + std::to_string(info.param.dim_v);
+});
+
+}  // namespace features_test
+}  // namespace tegula::ops
