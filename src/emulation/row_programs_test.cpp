@@ -2,8 +2,8 @@
 // their threads, each written in several ways, on both emulated GPUs beside the interpreter.
 #include <gtest/gtest.h>
 
-#include "emulation/compared.hpp"
-#include "runtime/watchdog.hpp"
+#include "emulation/testing/compared.hpp"
+#include "runtime/testing/watchdog.hpp"
 
 namespace tegula::emulation {
 namespace row_programs_test {
