@@ -104,7 +104,7 @@ TEST_P(ScratchMemory, OfGradientsOfBlocksGrowsWithTheirEntries) {
     const double most = allowed(tokens, rows * entries);
     const auto selection = call.kernel.forward.listed ? as_selection(call) : std::nullopt;
     EXPECT_EQ(selection.has_value(),
-              target == Target::cuda() && type == bf16 && q_block == 1 && k_block == 64);
+              target == Target::cuda() && type == bf16 && q_block == 1 && k_block >= 16);
     if (selection)
       expect_one_pass_fits(*selection, in, most);
     else

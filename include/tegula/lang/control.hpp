@@ -88,7 +88,7 @@ void parallel(const Tile& tile, F body, Loc at = Loc::current()) {
 // A new Fragment of the tile's shape, whose elements are what `value` gives for their indices.
 template <class F>
 [[nodiscard]] Fragment map(const Tile& tile, F value, DType type = f32, Loc at = Loc::current()) {
-  Fragment result(tile.shape(), type, at);
+  Fragment result = Fragment(tile.shape(), type, at);
   if constexpr (std::is_invocable_v<F, Index>)
     parallel(
         result, [&](Index i) { result(i) = value(i); }, at);

@@ -28,7 +28,8 @@ ResultError error_of(const Tensor& result, const Tensor& exact) {
 
 ResultError allowed_error(const Tensor& exact, const Tensor& plain, DType type) {
   const ResultError own = error_of(plain, exact);
-  const double unit = type == f16 ? 0x1p-11 : type == bf16 ? 0x1p-8 : 0x1p-24, few = 2 * unit + 32 * 0x1p-24;
+  // Exponentials and reciprocals of a GPU are right to 2^-22, and sums are formed in another order.
+  const double unit = type == f16 ? 0x1p-11 : type == bf16 ? 0x1p-8 : 0x1p-24, few = 2 * unit + 96 * 0x1p-24;
   double top = 1;
   for (double x : exact.values<double>())
     if (std::isfinite(x)) top = std::max(top, std::abs(x));

@@ -111,7 +111,7 @@ void run(const Bound<BlockScores>& c, Launch& launch) {
 void formula(const Bound<BlockScores>& c, Exact& exact) {
   const auto q = exact.array("q"), k = exact.array("k");
   const std::int64_t queries = c.dim("queries"), keys = c.dim("keys"), features = c.dim("d"),
-                     pooled = c.dim("pooled"), share = c.dim("heads") / c.dim("kv_heads");
+                     pooled = c.dim("pooled"), share = c.dim("heads") / std::max<std::int64_t>(c.dim("kv_heads"), 1);
   exact.array("out").each([&](auto b, auto h, auto i, auto j) {
     const std::int64_t q_begin = i * c->q_block_size, q_end = std::min(q_begin + c->q_block_size, queries),
                        k_begin = j * c->k_block_size, k_end = std::min(k_begin + c->k_block_size, keys);
