@@ -18,9 +18,6 @@ constexpr std::int64_t estimated_bytes = 226 * 1024, small_bytes = 2 * 1024;
 // Of fragments, with which three blocks of five warps fit a processor.
 constexpr std::int64_t registers_of_three = 128;
 constexpr int usual_stages = 4;  // where the loop asks for no number
-// Of a processor, where no product keeps it busy: four warps for each of its four parts.
-constexpr int threads_of_rows = 512;
-constexpr int registers_of_rows = 48;  // beside fragments
 
 std::int64_t bytes_of(const RingPlan& ring) {
   std::int64_t bytes = 0;
@@ -134,14 +131,6 @@ int blocks_without_roles(const Grid& grid, const CudaTarget& target) {
   int blocks = std::max(1, grid.hints.blocks_per_processor);
   const RegisterNeeds needs = register_needs(grid.body, threads, target);
   while (blocks > 1 && !fit(needs, registers_of(threads, blocks))) --blocks;
-  return blocks;
-}
-
-int blocks_of_rows(const Grid& grid, const CudaTarget& target) {
-  const int threads = grid.hints.threads;
-  int blocks = std::max(1, threads_of_rows / threads);
-  const RegisterNeeds needs = register_needs(grid.body, threads, target);
-  while (blocks > 1 && needs.live + registers_of_rows > registers_of(threads, blocks).work) --blocks;
   return blocks;
 }
 

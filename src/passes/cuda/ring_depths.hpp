@@ -10,8 +10,6 @@ std::int64_t shared_bytes_of(int blocks);
 // How many blocks without roles the text promises to a processor: what the program asks for, as far as
 // registers last.
 int blocks_without_roles(const ir::Grid& grid, const CudaTarget& target);
-// The same without products, where the assembler would rather take registers than leave other blocks room.
-int blocks_of_rows(const ir::Grid& grid, const CudaTarget& target);
 
 // Decides depths, how many blocks share a processor, the threads of the producer, and what memory is left;
 // and counts the registers of fragments. What a block takes beside rings is estimated from its tiles, until
