@@ -99,7 +99,7 @@ def test_products_of_8_bits_compile(dtype):
     bias.requires_grad_()
     # The other checks compute with their arguments, which PyTorch does not do in 8 bits.
     product = (a, b, bias, False, True, "gelu", 0.25, None)
-    torch.library.opcheck(torch.ops.tegula.gemm.default, (*product, 0, 0, 0), test_utils=["test_faketensor"])
+    torch.library.opcheck(torch.ops.tegula.gemm.default, (*product, 0, 0, 0, 0), test_utils=["test_faketensor"])
 
     def step(a, b, bias):
         return tegula.torch.gemm(a, b, transpose_b=True, bias=bias, scale=0.25, activation="gelu").float().sum()
