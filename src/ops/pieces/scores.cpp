@@ -34,7 +34,10 @@ Expr ScoreRange::limit(const Expr& query) const {
 
 Expr share_of_cap(const Expr& score, const Expr& scale, DType compute) {
   if (compute == f32) return tanh(score * scale);
-  return 1 - 2 * rcp(1 + exp2(score * (scale * (2 * log2e))));
+  // The difference has no digits left of a small score; its series has, up to where both are right to 2^-20.
+  Expr share = score * scale, square = share * share;
+  Expr series = share + share * square * (square * (2.f / 15 - square * (17.f / 315)) - 1.f / 3);
+  return select(abs(share) < 0.25f, series, 1 - 2 * rcp(1 + exp2(share * (2 * log2e))));
 }
 
 void cap_scores(Fragment& scores, const Expr& scale, DType compute) {

@@ -31,8 +31,8 @@ class ScoreRange {
   std::optional<lang::Expr> left_, right_;
 };
 
-// tanh(score · scale), what a score is of its cap. `compute` is the type that is multiplied: 16 bits need the
-// result to 2^-22 only, and not a relative error of small ones.
+// tanh(score · scale), what a score is of its cap. `compute` is the type that is multiplied: 16 bits need it
+// to 2^-20 only.
 lang::Expr share_of_cap(const lang::Expr& score, const lang::Expr& scale, DType compute);
 // Scores become such shares.
 void cap_scores(lang::Fragment& scores, const lang::Expr& scale, DType compute);
