@@ -123,11 +123,17 @@ std::vector<std::size_t> Map::cliffs() const {
   for (std::size_t i = 0; i < points.size(); ++i) {
     if (!points[i].refusal.empty() || !points[i].notes.empty()) continue;
     double best = 0;
-    const auto neighbour = [&](bool is_there, std::size_t number) {
-      if (is_there && points[number].refusal.empty()) best = std::max(best, points[number].use);
+    // The first known point of so many behind each other; of a sampled map the next ones are left out.
+    const auto nearest = [&](std::ptrdiff_t step, std::size_t count) {
+      for (std::size_t at = i; count > 0; --count)
+        if (const MapPoint& other = points[at += static_cast<std::size_t>(step)]; other.refusal.empty()) {
+          best = std::max(best, other.use);
+          return;
+        }
     };
-    neighbour(i % width > 0, i - 1), neighbour(i % width + 1 < width, i + 1);
-    neighbour(i >= width, i - width), neighbour(i + width < points.size(), i + width);
+    const auto row = static_cast<std::ptrdiff_t>(width);
+    nearest(-1, i % width), nearest(1, width - 1 - i % width);
+    nearest(-row, i / width), nearest(row, points.size() / width - 1 - i / width);
     if (points[i].use < steep * best) result.push_back(i);
   }
   return result;
