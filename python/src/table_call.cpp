@@ -131,6 +131,31 @@ const char* label_of(const OperatorSchema& schema, std::size_t tensor) {
   return labels[tensor].c_str();
 }
 
+// For every option of a table an object that was given for it and says what the struct says already: most
+// arguments of most calls are those of the function's signature. They have types whose objects never change.
+class KnownDefaults {
+ public:
+  explicit KnownDefaults(const OperatorSchema& schema) : objects_(known()[&schema]) {
+    objects_.resize(schema.options.size());
+  }
+  bool has(std::size_t option, nb::handle given) const { return objects_[option] == given.ptr(); }
+  void keep(std::size_t option, nb::handle given) {
+    PyObject* object = given.ptr();
+    const bool is_plain = PyBool_Check(object) || PyLong_CheckExact(object) || PyFloat_CheckExact(object) ||
+                          PyUnicode_CheckExact(object);
+    if (is_plain && objects_[option] == nullptr) objects_[option] = given.inc_ref().ptr();
+  }
+
+ private:
+  using All = std::unordered_map<const OperatorSchema*, std::vector<PyObject*>>;
+  // Guarded by the interpreter lock. Never destroyed, as the interpreter may end before the process.
+  static All& known() {
+    static auto* all = new All();
+    return *all;
+  }
+  std::vector<PyObject*>& objects_;
+};
+
 // One call: the number of its table, then inputs, options and outputs in the table's order, and the target.
 // What is not given is None.
 class TableCall {
@@ -185,12 +210,15 @@ class TableCall {
     }
   }
   void read_options() {
+    KnownDefaults defaults(schema_);
     for (std::size_t i = 0; i < schema_.options.size(); ++i) {
       const OptionSpec& option = schema_.options[i];
       const nb::handle given = argument(schema_.inputs + i);
       const bool may_be_none = !option.needed && std::holds_alternative<std::monostate>(option.fallback);
-      if (given.is_none() && may_be_none) continue;
-      option.set(op_.get(), OptionReader(schema_, option, given).value());
+      if ((given.is_none() && may_be_none) || defaults.has(i, given)) continue;
+      const OptionValue value = OptionReader(schema_, option, given).value();
+      option.set(op_.get(), value);
+      if (value == option.fallback) defaults.keep(i, given);
     }
     const nb::handle target = argument(first_output() + schema_.tensors.size() - schema_.inputs);
     if (target.is_none()) return;

@@ -12,7 +12,6 @@ namespace {
 using namespace testing;
 
 // ---- expressions
-
 Expr f(double value) { return constant(f32, value); }
 // As given, also where `make` would refuse it.
 Expr op(Op o, DType type, std::vector<Expr> args) {

@@ -11,7 +11,10 @@
 namespace {
 
 TEST(OperatorPage, AgreesWithItsFormula) {
-  for (const tegula::Target target : tegula::ops::test_targets()) tegula::ops::look_at_swiglu(target);
+  for (const tegula::Target target : tegula::ops::test_targets()) {
+    tegula::ops::look_at_swiglu(target);
+    tegula::ops::look_at_its_gradient(target);
+  }
 }
 
 TEST(OperatorPage, RefusalsAreAsShown) { tegula::ops::see_a_refusal(); }

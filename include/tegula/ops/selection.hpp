@@ -20,7 +20,7 @@ struct BlockScores {
 // scale · mean of a query block · mean of a key block: f32 [batch, heads, q_blocks, k_blocks], heads of k, or
 // of q. q [batch, queries, heads, d] and k [batch, keys, kv heads, d] are as in `attention`; the last blocks
 // may be short. Means are kept in f32. Wrong shapes, dtypes or options are an ArgumentError.
-Tensor block_scores(const TensorRef& q, const TensorRef& k, const BlockScores& options = {});
+Tensor block_scores(const TensorRef& q, const TensorRef& k, BlockScores options = {});
 
 struct TopkBlocks {
   TensorRef scores = {};

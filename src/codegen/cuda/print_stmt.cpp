@@ -30,13 +30,7 @@ std::string quoted(const std::string& text) {
 
 CudaGridPrinter::CudaGridPrinter(const Signature& signature, const passes::CudaPlan& plan, int number,
                                  CudaProgram& program)
-    : signature_(signature),
-      target_(plan.target),
-      waits_(plan.waits),
-      number_(number),
-      planned_(plan.kernel.grids[static_cast<std::size_t>(number)]),
-      plan_(plan.grids[static_cast<std::size_t>(number)]),
-      program_(program) {
+    : GridState(signature, plan, number, program) {
   for_each_stmt(plan.kernel, [&](const Stmt& s) { any_products_ |= as<Gemm>(s) != nullptr; });
   for (const char* name : {"tg", "thread", "lane", "warp", "group", "shared_memory", "r", "call", "Call",
                            "threadIdx", "blockIdx", "printf", "first", "f"})

@@ -133,9 +133,7 @@ const OperatorSchema& attention_schema() {
 
 AttentionResult attention(const TensorRef& q, const TensorRef& k, const TensorRef& v,
                           const AttentionOptions& options) {
-  const Attention op{options, q, k, v};
-  const BoundCall call = run_call(attention_schema(), &op);
-  return {call.output("out"), call.output("lse")};
+  return results_of<AttentionResult>(attention_schema(), Attention{options}, {q, k, v});
 }
 
 }  // namespace tegula::ops

@@ -125,9 +125,8 @@ AttentionGradients attention_backward(const TensorRef& dout, const TensorRef& q,
                                       const TensorRef& v, const TensorRef& out, const TensorRef& lse,
                                       const AttentionOptions& options,
                                       const AttentionBackwardOptions& gradients) {
-  const AttentionBackward op{options, gradients, dout, q, k, v, out, lse};
-  const BoundCall call = run_call(attention_backward_schema(), &op);
-  return {call.output("dq"), call.output("dk"), call.output("dv"), call.output("dsinks")};
+  return results_of<AttentionGradients>(attention_backward_schema(), AttentionBackward{options, gradients},
+                                        {dout, q, k, v, out, lse});
 }
 
 }  // namespace tegula::ops

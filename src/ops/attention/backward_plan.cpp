@@ -1,7 +1,6 @@
 #include "ops/attention/backward_plan.hpp"
 
 #include <cmath>
-#include <vector>
 
 #include "ops/pieces/plan.hpp"
 
@@ -40,15 +39,15 @@ double estimate_backward(const AttentionProblem& p, const AttentionPlan& plan) {
 }
 
 AttentionPlan plan_attention_backward(const AttentionProblem& p, const AttentionTiles& given) {
-  const std::vector<int> queries =
-      given.queries ? std::vector{given.queries} : std::vector{1, 4, 16, 32, 64, 128};
-  const std::vector<int> keys = given.keys ? std::vector{given.keys} : std::vector{32, 64, 128};
-  std::vector<int> packs{1};
-  if (p.group > 1 && p.group <= 64) packs.push_back(static_cast<int>(p.group));
-  std::vector<AttentionPlan> candidates;
+  using Extents = Candidates<int, 6>;
+  const Extents queries = given.queries ? Extents{given.queries} : Extents{1, 4, 16, 32, 64, 128};
+  const Extents keys = given.keys ? Extents{given.keys} : Extents{32, 64, 128};
+  Candidates<int, 2> packs{1};
+  if (p.group > 1 && p.group <= 64) packs.add(static_cast<int>(p.group));
+  Candidates<AttentionPlan, 2 * 6 * 3> candidates;
   for (int pack : packs)
     for (int q : queries)
-      for (int k : keys) candidates.push_back({q, k, pack});
+      for (int k : keys) candidates.add({q, k, pack});
   return best_of(candidates, [&](const AttentionPlan& plan) { return estimate_backward(p, plan); });
 }
 

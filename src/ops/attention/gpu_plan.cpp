@@ -29,15 +29,15 @@ int plan_splits(const AttentionProblem& p, const AttentionPlan& plan) {
   const double keys = std::min(static_cast<double>(p.keys) / static_cast<double>(p.packed),
                                static_cast<double>(p.seen + plan.queries));
   const double steps = std::ceil(keys / plan.keys);
-  const auto& [block_steps, merge_steps] = gpu_table.attention;
+  const GpuAttention& cost = gpu_table.attention;
   std::array<int, most_splits> candidates;
   std::iota(candidates.begin(), candidates.end(), 1);
   return best_of(candidates, [&](int splits) {
     // What the parts find takes memory.
     if (splits > 1 && (splits > steps || blocks * splits > 2 * gpu_processors)) return never;
     const double waves = std::ceil(blocks * splits / gpu_processors),
-                 time = waves * (std::ceil(steps / splits) + block_steps);
-    return splits > 1 ? time + merge_steps : time;
+                 time = waves * (std::ceil(steps / splits) + cost.block_steps);
+    return splits > 1 ? time + cost.merge_steps : time;
   });
 }
 
@@ -48,11 +48,10 @@ namespace {
 // Keys of a step: as many as registers hold beside the sum of a row, and shared memory twice beside the
 // queries.
 int most_keys(const AttentionProblem& p, int rows) {
-  constexpr double most_registers = 188;
   constexpr std::int64_t room = 225 << 10, bytes = 2;
   for (int keys = 128; keys > 64; keys -= 16) {
     const std::int64_t tiles = (rows * p.dim + 2 * keys * (p.dim + p.dim_v)) * bytes;
-    if (p.dim_v / 2.0 + keys * 0.75 <= most_registers && tiles <= room) return keys;
+    if (p.dim_v / 2.0 + keys * 0.75 <= gpu_table.attention.most_registers && tiles <= room) return keys;
   }
   return 64;
 }
@@ -100,25 +99,21 @@ double formed_scores(const AttentionProblem& p, const AttentionPlan& plan) {
 }
 
 // Smaller tiles form fewer scores that nobody sees: where queries are few, or see few keys. A score of theirs
-// takes longer, by as much as was measured on an H200.
+// takes longer.
 AttentionPlan with_small_tiles(const AttentionProblem& p, const AttentionPlan& large) {
-  constexpr double least_gain = 0.95;
-  const int most = most_groups(p) * warp_group_rows;
-  const double fewer_rows = most > 2 * warp_group_rows ? 1.4 : 1.25, fewer_keys = 1.25;
-  const auto time_of = [&](const AttentionPlan& plan) {
+  const GpuAttention& cost = gpu_table.attention;
+  const int most = most_groups(p) * warp_group_rows, packed = shares_tiles(p) ? static_cast<int>(p.group) : 1;
+  const double fewer_rows = most > 2 * warp_group_rows ? cost.fewer_rows_of_three : cost.fewer_rows;
+  const AttentionPlan candidates[] = {large,
+                                      {warp_group_rows / packed, 64, packed},
+                                      {warp_group_rows, 64, 1},
+                                      {most / packed, 64, packed},
+                                      {most / packed, large.keys, packed}};
+  return best_of(candidates, [&](const AttentionPlan& plan) {
     const bool full = plan.queries * plan.pack >= most;
-    return formed_scores(p, plan) * (full ? plan.keys > 64 ? 1 : fewer_keys : fewer_rows);
-  };
-  AttentionPlan best = large;
-  double best_time = least_gain * time_of(large);
-  const int packed = shares_tiles(p) ? static_cast<int>(p.group) : 1;
-  for (const AttentionPlan& small :
-       {AttentionPlan{warp_group_rows / packed, 64, packed}, AttentionPlan{warp_group_rows, 64, 1},
-        AttentionPlan{most / packed, 64, packed}, AttentionPlan{most / packed, large.keys, packed}}) {
-    const double time = time_of(small);
-    if (time < best_time) best = small, best_time = time;
-  }
-  return best;
+    const double time = formed_scores(p, plan) * (full ? plan.keys > 64 ? 1 : cost.fewer_keys : fewer_rows);
+    return &plan == candidates ? cost.least_gain * time : time;
+  });
 }
 
 }  // namespace

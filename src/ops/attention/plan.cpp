@@ -1,7 +1,6 @@
 #include "ops/attention/plan.hpp"
 
 #include <cmath>
-#include <vector>
 
 #include "ops/pieces/plan.hpp"
 
@@ -31,13 +30,13 @@ double estimate(const AttentionProblem& p, const AttentionPlan& plan) {
 }
 
 AttentionPlan plan_attention(const AttentionProblem& p, const AttentionTiles& given) {
-  std::vector<int> packs{1};
-  if (p.group > 1 && p.group <= 64) packs.push_back(static_cast<int>(p.group));
-  std::vector<AttentionPlan> candidates;
+  Candidates<int, 2> packs{1};
+  if (p.group > 1 && p.group <= 64) packs.add(static_cast<int>(p.group));
+  Candidates<AttentionPlan, 2 * std::size(usual_tiles)> candidates;
   for (int pack : packs)
     for (const AttentionTiles& usual : usual_tiles)
       if (usual.queries > few_queries || p.queries <= few_queries)
-        candidates.push_back(
+        candidates.add(
             {given.queries ? given.queries : usual.queries, given.keys ? given.keys : usual.keys, pack});
   return best_of(candidates, [&](const AttentionPlan& plan) { return estimate(p, plan); });
 }

@@ -72,9 +72,8 @@ BlockSparseGradients block_sparse_attention_backward(const TensorRef& dout, cons
                                                      const TensorRef& out, const TensorRef& lse,
                                                      const BlockSparseOptions& options,
                                                      const BlockSparseBackwardOptions& gradients) {
-  const BlockSparseBackward op{options, gradients, dout, q, k, v, out, lse};
-  const BoundCall call = run_call(block_sparse_attention_backward_schema(), &op);
-  return {call.output("dq"), call.output("dk"), call.output("dv")};
+  return results_of<BlockSparseGradients>(block_sparse_attention_backward_schema(),
+                                          BlockSparseBackward{options, gradients}, {dout, q, k, v, out, lse});
 }
 
 }  // namespace tegula::ops

@@ -70,9 +70,7 @@ const OperatorSchema& block_sparse_attention_schema() {
 
 AttentionResult block_sparse_attention(const TensorRef& q, const TensorRef& k, const TensorRef& v,
                                        const BlockSparseOptions& options) {
-  const BlockSparse op{options, q, k, v};
-  const BoundCall call = run_call(block_sparse_attention_schema(), &op);
-  return {call.output("out"), call.output("lse")};
+  return results_of<AttentionResult>(block_sparse_attention_schema(), BlockSparse{options}, {q, k, v});
 }
 
 AttentionResult block_sparse_attention(const TensorRef& q, const TensorRef& k, const TensorRef& v,

@@ -12,10 +12,7 @@ namespace tegula::ops {
 
 namespace {
 
-constexpr int most_rows = 256;       // of a tile
-constexpr int usual_keys = 64;       // of a tile
-constexpr int most_together = 8;     // tiles that share what they read
-constexpr int packed_q_block = 128;  // larger blocks of queries fill tiles without packing heads
+constexpr int most_together = 8;  // tiles that share what they read
 constexpr int small_chunk = 1024, large_chunk = 16384;
 
 std::int64_t blocks_of(std::int64_t extent, int block) { return (extent + block - 1) / block; }
@@ -35,8 +32,11 @@ TensorRef per_query_head(const TensorRef& tensor, const HeadTensors& t) {
 void plan_queries(int rows, int packed_below, BlockSparseCall& call) {
   BlockSparseKernel& kernel = call.kernel;
   const std::int64_t group = call.tensors.group();
-  const bool shared = !call.per_query_head && group > 1 && group <= rows;
-  kernel.pack = shared && kernel.q_block < packed_below ? static_cast<int>(group) : 1;
+  Candidates<int, 2> packs{1};
+  if (!call.per_query_head && group <= rows) packs.add(static_cast<int>(group));
+  // Heads that share a tile share its keys; a block that fills one has its own.
+  kernel.pack = best_of(
+      packs, [&](int pack) { return pack > 1 && kernel.q_block >= packed_below ? never : 1.0 / pack; });
   const int most = std::max(1, rows / kernel.pack);
   const auto tiles = static_cast<int>(blocks_of(kernel.q_block, most));
   const int even = static_cast<int>(blocks_of(kernel.q_block, tiles));
@@ -115,8 +115,9 @@ BlockSparseCall block_sparse_call(const BoundCall& bound, const BlockSparseOptio
     plan_on_gpu(call);
     plan_lists(call);
   } else {
-    plan_queries(most_rows, packed_q_block, call);
-    plan_keys(usual_keys, call);
+    const CpuBlockSparse& limits = cpu_table.block_sparse;
+    plan_queries(limits.most_rows, limits.filling_block, call);
+    plan_keys(limits.usual_keys, call);
   }
   return call;
 }

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <numeric>
-#include <vector>
 
 #include "ops/pieces/plan.hpp"
 
@@ -11,18 +10,22 @@ namespace tegula::ops {
 namespace {
 
 constexpr int row_unit = 8, k_of_product = 16;
-constexpr int joined_groups = 3, most_keys_of_joined_groups = 80;
+constexpr GpuBlockSparse table = gpu_table.block_sparse;
 
-struct Candidate {
-  int pack, queries;
-  double cost;  // of a row of a tile, beside one of two warp groups
+struct TileRows {
+  int pack = 1, queries = 1;
+  double cost = 1;  // of a row of a tile, beside one of two warp groups
 };
+using RowCandidates = Candidates<TileRows, 8>;
 
 int ceildiv(int a, int b) { return (a + b - 1) / b; }
 int round_up(int value, int step) { return ceildiv(value, step) * step; }
 
 // Of a block of queries, for each head: all rows of its tiles.
-double cost_of(const Candidate& c, int queries) { return c.cost * ceildiv(queries, c.queries) * c.queries; }
+double estimate(const TileRows& c, int queries) { return c.cost * ceildiv(queries, c.queries) * c.queries; }
+TileRows best_rows(const RowCandidates& candidates, int queries) {
+  return best_of(candidates, [&](const TileRows& rows) { return estimate(rows, queries); });
+}
 
 // Whether steps of keys and features of values are rows of whole warp groups.
 bool multiplies_transpose(const BlockSparseKernel& c) {
@@ -32,21 +35,20 @@ bool multiplies_transpose(const BlockSparseKernel& c) {
 
 // Rows of one warp group read keys and values as often as those of two, and fewer multiply the transpose,
 // whose weights pass through shared memory.
-void add_candidates(int pack, int queries, const BlockSparseKernel& c, std::vector<Candidate>& to) {
+void add_candidates(int pack, int queries, const BlockSparseKernel& c, RowCandidates& to) {
   const int dim = std::max(c.dim, c.dim_v);
-  constexpr double of_one_group = 1.2, of_part = 2;
   const auto add = [&](int rows, double cost) {
-    if (rows % pack == 0 && pack <= rows) to.push_back({pack, rows / pack, cost});
+    if (rows % pack == 0 && pack <= rows) to.add({pack, rows / pack, cost});
   };
   if (most_tensor_rows(dim) > warp_group_rows) {
     add(most_tensor_rows(dim), 1);
-    add(warp_group_rows, of_one_group);
-    if (dim <= 128) add(joined_groups * warp_group_rows, 1);
+    add(warp_group_rows, table.of_one_group);
+    if (dim <= 128) add(table.joined_groups * warp_group_rows, 1);
   } else {
     add(warp_group_rows, 1);
   }
   const int whole = row_unit / std::gcd(row_unit, pack), few = round_up(queries, whole);
-  if (few * pack < warp_group_rows && multiplies_transpose(c)) to.push_back({pack, few, of_part});
+  if (few * pack < warp_group_rows && multiplies_transpose(c)) to.add({pack, few, table.of_part});
 }
 
 // A part of a block in equal steps, or whole blocks: as many as fill a step, or else leave columns empty.
@@ -77,37 +79,34 @@ void plan_tensor_rows(BlockSparseCall& call) {
   // Fewer queries than a block has need no larger tile.
   const auto queries =
       static_cast<int>(std::clamp<std::int64_t>(call.longest, 1, std::int64_t{kernel.q_block}));
-  std::vector<Candidate> candidates;
-  if (!call.per_query_head && group > 1 && group <= rows)
-    add_candidates(static_cast<int>(group), queries, kernel, candidates);
+  const bool shared = !call.per_query_head && group > 1 && group <= rows;
   // A block that fills a tile leaves the heads of a group apart, where that costs nothing.
-  const auto alone = kernel.q_block < rows ? candidates.end() : candidates.begin();
-  std::vector<Candidate> own;
-  add_candidates(1, queries, kernel, own);
-  candidates.insert(alone, own.begin(), own.end());
-  const auto best = std::min_element(
-      candidates.begin(), candidates.end(),
-      [&](const Candidate& a, const Candidate& b) { return cost_of(a, queries) < cost_of(b, queries); });
-  kernel.pack = best->pack, kernel.queries = best->queries;
+  const bool fills = kernel.q_block >= rows;
+  RowCandidates candidates;
+  if (fills) add_candidates(1, queries, kernel, candidates);
+  if (shared) add_candidates(static_cast<int>(group), queries, kernel, candidates);
+  if (!fills) add_candidates(1, queries, kernel, candidates);
+  const TileRows best = best_rows(candidates, queries);
+  kernel.pack = best.pack, kernel.queries = best.queries;
 }
 
 void plan_tensor_keys(BlockSparseKernel& kernel) {
   const int dim = std::max(kernel.dim, kernel.dim_v);
   const bool wide = kernel.rows() > warp_group_rows && dim <= 128;
-  const bool joined = kernel.rows() == joined_groups * warp_group_rows;
+  const bool joined = kernel.rows() == table.joined_groups * warp_group_rows;
   int most = wide && !joined ? 128 : 64;
   // One step of a block instead of two half-empty ones.
-  if (dim <= 128 && kernel.k_block > most) most = std::max(most, most_keys_of_joined_groups);
+  if (dim <= 128 && kernel.k_block > most) most = std::max(most, table.most_keys_of_joined_groups);
   kernel.keys = keys_of_step(kernel.k_block, most);
 }
 
 void plan_gradient_rows(const BlockSparseCall& call, BlockSparseKernel& kernel) {
   const std::int64_t group = call.tensors.group();
   const bool packs = !call.per_query_head && group > 1 && warp_group_rows % group == 0;
-  const Candidate alone{1, warp_group_rows, 1};
-  const Candidate packed{static_cast<int>(group), warp_group_rows / static_cast<int>(group), 1};
-  const bool saves = packs && cost_of(packed, kernel.q_block) < cost_of(alone, kernel.q_block);
-  const Candidate& best = saves ? packed : alone;
+  RowCandidates candidates;
+  candidates.add({1, warp_group_rows});
+  if (packs) candidates.add({static_cast<int>(group), warp_group_rows / static_cast<int>(group)});
+  const TileRows best = best_rows(candidates, kernel.q_block);
   kernel.pack = best.pack, kernel.queries = best.queries;
 }
 

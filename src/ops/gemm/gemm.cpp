@@ -137,8 +137,7 @@ const OperatorSchema& gemm_schema() {
 }
 
 Tensor gemm(const TensorRef& a, const TensorRef& b, const GemmOptions& options) {
-  const Gemm op{options, a, b};
-  return run_call(gemm_schema(), &op).output("out");
+  return results_of<Tensor>(gemm_schema(), Gemm{options}, {a, b});
 }
 
 }  // namespace tegula::ops

@@ -137,6 +137,16 @@ TEST_P(PlainGemm, AgreesWithTheFormula) {
   }
 }
 
+// Tiles of four warp groups' rows, and of columns that are no power of two.
+TEST(Gemm, WideTilesAgreeWithTheFormula) {
+  const Tensor a = matrix(0, 270, 136, false, bf16, 1), b = matrix(0, 136, 150, true, bf16, 2);
+  for (const GemmTiles& tiles : {GemmTiles{256, 144, 64, 1}, GemmTiles{128, 128, 64, 1}}) {
+    const GemmOptions options{.transpose_b = true, .tiles = tiles, .target = Target::emulated_sm90()};
+    const Tensor exact = by_formula(a, b, options);
+    expect_close("out", gemm(a, b, options), exact, exact.to(bf16), bf16);
+  }
+}
+
 constexpr GemmTiles plain_tiles[] = {
     {128, 64, 16, 1}, {64, 64, 16, 1}, {16, 64, 32, 1}, {48, 40, 12, 1}, {33, 24, 20, 1}};
 INSTANTIATE_TEST_SUITE_P(Table, PlainGemm, testing::ValuesIn(plain_tiles), [](auto& info) {
@@ -215,6 +225,7 @@ TEST(Gemm, PlansOfAGpu) {
       {4096, 16, 4096, {{64, 16, 128, 1}, 10}},  {64, 4096, 4096, {{64, 32, 128, 1}, 9}},
       {128, 4096, 14336, {{64, 64, 128, 1}, 6}}, {256, 6144, 4096, {{128, 96, 64, 1}, 7}},
       {256, 7168, 2048, {{128, 112, 64, 1}, 6}}, {256, 4096, 14336, {{128, 256, 64, 4}}},
+      {512, 4096, 4096, {{128, 128, 64, 1}, 5}}, {256, 18432, 7168, {{256, 144, 64, 1}}},
       {512, 8192, 8192, {{128, 256, 64, 1}}},    {512, 512, 16384, {{64, 128, 128, 4}}},
       {4096, 4096, 4096, {{128, 256, 64, 1}}},   {8192, 8192, 8192, {{128, 256, 64, 1}}},
   };

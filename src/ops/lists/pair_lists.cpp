@@ -25,7 +25,7 @@ Tensor declare(const std::string& name, const lang::Extents& shape, PairLists::R
 
 }  // namespace
 
-PairLists::PairLists(const NsaKernel& c, const Extents& e, const Options& options)
+PairLists::PairLists(const SelectedBlocks& c, const Extents& e, const Options& options)
     : c(c),
       width_(c.width()),
       longest_(options.longest),

@@ -35,7 +35,7 @@ class PairLists {
   // Declares tensors. As outputs and inputs they are, of numbers: begins [heads, sequences, blocks + 1],
   // tokens [heads, tokens · width], places [heads, tokens, width], blocks of pieces [heads, all_pieces],
   // first pieces [heads, sequences, blocks].
-  PairLists(const NsaKernel& c, const Extents& extents, const Options& options);
+  PairLists(const SelectedBlocks& c, const Extents& extents, const Options& options);
 
   // One sequence of one head, and where its chunks and tokens begin among all of the head.
   struct Part {
@@ -100,7 +100,7 @@ class PairLists {
   void write_word(const Part& part, const lang::Expr& first, const lang::Expr& begin, lang::Shared& named,
                   lang::Shared& listed, lang::Shared& cursors) const;
 
-  const NsaKernel& c;
+  SelectedBlocks c;
   int width_, longest_;
   Options options_;
   std::optional<lang::Tensor> counts_, chunk_pairs_, times_;  // of who makes the lists

@@ -2,13 +2,14 @@
 #pragma once
 #include <optional>
 
-#include "ops/nsa/kernel.hpp"
+#include "ops/lists/selected_blocks.hpp"
+#include "ops/lists/walk.hpp"
 
 namespace tegula::ops {
 
 // Tokens of a tile within their sequence.
 struct TokenTile {
-  const NsaKernel& c;
+  SelectedBlocks c;
   lang::Expr first, count;  // the first token of the tile, and the tokens of the sequence
   lang::Expr keys;
   std::optional<lang::Expr> behind = {};  // tokens that come after those
@@ -49,7 +50,7 @@ class UnionList {
   lang::Expr place(const lang::Expr& entry) { return place_(first_of_(entry)); }
 
  private:
-  const NsaKernel& c;
+  SelectedBlocks c;
   int width_;
   lang::Shared list_, times_;
   lang::Shared named_, first_of_, place_;  // of every entry; place_ of the first ones only

@@ -12,8 +12,8 @@ constexpr int chunk = blocks_of_runs;  // that are marked at a time
 constexpr int word_bits = 32;
 
 // Of a word of marks, the bits of a warp group's tokens.
-std::uint32_t bits_of(const NsaKernel& c, int group, int word) {
-  const int of_group = c.queries / c.row_groups();
+std::uint32_t bits_of(const SelectedBlocks& c, int group, int word) {
+  const int of_group = c.queries / c.row_groups;
   std::uint32_t bits = 0;
   for (int token = group * of_group; token < (group + 1) * of_group; ++token) {
     if (token / word_bits == word) bits |= 1u << token % word_bits;
@@ -23,7 +23,7 @@ std::uint32_t bits_of(const NsaKernel& c, int group, int word) {
 
 }  // namespace
 
-UnionLists::UnionLists(const NsaKernel& c, const Expr& heads, const Expr& tiles, const Expr& tokens,
+UnionLists::UnionLists(const SelectedBlocks& c, const Expr& heads, const Expr& tiles, const Expr& tokens,
                        const std::optional<Expr>& parts)
     : c(c),
       width_(c.width()),
@@ -35,7 +35,7 @@ UnionLists::UnionLists(const NsaKernel& c, const Expr& heads, const Expr& tiles,
   if (!c.divides()) return;
   left_out_.emplace(workspace("rest", {heads, tokens, width_}, i32));
   most_of_part_.emplace(output("most_of_part", {*parts}, i32));
-  most_left_out_.emplace(output("most_rest", {heads, tiles * c.row_groups()}, i32));
+  most_left_out_.emplace(output("most_rest", {heads, tiles * c.row_groups}, i32));
 }
 
 void UnionLists::clear_parts() const {
@@ -90,7 +90,7 @@ void UnionLists::list_marked(Shared& marks, const Expr& begin, const List& to, V
 void UnionLists::find_gains(Shared& marks, Shared& gains) const {
   clear(gains);
   parallel(runs, run_length, [&](Index run, Index i) {
-    for (int group = 0; group < c.row_groups(); ++group) {
+    for (int group = 0; group < c.row_groups; ++group) {
       Expr number = tokens_of(marks, run, i, group);
       when(number > 0 && number < c.fewest, [&] { atomic_add(gains(group), c.fewest - number); });
     }
@@ -101,7 +101,7 @@ void UnionLists::find_gains(Shared& marks, Shared& gains) const {
 // and puts their entries into `left_out`.
 void UnionLists::leave_out(Shared& marks, const Expr& begin, int group, Shared& named,
                            Shared& left_out) const {
-  const int entries = c.queries / c.row_groups() * width_;
+  const int entries = c.queries / c.row_groups * width_;
   parallel(entries, [&](Index of_group) {
     Expr n = group * entries + of_group, block = named(n), own = block - begin;
     when(block != no_row && own >= 0 && own < chunk, [&] {
@@ -122,9 +122,9 @@ void UnionLists::leave_out(Shared& marks, const Expr& begin, int group, Shared& 
 }
 
 void UnionLists::leave_out_few(Shared& marks, const Expr& begin, Shared& named, Shared& left_out) const {
-  Shared gains({c.row_groups()}, i32);
+  Shared gains({c.row_groups}, i32);
   find_gains(marks, gains);
-  for (int group = 0; group < c.row_groups(); ++group)
+  for (int group = 0; group < c.row_groups; ++group)
     when(gains(group) >= c.fewest * c.least_gain, [&] { leave_out(marks, begin, group, named, left_out); });
 }
 
@@ -146,7 +146,7 @@ Expr UnionLists::write_left_out(const Expr& head, const Expr& tile, const Expr& 
       when(n % width_ >= numbers(token), [&] { (*left_out_)(head, row + token, n % width_) = -1; });
     });
   });
-  const int groups = c.row_groups(), of_group = c.queries / groups;
+  const int groups = c.row_groups, of_group = c.queries / groups;
   Var most = 0;
   serial(groups, [&](Index group) {
     Var own = 0;

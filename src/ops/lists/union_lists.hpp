@@ -14,8 +14,8 @@ class UnionLists {
  public:
   // Declares workspaces for so many tiles and tokens of each head; with c.divides() and so many parts,
   // most_of_part [parts] and most_left_out [heads, warp groups of tiles] as outputs.
-  UnionLists(const NsaKernel& c, const lang::Expr& heads, const lang::Expr& tiles, const lang::Expr& tokens,
-             const std::optional<lang::Expr>& parts = {});
+  UnionLists(const SelectedBlocks& c, const lang::Expr& heads, const lang::Expr& tiles,
+             const lang::Expr& tokens, const std::optional<lang::Expr>& parts = {});
 
   struct List {
     lang::Tensor blocks;  // [entries]
@@ -50,7 +50,7 @@ class UnionLists {
   lang::Expr write_left_out(const lang::Expr& head, const lang::Expr& tile, const lang::Expr& row,
                             const lang::Expr& tokens, lang::Shared& left_out) const;
 
-  const NsaKernel& c;
+  SelectedBlocks c;
   int width_, words_;
   lang::Tensor blocks_, chosen_, counts_, whole_;
   std::optional<lang::Tensor> left_out_, most_left_out_, most_of_part_;

@@ -1,6 +1,6 @@
 #include "ops/lists/walk.hpp"
 
-#include "ops/pieces/gradient.hpp"
+#include "ops/pieces/views.hpp"
 
 namespace tegula::ops {
 

@@ -112,12 +112,4 @@ const OperatorSchema& rms_norm_backward_schema() {
   return gradient_table<plan<64>, backward, formula<Traced>>(rms_norm_schema(), "12*rows*d");
 }
 
-tegula::Tensor rms_norm(const TensorRef& x, RmsNorm options) {
-  return results_of<tegula::Tensor>(rms_norm_schema(), options, {x});
-}
-
-RmsNormGradients rms_norm_backward(const TensorRef& dout, const TensorRef& x, RmsNorm options) {
-  return results_of<RmsNormGradients>(rms_norm_backward_schema(), Gradient<RmsNorm>{options}, {dout, x});
-}
-
 }  // namespace tegula::ops

@@ -105,10 +105,10 @@ NsaSelectedGradients nsa_selected_attention_backward(const TensorRef& dout, cons
                                                      const TensorRef& block_indices, const TensorRef& out,
                                                      const TensorRef& lse, const NsaSelectedOptions& options,
                                                      const NsaSelectedBackwardOptions& gradients) {
-  NsaSelectedBackward op{options, gradients, dout, q, k, v, block_indices, out, lse};
+  NsaSelectedBackward op{options, gradients};
   op.window_out = gradients.window_out, op.window_lse = gradients.window_lse;
-  const BoundCall call = run_call(nsa_selected_attention_backward_schema(), &op);
-  return {call.output("dq"), call.output("dk"), call.output("dv"), call.output("dsel_scale")};
+  return results_of<NsaSelectedGradients>(nsa_selected_attention_backward_schema(), op,
+                                          {dout, q, k, v, block_indices, out, lse});
 }
 
 }  // namespace tegula::ops

@@ -72,7 +72,7 @@ void NsaBackwardProgram::query_block(const Index& x, const Index& h, const Index
   const bool whole_group = f.pack > 1 || c.heads_one_by_one();
   Expr kv_head = whole_group ? Expr(h) : h / *group, member = whole_group ? Expr(Operand(0)) : h % *group;
   HeadViews of{rows_of(b), kv_head, f.pack > 1 ? Slot(all) : Slot(member)};
-  TokenTile tokens{f, x * f.queries, of.of_queries(*q).extent(0), of.of_keys(*k).extent(0)};
+  TokenTile tokens{f.selected(), x * f.queries, of.of_queries(*q).extent(0), of.of_keys(*k).extent(0)};
   assert_promise(b);
   if (f.varlen) exit_if(tokens.first >= tokens.count);
   std::optional<QueryRows> own_rows;

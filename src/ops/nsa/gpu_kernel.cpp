@@ -166,11 +166,12 @@ void NsaProgram::run_with_lists() {
     part_count.emplace(scalar("parts", i32));
     part_tokens.emplace(scalar("part_tokens", i32));
   }
-  lists.emplace(c, head_blocks(), all_tiles, c.varlen ? Expr(queries) : *batch * queries, part_count);
+  lists.emplace(c.selected(), head_blocks(), all_tiles, c.varlen ? Expr(queries) : *batch * queries,
+                part_count);
   if (c.divides()) declare_pairs();
   auto of_tile = [&](const Index& x, const Index& h, const Index& b, auto body) {
     HeadViews views = views_of(h, b);
-    TokenTile tokens{c, x * c.queries, views.rows.queries.end - views.rows.queries.begin,
+    TokenTile tokens{c.selected(), x * c.queries, views.rows.queries.end - views.rows.queries.begin,
                      views.rows.keys.end - views.rows.keys.begin};
     if (c.varlen) {
       assert_queries(tokens.count, *longest);
@@ -197,7 +198,7 @@ void NsaProgram::declare_pairs() {
   of_left_out = lists_left_out(c);
   Expr parts_of_all = *batch * *part_count;
   pairs.emplace(
-      of_left_out,
+      of_left_out.selected(),
       PairLists::Extents{heads, *batch * queries, parts_of_all * ceildiv(*part_tokens, c.chunk), parts_of_all,
                          ceildiv(keys, c.block)},
       PairLists::Options{.longest = longest_inverted(c), .left_out = true, .role = PairLists::Role::outputs});
@@ -212,7 +213,7 @@ void NsaProgram::pair_grids() const {
       exit_if(x * c.chunk >= count || !lists->has_left_out(sequence % *part_count));
       const Selection selection{lists->left_out(h).slice(range(first_row, first_row + count)), {}};
       body(PairLists::Part{h, sequence, sequence * chunks, first_row, ceildiv(keys, c.block)},
-           TokenTile{of_left_out, x * c.chunk, count, keys, queries - begin - count}, selection);
+           TokenTile{of_left_out.selected(), x * c.chunk, count, keys, queries - begin - count}, selection);
     });
   };
   over_chunks([&](const auto&... all_of) { pairs->count(all_of...); });

@@ -93,7 +93,8 @@ Program::Program(const NsaKernel& instance)
   most_of_part.emplace(input("most_of_part", {*parts}, i32));
   most_left_out.emplace(input("most_rest", {heads, batch * groups()}, i32));
   pairs.emplace(
-      lists, PairLists::Extents{heads, batch * *all_tokens, Expr(Operand(0)), batch * *parts, blocks()},
+      lists.selected(),
+      PairLists::Extents{heads, batch * *all_tokens, Expr(Operand(0)), batch * *parts, blocks()},
       PairLists::Options{.longest = longest_inverted(c), .left_out = true, .role = PairLists::Role::inputs});
   const Extents of_partial{heads, batch * queries * pairs->width(), c.parts(), c.members};
   partials.emplace(workspace("slots", joined(of_partial, {c.dim_v}), c.compute));

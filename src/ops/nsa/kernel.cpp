@@ -72,7 +72,7 @@ void NsaProgram::mask(Fragment& scores, const BlockTile& keys_of, const TokenTil
 void NsaProgram::block(const Index& x, const Index& h, const Index& b) const {
   HeadViews views = views_of(h, b);
   Tensor q_of = views.of_queries(*q), k_of = views.of_keys(*k), v_of = views.of_keys(*v);
-  TokenTile tokens{c, x * c.queries, q_of.extent(0), k_of.extent(0)};
+  TokenTile tokens{c.selected(), x * c.queries, q_of.extent(0), k_of.extent(0)};
   if (c.varlen) {
     assert_queries(tokens.count, *longest);
     exit_if(tokens.first >= tokens.count);

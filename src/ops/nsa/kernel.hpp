@@ -1,13 +1,11 @@
 // The tile programs of attention over blocks selected by each token.
 #pragma once
+#include "ops/lists/selected_blocks.hpp"
 #include "ops/lists/walk.hpp"
 #include "ops/schema/instance.hpp"
 #include "tegula/lang.hpp"
 
 namespace tegula::ops {
-
-inline constexpr int chunk_tokens = 256;        // whose pairs with blocks are sorted together, at least
-inline constexpr int pair_counts_of_token = 8;  // of a query or key, at most: chunks are so long
 
 // Fields of a kernel that are named together: `_g3of4`, and `_from2_24` where it divides.
 struct NsaHeads {
@@ -70,8 +68,12 @@ struct NsaKernel {
   // Runs of rows that leave a block out if none of their tokens selected it: of a token that has the rows of
   // a warp, else of a warp group.
   int row_runs() const { return pack == 16 && row_groups() > 1 ? queries : row_groups(); }
+  SelectedBlocks selected() const {
+    return {block,  entries,      queries, causal,     diagonal, repeats,
+            varlen, row_groups(), fewest,  least_gain, chunk};
+  }
   // A tile serves rows that chose differently.
-  bool has_times() const { return queries > 1 || repeats; }
+  bool has_times() const { return selected().has_times(); }
   TileOfBlocks tiles() const { return {block, keys}; }
   bool divides() const { return fewest > 1; }
   auto fields() const {

@@ -105,9 +105,8 @@ const OperatorSchema& nsa_selected_attention_schema() {
 
 NsaSelectedResult nsa_selected_attention(const TensorRef& q, const TensorRef& k, const TensorRef& v,
                                          const TensorRef& block_indices, const NsaSelectedOptions& options) {
-  const NsaSelected op{options, q, k, v, block_indices};
-  const BoundCall call = run_call(nsa_selected_attention_schema(), &op);
-  return {call.output("out"), call.output("lse"), call.output("window_out"), call.output("window_lse")};
+  return results_of<NsaSelectedResult>(nsa_selected_attention_schema(), NsaSelected{options},
+                                       {q, k, v, block_indices});
 }
 
 Tensor random_selection(const Shape& shape, DType, std::uint64_t seed,

@@ -104,7 +104,7 @@ Program::Program(const NsaOnePassKernel& instance) : c(instance), f(c.forward) {
   stats.emplace(
       workspace("stats", {batch, queries, heads, stats_width()}, f32, {.zero = f.members < f.pack}));
   large.emplace();
-  pairs.emplace(f,
+  pairs.emplace(f.selected(),
                 PairLists::Extents{heads, batch * queries,
                                    f.varlen ? queries / f.chunk + sequences() : batch * chunks(), sequences(),
                                    ceildiv(most_keys(), f.block)},
@@ -181,7 +181,7 @@ void Program::pair_grids() {
       if (f.varlen) exit_if(x > 0 && x * f.chunk >= s.count);
       Selection selection{choice->slice(s.b, s.rows(), h, 0), {}};
       if (lengths) selection.counts.emplace(lengths->slice(s.b, s.rows(), h, 0));
-      body(part_of(h, s), TokenTile{f, x * f.chunk, s.count, s.keys, s.behind}, selection);
+      body(part_of(h, s), TokenTile{f.selected(), x * f.chunk, s.count, s.keys, s.behind}, selection);
     });
   };
   over_chunks([&](const auto&... all_of) { pairs->count(all_of...); });

@@ -11,7 +11,7 @@ namespace tegula::ops {
 
 namespace {
 
-constexpr int tile_rows = 64, tile_keys = 64, least_block = 16;
+constexpr int tile_rows = 64, tile_keys = 64;
 constexpr int most_width = 768;  // of rows that are sorted 32 at a time, in shared memory
 
 // Heads of a group that select differently are those of groups of their own, whose keys are the same.
@@ -66,8 +66,8 @@ int chunk_of(const NsaBackwardCall& call, const NsaOnePassKernel& kernel) {
 bool takes_one_pass(const NsaBackwardCall& call) {
   const NsaKernel& f = call.kernel.forward;
   const bool fast = f.compute.bits() == 16 && f.dim % 16 == 0 && f.dim_v % 16 == 0;
-  const bool fits =
-      std::max(f.dim, f.dim_v) <= most_dim_of_128_rows && f.block >= least_block && f.width() <= most_width;
+  const bool fits = std::max(f.dim, f.dim_v) <= most_dim_of_128_rows &&
+                    f.block >= gpu_table.selection.least_block && f.width() <= most_width;
   return can_take_one_pass(call) && fast && fits &&
          tokens_in_memory(call, one_pass_kernel(call)) >= chunk_tokens;
 }

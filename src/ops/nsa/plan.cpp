@@ -9,23 +9,28 @@ namespace tegula::ops {
 
 namespace {
 
-constexpr int most_rows = 256;
-constexpr int usual_keys = 64, most_keys = 128;
-constexpr int most_entries = 1024;  // of a tile: the work of joining its lists grows with their square
+// Of a token: the rows that the micro-kernel multiplies for it. Neighbouring tokens fill it up for nothing;
+// more rows would multiply blocks that only some of the tokens selected.
+double estimate(const NsaProblem& p, const NsaPlan& plan) {
+  const int rows = plan.queries * plan.pack, entries = plan.queries * (p.entries + 1);
+  const bool fits =
+      rows <= kernel_rows && entries <= cpu_table.selection.most_entries && plan.queries <= p.tokens;
+  return fits ? static_cast<double>(kernel_rows) / plan.queries : never;
+}
 
 }  // namespace
 
 NsaPlan plan_nsa(const NsaProblem& p, const AttentionTiles& given) {
-  NsaPlan plan;
-  plan.pack = p.per_query_head || p.group > most_rows ? 1 : static_cast<int>(p.group);
-  // Neighbouring tokens fill the micro-kernel up for nothing: more rows would multiply blocks that only some
-  // of the tokens selected.
-  const int fitting = std::max(1, std::min(kernel_rows / plan.pack, most_entries / (p.entries + 1)));
-  plan.queries = given.queries ? std::min(given.queries, std::max(1, most_rows / plan.pack))
-                               : static_cast<int>(std::clamp<std::int64_t>(p.tokens, 1, fitting));
-  const int wanted = given.keys ? given.keys : p.block <= usual_keys ? usual_keys : most_keys;
-  plan.keys = tile_of_blocks(p.block, wanted).extent;
-  return plan;
+  const CpuSelection& limits = cpu_table.selection;
+  const int pack = p.per_query_head || p.group > limits.most_rows ? 1 : static_cast<int>(p.group);
+  const int wanted = given.keys                     ? given.keys
+                     : p.block <= limits.usual_keys ? limits.usual_keys
+                                                    : limits.most_keys;
+  const int keys = tile_of_blocks(p.block, wanted).extent;
+  if (given.queries) return {pack, std::min(given.queries, std::max(1, limits.most_rows / pack)), keys};
+  Candidates<NsaPlan, kernel_rows> candidates;
+  for (int queries = 1; queries <= kernel_rows; ++queries) candidates.add({pack, queries, keys});
+  return best_of(candidates, [&](const NsaPlan& plan) { return estimate(p, plan); });
 }
 
 }  // namespace tegula::ops

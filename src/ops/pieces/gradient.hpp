@@ -3,6 +3,7 @@
 #include <functional>
 #include <optional>
 
+#include "ops/pieces/views.hpp"
 #include "tegula/lang.hpp"
 
 namespace tegula::ops {
@@ -145,16 +146,6 @@ class KeyGradient {
   std::optional<lang::Shared> v_;  // for the gradients of scores, and so of keys
   std::optional<lang::Fragment> dk_, dv_;
 };
-
-// The part of a vector over queries, [tokens] or [pack, tokens], that belongs to the rows of a tile. `tile`
-// is a Shared or a Fragment.
-template <class T>
-void load_vector(const lang::Tensor& from, const lang::Expr& first, T& tile, int pack) {
-  if (pack == 1)
-    lang::copy(from.at(first), tile);
-  else
-    lang::copy(from.at(0, first), tile.reshape({tile.extent(0) / pack, pack}).T());
-}
 
 inline constexpr int delta_rows = 64;
 // For delta_rows rows from `first` on: the sum in f32 [tokens, d] times the factor; 0 where there is none.

@@ -13,6 +13,16 @@ struct CpuProduct {
 struct CpuAttention {
   double most_bytes = 1.0 * 1024 * 1024, score = 24, rescale = 4, step = 4'000, block = 40'000;
 };
+// Rows and keys of a tile of block-sparse attention, and blocks of queries that fill one without packing
+// heads.
+struct CpuBlockSparse {
+  int most_rows = 256, usual_keys = 64, filling_block = 128;
+};
+// Of a tile of tokens that select blocks: rows; keys, of blocks of at most so many and of larger ones;
+// entries, for the work of joining its lists grows with their square.
+struct CpuSelection {
+  int most_rows = 256, usual_keys = 64, most_keys = 128, most_entries = 1024;
+};
 // A CPU with AVX-512 and 1.25 MiB of second-level cache for each processor.
 struct CpuTable {
   // Blocks that run at once. Not the processors of this machine: plans are the same on all, and so are
@@ -23,6 +33,8 @@ struct CpuTable {
   double pack = 16;  // an element of an operand
   CpuProduct product = {};
   CpuAttention attention = {}, attention_gradients = {.score = 40, .rescale = 0, .step = 6'000};
+  CpuBlockSparse block_sparse = {};
+  CpuSelection selection = {};
 };
 inline constexpr CpuTable cpu_table;
 
@@ -45,9 +57,32 @@ struct GpuProduct {
   int few_sums = 2048;
   double waiting = 1.6;
 };
-// In steps of the loop over keys: what a block costs beside its own, and the merge of parts.
+// In steps of the loop over keys: what a block costs beside its own, and the merge of parts. A score of a
+// tile with fewer rows than two or three warp groups have, or with steps of 64 keys, takes so much longer;
+// smaller tiles must save so much.
 struct GpuAttention {
   double block_steps = 2, merge_steps = 6;
+  double fewer_rows = 1.25, fewer_rows_of_three = 1.4, fewer_keys = 1.25, least_gain = 0.95;
+  double most_registers = 188;  // of a thread, for sums and scores
+};
+// A row of a tile of one warp group, or of a part of one, beside a row of two.
+struct GpuBlockSparse {
+  double of_one_group = 1.2, of_part = 2;
+  int joined_groups = 3, most_keys_of_joined_groups = 80;
+};
+// Attention over blocks that tokens select. A call divides its pairs, so that blocks of few tokens are left
+// to a pass over keys, where its rows see so many keys or more, have no more entries and heads than were
+// measured, and a warp group shares a block with fewer rows than cost as much as its keys and values do:
+// where that spares it so many blocks. Warp groups join in a tile where tokens have so many heads, processors
+// so many tiles, and tiles no more entries; steps of theirs take a share of the time.
+struct GpuSelection {
+  int fewest_keys_seen = 6144, most_entries = 256, most_pack_divided = 8, fewest_rows = 20, least_gain = 24;
+  int most_joined_groups = 3, most_dim_of_three = 128, fewest_pack_joined = 4, tiles_of_processor = 4,
+      most_entries_of_tile = 8192;
+  double joined_time = 0.8;
+  int least_block = 16;      // of gradients in one pass
+  double keys_of_step = 16;  // that a step costs beside its own
+  int most_listed = 52'000;  // numbers in shared memory, which take four bytes
 };
 // The share of a wave that is filled enough where blocks are even, and the waves of blocks that a processor
 // gets where they are uneven, so that none has much more to do than others.
@@ -58,11 +93,12 @@ struct GpuGradients {
 struct GpuTable {
   int processors = 132;
 
-  TileCost of_16_bits[12] = {
-      {128, 256, 128, 0.288, 0.288}, {128, 192, 128, 0.312, 0.312}, {128, 112, 128, 0.472, 0.368},
-      {128, 96, 128, 0.480, 0.334},  {128, 128, 256, 0.387, 0.387}, {64, 128, 256, 0.425, 0.425},
-      {128, 64, 256, 0.462, 0.462},  {64, 64, 256, 1.072, 0.509},   {32, 64, 256, 0.869, 0.763},
-      {64, 32, 256, 0.869, 0.696},   {16, 64, 256, 1.551, 0.982},   {64, 16, 256, 1.551, 0.982}};
+  TileCost of_16_bits[14] = {
+      {128, 256, 128, 0.288, 0.288}, {256, 144, 128, 0.302, 0.302}, {128, 192, 128, 0.312, 0.312},
+      {128, 112, 128, 0.472, 0.368}, {128, 96, 128, 0.480, 0.334},  {128, 128, 256, 0.387, 0.387},
+      {128, 128, 128, 0.387, 0.346}, {64, 128, 256, 0.425, 0.425},  {128, 64, 256, 0.462, 0.462},
+      {64, 64, 256, 1.072, 0.509},   {32, 64, 256, 0.869, 0.763},   {64, 32, 256, 0.869, 0.696},
+      {16, 64, 256, 1.551, 0.982},   {64, 16, 256, 1.551, 0.982}};
   // Sums of 8-bit products take registers twice: once for what tensor cores add, once for what it is added
   // to. Small tiles wait for their loads, which have half of the bytes.
   TileCost of_8_bits[9] = {
@@ -74,6 +110,8 @@ struct GpuTable {
   GpuProduct product = {};
   GpuAttention attention = {};
   GpuGradients gradients = {};
+  GpuBlockSparse block_sparse = {};
+  GpuSelection selection = {};
 };
 inline constexpr GpuTable gpu_table;
 

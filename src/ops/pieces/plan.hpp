@@ -3,6 +3,8 @@
 #include <array>
 #include <cmath>
 #include <cstdint>
+#include <initializer_list>
+#include <iterator>
 #include <limits>
 
 #include "ops/pieces/machines.hpp"
@@ -18,6 +20,9 @@ inline constexpr double never = std::numeric_limits<double>::infinity();
 template <class T, std::size_t most>
 class Candidates {
  public:
+  Candidates(std::initializer_list<T> given = {}) {
+    for (const T& candidate : given) add(candidate);
+  }
   void add(const T& candidate) { all_.at(count_++) = candidate; }
   bool empty() const { return count_ == 0; }
   const T* begin() const { return all_.data(); }
@@ -32,7 +37,7 @@ class Candidates {
 // fits.
 template <class Candidates, class Estimate>
 auto best_of(const Candidates& candidates, const Estimate& estimate) {
-  auto best = *candidates.begin();
+  auto best = *std::begin(candidates);
   double least = never;
   for (const auto& candidate : candidates)
     if (const double time = estimate(candidate); time < least) best = candidate, least = time;

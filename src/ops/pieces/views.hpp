@@ -54,4 +54,14 @@ struct HeadViews {
   lang::Tensor vector(const lang::Tensor& t) const;
 };
 
+// The part of a vector over queries, [tokens] or [pack, tokens], that belongs to the rows of a tile. `tile`
+// is a Shared or a Fragment.
+template <class T>
+void load_vector(const lang::Tensor& from, const lang::Expr& first, T& tile, int pack) {
+  if (pack == 1)
+    lang::copy(from.at(first), tile);
+  else
+    lang::copy(from.at(0, first), tile.reshape({tile.extent(0) / pack, pack}).T());
+}
+
 }  // namespace tegula::ops

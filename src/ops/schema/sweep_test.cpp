@@ -6,6 +6,7 @@
 #include "ops/schema/example.hpp"
 #include "ops/schema/table.hpp"
 #include "ops/testing/operators.hpp"
+#include "runtime/testing/test_environment.hpp"
 #include "runtime/testing/watchdog.hpp"
 
 namespace tegula::ops {
@@ -35,11 +36,15 @@ class Variants {
  public:
   explicit Variants(const OperatorSchema& schema) : schema_(schema) {}
 
-  std::vector<ExampleCall> all() {
-    calls_ = small_examples(schema_);
+  std::vector<ExampleCall> derived() {
     base_ = ExampleCall::parse(schema_, schema_.examples.front().text);
     vary_extents(), vary_types(), vary_tensors(), vary_options();
     return std::move(calls_);
+  }
+  std::vector<ExampleCall> all() {
+    std::vector<ExampleCall> result = small_examples(schema_);
+    for (ExampleCall& call : derived()) result.push_back(std::move(call));
+    return result;
   }
 
  private:
@@ -140,6 +145,44 @@ TEST_P(Sweep, ExamplesAgreeWithTheFormulaOnAllExecutors) {
     for (const Target target : {Target::cpu(), Target::emulated_sm90()})
       expect_right(schema, example, target);
 }
+
+// Calls between the examples on what compiles: of an operator's variants six, or every sixth of them all
+// where all rows of tables run.
+constexpr int derived_rows = 6;
+
+std::vector<ExampleCall> derived_calls(const OperatorSchema& schema, int row) {
+  std::vector<ExampleCall> right;
+  for (const ExampleCall& example : Variants(schema).derived()) {
+    try {
+      const CheckedCall call(schema, example.inputs(schema, 3), example.options);
+      if (!call.bound.is_empty() && call.bound.flops() <= most_operations) right.push_back(example);
+    } catch (const ArgumentError&) {}
+  }
+  std::vector<ExampleCall> chosen;
+  const std::size_t step = std::max<std::size_t>(right.size() / derived_rows, 1),
+                    first = static_cast<std::size_t>(row) * step + schema.name.size() % step;
+  if (!tests_all_rows()) return {right.at(std::min(first, right.size() - 1))};
+  for (std::size_t i = static_cast<std::size_t>(row); i < right.size(); i += derived_rows)
+    chosen.push_back(right[i]);
+  return chosen;
+}
+
+class DerivedCalls : public testing::TestWithParam<std::tuple<std::string, int>> {};
+
+TEST_P(DerivedCalls, AgreeWithTheFormula) {
+  const auto& [name, row] = GetParam();
+  if (test_targets().size() == 1) GTEST_SKIP() << "there is no compiler";
+  const OperatorSchema& schema = find_schema(name);
+  for (const ExampleCall& example : derived_calls(schema, row))
+    for (const Target target : {Target::cpu(), Target::emulated_sm90()})
+      expect_right(schema, example, target);
+}
+
+INSTANTIATE_TEST_SUITE_P(Rows, DerivedCalls,
+                         testing::Combine(testing::ValuesIn(names()), testing::Range(0, derived_rows)),
+                         [](const auto& info) {
+                           return fmt::format("{}_{}", std::get<0>(info.param), std::get<1>(info.param));
+                         });
 
 // Wrong calls, one of each kind.
 class Refusals {

@@ -170,8 +170,4 @@ const OperatorSchema& block_scores_schema() {
   return table;
 }
 
-tegula::Tensor block_scores(const TensorRef& q, const TensorRef& k, const BlockScores& options) {
-  return results_of<tegula::Tensor>(block_scores_schema(), options, {q, k});
-}
-
 }  // namespace tegula::ops

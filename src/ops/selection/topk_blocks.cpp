@@ -166,9 +166,4 @@ const OperatorSchema& topk_blocks_schema() {
   return table;
 }
 
-tegula::Tensor topk_blocks(const TensorRef& scores, std::int64_t count, TopkBlocks options) {
-  options.count = count;
-  return results_of<tegula::Tensor>(topk_blocks_schema(), options, {scores});
-}
-
 }  // namespace tegula::ops

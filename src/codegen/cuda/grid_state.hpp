@@ -1,0 +1,102 @@
+// What is known while the function of one grid is printed for a GPU: the grid and its plan, where tiles and
+// tensors are, and in which loop, role or branch the text stands.
+#pragma once
+#include <deque>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "codegen/cuda/block_order.hpp"
+#include "codegen/cuda/box_stores.hpp"
+#include "codegen/cuda/notes.hpp"
+#include "codegen/cuda/places.hpp"
+#include "codegen/cuda/reductions.hpp"
+#include "codegen/cuda/step_writer.hpp"
+#include "codegen/cuda_program.hpp"
+#include "passes/cuda/cuda_plan.hpp"
+#include "runtime/call/binding.hpp"
+
+namespace tegula::codegen {
+
+class GridState {
+ protected:
+  // Of the grid `number` of the plan.
+  GridState(const Signature& signature, const passes::CudaPlan& plan, int number, CudaProgram& program)
+      : signature_(signature),
+        target_(plan.target),
+        waits_(plan.waits),
+        number_(number),
+        planned_(plan.kernel.grids[static_cast<std::size_t>(number)]),
+        plan_(plan.grids[static_cast<std::size_t>(number)]),
+        program_(program) {}
+
+  const Signature& signature_;
+  const passes::CudaTarget& target_;
+  const std::vector<passes::GridWait>& waits_;  // of all grids
+  const int number_;                            // of the grid
+  const ir::Grid& planned_;
+  const passes::GridPlan& plan_;  // and what was decided about it
+  CudaProgram& program_;
+  Notes notes_{program_.notes};
+  StepWriter out_;
+  Names names_{"_"};
+  Expressions values_{names_, out_};
+  ir::Facts& facts_ = values_.facts;
+  BlockOrder order_{values_, names_, out_};
+  std::unordered_map<const ir::Buffer*, std::string> tensors_;
+  std::unordered_map<const ir::Buffer*, int> memory_of_;      // tensors that may share bytes have one number
+  std::unordered_set<const ir::Buffer*> written_;             // tensors that the grid writes
+  std::unordered_set<const ir::Buffer*> multiplied_plainly_;  // tiles that products by multiply-add read
+  std::unordered_map<const ir::Buffer*, SharedTile> shared_;
+  std::unordered_map<const ir::Buffer*, FragmentTile> fragments_;
+  passes::Layouts layouts_;
+  SharedMemory memory_;
+  std::int64_t ahead_bytes_ = 0;  // of that, what a plan with fewer slots does without
+  int blocks_ = 1;                // that share a processor
+  Team team_;
+  bool any_products_ = false;            // in any grid of the kernel
+  const ir::Buffer* aligned_ = nullptr;  // the tensor whose address is printed, if it is known to be aligned
+  std::vector<std::size_t> unlimited_;   // dimensions of it whose limits are asked elsewhere
+  std::string team_barrier_ = "tg::block_sync();";
+  std::optional<ElementLoop> loop_;
+  const Vectors* vectors_ = nullptr;  // of the loop that is printed
+  const passes::Roles* roles_ = nullptr;
+  const ir::Grid* grid_ = nullptr;  // of the roles
+  std::vector<RingText> rings_;
+  std::vector<int> cursors_;                         // of each ring, as the first ring that has it
+  std::vector<const passes::CopyRing*> copy_rings_;  // of the loops that are being printed
+  std::int64_t ring_bytes_ = 0;                      // of their slots
+  bool is_ahead_ = false;                            // what is printed begins copies and does not await them
+  struct Part {
+    int first = 0, last = 16;
+    bool is_all() const { return first == 0 && last == 16; }
+  };
+  std::optional<Partial> partial_;
+  std::unordered_map<const ir::Buffer*, int> alternating_;  // tiles in two halves, and the rings that count
+  bool in_branch_ = false;  // the innermost loop or branch is a branch, all of whose products are awaited
+  std::unordered_set<int> in_loops_;                 // rings: see ConsumerProgram
+  std::unordered_set<const ir::Buffer*> lane_sums_;  // whose lanes hold parts for now
+  // Of what warps and warp groups choose between: kept, for names are by their addresses.
+  std::vector<ir::VariablePtr> own_;
+  std::unordered_map<const ir::Variable*, StepRead> step_reads_;
+  std::vector<FragmentTile> factors_;  // fragments of exponentials
+  Part part_;                          // of the elements of the loop that is printed
+  bool is_consumer_ = false;           // of the roles
+  bool warps_decide_ = false;          // about some branches
+  std::string tile_, tiles_;           // the number of the block, and of all
+  bool has_tile_ = false;              // tile_ is in scope
+  std::string leave_ = "return;";      // what ends a block
+  std::int64_t next_slot_ = -1;        // of the number of the block behind, among the producer's threads
+  std::int64_t store_staging_ = -1;    // in shared memory
+  // Where consumers leave sums to threads of the producer's warps that add them in turn, and what these do.
+  static constexpr int handover_bytes = 64;
+  std::int64_t handover_ = -1;
+  bool hands_over() const { return handover_ >= 0; }
+  std::string adders_;
+  std::optional<OpenStore> store_;
+  std::deque<Flight> flights_;  // products that run
+};
+
+}  // namespace tegula::codegen
