@@ -1,5 +1,7 @@
 #include "ops/pieces/rows.hpp"
 
+#include <limits>
+
 namespace tegula::ops {
 
 using namespace lang;
@@ -21,6 +23,23 @@ void add_parts(const Tensor& parts, const Tensor& total) {
     });
     copy(sum, total.at(block * columns));
   });
+}
+
+ExponentialSums::ExponentialSums(int piece)
+    : top({piece}, f32, std::numeric_limits<float>::lowest()), sum({piece}, f32, 0) {}
+
+void ExponentialSums::add(const Fragment& x) {
+  parallel(x, [&](Index j) {
+    Expr above = x(j) - top(j), other = exp2(-abs(above) * log2e);
+    sum(j) = select(above > 0, sum(j) * other + 1.f, sum(j) + other);
+    top(j) = max(top(j), x(j));
+  });
+}
+
+ExponentialSums::Total ExponentialSums::total() {
+  Expr largest = reduce_max(top).scalar();
+  parallel(sum, [&](Index j) { sum(j) *= exp2((top(j) - largest) * log2e); });
+  return {largest, reduce_sum(sum).scalar()};
 }
 
 }  // namespace tegula::ops

@@ -71,6 +71,10 @@ class Traced {
 
   TracedNumber* data(const std::string& tensor);
   TracedNumber* data_if(const std::string& tensor) { return call_.has(tensor) ? data(tensor) : nullptr; }
+  // As the operator stores it; the gradient is that of the value.
+  TracedNumber stored(const TracedNumber& value, DType type) {
+    return traced(round_to(type, value.value), value, 1);
+  }
   // A step is rounded, and so is its gradient.
   TracedNumber step(const TracedNumber& value);
   // Writes the gradients of the tensors that have been read.
