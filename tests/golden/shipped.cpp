@@ -2,6 +2,8 @@
 
 #include <map>
 
+#include "ops/schema/example.hpp"
+#include "ops/schema/words.hpp"
 #include "tools/cuda_texts.hpp"
 #include "tools/texts.hpp"
 
@@ -179,6 +181,20 @@ void add_selection(Table& table) {
               {{"count", "16"}, {"keep_first", kept}, {"keep_diagonal", kept}});
 }
 
+// Operators whose programs depend on no more than what their tables measure.
+void add_measured(Table& table) {
+  for (const char* name :
+       {"add_rms_norm", "layer_norm", "add_layer_norm", "softmax", "log_softmax", "silu_and_mul", "gelu_and_mul",
+        "relu_and_mul", "rope", "cross_entropy", "cross_entropy_and_gradient", "cast_fp8", "uncast_fp8", "topk", "cumsum", "hadamard"})
+    for (const std::string& op : {std::string(name), ops::find_schema(name).gradient})
+      for (const ops::Example& example : op.empty() ? std::vector<ops::Example>() : ops::find_schema(op).measured) {
+        const auto call = ops::ExampleCall::parse(ops::find_schema(op), example.text);
+        OptionTexts options;
+        for (const auto& [option, value] : call.options) options[option] = ops::text_of(value);
+        table.add(op, call.described(ops::find_schema(op)), std::move(options));
+      }
+}
+
 void add_norms(Table& table) {
   for (DType type : {bf16, f32})
     for (Size d : {128, 4096}) {
@@ -199,6 +215,7 @@ std::vector<ShippedCall> shipped_calls() {
   add_selected(table);
   add_selection(table);
   add_norms(table);
+  add_measured(table);
   return std::move(table.calls);
 }
 

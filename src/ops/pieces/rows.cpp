@@ -14,12 +14,12 @@ Fragment root_mean_square_factors(const Fragment& x, const Expr& eps) {
 }
 
 void add_parts(const Tensor& parts, const Tensor& total) {
-  constexpr int columns = 32;
+  constexpr int columns = 32, rows = 32;
   grid(ceildiv(total.extent(0), columns), [&](Index block) {
-    Fragment sum({columns}, f32, 0), part({columns}, f32);
-    serial(parts.extent(0), [&](Index i) {
-      copy(parts.slice(i).at(block * columns), part);
-      parallel(sum, [&](Index j) { sum(j) += part(j); });
+    Fragment sum({columns}, f32, 0);
+    serial(ceildiv(parts.extent(0), rows), [&](Index step) {
+      Fragment part = load(parts.at(step * rows, block * columns), {rows, columns});
+      reduce_sum(part, sum, 0);
     });
     copy(sum, total.at(block * columns));
   });

@@ -34,8 +34,12 @@ int piece_of(std::int64_t classes) {
   while (piece < classes && piece < 4096) piece *= 2;
   return piece;
 }
-Instance plan(const Bound<CrossEntropy>& c) {
-  return {c.type("logits"), piece_of(c.dim("classes")), c->label_smoothing != 0, c->with_gradient};
+template <class Op>
+inline constexpr bool gives_gradient = std::is_same_v<Op, CrossEntropyAndGradient>;
+
+template <class Op>
+Instance plan(const Bound<Op>& c) {
+  return {c.type("logits"), piece_of(c.dim("classes")), c->label_smoothing != 0, gives_gradient<Op>};
 }
 BackwardInstance backward_plan(const Bound<CrossEntropyBackward>& c) {
   return {c.type("logits"), piece_of(c.dim("classes")), c.has("dlse")};
@@ -63,7 +67,7 @@ void check_label(const Expr& label, const Expr& counts, const Expr& classes) {
 }
 
 Kernel forward(const Instance& c) {
-  return kernel(instance_name("cross_entropy", c), [&] {
+  return kernel(instance_name(c.with_gradient ? "cross_entropy_and_gradient" : "cross_entropy", c), [&] {
     Dim rows("rows"), classes("classes");
     Tensor logits = input("logits", {rows, classes}, c.type), labels = input("labels", {rows}, i32);
     Tensor losses = output("loss", {rows}, f32), all_lse = output("lse", {rows}, f32);
@@ -124,21 +128,24 @@ double lse_of(const double* x, std::int64_t classes) {
   return most + std::log(sum);
 }
 
-void formula(const Bound<CrossEntropy>& c, Exact& exact) {
+template <class Op>
+void formula(const Bound<Op>& c, Exact& exact) {
   const std::int64_t classes = c.dim("classes");
   const double *x = exact.data("logits"), s = c->label_smoothing;
   const auto* labels = exact["labels"].data_as<std::int32_t>();
-  double *loss = exact.data("loss"), *lse = exact.data("lse"), *dlogits = exact.data_if("dlogits");
+  double *loss = exact.data("loss"), *lse = exact.data("lse");
   for (std::int64_t i = 0; i < c.dim("rows"); ++i, x += classes) {
     const bool counts = labels[i] != c->ignore_index;
     double mean = 0;
     for (std::int64_t j = 0; j < classes; ++j) mean += x[j] / static_cast<double>(classes);
     lse[i] = exact.rounded(lse_of(x, classes));
     loss[i] = counts ? (1 - s) * (lse[i] - x[labels[i]]) + (s == 0 ? 0 : s * (lse[i] - mean)) : 0;
-    for (std::int64_t j = 0; dlogits && j < classes; ++j)
-      *dlogits++ = counts ? c->gradient_scale * (exact.rounded(std::exp(x[j] - lse[i])) -
-                                                 (j == labels[i] ? 1 - s : 0) - s / static_cast<double>(classes))
-                          : 0;
+    if constexpr (gives_gradient<Op>) {
+      double* dlogits = exact.data("dlogits") + i * classes;
+      for (std::int64_t j = 0; counts && j < classes; ++j)
+        dlogits[j] = c->gradient_scale * (exact.rounded(std::exp(x[j] - lse[i])) -
+                                          (j == labels[i] ? 1 - s : 0) - s / static_cast<double>(classes));
+    }
   }
 }
 
@@ -161,11 +168,22 @@ void backward_formula(const Bound<CrossEntropyBackward>& c, Exact& exact) {
 const OptionRule share = between(0, 1, "a share from 0 to 1");
 
 template <class Op>
+Schema<Op>& with_labels(Schema<Op>& table) {
+  return table.in(&Op::labels, "labels", "...", index, "the class of every row, or ignore_index")
+      .converts()
+      .range("0", "classes");
+}
+template <class Op>
 Schema<Op>& with_options(Schema<Op>& table) {
   return table.option(&Op::label_smoothing, "label_smoothing", "the share of all classes alike", share)
       .option(&Op::ignore_index, "ignore_index", "rows with this label have no loss and no gradient")
       .require("logits", "classes >= 1", "1 class or more", "leave the call out")
       .source("PyTorch's cross_entropy; gradients in the same pass as in Hsu et al. 2024, Liger Kernel");
+}
+template <class Op>
+Schema<Op>& with_losses(Schema<Op>& table) {
+  return table.out(&Op::loss, "loss", "...", is(f32), "lse - (1 - s) * logit of the label - s * mean(logits)")
+      .out(&Op::lse, "lse", "...", is(f32), "log(sum(exp(logits)))");
 }
 
 }  // namespace
@@ -173,28 +191,37 @@ Schema<Op>& with_options(Schema<Op>& table) {
 const OperatorSchema& cross_entropy_schema() {
   using Op = CrossEntropy;
   static const OperatorSchema table =
-      Schema<Op>("cross_entropy", "losses of rows of logits, and their gradient in the same pass")
+      Schema<Op>("cross_entropy", "losses of rows of logits")
           .in(&Op::logits, "logits", "... classes", floats, "rows, in their own dtype throughout")
-          .in(&Op::labels, "labels", "...", index, "the class of every row, or ignore_index")
-          .converts()
-          .range("0", "classes")
+          .with(with_labels<Op>)
           .with(with_options<Op>)
-          .option(&Op::with_gradient, "with_gradient", "dlogits is written, too")
-          .option(&Op::gradient_scale, "gradient_scale", "of dlogits", finite)
-          .out(&Op::loss, "loss", "...", is(f32), "lse - (1 - s) * logit of the label - s * mean(logits)")
-          .out(&Op::lse, "lse", "...", is(f32), "log(sum(exp(logits)))")
-          .out(&Op::dlogits, "dlogits", "... classes", same_as("logits"),
-               "gradient of gradient_scale * sum(loss)")
-          .when("with_gradient")
+          .with(with_losses<Op>)
           .gradient("cross_entropy_backward")
-          .flops("(with_gradient ? 10 : 5)*rows*classes")
-          .examples({{"ragged", "...=11 classes=100 with_gradient"},
+          .flops("5*rows*classes")
+          .examples({{"ragged", "...=11 classes=100"},
+                     {"smoothed_f16", "...=2,3 classes=300 f16 label_smoothing=0.1 ignore_index=7"}})
+          .measured({{"4096x128256_bf16", "...=4096 classes=128256 bf16"}})
+          .run(plan<Op>, forward, formula<Op>);
+  return table;
+}
+
+const OperatorSchema& cross_entropy_and_gradient_schema() {
+  using Op = CrossEntropyAndGradient;
+  static const OperatorSchema table =
+      Schema<Op>("cross_entropy_and_gradient", "losses of rows of logits, and their gradient in the same pass")
+          .in(&Op::logits, "logits", "... classes", floats, "rows, in their own dtype throughout")
+          .with(with_labels<Op>)
+          .with(with_options<Op>)
+          .option(&Op::gradient_scale, "gradient_scale", "of dlogits", finite)
+          .with(with_losses<Op>)
+          .out(&Op::dlogits, "dlogits", "... classes", same_as("logits"), "gradient of gradient_scale * sum(loss)")
+          .no_gradient("it gives that itself")
+          .flops("10*rows*classes")
+          .examples({{"ragged", "...=11 classes=100"},
                      {"smoothed_bf16",
-                      "...=2,3 classes=5000 bf16 with_gradient label_smoothing=0.1 ignore_index=7 gradient_scale=0.5"},
-                     {"loss_f16", "...=5 classes=300 f16 label_smoothing=0.1"}})
-          .measured({{"4096x128256_bf16", "...=4096 classes=128256 bf16 with_gradient"},
-                     {"4096x128256_loss_bf16", "...=4096 classes=128256 bf16"}})
-          .run(plan, forward, formula);
+                      "...=2,3 classes=5000 bf16 label_smoothing=0.1 ignore_index=7 gradient_scale=0.5"}})
+          .measured({{"4096x128256_bf16", "...=4096 classes=128256 bf16"}})
+          .run(plan<Op>, forward, formula<Op>);
   return table;
 }
 
@@ -205,9 +232,7 @@ const OperatorSchema& cross_entropy_backward_schema() {
           .in(&Op::dloss, "dloss", "...", is(f32), "gradient of loss")
           .follows()
           .in(&Op::logits, "logits", "... classes", floats, "rows")
-          .in(&Op::labels, "labels", "...", index, "the class of every row, or ignore_index")
-          .converts()
-          .range("0", "classes")
+          .with(with_labels<Op>)
           .in(&Op::lse, "lse", "...", is(f32), "log(sum(exp(logits)))")
           .in(&Op::dlse, "dlse", "...", is(f32), "gradient of lse")
           .with(with_options<Op>)
@@ -223,6 +248,12 @@ const OperatorSchema& cross_entropy_backward_schema() {
 
 CrossEntropyResult cross_entropy(const TensorRef& logits, const TensorRef& labels, CrossEntropy options) {
   return results_of<CrossEntropyResult>(cross_entropy_schema(), options, {logits, labels});
+}
+
+CrossEntropyAndGradientResult cross_entropy_and_gradient(const TensorRef& logits, const TensorRef& labels,
+                                                         CrossEntropyAndGradient options) {
+  return results_of<CrossEntropyAndGradientResult>(cross_entropy_and_gradient_schema(), options,
+                                                   {logits, labels});
 }
 
 tegula::Tensor cross_entropy_backward(const TensorRef& dloss, const TensorRef& logits, const TensorRef& labels,

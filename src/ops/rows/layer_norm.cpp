@@ -18,13 +18,13 @@ const OperatorSchema& layer_norm_schema() {
           .measured({{"16384x4096_bf16", "...=16384 d=4096 bf16 weight bias"},
                      {"4096x16384_bf16", "...=4096 d=16384 bf16 weight bias"},
                      {"262144x128_bf16", "...=262144 d=128 bf16 weight bias"}})
-          .run(norm_plan<1, Op>, norm_program<Op>, norm_formula<Op, Exact>);
+          .run(norm_plan<8192, Op>, norm_program<Op>, norm_formula<Op, Exact>);
   return table;
 }
 
 const OperatorSchema& layer_norm_backward_schema() {
   using Op = LayerNorm;
-  return gradient_table<norm_plan<64, Op>, norm_gradient_program<Op>, norm_formula<Op, Traced>>(
+  return gradient_table<norm_plan<4096, Op>, norm_gradient_program<Op>, norm_formula<Op, Traced>>(
       layer_norm_schema(), "16*rows*d");
 }
 
@@ -43,13 +43,13 @@ const OperatorSchema& add_layer_norm_schema() {
                      {"batched_bf16", "...=2,7 d=512 bf16 weight:f32 eps=0.01"}})
           .measured({{"16384x4096_bf16", "...=16384 d=4096 bf16 weight bias"},
                      {"4096x16384_bf16", "...=4096 d=16384 bf16 weight bias"}})
-          .run(norm_plan<1, Op>, norm_program<Op>, norm_formula<Op, Exact>);
+          .run(norm_plan<8192, Op>, norm_program<Op>, norm_formula<Op, Exact>);
   return table;
 }
 
 const OperatorSchema& add_layer_norm_backward_schema() {
   using Op = AddLayerNorm;
-  return gradient_table<norm_plan<64, Op>, norm_gradient_program<Op>, norm_formula<Op, Traced>>(
+  return gradient_table<norm_plan<4096, Op>, norm_gradient_program<Op>, norm_formula<Op, Traced>>(
       add_layer_norm_schema(), "18*rows*d");
 }
 

@@ -13,25 +13,12 @@ using lang::Tensor;
 
 template <class Op>
 std::string norm_name(const NormInstance<Op>& c, const std::string& suffix) {
-  return instance_name(std::string(adds_residual<Op> ? "add_" : "") + (is_centred<Op> ? "layer_norm" : "rms_norm") + suffix, c);
+  const std::string name = is_centred<Op> ? "layer_norm" : "rms_norm";
+  return instance_name((adds_residual<Op> ? "add_" : "") + name + suffix, c);
 }
 
-// Rows that are normalised: those of x, with what is added to them.
-struct Rows {
-  Tensor x, residual;
-  bool adds = false;
-  DType type = f32;
-
-  // The sum is rounded as it is stored, so that its readers see what was normalised.
-  Fragment load_rows(const Expr& row, int rows, int dim) const {
-    Fragment values = load(x.at(row), {rows, dim}, f32);
-    if (adds) {
-      Fragment added = load(residual.at(row), {rows, dim}, f32);
-      parallel(values, [&](Index i, Index j) { values(i, j) = type(values(i, j) + added(i, j)); });
-    }
-    return values;
-  }
-};
+// Of the gradients' grid: one works while others wait for memory.
+constexpr int blocks_of_a_processor = 4;
 
 // Each row less its mean.
 void centre(Fragment& values) {
@@ -49,12 +36,17 @@ Kernel norm_program(const NormInstance<Op>& c) {
     Tensor x = input("x", {rows, c.dim}, c.type), out = output("out", {rows, c.dim}, c.type);
     Tensor weight = c.weight ? input("weight", {c.dim}, *c.weight) : x;
     Tensor bias = c.bias ? input("bias", {c.dim}, *c.bias) : x;
-    const Rows all{x, adds_residual<Op> ? input("residual", {rows, c.dim}, c.type) : x, adds_residual<Op>, c.type};
+    Tensor residual = adds_residual<Op> ? input("residual", {rows, c.dim}, c.type) : x;
     Tensor sum = adds_residual<Op> ? output("sum", {rows, c.dim}, c.type) : x;
     Expr eps = scalar("eps", f32);
     grid(ceildiv(rows, c.rows), [&](Index block) {
-      Fragment values = all.load_rows(block * c.rows, c.rows, c.dim);
-      if (adds_residual<Op>) copy(values, sum.at(block * c.rows));
+      Fragment values = load(x.at(block * c.rows), {c.rows, c.dim}, f32);
+      if (adds_residual<Op>) {
+        // The sum is rounded as it is stored, so that its readers see what was normalised.
+        Fragment added = load(residual.at(block * c.rows), {c.rows, c.dim}, f32);
+        parallel(values, [&](Index i, Index j) { values(i, j) = c.type(values(i, j) + added(i, j)); });
+        copy(values, sum.at(block * c.rows));
+      }
       if (is_centred<Op>) centre(values);
       Fragment weights = c.weight ? load(weight.at(0), {c.dim}, f32) : Fragment({c.dim}, f32, 1),
                factors = root_mean_square_factors(values, eps);
@@ -73,8 +65,9 @@ Kernel norm_program(const NormInstance<Op>& c) {
 
 namespace {
 
-// With g = dout · weight, n the normalised row and r its factor: dx = r · (g − n · mean(g · n)), less the mean
-// of g where rows are centred, and dweight is the sum of dout · n, of which every block has a part.
+// With g = dout · weight, n the normalised row and r the factor of a row: dx = r · (g − n · mean(g · n)), less
+// the mean of g where rows are centred, and dweight is the sum of dout · n, of which every block has a part.
+// Tiles keep their dtype, so that long rows fit the registers.
 template <class Op>
 struct NormGradient {
   const NormInstance<Op>& c;
@@ -83,54 +76,72 @@ struct NormGradient {
   Tensor weight = c.weight ? input("weight", {c.dim}, *c.weight) : x;
   Tensor dx = output("dx", {rows, c.dim}, c.type);
   Tensor dweight = c.weight ? output("dweight", {c.dim}, f32) : dx;
-  Rows all{x, adds_residual<Op> ? input("residual", {rows, c.dim}, c.type) : x, adds_residual<Op>, c.type};
+  Tensor residual = adds_residual<Op> ? input("residual", {rows, c.dim}, c.type) : x;
   Tensor dresidual = adds_residual<Op> ? output("dresidual", {rows, c.dim}, c.type) : dx;
   Tensor dsum = adds_residual<Op> ? input("dsum", {rows, c.dim}, c.type) : dx;
   Tensor dbias = c.bias ? output("dbias", {c.dim}, f32) : dx;
-  Expr eps = scalar("eps", f32), blocks = ceildiv(rows, c.rows * c.steps);
-  Tensor parts = workspace("parts", {blocks, c.dim}, f32);
+  Expr eps = scalar("eps", f32), tiles = ceildiv(rows, c.rows);
+  Expr blocks = min(tiles, processors() * blocks_of_a_processor);
+  Tensor parts = c.weight ? workspace("parts", {blocks, c.dim}, f32) : dx;
   Tensor bias_parts = c.bias ? workspace("bias_parts", {blocks, c.dim}, f32) : dx;
+  float share = 1.f / static_cast<float>(c.dim);
 
-  void tile(const Expr& row, const Fragment& weights, Fragment& sum, Fragment& bias_sum) const {
-    const float share = 1.f / static_cast<float>(c.dim);
-    Fragment values = all.load_rows(row, c.rows, c.dim);
-    if (is_centred<Op>) centre(values);
-    Fragment given = load(dout.at(row), {c.rows, c.dim}, f32), r = root_mean_square_factors(values, eps);
-    if (c.bias) reduce_sum(given, bias_sum, 0);
-    Fragment products = map(given, [&](Index i, Index j) { return given(i, j) * values(i, j) * r(i); });
-    reduce_sum(products, sum, 0);
-    parallel(products, [&](Index i, Index j) { products(i, j) *= weights(j); });
-    Fragment along = reduce_sum(products);
+  Fragment load_tile(const Tensor& from, const Expr& row) const {
+    return load(from.at(row), {c.rows, c.dim});
+  }
+  // Means of rows and what they are multiplied by.
+  void statistics(const Fragment& values, Fragment& mean, Fragment& r) const {
     if (is_centred<Op>) {
-      parallel(given, [&](Index i, Index j) { given(i, j) *= weights(j); });
-      Fragment means = reduce_sum(given);
-      parallel(values, [&](Index i, Index j) {
-        Expr normal = values(i, j) * r(i);
-        values(i, j) = r(i) * (given(i, j) - means(i) * share - normal * (along(i) * share));
-      });
-    } else {
-      parallel(values, [&](Index i, Index j) {
-        Expr normal = values(i, j) * r(i), mean = along(i) * share;
-        values(i, j) = r(i) * (given(i, j) * weights(j) - normal * mean);
-      });
+      reduce_sum(values.to(f32), mean);
+      parallel(mean, [&](Index i) { mean(i) *= share; });
     }
+    reduce_sum(map(values,
+                   [&](Index i, Index j) {
+                     Expr less = values(i, j) - mean(i);
+                     return less * less;
+                   }),
+               r);
+    parallel(r, [&](Index i) { r(i) = rsqrt(r(i) * share + eps); });
+  }
+  void tile(const Expr& row, const Fragment& weights, Fragment* sum, Fragment* bias_sum) const {
+    Fragment values = load_tile(x, row), given = load_tile(dout, row);
     if (adds_residual<Op>) {
-      Fragment more = load(dsum.at(row), {c.rows, c.dim}, f32);
-      parallel(values, [&](Index i, Index j) { values(i, j) += more(i, j); });
+      Fragment added = load_tile(residual, row);
+      parallel(values, [&](Index i, Index j) { values(i, j) += added(i, j); });
+    }
+    Fragment mean({c.rows}, f32, 0), r({c.rows}, f32, 0);
+    statistics(values, mean, r);
+    const auto normal = [&](Index i, Index j) { return (values(i, j) - mean(i)) * r(i); };
+    const auto weighted = [&](Index i, Index j) { return given(i, j) * weights(j); };
+    if (bias_sum != nullptr) reduce_sum(given.to(f32), *bias_sum, 0);
+    if (sum != nullptr)
+      reduce_sum(map(given, [&](Index i, Index j) { return given(i, j) * normal(i, j); }), *sum, 0);
+    Fragment along = reduce_sum(map(given, [&](Index i, Index j) { return weighted(i, j) * normal(i, j); }));
+    Fragment before({c.rows}, f32, 0);
+    if (is_centred<Op>) reduce_sum(map(given, weighted), before);
+    const auto gradient = [&](Index i, Index j) {
+      return r(i) * (weighted(i, j) - before(i) * share - normal(i, j) * (along(i) * share));
+    };
+    if (adds_residual<Op>) {
+      Fragment more = load_tile(dsum, row);
+      parallel(values, [&](Index i, Index j) { values(i, j) = gradient(i, j) + more(i, j); });
+      copy(values, dresidual.at(row));
+    } else {
+      parallel(values, [&](Index i, Index j) { values(i, j) = gradient(i, j); });
     }
     copy(values, dx.at(row));
-    if (adds_residual<Op>) copy(values, dresidual.at(row));
   }
   void write() const {
     grid(blocks, [&](Index block) {
-      Fragment sum({c.dim}, f32, 0),
-          weights = c.weight ? load(weight.at(0), {c.dim}, f32) : Fragment({c.dim}, f32, 1);
-      std::optional<Fragment> bias_sum;
-      if (c.bias) bias_sum.emplace(std::vector<int>{c.dim}, f32, Loc::current()), clear(*bias_sum);
-      serial(c.steps, [&](Index step) {
-        tile((block * c.steps + step) * c.rows, weights, sum, bias_sum ? *bias_sum : sum);
+      std::optional<Fragment> sum, bias_sum;
+      const std::vector<int> features{c.dim};
+      if (c.weight) sum.emplace(features, f32, Loc::current()), clear(*sum);
+      if (c.bias) bias_sum.emplace(features, f32, Loc::current()), clear(*bias_sum);
+      Fragment weights = c.weight ? load(weight.at(0), {c.dim}) : Fragment({c.dim}, f32, 1);
+      serial(ceildiv(tiles - block, blocks), [&](Index step) {
+        tile((block + step * blocks) * c.rows, weights, sum ? &*sum : nullptr, bias_sum ? &*bias_sum : nullptr);
       });
-      copy(sum, parts.slice(block).at(0));
+      if (sum) copy(*sum, parts.slice(block).at(0));
       if (bias_sum) copy(*bias_sum, bias_parts.slice(block).at(0));
     });
     if (c.weight) add_parts(parts, dweight);

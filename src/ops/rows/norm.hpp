@@ -17,18 +17,18 @@ template <class Op>
 struct NormInstance {
   DType type = f32;
   std::optional<DType> weight;
-  int dim = 0, rows = 1, steps = 1;  // rows of a tile, and tiles of a block of the gradients
+  int dim = 0, rows = 1;  // rows of a tile
   std::optional<DType> bias;
   auto fields() const {
-    return std::tuple(type, labelled("weight", weight), dim, rows, steps, labelled("bias", bias));
+    return std::tuple(type, labelled("weight", weight), dim, rows, labelled("bias", bias));
   }
 };
 
-// Blocks of the gradients have about `most` rows, those of the result one tile.
-template <int most, class Op>
+// `elements` of a tile, about.
+template <int elements, class Op>
 NormInstance<Op> norm_plan(const Bound<Op>& c) {
-  const int dim = c.small_dim("d"), rows = std::clamp(8192 / std::max(dim, 1), 1, 16);
-  NormInstance<Op> made{c.type("x"), c.type_if("weight"), dim, rows, std::max(most / rows, 1), {}};
+  const int dim = c.small_dim("d"), rows = std::clamp(elements / std::max(dim, 1), 1, 16);
+  NormInstance<Op> made{c.type("x"), c.type_if("weight"), dim, rows, {}};
   if constexpr (is_centred<Op>) made.bias = c.type_if("bias");
   return made;
 }

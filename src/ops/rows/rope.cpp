@@ -76,8 +76,7 @@ struct Program {
                   const Fragment& cos, const Fragment& sin) const {
     Fragment values = load(from.at(first, head), {c.tokens, c.heads, 2 * c.pairs}, f32);
     Fragment pairs = values.reshape({c.tokens, c.heads, c.pairs, 2});
-    parallel(c.tokens, c.heads * c.pairs, [&](Index i, Index at) {
-      Expr h = at / c.pairs, j = at % c.pairs;
+    parallel(c.tokens, c.heads, c.pairs, [&](Index i, Index h, Index j) {
       Expr a = pairs(i, h, j, 0), b = pairs(i, h, j, 1);
       Expr across = c.inverse ? Expr(-sin(i, j)) : Expr(sin(i, j));
       pairs(i, h, j, 0) = a * cos(i, j) - b * across;
@@ -109,7 +108,7 @@ Kernel program(const Instance& c) {
 }
 
 void formula(const Bound<Rope>& c, Exact& exact) {
-  const std::int64_t d = c.dim("d"), pairs = c.dim("half"), tokens = c.dim("tokens");
+  const std::int64_t pairs = c.dim("half"), tokens = c.dim("tokens");
   const auto x = exact.array("x"), cosine = exact.array("cosine"), sine = exact.array("sine"),
              out = exact.array("out");
   const auto* positions =
@@ -123,7 +122,6 @@ void formula(const Bound<Rope>& c, Exact& exact) {
     const double across = (second == 1) == c->inverse ? -sine(position, j) : sine(position, j);
     return x(b, t, h, i) * cosine(position, j) + x(b, t, h, other) * across;
   };
-  static_cast<void>(d);
   out.each(turned);
 }
 

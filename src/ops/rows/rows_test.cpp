@@ -37,9 +37,9 @@ TEST(CrossEntropy, IgnoresLabelsAndRefusesOthers) {
   const Tensor x = Tensor::random_normal({3, 5}, f32, 1);
   for (const Target target : test_targets()) {
     const auto call = [&](const std::vector<int>& labels) {
-      return cross_entropy(x, Tensor::from(labels), {.with_gradient = true, .target = target});
+      return cross_entropy_and_gradient(x, Tensor::from(labels), {.target = target});
     };
-    const CrossEntropyResult result = call({4, -100, 0});
+    const CrossEntropyAndGradientResult result = call({4, -100, 0});
     EXPECT_EQ(result.loss.values<float>()[1], 0);
     for (int j = 0; j < 5; ++j) EXPECT_EQ(result.dlogits.get({1, j}), 0);
     EXPECT_NEAR(result.loss.values<float>()[0], result.lse.values<float>()[0] - x.get({0, 4}), 1e-6);
