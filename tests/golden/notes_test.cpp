@@ -61,11 +61,6 @@ const std::vector<Exception> exceptions{
      {NoteKind::through_shared_memory},
      "weights of few queries are the right operand, which is never in registers"},
     {"nsa_", "_d192_", {NoteKind::stages}, "queries of two warp groups leave room for four slots of keys"},
-    {"hadamard",
-     "_7168_",
-     {NoteKind::through_shared_memory},
-     "sums of 28 columns, which lie a quarter of a row and less apart"},
-    {"", "norm_backward_bf16_weight_bf16_16384_", {NoteKind::registers}, "sums of all features beside a row"},
     {"nsa_", "_b32_", {NoteKind::by_threads}, "a block ends within a tile of 64 keys, once a list"},
 };
 
@@ -78,9 +73,8 @@ bool is_listed(const std::string& kernel, NoteKind kind) {
 
 TEST(ShippedNotes, AreThoseOfTheList) {
   std::set<std::string> seen;
-  for (const ShippedCall& call : shipped_calls()) {
-    const ops::Options options = ops::Options::parse(*call.op, call.options);
-    for (const lang::Kernel& kernel : call.op->kernels(call.inputs, options, Target::cuda())) {
+  for (const ShippedCall& call : chosen_calls()) {
+    for (const lang::Kernel& kernel : call.kernels(Target::cuda())) {
       if (!seen.insert(kernel.name()).second) continue;
       for (const passes::Note& note : codegen::print_cuda(Signature(kernel.ir()), {90}).notes)
         EXPECT_TRUE(is_listed(kernel.name(), note.kind)) << kernel.name() << "\n" << passes::format(note);

@@ -3,7 +3,6 @@
 #include <map>
 
 #include "ops/schema/example.hpp"
-#include "ops/schema/words.hpp"
 #include "tools/cuda_texts.hpp"
 #include "tools/texts.hpp"
 
@@ -21,7 +20,10 @@ class Table {
   std::vector<ShippedCall> calls;
 
   void add(const std::string& op, Tensors inputs, OptionTexts options = {}) {
-    calls.push_back({&ops::find_operator(op), std::move(inputs), std::move(options)});
+    calls.push_back({op, [&own = ops::find_operator(op), inputs = std::move(inputs),
+                          options = std::move(options)](Target target) {
+                       return own.kernels(inputs, ops::Options::parse(own, options), target);
+                     }});
   }
 };
 
@@ -181,20 +183,6 @@ void add_selection(Table& table) {
               {{"count", "16"}, {"keep_first", kept}, {"keep_diagonal", kept}});
 }
 
-// Operators whose programs depend on no more than what their tables measure.
-void add_measured(Table& table) {
-  for (const char* name :
-       {"add_rms_norm", "layer_norm", "add_layer_norm", "softmax", "log_softmax", "silu_and_mul", "gelu_and_mul",
-        "relu_and_mul", "rope", "cross_entropy", "cross_entropy_and_gradient", "cast_fp8", "uncast_fp8", "topk", "cumsum", "hadamard"})
-    for (const std::string& op : {std::string(name), ops::find_schema(name).gradient})
-      for (const ops::Example& example : op.empty() ? std::vector<ops::Example>() : ops::find_schema(op).measured) {
-        const auto call = ops::ExampleCall::parse(ops::find_schema(op), example.text);
-        OptionTexts options;
-        for (const auto& [option, value] : call.options) options[option] = ops::text_of(value);
-        table.add(op, call.described(ops::find_schema(op)), std::move(options));
-      }
-}
-
 void add_norms(Table& table) {
   for (DType type : {bf16, f32})
     for (Size d : {128, 4096}) {
@@ -207,7 +195,7 @@ void add_norms(Table& table) {
 
 }  // namespace
 
-std::vector<ShippedCall> shipped_calls() {
+std::vector<ShippedCall> chosen_calls() {
   Table table;
   add_gemms(table);
   add_attention(table);
@@ -215,15 +203,27 @@ std::vector<ShippedCall> shipped_calls() {
   add_selected(table);
   add_selection(table);
   add_norms(table);
-  add_measured(table);
   return std::move(table.calls);
+}
+
+std::vector<ShippedCall> shipped_calls(const ops::OperatorSchema& schema) {
+  std::vector<ShippedCall> calls = chosen_calls();
+  std::erase_if(calls, [&](const ShippedCall& call) { return call.op != schema.name; });
+  if (!calls.empty()) return calls;
+  constexpr std::size_t most = 2;
+  for (const ops::Example& example : schema.measured)
+    if (calls.size() < most)
+      calls.push_back({schema.name, [&schema, text = example.text](Target target) {
+                         const auto call = ops::ExampleCall::parse(schema, text);
+                         return ops::kernels_by_name(schema, call.described(schema), call.options, target);
+                       }});
+  return calls;
 }
 
 std::vector<ShippedText> shipped_texts(const std::vector<ShippedCall>& calls) {
   std::map<std::string, std::string> texts;
   const auto each = [&](const ShippedCall& call, Target target, const auto& print) {
-    const ops::Options options = ops::Options::parse(*call.op, call.options);
-    for (const lang::Kernel& kernel : call.op->kernels(call.inputs, options, target)) print(kernel);
+    for (const lang::Kernel& kernel : call.kernels(target)) print(kernel);
   };
   const auto name_of = [](const lang::Kernel& kernel, const char* form) { return kernel.name() + "." + form; };
   const auto add = [&](const lang::Kernel& kernel, const char* form, const std::string& text) {
