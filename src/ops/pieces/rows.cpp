@@ -1,5 +1,7 @@
 #include "ops/pieces/rows.hpp"
 
+#include "ops/schema/instance.hpp"
+
 namespace tegula::ops {
 
 using namespace lang;
@@ -20,6 +22,25 @@ void add_parts(const Tensor& parts, const Tensor& total) {
       parallel(sum, [&](Index j) { sum(j) += part(j); });
     });
     copy(sum, total.at(block * columns));
+  });
+}
+
+Kernel row_sum_kernel(const RowSumKernel& c) {
+  constexpr int rows = 64, columns = 32, steps = 8;  // of a tile, and tiles of a part
+  return kernel(instance_name("row_sum", c), [&] {
+    Dim batch("batch"), tokens("rows"), n("n");
+    Tensor x = input("x", {batch, tokens, n}, c.type), total = output("total", {n}, f32);
+    Expr pieces = ceildiv(tokens, rows * steps);
+    Tensor parts = workspace("parts", {batch * pieces, n}, f32);
+    grid(ceildiv(n, columns), pieces, batch, [&](Index j, Index piece, Index b) {
+      Fragment sum({columns}, f32, 0);
+      serial(steps, [&](Index step) {
+        Expr row = (piece * steps + step) * rows;
+        reduce_sum(load(x.slice(b).at(row, j * columns), {rows, columns}, f32), sum, 0);
+      });
+      copy(sum, parts.slice(b * pieces + piece).at(j * columns));
+    });
+    add_parts(parts, total);
   });
 }
 
