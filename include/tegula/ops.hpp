@@ -5,6 +5,7 @@
 #include "tegula/ops/block_sparse_attention.hpp"
 #include "tegula/ops/block_sparse_attention_backward.hpp"
 #include "tegula/ops/causal_conv1d.hpp"
+#include "tegula/ops/gated_delta_rule.hpp"
 #include "tegula/ops/gemm.hpp"
 #include "tegula/ops/linear_attention.hpp"
 #include "tegula/ops/nsa_selected_attention.hpp"

@@ -18,7 +18,6 @@ ScanKernel scan_of(const Call& c) {
   scan.d = c.small_dim("d"), scan.d_v = c.small_dim("d_v") + (c->normalize ? 1 : 0);
   scan.gated = c.has("g") || c.has("g_gamma"), scan.ones = c->normalize;
   scan.first = c.has("initial_state"), scan.packed = c.has("cu_seqlens");
-  plan_scan(scan);
   return scan;
 }
 
@@ -50,7 +49,7 @@ void run_sums(const Call& c, Launch& launch, const TensorRef& out, DType result,
     return launch(kernel, recurrent_kernel,
                   {{"q", q}, {"k", k}, {"v", v}, {"g", token_view(c.call(), "g")}, {"scale", scale}, {"out", out}});
   }
-  launch(scan, scan_kernel,
+  launch(narrow(scan, sequences_of(c.call()) * c.dim("heads")), scan_kernel,
          {{"q", q}, {"k", k}, {"v", v}, {"sums", gate_sums(c, launch)}, {"scale", scale}, {"out", out}});
 }
 
@@ -93,14 +92,15 @@ void run_backward(const Call& c, Launch& launch) {
   const Tensor sums = gate_sums(c, launch);
   const Tensor states = launch.scratch(chunk_shape(c.call(), {heads, scan.d, scan.d_v}), scan.type),
                dstates = launch.scratch(states.shape(), scan.type);
-  launch(scan, scan_states_kernel, {{"k", k}, {"v", v}, {"sums", sums}, {"states", states}});
+  const std::int64_t all_heads = sequences_of(c.call()) * heads;
+  launch(narrow(scan, all_heads), scan_states_kernel, {{"k", k}, {"v", v}, {"sums", sums}, {"states", states}});
   scan.last = c.has("dfinal_state");
-  launch(scan, scan_state_gradients_kernel,
+  launch(narrow(scan, all_heads), scan_state_gradients_kernel,
          {{"q", q}, {"k", k}, {"dout", dout}, {"sums", sums}, {"scale", scale}, {"dstates", dstates},
           {"dv", token_view(c.call(), "dv")}});
-  scan.last = scan.first = false;
+  scan.last = scan.first = false, scan.grouped = c.dim("group") > 1;
   const Tensor dsums = launch.scratch(scan.gated ? shape_of_heads(c) : Shape{0}, f32);
-  launch(scan, scan_gradients_kernel,
+  launch(wide(scan), scan_gradients_kernel,
          {{"q", q}, {"k", k}, {"v", v}, {"dout", dout}, {"states", states}, {"dstates", dstates},
           {"sums", sums}, {"scale", scale}, {"dq", token_view(c.call(), "dq")},
           {"dk", token_view(c.call(), "dk")}, {"dsums", dsums}});

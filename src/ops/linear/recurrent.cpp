@@ -1,5 +1,7 @@
 #include "ops/linear/recurrent.hpp"
 
+#include "ops/linear/unit_rows.hpp"
+
 namespace tegula::ops {
 
 using namespace lang;

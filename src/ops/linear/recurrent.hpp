@@ -25,7 +25,4 @@ struct RecurrentKernel {
 // q, k, v, [g, g_gamma, beta, initial_state,] scale give out [, final_state].
 lang::Kernel recurrent_kernel(const RecurrentKernel& c);
 
-// What norms of q and k are added to, squared.
-inline constexpr float least_norm = 1e-6f;
-
 }  // namespace tegula::ops

@@ -9,9 +9,20 @@ namespace tegula::ops {
 using namespace lang;
 using lang::Tensor;
 
-void plan_scan(ScanKernel& c) {
+ScanKernel wide(ScanKernel c) {
   const int most = c.type.bits() == 16 ? 64 : c.d <= 128 ? 32 : 16;
   c.block = std::min(most, (c.d_v + 15) / 16 * 16);
+  return c;
+}
+
+// Fewer columns, as long as a GPU has processors left.
+ScanKernel narrow(ScanKernel c, std::int64_t heads) {
+  constexpr int processors = 100, least = 16;
+  c = wide(c);
+  while (c.block >= 2 * least && c.block % (2 * least) == 0 &&
+         heads * ((c.d_v + c.block - 1) / c.block) < processors)
+    c.block /= 2;
+  return c;
 }
 
 Expr decayed(const Expr& score, const Expr& gi, const Expr& gj, const Expr& is_seen) {

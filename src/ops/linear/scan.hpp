@@ -17,12 +17,13 @@ struct ScanKernel {
   int block = 64;                // columns that a block has
   bool gated = false;            // there are gates
   bool delta = false;            // the delta rule
+  bool grouped = false;          // of gradients: heads share q and k
   bool ones = false;             // the last column of values is 1 and not in memory
   bool first = false, last = false;  // there is a state before the first token, one wanted behind the last
   bool packed = false;
   auto fields() const {
     return std::tuple(type, labelled("to", result), labelled("d", d), labelled("dv", d_v),
-                      labelled("b", block), labelled("gated", gated), labelled("delta", delta),
+                      labelled("b", block), labelled("gated", gated), labelled("delta", delta), labelled("grouped", grouped),
                       labelled("ones", ones), labelled("first", first), labelled("last", last),
                       labelled("packed", packed));
   }
@@ -30,8 +31,10 @@ struct ScanKernel {
   int rows() const { return chunk_tokens_of_scan; }
   int features() const { return (d + 15) / 16 * 16; }
 };
-// Chooses the columns of a block.
-void plan_scan(ScanKernel& c);
+// With blocks for chunks that are independent, and for those of which `heads`, of all sequences, have a block
+// for each step of columns.
+ScanKernel wide(ScanKernel c);
+ScanKernel narrow(ScanKernel c, std::int64_t heads);
 
 // q, k, v, [sums, initial_state,] scale give out [, final_state].
 lang::Kernel scan_kernel(const ScanKernel& c);

@@ -81,7 +81,7 @@ class ChunkGradients {
         sums(c.gated ? input("sums", in.of_heads(), f32) : q),
         scale(scalar("scale", f32)),
         dq(output("dq", in.s.shape({in.key_heads, c.d}), c.result)),
-        dk(output("dk", in.s.shape({in.key_heads, c.d}), c.result)),
+        dk(output("dk", in.s.shape({in.key_heads, c.d}), c.delta ? f32 : c.result)),
         dw(c.delta ? output("dw", in.s.shape({in.heads, c.d}), c.type) : dq),
         dsums(c.gated ? output("dsums", in.of_heads(), f32) : dq) {
     in.s.declare();
@@ -95,18 +95,24 @@ class ChunkGradients {
       Shared qs({c.rows(), c.features()}, c.type), ks({c.rows(), c.features()}, c.type);
       copy(s.head(q, n, key_head).at(row), qs);
       copy(s.head(k, n, key_head).at(row), ks);
-      Fragment all_dq({c.rows(), c.features()}, f32, 0), all_dk({c.rows(), c.features()}, f32, 0);
-      serial(group, [&](Index member) {
-        const Chunk own{n, key_head * group + member, chunk, row, in.last_row(n, row), qs, ks};
-        Fragment ds({c.rows(), c.rows()}, f32, 0), own_dq({c.rows(), c.features()}, f32, 0),
-            own_dk({c.rows(), c.features()}, f32, 0), both({c.features()}, f32, 0);
+      const auto of_head = [&](const Expr& h, Fragment& own_dq, Fragment& own_dk) {
+        const Chunk own{n, h, chunk, row, in.last_row(n, row), qs, ks};
+        Fragment ds({c.rows(), c.rows()}, f32, 0), both({c.features()}, f32, 0);
         add_columns(own, ds, own_dq, own_dk, both);
         finish(own, ds, own_dq, own_dk, both);
-        parallel(all_dq, [&](Index i, Index j) {
-          all_dq(i, j) += own_dq(i, j);
-          all_dk(i, j) += own_dk(i, j);
+      };
+      Fragment all_dq({c.rows(), c.features()}, f32, 0), all_dk({c.rows(), c.features()}, f32, 0);
+      if (c.grouped)
+        serial(group, [&](Index member) {
+          Fragment own_dq({c.rows(), c.features()}, f32, 0), own_dk({c.rows(), c.features()}, f32, 0);
+          of_head(key_head * group + member, own_dq, own_dk);
+          parallel(all_dq, [&](Index i, Index j) {
+            all_dq(i, j) += own_dq(i, j);
+            all_dk(i, j) += own_dk(i, j);
+          });
         });
-      });
+      else
+        of_head(key_head, all_dq, all_dk);
       copy(all_dq, s.head(dq, n, key_head).at(row));
       copy(all_dk, s.head(dk, n, key_head).at(row));
     });
