@@ -12,3 +12,5 @@
 #include "tegula/ops/nsa_selected_attention_backward.hpp"
 #include "tegula/ops/rms_norm.hpp"
 #include "tegula/ops/selection.hpp"
+#include "tegula/ops/selective_state_update.hpp"
+#include "tegula/ops/ssd.hpp"

@@ -176,9 +176,11 @@ void formula(const Call& c, E& exact) {
             s = s * factor;
             seen += own_k[i] * exact.rounded(s);
           }
-          // Both parts are rounded where chunks have them apart.
-          const Number written =
-              exact.rounded(exact.rounded(beta[row] * v[row * d_v + j]) - exact.rounded(beta[row] * seen));
+          // Both parts are rounded where chunks have them apart, and so is the inverse that they are
+          // multiplied by.
+          const Number share = exact.rounded(beta[row]);
+          const Number written = exact.rounded(exact.rounded(share * v[row * d_v + j]) -
+                                               exact.rounded(share * exact.rounded(seen)));
           for (std::int64_t i = 0; i < d; ++i) {
             Number& s = state[i * d_v + j];
             s += exact.rounded(own_k[i] * written);

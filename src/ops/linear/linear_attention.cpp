@@ -149,6 +149,8 @@ void formula(const Call& c, E& exact) {
         const Number gate = (g ? g[row] : Number(0)) + (g_gamma ? g_gamma[h] : Number(0));
         head.step(q + key, k + key, exp(gate),
                   [&](std::int64_t j) { return j < d_v ? v[row * d_v + j] : Number(1); }, sums.data());
+        if (c->normalize)
+          for (Number& sum : sums) sum = exact.rounded(sum);
         const Number share = c->normalize ? 1 / (sums[d_v] * scale + 1e-10) : Number(1);
         for (std::int64_t j = 0; j < d_v; ++j) out[row * d_v + j] = sums[j] * scale * share;
       }

@@ -43,7 +43,7 @@ void GateTile::age(Fragment& state, const Expr& last) const {
 
 void GateTile::mask(Fragment& scores, const Expr& factor) const {
   parallel(scores, [&](Index i, Index j) {
-    Expr score = scores(i, j) * factor;
+    Expr score = weights_ ? scores(i, j) * (*weights_)(j) * factor : scores(i, j) * factor;
     scores(i, j) = tile_ ? decayed(score, (*tile_)(i), (*tile_)(j), i >= j) : select(i >= j, score, 0);
   });
 }
@@ -83,6 +83,15 @@ struct ScanChunk {
     parallel(o, [&](Index i, Index j) { o(i, j) *= scale; });
     return o;
   }
+  // A share of the values themselves, and a gate.
+  void finish(Fragment& o, const std::optional<Expr>& share, const Shared* z) const {
+    if (share) parallel(o, [&](Index i, Index j) { o(i, j) += *share * f32(v(i, j)); });
+    if (z == nullptr) return;
+    parallel(o, [&](Index i, Index j) {
+      Expr gate = f32((*z)(i, j));
+      o(i, j) *= gate / (1 + exp(-gate));
+    });
+  }
   void pass(Fragment& state, const Expr& last) {
     gates.age(state, last);
     gates.fade(v, last);
@@ -98,6 +107,8 @@ Kernel scan_kernel(const ScanKernel& c) {
     Sequences& s = in.s;
     Tensor q = in.keys("q"), k = in.keys("k"), v = in.values("v");
     Tensor sums = c.gated ? input("sums", in.of_heads(), f32) : q;
+    Tensor weights = c.weighted ? input("weights", in.of_heads(), f32) : q;
+    Tensor shares = c.skip ? input("D", {in.heads}, f32) : q, z = c.gate ? in.values("z") : q;
     Tensor start = c.first ? input("initial_state", in.ends(), f32) : q;
     Expr scale = scalar("scale", f32);
     Tensor out = output("out", in.columns(), c.result);
@@ -115,7 +126,14 @@ Kernel scan_kernel(const ScanKernel& c) {
         copy(s.head(v, n, h).at(row, column), own.v);
         if (c.gated) own.gates.load(s.head(sums, n, h).at(row));
         add_ones(c, own.v, column);
+        if (c.weighted) own.gates.load_weights(s.head(weights, n, h).at(row));
+        std::optional<Shared> gate;
+        if (c.gate) {
+          gate.emplace(std::initializer_list<int>{c.rows(), c.block}, c.type);
+          copy(s.head(z, n, h).at(row, column), *gate);
+        }
         Fragment o = own.outputs(state, scale);
+        own.finish(o, c.skip ? std::optional<Expr>(f32(shares(h))) : std::nullopt, gate ? &*gate : nullptr);
         copy(o, s.head(out, n, h).at(row, column));
         own.pass(state, in.last_row(n, row));
       });
@@ -228,6 +246,7 @@ Kernel gate_sums_kernel(const GateKernel& c) {
           Expr at = c.reverse ? rows - 1 - i : Expr(i);
           sum += tile(at, h);
           if (c.head) sum += f32(head(first + h));
+          if (!c.reverse) assert_that(tile(at, h) <= 0, "g are logarithms of decays: at most 0");
           tile(at, h) = sum;
         });
       });

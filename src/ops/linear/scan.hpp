@@ -19,12 +19,15 @@ struct ScanKernel {
   bool delta = false;            // the delta rule
   bool grouped = false;          // of gradients: heads share q and k
   bool ones = false;             // the last column of values is 1 and not in memory
+  // Of scan_kernel: values count by weights, a share of them is added to the results, results are gated.
+  bool weighted = false, skip = false, gate = false;
   bool first = false, last = false;  // there is a state before the first token, one wanted behind the last
   bool packed = false;
   auto fields() const {
     return std::tuple(type, labelled("to", result), labelled("d", d), labelled("dv", d_v),
                       labelled("b", block), labelled("gated", gated), labelled("delta", delta), labelled("grouped", grouped),
-                      labelled("ones", ones), labelled("first", first), labelled("last", last),
+                      labelled("ones", ones), labelled("weighted", weighted),
+                      labelled("skip", skip), labelled("gate", gate), labelled("first", first), labelled("last", last),
                       labelled("packed", packed));
   }
   // Extents of tiles.
@@ -36,7 +39,9 @@ struct ScanKernel {
 ScanKernel wide(ScanKernel c);
 ScanKernel narrow(ScanKernel c, std::int64_t heads);
 
-// q, k, v, [sums, initial_state,] scale give out [, final_state].
+// q, k, v, [sums, weights, D, z, initial_state,] scale give out [, final_state]: with weights [batch, tokens,
+// heads] v is weights · v but where D [heads] times v is added to the results; these are multiplied by silu
+// of z.
 lang::Kernel scan_kernel(const ScanKernel& c);
 // k, v, [w, sums, initial_state] give states [, v_new, final_state]; with the delta rule v is u, and v_new
 // = u − w · state.

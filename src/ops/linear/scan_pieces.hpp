@@ -35,14 +35,21 @@ class GateTile {
  public:
   explicit GateTile(const ScanKernel& c) {
     if (c.gated) tile_.emplace(std::initializer_list<int>{c.rows()}, f32);
+    if (c.weighted) weights_.emplace(std::initializer_list<int>{c.rows()}, f32);
   }
   void load(const lang::Window& from) {
     if (tile_) copy(from, *tile_);
   }
+  // Of the values of the chunk, as those of the next chunks and scores count.
+  void load_weights(const lang::Window& from) { copy(from, *weights_); }
   // Rows [rows, …] times e^g, times e^(g_last − g), or all of it times e^g_last.
   void grow(lang::Fragment& x) const;
   template <class T>
   void fade(T& x, const lang::Expr& last) const {
+    if (weights_) {
+      const lang::Shared& weights = *weights_;
+      parallel(x, [&](lang::Index i, lang::Index j) { x(i, j) *= weights(i); });
+    }
     if (!tile_) return;
     const lang::Shared& g = *tile_;
     lang::Expr total = g(last);
@@ -55,7 +62,7 @@ class GateTile {
   explicit operator bool() const { return tile_.has_value(); }
 
  private:
-  std::optional<lang::Shared> tile_;
+  std::optional<lang::Shared> tile_, weights_;
 };
 
 // Values whose last column is 1.
