@@ -173,7 +173,7 @@ void formula(const Call& c, E& exact) {
           Number seen = 0, sum = 0;
           for (std::int64_t i = 0; i < d; ++i) {
             Number& s = state[i * d_v + j];
-            s = s * factor;
+            s = g ? exact.rounded(s) * factor : s;
             seen += own_k[i] * exact.rounded(s);
           }
           // Both parts are rounded where chunks have them apart, and so is the inverse that they are
@@ -246,11 +246,11 @@ const OperatorSchema& gated_delta_rule_schema() {
                   "Parallelizing Linear Transformers with the Delta Rule")
           .gradient("gated_delta_rule_backward")
           .flops("6*batch*tokens*key_heads*group*d*d_v")
-          .examples({{"ragged", "batch=2 tokens=70 key_heads=1 group=2 d=20 d_v=18 g initial_state "
+          .examples({{"ragged", "batch=2 tokens=20 key_heads=1 group=2 d=10 d_v=9 g initial_state "
                                 "output_final_state"},
-                     {"l2norm_bf16", "batch=1 tokens=130 key_heads=1 group=1 d=64 d_v=32 bf16 beta:bf16 "
+                     {"l2norm_bf16", "batch=1 tokens=130 key_heads=1 group=1 d=32 d_v=20 bf16 beta:bf16 "
                                      "qk_l2norm initial_state output_final_state g"},
-                     {"packed_f16", "tokens=150 sequences=3 cu_seqlens key_heads=1 group=2 d=32 d_v=16 f16 g "
+                     {"packed_f16", "tokens=150 sequences=3 cu_seqlens key_heads=1 group=2 d=16 d_v=16 f16 g "
                                     "initial_state output_final_state"},
                      {"one_token", "batch=2 tokens=1 key_heads=1 group=2 d=20 d_v=40 g qk_l2norm "
                                    "initial_state output_final_state"}})

@@ -10,7 +10,7 @@ namespace {
 using namespace lang;
 using lang::Tensor;
 
-constexpr int rows = 64, columns = 64;  // of a tile
+constexpr int rows = 32, columns = 64;  // of a tile
 constexpr int state_rows = 128;         // channels of a tile of states
 
 struct Instance {
@@ -259,7 +259,7 @@ const OperatorSchema& causal_conv1d_schema() {
           .source("Dao 2023, causal-conv1d; Gu and Dao 2023, Mamba")
           .gradient("causal_conv1d_backward")
           .flops("2*batch*tokens*d*width")
-          .examples({{"ragged", "batch=2 tokens=70 d=20 width=4 bias initial_state silu output_final_state"},
+          .examples({{"ragged", "batch=2 tokens=20 d=10 width=4 bias initial_state silu output_final_state"},
                      {"packed_bf16", "tokens=90 sequences=4 cu_seqlens d=72 width=3 bf16 weight:f32 "
                                      "initial_state output_final_state"},
                      {"one_token_f16", "batch=3 tokens=1 d=80 width=4 f16 bias initial_state silu "

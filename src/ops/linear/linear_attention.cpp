@@ -211,12 +211,12 @@ const OperatorSchema& linear_attention_schema() {
           .gradient("linear_attention_backward")
           .flops("4*batch*tokens*key_heads*group*d*d_v")
           .examples({{"ragged",
-                      "batch=2 tokens=70 key_heads=1 group=2 d=20 d_v=18 g g_gamma initial_state "
+                      "batch=2 tokens=20 key_heads=1 group=2 d=10 d_v=9 g g_gamma initial_state "
                       "output_final_state"},
-                     {"plain_f16", "batch=1 tokens=130 key_heads=2 group=1 d=64 d_v=64 f16"},
-                     {"normalized_bf16", "batch=1 tokens=70 key_heads=1 group=1 d=32 d_v=32 bf16 normalize "
+                     {"plain_f16", "batch=1 tokens=130 key_heads=2 group=1 d=32 d_v=20 f16"},
+                     {"normalized_bf16", "batch=1 tokens=70 key_heads=1 group=1 d=16 d_v=16 bf16 normalize "
                                          "initial_state output_final_state"},
-                     {"packed_bf16", "tokens=150 sequences=3 cu_seqlens key_heads=1 group=2 d=32 d_v=16 bf16 "
+                     {"packed_bf16", "tokens=150 sequences=3 cu_seqlens key_heads=1 group=2 d=16 d_v=16 bf16 "
                                      "g initial_state output_final_state"},
                      {"one_token", "batch=2 tokens=1 key_heads=1 group=2 d=20 d_v=40 g initial_state "
                                    "output_final_state"}})

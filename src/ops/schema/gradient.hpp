@@ -17,7 +17,7 @@ namespace tegula::ops {
 // The arguments of a gradient: those of its operator, gradients of its results, and where to write its own.
 template <class Forward>
 struct Gradient : Forward {
-  static constexpr std::size_t most = 8;
+  static constexpr std::size_t most = 12;
   std::array<TensorRef, most> given = {};
   std::array<std::optional<TensorRef>, most> made = {};
 };
@@ -43,6 +43,8 @@ OperatorSchema made_gradient(const OperatorSchema& forward, const char* flops, c
                   {offset_in<All>([](const All& all) { return static_cast<const Op*>(&all); }),
                    offset_in<All>([](const All& all) { return &all.given; }),
                    offset_in<All>([](const All& all) { return &all.made; })});
+  if (table.inputs > All::most || table.tensors.size() - table.inputs > All::most)
+    throw InternalError(table.name + " has more tensors than a gradient has room for");
   table.make = [] { return std::make_shared<All>(); };
   table.target = [](const void* op) { return static_cast<const All*>(op)->target; };
   table.set_target = [](void* op, Target target) { static_cast<All*>(op)->target = target; };

@@ -192,10 +192,10 @@ const OperatorSchema& ssd_schema() {
           .gradient("ssd_backward")
           .flops("4*batch*tokens*groups*group*n*p")
           .examples({{"ragged",
-                      "batch=2 tokens=70 groups=1 group=2 p=18 n=20 D z dt_bias dt_softplus initial_state "
+                      "batch=2 tokens=20 groups=1 group=2 p=9 n=10 D z dt_bias dt_softplus initial_state "
                       "output_final_state"},
-                     {"plain_bf16", "batch=1 tokens=130 groups=2 group=1 p=32 n=64 bf16 dt:f32"},
-                     {"packed_f16", "tokens=150 sequences=3 cu_seqlens groups=1 group=2 p=32 n=16 f16 dt:f32 "
+                     {"plain_bf16", "batch=1 tokens=130 groups=2 group=1 p=20 n=32 bf16 dt:f32"},
+                     {"packed_f16", "tokens=150 sequences=3 cu_seqlens groups=1 group=2 p=16 n=16 f16 dt:f32 "
                                     "D initial_state output_final_state"}})
           .measured({{"8x4096_80x64_128_bf16",
                       "batch=8 tokens=4096 groups=1 group=80 p=64 n=128 bf16 dt:f32 D dt_bias dt_softplus"}})
