@@ -2,6 +2,8 @@
 
 #include <limits>
 
+#include "ops/schema/instance.hpp"
+
 namespace tegula::ops {
 
 using namespace lang;
@@ -40,6 +42,25 @@ ExponentialSums::Total ExponentialSums::total() {
   Expr largest = reduce_max(top).scalar();
   parallel(sum, [&](Index j) { sum(j) *= exp2((top(j) - largest) * log2e); });
   return {largest, reduce_sum(sum).scalar()};
+}
+
+Kernel row_sum_kernel(const RowSumKernel& c) {
+  constexpr int rows = 64, columns = 32, steps = 8;  // of a tile, and tiles of a part
+  return kernel(instance_name("row_sum", c), [&] {
+    Dim batch("batch"), tokens("rows"), n("n");
+    Tensor x = input("x", {batch, tokens, n}, c.type), total = output("total", {n}, f32);
+    Expr pieces = ceildiv(tokens, rows * steps);
+    Tensor parts = workspace("parts", {batch * pieces, n}, f32);
+    grid(ceildiv(n, columns), pieces, batch, [&](Index j, Index piece, Index b) {
+      Fragment sum({columns}, f32, 0);
+      serial(steps, [&](Index step) {
+        Expr row = (piece * steps + step) * rows;
+        reduce_sum(load(x.slice(b).at(row, j * columns), {rows, columns}, f32), sum, 0);
+      });
+      copy(sum, parts.slice(b * pieces + piece).at(j * columns));
+    });
+    add_parts(parts, total);
+  });
 }
 
 }  // namespace tegula::ops

@@ -1,5 +1,7 @@
 // Pieces of programs over rows of features.
 #pragma once
+#include <tuple>
+
 #include "tegula/lang.hpp"
 
 namespace tegula::ops {
@@ -26,5 +28,11 @@ struct ExponentialSums {
   };
   Total total();
 };
+// x [batch, rows, n] gives total [n], in the same order at every call.
+struct RowSumKernel {
+  DType type = f32;
+  auto fields() const { return std::tuple(type); }
+};
+lang::Kernel row_sum_kernel(const RowSumKernel& c);
 
 }  // namespace tegula::ops
