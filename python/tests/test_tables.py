@@ -28,7 +28,7 @@ def by_name(table, result):
 
 
 def tolerance(dtype):
-    return {"float64": 1e-4, "float32": 1e-4, "float16": 4e-3, "bfloat16": 3e-2}.get(dtype, 0)
+    return {"float64": 1e-4, "float32": 1e-4, "float16": 4e-3, "bfloat16": 3e-2, "float8_e4m3fn": 4e-2}.get(dtype, 0)
 
 
 @every_call

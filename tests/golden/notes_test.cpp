@@ -61,6 +61,7 @@ const std::vector<Exception> exceptions{
      {NoteKind::through_shared_memory},
      "weights of few queries are the right operand, which is never in registers"},
     {"nsa_", "_d192_", {NoteKind::stages}, "queries of two warp groups leave room for four slots of keys"},
+    {"", "norm_backward_bf16_weight_bf16_16384_", {NoteKind::registers}, "sums of all features beside a row"},
     {"nsa_", "_b32_", {NoteKind::by_threads}, "a block ends within a tile of 64 keys, once a list"},
 };
 

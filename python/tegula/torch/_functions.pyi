@@ -4,7 +4,7 @@ from typing import Any, Callable, Literal, NamedTuple
 from torch import Tensor
 
 functions: dict[str, Callable[..., Any]]
-__all__ = ["attention", "attention_backward", "block_sparse_attention_backward", "block_sparse_attention", "gemm", "rms_norm", "rms_norm_backward", "nsa_selected_attention_backward", "nsa_selected_attention", "block_scores", "topk_blocks"]
+__all__ = ["attention", "attention_backward", "block_sparse_attention_backward", "block_sparse_attention", "gemm", "nsa_selected_attention_backward", "nsa_selected_attention", "cast_fp8", "uncast_fp8", "cross_entropy", "cross_entropy_and_gradient", "cross_entropy_backward", "cumsum", "silu_and_mul", "gelu_and_mul", "relu_and_mul", "silu_and_mul_backward", "gelu_and_mul_backward", "relu_and_mul_backward", "hadamard", "hadamard_backward", "layer_norm", "layer_norm_backward", "add_layer_norm", "add_layer_norm_backward", "rms_norm", "rms_norm_backward", "add_rms_norm", "add_rms_norm_backward", "rope", "softmax", "log_softmax", "softmax_backward", "log_softmax_backward", "topk", "block_scores", "topk_blocks"]
 
 class AttentionResult(NamedTuple):
     out: Tensor
@@ -450,71 +450,6 @@ def gemm(
     Source: GEMM of the BLAS, level 3 (Dongarra et al. 1990).
     """
 
-def rms_norm(
-    x: Tensor,
-    *,
-    weight: Tensor | None = None,
-    eps: float = 1e-06,
-) -> Tensor:
-    """Rows divided by their root mean square.
-
-    Gradients of x and weight are those of ``tegula.rms_norm_backward``.
-
-    Args:
-        x: [..., d], float32, float16 or bfloat16: rows.
-        weight: [d], float32, float16 or bfloat16: factors of the features. Optional.
-        eps: added to the mean of the squares; a positive finite number.
-
-    Returns:
-        out: [..., d], dtype that of x: x / sqrt(mean(x^2) + eps) * weight.
-
-    Rules:
-        x: expected at most 16384 features; normalise parts of a row.
-
-    Raises:
-        TypeError: an argument is no array, or an option has another type.
-        ValueError: a shape, dtype, stride or value is wrong.
-        RuntimeError: the device or a compiler failed.
-
-    Source: Zhang and Sennrich 2019, Root Mean Square Layer Normalization.
-    """
-
-class RmsNormBackwardResult(NamedTuple):
-    dx: Tensor
-    dweight: Tensor | None
-
-def rms_norm_backward(
-    dout: Tensor,
-    x: Tensor,
-    *,
-    weight: Tensor | None = None,
-    eps: float = 1e-06,
-) -> RmsNormBackwardResult:
-    """Gradients of rms_norm.
-
-    There are no gradients: second derivatives are not computed.
-
-    Args:
-        dout: [..., d], dtype that of x: gradient of out.
-        x: [..., d], float32, float16 or bfloat16: rows.
-        weight: [d], float32, float16 or bfloat16: factors of the features. Optional.
-        eps: added to the mean of the squares; a positive finite number.
-
-    Returns:
-        dx: [..., d], dtype that of x: gradient of x.
-        dweight: [d], float32: gradient of weight. None unless weight.
-
-    Rules:
-        x: expected at most 16384 features; normalise parts of a row.
-
-    Raises:
-        TypeError: an argument is no array, or an option has another type.
-        ValueError: a shape, dtype, stride or value is wrong.
-        RuntimeError: the device or a compiler failed.
-
-    Source: Zhang and Sennrich 2019, Root Mean Square Layer Normalization.
-    """
-
 class NsaSelectedAttentionBackwardResult(NamedTuple):
     dq: Tensor
     dk: Tensor
@@ -744,6 +679,870 @@ def nsa_selected_attention(
         RuntimeError: the device or a compiler failed.
 
     Source: Yuan et al. 2025, Native Sparse Attention: the selected branch, and its sliding window.
+    """
+
+class CastFp8Result(NamedTuple):
+    out: Tensor
+    scale: Tensor
+
+def cast_fp8(
+    x: Tensor,
+    *,
+    scaling: Literal["token", "block", "tensor"] = "token",
+    power_of_two: bool = False,
+) -> CastFp8Result:
+    """Casts to e4m3 with scales of 128 features, of 128 x 128 blocks or of a tensor.
+
+    There are no gradients: it rounds.
+
+    Args:
+        x: [m, n] or [batch, m, n], float32, float16 or bfloat16: tokens or weights by features.
+        scaling: what has a scale of its own; one of token, block, tensor.
+        power_of_two: scales are rounded up to powers of two.
+
+    Returns:
+        out: [m, n] or [batch, m, n], float8_e4m3fn: x / scale.
+        scale: [1] if scaling=tensor; [ceildiv(m, 128), ceildiv(n, 128)] or [batch, ceildiv(m, 128), ceildiv(n,
+            128)] if scaling=block; [m, ceildiv(n, 128)] or [batch, m, ceildiv(n, 128)], float32: the largest
+            magnitude / 448, at least 2^-126.
+
+    Raises:
+        TypeError: an argument is no array, or an option has another type.
+        ValueError: a shape, dtype, stride or value is wrong.
+        RuntimeError: the device or a compiler failed.
+
+    Source: Micikevicius et al. 2022, FP8 Formats for Deep Learning; the scaling of DeepSeek-V3.
+    """
+
+def uncast_fp8(
+    x: Tensor,
+    scale: Tensor,
+    *,
+    scaling: Literal["token", "block", "tensor"] = "token",
+    out_dtype: Any = "f32",
+) -> Tensor:
+    """E4m3 times the scales of cast_fp8.
+
+    There are no gradients: what it takes was rounded.
+
+    Args:
+        x: [m, n] or [batch, m, n], float8_e4m3fn: what cast_fp8 gives.
+        scale: [1] if scaling=tensor; [ceildiv(m, 128), ceildiv(n, 128)] or [batch, ceildiv(m, 128), ceildiv(n,
+            128)] if scaling=block; [m, ceildiv(n, 128)] or [batch, m, ceildiv(n, 128)], float32: its scales.
+        scaling: what has a scale of its own; one of token, block, tensor.
+        out_dtype: of the result; one of f32, f16, bf16.
+
+    Returns:
+        out: [m, n] or [batch, m, n], out_dtype, or that of x, float32 where that has 8 bits: x * scale.
+
+    Raises:
+        TypeError: an argument is no array, or an option has another type.
+        ValueError: a shape, dtype, stride or value is wrong.
+        RuntimeError: the device or a compiler failed.
+
+    Source: the inverse of cast_fp8.
+    """
+
+class CrossEntropyResult(NamedTuple):
+    loss: Tensor
+    lse: Tensor
+
+def cross_entropy(
+    logits: Tensor,
+    labels: Tensor,
+    *,
+    label_smoothing: float = 0.0,
+    ignore_index: int = -100,
+) -> CrossEntropyResult:
+    """Losses of rows of logits.
+
+    Gradients of logits are those of ``tegula.cross_entropy_backward``.
+
+    Args:
+        logits: [..., classes], float32, float16 or bfloat16: rows, in their own dtype throughout.
+        labels: [...], int32: the class of every row, or ignore_index.
+        label_smoothing: the share of all classes alike; a share from 0 to 1.
+        ignore_index: rows with this label have no loss and no gradient.
+
+    Returns:
+        loss: [...], float32: lse - (1 - s) * logit of the label - s * mean(logits).
+        lse: [...], float32: log(sum(exp(logits))).
+
+    Rules:
+        logits: expected 1 class or more; leave the call out.
+
+    Raises:
+        TypeError: an argument is no array, or an option has another type.
+        ValueError: a shape, dtype, stride or value is wrong.
+        RuntimeError: the device or a compiler failed.
+
+    Source: PyTorch's cross_entropy; gradients in the same pass as in Hsu et al. 2024, Liger Kernel.
+    """
+
+class CrossEntropyAndGradientResult(NamedTuple):
+    loss: Tensor
+    lse: Tensor
+    dlogits: Tensor
+
+def cross_entropy_and_gradient(
+    logits: Tensor,
+    labels: Tensor,
+    *,
+    label_smoothing: float = 0.0,
+    ignore_index: int = -100,
+    gradient_scale: float = 1.0,
+) -> CrossEntropyAndGradientResult:
+    """Losses of rows of logits, and their gradient in the same pass.
+
+    There are no gradients: it gives that itself.
+
+    Args:
+        logits: [..., classes], float32, float16 or bfloat16: rows, in their own dtype throughout.
+        labels: [...], int32: the class of every row, or ignore_index.
+        label_smoothing: the share of all classes alike; a share from 0 to 1.
+        ignore_index: rows with this label have no loss and no gradient.
+        gradient_scale: of dlogits; a finite number.
+
+    Returns:
+        loss: [...], float32: lse - (1 - s) * logit of the label - s * mean(logits).
+        lse: [...], float32: log(sum(exp(logits))).
+        dlogits: [..., classes], dtype that of logits: gradient of gradient_scale * sum(loss).
+
+    Rules:
+        logits: expected 1 class or more; leave the call out.
+
+    Raises:
+        TypeError: an argument is no array, or an option has another type.
+        ValueError: a shape, dtype, stride or value is wrong.
+        RuntimeError: the device or a compiler failed.
+
+    Source: PyTorch's cross_entropy; gradients in the same pass as in Hsu et al. 2024, Liger Kernel.
+    """
+
+def cross_entropy_backward(
+    dloss: Tensor,
+    logits: Tensor,
+    labels: Tensor,
+    lse: Tensor,
+    *,
+    dlse: Tensor | None = None,
+    label_smoothing: float = 0.0,
+    ignore_index: int = -100,
+) -> Tensor:
+    """Gradients of cross_entropy.
+
+    There are no gradients: second derivatives are not computed.
+
+    Args:
+        dloss: [...], float32: gradient of loss.
+        logits: [..., classes], float32, float16 or bfloat16: rows.
+        labels: [...], int32: the class of every row, or ignore_index.
+        lse: [...], float32: log(sum(exp(logits))).
+        dlse: [...], float32: gradient of lse. Optional.
+        label_smoothing: the share of all classes alike; a share from 0 to 1.
+        ignore_index: rows with this label have no loss and no gradient.
+
+    Returns:
+        dlogits: [..., classes], dtype that of logits: gradient of logits.
+
+    Rules:
+        logits: expected 1 class or more; leave the call out.
+
+    Raises:
+        TypeError: an argument is no array, or an option has another type.
+        ValueError: a shape, dtype, stride or value is wrong.
+        RuntimeError: the device or a compiler failed.
+
+    Source: PyTorch's cross_entropy; gradients in the same pass as in Hsu et al. 2024, Liger Kernel.
+    """
+
+def cumsum(
+    x: Tensor,
+    *,
+    cu_seqlens: Tensor | None = None,
+    reverse: bool = False,
+    exclusive: bool = False,
+) -> Tensor:
+    """Running sums of rows, or of segments of rows.
+
+    Gradients of x are composed of calls of other operators.
+
+    Args:
+        x: [..., n], float32, float16 or bfloat16: rows.
+        cu_seqlens: [segments + 1], int32: where the segments of rows begin, and n. Optional.
+        reverse: sums from the right.
+        exclusive: without the element itself.
+
+    Returns:
+        out: [..., n], dtype that of x: sum of x[j] over j <= i of the segment, in f32.
+
+    Raises:
+        TypeError: an argument is no array, or an option has another type.
+        ValueError: a shape, dtype, stride or value is wrong.
+        RuntimeError: the device or a compiler failed.
+
+    Source: Blelloch 1990, Prefix Sums and Their Applications.
+    """
+
+def silu_and_mul(
+    x: Tensor,
+) -> Tensor:
+    """Silu of the first half of every row, times the second.
+
+    Gradients of x are those of ``tegula.silu_and_mul_backward``.
+
+    Args:
+        x: [..., 2 * d], float32, float16 or bfloat16: gates, and what they multiply behind them.
+
+    Returns:
+        out: [..., d], dtype that of x: x1 / (1 + exp(-x1)) * x2 of the halves x1 and x2.
+
+    Raises:
+        TypeError: an argument is no array, or an option has another type.
+        ValueError: a shape, dtype, stride or value is wrong.
+        RuntimeError: the device or a compiler failed.
+
+    Source: Shazeer 2020, GLU Variants Improve Transformer.
+    """
+
+def gelu_and_mul(
+    x: Tensor,
+) -> Tensor:
+    """Gelu of the first half of every row, times the second.
+
+    Gradients of x are those of ``tegula.gelu_and_mul_backward``.
+
+    Args:
+        x: [..., 2 * d], float32, float16 or bfloat16: gates, and what they multiply behind them.
+
+    Returns:
+        out: [..., d], dtype that of x: x1/2 * (1 + tanh(sqrt(2/pi) * (x1 + 0.044715 x1^3))) * x2 of the halves x1
+            and x2.
+
+    Raises:
+        TypeError: an argument is no array, or an option has another type.
+        ValueError: a shape, dtype, stride or value is wrong.
+        RuntimeError: the device or a compiler failed.
+
+    Source: Shazeer 2020, GLU Variants Improve Transformer.
+    """
+
+def relu_and_mul(
+    x: Tensor,
+) -> Tensor:
+    """Relu of the first half of every row, times the second.
+
+    Gradients of x are those of ``tegula.relu_and_mul_backward``.
+
+    Args:
+        x: [..., 2 * d], float32, float16 or bfloat16: gates, and what they multiply behind them.
+
+    Returns:
+        out: [..., d], dtype that of x: max(x1, 0) * x2 of the halves x1 and x2.
+
+    Raises:
+        TypeError: an argument is no array, or an option has another type.
+        ValueError: a shape, dtype, stride or value is wrong.
+        RuntimeError: the device or a compiler failed.
+
+    Source: Shazeer 2020, GLU Variants Improve Transformer.
+    """
+
+def silu_and_mul_backward(
+    dout: Tensor,
+    x: Tensor,
+) -> Tensor:
+    """Gradients of silu_and_mul.
+
+    There are no gradients: second derivatives are not computed.
+
+    Args:
+        dout: [..., d], dtype that of x: gradient of out.
+        x: [..., 2 * d], float32, float16 or bfloat16: gates, and what they multiply behind them.
+
+    Returns:
+        dx: [..., 2 * d], dtype that of x: gradient of x.
+
+    Raises:
+        TypeError: an argument is no array, or an option has another type.
+        ValueError: a shape, dtype, stride or value is wrong.
+        RuntimeError: the device or a compiler failed.
+
+    Source: Shazeer 2020, GLU Variants Improve Transformer.
+    """
+
+def gelu_and_mul_backward(
+    dout: Tensor,
+    x: Tensor,
+) -> Tensor:
+    """Gradients of gelu_and_mul.
+
+    There are no gradients: second derivatives are not computed.
+
+    Args:
+        dout: [..., d], dtype that of x: gradient of out.
+        x: [..., 2 * d], float32, float16 or bfloat16: gates, and what they multiply behind them.
+
+    Returns:
+        dx: [..., 2 * d], dtype that of x: gradient of x.
+
+    Raises:
+        TypeError: an argument is no array, or an option has another type.
+        ValueError: a shape, dtype, stride or value is wrong.
+        RuntimeError: the device or a compiler failed.
+
+    Source: Shazeer 2020, GLU Variants Improve Transformer.
+    """
+
+def relu_and_mul_backward(
+    dout: Tensor,
+    x: Tensor,
+) -> Tensor:
+    """Gradients of relu_and_mul.
+
+    There are no gradients: second derivatives are not computed.
+
+    Args:
+        dout: [..., d], dtype that of x: gradient of out.
+        x: [..., 2 * d], float32, float16 or bfloat16: gates, and what they multiply behind them.
+
+    Returns:
+        dx: [..., 2 * d], dtype that of x: gradient of x.
+
+    Raises:
+        TypeError: an argument is no array, or an option has another type.
+        ValueError: a shape, dtype, stride or value is wrong.
+        RuntimeError: the device or a compiler failed.
+
+    Source: Shazeer 2020, GLU Variants Improve Transformer.
+    """
+
+def hadamard(
+    x: Tensor,
+    *,
+    scale: float = 1.0,
+) -> Tensor:
+    """Hadamard transforms of rows.
+
+    Gradients of x are those of ``tegula.hadamard_backward``.
+
+    Args:
+        x: [..., n], float32, float16 or bfloat16: rows.
+        scale: of the result; 1/sqrt(n) makes the transform orthogonal; a finite number.
+
+    Returns:
+        out: [..., n], dtype that of x: scale * (H_m x H_2^k) x, with n = m * 2^k.
+
+    Rules:
+        x: expected 2^k, 12*2^k, 20*2^k or 28*2^k features, up to 32768; pad the rows.
+
+    Raises:
+        TypeError: an argument is no array, or an option has another type.
+        ValueError: a shape, dtype, stride or value is wrong.
+        RuntimeError: the device or a compiler failed.
+
+    Source: Sylvester 1867; Paley 1933, On Orthogonal Matrices.
+    """
+
+def hadamard_backward(
+    dout: Tensor,
+    x: Tensor,
+    *,
+    scale: float = 1.0,
+) -> Tensor:
+    """Gradients of hadamard.
+
+    There are no gradients: second derivatives are not computed.
+
+    Args:
+        dout: [..., n], dtype that of x: gradient of out.
+        x: [..., n], float32, float16 or bfloat16: rows.
+        scale: of the result; 1/sqrt(n) makes the transform orthogonal; a finite number.
+
+    Returns:
+        dx: [..., n], dtype that of x: gradient of x.
+
+    Rules:
+        x: expected 2^k, 12*2^k, 20*2^k or 28*2^k features, up to 32768; pad the rows.
+
+    Raises:
+        TypeError: an argument is no array, or an option has another type.
+        ValueError: a shape, dtype, stride or value is wrong.
+        RuntimeError: the device or a compiler failed.
+
+    Source: Sylvester 1867; Paley 1933, On Orthogonal Matrices.
+    """
+
+def layer_norm(
+    x: Tensor,
+    *,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: float = 1e-05,
+) -> Tensor:
+    """Rows less their mean, divided by their deviation.
+
+    Gradients of x, weight and bias are those of ``tegula.layer_norm_backward``.
+
+    Args:
+        x: [..., d], float32, float16 or bfloat16: rows.
+        weight: [d], float32, float16 or bfloat16: factors of the features. Optional.
+        bias: [d], float32, float16 or bfloat16: added to the features. Optional.
+        eps: added to the variance; a positive finite number.
+
+    Returns:
+        out: [..., d], dtype that of x: (x - mean(x)) / sqrt(variance(x) + eps) * weight + bias.
+
+    Rules:
+        x: expected at most 16384 features; normalise parts of a row.
+
+    Raises:
+        TypeError: an argument is no array, or an option has another type.
+        ValueError: a shape, dtype, stride or value is wrong.
+        RuntimeError: the device or a compiler failed.
+
+    Source: Ba, Kiros and Hinton 2016, Layer Normalization.
+    """
+
+class LayerNormBackwardResult(NamedTuple):
+    dx: Tensor
+    dweight: Tensor | None
+    dbias: Tensor | None
+
+def layer_norm_backward(
+    dout: Tensor,
+    x: Tensor,
+    *,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: float = 1e-05,
+) -> LayerNormBackwardResult:
+    """Gradients of layer_norm.
+
+    There are no gradients: second derivatives are not computed.
+
+    Args:
+        dout: [..., d], dtype that of x: gradient of out.
+        x: [..., d], float32, float16 or bfloat16: rows.
+        weight: [d], float32, float16 or bfloat16: factors of the features. Optional.
+        bias: [d], float32, float16 or bfloat16: added to the features. Optional.
+        eps: added to the variance; a positive finite number.
+
+    Returns:
+        dx: [..., d], dtype that of x: gradient of x.
+        dweight: [d], float32: gradient of weight. None unless weight.
+        dbias: [d], float32: gradient of bias. None unless bias.
+
+    Rules:
+        x: expected at most 16384 features; normalise parts of a row.
+
+    Raises:
+        TypeError: an argument is no array, or an option has another type.
+        ValueError: a shape, dtype, stride or value is wrong.
+        RuntimeError: the device or a compiler failed.
+
+    Source: Ba, Kiros and Hinton 2016, Layer Normalization.
+    """
+
+class AddLayerNormResult(NamedTuple):
+    out: Tensor
+    sum: Tensor
+
+def add_layer_norm(
+    x: Tensor,
+    residual: Tensor,
+    *,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: float = 1e-05,
+) -> AddLayerNormResult:
+    """Sums of two rows, and these less their mean, divided by their deviation.
+
+    Gradients of x, residual, weight and bias are those of ``tegula.add_layer_norm_backward``.
+
+    Args:
+        x: [..., d], float32, float16 or bfloat16: rows.
+        residual: [..., d], dtype that of x: what is added to them.
+        weight: [d], float32, float16 or bfloat16: factors of the features. Optional.
+        bias: [d], float32, float16 or bfloat16: added to the features. Optional.
+        eps: added to the variance; a positive finite number.
+
+    Returns:
+        out: [..., d], dtype that of x: (x - mean(x)) / sqrt(variance(x) + eps) * weight + bias.
+        sum: [..., d], dtype that of x: x + residual, which out is the norm of.
+
+    Rules:
+        x: expected at most 16384 features; normalise parts of a row.
+
+    Raises:
+        TypeError: an argument is no array, or an option has another type.
+        ValueError: a shape, dtype, stride or value is wrong.
+        RuntimeError: the device or a compiler failed.
+
+    Source: Ba, Kiros and Hinton 2016, Layer Normalization.
+    """
+
+class AddLayerNormBackwardResult(NamedTuple):
+    dx: Tensor
+    dresidual: Tensor
+    dweight: Tensor | None
+    dbias: Tensor | None
+
+def add_layer_norm_backward(
+    dout: Tensor,
+    dsum: Tensor,
+    x: Tensor,
+    residual: Tensor,
+    *,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: float = 1e-05,
+) -> AddLayerNormBackwardResult:
+    """Gradients of add_layer_norm.
+
+    There are no gradients: second derivatives are not computed.
+
+    Args:
+        dout: [..., d], dtype that of x: gradient of out.
+        dsum: [..., d], dtype that of x: gradient of sum.
+        x: [..., d], float32, float16 or bfloat16: rows.
+        residual: [..., d], dtype that of x: what is added to them.
+        weight: [d], float32, float16 or bfloat16: factors of the features. Optional.
+        bias: [d], float32, float16 or bfloat16: added to the features. Optional.
+        eps: added to the variance; a positive finite number.
+
+    Returns:
+        dx: [..., d], dtype that of x: gradient of x.
+        dresidual: [..., d], dtype that of residual: gradient of residual.
+        dweight: [d], float32: gradient of weight. None unless weight.
+        dbias: [d], float32: gradient of bias. None unless bias.
+
+    Rules:
+        x: expected at most 16384 features; normalise parts of a row.
+
+    Raises:
+        TypeError: an argument is no array, or an option has another type.
+        ValueError: a shape, dtype, stride or value is wrong.
+        RuntimeError: the device or a compiler failed.
+
+    Source: Ba, Kiros and Hinton 2016, Layer Normalization.
+    """
+
+def rms_norm(
+    x: Tensor,
+    *,
+    weight: Tensor | None = None,
+    eps: float = 1e-06,
+) -> Tensor:
+    """Rows divided by their root mean square.
+
+    Gradients of x and weight are those of ``tegula.rms_norm_backward``.
+
+    Args:
+        x: [..., d], float32, float16 or bfloat16: rows.
+        weight: [d], float32, float16 or bfloat16: factors of the features. Optional.
+        eps: added to the mean of the squares; a positive finite number.
+
+    Returns:
+        out: [..., d], dtype that of x: x / sqrt(mean(x^2) + eps) * weight.
+
+    Rules:
+        x: expected at most 16384 features; normalise parts of a row.
+
+    Raises:
+        TypeError: an argument is no array, or an option has another type.
+        ValueError: a shape, dtype, stride or value is wrong.
+        RuntimeError: the device or a compiler failed.
+
+    Source: Zhang and Sennrich 2019, Root Mean Square Layer Normalization.
+    """
+
+class RmsNormBackwardResult(NamedTuple):
+    dx: Tensor
+    dweight: Tensor | None
+
+def rms_norm_backward(
+    dout: Tensor,
+    x: Tensor,
+    *,
+    weight: Tensor | None = None,
+    eps: float = 1e-06,
+) -> RmsNormBackwardResult:
+    """Gradients of rms_norm.
+
+    There are no gradients: second derivatives are not computed.
+
+    Args:
+        dout: [..., d], dtype that of x: gradient of out.
+        x: [..., d], float32, float16 or bfloat16: rows.
+        weight: [d], float32, float16 or bfloat16: factors of the features. Optional.
+        eps: added to the mean of the squares; a positive finite number.
+
+    Returns:
+        dx: [..., d], dtype that of x: gradient of x.
+        dweight: [d], float32: gradient of weight. None unless weight.
+
+    Rules:
+        x: expected at most 16384 features; normalise parts of a row.
+
+    Raises:
+        TypeError: an argument is no array, or an option has another type.
+        ValueError: a shape, dtype, stride or value is wrong.
+        RuntimeError: the device or a compiler failed.
+
+    Source: Zhang and Sennrich 2019, Root Mean Square Layer Normalization.
+    """
+
+class AddRmsNormResult(NamedTuple):
+    out: Tensor
+    sum: Tensor
+
+def add_rms_norm(
+    x: Tensor,
+    residual: Tensor,
+    *,
+    weight: Tensor | None = None,
+    eps: float = 1e-06,
+) -> AddRmsNormResult:
+    """Sums of two rows, and these divided by their root mean square.
+
+    Gradients of x, residual and weight are those of ``tegula.add_rms_norm_backward``.
+
+    Args:
+        x: [..., d], float32, float16 or bfloat16: rows.
+        residual: [..., d], dtype that of x: what is added to them.
+        weight: [d], float32, float16 or bfloat16: factors of the features. Optional.
+        eps: added to the mean of the squares; a positive finite number.
+
+    Returns:
+        out: [..., d], dtype that of x: x / sqrt(mean(x^2) + eps) * weight.
+        sum: [..., d], dtype that of x: x + residual, which out is the norm of.
+
+    Rules:
+        x: expected at most 16384 features; normalise parts of a row.
+
+    Raises:
+        TypeError: an argument is no array, or an option has another type.
+        ValueError: a shape, dtype, stride or value is wrong.
+        RuntimeError: the device or a compiler failed.
+
+    Source: Zhang and Sennrich 2019, Root Mean Square Layer Normalization.
+    """
+
+class AddRmsNormBackwardResult(NamedTuple):
+    dx: Tensor
+    dresidual: Tensor
+    dweight: Tensor | None
+
+def add_rms_norm_backward(
+    dout: Tensor,
+    dsum: Tensor,
+    x: Tensor,
+    residual: Tensor,
+    *,
+    weight: Tensor | None = None,
+    eps: float = 1e-06,
+) -> AddRmsNormBackwardResult:
+    """Gradients of add_rms_norm.
+
+    There are no gradients: second derivatives are not computed.
+
+    Args:
+        dout: [..., d], dtype that of x: gradient of out.
+        dsum: [..., d], dtype that of x: gradient of sum.
+        x: [..., d], float32, float16 or bfloat16: rows.
+        residual: [..., d], dtype that of x: what is added to them.
+        weight: [d], float32, float16 or bfloat16: factors of the features. Optional.
+        eps: added to the mean of the squares; a positive finite number.
+
+    Returns:
+        dx: [..., d], dtype that of x: gradient of x.
+        dresidual: [..., d], dtype that of residual: gradient of residual.
+        dweight: [d], float32: gradient of weight. None unless weight.
+
+    Rules:
+        x: expected at most 16384 features; normalise parts of a row.
+
+    Raises:
+        TypeError: an argument is no array, or an option has another type.
+        ValueError: a shape, dtype, stride or value is wrong.
+        RuntimeError: the device or a compiler failed.
+
+    Source: Zhang and Sennrich 2019, Root Mean Square Layer Normalization.
+    """
+
+def rope(
+    x: Tensor,
+    cosine: Tensor,
+    sine: Tensor,
+    *,
+    positions: Tensor | None = None,
+    pairing: Literal["halves", "neighbours"] = "halves",
+    inverse: bool = False,
+) -> Tensor:
+    """Rotary position embedding: pairs of features turned by angles of the positions.
+
+    Gradients of x, cosine and sine are composed of calls of other operators.
+
+    Args:
+        x: [tokens, heads, d] or [batch, tokens, heads, d], float32, float16 or bfloat16: queries or keys.
+        cosine: [length, half], float32: of the angles of every position.
+        sine: [length, half], float32: of the same angles.
+        positions: [tokens] or [batch, tokens], int32: of the tokens; 0, 1, 2, ... unless given. Optional.
+        pairing: features that are turned together: j and j + half, or 2j and 2j + 1; one of halves, neighbours.
+        inverse: turns back, which is also the gradient.
+
+    Returns:
+        out: [tokens, heads, d] or [batch, tokens, heads, d], dtype that of x: the first 2*half features turned, the
+            others as they are.
+
+    Rules:
+        cosine: expected at most {d}/2 pairs, half the features; give the angles of fewer pairs.
+        cosine: expected 1 pair or more; leave the call out.
+        cosine: expected angles of all {tokens} tokens; give longer tables.
+
+    Raises:
+        TypeError: an argument is no array, or an option has another type.
+        ValueError: a shape, dtype, stride or value is wrong.
+        RuntimeError: the device or a compiler failed.
+
+    Source: Su et al. 2021, RoFormer.
+    """
+
+def softmax(
+    x: Tensor,
+) -> Tensor:
+    """Exponentials of rows, divided by their sum.
+
+    Gradients of x are those of ``tegula.softmax_backward``.
+
+    Args:
+        x: [..., d], float32, float16 or bfloat16: rows.
+
+    Returns:
+        out: [..., d], dtype that of x: exp(x) / sum(exp(x)).
+
+    Rules:
+        x: expected 1 feature or more; leave the call out.
+
+    Raises:
+        TypeError: an argument is no array, or an option has another type.
+        ValueError: a shape, dtype, stride or value is wrong.
+        RuntimeError: the device or a compiler failed.
+
+    Source: Milakov and Gimelshein 2018, Online normalizer calculation for softmax, for rows that are read in pieces.
+    """
+
+def log_softmax(
+    x: Tensor,
+) -> Tensor:
+    """Rows less the logarithm of the sum of their exponentials.
+
+    Gradients of x are those of ``tegula.log_softmax_backward``.
+
+    Args:
+        x: [..., d], float32, float16 or bfloat16: rows.
+
+    Returns:
+        out: [..., d], dtype that of x: x - log(sum(exp(x))).
+
+    Rules:
+        x: expected 1 feature or more; leave the call out.
+
+    Raises:
+        TypeError: an argument is no array, or an option has another type.
+        ValueError: a shape, dtype, stride or value is wrong.
+        RuntimeError: the device or a compiler failed.
+
+    Source: Milakov and Gimelshein 2018, Online normalizer calculation for softmax, for rows that are read in pieces.
+    """
+
+def softmax_backward(
+    dout: Tensor,
+    x: Tensor,
+) -> Tensor:
+    """Gradients of softmax.
+
+    There are no gradients: second derivatives are not computed.
+
+    Args:
+        dout: [..., d], dtype that of x: gradient of out.
+        x: [..., d], float32, float16 or bfloat16: rows.
+
+    Returns:
+        dx: [..., d], dtype that of x: gradient of x.
+
+    Rules:
+        x: expected 1 feature or more; leave the call out.
+
+    Raises:
+        TypeError: an argument is no array, or an option has another type.
+        ValueError: a shape, dtype, stride or value is wrong.
+        RuntimeError: the device or a compiler failed.
+
+    Source: Milakov and Gimelshein 2018, Online normalizer calculation for softmax, for rows that are read in pieces.
+    """
+
+def log_softmax_backward(
+    dout: Tensor,
+    x: Tensor,
+) -> Tensor:
+    """Gradients of log_softmax.
+
+    There are no gradients: second derivatives are not computed.
+
+    Args:
+        dout: [..., d], dtype that of x: gradient of out.
+        x: [..., d], float32, float16 or bfloat16: rows.
+
+    Returns:
+        dx: [..., d], dtype that of x: gradient of x.
+
+    Rules:
+        x: expected 1 feature or more; leave the call out.
+
+    Raises:
+        TypeError: an argument is no array, or an option has another type.
+        ValueError: a shape, dtype, stride or value is wrong.
+        RuntimeError: the device or a compiler failed.
+
+    Source: Milakov and Gimelshein 2018, Online normalizer calculation for softmax, for rows that are read in pieces.
+    """
+
+class TopkResult(NamedTuple):
+    values: Tensor
+    indices: Tensor
+
+def topk(
+    x: Tensor,
+    count: int,
+    *,
+    gates: Literal["none", "softmax", "sigmoid"] = "none",
+    normalized: bool = False,
+) -> TopkResult:
+    """The largest elements of every row in descending order, and gates of experts.
+
+    Gradients of x are composed of calls of other operators.
+
+    Args:
+        x: [..., n], float32, float16 or bfloat16: rows; NaN is the largest, of equal ones the first comes first.
+        count: elements of a row; a number from 0 to 256.
+        gates: what becomes of the chosen: softmax over them, or their sigmoids; one of none, softmax, sigmoid.
+        normalized: sigmoids are divided by their sum.
+
+    Returns:
+        values: [..., count], dtype that of x: the chosen, or the gates.
+        indices: [..., count], int32: where they stand in their rows.
+
+    Rules:
+        count: expected at most {n}, the elements of a row; choose no more than there are.
+
+    Raises:
+        TypeError: an argument is no array, or an option has another type.
+        ValueError: a shape, dtype, stride or value is wrong.
+        RuntimeError: the device or a compiler failed.
+
+    Source: the gating of Shazeer et al. 2017, Outrageously Large Neural Networks.
     """
 
 def block_scores(
