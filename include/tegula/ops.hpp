@@ -7,6 +7,7 @@
 #include "tegula/ops/causal_conv1d.hpp"
 #include "tegula/ops/gated_delta_rule.hpp"
 #include "tegula/ops/gemm.hpp"
+#include "tegula/ops/kda.hpp"
 #include "tegula/ops/linear_attention.hpp"
 #include "tegula/ops/nsa_selected_attention.hpp"
 #include "tegula/ops/nsa_selected_attention_backward.hpp"

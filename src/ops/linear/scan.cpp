@@ -43,16 +43,15 @@ void GateTile::age(Fragment& state, const Expr& last) const {
 
 void GateTile::mask(Fragment& scores, const Expr& factor) const {
   parallel(scores, [&](Index i, Index j) {
-    Expr score = weights_ ? scores(i, j) * (*weights_)(j) * factor : scores(i, j) * factor;
+    Expr score = weights_ ? scores(i, j) * (*weights_)(j)*factor : scores(i, j) * factor;
     scores(i, j) = tile_ ? decayed(score, (*tile_)(i), (*tile_)(j), i >= j) : select(i >= j, score, 0);
   });
 }
 
 void add_ones(const ScanKernel& c, Shared& values, const Expr& column) {
   if (!c.ones) return;
-  parallel(values, [&](Index i, Index j) {
-    values(i, j) = select(column + j == c.d_v - 1, 1, f32(values(i, j)));
-  });
+  parallel(values,
+           [&](Index i, Index j) { values(i, j) = select(column + j == c.d_v - 1, 1, f32(values(i, j))); });
 }
 
 namespace {
