@@ -70,6 +70,10 @@ class Traced {
   Traced(const Traced&) = delete;
 
   TracedNumber* data(const std::string& tensor);
+  // As the operator stores it; the gradient is that of the value.
+  TracedNumber stored(const TracedNumber& value, DType type) {
+    return traced(round_to(type, value.value), value, 1);
+  }
   // Null for what the call lacks, and for results whose gradients are not given.
   TracedNumber* data_if(const std::string& tensor);
   // A step is rounded, and so is its gradient.
