@@ -13,6 +13,7 @@
 #include "tegula/ops/gemm.hpp"
 #include "tegula/ops/hadamard.hpp"
 #include "tegula/ops/indexer.hpp"
+#include "tegula/ops/kda.hpp"
 #include "tegula/ops/layer_norm.hpp"
 #include "tegula/ops/linear_attention.hpp"
 #include "tegula/ops/nsa_selected_attention.hpp"

@@ -21,10 +21,10 @@ struct CausalConv1dResult {
   Tensor out, final_state;  // of x's shape; [batch, d, width − 1], empty unless wanted
 };
 
-// out(t, c) = silu(bias(c) + sum over w of weight(c, w) · x(t − width + 1 + w, c)) for each channel c, computed
-// in f32. Tokens before the first are those of initial_state, or zeros; final_state is what the next call
-// takes as its initial_state, so that a call with one token is a step. Of x's dtype. width is 2 to 8. Wrong
-// shapes, dtypes or options are an ArgumentError.
+// out(t, c) = silu(bias(c) + sum over w of weight(c, w) · x(t − width + 1 + w, c)) for each channel c,
+// computed in f32. Tokens before the first are those of initial_state, or zeros; final_state is what the next
+// call takes as its initial_state, so that a call with one token is a step. Of x's dtype. width is 2 to 8.
+// Wrong shapes, dtypes or options are an ArgumentError.
 CausalConv1dResult causal_conv1d(const TensorRef& x, const TensorRef& weight, CausalConv1d options = {});
 
 struct CausalConv1dGradients {

@@ -5,10 +5,10 @@
 namespace tegula::ops {
 
 struct SelectiveStateUpdate {
-  TensorRef state = {};      // [batch, heads, p, n], f32, f16 or bf16
-  TensorRef x = {}, dt = {};  // [batch, heads, p], f32, f16 or bf16
-  TensorRef A = {};          // f32 [heads, p, n]
-  TensorRef B = {}, C = {};   // [batch, groups, n]: heads are a multiple of the groups
+  TensorRef state = {};                   // [batch, heads, p, n], f32, f16 or bf16
+  TensorRef x = {}, dt = {};              // [batch, heads, p], f32, f16 or bf16
+  TensorRef A = {};                       // f32 [heads, p, n]
+  TensorRef B = {}, C = {};               // [batch, groups, n]: heads are a multiple of the groups
   std::optional<TensorRef> D = {};        // f32 [heads, p]: shares of x that are added to the results
   std::optional<TensorRef> z = {};        // as x: results are multiplied by silu(z)
   std::optional<TensorRef> dt_bias = {};  // f32 [heads, p], added to dt
@@ -25,8 +25,7 @@ struct SelectiveStateUpdateResult {
 // computed in f32. Values that heads or features share may be views with strides of 0. Wrong shapes, dtypes
 // or options are an ArgumentError.
 SelectiveStateUpdateResult selective_state_update(const TensorRef& state, const TensorRef& x,
-                                                  const TensorRef& dt, const TensorRef& A,
-                                                  const TensorRef& B, const TensorRef& C,
-                                                  SelectiveStateUpdate options = {});
+                                                  const TensorRef& dt, const TensorRef& A, const TensorRef& B,
+                                                  const TensorRef& C, SelectiveStateUpdate options = {});
 
 }  // namespace tegula::ops

@@ -5,12 +5,12 @@
 namespace tegula::ops {
 
 struct Ssd {
-  TensorRef x = {};         // [batch, tokens, heads, p], packed [tokens, heads, p]; f32, f16 or bf16
-  TensorRef dt = {};        // [batch, tokens, heads], f32, f16 or bf16: widths of steps
-  TensorRef A = {};         // f32 [heads], at most 0
-  TensorRef B = {}, C = {};  // [batch, tokens, groups, n]: heads are a multiple of the groups
-  std::optional<TensorRef> D = {};              // f32 [heads]: shares of x that are added to the results
-  std::optional<TensorRef> z = {};              // as x: results are multiplied by silu(z)
+  TensorRef x = {};                 // [batch, tokens, heads, p], packed [tokens, heads, p]; f32, f16 or bf16
+  TensorRef dt = {};                // [batch, tokens, heads], f32, f16 or bf16: widths of steps
+  TensorRef A = {};                 // f32 [heads], at most 0
+  TensorRef B = {}, C = {};         // [batch, tokens, groups, n]: heads are a multiple of the groups
+  std::optional<TensorRef> D = {};  // f32 [heads]: shares of x that are added to the results
+  std::optional<TensorRef> z = {};  // as x: results are multiplied by silu(z)
   std::optional<TensorRef> dt_bias = {};        // f32 [heads], added to dt
   std::optional<TensorRef> initial_state = {};  // f32 [batch, heads, p, n]
   std::optional<TensorRef> cu_seqlens = {};     // i32 [sequences + 1]: packed sequences

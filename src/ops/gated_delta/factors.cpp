@@ -77,9 +77,8 @@ Kernel delta_factors_kernel(const DeltaKernel& c) {
       invert_lower(lower, whole);
       copy(whole, rounded);
       if (c.keep) copy(rounded, s.head(inverse, n, h).at(row));
-      parallel(ks, [&](Index i, Index j) {
-        ks(i, j) *= c.gated ? betas(i) * exp(gates.at(i)) : Expr(betas(i));
-      });
+      parallel(ks,
+               [&](Index i, Index j) { ks(i, j) *= c.gated ? betas(i) * exp(gates.at(i)) : Expr(betas(i)); });
       gemm(rounded, ks, own_w);
       copy(own_w, s.head(w, n, h).at(row));
       serial(in.blocks(), [&](Index x) {

@@ -26,8 +26,14 @@ struct Instance {
 };
 
 Instance instance_of(const Bound<CausalConv1d>& c, bool last) {
-  return {c.type("x"),        c.type("weight"), c.type_if("bias"),  c.type_if("initial_state"),
-          c.small_dim("width"), c->silu,          last,               c.has("cu_seqlens")};
+  return {c.type("x"),
+          c.type("weight"),
+          c.type_if("bias"),
+          c.type_if("initial_state"),
+          c.small_dim("width"),
+          c->silu,
+          last,
+          c.has("cu_seqlens")};
 }
 
 // The parameters that the result and its gradients share, and the sums before the activation.
@@ -50,9 +56,8 @@ struct Convolution {
     Fragment values = load(s.rows(x, n).at(row - (c.width - 1) + w, column), {rows, columns}, f32);
     if (c.initial)
       when(row == 0, [&] {
-        parallel(values, [&](Index i, Index j) {
-          values(i, j) += f32(initial.slice(n)(column + j, row + i + w));
-        });
+        parallel(values,
+                 [&](Index i, Index j) { values(i, j) += f32(initial.slice(n)(column + j, row + i + w)); });
       });
     return values;
   }
@@ -89,8 +94,7 @@ Kernel forward(const Instance& c) {
       parallel(values, [&](Index i, Index p) {
         Expr channel = x * state_rows + i, value = f32(s.rows(conv.x, n)(first + p, channel));
         values(i, p) = value;
-        if (c.initial)
-          values(i, p) += f32(conv.initial.slice(n)(channel, first + p + (c.width - 1)));
+        if (c.initial) values(i, p) += f32(conv.initial.slice(n)(channel, first + p + (c.width - 1)));
       });
       copy(values, last.slice(n).at(x * state_rows));
     });
@@ -110,7 +114,8 @@ class Gradients {
         dx(output("dx", {s.batch, s.tokens, conv.d}, c.type)),
         dweight(output("dweight", {conv.d, c.width}, f32)),
         dbias(c.bias ? output("dbias", {conv.d}, f32) : dx),
-        dinitial(c.initial ? output("dinitial_state", {conv.sequences, conv.d, c.width - 1}, *c.initial) : dx) {
+        dinitial(c.initial ? output("dinitial_state", {conv.sequences, conv.d, c.width - 1}, *c.initial)
+                           : dx) {
     conv.s.declare();
   }
 
@@ -165,8 +170,7 @@ class Gradients {
       Fragment sum({rows, columns}, f32, 0);
       for (int w = 0; w < c.width; ++w) {
         Fragment values = load(s.rows(dsums, n).at(row + (c.width - 1 - w), column), {rows, columns});
-        parallel(sum,
-                 [&](Index i, Index j) { sum(i, j) += values(i, j) * f32(conv.weight(column + j, w)); });
+        parallel(sum, [&](Index i, Index j) { sum(i, j) += values(i, j) * f32(conv.weight(column + j, w)); });
       }
       if (c.last)
         when(row + rows > length - (c.width - 1), [&] {
@@ -260,13 +264,16 @@ const OperatorSchema& causal_conv1d_schema() {
           .gradient("causal_conv1d_backward")
           .flops("2*batch*tokens*d*width")
           .examples({{"ragged", "batch=2 tokens=20 d=10 width=4 bias initial_state silu output_final_state"},
-                     {"packed_bf16", "tokens=90 sequences=4 cu_seqlens d=72 width=3 bf16 weight:f32 "
-                                     "initial_state output_final_state"},
-                     {"one_token_f16", "batch=3 tokens=1 d=80 width=4 f16 bias initial_state silu "
-                                       "output_final_state"}})
+                     {"packed_bf16",
+                      "tokens=90 sequences=4 cu_seqlens d=72 width=3 bf16 weight:f32 "
+                      "initial_state output_final_state"},
+                     {"one_token_f16",
+                      "batch=3 tokens=1 d=80 width=4 f16 bias initial_state silu "
+                      "output_final_state"}})
           .measured({{"8x4096x4096_bf16", "batch=8 tokens=4096 d=4096 width=4 bf16 bias silu"},
-                     {"one_token_128", "batch=128 tokens=1 d=8192 width=4 bf16 bias initial_state silu "
-                                       "output_final_state"}})
+                     {"one_token_128",
+                      "batch=128 tokens=1 d=8192 width=4 bf16 bias initial_state silu "
+                      "output_final_state"}})
           .run(run, formula<Exact>);
   return table;
 }

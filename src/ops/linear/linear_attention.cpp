@@ -43,11 +43,11 @@ void run_sums(const Call& c, Launch& launch, const TensorRef& out, DType result,
   scan.result = result, scan.last = last;
   const double scale = c.real("scale");
   if (c.dim("longest") <= most_recurrent_tokens) {
-    const RecurrentKernel kernel{scan.type,          result,     scan.d, scan.d_v, 32, c.type_if("g"),
-                                 c.type_if("g_gamma"), {},       false,  scan.ones, scan.first, last,
-                                 scan.packed};
-    return launch(kernel, recurrent_kernel,
-                  {{"q", q}, {"k", k}, {"v", v}, {"g", token_view(c.call(), "g")}, {"scale", scale}, {"out", out}});
+    RecurrentKernel kernel{scan.type, result, scan.d, scan.d_v, 32, c.type_if("g"), c.type_if("g_gamma")};
+    kernel.ones = scan.ones, kernel.first = scan.first, kernel.last = last, kernel.packed = scan.packed;
+    return launch(
+        kernel, recurrent_kernel,
+        {{"q", q}, {"k", k}, {"v", v}, {"g", token_view(c.call(), "g")}, {"scale", scale}, {"out", out}});
   }
   launch(narrow(scan, sequences_of(c.call()) * c.dim("heads")), scan_kernel,
          {{"q", q}, {"k", k}, {"v", v}, {"sums", gate_sums(c, launch)}, {"scale", scale}, {"out", out}});
@@ -78,8 +78,7 @@ void run_gates(const Call& c, Launch& launch, const Tensor& dsums) {
   const Tensor own = c.has("g") ? Tensor() : launch.scratch(shape_of_heads(c), f32);
   const TensorRef dg = c.has("g") ? token_view(c.call(), "dg") : own.ref();
   launch(GateKernel{f32, {}, true, c.has("cu_seqlens")}, gate_sums_kernel, {{"g", dsums}, {"sums", dg}});
-  if (c.has("g_gamma"))
-    launch(RowSumKernel{}, row_sum_kernel, {{"x", dg}, {"total", c.given("dg_gamma")}});
+  if (c.has("g_gamma")) launch(RowSumKernel{}, row_sum_kernel, {{"x", dg}, {"total", c.given("dg_gamma")}});
 }
 
 void run_backward(const Call& c, Launch& launch) {
@@ -93,17 +92,31 @@ void run_backward(const Call& c, Launch& launch) {
   const Tensor states = launch.scratch(chunk_shape(c.call(), {heads, scan.d, scan.d_v}), scan.type),
                dstates = launch.scratch(states.shape(), scan.type);
   const std::int64_t all_heads = sequences_of(c.call()) * heads;
-  launch(narrow(scan, all_heads), scan_states_kernel, {{"k", k}, {"v", v}, {"sums", sums}, {"states", states}});
+  launch(narrow(scan, all_heads), scan_states_kernel,
+         {{"k", k}, {"v", v}, {"sums", sums}, {"states", states}});
   scan.last = c.has("dfinal_state");
   launch(narrow(scan, all_heads), scan_state_gradients_kernel,
-         {{"q", q}, {"k", k}, {"dout", dout}, {"sums", sums}, {"scale", scale}, {"dstates", dstates},
+         {{"q", q},
+          {"k", k},
+          {"dout", dout},
+          {"sums", sums},
+          {"scale", scale},
+          {"dstates", dstates},
           {"dv", token_view(c.call(), "dv")}});
   scan.last = scan.first = false, scan.grouped = c.dim("group") > 1;
   const Tensor dsums = launch.scratch(scan.gated ? shape_of_heads(c) : Shape{0}, f32);
   launch(wide(scan), scan_gradients_kernel,
-         {{"q", q}, {"k", k}, {"v", v}, {"dout", dout}, {"states", states}, {"dstates", dstates},
-          {"sums", sums}, {"scale", scale}, {"dq", token_view(c.call(), "dq")},
-          {"dk", token_view(c.call(), "dk")}, {"dsums", dsums}});
+         {{"q", q},
+          {"k", k},
+          {"v", v},
+          {"dout", dout},
+          {"states", states},
+          {"dstates", dstates},
+          {"sums", sums},
+          {"scale", scale},
+          {"dq", token_view(c.call(), "dq")},
+          {"dk", token_view(c.call(), "dk")},
+          {"dsums", dsums}});
   run_gates(c, launch, dsums);
 }
 
@@ -147,8 +160,9 @@ void formula(const Call& c, E& exact) {
       for (std::int64_t t = spans[n].first; t < spans[n].first + spans[n].count; ++t) {
         const std::int64_t row = t * heads + h, key = (t * key_heads + h / group) * d;
         const Number gate = (g ? g[row] : Number(0)) + (g_gamma ? g_gamma[h] : Number(0));
-        head.step(q + key, k + key, exp(gate),
-                  [&](std::int64_t j) { return j < d_v ? v[row * d_v + j] : Number(1); }, sums.data());
+        head.step(
+            q + key, k + key, exp(gate),
+            [&](std::int64_t j) { return j < d_v ? v[row * d_v + j] : Number(1); }, sums.data());
         if (c->normalize)
           for (Number& sum : sums) sum = exact.rounded(sum);
         const Number share = c->normalize ? 1 / (sums[d_v] * scale + 1e-10) : Number(1);
@@ -206,25 +220,30 @@ const OperatorSchema& linear_attention_schema() {
                "states behind the last token")
           .steps_of("q")
           .when("output_final_state")
-          .source("Katharopoulos et al. 2020, Transformers are RNNs; Sun et al. 2023, Retentive Network; Qin "
-                  "et al. 2024, Lightning Attention-2")
+          .source(
+              "Katharopoulos et al. 2020, Transformers are RNNs; Sun et al. 2023, Retentive Network; Qin "
+              "et al. 2024, Lightning Attention-2")
           .gradient("linear_attention_backward")
           .flops("4*batch*tokens*key_heads*group*d*d_v")
           .examples({{"ragged",
                       "batch=2 tokens=20 key_heads=1 group=2 d=10 d_v=9 g g_gamma initial_state "
                       "output_final_state"},
                      {"plain_f16", "batch=1 tokens=130 key_heads=2 group=1 d=32 d_v=20 f16"},
-                     {"normalized_bf16", "batch=1 tokens=70 key_heads=1 group=1 d=16 d_v=16 bf16 normalize "
-                                         "initial_state output_final_state"},
-                     {"packed_bf16", "tokens=150 sequences=3 cu_seqlens key_heads=1 group=2 d=16 d_v=16 bf16 "
-                                     "g initial_state output_final_state"},
-                     {"one_token", "batch=2 tokens=1 key_heads=1 group=2 d=20 d_v=40 g initial_state "
-                                   "output_final_state"}})
+                     {"normalized_bf16",
+                      "batch=1 tokens=70 key_heads=1 group=1 d=16 d_v=16 bf16 normalize "
+                      "initial_state output_final_state"},
+                     {"packed_bf16",
+                      "tokens=150 sequences=3 cu_seqlens key_heads=1 group=2 d=16 d_v=16 bf16 "
+                      "g initial_state output_final_state"},
+                     {"one_token",
+                      "batch=2 tokens=1 key_heads=1 group=2 d=20 d_v=40 g initial_state "
+                      "output_final_state"}})
           .measured({{"8x4096_32x128_bf16", "batch=8 tokens=4096 key_heads=32 group=1 d=128 d_v=128 bf16"},
                      {"retention_8x4096_32x128_bf16",
                       "batch=8 tokens=4096 key_heads=32 group=1 d=128 d_v=128 bf16 g_gamma"},
-                     {"one_token_128_bf16", "batch=128 tokens=1 key_heads=32 group=1 d=128 d_v=128 bf16 "
-                                            "g_gamma initial_state output_final_state"}})
+                     {"one_token_128_bf16",
+                      "batch=128 tokens=1 key_heads=32 group=1 d=128 d_v=128 bf16 "
+                      "g_gamma initial_state output_final_state"}})
           .run(run, formula<Exact>);
   return table;
 }

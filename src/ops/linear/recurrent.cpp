@@ -22,7 +22,7 @@ class Recurrence {
         q(input("q", s.shape({key_heads, c.d}), c.type)),
         k(input("k", s.shape({key_heads, c.d}), c.type)),
         v(input("v", s.shape({heads, c.d_v - (c.ones ? 1 : 0)}), c.type)),
-        g(c.g ? input("g", s.shape({heads}), *c.g) : q),
+        g(c.g ? input("g", c.by_feature ? s.shape({heads, c.d}) : s.shape({heads}), *c.g) : q),
         g_gamma(c.g_gamma ? input("g_gamma", {heads}, *c.g_gamma) : q),
         beta(c.beta ? input("beta", s.shape({heads}), *c.beta) : q),
         start(c.first ? input("initial_state", {sequences, heads, c.d, c.d_v}, f32) : q),
@@ -50,10 +50,13 @@ class Recurrence {
     Fragment own_q = load(s.head(q, n, key_head).slice(t).at(0), {features()}, f32);
     Fragment own_k = load(s.head(k, n, key_head).slice(t).at(0), {features()}, f32);
     Fragment own_v = load(s.head(v, n, h).slice(t).at(column), {c.block}, f32);
-    if (c.ones)
-      parallel(own_v, [&](Index j) { own_v(j) = select(column + j == c.d_v - 1, 1, own_v(j)); });
+    if (c.ones) parallel(own_v, [&](Index j) { own_v(j) = select(column + j == c.d_v - 1, 1, own_v(j)); });
     if (c.unit) make_unit(own_q), make_unit(own_k);
-    if (c.g || c.g_gamma) {
+    if (c.by_feature) {
+      Fragment gates = load(s.head(g, n, h).slice(t).at(0), {features()}, f32);
+      assert_that(reduce_max(gates).scalar() <= 0, "g are logarithms of decays: at most 0");
+      parallel(state, [&](Index i, Index j) { state(i, j) *= exp(gates(i)); });
+    } else if (c.g || c.g_gamma) {
       Expr own_g = c.g ? Expr(f32(s.head(g, n, h)(t))) : Expr(f32(0));
       Expr gate = c.g_gamma ? own_g + f32(g_gamma(h)) : own_g, factor = exp(gate);
       assert_that(gate <= 0, "g and g_gamma are logarithms of decays: at most 0");

@@ -12,13 +12,15 @@ struct RecurrentKernel {
   std::optional<DType> g, g_gamma;
   std::optional<DType> beta;  // the delta rule
   bool unit = false;          // q and k are divided by their norms
+  bool by_feature = false;    // g has a gate for each feature
   bool ones = false;          // the last column of values is 1 and not in memory
   bool first = false, last = false, packed = false;
   auto fields() const {
     return std::tuple(type, labelled("to", result), labelled("d", d), labelled("dv", d_v),
                       labelled("b", block), labelled("g", g), labelled("gamma", g_gamma),
-                      labelled("beta", beta), labelled("unit", unit), labelled("ones", ones),
-                      labelled("first", first), labelled("last", last), labelled("packed", packed));
+                      labelled("beta", beta), labelled("unit", unit), labelled("features", by_feature),
+                      labelled("ones", ones), labelled("first", first), labelled("last", last),
+                      labelled("packed", packed));
   }
 };
 

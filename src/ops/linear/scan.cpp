@@ -43,16 +43,15 @@ void GateTile::age(Fragment& state, const Expr& last) const {
 
 void GateTile::mask(Fragment& scores, const Expr& factor) const {
   parallel(scores, [&](Index i, Index j) {
-    Expr score = weights_ ? scores(i, j) * (*weights_)(j) * factor : scores(i, j) * factor;
+    Expr score = weights_ ? scores(i, j) * (*weights_)(j)*factor : scores(i, j) * factor;
     scores(i, j) = tile_ ? decayed(score, (*tile_)(i), (*tile_)(j), i >= j) : select(i >= j, score, 0);
   });
 }
 
 void add_ones(const ScanKernel& c, Shared& values, const Expr& column) {
   if (!c.ones) return;
-  parallel(values, [&](Index i, Index j) {
-    values(i, j) = select(column + j == c.d_v - 1, 1, f32(values(i, j)));
-  });
+  parallel(values,
+           [&](Index i, Index j) { values(i, j) = select(column + j == c.d_v - 1, 1, f32(values(i, j))); });
 }
 
 namespace {
@@ -114,7 +113,10 @@ Kernel scan_kernel(const ScanKernel& c) {
     Tensor out = output("out", in.columns(), c.result);
     Tensor end = c.last ? output("final_state", in.ends(), f32) : out;
     s.declare();
-    grid(in.blocks(), in.heads, s.count(), [&](Index x, Index h, Index n) {
+    // One warp group has all rows of a chunk: two would divide the columns of products, and read operands that
+    // one has in registers from shared memory.
+    const int threads = c.type.bits() == 16 && c.features() <= 128 ? 128 : 0;
+    grid(in.blocks(), in.heads, s.count(), {.threads = threads}, [&](Index x, Index h, Index n) {
       Expr column = x * c.block, key_head = in.key_head(h);
       Fragment state({c.features(), c.block}, f32, 0);
       if (c.first) copy(start.slice(n, h).at(0, column), state);

@@ -12,23 +12,23 @@ namespace tegula::ops {
 
 struct ScanKernel {
   DType type = f32;
-  DType result = f32;            // of out, or of the gradients of q and k
-  int d = 64, d_v = 64;          // features, and columns of values
-  int block = 64;                // columns that a block has
-  bool gated = false;            // there are gates
-  bool delta = false;            // the delta rule
-  bool grouped = false;          // of gradients: heads share q and k
-  bool ones = false;             // the last column of values is 1 and not in memory
+  DType result = f32;    // of out, or of the gradients of q and k
+  int d = 64, d_v = 64;  // features, and columns of values
+  int block = 64;        // columns that a block has
+  bool gated = false;    // there are gates
+  bool delta = false;    // the delta rule
+  bool grouped = false;  // of gradients: heads share q and k
+  bool ones = false;     // the last column of values is 1 and not in memory
   // Of scan_kernel: values count by weights, a share of them is added to the results, results are gated.
   bool weighted = false, skip = false, gate = false;
   bool first = false, last = false;  // there is a state before the first token, one wanted behind the last
   bool packed = false;
   auto fields() const {
     return std::tuple(type, labelled("to", result), labelled("d", d), labelled("dv", d_v),
-                      labelled("b", block), labelled("gated", gated), labelled("delta", delta), labelled("grouped", grouped),
-                      labelled("ones", ones), labelled("weighted", weighted),
-                      labelled("skip", skip), labelled("gate", gate), labelled("first", first), labelled("last", last),
-                      labelled("packed", packed));
+                      labelled("b", block), labelled("gated", gated), labelled("delta", delta),
+                      labelled("grouped", grouped), labelled("ones", ones), labelled("weighted", weighted),
+                      labelled("skip", skip), labelled("gate", gate), labelled("first", first),
+                      labelled("last", last), labelled("packed", packed));
   }
   // Extents of tiles.
   int rows() const { return chunk_tokens_of_scan; }

@@ -13,9 +13,7 @@ struct ScanInputs {
 
   explicit ScanInputs(const ScanKernel& kernel) : c(kernel) {}
 
-  lang::Tensor keys(const char* name) const {
-    return lang::input(name, s.shape({key_heads, c.d}), c.type);
-  }
+  lang::Tensor keys(const char* name) const { return lang::input(name, s.shape({key_heads, c.d}), c.type); }
   lang::Tensor values(const char* name) const {
     return lang::input(name, s.shape({heads, c.d_v - (c.ones ? 1 : 0)}), c.type);
   }

@@ -40,9 +40,8 @@ Kernel unit_rows_gradient_kernel(const UnitRowsKernel& c) {
     each_tile(c, x, [&](Fragment& tile, const Fragment& factors, const auto& window) {
       Fragment given = load(window(dy), {rows, (c.d + 15) / 16 * 16});
       Fragment along = reduce_sum(map(given, [&](Index i, Index j) { return given(i, j) * tile(i, j); }));
-      parallel(given, [&](Index i, Index j) {
-        given(i, j) = factors(i) * (given(i, j) - tile(i, j) * along(i));
-      });
+      parallel(given,
+               [&](Index i, Index j) { given(i, j) = factors(i) * (given(i, j) - tile(i, j) * along(i)); });
       copy(given, window(dx));
     });
   });

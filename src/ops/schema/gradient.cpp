@@ -30,7 +30,7 @@ TensorSpec gradient_of(const TensorSpec& of) {
 
 std::string first_dim(const TensorSpec& tensor) { return tensor.lists.back().items.front().extent.text(); }
 
-// Each example, and behind it one with all gradients that may be missing, where there are such.
+// The examples with all gradients that may be missing; the first without them, too.
 std::vector<Example> with_optional_gradients(const std::vector<Example>& examples,
                                              const std::vector<TensorSpec>& given) {
   std::vector<Example> result;
@@ -39,8 +39,9 @@ std::vector<Example> with_optional_gradients(const std::vector<Example>& example
     for (const TensorSpec& gradient : given)
       if (gradient.optional && example.text.find(gradient.when->text()) != std::string::npos)
         whole.text += " " + gradient.name;
-    if (whole.text != example.text) result.push_back(whole);
-    result.push_back(example);
+    const bool has_more = whole.text != example.text;
+    if (has_more) result.push_back(whole);
+    if (!has_more || result.size() == 1) result.push_back(example);
   }
   return result;
 }

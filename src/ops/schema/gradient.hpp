@@ -6,7 +6,7 @@
 // Its tensors are the gradients of the results, `dout` of `out`, and all inputs; its results are the
 // gradients of the inputs that are floating, `dx` of `x`: of x's dtype where x begins with the dim with which
 // the first result does, and else a sum in f32. Gradients of results that are there under a condition may be
-// missing; each example is tried with them, too. Options, rules, examples and the source are those of the
+// missing; examples have them, and the first is tried without, too. Options, rules, examples and the source are those of the
 // operator.
 #pragma once
 #include "ops/schema/derivative.hpp"

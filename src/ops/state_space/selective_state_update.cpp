@@ -25,8 +25,16 @@ struct Instance {
 
 Instance plan(const Bound<SelectiveStateUpdate>& c) {
   const int n = c.small_dim("n");
-  return {c.type("x"),       c.type("state"), c.type("dt"),       c.small_dim("p"), n,
-          std::clamp(4096 / std::max(n, 1), 1, 64), c.has("D"), c.has("z"), c.has("dt_bias"), c->dt_softplus};
+  return {c.type("x"),
+          c.type("state"),
+          c.type("dt"),
+          c.small_dim("p"),
+          n,
+          std::clamp(4096 / std::max(n, 1), 1, 64),
+          c.has("D"),
+          c.has("z"),
+          c.has("dt_bias"),
+          c->dt_softplus};
 }
 
 Kernel program(const Instance& c) {
@@ -35,8 +43,10 @@ Kernel program(const Instance& c) {
     const Extents rows_shape{batch, heads, c.p}, of_heads{heads, c.p};
     Tensor state = input("state", {batch, heads, c.p, c.n}, c.state), x = input("x", rows_shape, c.type);
     Tensor dt = input("dt", rows_shape, c.dt), rates = input("A", {heads, c.p, c.n}, f32);
-    Tensor writes = input("B", {batch, groups, c.n}, c.type), reads = input("C", {batch, groups, c.n}, c.type);
-    Tensor shares = c.skip ? input("D", of_heads, f32) : rates, z = c.gate ? input("z", rows_shape, c.type) : x;
+    Tensor writes = input("B", {batch, groups, c.n}, c.type),
+           reads = input("C", {batch, groups, c.n}, c.type);
+    Tensor shares = c.skip ? input("D", of_heads, f32) : rates,
+           z = c.gate ? input("z", rows_shape, c.type) : x;
     Tensor bias = c.bias ? input("dt_bias", of_heads, f32) : rates;
     Tensor out = output("out", rows_shape, c.type);
     Tensor next = output("new_state", {batch, heads, c.p, c.n}, c.state);
@@ -44,7 +54,8 @@ Kernel program(const Instance& c) {
       Expr row = y * c.rows, group = h / (Expr(heads) / groups);
       Fragment own = load(state.slice(b, h).at(row), {c.rows, c.n}, f32);
       Fragment rate = load(rates.slice(h).at(row), {c.rows, c.n});
-      Fragment xs = load(x.slice(b, h).at(row), {c.rows}, f32), step = load(dt.slice(b, h).at(row), {c.rows}, f32);
+      Fragment xs = load(x.slice(b, h).at(row), {c.rows}, f32),
+               step = load(dt.slice(b, h).at(row), {c.rows}, f32);
       Fragment write = load(writes.slice(b, group).at(0), {c.n}, f32);
       Fragment read = load(reads.slice(b, group).at(0), {c.n}, f32);
       if (c.bias) {
@@ -84,7 +95,8 @@ void formula(const Bound<SelectiveStateUpdate>& c, Exact& exact) {
         const double raw = dt[row] + (bias ? bias[own] : 0), step = c->dt_softplus ? softplus_of(raw) : raw;
         double sum = D ? D[own] * x[row] : 0;
         for (std::int64_t i = 0; i < n; ++i) {
-          next[row * n + i] = state[row * n + i] * std::exp(step * A[own * n + i]) + step * x[row] * B[key + i];
+          next[row * n + i] =
+              state[row * n + i] * std::exp(step * A[own * n + i]) + step * x[row] * B[key + i];
           sum += next[row * n + i] * C[key + i];
         }
         out[row] = z ? sum * z[row] / (1 + std::exp(-z[row])) : sum;
@@ -128,8 +140,9 @@ const OperatorSchema& selective_state_update_schema() {
           .flops("6*batch*groups*group*p*n")
           .examples({{"ragged", "batch=3 groups=1 group=2 p=18 n=20 D z dt_bias dt_softplus"},
                      {"bf16", "batch=2 groups=2 group=2 p=64 n=128 bf16 state:f32 dt:f32 D dt_softplus"}})
-          .measured({{"128_80x64_128_bf16", "batch=128 groups=1 group=80 p=64 n=128 bf16 state:f32 D z "
-                                            "dt_bias dt_softplus"}})
+          .measured({{"128_80x64_128_bf16",
+                      "batch=128 groups=1 group=80 p=64 n=128 bf16 state:f32 D z "
+                      "dt_bias dt_softplus"}})
           .run(plan, program, formula);
   return table;
 }

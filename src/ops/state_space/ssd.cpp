@@ -49,10 +49,16 @@ void run_scan(const Call& c, Launch& launch, const Steps& steps, const TensorRef
   ScanKernel scan = narrow(scan_of(c), sequences_of(c.call()) * c.dim("heads"));
   scan.weighted = true, scan.skip = c.has("D"), scan.gate = gate, scan.last = last;
   launch(scan, scan_kernel,
-         {{"q", token_view(c.call(), "C")}, {"k", token_view(c.call(), "B")},
-          {"v", token_view(c.call(), "x")}, {"z", token_view(c.call(), "z")}, {"sums", steps.sums},
-          {"weights", steps.steps}, {"initial_state", state_view(c, "initial_state")}, {"scale", 1.0},
-          {"out", out}, {"final_state", last ? state_view(c, "final_state") : TensorRef()}});
+         {{"q", token_view(c.call(), "C")},
+          {"k", token_view(c.call(), "B")},
+          {"v", token_view(c.call(), "x")},
+          {"z", token_view(c.call(), "z")},
+          {"sums", steps.sums},
+          {"weights", steps.steps},
+          {"initial_state", state_view(c, "initial_state")},
+          {"scale", 1.0},
+          {"out", out},
+          {"final_state", last ? state_view(c, "final_state") : TensorRef()}});
 }
 
 void run(const Call& c, Launch& launch) {
@@ -81,34 +87,64 @@ void run_backward(const Call& c, Launch& launch) {
                own_dy = launch.scratch(gate ? columns : none, scan.type),
                v = launch.scratch(columns, scan.type), dv = launch.scratch(columns, scan.type);
   if (gate) run_scan(c, launch, steps, y, false, false);
-  const StepProductsKernel products{scan.type,  c.type("dt"),       scan.d_v,      c.has("D"),
-                                    gate,       c.has("dt_bias"), c->dt_softplus};
+  const StepProductsKernel products{scan.type, c.type("dt"),     scan.d_v,      c.has("D"),
+                                    gate,      c.has("dt_bias"), c->dt_softplus};
   launch(products, step_values_kernel,
-         {{"x", x}, {"steps", steps.steps}, {"z", token_view(c.call(), "z")}, {"dout", dout}, {"y", y},
-          {"v", v}, {"dy", own_dy}, {"dz", token_view(c.call(), "dz")}});
+         {{"x", x},
+          {"steps", steps.steps},
+          {"z", token_view(c.call(), "z")},
+          {"dout", dout},
+          {"y", y},
+          {"v", v},
+          {"dy", own_dy},
+          {"dz", token_view(c.call(), "dz")}});
   const TensorRef dy = gate ? own_dy.ref() : dout;
   const std::int64_t all_heads = sequences_of(c.call()) * c.dim("heads");
   const Tensor states = launch.scratch(chunk_shape(c.call(), {c.dim("heads"), scan.d, scan.d_v}), scan.type),
                dstates = launch.scratch(states.shape(), scan.type),
-               dsums = launch.scratch(shape_of_heads(c), f32), dgates = launch.scratch(shape_of_heads(c), f32),
+               dsums = launch.scratch(shape_of_heads(c), f32),
+               dgates = launch.scratch(shape_of_heads(c), f32),
                parts = launch.scratch({3, columns[0], columns[1], columns[2]}, f32);
   launch(narrow(scan, all_heads), scan_states_kernel,
-         {{"k", k}, {"v", v}, {"sums", steps.sums}, {"initial_state", state_view(c, "initial_state")},
+         {{"k", k},
+          {"v", v},
+          {"sums", steps.sums},
+          {"initial_state", state_view(c, "initial_state")},
           {"states", states}});
   scan.last = c.has("dfinal_state");
   launch(narrow(scan, all_heads), scan_state_gradients_kernel,
-         {{"q", q}, {"k", k}, {"dout", dy}, {"sums", steps.sums}, {"scale", 1.0},
-          {"dfinal_state", state_view(c, "dfinal_state")}, {"dstates", dstates}, {"dv", dv},
+         {{"q", q},
+          {"k", k},
+          {"dout", dy},
+          {"sums", steps.sums},
+          {"scale", 1.0},
+          {"dfinal_state", state_view(c, "dfinal_state")},
+          {"dstates", dstates},
+          {"dv", dv},
           {"dinitial_state", scan.first ? state_view(c, "dinitial_state") : TensorRef()}});
   scan.last = scan.first = false, scan.grouped = c.dim("group") > 1;
   launch(wide(scan), scan_gradients_kernel,
-         {{"q", q}, {"k", k}, {"v", v}, {"dout", dy}, {"states", states}, {"dstates", dstates},
-          {"sums", steps.sums}, {"scale", 1.0}, {"dq", token_view(c.call(), "dC")},
-          {"dk", token_view(c.call(), "dB")}, {"dsums", dsums}});
+         {{"q", q},
+          {"k", k},
+          {"v", v},
+          {"dout", dy},
+          {"states", states},
+          {"dstates", dstates},
+          {"sums", steps.sums},
+          {"scale", 1.0},
+          {"dq", token_view(c.call(), "dC")},
+          {"dk", token_view(c.call(), "dB")},
+          {"dsums", dsums}});
   launch(GateKernel{f32, {}, true, scan.packed}, gate_sums_kernel, {{"g", dsums}, {"sums", dgates}});
   launch(products, step_gradients_kernel,
-         {{"x", x}, {"dt", token_view(c.call(), "dt")}, {"steps", steps.steps}, {"dv", dv}, {"dy", dy},
-          {"dgates", dgates}, {"dx", token_view(c.call(), "dx")}, {"ddt", token_view(c.call(), "ddt")},
+         {{"x", x},
+          {"dt", token_view(c.call(), "dt")},
+          {"steps", steps.steps},
+          {"dv", dv},
+          {"dy", dy},
+          {"dgates", dgates},
+          {"dx", token_view(c.call(), "dx")},
+          {"ddt", token_view(c.call(), "ddt")},
           {"parts", parts}});
   run_sums(c, launch, parts);
 }
@@ -136,7 +172,7 @@ void formula(const Call& c, E& exact) {
           Number sum = 0;
           for (std::int64_t i = 0; i < n_features; ++i) {
             Number& s = state[j * n_features + i];
-            s = s * factor + exact.rounded(written * B[key + i]);
+            s = exact.rounded(s) * factor + exact.rounded(written * B[key + i]);
             sum += C[key + i] * exact.rounded(s);
           }
           const Number y = exact.rounded(D ? sum + D[h] * own : sum);
@@ -169,7 +205,8 @@ const OperatorSchema& ssd_schema() {
           .in(&Ssd::C, "C", token_list("groups n"), same_as("x"), "what states are read by")
           .unit_stride()
           .in(&Ssd::D, "D", "groups*group", is(f32), "shares of x that are added")
-          .in(&Ssd::z, "z", token_list("groups*group p"), same_as("x"), "results are multiplied by silu of it")
+          .in(&Ssd::z, "z", token_list("groups*group p"), same_as("x"),
+              "results are multiplied by silu of it")
           .unit_stride()
           .in(&Ssd::dt_bias, "dt_bias", "groups*group", is(f32), "added to dt")
           .values(between_of_example<0, 5>)
@@ -195,8 +232,9 @@ const OperatorSchema& ssd_schema() {
                       "batch=2 tokens=20 groups=1 group=2 p=9 n=10 D z dt_bias dt_softplus initial_state "
                       "output_final_state"},
                      {"plain_bf16", "batch=1 tokens=130 groups=2 group=1 p=20 n=32 bf16 dt:f32"},
-                     {"packed_f16", "tokens=150 sequences=3 cu_seqlens groups=1 group=2 p=16 n=16 f16 dt:f32 "
-                                    "D initial_state output_final_state"}})
+                     {"packed_f16",
+                      "tokens=150 sequences=3 cu_seqlens groups=1 group=2 p=16 n=16 f16 dt:f32 "
+                      "D initial_state output_final_state"}})
           .measured({{"8x4096_80x64_128_bf16",
                       "batch=8 tokens=4096 groups=1 group=80 p=64 n=128 bf16 dt:f32 D dt_bias dt_softplus"}})
           .run(run, formula<Exact>);

@@ -103,9 +103,8 @@ Kernel step_gradients_kernel(const StepProductsKernel& c) {
       const auto values = [&](const Tensor& t) { return load(window(t), {rows, in.width()}, f32); };
       const auto vector = [&](const Tensor& t) { return load(window(t), {rows}, f32); };
       Fragment xs = values(x), dvs = values(dv), dys = values(dy), raw = vector(dt), own = vector(steps);
-      Fragment gates = vector(dgates), of_skip = reduce_sum(map(xs, [&](Index i, Index j) {
-                                         return xs(i, j) * dys(i, j);
-                                       }));
+      Fragment gates = vector(dgates),
+               of_skip = reduce_sum(map(xs, [&](Index i, Index j) { return xs(i, j) * dys(i, j); }));
       Fragment of_step = reduce_sum(map(xs, [&](Index i, Index j) { return xs(i, j) * dvs(i, j); }));
       parallel(dvs, [&](Index i, Index j) {
         dvs(i, j) = c.skip ? dvs(i, j) * own(i) + shares(h) * dys(i, j) : dvs(i, j) * own(i);

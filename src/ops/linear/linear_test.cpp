@@ -1,0 +1,65 @@
+#include "ops/schema/table.hpp"
+#include "ops/testing/operators.hpp"
+#include "tegula/ops.hpp"
+
+namespace tegula::ops {
+namespace linear_test {
+
+Tensor noise(const Shape& shape, std::uint64_t seed, DType type = f32, double deviation = 0.3) {
+  return Tensor::random_normal(shape, type, seed, 0, deviation);
+}
+Tensor tokens(const Tensor& x, std::int64_t first, std::int64_t last) { return x.slice(1, first, last); }
+
+// Two calls, the second from the state of the first, are one call; so are steps of one token.
+TEST(Recurrences, GoOnFromTheirStates) {
+  const Tensor q = noise({1, 40, 1, 16}, 1), k = noise({1, 40, 1, 16}, 2), v = noise({1, 40, 2, 16}, 3),
+               g = Tensor::random_uniform({1, 40, 2}, f32, 4, -0.2, 0),
+               beta = Tensor::random_uniform({1, 40, 2}, f32, 5, 0, 1);
+  const Target target = Target::interpreter();
+  const auto call = [&](std::int64_t first, std::int64_t last, std::optional<TensorRef> state) {
+    return gated_delta_rule(
+        tokens(q, first, last), tokens(k, first, last), tokens(v, first, last), tokens(beta, first, last),
+        {.g = tokens(g, first, last), .initial_state = state, .output_final_state = true, .target = target});
+  };
+  const GatedDeltaRuleResult whole = call(0, 40, {}), most = call(0, 39, {}),
+                             last = call(39, 40, most.final_state);
+  EXPECT_LT(error_of(last.final_state, whole.final_state).largest, 1e-5);
+  EXPECT_LT(error_of(last.out, tokens(whole.out, 39, 40)).largest, 1e-5);
+}
+
+// Sequences of no tokens give their states back.
+TEST(Recurrences, TakeNoTokens) {
+  const Tensor q = noise({1, 0, 1, 16}, 1), v = noise({1, 0, 1, 16}, 2), state = noise({1, 1, 16, 16}, 3);
+  const LinearAttentionResult result = linear_attention(
+      q, q, v, {.initial_state = state, .output_final_state = true, .target = Target::interpreter()});
+  EXPECT_TRUE(equal(result.final_state, state));
+}
+
+TEST(Recurrences, RefuseWrongCalls) {
+  const Tensor q = noise({1, 4, 2, 16}, 1), v = noise({1, 4, 2, 16}, 2);
+  const auto refused = [&](LinearAttention options) {
+    return refusal([&] { linear_attention(q, q, v, std::move(options)); });
+  };
+  EXPECT_EQ(refused({.g = Tensor::zeros({1, 4, 2}, bf16)}),
+            "linear_attention, argument 'g': expected dtype f32, given bf16 [1, 4, 2] strides [8, 2, 1]; "
+            "convert it");
+  EXPECT_EQ(refusal([&] {
+              linear_attention(q, q, noise({1, 4, 3, 16}, 2));
+            }),
+            "linear_attention, argument 'v': expected [batch, tokens, key_heads * group, d_v] with key_heads "
+            "= 2, as "
+            "q, given f32 [1, 4, 3, 16] strides [192, 48, 16, 1]; give it that shape");
+  const Tensor fences = Tensor::from(std::vector<int>{0, 3, 5});
+  EXPECT_EQ(refusal([&] {
+              linear_attention(noise({4, 2, 16}, 1), noise({4, 2, 16}, 1), noise({4, 2, 16}, 1),
+                               {.cu_seqlens = fences});
+            }),
+            "linear_attention, argument 'cu_seqlens': expected numbers that start with 0, never fall and end "
+            "with 4 "
+            "tokens, given 5 at position 2; correct the lengths of the sequences");
+  const Tensor growing = Tensor::full({1, 4, 2}, f32, 0.5);
+  EXPECT_ANY_THROW(linear_attention(q, q, v, {.g = growing, .target = Target::interpreter()}));
+}
+
+}  // namespace linear_test
+}  // namespace tegula::ops
