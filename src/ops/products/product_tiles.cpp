@@ -1,0 +1,11 @@
+#include "ops/products/product_tiles.hpp"
+
+#include "runtime/machine/processors.hpp"
+
+namespace tegula::ops {
+
+int planned_gpu_processors(const BoundCall& call) {
+  return call.on_gpu() && call.device().is_cpu() ? gpu_processors : processors_of(call.device());
+}
+
+}  // namespace tegula::ops
