@@ -7,12 +7,12 @@
 namespace tegula::ops {
 
 struct BlockSparseGemm {
-  TensorRef a = {}, b = {};                      // [m, k] and [k, n], f32, f16 or bf16
-  TensorRef mask = {};                           // bool [m / block_m, n / block_n, k / block_k]
-  bool transpose_b = false;                      // b is [n, k]
+  TensorRef a = {}, b = {};                        // [m, k] and [k, n], f32, f16 or bf16
+  TensorRef mask = {};                             // bool [m / block_m, n / block_n, k / block_k]
+  bool transpose_b = false;                        // b is [n, k]
   int block_m = 128, block_n = 128, block_k = 64;  // multiples of 16
-  std::optional<DType> out_dtype = {};           // that of a unless given
-  std::optional<TensorRef> out = {};             // written instead of a new tensor
+  std::optional<DType> out_dtype = {};             // that of a unless given
+  std::optional<TensorRef> out = {};               // written instead of a new tensor
   Target target = Target::automatic();
 };
 

@@ -7,11 +7,11 @@
 namespace tegula::ops {
 
 struct Gemv {
-  TensorRef a = {}, x = {};              // [m, k] or [batch, m, k]; [k] or [batch, k]
-  bool transpose_a = false;              // a is [k, m]
-  double scale = 1;                      // of the product
-  std::optional<DType> out_dtype = {};   // that of x unless given, bf16 for fp8
-  std::optional<TensorRef> out = {};     // written instead of a new tensor
+  TensorRef a = {}, x = {};             // [m, k] or [batch, m, k]; [k] or [batch, k]
+  bool transpose_a = false;             // a is [k, m]
+  double scale = 1;                     // of the product
+  std::optional<DType> out_dtype = {};  // that of x unless given, bf16 for fp8
+  std::optional<TensorRef> out = {};    // written instead of a new tensor
   Target target = Target::automatic();
 };
 

@@ -18,22 +18,22 @@ enum class WeightFormat { int4, uint4, int8, fp4, mxfp4, nvfp4 };
 struct QuantisedGemm {
   TensorRef a = {};                            // [..., k], bf16 or f16
   TensorRef b = {};                            // u8 [n, k / 2], or i8 [n, k] for int8
-  TensorRef scales = {};                       // [n, groups]: f16, bf16 or f32; u8 for mxfp4, e4m3 for nvfp4
-  std::optional<TensorRef> zeros = {};         // [n, groups], f16, bf16 or f32, of int4, uint4 and int8
+  TensorRef scales = {};                       // [groups, n]: f16, bf16 or f32; u8 for mxfp4, e4m3 for nvfp4
+  std::optional<TensorRef> zeros = {};         // [groups, n], f16, bf16 or f32, of int4, uint4 and int8
   std::optional<TensorRef> tensor_scale = {};  // f32 [1], of the whole matrix
   std::optional<TensorRef> bias = {};          // [n], f32, f16 or bf16
   WeightFormat format = WeightFormat::int4;
-  bool packed = false;                   // b has the order of `packed_weights`
-  int group = 128;                       // weights along k with one scale; 0: a whole row; mxfp4: 32, nvfp4: 16
-  std::optional<DType> out_dtype = {};   // that of a unless given
-  std::optional<TensorRef> out = {};     // written instead of a new tensor
+  bool packed = false;  // b has the order of `packed_weights`
+  int group = 128;      // weights along k with one scale; 0: a whole row; mxfp4: 32, nvfp4: 16
+  std::optional<DType> out_dtype = {};  // that of a unless given
+  std::optional<TensorRef> out = {};    // written instead of a new tensor
   Target target = Target::automatic();
 };
 
-// a · Wᵀ + bias with W[j, e] = (q − zeros[j, e / group]) · scales[j, e / group] · tensor_scale: [..., n].
+// a · Wᵀ + bias with W[j, e] = (q − zeros[e / group, j]) · scales[e / group, j] · tensor_scale: [..., n].
 // Weights of 4 bits lie in b[j, e / 2], the even e in the low half of the byte. Weights are rounded to the
 // dtype of a where they are multiplied; sums are f32. Scales and zeros may have any strides; they are fastest
-// as the transpose of [groups, n]. Wrong shapes, dtypes or options are an ArgumentError.
+// where those of a group lie side by side. Wrong shapes, dtypes or options are an ArgumentError.
 Tensor quantised_gemm(const TensorRef& a, const TensorRef& b, const TensorRef& scales,
                       QuantisedGemm options = {});
 

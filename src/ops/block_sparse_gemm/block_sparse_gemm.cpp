@@ -29,7 +29,8 @@ Kernel program(const Instance& c) {
     Tensor b = c.transpose_b ? input("b", {n, k}, c.type) : input("b", {k, n}, c.type);
     Tensor mask = input("mask", {blocks_m, blocks_n, blocks_k}, boolean), out = output("out", {m, n}, c.out);
     // Tiles of a block.
-    Expr of_m = scalar("block_m", i32) / c.m, of_n = scalar("block_n", i32) / c.n, of_k = scalar("block_k", i32) / c.k;
+    Expr of_m = scalar("block_m", i32) / c.m, of_n = scalar("block_n", i32) / c.n,
+         of_k = scalar("block_k", i32) / c.k;
     grid(ceildiv(n, c.n), ceildiv(m, c.m), {.order = Order::grouped(8)}, [&](Index x, Index y) {
       Expr row = y * c.m, column = x * c.n, block_row = y / of_m, block_column = x / of_n;
       Fragment sum({c.m, c.n}, f32, 0);
@@ -86,7 +87,8 @@ double chosen(const Bound<BlockSparseGemm>& c) {
     for (std::int64_t j = 0; j < mask.size(1); ++j)
       for (std::int64_t e = 0; e < mask.size(2); ++e)
         if (mask.data_as<const bool>()[i * mask.stride(0) + j * mask.stride(1) + e * mask.stride(2)])
-          sum += left(c.dim("m"), i, c->block_m) * left(c.dim("n"), j, c->block_n) * left(c.dim("k"), e, c->block_k);
+          sum += left(c.dim("m"), i, c->block_m) * left(c.dim("n"), j, c->block_n) *
+                 left(c.dim("k"), e, c->block_k);
   return 2 * sum;
 }
 
@@ -119,9 +121,12 @@ const OperatorSchema& block_sparse_gemm_schema() {
           .no_gradient("gradients are such products with masks of their own")
           .flops("2*m*n*k")
           .counted(chosen)
-          .examples({{"ragged", "m=37 k=100 n=70 blocks_m=3 blocks_n=2 blocks_k=4 block_m=16 block_n=48 block_k=32"},
-                     {"bf16", "m=130 k=200 n=72 blocks_m=2 blocks_n=1 blocks_k=4 bf16 transpose_b out_dtype=f32"}})
-          .measured({{"8192_bf16", "m=8192 n=8192 k=8192 blocks_m=64 blocks_n=32 blocks_k=128 bf16 block_n=256"}})
+          .examples(
+              {{"ragged",
+                "m=37 k=100 n=70 blocks_m=3 blocks_n=2 blocks_k=4 block_m=16 block_n=48 block_k=32"},
+               {"bf16", "m=130 k=200 n=72 blocks_m=2 blocks_n=1 blocks_k=4 bf16 transpose_b out_dtype=f32"}})
+          .measured(
+              {{"8192_bf16", "m=8192 n=8192 k=8192 blocks_m=64 blocks_n=32 blocks_k=128 bf16 block_n=256"}})
           .run(plan, program, formula);
   return table;
 }

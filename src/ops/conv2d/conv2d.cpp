@@ -13,8 +13,8 @@ using lang::Tensor;
 
 struct Instance {
   DType type = f32, compute = f32;
-  std::optional<DType> bias;
-  bool windows = false;       // tiles are windows of the input; else rows that are looked up
+  std::optional<DType> bias = {};
+  bool windows = false;              // tiles are windows of the input; else rows that are looked up
   int h = 8, w = 8, n = 64, k = 64;  // pixels, features and channels of a tile
   auto fields() const {
     return std::tuple(type, labelled("tiles", compute), labelled("bias", bias), labelled("windows", windows),
@@ -73,19 +73,20 @@ struct Program {
     const int rows = c.h * c.w;
     Expr pixels = batch * out_height * out_width;
     Tensor flat = x.reshape({batch * height * width, channels}), result = out.reshape({pixels, features});
-    grid(ceildiv(features, c.n), ceildiv(pixels, rows), {.order = Order::grouped(8)}, [&](Index f, Index tile) {
-      Fragment sum({rows, c.n}, f32, 0);
-      multiply(sum, f * c.n, [&](const Step& s, Shared& own) {
-        const auto row = [&](Index i) {
-          Expr p = tile * rows + i, h = p / out_width % out_height * stride + s.row,
-               w = p % out_width * stride + s.column;
-          Expr inside = p < pixels && h >= 0 && h < height && w >= 0 && w < width;
-          return select(inside, (p / (out_height * out_width) * height + h) * width + w, -1);
-        };
-        gather(flat.slice(all, range(s.channel, s.channel + c.k)), row, own);
-      });
-      copy(sum, result.at(tile * rows, f * c.n));
-    });
+    grid(ceildiv(features, c.n), ceildiv(pixels, rows), {.order = Order::grouped(8)},
+         [&](Index f, Index tile) {
+           Fragment sum({rows, c.n}, f32, 0);
+           multiply(sum, f * c.n, [&](const Step& s, Shared& own) {
+             const auto row = [&](Index i) {
+               Expr p = tile * rows + i, h = p / out_width % out_height * stride + s.row,
+                    w = p % out_width * stride + s.column;
+               Expr inside = p < pixels && h >= 0 && h < height && w >= 0 && w < width;
+               return select(inside, (p / (out_height * out_width) * height + h) * width + w, -1);
+             };
+             gather(flat.slice(all, range(s.channel, s.channel + c.k)), row, own);
+           });
+           copy(sum, result.at(tile * rows, f * c.n));
+         });
   }
 };
 
@@ -97,7 +98,8 @@ Kernel program(const Instance& c) {
 }
 
 Instance plan(const Bound<Conv2d>& c) {
-  Instance t{.type = c.type("x"), .compute = multiplied_type(c.type("x"), c.on_gpu()), .bias = c.type_if("bias")};
+  Instance t{
+      .type = c.type("x"), .compute = multiplied_type(c.type("x"), c.on_gpu()), .bias = c.type_if("bias")};
   t.windows = c->stride == 1;
   if (!c.on_gpu()) return t;
   const bool is_16_bits = t.compute.bits() == 16, is_wide = c.dim("features") > 64;
@@ -146,11 +148,19 @@ const OperatorSchema& conv2d_schema() {
           .source("LeCun et al. 1989, Backpropagation Applied to Handwritten Zip Code Recognition")
           .no_gradient("those of data and weights are convolutions that are not written yet")
           .flops("2*batch*out_height*out_width*features*taps_h*taps_w*channels")
-          .examples({{"padded", "batch=2 height=5 width=7 channels=20 features=9 taps_h=3 taps_w=3 padding=1"},
-                     {"dilated_f16", "batch=1 height=9 width=8 channels=16 features=40 taps_h=3 taps_w=2 dilation=2 f16 bias:f32"},
-                     {"strided_bf16", "batch=2 height=9 width=10 channels=24 features=16 taps_h=3 taps_w=3 stride=2 padding=1 bf16"}})
-          .measured({{"128x56x56x128", "batch=128 height=56 width=56 channels=128 features=128 taps_h=3 taps_w=3 padding=1 bf16"},
-                     {"stride_2", "batch=128 height=56 width=56 channels=128 features=256 taps_h=3 taps_w=3 padding=1 stride=2 bf16"}})
+          .examples(
+              {{"padded", "batch=2 height=5 width=7 channels=20 features=9 taps_h=3 taps_w=3 padding=1"},
+               {"dilated_f16",
+                "batch=1 height=9 width=8 channels=16 features=40 taps_h=3 taps_w=2 dilation=2 f16 bias:f32"},
+               {"strided_bf16",
+                "batch=2 height=9 width=10 channels=24 features=16 taps_h=3 taps_w=3 stride=2 padding=1 "
+                "bf16"}})
+          .measured(
+              {{"128x56x56x128",
+                "batch=128 height=56 width=56 channels=128 features=128 taps_h=3 taps_w=3 padding=1 bf16"},
+               {"stride_2",
+                "batch=128 height=56 width=56 channels=128 features=256 taps_h=3 taps_w=3 padding=1 stride=2 "
+                "bf16"}})
           .run(plan, program, formula);
   return table;
 }

@@ -39,13 +39,15 @@ struct Program {
     if (c.transposed) {
       Fragment products({c.k, c.m}, f32, 0);
       serial(steps, [&](Index step) {
-        Fragment own = load(a.slice(z).at(step * c.k, row), {c.k, c.m}), by = load(x.slice(z).at(step * c.k), {c.k});
+        Fragment own = load(a.slice(z).at(step * c.k, row), {c.k, c.m}),
+                 by = load(x.slice(z).at(step * c.k), {c.k});
         parallel(products, [&](Index i, Index j) { products(i, j) += own(i, j) * by(i); });
       });
       reduce_sum(products, sum, 0);
     } else {
       serial(steps, [&](Index step) {
-        Fragment own = load(a.slice(z).at(row, step * c.k), {c.m, c.k}), by = load(x.slice(z).at(step * c.k), {c.k});
+        Fragment own = load(a.slice(z).at(row, step * c.k), {c.m, c.k}),
+                 by = load(x.slice(z).at(step * c.k), {c.k});
         Fragment products = map(own, [&](Index i, Index j) { return own(i, j) * by(j); });
         reduce_sum(products, sum);
       });
@@ -65,8 +67,7 @@ struct Program {
     Tensor parts = workspace("parts", {c.splits, batch, m}, f32);
     grid(ceildiv(m, c.m), c.splits, batch, {.threads = threads}, [&](Index block, Index part, Index z) {
       Expr steps = ceildiv(k, c.k);
-      Fragment sum =
-          sums(block * c.m, z, range(steps * part / c.splits, steps * (part + 1) / c.splits));
+      Fragment sum = sums(block * c.m, z, range(steps * part / c.splits, steps * (part + 1) / c.splits));
       copy(sum, parts.slice(part, z).at(block * c.m));
     });
     grid(ceildiv(m, summed), batch, [&](Index block, Index z) {
@@ -137,7 +138,8 @@ const OperatorSchema& gemv_schema() {
           .option(&Gemv::scale, "scale", "factor of the product", finite)
           .option(&Gemv::out_dtype, "out_dtype", "dtype of the result",
                   {{}, {}, false, "f32, f16 or bf16", "convert the result"})
-          .out(&Gemv::out, "out", "[batch] m", chosen_by("out_dtype", floats.types, "x", bf16), "scale * a * x")
+          .out(&Gemv::out, "out", "[batch] m", chosen_by("out_dtype", floats.types, "x", bf16),
+               "scale * a * x")
           .source("GEMV of the BLAS, level 2 (Dongarra et al. 1988)")
           .composed_gradient("products")
           .flops("2*batch*m*k")

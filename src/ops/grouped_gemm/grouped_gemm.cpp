@@ -33,7 +33,8 @@ struct Program {
     Fragment sum({c.m, c.n}, f32, 0);
     pipelined(ceildiv(k, c.k), {.stages = 4}, [&](Index step) {
       Expr inner = step * c.k;
-      Shared a_tile({c.m, c.k}, c.compute), b_tile({c.transpose_b ? c.n : c.k, c.transpose_b ? c.k : c.n}, c.compute);
+      Shared a_tile({c.m, c.k}, c.compute),
+          b_tile({c.transpose_b ? c.n : c.k, c.transpose_b ? c.k : c.n}, c.compute);
       copy(own_a.at(row, inner), a_tile);
       copy(c.transpose_b ? own_b.at(column, inner) : own_b.at(inner, column), b_tile);
       if (c.transpose_b)
@@ -154,7 +155,8 @@ Kernel weights_program(const WeightsInstance& t) {
 }
 
 WeightsInstance weights_plan(const Bound<GroupedGemmWeights>& c) {
-  WeightsInstance t{.type = c.type("a"), .compute = multiplied_type(c.type("a"), c.on_gpu()), .out = c.type("out")};
+  WeightsInstance t{
+      .type = c.type("a"), .compute = multiplied_type(c.type("a"), c.on_gpu()), .out = c.type("out")};
   t.c = c.type_if("c");
   if (!c.on_gpu()) return t;
   const bool is_16_bits = t.compute.bits() == 16;
@@ -178,7 +180,8 @@ void weights_formula(const Bound<GroupedGemmWeights>& c, Exact& exact) {
 }
 
 const OptionRule dtype_rule{{}, {}, false, "f32, f16 or bf16", "convert the result"};
-const OptionRule promise = between(0, 1 << 28, "a number of rows, or 0 where it is not known", "leave it out");
+const OptionRule promise =
+    between(0, 1 << 28, "a number of rows, or 0 where it is not known", "leave it out");
 
 }  // namespace
 
@@ -213,7 +216,7 @@ const OperatorSchema& grouped_gemm_schema() {
                      {"batched", "groups=2 m=20 k=16 n=24 transpose_b"}})
           .measured({{"4x8192", "groups=4 m=32768 k=7168 n=4096 offsets bf16 transpose_b"},
                      {"128_experts", "groups=128 m=262144 k=2048 n=768 offsets bf16 transpose_b"},
-                     {"masked", "groups=32 m=1024 k=7168 n=4096 counts bf16 transpose_b"}})
+                     {"32x1024_masked", "groups=32 m=1024 k=7168 n=4096 counts bf16 transpose_b"}})
           .run(plan, program, formula);
   return table;
 }
@@ -230,7 +233,8 @@ const OperatorSchema& grouped_gemm_weights_schema() {
           .in(&GroupedGemmWeights::c, "c", "groups k n", floats, "added; may be out, if it has its dtype")
           .option(&GroupedGemmWeights::max_rows, "max_rows", "a promise: the most rows of a group", promise)
           .option(&GroupedGemmWeights::out_dtype, "out_dtype", "dtype of the result", dtype_rule)
-          .out(&GroupedGemmWeights::out, "out", "groups k n", chosen_by("out_dtype", {f32, f16, bf16}, "", f32),
+          .out(&GroupedGemmWeights::out, "out", "groups k n",
+               chosen_by("out_dtype", {f32, f16, bf16}, "", f32),
                "c + the products over the rows of every group")
           .source("Gale et al. 2023, MegaBlocks: Efficient Sparse Training with Mixture-of-Experts")
           .no_gradient("it is a gradient")

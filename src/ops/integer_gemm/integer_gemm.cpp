@@ -48,12 +48,13 @@ Kernel program(const Instance& t) {
       serial(ceildiv(k, exact_products), [&](Index part) {
         Fragment exact({t.m, t.n}, f32, 0);
         Expr first = part * (exact_products / t.k);
-        pipelined(range(first, min(first + exact_products / t.k, ceildiv(k, t.k))), {.stages = 4}, [&](Index step) {
-          Shared a_tile({t.m, t.k}, t.compute), b_tile({t.n, t.k}, t.compute);
-          copy(left.at(row, step * t.k), a_tile);
-          copy(right.at(column, step * t.k), b_tile);
-          gemm(a_tile, b_tile.T(), exact);
-        });
+        pipelined(range(first, min(first + exact_products / t.k, ceildiv(k, t.k))), {.stages = 4},
+                  [&](Index step) {
+                    Shared a_tile({t.m, t.k}, t.compute), b_tile({t.n, t.k}, t.compute);
+                    copy(left.at(row, step * t.k), a_tile);
+                    copy(right.at(column, step * t.k), b_tile);
+                    gemm(a_tile, b_tile.T(), exact);
+                  });
         parallel(sum, [&](Index i, Index j) { sum(i, j) = i32(u32(sum(i, j)) + u32(i32(exact(i, j)))); });
       });
       copy(sum, out.at(row, column));
@@ -65,8 +66,8 @@ Instance plan(const Bound<IntegerGemm>& c) {
   Instance t{.compute = c.on_gpu() ? bf16 : f32, .c = c.has("c")};
   if (!c.on_gpu()) return t;
   constexpr TileCost tiles[] = {{128, 128, 128, 0.4, 0.4}, {64, 128, 128, 0.45, 0.45}, {64, 64, 128, 1, 1}};
-  const ProductTile tile = best_tile(tiles, {1, c.dim("m"), c.dim("n"), c.dim("k")}, 2,
-                                     planned_gpu_processors(c.call()));
+  const ProductTile tile =
+      best_tile(tiles, {1, c.dim("m"), c.dim("n"), c.dim("k")}, 2, planned_gpu_processors(c.call()));
   t.m = tile.m, t.n = tile.n;
   return t;
 }
@@ -96,7 +97,9 @@ const OperatorSchema& integer_gemm_schema() {
           .range("-128", "128")
           .in(&Op::c, "c", "m n", is(i32), "added; may be out")
           .out(&Op::out, "out", "m n", is(i32), "c + a * b^T")
-          .source("Jacob et al. 2017, Quantization and Training of Neural Networks for Integer-Arithmetic-Only Inference")
+          .source(
+              "Jacob et al. 2017, Quantization and Training of Neural Networks for Integer-Arithmetic-Only "
+              "Inference")
           .no_gradient("its operands are integers")
           .flops("2*m*n*k")
           .examples({{"ragged", "m=37 n=70 k=100"}, {"added", "m=20 n=40 k=1100 c"}})

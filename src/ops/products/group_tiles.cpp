@@ -41,9 +41,8 @@ GroupTiles::GroupTiles(const Tensor& offsets, const Expr& rows, const Expr& most
       table_(before(0) + i, 1) = i * rows_of_tile;
     });
     // Behind the last tile there are none.
-    when(g == groups - 1, [&] {
-      parallel(count_, [&](Index i) { when(i >= before(0) + own, [&] { table_(i, 0) = -1; }); });
-    });
+    when(g == groups - 1,
+         [&] { parallel(count_, [&](Index i) { when(i >= before(0) + own, [&] { table_(i, 0) = -1; }); }); });
   });
 }
 

@@ -6,7 +6,6 @@
 #include <span>
 
 #include "ops/pieces/plan.hpp"
-#include "ops/schema/bound.hpp"
 
 namespace tegula::ops {
 
@@ -49,9 +48,5 @@ inline ProductTile best_tile(std::span<const TileCost> tiles, const ProductExten
   });
   return {best.m, best.n};
 }
-
-// Of the processors that a call's plan supposes: those of its device, or of an H100 where it is shown for one
-// that is not there.
-int planned_gpu_processors(const BoundCall& call);
 
 }  // namespace tegula::ops

@@ -19,7 +19,8 @@ Shared load_tile(const ScaledOperand& of, const Expr& row, const Expr& inner, in
 // Those of the rows of a tile.
 Shared load_scales(const ScaledOperand& of, const Expr& row, const Expr& block, int rows) {
   Shared scales({rows}, of.scales.type());
-  copy((of.scales_along == Along::rows ? of.scales.slice(block) : of.scales.slice(all, block)).at(row), scales);
+  copy((of.scales_along == Along::rows ? of.scales.slice(block) : of.scales.slice(all, block)).at(row),
+       scales);
   return scales;
 }
 

@@ -1,6 +1,7 @@
 // Products of 8-bit floats with scales for every 128 of the inner dimension: the loop, and what it reads.
 #pragma once
 #include "ops/products/product_tiles.hpp"
+#include "ops/schema/bound.hpp"
 #include "tegula/lang.hpp"
 
 namespace tegula::ops {

@@ -23,7 +23,7 @@ bool is_e2m1(WeightFormat format) {
 struct Instance {
   WeightFormat format = WeightFormat::int4;
   DType type = bf16, compute = f32, out = bf16, scale = f16;
-  std::optional<DType> zeros, bias;
+  std::optional<DType> zeros = {}, bias = {};
   bool packed = false, by_group = false, zeros_by_group = false, tensor_scale = false;
   int group = 128;  // 0: a row has one scale
   int m = 64, n = 64, k = 64;
@@ -36,7 +36,7 @@ struct Instance {
   int bits() const { return format == WeightFormat::int8 ? 8 : 4; }
 };
 
-// Scales or zeros, [n, groups], or [groups, n] in memory.
+// Scales or zeros, [groups, n], or [n, groups] in memory.
 struct GroupNumbers {
   Tensor numbers;
   bool by_group;
@@ -105,8 +105,9 @@ struct Program {
       Fragment weights({c.n, c.k}, f32);
       parallel(weights, [&](Index i, Index j) {
         Expr own = own_groups == 1 ? Expr(0) : j / (c.k / own_groups), q = stored(b_tile, i, j);
-        Expr number = zeros ? q - f32(zeros->at(*own_zeros, i, own))
-                            : c.format == WeightFormat::uint4 ? q - 8.f : q;
+        Expr number = zeros                             ? q - f32(zeros->at(*own_zeros, i, own))
+                      : c.format == WeightFormat::uint4 ? q - 8.f
+                                                        : q;
         weights(i, j) = number * scale_of(scales.at(own_scales, i, own), c.scale);
       });
       gemm(weights.to(c.compute), a_tile.T(), sum);
@@ -155,8 +156,8 @@ void run(const Bound<QuantisedGemm>& c, Launch& launch) {
   t.zeros = c.type_if("zeros"), t.bias = c.type_if("bias"), t.tensor_scale = c.has("tensor_scale");
   t.packed = c->packed;
   t.group = c.small_dim("groups") == 1 ? 0 : c.small_dim("of_scale");
-  t.by_group = lies_along_rows(c["scales"]);
-  t.zeros_by_group = c.has("zeros") && lies_along_rows(c["zeros"]);
+  t.by_group = !lies_along_rows(c["scales"]);
+  t.zeros_by_group = c.has("zeros") && !lies_along_rows(c["zeros"]);
   t.m = c.dim("rows") <= 16 ? 16 : 64;
   if (c.on_gpu()) {
     const ProductTile tile = best_tile(gpu_table.quantised, {1, c.dim("rows"), c.dim("n"), c.dim("k")}, 1,
@@ -165,8 +166,8 @@ void run(const Bound<QuantisedGemm>& c, Launch& launch) {
     if (t.m <= 32) t.k = 128;
   }
   if (t.group > 0 && t.group % t.k != 0 && t.k % t.group != 0) t.k = 64;
-  const TensorRef scales = turned(c["scales"], t.by_group),
-                  zeros = c.has("zeros") ? turned(c["zeros"], t.zeros_by_group) : scales;
+  const TensorRef scales = turned(c["scales"], !t.by_group),
+                  zeros = c.has("zeros") ? turned(c["zeros"], !t.zeros_by_group) : scales;
   const TensorRef b = t.packed ? as_words(c["b"]) : c["b"];
   if (t.zeros)
     launch(t, program, {{"b", b}, {"scales", scales}, {"zeros", zeros}});
@@ -185,7 +186,7 @@ double stored_weight(const Bound<QuantisedGemm>& c, const tegula::Tensor& b, std
 }
 
 void formula(const Bound<QuantisedGemm>& c, Exact& exact) {
-  const std::int64_t rows = c.dim("rows"), n = c.dim("n"), k = c.dim("k"), groups = c.dim("groups");
+  const std::int64_t rows = c.dim("rows"), n = c.dim("n"), k = c.dim("k");
   const auto a = exact.array("a"), out = exact.array("out");
   const std::vector<double> scales = scales_of(exact["scales"]);
   const double *zeros = exact.data_if("zeros"), *bias = exact.data_if("bias"),
@@ -195,9 +196,10 @@ void formula(const Bound<QuantisedGemm>& c, Exact& exact) {
   std::vector<double> weights(static_cast<std::size_t>(k));
   for (std::int64_t j = 0; j < n; ++j) {
     for (std::int64_t e = 0; e < k; ++e) {
-      const std::int64_t group = j * groups + e / c.dim("of_scale");
+      const std::int64_t group = e / c.dim("of_scale") * n + j;
       const double number = stored_weight(c, b, j, e) - (zeros ? zeros[group] : zero);
-      weights[e] = exact.rounded(number * scales[group]);
+      const double weight = number * scales[group];
+      weights[e] = exact.steps() == f64 ? weight : round_to(c.type("a"), weight);
     }
     for (std::int64_t i = 0; i < rows; ++i) {
       double sum = 0;
@@ -234,10 +236,10 @@ const OperatorSchema& quantised_gemm_schema() {
           .in(&Op::a, "a", "... k", one_of({bf16, f16}), "rows")
           .in(&Op::b, "b", "format=int8 ? n k : n k/2", one_of({u8, i8}), "weights: two in a byte, or one")
           .range("0", "256")
-          .in(&Op::scales, "scales", "n groups", one_of({f16, bf16, f32, u8, e4m3}),
+          .in(&Op::scales, "scales", "groups n", one_of({f16, bf16, f32, u8, e4m3}),
               "factors of every group of weights")
           .values(scales_of_example)
-          .in(&Op::zeros, "zeros", "n groups", floats, "subtracted from the weights of a group")
+          .in(&Op::zeros, "zeros", "groups n", floats, "subtracted from the weights of a group")
           .in(&Op::tensor_scale, "tensor_scale", "1", is(f32), "factor of all weights")
           .in(&Op::bias, "bias", "n", floats, "added to every row")
           .option(&Op::format, "format", "what a weight is before its scale")
@@ -247,32 +249,38 @@ const OperatorSchema& quantised_gemm_schema() {
           .option(&Op::out_dtype, "out_dtype", "dtype of the result",
                   {{}, {}, false, "f32, f16 or bf16", "convert the result"})
           .out(&Op::out, "out", "... n", chosen_by("out_dtype", floats.types, "a", bf16), "a * W^T + bias")
-          .let("of_scale",
-               "format=mxfp4 ? 32 : (format=nvfp4 ? 16 : (group == 0 ? max(k,1) : group))")
-          .require("b", [](const Bound<Op>& c) {
-            return (c->format == WeightFormat::int8) == (c.type("b") == i8); },
-            "i8 for int8, u8 for weights of 4 bits", "check the format")
+          .let("of_scale", "format=mxfp4 ? 32 : (format=nvfp4 ? 16 : (group == 0 ? max(k,1) : group))")
+          .require(
+              "b",
+              [](const Bound<Op>& c) { return (c->format == WeightFormat::int8) == (c.type("b") == i8); },
+              "i8 for int8, u8 for weights of 4 bits", "check the format")
           .require("a", "format=int8 ? 1 : k%2 == 0", "an even k", "add a column of zeros")
           .require("scales", scales_fit, "u8 for mxfp4, e4m3 for nvfp4, f16, bf16 or f32 else",
                    "check the format")
           .require("group", group_fits, "0, 16, 32 or a multiple of 64", "give scales of such groups")
           .require("scales", "groups == ceildiv(k,of_scale)", "a scale for every group of {of_scale} weights",
                    "check group and format")
-          .require("zeros", [](const Bound<Op>& c) { return !c.has("zeros") || !is_e2m1(c->format); },
-                   "no zeros: these weights are floats", "leave them out")
-          .require("b", [](const Bound<Op>& c) {
-            return !c->packed || (c->format != WeightFormat::int8 && c.dim("k") % 64 == 0 && has_words(c["b"])); },
-            "4 bits, a multiple of 64 weights in a row, and rows that begin at multiples of 4 bytes",
-            "leave packed out, or pass a contiguous copy")
+          .require(
+              "zeros", [](const Bound<Op>& c) { return !c.has("zeros") || !is_e2m1(c->format); },
+              "no zeros: these weights are floats", "leave them out")
+          .require(
+              "b",
+              [](const Bound<Op>& c) {
+                return !c->packed ||
+                       (c->format != WeightFormat::int8 && c.dim("k") % 64 == 0 && has_words(c["b"]));
+              },
+              "4 bits, a multiple of 64 weights in a row, and rows that begin at multiples of 4 bytes",
+              "leave packed out, or pass a contiguous copy")
           .source("Frantar et al. 2022, GPTQ; OCP Microscaling Formats (MX) 1.0, 2023")
           .no_gradient("its weights are quantised")
           .flops("2*rows*n*k")
-          .examples({{"int4", "...=37 k=200 n=70 groups=2"},
-                     {"uint4_packed", "...=3,5 k=256 n=72 groups=4 group=64 format=uint4 packed zeros:f16 bias"},
-                     {"int8", "...=20 k=130 n=40 groups=1 group=0 format=int8 b:i8 scales:f32 out_dtype=f32"},
-                     {"fp4", "...=17 k=128 n=33 groups=4 group=32 format=fp4 f16"},
-                     {"mxfp4", "...=70 k=128 n=64 groups=4 format=mxfp4 scales:u8 packed"},
-                     {"nvfp4", "...=9 k=64 n=40 groups=4 format=nvfp4 scales:e4m3 tensor_scale"}})
+          .examples(
+              {{"int4", "...=37 k=200 n=70 groups=2"},
+               {"uint4_packed", "...=3,5 k=256 n=72 groups=4 group=64 format=uint4 packed zeros:f16 bias"},
+               {"int8", "...=20 k=130 n=40 groups=1 group=0 format=int8 b:i8 scales:f32 out_dtype=f32"},
+               {"fp4", "...=17 k=128 n=33 groups=4 group=32 format=fp4 f16"},
+               {"mxfp4", "...=70 k=128 n=64 groups=4 format=mxfp4 scales:u8 packed"},
+               {"nvfp4", "...=9 k=64 n=40 groups=4 format=nvfp4 scales:e4m3 tensor_scale"}})
           .measured({{"int4_1", "...=1 k=8192 n=8192 groups=64 f16 packed"},
                      {"int4_16", "...=16 k=8192 n=8192 groups=64 f16 packed"},
                      {"int4_64", "...=64 k=8192 n=8192 groups=64 f16 packed"},
@@ -292,8 +300,9 @@ tegula::Tensor quantised_gemm(const TensorRef& a, const TensorRef& b, const Tens
 
 tegula::Tensor packed_weights(const TensorRef& b) {
   if (b.dtype != u8 || b.rank() != 2 || b.size(1) % 32 != 0)
-    throw ArgumentError("packed_weights, argument 'b': expected u8 [n, k / 2] with k a multiple of 64, given " +
-                        describe(b) + "; add columns of zeros");
+    throw ArgumentError(
+        "packed_weights, argument 'b': expected u8 [n, k / 2] with k a multiple of 64, given " + describe(b) +
+        "; add columns of zeros");
   tegula::Tensor packed = tegula::Tensor::empty(b.shape, u8);
   copy_elements(b.reshape({b.size(0), b.size(1) / 32, 4, 2, 4}).permute({0, 1, 4, 2, 3}),
                 packed.ref().reshape({b.size(0), b.size(1) / 32, 4, 4, 2}));

@@ -13,7 +13,7 @@ using lang::Tensor;
 
 struct Instance {
   DType type = e4m3, compute = f32, scale = f32, out = bf16;
-  bool turned_a = false, turned_b = false;                // [k, rows] in memory
+  bool turned_a = false, turned_b = false;                    // [k, rows] in memory
   bool scales_by_block_a = false, scales_by_block_b = false;  // [blocks, rows] in memory
   std::optional<DType> c = {};
   int rows_b = 128;
@@ -30,9 +30,10 @@ ScaledOperand operand(const char* values, const char* scales, const Expr& rows, 
                       const Instance& c, bool turned, bool by_block, int rows_of_scale) {
   Expr blocks = ceildiv(k, scaled_block);
   Expr scale_rows = rows_of_scale == 1 ? rows : ceildiv(rows, rows_of_scale);
-  return {turned ? input(values, {k, rows}, c.type) : input(values, {rows, k}, c.type),
-          by_block ? input(scales, {blocks, scale_rows}, c.scale) : input(scales, {scale_rows, blocks}, c.scale),
-          turned ? Along::rows : Along::k, by_block ? Along::rows : Along::k, rows_of_scale};
+  return {
+      turned ? input(values, {k, rows}, c.type) : input(values, {rows, k}, c.type),
+      by_block ? input(scales, {blocks, scale_rows}, c.scale) : input(scales, {scale_rows, blocks}, c.scale),
+      turned ? Along::rows : Along::k, by_block ? Along::rows : Along::k, rows_of_scale};
 }
 
 Kernel program(const Instance& t) {

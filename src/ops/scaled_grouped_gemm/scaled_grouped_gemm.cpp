@@ -25,7 +25,8 @@ struct Instance {
 };
 
 // `before`, then two extents, in the order in which they lie.
-Tensor scales(const char* name, Extents before, const Expr& rows, const Expr& blocks, bool by_block, DType type) {
+Tensor scales(const char* name, Extents before, const Expr& rows, const Expr& blocks, bool by_block,
+              DType type) {
   before.push_back(by_block ? blocks : rows);
   before.push_back(by_block ? rows : blocks);
   return input(name, before, type);
@@ -97,8 +98,9 @@ void run(const Bound<ScaledGroupedGemm>& c, Launch& launch) {
   t.by_block_a = lies_along_rows(c["scale_a"]), t.by_block_b = lies_along_rows(c["scale_b"]);
   const GroupedRows rows{c.dim("groups"), c.dim("m"), c->max_rows, t.offsets};
   if (c.on_gpu()) {
-    const ProductTile tile = best_tile(gpu_table.scaled, {c.dim("groups"), rows.usual(), c.dim("n"), c.dim("k")},
-                                       1, planned_gpu_processors(c.call()));
+    const ProductTile tile =
+        best_tile(gpu_table.scaled, {c.dim("groups"), rows.usual(), c.dim("n"), c.dim("k")}, 1,
+                  planned_gpu_processors(c.call()));
     t.m = tile.m, t.n = tile.n;
   } else {
     t.m = rows.usual() <= 16 ? 16 : 64;
@@ -158,8 +160,8 @@ const OperatorSchema& scaled_grouped_gemm_schema() {
                   between(0, 1 << 28, "a number of rows, or 0 where it is not known", "leave it out"))
           .option(&Op::out_dtype, "out_dtype", "dtype of the result",
                   {{}, {}, false, "f32, f16 or bf16", "convert the result"})
-          .out(&Op::out, "out", "offsets ? m n : groups m n", chosen_by("out_dtype", {bf16, f16, f32}, "a", bf16),
-               "the scaled products")
+          .out(&Op::out, "out", "offsets ? m n : groups m n",
+               chosen_by("out_dtype", {bf16, f16, f32}, "a", bf16), "the scaled products")
           .require("scale_a", "blocks == ceildiv(k,128)", "a scale for each 128 of k", "scale blocks of 128")
           .require(
               "rows_b", [](const Bound<Op>& c) { return c->rows_b == 1 || c->rows_b == 128; }, "128 or 1",
@@ -175,7 +177,7 @@ const OperatorSchema& scaled_grouped_gemm_schema() {
                      {"masked", "groups=3 m=37 k=256 n=136 blocks=2 counts out_dtype=f32"}})
           .measured({{"4x8192", "groups=4 m=32768 k=7168 n=4096 blocks=56 offsets"},
                      {"32x512", "groups=32 m=16384 k=7168 n=4096 blocks=56 offsets"},
-                     {"masked", "groups=32 m=1024 k=7168 n=4096 blocks=56 counts"}})
+                     {"32x1024_masked", "groups=32 m=1024 k=7168 n=4096 blocks=56 counts"}})
           .run(run, formula);
   return table;
 }
