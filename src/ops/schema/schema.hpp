@@ -172,6 +172,11 @@ class Schema {
     last().packs = PackingSpec{Expression::parse(tokens), promise, longest};
     return let(longest, tokens);
   }
+  // The same where nothing needs the length of the longest.
+  Schema& packs(const char* tokens) {
+    last().packs = PackingSpec{Expression::parse(tokens), "", ""};
+    return *this;
+  }
   Schema& steps_of(const char* tensor) { return last().steps_of = tensor, *this; }
   Schema& when(const char* condition) { return last().when = Expression::parse(condition), *this; }
   Schema& range(const char* low, const char* end) {
