@@ -15,10 +15,11 @@ struct Instance {
   DType type = f32, compute = f32;
   std::optional<DType> bias = {};
   bool windows = false;              // tiles are windows of the input; else rows that are looked up
+  bool whole_pieces = false;         // pixels begin at multiples of 16 bytes of an image
   int h = 8, w = 8, n = 64, k = 64;  // pixels, features and channels of a tile
   auto fields() const {
     return std::tuple(type, labelled("tiles", compute), labelled("bias", bias), labelled("windows", windows),
-                      joined("p", h, w), joined("t", n, k));
+                      labelled("pieces", whole_pieces), joined("p", h, w), joined("t", n, k));
   }
 };
 
@@ -92,7 +93,8 @@ struct Program {
 
 Kernel program(const Instance& c) {
   return kernel(instance_name("conv2d", c), [&] {
-    const Program own{c};
+    Program own{c};
+    if (c.whole_pieces) own.channels.multiple_of(bytes_of_piece / c.type.bytes());
     c.windows ? own.by_windows() : own.by_rows();
   });
 }
@@ -102,6 +104,7 @@ Instance plan(const Bound<Conv2d>& c) {
       .type = c.type("x"), .compute = multiplied_type(c.type("x"), c.on_gpu()), .bias = c.type_if("bias")};
   t.windows = c->stride == 1;
   if (!c.on_gpu()) return t;
+  t.whole_pieces = c.dim("channels") % (bytes_of_piece / t.type.bytes()) == 0;
   const bool is_16_bits = t.compute.bits() == 16, is_wide = c.dim("features") > 64;
   t.k = is_16_bits ? 64 : 32;
   if (is_16_bits) t.w = c.dim("out_width") > 8 ? 16 : 8, t.n = is_wide ? 128 : 64;

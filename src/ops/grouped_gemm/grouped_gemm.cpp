@@ -215,8 +215,9 @@ const OperatorSchema& grouped_gemm_schema() {
                      {"masked_f16", "groups=3 m=37 k=64 n=80 counts f16"},
                      {"batched", "groups=2 m=20 k=16 n=24 transpose_b"}})
           .measured({{"4x8192", "groups=4 m=32768 k=7168 n=4096 offsets bf16 transpose_b"},
-                     {"128_experts", "groups=128 m=262144 k=2048 n=768 offsets bf16 transpose_b"},
-                     {"32x1024_masked", "groups=32 m=1024 k=7168 n=4096 counts bf16 transpose_b"}})
+                     {"16_ragged", "groups=16 m=16384 k=4096 n=2048 offsets bf16 transpose_b"},
+                     {"128_experts", "groups=128 m=65536 k=2048 n=768 offsets bf16 transpose_b"},
+                     {"8x1024_masked", "groups=8 m=1024 k=7168 n=4096 counts bf16 transpose_b"}})
           .run(plan, program, formula);
   return table;
 }

@@ -24,13 +24,13 @@ struct Instance {
   WeightFormat format = WeightFormat::int4;
   DType type = bf16, compute = f32, out = bf16, scale = f16;
   std::optional<DType> zeros = {}, bias = {};
-  bool packed = false, by_group = false, zeros_by_group = false, tensor_scale = false;
+  bool packed = false, words = false, by_group = false, zeros_by_group = false, tensor_scale = false;
   int group = 128;  // 0: a row has one scale
   int m = 64, n = 64, k = 64;
   auto fields() const {
     return std::tuple(format, type, labelled("tiles", compute), labelled("out", out), labelled("s", scale),
                       labelled("zeros", zeros), labelled("bias", bias), labelled("packed", packed),
-                      labelled("sg", by_group), labelled("zg", zeros_by_group),
+                      labelled("words", words), labelled("sg", by_group), labelled("zg", zeros_by_group),
                       labelled("whole", tensor_scale), labelled("group", group), joined("t", m, n), k);
   }
   int bits() const { return format == WeightFormat::int8 ? 8 : 4; }
@@ -65,7 +65,7 @@ struct Program {
   Dim rows{"rows"}, n{"n"}, k{"k"}, groups{"groups"};
   Tensor a = input("a", {rows, k}, c.type);
   Tensor b = c.bits() == 8 ? input("b", {n, k}, i8)
-             : c.packed    ? input("b", {n, k / 8}, u32)
+             : c.words     ? input("b", {n, k / 8}, u32)
                            : input("b", {n, k / 2}, u8);
   GroupNumbers scales = numbers("scales", c.scale, c.by_group);
   std::optional<GroupNumbers> zeros;
@@ -84,8 +84,9 @@ struct Program {
   // The weight in row i and column j of a tile as it is stored.
   Expr stored(const Shared& tile, const Index& i, const Index& j) const {
     if (c.bits() == 8) return f32(tile(i, j));
-    Expr bits = c.packed ? tile(i, packed_place(j) / 8) >> u32(packed_place(j) % 8 * 4)
-                         : u32(tile(i, j / 2)) >> u32(j % 2 * 4);
+    Expr place = c.packed ? packed_place(j) : Expr(j);
+    Expr bits =
+        c.words ? tile(i, place / 8) >> u32(place % 8 * 4) : u32(tile(i, place / 2)) >> u32(place % 2 * 4);
     if (is_e2m1(c.format)) return e2m1(bits);
     return c.format == WeightFormat::int4 ? f32((bits & 15u) ^ 8u) - 8.f : f32(bits & 15u);
   }
@@ -96,7 +97,7 @@ struct Program {
     pipelined(ceildiv(k, c.k), {.stages = 4}, [&](Index step) {
       Expr group = c.group == 0 ? Expr(0) : step * c.k / c.group;
       Shared a_tile({c.m, c.k}, c.compute);
-      Shared b_tile({c.n, c.bits() == 8 ? c.k : c.packed ? c.k / 8 : c.k / 2}, b.type());
+      Shared b_tile({c.n, c.bits() == 8 ? c.k : c.words ? c.k / 8 : c.k / 2}, b.type());
       copy(a.at(row, step * c.k), a_tile);
       copy(b.at(column, step * static_cast<int>(b_tile.extent(1))), b_tile);
       Shared own_scales = scales.tile(column, group, c.n, own_groups);
@@ -154,7 +155,8 @@ void run(const Bound<QuantisedGemm>& c, Launch& launch) {
   Instance t{.format = c->format, .type = c.type("a"), .out = c.type("out"), .scale = c.type("scales")};
   t.compute = multiplied_type(t.type, c.on_gpu());
   t.zeros = c.type_if("zeros"), t.bias = c.type_if("bias"), t.tensor_scale = c.has("tensor_scale");
-  t.packed = c->packed;
+  // Plain bytes bring a thread two of its weights at a time, words of the packed order eight.
+  t.packed = c->packed, t.words = t.packed && has_words(c["b"]);
   t.group = c.small_dim("groups") == 1 ? 0 : c.small_dim("of_scale");
   t.by_group = !lies_along_rows(c["scales"]);
   t.zeros_by_group = c.has("zeros") && !lies_along_rows(c["zeros"]);
@@ -168,7 +170,7 @@ void run(const Bound<QuantisedGemm>& c, Launch& launch) {
   if (t.group > 0 && t.group % t.k != 0 && t.k % t.group != 0) t.k = 64;
   const TensorRef scales = turned(c["scales"], !t.by_group),
                   zeros = c.has("zeros") ? turned(c["zeros"], !t.zeros_by_group) : scales;
-  const TensorRef b = t.packed ? as_words(c["b"]) : c["b"];
+  const TensorRef b = t.words ? as_words(c["b"]) : c["b"];
   if (t.zeros)
     launch(t, program, {{"b", b}, {"scales", scales}, {"zeros", zeros}});
   else
@@ -266,11 +268,9 @@ const OperatorSchema& quantised_gemm_schema() {
           .require(
               "b",
               [](const Bound<Op>& c) {
-                return !c->packed ||
-                       (c->format != WeightFormat::int8 && c.dim("k") % 64 == 0 && has_words(c["b"]));
+                return !c->packed || (c->format != WeightFormat::int8 && c.dim("k") % 64 == 0);
               },
-              "4 bits, a multiple of 64 weights in a row, and rows that begin at multiples of 4 bytes",
-              "leave packed out, or pass a contiguous copy")
+              "4 bits, and a multiple of 64 weights in a row", "leave packed out, or add columns of zeros")
           .source("Frantar et al. 2022, GPTQ; OCP Microscaling Formats (MX) 1.0, 2023")
           .no_gradient("its weights are quantised")
           .flops("2*rows*n*k")

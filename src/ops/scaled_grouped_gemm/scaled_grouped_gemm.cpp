@@ -176,8 +176,8 @@ const OperatorSchema& scaled_grouped_gemm_schema() {
                      {"rows_u8", "groups=2 m=50 k=128 n=40 blocks=1 offsets scale_a:u8 rows_b=1"},
                      {"masked", "groups=3 m=37 k=256 n=136 blocks=2 counts out_dtype=f32"}})
           .measured({{"4x8192", "groups=4 m=32768 k=7168 n=4096 blocks=56 offsets"},
-                     {"32x512", "groups=32 m=16384 k=7168 n=4096 blocks=56 offsets"},
-                     {"32x1024_masked", "groups=32 m=1024 k=7168 n=4096 blocks=56 counts"}})
+                     {"16_ragged", "groups=16 m=16384 k=4096 n=2048 blocks=32 offsets"},
+                     {"8x1024_masked", "groups=8 m=1024 k=7168 n=4096 blocks=56 counts"}})
           .run(run, formula);
   return table;
 }
