@@ -50,6 +50,41 @@ def _gemm(call: Callable[..., Tensor], tensors: Named, options: Named, gradients
     return made
 
 
+def _gemv(call: Callable[..., Tensor], tensors: Named, options: Named, gradients: Named, needed: Set[str]) -> Named:
+    a, x, dout = tensors["a"], tensors["x"], gradients["dout"]
+    transposed, scale = options["transpose_a"], options["scale"]
+    made: Named = {}
+    if "x" in needed:
+        dx = call({"a": a, "x": dout.to(x.dtype)}, {"transpose_a": not transposed, "scale": scale})
+        made["x"] = _as_given(dx, False, x)
+    if "a" in needed:
+        made["a"] = _as_given(scale * dout[..., :, None] * x[..., None, :], transposed, a).to(a.dtype)
+    return made
+
+
+def _grouped_gemm(
+    call: Callable[..., Tensor], tensors: Named, options: Named, gradients: Named, needed: Set[str]
+) -> Named:
+    from . import grouped_gemm_weights  # type: ignore[attr-defined]
+
+    a, b, offsets, counts = tensors["a"], tensors["b"], tensors["offsets"], tensors["counts"]
+    transposed, most = options["transpose_b"], options["max_rows"]
+    dout = gradients["dout"].to(a.dtype)
+    if counts is not None:
+        counted = torch.arange(a.shape[1], device=a.device) < counts[:, None]
+        a, dout = (rows.masked_fill(~counted[..., None], 0) for rows in (a, dout))
+    made: Named = {}
+    if "a" in needed:
+        made["a"] = call({"a": dout, "b": b, "offsets": offsets}, {"transpose_b": not transposed, "max_rows": most})
+    if "b" in needed:
+        if offsets is None:
+            db = a.transpose(1, 2) @ dout
+        else:
+            db = grouped_gemm_weights(a, dout, offsets, max_rows=most).to(b.dtype)
+        made["b"] = db.transpose(1, 2) if transposed else db
+    return made
+
+
 def _lengths(x: Tensor, size: int) -> Tensor:
     """How many rows every block has: the last may be short."""
     starts = torch.arange(0, x.shape[2], size, device=x.device)
@@ -143,6 +178,8 @@ composed: Dict[str, Callable[[Callable[..., Any], Named, Named, Named, Set[str]]
     "block_scores": _block_scores,
     "cumsum": _cumsum,
     "gemm": _gemm,
+    "gemv": _gemv,
+    "grouped_gemm": _grouped_gemm,
     "rope": _rope,
     "topk": _topk,
 }

@@ -1,6 +1,8 @@
 // What a formula reads and writes: copies of a call's tensors in double precision, by name, in the form of
 // programs; integers stay integers.
 #pragma once
+#include <bit>
+#include <cstdint>
 #include <map>
 
 #include "ops/schema/bound.hpp"
@@ -52,10 +54,15 @@ class Exact {
   // What gradients compute with: rounded only there.
   static double step(double value) { return value; }
   DType steps() const { return steps_; }
+  // Of an element of an output that the operator does not write, which no result is judged by.
+  static double unspecified() { return std::bit_cast<double>(unspecified_bits); }
+  static bool is_unspecified(double value) { return std::bit_cast<std::uint64_t>(value) == unspecified_bits; }
   // The outputs in the shapes of the call.
   Tensors outputs();
 
  private:
+  static constexpr std::uint64_t unspecified_bits = 0x7ff8'0000'0000'5eedU;  // a NaN of its own
+
   const BoundCall& call_;
   DType steps_;
   std::map<std::string, Tensor> tensors_;

@@ -1,0 +1,25 @@
+// Products of which a mask leaves blocks out.
+#pragma once
+#include <optional>
+
+#include "tegula/runtime.hpp"
+
+namespace tegula::ops {
+
+struct BlockSparseGemm {
+  TensorRef a = {}, b = {};                        // [m, k] and [k, n], f32, f16 or bf16
+  TensorRef mask = {};                             // bool [m / block_m, n / block_n, k / block_k]
+  bool transpose_b = false;                        // b is [n, k]
+  int block_m = 128, block_n = 128, block_k = 64;  // multiples of 16
+  std::optional<DType> out_dtype = {};             // that of a unless given
+  std::optional<TensorRef> out = {};               // written instead of a new tensor
+  Target target = Target::automatic();
+};
+
+// a · b, of whose products only those are summed whose block of m, n and k the mask has: [m, n]. The last
+// blocks may be short. Blocks that are left out are neither read nor multiplied. Wrong shapes, dtypes or
+// options are an ArgumentError.
+Tensor block_sparse_gemm(const TensorRef& a, const TensorRef& b, const TensorRef& mask,
+                         BlockSparseGemm options = {});
+
+}  // namespace tegula::ops

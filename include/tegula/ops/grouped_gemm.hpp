@@ -1,0 +1,44 @@
+// Products of groups of rows, each with a matrix of its own, as mixtures of experts have them.
+#pragma once
+#include <optional>
+
+#include "tegula/runtime.hpp"
+
+namespace tegula::ops {
+
+struct GroupedGemm {
+  TensorRef a = {};  // [m, k] with offsets, [groups, m, k] else; f32, f16 or bf16
+  TensorRef b = {};  // [groups, k, n], or [groups, n, k] with transpose_b
+  std::optional<TensorRef> offsets =
+      {};  // i32 [groups + 1]: group g has the rows offsets[g] … offsets[g + 1]
+  std::optional<TensorRef> counts = {};  // i32 [groups]: rows of a group that count, all unless given
+  bool transpose_b = false;
+  int max_rows = 0;                     // a promise: the most rows of a group; 0: not known
+  std::optional<DType> out_dtype = {};  // that of a unless given
+  std::optional<TensorRef> out = {};    // written instead of a new tensor
+  Target target = Target::automatic();
+};
+
+// The rows of every group times its matrix: [m, n] where groups lie one behind the other, divided by offsets,
+// [groups, m, n] where each has room for m rows. Groups may have any number of rows, also none. Offsets and
+// counts are read where they lie, never by the host if that is a device: it checks offsets that lie in its
+// own memory, and the device asserts those that it reads. Rows behind a group's count are not written. Wrong
+// shapes, dtypes or options are an ArgumentError.
+Tensor grouped_gemm(const TensorRef& a, const TensorRef& b, GroupedGemm options = {});
+
+struct GroupedGemmWeights {
+  TensorRef a = {}, dout = {};          // [m, k] and [m, n], f32, f16 or bf16
+  TensorRef offsets = {};               // i32 [groups + 1]
+  std::optional<TensorRef> c = {};      // [groups, k, n], any float; may be `out`, if it has its dtype
+  int max_rows = 0;                     // a promise, as above
+  std::optional<DType> out_dtype = {};  // f32 unless given
+  std::optional<TensorRef> out = {};
+  Target target = Target::automatic();
+};
+
+// c[g] + a[rows of g]ᵀ · dout[rows of g]: the gradient of b of grouped_gemm, [groups, k, n]. Without c that
+// of a group without rows is zero.
+Tensor grouped_gemm_weights(const TensorRef& a, const TensorRef& dout, const TensorRef& offsets,
+                            GroupedGemmWeights options = {});
+
+}  // namespace tegula::ops

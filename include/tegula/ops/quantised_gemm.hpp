@@ -1,0 +1,46 @@
+// Products with weights of 8 and 4 bits.
+#pragma once
+#include <optional>
+
+#include "tegula/runtime.hpp"
+
+namespace tegula::ops {
+
+// What a weight is before its scale:
+//   int4   a number from −8 to 7 (two's complement), less its zero
+//   uint4  a number from 0 to 15, less its zero, 8 without zeros
+//   int8   a number from −128 to 127, less its zero
+//   fp4    e2m1: ± 0, 0.5, 1, 1.5, 2, 3, 4, 6
+//   mxfp4  e2m1 with a power of two (u8, e8m0) for every 32
+//   nvfp4  e2m1 with an e4m3 for every 16, and one factor of the whole matrix
+enum class WeightFormat { int4, uint4, int8, fp4, mxfp4, nvfp4 };
+
+struct QuantisedGemm {
+  TensorRef a = {};                            // [..., k], bf16 or f16
+  TensorRef b = {};                            // u8 [n, k / 2], or i8 [n, k] for int8
+  TensorRef scales = {};                       // [groups, n]: f16, bf16 or f32; u8 for mxfp4, e4m3 for nvfp4
+  std::optional<TensorRef> zeros = {};         // [groups, n], f16, bf16 or f32, of int4, uint4 and int8
+  std::optional<TensorRef> tensor_scale = {};  // f32 [1], of the whole matrix
+  std::optional<TensorRef> bias = {};          // [n], f32, f16 or bf16
+  WeightFormat format = WeightFormat::int4;
+  bool packed = false;  // b has the order of `packed_weights`
+  int group = 128;      // weights along k with one scale; 0: a whole row; mxfp4: 32, nvfp4: 16
+  std::optional<DType> out_dtype = {};  // that of a unless given
+  std::optional<TensorRef> out = {};    // written instead of a new tensor
+  Target target = Target::automatic();
+};
+
+// a · Wᵀ + bias with W[j, e] = (q − zeros[e / group, j]) · scales[e / group, j] · tensor_scale: [..., n].
+// Weights of 4 bits lie in b[j, e / 2], the even e in the low half of the byte. Weights are rounded to the
+// dtype of a where they are multiplied; sums are f32. Scales and zeros may have any strides; they are fastest
+// where those of a group lie side by side. Wrong shapes, dtypes or options are an ArgumentError.
+Tensor quantised_gemm(const TensorRef& a, const TensorRef& b, const TensorRef& scales,
+                      QuantisedGemm options = {});
+
+// Weights of 4 bits in the order in which a thread of a GPU's tensor cores needs them: of every 32 bytes of a
+// row, byte 8 t + 2 i + h of the result is byte 8 i + 4 h + t (t < 4, i < 4, h < 2). u8 [n, k / 2], where k
+// is a multiple of 64, on the host; in PyTorch
+//   b.view(n, -1, 4, 2, 4).permute(0, 1, 4, 2, 3).reshape(n, -1)
+Tensor packed_weights(const TensorRef& b);
+
+}  // namespace tegula::ops

@@ -1,0 +1,139 @@
+#include "tegula/ops/block_sparse_gemm.hpp"
+
+#include <numeric>
+
+#include "ops/pieces/plan.hpp"
+#include "ops/schema/functions.hpp"
+#include "ops/schema/schema.hpp"
+
+namespace tegula::ops {
+
+namespace {
+
+using namespace lang;
+using lang::Tensor;
+
+struct Instance {
+  DType type = f32, compute = f32, out = f32;
+  bool transpose_b = false;
+  int m = 64, n = 64, k = 64;  // of a tile, each a part of a block
+  auto fields() const {
+    return std::tuple(type, compute, labelled("out", out), labelled("tb", transpose_b), joined("t", m, n), k);
+  }
+};
+
+Kernel program(const Instance& c) {
+  return kernel(instance_name("block_sparse_gemm", c), [&] {
+    Dim m("m"), n("n"), k("k"), blocks_m("blocks_m"), blocks_n("blocks_n"), blocks_k("blocks_k");
+    Tensor a = input("a", {m, k}, c.type);
+    Tensor b = c.transpose_b ? input("b", {n, k}, c.type) : input("b", {k, n}, c.type);
+    Tensor mask = input("mask", {blocks_m, blocks_n, blocks_k}, boolean), out = output("out", {m, n}, c.out);
+    // Tiles of a block.
+    Expr of_m = scalar("block_m", i32) / c.m, of_n = scalar("block_n", i32) / c.n,
+         of_k = scalar("block_k", i32) / c.k;
+    grid(ceildiv(n, c.n), ceildiv(m, c.m), {.order = Order::grouped(8)}, [&](Index x, Index y) {
+      Expr row = y * c.m, column = x * c.n, block_row = y / of_m, block_column = x / of_n;
+      Fragment sum({c.m, c.n}, f32, 0);
+      pipelined(ceildiv(k, c.k), {.stages = 4}, [&](Index step) {
+        when(mask(block_row, block_column, step / of_k), [&] {
+          Expr inner = step * c.k;
+          Shared a_tile({c.m, c.k}, c.compute);
+          Shared b_tile({c.transpose_b ? c.n : c.k, c.transpose_b ? c.k : c.n}, c.compute);
+          copy(a.at(row, inner), a_tile);
+          copy(c.transpose_b ? b.at(column, inner) : b.at(inner, column), b_tile);
+          if (c.transpose_b)
+            gemm(a_tile, b_tile.T(), sum);
+          else
+            gemm(a_tile, b_tile, sum);
+        });
+      });
+      copy(sum, out.at(row, column));
+    });
+  });
+}
+
+Instance plan(const Bound<BlockSparseGemm>& c) {
+  Instance t{.type = c.type("a"), .compute = multiplied_type(c.type("a"), c.on_gpu()), .out = c.type("out")};
+  t.transpose_b = c->transpose_b;
+  const bool is_16_bits = t.compute.bits() == 16;
+  t.m = std::gcd(c->block_m, c.on_gpu() && is_16_bits ? 128 : 64);
+  t.n = std::gcd(c->block_n, c.on_gpu() && is_16_bits ? 256 : 128);
+  t.k = std::gcd(c->block_k, c.on_gpu() && !is_16_bits ? 32 : 64);
+  return t;
+}
+
+void formula(const Bound<BlockSparseGemm>& c, Exact& exact) {
+  const std::int64_t m = c.dim("m"), n = c.dim("n"), k = c.dim("k");
+  const auto a = exact.array("a"), b = exact.array("b"), out = exact.array("out");
+  const tegula::Tensor& mask = exact["mask"];
+  for (std::int64_t i = 0; i < m; ++i)
+    for (std::int64_t j = 0; j < n; ++j) {
+      double sum = 0;
+      for (std::int64_t e = 0; e < k; ++e)
+        if (mask.at<bool>(i / c->block_m, j / c->block_n, e / c->block_k))
+          sum += a(i, e) * (c->transpose_b ? b(j, e) : b(e, j));
+      out(i, j) = sum;
+    }
+}
+
+// Products of the blocks that the mask has.
+double chosen(const Bound<BlockSparseGemm>& c) {
+  double sum = 0;
+  const TensorRef& mask = c["mask"];
+  const auto left = [](std::int64_t extent, std::int64_t block, int size) {
+    return static_cast<double>(std::min<std::int64_t>(size, extent - block * size));
+  };
+  for (std::int64_t i = 0; i < mask.size(0); ++i)
+    for (std::int64_t j = 0; j < mask.size(1); ++j)
+      for (std::int64_t e = 0; e < mask.size(2); ++e)
+        if (mask.data_as<const bool>()[i * mask.stride(0) + j * mask.stride(1) + e * mask.stride(2)])
+          sum += left(c.dim("m"), i, c->block_m) * left(c.dim("n"), j, c->block_n) *
+                 left(c.dim("k"), e, c->block_k);
+  return 2 * sum;
+}
+
+const OptionRule block = between(16, 1 << 20, "a multiple of 16", "give masks of such blocks");
+
+}  // namespace
+
+const OperatorSchema& block_sparse_gemm_schema() {
+  using Op = BlockSparseGemm;
+  static const OperatorSchema table =
+      Schema<Op>("block_sparse_gemm", "product of which a mask leaves blocks of m, n and k out")
+          .in(&Op::a, "a", "m k", floats, "left matrix")
+          .in(&Op::b, "b", "transpose_b ? n k : k n", same_as("a"), "right matrix")
+          .remedy("check transpose_b")
+          .in(&Op::mask, "mask", "blocks_m blocks_n blocks_k", is(boolean), "which blocks are summed")
+          .option(&Op::transpose_b, "transpose_b", "b is [n, k]")
+          .option(&Op::block_m, "block_m", "rows of a block", block)
+          .option(&Op::block_n, "block_n", "columns of a block", block)
+          .option(&Op::block_k, "block_k", "inner extent of a block", block)
+          .option(&Op::out_dtype, "out_dtype", "dtype of the result",
+                  {{}, {}, false, "f32, f16 or bf16", "convert the result"})
+          .out(&Op::out, "out", "m n", chosen_by("out_dtype", floats.types, "a", bf16), "the sums")
+          .require("block_m", "block_m%16 == 0", "a multiple of 16", "give masks of such blocks")
+          .require("block_n", "block_n%16 == 0", "a multiple of 16", "give masks of such blocks")
+          .require("block_k", "block_k%16 == 0", "a multiple of 16", "give masks of such blocks")
+          .require("mask", "blocks_m == ceildiv(m,block_m)", "an entry for every block of m", "check block_m")
+          .require("mask", "blocks_n == ceildiv(n,block_n)", "an entry for every block of n", "check block_n")
+          .require("mask", "blocks_k == ceildiv(k,block_k)", "an entry for every block of k", "check block_k")
+          .source("Gray et al. 2017, GPU Kernels for Block-Sparse Weights")
+          .no_gradient("gradients are such products with masks of their own")
+          .flops("2*m*n*k")
+          .counted(chosen)
+          .examples(
+              {{"ragged",
+                "m=37 k=100 n=70 blocks_m=3 blocks_n=2 blocks_k=4 block_m=16 block_n=48 block_k=32"},
+               {"bf16", "m=130 k=200 n=72 blocks_m=2 blocks_n=1 blocks_k=4 bf16 transpose_b out_dtype=f32"}})
+          .measured(
+              {{"8192_bf16", "m=8192 n=8192 k=8192 blocks_m=64 blocks_n=32 blocks_k=128 bf16 block_n=256"}})
+          .run(plan, program, formula);
+  return table;
+}
+
+tegula::Tensor block_sparse_gemm(const TensorRef& a, const TensorRef& b, const TensorRef& mask,
+                                 BlockSparseGemm options) {
+  return results_of<tegula::Tensor>(block_sparse_gemm_schema(), options, {a, b, mask});
+}
+
+}  // namespace tegula::ops

@@ -1,0 +1,162 @@
+#include "tegula/ops/gemv.hpp"
+
+#include <algorithm>
+
+#include "ops/products/product_tiles.hpp"
+#include "ops/schema/schema.hpp"
+
+namespace tegula::ops {
+
+namespace {
+
+using namespace lang;
+using lang::Tensor;
+
+struct Instance {
+  DType type = f32, vector = f32, out = f32;
+  bool transposed = false;
+  int m = 4, k = 2048;  // rows and columns of a, transposed columns and rows, that a block reads at a time
+  int splits = 1;       // blocks of a row
+  auto fields() const {
+    return std::tuple(type, labelled("x", vector), labelled("out", out), labelled("transposed", transposed),
+                      joined("t", m, k), labelled("splits", splits));
+  }
+};
+
+constexpr int threads = 128, summed = 128;
+
+struct Program {
+  const Instance& c;
+  Dim batch{"batch"}, m{"m"}, k{"k"};
+  Tensor a = c.transposed ? input("a", {batch, k, m}, c.type) : input("a", {batch, m, k}, c.type);
+  Tensor x = input("x", {batch, k}, c.vector), out = output("out", {batch, m}, c.out);
+  Expr scale = scalar("scale", f32);
+
+  // Sums of the block's rows over `steps`. Lanes of a row meet in every step, so that few registers are held;
+  // those of columns, whose elements lie apart, at the end.
+  Fragment sums(const Expr& row, const Expr& z, const Range& steps) const {
+    Fragment sum({c.m}, f32, 0);
+    if (c.transposed) {
+      Fragment products({c.k, c.m}, f32, 0);
+      serial(steps, [&](Index step) {
+        Fragment own = load(a.slice(z).at(step * c.k, row), {c.k, c.m}),
+                 by = load(x.slice(z).at(step * c.k), {c.k});
+        parallel(products, [&](Index i, Index j) { products(i, j) += own(i, j) * by(i); });
+      });
+      reduce_sum(products, sum, 0);
+    } else {
+      serial(steps, [&](Index step) {
+        Fragment own = load(a.slice(z).at(row, step * c.k), {c.m, c.k}),
+                 by = load(x.slice(z).at(step * c.k), {c.k});
+        Fragment products = map(own, [&](Index i, Index j) { return own(i, j) * by(j); });
+        reduce_sum(products, sum);
+      });
+    }
+    return sum;
+  }
+
+  void whole() const {
+    grid(ceildiv(m, c.m), batch, {.threads = threads}, [&](Index block, Index z) {
+      Fragment sum = sums(block * c.m, z, range(0, ceildiv(k, c.k)));
+      parallel(sum, [&](Index i) { sum(i) *= scale; });
+      copy(sum, out.slice(z).at(block * c.m));
+    });
+  }
+
+  void in_parts() const {
+    Tensor parts = workspace("parts", {c.splits, batch, m}, f32);
+    grid(ceildiv(m, c.m), c.splits, batch, {.threads = threads}, [&](Index block, Index part, Index z) {
+      Expr steps = ceildiv(k, c.k);
+      Fragment sum = sums(block * c.m, z, range(steps * part / c.splits, steps * (part + 1) / c.splits));
+      copy(sum, parts.slice(part, z).at(block * c.m));
+    });
+    grid(ceildiv(m, summed), batch, [&](Index block, Index z) {
+      Fragment sum({summed}, f32, 0);
+      for (int part = 0; part < c.splits; ++part) {
+        Fragment added = load(parts.slice(part, z).at(block * summed), {summed});
+        parallel(sum, [&](Index i) { sum(i) += added(i); });
+      }
+      parallel(sum, [&](Index i) { sum(i) *= scale; });
+      copy(sum, out.slice(z).at(block * summed));
+    });
+  }
+};
+
+Kernel program(const Instance& c) {
+  return kernel(instance_name("gemv", c), [&] {
+    const Program own{c};
+    c.splits > 1 ? own.in_parts() : own.whole();
+  });
+}
+
+// Parts of rows where rows alone do not keep the processors busy with a few blocks each.
+int parts_of(std::int64_t blocks, std::int64_t steps, int processors) {
+  constexpr std::int64_t most_parts = 32;
+  const std::int64_t wanted = std::int64_t{4} * processors / std::max<std::int64_t>(blocks, 1);
+  return static_cast<int>(std::clamp(std::min(wanted, steps), std::int64_t{1}, most_parts));
+}
+
+void run(const Bound<Gemv>& c, Launch& launch) {
+  TensorRef a = c.formed("a");
+  Instance t{.type = c.type("a"), .vector = c.type("x"), .out = c.type("out"), .transposed = c->transpose_a};
+  if (a.stride(2) != 1 && a.size(2) > 1 && a.stride(1) == 1) {
+    a = a.transpose(1, 2);
+    t.transposed = !t.transposed;
+  }
+  const std::int64_t m = c.dim("m"), k = c.dim("k");
+  if (!c.on_gpu()) {
+    t.m = t.transposed ? 256 : 16, t.k = t.transposed ? 16 : 256;
+  } else {
+    const int processors = planned_gpu_processors(c.call());
+    t.m = t.transposed ? 256 : 4;
+    t.k = t.transposed ? 16 : k <= 512 ? 512 : 2048;
+    t.splits = parts_of((m + t.m - 1) / t.m * c.dim("batch"), (k + t.k - 1) / t.k, processors);
+  }
+  launch(t, program, {{"a", a}});
+}
+
+void formula(const Bound<Gemv>& c, Exact& exact) {
+  const std::int64_t batch = c.dim("batch"), m = c.dim("m"), k = c.dim("k");
+  const auto a = exact.array("a"), x = exact.array("x"), out = exact.array("out");
+  for (std::int64_t z = 0; z < batch; ++z)
+    for (std::int64_t i = 0; i < m; ++i) {
+      double sum = 0;
+      for (std::int64_t e = 0; e < k; ++e) sum += (c->transpose_a ? a(z, e, i) : a(z, i, e)) * x(z, e);
+      out(z, i) = c->scale * sum;
+    }
+}
+
+}  // namespace
+
+const OperatorSchema& gemv_schema() {
+  static const OperatorSchema table =
+      Schema<Gemv>("gemv", "a matrix times a vector")
+          .in(&Gemv::a, "a", "transpose_a ? [~batch] k m : [~batch] m k", products, "the matrix")
+          .remedy("check transpose_a")
+          .in(&Gemv::x, "x", "[~batch] k", products, "the vector")
+          .option(&Gemv::transpose_a, "transpose_a", "a is [k, m]")
+          .option(&Gemv::scale, "scale", "factor of the product", finite)
+          .option(&Gemv::out_dtype, "out_dtype", "dtype of the result",
+                  {{}, {}, false, "f32, f16 or bf16", "convert the result"})
+          .out(&Gemv::out, "out", "[batch] m", chosen_by("out_dtype", floats.types, "x", bf16),
+               "scale * a * x")
+          .source("GEMV of the BLAS, level 2 (Dongarra et al. 1988)")
+          .composed_gradient("products")
+          .flops("2*batch*m*k")
+          .examples({{"ragged", "m=37 k=300"},
+                     {"transposed_f16", "m=300 k=37 f16 transpose_a scale=0.5"},
+                     {"batched_bf16", "batch=3 m=20 k=70 bf16 out_dtype=f32"},
+                     {"parts_e4m3", "m=5 k=4200 e4m3"}})
+          .measured({{"8192_bf16", "m=8192 k=8192 bf16"},
+                     {"16384_f16", "m=16384 k=16384 f16"},
+                     {"8192_transposed", "m=8192 k=8192 bf16 transpose_a"},
+                     {"64x1024_bf16", "batch=64 m=1024 k=1024 bf16"}})
+          .run(run, formula);
+  return table;
+}
+
+tegula::Tensor gemv(const TensorRef& a, const TensorRef& x, Gemv options) {
+  return results_of<tegula::Tensor>(gemv_schema(), options, {a, x});
+}
+
+}  // namespace tegula::ops

@@ -1,0 +1,115 @@
+#include "tegula/ops/integer_gemm.hpp"
+
+#include "ops/products/product_tiles.hpp"
+#include "ops/schema/functions.hpp"
+#include "ops/schema/schema.hpp"
+
+namespace tegula::ops {
+
+namespace {
+
+using namespace lang;
+using lang::Tensor;
+
+// Numbers of 8 bits are exact as bf16, and so are sums of this many products, at most 2^14 each, in f32.
+constexpr int exact_products = 512;
+
+struct Instance {
+  DType compute = f32;
+  bool c = false;
+  int m = 64, n = 64, k = 64;
+  auto fields() const { return std::tuple(compute, labelled("c", c), joined("t", m, n), k); }
+};
+
+// As floats, by a grid of its own: tensor cores take them.
+Tensor as_floats(const char* name, const Tensor& from, DType type) {
+  constexpr int rows = 16, columns = 256;
+  Tensor to = workspace(name, {from.extent(0), ceildiv(from.extent(1), 8) * 8}, type);
+  grid(ceildiv(to.extent(1), columns), ceildiv(from.extent(0), rows), [&](Index x, Index y) {
+    Fragment own = load(from.at(y * rows, x * columns), {rows, columns});
+    copy(map(own, [&](Index i, Index j) { return f32(own(i, j)); }), to.at(y * rows, x * columns));
+  });
+  return to;
+}
+
+Kernel program(const Instance& t) {
+  return kernel(instance_name("integer_gemm", t), [&] {
+    Dim m("m"), n("n"), k("k");
+    Tensor a = input("a", {m, k}, i8), b = input("b", {n, k}, i8);
+    std::optional<Tensor> c;
+    if (t.c) c.emplace(input("c", {m, n}, i32));
+    Tensor out = output("out", {m, n}, i32);
+    if (c) may_alias(*c, out);
+    Tensor left = as_floats("left", a, t.compute), right = as_floats("right", b, t.compute);
+    grid(ceildiv(n, t.n), ceildiv(m, t.m), {.order = Order::grouped(8)}, [&](Index x, Index y) {
+      Expr row = y * t.m, column = x * t.n;
+      Fragment sum({t.m, t.n}, i32, 0);
+      if (c) copy(c->at(row, column), sum);
+      serial(ceildiv(k, exact_products), [&](Index part) {
+        Fragment exact({t.m, t.n}, f32, 0);
+        Expr first = part * (exact_products / t.k);
+        pipelined(range(first, min(first + exact_products / t.k, ceildiv(k, t.k))), {.stages = 4},
+                  [&](Index step) {
+                    Shared a_tile({t.m, t.k}, t.compute), b_tile({t.n, t.k}, t.compute);
+                    copy(left.at(row, step * t.k), a_tile);
+                    copy(right.at(column, step * t.k), b_tile);
+                    gemm(a_tile, b_tile.T(), exact);
+                  });
+        parallel(sum, [&](Index i, Index j) { sum(i, j) = i32(u32(sum(i, j)) + u32(i32(exact(i, j)))); });
+      });
+      copy(sum, out.at(row, column));
+    });
+  });
+}
+
+Instance plan(const Bound<IntegerGemm>& c) {
+  Instance t{.compute = c.on_gpu() ? bf16 : f32, .c = c.has("c")};
+  if (!c.on_gpu()) return t;
+  constexpr TileCost tiles[] = {{128, 128, 128, 0.4, 0.4}, {64, 128, 128, 0.45, 0.45}, {64, 64, 128, 1, 1}};
+  const ProductTile tile =
+      best_tile(tiles, {1, c.dim("m"), c.dim("n"), c.dim("k")}, 2, planned_gpu_processors(c.call()));
+  t.m = tile.m, t.n = tile.n;
+  return t;
+}
+
+void formula(const Bound<IntegerGemm>& c, Exact& exact) {
+  const std::int64_t m = c.dim("m"), n = c.dim("n"), k = c.dim("k");
+  const auto *a = exact["a"].data_as<std::int8_t>(), *b = exact["b"].data_as<std::int8_t>();
+  const auto* added = c.has("c") ? exact["c"].data_as<std::int32_t>() : nullptr;
+  auto* out = exact["out"].data_as<std::int32_t>();
+  for (std::int64_t i = 0; i < m; ++i)
+    for (std::int64_t j = 0; j < n; ++j) {
+      std::int64_t sum = added ? added[i * n + j] : 0;
+      for (std::int64_t e = 0; e < k; ++e) sum += a[i * k + e] * b[j * k + e];
+      out[i * n + j] = static_cast<std::int32_t>(sum);
+    }
+}
+
+}  // namespace
+
+const OperatorSchema& integer_gemm_schema() {
+  using Op = IntegerGemm;
+  static const OperatorSchema table =
+      Schema<Op>("integer_gemm", "product of 8-bit integers, exact in 32 bits")
+          .in(&Op::a, "a", "m k", is(i8), "left matrix")
+          .range("-128", "128")
+          .in(&Op::b, "b", "n k", is(i8), "right matrix, transposed")
+          .range("-128", "128")
+          .in(&Op::c, "c", "m n", is(i32), "added; may be out")
+          .out(&Op::out, "out", "m n", is(i32), "c + a * b^T")
+          .source(
+              "Jacob et al. 2017, Quantization and Training of Neural Networks for Integer-Arithmetic-Only "
+              "Inference")
+          .no_gradient("its operands are integers")
+          .flops("2*m*n*k")
+          .examples({{"ragged", "m=37 n=70 k=100"}, {"added", "m=20 n=40 k=1100 c"}})
+          .measured({{"8192", "m=8192 n=8192 k=8192"}, {"16x8192", "m=16 n=8192 k=8192"}})
+          .run(plan, program, formula);
+  return table;
+}
+
+tegula::Tensor integer_gemm(const TensorRef& a, const TensorRef& b, IntegerGemm options) {
+  return results_of<tegula::Tensor>(integer_gemm_schema(), options, {a, b});
+}
+
+}  // namespace tegula::ops

@@ -1,0 +1,52 @@
+// Numbers of few bits, as programs and formulas read them.
+#pragma once
+#include <cmath>
+#include <cstdint>
+#include <vector>
+
+#include "tegula/lang.hpp"
+
+namespace tegula::ops {
+
+// A scale of eight bits that are an exponent (e8m0): 2^(x − 127), and NaN for 255.
+inline lang::Expr e8m0(const lang::Expr& x) {
+  using namespace lang;
+  // 2^−127 is no normal number: half of the least one.
+  Expr bits = max(u32(x) << 23u, 0x400000u);
+  return bitcast(select(x == 255, 0x7fc00000u, bits), f32);
+}
+inline double e8m0(double x) { return x == 255 ? NAN : std::exp2(x - 127); }
+
+// An element of a tensor of scales, f32 or u8 with e8m0.
+inline lang::Expr scale_of(const lang::Expr& element, DType type) {
+  return type == u8 ? e8m0(element) : lang::Expr(element);
+}
+
+// All elements of such a tensor, for formulas.
+inline std::vector<double> scales_of(const Tensor& scales) {
+  std::vector<double> result = scales.values<double>();
+  if (scales.dtype() == u8)
+    for (double& x : result) x = e8m0(x);
+  return result;
+}
+
+// Tensor cores keep as many bits of a sum of 8-bit products as f16 has, or a few more.
+inline double as_tensor_cores_keep(double sum) {
+  int exponent = 0;
+  const double fraction = std::frexp(sum, &exponent);
+  return std::ldexp(std::nearbyint(std::ldexp(fraction, 11)), exponent - 11);
+}
+// So many products at a time.
+inline constexpr std::int64_t products_of_8_bits = 32;
+
+// The product of two vectors of 8-bit floats, exact or as tensor cores sum it.
+inline double sum_of_8_bits(const double* a, const double* b, std::int64_t count, bool as_tensor_cores) {
+  double sum = 0;
+  for (std::int64_t k = 0; k < count; ++k) {
+    sum += a[k] * b[k];
+    if (as_tensor_cores && k % products_of_8_bits == 0) sum = as_tensor_cores_keep(sum);
+  }
+  return sum;
+}
+
+}  // namespace tegula::ops

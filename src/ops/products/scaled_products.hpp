@@ -1,0 +1,35 @@
+// Products of 8-bit floats with scales for every 128 of the inner dimension: the loop, and what it reads.
+#pragma once
+#include "ops/products/product_tiles.hpp"
+#include "ops/schema/bound.hpp"
+#include "tegula/lang.hpp"
+
+namespace tegula::ops {
+
+// Elements of the inner dimension that share a scale.
+inline constexpr int scaled_block = 128;
+
+// How an operand lies: rows of k side by side, or columns.
+enum class Along { k, rows };
+
+// One matrix [rows, k], or [k, rows] where its columns lie side by side, and its scales [rows, blocks], or
+// [blocks, rows] where those of a block do. `rows_of_scale` rows share one.
+struct ScaledOperand {
+  lang::Tensor values, scales;
+  Along values_along = Along::k, scales_along = Along::k;
+  int rows_of_scale = 1;
+};
+
+// sum += the scaled product of tiles from the rows `row` of a and `column` of b on, over all blocks of k.
+// Tiles have the type `compute`.
+void multiply_scaled(lang::Fragment& sum, const ScaledOperand& a, const ScaledOperand& b,
+                     const lang::Expr& row, const lang::Expr& column, const lang::Expr& k, DType compute);
+
+// The type of tiles: tensor cores take 8-bit operands that lie along k; others are widened, exactly, where
+// they are copied. CPUs multiply f32.
+DType scaled_tile_type(const BoundCall& call, DType type, bool along_k);
+
+// Whether elements of a column lie side by side, and those of a row do not.
+bool lies_along_rows(const TensorRef& matrix);
+
+}  // namespace tegula::ops

@@ -1,0 +1,144 @@
+#include "tegula/ops/scaled_gemm.hpp"
+
+#include "ops/products/low_bits.hpp"
+#include "ops/products/scaled_products.hpp"
+#include "ops/schema/schema.hpp"
+
+namespace tegula::ops {
+
+namespace {
+
+using namespace lang;
+using lang::Tensor;
+
+struct Instance {
+  DType type = e4m3, compute = f32, scale = f32, out = bf16;
+  bool turned_a = false, turned_b = false;                    // [k, rows] in memory
+  bool scales_by_block_a = false, scales_by_block_b = false;  // [blocks, rows] in memory
+  std::optional<DType> c = {};
+  int rows_b = 128;
+  int m = 64, n = 64;
+  auto fields() const {
+    return std::tuple(type, compute, labelled("s", scale), labelled("out", out), labelled("ta", turned_a),
+                      labelled("tb", turned_b), labelled("sa", scales_by_block_a),
+                      labelled("sb", scales_by_block_b), labelled("c", c), labelled("rows", rows_b),
+                      joined("t", m, n));
+  }
+};
+
+ScaledOperand operand(const char* values, const char* scales, const Expr& rows, const Expr& k,
+                      const Instance& c, bool turned, bool by_block, int rows_of_scale) {
+  Expr blocks = ceildiv(k, scaled_block);
+  Expr scale_rows = rows_of_scale == 1 ? rows : ceildiv(rows, rows_of_scale);
+  return {
+      turned ? input(values, {k, rows}, c.type) : input(values, {rows, k}, c.type),
+      by_block ? input(scales, {blocks, scale_rows}, c.scale) : input(scales, {scale_rows, blocks}, c.scale),
+      turned ? Along::rows : Along::k, by_block ? Along::rows : Along::k, rows_of_scale};
+}
+
+Kernel program(const Instance& t) {
+  return kernel(instance_name("scaled_gemm", t), [&] {
+    Dim m("m"), n("n"), k("k");
+    const ScaledOperand a = operand("a", "scale_a", m, k, t, t.turned_a, t.scales_by_block_a, 1);
+    const ScaledOperand b = operand("b", "scale_b", n, k, t, t.turned_b, t.scales_by_block_b, t.rows_b);
+    std::optional<Tensor> c;
+    if (t.c) c.emplace(input("c", {m, n}, *t.c));
+    Tensor out = output("out", {m, n}, t.out);
+    if (t.c == t.out) may_alias(*c, out);
+    grid(ceildiv(n, t.n), ceildiv(m, t.m), {.order = Order::grouped(8)}, [&](Index x, Index y) {
+      Expr row = y * t.m, column = x * t.n;
+      Fragment sum({t.m, t.n}, f32, 0);
+      if (c) copy(c->at(row, column), sum);
+      multiply_scaled(sum, a, b, row, column, k, t.compute);
+      copy(sum, out.at(row, column));
+    });
+  });
+}
+
+ProductTile plan_tile(const Bound<ScaledGemm>& c) {
+  if (!c.on_gpu()) return {c.dim("m") <= 16 ? 16 : 64, c.dim("n") <= 64 ? 64 : 128};
+  return best_tile(gpu_table.scaled, {1, c.dim("m"), c.dim("n"), c.dim("k")}, 1,
+                   planned_gpu_processors(c.call()));
+}
+
+TensorRef turned(const TensorRef& tensor, bool turn) { return turn ? tensor.transpose(0, 1) : tensor; }
+
+void run(const Bound<ScaledGemm>& c, Launch& launch) {
+  Instance t{.type = c.type("a"), .scale = c.type("scale_a"), .out = c.type("out")};
+  t.turned_a = lies_along_rows(c["a"]), t.turned_b = lies_along_rows(c["b"]);
+  t.scales_by_block_a = lies_along_rows(c["scale_a"]), t.scales_by_block_b = lies_along_rows(c["scale_b"]);
+  t.compute = scaled_tile_type(c.call(), t.type, !t.turned_a && !t.turned_b);
+  t.c = c.type_if("c"), t.rows_b = c->rows_b;
+  const ProductTile tile = plan_tile(c);
+  t.m = tile.m, t.n = tile.n;
+  launch(t, program,
+         {{"a", turned(c["a"], t.turned_a)},
+          {"b", turned(c["b"], t.turned_b)},
+          {"scale_a", turned(c["scale_a"], t.scales_by_block_a)},
+          {"scale_b", turned(c["scale_b"], t.scales_by_block_b)}});
+}
+
+// Of a row of a and one of b, in blocks.
+void formula(const Bound<ScaledGemm>& c, Exact& exact) {
+  const std::int64_t m = c.dim("m"), n = c.dim("n"), k = c.dim("k");
+  const auto a = exact.array("a"), b = exact.array("b"), out = exact.array("out");
+  const std::vector<double> of_a = scales_of(exact["scale_a"]), of_b = scales_of(exact["scale_b"]);
+  const double* added = exact.data_if("c");
+  const std::int64_t blocks = c.dim("blocks");
+  for (std::int64_t i = 0; i < m; ++i)
+    for (std::int64_t j = 0; j < n; ++j) {
+      double sum = added ? added[i * n + j] : 0;
+      for (std::int64_t g = 0; g < blocks; ++g) {
+        const std::int64_t first = g * scaled_block, count = std::min<std::int64_t>(scaled_block, k - first);
+        const double part = sum_of_8_bits(&a(i, first), &b(j, first), count, exact.steps() != f64);
+        sum += part * of_a[i * blocks + g] * of_b[j / c->rows_b * blocks + g];
+      }
+      out(i, j) = sum;
+    }
+}
+
+const OptionRule one_or_block{1, 128, false, "128 or 1", "give scales of single rows, or of 128"};
+
+}  // namespace
+
+const OperatorSchema& scaled_gemm_schema() {
+  static const OperatorSchema table =
+      Schema<ScaledGemm>("scaled_gemm", "product of 8-bit floats with scales for every 128 of k")
+          .in(&ScaledGemm::a, "a", "m k", one_of({e4m3, e5m2}), "left matrix")
+          .in(&ScaledGemm::b, "b", "n k", same_as("a"), "right matrix, transposed")
+          .in(&ScaledGemm::scale_a, "scale_a", "m blocks", one_of({f32, u8}),
+              "factors of every row in every 128 of k; u8 is e8m0")
+          .range("120", "135")
+          .in(&ScaledGemm::scale_b, "scale_b", "(n+rows_b-1)/rows_b blocks", same_as("scale_a"),
+              "factors of every rows_b rows in every 128 of k")
+          .range("120", "135")
+          .in(&ScaledGemm::c, "c", "m n", floats, "added; may be out, if it has its dtype")
+          .option(&ScaledGemm::rows_b, "rows_b", "rows of b that share a scale", one_or_block)
+          .option(&ScaledGemm::out_dtype, "out_dtype", "dtype of the result",
+                  {{}, {}, false, "f32, f16 or bf16", "convert the result"})
+          .out(&ScaledGemm::out, "out", "m n", chosen_by("out_dtype", {bf16, f16, f32}, "a", bf16),
+               "c + the scaled product")
+          .require("scale_a", "blocks == ceildiv(k,128)", "a scale for each 128 of k", "scale blocks of 128")
+          .require(
+              "rows_b", [](const Bound<ScaledGemm>& c) { return c->rows_b == 1 || c->rows_b == 128; },
+              "128 or 1", "give scales of single rows, or of 128")
+          .source("DeepSeek-AI 2024, DeepSeek-V3 Technical Report; DeepGEMM")
+          .no_gradient("its operands are quantised")
+          .flops("2*m*n*k")
+          .examples({{"ragged", "m=37 n=140 k=200 blocks=2"},
+                     {"powers", "m=20 n=70 k=128 blocks=1 scale_a:u8 out_dtype=f32"},
+                     {"rows", "m=70 n=40 k=384 blocks=3 rows_b=1 e5m2"},
+                     {"added", "m=65 n=72 k=256 blocks=2 c:f32 out_dtype=f32"}})
+          .measured({{"4096x7168x16384", "m=4096 n=7168 k=16384 blocks=128"},
+                     {"4096x4096x7168", "m=4096 n=4096 k=7168 blocks=56"},
+                     {"64x4096x7168", "m=64 n=4096 k=7168 blocks=56"}})
+          .run(run, formula);
+  return table;
+}
+
+tegula::Tensor scaled_gemm(const TensorRef& a, const TensorRef& b, const TensorRef& scale_a,
+                           const TensorRef& scale_b, ScaledGemm options) {
+  return results_of<tegula::Tensor>(scaled_gemm_schema(), options, {a, b, scale_a, scale_b});
+}
+
+}  // namespace tegula::ops
