@@ -13,13 +13,13 @@
 
 #include "tests/golden/kernels.hpp"
 #include "tests/golden/shipped.hpp"
-#include "tools/diff.hpp"
-#include "tools/texts.hpp"
+#include "show/diff.hpp"
+#include "show/texts.hpp"
 
 namespace golden {
 namespace {
 
-using namespace tegula::tool;
+using namespace tegula::shown;
 
 bool update = false;
 

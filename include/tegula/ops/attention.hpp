@@ -5,6 +5,7 @@
 
 #include "tegula/runtime.hpp"
 
+TEGULA_API_BEGIN
 namespace tegula::ops {
 
 // Order of the dimensions of q, k, v and out: [batch, sequence, heads, features], or [batch, heads, sequence,
@@ -60,3 +61,4 @@ AttentionResult attention(const TensorRef& q, const TensorRef& k, const TensorRe
                           const AttentionOptions& options = {});
 
 }  // namespace tegula::ops
+TEGULA_API_END

@@ -4,6 +4,7 @@
 
 #include "tegula/runtime.hpp"
 
+TEGULA_API_BEGIN
 namespace tegula::ops {
 
 // gelu is x/2 · (1 + tanh(√(2/π) · (x + 0.044715 x³))); silu is x / (1 + exp(−x)).
@@ -36,3 +37,4 @@ struct GemmOptions {
 Tensor gemm(const TensorRef& a, const TensorRef& b, const GemmOptions& options = {});
 
 }  // namespace tegula::ops
+TEGULA_API_END

@@ -2,6 +2,7 @@
 #pragma once
 #include "tegula/runtime.hpp"
 
+TEGULA_API_BEGIN
 namespace tegula::ops {
 
 struct RmsNorm {
@@ -25,3 +26,4 @@ struct RmsNormGradients {
 RmsNormGradients rms_norm_backward(const TensorRef& dout, const TensorRef& x, RmsNorm options = {});
 
 }  // namespace tegula::ops
+TEGULA_API_END

@@ -2,6 +2,7 @@
 #pragma once
 #include "tegula/ops/attention.hpp"
 
+TEGULA_API_BEGIN
 namespace tegula::ops {
 
 struct BlockScores {
@@ -41,3 +42,4 @@ struct TopkBlocks {
 Tensor topk_blocks(const TensorRef& scores, std::int64_t count, TopkBlocks options = {});
 
 }  // namespace tegula::ops
+TEGULA_API_END
