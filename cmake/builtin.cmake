@@ -1,5 +1,5 @@
-# builtin_kernels(TARGET OBJECTS): adds to TARGET the kernels that a program made of OBJECTS prints, compiled
-# for every instruction set with the flags of printed kernels.
+# builtin_kernels(TARGET OBJECTS): a library of objects, TARGET, of the kernels that a program made of OBJECTS prints,
+# compiled for every instruction set with the flags of printed kernels.
 include(${CMAKE_CURRENT_LIST_DIR}/cpu_sets.cmake)
 set(builtin_parts 3)  # sources of each set, which compile side by side
 
@@ -8,7 +8,10 @@ function(builtin_kernels target objects)
   file(MAKE_DIRECTORY ${folder})
   set(none ${PROJECT_SOURCE_DIR}/src/builtin/none.cpp)
   if(NOT TEGULA_BUILTIN)
-    target_sources(${target} PRIVATE ${none})
+    add_library(${target} OBJECT ${none})
+    hide_symbols(${target})
+    target_include_directories(${target} PRIVATE src include)
+    target_compile_features(${target} PRIVATE cxx_std_20)
     return()
   endif()
   add_executable(tegula_pregenerate ${PROJECT_SOURCE_DIR}/src/builtin/generate.cpp ${none} $<TARGET_OBJECTS:${objects}>)
@@ -32,5 +35,8 @@ function(builtin_kernels target objects)
     DEPENDS tegula_pregenerate
     COMMENT "Printing built-in kernels"
     VERBATIM)
-  target_sources(${target} PRIVATE ${sources})
+  add_library(${target} OBJECT ${sources})
+  hide_symbols(${target})
+  target_include_directories(${target} PRIVATE src include)
+  target_compile_features(${target} PRIVATE cxx_std_20)
 endfunction()

@@ -110,7 +110,7 @@ void add_target_option(CLI::App& command, std::string& target) {
       ->capture_default_str();
 }
 
-void add_call_options(CLI::App& command, CallTexts& texts) {
+void add_inputs(CLI::App& command, CallTexts& texts) {
   command.add_option("operator", texts.op, "Name of the operator; see `tegula list`")->required();
   command.add_option("--case", texts.example, "An example of the operator; see `tegula list OPERATOR`");
   command.add_option(
@@ -120,6 +120,10 @@ void add_call_options(CLI::App& command, CallTexts& texts) {
                      "name=EXTENTS[:DTYPE[:LOW..HIGH]]: random numbers, such as q=1x4096x8x64:bf16 (normal) "
                      "or counts=1x2x8:i32:1..4 (integers)");
   command.add_option("--option", texts.options, "name=value; see `tegula list OPERATOR`");
+}
+
+void add_call_options(CLI::App& command, CallTexts& texts) {
+  add_inputs(command, texts);
   add_target_option(command, texts.target);
 }
 

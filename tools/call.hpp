@@ -26,6 +26,9 @@ struct Call {
 };
 
 void add_target_option(CLI::App& command, std::string& target);
+// The operator, its example, inputs and options.
+void add_inputs(CLI::App& command, CallTexts& texts);
+// The same and the target.
 void add_call_options(CLI::App& command, CallTexts& texts);
 
 Target target_named(const std::string& name);

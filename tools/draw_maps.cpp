@@ -2,7 +2,7 @@
 #include <fmt/format.h>
 
 #include "map.hpp"
-#include "pictures.hpp"
+#include "show/folders.hpp"
 #include "tegula/error.hpp"
 #include "tegula/stream.hpp"
 
@@ -31,15 +31,15 @@ bool draw_maps(const ops::OperatorSchema& schema, Target target, const std::stri
   if (schema.maps.empty())
     throw ArgumentError(fmt::format(
         "bench --map: the table of {} has no maps; measure its cases without --map", schema.name));
-  prepare_folder("bench: --map", folder);
+  shown::prepare_folder("bench: --map", folder);
   const bool measures = target.device() == DeviceKind::cpu || cuda_device_count() > 0;
   bool is_smooth = true;
   for (const ops::CallMap& calls : schema.maps) {
     const Map map =
         measures ? measure_map(schema, calls, target, every) : plan_map(schema, calls, target, every);
     const std::string stem = schema.name + "_" + calls.name;
-    write_complete(folder, stem + ".json", json_of(map));
-    print_summary(map, write_complete(folder, stem + ".svg", picture_of(map)));
+    shown::write_complete(folder, stem + ".json", json_of(map));
+    print_summary(map, shown::write_complete(folder, stem + ".svg", picture_of(map)));
     is_smooth &= map.cliffs().empty();
   }
   return is_smooth;

@@ -2,9 +2,11 @@
 #include <algorithm>
 
 #include "map.hpp"
-#include "svg.hpp"
+#include "show/svg.hpp"
 
 namespace tegula::tool {
+
+using shown::Box, shown::Svg;
 
 namespace {
 

@@ -6,6 +6,7 @@
 #include "commands.hpp"
 #include "names.hpp"
 #include "tegula/error.hpp"
+#include "tegula/version.hpp"
 
 namespace tegula::tool {
 namespace {
@@ -22,7 +23,7 @@ void check_command(const CLI::App& app, const std::string& word) {
 
 int run_tool(int argc, char** argv) {
   CLI::App app{"Tegula: tile programs and sparse attention."};
-  app.set_version_flag("--version", "tegula " TEGULA_VERSION);
+  app.set_version_flag("--version", std::string("tegula ") + version());
   app.require_subcommand(1);
   app.footer(
       "Exit status: 0 done; 1 failed, or found something wrong; 2 called wrongly (options, files, shapes).");
@@ -33,6 +34,7 @@ int run_tool(int argc, char** argv) {
   add_check(app, exit_code);
   add_bench(app, exit_code);
   add_show(app);
+  add_build(app);
   add_cache(app);
   add_env(app);
   if (argc > 1 && argv[1][0] != '-') check_command(app, argv[1]);

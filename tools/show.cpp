@@ -1,15 +1,13 @@
-// show: what an operator runs, as a program, between the passes, and as C++ and CUDA.
+// show: what an operator, or a kernel of the user's own, runs: as a program, between the passes, as C++ and CUDA.
+#include "tegula/show.hpp"
+
 #include <fmt/format.h>
 
-#include "assembler_text.hpp"
 #include "call.hpp"
 #include "commands.hpp"
-#include "cuda_texts.hpp"
+#include "kernel_files.hpp"
 #include "names.hpp"
-#include "passes/cuda/cuda_passes.hpp"
-#include "pictures.hpp"
 #include "tegula/error.hpp"
-#include "texts.hpp"
 
 namespace tegula::tool {
 
@@ -17,102 +15,123 @@ namespace {
 
 struct ShowRequest {
   CallTexts call;
-  bool ir = false, passes = false, cpp = false, cuda = false, layout = false, schedule = false,
-       resources = false;
-  std::string svg;  // folder of pictures
+  ShowOptions options;
+  std::string html;  // file of the report
   bool draws = false;
-  int architecture = 90;
+  std::vector<std::string> flags;  // of the compiler, for a file of kernels
 
-  bool on_gpu() const { return cuda || layout || schedule || resources; }
-  bool for_gpu() const { return on_gpu() || call.target == "cuda" || call.target == "cuda_sm80"; }
-  bool compiles() const { return passes || cpp || on_gpu(); }
+  bool draws_any() const { return options.layout || options.schedule || options.shared_memory; }
+  bool on_gpu() const { return options.cuda || draws_any() || options.resources || !html.empty(); }
+  bool compiles() const { return options.passes || options.cpp || on_gpu(); }
+  // The report is not all that is asked for.
+  bool prints() const {
+    return html.empty() || options.ir || options.passes || options.cpp || options.cuda || draws_any() ||
+           options.resources;
+  }
 };
 
-void print_lines(const std::vector<std::string>& lines) {
-  for (auto& line : lines) fmt::print("{}\n", line);
-}
-
-void draw_kernel(const lang::Kernel& kernel, const ShowRequest& request) {
-  const passes::CudaTarget gpu{request.architecture};
-  if (request.layout) print_lines(write_layouts(kernel, gpu, request.svg));
-  if (request.schedule) print_lines(write_schedules(kernel, gpu, request.svg));
-}
-
-std::string passes_text(const lang::Kernel& kernel, const ShowRequest& request) {
-  if (!request.for_gpu()) return pass_differences(kernel);
-  return pass_differences(kernel, passes::CudaTarget{request.architecture});
-}
-
-void show_kernel(const lang::Kernel& kernel, const ShowRequest& request) {
-  const passes::CudaTarget gpu{request.architecture};
-  if (request.ir || !request.compiles()) fmt::print("{}\n", kernel.text());
-  if (request.passes) fmt::print("---- as written\n{}\n{}", kernel.text(), passes_text(kernel, request));
-  if (request.cpp) fmt::print("{}\n", cpp_text(kernel));
-  if (request.cuda) fmt::print("{}\n", cuda_text(kernel, gpu));
-  if (request.draws) draw_kernel(kernel, request);
-  if (request.layout && !request.draws) fmt::print("{}\n", layout_text(kernel, gpu));
-  if (request.schedule && !request.draws) fmt::print("{}\n", schedule_text(kernel, gpu));
-  if (request.resources) fmt::print("{}{}\n", resources_text(kernel, gpu), assembler_text(kernel, gpu));
-}
-
-void show(ShowRequest request) {
-  auto& op = operator_named(request.call.op);
+void check(const ShowRequest& request) {
   if (request.compiles() && request.call.target == "interpreter")
     throw ArgumentError(
         "show: the interpreter runs the program as it is written and compiles nothing; leave out --target "
         "interpreter, or ask for --ir");
-  if (request.draws && !request.layout && !request.schedule)
-    throw ArgumentError("show: --svg draws layouts and schedules; ask for --layout, --schedule or both");
+  if (!request.draws) return;
+  if (!request.draws_any())
+    throw ArgumentError("show: --svg draws pictures; ask for --layout, --schedule or both, or --shared-memory");
+  if (request.options.pictures.empty()) throw ArgumentError("show: --svg '' names none; name a folder for the pictures");
+}
+
+void show_call(ShowRequest& request) {
+  auto& op = operator_named(request.call.op);
   if (request.call.says_nothing()) request.call.example = op.check_cases.front().name;
   auto call = resolve(request.call);
-  if (call.target == Target::cuda_sm80()) request.architecture = 80;
+  if (call.target == Target::cuda_sm80()) request.options.architecture = 80;
   // The tiles are those of the device.
   if (request.on_gpu() && call.target == Target::automatic())
-    call.target = request.architecture == 80 ? Target::cuda_sm80() : Target::cuda();
+    call.target = request.options.architecture == 80 ? Target::cuda_sm80() : Target::cuda();
   const auto kernels = call.op.kernels(call.inputs, call.options, call.target);
-  if (request.draws) prepare_folder("show: --svg", request.svg);
-  for (auto& kernel : kernels) show_kernel(kernel, request);
+  if (!request.html.empty()) write_report(request.html, kernels, request.options.architecture);
+  if (!request.prints()) return;
+  for (auto& kernel : kernels) fmt::print("{}", show(kernel, request.options));
+}
+
+// The statements that do the same with the kernels of a file.
+void show_file(const ShowRequest& request) {
+  const ShowOptions& o = request.options;
+  std::string text = fmt::format("tegula::ShowOptions options;\noptions.architecture = {};\n", o.architecture);
+  const auto set = [&](const char* name, bool value) {
+    if (value) text += fmt::format("options.{} = true;\n", name);
+  };
+  set("ir", o.ir), set("passes", o.passes), set("cpp", o.cpp), set("cuda", o.cuda), set("layout", o.layout);
+  set("schedule", o.schedule), set("shared_memory", o.shared_memory), set("resources", o.resources);
+  set("for_gpu", o.for_gpu);
+  if (request.draws) text += fmt::format("options.pictures = {};\n", literal(o.pictures));
+  if (!request.html.empty())
+    text += fmt::format("tegula::write_report({}, kernels, options.architecture);\n", literal(request.html));
+  if (request.prints())
+    text += "for (auto& kernel : kernels) std::fputs(tegula::show(kernel, options).c_str(), stdout);\n";
+  fmt::print("{}", run_kernel_file("show", request.call.op, text, request.flags));
+}
+
+void run_show(ShowRequest request) {
+  check(request);
+  const std::string& target = request.call.target;
+  request.options.for_gpu = request.on_gpu() || target == "cuda" || target == "cuda_sm80";
+  if (target == "cuda_sm80") request.options.architecture = 80;
+  if (is_kernel_file(request.call.op)) return show_file(request);
+  show_call(request);
+}
+
+void add_views(CLI::App& command, ShowOptions& options) {
+  command.add_flag("--ir", options.ir, "As text of the language (the default)");
+  command.add_flag("--passes", options.passes,
+                   "As written, and what every pass of the compiler changes: for the CPU, or with --target cuda "
+                   "for a GPU");
+  command.add_flag("--cpp", options.cpp, "As the C++ that is compiled for the CPU");
+  command.add_flag("--cuda", options.cuda, "As the CUDA C++ that is compiled for a GPU");
+  command.add_flag("--layout", options.layout,
+                   "Instructions of products, and which threads and registers hold fragments, on a GPU");
+  command.add_flag("--schedule", options.schedule, "What the roles of a block do on a GPU, with all synchronisation");
+  command.add_flag("--shared-memory", options.shared_memory,
+                   "Where the tiles of a block lie in shared memory on a GPU, and how long");
+  command.add_flag(
+      "--resources", options.resources,
+      "Threads, shared memory and registers of a block on a GPU; where NVRTC is found, those of the "
+      "machine code, spills and what the assembler remarks on");
 }
 
 }  // namespace
 
 void add_show(CLI::App& app) {
-  auto* command = app.add_subcommand("show", "The tile programs that a call of an operator runs");
+  auto* command =
+      app.add_subcommand("show", "The tile programs that a call of an operator runs, or those of a source file");
   auto request = std::make_shared<ShowRequest>();
   add_call_options(*command, request->call);
-  command->add_flag("--ir", request->ir, "As text of the language (the default)");
-  command->add_flag(
-      "--passes", request->passes,
-      "As written, and what every pass of the compiler changes: for the CPU, or with --target cuda "
-      "for a GPU");
-  command->add_flag("--cpp", request->cpp, "As the C++ that is compiled for the CPU");
-  command->add_flag("--cuda", request->cuda, "As the CUDA C++ that is compiled for a GPU");
-  command->add_flag("--layout", request->layout,
-                    "Instructions of products, and which threads and registers hold fragments, on a GPU");
-  command->add_flag("--schedule", request->schedule,
-                    "What the roles of a block do on a GPU, with all synchronisation");
-  command->add_flag(
-      "--resources", request->resources,
-      "Threads, shared memory and registers of a block on a GPU; where NVRTC is found, those of the "
-      "machine code, spills and what the assembler remarks on");
-  auto* svg =
-      command->add_option("--svg", request->svg,
-                          "Draw --layout and --schedule into files of this folder instead: a picture a grid");
-  command->add_option("--arch", request->architecture, "Of the GPU: 80 or 90")
+  add_views(*command, request->options);
+  auto* svg = command->add_option("--svg", request->options.pictures,
+                                  "Draw --layout, --schedule and --shared-memory into files of this folder instead: a "
+                                  "picture a grid");
+  command->add_option("--html", request->html,
+                      "Write all of it for a GPU, the program beside what becomes of it, into this file for a browser");
+  command->add_option("--flag", request->flags, "A further flag of the compiler, for a file of kernels, as in --flag=-Iinclude");
+  command->add_option("--arch", request->options.architecture, "Of the GPU: 80 or 90")
       ->check(CLI::IsMember({80, 90}))
       ->capture_default_str();
   command->footer(
-      "Lines end with the place in the operator's source that they come from. Without inputs, those of its\n"
-      "first example.\n\n"
+      "Lines end with the place in the source that they come from. Without inputs, those of the operator's\n"
+      "first example. A source file, such as mine.cpp, says which kernels it has:\n"
+      "TEGULA_KERNELS(gemm_relu(128, 128, 64), gemm_relu(64, 64, 32))\n\n"
       "Examples:\n"
       "  tegula show attention\n"
+      "  tegula show mine.cpp --cuda --schedule\n"
+      "  tegula show mine.cpp --html mine.html\n"
       "  tegula show gemm --case ragged_bias_gelu --passes\n"
       "  tegula show gemm --random a=512x512:bf16 --random b=512x512:bf16 --cpp\n"
       "  tegula show attention --case 4096_causal --cuda --arch 80\n"
       "  tegula show attention --case 1024_grouped_bf16 --layout --schedule --svg pictures");
   command->callback([request, svg] {
     request->draws = svg->count() > 0;
-    show(*request);
+    run_show(*request);
   });
 }
 

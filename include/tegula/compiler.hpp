@@ -1,4 +1,5 @@
-// Which compilers compile Tegula's headers. Others are told so in one line, and stop there.
+// Which compilers compile Tegula's headers (others are told so in one line, and stop there), and what the shared
+// library exports.
 #pragma once
 #if __cplusplus >= 202002L
 #include <version>
@@ -6,4 +7,14 @@
 #ifndef __cpp_lib_source_location
 #error "Tegula needs C++20 with std::source_location: g++ 11 or newer, or clang++ 16 or newer, and -std=c++20"
 #include "tegula/stops-after-the-error-above"
+#endif
+
+// The shared library exports what public headers declare between these two. A program that links the archive
+// leaves TEGULA_SHARED undefined: what it is compiled with decides about its copies of inline functions.
+#ifdef TEGULA_SHARED
+#define TEGULA_API_BEGIN _Pragma("GCC visibility push(default)")
+#define TEGULA_API_END _Pragma("GCC visibility pop")
+#else
+#define TEGULA_API_BEGIN
+#define TEGULA_API_END
 #endif

@@ -6,6 +6,7 @@
 
 #include "tegula/compiler.hpp"
 
+TEGULA_API_BEGIN
 namespace tegula {
 
 // What converts silently: types of one kind. u8 is of the kind `integer`, because i32 holds all its values
@@ -82,3 +83,4 @@ double decode(DType type, std::uint64_t bits);
 std::uint64_t encode(DType type, double value);
 
 }  // namespace tegula
+TEGULA_API_END

@@ -7,6 +7,7 @@
 
 #include "tegula/compiler.hpp"
 
+TEGULA_API_BEGIN
 namespace tegula {
 
 using Loc = std::source_location;
@@ -50,3 +51,4 @@ inline void internal_assert(bool condition, const char* message, const Loc& at =
 }
 
 }  // namespace tegula
+TEGULA_API_END

@@ -10,6 +10,7 @@
 
 #include "tegula/runtime.hpp"
 
+TEGULA_API_BEGIN
 namespace tegula {
 
 struct Explanation {
@@ -35,3 +36,4 @@ std::vector<Explanation> explain(const std::string& op, const std::map<std::stri
                                  Target target = Target::automatic());
 
 }  // namespace tegula
+TEGULA_API_END

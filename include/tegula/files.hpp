@@ -16,6 +16,7 @@
 
 #include "tegula/tensor.hpp"
 
+TEGULA_API_BEGIN
 namespace tegula {
 
 // `raw_as` is the dtype of elements of a raw type ('<V2', '|V1'). The result is contiguous, also where the
@@ -65,3 +66,4 @@ void write_safetensors(const std::string& path, const std::vector<NamedRef>& ten
                        const std::map<std::string, std::string>& metadata = {});
 
 }  // namespace tegula
+TEGULA_API_END

@@ -24,6 +24,7 @@
 #include "tegula/stream.hpp"
 #include "tegula/tensor.hpp"
 
+TEGULA_API_BEGIN
 namespace tegula {
 
 namespace ir {
@@ -144,3 +145,4 @@ Function compile(const lang::Kernel& kernel, Target target = Target::automatic()
 Function compile(const std::shared_ptr<const ir::Kernel>& kernel, Target target = Target::automatic());
 
 }  // namespace tegula
+TEGULA_API_END

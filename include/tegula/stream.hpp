@@ -13,6 +13,7 @@
 
 #include "tegula/tensor.hpp"
 
+TEGULA_API_BEGIN
 namespace tegula {
 
 // How many CUDA devices can be used; 0 without a driver.
@@ -106,3 +107,4 @@ Tensor from_dlpack(DLManagedTensor* tensor, const Stream& producer);
 Tensor from_dlpack(DLManagedTensorVersioned* tensor, const Stream& producer);
 
 }  // namespace tegula
+TEGULA_API_END

@@ -1,8 +1,11 @@
-// Everything: the language, the runtime, the operators and the files.
+// Everything: the language, the runtime, the operators, the files, and what the compiler makes of kernels.
 #pragma once
+#include "tegula/build.hpp"
 #include "tegula/explain.hpp"
 #include "tegula/files.hpp"
 #include "tegula/lang.hpp"
 #include "tegula/ops.hpp"
 #include "tegula/runtime.hpp"
+#include "tegula/show.hpp"
 #include "tegula/tensor.hpp"
+#include "tegula/version.hpp"

@@ -19,6 +19,7 @@
 struct DLManagedTensor;           // DLPack up to 0.8
 struct DLManagedTensorVersioned;  // DLPack from 1.0 on
 
+TEGULA_API_BEGIN
 namespace tegula {
 
 enum class DeviceKind : std::uint8_t { cpu, cuda };
@@ -262,3 +263,4 @@ TensorRef view_dlpack(const DLManagedTensor& tensor);
 TensorRef view_dlpack(const DLManagedTensorVersioned& tensor);
 
 }  // namespace tegula
+TEGULA_API_END

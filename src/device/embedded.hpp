@@ -16,5 +16,7 @@ const std::vector<File>& cpu_headers();
 const std::vector<File>& cuda_headers();
 // What takes the place of some of those where kernels for a GPU run on the CPU (src/device/emulation).
 const std::vector<File>& emulation_headers();
+// What the shared library of kernels compiled ahead of time is made of (src/device/bundle).
+const std::vector<File>& bundle_headers();
 
 }  // namespace tegula::embedded

@@ -12,8 +12,8 @@
 
 #include "tests/golden/kernels.hpp"
 #include "tests/golden/shipped.hpp"
-#include "tools/diff.hpp"
-#include "tools/texts.hpp"
+#include "show/diff.hpp"
+#include "show/texts.hpp"
 
 namespace golden {
 
@@ -21,7 +21,7 @@ bool update = false;
 
 namespace {
 
-using namespace tegula::tool;
+using namespace tegula::shown;
 
 constexpr struct {
   const char* name;

@@ -9,8 +9,8 @@
 
 #include "passes/cuda/cuda_passes.hpp"
 #include "passes/passes.hpp"
+#include "show/texts.hpp"
 #include "tegula/lang.hpp"
-#include "tools/texts.hpp"
 
 namespace golden {
 
@@ -54,8 +54,8 @@ Differences differences_of(const std::string& words) {
   const std::string name = words.substr(0, words.find(' '));
   for (const Example& example : examples)
     if (name == example.name)
-      return differences(cpu ? tegula::tool::pass_differences(example.build())
-                             : tegula::tool::pass_differences(example.build(), {90, true, true}));
+      return differences(cpu ? tegula::shown::pass_differences(example.build())
+                             : tegula::shown::pass_differences(example.build(), {90, true, true}));
   ADD_FAILURE() << "the page has no program " << name;
   return {};
 }

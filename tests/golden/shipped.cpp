@@ -3,8 +3,8 @@
 #include <map>
 
 #include "ops/schema/example.hpp"
-#include "tools/cuda_texts.hpp"
-#include "tools/texts.hpp"
+#include "show/cuda_texts.hpp"
+#include "show/texts.hpp"
 
 namespace golden {
 
@@ -227,12 +227,12 @@ std::vector<ShippedText> shipped_texts(const std::vector<ShippedCall>& calls) {
   };
   const auto name_of = [](const lang::Kernel& kernel, const char* form) { return kernel.name() + "." + form; };
   const auto add = [&](const lang::Kernel& kernel, const char* form, const std::string& text) {
-    texts.emplace(name_of(kernel, form), tool::without_places(text));
+    texts.emplace(name_of(kernel, form), shown::without_places(text));
   };
   for (const ShippedCall& call : calls) {
     each(call, Target::cuda(), [&](const lang::Kernel& kernel) {
       if (texts.contains(name_of(kernel, "cu"))) return;
-      const tool::CudaTexts own = tool::cuda_texts(kernel, {90});
+      const shown::CudaTexts own = shown::cuda_texts(kernel, {90});
       add(kernel, "cu", own.cuda);
       add(kernel, "layout", own.layout);
       add(kernel, "schedule", own.schedule);
@@ -240,10 +240,10 @@ std::vector<ShippedText> shipped_texts(const std::vector<ShippedCall>& calls) {
     });
     each(call, Target::cuda_sm80(), [&](const lang::Kernel& kernel) {
       if (!texts.contains(name_of(kernel, "sm_80.cu")))
-        add(kernel, "sm_80.cu", tool::cuda_text(kernel, {80}));
+        add(kernel, "sm_80.cu", shown::cuda_text(kernel, {80}));
     });
     each(call, Target::cpu(), [&](const lang::Kernel& kernel) {
-      if (!texts.contains(name_of(kernel, "cpp"))) add(kernel, "cpp", tool::cpp_text(kernel));
+      if (!texts.contains(name_of(kernel, "cpp"))) add(kernel, "cpp", shown::cpp_text(kernel));
     });
   }
   std::vector<ShippedText> result;

@@ -16,7 +16,7 @@
 #include "codegen/cuda_program.hpp"
 #include "cuda/compile.hpp"
 #include "tests/programs/program.hpp"
-#include "tools/cuda_texts.hpp"
+#include "show/cuda_texts.hpp"
 
 namespace programs {
 namespace {
@@ -114,8 +114,8 @@ Json row_of(const Program& program, const Form& form) {
     const Kernel kernel = form.kernel();
     const tegula::passes::CudaTarget target{};
     const auto printed = tegula::codegen::print_cuda(tegula::Signature(kernel.ir()), target);
-    const auto layouts = tegula::tool::grid_layouts(kernel, target);
-    const auto schedules = tegula::tool::grid_schedules(kernel, target);
+    const auto layouts = tegula::shown::grid_layouts(kernel, target);
+    const auto schedules = tegula::shown::grid_schedules(kernel, target);
     row["grids"] = Json::array();
     for (std::size_t i = 0; i < printed.kernels.size(); ++i)
       row["grids"].push_back(grid_of(printed.kernels[i], layouts[i], schedules[i]));

@@ -8,10 +8,10 @@
 #include "schedule/build.hpp"
 #include "tests/tool/tool.hpp"
 #include "tests/tool/xml.hpp"
-#include "tools/layout_picture.hpp"
-#include "tools/schedule_picture.hpp"
+#include "show/layout_picture.hpp"
+#include "show/schedule_picture.hpp"
 
-namespace tegula::tool {
+namespace tegula::shown {
 namespace {
 
 using layout::Coordinates;
@@ -180,4 +180,4 @@ TEST_F(Tool, DrawsAgainOverOldPictures) {
 }
 
 }  // namespace
-}  // namespace tegula::tool
+}  // namespace tegula::shown

@@ -1,6 +1,6 @@
 #include <gtest/gtest.h>
 
-#include "tools/diff.hpp"
+#include "show/diff.hpp"
 #include "tools/names.hpp"
 
 namespace tegula::tool {
@@ -27,6 +27,7 @@ TEST(Names, NearestFirst) {
 }
 
 TEST(Diff, MarksWhatChanged) {
+  using shown::diff;
   struct {
     const char *before, *after, *expected;
   } table[] = {

@@ -8,8 +8,8 @@ namespace tegula {
 
 // Empty, or what is wrong.
 inline std::string xml_fault(const std::string& text) {
-  static const std::regex open(R"re(<([a-z]+)((?: [a-z:A-Z0-9-]+="[^"<]*")*) ?(/?)>)re"),
-      close("</([a-z]+)>"), entity("&(amp|lt|gt|quot);");
+  static const std::regex open(R"re(<([a-z0-9]+)((?: [a-z:A-Z0-9-]+="[^"<]*")*) ?(/?)>)re"),
+      close("</([a-z0-9]+)>"), entity("&(amp|lt|gt|quot);");
   std::vector<std::string> inside;
   bool ended = false;
   for (auto at = text.cbegin(); at != text.cend();) {

@@ -10,7 +10,7 @@
 
 #include "codegen/cuda_program.hpp"
 #include "tegula/lang.hpp"
-#include "tools/cuda_texts.hpp"
+#include "show/cuda_texts.hpp"
 
 namespace variants {
 
@@ -24,8 +24,8 @@ struct Variant {
 inline std::string plan_of(const tegula::lang::Kernel& kernel) {
   const tegula::passes::CudaTarget hopper{};
   std::string text;
-  const auto schedules = tegula::tool::grid_schedules(kernel, hopper);
-  const auto layouts = tegula::tool::grid_layouts(kernel, hopper);
+  const auto schedules = tegula::shown::grid_schedules(kernel, hopper);
+  const auto layouts = tegula::shown::grid_layouts(kernel, hopper);
   for (std::size_t i = 0; i < schedules.size(); ++i) {
     const bool has_roles = schedules[i].schedule && schedules[i].schedule->roles.size() > 1;
     text += has_roles ? "roles;" : "no roles;";

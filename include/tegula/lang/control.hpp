@@ -4,6 +4,7 @@
 
 #include "tegula/lang/kernel.hpp"
 
+TEGULA_API_BEGIN
 namespace tegula::lang {
 
 // Hint: how many iterations of a pipelined loop are in flight; 0: the compiler chooses.
@@ -172,3 +173,4 @@ void print(const std::string& label, const Operand& value);
 void assert_that(const Operand& condition, const std::string& message);
 
 }  // namespace tegula::lang
+TEGULA_API_END

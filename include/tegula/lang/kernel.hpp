@@ -1,9 +1,11 @@
 // A kernel, its signature and its grids.
 #pragma once
 #include <functional>
+#include <vector>
 
 #include "tegula/lang/place.hpp"
 
+TEGULA_API_BEGIN
 namespace tegula::lang {
 
 // A tile program: the value of a plain C++ function whose arguments are its compile-time parameters.
@@ -139,3 +141,10 @@ void grid(Operand x, Operand y, Operand z, F body) {
 }
 
 }  // namespace tegula::lang
+TEGULA_API_END
+
+// The kernels of a source file, which `tegula show FILE` and `tegula build FILE` look for:
+//   TEGULA_KERNELS(gemm_relu(128, 128, 64), gemm_relu(64, 64, 32))
+// Names must differ where the kernels are built together. A file has it once, outside of all namespaces.
+#define TEGULA_KERNELS(...) \
+  std::vector<::tegula::lang::Kernel> tegula_kernels() { return {__VA_ARGS__}; }

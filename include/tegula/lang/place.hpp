@@ -6,6 +6,7 @@
 
 #include "tegula/lang/value.hpp"
 
+TEGULA_API_BEGIN
 namespace tegula::lang {
 
 using ViewPtr = std::shared_ptr<const ir::View>;
@@ -210,3 +211,4 @@ class Var {
 };
 
 }  // namespace tegula::lang
+TEGULA_API_END

@@ -5,6 +5,7 @@
 
 #include "tegula/lang/control.hpp"
 
+TEGULA_API_BEGIN
 namespace tegula::lang {
 
 // Where a copy reads: a tile, or a tensor window.
@@ -119,3 +120,4 @@ void atomic_max(const Window& window, const Tile& tile, Loc at = Loc::current())
 void atomic_min(const Window& window, const Tile& tile, Loc at = Loc::current());
 
 }  // namespace tegula::lang
+TEGULA_API_END

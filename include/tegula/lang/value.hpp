@@ -18,6 +18,7 @@ struct View;
 struct Kernel;
 }  // namespace tegula::ir
 
+TEGULA_API_BEGIN
 namespace tegula::lang {
 
 using tegula::boolean, tegula::i8, tegula::i16, tegula::i32, tegula::i64, tegula::u8, tegula::u32;
@@ -195,3 +196,4 @@ constexpr auto ceildiv(A a, B b) {
 [[nodiscard]] Expr bitcast(const Operand& x, DType type);
 
 }  // namespace tegula::lang
+TEGULA_API_END

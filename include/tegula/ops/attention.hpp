@@ -6,6 +6,7 @@
 #include "tegula/ops/heads.hpp"
 #include "tegula/runtime.hpp"
 
+TEGULA_API_BEGIN
 namespace tegula::ops {
 
 struct AttentionOptions {
@@ -52,3 +53,4 @@ AttentionResult attention(const TensorRef& q, const TensorRef& k, const TensorRe
                           const AttentionOptions& options = {});
 
 }  // namespace tegula::ops
+TEGULA_API_END

@@ -2,6 +2,7 @@
 #pragma once
 #include "tegula/ops/attention.hpp"
 
+TEGULA_API_BEGIN
 namespace tegula::ops {
 
 struct AttentionBackwardOptions {
@@ -28,3 +29,4 @@ AttentionGradients attention_backward(const TensorRef& dout, const TensorRef& q,
                                       const AttentionBackwardOptions& gradients = {});
 
 }  // namespace tegula::ops
+TEGULA_API_END

@@ -2,6 +2,7 @@
 #pragma once
 #include "tegula/ops/attention.hpp"
 
+TEGULA_API_BEGIN
 namespace tegula::ops {
 
 struct BlockSparseOptions {
@@ -44,3 +45,4 @@ AttentionResult block_sparse_attention(const TensorRef& q, const TensorRef& k, c
                                        int q_block_size, int k_block_size, const TensorRef& topk_indices);
 
 }  // namespace tegula::ops
+TEGULA_API_END

@@ -2,6 +2,7 @@
 #pragma once
 #include "tegula/ops/block_sparse_attention.hpp"
 
+TEGULA_API_BEGIN
 namespace tegula::ops {
 
 struct BlockSparseBackwardOptions {
@@ -28,3 +29,4 @@ BlockSparseGradients block_sparse_attention_backward(const TensorRef& dout, cons
                                                      const BlockSparseBackwardOptions& gradients = {});
 
 }  // namespace tegula::ops
+TEGULA_API_END

@@ -2,6 +2,7 @@
 #pragma once
 #include "tegula/runtime.hpp"
 
+TEGULA_API_BEGIN
 namespace tegula::ops {
 
 // What has a scale of its own: 128 features of a token, a block of 128 tokens by 128 features, or everything.
@@ -36,3 +37,4 @@ struct UncastFp8 {
 Tensor uncast_fp8(const TensorRef& x, const TensorRef& scale, UncastFp8 options = {});
 
 }  // namespace tegula::ops
+TEGULA_API_END

@@ -2,6 +2,7 @@
 #pragma once
 #include "tegula/runtime.hpp"
 
+TEGULA_API_BEGIN
 namespace tegula::ops {
 
 struct CausalConv1d {
@@ -38,3 +39,4 @@ CausalConv1dGradients causal_conv1d_backward(const TensorRef& dout, const Tensor
                                              const TensorRef& dfinal_state = {});
 
 }  // namespace tegula::ops
+TEGULA_API_END

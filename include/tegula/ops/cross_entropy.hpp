@@ -2,6 +2,7 @@
 #pragma once
 #include "tegula/runtime.hpp"
 
+TEGULA_API_BEGIN
 namespace tegula::ops {
 
 struct CrossEntropy {
@@ -52,3 +53,4 @@ Tensor cross_entropy_backward(const TensorRef& dloss, const TensorRef& logits, c
                               const TensorRef& lse, CrossEntropyBackward options = {});
 
 }  // namespace tegula::ops
+TEGULA_API_END

@@ -2,6 +2,7 @@
 #pragma once
 #include "tegula/runtime.hpp"
 
+TEGULA_API_BEGIN
 namespace tegula::ops {
 
 struct Cumsum {
@@ -17,3 +18,4 @@ struct Cumsum {
 Tensor cumsum(const TensorRef& x, Cumsum options = {});
 
 }  // namespace tegula::ops
+TEGULA_API_END

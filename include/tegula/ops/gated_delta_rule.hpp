@@ -2,6 +2,7 @@
 #pragma once
 #include "tegula/runtime.hpp"
 
+TEGULA_API_BEGIN
 namespace tegula::ops {
 
 struct GatedDeltaRule {
@@ -42,3 +43,4 @@ GatedDeltaRuleGradients gated_delta_rule_backward(const TensorRef& dout, const T
                                                   const TensorRef& dfinal_state = {});
 
 }  // namespace tegula::ops
+TEGULA_API_END

@@ -2,6 +2,7 @@
 #pragma once
 #include "tegula/runtime.hpp"
 
+TEGULA_API_BEGIN
 namespace tegula::ops {
 
 struct SiluAndMul {
@@ -32,3 +33,4 @@ Tensor gelu_and_mul_backward(const TensorRef& dout, const TensorRef& x, GeluAndM
 Tensor relu_and_mul_backward(const TensorRef& dout, const TensorRef& x, ReluAndMul options = {});
 
 }  // namespace tegula::ops
+TEGULA_API_END

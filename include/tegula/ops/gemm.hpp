@@ -5,6 +5,7 @@
 #include "tegula/ops/products.hpp"
 #include "tegula/runtime.hpp"
 
+TEGULA_API_BEGIN
 namespace tegula::ops {
 
 struct GemmOptions {
@@ -28,3 +29,4 @@ struct GemmOptions {
 Tensor gemm(const TensorRef& a, const TensorRef& b, const GemmOptions& options = {});
 
 }  // namespace tegula::ops
+TEGULA_API_END

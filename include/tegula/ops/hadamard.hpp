@@ -4,6 +4,7 @@
 
 #include "tegula/runtime.hpp"
 
+TEGULA_API_BEGIN
 namespace tegula::ops {
 
 struct Hadamard {
@@ -25,3 +26,4 @@ Tensor hadamard_backward(const TensorRef& dout, const TensorRef& x, Hadamard opt
 std::vector<std::vector<int>> hadamard_signs(int m);
 
 }  // namespace tegula::ops
+TEGULA_API_END

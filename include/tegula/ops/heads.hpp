@@ -1,6 +1,7 @@
 // What operators on heads of queries and keys share.
 #pragma once
 
+TEGULA_API_BEGIN
 namespace tegula::ops {
 
 // Order of the dimensions of q, k, v and out: [batch, sequence, heads, features], or [batch, heads, sequence,
@@ -13,3 +14,4 @@ struct AttentionTiles {
 };
 
 }  // namespace tegula::ops
+TEGULA_API_END

@@ -6,6 +6,7 @@
 
 #include "tegula/runtime.hpp"
 
+TEGULA_API_BEGIN
 namespace tegula::ops {
 
 struct IndexerOptions {
@@ -73,3 +74,4 @@ IndexerGradients indexer_logits_backward(const TensorRef& dlogits, const TensorR
                                          const IndexerBackwardOptions& gradients = {});
 
 }  // namespace tegula::ops
+TEGULA_API_END

@@ -2,6 +2,7 @@
 #pragma once
 #include "tegula/ops/rms_norm.hpp"
 
+TEGULA_API_BEGIN
 namespace tegula::ops {
 
 struct LayerNorm {
@@ -38,3 +39,4 @@ struct AddLayerNorm {
 AddNormResult add_layer_norm(const TensorRef& x, const TensorRef& residual, AddLayerNorm options = {});
 
 }  // namespace tegula::ops
+TEGULA_API_END

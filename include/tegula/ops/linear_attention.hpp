@@ -2,6 +2,7 @@
 #pragma once
 #include "tegula/runtime.hpp"
 
+TEGULA_API_BEGIN
 namespace tegula::ops {
 
 struct LinearAttention {
@@ -43,3 +44,4 @@ LinearAttentionGradients linear_attention_backward(const TensorRef& dout, const 
                                                    const TensorRef& dfinal_state = {});
 
 }  // namespace tegula::ops
+TEGULA_API_END

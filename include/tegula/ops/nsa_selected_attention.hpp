@@ -3,6 +3,7 @@
 #pragma once
 #include "tegula/ops/attention.hpp"
 
+TEGULA_API_BEGIN
 namespace tegula::ops {
 
 struct NsaSelectedOptions {
@@ -50,3 +51,4 @@ NsaSelectedResult nsa_selected_attention(const TensorRef& q, const TensorRef& k,
                                          const NsaSelectedOptions& options = {});
 
 }  // namespace tegula::ops
+TEGULA_API_END

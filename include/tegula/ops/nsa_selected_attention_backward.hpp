@@ -2,6 +2,7 @@
 #pragma once
 #include "tegula/ops/nsa_selected_attention.hpp"
 
+TEGULA_API_BEGIN
 namespace tegula::ops {
 
 struct NsaSelectedBackwardOptions {
@@ -36,3 +37,4 @@ NsaSelectedGradients nsa_selected_attention_backward(const TensorRef& dout, cons
                                                      const NsaSelectedBackwardOptions& gradients = {});
 
 }  // namespace tegula::ops
+TEGULA_API_END

@@ -1,6 +1,7 @@
 // What operators that multiply matrices share: activations and tiles.
 #pragma once
 
+TEGULA_API_BEGIN
 namespace tegula::ops {
 
 // gelu is x/2 · (1 + tanh(√(2/π) · (x + 0.044715 x³))); silu is x / (1 + exp(−x)).
@@ -13,3 +14,4 @@ struct GemmTiles {
 };
 
 }  // namespace tegula::ops
+TEGULA_API_END

@@ -2,6 +2,7 @@
 #pragma once
 #include "tegula/runtime.hpp"
 
+TEGULA_API_BEGIN
 namespace tegula::ops {
 
 struct RmsNorm {
@@ -40,3 +41,4 @@ struct AddNormResult {
 AddNormResult add_rms_norm(const TensorRef& x, const TensorRef& residual, AddRmsNorm options = {});
 
 }  // namespace tegula::ops
+TEGULA_API_END

@@ -2,6 +2,7 @@
 #pragma once
 #include "tegula/runtime.hpp"
 
+TEGULA_API_BEGIN
 namespace tegula::ops {
 
 // Which features are rotated together: j and j + r/2 of the first r, or 2j and 2j + 1.
@@ -22,3 +23,4 @@ struct Rope {
 Tensor rope(const TensorRef& x, const TensorRef& cosine, const TensorRef& sine, Rope options = {});
 
 }  // namespace tegula::ops
+TEGULA_API_END

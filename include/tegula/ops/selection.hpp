@@ -3,6 +3,7 @@
 #include "tegula/ops/heads.hpp"
 #include "tegula/runtime.hpp"
 
+TEGULA_API_BEGIN
 namespace tegula::ops {
 
 struct BlockScores {
@@ -42,3 +43,4 @@ struct TopkBlocks {
 Tensor topk_blocks(const TensorRef& scores, std::int64_t count, TopkBlocks options = {});
 
 }  // namespace tegula::ops
+TEGULA_API_END

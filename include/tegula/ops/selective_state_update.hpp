@@ -2,6 +2,7 @@
 #pragma once
 #include "tegula/runtime.hpp"
 
+TEGULA_API_BEGIN
 namespace tegula::ops {
 
 struct SelectiveStateUpdate {
@@ -29,3 +30,4 @@ SelectiveStateUpdateResult selective_state_update(const TensorRef& state, const 
                                                   const TensorRef& C, SelectiveStateUpdate options = {});
 
 }  // namespace tegula::ops
+TEGULA_API_END

@@ -2,6 +2,7 @@
 #pragma once
 #include "tegula/runtime.hpp"
 
+TEGULA_API_BEGIN
 namespace tegula::ops {
 
 struct Softmax {
@@ -26,3 +27,4 @@ Tensor softmax_backward(const TensorRef& dout, const TensorRef& x, Softmax optio
 Tensor log_softmax_backward(const TensorRef& dout, const TensorRef& x, LogSoftmax options = {});
 
 }  // namespace tegula::ops
+TEGULA_API_END

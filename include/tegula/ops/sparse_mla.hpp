@@ -6,6 +6,7 @@
 
 #include "tegula/runtime.hpp"
 
+TEGULA_API_BEGIN
 namespace tegula::ops {
 
 struct SparseMlaOptions {
@@ -83,3 +84,4 @@ SparseMlaResult sparse_mla_decode(const TensorRef& q, const TensorRef& values, c
                                   const TensorRef& indices, const SparseMlaDecodeOptions& options = {});
 
 }  // namespace tegula::ops
+TEGULA_API_END

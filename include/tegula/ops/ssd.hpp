@@ -2,6 +2,7 @@
 #pragma once
 #include "tegula/runtime.hpp"
 
+TEGULA_API_BEGIN
 namespace tegula::ops {
 
 struct Ssd {
@@ -42,3 +43,4 @@ SsdGradients ssd_backward(const TensorRef& dout, const TensorRef& x, const Tenso
                           const TensorRef& dfinal_state = {});
 
 }  // namespace tegula::ops
+TEGULA_API_END

@@ -2,6 +2,7 @@
 #pragma once
 #include "tegula/runtime.hpp"
 
+TEGULA_API_BEGIN
 namespace tegula::ops {
 
 enum class TopkGates { none, softmax, sigmoid };
@@ -23,3 +24,4 @@ struct TopkResult {
 TopkResult topk(const TensorRef& x, std::int64_t count, Topk options = {});
 
 }  // namespace tegula::ops
+TEGULA_API_END

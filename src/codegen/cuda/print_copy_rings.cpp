@@ -41,7 +41,8 @@ void CudaGridPrinter::loop_with_ring(const For& n, const passes::CopyRing& ring,
   const std::int64_t outer = ring_bytes_;
   for (const BufferPtr& tile : ring.tiles) {
     const std::int64_t bytes = passes::slot_bytes(*tile), all = bytes * ring.depth;
-    const std::int64_t begin = memory_.allocate(all, passes::slot_alignment(*tile), words_of(*tile));
+    const std::int64_t begin = memory_.allocate(all, passes::slot_alignment(*tile),
+                                                fmt::format("{}, {} slots", words_of(*tile), ring.depth));
     text.tiles.push_back({begin, bytes});
     ring_bytes_ += all;
     // Behind what others did there, and in front of what others will do: within the loop its events order

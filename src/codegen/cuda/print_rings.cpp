@@ -16,7 +16,10 @@ void CudaGridPrinter::declare_rings(const passes::Roles& roles) {
     RingText text{names_.unique(ring.tiles[0]->name + "_ring"), memory_.allocate(16 * ring.depth, 16), {}};
     for (const BufferPtr& tile : ring.tiles) {
       const std::int64_t bytes = passes::slot_bytes(*tile);
-      text.tiles.push_back({memory_.allocate(bytes * ring.depth, passes::slot_alignment(*tile)), bytes});
+      const std::int64_t begin =
+          memory_.allocate(bytes * ring.depth, passes::slot_alignment(*tile),
+                           fmt::format("{}, {} slots", words_of(*tile), ring.depth));
+      text.tiles.push_back({begin, bytes});
       ahead_bytes_ += bytes * ring.depth;
     }
     rings_.push_back(std::move(text));

@@ -91,7 +91,8 @@ std::string CudaGridPrinter::print() {
                               .threads = team_.threads,
                               .shared_bytes = static_cast<std::size_t>(memory_.peak()),
                               .waits = has_waits(),
-                              .way = way_of(grid.body, team_.threads, plan_, target_)});
+                              .way = way_of(grid.body, team_.threads, plan_, target_),
+                              .shared = memory_.history()});
   blocks_ = passes::blocks_without_roles(grid, target_);
   while (blocks_ > 1 && memory_.peak() > passes::shared_bytes_of(blocks_)) --blocks_;
   notes_.of_blocks(grid, blocks_);

@@ -80,10 +80,7 @@ void* on_contribute(void* context, std::int32_t id, std::int64_t order, std::int
 }
 
 std::optional<SharedObject> compile_text(const std::string& text) {
-  HostCompiler::Source source{text, {}, {}};
-  source.flags = {"-std=c++17",         "-O2",     "-ffp-contract=fast",   "-fno-math-errno",
-                  "-fno-trapping-math", "-fwrapv", "-fno-strict-aliasing", "-fexceptions"};
-  for (auto flag : isa_flags(best_isa())) source.flags.emplace_back(flag);
+  HostCompiler::Source source{text, cpu_flags(best_isa()), {}};
   for (auto& file : embedded::cpu_headers())
     source.headers.push_back({std::string(file.name), std::string(file.text)});
   return load_compiled(source, kernel_cache());
@@ -203,6 +200,13 @@ class CpuExecutor : public Executable {
 };
 
 }  // namespace
+
+std::vector<std::string> cpu_flags(Isa isa) {
+  std::vector<std::string> flags{"-std=c++17",         "-O2",     "-ffp-contract=fast",   "-fno-math-errno",
+                                 "-fno-trapping-math", "-fwrapv", "-fno-strict-aliasing", "-fexceptions"};
+  for (auto flag : isa_flags(isa)) flags.emplace_back(flag);
+  return flags;
+}
 
 std::unique_ptr<const Executable> try_cpu_executor(const std::shared_ptr<const Signature>& signature) {
   codegen::CpuProgram program = print_within_limits(*signature);

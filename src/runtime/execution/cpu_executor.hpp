@@ -6,6 +6,7 @@
 
 #include "passes/note.hpp"
 #include "runtime/execution/executable.hpp"
+#include "runtime/machine/cpu_features.hpp"
 
 namespace tegula {
 
@@ -17,6 +18,9 @@ std::unique_ptr<const Executable> make_cpu_executor(const std::shared_ptr<const 
 // Kernels of different names, by one run of the compiler: it takes longer to start than to compile a kernel.
 std::vector<std::unique_ptr<const Executable>> make_cpu_executors(
     std::span<const std::shared_ptr<const Signature>> signatures);
+
+// With which printed kernels are compiled for an instruction set.
+std::vector<std::string> cpu_flags(Isa isa);
 
 // What makes the kernel slow on this machine.
 std::vector<passes::Note> cpu_notes(const Signature& signature);

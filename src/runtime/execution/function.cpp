@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include "passes/dump.hpp"
+#include "runtime/execution/checked.hpp"
 #include "runtime/execution/executable.hpp"
 #include "runtime/machine/environment.hpp"
 #include "tegula/error.hpp"
@@ -87,6 +88,7 @@ Function compile(const std::shared_ptr<const ir::Kernel>& kernel, Target target)
   auto signature = std::make_shared<const Signature>(kernel, target.device());
   Prepared made = target == Target::automatic() ? make_automatic(signature)
                                                 : Prepared{target, make_executable(signature, target)};
+  made.executable = checked_if_asked(signature, made.target, std::move(made.executable));
   std::vector<std::string> notes = made.executable->notes();
   passes::dump_notes(kernel->name, std::string(made.target.name()), notes);
   return Function(std::make_shared<const Function::Compiled>(

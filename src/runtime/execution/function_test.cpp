@@ -3,6 +3,7 @@
 
 #include <thread>
 
+#include "runtime/execution/checked.hpp"
 #include "runtime/testing/expect_error.hpp"
 #include "runtime/testing/scoped_variable.hpp"
 #include "tegula/lang.hpp"
@@ -84,6 +85,66 @@ TEST(Function, TargetOfTheEnvironmentMustExist) {
                  lang::Tensor Y = lang::output("Y", {1}, f32);
                  lang::grid(1, [&](lang::Index) { Y(0) = 1; });
                })));
+}
+
+// An executable that writes what it is told, whatever the kernel says.
+class Told : public tegula::Executable {
+ public:
+  explicit Told(float value) : value_(value) {}
+  void run(const tegula::Binding& binding) const override {
+    for (std::int64_t i = 0; i < binding.tensors[1].size(0); ++i) binding.tensors[1].at<float>(i) = value_;
+  }
+
+ private:
+  float value_;
+};
+
+TEST(Check, ComparesTheFirstCallWithTheInterpreter) {
+  const lang::Kernel kernel = lang::kernel("three", [] {
+    lang::Dim N("N");
+    lang::Tensor X = lang::input("X", {N}, f32), Y = lang::output("Y", {N}, f32);
+    lang::grid(N, [&](lang::Index i) { Y(i) = X(i) * 3; });
+  });
+  const auto signature = std::make_shared<const tegula::Signature>(kernel.ir());
+  const Tensor x = Tensor::full({4}, f32, 1), y = Tensor::zeros({4}, f32);
+  const tegula::Argument arguments[] = {x, y};
+  const auto run = [&](const char* asked, float value) {
+    const tegula::ScopedVariable variable(tegula::Variable::check, asked);
+    const auto made = checked_if_asked(signature, Target::cpu(), std::make_unique<Told>(value));
+    made->run(signature->bind(std::span(arguments)));
+    made->run(signature->bind(std::span(arguments)));
+  };
+  testing::internal::CaptureStderr();
+  run("1", 3.00001f);
+  EXPECT_EQ(testing::internal::GetCapturedStderr(),
+            "tegula: TEGULA_CHECK: kernel 'three' on cpu agrees with the interpreter\n");
+  EXPECT_ERROR(tegula::InternalError, "kernel 'three' on cpu and the interpreter write different values to 'Y'", run("1", 3.1f));
+  run("0", 5);
+  EXPECT_EQ(y.at<float>(3), 5);
+  EXPECT_ERROR(tegula::ArgumentError, "TEGULA_CHECK=2", run("2", 3));
+}
+
+// A mistake of the program is found before anything is written; a tensor that is read and written is copied first.
+TEST(Check, FindsMistakesAndUpdatesOnce) {
+  const tegula::ScopedVariable variable(tegula::Variable::check, "1");
+  const Function wrong = compile(lang::kernel("wrong", [] {
+                                   lang::Tensor Y = lang::output("Y", {4}, f32);
+                                   lang::grid(1, [&](lang::Index) {
+                                     lang::Shared s({4}, f32);
+                                     lang::parallel(s, [&](lang::Index i) { Y(i) = s(i); });
+                                   });
+                                 }),
+                                 Target::cpu());
+  const Tensor y = Tensor::full({4}, f32, 7);
+  EXPECT_ERROR(tegula::ProgramError, "s", wrong(y));
+  EXPECT_EQ(y.at<float>(0), 7);
+  const Function more = compile(lang::kernel("more", [] {
+                                  lang::Tensor Y = lang::inout("Y", {4}, f32);
+                                  lang::grid(4, [&](lang::Index i) { Y(i) = Y(i) + 1; });
+                                }),
+                                Target::cpu());
+  more(y);
+  EXPECT_EQ(y.at<float>(0), 8);
 }
 
 }  // namespace

@@ -26,6 +26,8 @@ constexpr VariableInfo table[] = {
      "directory of compiled kernels; nobody else may own it or write to it"},
     {Variable::cache_limit, "TEGULA_CACHE_LIMIT", "1G",
      "size of that directory, as in 500M, beyond which the least recently used kernels are removed"},
+    {Variable::check, "TEGULA_CHECK", "0",
+     "1: the first call of every compiled kernel runs on the interpreter, too, and the results are compared; slow"},
     {Variable::interpreter_orders, "TEGULA_INTERPRETER_ORDERS", "3",
      "how many orders of blocks and parallel iterations the interpreter tries and compares"},
     {Variable::interpreter_steps, "TEGULA_INTERPRETER_STEPS", "no limit",

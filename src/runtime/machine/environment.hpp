@@ -17,6 +17,7 @@ enum class Variable {
   cxx,
   cache_dir,
   cache_limit,
+  check,
   interpreter_orders,
   interpreter_steps,
   dump,

@@ -1,0 +1,14 @@
+// What ptxas makes of the kernels of a call, where NVRTC is found; no GPU is needed.
+#pragma once
+#include <string>
+
+#include "passes/cuda/plan_gemms.hpp"
+#include "tegula/lang.hpp"
+
+namespace tegula::shown {
+
+// A line for each function: registers and bytes that are spilled; then remarks in words, each with the line
+// of the grid. Where there is no NVRTC, a line that says so.
+std::string assembler_text(const lang::Kernel& kernel, const passes::CudaTarget& target);
+
+}  // namespace tegula::shown

@@ -1,0 +1,11 @@
+// Where the tiles of a block lie in shared memory, as a picture: addresses from bottom to top, time from left to right.
+#pragma once
+#include <string>
+
+#include "show/cuda_texts.hpp"
+
+namespace tegula::shown {
+
+std::string memory_picture(const GridMemory& grid);
+
+}  // namespace tegula::shown

@@ -1,0 +1,7 @@
+#include "tegula/version.hpp"
+
+namespace tegula {
+
+const char* version() noexcept { return TEGULA_VERSION_TEXT; }
+
+}  // namespace tegula

@@ -1,0 +1,30 @@
+# Installs the build BUILD below BINARY, moves what was installed, and uses it: by find_package and by pkg-config.
+function(run)
+  execute_process(COMMAND ${ARGN} RESULT_VARIABLE result OUTPUT_VARIABLE text ERROR_VARIABLE text)
+  if(NOT result EQUAL 0)
+    list(JOIN ARGN " " command)
+    message(FATAL_ERROR "${command}:\n${text}")
+  endif()
+  set(printed "${text}" PARENT_SCOPE)
+endfunction()
+
+file(REMOVE_RECURSE ${BINARY})
+run(${CMAKE_COMMAND} --install ${BUILD} --prefix ${BINARY}/first --component Unspecified)
+file(RENAME ${BINARY}/first ${BINARY}/prefix)
+
+run(${CMAKE_COMMAND} -S ${PROJECT} -B ${BINARY}/project -G ${GENERATOR} -DCMAKE_CXX_COMPILER=${COMPILER}
+    -DCMAKE_PREFIX_PATH=${BINARY}/prefix)
+run(${CMAKE_COMMAND} --build ${BINARY}/project)
+foreach(program with_shared with_archive)
+  run(${BINARY}/project/${program})
+endforeach()
+
+find_program(pkg_config pkg-config)
+if(pkg_config)
+  set(ENV{PKG_CONFIG_PATH} ${BINARY}/prefix/${LIBRARIES}/pkgconfig)
+  run(${pkg_config} --cflags --libs tegula)
+  separate_arguments(flags UNIX_COMMAND ${printed})
+  file(GLOB object ${BINARY}/project/CMakeFiles/object.dir/*/main.cpp.o ${BINARY}/project/CMakeFiles/object.dir/*/*/main.cpp.o)
+  run(${COMPILER} ${object} ${flags} -Wl,-rpath,${BINARY}/prefix/${LIBRARIES} -o ${BINARY}/by_pkg_config)
+  run(${BINARY}/by_pkg_config)
+endif()
