@@ -8,17 +8,9 @@ namespace {
 
 bool is_floating(const TensorSpec& tensor) { return tensor.type.types.front().is_floating(); }
 
-// The accessors of an option of the operator's struct, for a struct in which that begins at `base`.
+// The option of the operator's struct, for a struct in which that begins at `base`.
 OptionSpec moved(OptionSpec option, std::size_t base) {
-  const auto inner = [base](const void* op) -> const void* {
-    return static_cast<const std::byte*>(op) + base;
-  };
-  option.get = [=, get = option.get](const void* op) { return get(inner(op)); };
-  option.number = [=, number = option.number](const void* op) { return number(inner(op)); };
-  option.obeys = [=, obeys = option.obeys](const void* op) { return obeys(inner(op)); };
-  option.set = [=, set = option.set](void* op, const OptionValue& value) {
-    set(static_cast<std::byte*>(op) + base, value);
-  };
+  option.offset += base;
   return option;
 }
 

@@ -11,13 +11,10 @@
 //     return table;
 //   }
 #pragma once
-#include <array>
-#include <cmath>
-#include <limits>
 #include <string_view>
 
-#include "ops/schema/exact.hpp"
-#include "ops/schema/launch.hpp"
+#include "ops/schema/option_access.hpp"
+#include "ops/schema/schema_lines.hpp"
 
 namespace tegula::ops {
 
@@ -45,85 +42,25 @@ inline const OptionRule block_size =
 
 namespace detail {
 
-template <class T>
-struct IsOptional : std::false_type {};
-template <class T>
-struct IsOptional<std::optional<T>> : std::true_type {
-  using Value = T;
-};
-
-// Where in a struct that lies of which `member` gives the address.
+// A struct without arguments, and where in it that lies of which `member` gives the address.
+template <class Op>
+const Op& sample_of() {
+  static const Op sample{};
+  return sample;
+}
 template <class Op, class Member>
 std::size_t offset_in(const Member& member) {
-  static const Op sample{};
+  const Op& sample = sample_of<Op>();
   return static_cast<std::size_t>(reinterpret_cast<const std::byte*>(member(sample)) -
                                   reinterpret_cast<const std::byte*>(&sample));
 }
 
-// How a member's type is an option.
-template <class V>
-struct OptionTypeOf {
-  static constexpr OptionKind kind = std::is_same_v<V, bool>       ? OptionKind::boolean
-                                     : std::is_enum_v<V>           ? OptionKind::choice
-                                     : std::is_floating_point_v<V> ? OptionKind::real
-                                     : std::is_same_v<V, DType>    ? OptionKind::dtype
-                                                                   : OptionKind::integer;
-  static OptionValue get(const V& value) {
-    if constexpr (kind == OptionKind::choice)
-      return std::string(choice_names<V>[static_cast<std::size_t>(value)]);
-    else if constexpr (kind == OptionKind::dtype)
-      return std::string(value.name());
-    else if constexpr (kind == OptionKind::real)
-      return static_cast<double>(value);
-    else if constexpr (kind == OptionKind::boolean)
-      return value;
-    else
-      return static_cast<std::int64_t>(value);
-  }
-  static void set(V& member, const OptionValue& value) {
-    if constexpr (kind == OptionKind::choice) {
-      const auto& names = choice_names<V>;
-      const auto found = std::find(names.begin(), names.end(), std::get<std::string>(value));
-      member = static_cast<V>(found - names.begin());
-    } else if constexpr (kind == OptionKind::dtype) {
-      for (const DType type : all_dtypes)
-        if (type.name() == std::get<std::string>(value)) member = type;
-    } else if constexpr (kind == OptionKind::real) {
-      member = static_cast<V>(std::get<double>(value));
-    } else if constexpr (kind == OptionKind::boolean) {
-      member = std::get<bool>(value);
-    } else {
-      member = static_cast<V>(std::get<std::int64_t>(value));
-    }
-  }
-  static std::int64_t number(const V& value) {
-    if constexpr (kind == OptionKind::dtype)
-      return static_cast<std::int64_t>(value.code) + 1;
-    else if constexpr (kind == OptionKind::real)
-      return std::isfinite(value) ? static_cast<std::int64_t>(value) : 0;
-    else
-      return static_cast<std::int64_t>(value);
-  }
-  static bool obeys(const V& value, const OptionRule& rule) {
-    if constexpr (kind == OptionKind::integer || kind == OptionKind::real) {
-      const auto x = static_cast<double>(value);
-      if (!std::isfinite(x) || (rule.high && x > *rule.high)) return false;
-      return !rule.low || (rule.above_low ? x > *rule.low : x >= *rule.low);
-    } else if constexpr (kind == OptionKind::dtype) {
-      return floats.lists(value);
-    } else {
-      return true;
-    }
-  }
-};
-
 }  // namespace detail
 
 template <class Op>
-class Schema {
+class Schema : SchemaLines {
  public:
-  Schema(const char* name, const char* doc) {
-    table_.name = name, table_.doc = doc;
+  Schema(const char* name, const char* doc) : SchemaLines(name, doc) {
     table_.make = [] { return std::make_shared<Op>(); };
     table_.target = [](const void* op) { return static_cast<const Op*>(op)->target; };
     table_.set_target = [](void* op, Target target) { static_cast<Op*>(op)->target = target; };
@@ -133,15 +70,13 @@ class Schema {
   template <class Owner, class Ref>
   Schema& in(Ref Owner::*member, const char* name, const std::string& dims, TypeRule type,
              const char* meaning) {
-    TensorSpec& added = add(member, name, dims, std::move(type), meaning);
-    added.optional = detail::IsOptional<Ref>::value;
-    ++table_.inputs;
+    add_input(place_of(member), name, dims, std::move(type), meaning);
     return *this;
   }
   template <class Owner>
   Schema& out(std::optional<TensorRef> Owner::*member, const char* name, const std::string& dims,
               TypeRule type, const char* meaning) {
-    add(member, name, dims, std::move(type), meaning).output = true;
+    add_output(place_of(member), name, dims, std::move(type), meaning);
     return *this;
   }
   // Of the tensor above: what to do about a wrong extent; that its last dimension has stride 1; that a
@@ -151,17 +86,7 @@ class Schema {
   Schema& remedy(const char* text) { return last().remedy = text, *this; }
   Schema& unit_stride() { return last().unit_stride = true, *this; }
   // It is a matrix, or several: of its last two dims one has stride 1.
-  Schema& matrix() {
-    table_.requirements.push_back({last().name,
-                                   {},
-                                   [name = last().name](const BoundCall& call) {
-                                     const TensorRef& t = call[name];
-                                     return has_unit_stride(t, -1) || has_unit_stride(t, -2);
-                                   },
-                                   "a matrix with stride 1 along rows or columns",
-                                   "pass a contiguous copy"});
-    return *this;
-  }
+  Schema& matrix() { return add_matrix(), *this; }
   // Numbers: PyTorch's int64 are taken too, and those that do not fit i32 are -1 or its largest.
   Schema& converts() { return last().converts = true, *this; }
   Schema& ordered() { return last().ordered = true, *this; }
@@ -179,23 +104,18 @@ class Schema {
   }
   Schema& steps_of(const char* tensor) { return last().steps_of = tensor, *this; }
   Schema& when(const char* condition) { return last().when = Expression::parse(condition), *this; }
-  Schema& range(const char* low, const char* end) {
-    last().low = Expression::parse(low), last().end = Expression::parse(end);
-    return *this;
-  }
+  Schema& range(const char* low, const char* end) { return add_range(low, end), *this; }
   Schema& values(decltype(TensorSpec::values) make) { return last().values = std::move(make), *this; }
 
   template <class Owner, class V>
   Schema& option(V Owner::*member, const char* name, const char* meaning, OptionRule rule = {}) {
-    return add_option<V>(
-        [member](auto& op) -> auto& { return op.*member; }, name, meaning, std::move(rule));
+    return add<V>([member](const Op& op) { return &(op.*member); }, name, meaning, std::move(rule));
   }
   // Of a struct in the operator's struct, such as its tiles.
   template <class Owner, class Inner, class V>
   Schema& option(Inner Owner::*outer, V Inner::*member, const char* name, const char* meaning,
                  OptionRule rule = {}) {
-    return add_option<V>(
-        [ outer, member ](auto& op) -> auto& { return op.*outer.*member; }, name, meaning, std::move(rule));
+    return add<V>([=](const Op& op) { return &(op.*outer.*member); }, name, meaning, std::move(rule));
   }
   // Of the option above: it has to be given; what it is where the caller leaves it to the operator.
   Schema& needed() { return table_.options.back().needed = true, *this; }
@@ -210,19 +130,15 @@ class Schema {
   }
 
   // A value by name for extents, rules and programs.
-  Schema& let(const char* name, const char* value) {
-    table_.derived.push_back({name, Expression::parse(value)});
-    return *this;
-  }
+  Schema& let(const char* name, const char* value) { return add_value(name, value), *this; }
   // A rule that dims cannot say, and which argument is to blame. `{name}` in texts is the value of a dim.
   Schema& require(const char* argument, const char* condition, const char* expected, const char* remedy) {
-    table_.requirements.push_back({argument, Expression::parse(condition), {}, expected, remedy});
-    return *this;
+    return add_rule(argument, condition, expected, remedy), *this;
   }
   Schema& require(const char* argument, bool (*holds)(const Bound<Op>&), const char* expected,
                   const char* remedy) {
-    table_.requirements.push_back(
-        {argument, {}, [holds](const BoundCall& call) { return holds(Bound<Op>(call)); }, expected, remedy});
+    add_rule(
+        argument, [holds](const BoundCall& call) { return holds(Bound<Op>(call)); }, expected, remedy);
     return *this;
   }
   Schema& gradient(const char* op) { return table_.gradient = op, *this; }
@@ -252,77 +168,38 @@ class Schema {
   OperatorSchema run(Instance (*plan)(const Bound<Op>&), lang::Kernel (*program)(const Instance&),
                      void (*formula)(const Bound<Op>&, Exact&)) {
     return finished([=](const BoundCall& call, Launch& launch) { launch(plan(Bound<Op>(call)), program); },
-                    formula);
+                    by(formula));
   }
   OperatorSchema run(void (*run)(const Bound<Op>&, Launch&), void (*formula)(const Bound<Op>&, Exact&)) {
-    return finished([=](const BoundCall& call, Launch& launch) { run(Bound<Op>(call), launch); }, formula);
+    return finished([=](const BoundCall& call, Launch& launch) { run(Bound<Op>(call), launch); },
+                    by(formula));
   }
 
  private:
-  OperatorSchema finished(decltype(OperatorSchema::run) run, void (*formula)(const Bound<Op>&, Exact&)) {
-    table_.run = std::move(run);
-    table_.formula = [formula](const BoundCall& call, Exact& exact) { formula(Bound<Op>(call), exact); };
-    table_.complete();
-    return std::move(table_);
+  static auto by(void (*formula)(const Bound<Op>&, Exact&)) {
+    return [formula](const BoundCall& call, Exact& exact) { formula(Bound<Op>(call), exact); };
   }
-  TensorSpec& last() { return table_.tensors.back(); }
 
   template <class Owner, class Ref>
-  TensorSpec& add(Ref Owner::*member, const char* name, const std::string& dims, TypeRule type,
-                  const char* meaning) {
-    TensorSpec spec;
-    spec.name = name, spec.dims = dims, spec.meaning = meaning, spec.type = std::move(type);
-    spec.lists = parse_dims(dims);
-    spec.holds_optional = detail::IsOptional<Ref>::value;
-    spec.offset = detail::offset_in<Op>([member](const Op& op) { return &(op.*member); });
-    table_.tensors.push_back(std::move(spec));
-    return last();
+  static Place place_of(Ref Owner::*member) {
+    return {detail::offset_in<Op>([member](const Op& op) { return &(op.*member); }),
+            detail::IsOptional<Ref>::value};
   }
 
   template <class V, class Member>
-  Schema& add_option(Member member, const char* name, const char* meaning, OptionRule rule) {
-    if constexpr (detail::IsOptional<V>::value)
-      fill<typename detail::IsOptional<V>::Value>(member, name, meaning, std::move(rule),
-                                                  [](auto& value) { return value ? &*value : nullptr; });
-    else
-      fill<V>(member, name, meaning, std::move(rule), [](auto& value) { return &value; });
+  Schema& add(const Member& member, const char* name, const char* meaning, OptionRule rule) {
+    using Access = detail::OptionAccessOf<V>;
+    OptionSpec option;
+    option.kind = Access::Type::kind, option.small = sizeof(typename Access::Value) <= 4;
+    option.offset = detail::offset_in<Op>(member), option.access = &Access::access;
+    if constexpr (Access::Type::kind == OptionKind::choice)
+      for (const std::string_view choice : choice_names<typename Access::Value>)
+        option.choices.emplace_back(choice);
+    if constexpr (Access::Type::kind == OptionKind::dtype)
+      for (const DType type : {f32, f16, bf16}) option.choices.emplace_back(type.name());
+    add_option(std::move(option), name, meaning, std::move(rule), &detail::sample_of<Op>());
     return *this;
   }
-  // `find` gives the value of a member, or null if it has none.
-  template <class V, class Member, class Find>
-  void fill(Member member, const char* name, const char* meaning, OptionRule rule, Find find) {
-    using Type = detail::OptionTypeOf<V>;
-    OptionSpec spec;
-    spec.name = name, spec.meaning = meaning, spec.kind = Type::kind, spec.rule = std::move(rule);
-    spec.small = sizeof(V) <= 4;
-    if constexpr (Type::kind == OptionKind::choice)
-      for (const std::string_view choice : choice_names<V>) spec.choices.emplace_back(choice);
-    if constexpr (Type::kind == OptionKind::dtype)
-      for (const DType type : {f32, f16, bf16}) spec.choices.emplace_back(type.name());
-    spec.get = [member, find](const void* op) -> OptionValue {
-      const V* value = find(member(*static_cast<const Op*>(op)));
-      return value == nullptr ? OptionValue() : Type::get(*value);
-    };
-    spec.set = [member](void* op, const OptionValue& value) {
-      auto& target = member(*static_cast<Op*>(op));
-      V made{};
-      Type::set(made, value);
-      target = made;
-    };
-    spec.number = [member, find](const void* op) -> std::int64_t {
-      const V* value = find(member(*static_cast<const Op*>(op)));
-      return value == nullptr ? 0 : Type::number(*value);
-    };
-    spec.obeys = [member, find, limits = spec.rule](const void* op) {
-      const V* value = find(member(*static_cast<const Op*>(op)));
-      return value == nullptr || Type::obeys(*value, limits);
-    };
-    const Op defaults{};
-    spec.fallback = spec.get(&defaults);
-    table_.options.push_back(std::move(spec));
-  }
-
-  OperatorSchema table_;
 };
 
 // Checks a call and runs it; the results are the outputs of what is returned.

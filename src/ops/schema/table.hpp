@@ -99,6 +99,14 @@ struct OptionRule {
   std::string remedy;
 };
 
+// How a member of a struct is an option.
+struct OptionAccess {
+  OptionValue (*get)(const void* member);
+  void (*set)(void* member, const OptionValue& value);
+  std::int64_t (*number)(const void* member);
+  bool (*obeys)(const void* member, const OptionRule& rule);
+};
+
 struct OptionSpec {
   std::string name, meaning;
   OptionKind kind = OptionKind::boolean;
@@ -109,12 +117,20 @@ struct OptionSpec {
   std::vector<std::string> choices;     // of choices and dtypes
   OptionRule rule;
 
-  std::function<OptionValue(const void* op)> get;
-  std::function<void(void* op, const OptionValue& value)> set;
+  // The member of an operator's struct.
+  std::size_t offset = 0;
+  const OptionAccess* access = nullptr;
+  OptionValue get(const void* op) const { return access->get(member(op)); }
+  void set(void* op, const OptionValue& value) const {
+    access->set(static_cast<std::byte*>(op) + offset, value);
+  }
   // As a number for expressions: that of a choice is its position, of what is not given 0.
-  std::function<std::int64_t(const void* op)> number;
+  std::int64_t number(const void* op) const { return access->number(member(op)); }
   // A number that obeys the rule, or nothing.
-  std::function<bool(const void* op)> obeys;
+  bool obeys(const void* op) const { return access->obeys(member(op), rule); }
+
+ private:
+  const void* member(const void* op) const { return static_cast<const std::byte*>(op) + offset; }
 };
 
 struct NamedExpression {
