@@ -203,6 +203,16 @@ TEST(Gemm, PropagatesNan) {
   }
 }
 
+// The form of all plans: the first of the best, or of all where none fits.
+TEST(Plans, TakeTheBestCandidate) {
+  Candidates<int, 4> candidates{3, 1, 2};
+  candidates.add(-1);
+  EXPECT_EQ(best_of(candidates, [](int x) { return x < 2 ? never : static_cast<double>(x % 2); }), 2);
+  EXPECT_EQ(best_of(candidates, [](int x) { return x * x == 1 ? 0.0 : 1.0; }), 1);
+  EXPECT_EQ(best_of(candidates, [](int) { return never; }), 3);
+  EXPECT_THROW(candidates.add(5), std::out_of_range);
+}
+
 TEST(Gemm, PlansFitTheCache) {
   for (std::int64_t m : {1, 16, 100, 1024, 4096})
     for (std::int64_t n : {1, 64, 1000, 4096}) {
