@@ -130,8 +130,8 @@ def table_formula(table, given, options):
 
 
 def entries_like(x):
-    """Three tensors; integers, which may mean places in others, stay as they are."""
-    return [x, -0.5 * x, x + 1] if x.is_floating_point() else [x, x, x]
+    """Three tensors of values in the same range, as decays need it; integers, which may mean places in others, stay as they are."""
+    return [x, 0.5 * x, x.flip(tuple(range(x.dim())))] if x.is_floating_point() else [x, x, x]
 
 
 @pytest.mark.parametrize("name", {**DIFFERENTIABLE, **FUNCTIONS})
