@@ -136,10 +136,10 @@ def table_formula(table, given, options):
 
 
 def entries_like(x):
-    """Three tensors; integers, which may mean places in others, stay as they are."""
+    """Three tensors of values in the same range, as decays need it; integers, which may mean places in others, stay as they are."""
     if not x.is_floating_point():
         return [x, x, x]
-    return [x, *(y.to(x.dtype) for y in (-0.5 * computable(x), computable(x) + 1))]
+    return [x, (0.5 * computable(x)).to(x.dtype), computable(x).flip(tuple(range(x.dim()))).to(x.dtype)]
 
 
 @pytest.mark.parametrize("name", {**DIFFERENTIABLE, **FUNCTIONS})
