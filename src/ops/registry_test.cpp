@@ -31,7 +31,8 @@ TEST(Registry, RefusesWhatItDoesNotKnow) {
   EXPECT_EQ(
       refusal([] { find_operator("gem"); }),
       "there is no operator 'gem'; there are attention, attention_backward, block_sparse_attention_backward, "
-      "block_sparse_attention, gemm, rms_norm, rms_norm_backward, nsa_selected_attention_backward, "
+      "block_sparse_attention, attention_with_kv_cache, merge_attention, mla_decode, gemm, rms_norm, "
+      "rms_norm_backward, nsa_selected_attention_backward, "
       "nsa_selected_attention, block_scores, topk_blocks");
   EXPECT_NE(refusal([&] {
               Options::parse(gemm, {{"tile", "3"}});
@@ -61,5 +62,5 @@ TEST(Registry, RefusesWhatItDoesNotKnow) {
             std::string::npos);
 }
 
-}  // namespace
+}  // namespace registry_test
 }  // namespace tegula::ops
