@@ -2,6 +2,7 @@
 #pragma once
 #include "tegula/ops/attention.hpp"
 #include "tegula/ops/attention_backward.hpp"
+#include "tegula/ops/attention_with_kv_cache.hpp"
 #include "tegula/ops/block_sparse_attention.hpp"
 #include "tegula/ops/block_sparse_attention_backward.hpp"
 #include "tegula/ops/block_sparse_gemm.hpp"
@@ -21,6 +22,8 @@
 #include "tegula/ops/kda.hpp"
 #include "tegula/ops/layer_norm.hpp"
 #include "tegula/ops/linear_attention.hpp"
+#include "tegula/ops/merge_attention.hpp"
+#include "tegula/ops/mla_decode.hpp"
 #include "tegula/ops/nsa_selected_attention.hpp"
 #include "tegula/ops/nsa_selected_attention_backward.hpp"
 #include "tegula/ops/quantised_gemm.hpp"

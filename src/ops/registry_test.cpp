@@ -57,5 +57,5 @@ TEST(Registry, RefusesWhatItDoesNotKnow) {
             std::string::npos);
 }
 
-}  // namespace
+}  // namespace registry_test
 }  // namespace tegula::ops

@@ -97,11 +97,13 @@ std::string text_of(const OperatorSchema& schema, const Tensors& inputs, Target 
   return text;
 }
 
-// NaN lies around every tensor, and between rows. What leading dims fold, and outputs of theirs, stays whole.
+// NaN lies around every tensor, and between rows. What leading dims fold, and outputs of theirs, stays whole,
+// and so do records of bytes, whose parts have places of their own.
 bool may_be_planted(const OperatorSchema& schema, const std::string& name, const Tensor& tensor) {
   const TensorSpec& spec = *schema.find_tensor(name);
   const bool folds = spec.lists.front().items.front().leading && tensor.rank() > 2;
-  return tensor.rank() > 0 && !folds && !spec.output;
+  const bool is_record = tensor.dtype() == u8 && spec.values;
+  return tensor.rank() > 0 && !folds && !is_record && !spec.output;
 }
 
 void expect_right(const OperatorSchema& schema, const ExampleCall& example, Target target) {

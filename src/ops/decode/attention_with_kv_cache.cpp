@@ -1,0 +1,232 @@
+#include "tegula/ops/attention_with_kv_cache.hpp"
+
+#include <algorithm>
+#include <bit>
+
+#include "ops/decode/kernel.hpp"
+#include "ops/decode/table.hpp"
+#include "ops/pieces/plan.hpp"
+#include "ops/schema/functions.hpp"
+
+namespace tegula::ops {
+
+namespace {
+
+using Op = AttentionWithKvCache;
+
+struct Tiles {
+  int queries = 1, pack = 1, keys = 64;
+};
+
+// Rows that tensor cores multiply are filled with the heads of a group and the queries, so that their keys
+// are read once.
+Tiles tiles_on_gpu(const Bound<Op>& c, const CacheKernel& kernel) {
+  const std::int64_t group = c.dim("group"), queries = c.dim("queries");
+  const int dim = std::max(kernel.padded.of(kernel.dim), kernel.padded.of_v(kernel.dim_v));
+  const int pack = static_cast<int>(
+      std::min<std::uint64_t>(std::bit_ceil(static_cast<std::uint64_t>(group)), warp_group_rows));
+  const bool many = queries * pack > warp_group_rows && dim <= most_dim_of_128_rows;
+  const int rows = kernel.compute.bits() == 16 ? (many ? 2 : 1) * warp_group_rows : 16;
+  if (kernel.compute.bits() != 16)
+    return {std::max(rows / pack, 1), std::min(pack, rows), dim > 128 ? 16 : 32};
+  return {rows / pack, pack, dim <= 128 ? 128 : 64};
+}
+
+Tiles tiles_on_cpu(const Bound<Op>& c, const CacheKernel& kernel) {
+  const AttentionProblem problem{.sequences = c.dim("batch"),
+                                 .heads = c.dim("kv_heads") * c.dim("group"),
+                                 .group = c.dim("group"),
+                                 .queries = c.dim("queries"),
+                                 .keys = c.dim("room"),
+                                 .seen = c.dim("room"),
+                                 .dim = kernel.dim,
+                                 .dim_v = kernel.dim_v};
+  const AttentionPlan plan = plan_attention(problem, {0, 64});
+  return {plan.queries, plan.pack, plan.keys};
+}
+
+CacheScale scale_of(const Bound<Op>& c, const char* name) {
+  if (!c.has(name)) return CacheScale::none;
+  const TensorRef& scale = c[name];
+  return scale.size(0) == 1 && scale.size(1) == 1 ? CacheScale::head : CacheScale::token;
+}
+
+CacheKernel kernel_of(const Bound<Op>& c) {
+  const DType type = c.type("q"), compute = multiplied_type(type, c.on_gpu());
+  const int dim = c.small_dim("d"), dim_v = c.small_dim("d_v");
+  CacheKernel kernel{.type = type,
+                     .cache = c.type("k_cache"),
+                     .compute = compute,
+                     .dim = dim,
+                     .dim_v = dim_v,
+                     .padded = wide_tile_features(dim, dim_v, compute),
+                     .form = {c.has("block_table"), c.has("cache_seqlens")},
+                     .k_scale = scale_of(c, "k_scale"),
+                     .v_scale = scale_of(c, "v_scale"),
+                     .causal = c->causal,
+                     .left = c->left >= 0,
+                     .tree = c.has("tree_mask"),
+                     .softcap = c->softcap > 0,
+                     .sinks = c.type_if("sinks")};
+  kernel.padded.copied = false;  // threads bring what the copy engine does not take
+  const Tiles tiles = c.on_gpu() ? tiles_on_gpu(c, kernel) : tiles_on_cpu(c, kernel);
+  kernel.queries = tiles.queries, kernel.pack = tiles.pack, kernel.keys = tiles.keys;
+  if (kernel.form.paged) {
+    kernel.keys = keys_of_tile(c.dim("page_size"), tiles.keys);
+    kernel.form.page = page_of_form(c.dim("page_size"), kernel.keys);
+  }
+  kernel.parted = c.dim("group") > kernel.pack;
+  return kernel;
+}
+
+void run(const Bound<Op>& c, Launch& launch) {
+  CacheKernel kernel = kernel_of(c);
+  const std::int64_t member_tiles = (c.dim("group") + kernel.pack - 1) / kernel.pack;
+  const int splits = c->splits > 0 ? c->splits
+                                   : plan_cache_splits({.batch = c.dim("batch"),
+                                                        .heads = c.dim("kv_heads") * member_tiles,
+                                                        .queries = c.dim("queries"),
+                                                        .keys = c.dim("room"),
+                                                        .left = c->left,
+                                                        .tile_queries = kernel.queries,
+                                                        .tile_keys = kernel.keys,
+                                                        .dim = kernel.dim,
+                                                        .dim_v = kernel.dim_v},
+                                                       kernel.compute, c.on_gpu());
+  kernel.split = splits > 1;
+  launch(kernel, cache_kernel,
+         {{"scale", program_scale(static_cast<float>(c.real("scale")), c->softcap)},
+          {"left", std::min<std::int64_t>(c->left, 1 << 29)},
+          {"cap", c->softcap},
+          {"splits", splits}});
+}
+
+// A head of a sequence: its keys in their order, times their factors.
+Tensor gathered(Exact& exact, const Bound<Op>& c, const char* name, const char* scale_name,
+                const SequencePlaces& sequence, std::int64_t head) {
+  const auto cache = exact.array(name);
+  const std::int64_t dim = cache.extents[3];
+  const Tensor rows = Tensor::zeros({sequence.length, dim}, f64);
+  double* next = rows.data_as<double>();
+  for (const auto& [page, row] : sequence.places) {
+    const double scale = c.has(scale_name) && page >= 0 ? exact.array(scale_name)(page, row, head) : 1;
+    for (std::int64_t j = 0; j < dim; ++j) *next++ = page < 0 ? 0 : cache(page, row, head, j) * scale;
+  }
+  return rows;
+}
+
+void formula(const Bound<Op>& c, Exact& exact) {
+  const Tensor &q = exact["q"], &out = exact["out"], &lse = exact["lse"];
+  const double* sinks = exact.data_if("sinks");
+  for (std::int64_t b = 0; b < c.dim("batch"); ++b) {
+    const SequencePlaces sequence(c.call(), b);
+    const auto sight = sight_of(c.call(), b, sequence, c->causal, c->left);
+    for (std::int64_t h = 0; h < c.dim("kv_heads"); ++h) {
+      const Tensor k = gathered(exact, c, "k_cache", "k_scale", sequence, h),
+                   v = gathered(exact, c, "v_cache", "v_scale", sequence, h);
+      for (std::int64_t g = 0; g < c.dim("group"); ++g) {
+        reference::Softmax softmax{.scale = c.real("scale"), .softcap = c->softcap, .steps = exact.steps()};
+        if (sinks) softmax.sink = sinks[h * c.dim("group") + g];
+        reference::attend(softmax, {q.select(0, b).select(1, h).select(1, g), k, v, sight},
+                          out.select(0, b).select(1, h).select(1, g),
+                          lse.select(0, b).select(0, h).select(0, g));
+      }
+    }
+  }
+}
+
+// That of q, or e4m3.
+bool has_type(const Bound<Op>& c) { return c.type("k_cache") == e4m3 || c.type("k_cache") == c.type("q"); }
+
+std::vector<Example> cache_examples() {
+  return {
+      {"small", "batch=2 queries=1 keys=21 kv_heads=2 group=2 d=16 d_v=12"},
+      {"lengths_causal_bf16",
+       "batch=3 queries=3 keys=150 kv_heads=2 group=3 d=64 d_v=64 bf16 cache_seqlens causal"},
+      {"tree_sinks",
+       "batch=2 queries=4 keys=40 kv_heads=1 group=4 d=24 d_v=16 f16 cache_seqlens tree_mask sinks:f32"},
+      {"window_softcap_splits",
+       "batch=2 queries=2 keys=300 kv_heads=1 group=2 d=32 d_v=32 bf16 left=70 causal softcap=5 splits=3"},
+      {"pages_of_16",
+       "batch=3 queries=2 pages=20 page_size=16 table_width=11 kv_heads=2 group=4 d=64 d_v=64 bf16 causal "
+       "block_table cache_seqlens splits=2"},
+      {"pages_of_5",
+       "batch=2 queries=1 pages=9 page_size=5 table_width=6 kv_heads=1 group=2 d=16 d_v=16 "
+       "block_table cache_seqlens"},
+      {"pages_of_256",
+       "batch=2 queries=1 pages=3 page_size=256 table_width=2 kv_heads=1 group=80 d=16 d_v=16 f16 "
+       "block_table cache_seqlens"},
+      {"e4m3_per_head",
+       "batch=2 queries=1 keys=70 kv_heads=2 group=2 d=64 d_v=64 bf16 k_cache:e4m3 k_scale v_scale "
+       "cache_seqlens sinks:f32"},
+      {"e4m3_per_token_paged",
+       "batch=2 queries=2 pages=5 page_size=32 table_width=4 kv_heads=1 group=4 d=32 d_v=32 bf16 "
+       "k_cache:e4m3 k_scale v_scale block_table cache_seqlens causal"}};
+}
+
+std::vector<Example> cache_measured() {
+  const std::string heads = " kv_heads=8 group=8 d=128 d_v=128 bf16 ";
+  return {{"32x8k", "batch=32 queries=1 keys=8192" + heads},
+          {"32x8k_lengths", "batch=32 queries=1 keys=8192 cache_seqlens" + heads},
+          {"32x8k_8_tokens", "batch=32 queries=8 keys=8192 cache_seqlens causal" + heads},
+          {"32x8k_pages_of_64",
+           "batch=32 queries=1 pages=4096 page_size=64 table_width=128 block_table cache_seqlens" + heads},
+          {"32x8k_pages_of_16",
+           "batch=32 queries=1 pages=16384 page_size=16 table_width=512 block_table cache_seqlens" + heads},
+          {"32x8k_e4m3", "batch=32 queries=1 keys=8192 cache_seqlens k_cache:e4m3 k_scale v_scale" + heads}};
+}
+
+}  // namespace
+
+const OperatorSchema& attention_with_kv_cache_schema() {
+  static const OperatorSchema table =
+      Schema<Op>("attention_with_kv_cache",
+                 "attention of the last tokens of sequences to a cache of keys and values, also in pages")
+          .in(&Op::q, "q", "batch queries (kv_heads*group) d", floats, "queries: the last tokens")
+          .unit_stride()
+          .remedy("give q a multiple of the heads of the cache")
+          .in(&Op::k_cache, "k_cache", cache_dims("kv_heads d"), one_of({f32, f16, bf16, e4m3}), "keys")
+          .unit_stride()
+          .remedy("give it the features of q, and a row for each sequence or pages with a block table")
+          .in(&Op::v_cache, "v_cache", cache_dims("kv_heads d_v"), same_as("k_cache"), "values")
+          .unit_stride()
+          .remedy("give it the rows and heads of k_cache")
+          .with(add_cache_rows<Op>)
+          .in(&Op::k_scale, "k_scale", "block_table ? ~pages ~page_size ~kv_heads : ~batch ~keys ~kv_heads",
+              is(f32), "positive factors of keys: one, one for each head, or for each token and head")
+          .range("1", "3")
+          .in(&Op::v_scale, "v_scale", "block_table ? ~pages ~page_size ~kv_heads : ~batch ~keys ~kv_heads",
+              is(f32), "factors of values, likewise")
+          .range("1", "3")
+          .in(&Op::sinks, "sinks", query_heads, floats,
+              "a logit of each head that counts in the sum but has no value")
+          .remedy("give every head of q a sink")
+          .with(add_scale<Op>)
+          .with(add_last_queries<Op>)
+          .with(add_softcap<Op>)
+          .with(add_splits<Op>)
+          .out(&Op::out, "out", "batch queries (kv_heads*group) d_v", same_as("q"), out_of_cache)
+          .unit_stride()
+          .out(&Op::lse, "lse", "batch (kv_heads*group) queries", is(f32), lse_of_cache)
+          .steps_of("q")
+          .require("k_cache", has_type, "the dtype of q, or e4m3", "convert it")
+          .require("k_cache", "group >= 1", "no heads, as q", "give q a head for each of the cache, or more")
+          .require("q", "1 <= d & d <= 512", "1 to 512 features", "split the heads")
+          .require("v_cache", "1 <= d_v & d_v <= 512", "1 to 512 features", "split the heads")
+          .source(
+              "Dao et al. 2023, Flash-Decoding for long-context inference; pages as in Kwon et al. 2023, "
+              "PagedAttention")
+          .no_gradient("a cache is for inference; attention has one")
+          .flops("2*batch*kv_heads*group*queries*room*(d + d_v)")
+          .examples(cache_examples())
+          .measured(cache_measured())
+          .run(run, formula);
+  return table;
+}
+
+AttentionResult attention_with_kv_cache(const TensorRef& q, const TensorRef& k_cache,
+                                        const TensorRef& v_cache, AttentionWithKvCache options) {
+  return results_of<AttentionResult>(attention_with_kv_cache_schema(), options, {q, k_cache, v_cache});
+}
+
+}  // namespace tegula::ops

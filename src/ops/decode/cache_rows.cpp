@@ -1,0 +1,92 @@
+#include "ops/decode/cache_rows.hpp"
+
+#include <algorithm>
+
+namespace tegula::ops {
+
+using namespace lang;
+
+namespace {
+
+constexpr int least_keys = 16;    // of a tile
+constexpr int least_of_page = 8;  // rows that the copy engine brings at a time
+
+}  // namespace
+
+int keys_of_tile(std::int64_t page, int most) {
+  if (page < least_of_page) return most;
+  if (page <= most) return most % page == 0 || page % least_keys != 0 ? most : static_cast<int>(page);
+  for (int keys = most; keys >= 2 * least_keys; keys -= least_keys)
+    if (page % keys == 0) return keys;
+  return most;
+}
+
+int page_of_form(std::int64_t page, int keys) {
+  const bool fits = page >= least_of_page && (page % keys == 0 || keys % page == 0);
+  return fits ? static_cast<int>(page) : 0;
+}
+
+CacheRows::CacheRows(const CacheForm& form, const Expr& b, const Expr& length,
+                     const std::optional<Tensor>& table)
+    : form_(form), b_(b), length_(length), table_(table) {}
+
+CacheRows::Step::Step(const CacheRows& rows, const Expr& first, int keys, const Tensor& cache)
+    : rows_(rows), first_(first), pages_(cache.extent(0)), page_size_(cache.extent(1)), keys_(keys) {
+  if (!rows.form_.paged || rows.form_.page == 0) return;
+  for (int t = 0; t < keys; t += rows.form_.page) numbers_.push_back(number(first_ + t));
+}
+
+Expr CacheRows::Step::number(const Expr& token) const {
+  if (!rows_.form_.paged) return rows_.b_;
+  return select(token < rows_.length_, (*rows_.table_)(rows_.b_, token / page_size_), -1);
+}
+
+void CacheRows::Step::load(const Tensor& cache, const std::optional<Expr>& head, int column, Shared& tile,
+                           bool clip) const {
+  const auto sliced = [&](const Expr& page, const Slot& rows) {
+    return head ? cache.slice(page, rows, *head) : cache.slice(page, rows);
+  };
+  if (!rows_.form_.paged)
+    return copy(sliced(rows_.b_, clip ? Slot(range(0, rows_.length_)) : Slot(all)).at(first_, column), tile);
+  if (rows_.form_.page == 0) {
+    parallel(tile, [&](Index t, Index d) {
+      const auto [page, row] = place(t);
+      tile(t, d) = head ? cache(page, row, *head, column + d) : cache(page, row, column + d);
+    });
+    return;
+  }
+  const int part = std::min(rows_.form_.page, keys_);
+  for (int i = 0; i < keys_ / part; ++i) {
+    Expr begin = rows_.form_.page > keys_ ? first_ % rows_.form_.page : Expr(0),
+         left = clamp(rows_.length_ - first_ - i * part, 0, part);
+    const Expr& page = numbers_[static_cast<std::size_t>(i)];
+    Shared rows = tile.slice(range(i * part, (i + 1) * part), all);
+    if (clip)
+      copy(sliced(page, range(begin, begin + left)).at(0, column), rows);
+    else
+      copy(sliced(page, all).at(begin, column), rows);
+  }
+}
+
+Expr CacheRows::Step::has_gaps() const {
+  if (!rows_.form_.paged) return false;
+  Operand result = numbers_.empty();  // nobody has looked
+  for (const Expr& page : numbers_) result = Operand(result || page < 0 || page >= pages_);
+  return result;
+}
+
+Expr CacheRows::Step::is_there(const Expr& t) const {
+  if (!rows_.form_.paged) return true;
+  Expr page = number(first_ + t);
+  return page >= 0 && page < pages_;
+}
+
+std::pair<Expr, Expr> CacheRows::Step::place(const Expr& t) const {
+  Expr token = first_ + t;
+  if (rows_.form_.page >= keys_)
+    return {select(token < rows_.length_, numbers_.front(), -1), first_ % rows_.form_.page + t};
+  if (!rows_.form_.paged) return {select(token < rows_.length_, rows_.b_, -1), token};
+  return {number(token), token % page_size_};
+}
+
+}  // namespace tegula::ops

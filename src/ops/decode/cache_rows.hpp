@@ -1,0 +1,63 @@
+// The rows of a cache that belong to a sequence: one after another, or in pages that a table lists.
+#pragma once
+#include <optional>
+#include <vector>
+
+#include "ops/schema/instance.hpp"
+#include "tegula/lang.hpp"
+
+namespace tegula::ops {
+
+// What a program is compiled for.
+struct CacheForm {
+  bool paged = false, lengths = false;
+  // Tokens of a page where whole tiles lie in a page, or whole pages in a tile; 0: each token is looked up.
+  int page = 0;
+  auto fields() const {
+    return std::tuple(labelled("paged", paged), labelled("lengths", lengths), labelled("page", page));
+  }
+};
+
+// Keys of a tile, `most` or fewer, that fit the pages.
+int keys_of_tile(std::int64_t page, int most);
+// The page of a form, for tiles of `keys` rows.
+int page_of_form(std::int64_t page, int keys);
+
+class CacheRows {
+ public:
+  // Of sequence b, `length` tokens. `cache` is [batch, tokens, …], or [pages, page size, …] with `table`
+  // [batch, width].
+  CacheRows(const CacheForm& form, const lang::Expr& b, const lang::Expr& length,
+            const std::optional<lang::Tensor>& table);
+
+  // The tokens of a step of a loop: `keys` from `first` on.
+  class Step {
+   public:
+    Step(const CacheRows& rows, const lang::Expr& first, int keys, const lang::Tensor& cache);
+    // Columns of `cache`, from `column` on, of one head if there are heads. What is behind the last token is
+    // 0 if `clip` says so, and anything otherwise.
+    void load(const lang::Tensor& cache, const std::optional<lang::Expr>& head, int column,
+              lang::Shared& tile, bool clip) const;
+    // Whether some token of the step may lie in no page.
+    lang::Expr has_gaps() const;
+    // Whether token t of the step, which is before the end, lies in a page.
+    lang::Expr is_there(const lang::Expr& t) const;
+    // Where token t of the step lies: its page and its row there. Behind the end: page −1.
+    std::pair<lang::Expr, lang::Expr> place(const lang::Expr& t) const;
+
+   private:
+    lang::Expr number(const lang::Expr& token) const;
+
+    const CacheRows& rows_;
+    lang::Expr first_, pages_, page_size_;
+    int keys_;
+    std::vector<lang::Expr> numbers_;  // of the pages of the step
+  };
+
+ private:
+  CacheForm form_;
+  lang::Expr b_, length_;
+  std::optional<lang::Tensor> table_;
+};
+
+}  // namespace tegula::ops

@@ -1,0 +1,132 @@
+// What the sweep over tables does not reach: factors of heads, what lies behind the end of a sequence,
+// entries of tables that are padding, bits that do not depend on the batch, and parts that are merged.
+#include <fmt/format.h>
+
+#include "ops/schema/example.hpp"
+#include "ops/testing/operators.hpp"
+
+namespace tegula::ops {
+namespace decode_test {
+
+std::vector<Target> all_targets() {
+  std::vector<Target> targets = test_targets();
+  if (targets.size() > 1) targets.push_back(Target::emulated_sm90());
+  return targets;
+}
+
+struct Call {
+  const OperatorSchema& schema;
+  OptionValues options;
+  Tensors inputs;
+
+  Call(const std::string& op, const std::string& text) : schema(find_schema(op)) {
+    const ExampleCall example = ExampleCall::parse(schema, text);
+    options = example.options, inputs = example.inputs(schema, 5);
+  }
+  Tensors on(Target target) const { return call_by_name(schema, inputs, options, target); }
+  void expect_right(const std::vector<Target>& targets = all_targets()) const {
+    for (const Target target : targets)
+      EXPECT_EQ(faults_of(judge_call(schema, inputs, options, on(target))), "") << target.name();
+  }
+};
+
+constexpr const char* of_rows =
+    "batch=2 queries=2 keys=70 kv_heads=2 group=2 d=32 d_v=32 bf16 cache_seqlens causal";
+constexpr const char* of_pages =
+    "batch=2 queries=1 pages=9 page_size=16 table_width=4 kv_heads=2 group=2 d=32 d_v=32 "
+    "bf16 block_table cache_seqlens";
+
+TEST(Decode, FactorsOfTensorsAndHeads) {
+  for (const Shape& shape : {Shape{1, 1, 1}, Shape{1, 1, 2}}) {
+    Call call("attention_with_kv_cache", std::string(of_rows) + " k_cache:e4m3");
+    call.inputs.insert_or_assign("k_scale", Tensor::full(shape, f32, 0.5));
+    call.inputs.insert_or_assign("v_scale", Tensor::full(shape, f32, 3));
+    call.inputs.at("v_scale").at<float>(0, 0, shape[2] - 1) = 2;
+    call.expect_right(test_targets());
+  }
+}
+
+// The memory of a cache is not cleared: what nobody has written may be NaN.
+TEST(Decode, WhatLiesBehindTheEndIsNotRead) {
+  for (const char* text : {of_rows, of_pages}) {
+    Call call("attention_with_kv_cache", text);
+    const bool paged = call.inputs.contains("block_table");
+    call.inputs.insert_or_assign("cache_seqlens", Tensor::from<std::int32_t>({37, 0}, {2}));
+    if (paged) {
+      call.inputs.insert_or_assign("block_table",
+                                   Tensor::from<std::int32_t>({5, -1, 2, 99, -1, -1, -1, -1}, {2, 4}));
+    }
+    for (const char* cache : {"k_cache", "v_cache"}) {
+      const Tensor& tensor = call.inputs.at(cache);
+      const Tensor behind =
+          paged ? tensor.select(0, 2).slice(0, 5, 16) : tensor.select(0, 0).slice(0, 37, 70);
+      copy_elements(Tensor::full(behind.shape(), bf16, std::nan("")), behind.ref());
+    }
+    call.expect_right();
+  }
+}
+
+TEST(Decode, BitsOfFixedSplitsDoNotDependOnTheBatch) {
+  const Call all("attention_with_kv_cache", std::string(of_rows) + " splits=3");
+  Call one = all;
+  for (const char* name : {"q", "k_cache", "v_cache", "cache_seqlens"})
+    one.inputs.insert_or_assign(name, all.inputs.at(name).slice(0, 1, 2));
+  for (const Target target : test_targets())
+    for (const char* result : {"out", "lse"})
+      EXPECT_TRUE(equal(all.on(target).at(result).slice(0, 1, 2), one.on(target).at(result)))
+          << target.name();
+}
+
+TEST(Decode, LengthsBeyondTheCacheAreErrors) {
+  for (const char* text : {of_rows, of_pages}) {
+    Call call("attention_with_kv_cache", text);
+    call.inputs.insert_or_assign("cache_seqlens", Tensor::from<std::int32_t>({3, 71}, {2}));
+    for (const Target target : test_targets()) EXPECT_THROW(call.on(target), ProgramError);
+  }
+}
+
+// A prefix that two sequences share, and what each has behind it.
+TEST(Decode, PartsAreMerged) {
+  const Call whole("attention", "batch=2 queries=3 keys=50 kv_heads=1 group=2 d=16 d_v=16");
+  const auto part = [&](std::int64_t begin, std::int64_t end) {
+    Call call = whole;
+    for (const char* name : {"k", "v"})
+      call.inputs.insert_or_assign(name, whole.inputs.at(name).slice(1, begin, end));
+    return call.on(Target::automatic());
+  };
+  const Tensors results = whole.on(Target::automatic());
+  Call merge("merge_attention", "parts=2 batch=2 queries=3 heads=2 d=16");
+  std::int64_t next = 0;
+  for (const auto& parts : {part(0, 33), part(33, 50)}) {
+    copy_elements(parts.at("out"), merge.inputs.at("outs").select(0, next).ref());
+    copy_elements(parts.at("lse"), merge.inputs.at("lses").select(0, next++).ref());
+  }
+  for (const auto& [name, merged] : merge.on(Target::automatic()))
+    EXPECT_LT(error_of(merged, results.at(name)).largest, 1e-5) << name;
+}
+
+TEST(Decode, PartsThatCountForNothing) {
+  Call call("merge_attention", "parts=2 batch=1 queries=2 heads=2 d=16");
+  call.inputs.insert_or_assign(
+      "lses",
+      Tensor::from<float>({-INFINITY, 1, -INFINITY, -INFINITY, 2, -INFINITY, 0, -INFINITY}, {2, 1, 2, 2}));
+  const Tensor unused = call.inputs.at("outs").select(0, 0).select(0, 0).select(0, 0).select(0, 0);
+  copy_elements(Tensor::full({16}, f32, std::nan("")), unused.ref());
+  call.expect_right(test_targets());
+}
+
+TEST(Decode, RefusesWrongRecords) {
+  const auto refused = [](const std::string& text) {
+    return refusal([&] { Call("mla_decode", text).on(Target::interpreter()); });
+  };
+  const std::string pages = "batch=1 queries=1 pages=1 page_size=16 table_width=1 heads=2 block_table bf16 ";
+  EXPECT_NE(refused(pages + "d=576 row=584 kv_cache:u8").find("records of 656 bytes"), std::string::npos);
+  EXPECT_NE(
+      refused("batch=1 queries=1 keys=16 heads=2 d=576 row=656 f16 kv_cache:u8").find("u8 beside q in bf16"),
+      std::string::npos);
+  EXPECT_NE(refused("batch=1 queries=1 keys=16 heads=2 d=64 row=64").find("no more than the 64 features"),
+            std::string::npos);
+}
+
+}  // namespace decode_test
+}  // namespace tegula::ops

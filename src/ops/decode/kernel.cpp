@@ -1,0 +1,295 @@
+#include "ops/decode/kernel.hpp"
+
+#include <algorithm>
+
+#include "ops/pieces/scores.hpp"
+#include "ops/pieces/softmax.hpp"
+#include "ops/pieces/splits.hpp"
+#include "ops/pieces/views.hpp"
+
+namespace tegula::ops {
+
+using namespace lang;
+
+namespace {
+
+struct Program {
+  const CacheKernel& c;
+  Dim batch{"batch"}, queries{"queries"}, heads{"kv_heads"}, group{"group"};
+  std::optional<Dim> pages, page_size;  // those of the cache: of rows, sequences and keys
+  std::optional<Tensor> q, k, v, out, lse, factors, last, table, lengths, k_scale, v_scale, tree, sinks;
+  std::optional<Expr> scale, left, cap, splits;
+  std::optional<SplitResults> parts;
+
+  explicit Program(const CacheKernel& instance) : c(instance) {
+    q.emplace(input("q", {batch, queries, heads, group, c.dim}, c.type));
+    declare_cache();
+    if (c.tree) declare_tree();
+    if (c.sinks) sinks.emplace(input("sinks", {heads, group}, *c.sinks));
+    out.emplace(output("out", {batch, queries, heads, group, c.dim_v}, c.type));
+    lse.emplace(output("lse", {batch, heads, group, queries}, f32));
+    scale.emplace(scalar("scale", f32));
+    if (c.left) left.emplace(scalar("left", i32));
+    if (c.softcap) cap.emplace(scalar("cap", f32));
+    if (!c.split) return;
+    splits.emplace(scalar("splits", i32));
+    parts.emplace(batch * queries, heads * group, *splits, c.features_v());
+  }
+
+  void declare_cache() {
+    if (c.form.paged) {
+      pages.emplace("pages");
+      if (c.form.page == 0) page_size.emplace("page_size");
+    } else {
+      page_size.emplace("keys");
+    }
+    const Extents rows{pages ? Operand(*pages) : Operand(batch),
+                       page_size ? Operand(*page_size) : Operand(c.form.page), heads};
+    const bool whole = c.record == CacheRecord::none;
+    k.emplace(input("k_cache", joined(rows, {whole ? c.dim : c.in_8_bits()}), c.cache));
+    if (!c.latent) v.emplace(input("v_cache", joined(rows, {c.dim_v}), c.cache));
+    if (!whole) declare_record(rows);
+    if (c.form.paged) {
+      Dim width("table_width");
+      table.emplace(input("block_table", {batch, width}, i32));
+    }
+    if (c.form.lengths) lengths.emplace(input("cache_seqlens", {batch}, i32));
+    if (c.k_scale != CacheScale::none) k_scale.emplace(input("k_scale", rows, f32));
+    if (c.v_scale != CacheScale::none) v_scale.emplace(input("v_scale", rows, f32));
+  }
+  void declare_record(const Extents& rows) {
+    const bool powers = c.record == CacheRecord::tiles_of_64;
+    factors.emplace(input("factors", joined(rows, {c.in_8_bits() / (powers ? 64 : 128)}), powers ? u8 : f32));
+    last.emplace(input("last_features", joined(rows, {c.dim - c.in_8_bits()}), c.type));
+  }
+  void declare_tree() { tree.emplace(input("tree_mask", {batch, queries, queries}, boolean)); }
+
+  void run();
+  void attend_block(const Index& x, const Index& h, const Index& b);
+  void merge_block(const Index& row, const Index& head, const Index& b);
+  Expr room() const {  // for tokens of a sequence
+    if (!c.form.paged) return k->extent(1);
+    return table->extent(1) * (page_size ? Expr(*page_size) : Expr(c.form.page));
+  }
+  Expr member_tiles() const { return c.parted ? ceildiv(group, c.pack) : Expr(1); }
+};
+
+// What a block works on: a tile of queries and heads of a group, and keys of one head.
+struct Block {
+  Program& p;
+  const CacheKernel& c;
+  Expr b, kv_head, member, first, length;
+  CacheRows rows;
+  ScoreRange visible;
+  Expr factor;  // of scores
+
+  Block(Program& program, const Expr& x, const Expr& h, const Expr& sequence, const Expr& own_length)
+      : p(program),
+        c(program.c),
+        b(sequence),
+        kv_head(h),
+        member(x % p.member_tiles() * c.pack),
+        first(x / p.member_tiles() * c.queries),
+        length(own_length),
+        rows(c.form, sequence, own_length, p.table),
+        visible(first + own_length - p.queries, c.queries, p.queries - first, own_length, p.left,
+                c.causal ? std::optional<Expr>(Expr(0)) : std::nullopt),
+        factor(c.k_scale == CacheScale::head ? *p.scale * Expr((*p.k_scale)(0, 0, h)) : *p.scale) {}
+
+  // Heads behind those of the group are outside of the views: they read as zeros and are not written.
+  HeadViews views() const {
+    return {SequenceRows(b, p.queries, length), kv_head, c.pack > 1 ? Slot(all) : Slot(member)};
+  }
+  Slot heads() const {
+    Expr head = kv_head * p.group;
+    return c.pack > 1 ? Slot(range(head, head + p.group)) : Slot(head + member);
+  }
+  Expr sees(const CacheRows::Step& step, const Expr& key, const Expr& t, const Expr& row) const {
+    Expr query = row / c.pack, seen = visible.sees(query, key + t) && step.is_there(t);
+    if (!c.tree) return seen;
+    Expr newest = key + t - (length - p.queries);
+    return seen && (newest < 0 || (*p.tree)(b, first + query, newest));
+  }
+  // By the factors of the tokens of a step.
+  void scale_columns(const Tensor& scales, const CacheRows::Step& step, Fragment& scores) const {
+    Shared factors({c.keys}, f32);
+    parallel(factors, [&](Index t) {
+      const auto [page, row] = step.place(t);
+      factors(t) = scales(page, row, kv_head);
+    });
+    parallel(scores, [&](Index r, Index t) { scores(r, t) *= factors(t); });
+  }
+
+  void weigh(const CacheRows::Step& step, const Expr& key, Fragment& scores, OnlineSoftmax& softmax,
+             Fragment& sum) const;
+  void store(const Fragment& sum, const Tensor& to) const {
+    if (c.latent)
+      store_elements(sum, to);
+    else if (c.pack > 1)
+      copy(sum.reshape({c.queries, c.pack, sum.extent(1)}), to.at(first, member));
+    else
+      copy(sum, to.at(first));
+  }
+  // Without buffers of the copy engine, which would take the room of latents.
+  void store_elements(const Fragment& sum, const Tensor& to) const {
+    parallel(sum, [&](Index r, Index d) {
+      if (c.pack > 1)
+        to(first + r / c.pack, member + r % c.pack, d) = sum(r, d);
+      else
+        to(first + r, d) = sum(r, d);
+    });
+  }
+  void store_lse(const Fragment& lse, const Tensor& to) const {
+    if (c.pack > 1)
+      copy(lse.reshape({c.queries, c.pack}).T(), to.at(member, first));
+    else
+      copy(lse, to.at(first));
+  }
+  // Features of queries; those of a tile that is wider are zeros.
+  void load_columns(const Tensor& q, int begin, int count, Shared& tile) const {
+    const bool whole = tile.extent(1) == count;
+    const Range own = range(begin, begin + count);
+    const int column = whole ? begin : 0;
+    if (c.pack > 1)
+      copy((whole ? q : q.slice(all, all, own)).at(first, member, column),
+           tile.reshape({c.queries, c.pack, tile.extent(1)}));
+    else
+      copy((whole ? q : q.slice(all, own)).at(first, column), tile);
+  }
+  void load_latents(const CacheRows::Step& step, Shared& tile) const;
+  void attend(const Tensor& q, const Range& steps, OnlineSoftmax& softmax, Fragment& sum) const;
+  void attend_latents(const Tensor& q, const Range& steps, OnlineSoftmax& softmax, Fragment& sum) const;
+};
+
+// The features of a tile that products need.
+Shared multiplied(const Shared& tile, int features) {
+  return features == tile.extent(1) ? tile.reshape({tile.extent(0), features})
+                                    : tile.slice(all, range(0, features));
+}
+
+// Scores become weights, and what was accumulated is rescaled.
+void Block::weigh(const CacheRows::Step& step, const Expr& key, Fragment& scores, OnlineSoftmax& softmax,
+                  Fragment& sum) const {
+  if (c.k_scale == CacheScale::token) scale_columns(*p.k_scale, step, scores);
+  if (c.softcap) cap_scores(scores, factor, c.compute);
+  Expr hidden = visible.is_partial(key, c.keys) || step.has_gaps();
+  when(c.tree ? hidden || key + c.keys > length - p.queries : hidden, [&] {
+    parallel(scores,
+             [&](Index r, Index t) { scores(r, t) = select(sees(step, key, t, r), scores(r, t), -inf); });
+  });
+  scale_rows(sum, softmax.update(scores));
+}
+
+void Block::attend(const Tensor& q, const Range& steps, OnlineSoftmax& softmax, Fragment& sum) const {
+  Shared queries_tile({c.rows(), c.padded.of(c.dim)}, c.compute);
+  load_columns(q, 0, c.dim, queries_tile);
+  pipelined(steps, {.stages = 2}, [&](Index j) {
+    Expr key = j * c.keys;
+    const CacheRows::Step step(rows, key, c.keys, *p.k);
+    Shared k_tile({c.keys, c.padded.of(c.dim)}, c.compute),
+        v_tile({c.keys, c.padded.of_v(c.dim_v)}, c.compute);
+    step.load(*p.k, kv_head, 0, k_tile, false);
+    Fragment scores({c.rows(), c.keys}, f32, 0);
+    gemm(multiplied(queries_tile, c.features()), multiplied(k_tile, c.features()).T(), scores);
+    weigh(step, key, scores, softmax, sum);
+    // What lies behind the end of a sequence may be NaN.
+    step.load(*p.v, kv_head, 0, v_tile, c.form.lengths);
+    if (c.v_scale == CacheScale::token) scale_columns(*p.v_scale, step, scores);
+    add_product(scores, multiplied(v_tile, c.features_v()), sum, c.compute);
+  });
+}
+
+// The tile of the latents of a step, which are keys and values.
+void Block::load_latents(const CacheRows::Step& step, Shared& tile) const {
+  if (c.record == CacheRecord::none) {
+    const bool exact = tile.extent(1) == c.dim_v;
+    return step.load(exact ? *p.k : p.k->slice(all, all, all, range(0, c.dim_v)), kv_head, 0, tile,
+                     c.form.lengths);
+  }
+  const bool powers = c.record == CacheRecord::tiles_of_64;
+  parallel(tile, [&](Index t, Index d) {
+    const auto [page, row] = step.place(t);
+    Expr factor = (*p.factors)(page, row, 0, powers ? d / 64 : d / 128),
+         power = powers ? bitcast(u32(factor) << 23, f32) : factor;
+    Expr value = (*p.k)(page, row, 0, d) * power;
+    tile(t, d) =
+        powers ? select(d < c.in_8_bits(), value, (*p.last)(page, row, 0, d - c.in_8_bits())) : value;
+  });
+}
+
+void Block::attend_latents(const Tensor& q, const Range& steps, OnlineSoftmax& softmax, Fragment& sum) const {
+  const int latents = c.padded.of_v(c.dim_v), rest = c.padded.of(c.rest());
+  Shared q_latents({c.rows(), latents}, c.compute), q_rest({c.rows(), std::max(rest, 1)}, c.compute);
+  load_columns(q, 0, c.dim_v, q_latents);
+  if (rest > 0) load_columns(q, c.dim_v, c.rest(), q_rest);
+  pipelined(steps, {.stages = 2}, [&](Index j) {
+    Expr key = j * c.keys;
+    const CacheRows::Step step(rows, key, c.keys, *p.k);
+    Shared tile({c.keys, latents}, c.compute);
+    load_latents(step, tile);
+    Fragment scores({c.rows(), c.keys}, f32, 0);
+    gemm(q_latents, tile.T(), scores);
+    if (rest > 0) {
+      Shared rest_tile({c.keys, rest}, c.compute);
+      if (c.record == CacheRecord::none)
+        step.load(*p.k, kv_head, c.dim_v, rest_tile, false);
+      else
+        step.load(*p.last, kv_head, 0, rest_tile, false);
+      gemm(q_rest, rest_tile.T(), scores);
+    }
+    weigh(step, key, scores, softmax, sum);
+    if (c.v_scale == CacheScale::token) scale_columns(*p.v_scale, step, scores);
+    add_product(scores, multiplied(tile, c.features_v()), sum, c.compute);
+  });
+}
+
+void Program::run() {
+  Expr tiles = ceildiv(queries, c.queries) * member_tiles();
+  grid(c.split ? tiles * *splits : tiles, heads, batch,
+       [&](Index x, Index h, Index b) { attend_block(x, h, b); });
+  if (c.split)
+    grid(queries, heads * group, batch, [&](Index row, Index head, Index b) { merge_block(row, head, b); });
+}
+
+// With parts, block x computes part x % splits of a tile.
+void Program::attend_block(const Index& x, const Index& h, const Index& b) {
+  Expr length = lengths ? Expr((*lengths)(b)) : room();
+  if (lengths) assert_that(length <= room(), "a sequence has more tokens than its cache has room for");
+  const Block block(*this, c.split ? x / *splits : Expr(x), h, b, max(length, 0));
+  const HeadViews views = block.views();
+  Fragment sum({c.rows(), c.features_v()}, f32, 0);
+  OnlineSoftmax softmax(c.rows(), c.softcap ? *cap * log2e : block.factor);
+  const Range all_steps = block.visible.tiles(c.keys),
+              steps = c.split ? parts->steps(all_steps, x % *splits) : all_steps;
+  if (c.latent)
+    block.attend_latents(views.of_queries(*q), steps, softmax, sum);
+  else
+    block.attend(views.of_queries(*q), steps, softmax, sum);
+  if (c.sinks && !c.split)
+    softmax.add_sink(sum, [&](Index r) -> Expr {
+      return (*sinks)(block.kv_head, block.member + (c.pack > 1 ? r % c.pack : Expr(0))) * log2e;
+    });
+  softmax.normalize(sum);
+  if (c.v_scale == CacheScale::head) {
+    Expr factor = (*v_scale)(0, 0, h);
+    parallel(sum, [&](Index r, Index d) { sum(r, d) *= factor; });
+  }
+  const Range own = range(b * queries, (b + 1) * queries);
+  block.store(sum, c.split ? parts->out(own, block.heads(), x % *splits) : views.of_queries(*out));
+  block.store_lse(softmax.lse(), c.split ? parts->lse(own, block.heads(), x % *splits) : views.vector(*lse));
+}
+
+void Program::merge_block(const Index& row, const Index& head, const Index& b) {
+  Expr kv_head = head / group, member = head % group;
+  (*lse)(b, kv_head, member, row) = parts->merge(
+      b * queries + row, head, sinks ? std::optional<Expr>((*sinks)(kv_head, member)) : std::nullopt,
+      out->slice(b, row, kv_head, member));
+}
+
+}  // namespace
+
+Kernel cache_kernel(const CacheKernel& instance) {
+  return kernel(instance_name("attention_with_kv_cache", instance), [&] { Program(instance).run(); });
+}
+
+}  // namespace tegula::ops

@@ -1,0 +1,62 @@
+#include "ops/decode/table.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "ops/pieces/plan.hpp"
+
+namespace tegula::ops {
+
+int plan_cache_splits(const SplitProblem& p, DType type, bool on_gpu) {
+  if (on_gpu) {
+    const std::int64_t seen = p.left < 0 ? p.keys : std::min(p.keys, p.left + p.queries);
+    const AttentionProblem problem{.sequences = p.batch,
+                                   .heads = p.heads,
+                                   .queries = p.queries,
+                                   .keys = p.keys,
+                                   .seen = seen,
+                                   .dim = p.dim,
+                                   .dim_v = p.dim_v};
+    return plan_attention_on_gpu(problem, type, {p.tile_queries, p.tile_keys}).splits;
+  }
+  constexpr std::int64_t least_keys = 1024;  // that are worth a part of their own
+  const std::int64_t blocks =
+      std::max<std::int64_t>(p.batch * p.heads * ((p.queries + p.tile_queries - 1) / p.tile_queries), 1);
+  return static_cast<int>(std::clamp<std::int64_t>(planned_processors / blocks, 1,
+                                                   std::max<std::int64_t>(p.keys / least_keys, 1)));
+}
+
+SequencePlaces::SequencePlaces(const BoundCall& call, std::int64_t b) {
+  const bool paged = call.has("block_table");
+  const std::int64_t page_size = call.dim("page_size");
+  length = call.dim("room");
+  if (call.has("cache_seqlens"))
+    length = std::clamp<std::int64_t>(static_cast<std::int64_t>(call["cache_seqlens"].get({b})), 0, length);
+  for (std::int64_t t = 0; t < length; ++t) {
+    if (!paged) {
+      places.emplace_back(b, t);
+      continue;
+    }
+    const auto page = static_cast<std::int64_t>(call["block_table"].get({b, t / page_size}));
+    places.emplace_back(page < call.dim("pages") ? page : -1, t % page_size);
+  }
+}
+
+reference::Sight sight_of(const BoundCall& call, std::int64_t b, const SequencePlaces& sequence, bool causal,
+                          std::int64_t left) {
+  const std::int64_t queries = call.dim("queries"), before = sequence.length - queries;
+  return [&call, &sequence, b, causal, left, before](std::int64_t i, std::vector<double>& times) {
+    for (std::size_t t = 0; t < times.size(); ++t) {
+      const auto key = static_cast<std::int64_t>(t), position = before + i;
+      bool sees = sequence.places[t].first >= 0 && (!causal || key <= position) &&
+                  (left < 0 || key >= position - left);
+      if (call.has("tree_mask") && key >= before) {
+        const TensorRef& mask = call["tree_mask"];
+        sees = sees && mask.get({mask.size(0) == 1 ? 0 : b, i, key - before}) != 0;
+      }
+      times[t] = sees;
+    }
+  };
+}
+
+}  // namespace tegula::ops

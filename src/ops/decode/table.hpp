@@ -1,0 +1,77 @@
+// Lines that the tables of attention to a cache share, and what their formulas and plans have in common.
+#pragma once
+#include <functional>
+#include <string>
+
+#include "ops/attention/plan.hpp"
+#include "ops/decode/cache_rows.hpp"
+#include "ops/pieces/attention_table.hpp"
+#include "ops/pieces/splits.hpp"
+#include "ops/reference/softmax.hpp"
+
+namespace tegula::ops {
+
+// Dims of a tensor with an element, or a row of features, for each token of a cache.
+inline std::string cache_dims(const char* of_token) {
+  return fmt::format("block_table ? pages page_size {0} : batch keys {0}", of_token);
+}
+
+// Table, lengths and mask of the last tokens; `room` is how many tokens a sequence may have.
+template <class Op>
+void add_cache_rows(Schema<Op>& table) {
+  table
+      .in(&Op::block_table, "block_table", "batch table_width", index,
+          "the pages of each sequence, in their order; what names no page, such as -1, is padding")
+      .remedy("give every sequence a row")
+      .range("0-1", "pages+1")
+      .in(&Op::cache_seqlens, "cache_seqlens", "batch", index,
+          "tokens of each sequence, those of q included; without, all there is room for")
+      .remedy("give every sequence a length")
+      .range("0", "room+1")
+      .in(&Op::tree_mask, "tree_mask", "~batch queries queries", is(boolean),
+          "which of the last tokens each of them sees; all see what is before them")
+      .let("room", "block_table ? table_width*page_size : keys")
+      .require("block_table", "room < 536870912", "room for fewer than 2^29 tokens", "give shorter tables");
+}
+
+template <class Op>
+void add_last_queries(Schema<Op>& table) {
+  const OptionRule before{-1, {}, false, "a number of keys, or -1 for all", "leave it out"};
+  table.option(&Op::causal, "causal", "no later keys: the last query stands at the last key")
+      .option(&Op::left, "left", "keys before its position that a query sees, -1: all", before)
+      .require("tree_mask", "tree_mask ? causal == 0 & left < 0 : 1", "neither causal nor left beside it",
+               "say it in the mask");
+}
+
+template <class Op>
+void add_splits(Schema<Op>& table) {
+  table.option(
+      &Op::splits, "splits", "parts of the keys of a sequence, by its own length; 0: planned",
+      between(0, most_splits, fmt::format("a number from 1 to {}, or 0 for the plan's choice", most_splits),
+              "leave it out"));
+}
+
+inline constexpr const char* out_of_cache = "the weighted sums of values; 0 where no key is seen";
+inline constexpr const char* lse_of_cache =
+    "natural logarithm of the sum of exp(score); -inf where no key is seen";
+
+// Parts of the keys of a sequence, for blocks of tiles of so many queries and keys: `heads` tiles of heads.
+struct SplitProblem {
+  std::int64_t batch = 1, heads = 1, queries = 1, keys = 1, left = -1;
+  int tile_queries = 1, tile_keys = 64, dim = 64, dim_v = 64;
+};
+int plan_cache_splits(const SplitProblem& p, DType type, bool on_gpu);
+
+// The keys of sequence b of a call, by the formula: for each of its tokens, which are `length`, the page and
+// the row there, or the page −1.
+struct SequencePlaces {
+  std::int64_t length = 0;
+  std::vector<std::pair<std::int64_t, std::int64_t>> places;
+
+  SequencePlaces(const BoundCall& call, std::int64_t b);
+};
+// Who sees whom of a sequence.
+reference::Sight sight_of(const BoundCall& call, std::int64_t b, const SequencePlaces& sequence, bool causal,
+                          std::int64_t left);
+
+}  // namespace tegula::ops
