@@ -63,6 +63,18 @@ SparseMlaGradients sparse_mla_backward(const TensorRef& dout, const TensorRef& q
                                        const SparseMlaOptions& options,
                                        const SparseMlaBackwardOptions& gradients = {});
 
+struct SparseMlaTargetOptions {
+  bool causal = false;                // as in sparse_mla
+  std::optional<float> scale = {};    // as in sparse_mla
+  std::optional<TensorRef> out = {};  // written instead of a new tensor
+  Target target = Target::automatic();
+};
+
+// The weights exp(score − lse) that sparse_mla gives to the rows of its lists, as the mean over the heads of
+// a group: f32 [batch, queries, kv_heads, entries], 0 of padding. The target of the indexer's loss.
+Tensor sparse_mla_target(const TensorRef& q, const TensorRef& kv, const TensorRef& indices,
+                         const TensorRef& lse, const SparseMlaTargetOptions& options = {});
+
 struct SparseMlaDecodeOptions {
   std::optional<TensorRef> ropes =
       {};                           // [pages, page, d_rope]: the features of keys behind their values, as q

@@ -7,6 +7,7 @@
 #include "ops/pieces/plan.hpp"
 #include "ops/pieces/product_plan.hpp"
 #include "ops/schema/functions.hpp"
+#include "ops/schema/sums_of_8_bits.hpp"
 
 namespace tegula::ops {
 
@@ -47,15 +48,6 @@ void run(const Bound<Gemm>& c, Launch& launch) {
   kernel.tiles = plan.tiles;
   if (has_engine) kernel.stages = plan.stages;
   launch(kernel, gemm_kernel, {{"a", a}, {"b", b}});
-}
-
-// Tensor cores keep as many bits of a sum of 8-bit products as f16 has, or a few more; so many products at a
-// time.
-constexpr std::int64_t products_of_8_bits = 32;
-double as_tensor_cores_keep(double sum) {
-  int exponent = 0;
-  const double fraction = std::frexp(sum, &exponent);
-  return std::ldexp(std::nearbyint(std::ldexp(fraction, 11)), exponent - 11);
 }
 
 void formula(const Bound<Gemm>& c, Exact& exact) {

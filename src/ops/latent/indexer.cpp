@@ -1,11 +1,11 @@
 #include <algorithm>
-#include <cmath>
 #include <limits>
 
 #include "ops/latent/indexer_kernel.hpp"
 #include "ops/latent/indexer_table.hpp"
 #include "ops/pieces/plan.hpp"
 #include "ops/schema/functions.hpp"
+#include "ops/schema/sums_of_8_bits.hpp"
 
 namespace tegula::ops {
 
@@ -62,19 +62,6 @@ IndexerRows indexer_rows(const BoundCall& c, bool causal, Exact& exact) {
   };
   return rows;
 }
-
-namespace {
-
-// Tensor cores keep as many bits of a sum of 8-bit products as f16 has, or a few more; so many products at a
-// time.
-constexpr std::int64_t products_of_8_bits = 32;
-double as_tensor_cores_keep(double sum) {
-  int exponent = 0;
-  const double fraction = std::frexp(sum, &exponent);
-  return std::ldexp(std::nearbyint(std::ldexp(fraction, 11)), exponent - 11);
-}
-
-}  // namespace
 
 double IndexerRows::product(const Exact& exact, std::int64_t i, std::int64_t h, std::int64_t n) const {
   const std::int64_t features = q.extents[3];

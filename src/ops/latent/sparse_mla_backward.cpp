@@ -118,12 +118,7 @@ void run(const Bound<SparseMlaBackward>& c, Launch& launch) {
   for (const Source& source : sources)
     if (c.has(source.kv)) Gradients(c, source, delta, launch).run();
   if (!c.has("sinks")) return;
-  const Shape flat{rows[0] * rows[1], rows[2] * rows[3]};
-  launch(SinkGradientKernel{c.type("sinks")}, sink_gradient_kernel,
-         {{"lse", c.formed("lse").reshape(flat)},
-          {"delta", delta.reshape(flat)},
-          {"sinks", c.formed("sinks").reshape({flat[1]})},
-          {"dsinks", c.formed("dsinks").reshape({flat[1]})}});
+  launch(SinkGradientKernel{c.type("sinks")}, sink_gradient_kernel, {{"delta", delta}});
 }
 
 // The results of the forward are formed anew.

@@ -221,7 +221,7 @@ void Program::add_pairs() {
   });
 }
 
-constexpr int rows_of_sum = 1024;
+constexpr int rows_of_sum = 1024;  // of a step of the sum over queries
 
 }  // namespace
 
@@ -232,22 +232,27 @@ Kernel sparse_mla_backward_kernel(const SparseMlaBackwardKernel& c) {
 // A sink's share of a row's sum is exp(sink − lse), and its gradient −share · delta.
 Kernel sink_gradient_kernel(const SinkGradientKernel& c) {
   return kernel(instance_name("sparse_mla_sink_gradient", c), [&] {
-    Dim rows("rows"), heads("heads");
-    Tensor lse = input("lse", {rows, heads}, f32), delta = input("delta", {rows, heads}, f32);
-    Tensor sinks = input("sinks", {heads}, c.type), dsinks = output("dsinks", {heads}, f32);
-    grid(heads, [&](Index h) {
-      Expr sink = f32(sinks(h));
+    Dim batch("batch"), queries("queries"), kv_heads("kv_heads"), group("group");
+    Tensor lse = input("lse", {batch, queries, kv_heads, group}, f32);
+    Tensor delta = input("delta", {batch, queries, kv_heads, group}, f32);
+    Tensor sinks = input("sinks", {kv_heads, group}, c.type),
+           dsinks = output("dsinks", {kv_heads, group}, f32);
+    grid(group, kv_heads, [&](Index member, Index h) {
+      Expr sink = f32(sinks(h, member));
       Fragment sums({rows_of_sum}, f32, 0);
-      serial(ceildiv(rows, rows_of_sum), [&](Index n) {
-        Fragment row_lse = load(lse.slice(all, h).at(n * rows_of_sum), {rows_of_sum}),
-                 row_delta = load(delta.slice(all, h).at(n * rows_of_sum), {rows_of_sum});
-        parallel(sums, [&](Index i) {
-          Expr share = select(sink == inf, 1, exp2((sink - row_lse(i)) * log2e));
-          Expr counts = n * rows_of_sum + i < rows && sink != -inf;
-          sums(i) -= select(counts, share * row_delta(i), 0);
+      serial(batch, [&](Index b) {
+        serial(ceildiv(queries, rows_of_sum), [&](Index n) {
+          Expr first = n * rows_of_sum;
+          Fragment row_lse = load(lse.slice(b, all, h, member).at(first), {rows_of_sum}),
+                   row_delta = load(delta.slice(b, all, h, member).at(first), {rows_of_sum});
+          parallel(sums, [&](Index i) {
+            Expr share = select(sink == inf, 1, exp2((sink - row_lse(i)) * log2e));
+            Expr counts = first + i < queries && sink != -inf;
+            sums(i) -= select(counts, share * row_delta(i), 0);
+          });
         });
       });
-      dsinks(h) = reduce_sum(sums).scalar();
+      dsinks(h, member) = reduce_sum(sums).scalar();
     });
   });
 }

@@ -33,7 +33,7 @@ struct SinkGradientKernel {
   DType type = f32;
   auto fields() const { return std::tuple(type); }
 };
-// Arguments: lse and delta [rows, heads], sinks and dsinks [heads].
+// Arguments: lse and delta [batch, queries, kv heads, group], sinks and dsinks [kv heads, group].
 lang::Kernel sink_gradient_kernel(const SinkGradientKernel& instance);
 
 struct RoundedSumsKernel {

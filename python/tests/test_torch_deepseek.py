@@ -1,0 +1,67 @@
+"""The layer of DeepSeek sparse attention learns which tokens matter, and decodes what it computes at once."""
+
+import pytest
+
+torch = pytest.importorskip("torch")
+layer = pytest.importorskip("tegula.torch").DeepseekSparseAttention
+
+SMALL = {"latent": 16, "rope": 4, "nope": 8, "value": 8, "index_heads": 4, "index_dim": 16, "top_k": 6}
+
+
+def small(**options):
+    torch.manual_seed(0)
+    return layer(12, 3, **{**SMALL, **options})
+
+
+def test_decode_gives_what_all_tokens_at_once_do():
+    model, x = small(), torch.randn(2, 11, 12)
+    whole, _, _ = model(x)
+    cache, parts = None, []
+    for token in x.split([5, 1, 3, 1, 1], 1):
+        part, cache, _ = model(token, cache)
+        parts.append(part)
+    torch.testing.assert_close(torch.cat(parts, 1), whole, atol=1e-5, rtol=1e-5)
+
+
+def test_all_tokens_chosen_are_dense_attention():
+    x = torch.randn(1, 9, 12)
+    sparse, dense = small(top_k=9), small(dense=True)
+    torch.testing.assert_close(sparse(x)[0], dense(x)[0], atol=1e-5, rtol=1e-5)
+
+
+def test_sparse_follows_dense_once_the_indexer_has_learnt():
+    model = small(dense=True)
+    # Attention that is sharp enough for some tokens to matter more than others.
+    with torch.no_grad():
+        model.query.weight.mul_(6)
+    indexer = [p for name, p in model.named_parameters() if name.startswith("index")]
+    optimizer = torch.optim.Adam(indexer, lr=1e-2)
+    x = torch.randn(2, 24, 12)
+
+    def error_of_sparse():
+        with torch.no_grad():
+            model.dense = True
+            wanted = model(x)[0]
+            model.dense = False
+            error = (model(x)[0] - wanted).norm() / wanted.norm()
+            model.dense = True
+        return error.item()
+
+    before, losses = error_of_sparse(), []
+    for _ in range(60):
+        optimizer.zero_grad()
+        loss = model(x, with_index_loss=True)[2]
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    assert losses[-1] < 0.6 * losses[0]
+    assert error_of_sparse() < 0.7 * before
+
+
+def test_all_parameters_have_gradients():
+    model, x = small(), torch.randn(2, 10, 12, requires_grad=True)
+    out, _, loss = model(x, with_index_loss=True)
+    (out.square().mean() + loss).backward()
+    for name, parameter in model.named_parameters():
+        assert parameter.grad is not None and parameter.grad.isfinite().all(), name
+    assert x.grad is not None
