@@ -32,7 +32,8 @@ TEST(Registry, RefusesWhatItDoesNotKnow) {
       refusal([] { find_operator("gem"); }),
       "there is no operator 'gem'; there are attention, attention_backward, block_sparse_attention_backward, "
       "block_sparse_attention, gemm, rms_norm, rms_norm_backward, nsa_selected_attention_backward, "
-      "nsa_selected_attention, block_scores, topk_blocks");
+      "nsa_combine, nsa_combine_backward, nsa_compress, nsa_compress_backward, nsa_compressed_attention, "
+      "nsa_compressed_attention_backward, nsa_selected_attention, nsa_select, block_scores, topk_blocks");
   EXPECT_NE(refusal([&] {
               Options::parse(gemm, {{"tile", "3"}});
             }).find("gemm has no option 'tile'; it has"),
@@ -61,5 +62,5 @@ TEST(Registry, RefusesWhatItDoesNotKnow) {
             std::string::npos);
 }
 
-}  // namespace
+}  // namespace registry_test
 }  // namespace tegula::ops

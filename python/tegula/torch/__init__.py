@@ -6,7 +6,15 @@ from . import _functions
 from ._cache_key import add_to_cache_key
 from ._drop_in import block_sparse_attn, native_sparse_attend
 from ._functions import *  # noqa: F403
+from ._native_sparse import NativeSparseAttention, NativeSparseCache, native_sparse_attention
 
-__all__ = ["block_sparse_attn", "native_sparse_attend", *_functions.__all__]
+__all__ = [
+    "NativeSparseAttention",
+    "NativeSparseCache",
+    "block_sparse_attn",
+    "native_sparse_attend",
+    "native_sparse_attention",
+    *_functions.__all__,
+]
 
 add_to_cache_key()
