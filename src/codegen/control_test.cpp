@@ -1,7 +1,7 @@
 // Control flow on the CPU executor: the same as the interpreter's, printed text and errors included.
 #include <algorithm>
 
-#include "codegen/cuda/testing.hpp"
+#include "codegen/cuda/testing/texts.hpp"
 #include "codegen/testing/compare.hpp"
 
 namespace tegula::codegen {

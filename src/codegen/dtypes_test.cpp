@@ -1,7 +1,7 @@
 // Every element type on the CPU executor: storage, conversion, arithmetic, products and reductions.
 #include <cmath>
 
-#include "codegen/cuda/testing.hpp"
+#include "codegen/cuda/testing/texts.hpp"
 #include "codegen/testing/compare.hpp"
 
 namespace tegula::codegen {

@@ -1,5 +1,5 @@
 // Views, copies, gathers, atomics and elements on the CPU executor: the same as the interpreter's.
-#include "codegen/cuda/testing.hpp"
+#include "codegen/cuda/testing/texts.hpp"
 #include "codegen/testing/data.hpp"
 
 namespace tegula::codegen {

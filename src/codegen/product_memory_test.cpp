@@ -1,6 +1,6 @@
 // Products whose operands and results are parts of tiles, and whose sources are parts of tensors: the same as
 // the interpreter's.
-#include "codegen/cuda/testing.hpp"
+#include "codegen/cuda/testing/texts.hpp"
 #include "codegen/testing/data.hpp"
 
 namespace tegula::codegen {

@@ -1,6 +1,6 @@
 // Contributions to a tensor whose orders are promised to be consecutive: on the CPU and on a GPU the same as
 // the interpreter's.
-#include "codegen/cuda/testing.hpp"
+#include "codegen/cuda/testing/texts.hpp"
 #include "codegen/testing/compare.hpp"
 
 namespace tegula::codegen {

@@ -4,7 +4,7 @@
 
 #include <functional>
 
-#include "codegen/cuda/nvrtc_testing.hpp"
+#include "codegen/cuda/testing/nvrtc.hpp"
 #include "emulation/testing/compared.hpp"
 #include "passes/cuda/cuda_passes.hpp"
 #include "runtime/testing/watchdog.hpp"

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "codegen/cuda/nvrtc_testing.hpp"
+#include "codegen/cuda/testing/nvrtc.hpp"
 #include "emulation/testing/compared.hpp"
 #include "passes/cuda/build_schedule.hpp"
 #include "passes/cuda/cuda_passes.hpp"
@@ -82,5 +82,5 @@ INSTANTIATE_TEST_SUITE_P(Table, ProducerReads, ::testing::ValuesIn(cases()), [](
   return std::string(info.param.reads.name) + (info.param.both ? "_by_both" : "");
 });
 
-}  // namespace
+}  // namespace producer_reads_test
 }  // namespace tegula::emulation

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "codegen/cuda/nvrtc_testing.hpp"
+#include "codegen/cuda/testing/nvrtc.hpp"
 #include "emulation/testing/compared.hpp"
 #include "passes/cuda/cuda_passes.hpp"
 #include "runtime/testing/watchdog.hpp"
@@ -268,5 +268,5 @@ TEST(ProductsInFlightText, IsAccepted) {
 INSTANTIATE_TEST_SUITE_P(Table, ProductsInFlight, ::testing::ValuesIn(all_products),
                          [](const auto& info) { return std::string(info.param.name); });
 
-}  // namespace
+}  // namespace products_in_flight_test
 }  // namespace tegula::emulation

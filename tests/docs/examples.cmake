@@ -1,7 +1,7 @@
 cmake_minimum_required(VERSION 3.22)
 # Writes OUTPUT, C++ made of the examples of the page PAGE: a block that begins with a kernel, a function or an
 # include stands as it is, in a namespace of its own; every other one takes the place of `// the example` in
-# the kernel `scene`. Errors are reported at lines of the page.
+# the kernel `scene`, if the page has one. Errors are reported at lines of the page.
 file(READ ${PAGE} page)
 set(behind "${page}")
 set(line 1)
@@ -42,8 +42,11 @@ while(TRUE)
   string(LENGTH "${newlines}" count)
   math(EXPR line "${line} + ${count}")
 endwhile()
-string(REPLACE "// the example" "\n${all}" kernel "${scene}")
-string(REPLACE "scene()" "all_examples()" kernel "${kernel}")
-string(APPEND code "${kernel}")
-file(WRITE ${OUTPUT}.new "${code}\nconst std::vector<Example> examples{\n${table}    {\"all\", true, all_examples},\n};\n")
+if(scene)
+  string(REPLACE "// the example" "\n${all}" kernel "${scene}")
+  string(REPLACE "scene()" "all_examples()" kernel "${kernel}")
+  string(APPEND code "${kernel}")
+  string(APPEND table "    {\"all\", true, all_examples},\n")
+endif()
+file(WRITE ${OUTPUT}.new "${code}\nconst std::vector<Example> examples{\n${table}};\n")
 file(COPY_FILE ${OUTPUT}.new ${OUTPUT} ONLY_IF_DIFFERENT)

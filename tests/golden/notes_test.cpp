@@ -73,9 +73,8 @@ bool is_listed(const std::string& kernel, NoteKind kind) {
 
 TEST(ShippedNotes, AreThoseOfTheList) {
   std::set<std::string> seen;
-  for (const ShippedCall& call : shipped_calls()) {
-    const ops::Options options = ops::Options::parse(*call.op, call.options);
-    for (const lang::Kernel& kernel : call.op->kernels(call.inputs, options, Target::cuda())) {
+  for (const ShippedCall& call : chosen_calls()) {
+    for (const lang::Kernel& kernel : call.kernels(Target::cuda())) {
       if (!seen.insert(kernel.name()).second) continue;
       for (const passes::Note& note : codegen::print_cuda(Signature(kernel.ir()), {90}).notes)
         EXPECT_TRUE(is_listed(kernel.name(), note.kind)) << kernel.name() << "\n" << passes::format(note);

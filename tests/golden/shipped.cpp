@@ -2,6 +2,7 @@
 
 #include <map>
 
+#include "ops/schema/example.hpp"
 #include "tools/cuda_texts.hpp"
 #include "tools/texts.hpp"
 
@@ -19,7 +20,10 @@ class Table {
   std::vector<ShippedCall> calls;
 
   void add(const std::string& op, Tensors inputs, OptionTexts options = {}) {
-    calls.push_back({&ops::find_operator(op), std::move(inputs), std::move(options)});
+    calls.push_back({op, [&own = ops::find_operator(op), inputs = std::move(inputs),
+                          options = std::move(options)](Target target) {
+                       return own.kernels(inputs, ops::Options::parse(own, options), target);
+                     }});
   }
 };
 
@@ -191,7 +195,7 @@ void add_norms(Table& table) {
 
 }  // namespace
 
-std::vector<ShippedCall> shipped_calls() {
+std::vector<ShippedCall> chosen_calls() {
   Table table;
   add_gemms(table);
   add_attention(table);
@@ -202,11 +206,24 @@ std::vector<ShippedCall> shipped_calls() {
   return std::move(table.calls);
 }
 
+std::vector<ShippedCall> shipped_calls(const ops::OperatorSchema& schema) {
+  std::vector<ShippedCall> calls = chosen_calls();
+  std::erase_if(calls, [&](const ShippedCall& call) { return call.op != schema.name; });
+  if (!calls.empty()) return calls;
+  constexpr std::size_t most = 2;
+  for (const ops::Example& example : schema.measured)
+    if (calls.size() < most)
+      calls.push_back({schema.name, [&schema, text = example.text](Target target) {
+                         const auto call = ops::ExampleCall::parse(schema, text);
+                         return ops::kernels_by_name(schema, call.described(schema), call.options, target);
+                       }});
+  return calls;
+}
+
 std::vector<ShippedText> shipped_texts(const std::vector<ShippedCall>& calls) {
   std::map<std::string, std::string> texts;
   const auto each = [&](const ShippedCall& call, Target target, const auto& print) {
-    const ops::Options options = ops::Options::parse(*call.op, call.options);
-    for (const lang::Kernel& kernel : call.op->kernels(call.inputs, options, target)) print(kernel);
+    for (const lang::Kernel& kernel : call.kernels(target)) print(kernel);
   };
   const auto name_of = [](const lang::Kernel& kernel, const char* form) { return kernel.name() + "." + form; };
   const auto add = [&](const lang::Kernel& kernel, const char* form, const std::string& text) {

@@ -13,13 +13,15 @@ int main(int argc, char** argv) {
   }
   const std::filesystem::path folder = argv[1];
   std::filesystem::create_directories(folder);
-  const auto texts = golden::shipped_texts(golden::shipped_calls());
-  for (const golden::ShippedText& own : texts) {
-    std::ofstream file(folder / own.name);
-    if (!(file << own.text).flush()) {
-      std::fprintf(stderr, "write_shipped: cannot write %s\n", (folder / own.name).c_str());
-      return 1;
+  std::size_t count = 0;
+  for (const tegula::ops::OperatorSchema* schema : tegula::ops::operator_schemas())
+    for (const golden::ShippedText& own : golden::shipped_texts(golden::shipped_calls(*schema))) {
+      std::ofstream file(folder / own.name);
+      if (!(file << own.text).flush()) {
+        std::fprintf(stderr, "write_shipped: cannot write %s\n", (folder / own.name).c_str());
+        return 1;
+      }
+      ++count;
     }
-  }
-  std::printf("write_shipped: %zu texts in %s\n", texts.size(), folder.c_str());
+  std::printf("write_shipped: %zu texts in %s\n", count, folder.c_str());
 }

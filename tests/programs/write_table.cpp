@@ -12,7 +12,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "codegen/cuda/nvrtc_testing.hpp"
+#include "codegen/cuda/testing/nvrtc.hpp"
 #include "codegen/cuda_program.hpp"
 #include "cuda/compile.hpp"
 #include "tests/programs/program.hpp"

@@ -3,18 +3,10 @@
 #include <cstdint>
 #include <optional>
 
+#include "tegula/ops/heads.hpp"
 #include "tegula/runtime.hpp"
 
 namespace tegula::ops {
-
-// Order of the dimensions of q, k, v and out: [batch, sequence, heads, features], or [batch, heads, sequence,
-// features].
-enum class Layout { bshd, bhsd };
-
-// Queries and keys of a tile, at most 1024; 0 leaves the choice to the plan.
-struct AttentionTiles {
-  int queries = 0, keys = 0;
-};
 
 struct AttentionOptions {
   Layout layout = Layout::bshd;

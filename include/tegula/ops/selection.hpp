@@ -1,6 +1,7 @@
 // Which key blocks matter to a block of queries: scores of their means, and the best of a row.
 #pragma once
-#include "tegula/ops/attention.hpp"
+#include "tegula/ops/heads.hpp"
+#include "tegula/runtime.hpp"
 
 namespace tegula::ops {
 

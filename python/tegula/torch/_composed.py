@@ -91,9 +91,58 @@ def _block_scores(call: Any, tensors: Named, options: Named, gradients: Named, n
     return {"q": dq, "k": dk}
 
 
+def _pairs(x: Tensor, pairs: int, pairing: str) -> Any:
+    """The features that are turned together, each [batch, tokens, heads, pairs] in float32."""
+    turned = x[..., : 2 * pairs].float()
+    return turned.chunk(2, -1) if pairing == "halves" else turned.unflatten(-1, (pairs, 2)).unbind(-1)
+
+
+def _of_angles(product: Tensor, positions: Any, like: Tensor) -> Tensor:
+    """A sum over heads and over the tokens of each position."""
+    sums = product.sum(-2)
+    rows = sums.flatten(0, -2)
+    if positions is None:
+        positions = torch.arange(sums.shape[-2], device=rows.device).expand(sums.shape[:-1])
+    return torch.zeros_like(like).index_add(0, positions.reshape(-1).long(), rows)
+
+
+def _rope(call: Any, tensors: Named, options: Named, gradients: Named, needed: Set[str]) -> Named:
+    dout, cosine, positions = gradients["dout"], tensors["cosine"], tensors["positions"]
+    made: Named = {"x": call({**tensors, "x": dout}, {**options, "inverse": not options["inverse"]})}
+    if needed & {"cosine", "sine"}:
+        (a, b), (da, db) = (_pairs(x, cosine.shape[1], options["pairing"]) for x in (tensors["x"], dout))
+        across = da * b - db * a if options["inverse"] else db * a - da * b
+        made["cosine"] = _of_angles(da * a + db * b, positions, cosine)
+        made["sine"] = _of_angles(across, positions, cosine)
+    return made
+
+
+def _cumsum(call: Any, tensors: Named, options: Named, gradients: Named, needed: Set[str]) -> Named:
+    return {"x": call({**tensors, "x": gradients["dout"]}, {**options, "reverse": not options["reverse"]})}
+
+
+def _topk(call: Any, tensors: Named, options: Named, gradients: Named, needed: Set[str]) -> Named:
+    """That of the chosen, put where these stand in their rows."""
+    x, given = tensors["x"], gradients["dvalues"]
+    values, indices = call(tensors, {**options, "gates": "none"})
+    if options["gates"] == "softmax":
+        gates = values.float().softmax(-1)
+        given = gates * (given - (given * gates).sum(-1, keepdim=True))
+    elif options["gates"] == "sigmoid":
+        gates = values.float().sigmoid()
+        if options["normalized"]:
+            total = gates.sum(-1, keepdim=True)
+            given = (given - (given * gates / total).sum(-1, keepdim=True)) / total
+        given = given * gates * (1 - gates)
+    return {"x": torch.zeros_like(x).scatter(-1, indices.long(), given.to(x.dtype))}
+
+
 # By the operator's name: from a function that calls it by names, its tensors, its options, the gradients of its results
 # (dout) and the names of the tensors whose gradients are needed, these gradients by name.
 composed: Dict[str, Callable[[Callable[..., Any], Named, Named, Named, Set[str]], Named]] = {
     "block_scores": _block_scores,
+    "cumsum": _cumsum,
     "gemm": _gemm,
+    "rope": _rope,
+    "topk": _topk,
 }

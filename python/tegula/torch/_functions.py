@@ -97,8 +97,8 @@ def _named_backward(table: Table, gradient: Table, operator: Operator) -> Callab
 
 
 def _complete_gradients(table: Table, gradient: Table, given: Dict[str, Any]) -> None:
-    """Of results that a call has or lacks together, the first has a gradient if others have one; without any, such
-    results have no part."""
+    """Of results that a call has or lacks together, the first has a gradient if others have one, as has every other whose
+    gradient must be given; without any, such results have no part."""
     together: Dict[str, List[str]] = {}
     for x in table.outputs:
         together.setdefault(x.when_text, []).append(x.name)
@@ -108,8 +108,12 @@ def _complete_gradients(table: Table, gradient: Table, given: Dict[str, Any]) ->
         if condition and all(given[f"d{name}"] is None or given[f"d{name}"].shape == (0,) for name in names):
             given.update(dict.fromkeys(names))
             given.update(dict.fromkeys(f"d{name}" for name in names))
-        elif given[first] is None and gradient.input(first) is not None:
-            given[first] = torch.zeros_like(given[names[0]])
+            continue
+        for name in names:
+            of_result = gradient.input(f"d{name}")
+            is_needed = of_result is not None and (f"d{name}" == first or not of_result.optional)
+            if is_needed and given[f"d{name}"] is None:
+                given[f"d{name}"] = torch.zeros_like(given[name])
 
 
 def _as_given(gradient: Optional[Tensor], tensor: Optional[Tensor]) -> Optional[Tensor]:

@@ -5,7 +5,7 @@
 #include <iostream>
 
 #include "codegen/cuda/steps.hpp"
-#include "codegen/cuda/testing.hpp"
+#include "codegen/cuda/testing/texts.hpp"
 #include "ops/attention/kernel.hpp"
 #include "ops/gemm/kernel.hpp"
 #include "ops/registry.hpp"

@@ -2,7 +2,7 @@
 // user's line and the remedy; the same program, mended as the remedy says, has none.
 #include <gtest/gtest.h>
 
-#include "codegen/cuda/notes_testing.hpp"
+#include "codegen/cuda/testing/notes.hpp"
 
 namespace tegula::codegen {
 namespace {

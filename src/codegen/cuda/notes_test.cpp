@@ -1,8 +1,8 @@
 // Every way in which threads, hints, products and loads fall back has a note with the user's line and the
 // remedy; the same program, mended as the remedy says, has none.
-#include <gtest/gtest.h>
+#include "codegen/cuda/testing/notes.hpp"
 
-#include "codegen/cuda/notes_testing.hpp"
+#include <gtest/gtest.h>
 
 namespace tegula::codegen {
 namespace {

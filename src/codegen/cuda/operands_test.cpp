@@ -2,7 +2,7 @@
 // roles, every product is multiplied by wgmma and right, and the assembler has no remarks and spills nothing.
 #include <gtest/gtest.h>
 
-#include "codegen/cuda/testing.hpp"
+#include "codegen/cuda/testing/texts.hpp"
 #include "passes/cuda/operand_forms.hpp"
 
 namespace tegula::codegen {

@@ -3,7 +3,7 @@
 // spills.
 #include <gtest/gtest.h>
 
-#include "codegen/cuda/testing.hpp"
+#include "codegen/cuda/testing/texts.hpp"
 
 namespace tegula::codegen {
 namespace {

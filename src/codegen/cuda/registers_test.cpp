@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <iostream>
 
-#include "codegen/cuda/nvrtc_testing.hpp"
+#include "codegen/cuda/testing/nvrtc.hpp"
 #include "codegen/cuda_program.hpp"
 #include "cuda/compile.hpp"
 #include "passes/cuda/cuda_passes.hpp"

@@ -4,7 +4,7 @@
 
 #include <iostream>
 
-#include "codegen/cuda/nvrtc_testing.hpp"
+#include "codegen/cuda/testing/nvrtc.hpp"
 #include "codegen/cuda_program.hpp"
 #include "ops/attention/backward_kernel.hpp"
 #include "ops/attention/kernel.hpp"

@@ -1,7 +1,7 @@
 // Values are rounded once: not where a small type holds them anyway, and not where whoever reads them rounds.
 #include <gtest/gtest.h>
 
-#include "codegen/cuda/testing.hpp"
+#include "codegen/cuda/testing/texts.hpp"
 
 namespace tegula::codegen {
 namespace {

@@ -9,7 +9,7 @@ namespace tegula::ops {
 
 namespace {
 
-constexpr CpuAttention cost = cpu_table.attention_backward;
+constexpr CpuAttention cost = cpu_table.attention_gradients;
 constexpr double most_rows = 256;
 
 // Three products of a pass, or four, with m rows on the left and n columns on the right, and their inner or

@@ -3,44 +3,20 @@
 #include <cmath>
 
 #include "ops/gemm/kernel.hpp"
-#include "ops/gemm/plan.hpp"
+#include "ops/pieces/matrices.hpp"
 #include "ops/pieces/plan.hpp"
+#include "ops/pieces/product_plan.hpp"
 #include "ops/schema/functions.hpp"
-#include "ops/schema/schema.hpp"
-#include "runtime/machine/processors.hpp"
 
 namespace tegula::ops {
 
 namespace {
-
-// Whether rows, or columns, of a matrix lie side by side.
-bool has_rows(const TensorRef& t) { return t.size(-1) <= 1 || t.stride(-1) == 1; }
-bool has_columns(const TensorRef& t) { return t.size(-2) <= 1 || t.stride(-2) == 1; }
-bool is_matrix(const TensorRef& t) { return has_rows(t) || has_columns(t) || nelements(t) == 0; }
-
-// A matrix whose rows lie side by side is read as it is; one whose columns do as its transpose. One column is
-// for a GPU a row, of which the copy engine takes many elements.
-TensorRef in_order(TensorRef tensor, bool on_gpu, bool& transposed) {
-  const bool is_column = on_gpu && tensor.size(-1) == 1 && tensor.size(-2) > 1;
-  if ((has_rows(tensor) && !is_column) || !has_columns(tensor)) return tensor;
-  transposed = !transposed;
-  return tensor.transpose(1, 2);
-}
 
 // Tensor cores take 8-bit operands that lie along k; others are widened, exactly, where they are copied.
 DType tile_type(const GemmKernel& kernel, const Target& target, bool on_gpu) {
   if (!on_gpu || kernel.type.bits() != 8) return multiplied_type(kernel.type, on_gpu);
   const bool along_k = !kernel.transpose_a && kernel.transpose_b;
   return along_k && target != Target::cuda_sm80() ? kernel.type : f16;
-}
-
-// Whether the copy engine does not take the rows of [batch, rows, columns].
-bool needs_padding(const TensorRef& t) {
-  if (nelements(t) == 0) return false;
-  const std::int64_t piece = bytes_of_piece * 8 / t.dtype.bits();
-  const bool takes = t.stride(1) % piece == 0 && (t.size(0) == 1 || t.stride(0) % piece == 0) &&
-                     reinterpret_cast<std::uintptr_t>(t.data) % bytes_of_piece == 0;
-  return !takes;
 }
 
 void run(const Bound<Gemm>& c, Launch& launch) {
@@ -60,32 +36,17 @@ void run(const Bound<Gemm>& c, Launch& launch) {
     kernel.pad_b = needs_padding(b);
     kernel.pad_out = needs_padding(c.formed("out"));
   }
-  // Whoever asks for a GPU's program of tensors elsewhere sees that of an H100.
-  const int processors = c.on_gpu() && c.device().is_cpu() ? gpu_processors : processors_of(c.device());
-  const GemmProblem problem{c.dim("batch"), c.dim("m"), c.dim("n"),
-                            c.dim("k"),     processors, kernel.pad_out ? 4 : kernel.out.bytes()};
-  if (c.on_gpu()) {
-    const GpuGemmPlan plan = plan_gemm_on_gpu(problem, kernel.compute, c->tiles);
-    kernel.tiles = plan.tiles;
-    if (has_engine) kernel.stages = plan.stages;
-  } else {
-    kernel.tiles = plan_gemm(problem, c->tiles);
-  }
+  const ProductProblem problem{c.dim("batch"),
+                               c.dim("m"),
+                               c.dim("n"),
+                               c.dim("k"),
+                               planned_gpu_processors(c.call()),
+                               kernel.pad_out ? 4 : kernel.out.bytes()};
+  const ProductPlan plan =
+      c.on_gpu() ? plan_product_on_gpu(problem, kernel.compute, c->tiles) : plan_product(problem, c->tiles);
+  kernel.tiles = plan.tiles;
+  if (has_engine) kernel.stages = plan.stages;
   launch(kernel, gemm_kernel, {{"a", a}, {"b", b}});
-}
-
-double activate(Activation activation, double x) {
-  switch (activation) {
-    case Activation::none:
-      return x;
-    case Activation::relu:
-      return x < 0 ? 0 : x;
-    case Activation::gelu:
-      return x / 2 * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
-    case Activation::silu:
-      return x / (1 + std::exp(-x));
-  }
-  return x;
 }
 
 // Tensor cores keep as many bits of a sum of 8-bit products as f16 has, or a few more; so many products at a
@@ -116,18 +77,15 @@ void formula(const Bound<Gemm>& c, Exact& exact) {
       }
 }
 
-const OptionRule extents =
-    between(0, 4096, "extents from 1 to 4096, or 0 for the plan's choice", "leave them out");
-const OptionRule parts = between(0, 32, "parts from 1 to 32, or 0 for the plan's choice", "leave it out");
-constexpr const char* unit_stride = "a matrix with stride 1 along rows or columns";
-
 }  // namespace
 
 const OperatorSchema& gemm_schema() {
   static const OperatorSchema table =
       Schema<Gemm>("gemm", "matrix product with bias and activation")
           .in(&Gemm::a, "a", "transpose_a ? [~batch] k m : [~batch] m k", products, "left matrix")
+          .matrix()
           .in(&Gemm::b, "b", "transpose_b ? [~batch] n k : [~batch] k n", same_as("a"), "right matrix")
+          .matrix()
           .remedy("check transpose_a and transpose_b")
           .in(&Gemm::bias, "bias", "n", floats, "added to every row")
           .remedy("give it one element a column")
@@ -140,16 +98,7 @@ const OperatorSchema& gemm_schema() {
                   {{}, {}, false, "a finite factor", "give 1 where there is none"})
           .option(&Gemm::out_dtype, "out_dtype", "dtype of the result",
                   {{}, {}, false, "f32, f16 or bf16", "convert the result"})
-          .option(&Gemm::tiles, &GemmTiles::m, "tile_m", "rows of a tile, 0: planned", extents)
-          .option(&Gemm::tiles, &GemmTiles::n, "tile_n", "columns of a tile, 0: planned", extents)
-          .option(&Gemm::tiles, &GemmTiles::k, "tile_k", "inner extent of a tile, 0: planned", extents)
-          .option(&Gemm::tiles, &GemmTiles::splits, "splits", "parts of k added in order, 0: planned", parts)
-          .require(
-              "a", [](const Bound<Gemm>& c) { return is_matrix(c["a"]); }, unit_stride,
-              "pass a contiguous copy")
-          .require(
-              "b", [](const Bound<Gemm>& c) { return is_matrix(c["b"]); }, unit_stride,
-              "pass a contiguous copy")
+          .with(add_product_tiles<Gemm>)
           .source("GEMM of the BLAS, level 3 (Dongarra et al. 1990)")
           .composed_gradient("products")
           .rival("sgemm")

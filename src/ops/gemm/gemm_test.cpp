@@ -3,8 +3,8 @@
 
 #include <fmt/format.h>
 
-#include "ops/gemm/plan.hpp"
 #include "ops/pieces/plan.hpp"
+#include "ops/pieces/product_plan.hpp"
 #include "ops/testing/operators.hpp"
 
 namespace tegula::ops {
@@ -196,19 +196,19 @@ TEST(Gemm, PropagatesNan) {
 TEST(Gemm, PlansFitTheCache) {
   for (std::int64_t m : {1, 16, 100, 1024, 4096})
     for (std::int64_t n : {1, 64, 1000, 4096}) {
-      const GemmProblem problem{1, m, n, 1024};
-      EXPECT_TRUE(std::isfinite(estimate(problem, plan_gemm(problem, {}))));
+      const ProductProblem problem{1, m, n, 1024};
+      EXPECT_TRUE(std::isfinite(estimate(problem, plan_product(problem, {}).tiles)));
     }
-  EXPECT_EQ(plan_gemm({1, 16, 16, 16}, {}).m, 32);
-  EXPECT_EQ(plan_gemm({1, 4096, 4096, 4096}, {}).m, 256);
-  EXPECT_EQ(plan_gemm({1, 100, 100, 100}, {.m = 48}).m, 48);
+  EXPECT_EQ(plan_product({1, 16, 16, 16}, {}).tiles.m, 32);
+  EXPECT_EQ(plan_product({1, 4096, 4096, 4096}, {}).tiles.m, 256);
+  EXPECT_EQ(plan_product({1, 100, 100, 100}, {.m = 48}).tiles.m, 48);
 }
 
 // Layers of models, long sums and squares on 132 processors, as a sweep on an H200 found them.
 TEST(Gemm, PlansOfAGpu) {
   struct Planned {
     std::int64_t m, n, k;
-    GpuGemmPlan plan;
+    ProductPlan plan;
   };
   constexpr Planned table[] = {
       {1, 2112, 7168, {{16, 64, 128, 1}, 10}},   {16, 24576, 1536, {{16, 64, 128, 1}}},
@@ -218,19 +218,19 @@ TEST(Gemm, PlansOfAGpu) {
       {512, 8192, 8192, {{128, 256, 64, 1}}},    {512, 512, 16384, {{64, 128, 128, 4}}},
       {4096, 4096, 4096, {{128, 256, 64, 1}}},   {8192, 8192, 8192, {{128, 256, 64, 1}}},
   };
-  const auto text = [](const GpuGemmPlan& p) {
+  const auto text = [](const ProductPlan& p) {
     return fmt::format("{}x{}x{}/{}, {} stages", p.tiles.m, p.tiles.n, p.tiles.k, p.tiles.splits,
                        p.stages.value_or(0));
   };
   for (const Planned& row : table) {
-    const GemmProblem problem{1, row.m, row.n, row.k, 132};
-    EXPECT_EQ(text(plan_gemm_on_gpu(problem, bf16, {})), text(row.plan)) << row.m << ' ' << row.n;
+    const ProductProblem problem{1, row.m, row.n, row.k, 132};
+    EXPECT_EQ(text(plan_product_on_gpu(problem, bf16, {})), text(row.plan)) << row.m << ' ' << row.n;
     for (DType type : {f32, f16, e4m3}) {
-      const auto [tiles, stages] = plan_gemm_on_gpu(problem, type, {});
+      const auto [tiles, stages] = plan_product_on_gpu(problem, type, {});
       EXPECT_LE((tiles.m + tiles.n) * tiles.k * type.bits() / 8 * stages.value_or(2), bytes_of_block);
       EXPECT_LE(tiles.splits, (row.k + tiles.k - 1) / tiles.k);
     }
-    const GemmTiles given = plan_gemm_on_gpu(problem, bf16, {.n = 96, .splits = 5}).tiles;
+    const GemmTiles given = plan_product_on_gpu(problem, bf16, {.n = 96, .splits = 5}).tiles;
     EXPECT_EQ(given.n, 96);
     EXPECT_EQ(given.splits, 5);
   }

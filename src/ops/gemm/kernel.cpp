@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "ops/pieces/padding.hpp"
 #include "ops/pieces/plan.hpp"
 
 namespace tegula::ops {
@@ -12,46 +13,11 @@ using lang::Tensor;  // not that of the runtime
 
 namespace {
 
-Expr activate(Activation activation, const Expr& x) {
-  switch (activation) {
-    case Activation::none:
-      return x;
-    case Activation::relu:
-      // Not max(): that would turn NaN into 0.
-      return select(x < 0, 0, x);
-    case Activation::gelu: {
-      const float root = 0.7978845608028654f;  // √(2/π)
-      return 0.5f * x * (1.f + tanh(root * (x + 0.044715f * x * x * x)));
-    }
-    case Activation::silu:
-      return x / (1.f + exp2(-x * log2e));
-  }
-  throw InternalError("unknown activation");
-}
-
 // Of a block that adds the parts of sums: few elements, so that there are blocks for every processor, and of
 // matrices with few columns no more than a tile has.
 constexpr int summed_elements = 1024;
 int summed_columns(const GemmTiles& t) { return t.n < warp_group_rows ? t.n : 256; }
 int summed_rows(const GemmTiles& t) { return std::max(1, summed_elements / summed_columns(t)); }
-
-// Of a block that copies a matrix.
-constexpr int copied_rows = 8, copied_columns = 512;
-
-// A matrix whose rows begin at multiples of 16 bytes, as the copy engine takes them: a copy that ends with
-// zeros.
-Tensor padded(const std::string& name, const Tensor& matrix) {
-  const int piece = bytes_of_piece * 8 / matrix.type().bits();
-  Expr batch = matrix.extent(0), rows = matrix.extent(1);
-  Expr columns = ceildiv(matrix.extent(2), piece) * piece;
-  Tensor copied = workspace(name, {batch, rows, columns}, matrix.type());
-  grid(ceildiv(columns, copied_columns), ceildiv(rows, copied_rows), batch, [&](Index x, Index y, Index z) {
-    Expr row = y * copied_rows, column = x * copied_columns;
-    Fragment tile = load(matrix.slice(z).at(row, column), {copied_rows, copied_columns});
-    copy(tile, copied.slice(z).at(row, column));
-  });
-  return copied;
-}
 
 // The tile program. Where k is split, or the copy engine does not take the result's rows, blocks of a first
 // grid leave sums of their parts of k, and those of a second add them in order.
@@ -102,14 +68,8 @@ void Program::multiply(const Tensor& left, const Tensor& right, const Expr& row,
     Shared b_tile({c.transpose_b ? t.n : t.k, c.transpose_b ? t.k : t.n}, c.compute);
     copy(c.transpose_a ? left.at(inner, row) : left.at(row, inner), a_tile);
     copy(c.transpose_b ? right.at(column, inner) : right.at(inner, column), b_tile);
-    if (c.transpose_a && c.transpose_b)
-      gemm(a_tile.T(), b_tile.T(), sum);
-    else if (c.transpose_a)
-      gemm(a_tile.T(), b_tile, sum);
-    else if (c.transpose_b)
-      gemm(a_tile, b_tile.T(), sum);
-    else
-      gemm(a_tile, b_tile, sum);
+    const auto turned = [](Shared& tile, bool transposed) { return transposed ? tile.T() : std::move(tile); };
+    gemm(turned(a_tile, c.transpose_a), turned(b_tile, c.transpose_b), sum);
   });
 }
 

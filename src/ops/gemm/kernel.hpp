@@ -1,26 +1,8 @@
 // The tile program of matrix products.
 #pragma once
-#include "ops/schema/instance.hpp"
-#include "tegula/lang.hpp"
-#include "tegula/ops/gemm.hpp"
+#include "ops/pieces/product_table.hpp"
 
 namespace tegula::ops {
-
-template <>
-[[gnu::visibility("hidden")]] inline constexpr std::array<std::string_view, 4> choice_names<Activation>{
-    "none", "relu", "gelu", "silu"};
-
-template <>
-struct FieldOf<GemmTiles> {
-  static constexpr std::size_t words = 4, members = 1;
-  static void key(const GemmTiles& t, std::int64_t* words) {
-    words[0] = t.m, words[1] = t.n, words[2] = t.k, words[3] = t.splits;
-  }
-  static std::string name(const GemmTiles& t) {
-    const std::string parts = t.splits > 1 ? fmt::format("_split{}", t.splits) : "";
-    return fmt::format("_{}x{}x{}{}", t.m, t.n, t.k, parts);
-  }
-};
 
 struct GemmKernel {
   DType type = f32, out = f32;

@@ -2,7 +2,8 @@
 #pragma once
 #include <cstdint>
 
-#include "tegula/ops/attention.hpp"
+#include "tegula/dtype.hpp"
+#include "tegula/ops/heads.hpp"
 
 namespace tegula::ops {
 

@@ -6,15 +6,19 @@
 
 #include "ops/pieces/heads.hpp"
 #include "ops/schema/schema.hpp"
-#include "tegula/ops/attention.hpp"
+#include "tegula/ops/heads.hpp"
 
 namespace tegula::ops {
 
-// A tensor over tokens in the order that the layout says; packed sequences have no batch. Programs get it as
-// [batch, tokens, heads, features].
+// A tensor over tokens in the order that the layout says. Programs get it as [batch, tokens, heads,
+// features].
+inline std::string batch_dims(const char* tokens, const char* heads, const char* features) {
+  return fmt::format("layout=bshd ? batch {0} {1} {2} : batch {1} {0} {2}", tokens, heads, features);
+}
+// The same, or packed sequences, which have no batch.
 inline std::string token_dims(const char* tokens, const char* heads, const char* features) {
-  return fmt::format("cu_seqlens_q ? {0} {1} {2} : layout=bshd ? batch {0} {1} {2} : batch {1} {0} {2}",
-                     tokens, heads, features);
+  return fmt::format("cu_seqlens_q ? {} {} {} : {}", tokens, heads, features,
+                     batch_dims(tokens, heads, features));
 }
 // Head h of q uses head h / group of k and v. Programs get the heads of q as two dims.
 inline constexpr const char* query_heads = "(kv_heads*group)";
@@ -25,24 +29,30 @@ inline const std::string v_dims = token_dims("keys", "kv_heads", "d_v");
 inline const std::string lse_dims =
     "cu_seqlens_q ? (kv_heads*group) queries : batch (kv_heads*group) queries";
 
-// q, k and v.
+// q and k, of which sequences may be packed or not.
 template <class Op>
-void add_heads(Schema<Op>& table) {
-  table.in(&Op::q, "q", q_dims, floats, "queries")
+void add_queries_and_keys(Schema<Op>& table, const std::string& of_q, const std::string& of_k) {
+  table.in(&Op::q, "q", of_q, floats, "queries")
       .unit_stride()
       .ordered()
       .remedy("give q a multiple of the heads of k, and check the layout")
-      .in(&Op::k, "k", k_dims, same_as("q"), "keys")
+      .in(&Op::k, "k", of_k, same_as("q"), "keys")
       .unit_stride()
       .ordered()
       .remedy("give it the batch and the features of q, and check the layout")
-      .in(&Op::v, "v", v_dims, same_as("q"), "values")
+      .require("k", "group >= 1", "no heads, as q", "give q a head for each of k, or more")
+      .require("q", "1 <= d & d <= 512", "1 to 512 features", "split the heads");
+}
+
+// q, k and v.
+template <class Op>
+void add_heads(Schema<Op>& table) {
+  add_queries_and_keys(table, q_dims, k_dims);
+  table.in(&Op::v, "v", v_dims, same_as("q"), "values")
       .unit_stride()
       .ordered()
       .remedy("give it the batch, keys and heads of k, and check the layout")
       .option(&Op::layout, "layout", "order of batch, sequence, heads, features; packed sequences have none")
-      .require("k", "group >= 1", "no heads, as q", "give q a head for each of k, or more")
-      .require("q", "1 <= d & d <= 512", "1 to 512 features", "split the heads")
       .require("v", "1 <= d_v & d_v <= 512", "1 to 512 features", "split the heads");
 }
 

@@ -2,7 +2,7 @@
 #pragma once
 #include "ops/schema/bound.hpp"
 #include "ops/schema/instance.hpp"
-#include "tegula/ops/attention.hpp"
+#include "tegula/ops/heads.hpp"
 
 namespace tegula::ops {
 

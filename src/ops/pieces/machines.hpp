@@ -22,7 +22,7 @@ struct CpuTable {
   int kernel_rows = 14, kernel_columns = 32;
   double pack = 16;  // an element of an operand
   CpuProduct product = {};
-  CpuAttention attention = {}, attention_backward = {.score = 40, .rescale = 0, .step = 6'000};
+  CpuAttention attention = {}, attention_gradients = {.score = 40, .rescale = 0, .step = 6'000};
 };
 inline constexpr CpuTable cpu_table;
 

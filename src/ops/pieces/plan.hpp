@@ -1,5 +1,6 @@
 // The form of all plans, candidates → estimate → best, and what they suppose.
 #pragma once
+#include <array>
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -8,8 +9,24 @@
 
 namespace tegula::ops {
 
+class BoundCall;
+
 // The estimated time of a candidate that does not fit.
 inline constexpr double never = std::numeric_limits<double>::infinity();
+
+// Candidates of a plan, without memory of the heap: a call makes them anew.
+template <class T, std::size_t most>
+class Candidates {
+ public:
+  void add(const T& candidate) { all_.at(count_++) = candidate; }
+  bool empty() const { return count_ == 0; }
+  const T* begin() const { return all_.data(); }
+  const T* end() const { return begin() + count_; }
+
+ private:
+  std::array<T, most> all_ = {};
+  std::size_t count_ = 0;
+};
 
 // Of the candidates that with the least estimated time, the first of equal ones: the first of all where none
 // fits.
@@ -25,6 +42,8 @@ auto best_of(const Candidates& candidates, const Estimate& estimate) {
 inline constexpr int planned_processors = cpu_table.processors;
 inline constexpr int kernel_rows = cpu_table.kernel_rows, kernel_columns = cpu_table.kernel_columns;
 inline constexpr int gpu_processors = gpu_table.processors;
+// Of the call's GPU. Whoever asks for a GPU's program of tensors elsewhere sees that of `gpu_processors`.
+int planned_gpu_processors(const BoundCall& call);
 // Rows that a warp group multiplies at a time.
 inline constexpr int warp_group_rows = 64;
 // Of which the copy engine moves whole ones, between addresses that are multiples of them.

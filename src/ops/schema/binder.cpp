@@ -244,8 +244,10 @@ void Binder::check_packing(std::size_t index) {
   const PackingSpec& packing = *spec(index).packs;
   const TensorRef& fences = *c_.tensors_[index];
   const std::int64_t tokens = packing.tokens.evaluate(c_.values());
-  const std::int64_t promise = c_.values_[static_cast<std::size_t>(packing.promise_slot)];
-  std::int64_t& longest = c_.values_[static_cast<std::size_t>(packing.longest_slot)];
+  const bool has_promise = packing.promise_slot >= 0;
+  const std::int64_t promise = has_promise ? c_.values_[static_cast<std::size_t>(packing.promise_slot)] : 0;
+  std::int64_t unused = 0;
+  std::int64_t& longest = has_promise ? c_.values_[static_cast<std::size_t>(packing.longest_slot)] : unused;
   longest = promise > 0 ? std::min(promise, tokens) : tokens;
   if (!fences.device.is_cpu() || fences.data == nullptr) return;
   const auto* at = fences.data_as<const std::int32_t>();

@@ -7,6 +7,11 @@
 
 namespace tegula::ops {
 
+// Whether elements along a dim of an input lie side by side, as far as it has any.
+inline bool has_unit_stride(const TensorRef& tensor, int dim) {
+  return tensor.size(dim) <= 1 || tensor.stride(dim) == 1 || nelements(tensor) == 0;
+}
+
 class BoundCall {
  public:
   enum class Memory { used, unused };

@@ -42,6 +42,11 @@ TracedNumber* Traced::data(const std::string& tensor) {
   return numbers.data();
 }
 
+TracedNumber* Traced::data_if(const std::string& tensor) {
+  const bool is_result = call_.schema().find_tensor(tensor) == nullptr;
+  return call_.has(is_result ? "d" + tensor : tensor) ? data(tensor) : nullptr;
+}
+
 TracedNumber Traced::step(const TracedNumber& value) {
   const double rounded = exact_.rounded(value.value);
   return value.at < 0 ? TracedNumber(rounded) : add(rounded, {{value.at, -1}, {1, 0}, true});

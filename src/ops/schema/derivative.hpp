@@ -70,9 +70,15 @@ class Traced {
   Traced(const Traced&) = delete;
 
   TracedNumber* data(const std::string& tensor);
-  TracedNumber* data_if(const std::string& tensor) { return call_.has(tensor) ? data(tensor) : nullptr; }
+  // As the operator stores it; the gradient is that of the value.
+  TracedNumber stored(const TracedNumber& value, DType type) {
+    return traced(round_to(type, value.value), value, 1);
+  }
+  // Null for what the call lacks, and for results whose gradients are not given.
+  TracedNumber* data_if(const std::string& tensor);
   // A step is rounded, and so is its gradient.
   TracedNumber step(const TracedNumber& value);
+  TracedNumber rounded(const TracedNumber& value) { return step(value); }
   // Writes the gradients of the tensors that have been read.
   void differentiate();
 

@@ -47,6 +47,8 @@ class Exact {
   void set(const std::string& output, const Tensor& result);
   // The value of a step as a computation in `steps` would have it.
   double rounded(double value) const { return steps_ == f64 ? value : round_to(steps_, value); }
+  // The value as an operator stores it, whatever the steps are.
+  static double stored(double value, DType type) { return round_to(type, value); }
   // What gradients compute with: rounded only there.
   static double step(double value) { return value; }
   DType steps() const { return steps_; }

@@ -1,5 +1,7 @@
 #include "ops/schema/gradient.hpp"
 
+#include <algorithm>
+
 namespace tegula::ops {
 
 namespace {
@@ -26,25 +28,46 @@ TensorSpec gradient_of(const TensorSpec& of) {
   return gradient;
 }
 
-bool has_leading(const TensorSpec& tensor) { return tensor.lists.front().items.front().leading; }
+std::string first_dim(const TensorSpec& tensor) { return tensor.lists.back().items.front().extent.text(); }
+
+// Each example, and behind it one with all gradients that may be missing, where there are such.
+std::vector<Example> with_optional_gradients(const std::vector<Example>& examples,
+                                             const std::vector<TensorSpec>& given) {
+  std::vector<Example> result;
+  for (const Example& example : examples) {
+    Example whole{example.name + "_whole", example.text};
+    for (const TensorSpec& gradient : given)
+      if (gradient.optional && example.text.find(gradient.when->text()) != std::string::npos)
+        whole.text += " " + gradient.name;
+    if (whole.text != example.text) result.push_back(whole);
+    result.push_back(example);
+  }
+  return result;
+}
 
 }  // namespace
 
-OperatorSchema gradient_of(const OperatorSchema& forward, const std::string& flops, GradientPlaces places) {
+OperatorSchema gradient_of(const OperatorSchema& forward, const std::string& flops,
+                           const std::string& steps_of, GradientPlaces places) {
   OperatorSchema table;
   table.name = forward.gradient, table.doc = "gradients of " + forward.name;
   table.source = forward.source, table.no_gradient = "second derivatives are not computed";
   table.derived = forward.derived, table.requirements = forward.requirements;
-  table.examples = forward.examples, table.measured = forward.measured;
+  table.measured = forward.measured;
   table.flops = Expression::parse(flops);
   for (const OptionSpec& option : forward.options) table.options.push_back(moved(option, places.base));
   for (const TensorSpec& result : forward.tensors)
     if (result.output && is_floating(result)) {
       TensorSpec given = gradient_of(result);
       given.output = given.holds_optional = false, given.offset = places.given;
+      given.optional = given.when.has_value();
       places.given += sizeof(TensorRef);
       table.tensors.push_back(std::move(given));
     }
+  table.examples = with_optional_gradients(forward.examples, table.tensors);
+  for (TensorSpec& given : table.tensors) given.when.reset();
+  const auto result = std::find_if(forward.tensors.begin(), forward.tensors.end(),
+                                   [](const TensorSpec& tensor) { return tensor.output; });
   for (const TensorSpec& input : forward.tensors)
     if (!input.output) {
       table.tensors.push_back(input);
@@ -54,7 +77,9 @@ OperatorSchema gradient_of(const OperatorSchema& forward, const std::string& flo
   for (const TensorSpec& input : forward.tensors)
     if (!input.output && is_floating(input)) {
       TensorSpec made = gradient_of(input);
-      made.type = has_leading(input) ? TypeRule{{}, input.name, "", {}} : TypeRule{{f32}, "", "", {}};
+      const bool has_rows = first_dim(input) == first_dim(*result);
+      made.type = has_rows ? TypeRule{{}, input.name, "", {}} : TypeRule{{f32}, "", "", {}};
+      made.steps_of = steps_of;
       if (input.optional) made.when = Expression::parse(input.name);
       made.output = made.holds_optional = true, made.optional = false, made.offset = places.made;
       places.made += sizeof(std::optional<TensorRef>);

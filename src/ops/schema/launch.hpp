@@ -6,6 +6,7 @@
 #include <map>
 #include <mutex>
 #include <string_view>
+#include <tuple>
 
 #include "ops/schema/bound.hpp"
 #include "ops/schema/instance.hpp"
@@ -53,11 +54,13 @@ class Launch {
  private:
   template <class Instance>
   const LaunchedProgram& compiled(const Instance& instance, lang::Kernel (*program)(const Instance&)) {
-    using Key = std::pair<InstanceKey<Instance>, std::pair<lang::Kernel (*)(const Instance&), Target::Kind>>;
+    // Of each operator: its table says where the parameters come from.
+    using Key = std::tuple<InstanceKey<Instance>, lang::Kernel (*)(const Instance&), const OperatorSchema*,
+                           Target::Kind>;
     // Never destroyed: threads may still call while the process ends.
     static auto& mutex = *new std::mutex;
     static auto& programs = *new std::map<Key, std::unique_ptr<const LaunchedProgram>>;
-    const Key key{key_of(instance), {program, call_.target().kind()}};
+    const Key key{key_of(instance), program, &call_.schema(), call_.target().kind()};
     {
       const std::lock_guard lock(mutex);
       const auto found = programs.find(key);

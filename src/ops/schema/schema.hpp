@@ -150,6 +150,18 @@ class Schema {
   // low <= value < end; other values of examples.
   Schema& remedy(const char* text) { return last().remedy = text, *this; }
   Schema& unit_stride() { return last().unit_stride = true, *this; }
+  // It is a matrix, or several: of its last two dims one has stride 1.
+  Schema& matrix() {
+    table_.requirements.push_back({last().name,
+                                   {},
+                                   [name = last().name](const BoundCall& call) {
+                                     const TensorRef& t = call[name];
+                                     return has_unit_stride(t, -1) || has_unit_stride(t, -2);
+                                   },
+                                   "a matrix with stride 1 along rows or columns",
+                                   "pass a contiguous copy"});
+    return *this;
+  }
   // Numbers: PyTorch's int64 are taken too, and those that do not fit i32 are -1 or its largest.
   Schema& converts() { return last().converts = true, *this; }
   Schema& ordered() { return last().ordered = true, *this; }
@@ -159,6 +171,11 @@ class Schema {
   Schema& packs(const char* tokens, const char* promise, const char* longest) {
     last().packs = PackingSpec{Expression::parse(tokens), promise, longest};
     return let(longest, tokens);
+  }
+  // The same where nothing needs the length of the longest.
+  Schema& packs(const char* tokens) {
+    last().packs = PackingSpec{Expression::parse(tokens), "", ""};
+    return *this;
   }
   Schema& steps_of(const char* tensor) { return last().steps_of = tensor, *this; }
   Schema& when(const char* condition) { return last().when = Expression::parse(condition), *this; }

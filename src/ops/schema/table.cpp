@@ -191,6 +191,7 @@ void complete_order(TensorSpec& tensor) {
 
 void complete_packing(const Resolver& resolver, const OperatorSchema& schema, PackingSpec& packing) {
   resolver.resolve(packing.tokens);
+  if (packing.promise.empty()) return;
   packing.promise_slot = schema.slot_of(packing.promise);
   packing.longest_slot = schema.slot_of(packing.longest);
   if (packing.promise_slot < 0) resolver.fail(fmt::format("'{}' is no option", packing.promise));

@@ -56,7 +56,7 @@ struct TypeRule {
 // fall and end with the number of tokens. On a device they are not read.
 struct PackingSpec {
   Expression tokens;    // a dim
-  std::string promise;  // the option that says how long a sequence is at most, 0 for not known
+  std::string promise;  // the option that says how long a sequence is at most, 0 for not known; may be empty
   std::string longest;  // the derived value that says it; without the tensor it is all tokens
   int promise_slot = -1, longest_slot = -1;
 };

@@ -111,7 +111,8 @@ void run(const Bound<BlockScores>& c, Launch& launch) {
 void formula(const Bound<BlockScores>& c, Exact& exact) {
   const auto q = exact.array("q"), k = exact.array("k");
   const std::int64_t queries = c.dim("queries"), keys = c.dim("keys"), features = c.dim("d"),
-                     pooled = c.dim("pooled"), share = c.dim("heads") / std::max<std::int64_t>(c.dim("kv_heads"), 1);
+                     pooled = c.dim("pooled"),
+                     share = c.dim("heads") / std::max<std::int64_t>(c.dim("kv_heads"), 1);
   exact.array("out").each([&](auto b, auto h, auto i, auto j) {
     const std::int64_t q_begin = i * c->q_block_size, q_end = std::min(q_begin + c->q_block_size, queries),
                        k_begin = j * c->k_block_size, k_end = std::min(k_begin + c->k_block_size, keys);
@@ -134,17 +135,10 @@ const OperatorSchema& block_scores_schema() {
   using Op = BlockScores;
   static const OperatorSchema table =
       Schema<Op>("block_scores", "products of the means of query blocks and key blocks")
-          .in(&Op::q, "q",
-              "layout=bshd ? batch queries (kv_heads*group) d : batch (kv_heads*group) queries d", floats,
-              "queries")
-          .unit_stride()
-          .ordered()
-          .remedy("give q a multiple of the heads of k, and check the layout")
-          .in(&Op::k, "k", "layout=bshd ? batch keys kv_heads d : batch kv_heads keys d", same_as("q"),
-              "keys")
-          .unit_stride()
-          .ordered()
-          .remedy("give both one batch and as many features, and check the layout")
+          .with([](Schema<Op>& table) {
+            add_queries_and_keys(table, batch_dims("queries", query_heads, "d"),
+                                 batch_dims("keys", "kv_heads", "d"));
+          })
           .option(&Op::q_block_size, "q_block_size", "queries of a block", block_size)
           .option(&Op::k_block_size, "k_block_size", "keys of a block", block_size)
           .option(&Op::layout, "layout", "order of batch, sequence, heads, features")
@@ -155,8 +149,6 @@ const OperatorSchema& block_scores_schema() {
           .let("heads", "kv_heads*group/pooled")
           .let("q_blocks", "ceildiv(queries, q_block_size)")
           .let("k_blocks", "ceildiv(keys, k_block_size)")
-          .require("k", "group >= 1", "no heads, as q", "give q a head for each of k, or more")
-          .require("q", "1 <= d & d <= 512", "1 to 512 features", "split the heads")
           .out(&Op::out, "out", "batch heads q_blocks k_blocks", is(f32),
                "scale * mean of a query block * mean of a key block")
           .source("means of blocks as in Jiang et al. 2024, MInference 1.0")

@@ -6,7 +6,7 @@
 #include <sstream>
 
 #include "passes/cuda/order_loads.hpp"
-#include "passes/cuda/testing.hpp"
+#include "passes/cuda/testing/plans.hpp"
 #include "schedule/verify.hpp"
 
 namespace tegula::passes {
@@ -269,5 +269,5 @@ only by one thread
 INSTANTIATE_TEST_SUITE_P(Table, Schedules, ::testing::ValuesIn(schedule_cases),
                          [](auto& info) { return std::string(info.param.name); });
 
-}  // namespace
+}  // namespace build_schedule_test
 }  // namespace tegula::passes

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "passes/cuda/testing.hpp"
+#include "passes/cuda/testing/plans.hpp"
 
 namespace tegula::passes {
 namespace choose_stores_test {
@@ -75,5 +75,5 @@ TEST(Ways, ThreadsStoreWithoutRoles) {
   }
 }
 
-}  // namespace
+}  // namespace choose_stores_test
 }  // namespace tegula::passes

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <functional>
 
-#include "passes/cuda/testing.hpp"
+#include "passes/cuda/testing/plans.hpp"
 
 namespace tegula::passes {
 namespace {

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "passes/cuda/testing.hpp"
+#include "passes/cuda/testing/plans.hpp"
 #include "schedule/testing/mutations.hpp"
 #include "schedule/verify.hpp"
 
@@ -274,5 +274,5 @@ const RingsCase rings_cases[] = {
 INSTANTIATE_TEST_SUITE_P(Table, CopyRingLoops, ::testing::ValuesIn(rings_cases),
                          [](const auto& info) { return std::string(info.param.name); });
 
-}  // namespace
+}  // namespace copy_rings_test
 }  // namespace tegula::passes

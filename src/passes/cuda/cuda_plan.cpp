@@ -95,7 +95,10 @@ std::string print(const CudaPlan& plan) {
                           rings_text(way));
     if (!own.no_roles.why.empty()) text += fmt::format("no roles: {}\n", own.no_roles.why);
     text += copy_rings_text(own.copy_rings);
-    if (own.roles) text += "-- consumers\n" + ir::print(own.consumers.body);
+    // Until products are delayed, the consumers' program is that of the roles.
+    if (own.roles)
+      text += "-- consumers\n" +
+              ir::print(own.consumers.body.empty() ? own.roles->consumer : own.consumers.body);
     if (own.roles) text += reasons_text(own.consumers);
     if (!own.steps.empty()) text += "-- steps\n" + print(own.steps, *own.roles);
     if (own.schedule) text += "-- schedule\n" + schedule::print(*own.schedule);

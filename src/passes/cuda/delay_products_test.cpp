@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "passes/cuda/order_loads.hpp"
-#include "passes/cuda/testing.hpp"
+#include "passes/cuda/testing/plans.hpp"
 
 namespace tegula::passes {
 namespace delay_products_test {
@@ -183,5 +183,5 @@ TEST(OrderOfLoads, FollowsTheProducts) {
   }
 }
 
-}  // namespace
+}  // namespace delay_products_test
 }  // namespace tegula::passes

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "passes/cuda/testing.hpp"
+#include "passes/cuda/testing/plans.hpp"
 
 namespace tegula::passes {
 namespace fragment_forms_test {
@@ -67,5 +67,5 @@ const FormCase form_cases[] = {
 INSTANTIATE_TEST_SUITE_P(Table, FormsOfFragments, ::testing::ValuesIn(form_cases),
                          [](auto& info) { return std::string(info.param.name); });
 
-}  // namespace
+}  // namespace fragment_forms_test
 }  // namespace tegula::passes

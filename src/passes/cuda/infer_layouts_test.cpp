@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "passes/cuda/testing.hpp"
+#include "passes/cuda/testing/plans.hpp"
 
 namespace tegula::passes {
 namespace infer_layouts_test {
@@ -111,5 +111,5 @@ TEST(Layouts, DoNotFollowTransposedReads) {
   EXPECT_EQ(own.of(1), accumulator);
 }
 
-}  // namespace
+}  // namespace infer_layouts_test
 }  // namespace tegula::passes

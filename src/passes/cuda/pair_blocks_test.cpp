@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "passes/cuda/testing.hpp"
+#include "passes/cuda/testing/plans.hpp"
 
 namespace tegula::passes {
 namespace pair_blocks_test {
@@ -70,5 +70,5 @@ TEST(PairsOfBlocks, AreNotWhereBlocksAreUnevenOrTheTargetHasNone) {
   EXPECT_EQ(halved_copies(*roles_of(Form::plain, false)), 0);
 }
 
-}  // namespace
+}  // namespace pair_blocks_test
 }  // namespace tegula::passes

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "passes/cuda/testing.hpp"
+#include "passes/cuda/testing/plans.hpp"
 
 namespace tegula::passes {
 namespace plan_conversions_test {

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "passes/cuda/testing.hpp"
+#include "passes/cuda/testing/plans.hpp"
 
 namespace tegula::passes {
 namespace plan_copies_test {
@@ -116,5 +116,5 @@ const CopyCase copy_cases[] = {
 INSTANTIATE_TEST_SUITE_P(Table, Copies, ::testing::ValuesIn(copy_cases),
                          [](auto& info) { return std::string(info.param.name); });
 
-}  // namespace
+}  // namespace plan_copies_test
 }  // namespace tegula::passes

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "passes/cuda/operand_forms.hpp"
-#include "passes/cuda/testing.hpp"
+#include "passes/cuda/testing/plans.hpp"
 
 namespace tegula::passes {
 namespace plan_gemms_test {

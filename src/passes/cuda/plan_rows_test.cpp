@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "passes/cuda/testing.hpp"
+#include "passes/cuda/testing/plans.hpp"
 
 namespace tegula::passes {
 namespace plan_rows_test {
@@ -108,5 +108,5 @@ const RowsCase rows_cases[] = {
 INSTANTIATE_TEST_SUITE_P(Table, LookedUpRows, ::testing::ValuesIn(rows_cases),
                          [](auto& info) { return std::string(info.param.name); });
 
-}  // namespace
+}  // namespace plan_rows_test
 }  // namespace tegula::passes

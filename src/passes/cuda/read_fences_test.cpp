@@ -1,10 +1,10 @@
-// Slots that ordinary instructions read: a fence in front of their release, unless a product has taken what was
-// made of the values; and the simulation finds where it is missing.
+// Slots that ordinary instructions read: a fence in front of their release, unless a product has taken what
+// was made of the values; and the simulation finds where it is missing.
 #include "passes/cuda/read_fences.hpp"
 
 #include <gtest/gtest.h>
 
-#include "passes/cuda/testing.hpp"
+#include "passes/cuda/testing/plans.hpp"
 #include "schedule/build.hpp"
 #include "schedule/verify.hpp"
 
@@ -41,7 +41,8 @@ Kernel program(const ReadCase& c) {
         Fragment part({64, 64}, f32, 0);
         gemm(p, q.T(), part);
         parallel(part, [&](Index i, Index j) { part(i, j) = part(i, j) * scale(i); });
-        if (c.use == Use::scales_sum) return parallel(sum, [&](Index i, Index j) { sum(i, j) += part(i, j); });
+        if (c.use == Use::scales_sum)
+          return parallel(sum, [&](Index i, Index j) { sum(i, j) += part(i, j); });
         gemm(part.to(bf16), q, sum);
       });
       copy(sum, out.slice(b).at(0, 0));
@@ -89,8 +90,10 @@ TEST_P(ReadFencesOf, StandInFrontOfReleases) {
 schedule::Events step(bool takes, schedule::Schedule& made) {
   using namespace schedule;
   Builder b("step");
-  const int vector = b.buffer({"vector", schedule::Space::shared, 2}), weights = b.buffer({"weights", schedule::Space::registers}),
-            other = b.buffer({"other", schedule::Space::registers}), sum = b.buffer({"sum", schedule::Space::registers});
+  const int vector = b.buffer({"vector", schedule::Space::shared, 2}),
+            weights = b.buffer({"weights", schedule::Space::registers}),
+            other = b.buffer({"other", schedule::Space::registers}),
+            sum = b.buffer({"sum", schedule::Space::registers});
   const int ring = b.ring({"vector", {vector}, 2});
   b.role({"consumer"}, [&] {
     b.operation("weigh", {read(vector, at_cursor(ring)), update(weights)});

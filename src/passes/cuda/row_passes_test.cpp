@@ -6,7 +6,7 @@
 #include "passes/cuda/element_bits.hpp"
 #include "passes/cuda/late_loads.hpp"
 #include "passes/cuda/steps_apart.hpp"
-#include "passes/cuda/testing.hpp"
+#include "passes/cuda/testing/plans.hpp"
 
 namespace tegula::passes {
 namespace row_passes_test {

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "passes/cuda/rows_of_warps.hpp"
-#include "passes/cuda/testing.hpp"
+#include "passes/cuda/testing/plans.hpp"
 
 namespace tegula::passes {
 namespace rows_of_groups_test {
@@ -116,5 +116,5 @@ TEST(RowsOfWarps, StayTogetherWhereWarpsWouldWait) {
   for (const auto* gemm : testing::all_of<ir::Gemm>(body)) EXPECT_FALSE(gemm->hints.by_warp);
 }
 
-}  // namespace
+}  // namespace rows_of_groups_test
 }  // namespace tegula::passes

@@ -5,7 +5,7 @@
 
 #include <sstream>
 
-#include "passes/cuda/testing.hpp"
+#include "passes/cuda/testing/plans.hpp"
 
 namespace tegula::passes {
 namespace step_parts_test {
@@ -213,5 +213,5 @@ let go s0
 INSTANTIATE_TEST_SUITE_P(Table, Parts, ::testing::ValuesIn(parts_cases),
                          [](auto& info) { return std::string(info.param.name); });
 
-}  // namespace
+}  // namespace step_parts_test
 }  // namespace tegula::passes

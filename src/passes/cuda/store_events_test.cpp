@@ -7,7 +7,7 @@
 
 #include <algorithm>
 
-#include "passes/cuda/testing.hpp"
+#include "passes/cuda/testing/plans.hpp"
 #include "schedule/testing/mutations.hpp"
 #include "schedule/verify.hpp"
 

@@ -1,9 +1,8 @@
-#include "ops/gemm/plan.hpp"
+#include "ops/pieces/product_plan.hpp"
 
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <vector>
 
 #include "ops/pieces/plan.hpp"
 
@@ -12,12 +11,12 @@ namespace tegula::ops {
 namespace {
 
 // Few, so that they can be built in. Without one that fits, the first.
-constexpr std::array<GemmTiles, 5> usual_tiles{
+constexpr std::array<GemmTiles, 5> usual_product_tiles{
     {{32, 64, 64}, {16, 256, 256}, {64, 128, 128}, {128, 256, 256}, {256, 512, 256}}};
 
 }  // namespace
 
-double estimate(const GemmProblem& p, const GemmTiles& t) {
+double estimate(const ProductProblem& p, const GemmTiles& t) {
   const double m = t.m, n = t.n, k = t.k;
   const CpuProduct& cost = cpu_table.product;
   if (4 * (m * n + m * k + n * k) > cost.most_bytes) return never;
@@ -32,12 +31,12 @@ double estimate(const GemmProblem& p, const GemmTiles& t) {
   return std::ceil(blocks / planned_processors) * block;
 }
 
-GemmTiles plan_gemm(const GemmProblem& problem, const GemmTiles& given) {
-  std::vector<GemmTiles> candidates;
-  for (const GemmTiles& usual : usual_tiles)
-    candidates.push_back({given.m ? given.m : usual.m, given.n ? given.n : usual.n,
-                          given.k ? given.k : usual.k, std::max(1, given.splits)});
-  return best_of(candidates, [&](const GemmTiles& tiles) { return estimate(problem, tiles); });
+ProductPlan plan_product(const ProductProblem& problem, const GemmTiles& given) {
+  Candidates<GemmTiles, usual_product_tiles.size()> candidates;
+  for (const GemmTiles& usual : usual_product_tiles)
+    candidates.add({given.m ? given.m : usual.m, given.n ? given.n : usual.n, given.k ? given.k : usual.k,
+                    std::max(1, given.splits)});
+  return {best_of(candidates, [&](const GemmTiles& tiles) { return estimate(problem, tiles); })};
 }
 
 }  // namespace tegula::ops

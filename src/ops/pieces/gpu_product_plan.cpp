@@ -4,24 +4,24 @@
 #include <optional>
 #include <span>
 #include <utility>
-#include <vector>
 
-#include "ops/gemm/plan.hpp"
 #include "ops/pieces/plan.hpp"
+#include "ops/pieces/product_plan.hpp"
 
 namespace tegula::ops {
 
 namespace {
 
 constexpr int split_counts[] = {1, 2, 3, 4, 6, 8, 12, 16, 32};
+constexpr std::size_t most_candidates = std::size(gpu_table.of_16_bits) * std::size(split_counts);
 // Slots that the compiler takes without being asked, and as many as pay.
 constexpr int usual_stages = 4, most_stages = 10;
 constexpr int least_extent = 16;
 
-constexpr GpuProduct cost = gpu_table.product;
+constexpr GpuProduct product_cost = gpu_table.product;
 
-struct Planner {
-  const GemmProblem& p;
+struct ProductPlanner {
+  const ProductProblem& p;
   DType type;
   const GemmTiles& given;
 
@@ -49,15 +49,17 @@ struct Planner {
     const bool alone = stages(t).has_value();
     const double sums = static_cast<double>(t.m) * t.n,
                  rounds = std::ceil(tiles(t) * t.splits / p.processors);
-    const double busy = sums <= cost.few_sums && !alone ? std::max(rounds, cost.waiting) : rounds;
+    const double busy =
+        sums <= product_cost.few_sums && !alone ? std::max(rounds, product_cost.waiting) : rounds;
     const double inner = std::ceil(steps(t) / t.splits) * t.k;
-    const double work = busy * inner * sums * (alone ? c.alone : c.cost) * 1e-6 + rounds * sums * cost.store;
+    const double work =
+        busy * inner * sums * (alone ? c.alone : c.cost) * 1e-6 + rounds * sums * product_cost.store;
     const double elements = static_cast<double>(p.batch) * (p.m + p.n) * static_cast<double>(p.k);
-    const double memory = elements * type.bits() / 8 / cost.bytes_of_microsecond;
-    const double time = cost.call + std::cbrt(work * work * work + memory * memory * memory);
+    const double memory = elements * type.bits() / 8 / product_cost.bytes_of_microsecond;
+    const double time = product_cost.call + std::cbrt(work * work * work + memory * memory * memory);
     if (t.splits == 1) return time;
     const double parts = static_cast<double>(p.batch) * p.m * p.n * t.splits;
-    return time + cost.sum + cost.part * t.splits + cost.partial * parts;
+    return time + product_cost.sum + product_cost.part * t.splits + product_cost.partial * parts;
   }
 
   // Whether half of the tile, or more, would lie outside.
@@ -73,22 +75,22 @@ struct Planner {
 
 }  // namespace
 
-GpuGemmPlan plan_gemm_on_gpu(const GemmProblem& problem, DType type, const GemmTiles& given) {
-  const Planner planner{problem, type, given};
+ProductPlan plan_product_on_gpu(const ProductProblem& problem, DType type, const GemmTiles& given) {
+  const ProductPlanner planner{problem, type, given};
   const auto tiles = type.bits() == 8    ? std::span<const TileCost>(gpu_table.of_8_bits)
                      : type.bits() == 16 ? std::span<const TileCost>(gpu_table.of_16_bits)
                                          : std::span<const TileCost>(gpu_table.of_32_bits);
   const auto counts =
       given.splits ? std::span<const int>(&given.splits, 1) : std::span<const int>(split_counts);
-  std::vector<std::pair<GemmTiles, TileCost>> candidates;
+  Candidates<std::pair<GemmTiles, TileCost>, most_candidates> candidates;
   for (const TileCost& tile : tiles)
     for (const int count : counts) {
       const GemmTiles own = planner.tiles_of(tile, count);
       if (planner.is_wasted(own) || (!given.splits && !planner.may_split(own))) break;
-      candidates.emplace_back(own, tile);
+      candidates.add({own, tile});
     }
   // Of given tiles all may lie half outside.
-  if (candidates.empty()) candidates.emplace_back(planner.tiles_of(tiles.back(), counts[0]), tiles.back());
+  if (candidates.empty()) candidates.add({planner.tiles_of(tiles.back(), counts[0]), tiles.back()});
   const GemmTiles best =
       best_of(candidates, [&](const auto& c) { return planner.estimate(c.first, c.second); }).first;
   return {best, planner.stages(best)};

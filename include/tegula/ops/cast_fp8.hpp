@@ -1,0 +1,38 @@
+// Casts to fp8 with scales, and back.
+#pragma once
+#include "tegula/runtime.hpp"
+
+namespace tegula::ops {
+
+// What has a scale of its own: 128 features of a token, a block of 128 tokens by 128 features, or everything.
+enum class Fp8Scaling { token, block, tensor };
+
+struct CastFp8 {
+  TensorRef x = {};  // [m, n] or [batch, m, n], f32, f16 or bf16
+  Fp8Scaling scaling = Fp8Scaling::token;
+  bool power_of_two = false;  // scales are rounded up to powers of two
+  std::optional<TensorRef> out = {}, scale = {};
+  Target target = Target::automatic();
+};
+struct CastFp8Result {
+  Tensor out;    // e4m3, of x's shape: x / scale
+  Tensor scale;  // f32 [m, ceil(n/128)], [ceil(m/128), ceil(n/128)], with x's batch if it has one, or [1]
+};
+
+// The scale is the largest magnitude / 448, at least 2^-126, so that zeros stay zeros. A scale tensor of the
+// caller's may have any strides.
+CastFp8Result cast_fp8(const TensorRef& x, CastFp8 options = {});
+
+struct UncastFp8 {
+  TensorRef x = {};      // [m, n] or [batch, m, n], e4m3
+  TensorRef scale = {};  // as cast_fp8 gives it
+  Fp8Scaling scaling = Fp8Scaling::token;
+  DType out_dtype = f32;  // f32, f16 or bf16
+  std::optional<TensorRef> out = {};
+  Target target = Target::automatic();
+};
+
+// x · scale.
+Tensor uncast_fp8(const TensorRef& x, const TensorRef& scale, UncastFp8 options = {});
+
+}  // namespace tegula::ops

@@ -1,0 +1,34 @@
+// Gated linear units: the activation of the first half of every row times the second half, and the gradients.
+#pragma once
+#include "tegula/runtime.hpp"
+
+namespace tegula::ops {
+
+struct SiluAndMul {
+  TensorRef x = {};                   // [..., 2 d], f32, f16 or bf16
+  std::optional<TensorRef> out = {};  // [..., d], written instead of a new tensor
+  Target target = Target::automatic();
+};
+struct GeluAndMul {
+  TensorRef x = {};
+  std::optional<TensorRef> out = {};
+  Target target = Target::automatic();
+};
+struct ReluAndMul {
+  TensorRef x = {};
+  std::optional<TensorRef> out = {};
+  Target target = Target::automatic();
+};
+
+// activation(x[..., :d]) · x[..., d:], of x's dtype; computed in f32. silu is x / (1 + exp(−x)), gelu is
+// x/2 · (1 + tanh(√(2/π) · (x + 0.044715 x³))).
+Tensor silu_and_mul(const TensorRef& x, SiluAndMul options = {});
+Tensor gelu_and_mul(const TensorRef& x, GeluAndMul options = {});
+Tensor relu_and_mul(const TensorRef& x, ReluAndMul options = {});
+
+// The gradient of x, [..., 2 d], for dout, the gradient of the result.
+Tensor silu_and_mul_backward(const TensorRef& dout, const TensorRef& x, SiluAndMul options = {});
+Tensor gelu_and_mul_backward(const TensorRef& dout, const TensorRef& x, GeluAndMul options = {});
+Tensor relu_and_mul_backward(const TensorRef& dout, const TensorRef& x, ReluAndMul options = {});
+
+}  // namespace tegula::ops

@@ -1,0 +1,15 @@
+// What operators that multiply matrices share: activations and tiles.
+#pragma once
+
+namespace tegula::ops {
+
+// gelu is x/2 · (1 + tanh(√(2/π) · (x + 0.044715 x³))); silu is x / (1 + exp(−x)).
+enum class Activation { none, relu, gelu, silu };
+
+// Extents of a tile in elements, at most 4096, and the number of parts of k, at most 32, whose sums different
+// blocks form and one adds in order (split-K; every run gives equal bits). 0 leaves the choice to the plan.
+struct GemmTiles {
+  int m = 0, n = 0, k = 0, splits = 0;
+};
+
+}  // namespace tegula::ops

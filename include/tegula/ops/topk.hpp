@@ -1,0 +1,25 @@
+// The largest elements of rows, and gates made of them.
+#pragma once
+#include "tegula/runtime.hpp"
+
+namespace tegula::ops {
+
+enum class TopkGates { none, softmax, sigmoid };
+
+struct Topk {
+  TensorRef x = {};                       // [..., n], f32, f16 or bf16
+  std::int64_t count = 0;                 // elements of a row, at most 256 and at most n
+  TopkGates gates = TopkGates::none;      // what becomes of the chosen: softmax over them, or their sigmoids
+  bool normalized = false;                // sigmoids are divided by their sum
+  std::optional<TensorRef> values = {}, indices = {};
+  Target target = Target::automatic();
+};
+struct TopkResult {
+  Tensor values;   // [..., count], of x's dtype
+  Tensor indices;  // [..., count], i32
+};
+
+// In descending order, the first of equal ones first; NaN counts as the largest.
+TopkResult topk(const TensorRef& x, std::int64_t count, Topk options = {});
+
+}  // namespace tegula::ops

@@ -1,0 +1,286 @@
+#include "tegula/ops/gated_delta_rule.hpp"
+
+#include "ops/gated_delta/factors.hpp"
+#include "ops/linear/recurrent.hpp"
+#include "ops/linear/unit_rows.hpp"
+#include "ops/schema/gradient.hpp"
+
+namespace tegula::ops {
+
+namespace {
+
+using Call = Bound<GatedDeltaRule>;
+
+// What the forward has formed, which the gradients need, too.
+struct Formed {
+  const Call& c;
+  Launch& launch;
+  TensorRef q, k, v, beta;
+  std::vector<Tensor> owners = {};
+  ScanKernel scan = {};
+  Tensor sums = {}, w = {}, u = {}, inverse = {}, states = {}, v_new = {};
+
+  Formed(const Call& call, Launch& launches)
+      : c(call),
+        launch(launches),
+        q(token_view(c.call(), "q")),
+        k(token_view(c.call(), "k")),
+        v(token_view(c.call(), "v")),
+        beta(token_view(c.call(), "beta")) {
+    scan.type = scan.result = c.type("q");
+    scan.d = c.small_dim("d"), scan.d_v = c.small_dim("d_v");
+    scan.gated = c.has("g"), scan.packed = c.has("cu_seqlens"), scan.delta = true;
+  }
+
+  // Tensors over tokens, of heads or key heads.
+  Shape shape(const char* heads, Shape rest = {}) const {
+    Shape result{c.has("cu_seqlens") ? 1 : c.dim("batch"), c.dim("tokens"), c.dim(heads)};
+    result.insert(result.end(), rest.begin(), rest.end());
+    return result;
+  }
+  Tensor make(const char* heads, Shape rest, DType type) { return launch.scratch(shape(heads, rest), type); }
+
+  // q and k by their norms, if they are wanted so.
+  void normalize() {
+    if (!c->qk_l2norm) return;
+    for (TensorRef* x : {&q, &k}) {
+      owners.push_back(make("key_heads", {scan.d}, scan.type));
+      launch(UnitRowsKernel{scan.type, scan.d}, unit_rows_kernel, {{"x", *x}, {"y", owners.back()}});
+      *x = owners.back();
+    }
+  }
+  DeltaKernel delta(bool keep) const {
+    DeltaKernel kernel{scan.type, c.type("beta"), c->qk_l2norm ? f32 : scan.type, scan.d, scan.d_v};
+    kernel.block = wide(scan).block, kernel.gated = scan.gated, kernel.keep = keep;
+    kernel.packed = scan.packed;
+    return kernel;
+  }
+  // The states of all chunks, and the last, if it is wanted.
+  void form_states(bool keep, bool last) {
+    sums = launch.scratch(scan.gated ? shape("heads") : Shape{0}, f32);
+    if (scan.gated)
+      launch(GateKernel{f32, {}, false, scan.packed}, gate_sums_kernel,
+             {{"g", token_view(c.call(), "g")}, {"sums", sums}});
+    w = make("heads", {scan.d}, scan.type), u = make("heads", {scan.d_v}, scan.type);
+    inverse = launch.scratch(keep ? shape("heads", {scan.rows()}) : Shape{0}, scan.type);
+    launch(delta(keep), delta_factors_kernel,
+           {{"k", k}, {"v", v}, {"beta", beta}, {"sums", sums}, {"w", w}, {"u", u}, {"inverse", inverse}});
+    states = launch.scratch(chunk_shape(c.call(), {c.dim("heads"), scan.d, scan.d_v}), scan.type);
+    v_new = make("heads", {scan.d_v}, scan.type);
+    ScanKernel kernel = narrow();
+    kernel.first = c.has("initial_state"), kernel.last = last;
+    launch(kernel, scan_states_kernel,
+           {{"k", k}, {"v", u}, {"w", w}, {"sums", sums}, {"states", states}, {"v_new", v_new}});
+  }
+  ScanKernel narrow() const { return ops::narrow(scan, sequences_of(c.call()) * c.dim("heads")); }
+};
+
+void run(const Call& c, Launch& launch) {
+  const double scale = c.real("scale");
+  const TensorRef out = token_view(c.call(), "out");
+  Formed formed(c, launch);
+  const ScanKernel& scan = formed.scan;
+  if (c.dim("longest") <= most_recurrent_tokens) {
+    const RecurrentKernel kernel{scan.type, scan.type, scan.d, scan.d_v, 32, c.type_if("g"), {},
+                                 c.type("beta"), c->qk_l2norm, false, c.has("initial_state"),
+                                 c->output_final_state, scan.packed};
+    return launch(kernel, recurrent_kernel,
+                  {{"q", formed.q}, {"k", formed.k}, {"v", formed.v}, {"beta", formed.beta},
+                   {"g", token_view(c.call(), "g")}, {"scale", scale}, {"out", out}});
+  }
+  formed.normalize();
+  formed.form_states(false, c->output_final_state);
+  ScanKernel outputs = wide(scan);
+  outputs.delta = false;
+  launch(outputs, scan_outputs_kernel,
+         {{"q", formed.q}, {"k", formed.k}, {"v", formed.v_new}, {"states", formed.states},
+          {"sums", formed.sums}, {"scale", scale}, {"out", out}});
+}
+
+void run_backward(const Call& c, Launch& launch) {
+  const double scale = c.real("scale");
+  const TensorRef dout = token_view(c.call(), "dout");
+  Formed f(c, launch);
+  f.normalize();
+  f.form_states(true, false);
+  const ScanKernel& scan = f.scan;
+  const Tensor dstates = launch.scratch(f.states.shape(), scan.type),
+               du = f.make("heads", {scan.d_v}, scan.type), dw = f.make("heads", {scan.d}, scan.type),
+               dk_before = f.make("key_heads", {scan.d}, f32),
+               dsums = launch.scratch(scan.gated ? f.shape("heads") : Shape{0}, f32);
+  ScanKernel backwards = f.narrow();
+  backwards.first = c.has("initial_state"), backwards.last = c.has("dfinal_state");
+  launch(backwards, scan_state_gradients_kernel,
+         {{"q", f.q}, {"k", f.k}, {"dout", dout}, {"w", f.w}, {"sums", f.sums}, {"scale", scale},
+          {"dstates", dstates}, {"dv", du}});
+  const bool unit = c->qk_l2norm;
+  const Tensor unit_dq = launch.scratch(unit ? f.shape("key_heads", {scan.d}) : Shape{0}, f32),
+               unit_dk = launch.scratch(unit_dq.shape(), f32);
+  const TensorRef dq = token_view(c.call(), "dq"), dk = token_view(c.call(), "dk");
+  ScanKernel gradients = wide(scan);
+  gradients.grouped = c.dim("group") > 1, gradients.result = unit ? f32 : scan.type;
+  launch(gradients, scan_gradients_kernel,
+         {{"q", f.q}, {"k", f.k}, {"v", f.v_new}, {"dout", dout}, {"states", f.states}, {"dstates", dstates},
+          {"dv", du}, {"sums", f.sums}, {"scale", scale}, {"dq", unit ? unit_dq.ref() : dq},
+          {"dk", dk_before}, {"dw", dw}, {"dsums", dsums}});
+  launch(f.delta(true), delta_factor_gradients_kernel,
+         {{"k", f.k}, {"v", f.v}, {"beta", f.beta}, {"inverse", f.inverse}, {"dw", dw}, {"du", du},
+          {"dk_before", dk_before}, {"sums", f.sums}, {"dsums", dsums}, {"dk", unit ? unit_dk.ref() : dk},
+          {"dv", token_view(c.call(), "dv")}, {"dbeta", token_view(c.call(), "dbeta")}});
+  if (scan.gated)
+    launch(GateKernel{f32, {}, true, scan.packed}, gate_sums_kernel,
+           {{"g", dsums}, {"sums", token_view(c.call(), "dg")}});
+  if (!unit) return;
+  const UnitRowsKernel rows{scan.type, scan.d};
+  launch(rows, unit_rows_gradient_kernel, {{"x", token_view(c.call(), "q")}, {"dy", unit_dq}, {"dx", dq}});
+  launch(rows, unit_rows_gradient_kernel, {{"x", token_view(c.call(), "k")}, {"dy", unit_dk}, {"dx", dk}});
+}
+
+// A row of q or k, divided by its norm if that is wanted.
+template <class E>
+std::vector<typename E::Number> row_of(E& exact, const typename E::Number* x, std::int64_t d, bool unit) {
+  using Number = typename E::Number;
+  std::vector<Number> row(x, x + d);
+  if (!unit) return row;
+  Number sum = 0;
+  for (const Number& value : row) sum += value * value;
+  const Number factor = 1 / sqrt(sum + 1e-6);
+  for (Number& value : row) value = exact.rounded(value * factor);
+  return row;
+}
+
+// The recurrence of one head, token by token.
+template <class E>
+void formula(const Call& c, E& exact) {
+  using Number = typename E::Number;
+  const std::int64_t d = c.dim("d"), d_v = c.dim("d_v"), group = c.dim("group"), heads = c.dim("heads");
+  auto *q = exact.data("q"), *k = exact.data("k"), *v = exact.data("v"), *beta = exact.data("beta"),
+       *g = exact.data_if("g"), *initial = exact.data_if("initial_state"), *out = exact.data("out"),
+       *end = exact.data_if("final_state");
+  const double scale = c.real("scale");
+  const std::vector<Span> spans = spans_of(c.call());
+  for (std::size_t n = 0; n < spans.size(); ++n)
+    for (std::int64_t h = 0; h < heads; ++h) {
+      const std::int64_t at = (static_cast<std::int64_t>(n) * heads + h) * d * d_v;
+      std::vector<Number> state(d * d_v);
+      if (initial) state.assign(initial + at, initial + at + d * d_v);
+      for (std::int64_t t = spans[n].first; t < spans[n].first + spans[n].count; ++t) {
+        const std::int64_t row = t * heads + h, key = (t * (heads / group) + h / group) * d;
+        const auto own_q = row_of(exact, q + key, d, c->qk_l2norm),
+                   own_k = row_of(exact, k + key, d, c->qk_l2norm);
+        const Number factor = g ? exp(g[row]) : Number(1);
+        for (std::int64_t j = 0; j < d_v; ++j) {
+          Number seen = 0, sum = 0;
+          for (std::int64_t i = 0; i < d; ++i) {
+            Number& s = state[i * d_v + j];
+            s = g ? exact.rounded(s) * factor : s;
+            seen += own_k[i] * exact.rounded(s);
+          }
+          // Both parts are rounded where chunks have them apart, and so is the inverse that they are
+          // multiplied by.
+          const Number share = exact.rounded(beta[row]);
+          const Number written = exact.rounded(exact.rounded(share * v[row * d_v + j]) -
+                                               exact.rounded(share * exact.rounded(seen)));
+          for (std::int64_t i = 0; i < d; ++i) {
+            Number& s = state[i * d_v + j];
+            s += exact.rounded(own_k[i] * written);
+            sum += own_q[i] * exact.rounded(s);
+          }
+          out[row * d_v + j] = sum * scale;
+        }
+      }
+      if (end) std::copy(state.begin(), state.end(), end + at);
+    }
+}
+
+// Keys of norms of about 1.
+Tensor keys_of_example(const Shape& shape, DType type, std::uint64_t seed,
+                       const std::function<std::int64_t(const std::string&)>& value) {
+  const auto d = static_cast<double>(std::max<std::int64_t>(value("d"), 1));
+  return Tensor::random_normal(shape, type, seed, 0, value("qk_l2norm") != 0 ? 1 : 0.7 / std::sqrt(d));
+}
+Tensor shares_of_example(const Shape& shape, DType type, std::uint64_t seed,
+                         const std::function<std::int64_t(const std::string&)>&) {
+  return Tensor::random_uniform(shape, type, seed, 0, 1);
+}
+Tensor gates_of_example(const Shape& shape, DType type, std::uint64_t seed,
+                        const std::function<std::int64_t(const std::string&)>&) {
+  return Tensor::random_uniform(shape, type, seed, -0.2, 0);
+}
+
+}  // namespace
+
+const OperatorSchema& gated_delta_rule_schema() {
+  using Op = GatedDeltaRule;
+  static const OperatorSchema table =
+      Schema<Op>("gated_delta_rule", "linear attention that replaces what keys find by values, with decays")
+          .in(&Op::q, "q", token_list("key_heads d"), floats, "queries")
+          .unit_stride()
+          .in(&Op::k, "k", token_list("key_heads d"), same_as("q"), "keys, of norms of at most about 1")
+          .unit_stride()
+          .values(keys_of_example)
+          .in(&Op::v, "v", token_list("key_heads*group d_v"), same_as("q"), "values")
+          .unit_stride()
+          .in(&Op::beta, "beta", token_list("key_heads*group"), floats, "how much is replaced, 0 to 1")
+          .values(shares_of_example)
+          .in(&Op::g, "g", token_list("key_heads*group"), is(f32), "logarithms of decays, at most 0")
+          .values(gates_of_example)
+          .in(&Op::initial_state, "initial_state", sequence_list("key_heads*group d d_v"), is(f32),
+              "states before the first token, which are zeros without it")
+          .with(add_fences<Op>)
+          .let("heads", "key_heads*group")
+          .option(&Op::scale, "scale", "of the results", finite)
+          .otherwise("rsqrt(d)")
+          .option(&Op::qk_l2norm, "qk_l2norm", "q and k are divided by sqrt(sum of squares + 1e-6)")
+          .option(&Op::output_final_state, "output_final_state", "also the states behind the last token")
+          .require("q", "1 <= d & d <= 256", "1 to 256 features", "split the heads")
+          .require("v", "1 <= d_v & d_v <= 512", "1 to 512 features", "split the heads")
+          .require("v", "group >= 1", "as many heads as k, or a multiple", "give v a head for each of k")
+          .out(&Op::out, "out", token_list("key_heads*group d_v"), same_as("v"),
+               "scale * (state after the token) . q")
+          .out(&Op::final_state, "final_state", sequence_list("key_heads*group d d_v"), is(f32),
+               "states behind the last token")
+          .steps_of("q")
+          .when("output_final_state")
+          .source("Yang, Kautz and Hatamizadeh 2024, Gated Delta Networks; by chunks as Yang et al. 2024, "
+                  "Parallelizing Linear Transformers with the Delta Rule")
+          .gradient("gated_delta_rule_backward")
+          .flops("6*batch*tokens*key_heads*group*d*d_v")
+          .examples({{"ragged", "batch=2 tokens=20 key_heads=1 group=2 d=10 d_v=9 g initial_state "
+                                "output_final_state"},
+                     {"l2norm_bf16", "batch=1 tokens=130 key_heads=1 group=1 d=32 d_v=20 bf16 beta:bf16 "
+                                     "qk_l2norm initial_state output_final_state g"},
+                     {"packed_f16", "tokens=150 sequences=3 cu_seqlens key_heads=1 group=2 d=16 d_v=16 f16 g "
+                                    "initial_state output_final_state"},
+                     {"one_token", "batch=2 tokens=1 key_heads=1 group=2 d=20 d_v=40 g qk_l2norm "
+                                   "initial_state output_final_state"}})
+          .measured({{"16_32x128_1x32k_bf16",
+                      "batch=1 tokens=32768 key_heads=16 group=2 d=128 d_v=128 bf16 g"},
+                     {"2_8x128_1x32k_bf16", "batch=1 tokens=32768 key_heads=2 group=4 d=128 d_v=128 bf16 g"},
+                     {"2_8x128_1x8k_bf16", "batch=1 tokens=8192 key_heads=2 group=4 d=128 d_v=128 bf16 g"},
+                     {"one_token_128_bf16", "batch=128 tokens=1 key_heads=16 group=2 d=128 d_v=128 bf16 g "
+                                            "qk_l2norm initial_state output_final_state"}})
+          .run(run, formula<Exact>);
+  return table;
+}
+
+const OperatorSchema& gated_delta_rule_backward_schema() {
+  return gradient_table<run_backward, formula<Traced>>(gated_delta_rule_schema(),
+                                                       "18*batch*tokens*key_heads*group*d*d_v", "q");
+}
+
+GatedDeltaRuleResult gated_delta_rule(const TensorRef& q, const TensorRef& k, const TensorRef& v,
+                                      const TensorRef& beta, GatedDeltaRule options) {
+  return results_of<GatedDeltaRuleResult>(gated_delta_rule_schema(), options, {q, k, v, beta});
+}
+
+GatedDeltaRuleGradients gated_delta_rule_backward(const TensorRef& dout, const TensorRef& q,
+                                                  const TensorRef& k, const TensorRef& v,
+                                                  const TensorRef& beta, GatedDeltaRule options,
+                                                  const TensorRef& dfinal_state) {
+  Gradient<GatedDeltaRule> op{options};
+  op.given[1] = dfinal_state;
+  return results_of<GatedDeltaRuleGradients>(gated_delta_rule_backward_schema(), op, {dout, q, k, v, beta});
+}
+
+}  // namespace tegula::ops

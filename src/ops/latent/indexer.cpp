@@ -1,0 +1,154 @@
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "ops/latent/indexer_kernel.hpp"
+#include "ops/latent/indexer_table.hpp"
+#include "ops/pieces/plan.hpp"
+#include "ops/schema/functions.hpp"
+
+namespace tegula::ops {
+
+namespace {
+
+int rounded_up(int extent, int unit) { return (extent + unit - 1) / unit * unit; }
+
+// Tensor cores take 8-bit operands of Hopper's; others are widened, exactly, where they are copied.
+DType tile_type(DType type, const BoundCall& c) {
+  if (type.bits() != 8 || !c.on_gpu()) return multiplied_type(type, c.on_gpu());
+  return c.target() == Target::cuda_sm80() || c.target() == Target::emulated() ? f16 : type;
+}
+
+}  // namespace
+
+IndexerKernel indexer_instance(const BoundCall& c, bool causal) {
+  IndexerKernel kernel;
+  kernel.type = c.type("q"), kernel.compute = tile_type(kernel.type, c), kernel.weights = c.type("weights");
+  kernel.heads = static_cast<int>(c.dim("heads")), kernel.dim = static_cast<int>(c.dim("d"));
+  kernel.scales = c.has("k_scales"), kernel.begins = c.has("begins"), kernel.ends = c.has("ends");
+  kernel.causal = causal;
+  // Rows of whole blocks of 32 bytes, or of 64 where there are more.
+  const int unit = 32 / kernel.compute.bytes();
+  kernel.tile_heads = rounded_up(kernel.heads, c.on_gpu() ? 16 : 1);
+  kernel.tile_features =
+      !c.on_gpu() ? kernel.dim : rounded_up(kernel.dim, kernel.dim <= unit ? unit : 2 * unit);
+  const bool small = kernel.compute == f32;
+  kernel.queries = small || kernel.tile_heads > 64 || c.dim("queries") == 1 ? 1 : 2;
+  kernel.keys = !c.on_gpu() ? 128 : small ? 64 : kernel.compute.bits() == 8 ? 256 : 128;
+  return kernel;
+}
+
+std::int64_t indexer_parts(const BoundCall& c, const IndexerKernel& kernel, std::int64_t queries) {
+  const std::int64_t blocks = (queries + kernel.queries - 1) / kernel.queries * c.dim("batch"),
+                     steps = (c.dim("keys") + kernel.keys - 1) / kernel.keys,
+                     wanted = (c.on_gpu() ? 4 * gpu_processors : planned_processors) /
+                              std::max<std::int64_t>(blocks, 1);
+  return std::clamp<std::int64_t>(wanted, 1, std::max<std::int64_t>(steps, 1));
+}
+
+IndexerRows indexer_rows(const BoundCall& c, bool causal, Exact& exact) {
+  const std::int64_t keys = c.dim("keys"), queries = c.dim("queries");
+  IndexerRows rows;
+  rows.q = exact.array("q"), rows.k = exact.array("k"), rows.weights = exact.array("weights");
+  rows.scales = exact.data_if("k_scales");
+  const auto* begins = c.has("begins") ? exact["begins"].data_as<std::int32_t>() : nullptr;
+  const auto* ends = c.has("ends") ? exact["ends"].data_as<std::int32_t>() : nullptr;
+  // `query` counts through all batches.
+  rows.seen = [=](std::int64_t query) {
+    const std::int64_t begin = begins == nullptr ? 0 : std::max<std::int64_t>(begins[query], 0);
+    std::int64_t end = ends == nullptr ? keys : std::min<std::int64_t>(ends[query], keys);
+    if (causal) end = std::min(end, query % queries + keys - queries + 1);
+    return std::pair(begin, end);
+  };
+  return rows;
+}
+
+namespace {
+
+// Tensor cores keep as many bits of a sum of 8-bit products as f16 has, or a few more; so many products at a
+// time.
+constexpr std::int64_t products_of_8_bits = 32;
+double as_tensor_cores_keep(double sum) {
+  int exponent = 0;
+  const double fraction = std::frexp(sum, &exponent);
+  return std::ldexp(std::nearbyint(std::ldexp(fraction, 11)), exponent - 11);
+}
+
+}  // namespace
+
+double IndexerRows::product(const Exact& exact, std::int64_t i, std::int64_t h, std::int64_t n) const {
+  const std::int64_t features = q.extents[3];
+  const double *left = &q(b, i, h, 0), *right = &k(b, n, 0);
+  double sum = 0;
+  for (std::int64_t d = 0; d < features; ++d) {
+    sum += left[d] * right[d];
+    if (exact.steps() == e4m3 && d % products_of_8_bits == 0) sum = as_tensor_cores_keep(sum);
+  }
+  return sum;
+}
+
+double IndexerRows::logit(const Exact& exact, std::int64_t i, std::int64_t n) const {
+  double sum = 0;
+  for (std::int64_t h = 0; h < q.extents[2]; ++h)
+    sum += std::max(product(exact, i, h, n), 0.0) * weights(b, i, h);
+  return scales == nullptr ? sum : sum * scales[b * k.extents[1] + n];
+}
+
+namespace {
+
+void run(const Bound<Indexer>& c, Launch& launch) {
+  const IndexerKernel kernel = indexer_instance(c.call(), c->causal);
+  launch(kernel, indexer_kernel,
+         {{"parts", indexer_parts(c.call(), kernel, c.dim("queries"))},
+          {"offset", c.dim("keys") - c.dim("queries")}});
+}
+
+void formula(const Bound<Indexer>& c, Exact& exact) {
+  IndexerRows rows = indexer_rows(c.call(), c->causal, exact);
+  const auto logits = exact.array("logits");
+  const std::int64_t queries = c.dim("queries"), keys = c.dim("keys");
+  for (rows.b = 0; rows.b < c.dim("batch"); ++rows.b)
+    for (std::int64_t i = 0; i < queries; ++i) {
+      const auto [begin, end] = rows.seen(rows.b * queries + i);
+      for (std::int64_t n = 0; n < keys; ++n)
+        logits(rows.b, i, n) =
+            n >= begin && n < end ? rows.logit(exact, i, n) : -std::numeric_limits<double>::infinity();
+    }
+}
+
+}  // namespace
+
+const OperatorSchema& indexer_logits_schema() {
+  using Op = Indexer;
+  static const OperatorSchema table =
+      Schema<Op>("indexer_logits", "weighted sums over heads of relu(q k^T), by which queries choose keys")
+          .with([](Schema<Op>& lines) {
+            add_indexer(lines, one_of({f32, f16, bf16, e4m3}));
+          })
+          .out(&Op::logits, "logits", "[batch] queries keys", is(f32),
+               "k_scales * sum over heads of weights * relu(q k^T); -inf where a query does not see a key")
+          .steps_of("q")
+          .source("DeepSeek-AI 2025, DeepSeek-V3.2: the lightning indexer")
+          .gradient("indexer_logits_backward")
+          .flops("2*batch*queries*keys*heads*d")
+          .examples({{"small", "queries=5 keys=9 heads=3 d=8 k_scales causal"},
+                     {"ranges_e4m3",
+                      "batch=2 queries=7 keys=300 heads=32 d=64 e4m3 weights:f32 k_scales begins ends"},
+                     {"one_query_bf16", "batch=3 queries=1 keys=140 heads=5 d=20 bf16 weights:f32 ends"}})
+          .measured(
+              {{"1024_bf16", "queries=1024 keys=1024 heads=32 d=128 bf16 weights:f32 causal"},
+               {"8192_64_heads_e4m3", "queries=8192 keys=8192 heads=64 d=128 e4m3 weights:f32 k_scales"},
+               {"8192_64_heads_causal_e4m3",
+                "queries=8192 keys=8192 heads=64 d=128 e4m3 weights:f32 k_scales causal"},
+               {"decode_e4m3",
+                "batch=128 queries=2 keys=8192 heads=64 d=128 e4m3 weights:f32 k_scales causal"}})
+          .run(run, formula);
+  return table;
+}
+
+tegula::Tensor indexer_logits(const TensorRef& q, const TensorRef& k, const TensorRef& weights,
+                              const IndexerOptions& options) {
+  return results_of<tegula::Tensor>(indexer_logits_schema(), Indexer{options, q, k, weights});
+}
+
+}  // namespace tegula::ops

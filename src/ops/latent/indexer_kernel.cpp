@@ -1,0 +1,121 @@
+#include "ops/latent/indexer_kernel.hpp"
+
+#include <algorithm>
+#include <vector>
+
+namespace tegula::ops {
+
+using namespace lang;
+using lang::Tensor;
+
+SeenKeys::SeenKeys(const Expr& batch, const Expr& all_queries, const Expr& all_keys, bool has_begins,
+                   bool has_ends, bool causal)
+    : queries(all_queries), keys(all_keys) {
+  if (has_begins) begins.emplace(input("begins", {batch, queries}, i32));
+  if (has_ends) ends.emplace(input("ends", {batch, queries}, i32));
+  if (causal) offset.emplace(scalar("offset", i32));
+}
+
+Expr SeenKeys::begin(const Expr& b, const Expr& query) const {
+  return begins ? clamp((*begins)(b, query), 0, keys) : Expr(Operand(0));
+}
+
+Expr SeenKeys::end(const Expr& b, const Expr& query) const {
+  Expr last = ends ? min((*ends)(b, query), keys) : keys;
+  Expr seen = offset ? min(last, query + *offset + 1) : last;
+  return select(query < queries, max(seen, 0), 0);
+}
+
+namespace {
+
+struct Program {
+  const IndexerKernel& c;
+  Dim batch{"batch"}, queries{"queries"}, keys{"keys"};
+  Tensor q = input("q", {batch, queries, c.heads, c.dim}, c.type),
+         k = input("k", {batch, keys, c.dim}, c.type);
+  Tensor weights = input("weights", {batch, queries, c.heads}, c.weights);
+  Tensor logits = output("logits", {batch, queries, keys}, f32);
+  Expr parts = scalar("parts", i32);
+  std::optional<Tensor> scales;
+  SeenKeys seen{batch, queries, keys, c.begins, c.ends, c.causal};
+
+  explicit Program(const IndexerKernel& instance) : c(instance) {
+    if (c.scales) scales.emplace(input("k_scales", {batch, keys}, f32));
+  }
+
+  void run() {
+    const bool multiplies_by_groups = c.compute.bits() <= 16;
+    grid(parts, ceildiv(queries, c.queries), batch, {.threads = multiplies_by_groups ? 256 : 0},
+         [&](Index part, Index y, Index b) { block(b, y * c.queries, part); });
+  }
+  void block(const Expr& b, const Expr& first, const Expr& part);
+  void step(const Expr& b, const Expr& first, const Expr& key, const std::vector<Shared>& own,
+            const Shared& weight, const Shared& from, const Shared& to);
+  void leave_out(const Expr& b, const Expr& query, const Expr& begin, const Expr& end);
+};
+
+// Keys that a query does not see: −∞.
+void Program::leave_out(const Expr& b, const Expr& query, const Expr& begin, const Expr& end) {
+  Tensor row = logits.slice(b, query);
+  parallel(max(end - begin, 0), [&](Index n) { row(begin + n) = -inf; });
+}
+
+void Program::block(const Expr& b, const Expr& first, const Expr& part) {
+  std::vector<Shared> own;
+  Shared weight({c.queries, c.tile_heads}, f32), from({c.queries}, i32), to({c.queries}, i32);
+  for (int i = 0; i < c.queries; ++i) {
+    own.emplace_back(std::initializer_list<int>{c.tile_heads, c.tile_features}, c.compute);
+    copy(q.slice(b, first + i).at(0, 0), own.back());
+  }
+  copy(weights.slice(b).at(first, 0), weight);
+  Var low = keys, high = 0;
+  for (int i = 0; i < c.queries; ++i) {
+    Expr begin = seen.begin(b, first + i), end = seen.end(b, first + i);
+    from(i) = begin;
+    to(i) = end;
+    when(begin < end, [&] {
+      low = min(low, begin);
+      high = max(high, end);
+    });
+  }
+  Expr steps = ceildiv(keys, c.keys), each = ceildiv(steps, parts), last = min(steps, (part + 1) * each);
+  Expr begin = clamp(low / c.keys, part * each, last), end = clamp(ceildiv(high, c.keys), begin, last);
+  pipelined(range(begin, end), {.stages = 3},
+            [&](Index j) { step(b, first, j * c.keys, own, weight, from, to); });
+  for (int i = 0; i < c.queries; ++i)
+    when(first + i < queries, [&] {
+      leave_out(b, first + i, min(part * each * c.keys, keys), min(begin * c.keys, keys));
+      leave_out(b, first + i, min(end * c.keys, keys), min(last * c.keys, keys));
+    });
+}
+
+// Keys are the rows of the product, so that a thread adds up the heads that it has itself.
+void Program::step(const Expr& b, const Expr& first, const Expr& key, const std::vector<Shared>& own,
+                   const Shared& weight, const Shared& from, const Shared& to) {
+  Shared tile({c.keys, c.tile_features}, c.compute);
+  copy(k.slice(b).at(key), tile);
+  std::optional<Shared> scale;
+  if (scales) {
+    scale.emplace(Shared({c.keys}, f32));
+    copy(scales->slice(b).at(key), *scale);
+  }
+  for (int i = 0; i < c.queries; ++i) {
+    Fragment s({c.keys, c.tile_heads}, f32, 0);
+    gemm(tile, own[static_cast<std::size_t>(i)].T(), s);
+    parallel(s, [&](Index n, Index h) { s(n, h) = max(s(n, h), 0) * weight(i, h); });
+    Fragment sum = reduce_sum(s, 1);
+    parallel(sum, [&](Index n) {
+      Expr at = key + n, value = scale ? sum(n) * (*scale)(n) : sum(n);
+      when(first + i < queries && at < keys,
+           [&] { logits(b, first + i, at) = select(at >= from(i) && at < to(i), value, -inf); });
+    });
+  }
+}
+
+}  // namespace
+
+Kernel indexer_kernel(const IndexerKernel& c) {
+  return kernel(instance_name("indexer_logits", c), [&] { Program(c).run(); });
+}
+
+}  // namespace tegula::ops

@@ -1,0 +1,51 @@
+// The tile program of the lightning indexer's logits.
+#pragma once
+#include <optional>
+
+#include "ops/schema/bound.hpp"
+#include "ops/schema/instance.hpp"
+#include "tegula/lang.hpp"
+
+namespace tegula::ops {
+
+struct IndexerKernel {
+  DType type = f32, compute = f32;  // of q and k, and of their tiles
+  DType weights = f32;
+  int heads = 64, dim = 128;
+  int queries = 2, keys = 128;               // of a tile
+  int tile_heads = 64, tile_features = 128;  // with zeros behind those of the tensors
+  bool scales = false, begins = false, ends = false, causal = false;
+
+  auto fields() const {
+    return std::tuple(type, compute, labelled("w", weights), labelled("h", heads), labelled("d", dim),
+                      labelled("q", queries), labelled("k", keys), joined("in_", tile_heads, tile_features),
+                      labelled("scales", scales), labelled("begins", begins), labelled("ends", ends),
+                      labelled("causal", causal));
+  }
+};
+
+// The instance for a call that has q, k, weights, and k_scales, begins and ends if they are given.
+IndexerKernel indexer_instance(const BoundCall& c, bool causal);
+// Parts of the keys, each for a block, where queries alone do not fill the machine.
+std::int64_t indexer_parts(const BoundCall& c, const IndexerKernel& kernel, std::int64_t queries);
+
+// Arguments: q [batch, queries, heads, d], k [batch, keys, d], weights [batch, queries, heads], logits
+// [batch, queries, keys], the number of parts; then, where the instance has them, k_scales [batch, keys],
+// begins and ends [batch, queries], offset (the position of the first query).
+lang::Kernel indexer_kernel(const IndexerKernel& instance);
+
+// What the keys are that a query sees: [begin, end).
+struct SeenKeys {
+  lang::Expr queries, keys;
+  std::optional<lang::Tensor> begins, ends;  // [batch, queries]
+  std::optional<lang::Expr> offset;
+
+  // Declares parameters.
+  SeenKeys(const lang::Expr& batch, const lang::Expr& queries, const lang::Expr& keys, bool begins, bool ends,
+           bool causal);
+  lang::Expr begin(const lang::Expr& b, const lang::Expr& query) const;
+  // 0 for a query that does not exist.
+  lang::Expr end(const lang::Expr& b, const lang::Expr& query) const;
+};
+
+}  // namespace tegula::ops

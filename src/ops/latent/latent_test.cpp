@@ -1,0 +1,98 @@
+// What the sweep over tables does not show of the operators of DeepSeek sparse attention.
+#include <cstring>
+
+#include "ops/schema/table.hpp"
+#include "ops/testing/operators.hpp"
+
+namespace tegula::ops {
+namespace latent_test {
+
+// Many ties, both zeros, infinities and NaN.
+Tensor awkward_scores(const Shape& shape) {
+  Tensor scores = Tensor::random_integers(shape, i32, 3, -3, 4).to(f32);
+  const double special[] = {-0.0, HUGE_VAL, -HUGE_VAL, std::nan(""), 1e-40, 3.4e38};
+  float* values = scores.data_as<float>();
+  for (std::int64_t i = 0; i < scores.nelements(); ++i)
+    if (i % 5 == 0) values[i] = static_cast<float>(special[i / 5 % 6]);
+  return scores;
+}
+
+TEST(TopkSelect, IsExactOfAwkwardScores) {
+  for (const Target target : test_targets())
+    for (const std::int64_t columns : {1, 40, 1100})
+      for (const std::int64_t count : {1, 3, 40, 301}) {
+        const Planted scores(awkward_scores({3, columns}));
+        const Tensors inputs{{"scores", scores.inside}};
+        const OptionValues options{{"count", count}};
+        const OperatorSchema& schema = find_schema("topk_select");
+        EXPECT_EQ(
+            faults_of(judge_call(schema, inputs, options, call_by_name(schema, inputs, options, target))), "")
+            << columns << " " << count;
+      }
+}
+
+// Rows that no list names may hold anything, and lists may name nothing.
+TEST(SparseMla, LooksAtListedRowsOnly) {
+  for (const Target target : test_targets()) {
+    const Tensor q = Tensor::random_normal({2, 3, 12}, f32, 1),
+                 kv = Tensor::random_normal({6, 1, 12}, f32, 2);
+    copy_elements(Tensor::full({12}, f32, std::nan("")), kv.select(0, 4).select(0, 0));
+    copy_elements(Tensor::full({12}, f32, std::nan("")), kv.select(0, 0).select(0, 0));
+    const Tensor lists = Tensor::from<std::int32_t>({-1, 3, 9, 1, -5, 6, -1, 100}, {2, 1, 4});
+    const auto [out, lse] = sparse_mla(q, kv, lists, {.d_v = 8, .target = target});
+    for (std::int64_t h = 0; h < 3; ++h) {
+      EXPECT_TRUE(std::isfinite(lse.get({0, h})) && std::isfinite(out.get({0, h, 7})));
+      EXPECT_EQ(lse.get({1, h}), -HUGE_VAL);
+      EXPECT_EQ(out.get({1, h, 0}), 0);
+    }
+  }
+}
+
+TEST(SparseMlaBackward, IsTheSameInEveryRun) {
+  const Target target = test_targets().back();
+  const Tensor q = Tensor::random_normal({40, 4, 12}, f32, 1), kv = Tensor::random_normal({9, 1, 12}, f32, 2),
+               dout = Tensor::random_normal({40, 4, 8}, f32, 3);
+  const Tensor lists = Tensor::random_integers({40, 1, 7}, i32, 4, -1, 9);
+  const SparseMlaOptions options{.d_v = 8, .target = target};
+  const auto [out, lse] = sparse_mla(q, kv, lists, options);
+  const SparseMlaGradients first = sparse_mla_backward(dout, q, kv, lists, out, lse, options);
+  for (int run = 0; run < 3; ++run)
+    EXPECT_TRUE(equal(sparse_mla_backward(dout, q, kv, lists, out, lse, options).dkv, first.dkv));
+}
+
+// Views of the 656 bytes of a record of DeepSeek-V3.2, here with fewer values: 128, 4 bytes of a scale, 16
+// features.
+TEST(SparseMlaDecode, TakesViewsOfRecords) {
+  constexpr std::int64_t records = 10, d_v = 128, bytes = d_v + 4 + 32;
+  const Tensor cache = Tensor::zeros({records, bytes}, u8);
+  auto* at = cache.data_as<std::uint8_t>();
+  const TensorRef values(at, e4m3, {records, d_v}, {bytes, 1}),
+      scales(at + d_v, f32, {records, 1}, {bytes / 4, 1}),
+      ropes(at + d_v + 4, bf16, {records, 16}, {bytes / 2, 1});
+  copy_elements(Tensor::random_normal({records, d_v}, e4m3, 1), values);
+  copy_elements(Tensor::random_uniform({records, 1}, f32, 2, 0.5, 1.5), scales);
+  copy_elements(Tensor::random_normal({records, 16}, bf16, 3), ropes);
+  const auto owned = [&](const TensorRef& view) { return Tensor::adopt(view, nullptr); };
+  const Tensors inputs{{"q", Tensor::random_normal({2, 3, d_v + 16}, bf16, 4)},
+                       {"values", owned(values)},
+                       {"scales", owned(scales)},
+                       {"ropes", owned(ropes)},
+                       {"indices", Tensor::from<std::int32_t>({3, 9, -1, 0, 1, 10}, {2, 3})}};
+  const OperatorSchema& schema = find_schema("sparse_mla_decode");
+  for (const Target target : test_targets())
+    EXPECT_EQ(faults_of(judge_call(schema, inputs, {}, call_by_name(schema, inputs, {}, target))), "");
+}
+
+TEST(Latents, RefuseWrongCalls) {
+  const Tensor q = Tensor::zeros({2, 3, 12}, f32), kv = Tensor::zeros({6, 1, 12}, f32);
+  const Tensor lists = Tensor::zeros({2, 1, 4}, i32);
+  expect_refusal([&] { sparse_mla(q, kv, lists); },
+                 "argument 'd_v': expected at most the 12 features of a row");
+  expect_refusal([&] { sparse_mla(q, kv, lists, {.d_v = 8, .more_kv = kv}); },
+                 "more_kv and more_indices together");
+  expect_refusal([&] { sparse_mla(q, kv, lists.slice(0, 0, 1), {.d_v = 8}); }, "argument 'indices'");
+  expect_refusal([&] { topk_select(Tensor::zeros({2, 5}, f32), 4097); }, "a number from 0 to 4096");
+}
+
+}  // namespace latent_test
+}  // namespace tegula::ops

@@ -1,0 +1,96 @@
+#include "ops/latent/sparse_mla_call.hpp"
+#include "ops/pieces/plan.hpp"
+#include "ops/schema/functions.hpp"
+
+namespace tegula::ops {
+
+namespace {
+
+constexpr int most_parts = 32, least_steps = 2;
+
+// Parts of lists where there are fewer blocks than processors, each of some steps.
+int planned_splits(const Bound<SparseMla>& c, const SparseMlaKernel& kernel) {
+  if (c->splits > 0) return c->splits;
+  if (!c.on_gpu()) return 1;
+  const std::int64_t of_query = (c.dim("group") + kernel.rows - 1) / kernel.rows,
+                     blocks = std::max<std::int64_t>(
+                         c.dim("batch") * c.dim("queries") * c.dim("kv_heads") * of_query, 1),
+                     steps = (c.dim("entries") + kernel.keys - 1) / kernel.keys;
+  const std::int64_t parts = std::min(gpu_processors / blocks, steps / least_steps);
+  return static_cast<int>(std::clamp<std::int64_t>(parts, 1, most_parts));
+}
+
+void run(const Bound<SparseMla>& c, Launch& launch) {
+  SparseMlaKernel kernel = sparse_mla_instance(c);
+  const int splits = planned_splits(c, kernel);
+  kernel.split = splits > 1 || kernel.more;
+  const LatentViews q(c.formed("q"), c->d_v), kv(c.formed("kv"), c->d_v),
+      more = c.has("more_kv") ? LatentViews(c.formed("more_kv"), c->d_v) : LatentViews();
+  launch(kernel, sparse_mla_kernel,
+         {{"q_values", q.values},
+          {"q_rest", q.rest},
+          {"kv_values", kv.values},
+          {"kv_rest", kv.rest},
+          {"more_values", more.values},
+          {"more_rest", more.rest},
+          {"scale", program_scale(static_cast<float>(c.real("scale")), 0)},
+          {"offset", c.dim("keys") - c.dim("queries")},
+          {"splits", splits}});
+}
+
+void formula(const Bound<SparseMla>& c, Exact& exact) {
+  const ListedHeads heads(c, exact);
+  const Tensor &out = exact["out"], &lse = exact["lse"];
+  heads.each([&](const ListedHeads::One& own) {
+    reference::attend(own.softmax, own.head, own.rows(out), own.rows(lse));
+  });
+}
+
+}  // namespace
+
+const OperatorSchema& sparse_mla_schema() {
+  using Op = SparseMla;
+  static const OperatorSchema table =
+      Schema<Op>("sparse_mla",
+                 "attention of every query to the rows that its list names, whose first features are values")
+          .with(add_latents<Op>)
+          .option(&Op::splits, "splits", "parts of a list, merged afterwards, 0: planned",
+                  between(0, most_parts, "a number from 1 to 32, or 0 for the plan's choice", "leave it out"))
+          .out(&Op::out, "out", latent_out_dims, same_as("q"),
+               "the weighted sums of values; 0 where no row is seen")
+          .unit_stride()
+          .out(&Op::lse, "lse", latent_lse_dims, is(f32),
+               "natural logarithm of the sum of exp(score); -inf where no row is seen")
+          .steps_of("q")
+          .source("DeepSeek-AI 2025, DeepSeek-V3.2: DeepSeek Sparse Attention")
+          .gradient("sparse_mla_backward")
+          .flops("2*batch*queries*kv_heads*group*(entries + more_entries)*(d + d_v)")
+          .examples(
+              {{"small", "queries=5 keys=11 kv_heads=1 group=3 d=12 d_v=8 entries=7"},
+               {"two_heads_counts_f16",
+                "batch=2 queries=2 keys=70 kv_heads=2 group=17 d=64 d_v=64 f16 entries=130 counts causal "
+                "sinks:f32"},
+               {"two_sources_bf16",
+                "queries=2 keys=40 kv_heads=1 group=70 d=80 d_v=64 bf16 entries=64 sinks:f32 more_kv "
+                "more_indices more_keys=30 more_entries=128 splits=2"}})
+          .measured({{"512", "queries=64 keys=2048 kv_heads=1 group=64 d=576 d_v=512 bf16 entries=512"},
+                     {"4096_128_heads",
+                      "queries=4096 keys=32768 kv_heads=1 group=128 d=576 d_v=512 bf16 entries=2048"},
+                     {"4096_64_heads",
+                      "queries=4096 keys=32768 kv_heads=1 group=64 d=576 d_v=512 bf16 entries=2048"},
+                     {"4096_16_heads",
+                      "queries=4096 keys=32768 kv_heads=1 group=16 d=576 d_v=512 bf16 entries=2048"},
+                     {"decode_128_heads",
+                      "queries=16 keys=32768 kv_heads=1 group=128 d=576 d_v=512 bf16 entries=2048"}})
+          .run(run, formula);
+  return table;
+}
+
+SparseMlaResult sparse_mla(const TensorRef& q, const TensorRef& kv, const TensorRef& indices,
+                           const SparseMlaOptions& options) {
+  const SparseMla op{options, q, kv, indices};
+  const BoundCall call = run_call(sparse_mla_schema(), &op);
+  return {call.output("out"), call.output("lse")};
+}
+
+}  // namespace tegula::ops

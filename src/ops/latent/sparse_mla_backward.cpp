@@ -1,0 +1,213 @@
+// The gradients of attention to listed rows: their table, formula and calls.
+#include <algorithm>
+
+#include "ops/latent/sparse_mla_backward_kernel.hpp"
+#include "ops/latent/sparse_mla_call.hpp"
+#include "ops/pieces/plan.hpp"
+
+namespace tegula::ops {
+
+namespace {
+
+struct SparseMlaBackward : SparseMlaOptions, SparseMlaBackwardOptions {
+  TensorRef dout = {}, q = {}, kv = {}, indices = {}, out = {}, lse = {};
+};
+
+// The forward's call.
+SparseMla forward_of(const SparseMlaBackward& op) {
+  return {static_cast<const SparseMlaOptions&>(op), op.q, op.kv, op.indices};
+}
+
+constexpr std::int64_t bytes_of_marks = std::int64_t{1} << 29;
+constexpr std::int64_t most_listed = 16384;
+constexpr int most_tokens = 256, few_tokens = 16;
+
+// One of the two sources of rows.
+struct Source {
+  const char *kv, *indices, *counts, *dkv;
+  const char *keys, *entries;
+  bool second;
+};
+constexpr Source sources[] = {
+    {"kv", "indices", "counts", "dkv", "keys", "entries", false},
+    {"more_kv", "more_indices", nullptr, "dmore_kv", "more_keys", "more_entries", true}};
+
+SparseMlaBackwardKernel instance_of(const Bound<SparseMlaBackward>& c, const Source& source) {
+  const SparseMla forward = forward_of(*c);
+  SparseMlaBackwardKernel kernel{sparse_mla_instance(Bound<SparseMla>(c.call(), forward))};
+  SparseMlaKernel& own = kernel.forward;
+  own.sinks = {}, own.more = false, own.padded = {};
+  own.causal = c->causal && !source.second, own.counts = own.counts && !source.second;
+  const bool small = c.on_gpu() && own.compute == f32;
+  if (small) own.keys = 16;
+  own.whole = !own.counts && c.dim(source.entries) % own.keys == 0;
+  kernel.dlse = c.has("dlse"), kernel.adds = source.second;
+  // As many queries at a time as fill a GPU and whose pairs and marks fit their share of memory.
+  const std::int64_t blocks = (c.dim("group") + own.rows - 1) / own.rows,
+                     of_token =
+                         c.dim("kv_heads") * c.dim(source.entries) * blocks * own.dim * own.type.bytes(),
+                     marks_of_token = c.dim("kv_heads") * c.dim(source.keys) * i32.bytes();
+  kernel.tokens = c.dim("queries") <= 2 * few_tokens ? few_tokens : most_tokens;
+  while (kernel.tokens > 1 &&
+         (kernel.tokens * of_token > bytes_of_partials || kernel.tokens * marks_of_token > bytes_of_marks))
+    kernel.tokens /= 2;
+  return kernel;
+}
+
+// The gradients that come by one source, query by query and batch by batch.
+class Gradients {
+ public:
+  Gradients(const Bound<SparseMlaBackward>& c, const Source& source, const Tensor& delta, Launch& launch)
+      : c_(c), source_(source), delta_(delta), launch_(launch), kernel_(instance_of(c, source)) {}
+
+  void run() {
+    const std::int64_t keys = c_.dim(source_.keys), kv_heads = c_.dim("kv_heads");
+    const Tensor sums = launch_.scratch({keys, kv_heads, kernel_.forward.dim}, f32);
+    for (std::int64_t b = 0; b < c_.dim("batch"); ++b) {
+      // Also a call of no queries writes its sums, which are zeros.
+      std::int64_t begin = 0;
+      do {
+        const std::int64_t end = std::min(begin + kernel_.tokens, c_.dim("queries"));
+        add(b, begin, end, sums);
+        begin = end;
+      } while (begin < c_.dim("queries"));
+      launch_(RoundedSumsKernel{kernel_.forward.type, kernel_.forward.dim}, rounded_sums_kernel,
+              {{"sums", sums}, {"dkv", c_.formed(source_.dkv).select(0, b)}});
+    }
+  }
+
+ private:
+  // The queries [begin, end) of batch b.
+  TensorRef some(const TensorRef& of, std::int64_t b, std::int64_t begin, std::int64_t end) const {
+    return of.rank() == 0 ? of : of.select(0, b).slice(0, begin, end);
+  }
+  void add(std::int64_t b, std::int64_t begin, std::int64_t end, const Tensor& sums) {
+    const auto own = [&](const char* name) {
+      return name == nullptr || !c_.has(name) ? TensorRef() : some(c_.formed(name), b, begin, end);
+    };
+    const LatentViews q(own("q"), c_->d_v), kv(c_.formed(source_.kv).select(0, b), c_->d_v);
+    launch_(kernel_, sparse_mla_backward_kernel,
+            {{"q_values", q.values},
+             {"q_rest", q.rest},
+             {"kv_values", kv.values},
+             {"kv_rest", kv.rest},
+             {"indices", own(source_.indices)},
+             {"counts", own(source_.counts)},
+             {"dout", own("dout")},
+             {"out", own("out")},
+             {"lse", own("lse")},
+             {"dlse", own("dlse")},
+             {"delta", some(delta_.ref(), b, begin, end)},
+             {"dq", own("dq")},
+             {"sums", sums},
+             {"scale", program_scale(static_cast<float>(c_.real("scale")), 0)},
+             {"is_first", begin == 0 ? 1 : 0},
+             {"offset", c_.dim("keys") - c_.dim("queries") + begin}});
+  }
+
+  const Bound<SparseMlaBackward>& c_;
+  const Source& source_;
+  const Tensor& delta_;
+  Launch& launch_;
+  SparseMlaBackwardKernel kernel_;
+};
+
+void run(const Bound<SparseMlaBackward>& c, Launch& launch) {
+  const Shape rows{c.dim("batch"), c.dim("queries"), c.dim("kv_heads"), c.dim("group")};
+  const Tensor delta = launch.scratch(rows, f32);
+  for (const Source& source : sources)
+    if (c.has(source.kv)) Gradients(c, source, delta, launch).run();
+  if (!c.has("sinks")) return;
+  const Shape flat{rows[0] * rows[1], rows[2] * rows[3]};
+  launch(SinkGradientKernel{c.type("sinks")}, sink_gradient_kernel,
+         {{"lse", c.formed("lse").reshape(flat)},
+          {"delta", delta.reshape(flat)},
+          {"sinks", c.formed("sinks").reshape({flat[1]})},
+          {"dsinks", c.formed("dsinks").reshape({flat[1]})}});
+}
+
+// The results of the forward are formed anew.
+void formula(const Bound<SparseMlaBackward>& c, Exact& exact) {
+  const SparseMla forward = forward_of(*c);
+  const Bound<SparseMla> call(c.call(), forward);
+  const ListedHeads heads(call, exact);
+  const std::int64_t keys = c.dim("keys"), more = c.has("more_kv") ? c.dim("more_keys") : 0;
+  const Tensor none = Tensor::zeros({c.dim("queries")}, f64);
+  heads.each([&](const ListedHeads::One& own) {
+    const Tensor sum = Tensor::zeros({keys + more, c.dim("d")}, f64);
+    reference::HeadGradients gradients{own.rows(exact["dq"]), sum, sum.slice(1, 0, c->d_v)};
+    reference::differentiate(own.softmax, own.head, own.rows(exact["dout"]),
+                             c.has("dlse") ? own.rows(exact["dlse"]).contiguous() : none, gradients);
+    const auto add = [&](const char* name, std::int64_t begin, std::int64_t count) {
+      const Tensor to = exact[name].select(0, own.b).select(1, own.h);
+      for (std::int64_t n = 0; n < count; ++n)
+        for (std::int64_t d = 0; d < c.dim("d"); ++d) to.at<double>(n, d) += sum.at<double>(begin + n, d);
+    };
+    add("dkv", 0, keys);
+    if (more > 0) add("dmore_kv", keys, more);
+    if (c.has("sinks")) exact["dsinks"].at<double>(own.h, own.member) += gradients.dsink;
+  });
+}
+
+bool has_room(const Bound<SparseMlaBackward>& c) {
+  return c.dim("entries") <= most_listed && (!c.has("more_kv") || c.dim("more_entries") <= most_listed);
+}
+
+}  // namespace
+
+const OperatorSchema& sparse_mla_backward_schema() {
+  using Op = SparseMlaBackward;
+  static const OperatorSchema table =
+      Schema<Op>("sparse_mla_backward",
+                 "gradients of sparse_mla with respect to q, both sources of rows and the sinks")
+          .in(&Op::dout, "dout", latent_out_dims, same_as("q"), "gradient of out")
+          .unit_stride()
+          .follows()
+          .with(add_latents<Op>)
+          .in(&Op::out, "out", latent_out_dims, same_as("q"), "the result of sparse_mla")
+          .unit_stride()
+          .in(&Op::lse, "lse", latent_lse_dims, is(f32), "and its lse")
+          .in(&Op::dlse, "dlse", latent_lse_dims, is(f32), "gradient of lse; not looked at where lse is -inf")
+          .require("indices", has_room, "at most 16384 entries of a list", "divide the list")
+          .out(&Op::dq, "dq", latent_query_dims, same_as("q"), "gradient of q")
+          .unit_stride()
+          .out(&Op::dkv, "dkv", latent_key_dims, same_as("kv"), "gradient of kv, as keys and as values")
+          .unit_stride()
+          .out(&Op::dsinks, "dsinks", "(kv_heads*group)", is(f32), "gradient of the sinks")
+          .steps_of("q")
+          .when("sinks")
+          .out(&Op::dmore_kv, "dmore_kv", latent_more_dims, same_as("kv"), "gradient of more_kv")
+          .unit_stride()
+          .when("more_kv")
+          .source(
+              "Dao 2023, FlashAttention-2, over lists; what pairs add to rows is added in the order of "
+              "queries")
+          .no_gradient("those of gradients are not implemented")
+          .flops("2*batch*queries*kv_heads*group*(entries + more_entries)*(3*d + 2*d_v)")
+          .examples(
+              {{"small", "queries=5 keys=11 kv_heads=1 group=3 d=12 d_v=8 entries=7 dlse"},
+               {"two_heads_counts_f16",
+                "batch=2 queries=2 keys=20 kv_heads=2 group=17 d=160 d_v=144 f16 entries=33 counts causal "
+                "sinks:f32 dlse"},
+               {"two_sources_and_passes_bf16",
+                "queries=18 keys=40 kv_heads=1 group=3 d=24 d_v=16 bf16 entries=70 sinks:f32 more_kv "
+                "more_indices more_keys=30 more_entries=20"}})
+          .measured({{"64", "queries=64 keys=2048 kv_heads=1 group=64 d=576 d_v=512 bf16 entries=256"},
+                     {"8192_64_heads",
+                      "queries=8192 keys=8192 kv_heads=1 group=64 d=576 d_v=512 bf16 entries=2048"},
+                     {"4096_128_heads",
+                      "queries=4096 keys=32768 kv_heads=1 group=128 d=576 d_v=512 bf16 entries=2048"}})
+          .run(run, formula);
+  return table;
+}
+
+SparseMlaGradients sparse_mla_backward(const TensorRef& dout, const TensorRef& q, const TensorRef& kv,
+                                       const TensorRef& indices, const TensorRef& out, const TensorRef& lse,
+                                       const SparseMlaOptions& options,
+                                       const SparseMlaBackwardOptions& gradients) {
+  SparseMlaBackward op{options, gradients, dout, q, kv, indices, out, lse};
+  const BoundCall call = run_call(sparse_mla_backward_schema(), &op);
+  return {call.output("dq"), call.output("dkv"), call.output("dsinks"), call.output("dmore_kv")};
+}
+
+}  // namespace tegula::ops

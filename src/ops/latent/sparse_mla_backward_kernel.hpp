@@ -1,0 +1,47 @@
+// The tile programs of the gradients of attention to listed rows, for some queries of a batch at a time.
+//
+// What a pair of a query and an entry of its list adds to its row is written down, and a table says for every
+// row which pairs name it: `marks` [kv heads, keys, tokens] has, of a query that names a row once, once_named
+// + the entry, and of one that names it several times a larger number. Each row then adds its pairs in the
+// order of queries, so that sums are the same in every run.
+#pragma once
+#include "ops/latent/sparse_mla_kernel.hpp"
+
+namespace tegula::ops {
+
+inline constexpr int once_named = 1 << 16;
+
+struct SparseMlaBackwardKernel {
+  SparseMlaKernel forward = {};
+  int tokens = 256;  // queries at a time, at most
+  bool dlse = false;
+  bool adds = false;  // dq has the gradients of another source already
+
+  auto fields() const {
+    return std::tuple(forward, labelled("tokens", tokens), labelled("dlse", dlse), labelled("adds", adds));
+  }
+};
+
+// Of one batch. Arguments: the values and the rest of q [queries, kv heads, group, …] and of kv [keys, kv
+// heads, …] as in the forward, indices [queries, kv heads, entries], dout and out [queries, kv heads, group,
+// d_v], lse, delta [queries, kv heads, group] (delta is written), dq, the sums for kv in f32 [keys, kv heads,
+// d], scale (with log2(e)), is_first (the sums have nothing yet); then, where the instance has them, offset,
+// counts, dlse.
+lang::Kernel sparse_mla_backward_kernel(const SparseMlaBackwardKernel& instance);
+
+struct SinkGradientKernel {
+  DType type = f32;
+  auto fields() const { return std::tuple(type); }
+};
+// Arguments: lse and delta [rows, heads], sinks and dsinks [heads].
+lang::Kernel sink_gradient_kernel(const SinkGradientKernel& instance);
+
+struct RoundedSumsKernel {
+  DType type = f32;
+  int dim = 64;
+  auto fields() const { return std::tuple(type, labelled("d", dim)); }
+};
+// Arguments: sums [keys, kv heads, d] and dkv.
+lang::Kernel rounded_sums_kernel(const RoundedSumsKernel& instance);
+
+}  // namespace tegula::ops

@@ -1,0 +1,162 @@
+// Attention to listed records of a cache: its table, plan and formula.
+#include <algorithm>
+
+#include "ops/latent/sparse_mla_call.hpp"
+#include "ops/latent/sparse_mla_decode_kernel.hpp"
+#include "ops/pieces/plan.hpp"
+#include "ops/schema/functions.hpp"
+
+namespace tegula::ops {
+
+namespace {
+
+struct SparseMlaDecode : SparseMlaDecodeOptions {
+  TensorRef q = {}, values = {}, scales = {}, indices = {};
+};
+
+constexpr int most_parts = 32, least_steps = 2;
+
+int planned_splits(const Bound<SparseMlaDecode>& c, const SparseMlaDecodeKernel& kernel) {
+  if (c->splits > 0) return c->splits;
+  if (!c.on_gpu()) return 1;
+  const std::int64_t blocks = std::max<std::int64_t>(
+                         c.dim("queries") * ((c.dim("heads") + kernel.rows - 1) / kernel.rows), 1),
+                     steps = (c.dim("entries") + kernel.keys - 1) / kernel.keys;
+  return static_cast<int>(
+      std::clamp<std::int64_t>(std::min(gpu_processors / blocks, steps / least_steps), 1, most_parts));
+}
+
+SparseMlaDecodeKernel instance_of(const Bound<SparseMlaDecode>& c) {
+  SparseMlaDecodeKernel kernel;
+  kernel.type = c.type("q"), kernel.compute = multiplied_type(kernel.type, c.on_gpu());
+  kernel.dim_v = c.small_dim("d_v"), kernel.dim = c.small_dim("d");
+  kernel.scaled = kernel.dim_v / std::max(c.small_dim("groups"), 1);
+  kernel.padded = tile_features(kernel.dim_v, kernel.rest(), kernel.compute);
+  kernel.padded.copied = false;
+  kernel.counts = c.has("counts"), kernel.sinks = c.type_if("sinks");
+  const std::int64_t heads = c.dim("heads");
+  kernel.rows = heads <= 16 ? 16 : heads <= 32 ? 32 : 64;
+  return kernel;
+}
+
+void run(const Bound<SparseMlaDecode>& c, Launch& launch) {
+  const SparseMlaDecodeKernel kernel = instance_of(c);
+  const LatentViews q(c.formed("q"), c.dim("d_v"));
+  launch(kernel, sparse_mla_decode_kernel,
+         {{"q_values", q.values},
+          {"q_rest", q.rest},
+          {"scale", program_scale(static_cast<float>(c.real("scale")), 0)},
+          {"splits", planned_splits(c, kernel)}});
+}
+
+// The rows of the cache as they are multiplied, f64 [rows, d].
+Tensor widened(const Bound<SparseMlaDecode>& c, Exact& exact) {
+  const std::int64_t rows = c.dim("rows"), d = c.dim("d"), d_v = c.dim("d_v"),
+                     scaled = d_v / std::max<std::int64_t>(c.dim("groups"), 1);
+  Tensor k = Tensor::zeros({rows, d}, f64);
+  const auto values = exact.array("values"), scales = exact.array("scales");
+  for (std::int64_t i = 0; i < rows; ++i)
+    for (std::int64_t f = 0; f < d; ++f)
+      k.at<double>(i, f) =
+          f < d_v ? exact.rounded(values(i, f) * scales(i, f / scaled)) : exact.array("ropes")(i, f - d_v);
+  return k;
+}
+
+void formula(const Bound<SparseMlaDecode>& c, Exact& exact) {
+  const Tensor k = widened(c, exact), &out = exact["out"], &lse = exact["lse"], &indices = exact["indices"];
+  const std::int64_t entries = c.dim("entries"), rows = c.dim("rows");
+  for (std::int64_t h = 0; h < c.dim("heads"); ++h) {
+    reference::Softmax softmax{c.real("scale"), 0};
+    softmax.steps = exact.steps();
+    if (c.has("sinks")) softmax.sink = exact["sinks"].at<double>(h);
+    const auto times = [&](std::int64_t query, std::vector<double>& of_rows) {
+      const std::int64_t count =
+          c.has("counts") ? std::clamp<std::int64_t>(exact["counts"].at<std::int32_t>(query), 0, entries)
+                          : entries;
+      for (std::int64_t n = 0; n < count; ++n)
+        if (const std::int64_t row = indices.at<std::int32_t>(query, n); row >= 0 && row < rows)
+          of_rows[static_cast<std::size_t>(row)] += 1;
+    };
+    const reference::Head head{exact["q"].select(1, h), k, k.slice(1, 0, c.dim("d_v")), times};
+    reference::attend(softmax, head, out.select(1, h), lse.select(1, h));
+  }
+}
+
+}  // namespace
+
+const OperatorSchema& sparse_mla_decode_schema() {
+  using Op = SparseMlaDecode;
+  static const OperatorSchema table =
+      Schema<Op>("sparse_mla_decode",
+                 "attention of every query to the records of a cache that its list names, in 8 bits")
+          .in(&Op::q, "q", "queries heads d", one_of({bf16, f16, f32}), "queries")
+          .unit_stride()
+          .remedy("give every query all features of its heads")
+          .in(&Op::values, "values", "... d_v", is(e4m3),
+              "the values of records, which are features of the keys too")
+          .in(&Op::scales, "scales", "... groups", is(f32),
+              "factors of equal parts of the values of a record")
+          .remedy("give every record one, or several that divide its values")
+          .in(&Op::indices, "indices", "queries entries", index,
+              "the records that a query sees; -1 and others that do not exist are padding, and a record "
+              "counts as "
+              "often as it is named")
+          .converts()
+          .range("-2", "rows+2")
+          .remedy("give every query a list")
+          .in(&Op::ropes, "ropes", "... d_rope", one_of({bf16, f16, f32}),
+              "the features of keys behind their values")
+          .remedy("give every record a row")
+          .in(&Op::counts, "counts", "queries", index, "entries of a list that count, all unless given")
+          .range("0", "entries+1")
+          .remedy("give every list a count")
+          .in(&Op::sinks, "sinks", "heads", floats,
+              "a logit of each head that counts in the sum but has no value")
+          .remedy("give every head one")
+          .with(add_scale<Op>)
+          .option(&Op::splits, "splits", "parts of a list, merged afterwards, 0: planned",
+                  between(0, most_parts, "a number from 1 to 32, or 0 for the plan's choice", "leave it out"))
+          .require("values", "1 <= d_v & d_v <= 512", "1 to 512 features", "split the features")
+          .require("scales", "groups >= 1 & d_v % max(groups, 1) == 0",
+                   "a number of scales that divides {d_v}", "give equal parts of the values a scale")
+          .require("q", "d == d_v + (ropes ? d_rope : 0)", "the features of values and of ropes",
+                   "give ropes the features that the values lack")
+          .require("q", "d <= 576", "at most 576 features", "split the features")
+          .require(
+              "ropes", [](const Bound<Op>& c) { return !c.has("ropes") || c.type("ropes") == c.type("q"); },
+              "the dtype of q", "convert it")
+          .out(&Op::out, "out", "queries heads d_v", same_as("q"),
+               "the weighted sums of values; 0 where no record is seen")
+          .unit_stride()
+          .out(&Op::lse, "lse", "queries heads", is(f32),
+               "natural logarithm of the sum of exp(score); -inf where no record is seen")
+          .steps_of("q")
+          .source("DeepSeek-AI 2025, DeepSeek-V3.2: decode from its cache of 656 bytes a record")
+          .no_gradient("a cache of 8 bits has none")
+          .flops("2*queries*heads*entries*(d + d_v)")
+          .examples(
+              {{"small_bf16",
+                "...=3,16 d_v=16 groups=2 ropes:bf16 d_rope=4 d=20 queries=3 heads=5 entries=20 splits=2"},
+               {"counts_bf16",
+                "...=70 d_v=128 groups=1 ropes:bf16 d_rope=64 d=192 queries=2 heads=20 entries=70 "
+                "sinks:f32 counts"}})
+          .measured(
+              {{"64", "...=4096 d_v=512 groups=4 ropes:bf16 d_rope=64 d=576 queries=8 heads=64 entries=512"},
+               {"256x128_heads",
+                "...=16384,64 d_v=512 groups=4 ropes:bf16 d_rope=64 d=576 queries=256 heads=128 "
+                "entries=2048"},
+               {"256x16_heads",
+                "...=16384,64 d_v=512 groups=4 ropes:bf16 d_rope=64 d=576 queries=256 heads=16 "
+                "entries=2048"}})
+          .run(run, formula);
+  return table;
+}
+
+SparseMlaResult sparse_mla_decode(const TensorRef& q, const TensorRef& values, const TensorRef& scales,
+                                  const TensorRef& indices, const SparseMlaDecodeOptions& options) {
+  const SparseMlaDecode op{options, q, values, scales, indices};
+  const BoundCall call = run_call(sparse_mla_decode_schema(), &op);
+  return {call.output("out"), call.output("lse")};
+}
+
+}  // namespace tegula::ops

@@ -1,0 +1,89 @@
+#include "ops/latent/sparse_mla_decode_kernel.hpp"
+
+#include "ops/latent/rows.hpp"
+#include "ops/pieces/scores.hpp"
+#include "ops/pieces/softmax.hpp"
+#include "ops/pieces/splits.hpp"
+
+namespace tegula::ops {
+
+using namespace lang;
+using lang::Tensor;
+
+namespace {
+
+struct Program {
+  const SparseMlaDecodeKernel& c;
+  Dim queries{"queries"}, heads{"heads"}, rows{"rows"}, entries{"entries"};
+  LatentTensor q = LatentTensor::input("q", {queries, heads}, c.dim, c.dim_v, c.type);
+  Tensor values = input("values", {rows, c.dim_v}, e4m3);
+  Tensor scales = input("scales", {rows, c.dim_v / c.scaled}, f32);
+  Tensor indices = input("indices", {queries, entries}, i32);
+  Tensor out = output("out", {queries, heads, c.dim_v}, c.type), lse = output("lse", {queries, heads}, f32);
+  Expr scale = scalar("scale", f32), splits = scalar("splits", i32);
+  std::optional<Tensor> ropes, counts, sinks;
+  SplitResults parts{queries, heads, splits, c.dim_v};
+
+  explicit Program(const SparseMlaDecodeKernel& instance) : c(instance) {
+    if (c.rest() > 0) ropes.emplace(input("ropes", {rows, c.rest()}, c.type));
+    if (c.counts) counts.emplace(input("counts", {queries}, i32));
+    if (c.sinks) sinks.emplace(input("sinks", {heads}, *c.sinks));
+  }
+
+  void run() {
+    Expr blocks = ceildiv(heads, c.rows), of_query = blocks * splits;
+    grid(queries * of_query, {.threads = c.rows == 64 && c.dim_v > 256 ? 256 : 0},
+         [&](Index x) { block(x / of_query, x % blocks * c.rows, x % of_query / blocks); });
+    grid(heads, queries, [&](Index h, Index query) {
+      std::optional<Expr> sink;
+      if (sinks) sink.emplace(f32((*sinks)(h)));
+      lse(query, h) = parts.merge(query, h, sink, out.slice(query, h));
+    });
+  }
+  void block(const Expr& query, const Expr& head, const Expr& part);
+};
+
+void Program::block(const Expr& query, const Expr& head, const Expr& part) {
+  LatentTile own(c.rows, c.dim, c.dim_v, c.padded, c.compute);
+  own.copy_from(q.slice(query), head);
+  Fragment acc({c.rows, c.padded.of(c.dim_v)}, f32, 0);
+  OnlineSoftmax softmax(c.rows, scale);
+  Expr count = counts ? clamp((*counts)(query), 0, entries) : Expr(entries);
+  Expr steps = ceildiv(count, c.keys), each = ceildiv(steps, splits);
+  pipelined(range(part * each, min(steps, (part + 1) * each)), {.stages = 2}, [&](Index j) {
+    const auto row = [&](const Index& i) -> Expr {
+      Expr n = j * c.keys + i;
+      return select(n < count, indices(query, n), -1);
+    };
+    LatentTile k(c.keys, c.dim, c.dim_v, c.padded, c.compute);
+    Shared seen({c.keys}, boolean);
+    parallel(k.values, [&](Index i, Index d) {
+      Expr r = row(i);
+      k.values(i, d) = values(r, d) * scales(r, d / c.scaled);
+    });
+    if (k.rest) gather(*ropes, row, *k.rest);
+    parallel(seen, [&](Index i) {
+      Expr r = row(i);
+      seen(i) = r >= 0 && r < rows;
+    });
+    Fragment s({c.rows, c.keys}, f32, 0);
+    add_scores(own, k, s);
+    parallel(s, [&](Index i, Index n) { s(i, n) = select(seen(n), s(i, n), -inf); });
+    scale_rows(acc, softmax.update(s));
+    add_product(s, k.values, acc, c.compute);
+  });
+  softmax.normalize(acc);
+  Fragment own_lse = softmax.lse();
+  const Range query_only = range(query, query + 1), all_heads = range(0, heads);
+  Tensor to = parts.out(query_only, all_heads, part), lse_to = parts.lse(query_only, all_heads, part);
+  parallel(acc, [&](Index i, Index d) { to(0, head + i, d) = acc(i, d); });
+  parallel(own_lse, [&](Index i) { lse_to(head + i, 0) = own_lse(i); });
+}
+
+}  // namespace
+
+Kernel sparse_mla_decode_kernel(const SparseMlaDecodeKernel& c) {
+  return kernel(instance_name("sparse_mla_decode", c), [&] { Program(c).run(); });
+}
+
+}  // namespace tegula::ops

@@ -1,0 +1,144 @@
+#include "ops/latent/sparse_mla_kernel.hpp"
+
+#include "ops/latent/rows.hpp"
+#include "ops/pieces/scores.hpp"
+#include "ops/pieces/softmax.hpp"
+#include "ops/pieces/splits.hpp"
+
+namespace tegula::ops {
+
+using namespace lang;
+using lang::Tensor;
+
+namespace {
+
+// Rows, and the lists that name them.
+struct ListedRows {
+  LatentTensor kv;
+  Tensor indices;
+  std::optional<Tensor> counts;
+  Expr keys, entries;
+};
+
+struct Program {
+  const SparseMlaKernel& c;
+  Dim batch{"batch"}, queries{"queries"}, keys{"keys"}, kv_heads{"kv_heads"}, group{"group"},
+      entries{"entries"};
+  LatentTensor q = LatentTensor::input("q", {batch, queries, kv_heads, group}, c.dim, c.dim_v, c.type);
+  ListedRows first = listed("kv", "indices", keys, entries);
+  Tensor out = output("out", {batch, queries, kv_heads, group, c.dim_v}, c.type);
+  Tensor lse = output("lse", {batch, queries, kv_heads, group}, f32);
+  Expr scale = scalar("scale", f32);
+  std::optional<Expr> offset, splits;
+  std::optional<Tensor> sinks;
+  std::optional<ListedRows> second;
+  std::optional<SplitResults> parts;
+
+  explicit Program(const SparseMlaKernel& instance) : c(instance) {
+    if (c.causal) offset.emplace(scalar("offset", i32));
+    if (c.counts) first.counts.emplace(input("counts", {batch, queries, kv_heads}, i32));
+    if (c.sinks) sinks.emplace(input("sinks", {kv_heads, group}, *c.sinks));
+    if (c.more) {
+      Dim more_keys("more_keys"), more_entries("more_entries");
+      second.emplace(listed("more", "more_indices", more_keys, more_entries));
+    }
+    if (!c.split) return;
+    splits.emplace(scalar("splits", i32));
+    parts.emplace(batch * queries, kv_heads * group, *splits * (c.more ? 2 : 1), c.dim_v);
+  }
+
+  ListedRows listed(const std::string& rows, const char* lists, const Expr& count, const Expr& length) const {
+    return {LatentTensor::input(rows, {batch, count, kv_heads}, c.dim, c.dim_v, c.type),
+            input(lists, {batch, queries, kv_heads, length}, i32),
+            {},
+            count,
+            length};
+  }
+  void run();
+  void attend(const ListedRows& source, const Expr& first_part);
+  void block(const ListedRows& source, const Expr& b, const Expr& query, const Expr& h, const Expr& row,
+             const Expr& split, const Expr& part);
+  void store(const Expr& b, const Expr& query, const Expr& h, const Expr& row, const Expr& part,
+             OnlineSoftmax& softmax, Fragment& acc);
+  void merge();
+};
+
+void Program::run() {
+  attend(first, 0);
+  if (second) attend(*second, *splits);
+  if (parts) merge();
+}
+
+// Blocks of the heads of one query stand side by side: they read the same rows.
+void Program::attend(const ListedRows& source, const Expr& first_part) {
+  Expr blocks = ceildiv(group, c.rows), of_query = splits ? blocks * *splits : blocks;
+  const bool wide = c.rows == 64 && c.dim_v > 256;
+  grid(queries * of_query, kv_heads * batch, {.threads = wide ? 256 : 0}, [&](Index x, Index z) {
+    Expr split = splits ? x % of_query / blocks : Expr(Operand(0));
+    block(source, z / kv_heads, x / of_query, z % kv_heads, x % blocks * c.rows, split, first_part + split);
+  });
+}
+
+void Program::block(const ListedRows& source, const Expr& b, const Expr& query, const Expr& h,
+                    const Expr& row, const Expr& split, const Expr& part) {
+  LatentTile own(c.rows, c.dim, c.dim_v, c.padded, c.compute);
+  own.copy_from(q.slice(b, query, h), row);
+  Fragment acc({c.rows, c.padded.of(c.dim_v)}, f32, 0);
+  OnlineSoftmax softmax(c.rows, scale);
+  Expr count = source.counts ? clamp((*source.counts)(b, query, h), 0, source.entries) : source.entries;
+  Tensor list = source.indices.slice(b, query, h, range(0, count));
+  const LatentTensor kv = source.kv.slice(b, all, h);
+  Expr steps = ceildiv(count, c.keys), each = splits ? ceildiv(steps, *splits) : steps;
+  const Range own_steps = splits ? range(split * each, min(steps, (split + 1) * each)) : range(0, steps);
+  Expr last = offset ? min(source.keys, query + *offset + 1) : source.keys;
+  pipelined(own_steps, {.stages = 2}, [&](Index j) {
+    Shared rows({c.keys}, i32);
+    // The copy engine fills with zeros only.
+    copy(list.at(j * c.keys), rows, {.fill = c.whole ? 0. : -1.});
+    LatentTile k(c.keys, c.dim, c.dim_v, c.padded, c.compute);
+    k.gather_from(kv, rows);
+    Fragment s({c.rows, c.keys}, f32, 0);
+    add_scores(own, k, s);
+    parallel(s, [&](Index i, Index n) { s(i, n) = select(rows(n) >= 0 && rows(n) < last, s(i, n), -inf); });
+    scale_rows(acc, softmax.update(s));
+    add_product(s, k.values, acc, c.compute);
+  });
+  store(b, query, h, row, part, softmax, acc);
+}
+
+// Elements are stored by their threads: buffers of the copy engine would take the room of a slot of rows.
+void Program::store(const Expr& b, const Expr& query, const Expr& h, const Expr& row, const Expr& part,
+                    OnlineSoftmax& softmax, Fragment& acc) {
+  if (sinks && !parts)
+    softmax.add_sink(acc, [&](Index i) -> Expr { return f32((*sinks)(h, row + i)) * log2e; });
+  softmax.normalize(acc);
+  Fragment own_lse = softmax.lse();
+  if (!parts) {
+    Tensor to = out.slice(b, query, h);
+    parallel(acc, [&](Index i, Index d) { to(row + i, d) = acc(i, d); });
+    copy(own_lse, lse.slice(b, query, h).at(row));
+    return;
+  }
+  Expr token = b * queries + query;
+  const Range tokens = range(token, token + 1), heads = range(h * group, h * group + group);
+  Tensor to = parts->out(tokens, heads, part), lse_to = parts->lse(tokens, heads, part);
+  parallel(acc, [&](Index i, Index d) { to(0, row + i, d) = acc(i, d); });
+  parallel(own_lse, [&](Index i) { lse_to(row + i, 0) = own_lse(i); });
+}
+
+void Program::merge() {
+  grid(kv_heads * group, batch * queries, [&](Index head, Index token) {
+    Expr b = token / queries, query = token % queries, h = head / group, member = head % group;
+    std::optional<Expr> sink;
+    if (sinks) sink.emplace(f32((*sinks)(h, member)));
+    lse(b, query, h, member) = parts->merge(token, head, sink, out.slice(b, query, h, member));
+  });
+}
+
+}  // namespace
+
+Kernel sparse_mla_kernel(const SparseMlaKernel& c) {
+  return kernel(instance_name("sparse_mla", c), [&] { Program(c).run(); });
+}
+
+}  // namespace tegula::ops

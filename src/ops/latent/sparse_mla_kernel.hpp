@@ -1,0 +1,37 @@
+// The tile program of attention to listed rows, whose first features are values.
+#pragma once
+#include <optional>
+
+#include "ops/pieces/features.hpp"
+#include "ops/schema/instance.hpp"
+#include "tegula/lang.hpp"
+
+namespace tegula::ops {
+
+struct SparseMlaKernel {
+  DType type = f32;     // of q, kv and out
+  DType compute = f32;  // of the tiles that are multiplied
+  int dim = 64, dim_v = 64;
+  TileFeatures padded = {};  // of tiles of values, and of the features behind them
+  int rows = 64, keys = 64;  // heads and rows of a tile
+  bool causal = false, counts = false, more = false, split = false;
+  bool whole = false;  // all lists are whole tiles of entries
+  std::optional<DType> sinks = {};
+
+  int rest() const { return dim - dim_v; }
+  auto fields() const {
+    return std::tuple(type, compute, labelled("d", dim), labelled("v", dim_v), padded, labelled("h", rows),
+                      labelled("k", keys), labelled("causal", causal), labelled("counts", counts),
+                      labelled("more", more), labelled("split", split), labelled("whole", whole),
+                      labelled("sinks", sinks));
+  }
+};
+
+// Arguments: the values and the rest of q [batch, queries, kv heads, group, …] and of kv [batch, keys, kv
+// heads, …], q_rest and kv_rest only where there are such features, indices [batch, queries, kv heads,
+// entries], out, lse [batch, queries, kv heads, group], scale (with log2(e)); then, where the instance has
+// them, offset (keys − queries), counts, sinks [kv heads, group], more_values, more_rest, more_indices, and
+// the number of parts.
+lang::Kernel sparse_mla_kernel(const SparseMlaKernel& instance);
+
+}  // namespace tegula::ops

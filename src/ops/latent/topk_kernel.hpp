@@ -1,0 +1,30 @@
+// The tile program of the choice of the largest scores of rows.
+#pragma once
+#include <optional>
+
+#include "ops/schema/instance.hpp"
+#include "tegula/lang.hpp"
+
+namespace tegula::ops {
+
+struct TopkKernel {
+  int digit = 11;  // bits of a score that a pass fixes
+  int runs = 64;   // of `length` words of 32 columns, whose bits a block holds at a time
+  int length = 32;
+  int threads = 1024;
+  bool begins = false, ends = false, pages = false;
+
+  auto fields() const {
+    return std::tuple(labelled("digit", digit), joined("runs", runs, length), labelled("t", threads),
+                      labelled("begins", begins), labelled("ends", ends), labelled("pages", pages));
+  }
+};
+
+// For rows of so many columns.
+TopkKernel topk_instance(std::int64_t columns, bool begins, bool ends, bool pages);
+
+// Arguments: scores [batch, rows, columns], out [batch, rows, count]; then, where the instance has them,
+// begins and ends [batch, rows], page_table [batch, pages] and page_size.
+lang::Kernel topk_kernel(const TopkKernel& instance);
+
+}  // namespace tegula::ops

@@ -1,0 +1,250 @@
+#include "tegula/ops/linear_attention.hpp"
+
+#include "ops/linear/normalize.hpp"
+#include "ops/linear/recurrent.hpp"
+#include "ops/linear/scan.hpp"
+#include "ops/pieces/rows.hpp"
+#include "ops/schema/gradient.hpp"
+
+namespace tegula::ops {
+
+namespace {
+
+using Call = Bound<LinearAttention>;
+
+ScanKernel scan_of(const Call& c) {
+  ScanKernel scan;
+  scan.type = c.type("q"), scan.result = scan.type;
+  scan.d = c.small_dim("d"), scan.d_v = c.small_dim("d_v") + (c->normalize ? 1 : 0);
+  scan.gated = c.has("g") || c.has("g_gamma"), scan.ones = c->normalize;
+  scan.first = c.has("initial_state"), scan.packed = c.has("cu_seqlens");
+  return scan;
+}
+
+Shape shape_of_heads(const Call& c, Shape rest = {}) {
+  Shape shape{c.has("cu_seqlens") ? 1 : c.dim("batch"), c.dim("tokens"), c.dim("heads")};
+  shape.insert(shape.end(), rest.begin(), rest.end());
+  return shape;
+}
+
+// The gates of a call, summed inside chunks; no tensor where it has none.
+Tensor gate_sums(const Call& c, Launch& launch) {
+  if (!c.has("g") && !c.has("g_gamma")) return launch.scratch({0}, f32);
+  const Tensor sums = launch.scratch(shape_of_heads(c), f32);
+  launch(GateKernel{c.type_if("g"), c.type_if("g_gamma"), false, c.has("cu_seqlens")}, gate_sums_kernel,
+         {{"g", token_view(c.call(), "g")}, {"sums", sums}});
+  return sums;
+}
+
+// The sums before they are normalised, or the results.
+void run_sums(const Call& c, Launch& launch, const TensorRef& out, DType result, bool last) {
+  const TensorRef q = token_view(c.call(), "q"), k = token_view(c.call(), "k"), v = token_view(c.call(), "v");
+  ScanKernel scan = scan_of(c);
+  scan.result = result, scan.last = last;
+  const double scale = c.real("scale");
+  if (c.dim("longest") <= most_recurrent_tokens) {
+    const RecurrentKernel kernel{scan.type,          result,     scan.d, scan.d_v, 32, c.type_if("g"),
+                                 c.type_if("g_gamma"), {},       false,  scan.ones, scan.first, last,
+                                 scan.packed};
+    return launch(kernel, recurrent_kernel,
+                  {{"q", q}, {"k", k}, {"v", v}, {"g", token_view(c.call(), "g")}, {"scale", scale}, {"out", out}});
+  }
+  launch(narrow(scan, sequences_of(c.call()) * c.dim("heads")), scan_kernel,
+         {{"q", q}, {"k", k}, {"v", v}, {"sums", gate_sums(c, launch)}, {"scale", scale}, {"out", out}});
+}
+
+void run(const Call& c, Launch& launch) {
+  const TensorRef out = token_view(c.call(), "out");
+  if (!c->normalize) return run_sums(c, launch, out, c.type("q"), c->output_final_state);
+  const Tensor sums = launch.scratch(shape_of_heads(c, {c.dim("d_v") + 1}), f32);
+  run_sums(c, launch, sums, f32, c->output_final_state);
+  launch(NormalizeKernel{c.type("q"), c.small_dim("d_v")}, normalize_kernel, {{"sums", sums}, {"out", out}});
+}
+
+// The gradient of the sums: that of the results, or through their division.
+TensorRef gradient_of_sums(const Call& c, Launch& launch, Tensor& owner) {
+  const TensorRef dout = token_view(c.call(), "dout");
+  if (!c->normalize) return dout;
+  const Tensor sums = launch.scratch(shape_of_heads(c, {c.dim("d_v") + 1}), f32);
+  run_sums(c, launch, sums, f32, false);
+  owner = launch.scratch(shape_of_heads(c, {c.dim("d_v") + 1}), c.type("q"));
+  launch(NormalizeKernel{c.type("q"), c.small_dim("d_v")}, normalize_gradient_kernel,
+         {{"sums", sums}, {"dout", dout}, {"dsums", owner}});
+  return owner;
+}
+
+void run_gates(const Call& c, Launch& launch, const Tensor& dsums) {
+  if (!c.has("g") && !c.has("g_gamma")) return;
+  const Tensor own = c.has("g") ? Tensor() : launch.scratch(shape_of_heads(c), f32);
+  const TensorRef dg = c.has("g") ? token_view(c.call(), "dg") : own.ref();
+  launch(GateKernel{f32, {}, true, c.has("cu_seqlens")}, gate_sums_kernel, {{"g", dsums}, {"sums", dg}});
+  if (c.has("g_gamma"))
+    launch(RowSumKernel{}, row_sum_kernel, {{"x", dg}, {"total", c.given("dg_gamma")}});
+}
+
+void run_backward(const Call& c, Launch& launch) {
+  Tensor owner;
+  const TensorRef q = token_view(c.call(), "q"), k = token_view(c.call(), "k"), v = token_view(c.call(), "v"),
+                  dout = gradient_of_sums(c, launch, owner);
+  const double scale = c.real("scale");
+  ScanKernel scan = scan_of(c);
+  const std::int64_t heads = c.dim("heads");
+  const Tensor sums = gate_sums(c, launch);
+  const Tensor states = launch.scratch(chunk_shape(c.call(), {heads, scan.d, scan.d_v}), scan.type),
+               dstates = launch.scratch(states.shape(), scan.type);
+  const std::int64_t all_heads = sequences_of(c.call()) * heads;
+  launch(narrow(scan, all_heads), scan_states_kernel, {{"k", k}, {"v", v}, {"sums", sums}, {"states", states}});
+  scan.last = c.has("dfinal_state");
+  launch(narrow(scan, all_heads), scan_state_gradients_kernel,
+         {{"q", q}, {"k", k}, {"dout", dout}, {"sums", sums}, {"scale", scale}, {"dstates", dstates},
+          {"dv", token_view(c.call(), "dv")}});
+  scan.last = scan.first = false, scan.grouped = c.dim("group") > 1;
+  const Tensor dsums = launch.scratch(scan.gated ? shape_of_heads(c) : Shape{0}, f32);
+  launch(wide(scan), scan_gradients_kernel,
+         {{"q", q}, {"k", k}, {"v", v}, {"dout", dout}, {"states", states}, {"dstates", dstates},
+          {"sums", sums}, {"scale", scale}, {"dq", token_view(c.call(), "dq")},
+          {"dk", token_view(c.call(), "dk")}, {"dsums", dsums}});
+  run_gates(c, launch, dsums);
+}
+
+// The recurrence of one head, token by token; rows of q and k are `heads` apart.
+template <class E>
+struct HeadFormula {
+  using Number = typename E::Number;
+  E& exact;
+  std::int64_t d, columns;
+  std::vector<Number> state;
+
+  // The state after a token, and the sums that it gives.
+  template <class Value>
+  void step(const Number* q, const Number* k, const Number& factor, const Value& value, Number* sums) {
+    for (std::int64_t j = 0; j < columns; ++j) sums[j] = 0;
+    for (std::int64_t i = 0; i < d; ++i)
+      for (std::int64_t j = 0; j < columns; ++j) {
+        Number& s = state[i * columns + j];
+        s = s * factor + exact.rounded(k[i] * value(j));
+        sums[j] += q[i] * exact.rounded(s);
+      }
+  }
+};
+
+template <class E>
+void formula(const Call& c, E& exact) {
+  using Number = typename E::Number;
+  const std::int64_t d = c.dim("d"), d_v = c.dim("d_v"), columns = d_v + (c->normalize ? 1 : 0),
+                     key_heads = c.dim("key_heads"), group = c.dim("group"), heads = key_heads * group;
+  auto *q = exact.data("q"), *k = exact.data("k"), *v = exact.data("v"), *g = exact.data_if("g"),
+       *g_gamma = exact.data_if("g_gamma"), *initial = exact.data_if("initial_state"),
+       *out = exact.data("out"), *end = exact.data_if("final_state");
+  const double scale = c.real("scale");
+  const std::vector<Span> spans = spans_of(c.call());
+  for (std::size_t n = 0; n < spans.size(); ++n)
+    for (std::int64_t h = 0; h < heads; ++h) {
+      const std::int64_t at = (static_cast<std::int64_t>(n) * heads + h) * d * columns;
+      HeadFormula<E> head{exact, d, columns, std::vector<Number>(d * columns)};
+      if (initial) head.state.assign(initial + at, initial + at + d * columns);
+      std::vector<Number> sums(columns);
+      for (std::int64_t t = spans[n].first; t < spans[n].first + spans[n].count; ++t) {
+        const std::int64_t row = t * heads + h, key = (t * key_heads + h / group) * d;
+        const Number gate = (g ? g[row] : Number(0)) + (g_gamma ? g_gamma[h] : Number(0));
+        head.step(q + key, k + key, exp(gate),
+                  [&](std::int64_t j) { return j < d_v ? v[row * d_v + j] : Number(1); }, sums.data());
+        if (c->normalize)
+          for (Number& sum : sums) sum = exact.rounded(sum);
+        const Number share = c->normalize ? 1 / (sums[d_v] * scale + 1e-10) : Number(1);
+        for (std::int64_t j = 0; j < d_v; ++j) out[row * d_v + j] = sums[j] * scale * share;
+      }
+      if (end) std::copy(head.state.begin(), head.state.end(), end + at);
+    }
+}
+
+// Weights are positive where results are divided by their sums.
+Tensor products_of_example(const Shape& shape, DType type, std::uint64_t seed,
+                           const std::function<std::int64_t(const std::string&)>& value) {
+  return value("normalize") != 0 ? Tensor::random_uniform(shape, type, seed, 0.1, 1)
+                                 : Tensor::random_normal(shape, type, seed);
+}
+Tensor gates_of_example(const Shape& shape, DType type, std::uint64_t seed,
+                        const std::function<std::int64_t(const std::string&)>&) {
+  return Tensor::random_uniform(shape, type, seed, -0.2, 0);
+}
+
+}  // namespace
+
+const OperatorSchema& linear_attention_schema() {
+  using Op = LinearAttention;
+  static const OperatorSchema table =
+      Schema<Op>("linear_attention", "causal linear attention, with decays or without")
+          .in(&Op::q, "q", token_list("key_heads d"), floats, "queries")
+          .unit_stride()
+          .values(products_of_example)
+          .in(&Op::k, "k", token_list("key_heads d"), same_as("q"), "keys")
+          .unit_stride()
+          .values(products_of_example)
+          .in(&Op::v, "v", token_list("key_heads*group d_v"), same_as("q"), "values")
+          .unit_stride()
+          .in(&Op::g, "g", token_list("key_heads*group"), is(f32), "logarithms of decays, at most 0")
+          .values(gates_of_example)
+          .in(&Op::g_gamma, "g_gamma", "key_heads*group", is(f32),
+              "logarithms of decays of heads, which all tokens have, at most 0")
+          .values(gates_of_example)
+          .in(&Op::initial_state, "initial_state", sequence_list("key_heads*group d d_v+normalize"), is(f32),
+              "states before the first token, which are zeros without it")
+          .with(add_fences<Op>)
+          .let("heads", "key_heads*group")
+          .option(&Op::scale, "scale", "of the products", finite)
+          .otherwise("rsqrt(d)")
+          .option(&Op::normalize, "normalize",
+                  "results are divided by the sums of their weights, whose states are a last column")
+          .option(&Op::output_final_state, "output_final_state", "also the states behind the last token")
+          .require("q", "1 <= d & d <= 256", "1 to 256 features", "split the heads")
+          .require("v", "1 <= d_v & d_v <= 512", "1 to 512 features", "split the heads")
+          .require("v", "group >= 1", "as many heads as k, or a multiple", "give v a head for each of k")
+          .out(&Op::out, "out", token_list("key_heads*group d_v"), same_as("v"),
+               "scale * (sum over past tokens of their decay * (q . k) * v)")
+          .out(&Op::final_state, "final_state", sequence_list("key_heads*group d d_v+normalize"), is(f32),
+               "states behind the last token")
+          .steps_of("q")
+          .when("output_final_state")
+          .source("Katharopoulos et al. 2020, Transformers are RNNs; Sun et al. 2023, Retentive Network; Qin "
+                  "et al. 2024, Lightning Attention-2")
+          .gradient("linear_attention_backward")
+          .flops("4*batch*tokens*key_heads*group*d*d_v")
+          .examples({{"ragged",
+                      "batch=2 tokens=20 key_heads=1 group=2 d=10 d_v=9 g g_gamma initial_state "
+                      "output_final_state"},
+                     {"plain_f16", "batch=1 tokens=130 key_heads=2 group=1 d=32 d_v=20 f16"},
+                     {"normalized_bf16", "batch=1 tokens=70 key_heads=1 group=1 d=16 d_v=16 bf16 normalize "
+                                         "initial_state output_final_state"},
+                     {"packed_bf16", "tokens=150 sequences=3 cu_seqlens key_heads=1 group=2 d=16 d_v=16 bf16 "
+                                     "g initial_state output_final_state"},
+                     {"one_token", "batch=2 tokens=1 key_heads=1 group=2 d=20 d_v=40 g initial_state "
+                                   "output_final_state"}})
+          .measured({{"8x4096_32x128_bf16", "batch=8 tokens=4096 key_heads=32 group=1 d=128 d_v=128 bf16"},
+                     {"retention_8x4096_32x128_bf16",
+                      "batch=8 tokens=4096 key_heads=32 group=1 d=128 d_v=128 bf16 g_gamma"},
+                     {"one_token_128_bf16", "batch=128 tokens=1 key_heads=32 group=1 d=128 d_v=128 bf16 "
+                                            "g_gamma initial_state output_final_state"}})
+          .run(run, formula<Exact>);
+  return table;
+}
+
+const OperatorSchema& linear_attention_backward_schema() {
+  return gradient_table<run_backward, formula<Traced>>(linear_attention_schema(),
+                                                       "10*batch*tokens*key_heads*group*d*d_v", "q");
+}
+
+LinearAttentionResult linear_attention(const TensorRef& q, const TensorRef& k, const TensorRef& v,
+                                       LinearAttention options) {
+  return results_of<LinearAttentionResult>(linear_attention_schema(), options, {q, k, v});
+}
+
+LinearAttentionGradients linear_attention_backward(const TensorRef& dout, const TensorRef& q,
+                                                   const TensorRef& k, const TensorRef& v,
+                                                   LinearAttention options, const TensorRef& dfinal_state) {
+  Gradient<LinearAttention> op{options};
+  op.given[1] = dfinal_state;
+  return results_of<LinearAttentionGradients>(linear_attention_backward_schema(), op, {dout, q, k, v});
+}
+
+}  // namespace tegula::ops

@@ -1,0 +1,28 @@
+// The recurrence token by token, for calls of a few tokens: the state is read once and written once.
+#pragma once
+#include "ops/linear/sequences.hpp"
+
+namespace tegula::ops {
+
+inline constexpr std::int64_t most_recurrent_tokens = 8;
+
+struct RecurrentKernel {
+  DType type = f32, result = f32;
+  int d = 64, d_v = 64, block = 32;
+  std::optional<DType> g, g_gamma;
+  std::optional<DType> beta;  // the delta rule
+  bool unit = false;          // q and k are divided by their norms
+  bool ones = false;          // the last column of values is 1 and not in memory
+  bool first = false, last = false, packed = false;
+  auto fields() const {
+    return std::tuple(type, labelled("to", result), labelled("d", d), labelled("dv", d_v),
+                      labelled("b", block), labelled("g", g), labelled("gamma", g_gamma),
+                      labelled("beta", beta), labelled("unit", unit), labelled("ones", ones),
+                      labelled("first", first), labelled("last", last), labelled("packed", packed));
+  }
+};
+
+// q, k, v, [g, g_gamma, beta, initial_state,] scale give out [, final_state].
+lang::Kernel recurrent_kernel(const RecurrentKernel& c);
+
+}  // namespace tegula::ops

@@ -1,0 +1,258 @@
+#include "ops/linear/scan.hpp"
+
+#include <algorithm>
+
+#include "ops/linear/scan_pieces.hpp"
+
+namespace tegula::ops {
+
+using namespace lang;
+using lang::Tensor;
+
+ScanKernel wide(ScanKernel c) {
+  const int most = c.type.bits() == 16 ? 64 : c.d <= 128 ? 32 : 16;
+  c.block = std::min(most, (c.d_v + 15) / 16 * 16);
+  return c;
+}
+
+// Fewer columns, as long as a GPU has processors left.
+ScanKernel narrow(ScanKernel c, std::int64_t heads) {
+  constexpr int processors = 100, least = 16;
+  c = wide(c);
+  while (c.block >= 2 * least && c.block % (2 * least) == 0 &&
+         heads * ((c.d_v + c.block - 1) / c.block) < processors)
+    c.block /= 2;
+  return c;
+}
+
+Expr decayed(const Expr& score, const Expr& gi, const Expr& gj, const Expr& is_seen) {
+  return select(is_seen, score * exp(min(gi - gj, 0)), 0);
+}
+
+void GateTile::grow(Fragment& x) const {
+  if (!tile_) return;
+  const Shared& g = *tile_;
+  parallel(x, [&](Index i, Index j) { x(i, j) *= exp(g(i)); });
+}
+
+void GateTile::age(Fragment& state, const Expr& last) const {
+  if (!tile_) return;
+  Expr factor = exp((*tile_)(last));
+  parallel(state, [&](Index i, Index j) { state(i, j) *= factor; });
+}
+
+void GateTile::mask(Fragment& scores, const Expr& factor) const {
+  parallel(scores, [&](Index i, Index j) {
+    Expr score = weights_ ? scores(i, j) * (*weights_)(j) * factor : scores(i, j) * factor;
+    scores(i, j) = tile_ ? decayed(score, (*tile_)(i), (*tile_)(j), i >= j) : select(i >= j, score, 0);
+  });
+}
+
+void add_ones(const ScanKernel& c, Shared& values, const Expr& column) {
+  if (!c.ones) return;
+  parallel(values, [&](Index i, Index j) {
+    values(i, j) = select(column + j == c.d_v - 1, 1, f32(values(i, j)));
+  });
+}
+
+namespace {
+
+// One chunk: what it takes from the state and from itself, and what it adds to the state.
+struct ScanChunk {
+  const ScanInputs& in;
+  Shared q, k, v, rounded;
+  GateTile gates;
+
+  explicit ScanChunk(const ScanInputs& inputs)
+      : in(inputs),
+        q({in.c.rows(), in.c.features()}, in.c.type),
+        k({in.c.rows(), in.c.features()}, in.c.type),
+        v({in.c.rows(), in.c.block}, in.c.type),
+        rounded({in.c.features(), in.c.block}, in.c.type),
+        gates(in.c) {}
+
+  Fragment outputs(const Fragment& state, const Expr& scale) {
+    const ScanKernel& c = in.c;
+    Fragment scores({c.rows(), c.rows()}, f32, 0), o({c.rows(), c.block}, f32, 0);
+    copy(state, rounded);
+    gemm(q, k.T(), scores);
+    gemm(q, rounded, o);
+    gates.mask(scores, 1);
+    gates.grow(o);
+    gemm(scores.to(c.type), v, o);
+    parallel(o, [&](Index i, Index j) { o(i, j) *= scale; });
+    return o;
+  }
+  // A share of the values themselves, and a gate.
+  void finish(Fragment& o, const std::optional<Expr>& share, const Shared* z) const {
+    if (share) parallel(o, [&](Index i, Index j) { o(i, j) += *share * f32(v(i, j)); });
+    if (z == nullptr) return;
+    parallel(o, [&](Index i, Index j) {
+      Expr gate = f32((*z)(i, j));
+      o(i, j) *= gate / (1 + exp(-gate));
+    });
+  }
+  void pass(Fragment& state, const Expr& last) {
+    gates.age(state, last);
+    gates.fade(v, last);
+    gemm(k.T(), v, state);
+  }
+};
+
+}  // namespace
+
+Kernel scan_kernel(const ScanKernel& c) {
+  return kernel(instance_name("scan", c), [&] {
+    ScanInputs in(c);
+    Sequences& s = in.s;
+    Tensor q = in.keys("q"), k = in.keys("k"), v = in.values("v");
+    Tensor sums = c.gated ? input("sums", in.of_heads(), f32) : q;
+    Tensor weights = c.weighted ? input("weights", in.of_heads(), f32) : q;
+    Tensor shares = c.skip ? input("D", {in.heads}, f32) : q, z = c.gate ? in.values("z") : q;
+    Tensor start = c.first ? input("initial_state", in.ends(), f32) : q;
+    Expr scale = scalar("scale", f32);
+    Tensor out = output("out", in.columns(), c.result);
+    Tensor end = c.last ? output("final_state", in.ends(), f32) : out;
+    s.declare();
+    grid(in.blocks(), in.heads, s.count(), [&](Index x, Index h, Index n) {
+      Expr column = x * c.block, key_head = in.key_head(h);
+      Fragment state({c.features(), c.block}, f32, 0);
+      if (c.first) copy(start.slice(n, h).at(0, column), state);
+      pipelined(ceildiv(s.length(n), c.rows()), {.stages = 2}, [&](Index chunk) {
+        Expr row = chunk * c.rows();
+        ScanChunk own(in);
+        copy(s.head(q, n, key_head).at(row), own.q);
+        copy(s.head(k, n, key_head).at(row), own.k);
+        copy(s.head(v, n, h).at(row, column), own.v);
+        if (c.gated) own.gates.load(s.head(sums, n, h).at(row));
+        add_ones(c, own.v, column);
+        if (c.weighted) own.gates.load_weights(s.head(weights, n, h).at(row));
+        std::optional<Shared> gate;
+        if (c.gate) {
+          gate.emplace(std::initializer_list<int>{c.rows(), c.block}, c.type);
+          copy(s.head(z, n, h).at(row, column), *gate);
+        }
+        Fragment o = own.outputs(state, scale);
+        own.finish(o, c.skip ? std::optional<Expr>(f32(shares(h))) : std::nullopt, gate ? &*gate : nullptr);
+        copy(o, s.head(out, n, h).at(row, column));
+        own.pass(state, in.last_row(n, row));
+      });
+      if (c.last) copy(state, end.slice(n, h).at(0, column));
+    });
+  });
+}
+
+Kernel scan_states_kernel(const ScanKernel& c) {
+  return kernel(instance_name("scan_states", c), [&] {
+    ScanInputs in(c);
+    Sequences& s = in.s;
+    Tensor k = in.keys("k"), v = in.values("v");
+    Tensor w = c.delta ? input("w", s.shape({in.heads, c.d}), c.type) : k;
+    Tensor sums = c.gated ? input("sums", in.of_heads(), f32) : k;
+    Tensor start = c.first ? input("initial_state", in.ends(), f32) : k;
+    Tensor states = output("states", in.states(), c.type);
+    Tensor v_new = c.delta ? output("v_new", in.columns(), c.type) : states;
+    Tensor end = c.last ? output("final_state", in.ends(), f32) : states;
+    s.declare();
+    grid(in.blocks(), in.heads, s.count(), [&](Index x, Index h, Index n) {
+      Expr column = x * c.block, key_head = in.key_head(h);
+      Fragment state({c.features(), c.block}, f32, 0);
+      if (c.first) copy(start.slice(n, h).at(0, column), state);
+      pipelined(ceildiv(s.length(n), c.rows()), {.stages = 2}, [&](Index chunk) {
+        Expr row = chunk * c.rows(), last = in.last_row(n, row);
+        Shared ks({c.rows(), c.features()}, c.type), vs({c.rows(), c.block}, c.type);
+        Shared rounded({c.features(), c.block}, c.type);
+        GateTile gates(c);
+        copy(s.head(k, n, key_head).at(row), ks);
+        copy(s.head(v, n, h).at(row, column), vs);
+        if (c.gated) gates.load(s.head(sums, n, h).at(row));
+        add_ones(c, vs, column);
+        copy(state, rounded);
+        copy(rounded, s.chunk(states, n, chunk, h).at(0, column));
+        if (c.delta) {
+          Shared ws({c.rows(), c.features()}, c.type);
+          copy(s.head(w, n, h).at(row), ws);
+          Fragment left({c.rows(), c.block}, f32, 0);
+          gemm(ws, rounded, left);
+          parallel(left, [&](Index i, Index j) { left(i, j) = f32(vs(i, j)) - left(i, j); });
+          copy(left, s.head(v_new, n, h).at(row, column));
+          gates.age(state, last);
+          gates.fade(left, last);
+          Shared gained({c.rows(), c.block}, c.type);
+          copy(left, gained);
+          gemm(ks.T(), gained, state);
+        } else {
+          gates.age(state, last);
+          gates.fade(vs, last);
+          gemm(ks.T(), vs, state);
+        }
+      });
+      if (c.last) copy(state, end.slice(n, h).at(0, column));
+    });
+  });
+}
+
+Kernel scan_outputs_kernel(const ScanKernel& c) {
+  return kernel(instance_name("scan_outputs", c), [&] {
+    ScanInputs in(c);
+    Sequences& s = in.s;
+    Tensor q = in.keys("q"), k = in.keys("k"), v = in.values("v");
+    Tensor states = input("states", in.states(), c.type);
+    Tensor sums = c.gated ? input("sums", in.of_heads(), f32) : q;
+    Expr scale = scalar("scale", f32);
+    Tensor out = output("out", in.columns(), c.result);
+    s.declare();
+    grid(s.most_chunks() * in.blocks(), in.heads, s.count(), [&](Index x, Index h, Index n) {
+      Expr chunk = x / in.blocks(), column = x % in.blocks() * c.block, row = chunk * c.rows();
+      s.leave_unless(n, row);
+      ScanChunk own(in);
+      copy(s.head(q, n, in.key_head(h)).at(row), own.q);
+      copy(s.chunk(states, n, chunk, h).at(0, column), own.rounded);
+      copy(s.head(k, n, in.key_head(h)).at(row), own.k);
+      copy(s.head(v, n, h).at(row, column), own.v);
+      if (c.gated) own.gates.load(s.head(sums, n, h).at(row));
+      Fragment scores({c.rows(), c.rows()}, f32, 0), o({c.rows(), c.block}, f32, 0);
+      gemm(own.q, own.rounded, o);
+      gemm(own.q, own.k.T(), scores);
+      own.gates.mask(scores, 1);
+      own.gates.grow(o);
+      gemm(scores.to(c.type), own.v, o);
+      parallel(o, [&](Index i, Index j) { o(i, j) *= scale; });
+      copy(o, s.head(out, n, h).at(row, column));
+    });
+  });
+}
+
+Kernel gate_sums_kernel(const GateKernel& c) {
+  constexpr int heads_of_tile = 32, rows = chunk_tokens_of_scan;
+  return kernel(instance_name("gate_sums", c), [&] {
+    Sequences s(c.packed);
+    Dim heads("heads");
+    Tensor sums = output("sums", s.shape({heads}), f32);
+    Tensor token = c.token ? input("g", s.shape({heads}), *c.token) : sums;
+    Tensor head = c.head ? input("g_gamma", {heads}, *c.head) : sums;
+    s.declare();
+    grid(ceildiv(heads, heads_of_tile), s.most_chunks(), s.count(), [&](Index x, Index chunk, Index n) {
+      Expr row = chunk * rows, first = x * heads_of_tile;
+      s.leave_unless(n, row);
+      Shared tile({rows, heads_of_tile}, f32);
+      if (c.token)
+        copy(s.rows(token, n).at(row, first), tile);
+      else
+        fill(tile, 0);
+      parallel(heads_of_tile, [&](Index h) {
+        Var sum = 0.0f;
+        serial(rows, [&](Index i) {
+          Expr at = c.reverse ? rows - 1 - i : Expr(i);
+          sum += tile(at, h);
+          if (c.head) sum += f32(head(first + h));
+          if (!c.reverse) assert_that(tile(at, h) <= 0, "g are logarithms of decays: at most 0");
+          tile(at, h) = sum;
+        });
+      });
+      copy(tile, s.rows(sums, n).at(row, first));
+    });
+  });
+}
+
+}  // namespace tegula::ops

@@ -1,0 +1,73 @@
+// Programs of recurrences S ← e^g S + k vᵀ, o = scale · Sᵀ q over chunks of tokens: of linear attention, of
+// state space models, and with the delta rule, where v is what is left of it after Wᵀ-th part of the state.
+//
+// q and k are [batch, tokens, key heads, d], v [batch, tokens, heads, d_v], and head h has the q and k of
+// head h · key heads / heads. `sums` [batch, tokens, heads] are gates, summed from the first token of a chunk
+// on. States of chunks, [batch, chunks, heads, d, d_v], are those before a chunk; gradients of them, those
+// of the state behind it.
+#pragma once
+#include "ops/linear/sequences.hpp"
+
+namespace tegula::ops {
+
+struct ScanKernel {
+  DType type = f32;
+  DType result = f32;            // of out, or of the gradients of q and k
+  int d = 64, d_v = 64;          // features, and columns of values
+  int block = 64;                // columns that a block has
+  bool gated = false;            // there are gates
+  bool delta = false;            // the delta rule
+  bool grouped = false;          // of gradients: heads share q and k
+  bool ones = false;             // the last column of values is 1 and not in memory
+  // Of scan_kernel: values count by weights, a share of them is added to the results, results are gated.
+  bool weighted = false, skip = false, gate = false;
+  bool first = false, last = false;  // there is a state before the first token, one wanted behind the last
+  bool packed = false;
+  auto fields() const {
+    return std::tuple(type, labelled("to", result), labelled("d", d), labelled("dv", d_v),
+                      labelled("b", block), labelled("gated", gated), labelled("delta", delta), labelled("grouped", grouped),
+                      labelled("ones", ones), labelled("weighted", weighted),
+                      labelled("skip", skip), labelled("gate", gate), labelled("first", first), labelled("last", last),
+                      labelled("packed", packed));
+  }
+  // Extents of tiles.
+  int rows() const { return chunk_tokens_of_scan; }
+  int features() const { return (d + 15) / 16 * 16; }
+};
+// With blocks for chunks that are independent, and for those of which `heads`, of all sequences, have a block
+// for each step of columns.
+ScanKernel wide(ScanKernel c);
+ScanKernel narrow(ScanKernel c, std::int64_t heads);
+
+// q, k, v, [sums, weights, D, z, initial_state,] scale give out [, final_state]: with weights [batch, tokens,
+// heads] v is weights · v but where D [heads] times v is added to the results; these are multiplied by silu
+// of z.
+lang::Kernel scan_kernel(const ScanKernel& c);
+// k, v, [w, sums, initial_state] give states [, v_new, final_state]; with the delta rule v is u, and v_new
+// = u − w · state.
+lang::Kernel scan_states_kernel(const ScanKernel& c);
+// q, k, v, states, [sums,] scale give out, for every chunk by itself.
+lang::Kernel scan_outputs_kernel(const ScanKernel& c);
+// q, k, dout, [w, sums, dfinal_state,] scale give dstates, dv [, dinitial_state].
+lang::Kernel scan_state_gradients_kernel(const ScanKernel& c);
+// q, k, v, dout, states, dstates, [dv, sums,] scale give dq, dk [, dw, dsums], for every chunk by itself.
+lang::Kernel scan_gradients_kernel(const ScanKernel& c);
+
+// Gates of tokens and those of heads, which all tokens have, summed inside chunks: from the first token on,
+// or from the last.
+struct GateKernel {
+  std::optional<DType> token, head;
+  bool reverse = false, packed = false;
+  auto fields() const {
+    return std::tuple(labelled("token", token), labelled("head", head), labelled("reverse", reverse),
+                      labelled("packed", packed));
+  }
+};
+// [g, g_gamma] give sums.
+lang::Kernel gate_sums_kernel(const GateKernel& c);
+
+// e^(g_i − g_j) of a score where it is seen: gates fall, and what lies above the diagonal may be anything.
+lang::Expr decayed(const lang::Expr& score, const lang::Expr& gi, const lang::Expr& gj,
+                   const lang::Expr& is_seen);
+
+}  // namespace tegula::ops

@@ -1,0 +1,200 @@
+// Gradients of scans: of the states, from the last chunk to the first, and of what each chunk has alone.
+#include "ops/linear/scan_pieces.hpp"
+
+namespace tegula::ops {
+
+using namespace lang;
+using lang::Tensor;
+
+// dv = scale · (decayed q kᵀ)ᵀ dout + e^(g_last − g) k dstate; dstate ← e^g_last dstate + scale · (e^g q)ᵀ
+// dout, and less wᵀ dv with the delta rule.
+Kernel scan_state_gradients_kernel(const ScanKernel& c) {
+  return kernel(instance_name("scan_state_gradients", c), [&] {
+    ScanInputs in(c);
+    Sequences& s = in.s;
+    Tensor q = in.keys("q"), k = in.keys("k"), dout = input("dout", in.columns(), c.type);
+    Tensor w = c.delta ? input("w", s.shape({in.heads, c.d}), c.type) : k;
+    Tensor sums = c.gated ? input("sums", in.of_heads(), f32) : q;
+    Tensor dend = c.last ? input("dfinal_state", in.ends(), f32) : q;
+    Expr scale = scalar("scale", f32);
+    Tensor dstates = output("dstates", in.states(), c.type);
+    Tensor dv = output("dv", s.shape({in.heads, c.d_v - (c.ones ? 1 : 0)}), c.type);
+    Tensor dstart = c.first ? output("dinitial_state", in.ends(), f32) : dstates;
+    s.declare();
+    grid(in.blocks(), in.heads, s.count(), [&](Index x, Index h, Index n) {
+      Expr column = x * c.block, chunks = ceildiv(s.length(n), c.rows()), key_head = in.key_head(h);
+      Fragment dstate({c.features(), c.block}, f32, 0);
+      if (c.last) copy(dend.slice(n, h).at(0, column), dstate);
+      pipelined(chunks, {.stages = 2}, [&](Index step) {
+        Expr chunk = chunks - 1 - step, row = chunk * c.rows(), last = in.last_row(n, row);
+        Shared qs({c.rows(), c.features()}, c.type), ks({c.rows(), c.features()}, c.type);
+        Shared douts({c.rows(), c.block}, c.type), rounded({c.features(), c.block}, c.type);
+        Shared weights({c.rows(), c.rows()}, c.type);
+        GateTile gates(c);
+        copy(s.head(q, n, key_head).at(row), qs);
+        copy(s.head(k, n, key_head).at(row), ks);
+        copy(s.head(dout, n, h).at(row, column), douts);
+        if (c.gated) gates.load(s.head(sums, n, h).at(row));
+        copy(dstate, rounded);
+        copy(rounded, s.chunk(dstates, n, chunk, h).at(0, column));
+        Fragment scores({c.rows(), c.rows()}, f32, 0), dvs({c.rows(), c.block}, f32, 0);
+        gemm(qs, ks.T(), scores);
+        gemm(ks, rounded, dvs);
+        gates.mask(scores, scale);
+        gates.fade(dvs, last);
+        copy(scores, weights);
+        gemm(weights.T(), douts, dvs);
+        copy(dvs, s.head(dv, n, h).at(row, column));
+        gates.age(dstate, last);
+        parallel(douts, [&](Index i, Index j) {
+          Expr factor = c.gated ? scale * exp(gates.at(i)) : Expr(scale);
+          douts(i, j) *= factor;
+        });
+        gemm(qs.T(), douts, dstate);
+        if (!c.delta) return;
+        Shared ws({c.rows(), c.features()}, c.type), minus({c.rows(), c.block}, c.type);
+        copy(s.head(w, n, h).at(row), ws);
+        parallel(dvs, [&](Index i, Index j) { dvs(i, j) = -dvs(i, j); });
+        copy(dvs, minus);
+        gemm(ws.T(), minus, dstate);
+      });
+      if (c.first) copy(dstate, dstart.slice(n, h).at(0, column));
+    });
+  });
+}
+
+namespace {
+
+// The gradients of a chunk, for one head or summed over those that share q and k.
+class ChunkGradients {
+ public:
+  explicit ChunkGradients(const ScanKernel& kernel)
+      : c(kernel),
+        in(c),
+        q(in.keys("q")),
+        k(in.keys("k")),
+        v(in.values("v")),
+        dout(input("dout", in.columns(), c.type)),
+        dv(c.delta ? input("dv", in.columns(), c.type) : v),
+        states(input("states", in.states(), c.type)),
+        dstates(input("dstates", in.states(), c.type)),
+        sums(c.gated ? input("sums", in.of_heads(), f32) : q),
+        scale(scalar("scale", f32)),
+        dq(output("dq", in.s.shape({in.key_heads, c.d}), c.result)),
+        dk(output("dk", in.s.shape({in.key_heads, c.d}), c.delta ? f32 : c.result)),
+        dw(c.delta ? output("dw", in.s.shape({in.heads, c.d}), c.type) : dq),
+        dsums(c.gated ? output("dsums", in.of_heads(), f32) : dq) {
+    in.s.declare();
+  }
+
+  void run() const {
+    const Sequences& s = in.s;
+    grid(s.most_chunks(), in.key_heads, s.count(), [&](Index chunk, Index key_head, Index n) {
+      Expr row = chunk * c.rows(), group = Expr(in.heads) / in.key_heads;
+      s.leave_unless(n, row);
+      Shared qs({c.rows(), c.features()}, c.type), ks({c.rows(), c.features()}, c.type);
+      copy(s.head(q, n, key_head).at(row), qs);
+      copy(s.head(k, n, key_head).at(row), ks);
+      const auto of_head = [&](const Expr& h, Fragment& own_dq, Fragment& own_dk) {
+        const Chunk own{n, h, chunk, row, in.last_row(n, row), qs, ks};
+        Fragment ds({c.rows(), c.rows()}, f32, 0), both({c.features()}, f32, 0);
+        add_columns(own, ds, own_dq, own_dk, both);
+        finish(own, ds, own_dq, own_dk, both);
+      };
+      Fragment all_dq({c.rows(), c.features()}, f32, 0), all_dk({c.rows(), c.features()}, f32, 0);
+      if (c.grouped)
+        serial(group, [&](Index member) {
+          Fragment own_dq({c.rows(), c.features()}, f32, 0), own_dk({c.rows(), c.features()}, f32, 0);
+          of_head(key_head * group + member, own_dq, own_dk);
+          parallel(all_dq, [&](Index i, Index j) {
+            all_dq(i, j) += own_dq(i, j);
+            all_dk(i, j) += own_dk(i, j);
+          });
+        });
+      else
+        of_head(key_head, all_dq, all_dk);
+      copy(all_dq, s.head(dq, n, key_head).at(row));
+      copy(all_dk, s.head(dk, n, key_head).at(row));
+    });
+  }
+
+ private:
+  struct Chunk {
+    Expr n, h, chunk, row, last;
+    const Shared &q, &k;
+  };
+
+  // Columns of values, piece by piece: products with the states, and of dout and v.
+  void add_columns(const Chunk& own, Fragment& ds, Fragment& own_dq, Fragment& own_dk, Fragment& both) const {
+    const Sequences& s = in.s;
+    Fragment own_dw({c.rows(), c.features()}, f32, 0);
+    pipelined(in.blocks(), {.stages = 2}, [&](Index x) {
+      Expr column = x * c.block;
+      Shared vs({c.rows(), c.block}, c.type), douts({c.rows(), c.block}, c.type);
+      Shared state({c.features(), c.block}, c.type), dstate({c.features(), c.block}, c.type);
+      copy(s.head(v, own.n, own.h).at(own.row, column), vs);
+      copy(s.head(dout, own.n, own.h).at(own.row, column), douts);
+      copy(s.chunk(states, own.n, own.chunk, own.h).at(0, column), state);
+      copy(s.chunk(dstates, own.n, own.chunk, own.h).at(0, column), dstate);
+      add_ones(c, vs, column);
+      gemm(douts, vs.T(), ds);
+      gemm(douts, state.T(), own_dq);
+      gemm(vs, dstate.T(), own_dk);
+      if (c.delta) {
+        Shared dvs({c.rows(), c.block}, c.type);
+        copy(s.head(dv, own.n, own.h).at(own.row, column), dvs);
+        gemm(dvs, state.T(), own_dw);
+      }
+      if (c.gated)
+        reduce_sum(map(state, [&](Index i, Index j) { return f32(state(i, j)) * f32(dstate(i, j)); }), both);
+    });
+    if (!c.delta) return;
+    parallel(own_dw, [&](Index i, Index j) { own_dw(i, j) = -own_dw(i, j); });
+    copy(own_dw, s.head(dw, own.n, own.h).at(own.row));
+  }
+
+  // What products of the chunk itself add, and the gradient of its gates.
+  void finish(const Chunk& own, Fragment& ds, Fragment& own_dq, Fragment& own_dk,
+              const Fragment& both) const {
+    GateTile gates(c);
+    if (c.gated) gates.load(in.s.head(sums, own.n, own.h).at(own.row));
+    parallel(own_dq, [&](Index i, Index j) { own_dq(i, j) *= scale; });
+    gates.grow(own_dq);
+    gates.fade(own_dk, own.last);
+    gates.mask(ds, scale);
+    Shared rounded({c.rows(), c.rows()}, c.type);
+    copy(ds, rounded);
+    if (c.gated) write_dsums(own, gates, ds, own_dq, own_dk, both);
+    gemm(rounded, own.k, own_dq);
+    gemm(rounded.T(), own.q, own_dk);
+  }
+
+  void write_dsums(const Chunk& own, const GateTile& gates, Fragment& ds, const Fragment& own_dq,
+                   const Fragment& own_dk, const Fragment& both) const {
+    Fragment scores({c.rows(), c.rows()}, f32, 0);
+    gemm(own.q, own.k.T(), scores);
+    Fragment dg = reduce_sum(map(own_dq, [&](Index i, Index j) { return own_dq(i, j) * f32(own.q(i, j)); }));
+    Fragment lost =
+        reduce_sum(map(own_dk, [&](Index i, Index j) { return own_dk(i, j) * f32(own.k(i, j)); }));
+    Expr at_last = reduce_sum(both).scalar() * exp(gates.at(own.last)) + reduce_sum(lost).scalar();
+    parallel(ds, [&](Index i, Index j) { ds(i, j) *= scores(i, j); });
+    reduce_sum(ds, dg);
+    Fragment columns = reduce_sum(ds, 0);
+    parallel(dg, [&](Index i) { dg(i) += select(i == own.last, at_last, 0) - lost(i) - columns(i); });
+    copy(dg, in.s.head(dsums, own.n, own.h).at(own.row));
+  }
+
+  const ScanKernel& c;
+  ScanInputs in;
+  Tensor q, k, v, dout, dv, states, dstates, sums;
+  Expr scale;
+  Tensor dq, dk, dw, dsums;
+};
+
+}  // namespace
+
+Kernel scan_gradients_kernel(const ScanKernel& c) {
+  return kernel(instance_name("scan_gradients", c), [&] { ChunkGradients(c).run(); });
+}
+
+}  // namespace tegula::ops

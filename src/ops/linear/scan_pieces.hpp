@@ -1,0 +1,71 @@
+// What the programs of scans share: views of a head, and tiles of a chunk.
+#pragma once
+#include "ops/linear/scan.hpp"
+
+namespace tegula::ops {
+
+// The parameters that all have.
+struct ScanInputs {
+  const ScanKernel& c;
+  Sequences s{c.packed};
+  lang::Dim key_heads{"key_heads"}, heads{"heads"};
+  LazyDim sequences{"sequences"}, chunks{"chunks"};
+
+  explicit ScanInputs(const ScanKernel& kernel) : c(kernel) {}
+
+  lang::Tensor keys(const char* name) const {
+    return lang::input(name, s.shape({key_heads, c.d}), c.type);
+  }
+  lang::Tensor values(const char* name) const {
+    return lang::input(name, s.shape({heads, c.d_v - (c.ones ? 1 : 0)}), c.type);
+  }
+  lang::Extents columns() const { return s.shape({heads, c.d_v}); }
+  lang::Extents of_heads() const { return s.shape({heads}); }
+  lang::Extents states() const { return {s.batch, chunks, heads, c.d, c.d_v}; }
+  lang::Extents ends() const { return {sequences, heads, c.d, c.d_v}; }
+  lang::Expr blocks() const { return lang::ceildiv(c.d_v, c.block); }
+  lang::Expr key_head(const lang::Expr& h) const { return h / (lang::Expr(heads) / key_heads); }
+  lang::Expr last_row(const lang::Expr& n, const lang::Expr& row) const {
+    return min(c.rows(), s.length(n) - row) - 1;
+  }
+};
+
+// The sums of gates of a chunk; nothing where there are none.
+class GateTile {
+ public:
+  explicit GateTile(const ScanKernel& c) {
+    if (c.gated) tile_.emplace(std::initializer_list<int>{c.rows()}, f32);
+    if (c.weighted) weights_.emplace(std::initializer_list<int>{c.rows()}, f32);
+  }
+  void load(const lang::Window& from) {
+    if (tile_) copy(from, *tile_);
+  }
+  // Of the values of the chunk, as those of the next chunks and scores count.
+  void load_weights(const lang::Window& from) { copy(from, *weights_); }
+  // Rows [rows, …] times e^g, times e^(g_last − g), or all of it times e^g_last.
+  void grow(lang::Fragment& x) const;
+  template <class T>
+  void fade(T& x, const lang::Expr& last) const {
+    if (weights_) {
+      const lang::Shared& weights = *weights_;
+      parallel(x, [&](lang::Index i, lang::Index j) { x(i, j) *= weights(i); });
+    }
+    if (!tile_) return;
+    const lang::Shared& g = *tile_;
+    lang::Expr total = g(last);
+    parallel(x, [&](lang::Index i, lang::Index j) { x(i, j) *= exp(min(total - g(i), 0)); });
+  }
+  void age(lang::Fragment& state, const lang::Expr& last) const;
+  // Scores of queries as rows and keys as columns.
+  void mask(lang::Fragment& scores, const lang::Expr& factor) const;
+  lang::Expr at(const lang::Expr& row) const { return (*tile_)(row); }
+  explicit operator bool() const { return tile_.has_value(); }
+
+ private:
+  std::optional<lang::Shared> tile_, weights_;
+};
+
+// Values whose last column is 1.
+void add_ones(const ScanKernel& c, lang::Shared& values, const lang::Expr& column);
+
+}  // namespace tegula::ops

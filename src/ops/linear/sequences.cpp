@@ -1,0 +1,91 @@
+#include "ops/linear/sequences.hpp"
+
+namespace tegula::ops {
+
+TensorRef with_batch(const TensorRef& tensor, bool packed) {
+  if (!packed || tensor.rank() == 0) return tensor;
+  TensorRef result = tensor;
+  result.shape.insert(result.shape.begin(), 1);
+  result.strides.insert(result.strides.begin(), 0);
+  return result;
+}
+
+TensorRef token_view(const BoundCall& call, const char* tensor) {
+  return call.has(tensor) ? with_batch(call.formed(tensor), call.has("cu_seqlens")) : TensorRef();
+}
+
+std::int64_t sequences_of(const BoundCall& call) {
+  return call.dim(call.has("cu_seqlens") ? "sequences" : "batch");
+}
+
+// Sequence n of packed ones has its chunks from begin / rows + n on: it begins there at the earliest.
+Shape chunk_shape(const BoundCall& call, const Shape& rest) {
+  const std::int64_t tokens = call.dim("tokens"), rows = chunk_tokens_of_scan;
+  Shape shape{1, tokens / rows + sequences_of(call)};
+  if (!call.has("cu_seqlens")) shape = {call.dim("batch"), (tokens + rows - 1) / rows};
+  shape.insert(shape.end(), rest.begin(), rest.end());
+  return shape;
+}
+
+std::vector<Span> spans_of(const BoundCall& call) {
+  std::vector<Span> spans;
+  if (!call.has("cu_seqlens")) {
+    for (std::int64_t b = 0; b < call.dim("batch"); ++b)
+      spans.push_back({b * call.dim("tokens"), call.dim("tokens")});
+    return spans;
+  }
+  const TensorRef& fences = call["cu_seqlens"];
+  const auto fence = [&](std::int64_t i) {
+    return std::int64_t{fences.data_as<const std::int32_t>()[i * fences.strides[0]]};
+  };
+  for (std::int64_t i = 0; i + 1 < fences.shape[0]; ++i) spans.push_back({fence(i), fence(i + 1) - fence(i)});
+  return spans;
+}
+
+using namespace lang;
+using lang::Tensor;
+
+void Sequences::declare() {
+  if (!packed_) return;
+  Dim fences("fences");
+  fences_.emplace(input("cu_seqlens", {fences}, i32));
+  longest_.emplace(scalar("longest", i32));
+}
+
+Extents Sequences::shape(const Extents& rest) const {
+  Extents all_extents{batch, tokens};
+  for (const Operand& extent : rest) all_extents.push_back(extent);
+  return all_extents;
+}
+
+Expr Sequences::count() const { return packed_ ? fences_->extent(0) - 1 : Expr(batch); }
+
+Expr Sequences::length(const Expr& n) const {
+  return packed_ ? Expr((*fences_)(n + 1)) - Expr((*fences_)(n)) : Expr(tokens);
+}
+
+Expr Sequences::most_chunks(int rows) const { return ceildiv(packed_ ? *longest_ : Expr(tokens), rows); }
+
+void Sequences::leave_unless(const Expr& n, const Expr& row) const {
+  if (!packed_) return;
+  Expr own = length(n);
+  assert_that(own <= *longest_, "a sequence has more tokens than max_seqlen");
+  exit_if(row >= own);
+}
+
+Range Sequences::span(const Expr& n) const { return range((*fences_)(n), (*fences_)(n + 1)); }
+
+Tensor Sequences::rows(const Tensor& t, const Expr& n) const {
+  return packed_ ? t.slice(0, span(n)) : t.slice(n);
+}
+
+Tensor Sequences::head(const Tensor& t, const Expr& n, const Expr& h) const {
+  return packed_ ? t.slice(0, span(n), h) : t.slice(n, all, h);
+}
+
+Tensor Sequences::chunk(const Tensor& t, const Expr& n, const Expr& chunk, const Expr& h) const {
+  return packed_ ? t.slice(0, Expr((*fences_)(n)) / chunk_tokens_of_scan + n + chunk, h)
+                 : t.slice(n, chunk, h);
+}
+
+}  // namespace tegula::ops

@@ -1,0 +1,92 @@
+// The sequences of a recurrent operator's call: those of a batch, or packed ones, between fences.
+#pragma once
+#include <fmt/format.h>
+
+#include <string>
+
+#include "ops/schema/schema.hpp"
+
+namespace tegula::ops {
+
+inline constexpr int chunk_tokens_of_scan = 64;
+
+// ---- of tables. A tensor over tokens, and one that each sequence has.
+inline std::string token_list(const char* rest) {
+  return fmt::format("cu_seqlens ? tokens {0} : batch tokens {0}", rest);
+}
+inline std::string sequence_list(const char* rest) {
+  return fmt::format("cu_seqlens ? sequences {0} : batch {0}", rest);
+}
+template <class Op>
+void add_fences(Schema<Op>& table) {
+  const OptionRule tokens{0, {}, false, "a number of tokens, or 0 where it is not known", "leave it out"};
+  table
+      .in(&Op::cu_seqlens, "cu_seqlens", "sequences+1", index,
+          "where packed sequences begin and end: sequence i has the tokens from entry i to entry i + 1")
+      .packs("tokens", "max_seqlen", "longest")
+      .option(&Op::max_seqlen, "max_seqlen", "a promise: the most tokens of a packed sequence", tokens)
+      .require("max_seqlen", "cu_seqlens ? 1 : max_seqlen <= 0", "cu_seqlens beside it",
+               "leave it out: without it all sequences are equally long");
+}
+
+// ---- of calls
+// A tensor over tokens as programs see it, [batch, tokens, …]: packed sequences are one batch.
+TensorRef with_batch(const TensorRef& tensor, bool packed);
+// Of the call's tensor; none where it has none.
+TensorRef token_view(const BoundCall& call, const char* tensor);
+// How many sequences a call has, and how many tokens together.
+std::int64_t sequences_of(const BoundCall& call);
+// Chunks of all sequences, for tensors that have something for each: of packed ones more than there are.
+Shape chunk_shape(const BoundCall& call, const Shape& rest);
+
+// For formulas: first row among all tokens, and how many rows.
+struct Span {
+  std::int64_t first, count;
+};
+std::vector<Span> spans_of(const BoundCall& call);
+
+// ---- of programs
+// A dim that exists only where something has it.
+class LazyDim {
+ public:
+  explicit LazyDim(const char* name) : name_(name) {}
+  operator lang::Operand() const {
+    if (!dim_) dim_.emplace(name_);
+    return *dim_;
+  }
+
+ private:
+  const char* name_;
+  mutable std::optional<lang::Dim> dim_;
+};
+
+class Sequences {
+ public:
+  lang::Dim batch{"batch"}, tokens{"tokens"};
+
+  explicit Sequences(bool packed) : packed_(packed) {}
+  // Behind the other parameters, whose dims `batch` and `tokens` are.
+  void declare();
+
+  lang::Extents shape(const lang::Extents& rest) const;
+  lang::Expr count() const;
+  lang::Expr length(const lang::Expr& n) const;
+  // The most chunks of a sequence, and whether sequence n has none with this number.
+  lang::Expr most_chunks(int rows = chunk_tokens_of_scan) const;
+  void leave_unless(const lang::Expr& n, const lang::Expr& row) const;
+  // [batch, tokens, …] becomes [tokens, …], or [tokens, …] of a head.
+  lang::Tensor rows(const lang::Tensor& t, const lang::Expr& n) const;
+  lang::Tensor head(const lang::Tensor& t, const lang::Expr& n, const lang::Expr& h) const;
+  // [batch, chunks, heads, …] becomes […] of a chunk.
+  lang::Tensor chunk(const lang::Tensor& t, const lang::Expr& n, const lang::Expr& chunk,
+                     const lang::Expr& h) const;
+
+ private:
+  lang::Range span(const lang::Expr& n) const;
+
+  bool packed_;
+  std::optional<lang::Tensor> fences_;
+  std::optional<lang::Expr> longest_;
+};
+
+}  // namespace tegula::ops

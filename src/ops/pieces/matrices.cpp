@@ -1,0 +1,24 @@
+#include "ops/pieces/matrices.hpp"
+
+#include "ops/pieces/plan.hpp"
+#include "ops/schema/bound.hpp"
+
+namespace tegula::ops {
+
+TensorRef in_order(TensorRef matrix, bool on_gpu, bool& transposed) {
+  const bool is_column = on_gpu && matrix.size(-1) == 1 && matrix.size(-2) > 1;
+  if ((has_unit_stride(matrix, -1) && !is_column) || !has_unit_stride(matrix, -2)) return matrix;
+  transposed = !transposed;
+  return matrix.transpose(1, 2);
+}
+
+bool needs_padding(const TensorRef& matrix) {
+  if (nelements(matrix) == 0) return false;
+  const std::int64_t piece = bytes_of_piece * 8 / matrix.dtype.bits();
+  const bool takes = matrix.stride(1) % piece == 0 &&
+                     (matrix.size(0) == 1 || matrix.stride(0) % piece == 0) &&
+                     reinterpret_cast<std::uintptr_t>(matrix.data) % bytes_of_piece == 0;
+  return !takes;
+}
+
+}  // namespace tegula::ops

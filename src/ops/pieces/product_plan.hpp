@@ -1,0 +1,32 @@
+// The tile of a product: candidates, an estimate of their time, the best.
+#pragma once
+#include <cstdint>
+#include <optional>
+
+#include "tegula/dtype.hpp"
+#include "tegula/ops/products.hpp"
+
+namespace tegula::ops {
+
+struct ProductProblem {
+  std::int64_t batch = 1, m = 1, n = 1, k = 1;
+  // Of a GPU; on the CPU plans do not depend on them.
+  int processors = 1;
+  int stored_bytes = 2;  // of an element that a block stores
+};
+
+struct ProductPlan {
+  GemmTiles tiles;
+  // Of loads that run ahead, where a block has a processor of a GPU alone, and so all of its shared memory;
+  // otherwise the compiler's choice.
+  std::optional<int> stages = {};
+};
+
+// Relative time of a call on the CPU with these tiles; infinite where a block does not fit its cache.
+double estimate(const ProductProblem& problem, const GemmTiles& tiles);
+// The extents that `given` leaves open are chosen.
+ProductPlan plan_product(const ProductProblem& problem, const GemmTiles& given);
+// The same for a GPU; `type` is that of the tiles.
+ProductPlan plan_product_on_gpu(const ProductProblem& problem, DType type, const GemmTiles& given);
+
+}  // namespace tegula::ops

@@ -1,0 +1,31 @@
+// What instances and tables of operators that multiply matrices share.
+#pragma once
+#include "ops/pieces/activation.hpp"
+#include "ops/schema/schema.hpp"
+
+namespace tegula::ops {
+
+template <>
+struct FieldOf<GemmTiles> {
+  static constexpr std::size_t words = 4, members = 1;
+  static void key(const GemmTiles& t, std::int64_t* words) {
+    words[0] = t.m, words[1] = t.n, words[2] = t.k, words[3] = t.splits;
+  }
+  static std::string name(const GemmTiles& t) {
+    const std::string parts = t.splits > 1 ? fmt::format("_split{}", t.splits) : "";
+    return fmt::format("_{}x{}x{}{}", t.m, t.n, t.k, parts);
+  }
+};
+
+template <class Op>
+void add_product_tiles(Schema<Op>& table) {
+  const OptionRule extents =
+      between(0, 4096, "extents from 1 to 4096, or 0 for the plan's choice", "leave them out");
+  const OptionRule parts = between(0, 32, "parts from 1 to 32, or 0 for the plan's choice", "leave it out");
+  table.option(&Op::tiles, &GemmTiles::m, "tile_m", "rows of a tile, 0: planned", extents)
+      .option(&Op::tiles, &GemmTiles::n, "tile_n", "columns of a tile, 0: planned", extents)
+      .option(&Op::tiles, &GemmTiles::k, "tile_k", "inner extent of a tile, 0: planned", extents)
+      .option(&Op::tiles, &GemmTiles::splits, "splits", "parts of k added in order, 0: planned", parts);
+}
+
+}  // namespace tegula::ops

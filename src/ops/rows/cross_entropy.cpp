@@ -1,0 +1,264 @@
+#include "tegula/ops/cross_entropy.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "ops/pieces/rows.hpp"
+#include "ops/schema/schema.hpp"
+
+namespace tegula::ops {
+
+namespace {
+
+using namespace lang;
+using lang::Tensor;
+
+struct Instance {
+  DType type = f32;
+  int piece = 64;  // of a row that is read at a time
+  bool smooths = false, with_gradient = false;
+  auto fields() const {
+    return std::tuple(type, piece, labelled("smoothed", smooths), labelled("gradient", with_gradient));
+  }
+};
+struct BackwardInstance {
+  DType type = f32;
+  int piece = 64;
+  bool of_lse = false;
+  auto fields() const { return std::tuple(type, piece, labelled("lse", of_lse)); }
+};
+
+int piece_of(std::int64_t classes) {
+  int piece = 64;
+  while (piece < classes && piece < 4096) piece *= 2;
+  return piece;
+}
+template <class Op>
+inline constexpr bool gives_gradient = std::is_same_v<Op, CrossEntropyAndGradient>;
+
+template <class Op>
+Instance plan(const Bound<Op>& c) {
+  return {c.type("logits"), piece_of(c.dim("classes")), c->label_smoothing != 0, gives_gradient<Op>};
+}
+BackwardInstance backward_plan(const Bound<CrossEntropyBackward>& c) {
+  return {c.type("logits"), piece_of(c.dim("classes")), c.has("dlse")};
+}
+
+// What a row's gradient is made of: d logit = softmax · of_softmax − of_all, and less of_label at the label.
+struct RowGradient {
+  Expr lse, of_softmax, of_all, of_label, label;
+
+  void write(const Tensor& logits, const Tensor& dlogits, int piece) const {
+    pipelined(ceildiv(logits.extent(0), piece), {.stages = 2}, [&](Index n) {
+      Fragment x({piece}, f32);
+      copy(logits.at(n * piece), x);
+      parallel(x, [&](Index j) {
+        x(j) = exp2((x(j) - lse) * log2e) * of_softmax - of_all -
+               select(n * piece + j == label, of_label, 0.f);
+      });
+      copy(x, dlogits.at(n * piece));
+    });
+  }
+};
+
+void check_label(const Expr& label, const Expr& counts, const Expr& classes) {
+  assert_that(!counts || (label >= 0 && label < classes), "a label is no class and not ignore_index");
+}
+
+Kernel forward(const Instance& c) {
+  return kernel(instance_name(c.with_gradient ? "cross_entropy_and_gradient" : "cross_entropy", c), [&] {
+    Dim rows("rows"), classes("classes");
+    Tensor logits = input("logits", {rows, classes}, c.type), labels = input("labels", {rows}, i32);
+    Tensor losses = output("loss", {rows}, f32), all_lse = output("lse", {rows}, f32);
+    Tensor dlogits = c.with_gradient ? output("dlogits", {rows, classes}, c.type) : logits;
+    Expr ignored = scalar("ignore_index", i64);
+    Expr smoothing = c.smooths ? scalar("label_smoothing", f32) : Expr(f32(0));
+    Expr scale = c.with_gradient ? scalar("gradient_scale", f32) : Expr(f32(0));
+    grid(rows, [&](Index row) {
+      Tensor own = logits.slice(row);
+      ExponentialSums sums(c.piece);
+      Fragment x({c.piece}, f32), plain({c.piece}, f32, 0);
+      pipelined(ceildiv(classes, c.piece), {.stages = 2}, [&](Index n) {
+        copy(own.at(n * c.piece), x, {.fill = -std::numeric_limits<double>::infinity()});
+        sums.add(x);
+        if (c.smooths)
+          parallel(plain, [&](Index j) { plain(j) += select(n * c.piece + j < classes, x(j), 0.f); });
+      });
+      Expr lse = sums.total().lse(), label = labels(row), counts = i64(label) != ignored;
+      check_label(label, counts, classes);
+      const auto smoothed = [&](const Expr& loss) -> Expr {
+        if (!c.smooths) return loss;
+        Expr mean = reduce_sum(plain).scalar() / f32(classes);
+        return loss * (1.f - smoothing) + (lse - mean) * smoothing;
+      };
+      losses(row) = select(counts, smoothed(lse - own(label)), 0.f);
+      all_lse(row) = lse;
+      if (!c.with_gradient) return;
+      Expr factor = select(counts, scale, 0.f);
+      RowGradient{lse, factor, factor * smoothing / f32(classes), factor * (1.f - smoothing), label}.write(
+          own, dlogits.slice(row), c.piece);
+    });
+  });
+}
+
+Kernel backward(const BackwardInstance& c) {
+  return kernel(instance_name("cross_entropy_backward", c), [&] {
+    Dim rows("rows"), classes("classes");
+    Tensor dloss = input("dloss", {rows}, f32);
+    Tensor dlse = c.of_lse ? input("dlse", {rows}, f32) : dloss;
+    Tensor logits = input("logits", {rows, classes}, c.type), labels = input("labels", {rows}, i32);
+    Tensor all_lse = input("lse", {rows}, f32), dlogits = output("dlogits", {rows, classes}, c.type);
+    Expr ignored = scalar("ignore_index", i64), smoothing = scalar("label_smoothing", f32);
+    grid(rows, [&](Index row) {
+      Expr label = labels(row), counts = i64(label) != ignored;
+      check_label(label, counts, classes);
+      Expr factor = select(counts, dloss(row), 0.f);
+      Expr of_softmax = c.of_lse ? Expr(factor + dlse(row)) : factor;
+      RowGradient{all_lse(row), of_softmax, factor * smoothing / f32(classes), factor * (1.f - smoothing), label}
+          .write(logits.slice(row), dlogits.slice(row), c.piece);
+    });
+  });
+}
+
+double lse_of(const double* x, std::int64_t classes) {
+  double most = x[0], sum = 0;
+  for (std::int64_t j = 1; j < classes; ++j) most = std::max(most, x[j]);
+  for (std::int64_t j = 0; j < classes; ++j) sum += std::exp(x[j] - most);
+  return most + std::log(sum);
+}
+
+template <class Op>
+void formula(const Bound<Op>& c, Exact& exact) {
+  const std::int64_t classes = c.dim("classes");
+  const double *x = exact.data("logits"), s = c->label_smoothing;
+  const auto* labels = exact["labels"].data_as<std::int32_t>();
+  double *loss = exact.data("loss"), *lse = exact.data("lse");
+  for (std::int64_t i = 0; i < c.dim("rows"); ++i, x += classes) {
+    const bool counts = labels[i] != c->ignore_index;
+    double mean = 0;
+    for (std::int64_t j = 0; j < classes; ++j) mean += x[j] / static_cast<double>(classes);
+    lse[i] = exact.rounded(lse_of(x, classes));
+    loss[i] = counts ? (1 - s) * (lse[i] - x[labels[i]]) + (s == 0 ? 0 : s * (lse[i] - mean)) : 0;
+    if constexpr (gives_gradient<Op>) {
+      double* dlogits = exact.data("dlogits") + i * classes;
+      for (std::int64_t j = 0; counts && j < classes; ++j)
+        dlogits[j] = c->gradient_scale * (exact.rounded(std::exp(x[j] - lse[i])) -
+                                          (j == labels[i] ? 1 - s : 0) - s / static_cast<double>(classes));
+    }
+  }
+}
+
+void backward_formula(const Bound<CrossEntropyBackward>& c, Exact& exact) {
+  const std::int64_t classes = c.dim("classes");
+  const double *x = exact.data("logits"), *dloss = exact.data("dloss"), *dlse = exact.data_if("dlse");
+  const double *lse = exact.data("lse"), s = c->label_smoothing;
+  const auto* labels = exact["labels"].data_as<std::int32_t>();
+  double* dlogits = exact.data("dlogits");
+  for (std::int64_t i = 0; i < c.dim("rows"); ++i, x += classes) {
+    const double factor = labels[i] != c->ignore_index ? dloss[i] : 0;
+    for (std::int64_t j = 0; j < classes; ++j) {
+      const double p = exact.rounded(std::exp(x[j] - lse[i]));
+      *dlogits++ = factor * (p - (j == labels[i] ? 1 - s : 0) - s / static_cast<double>(classes)) +
+                   (dlse ? dlse[i] * p : 0);
+    }
+  }
+}
+
+const OptionRule share = between(0, 1, "a share from 0 to 1");
+
+template <class Op>
+Schema<Op>& with_labels(Schema<Op>& table) {
+  return table.in(&Op::labels, "labels", "...", index, "the class of every row, or ignore_index")
+      .converts()
+      .range("0", "classes");
+}
+template <class Op>
+Schema<Op>& with_options(Schema<Op>& table) {
+  return table.option(&Op::label_smoothing, "label_smoothing", "the share of all classes alike", share)
+      .option(&Op::ignore_index, "ignore_index", "rows with this label have no loss and no gradient")
+      .require("logits", "classes >= 1", "1 class or more", "leave the call out")
+      .source("PyTorch's cross_entropy; gradients in the same pass as in Hsu et al. 2024, Liger Kernel");
+}
+template <class Op>
+Schema<Op>& with_losses(Schema<Op>& table) {
+  return table.out(&Op::loss, "loss", "...", is(f32), "lse - (1 - s) * logit of the label - s * mean(logits)")
+      .out(&Op::lse, "lse", "...", is(f32), "log(sum(exp(logits)))");
+}
+
+}  // namespace
+
+const OperatorSchema& cross_entropy_schema() {
+  using Op = CrossEntropy;
+  static const OperatorSchema table =
+      Schema<Op>("cross_entropy", "losses of rows of logits")
+          .in(&Op::logits, "logits", "... classes", floats, "rows, in their own dtype throughout")
+          .with(with_labels<Op>)
+          .with(with_options<Op>)
+          .with(with_losses<Op>)
+          .gradient("cross_entropy_backward")
+          .flops("5*rows*classes")
+          .examples({{"ragged", "...=11 classes=100"},
+                     {"smoothed_f16", "...=2,3 classes=300 f16 label_smoothing=0.1 ignore_index=7"}})
+          .measured({{"4096x128256_bf16", "...=4096 classes=128256 bf16"}})
+          .run(plan<Op>, forward, formula<Op>);
+  return table;
+}
+
+const OperatorSchema& cross_entropy_and_gradient_schema() {
+  using Op = CrossEntropyAndGradient;
+  static const OperatorSchema table =
+      Schema<Op>("cross_entropy_and_gradient", "losses of rows of logits, and their gradient in the same pass")
+          .in(&Op::logits, "logits", "... classes", floats, "rows, in their own dtype throughout")
+          .with(with_labels<Op>)
+          .with(with_options<Op>)
+          .option(&Op::gradient_scale, "gradient_scale", "of dlogits", finite)
+          .with(with_losses<Op>)
+          .out(&Op::dlogits, "dlogits", "... classes", same_as("logits"), "gradient of gradient_scale * sum(loss)")
+          .no_gradient("it gives that itself")
+          .flops("10*rows*classes")
+          .examples({{"ragged", "...=11 classes=100"},
+                     {"smoothed_bf16",
+                      "...=2,3 classes=5000 bf16 label_smoothing=0.1 ignore_index=7 gradient_scale=0.5"}})
+          .measured({{"4096x128256_bf16", "...=4096 classes=128256 bf16"}})
+          .run(plan<Op>, forward, formula<Op>);
+  return table;
+}
+
+const OperatorSchema& cross_entropy_backward_schema() {
+  using Op = CrossEntropyBackward;
+  static const OperatorSchema table =
+      Schema<Op>("cross_entropy_backward", "gradients of cross_entropy")
+          .in(&Op::dloss, "dloss", "...", is(f32), "gradient of loss")
+          .follows()
+          .in(&Op::logits, "logits", "... classes", floats, "rows")
+          .with(with_labels<Op>)
+          .in(&Op::lse, "lse", "...", is(f32), "log(sum(exp(logits)))")
+          .in(&Op::dlse, "dlse", "...", is(f32), "gradient of lse")
+          .with(with_options<Op>)
+          .out(&Op::dlogits, "dlogits", "... classes", same_as("logits"), "gradient of logits")
+          .no_gradient("second derivatives are not computed")
+          .flops("6*rows*classes")
+          .examples({{"ragged", "...=11 classes=100 dlse"},
+                     {"smoothed_bf16", "...=2,3 classes=5000 bf16 label_smoothing=0.1 ignore_index=7"}})
+          .measured({{"4096x128256_bf16", "...=4096 classes=128256 bf16"}})
+          .run(backward_plan, backward, backward_formula);
+  return table;
+}
+
+CrossEntropyResult cross_entropy(const TensorRef& logits, const TensorRef& labels, CrossEntropy options) {
+  return results_of<CrossEntropyResult>(cross_entropy_schema(), options, {logits, labels});
+}
+
+CrossEntropyAndGradientResult cross_entropy_and_gradient(const TensorRef& logits, const TensorRef& labels,
+                                                         CrossEntropyAndGradient options) {
+  return results_of<CrossEntropyAndGradientResult>(cross_entropy_and_gradient_schema(), options,
+                                                   {logits, labels});
+}
+
+tegula::Tensor cross_entropy_backward(const TensorRef& dloss, const TensorRef& logits, const TensorRef& labels,
+                                      const TensorRef& lse, CrossEntropyBackward options) {
+  return results_of<tegula::Tensor>(cross_entropy_backward_schema(), options, {dloss, logits, labels, lse});
+}
+
+}  // namespace tegula::ops

@@ -1,0 +1,186 @@
+#include "tegula/ops/hadamard.hpp"
+
+#include <algorithm>
+
+#include "ops/schema/gradient.hpp"
+
+namespace tegula::ops {
+
+namespace {
+
+using namespace lang;
+using lang::Tensor;
+
+constexpr int longest_row = 32768;
+
+// n = order · 2^k, with the order 1 where n is a power of two itself; 0 if it is none of these.
+int order_of(std::int64_t n) {
+  if (n < 1 || n > longest_row) return 0;
+  for (const int order : {1, 12, 20, 28})
+    if (n % order == 0 && ((n / order) & (n / order - 1)) == 0) return order;
+  return 0;
+}
+
+bool is_square(int x, int prime) {
+  for (int i = 1; i < prime; ++i)
+    if (i * i % prime == x) return true;
+  return false;
+}
+// 1 for squares modulo the prime, -1 for other numbers, 0 for 0.
+int character(int x, int prime) {
+  const int rest = ((x % prime) + prime) % prime;
+  return rest == 0 ? 0 : is_square(rest, prime) ? 1 : -1;
+}
+
+struct Instance {
+  DType type = f32;
+  int n = 1, rows = 1;
+  bool transposed = false;
+  auto fields() const { return std::tuple(type, n, rows, labelled("transposed", transposed)); }
+};
+
+template <bool transposed>
+Instance plan(const Bound<Hadamard>& c) {
+  const int n = c.small_dim("n");
+  return {c.type("x"), n, std::clamp(4096 / std::max(n, 1), 1, 64), transposed};
+}
+
+// Of rows as matrices [order, columns], their columns.
+void transform_columns(Fragment& x, const Instance& c, int order) {
+  const std::vector<std::vector<int>> signs = hadamard_signs(order);
+  Fragment matrices = x.reshape({c.rows, order, c.n / order});
+  parallel(c.rows, c.n / order, [&](Index i, Index j) {
+    std::vector<Expr> given;
+    for (int k = 0; k < order; ++k) given.push_back(matrices(i, k, j));
+    for (int k = 0; k < order; ++k) {
+      std::vector<Expr> sum{given[0] * static_cast<float>(c.transposed ? signs[0][k] : signs[k][0])};
+      for (int l = 1; l < order; ++l)
+        sum.push_back((c.transposed ? signs[l][k] : signs[k][l]) > 0 ? sum.back() + given[l] : sum.back() - given[l]);
+      matrices(i, k, j) = sum.back();
+    }
+  });
+}
+
+void butterflies(Fragment& x, const Instance& c, int stride) {
+  Fragment pairs = x.reshape({c.rows, c.n / (2 * stride), 2, stride});
+  parallel(c.rows, c.n / (2 * stride), stride, [&](Index i, Index p, Index q) {
+    Expr a = pairs(i, p, 0, q), b = pairs(i, p, 1, q);
+    pairs(i, p, 0, q) = a + b;
+    pairs(i, p, 1, q) = a - b;
+  });
+}
+
+void transform(const Instance& c, const Tensor& x, const Tensor& out, const Expr& scale) {
+  const int order = order_of(c.n);
+  grid(ceildiv(x.extent(0), c.rows), [&](Index block) {
+    Fragment values = load(x.at(block * c.rows), {c.rows, c.n}, f32);
+    for (int stride = 1; stride < c.n / order; stride *= 2) butterflies(values, c, stride);
+    if (order > 1) transform_columns(values, c, order);
+    parallel(values, [&](Index i, Index j) { values(i, j) *= scale; });
+    copy(values, out.at(block * c.rows));
+  });
+}
+
+Kernel forward(const Instance& c) {
+  return kernel(instance_name("hadamard", c), [&] {
+    Dim rows("rows");
+    Tensor x = input("x", {rows, c.n}, c.type), out = output("out", {rows, c.n}, c.type);
+    transform(c, x, out, scalar("scale", f32));
+  });
+}
+
+// The gradient depends on x in its shape alone.
+Kernel backward(const Instance& c) {
+  return kernel(instance_name("hadamard_backward", c), [&] {
+    Dim rows("rows");
+    Tensor dout = input("dout", {rows, c.n}, c.type), dx = output("dx", {rows, c.n}, c.type);
+    transform(c, dout, dx, scalar("scale", f32));
+  });
+}
+
+template <class E>
+void formula(const Bound<Hadamard>& c, E& exact) {
+  using Number = typename E::Number;
+  const std::int64_t n = c.dim("n");
+  const int order = order_of(n);
+  const auto powers = static_cast<std::size_t>(n / order);
+  const std::vector<std::vector<int>> signs = hadamard_signs(order);
+  auto *x = exact.data("x"), *out = exact.data("out");
+  for (std::int64_t row = 0; row < c.dim("rows"); ++row, x += n, out += n) {
+    std::vector<Number> values(x, x + n);
+    for (std::size_t stride = 1; stride < powers; stride *= 2)
+      for (std::size_t i = 0; i < values.size(); ++i)
+        if (i % powers / stride % 2 == 0) {
+          const Number a = values[i], b = values[i + stride];
+          values[i] = a + b, values[i + stride] = a - b;
+        }
+    for (std::size_t j = 0; j < powers; ++j)
+      for (int k = 0; k < order; ++k) {
+        Number sum = 0;
+        for (int l = 0; l < order; ++l) sum += values[l * powers + j] * signs[k][l];
+        out[k * powers + j] = sum * c->scale;
+      }
+  }
+}
+
+bool is_length(const Bound<Hadamard>& c) { return order_of(c.dim("n")) != 0; }
+
+}  // namespace
+
+std::vector<std::vector<int>> hadamard_signs(int m) {
+  if (m == 1) return {{1}};
+  std::vector<std::vector<int>> signs(static_cast<std::size_t>(m), std::vector<int>(static_cast<std::size_t>(m)));
+  if (m != 28) {
+    // I + S with a skew S: a first row of 1, a first column of -1, and characters of differences.
+    for (int i = 0; i < m; ++i)
+      for (int j = 0; j < m; ++j)
+        signs[i][j] = i == 0 ? 1 : j == 0 ? -1 : i == j ? 1 : character(i - j, m - 1);
+    return signs;
+  }
+  // Each element of a symmetric matrix of characters becomes two rows and two columns.
+  constexpr int half = 14, prime = 13;
+  constexpr int off[2][2] = {{1, 1}, {1, -1}}, diagonal[2][2] = {{1, -1}, {-1, -1}};
+  for (int i = 0; i < m; ++i)
+    for (int j = 0; j < m; ++j) {
+      const int a = i % half, b = j % half, own = a == 0 || b == 0 ? 1 : character(a - b, prime);
+      signs[i][j] = a == b ? diagonal[i / half][j / half] : own * off[i / half][j / half];
+    }
+  return signs;
+}
+
+const OperatorSchema& hadamard_schema() {
+  using Op = Hadamard;
+  static const OperatorSchema table =
+      Schema<Op>("hadamard", "Hadamard transforms of rows")
+          .in(&Op::x, "x", "... n", floats, "rows")
+          .option(&Op::scale, "scale", "of the result; 1/sqrt(n) makes the transform orthogonal", finite)
+          .out(&Op::out, "out", "... n", same_as("x"), "scale * (H_m x H_2^k) x, with n = m * 2^k")
+          .require("x", is_length, "2^k, 12*2^k, 20*2^k or 28*2^k features, up to 32768", "pad the rows")
+          .source("Sylvester 1867; Paley 1933, On Orthogonal Matrices")
+          .gradient("hadamard_backward")
+          .flops("30*rows*n")
+          .examples({{"ragged", "...=37 n=64 scale=0.125"},
+                     {"paley_12_bf16", "...=2,3 n=192 bf16"},
+                     {"paley_20_f16", "...=3 n=40 f16"},
+                     {"paley_28", "...=5 n=56 scale=-1"}})
+          .measured({{"16384x4096_bf16", "...=16384 n=4096 bf16"},
+                     {"8192x8192_bf16", "...=8192 n=8192 bf16"},
+                     {"2048x32768_bf16", "...=2048 n=32768 bf16"},
+                     {"8192x7168_bf16", "...=8192 n=7168 bf16"}})
+          .run(plan<false>, forward, formula<Exact>);
+  return table;
+}
+
+const OperatorSchema& hadamard_backward_schema() {
+  return gradient_table<plan<true>, backward, formula<Traced>>(hadamard_schema(), "30*rows*n");
+}
+
+tegula::Tensor hadamard(const TensorRef& x, Hadamard options) {
+  return results_of<tegula::Tensor>(hadamard_schema(), options, {x});
+}
+
+tegula::Tensor hadamard_backward(const TensorRef& dout, const TensorRef& x, Hadamard options) {
+  return results_of<tegula::Tensor>(hadamard_backward_schema(), Gradient<Hadamard>{options}, {dout, x});
+}
+
+}  // namespace tegula::ops

@@ -1,0 +1,69 @@
+#include "tegula/ops/layer_norm.hpp"
+
+#include "ops/rows/norm.hpp"
+
+namespace tegula::ops {
+
+const OperatorSchema& layer_norm_schema() {
+  using Op = LayerNorm;
+  static const OperatorSchema table =
+      Schema<Op>("layer_norm", "rows less their mean, divided by their deviation")
+          .in(&Op::x, "x", "... d", floats, "rows")
+          .in(&Op::weight, "weight", "d", floats, "factors of the features")
+          .in(&Op::bias, "bias", "d", floats, "added to the features")
+          .with(with_norm<Op>)
+          .gradient("layer_norm_backward")
+          .examples({{"ragged", "...=37 d=100 weight bias"},
+                     {"batched_bf16", "...=2,7 d=512 bf16 weight:f32 bias:f32 eps=0.01"}})
+          .measured({{"16384x4096_bf16", "...=16384 d=4096 bf16 weight bias"},
+                     {"4096x16384_bf16", "...=4096 d=16384 bf16 weight bias"},
+                     {"262144x128_bf16", "...=262144 d=128 bf16 weight bias"}})
+          .run(norm_plan<8192, Op>, norm_program<Op>, norm_formula<Op, Exact>);
+  return table;
+}
+
+const OperatorSchema& layer_norm_backward_schema() {
+  using Op = LayerNorm;
+  return gradient_table<norm_plan<4096, Op>, norm_gradient_program<Op>, norm_formula<Op, Traced>>(
+      layer_norm_schema(), "16*rows*d");
+}
+
+const OperatorSchema& add_layer_norm_schema() {
+  using Op = AddLayerNorm;
+  static const OperatorSchema table =
+      Schema<Op>("add_layer_norm", "sums of two rows, and these less their mean, divided by their deviation")
+          .in(&Op::x, "x", "... d", floats, "rows")
+          .in(&Op::residual, "residual", "... d", same_as("x"), "what is added to them")
+          .in(&Op::weight, "weight", "d", floats, "factors of the features")
+          .in(&Op::bias, "bias", "d", floats, "added to the features")
+          .with(with_norm<Op>)
+          .out(&Op::sum, "sum", "... d", same_as("x"), "x + residual, which out is the norm of")
+          .gradient("add_layer_norm_backward")
+          .examples({{"ragged", "...=37 d=100 weight bias"},
+                     {"batched_bf16", "...=2,7 d=512 bf16 weight:f32 eps=0.01"}})
+          .measured({{"16384x4096_bf16", "...=16384 d=4096 bf16 weight bias"},
+                     {"4096x16384_bf16", "...=4096 d=16384 bf16 weight bias"}})
+          .run(norm_plan<8192, Op>, norm_program<Op>, norm_formula<Op, Exact>);
+  return table;
+}
+
+const OperatorSchema& add_layer_norm_backward_schema() {
+  using Op = AddLayerNorm;
+  return gradient_table<norm_plan<4096, Op>, norm_gradient_program<Op>, norm_formula<Op, Traced>>(
+      add_layer_norm_schema(), "18*rows*d");
+}
+
+tegula::Tensor layer_norm(const TensorRef& x, LayerNorm options) {
+  return results_of<tegula::Tensor>(layer_norm_schema(), options, {x});
+}
+
+LayerNormGradients layer_norm_backward(const TensorRef& dout, const TensorRef& x, LayerNorm options) {
+  return results_of<LayerNormGradients>(layer_norm_backward_schema(), Gradient<LayerNorm>{options},
+                                        {dout, x});
+}
+
+AddNormResult add_layer_norm(const TensorRef& x, const TensorRef& residual, AddLayerNorm options) {
+  return results_of<AddNormResult>(add_layer_norm_schema(), options, {x, residual});
+}
+
+}  // namespace tegula::ops

@@ -1,0 +1,82 @@
+// Programs and formulas of norms over rows of features: by the root mean square, and by mean and deviation.
+#pragma once
+#include <algorithm>
+
+#include "ops/schema/gradient.hpp"
+
+namespace tegula::ops {
+
+// What an operator's struct says of it: a norm with a bias subtracts the mean of a row first, and one with a
+// residual adds that before.
+template <class Op>
+inline constexpr bool is_centred = requires(const Op& op) { op.bias; };
+template <class Op>
+inline constexpr bool adds_residual = requires(const Op& op) { op.residual; };
+
+template <class Op>
+struct NormInstance {
+  DType type = f32;
+  std::optional<DType> weight;
+  int dim = 0, rows = 1;  // rows of a tile
+  std::optional<DType> bias;
+  auto fields() const {
+    return std::tuple(type, labelled("weight", weight), dim, rows, labelled("bias", bias));
+  }
+};
+
+// `elements` of a tile, about.
+template <int elements, class Op>
+NormInstance<Op> norm_plan(const Bound<Op>& c) {
+  const int dim = c.small_dim("d"), rows = std::clamp(elements / std::max(dim, 1), 1, 16);
+  NormInstance<Op> made{c.type("x"), c.type_if("weight"), dim, rows, {}};
+  if constexpr (is_centred<Op>) made.bias = c.type_if("bias");
+  return made;
+}
+
+template <class Op>
+lang::Kernel norm_program(const NormInstance<Op>& c);
+template <class Op>
+lang::Kernel norm_gradient_program(const NormInstance<Op>& c);
+
+template <class Op, class E>
+void norm_formula(const Bound<Op>& c, E& exact) {
+  using Number = typename E::Number;
+  const std::int64_t rows = c.dim("rows"), d = c.dim("d");
+  const auto size = static_cast<std::size_t>(d);
+  Number *x = exact.data("x"), *weight = exact.data_if("weight"), *out = exact.data("out");
+  Number *bias = nullptr, *residual = nullptr, *sum = nullptr;
+  if constexpr (is_centred<Op>) bias = exact.data_if("bias");
+  if constexpr (adds_residual<Op>) residual = exact.data("residual"), sum = exact.data("sum");
+  std::vector<Number> row(size);
+  for (std::int64_t i = 0; i < rows; ++i, x += d, out += d) {
+    Number mean = 0, squares = 0;
+    for (std::size_t j = 0; j < size; ++j) {
+      row[j] = x[j];
+      if (adds_residual<Op>) row[j] = *sum++ = exact.stored(x[j] + *residual++, c.type("x"));
+      mean += row[j] / static_cast<double>(d);
+    }
+    for (std::size_t j = 0; j < size; ++j) {
+      if (is_centred<Op>) row[j] = row[j] - mean;
+      squares += row[j] * row[j];
+    }
+    const auto r = exact.step(1 / sqrt(exact.step(squares / static_cast<double>(d)) + c->eps));
+    for (std::size_t j = 0; j < size; ++j)
+      out[j] = exact.step(row[j] * r) * (weight ? weight[j] : 1) + (bias ? bias[j] : 0);
+  }
+}
+
+// Of a table whose inputs stand there: its results, rules and amount of work.
+template <class Op>
+Schema<Op>& with_norm(Schema<Op>& table) {
+  table.option(&Op::eps, "eps", is_centred<Op> ? "added to the variance" : "added to the mean of the squares",
+               positive);
+  table.out(&Op::out, "out", "... d", same_as("x"),
+            is_centred<Op> ? "(x - mean(x)) / sqrt(variance(x) + eps) * weight + bias"
+                           : "x / sqrt(mean(x^2) + eps) * weight");
+  return table.require("x", "d <= 16384", "at most 16384 features", "normalise parts of a row")
+      .source(is_centred<Op> ? "Ba, Kiros and Hinton 2016, Layer Normalization"
+                             : "Zhang and Sennrich 2019, Root Mean Square Layer Normalization")
+      .flops(is_centred<Op> ? "6*rows*d" : "4*rows*d");
+}
+
+}  // namespace tegula::ops

@@ -1,0 +1,67 @@
+#include "tegula/ops/rms_norm.hpp"
+
+#include "ops/rows/norm.hpp"
+
+namespace tegula::ops {
+
+const OperatorSchema& rms_norm_schema() {
+  using Op = RmsNorm;
+  static const OperatorSchema table =
+      Schema<Op>("rms_norm", "rows divided by their root mean square")
+          .in(&Op::x, "x", "... d", floats, "rows")
+          .in(&Op::weight, "weight", "d", floats, "factors of the features")
+          .with(with_norm<Op>)
+          .gradient("rms_norm_backward")
+          .examples(
+              {{"ragged", "...=37 d=100 weight"}, {"batched_bf16", "...=2,7 d=512 bf16 weight:f32 eps=0.01"}})
+          .measured({{"8192x4096_bf16", "...=8192 d=4096 bf16 weight"},
+                     {"16384x4096_bf16", "...=16384 d=4096 bf16 weight"},
+                     {"4096x16384_bf16", "...=4096 d=16384 bf16 weight"},
+                     {"262144x128_bf16", "...=262144 d=128 bf16 weight"}})
+          .run(norm_plan<8192, Op>, norm_program<Op>, norm_formula<Op, Exact>);
+  return table;
+}
+
+const OperatorSchema& rms_norm_backward_schema() {
+  using Op = RmsNorm;
+  return gradient_table<norm_plan<4096, Op>, norm_gradient_program<Op>, norm_formula<Op, Traced>>(
+      rms_norm_schema(), "12*rows*d");
+}
+
+const OperatorSchema& add_rms_norm_schema() {
+  using Op = AddRmsNorm;
+  static const OperatorSchema table =
+      Schema<Op>("add_rms_norm", "sums of two rows, and these divided by their root mean square")
+          .in(&Op::x, "x", "... d", floats, "rows")
+          .in(&Op::residual, "residual", "... d", same_as("x"), "what is added to them")
+          .in(&Op::weight, "weight", "d", floats, "factors of the features")
+          .with(with_norm<Op>)
+          .out(&Op::sum, "sum", "... d", same_as("x"), "x + residual, which out is the norm of")
+          .gradient("add_rms_norm_backward")
+          .examples(
+              {{"ragged", "...=37 d=100 weight"}, {"batched_bf16", "...=2,7 d=512 bf16 weight:f32 eps=0.01"}})
+          .measured({{"16384x4096_bf16", "...=16384 d=4096 bf16 weight"},
+                     {"4096x16384_bf16", "...=4096 d=16384 bf16 weight"}})
+          .run(norm_plan<8192, Op>, norm_program<Op>, norm_formula<Op, Exact>);
+  return table;
+}
+
+const OperatorSchema& add_rms_norm_backward_schema() {
+  using Op = AddRmsNorm;
+  return gradient_table<norm_plan<4096, Op>, norm_gradient_program<Op>, norm_formula<Op, Traced>>(
+      add_rms_norm_schema(), "14*rows*d");
+}
+
+tegula::Tensor rms_norm(const TensorRef& x, RmsNorm options) {
+  return results_of<tegula::Tensor>(rms_norm_schema(), options, {x});
+}
+
+RmsNormGradients rms_norm_backward(const TensorRef& dout, const TensorRef& x, RmsNorm options) {
+  return results_of<RmsNormGradients>(rms_norm_backward_schema(), Gradient<RmsNorm>{options}, {dout, x});
+}
+
+AddNormResult add_rms_norm(const TensorRef& x, const TensorRef& residual, AddRmsNorm options) {
+  return results_of<AddNormResult>(add_rms_norm_schema(), options, {x, residual});
+}
+
+}  // namespace tegula::ops

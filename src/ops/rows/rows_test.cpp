@@ -1,0 +1,136 @@
+// What the sweep over tables does not say of operators over rows: special values, and rules about what tensors
+// hold.
+#include <cmath>
+#include <limits>
+
+#include "ops/testing/operators.hpp"
+#include "tegula/ops.hpp"
+
+namespace tegula::ops {
+namespace rows_test {
+
+constexpr float inf = std::numeric_limits<float>::infinity();
+
+Tensor row_of(const std::vector<float>& values) {
+  return Tensor::from(values).reshape({1, static_cast<std::int64_t>(values.size())});
+}
+
+TEST(Softmax, LeavesOutInfinitiesAndIsNaNWithoutOthers) {
+  for (const Target target : test_targets()) {
+    const Tensor some = softmax(row_of({-inf, 2, 2, -inf}), {.target = target});
+    EXPECT_EQ(some.values<float>(), (std::vector<float>{0, 0.5f, 0.5f, 0}));
+    EXPECT_TRUE(std::isnan(softmax(row_of({-inf, -inf}), {.target = target}).values<float>()[0]));
+  }
+}
+
+// Rows in pieces, whose first has nothing but -inf.
+TEST(Softmax, PiecesMayHaveNothing) {
+  const std::int64_t n = 16500;
+  Tensor x = Tensor::zeros({1, n}, f32);
+  for (std::int64_t j = 0; j < 5000; ++j) x.set({0, j}, -inf);
+  const std::vector<float> p = softmax(x, {.target = Target::interpreter()}).values<float>();
+  EXPECT_EQ(p[0], 0);
+  EXPECT_NEAR(p[5000] * 11500, 1, 1e-4);
+}
+
+TEST(CrossEntropy, IgnoresLabelsAndRefusesOthers) {
+  const Tensor x = Tensor::random_normal({3, 5}, f32, 1);
+  for (const Target target : test_targets()) {
+    const auto call = [&](const std::vector<int>& labels) {
+      return cross_entropy_and_gradient(x, Tensor::from(labels), {.target = target});
+    };
+    const CrossEntropyAndGradientResult result = call({4, -100, 0});
+    EXPECT_EQ(result.loss.values<float>()[1], 0);
+    for (int j = 0; j < 5; ++j) EXPECT_EQ(result.dlogits.get({1, j}), 0);
+    EXPECT_NEAR(result.loss.values<float>()[0], result.lse.values<float>()[0] - x.get({0, 4}), 1e-6);
+    EXPECT_THROW(call({4, 5, 0}), ProgramError);
+    EXPECT_THROW(call({4, -1, 0}), ProgramError);
+  }
+}
+
+TEST(Rope, RefusesPositionsOutsideOfItsTables) {
+  const Tensor x = Tensor::random_normal({2, 1, 4}, f32, 1), angles = Tensor::zeros({3, 2}, f32);
+  const auto call = [&](const std::vector<int>& positions) {
+    return rope(x, angles, angles, {.positions = Tensor::from(positions), .target = Target::interpreter()});
+  };
+  EXPECT_EQ(call({2, 0}).shape(), x.shape());
+  EXPECT_THROW(call({3, 0}), ProgramError);
+  EXPECT_THROW(call({0, -1}), ProgramError);
+}
+
+TEST(Rope, TurnsBack) {
+  const Tensor x = Tensor::random_normal({5, 2, 6}, f32, 1);
+  Tensor cosine = Tensor::zeros({5, 2}, f32), sine = Tensor::zeros({5, 2}, f32);
+  for (int i = 0; i < 5; ++i)
+    for (int j = 0; j < 2; ++j) cosine.set({i, j}, std::cos(i / (j + 1.))), sine.set({i, j}, std::sin(i / (j + 1.)));
+  for (const RopePairing pairing : {RopePairing::halves, RopePairing::neighbours}) {
+    const Tensor there = rope(x, cosine, sine, {.pairing = pairing, .target = Target::interpreter()});
+    const Tensor back = rope(there, cosine, sine,
+                             {.pairing = pairing, .inverse = true, .target = Target::interpreter()});
+    expect_close("turned back", back, x, x, f32);
+    EXPECT_FALSE(equal(there, x));
+  }
+}
+
+TEST(CastFp8, KeepsZerosAndRoundsScalesUp) {
+  Tensor x = Tensor::zeros({2, 200}, f32);
+  x.set({1, 3}, 448), x.set({1, 130}, -449);
+  for (const Target target : test_targets())
+    for (const bool power : {false, true}) {
+      const CastFp8Result result = cast_fp8(x, {.power_of_two = power, .target = target});
+      EXPECT_EQ(result.out.get({0, 0}), 0);
+      EXPECT_GT(result.scale.get({0, 0}), 0);
+      EXPECT_EQ(result.scale.get({1, 0}), 1);
+      EXPECT_EQ(result.out.get({1, 3}), 448);
+      EXPECT_EQ(result.scale.get({1, 1}), power ? 2 : 449 * (1.f / 448));
+      EXPECT_EQ(result.out.get({1, 130}), power ? -224 : -448);
+    }
+}
+
+// As products on tensor cores want scales: tokens beside each other.
+TEST(CastFp8, WritesScalesOfAnyStrides) {
+  const Tensor x = Tensor::random_normal({5, 256}, f32, 1), columns = Tensor::zeros({2, 5}, f32);
+  cast_fp8(x, {.scale = columns.ref().transpose(0, 1), .target = Target::interpreter()});
+  const Tensor rows = cast_fp8(x, {.target = Target::interpreter()}).scale;
+  EXPECT_TRUE(equal(columns.transpose(0, 1).contiguous(), rows));
+}
+
+TEST(Topk, OrdersSpecialValues) {
+  const Tensor x = row_of({-inf, 3, std::nanf(""), 3, -inf, inf, -0.f, 0});
+  for (const Target target : test_targets()) {
+    const TopkResult result = topk(x, 8, {.target = target});
+    EXPECT_EQ(result.indices.values<std::int32_t>(), (std::vector<std::int32_t>{2, 5, 1, 3, 6, 7, 0, 4}));
+    const std::vector<float> values = result.values.values<float>();
+    EXPECT_TRUE(std::isnan(values[0]));
+    EXPECT_EQ((std::vector<float>(values.begin() + 1, values.end())),
+              (std::vector<float>{inf, 3, 3, 0, 0, -inf, -inf}));
+  }
+}
+
+TEST(Topk, OfManyTakesSeveralSteps) {
+  const Tensor x = Tensor::random_integers({1, 9000}, i32, 1, 0, 50).to(f32);
+  const Tensors results = call_by_name(find_schema("topk"), {{"x", x}}, {{"count", std::int64_t{256}}},
+                                       Target::interpreter());
+  EXPECT_EQ(faults_of(judge_call(find_schema("topk"), {{"x", x}}, {{"count", std::int64_t{256}}}, results)), "");
+}
+
+TEST(Hadamard, MatricesAreOrthogonal) {
+  for (const int m : {1, 12, 20, 28}) {
+    const auto signs = hadamard_signs(m);
+    for (int i = 0; i < m; ++i)
+      for (int j = 0; j < m; ++j) {
+        int product = 0;
+        for (int k = 0; k < m; ++k) product += signs[i][k] * signs[j][k];
+        EXPECT_EQ(product, i == j ? m : 0) << m << " " << i << " " << j;
+      }
+  }
+}
+
+TEST(Hadamard, RefusesOtherLengths) {
+  EXPECT_EQ(refusal([] { hadamard(Tensor::zeros({2, 24 * 3}, f32)); }),
+            "hadamard, argument 'x': expected 2^k, 12*2^k, 20*2^k or 28*2^k features, up to 32768, given f32 [2, 72] "
+            "strides [72, 1]; pad the rows");
+}
+
+}  // namespace rows_test
+}  // namespace tegula::ops

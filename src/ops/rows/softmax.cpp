@@ -1,0 +1,251 @@
+#include "tegula/ops/softmax.hpp"
+
+#include <algorithm>
+#include <limits>
+
+#include "ops/pieces/rows.hpp"
+#include "ops/schema/gradient.hpp"
+
+namespace tegula::ops {
+
+namespace {
+
+using namespace lang;
+using lang::Tensor;
+
+template <class Op>
+inline constexpr bool is_logarithm = std::is_same_v<Op, LogSoftmax>;
+
+// Rows of up to this many features are held by a block; longer ones are read twice, in pieces.
+constexpr int longest_held = 16384, piece_of_long_rows = 4096;
+
+template <class Op>
+struct Instance {
+  DType type = f32;
+  int dim = 0, rows = 1;  // features of a row, 0 of any number of them; rows of a tile
+  auto fields() const { return std::tuple(type, dim, rows); }
+  bool holds_rows() const { return dim > 0; }
+};
+
+template <class Op>
+Instance<Op> plan(const Bound<Op>& c) {
+  const int dim = c.small_dim("d");
+  if (dim > longest_held) return {c.type("x"), 0, 1};
+  return {c.type("x"), dim, std::clamp(8192 / std::max(dim, 1), 1, 16)};
+}
+
+// Every row x becomes exp(x − largest), and the sum of these is given back.
+Fragment exponentials(Fragment& x) {
+  Fragment most = reduce_max(x);
+  parallel(x, [&](Index i, Index j) { x(i, j) = exp2((x(i, j) - most(i)) * log2e); });
+  return reduce_sum(x);
+}
+
+template <class Op>
+void held_rows(const Instance<Op>& c, const Tensor& x, const Tensor& out) {
+  grid(ceildiv(x.extent(0), c.rows), [&](Index block) {
+    Fragment values = load(x.at(block * c.rows), {c.rows, c.dim}, f32);
+    if (is_logarithm<Op>) {
+      Fragment most = reduce_max(values);
+      Fragment sum = reduce_sum(
+          map(values, [&](Index i, Index j) { return exp2((values(i, j) - most(i)) * log2e); }));
+      parallel(sum, [&](Index i) { sum(i) = log(sum(i)) + most(i); });
+      parallel(values, [&](Index i, Index j) { values(i, j) -= sum(i); });
+    } else {
+      Fragment sum = exponentials(values);
+      parallel(sum, [&](Index i) { sum(i) = 1.f / sum(i); });
+      parallel(values, [&](Index i, Index j) { values(i, j) *= sum(i); });
+    }
+    copy(values, out.at(block * c.rows));
+  });
+}
+
+// body(first column), for the pieces of a row.
+void each_piece(const Expr& columns, const std::function<void(const Expr&)>& body) {
+  pipelined(ceildiv(columns, piece_of_long_rows), {.stages = 2},
+            [&](Index piece) { body(piece * piece_of_long_rows); });
+}
+
+Fragment piece_of(const Tensor& row, const Expr& first, double fill = 0) {
+  Fragment piece({piece_of_long_rows}, f32);
+  copy(row.at(first), piece, {.fill = fill});
+  return piece;
+}
+constexpr double nothing = -std::numeric_limits<double>::infinity();
+
+template <class Op>
+void rows_in_pieces(const Tensor& x, const Tensor& out) {
+  grid(x.extent(0), [&](Index row) {
+    ExponentialSums sums(piece_of_long_rows);
+    each_piece(x.extent(1), [&](const Expr& first) { sums.add(piece_of(x.slice(row), first, nothing)); });
+    const ExponentialSums::Total total = sums.total();
+    Expr subtracted = is_logarithm<Op> ? total.lse() : total.largest, factor = 1.f / total.sum;
+    each_piece(x.extent(1), [&](const Expr& first) {
+      Fragment values = piece_of(x.slice(row), first);
+      parallel(values, [&](Index j) {
+        Expr less = values(j) - subtracted;
+        values(j) = is_logarithm<Op> ? less : exp2(less * log2e) * factor;
+      });
+      copy(values, out.slice(row).at(first));
+    });
+  });
+}
+
+template <class Op>
+Kernel forward(const Instance<Op>& c) {
+  return kernel(instance_name(is_logarithm<Op> ? "log_softmax" : "softmax", c), [&] {
+    Dim rows("rows");
+    const Operand features = c.holds_rows() ? Operand(c.dim) : Operand(Dim("d"));
+    Tensor x = input("x", {rows, features}, c.type), out = output("out", {rows, features}, c.type);
+    if (c.holds_rows())
+      held_rows(c, x, out);
+    else
+      rows_in_pieces<Op>(x, out);
+  });
+}
+
+// With p = softmax(x): dx = p · (dout − sum(p · dout)), and of the logarithm dout − p · sum(dout).
+template <class Op>
+void gradients_of_held_rows(const Instance<Op>& c, const Tensor& dout, const Tensor& x, const Tensor& dx) {
+  grid(ceildiv(x.extent(0), c.rows), [&](Index block) {
+    Fragment values = load(x.at(block * c.rows), {c.rows, c.dim}, f32);
+    Fragment given = load(dout.at(block * c.rows), {c.rows, c.dim}, f32), sum = exponentials(values);
+    parallel(sum, [&](Index i) { sum(i) = 1.f / sum(i); });
+    Fragment along = is_logarithm<Op>
+                         ? reduce_sum(given)
+                         : reduce_sum(map(given, [&](Index i, Index j) { return given(i, j) * values(i, j); }));
+    if (!is_logarithm<Op>) parallel(along, [&](Index i) { along(i) *= sum(i); });
+    parallel(values, [&](Index i, Index j) {
+      Expr p = values(i, j) * sum(i);
+      values(i, j) = is_logarithm<Op> ? given(i, j) - p * along(i) : p * (given(i, j) - along(i));
+    });
+    copy(values, dx.at(block * c.rows));
+  });
+}
+
+template <class Op>
+void gradients_in_pieces(const Tensor& dout, const Tensor& x, const Tensor& dx) {
+  grid(x.extent(0), [&](Index row) {
+    Tensor own = x.slice(row), given_row = dout.slice(row);
+    ExponentialSums sums(piece_of_long_rows);
+    Fragment along({piece_of_long_rows}, f32, 0);
+    each_piece(x.extent(1), [&](const Expr& first) {
+      Fragment values = piece_of(own, first, nothing), given = piece_of(given_row, first);
+      // Weighted sums change with the largest element of their column as the others do.
+      if (is_logarithm<Op>)
+        parallel(along, [&](Index j) { along(j) += given(j); });
+      else
+        parallel(along, [&](Index j) {
+          Expr above = values(j) - sums.top(j), other = exp2(-abs(above) * log2e);
+          along(j) = select(above > 0, along(j) * other + given(j), along(j) + other * given(j));
+        });
+      sums.add(values);
+    });
+    const ExponentialSums::Total total = sums.total();
+    Expr factor = 1.f / total.sum;
+    if (!is_logarithm<Op>)
+      parallel(along, [&](Index j) { along(j) *= exp2((sums.top(j) - total.largest) * log2e) * factor; });
+    Expr all = reduce_sum(along).scalar();
+    each_piece(x.extent(1), [&](const Expr& first) {
+      Fragment values = piece_of(own, first), given = piece_of(given_row, first);
+      parallel(values, [&](Index j) {
+        Expr p = exp2((values(j) - total.largest) * log2e) * factor;
+        values(j) = is_logarithm<Op> ? given(j) - p * all : p * (given(j) - all);
+      });
+      copy(values, dx.slice(row).at(first));
+    });
+  });
+}
+
+template <class Op>
+Kernel backward(const Instance<Op>& c) {
+  return kernel(instance_name(is_logarithm<Op> ? "log_softmax_backward" : "softmax_backward", c), [&] {
+    Dim rows("rows");
+    const Operand features = c.holds_rows() ? Operand(c.dim) : Operand(Dim("d"));
+    Tensor dout = input("dout", {rows, features}, c.type), x = input("x", {rows, features}, c.type);
+    Tensor dx = output("dx", {rows, features}, c.type);
+    if (c.holds_rows())
+      gradients_of_held_rows(c, dout, x, dx);
+    else
+      gradients_in_pieces<Op>(dout, x, dx);
+  });
+}
+
+double plain(double x) { return x; }
+double plain(const TracedNumber& x) { return x.value; }
+
+template <class Op, class E>
+void formula(const Bound<Op>& c, E& exact) {
+  const std::int64_t rows = c.dim("rows"), d = c.dim("d");
+  auto *x = exact.data("x"), *out = exact.data("out");
+  for (std::int64_t i = 0; i < rows; ++i, x += d, out += d) {
+    double most = nothing;
+    for (std::int64_t j = 0; j < d; ++j) most = std::max(most, plain(x[j]));
+    typename E::Number sum = 0;
+    for (std::int64_t j = 0; j < d; ++j) sum += exp(x[j] - most);
+    for (std::int64_t j = 0; j < d; ++j)
+      out[j] = is_logarithm<Op> ? x[j] - most - exact.step(log(sum)) : exact.step(exp(x[j] - most)) / sum;
+  }
+}
+
+template <class Op>
+OperatorSchema& table_of(const char* name, const char* doc, const char* result, const char* gradient) {
+  static OperatorSchema table =
+      Schema<Op>(name, doc)
+          .in(&Op::x, "x", "... d", floats, "rows")
+          .out(&Op::out, "out", "... d", same_as("x"), result)
+          .require("x", "d >= 1", "1 feature or more", "leave the call out")
+          .source("Milakov and Gimelshein 2018, Online normalizer calculation for softmax, for rows that are "
+                  "read in pieces")
+          .gradient(gradient)
+          .flops("4*rows*d")
+          .examples({{"ragged", "...=37 d=100"},
+                     {"batched_bf16", "...=2,7 d=512 bf16"},
+                     {"long_f16", "...=3 d=16500 f16"}})
+          .measured({{"16384x4096_bf16", "...=16384 d=4096 bf16"},
+                     {"4096x16384_bf16", "...=4096 d=16384 bf16"},
+                     {"262144x128_bf16", "...=262144 d=128 bf16"},
+                     {"512x131072_bf16", "...=512 d=131072 bf16"}})
+          .run(plan<Op>, forward<Op>, formula<Op, Exact>);
+  return table;
+}
+
+}  // namespace
+
+const OperatorSchema& softmax_schema() {
+  return table_of<Softmax>("softmax", "exponentials of rows, divided by their sum", "exp(x) / sum(exp(x))",
+                           "softmax_backward");
+}
+
+const OperatorSchema& log_softmax_schema() {
+  return table_of<LogSoftmax>("log_softmax", "rows less the logarithm of the sum of their exponentials",
+                              "x - log(sum(exp(x)))", "log_softmax_backward");
+}
+
+const OperatorSchema& softmax_backward_schema() {
+  using Op = Softmax;
+  return gradient_table<plan<Op>, backward<Op>, formula<Op, Traced>>(softmax_schema(), "8*rows*d");
+}
+
+const OperatorSchema& log_softmax_backward_schema() {
+  using Op = LogSoftmax;
+  return gradient_table<plan<Op>, backward<Op>, formula<Op, Traced>>(log_softmax_schema(), "8*rows*d");
+}
+
+tegula::Tensor softmax(const TensorRef& x, Softmax options) {
+  return results_of<tegula::Tensor>(softmax_schema(), options, {x});
+}
+
+tegula::Tensor log_softmax(const TensorRef& x, LogSoftmax options) {
+  return results_of<tegula::Tensor>(log_softmax_schema(), options, {x});
+}
+
+tegula::Tensor softmax_backward(const TensorRef& dout, const TensorRef& x, Softmax options) {
+  return results_of<tegula::Tensor>(softmax_backward_schema(), Gradient<Softmax>{options}, {dout, x});
+}
+
+tegula::Tensor log_softmax_backward(const TensorRef& dout, const TensorRef& x, LogSoftmax options) {
+  return results_of<tegula::Tensor>(log_softmax_backward_schema(), Gradient<LogSoftmax>{options}, {dout, x});
+}
+
+}  // namespace tegula::ops

@@ -1,0 +1,203 @@
+#include "tegula/ops/topk.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "ops/schema/schema.hpp"
+
+namespace tegula::ops {
+
+template <>
+inline constexpr std::array<std::string_view, 3> choice_names<TopkGates>{"none", "softmax", "sigmoid"};
+
+namespace {
+
+using namespace lang;
+using lang::Tensor;
+
+constexpr int most_columns = 4096, most_chosen = 256;
+
+// Rows of a step are cut into parts of `columns`; from each the largest are chosen. The last step has one part.
+struct Instance {
+  DType type = f32;
+  int rows = 1, columns = 64, places = 8;  // of a tile; of the chosen
+  bool is_first = true, is_last = true;
+  TopkGates gates = TopkGates::none;
+  bool normalized = false;
+  auto fields() const {
+    return std::tuple(type, joined("t", rows, columns), labelled("k", places), labelled("first", is_first),
+                      labelled("last", is_last), gates, labelled("normalized", normalized));
+  }
+};
+
+// Larger numbers have larger keys, NaN the largest; 0 is none. Both zeros have one key.
+Expr key_of(const Expr& x) {
+  Expr bits = bitcast(select(x == 0, 0.f, x), u32);
+  return select(isnan(x), 0xffffffffu, select(bits >> 31u == 1u, ~bits, bits | 0x80000000u));
+}
+Expr number_of(const Expr& key) {
+  return bitcast(select(key >> 31u == 1u, key & 0x7fffffffu, ~key), f32);
+}
+
+struct Choice {
+  const Instance& c;
+  Dim rows{"rows"}, n{c.is_first ? "n" : "candidates"}, count{"count"};
+  // Of the first step; of others, the keys and columns that the step before has chosen.
+  Tensor x = c.is_first ? input("x", {rows, n}, c.type) : input("keys", {rows, n}, u32);
+  Tensor numbers = c.is_first ? x : input("numbers", {rows, n}, i32);
+  Expr parts = ceildiv(n, c.columns);
+  Tensor values = c.is_last ? output("values", {rows, count}, c.type)
+                            : output("chosen_keys", {rows, parts, count}, u32);
+  Tensor indices = c.is_last ? output("indices", {rows, count}, i32)
+                             : output("chosen_numbers", {rows, parts, count}, i32);
+
+  void block(const Expr& part, const Expr& row) const {
+    Fragment keys({c.rows, c.columns}, u32), columns({c.rows, c.columns}, i32);
+    read(keys, columns, row, part * c.columns);
+    Shared chosen({c.rows, c.places}, u32), places({c.rows, c.places}, i32);
+    fill(chosen, 0u), fill(places, -1);
+    serial(count, [&](Index step) {
+      Fragment top = reduce_max(keys);
+      Fragment at = reduce_min(map(
+          keys, [&](Index i, Index j) { return select(keys(i, j) == top(i), columns(i, j), 0x7fffffff); }, i32));
+      parallel(keys, [&](Index i, Index j) {
+        keys(i, j) = select(columns(i, j) == at(i), 0u, keys(i, j));
+      });
+      parallel(top, [&](Index i) { chosen(i, step) = top(i), places(i, step) = at(i); });
+    });
+    if (c.is_last)
+      write_gates(chosen, places, row);
+    else
+      copy(chosen, values.slice(all, part).at(row)), copy(places, indices.slice(all, part).at(row));
+  }
+  void read(Fragment& keys, Fragment& columns, const Expr& row, const Expr& first) const {
+    if (!c.is_first) {
+      copy(x.at(row, first), keys);
+      copy(numbers.at(row, first), columns, {.fill = 0x7fffffff});
+      return;
+    }
+    Fragment given = load(x.at(row, first), {c.rows, c.columns}, f32);
+    parallel(keys, [&](Index i, Index j) {
+      columns(i, j) = first + j;
+      keys(i, j) = select(first + j < n, key_of(given(i, j)), 0u);
+    });
+  }
+  void write_gates(const Shared& chosen, const Shared& places, const Expr& row) const {
+    Fragment gates({c.rows, c.places}, f32);
+    parallel(gates, [&](Index i, Index j) {
+      Expr x_of = number_of(chosen(i, j)), is_chosen = j < count;
+      if (c.gates == TopkGates::none)
+        gates(i, j) = x_of;
+      else if (c.gates == TopkGates::softmax)
+        gates(i, j) = select(is_chosen, exp2((x_of - number_of(chosen(i, 0))) * log2e), 0.f);
+      else
+        gates(i, j) = select(is_chosen, 1.f / (1.f + exp2(-x_of * log2e)), 0.f);
+    });
+    if (c.gates == TopkGates::softmax || (c.gates == TopkGates::sigmoid && c.normalized)) {
+      Fragment sum = reduce_sum(gates);
+      parallel(gates, [&](Index i, Index j) { gates(i, j) /= sum(i); });
+    }
+    copy(gates, values.at(row)), copy(places, indices.at(row));
+  }
+};
+
+Kernel program(const Instance& c) {
+  return kernel(instance_name("topk", c), [&] {
+    const Choice choice{c};
+    grid(choice.parts, ceildiv(choice.rows, c.rows),
+         [&](Index part, Index row) { choice.block(part, row * c.rows); });
+  });
+}
+
+int power_of_two(std::int64_t least, int from) {
+  int power = from;
+  while (power < least) power *= 2;
+  return power;
+}
+
+void run(const Bound<Topk>& c, Launch& launch) {
+  const std::int64_t rows = c.dim("rows");
+  std::int64_t n = c.dim("n");
+  std::vector<tegula::Tensor> kept;
+  Instance step{.type = c.type("x"), .places = power_of_two(c->count, 8)};
+  while (true) {
+    step.columns = power_of_two(std::min<std::int64_t>(n, most_columns), 64);
+    step.rows = std::clamp(2048 / step.columns, 1, 16);
+    const std::int64_t parts = (n + step.columns - 1) / step.columns;
+    step.is_last = parts <= 1;
+    if (step.is_last) step.gates = c->gates, step.normalized = c->normalized;
+    const TensorRef keys = kept.empty() ? TensorRef() : kept[kept.size() - 2].ref().reshape({rows, n});
+    const TensorRef numbers = kept.empty() ? TensorRef() : kept.back().ref().reshape({rows, n});
+    if (step.is_last && step.is_first) return launch(step, program);
+    if (step.is_last) return launch(step, program, {{"keys", keys}, {"numbers", numbers}});
+    kept.push_back(launch.scratch({rows, parts, c->count}, u32));
+    kept.push_back(launch.scratch({rows, parts, c->count}, i32));
+    const TensorRef chosen = kept[kept.size() - 2].ref(), places = kept.back().ref();
+    if (step.is_first)
+      launch(step, program, {{"chosen_keys", chosen}, {"chosen_numbers", places}});
+    else
+      launch(step, program,
+             {{"keys", keys}, {"numbers", numbers}, {"chosen_keys", chosen}, {"chosen_numbers", places}});
+    n = parts * c->count, step.is_first = false;
+  }
+}
+
+void formula(const Bound<Topk>& c, Exact& exact) {
+  const std::int64_t n = c.dim("n"), count = c->count;
+  const double* x = exact.data("x");
+  double* values = exact.data("values");
+  auto* indices = exact["indices"].data_as<std::int32_t>();
+  std::vector<std::int32_t> order(static_cast<std::size_t>(n));
+  for (std::int64_t row = 0; row < c.dim("rows"); ++row, x += n, values += count, indices += count) {
+    for (std::size_t j = 0; j < order.size(); ++j) order[j] = static_cast<std::int32_t>(j);
+    std::stable_sort(order.begin(), order.end(), [&](std::int32_t a, std::int32_t b) {
+      return std::isnan(x[a]) ? !std::isnan(x[b]) : x[a] > x[b];
+    });
+    double sum = 0;
+    for (std::int64_t j = 0; j < count; ++j) {
+      const double own = x[indices[j] = order[static_cast<std::size_t>(j)]];
+      values[j] = c->gates == TopkGates::none      ? own
+                  : c->gates == TopkGates::softmax ? exact.rounded(std::exp(own - x[order[0]]))
+                                                   : exact.rounded(1 / (1 + std::exp(-own)));
+      sum += values[j];
+    }
+    const bool divides =
+        c->gates == TopkGates::softmax || (c->gates == TopkGates::sigmoid && c->normalized);
+    for (std::int64_t j = 0; divides && j < count; ++j) values[j] /= sum;
+  }
+}
+
+}  // namespace
+
+const OperatorSchema& topk_schema() {
+  using Op = Topk;
+  static const OperatorSchema table =
+      Schema<Op>("topk", "the largest elements of every row in descending order, and gates of experts")
+          .in(&Op::x, "x", "... n", floats, "rows; NaN is the largest, of equal ones the first comes first")
+          .option(&Op::count, "count", "elements of a row", between(0, most_chosen, "a number from 0 to 256"))
+          .needed()
+          .option(&Op::gates, "gates", "what becomes of the chosen: softmax over them, or their sigmoids")
+          .option(&Op::normalized, "normalized", "sigmoids are divided by their sum")
+          .require("count", "count <= n", "at most {n}, the elements of a row", "choose no more than there are")
+          .out(&Op::values, "values", "... count", same_as("x"), "the chosen, or the gates")
+          .out(&Op::indices, "indices", "... count", is(i32), "where they stand in their rows")
+          .source("the gating of Shazeer et al. 2017, Outrageously Large Neural Networks")
+          .composed_gradient("gather and scatter")
+          .flops("2*rows*n*count")
+          .examples({{"ragged", "...=37 n=100 count=6 gates=softmax"},
+                     {"ties_bf16", "...=2,7 n=300 count=9 bf16"},
+                     {"parts_f16", "...=3 n=9000 count=5 f16 gates=sigmoid normalized"}})
+          .measured({{"65536x128_6_bf16", "...=65536 n=128 count=6 bf16 gates=softmax"},
+                     {"16384x256_8_f32", "...=16384 n=256 count=8 gates=sigmoid normalized"},
+                     {"16384x512_8_f32", "...=16384 n=512 count=8 gates=softmax"},
+                     {"1024x32768_64_f32", "...=1024 n=32768 count=64"}})
+          .run(run, formula);
+  return table;
+}
+
+TopkResult topk(const TensorRef& x, std::int64_t count, Topk options) {
+  options.count = count;
+  return results_of<TopkResult>(topk_schema(), options, {x});
+}
+
+}  // namespace tegula::ops

@@ -1,0 +1,223 @@
+#include "tegula/ops/ssd.hpp"
+
+#include "ops/pieces/rows.hpp"
+#include "ops/schema/gradient.hpp"
+#include "ops/state_space/softplus.hpp"
+#include "ops/state_space/steps.hpp"
+
+namespace tegula::ops {
+
+namespace {
+
+using Call = Bound<Ssd>;
+
+// States are [p, n] to callers, and [n, p] to programs.
+TensorRef state_view(const Call& c, const char* name) {
+  TensorRef state = c.given(name);
+  if (state.rank() != 4) return state;
+  std::swap(state.shape[2], state.shape[3]);
+  std::swap(state.strides[2], state.strides[3]);
+  return state;
+}
+
+ScanKernel scan_of(const Call& c) {
+  ScanKernel scan;
+  scan.type = scan.result = c.type("x");
+  scan.d = c.small_dim("n"), scan.d_v = c.small_dim("p");
+  scan.gated = true, scan.first = c.has("initial_state"), scan.packed = c.has("cu_seqlens");
+  return scan;
+}
+
+struct Steps {
+  Tensor steps, sums;
+};
+
+Shape shape_of_heads(const Call& c, Shape rest = {}) {
+  Shape shape{c.has("cu_seqlens") ? 1 : c.dim("batch"), c.dim("tokens"), c.dim("heads")};
+  shape.insert(shape.end(), rest.begin(), rest.end());
+  return shape;
+}
+
+Steps form_steps(const Call& c, Launch& launch) {
+  Steps result{launch.scratch(shape_of_heads(c), f32), launch.scratch(shape_of_heads(c), f32)};
+  launch(StepsKernel{c.type("dt"), c.has("dt_bias"), c->dt_softplus, c.has("cu_seqlens")}, steps_kernel,
+         {{"dt", token_view(c.call(), "dt")}, {"steps", result.steps}, {"sums", result.sums}});
+  return result;
+}
+
+void run_scan(const Call& c, Launch& launch, const Steps& steps, const TensorRef& out, bool gate, bool last) {
+  ScanKernel scan = narrow(scan_of(c), sequences_of(c.call()) * c.dim("heads"));
+  scan.weighted = true, scan.skip = c.has("D"), scan.gate = gate, scan.last = last;
+  launch(scan, scan_kernel,
+         {{"q", token_view(c.call(), "C")}, {"k", token_view(c.call(), "B")},
+          {"v", token_view(c.call(), "x")}, {"z", token_view(c.call(), "z")}, {"sums", steps.sums},
+          {"weights", steps.steps}, {"initial_state", state_view(c, "initial_state")}, {"scale", 1.0},
+          {"out", out}, {"final_state", last ? state_view(c, "final_state") : TensorRef()}});
+}
+
+void run(const Call& c, Launch& launch) {
+  run_scan(c, launch, form_steps(c, launch), token_view(c.call(), "out"), c.has("z"), c->output_final_state);
+}
+
+// The gradients of A, D and dt_bias are sums over all tokens.
+void run_sums(const Call& c, Launch& launch, const Tensor& parts) {
+  const char* names[] = {"dA", "dD", "ddt_bias"};
+  for (int i = 0; i < 3; ++i)
+    if (c.has(names[i])) {
+      const TensorRef part = parts.ref().slice(0, i, i + 1);
+      launch(RowSumKernel{}, row_sum_kernel,
+             {{"x", part.reshape(shape_of_heads(c))}, {"total", c[names[i]]}});
+    }
+}
+
+void run_backward(const Call& c, Launch& launch) {
+  const TensorRef x = token_view(c.call(), "x"), q = token_view(c.call(), "C"), k = token_view(c.call(), "B"),
+                  dout = token_view(c.call(), "dout");
+  ScanKernel scan = scan_of(c);
+  const Steps steps = form_steps(c, launch);
+  const bool gate = c.has("z");
+  const Shape columns = shape_of_heads(c, {scan.d_v}), none{0};
+  const Tensor y = launch.scratch(gate ? columns : none, scan.type),
+               own_dy = launch.scratch(gate ? columns : none, scan.type),
+               v = launch.scratch(columns, scan.type), dv = launch.scratch(columns, scan.type);
+  if (gate) run_scan(c, launch, steps, y, false, false);
+  const StepProductsKernel products{scan.type,  c.type("dt"),       scan.d_v,      c.has("D"),
+                                    gate,       c.has("dt_bias"), c->dt_softplus};
+  launch(products, step_values_kernel,
+         {{"x", x}, {"steps", steps.steps}, {"z", token_view(c.call(), "z")}, {"dout", dout}, {"y", y},
+          {"v", v}, {"dy", own_dy}, {"dz", token_view(c.call(), "dz")}});
+  const TensorRef dy = gate ? own_dy.ref() : dout;
+  const std::int64_t all_heads = sequences_of(c.call()) * c.dim("heads");
+  const Tensor states = launch.scratch(chunk_shape(c.call(), {c.dim("heads"), scan.d, scan.d_v}), scan.type),
+               dstates = launch.scratch(states.shape(), scan.type),
+               dsums = launch.scratch(shape_of_heads(c), f32), dgates = launch.scratch(shape_of_heads(c), f32),
+               parts = launch.scratch({3, columns[0], columns[1], columns[2]}, f32);
+  launch(narrow(scan, all_heads), scan_states_kernel,
+         {{"k", k}, {"v", v}, {"sums", steps.sums}, {"initial_state", state_view(c, "initial_state")},
+          {"states", states}});
+  scan.last = c.has("dfinal_state");
+  launch(narrow(scan, all_heads), scan_state_gradients_kernel,
+         {{"q", q}, {"k", k}, {"dout", dy}, {"sums", steps.sums}, {"scale", 1.0},
+          {"dfinal_state", state_view(c, "dfinal_state")}, {"dstates", dstates}, {"dv", dv},
+          {"dinitial_state", scan.first ? state_view(c, "dinitial_state") : TensorRef()}});
+  scan.last = scan.first = false, scan.grouped = c.dim("group") > 1;
+  launch(wide(scan), scan_gradients_kernel,
+         {{"q", q}, {"k", k}, {"v", v}, {"dout", dy}, {"states", states}, {"dstates", dstates},
+          {"sums", steps.sums}, {"scale", 1.0}, {"dq", token_view(c.call(), "dC")},
+          {"dk", token_view(c.call(), "dB")}, {"dsums", dsums}});
+  launch(GateKernel{f32, {}, true, scan.packed}, gate_sums_kernel, {{"g", dsums}, {"sums", dgates}});
+  launch(products, step_gradients_kernel,
+         {{"x", x}, {"dt", token_view(c.call(), "dt")}, {"steps", steps.steps}, {"dv", dv}, {"dy", dy},
+          {"dgates", dgates}, {"dx", token_view(c.call(), "dx")}, {"ddt", token_view(c.call(), "ddt")},
+          {"parts", parts}});
+  run_sums(c, launch, parts);
+}
+
+template <class E>
+void formula(const Call& c, E& exact) {
+  using Number = typename E::Number;
+  const std::int64_t n_features = c.dim("n"), p = c.dim("p"), group = c.dim("group"), heads = c.dim("heads");
+  auto *x = exact.data("x"), *dt = exact.data("dt"), *A = exact.data("A"), *B = exact.data("B"),
+       *C = exact.data("C"), *D = exact.data_if("D"), *z = exact.data_if("z"),
+       *bias = exact.data_if("dt_bias"), *initial = exact.data_if("initial_state"), *out = exact.data("out"),
+       *end = exact.data_if("final_state");
+  const std::vector<Span> spans = spans_of(c.call());
+  for (std::size_t n = 0; n < spans.size(); ++n)
+    for (std::int64_t h = 0; h < heads; ++h) {
+      const std::int64_t at = (static_cast<std::int64_t>(n) * heads + h) * p * n_features;
+      std::vector<Number> state(p * n_features);
+      if (initial) state.assign(initial + at, initial + at + p * n_features);
+      for (std::int64_t t = spans[n].first; t < spans[n].first + spans[n].count; ++t) {
+        const std::int64_t row = t * heads + h, key = (t * (heads / group) + h / group) * n_features;
+        const Number raw = bias ? dt[row] + bias[h] : dt[row], step = c->dt_softplus ? softplus_of(raw) : raw,
+                     factor = exp(step * A[h]);
+        for (std::int64_t j = 0; j < p; ++j) {
+          const Number own = x[row * p + j], written = exact.rounded(step * own);
+          Number sum = 0;
+          for (std::int64_t i = 0; i < n_features; ++i) {
+            Number& s = state[j * n_features + i];
+            s = s * factor + exact.rounded(written * B[key + i]);
+            sum += C[key + i] * exact.rounded(s);
+          }
+          const Number y = exact.rounded(D ? sum + D[h] * own : sum);
+          out[row * p + j] = z ? y * z[row * p + j] / (1 + exp(-z[row * p + j])) : y;
+        }
+      }
+      if (end) std::copy(state.begin(), state.end(), end + at);
+    }
+}
+
+template <int low, int high>  // in tenths
+Tensor between_of_example(const Shape& shape, DType type, std::uint64_t seed,
+                          const std::function<std::int64_t(const std::string&)>&) {
+  return Tensor::random_uniform(shape, type, seed, low / 10., high / 10.);
+}
+
+}  // namespace
+
+const OperatorSchema& ssd_schema() {
+  static const OperatorSchema table =
+      Schema<Ssd>("ssd", "the scan of a state space model with one decay for a head, as of Mamba-2")
+          .in(&Ssd::x, "x", token_list("groups*group p"), floats, "values")
+          .unit_stride()
+          .in(&Ssd::dt, "dt", token_list("groups*group"), floats, "widths of steps")
+          .values(between_of_example<0, 3>)
+          .in(&Ssd::A, "A", "groups*group", is(f32), "logarithms of decays of a step of width 1, at most 0")
+          .values(between_of_example<-10, 0>)
+          .in(&Ssd::B, "B", token_list("groups n"), same_as("x"), "what values are written by")
+          .unit_stride()
+          .in(&Ssd::C, "C", token_list("groups n"), same_as("x"), "what states are read by")
+          .unit_stride()
+          .in(&Ssd::D, "D", "groups*group", is(f32), "shares of x that are added")
+          .in(&Ssd::z, "z", token_list("groups*group p"), same_as("x"), "results are multiplied by silu of it")
+          .unit_stride()
+          .in(&Ssd::dt_bias, "dt_bias", "groups*group", is(f32), "added to dt")
+          .values(between_of_example<0, 5>)
+          .in(&Ssd::initial_state, "initial_state", sequence_list("groups*group p n"), is(f32),
+              "states before the first token, which are zeros without it")
+          .with(add_fences<Ssd>)
+          .let("heads", "groups*group")
+          .option(&Ssd::dt_softplus, "dt_softplus", "steps are log(1 + exp(dt + dt_bias))")
+          .option(&Ssd::output_final_state, "output_final_state", "also the states behind the last token")
+          .require("B", "1 <= n & n <= 256", "1 to 256 features of states", "split them")
+          .require("x", "1 <= p & p <= 512", "1 to 512 features", "split the heads")
+          .require("x", "group >= 1", "a multiple of the groups of heads", "give x a head for each group")
+          .out(&Ssd::out, "out", token_list("groups*group p"), same_as("x"),
+               "(state after the token . C + D * x) * silu(z)")
+          .out(&Ssd::final_state, "final_state", sequence_list("groups*group p n"), is(f32),
+               "states behind the last token")
+          .steps_of("x")
+          .when("output_final_state")
+          .source("Dao and Gu 2024, Transformers are SSMs")
+          .gradient("ssd_backward")
+          .flops("4*batch*tokens*groups*group*n*p")
+          .examples({{"ragged",
+                      "batch=2 tokens=20 groups=1 group=2 p=9 n=10 D z dt_bias dt_softplus initial_state "
+                      "output_final_state"},
+                     {"plain_bf16", "batch=1 tokens=130 groups=2 group=1 p=20 n=32 bf16 dt:f32"},
+                     {"packed_f16", "tokens=150 sequences=3 cu_seqlens groups=1 group=2 p=16 n=16 f16 dt:f32 "
+                                    "D initial_state output_final_state"}})
+          .measured({{"8x4096_80x64_128_bf16",
+                      "batch=8 tokens=4096 groups=1 group=80 p=64 n=128 bf16 dt:f32 D dt_bias dt_softplus"}})
+          .run(run, formula<Exact>);
+  return table;
+}
+
+const OperatorSchema& ssd_backward_schema() {
+  return gradient_table<run_backward, formula<Traced>>(ssd_schema(), "10*batch*tokens*groups*group*n*p", "x");
+}
+
+SsdResult ssd(const TensorRef& x, const TensorRef& dt, const TensorRef& A, const TensorRef& B,
+              const TensorRef& C, Ssd options) {
+  return results_of<SsdResult>(ssd_schema(), options, {x, dt, A, B, C});
+}
+
+SsdGradients ssd_backward(const TensorRef& dout, const TensorRef& x, const TensorRef& dt, const TensorRef& A,
+                          const TensorRef& B, const TensorRef& C, Ssd options,
+                          const TensorRef& dfinal_state) {
+  Gradient<Ssd> op{options};
+  op.given[1] = dfinal_state;
+  return results_of<SsdGradients>(ssd_backward_schema(), op, {dout, x, dt, A, B, C});
+}
+
+}  // namespace tegula::ops

@@ -1,0 +1,130 @@
+#include "ops/state_space/steps.hpp"
+
+#include "ops/state_space/softplus.hpp"
+
+namespace tegula::ops {
+
+using namespace lang;
+using lang::Tensor;
+
+Kernel steps_kernel(const StepsKernel& c) {
+  constexpr int heads_of_tile = 32, rows = chunk_tokens_of_scan;
+  return kernel(instance_name("ssd_steps", c), [&] {
+    Sequences s(c.packed);
+    Dim heads("heads");
+    Tensor dt = input("dt", s.shape({heads}), c.dt), rates = input("A", {heads}, f32);
+    Tensor bias = c.bias ? input("dt_bias", {heads}, f32) : rates;
+    Tensor steps = output("steps", s.shape({heads}), f32), sums = output("sums", s.shape({heads}), f32);
+    s.declare();
+    grid(ceildiv(heads, heads_of_tile), s.most_chunks(), s.count(), [&](Index x, Index chunk, Index n) {
+      Expr row = chunk * rows, first = x * heads_of_tile;
+      s.leave_unless(n, row);
+      Shared tile({rows, heads_of_tile}, f32), sum_tile({rows, heads_of_tile}, f32);
+      copy(s.rows(dt, n).at(row, first), tile);
+      parallel(heads_of_tile, [&](Index h) {
+        Var sum = 0.0f;
+        serial(rows, [&](Index i) {
+          Expr raw = c.bias ? tile(i, h) + bias(first + h) : Expr(tile(i, h));
+          Expr step = c.softplus ? softplus(raw) : raw, gate = step * rates(first + h);
+          assert_that(gate <= 0, "dt and A give logarithms of decays: at most 0");
+          sum += gate;
+          tile(i, h) = step;
+          sum_tile(i, h) = sum;
+        });
+      });
+      copy(tile, s.rows(steps, n).at(row, first));
+      copy(sum_tile, s.rows(sums, n).at(row, first));
+    });
+  });
+}
+
+namespace {
+
+constexpr int rows = 16;  // of a tile
+
+struct Products {
+  const StepProductsKernel& c;
+  Dim batch{"batch"}, tokens{"tokens"}, heads{"heads"};
+
+  explicit Products(const StepProductsKernel& kernel) : c(kernel) {}
+
+  int width() const { return (c.p + 15) / 16 * 16; }
+  Extents columns() const { return {batch, tokens, heads, c.p}; }
+  Tensor values(const char* name) const { return input(name, columns(), c.type); }
+  Tensor of_heads(const char* name, DType type) const { return input(name, {batch, tokens, heads}, type); }
+  template <class F>
+  void each(const F& body) const {
+    grid(ceildiv(tokens, rows), heads, batch, [&](Index y, Index h, Index b) {
+      body([&](const Tensor& t) { return t.slice(b, all, h).at(y * rows); }, h);
+    });
+  }
+};
+
+}  // namespace
+
+Kernel step_values_kernel(const StepProductsKernel& c) {
+  return kernel(instance_name("ssd_values", c), [&] {
+    Products in(c);
+    Tensor x = in.values("x"), steps = in.of_heads("steps", f32);
+    Tensor z = c.gate ? in.values("z") : x, dout = c.gate ? in.values("dout") : x;
+    Tensor y = c.gate ? in.values("y") : x, v = output("v", in.columns(), c.type);
+    Tensor dy = c.gate ? output("dy", in.columns(), c.type) : v;
+    Tensor dz = c.gate ? output("dz", in.columns(), c.type) : v;
+    in.each([&](const auto& window, const Expr&) {
+      const auto values = [&](const Tensor& t) { return load(window(t), {rows, in.width()}, f32); };
+      Fragment xs = values(x), own = load(window(steps), {rows});
+      parallel(xs, [&](Index i, Index j) { xs(i, j) *= own(i); });
+      copy(xs, window(v));
+      if (!c.gate) return;
+      Fragment zs = values(z), given = values(dout), ys = values(y);
+      parallel(zs, [&](Index i, Index j) {
+        Expr gate = zs(i, j), share = 1 / (1 + exp(-gate));
+        ys(i, j) *= given(i, j) * share * (1 + gate * (1 - share));
+        given(i, j) *= gate * share;
+      });
+      copy(given, window(dy));
+      copy(ys, window(dz));
+    });
+  });
+}
+
+Kernel step_gradients_kernel(const StepProductsKernel& c) {
+  return kernel(instance_name("ssd_step_gradients", c), [&] {
+    Products in(c);
+    Tensor x = in.values("x"), dt = in.of_heads("dt", c.dt), rates = input("A", {in.heads}, f32);
+    Tensor steps = in.of_heads("steps", f32), dv = in.values("dv"), dy = in.values("dy");
+    Tensor dgates = in.of_heads("dgates", f32);
+    Tensor shares = c.skip ? input("D", {in.heads}, f32) : rates;
+    Tensor bias = c.bias ? input("dt_bias", {in.heads}, f32) : rates;
+    Tensor dx = output("dx", in.columns(), c.type);
+    Tensor ddt = output("ddt", {in.batch, in.tokens, in.heads}, c.dt);
+    Tensor parts = output("parts", {3, in.batch, in.tokens, in.heads}, f32);
+    in.each([&](const auto& window, const Expr& h) {
+      const auto values = [&](const Tensor& t) { return load(window(t), {rows, in.width()}, f32); };
+      const auto vector = [&](const Tensor& t) { return load(window(t), {rows}, f32); };
+      Fragment xs = values(x), dvs = values(dv), dys = values(dy), raw = vector(dt), own = vector(steps);
+      Fragment gates = vector(dgates), of_skip = reduce_sum(map(xs, [&](Index i, Index j) {
+                                         return xs(i, j) * dys(i, j);
+                                       }));
+      Fragment of_step = reduce_sum(map(xs, [&](Index i, Index j) { return xs(i, j) * dvs(i, j); }));
+      parallel(dvs, [&](Index i, Index j) {
+        dvs(i, j) = c.skip ? dvs(i, j) * own(i) + shares(h) * dys(i, j) : dvs(i, j) * own(i);
+      });
+      copy(dvs, window(dx));
+      parallel(of_step, [&](Index i) {
+        of_step(i) += rates(h) * gates(i);
+        if (c.softplus) {
+          Expr given = c.bias ? raw(i) + bias(h) : Expr(raw(i));
+          of_step(i) *= 1 / (1 + exp(-given));
+        }
+        gates(i) *= own(i);
+      });
+      copy(of_step, window(ddt));
+      copy(gates, window(parts.slice(0)));
+      copy(of_skip, window(parts.slice(1)));
+      copy(of_step, window(parts.slice(2)));
+    });
+  });
+}
+
+}  // namespace tegula::ops

@@ -1,0 +1,32 @@
+// What the scan of a state space model needs of its steps, and what its gradients make of them.
+#pragma once
+#include "ops/linear/scan.hpp"
+
+namespace tegula::ops {
+
+struct StepsKernel {
+  DType dt = f32;
+  bool bias = false, softplus = false, packed = false;
+  auto fields() const {
+    return std::tuple(dt, labelled("bias", bias), labelled("softplus", softplus), labelled("packed", packed));
+  }
+};
+// dt, A [, dt_bias] give steps [batch, tokens, heads], and sums: of steps · A inside chunks.
+lang::Kernel steps_kernel(const StepsKernel& c);
+
+struct StepProductsKernel {
+  DType type = f32, dt = f32;
+  int p = 64;
+  bool skip = false, gate = false, bias = false, softplus = false;
+  auto fields() const {
+    return std::tuple(type, labelled("dt", dt), p, labelled("skip", skip), labelled("gate", gate),
+                      labelled("bias", bias), labelled("softplus", softplus));
+  }
+};
+// x, steps give v = steps · x; with a gate z, dout, y, which is out before it, give dy and dz.
+lang::Kernel step_values_kernel(const StepProductsKernel& c);
+// x, dt, A, steps, dv, dy, dgates, which are gradients of steps · A, [, D, dt_bias] give dx and ddt, and for
+// each token and head what it adds to the gradients of A, D and dt_bias: parts [3, batch, tokens, heads].
+lang::Kernel step_gradients_kernel(const StepProductsKernel& c);
+
+}  // namespace tegula::ops
