@@ -7,12 +7,16 @@ from ._cache_key import add_to_cache_key
 from ._deepseek import DeepseekSparseAttention, LatentCache
 from ._drop_in import block_sparse_attn, native_sparse_attend
 from ._functions import *  # noqa: F403
+from ._native_sparse import NativeSparseAttention, NativeSparseCache, native_sparse_attention
 
 __all__ = [
     "DeepseekSparseAttention",
     "LatentCache",
+    "NativeSparseAttention",
+    "NativeSparseCache",
     "block_sparse_attn",
     "native_sparse_attend",
+    "native_sparse_attention",
     *_functions.__all__,
 ]
 

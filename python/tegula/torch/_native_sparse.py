@@ -1,0 +1,222 @@
+"""Native sparse attention (Yuan et al., 2025) whole: a function, and a module with a cache for decoding."""
+
+from __future__ import annotations
+
+from typing import Any, Optional, Tuple
+
+import torch
+from torch import Tensor, nn
+
+from ._functions import functions
+
+Pair = Tuple[Tensor, Tensor]
+
+
+def native_sparse_attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    gates: Tensor,
+    *,
+    length: int = 32,
+    stride: int = 16,
+    block_size: int = 64,
+    count: int = 16,
+    first_blocks: int = 1,
+    local_blocks: int = 2,
+    window: int = 512,
+    scale: Optional[float] = None,
+    compressed: Optional[Pair] = None,
+    layout: str = "bshd",
+    cu_seqlens: Optional[Tensor] = None,
+    max_seqlen: int = 0,
+) -> Tensor:
+    """Attention over compressed entries, selected blocks and a window, summed by gates; differentiable.
+
+    Args:
+        q: [batch, tokens, heads, d]; float32, float16 or bfloat16. The last query stands at the last key.
+        k, v: [batch, keys, kv_heads, d] and d_v.
+        gates: [batch, tokens, heads, 3], or 2 without a window: logits of the branches in this order.
+        length, stride: of the windows whose means are the compressed entries.
+        block_size, count: tokens of a block, and how many blocks a token selects.
+        first_blocks, local_blocks: so many at the beginning and up to its own are among them.
+        window: tokens, ending at the query's own; 0: no such branch.
+        scale: of the scores; 1/sqrt(d) unless given.
+        compressed: keys and values of the entries, where the caller has made them; means otherwise.
+        layout: "bshd", or "bhsd" with heads before tokens in all tensors.
+        cu_seqlens: packed sequences, as ``nsa_compress`` takes them; no tensor has a batch then.
+        max_seqlen: a promise: the most tokens of a sequence.
+
+    Returns:
+        As q, with the features of v.
+
+    Raises:
+        TypeError, ValueError, RuntimeError: as the operators that it consists of.
+    """
+    packed = {"layout": layout, "cu_seqlens": cu_seqlens, "max_seqlen": max_seqlen}
+    windows = {"length": length, "stride": stride, **packed}
+    coarse_k, coarse_v = compressed or (functions["nsa_compress"](x, **windows) for x in (k, v))
+    tokens = 0 if cu_seqlens is not None else k.shape[2 if layout == "bhsd" else 1]
+    seen = {"key_tokens": tokens, "scale": scale, **windows}
+    coarse, lse = functions["nsa_compressed_attention"](q, coarse_k, coarse_v, **seen)
+    blocks = functions["nsa_select"](
+        q, coarse_k, lse, count, block_size=block_size, first_blocks=first_blocks, local_blocks=local_blocks, **seen
+    )
+    fine = functions["nsa_selected_attention"](
+        q, k, v, blocks, block_size=block_size, window=window, scale=scale, layout=layout,
+        cu_seqlens_q=cu_seqlens, cu_seqlens_k=cu_seqlens, max_seqlen_q=max_seqlen, max_seqlen_k=max_seqlen,
+    )  # fmt: skip
+    near = fine.window_out if window > 0 else None
+    return functions["nsa_combine"](coarse, fine.out, gates, window=near)
+
+
+class _Growing:
+    """Rows along dimension 1 that are added at the end, in memory that doubles."""
+
+    def __init__(self) -> None:
+        self.memory: Optional[Tensor] = None
+        self.rows = 0
+
+    def add(self, rows: Tensor) -> Tensor:
+        total = self.rows + rows.shape[1]
+        if self.memory is None or total > self.memory.shape[1]:
+            grown = rows.new_empty(rows.shape[0], max(2 * total, 64), *rows.shape[2:])
+            if self.memory is not None:
+                grown[:, : self.rows] = self.memory[:, : self.rows]
+            self.memory = grown
+        self.memory[:, self.rows : total] = rows
+        self.rows = total
+        return self.memory[:, :total]
+
+
+class NativeSparseCache:
+    """What ``NativeSparseAttention`` keeps of the tokens before: keys, values and their compressed entries."""
+
+    def __init__(self) -> None:
+        self._k, self._v, self._coarse_k, self._coarse_v = (_Growing() for _ in range(4))
+
+    @property
+    def tokens(self) -> int:
+        return self._k.rows
+
+    def add(self, k: Tensor, v: Tensor, compress: Any, stride: int) -> Tuple[Tensor, Tensor, Pair]:
+        """All keys and values with these behind them, and the entries, to which whole windows are added."""
+        k, v = self._k.add(k), self._v.add(v)
+        begin = self._coarse_k.rows * stride
+        return k, v, (
+            self._coarse_k.add(compress(k[:, begin:], None, 0)),
+            self._coarse_v.add(compress(v[:, begin:], None, 1)),
+        )  # fmt: skip
+
+
+class _GatedMeans(nn.Module):
+    """Entries as weighted means of overlapping windows: each token's weight, by its own features and its place in the
+    window, is softmax over the window."""
+
+    def __init__(self, dim: int, length: int, stride: int) -> None:
+        super().__init__()
+        self.length, self.stride = length, stride
+        self.weigh = nn.Linear(dim, 1, bias=False)
+        self.places = nn.Parameter(torch.zeros(length))
+
+    def forward(self, x: Tensor) -> Tensor:
+        if x.shape[1] < self.length:
+            return x[:, :0]
+        windows = x.unfold(1, self.length, self.stride)  # [batch, entries, heads, d, length]
+        logits = (self.weigh(x)[..., 0]).unfold(1, self.length, self.stride) + self.places.to(x.dtype)
+        return (windows * logits.softmax(-1).unsqueeze(-2)).sum(-1).to(x.dtype).contiguous()
+
+
+def _turned(x: Tensor, positions: Tensor, base: float) -> Tensor:
+    """x [..., tokens, heads, d] turned by its positions (Su et al., 2021)."""
+    half = x.shape[-1] // 2
+    rates = base ** -(torch.arange(half, device=x.device, dtype=torch.float32) / half)
+    angles = (positions.to(torch.float32)[:, None] * rates)[:, None]
+    cos, sin = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
+    a, b = x[..., :half], x[..., half:]
+    return torch.cat((a * cos - b * sin, a * sin + b * cos), -1)
+
+
+class NativeSparseAttention(nn.Module):
+    """A layer of native sparse attention: projections, rotary positions, compression, selection, window and gates.
+
+    Args:
+        width: features of x and of the result.
+        heads, kv_heads: of queries; of keys and values, as many unless given.
+        dim: features of a head, even; width / heads unless given.
+        compression: "mean", or "gated": windows weighted by a softmax that is learned (not of packed sequences).
+        rotary_base: of the rotary positions; None for none.
+        length, stride, block_size, count, first_blocks, local_blocks, window: as ``native_sparse_attention``.
+
+    ``layer(x)`` takes x [batch, tokens, width], or packed [tokens, width] with ``cu_seqlens``. With a
+    ``NativeSparseCache`` the tokens follow those of the calls before: one by one or in parts the results are those of
+    the whole sequence. The cache is for inference: under ``torch.no_grad()``.
+    """
+
+    def __init__(
+        self,
+        width: int,
+        heads: int,
+        kv_heads: Optional[int] = None,
+        *,
+        dim: Optional[int] = None,
+        compression: str = "mean",
+        rotary_base: Optional[float] = 10000.0,
+        length: int = 32,
+        stride: int = 16,
+        block_size: int = 64,
+        count: int = 16,
+        first_blocks: int = 1,
+        local_blocks: int = 2,
+        window: int = 512,
+    ) -> None:
+        super().__init__()
+        self.heads, self.kv_heads, self.dim = heads, kv_heads or heads, dim or width // heads
+        if heads % self.kv_heads:
+            raise ValueError(f"heads: expected a multiple of kv_heads = {self.kv_heads}, given {heads}")
+        if rotary_base is not None and self.dim % 2:
+            raise ValueError(f"dim: expected an even number for rotary positions, given {self.dim}")
+        if compression not in ("mean", "gated"):
+            raise ValueError(f"compression: expected 'mean' or 'gated', given {compression!r}")
+        self.rotary_base, self.length, self.stride = rotary_base, length, stride
+        self.sizes = {
+            "length": length, "stride": stride, "block_size": block_size, "count": count,
+            "first_blocks": first_blocks, "local_blocks": local_blocks, "window": window,
+        }  # fmt: skip
+        self.project = nn.Linear(width, (heads + 2 * self.kv_heads) * self.dim, bias=False)
+        self.gate = nn.Linear(width, heads * (3 if window > 0 else 2))
+        self.merge = nn.Linear(heads * self.dim, width, bias=False)
+        learned = [_GatedMeans(self.dim, length, stride) for _ in range(2)] if compression == "gated" else []
+        self.compression = nn.ModuleList(learned)
+
+    def _compress(self, x: Tensor, cu_seqlens: Optional[Tensor], which: int) -> Tensor:
+        if len(self.compression):
+            return self.compression[which](x)
+        return functions["nsa_compress"](x, length=self.length, stride=self.stride, cu_seqlens=cu_seqlens)
+
+    def _positions(self, x: Tensor, cu_seqlens: Optional[Tensor], before: int) -> Tensor:
+        tokens = torch.arange(x.shape[-2], device=x.device)
+        if cu_seqlens is None:
+            return tokens + before
+        sequence = torch.searchsorted(cu_seqlens.to(tokens.dtype), tokens, right=True) - 1
+        return tokens - cu_seqlens[sequence]
+
+    def forward(
+        self, x: Tensor, cache: Optional[NativeSparseCache] = None, cu_seqlens: Optional[Tensor] = None
+    ) -> Tensor:
+        if cu_seqlens is not None and (cache is not None or len(self.compression)):
+            raise ValueError("cu_seqlens: packed sequences have no cache, and their entries are means; pass one by one")
+        shapes = [self.heads * self.dim, self.kv_heads * self.dim, self.kv_heads * self.dim]
+        q, k, v = (part.unflatten(-1, (-1, self.dim)) for part in self.project(x).split(shapes, -1))
+        if self.rotary_base is not None:
+            positions = self._positions(x, cu_seqlens, cache.tokens if cache else 0)
+            q, k = (_turned(part, positions, self.rotary_base) for part in (q, k))
+        if cache is not None:
+            k, v, compressed = cache.add(k, v, self._compress, self.stride)
+        else:
+            compressed = (self._compress(k, cu_seqlens, 0), self._compress(v, cu_seqlens, 1))
+        gates = self.gate(x).unflatten(-1, (self.heads, -1))
+        out = native_sparse_attention(
+            q, k, v, gates, compressed=compressed, cu_seqlens=cu_seqlens, **self.sizes
+        )
+        return self.merge(out.flatten(-2))

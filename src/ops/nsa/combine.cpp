@@ -1,0 +1,150 @@
+#include <algorithm>
+
+#include "ops/schema/gradient.hpp"
+#include "tegula/ops/nsa_combine.hpp"
+
+namespace tegula::ops {
+
+namespace {
+
+using namespace lang;
+using lang::Tensor;
+
+struct Instance {
+  DType type = f32, gates = f32;
+  bool window = false;
+  int columns = 128, rows = 16;  // of a tile
+  auto fields() const {
+    return std::tuple(type, labelled("gates", gates), labelled("window", window), joined("t", rows, columns));
+  }
+};
+
+Instance plan(const Bound<NsaCombine>& c) {
+  const int dim = c.small_dim("d"), rows = std::clamp(8192 / std::max(dim, 1), 1, 16);
+  return {c.type("compressed"), c.type("gates"), c.has("window"), dim, rows};
+}
+
+// The branches with the names of their tensors before which stands `prefix`.
+template <class Declare>
+std::vector<Tensor> branches(const Instance& c, const Dim& rows, const std::string& prefix,
+                             const Declare& declare) {
+  std::vector<Tensor> result;
+  for (const char* name : {"compressed", "selected", "window"})
+    if (c.window || std::string_view(name) != "window")
+      result.push_back(declare(prefix + name, Extents{rows, c.columns}, c.type));
+  return result;
+}
+
+// sigmoid of the gates of a branch for the rows of a tile.
+Fragment weights_of(const Tensor& gates, int branch, const Expr& row, int rows) {
+  Fragment weights = load(gates.slice(all, branch).at(row), {rows}, f32);
+  parallel(weights, [&](Index i) { weights(i) = 1.f / (1.f + exp2(-weights(i) * log2e)); });
+  return weights;
+}
+
+Kernel forward(const Instance& c) {
+  return kernel(instance_name("nsa_combine", c), [&] {
+    Dim rows("rows"), count("branches");
+    const auto from = branches(c, rows, "", [](const std::string& name, const Extents& e, DType type) {
+      return input(name, e, type);
+    });
+    Tensor gates = input("gates", {rows, count}, c.gates), out = output("out", {rows, c.columns}, c.type);
+    grid(ceildiv(rows, c.rows), [&](Index block) {
+      Expr row = block * c.rows;
+      Fragment sum({c.rows, c.columns}, f32, 0);
+      for (std::size_t branch = 0; branch < from.size(); ++branch) {
+        Fragment values = load(from[branch].at(row), {c.rows, c.columns}, f32);
+        Fragment weights = weights_of(gates, static_cast<int>(branch), row, c.rows);
+        parallel(sum, [&](Index i, Index j) { sum(i, j) += weights(i) * values(i, j); });
+      }
+      copy(sum, out.at(row));
+    });
+  });
+}
+
+// A branch gets its weight of dout, and its gate the product of both times the slope of the sigmoid.
+Kernel backward(const Instance& c) {
+  return kernel(instance_name("nsa_combine_backward", c), [&] {
+    Dim rows("rows"), count("branches");
+    const auto from = branches(c, rows, "", [](const std::string& name, const Extents& e, DType type) {
+      return input(name, e, type);
+    });
+    const auto to = branches(c, rows, "d", [](const std::string& name, const Extents& e, DType type) {
+      return output(name, e, type);
+    });
+    Tensor gates = input("gates", {rows, count}, c.gates), dout = input("dout", {rows, c.columns}, c.type);
+    Tensor dgates = output("dgates", {rows, count}, c.gates);
+    grid(ceildiv(rows, c.rows), [&](Index block) {
+      Expr row = block * c.rows;
+      Fragment given = load(dout.at(row), {c.rows, c.columns}, f32);
+      for (std::size_t branch = 0; branch < from.size(); ++branch) {
+        Fragment values = load(from[branch].at(row), {c.rows, c.columns}, f32);
+        Fragment weights = weights_of(gates, static_cast<int>(branch), row, c.rows);
+        parallel(values, [&](Index i, Index j) { values(i, j) *= given(i, j); });
+        Fragment slopes = reduce_sum(values);
+        parallel(slopes, [&](Index i) { slopes(i) *= weights(i) * (1.f - weights(i)); });
+        copy(slopes, dgates.slice(all, static_cast<int>(branch)).at(row));
+        parallel(values, [&](Index i, Index j) { values(i, j) = weights(i) * given(i, j); });
+        copy(values, to[branch].at(row));
+      }
+    });
+  });
+}
+
+template <class E>
+void formula(const Bound<NsaCombine>& c, E& exact) {
+  const std::int64_t rows = c.dim("rows"), d = c.dim("d"), count = c.dim("branches");
+  auto *gates = exact.data("gates"), *out = exact.data("out");
+  decltype(gates) from[] = {exact.data("compressed"), exact.data("selected"), exact.data_if("window")};
+  for (std::int64_t i = 0; i < rows; ++i)
+    for (std::int64_t branch = 0; branch < count; ++branch) {
+      const typename E::Number weight = 1 / (1 + exp(-gates[i * count + branch]));
+      for (std::int64_t j = 0; j < d; ++j) out[i * d + j] += weight * from[branch][i * d + j];
+    }
+}
+
+}  // namespace
+
+const OperatorSchema& nsa_combine_schema() {
+  using Op = NsaCombine;
+  static const OperatorSchema table =
+      Schema<Op>("nsa_combine", "the branches of native sparse attention, summed by their gates")
+          .in(&Op::compressed, "compressed", "... d", floats, "attention over compressed entries")
+          .in(&Op::selected, "selected", "... d", same_as("compressed"), "attention over selected blocks")
+          .in(&Op::gates, "gates", "... branches", floats,
+              "logits: a branch counts by the sigmoid of its gate")
+          .in(&Op::window, "window", "... d", same_as("compressed"), "attention over a sliding window")
+          .out(&Op::out, "out", "... d", same_as("compressed"), "the sum of sigmoid(gate) * branch")
+          .require("gates", "branches == (window ? 3 : 2)",
+                   "a gate for each branch, in the order compressed, selected, window",
+                   "give two gates, or three with a window")
+          .require("compressed", "1 <= d & d <= 4096", "1 to 4096 features", "split the heads")
+          .source("Yuan et al. 2025, Native Sparse Attention: the gated sum of its branches")
+          .gradient("nsa_combine_backward")
+          .flops("2*rows*d*branches")
+          .examples({{"ragged", "...=37 d=20 branches=3 window"},
+                     {"two_f16", "...=2,7 d=64 branches=2 f16"},
+                     {"batched_bf16", "...=2,3,5 d=128 branches=3 bf16 gates:f32 window"}})
+          .measured({{"65536x64_bf16", "...=65536,64 d=128 branches=3 bf16 window"},
+                     {"8192x64_bf16", "...=8192,64 d=128 branches=3 bf16 window"}})
+          .run(plan, forward, formula<Exact>);
+  return table;
+}
+
+const OperatorSchema& nsa_combine_backward_schema() {
+  return gradient_table<plan, backward, formula<Traced>>(nsa_combine_schema(), "5*rows*d*branches");
+}
+
+tegula::Tensor nsa_combine(const TensorRef& compressed, const TensorRef& selected, const TensorRef& gates,
+                           NsaCombine options) {
+  return results_of<tegula::Tensor>(nsa_combine_schema(), options, {compressed, selected, gates});
+}
+
+NsaCombineGradients nsa_combine_backward(const TensorRef& dout, const TensorRef& compressed,
+                                         const TensorRef& selected, const TensorRef& gates,
+                                         NsaCombine options) {
+  return results_of<NsaCombineGradients>(nsa_combine_backward_schema(), Gradient<NsaCombine>{options},
+                                         {dout, compressed, selected, gates});
+}
+
+}  // namespace tegula::ops

@@ -1,0 +1,260 @@
+#include "ops/nsa/compress_rows.hpp"
+#include "ops/nsa/compress_table.hpp"
+#include "tegula/ops/nsa_compress.hpp"
+
+namespace tegula::ops {
+
+namespace {
+
+using namespace lang;
+using lang::Tensor;
+
+struct Instance {
+  DType type = f32;
+  int dim = 64, rows = 16;  // of a tile
+  bool packed = false;
+
+  auto fields() const {
+    return std::tuple(type, labelled("d", dim), labelled("t", rows), labelled("packed", packed));
+  }
+};
+
+struct CompressBackward : NsaCompress {
+  TensorRef dout = {};
+  std::optional<TensorRef> dx = {};
+};
+
+// Of both directions: `whole` has a row for each token, `means` one for each entry.
+struct Program {
+  const Instance& c;
+  Dim batch{"batch"}, tokens{"tokens"}, heads{"heads"}, entries{"entries"};
+  Tensor whole, means;
+  Expr length = scalar("length", i32), stride = scalar("stride", i32), longest = scalar("longest", i32);
+  std::optional<Tensor> fences;
+
+  template <class Whole, class Means>
+  Program(const Instance& instance, const Whole& declare_whole, const Means& declare_means)
+      : c(instance),
+        whole(declare_whole(Extents{batch, tokens, heads, c.dim})),
+        means(declare_means(Extents{batch, entries, heads, c.dim})) {
+    if (c.packed) fences.emplace(input("cu_seqlens", {Dim("fences")}, i32));
+  }
+
+  Windows windows() const { return {length, stride}; }
+  CompressedSequence sequence(const Index& b) const {
+    return c.packed ? CompressedSequence::packed(*fences, b, stride)
+                    : CompressedSequence::of_batch(b, tokens, entries);
+  }
+  Expr sequences() const { return c.packed ? fences->extent(0) - 1 : Expr(batch); }
+  // Entries of the longest sequence: one that begins off a multiple of the stride may have a row more.
+  Expr most_entries() const { return c.packed ? longest / stride + 1 : Expr(entries); }
+  Expr count(const CompressedSequence& s) const {
+    return min(windows().among(s.tokens.end - s.tokens.begin), s.entries.end - s.entries.begin);
+  }
+
+  void sum_windows() const;
+  void spread() const;
+};
+
+void Program::sum_windows() const {
+  grid(ceildiv(most_entries(), c.rows), heads, sequences(), [&](Index x, Index h, Index b) {
+    const CompressedSequence s = sequence(b);
+    if (c.packed)
+      assert_that(s.tokens.end - s.tokens.begin <= longest, "a sequence has more tokens than max_seqlen");
+    const Tensor from = whole.slice(s.batch, s.tokens, h), to = means.slice(s.batch, s.entries, h);
+    Expr whole_windows = count(s), share = 1 / f32(length);
+    Fragment sum({c.rows, c.dim}, f32);
+    parallel(sum, [&](Index i, Index j) {
+      Expr entry = x * c.rows + i;
+      Var total = f32(0);
+      serial(select(entry < whole_windows, length, 0),
+             [&](Index t) { total += from(entry * stride + t, j); });
+      sum(i, j) = total * share;
+    });
+    copy(sum, to.at(x * c.rows));
+  });
+}
+
+// A token has its share of every window that it is in.
+void Program::spread() const {
+  grid(ceildiv(longest, c.rows), heads, sequences(), [&](Index x, Index h, Index b) {
+    const CompressedSequence s = sequence(b);
+    if (c.packed)
+      assert_that(s.tokens.end - s.tokens.begin <= longest, "a sequence has more tokens than max_seqlen");
+    const Tensor to = whole.slice(s.batch, s.tokens, h), from = means.slice(s.batch, s.entries, h);
+    Expr whole_windows = count(s), share = 1 / f32(length);
+    Fragment sum({c.rows, c.dim}, f32);
+    parallel(sum, [&](Index i, Index j) {
+      Expr token = x * c.rows + i;
+      Var total = f32(0);
+      serial(range(windows().ending_behind(token), min(windows().beginning_before(token + 1), whole_windows)),
+             [&](Index n) { total += from(n, j); });
+      sum(i, j) = total * share;
+    });
+    copy(sum, to.at(x * c.rows));
+  });
+}
+
+Kernel forward(const Instance& c) {
+  return kernel(instance_name("nsa_compress", c), [&] {
+    Program(
+        c, [&](const Extents& e) { return input("x", e, c.type); },
+        [&](const Extents& e) { return output("out", e, c.type); })
+        .sum_windows();
+  });
+}
+
+Kernel backward(const Instance& c) {
+  return kernel(instance_name("nsa_compress_backward", c), [&] {
+    Program(
+        c, [&](const Extents& e) { return output("dx", e, c.type); },
+        [&](const Extents& e) { return input("dout", e, c.type); })
+        .spread();
+  });
+}
+
+template <class Op>
+Instance plan(const Bound<Op>& c) {
+  return {c.type("x"), c.small_dim("d"), c.small_dim("d") <= 64 ? 32 : 16, c.has("cu_seqlens")};
+}
+
+void run(const Bound<NsaCompress>& c, Launch& launch) {
+  launch(plan(c), forward, {{"x", batched(c["x"], c->layout)}, {"out", batched(c["out"], c->layout)}});
+}
+
+void run_backward(const Bound<CompressBackward>& c, Launch& launch) {
+  launch(plan(c), backward, {{"dout", batched(c["dout"], c->layout)}, {"dx", batched(c["dx"], c->layout)}});
+}
+
+// Tells `each` of every entry, by its sequence or batch, its row and the first of its tokens.
+template <class Op, class F>
+void each_window(const Bound<Op>& c, const F& each) {
+  const auto walk = [&](std::int64_t b, std::int64_t begin, std::int64_t tokens) {
+    for (std::int64_t n = 0; n * c->stride + c->length <= tokens; ++n)
+      each(b, begin / c->stride + n, begin + n * c->stride);
+  };
+  if (!c.has("cu_seqlens")) {
+    for (std::int64_t b = 0; b < c.dim("batch"); ++b) walk(b, 0, c.dim("tokens"));
+    return;
+  }
+  const auto fence = [&](std::int64_t i) { return static_cast<std::int64_t>(c["cu_seqlens"].get({i})); };
+  for (std::int64_t i = 0; i < c.dim("sequences"); ++i) walk(0, fence(i), fence(i + 1) - fence(i));
+}
+
+void formula(const Bound<NsaCompress>& c, Exact& exact) {
+  const TensorRef x = batched(c["x"], c->layout);
+  const tegula::Tensor result = tegula::Tensor::zeros(c["out"].shape, f64);
+  const TensorRef out = batched(result, c->layout);
+  each_window(c, [&](std::int64_t b, std::int64_t row, std::int64_t token) {
+    for (std::int64_t h = 0; h < c.dim("heads"); ++h)
+      for (std::int64_t d = 0; d < c.dim("d"); ++d) {
+        double sum = 0;
+        for (std::int64_t t = 0; t < c->length; ++t) sum += x.get({b, token + t, h, d});
+        out.set({b, row, h, d}, sum / c->length);
+      }
+  });
+  exact.set("out", result);
+}
+
+void formula_backward(const Bound<CompressBackward>& c, Exact& exact) {
+  const TensorRef dout = batched(c["dout"], c->layout);
+  const tegula::Tensor result = tegula::Tensor::zeros(c["x"].shape, f64);
+  const TensorRef dx = batched(result, c->layout);
+  each_window(c, [&](std::int64_t b, std::int64_t row, std::int64_t token) {
+    for (std::int64_t h = 0; h < c.dim("heads"); ++h)
+      for (std::int64_t d = 0; d < c.dim("d"); ++d)
+        for (std::int64_t t = 0; t < c->length; ++t)
+          dx.set({b, token + t, h, d}, dx.get({b, token + t, h, d}) + dout.get({b, row, h, d}) / c->length);
+  });
+  exact.set("dx", result);
+}
+
+// Rows of entries that so many tokens have.
+const char* const entries_of_tokens = "cu_seqlens ? tokens/stride : max((tokens-length)/stride + 1, 0)";
+
+template <class Op>
+void add_mean(Schema<Op>& table) {
+  table.require("x", "1 <= d & d <= 512", "1 to 512 features", "split the heads")
+      .flops("batch*heads*d*entries*length")
+      .source("Yuan et al. 2025, Native Sparse Attention: compression by means");
+}
+
+// Of the gradient, dout says how many entries there are.
+std::vector<Example> examples(bool of_gradient) {
+  const std::pair<Example, std::int64_t> all_of_them[] = {
+      {{"small", "batch=1 tokens=11 heads=2 d=5 length=4 stride=2"}, 4},
+      {{"uneven_f16", "batch=2 tokens=33 heads=1 d=16 f16 length=7 stride=3 layout=bhsd"}, 9},
+      {{"packed", "sequences=4 tokens=50 heads=2 d=16 length=5 stride=4 cu_seqlens"}, 12},
+      {{"apart_bf16", "batch=1 tokens=70 heads=2 d=64 bf16 length=16 stride=16"}, 4}};
+  std::vector<Example> result;
+  for (auto [example, entries] : all_of_them) {
+    if (of_gradient) example.text += fmt::format(" entries={}", entries);
+    result.push_back(example);
+  }
+  return result;
+}
+
+std::vector<Example> measured(bool of_gradient) {
+  return {{"65536_bf16",
+           std::string("batch=1 tokens=65536 heads=4 d=128 bf16") + (of_gradient ? " entries=4095" : "")},
+          {"8192_bf16",
+           std::string("batch=8 tokens=8192 heads=4 d=128 bf16") + (of_gradient ? " entries=511" : "")}};
+}
+
+const std::string whole_dims = compressed_dims("tokens", "heads", "d");
+const std::string mean_dims = compressed_dims("entries", "heads", "d");
+
+}  // namespace
+
+const OperatorSchema& nsa_compress_schema() {
+  using Op = NsaCompress;
+  static const OperatorSchema table =
+      Schema<Op>("nsa_compress", "means of overlapping windows of tokens")
+          .in(&Op::x, "x", whole_dims, floats, "keys or values")
+          .unit_stride()
+          .with(add_windows<Op>("tokens"))
+          .let("entries", entries_of_tokens)
+          .with(add_mean<Op>)
+          .out(&Op::out, "out", mean_dims, same_as("x"),
+               "an entry for every whole window; packed, those of a sequence stand from its first token / "
+               "stride on")
+          .unit_stride()
+          .gradient("nsa_compress_backward")
+          .examples(examples(false))
+          .measured(measured(false))
+          .run(run, formula);
+  return table;
+}
+
+const OperatorSchema& nsa_compress_backward_schema() {
+  using Op = CompressBackward;
+  static const OperatorSchema table =
+      Schema<Op>("nsa_compress_backward", "gradient of nsa_compress")
+          .in(&Op::dout, "dout", mean_dims, same_as("x"), "gradient of out")
+          .unit_stride()
+          .follows()
+          .in(&Op::x, "x", whole_dims, floats, "keys or values")
+          .unit_stride()
+          .with(add_windows<Op>("tokens"))
+          .let("expected_entries", entries_of_tokens)
+          .require("dout", "entries == expected_entries", "{expected_entries} entries, as out has",
+                   "give it the shape of out")
+          .with(add_mean<Op>)
+          .out(&Op::dx, "dx", whole_dims, same_as("x"), "gradient of x")
+          .unit_stride()
+          .no_gradient("it is linear: that of nsa_compress")
+          .examples(examples(true))
+          .measured(measured(true))
+          .run(run_backward, formula_backward);
+  return table;
+}
+
+tegula::Tensor nsa_compress(const TensorRef& x, NsaCompress options) {
+  return results_of<tegula::Tensor>(nsa_compress_schema(), options, {x});
+}
+
+tegula::Tensor nsa_compress_backward(const TensorRef& dout, const TensorRef& x, NsaCompress options) {
+  return results_of<tegula::Tensor>(nsa_compress_backward_schema(), CompressBackward{options}, {dout, x});
+}
+
+}  // namespace tegula::ops
