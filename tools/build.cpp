@@ -35,7 +35,8 @@ std::vector<std::string> bundle_of_call(BuildRequest& request) {
   const auto call = resolve(request.call);
   for (auto& target : request.targets) options.targets.push_back(target_named(target));
   // The tiles are those of the first target, if that is a GPU.
-  for (auto& kernel : call.op.kernels(call.inputs, call.options, options.targets.front())) kernels.push_back(kernel);
+  for (auto& kernel : call.op.kernels(call.inputs, call.options, options.targets.front()))
+    kernels.push_back(kernel);
   return build(kernels, request.out, options);
 }
 
@@ -43,7 +44,8 @@ std::string statements_of(const BuildRequest& request) {
   std::string targets;
   for (auto& target : request.targets) targets += fmt::format("tegula::Target::{}(), ", target);
   return fmt::format(
-      "for (auto& path : tegula::build(kernels, {}, {{.name = {}, .targets = {{{}}}}})) std::printf(\"%s\\n\", path.c_str());\n",
+      "for (auto& path : tegula::build(kernels, {}, {{.name = {}, .targets = {{{}}}}})) "
+      "std::printf(\"%s\\n\", path.c_str());\n",
       literal(request.out), literal(name_of(request)), targets);
 }
 
@@ -59,20 +61,27 @@ void run_build(BuildRequest request) {
 
 void add_build(CLI::App& app) {
   auto* command = app.add_subcommand(
-      "build", "Compiles kernels ahead of time: a folder with a C header and a library that needs no compiler");
+      "build",
+      "Compiles kernels ahead of time: a folder with a C header and a library that needs no compiler");
   auto request = std::make_shared<BuildRequest>();
   add_inputs(*command, request->call);
-  command->add_option("--target", request->targets, "cpu, and cuda (Hopper) or cuda_sm80; with a comma between them")
+  command
+      ->add_option("--target", request->targets,
+                   "cpu, and cuda (Hopper) or cuda_sm80; with a comma between them")
       ->delimiter(',')
       ->check(CLI::IsMember({"cpu", "cuda", "cuda_sm80"}))
       ->capture_default_str();
   command->add_option("--out", request->out, "The folder, which is made if there is none")->required();
   command->add_option("--name", request->name,
-                      "Of the header and the library, and in front of the functions' names; else that of the operator or file");
-  command->add_option("--flag", request->flags, "A further flag of the compiler, for a file of kernels, as in --flag=-Iinclude");
+                      "Of the header and the library, and in front of the functions' names; else that of the "
+                      "operator or file");
+  command->add_option("--flag", request->flags,
+                      "A further flag of the compiler, for a file of kernels, as in --flag=-Iinclude");
   command->footer(
-      "Of an operator, the kernels of one call: extents that its program leaves open stay so. A source file, such\n"
-      "as mine.cpp, says which kernels it has: TEGULA_KERNELS(gemm_relu(128, 128, 64)). No GPU is needed; for GPUs NVRTC.\n\n"
+      "Of an operator, the kernels of one call: extents that its program leaves open stay so. A source file, "
+      "such\n"
+      "as mine.cpp, says which kernels it has: TEGULA_KERNELS(gemm_relu(128, 128, 64)). No GPU is needed; "
+      "for GPUs NVRTC.\n\n"
       "Examples:\n"
       "  tegula build mine.cpp --target cpu,cuda --out bundle\n"
       "  tegula build gemm --random a=512x512:bf16 --random b=512x512:bf16 --target cuda --out bundle");

@@ -52,22 +52,27 @@ void check_file(const std::string& command, const std::string& file) {
 std::string program_of(const std::string& file, const std::string& statements) {
   return fmt::format(
       "#define main tegula_main_of_the_file\n#include {0}\n#undef main\n"
-      "#include <cstdio>\n#include <exception>\n#include <tegula/build.hpp>\n#include <tegula/show.hpp>\n"
+      "#include <cstdio>\n#include <exception>\n#include <tegula/analyze.hpp>\n#include "
+      "<tegula/build.hpp>\n#include <tegula/show.hpp>\n"
       "int main() {{\n  try {{\nconst auto kernels = tegula_kernels();\n{1}"
-      "  }} catch (const std::exception& error) {{\n    std::fputs(error.what(), stderr);\n    return 1;\n  }}\n}}\n",
+      "  }} catch (const std::exception& error) {{\n    std::fputs(error.what(), stderr);\n    return 1;\n  "
+      "}}\n}}\n",
       literal(fs::absolute(file).string()), statements);
 }
 
-void compile_program(const std::string& command, const std::string& file, const std::vector<std::string>& flags,
-                     const TemporaryDirectory& directory) {
+void compile_program(const std::string& command, const std::string& file,
+                     const std::vector<std::string>& flags, const TemporaryDirectory& directory) {
   const HostCompiler* compiler = host_compiler();
   if (!compiler)
-    throw DeviceError(fmt::format("{}: no C++ compiler was found for {}; install g++, or name one in TEGULA_CXX", command, file));
+    throw DeviceError(fmt::format(
+        "{}: no C++ compiler was found for {}; install g++, or name one in TEGULA_CXX", command, file));
   const Development own = development();
-  std::vector<std::string> arguments{compiler->path(), "-std=c++20", "-O0", "-DTEGULA_SHARED", "-I", own.include};
+  std::vector<std::string> arguments{compiler->path(),  "-std=c++20", "-O0",
+                                     "-DTEGULA_SHARED", "-I",         own.include};
   arguments.insert(arguments.end(), flags.begin(), flags.end());
-  for (const std::string& last : {directory.file("program.cpp"), std::string("-o"), directory.file("program"),
-                                  "-L" + own.libraries, "-Wl,-rpath," + own.libraries, std::string("-ltegula")})
+  for (const std::string& last :
+       {directory.file("program.cpp"), std::string("-o"), directory.file("program"), "-L" + own.libraries,
+        "-Wl,-rpath," + own.libraries, std::string("-ltegula")})
     arguments.push_back(last);
   const ProcessResult result = run_process(arguments, directory.file("messages"), building);
   if (!result.succeeded())
@@ -91,8 +96,8 @@ std::string literal(const std::string& text) {
   return result + "\"";
 }
 
-std::string run_kernel_file(const std::string& command, const std::string& file, const std::string& statements,
-                            const std::vector<std::string>& flags) {
+std::string run_kernel_file(const std::string& command, const std::string& file,
+                            const std::string& statements, const std::vector<std::string>& flags) {
   check_file(command, file);
   TemporaryDirectory directory;
   std::ofstream(directory.file("program.cpp")) << program_of(file, statements);

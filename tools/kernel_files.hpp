@@ -1,5 +1,5 @@
-// Source files of a user's that say which kernels they have (TEGULA_KERNELS), built and run by the system's compiler with
-// this library.
+// Source files of a user's that say which kernels they have (TEGULA_KERNELS), built and run by the system's
+// compiler with this library.
 #pragma once
 #include <string>
 #include <vector>
@@ -10,10 +10,10 @@ namespace tegula::tool {
 bool is_kernel_file(const std::string& argument);
 
 // What a program prints that holds the file and runs `statements`, in which `kernels` is a
-// std::vector<tegula::lang::Kernel>. An ArgumentError that names the command if the file cannot be built, an Error with
-// what the program says if it fails.
-std::string run_kernel_file(const std::string& command, const std::string& file, const std::string& statements,
-                            const std::vector<std::string>& flags);
+// std::vector<tegula::lang::Kernel>. An ArgumentError that names the command if the file cannot be built, an
+// Error with what the program says if it fails.
+std::string run_kernel_file(const std::string& command, const std::string& file,
+                            const std::string& statements, const std::vector<std::string>& flags);
 
 // The text as a literal of C++.
 std::string literal(const std::string& text);

@@ -1,4 +1,5 @@
-// show: what an operator, or a kernel of the user's own, runs: as a program, between the passes, as C++ and CUDA.
+// show: what an operator, or a kernel of the user's own, runs: as a program, between the passes, as C++ and
+// CUDA.
 #include "tegula/show.hpp"
 
 #include <fmt/format.h>
@@ -37,8 +38,10 @@ void check(const ShowRequest& request) {
         "interpreter, or ask for --ir");
   if (!request.draws) return;
   if (!request.draws_any())
-    throw ArgumentError("show: --svg draws pictures; ask for --layout, --schedule or both, or --shared-memory");
-  if (request.options.pictures.empty()) throw ArgumentError("show: --svg '' names none; name a folder for the pictures");
+    throw ArgumentError(
+        "show: --svg draws pictures; ask for --layout, --schedule or both, or --shared-memory");
+  if (request.options.pictures.empty())
+    throw ArgumentError("show: --svg '' names none; name a folder for the pictures");
 }
 
 void show_call(ShowRequest& request) {
@@ -58,7 +61,8 @@ void show_call(ShowRequest& request) {
 // The statements that do the same with the kernels of a file.
 void show_file(const ShowRequest& request) {
   const ShowOptions& o = request.options;
-  std::string text = fmt::format("tegula::ShowOptions options;\noptions.architecture = {};\n", o.architecture);
+  std::string text =
+      fmt::format("tegula::ShowOptions options;\noptions.architecture = {};\n", o.architecture);
   const auto set = [&](const char* name, bool value) {
     if (value) text += fmt::format("options.{} = true;\n", name);
   };
@@ -84,14 +88,16 @@ void run_show(ShowRequest request) {
 
 void add_views(CLI::App& command, ShowOptions& options) {
   command.add_flag("--ir", options.ir, "As text of the language (the default)");
-  command.add_flag("--passes", options.passes,
-                   "As written, and what every pass of the compiler changes: for the CPU, or with --target cuda "
-                   "for a GPU");
+  command.add_flag(
+      "--passes", options.passes,
+      "As written, and what every pass of the compiler changes: for the CPU, or with --target cuda "
+      "for a GPU");
   command.add_flag("--cpp", options.cpp, "As the C++ that is compiled for the CPU");
   command.add_flag("--cuda", options.cuda, "As the CUDA C++ that is compiled for a GPU");
   command.add_flag("--layout", options.layout,
                    "Instructions of products, and which threads and registers hold fragments, on a GPU");
-  command.add_flag("--schedule", options.schedule, "What the roles of a block do on a GPU, with all synchronisation");
+  command.add_flag("--schedule", options.schedule,
+                   "What the roles of a block do on a GPU, with all synchronisation");
   command.add_flag("--shared-memory", options.shared_memory,
                    "Where the tiles of a block lie in shared memory on a GPU, and how long");
   command.add_flag(
@@ -103,17 +109,20 @@ void add_views(CLI::App& command, ShowOptions& options) {
 }  // namespace
 
 void add_show(CLI::App& app) {
-  auto* command =
-      app.add_subcommand("show", "The tile programs that a call of an operator runs, or those of a source file");
+  auto* command = app.add_subcommand(
+      "show", "The tile programs that a call of an operator runs, or those of a source file");
   auto request = std::make_shared<ShowRequest>();
   add_call_options(*command, request->call);
   add_views(*command, request->options);
-  auto* svg = command->add_option("--svg", request->options.pictures,
-                                  "Draw --layout, --schedule and --shared-memory into files of this folder instead: a "
-                                  "picture a grid");
-  command->add_option("--html", request->html,
-                      "Write all of it for a GPU, the program beside what becomes of it, into this file for a browser");
-  command->add_option("--flag", request->flags, "A further flag of the compiler, for a file of kernels, as in --flag=-Iinclude");
+  auto* svg = command->add_option(
+      "--svg", request->options.pictures,
+      "Draw --layout, --schedule and --shared-memory into files of this folder instead: a "
+      "picture a grid");
+  command->add_option(
+      "--html", request->html,
+      "Write all of it for a GPU, the program beside what becomes of it, into this file for a browser");
+  command->add_option("--flag", request->flags,
+                      "A further flag of the compiler, for a file of kernels, as in --flag=-Iinclude");
   command->add_option("--arch", request->options.architecture, "Of the GPU: 80 or 90")
       ->check(CLI::IsMember({80, 90}))
       ->capture_default_str();

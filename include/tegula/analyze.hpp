@@ -1,8 +1,8 @@
-// What a kernel has to do for tensors of some extents, and how long a machine needs for it at least: nothing runs, and no
-// GPU is needed.
+// What a kernel has to do for tensors of some extents, and how long a machine needs for it at least: nothing
+// runs, and no GPU is needed.
 //
-//   const Analysis a = analyze(gemm_relu(128, 128, 64), {{"M", 4096}, {"N", 4096}, {"K", 4096}}, machine("h100"));
-//   std::puts(a.text().c_str());
+//   const Analysis a = analyze(gemm_relu(128, 128, 64), {{"M", 4096}, {"N", 4096}, {"K", 4096}},
+//   machine("h100")); std::puts(a.text().c_str());
 #pragma once
 #include <cstdint>
 #include <map>
@@ -14,8 +14,8 @@
 TEGULA_API_BEGIN
 namespace tegula {
 
-// What a machine reaches when one thing limits it. Rates are of a second; those of products are dense and by the bits of
-// their operands: a rate of 0 stands for the next wider one.
+// What a machine reaches when one thing limits it. Rates are of a second; those of products are dense and by
+// the bits of their operands: a rate of 0 stands for the next wider one.
 struct Machine {
   std::string name, words;
   bool is_gpu = true;
@@ -28,7 +28,8 @@ struct Machine {
   int registers = 0, threads = 0, blocks = 0;
   double launch_seconds = 0;
 };
-// h100, h200, a100 and cpu, this machine with rough rates by its processors. A program may have others of its own.
+// h100, h200, a100 and cpu, this machine with rough rates by its processors. A program may have others of its
+// own.
 const std::vector<Machine>& machines();
 // An ArgumentError lists the names.
 const Machine& machine(const std::string& name);
@@ -56,8 +57,10 @@ struct Analysis {
   std::string text() const;
 };
 
-// `extents` are the values of the kernel's dims and scalars by name; an ArgumentError names those that are missing.
-Analysis analyze(const lang::Kernel& kernel, const std::map<std::string, double>& extents, const Machine& machine);
+// `extents` are the values of the kernel's dims and scalars by name; an ArgumentError names those that are
+// missing.
+Analysis analyze(const lang::Kernel& kernel, const std::map<std::string, double>& extents,
+                 const Machine& machine);
 
 }  // namespace tegula
 TEGULA_API_END

@@ -1,7 +1,9 @@
-// Kernels compiled ahead of time, for programs that have neither Tegula nor a compiler: a folder with a C header, the code for
-// CPUs and GPUs, and a shared library that holds it and checks, prepares and starts calls.
+// Kernels compiled ahead of time, for programs that have neither Tegula nor a compiler: a folder with a C
+// header, the code for CPUs and GPUs, and a shared library that holds it and checks, prepares and starts
+// calls.
 //
-//   build(std::vector{gemm_relu(128, 128, 64)}, "bundle", {.name = "gemms", .targets = {Target::cpu(), Target::cuda()}});
+//   build(std::vector{gemm_relu(128, 128, 64)}, "bundle", {.name = "gemms", .targets = {Target::cpu(),
+//   Target::cuda()}});
 //   // in C: #include "gemms.h", gemms_gemm_relu(&a, &b, &c, stream), and -lgemms
 #pragma once
 #include <span>
@@ -16,14 +18,15 @@ namespace tegula {
 
 struct BuildOptions {
   [[no_unique_address]] lang::detail::OptionsAreNamed options_are_named = lang::detail::OptionsAreNamed();
-  std::string name = "kernels";  // an identifier: of the header and the library, and in front of the functions' names
+  std::string name =
+      "kernels";  // an identifier: of the header and the library, and in front of the functions' names
   // Target::cpu(), and one of Target::cuda() (Hopper GPUs) and Target::cuda_sm80() (compute capability 8.x).
   std::vector<Target> targets = {Target::cpu()};
 };
 
-// The paths of what was written: NAME.h, tegula_bundle.h, libNAME.so, and what that is made of (objects for each instruction
-// set of CPUs, cubins). It needs a C++ compiler, for GPUs NVRTC, and no GPU. An ArgumentError if the kernels cannot be
-// together in a bundle or use what it does not have.
+// The paths of what was written: NAME.h, tegula_bundle.h, libNAME.so, and what that is made of (objects for
+// each instruction set of CPUs, cubins). It needs a C++ compiler, for GPUs NVRTC, and no GPU. An
+// ArgumentError if the kernels cannot be together in a bundle or use what it does not have.
 std::vector<std::string> build(std::span<const lang::Kernel> kernels, const std::string& folder,
                                const BuildOptions& options = {});
 

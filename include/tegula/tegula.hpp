@@ -1,5 +1,6 @@
-// Everything: the language, the runtime, the operators, the files, and what the compiler makes of kernels.
+// Everything: the language, the runtime, the operators, the files, and what kernels become and cost.
 #pragma once
+#include "tegula/analyze.hpp"
 #include "tegula/build.hpp"
 #include "tegula/explain.hpp"
 #include "tegula/files.hpp"

@@ -1,5 +1,5 @@
-// The version of these headers, and of the library that is linked. A version 0.y.z may change the interface with y,
-// from 1.0.0 on a version does so with its first number.
+// The version of these headers, and of the library that is linked. A version 0.y.z may change the interface
+// with y, from 1.0.0 on a version does so with its first number.
 #pragma once
 #include "tegula/compiler.hpp"
 

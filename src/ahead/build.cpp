@@ -37,22 +37,27 @@ bool is_identifier(const std::string& name) {
 
 void check(std::span<const lang::Kernel> kernels, const BuildOptions& options) {
   if (!is_identifier(options.name))
-    throw ArgumentError(fmt::format("build: '{}' cannot be the name of a bundle; use letters, digits and _", options.name));
+    throw ArgumentError(
+        fmt::format("build: '{}' cannot be the name of a bundle; use letters, digits and _", options.name));
   if (kernels.empty()) throw ArgumentError("build: there is no kernel; name one at least");
   std::set<std::string> names;
   for (auto& kernel : kernels) {
     if (!names.insert(kernel.name()).second)
-      throw ArgumentError(fmt::format("build: two kernels are named '{}'; make their parameters a part of the name", kernel.name()));
+      throw ArgumentError(fmt::format(
+          "build: two kernels are named '{}'; make their parameters a part of the name", kernel.name()));
   }
   int gpus = 0;
   for (const Target target : options.targets) {
     const bool gpu = target == Target::cuda() || target == Target::cuda_sm80();
     gpus += gpu;
     if (!gpu && !(target == Target::cpu()))
-      throw ArgumentError(fmt::format("build: there is no code for target '{}'; choose cpu, cuda or cuda_sm80", target.name()));
+      throw ArgumentError(fmt::format(
+          "build: there is no code for target '{}'; choose cpu, cuda or cuda_sm80", target.name()));
   }
-  if (gpus > 1) throw ArgumentError("build: a bundle has code for one kind of GPUs; choose cuda or cuda_sm80");
-  if (options.targets.empty()) throw ArgumentError("build: there is no target; choose cpu, cuda or cuda_sm80");
+  if (gpus > 1)
+    throw ArgumentError("build: a bundle has code for one kind of GPUs; choose cuda or cuda_sm80");
+  if (options.targets.empty())
+    throw ArgumentError("build: there is no target; choose cpu, cuda or cuda_sm80");
 }
 
 // A bundle on its way: sources in a folder of their own, what is kept in the user's.
@@ -60,7 +65,8 @@ class Bundle {
  public:
   Bundle(const std::string& folder, const BuildOptions& options) : folder_(folder), options_(options) {
     compiler_ = host_compiler();
-    if (!compiler_) throw DeviceError("build: no C++ compiler was found; install g++, or name one in TEGULA_CXX");
+    if (!compiler_)
+      throw DeviceError("build: no C++ compiler was found; install g++, or name one in TEGULA_CXX");
     for (auto* files : {&embedded::cpu_headers(), &embedded::bundle_headers()}) {
       for (auto& file : *files) write_source(std::string(file.name), std::string(file.text));
     }
@@ -84,13 +90,16 @@ class Bundle {
   void write_source(const std::string& name, const std::string& text) const {
     std::ofstream out(sources_.file(name), std::ios::binary);
     out << text;
-    if (!out.flush()) throw DeviceError("build: " + sources_.file(name) + " cannot be written; name another place in TMPDIR");
+    if (!out.flush())
+      throw DeviceError("build: " + sources_.file(name) + " cannot be written; name another place in TMPDIR");
   }
   std::string source_text(const std::string& name) const {
     std::ifstream in(sources_.file(name), std::ios::binary);
     return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
   }
-  void keep(const std::string& name, const std::string& text) { written_.push_back(shown::write_complete(folder_, name, text)); }
+  void keep(const std::string& name, const std::string& text) {
+    written_.push_back(shown::write_complete(folder_, name, text));
+  }
   std::string kept(const std::string& name) {
     written_.push_back((std::filesystem::path(folder_) / name).string());
     return written_.back();
@@ -101,7 +110,8 @@ class Bundle {
     arguments.insert(arguments.end(), {"-I", sources_.path()});
     const ProcessResult result = run_process(arguments, sources_.file("messages"), patience);
     if (!result.succeeded())
-      throw DeviceError(fmt::format("build: {}\nfailed:\n{}", fmt::join(arguments, " "), source_text("messages")));
+      throw DeviceError(
+          fmt::format("build: {}\nfailed:\n{}", fmt::join(arguments, " "), source_text("messages")));
   }
 
   void compile_for_cpus() {
@@ -119,8 +129,9 @@ class Bundle {
       Arguments arguments = cpu_flags(isa);
       for (auto& function : functions)
         arguments.push_back(fmt::format("-D{}={}", function, ahead::function_for(function, isa_name(isa))));
-      for (const std::string& last : {std::string("-w"), std::string("-fPIC"), std::string("-fvisibility=hidden"), std::string("-c"),
-                                      sources_.file("cpu.cpp"), std::string("-o"), objects_.back()})
+      for (const std::string& last :
+           {std::string("-w"), std::string("-fPIC"), std::string("-fvisibility=hidden"), std::string("-c"),
+            sources_.file("cpu.cpp"), std::string("-o"), objects_.back()})
         arguments.push_back(last);
       run(std::move(arguments));
     }
@@ -128,11 +139,13 @@ class Bundle {
 
   CudaCode code_of(const BundledKernel& kernel, const passes::CudaTarget& target) {
     CudaCode code{codegen::print_cuda(kernel.signature, target), {}};
-    const std::string name = fmt::format("{}{}.{}", kernel.signature.kernel().name, target.copy_engine ? "" : ".by_threads",
-                                         cuda::architecture_name(target.architecture));
+    const std::string name =
+        fmt::format("{}{}.{}", kernel.signature.kernel().name, target.copy_engine ? "" : ".by_threads",
+                    cuda::architecture_name(target.architecture));
     code.symbol = fmt::format("{}_code_{}", options_.name, cubins_.size());
-    keep(name + ".cubin", cuda::compile_code(cuda::nvrtc(), code.program.text, cuda::device_headers(), target.architecture,
-                                             kernel_cache()).cubin);
+    keep(name + ".cubin", cuda::compile_code(cuda::nvrtc(), code.program.text, cuda::device_headers(),
+                                             target.architecture, kernel_cache())
+                              .cubin);
     cubins_.push_back({code.symbol, std::filesystem::absolute(written_.back()).string()});
     return code;
   }
@@ -149,21 +162,26 @@ class Bundle {
   void write_glue() const {
     std::string text = "#include \"loader.hpp\"\n\nnamespace {\nusing namespace bundle;\n";
     for (auto& [symbol, path] : cubins_)
-      text += fmt::format("__asm__(\".section .rodata\\n.balign 64\\n{0}:\\n.incbin \\\"{1}\\\"\\n.previous\\n\");\n", symbol, path);
-    for (std::size_t i = 0; i < kernels_.size(); ++i) text += ahead::tables(kernels_[i], fmt::format("kernel_{}", i));
+      text += fmt::format(
+          "__asm__(\".section .rodata\\n.balign 64\\n{0}:\\n.incbin \\\"{1}\\\"\\n.previous\\n\");\n", symbol,
+          path);
+    for (std::size_t i = 0; i < kernels_.size(); ++i)
+      text += ahead::tables(kernels_[i], fmt::format("kernel_{}", i));
     text += "}  // namespace\n\nextern \"C\" {\n" + ahead::definitions(kernels_, options_.name) + "}\n";
     write_source("glue.cpp", text);
   }
 
   void link() {
     write_source("exported.map", fmt::format("{{ global: {}_*; local: *; }};\n", options_.name));
-    Arguments arguments{"-std=c++17", "-O1", "-fPIC", "-fvisibility=hidden", "-shared",
-                        "-Wl,--version-script=" + sources_.file("exported.map")};
+    Arguments arguments{"-std=c++17", "-O1",
+                        "-fPIC",      "-fvisibility=hidden",
+                        "-shared",    "-Wl,--version-script=" + sources_.file("exported.map")};
     for (const char* source : {"glue.cpp", "loader.cpp"}) arguments.push_back(sources_.file(source));
     arguments.insert(arguments.end(), objects_.begin(), objects_.end());
     const std::string library = "lib" + options_.name + ".so";
     arguments.push_back("-Wl,-soname," + library);
-    for (const std::string& last : {std::string("-lpthread"), std::string("-ldl"), std::string("-o"), kept(library)})
+    for (const std::string& last :
+         {std::string("-lpthread"), std::string("-ldl"), std::string("-o"), kept(library)})
       arguments.push_back(last);
     run(std::move(arguments));
   }
@@ -179,7 +197,8 @@ class Bundle {
 
 }  // namespace
 
-std::vector<std::string> build(std::span<const lang::Kernel> kernels, const std::string& folder, const BuildOptions& options) {
+std::vector<std::string> build(std::span<const lang::Kernel> kernels, const std::string& folder,
+                               const BuildOptions& options) {
   check(kernels, options);
   shown::prepare_folder("build: --out", folder);
   return Bundle(folder, options).make(kernels);

@@ -28,7 +28,9 @@ std::string declaration(const Signature& signature, const std::string& name) {
 std::string words_of(const ir::Buffer& tensor) {
   std::vector<std::string> extents;
   for (const ir::Expr& e : tensor.shape) extents.push_back(ir::print(e));
-  const char* use = tensor.role == ir::Role::input ? "read" : tensor.role == ir::Role::output ? "written" : "read and written";
+  const char* use = tensor.role == ir::Role::input    ? "read"
+                    : tensor.role == ir::Role::output ? "written"
+                                                      : "read and written";
   return fmt::format("{}: {}[{}], {}", tensor.name, tensor.type.name(), fmt::join(extents, ", "), use);
 }
 
@@ -36,10 +38,13 @@ std::string words_of(const ir::Buffer& tensor) {
 
 std::string header(const std::vector<BundledKernel>& kernels, const std::string& name) {
   std::string text = fmt::format(
-      "/* Kernels that Tegula compiled ahead of time; link lib{0}.so, or open it. Functions return a tegula_status. `stream` is a "
-      "CUstream\n * or cudaStream_t, null for the default one; calls on host memory ignore it and return when all is written. */\n"
+      "/* Kernels that Tegula compiled ahead of time; link lib{0}.so, or open it. Functions return a "
+      "tegula_status. `stream` is a "
+      "CUstream\n * or cudaStream_t, null for the default one; calls on host memory ignore it and return "
+      "when all is written. */\n"
       "#ifndef TEGULA_BUNDLE_{0}_H\n#define TEGULA_BUNDLE_{0}_H\n#include \"tegula_bundle.h\"\n\n"
-      "#ifdef __cplusplus\nextern \"C\" {{\n#endif\n\n/* Of the calling thread's last call; empty if it succeeded. */\n"
+      "#ifdef __cplusplus\nextern \"C\" {{\n#endif\n\n/* Of the calling thread's last call; empty if it "
+      "succeeded. */\n"
       "const char* {0}_error(void);\n",
       name);
   for (const BundledKernel& kernel : kernels) {
@@ -53,17 +58,20 @@ std::string header(const std::vector<BundledKernel>& kernels, const std::string&
 
 std::string definitions(const std::vector<BundledKernel>& kernels, const std::string& name) {
   constexpr std::string_view visible = "__attribute__((visibility(\"default\"))) ";
-  std::string text = fmt::format("{}const char* {}_error(void) {{ return bundle::error(); }}\n", visible, name);
+  std::string text =
+      fmt::format("{}const char* {}_error(void) {{ return bundle::error(); }}\n", visible, name);
   for (std::size_t i = 0; i < kernels.size(); ++i) {
     std::string tensors, scalars;
     for (const ir::Parameter& own : kernels[i].signature.kernel().parameters) {
       if (own.tensor)
         tensors += own.tensor->name + ", ";
       else
-        scalars += own.scalar->type.is_floating() ? "{0, " + own.scalar->name + "}, " : "{" + own.scalar->name + ", 0}, ";
+        scalars += own.scalar->type.is_floating() ? "{0, " + own.scalar->name + "}, "
+                                                  : "{" + own.scalar->name + ", 0}, ";
     }
     text += fmt::format(
-        "{}{} {{\n  const tegula_tensor* const tensors_[] = {{{}nullptr}};\n  const bundle::Scalar scalars_[] = {{{}{{0, 0}}}};\n"
+        "{}{} {{\n  const tegula_tensor* const tensors_[] = {{{}nullptr}};\n  const bundle::Scalar "
+        "scalars_[] = {{{}{{0, 0}}}};\n"
         "  return bundle::run(kernel_{}, tensors_, scalars_, stream);\n}}\n",
         visible, declaration(kernels[i].signature, name), tensors, scalars, i);
   }

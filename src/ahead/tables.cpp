@@ -14,11 +14,12 @@ namespace tegula::ahead {
 namespace {
 
 constexpr ir::Op computed_ops[] = {
-    ir::Op::constant,    ir::Op::variable,   ir::Op::add,         ir::Op::sub,   ir::Op::mul,    ir::Op::div,
-    ir::Op::mod,         ir::Op::floordiv,   ir::Op::floormod,    ir::Op::ceildiv, ir::Op::min,  ir::Op::max,
-    ir::Op::neg,         ir::Op::abs,        ir::Op::eq,          ir::Op::ne,    ir::Op::lt,     ir::Op::le,
-    ir::Op::gt,          ir::Op::ge,         ir::Op::logical_and, ir::Op::logical_or, ir::Op::logical_not,
-    ir::Op::isnan,       ir::Op::select,     ir::Op::cast};
+    ir::Op::constant,    ir::Op::variable,   ir::Op::add,         ir::Op::sub,      ir::Op::mul,
+    ir::Op::div,         ir::Op::mod,        ir::Op::floordiv,    ir::Op::floormod, ir::Op::ceildiv,
+    ir::Op::min,         ir::Op::max,        ir::Op::neg,         ir::Op::abs,      ir::Op::eq,
+    ir::Op::ne,          ir::Op::lt,         ir::Op::le,          ir::Op::gt,       ir::Op::ge,
+    ir::Op::logical_and, ir::Op::logical_or, ir::Op::logical_not, ir::Op::isnan,    ir::Op::select,
+    ir::Op::cast};
 
 int code_of(DType type) { return static_cast<int>(type.code); }
 
@@ -32,10 +33,12 @@ class Printer {
 
   std::string print() {
     const ir::Kernel& ir = signature_.kernel();
-    std::string fields = fmt::format("{}, {}, {}, {}, {}, {}", c_literal(ir.name), buffers(), signature_.parameter_tensors(),
-                                     signature_.buffers().size(), dims(), ir.dims.size());
+    std::string fields =
+        fmt::format("{}, {}, {}, {}, {}, {}", c_literal(ir.name), buffers(), signature_.parameter_tensors(),
+                    signature_.buffers().size(), dims(), ir.dims.size());
     fields += fmt::format(", {}, {}, {}", scalars_, signature_.variables().size(), scalar_types());
-    fields += ", " + counted(requirements()) + ", " + counted(reshapes()) + ", " + counted(pairs()) + ", " + counted(grids());
+    fields += ", " + counted(requirements()) + ", " + counted(reshapes()) + ", " + counted(pairs()) + ", " +
+              counted(grids());
     fields += ", " + cpu() + ", {" + cuda(kernel_.cuda) + ", " + cuda(kernel_.cuda_by_threads) + "}";
     return text_ + fmt::format("const Kernel {} = {{{}, {}}};\n", name_, fields, kernel_.architecture);
   }
@@ -59,15 +62,18 @@ class Printer {
   void add_steps(const ir::Expr& e, Items& steps) {
     for (const ir::Expr& arg : e->args) add_steps(arg, steps);
     if (std::ranges::find(computed_ops, e->op) == std::end(computed_ops))
-      throw ArgumentError(fmt::format(
-          "build: kernel '{}' uses {} at {} in an extent or a requirement, which bundles do not compute; compute it before "
-          "and pass it as a scalar",
-          signature_.kernel().name, ir::name_of(e->op), short_location(e->at)));
+      throw ArgumentError(
+          fmt::format("build: kernel '{}' uses {} at {} in an extent or a requirement, which bundles do not "
+                      "compute; compute it before "
+                      "and pass it as a scalar",
+                      signature_.kernel().name, ir::name_of(e->op), short_location(e->at)));
     const int slot = e->op == ir::Op::variable ? signature_.slot_of(e->variable.get()) : -1;
-    const auto at = static_cast<std::size_t>(std::ranges::find(computed_ops, e->op) - std::begin(computed_ops));
-    steps.push_back(fmt::format("{{Op({}), {}, {}, {}, {}}}", at, code_of(e->held()), slot,
-                                e->op == ir::Op::constant && !e->type.is_floating() ? fmt::format("{}ll", e->integer) : "0",
-                                e->op == ir::Op::constant && e->type.is_floating() ? fmt::format("{:.17g}", e->real) : "0"));
+    const auto at =
+        static_cast<std::size_t>(std::ranges::find(computed_ops, e->op) - std::begin(computed_ops));
+    steps.push_back(fmt::format(
+        "{{Op({}), {}, {}, {}, {}}}", at, code_of(e->held()), slot,
+        e->op == ir::Op::constant && !e->type.is_floating() ? fmt::format("{}ll", e->integer) : "0",
+        e->op == ir::Op::constant && e->type.is_floating() ? fmt::format("{:.17g}", e->real) : "0"));
   }
   std::string expr(const ir::Expr& e) {
     Items steps;
@@ -91,16 +97,21 @@ class Printer {
       const bool is_parameter = items.size() < signature_.parameter_tensors();
       Items extents;
       for (const ir::Expr& e : buffer->shape) extents.push_back(extent(e, is_parameter, solved));
-      const int role = !is_parameter ? 3 : buffer->role == ir::Role::inout ? 2 : buffer->role == ir::Role::output ? 1 : 0;
-      items.push_back(fmt::format("{{{}, {}, Role({}), {}, {}, {}}}", c_literal(buffer->name), code_of(buffer->type), role,
-                                  text_of(buffer->zero), buffer->rank(), array("Extent", extents).name));
+      const int role = !is_parameter                      ? 3
+                       : buffer->role == ir::Role::inout  ? 2
+                       : buffer->role == ir::Role::output ? 1
+                                                          : 0;
+      items.push_back(fmt::format("{{{}, {}, Role({}), {}, {}, {}}}", c_literal(buffer->name),
+                                  code_of(buffer->type), role, text_of(buffer->zero), buffer->rank(),
+                                  array("Extent", extents).name));
     }
     return array("Buffer", items).name;
   }
   std::string dims() {
     Items items;
     for (const ir::Dim& dim : signature_.kernel().dims)
-      items.push_back(fmt::format("{{{}, {}}}", c_literal(dim.variable->name), std::max<std::int64_t>(dim.multiple, 1)));
+      items.push_back(
+          fmt::format("{{{}, {}}}", c_literal(dim.variable->name), std::max<std::int64_t>(dim.multiple, 1)));
     return array("Dim", items).name;
   }
   std::string scalar_types() {
@@ -179,7 +190,8 @@ class Printer {
     Items grids, apply, assertions, prints;
     for (auto& block : kernel_.cpu->blocks)
       grids.push_back(fmt::format("{{{}, {}}}", of_isas("TegulaBlock", block.function), block.scratch_bytes));
-    for (auto& ordered : kernel_.cpu->ordered) apply.push_back("{" + of_isas("TegulaApply", ordered.function) + "}");
+    for (auto& ordered : kernel_.cpu->ordered)
+      apply.push_back("{" + of_isas("TegulaApply", ordered.function) + "}");
     for (auto& own : kernel_.cpu->assertions) assertions.push_back(report_text(own));
     for (auto& own : kernel_.cpu->prints) prints.push_back(report_text(own));
     const Array a = array("CpuGrid", grids), b = array("CpuApply", apply);
@@ -191,13 +203,13 @@ class Printer {
     if (!code) return "{nullptr, nullptr, nullptr, 0, nullptr, 0, nullptr, 0}";
     Items grids, maps, aligned, assertions;
     for (auto& own : code->program.kernels)
-      grids.push_back(fmt::format("{{{}, {}, {}, {}, {}}}", c_literal(own.function), own.threads, own.shared_bytes,
-                                  text_of(own.is_persistent), text_of(own.waits)));
+      grids.push_back(fmt::format("{{{}, {}, {}, {}, {}}}", c_literal(own.function), own.threads,
+                                  own.shared_bytes, text_of(own.is_persistent), text_of(own.waits)));
     for (auto& map : code->program.maps) {
       Items box;
       for (const int n : map.box) box.push_back(std::to_string(n));
-      maps.push_back(fmt::format("{{{}, {}, {}, {}}}", map.tensor, array("std::int32_t", box).name, map.columns,
-                                 text_of(map.is_swizzled)));
+      maps.push_back(fmt::format("{{{}, {}, {}, {}}}", map.tensor, array("std::int32_t", box).name,
+                                 map.columns, text_of(map.is_swizzled)));
     }
     for (const int tensor : code->program.aligned) aligned.push_back(std::to_string(tensor));
     for (auto& own : code->program.assertions)
@@ -211,14 +223,16 @@ class Printer {
   const BundledKernel& kernel_;
   const Signature& signature_;
   std::string name_, text_;
-  std::size_t scalars_ = static_cast<std::size_t>(
-      std::ranges::count_if(signature_.kernel().parameters, [](auto& parameter) { return parameter.scalar != nullptr; }));
+  std::size_t scalars_ = static_cast<std::size_t>(std::ranges::count_if(
+      signature_.kernel().parameters, [](auto& parameter) { return parameter.scalar != nullptr; }));
   int count_ = 0;
 };
 
 }  // namespace
 
-std::string tables(const BundledKernel& kernel, const std::string& name) { return Printer(kernel, name).print(); }
+std::string tables(const BundledKernel& kernel, const std::string& name) {
+  return Printer(kernel, name).print();
+}
 
 std::string function_for(const std::string& function, std::string_view isa) {
   return fmt::format("{}_{}", function, isa);

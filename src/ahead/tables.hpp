@@ -22,8 +22,8 @@ struct BundledKernel {
   int architecture = 90;
 };
 
-// Definitions that end with that of `const Kernel NAME`. An ArgumentError if an extent or a requirement computes what
-// bundles do not.
+// Definitions that end with that of `const Kernel NAME`. An ArgumentError if an extent or a requirement
+// computes what bundles do not.
 std::string tables(const BundledKernel& kernel, const std::string& name);
 
 // The name of a function of the CPU's text in the object for an instruction set.

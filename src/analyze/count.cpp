@@ -16,8 +16,7 @@ class Counter {
 
   Work count(const ir::Body& body) {
     Work work;
-    for (const ir::Stmt& stmt : body)
-      std::visit([&](const auto& node) { add(work, node); }, stmt->node);
+    for (const ir::Stmt& stmt : body) std::visit([&](const auto& node) { add(work, node); }, stmt->node);
     return work;
   }
   Values& values() { return values_; }
@@ -29,11 +28,15 @@ class Counter {
       return found == values_.end() ? ir::invalid_value(variable->type) : found->second;
     });
   }
-  static double number(const ir::Value& v) { return v.type.is_floating() ? v.real : static_cast<double>(v.integer); }
+  static double number(const ir::Value& v) {
+    return v.type.is_floating() ? v.real : static_cast<double>(v.integer);
+  }
 
   // Nodes that compute; index arithmetic of copies does not count.
   static double operations(const ir::Expr& e) {
-    double count = e->op == ir::Op::constant || e->op == ir::Op::variable || e->op == ir::Op::cast ? 0 : e->type.is_floating();
+    double count = e->op == ir::Op::constant || e->op == ir::Op::variable || e->op == ir::Op::cast
+                       ? 0
+                       : e->type.is_floating();
     for (const ir::Expr& arg : e->args) count += operations(arg);
     return count;
   }
@@ -129,7 +132,8 @@ Work work_of(const ir::Grid& grid, const Values& values) {
     auto block = static_cast<std::int64_t>((i + 0.5) * blocks / counted);
     Counter counter(values);
     for (std::size_t d = 0; d < grid.index.size(); ++d) {
-      const ir::Value extent = ir::evaluate(grid.extents[d], [&](const ir::VariablePtr& v) { return values.at(v.get()); });
+      const ir::Value extent =
+          ir::evaluate(grid.extents[d], [&](const ir::VariablePtr& v) { return values.at(v.get()); });
       counter.values()[grid.index[d].get()] = ir::integer_value(grid.index[d]->type, block % extent.integer);
       block /= extent.integer;
     }

@@ -13,29 +13,65 @@ namespace {
 constexpr double tera = 1e12;
 
 Machine hopper(const char* name, const char* words, double memory_bytes) {
-  return {.name = name, .words = words, .architecture = 90, .processors = 132, .flops_8 = 1979 * tera, .flops_16 = 989 * tera,
-          .flops_32 = 67 * tera, .other_flops = 67 * tera, .memory_bytes = memory_bytes, .l2_bytes = 5.5 * tera,
-          .shared_bytes = 233472, .registers = 65536, .threads = 2048, .blocks = 32, .launch_seconds = 3e-6};
+  return {.name = name,
+          .words = words,
+          .architecture = 90,
+          .processors = 132,
+          .flops_8 = 1979 * tera,
+          .flops_16 = 989 * tera,
+          .flops_32 = 67 * tera,
+          .other_flops = 67 * tera,
+          .memory_bytes = memory_bytes,
+          .l2_bytes = 5.5 * tera,
+          .shared_bytes = 233472,
+          .registers = 65536,
+          .threads = 2048,
+          .blocks = 32,
+          .launch_seconds = 3e-6};
 }
 
 // Two products of eight floats a cycle, and a share of what one memory brings.
 Machine this_cpu() {
   const int processors = processors_of({});
   const double flops = processors * 3e9 * 32;
-  return {.name = "cpu", .words = "this machine, by the number of its processors", .is_gpu = false, .architecture = 0,
-          .processors = processors, .flops_16 = 0, .flops_32 = flops, .other_flops = flops / 4, .memory_bytes = 20e9,
-          .l2_bytes = processors * 50e9, .shared_bytes = 0, .registers = 0, .threads = 1, .blocks = 1, .launch_seconds = 1e-6};
+  return {.name = "cpu",
+          .words = "this machine, by the number of its processors",
+          .is_gpu = false,
+          .architecture = 0,
+          .processors = processors,
+          .flops_16 = 0,
+          .flops_32 = flops,
+          .other_flops = flops / 4,
+          .memory_bytes = 20e9,
+          .l2_bytes = processors * 50e9,
+          .shared_bytes = 0,
+          .registers = 0,
+          .threads = 1,
+          .blocks = 1,
+          .launch_seconds = 1e-6};
 }
 
 }  // namespace
 
 const std::vector<Machine>& machines() {
-  static const std::vector<Machine> all{
-      hopper("h100", "H100 SXM, 80 GB", 3.35 * tera), hopper("h200", "H200 SXM, 141 GB", 4.8 * tera),
-      {.name = "a100", .words = "A100 SXM, 80 GB", .architecture = 80, .processors = 108, .flops_8 = 0, .flops_16 = 312 * tera,
-       .flops_32 = 19.5 * tera, .other_flops = 19.5 * tera, .memory_bytes = 2.04 * tera, .l2_bytes = 4 * tera,
-       .shared_bytes = 167936, .registers = 65536, .threads = 2048, .blocks = 32, .launch_seconds = 3e-6},
-      this_cpu()};
+  static const std::vector<Machine> all{hopper("h100", "H100 SXM, 80 GB", 3.35 * tera),
+                                        hopper("h200", "H200 SXM, 141 GB", 4.8 * tera),
+                                        {.name = "a100",
+                                         .words = "A100 SXM, 80 GB",
+                                         .architecture = 80,
+                                         .processors = 108,
+                                         .flops_8 = 0,
+                                         .flops_16 = 312 * tera,
+                                         .flops_32 = 19.5 * tera,
+                                         .other_flops = 19.5 * tera,
+                                         .memory_bytes = 2.04 * tera,
+                                         .l2_bytes = 4 * tera,
+                                         .shared_bytes = 167936,
+                                         .registers = 65536,
+                                         .threads = 2048,
+                                         .blocks = 32,
+                                         .launch_seconds = 3e-6},
+                                        this_cpu()};
   return all;
 }
 

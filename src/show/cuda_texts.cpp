@@ -110,7 +110,8 @@ std::string text_of(const std::vector<GridMemory>& grids) {
   for (auto& grid : grids) {
     text += fmt::format("{}: {} bytes of shared memory\n", grid.name, grid.bytes);
     for (auto& own : grid.intervals)
-      text += fmt::format("  {:>6} to {:>6}, turns {} to {}: {}\n", own.begin, own.end, own.from, own.until, own.what);
+      text += fmt::format("  {:>6} to {:>6}, turns {} to {}: {}\n", own.begin, own.end, own.from, own.until,
+                          own.what);
   }
   return text;
 }

@@ -23,8 +23,8 @@ void prepare_folder(const std::string& option, const std::string& folder) {
   if (std::filesystem::is_directory(folder, unknown)) return;
   const bool exists = std::filesystem::exists(folder, unknown);
   const std::string reason = exists ? "is no folder" : folder.empty() ? "names none" : failure.message();
-  throw ArgumentError(
-      fmt::format("{} '{}': {}; name a folder for the pictures, which is made if there is none", option, folder, reason));
+  throw ArgumentError(fmt::format(
+      "{} '{}': {}; name a folder for the pictures, which is made if there is none", option, folder, reason));
 }
 
 }  // namespace tegula::shown

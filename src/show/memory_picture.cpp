@@ -12,7 +12,8 @@ constexpr double picture_margin = 16, map_width = 560, map_height = 320, scale_w
 constexpr double least_height = 1.5;  // what is smaller is still seen
 
 std::string colour_of(std::size_t number) {
-  constexpr std::array colours{"#bcd9f5", "#f7c08a", "#b9e3b4", "#d9c3ee", "#f6e58d", "#f5bfd2", "#cfd8dc", "#d7ccc8"};
+  constexpr std::array colours{"#bcd9f5", "#f7c08a", "#b9e3b4", "#d9c3ee",
+                               "#f6e58d", "#f5bfd2", "#cfd8dc", "#d7ccc8"};
   return colours[number % colours.size()];
 }
 
@@ -23,7 +24,8 @@ void draw_interval(Svg& svg, const codegen::SharedInterval& own, const Box& box,
   svg.rect(box, fmt::format("fill=\"{}\" stroke=\"#555555\" stroke-width=\"0.5\"", colour_of(number)));
   const std::string words = fmt::format("{}  {} bytes", own.what, own.end - own.begin);
   if (box.height > map_letters + 2 && Svg::text_width(words, map_letters) < box.width)
-    svg.text(box.x + 4, box.y + box.height / 2 + map_letters / 3, words, fmt::format("font-size=\"{}\"", map_letters));
+    svg.text(box.x + 4, box.y + box.height / 2 + map_letters / 3, words,
+             fmt::format("font-size=\"{}\"", map_letters));
   svg.end_group();
 }
 
@@ -48,9 +50,10 @@ std::string memory_picture(const GridMemory& grid) {
                   i);
   }
   for (const int part : {0, 1, 2, 3, 4})
-    svg.text(picture_margin, top + map_height - part * map_height / 4 + 3, fmt::format("{}", grid.bytes * part / 4),
-             "font-size=\"9\" fill=\"#555555\"");
-  svg.text(left, top + map_height + 14, "in the order of the program, from left to right", "font-size=\"9\" fill=\"#555555\"");
+    svg.text(picture_margin, top + map_height - part * map_height / 4 + 3,
+             fmt::format("{}", grid.bytes * part / 4), "font-size=\"9\" fill=\"#555555\"");
+  svg.text(left, top + map_height + 14, "in the order of the program, from left to right",
+           "font-size=\"9\" fill=\"#555555\"");
   return svg.document(left + map_width + picture_margin, top + map_height + 14 + picture_margin, title);
 }
 

@@ -1,4 +1,5 @@
-// Where the tiles of a block lie in shared memory, as a picture: addresses from bottom to top, time from left to right.
+// Where the tiles of a block lie in shared memory, as a picture: addresses from bottom to top, time from left
+// to right.
 #pragma once
 #include <string>
 

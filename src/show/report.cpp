@@ -52,7 +52,8 @@ std::string_view place_of(std::string_view line) {
   words = words.substr(0, words.find_first_of(", "));
   words.remove_prefix(words.rfind('/') + 1);
   const std::size_t colon = words.rfind(':');
-  const bool is_place = colon != std::string_view::npos && words.substr(0, colon).find('.') != std::string_view::npos;
+  const bool is_place =
+      colon != std::string_view::npos && words.substr(0, colon).find('.') != std::string_view::npos;
   if (words.ends_with(':')) return {};
   return is_place ? words : std::string_view();
 }
@@ -95,10 +96,13 @@ std::string pictures_of(const std::vector<Picture>& pictures, std::string_view k
 std::string section_of(const lang::Kernel& kernel, std::size_t number, int architecture) {
   const passes::CudaTarget gpu{architecture};
   const shown::CudaTexts texts = shown::cuda_texts(kernel, gpu);
-  const auto pictures = draw(kernel, {.layout = true, .schedule = true, .shared_memory = true, .architecture = architecture});
-  std::string html = fmt::format("<section id=\"kernel-{}\">\n<h2>{}</h2>\n", number, shown::Svg::escaped(kernel.name()));
+  const auto pictures =
+      draw(kernel, {.layout = true, .schedule = true, .shared_memory = true, .architecture = architecture});
+  std::string html =
+      fmt::format("<section id=\"kernel-{}\">\n<h2>{}</h2>\n", number, shown::Svg::escaped(kernel.name()));
   html += "<h3>Notes</h3>\n" + notes_of(texts.notes);
-  html += "<h3>Program, and the CUDA C++ that becomes of it</h3>\n<div class=\"beside\">\n" + figure("Program", kernel.text()) +
+  html += "<h3>Program, and the CUDA C++ that becomes of it</h3>\n<div class=\"beside\">\n" +
+          figure("Program", kernel.text()) +
           figure(fmt::format("CUDA C++ for sm_{}", architecture), texts.cuda) + "</div>\n";
   html += "<h3>Schedule</h3>\n" + pictures_of(pictures, ".schedule");
   for (auto& grid : texts.schedules) {
@@ -107,8 +111,8 @@ std::string section_of(const lang::Kernel& kernel, std::size_t number, int archi
   html += "<h3>Layouts</h3>\n" + pictures_of(pictures, ".layout");
   html += "<h3>Shared memory</h3>\n" + pictures_of(pictures, ".memory") + alone(texts.memory);
   html += "<h3>Resources</h3>\n" + alone(texts.sizes + shown::assembler_text(kernel, gpu));
-  html += "<h3>Program, and the C++ that becomes of it for CPUs</h3>\n<div class=\"beside\">\n" + figure("Program", kernel.text()) +
-          figure("C++", shown::cpp_text(kernel)) + "</div>\n";
+  html += "<h3>Program, and the C++ that becomes of it for CPUs</h3>\n<div class=\"beside\">\n" +
+          figure("Program", kernel.text()) + figure("C++", shown::cpp_text(kernel)) + "</div>\n";
   return html + "</section>\n";
 }
 
@@ -117,12 +121,15 @@ std::string section_of(const lang::Kernel& kernel, std::size_t number, int archi
 std::string report(std::span<const lang::Kernel> kernels, int architecture) {
   std::string links, sections;
   for (std::size_t i = 0; i < kernels.size(); ++i) {
-    links += fmt::format("<li><a href=\"#kernel-{}\">{}</a></li>\n", i, shown::Svg::escaped(kernels[i].name()));
+    links +=
+        fmt::format("<li><a href=\"#kernel-{}\">{}</a></li>\n", i, shown::Svg::escaped(kernels[i].name()));
     sections += section_of(kernels[i], i, architecture);
   }
   return fmt::format(
-      "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n<title>What kernels become</title>\n"
-      "<style>{}</style>\n</head>\n<body>\n<h1>What kernels become</h1>\n<p>Tegula {}, sm_{}</p>\n<nav><ul>\n{}</ul></nav>\n"
+      "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n<title>What kernels "
+      "become</title>\n"
+      "<style>{}</style>\n</head>\n<body>\n<h1>What kernels become</h1>\n<p>Tegula {}, "
+      "sm_{}</p>\n<nav><ul>\n{}</ul></nav>\n"
       "{}<script>{}</script>\n</body>\n</html>\n",
       style, version(), architecture, links, sections, script);
 }

@@ -1,5 +1,5 @@
-// A shared library that holds a Tegula of its own, beside the one of this program; what Tegula's own shared library
-// exports; and that its version is the same wherever it stands.
+// A shared library that holds a Tegula of its own, beside the one of this program; what Tegula's own shared
+// library exports; and that its version is the same wherever it stands.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
@@ -50,13 +50,15 @@ TEST(SharedLibrary, RunsAndThrowsBesideAnotherTegula) {
 // The public interface, and nothing of what is behind it.
 TEST(SharedLibrary, ExportsThePublicInterface) {
   const std::vector<std::string> names = exported(SHARED_LIBRARY);
-  for (const char* needed : {"tegula::compile(tegula::lang::Kernel const&, tegula::Target)", "tegula::ops::attention(",
-                             "tegula::lang::gemm(", "tegula::show[", "typeinfo for tegula::ArgumentError",
-                             "tegula::Tensor::to(", "tegula::version()"})
+  for (const char* needed :
+       {"tegula::compile(tegula::lang::Kernel const&, tegula::Target)", "tegula::ops::attention(",
+        "tegula::lang::gemm(", "tegula::show[", "typeinfo for tegula::ArgumentError", "tegula::Tensor::to(",
+        "tegula::version()"})
     EXPECT_TRUE(std::ranges::any_of(names, [&](auto& name) { return name.starts_with(needed); })) << needed;
   for (auto& name : names) {
     EXPECT_NE(name.find("tegula::"), std::string::npos) << name;
-    for (const char* inner : {"tegula::passes", "tegula::codegen", "tegula::shown", "tegula::interp", "tegula::schedule"})
+    for (const char* inner :
+         {"tegula::passes", "tegula::codegen", "tegula::shown", "tegula::interp", "tegula::schedule"})
       EXPECT_NE(name.find(inner), 0u) << name;
   }
 }
@@ -77,18 +79,22 @@ TEST(PublicHeaders, SayWhatIsExported) {
     const std::string name = std::filesystem::relative(entry.path(), TEGULA_SOURCE);
     const std::string text = entry.is_regular_file() ? contents(name) : "";
     if (text.find("\nnamespace tegula") == std::string::npos) continue;
-    EXPECT_NE(text.find("\nTEGULA_API_BEGIN\nnamespace"), std::string::npos) << name << ": write it before the namespace";
-    EXPECT_NE(text.find("\nTEGULA_API_END\n"), std::string::npos) << name << ": write it behind the namespace";
+    EXPECT_NE(text.find("\nTEGULA_API_BEGIN\nnamespace"), std::string::npos)
+        << name << ": write it before the namespace";
+    EXPECT_NE(text.find("\nTEGULA_API_END\n"), std::string::npos)
+        << name << ": write it behind the namespace";
   }
 }
 
 TEST(Version, IsTheSameEverywhere) {
   EXPECT_STREQ(version(), TEGULA_VERSION_TEXT);
-  const std::string numbers = std::to_string(TEGULA_VERSION_MAJOR) + "." + std::to_string(TEGULA_VERSION_MINOR) + "." +
+  const std::string numbers = std::to_string(TEGULA_VERSION_MAJOR) + "." +
+                              std::to_string(TEGULA_VERSION_MINOR) + "." +
                               std::to_string(TEGULA_VERSION_PATCH);
   EXPECT_EQ(numbers, TEGULA_VERSION_TEXT);
   EXPECT_NE(contents("pyproject.toml").find("\nversion = \"" + numbers + "\"\n"), std::string::npos);
-  EXPECT_NE(contents("python/tegula/__init__.py").find("\n__version__ = \"" + numbers + "\"\n"), std::string::npos);
+  EXPECT_NE(contents("python/tegula/__init__.py").find("\n__version__ = \"" + numbers + "\"\n"),
+            std::string::npos);
   EXPECT_NE(contents("CHANGELOG.md").find("\n## " + numbers), std::string::npos);
 }
 

@@ -37,7 +37,7 @@ std::vector<std::string> counted(const std::vector<std::string>& words) {
 }
 
 // `gemm(s0, s1, f0): wgmma, 1 x 2` without the compiler's names of tiles.
-std::vector<std::string> products_of(const tegula::tool::GridLayouts& grid) {
+std::vector<std::string> products_of(const tegula::shown::GridLayouts& grid) {
   std::vector<std::string> result;
   for (const auto& line : grid.lines)
     if (line.words.starts_with("gemm(")) result.push_back(line.words.substr(line.words.find("): ") + 3));
@@ -59,8 +59,8 @@ std::vector<std::string> rings_of(const tegula::schedule::Schedule& schedule) {
   return counted(result);
 }
 
-Json grid_of(const tegula::codegen::CudaProgram::Kernel& kernel, const tegula::tool::GridLayouts& layouts,
-             const tegula::tool::GridSchedule& schedule) {
+Json grid_of(const tegula::codegen::CudaProgram::Kernel& kernel, const tegula::shown::GridLayouts& layouts,
+             const tegula::shown::GridSchedule& schedule) {
   return {{"function", kernel.function},
           {"threads", kernel.threads},
           {"shared_bytes", kernel.shared_bytes},

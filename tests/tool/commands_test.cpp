@@ -10,14 +10,14 @@ namespace {
 
 TEST_F(Tool, HelpOfEveryCommand) {
   EXPECT_EQ(tool("--help").status, 0);
-  for (auto* command : {"list", "run", "check", "bench", "show", "cache", "env"}) {
+  for (auto* command : {"list", "run", "check", "bench", "show", "build", "analyze", "cache", "env"}) {
     const auto outcome = tool(std::string(command) + " --help");
     EXPECT_EQ(outcome.status, 0) << command;
     EXPECT_TRUE(has(outcome.out, "--help")) << command;
     EXPECT_EQ(outcome.err, "") << command;
     EXPECT_TRUE(has(tool("--help").out, command));
   }
-  for (auto* command : {"run", "check", "bench", "show", "list"})
+  for (auto* command : {"run", "check", "bench", "show", "build", "analyze", "list"})
     EXPECT_TRUE(has(tool(std::string(command) + " --help").out, "Example")) << command;
   EXPECT_TRUE(has(tool("--version").out, "tegula "));
 }

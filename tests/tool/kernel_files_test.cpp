@@ -40,12 +40,13 @@ int main() { return 1; }
 
 TEST_F(KernelFile, IsShownAsOperatorsAre) {
   const std::string report_file = file("mine.html"), pictures = file("pictures");
-  const auto outcome = tool("show " + written(mine) + " --flag=-DTILE=128 --ir --cpp --cuda --resources --schedule --layout " +
-                            "--shared-memory --svg '" + pictures + "' --html '" + report_file + "'");
+  const auto outcome =
+      tool("show " + written(mine) + " --flag=-DTILE=128 --ir --cpp --cuda --resources --schedule --layout " +
+           "--shared-memory --svg '" + pictures + "' --html '" + report_file + "'");
   ASSERT_EQ(outcome.status, 0) << outcome.err;
-  for (const char* words : {"kernel product_64", "kernel product_128", "extern \"C\"", "__global__", "mine.cpp:12",
-                            "bytes of shared memory", "product_128_0.schedule.svg", "product_128_0.layout.svg",
-                            "product_64_0.memory.svg"})
+  for (const char* words : {"kernel product_64", "kernel product_128", "extern \"C\"", "__global__",
+                            "mine.cpp:12", "bytes of shared memory", "product_128_0.schedule.svg",
+                            "product_128_0.layout.svg", "product_64_0.memory.svg"})
     EXPECT_TRUE(has(outcome.out, words)) << words << outcome.out;
   EXPECT_TRUE(has(contents(pictures + "/product_64_0.memory.svg"), "bf16[64, 64], mine.cpp:10, 2 slots"));
   EXPECT_EQ(xml_fault(contents(pictures + "/product_64_0.memory.svg")), "");
@@ -53,12 +54,28 @@ TEST_F(KernelFile, IsShownAsOperatorsAre) {
   const std::string html = contents(report_file), doctype = "<!DOCTYPE html>\n";
   ASSERT_EQ(html.rfind(doctype, 0), 0u);
   EXPECT_EQ(xml_fault(html.substr(doctype.size())), "");
-  for (auto& [words, count] : std::initializer_list<std::pair<const char*, int>>{
-           {"<section id=\"kernel-", 2}, {"<h3>Schedule</h3>", 2}, {"<h3>Shared memory</h3>", 2}, {"<svg ", 6},
-           {"<figure>", 8}, {"src=", 0}, {"url(", 0}, {"<link", 0}, {"@import", 0}})
+  for (auto& [words, count] :
+       std::initializer_list<std::pair<const char*, int>>{{"<section id=\"kernel-", 2},
+                                                          {"<h3>Schedule</h3>", 2},
+                                                          {"<h3>Shared memory</h3>", 2},
+                                                          {"<svg ", 6},
+                                                          {"<figure>", 8},
+                                                          {"src=", 0},
+                                                          {"url(", 0},
+                                                          {"<link", 0},
+                                                          {"@import", 0}})
     EXPECT_EQ(count_of(html, words), count) << words;
   // The product stands in the program, twice, and in the texts for both machines.
   EXPECT_GE(count_of(html, "data-at=\"mine.cpp:13\""), 8);
+}
+
+TEST_F(KernelFile, IsAnalyzed) {
+  const auto outcome =
+      tool("analyze " + written(mine) + " --flag=-DTILE=128 --extent M=4096,N=4096,K=512 --machine h200");
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  for (const char* words :
+       {"product_64", "product_128", "operations, bf16", "1.718e+10", "bound by products"})
+    EXPECT_TRUE(has(outcome.out, words)) << words << outcome.out;
 }
 
 TEST_F(KernelFile, IsRefusedWithTheRemedy) {

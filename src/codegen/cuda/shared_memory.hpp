@@ -10,8 +10,8 @@ namespace tegula::codegen {
 
 using layout::TileOrder;
 
-// What lay in an interval of shared memory, and when: turns count what was given out or freed, in the order of the
-// printed text.
+// What lay in an interval of shared memory, and when: turns count what was given out or freed, in the order
+// of the printed text.
 struct SharedInterval {
   std::int64_t begin, end;
   std::string what;

@@ -65,36 +65,55 @@ inline std::int64_t floor_div(std::int64_t a, std::int64_t b) {
 
 inline std::int64_t divided(Op op, std::int64_t a, std::int64_t b) {
   switch (op) {
-    case Op::div: return a / b;
-    case Op::mod: return a % b;
-    case Op::floordiv: return floor_div(a, b);
-    case Op::floormod: return a - floor_div(a, b) * b;
-    default: return -floor_div(-a, b);
+    case Op::div:
+      return a / b;
+    case Op::mod:
+      return a % b;
+    case Op::floordiv:
+      return floor_div(a, b);
+    case Op::floormod:
+      return a - floor_div(a, b) * b;
+    default:
+      return -floor_div(-a, b);
   }
 }
 
 template <class T>
 bool compared(Op op, T a, T b) {
   switch (op) {
-    case Op::eq: return a == b;
-    case Op::ne: return a != b;
-    case Op::lt: return a < b;
-    case Op::le: return a <= b;
-    case Op::gt: return a > b;
-    default: return a >= b;
+    case Op::eq:
+      return a == b;
+    case Op::ne:
+      return a != b;
+    case Op::lt:
+      return a < b;
+    case Op::le:
+      return a <= b;
+    case Op::gt:
+      return a > b;
+    default:
+      return a >= b;
   }
 }
 
 inline Value of_reals(Op op, double a, double b) {
   switch (op) {
-    case Op::add: return {0, a + b};
-    case Op::sub: return {0, a - b};
-    case Op::mul: return {0, a * b};
-    case Op::div: return {0, a / b};
-    case Op::min: return {0, std::fmin(a, b)};
-    case Op::max: return {0, std::fmax(a, b)};
-    case Op::neg: return {0, -a};
-    default: return {0, std::fabs(a)};
+    case Op::add:
+      return {0, a + b};
+    case Op::sub:
+      return {0, a - b};
+    case Op::mul:
+      return {0, a * b};
+    case Op::div:
+      return {0, a / b};
+    case Op::min:
+      return {0, std::fmin(a, b)};
+    case Op::max:
+      return {0, std::fmax(a, b)};
+    case Op::neg:
+      return {0, -a};
+    default:
+      return {0, std::fabs(a)};
   }
 }
 
@@ -102,13 +121,27 @@ inline Value of_integers(Op op, std::int64_t a, std::int64_t b) {
   Value result;
   bool overflow = false;
   switch (op) {
-    case Op::add: overflow = __builtin_add_overflow(a, b, &result.integer); break;
-    case Op::sub: overflow = __builtin_sub_overflow(a, b, &result.integer); break;
-    case Op::mul: overflow = __builtin_mul_overflow(a, b, &result.integer); break;
-    case Op::min: result.integer = a < b ? a : b; break;
-    case Op::max: result.integer = a > b ? a : b; break;
-    case Op::neg: result.integer = -a; break;
-    case Op::abs: result.integer = a < 0 ? -a : a; break;
+    case Op::add:
+      overflow = __builtin_add_overflow(a, b, &result.integer);
+      break;
+    case Op::sub:
+      overflow = __builtin_sub_overflow(a, b, &result.integer);
+      break;
+    case Op::mul:
+      overflow = __builtin_mul_overflow(a, b, &result.integer);
+      break;
+    case Op::min:
+      result.integer = a < b ? a : b;
+      break;
+    case Op::max:
+      result.integer = a > b ? a : b;
+      break;
+    case Op::neg:
+      result.integer = -a;
+      break;
+    case Op::abs:
+      result.integer = a < 0 ? -a : a;
+      break;
     default:
       overflow = b == 0 || (b == -1 && a == INT64_MIN);
       if (!overflow) result.integer = divided(op, a, b);
@@ -131,19 +164,34 @@ inline Value applied(const Step& step, const std::vector<std::pair<Value, int>>&
   const bool real = is_floating(type);
   Value result;
   switch (step.op) {
-    case Op::eq: case Op::ne: case Op::lt: case Op::le: case Op::gt: case Op::ge:
+    case Op::eq:
+    case Op::ne:
+    case Op::lt:
+    case Op::le:
+    case Op::gt:
+    case Op::ge:
       result.integer = real ? compared(step.op, a.real, b.real) : compared(step.op, a.integer, b.integer);
       break;
-    case Op::logical_and: result.integer = a.integer && b.integer; break;
-    case Op::logical_or: result.integer = a.integer || b.integer; break;
-    case Op::logical_not: result.integer = !a.integer; break;
-    case Op::isnan: result.integer = std::isnan(a.real); break;
-    case Op::select: return a.invalid ? a : a.integer ? b : args[2].first;
+    case Op::logical_and:
+      result.integer = a.integer && b.integer;
+      break;
+    case Op::logical_or:
+      result.integer = a.integer || b.integer;
+      break;
+    case Op::logical_not:
+      result.integer = !a.integer;
+      break;
+    case Op::isnan:
+      result.integer = std::isnan(a.real);
+      break;
+    case Op::select:
+      return a.invalid ? a : a.integer ? b : args[2].first;
     case Op::cast:
       result = is_floating(step.type) ? Value{0, real ? a.real : static_cast<double>(a.integer)}
                                       : Value{real ? static_cast<std::int64_t>(a.real) : a.integer, 0};
       break;
-    default: result = real ? of_reals(step.op, a.real, b.real) : of_integers(step.op, a.integer, b.integer);
+    default:
+      result = real ? of_reals(step.op, a.real, b.real) : of_integers(step.op, a.integer, b.integer);
   }
   result.invalid |= a.invalid || b.invalid;
   return fitted(result, step.type);
@@ -176,14 +224,20 @@ inline View checked(const Call& call, const Buffer& buffer, const tegula_tensor*
   if (!tensor) call.refuse(where + "no tensor is given");
   if (tensor->type != buffer.type) call.refuse(where + "the tensor has another element type");
   if (tensor->rank != buffer.rank)
-    call.refuse(where + "rank " + std::to_string(buffer.rank) + " is needed, " + std::to_string(tensor->rank) + " given");
-  View view{static_cast<char*>(tensor->data), {}, std::vector<std::int64_t>(static_cast<std::size_t>(tensor->rank)), buffer.type};
+    call.refuse(where + "rank " + std::to_string(buffer.rank) + " is needed, " +
+                std::to_string(tensor->rank) + " given");
+  View view{static_cast<char*>(tensor->data),
+            {},
+            std::vector<std::int64_t>(static_cast<std::size_t>(tensor->rank)),
+            buffer.type};
   for (std::int32_t d = 0; d < tensor->rank; ++d) {
-    if (tensor->shape[d] < 0 || tensor->shape[d] > INT32_MAX) call.refuse(where + "an extent is outside of 0 to 2^31 - 1");
+    if (tensor->shape[d] < 0 || tensor->shape[d] > INT32_MAX)
+      call.refuse(where + "an extent is outside of 0 to 2^31 - 1");
     view.shape.push_back(tensor->shape[d]);
   }
   std::int64_t stride = 1;
-  for (std::size_t d = view.shape.size(); d-- > 0; stride *= view.shape[d]) view.strides[d] = tensor->strides ? tensor->strides[d] : stride;
+  for (std::size_t d = view.shape.size(); d-- > 0; stride *= view.shape[d])
+    view.strides[d] = tensor->strides ? tensor->strides[d] : stride;
   if (view.elements() > 0 && !view.data) call.refuse(where + "the tensor has no memory");
   return view;
 }
@@ -194,14 +248,15 @@ inline void solve(Call& call) {
     for (std::int32_t t = 0; t < k.parameters; ++t) {
       for (std::int32_t d = 0; d < k.buffers[t].rank; ++d) {
         const Extent& extent = k.buffers[t].extents[d];
-        const std::int64_t given = call.tensors[static_cast<std::size_t>(t)].shape[static_cast<std::size_t>(d)];
+        const std::int64_t given =
+            call.tensors[static_cast<std::size_t>(t)].shape[static_cast<std::size_t>(d)];
         if (extent.solves && pass == 0) call.values[static_cast<std::size_t>(extent.slot)].integer = given;
         if (extent.solves || pass == 0) continue;
         const Value expected = evaluate(extent.value, call.values);
         if (expected.invalid || expected.integer != given)
           call.refuse(std::string(", argument '") + k.buffers[t].name + "': dimension " + std::to_string(d) +
-                      " must have extent " + (expected.invalid ? "?" : std::to_string(expected.integer)) + ", but " +
-                      std::to_string(given) + " is given");
+                      " must have extent " + (expected.invalid ? "?" : std::to_string(expected.integer)) +
+                      ", but " + std::to_string(given) + " is given");
       }
     }
   }
@@ -233,7 +288,8 @@ inline std::pair<const char*, const char*> range_of(const View& v) {
 inline void check_memory(const Call& call) {
   for (std::int32_t i = 0; i < call.kernel.pair_count; ++i) {
     const Pair& pair = call.kernel.pairs[i];
-    const View &a = call.tensors[static_cast<std::size_t>(pair.a)], &b = call.tensors[static_cast<std::size_t>(pair.b)];
+    const View &a = call.tensors[static_cast<std::size_t>(pair.a)],
+               &b = call.tensors[static_cast<std::size_t>(pair.b)];
     const auto [a_begin, a_end] = range_of(a);
     const auto [b_begin, b_end] = range_of(b);
     if (a.contiguous() && b.contiguous() && a_begin < b_end && b_begin < a_end)
@@ -245,7 +301,10 @@ inline void check_memory(const Call& call) {
 inline void shape_workspaces(Call& call) {
   const Kernel& k = call.kernel;
   for (std::int32_t t = k.parameters; t < k.buffer_count; ++t) {
-    View view{nullptr, {}, std::vector<std::int64_t>(static_cast<std::size_t>(k.buffers[t].rank)), k.buffers[t].type};
+    View view{nullptr,
+              {},
+              std::vector<std::int64_t>(static_cast<std::size_t>(k.buffers[t].rank)),
+              k.buffers[t].type};
     for (std::int32_t d = 0; d < k.buffers[t].rank; ++d) {
       const Value extent = evaluate(k.buffers[t].extents[d].value, call.values);
       if (extent.invalid || extent.integer < 0 || extent.integer > INT32_MAX)

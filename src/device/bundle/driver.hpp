@@ -1,4 +1,5 @@
-// The CUDA driver's functions, found at run time: a bundle runs on machines without them as long as nobody asks.
+// The CUDA driver's functions, found at run time: a bundle runs on machines without them as long as nobody
+// asks.
 #pragma once
 #include <dlfcn.h>
 
@@ -29,9 +30,12 @@ class Function {
   Function(void* library, const char* name)
       : name_(name), call_(library ? reinterpret_cast<int (*)(Args...)>(dlsym(library, name)) : nullptr) {}
   void operator()(Args... args) const {
-    if (!call_) throw Failure{tegula_no_device, std::string("the CUDA driver was not found, or has no function ") + name_};
+    if (!call_)
+      throw Failure{tegula_no_device,
+                    std::string("the CUDA driver was not found, or has no function ") + name_};
     if (const int code = call_(args...))
-      throw Failure{tegula_no_device, std::string(name_) + " failed with CUDA's error " + std::to_string(code)};
+      throw Failure{tegula_no_device,
+                    std::string(name_) + " failed with CUDA's error " + std::to_string(code)};
   }
 
  private:
@@ -52,7 +56,8 @@ struct Driver {
   F<void**, const void*> ModuleLoadData{library, "cuModuleLoadData"};
   F<void**, void*, const char*> ModuleGetFunction{library, "cuModuleGetFunction"};
   F<void*, int, int> FuncSetAttribute{library, "cuFuncSetAttribute"};
-  F<int*, void*, int, std::size_t> OccupancyMaxActiveBlocks{library, "cuOccupancyMaxActiveBlocksPerMultiprocessor"};
+  F<int*, void*, int, std::size_t> OccupancyMaxActiveBlocks{library,
+                                                            "cuOccupancyMaxActiveBlocksPerMultiprocessor"};
   F<const LaunchConfig*, void*, void**, void**> LaunchKernelEx{library, "cuLaunchKernelEx"};
   F<TensorMap*, int, std::uint32_t, void*, const std::uint64_t*, const std::uint64_t*, const std::uint32_t*,
     const std::uint32_t*, int, int, int, int>

@@ -16,7 +16,8 @@ thread_local std::string last_error;
 
 const char* error() { return last_error.c_str(); }
 
-std::int32_t run(const Kernel& kernel, const tegula_tensor* const* tensors, const Scalar* scalars, void* stream) {
+std::int32_t run(const Kernel& kernel, const tegula_tensor* const* tensors, const Scalar* scalars,
+                 void* stream) {
   try {
     Call call = bound(kernel, tensors, scalars);
     if (call.device == tegula_host)

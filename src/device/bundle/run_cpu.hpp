@@ -25,7 +25,8 @@ struct Reports {
   std::vector<Contribution> contributions;
 };
 
-inline void on_print(void* context, std::int32_t id, const std::int32_t*, std::int32_t type, std::int64_t integer, double real) {
+inline void on_print(void* context, std::int32_t id, const std::int32_t*, std::int32_t type,
+                     std::int64_t integer, double real) {
   auto& reports = *static_cast<Reports*>(context);
   const std::lock_guard<std::mutex> lock(reports.mutex);
   if (type == real_value)
@@ -36,19 +37,21 @@ inline void on_print(void* context, std::int32_t id, const std::int32_t*, std::i
 
 inline void on_fail(void* context, std::int32_t id, const std::int32_t*) {
   const auto& reports = *static_cast<Reports*>(context);
-  throw Failure{tegula_assertion,
-                std::string("kernel '") + reports.name + "': assertion failed: " + reports.kernel.assertions[id]};
+  throw Failure{tegula_assertion, std::string("kernel '") + reports.name +
+                                      "': assertion failed: " + reports.kernel.assertions[id]};
 }
 
 inline void* on_contribute(void* context, std::int32_t id, std::int64_t order, std::int64_t size) {
   auto& reports = *static_cast<Reports*>(context);
   const std::lock_guard<std::mutex> lock(reports.mutex);
-  reports.contributions.push_back({id, order, size, std::vector<std::int64_t>(static_cast<std::size_t>(size + 7) / 8)});
+  reports.contributions.push_back(
+      {id, order, size, std::vector<std::int64_t>(static_cast<std::size_t>(size + 7) / 8)});
   return reports.contributions.back().bytes.data();
 }
 
 inline int best_isa() {
-  const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
+  const bool avx2 =
+      __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
   const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                       __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
   return avx512 ? 2 : avx2 ? 1 : 0;
@@ -79,7 +82,8 @@ struct Extents {
 };
 
 struct Memory {
-  explicit Memory(std::size_t bytes) : data(static_cast<char*>(std::aligned_alloc(64, (bytes + 64) / 64 * 64))) {
+  explicit Memory(std::size_t bytes)
+      : data(static_cast<char*>(std::aligned_alloc(64, (bytes + 64) / 64 * 64))) {
     if (!data) throw Failure{tegula_no_device, "no memory is left"};
   }
   ~Memory() { std::free(data); }
@@ -126,18 +130,21 @@ inline void clear(const View& view, std::size_t dim, std::int64_t offset) {
 
 inline void clear(const View& view) {
   if (!view.contiguous()) return clear(view, 0, 0);
-  if (view.elements() > 0) std::memset(view.data, 0, static_cast<std::size_t>(view.elements() * bytes_of(view.type)));
+  if (view.elements() > 0)
+    std::memset(view.data, 0, static_cast<std::size_t>(view.elements() * bytes_of(view.type)));
 }
 
 inline void apply(Reports& reports) {
   std::stable_sort(reports.contributions.begin(), reports.contributions.end(),
                    [](const Contribution& a, const Contribution& b) { return a.order < b.order; });
-  for (const Contribution& c : reports.contributions) reports.kernel.apply[c.id].apply[best_isa()](c.bytes.data(), c.size);
+  for (const Contribution& c : reports.contributions)
+    reports.kernel.apply[c.id].apply[best_isa()](c.bytes.data(), c.size);
 }
 
 inline void run_on_cpu(Call& call) {
   const Kernel& k = call.kernel;
-  if (!k.cpu.grids) throw Failure{tegula_no_device, std::string("kernel '") + k.name + "' was not built for CPUs"};
+  if (!k.cpu.grids)
+    throw Failure{tegula_no_device, std::string("kernel '") + k.name + "' was not built for CPUs"};
   finish(call, thread_count());
   std::vector<std::unique_ptr<Memory>> memory;
   std::vector<void*> data;
@@ -145,7 +152,8 @@ inline void run_on_cpu(Call& call) {
   for (std::int32_t t = 0; t < k.buffer_count; ++t) {
     View& view = call.tensors[static_cast<std::size_t>(t)];
     if (t >= k.parameters) {
-      memory.push_back(std::make_unique<Memory>(static_cast<std::size_t>(view.elements() * bytes_of(view.type))));
+      memory.push_back(
+          std::make_unique<Memory>(static_cast<std::size_t>(view.elements() * bytes_of(view.type))));
       view.data = memory.back()->data;
     }
     if (k.buffers[t].zero) clear(view);
@@ -156,8 +164,11 @@ inline void run_on_cpu(Call& call) {
   const std::vector<std::int64_t> words = words_of(call);
   for (std::int32_t g = 0; g < k.grid_count; ++g) {
     Reports reports{k.cpu, k.name, {}, {}};
-    const TegulaCall given{data.data(), strides.data(), extents.data(), words.data(), &reports, on_print, on_fail, on_contribute};
-    const Extents n{{extent_of(call, k.grids[g], 0), extent_of(call, k.grids[g], 1), extent_of(call, k.grids[g], 2)}, k.grids[g].strip};
+    const TegulaCall given{data.data(), strides.data(), extents.data(), words.data(),
+                           &reports,    on_print,       on_fail,        on_contribute};
+    const Extents n{
+        {extent_of(call, k.grids[g], 0), extent_of(call, k.grids[g], 1), extent_of(call, k.grids[g], 2)},
+        k.grids[g].strip};
     run_blocks(n, k.cpu.grids[g], given);
     apply(reports);
   }

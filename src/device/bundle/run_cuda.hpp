@@ -42,8 +42,7 @@ struct Current {
     void* before = nullptr;
     try {
       driver().CtxPopCurrent(&before);
-    } catch (const Failure&) {
-    }
+    } catch (const Failure&) {}
   }
 };
 
@@ -61,7 +60,8 @@ inline LoadedGrid load(const CudaGrid& grid, void* module, const Gpu& gpu) {
   return result;
 }
 
-inline const std::vector<LoadedGrid>& loaded(const Kernel& kernel, const CudaProgram& program, std::int32_t device, const Gpu& gpu) {
+inline const std::vector<LoadedGrid>& loaded(const Kernel& kernel, const CudaProgram& program,
+                                             std::int32_t device, const Gpu& gpu) {
   static std::mutex mutex;
   static std::map<std::pair<const CudaProgram*, std::int32_t>, std::vector<LoadedGrid>> all;
   const std::lock_guard<std::mutex> lock(mutex);
@@ -76,11 +76,16 @@ inline const std::vector<LoadedGrid>& loaded(const Kernel& kernel, const CudaPro
 
 inline int map_type(int type) {
   switch (type) {
-    case tegula_f16: return 6;
-    case tegula_bf16: return 9;
-    case tegula_f32: return 7;
-    case tegula_f64: return 8;
-    default: break;
+    case tegula_f16:
+      return 6;
+    case tegula_bf16:
+      return 9;
+    case tegula_f32:
+      return 7;
+    case tegula_f64:
+      return 8;
+    default:
+      break;
   }
   const std::int64_t bytes = bytes_of(type);
   return bytes == 1 ? 0 : bytes == 2 ? 1 : bytes == 4 ? 2 : 4;
@@ -96,7 +101,8 @@ inline bool describe(const CudaMap& map, const View& v, TensorMap* result) {
   if (reinterpret_cast<std::uintptr_t>(v.data) % unit != 0) return false;
   for (std::int64_t i = 0; i < rank; ++i) {
     const auto dim = static_cast<std::size_t>(rank - 1 - i);
-    const std::int64_t usual = i == 0 ? bytes : unit, stride = v.shape[dim] == 1 ? usual : v.strides[dim] * bytes;
+    const std::int64_t usual = i == 0 ? bytes : unit,
+                       stride = v.shape[dim] == 1 ? usual : v.strides[dim] * bytes;
     if (i == 0 ? stride != bytes : stride % unit != 0) return false;
     if (stride < 0 || stride >= longest) return false;
     extents[i] = static_cast<std::uint64_t>(v.shape[dim]), strides[i] = static_cast<std::uint64_t>(stride);
@@ -108,8 +114,8 @@ inline bool describe(const CudaMap& map, const View& v, TensorMap* result) {
   const std::int64_t row = map.columns * bytes;
   const int swizzle = !map.swizzled ? 0 : row == 32 ? 1 : row == 64 ? 2 : 3;
   constexpr std::uint32_t ones[5] = {1, 1, 1, 1, 1};
-  driver().TensorMapEncodeTiled(result, map_type(v.type), static_cast<std::uint32_t>(rank), v.data, extents, strides + 1,
-                                box, ones, 0, swizzle, 2, 0);
+  driver().TensorMapEncodeTiled(result, map_type(v.type), static_cast<std::uint32_t>(rank), v.data, extents,
+                                strides + 1, box, ones, 0, swizzle, 2, 0);
   return true;
 }
 
@@ -130,8 +136,7 @@ struct DeviceMemory {
   ~DeviceMemory() {
     try {
       driver().MemFreeAsync(address, stream);
-    } catch (const Failure&) {
-    }
+    } catch (const Failure&) {}
   }
   DeviceMemory(const DeviceMemory&) = delete;
   DeviceMemory& operator=(const DeviceMemory&) = delete;
@@ -162,7 +167,8 @@ inline void place(Call& call, std::uint64_t memory, void* stream) {
     const View& view = call.tensors[static_cast<std::size_t>(t)];
     if (!call.kernel.buffers[t].zero || view.elements() == 0) continue;
     if (!view.contiguous())
-      call.refuse(std::string(", argument '") + call.kernel.buffers[t].name + "': it is cleared first, and must be contiguous");
+      call.refuse(std::string(", argument '") + call.kernel.buffers[t].name +
+                  "': it is cleared first, and must be contiguous");
     driver().MemsetD8Async(reinterpret_cast<std::uint64_t>(view.data), 0,
                            static_cast<std::size_t>(view.elements() * bytes_of(view.type)), stream);
   }
@@ -174,7 +180,8 @@ inline const CudaProgram& chosen(const Call& call, std::vector<TensorMap>& maps)
   bool fits = true;
   maps.resize(static_cast<std::size_t>(first.map_count));
   for (std::int32_t m = 0; m < first.map_count && fits; ++m)
-    fits = describe(first.maps[m], call.tensors[static_cast<std::size_t>(first.maps[m].tensor)], &maps[static_cast<std::size_t>(m)]);
+    fits = describe(first.maps[m], call.tensors[static_cast<std::size_t>(first.maps[m].tensor)],
+                    &maps[static_cast<std::size_t>(m)]);
   for (std::int32_t a = 0; a < first.aligned_count && fits; ++a)
     fits = has_aligned_rows(call.tensors[static_cast<std::size_t>(first.aligned[a])]);
   if (fits) return first;
@@ -182,7 +189,8 @@ inline const CudaProgram& chosen(const Call& call, std::vector<TensorMap>& maps)
   return call.kernel.cuda[1];
 }
 
-inline std::vector<std::uint64_t> parameter_of(const Call& call, std::uint64_t memory, const std::vector<TensorMap>& maps) {
+inline std::vector<std::uint64_t> parameter_of(const Call& call, std::uint64_t memory,
+                                               const std::vector<TensorMap>& maps) {
   std::vector<std::uint64_t> words;
   for (const View& view : call.tensors) words.push_back(reinterpret_cast<std::uint64_t>(view.data));
   for (const View& view : call.tensors) words.insert(words.end(), view.strides.begin(), view.strides.end());
@@ -194,7 +202,8 @@ inline std::vector<std::uint64_t> parameter_of(const Call& call, std::uint64_t m
   return words;
 }
 
-inline void launch(const LoadedGrid& grid, const CudaGrid& plan, std::int64_t tiles, void* words, void* stream, bool follows) {
+inline void launch(const LoadedGrid& grid, const CudaGrid& plan, std::int64_t tiles, void* words,
+                   void* stream, bool follows) {
   LaunchConfig config;
   LaunchAttribute early;
   early.id = 6, early.value.integer = 1;
@@ -215,15 +224,18 @@ inline void check_status(const Call& call, const CudaProgram& program, std::uint
   driver().StreamSynchronize(stream);
   const auto number = static_cast<std::uint32_t>(status);
   if (number != 0 && static_cast<std::int32_t>(number) <= program.assertion_count)
-    throw Failure{tegula_assertion, std::string("kernel '") + call.kernel.name + "': assertion failed: " + program.assertions[number - 1]};
+    throw Failure{tegula_assertion, std::string("kernel '") + call.kernel.name +
+                                        "': assertion failed: " + program.assertions[number - 1]};
 }
 
 inline void run_on_cuda(Call& call, void* stream) {
   const Kernel& k = call.kernel;
   const Gpu& gpu = gpu_of(call.device);
-  if (!k.cuda[0].cubin || (k.architecture == 90 ? gpu.architecture != 90 : gpu.architecture / 10 != k.architecture / 10))
-    throw Failure{tegula_no_device, std::string("kernel '") + k.name + "' was not built for GPUs of compute capability " +
-                                        std::to_string(gpu.architecture / 10) + "." + std::to_string(gpu.architecture % 10)};
+  if (!k.cuda[0].cubin ||
+      (k.architecture == 90 ? gpu.architecture != 90 : gpu.architecture / 10 != k.architecture / 10))
+    throw Failure{tegula_no_device,
+                  std::string("kernel '") + k.name + "' was not built for GPUs of compute capability " +
+                      std::to_string(gpu.architecture / 10) + "." + std::to_string(gpu.architecture % 10)};
   const Current current(gpu);
   finish(call, gpu.processors);
   const DeviceMemory memory(workspace_bytes(call), stream);
@@ -234,9 +246,11 @@ inline void run_on_cuda(Call& call, void* stream) {
   std::vector<std::uint64_t> words = parameter_of(call, memory.address, maps);
   bool follows = false;
   for (std::int32_t g = 0; g < k.grid_count; ++g) {
-    const std::int64_t tiles = extent_of(call, k.grids[g], 0) * extent_of(call, k.grids[g], 1) * extent_of(call, k.grids[g], 2);
+    const std::int64_t tiles =
+        extent_of(call, k.grids[g], 0) * extent_of(call, k.grids[g], 1) * extent_of(call, k.grids[g], 2);
     if (tiles > INT32_MAX) call.refuse(": a grid has more than 2^31 - 1 blocks");
-    if (tiles > 0) launch(grids[static_cast<std::size_t>(g)], program.grids[g], tiles, words.data(), stream, follows);
+    if (tiles > 0)
+      launch(grids[static_cast<std::size_t>(g)], program.grids[g], tiles, words.data(), stream, follows);
     follows = tiles > 0;
   }
   if (program.assertion_count > 0) check_status(call, program, memory.address, stream);

@@ -10,15 +10,39 @@ namespace bundle {
 
 // Operations of host expressions; the names are those of the language's.
 enum class Op : std::uint8_t {
-  constant, variable, add, sub, mul, div, mod, floordiv, floormod, ceildiv, min, max, neg, abs,
-  eq, ne, lt, le, gt, ge, logical_and, logical_or, logical_not, isnan, select, cast
+  constant,
+  variable,
+  add,
+  sub,
+  mul,
+  div,
+  mod,
+  floordiv,
+  floormod,
+  ceildiv,
+  min,
+  max,
+  neg,
+  abs,
+  eq,
+  ne,
+  lt,
+  le,
+  gt,
+  ge,
+  logical_and,
+  logical_or,
+  logical_not,
+  isnan,
+  select,
+  cast
 };
 
 // Operands come before operations.
 struct Step {
   Op op;
-  std::uint8_t type;   // tegula_type, of the result
-  std::int32_t slot;   // of a variable
+  std::uint8_t type;     // tegula_type, of the result
+  std::int32_t slot;     // of a variable
   std::int64_t integer;  // of a constant
   double real;
 };

@@ -15,8 +15,8 @@ namespace tegula {
 
 namespace {
 
-// Differences that rounding explains, beside the largest value of a tensor: sums in another order, and tiles of
-// small types whose values were rounded from sums that differ in their last bits.
+// Differences that rounding explains, beside the largest value of a tensor: sums in another order, and tiles
+// of small types whose values were rounded from sums that differ in their last bits.
 constexpr double small_types_tolerance = 1.0 / 64, tolerance = 1.0 / 16384;
 
 bool has_small_floats(const Signature& signature) {

@@ -1,0 +1,156 @@
+#include "tegula/analyze.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "analyze/count.hpp"
+#include "codegen/cuda_program.hpp"
+#include "tegula/error.hpp"
+
+namespace tegula {
+
+namespace {
+
+using analyzed::Values, analyzed::Work;
+
+Values values_of(const Signature& signature, const std::map<std::string, double>& extents,
+                 const Machine& machine) {
+  Values values;
+  std::vector<std::string> missing;
+  for (const ir::VariablePtr& variable : signature.variables()) {
+    const bool is_processors = variable->kind == ir::VariableKind::processors;
+    const auto found = extents.find(variable->name);
+    if (!is_processors && found == extents.end()) {
+      missing.push_back(variable->name);
+      continue;
+    }
+    const double number = is_processors ? machine.processors : found->second;
+    values[variable.get()] = variable->type.is_floating()
+                                 ? ir::float_value(variable->type, number)
+                                 : ir::integer_value(variable->type, std::llround(number));
+  }
+  if (!missing.empty())
+    throw ArgumentError(
+        fmt::format("analyze: kernel '{}' needs the values of {}; give them by name, as in {{\"{}\", 4096}}",
+                    signature.kernel().name, fmt::join(missing, ", "), missing.front()));
+  return values;
+}
+
+// Parameters once; what is read and written counts twice.
+double tensor_bytes(const Signature& signature, const Values& values) {
+  double bytes = 0;
+  for (std::size_t i = 0; i < signature.parameter_tensors(); ++i) {
+    const ir::Buffer& buffer = *signature.buffers()[i];
+    double own = buffer.type.bytes() * (buffer.role == ir::Role::inout ? 2 : 1);
+    for (const ir::Expr& e : buffer.shape) {
+      const ir::Value extent = ir::evaluate(e, [&](const ir::VariablePtr& v) { return values.at(v.get()); });
+      own *= extent.invalid ? 0 : static_cast<double>(extent.integer);
+    }
+    bytes += own;
+  }
+  return bytes;
+}
+
+double rate_of(const Machine& machine, const std::string& type) {
+  if (type == "other") return machine.other_flops;
+  const bool is_8 = type == "e4m3" || type == "e5m2" || type == "i8" || type == "u8",
+             is_16 = type == "bf16" || type == "f16";
+  if (is_8 && machine.flops_8 > 0) return machine.flops_8;
+  return (is_8 || is_16) && machine.flops_16 > 0 ? machine.flops_16 : machine.flops_32;
+}
+
+// Blocks that a processor holds at once.
+int resident(const Machine& machine, const codegen::CudaProgram::Kernel& kernel) {
+  int blocks = std::min(machine.blocks, machine.threads / std::max(kernel.threads, 1));
+  if (kernel.shared_bytes > 0)
+    blocks = std::min(blocks, static_cast<int>(machine.shared_bytes /
+                                               (static_cast<std::int64_t>(kernel.shared_bytes) + 1024)));
+  return std::max(blocks, 1);
+}
+
+// The slowest of what must be done; a wave that is not full takes as long for its arithmetic as one that is.
+void predict(Analysis::Grid& grid, const Work& work, double memory_bytes, const Machine& machine) {
+  const double places = static_cast<double>(machine.processors) * grid.blocks_per_processor;
+  grid.waves = grid.blocks / places;
+  const double idle = grid.waves > 0 ? std::ceil(grid.waves) / grid.waves : 1;
+  const double stretched = machine.is_gpu ? idle : 1;
+  double products = 0, others = 0;
+  for (auto& [type, count] : work.flops)
+    (type == "other" ? others : products) += count / rate_of(machine, type);
+  const std::pair<const char*, double> all[] = {{"launch", 0},
+                                                {"products", products * stretched},
+                                                {"other arithmetic", others * stretched},
+                                                {"memory", memory_bytes / machine.memory_bytes},
+                                                {"second-level cache", work.copied_bytes / machine.l2_bytes}};
+  const auto longest = std::ranges::max_element(all, {}, [](auto& own) { return own.second; });
+  grid.seconds = machine.launch_seconds + longest->second;
+  grid.bound = longest->second < machine.launch_seconds ? "launch" : longest->first;
+}
+
+}  // namespace
+
+Analysis analyze(const lang::Kernel& kernel, const std::map<std::string, double>& extents,
+                 const Machine& machine) {
+  const Signature signature(kernel.ir());
+  const Values values = values_of(signature, extents, machine);
+  codegen::CudaProgram program;
+  if (machine.is_gpu) program = codegen::print_cuda(signature, {machine.architecture});
+  Analysis result;
+  result.memory_bytes = tensor_bytes(signature, values);
+  std::vector<Work> works;
+  for (const ir::Grid& grid : kernel.ir()->grids) {
+    works.push_back(analyzed::work_of(grid, values));
+    result.copied_bytes += works.back().copied_bytes;
+    for (auto& [type, count] : works.back().flops) result.flops[type] += count;
+    if (works.back().is_estimated)
+      result.notes.push_back(
+          fmt::format("{}: loops or conditions depend on elements of tensors; each loop is counted as one "
+                      "step, each condition as true",
+                      short_location(grid.at)));
+  }
+  for (std::size_t i = 0; i < works.size(); ++i) {
+    const ir::Grid& ir = kernel.ir()->grids[i];
+    Analysis::Grid grid;
+    grid.name = fmt::format("{}_{}", kernel.name(), i), grid.blocks = analyzed::blocks_of(ir, values);
+    if (machine.is_gpu) {
+      const auto& printed = program.kernels[i];
+      grid.name = printed.function, grid.threads = printed.threads,
+      grid.blocks_per_processor = resident(machine, printed);
+      grid.shared_bytes = static_cast<std::int64_t>(printed.shared_bytes);
+    }
+    // The tensors of the call are shared out by what the grids copy.
+    const double share = result.copied_bytes > 0 ? works[i].copied_bytes / result.copied_bytes : 1;
+    predict(grid, works[i], share * result.memory_bytes, machine);
+    result.seconds += grid.seconds;
+    result.grids.push_back(grid);
+  }
+  const auto longest = std::ranges::max_element(result.grids, {}, [](auto& grid) { return grid.seconds; });
+  if (longest != result.grids.end()) result.bound = longest->bound;
+  double flops = 0;
+  for (auto& [type, count] : result.flops) flops += count;
+  result.intensity = result.memory_bytes > 0 ? flops / result.memory_bytes : 0;
+  return result;
+}
+
+std::string Analysis::text() const {
+  std::string words;
+  for (auto& [type, count] : flops) words += fmt::format("{:<22} {:.4g}\n", "operations, " + type, count);
+  words +=
+      fmt::format("{:<22} {:.4g} of memory, {:.4g} copied by blocks\n", "bytes", memory_bytes, copied_bytes);
+  words += fmt::format("{:<22} {:.4g} operations for a byte of memory\n", "intensity", intensity);
+  for (auto& grid : grids) {
+    words += fmt::format("{}: {:.0f} blocks", grid.name, grid.blocks);
+    if (grid.threads > 0)
+      words += fmt::format(" of {} threads and {} bytes of shared memory, {} a processor, {:.2f} waves",
+                           grid.threads, grid.shared_bytes, grid.blocks_per_processor, grid.waves);
+    words += fmt::format("; at least {:.4g} us, bound by {}\n", 1e6 * grid.seconds, grid.bound);
+  }
+  words += fmt::format("{:<22} {:.4g} us, bound by {}\n", "at least", 1e6 * seconds, bound);
+  for (auto& note : notes) words += note + "\n";
+  return words;
+}
+
+}  // namespace tegula

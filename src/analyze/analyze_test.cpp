@@ -1,0 +1,111 @@
+// Counts beside closed forms, and predictions that follow from them.
+#include "tegula/analyze.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "runtime/testing/expect_error.hpp"
+#include "tegula/error.hpp"
+#include "tegula/lang.hpp"
+
+namespace tegula {
+namespace {
+
+using namespace lang;
+using Tensor = lang::Tensor;
+
+lang::Kernel product(DType type, bool causal = false) {
+  return kernel("product", [&] {
+    Dim M("M"), N("N"), K("K");
+    Tensor A = input("A", {M, K}, type), B = input("B", {K, N}, type), C = output("C", {M, N}, f32);
+    grid(ceildiv(N, 64), ceildiv(M, 64), [&](Index bx, Index by) {
+      Fragment acc({64, 64}, f32, 0);
+      pipelined(causal ? by + 1 : Expr(ceildiv(K, 64)), [&](Index step) {
+        Shared As({64, 64}, type), Bs({64, 64}, type);
+        copy(A.at(by * 64, step * 64), As);
+        copy(B.at(step * 64, bx * 64), Bs);
+        gemm(As, Bs, acc);
+      });
+      copy(acc, C.at(by * 64, bx * 64));
+    });
+  });
+}
+
+TEST(Analyze, CountsProducts) {
+  struct {
+    const char* what;
+    DType type;
+    double m, n, k;
+    bool causal;
+    double blocks_of_steps;  // 64 × 64 × 64
+  } table[] = {
+      {"full tiles", bf16, 512, 256, 1024, false, 8 * 4 * 16},
+      {"overhanging tiles", bf16, 500, 200, 1000, false, 8 * 4 * 16},
+      {"steps by the block", bf16, 1024, 64, 1024, true, 16 * 17 / 2},
+      {"more blocks than are counted", f32, 64 * 300, 64, 64 * 300, true, 300 * 301 / 2},
+  };
+  for (auto& row : table) {
+    const Analysis a =
+        analyze(product(row.type, row.causal), {{"M", row.m}, {"N", row.n}, {"K", row.k}}, machine("h100"));
+    const double flops = 2 * 64.0 * 64 * 64 * row.blocks_of_steps, bytes = row.type.bytes();
+    const double outputs = std::ceil(row.m / 64) * std::ceil(row.n / 64) * 64 * 64 * 4;
+    const std::string type(row.type.name());
+    EXPECT_NEAR(a.flops.at(type), flops, flops / 100) << row.what;
+    EXPECT_NEAR(a.copied_bytes, 2 * 64 * 64 * bytes * row.blocks_of_steps + outputs, a.copied_bytes / 100)
+        << row.what;
+    EXPECT_EQ(a.memory_bytes, (row.m * row.k + row.k * row.n) * bytes + row.m * row.n * 4) << row.what;
+    EXPECT_NEAR(a.intensity, flops / a.memory_bytes, a.intensity / 100) << row.what;
+    EXPECT_TRUE(a.notes.empty()) << row.what;
+  }
+}
+
+TEST(Analyze, PredictsByWhatLimits) {
+  const std::map<std::string, double> large{{"M", 8192}, {"N", 8192}, {"K", 8192}},
+      small{{"M", 64}, {"N", 64}, {"K", 64}};
+  const Machine &h100 = machine("h100"), &h200 = machine("h200");
+  const Analysis full = analyze(product(bf16), large, h100);
+  EXPECT_EQ(full.grids.size(), 1u);
+  EXPECT_EQ(full.grids[0].blocks, 128 * 128);
+  EXPECT_GE(full.seconds, 2 * 8192.0 * 8192 * 8192 / h100.flops_16);
+  EXPECT_EQ(analyze(product(bf16), small, h100).bound, "launch");
+  EXPECT_GT(analyze(product(f32), large, h100).seconds, full.seconds);
+
+  const lang::Kernel copied = kernel("copied", [] {
+    Dim N("N");
+    Tensor X = input("X", {N}, f32), Y = output("Y", {N}, f32);
+    grid(ceildiv(N, 1024), [&](Index i) {
+      Fragment x({1024}, f32);
+      copy(X.at(i * 1024), x);
+      copy(x, Y.at(i * 1024));
+    });
+  });
+  const double n = 1 << 28;
+  for (const Machine* own : {&h100, &h200}) {
+    const Analysis a = analyze(copied, {{"N", n}}, *own);
+    EXPECT_EQ(a.bound, "memory");
+    EXPECT_NEAR(a.seconds, 8 * n / own->memory_bytes, 1e-5);
+  }
+  EXPECT_TRUE(analyze(copied, {{"N", n}}, machine("cpu")).grids[0].threads == 0);
+}
+
+TEST(Analyze, SaysWhatIsNotKnown) {
+  const lang::Kernel chosen = kernel("chosen", [] {
+    Dim N("N");
+    Tensor counts = input("counts", {N}, i32), Y = output("Y", {N}, f32);
+    grid(N, [&](Index i) {
+      Var sum(f32(0));
+      serial(counts(i), [&](Index j) { sum = sum + f32(j); });
+      Y(i) = sum;
+    });
+  });
+  const Analysis a = analyze(chosen, {{"N", 100}}, machine("h100"));
+  ASSERT_EQ(a.notes.size(), 1u);
+  EXPECT_NE(a.notes[0].find("depend on elements of tensors"), std::string::npos);
+  EXPECT_NE(a.text().find(a.notes[0]), std::string::npos);
+  EXPECT_ERROR(ArgumentError, "needs the values of N", analyze(chosen, {}, machine("h100")));
+  EXPECT_ERROR(ArgumentError, "there are h100, h200, a100, cpu", machine("b200"));
+}
+
+}  // namespace
+}  // namespace tegula
