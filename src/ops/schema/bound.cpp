@@ -16,7 +16,8 @@ BoundCall::BoundCall(const OperatorSchema& schema, const void* op, Memory memory
   Binder(*this).bind();
 }
 
-bool BoundCall::on_gpu() const { return runs_on_gpu(target_, device_); }
+// The binder has asked target_for(), which reads the environment: a call asks for this several times.
+bool BoundCall::on_gpu() const { return is_planned_for_gpus(target_); }
 
 bool BoundCall::is_empty() const {
   return std::all_of(outputs_.begin(), outputs_.end(), [](const Tensor& t) { return t.nelements() == 0; });

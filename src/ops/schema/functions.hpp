@@ -6,11 +6,13 @@ namespace tegula::ops {
 
 // The target; what `automatic` stands for where the tensors of a call lie.
 Target target_for(Target target, const Device& device);
-// Whether plans are those of GPUs. `emulated()`, which tests instructions, runs what is planned for CPUs:
-// plans of GPUs run on `emulated_sm90()`.
+// Whether plans are those of GPUs, of what target_for() gives. `emulated()`, which tests instructions, runs
+// what is planned for CPUs: plans of GPUs run on `emulated_sm90()`.
+inline bool is_planned_for_gpus(Target target) {
+  return target == Target::cuda() || target == Target::cuda_sm80() || target == Target::emulated_sm90();
+}
 inline bool runs_on_gpu(Target target, const Device& device) {
-  const Target own = target_for(target, device);
-  return own == Target::cuda() || own == Target::cuda_sm80() || own == Target::emulated_sm90();
+  return is_planned_for_gpus(target_for(target, device));
 }
 // The type of tiles that are multiplied: f32 on a CPU, that of 16-bit tensors on a GPU.
 DType multiplied_type(DType type, bool on_gpu);
