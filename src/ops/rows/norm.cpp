@@ -113,10 +113,10 @@ struct NormGradient {
     statistics(values, mean, r);
     const auto normal = [&](Index i, Index j) { return (values(i, j) - mean(i)) * r(i); };
     const auto weighted = [&](Index i, Index j) { return given(i, j) * weights(j); };
+    const auto product = [&](Index i, Index j) { return given(i, j) * (values(i, j) - mean(i)) * r(i); };
     if (bias_sum != nullptr) reduce_sum(given.to(f32), *bias_sum, 0);
-    if (sum != nullptr)
-      reduce_sum(map(given, [&](Index i, Index j) { return given(i, j) * normal(i, j); }), *sum, 0);
-    Fragment along = reduce_sum(map(given, [&](Index i, Index j) { return weighted(i, j) * normal(i, j); }));
+    if (sum != nullptr) reduce_sum(map(given, product), *sum, 0);
+    Fragment along = reduce_sum(map(given, [&](Index i, Index j) { return product(i, j) * weights(j); }));
     Fragment before({c.rows}, f32, 0);
     if (is_centred<Op>) reduce_sum(map(given, weighted), before);
     const auto gradient = [&](Index i, Index j) {
