@@ -17,8 +17,8 @@ struct CrossEntropyResult {
   Tensor loss, lse;  // f32 [...]: of every row; the logarithm of the sum of its exponentials
 };
 
-// loss = lse − (1 − s) · logit of the label − s · mean(logits), with s the label smoothing; computed in f32 from
-// logits in their own dtype. A label that is no class and not ignore_index is an error of the call.
+// loss = lse − (1 − s) · logit of the label − s · mean(logits), with s the label smoothing; computed in f32
+// from logits in their own dtype. A label that is no class and not ignore_index is an error of the call.
 CrossEntropyResult cross_entropy(const TensorRef& logits, const TensorRef& labels, CrossEntropy options = {});
 
 struct CrossEntropyAndGradient {

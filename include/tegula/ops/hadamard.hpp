@@ -8,15 +8,15 @@ TEGULA_API_BEGIN
 namespace tegula::ops {
 
 struct Hadamard {
-  TensorRef x = {};                   // [..., n], f32, f16 or bf16; n = 2^k, 12·2^k, 20·2^k or 28·2^k, up to 32768
-  float scale = 1;                    // of the result; 1/sqrt(n) makes the transform orthogonal
+  TensorRef x = {};  // [..., n], f32, f16 or bf16; n = 2^k, 12·2^k, 20·2^k or 28·2^k, up to 32768
+  float scale = 1;   // of the result; 1/sqrt(n) makes the transform orthogonal
   std::optional<TensorRef> out = {};  // written instead of a new tensor
   Target target = Target::automatic();
 };
 
-// scale · (H_m ⊗ H_2^k) x for n = m · 2^k, of x's shape and dtype, computed in f32. H_2^k is Sylvester's matrix,
-// H_12 and H_20 are Paley's first construction from the squares modulo 11 and 19, H_28 his second from those
-// modulo 13.
+// scale · (H_m ⊗ H_2^k) x for n = m · 2^k, of x's shape and dtype, computed in f32. H_2^k is Sylvester's
+// matrix, H_12 and H_20 are Paley's first construction from the squares modulo 11 and 19, H_28 his second
+// from those modulo 13.
 Tensor hadamard(const TensorRef& x, Hadamard options = {});
 
 // The gradient of x for dout: the transposed transform.

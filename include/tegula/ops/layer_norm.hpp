@@ -6,10 +6,10 @@ TEGULA_API_BEGIN
 namespace tegula::ops {
 
 struct LayerNorm {
-  TensorRef x = {};                            // [..., d], f32, f16 or bf16
+  TensorRef x = {};                                 // [..., d], f32, f16 or bf16
   std::optional<TensorRef> weight = {}, bias = {};  // [d], f32, f16 or bf16
-  float eps = 1e-5f;                           // positive
-  std::optional<TensorRef> out = {};           // written instead of a new tensor
+  float eps = 1e-5f;                                // positive
+  std::optional<TensorRef> out = {};                // written instead of a new tensor
   Target target = Target::automatic();
 };
 

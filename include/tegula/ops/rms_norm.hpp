@@ -13,8 +13,8 @@ struct RmsNorm {
   Target target = Target::automatic();
 };
 
-// x / sqrt(mean(x²) + eps) · weight along the last dimension, of x's shape and dtype; computed in f32. d is at
-// most 16384. Wrong shapes, dtypes or options are an ArgumentError.
+// x / sqrt(mean(x²) + eps) · weight along the last dimension, of x's shape and dtype; computed in f32. d is
+// at most 16384. Wrong shapes, dtypes or options are an ArgumentError.
 Tensor rms_norm(const TensorRef& x, RmsNorm options = {});
 
 struct RmsNormGradients {
@@ -36,8 +36,8 @@ struct AddNormResult {
   Tensor out, sum;  // both of x's shape and dtype
 };
 
-// sum = x + residual, rounded to their dtype, and out = rms_norm(sum). Its gradients are those of the operator
-// add_rms_norm_backward.
+// sum = x + residual, rounded to their dtype, and out = rms_norm(sum). Its gradients are those of the
+// operator add_rms_norm_backward.
 AddNormResult add_rms_norm(const TensorRef& x, const TensorRef& residual, AddRmsNorm options = {});
 
 }  // namespace tegula::ops

@@ -9,8 +9,8 @@ namespace tegula::ops {
 enum class RopePairing { halves, neighbours };
 
 struct Rope {
-  TensorRef x = {};                         // [tokens, heads, d] or [batch, tokens, heads, d], f32, f16 or bf16
-  TensorRef cosine = {}, sine = {};         // [length, r/2], f32: of the angles of every position
+  TensorRef x = {};                  // [tokens, heads, d] or [batch, tokens, heads, d], f32, f16 or bf16
+  TensorRef cosine = {}, sine = {};  // [length, r/2], f32: of the angles of every position
   std::optional<TensorRef> positions = {};  // [tokens] or [batch, tokens], i32; 0, 1, 2, … unless given
   RopePairing pairing = RopePairing::halves;
   bool inverse = false;               // rotates back, which is also the gradient

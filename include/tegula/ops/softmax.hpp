@@ -16,8 +16,8 @@ struct LogSoftmax {
   Target target = Target::automatic();
 };
 
-// exp(x) / sum(exp(x)) along the last dimension, of any length, of x's shape and dtype; computed in f32. A row
-// of -inf alone gives NaN.
+// exp(x) / sum(exp(x)) along the last dimension, of any length, of x's shape and dtype; computed in f32. A
+// row of -inf alone gives NaN.
 Tensor softmax(const TensorRef& x, Softmax options = {});
 // x − log(sum(exp(x))).
 Tensor log_softmax(const TensorRef& x, LogSoftmax options = {});

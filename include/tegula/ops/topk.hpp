@@ -8,10 +8,10 @@ namespace tegula::ops {
 enum class TopkGates { none, softmax, sigmoid };
 
 struct Topk {
-  TensorRef x = {};                       // [..., n], f32, f16 or bf16
-  std::int64_t count = 0;                 // elements of a row, at most 256 and at most n
-  TopkGates gates = TopkGates::none;      // what becomes of the chosen: softmax over them, or their sigmoids
-  bool normalized = false;                // sigmoids are divided by their sum
+  TensorRef x = {};                   // [..., n], f32, f16 or bf16
+  std::int64_t count = 0;             // elements of a row, at most 256 and at most n
+  TopkGates gates = TopkGates::none;  // what becomes of the chosen: softmax over them, or their sigmoids
+  bool normalized = false;            // sigmoids are divided by their sum
   std::optional<TensorRef> values = {}, indices = {};
   Target target = Target::automatic();
 };

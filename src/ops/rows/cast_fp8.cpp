@@ -23,9 +23,7 @@ struct Instance {
   DType type = f32;
   Fp8Scaling scaling = Fp8Scaling::token;
   bool power_of_two = false;
-  auto fields() const {
-    return std::tuple(type, scaling, labelled("power_of_two", power_of_two));
-  }
+  auto fields() const { return std::tuple(type, scaling, labelled("power_of_two", power_of_two)); }
   int rows() const { return scaling == Fp8Scaling::block ? group : 32; }
 };
 
@@ -116,8 +114,9 @@ Kernel uncast_program(const UncastInstance& c) {
     Dim batch("batch"), m("m"), n("n");
     const bool by_tokens = c.scaling == Fp8Scaling::token, as_one = c.scaling == Fp8Scaling::tensor;
     Tensor x = input("x", {batch, m, n}, e4m3), out = output("out", {batch, m, n}, c.out);
-    Tensor scales = as_one ? input("scale", {1}, f32)
-                           : input("scale", {batch, by_tokens ? Expr(m) : ceildiv(m, group), ceildiv(n, group)}, f32);
+    Tensor scales =
+        as_one ? input("scale", {1}, f32)
+               : input("scale", {batch, by_tokens ? Expr(m) : ceildiv(m, group), ceildiv(n, group)}, f32);
     grid(ceildiv(n, group), ceildiv(m, rows), batch, [&](Index column, Index row, Index b) {
       Fragment values = load(x.slice(b).at(row * rows, column * group), {rows, group}, f32);
       if (by_tokens) {
@@ -154,14 +153,18 @@ void formula(const Bound<CastFp8>& c, Exact& exact) {
       for (std::int64_t i = 0; i < m; ++i)
         for (std::int64_t j = 0; j < n; ++j) body((b * m + i) * n + j, at(b, i, j));
   };
-  each([&](std::int64_t element, std::int64_t own) { scale[own] = std::max(scale[own], std::abs(x[element])); });
+  each([&](std::int64_t element, std::int64_t own) {
+    scale[own] = std::max(scale[own], std::abs(x[element]));
+  });
   for (std::int64_t i = 0; i < exact["scale"].nelements(); ++i) {
     // A power of two is that of the scale in f32, which decides where a magnitude is a power itself.
     scale[i] = std::max(scale[i] / largest_e4m3, static_cast<double>(smallest_scale));
-    const float single = std::max(static_cast<float>(scale[i] * largest_e4m3) * (1.f / largest_e4m3), smallest_scale);
+    const float single =
+        std::max(static_cast<float>(scale[i] * largest_e4m3) * (1.f / largest_e4m3), smallest_scale);
     if (c->power_of_two) scale[i] = std::exp2(std::ceil(std::log2(single)));
   }
-  each([&](std::int64_t element, std::int64_t own) { out[element] = exact.rounded(x[element] / scale[own]); });
+  each(
+      [&](std::int64_t element, std::int64_t own) { out[element] = exact.rounded(x[element] / scale[own]); });
 }
 
 void uncast_formula(const Bound<UncastFp8>& c, Exact& exact) {
@@ -210,7 +213,8 @@ const OperatorSchema& uncast_fp8_schema() {
           .in(&Op::scale, "scale", scale_dims, is(f32), "its scales")
           .option(&Op::scaling, "scaling", "what has a scale of its own")
           .option(&Op::out_dtype, "out_dtype", "of the result")
-          .out(&Op::out, "out", "[batch] m n", chosen_by("out_dtype", {f32, f16, bf16}, "x", f32), "x * scale")
+          .out(&Op::out, "out", "[batch] m n", chosen_by("out_dtype", {f32, f16, bf16}, "x", f32),
+               "x * scale")
           .source("the inverse of cast_fp8")
           .no_gradient("what it takes was rounded")
           .flops("batch*m*n")

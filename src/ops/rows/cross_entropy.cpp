@@ -54,8 +54,8 @@ struct RowGradient {
       Fragment x({piece}, f32);
       copy(logits.at(n * piece), x);
       parallel(x, [&](Index j) {
-        x(j) = exp2((x(j) - lse) * log2e) * of_softmax - of_all -
-               select(n * piece + j == label, of_label, 0.f);
+        x(j) =
+            exp2((x(j) - lse) * log2e) * of_softmax - of_all - select(n * piece + j == label, of_label, 0.f);
       });
       copy(x, dlogits.at(n * piece));
     });
@@ -115,7 +115,8 @@ Kernel backward(const BackwardInstance& c) {
       check_label(label, counts, classes);
       Expr factor = select(counts, dloss(row), 0.f);
       Expr of_softmax = c.of_lse ? Expr(factor + dlse(row)) : factor;
-      RowGradient{all_lse(row), of_softmax, factor * smoothing / f32(classes), factor * (1.f - smoothing), label}
+      RowGradient{all_lse(row), of_softmax, factor * smoothing / f32(classes), factor * (1.f - smoothing),
+                  label}
           .write(logits.slice(row), dlogits.slice(row), c.piece);
     });
   });
@@ -208,13 +209,15 @@ const OperatorSchema& cross_entropy_schema() {
 const OperatorSchema& cross_entropy_and_gradient_schema() {
   using Op = CrossEntropyAndGradient;
   static const OperatorSchema table =
-      Schema<Op>("cross_entropy_and_gradient", "losses of rows of logits, and their gradient in the same pass")
+      Schema<Op>("cross_entropy_and_gradient",
+                 "losses of rows of logits, and their gradient in the same pass")
           .in(&Op::logits, "logits", "... classes", floats, "rows, in their own dtype throughout")
           .with(with_labels<Op>)
           .with(with_options<Op>)
           .option(&Op::gradient_scale, "gradient_scale", "of dlogits", finite)
           .with(with_losses<Op>)
-          .out(&Op::dlogits, "dlogits", "... classes", same_as("logits"), "gradient of gradient_scale * sum(loss)")
+          .out(&Op::dlogits, "dlogits", "... classes", same_as("logits"),
+               "gradient of gradient_scale * sum(loss)")
           .no_gradient("it gives that itself")
           .flops("10*rows*classes")
           .examples({{"ragged", "...=11 classes=100"},

@@ -30,8 +30,8 @@ Instance plan(const Bound<Cumsum>& c) {
   return {c.type("x"), 4096 / columns, columns, c.has("cu_seqlens"), c->reverse, c->exclusive};
 }
 
-// Elements are counted from the side on which sums begin: in runs, each summed by a thread, which are summed by
-// doubling.
+// Elements are counted from the side on which sums begin: in runs, each summed by a thread, which are summed
+// by doubling.
 struct Program {
   const Instance& c;
   Dim rows{"rows"}, n{"n"};

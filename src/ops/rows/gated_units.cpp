@@ -73,7 +73,8 @@ Kernel backward(const Instance<Op>& c) {
     Tensor dx = output("dx", {rows, d * 2}, c.type);
     grid(ceildiv(d, c.columns), ceildiv(rows, c.rows), [&](Index column, Index row) {
       const auto half = [&](const Tensor& all_columns, bool second) {
-        return all_columns.slice(all, second ? range(d, d * 2) : range(0, d)).at(row * c.rows, column * c.columns);
+        return all_columns.slice(all, second ? range(d, d * 2) : range(0, d))
+            .at(row * c.rows, column * c.columns);
       };
       Fragment gate = load(half(x, false), {c.rows, c.columns}, f32);
       Fragment value = load(half(x, true), {c.rows, c.columns}, f32);
@@ -117,7 +118,8 @@ const OperatorSchema& table_of(const char* doc, const char* result, const char* 
           .gradient(gradient)
           .flops("6*rows*d")
           .examples({{"ragged", "...=37 d=100"}, {"batched_bf16", "...=2,7 d=300 bf16"}})
-          .measured({{"16384x4096_bf16", "...=16384 d=4096 bf16"}, {"4096x16384_bf16", "...=4096 d=16384 bf16"}})
+          .measured(
+              {{"16384x4096_bf16", "...=16384 d=4096 bf16"}, {"4096x16384_bf16", "...=4096 d=16384 bf16"}})
           .run(plan<Op>, forward<Op>, formula<Op, Exact>);
   return table;
 }
@@ -143,12 +145,17 @@ const OperatorSchema& relu_and_mul_schema() {
   return table_of<ReluAndMul>("relu of the first half of every row, times the second",
                               "max(x1, 0) * x2 of the halves x1 and x2", "relu_and_mul_backward");
 }
-const OperatorSchema& silu_and_mul_backward_schema() { return gradients_of<SiluAndMul>(silu_and_mul_schema()); }
-const OperatorSchema& gelu_and_mul_backward_schema() { return gradients_of<GeluAndMul>(gelu_and_mul_schema()); }
-const OperatorSchema& relu_and_mul_backward_schema() { return gradients_of<ReluAndMul>(relu_and_mul_schema()); }
-tegula::Tensor gelu_and_mul(const TensorRef& x, GeluAndMul options) {
-  return results_of<tegula::Tensor>(gelu_and_mul_schema(), options, {x});
-}tegula::Tensor silu_and_mul_backward(const TensorRef& dout, const TensorRef& x, SiluAndMul options) {
+const OperatorSchema& silu_and_mul_backward_schema() {
+  return gradients_of<SiluAndMul>(silu_and_mul_schema());
+}
+const OperatorSchema& gelu_and_mul_backward_schema() {
+  return gradients_of<GeluAndMul>(gelu_and_mul_schema());
+}
+const OperatorSchema& relu_and_mul_backward_schema() {
+  return gradients_of<ReluAndMul>(relu_and_mul_schema());
+}
+
+tegula::Tensor silu_and_mul_backward(const TensorRef& dout, const TensorRef& x, SiluAndMul options) {
   return results_of<tegula::Tensor>(silu_and_mul_backward_schema(), Gradient<SiluAndMul>{options}, {dout, x});
 }
 tegula::Tensor gelu_and_mul_backward(const TensorRef& dout, const TensorRef& x, GeluAndMul options) {

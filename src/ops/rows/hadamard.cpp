@@ -55,7 +55,8 @@ void transform_columns(Fragment& x, const Instance& c, int order) {
     for (int k = 0; k < order; ++k) {
       std::vector<Expr> sum{given[0] * static_cast<float>(c.transposed ? signs[0][k] : signs[k][0])};
       for (int l = 1; l < order; ++l)
-        sum.push_back((c.transposed ? signs[l][k] : signs[k][l]) > 0 ? sum.back() + given[l] : sum.back() - given[l]);
+        sum.push_back((c.transposed ? signs[l][k] : signs[k][l]) > 0 ? sum.back() + given[l]
+                                                                     : sum.back() - given[l]);
       matrices(i, k, j) = sum.back();
     }
   });
@@ -129,7 +130,8 @@ bool is_length(const Bound<Hadamard>& c) { return order_of(c.dim("n")) != 0; }
 
 std::vector<std::vector<int>> hadamard_signs(int m) {
   if (m == 1) return {{1}};
-  std::vector<std::vector<int>> signs(static_cast<std::size_t>(m), std::vector<int>(static_cast<std::size_t>(m)));
+  std::vector<std::vector<int>> signs(static_cast<std::size_t>(m),
+                                      std::vector<int>(static_cast<std::size_t>(m)));
   if (m != 28) {
     // I + S with a skew S: a first row of 1, a first column of -1, and characters of differences.
     for (int i = 0; i < m; ++i)

@@ -52,9 +52,8 @@ Kernel norm_program(const NormInstance<Op>& c) {
                factors = root_mean_square_factors(values, eps);
       if (c.bias) {
         Fragment added = load(bias.at(0), {c.dim}, f32);
-        parallel(values, [&](Index i, Index j) {
-          values(i, j) = values(i, j) * factors(i) * weights(j) + added(j);
-        });
+        parallel(values,
+                 [&](Index i, Index j) { values(i, j) = values(i, j) * factors(i) * weights(j) + added(j); });
       } else {
         parallel(values, [&](Index i, Index j) { values(i, j) = values(i, j) * factors(i) * weights(j); });
       }
@@ -65,9 +64,9 @@ Kernel norm_program(const NormInstance<Op>& c) {
 
 namespace {
 
-// With g = dout · weight, n the normalised row and r the factor of a row: dx = r · (g − n · mean(g · n)), less
-// the mean of g where rows are centred, and dweight is the sum of dout · n, of which every block has a part.
-// Tiles keep their dtype, so that long rows fit the registers.
+// With g = dout · weight, n the normalised row and r the factor of a row: dx = r · (g − n · mean(g · n)),
+// less the mean of g where rows are centred, and dweight is the sum of dout · n, of which every block has a
+// part. Tiles keep their dtype, so that long rows fit the registers.
 template <class Op>
 struct NormGradient {
   const NormInstance<Op>& c;
@@ -113,10 +112,10 @@ struct NormGradient {
     statistics(values, mean, r);
     const auto normal = [&](Index i, Index j) { return (values(i, j) - mean(i)) * r(i); };
     const auto weighted = [&](Index i, Index j) { return given(i, j) * weights(j); };
+    const auto product = [&](Index i, Index j) { return given(i, j) * (values(i, j) - mean(i)) * r(i); };
     if (bias_sum != nullptr) reduce_sum(given.to(f32), *bias_sum, 0);
-    if (sum != nullptr)
-      reduce_sum(map(given, [&](Index i, Index j) { return given(i, j) * normal(i, j); }), *sum, 0);
-    Fragment along = reduce_sum(map(given, [&](Index i, Index j) { return weighted(i, j) * normal(i, j); }));
+    if (sum != nullptr) reduce_sum(map(given, product), *sum, 0);
+    Fragment along = reduce_sum(map(given, [&](Index i, Index j) { return product(i, j) * weights(j); }));
     Fragment before({c.rows}, f32, 0);
     if (is_centred<Op>) reduce_sum(map(given, weighted), before);
     const auto gradient = [&](Index i, Index j) {
@@ -139,7 +138,8 @@ struct NormGradient {
       if (c.bias) bias_sum.emplace(features, f32, Loc::current()), clear(*bias_sum);
       Fragment weights = c.weight ? load(weight.at(0), {c.dim}) : Fragment({c.dim}, f32, 1);
       serial(ceildiv(tiles - block, blocks), [&](Index step) {
-        tile((block + step * blocks) * c.rows, weights, sum ? &*sum : nullptr, bias_sum ? &*bias_sum : nullptr);
+        tile((block + step * blocks) * c.rows, weights, sum ? &*sum : nullptr,
+             bias_sum ? &*bias_sum : nullptr);
       });
       if (sum) copy(*sum, parts.slice(block).at(0));
       if (bias_sum) copy(*bias_sum, bias_parts.slice(block).at(0));

@@ -9,9 +9,13 @@ namespace tegula::ops {
 // What an operator's struct says of it: a norm with a bias subtracts the mean of a row first, and one with a
 // residual adds that before.
 template <class Op>
-inline constexpr bool is_centred = requires(const Op& op) { op.bias; };
+inline constexpr bool is_centred = requires(const Op& op) {
+  op.bias;
+};
 template <class Op>
-inline constexpr bool adds_residual = requires(const Op& op) { op.residual; };
+inline constexpr bool adds_residual = requires(const Op& op) {
+  op.residual;
+};
 
 template <class Op>
 struct NormInstance {

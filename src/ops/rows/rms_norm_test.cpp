@@ -47,5 +47,5 @@ TEST(RmsNorm, RefusesWrongCalls) {
       "shape");
 }
 
-}  // namespace
+}  // namespace rms_norm_test
 }  // namespace tegula::ops

@@ -48,7 +48,8 @@ struct Program {
   Fragment angles(const Tensor& table, const Expr& b, const Expr& first) const {
     Fragment rows({c.tokens, c.pairs}, f32);
     if (c.has_positions)
-      gather(table, [&](Index i) { return i32(positions(b, first + i)); }, rows);
+      gather(
+          table, [&](Index i) { return i32(positions(b, first + i)); }, rows);
     else
       copy(table.at(first), rows);
     return rows;
@@ -111,8 +112,7 @@ void formula(const Bound<Rope>& c, Exact& exact) {
   const std::int64_t pairs = c.dim("half"), tokens = c.dim("tokens");
   const auto x = exact.array("x"), cosine = exact.array("cosine"), sine = exact.array("sine"),
              out = exact.array("out");
-  const auto* positions =
-      c.has("positions") ? exact["positions"].data_as<std::int32_t>() : nullptr;
+  const auto* positions = c.has("positions") ? exact["positions"].data_as<std::int32_t>() : nullptr;
   const bool halves = c->pairing == RopePairing::halves;
   const auto turned = [&](auto b, auto t, auto h, auto i) {
     if (i >= 2 * pairs) return x(b, t, h, i);
@@ -134,10 +134,12 @@ const OperatorSchema& rope_schema() {
           .in(&Op::x, "x", "[batch] tokens heads d", floats, "queries or keys")
           .in(&Op::cosine, "cosine", "length half", is(f32), "of the angles of every position")
           .in(&Op::sine, "sine", "length half", is(f32), "of the same angles")
-          .in(&Op::positions, "positions", "[batch] tokens", index, "of the tokens; 0, 1, 2, ... unless given")
+          .in(&Op::positions, "positions", "[batch] tokens", index,
+              "of the tokens; 0, 1, 2, ... unless given")
           .converts()
           .range("0", "length")
-          .option(&Op::pairing, "pairing", "features that are turned together: j and j + half, or 2j and 2j + 1")
+          .option(&Op::pairing, "pairing",
+                  "features that are turned together: j and j + half, or 2j and 2j + 1")
           .option(&Op::inverse, "inverse", "turns back, which is also the gradient")
           .out(&Op::out, "out", "[batch] tokens heads d", same_as("x"),
                "the first 2*half features turned, the others as they are")

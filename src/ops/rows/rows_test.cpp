@@ -1,5 +1,5 @@
-// What the sweep over tables does not say of operators over rows: special values, and rules about what tensors
-// hold.
+// What the sweep over tables does not say of operators over rows: special values, and rules about what
+// tensors hold.
 #include <cmath>
 #include <limits>
 
@@ -62,11 +62,12 @@ TEST(Rope, TurnsBack) {
   const Tensor x = Tensor::random_normal({5, 2, 6}, f32, 1);
   Tensor cosine = Tensor::zeros({5, 2}, f32), sine = Tensor::zeros({5, 2}, f32);
   for (int i = 0; i < 5; ++i)
-    for (int j = 0; j < 2; ++j) cosine.set({i, j}, std::cos(i / (j + 1.))), sine.set({i, j}, std::sin(i / (j + 1.)));
+    for (int j = 0; j < 2; ++j)
+      cosine.set({i, j}, std::cos(i / (j + 1.))), sine.set({i, j}, std::sin(i / (j + 1.)));
   for (const RopePairing pairing : {RopePairing::halves, RopePairing::neighbours}) {
     const Tensor there = rope(x, cosine, sine, {.pairing = pairing, .target = Target::interpreter()});
-    const Tensor back = rope(there, cosine, sine,
-                             {.pairing = pairing, .inverse = true, .target = Target::interpreter()});
+    const Tensor back =
+        rope(there, cosine, sine, {.pairing = pairing, .inverse = true, .target = Target::interpreter()});
     expect_close("turned back", back, x, x, f32);
     EXPECT_FALSE(equal(there, x));
   }
@@ -109,9 +110,10 @@ TEST(Topk, OrdersSpecialValues) {
 
 TEST(Topk, OfManyTakesSeveralSteps) {
   const Tensor x = Tensor::random_integers({1, 9000}, i32, 1, 0, 50).to(f32);
-  const Tensors results = call_by_name(find_schema("topk"), {{"x", x}}, {{"count", std::int64_t{256}}},
-                                       Target::interpreter());
-  EXPECT_EQ(faults_of(judge_call(find_schema("topk"), {{"x", x}}, {{"count", std::int64_t{256}}}, results)), "");
+  const Tensors results =
+      call_by_name(find_schema("topk"), {{"x", x}}, {{"count", std::int64_t{256}}}, Target::interpreter());
+  EXPECT_EQ(faults_of(judge_call(find_schema("topk"), {{"x", x}}, {{"count", std::int64_t{256}}}, results)),
+            "");
 }
 
 TEST(Hadamard, MatricesAreOrthogonal) {
@@ -127,8 +129,11 @@ TEST(Hadamard, MatricesAreOrthogonal) {
 }
 
 TEST(Hadamard, RefusesOtherLengths) {
-  EXPECT_EQ(refusal([] { hadamard(Tensor::zeros({2, 24 * 3}, f32)); }),
-            "hadamard, argument 'x': expected 2^k, 12*2^k, 20*2^k or 28*2^k features, up to 32768, given f32 [2, 72] "
+  EXPECT_EQ(refusal([] {
+              hadamard(Tensor::zeros({2, 24 * 3}, f32));
+            }),
+            "hadamard, argument 'x': expected 2^k, 12*2^k, 20*2^k or 28*2^k features, up to 32768, given f32 "
+            "[2, 72] "
             "strides [72, 1]; pad the rows");
 }
 

@@ -47,8 +47,8 @@ void held_rows(const Instance<Op>& c, const Tensor& x, const Tensor& out) {
     Fragment values = load(x.at(block * c.rows), {c.rows, c.dim}, f32);
     if (is_logarithm<Op>) {
       Fragment most = reduce_max(values);
-      Fragment sum = reduce_sum(
-          map(values, [&](Index i, Index j) { return exp2((values(i, j) - most(i)) * log2e); }));
+      Fragment sum =
+          reduce_sum(map(values, [&](Index i, Index j) { return exp2((values(i, j) - most(i)) * log2e); }));
       parallel(sum, [&](Index i) { sum(i) = log(sum(i)) + most(i); });
       parallel(values, [&](Index i, Index j) { values(i, j) -= sum(i); });
     } else {
@@ -111,9 +111,9 @@ void gradients_of_held_rows(const Instance<Op>& c, const Tensor& dout, const Ten
     Fragment values = load(x.at(block * c.rows), {c.rows, c.dim}, f32);
     Fragment given = load(dout.at(block * c.rows), {c.rows, c.dim}, f32), sum = exponentials(values);
     parallel(sum, [&](Index i) { sum(i) = 1.f / sum(i); });
-    Fragment along = is_logarithm<Op>
-                         ? reduce_sum(given)
-                         : reduce_sum(map(given, [&](Index i, Index j) { return given(i, j) * values(i, j); }));
+    Fragment along = is_logarithm<Op> ? reduce_sum(given) : reduce_sum(map(given, [&](Index i, Index j) {
+      return given(i, j) * values(i, j);
+    }));
     if (!is_logarithm<Op>) parallel(along, [&](Index i) { along(i) *= sum(i); });
     parallel(values, [&](Index i, Index j) {
       Expr p = values(i, j) * sum(i);
@@ -195,8 +195,9 @@ OperatorSchema& table_of(const char* name, const char* doc, const char* result, 
           .in(&Op::x, "x", "... d", floats, "rows")
           .out(&Op::out, "out", "... d", same_as("x"), result)
           .require("x", "d >= 1", "1 feature or more", "leave the call out")
-          .source("Milakov and Gimelshein 2018, Online normalizer calculation for softmax, for rows that are "
-                  "read in pieces")
+          .source(
+              "Milakov and Gimelshein 2018, Online normalizer calculation for softmax, for rows that are "
+              "read in pieces")
           .gradient(gradient)
           .flops("4*rows*d")
           .examples({{"ragged", "...=37 d=100"},

@@ -17,7 +17,8 @@ using lang::Tensor;
 
 constexpr int most_columns = 4096, most_chosen = 256;
 
-// Rows of a step are cut into parts of `columns`; from each the largest are chosen. The last step has one part.
+// Rows of a step are cut into parts of `columns`; from each the largest are chosen. The last step has one
+// part.
 struct Instance {
   DType type = f32;
   int rows = 1, columns = 64, places = 8;  // of a tile; of the chosen
@@ -35,9 +36,7 @@ Expr key_of(const Expr& x) {
   Expr bits = bitcast(select(x == 0, 0.f, x), u32);
   return select(isnan(x), 0xffffffffu, select(bits >> 31u == 1u, ~bits, bits | 0x80000000u));
 }
-Expr number_of(const Expr& key) {
-  return bitcast(select(key >> 31u == 1u, key & 0x7fffffffu, ~key), f32);
-}
+Expr number_of(const Expr& key) { return bitcast(select(key >> 31u == 1u, key & 0x7fffffffu, ~key), f32); }
 
 struct Choice {
   const Instance& c;
@@ -46,10 +45,10 @@ struct Choice {
   Tensor x = c.is_first ? input("x", {rows, n}, c.type) : input("keys", {rows, n}, u32);
   Tensor numbers = c.is_first ? x : input("numbers", {rows, n}, i32);
   Expr parts = ceildiv(n, c.columns);
-  Tensor values = c.is_last ? output("values", {rows, count}, c.type)
-                            : output("chosen_keys", {rows, parts, count}, u32);
-  Tensor indices = c.is_last ? output("indices", {rows, count}, i32)
-                             : output("chosen_numbers", {rows, parts, count}, i32);
+  Tensor values =
+      c.is_last ? output("values", {rows, count}, c.type) : output("chosen_keys", {rows, parts, count}, u32);
+  Tensor indices =
+      c.is_last ? output("indices", {rows, count}, i32) : output("chosen_numbers", {rows, parts, count}, i32);
 
   void block(const Expr& part, const Expr& row) const {
     Fragment keys({c.rows, c.columns}, u32), columns({c.rows, c.columns}, i32);
@@ -59,10 +58,9 @@ struct Choice {
     serial(count, [&](Index step) {
       Fragment top = reduce_max(keys);
       Fragment at = reduce_min(map(
-          keys, [&](Index i, Index j) { return select(keys(i, j) == top(i), columns(i, j), 0x7fffffff); }, i32));
-      parallel(keys, [&](Index i, Index j) {
-        keys(i, j) = select(columns(i, j) == at(i), 0u, keys(i, j));
-      });
+          keys, [&](Index i, Index j) { return select(keys(i, j) == top(i), columns(i, j), 0x7fffffff); },
+          i32));
+      parallel(keys, [&](Index i, Index j) { keys(i, j) = select(columns(i, j) == at(i), 0u, keys(i, j)); });
       parallel(top, [&](Index i) { chosen(i, step) = top(i), places(i, step) = at(i); });
     });
     if (c.is_last)
@@ -161,8 +159,7 @@ void formula(const Bound<Topk>& c, Exact& exact) {
                                                    : exact.rounded(1 / (1 + std::exp(-own)));
       sum += values[j];
     }
-    const bool divides =
-        c->gates == TopkGates::softmax || (c->gates == TopkGates::sigmoid && c->normalized);
+    const bool divides = c->gates == TopkGates::softmax || (c->gates == TopkGates::sigmoid && c->normalized);
     for (std::int64_t j = 0; divides && j < count; ++j) values[j] /= sum;
   }
 }
@@ -178,7 +175,8 @@ const OperatorSchema& topk_schema() {
           .needed()
           .option(&Op::gates, "gates", "what becomes of the chosen: softmax over them, or their sigmoids")
           .option(&Op::normalized, "normalized", "sigmoids are divided by their sum")
-          .require("count", "count <= n", "at most {n}, the elements of a row", "choose no more than there are")
+          .require("count", "count <= n", "at most {n}, the elements of a row",
+                   "choose no more than there are")
           .out(&Op::values, "values", "... count", same_as("x"), "the chosen, or the gates")
           .out(&Op::indices, "indices", "... count", is(i32), "where they stand in their rows")
           .source("the gating of Shazeer et al. 2017, Outrageously Large Neural Networks")
