@@ -5,6 +5,7 @@ from torch import Tensor
 
 functions: dict[str, Callable[..., Any]]
 __all__ = ["attention", "attention_backward", "block_sparse_attention_backward", "block_sparse_attention", "gemm", "nsa_selected_attention_backward", "nsa_selected_attention", "cast_fp8", "uncast_fp8", "cross_entropy", "cross_entropy_and_gradient", "cross_entropy_backward", "cumsum", "silu_and_mul", "gelu_and_mul", "relu_and_mul", "silu_and_mul_backward", "gelu_and_mul_backward", "relu_and_mul_backward", "hadamard", "hadamard_backward", "layer_norm", "layer_norm_backward", "add_layer_norm", "add_layer_norm_backward", "rms_norm", "rms_norm_backward", "add_rms_norm", "add_rms_norm_backward", "rope", "softmax", "log_softmax", "softmax_backward", "log_softmax_backward", "topk", "block_scores", "topk_blocks"]
+__all__ = ["attention", "attention_backward", "block_sparse_attention_backward", "block_sparse_attention", "gated_delta_rule", "gated_delta_rule_backward", "kda", "gemm", "indexer_logits", "indexer_logits_backward", "indexer_topk", "sparse_mla", "sparse_mla_backward", "sparse_mla_decode", "topk_select", "causal_conv1d", "causal_conv1d_backward", "linear_attention", "linear_attention_backward", "nsa_selected_attention_backward", "nsa_selected_attention", "cast_fp8", "uncast_fp8", "cross_entropy", "cross_entropy_and_gradient", "cross_entropy_backward", "cumsum", "silu_and_mul", "gelu_and_mul", "relu_and_mul", "silu_and_mul_backward", "gelu_and_mul_backward", "relu_and_mul_backward", "hadamard", "hadamard_backward", "layer_norm", "layer_norm_backward", "add_layer_norm", "add_layer_norm_backward", "rms_norm", "rms_norm_backward", "add_rms_norm", "add_rms_norm_backward", "rope", "softmax", "log_softmax", "softmax_backward", "log_softmax_backward", "topk", "block_scores", "topk_blocks", "selective_state_update", "ssd", "ssd_backward"]
 
 class AttentionResult(NamedTuple):
     out: Tensor
@@ -400,6 +401,210 @@ def block_sparse_attention(
     Source: the form of MagiAttention's block_sparse_attn (SandAI 2026), with masks, counts and causality besides.
     """
 
+class GatedDeltaRuleResult(NamedTuple):
+    out: Tensor
+    final_state: Tensor | None
+
+def gated_delta_rule(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    beta: Tensor,
+    *,
+    g: Tensor | None = None,
+    initial_state: Tensor | None = None,
+    cu_seqlens: Tensor | None = None,
+    max_seqlen: int = 0,
+    scale: float | None = None,
+    qk_l2norm: bool = False,
+    output_final_state: bool = False,
+) -> GatedDeltaRuleResult:
+    """Linear attention that replaces what keys find by values, with decays.
+
+    Gradients of q, k, v, beta, g and initial_state are those of ``tegula.gated_delta_rule_backward``.
+
+    Args:
+        q: [tokens, key_heads, d] if cu_seqlens; [batch, tokens, key_heads, d], float32, float16 or bfloat16:
+            queries. Elements of the last dimension lie side by side.
+        k: [tokens, key_heads, d] if cu_seqlens; [batch, tokens, key_heads, d], dtype that of q: keys, of norms of
+            at most about 1. Elements of the last dimension lie side by side.
+        v: [tokens, key_heads * group, d_v] if cu_seqlens; [batch, tokens, key_heads * group, d_v], dtype that of q:
+            values. Elements of the last dimension lie side by side.
+        beta: [tokens, key_heads * group] if cu_seqlens; [batch, tokens, key_heads * group], float32, float16 or
+            bfloat16: how much is replaced, 0 to 1.
+        g: [tokens, key_heads * group] if cu_seqlens; [batch, tokens, key_heads * group], float32: logarithms of
+            decays, at most 0. Optional.
+        initial_state: [sequences, key_heads * group, d, d_v] if cu_seqlens; [batch, key_heads * group, d, d_v],
+            float32: states before the first token, which are zeros without it. Optional.
+        cu_seqlens: [sequences + 1], int32: where packed sequences begin and end: sequence i has the tokens from
+            entry i to entry i + 1. Optional.
+        max_seqlen: a promise: the most tokens of a packed sequence; a number of tokens, or 0 where it is not known.
+        scale: of the results; a finite number, 1/sqrt(d) unless given.
+        qk_l2norm: q and k are divided by sqrt(sum of squares + 1e-6).
+        output_final_state: also the states behind the last token.
+
+    Returns:
+        out: [tokens, key_heads * group, d_v] if cu_seqlens; [batch, tokens, key_heads * group, d_v], dtype that of
+            v: scale * (state after the token) . q.
+        final_state: [sequences, key_heads * group, d, d_v] if cu_seqlens; [batch, key_heads * group, d, d_v],
+            float32: states behind the last token. None unless output_final_state.
+
+    Rules:
+        max_seqlen: expected cu_seqlens beside it; leave it out: without it all sequences are equally long.
+        v: expected 1 to 512 features; split the heads.
+        v: expected as many heads as k, or a multiple; give v a head for each of k.
+        q: expected 1 to 256 features; split the heads.
+
+    Raises:
+        TypeError: an argument is no array, or an option has another type.
+        ValueError: a shape, dtype, stride or value is wrong.
+        RuntimeError: the device or a compiler failed.
+
+    Source: Yang, Kautz and Hatamizadeh 2024, Gated Delta Networks; by chunks as Yang et al. 2024, Parallelizing Linear Transformers with the Delta Rule.
+    """
+
+class GatedDeltaRuleBackwardResult(NamedTuple):
+    dq: Tensor
+    dk: Tensor
+    dv: Tensor
+    dbeta: Tensor
+    dg: Tensor | None
+    dinitial_state: Tensor | None
+
+def gated_delta_rule_backward(
+    dout: Tensor,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    beta: Tensor,
+    *,
+    dfinal_state: Tensor | None = None,
+    g: Tensor | None = None,
+    initial_state: Tensor | None = None,
+    cu_seqlens: Tensor | None = None,
+    max_seqlen: int = 0,
+    scale: float | None = None,
+    qk_l2norm: bool = False,
+    output_final_state: bool = False,
+) -> GatedDeltaRuleBackwardResult:
+    """Gradients of gated_delta_rule.
+
+    There are no gradients: second derivatives are not computed.
+
+    Args:
+        dout: [tokens, key_heads * group, d_v] if cu_seqlens; [batch, tokens, key_heads * group, d_v], dtype that of
+            v: gradient of out.
+        dfinal_state: [sequences, key_heads * group, d, d_v] if cu_seqlens; [batch, key_heads * group, d, d_v],
+            float32: gradient of final_state. Optional.
+        q: [tokens, key_heads, d] if cu_seqlens; [batch, tokens, key_heads, d], float32, float16 or bfloat16:
+            queries. Elements of the last dimension lie side by side.
+        k: [tokens, key_heads, d] if cu_seqlens; [batch, tokens, key_heads, d], dtype that of q: keys, of norms of
+            at most about 1. Elements of the last dimension lie side by side.
+        v: [tokens, key_heads * group, d_v] if cu_seqlens; [batch, tokens, key_heads * group, d_v], dtype that of q:
+            values. Elements of the last dimension lie side by side.
+        beta: [tokens, key_heads * group] if cu_seqlens; [batch, tokens, key_heads * group], float32, float16 or
+            bfloat16: how much is replaced, 0 to 1.
+        g: [tokens, key_heads * group] if cu_seqlens; [batch, tokens, key_heads * group], float32: logarithms of
+            decays, at most 0. Optional.
+        initial_state: [sequences, key_heads * group, d, d_v] if cu_seqlens; [batch, key_heads * group, d, d_v],
+            float32: states before the first token, which are zeros without it. Optional.
+        cu_seqlens: [sequences + 1], int32: where packed sequences begin and end: sequence i has the tokens from
+            entry i to entry i + 1. Optional.
+        max_seqlen: a promise: the most tokens of a packed sequence; a number of tokens, or 0 where it is not known.
+        scale: of the results; a finite number, 1/sqrt(d) unless given.
+        qk_l2norm: q and k are divided by sqrt(sum of squares + 1e-6).
+        output_final_state: also the states behind the last token.
+
+    Returns:
+        dq: [tokens, key_heads, d] if cu_seqlens; [batch, tokens, key_heads, d], dtype that of q: gradient of q.
+            Elements of the last dimension lie side by side.
+        dk: [tokens, key_heads, d] if cu_seqlens; [batch, tokens, key_heads, d], dtype that of k: gradient of k.
+            Elements of the last dimension lie side by side.
+        dv: [tokens, key_heads * group, d_v] if cu_seqlens; [batch, tokens, key_heads * group, d_v], dtype that of
+            v: gradient of v. Elements of the last dimension lie side by side.
+        dbeta: [tokens, key_heads * group] if cu_seqlens; [batch, tokens, key_heads * group], dtype that of beta:
+            gradient of beta.
+        dg: [tokens, key_heads * group] if cu_seqlens; [batch, tokens, key_heads * group], dtype that of g: gradient
+            of g. None unless g.
+        dinitial_state: [sequences, key_heads * group, d, d_v] if cu_seqlens; [batch, key_heads * group, d, d_v],
+            dtype that of initial_state: gradient of initial_state. None unless initial_state.
+
+    Rules:
+        max_seqlen: expected cu_seqlens beside it; leave it out: without it all sequences are equally long.
+        v: expected 1 to 512 features; split the heads.
+        v: expected as many heads as k, or a multiple; give v a head for each of k.
+        q: expected 1 to 256 features; split the heads.
+
+    Raises:
+        TypeError: an argument is no array, or an option has another type.
+        ValueError: a shape, dtype, stride or value is wrong.
+        RuntimeError: the device or a compiler failed.
+
+    Source: Yang, Kautz and Hatamizadeh 2024, Gated Delta Networks; by chunks as Yang et al. 2024, Parallelizing Linear Transformers with the Delta Rule.
+    """
+
+class KdaResult(NamedTuple):
+    out: Tensor
+    final_state: Tensor | None
+
+def kda(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    g: Tensor,
+    beta: Tensor,
+    *,
+    initial_state: Tensor | None = None,
+    cu_seqlens: Tensor | None = None,
+    max_seqlen: int = 0,
+    scale: float | None = None,
+    qk_l2norm: bool = False,
+    output_final_state: bool = False,
+) -> KdaResult:
+    """The gated delta rule with a decay for each feature.
+
+    There are no gradients: it is not implemented; gated_delta_rule has one.
+
+    Args:
+        q: [tokens, key_heads, d] if cu_seqlens; [batch, tokens, key_heads, d], float32, float16 or bfloat16:
+            queries. Elements of the last dimension lie side by side.
+        k: [tokens, key_heads, d] if cu_seqlens; [batch, tokens, key_heads, d], dtype that of q: keys, of norms of
+            at most about 1. Elements of the last dimension lie side by side.
+        v: [tokens, key_heads * group, d_v] if cu_seqlens; [batch, tokens, key_heads * group, d_v], dtype that of q:
+            values. Elements of the last dimension lie side by side.
+        g: [tokens, key_heads * group, d] if cu_seqlens; [batch, tokens, key_heads * group, d], float32: logarithms
+            of decays, -5 to 0.
+        beta: [tokens, key_heads * group] if cu_seqlens; [batch, tokens, key_heads * group], float32, float16 or
+            bfloat16: how much is replaced, 0 to 1.
+        initial_state: [sequences, key_heads * group, d, d_v] if cu_seqlens; [batch, key_heads * group, d, d_v],
+            float32: states before the first token, which are zeros without it. Optional.
+        cu_seqlens: [sequences + 1], int32: where packed sequences begin and end: sequence i has the tokens from
+            entry i to entry i + 1. Optional.
+        max_seqlen: a promise: the most tokens of a packed sequence; a number of tokens, or 0 where it is not known.
+        scale: of the results; a finite number, 1/sqrt(d) unless given.
+        qk_l2norm: q and k are divided by sqrt(sum of squares + 1e-6).
+        output_final_state: also the states behind the last token.
+
+    Returns:
+        out: [tokens, key_heads * group, d_v] if cu_seqlens; [batch, tokens, key_heads * group, d_v], dtype that of
+            v: scale * (state after the token) . q.
+        final_state: [sequences, key_heads * group, d, d_v] if cu_seqlens; [batch, key_heads * group, d, d_v],
+            float32: states behind the last token. None unless output_final_state.
+
+    Rules:
+        max_seqlen: expected cu_seqlens beside it; leave it out: without it all sequences are equally long.
+        v: expected 1 to 512 features; split the heads.
+        v: expected as many heads as k, or a multiple; give v a head for each of k.
+        q: expected 1 to 256 features; split the heads.
+
+    Raises:
+        TypeError: an argument is no array, or an option has another type.
+        ValueError: a shape, dtype, stride or value is wrong.
+        RuntimeError: the device or a compiler failed.
+
+    Source: Kimi Team 2025, Kimi Linear: An Expressive, Efficient Attention Architecture.
+    """
+
 def gemm(
     a: Tensor,
     b: Tensor,
@@ -448,6 +653,619 @@ def gemm(
         RuntimeError: the device or a compiler failed.
 
     Source: GEMM of the BLAS, level 3 (Dongarra et al. 1990).
+    """
+
+def indexer_logits(
+    q: Tensor,
+    k: Tensor,
+    weights: Tensor,
+    *,
+    k_scales: Tensor | None = None,
+    begins: Tensor | None = None,
+    ends: Tensor | None = None,
+    causal: bool = False,
+) -> Tensor:
+    """Weighted sums over heads of relu(q k^T), by which queries choose keys.
+
+    Gradients of q, k, weights and k_scales are those of ``tegula.indexer_logits_backward``.
+
+    Args:
+        q: [queries, heads, d] or [batch, queries, heads, d], float32, float16, bfloat16 or float8_e4m3fn: queries.
+        k: [keys, d] or [batch, keys, d], dtype that of q: keys, which all heads share.
+        weights: [queries, heads] or [batch, queries, heads], float32, float16 or bfloat16: of the heads of each
+            query.
+        k_scales: [keys] or [batch, keys], float32: factors of the keys' logits. Optional.
+        begins: [queries] or [batch, queries], int32: the first key that a query sees, 0 unless given. Optional.
+        ends: [queries] or [batch, queries], int32: one behind the last key that a query sees, `keys` unless given.
+            Optional.
+        causal: no later keys: the last query stands at the last key.
+
+    Returns:
+        logits: [queries, keys] or [batch, queries, keys], float32: k_scales * sum over heads of weights * relu(q
+            k^T); -inf where a query does not see a key.
+
+    Rules:
+        q: expected 1 to 128 heads; add up the logits of several calls.
+        q: expected 1 to 256 features; split the features.
+
+    Raises:
+        TypeError: an argument is no array, or an option has another type.
+        ValueError: a shape, dtype, stride or value is wrong.
+        RuntimeError: the device or a compiler failed.
+
+    Source: DeepSeek-AI 2025, DeepSeek-V3.2: the lightning indexer.
+    """
+
+class IndexerLogitsBackwardResult(NamedTuple):
+    dq: Tensor
+    dk: Tensor
+    dweights: Tensor
+
+def indexer_logits_backward(
+    dlogits: Tensor,
+    q: Tensor,
+    k: Tensor,
+    weights: Tensor,
+    *,
+    k_scales: Tensor | None = None,
+    begins: Tensor | None = None,
+    ends: Tensor | None = None,
+    causal: bool = False,
+) -> IndexerLogitsBackwardResult:
+    """Gradients of indexer_logits with respect to q, k and weights.
+
+    There are no gradients: those of gradients are not implemented.
+
+    Args:
+        dlogits: [queries, keys] or [batch, queries, keys], float32: gradient of logits; not looked at where a query
+            does not see a key.
+        q: [queries, heads, d] or [batch, queries, heads, d], float32, float16 or bfloat16: queries.
+        k: [keys, d] or [batch, keys, d], dtype that of q: keys, which all heads share.
+        weights: [queries, heads] or [batch, queries, heads], float32, float16 or bfloat16: of the heads of each
+            query.
+        k_scales: [keys] or [batch, keys], float32: factors of the keys' logits. Optional.
+        begins: [queries] or [batch, queries], int32: the first key that a query sees, 0 unless given. Optional.
+        ends: [queries] or [batch, queries], int32: one behind the last key that a query sees, `keys` unless given.
+            Optional.
+        causal: no later keys: the last query stands at the last key.
+
+    Returns:
+        dq: [queries, heads, d] or [batch, queries, heads, d], dtype that of q: gradient of q.
+        dk: [keys, d] or [batch, keys, d], dtype that of k: gradient of k.
+        dweights: [queries, heads] or [batch, queries, heads], dtype that of weights: gradient of weights.
+
+    Rules:
+        q: expected 1 to 128 heads; add up the logits of several calls.
+        q: expected 1 to 256 features; split the features.
+
+    Raises:
+        TypeError: an argument is no array, or an option has another type.
+        ValueError: a shape, dtype, stride or value is wrong.
+        RuntimeError: the device or a compiler failed.
+
+    Source: DeepSeek-AI 2025, DeepSeek-V3.2: the lightning indexer, differentiated.
+    """
+
+def indexer_topk(
+    q: Tensor,
+    k: Tensor,
+    weights: Tensor,
+    count: int,
+    *,
+    k_scales: Tensor | None = None,
+    begins: Tensor | None = None,
+    ends: Tensor | None = None,
+    page_table: Tensor | None = None,
+    causal: bool = False,
+    page_size: int = 64,
+) -> Tensor:
+    """The keys with the largest logits of the indexer, for every query, ascending.
+
+    There are no gradients: it chooses.
+
+    Args:
+        q: [queries, heads, d] or [batch, queries, heads, d], float32, float16, bfloat16 or float8_e4m3fn: queries.
+        k: [keys, d] or [batch, keys, d], dtype that of q: keys, which all heads share.
+        weights: [queries, heads] or [batch, queries, heads], float32, float16 or bfloat16: of the heads of each
+            query.
+        k_scales: [keys] or [batch, keys], float32: factors of the keys' logits. Optional.
+        begins: [queries] or [batch, queries], int32: the first key that a query sees, 0 unless given. Optional.
+        ends: [queries] or [batch, queries], int32: one behind the last key that a query sees, `keys` unless given.
+            Optional.
+        page_table: [pages] or [batch, pages], int32: with it results are rows of a cache in pages: column c stands
+            in page page_table[c / page_size]. Optional.
+        causal: no later keys: the last query stands at the last key.
+        count: columns of a row; a number from 0 to 4096.
+        page_size: columns of a page; a block size from 1 to 2^20.
+
+    Returns:
+        out: [queries, count] or [batch, queries, count], int32: key numbers, or rows of pages; -1 where fewer
+            exist.
+
+    Rules:
+        q: expected 1 to 128 heads; add up the logits of several calls.
+        q: expected 1 to 256 features; split the features.
+
+    Raises:
+        TypeError: an argument is no array, or an option has another type.
+        ValueError: a shape, dtype, stride or value is wrong.
+        RuntimeError: the device or a compiler failed.
+
+    Source: DeepSeek-AI 2025, DeepSeek-V3.2: DeepSeek Sparse Attention.
+    """
+
+class SparseMlaResult(NamedTuple):
+    out: Tensor
+    lse: Tensor
+
+def sparse_mla(
+    q: Tensor,
+    kv: Tensor,
+    indices: Tensor,
+    *,
+    counts: Tensor | None = None,
+    sinks: Tensor | None = None,
+    more_kv: Tensor | None = None,
+    more_indices: Tensor | None = None,
+    d_v: int = 512,
+    causal: bool = False,
+    scale: float | None = None,
+    splits: int = 0,
+) -> SparseMlaResult:
+    """Attention of every query to the rows that its list names, whose first features are values.
+
+    Gradients of q, kv, sinks and more_kv are those of ``tegula.sparse_mla_backward``.
+
+    Args:
+        q: [queries, kv_heads * group, d] or [batch, queries, kv_heads * group, d], float32, float16 or bfloat16:
+            queries. Elements of the last dimension lie side by side.
+        kv: [keys, kv_heads, d] or [batch, keys, kv_heads, d], dtype that of q: rows: keys, whose first d_v features
+            are values. Elements of the last dimension lie side by side.
+        indices: [queries, kv_heads, entries] or [batch, queries, kv_heads, entries], int32: the rows that a query
+            sees; -1 and others that do not exist are padding, and a row counts as often as it is named.
+        counts: [queries, kv_heads] or [batch, queries, kv_heads], int32: entries of a list that count, all unless
+            given. Optional.
+        sinks: [kv_heads * group], float32, float16 or bfloat16: a logit of each head that counts in the sum but has
+            no value. Optional.
+        more_kv: [more_keys, kv_heads, d] or [batch, more_keys, kv_heads, d], dtype that of q: rows of a second
+            source, in the same softmax. Elements of the last dimension lie side by side. Optional.
+        more_indices: [queries, kv_heads, more_entries] or [batch, queries, kv_heads, more_entries], int32: the rows
+            of more_kv that a query sees. Optional.
+        d_v: features of a row that are its value: the first ones; a number of features from 1 to 512.
+        causal: entries that name a row behind the query's position are padding.
+        scale: of the scores; a positive finite number, 1/sqrt(d) unless given.
+        splits: parts of a list, merged afterwards, 0: planned; a number from 1 to 32, or 0 for the plan's choice.
+
+    Returns:
+        out: [queries, kv_heads * group, d_v] or [batch, queries, kv_heads * group, d_v], dtype that of q: the
+            weighted sums of values; 0 where no row is seen. Elements of the last dimension lie side by side.
+        lse: [queries, kv_heads * group] or [batch, queries, kv_heads * group], float32: natural logarithm of the
+            sum of exp(score); -inf where no row is seen.
+
+    Rules:
+        more_kv: expected more_kv and more_indices together; give both.
+        causal: expected no more_kv beside it: a second source has no positions; make entries behind the query -1.
+        kv: expected no heads, as q; give q a head for each of kv, or more.
+        q: expected 1 to 576 features; split the features.
+        d_v: expected at most the {d} features of a row; give the features of its value.
+
+    Raises:
+        TypeError: an argument is no array, or an option has another type.
+        ValueError: a shape, dtype, stride or value is wrong.
+        RuntimeError: the device or a compiler failed.
+
+    Source: DeepSeek-AI 2025, DeepSeek-V3.2: DeepSeek Sparse Attention.
+    """
+
+class SparseMlaBackwardResult(NamedTuple):
+    dq: Tensor
+    dkv: Tensor
+    dsinks: Tensor | None
+    dmore_kv: Tensor | None
+
+def sparse_mla_backward(
+    dout: Tensor,
+    q: Tensor,
+    kv: Tensor,
+    indices: Tensor,
+    out: Tensor,
+    lse: Tensor,
+    *,
+    counts: Tensor | None = None,
+    sinks: Tensor | None = None,
+    more_kv: Tensor | None = None,
+    more_indices: Tensor | None = None,
+    dlse: Tensor | None = None,
+    d_v: int = 512,
+    causal: bool = False,
+    scale: float | None = None,
+) -> SparseMlaBackwardResult:
+    """Gradients of sparse_mla with respect to q, both sources of rows and the sinks.
+
+    There are no gradients: those of gradients are not implemented.
+
+    Args:
+        dout: [queries, kv_heads * group, d_v] or [batch, queries, kv_heads * group, d_v], dtype that of q: gradient
+            of out. Elements of the last dimension lie side by side.
+        q: [queries, kv_heads * group, d] or [batch, queries, kv_heads * group, d], float32, float16 or bfloat16:
+            queries. Elements of the last dimension lie side by side.
+        kv: [keys, kv_heads, d] or [batch, keys, kv_heads, d], dtype that of q: rows: keys, whose first d_v features
+            are values. Elements of the last dimension lie side by side.
+        indices: [queries, kv_heads, entries] or [batch, queries, kv_heads, entries], int32: the rows that a query
+            sees; -1 and others that do not exist are padding, and a row counts as often as it is named.
+        counts: [queries, kv_heads] or [batch, queries, kv_heads], int32: entries of a list that count, all unless
+            given. Optional.
+        sinks: [kv_heads * group], float32, float16 or bfloat16: a logit of each head that counts in the sum but has
+            no value. Optional.
+        more_kv: [more_keys, kv_heads, d] or [batch, more_keys, kv_heads, d], dtype that of q: rows of a second
+            source, in the same softmax. Elements of the last dimension lie side by side. Optional.
+        more_indices: [queries, kv_heads, more_entries] or [batch, queries, kv_heads, more_entries], int32: the rows
+            of more_kv that a query sees. Optional.
+        out: [queries, kv_heads * group, d_v] or [batch, queries, kv_heads * group, d_v], dtype that of q: the
+            result of sparse_mla. Elements of the last dimension lie side by side.
+        lse: [queries, kv_heads * group] or [batch, queries, kv_heads * group], float32: and its lse.
+        dlse: [queries, kv_heads * group] or [batch, queries, kv_heads * group], float32: gradient of lse; not
+            looked at where lse is -inf. Optional.
+        d_v: features of a row that are its value: the first ones; a number of features from 1 to 512.
+        causal: entries that name a row behind the query's position are padding.
+        scale: of the scores; a positive finite number, 1/sqrt(d) unless given.
+
+    Returns:
+        dq: [queries, kv_heads * group, d] or [batch, queries, kv_heads * group, d], dtype that of q: gradient of q.
+            Elements of the last dimension lie side by side.
+        dkv: [keys, kv_heads, d] or [batch, keys, kv_heads, d], dtype that of kv: gradient of kv, as keys and as
+            values. Elements of the last dimension lie side by side.
+        dsinks: [kv_heads * group], float32: gradient of the sinks. None unless sinks.
+        dmore_kv: [more_keys, kv_heads, d] or [batch, more_keys, kv_heads, d], dtype that of kv: gradient of
+            more_kv. Elements of the last dimension lie side by side. None unless more_kv.
+
+    Rules:
+        more_kv: expected more_kv and more_indices together; give both.
+        causal: expected no more_kv beside it: a second source has no positions; make entries behind the query -1.
+        kv: expected no heads, as q; give q a head for each of kv, or more.
+        q: expected 1 to 576 features; split the features.
+        d_v: expected at most the {d} features of a row; give the features of its value.
+        indices: expected at most 16384 entries of a list; divide the list.
+
+    Raises:
+        TypeError: an argument is no array, or an option has another type.
+        ValueError: a shape, dtype, stride or value is wrong.
+        RuntimeError: the device or a compiler failed.
+
+    Source: Dao 2023, FlashAttention-2, over lists; what pairs add to rows is added in the order of queries.
+    """
+
+class SparseMlaDecodeResult(NamedTuple):
+    out: Tensor
+    lse: Tensor
+
+def sparse_mla_decode(
+    q: Tensor,
+    values: Tensor,
+    scales: Tensor,
+    indices: Tensor,
+    *,
+    ropes: Tensor | None = None,
+    counts: Tensor | None = None,
+    sinks: Tensor | None = None,
+    scale: float | None = None,
+    splits: int = 0,
+) -> SparseMlaDecodeResult:
+    """Attention of every query to the records of a cache that its list names, in 8 bits.
+
+    There are no gradients: a cache of 8 bits has none.
+
+    Args:
+        q: [queries, heads, d], bfloat16, float16 or float32: queries. Elements of the last dimension lie side by
+            side.
+        values: [..., d_v], float8_e4m3fn: the values of records, which are features of the keys too.
+        scales: [..., groups], float32: factors of equal parts of the values of a record.
+        indices: [queries, entries], int32: the records that a query sees; -1 and others that do not exist are
+            padding, and a record counts as often as it is named.
+        ropes: [..., d_rope], bfloat16, float16 or float32: the features of keys behind their values. Optional.
+        counts: [queries], int32: entries of a list that count, all unless given. Optional.
+        sinks: [heads], float32, float16 or bfloat16: a logit of each head that counts in the sum but has no value.
+            Optional.
+        scale: of the scores; a positive finite number, 1/sqrt(d) unless given.
+        splits: parts of a list, merged afterwards, 0: planned; a number from 1 to 32, or 0 for the plan's choice.
+
+    Returns:
+        out: [queries, heads, d_v], dtype that of q: the weighted sums of values; 0 where no record is seen.
+            Elements of the last dimension lie side by side.
+        lse: [queries, heads], float32: natural logarithm of the sum of exp(score); -inf where no record is seen.
+
+    Rules:
+        values: expected 1 to 512 features; split the features.
+        scales: expected a number of scales that divides {d_v}; give equal parts of the values a scale.
+        q: expected the features of values and of ropes; give ropes the features that the values lack.
+        q: expected at most 576 features; split the features.
+        ropes: expected the dtype of q; convert it.
+
+    Raises:
+        TypeError: an argument is no array, or an option has another type.
+        ValueError: a shape, dtype, stride or value is wrong.
+        RuntimeError: the device or a compiler failed.
+
+    Source: DeepSeek-AI 2025, DeepSeek-V3.2: decode from its cache of 656 bytes a record.
+    """
+
+def topk_select(
+    scores: Tensor,
+    count: int,
+    *,
+    begins: Tensor | None = None,
+    ends: Tensor | None = None,
+    page_table: Tensor | None = None,
+    page_size: int = 64,
+) -> Tensor:
+    """Columns of the largest scores of every row, ascending.
+
+    There are no gradients: it chooses.
+
+    Args:
+        scores: [rows, columns] or [batch, rows, columns], float32: -inf and NaN are never chosen.
+        begins: [rows] or [batch, rows], int32: the first column of a row, 0 unless given. Optional.
+        ends: [rows] or [batch, rows], int32: one behind the last column of a row, all unless given. Optional.
+        page_table: [pages] or [batch, pages], int32: with it results are rows of a cache in pages: column c stands
+            in page page_table[c / page_size]. Optional.
+        count: columns of a row; a number from 0 to 4096.
+        page_size: columns of a page; a block size from 1 to 2^20.
+
+    Returns:
+        out: [rows, count] or [batch, rows, count], int32: column numbers, or rows of pages; -1 where fewer exist.
+
+    Raises:
+        TypeError: an argument is no array, or an option has another type.
+        ValueError: a shape, dtype, stride or value is wrong.
+        RuntimeError: the device or a compiler failed.
+
+    Source: Alabi et al. 2012, Fast k-selection algorithms for graphics processing units: by radix.
+    """
+
+class CausalConv1dResult(NamedTuple):
+    out: Tensor
+    final_state: Tensor | None
+
+def causal_conv1d(
+    x: Tensor,
+    weight: Tensor,
+    *,
+    bias: Tensor | None = None,
+    initial_state: Tensor | None = None,
+    cu_seqlens: Tensor | None = None,
+    max_seqlen: int = 0,
+    silu: bool = False,
+    output_final_state: bool = False,
+) -> CausalConv1dResult:
+    """Short causal convolution of every channel along tokens.
+
+    Gradients of x, weight, bias and initial_state are those of ``tegula.causal_conv1d_backward``.
+
+    Args:
+        x: [tokens, d] if cu_seqlens; [batch, tokens, d], float32, float16 or bfloat16: channels of tokens.
+        weight: [d, width], float32, float16 or bfloat16: factors of a token, the last, and those before it.
+        bias: [d], float32, float16 or bfloat16: added to the sums. Optional.
+        initial_state: [sequences, d, width - 1] if cu_seqlens; [batch, d, width - 1], float32, float16 or bfloat16:
+            the tokens before the first, which are zeros without it. Optional.
+        cu_seqlens: [sequences + 1], int32: where packed sequences begin and end: sequence i has the tokens from
+            entry i to entry i + 1. Optional.
+        max_seqlen: a promise: the most tokens of a packed sequence; a number of tokens, or 0 where it is not known.
+        silu: x / (1 + exp(-x)) of the sums.
+        output_final_state: also what the next call takes as its state.
+
+    Returns:
+        out: [tokens, d] if cu_seqlens; [batch, tokens, d], dtype that of x: the sums, or silu of them.
+        final_state: [sequences, d, width - 1] if cu_seqlens; [batch, d, width - 1], dtype that of x: the last width
+            - 1 tokens. None unless output_final_state.
+
+    Rules:
+        max_seqlen: expected cu_seqlens beside it; leave it out: without it all sequences are equally long.
+        weight: expected a width from 2 to 8; use a general convolution.
+
+    Raises:
+        TypeError: an argument is no array, or an option has another type.
+        ValueError: a shape, dtype, stride or value is wrong.
+        RuntimeError: the device or a compiler failed.
+
+    Source: Dao 2023, causal-conv1d; Gu and Dao 2023, Mamba.
+    """
+
+class CausalConv1dBackwardResult(NamedTuple):
+    dx: Tensor
+    dweight: Tensor
+    dbias: Tensor | None
+    dinitial_state: Tensor | None
+
+def causal_conv1d_backward(
+    dout: Tensor,
+    x: Tensor,
+    weight: Tensor,
+    *,
+    dfinal_state: Tensor | None = None,
+    bias: Tensor | None = None,
+    initial_state: Tensor | None = None,
+    cu_seqlens: Tensor | None = None,
+    max_seqlen: int = 0,
+    silu: bool = False,
+    output_final_state: bool = False,
+) -> CausalConv1dBackwardResult:
+    """Gradients of causal_conv1d.
+
+    There are no gradients: second derivatives are not computed.
+
+    Args:
+        dout: [tokens, d] if cu_seqlens; [batch, tokens, d], dtype that of x: gradient of out.
+        dfinal_state: [sequences, d, width - 1] if cu_seqlens; [batch, d, width - 1], dtype that of x: gradient of
+            final_state. Optional.
+        x: [tokens, d] if cu_seqlens; [batch, tokens, d], float32, float16 or bfloat16: channels of tokens.
+        weight: [d, width], float32, float16 or bfloat16: factors of a token, the last, and those before it.
+        bias: [d], float32, float16 or bfloat16: added to the sums. Optional.
+        initial_state: [sequences, d, width - 1] if cu_seqlens; [batch, d, width - 1], float32, float16 or bfloat16:
+            the tokens before the first, which are zeros without it. Optional.
+        cu_seqlens: [sequences + 1], int32: where packed sequences begin and end: sequence i has the tokens from
+            entry i to entry i + 1. Optional.
+        max_seqlen: a promise: the most tokens of a packed sequence; a number of tokens, or 0 where it is not known.
+        silu: x / (1 + exp(-x)) of the sums.
+        output_final_state: also what the next call takes as its state.
+
+    Returns:
+        dx: [tokens, d] if cu_seqlens; [batch, tokens, d], dtype that of x: gradient of x.
+        dweight: [d, width], float32: gradient of weight.
+        dbias: [d], float32: gradient of bias. None unless bias.
+        dinitial_state: [sequences, d, width - 1] if cu_seqlens; [batch, d, width - 1], dtype that of initial_state:
+            gradient of initial_state. None unless initial_state.
+
+    Rules:
+        max_seqlen: expected cu_seqlens beside it; leave it out: without it all sequences are equally long.
+        weight: expected a width from 2 to 8; use a general convolution.
+
+    Raises:
+        TypeError: an argument is no array, or an option has another type.
+        ValueError: a shape, dtype, stride or value is wrong.
+        RuntimeError: the device or a compiler failed.
+
+    Source: Dao 2023, causal-conv1d; Gu and Dao 2023, Mamba.
+    """
+
+class LinearAttentionResult(NamedTuple):
+    out: Tensor
+    final_state: Tensor | None
+
+def linear_attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    *,
+    g: Tensor | None = None,
+    g_gamma: Tensor | None = None,
+    initial_state: Tensor | None = None,
+    cu_seqlens: Tensor | None = None,
+    max_seqlen: int = 0,
+    scale: float | None = None,
+    normalize: bool = False,
+    output_final_state: bool = False,
+) -> LinearAttentionResult:
+    """Causal linear attention, with decays or without.
+
+    Gradients of q, k, v, g, g_gamma and initial_state are those of ``tegula.linear_attention_backward``.
+
+    Args:
+        q: [tokens, key_heads, d] if cu_seqlens; [batch, tokens, key_heads, d], float32, float16 or bfloat16:
+            queries. Elements of the last dimension lie side by side.
+        k: [tokens, key_heads, d] if cu_seqlens; [batch, tokens, key_heads, d], dtype that of q: keys. Elements of
+            the last dimension lie side by side.
+        v: [tokens, key_heads * group, d_v] if cu_seqlens; [batch, tokens, key_heads * group, d_v], dtype that of q:
+            values. Elements of the last dimension lie side by side.
+        g: [tokens, key_heads * group] if cu_seqlens; [batch, tokens, key_heads * group], float32: logarithms of
+            decays, at most 0. Optional.
+        g_gamma: [key_heads * group], float32: logarithms of decays of heads, which all tokens have, at most 0.
+            Optional.
+        initial_state: [sequences, key_heads * group, d, d_v + normalize] if cu_seqlens; [batch, key_heads * group,
+            d, d_v + normalize], float32: states before the first token, which are zeros without it. Optional.
+        cu_seqlens: [sequences + 1], int32: where packed sequences begin and end: sequence i has the tokens from
+            entry i to entry i + 1. Optional.
+        max_seqlen: a promise: the most tokens of a packed sequence; a number of tokens, or 0 where it is not known.
+        scale: of the products; a finite number, 1/sqrt(d) unless given.
+        normalize: results are divided by the sums of their weights, whose states are a last column.
+        output_final_state: also the states behind the last token.
+
+    Returns:
+        out: [tokens, key_heads * group, d_v] if cu_seqlens; [batch, tokens, key_heads * group, d_v], dtype that of
+            v: scale * (sum over past tokens of their decay * (q . k) * v).
+        final_state: [sequences, key_heads * group, d, d_v + normalize] if cu_seqlens; [batch, key_heads * group, d,
+            d_v + normalize], float32: states behind the last token. None unless output_final_state.
+
+    Rules:
+        max_seqlen: expected cu_seqlens beside it; leave it out: without it all sequences are equally long.
+        q: expected 1 to 256 features; split the heads.
+        v: expected 1 to 512 features; split the heads.
+        v: expected as many heads as k, or a multiple; give v a head for each of k.
+
+    Raises:
+        TypeError: an argument is no array, or an option has another type.
+        ValueError: a shape, dtype, stride or value is wrong.
+        RuntimeError: the device or a compiler failed.
+
+    Source: Katharopoulos et al. 2020, Transformers are RNNs; Sun et al. 2023, Retentive Network; Qin et al. 2024, Lightning Attention-2.
+    """
+
+class LinearAttentionBackwardResult(NamedTuple):
+    dq: Tensor
+    dk: Tensor
+    dv: Tensor
+    dg: Tensor | None
+    dg_gamma: Tensor | None
+    dinitial_state: Tensor | None
+
+def linear_attention_backward(
+    dout: Tensor,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    *,
+    dfinal_state: Tensor | None = None,
+    g: Tensor | None = None,
+    g_gamma: Tensor | None = None,
+    initial_state: Tensor | None = None,
+    cu_seqlens: Tensor | None = None,
+    max_seqlen: int = 0,
+    scale: float | None = None,
+    normalize: bool = False,
+    output_final_state: bool = False,
+) -> LinearAttentionBackwardResult:
+    """Gradients of linear_attention.
+
+    There are no gradients: second derivatives are not computed.
+
+    Args:
+        dout: [tokens, key_heads * group, d_v] if cu_seqlens; [batch, tokens, key_heads * group, d_v], dtype that of
+            v: gradient of out.
+        dfinal_state: [sequences, key_heads * group, d, d_v + normalize] if cu_seqlens; [batch, key_heads * group,
+            d, d_v + normalize], float32: gradient of final_state. Optional.
+        q: [tokens, key_heads, d] if cu_seqlens; [batch, tokens, key_heads, d], float32, float16 or bfloat16:
+            queries. Elements of the last dimension lie side by side.
+        k: [tokens, key_heads, d] if cu_seqlens; [batch, tokens, key_heads, d], dtype that of q: keys. Elements of
+            the last dimension lie side by side.
+        v: [tokens, key_heads * group, d_v] if cu_seqlens; [batch, tokens, key_heads * group, d_v], dtype that of q:
+            values. Elements of the last dimension lie side by side.
+        g: [tokens, key_heads * group] if cu_seqlens; [batch, tokens, key_heads * group], float32: logarithms of
+            decays, at most 0. Optional.
+        g_gamma: [key_heads * group], float32: logarithms of decays of heads, which all tokens have, at most 0.
+            Optional.
+        initial_state: [sequences, key_heads * group, d, d_v + normalize] if cu_seqlens; [batch, key_heads * group,
+            d, d_v + normalize], float32: states before the first token, which are zeros without it. Optional.
+        cu_seqlens: [sequences + 1], int32: where packed sequences begin and end: sequence i has the tokens from
+            entry i to entry i + 1. Optional.
+        max_seqlen: a promise: the most tokens of a packed sequence; a number of tokens, or 0 where it is not known.
+        scale: of the products; a finite number, 1/sqrt(d) unless given.
+        normalize: results are divided by the sums of their weights, whose states are a last column.
+        output_final_state: also the states behind the last token.
+
+    Returns:
+        dq: [tokens, key_heads, d] if cu_seqlens; [batch, tokens, key_heads, d], dtype that of q: gradient of q.
+            Elements of the last dimension lie side by side.
+        dk: [tokens, key_heads, d] if cu_seqlens; [batch, tokens, key_heads, d], dtype that of k: gradient of k.
+            Elements of the last dimension lie side by side.
+        dv: [tokens, key_heads * group, d_v] if cu_seqlens; [batch, tokens, key_heads * group, d_v], dtype that of
+            v: gradient of v. Elements of the last dimension lie side by side.
+        dg: [tokens, key_heads * group] if cu_seqlens; [batch, tokens, key_heads * group], dtype that of g: gradient
+            of g. None unless g.
+        dg_gamma: [key_heads * group], float32: gradient of g_gamma. None unless g_gamma.
+        dinitial_state: [sequences, key_heads * group, d, d_v + normalize] if cu_seqlens; [batch, key_heads * group,
+            d, d_v + normalize], dtype that of initial_state: gradient of initial_state. None unless initial_state.
+
+    Rules:
+        max_seqlen: expected cu_seqlens beside it; leave it out: without it all sequences are equally long.
+        q: expected 1 to 256 features; split the heads.
+        v: expected 1 to 512 features; split the heads.
+        v: expected as many heads as k, or a multiple; give v a head for each of k.
+
+    Raises:
+        TypeError: an argument is no array, or an option has another type.
+        ValueError: a shape, dtype, stride or value is wrong.
+        RuntimeError: the device or a compiler failed.
+
+    Source: Katharopoulos et al. 2020, Transformers are RNNs; Sun et al. 2023, Retentive Network; Qin et al. 2024, Lightning Attention-2.
     """
 
 class NsaSelectedAttentionBackwardResult(NamedTuple):
@@ -1622,4 +2440,211 @@ def topk_blocks(
         RuntimeError: the device or a compiler failed.
 
     Source: the selection of Yuan et al. 2025, Native Sparse Attention, with its first and local blocks.
+    """
+
+class SelectiveStateUpdateResult(NamedTuple):
+    out: Tensor
+    new_state: Tensor
+
+def selective_state_update(
+    state: Tensor,
+    x: Tensor,
+    dt: Tensor,
+    A: Tensor,
+    B: Tensor,
+    C: Tensor,
+    *,
+    D: Tensor | None = None,
+    z: Tensor | None = None,
+    dt_bias: Tensor | None = None,
+    dt_softplus: bool = False,
+) -> SelectiveStateUpdateResult:
+    """One token of a selective state space model.
+
+    There are no gradients: it is a step of inference; ssd has gradients.
+
+    Args:
+        state: [batch, groups * group, p, n], float32, float16 or bfloat16: states before the token. Elements of the
+            last dimension lie side by side.
+        x: [batch, groups * group, p], float32, float16 or bfloat16: values.
+        dt: [batch, groups * group, p], float32, float16 or bfloat16: widths of steps.
+        A: [groups * group, p, n], float32: logarithms of decays of a step of width 1.
+        B: [batch, groups, n], dtype that of x: what values are written by.
+        C: [batch, groups, n], dtype that of x: what states are read by.
+        D: [groups * group, p], float32: shares of x that are added. Optional.
+        z: [batch, groups * group, p], dtype that of x: results are multiplied by silu of it. Optional.
+        dt_bias: [groups * group, p], float32: added to dt. Optional.
+        dt_softplus: steps are log(1 + exp(dt + dt_bias)).
+
+    Returns:
+        out: [batch, groups * group, p], dtype that of x: (new_state . C + D * x) * silu(z).
+        new_state: [batch, groups * group, p, n], dtype that of state: exp(dt * A) * state + dt * x * B. Elements of
+            the last dimension lie side by side.
+
+    Rules:
+        B: expected 1 to 512 features of states; split them.
+        x: expected a multiple of the groups of heads; give x a head for each group.
+
+    Raises:
+        TypeError: an argument is no array, or an option has another type.
+        ValueError: a shape, dtype, stride or value is wrong.
+        RuntimeError: the device or a compiler failed.
+
+    Source: Gu and Dao 2023, Mamba; Dao and Gu 2024, Transformers are SSMs.
+    """
+
+class SsdResult(NamedTuple):
+    out: Tensor
+    final_state: Tensor | None
+
+def ssd(
+    x: Tensor,
+    dt: Tensor,
+    A: Tensor,
+    B: Tensor,
+    C: Tensor,
+    *,
+    D: Tensor | None = None,
+    z: Tensor | None = None,
+    dt_bias: Tensor | None = None,
+    initial_state: Tensor | None = None,
+    cu_seqlens: Tensor | None = None,
+    max_seqlen: int = 0,
+    dt_softplus: bool = False,
+    output_final_state: bool = False,
+) -> SsdResult:
+    """The scan of a state space model with one decay for a head, as of Mamba-2.
+
+    Gradients of x, dt, A, B, C, D, z, dt_bias and initial_state are those of ``tegula.ssd_backward``.
+
+    Args:
+        x: [tokens, groups * group, p] if cu_seqlens; [batch, tokens, groups * group, p], float32, float16 or
+            bfloat16: values. Elements of the last dimension lie side by side.
+        dt: [tokens, groups * group] if cu_seqlens; [batch, tokens, groups * group], float32, float16 or bfloat16:
+            widths of steps.
+        A: [groups * group], float32: logarithms of decays of a step of width 1, at most 0.
+        B: [tokens, groups, n] if cu_seqlens; [batch, tokens, groups, n], dtype that of x: what values are written
+            by. Elements of the last dimension lie side by side.
+        C: [tokens, groups, n] if cu_seqlens; [batch, tokens, groups, n], dtype that of x: what states are read by.
+            Elements of the last dimension lie side by side.
+        D: [groups * group], float32: shares of x that are added. Optional.
+        z: [tokens, groups * group, p] if cu_seqlens; [batch, tokens, groups * group, p], dtype that of x: results
+            are multiplied by silu of it. Elements of the last dimension lie side by side. Optional.
+        dt_bias: [groups * group], float32: added to dt. Optional.
+        initial_state: [sequences, groups * group, p, n] if cu_seqlens; [batch, groups * group, p, n], float32:
+            states before the first token, which are zeros without it. Optional.
+        cu_seqlens: [sequences + 1], int32: where packed sequences begin and end: sequence i has the tokens from
+            entry i to entry i + 1. Optional.
+        max_seqlen: a promise: the most tokens of a packed sequence; a number of tokens, or 0 where it is not known.
+        dt_softplus: steps are log(1 + exp(dt + dt_bias)).
+        output_final_state: also the states behind the last token.
+
+    Returns:
+        out: [tokens, groups * group, p] if cu_seqlens; [batch, tokens, groups * group, p], dtype that of x: (state
+            after the token . C + D * x) * silu(z).
+        final_state: [sequences, groups * group, p, n] if cu_seqlens; [batch, groups * group, p, n], float32: states
+            behind the last token. None unless output_final_state.
+
+    Rules:
+        max_seqlen: expected cu_seqlens beside it; leave it out: without it all sequences are equally long.
+        B: expected 1 to 256 features of states; split them.
+        x: expected 1 to 512 features; split the heads.
+        x: expected a multiple of the groups of heads; give x a head for each group.
+
+    Raises:
+        TypeError: an argument is no array, or an option has another type.
+        ValueError: a shape, dtype, stride or value is wrong.
+        RuntimeError: the device or a compiler failed.
+
+    Source: Dao and Gu 2024, Transformers are SSMs.
+    """
+
+class SsdBackwardResult(NamedTuple):
+    dx: Tensor
+    ddt: Tensor
+    dA: Tensor
+    dB: Tensor
+    dC: Tensor
+    dD: Tensor | None
+    dz: Tensor | None
+    ddt_bias: Tensor | None
+    dinitial_state: Tensor | None
+
+def ssd_backward(
+    dout: Tensor,
+    x: Tensor,
+    dt: Tensor,
+    A: Tensor,
+    B: Tensor,
+    C: Tensor,
+    *,
+    dfinal_state: Tensor | None = None,
+    D: Tensor | None = None,
+    z: Tensor | None = None,
+    dt_bias: Tensor | None = None,
+    initial_state: Tensor | None = None,
+    cu_seqlens: Tensor | None = None,
+    max_seqlen: int = 0,
+    dt_softplus: bool = False,
+    output_final_state: bool = False,
+) -> SsdBackwardResult:
+    """Gradients of ssd.
+
+    There are no gradients: second derivatives are not computed.
+
+    Args:
+        dout: [tokens, groups * group, p] if cu_seqlens; [batch, tokens, groups * group, p], dtype that of x:
+            gradient of out.
+        dfinal_state: [sequences, groups * group, p, n] if cu_seqlens; [batch, groups * group, p, n], float32:
+            gradient of final_state. Optional.
+        x: [tokens, groups * group, p] if cu_seqlens; [batch, tokens, groups * group, p], float32, float16 or
+            bfloat16: values. Elements of the last dimension lie side by side.
+        dt: [tokens, groups * group] if cu_seqlens; [batch, tokens, groups * group], float32, float16 or bfloat16:
+            widths of steps.
+        A: [groups * group], float32: logarithms of decays of a step of width 1, at most 0.
+        B: [tokens, groups, n] if cu_seqlens; [batch, tokens, groups, n], dtype that of x: what values are written
+            by. Elements of the last dimension lie side by side.
+        C: [tokens, groups, n] if cu_seqlens; [batch, tokens, groups, n], dtype that of x: what states are read by.
+            Elements of the last dimension lie side by side.
+        D: [groups * group], float32: shares of x that are added. Optional.
+        z: [tokens, groups * group, p] if cu_seqlens; [batch, tokens, groups * group, p], dtype that of x: results
+            are multiplied by silu of it. Elements of the last dimension lie side by side. Optional.
+        dt_bias: [groups * group], float32: added to dt. Optional.
+        initial_state: [sequences, groups * group, p, n] if cu_seqlens; [batch, groups * group, p, n], float32:
+            states before the first token, which are zeros without it. Optional.
+        cu_seqlens: [sequences + 1], int32: where packed sequences begin and end: sequence i has the tokens from
+            entry i to entry i + 1. Optional.
+        max_seqlen: a promise: the most tokens of a packed sequence; a number of tokens, or 0 where it is not known.
+        dt_softplus: steps are log(1 + exp(dt + dt_bias)).
+        output_final_state: also the states behind the last token.
+
+    Returns:
+        dx: [tokens, groups * group, p] if cu_seqlens; [batch, tokens, groups * group, p], dtype that of x: gradient
+            of x. Elements of the last dimension lie side by side.
+        ddt: [tokens, groups * group] if cu_seqlens; [batch, tokens, groups * group], dtype that of dt: gradient of
+            dt.
+        dA: [groups * group], float32: gradient of A.
+        dB: [tokens, groups, n] if cu_seqlens; [batch, tokens, groups, n], dtype that of B: gradient of B. Elements
+            of the last dimension lie side by side.
+        dC: [tokens, groups, n] if cu_seqlens; [batch, tokens, groups, n], dtype that of C: gradient of C. Elements
+            of the last dimension lie side by side.
+        dD: [groups * group], float32: gradient of D. None unless D.
+        dz: [tokens, groups * group, p] if cu_seqlens; [batch, tokens, groups * group, p], dtype that of z: gradient
+            of z. Elements of the last dimension lie side by side. None unless z.
+        ddt_bias: [groups * group], float32: gradient of dt_bias. None unless dt_bias.
+        dinitial_state: [sequences, groups * group, p, n] if cu_seqlens; [batch, groups * group, p, n], dtype that
+            of initial_state: gradient of initial_state. None unless initial_state.
+
+    Rules:
+        max_seqlen: expected cu_seqlens beside it; leave it out: without it all sequences are equally long.
+        B: expected 1 to 256 features of states; split them.
+        x: expected 1 to 512 features; split the heads.
+        x: expected a multiple of the groups of heads; give x a head for each group.
+
+    Raises:
+        TypeError: an argument is no array, or an option has another type.
+        ValueError: a shape, dtype, stride or value is wrong.
+        RuntimeError: the device or a compiler failed.
+
+    Source: Dao and Gu 2024, Transformers are SSMs.
     """

@@ -113,8 +113,8 @@ Kernel scan_kernel(const ScanKernel& c) {
     Tensor out = output("out", in.columns(), c.result);
     Tensor end = c.last ? output("final_state", in.ends(), f32) : out;
     s.declare();
-    // One warp group has all rows of a chunk: two would divide the columns of products, and read operands that
-    // one has in registers from shared memory.
+    // One warp group has all rows of a chunk: two would divide the columns of products, and read operands
+    // that one has in registers from shared memory.
     const int threads = c.type.bits() == 16 && c.features() <= 128 ? 128 : 0;
     grid(in.blocks(), in.heads, s.count(), {.threads = threads}, [&](Index x, Index h, Index n) {
       Expr column = x * c.block, key_head = in.key_head(h);

@@ -166,7 +166,7 @@ void formula(const Call& c, E& exact) {
       for (std::int64_t t = spans[n].first; t < spans[n].first + spans[n].count; ++t) {
         const std::int64_t row = t * heads + h, key = (t * (heads / group) + h / group) * n_features;
         const Number raw = bias ? dt[row] + bias[h] : dt[row], step = c->dt_softplus ? softplus_of(raw) : raw,
-                     factor = exp(step * A[h]);
+                     factor = exact.rounded(exp(step * A[h]));
         for (std::int64_t j = 0; j < p; ++j) {
           const Number own = x[row * p + j], written = exact.rounded(step * own);
           Number sum = 0;
