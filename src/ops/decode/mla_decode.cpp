@@ -188,7 +188,7 @@ const OperatorSchema& mla_decode_schema() {
               "check the features of q")
           .require("kv_cache", is_contiguous, "contiguous records at addresses that are multiples of 16",
                    "pass a contiguous copy")
-          .require("d_v", "d_v <= d & d <= 1024", "no more than the {d} features of a row, at most 1024",
+          .require("d_v", "d_v <= d & d <= 640", "no more than the {d} features of a row, at most 640",
                    "give those that are values")
           .require("kv_scale", "kv_scale ? row == d : 1", "rows of features: records have their own factors",
                    "leave it out")
