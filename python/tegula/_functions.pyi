@@ -6,6 +6,7 @@ from ._arrays import Array
 functions: dict[str, Callable[..., Any]]
 __all__ = ["attention", "attention_backward", "block_sparse_attention_backward", "block_sparse_attention", "gemm", "nsa_selected_attention_backward", "nsa_selected_attention", "cast_fp8", "uncast_fp8", "cross_entropy", "cross_entropy_and_gradient", "cross_entropy_backward", "cumsum", "silu_and_mul", "gelu_and_mul", "relu_and_mul", "silu_and_mul_backward", "gelu_and_mul_backward", "relu_and_mul_backward", "hadamard", "hadamard_backward", "layer_norm", "layer_norm_backward", "add_layer_norm", "add_layer_norm_backward", "rms_norm", "rms_norm_backward", "add_rms_norm", "add_rms_norm_backward", "rope", "softmax", "log_softmax", "softmax_backward", "log_softmax_backward", "topk", "block_scores", "topk_blocks", "AttentionResult", "AttentionBackwardResult", "BlockSparseAttentionBackwardResult", "BlockSparseAttentionResult", "NsaSelectedAttentionBackwardResult", "NsaSelectedAttentionResult", "CastFp8Result", "CrossEntropyResult", "CrossEntropyAndGradientResult", "LayerNormBackwardResult", "AddLayerNormResult", "AddLayerNormBackwardResult", "RmsNormBackwardResult", "AddRmsNormResult", "AddRmsNormBackwardResult", "TopkResult"]
 __all__ = ["attention", "attention_backward", "block_sparse_attention_backward", "block_sparse_attention", "gated_delta_rule", "gated_delta_rule_backward", "kda", "gemm", "indexer_logits", "indexer_logits_backward", "indexer_topk", "sparse_mla", "sparse_mla_backward", "sparse_mla_decode", "topk_select", "causal_conv1d", "causal_conv1d_backward", "linear_attention", "linear_attention_backward", "nsa_selected_attention_backward", "nsa_selected_attention", "cast_fp8", "uncast_fp8", "cross_entropy", "cross_entropy_and_gradient", "cross_entropy_backward", "cumsum", "silu_and_mul", "gelu_and_mul", "relu_and_mul", "silu_and_mul_backward", "gelu_and_mul_backward", "relu_and_mul_backward", "hadamard", "hadamard_backward", "layer_norm", "layer_norm_backward", "add_layer_norm", "add_layer_norm_backward", "rms_norm", "rms_norm_backward", "add_rms_norm", "add_rms_norm_backward", "rope", "softmax", "log_softmax", "softmax_backward", "log_softmax_backward", "topk", "block_scores", "topk_blocks", "selective_state_update", "ssd", "ssd_backward", "AttentionResult", "AttentionBackwardResult", "BlockSparseAttentionBackwardResult", "BlockSparseAttentionResult", "GatedDeltaRuleResult", "GatedDeltaRuleBackwardResult", "KdaResult", "IndexerLogitsBackwardResult", "SparseMlaResult", "SparseMlaBackwardResult", "SparseMlaDecodeResult", "CausalConv1dResult", "CausalConv1dBackwardResult", "LinearAttentionResult", "LinearAttentionBackwardResult", "NsaSelectedAttentionBackwardResult", "NsaSelectedAttentionResult", "CastFp8Result", "CrossEntropyResult", "CrossEntropyAndGradientResult", "LayerNormBackwardResult", "AddLayerNormResult", "AddLayerNormBackwardResult", "RmsNormBackwardResult", "AddRmsNormResult", "AddRmsNormBackwardResult", "TopkResult", "SelectiveStateUpdateResult", "SsdResult", "SsdBackwardResult"]
+__all__ = ["attention", "attention_backward", "block_sparse_attention_backward", "block_sparse_attention", "gated_delta_rule", "gated_delta_rule_backward", "gemm", "indexer_logits", "indexer_logits_backward", "indexer_topk", "sparse_mla", "sparse_mla_backward", "sparse_mla_decode", "sparse_mla_target", "topk_select", "causal_conv1d", "causal_conv1d_backward", "linear_attention", "linear_attention_backward", "nsa_selected_attention_backward", "nsa_selected_attention", "cast_fp8", "uncast_fp8", "cross_entropy", "cross_entropy_and_gradient", "cross_entropy_backward", "cumsum", "silu_and_mul", "gelu_and_mul", "relu_and_mul", "silu_and_mul_backward", "gelu_and_mul_backward", "relu_and_mul_backward", "hadamard", "hadamard_backward", "layer_norm", "layer_norm_backward", "add_layer_norm", "add_layer_norm_backward", "rms_norm", "rms_norm_backward", "add_rms_norm", "add_rms_norm_backward", "rope", "softmax", "log_softmax", "softmax_backward", "log_softmax_backward", "topk", "block_scores", "topk_blocks", "selective_state_update", "ssd", "ssd_backward", "AttentionResult", "AttentionBackwardResult", "BlockSparseAttentionBackwardResult", "BlockSparseAttentionResult", "GatedDeltaRuleResult", "GatedDeltaRuleBackwardResult", "IndexerLogitsBackwardResult", "SparseMlaResult", "SparseMlaBackwardResult", "SparseMlaDecodeResult", "CausalConv1dResult", "CausalConv1dBackwardResult", "LinearAttentionResult", "LinearAttentionBackwardResult", "NsaSelectedAttentionBackwardResult", "NsaSelectedAttentionResult", "CastFp8Result", "CrossEntropyResult", "CrossEntropyAndGradientResult", "LayerNormBackwardResult", "AddLayerNormResult", "AddLayerNormBackwardResult", "RmsNormBackwardResult", "AddRmsNormResult", "AddRmsNormBackwardResult", "TopkResult", "SelectiveStateUpdateResult", "SsdResult", "SsdBackwardResult"]
 
 class AttentionResult(NamedTuple):
     out: Any
@@ -471,6 +472,9 @@ def gated_delta_rule(
         v: expected 1 to 512 features; split the heads.
         v: expected as many heads as k, or a multiple; give v a head for each of k.
         q: expected 1 to 256 features; split the heads.
+        q: expected 1 to 256 features; split the heads.
+        v: expected 1 to 512 features; split the heads.
+        v: expected as many heads as k, or a multiple; give v a head for each of k.
 
     Raises:
         TypeError: an argument is no array, or an option has another type.
@@ -559,6 +563,9 @@ def gated_delta_rule_backward(
         v: expected 1 to 512 features; split the heads.
         v: expected as many heads as k, or a multiple; give v a head for each of k.
         q: expected 1 to 256 features; split the heads.
+        q: expected 1 to 256 features; split the heads.
+        v: expected 1 to 512 features; split the heads.
+        v: expected as many heads as k, or a multiple; give v a head for each of k.
 
     Raises:
         TypeError: an argument is no array, or an option has another type.
@@ -735,6 +742,7 @@ class IndexerLogitsBackwardResult(NamedTuple):
     dq: Any
     dk: Any
     dweights: Any
+    dk_scales: Any
 
 def indexer_logits_backward(
     dlogits: Array,
@@ -749,6 +757,7 @@ def indexer_logits_backward(
     dq: Array | None = None,
     dk: Array | None = None,
     dweights: Array | None = None,
+    dk_scales: Array | None = None,
     target: str = "automatic",
 ) -> IndexerLogitsBackwardResult:
     """Gradients of indexer_logits with respect to q, k and weights.
@@ -766,6 +775,7 @@ def indexer_logits_backward(
             Optional.
         causal: no later keys: the last query stands at the last key.
         dq, dk, dweights: written instead of new arrays.
+        dq, dk, dweights, dk_scales: written instead of new arrays.
         target: "automatic" (the fastest for the device of the arrays), "cpu", "cuda", or "interpreter" (slow, finds
             errors of kernels). On a GPU the work is queued on the current stream of the library of the first array.
 
@@ -773,6 +783,7 @@ def indexer_logits_backward(
         dq: [queries, heads, d] or [batch, queries, heads, d], dtype that of q: gradient of q.
         dk: [keys, d] or [batch, keys, d], dtype that of k: gradient of k.
         dweights: [queries, heads] or [batch, queries, heads], dtype that of weights: gradient of weights.
+        dk_scales: [keys] or [batch, keys], float32: gradient of k_scales. None unless k_scales.
 
     Rules:
         q: expected 1 to 128 heads; add up the logits of several calls.
@@ -1044,6 +1055,48 @@ def sparse_mla_decode(
         RuntimeError: the device or a compiler failed.
 
     Source: DeepSeek-AI 2025, DeepSeek-V3.2: decode from its cache of 656 bytes a record.
+    """
+
+def sparse_mla_target(
+    q: Array,
+    kv: Array,
+    indices: Array,
+    lse: Array,
+    *,
+    causal: bool = False,
+    scale: float | None = None,
+    out: Array | None = None,
+    target: str = "automatic",
+) -> Any:
+    """The mean over heads of the weights that sparse_mla gives to the rows of its lists.
+
+    Args:
+        q: [queries, kv_heads * group, d] or [batch, queries, kv_heads * group, d], float32, float16 or bfloat16:
+            queries. Elements of the last dimension lie side by side.
+        kv: [keys, kv_heads, d] or [batch, keys, kv_heads, d], dtype that of q: keys. Elements of the last dimension
+            lie side by side.
+        indices: [queries, kv_heads, entries] or [batch, queries, kv_heads, entries], int32: the lists.
+        lse: [queries, kv_heads * group] or [batch, queries, kv_heads * group], float32: the lse of sparse_mla.
+        causal: entries that name a row behind the query's position are padding.
+        scale: of the scores; a positive finite number, 1/sqrt(d) unless given.
+        out: written instead of new arrays.
+        target: "automatic" (the fastest for the device of the arrays), "cpu", "cuda", or "interpreter" (slow, finds
+            errors of kernels). On a GPU the work is queued on the current stream of the library of the first array.
+
+    Returns:
+        out: [queries, kv_heads, entries] or [batch, queries, kv_heads, entries], float32: mean over the heads of a
+            group of exp(score - lse); 0 of padding.
+
+    Rules:
+        kv: expected no heads, as q; give q a head for each of kv, or more.
+        q: expected 1 to 576 features; split the features.
+
+    Raises:
+        TypeError: an argument is no array, or an option has another type.
+        ValueError: a shape, dtype, stride or value is wrong.
+        RuntimeError: the device or a compiler failed.
+
+    Source: DeepSeek-AI 2025, DeepSeek-V3.2: what the indexer is trained to follow.
     """
 
 def topk_select(

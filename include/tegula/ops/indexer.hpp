@@ -61,10 +61,10 @@ Tensor indexer_topk(const TensorRef& q, const TensorRef& k, const TensorRef& wei
                     const IndexerTopkOptions& options = {});
 
 struct IndexerGradients {
-  Tensor dq, dk, dweights;  // as q, k and weights
+  Tensor dq, dk, dweights, dk_scales;  // as q, k, weights and k_scales; no elements where the call has none
 };
 struct IndexerBackwardOptions {
-  std::optional<TensorRef> dq = {}, dk = {}, dweights = {};  // written instead of new tensors
+  std::optional<TensorRef> dq = {}, dk = {}, dweights = {}, dk_scales = {};  // written instead of new tensors
 };
 
 // The gradients of sum(dlogits · logits), over what queries see, with respect to q, k and weights, of f32,

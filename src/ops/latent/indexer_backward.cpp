@@ -23,6 +23,7 @@ void formula(const Bound<IndexerBackward>& c, Exact& exact) {
   IndexerRows rows = indexer_rows(c.call(), c->causal, exact);
   const auto dlogits = exact.array("dlogits"), dq = exact.array("dq"), dk = exact.array("dk"),
              dweights = exact.array("dweights");
+  double* dscales = rows.scales == nullptr ? nullptr : exact.data("dk_scales");
   const std::int64_t queries = c.dim("queries"), keys = c.dim("keys"), heads = c.dim("heads"), d = c.dim("d");
   for (rows.b = 0; rows.b < c.dim("batch"); ++rows.b)
     for (std::int64_t i = 0; i < queries; ++i) {
@@ -34,6 +35,8 @@ void formula(const Bound<IndexerBackward>& c, Exact& exact) {
           const double product = rows.product(exact, i, h, n);
           if (product <= 0) continue;
           dweights(rows.b, i, h) += gradient * product;
+          if (dscales != nullptr)
+            dscales[rows.b * keys + n] += dlogits(rows.b, i, n) * product * rows.weights(rows.b, i, h);
           const double of_product = exact.rounded(gradient * rows.weights(rows.b, i, h));
           for (std::int64_t f = 0; f < d; ++f) {
             dq(rows.b, i, h, f) += of_product * rows.k(rows.b, n, f);
@@ -58,6 +61,9 @@ const OperatorSchema& indexer_logits_backward_schema() {
           .out(&Op::dk, "dk", "[batch] keys d", same_as("k"), "gradient of k")
           .out(&Op::dweights, "dweights", "[batch] queries heads", same_as("weights"), "gradient of weights")
           .steps_of("q")
+          .out(&Op::dk_scales, "dk_scales", "[batch] keys", is(f32), "gradient of k_scales")
+          .steps_of("q")
+          .when("k_scales")
           .source("DeepSeek-AI 2025, DeepSeek-V3.2: the lightning indexer, differentiated")
           .no_gradient("those of gradients are not implemented")
           .flops("8*batch*queries*keys*heads*d")
@@ -75,8 +81,9 @@ const OperatorSchema& indexer_logits_backward_schema() {
 IndexerGradients indexer_logits_backward(const TensorRef& dlogits, const TensorRef& q, const TensorRef& k,
                                          const TensorRef& weights, const IndexerOptions& options,
                                          const IndexerBackwardOptions& gradients) {
-  return results_of<IndexerGradients>(indexer_logits_backward_schema(),
-                                      IndexerBackward{options, gradients, dlogits, q, k, weights});
+  const IndexerBackward op{options, gradients, dlogits, q, k, weights};
+  const BoundCall call = run_call(indexer_logits_backward_schema(), &op);
+  return {call.output("dq"), call.output("dk"), call.output("dweights"), call.output("dk_scales")};
 }
 
 }  // namespace tegula::ops

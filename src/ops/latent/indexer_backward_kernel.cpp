@@ -1,6 +1,7 @@
 #include "ops/latent/indexer_backward_kernel.hpp"
 
 #include "ops/pieces/scores.hpp"
+#include "ops/pieces/softmax.hpp"
 
 namespace tegula::ops {
 
@@ -22,23 +23,25 @@ struct Program {
   Tensor dq = output("dq", {batch, queries, c.heads, c.dim}, c.type),
          dk = output("dk", {batch, keys, c.dim}, c.type);
   Tensor dweights = output("dweights", {batch, queries, c.heads}, c.weights);
-  std::optional<Tensor> scales;
+  std::optional<Tensor> scales, dscales;
   SeenKeys seen{batch, queries, keys, c.begins, c.ends, c.causal};
 
   explicit Program(const IndexerKernel& instance) : c(instance) {
-    if (c.scales) scales.emplace(input("k_scales", {batch, keys}, f32));
+    if (!c.scales) return;
+    scales.emplace(input("k_scales", {batch, keys}, f32));
+    dscales.emplace(output("dk_scales", {batch, keys}, f32));
   }
 
   void load_query(const Expr& b, const Expr& query, Shared& tile, Shared& weight) const {
     copy(q.slice(b, query).at(0, 0), tile);
     copy(weights.slice(b, query).at(0), weight);
   }
-  // Of the logits of the keys from `key` on.
+  // Of the logits of the keys from `key` on, before their scales.
   void load_gradient(const Expr& b, const Expr& query, const Expr& key, Shared& gradient) const {
     Expr begin = seen.begin(b, query), end = seen.end(b, query);
     parallel(gradient, [&](Index n) {
-      Expr at = key + n, own = select(at >= begin && at < end, Expr(dlogits(b, query, at)), 0);
-      gradient(n) = scales ? own * (*scales)(b, at) : own;
+      Expr at = key + n;
+      gradient(n) = select(at >= begin && at < end, Expr(dlogits(b, query, at)), 0);
     });
   }
   static void differentiate(Fragment& s, const Shared& gradient, const Shared& weight) {
@@ -57,6 +60,7 @@ void Program::of_query(const Expr& b, const Expr& query) {
     Shared tile({c.keys, c.tile_features}, c.compute), gradient({c.keys}, f32);
     copy(k.slice(b).at(j * c.keys), tile);
     load_gradient(b, query, j * c.keys, gradient);
+    if (scales) parallel(gradient, [&](Index n) { gradient(n) *= (*scales)(b, j * c.keys + n); });
     Fragment s({c.keys, c.tile_heads}, f32, 0);
     gemm(tile, own.T(), s);
     Fragment products = map(s, [&](Index n, Index h) { return max(s(n, h), 0) * gradient(n); });
@@ -73,7 +77,7 @@ void Program::of_query(const Expr& b, const Expr& query) {
 void Program::of_keys(const Expr& b, const Expr& key) {
   Shared tile({c.keys, c.tile_features}, c.compute);
   copy(k.slice(b).at(key), tile);
-  Fragment sum({c.keys, c.tile_features}, f32, 0);
+  Fragment sum({c.keys, c.tile_features}, f32, 0), scale_sum({c.keys}, f32, 0);
   // Of causal queries the first that sees one of these keys.
   Expr first = seen.offset ? clamp(key - *seen.offset, 0, queries) : Expr(Operand(0));
   pipelined(range(first, queries), {.stages = 2}, [&](Index query) {
@@ -83,9 +87,19 @@ void Program::of_keys(const Expr& b, const Expr& key) {
     load_gradient(b, query, key, gradient);
     Fragment s({c.keys, c.tile_heads}, f32, 0);
     gemm(tile, own.T(), s);
+    if (scales) {
+      Fragment products =
+          map(s, [&](Index n, Index h) { return max(s(n, h), 0) * (gradient(n) * weight(h)); });
+      reduce_sum(products, scale_sum, 1);
+    }
     differentiate(s, gradient, weight);
     add_product(s, own, sum, c.compute);
   });
+  if (scales) {
+    Fragment scale = load(scales->slice(b).at(key), {c.keys});
+    scale_rows(sum, scale);
+    copy(scale_sum, dscales->slice(b).at(key));
+  }
   copy(sum, dk.slice(b).at(key));
 }
 
