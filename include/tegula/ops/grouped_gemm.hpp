@@ -29,7 +29,7 @@ Tensor grouped_gemm(const TensorRef& a, const TensorRef& b, GroupedGemm options 
 struct GroupedGemmWeights {
   TensorRef a = {}, dout = {};          // [m, k] and [m, n], f32, f16 or bf16
   TensorRef offsets = {};               // i32 [groups + 1]
-  std::optional<TensorRef> c = {};      // [groups, k, n], any float; may be `out`, if it has its dtype
+  std::optional<TensorRef> c = {};      // [groups, k, n], f32, f16 or bf16
   int max_rows = 0;                     // a promise, as above
   std::optional<DType> out_dtype = {};  // f32 unless given
   std::optional<TensorRef> out = {};

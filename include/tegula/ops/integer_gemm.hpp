@@ -8,7 +8,7 @@ namespace tegula::ops {
 
 struct IntegerGemm {
   TensorRef a = {}, b = {};           // i8 [m, k] and [n, k]
-  std::optional<TensorRef> c = {};    // i32 [m, n]; may be `out`
+  std::optional<TensorRef> c = {};    // i32 [m, n]
   std::optional<TensorRef> out = {};  // written instead of a new tensor
   Target target = Target::automatic();
 };

@@ -9,7 +9,7 @@ namespace tegula::ops {
 struct ScaledGemm {
   TensorRef a = {}, b = {};              // [m, k] and [n, k], e4m3 or e5m2
   TensorRef scale_a = {}, scale_b = {};  // [m, blocks] and [n / rows_b, blocks]; f32, or u8: e8m0
-  std::optional<TensorRef> c = {};       // [m, n], any float; may be `out`, if it has its dtype
+  std::optional<TensorRef> c = {};       // [m, n], f32, f16 or bf16
   int rows_b = 128;                      // rows of b that share a scale: 128, or 1
   std::optional<DType> out_dtype = {};   // f32, f16 or bf16; bf16 unless given
   std::optional<TensorRef> out = {};     // written instead of a new tensor

@@ -26,14 +26,18 @@ struct Instance {
 // A product for every tap: the pixels that the tap meets, times its weights.
 struct Program {
   const Instance& c;
-  Dim batch{"batch"}, height{"height"}, width{"width"}, channels{"channels"}, features{"features"};
-  Dim taps_h{"taps_h"}, taps_w{"taps_w"};
+  Dim channels{"channels"}, features{"features"}, taps_h{"taps_h"}, taps_w{"taps_w"};
+  Expr batch = extent("batch"), height = extent("height"), width = extent("width");
   Expr stride = scalar("stride", i32), padding = scalar("padding", i32), dilation = scalar("dilation", i32);
   Expr out_height = scalar("out_height", i32), out_width = scalar("out_width", i32);
-  Tensor x = input("x", {batch, height, width, channels}, c.type);
+  // Rows that are looked up are those of all images.
+  Tensor x = c.windows ? input("x", {batch, height, width, channels}, c.type)
+                       : input("x", {Dim("pixels"), channels}, c.type);
   Tensor weight = input("weight", {features, taps_h, taps_w, channels}, c.type);
   Tensor bias = c.bias ? input("bias", {features}, *c.bias) : x;
   Tensor out = output("out", {batch, out_height, out_width, features}, c.type);
+
+  Expr extent(const char* name) const { return c.windows ? Expr(Dim(name)) : scalar(name, i32); }
 
   struct Step {
     Expr channel, row, column;  // of x, of the output's first pixel
@@ -73,7 +77,7 @@ struct Program {
   void by_rows() const {
     const int rows = c.h * c.w;
     Expr pixels = batch * out_height * out_width;
-    Tensor flat = x.reshape({batch * height * width, channels}), result = out.reshape({pixels, features});
+    Tensor result = out.reshape({pixels, features});
     grid(ceildiv(features, c.n), ceildiv(pixels, rows), {.order = Order::grouped(8)},
          [&](Index f, Index tile) {
            Fragment sum({rows, c.n}, f32, 0);
@@ -84,7 +88,7 @@ struct Program {
                Expr inside = p < pixels && h >= 0 && h < height && w >= 0 && w < width;
                return select(inside, (p / (out_height * out_width) * height + h) * width + w, -1);
              };
-             gather(flat.slice(all, range(s.channel, s.channel + c.k)), row, own);
+             gather(x.slice(all, range(s.channel, s.channel + c.k)), row, own);
            });
            copy(sum, result.at(tile * rows, f * c.n));
          });
@@ -109,6 +113,11 @@ Instance plan(const Bound<Conv2d>& c) {
   t.k = is_16_bits ? 64 : 32;
   if (is_16_bits) t.w = c.dim("out_width") > 8 ? 16 : 8, t.n = is_wide ? 128 : 64;
   return t;
+}
+
+void run(const Bound<Conv2d>& c, Launch& launch) {
+  const Instance t = plan(c);
+  launch(t, program, {{"x", t.windows ? c["x"] : c.rows("x", 3)}});
 }
 
 void formula(const Bound<Conv2d>& c, Exact& exact) {
@@ -164,7 +173,7 @@ const OperatorSchema& conv2d_schema() {
                {"stride_2",
                 "batch=128 height=56 width=56 channels=128 features=256 taps_h=3 taps_w=3 padding=1 stride=2 "
                 "bf16"}})
-          .run(plan, program, formula);
+          .run(run, formula);
   return table;
 }
 

@@ -145,8 +145,7 @@ const OperatorSchema& gemv_schema() {
           .flops("2*batch*m*k")
           .examples({{"ragged", "m=37 k=300"},
                      {"transposed_f16", "m=300 k=37 f16 transpose_a scale=0.5"},
-                     {"batched_bf16", "batch=3 m=20 k=70 bf16 out_dtype=f32"},
-                     {"parts_e4m3", "m=5 k=4200 e4m3"}})
+                     {"parts_e4m3", "batch=2 m=5 k=4200 e4m3"}})
           .measured({{"8192_bf16", "m=8192 k=8192 bf16"},
                      {"16384_f16", "m=16384 k=16384 f16"},
                      {"8192_transposed", "m=8192 k=8192 bf16 transpose_a"},

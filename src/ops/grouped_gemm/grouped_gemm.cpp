@@ -132,7 +132,6 @@ Kernel weights_program(const WeightsInstance& t) {
     Tensor offsets = input("offsets", {groups + 1}, i32), out = output("out", {groups, k, n}, t.out);
     std::optional<Tensor> c;
     if (t.c) c.emplace(input("c", {groups, k, n}, *t.c));
-    if (t.c == t.out) may_alias(*c, out);
     Expr most = scalar("max_rows", i32);
     grid(ceildiv(n, t.n), ceildiv(k, t.m), groups, {.order = Order::grouped(8)},
          [&](Index x, Index y, Index group) {
@@ -212,8 +211,7 @@ const OperatorSchema& grouped_gemm_schema() {
           .flops("offsets ? 2*m*n*k : 2*groups*m*n*k")
           .examples({{"ragged", "groups=3 m=70 k=40 n=72 offsets"},
                      {"transposed_bf16", "groups=4 m=130 k=72 n=40 offsets bf16 transpose_b out_dtype=f32"},
-                     {"masked_f16", "groups=3 m=37 k=64 n=80 counts f16"},
-                     {"batched", "groups=2 m=20 k=16 n=24 transpose_b"}})
+                     {"masked_f16", "groups=3 m=37 k=64 n=80 counts f16"}})
           .measured({{"4x8192", "groups=4 m=32768 k=7168 n=4096 offsets bf16 transpose_b"},
                      {"16_ragged", "groups=16 m=16384 k=4096 n=2048 offsets bf16 transpose_b"},
                      {"128_experts", "groups=128 m=65536 k=2048 n=768 offsets bf16 transpose_b"},
@@ -231,7 +229,7 @@ const OperatorSchema& grouped_gemm_weights_schema() {
               "where the rows of every group begin, and the last one's end")
           .converts()
           .packs("m", "max_rows", "longest")
-          .in(&GroupedGemmWeights::c, "c", "groups k n", floats, "added; may be out, if it has its dtype")
+          .in(&GroupedGemmWeights::c, "c", "groups k n", floats, "added")
           .option(&GroupedGemmWeights::max_rows, "max_rows", "a promise: the most rows of a group", promise)
           .option(&GroupedGemmWeights::out_dtype, "out_dtype", "dtype of the result", dtype_rule)
           .out(&GroupedGemmWeights::out, "out", "groups k n",

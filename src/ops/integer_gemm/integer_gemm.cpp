@@ -39,7 +39,6 @@ Kernel program(const Instance& t) {
     std::optional<Tensor> c;
     if (t.c) c.emplace(input("c", {m, n}, i32));
     Tensor out = output("out", {m, n}, i32);
-    if (c) may_alias(*c, out);
     Tensor left = as_floats("left", a, t.compute), right = as_floats("right", b, t.compute);
     grid(ceildiv(n, t.n), ceildiv(m, t.m), {.order = Order::grouped(8)}, [&](Index x, Index y) {
       Expr row = y * t.m, column = x * t.n;
@@ -95,7 +94,7 @@ const OperatorSchema& integer_gemm_schema() {
           .range("-128", "128")
           .in(&Op::b, "b", "n k", is(i8), "right matrix, transposed")
           .range("-128", "128")
-          .in(&Op::c, "c", "m n", is(i32), "added; may be out")
+          .in(&Op::c, "c", "m n", is(i32), "added")
           .out(&Op::out, "out", "m n", is(i32), "c + a * b^T")
           .source(
               "Jacob et al. 2017, Quantization and Training of Neural Networks for Integer-Arithmetic-Only "

@@ -278,7 +278,6 @@ const OperatorSchema& quantised_gemm_schema() {
               {{"int4", "...=37 k=200 n=70 groups=2"},
                {"uint4_packed", "...=3,5 k=256 n=72 groups=4 group=64 format=uint4 packed zeros:f16 bias"},
                {"int8", "...=20 k=130 n=40 groups=1 group=0 format=int8 b:i8 scales:f32 out_dtype=f32"},
-               {"fp4", "...=17 k=128 n=33 groups=4 group=32 format=fp4 f16"},
                {"mxfp4", "...=70 k=128 n=64 groups=4 format=mxfp4 scales:u8 packed"},
                {"nvfp4", "...=9 k=64 n=40 groups=4 format=nvfp4 scales:e4m3 tensor_scale"}})
           .measured({{"int4_1", "...=1 k=8192 n=8192 groups=64 f16 packed"},

@@ -173,7 +173,6 @@ const OperatorSchema& scaled_grouped_gemm_schema() {
           .no_gradient("its operands are quantised")
           .flops("offsets ? 2*m*n*k : 2*groups*m*n*k")
           .examples({{"ragged", "groups=3 m=70 k=140 n=72 blocks=2 offsets"},
-                     {"rows_u8", "groups=2 m=50 k=128 n=40 blocks=1 offsets scale_a:u8 rows_b=1"},
                      {"masked", "groups=3 m=37 k=256 n=136 blocks=2 counts out_dtype=f32"}})
           .measured({{"4x8192", "groups=4 m=32768 k=7168 n=4096 blocks=56 offsets"},
                      {"16_ragged", "groups=16 m=16384 k=4096 n=2048 blocks=32 offsets"},
