@@ -4,7 +4,7 @@ from typing import Any, Callable, Literal, NamedTuple
 from torch import Tensor
 
 functions: dict[str, Callable[..., Any]]
-__all__ = ["attention", "attention_backward", "block_sparse_attention_backward", "block_sparse_attention", "gemm", "rms_norm", "rms_norm_backward", "nsa_selected_attention_backward", "nsa_selected_attention", "block_scores", "topk_blocks"]
+__all__ = ["attention", "attention_backward", "block_sparse_attention_backward", "block_sparse_attention", "gated_delta_rule", "gated_delta_rule_backward", "gemm", "indexer_logits", "indexer_logits_backward", "indexer_topk", "sparse_mla", "sparse_mla_backward", "sparse_mla_decode", "topk_select", "causal_conv1d", "causal_conv1d_backward", "linear_attention", "linear_attention_backward", "nsa_selected_attention_backward", "nsa_combine", "nsa_combine_backward", "nsa_compress", "nsa_compress_backward", "nsa_compressed_attention", "nsa_compressed_attention_backward", "nsa_selected_attention", "nsa_select", "cast_fp8", "uncast_fp8", "cross_entropy", "cross_entropy_and_gradient", "cross_entropy_backward", "cumsum", "silu_and_mul", "gelu_and_mul", "relu_and_mul", "silu_and_mul_backward", "gelu_and_mul_backward", "relu_and_mul_backward", "hadamard", "hadamard_backward", "layer_norm", "layer_norm_backward", "add_layer_norm", "add_layer_norm_backward", "rms_norm", "rms_norm_backward", "add_rms_norm", "add_rms_norm_backward", "rope", "softmax", "log_softmax", "softmax_backward", "log_softmax_backward", "topk", "block_scores", "topk_blocks", "selective_state_update", "ssd", "ssd_backward"]
 
 class AttentionResult(NamedTuple):
     out: Tensor
@@ -400,6 +400,148 @@ def block_sparse_attention(
     Source: the form of MagiAttention's block_sparse_attn (SandAI 2026), with masks, counts and causality besides.
     """
 
+class GatedDeltaRuleResult(NamedTuple):
+    out: Tensor
+    final_state: Tensor | None
+
+def gated_delta_rule(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    beta: Tensor,
+    *,
+    g: Tensor | None = None,
+    initial_state: Tensor | None = None,
+    cu_seqlens: Tensor | None = None,
+    max_seqlen: int = 0,
+    scale: float | None = None,
+    qk_l2norm: bool = False,
+    output_final_state: bool = False,
+) -> GatedDeltaRuleResult:
+    """Linear attention that replaces what keys find by values, with decays.
+
+    Gradients of q, k, v, beta, g and initial_state are those of ``tegula.gated_delta_rule_backward``.
+
+    Args:
+        q: [tokens, key_heads, d] if cu_seqlens; [batch, tokens, key_heads, d], float32, float16 or bfloat16:
+            queries. Elements of the last dimension lie side by side.
+        k: [tokens, key_heads, d] if cu_seqlens; [batch, tokens, key_heads, d], dtype that of q: keys, of norms of
+            at most about 1. Elements of the last dimension lie side by side.
+        v: [tokens, key_heads * group, d_v] if cu_seqlens; [batch, tokens, key_heads * group, d_v], dtype that of q:
+            values. Elements of the last dimension lie side by side.
+        beta: [tokens, key_heads * group] if cu_seqlens; [batch, tokens, key_heads * group], float32, float16 or
+            bfloat16: how much is replaced, 0 to 1.
+        g: [tokens, key_heads * group] if cu_seqlens; [batch, tokens, key_heads * group], float32: logarithms of
+            decays, at most 0. Optional.
+        initial_state: [sequences, key_heads * group, d, d_v] if cu_seqlens; [batch, key_heads * group, d, d_v],
+            float32: states before the first token, which are zeros without it. Optional.
+        cu_seqlens: [sequences + 1], int32: where packed sequences begin and end: sequence i has the tokens from
+            entry i to entry i + 1. Optional.
+        max_seqlen: a promise: the most tokens of a packed sequence; a number of tokens, or 0 where it is not known.
+        scale: of the results; a finite number, 1/sqrt(d) unless given.
+        qk_l2norm: q and k are divided by sqrt(sum of squares + 1e-6).
+        output_final_state: also the states behind the last token.
+
+    Returns:
+        out: [tokens, key_heads * group, d_v] if cu_seqlens; [batch, tokens, key_heads * group, d_v], dtype that of
+            v: scale * (state after the token) . q.
+        final_state: [sequences, key_heads * group, d, d_v] if cu_seqlens; [batch, key_heads * group, d, d_v],
+            float32: states behind the last token. None unless output_final_state.
+
+    Rules:
+        max_seqlen: expected cu_seqlens beside it; leave it out: without it all sequences are equally long.
+        q: expected 1 to 256 features; split the heads.
+        v: expected 1 to 512 features; split the heads.
+        v: expected as many heads as k, or a multiple; give v a head for each of k.
+
+    Raises:
+        TypeError: an argument is no array, or an option has another type.
+        ValueError: a shape, dtype, stride or value is wrong.
+        RuntimeError: the device or a compiler failed.
+
+    Source: Yang, Kautz and Hatamizadeh 2024, Gated Delta Networks; by chunks as Yang et al. 2024, Parallelizing Linear Transformers with the Delta Rule.
+    """
+
+class GatedDeltaRuleBackwardResult(NamedTuple):
+    dq: Tensor
+    dk: Tensor
+    dv: Tensor
+    dbeta: Tensor
+    dg: Tensor | None
+    dinitial_state: Tensor | None
+
+def gated_delta_rule_backward(
+    dout: Tensor,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    beta: Tensor,
+    *,
+    dfinal_state: Tensor | None = None,
+    g: Tensor | None = None,
+    initial_state: Tensor | None = None,
+    cu_seqlens: Tensor | None = None,
+    max_seqlen: int = 0,
+    scale: float | None = None,
+    qk_l2norm: bool = False,
+    output_final_state: bool = False,
+) -> GatedDeltaRuleBackwardResult:
+    """Gradients of gated_delta_rule.
+
+    There are no gradients: second derivatives are not computed.
+
+    Args:
+        dout: [tokens, key_heads * group, d_v] if cu_seqlens; [batch, tokens, key_heads * group, d_v], dtype that of
+            v: gradient of out.
+        dfinal_state: [sequences, key_heads * group, d, d_v] if cu_seqlens; [batch, key_heads * group, d, d_v],
+            float32: gradient of final_state. Optional.
+        q: [tokens, key_heads, d] if cu_seqlens; [batch, tokens, key_heads, d], float32, float16 or bfloat16:
+            queries. Elements of the last dimension lie side by side.
+        k: [tokens, key_heads, d] if cu_seqlens; [batch, tokens, key_heads, d], dtype that of q: keys, of norms of
+            at most about 1. Elements of the last dimension lie side by side.
+        v: [tokens, key_heads * group, d_v] if cu_seqlens; [batch, tokens, key_heads * group, d_v], dtype that of q:
+            values. Elements of the last dimension lie side by side.
+        beta: [tokens, key_heads * group] if cu_seqlens; [batch, tokens, key_heads * group], float32, float16 or
+            bfloat16: how much is replaced, 0 to 1.
+        g: [tokens, key_heads * group] if cu_seqlens; [batch, tokens, key_heads * group], float32: logarithms of
+            decays, at most 0. Optional.
+        initial_state: [sequences, key_heads * group, d, d_v] if cu_seqlens; [batch, key_heads * group, d, d_v],
+            float32: states before the first token, which are zeros without it. Optional.
+        cu_seqlens: [sequences + 1], int32: where packed sequences begin and end: sequence i has the tokens from
+            entry i to entry i + 1. Optional.
+        max_seqlen: a promise: the most tokens of a packed sequence; a number of tokens, or 0 where it is not known.
+        scale: of the results; a finite number, 1/sqrt(d) unless given.
+        qk_l2norm: q and k are divided by sqrt(sum of squares + 1e-6).
+        output_final_state: also the states behind the last token.
+
+    Returns:
+        dq: [tokens, key_heads, d] if cu_seqlens; [batch, tokens, key_heads, d], dtype that of q: gradient of q.
+            Elements of the last dimension lie side by side.
+        dk: [tokens, key_heads, d] if cu_seqlens; [batch, tokens, key_heads, d], dtype that of k: gradient of k.
+            Elements of the last dimension lie side by side.
+        dv: [tokens, key_heads * group, d_v] if cu_seqlens; [batch, tokens, key_heads * group, d_v], dtype that of
+            v: gradient of v. Elements of the last dimension lie side by side.
+        dbeta: [tokens, key_heads * group] if cu_seqlens; [batch, tokens, key_heads * group], dtype that of beta:
+            gradient of beta.
+        dg: [tokens, key_heads * group] if cu_seqlens; [batch, tokens, key_heads * group], dtype that of g: gradient
+            of g. None unless g.
+        dinitial_state: [sequences, key_heads * group, d, d_v] if cu_seqlens; [batch, key_heads * group, d, d_v],
+            dtype that of initial_state: gradient of initial_state. None unless initial_state.
+
+    Rules:
+        max_seqlen: expected cu_seqlens beside it; leave it out: without it all sequences are equally long.
+        q: expected 1 to 256 features; split the heads.
+        v: expected 1 to 512 features; split the heads.
+        v: expected as many heads as k, or a multiple; give v a head for each of k.
+
+    Raises:
+        TypeError: an argument is no array, or an option has another type.
+        ValueError: a shape, dtype, stride or value is wrong.
+        RuntimeError: the device or a compiler failed.
+
+    Source: Yang, Kautz and Hatamizadeh 2024, Gated Delta Networks; by chunks as Yang et al. 2024, Parallelizing Linear Transformers with the Delta Rule.
+    """
+
 def gemm(
     a: Tensor,
     b: Tensor,
@@ -450,69 +592,617 @@ def gemm(
     Source: GEMM of the BLAS, level 3 (Dongarra et al. 1990).
     """
 
-def rms_norm(
-    x: Tensor,
+def indexer_logits(
+    q: Tensor,
+    k: Tensor,
+    weights: Tensor,
     *,
-    weight: Tensor | None = None,
-    eps: float = 1e-06,
+    k_scales: Tensor | None = None,
+    begins: Tensor | None = None,
+    ends: Tensor | None = None,
+    causal: bool = False,
 ) -> Tensor:
-    """Rows divided by their root mean square.
+    """Weighted sums over heads of relu(q k^T), by which queries choose keys.
 
-    Gradients of x and weight are those of ``tegula.rms_norm_backward``.
+    Gradients of q, k, weights and k_scales are those of ``tegula.indexer_logits_backward``.
 
     Args:
-        x: [..., d], float32, float16 or bfloat16: rows.
-        weight: [d], float32, float16 or bfloat16: factors of the features. Optional.
-        eps: added to the mean of the squares; a positive finite number.
+        q: [queries, heads, d] or [batch, queries, heads, d], float32, float16, bfloat16 or float8_e4m3fn: queries.
+        k: [keys, d] or [batch, keys, d], dtype that of q: keys, which all heads share.
+        weights: [queries, heads] or [batch, queries, heads], float32, float16 or bfloat16: of the heads of each
+            query.
+        k_scales: [keys] or [batch, keys], float32: factors of the keys' logits. Optional.
+        begins: [queries] or [batch, queries], int32: the first key that a query sees, 0 unless given. Optional.
+        ends: [queries] or [batch, queries], int32: one behind the last key that a query sees, `keys` unless given.
+            Optional.
+        causal: no later keys: the last query stands at the last key.
 
     Returns:
-        out: [..., d], dtype that of x: x / sqrt(mean(x^2) + eps) * weight.
+        logits: [queries, keys] or [batch, queries, keys], float32: k_scales * sum over heads of weights * relu(q
+            k^T); -inf where a query does not see a key.
 
     Rules:
-        x: expected at most 16384 features; normalise parts of a row.
+        q: expected 1 to 128 heads; add up the logits of several calls.
+        q: expected 1 to 256 features; split the features.
 
     Raises:
         TypeError: an argument is no array, or an option has another type.
         ValueError: a shape, dtype, stride or value is wrong.
         RuntimeError: the device or a compiler failed.
 
-    Source: Zhang and Sennrich 2019, Root Mean Square Layer Normalization.
+    Source: DeepSeek-AI 2025, DeepSeek-V3.2: the lightning indexer.
     """
 
-class RmsNormBackwardResult(NamedTuple):
-    dx: Tensor
-    dweight: Tensor | None
+class IndexerLogitsBackwardResult(NamedTuple):
+    dq: Tensor
+    dk: Tensor
+    dweights: Tensor
 
-def rms_norm_backward(
+def indexer_logits_backward(
+    dlogits: Tensor,
+    q: Tensor,
+    k: Tensor,
+    weights: Tensor,
+    *,
+    k_scales: Tensor | None = None,
+    begins: Tensor | None = None,
+    ends: Tensor | None = None,
+    causal: bool = False,
+) -> IndexerLogitsBackwardResult:
+    """Gradients of indexer_logits with respect to q, k and weights.
+
+    There are no gradients: those of gradients are not implemented.
+
+    Args:
+        dlogits: [queries, keys] or [batch, queries, keys], float32: gradient of logits; not looked at where a query
+            does not see a key.
+        q: [queries, heads, d] or [batch, queries, heads, d], float32, float16 or bfloat16: queries.
+        k: [keys, d] or [batch, keys, d], dtype that of q: keys, which all heads share.
+        weights: [queries, heads] or [batch, queries, heads], float32, float16 or bfloat16: of the heads of each
+            query.
+        k_scales: [keys] or [batch, keys], float32: factors of the keys' logits. Optional.
+        begins: [queries] or [batch, queries], int32: the first key that a query sees, 0 unless given. Optional.
+        ends: [queries] or [batch, queries], int32: one behind the last key that a query sees, `keys` unless given.
+            Optional.
+        causal: no later keys: the last query stands at the last key.
+
+    Returns:
+        dq: [queries, heads, d] or [batch, queries, heads, d], dtype that of q: gradient of q.
+        dk: [keys, d] or [batch, keys, d], dtype that of k: gradient of k.
+        dweights: [queries, heads] or [batch, queries, heads], dtype that of weights: gradient of weights.
+
+    Rules:
+        q: expected 1 to 128 heads; add up the logits of several calls.
+        q: expected 1 to 256 features; split the features.
+
+    Raises:
+        TypeError: an argument is no array, or an option has another type.
+        ValueError: a shape, dtype, stride or value is wrong.
+        RuntimeError: the device or a compiler failed.
+
+    Source: DeepSeek-AI 2025, DeepSeek-V3.2: the lightning indexer, differentiated.
+    """
+
+def indexer_topk(
+    q: Tensor,
+    k: Tensor,
+    weights: Tensor,
+    count: int,
+    *,
+    k_scales: Tensor | None = None,
+    begins: Tensor | None = None,
+    ends: Tensor | None = None,
+    page_table: Tensor | None = None,
+    causal: bool = False,
+    page_size: int = 64,
+) -> Tensor:
+    """The keys with the largest logits of the indexer, for every query, ascending.
+
+    There are no gradients: it chooses.
+
+    Args:
+        q: [queries, heads, d] or [batch, queries, heads, d], float32, float16, bfloat16 or float8_e4m3fn: queries.
+        k: [keys, d] or [batch, keys, d], dtype that of q: keys, which all heads share.
+        weights: [queries, heads] or [batch, queries, heads], float32, float16 or bfloat16: of the heads of each
+            query.
+        k_scales: [keys] or [batch, keys], float32: factors of the keys' logits. Optional.
+        begins: [queries] or [batch, queries], int32: the first key that a query sees, 0 unless given. Optional.
+        ends: [queries] or [batch, queries], int32: one behind the last key that a query sees, `keys` unless given.
+            Optional.
+        page_table: [pages] or [batch, pages], int32: with it results are rows of a cache in pages: column c stands
+            in page page_table[c / page_size]. Optional.
+        causal: no later keys: the last query stands at the last key.
+        count: columns of a row; a number from 0 to 4096.
+        page_size: columns of a page; a block size from 1 to 2^20.
+
+    Returns:
+        out: [queries, count] or [batch, queries, count], int32: key numbers, or rows of pages; -1 where fewer
+            exist.
+
+    Rules:
+        q: expected 1 to 128 heads; add up the logits of several calls.
+        q: expected 1 to 256 features; split the features.
+
+    Raises:
+        TypeError: an argument is no array, or an option has another type.
+        ValueError: a shape, dtype, stride or value is wrong.
+        RuntimeError: the device or a compiler failed.
+
+    Source: DeepSeek-AI 2025, DeepSeek-V3.2: DeepSeek Sparse Attention.
+    """
+
+class SparseMlaResult(NamedTuple):
+    out: Tensor
+    lse: Tensor
+
+def sparse_mla(
+    q: Tensor,
+    kv: Tensor,
+    indices: Tensor,
+    *,
+    counts: Tensor | None = None,
+    sinks: Tensor | None = None,
+    more_kv: Tensor | None = None,
+    more_indices: Tensor | None = None,
+    d_v: int = 512,
+    causal: bool = False,
+    scale: float | None = None,
+    splits: int = 0,
+) -> SparseMlaResult:
+    """Attention of every query to the rows that its list names, whose first features are values.
+
+    Gradients of q, kv, sinks and more_kv are those of ``tegula.sparse_mla_backward``.
+
+    Args:
+        q: [queries, kv_heads * group, d] or [batch, queries, kv_heads * group, d], float32, float16 or bfloat16:
+            queries. Elements of the last dimension lie side by side.
+        kv: [keys, kv_heads, d] or [batch, keys, kv_heads, d], dtype that of q: rows: keys, whose first d_v features
+            are values. Elements of the last dimension lie side by side.
+        indices: [queries, kv_heads, entries] or [batch, queries, kv_heads, entries], int32: the rows that a query
+            sees; -1 and others that do not exist are padding, and a row counts as often as it is named.
+        counts: [queries, kv_heads] or [batch, queries, kv_heads], int32: entries of a list that count, all unless
+            given. Optional.
+        sinks: [kv_heads * group], float32, float16 or bfloat16: a logit of each head that counts in the sum but has
+            no value. Optional.
+        more_kv: [more_keys, kv_heads, d] or [batch, more_keys, kv_heads, d], dtype that of q: rows of a second
+            source, in the same softmax. Elements of the last dimension lie side by side. Optional.
+        more_indices: [queries, kv_heads, more_entries] or [batch, queries, kv_heads, more_entries], int32: the rows
+            of more_kv that a query sees. Optional.
+        d_v: features of a row that are its value: the first ones; a number of features from 1 to 512.
+        causal: entries that name a row behind the query's position are padding.
+        scale: of the scores; a positive finite number, 1/sqrt(d) unless given.
+        splits: parts of a list, merged afterwards, 0: planned; a number from 1 to 32, or 0 for the plan's choice.
+
+    Returns:
+        out: [queries, kv_heads * group, d_v] or [batch, queries, kv_heads * group, d_v], dtype that of q: the
+            weighted sums of values; 0 where no row is seen. Elements of the last dimension lie side by side.
+        lse: [queries, kv_heads * group] or [batch, queries, kv_heads * group], float32: natural logarithm of the
+            sum of exp(score); -inf where no row is seen.
+
+    Rules:
+        more_kv: expected more_kv and more_indices together; give both.
+        causal: expected no more_kv beside it: a second source has no positions; make entries behind the query -1.
+        kv: expected no heads, as q; give q a head for each of kv, or more.
+        q: expected 1 to 576 features; split the features.
+        d_v: expected at most the {d} features of a row; give the features of its value.
+
+    Raises:
+        TypeError: an argument is no array, or an option has another type.
+        ValueError: a shape, dtype, stride or value is wrong.
+        RuntimeError: the device or a compiler failed.
+
+    Source: DeepSeek-AI 2025, DeepSeek-V3.2: DeepSeek Sparse Attention.
+    """
+
+class SparseMlaBackwardResult(NamedTuple):
+    dq: Tensor
+    dkv: Tensor
+    dsinks: Tensor | None
+    dmore_kv: Tensor | None
+
+def sparse_mla_backward(
+    dout: Tensor,
+    q: Tensor,
+    kv: Tensor,
+    indices: Tensor,
+    out: Tensor,
+    lse: Tensor,
+    *,
+    counts: Tensor | None = None,
+    sinks: Tensor | None = None,
+    more_kv: Tensor | None = None,
+    more_indices: Tensor | None = None,
+    dlse: Tensor | None = None,
+    d_v: int = 512,
+    causal: bool = False,
+    scale: float | None = None,
+) -> SparseMlaBackwardResult:
+    """Gradients of sparse_mla with respect to q, both sources of rows and the sinks.
+
+    There are no gradients: those of gradients are not implemented.
+
+    Args:
+        dout: [queries, kv_heads * group, d_v] or [batch, queries, kv_heads * group, d_v], dtype that of q: gradient
+            of out. Elements of the last dimension lie side by side.
+        q: [queries, kv_heads * group, d] or [batch, queries, kv_heads * group, d], float32, float16 or bfloat16:
+            queries. Elements of the last dimension lie side by side.
+        kv: [keys, kv_heads, d] or [batch, keys, kv_heads, d], dtype that of q: rows: keys, whose first d_v features
+            are values. Elements of the last dimension lie side by side.
+        indices: [queries, kv_heads, entries] or [batch, queries, kv_heads, entries], int32: the rows that a query
+            sees; -1 and others that do not exist are padding, and a row counts as often as it is named.
+        counts: [queries, kv_heads] or [batch, queries, kv_heads], int32: entries of a list that count, all unless
+            given. Optional.
+        sinks: [kv_heads * group], float32, float16 or bfloat16: a logit of each head that counts in the sum but has
+            no value. Optional.
+        more_kv: [more_keys, kv_heads, d] or [batch, more_keys, kv_heads, d], dtype that of q: rows of a second
+            source, in the same softmax. Elements of the last dimension lie side by side. Optional.
+        more_indices: [queries, kv_heads, more_entries] or [batch, queries, kv_heads, more_entries], int32: the rows
+            of more_kv that a query sees. Optional.
+        out: [queries, kv_heads * group, d_v] or [batch, queries, kv_heads * group, d_v], dtype that of q: the
+            result of sparse_mla. Elements of the last dimension lie side by side.
+        lse: [queries, kv_heads * group] or [batch, queries, kv_heads * group], float32: and its lse.
+        dlse: [queries, kv_heads * group] or [batch, queries, kv_heads * group], float32: gradient of lse; not
+            looked at where lse is -inf. Optional.
+        d_v: features of a row that are its value: the first ones; a number of features from 1 to 512.
+        causal: entries that name a row behind the query's position are padding.
+        scale: of the scores; a positive finite number, 1/sqrt(d) unless given.
+
+    Returns:
+        dq: [queries, kv_heads * group, d] or [batch, queries, kv_heads * group, d], dtype that of q: gradient of q.
+            Elements of the last dimension lie side by side.
+        dkv: [keys, kv_heads, d] or [batch, keys, kv_heads, d], dtype that of kv: gradient of kv, as keys and as
+            values. Elements of the last dimension lie side by side.
+        dsinks: [kv_heads * group], float32: gradient of the sinks. None unless sinks.
+        dmore_kv: [more_keys, kv_heads, d] or [batch, more_keys, kv_heads, d], dtype that of kv: gradient of
+            more_kv. Elements of the last dimension lie side by side. None unless more_kv.
+
+    Rules:
+        more_kv: expected more_kv and more_indices together; give both.
+        causal: expected no more_kv beside it: a second source has no positions; make entries behind the query -1.
+        kv: expected no heads, as q; give q a head for each of kv, or more.
+        q: expected 1 to 576 features; split the features.
+        d_v: expected at most the {d} features of a row; give the features of its value.
+        indices: expected at most 16384 entries of a list; divide the list.
+
+    Raises:
+        TypeError: an argument is no array, or an option has another type.
+        ValueError: a shape, dtype, stride or value is wrong.
+        RuntimeError: the device or a compiler failed.
+
+    Source: Dao 2023, FlashAttention-2, over lists; what pairs add to rows is added in the order of queries.
+    """
+
+class SparseMlaDecodeResult(NamedTuple):
+    out: Tensor
+    lse: Tensor
+
+def sparse_mla_decode(
+    q: Tensor,
+    values: Tensor,
+    scales: Tensor,
+    indices: Tensor,
+    *,
+    ropes: Tensor | None = None,
+    counts: Tensor | None = None,
+    sinks: Tensor | None = None,
+    scale: float | None = None,
+    splits: int = 0,
+) -> SparseMlaDecodeResult:
+    """Attention of every query to the records of a cache that its list names, in 8 bits.
+
+    There are no gradients: a cache of 8 bits has none.
+
+    Args:
+        q: [queries, heads, d], bfloat16, float16 or float32: queries. Elements of the last dimension lie side by
+            side.
+        values: [..., d_v], float8_e4m3fn: the values of records, which are features of the keys too.
+        scales: [..., groups], float32: factors of equal parts of the values of a record.
+        indices: [queries, entries], int32: the records that a query sees; -1 and others that do not exist are
+            padding, and a record counts as often as it is named.
+        ropes: [..., d_rope], bfloat16, float16 or float32: the features of keys behind their values. Optional.
+        counts: [queries], int32: entries of a list that count, all unless given. Optional.
+        sinks: [heads], float32, float16 or bfloat16: a logit of each head that counts in the sum but has no value.
+            Optional.
+        scale: of the scores; a positive finite number, 1/sqrt(d) unless given.
+        splits: parts of a list, merged afterwards, 0: planned; a number from 1 to 32, or 0 for the plan's choice.
+
+    Returns:
+        out: [queries, heads, d_v], dtype that of q: the weighted sums of values; 0 where no record is seen.
+            Elements of the last dimension lie side by side.
+        lse: [queries, heads], float32: natural logarithm of the sum of exp(score); -inf where no record is seen.
+
+    Rules:
+        values: expected 1 to 512 features; split the features.
+        scales: expected a number of scales that divides {d_v}; give equal parts of the values a scale.
+        q: expected the features of values and of ropes; give ropes the features that the values lack.
+        q: expected at most 576 features; split the features.
+        ropes: expected the dtype of q; convert it.
+
+    Raises:
+        TypeError: an argument is no array, or an option has another type.
+        ValueError: a shape, dtype, stride or value is wrong.
+        RuntimeError: the device or a compiler failed.
+
+    Source: DeepSeek-AI 2025, DeepSeek-V3.2: decode from its cache of 656 bytes a record.
+    """
+
+def topk_select(
+    scores: Tensor,
+    count: int,
+    *,
+    begins: Tensor | None = None,
+    ends: Tensor | None = None,
+    page_table: Tensor | None = None,
+    page_size: int = 64,
+) -> Tensor:
+    """Columns of the largest scores of every row, ascending.
+
+    There are no gradients: it chooses.
+
+    Args:
+        scores: [rows, columns] or [batch, rows, columns], float32: -inf and NaN are never chosen.
+        begins: [rows] or [batch, rows], int32: the first column of a row, 0 unless given. Optional.
+        ends: [rows] or [batch, rows], int32: one behind the last column of a row, all unless given. Optional.
+        page_table: [pages] or [batch, pages], int32: with it results are rows of a cache in pages: column c stands
+            in page page_table[c / page_size]. Optional.
+        count: columns of a row; a number from 0 to 4096.
+        page_size: columns of a page; a block size from 1 to 2^20.
+
+    Returns:
+        out: [rows, count] or [batch, rows, count], int32: column numbers, or rows of pages; -1 where fewer exist.
+
+    Raises:
+        TypeError: an argument is no array, or an option has another type.
+        ValueError: a shape, dtype, stride or value is wrong.
+        RuntimeError: the device or a compiler failed.
+
+    Source: Alabi et al. 2012, Fast k-selection algorithms for graphics processing units: by radix.
+    """
+
+class CausalConv1dResult(NamedTuple):
+    out: Tensor
+    final_state: Tensor | None
+
+def causal_conv1d(
+    x: Tensor,
+    weight: Tensor,
+    *,
+    bias: Tensor | None = None,
+    initial_state: Tensor | None = None,
+    cu_seqlens: Tensor | None = None,
+    max_seqlen: int = 0,
+    silu: bool = False,
+    output_final_state: bool = False,
+) -> CausalConv1dResult:
+    """Short causal convolution of every channel along tokens.
+
+    Gradients of x, weight, bias and initial_state are those of ``tegula.causal_conv1d_backward``.
+
+    Args:
+        x: [tokens, d] if cu_seqlens; [batch, tokens, d], float32, float16 or bfloat16: channels of tokens.
+        weight: [d, width], float32, float16 or bfloat16: factors of a token, the last, and those before it.
+        bias: [d], float32, float16 or bfloat16: added to the sums. Optional.
+        initial_state: [sequences, d, width - 1] if cu_seqlens; [batch, d, width - 1], float32, float16 or bfloat16:
+            the tokens before the first, which are zeros without it. Optional.
+        cu_seqlens: [sequences + 1], int32: where packed sequences begin and end: sequence i has the tokens from
+            entry i to entry i + 1. Optional.
+        max_seqlen: a promise: the most tokens of a packed sequence; a number of tokens, or 0 where it is not known.
+        silu: x / (1 + exp(-x)) of the sums.
+        output_final_state: also what the next call takes as its state.
+
+    Returns:
+        out: [tokens, d] if cu_seqlens; [batch, tokens, d], dtype that of x: the sums, or silu of them.
+        final_state: [sequences, d, width - 1] if cu_seqlens; [batch, d, width - 1], dtype that of x: the last width
+            - 1 tokens. None unless output_final_state.
+
+    Rules:
+        max_seqlen: expected cu_seqlens beside it; leave it out: without it all sequences are equally long.
+        weight: expected a width from 2 to 8; use a general convolution.
+
+    Raises:
+        TypeError: an argument is no array, or an option has another type.
+        ValueError: a shape, dtype, stride or value is wrong.
+        RuntimeError: the device or a compiler failed.
+
+    Source: Dao 2023, causal-conv1d; Gu and Dao 2023, Mamba.
+    """
+
+class CausalConv1dBackwardResult(NamedTuple):
+    dx: Tensor
+    dweight: Tensor
+    dbias: Tensor | None
+    dinitial_state: Tensor | None
+
+def causal_conv1d_backward(
     dout: Tensor,
     x: Tensor,
+    weight: Tensor,
     *,
-    weight: Tensor | None = None,
-    eps: float = 1e-06,
-) -> RmsNormBackwardResult:
-    """Gradients of rms_norm.
+    dfinal_state: Tensor | None = None,
+    bias: Tensor | None = None,
+    initial_state: Tensor | None = None,
+    cu_seqlens: Tensor | None = None,
+    max_seqlen: int = 0,
+    silu: bool = False,
+    output_final_state: bool = False,
+) -> CausalConv1dBackwardResult:
+    """Gradients of causal_conv1d.
 
     There are no gradients: second derivatives are not computed.
 
     Args:
-        dout: [..., d], dtype that of x: gradient of out.
-        x: [..., d], float32, float16 or bfloat16: rows.
-        weight: [d], float32, float16 or bfloat16: factors of the features. Optional.
-        eps: added to the mean of the squares; a positive finite number.
+        dout: [tokens, d] if cu_seqlens; [batch, tokens, d], dtype that of x: gradient of out.
+        dfinal_state: [sequences, d, width - 1] if cu_seqlens; [batch, d, width - 1], dtype that of x: gradient of
+            final_state. Optional.
+        x: [tokens, d] if cu_seqlens; [batch, tokens, d], float32, float16 or bfloat16: channels of tokens.
+        weight: [d, width], float32, float16 or bfloat16: factors of a token, the last, and those before it.
+        bias: [d], float32, float16 or bfloat16: added to the sums. Optional.
+        initial_state: [sequences, d, width - 1] if cu_seqlens; [batch, d, width - 1], float32, float16 or bfloat16:
+            the tokens before the first, which are zeros without it. Optional.
+        cu_seqlens: [sequences + 1], int32: where packed sequences begin and end: sequence i has the tokens from
+            entry i to entry i + 1. Optional.
+        max_seqlen: a promise: the most tokens of a packed sequence; a number of tokens, or 0 where it is not known.
+        silu: x / (1 + exp(-x)) of the sums.
+        output_final_state: also what the next call takes as its state.
 
     Returns:
-        dx: [..., d], dtype that of x: gradient of x.
-        dweight: [d], float32: gradient of weight. None unless weight.
+        dx: [tokens, d] if cu_seqlens; [batch, tokens, d], dtype that of x: gradient of x.
+        dweight: [d, width], float32: gradient of weight.
+        dbias: [d], float32: gradient of bias. None unless bias.
+        dinitial_state: [sequences, d, width - 1] if cu_seqlens; [batch, d, width - 1], dtype that of initial_state:
+            gradient of initial_state. None unless initial_state.
 
     Rules:
-        x: expected at most 16384 features; normalise parts of a row.
+        max_seqlen: expected cu_seqlens beside it; leave it out: without it all sequences are equally long.
+        weight: expected a width from 2 to 8; use a general convolution.
 
     Raises:
         TypeError: an argument is no array, or an option has another type.
         ValueError: a shape, dtype, stride or value is wrong.
         RuntimeError: the device or a compiler failed.
 
-    Source: Zhang and Sennrich 2019, Root Mean Square Layer Normalization.
+    Source: Dao 2023, causal-conv1d; Gu and Dao 2023, Mamba.
+    """
+
+class LinearAttentionResult(NamedTuple):
+    out: Tensor
+    final_state: Tensor | None
+
+def linear_attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    *,
+    g: Tensor | None = None,
+    g_gamma: Tensor | None = None,
+    initial_state: Tensor | None = None,
+    cu_seqlens: Tensor | None = None,
+    max_seqlen: int = 0,
+    scale: float | None = None,
+    normalize: bool = False,
+    output_final_state: bool = False,
+) -> LinearAttentionResult:
+    """Causal linear attention, with decays or without.
+
+    Gradients of q, k, v, g, g_gamma and initial_state are those of ``tegula.linear_attention_backward``.
+
+    Args:
+        q: [tokens, key_heads, d] if cu_seqlens; [batch, tokens, key_heads, d], float32, float16 or bfloat16:
+            queries. Elements of the last dimension lie side by side.
+        k: [tokens, key_heads, d] if cu_seqlens; [batch, tokens, key_heads, d], dtype that of q: keys. Elements of
+            the last dimension lie side by side.
+        v: [tokens, key_heads * group, d_v] if cu_seqlens; [batch, tokens, key_heads * group, d_v], dtype that of q:
+            values. Elements of the last dimension lie side by side.
+        g: [tokens, key_heads * group] if cu_seqlens; [batch, tokens, key_heads * group], float32: logarithms of
+            decays, at most 0. Optional.
+        g_gamma: [key_heads * group], float32: logarithms of decays of heads, which all tokens have, at most 0.
+            Optional.
+        initial_state: [sequences, key_heads * group, d, d_v + normalize] if cu_seqlens; [batch, key_heads * group,
+            d, d_v + normalize], float32: states before the first token, which are zeros without it. Optional.
+        cu_seqlens: [sequences + 1], int32: where packed sequences begin and end: sequence i has the tokens from
+            entry i to entry i + 1. Optional.
+        max_seqlen: a promise: the most tokens of a packed sequence; a number of tokens, or 0 where it is not known.
+        scale: of the products; a finite number, 1/sqrt(d) unless given.
+        normalize: results are divided by the sums of their weights, whose states are a last column.
+        output_final_state: also the states behind the last token.
+
+    Returns:
+        out: [tokens, key_heads * group, d_v] if cu_seqlens; [batch, tokens, key_heads * group, d_v], dtype that of
+            v: scale * (sum over past tokens of their decay * (q . k) * v).
+        final_state: [sequences, key_heads * group, d, d_v + normalize] if cu_seqlens; [batch, key_heads * group, d,
+            d_v + normalize], float32: states behind the last token. None unless output_final_state.
+
+    Rules:
+        max_seqlen: expected cu_seqlens beside it; leave it out: without it all sequences are equally long.
+        q: expected 1 to 256 features; split the heads.
+        v: expected 1 to 512 features; split the heads.
+        v: expected as many heads as k, or a multiple; give v a head for each of k.
+
+    Raises:
+        TypeError: an argument is no array, or an option has another type.
+        ValueError: a shape, dtype, stride or value is wrong.
+        RuntimeError: the device or a compiler failed.
+
+    Source: Katharopoulos et al. 2020, Transformers are RNNs; Sun et al. 2023, Retentive Network; Qin et al. 2024, Lightning Attention-2.
+    """
+
+class LinearAttentionBackwardResult(NamedTuple):
+    dq: Tensor
+    dk: Tensor
+    dv: Tensor
+    dg: Tensor | None
+    dg_gamma: Tensor | None
+    dinitial_state: Tensor | None
+
+def linear_attention_backward(
+    dout: Tensor,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    *,
+    dfinal_state: Tensor | None = None,
+    g: Tensor | None = None,
+    g_gamma: Tensor | None = None,
+    initial_state: Tensor | None = None,
+    cu_seqlens: Tensor | None = None,
+    max_seqlen: int = 0,
+    scale: float | None = None,
+    normalize: bool = False,
+    output_final_state: bool = False,
+) -> LinearAttentionBackwardResult:
+    """Gradients of linear_attention.
+
+    There are no gradients: second derivatives are not computed.
+
+    Args:
+        dout: [tokens, key_heads * group, d_v] if cu_seqlens; [batch, tokens, key_heads * group, d_v], dtype that of
+            v: gradient of out.
+        dfinal_state: [sequences, key_heads * group, d, d_v + normalize] if cu_seqlens; [batch, key_heads * group,
+            d, d_v + normalize], float32: gradient of final_state. Optional.
+        q: [tokens, key_heads, d] if cu_seqlens; [batch, tokens, key_heads, d], float32, float16 or bfloat16:
+            queries. Elements of the last dimension lie side by side.
+        k: [tokens, key_heads, d] if cu_seqlens; [batch, tokens, key_heads, d], dtype that of q: keys. Elements of
+            the last dimension lie side by side.
+        v: [tokens, key_heads * group, d_v] if cu_seqlens; [batch, tokens, key_heads * group, d_v], dtype that of q:
+            values. Elements of the last dimension lie side by side.
+        g: [tokens, key_heads * group] if cu_seqlens; [batch, tokens, key_heads * group], float32: logarithms of
+            decays, at most 0. Optional.
+        g_gamma: [key_heads * group], float32: logarithms of decays of heads, which all tokens have, at most 0.
+            Optional.
+        initial_state: [sequences, key_heads * group, d, d_v + normalize] if cu_seqlens; [batch, key_heads * group,
+            d, d_v + normalize], float32: states before the first token, which are zeros without it. Optional.
+        cu_seqlens: [sequences + 1], int32: where packed sequences begin and end: sequence i has the tokens from
+            entry i to entry i + 1. Optional.
+        max_seqlen: a promise: the most tokens of a packed sequence; a number of tokens, or 0 where it is not known.
+        scale: of the products; a finite number, 1/sqrt(d) unless given.
+        normalize: results are divided by the sums of their weights, whose states are a last column.
+        output_final_state: also the states behind the last token.
+
+    Returns:
+        dq: [tokens, key_heads, d] if cu_seqlens; [batch, tokens, key_heads, d], dtype that of q: gradient of q.
+            Elements of the last dimension lie side by side.
+        dk: [tokens, key_heads, d] if cu_seqlens; [batch, tokens, key_heads, d], dtype that of k: gradient of k.
+            Elements of the last dimension lie side by side.
+        dv: [tokens, key_heads * group, d_v] if cu_seqlens; [batch, tokens, key_heads * group, d_v], dtype that of
+            v: gradient of v. Elements of the last dimension lie side by side.
+        dg: [tokens, key_heads * group] if cu_seqlens; [batch, tokens, key_heads * group], dtype that of g: gradient
+            of g. None unless g.
+        dg_gamma: [key_heads * group], float32: gradient of g_gamma. None unless g_gamma.
+        dinitial_state: [sequences, key_heads * group, d, d_v + normalize] if cu_seqlens; [batch, key_heads * group,
+            d, d_v + normalize], dtype that of initial_state: gradient of initial_state. None unless initial_state.
+
+    Rules:
+        max_seqlen: expected cu_seqlens beside it; leave it out: without it all sequences are equally long.
+        q: expected 1 to 256 features; split the heads.
+        v: expected 1 to 512 features; split the heads.
+        v: expected as many heads as k, or a multiple; give v a head for each of k.
+
+    Raises:
+        TypeError: an argument is no array, or an option has another type.
+        ValueError: a shape, dtype, stride or value is wrong.
+        RuntimeError: the device or a compiler failed.
+
+    Source: Katharopoulos et al. 2020, Transformers are RNNs; Sun et al. 2023, Retentive Network; Qin et al. 2024, Lightning Attention-2.
     """
 
 class NsaSelectedAttentionBackwardResult(NamedTuple):
@@ -646,6 +1336,317 @@ def nsa_selected_attention_backward(
     Source: Dao 2023, FlashAttention-2, over lists that are inverted on the device; the gradient of factors as in native-sparse-attention-pytorch (Wang 2025).
     """
 
+def nsa_combine(
+    compressed: Tensor,
+    selected: Tensor,
+    gates: Tensor,
+    *,
+    window: Tensor | None = None,
+) -> Tensor:
+    """The branches of native sparse attention, summed by their gates.
+
+    Gradients of compressed, selected, gates and window are those of ``tegula.nsa_combine_backward``.
+
+    Args:
+        compressed: [..., d], float32, float16 or bfloat16: attention over compressed entries.
+        selected: [..., d], dtype that of compressed: attention over selected blocks.
+        gates: [..., branches], float32, float16 or bfloat16: logits: a branch counts by the sigmoid of its gate.
+        window: [..., d], dtype that of compressed: attention over a sliding window. Optional.
+
+    Returns:
+        out: [..., d], dtype that of compressed: the sum of sigmoid(gate) * branch.
+
+    Rules:
+        gates: expected a gate for each branch, in the order compressed, selected, window; give two gates, or three
+            with a window.
+        compressed: expected 1 to 4096 features; split the heads.
+
+    Raises:
+        TypeError: an argument is no array, or an option has another type.
+        ValueError: a shape, dtype, stride or value is wrong.
+        RuntimeError: the device or a compiler failed.
+
+    Source: Yuan et al. 2025, Native Sparse Attention: the gated sum of its branches.
+    """
+
+class NsaCombineBackwardResult(NamedTuple):
+    dcompressed: Tensor
+    dselected: Tensor
+    dgates: Tensor
+    dwindow: Tensor | None
+
+def nsa_combine_backward(
+    dout: Tensor,
+    compressed: Tensor,
+    selected: Tensor,
+    gates: Tensor,
+    *,
+    window: Tensor | None = None,
+) -> NsaCombineBackwardResult:
+    """Gradients of nsa_combine.
+
+    There are no gradients: second derivatives are not computed.
+
+    Args:
+        dout: [..., d], dtype that of compressed: gradient of out.
+        compressed: [..., d], float32, float16 or bfloat16: attention over compressed entries.
+        selected: [..., d], dtype that of compressed: attention over selected blocks.
+        gates: [..., branches], float32, float16 or bfloat16: logits: a branch counts by the sigmoid of its gate.
+        window: [..., d], dtype that of compressed: attention over a sliding window. Optional.
+
+    Returns:
+        dcompressed: [..., d], dtype that of compressed: gradient of compressed.
+        dselected: [..., d], dtype that of selected: gradient of selected.
+        dgates: [..., branches], dtype that of gates: gradient of gates.
+        dwindow: [..., d], dtype that of window: gradient of window. None unless window.
+
+    Rules:
+        gates: expected a gate for each branch, in the order compressed, selected, window; give two gates, or three
+            with a window.
+        compressed: expected 1 to 4096 features; split the heads.
+
+    Raises:
+        TypeError: an argument is no array, or an option has another type.
+        ValueError: a shape, dtype, stride or value is wrong.
+        RuntimeError: the device or a compiler failed.
+
+    Source: Yuan et al. 2025, Native Sparse Attention: the gated sum of its branches.
+    """
+
+def nsa_compress(
+    x: Tensor,
+    *,
+    cu_seqlens: Tensor | None = None,
+    max_seqlen: int = 0,
+    layout: Literal["bshd", "bhsd"] = "bshd",
+    length: int = 32,
+    stride: int = 16,
+) -> Tensor:
+    """Means of overlapping windows of tokens.
+
+    Gradients of x are those of ``tegula.nsa_compress_backward``.
+
+    Args:
+        x: [tokens, heads, d] if cu_seqlens; [batch, tokens, heads, d] if layout=bshd; [batch, heads, tokens, d],
+            float32, float16 or bfloat16: keys or values. Elements of the last dimension lie side by side.
+        cu_seqlens: [sequences + 1], int32: where packed sequences begin and end: sequence i has the tokens from
+            entry i to entry i + 1. Optional.
+        max_seqlen: a promise: the most tokens of a packed sequence; a number of tokens, or 0 where it is not known.
+        layout: order of batch, sequence, heads, features; packed sequences have none; one of bshd, bhsd.
+        length: tokens of a window, whose mean is an entry; a block size from 1 to 2^20.
+        stride: tokens from the beginning of a window to that of the next; a block size from 1 to 2^20.
+
+    Returns:
+        out: [entries, heads, d] if cu_seqlens; [batch, entries, heads, d] if layout=bshd; [batch, heads, entries,
+            d], dtype that of x: an entry for every whole window; packed, those of a sequence stand from its first
+            token / stride on. Elements of the last dimension lie side by side.
+
+    Rules:
+        stride: expected at most {length}, the length of a window; give a longer window: tokens between windows
+            would have no part.
+        max_seqlen: expected cu_seqlens beside it; leave it out: without them all sequences are equally long.
+        x: expected 1 to 512 features; split the heads.
+
+    Raises:
+        TypeError: an argument is no array, or an option has another type.
+        ValueError: a shape, dtype, stride or value is wrong.
+        RuntimeError: the device or a compiler failed.
+
+    Source: Yuan et al. 2025, Native Sparse Attention: compression by means.
+    """
+
+def nsa_compress_backward(
+    dout: Tensor,
+    x: Tensor,
+    *,
+    cu_seqlens: Tensor | None = None,
+    max_seqlen: int = 0,
+    layout: Literal["bshd", "bhsd"] = "bshd",
+    length: int = 32,
+    stride: int = 16,
+) -> Tensor:
+    """Gradient of nsa_compress.
+
+    There are no gradients: it is linear: that of nsa_compress.
+
+    Args:
+        dout: [entries, heads, d] if cu_seqlens; [batch, entries, heads, d] if layout=bshd; [batch, heads, entries,
+            d], dtype that of x: gradient of out. Elements of the last dimension lie side by side.
+        x: [tokens, heads, d] if cu_seqlens; [batch, tokens, heads, d] if layout=bshd; [batch, heads, tokens, d],
+            float32, float16 or bfloat16: keys or values. Elements of the last dimension lie side by side.
+        cu_seqlens: [sequences + 1], int32: where packed sequences begin and end: sequence i has the tokens from
+            entry i to entry i + 1. Optional.
+        max_seqlen: a promise: the most tokens of a packed sequence; a number of tokens, or 0 where it is not known.
+        layout: order of batch, sequence, heads, features; packed sequences have none; one of bshd, bhsd.
+        length: tokens of a window, whose mean is an entry; a block size from 1 to 2^20.
+        stride: tokens from the beginning of a window to that of the next; a block size from 1 to 2^20.
+
+    Returns:
+        dx: [tokens, heads, d] if cu_seqlens; [batch, tokens, heads, d] if layout=bshd; [batch, heads, tokens, d],
+            dtype that of x: gradient of x. Elements of the last dimension lie side by side.
+
+    Rules:
+        stride: expected at most {length}, the length of a window; give a longer window: tokens between windows
+            would have no part.
+        max_seqlen: expected cu_seqlens beside it; leave it out: without them all sequences are equally long.
+        dout: expected {expected_entries} entries, as out has; give it the shape of out.
+        x: expected 1 to 512 features; split the heads.
+
+    Raises:
+        TypeError: an argument is no array, or an option has another type.
+        ValueError: a shape, dtype, stride or value is wrong.
+        RuntimeError: the device or a compiler failed.
+
+    Source: Yuan et al. 2025, Native Sparse Attention: compression by means.
+    """
+
+class NsaCompressedAttentionResult(NamedTuple):
+    out: Tensor
+    lse: Tensor
+
+def nsa_compressed_attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    *,
+    cu_seqlens: Tensor | None = None,
+    max_seqlen: int = 0,
+    layout: Literal["bshd", "bhsd"] = "bshd",
+    length: int = 32,
+    stride: int = 16,
+    key_tokens: int = 0,
+    scale: float | None = None,
+) -> NsaCompressedAttentionResult:
+    """Attention over compressed entries that end at the query or before it.
+
+    Gradients of q, k and v are those of ``tegula.nsa_compressed_attention_backward``.
+
+    Args:
+        q: [queries, kv_heads * group, d] if cu_seqlens; [batch, queries, kv_heads * group, d] if layout=bshd;
+            [batch, kv_heads * group, queries, d], float32, float16 or bfloat16: queries. Elements of the last
+            dimension lie side by side.
+        k: [entries, kv_heads, d] if cu_seqlens; [batch, entries, kv_heads, d] if layout=bshd; [batch, kv_heads,
+            entries, d], dtype that of q: compressed keys. Elements of the last dimension lie side by side.
+        v: [entries, kv_heads, d_v] if cu_seqlens; [batch, entries, kv_heads, d_v] if layout=bshd; [batch, kv_heads,
+            entries, d_v], dtype that of q: compressed values. Elements of the last dimension lie side by side.
+        cu_seqlens: [sequences + 1], int32: where packed sequences begin and end: sequence i has the tokens from
+            entry i to entry i + 1. Optional.
+        max_seqlen: a promise: the most tokens of a packed sequence; a number of tokens, or 0 where it is not known.
+        layout: order of batch, sequence, heads, features; packed sequences have none; one of bshd, bhsd.
+        length: tokens of a window, whose mean is an entry; a block size from 1 to 2^20.
+        stride: tokens from the beginning of a window to that of the next; a block size from 1 to 2^20.
+        key_tokens: tokens of which the entries are made, 0: as many as queries; a number of tokens, or 0 for as
+            many as queries.
+        scale: of the scores; a positive finite number, 1/sqrt(d) unless given.
+
+    Returns:
+        out: [queries, kv_heads * group, d_v] if cu_seqlens; [batch, queries, kv_heads * group, d_v] if layout=bshd;
+            [batch, kv_heads * group, queries, d_v], dtype that of q: the weighted sums of values; 0 where no entry
+            is seen. Elements of the last dimension lie side by side.
+        lse: [kv_heads * group, queries] if cu_seqlens; [batch, kv_heads * group, queries], float32: natural
+            logarithm of the sum of exp(score); -inf where no entry is seen.
+
+    Rules:
+        stride: expected at most {length}, the length of a window; give a longer window: tokens between windows
+            would have no part.
+        max_seqlen: expected cu_seqlens beside it; leave it out: without them all sequences are equally long.
+        key_tokens: expected 0 beside cu_seqlens; leave it out: a packed sequence has as many keys as queries.
+        k: expected tokens / stride entries beside cu_seqlens, as nsa_compress gives them; make them of the packed
+            tokens.
+        k: expected no heads, as q; give q a head for each of k, or more.
+        q: expected 1 to 512 features; split the heads.
+        v: expected 1 to 512 features; split the heads.
+
+    Raises:
+        TypeError: an argument is no array, or an option has another type.
+        ValueError: a shape, dtype, stride or value is wrong.
+        RuntimeError: the device or a compiler failed.
+
+    Source: Yuan et al. 2025, Native Sparse Attention: the compressed branch.
+    """
+
+class NsaCompressedAttentionBackwardResult(NamedTuple):
+    dq: Tensor
+    dk: Tensor
+    dv: Tensor
+
+def nsa_compressed_attention_backward(
+    dout: Tensor,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    out: Tensor,
+    lse: Tensor,
+    *,
+    dlse: Tensor | None = None,
+    cu_seqlens: Tensor | None = None,
+    max_seqlen: int = 0,
+    layout: Literal["bshd", "bhsd"] = "bshd",
+    length: int = 32,
+    stride: int = 16,
+    key_tokens: int = 0,
+    scale: float | None = None,
+) -> NsaCompressedAttentionBackwardResult:
+    """Gradients of nsa_compressed_attention.
+
+    There are no gradients: those of gradients are not implemented.
+
+    Args:
+        dout: [queries, kv_heads * group, d_v] if cu_seqlens; [batch, queries, kv_heads * group, d_v] if
+            layout=bshd; [batch, kv_heads * group, queries, d_v], dtype that of q: gradient of out. Elements of the
+            last dimension lie side by side.
+        q: [queries, kv_heads * group, d] if cu_seqlens; [batch, queries, kv_heads * group, d] if layout=bshd;
+            [batch, kv_heads * group, queries, d], float32, float16 or bfloat16: queries. Elements of the last
+            dimension lie side by side.
+        k: [entries, kv_heads, d] if cu_seqlens; [batch, entries, kv_heads, d] if layout=bshd; [batch, kv_heads,
+            entries, d], dtype that of q: compressed keys. Elements of the last dimension lie side by side.
+        v: [entries, kv_heads, d_v] if cu_seqlens; [batch, entries, kv_heads, d_v] if layout=bshd; [batch, kv_heads,
+            entries, d_v], dtype that of q: compressed values. Elements of the last dimension lie side by side.
+        out: [queries, kv_heads * group, d_v] if cu_seqlens; [batch, queries, kv_heads * group, d_v] if layout=bshd;
+            [batch, kv_heads * group, queries, d_v], dtype that of q: the result of nsa_compressed_attention.
+            Elements of the last dimension lie side by side.
+        lse: [kv_heads * group, queries] if cu_seqlens; [batch, kv_heads * group, queries], float32: and its lse.
+        dlse: [kv_heads * group, queries] if cu_seqlens; [batch, kv_heads * group, queries], float32: gradient of
+            lse; not looked at where lse is -inf. Optional.
+        cu_seqlens: [sequences + 1], int32: where packed sequences begin and end: sequence i has the tokens from
+            entry i to entry i + 1. Optional.
+        max_seqlen: a promise: the most tokens of a packed sequence; a number of tokens, or 0 where it is not known.
+        layout: order of batch, sequence, heads, features; packed sequences have none; one of bshd, bhsd.
+        length: tokens of a window, whose mean is an entry; a block size from 1 to 2^20.
+        stride: tokens from the beginning of a window to that of the next; a block size from 1 to 2^20.
+        key_tokens: tokens of which the entries are made, 0: as many as queries; a number of tokens, or 0 for as
+            many as queries.
+        scale: of the scores; a positive finite number, 1/sqrt(d) unless given.
+
+    Returns:
+        dq: [queries, kv_heads * group, d] if cu_seqlens; [batch, queries, kv_heads * group, d] if layout=bshd;
+            [batch, kv_heads * group, queries, d], dtype that of q: gradient of q. Elements of the last dimension
+            lie side by side.
+        dk: [entries, kv_heads, d] if cu_seqlens; [batch, entries, kv_heads, d] if layout=bshd; [batch, kv_heads,
+            entries, d], dtype that of k: gradient of k. Elements of the last dimension lie side by side.
+        dv: [entries, kv_heads, d_v] if cu_seqlens; [batch, entries, kv_heads, d_v] if layout=bshd; [batch,
+            kv_heads, entries, d_v], dtype that of v: gradient of v. Elements of the last dimension lie side by
+            side.
+
+    Rules:
+        stride: expected at most {length}, the length of a window; give a longer window: tokens between windows
+            would have no part.
+        max_seqlen: expected cu_seqlens beside it; leave it out: without them all sequences are equally long.
+        key_tokens: expected 0 beside cu_seqlens; leave it out: a packed sequence has as many keys as queries.
+        k: expected tokens / stride entries beside cu_seqlens, as nsa_compress gives them; make them of the packed
+            tokens.
+        k: expected no heads, as q; give q a head for each of k, or more.
+        q: expected 1 to 512 features; split the heads.
+        v: expected 1 to 512 features; split the heads.
+
+    Raises:
+        TypeError: an argument is no array, or an option has another type.
+        ValueError: a shape, dtype, stride or value is wrong.
+        RuntimeError: the device or a compiler failed.
+
+    Source: Yuan et al. 2025, Native Sparse Attention: the compressed branch.
+    """
+
 class NsaSelectedAttentionResult(NamedTuple):
     out: Tensor
     lse: Tensor
@@ -746,6 +1747,936 @@ def nsa_selected_attention(
     Source: Yuan et al. 2025, Native Sparse Attention: the selected branch, and its sliding window.
     """
 
+def nsa_select(
+    q: Tensor,
+    k: Tensor,
+    lse: Tensor,
+    count: int,
+    *,
+    cu_seqlens: Tensor | None = None,
+    max_seqlen: int = 0,
+    layout: Literal["bshd", "bhsd"] = "bshd",
+    length: int = 32,
+    stride: int = 16,
+    block_size: int = 64,
+    first_blocks: int = 1,
+    local_blocks: int = 2,
+    key_tokens: int = 0,
+    scale: float | None = None,
+) -> Tensor:
+    """The key blocks that matter most by the weights of compressed entries.
+
+    There are no gradients: it chooses.
+
+    Args:
+        q: [queries, kv_heads * group, d] if cu_seqlens; [batch, queries, kv_heads * group, d] if layout=bshd;
+            [batch, kv_heads * group, queries, d], float32, float16 or bfloat16: queries. Elements of the last
+            dimension lie side by side.
+        k: [entries, kv_heads, d] if cu_seqlens; [batch, entries, kv_heads, d] if layout=bshd; [batch, kv_heads,
+            entries, d], dtype that of q: compressed keys. Elements of the last dimension lie side by side.
+        lse: [kv_heads * group, queries] if cu_seqlens; [batch, kv_heads * group, queries], float32: the lse that
+            nsa_compressed_attention gives for q and k.
+        cu_seqlens: [sequences + 1], int32: where packed sequences begin and end: sequence i has the tokens from
+            entry i to entry i + 1. Optional.
+        max_seqlen: a promise: the most tokens of a packed sequence; a number of tokens, or 0 where it is not known.
+        layout: order of batch, sequence, heads, features; packed sequences have none; one of bshd, bhsd.
+        length: tokens of a window, whose mean is an entry; a block size from 1 to 2^20.
+        stride: tokens from the beginning of a window to that of the next; a block size from 1 to 2^20.
+        count: entries of a row, at most 4096.
+        block_size: tokens of a block that is selected; a block size from 1 to 2^20.
+        first_blocks: blocks of the beginning that are chosen before others; a number of blocks from 0 to 2^20.
+        local_blocks: and blocks that end with the query's own; a number of blocks from 0 to 2^20.
+        key_tokens: tokens of which the entries are made, 0: as many as queries; a number of tokens, or 0 for as
+            many as queries.
+        scale: of the scores; a positive finite number, 1/sqrt(d) unless given.
+
+    Returns:
+        out: [queries, kv_heads, count] if cu_seqlens; [batch, queries, kv_heads, count] if layout=bshd; [batch,
+            kv_heads, queries, count], int32: block numbers in ascending order, -1 where fewer exist.
+
+    Rules:
+        stride: expected at most {length}, the length of a window; give a longer window: tokens between windows
+            would have no part.
+        max_seqlen: expected cu_seqlens beside it; leave it out: without them all sequences are equally long.
+        key_tokens: expected 0 beside cu_seqlens; leave it out: a packed sequence has as many keys as queries.
+        k: expected tokens / stride entries beside cu_seqlens, as nsa_compress gives them; make them of the packed
+            tokens.
+        k: expected no heads, as q; give q a head for each of k, or more.
+        q: expected 1 to 512 features; split the heads.
+        count: expected a number of blocks from 0 to 4096; select larger blocks.
+
+    Raises:
+        TypeError: an argument is no array, or an option has another type.
+        ValueError: a shape, dtype, stride or value is wrong.
+        RuntimeError: the device or a compiler failed.
+
+    Source: Yuan et al. 2025, Native Sparse Attention: selection by the compressed branch.
+    """
+
+class CastFp8Result(NamedTuple):
+    out: Tensor
+    scale: Tensor
+
+def cast_fp8(
+    x: Tensor,
+    *,
+    scaling: Literal["token", "block", "tensor"] = "token",
+    power_of_two: bool = False,
+) -> CastFp8Result:
+    """Casts to e4m3 with scales of 128 features, of 128 x 128 blocks or of a tensor.
+
+    There are no gradients: it rounds.
+
+    Args:
+        x: [m, n] or [batch, m, n], float32, float16 or bfloat16: tokens or weights by features.
+        scaling: what has a scale of its own; one of token, block, tensor.
+        power_of_two: scales are rounded up to powers of two.
+
+    Returns:
+        out: [m, n] or [batch, m, n], float8_e4m3fn: x / scale.
+        scale: [1] if scaling=tensor; [ceildiv(m, 128), ceildiv(n, 128)] or [batch, ceildiv(m, 128), ceildiv(n,
+            128)] if scaling=block; [m, ceildiv(n, 128)] or [batch, m, ceildiv(n, 128)], float32: the largest
+            magnitude / 448, at least 2^-126.
+
+    Raises:
+        TypeError: an argument is no array, or an option has another type.
+        ValueError: a shape, dtype, stride or value is wrong.
+        RuntimeError: the device or a compiler failed.
+
+    Source: Micikevicius et al. 2022, FP8 Formats for Deep Learning; the scaling of DeepSeek-V3.
+    """
+
+def uncast_fp8(
+    x: Tensor,
+    scale: Tensor,
+    *,
+    scaling: Literal["token", "block", "tensor"] = "token",
+    out_dtype: Any = "f32",
+) -> Tensor:
+    """E4m3 times the scales of cast_fp8.
+
+    There are no gradients: what it takes was rounded.
+
+    Args:
+        x: [m, n] or [batch, m, n], float8_e4m3fn: what cast_fp8 gives.
+        scale: [1] if scaling=tensor; [ceildiv(m, 128), ceildiv(n, 128)] or [batch, ceildiv(m, 128), ceildiv(n,
+            128)] if scaling=block; [m, ceildiv(n, 128)] or [batch, m, ceildiv(n, 128)], float32: its scales.
+        scaling: what has a scale of its own; one of token, block, tensor.
+        out_dtype: of the result; one of f32, f16, bf16.
+
+    Returns:
+        out: [m, n] or [batch, m, n], out_dtype, or that of x, float32 where that has 8 bits: x * scale.
+
+    Raises:
+        TypeError: an argument is no array, or an option has another type.
+        ValueError: a shape, dtype, stride or value is wrong.
+        RuntimeError: the device or a compiler failed.
+
+    Source: the inverse of cast_fp8.
+    """
+
+class CrossEntropyResult(NamedTuple):
+    loss: Tensor
+    lse: Tensor
+
+def cross_entropy(
+    logits: Tensor,
+    labels: Tensor,
+    *,
+    label_smoothing: float = 0.0,
+    ignore_index: int = -100,
+) -> CrossEntropyResult:
+    """Losses of rows of logits.
+
+    Gradients of logits are those of ``tegula.cross_entropy_backward``.
+
+    Args:
+        logits: [..., classes], float32, float16 or bfloat16: rows, in their own dtype throughout.
+        labels: [...], int32: the class of every row, or ignore_index.
+        label_smoothing: the share of all classes alike; a share from 0 to 1.
+        ignore_index: rows with this label have no loss and no gradient.
+
+    Returns:
+        loss: [...], float32: lse - (1 - s) * logit of the label - s * mean(logits).
+        lse: [...], float32: log(sum(exp(logits))).
+
+    Rules:
+        logits: expected 1 class or more; leave the call out.
+
+    Raises:
+        TypeError: an argument is no array, or an option has another type.
+        ValueError: a shape, dtype, stride or value is wrong.
+        RuntimeError: the device or a compiler failed.
+
+    Source: PyTorch's cross_entropy; gradients in the same pass as in Hsu et al. 2024, Liger Kernel.
+    """
+
+class CrossEntropyAndGradientResult(NamedTuple):
+    loss: Tensor
+    lse: Tensor
+    dlogits: Tensor
+
+def cross_entropy_and_gradient(
+    logits: Tensor,
+    labels: Tensor,
+    *,
+    label_smoothing: float = 0.0,
+    ignore_index: int = -100,
+    gradient_scale: float = 1.0,
+) -> CrossEntropyAndGradientResult:
+    """Losses of rows of logits, and their gradient in the same pass.
+
+    There are no gradients: it gives that itself.
+
+    Args:
+        logits: [..., classes], float32, float16 or bfloat16: rows, in their own dtype throughout.
+        labels: [...], int32: the class of every row, or ignore_index.
+        label_smoothing: the share of all classes alike; a share from 0 to 1.
+        ignore_index: rows with this label have no loss and no gradient.
+        gradient_scale: of dlogits; a finite number.
+
+    Returns:
+        loss: [...], float32: lse - (1 - s) * logit of the label - s * mean(logits).
+        lse: [...], float32: log(sum(exp(logits))).
+        dlogits: [..., classes], dtype that of logits: gradient of gradient_scale * sum(loss).
+
+    Rules:
+        logits: expected 1 class or more; leave the call out.
+
+    Raises:
+        TypeError: an argument is no array, or an option has another type.
+        ValueError: a shape, dtype, stride or value is wrong.
+        RuntimeError: the device or a compiler failed.
+
+    Source: PyTorch's cross_entropy; gradients in the same pass as in Hsu et al. 2024, Liger Kernel.
+    """
+
+def cross_entropy_backward(
+    dloss: Tensor,
+    logits: Tensor,
+    labels: Tensor,
+    lse: Tensor,
+    *,
+    dlse: Tensor | None = None,
+    label_smoothing: float = 0.0,
+    ignore_index: int = -100,
+) -> Tensor:
+    """Gradients of cross_entropy.
+
+    There are no gradients: second derivatives are not computed.
+
+    Args:
+        dloss: [...], float32: gradient of loss.
+        logits: [..., classes], float32, float16 or bfloat16: rows.
+        labels: [...], int32: the class of every row, or ignore_index.
+        lse: [...], float32: log(sum(exp(logits))).
+        dlse: [...], float32: gradient of lse. Optional.
+        label_smoothing: the share of all classes alike; a share from 0 to 1.
+        ignore_index: rows with this label have no loss and no gradient.
+
+    Returns:
+        dlogits: [..., classes], dtype that of logits: gradient of logits.
+
+    Rules:
+        logits: expected 1 class or more; leave the call out.
+
+    Raises:
+        TypeError: an argument is no array, or an option has another type.
+        ValueError: a shape, dtype, stride or value is wrong.
+        RuntimeError: the device or a compiler failed.
+
+    Source: PyTorch's cross_entropy; gradients in the same pass as in Hsu et al. 2024, Liger Kernel.
+    """
+
+def cumsum(
+    x: Tensor,
+    *,
+    cu_seqlens: Tensor | None = None,
+    reverse: bool = False,
+    exclusive: bool = False,
+) -> Tensor:
+    """Running sums of rows, or of segments of rows.
+
+    Gradients of x are composed of calls of other operators.
+
+    Args:
+        x: [..., n], float32, float16 or bfloat16: rows.
+        cu_seqlens: [segments + 1], int32: where the segments of rows begin, and n. Optional.
+        reverse: sums from the right.
+        exclusive: without the element itself.
+
+    Returns:
+        out: [..., n], dtype that of x: sum of x[j] over j <= i of the segment, in f32.
+
+    Raises:
+        TypeError: an argument is no array, or an option has another type.
+        ValueError: a shape, dtype, stride or value is wrong.
+        RuntimeError: the device or a compiler failed.
+
+    Source: Blelloch 1990, Prefix Sums and Their Applications.
+    """
+
+def silu_and_mul(
+    x: Tensor,
+) -> Tensor:
+    """Silu of the first half of every row, times the second.
+
+    Gradients of x are those of ``tegula.silu_and_mul_backward``.
+
+    Args:
+        x: [..., 2 * d], float32, float16 or bfloat16: gates, and what they multiply behind them.
+
+    Returns:
+        out: [..., d], dtype that of x: x1 / (1 + exp(-x1)) * x2 of the halves x1 and x2.
+
+    Raises:
+        TypeError: an argument is no array, or an option has another type.
+        ValueError: a shape, dtype, stride or value is wrong.
+        RuntimeError: the device or a compiler failed.
+
+    Source: Shazeer 2020, GLU Variants Improve Transformer.
+    """
+
+def gelu_and_mul(
+    x: Tensor,
+) -> Tensor:
+    """Gelu of the first half of every row, times the second.
+
+    Gradients of x are those of ``tegula.gelu_and_mul_backward``.
+
+    Args:
+        x: [..., 2 * d], float32, float16 or bfloat16: gates, and what they multiply behind them.
+
+    Returns:
+        out: [..., d], dtype that of x: x1/2 * (1 + tanh(sqrt(2/pi) * (x1 + 0.044715 x1^3))) * x2 of the halves x1
+            and x2.
+
+    Raises:
+        TypeError: an argument is no array, or an option has another type.
+        ValueError: a shape, dtype, stride or value is wrong.
+        RuntimeError: the device or a compiler failed.
+
+    Source: Shazeer 2020, GLU Variants Improve Transformer.
+    """
+
+def relu_and_mul(
+    x: Tensor,
+) -> Tensor:
+    """Relu of the first half of every row, times the second.
+
+    Gradients of x are those of ``tegula.relu_and_mul_backward``.
+
+    Args:
+        x: [..., 2 * d], float32, float16 or bfloat16: gates, and what they multiply behind them.
+
+    Returns:
+        out: [..., d], dtype that of x: max(x1, 0) * x2 of the halves x1 and x2.
+
+    Raises:
+        TypeError: an argument is no array, or an option has another type.
+        ValueError: a shape, dtype, stride or value is wrong.
+        RuntimeError: the device or a compiler failed.
+
+    Source: Shazeer 2020, GLU Variants Improve Transformer.
+    """
+
+def silu_and_mul_backward(
+    dout: Tensor,
+    x: Tensor,
+) -> Tensor:
+    """Gradients of silu_and_mul.
+
+    There are no gradients: second derivatives are not computed.
+
+    Args:
+        dout: [..., d], dtype that of x: gradient of out.
+        x: [..., 2 * d], float32, float16 or bfloat16: gates, and what they multiply behind them.
+
+    Returns:
+        dx: [..., 2 * d], dtype that of x: gradient of x.
+
+    Raises:
+        TypeError: an argument is no array, or an option has another type.
+        ValueError: a shape, dtype, stride or value is wrong.
+        RuntimeError: the device or a compiler failed.
+
+    Source: Shazeer 2020, GLU Variants Improve Transformer.
+    """
+
+def gelu_and_mul_backward(
+    dout: Tensor,
+    x: Tensor,
+) -> Tensor:
+    """Gradients of gelu_and_mul.
+
+    There are no gradients: second derivatives are not computed.
+
+    Args:
+        dout: [..., d], dtype that of x: gradient of out.
+        x: [..., 2 * d], float32, float16 or bfloat16: gates, and what they multiply behind them.
+
+    Returns:
+        dx: [..., 2 * d], dtype that of x: gradient of x.
+
+    Raises:
+        TypeError: an argument is no array, or an option has another type.
+        ValueError: a shape, dtype, stride or value is wrong.
+        RuntimeError: the device or a compiler failed.
+
+    Source: Shazeer 2020, GLU Variants Improve Transformer.
+    """
+
+def relu_and_mul_backward(
+    dout: Tensor,
+    x: Tensor,
+) -> Tensor:
+    """Gradients of relu_and_mul.
+
+    There are no gradients: second derivatives are not computed.
+
+    Args:
+        dout: [..., d], dtype that of x: gradient of out.
+        x: [..., 2 * d], float32, float16 or bfloat16: gates, and what they multiply behind them.
+
+    Returns:
+        dx: [..., 2 * d], dtype that of x: gradient of x.
+
+    Raises:
+        TypeError: an argument is no array, or an option has another type.
+        ValueError: a shape, dtype, stride or value is wrong.
+        RuntimeError: the device or a compiler failed.
+
+    Source: Shazeer 2020, GLU Variants Improve Transformer.
+    """
+
+def hadamard(
+    x: Tensor,
+    *,
+    scale: float = 1.0,
+) -> Tensor:
+    """Hadamard transforms of rows.
+
+    Gradients of x are those of ``tegula.hadamard_backward``.
+
+    Args:
+        x: [..., n], float32, float16 or bfloat16: rows.
+        scale: of the result; 1/sqrt(n) makes the transform orthogonal; a finite number.
+
+    Returns:
+        out: [..., n], dtype that of x: scale * (H_m x H_2^k) x, with n = m * 2^k.
+
+    Rules:
+        x: expected 2^k, 12*2^k, 20*2^k or 28*2^k features, up to 32768; pad the rows.
+
+    Raises:
+        TypeError: an argument is no array, or an option has another type.
+        ValueError: a shape, dtype, stride or value is wrong.
+        RuntimeError: the device or a compiler failed.
+
+    Source: Sylvester 1867; Paley 1933, On Orthogonal Matrices.
+    """
+
+def hadamard_backward(
+    dout: Tensor,
+    x: Tensor,
+    *,
+    scale: float = 1.0,
+) -> Tensor:
+    """Gradients of hadamard.
+
+    There are no gradients: second derivatives are not computed.
+
+    Args:
+        dout: [..., n], dtype that of x: gradient of out.
+        x: [..., n], float32, float16 or bfloat16: rows.
+        scale: of the result; 1/sqrt(n) makes the transform orthogonal; a finite number.
+
+    Returns:
+        dx: [..., n], dtype that of x: gradient of x.
+
+    Rules:
+        x: expected 2^k, 12*2^k, 20*2^k or 28*2^k features, up to 32768; pad the rows.
+
+    Raises:
+        TypeError: an argument is no array, or an option has another type.
+        ValueError: a shape, dtype, stride or value is wrong.
+        RuntimeError: the device or a compiler failed.
+
+    Source: Sylvester 1867; Paley 1933, On Orthogonal Matrices.
+    """
+
+def layer_norm(
+    x: Tensor,
+    *,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: float = 1e-05,
+) -> Tensor:
+    """Rows less their mean, divided by their deviation.
+
+    Gradients of x, weight and bias are those of ``tegula.layer_norm_backward``.
+
+    Args:
+        x: [..., d], float32, float16 or bfloat16: rows.
+        weight: [d], float32, float16 or bfloat16: factors of the features. Optional.
+        bias: [d], float32, float16 or bfloat16: added to the features. Optional.
+        eps: added to the variance; a positive finite number.
+
+    Returns:
+        out: [..., d], dtype that of x: (x - mean(x)) / sqrt(variance(x) + eps) * weight + bias.
+
+    Rules:
+        x: expected at most 16384 features; normalise parts of a row.
+
+    Raises:
+        TypeError: an argument is no array, or an option has another type.
+        ValueError: a shape, dtype, stride or value is wrong.
+        RuntimeError: the device or a compiler failed.
+
+    Source: Ba, Kiros and Hinton 2016, Layer Normalization.
+    """
+
+class LayerNormBackwardResult(NamedTuple):
+    dx: Tensor
+    dweight: Tensor | None
+    dbias: Tensor | None
+
+def layer_norm_backward(
+    dout: Tensor,
+    x: Tensor,
+    *,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: float = 1e-05,
+) -> LayerNormBackwardResult:
+    """Gradients of layer_norm.
+
+    There are no gradients: second derivatives are not computed.
+
+    Args:
+        dout: [..., d], dtype that of x: gradient of out.
+        x: [..., d], float32, float16 or bfloat16: rows.
+        weight: [d], float32, float16 or bfloat16: factors of the features. Optional.
+        bias: [d], float32, float16 or bfloat16: added to the features. Optional.
+        eps: added to the variance; a positive finite number.
+
+    Returns:
+        dx: [..., d], dtype that of x: gradient of x.
+        dweight: [d], float32: gradient of weight. None unless weight.
+        dbias: [d], float32: gradient of bias. None unless bias.
+
+    Rules:
+        x: expected at most 16384 features; normalise parts of a row.
+
+    Raises:
+        TypeError: an argument is no array, or an option has another type.
+        ValueError: a shape, dtype, stride or value is wrong.
+        RuntimeError: the device or a compiler failed.
+
+    Source: Ba, Kiros and Hinton 2016, Layer Normalization.
+    """
+
+class AddLayerNormResult(NamedTuple):
+    out: Tensor
+    sum: Tensor
+
+def add_layer_norm(
+    x: Tensor,
+    residual: Tensor,
+    *,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: float = 1e-05,
+) -> AddLayerNormResult:
+    """Sums of two rows, and these less their mean, divided by their deviation.
+
+    Gradients of x, residual, weight and bias are those of ``tegula.add_layer_norm_backward``.
+
+    Args:
+        x: [..., d], float32, float16 or bfloat16: rows.
+        residual: [..., d], dtype that of x: what is added to them.
+        weight: [d], float32, float16 or bfloat16: factors of the features. Optional.
+        bias: [d], float32, float16 or bfloat16: added to the features. Optional.
+        eps: added to the variance; a positive finite number.
+
+    Returns:
+        out: [..., d], dtype that of x: (x - mean(x)) / sqrt(variance(x) + eps) * weight + bias.
+        sum: [..., d], dtype that of x: x + residual, which out is the norm of.
+
+    Rules:
+        x: expected at most 16384 features; normalise parts of a row.
+
+    Raises:
+        TypeError: an argument is no array, or an option has another type.
+        ValueError: a shape, dtype, stride or value is wrong.
+        RuntimeError: the device or a compiler failed.
+
+    Source: Ba, Kiros and Hinton 2016, Layer Normalization.
+    """
+
+class AddLayerNormBackwardResult(NamedTuple):
+    dx: Tensor
+    dresidual: Tensor
+    dweight: Tensor | None
+    dbias: Tensor | None
+
+def add_layer_norm_backward(
+    dout: Tensor,
+    dsum: Tensor,
+    x: Tensor,
+    residual: Tensor,
+    *,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: float = 1e-05,
+) -> AddLayerNormBackwardResult:
+    """Gradients of add_layer_norm.
+
+    There are no gradients: second derivatives are not computed.
+
+    Args:
+        dout: [..., d], dtype that of x: gradient of out.
+        dsum: [..., d], dtype that of x: gradient of sum.
+        x: [..., d], float32, float16 or bfloat16: rows.
+        residual: [..., d], dtype that of x: what is added to them.
+        weight: [d], float32, float16 or bfloat16: factors of the features. Optional.
+        bias: [d], float32, float16 or bfloat16: added to the features. Optional.
+        eps: added to the variance; a positive finite number.
+
+    Returns:
+        dx: [..., d], dtype that of x: gradient of x.
+        dresidual: [..., d], dtype that of residual: gradient of residual.
+        dweight: [d], float32: gradient of weight. None unless weight.
+        dbias: [d], float32: gradient of bias. None unless bias.
+
+    Rules:
+        x: expected at most 16384 features; normalise parts of a row.
+
+    Raises:
+        TypeError: an argument is no array, or an option has another type.
+        ValueError: a shape, dtype, stride or value is wrong.
+        RuntimeError: the device or a compiler failed.
+
+    Source: Ba, Kiros and Hinton 2016, Layer Normalization.
+    """
+
+def rms_norm(
+    x: Tensor,
+    *,
+    weight: Tensor | None = None,
+    eps: float = 1e-06,
+) -> Tensor:
+    """Rows divided by their root mean square.
+
+    Gradients of x and weight are those of ``tegula.rms_norm_backward``.
+
+    Args:
+        x: [..., d], float32, float16 or bfloat16: rows.
+        weight: [d], float32, float16 or bfloat16: factors of the features. Optional.
+        eps: added to the mean of the squares; a positive finite number.
+
+    Returns:
+        out: [..., d], dtype that of x: x / sqrt(mean(x^2) + eps) * weight.
+
+    Rules:
+        x: expected at most 16384 features; normalise parts of a row.
+
+    Raises:
+        TypeError: an argument is no array, or an option has another type.
+        ValueError: a shape, dtype, stride or value is wrong.
+        RuntimeError: the device or a compiler failed.
+
+    Source: Zhang and Sennrich 2019, Root Mean Square Layer Normalization.
+    """
+
+class RmsNormBackwardResult(NamedTuple):
+    dx: Tensor
+    dweight: Tensor | None
+
+def rms_norm_backward(
+    dout: Tensor,
+    x: Tensor,
+    *,
+    weight: Tensor | None = None,
+    eps: float = 1e-06,
+) -> RmsNormBackwardResult:
+    """Gradients of rms_norm.
+
+    There are no gradients: second derivatives are not computed.
+
+    Args:
+        dout: [..., d], dtype that of x: gradient of out.
+        x: [..., d], float32, float16 or bfloat16: rows.
+        weight: [d], float32, float16 or bfloat16: factors of the features. Optional.
+        eps: added to the mean of the squares; a positive finite number.
+
+    Returns:
+        dx: [..., d], dtype that of x: gradient of x.
+        dweight: [d], float32: gradient of weight. None unless weight.
+
+    Rules:
+        x: expected at most 16384 features; normalise parts of a row.
+
+    Raises:
+        TypeError: an argument is no array, or an option has another type.
+        ValueError: a shape, dtype, stride or value is wrong.
+        RuntimeError: the device or a compiler failed.
+
+    Source: Zhang and Sennrich 2019, Root Mean Square Layer Normalization.
+    """
+
+class AddRmsNormResult(NamedTuple):
+    out: Tensor
+    sum: Tensor
+
+def add_rms_norm(
+    x: Tensor,
+    residual: Tensor,
+    *,
+    weight: Tensor | None = None,
+    eps: float = 1e-06,
+) -> AddRmsNormResult:
+    """Sums of two rows, and these divided by their root mean square.
+
+    Gradients of x, residual and weight are those of ``tegula.add_rms_norm_backward``.
+
+    Args:
+        x: [..., d], float32, float16 or bfloat16: rows.
+        residual: [..., d], dtype that of x: what is added to them.
+        weight: [d], float32, float16 or bfloat16: factors of the features. Optional.
+        eps: added to the mean of the squares; a positive finite number.
+
+    Returns:
+        out: [..., d], dtype that of x: x / sqrt(mean(x^2) + eps) * weight.
+        sum: [..., d], dtype that of x: x + residual, which out is the norm of.
+
+    Rules:
+        x: expected at most 16384 features; normalise parts of a row.
+
+    Raises:
+        TypeError: an argument is no array, or an option has another type.
+        ValueError: a shape, dtype, stride or value is wrong.
+        RuntimeError: the device or a compiler failed.
+
+    Source: Zhang and Sennrich 2019, Root Mean Square Layer Normalization.
+    """
+
+class AddRmsNormBackwardResult(NamedTuple):
+    dx: Tensor
+    dresidual: Tensor
+    dweight: Tensor | None
+
+def add_rms_norm_backward(
+    dout: Tensor,
+    dsum: Tensor,
+    x: Tensor,
+    residual: Tensor,
+    *,
+    weight: Tensor | None = None,
+    eps: float = 1e-06,
+) -> AddRmsNormBackwardResult:
+    """Gradients of add_rms_norm.
+
+    There are no gradients: second derivatives are not computed.
+
+    Args:
+        dout: [..., d], dtype that of x: gradient of out.
+        dsum: [..., d], dtype that of x: gradient of sum.
+        x: [..., d], float32, float16 or bfloat16: rows.
+        residual: [..., d], dtype that of x: what is added to them.
+        weight: [d], float32, float16 or bfloat16: factors of the features. Optional.
+        eps: added to the mean of the squares; a positive finite number.
+
+    Returns:
+        dx: [..., d], dtype that of x: gradient of x.
+        dresidual: [..., d], dtype that of residual: gradient of residual.
+        dweight: [d], float32: gradient of weight. None unless weight.
+
+    Rules:
+        x: expected at most 16384 features; normalise parts of a row.
+
+    Raises:
+        TypeError: an argument is no array, or an option has another type.
+        ValueError: a shape, dtype, stride or value is wrong.
+        RuntimeError: the device or a compiler failed.
+
+    Source: Zhang and Sennrich 2019, Root Mean Square Layer Normalization.
+    """
+
+def rope(
+    x: Tensor,
+    cosine: Tensor,
+    sine: Tensor,
+    *,
+    positions: Tensor | None = None,
+    pairing: Literal["halves", "neighbours"] = "halves",
+    inverse: bool = False,
+) -> Tensor:
+    """Rotary position embedding: pairs of features turned by angles of the positions.
+
+    Gradients of x, cosine and sine are composed of calls of other operators.
+
+    Args:
+        x: [tokens, heads, d] or [batch, tokens, heads, d], float32, float16 or bfloat16: queries or keys.
+        cosine: [length, half], float32: of the angles of every position.
+        sine: [length, half], float32: of the same angles.
+        positions: [tokens] or [batch, tokens], int32: of the tokens; 0, 1, 2, ... unless given. Optional.
+        pairing: features that are turned together: j and j + half, or 2j and 2j + 1; one of halves, neighbours.
+        inverse: turns back, which is also the gradient.
+
+    Returns:
+        out: [tokens, heads, d] or [batch, tokens, heads, d], dtype that of x: the first 2*half features turned, the
+            others as they are.
+
+    Rules:
+        cosine: expected at most {d}/2 pairs, half the features; give the angles of fewer pairs.
+        cosine: expected 1 pair or more; leave the call out.
+        cosine: expected angles of all {tokens} tokens; give longer tables.
+
+    Raises:
+        TypeError: an argument is no array, or an option has another type.
+        ValueError: a shape, dtype, stride or value is wrong.
+        RuntimeError: the device or a compiler failed.
+
+    Source: Su et al. 2021, RoFormer.
+    """
+
+def softmax(
+    x: Tensor,
+) -> Tensor:
+    """Exponentials of rows, divided by their sum.
+
+    Gradients of x are those of ``tegula.softmax_backward``.
+
+    Args:
+        x: [..., d], float32, float16 or bfloat16: rows.
+
+    Returns:
+        out: [..., d], dtype that of x: exp(x) / sum(exp(x)).
+
+    Rules:
+        x: expected 1 feature or more; leave the call out.
+
+    Raises:
+        TypeError: an argument is no array, or an option has another type.
+        ValueError: a shape, dtype, stride or value is wrong.
+        RuntimeError: the device or a compiler failed.
+
+    Source: Milakov and Gimelshein 2018, Online normalizer calculation for softmax, for rows that are read in pieces.
+    """
+
+def log_softmax(
+    x: Tensor,
+) -> Tensor:
+    """Rows less the logarithm of the sum of their exponentials.
+
+    Gradients of x are those of ``tegula.log_softmax_backward``.
+
+    Args:
+        x: [..., d], float32, float16 or bfloat16: rows.
+
+    Returns:
+        out: [..., d], dtype that of x: x - log(sum(exp(x))).
+
+    Rules:
+        x: expected 1 feature or more; leave the call out.
+
+    Raises:
+        TypeError: an argument is no array, or an option has another type.
+        ValueError: a shape, dtype, stride or value is wrong.
+        RuntimeError: the device or a compiler failed.
+
+    Source: Milakov and Gimelshein 2018, Online normalizer calculation for softmax, for rows that are read in pieces.
+    """
+
+def softmax_backward(
+    dout: Tensor,
+    x: Tensor,
+) -> Tensor:
+    """Gradients of softmax.
+
+    There are no gradients: second derivatives are not computed.
+
+    Args:
+        dout: [..., d], dtype that of x: gradient of out.
+        x: [..., d], float32, float16 or bfloat16: rows.
+
+    Returns:
+        dx: [..., d], dtype that of x: gradient of x.
+
+    Rules:
+        x: expected 1 feature or more; leave the call out.
+
+    Raises:
+        TypeError: an argument is no array, or an option has another type.
+        ValueError: a shape, dtype, stride or value is wrong.
+        RuntimeError: the device or a compiler failed.
+
+    Source: Milakov and Gimelshein 2018, Online normalizer calculation for softmax, for rows that are read in pieces.
+    """
+
+def log_softmax_backward(
+    dout: Tensor,
+    x: Tensor,
+) -> Tensor:
+    """Gradients of log_softmax.
+
+    There are no gradients: second derivatives are not computed.
+
+    Args:
+        dout: [..., d], dtype that of x: gradient of out.
+        x: [..., d], float32, float16 or bfloat16: rows.
+
+    Returns:
+        dx: [..., d], dtype that of x: gradient of x.
+
+    Rules:
+        x: expected 1 feature or more; leave the call out.
+
+    Raises:
+        TypeError: an argument is no array, or an option has another type.
+        ValueError: a shape, dtype, stride or value is wrong.
+        RuntimeError: the device or a compiler failed.
+
+    Source: Milakov and Gimelshein 2018, Online normalizer calculation for softmax, for rows that are read in pieces.
+    """
+
+class TopkResult(NamedTuple):
+    values: Tensor
+    indices: Tensor
+
+def topk(
+    x: Tensor,
+    count: int,
+    *,
+    gates: Literal["none", "softmax", "sigmoid"] = "none",
+    normalized: bool = False,
+) -> TopkResult:
+    """The largest elements of every row in descending order, and gates of experts.
+
+    Gradients of x are composed of calls of other operators.
+
+    Args:
+        x: [..., n], float32, float16 or bfloat16: rows; NaN is the largest, of equal ones the first comes first.
+        count: elements of a row; a number from 0 to 256.
+        gates: what becomes of the chosen: softmax over them, or their sigmoids; one of none, softmax, sigmoid.
+        normalized: sigmoids are divided by their sum.
+
+    Returns:
+        values: [..., count], dtype that of x: the chosen, or the gates.
+        indices: [..., count], int32: where they stand in their rows.
+
+    Rules:
+        count: expected at most {n}, the elements of a row; choose no more than there are.
+
+    Raises:
+        TypeError: an argument is no array, or an option has another type.
+        ValueError: a shape, dtype, stride or value is wrong.
+        RuntimeError: the device or a compiler failed.
+
+    Source: the gating of Shazeer et al. 2017, Outrageously Large Neural Networks.
+    """
+
 def block_scores(
     q: Tensor,
     k: Tensor,
@@ -823,4 +2754,211 @@ def topk_blocks(
         RuntimeError: the device or a compiler failed.
 
     Source: the selection of Yuan et al. 2025, Native Sparse Attention, with its first and local blocks.
+    """
+
+class SelectiveStateUpdateResult(NamedTuple):
+    out: Tensor
+    new_state: Tensor
+
+def selective_state_update(
+    state: Tensor,
+    x: Tensor,
+    dt: Tensor,
+    A: Tensor,
+    B: Tensor,
+    C: Tensor,
+    *,
+    D: Tensor | None = None,
+    z: Tensor | None = None,
+    dt_bias: Tensor | None = None,
+    dt_softplus: bool = False,
+) -> SelectiveStateUpdateResult:
+    """One token of a selective state space model.
+
+    There are no gradients: it is a step of inference; ssd has gradients.
+
+    Args:
+        state: [batch, groups * group, p, n], float32, float16 or bfloat16: states before the token. Elements of the
+            last dimension lie side by side.
+        x: [batch, groups * group, p], float32, float16 or bfloat16: values.
+        dt: [batch, groups * group, p], float32, float16 or bfloat16: widths of steps.
+        A: [groups * group, p, n], float32: logarithms of decays of a step of width 1.
+        B: [batch, groups, n], dtype that of x: what values are written by.
+        C: [batch, groups, n], dtype that of x: what states are read by.
+        D: [groups * group, p], float32: shares of x that are added. Optional.
+        z: [batch, groups * group, p], dtype that of x: results are multiplied by silu of it. Optional.
+        dt_bias: [groups * group, p], float32: added to dt. Optional.
+        dt_softplus: steps are log(1 + exp(dt + dt_bias)).
+
+    Returns:
+        out: [batch, groups * group, p], dtype that of x: (new_state . C + D * x) * silu(z).
+        new_state: [batch, groups * group, p, n], dtype that of state: exp(dt * A) * state + dt * x * B. Elements of
+            the last dimension lie side by side.
+
+    Rules:
+        B: expected 1 to 512 features of states; split them.
+        x: expected a multiple of the groups of heads; give x a head for each group.
+
+    Raises:
+        TypeError: an argument is no array, or an option has another type.
+        ValueError: a shape, dtype, stride or value is wrong.
+        RuntimeError: the device or a compiler failed.
+
+    Source: Gu and Dao 2023, Mamba; Dao and Gu 2024, Transformers are SSMs.
+    """
+
+class SsdResult(NamedTuple):
+    out: Tensor
+    final_state: Tensor | None
+
+def ssd(
+    x: Tensor,
+    dt: Tensor,
+    A: Tensor,
+    B: Tensor,
+    C: Tensor,
+    *,
+    D: Tensor | None = None,
+    z: Tensor | None = None,
+    dt_bias: Tensor | None = None,
+    initial_state: Tensor | None = None,
+    cu_seqlens: Tensor | None = None,
+    max_seqlen: int = 0,
+    dt_softplus: bool = False,
+    output_final_state: bool = False,
+) -> SsdResult:
+    """The scan of a state space model with one decay for a head, as of Mamba-2.
+
+    Gradients of x, dt, A, B, C, D, z, dt_bias and initial_state are those of ``tegula.ssd_backward``.
+
+    Args:
+        x: [tokens, groups * group, p] if cu_seqlens; [batch, tokens, groups * group, p], float32, float16 or
+            bfloat16: values. Elements of the last dimension lie side by side.
+        dt: [tokens, groups * group] if cu_seqlens; [batch, tokens, groups * group], float32, float16 or bfloat16:
+            widths of steps.
+        A: [groups * group], float32: logarithms of decays of a step of width 1, at most 0.
+        B: [tokens, groups, n] if cu_seqlens; [batch, tokens, groups, n], dtype that of x: what values are written
+            by. Elements of the last dimension lie side by side.
+        C: [tokens, groups, n] if cu_seqlens; [batch, tokens, groups, n], dtype that of x: what states are read by.
+            Elements of the last dimension lie side by side.
+        D: [groups * group], float32: shares of x that are added. Optional.
+        z: [tokens, groups * group, p] if cu_seqlens; [batch, tokens, groups * group, p], dtype that of x: results
+            are multiplied by silu of it. Elements of the last dimension lie side by side. Optional.
+        dt_bias: [groups * group], float32: added to dt. Optional.
+        initial_state: [sequences, groups * group, p, n] if cu_seqlens; [batch, groups * group, p, n], float32:
+            states before the first token, which are zeros without it. Optional.
+        cu_seqlens: [sequences + 1], int32: where packed sequences begin and end: sequence i has the tokens from
+            entry i to entry i + 1. Optional.
+        max_seqlen: a promise: the most tokens of a packed sequence; a number of tokens, or 0 where it is not known.
+        dt_softplus: steps are log(1 + exp(dt + dt_bias)).
+        output_final_state: also the states behind the last token.
+
+    Returns:
+        out: [tokens, groups * group, p] if cu_seqlens; [batch, tokens, groups * group, p], dtype that of x: (state
+            after the token . C + D * x) * silu(z).
+        final_state: [sequences, groups * group, p, n] if cu_seqlens; [batch, groups * group, p, n], float32: states
+            behind the last token. None unless output_final_state.
+
+    Rules:
+        max_seqlen: expected cu_seqlens beside it; leave it out: without it all sequences are equally long.
+        B: expected 1 to 256 features of states; split them.
+        x: expected 1 to 512 features; split the heads.
+        x: expected a multiple of the groups of heads; give x a head for each group.
+
+    Raises:
+        TypeError: an argument is no array, or an option has another type.
+        ValueError: a shape, dtype, stride or value is wrong.
+        RuntimeError: the device or a compiler failed.
+
+    Source: Dao and Gu 2024, Transformers are SSMs.
+    """
+
+class SsdBackwardResult(NamedTuple):
+    dx: Tensor
+    ddt: Tensor
+    dA: Tensor
+    dB: Tensor
+    dC: Tensor
+    dD: Tensor | None
+    dz: Tensor | None
+    ddt_bias: Tensor | None
+    dinitial_state: Tensor | None
+
+def ssd_backward(
+    dout: Tensor,
+    x: Tensor,
+    dt: Tensor,
+    A: Tensor,
+    B: Tensor,
+    C: Tensor,
+    *,
+    dfinal_state: Tensor | None = None,
+    D: Tensor | None = None,
+    z: Tensor | None = None,
+    dt_bias: Tensor | None = None,
+    initial_state: Tensor | None = None,
+    cu_seqlens: Tensor | None = None,
+    max_seqlen: int = 0,
+    dt_softplus: bool = False,
+    output_final_state: bool = False,
+) -> SsdBackwardResult:
+    """Gradients of ssd.
+
+    There are no gradients: second derivatives are not computed.
+
+    Args:
+        dout: [tokens, groups * group, p] if cu_seqlens; [batch, tokens, groups * group, p], dtype that of x:
+            gradient of out.
+        dfinal_state: [sequences, groups * group, p, n] if cu_seqlens; [batch, groups * group, p, n], float32:
+            gradient of final_state. Optional.
+        x: [tokens, groups * group, p] if cu_seqlens; [batch, tokens, groups * group, p], float32, float16 or
+            bfloat16: values. Elements of the last dimension lie side by side.
+        dt: [tokens, groups * group] if cu_seqlens; [batch, tokens, groups * group], float32, float16 or bfloat16:
+            widths of steps.
+        A: [groups * group], float32: logarithms of decays of a step of width 1, at most 0.
+        B: [tokens, groups, n] if cu_seqlens; [batch, tokens, groups, n], dtype that of x: what values are written
+            by. Elements of the last dimension lie side by side.
+        C: [tokens, groups, n] if cu_seqlens; [batch, tokens, groups, n], dtype that of x: what states are read by.
+            Elements of the last dimension lie side by side.
+        D: [groups * group], float32: shares of x that are added. Optional.
+        z: [tokens, groups * group, p] if cu_seqlens; [batch, tokens, groups * group, p], dtype that of x: results
+            are multiplied by silu of it. Elements of the last dimension lie side by side. Optional.
+        dt_bias: [groups * group], float32: added to dt. Optional.
+        initial_state: [sequences, groups * group, p, n] if cu_seqlens; [batch, groups * group, p, n], float32:
+            states before the first token, which are zeros without it. Optional.
+        cu_seqlens: [sequences + 1], int32: where packed sequences begin and end: sequence i has the tokens from
+            entry i to entry i + 1. Optional.
+        max_seqlen: a promise: the most tokens of a packed sequence; a number of tokens, or 0 where it is not known.
+        dt_softplus: steps are log(1 + exp(dt + dt_bias)).
+        output_final_state: also the states behind the last token.
+
+    Returns:
+        dx: [tokens, groups * group, p] if cu_seqlens; [batch, tokens, groups * group, p], dtype that of x: gradient
+            of x. Elements of the last dimension lie side by side.
+        ddt: [tokens, groups * group] if cu_seqlens; [batch, tokens, groups * group], dtype that of dt: gradient of
+            dt.
+        dA: [groups * group], float32: gradient of A.
+        dB: [tokens, groups, n] if cu_seqlens; [batch, tokens, groups, n], dtype that of B: gradient of B. Elements
+            of the last dimension lie side by side.
+        dC: [tokens, groups, n] if cu_seqlens; [batch, tokens, groups, n], dtype that of C: gradient of C. Elements
+            of the last dimension lie side by side.
+        dD: [groups * group], float32: gradient of D. None unless D.
+        dz: [tokens, groups * group, p] if cu_seqlens; [batch, tokens, groups * group, p], dtype that of z: gradient
+            of z. Elements of the last dimension lie side by side. None unless z.
+        ddt_bias: [groups * group], float32: gradient of dt_bias. None unless dt_bias.
+        dinitial_state: [sequences, groups * group, p, n] if cu_seqlens; [batch, groups * group, p, n], dtype that
+            of initial_state: gradient of initial_state. None unless initial_state.
+
+    Rules:
+        max_seqlen: expected cu_seqlens beside it; leave it out: without it all sequences are equally long.
+        B: expected 1 to 256 features of states; split them.
+        x: expected 1 to 512 features; split the heads.
+        x: expected a multiple of the groups of heads; give x a head for each group.
+
+    Raises:
+        TypeError: an argument is no array, or an option has another type.
+        ValueError: a shape, dtype, stride or value is wrong.
+        RuntimeError: the device or a compiler failed.
+
+    Source: Dao and Gu 2024, Transformers are SSMs.
     """
