@@ -7,6 +7,7 @@ functions: dict[str, Callable[..., Any]]
 __all__ = ["attention", "attention_backward", "block_sparse_attention_backward", "block_sparse_attention", "gemm", "nsa_selected_attention_backward", "nsa_selected_attention", "cast_fp8", "uncast_fp8", "cross_entropy", "cross_entropy_and_gradient", "cross_entropy_backward", "cumsum", "silu_and_mul", "gelu_and_mul", "relu_and_mul", "silu_and_mul_backward", "gelu_and_mul_backward", "relu_and_mul_backward", "hadamard", "hadamard_backward", "layer_norm", "layer_norm_backward", "add_layer_norm", "add_layer_norm_backward", "rms_norm", "rms_norm_backward", "add_rms_norm", "add_rms_norm_backward", "rope", "softmax", "log_softmax", "softmax_backward", "log_softmax_backward", "topk", "block_scores", "topk_blocks"]
 __all__ = ["attention", "attention_backward", "block_sparse_attention_backward", "block_sparse_attention", "gated_delta_rule", "gated_delta_rule_backward", "kda", "gemm", "indexer_logits", "indexer_logits_backward", "indexer_topk", "sparse_mla", "sparse_mla_backward", "sparse_mla_decode", "topk_select", "causal_conv1d", "causal_conv1d_backward", "linear_attention", "linear_attention_backward", "nsa_selected_attention_backward", "nsa_selected_attention", "cast_fp8", "uncast_fp8", "cross_entropy", "cross_entropy_and_gradient", "cross_entropy_backward", "cumsum", "silu_and_mul", "gelu_and_mul", "relu_and_mul", "silu_and_mul_backward", "gelu_and_mul_backward", "relu_and_mul_backward", "hadamard", "hadamard_backward", "layer_norm", "layer_norm_backward", "add_layer_norm", "add_layer_norm_backward", "rms_norm", "rms_norm_backward", "add_rms_norm", "add_rms_norm_backward", "rope", "softmax", "log_softmax", "softmax_backward", "log_softmax_backward", "topk", "block_scores", "topk_blocks", "selective_state_update", "ssd", "ssd_backward"]
 __all__ = ["attention", "attention_backward", "block_sparse_attention_backward", "block_sparse_attention", "gated_delta_rule", "gated_delta_rule_backward", "gemm", "indexer_logits", "indexer_logits_backward", "indexer_topk", "sparse_mla", "sparse_mla_backward", "sparse_mla_decode", "sparse_mla_target", "topk_select", "causal_conv1d", "causal_conv1d_backward", "linear_attention", "linear_attention_backward", "nsa_selected_attention_backward", "nsa_selected_attention", "cast_fp8", "uncast_fp8", "cross_entropy", "cross_entropy_and_gradient", "cross_entropy_backward", "cumsum", "silu_and_mul", "gelu_and_mul", "relu_and_mul", "silu_and_mul_backward", "gelu_and_mul_backward", "relu_and_mul_backward", "hadamard", "hadamard_backward", "layer_norm", "layer_norm_backward", "add_layer_norm", "add_layer_norm_backward", "rms_norm", "rms_norm_backward", "add_rms_norm", "add_rms_norm_backward", "rope", "softmax", "log_softmax", "softmax_backward", "log_softmax_backward", "topk", "block_scores", "topk_blocks", "selective_state_update", "ssd", "ssd_backward"]
+__all__ = ["attention", "attention_backward", "block_sparse_attention_backward", "block_sparse_attention", "gated_delta_rule", "gated_delta_rule_backward", "gemm", "indexer_logits", "indexer_logits_backward", "indexer_topk", "sparse_mla", "sparse_mla_backward", "sparse_mla_decode", "topk_select", "causal_conv1d", "causal_conv1d_backward", "linear_attention", "linear_attention_backward", "nsa_selected_attention_backward", "nsa_combine", "nsa_combine_backward", "nsa_compress", "nsa_compress_backward", "nsa_compressed_attention", "nsa_compressed_attention_backward", "nsa_selected_attention", "nsa_select", "cast_fp8", "uncast_fp8", "cross_entropy", "cross_entropy_and_gradient", "cross_entropy_backward", "cumsum", "silu_and_mul", "gelu_and_mul", "relu_and_mul", "silu_and_mul_backward", "gelu_and_mul_backward", "relu_and_mul_backward", "hadamard", "hadamard_backward", "layer_norm", "layer_norm_backward", "add_layer_norm", "add_layer_norm_backward", "rms_norm", "rms_norm_backward", "add_rms_norm", "add_rms_norm_backward", "rope", "softmax", "log_softmax", "softmax_backward", "log_softmax_backward", "topk", "block_scores", "topk_blocks", "selective_state_update", "ssd", "ssd_backward"]
 
 class AttentionResult(NamedTuple):
     out: Tensor
@@ -1447,6 +1448,317 @@ def nsa_selected_attention_backward(
     Source: Dao 2023, FlashAttention-2, over lists that are inverted on the device; the gradient of factors as in native-sparse-attention-pytorch (Wang 2025).
     """
 
+def nsa_combine(
+    compressed: Tensor,
+    selected: Tensor,
+    gates: Tensor,
+    *,
+    window: Tensor | None = None,
+) -> Tensor:
+    """The branches of native sparse attention, summed by their gates.
+
+    Gradients of compressed, selected, gates and window are those of ``tegula.nsa_combine_backward``.
+
+    Args:
+        compressed: [..., d], float32, float16 or bfloat16: attention over compressed entries.
+        selected: [..., d], dtype that of compressed: attention over selected blocks.
+        gates: [..., branches], float32, float16 or bfloat16: logits: a branch counts by the sigmoid of its gate.
+        window: [..., d], dtype that of compressed: attention over a sliding window. Optional.
+
+    Returns:
+        out: [..., d], dtype that of compressed: the sum of sigmoid(gate) * branch.
+
+    Rules:
+        gates: expected a gate for each branch, in the order compressed, selected, window; give two gates, or three
+            with a window.
+        compressed: expected 1 to 4096 features; split the heads.
+
+    Raises:
+        TypeError: an argument is no array, or an option has another type.
+        ValueError: a shape, dtype, stride or value is wrong.
+        RuntimeError: the device or a compiler failed.
+
+    Source: Yuan et al. 2025, Native Sparse Attention: the gated sum of its branches.
+    """
+
+class NsaCombineBackwardResult(NamedTuple):
+    dcompressed: Tensor
+    dselected: Tensor
+    dgates: Tensor
+    dwindow: Tensor | None
+
+def nsa_combine_backward(
+    dout: Tensor,
+    compressed: Tensor,
+    selected: Tensor,
+    gates: Tensor,
+    *,
+    window: Tensor | None = None,
+) -> NsaCombineBackwardResult:
+    """Gradients of nsa_combine.
+
+    There are no gradients: second derivatives are not computed.
+
+    Args:
+        dout: [..., d], dtype that of compressed: gradient of out.
+        compressed: [..., d], float32, float16 or bfloat16: attention over compressed entries.
+        selected: [..., d], dtype that of compressed: attention over selected blocks.
+        gates: [..., branches], float32, float16 or bfloat16: logits: a branch counts by the sigmoid of its gate.
+        window: [..., d], dtype that of compressed: attention over a sliding window. Optional.
+
+    Returns:
+        dcompressed: [..., d], dtype that of compressed: gradient of compressed.
+        dselected: [..., d], dtype that of selected: gradient of selected.
+        dgates: [..., branches], dtype that of gates: gradient of gates.
+        dwindow: [..., d], dtype that of window: gradient of window. None unless window.
+
+    Rules:
+        gates: expected a gate for each branch, in the order compressed, selected, window; give two gates, or three
+            with a window.
+        compressed: expected 1 to 4096 features; split the heads.
+
+    Raises:
+        TypeError: an argument is no array, or an option has another type.
+        ValueError: a shape, dtype, stride or value is wrong.
+        RuntimeError: the device or a compiler failed.
+
+    Source: Yuan et al. 2025, Native Sparse Attention: the gated sum of its branches.
+    """
+
+def nsa_compress(
+    x: Tensor,
+    *,
+    cu_seqlens: Tensor | None = None,
+    max_seqlen: int = 0,
+    layout: Literal["bshd", "bhsd"] = "bshd",
+    length: int = 32,
+    stride: int = 16,
+) -> Tensor:
+    """Means of overlapping windows of tokens.
+
+    Gradients of x are those of ``tegula.nsa_compress_backward``.
+
+    Args:
+        x: [tokens, heads, d] if cu_seqlens; [batch, tokens, heads, d] if layout=bshd; [batch, heads, tokens, d],
+            float32, float16 or bfloat16: keys or values. Elements of the last dimension lie side by side.
+        cu_seqlens: [sequences + 1], int32: where packed sequences begin and end: sequence i has the tokens from
+            entry i to entry i + 1. Optional.
+        max_seqlen: a promise: the most tokens of a packed sequence; a number of tokens, or 0 where it is not known.
+        layout: order of batch, sequence, heads, features; packed sequences have none; one of bshd, bhsd.
+        length: tokens of a window, whose mean is an entry; a block size from 1 to 2^20.
+        stride: tokens from the beginning of a window to that of the next; a block size from 1 to 2^20.
+
+    Returns:
+        out: [entries, heads, d] if cu_seqlens; [batch, entries, heads, d] if layout=bshd; [batch, heads, entries,
+            d], dtype that of x: an entry for every whole window; packed, those of a sequence stand from its first
+            token / stride on. Elements of the last dimension lie side by side.
+
+    Rules:
+        stride: expected at most {length}, the length of a window; give a longer window: tokens between windows
+            would have no part.
+        max_seqlen: expected cu_seqlens beside it; leave it out: without them all sequences are equally long.
+        x: expected 1 to 512 features; split the heads.
+
+    Raises:
+        TypeError: an argument is no array, or an option has another type.
+        ValueError: a shape, dtype, stride or value is wrong.
+        RuntimeError: the device or a compiler failed.
+
+    Source: Yuan et al. 2025, Native Sparse Attention: compression by means.
+    """
+
+def nsa_compress_backward(
+    dout: Tensor,
+    x: Tensor,
+    *,
+    cu_seqlens: Tensor | None = None,
+    max_seqlen: int = 0,
+    layout: Literal["bshd", "bhsd"] = "bshd",
+    length: int = 32,
+    stride: int = 16,
+) -> Tensor:
+    """Gradient of nsa_compress.
+
+    There are no gradients: it is linear: that of nsa_compress.
+
+    Args:
+        dout: [entries, heads, d] if cu_seqlens; [batch, entries, heads, d] if layout=bshd; [batch, heads, entries,
+            d], dtype that of x: gradient of out. Elements of the last dimension lie side by side.
+        x: [tokens, heads, d] if cu_seqlens; [batch, tokens, heads, d] if layout=bshd; [batch, heads, tokens, d],
+            float32, float16 or bfloat16: keys or values. Elements of the last dimension lie side by side.
+        cu_seqlens: [sequences + 1], int32: where packed sequences begin and end: sequence i has the tokens from
+            entry i to entry i + 1. Optional.
+        max_seqlen: a promise: the most tokens of a packed sequence; a number of tokens, or 0 where it is not known.
+        layout: order of batch, sequence, heads, features; packed sequences have none; one of bshd, bhsd.
+        length: tokens of a window, whose mean is an entry; a block size from 1 to 2^20.
+        stride: tokens from the beginning of a window to that of the next; a block size from 1 to 2^20.
+
+    Returns:
+        dx: [tokens, heads, d] if cu_seqlens; [batch, tokens, heads, d] if layout=bshd; [batch, heads, tokens, d],
+            dtype that of x: gradient of x. Elements of the last dimension lie side by side.
+
+    Rules:
+        stride: expected at most {length}, the length of a window; give a longer window: tokens between windows
+            would have no part.
+        max_seqlen: expected cu_seqlens beside it; leave it out: without them all sequences are equally long.
+        dout: expected {expected_entries} entries, as out has; give it the shape of out.
+        x: expected 1 to 512 features; split the heads.
+
+    Raises:
+        TypeError: an argument is no array, or an option has another type.
+        ValueError: a shape, dtype, stride or value is wrong.
+        RuntimeError: the device or a compiler failed.
+
+    Source: Yuan et al. 2025, Native Sparse Attention: compression by means.
+    """
+
+class NsaCompressedAttentionResult(NamedTuple):
+    out: Tensor
+    lse: Tensor
+
+def nsa_compressed_attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    *,
+    cu_seqlens: Tensor | None = None,
+    max_seqlen: int = 0,
+    layout: Literal["bshd", "bhsd"] = "bshd",
+    length: int = 32,
+    stride: int = 16,
+    key_tokens: int = 0,
+    scale: float | None = None,
+) -> NsaCompressedAttentionResult:
+    """Attention over compressed entries that end at the query or before it.
+
+    Gradients of q, k and v are those of ``tegula.nsa_compressed_attention_backward``.
+
+    Args:
+        q: [queries, kv_heads * group, d] if cu_seqlens; [batch, queries, kv_heads * group, d] if layout=bshd;
+            [batch, kv_heads * group, queries, d], float32, float16 or bfloat16: queries. Elements of the last
+            dimension lie side by side.
+        k: [entries, kv_heads, d] if cu_seqlens; [batch, entries, kv_heads, d] if layout=bshd; [batch, kv_heads,
+            entries, d], dtype that of q: compressed keys. Elements of the last dimension lie side by side.
+        v: [entries, kv_heads, d_v] if cu_seqlens; [batch, entries, kv_heads, d_v] if layout=bshd; [batch, kv_heads,
+            entries, d_v], dtype that of q: compressed values. Elements of the last dimension lie side by side.
+        cu_seqlens: [sequences + 1], int32: where packed sequences begin and end: sequence i has the tokens from
+            entry i to entry i + 1. Optional.
+        max_seqlen: a promise: the most tokens of a packed sequence; a number of tokens, or 0 where it is not known.
+        layout: order of batch, sequence, heads, features; packed sequences have none; one of bshd, bhsd.
+        length: tokens of a window, whose mean is an entry; a block size from 1 to 2^20.
+        stride: tokens from the beginning of a window to that of the next; a block size from 1 to 2^20.
+        key_tokens: tokens of which the entries are made, 0: as many as queries; a number of tokens, or 0 for as
+            many as queries.
+        scale: of the scores; a positive finite number, 1/sqrt(d) unless given.
+
+    Returns:
+        out: [queries, kv_heads * group, d_v] if cu_seqlens; [batch, queries, kv_heads * group, d_v] if layout=bshd;
+            [batch, kv_heads * group, queries, d_v], dtype that of q: the weighted sums of values; 0 where no entry
+            is seen. Elements of the last dimension lie side by side.
+        lse: [kv_heads * group, queries] if cu_seqlens; [batch, kv_heads * group, queries], float32: natural
+            logarithm of the sum of exp(score); -inf where no entry is seen.
+
+    Rules:
+        stride: expected at most {length}, the length of a window; give a longer window: tokens between windows
+            would have no part.
+        max_seqlen: expected cu_seqlens beside it; leave it out: without them all sequences are equally long.
+        key_tokens: expected 0 beside cu_seqlens; leave it out: a packed sequence has as many keys as queries.
+        k: expected tokens / stride entries beside cu_seqlens, as nsa_compress gives them; make them of the packed
+            tokens.
+        k: expected no heads, as q; give q a head for each of k, or more.
+        q: expected 1 to 512 features; split the heads.
+        v: expected 1 to 512 features; split the heads.
+
+    Raises:
+        TypeError: an argument is no array, or an option has another type.
+        ValueError: a shape, dtype, stride or value is wrong.
+        RuntimeError: the device or a compiler failed.
+
+    Source: Yuan et al. 2025, Native Sparse Attention: the compressed branch.
+    """
+
+class NsaCompressedAttentionBackwardResult(NamedTuple):
+    dq: Tensor
+    dk: Tensor
+    dv: Tensor
+
+def nsa_compressed_attention_backward(
+    dout: Tensor,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    out: Tensor,
+    lse: Tensor,
+    *,
+    dlse: Tensor | None = None,
+    cu_seqlens: Tensor | None = None,
+    max_seqlen: int = 0,
+    layout: Literal["bshd", "bhsd"] = "bshd",
+    length: int = 32,
+    stride: int = 16,
+    key_tokens: int = 0,
+    scale: float | None = None,
+) -> NsaCompressedAttentionBackwardResult:
+    """Gradients of nsa_compressed_attention.
+
+    There are no gradients: those of gradients are not implemented.
+
+    Args:
+        dout: [queries, kv_heads * group, d_v] if cu_seqlens; [batch, queries, kv_heads * group, d_v] if
+            layout=bshd; [batch, kv_heads * group, queries, d_v], dtype that of q: gradient of out. Elements of the
+            last dimension lie side by side.
+        q: [queries, kv_heads * group, d] if cu_seqlens; [batch, queries, kv_heads * group, d] if layout=bshd;
+            [batch, kv_heads * group, queries, d], float32, float16 or bfloat16: queries. Elements of the last
+            dimension lie side by side.
+        k: [entries, kv_heads, d] if cu_seqlens; [batch, entries, kv_heads, d] if layout=bshd; [batch, kv_heads,
+            entries, d], dtype that of q: compressed keys. Elements of the last dimension lie side by side.
+        v: [entries, kv_heads, d_v] if cu_seqlens; [batch, entries, kv_heads, d_v] if layout=bshd; [batch, kv_heads,
+            entries, d_v], dtype that of q: compressed values. Elements of the last dimension lie side by side.
+        out: [queries, kv_heads * group, d_v] if cu_seqlens; [batch, queries, kv_heads * group, d_v] if layout=bshd;
+            [batch, kv_heads * group, queries, d_v], dtype that of q: the result of nsa_compressed_attention.
+            Elements of the last dimension lie side by side.
+        lse: [kv_heads * group, queries] if cu_seqlens; [batch, kv_heads * group, queries], float32: and its lse.
+        dlse: [kv_heads * group, queries] if cu_seqlens; [batch, kv_heads * group, queries], float32: gradient of
+            lse; not looked at where lse is -inf. Optional.
+        cu_seqlens: [sequences + 1], int32: where packed sequences begin and end: sequence i has the tokens from
+            entry i to entry i + 1. Optional.
+        max_seqlen: a promise: the most tokens of a packed sequence; a number of tokens, or 0 where it is not known.
+        layout: order of batch, sequence, heads, features; packed sequences have none; one of bshd, bhsd.
+        length: tokens of a window, whose mean is an entry; a block size from 1 to 2^20.
+        stride: tokens from the beginning of a window to that of the next; a block size from 1 to 2^20.
+        key_tokens: tokens of which the entries are made, 0: as many as queries; a number of tokens, or 0 for as
+            many as queries.
+        scale: of the scores; a positive finite number, 1/sqrt(d) unless given.
+
+    Returns:
+        dq: [queries, kv_heads * group, d] if cu_seqlens; [batch, queries, kv_heads * group, d] if layout=bshd;
+            [batch, kv_heads * group, queries, d], dtype that of q: gradient of q. Elements of the last dimension
+            lie side by side.
+        dk: [entries, kv_heads, d] if cu_seqlens; [batch, entries, kv_heads, d] if layout=bshd; [batch, kv_heads,
+            entries, d], dtype that of k: gradient of k. Elements of the last dimension lie side by side.
+        dv: [entries, kv_heads, d_v] if cu_seqlens; [batch, entries, kv_heads, d_v] if layout=bshd; [batch,
+            kv_heads, entries, d_v], dtype that of v: gradient of v. Elements of the last dimension lie side by
+            side.
+
+    Rules:
+        stride: expected at most {length}, the length of a window; give a longer window: tokens between windows
+            would have no part.
+        max_seqlen: expected cu_seqlens beside it; leave it out: without them all sequences are equally long.
+        key_tokens: expected 0 beside cu_seqlens; leave it out: a packed sequence has as many keys as queries.
+        k: expected tokens / stride entries beside cu_seqlens, as nsa_compress gives them; make them of the packed
+            tokens.
+        k: expected no heads, as q; give q a head for each of k, or more.
+        q: expected 1 to 512 features; split the heads.
+        v: expected 1 to 512 features; split the heads.
+
+    Raises:
+        TypeError: an argument is no array, or an option has another type.
+        ValueError: a shape, dtype, stride or value is wrong.
+        RuntimeError: the device or a compiler failed.
+
+    Source: Yuan et al. 2025, Native Sparse Attention: the compressed branch.
+    """
+
 class NsaSelectedAttentionResult(NamedTuple):
     out: Tensor
     lse: Tensor
@@ -1545,6 +1857,72 @@ def nsa_selected_attention(
         RuntimeError: the device or a compiler failed.
 
     Source: Yuan et al. 2025, Native Sparse Attention: the selected branch, and its sliding window.
+    """
+
+def nsa_select(
+    q: Tensor,
+    k: Tensor,
+    lse: Tensor,
+    count: int,
+    *,
+    cu_seqlens: Tensor | None = None,
+    max_seqlen: int = 0,
+    layout: Literal["bshd", "bhsd"] = "bshd",
+    length: int = 32,
+    stride: int = 16,
+    block_size: int = 64,
+    first_blocks: int = 1,
+    local_blocks: int = 2,
+    key_tokens: int = 0,
+    scale: float | None = None,
+) -> Tensor:
+    """The key blocks that matter most by the weights of compressed entries.
+
+    There are no gradients: it chooses.
+
+    Args:
+        q: [queries, kv_heads * group, d] if cu_seqlens; [batch, queries, kv_heads * group, d] if layout=bshd;
+            [batch, kv_heads * group, queries, d], float32, float16 or bfloat16: queries. Elements of the last
+            dimension lie side by side.
+        k: [entries, kv_heads, d] if cu_seqlens; [batch, entries, kv_heads, d] if layout=bshd; [batch, kv_heads,
+            entries, d], dtype that of q: compressed keys. Elements of the last dimension lie side by side.
+        lse: [kv_heads * group, queries] if cu_seqlens; [batch, kv_heads * group, queries], float32: the lse that
+            nsa_compressed_attention gives for q and k.
+        cu_seqlens: [sequences + 1], int32: where packed sequences begin and end: sequence i has the tokens from
+            entry i to entry i + 1. Optional.
+        max_seqlen: a promise: the most tokens of a packed sequence; a number of tokens, or 0 where it is not known.
+        layout: order of batch, sequence, heads, features; packed sequences have none; one of bshd, bhsd.
+        length: tokens of a window, whose mean is an entry; a block size from 1 to 2^20.
+        stride: tokens from the beginning of a window to that of the next; a block size from 1 to 2^20.
+        count: entries of a row, at most 4096.
+        block_size: tokens of a block that is selected; a block size from 1 to 2^20.
+        first_blocks: blocks of the beginning that are chosen before others; a number of blocks from 0 to 2^20.
+        local_blocks: and blocks that end with the query's own; a number of blocks from 0 to 2^20.
+        key_tokens: tokens of which the entries are made, 0: as many as queries; a number of tokens, or 0 for as
+            many as queries.
+        scale: of the scores; a positive finite number, 1/sqrt(d) unless given.
+
+    Returns:
+        out: [queries, kv_heads, count] if cu_seqlens; [batch, queries, kv_heads, count] if layout=bshd; [batch,
+            kv_heads, queries, count], int32: block numbers in ascending order, -1 where fewer exist.
+
+    Rules:
+        stride: expected at most {length}, the length of a window; give a longer window: tokens between windows
+            would have no part.
+        max_seqlen: expected cu_seqlens beside it; leave it out: without them all sequences are equally long.
+        key_tokens: expected 0 beside cu_seqlens; leave it out: a packed sequence has as many keys as queries.
+        k: expected tokens / stride entries beside cu_seqlens, as nsa_compress gives them; make them of the packed
+            tokens.
+        k: expected no heads, as q; give q a head for each of k, or more.
+        q: expected 1 to 512 features; split the heads.
+        count: expected a number of blocks from 0 to 4096; select larger blocks.
+
+    Raises:
+        TypeError: an argument is no array, or an option has another type.
+        ValueError: a shape, dtype, stride or value is wrong.
+        RuntimeError: the device or a compiler failed.
+
+    Source: Yuan et al. 2025, Native Sparse Attention: selection by the compressed branch.
     """
 
 class CastFp8Result(NamedTuple):

@@ -125,7 +125,7 @@ const OperatorSchema& nsa_combine_schema() {
           .examples({{"ragged", "...=37 d=20 branches=3 window"},
                      {"two_f16", "...=2,7 d=64 branches=2 f16"},
                      {"batched_bf16", "...=2,3,5 d=128 branches=3 bf16 gates:f32 window"}})
-          .measured({{"65536x64_bf16", "...=65536,64 d=128 branches=3 bf16 window"},
+          .measured({{"65536x16_bf16", "...=65536,16 d=128 branches=3 bf16 window"},
                      {"8192x64_bf16", "...=8192,64 d=128 branches=3 bf16 window"}})
           .run(plan, forward, formula<Exact>);
   return table;

@@ -290,8 +290,8 @@ std::vector<Example> examples(const std::string& more) {
 std::vector<Example> measured() {
   return {{"8192_bf16",
            "batch=1 queries=8192 entries=511 kv_heads=4 group=16 d=128 d_v=128 bf16 length=32 stride=16"},
-          {"65536_bf16",
-           "batch=1 queries=65536 entries=4095 kv_heads=4 group=16 d=128 d_v=128 bf16 length=32 stride=16"},
+          {"65536_of_16_heads_bf16",
+           "batch=1 queries=65536 entries=4095 kv_heads=1 group=16 d=128 d_v=128 bf16 length=32 stride=16"},
           {"decode_65536_bf16",
            "batch=32 queries=1 entries=4095 kv_heads=4 group=16 d=128 d_v=128 bf16 length=32 stride=16 "
            "key_tokens=65536"}};

@@ -22,7 +22,9 @@ struct SelectKernel {
 };
 
 constexpr std::uint32_t kept = 0xffffffffu;  // above the key of every weight
-constexpr int parts = 32;                    // of a row, each written by one thread
+// Of 128 threads, as many as have registers for their tiles.
+constexpr int blocks_of_processor = 4;
+constexpr int parts = 32;  // of a row, each written by one thread
 
 // A tile of tokens writes a key for every block of its rows to a workspace of its own, larger for those that
 // matter more and 0 for those that cannot be chosen; then it finds the count-th largest bit by bit.
@@ -32,7 +34,7 @@ struct Select : CompressedProgram {
   Tensor lse = input("lse", vector(), f32), out = output("out", {batch, queries, kv_heads, count}, i32);
   Expr block_size = scalar("block_size", i32), first_blocks = scalar("first_blocks", i32),
        local_blocks = scalar("local_blocks", i32), blocks = scalar("blocks", i32);
-  Expr slots = processors() * 2;
+  Expr slots = processors() * blocks_of_processor;
   Tensor keys = workspace("keys", {slots, c.queries, blocks}, u32);
 
   explicit Select(const SelectKernel& instance) : CompressedProgram(instance.heads), kernel(instance) {}
@@ -96,7 +98,7 @@ struct Select : CompressedProgram {
          end = min(windows.beginning_before((block + kernel.blocks) * block_size),
                    sight_of.limit(first + c.queries - 1));
     const Tensor k_of = entries_of(k, s, kv_head);
-    serial(ceildiv(end - begin, c.keys), [&](Index tile) {
+    pipelined(ceildiv(end - begin, c.keys), {.stages = 2}, [&](Index tile) {
       Expr entry = begin + tile * c.keys;
       Shared k_tile({c.keys, c.features()}, c.compute), weights({c.queries, c.keys}, f32);
       copy(k_of.at(entry), k_tile);
@@ -143,11 +145,15 @@ struct Select : CompressedProgram {
 
   void choose(const Expr& first, const Tensor& to, const Tensor& own, const Expr& visible) {
     Fragment bound({c.queries}, u32, 0u), tried({c.queries}, u32), number({c.queries}, i32);
-    // With fewer blocks than wanted the bound stays 0.
+    Fragment found({c.queries}, boolean, false);
+    // With fewer blocks than wanted the bound stays 0. A bound that just as many keys reach needs no more
+    // bits.
     serial(select(visible > count, 32, 0), [&](Index bit) {
       parallel(bound, [&](Index i) { tried(i) = bound(i) | u32(1) << u32(31 - bit); });
       count_from(own, visible, tried, number);
       parallel(bound, [&](Index i) { bound(i) = select(number(i) >= count, tried(i), bound(i)); });
+      parallel(found, [&](Index i) { found(i) = found(i) || number(i) == count; });
+      break_if(reduce_all(found).scalar());
     });
     Shared bounds({c.queries}, u32);
     copy(bound, bounds);
@@ -331,8 +337,8 @@ const OperatorSchema& nsa_select_schema() {
           .measured({{"8192_bf16",
                       "batch=1 queries=8192 entries=511 kv_heads=4 group=16 d=128 bf16 length=32 stride=16 "
                       "count=16"},
-                     {"65536_bf16",
-                      "batch=1 queries=65536 entries=4095 kv_heads=4 group=16 d=128 bf16 length=32 stride=16 "
+                     {"65536_of_16_heads_bf16",
+                      "batch=1 queries=65536 entries=4095 kv_heads=1 group=16 d=128 bf16 length=32 stride=16 "
                       "count=16"},
                      {"decode_65536_bf16",
                       "batch=32 queries=1 entries=4095 kv_heads=4 group=16 d=128 bf16 length=32 stride=16 "
