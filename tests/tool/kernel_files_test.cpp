@@ -74,7 +74,7 @@ TEST_F(KernelFile, IsAnalyzed) {
       tool("analyze " + written(mine) + " --flag=-DTILE=128 --extent M=4096,N=4096,K=512 --machine h200");
   EXPECT_EQ(outcome.status, 0) << outcome.err;
   for (const char* words :
-       {"product_64", "product_128", "operations, bf16", "1.718e+10", "bound by products"})
+       {"product_64", "product_128", "operations, bf16", "1.718e+10", "bound by second-level cache"})
     EXPECT_TRUE(has(outcome.out, words)) << words << outcome.out;
 }
 
