@@ -5,6 +5,7 @@
 
 #include "tegula/ops/attention.hpp"
 
+TEGULA_API_BEGIN
 namespace tegula::ops {
 
 struct AttentionWithKvCache {
@@ -47,3 +48,4 @@ AttentionResult attention_with_kv_cache(const TensorRef& q, const TensorRef& k_c
                                         const TensorRef& v_cache, AttentionWithKvCache options = {});
 
 }  // namespace tegula::ops
+TEGULA_API_END

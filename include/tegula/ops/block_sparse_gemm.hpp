@@ -4,6 +4,7 @@
 
 #include "tegula/runtime.hpp"
 
+TEGULA_API_BEGIN
 namespace tegula::ops {
 
 struct BlockSparseGemm {
@@ -23,3 +24,4 @@ Tensor block_sparse_gemm(const TensorRef& a, const TensorRef& b, const TensorRef
                          BlockSparseGemm options = {});
 
 }  // namespace tegula::ops
+TEGULA_API_END

@@ -4,6 +4,7 @@
 
 #include "tegula/runtime.hpp"
 
+TEGULA_API_BEGIN
 namespace tegula::ops {
 
 struct Conv2d {
@@ -22,3 +23,4 @@ struct Conv2d {
 Tensor conv2d(const TensorRef& x, const TensorRef& weight, Conv2d options = {});
 
 }  // namespace tegula::ops
+TEGULA_API_END

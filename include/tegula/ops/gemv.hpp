@@ -4,6 +4,7 @@
 
 #include "tegula/runtime.hpp"
 
+TEGULA_API_BEGIN
 namespace tegula::ops {
 
 struct Gemv {
@@ -21,3 +22,4 @@ struct Gemv {
 Tensor gemv(const TensorRef& a, const TensorRef& x, Gemv options = {});
 
 }  // namespace tegula::ops
+TEGULA_API_END

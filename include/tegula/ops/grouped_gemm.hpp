@@ -4,6 +4,7 @@
 
 #include "tegula/runtime.hpp"
 
+TEGULA_API_BEGIN
 namespace tegula::ops {
 
 struct GroupedGemm {
@@ -42,3 +43,4 @@ Tensor grouped_gemm_weights(const TensorRef& a, const TensorRef& dout, const Ten
                             GroupedGemmWeights options = {});
 
 }  // namespace tegula::ops
+TEGULA_API_END

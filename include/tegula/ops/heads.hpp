@@ -1,5 +1,6 @@
 // What operators on heads of queries and keys share.
 #pragma once
+#include "tegula/compiler.hpp"
 
 TEGULA_API_BEGIN
 namespace tegula::ops {

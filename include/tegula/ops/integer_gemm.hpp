@@ -4,6 +4,7 @@
 
 #include "tegula/runtime.hpp"
 
+TEGULA_API_BEGIN
 namespace tegula::ops {
 
 struct IntegerGemm {
@@ -17,3 +18,4 @@ struct IntegerGemm {
 Tensor integer_gemm(const TensorRef& a, const TensorRef& b, IntegerGemm options = {});
 
 }  // namespace tegula::ops
+TEGULA_API_END

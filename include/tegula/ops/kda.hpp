@@ -2,6 +2,7 @@
 #pragma once
 #include "tegula/runtime.hpp"
 
+TEGULA_API_BEGIN
 namespace tegula::ops {
 
 struct Kda {
@@ -31,3 +32,4 @@ KdaResult kda(const TensorRef& q, const TensorRef& k, const TensorRef& v, const 
               const TensorRef& beta, Kda options = {});
 
 }  // namespace tegula::ops
+TEGULA_API_END

@@ -2,6 +2,7 @@
 #pragma once
 #include "tegula/ops/attention.hpp"
 
+TEGULA_API_BEGIN
 namespace tegula::ops {
 
 // Attention over parts of the keys gives each part a softmax of its own; their results with their lse are all
@@ -24,3 +25,4 @@ struct MergeAttention {
 AttentionResult merge_attention(const TensorRef& outs, const TensorRef& lses, MergeAttention options = {});
 
 }  // namespace tegula::ops
+TEGULA_API_END

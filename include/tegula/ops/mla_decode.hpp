@@ -5,6 +5,7 @@
 
 #include "tegula/ops/attention.hpp"
 
+TEGULA_API_BEGIN
 namespace tegula::ops {
 
 struct MlaDecode {
@@ -35,3 +36,4 @@ struct MlaDecode {
 AttentionResult mla_decode(const TensorRef& q, const TensorRef& kv_cache, MlaDecode options = {});
 
 }  // namespace tegula::ops
+TEGULA_API_END

@@ -2,6 +2,7 @@
 #pragma once
 #include "tegula/ops/attention.hpp"
 
+TEGULA_API_BEGIN
 namespace tegula::ops {
 
 struct NativeSparseOptions {
@@ -29,3 +30,4 @@ Tensor native_sparse_attention(const TensorRef& q, const TensorRef& k, const Ten
                                const TensorRef& gates, const NativeSparseOptions& options = {});
 
 }  // namespace tegula::ops
+TEGULA_API_END

@@ -2,6 +2,7 @@
 #pragma once
 #include "tegula/runtime.hpp"
 
+TEGULA_API_BEGIN
 namespace tegula::ops {
 
 struct NsaCombine {
@@ -28,3 +29,4 @@ NsaCombineGradients nsa_combine_backward(const TensorRef& dout, const TensorRef&
                                          NsaCombine options = {});
 
 }  // namespace tegula::ops
+TEGULA_API_END

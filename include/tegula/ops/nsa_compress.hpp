@@ -3,6 +3,7 @@
 #pragma once
 #include "tegula/ops/attention.hpp"
 
+TEGULA_API_BEGIN
 namespace tegula::ops {
 
 struct NsaCompress {
@@ -29,3 +30,4 @@ Tensor nsa_compress(const TensorRef& x, NsaCompress options = {});
 Tensor nsa_compress_backward(const TensorRef& dout, const TensorRef& x, NsaCompress options = {});
 
 }  // namespace tegula::ops
+TEGULA_API_END

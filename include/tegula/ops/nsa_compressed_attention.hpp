@@ -4,6 +4,7 @@
 #include "tegula/ops/attention.hpp"
 #include "tegula/ops/attention_backward.hpp"
 
+TEGULA_API_BEGIN
 namespace tegula::ops {
 
 struct NsaCompressedOptions {
@@ -47,3 +48,4 @@ NsaCompressedGradients nsa_compressed_attention_backward(const TensorRef& dout, 
                                                          const NsaCompressedBackwardOptions& gradients = {});
 
 }  // namespace tegula::ops
+TEGULA_API_END

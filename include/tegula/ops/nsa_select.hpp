@@ -3,6 +3,7 @@
 #pragma once
 #include "tegula/ops/attention.hpp"
 
+TEGULA_API_BEGIN
 namespace tegula::ops {
 
 struct NsaSelect {
@@ -33,3 +34,4 @@ Tensor nsa_select(const TensorRef& q, const TensorRef& k, const TensorRef& lse, 
                   NsaSelect options = {});
 
 }  // namespace tegula::ops
+TEGULA_API_END

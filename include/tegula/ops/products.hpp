@@ -1,5 +1,6 @@
 // What operators that multiply matrices share: activations and tiles.
 #pragma once
+#include "tegula/compiler.hpp"
 
 TEGULA_API_BEGIN
 namespace tegula::ops {

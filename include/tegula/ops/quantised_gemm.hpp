@@ -4,6 +4,7 @@
 
 #include "tegula/runtime.hpp"
 
+TEGULA_API_BEGIN
 namespace tegula::ops {
 
 // What a weight is before its scale:
@@ -44,3 +45,4 @@ Tensor quantised_gemm(const TensorRef& a, const TensorRef& b, const TensorRef& s
 Tensor packed_weights(const TensorRef& b);
 
 }  // namespace tegula::ops
+TEGULA_API_END

@@ -4,6 +4,7 @@
 
 #include "tegula/runtime.hpp"
 
+TEGULA_API_BEGIN
 namespace tegula::ops {
 
 struct ScaledGemm {
@@ -25,3 +26,4 @@ Tensor scaled_gemm(const TensorRef& a, const TensorRef& b, const TensorRef& scal
                    ScaledGemm options = {});
 
 }  // namespace tegula::ops
+TEGULA_API_END

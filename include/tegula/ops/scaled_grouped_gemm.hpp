@@ -4,6 +4,7 @@
 
 #include "tegula/runtime.hpp"
 
+TEGULA_API_BEGIN
 namespace tegula::ops {
 
 struct ScaledGroupedGemm {
@@ -25,3 +26,4 @@ Tensor scaled_grouped_gemm(const TensorRef& a, const TensorRef& b, const TensorR
                            const TensorRef& scale_b, ScaledGroupedGemm options = {});
 
 }  // namespace tegula::ops
+TEGULA_API_END
