@@ -17,6 +17,8 @@ struct SelectKernel {
   int blocks = 15;    // of a step, whose entries mostly fill a tile of keys
   int chunks = 1;     // of the heads of a group, each of `pack`
   int columns = 256;  // of a step of the search
+  // Of a row, each written by one thread.
+  int parts() const { return columns / 8; }
 
   auto fields() const { return std::tuple(heads, joined("b", blocks, columns), labelled("n", chunks)); }
 };
@@ -24,7 +26,6 @@ struct SelectKernel {
 constexpr std::uint32_t kept = 0xffffffffu;  // above the key of every weight
 // Of 128 threads, as many as have registers for their tiles.
 constexpr int blocks_of_processor = 4;
-constexpr int parts = 32;  // of a row, each written by one thread
 
 // A tile of tokens writes a key for every block of its rows to a workspace of its own, larger for those that
 // matter more and 0 for those that cannot be chosen; then it finds the count-th largest bit by bit.
@@ -163,6 +164,7 @@ struct Select : CompressedProgram {
   // Keys above the bound are chosen, and of those at the bound the first.
   void write(const Expr& first, const Tensor& to, const Tensor& own, const Expr& visible,
              const Shared& bounds) const {
+    const int parts = kernel.parts();
     Shared above({c.queries, parts}, i32), equal({c.queries, parts}, i32);
     Expr each = ceildiv(visible, parts);
     const auto of_part = [&](const Expr& part) {
