@@ -4,10 +4,7 @@ from typing import Any, Callable, Literal, NamedTuple
 from torch import Tensor
 
 functions: dict[str, Callable[..., Any]]
-__all__ = ["attention", "attention_backward", "block_sparse_attention_backward", "block_sparse_attention", "gemm", "nsa_selected_attention_backward", "nsa_selected_attention", "cast_fp8", "uncast_fp8", "cross_entropy", "cross_entropy_and_gradient", "cross_entropy_backward", "cumsum", "silu_and_mul", "gelu_and_mul", "relu_and_mul", "silu_and_mul_backward", "gelu_and_mul_backward", "relu_and_mul_backward", "hadamard", "hadamard_backward", "layer_norm", "layer_norm_backward", "add_layer_norm", "add_layer_norm_backward", "rms_norm", "rms_norm_backward", "add_rms_norm", "add_rms_norm_backward", "rope", "softmax", "log_softmax", "softmax_backward", "log_softmax_backward", "topk", "block_scores", "topk_blocks"]
-__all__ = ["attention", "attention_backward", "block_sparse_attention_backward", "block_sparse_attention", "gated_delta_rule", "gated_delta_rule_backward", "kda", "gemm", "indexer_logits", "indexer_logits_backward", "indexer_topk", "sparse_mla", "sparse_mla_backward", "sparse_mla_decode", "topk_select", "causal_conv1d", "causal_conv1d_backward", "linear_attention", "linear_attention_backward", "nsa_selected_attention_backward", "nsa_selected_attention", "cast_fp8", "uncast_fp8", "cross_entropy", "cross_entropy_and_gradient", "cross_entropy_backward", "cumsum", "silu_and_mul", "gelu_and_mul", "relu_and_mul", "silu_and_mul_backward", "gelu_and_mul_backward", "relu_and_mul_backward", "hadamard", "hadamard_backward", "layer_norm", "layer_norm_backward", "add_layer_norm", "add_layer_norm_backward", "rms_norm", "rms_norm_backward", "add_rms_norm", "add_rms_norm_backward", "rope", "softmax", "log_softmax", "softmax_backward", "log_softmax_backward", "topk", "block_scores", "topk_blocks", "selective_state_update", "ssd", "ssd_backward"]
-__all__ = ["attention", "attention_backward", "block_sparse_attention_backward", "block_sparse_attention", "gated_delta_rule", "gated_delta_rule_backward", "gemm", "indexer_logits", "indexer_logits_backward", "indexer_topk", "sparse_mla", "sparse_mla_backward", "sparse_mla_decode", "sparse_mla_target", "topk_select", "causal_conv1d", "causal_conv1d_backward", "linear_attention", "linear_attention_backward", "nsa_selected_attention_backward", "nsa_selected_attention", "cast_fp8", "uncast_fp8", "cross_entropy", "cross_entropy_and_gradient", "cross_entropy_backward", "cumsum", "silu_and_mul", "gelu_and_mul", "relu_and_mul", "silu_and_mul_backward", "gelu_and_mul_backward", "relu_and_mul_backward", "hadamard", "hadamard_backward", "layer_norm", "layer_norm_backward", "add_layer_norm", "add_layer_norm_backward", "rms_norm", "rms_norm_backward", "add_rms_norm", "add_rms_norm_backward", "rope", "softmax", "log_softmax", "softmax_backward", "log_softmax_backward", "topk", "block_scores", "topk_blocks", "selective_state_update", "ssd", "ssd_backward"]
-__all__ = ["attention", "attention_backward", "block_sparse_attention_backward", "block_sparse_attention", "gated_delta_rule", "gated_delta_rule_backward", "gemm", "indexer_logits", "indexer_logits_backward", "indexer_topk", "sparse_mla", "sparse_mla_backward", "sparse_mla_decode", "topk_select", "causal_conv1d", "causal_conv1d_backward", "linear_attention", "linear_attention_backward", "nsa_selected_attention_backward", "nsa_combine", "nsa_combine_backward", "nsa_compress", "nsa_compress_backward", "nsa_compressed_attention", "nsa_compressed_attention_backward", "nsa_selected_attention", "nsa_select", "cast_fp8", "uncast_fp8", "cross_entropy", "cross_entropy_and_gradient", "cross_entropy_backward", "cumsum", "silu_and_mul", "gelu_and_mul", "relu_and_mul", "silu_and_mul_backward", "gelu_and_mul_backward", "relu_and_mul_backward", "hadamard", "hadamard_backward", "layer_norm", "layer_norm_backward", "add_layer_norm", "add_layer_norm_backward", "rms_norm", "rms_norm_backward", "add_rms_norm", "add_rms_norm_backward", "rope", "softmax", "log_softmax", "softmax_backward", "log_softmax_backward", "topk", "block_scores", "topk_blocks", "selective_state_update", "ssd", "ssd_backward"]
+__all__ = ["attention", "attention_backward", "block_sparse_attention_backward", "block_sparse_attention", "block_sparse_gemm", "conv2d", "attention_with_kv_cache", "merge_attention", "mla_decode", "gated_delta_rule", "gated_delta_rule_backward", "kda", "gemm", "gemv", "grouped_gemm", "grouped_gemm_weights", "integer_gemm", "indexer_logits", "indexer_logits_backward", "indexer_topk", "sparse_mla", "sparse_mla_backward", "sparse_mla_decode", "sparse_mla_target", "topk_select", "causal_conv1d", "causal_conv1d_backward", "linear_attention", "linear_attention_backward", "nsa_selected_attention_backward", "nsa_combine", "nsa_combine_backward", "nsa_compress", "nsa_compress_backward", "nsa_compressed_attention", "nsa_compressed_attention_backward", "nsa_selected_attention", "nsa_select", "quantised_gemm", "cast_fp8", "uncast_fp8", "cross_entropy", "cross_entropy_and_gradient", "cross_entropy_backward", "cumsum", "silu_and_mul", "gelu_and_mul", "relu_and_mul", "silu_and_mul_backward", "gelu_and_mul_backward", "relu_and_mul_backward", "hadamard", "hadamard_backward", "layer_norm", "layer_norm_backward", "add_layer_norm", "add_layer_norm_backward", "rms_norm", "rms_norm_backward", "add_rms_norm", "add_rms_norm_backward", "rope", "softmax", "log_softmax", "softmax_backward", "log_softmax_backward", "topk", "scaled_gemm", "scaled_grouped_gemm", "block_scores", "topk_blocks", "selective_state_update", "ssd", "ssd_backward"]
 
 class AttentionResult(NamedTuple):
     out: Tensor
@@ -403,6 +400,276 @@ def block_sparse_attention(
     Source: the form of MagiAttention's block_sparse_attn (SandAI 2026), with masks, counts and causality besides.
     """
 
+def block_sparse_gemm(
+    a: Tensor,
+    b: Tensor,
+    mask: Tensor,
+    *,
+    transpose_b: bool = False,
+    block_m: int = 128,
+    block_n: int = 128,
+    block_k: int = 64,
+    out_dtype: Any = None,
+) -> Tensor:
+    """Product of which a mask leaves blocks of m, n and k out.
+
+    There are no gradients: gradients are such products with masks of their own.
+
+    Args:
+        a: [m, k], float32, float16 or bfloat16: left matrix.
+        b: [n, k] if transpose_b; [k, n], dtype that of a: right matrix.
+        mask: [blocks_m, blocks_n, blocks_k], bool: which blocks are summed.
+        transpose_b: b is [n, k].
+        block_m: rows of a block; a multiple of 16.
+        block_n: columns of a block; a multiple of 16.
+        block_k: inner extent of a block; a multiple of 16.
+        out_dtype: dtype of the result; f32, f16 or bf16, chosen by the operator unless given.
+
+    Returns:
+        out: [m, n], out_dtype, or that of a, bfloat16 where that has 8 bits: the sums.
+
+    Rules:
+        block_m: expected a multiple of 16; give masks of such blocks.
+        block_n: expected a multiple of 16; give masks of such blocks.
+        block_k: expected a multiple of 16; give masks of such blocks.
+        mask: expected an entry for every block of m; check block_m.
+        mask: expected an entry for every block of n; check block_n.
+        mask: expected an entry for every block of k; check block_k.
+
+    Raises:
+        TypeError: an argument is no array, or an option has another type.
+        ValueError: a shape, dtype, stride or value is wrong.
+        RuntimeError: the device or a compiler failed.
+
+    Source: Gray et al. 2017, GPU Kernels for Block-Sparse Weights.
+    """
+
+def conv2d(
+    x: Tensor,
+    weight: Tensor,
+    *,
+    bias: Tensor | None = None,
+    stride: int = 1,
+    padding: int = 0,
+    dilation: int = 1,
+) -> Tensor:
+    """Convolution over two dimensions, channels last.
+
+    There are no gradients: those of data and weights are convolutions that are not written yet.
+
+    Args:
+        x: [batch, height, width, channels], float32, float16 or bfloat16: images.
+        weight: [features, taps_h, taps_w, channels], dtype that of x: filters.
+        bias: [features], float32, float16 or bfloat16: added to every pixel. Optional.
+        stride: input pixels between neighbouring outputs; a number from 1 to 2^16.
+        padding: zeros around the images; a number from 0 to 2^16.
+        dilation: input pixels between neighbouring taps; a number from 1 to 2^16.
+
+    Returns:
+        out: [batch, out_height, out_width, features], dtype that of x: the convolution.
+
+    Rules:
+        weight: expected a tap or more; give filters that have elements.
+        weight: expected a tap or more; give filters that have elements.
+
+    Raises:
+        TypeError: an argument is no array, or an option has another type.
+        ValueError: a shape, dtype, stride or value is wrong.
+        RuntimeError: the device or a compiler failed.
+
+    Source: LeCun et al. 1989, Backpropagation Applied to Handwritten Zip Code Recognition.
+    """
+
+class AttentionWithKvCacheResult(NamedTuple):
+    out: Tensor
+    lse: Tensor
+
+def attention_with_kv_cache(
+    q: Tensor,
+    k_cache: Tensor,
+    v_cache: Tensor,
+    *,
+    block_table: Tensor | None = None,
+    cache_seqlens: Tensor | None = None,
+    tree_mask: Tensor | None = None,
+    k_scale: Tensor | None = None,
+    v_scale: Tensor | None = None,
+    sinks: Tensor | None = None,
+    scale: float | None = None,
+    causal: bool = False,
+    left: int = -1,
+    softcap: float = 0.0,
+    splits: int = 0,
+) -> AttentionWithKvCacheResult:
+    """Attention of the last tokens of sequences to a cache of keys and values, also in pages.
+
+    There are no gradients: a cache is for inference; attention has one.
+
+    Args:
+        q: [batch, queries, kv_heads * group, d], float32, float16 or bfloat16: queries: the last tokens. Elements
+            of the last dimension lie side by side.
+        k_cache: [pages, page_size, kv_heads, d] if block_table; [batch, keys, kv_heads, d], float32, float16,
+            bfloat16 or float8_e4m3fn: keys. Elements of the last dimension lie side by side.
+        v_cache: [pages, page_size, kv_heads, d_v] if block_table; [batch, keys, kv_heads, d_v], dtype that of
+            k_cache: values. Elements of the last dimension lie side by side.
+        block_table: [batch, table_width], int32: the pages of each sequence, in their order; what names no page,
+            such as -1, is padding. Optional.
+        cache_seqlens: [batch], int32: tokens of each sequence, those of q included; without, all there is room for.
+            Optional.
+        tree_mask: [batch, queries, queries], bool: which of the last tokens each of them sees; all see what is
+            before them. Optional.
+        k_scale: [pages, page_size, kv_heads] if block_table; [batch, keys, kv_heads], float32: positive factors of
+            keys: one, one for each head, or for each token and head. Optional.
+        v_scale: [pages, page_size, kv_heads] if block_table; [batch, keys, kv_heads], float32: factors of values,
+            likewise. Optional.
+        sinks: [kv_heads * group], float32, float16 or bfloat16: a logit of each head that counts in the sum but has
+            no value. Optional.
+        scale: of the scores; a positive finite number, 1/sqrt(d) unless given.
+        causal: no later keys: the last query stands at the last key.
+        left: keys before its position that a query sees, -1: all; a number of keys, or -1 for all.
+        softcap: scores become softcap * tanh(score / softcap), 0: not; a positive number, or 0 for none.
+        splits: parts of the keys of a sequence, by its own length; 0: planned; a number from 1 to 64, or 0 for the
+            plan's choice.
+
+    Returns:
+        out: [batch, queries, kv_heads * group, d_v], dtype that of q: the weighted sums of values; 0 where no key
+            is seen. Elements of the last dimension lie side by side.
+        lse: [batch, kv_heads * group, queries], float32: natural logarithm of the sum of exp(score); -inf where no
+            key is seen.
+
+    Rules:
+        block_table: expected room for fewer than 2^29 tokens; give shorter tables.
+        tree_mask: expected neither causal nor left beside it; say it in the mask.
+        k_cache: expected the dtype of q, or e4m3; convert it.
+        k_cache: expected no heads, as q; give q a head for each of the cache, or more.
+        q: expected 1 to 512 features; split the heads.
+        v_cache: expected 1 to 512 features; split the heads.
+
+    Raises:
+        TypeError: an argument is no array, or an option has another type.
+        ValueError: a shape, dtype, stride or value is wrong.
+        RuntimeError: the device or a compiler failed.
+
+    Source: Dao et al. 2023, Flash-Decoding for long-context inference; pages as in Kwon et al. 2023, PagedAttention.
+    """
+
+class MergeAttentionResult(NamedTuple):
+    out: Tensor
+    lse: Tensor
+
+def merge_attention(
+    outs: Tensor,
+    lses: Tensor,
+    *,
+    sinks: Tensor | None = None,
+    layout: Literal["bshd", "bhsd"] = "bshd",
+    out_dtype: Any = None,
+) -> MergeAttentionResult:
+    """Attention over all keys, of its results over parts of them.
+
+    There are no gradients: attention over all keys has one.
+
+    Args:
+        outs: [parts, queries, heads, d] or [parts, batch, queries, heads, d] if layout=bshd; [parts, heads,
+            queries, d] or [parts, batch, heads, queries, d], float32, float16 or bfloat16: what attention gave for
+            each part.
+        lses: [parts, heads, queries] or [parts, batch, heads, queries], float32: and its lse: the natural logarithm
+            of the sum of exp(score).
+        sinks: [heads], float32, float16 or bfloat16: a logit of each head that counts in the sum but has no value.
+            Optional.
+        layout: order of batch, sequence, heads, features; lses have their own; one of bshd, bhsd.
+        out_dtype: dtype of the result; f32, f16 or bf16, chosen by the operator unless given.
+
+    Returns:
+        out: [queries, heads, d] or [batch, queries, heads, d] if layout=bshd; [heads, queries, d] or [batch, heads,
+            queries, d], out_dtype, or that of outs, bfloat16 where that has 8 bits: the weighted sums of values; 0
+            where no part has a key.
+        lse: [heads, queries] or [batch, heads, queries], float32: the lse over all keys; -inf where no part has
+            one.
+
+    Rules:
+        outs: expected 1 to 512 features; split the heads.
+
+    Raises:
+        TypeError: an argument is no array, or an option has another type.
+        ValueError: a shape, dtype, stride or value is wrong.
+        RuntimeError: the device or a compiler failed.
+
+    Source: the merge of Dao et al. 2023, Flash-Decoding for long-context inference.
+    """
+
+class MlaDecodeResult(NamedTuple):
+    out: Tensor
+    lse: Tensor
+
+def mla_decode(
+    q: Tensor,
+    kv_cache: Tensor,
+    *,
+    block_table: Tensor | None = None,
+    cache_seqlens: Tensor | None = None,
+    tree_mask: Tensor | None = None,
+    kv_scale: Tensor | None = None,
+    sinks: Tensor | None = None,
+    d_v: int = 512,
+    scale: float | None = None,
+    causal: bool = False,
+    left: int = -1,
+    softcap: float = 0.0,
+    splits: int = 0,
+) -> MlaDecodeResult:
+    """Attention of the last tokens to rows that are keys and values of all heads, also in pages.
+
+    There are no gradients: a cache is for inference; attention has one.
+
+    Args:
+        q: [batch, queries, heads, d], float32, float16 or bfloat16: absorbed queries: the last tokens. Elements of
+            the last dimension lie side by side.
+        kv_cache: [pages, page_size, row] if block_table; [batch, keys, row], float32, float16, bfloat16,
+            float8_e4m3fn or uint8: rows, of which the first d_v features are values, or their records in bytes.
+            Elements of the last dimension lie side by side.
+        block_table: [batch, table_width], int32: the pages of each sequence, in their order; what names no page,
+            such as -1, is padding. Optional.
+        cache_seqlens: [batch], int32: tokens of each sequence, those of q included; without, all there is room for.
+            Optional.
+        tree_mask: [batch, queries, queries], bool: which of the last tokens each of them sees; all see what is
+            before them. Optional.
+        kv_scale: [pages, page_size] if block_table; [batch, keys], float32: positive factors of rows: one, or one
+            for each. Optional.
+        sinks: [heads], float32, float16 or bfloat16: a logit of each head that counts in the sum but has no value.
+            Optional.
+        d_v: features of a row that are values; a number of features from 1 to 512.
+        scale: of the scores; a positive finite number, 1/sqrt(d) unless given.
+        causal: no later keys: the last query stands at the last key.
+        left: keys before its position that a query sees, -1: all; a number of keys, or -1 for all.
+        softcap: scores become softcap * tanh(score / softcap), 0: not; a positive number, or 0 for none.
+        splits: parts of the keys of a sequence, by its own length; 0: planned; a number from 1 to 64, or 0 for the
+            plan's choice.
+
+    Returns:
+        out: [batch, queries, heads, d_v], dtype that of q: the weighted sums of values; 0 where no key is seen.
+            Elements of the last dimension lie side by side.
+        lse: [batch, heads, queries], float32: natural logarithm of the sum of exp(score); -inf where no key is
+            seen.
+
+    Rules:
+        block_table: expected room for fewer than 2^29 tokens; give shorter tables.
+        tree_mask: expected neither causal nor left beside it; say it in the mask.
+        kv_cache: expected the dtype of q, e4m3, or u8 beside q in bf16; convert it.
+        kv_cache: expected rows of {d} features, or records of 656 bytes for 576 features, 584 for 512, with d_v
+            512; check the features of q.
+        kv_cache: expected contiguous records at addresses that are multiples of 16; pass a contiguous copy.
+        d_v: expected no more than the {d} features of a row, at most 640; give those that are values.
+        kv_scale: expected rows of features: records have their own factors; leave it out.
+
+    Raises:
+        TypeError: an argument is no array, or an option has another type.
+        ValueError: a shape, dtype, stride or value is wrong.
+        RuntimeError: the device or a compiler failed.
+
+    Source: DeepSeek-AI 2024, DeepSeek-V2: decoding of its multi-head latent attention.
+    """
+
 class GatedDeltaRuleResult(NamedTuple):
     out: Tensor
     final_state: Tensor | None
@@ -456,9 +723,6 @@ def gated_delta_rule(
         v: expected 1 to 512 features; split the heads.
         v: expected as many heads as k, or a multiple; give v a head for each of k.
         q: expected 1 to 256 features; split the heads.
-        q: expected 1 to 256 features; split the heads.
-        v: expected 1 to 512 features; split the heads.
-        v: expected as many heads as k, or a multiple; give v a head for each of k.
 
     Raises:
         TypeError: an argument is no array, or an option has another type.
@@ -539,9 +803,6 @@ def gated_delta_rule_backward(
         v: expected 1 to 512 features; split the heads.
         v: expected as many heads as k, or a multiple; give v a head for each of k.
         q: expected 1 to 256 features; split the heads.
-        q: expected 1 to 256 features; split the heads.
-        v: expected 1 to 512 features; split the heads.
-        v: expected as many heads as k, or a multiple; give v a head for each of k.
 
     Raises:
         TypeError: an argument is no array, or an option has another type.
@@ -661,6 +922,134 @@ def gemm(
         RuntimeError: the device or a compiler failed.
 
     Source: GEMM of the BLAS, level 3 (Dongarra et al. 1990).
+    """
+
+def gemv(
+    a: Tensor,
+    x: Tensor,
+    *,
+    transpose_a: bool = False,
+    scale: float = 1.0,
+    out_dtype: Any = None,
+) -> Tensor:
+    """A matrix times a vector.
+
+    Gradients of a and x are composed of calls of other operators.
+
+    Args:
+        a: [k, m] or [batch, k, m] if transpose_a; [m, k] or [batch, m, k], float32, float16, bfloat16,
+            float8_e4m3fn or float8_e5m2: the matrix.
+        x: [k] or [batch, k], float32, float16, bfloat16, float8_e4m3fn or float8_e5m2: the vector.
+        transpose_a: a is [k, m].
+        scale: factor of the product; a finite number.
+        out_dtype: dtype of the result; f32, f16 or bf16, chosen by the operator unless given.
+
+    Returns:
+        out: [m] or [batch, m], out_dtype, or that of x, bfloat16 where that has 8 bits: scale * a * x.
+
+    Raises:
+        TypeError: an argument is no array, or an option has another type.
+        ValueError: a shape, dtype, stride or value is wrong.
+        RuntimeError: the device or a compiler failed.
+
+    Source: GEMV of the BLAS, level 2 (Dongarra et al. 1988).
+    """
+
+def grouped_gemm(
+    a: Tensor,
+    b: Tensor,
+    *,
+    offsets: Tensor | None = None,
+    counts: Tensor | None = None,
+    transpose_b: bool = False,
+    max_rows: int = 0,
+    out_dtype: Any = None,
+) -> Tensor:
+    """Rows of groups times the matrix of their group.
+
+    Gradients of a and b are composed of calls of other operators.
+
+    Args:
+        a: [m, k] if offsets; [groups, m, k], float32, float16 or bfloat16: rows of all groups.
+        b: [groups, n, k] if transpose_b; [groups, k, n], dtype that of a: the matrices of the groups.
+        offsets: [groups + 1], int32: where the rows of every group begin, and the last one's end. Optional.
+        counts: [groups], int32: rows of every group that count. Optional.
+        transpose_b: b is [groups, n, k].
+        max_rows: a promise: the most rows of a group; a number of rows, or 0 where it is not known.
+        out_dtype: dtype of the result; f32, f16 or bf16, chosen by the operator unless given.
+
+    Returns:
+        out: [m, n] if offsets; [groups, m, n], out_dtype, or that of a, bfloat16 where that has 8 bits: the rows
+            times their matrices.
+
+    Rules:
+        counts: expected offsets or counts; leave one of them out.
+
+    Raises:
+        TypeError: an argument is no array, or an option has another type.
+        ValueError: a shape, dtype, stride or value is wrong.
+        RuntimeError: the device or a compiler failed.
+
+    Source: Gale et al. 2023, MegaBlocks: Efficient Sparse Training with Mixture-of-Experts.
+    """
+
+def grouped_gemm_weights(
+    a: Tensor,
+    dout: Tensor,
+    offsets: Tensor,
+    *,
+    c: Tensor | None = None,
+    max_rows: int = 0,
+    out_dtype: Any = None,
+) -> Tensor:
+    """Gradients of the matrices of grouped_gemm.
+
+    There are no gradients: it is a gradient.
+
+    Args:
+        a: [m, k], float32, float16 or bfloat16: rows of all groups.
+        dout: [m, n], dtype that of a: gradients of the results.
+        offsets: [groups + 1], int32: where the rows of every group begin, and the last one's end.
+        c: [groups, k, n], float32, float16 or bfloat16: added. Optional.
+        max_rows: a promise: the most rows of a group; a number of rows, or 0 where it is not known.
+        out_dtype: dtype of the result; f32, f16 or bf16, chosen by the operator unless given.
+
+    Returns:
+        out: [groups, k, n], out_dtype, or float32, float16 or bfloat16, float32 where that has 8 bits: c + the
+            products over the rows of every group.
+
+    Raises:
+        TypeError: an argument is no array, or an option has another type.
+        ValueError: a shape, dtype, stride or value is wrong.
+        RuntimeError: the device or a compiler failed.
+
+    Source: Gale et al. 2023, MegaBlocks: Efficient Sparse Training with Mixture-of-Experts.
+    """
+
+def integer_gemm(
+    a: Tensor,
+    b: Tensor,
+    *,
+    c: Tensor | None = None,
+) -> Tensor:
+    """Product of 8-bit integers, exact in 32 bits.
+
+    There are no gradients: its operands are integers.
+
+    Args:
+        a: [m, k], int8: left matrix.
+        b: [n, k], int8: right matrix, transposed.
+        c: [m, n], int32: added. Optional.
+
+    Returns:
+        out: [m, n], int32: c + a * b^T.
+
+    Raises:
+        TypeError: an argument is no array, or an option has another type.
+        ValueError: a shape, dtype, stride or value is wrong.
+        RuntimeError: the device or a compiler failed.
+
+    Source: Jacob et al. 2017, Quantization and Training of Neural Networks for Integer-Arithmetic-Only Inference.
     """
 
 def indexer_logits(
@@ -1925,6 +2314,55 @@ def nsa_select(
     Source: Yuan et al. 2025, Native Sparse Attention: selection by the compressed branch.
     """
 
+def quantised_gemm(
+    a: Tensor,
+    b: Tensor,
+    scales: Tensor,
+    *,
+    zeros: Tensor | None = None,
+    tensor_scale: Tensor | None = None,
+    bias: Tensor | None = None,
+    format: Literal["int4", "uint4", "int8", "fp4", "mxfp4", "nvfp4"] = "int4",
+    packed: bool = False,
+    group: int = 128,
+    out_dtype: Any = None,
+) -> Tensor:
+    """Product with weights of 8 or 4 bits.
+
+    There are no gradients: its weights are quantised.
+
+    Args:
+        a: [..., k], bfloat16 or float16: rows.
+        b: [n, k] if format=int8; [n, k / 2], uint8 or int8: weights: two in a byte, or one.
+        scales: [groups, n], float16, bfloat16, float32, uint8 or float8_e4m3fn: factors of every group of weights.
+        zeros: [groups, n], float32, float16 or bfloat16: subtracted from the weights of a group. Optional.
+        tensor_scale: [1], float32: factor of all weights. Optional.
+        bias: [n], float32, float16 or bfloat16: added to every row. Optional.
+        format: what a weight is before its scale; one of int4, uint4, int8, fp4, mxfp4, nvfp4.
+        packed: b has the order of packed_weights.
+        group: weights with one scale, 0: a row; mxfp4 has 32, nvfp4 16; 0, 16, 32 or a multiple of 64.
+        out_dtype: dtype of the result; f32, f16 or bf16, chosen by the operator unless given.
+
+    Returns:
+        out: [..., n], out_dtype, or that of a, bfloat16 where that has 8 bits: a * W^T + bias.
+
+    Rules:
+        b: expected i8 for int8, u8 for weights of 4 bits; check the format.
+        a: expected an even k; add a column of zeros.
+        scales: expected u8 for mxfp4, e4m3 for nvfp4, f16, bf16 or f32 else; check the format.
+        group: expected 0, 16, 32 or a multiple of 64; give scales of such groups.
+        scales: expected a scale for every group of {of_scale} weights; check group and format.
+        zeros: expected no zeros: these weights are floats; leave them out.
+        b: expected 4 bits, and a multiple of 64 weights in a row; leave packed out, or add columns of zeros.
+
+    Raises:
+        TypeError: an argument is no array, or an option has another type.
+        ValueError: a shape, dtype, stride or value is wrong.
+        RuntimeError: the device or a compiler failed.
+
+    Source: Frantar et al. 2022, GPTQ; OCP Microscaling Formats (MX) 1.0, 2023.
+    """
+
 class CastFp8Result(NamedTuple):
     out: Tensor
     scale: Tensor
@@ -2787,6 +3225,91 @@ def topk(
         RuntimeError: the device or a compiler failed.
 
     Source: the gating of Shazeer et al. 2017, Outrageously Large Neural Networks.
+    """
+
+def scaled_gemm(
+    a: Tensor,
+    b: Tensor,
+    scale_a: Tensor,
+    scale_b: Tensor,
+    *,
+    c: Tensor | None = None,
+    rows_b: int = 128,
+    out_dtype: Any = None,
+) -> Tensor:
+    """Product of 8-bit floats with scales for every 128 of k.
+
+    There are no gradients: its operands are quantised.
+
+    Args:
+        a: [m, k], float8_e4m3fn or float8_e5m2: left matrix.
+        b: [n, k], dtype that of a: right matrix, transposed.
+        scale_a: [m, blocks], float32 or uint8: factors of every row in every 128 of k; u8 is e8m0.
+        scale_b: [(n + rows_b - 1) / rows_b, blocks], dtype that of scale_a: factors of every rows_b rows in every
+            128 of k.
+        c: [m, n], float32, float16 or bfloat16: added. Optional.
+        rows_b: rows of b that share a scale; 128 or 1.
+        out_dtype: dtype of the result; f32, f16 or bf16, chosen by the operator unless given.
+
+    Returns:
+        out: [m, n], out_dtype, or that of a, bfloat16 where that has 8 bits: c + the scaled product.
+
+    Rules:
+        scale_a: expected a scale for each 128 of k; scale blocks of 128.
+        rows_b: expected 128 or 1; give scales of single rows, or of 128.
+
+    Raises:
+        TypeError: an argument is no array, or an option has another type.
+        ValueError: a shape, dtype, stride or value is wrong.
+        RuntimeError: the device or a compiler failed.
+
+    Source: DeepSeek-AI 2024, DeepSeek-V3 Technical Report; DeepGEMM.
+    """
+
+def scaled_grouped_gemm(
+    a: Tensor,
+    b: Tensor,
+    scale_a: Tensor,
+    scale_b: Tensor,
+    *,
+    offsets: Tensor | None = None,
+    counts: Tensor | None = None,
+    rows_b: int = 128,
+    max_rows: int = 0,
+    out_dtype: Any = None,
+) -> Tensor:
+    """Rows of groups times their matrices, of 8-bit floats with scales.
+
+    There are no gradients: its operands are quantised.
+
+    Args:
+        a: [m, k] if offsets; [groups, m, k], float8_e4m3fn or float8_e5m2: rows of all groups.
+        b: [groups, n, k], dtype that of a: the matrices of the groups, transposed.
+        scale_a: [m, blocks] if offsets; [groups, m, blocks], float32 or uint8: factors of every row in every 128 of
+            k; u8 is e8m0.
+        scale_b: [groups, (n + rows_b - 1) / rows_b, blocks], dtype that of scale_a: factors of every rows_b rows in
+            every 128 of k.
+        offsets: [groups + 1], int32: where the rows of every group begin, and the last one's end. Optional.
+        counts: [groups], int32: rows of every group that count. Optional.
+        rows_b: rows of b that share a scale; 128 or 1.
+        max_rows: a promise: the most rows of a group; a number of rows, or 0 where it is not known.
+        out_dtype: dtype of the result; f32, f16 or bf16, chosen by the operator unless given.
+
+    Returns:
+        out: [m, n] if offsets; [groups, m, n], out_dtype, or that of a, bfloat16 where that has 8 bits: the scaled
+            products.
+
+    Rules:
+        scale_a: expected a scale for each 128 of k; scale blocks of 128.
+        rows_b: expected 128 or 1; give scales of single rows, or of 128.
+        counts: expected offsets or counts; leave one of them out.
+
+    Raises:
+        TypeError: an argument is no array, or an option has another type.
+        ValueError: a shape, dtype, stride or value is wrong.
+        RuntimeError: the device or a compiler failed.
+
+    Source: DeepSeek-AI 2024, DeepSeek-V3 Technical Report; DeepGEMM.
     """
 
 def block_scores(
