@@ -41,7 +41,10 @@ def test_examples_follow_the_formula(name):
     for key, array in expected.items():
         output = next(x for x in table.outputs if x.name == key)
         want, dtypes = np.from_dlpack(array), (table.input(output.steps_of) or output).dtypes
-        got, finite = exact(results[key]), np.isfinite(want)
+        # What the operator does not write is NaN in the formula.
+        written = ~np.isnan(want)
+        got, want = exact(results[key])[written], want[written]
+        finite = np.isfinite(want)
         np.testing.assert_array_equal(got[~finite], want[~finite])
         scale = max(1.0, float(np.abs(want[finite]).max(initial=0)))
         error = np.abs(got[finite] - want[finite]).max(initial=0) / scale
@@ -57,9 +60,11 @@ def test_outputs_are_written(name):
     own = by_name(table, function(**call.keywords))
     given = {key: value for key, value in own.items() if value is not None}
     again = by_name(table, function(**call.keywords, **given))
+    formula = call.exact()
     for key, array in given.items():
         assert again[key] is array
-        np.testing.assert_array_equal(exact(array), exact(results[key]))
+        written = ~np.isnan(np.from_dlpack(formula[key]))
+        np.testing.assert_array_equal(exact(array)[written], exact(results[key])[written])
 
 
 @every_call
@@ -183,7 +188,7 @@ def test_several_results_have_names():
 @every_table
 def test_explain_takes_the_same_calls(table):
     call = example(table, table.examples[0][1])
-    assert table.name.partition("_")[0] in tegula.explain(table.name, **call.keywords)
+    assert "(interpreter)" in tegula.explain(table.name, **call.keywords)
 
 
 def test_stubs_are_what_the_tables_say():

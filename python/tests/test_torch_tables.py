@@ -1,5 +1,6 @@
 """The operators of tables in PyTorch: fake tensors, gradients, transforms and tracers, for every example."""
 
+import contextlib
 import inspect
 from types import SimpleNamespace
 
@@ -166,12 +167,13 @@ def test_vmap_is_a_call_for_every_entry(name):
 
 @needs_operators
 @pytest.mark.parametrize("table", [t for t in tables.values() if t.name in _functions.functions], ids=lambda t: t.name)
-def test_compile_with_dynamic_shapes(table, monkeypatch):
+def test_compile_with_dynamic_shapes(table):
     """One graph for extents of every size above 1, which PyTorch takes for a constant, as it takes dims that are equal
     by chance for one, unless it is told not to."""
     function = _functions.functions[table.name]
     torch._dynamo.reset()
-    monkeypatch.setattr(torch.fx.experimental._config, "use_duck_shape", False, raising=False)
+    config = torch.fx.experimental._config
+    told = config.patch(use_duck_shape=False) if hasattr(config, "use_duck_shape") else contextlib.nullcontext()
     graphs = []
 
     def count(graph, inputs):
@@ -186,7 +188,13 @@ def test_compile_with_dynamic_shapes(table, monkeypatch):
     for factor in (2, 3, 4):
         text = " ".join(_scaled(word, factor, table) for word in words)
         keywords = torch_example(table, text).keywords
-        for got, expected in zip(compiled(keywords), step(keywords)):
+        try:
+            step(keywords)
+        except ValueError as refusal:
+            pytest.skip(f"extents depend on each other: {refusal}")
+        with told:
+            results = compiled(keywords)
+        for got, expected in zip(results, step(keywords)):
             torch.testing.assert_close(got, expected)
     assert len(graphs) == 1
 
@@ -225,10 +233,12 @@ def test_second_derivatives_and_forward_mode_are_refused():
 
 @every_function
 def test_autocast_takes_tensors_in_its_dtype(name):
-    """Those that must be given: factors and the like keep theirs. Tables that do not have the dtype are left alone."""
+    """Those that must be given, and what has their dtype: factors and the like keep theirs. Tables that do not have the
+    dtype are left alone."""
     table, text = FUNCTIONS[name]
     keywords = torch_example(table, wide(text)).keywords
     cast = {x.name for x in table.inputs if not x.optional and "bfloat16" in x.dtypes}
+    cast |= {x.name for x in table.inputs if x.like in cast}
     function = _functions.functions[name]
     expected = function(**{key: x.bfloat16() if key in cast else x for key, x in keywords.items()})
     with torch.autocast("cpu", dtype=torch.bfloat16):

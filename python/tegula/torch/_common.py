@@ -34,7 +34,7 @@ def autocast(*tensors: Tensor) -> tuple[Tensor, ...]:
     dtype = _autocast_dtype(tensors[0].device.type)
     if dtype is None:
         return tensors
-    return tuple(x.to(dtype) if x.is_floating_point() and x.dtype not in eight_bits else x for x in tensors)
+    return tuple(x if x is None or not x.is_floating_point() or x.dtype in eight_bits else x.to(dtype) for x in tensors)
 
 
 def as_numbers(indices: Any) -> Any:

@@ -228,6 +228,7 @@ def _function(table: Table) -> Callable[..., Any]:
     options = torch_options(table, tables)
     source = accepting_others(head(table, "Tensor", options, outputs=False))
     cast = [x.name for x in table.inputs if not x.optional and {"float16", "bfloat16"} <= set(x.dtypes)]
+    cast += [x.name for x in table.inputs if x.optional and x.like in cast]
     if any("float8" in dtype for x in table.inputs for dtype in x.dtypes):
         source += f"    _refuse_8_bits({', '.join(x.name for x in table.inputs)})\n"
     if cast:

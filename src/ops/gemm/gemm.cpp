@@ -60,11 +60,9 @@ void formula(const Bound<Gemm>& c, Exact& exact) {
   for (std::int64_t z = 0; z < batch; ++z)
     for (std::int64_t i = 0; i < m; ++i)
       for (std::int64_t j = 0; j < n; ++j) {
-        double sum = 0;
-        for (std::int64_t k = 0; k < inner; ++k) {
-          sum += a.at<double>(z, i, k) * b.at<double>(z, k, j);
-          if (of_8_bits && k % products_of_8_bits == 0) sum = as_tensor_cores_keep(sum);
-        }
+        const double sum = sum_of_8_bits(inner, of_8_bits, [&](std::int64_t k) {
+          return a.at<double>(z, i, k) * b.at<double>(z, k, j);
+        });
         *out++ = activate(c->activation, c->scale * sum + (bias ? bias[j] : 0));
       }
 }

@@ -66,12 +66,8 @@ IndexerRows indexer_rows(const BoundCall& c, bool causal, Exact& exact) {
 double IndexerRows::product(const Exact& exact, std::int64_t i, std::int64_t h, std::int64_t n) const {
   const std::int64_t features = q.extents[3];
   const double *left = &q(b, i, h, 0), *right = &k(b, n, 0);
-  double sum = 0;
-  for (std::int64_t d = 0; d < features; ++d) {
-    sum += left[d] * right[d];
-    if (exact.steps() == e4m3 && d % products_of_8_bits == 0) sum = as_tensor_cores_keep(sum);
-  }
-  return sum;
+  return sum_of_8_bits(features, exact.steps() == e4m3,
+                       [&](std::int64_t d) { return left[d] * right[d]; });
 }
 
 double IndexerRows::logit(const Exact& exact, std::int64_t i, std::int64_t n) const {

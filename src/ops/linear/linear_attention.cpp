@@ -202,6 +202,7 @@ const OperatorSchema& linear_attention_schema() {
           .in(&Op::g_gamma, "g_gamma", "key_heads*group", is(f32),
               "logarithms of decays of heads, which all tokens have, at most 0")
           .values(gates_of_example)
+          .cancels()
           .in(&Op::initial_state, "initial_state", sequence_list("key_heads*group d d_v+normalize"), is(f32),
               "states before the first token, which are zeros without it")
           .with(add_fences<Op>)

@@ -30,23 +30,4 @@ inline std::vector<double> scales_of(const Tensor& scales) {
   return result;
 }
 
-// Tensor cores keep as many bits of a sum of 8-bit products as f16 has, or a few more.
-inline double as_tensor_cores_keep(double sum) {
-  int exponent = 0;
-  const double fraction = std::frexp(sum, &exponent);
-  return std::ldexp(std::nearbyint(std::ldexp(fraction, 11)), exponent - 11);
-}
-// So many products at a time.
-inline constexpr std::int64_t products_of_8_bits = 32;
-
-// The product of two vectors of 8-bit floats, exact or as tensor cores sum it.
-inline double sum_of_8_bits(const double* a, const double* b, std::int64_t count, bool as_tensor_cores) {
-  double sum = 0;
-  for (std::int64_t k = 0; k < count; ++k) {
-    sum += a[k] * b[k];
-    if (as_tensor_cores && k % products_of_8_bits == 0) sum = as_tensor_cores_keep(sum);
-  }
-  return sum;
-}
-
 }  // namespace tegula::ops

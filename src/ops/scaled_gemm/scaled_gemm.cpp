@@ -2,6 +2,7 @@
 
 #include "ops/products/low_bits.hpp"
 #include "ops/products/scaled_products.hpp"
+#include "ops/schema/sums_of_8_bits.hpp"
 #include "ops/schema/schema.hpp"
 
 namespace tegula::ops {
@@ -89,7 +90,9 @@ void formula(const Bound<ScaledGemm>& c, Exact& exact) {
       double sum = added ? added[i * n + j] : 0;
       for (std::int64_t g = 0; g < blocks; ++g) {
         const std::int64_t first = g * scaled_block, count = std::min<std::int64_t>(scaled_block, k - first);
-        const double part = sum_of_8_bits(&a(i, first), &b(j, first), count, exact.steps() != f64);
+        const double *row = &a(i, first), *column = &b(j, first);
+        const double part = sum_of_8_bits(count, exact.steps() != f64,
+                                          [&](std::int64_t e) { return row[e] * column[e]; });
         sum += part * of_a[i * blocks + g] * of_b[j / c->rows_b * blocks + g];
       }
       out(i, j) = sum;

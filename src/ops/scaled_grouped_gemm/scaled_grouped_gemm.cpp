@@ -3,6 +3,7 @@
 #include "ops/products/group_tiles.hpp"
 #include "ops/products/low_bits.hpp"
 #include "ops/products/scaled_products.hpp"
+#include "ops/schema/sums_of_8_bits.hpp"
 #include "ops/schema/schema.hpp"
 
 namespace tegula::ops {
@@ -125,7 +126,9 @@ void formula(const Bound<ScaledGroupedGemm>& c, Exact& exact) {
         double sum = 0;
         for (std::int64_t block = 0; block < blocks; ++block) {
           const std::int64_t e = block * scaled_block, count = std::min<std::int64_t>(scaled_block, k - e);
-          const double part = sum_of_8_bits(a + i * k + e, &b(g, j, e), count, exact.steps() != f64);
+          const double *row = a + i * k + e, *column = &b(g, j, e);
+          const double part = sum_of_8_bits(count, exact.steps() != f64,
+                                            [&](std::int64_t at) { return row[at] * column[at]; });
           sum += part * of_a[i * blocks + block] * of_b[(g * scale_rows + j / c->rows_b) * blocks + block];
         }
         out[i * n + j] = counts && i - first >= counts[g] ? Exact::unspecified() : sum;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <cmath>
 #include <map>
 
@@ -26,14 +27,14 @@ ResultError error_of(const Tensor& result, const Tensor& exact) {
   return error;
 }
 
-ResultError allowed_error(const Tensor& exact, const Tensor& plain, DType type) {
+ResultError allowed_error(const Tensor& exact, const Tensor& plain, DType type, double times) {
   const ResultError own = error_of(plain, exact);
   // Exponentials and reciprocals of a GPU are right to 2^-22, and sums are formed in another order.
   const double unit = type == f16 ? 0x1p-11 : type == bf16 ? 0x1p-8 : 0x1p-24, few = 2 * unit + 96 * 0x1p-24;
   double top = 1;
   for (double x : exact.values<double>())
     if (std::isfinite(x)) top = std::max(top, std::abs(x));
-  return {2 * own.largest + few * top, 2 * own.norm + few};
+  return {times * (2 * own.largest + few * top), times * (2 * own.norm + few)};
 }
 
 namespace {
@@ -55,42 +56,53 @@ std::string worst_element(const Tensor& result, const Tensor& exact) {
   return fmt::format("{:.6g} at {}, should be {:.6g}", x[worst], describe(index), y[worst]);
 }
 
-Verdict verdict_of(const std::string& name, const Tensor& result, const Tensor& exact, const Tensor& plain) {
+Verdict verdict_of(const std::string& name, const Tensor& result, const Tensor& exact, const Tensor& plain,
+                   double times) {
   const DType type = result.dtype().is_floating() ? result.dtype() : f32;
-  Verdict verdict{name, HUGE_VAL, 0, judge(result, exact, plain, type).value_or("")};
+  Verdict verdict{name, HUGE_VAL, 0, judge(result, exact, plain, type, times).value_or("")};
   if (result.shape() != exact.shape()) return verdict;
   verdict.error = error_of(result, exact).largest;
-  verdict.allowed = result.dtype().is_floating() ? allowed_error(exact, plain, type).largest : 0;
+  verdict.allowed = result.dtype().is_floating() ? allowed_error(exact, plain, type, times).largest : 0;
   if (!verdict.right()) verdict.wrong = worst_element(result, exact) + ": " + verdict.wrong;
   return verdict;
 }
 
 }  // namespace
 
-std::optional<std::string> judge(const Tensor& result, const Tensor& exact, const Tensor& plain, DType type) {
+std::optional<std::string> judge(const Tensor& result, const Tensor& exact, const Tensor& plain, DType type,
+                                 double times) {
   if (result.shape() != exact.shape())
     return fmt::format("{} instead of {}", describe(result.shape()), describe(exact.shape()));
   if (!result.dtype().is_floating())
     return equal(result, exact.to(result.dtype())) ? std::nullopt
                                                    : std::optional<std::string>("other integers");
-  const ResultError error = error_of(result, exact), allowed = allowed_error(exact, plain, type);
+  const ResultError error = error_of(result, exact), allowed = allowed_error(exact, plain, type, times);
   if (error.largest <= allowed.largest && error.norm <= allowed.norm) return std::nullopt;
   return fmt::format("an error of {:.3g}, allowed {:.3g}; in norm {:.3g}, allowed {:.3g}", error.largest,
                      allowed.largest, error.norm, allowed.norm);
 }
 
-std::vector<Verdict> judge_all(const Tensors& results, const Tensors& exact, const Tensors& plain) {
+namespace {
+
+std::vector<Verdict> judge_each(const Tensors& results, const Tensors& exact, const Tensors& plain,
+                                const std::function<double(const std::string&)>& times) {
   std::vector<Verdict> verdicts;
   for (const auto& [name, right] : exact) {
     const auto found = results.find(name);
     if (found == results.end())
       verdicts.push_back({name, HUGE_VAL, 0, "missing"});
     else
-      verdicts.push_back(verdict_of(name, found->second, right, plain.at(name)));
+      verdicts.push_back(verdict_of(name, found->second, right, plain.at(name), times(name)));
   }
   for (const auto& [name, result] : results)
     if (!exact.contains(name)) verdicts.push_back({name, HUGE_VAL, 0, "the formula does not have it"});
   return verdicts;
+}
+
+}  // namespace
+
+std::vector<Verdict> judge_all(const Tensors& results, const Tensors& exact, const Tensors& plain) {
+  return judge_each(results, exact, plain, [](const std::string&) { return 1.; });
 }
 
 std::vector<Verdict> judge_call(const OperatorSchema& schema, const Tensors& inputs,
@@ -104,7 +116,9 @@ std::vector<Verdict> judge_call(const OperatorSchema& schema, const Tensors& inp
     if (rounded.empty()) rounded = formula_by_name(schema, inputs, options, steps);
     plain.emplace(name, rounded.at(name).to(output.dtype()));
   }
-  return judge_all(results, exact, plain);
+  return judge_each(results, exact, plain, [&](const std::string& name) {
+    return schema.find_tensor(name)->cancels ? of_differences : 1;
+  });
 }
 
 std::string faults_of(const std::vector<Verdict>& verdicts) {

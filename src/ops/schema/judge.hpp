@@ -13,12 +13,15 @@ struct ResultError {
 };
 ResultError error_of(const Tensor& result, const Tensor& exact);
 
-// Of one element, and of all: twice that of `plain`, or a few units of rounding in `type`.
-ResultError allowed_error(const Tensor& exact, const Tensor& plain, DType type);
+// Of one element, and of all: twice that of `plain`, or a few units of rounding in `type`; `times` as much of a result
+// that is a difference of larger sums.
+inline constexpr double of_differences = 8;
+ResultError allowed_error(const Tensor& exact, const Tensor& plain, DType type, double times = 1);
 
 // Nothing if the result is right: its error is at most twice that of `plain`, or a few units of rounding in
 // `type`. Integers are equal. `exact` is the formula's result, `plain` that with every step in `type`.
-std::optional<std::string> judge(const Tensor& result, const Tensor& exact, const Tensor& plain, DType type);
+std::optional<std::string> judge(const Tensor& result, const Tensor& exact, const Tensor& plain, DType type,
+                                 double times = 1);
 
 // Of one output: its largest error, what is allowed, and what is wrong with it, if anything is.
 struct Verdict {

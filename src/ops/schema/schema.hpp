@@ -102,6 +102,8 @@ class Schema : SchemaLines {
     last().packs = PackingSpec{Expression::parse(tokens), "", ""};
     return *this;
   }
+  // Of an input: its gradient is a difference of sums that are larger than it.
+  Schema& cancels() { return last().cancels = true, *this; }
   Schema& steps_of(const char* tensor) { return last().steps_of = tensor, *this; }
   Schema& when(const char* condition) { return last().when = Expression::parse(condition), *this; }
   Schema& range(const char* low, const char* end) { return add_range(low, end), *this; }

@@ -13,4 +13,16 @@ inline double as_tensor_cores_keep(double sum) {
   return std::ldexp(std::nearbyint(std::ldexp(fraction, 11)), exponent - 11);
 }
 
+// The sum of product(k) for k in [0, count), exact or as tensor cores form it.
+template <class Product>
+double sum_of_8_bits(std::int64_t count, bool as_tensor_cores, const Product& product) {
+  double sum = 0;
+  for (std::int64_t k = 0; k < count; ++k) {
+    sum += product(k);
+    const bool is_added = (k + 1) % products_of_8_bits == 0 || k + 1 == count;
+    if (as_tensor_cores && is_added) sum = as_tensor_cores_keep(sum);
+  }
+  return sum;
+}
+
 }  // namespace tegula::ops

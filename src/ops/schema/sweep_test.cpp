@@ -102,8 +102,7 @@ std::string text_of(const OperatorSchema& schema, const Tensors& inputs, Target 
 bool may_be_planted(const OperatorSchema& schema, const std::string& name, const Tensor& tensor) {
   const TensorSpec& spec = *schema.find_tensor(name);
   const bool folds = spec.lists.front().items.front().leading && tensor.rank() > 2;
-  const bool is_record = tensor.dtype() == u8 && spec.values;
-  return tensor.rank() > 0 && !folds && !is_record && !spec.output;
+  return tensor.rank() > 0 && !folds && !is_record(spec, tensor) && !spec.output;
 }
 
 void expect_right(const OperatorSchema& schema, const ExampleCall& example, Target target) {

@@ -24,6 +24,11 @@ inline std::vector<Target> test_targets() {
   return targets;
 }
 
+// Records of bytes, whose parts have places of their own: they lie as they are.
+inline bool is_record(const TensorSpec& spec, const Tensor& tensor) {
+  return tensor.dtype() == u8 && spec.values;
+}
+
 // A tensor inside a larger one that is NaN everywhere else (integers: a number that names no block).
 struct Planted {
   Tensor whole, inside;

@@ -38,12 +38,14 @@ std::vector<std::string> nearest(const std::string& name, const std::vector<std:
   std::vector<std::pair<int, std::string>> near;
   for (auto& each : names) {
     const bool part = name.size() >= 3 && each.find(name) != std::string::npos;
-    const int distance = part || differ_in_case_only(name, each) ? 0 : edit_distance(name, each);
-    if (distance <= most) near.emplace_back(distance, each);
+    const int edits = differ_in_case_only(name, each) ? 0 : edit_distance(name, each);
+    // What contains the name is as near as two typing errors.
+    if (edits <= most || part) near.emplace_back(part ? std::min(edits, 2) : edits, each);
   }
   std::stable_sort(near.begin(), near.end(), [](auto& a, auto& b) { return a.first < b.first; });
   std::vector<std::string> result;
-  for (auto& [distance, each] : near) result.push_back(each);
+  for (auto& [distance, each] : near)
+    if (distance == near.front().first) result.push_back(each);
   return result;
 }
 

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <numbers>
 
+#include "runtime/machine/thread_pool.hpp"
 #include "tegula/error.hpp"
 #include "tegula/tensor.hpp"
 
@@ -28,20 +29,21 @@ double random_unit(std::uint64_t seed, std::uint64_t index) {
   return static_cast<double>(random_bits(seed, index) >> 11) * 0x1p-53;
 }
 
-// Values are made as T and converted part by part, so that large tensors need no second one beside them.
+// Values are made as T and converted part by part, so that large tensors need no second one beside them. A value
+// follows from its number, whichever thread makes it.
 template <class T, class Value>
 Tensor generate(Shape shape, DType dtype, const Value& value) {
   constexpr std::int64_t most = 1 << 14;
   const Tensor result = Tensor::empty(std::move(shape), dtype);
   const std::int64_t count = result.nelements();
-  const Tensor part = Tensor::empty({std::min(count, most)}, dtype_of<T>());
-  T* values = part.data_as<T>();
   const TensorRef all = result.ref().reshape({count});
-  for (std::int64_t begin = 0; begin < count; begin += most) {
-    const std::int64_t n = std::min(most, count - begin);
+  thread_pool().parallel_for((count + most - 1) / most, [&](std::int64_t number) {
+    const std::int64_t begin = number * most, n = std::min(most, count - begin);
+    const Tensor part = Tensor::empty({n}, dtype_of<T>());
+    T* values = part.data_as<T>();
     for (std::int64_t i = 0; i < n; ++i) values[i] = value(static_cast<std::uint64_t>(begin + i));
-    copy_elements(part.ref().slice(0, 0, n), all.slice(0, begin, begin + n));
-  }
+    copy_elements(part.ref(), all.slice(0, begin, begin + n));
+  });
   return result;
 }
 
