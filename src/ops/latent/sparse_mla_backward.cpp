@@ -130,7 +130,7 @@ void formula(const Bound<SparseMlaBackward>& c, Exact& exact) {
   const Tensor none = Tensor::zeros({c.dim("queries")}, f64);
   heads.each([&](const ListedHeads::One& own) {
     const Tensor sum = Tensor::zeros({keys + more, c.dim("d")}, f64);
-    reference::HeadGradients gradients{own.rows(exact["dq"]), sum, sum.slice(1, 0, c->d_v)};
+    reference::HeadGradients gradients{own.rows(exact["dq"]), sum, sum.slice(1, 0, c->d_v), 0, {}};
     reference::differentiate(own.softmax, own.head, own.rows(exact["dout"]),
                              c.has("dlse") ? own.rows(exact["dlse"]).contiguous() : none, gradients);
     const auto add = [&](const char* name, std::int64_t begin, std::int64_t count) {

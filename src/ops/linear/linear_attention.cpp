@@ -43,7 +43,8 @@ void run_sums(const Call& c, Launch& launch, const TensorRef& out, DType result,
   scan.result = result, scan.last = last;
   const double scale = c.real("scale");
   if (c.dim("longest") <= most_recurrent_tokens) {
-    RecurrentKernel kernel{scan.type, result, scan.d, scan.d_v, 32, c.type_if("g"), c.type_if("g_gamma")};
+    RecurrentKernel kernel{.type = scan.type, .result = result, .d = scan.d, .d_v = scan.d_v};
+    kernel.g = c.type_if("g"), kernel.g_gamma = c.type_if("g_gamma");
     kernel.ones = scan.ones, kernel.first = scan.first, kernel.last = last, kernel.packed = scan.packed;
     return launch(
         kernel, recurrent_kernel,

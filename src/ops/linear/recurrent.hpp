@@ -9,8 +9,8 @@ inline constexpr std::int64_t most_recurrent_tokens = 8;
 struct RecurrentKernel {
   DType type = f32, result = f32;
   int d = 64, d_v = 64, block = 32;
-  std::optional<DType> g, g_gamma;
-  std::optional<DType> beta;  // the delta rule
+  std::optional<DType> g = {}, g_gamma = {};
+  std::optional<DType> beta = {};  // the delta rule
   bool unit = false;          // q and k are divided by their norms
   bool by_feature = false;    // g has a gate for each feature
   bool ones = false;          // the last column of values is 1 and not in memory

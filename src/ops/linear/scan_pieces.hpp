@@ -31,10 +31,8 @@ struct ScanInputs {
 // The sums of gates of a chunk; nothing where there are none.
 class GateTile {
  public:
-  explicit GateTile(const ScanKernel& c) {
-    if (c.gated) tile_.emplace(std::initializer_list<int>{c.rows()}, f32);
-    if (c.weighted) weights_.emplace(std::initializer_list<int>{c.rows()}, f32);
-  }
+  explicit GateTile(const ScanKernel& c)
+      : tile_(rows_if(c.gated, c.rows())), weights_(rows_if(c.weighted, c.rows())) {}
   void load(const lang::Window& from) {
     if (tile_) copy(from, *tile_);
   }
@@ -60,6 +58,10 @@ class GateTile {
   explicit operator bool() const { return tile_.has_value(); }
 
  private:
+  static std::optional<lang::Shared> rows_if(bool wanted, int rows) {
+    if (!wanted) return std::nullopt;
+    return lang::Shared({rows}, f32);
+  }
   std::optional<lang::Shared> tile_, weights_;
 };
 
