@@ -16,6 +16,13 @@ def on_the_interpreter(monkeypatch):
     monkeypatch.setenv("TEGULA_TARGET", "interpreter")
 
 
+def is_written(formula):
+    """Of which elements of a formula's result an operator writes: others are a NaN of their own."""
+    if formula.dtype != np.float64:
+        return np.ones(formula.shape, bool)
+    return formula.view(np.uint64) != 0x7FF8_0000_0000_5EED
+
+
 def calls():
     """Examples of every table: one for each set of optional tensors, and the first with none and with all of them."""
     for table in tables.values():

@@ -131,9 +131,4 @@ const OperatorSchema& block_sparse_gemm_schema() {
   return table;
 }
 
-tegula::Tensor block_sparse_gemm(const TensorRef& a, const TensorRef& b, const TensorRef& mask,
-                                 BlockSparseGemm options) {
-  return results_of<tegula::Tensor>(block_sparse_gemm_schema(), options, {a, b, mask});
-}
-
 }  // namespace tegula::ops

@@ -177,8 +177,4 @@ const OperatorSchema& conv2d_schema() {
   return table;
 }
 
-tegula::Tensor conv2d(const TensorRef& x, const TensorRef& weight, Conv2d options) {
-  return results_of<tegula::Tensor>(conv2d_schema(), options, {x, weight});
-}
-
 }  // namespace tegula::ops

@@ -224,9 +224,4 @@ const OperatorSchema& attention_with_kv_cache_schema() {
   return table;
 }
 
-AttentionResult attention_with_kv_cache(const TensorRef& q, const TensorRef& k_cache,
-                                        const TensorRef& v_cache, AttentionWithKvCache options) {
-  return results_of<AttentionResult>(attention_with_kv_cache_schema(), options, {q, k_cache, v_cache});
-}
-
 }  // namespace tegula::ops

@@ -134,8 +134,4 @@ const OperatorSchema& merge_attention_schema() {
   return table;
 }
 
-AttentionResult merge_attention(const TensorRef& outs, const TensorRef& lses, MergeAttention options) {
-  return results_of<AttentionResult>(merge_attention_schema(), options, {outs, lses});
-}
-
 }  // namespace tegula::ops

@@ -218,8 +218,4 @@ const OperatorSchema& mla_decode_schema() {
   return table;
 }
 
-AttentionResult mla_decode(const TensorRef& q, const TensorRef& kv_cache, MlaDecode options) {
-  return results_of<AttentionResult>(mla_decode_schema(), options, {q, kv_cache});
-}
-
 }  // namespace tegula::ops

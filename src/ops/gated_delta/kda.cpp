@@ -84,9 +84,4 @@ const OperatorSchema& kda_schema() {
   return table;
 }
 
-KdaResult kda(const TensorRef& q, const TensorRef& k, const TensorRef& v, const TensorRef& g,
-              const TensorRef& beta, Kda options) {
-  return results_of<KdaResult>(kda_schema(), options, {q, k, v, g, beta});
-}
-
 }  // namespace tegula::ops

@@ -154,8 +154,4 @@ const OperatorSchema& gemv_schema() {
   return table;
 }
 
-tegula::Tensor gemv(const TensorRef& a, const TensorRef& x, Gemv options) {
-  return results_of<tegula::Tensor>(gemv_schema(), options, {a, x});
-}
-
 }  // namespace tegula::ops

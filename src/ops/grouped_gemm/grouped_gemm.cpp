@@ -246,9 +246,6 @@ const OperatorSchema& grouped_gemm_weights_schema() {
   return table;
 }
 
-tegula::Tensor grouped_gemm(const TensorRef& a, const TensorRef& b, GroupedGemm options) {
-  return results_of<tegula::Tensor>(grouped_gemm_schema(), options, {a, b});
-}
 tegula::Tensor grouped_gemm_weights(const TensorRef& a, const TensorRef& dout, const TensorRef& offsets,
                                     GroupedGemmWeights options) {
   return results_of<tegula::Tensor>(grouped_gemm_weights_schema(), options, {a, dout, offsets});

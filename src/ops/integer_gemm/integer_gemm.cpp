@@ -107,8 +107,4 @@ const OperatorSchema& integer_gemm_schema() {
   return table;
 }
 
-tegula::Tensor integer_gemm(const TensorRef& a, const TensorRef& b, IntegerGemm options) {
-  return results_of<tegula::Tensor>(integer_gemm_schema(), options, {a, b});
-}
-
 }  // namespace tegula::ops

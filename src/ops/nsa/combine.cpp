@@ -135,11 +135,6 @@ const OperatorSchema& nsa_combine_backward_schema() {
   return gradient_table<plan, backward, formula<Traced>>(nsa_combine_schema(), "5*rows*d*branches");
 }
 
-tegula::Tensor nsa_combine(const TensorRef& compressed, const TensorRef& selected, const TensorRef& gates,
-                           NsaCombine options) {
-  return results_of<tegula::Tensor>(nsa_combine_schema(), options, {compressed, selected, gates});
-}
-
 NsaCombineGradients nsa_combine_backward(const TensorRef& dout, const TensorRef& compressed,
                                          const TensorRef& selected, const TensorRef& gates,
                                          NsaCombine options) {

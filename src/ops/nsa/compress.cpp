@@ -249,10 +249,6 @@ const OperatorSchema& nsa_compress_backward_schema() {
   return table;
 }
 
-tegula::Tensor nsa_compress(const TensorRef& x, NsaCompress options) {
-  return results_of<tegula::Tensor>(nsa_compress_schema(), options, {x});
-}
-
 tegula::Tensor nsa_compress_backward(const TensorRef& dout, const TensorRef& x, NsaCompress options) {
   return results_of<tegula::Tensor>(nsa_compress_backward_schema(), CompressBackward{options}, {dout, x});
 }

@@ -75,4 +75,6 @@ bool lies_along_rows(const TensorRef& matrix) {
   return matrix.stride(-1) != 1 && matrix.size(-1) > 1 && matrix.stride(-2) == 1;
 }
 
+TensorRef turned(const TensorRef& matrix, bool turn) { return turn ? matrix.transpose(-2, -1) : matrix; }
+
 }  // namespace tegula::ops

@@ -31,5 +31,7 @@ DType scaled_tile_type(const BoundCall& call, DType type, bool along_k);
 
 // Whether elements of a column lie side by side, and those of a row do not.
 bool lies_along_rows(const TensorRef& matrix);
+// Its last two dims exchanged, if they are to be.
+TensorRef turned(const TensorRef& matrix, bool turn);
 
 }  // namespace tegula::ops

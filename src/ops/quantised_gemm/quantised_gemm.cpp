@@ -138,8 +138,6 @@ Kernel program(const Instance& c) {
   return kernel(instance_name("quantised_gemm", c), [&] { Program(c).run(); });
 }
 
-TensorRef turned(const TensorRef& tensor, bool turn) { return turn ? tensor.transpose(0, 1) : tensor; }
-
 // Bytes of rows as words.
 TensorRef as_words(const TensorRef& bytes) {
   TensorRef words = bytes;
@@ -290,11 +288,6 @@ const OperatorSchema& quantised_gemm_schema() {
                      {"int8_4096", "...=4096 k=8192 n=8192 groups=1 group=0 format=int8 b:i8"}})
           .run(run, formula);
   return table;
-}
-
-tegula::Tensor quantised_gemm(const TensorRef& a, const TensorRef& b, const TensorRef& scales,
-                              QuantisedGemm options) {
-  return results_of<tegula::Tensor>(quantised_gemm_schema(), options, {a, b, scales});
 }
 
 tegula::Tensor packed_weights(const TensorRef& b) {

@@ -61,8 +61,6 @@ ProductTile plan_tile(const Bound<ScaledGemm>& c) {
                    planned_gpu_processors(c.call()));
 }
 
-TensorRef turned(const TensorRef& tensor, bool turn) { return turn ? tensor.transpose(0, 1) : tensor; }
-
 void run(const Bound<ScaledGemm>& c, Launch& launch) {
   Instance t{.type = c.type("a"), .scale = c.type("scale_a"), .out = c.type("out")};
   t.turned_a = lies_along_rows(c["a"]), t.turned_b = lies_along_rows(c["b"]);
@@ -135,11 +133,6 @@ const OperatorSchema& scaled_gemm_schema() {
                      {"64x4096x7168", "m=64 n=4096 k=7168 blocks=56"}})
           .run(run, formula);
   return table;
-}
-
-tegula::Tensor scaled_gemm(const TensorRef& a, const TensorRef& b, const TensorRef& scale_a,
-                           const TensorRef& scale_b, ScaledGemm options) {
-  return results_of<tegula::Tensor>(scaled_gemm_schema(), options, {a, b, scale_a, scale_b});
 }
 
 }  // namespace tegula::ops

@@ -90,8 +90,6 @@ Kernel program(const Instance& c) {
   });
 }
 
-TensorRef turned(const TensorRef& tensor, bool turn) { return turn ? tensor.transpose(-2, -1) : tensor; }
-
 void run(const Bound<ScaledGroupedGemm>& c, Launch& launch) {
   Instance t{.type = c.type("a"), .scale = c.type("scale_a"), .out = c.type("out")};
   t.compute = scaled_tile_type(c.call(), t.type, true);
@@ -182,11 +180,6 @@ const OperatorSchema& scaled_grouped_gemm_schema() {
                      {"8x1024_masked", "groups=8 m=1024 k=7168 n=4096 blocks=56 counts"}})
           .run(run, formula);
   return table;
-}
-
-tegula::Tensor scaled_grouped_gemm(const TensorRef& a, const TensorRef& b, const TensorRef& scale_a,
-                                   const TensorRef& scale_b, ScaledGroupedGemm options) {
-  return results_of<tegula::Tensor>(scaled_grouped_gemm_schema(), options, {a, b, scale_a, scale_b});
 }
 
 }  // namespace tegula::ops
