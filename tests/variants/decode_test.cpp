@@ -4,7 +4,7 @@
 #include "ops/pieces/softmax.hpp"
 #include "tests/variants/variants.hpp"
 
-namespace variants {
+namespace variants::decode_variants {
 namespace {
 
 using namespace tegula::lang;
@@ -104,4 +104,4 @@ TEST(DecodeInSeveralWays, IsPlannedAlike) {
 }
 
 }  // namespace
-}  // namespace variants
+}  // namespace variants::decode_variants

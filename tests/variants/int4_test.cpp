@@ -3,7 +3,7 @@
 
 #include "tests/variants/variants.hpp"
 
-namespace variants {
+namespace variants::int4_variants {
 namespace {
 
 using namespace tegula::lang;
@@ -74,4 +74,4 @@ TEST(Int4InSeveralWays, IsPlannedAlikeWhereRegistersFeedTheProduct) {
 }
 
 }  // namespace
-}  // namespace variants
+}  // namespace variants::int4_variants

@@ -4,7 +4,7 @@
 #include "ops/pieces/softmax.hpp"
 #include "tests/variants/variants.hpp"
 
-namespace variants {
+namespace variants::latent_variants {
 namespace {
 
 using namespace tegula::lang;
@@ -138,4 +138,4 @@ TEST(RecordsInSeveralWays, ComeInPieces) {
 }
 
 }  // namespace
-}  // namespace variants
+}  // namespace variants::latent_variants

@@ -1,7 +1,7 @@
 // RMS norm of whole rows.
 #include "tests/variants/variants.hpp"
 
-namespace variants {
+namespace variants::rms_norm_variants {
 namespace {
 
 using namespace tegula::lang;
@@ -82,4 +82,4 @@ TEST(RmsNormInSeveralWays, IsPlannedAlike) {
 }
 
 }  // namespace
-}  // namespace variants
+}  // namespace variants::rms_norm_variants

@@ -90,6 +90,13 @@ std::vector<DimList> parse_dims(const std::string& text) {
   return lists_of(words);
 }
 
+OperatorSchema::OperatorSchema() = default;
+OperatorSchema::~OperatorSchema() = default;
+OperatorSchema::OperatorSchema(const OperatorSchema&) = default;
+OperatorSchema::OperatorSchema(OperatorSchema&&) noexcept = default;
+OperatorSchema& OperatorSchema::operator=(const OperatorSchema&) = default;
+OperatorSchema& OperatorSchema::operator=(OperatorSchema&&) noexcept = default;
+
 int OperatorSchema::slot_of(const std::string& wanted) const {
   const auto dim = std::find(dims.begin(), dims.end(), wanted);
   if (dim != dims.end()) return static_cast<int>(dim - dims.begin());

@@ -194,6 +194,14 @@ struct OperatorSchema {
   std::function<void(const BoundCall& call, Launch& launch)> run;
   std::function<void(const BoundCall& call, Exact& exact)> formula;
 
+  // Defined once: every operator's source would compile them again.
+  OperatorSchema();
+  ~OperatorSchema();
+  OperatorSchema(const OperatorSchema&);
+  OperatorSchema(OperatorSchema&&) noexcept;
+  OperatorSchema& operator=(const OperatorSchema&);
+  OperatorSchema& operator=(OperatorSchema&&) noexcept;
+
   // Slots of names in expressions: dims, derived values, options, tensors.
   int slot_of(const std::string& name) const;  // -1: unknown
   std::size_t slots() const { return dims.size() + derived.size() + options.size() + tensors.size(); }

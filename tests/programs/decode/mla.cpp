@@ -8,7 +8,7 @@
 namespace programs {
 namespace {
 
-constexpr int group = 128;  // features with one scale
+constexpr int scale_group = 128;  // features with one scale
 
 Kernel mla_decode_of(const MlaTile& t) {
   return kernel("mla_decode", [&] {
@@ -55,7 +55,7 @@ Kernel mla_decode_fp8_of(const MlaTile& t) {
     Dim B("B"), P("pages"), W("table_width");
     Tensor Q = input("Q", {B, t.heads, t.latent + t.rope}, bf16);
     Tensor latents = input("latents", {P, t.page, t.latent}, e4m3);
-    Tensor scales = input("scales", {P, t.page, t.latent / group}, f32);
+    Tensor scales = input("scales", {P, t.page, t.latent / scale_group}, f32);
     Tensor ropes = input("ropes", {P, t.page, t.rope}, bf16), table = input("table", {B, W}, i32);
     Tensor lengths = input("lengths", {B}, i32), O = output("O", {B, t.heads, t.latent}, bf16);
     Expr scale = scalar("scale", f32);  // times log2(e)
@@ -67,7 +67,7 @@ Kernel mla_decode_fp8_of(const MlaTile& t) {
         const Range rows = range(row, row + t.block_k);
         Tensor from = latents.slice(page, rows), factor = scales.slice(page, rows);
         Shared latent({t.block_k, t.latent}, bf16), rope({t.block_k, t.rope}, bf16);
-        parallel(latent, [&](Index i, Index d) { latent(i, d) = from(i, d) * factor(i, d / group); });
+        parallel(latent, [&](Index i, Index d) { latent(i, d) = from(i, d) * factor(i, d / scale_group); });
         copy(ropes.slice(page).at(row), rope);
         own.attend(latent, rope, [&](Fragment& s) {
           when(first + t.block_k > length, [&] { mask_columns(s, length - first); });
@@ -84,7 +84,7 @@ Kernel mla_sparse_decode_fp8_of(const MlaTile& t) {
     Dim T("tokens"), R("rows"), N("list_length");
     Tensor Q = input("Q", {T, t.heads, t.latent + t.rope}, bf16),
            latents = input("latents", {R, t.latent}, e4m3);
-    Tensor scales = input("scales", {R, t.latent / group}, f32), ropes = input("ropes", {R, t.rope}, bf16);
+    Tensor scales = input("scales", {R, t.latent / scale_group}, f32), ropes = input("ropes", {R, t.rope}, bf16);
     Tensor chosen = input("chosen", {T, N}, i32), O = output("O", {T, t.heads, t.latent}, bf16);
     Tensor LSE = output("LSE", {T, t.heads}, f32);
     Expr scale = scalar("scale", f32), splits = scalar("splits", i32);
@@ -103,7 +103,7 @@ Kernel mla_sparse_decode_fp8_of(const MlaTile& t) {
             seen({t.block_k}, boolean);
         parallel(latent, [&](Index i, Index d) {
           Expr r = row(i);
-          latent(i, d) = latents(r, d) * scales(r, d / group);
+          latent(i, d) = latents(r, d) * scales(r, d / scale_group);
         });
         gather(ropes, row, rope);
         parallel(seen, [&](Index i) {
@@ -165,15 +165,15 @@ Kernel mla_sparse_prefill_of(const SparseTile& t) {
   });
 }
 
-const std::vector<int> lengths{150, 40, 0}, table{3, 0, 5, 6, -1, -1, -1, -1, -1};
-constexpr int B = 3, pages = 7, page = 64;
+const std::vector<int> key_lengths{150, 40, 0}, page_table{3, 0, 5, 6, -1, -1, -1, -1, -1};
+constexpr int requests = 3, cache_pages = 7, page = 64;
 const MlaTile small{.heads = 64, .latent = 128, .block_k = 32, .threads = 256};
 
 // Results over pages whose rows are K [pages · page, width].
 void attend_pages(const Numbers& Q, const Numbers& K, double scale, Numbers& O, Numbers& LSE) {
-  each(B, [&](int b) {
-    const auto key = [&](int i) { return table[b * 3 + i / page] * page + i % page; };
-    attend_token(Q, b, K, lengths[b], key, scale, O, LSE);
+  each(requests, [&](int b) {
+    const auto key = [&](int i) { return page_table[b * 3 + i / page] * page + i % page; };
+    attend_token(Q, b, K, key_lengths[b], key, scale, O, LSE);
   });
 }
 
@@ -181,16 +181,16 @@ Prepared mla_call(int splits, bool clip) {
   MlaTile t = small;
   t.splits = splits, t.clip = clip;
   const int width = t.latent + t.rope;
-  const Data q = normal({B, t.heads, width}, bf16, 1), cache = normal({pages * page, width}, bf16, 2);
+  const Data q = normal({requests, t.heads, width}, bf16, 1), cache = normal({cache_pages * page, width}, bf16, 2);
   // What stands behind the end of a request in its last page.
   if (clip)
     for (int i = 150 % page; i < page; ++i)
       tegula::copy_elements(Data::full({width}, bf16, NAN), cache.select(0, 5 * page + i));
   const double scale = 1 / std::sqrt(width);
-  Numbers O({B, t.heads, t.latent}), LSE({B, t.heads});
+  Numbers O({requests, t.heads, t.latent}), LSE({requests, t.heads});
   attend_pages(Numbers(q), Numbers(cache), scale, O, LSE);
   return {mla_decode_of(t),
-          {q, cache.reshape({pages, page, width}), Data::from(table, {B, 3}), Data::from(lengths),
+          {q, cache.reshape({cache_pages, page, width}), Data::from(page_table, {requests, 3}), Data::from(key_lengths),
            Wanted{O, bf16}, Wanted{LSE, f32, 1e-3}, scale * log2_of_e}};
 }
 
@@ -199,26 +199,26 @@ struct Cache8 {
   Numbers K;  // the rows that they stand for, rounded as tiles of bf16 are
 };
 Cache8 cache_in_8_bits(int rows, const MlaTile& t) {
-  Cache8 c{normal({rows, t.latent}, e4m3, 2), uniform({rows, t.latent / group}, f32, 3, .5, 1.5),
+  Cache8 c{normal({rows, t.latent}, e4m3, 2), uniform({rows, t.latent / scale_group}, f32, 3, .5, 1.5),
            normal({rows, t.rope}, bf16, 4), Numbers({rows, t.latent + t.rope})};
   const Numbers latents(c.latents), scales(c.scales), ropes(c.ropes);
   each(rows, t.latent,
-       [&](int i, int d) { c.K(i, d) = tegula::round_to(bf16, latents(i, d) * scales(i, d / group)); });
+       [&](int i, int d) { c.K(i, d) = tegula::round_to(bf16, latents(i, d) * scales(i, d / scale_group)); });
   each(rows, t.rope, [&](int i, int d) { c.K(i, t.latent + d) = ropes(i, d); });
   return c;
 }
 
 Prepared mla_fp8_call() {
   const MlaTile& t = small;
-  const Data q = normal({B, t.heads, t.latent + t.rope}, bf16, 1);
-  const Cache8 cache = cache_in_8_bits(pages * page, t);
+  const Data q = normal({requests, t.heads, t.latent + t.rope}, bf16, 1);
+  const Cache8 cache = cache_in_8_bits(cache_pages * page, t);
   const double scale = 1 / std::sqrt(t.latent + t.rope);
-  Numbers O({B, t.heads, t.latent}), LSE({B, t.heads});
+  Numbers O({requests, t.heads, t.latent}), LSE({requests, t.heads});
   attend_pages(Numbers(q), cache.K, scale, O, LSE);
   return {mla_decode_fp8_of(t),
-          {q, cache.latents.reshape({pages, page, t.latent}),
-           cache.scales.reshape({pages, page, t.latent / group}), cache.ropes.reshape({pages, page, t.rope}),
-           Data::from(table, {B, 3}), Data::from(lengths), Wanted{O, bf16}, scale * log2_of_e}};
+          {q, cache.latents.reshape({cache_pages, page, t.latent}),
+           cache.scales.reshape({cache_pages, page, t.latent / scale_group}), cache.ropes.reshape({cache_pages, page, t.rope}),
+           Data::from(page_table, {requests, 3}), Data::from(key_lengths), Wanted{O, bf16}, scale * log2_of_e}};
 }
 
 // The entries of a list that count, for a token at this position.

@@ -93,12 +93,12 @@ Numbers means(const Numbers& x, int block) {
   });
   return result;
 }
-Data batch(const Data& data) {
+Data one_batch(const Data& data) {
   Shape shape = data.shape();
   shape.insert(shape.begin(), 1);
   return data.reshape(shape);
 }
-Wanted batch(Numbers exact, DType type, double tolerance) {
+Wanted one_batch(Numbers exact, DType type, double tolerance) {
   exact.shape.insert(exact.shape.begin(), 1);
   return {std::move(exact), type, tolerance};
 }
@@ -125,8 +125,8 @@ Prepared compression_call() {
     for (int n = (last + t.blocks - 1) / t.blocks * t.blocks; n < N; ++n) scores(token, 0, n) = NAN;
   });
   return {compression(t),
-          {batch(q.reshape({S, H, t.group, D})), batch(k), batch(v), batch(O, bf16, 1e-2),
-           batch(LSE, f32, 1e-3), batch(scores, f32, 1e-2), scale * log2_of_e}};
+          {one_batch(q.reshape({S, H, t.group, D})), one_batch(k), one_batch(v), one_batch(O, bf16, 1e-2),
+           one_batch(LSE, f32, 1e-3), one_batch(scores, f32, 1e-2), scale * log2_of_e}};
 }
 
 }  // namespace

@@ -164,7 +164,7 @@ Kernel persistent_by_loop(const GemmTile& t) {
     grid(blocks, [&](Index block) {
       serial(ceildiv(tiles - block, blocks), [&](Index wave) {
         Expr tile = wave * blocks + block, strip = tile / (8 * rows), in = tile % (8 * rows);
-        Expr wide = min(columns - strip * 8, 8), m0 = in / wide * t.m, n0 = (strip * 8 + in % wide) * t.n;
+        Expr of_strip = min(columns - strip * 8, 8), m0 = in / of_strip * t.m, n0 = (strip * 8 + in % of_strip) * t.n;
         Fragment acc({t.m, t.n}, f32, 0);
         multiply(acc, o.A, o.B, m0, n0, steps_of(o.K, t), t);
         copy(acc, C.at(m0, n0));
@@ -173,7 +173,7 @@ Kernel persistent_by_loop(const GemmTile& t) {
   });
 }
 
-const GemmTile small{64, 64, 64}, square{128, 128, 64}, wide{128, 256, 64};
+const GemmTile square{128, 128, 64};
 
 Prepared product_call(const Kernel& kernel, DType out, std::optional<int> workers = {}) {
   const Data a = normal({100, 200}, bf16, 1), b = normal({72, 200}, bf16, 2);
@@ -188,32 +188,32 @@ Program gemm_split_k() {
   return {"gemm",
           "gemm_split_k",
           "a product whose inner dimension several blocks divide",
-          {{"atomic", [] { return product_call(split_k_added(3, small, false), f32); }},
-           {"in_order", [] { return product_call(split_k_added(3, small, true), f32); }},
-           {"workspace", [] { return product_call(split_k_by_workspace(3, small), bf16); }}},
+          {{"atomic", [] { return product_call(split_k_added(3, small_tile, false), f32); }},
+           {"in_order", [] { return product_call(split_k_added(3, small_tile, true), f32); }},
+           {"workspace", [] { return product_call(split_k_by_workspace(3, small_tile), bf16); }}},
           {{"four splits by atomics, 128 x 128 x 64", [] { return split_k_added(4, square, false); }},
            {"four splits in order, 128 x 128 x 64", [] { return split_k_added(4, square, true); }},
-           {"four splits by a workspace, 128 x 256 x 64", [] { return split_k_by_workspace(4, wide); }}}};
+           {"four splits by a workspace, 128 x 256 x 64", [] { return split_k_by_workspace(4, large_tile); }}}};
 }
 Program gemm_stream_k() {
   return {"gemm",
           "gemm_stream_k",
           "a product whose steps are divided evenly among blocks, whatever tile they belong to",
-          {{"counted", [] { return product_call(stream_k(small, true), bf16, 7); }},
-           {"while", [] { return product_call(stream_k(small, false), bf16, 4); }},
-           {"atomic", [] { return product_call(stream_k_atomic(small), f32, 7); }}},
-          {{"counted loop, 128 x 256 x 64", [] { return stream_k(wide, true); }},
-           {"while, 128 x 256 x 64", [] { return stream_k(wide, false); }},
+          {{"counted", [] { return product_call(stream_k(small_tile, true), bf16, 7); }},
+           {"while", [] { return product_call(stream_k(small_tile, false), bf16, 4); }},
+           {"atomic", [] { return product_call(stream_k_atomic(small_tile), f32, 7); }}},
+          {{"counted loop, 128 x 256 x 64", [] { return stream_k(large_tile, true); }},
+           {"while, 128 x 256 x 64", [] { return stream_k(large_tile, false); }},
            {"atomics, 128 x 128 x 64", [] { return stream_k_atomic(square); }}}};
 }
 Program gemm_persistent() {
   return {"gemm",
           "gemm_persistent",
           "a product whose blocks take one tile after another",
-          {{"hint", [] { return product_call(persistent_by_hint(small), bf16); }},
-           {"loop", [] { return product_call(persistent_by_loop(small), bf16); }}},
-          {{"by the hint, 128 x 256 x 64", [] { return persistent_by_hint(wide); }},
-           {"by a loop, 128 x 256 x 64", [] { return persistent_by_loop(wide); }}}};
+          {{"hint", [] { return product_call(persistent_by_hint(small_tile), bf16); }},
+           {"loop", [] { return product_call(persistent_by_loop(small_tile), bf16); }}},
+          {{"by the hint, 128 x 256 x 64", [] { return persistent_by_hint(large_tile); }},
+           {"by a loop, 128 x 256 x 64", [] { return persistent_by_loop(large_tile); }}}};
 }
 
 }  // namespace programs

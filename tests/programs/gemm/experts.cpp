@@ -107,7 +107,6 @@ struct Experts {
   }
 };
 
-const GemmTile small{64, 64, 64};
 
 Prepared shared_call() {
   const Experts e;
@@ -116,7 +115,7 @@ Prepared shared_call() {
     const auto own = e.result(t, 0);
     each(features, [&](int d) { out(t, d) = own[d]; });
   });
-  return {shared_experts(small, small),
+  return {shared_experts(small_tile, small_tile),
           {e.x, e.gate.select(0, 0), e.up.select(0, 0), e.down.select(0, 0), Wanted{out, bf16}}};
 }
 
@@ -135,7 +134,7 @@ Prepared routed_call() {
     });
     first.push_back(static_cast<int>(token.size()));
   });
-  return {routed_experts(small, small),
+  return {routed_experts(small_tile, small_tile),
           {e.x, e.gate, e.up, e.down, Data::from(token), Data::from(weight), Data::from(first),
            Wanted{out, f32}}};
 }

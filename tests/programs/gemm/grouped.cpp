@@ -134,15 +134,14 @@ Kernel gradient_of_weights(const GemmTile& t) {
   });
 }
 
-constexpr int N = 80, K = 100, G = 4;
-const GemmTile small{64, 64, 64}, large{128, 256, 64};
+constexpr int columns = 80, depth = 100, group_count = 4;
 
 Prepared fences_call(const Kernel& kernel, bool across = false) {
   const std::vector<int> first{0, 63, 63, 140, 251};
   const int M = first.back();
-  const Data a = normal({M, K}, bf16, 1), b = normal({G, N, K}, bf16, 2);
-  Numbers C({M, N});
-  each(G, [&](int g) {
+  const Data a = normal({M, depth}, bf16, 1), b = normal({group_count, columns, depth}, bf16, 2);
+  Numbers C({M, columns});
+  each(group_count, [&](int g) {
     put_rows(product_of(Numbers(rows_of(a, first[g], first[g + 1])), Numbers(b.select(0, g))), C, first[g]);
   });
   return {kernel, {a, across ? b.transpose(1, 2).contiguous() : b, Data::from(first), Wanted{C, bf16, 4e-3}}};
@@ -153,38 +152,38 @@ Prepared aligned_call() {
   const std::vector<int> groups{2, -1, 0, 0};  // of tiles
   std::vector<int> group_of(M);
   each(M, [&](int i) { group_of[i] = groups[i / tile]; });
-  const Data a = normal({M, K}, bf16, 4), b = normal({G, N, K}, bf16, 2);
-  Numbers C({M, N}, NAN);
+  const Data a = normal({M, depth}, bf16, 4), b = normal({group_count, columns, depth}, bf16, 2);
+  Numbers C({M, columns}, NAN);
   each(M / tile, [&](int i) {
     if (groups[i] < 0) return;
     const Data rows = rows_of(a, i * tile, (i + 1) * tile);
     put_rows(product_of(Numbers(rows), Numbers(b.select(0, groups[i]))), C, i * tile);
   });
-  return {grouped_and_aligned(small), {a, b, Data::from(group_of), Wanted{C, bf16, 4e-3}}};
+  return {grouped_and_aligned(small_tile), {a, b, Data::from(group_of), Wanted{C, bf16, 4e-3}}};
 }
 
 Prepared masked_call() {
   const std::vector<int> counts{0, 70, 64, 3};
   const int M = 90;
-  const Data a = normal({G, M, K}, bf16, 5), b = normal({G, N, K}, bf16, 2);
-  Numbers C({G, M, N}, NAN);
-  each(G, [&](int g) {
+  const Data a = normal({group_count, M, depth}, bf16, 5), b = normal({group_count, columns, depth}, bf16, 2);
+  Numbers C({group_count, M, columns}, NAN);
+  each(group_count, [&](int g) {
     const Numbers own = product_of(Numbers(a.select(0, g)), Numbers(b.select(0, g)));
-    each(counts[g], N, [&](int i, int j) { C(g, i, j) = own(i, j); });
+    each(counts[g], columns, [&](int i, int j) { C(g, i, j) = own(i, j); });
   });
-  return {grouped_and_masked(small), {a, b, Data::from(counts), Wanted{C, bf16, 4e-3}}};
+  return {grouped_and_masked(small_tile), {a, b, Data::from(counts), Wanted{C, bf16, 4e-3}}};
 }
 
 Prepared weight_gradient_call() {
   const std::vector<int> first{0, 63, 63, 140, 251};
   const int M = first.back();
-  const Data a = normal({M, K}, bf16, 1), dc = normal({M, N}, bf16, 3);
+  const Data a = normal({M, depth}, bf16, 1), dc = normal({M, columns}, bf16, 3);
   const Numbers A(a), D(dc);
-  Numbers dB({G, K, N});
-  each(G, K, N, [&](int g, int i, int j) {
+  Numbers dB({group_count, depth, columns});
+  each(group_count, depth, columns, [&](int g, int i, int j) {
     for (int row = first[g]; row < first[g + 1]; ++row) dB(g, i, j) += A(row, i) * D(row, j);
   });
-  return {gradient_of_weights(small), {a, dc, Data::from(first), Wanted{dB, f32, 1e-4}}};
+  return {gradient_of_weights(small_tile), {a, dc, Data::from(first), Wanted{dB, f32, 1e-4}}};
 }
 
 }  // namespace
@@ -193,16 +192,16 @@ Program grouped_gemm() {
   return {"gemm",
           "grouped_gemm",
           "rows of groups times the matrix of their group",
-          {{"fences", [] { return fences_call(grouped_by_fences(small, false)); }},
-           {"fences_across", [] { return fences_call(grouped_by_fences(small, true), true); }},
-           {"table", [] { return fences_call(grouped_by_table(small)); }},
+          {{"fences", [] { return fences_call(grouped_by_fences(small_tile, false)); }},
+           {"fences_across", [] { return fences_call(grouped_by_fences(small_tile, true), true); }},
+           {"table", [] { return fences_call(grouped_by_table(small_tile)); }},
            {"aligned", aligned_call},
            {"masked", masked_call}},
-          {{"fences, 128 x 256 x 64", [] { return grouped_by_fences(large, false); }},
-           {"fences, B [K, N], 128 x 256 x 64", [] { return grouped_by_fences(large, true); }},
-           {"table, 128 x 256 x 64", [] { return grouped_by_table(large); }},
-           {"aligned, 128 x 256 x 64", [] { return grouped_and_aligned(large); }},
-           {"masked, 128 x 256 x 64", [] { return grouped_and_masked(large); }}}};
+          {{"fences, 128 x 256 x 64", [] { return grouped_by_fences(large_tile, false); }},
+           {"fences, B [K, N], 128 x 256 x 64", [] { return grouped_by_fences(large_tile, true); }},
+           {"table, 128 x 256 x 64", [] { return grouped_by_table(large_tile); }},
+           {"aligned, 128 x 256 x 64", [] { return grouped_and_aligned(large_tile); }},
+           {"masked, 128 x 256 x 64", [] { return grouped_and_masked(large_tile); }}}};
 }
 
 Program grouped_gemm_weight_gradient() {
@@ -210,7 +209,7 @@ Program grouped_gemm_weight_gradient() {
           "grouped_gemm_weight_gradient",
           "the gradient of the matrices of groups, sums over their rows",
           {{"", weight_gradient_call}},
-          {{"128 x 256 x 64", [] { return gradient_of_weights(large); }}}};
+          {{"128 x 256 x 64", [] { return gradient_of_weights(large_tile); }}}};
 }
 
 }  // namespace programs

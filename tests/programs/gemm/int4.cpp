@@ -122,7 +122,7 @@ Kernel int4_gemm_in_slabs(const Int4Tile& t) {
   });
 }
 
-struct GemvTile {
+struct Int4GemvTile {
   int n, k, threads, group = 128;
 };
 struct GemvWeights {
@@ -138,7 +138,7 @@ struct GemvWeights {
 };
 
 // A word takes its eight activations one by one.
-Kernel int4_gemv(const GemvTile& t) {
+Kernel int4_gemv(const Int4GemvTile& t) {
   return kernel("gemv_int4", [&] {
     GemvWeights w(t.group);
     Tensor a = input("a", {w.W * 8}, f16), C = output("C", {w.N}, f16);
@@ -165,7 +165,7 @@ Kernel int4_gemv(const GemvTile& t) {
 
 // Activations are given as [M, 8, K / 8], element e of every word, so that they are loaded as vectors like
 // words.
-Kernel int4_gemv_interleaved(const GemvTile& t) {
+Kernel int4_gemv_interleaved(const Int4GemvTile& t) {
   return kernel("gemv_int4_interleaved", [&] {
     Dim M("M");
     GemvWeights w(t.group);
@@ -211,7 +211,7 @@ Prepared int4_call(Way way) {
 }
 
 Prepared int4_gemv_call(bool interleaved) {
-  const GemvTile t{4, 256, 128};
+  const Int4GemvTile t{4, 256, 128};
   const int M = interleaved ? 2 : 1, N = 50, K = 512;
   const Data a = normal({M, K}, f16, 1), q = integers({N, K}, i32, 2, 0, 16);
   const Data scale = uniform({N, K / t.group}, f16, 3, .5, 2),

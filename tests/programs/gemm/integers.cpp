@@ -7,7 +7,7 @@
 namespace programs {
 namespace {
 
-enum class Way { integers, floats, floats_before };
+enum class IntegerWay { integers, floats, floats_before };
 
 // Element j of row i of a tile of packed bytes.
 Expr unpacked(const Shared& bytes, int bits, const Index& i, const Index& j) {
@@ -85,12 +85,12 @@ Kernel product_of_floats(int bits, const GemmTile& t, bool before) {
   });
 }
 
-Kernel integer_gemm(Way way, int bits, const GemmTile& t) {
-  return way == Way::integers ? product_of_integers(bits, t)
-                              : product_of_floats(bits, t, way == Way::floats_before);
+Kernel integer_gemm(IntegerWay way, int bits, const GemmTile& t) {
+  return way == IntegerWay::integers ? product_of_integers(bits, t)
+                              : product_of_floats(bits, t, way == IntegerWay::floats_before);
 }
 
-Prepared integer_call(Way way, int bits) {
+Prepared integer_call(IntegerWay way, int bits) {
   const int M = 40, N = 72, K = 128, each_byte = 8 / bits;
   const int low = bits == 2 ? -1 : -(1 << (bits - 1)), high = bits == 2 ? 2 : 1 << (bits - 1);
   const Data a = integers({M, K}, i8, 1, -128, 128), q = integers({N, K}, i32, 2, low, high);
@@ -104,7 +104,7 @@ Prepared integer_call(Way way, int bits) {
           {a, bytes, Wanted{product_of(Numbers(a), Numbers(q)), i32, 0}}};
 }
 
-const GemmTile large{128, 128, 128};
+const GemmTile deep{128, 128, 128};
 
 }  // namespace
 
@@ -112,14 +112,14 @@ Program gemm_i8() {
   return {"gemm",
           "gemm_i8",
           "products of i8 with i8, 4 bits or 2 bits, in i32",
-          {{"8_bits", [] { return integer_call(Way::integers, 8); }},
-           {"2_bits", [] { return integer_call(Way::integers, 2); }},
-           {"4_bits_by_bf16", [] { return integer_call(Way::floats, 4); }},
-           {"2_bits_by_bf16_before", [] { return integer_call(Way::floats_before, 2); }}},
-          {{"8 bits, 128 x 128 x 128", [] { return integer_gemm(Way::integers, 8, large); }},
-           {"4 bits by bf16, 128 x 128 x 128", [] { return integer_gemm(Way::floats, 4, large); }},
+          {{"8_bits", [] { return integer_call(IntegerWay::integers, 8); }},
+           {"2_bits", [] { return integer_call(IntegerWay::integers, 2); }},
+           {"4_bits_by_bf16", [] { return integer_call(IntegerWay::floats, 4); }},
+           {"2_bits_by_bf16_before", [] { return integer_call(IntegerWay::floats_before, 2); }}},
+          {{"8 bits, 128 x 128 x 128", [] { return integer_gemm(IntegerWay::integers, 8, deep); }},
+           {"4 bits by bf16, 128 x 128 x 128", [] { return integer_gemm(IntegerWay::floats, 4, deep); }},
            {"4 bits by bf16 made before, 128 x 128 x 64", [] {
-              return integer_gemm(Way::floats_before, 4, {128, 128, 64});
+              return integer_gemm(IntegerWay::floats_before, 4, {128, 128, 64});
             }}}};
 }
 

@@ -12,14 +12,14 @@ namespace {
 Expr e2m1(const Expr& x) { return bitcast(((x & 8u) << u32(28)) | ((x & 7u) << u32(22)), f32) * 0x1p126f; }
 Expr e8m0(const Expr& x) { return bitcast(max(x << u32(23), 0x400000u), f32); }  // 2^(x − 127)
 
-enum class Way { registers, packed, shared };
+enum class Mxfp4Way { registers, packed, shared };
 
 // The tiles of weights of a step.
-struct WeightTiles {
+struct Mxfp4Tiles {
   Shared B, scale;
 
   // B [N, K / 2] or packed [N, K / 8], scales [K / 32, N].
-  WeightTiles(const Tensor& weights, const Tensor& scales, const Index& step, const Expr& column,
+  Mxfp4Tiles(const Tensor& weights, const Tensor& scales, const Index& step, const Expr& column,
               const GemmTile& t, bool packed)
       : B({t.n, packed ? t.k / 8 : t.k / 2}, packed ? u32 : u8), scale({t.k / 32, t.n}, u8) {
     copy(weights.at(column, packed ? step * (t.k / 8) : step * (t.k / 2)), B);
@@ -43,14 +43,14 @@ void multiply_decoded(Fragment& acc, const Tensor& weights, const Tensor& scales
   pipelined(ceildiv(K, t.k), {.stages = 4}, [&](Index step) {
     Shared a({t.m, t.k}, bf16);
     load_a(step * t.k, a);
-    const WeightTiles own(weights, scales, step, column, t, packed);
+    const Mxfp4Tiles own(weights, scales, step, column, t, packed);
     gemm(own.decoded(t, packed).to(bf16), a.T(), acc);
   });
 }
 
-Kernel mxfp4_gemm(Way way, const GemmTile& t) {
+Kernel mxfp4_gemm(Mxfp4Way way, const GemmTile& t) {
   return kernel("gemm_mxfp4", [&] {
-    const bool packed = way == Way::packed;
+    const bool packed = way == Mxfp4Way::packed;
     Dim M("M"), N("N"), K("K");
     K.multiple_of(t.k);
     Tensor A = input("A", {M, K}, bf16),
@@ -60,7 +60,7 @@ Kernel mxfp4_gemm(Way way, const GemmTile& t) {
     grid(ceildiv(N, t.n), ceildiv(M, t.m), {.order = Order::grouped(8)}, [&](Index x, Index y) {
       Fragment added({t.n}, f32);
       copy(bias.at(x * t.n), added);
-      if (way != Way::shared) {
+      if (way != Mxfp4Way::shared) {
         Fragment acc({t.n, t.m}, f32, 0);
         multiply_decoded(acc, B, scales, x * t.n, K, t, packed,
                          [&](const Expr& k, Shared& tile) { copy(A.at(y * t.m, k), tile); });
@@ -72,7 +72,7 @@ Kernel mxfp4_gemm(Way way, const GemmTile& t) {
       pipelined(K / t.k, {.stages = 4}, [&](Index step) {
         Shared a({t.m, t.k}, bf16), w({t.n, t.k}, bf16);
         copy(A.at(y * t.m, step * t.k), a);
-        const WeightTiles own(B, scales, step, x * t.n, t, false);
+        const Mxfp4Tiles own(B, scales, step, x * t.n, t, false);
         copy(own.decoded(t, false), w);
         gemm(a, w.T(), acc);
       });
@@ -130,17 +130,17 @@ Mxfp4 random_weights(int n, int k, int seed) {
   return own;
 }
 
-const GemmTile small{32, 64, 64};
+const GemmTile narrow{32, 64, 64};
 
-Prepared mxfp4_call(Way way) {
+Prepared mxfp4_call(Mxfp4Way way) {
   const int M = 40, N = 136, K = 128;
   const Data a = normal({M, K}, bf16, 1), bias = normal({N}, bf16, 4);
   const Mxfp4 w = random_weights(N, K, 2);
   const Numbers added(bias);
   Numbers C = product_of(Numbers(a), w.W);
   each(M, N, [&](int i, int j) { C(i, j) += added(j); });
-  const Data words = way == Way::packed ? packed_words(w.q, small.k) : packed_bytes(w.q);
-  return {mxfp4_gemm(way, small), {a, words, w.scales, bias, Wanted{C, bf16, 6e-3}}};
+  const Data words = way == Mxfp4Way::packed ? packed_words(w.q, narrow.k) : packed_bytes(w.q);
+  return {mxfp4_gemm(way, narrow), {a, words, w.scales, bias, Wanted{C, bf16, 6e-3}}};
 }
 
 Prepared grouped_mxfp4_call() {
@@ -160,8 +160,8 @@ Prepared grouped_mxfp4_call() {
     C(token, ids[p] % S, n) = (dot + B(e, n)) * weight(ids[p]);
   });
   const Data scales = w.scales.reshape({K / 32, E, N}).transpose(0, 1).contiguous();
-  return {grouped_mxfp4_gemm(small),
-          {a, packed_words(w.q, small.k).reshape({E, N, K / 8}), scales, bias, weights, Data::from(ids),
+  return {grouped_mxfp4_gemm(narrow),
+          {a, packed_words(w.q, narrow.k).reshape({E, N, K / 8}), scales, bias, weights, Data::from(ids),
            Data::from(experts), Wanted{C, bf16, 6e-3}}};
 }
 
@@ -171,23 +171,23 @@ Program gemm_mxfp4() {
   return {"gemm",
           "gemm_mxfp4",
           "a product with weights in MXFP4",
-          {{"registers", [] { return mxfp4_call(Way::registers); }},
-           {"packed", [] { return mxfp4_call(Way::packed); }},
-           {"shared", [] { return mxfp4_call(Way::shared); }}},
+          {{"registers", [] { return mxfp4_call(Mxfp4Way::registers); }},
+           {"packed", [] { return mxfp4_call(Mxfp4Way::packed); }},
+           {"shared", [] { return mxfp4_call(Mxfp4Way::shared); }}},
           {{"into registers, 128 x 128 x 128",
             [] {
-              return mxfp4_gemm(Way::registers, {128, 128, 128});
+              return mxfp4_gemm(Mxfp4Way::registers, {128, 128, 128});
             }},
            {"packed, 256 x 128 x 64",
             [] {
-              return mxfp4_gemm(Way::packed, {256, 128, 64});
+              return mxfp4_gemm(Mxfp4Way::packed, {256, 128, 64});
             }},
            {"packed, 16 x 64 x 128",
             [] {
-              return mxfp4_gemm(Way::packed, {16, 64, 128});
+              return mxfp4_gemm(Mxfp4Way::packed, {16, 64, 128});
             }},
            {"into shared memory, 128 x 128 x 128", [] {
-              return mxfp4_gemm(Way::shared, {128, 128, 128});
+              return mxfp4_gemm(Mxfp4Way::shared, {128, 128, 128});
             }}}};
 }
 Program grouped_gemm_mxfp4() {

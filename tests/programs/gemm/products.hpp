@@ -8,6 +8,7 @@ namespace programs {
 struct GemmTile {
   int m, n, k;
 };
+inline const GemmTile small_tile{64, 64, 64}, large_tile{128, 256, 64};
 
 // acc += A[m0 …, steps] · B[n0 …, steps]ᵀ; A is [M, K], B [N, K].
 inline void multiply(Fragment& acc, const Tensor& A, const Tensor& B, const Expr& m0, const Expr& n0,

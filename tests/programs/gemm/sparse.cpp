@@ -87,7 +87,6 @@ Kernel two_of_four(const GemmTile& t) {
   });
 }
 
-const GemmTile small{64, 64, 64};
 
 Prepared masked_call(const Kernel& kernel) {
   const int M = 100, N = 72, K = 200, tile = 64;
@@ -124,8 +123,8 @@ Program block_sparse_gemm() {
   return {"gemm",
           "block_sparse_gemm",
           "a product whose blocks along the inner dimension a mask chooses",
-          {{"branch", [] { return masked_call(masked_by_branch(small)); }},
-           {"list", [] { return masked_call(masked_by_list(small, 8)); }}},
+          {{"branch", [] { return masked_call(masked_by_branch(small_tile)); }},
+           {"list", [] { return masked_call(masked_by_list(small_tile, 8)); }}},
           {{"a branch, 128 x 256 x 64",
             [] {
               return masked_by_branch({128, 256, 64});

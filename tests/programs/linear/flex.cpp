@@ -36,11 +36,11 @@ struct FlexSignature {
 };
 
 // The softmax of scores times log2(e), and what it has summed.
-struct Weights {
+struct FlexWeights {
   const FlexTile& t;
   Fragment o, top, sum;
 
-  explicit Weights(const FlexTile& tile)
+  explicit FlexWeights(const FlexTile& tile)
       : t(tile), o({t.queries, t.dim}, f32, 0), top({t.queries}, f32, -inf), sum({t.queries}, f32, 0) {}
 
   void weigh(Fragment& s) {
@@ -67,7 +67,7 @@ void attend_rows(const FlexTile& t, const FlexSignature& s, const Says& says, co
   Expr hk = h / (s.H / s.HK), last = min(first + t.queries, s.S);
   Shared q({t.queries, t.dim}, t.type);
   copy(s.Q.slice(b, all, h).at(first), q);
-  Weights own(t);
+  FlexWeights own(t);
   pipelined(ceildiv(last, t.keys), {.stages = 2}, [&](Index j) {
     Shared k({t.keys, t.dim}, t.type), v({t.keys, t.dim}, t.type);
     copy(s.K.slice(b, all, hk).at(j * t.keys), k);

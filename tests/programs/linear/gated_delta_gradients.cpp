@@ -167,11 +167,11 @@ Kernel gradient_of_outputs(const DeltaTile& t) {
   });
 }
 
-DeltaTile small(bool packed) { return {.dk = 64, .dv = 32, .block_v = 32, .packed = packed}; }
-constexpr double scale = 0.125;
+DeltaTile small_gradient_tile(bool packed) { return {.dk = 64, .dv = 32, .block_v = 32, .packed = packed}; }
+constexpr double gradient_scale = 0.125;
 
 Prepared state_gradient_call(bool packed) {
-  const DeltaTile t = small(packed);
+  const DeltaTile t = small_gradient_tile(packed);
   const CallSequences s(t);
   const Data q = normal(s.tokens({t.dk}), bf16, 7), k = normal(s.tokens({t.dk}), bf16, 1, .1);
   const Data w = normal(s.tokens({t.dk}), bf16, 2, .1), dout = normal(s.tokens({t.dv}), bf16, 4);
@@ -189,13 +189,13 @@ Prepared state_gradient_call(bool packed) {
       dh(n, h, d, e) =
           dh(n, h, d, e) * std::exp(total) + sum_of(rows, [&](int i) {
             const int at = row + i;
-            return scale * Q(at, h, d) * std::exp(g(at, h)) * dO(at, h, e) - W(at, h, d) * dV2(at, h, e);
+            return gradient_scale * Q(at, h, d) * std::exp(g(at, h)) * dO(at, h, e) - W(at, h, d) * dV2(at, h, e);
           });
     });
   });
   std::vector<Value> values{
       s.given(q),           s.given(k), s.given(w), s.given(g.to(f32)),       s.given(dout),
-      s.given(dv),          d_end,      scale,      s.wanted(d_states, bf16), s.wanted(dV2, bf16),
+      s.given(dv),          d_end,      gradient_scale,      s.wanted(d_states, bf16), s.wanted(dV2, bf16),
       Wanted{dh, f32, 2e-2}};
   s.add_fences(values);
   return {gradient_of_states(t), values};
@@ -216,7 +216,7 @@ void add_gradients(const ChunkInputs& in, int chunk, int row, int rows, int h, C
   each(rows, dk, [&](int i, int d) {
     const int at = row + i;
     const double a =
-        scale * std::exp(g(at, h)) * sum_of(dv, [&](int e) { return dO(at, h, e) * X(chunk, h, d, e); });
+        gradient_scale * std::exp(g(at, h)) * sum_of(dv, [&](int e) { return dO(at, h, e) * X(chunk, h, d, e); });
     const double b =
         std::exp(g(end, h) - g(at, h)) * sum_of(dv, [&](int e) { return V(at, h, e) * dX(chunk, h, d, e); });
     to.dW(at, h, d) = -sum_of(dv, [&](int e) { return dV(at, h, e) * X(chunk, h, d, e); });
@@ -229,7 +229,7 @@ void add_gradients(const ChunkInputs& in, int chunk, int row, int rows, int h, C
     if (j > i) return;
     const int a = row + i, b = row + j;
     const double ds =
-        scale * std::exp(g(a, h) - g(b, h)) * sum_of(dv, [&](int e) { return dO(a, h, e) * V(b, h, e); });
+        gradient_scale * std::exp(g(a, h) - g(b, h)) * sum_of(dv, [&](int e) { return dO(a, h, e) * V(b, h, e); });
     const double dot = sum_of(dk, [&](int d) { return Q(a, h, d) * K(b, h, d); });
     each(dk, [&](int d) {
       to.dQ(a, h, d) += ds * K(b, h, d);
@@ -240,7 +240,7 @@ void add_gradients(const ChunkInputs& in, int chunk, int row, int rows, int h, C
 }
 
 Prepared out_gradient_call(bool packed) {
-  const DeltaTile t = small(packed);
+  const DeltaTile t = small_gradient_tile(packed);
   const CallSequences s(t);
   const Data q = normal(s.tokens({t.dk}), bf16, 7), k = normal(s.tokens({t.dk}), bf16, 1, .3);
   const Data v = normal(s.tokens({t.dv}), bf16, 2), dout = normal(s.tokens({t.dv}), bf16, 4);
@@ -258,7 +258,7 @@ Prepared out_gradient_call(bool packed) {
                             s.given(dv),
                             s.given(states),
                             s.given(d_states),
-                            scale,
+                            gradient_scale,
                             s.wanted(d.dQ, bf16),
                             s.wanted(d.dK, bf16),
                             s.wanted(d.dW, bf16),

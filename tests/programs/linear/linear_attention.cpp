@@ -104,21 +104,21 @@ Kernel linear_attention_gradient_of(const LinearTile& t) {
   });
 }
 
-constexpr int S = 100, H = 2;
-constexpr double scale = 0.25;
+constexpr int steps = 100, heads = 2;
+constexpr double linear_scale = 0.25;
 const std::vector<float> gammas{0.97F, 0.99F};
 
 Prepared linear_call(bool decay, bool gradient) {
   const LinearTile t{.dk = 64, .dv = 32, .block_v = 32, .decay = decay};
-  const Data q = normal({1, S, H, t.dk}, f16, 1, .3), k = normal({1, S, H, t.dk}, f16, 2, .3);
-  const Data v = normal({1, S, H, t.dv}, f16, 3), dout = normal({1, S, H, t.dv}, f16, 4);
+  const Data q = normal({1, steps, heads, t.dk}, f16, 1, .3), k = normal({1, steps, heads, t.dk}, f16, 2, .3);
+  const Data v = normal({1, steps, heads, t.dv}, f16, 3), dout = normal({1, steps, heads, t.dv}, f16, 4);
   const Numbers Q(q), K(k), V(v), D(dout);
-  Numbers O(V.shape), dQ(Q.shape), dK(Q.shape), dV(V.shape), state({1, H, t.dk, t.dv});
-  each(H, S, [&](int h, int i) {
-    const double rate = decay ? gammas[h] : 1, last = std::pow(rate, S - 1 - i);
+  Numbers O(V.shape), dQ(Q.shape), dK(Q.shape), dV(V.shape), state({1, heads, t.dk, t.dv});
+  each(heads, steps, [&](int h, int i) {
+    const double rate = decay ? gammas[h] : 1, last = std::pow(rate, steps - 1 - i);
     each(t.dk, t.dv, [&](int d, int e) { state(0, h, d, e) += last * K(0, i, h, d) * V(0, i, h, e); });
     each(i + 1, [&](int j) {
-      const double weight = scale * std::pow(rate, i - j);
+      const double weight = linear_scale * std::pow(rate, i - j);
       const double qk = weight * sum_of(t.dk, [&](int d) { return Q(0, i, h, d) * K(0, j, h, d); });
       const double dv = weight * sum_of(t.dv, [&](int e) { return D(0, i, h, e) * V(0, j, h, e); });
       each(t.dv, [&](int e) {
@@ -135,11 +135,11 @@ Prepared linear_call(bool decay, bool gradient) {
   if (decay) values.emplace_back(Data::from(gammas));
   if (gradient) {
     for (Value value :
-         {Value(dout), Value(scale), Value(Wanted{dQ, f16}), Value(Wanted{dK, f16}), Value(Wanted{dV, f16})})
+         {Value(dout), Value(linear_scale), Value(Wanted{dQ, f16}), Value(Wanted{dK, f16}), Value(Wanted{dV, f16})})
       values.push_back(std::move(value));
     return {linear_attention_gradient_of(t), values};
   }
-  for (Value value : {Value(scale), Value(Wanted{O, f16}), Value(Wanted{state, f32})})
+  for (Value value : {Value(linear_scale), Value(Wanted{O, f16}), Value(Wanted{state, f32})})
     values.push_back(std::move(value));
   return {linear_attention_of(t), values};
 }

@@ -12,7 +12,7 @@ struct MambaTile {
 };
 
 // states = Σ_l x_l · dt_l e^(dA_last − dA_l) ⊗ B_l.
-Kernel states_of_chunks(const MambaTile& t) {
+Kernel mamba_states(const MambaTile& t) {
   return kernel("mamba_chunk_state", [&] {
     Dim B("B"), C("C"), H("H");
     Tensor Bs = input("Bs", {B, C, t.chunk, t.groups, t.n}, t.type),
@@ -106,17 +106,17 @@ Kernel outputs_of_chunks(const MambaTile& t) {
   });
 }
 
-const MambaTile small{.n = 64, .chunk = 128};
-constexpr int C = 2, H = 2;
+const MambaTile small_mamba{.n = 64, .chunk = 128};
+constexpr int C = 2, mamba_heads = 2;
 
 // Of a batch of one.
 struct MambaCall {
-  int L = small.chunk, P = small.p, N = small.n;
-  Data bs = normal({C, L, N}, f16, 1), x = normal({C, L, H, P}, f16, 2), dt = uniform({H, C, L}, f32, 3);
-  Numbers Bs{bs}, X{x}, T{dt}, dA{uniform({H, C, L}, f32, 9, -0.05, 0)};
+  int L = small_mamba.chunk, P = small_mamba.p, N = small_mamba.n;
+  Data bs = normal({C, L, N}, f16, 1), x = normal({C, L, mamba_heads, P}, f16, 2), dt = uniform({mamba_heads, C, L}, f32, 3);
+  Numbers Bs{bs}, X{x}, T{dt}, dA{uniform({mamba_heads, C, L}, f32, 9, -0.05, 0)};
 
   MambaCall() {
-    each(H, C, L, [&](int h, int c, int l) {
+    each(mamba_heads, C, L, [&](int h, int c, int l) {
       if (l > 0) dA(h, c, l) += dA(h, c, l - 1);
     });
   }
@@ -134,14 +134,14 @@ struct MambaCall {
 
 Prepared chunk_state_call() {
   const MambaCall m;
-  Numbers states({C, H, m.P * m.N});
-  each(C, H, m.L, [&](int c, int h, int l) {
+  Numbers states({C, mamba_heads, m.P * m.N});
+  each(C, mamba_heads, m.L, [&](int c, int h, int l) {
     const double weight = m.T(h, c, l) * m.decay(h, c, m.L - 1, l);
     each(m.P, m.N,
          [&](int p, int n) { states(c, h, p * m.N + n) += m.X(c, l, h, p) * weight * m.Bs(c, l, n); });
   });
-  states.shape = {C, H, m.P, m.N};
-  return {states_of_chunks(small),
+  states.shape = {C, mamba_heads, m.P, m.N};
+  return {mamba_states(small_mamba),
           {m.batch(m.bs.reshape({C, m.L, 1, m.N})), m.batch(m.x), m.batch(m.dt), m.batch(m.dA.to(f32)),
            m.batch(states, f16)}};
 }
@@ -149,25 +149,25 @@ Prepared chunk_state_call() {
 Prepared state_passing_call() {
   const MambaCall m;
   const int width = m.P * m.N;
-  const Data states = normal({C, H, width}, f16, 5), start = normal({H, width}, f32, 8);
+  const Data states = normal({C, mamba_heads, width}, f16, 5), start = normal({mamba_heads, width}, f32, 8);
   const Numbers S(states);
   Numbers state(start), before(S.shape);
-  each(C, H, width, [&](int c, int h, int e) {
+  each(C, mamba_heads, width, [&](int c, int h, int e) {
     before(c, h, e) = state(h, e);
     state(h, e) = state(h, e) * std::exp(m.dA(h, c, m.L - 1)) + S(c, h, e);
   });
   return {
-      states_passed_on(small, 1024),
+      states_passed_on(small_mamba, 1024),
       {m.batch(states), m.batch(m.dA.to(f32)), m.batch(start), m.batch(before, f16), m.batch(state, f32)}};
 }
 
 Prepared chunk_scan_call() {
   const MambaCall m;
   const Data cb = normal({C, m.L, m.L}, f16, 5), cs = normal({C, m.L, m.N}, f16, 4, .2);
-  const Data before = normal({C, H, m.P, m.N}, f16, 6), d = normal({H}, f32, 7);
+  const Data before = normal({C, mamba_heads, m.P, m.N}, f16, 6), d = normal({mamba_heads}, f32, 7);
   const Numbers CB(cb), Cs(cs), S(before), D(d);
   Numbers out(m.X.shape);
-  each(C, m.L, H, [&](int c, int i, int h) {
+  each(C, m.L, mamba_heads, [&](int c, int i, int h) {
     each(m.P, [&](int p) {
       const double carried = sum_of(m.N, [&](int n) { return Cs(c, i, n) * S(c, h, p, n); });
       const double inside = sum_of(
@@ -175,7 +175,7 @@ Prepared chunk_scan_call() {
       out(c, i, h, p) = carried * std::exp(m.dA(h, c, i)) + inside + D(h) * m.X(c, i, h, p);
     });
   });
-  return {outputs_of_chunks(small),
+  return {outputs_of_chunks(small_mamba),
           {m.batch(cb.reshape({C, 1, m.L, m.L})), m.batch(m.x), m.batch(m.dt), m.batch(m.dA.to(f32)),
            m.batch(cs.reshape({C, m.L, 1, m.N})), m.batch(before), d, m.batch(out, f16)}};
 }
@@ -187,7 +187,7 @@ Program mamba_chunk_state() {
           "mamba_chunk_state",
           "what chunks add to the states of Mamba-2",
           {{"", chunk_state_call}},
-          {{"64 x 128, steps of 64", [] { return states_of_chunks({}); }}}};
+          {{"64 x 128, steps of 64", [] { return mamba_states({}); }}}};
 }
 Program mamba_state_passing() {
   return {"linear",
