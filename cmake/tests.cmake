@@ -54,17 +54,17 @@ configure_file(${CMAKE_CURRENT_LIST_DIR}/quick-c++.in ${quick_emulating_compiler
                FILE_PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE GROUP_READ GROUP_EXECUTE WORLD_READ WORLD_EXECUTE)
 
 # Rows of large tables, which run in `count` processes: one starts for longer than most rows run. Two orders of blocks and
-# iterations show what a third one shows in hundreds of rows. A label tells which twelfth of the rows a process has, of which
-# `scripts/test` runs one: none has only rows of one value of a loop over two, three or six values in a table.
-set(twelfths 0 1 2 3 4 5 6 7 8 9 a b)
+# iterations show what a third one shows in hundreds of rows. A label tells which part of 24 of the rows a process has, of which
+# `scripts/test` runs one: none has only rows of one value of a loop over two values in a table.
+set(parts a b c d e f g h i j k l m n o p q r s t u v w x)
 function(sharded_tests name rows count)
   set(environment ${ARGN} GTEST_FILTER=${rows} GTEST_TOTAL_SHARDS=${count} TEGULA_INTERPRETER_ORDERS=2)
   math(EXPR last "${count} - 1")
   foreach(shard RANGE ${last})
-    math(EXPR place "(${shard} + ${shard} / 12) % 12")
-    list(GET twelfths ${place} twelfth)
+    math(EXPR place "(${shard} + ${shard} / 24) % 24")
+    list(GET parts ${place} part)
     add_test(NAME ${name}.rows.${shard} COMMAND ${name} --gtest_brief=1)
-    set_tests_properties(${name}.rows.${shard} PROPERTIES TIMEOUT 300 COST 50 LABELS rows.${twelfth}
+    set_tests_properties(${name}.rows.${shard} PROPERTIES TIMEOUT 300 COST 50 LABELS rows.${part}
                          ENVIRONMENT "${environment};GTEST_SHARD_INDEX=${shard}")
   endforeach()
 endfunction()
@@ -118,8 +118,8 @@ set_source_files_properties(${PROJECT_SOURCE_DIR}/src/codegen/cuda/cuda_test.cpp
 set(more_of_ops SHARDED "Table/*:Rows/*:Operators/Sweep.*" 72 QUICK "Nsa*.*:BlockScores.*:TopkBlocks.*:Gemm.*")
 set(more_of_emulation SHARDED "Table/*:Operators/*" 48 QUICK "*" COMPILER ${quick_emulating_compiler})
 # Without a GPU they are skipped, and thousands of processes would say so.
-set(more_of_cuda SHARDED "Table/*" 12)
-set(more_of_codegen SHARDED "Operators/PrintedCuda.*" 24 QUICK "Cuda*:*.*InCudaText:Cpu/*portable:Cpu/*avx2")
+set(more_of_cuda SHARDED "Table/*" 48)
+set(more_of_codegen SHARDED "Operators/PrintedCuda.*" 48 QUICK "Cuda*:*.*InCudaText:Cpu/*portable:Cpu/*avx2")
 foreach(folder ${test_folders})
   tegula_test(test_${folder} ${tests_of_${folder}} ${more_of_${folder}})
   if(TEGULA_PRECOMPILE AND folder IN_LIST united_tests)
