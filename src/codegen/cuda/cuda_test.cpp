@@ -53,7 +53,8 @@ TEST(PrintedBits, TurnsChosenBitsByOneInstruction) {
   expect_clean_code(bits, 90);
   const std::string text = print_cuda(Signature(bits.ir()), {90}).text;
   std::size_t count = 0;
-  for (std::size_t at = text.find("masked_xor"); at != std::string::npos; at = text.find("masked_xor", at + 1))
+  for (std::size_t at = text.find("masked_xor"); at != std::string::npos;
+       at = text.find("masked_xor", at + 1))
     ++count;
   EXPECT_EQ(count, 2) << text;
   for (const Target target : {Target::interpreter(), Target::emulated()}) {

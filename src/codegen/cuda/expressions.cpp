@@ -67,9 +67,7 @@ std::string Expressions::emit(const Expr& e) {
 // Of bits that are chosen and turned NVRTC makes two instructions where mask and pattern are constants.
 std::optional<std::string> Expressions::masked_xor(const Expr& e) {
   if (e->op != Op::bit_xor || e->held() != u32) return std::nullopt;
-  const auto is_chosen = [&](const Expr& x) {
-    return x->op == Op::bit_and && !repeated_.contains(x.get());
-  };
+  const auto is_chosen = [&](const Expr& x) { return x->op == Op::bit_and && !repeated_.contains(x.get()); };
   const std::size_t at = is_chosen(e->args[0]) ? 0 : 1;
   const Expr& chosen = e->args[at];
   if (!is_chosen(chosen)) return std::nullopt;
