@@ -2477,25 +2477,28 @@ def quantised_gemm(
     zeros: Array | None = None,
     tensor_scale: Array | None = None,
     bias: Array | None = None,
-    format: Literal["int4", "uint4", "int8", "fp4", "mxfp4", "nvfp4"] = "int4",
+    format: Literal["int4", "uint4", "int8", "fp4", "mxfp4", "nvfp4", "ternary"] = "int4",
     packed: bool = False,
     group: int = 128,
+    splits: int = 0,
     out_dtype: Any = None,
     out: Array | None = None,
     target: str = "automatic",
 ) -> Any:
-    """Product with weights of 8 or 4 bits.
+    """Product with weights of 8, 4 or 2 bits.
 
     Args:
         a: [..., k], bfloat16 or float16: rows.
-        b: [n, k] if format=int8; [n, k / 2], uint8 or int8: weights: two in a byte, or one.
+        b: [n, k] if format=int8; [n, k / 4] if format=ternary; [n, k / 2], uint8 or int8: weights: two or four in a
+            byte, or one.
         scales: [groups, n], float16, bfloat16, float32, uint8 or float8_e4m3fn: factors of every group of weights.
         zeros: [groups, n], float32, float16 or bfloat16: subtracted from the weights of a group. Optional.
         tensor_scale: [1], float32: factor of all weights. Optional.
         bias: [n], float32, float16 or bfloat16: added to every row. Optional.
-        format: what a weight is before its scale; one of int4, uint4, int8, fp4, mxfp4, nvfp4.
+        format: what a weight is before its scale; one of int4, uint4, int8, fp4, mxfp4, nvfp4, ternary.
         packed: b has the order of packed_weights.
         group: weights with one scale, 0: a row; mxfp4 has 32, nvfp4 16; 0, 16, 32 or a multiple of 64.
+        splits: parts of k whose sums are added in order, 0: by the plan; parts from 1 to 32, or 0.
         out_dtype: dtype of the result; f32, f16 or bf16, chosen by the operator unless given.
         out: written instead of new arrays.
         target: "automatic" (the fastest for the device of the arrays), "cpu", "cuda", or "interpreter" (slow, finds
@@ -2505,8 +2508,8 @@ def quantised_gemm(
         out: [..., n], out_dtype, or that of a, bfloat16 where that has 8 bits: a * W^T + bias.
 
     Rules:
-        b: expected i8 for int8, u8 for weights of 4 bits; check the format.
-        a: expected an even k; add a column of zeros.
+        b: expected i8 for int8, u8 for weights of 4 and 2 bits; check the format.
+        a: expected weights that fill bytes; add columns of zeros.
         scales: expected u8 for mxfp4, e4m3 for nvfp4, f16, bf16 or f32 else; check the format.
         group: expected 0, 16, 32 or a multiple of 64; give scales of such groups.
         scales: expected a scale for every group of {of_scale} weights; check group and format.
@@ -2518,7 +2521,7 @@ def quantised_gemm(
         ValueError: a shape, dtype, stride or value is wrong.
         RuntimeError: the device or a compiler failed.
 
-    Source: Frantar et al. 2022, GPTQ; OCP Microscaling Formats (MX) 1.0, 2023.
+    Source: Frantar et al. 2022, GPTQ; OCP Microscaling Formats (MX) 1.0, 2023; Ma et al. 2024, The Era of 1-bit LLMs.
     """
 
 class CastFp8Result(NamedTuple):

@@ -110,3 +110,24 @@ def test_products_of_8_bits_compile(dtype):
     loss.backward()
     (expected,) = torch.autograd.grad(step(a, b, bias), bias)
     torch.testing.assert_close(bias.grad, expected)
+
+
+@needs_operators
+@pytest.mark.parametrize("rounds", [False, True])
+def test_a_layer_of_ternary_weights(rounds):
+    generator = torch.Generator().manual_seed(6)
+    weight, bias, x = (torch.randn(shape, generator=generator) for shape in [(24, 64), (24,), (3, 5, 64)])
+    layer = tegula.torch.BitLinear.from_weight(weight, bias, rounds=rounds)
+    scale = weight.abs().mean()
+    ternary = (weight / scale).round().clamp(-1, 1) * scale
+    if rounds:
+        step = x.abs().amax(-1, keepdim=True) / 127
+        x_rounded = (x / step).round() * step
+    else:
+        x_rounded = x.bfloat16().float()
+    torch.testing.assert_close(layer(x), x_rounded @ ternary.T + bias.bfloat16().float(), rtol=1e-5, atol=1e-5)
+    loaded = tegula.torch.BitLinear(64, 24, True, rounds=rounds)
+    loaded.load_state_dict(layer.state_dict())
+    assert torch.equal(loaded(x), layer(x))
+    with pytest.raises(ValueError, match="multiple of 4"):
+        tegula.torch.BitLinear(6, 8)

@@ -1,4 +1,4 @@
-// Products with weights of 8 and 4 bits.
+// Products with weights of 8, 4 and 2 bits.
 #pragma once
 #include <optional>
 
@@ -14,11 +14,12 @@ namespace tegula::ops {
 //   fp4    e2m1: ± 0, 0.5, 1, 1.5, 2, 3, 4, 6
 //   mxfp4  e2m1 with a power of two (u8, e8m0) for every 32
 //   nvfp4  e2m1 with an e4m3 for every 16, and one factor of the whole matrix
-enum class WeightFormat { int4, uint4, int8, fp4, mxfp4, nvfp4 };
+//   ternary  0, 1 or 2 in two bits, less 1: −1, 0 or 1
+enum class WeightFormat { int4, uint4, int8, fp4, mxfp4, nvfp4, ternary };
 
 struct QuantisedGemm {
   TensorRef a = {};                            // [..., k], bf16 or f16
-  TensorRef b = {};                            // u8 [n, k / 2], or i8 [n, k] for int8
+  TensorRef b = {};                            // u8 [n, k / 2], i8 [n, k] for int8, u8 [n, k / 4] for ternary
   TensorRef scales = {};                       // [groups, n]: f16, bf16 or f32; u8 for mxfp4, e4m3 for nvfp4
   std::optional<TensorRef> zeros = {};         // [groups, n], f16, bf16 or f32, of int4, uint4 and int8
   std::optional<TensorRef> tensor_scale = {};  // f32 [1], of the whole matrix
@@ -26,15 +27,17 @@ struct QuantisedGemm {
   WeightFormat format = WeightFormat::int4;
   bool packed = false;  // b has the order of `packed_weights`
   int group = 128;      // weights along k with one scale; 0: a whole row; mxfp4: 32, nvfp4: 16
+  int splits = 0;       // parts of k, at most 32, whose sums are added in order; 0: by the plan
   std::optional<DType> out_dtype = {};  // that of a unless given
   std::optional<TensorRef> out = {};    // written instead of a new tensor
   Target target = Target::automatic();
 };
 
 // a · Wᵀ + bias with W[j, e] = (q − zeros[e / group, j]) · scales[e / group, j] · tensor_scale: [..., n].
-// Weights of 4 bits lie in b[j, e / 2], the even e in the low half of the byte. Weights are rounded to the
-// dtype of a where they are multiplied; sums are f32. Scales and zeros may have any strides; they are fastest
-// where those of a group lie side by side. Wrong shapes, dtypes or options are an ArgumentError.
+// Weights of 4 bits lie in b[j, e / 2], the even e in the low half of the byte; those of 2 bits in b[j, e /
+// 4] from bit 2 (e mod 4) on. Weights are rounded to the dtype of a where they are multiplied; sums are f32.
+// Scales and zeros may have any strides; they are fastest where those of a group lie side by side. Wrong
+// shapes, dtypes or options are an ArgumentError.
 Tensor quantised_gemm(const TensorRef& a, const TensorRef& b, const TensorRef& scales,
                       QuantisedGemm options = {});
 
@@ -43,6 +46,8 @@ Tensor quantised_gemm(const TensorRef& a, const TensorRef& b, const TensorRef& s
 // is a multiple of 64, on the host; in PyTorch
 //   b.view(n, -1, 4, 2, 4).permute(0, 1, 4, 2, 3).reshape(n, -1)
 Tensor packed_weights(const TensorRef& b);
+// Numbers −1, 0 and 1 (i8 [n, k], on the host, k a multiple of 4) as ternary weights, u8 [n, k / 4].
+Tensor ternary_weights(const TensorRef& numbers);
 
 }  // namespace tegula::ops
 TEGULA_API_END

@@ -35,6 +35,41 @@ TEST_P(PrintedCuda, CompilesForAmpere) { expect_clean_examples(Target::cuda_sm80
 INSTANTIATE_TEST_SUITE_P(Operators, PrintedCuda, ::testing::ValuesIn(ops::operator_names()),
                          [](const auto& info) { return info.param; });
 
+// Chosen bits that are turned are one instruction, on whatever side they stand, unless they have a name.
+TEST(PrintedBits, TurnsChosenBitsByOneInstruction) {
+  const lang::Kernel bits = lang::kernel("bits", [] {
+    using namespace lang;
+    lang::Tensor x = input("x", {64}, u32), y = output("y", {4, 64}, u32);
+    grid(1, {.threads = 128}, [&](Index) {
+      parallel(64, [&](Index i) {
+        y(0, i) = (x(i) & 0xf0u) ^ 0x43000000u;
+        y(1, i) = u32(i) ^ (x(i) & 15u);
+        Expr named = x(i) & 7u;
+        y(2, i) = (named ^ 1u) + named;
+        y(3, i) = (x(i) & 3u) | 4u;
+      });
+    });
+  });
+  expect_clean_code(bits, 90);
+  const std::string text = print_cuda(Signature(bits.ir()), {90}).text;
+  std::size_t count = 0;
+  for (std::size_t at = text.find("masked_xor"); at != std::string::npos;
+       at = text.find("masked_xor", at + 1))
+    ++count;
+  EXPECT_EQ(count, 2) << text;
+  for (const Target target : {Target::interpreter(), Target::emulated()}) {
+    const Tensor x = Tensor::random_integers({64}, i32, 1, 0, 1 << 30).to(u32);
+    const Tensor y = Tensor::zeros({4, 64}, u32);
+    compile(bits, target)(x, y);
+    for (std::int64_t i = 0; i < 64; ++i) {
+      const auto given = x.at<std::uint32_t>(i);
+      EXPECT_EQ(y.at<std::uint32_t>(0, i), (given & 0xf0U) ^ 0x43000000U);
+      EXPECT_EQ(y.at<std::uint32_t>(1, i), (given & 15U) ^ i);
+      EXPECT_EQ(y.at<std::uint32_t>(2, i), ((given & 7U) ^ 1U) + (given & 7U));
+    }
+  }
+}
+
 // Tiles of the sizes that suit GPUs.
 std::vector<lang::Kernel> large_kernels() {
   std::vector<lang::Kernel> result;

@@ -64,7 +64,19 @@ std::string Expressions::emit(const Expr& e) {
   return common_.emplace(e.get(), name).first->second;
 }
 
+// Of bits that are chosen and turned NVRTC makes two instructions where mask and pattern are constants.
+std::optional<std::string> Expressions::masked_xor(const Expr& e) {
+  if (e->op != Op::bit_xor || e->held() != u32) return std::nullopt;
+  const auto is_chosen = [&](const Expr& x) { return x->op == Op::bit_and && !repeated_.contains(x.get()); };
+  const std::size_t at = is_chosen(e->args[0]) ? 0 : 1;
+  const Expr& chosen = e->args[at];
+  if (!is_chosen(chosen)) return std::nullopt;
+  const std::string bits = emit(chosen->args[0]), mask = emit(chosen->args[1]);
+  return fmt::format("tg::masked_xor({}, {}, {})", bits, mask, emit(e->args[1 - at]));
+}
+
 std::string Expressions::emit_node(const Expr& e) {
+  if (const auto text = masked_xor(e)) return *text;
   std::vector<std::string> x;
   for (const Expr& arg : e->args) x.push_back(emit(arg));
   if (const char* symbol = infix(e->op)) return fmt::format("({} {} {})", x[0], symbol, x[1]);

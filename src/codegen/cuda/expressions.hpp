@@ -1,5 +1,6 @@
 // What each thread computes, as text: expressions of named variables, under what is known of these.
 #pragma once
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <unordered_set>
@@ -43,6 +44,7 @@ class Expressions {
  private:
   std::string emit(const ir::Expr& e);
   std::string emit_node(const ir::Expr& e);
+  std::optional<std::string> masked_xor(const ir::Expr& e);
   std::string emit_cast(const ir::Expr& e, const std::string& x);
   std::string emit_division(const ir::Expr& e, const std::vector<std::string>& x);
 

@@ -47,6 +47,13 @@ TG_DEVICE uint32_t pack_bf16(float low, float high) {
   return r;
 }
 
+// (x & mask) ^ pattern as one instruction, whatever of it is constant.
+TG_DEVICE uint32_t masked_xor(uint32_t x, uint32_t mask, uint32_t pattern) {
+  uint32_t r;
+  asm("lop3.b32 %0, %1, %2, %3, 0x6a;" : "=r"(r) : "r"(x), "r"(mask), "r"(pattern));
+  return r;
+}
+
 // Results below 2^-126 are 0.
 TG_DEVICE float exp2_approximate(float x) {
   float r;

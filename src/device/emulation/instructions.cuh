@@ -35,6 +35,7 @@ TG_DEVICE uint32_t pack_bf16(float low, float high) {
   return bits_bf16(low) | uint32_t(bits_bf16(high)) << 16;
 }
 
+TG_DEVICE uint32_t masked_xor(uint32_t x, uint32_t mask, uint32_t pattern) { return (x & mask) ^ pattern; }
 TG_DEVICE float exp2_approximate(float x) { return exp2f(x); }
 TG_DEVICE float reciprocal_approximate(float x) { return 1.0f / x; }
 

@@ -1,0 +1,222 @@
+#include "ops/quantised_gemm/weights.hpp"
+
+#include "ops/products/low_bits.hpp"
+
+namespace tegula::ops {
+
+using namespace lang;
+using lang::Tensor;
+
+namespace {
+
+// An integer within the mantissa of a float is added to the power of two whose last place it has there: no
+// instruction that converts.
+constexpr int mantissa_bits = 23, exponent_bias = 127, high_half = 16;
+Expr float_bits(const Expr& place) {
+  return u32(mantissa_bits + exponent_bias - place) << u32(mantissa_bits);
+}
+
+// Where the weight of column j lies in a row of a tile: the element, and its lowest bit there, or in the
+// element's high half.
+struct Place {
+  Expr element, bit;
+  std::optional<Expr> is_high = {};
+
+  Expr half_of(const Expr& x) const { return is_high ? select(*is_high, x >> u32(high_half), x) : x; }
+};
+Place place_of(const QuantisedWeights& w, const Index& j) {
+  const int in_element = w.in_element(), in_half = in_element / 2;
+  if (w.packed && w.words)
+    return {j / 64 * 8 + j % 8 / 2 * 2 + j % 64 / 32, j / 8 % 2 * 8 + j % 2 * 4, j / 16 % 2 == 1};
+  if (w.packed) return {j / 64 * 32 + j % 8 / 2 * 8 + j % 64 / 16 * 2 + j / 8 % 2, j % 2 * 4};
+  if (w.words) return {j / in_element, j % in_half * w.bits(), j / in_half % 2 == 1};
+  return {j / in_element, j % in_element * w.bits()};
+}
+
+// The float that four bits of x from `bit` on are as e2m1: exponent and mantissa at the places of an f32's,
+// which also fits denormals.
+Expr e2m1(const Expr& x, const Expr& bit) {
+  Expr sign = (x << u32(28 - bit)) & 0x80000000u, magnitude = (x << u32(22 - bit)) & 0x1c00000u;
+  return bitcast(sign | magnitude, f32) * 0x1p126f;
+}
+
+// Scales or zeros of a tile, [n, groups], or [groups, n] where those of a group lie side by side.
+struct GroupNumbers {
+  Shared tile;
+  bool by_group;
+
+  GroupNumbers(const Tensor& numbers, bool of_groups, const Expr& row, const Expr& group, int rows,
+               int groups)
+      : tile({of_groups ? groups : rows, of_groups ? rows : groups}, numbers.type()), by_group(of_groups) {
+    copy(by_group ? numbers.at(group, row) : numbers.at(row, group), tile);
+  }
+  Expr at(const Index& row, const Expr& group) const {
+    return by_group ? Expr(tile(group, row)) : Expr(tile(row, group));
+  }
+};
+
+Tensor numbers(const char* name, const Extents& leading, DType type, bool by_group, const Dim& n,
+               const Dim& groups) {
+  Extents extents = leading;
+  extents.push_back(by_group ? Expr(groups) : Expr(n));
+  extents.push_back(by_group ? Expr(n) : Expr(groups));
+  return input(name, extents, type);
+}
+
+Tensor elements(const QuantisedWeights& w, const Extents& leading, const Dim& n, const Dim& k) {
+  Extents extents = leading;
+  extents.push_back(n);
+  extents.push_back(k / w.in_element());
+  return input("b", extents, w.element());
+}
+
+}  // namespace
+
+QuantisedInputs::QuantisedInputs(const QuantisedWeights& w, const Extents& leading, const Dim& n,
+                                 const Dim& k, const Dim& groups)
+    : all{elements(w, leading, n, k), numbers("scales", leading, w.scale, w.by_group, n, groups), {}} {
+  if (w.zeros) all.zeros.emplace(numbers("zeros", leading, *w.zeros, w.zeros_by_group, n, groups));
+}
+
+QuantisedMatrix QuantisedInputs::slice(const Expr& index) const {
+  QuantisedMatrix own{all.b.slice(index), all.scales.slice(index), {}};
+  if (all.zeros) own.zeros.emplace(all.zeros->slice(index));
+  return own;
+}
+
+QuantisedProduct::Scaled QuantisedProduct::scaled() const {
+  if (w_.group == 0) return Scaled::rows;
+  return w_.group % t_.k == 0 && 2 * t_.m < t_.k ? Scaled::steps : Scaled::weights;
+}
+
+// The weight in row i and column j of a tile as it is stored, less the zero of its format.
+Expr QuantisedProduct::stored(const Shared& tile, const Index& i, const Index& j) const {
+  const Place place = place_of(w_, j);
+  const int bits = w_.bits();
+  Expr stored = u32(tile(i, place.element));
+  if (is_e2m1(w_.format)) return e2m1(place.half_of(stored), place.bit);
+  // Two's complement with the sign bit turned is the number above the least.
+  const bool is_signed = w_.format == WeightFormat::int4 || w_.format == WeightFormat::int8;
+  const std::uint32_t mask = (1U << bits) - 1, signs = bits == 8 ? 0x80 : 0x88888888;
+  Expr numbers = is_signed ? stored ^ signs : stored;
+  const int zero = is_signed ? 1 << (bits - 1) : w_.zeros ? 0 : zero_of(w_.format);
+  // Of words the integer stays where it lies, as far as that is within the mantissa of a float.
+  const bool stays = w_.words && compute_ != f32;
+  Expr power = float_bits(stays ? place.bit : Expr(0)), half = place.half_of(numbers);
+  Expr whole = stays ? (half & (mask << u32(place.bit))) ^ power : ((half >> u32(place.bit)) & mask) ^ power;
+  return bitcast(whole, f32) - (bitcast(power, f32) + static_cast<float>(zero));
+}
+
+void QuantisedProduct::multiply(Fragment& sum, const Tensor& a, const QuantisedMatrix& matrix,
+                                const Expr& row, const Expr& column, const Range& steps) const {
+  const int own_groups = w_.group == 0 ? 1 : std::max(1, t_.k / w_.group);
+  const Scaled way = scaled();
+  pipelined(steps, {.stages = 4}, [&](Index step) {
+    Expr group = w_.group == 0 ? Expr(0) : step * t_.k / w_.group;
+    Shared a_tile({t_.m, t_.k}, compute_), b_tile({t_.n, t_.k / w_.in_element()}, w_.element());
+    copy(a.at(row, step * t_.k), a_tile);
+    copy(matrix.b.at(column, step * (t_.k / w_.in_element())), b_tile);
+    std::optional<GroupNumbers> scales, zeros;
+    if (way != Scaled::rows) scales.emplace(matrix.scales, w_.by_group, column, group, t_.n, own_groups);
+    if (matrix.zeros) zeros.emplace(*matrix.zeros, w_.zeros_by_group, column, group, t_.n, own_groups);
+    Fragment weights({t_.n, t_.k}, f32);
+    parallel(weights, [&](Index i, Index j) {
+      Expr own = own_groups == 1 ? Expr(0) : j / (t_.k / own_groups), q = stored(b_tile, i, j);
+      Expr number = zeros ? q - f32(zeros->at(i, own)) : q;
+      weights(i, j) = way == Scaled::weights ? number * scale_of(scales->at(i, own), w_.scale) : number;
+    });
+    if (way != Scaled::steps) return gemm(weights.to(compute_), a_tile.T(), sum);
+    Fragment part({t_.n, t_.m}, f32, 0);
+    gemm(weights.to(compute_), a_tile.T(), part);
+    parallel(sum, [&](Index i, Index j) { sum(i, j) += part(i, j) * scale_of(scales->at(i, 0), w_.scale); });
+  });
+}
+
+void QuantisedProduct::finish(Fragment& sum, const QuantisedMatrix& matrix, const Expr& column) const {
+  if (scaled() != Scaled::rows) return;
+  Fragment scales({static_cast<int>(sum.extent(0))}, matrix.scales.type());
+  copy((w_.by_group ? matrix.scales.slice(0) : matrix.scales.slice(all, 0)).at(column), scales);
+  parallel(sum, [&](Index i, Index j) { sum(i, j) *= scale_of(scales(i), w_.scale); });
+}
+
+void fit_step(QuantisedTile& tile, const QuantisedWeights& weights) {
+  if (weights.group > 0 && weights.group % tile.k != 0 && tile.k % weights.group != 0) tile.k = 64;
+}
+
+TensorRef stored_elements(const TensorRef& b, QuantisedWeights& weights) {
+  TensorRef elements = b;
+  elements.dtype = u8;
+  // Plain bytes bring a thread two weights of 4 bits at a time, words of the packed order eight, and words of
+  // 2 bits the four that it needs of sixteen.
+  const auto is_whole = [&](int dim) { return b.stride(dim) % 4 == 0 || b.size(dim) <= 1; };
+  weights.words = (weights.packed || weights.bits() == 2) && b.stride(-1) == 1 && b.size(-1) % 4 == 0 &&
+                  is_whole(0) && is_whole(-2) && reinterpret_cast<std::uintptr_t>(b.data) % 4 == 0;
+  if (!weights.words) return elements;
+  elements.dtype = u32;
+  elements.shape.back() /= 4;
+  for (std::size_t dim = 0; dim + 1 < elements.shape.size(); ++dim) elements.strides[dim] /= 4;
+  return elements;
+}
+
+double stored_weight(const tegula::Tensor& b, WeightFormat format, bool packed, std::int64_t row,
+                     std::int64_t e) {
+  if (format == WeightFormat::int8) return b.at<std::int8_t>(row, e);
+  const int in_byte = 8 / bits_of(format);
+  const std::int64_t at = e / in_byte, of_32 = at % 32;
+  const std::int64_t place = packed ? at - of_32 + of_32 % 4 * 8 + of_32 / 8 * 2 + of_32 / 4 % 2 : at;
+  const int bits =
+      b.at<std::uint8_t>(row, place) >> (e % in_byte * bits_of(format)) & ((1 << bits_of(format)) - 1);
+  constexpr double numbers[] = {0, .5, 1, 1.5, 2, 3, 4, 6};
+  if (is_e2m1(format)) return bits < 8 ? numbers[bits] : -numbers[bits - 8];
+  return format == WeightFormat::int4 ? (bits ^ 8) - 8 : bits;
+}
+
+bool scales_fit(WeightFormat format, DType scales) {
+  if (format == WeightFormat::mxfp4) return scales == u8;
+  if (format == WeightFormat::nvfp4) return scales == e4m3;
+  return scales == f32 || scales == f16 || scales == bf16;
+}
+
+bool group_fits(WeightFormat format, int group) {
+  if (format == WeightFormat::mxfp4 || format == WeightFormat::nvfp4) return true;
+  return group == 0 || group == 16 || group == 32 || group % 64 == 0;
+}
+
+tegula::Tensor example_scales(const Shape& shape, DType type, std::uint64_t seed,
+                              const std::function<std::int64_t(const std::string&)>&) {
+  if (type == u8) return tegula::Tensor::random_integers(shape, i32, seed, 122, 130).to(u8);
+  return tegula::Tensor::random_integers(shape, i32, seed, 1, 16).to(type);
+}
+
+tegula::Tensor packed_weights(const TensorRef& b) {
+  if (b.dtype != u8 || b.rank() != 2 || b.size(1) % 32 != 0)
+    throw ArgumentError(
+        "packed_weights, argument 'b': expected u8 [n, k / 2] with k a multiple of 64, given " + describe(b) +
+        "; add columns of zeros");
+  tegula::Tensor packed = tegula::Tensor::empty(b.shape, u8);
+  copy_elements(b.reshape({b.size(0), b.size(1) / 32, 4, 2, 4}).permute({0, 1, 4, 2, 3}),
+                packed.ref().reshape({b.size(0), b.size(1) / 32, 4, 4, 2}));
+  return packed;
+}
+
+tegula::Tensor ternary_weights(const TensorRef& numbers) {
+  if (numbers.dtype != i8 || numbers.rank() != 2 || numbers.size(1) % 4 != 0)
+    throw ArgumentError(
+        "ternary_weights, argument 'numbers': expected i8 [n, k] with k a multiple of 4, given " +
+        describe(numbers) + "; add columns of zeros");
+  const std::int64_t n = numbers.size(0), bytes = numbers.size(1) / 4;
+  tegula::Tensor own = tegula::Tensor::empty(numbers.shape, i8), b = tegula::Tensor::zeros({n, bytes}, u8);
+  copy_elements(numbers, own.ref());
+  for (std::int64_t i = 0; i < n * bytes * 4; ++i) {
+    const int number = own.data_as<std::int8_t>()[i];
+    if (number < -1 || number > 1)
+      throw ArgumentError(
+          fmt::format("ternary_weights, argument 'numbers': expected -1, 0 and 1, given {}; "
+                      "round the weights first",
+                      number));
+    b.data_as<std::uint8_t>()[i / 4] |= static_cast<std::uint8_t>((number + 1) << (i % 4 * 2));
+  }
+  return b;
+}
+
+}  // namespace tegula::ops

@@ -1,0 +1,108 @@
+// Weights of 8, 4 and 2 bits: how they are stored and decoded, in programs and in formulas, and products with
+// them.
+#pragma once
+#include <functional>
+
+#include "ops/schema/exact.hpp"
+#include "ops/schema/instance.hpp"
+#include "tegula/lang.hpp"
+#include "tegula/ops/quantised_gemm.hpp"
+
+namespace tegula::ops {
+
+template <>
+[[gnu::visibility("hidden")]] inline constexpr std::array<std::string_view, 7> choice_names<WeightFormat>{
+    "int4", "uint4", "int8", "fp4", "mxfp4", "nvfp4", "ternary"};
+
+inline bool is_e2m1(WeightFormat format) {
+  return format == WeightFormat::fp4 || format == WeightFormat::mxfp4 || format == WeightFormat::nvfp4;
+}
+inline int bits_of(WeightFormat format) {
+  return format == WeightFormat::int8 ? 8 : format == WeightFormat::ternary ? 2 : 4;
+}
+
+// What is subtracted from the integers that are stored, unless there are zeros.
+inline int zero_of(WeightFormat format) {
+  if (format == WeightFormat::uint4) return 8;
+  return format == WeightFormat::ternary ? 1 : 0;
+}
+
+// What a kernel knows of its weights.
+struct QuantisedWeights {
+  WeightFormat format = WeightFormat::int4;
+  DType scale = f16;
+  std::optional<DType> zeros = {};
+  bool packed = false, words = false;             // the order of packed_weights; 32 bits are read at a time
+  bool by_group = false, zeros_by_group = false;  // those of a group lie side by side
+  int group = 128;                                // 0: a row has one scale
+
+  auto fields() const {
+    return std::tuple(format, labelled("s", scale), labelled("zeros", zeros), labelled("packed", packed),
+                      labelled("words", words), labelled("sg", by_group), labelled("zg", zeros_by_group),
+                      labelled("group", group));
+  }
+  int bits() const { return bits_of(format); }
+  // Weights of an element of the tensor that stores them, and its dtype.
+  int in_element() const { return (words ? 32 : 8) / bits(); }
+  DType element() const { return words ? u32 : u8; }
+};
+
+// The tile of a product: rows of a, rows of weights, and the step of k.
+struct QuantisedTile {
+  int m = 64, n = 64, k = 64;
+  auto fields() const { return std::tuple(joined("t", m, n), k); }
+};
+
+// A matrix of weights [n, k] as a program has it; scales and zeros are [n, groups], or [groups, n].
+struct QuantisedMatrix {
+  lang::Tensor b, scales;
+  std::optional<lang::Tensor> zeros;
+};
+
+// Declares the inputs of a matrix, or of as many as `leading` says. They are `b`, `scales` and `zeros`.
+struct QuantisedInputs {
+  QuantisedInputs(const QuantisedWeights& w, const lang::Extents& leading, const lang::Dim& n,
+                  const lang::Dim& k, const lang::Dim& groups);
+  QuantisedMatrix all;
+  // That of a number.
+  QuantisedMatrix slice(const lang::Expr& index) const;
+};
+
+// The sums of a tile [n, m] of W · aᵀ.
+class QuantisedProduct {
+ public:
+  QuantisedProduct(const QuantisedWeights& weights, const QuantisedTile& tile, DType compute)
+      : w_(weights), t_(tile), compute_(compute) {}
+
+  // sum += the product of rows of a from `row` on with weights from `column` on, over `steps` of k.
+  void multiply(lang::Fragment& sum, const lang::Tensor& a, const QuantisedMatrix& matrix,
+                const lang::Expr& row, const lang::Expr& column, const lang::Range& steps) const;
+  // What is left to do with the sums over all of k. They may be those of any part of a tile.
+  void finish(lang::Fragment& sum, const QuantisedMatrix& matrix, const lang::Expr& column) const;
+
+ private:
+  // What scales are multiplied with: each weight; the sums of a step, if these are fewer; all sums of a row.
+  enum class Scaled { weights, steps, rows };
+  Scaled scaled() const;
+  lang::Expr stored(const lang::Shared& tile, const lang::Index& i, const lang::Index& j) const;
+
+  const QuantisedWeights& w_;
+  const QuantisedTile& t_;
+  DType compute_;
+};
+
+// The step of k becomes one that groups divide, or that divides them.
+void fit_step(QuantisedTile& tile, const QuantisedWeights& weights);
+// b as programs read it, words where its bytes are such; weights.words says which.
+TensorRef stored_elements(const TensorRef& b, QuantisedWeights& weights);
+
+// For formulas: row j of the weights of a matrix without their scales, and whether scales, zeros and groups
+// are such as the format has.
+double stored_weight(const Tensor& b, WeightFormat format, bool packed, std::int64_t row, std::int64_t e);
+bool scales_fit(WeightFormat format, DType scales);
+bool group_fits(WeightFormat format, int group);
+// Positive scales of usual sizes, for examples.
+Tensor example_scales(const Shape& shape, DType type, std::uint64_t seed,
+                      const std::function<std::int64_t(const std::string&)>&);
+
+}  // namespace tegula::ops
