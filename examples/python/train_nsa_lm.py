@@ -109,10 +109,10 @@ def loss_of(model, text, starts, config):
     return F.cross_entropy(scores.float().flatten(0, 1), windows[:, 1:].flatten())
 
 
-def train(name, make_attention, text, held_out, config):
+def train(name, make_model, text, held_out, config):
     """The loss of every step in nats per byte, and what to call the curve."""
     torch.manual_seed(0)
-    model = Model(config, make_attention).to(config.device)
+    model = make_model().to(config.device)
     optimizer = torch.optim.AdamW(model.parameters())
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, config.rate, total_steps=config.steps, pct_start=0.1)
     generator = torch.Generator().manual_seed(1)
@@ -164,14 +164,29 @@ def draw(curves, path):
     )
 
 
-def options():
+def compare(models, config):
+    """Trains each of the models, by name, on the same text; draws and writes their losses."""
+    text = torch.tensor(list(TEXT.read_bytes()))
+    seen = len(text) * 7 // 8
+    curves = {}
+    for name, make in models.items():
+        losses, label = train(name, make, text[:seen], text[seen:], config)
+        curves[label] = losses
+    config.out.mkdir(parents=True, exist_ok=True)
+    draw(curves, config.out / "curves.svg")
+    rows = [",".join(models)] + [",".join(f"{x:.5f}" for x in row) for row in zip(*curves.values())]
+    (config.out / "losses.csv").write_text("\n".join(rows) + "\n")
+    print(f"wrote {config.out}/curves.svg and losses.csv")
+
+
+def parser_of(doc, out):
+    """The options that trainings share, larger where there is a GPU."""
     gpu = torch.cuda.is_available()
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="cuda" if gpu else "cpu", choices=["cpu", "cuda"])
     parser.add_argument("--steps", type=int, default=300 if gpu else 150)
     parser.add_argument("--batch", type=int, default=1 if gpu else 4, help="sequences of a step")
     parser.add_argument("--tokens", type=int, default=32768 if gpu else 256, help="bytes of a sequence")
-    parser.add_argument("--layers", type=int, default=6 if gpu else 2)
     parser.add_argument("--width", type=int, default=512 if gpu else 128)
     parser.add_argument("--heads", type=int, default=8 if gpu else 4)
     parser.add_argument("--kv-heads", type=int, default=1 if gpu else 2)
@@ -179,29 +194,21 @@ def options():
     parser.add_argument("--blocks", type=int, default=8 if gpu else 3, help="selected for every token")
     parser.add_argument("--window", type=int, default=128 if gpu else 32)
     parser.add_argument("--rate", type=float, default=2e-3 if gpu else 5e-3, help="learning rate")
-    parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("build/nsa_lm"))
-    config = parser.parse_args()
-    if config.tokens % config.block_size:
-        parser.error("--tokens must be a multiple of --block-size")
-    return config
+    parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path(out))
+    return parser
 
 
 def main():
-    config = options()
-    text = torch.tensor(list(TEXT.read_bytes()))
-    seen = len(text) * 7 // 8
-    curves = {}
-    for name, make in {
-        "dense": DenseAttention,
-        "sparse": lambda: SparseAttention(config.width, config.heads, config.block_size, config.blocks, config.window),
-    }.items():
-        losses, label = train(name, make, text[:seen], text[seen:], config)
-        curves[label] = losses
-    config.out.mkdir(parents=True, exist_ok=True)
-    draw(curves, config.out / "curves.svg")
-    rows = ["dense,sparse"] + [",".join(f"{x:.5f}" for x in row) for row in zip(*curves.values())]
-    (config.out / "losses.csv").write_text("\n".join(rows) + "\n")
-    print(f"wrote {config.out}/curves.svg and losses.csv")
+    parser = parser_of(__doc__, "build/nsa_lm")
+    parser.add_argument("--layers", type=int, default=6 if torch.cuda.is_available() else 2)
+    config = parser.parse_args()
+    if config.tokens % config.block_size:
+        parser.error("--tokens must be a multiple of --block-size")
+
+    def sparse():
+        return SparseAttention(config.width, config.heads, config.block_size, config.blocks, config.window)
+
+    compare({"dense": lambda: Model(config, DenseAttention), "sparse": lambda: Model(config, sparse)}, config)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-// Kimi delta attention: the gated delta rule with a decay for each feature.
+// Kimi delta attention: the gated delta rule with a decay for each feature, and its gradients.
 #pragma once
 #include "tegula/runtime.hpp"
 
@@ -30,6 +30,16 @@ struct KdaResult {
 // dtypes or options are an ArgumentError; gates above 0 or below −5 an error of the call.
 KdaResult kda(const TensorRef& q, const TensorRef& k, const TensorRef& v, const TensorRef& g,
               const TensorRef& beta, Kda options = {});
+
+struct KdaGradients {
+  Tensor dq, dk, dv, dg, dbeta, dinitial_state;  // of the inputs' dtypes; empty for what is not given
+};
+
+// The gradients for dout of out, and for dfinal_state of final_state if it is given; the same at every call.
+// Wrong shapes, dtypes or options are an ArgumentError.
+KdaGradients kda_backward(const TensorRef& dout, const TensorRef& q, const TensorRef& k, const TensorRef& v,
+                          const TensorRef& g, const TensorRef& beta, Kda options = {},
+                          const TensorRef& dfinal_state = {});
 
 }  // namespace tegula::ops
 TEGULA_API_END

@@ -32,6 +32,12 @@ struct LinearAttentionResult {
 LinearAttentionResult linear_attention(const TensorRef& q, const TensorRef& k, const TensorRef& v,
                                        LinearAttention options = {});
 
+// g_gamma of known models, f32 [heads]. Retention: log(1 − 2^(−5 − h)). Lightning attention: −(8 / heads) (h
+// + 1) (1 − layer / layers), so that later layers of a model, counted from 0, forget less. Other numbers of
+// heads or layers are an ArgumentError.
+Tensor retention_decays(std::int64_t heads);
+Tensor lightning_decays(std::int64_t heads, std::int64_t layer, std::int64_t layers);
+
 struct LinearAttentionGradients {
   Tensor dq, dk, dv, dg, dg_gamma, dinitial_state;  // empty for what is not given
 };

@@ -9,16 +9,42 @@ from ._deepseek import DeepseekSparseAttention, LatentCache
 from ._drop_in import block_sparse_attn, native_sparse_attend
 from ._functions import *  # noqa: F403
 from ._native_sparse import NativeSparseAttention, NativeSparseCache, native_sparse_attention
+from ._recurrent import (
+    GatedDeltaNet,
+    LinearAttention,
+    Mamba2,
+    RecurrentCache,
+    Retention,
+    lightning_decays,
+    retention_decays,
+)
+from ._recurrent_drop_in import (
+    chunk_gated_delta_rule,
+    chunk_retention,
+    fused_chunk_linear_attn,
+    mamba_chunk_scan_combined,
+)
 
 __all__ = [
     "BitLinear",
     "DeepseekSparseAttention",
+    "GatedDeltaNet",
     "LatentCache",
+    "LinearAttention",
+    "Mamba2",
     "NativeSparseAttention",
     "NativeSparseCache",
+    "RecurrentCache",
+    "Retention",
     "block_sparse_attn",
+    "chunk_gated_delta_rule",
+    "chunk_retention",
+    "fused_chunk_linear_attn",
+    "lightning_decays",
+    "mamba_chunk_scan_combined",
     "native_sparse_attend",
     "native_sparse_attention",
+    "retention_decays",
     "ternary_weights",
     *_functions.__all__,
 ]

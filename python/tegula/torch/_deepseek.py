@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from ._functions import functions
+from ._rotary import turned
 
 
 class LatentCache(NamedTuple):
@@ -18,14 +19,8 @@ class LatentCache(NamedTuple):
 
 
 def _turned(x: Tensor, first: int) -> Tensor:
-    """Rotary embedding of [batch, tokens, heads, d], whose first token stands at position `first`."""
-    half = x.shape[-1] // 2
-    frequencies = 10000.0 ** (-torch.arange(half, device=x.device, dtype=torch.float32) / half)
-    positions = torch.arange(first, first + x.shape[1], device=x.device, dtype=torch.float32)
-    angles = (positions[:, None] * frequencies)[None, :, None]
-    cosine, sine = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
-    left, right = x.chunk(2, -1)
-    return torch.cat((left * cosine - right * sine, left * sine + right * cosine), -1)
+    """[batch, tokens, heads, d], whose first token stands at position `first`, with rotary positions."""
+    return turned(x, torch.arange(first, first + x.shape[1], device=x.device), 10000.0)
 
 
 class DeepseekSparseAttention(nn.Module):

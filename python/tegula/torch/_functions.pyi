@@ -4,7 +4,7 @@ from typing import Any, Callable, Literal, NamedTuple
 from torch import Tensor
 
 functions: dict[str, Callable[..., Any]]
-__all__ = ["attention", "attention_backward", "block_sparse_attention_backward", "block_sparse_attention", "block_sparse_gemm", "conv2d", "attention_with_kv_cache", "merge_attention", "mla_decode", "gated_delta_rule", "gated_delta_rule_backward", "kda", "gemm", "gemv", "grouped_gemm", "grouped_gemm_weights", "integer_gemm", "indexer_logits", "indexer_logits_backward", "indexer_topk", "sparse_mla", "sparse_mla_backward", "sparse_mla_decode", "sparse_mla_target", "topk_select", "causal_conv1d", "causal_conv1d_backward", "linear_attention", "linear_attention_backward", "nsa_selected_attention_backward", "nsa_combine", "nsa_combine_backward", "nsa_compress", "nsa_compress_backward", "nsa_compressed_attention", "nsa_compressed_attention_backward", "nsa_selected_attention", "nsa_select", "quantised_gemm", "cast_fp8", "uncast_fp8", "cross_entropy", "cross_entropy_and_gradient", "cross_entropy_backward", "cumsum", "silu_and_mul", "gelu_and_mul", "relu_and_mul", "silu_and_mul_backward", "gelu_and_mul_backward", "relu_and_mul_backward", "hadamard", "hadamard_backward", "layer_norm", "layer_norm_backward", "add_layer_norm", "add_layer_norm_backward", "rms_norm", "rms_norm_backward", "add_rms_norm", "add_rms_norm_backward", "rope", "softmax", "log_softmax", "softmax_backward", "log_softmax_backward", "topk", "scaled_gemm", "scaled_grouped_gemm", "block_scores", "topk_blocks", "selective_state_update", "ssd", "ssd_backward"]
+__all__ = ["attention", "attention_backward", "block_sparse_attention_backward", "block_sparse_attention", "block_sparse_gemm", "conv2d", "attention_with_kv_cache", "merge_attention", "mla_decode", "gated_delta_rule", "gated_delta_rule_backward", "kda", "kda_backward", "gemm", "gemv", "grouped_gemm", "grouped_gemm_weights", "integer_gemm", "indexer_logits", "indexer_logits_backward", "indexer_topk", "sparse_mla", "sparse_mla_backward", "sparse_mla_decode", "sparse_mla_target", "topk_select", "causal_conv1d", "causal_conv1d_backward", "linear_attention", "linear_attention_backward", "nsa_selected_attention_backward", "nsa_combine", "nsa_combine_backward", "nsa_compress", "nsa_compress_backward", "nsa_compressed_attention", "nsa_compressed_attention_backward", "nsa_selected_attention", "nsa_select", "quantised_gemm", "cast_fp8", "uncast_fp8", "cross_entropy", "cross_entropy_and_gradient", "cross_entropy_backward", "cumsum", "silu_and_mul", "gelu_and_mul", "relu_and_mul", "silu_and_mul_backward", "gelu_and_mul_backward", "relu_and_mul_backward", "hadamard", "hadamard_backward", "layer_norm", "layer_norm_backward", "add_layer_norm", "add_layer_norm_backward", "rms_norm", "rms_norm_backward", "add_rms_norm", "add_rms_norm_backward", "rope", "softmax", "log_softmax", "softmax_backward", "log_softmax_backward", "topk", "scaled_gemm", "scaled_grouped_gemm", "block_scores", "topk_blocks", "selective_state_update", "ssd", "ssd_backward"]
 
 class AttentionResult(NamedTuple):
     out: Tensor
@@ -832,7 +832,7 @@ def kda(
 ) -> KdaResult:
     """The gated delta rule with a decay for each feature.
 
-    There are no gradients: it is not implemented; gated_delta_rule has one.
+    Gradients of q, k, v, g, beta and initial_state are those of ``tegula.kda_backward``.
 
     Args:
         q: [tokens, key_heads, d] if cu_seqlens; [batch, tokens, key_heads, d], float32, float16 or bfloat16:
@@ -859,6 +859,86 @@ def kda(
             v: scale * (state after the token) . q.
         final_state: [sequences, key_heads * group, d, d_v] if cu_seqlens; [batch, key_heads * group, d, d_v],
             float32: states behind the last token. None unless output_final_state.
+
+    Rules:
+        max_seqlen: expected cu_seqlens beside it; leave it out: without it all sequences are equally long.
+        v: expected 1 to 512 features; split the heads.
+        v: expected as many heads as k, or a multiple; give v a head for each of k.
+        q: expected 1 to 256 features; split the heads.
+
+    Raises:
+        TypeError: an argument is no array, or an option has another type.
+        ValueError: a shape, dtype, stride or value is wrong.
+        RuntimeError: the device or a compiler failed.
+
+    Source: Kimi Team 2025, Kimi Linear: An Expressive, Efficient Attention Architecture.
+    """
+
+class KdaBackwardResult(NamedTuple):
+    dq: Tensor
+    dk: Tensor
+    dv: Tensor
+    dg: Tensor
+    dbeta: Tensor
+    dinitial_state: Tensor | None
+
+def kda_backward(
+    dout: Tensor,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    g: Tensor,
+    beta: Tensor,
+    *,
+    dfinal_state: Tensor | None = None,
+    initial_state: Tensor | None = None,
+    cu_seqlens: Tensor | None = None,
+    max_seqlen: int = 0,
+    scale: float | None = None,
+    qk_l2norm: bool = False,
+    output_final_state: bool = False,
+) -> KdaBackwardResult:
+    """Gradients of kda.
+
+    There are no gradients: second derivatives are not computed.
+
+    Args:
+        dout: [tokens, key_heads * group, d_v] if cu_seqlens; [batch, tokens, key_heads * group, d_v], dtype that of
+            v: gradient of out.
+        dfinal_state: [sequences, key_heads * group, d, d_v] if cu_seqlens; [batch, key_heads * group, d, d_v],
+            float32: gradient of final_state. Optional.
+        q: [tokens, key_heads, d] if cu_seqlens; [batch, tokens, key_heads, d], float32, float16 or bfloat16:
+            queries. Elements of the last dimension lie side by side.
+        k: [tokens, key_heads, d] if cu_seqlens; [batch, tokens, key_heads, d], dtype that of q: keys, of norms of
+            at most about 1. Elements of the last dimension lie side by side.
+        v: [tokens, key_heads * group, d_v] if cu_seqlens; [batch, tokens, key_heads * group, d_v], dtype that of q:
+            values. Elements of the last dimension lie side by side.
+        g: [tokens, key_heads * group, d] if cu_seqlens; [batch, tokens, key_heads * group, d], float32: logarithms
+            of decays, -5 to 0.
+        beta: [tokens, key_heads * group] if cu_seqlens; [batch, tokens, key_heads * group], float32, float16 or
+            bfloat16: how much is replaced, 0 to 1.
+        initial_state: [sequences, key_heads * group, d, d_v] if cu_seqlens; [batch, key_heads * group, d, d_v],
+            float32: states before the first token, which are zeros without it. Optional.
+        cu_seqlens: [sequences + 1], int32: where packed sequences begin and end: sequence i has the tokens from
+            entry i to entry i + 1. Optional.
+        max_seqlen: a promise: the most tokens of a packed sequence; a number of tokens, or 0 where it is not known.
+        scale: of the results; a finite number, 1/sqrt(d) unless given.
+        qk_l2norm: q and k are divided by sqrt(sum of squares + 1e-6).
+        output_final_state: also the states behind the last token.
+
+    Returns:
+        dq: [tokens, key_heads, d] if cu_seqlens; [batch, tokens, key_heads, d], dtype that of q: gradient of q.
+            Elements of the last dimension lie side by side.
+        dk: [tokens, key_heads, d] if cu_seqlens; [batch, tokens, key_heads, d], dtype that of k: gradient of k.
+            Elements of the last dimension lie side by side.
+        dv: [tokens, key_heads * group, d_v] if cu_seqlens; [batch, tokens, key_heads * group, d_v], dtype that of
+            v: gradient of v. Elements of the last dimension lie side by side.
+        dg: [tokens, key_heads * group, d] if cu_seqlens; [batch, tokens, key_heads * group, d], dtype that of g:
+            gradient of g.
+        dbeta: [tokens, key_heads * group] if cu_seqlens; [batch, tokens, key_heads * group], dtype that of beta:
+            gradient of beta.
+        dinitial_state: [sequences, key_heads * group, d, d_v] if cu_seqlens; [batch, key_heads * group, d, d_v],
+            dtype that of initial_state: gradient of initial_state. None unless initial_state.
 
     Rules:
         max_seqlen: expected cu_seqlens beside it; leave it out: without it all sequences are equally long.

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from ._functions import functions
+from ._rotary import positions_of, turned
 
 Pair = Tuple[Tensor, Tensor]
 
@@ -127,16 +128,6 @@ class _GatedMeans(nn.Module):
         return (windows * logits.softmax(-1).unsqueeze(-2)).sum(-1).to(x.dtype).contiguous()
 
 
-def _turned(x: Tensor, positions: Tensor, base: float) -> Tensor:
-    """x [..., tokens, heads, d] turned by its positions (Su et al., 2021)."""
-    half = x.shape[-1] // 2
-    rates = base ** -(torch.arange(half, device=x.device, dtype=torch.float32) / half)
-    angles = (positions.to(torch.float32)[:, None] * rates)[:, None]
-    cos, sin = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
-    a, b = x[..., :half], x[..., half:]
-    return torch.cat((a * cos - b * sin, a * sin + b * cos), -1)
-
-
 class NativeSparseAttention(nn.Module):
     """A layer of native sparse attention: projections, rotary positions, compression, selection, window and gates.
 
@@ -194,13 +185,6 @@ class NativeSparseAttention(nn.Module):
             return self.compression[which](x)
         return functions["nsa_compress"](x, length=self.length, stride=self.stride, cu_seqlens=cu_seqlens)
 
-    def _positions(self, x: Tensor, cu_seqlens: Optional[Tensor], before: int) -> Tensor:
-        tokens = torch.arange(x.shape[-2], device=x.device)
-        if cu_seqlens is None:
-            return tokens + before
-        sequence = torch.searchsorted(cu_seqlens.to(tokens.dtype), tokens, right=True) - 1
-        return tokens - cu_seqlens[sequence]
-
     def forward(
         self, x: Tensor, cache: Optional[NativeSparseCache] = None, cu_seqlens: Optional[Tensor] = None
     ) -> Tensor:
@@ -209,8 +193,8 @@ class NativeSparseAttention(nn.Module):
         shapes = [self.heads * self.dim, self.kv_heads * self.dim, self.kv_heads * self.dim]
         q, k, v = (part.unflatten(-1, (-1, self.dim)) for part in self.project(x).split(shapes, -1))
         if self.rotary_base is not None:
-            positions = self._positions(x, cu_seqlens, cache.tokens if cache else 0)
-            q, k = (_turned(part, positions, self.rotary_base) for part in (q, k))
+            positions = positions_of(x, cu_seqlens, cache.tokens if cache else 0)
+            q, k = (turned(part, positions, self.rotary_base) for part in (q, k))
         if cache is not None:
             k, v, compressed = cache.add(k, v, self._compress, self.stride)
         else:

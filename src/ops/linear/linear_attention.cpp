@@ -1,5 +1,7 @@
 #include "tegula/ops/linear_attention.hpp"
 
+#include <cmath>
+
 #include "ops/linear/normalize.hpp"
 #include "ops/linear/recurrent.hpp"
 #include "ops/linear/scan.hpp"
@@ -253,6 +255,33 @@ const OperatorSchema& linear_attention_schema() {
 const OperatorSchema& linear_attention_backward_schema() {
   return gradient_table<run_backward, formula<Traced>>(linear_attention_schema(),
                                                        "10*batch*tokens*key_heads*group*d*d_v", "q");
+}
+
+namespace {
+
+template <class Decay>
+Tensor decays_of(const char* function, std::int64_t heads, const Decay& decay) {
+  if (heads < 1)
+    throw ArgumentError(fmt::format("{}, argument 'heads': expected 1 or more, given {}", function, heads));
+  std::vector<float> result;
+  for (std::int64_t h = 0; h < heads; ++h)
+    result.push_back(static_cast<float>(decay(static_cast<double>(h))));
+  return Tensor::from(result);
+}
+
+}  // namespace
+
+Tensor retention_decays(std::int64_t heads) {
+  return decays_of("retention_decays", heads, [](double h) { return std::log1p(-std::exp2(-5 - h)); });
+}
+
+Tensor lightning_decays(std::int64_t heads, std::int64_t layer, std::int64_t layers) {
+  if (layer < 0 || layer >= layers)
+    throw ArgumentError(
+        fmt::format("lightning_decays, argument 'layer': expected 0 to {}, given {}", layers - 1, layer));
+  const double slope =
+      8.0 / static_cast<double>(heads) * (1 - static_cast<double>(layer) / static_cast<double>(layers));
+  return decays_of("lightning_decays", heads, [&](double h) { return -slope * (h + 1); });
 }
 
 LinearAttentionGradients linear_attention_backward(const TensorRef& dout, const TensorRef& q,

@@ -1,3 +1,5 @@
+#include <cmath>
+
 #include "ops/schema/table.hpp"
 #include "ops/testing/operators.hpp"
 #include "tegula/ops.hpp"
@@ -33,6 +35,15 @@ TEST(Recurrences, TakeNoTokens) {
   const LinearAttentionResult result = linear_attention(
       q, q, v, {.initial_state = state, .output_final_state = true, .target = Target::interpreter()});
   EXPECT_TRUE(equal(result.final_state, state));
+}
+
+TEST(Decays, AreThoseOfTheModels) {
+  EXPECT_NEAR(retention_decays(4).data_as<float>()[3], std::log(1 - std::pow(2.0, -8)), 1e-8);
+  EXPECT_NEAR(lightning_decays(4, 1, 2).data_as<float>()[3], -4, 1e-6);
+  EXPECT_EQ(refusal([] { lightning_decays(4, 2, 2); }),
+            "lightning_decays, argument 'layer': expected 0 to 1, given 2");
+  EXPECT_EQ(refusal([] { retention_decays(0); }),
+            "retention_decays, argument 'heads': expected 1 or more, given 0");
 }
 
 TEST(Recurrences, RefuseWrongCalls) {

@@ -19,8 +19,8 @@ std::int64_t sequences_of(const BoundCall& call) {
 }
 
 // Sequence n of packed ones has its chunks from begin / rows + n on: it begins there at the earliest.
-Shape chunk_shape(const BoundCall& call, const Shape& rest) {
-  const std::int64_t tokens = call.dim("tokens"), rows = chunk_tokens_of_scan;
+Shape chunk_shape(const BoundCall& call, const Shape& rest, int rows) {
+  const std::int64_t tokens = call.dim("tokens");
   Shape shape{1, tokens / rows + sequences_of(call)};
   if (!call.has("cu_seqlens")) shape = {call.dim("batch"), (tokens + rows - 1) / rows};
   shape.insert(shape.end(), rest.begin(), rest.end());
@@ -83,9 +83,8 @@ Tensor Sequences::head(const Tensor& t, const Expr& n, const Expr& h) const {
   return packed_ ? t.slice(0, span(n), h) : t.slice(n, all, h);
 }
 
-Tensor Sequences::chunk(const Tensor& t, const Expr& n, const Expr& chunk, const Expr& h) const {
-  return packed_ ? t.slice(0, Expr((*fences_)(n)) / chunk_tokens_of_scan + n + chunk, h)
-                 : t.slice(n, chunk, h);
+Tensor Sequences::chunk(const Tensor& t, const Expr& n, const Expr& chunk, const Expr& h, int rows) const {
+  return packed_ ? t.slice(0, Expr((*fences_)(n)) / rows + n + chunk, h) : t.slice(n, chunk, h);
 }
 
 }  // namespace tegula::ops

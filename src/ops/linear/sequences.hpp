@@ -37,7 +37,7 @@ TensorRef token_view(const BoundCall& call, const char* tensor);
 // How many sequences a call has, and how many tokens together.
 std::int64_t sequences_of(const BoundCall& call);
 // Chunks of all sequences, for tensors that have something for each: of packed ones more than there are.
-Shape chunk_shape(const BoundCall& call, const Shape& rest);
+Shape chunk_shape(const BoundCall& call, const Shape& rest, int rows = chunk_tokens_of_scan);
 
 // For formulas: first row among all tokens, and how many rows.
 struct Span {
@@ -78,8 +78,8 @@ class Sequences {
   lang::Tensor rows(const lang::Tensor& t, const lang::Expr& n) const;
   lang::Tensor head(const lang::Tensor& t, const lang::Expr& n, const lang::Expr& h) const;
   // [batch, chunks, heads, …] becomes […] of a chunk.
-  lang::Tensor chunk(const lang::Tensor& t, const lang::Expr& n, const lang::Expr& chunk,
-                     const lang::Expr& h) const;
+  lang::Tensor chunk(const lang::Tensor& t, const lang::Expr& n, const lang::Expr& chunk, const lang::Expr& h,
+                     int rows = chunk_tokens_of_scan) const;
 
  private:
   lang::Range span(const lang::Expr& n) const;

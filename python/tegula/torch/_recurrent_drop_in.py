@@ -1,0 +1,224 @@
+"""Functions with the signatures of flash-linear-attention and of mamba-ssm."""
+
+from __future__ import annotations
+
+from typing import Any, Optional, Tuple, Union
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from ._functions import functions
+from ._recurrent import retention_decays
+
+Results = Tuple[Tensor, Optional[Tensor]]
+
+
+def _scan(operator: str, tensors: Tuple[Tensor, ...], cu_seqlens: Optional[Tensor], options: dict) -> Results:
+    """A call whose packed sequences are a batch of 1, as these libraries have them."""
+    if cu_seqlens is None:
+        out, state = functions[operator](*tensors, **options)
+        return out, state
+    if tensors[0].shape[0] != 1:
+        raise ValueError(f"cu_seqlens: packed sequences are a batch of 1, given {tensors[0].shape[0]}")
+    for name in ("g", "z"):
+        if options.get(name) is not None:
+            options[name] = options[name][0]
+    own = (x if x.dim() == 1 else x[0] for x in tensors)  # one number of a head is no tensor over tokens
+    out, state = functions[operator](*own, cu_seqlens=cu_seqlens.to(torch.int32), **options)
+    return out[None], state
+
+
+def _refuse_heads_first(head_first: bool) -> None:
+    if head_first:
+        raise ValueError("head_first: expected tensors [batch, tokens, heads, features]; transpose them")
+
+
+def chunk_gated_delta_rule(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    g: Tensor,
+    beta: Tensor,
+    scale: Optional[float] = None,
+    initial_state: Optional[Tensor] = None,
+    output_final_state: bool = False,
+    use_qk_l2norm_in_kernel: bool = False,
+    cu_seqlens: Optional[Tensor] = None,
+    head_first: bool = False,
+    **_: Any,
+) -> Results:
+    """``tegula.torch.gated_delta_rule`` in the form of flash-linear-attention's function of this name.
+
+    Args:
+        q, k: [batch, tokens, heads, d]; v: [batch, tokens, value heads, d_v], a multiple of the heads.
+        g, beta: [batch, tokens, value heads]: logarithms of decays, at most 0, and how much is replaced.
+        scale: of the results; 1/sqrt(d) unless given.
+        initial_state: [batch or sequences, value heads, d, d_v].
+        output_final_state: also the states behind the last token.
+        use_qk_l2norm_in_kernel: q and k are divided by their norms.
+        cu_seqlens: where packed sequences of a batch of 1 begin and end.
+
+    Returns:
+        (out, final_state or None).
+
+    Raises:
+        TypeError, ValueError, RuntimeError: as ``gated_delta_rule``.
+    """
+    _refuse_heads_first(head_first)
+    options = {
+        "g": g.float(), "scale": scale, "initial_state": initial_state, "output_final_state": output_final_state,
+        "qk_l2norm": use_qk_l2norm_in_kernel,
+    }  # fmt: skip
+    return _scan("gated_delta_rule", (q, k, v, beta), cu_seqlens, options)
+
+
+def fused_chunk_linear_attn(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    scale: Optional[float] = None,
+    initial_state: Optional[Tensor] = None,
+    output_final_state: bool = False,
+    normalize: bool = True,
+    head_first: bool = False,
+) -> Results:
+    """``tegula.torch.linear_attention`` in the form of flash-linear-attention's function of this name.
+
+    Args:
+        q, k: [batch, tokens, heads, d]; v: [batch, tokens, heads, d_v].
+        scale: of the products; 1/sqrt(d) unless given.
+        initial_state: [batch, heads, d, d_v].
+        output_final_state: also the states behind the last token.
+        normalize: results are divided by the sums of the weights of this call's tokens; those behind the initial
+            state count nothing there. ``tegula.torch.linear_attention`` carries these sums too.
+
+    Returns:
+        (out, final_state or None).
+
+    Raises:
+        TypeError, ValueError, RuntimeError: as ``linear_attention``.
+    """
+    _refuse_heads_first(head_first)
+    if normalize and initial_state is not None:
+        initial_state = F.pad(initial_state, (0, 1))
+    out, state = functions["linear_attention"](
+        q, k, v, scale=scale, initial_state=initial_state, output_final_state=output_final_state, normalize=normalize
+    )
+    return out, state[..., :-1] if normalize and state is not None else state
+
+
+def chunk_retention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    scale: Optional[float] = None,
+    initial_state: Optional[Tensor] = None,
+    output_final_state: bool = False,
+    cu_seqlens: Optional[Tensor] = None,
+    head_first: bool = False,
+    **_: Any,
+) -> Results:
+    """Retention, in the form of flash-linear-attention's function of this name.
+
+    Args:
+        q, k: [batch, tokens, heads, d]; v: [batch, tokens, heads, d_v]. Decays are ``retention_decays(heads)``.
+        scale: of the results; 1/sqrt(d) unless given.
+        initial_state: [batch or sequences, heads, d, d_v].
+        output_final_state: also the states behind the last token.
+        cu_seqlens: where packed sequences of a batch of 1 begin and end.
+
+    Returns:
+        (out, final_state or None).
+
+    Raises:
+        TypeError, ValueError, RuntimeError: as ``linear_attention``.
+    """
+    _refuse_heads_first(head_first)
+    options = {
+        "g_gamma": retention_decays(v.shape[2]).to(v.device), "scale": scale, "initial_state": initial_state,
+        "output_final_state": output_final_state,
+    }  # fmt: skip
+    return _scan("linear_attention", (q, k, v), cu_seqlens, options)
+
+
+def mamba_chunk_scan_combined(
+    x: Tensor,
+    dt: Tensor,
+    A: Tensor,
+    B: Tensor,
+    C: Tensor,
+    chunk_size: int,
+    D: Optional[Tensor] = None,
+    z: Optional[Tensor] = None,
+    dt_bias: Optional[Tensor] = None,
+    initial_states: Optional[Tensor] = None,
+    seq_idx: Optional[Tensor] = None,
+    cu_seqlens: Optional[Tensor] = None,
+    dt_softplus: bool = False,
+    dt_limit: Tuple[float, float] = (0.0, float("inf")),
+    return_final_states: bool = False,
+    return_varlen_states: bool = False,
+) -> Union[Tensor, Tuple[Tensor, ...]]:
+    """``tegula.torch.ssd`` in the form of mamba-ssm's function of this name.
+
+    Args:
+        x: [batch, tokens, heads, p]; dt: [batch, tokens, heads]; A: [heads], at most 0.
+        B, C: [batch, tokens, groups, n].
+        chunk_size: is not used: results do not depend on it.
+        D: [heads], or [heads, p]: shares of x that are added.
+        z: as x: results are multiplied by silu of it.
+        dt_bias: [heads], added to dt.
+        initial_states: [batch, heads, p, n].
+        seq_idx: [batch, tokens]: states begin anew where it changes.
+        cu_seqlens: where packed sequences of a batch of 1 begin and end, for return_varlen_states.
+        dt_softplus, dt_limit: steps are log(1 + exp(dt + dt_bias)), and are clamped to the limit.
+        return_final_states: also the states behind the last token of each of the batch.
+        return_varlen_states: also those behind the last token of each packed sequence.
+
+    Returns:
+        out, or a tuple of it and the states that are wanted.
+
+    Raises:
+        TypeError, ValueError, RuntimeError: as ``ssd``.
+    """
+    if seq_idx is not None and initial_states is not None:
+        raise ValueError("initial_states: expected none beside seq_idx, whose sequences begin with zeros; give either")
+    if return_varlen_states and cu_seqlens is None:
+        raise ValueError("return_varlen_states: expected cu_seqlens, which say where sequences end")
+    if dt_limit != (0.0, float("inf")):
+        dt = dt.float() if dt_bias is None else dt.float() + dt_bias
+        dt = (F.softplus(dt) if dt_softplus else dt).clamp(*dt_limit)
+        dt_bias, dt_softplus = None, False
+    wide = D if D is not None and D.dim() == 2 else None
+    options = {
+        "D": None if wide is not None or D is None else D.float(), "z": z if wide is None else None,
+        "dt_bias": None if dt_bias is None else dt_bias.float(), "dt_softplus": dt_softplus,
+        "initial_state": initial_states, "output_final_state": return_final_states or return_varlen_states,
+    }  # fmt: skip
+    batch, tokens = x.shape[:2]
+    fences = cu_seqlens if return_varlen_states else None if seq_idx is None else _fences(seq_idx)
+    tensors = (x, dt, A.float(), B, C)
+    if fences is not None and batch > 1:
+        tensors = tuple(t if t.dim() == 1 else t.flatten(0, 1)[None] for t in tensors)
+        options["z"] = None if options["z"] is None else options["z"].flatten(0, 1)[None]
+    out, states = _scan("ssd", tensors, fences, options)
+    out = out.reshape(x.shape)
+    if wide is not None:
+        out = out + (x * wide).to(out.dtype)
+        out = out if z is None else out * F.silu(z)
+    if not options["output_final_state"]:
+        return out
+    assert states is not None
+    last = states
+    if fences is not None:
+        ends = torch.arange(1, batch + 1, device=fences.device) * tokens
+        last = states[torch.searchsorted(fences.to(ends.dtype), ends) - 1]
+    return (out, *([last] if return_final_states else []), *([states] if return_varlen_states else []))
+
+
+def _fences(seq_idx: Tensor) -> Tensor:
+    """Where sequences of a batch, one after another, begin and end."""
+    starts = torch.ones_like(seq_idx, dtype=torch.bool)
+    starts[:, 1:] = seq_idx[:, 1:] != seq_idx[:, :-1]
+    return F.pad(starts.flatten().nonzero()[:, 0], (0, 1), value=seq_idx.numel()).to(torch.int32)
