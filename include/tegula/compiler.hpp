@@ -1,4 +1,4 @@
-// Which compilers compile Tegula's headers (others are told so in one line, and stop there), and what the shared
+// Which compilers can compile Tegula's headers (others stop with one line that says so), and what the shared
 // library exports.
 #pragma once
 #if __cplusplus >= 202002L

@@ -20,10 +20,10 @@ struct GroupedGemm {
   Target target = Target::automatic();
 };
 
-// The rows of every group times its matrix: [m, n] where groups lie one behind the other, divided by offsets,
-// [groups, m, n] where each has room for m rows. Groups may have any number of rows, also none. Offsets and
-// counts are read where they lie, never by the host if that is a device: it checks offsets that lie in its
-// own memory, and the device asserts those that it reads. Rows behind a group's count are not written. Wrong
+// The rows of each group times its matrix: [m, n] if offsets divide rows that lie one after the other,
+// [groups, m, n] if each group has room for m rows. A group may have any number of rows, including none. The
+// host checks offsets and counts in its own memory and never reads those on a device, which asserts
+// them instead. Rows past a group's count are not written. Wrong
 // shapes, dtypes or options are an ArgumentError.
 Tensor grouped_gemm(const TensorRef& a, const TensorRef& b, GroupedGemm options = {});
 
