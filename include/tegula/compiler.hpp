@@ -10,7 +10,7 @@
 #endif
 
 // The shared library exports what public headers declare between these two. A program that links the archive
-// leaves TEGULA_SHARED undefined: what it is compiled with decides about its copies of inline functions.
+// leaves TEGULA_SHARED undefined: its own flags decide whether its copies of inline functions are visible.
 #ifdef TEGULA_SHARED
 #define TEGULA_API_BEGIN _Pragma("GCC visibility push(default)")
 #define TEGULA_API_END _Pragma("GCC visibility pop")

@@ -22,9 +22,9 @@ struct GroupedGemm {
 
 // The rows of each group times its matrix: [m, n] if offsets divide rows that lie one after the other,
 // [groups, m, n] if each group has room for m rows. A group may have any number of rows, including none. The
-// host checks offsets and counts in its own memory and never reads those on a device, which asserts
-// them instead. Rows past a group's count are not written. Wrong
-// shapes, dtypes or options are an ArgumentError.
+// host checks offsets in its own memory, and never reads offsets or counts that lie on a device, which
+// asserts those that it reads. Rows past a group's count are not written. Wrong shapes, dtypes or options are
+// an ArgumentError.
 Tensor grouped_gemm(const TensorRef& a, const TensorRef& b, GroupedGemm options = {});
 
 struct GroupedGemmWeights {
