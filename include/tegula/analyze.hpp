@@ -1,5 +1,5 @@
-// What a kernel has to do for tensors of some extents, and how long a machine needs for it at least: nothing
-// runs, and no GPU is needed.
+// How much a kernel has to do for tensors of given extents, and the least time that a machine needs for it.
+// Nothing runs, and no GPU is needed.
 //
 //   const Analysis a = analyze(gemm_relu(128, 128, 64), {{"M", 4096}, {"N", 4096}, {"K", 4096}},
 //   machine("h100")); std::puts(a.text().c_str());
@@ -14,8 +14,8 @@
 TEGULA_API_BEGIN
 namespace tegula {
 
-// What a machine reaches when one thing limits it. Rates are of a second; those of products are dense and by
-// the bits of their operands: a rate of 0 stands for the next wider one.
+// What a machine reaches when one thing limits it. Rates are per second; those of products are for dense
+// operands of 8, 16 and 32 bits, and 0 stands for the rate of the next wider one.
 struct Machine {
   std::string name, words;
   bool is_gpu = true;

@@ -26,7 +26,7 @@ struct BuildOptions {
 
 // The paths of what was written: NAME.h, tegula_bundle.h, libNAME.so, and what that is made of (objects for
 // each instruction set of CPUs, cubins). It needs a C++ compiler, for GPUs NVRTC, and no GPU. An
-// ArgumentError if the kernels cannot be together in a bundle or use what it does not have.
+// ArgumentError if the kernels cannot share a bundle or use what bundles do not support.
 std::vector<std::string> build(std::span<const lang::Kernel> kernels, const std::string& folder,
                                const BuildOptions& options = {});
 

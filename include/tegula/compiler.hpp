@@ -1,4 +1,4 @@
-// Which compilers compile Tegula's headers (others are told so in one line, and stop there), and what the shared
+// Which compilers can compile Tegula's headers (others stop with one line that says so), and what the shared
 // library exports.
 #pragma once
 #if __cplusplus >= 202002L
@@ -10,7 +10,7 @@
 #endif
 
 // The shared library exports what public headers declare between these two. A program that links the archive
-// leaves TEGULA_SHARED undefined: what it is compiled with decides about its copies of inline functions.
+// leaves TEGULA_SHARED undefined: its own flags decide whether its copies of inline functions are visible.
 #ifdef TEGULA_SHARED
 #define TEGULA_API_BEGIN _Pragma("GCC visibility push(default)")
 #define TEGULA_API_END _Pragma("GCC visibility pop")

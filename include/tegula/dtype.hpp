@@ -9,7 +9,7 @@
 TEGULA_API_BEGIN
 namespace tegula {
 
-// What converts silently: types of one kind. u8 is of the kind `integer`, because i32 holds all its values
+// Types of one kind convert silently. u8 is of the kind `integer`, because i32 holds all its values
 // and their differences; the only natural is u32, whose arithmetic is modulo 2^32.
 enum class Kind : std::uint8_t { boolean, integer, natural, floating };
 

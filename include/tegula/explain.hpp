@@ -1,5 +1,5 @@
-// Which way a kernel, or a call of an operator, takes on a target, and where it falls back to a slower one.
-// Nothing runs, and no GPU is needed to ask for a GPU's.
+// How a kernel, or a call of an operator, is executed on a target, and where it falls back to a slower way.
+// Nothing runs, and no GPU is needed to ask about one.
 //
 //   for (auto& kernel : explain("attention_backward", {{"q", q}, …}, {{"causal", "true"}}, Target::cuda()))
 //     std::puts(kernel.text().c_str());

@@ -125,10 +125,10 @@ class Function {
   const std::string& name() const;
   // What `automatic` became.
   Target target() const;
-  // What the compiler found worth saying: where the kernel fell back to a slower way, each with the line of
-  // the program and the remedy, `gemm.cpp:41: mma.sync: …; …`. docs/show.md has a table of all kinds. Notes
-  // on GPUs are those of tensors that the copy engine takes; the emulated targets have them too. On a GPU
-  // also what the assembler remarks on: registers that do not suffice, products that it serialises.
+  // Where the kernel fell back to a slower way, each with the line of the program, the reason and the remedy:
+  // `gemm.cpp:41: mma.sync: …; …`. docs/show.md has a table of all kinds. Notes on GPUs suppose tensors that
+  // the copy engine can move; the emulated targets give them too. On a GPU there are also the assembler's
+  // remarks: registers that spill, products that it serialises.
   const std::vector<std::string>& notes() const;
 
  private:

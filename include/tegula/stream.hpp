@@ -21,7 +21,7 @@ int cuda_device_count();
 
 class Event;
 
-// Work of a device, done in order. Copies stand for the same stream; it lives as long as one of them.
+// Work of a device, done in order. Copies refer to the same stream, which lives as long as any of them.
 class Stream {
  public:
   // The stream that other libraries call stream 0 of the device.
@@ -38,7 +38,7 @@ class Stream {
   // Later work of this stream waits for the event.
   void wait(const Event& event) const;
   bool is_capturing() const;
-  // Whether its life is in the hands of the library: not a stream of another one.
+  // Whether this library owns the stream; false for one that was wrapped.
   bool is_owned() const;
 
  private:
@@ -47,7 +47,7 @@ class Stream {
   std::shared_ptr<const State> state_;
 };
 
-// The stream to which calls of this thread go that name none.
+// The stream that this thread's calls go to unless they name one.
 Stream current_stream(const Device& device = Device::cuda());
 
 // Makes a stream the current one of this thread until the end of the scope.
@@ -84,7 +84,7 @@ class Event {
 // Waits for all work of the device; throws as Stream::synchronize does.
 void synchronize(const Device& device = Device::cuda());
 
-// Calls recorded once and repeated without the host's part in them.
+// Calls that are recorded once and replayed without the host's part of the work.
 class Graph {
  public:
   // What `body` does on the stream is recorded, not done. It may not wait for the stream, allocate tensors

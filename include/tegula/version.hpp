@@ -13,7 +13,7 @@
 TEGULA_API_BEGIN
 namespace tegula {
 
-// TEGULA_VERSION_TEXT of the library, which may be newer than the headers of who calls.
+// TEGULA_VERSION_TEXT of the library, which may be newer than the caller's headers.
 const char* version() noexcept;
 
 }  // namespace tegula

@@ -426,7 +426,7 @@ def block_sparse_gemm(
     out: Array | None = None,
     target: str = "automatic",
 ) -> Any:
-    """Product of which a mask leaves blocks of m, n and k out.
+    """Matrix product over the blocks of m, n and k that a mask selects.
 
     Args:
         a: [m, k], float32, float16 or bfloat16: left matrix.
@@ -523,7 +523,7 @@ def attention_with_kv_cache(
     lse: Array | None = None,
     target: str = "automatic",
 ) -> AttentionWithKvCacheResult:
-    """Attention of the last tokens of sequences to a cache of keys and values, also in pages.
+    """Attention of the newest tokens to a cache of keys and values, paged or not.
 
     Args:
         q: [batch, queries, kv_heads * group, d], float32, float16 or bfloat16: queries: the last tokens. Elements
@@ -591,7 +591,7 @@ def merge_attention(
     lse: Array | None = None,
     target: str = "automatic",
 ) -> MergeAttentionResult:
-    """Attention over all keys, of its results over parts of them.
+    """Attention over all keys, merged from results over parts of them.
 
     Args:
         outs: [parts, queries, heads, d] or [parts, batch, queries, heads, d] if layout=bshd; [parts, heads,
@@ -648,13 +648,13 @@ def mla_decode(
     lse: Array | None = None,
     target: str = "automatic",
 ) -> MlaDecodeResult:
-    """Attention of the last tokens to rows that are keys and values of all heads, also in pages.
+    """Attention of the newest tokens to a cache of latents, which serve all heads as keys and values.
 
     Args:
         q: [batch, queries, heads, d], float32, float16 or bfloat16: absorbed queries: the last tokens. Elements of
             the last dimension lie side by side.
         kv_cache: [pages, page_size, row] if block_table; [batch, keys, row], float32, float16, bfloat16,
-            float8_e4m3fn or uint8: rows, of which the first d_v features are values, or their records in bytes.
+            float8_e4m3fn or uint8: latent rows, whose first d_v features are the values, or records of bytes.
             Elements of the last dimension lie side by side.
         block_table: [batch, table_width], int32: the pages of each sequence, in their order; what names no page,
             such as -1, is padding. Optional.
@@ -722,7 +722,7 @@ def gated_delta_rule(
     final_state: Array | None = None,
     target: str = "automatic",
 ) -> GatedDeltaRuleResult:
-    """Linear attention that replaces what keys find by values, with decays.
+    """Linear attention whose state replaces the value of each key, with decays.
 
     Args:
         q: [tokens, key_heads, d] if cu_seqlens; [batch, tokens, key_heads, d], float32, float16 or bfloat16:
@@ -1108,7 +1108,7 @@ def grouped_gemm(
     out: Array | None = None,
     target: str = "automatic",
 ) -> Any:
-    """Rows of groups times the matrix of their group.
+    """Rows of each group times its matrix.
 
     Args:
         a: [m, k] if offsets; [groups, m, k], float32, float16 or bfloat16: rows of all groups.
@@ -1214,7 +1214,7 @@ def indexer_logits(
     logits: Array | None = None,
     target: str = "automatic",
 ) -> Any:
-    """Weighted sums over heads of relu(q k^T), by which queries choose keys.
+    """Weighted sums over heads of relu(q k^T), from which queries choose keys.
 
     Args:
         q: [queries, heads, d] or [batch, queries, heads, d], float32, float16, bfloat16 or float8_e4m3fn: queries.
@@ -1376,7 +1376,7 @@ def sparse_mla(
     lse: Array | None = None,
     target: str = "automatic",
 ) -> SparseMlaResult:
-    """Attention of every query to the rows that its list names, whose first features are values.
+    """Attention of every query to the latent rows that its list names.
 
     Args:
         q: [queries, kv_heads * group, d] or [batch, queries, kv_heads * group, d], float32, float16 or bfloat16:
@@ -1525,7 +1525,7 @@ def sparse_mla_decode(
     lse: Array | None = None,
     target: str = "automatic",
 ) -> SparseMlaDecodeResult:
-    """Attention of every query to the records of a cache that its list names, in 8 bits.
+    """Attention of every query to the 8-bit cache records that its list names.
 
     Args:
         q: [queries, heads, d], bfloat16, float16 or float32: queries. Elements of the last dimension lie side by
@@ -2658,7 +2658,7 @@ def uncast_fp8(
     out: Array | None = None,
     target: str = "automatic",
 ) -> Any:
-    """E4m3 times the scales of cast_fp8.
+    """Converts e4m3 back, times the scales of cast_fp8.
 
     Args:
         x: [m, n] or [batch, m, n], float8_e4m3fn: what cast_fp8 gives.
@@ -2695,7 +2695,7 @@ def cross_entropy(
     lse: Array | None = None,
     target: str = "automatic",
 ) -> CrossEntropyResult:
-    """Losses of rows of logits.
+    """Cross-entropy loss of every row of logits.
 
     Args:
         logits: [..., classes], float32, float16 or bfloat16: rows, in their own dtype throughout.
@@ -2738,7 +2738,7 @@ def cross_entropy_and_gradient(
     dlogits: Array | None = None,
     target: str = "automatic",
 ) -> CrossEntropyAndGradientResult:
-    """Losses of rows of logits, and their gradient in the same pass.
+    """Cross-entropy loss of every row of logits, and its gradient in the same pass.
 
     Args:
         logits: [..., classes], float32, float16 or bfloat16: rows, in their own dtype throughout.
@@ -3065,7 +3065,7 @@ def layer_norm(
     out: Array | None = None,
     target: str = "automatic",
 ) -> Any:
-    """Rows less their mean, divided by their deviation.
+    """Rows minus their mean, divided by their standard deviation.
 
     Args:
         x: [..., d], float32, float16 or bfloat16: rows.
@@ -3150,7 +3150,7 @@ def add_layer_norm(
     sum: Array | None = None,
     target: str = "automatic",
 ) -> AddLayerNormResult:
-    """Sums of two rows, and these less their mean, divided by their deviation.
+    """Sums of two rows, and layer_norm of these sums.
 
     Args:
         x: [..., d], float32, float16 or bfloat16: rows.
@@ -3315,7 +3315,7 @@ def add_rms_norm(
     sum: Array | None = None,
     target: str = "automatic",
 ) -> AddRmsNormResult:
-    """Sums of two rows, and these divided by their root mean square.
+    """Sums of two rows, and rms_norm of these sums.
 
     Args:
         x: [..., d], float32, float16 or bfloat16: rows.
@@ -3399,7 +3399,7 @@ def rope(
     out: Array | None = None,
     target: str = "automatic",
 ) -> Any:
-    """Rotary position embedding: pairs of features turned by angles of the positions.
+    """Rotary position embedding: rotates pairs of features by an angle per position.
 
     Args:
         x: [tokens, heads, d] or [batch, tokens, heads, d], float32, float16 or bfloat16: queries or keys.
@@ -3463,7 +3463,7 @@ def log_softmax(
     out: Array | None = None,
     target: str = "automatic",
 ) -> Any:
-    """Rows less the logarithm of the sum of their exponentials.
+    """Rows minus the logarithm of the sum of their exponentials.
 
     Args:
         x: [..., d], float32, float16 or bfloat16: rows.
@@ -3641,7 +3641,7 @@ def scaled_grouped_gemm(
     out: Array | None = None,
     target: str = "automatic",
 ) -> Any:
-    """Rows of groups times their matrices, of 8-bit floats with scales.
+    """Rows of each group times its matrix, in 8-bit floats with scales.
 
     Args:
         a: [m, k] if offsets; [groups, m, k], float8_e4m3fn or float8_e5m2: rows of all groups.
@@ -3733,7 +3733,7 @@ def topk_blocks(
     out: Array | None = None,
     target: str = "automatic",
 ) -> Any:
-    """Numbers of the largest block scores of every row, ascending.
+    """The blocks with the largest scores of every row, in ascending order.
 
     Args:
         scores: [batch, heads, q_blocks, k_blocks], float32: -inf and NaN are never chosen.
@@ -3781,7 +3781,7 @@ def selective_state_update(
     new_state: Array | None = None,
     target: str = "automatic",
 ) -> SelectiveStateUpdateResult:
-    """One token of a selective state space model.
+    """One step of a selective state space model.
 
     Args:
         state: [batch, groups * group, p, n], float32, float16 or bfloat16: states before the token. Elements of the
@@ -3839,7 +3839,7 @@ def ssd(
     final_state: Array | None = None,
     target: str = "automatic",
 ) -> SsdResult:
-    """The scan of a state space model with one decay for a head, as of Mamba-2.
+    """The scan of a state space model with one decay per head, as in Mamba-2.
 
     Args:
         x: [tokens, groups * group, p] if cu_seqlens; [batch, tokens, groups * group, p], float32, float16 or

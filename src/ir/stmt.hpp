@@ -136,9 +136,9 @@ struct For {
 };
 
 // With `of_rows`, `condition` says whether any of them holds, and as written there is no `otherwise`. The
-// rows of every fragment that the body writes are as many runs of equal length: those of run i only change if
-// of_rows[i] holds, so that who has those rows alone need not run the body. `together`, if there is one, is a
-// number of warps: see rows_of_warps.hpp.
+// rows of every fragment that the body writes are divided into runs of equal length, one for each of_rows[i],
+// and rows of run i change only if it holds: warps that own only other rows may skip the body. `together`, if
+// there is one, is a number of warps: see rows_of_warps.hpp.
 struct If {
   Expr condition;
   Body then, otherwise;

@@ -170,7 +170,7 @@ bool Machine::on(Actor& a, const Event& e, const ReceiveTile& x) {
   return true;
 }
 
-// Whether who takes the turns of the tile has begun a later one.
+// Whether the role that takes the turns of the tile has begun a later tile.
 bool Machine::is_over(const Actor& a, int tile) const {
   for (const Actor& other : actors_)
     if (other.id.cta == owners_[tile] && other.id.role == a.id.role && other.id.group == a.id.group &&

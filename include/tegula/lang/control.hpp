@@ -102,8 +102,8 @@ template <class F>
   return result;
 }
 
-// `count` independent instances, one for a warp or a warpgroup each. They write only what they declare
-// themselves, and tensors; conditions may depend on the index.
+// `count` independent instances of the body, each run by one warp or warp group. They write only what they
+// declare themselves, and tensors; conditions may depend on the index.
 template <std::invocable<Index> F>
 void each_group(int count, Group group, F body, Loc at = Loc::current()) {
   detail::each_group(count, group, at, body);
@@ -122,8 +122,8 @@ class When {
   void* branch_;
 };
 
-// A hint for GPUs whose warp groups multiply 64 rows at a time, for runs of 16 rows: from how many of its
-// four warps on a warp group does the step together; fewer do it each alone, while the others go on. An i32.
+// A hint for GPUs whose warp groups multiply 64 rows at a time, for runs of 16 rows: if at least this many of
+// its four warps have work, a warp group does the step as one; fewer do it alone, the others go on. An i32.
 struct RowsOptions {
   [[no_unique_address]] detail::OptionsAreNamed options_are_named = detail::OptionsAreNamed();
   std::optional<Expr> together = {};
@@ -141,10 +141,10 @@ When when(const Operand& condition, F body) {
   return detail::when(condition, body);
 }
 
-// For steps that concern some rows only: the rows of all fragments that the body changes are as many runs of
-// equal length as there are conditions, and those of a run whose condition is false must end as they were.
-// The body runs if some condition holds; warps or warp groups of a GPU that have only rows of other runs
-// leave it out.
+// For steps that concern some rows only. The rows of every fragment that the body changes are divided into
+// runs of equal length, one for each condition; if a condition is false, the rows of its run must end as they
+// were. The body runs if any condition holds; warps or warp groups of a GPU that own only other rows may skip
+// it.
 template <std::invocable F>
 void when_rows(const std::vector<Expr>& conditions, const RowsOptions& options, F body,
                Loc at = Loc::current()) {

@@ -87,9 +87,9 @@ struct Order {
             },
             {}};
   }
-  // On a GPU, the heavy blocks of `together` values of the other indices begin side by side, so that the
-  // cache holds what they read: a number, or an expression of dims and scalars. Without, the compiler
-  // chooses.
+  // On a GPU, blocks start in rounds: in each, those of `together` values of the other indices (heads, say)
+  // start heaviest first, so that the cache holds what these values read. `together` is a number, or an
+  // expression of dims and scalars; without it, the compiler chooses.
   template <class F>
   static Order heavy_first(F cost, const Operand& together) {
     Order order = heavy_first(cost);
@@ -102,7 +102,7 @@ struct Order {
 struct GridOptions {
   [[no_unique_address]] detail::OptionsAreNamed options_are_named = detail::OptionsAreNamed();
   int threads = 0;          // of a block: a multiple of 32 up to 1024; 0 leaves it to the compiler
-  bool persistent = false;  // as many blocks as fit the device stay and take one index after another
+  bool persistent = false;  // as many blocks as fit the device stay and take one index after the other
   Order order = {};
   int cluster = 1;               // neighbouring blocks that share copies from global memory: 1 or 2
   int pack = 1;                  // neighbouring small blocks that run as one

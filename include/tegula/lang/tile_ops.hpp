@@ -30,8 +30,8 @@ struct CopyOptions {
   double fill = 0;  // what elements outside the tensor view read as
 };
 
-// Tensor window to tile, tile to tensor window, or tile to tile; ranks are equal, the element type is
-// converted within its kind (float, integer, natural, boolean). Elements outside a tensor view are not
+// Tensor window to tile, tile to tensor window, or tile to tile. Ranks must be equal; the element type is
+// converted within its kind (floats, integers, u32, boolean). Elements outside a tensor view are not
 // written.
 void copy(const Source& from, const Target& to, CopyOptions options = {}, Loc at = Loc::current());
 // A new Fragment with the contents of the window, in its element type or in `type`.
@@ -105,10 +105,10 @@ struct AccumulateOptions {
   [[no_unique_address]] detail::OptionsAreNamed options_are_named = detail::OptionsAreNamed();
   // With an order, all contributions to an element are added in increasing order: the sum is deterministic.
   std::optional<Expr> order = {};
-  // A promise, which GPUs need: the orders of an element are 0, 1, 2, …, and those of later blocks of the
-  // grid are larger. The window begins at multiples of the tile's extents.
+  // A promise that GPUs need: the contributions to an element have consecutive numbers 0, 1, 2, …, which
+  // increase with the blocks of the grid. The window begins at multiples of the tile's extents.
   bool consecutive = false;
-  // With consecutive orders: the contribution of order 0 overwrites the window, so that it needs no clearing.
+  // With consecutive numbers: contribution 0 overwrites the window, so that it needs no clearing.
   bool overwrite = false;
 };
 

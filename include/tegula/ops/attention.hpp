@@ -24,14 +24,14 @@ struct AttentionOptions {
   // Sequences packed one after another: q, k, v are [tokens, heads, d], and sequence b has the tokens
   // cu_seqlens[b] … cu_seqlens[b + 1] − 1 (i32 [sequences + 1]).
   std::optional<TensorRef> cu_seqlens_q = {}, cu_seqlens_k = {};
-  // The most tokens of a sequence; 0 where the caller does not know. A call does not read cu_seqlens on a
-  // GPU: with these promises it starts no blocks for tokens that no sequence has, and heads share tiles where
-  // queries are few. A longer sequence is a ProgramError.
+  // The length of the longest sequence, or 0 if it is not known. A call does not read cu_seqlens on a GPU;
+  // with this promise it launches no blocks past max_seqlen, and heads share tiles where queries are few. A
+  // longer sequence is a ProgramError.
   std::int64_t max_seqlen_q = 0, max_seqlen_k = 0;
   std::optional<TensorRef> out = {}, lse = {};  // written instead of new tensors
-  // Parts into which the keys of a tile of queries are divided, each computed by a block of its own and
-  // merged afterwards, at most 64; 1 for none. 0 leaves it to the plan: a GPU divides where the tiles alone
-  // would leave processors idle, as one query of a long sequence does.
+  // Into how many parts, at most 64, the keys of a tile of queries are divided; each is computed by a block,
+  // and they are merged. 1 divides nothing. 0 leaves it to the plan: a GPU divides where the tiles alone
+  // would leave processors idle, as with one query of a long sequence.
   int splits = 0;
   AttentionTiles tiles = {};
   Target target = Target::automatic();

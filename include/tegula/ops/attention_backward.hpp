@@ -6,11 +6,11 @@ TEGULA_API_BEGIN
 namespace tegula::ops {
 
 struct AttentionBackwardOptions {
-  // Gradient of the loss with respect to lse, f32 in its shape: for outputs that are merged by their lse. Not
-  // looked at where lse is −∞.
+  // Gradient of the loss with respect to lse, f32 in its shape: for outputs that are merged by their lse.
+  // Ignored where lse is −∞.
   std::optional<TensorRef> dlse = {};
   std::optional<TensorRef> dq = {}, dk = {}, dv = {}, dsinks = {};  // written instead of new tensors
-  // Equal bits in every run. Without, the parts of dq are added in any order where that is faster.
+  // Equal bits in every run. If false, the parts of dq are added in any order where that is faster.
   bool deterministic = true;
 };
 

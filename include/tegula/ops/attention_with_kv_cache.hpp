@@ -14,7 +14,7 @@ struct AttentionWithKvCache {
   // page size, kv heads, …]. In the dtype of q, or e4m3.
   TensorRef k_cache = {}, v_cache = {};
   // [batch, table width] i32: key t of a sequence is row t % page size of the page at t / page size. Entries
-  // that name no page, such as −1, are padding: nobody sees their keys. With one entry for each sequence and
+  // that name no page, such as −1, are padding: no query sees their keys. With one entry per sequence and
   // pages as long as the cache it chooses rows of a contiguous cache.
   std::optional<TensorRef> block_table = {};
   // [batch] i32: how many keys each sequence has, those of q included; without, all that there is room for.

@@ -6,10 +6,10 @@ TEGULA_API_BEGIN
 namespace tegula::ops {
 
 struct BlockSparseBackwardOptions {
-  // Gradient of lse, f32 in its shape; not looked at where lse is −∞.
+  // Gradient of lse, f32 in its shape; ignored where lse is −∞.
   std::optional<TensorRef> dlse = {};
   std::optional<TensorRef> dq = {}, dk = {}, dv = {};  // written instead of new tensors
-  // Equal bits in every run. Without, the parts of dq are added in any order where that is faster.
+  // Equal bits in every run. If false, the parts of dq are added in any order where that is faster.
   bool deterministic = true;
 };
 

@@ -1,4 +1,4 @@
-// Products of which a mask leaves blocks out.
+// Matrix products over the blocks that a mask selects.
 #pragma once
 #include <optional>
 
@@ -17,9 +17,9 @@ struct BlockSparseGemm {
   Target target = Target::automatic();
 };
 
-// a · b, of whose products only those are summed whose block of m, n and k the mask has: [m, n]. The last
-// blocks may be short. Blocks that are left out are neither read nor multiplied. Wrong shapes, dtypes or
-// options are an ArgumentError.
+// a · b, summed over the blocks of m, n and k that the mask selects: [m, n]. Other blocks are neither read
+// nor multiplied, and leave zeros where no block is selected. The last blocks may be short. Wrong shapes,
+// dtypes or options are an ArgumentError.
 Tensor block_sparse_gemm(const TensorRef& a, const TensorRef& b, const TensorRef& mask,
                          BlockSparseGemm options = {});
 

@@ -18,7 +18,7 @@ struct CrossEntropyResult {
 };
 
 // loss = lse − (1 − s) · logit of the label − s · mean(logits), with s the label smoothing; computed in f32
-// from logits in their own dtype. A label that is no class and not ignore_index is an error of the call.
+// from logits in their own dtype. A label that is neither a class nor ignore_index is an error of the call.
 CrossEntropyResult cross_entropy(const TensorRef& logits, const TensorRef& labels, CrossEntropy options = {});
 
 struct CrossEntropyAndGradient {

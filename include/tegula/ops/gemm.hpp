@@ -23,8 +23,8 @@ struct GemmOptions {
 // activation(scale · a · b + bias) with a [m, k] or [batch, m, k] and b [k, n] or [batch, k, n]; a matrix
 // without a batch is used with every batch of the other. a and b are of one dtype, f32, f16, bf16, e4m3 or
 // e5m2, with stride 1 along rows or columns; products are summed in f32 and rounded once. On Hopper products
-// of fp8 are summed by the tensor cores, with fewer bits, at most 128 at a time; they are fast where both
-// operands lie along k, as a and transpose_b do. The result is [m, n], or [batch, m, n] if a or b has a
+// of fp8 are summed by the tensor cores, with fewer bits, at most 128 at a time; they are fast if both
+// operands are K-major, as a and transpose_b are. The result is [m, n], or [batch, m, n] if a or b has a
 // batch. Wrong shapes, dtypes or options are an ArgumentError.
 Tensor gemm(const TensorRef& a, const TensorRef& b, const GemmOptions& options = {});
 

@@ -20,11 +20,11 @@ struct GroupedGemm {
   Target target = Target::automatic();
 };
 
-// The rows of every group times its matrix: [m, n] where groups lie one behind the other, divided by offsets,
-// [groups, m, n] where each has room for m rows. Groups may have any number of rows, also none. Offsets and
-// counts are read where they lie, never by the host if that is a device: it checks offsets that lie in its
-// own memory, and the device asserts those that it reads. Rows behind a group's count are not written. Wrong
-// shapes, dtypes or options are an ArgumentError.
+// The rows of each group times its matrix: [m, n] if offsets divide rows that lie one after the other,
+// [groups, m, n] if each group has room for m rows. A group may have any number of rows, including none. The
+// host checks offsets in its own memory, and never reads offsets or counts that lie on a device, which
+// asserts those that it reads. Rows past a group's count are not written. Wrong shapes, dtypes or options are
+// an ArgumentError.
 Tensor grouped_gemm(const TensorRef& a, const TensorRef& b, GroupedGemm options = {});
 
 struct GroupedGemmWeights {

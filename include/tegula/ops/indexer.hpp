@@ -1,4 +1,4 @@
-// The lightning indexer of DeepSeek sparse attention (DeepSeek-AI 2025): logits by which queries choose keys,
+// The lightning indexer of DeepSeek sparse attention (DeepSeek-AI 2025): logits for choosing keys,
 // the choice of the largest, and both in one call.
 #pragma once
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Rows less their mean, divided by their deviation, the same of sums of two rows, and the gradients of that.
+// Rows minus their mean, divided by their standard deviation; the same of sums of two rows; gradients.
 #pragma once
 #include "tegula/ops/rms_norm.hpp"
 

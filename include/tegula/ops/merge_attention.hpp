@@ -1,4 +1,4 @@
-// Partial results of attention, joined.
+// Merges results of attention over parts of the keys.
 #pragma once
 #include "tegula/ops/attention.hpp"
 

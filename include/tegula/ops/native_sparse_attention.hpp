@@ -13,7 +13,7 @@ struct NativeSparseOptions {
   std::int64_t first_blocks = 1, local_blocks = 2;  // that every token selects, as in nsa_select
   std::int64_t window = 512;                        // tokens, ending at the query's own; 0: none
   std::optional<float> scale = {};                  // 1/√d unless given
-  // Compressed keys and values that the caller has made, both or none: means otherwise.
+  // Compressed keys and values made by the caller, both or neither; without them, means are taken.
   std::optional<TensorRef> compressed_k = {}, compressed_v = {};
   std::optional<TensorRef> cu_seqlens = {};  // packed sequences, as in nsa_compress
   std::int64_t max_seqlen = 0;

@@ -1,4 +1,4 @@
-// The branches of native sparse attention by their gates (Yuan et al., 2025), and the gradients of that.
+// The branches of native sparse attention, summed by gates (Yuan et al., 2025), and the gradients.
 #pragma once
 #include "tegula/runtime.hpp"
 

@@ -9,14 +9,14 @@ namespace tegula::ops {
 struct NsaSelectedOptions {
   Layout layout = Layout::bshd;
   int block_size = 64;  // keys of a block, 1 to 2^20
-  // i32 [batch, tokens, heads], how many entries of a row count; all of them unless given.
+  // i32 [batch, tokens, heads], how many entries of a row are used; all of them unless given.
   std::optional<TensorRef> block_counts = {};
-  // As block_indices, f32, f16 or bf16: factors of 1 of the scores of what each entry selects, the
-  // straight-through multipliers by which a selector learns. No result depends on them; there is a gradient.
+  // In the shape of block_indices, f32, f16 or bf16: straight-through multipliers by which a selector learns.
+  // They stand for a factor of 1 on the scores that an entry selects: only gradients depend on them.
   std::optional<TensorRef> sel_scale = {};
   bool causal = true;     // no later keys; the last query stands at the last key
   bool diagonal = false;  // the block in which the query stands is seen whether it is selected or not
-  // A block that is named several times counts as often as it is named; otherwise once.
+  // Duplicates count as often as they are named. If false, a block counts once.
   bool repeats = false;
   // With window > 0 there is a second result of the same queries and keys: attention over the `window` keys
   // that end at the query's position. At most 2^29.
@@ -25,8 +25,8 @@ struct NsaSelectedOptions {
   // Packed sequences, as in `attention`; blocks are numbered from the beginning of each sequence.
   std::optional<TensorRef> cu_seqlens_q = {}, cu_seqlens_k = {};
   std::int64_t max_seqlen_q = 0, max_seqlen_k = 0;
-  // Refuse a call, with an ArgumentError that names the entry, in which one that counts is neither −1 nor the
-  // number of a block. On a GPU this waits for the search.
+  // Refuse a call in which a used entry is neither −1 nor the number of a block, with an ArgumentError that
+  // names the entry. On a GPU the call waits for this check.
   bool check_indices = false;
   std::optional<TensorRef> out = {}, lse = {}, window_out = {}, window_lse = {};
   AttentionTiles tiles = {};  // queries: neighbouring tokens that share a tile

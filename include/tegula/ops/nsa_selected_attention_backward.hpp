@@ -6,7 +6,7 @@ TEGULA_API_BEGIN
 namespace tegula::ops {
 
 struct NsaSelectedBackwardOptions {
-  // Gradient of lse, f32 in its shape; not looked at where lse is −∞.
+  // Gradient of lse, f32 in its shape; ignored where lse is −∞.
   std::optional<TensorRef> dlse = {};
   // The window of the options: gradient of its output, its results, and the gradient of its lse. Without
   // dwindow_out the window has no part in the gradients. Shapes and dtypes are those of out and lse.

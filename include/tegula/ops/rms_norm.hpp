@@ -1,4 +1,4 @@
-// Rows divided by their root mean square, the same of sums of two rows, and the gradients of that.
+// Rows divided by their root mean square, the same of sums of two rows, and gradients of both.
 #pragma once
 #include "tegula/runtime.hpp"
 

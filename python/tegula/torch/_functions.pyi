@@ -411,7 +411,7 @@ def block_sparse_gemm(
     block_k: int = 64,
     out_dtype: Any = None,
 ) -> Tensor:
-    """Product of which a mask leaves blocks of m, n and k out.
+    """Matrix product over the blocks of m, n and k that a mask selects.
 
     There are no gradients: gradients are such products with masks of their own.
 
@@ -501,7 +501,7 @@ def attention_with_kv_cache(
     softcap: float = 0.0,
     splits: int = 0,
 ) -> AttentionWithKvCacheResult:
-    """Attention of the last tokens of sequences to a cache of keys and values, also in pages.
+    """Attention of the newest tokens to a cache of keys and values, paged or not.
 
     There are no gradients: a cache is for inference; attention has one.
 
@@ -565,7 +565,7 @@ def merge_attention(
     layout: Literal["bshd", "bhsd"] = "bshd",
     out_dtype: Any = None,
 ) -> MergeAttentionResult:
-    """Attention over all keys, of its results over parts of them.
+    """Attention over all keys, merged from results over parts of them.
 
     There are no gradients: attention over all keys has one.
 
@@ -618,7 +618,7 @@ def mla_decode(
     softcap: float = 0.0,
     splits: int = 0,
 ) -> MlaDecodeResult:
-    """Attention of the last tokens to rows that are keys and values of all heads, also in pages.
+    """Attention of the newest tokens to a cache of latents, which serve all heads as keys and values.
 
     There are no gradients: a cache is for inference; attention has one.
 
@@ -626,7 +626,7 @@ def mla_decode(
         q: [batch, queries, heads, d], float32, float16 or bfloat16: absorbed queries: the last tokens. Elements of
             the last dimension lie side by side.
         kv_cache: [pages, page_size, row] if block_table; [batch, keys, row], float32, float16, bfloat16,
-            float8_e4m3fn or uint8: rows, of which the first d_v features are values, or their records in bytes.
+            float8_e4m3fn or uint8: latent rows, whose first d_v features are the values, or records of bytes.
             Elements of the last dimension lie side by side.
         block_table: [batch, table_width], int32: the pages of each sequence, in their order; what names no page,
             such as -1, is padding. Optional.
@@ -688,7 +688,7 @@ def gated_delta_rule(
     qk_l2norm: bool = False,
     output_final_state: bool = False,
 ) -> GatedDeltaRuleResult:
-    """Linear attention that replaces what keys find by values, with decays.
+    """Linear attention whose state replaces the value of each key, with decays.
 
     Gradients of q, k, v, beta, g and initial_state are those of ``tegula.gated_delta_rule_backward``.
 
@@ -1045,7 +1045,7 @@ def grouped_gemm(
     max_rows: int = 0,
     out_dtype: Any = None,
 ) -> Tensor:
-    """Rows of groups times the matrix of their group.
+    """Rows of each group times its matrix.
 
     Gradients of a and b are composed of calls of other operators.
 
@@ -1142,7 +1142,7 @@ def indexer_logits(
     ends: Tensor | None = None,
     causal: bool = False,
 ) -> Tensor:
-    """Weighted sums over heads of relu(q k^T), by which queries choose keys.
+    """Weighted sums over heads of relu(q k^T), from which queries choose keys.
 
     Gradients of q, k, weights and k_scales are those of ``tegula.indexer_logits_backward``.
 
@@ -1291,7 +1291,7 @@ def sparse_mla(
     scale: float | None = None,
     splits: int = 0,
 ) -> SparseMlaResult:
-    """Attention of every query to the rows that its list names, whose first features are values.
+    """Attention of every query to the latent rows that its list names.
 
     Gradients of q, kv, sinks and more_kv are those of ``tegula.sparse_mla_backward``.
 
@@ -1430,7 +1430,7 @@ def sparse_mla_decode(
     scale: float | None = None,
     splits: int = 0,
 ) -> SparseMlaDecodeResult:
-    """Attention of every query to the records of a cache that its list names, in 8 bits.
+    """Attention of every query to the 8-bit cache records that its list names.
 
     There are no gradients: a cache of 8 bits has none.
 
@@ -2486,7 +2486,7 @@ def uncast_fp8(
     scaling: Literal["token", "block", "tensor"] = "token",
     out_dtype: Any = "f32",
 ) -> Tensor:
-    """E4m3 times the scales of cast_fp8.
+    """Converts e4m3 back, times the scales of cast_fp8.
 
     There are no gradients: what it takes was rounded.
 
@@ -2519,7 +2519,7 @@ def cross_entropy(
     label_smoothing: float = 0.0,
     ignore_index: int = -100,
 ) -> CrossEntropyResult:
-    """Losses of rows of logits.
+    """Cross-entropy loss of every row of logits.
 
     Gradients of logits are those of ``tegula.cross_entropy_backward``.
 
@@ -2557,7 +2557,7 @@ def cross_entropy_and_gradient(
     ignore_index: int = -100,
     gradient_scale: float = 1.0,
 ) -> CrossEntropyAndGradientResult:
-    """Losses of rows of logits, and their gradient in the same pass.
+    """Cross-entropy loss of every row of logits, and its gradient in the same pass.
 
     There are no gradients: it gives that itself.
 
@@ -2845,7 +2845,7 @@ def layer_norm(
     bias: Tensor | None = None,
     eps: float = 1e-05,
 ) -> Tensor:
-    """Rows less their mean, divided by their deviation.
+    """Rows minus their mean, divided by their standard deviation.
 
     Gradients of x, weight and bias are those of ``tegula.layer_norm_backward``.
 
@@ -2921,7 +2921,7 @@ def add_layer_norm(
     bias: Tensor | None = None,
     eps: float = 1e-05,
 ) -> AddLayerNormResult:
-    """Sums of two rows, and these less their mean, divided by their deviation.
+    """Sums of two rows, and layer_norm of these sums.
 
     Gradients of x, residual, weight and bias are those of ``tegula.add_layer_norm_backward``.
 
@@ -3069,7 +3069,7 @@ def add_rms_norm(
     weight: Tensor | None = None,
     eps: float = 1e-06,
 ) -> AddRmsNormResult:
-    """Sums of two rows, and these divided by their root mean square.
+    """Sums of two rows, and rms_norm of these sums.
 
     Gradients of x, residual and weight are those of ``tegula.add_rms_norm_backward``.
 
@@ -3145,7 +3145,7 @@ def rope(
     pairing: Literal["halves", "neighbours"] = "halves",
     inverse: bool = False,
 ) -> Tensor:
-    """Rotary position embedding: pairs of features turned by angles of the positions.
+    """Rotary position embedding: rotates pairs of features by an angle per position.
 
     Gradients of x, cosine and sine are composed of calls of other operators.
 
@@ -3201,7 +3201,7 @@ def softmax(
 def log_softmax(
     x: Tensor,
 ) -> Tensor:
-    """Rows less the logarithm of the sum of their exponentials.
+    """Rows minus the logarithm of the sum of their exponentials.
 
     Gradients of x are those of ``tegula.log_softmax_backward``.
 
@@ -3361,7 +3361,7 @@ def scaled_grouped_gemm(
     max_rows: int = 0,
     out_dtype: Any = None,
 ) -> Tensor:
-    """Rows of groups times their matrices, of 8-bit floats with scales.
+    """Rows of each group times its matrix, in 8-bit floats with scales.
 
     There are no gradients: its operands are quantised.
 
@@ -3447,7 +3447,7 @@ def topk_blocks(
     k_block_size: int = 64,
     key_offset: int = 0,
 ) -> Tensor:
-    """Numbers of the largest block scores of every row, ascending.
+    """The blocks with the largest scores of every row, in ascending order.
 
     There are no gradients: it chooses.
 
@@ -3491,7 +3491,7 @@ def selective_state_update(
     dt_bias: Tensor | None = None,
     dt_softplus: bool = False,
 ) -> SelectiveStateUpdateResult:
-    """One token of a selective state space model.
+    """One step of a selective state space model.
 
     There are no gradients: it is a step of inference; ssd has gradients.
 
@@ -3545,7 +3545,7 @@ def ssd(
     dt_softplus: bool = False,
     output_final_state: bool = False,
 ) -> SsdResult:
-    """The scan of a state space model with one decay for a head, as of Mamba-2.
+    """The scan of a state space model with one decay per head, as in Mamba-2.
 
     Gradients of x, dt, A, B, C, D, z, dt_bias and initial_state are those of ``tegula.ssd_backward``.
 

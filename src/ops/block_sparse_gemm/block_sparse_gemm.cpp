@@ -99,7 +99,7 @@ const OptionRule block = between(16, 1 << 20, "a multiple of 16", "give masks of
 const OperatorSchema& block_sparse_gemm_schema() {
   using Op = BlockSparseGemm;
   static const OperatorSchema table =
-      Schema<Op>("block_sparse_gemm", "product of which a mask leaves blocks of m, n and k out")
+      Schema<Op>("block_sparse_gemm", "matrix product over the blocks of m, n and k that a mask selects")
           .in(&Op::a, "a", "m k", floats, "left matrix")
           .in(&Op::b, "b", "transpose_b ? n k : k n", same_as("a"), "right matrix")
           .remedy("check transpose_b")

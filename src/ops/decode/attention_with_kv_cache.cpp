@@ -181,7 +181,7 @@ std::vector<Example> cache_measured() {
 const OperatorSchema& attention_with_kv_cache_schema() {
   static const OperatorSchema table =
       Schema<Op>("attention_with_kv_cache",
-                 "attention of the last tokens of sequences to a cache of keys and values, also in pages")
+                 "attention of the newest tokens to a cache of keys and values, paged or not")
           .in(&Op::q, "q", "batch queries (kv_heads*group) d", floats, "queries: the last tokens")
           .unit_stride()
           .remedy("give q a multiple of the heads of the cache")

@@ -154,13 +154,13 @@ std::vector<Example> mla_measured() {
 
 const OperatorSchema& mla_decode_schema() {
   static const OperatorSchema table =
-      Schema<Op>("mla_decode",
-                 "attention of the last tokens to rows that are keys and values of all heads, "
-                 "also in pages")
+      Schema<Op>(
+          "mla_decode",
+          "attention of the newest tokens to a cache of latents, which serve all heads as keys and values")
           .in(&Op::q, "q", "batch queries heads d", floats, "absorbed queries: the last tokens")
           .unit_stride()
           .in(&Op::kv_cache, "kv_cache", cache_dims("row"), one_of({f32, f16, bf16, e4m3, u8}),
-              "rows, of which the first d_v features are values, or their records in bytes")
+              "latent rows, whose first d_v features are the values, or records of bytes")
           .values(random_records)
           .unit_stride()
           .remedy("give it a row for each token of a sequence, or pages with a block table")

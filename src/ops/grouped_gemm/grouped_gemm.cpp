@@ -186,7 +186,7 @@ const OptionRule promise =
 
 const OperatorSchema& grouped_gemm_schema() {
   static const OperatorSchema table =
-      Schema<GroupedGemm>("grouped_gemm", "rows of groups times the matrix of their group")
+      Schema<GroupedGemm>("grouped_gemm", "rows of each group times its matrix")
           .in(&GroupedGemm::a, "a", "offsets ? m k : groups m k", floats, "rows of all groups")
           .in(&GroupedGemm::b, "b", "transpose_b ? groups n k : groups k n", same_as("a"),
               "the matrices of the groups")

@@ -51,8 +51,7 @@ void formula(const Bound<SparseMla>& c, Exact& exact) {
 const OperatorSchema& sparse_mla_schema() {
   using Op = SparseMla;
   static const OperatorSchema table =
-      Schema<Op>("sparse_mla",
-                 "attention of every query to the rows that its list names, whose first features are values")
+      Schema<Op>("sparse_mla", "attention of every query to the latent rows that its list names")
           .with(add_latents<Op>)
           .option(&Op::splits, "splits", "parts of a list, merged afterwards, 0: planned",
                   between(0, most_parts, "a number from 1 to 32, or 0 for the plan's choice", "leave it out"))

@@ -88,7 +88,7 @@ const OperatorSchema& sparse_mla_decode_schema() {
   using Op = SparseMlaDecode;
   static const OperatorSchema table =
       Schema<Op>("sparse_mla_decode",
-                 "attention of every query to the records of a cache that its list names, in 8 bits")
+                 "attention of every query to the 8-bit cache records that its list names")
           .in(&Op::q, "q", "queries heads d", one_of({bf16, f16, f32}), "queries")
           .unit_stride()
           .remedy("give every query all features of its heads")

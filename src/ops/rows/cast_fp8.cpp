@@ -208,7 +208,7 @@ const OperatorSchema& cast_fp8_schema() {
 const OperatorSchema& uncast_fp8_schema() {
   using Op = UncastFp8;
   static const OperatorSchema table =
-      Schema<Op>("uncast_fp8", "e4m3 times the scales of cast_fp8")
+      Schema<Op>("uncast_fp8", "converts e4m3 back, times the scales of cast_fp8")
           .in(&Op::x, "x", "[batch] m n", is(e4m3), "what cast_fp8 gives")
           .in(&Op::scale, "scale", scale_dims, is(f32), "its scales")
           .option(&Op::scaling, "scaling", "what has a scale of its own")

@@ -192,7 +192,7 @@ Schema<Op>& with_losses(Schema<Op>& table) {
 const OperatorSchema& cross_entropy_schema() {
   using Op = CrossEntropy;
   static const OperatorSchema table =
-      Schema<Op>("cross_entropy", "losses of rows of logits")
+      Schema<Op>("cross_entropy", "cross-entropy loss of every row of logits")
           .in(&Op::logits, "logits", "... classes", floats, "rows, in their own dtype throughout")
           .with(with_labels<Op>)
           .with(with_options<Op>)
@@ -210,7 +210,7 @@ const OperatorSchema& cross_entropy_and_gradient_schema() {
   using Op = CrossEntropyAndGradient;
   static const OperatorSchema table =
       Schema<Op>("cross_entropy_and_gradient",
-                 "losses of rows of logits, and their gradient in the same pass")
+                 "cross-entropy loss of every row of logits, and its gradient in the same pass")
           .in(&Op::logits, "logits", "... classes", floats, "rows, in their own dtype throughout")
           .with(with_labels<Op>)
           .with(with_options<Op>)

@@ -7,7 +7,7 @@ namespace tegula::ops {
 const OperatorSchema& layer_norm_schema() {
   using Op = LayerNorm;
   static const OperatorSchema table =
-      Schema<Op>("layer_norm", "rows less their mean, divided by their deviation")
+      Schema<Op>("layer_norm", "rows minus their mean, divided by their standard deviation")
           .in(&Op::x, "x", "... d", floats, "rows")
           .in(&Op::weight, "weight", "d", floats, "factors of the features")
           .in(&Op::bias, "bias", "d", floats, "added to the features")
@@ -31,7 +31,7 @@ const OperatorSchema& layer_norm_backward_schema() {
 const OperatorSchema& add_layer_norm_schema() {
   using Op = AddLayerNorm;
   static const OperatorSchema table =
-      Schema<Op>("add_layer_norm", "sums of two rows, and these less their mean, divided by their deviation")
+      Schema<Op>("add_layer_norm", "sums of two rows, and layer_norm of these sums")
           .in(&Op::x, "x", "... d", floats, "rows")
           .in(&Op::residual, "residual", "... d", same_as("x"), "what is added to them")
           .in(&Op::weight, "weight", "d", floats, "factors of the features")

@@ -31,7 +31,7 @@ const OperatorSchema& rms_norm_backward_schema() {
 const OperatorSchema& add_rms_norm_schema() {
   using Op = AddRmsNorm;
   static const OperatorSchema table =
-      Schema<Op>("add_rms_norm", "sums of two rows, and these divided by their root mean square")
+      Schema<Op>("add_rms_norm", "sums of two rows, and rms_norm of these sums")
           .in(&Op::x, "x", "... d", floats, "rows")
           .in(&Op::residual, "residual", "... d", same_as("x"), "what is added to them")
           .in(&Op::weight, "weight", "d", floats, "factors of the features")

@@ -130,7 +130,7 @@ void formula(const Bound<Rope>& c, Exact& exact) {
 const OperatorSchema& rope_schema() {
   using Op = Rope;
   static const OperatorSchema table =
-      Schema<Op>("rope", "rotary position embedding: pairs of features turned by angles of the positions")
+      Schema<Op>("rope", "rotary position embedding: rotates pairs of features by an angle per position")
           .in(&Op::x, "x", "[batch] tokens heads d", floats, "queries or keys")
           .in(&Op::cosine, "cosine", "length half", is(f32), "of the angles of every position")
           .in(&Op::sine, "sine", "length half", is(f32), "of the same angles")

@@ -219,7 +219,7 @@ const OperatorSchema& softmax_schema() {
 }
 
 const OperatorSchema& log_softmax_schema() {
-  return table_of<LogSoftmax>("log_softmax", "rows less the logarithm of the sum of their exponentials",
+  return table_of<LogSoftmax>("log_softmax", "rows minus the logarithm of the sum of their exponentials",
                               "x - log(sum(exp(x)))", "log_softmax_backward");
 }
 

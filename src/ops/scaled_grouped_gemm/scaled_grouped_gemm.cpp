@@ -139,7 +139,7 @@ void formula(const Bound<ScaledGroupedGemm>& c, Exact& exact) {
 const OperatorSchema& scaled_grouped_gemm_schema() {
   using Op = ScaledGroupedGemm;
   static const OperatorSchema table =
-      Schema<Op>("scaled_grouped_gemm", "rows of groups times their matrices, of 8-bit floats with scales")
+      Schema<Op>("scaled_grouped_gemm", "rows of each group times its matrix, in 8-bit floats with scales")
           .in(&Op::a, "a", "offsets ? m k : groups m k", one_of({e4m3, e5m2}), "rows of all groups")
           .in(&Op::b, "b", "groups n k", same_as("a"), "the matrices of the groups, transposed")
           .in(&Op::scale_a, "scale_a", "offsets ? m blocks : groups m blocks", one_of({f32, u8}),

@@ -134,7 +134,7 @@ const OperatorSchema& topk_blocks_schema() {
   using Op = TopkBlocks;
   constexpr double largest = (1 << 29) - 1;
   static const OperatorSchema table =
-      Schema<Op>("topk_blocks", "numbers of the largest block scores of every row, ascending")
+      Schema<Op>("topk_blocks", "the blocks with the largest scores of every row, in ascending order")
           .in(&Op::scores, "scores", "batch heads q_blocks k_blocks", is(f32),
               "-inf and NaN are never chosen")
           .range("-9", "9")

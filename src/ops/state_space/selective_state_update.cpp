@@ -114,7 +114,7 @@ tegula::Tensor between_of_example(const Shape& shape, DType type, std::uint64_t 
 const OperatorSchema& selective_state_update_schema() {
   using Op = SelectiveStateUpdate;
   static const OperatorSchema table =
-      Schema<Op>("selective_state_update", "one token of a selective state space model")
+      Schema<Op>("selective_state_update", "one step of a selective state space model")
           .in(&Op::state, "state", "batch groups*group p n", floats, "states before the token")
           .unit_stride()
           .in(&Op::x, "x", "batch groups*group p", floats, "values")

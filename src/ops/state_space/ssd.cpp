@@ -193,7 +193,7 @@ Tensor between_of_example(const Shape& shape, DType type, std::uint64_t seed,
 
 const OperatorSchema& ssd_schema() {
   static const OperatorSchema table =
-      Schema<Ssd>("ssd", "the scan of a state space model with one decay for a head, as of Mamba-2")
+      Schema<Ssd>("ssd", "the scan of a state space model with one decay per head, as in Mamba-2")
           .in(&Ssd::x, "x", token_list("groups*group p"), floats, "values")
           .unit_stride()
           .in(&Ssd::dt, "dt", token_list("groups*group"), floats, "widths of steps")

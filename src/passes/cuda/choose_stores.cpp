@@ -13,8 +13,8 @@ using namespace ir;
 
 namespace {
 
-// What buffers the stores of the consumers need, and whether some wait for their turn: who waits ends later,
-// and the blocks behind do not wait for him.
+// What buffers the stores of the consumers need, and whether some wait for their turn: a block that waits
+// ends later, and the blocks after it do not wait for that.
 void count_stores(Roles& roles) {
   for_each_stmt(roles.consumer, [&](const Stmt& s) {
     const auto* copy = as<Copy>(s);

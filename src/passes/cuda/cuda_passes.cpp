@@ -137,7 +137,7 @@ const CudaPass list[] = {
      of_roles([](const CudaPlan& plan, GridPlan& own) {
        own.roles->consumer = rows_of_warps(own.roles->consumer, own.roles->consumers, plan.target);
      })},
-    {"exits_of_all", "who takes one block after the other asks once whether there is work at all",
+    {"exits_of_all", "a persistent CTA asks once, not for every block, whether there is work at all",
      of_grids([](const CudaPlan&, const ir::Grid& grid, GridPlan& own) {
        if (own.roles) own.exits_of_all = exits_of_all_blocks(grid);
      })},

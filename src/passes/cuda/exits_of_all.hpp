@@ -1,5 +1,5 @@
 // Exits that all blocks of a grid take or none: their conditions are known without a block's index, and
-// nothing has happened before them. Who takes one block after the other need not ask again.
+// nothing has happened before them. A persistent CTA evaluates them once, not for every block it takes.
 #pragma once
 #include <unordered_set>
 

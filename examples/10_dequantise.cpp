@@ -1,0 +1,56 @@
+// Lesson 10: dequantisation. Weights of four bits, two in a byte, with a scale for every 32 of them, become
+// bf16 inside the loop; the product is that of tensor cores. A quarter of the bytes is read.
+#include <tegula/tegula.hpp>
+
+#include "check.hpp"
+
+using namespace tegula::lang;
+
+// y = x Wᵀ with W[j, p] = (nibble − 8) · scales[j, p / 32]. Byte p of a row holds the weights 2 p (low bits)
+// and 2 p + 1.
+Kernel product_of_nibbles(int m, int n) {
+  constexpr int k = 64, group = 32;
+  return kernel("product_of_nibbles", [&] {
+    Dim M("M"), N("N"), G("groups");
+    Tensor X = input("x", {M, G * group}, bf16), W = input("weight", {N, G * (group / 2)}, u8);
+    Tensor scales = input("scales", {N, G}, f32), Y = output("y", {M, N}, f32);
+    grid(ceildiv(N, n), ceildiv(M, m), [&](Index bx, Index by) {
+      Fragment sum({m, n}, f32, 0);
+      pipelined(ceildiv(G, k / group), {.stages = 3}, [&](Index step) {
+        Shared x({m, k}, bf16), packed({n, k / 2}, u8), w({n, k}, bf16);
+        copy(X.at(by * m, step * k), x);
+        copy(W.at(bx * n, step * (k / 2)), packed);
+        // Each iteration unpacks one byte. A byte is an i32 as a value, so nibbles less 8 are negative where
+        // they should be. Past the last group the scale reads as 0, and what the bytes say does not matter.
+        parallel(n, k / 2, [&](Index j, Index p) {
+          Expr byte = packed(j, p), scale = scales(bx * n + j, step * (k / group) + p / (group / 2));
+          w(j, p * 2) = f32((byte & 15) - 8) * scale;  // rounded to bf16 by the store
+          w(j, p * 2 + 1) = f32((byte >> 4) - 8) * scale;
+        });
+        gemm(x, w.T(), sum);
+      });
+      copy(sum, Y.at(by * m, bx * n));
+    });
+  });
+}
+
+int main() {
+  constexpr int m = 20, n = 37, groups = 3, k = groups * 32;
+  auto x = tegula::Tensor::random_integers({m, k}, bf16, 1, -4, 5),
+       weight = tegula::Tensor::random_integers({n, k / 2}, tegula::u8, 2, 0, 256);
+  auto scales = tegula::Tensor::empty({n, groups}, f32);
+  for (int j = 0; j < n; ++j)
+    for (int g = 0; g < groups; ++g) scales.set({j, g}, std::ldexp(1, (j + g) % 5 - 2));  // exact in bf16
+  auto y = tegula::Tensor::empty({m, n}, f32), expected = tegula::Tensor::empty({m, n}, f32);
+  tegula::compile(product_of_nibbles(32, 32))(x, weight, scales, y);
+  for (int i = 0; i < m; ++i)
+    for (int j = 0; j < n; ++j) {
+      double sum = 0;
+      for (int p = 0; p < k; ++p) {
+        int byte = static_cast<int>(weight.get({j, p / 2})), nibble = p % 2 == 0 ? byte & 15 : byte >> 4;
+        sum += x.get({i, p}) * (nibble - 8) * scales.get({j, p / 32});
+      }
+      expected.set({i, j}, sum);
+    }
+  check("product_of_nibbles", y, expected, 0);
+}
