@@ -2,3 +2,4 @@
 #pragma once
 #include "mma.cuh"
 #include "multiply_add.cuh"
+#include "scans.cuh"
