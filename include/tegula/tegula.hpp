@@ -9,4 +9,6 @@
 #include "tegula/runtime.hpp"
 #include "tegula/show.hpp"
 #include "tegula/tensor.hpp"
+#include "tegula/time.hpp"
+#include "tegula/timeline.hpp"
 #include "tegula/version.hpp"

@@ -261,6 +261,12 @@ class CudaGridPrinter : private GridState {
 
   std::string place_format(const ir::Stmt& s, Texts& values) const;
 
+  // ---- stamps of the clock (print_timeline.cpp)
+  void begin_timeline();
+  void stamp(const std::string& words, const Loc& at);
+  void stamp(const schedule::Event& e);
+  void stamp(const ir::Stmt& s);
+
   // ---- scans (print_scans.cpp)
   struct ScanTexts;
   void scan_elements(const ir::Scan& n, const FragmentTile& from, const ScanTexts& texts, const Loc& at);

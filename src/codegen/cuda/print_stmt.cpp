@@ -65,6 +65,7 @@ void CudaGridPrinter::prologue() {
     out_.define(type, name_variable(variables[i]), text);
   }
   out_.line("const int thread = threadIdx.x;");
+  begin_timeline();
 }
 
 std::string CudaGridPrinter::print() {
@@ -150,6 +151,7 @@ void CudaGridPrinter::body(const Body& statements) {
 void CudaGridPrinter::stmt(const Stmt& s) {
   const auto* declared = as<Declare>(s);
   if (plan_.copy_rings.fills.contains(s.get()) || (declared && is_in_copy_ring(*declared->tile))) return;
+  stamp(s);
   std::visit([&](const auto& node) { (*this)(node, s); }, s->node);
 }
 

@@ -3,3 +3,4 @@
 #include "mma.cuh"
 #include "multiply_add.cuh"
 #include "scans.cuh"
+#include "timeline.cuh"
