@@ -11,4 +11,5 @@
 #include "tegula/tensor.hpp"
 #include "tegula/time.hpp"
 #include "tegula/timeline.hpp"
+#include "tegula/tune.hpp"
 #include "tegula/version.hpp"

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <set>
 
-#include "fuzz/child.hpp"
+#include "runtime/execution/children.hpp"
 #include "fuzz/edit.hpp"
 #include "fuzz/run.hpp"
 #include "ir/verify.hpp"
