@@ -6,6 +6,7 @@
 #include "tegula/files.hpp"
 #include "tegula/lang.hpp"
 #include "tegula/ops.hpp"
+#include "tegula/reduce.hpp"
 #include "tegula/runtime.hpp"
 #include "tegula/show.hpp"
 #include "tegula/tensor.hpp"

@@ -63,10 +63,9 @@ void record_segments(Program& p, int rows, int columns, DType type, int threads)
 }
 
 const Case cases[] = {
-    {"every type",
+    {"several types",
      [](Program& p) {
-       for (const DType type : all_dtypes)
-         if (!type.is_boolean()) record(p, {5, 67}, type, 32, 7);
+       for (const DType type : {f32, bf16, e4m3, i32, u8, i64, f64}) record(p, {5, 67}, type, 32, 7);
      }},
     {"rows over registers, lanes and warps",
      [](Program& p) {

@@ -13,6 +13,7 @@
 
 #include "cuda/gpu.hpp"
 #include "cuda/timing.hpp"
+#include "measure/arguments.hpp"
 #include "measure/tuned_cache.hpp"
 #include "runtime/call/binding.hpp"
 #include "runtime/execution/children.hpp"
@@ -28,8 +29,7 @@ namespace tegula {
 
 namespace {
 
-using measure::Best;
-using measure::TunedCache;
+using measure::Arguments, measure::outputs_of, measure::TunedCache;
 
 constexpr const char* was_running = " was being measured";  // behind a key, while a candidate runs on a GPU
 
@@ -69,40 +69,6 @@ std::string text_of(const Argument& argument) {
     return fmt::format("{}[{}|{}]", tensor->dtype.name(), fmt::join(tensor->shape, ","),
                        fmt::join(tensor->strides, ","));
   return std::visit([](auto number) { return fmt::format("{}", number); }, *argument.number());
-}
-
-// Copies of the tensors, numbers as they are.
-class Arguments {
- public:
-  Arguments(std::span<const Argument> args, const Device& device) {
-    for (const Argument& own : args) {
-      const TensorRef* tensor = own.tensor();
-      if (!tensor) {
-        values_.push_back(own);
-        continue;
-      }
-      const Tensor copy = Tensor::adopt(*tensor, nullptr).to(device);
-      const bool same = copy.ref().data == tensor->data;
-      tensors_.push_back(same ? copy.clone() : copy);
-      values_.emplace_back(tensors_.back());
-    }
-  }
-  const std::vector<Argument>& values() const { return values_; }
-
- private:
-  std::vector<Tensor> tensors_;
-  std::vector<Argument> values_;
-};
-
-// Those that a kernel writes, on the host.
-std::vector<Tensor> outputs_of(const lang::Kernel& kernel, std::span<const Argument> args) {
-  std::vector<Tensor> outputs;
-  const auto& parameters = kernel.ir()->parameters;
-  for (std::size_t i = 0; i < parameters.size() && i < args.size(); ++i) {
-    if (parameters[i].tensor && parameters[i].tensor->role != ir::Role::input && args[i].tensor())
-      outputs.push_back(Tensor::adopt(*args[i].tensor(), nullptr).to(Device::cpu()).clone());
-  }
-  return outputs;
 }
 
 class Tuning {

@@ -115,11 +115,27 @@ Body lower_reduce(const Reduce& n, const Loc& at) {
   });
 }
 
-// One running value for each row along the scan's dimension.
+// One loop after the other, the last extent innermost.
+Body nested_loops(const std::vector<Expr>& extents, std::vector<Expr> index, const Loc& at,
+                  const std::function<Body(const std::vector<Expr>&)>& f) {
+  if (index.size() == extents.size()) return f(index);
+  const VariablePtr i = make_variable("i", i32, VariableKind::index, at);
+  For loop{LoopKind::serial, {i}, {int32(0, at)}, {extents[index.size()]}, 0, {}};
+  index.push_back(variable(i, at));
+  loop.body = nested_loops(extents, index, at, f);
+  return {statement(std::move(loop), at)};
+}
+
+// One running value for each row along the scan's dimension. Vectors go across rows, but where the elements of a
+// row lie side by side.
 Body lower_scan(const Scan& n, const Loc& at) {
   std::vector<Expr> rows = n.from.extents;
   rows.erase(rows.begin() + n.dim);
-  return elements(rows, at, [&](const std::vector<Expr>& row) {
+  const bool along_memory = n.dim == n.from.rank() - 1;
+  const auto each = [&](const std::function<Body(const std::vector<Expr>&)>& f) {
+    return along_memory ? nested_loops(rows, {}, at, f) : elements(rows, at, f);
+  };
+  return each([&](const std::vector<Expr>& row) {
     const DType type = compute_type(n.to.buffer->type), from = compute_type(n.from.buffer->type);
     const VariablePtr total = make_variable("total", type, VariableKind::mutable_, at);
     const VariablePtr k = make_variable("k", i32, VariableKind::index, at);
