@@ -9,13 +9,13 @@ namespace tegula::cuda {
 namespace ranges_test {
 
 // In place of NVIDIA's library: it keeps the names of the ranges that are open, and of all.
-constexpr const char* library_text = R"(
+constexpr const char* library_text = R"text(
 #include <string>
 static std::string all;
 extern "C" int nvtxRangePushA(const char* name) { all += std::string("(") + name; return 0; }
 extern "C" int nvtxRangePop() { all += ")"; return 0; }
 extern "C" const char* ranges_seen() { return all.c_str(); }
-)";
+)text";
 
 TEST(Ranges, AreOpenUntilTheEndOfTheScope) {
   const HostCompiler* compiler = host_compiler();
