@@ -11,6 +11,7 @@ void add_demo(CLI::App& app, int& exit_code);
 void add_show(CLI::App& app);
 void add_build(CLI::App& app);
 void add_analyze(CLI::App& app);
+void add_tune(CLI::App& app);
 void add_bench(CLI::App& app, int& exit_code);
 void add_cache(CLI::App& app);
 void add_env(CLI::App& app);

@@ -36,6 +36,7 @@ int run_tool(int argc, char** argv) {
   add_show(app);
   add_build(app);
   add_analyze(app);
+  add_tune(app);
   add_cache(app);
   add_env(app);
   if (argc > 1 && argv[1][0] != '-') check_command(app, argv[1]);

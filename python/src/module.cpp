@@ -78,6 +78,7 @@ NB_MODULE(_tegula, module) {
   tegula::python::define_array(module);
   tegula::python::define_gradients(module);
   tegula::python::define_explain(module);
+  tegula::python::define_time(module);
   tegula::python::define_tables(module);
   tegula::python::define_table_call(module);
 }

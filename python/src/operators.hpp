@@ -6,6 +6,7 @@ namespace tegula::python {
 
 void define_gradients(nanobind::module_& module);
 void define_explain(nanobind::module_& module);
+void define_time(nanobind::module_& module);
 void define_tables(nanobind::module_& module);
 void define_table_call(nanobind::module_& module);
 

@@ -14,7 +14,8 @@ from . import _functions
 from ._devices import synchronize
 from ._explain import explain
 from ._functions import *  # noqa: F403
-__all__ = ["explain", "synchronize", *_functions.__all__]
+from ._time import Timing, time
+__all__ = ["Timing", "explain", "synchronize", "time", *_functions.__all__]
 __version__ = "0.1.0"
 
 

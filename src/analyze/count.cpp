@@ -61,6 +61,7 @@ class Counter {
         2.0 * static_cast<double>(n.a.extent(0) * n.a.extent(1) * n.b.extent(1));
   }
   void add(Work& work, const ir::Reduce& n) { work.flops["other"] += elements(n.from); }
+  void add(Work& work, const ir::Scan& n) { work.flops["other"] += elements(n.from); }
   void add(Work& work, const ir::Accumulate& n) {
     work.copied_bytes += elements(n.tile) * 2 * bytes_of(n.to);
     work.flops["other"] += elements(n.tile);

@@ -66,6 +66,14 @@ struct CudaProgram {
   // last, which is 1, and of which the last ones fit 32 bits: the text supposes it.
   std::set<int> aligned;
   std::vector<Assertion> assertions;
+  // Of a kernel with a timeline: what its stamps stand for, from number 1 on.
+  struct Event {
+    std::string words;
+    Loc at;
+  };
+  std::vector<Event> events;
+  // 15 bits that tell the texts of a kernel apart by their events.
+  std::int64_t events_key() const;
   std::map<std::string, std::string> instructions;  // functions that the text holds, by name
   std::vector<passes::Note> notes;                  // what fell back to a slower way, and why
 };

@@ -110,6 +110,7 @@ class GridPrinter {
   void operator()(const ir::Fill& n, const ir::Stmt& stmt);
   void operator()(const ir::Gemm& n, const ir::Stmt& stmt);
   void operator()(const ir::Reduce& n, const ir::Stmt& stmt);
+  void operator()(const ir::Scan& n, const ir::Stmt& stmt);
   void operator()(const ir::Accumulate& n, const ir::Stmt& stmt);
   void operator()(const ir::Turn& n, const ir::Stmt& stmt);
   void operator()(const ir::For& n, const ir::Stmt& stmt);

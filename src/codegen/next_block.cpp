@@ -61,7 +61,7 @@ bool begin(const Body& body, Body& out) {
 
 bool is_elementary(Op op) {
   return op == Op::exp || op == Op::exp2 || op == Op::log || op == Op::log2 || op == Op::tanh ||
-         op == Op::sin || op == Op::cos;
+         op == Op::sin || op == Op::cos || op == Op::erf || op == Op::pow;
 }
 
 // Rows whose computation takes long and leaves memory alone.

@@ -142,6 +142,9 @@ void GridPrinter::operator()(const Fill&, const Stmt& s) {
 void GridPrinter::operator()(const Reduce&, const Stmt& s) {
   throw InternalError("a reduction was not lowered", s->at);
 }
+void GridPrinter::operator()(const Scan&, const Stmt& s) {
+  throw InternalError("a scan was not lowered", s->at);
+}
 
 // The rows to gather as an array, missing ones as -1.
 std::string GridPrinter::gather_rows(const Gather& n, const Loc& at) {

@@ -27,6 +27,7 @@ using DeviceAddress = std::uint64_t;
 enum Result : int { success = 0, no_device = 100, not_ready = 600, capture_implicit = 906 };
 
 enum class DeviceAttribute : int {
+  clock_khz = 13,
   multiprocessors = 16,
   l2_bytes = 38,
   compute_major = 75,

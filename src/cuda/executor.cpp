@@ -6,6 +6,7 @@
 #include <map>
 #include <mutex>
 
+#include "codegen/cuda/program_lines.hpp"
 #include "codegen/cuda_program.hpp"
 #include "cuda/assembler_notes.hpp"
 #include "cuda/compile.hpp"
@@ -14,6 +15,7 @@
 #include "cuda/streams.hpp"
 #include "cuda/tensor_maps.hpp"
 #include "cuda/workspaces.hpp"
+#include "runtime/machine/environment.hpp"
 #include "tegula/error.hpp"
 
 namespace tegula::cuda {
@@ -26,6 +28,9 @@ class Variant {
  public:
   Variant(const Signature& signature, const passes::CudaTarget& target)
       : program_(codegen::print_cuda(signature, target)),
+        text_(environment_integer(Variable::cuda_lines, 0, 1).value_or(0) == 1
+                  ? codegen::with_program_lines(program_.text, signature.kernel())
+                  : program_.text),
         name_(signature.kernel().name),
         maps_(program_.maps.size()) {}
 
@@ -61,12 +66,12 @@ class Variant {
   const MachineCode& code_for(int architecture) const {
     MachineCode& code = codes_[architecture];
     if (code.cubin.empty())
-      code = compile_code(nvrtc(), program_.text, device_headers(), architecture, kernel_cache());
+      code = compile_code(nvrtc(), text_, device_headers(), architecture, kernel_cache());
     return code;
   }
 
   codegen::CudaProgram program_;
-  std::string name_;
+  std::string text_, name_;
   mutable std::vector<TensorMapCache> maps_;
   mutable std::mutex mutex_;
   mutable std::map<const Gpu*, std::unique_ptr<const Module>> modules_;

@@ -50,6 +50,7 @@ Gpu::Gpu(const Driver& driver, int index) : driver_(driver), index_(index) {
   }
   multiprocessors_ = attribute(driver, DeviceAttribute::multiprocessors);
   shared_limit_ = static_cast<std::size_t>(attribute(driver, DeviceAttribute::shared_bytes_optin));
+  clock_khz_ = attribute(driver, DeviceAttribute::clock_khz);
   l2_bytes_ = static_cast<std::size_t>(attribute(driver, DeviceAttribute::l2_bytes));
   driver(driver.DevicePrimaryCtxRetain, &context_, handle_);
   if (attribute(driver, DeviceAttribute::memory_pools) != 0) keep_freed_memory(driver, handle_);

@@ -25,6 +25,7 @@ class Gpu {
   int multiprocessors() const { return multiprocessors_; }
   std::size_t shared_limit() const { return shared_limit_; }  // of a block
   std::size_t l2_bytes() const { return l2_bytes_; }
+  int clock_khz() const { return clock_khz_; }
   ContextHandle context() const { return context_; }
   Reports& reports() const { return *reports_; }
   Workspaces& workspaces() const { return *workspaces_; }
@@ -39,6 +40,7 @@ class Gpu {
   std::string name_;
   int architecture_ = 0, multiprocessors_ = 0;
   std::size_t shared_limit_ = 0, l2_bytes_ = 0;
+  int clock_khz_ = 0;
   ContextHandle context_ = nullptr;
   Reports* reports_ = nullptr;  // both as long as the process
   Workspaces* workspaces_ = nullptr;

@@ -1,6 +1,7 @@
 #include "cuda/timing.hpp"
 
 #include <algorithm>
+#include <optional>
 
 #include "cuda/gpu.hpp"
 #include "cuda/memory.hpp"
@@ -23,14 +24,16 @@ void CacheFlush::operator()(const Stream& stream) const {
   clear(memory_);
 }
 
-std::vector<double> milliseconds_of(const Stream& stream, int rounds, const std::function<void()>& body) {
+std::vector<double> milliseconds_of(const Stream& stream, int rounds, const std::function<void()>& body,
+                                    bool flushes) {
   const StreamScope scope(stream);
-  const CacheFlush flush(stream.device());
+  std::optional<CacheFlush> flush;
+  if (flushes) flush.emplace(stream.device());
   body();
   std::vector<std::pair<Event, Event>> events;
   for (int i = 0; i < rounds; ++i) {
     events.emplace_back(Event(stream.device()), Event(stream.device()));
-    flush(stream);
+    if (flush) (*flush)(stream);
     events.back().first.record(stream);
     body();
     events.back().second.record(stream);

@@ -91,6 +91,16 @@ struct ReduceNode : Node {
   DType from_type, to_type;
 };
 
+struct ScanNode : Node {
+  using Node::Node;
+  Flow run(Machine& m) const override;
+  ir::ReduceOp op;
+  const PreparedView *from, *to, *starts = nullptr;
+  std::size_t dim;
+  bool exclusive, reverse;
+  DType from_type, to_type;
+};
+
 struct AccumulateNode : Node {
   using Node::Node;
   Flow run(Machine& m) const override;

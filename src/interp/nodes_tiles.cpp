@@ -262,6 +262,51 @@ Flow ReduceNode::run(Machine& m) const {
   return Flow::next;
 }
 
+Flow ScanNode::run(Machine& m) const {
+  const Side source(m, *from), target(m, *to);
+  std::optional<Side> marks;
+  if (starts != nullptr) marks.emplace(m, *starts);
+  const DType held = compute_type(to_type);
+  // The first elements of the rows along `dim`; the other views step in the same way.
+  const auto first_of = [&](ResolvedView view) {
+    for (std::size_t d = dim; d + 1 < view.axes.size(); ++d) view.axes[d] = view.axes[d + 1];
+    return view;
+  };
+  std::vector<std::int64_t> extents = from->extents;
+  extents.erase(extents.begin() + static_cast<std::ptrdiff_t>(dim));
+  std::vector<std::int64_t> begins;  // of the rows of `starts`
+  if (marks)
+    for_each_pair(extents, first_of(marks->view), first_of(marks->view),
+                  [&](std::int64_t p, std::int64_t) { begins.push_back(p); });
+  const std::int64_t length = from->extents[dim];
+  std::size_t row = 0;
+  for_each_pair(extents, first_of(source.view), first_of(target.view), [&](std::int64_t p, std::int64_t q) {
+    const ir::Value none = value_of(held, identity(op, to_type));
+    ir::Value total = none;
+    bool overflow = false;
+    for (std::int64_t step = 0; step < length; ++step) {
+      const std::int64_t i = reverse ? length - 1 - step : step;
+      if (marks) {
+        const std::int64_t at = begins[row] + i * marks->view.axes[dim].step;
+        const Cell mark = m.read_valid(marks->memory, at, "a start that a scan reads", *this);
+        if (mark.integer != 0) total = none;
+      }
+      const Cell cell = m.read_valid(source.memory, p + i * source.view.axes[dim].step,
+                                     "an element that a scan reads", *this);
+      const ir::Value before = total;
+      total = reduced(op, total, value_of(held, converted(from_type, to_type, cell)), &overflow);
+      const std::int64_t at = q + i * target.view.axes[dim].step;
+      if (overflow)
+        m.fail(fmt::format("the sum in {} does not fit {}; use a wider type", m.element_text(target.memory, at),
+                           held.name()),
+               this->at());
+      m.write(target.memory, at, cell_of(exclusive ? before : total), *this);
+    }
+    ++row;
+  });
+  return Flow::next;
+}
+
 Flow AccumulateNode::run(Machine& m) const {
   m.execute(code);
   const Side source(m, *tile), target(m, *to);

@@ -266,6 +266,19 @@ class Preparer {
     node->to_type = n.to.buffer->type;
     return node;
   }
+  std::unique_ptr<Node> make_node(const Scan& n, const Loc& at) {
+    auto node = std::make_unique<ScanNode>(at);
+    node->op = n.op;
+    node->from = view(n.from, at);
+    node->to = view(n.to, at);
+    if (n.starts) node->starts = view(*n.starts, at);
+    node->dim = static_cast<std::size_t>(n.dim);
+    node->exclusive = n.exclusive;
+    node->reverse = n.reverse;
+    node->from_type = n.from.buffer->type;
+    node->to_type = n.to.buffer->type;
+    return node;
+  }
   std::unique_ptr<Node> make_node(const Accumulate& n, const Loc& at) {
     auto node = std::make_unique<AccumulateNode>(at);
     node->op = n.op;

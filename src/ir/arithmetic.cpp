@@ -113,6 +113,8 @@ Value integer_op(Op op, DType type, std::span<const Value> args, bool* overflow)
       return {type, type.is_boolean() ? static_cast<std::int64_t>(a == 0) : wrap(type, ~a)};
     case Op::popcount:
       return {type, std::popcount(static_cast<std::uint64_t>(a) & (~std::uint64_t{0} >> (64 - type.bits())))};
+    case Op::mul_high:
+      return {type, static_cast<std::int64_t>((static_cast<std::uint64_t>(a) * static_cast<std::uint64_t>(b)) >> 32)};
     case Op::shl:
     case Op::shr:
       return shift(op, type, args[0].integer, args[1].integer);
@@ -155,6 +157,8 @@ double float_function(Op op, double a) {
       return std::sin(a);
     case Op::cos:
       return std::cos(a);
+    case Op::erf:
+      return std::erf(a);
     case Op::round:
       return std::nearbyint(a);
     case Op::floor:
@@ -191,6 +195,8 @@ double float_op(Op op, DType type, std::span<const Value> args) {
       return lesser(a, b);
     case Op::max:
       return greater(a, b);
+    case Op::pow:
+      return std::pow(a, b);
     case Op::fma:
       return type == f64 ? std::fma(a, b, c)
                          : std::fma(static_cast<float>(a), static_cast<float>(b), static_cast<float>(c));

@@ -138,6 +138,7 @@ class Flow {
   void moved(const View& from, const View& to);
   void multiplied(const Gemm& n);
   void reduced(const Reduce& n);
+  void scanned(const Scan& n);
   void loaded(const Load& n);
   void computed(const VariablePtr& v, const Expr& value);
   void stored(const Access& to, const Expr& value);
@@ -228,6 +229,14 @@ void Flow::reduced(const Reduce& n) {
   spoil(n.to.buffer, dim_of(n.to, axis > n.dim ? axis - 1 : axis));
 }
 
+void Flow::scanned(const Scan& n) {
+  const int axis = cut_axis(n.from);
+  if (n.starts && cut_axis(*n.starts) >= 0) return fail();
+  if (axis < 0) return;
+  if (axis == n.dim) return fail();
+  spoil(n.to.buffer, dim_of(n.to, axis));
+}
+
 const Variable* Flow::row_of(const Expr& e) {
   const Variable* row = nullptr;
   for_each_variable(e, [&](const VariablePtr& v) {
@@ -300,6 +309,7 @@ void Flow::stmt(const Stmt& s) {
   if (const auto* n = as<Copy>(s)) return moved(n->from, n->to);
   if (const auto* n = as<Gemm>(s)) return multiplied(*n);
   if (const auto* n = as<Reduce>(s)) return reduced(*n);
+  if (const auto* n = as<Scan>(s)) return scanned(*n);
   if (const auto* n = as<Accumulate>(s)) return moved(n->tile, n->to);
   if (const auto* n = as<Load>(s)) return loaded(*n);
   if (const auto* n = as<Let>(s)) return computed(n->variable, n->value);

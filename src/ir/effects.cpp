@@ -28,6 +28,11 @@ Regions regions(const Gemm& n) {
   return {all_of(n.a, Touch::read), all_of(n.b, Touch::read), all_of(n.c, result(n.overwrite))};
 }
 Regions regions(const Reduce& n) { return {all_of(n.from, Touch::read), all_of(n.to, result(n.overwrite))}; }
+Regions regions(const Scan& n) {
+  Regions result{all_of(n.from, Touch::read), all_of(n.to, Touch::write)};
+  if (n.starts) result.push_back(all_of(*n.starts, Touch::read));
+  return result;
+}
 Regions regions(const Accumulate& n) { return {all_of(n.tile, Touch::read), all_of(n.to, Touch::combine)}; }
 Regions regions(const Turn& n) { return {element(n.word, Touch::combine)}; }
 Regions regions(const For&) { return {}; }

@@ -38,13 +38,13 @@ enum class Op : std::uint8_t {
   // integers and floats
   add, sub, mul, div, mod, floordiv, floormod, ceildiv, min, max, neg, abs,
   // integers
-  bit_and, bit_or, bit_xor, bit_not, popcount, shl, shr,
+  bit_and, bit_or, bit_xor, bit_not, popcount, mul_high, shl, shr,
   // to bool
   eq, ne, lt, le, gt, ge, logical_and, logical_or, logical_not, isnan,
   // select(condition, a, b); conversions
   select, cast, bitcast,
   // floats
-  fma, exp, exp2, log, log2, sqrt, rsqrt, rcp, tanh, sin, cos, round, floor, ceil,
+  fma, exp, exp2, log, log2, sqrt, rsqrt, rcp, tanh, sin, cos, erf, pow, round, floor, ceil,
 };
 // clang-format on
 inline constexpr int op_count = static_cast<int>(Op::ceil) + 1;

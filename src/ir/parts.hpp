@@ -91,6 +91,13 @@ void parts(NodeOf<Reduce> auto& n, F& f) {
 }
 
 template <class F>
+void parts(NodeOf<Scan> auto& n, F& f) {
+  f.view(n.from);
+  f.view(n.to);
+  if (n.starts) f.view(*n.starts);
+}
+
+template <class F>
 void parts(NodeOf<Accumulate> auto& n, F& f) {
   f.view(n.to);
   f.view(n.tile);

@@ -93,6 +93,7 @@ class Printer {
   void print(const Fill& n, const Loc& at);
   void print(const Gemm& n, const Loc& at);
   void print(const Reduce& n, const Loc& at);
+  void print(const Scan& n, const Loc& at);
   void print(const Accumulate& n, const Loc& at);
   void print(const Turn& n, const Loc& at);
   void print(const For& n, const Loc& at);
@@ -317,6 +318,13 @@ void Printer::print(const Gemm& n, const Loc& at) {
 void Printer::print(const Reduce& n, const Loc& at) {
   line(fmt::format("reduce_{}({}, {}, dim = {}{})", ir::name_of(n.op), text(n.from), text(n.to), n.dim,
                    n.overwrite ? ", overwrite" : ""),
+       at);
+}
+
+void Printer::print(const Scan& n, const Loc& at) {
+  line(fmt::format("scan_{}({}, {}, dim = {}{}{}{})", ir::name_of(n.op), text(n.from), text(n.to), n.dim,
+                   n.exclusive ? ", exclusive" : "", n.reverse ? ", reverse" : "",
+                   n.starts ? ", starts = " + text(*n.starts) : ""),
        at);
 }
 

@@ -220,6 +220,24 @@ const std::vector<Rule<Reduce>> rules<Reduce> = {
 };
 
 template <>
+const std::vector<Rule<Scan>> rules<Scan> = {
+    {"a scan is from a tile to a tile", [](const Scan& n) { return n.from.is_tile() && n.to.is_tile(); }},
+    {"a scan runs along a dimension of its tile",
+     [](const Scan& n) { return n.dim >= 0 && n.dim < n.from.rank(); }},
+    {"both sides of a scan have one shape",
+     [](const Scan& n) { return n.from.rank() == n.to.rank() && same_extents(n.from, n.to); }},
+    {"a scan is a sum, a maximum or a minimum of numbers",
+     [](const Scan& n) { return n.op <= ReduceOp::min && !n.from.buffer->type.is_boolean(); }},
+    {"a scan stays within a kind", [](const Scan& n) { return same_kind(n.from, n.to); }},
+    {"a scan is between two buffers", [](const Scan& n) { return n.from.buffer != n.to.buffer; }},
+    {"starts of a scan are bools of its shape",
+     [](const Scan& n) {
+       return !n.starts || (n.starts->is_tile() && n.starts->buffer->type.is_boolean() &&
+                            n.starts->rank() == n.from.rank() && same_extents(n.from, *n.starts));
+     }},
+};
+
+template <>
 const std::vector<Rule<Accumulate>> rules<Accumulate> = {
     {"a tile is accumulated into a tensor",
      [](const Accumulate& n) { return !n.to.is_tile() && n.tile.is_tile(); }},

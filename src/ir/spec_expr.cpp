@@ -54,6 +54,7 @@ const ExprRule expr_rules[] = {
      [](const ExprNode& e) { return e.type.is_integer(); }},
     {"operations on bits are on integers", Op::bit_and, Op::shr,
      [](const ExprNode& e) { return e.type.is_integer(); }},
+    {"mul_high is of u32", Op::mul_high, Op::mul_high, [](const ExprNode& e) { return e.type == u32; }},
     {"both sides of a comparison have one type", Op::eq, Op::ge,
      [](const ExprNode& e) { return held(e, 0) == held(e, 1); }},
     {"order is between numbers", Op::lt, Op::ge, [](const ExprNode& e) { return !held(e, 0).is_boolean(); }},

@@ -104,6 +104,18 @@ struct Reduce {
   bool overwrite = false;
 };
 
+// to(…, i, …) = the combination of from(…, j, …) over j <= i along `dim`, from the identity of the operation;
+// `exclusive` leaves out j = i, `reverse` runs from the last element down. `from` and `to` have one shape, as has
+// `starts`, a tile of bools: an element where it is true leaves out all that come before it.
+struct Scan {
+  ReduceOp op;  // sum, max or min
+  View from;
+  int dim;
+  View to;
+  bool exclusive = false, reverse = false;
+  std::optional<View> starts = {};
+};
+
 // tensor window = op(tensor window, tile), element by element; see "Atomics" in ir.hpp.
 struct Accumulate {
   AtomicOp op;
@@ -175,7 +187,7 @@ struct Assert {
 
 struct StmtNode {
   using Variant = std::variant<Let, Load, Store, Declare, DeclareVar, Assign, Atomic, Copy, Gather, Fill,
-                               Gemm, Reduce, Accumulate, Turn, For, If, While, Break, Exit, Print, Assert>;
+                               Gemm, Reduce, Scan, Accumulate, Turn, For, If, While, Break, Exit, Print, Assert>;
   Loc at;
   Variant node;
 };

@@ -241,6 +241,7 @@ Expr rcp(const Operand& x) { return of_float(ir::Op::rcp, "rcp", x); }
 Expr tanh(const Operand& x) { return of_float(ir::Op::tanh, "tanh", x); }
 Expr sin(const Operand& x) { return of_float(ir::Op::sin, "sin", x); }
 Expr cos(const Operand& x) { return of_float(ir::Op::cos, "cos", x); }
+Expr erf(const Operand& x) { return of_float(ir::Op::erf, "erf", x); }
 Expr round(const Operand& x) { return of_float(ir::Op::round, "round", x); }
 Expr floor(const Operand& x) { return of_float(ir::Op::floor, "floor", x); }
 Expr ceil(const Operand& x) { return of_float(ir::Op::ceil, "ceil", x); }
@@ -271,6 +272,20 @@ Expr operator~(const Operand& a) {
 Expr popcount(const Operand& x) {
   if (!x.type().is_integer()) fail(x.at, "popcount() needs an integer, got " + std::string(x.type().name()));
   return made(ir::Op::popcount, compute_type(x.type()), {node_of(x)}, x.at);
+}
+
+Expr mul_high(const Operand& a, const Operand& b) {
+  const DType type = common_type("mul_high", a, b);
+  if (type != u32)
+    fail(a.at, "mul_high() needs u32, got " + std::string(type.name()) + "; write u32(x)");
+  return combine(ir::Op::mul_high, u32, a, b, u32);
+}
+
+Expr pow(const Operand& x, const Operand& exponent) {
+  const DType type = common_type("pow", x, exponent);
+  if (!type.is_floating())
+    fail(x.at, "pow() needs floating values, got " + std::string(type.name()) + "; write f32(x)");
+  return combine(ir::Op::pow, type, x, exponent, type);
 }
 
 Expr abs(const Operand& x) {

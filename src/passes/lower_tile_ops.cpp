@@ -115,6 +115,51 @@ Body lower_reduce(const Reduce& n, const Loc& at) {
   });
 }
 
+// One loop after the other, the last extent innermost.
+Body nested_loops(const std::vector<Expr>& extents, std::vector<Expr> index, const Loc& at,
+                  const std::function<Body(const std::vector<Expr>&)>& f) {
+  if (index.size() == extents.size()) return f(index);
+  const VariablePtr i = make_variable("i", i32, VariableKind::index, at);
+  For loop{LoopKind::serial, {i}, {int32(0, at)}, {extents[index.size()]}, 0, {}};
+  index.push_back(variable(i, at));
+  loop.body = nested_loops(extents, index, at, f);
+  return {statement(std::move(loop), at)};
+}
+
+// One running value for each row along the scan's dimension. Vectors go across rows, but where the elements of a
+// row lie side by side.
+Body lower_scan(const Scan& n, const Loc& at) {
+  std::vector<Expr> rows = n.from.extents;
+  rows.erase(rows.begin() + n.dim);
+  const bool along_memory = n.dim == n.from.rank() - 1;
+  const auto each = [&](const std::function<Body(const std::vector<Expr>&)>& f) {
+    return along_memory ? nested_loops(rows, {}, at, f) : elements(rows, at, f);
+  };
+  return each([&](const std::vector<Expr>& row) {
+    const DType type = compute_type(n.to.buffer->type), from = compute_type(n.from.buffer->type);
+    const VariablePtr total = make_variable("total", type, VariableKind::mutable_, at);
+    const VariablePtr k = make_variable("k", i32, VariableKind::index, at);
+    const VariablePtr x = make_variable("x", from, VariableKind::let, at);
+    const VariablePtr before = make_variable("before", type, VariableKind::let, at);
+    const Expr none = identity(n.op, type, at), extent = n.from.extents[static_cast<std::size_t>(n.dim)];
+    const Expr last = int32(constant_value(extent) - 1, at), step = variable(k, at);
+    std::vector<Expr> place = row;
+    place.insert(place.begin() + n.dim, n.reverse ? make(Op::sub, i32, {last, step}, at) : step);
+    For loop{LoopKind::serial, {k}, {int32(0, at)}, {extent}, 0, {}};
+    if (n.starts) {
+      const VariablePtr starts = make_variable("starts", boolean, VariableKind::let, at);
+      loop.body = {statement(Load{starts, {*n.starts, place}}, at),
+                   statement(If{variable(starts, at), {statement(Assign{total, none}, at)}, {}}, at)};
+    }
+    const Expr sum = combine(n.op, variable(before, at), as_stored(variable(x, at), type));
+    const Body rest = {statement(Load{x, {n.from, place}}, at), statement(Let{before, variable(total, at)}, at),
+                       statement(Assign{total, sum}, at),
+                       statement(Store{{n.to, place}, n.exclusive ? variable(before, at) : sum}, at)};
+    loop.body.insert(loop.body.end(), rest.begin(), rest.end());
+    return Body{statement(DeclareVar{total, none}, at), statement(std::move(loop), at)};
+  });
+}
+
 bool is_contiguous(const Reduce& n) { return !n.from.dims.empty() && n.from.dims.back().axis == n.dim; }
 
 Body lowered(const Body& body) {
@@ -122,6 +167,7 @@ Body lowered(const Body& body) {
     if (const auto* fill = as<Fill>(stmt)) return lower_fill(*fill, stmt->at);
     const auto* copy = as<Copy>(stmt);
     if (copy && copy->from.is_tile() && copy->to.is_tile()) return lower_copy(*copy, stmt->at);
+    if (const auto* scan = as<Scan>(stmt)) return lower_scan(*scan, stmt->at);
     const auto* reduce = as<Reduce>(stmt);
     if (reduce && !is_contiguous(*reduce)) return lower_reduce(*reduce, stmt->at);
     return {stmt};

@@ -76,6 +76,7 @@ std::string words_of(const ir::StmtNode& stmt) {
           [](const Fill& x) { return "fill with " + short_text(x.value); },
           [](const ir::Gemm&) { return std::string("gemm"); },
           [](const Reduce& x) { return fmt::format("reduce {}", name_of(x.op)); },
+          [](const Scan& x) { return fmt::format("scan {}", name_of(x.op)); },
           [](const Accumulate& x) { return fmt::format("{} to {}", name_of(x.op), x.to.buffer->name); },
           [](const Turn& x) { return std::string(x.order ? "wait turn" : "pass turn"); },
           [](const For& x) {

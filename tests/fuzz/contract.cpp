@@ -84,6 +84,10 @@ class Checker {
       if (n->op == ReduceOp::sum) sum(of(n->from), n->to, "a sum is not exact");
       if (n->op != ReduceOp::sum) flows(n->from, n->to, stmt);
     }
+    if (const auto* n = as<Scan>(stmt)) {
+      if (n->op == ReduceOp::sum) sum(of(n->from), n->to, "a running sum is not exact");
+      if (n->op != ReduceOp::sum) flows(n->from, n->to, stmt);
+    }
     if (const auto* n = as<Accumulate>(stmt)) combined(n->op, of(n->tile), n->to, n->order != nullptr);
     if (const auto* n = as<Atomic>(stmt)) combined(n->op, nature(n->value, stmt), n->to.view, false);
   }

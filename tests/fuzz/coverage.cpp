@@ -119,6 +119,12 @@ class Collector {
       add("reduce", name_of(n->op));
       add("reduce of", n->from.buffer->type.name());
     }
+    if (const auto* n = as<Scan>(stmt)) {
+      add("scan", name_of(n->op));
+      if (n->exclusive) names_.insert("scan exclusive");
+      if (n->reverse) names_.insert("scan reverse");
+      if (n->starts) names_.insert("scan by segments");
+    }
     if (const auto* n = as<Accumulate>(stmt))
       add(n->turn ? "accumulate in turns" : n->order ? "accumulate ordered" : "accumulate", name_of(n->op));
     if (const auto* n = as<Atomic>(stmt)) {
@@ -158,6 +164,12 @@ Names expected() {
               "exit_if",
               "assert_that",
               "copy fill",
+              "scan exclusive",
+              "scan reverse",
+              "scan by segments",
+              "scan sum",
+              "scan max",
+              "scan min",
               "gather converting",
               "copy converting",
               "empty tensor",

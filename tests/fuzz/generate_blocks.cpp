@@ -301,7 +301,7 @@ void Generator::block_statement() {
   if (choice < 46) return assertion();
   if (choice < 52) return gather();
   if (choice < 58) return product();
-  if (choice < 64) return reduction();
+  if (choice < 64) return random_.chance(25) ? scan() : reduction();
   if (choice < 69) return accumulate();
   if (choice < 72) return atomic();
   if (choice < 74) return histogram();

@@ -180,6 +180,42 @@ void Generator::reduction() {
   tiles_.back().defined = true;
 }
 
+// Besides all sums up to an element there may be none.
+std::optional<Nature> Generator::scanned(ReduceOp op, const Nature& from, std::int64_t count, DType type) {
+  const auto total = reduced(op, from, count, type);
+  if (!total || op != ReduceOp::sum || type.is_floating()) return total;
+  if (compute_type(type).kind() == Kind::natural) return total;
+  return stored(integers(std::min<std::int64_t>(total->low, 0), std::max<std::int64_t>(total->high, 0)), type);
+}
+
+void Generator::scan() {
+  std::vector<std::size_t> fitting;
+  for (std::size_t i = 0; i < tiles_.size(); ++i) {
+    if (tiles_[i].defined && !tiles_[i].shape.empty() && !tiles_[i].buffer->type.is_boolean())
+      fitting.push_back(i);
+  }
+  if (fitting.empty()) return;
+  const TilePlace from = tiles_[random_.pick_from(fitting)];
+  Shape extents;
+  const View part = tile_part(from, extents, -1);
+  if (part.rank() == 0 || !spend(3 * product_of(extents))) return;
+  const DType type = compute_type(from.buffer->type);
+  const ReduceOp op = random_.pick({ReduceOp::sum, ReduceOp::sum, ReduceOp::max, ReduceOp::min});
+  const int dim = random_.number(0, part.rank() - 1);
+  const auto contract = scanned(op, from.contract, extents[static_cast<std::size_t>(dim)], type);
+  if (!contract) return;
+  ir::Scan node{op, part, dim, part, op == ReduceOp::sum && random_.chance(30), random_.chance(30)};
+  if (random_.chance(30)) {
+    const TilePlace starts = declare(boolean, extents, anything(boolean), random_space());
+    const std::size_t index = tiles_.size() - 1;
+    random_.chance(30) ? fill(tiles_[index]) : parallel_over(index);
+    node.starts = whole(starts.buffer);
+  }
+  node.to = whole(declare(type, extents, *contract, Space::fragment).buffer);
+  emit(std::move(node));
+  tiles_.back().defined = true;
+}
+
 // What a running reduction starts from: often the identity, always one more term.
 Expr Generator::first_of(ReduceOp op, const Nature& term, DType type) {
   const DType held = compute_type(type);

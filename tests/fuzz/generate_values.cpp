@@ -129,7 +129,7 @@ Value Generator::integer_operation(DType type, int depth) {
   constexpr Op ops[] = {Op::add,      Op::add, Op::sub, Op::mul,     Op::div,      Op::mod,    Op::floordiv,
                         Op::floormod, Op::min, Op::max, Op::bit_and, Op::shl,      Op::shr,    Op::bit_or,
                         Op::bit_xor,  Op::neg, Op::abs, Op::bit_not, Op::popcount, Op::ceildiv};
-  const Op op = random_.pick_from(ops);
+  const Op op = type == u32 && random_.chance(5) ? Op::mul_high : random_.pick_from(ops);
   if (op >= Op::div && op <= Op::ceildiv && random_.chance(25)) return guarded_division(op, type, depth);
   std::vector<Value> args{value(type, depth)};
   if (arity_of(op) == 2) {
@@ -184,7 +184,7 @@ Value Generator::conversion(DType type, int depth) {
 // The result of an elementary function, and what may be done with one.
 Value Generator::inexact_value(DType type, int depth) {
   constexpr Op functions[] = {Op::exp,   Op::exp2, Op::log,  Op::log2, Op::sqrt,
-                              Op::rsqrt, Op::rcp,  Op::tanh, Op::sin,  Op::cos};
+                              Op::rsqrt, Op::rcp,  Op::tanh, Op::sin,  Op::cos, Op::erf};
   Value x = checked(random_.pick_from(functions), type, {value(type, depth)});
   if (random_.chance(20)) x = checked(random_.pick({Op::neg, Op::abs}), type, {x});
   if (random_.chance(20)) x = checked(random_.pick({Op::min, Op::max}), type, {x, value(type, 0)});

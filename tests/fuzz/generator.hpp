@@ -142,6 +142,8 @@ class Generator {
   ir::GemmHints random_hints();
   std::optional<Nature> reduced(ir::ReduceOp op, const Nature& from, std::int64_t count, DType type);
   void reduction();
+  std::optional<Nature> scanned(ir::ReduceOp op, const Nature& from, std::int64_t count, DType type);
+  void scan();
   ir::Expr first_of(ir::ReduceOp op, const Nature& term, DType type);
   bool combine(TensorPlace& tensor);
   Nature contribution(const TensorPlace& tensor);

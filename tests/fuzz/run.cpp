@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <regex>
 
-#include "fuzz/child.hpp"
+#include "runtime/execution/children.hpp"
 #include "fuzz/coverage.hpp"
 #include "fuzz/edit.hpp"
 #include "fuzz/shrink.hpp"

@@ -3,14 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <set>
 
-#include "fuzz/child.hpp"
 #include "fuzz/edit.hpp"
 #include "fuzz/run.hpp"
-#include "ir/verify.hpp"
 #include "ir/visit.hpp"
-#include "runtime/call/binding.hpp"
+#include "reduce/reduction.hpp"
+#include "runtime/execution/children.hpp"
 
 namespace tegula::fuzz {
 namespace {
@@ -21,62 +19,10 @@ using Clock = std::chrono::steady_clock;
 constexpr std::size_t batch = 12;  // candidates in one child and one compilation
 constexpr auto patience = std::chrono::seconds(90);
 
-// Whether the loop still counts up what its condition asks for. Without, it may be endless, and every
-// candidate that is costs the whole time-out.
-bool counts(const While& loop) {
-  const auto read_in = [](const Body& body, const VariablePtr& value) -> VariablePtr {
-    for (const Stmt& stmt : body) {
-      const auto* let = as<Let>(stmt);
-      if (let && let->variable == value && let->value->op == Op::variable) return let->value->variable;
-    }
-    return nullptr;
-  };
-  std::set<VariablePtr> asked;
-  for_each_variable(loop.condition, [&](const VariablePtr& v) { asked.insert(read_in(loop.test, v)); });
-  return std::any_of(loop.body.begin(), loop.body.end(), [&](const Stmt& stmt) {
-    const auto* assign = as<Assign>(stmt);
-    if (!assign || !asked.contains(assign->variable) || assign->value->op != Op::add) return false;
-    const Expr& before = assign->value->args[0];
-    return before->op == Op::variable && read_in(loop.body, before->variable) == assign->variable;
-  });
-}
-
-bool ends(const Kernel& kernel) {
-  bool result = true;
-  for_each_stmt(kernel, [&](const Stmt& stmt) {
-    if (const auto* loop = as<While>(stmt)) result &= is_constant(loop->condition, 0) || counts(*loop);
-  });
-  return result;
-}
-
 bool is_well_formed(const Program& program) {
   try {
-    if (!ends(*program.kernel)) return false;
-    verify(*program.kernel);
-    Signature signature(program.kernel);
-    return broken_contract(program).empty();
+    return reduce_kernels::is_well_formed(*program.kernel) && broken_contract(program).empty();
   } catch (const std::exception&) { return false; }
-}
-
-// What a loop or branch is without its head.
-std::vector<Body> opened(const Stmt& stmt) {
-  if (const auto* n = as<If>(stmt)) return {n->then, n->otherwise};
-  if (const auto* n = as<For>(stmt)) return {n->body};
-  if (const auto* n = as<While>(stmt)) return {n->body};
-  return {};
-}
-
-std::vector<Expr> simpler(const Expr& e) {
-  std::vector<Expr> result;
-  if (!is_constant(e)) {
-    const DType type = e->held();
-    result.push_back(type.is_boolean() ? truth(false) : constant(type, std::int64_t{0}));
-    result.push_back(type.is_boolean() ? truth(true) : constant(type, std::int64_t{1}));
-  }
-  for (const Expr& arg : e->args) {
-    if (arg->held() == e->held()) result.push_back(arg);
-  }
-  return result;
 }
 
 class Shrinker {
@@ -91,7 +37,7 @@ class Shrinker {
   }
 
   Program run() {
-    while (grids() | statements() | heads() | names() | expressions() | extents() | layouts()) {}
+    while (kernel() | extents() | layouts()) {}
     return best_;
   }
   const Failure& failure() const { return failure_; }
@@ -107,14 +53,14 @@ class Shrinker {
   }
 
   // Takes the first candidate that still fails.
-  bool take(const Candidates& all) {
+  std::optional<std::size_t> take(const Candidates& all) {
     for (std::size_t at = 0; at < all.size() && Clock::now() < end_; at += batch) {
       const std::span<const Program> some(all.data() + at, std::min(batch, all.size() - at));
-      if (take_one_of(some)) return true;
+      if (const auto taken = take_one_of(some)) return at + *taken;
     }
-    return false;
+    return std::nullopt;
   }
-  bool take_one_of(std::span<const Program> some) {
+  std::optional<std::size_t> take_one_of(std::span<const Program> some) {
     std::vector<Verdict> verdicts;
     if (failure_.executor != "process") verdicts = check_together(some, executors_, timeout_);
     for (std::size_t i = 0; i < some.size(); ++i) {
@@ -122,89 +68,25 @@ class Shrinker {
       if (verdict.discarded || !verdict.failure || verdict.failure->executor != failure_.executor) continue;
       best_ = some[i];
       failure_ = *verdict.failure;
-      return true;
+      return i;
     }
-    return false;
+    return std::nullopt;
   }
 
-  bool grids() {
-    bool any = false;
-    for (bool again = true; again && best_.kernel->grids.size() > 1;) {
+  // By the steps that the library has for users.
+  bool kernel() {
+    Kernel kernel = *best_.kernel;
+    return reduce_kernels::reduce_once(kernel, [&](std::span<const Kernel> all) -> std::optional<std::size_t> {
       Candidates list;
-      for (std::size_t g = 0; g < best_.kernel->grids.size(); ++g)
-        add(list, with_kernel(best_, without_grid(*best_.kernel, g)));
-      any |= again = take(list);
-    }
-    return any;
-  }
-
-  // Removes runs of statements, long ones first.
-  bool statements() {
-    bool any = false;
-    for (int size = std::max(1, count_statements(*best_.kernel) / 2); size > 0;) {
-      Candidates list;
-      for (int first = 0; first < count_statements(*best_.kernel); first += std::max(1, size / 2)) {
-        add(list, with_kernel(best_, repaired(with_statements(*best_.kernel, first, size,
-                                                              [](const Stmt&) { return Body{}; }))));
+      std::vector<std::size_t> numbers;
+      for (std::size_t i = 0; i < all.size(); ++i) {
+        const std::size_t before = list.size();
+        add(list, with_kernel(best_, all[i]));
+        if (list.size() > before) numbers.push_back(i);
       }
-      if (take(list))
-        any = true;
-      else
-        size /= 2;
-    }
-    return any;
-  }
-
-  bool heads() {
-    Candidates list;
-    int number = 0;
-    for_each_stmt(*best_.kernel, [&](const Stmt& stmt) {
-      for (const Body& inside : opened(stmt))
-        add(list, with_kernel(best_, repaired(with_statements(*best_.kernel, number, 1,
-                                                              [&](const Stmt&) { return inside; }))));
-      ++number;
+      const auto taken = take(list);
+      return taken ? std::optional(numbers[*taken]) : std::nullopt;
     });
-    return take(list);
-  }
-
-  // Puts values where their names stand.
-  bool names() {
-    Candidates list;
-    int number = 0;
-    for_each_stmt(*best_.kernel, [&](const Stmt& stmt) {
-      const auto* let = as<Let>(stmt);
-      const bool is_mutable =
-          let && let->value->op == Op::variable && let->value->variable->kind == VariableKind::mutable_;
-      if (let && !is_mutable) {
-        const Kernel named = map_grids(*best_.kernel, [&](const Grid& grid) {
-          return map_exprs(grid.body, [&](const Expr& e) {
-            return substitute(e, {{let->variable, let->value}});
-          });
-        });
-        add(list, with_kernel(best_, with_statements(named, number, 1, [](const Stmt&) { return Body{}; })));
-      }
-      ++number;
-    });
-    return take(list);
-  }
-
-  bool expressions() {
-    bool any = false;
-    for (bool again = true; again;) {
-      Candidates list;
-      bool more = true;
-      for (int number = 0; more && list.size() < 400; ++number) {
-        std::vector<Expr> choices;
-        more = with_expression(*best_.kernel, number, [&](const Expr& e) {
-                 return choices = simpler(e), e;
-               }).has_value();
-        for (const Expr& choice : choices)
-          add(list, with_kernel(
-                        best_, *with_expression(*best_.kernel, number, [&](const Expr&) { return choice; })));
-      }
-      any |= again = take(list);
-    }
-    return any;
   }
 
   bool extents() {
@@ -216,7 +98,7 @@ class Shrinker {
           if (to >= 1 && to < from) add(list, with_extent(best_, from, to));
         }
       }
-      any |= again = take(list);
+      any |= again = take(list).has_value();
     }
     return any;
   }
@@ -228,7 +110,7 @@ class Shrinker {
       return false;
     Candidates list;
     add(list, with_extent(best_, -1, -1));
-    return take(list);
+    return take(list).has_value();
   }
 
   Program best_;

@@ -10,7 +10,7 @@ namespace {
 
 TEST_F(Tool, HelpOfEveryCommand) {
   EXPECT_EQ(tool("--help").status, 0);
-  for (auto* command : {"list", "run", "check", "bench", "show", "build", "analyze", "cache", "env"}) {
+  for (auto* command : {"list", "run", "check", "bench", "show", "build", "analyze", "tune", "cache", "env"}) {
     const auto outcome = tool(std::string(command) + " --help");
     EXPECT_EQ(outcome.status, 0) << command;
     EXPECT_TRUE(has(outcome.out, "--help")) << command;
@@ -155,11 +155,27 @@ TEST_F(Tool, EveryLineOfAScheduleSaysSomething) {
 TEST_F(Tool, MeasuresBesideARival) {
   const auto product = tool("bench gemm --case square --rounds 3");
   EXPECT_EQ(product.status, 0) << product.err;
-  for (auto* words : {"GFLOP/s", "ratio", "square"}) EXPECT_TRUE(has(product.out, words)) << product.out;
+  for (auto* words : {"GFLOP/s", "model, ms", "ratio", "square"}) EXPECT_TRUE(has(product.out, words)) << product.out;
   const auto sparse = tool("bench block_sparse_attention --case lists --rounds 3");
   EXPECT_EQ(sparse.status, 0) << sparse.err;
   EXPECT_TRUE(has(sparse.out, " attention")) << sparse.out;
   EXPECT_EQ(tool("bench topk_blocks --case ties --rounds 3").status, 0);
+}
+
+// Each candidate is a process of its own; the second search finds the best in the cache.
+TEST_F(Tool, TunesTiles) {
+  const std::string call = "tune gemm --case square --target cpu --most 2 --jobs 2 --svg '" + file("tuned.svg") + "'";
+  const auto first = tool(call + " --anew");
+  EXPECT_EQ(first.status, 0) << first.err;
+  for (auto* words : {"candidate", "planned", "tile_m="}) EXPECT_TRUE(has(first.out, words)) << first.out;
+  EXPECT_TRUE(has(contents(file("tuned.svg")), "<rect"));
+  const auto second = tool(call);
+  EXPECT_TRUE(has(second.out, "(from the cache)")) << second.out;
+  EXPECT_TRUE(has(tool("tune --export '" + file("tuned.tsv") + "'").out, "entries written"));
+  EXPECT_TRUE(has(tool("tune --import '" + file("tuned.tsv") + "'").out, "entries taken over"));
+  const auto refused = tool("tune softmax --case ragged");
+  EXPECT_EQ(refused.status, 2);
+  EXPECT_TRUE(has(refused.err, "softmax has no options for tiles")) << refused.err;
 }
 
 TEST_F(Tool, MeasuresOnAGpu) {

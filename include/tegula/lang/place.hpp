@@ -143,6 +143,7 @@ class Shared : public Tile {
  public:
   Shared(std::initializer_list<int> shape, DType type, Loc at = Loc::current())
       : Tile(Space::shared, shape, type, at) {}
+  Shared(const std::vector<int>& shape, DType type, Loc at) : Tile(Space::shared, shape, type, at) {}
   Shared(const Extents&, DType) = delete;  // the extents of a tile are C++ numbers, not Dims or Exprs
   [[nodiscard]] Shared T(Loc at = Loc::current()) const { return Shared(transposed(at)); }
   [[nodiscard]] Shared slice(Slot a, Slot b = {}, Slot c = {}, Slot d = {}, Loc at = Loc::current()) const {

@@ -93,6 +93,33 @@ void reduce_all(const Tile& tile, Fragment& into, int dim = -1, Loc at = Loc::cu
 [[nodiscard]] Fragment reduce_any(const Tile& tile, int dim = -1, Loc at = Loc::current());
 [[nodiscard]] Fragment reduce_all(const Tile& tile, int dim = -1, Loc at = Loc::current());
 
+// Where the largest, or smallest, element along `dim` stands: i32, the first of equal ones. NaN does not count;
+// where all are NaN, 0.
+[[nodiscard]] Fragment reduce_argmax(const Tile& tile, int dim = -1, Loc at = Loc::current());
+[[nodiscard]] Fragment reduce_argmin(const Tile& tile, int dim = -1, Loc at = Loc::current());
+
+struct ScanOptions {
+  [[no_unique_address]] detail::OptionsAreNamed options_are_named = detail::OptionsAreNamed();
+  int dim = -1;
+  bool exclusive = false;  // without the element itself; the first is 0, or what max and min begin from
+  bool reverse = false;    // from the last element down
+};
+
+// A new Fragment of the same shape: the sum, maximum or minimum of the elements up to each along a dimension.
+[[nodiscard]] Fragment scan_sum(const Tile& tile, ScanOptions options = {}, Loc at = Loc::current());
+[[nodiscard]] Fragment scan_max(const Tile& tile, ScanOptions options = {}, Loc at = Loc::current());
+[[nodiscard]] Fragment scan_min(const Tile& tile, ScanOptions options = {}, Loc at = Loc::current());
+// By segments: an element where `starts`, of booleans and of that shape, is true leaves out all before it.
+[[nodiscard]] Fragment scan_sum(const Tile& tile, const Tile& starts, ScanOptions options = {},
+                                Loc at = Loc::current());
+[[nodiscard]] Fragment scan_max(const Tile& tile, const Tile& starts, ScanOptions options = {},
+                                Loc at = Loc::current());
+[[nodiscard]] Fragment scan_min(const Tile& tile, const Tile& starts, ScanOptions options = {},
+                                Loc at = Loc::current());
+
+// Writes every element with its coordinates, in their order, from every executor: `label[2, 5] = 0.5`.
+void print(const std::string& label, const Tile& tile, Loc at = Loc::current());
+
 // element = op(element, value), indivisibly; float sums are unordered. Elements of a tensor or a Shared: i32,
 // i64, u32, and but for `or` and `and` also f16, bf16, f32, f64.
 void atomic_add(Element&& element, const Operand& value);

@@ -1,5 +1,6 @@
 // Values inside a tile program: immutable, computed where they are written.
 #pragma once
+#include <array>
 #include <concepts>
 #include <cstdint>
 #include <limits>
@@ -168,6 +169,7 @@ class Trace {
 [[nodiscard]] Expr select(const Operand& condition, const Operand& a, const Operand& b);
 [[nodiscard]] Expr abs(const Operand& x);
 [[nodiscard]] Expr popcount(const Operand& x);  // bits that are 1, of the type that x is computed in
+[[nodiscard]] Expr mul_high(const Operand& a, const Operand& b);  // of u32: the upper 32 bits of the product
 [[nodiscard]] Expr floordiv(const Operand& a, const Operand& b);
 [[nodiscard]] Expr floormod(const Operand& a, const Operand& b);
 [[nodiscard]] Expr ceildiv(const Operand& a, const Operand& b);
@@ -187,6 +189,8 @@ constexpr auto ceildiv(A a, B b) {
 [[nodiscard]] Expr tanh(const Operand& x);
 [[nodiscard]] Expr sin(const Operand& x);
 [[nodiscard]] Expr cos(const Operand& x);
+[[nodiscard]] Expr erf(const Operand& x);
+[[nodiscard]] Expr pow(const Operand& x, const Operand& exponent);  // as C's pow()
 [[nodiscard]] Expr round(const Operand& x);  // to the nearest integer, ties to even
 [[nodiscard]] Expr floor(const Operand& x);
 [[nodiscard]] Expr ceil(const Operand& x);
@@ -194,6 +198,16 @@ constexpr auto ceildiv(A a, B b) {
 [[nodiscard]] Expr isnan(const Operand& x);
 // The same bits as another type of that width: f32, i32, u32; f64, i64.
 [[nodiscard]] Expr bitcast(const Operand& x, DType type);
+
+// Four random words, u32: Philox4x32-10 of a counter of four words and a key of two. Equal arguments give equal
+// words everywhere, so a program draws by the number of the element, in any order.
+struct RandomWords {
+  Expr x, y, z, w;
+};
+[[nodiscard]] RandomWords philox(const std::array<Expr, 4>& counter, const std::array<Expr, 2>& key,
+                                 Loc at = Loc::current());
+// From a random word: f32, uniform in [0, 1), a multiple of 2^−24.
+[[nodiscard]] Expr uniform(const Operand& word);
 
 }  // namespace tegula::lang
 TEGULA_API_END

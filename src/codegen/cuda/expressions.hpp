@@ -25,6 +25,7 @@ class Expressions {
   // Definitions of what an expression has several times come first.
   std::string value(const ir::Expr& e);
   std::string variable_text(const ir::VariablePtr& variable) const;
+  bool has(const ir::VariablePtr& variable) const { return names_of_.contains(variable.get()); }
   std::string name_variable(const ir::VariablePtr& variable);
   // The variable is `text` from here on.
   void set(const ir::VariablePtr& variable, std::string text) { names_of_[variable.get()] = std::move(text); }

@@ -17,6 +17,7 @@
 #include "passes/cuda/plan_rows.hpp"
 #include "passes/cuda/plan_stores.hpp"
 #include "passes/cuda/rows_of_groups.hpp"
+#include "passes/cuda/scan_levels.hpp"
 #include "runtime/call/binding.hpp"
 
 namespace tegula::codegen {
@@ -90,6 +91,7 @@ class CudaGridPrinter : private GridState {
   void operator()(const ir::Fill& n, const ir::Stmt& stmt);
   void operator()(const ir::Gemm& n, const ir::Stmt& stmt);
   void operator()(const ir::Reduce& n, const ir::Stmt& stmt);
+  void operator()(const ir::Scan& n, const ir::Stmt& stmt);
   void operator()(const ir::Accumulate& n, const ir::Stmt& stmt);
   void operator()(const ir::Turn& n, const ir::Stmt& stmt);
   void operator()(const ir::For& n, const ir::Stmt& stmt);
@@ -256,6 +258,23 @@ class CudaGridPrinter : private GridState {
   void fold_warps(ir::ReduceOp op, DType type, const passes::Parting& divided, const FragmentTile& sum,
                   const Loc& at);
   void finish_reduction(const ir::Reduce& n, const FragmentTile& sum, const Loc& at);
+
+  std::string place_format(const ir::Stmt& s, Texts& values) const;
+
+  // ---- stamps of the clock (print_timeline.cpp)
+  void begin_timeline();
+  void stamp(const std::string& words, const Loc& at);
+  void stamp(const schedule::Event& e);
+  void stamp(const ir::Stmt& s);
+
+  // ---- scans (print_scans.cpp)
+  struct ScanTexts;
+  void scan_elements(const ir::Scan& n, const FragmentTile& from, const ScanTexts& texts, const Loc& at);
+  std::string scan_levels(const std::vector<passes::ScanLevel>& levels, const ScanTexts& texts, const Loc& at);
+  void scan_threads(const passes::ScanLevel& level, bool by_warp, const ScanTexts& texts,
+                    const std::string& total, const std::string& before, const Loc& at);
+  void finish_scan(const ir::Scan& n, const FragmentTile& from, const ScanTexts& texts,
+                   const std::string& before, const Loc& at);
 
   // ---- products (print_gemm.cpp, print_wgmma.cpp)
   std::string own_lines(const ir::Gemm& n, const ir::View& operand, const layout::OwnBlock& own);

@@ -96,6 +96,7 @@ class GridState {
   bool hands_over() const { return handover_ >= 0; }
   std::string adders_;
   std::optional<OpenStore> store_;
+  bool has_timeline_ = false;
   std::deque<Flight> flights_;  // products that run
 };
 

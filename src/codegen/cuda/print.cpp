@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "codegen/cuda/grid_printer.hpp"
+#include "codegen/cuda/timeline.hpp"
 #include "codegen/cuda_program.hpp"
 #include "passes/cuda/cuda_passes.hpp"
 #include "passes/cuda/registers.hpp"
@@ -28,6 +29,11 @@ std::string call_struct(const Signature& signature, std::size_t maps) {
   return text + "};\n";
 }
 
+void replace_all(std::string& text, const std::string& from, const std::string& to) {
+  for (std::size_t at = 0; (at = text.find(from, at)) != std::string::npos; at += to.size())
+    text.replace(at, from.size(), to);
+}
+
 // Nothing where a grid's plan takes more shared memory than there is; then `others` says more.
 std::optional<CudaProgram> print_planned(const Signature& signature, const passes::CudaTarget& target,
                                          passes::OtherBytes& others) {
@@ -46,6 +52,8 @@ std::optional<CudaProgram> print_planned(const Signature& signature, const passe
   }
   if (!fits) return std::nullopt;
   program.plan = plan;
+  if (timeline_of(signature.kernel()))
+    replace_all(grids, events_key_word, std::to_string(program.events_key()));
   program.text = fmt::format("#include \"{}\"\n\n", target.has_wgmma() ? "hopper.cuh" : "kernel.cuh");
   program.text += call_struct(signature, program.maps.size());
   for (const auto& [name, text] : program.instructions) program.text += "\n" + text;
@@ -54,6 +62,13 @@ std::optional<CudaProgram> print_planned(const Signature& signature, const passe
 }
 
 }  // namespace
+
+std::int64_t CudaProgram::events_key() const {
+  std::uint64_t key = 14695981039346656037u;
+  for (const Event& e : events)
+    for (const char c : e.words + short_location(e.at)) key = (key ^ static_cast<unsigned char>(c)) * 1099511628211u;
+  return static_cast<std::int64_t>((key ^ key >> 32) & 0x7fff);
+}
 
 // Where a plan by estimates takes too much, the next one knows what else lies in shared memory: no hint and
 // nothing that only comes early decides whether a kernel is accepted.

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "codegen/cuda/arithmetic.hpp"
+#include "codegen/cuda/combine.hpp"
 #include "codegen/cuda/grid_printer.hpp"
 #include "ir/visit.hpp"
 #include "passes/cuda/lane_sums.hpp"
@@ -11,8 +12,6 @@
 namespace tegula::codegen {
 
 using namespace ir;
-
-namespace {
 
 const char* identity_of(ReduceOp op, DType type) {
   if (op == ReduceOp::any) return "false";
@@ -29,8 +28,6 @@ const char* combination_of(ReduceOp op) {
   constexpr const char* names[] = {"tg::Add", "tg::Max", "tg::Min", "tg::Max", "tg::Or", "tg::And"};
   return names[static_cast<int>(op)];
 }
-
-}  // namespace
 
 void CudaGridPrinter::operator()(const Reduce& n, const Stmt& s) {
   const FragmentTile& from = fragments_.at(n.from.buffer.get());

@@ -151,6 +151,7 @@ void CudaGridPrinter::events(const schedule::Events& list) {
     if (store_ && store_->stmt != e.stmt) end_store();
     if (!store_ && e.stmt && passes::is_engine_store(e.stmt)) begin_store(e.stmt);
     if (gives(list, i)) continue;
+    stamp(e);
     std::visit([&](const auto& what) { event(what, e); }, e.what);
   }
   if (store_) end_store();

@@ -65,6 +65,7 @@ void CudaGridPrinter::prologue() {
     out_.define(type, name_variable(variables[i]), text);
   }
   out_.line("const int thread = threadIdx.x;");
+  begin_timeline();
 }
 
 std::string CudaGridPrinter::print() {
@@ -150,6 +151,7 @@ void CudaGridPrinter::body(const Body& statements) {
 void CudaGridPrinter::stmt(const Stmt& s) {
   const auto* declared = as<Declare>(s);
   if (plan_.copy_rings.fills.contains(s.get()) || (declared && is_in_copy_ring(*declared->tile))) return;
+  stamp(s);
   std::visit([&](const auto& node) { (*this)(node, s); }, s->node);
 }
 
@@ -286,13 +288,58 @@ void CudaGridPrinter::operator()(const Exit& n, const Stmt& s) {
   facts_.assume(n.condition, false);
 }
 
+namespace {
+
+// The loops around a statement, from the outermost one.
+bool find_loops(const Body& body, const Stmt& s, std::vector<const For*>& loops) {
+  for (const Stmt& each : body) {
+    if (each == s) return true;
+    const auto* loop = as<For>(each);
+    if (loop) loops.push_back(loop);
+    bool found = false;
+    for_each_body(each, [&](const Body& inner) { found = found || find_loops(inner, s, loops); });
+    if (found) return true;
+    if (loop) loops.pop_back();
+  }
+  return false;
+}
+
+}  // namespace
+
+// `block bx0 = %d; i = %d`, as other executors say where something happens, and the values.
+std::string CudaGridPrinter::place_format(const Stmt& s, Texts& values) const {
+  std::vector<std::vector<VariablePtr>> places{planned_.index};
+  std::vector<const For*> loops;
+  if (find_loops(planned_.body, s, loops))
+    for (const For* loop : loops) places.push_back(loop->index);
+  std::string text = "block ";
+  for (std::size_t i = 0; i < places.size(); ++i) {
+    const char* before = i == 0 ? "" : "; ";
+    for (const VariablePtr& index : places[i]) {
+      if (!values_.has(index)) continue;
+      text += fmt::format("{}{} = %d", before, index->name);
+      before = ", ";
+      values.push_back(fmt::format("int({})", variable_text(index)));
+    }
+  }
+  return text;
+}
+
 void CudaGridPrinter::operator()(const Print& n, const Stmt& s) {
   begin(s);
-  const std::string text = value(n.value), one = only_one();
-  const bool real = n.value->held().is_floating();
-  const std::string label = quoted(n.label);
-  out_.line(fmt::format("{}printf({}\": {}\\n\", {}({}));", one.empty() ? "" : fmt::format("if ({}) ", one),
-                        label, real ? "%.9g" : "%ld", real ? "double" : "long", text),
+  const DType type = n.value->held();
+  std::string text = value(n.value);
+  const char* form = type.is_boolean() ? "%s" : type.is_floating() ? "%.17g" : "%ld";
+  if (type.is_boolean())
+    text = fmt::format("{} ? \"true\" : \"false\"", text);
+  else
+    text = fmt::format("{}({})", type.is_floating() ? "double" : "long", bare(text));
+  Texts values;
+  const std::string place = place_format(s, values), one = only_one();
+  values.push_back(text);
+  out_.line(fmt::format("{}printf(\"[{}] \"{}\" = {}\\n\", {});",
+                        one.empty() ? "" : fmt::format("if ({}) ", one), place, quoted(n.label), form,
+                        fmt::join(values, ", ")),
             s->at);
 }
 

@@ -67,7 +67,7 @@ CU(cuDeviceGetCount, (int* n), *n = device_count;)
 CU(cuDeviceGet, (int* d, int i), *d = i;)
 CU(cuDeviceGetName, (char* name, int n, int), snprintf(name, Size(n), "Fake GPU");)
 CU(cuDeviceGetAttribute, (int* v, int a, int),
-   *v = a == 16 ? 132 : a == 38 ? 50 << 20 : a == 75 ? 9 : a == 76 ? 0 : a == 97 ? 232448 : 1;)
+   *v = a == 13 ? 1980000 : a == 16 ? 132 : a == 38 ? 50 << 20 : a == 75 ? 9 : a == 76 ? 0 : a == 97 ? 232448 : 1;)
 CU(cuDeviceGetDefaultMemPool, (void** p, int d), *p = at(Address(d) + 1);)
 CU(cuMemPoolSetAttribute, (void*, int, void*), )
 CU(cuDevicePrimaryCtxRetain, (void** c, int d), *c = at(1000 + Address(d));)

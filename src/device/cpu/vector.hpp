@@ -90,6 +90,13 @@ TEGULA_CPU_INLINE vu popcount(vu x) {
 TEGULA_CPU_INLINE vi popcount(vi x) { return (vi)popcount((vu)x); }
 TEGULA_CPU_INLINE int32_t popcount(int32_t x) { return __builtin_popcount(uint32_t(x)); }
 TEGULA_CPU_INLINE uint32_t popcount(uint32_t x) { return uint32_t(__builtin_popcount(x)); }
+TEGULA_CPU_INLINE uint32_t mul_high(uint32_t a, uint32_t b) { return uint32_t(uint64_t(a) * b >> 32); }
+// By products of 16 bits each.
+TEGULA_CPU_INLINE vu mul_high(vu a, vu b) {
+  const vu a0 = a & 0xffffu, a1 = a >> 16, b0 = b & 0xffffu, b1 = b >> 16;
+  const vu middle = a1 * b0 + (a0 * b0 >> 16), other = a0 * b1 + (middle & 0xffffu);
+  return a1 * b1 + (middle >> 16) + (other >> 16);
+}
 TEGULA_CPU_INLINE vf copysign(vf magnitude, vf sign) {
   return (vf)(((vu)magnitude & 0x7fffffffu) | ((vu)sign & 0x80000000u));
 }

@@ -17,6 +17,14 @@ typedef unsigned long uint64_t;
 
 namespace tg {
 
+// ---- clocks
+TG_DEVICE int64_t device_clock() { return clock64(); }
+TG_DEVICE int64_t device_nanoseconds() {
+  int64_t r;
+  asm volatile("mov.u64 %0, %globaltimer;" : "=l"(r));
+  return r;
+}
+
 // ---- conversions, to nearest even
 TG_DEVICE uint16_t bits_f16(float x) {
   uint16_t r;

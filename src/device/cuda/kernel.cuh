@@ -2,3 +2,5 @@
 #pragma once
 #include "mma.cuh"
 #include "multiply_add.cuh"
+#include "scans.cuh"
+#include "timeline.cuh"

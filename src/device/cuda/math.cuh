@@ -72,6 +72,8 @@ TG_DEVICE int32_t popcount(int32_t a) { return __popc(uint32_t(a)); }
 TG_DEVICE uint32_t popcount(uint32_t a) { return uint32_t(__popc(a)); }
 TG_DEVICE int64_t popcount(int64_t a) { return __popcll(uint64_t(a)); }
 
+TG_DEVICE uint32_t mul_high(uint32_t a, uint32_t b) { return __umulhi(a, b); }
+
 // ---- floats
 TG_DEVICE bool isnan(float x) { return x != x; }
 TG_DEVICE float exp(float x) { return expf(x); }
@@ -84,6 +86,8 @@ TG_DEVICE float rcp(float x) { return reciprocal_approximate(x); }
 TG_DEVICE float tanh(float x) { return tanhf(x); }
 TG_DEVICE float sin(float x) { return sinf(x); }
 TG_DEVICE float cos(float x) { return cosf(x); }
+TG_DEVICE float erf(float x) { return erff(x); }
+TG_DEVICE float pow(float x, float y) { return powf(x, y); }
 TG_DEVICE float round(float x) { return rintf(x); }
 TG_DEVICE float floor(float x) { return floorf(x); }
 TG_DEVICE float ceil(float x) { return ceilf(x); }
@@ -100,6 +104,8 @@ TG_DEVICE double rcp(double x) { return 1.0 / x; }
 TG_DEVICE double tanh(double x) { return ::tanh(x); }
 TG_DEVICE double sin(double x) { return ::sin(x); }
 TG_DEVICE double cos(double x) { return ::cos(x); }
+TG_DEVICE double erf(double x) { return ::erf(x); }
+TG_DEVICE double pow(double x, double y) { return ::pow(x, y); }
 TG_DEVICE double round(double x) { return ::rint(x); }
 TG_DEVICE double floor(double x) { return ::floor(x); }
 TG_DEVICE double ceil(double x) { return ::ceil(x); }

@@ -56,6 +56,7 @@ static inline double __longlong_as_double(long long x) { return tegula_bits<doub
 static inline long long __double_as_longlong(double x) { return tegula_bits<long long>(x); }
 static inline int __popc(unsigned x) { return __builtin_popcount(x); }
 static inline int __popcll(unsigned long x) { return __builtin_popcountl(x); }
+static inline unsigned __umulhi(unsigned a, unsigned b) { return unsigned((unsigned long)a * b >> 32); }
 static inline double rsqrt(double x) { return 1 / sqrt(x); }
 static inline float rsqrtf(float x) { return 1 / sqrtf(x); }
 

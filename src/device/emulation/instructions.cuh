@@ -7,6 +7,11 @@
 
 namespace tg {
 
+// ---- clocks: they count the events of all threads
+static int64_t tegula_events = 0;
+TG_DEVICE int64_t device_clock() { return ++tegula_events; }
+TG_DEVICE int64_t device_nanoseconds() { return tegula_events * 1000; }
+
 // ---- conversions, to nearest even
 TG_DEVICE uint16_t bits_f16(float x) {
   const uint32_t u = __float_as_uint(x), sign = u >> 16 & 0x8000, a = u & 0x7fffffff;

@@ -11,118 +11,81 @@ namespace {
 using namespace lang;
 using lang::Tensor;
 
-constexpr int run = 16;  // elements that a thread adds up
-
 struct Instance {
   DType type = f32;
   int rows = 1, columns = 4096;  // of a tile
-  bool segmented = false, reverse = false, exclusive = false;
+  bool segmented = false, reverse = false, exclusive = false, is_whole = false;  // a tile has whole rows
   auto fields() const {
     return std::tuple(type, joined("t", rows, columns), labelled("segmented", segmented),
-                      labelled("reverse", reverse), labelled("exclusive", exclusive));
+                      labelled("reverse", reverse), labelled("exclusive", exclusive),
+                      labelled("whole", is_whole));
   }
-  int runs() const { return columns / run; }
+  // Of few elements each, so that several blocks share a processor and load while others add.
+  int threads() const { return rows * columns >= 4096 ? 256 : 128; }
 };
 
 Instance plan(const Bound<Cumsum>& c) {
   int columns = 64;
   while (columns < c.dim("n") && columns < 4096) columns *= 2;
-  return {c.type("x"), 4096 / columns, columns, c.has("cu_seqlens"), c->reverse, c->exclusive};
+  return {c.type("x"), 4096 / columns, columns,      c.has("cu_seqlens"),
+          c->reverse,  c->exclusive,   c.dim("n") <= columns};
 }
 
-// Elements are counted from the side on which sums begin: in runs, each summed by a thread, which are summed
-// by doubling.
+// Tiles of a row come one after the other; what one has summed up is added to the element at which the next begins.
 struct Program {
   const Instance& c;
   Dim rows{"rows"}, n{"n"};
   Tensor x = input("x", {rows, n}, c.type), out = output("out", {rows, n}, c.type);
-  Tensor starts = x;  // 1 where a segment begins, seen from the side on which sums begin
-
-  Expr column(const Expr& run_of, const Expr& place) const {
-    Expr at = run_of * run + place;
-    return c.reverse ? Expr(c.columns - 1 - at) : at;
-  }
-  Expr starts_at(const Expr& at) const { return c.segmented ? Expr(starts(at) != 0) : Expr(boolean(0)); }
+  Tensor starts = x;  // true where a segment begins, seen from the side on which sums begin
 
   void mark_starts() {
     Expr segments = scalar("segments", i32);
     Tensor fences = input("cu_seqlens", {segments + 1}, i32);
-    starts = workspace("starts", {n}, i32, {.zero = true});
+    starts = workspace("starts", {n}, boolean, {.zero = true});
     grid(ceildiv(segments, 256), [&](Index block) {
       parallel(256, [&](Index i) {
         Expr at = block * 256 + i, begin = fences(at), end = fences(at + 1);
         when(at < segments && begin < end && begin >= 0 && end <= n,
-             [&] { atomic_max(starts(c.reverse ? Expr(end - 1) : begin), 1); });
+             [&] { starts(c.reverse ? Expr(end - 1) : begin) = true; });
       });
     });
   }
-
-  // One step of a row: tile from column `first`, on what the steps before have left in `carry`.
-  void tile(const Expr& row, const Expr& first, Shared& carry) const {
-    // A column more, so that threads that walk along runs use different banks.
-    Shared sums({c.rows, c.runs(), run + 1}, f32), open({c.runs(), run + 1}, boolean);
-    Shared ends({2, c.rows, c.runs()}, f32), closed({2, c.runs()}, boolean);
-    Fragment given = load(x.at(row, first), {c.rows, c.columns}, f32);
-    parallel(given, [&](Index i, Index j) {
-      Expr at = c.reverse ? Expr(c.columns - 1 - j) : Expr(j);
-      sums(i, at / run, at % run) = given(i, j);
-    });
-    parallel(c.rows, c.runs(), [&](Index i, Index r) {
-      Var sum = 0.f;
-      for (int k = 0; k < run; ++k) {
-        Expr value = sums(i, r, k), before = select(starts_at(first + column(r, k)), 0.f, sum);
-        sum = before + value;
-        sums(i, r, k) = c.exclusive ? before : Expr(sum);
-      }
-      ends(0, i, r) = sum;
-    });
-    parallel(c.runs(), [&](Index r) {
-      Var none = true;
-      for (int k = 0; k < run; ++k) {
-        none = none && !starts_at(first + column(r, k));
-        open(r, k) = none;
-      }
-      closed(0, r) = !none;
-    });
-    const int last = double_runs(ends, closed);
-    add_runs(row, first, carry, last, sums, open, ends, closed);
-    parallel(c.rows, [&](Index i) {
-      Expr before = carry(i);
-      carry(i) = ends(last, i, c.runs() - 1) + select(closed(last, c.runs() - 1), 0.f, before);
-    });
+  Fragment scanned(const Fragment& given, const Fragment& begins) const {
+    const ScanOptions options{.exclusive = c.exclusive, .reverse = c.reverse};
+    return c.segmented ? scan_sum(given, begins, options) : scan_sum(given, options);
   }
-  // Sums of runs become sums of all runs up to each since a segment has begun. Which half of both has them.
-  int double_runs(Shared& ends, Shared& closed) const {
-    int from = 0;
-    for (int distance = 1; distance < c.runs(); distance *= 2, from = 1 - from) {
-      parallel(c.rows, c.runs(), [&](Index i, Index r) {
-        Expr takes = r >= distance && !closed(from, r);
-        ends(1 - from, i, r) = ends(from, i, r) + select(takes, ends(from, i, r - distance), 0.f);
+  // `carry` is null where a tile has whole rows.
+  void tile(const Expr& row, const Expr& column, Shared* carry) const {
+    const int first = c.reverse ? c.columns - 1 : 0, last = c.columns - 1 - first;
+    Fragment given = load(x.at(row, column), {c.rows, c.columns}, f32), begins({c.rows, c.columns}, boolean);
+    if (c.segmented) parallel(begins, [&](Index i, Index j) { begins(i, j) = starts(column + j); });
+    const auto is_begin = [&](Index i, Index j) { return c.segmented ? Expr(begins(i, j)) : Expr(false); };
+    if (carry)
+      parallel(given, [&](Index i, Index j) {
+        Expr before = (*carry)(i);
+        given(i, j) += select(j == first && !is_begin(i, j), before, 0.f);
       });
-      parallel(c.runs(), [&](Index r) {
-        closed(1 - from, r) = closed(from, r) || select(r >= distance, closed(from, r - distance), false);
+    Fragment sums = scanned(given, begins);
+    if (carry)
+      parallel(sums, [&](Index i, Index j) {
+        Expr before = (*carry)(i);
+        if (c.exclusive) sums(i, j) = select(j == first && !is_begin(i, j), before, sums(i, j));
       });
-    }
-    return from;
-  }
-  void add_runs(const Expr& row, const Expr& first, const Shared& carry, int last, const Shared& sums,
-                const Shared& open, const Shared& ends, const Shared& closed) const {
-    Fragment result({c.rows, c.columns}, f32);
-    parallel(result, [&](Index i, Index j) {
-      Expr at = c.reverse ? Expr(c.columns - 1 - j) : Expr(j), r = at / run;
-      Expr runs_before = select(r > 0, ends(last, i, r - 1), 0.f);
-      Expr is_closed = select(r > 0, closed(last, r - 1), false);
-      Expr before = runs_before + select(is_closed, 0.f, carry(i));
-      result(i, j) = sums(i, r, at % run) + select(open(r, at % run), before, 0.f);
+    copy(sums, out.at(row, column));
+    if (!carry) return;
+    parallel(sums, [&](Index i, Index j) {
+      Expr own = given(i, j), before = sums(i, j);
+      Expr total = c.exclusive ? select(j == first || is_begin(i, j), 0.f, before) + own : before;
+      when(j == last, [&] { (*carry)(i) = total; });
     });
-    copy(result, out.at(row, first));
   }
   void block(const Expr& row) const {
+    if (c.is_whole) return tile(row, 0, nullptr);
     Shared carry({c.rows}, f32);
     clear(carry);
     Expr tiles = ceildiv(n, c.columns);
     serial(tiles, [&](Index step) {
-      tile(row, (c.reverse ? Expr(tiles - 1 - step) : Expr(step)) * c.columns, carry);
+      tile(row, (c.reverse ? Expr(tiles - 1 - step) : Expr(step)) * c.columns, &carry);
     });
   }
 };
@@ -131,7 +94,7 @@ Kernel program(const Instance& c) {
   return kernel(instance_name("cumsum", c), [&] {
     Program p{c};
     if (c.segmented) p.mark_starts();
-    grid(ceildiv(p.rows, c.rows), [&](Index block) { p.block(block * c.rows); });
+    grid(ceildiv(p.rows, c.rows), {.threads = c.threads()}, [&](Index block) { p.block(block * c.rows); });
   });
 }
 

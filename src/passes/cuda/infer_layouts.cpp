@@ -210,6 +210,11 @@ void Inference::collect(const Body& body, int threads, int depth) {
         if (d != n->dim) axes.push_back(d);
       edges_.push_back({fragments_.at(n->from.buffer.get()), fragments_.at(n->to.buffer.get()), depth, axes});
     }
+    if (const auto* n = as<Scan>(s)) {
+      const int from = fragments_.at(n->from.buffer.get());
+      join(from, fragments_.at(n->to.buffer.get()));
+      if (n->starts) join(from, fragments_.at(n->starts->buffer.get()));
+    }
     if (const auto* n = as<Gemm>(s)) {
       const GemmPlan plan = plan_gemm(*n, threads, target_);
       anchor(n->c.buffer.get(), plan.accumulator, 2 * depth + 1);

@@ -54,6 +54,7 @@ class Lowering {
   Body fill(const Fill& n, const Loc& at);
   Body gather(const Gather& n, const Loc& at);
   Body reduce(const Reduce& n, const Loc& at);
+  Body scan(const Scan& n, const Loc& at);
   Body gemm(const Gemm& n, const Loc& at, int threads);
   Body accumulate(const Accumulate& n, const Loc& at);
   Body groups(const Stmt& s, int threads);
@@ -155,6 +156,26 @@ Body Lowering::reduce(const Reduce& n, const Loc& at) {
   return result;
 }
 
+// Of whole fragments.
+Body Lowering::scan(const Scan& n, const Loc& at) {
+  Body result;
+  Scan own = n;
+  if (!is_fragment(n.from) || !is_whole(n.from)) own.from = moved(n.from, Space::fragment, result, at);
+  if (n.starts && (!is_fragment(*n.starts) || !is_whole(*n.starts)))
+    own.starts = moved(*n.starts, Space::fragment, result, at);
+  const bool direct = is_fragment(n.to) && is_whole(n.to);
+  if (!direct) {
+    const BufferPtr tile =
+        new_tile(n.to.buffer->name.c_str(), Space::fragment, n.to.buffer->type, n.to.extents, at);
+    result.push_back(statement(Declare{tile}, at));
+    own.to = whole(tile);
+  }
+  result.push_back(statement(own, at));
+  if (direct) return result;
+  for (const Stmt& s : copy({own.to, n.to, nullptr}, at)) result.push_back(s);
+  return result;
+}
+
 Body Lowering::gemm(const Gemm& n, const Loc& at, int threads) {
   Body result;
   Gemm own = n;
@@ -247,6 +268,7 @@ Body Lowering::stmt(const Stmt& s, int threads) {
   if (const auto* n = as<Copy>(s)) return copy(*n, s->at);
   if (const auto* n = as<Fill>(s)) return fill(*n, s->at);
   if (const auto* n = as<Gather>(s)) return gather(*n, s->at);
+  if (const auto* n = as<Scan>(s)) return scan(*n, s->at);
   if (const auto* n = as<Reduce>(s)) return reduce(*n, s->at);
   if (const auto* n = as<Gemm>(s)) return gemm(*n, s->at, threads);
   if (const auto* n = as<Accumulate>(s)) return accumulate(*n, s->at);

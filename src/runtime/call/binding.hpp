@@ -56,6 +56,7 @@ class Signature {
   explicit Signature(ir::KernelPtr kernel, DeviceKind device = DeviceKind::cpu);
 
   const ir::Kernel& kernel() const { return *kernel_; }
+  const ir::KernelPtr& kernel_pointer() const { return kernel_; }
   // The kernel's dims, then its scalars, then the variables that stand for the number of processors.
   const std::vector<ir::VariablePtr>& variables() const { return variables_; }
   // The tensors of the parameters, then the workspaces.

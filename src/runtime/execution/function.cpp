@@ -1,8 +1,10 @@
 #include <fmt/format.h>
 
+#include "cuda/ranges.hpp"
 #include "passes/dump.hpp"
 #include "runtime/execution/checked.hpp"
 #include "runtime/execution/executable.hpp"
+#include "runtime/execution/recorded.hpp"
 #include "runtime/machine/environment.hpp"
 #include "tegula/error.hpp"
 #include "tegula/lang/kernel.hpp"
@@ -42,6 +44,8 @@ namespace {
 
 template <class Compiled>
 void run(const Compiled& compiled, const std::optional<Stream>& stream, const Binding& binding) {
+  RecordedCalls::add(compiled.signature, binding);
+  const cuda::Range range(compiled.signature->kernel().name);
   if (!stream) return compiled.executable->run(binding);
   if (!(stream->device() == binding.device)) {
     throw ArgumentError(fmt::format("kernel '{}': the stream belongs to {}, but the tensors lie on {}",

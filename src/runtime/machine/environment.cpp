@@ -40,6 +40,8 @@ constexpr VariableInfo table[] = {
     {Variable::cuda_checks, "TEGULA_CUDA_CHECKS", "0",
      "1: kernels wait by lot at every barrier, and fail where a wait does not end; slow. 2: every "
      "thread, not one for many, says that it has read or filled a slot, for compute-sanitizer's racecheck"},
+    {Variable::cuda_lines, "TEGULA_CUDA_LINES", "0",
+     "1: NVIDIA's profilers and debuggers show the lines of the tile program in place of those of printed text"},
 };
 
 std::string refusal(const VariableInfo& variable, std::string_view value, std::string_view rule) {

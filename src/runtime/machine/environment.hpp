@@ -23,6 +23,7 @@ enum class Variable {
   dump,
   cuda,
   cuda_checks,
+  cuda_lines,
 };
 
 struct VariableInfo {

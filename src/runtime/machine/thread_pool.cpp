@@ -1,6 +1,7 @@
 #include "runtime/machine/thread_pool.hpp"
 
 #include <fmt/format.h>
+#include <pthread.h>
 
 #include <algorithm>
 #include <atomic>
@@ -255,9 +256,27 @@ void* ThreadPool::scratch(std::size_t bytes) {
 
 void ThreadPool::release_scratch() { arena.release(); }
 
+namespace {
+
+std::atomic<ThreadPool*> pool_of_process = nullptr;
+std::mutex pool_is_made;
+
+}  // namespace
+
+// The threads of a process are not in the children that it forks: these start their own.
 ThreadPool& thread_pool() {
-  static ThreadPool& pool = *new ThreadPool;
-  return pool;
+  if (ThreadPool* pool = pool_of_process.load(std::memory_order_acquire)) return *pool;
+  const std::lock_guard lock(pool_is_made);
+  if (!pool_of_process.load(std::memory_order_relaxed)) {
+    static const bool forgets = pthread_atfork([] { pool_is_made.lock(); }, [] { pool_is_made.unlock(); },
+                                               [] {
+                                                 pool_of_process = nullptr;
+                                                 pool_is_made.unlock();
+                                               }) == 0;
+    internal_assert(forgets, "a child process would wait for threads that it has not");
+    pool_of_process.store(new ThreadPool, std::memory_order_release);
+  }
+  return *pool_of_process;
 }
 
 }  // namespace tegula

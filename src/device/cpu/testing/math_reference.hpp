@@ -18,6 +18,7 @@ inline const MathReference math_references[] = {
     {"tanh", [](long double x) { return std::tanh(x); }, 2},
     {"sin", [](long double x) { return std::sin(x); }, 2},
     {"cos", [](long double x) { return std::cos(x); }, 2},
+    {"erf", [](long double x) { return std::erf(x); }, 1.5},
     {"sqrt", [](long double x) { return std::sqrt(x); }, 0.5},
     {"rsqrt", [](long double x) { return 1 / std::sqrt(x); }, 2},
     {"rcp", [](long double x) { return 1 / x; }, 0.5},

@@ -1,4 +1,4 @@
-#include "fuzz/child.hpp"
+#include "runtime/execution/children.hpp"
 
 #include <fmt/format.h>
 #include <poll.h>
@@ -13,7 +13,7 @@
 
 #include "tegula/error.hpp"
 
-namespace tegula::fuzz {
+namespace tegula {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -33,7 +33,7 @@ struct Child {
   try {
     text = work();
   } catch (const std::exception& e) {
-    fmt::print(stderr, "fuzz: {}\n", e.what());
+    fmt::print(stderr, "tegula: {}\n", e.what());
     _exit(1);
   }
   for (std::size_t at = 0; at < text.size();) {
@@ -129,4 +129,4 @@ ChildResult run_child(std::chrono::milliseconds timeout, const std::function<std
   return result;
 }
 
-}  // namespace tegula::fuzz
+}  // namespace tegula

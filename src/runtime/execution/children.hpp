@@ -4,7 +4,7 @@
 #include <functional>
 #include <string>
 
-namespace tegula::fuzz {
+namespace tegula {
 
 struct ChildResult {
   std::string output;  // what the work returned
@@ -12,7 +12,7 @@ struct ChildResult {
 };
 
 // Runs work(0) … work(count - 1), `jobs` at a time, and calls done(i, result) here as each one ends. This
-// process must not have started threads. `go_on` is asked before another child starts.
+// process may have started threads: of the library, a child starts its own. `go_on` is asked before another child starts.
 void run_children(
     std::size_t count, int jobs, std::chrono::milliseconds timeout,
     const std::function<std::string(std::size_t)>& work,
@@ -21,4 +21,4 @@ void run_children(
 
 ChildResult run_child(std::chrono::milliseconds timeout, const std::function<std::string()>& work);
 
-}  // namespace tegula::fuzz
+}  // namespace tegula

@@ -1,0 +1,34 @@
+// What was found best, in a file of lines: key, candidate and seconds, with tabs between.
+#pragma once
+#include <map>
+#include <optional>
+#include <string>
+
+namespace tegula::measure {
+
+struct Best {
+  std::string candidate;  // its text
+  double seconds = 0;
+};
+
+class TunedCache {
+ public:
+  explicit TunedCache(std::string path) : path_(std::move(path)) {}
+
+  std::map<std::string, Best> read() const;
+  std::optional<Best> find(const std::string& key) const;
+  void put(const std::string& key, const Best& best) const;
+  void remove(const std::string& key) const;
+  // The entries of the file are taken over; how many.
+  std::size_t merge(const std::string& file) const;
+  void write(const std::map<std::string, Best>& all, const std::string& path) const;
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+// In the directory of compiled kernels.
+TunedCache tuned_cache();
+
+}  // namespace tegula::measure

@@ -1,0 +1,22 @@
+// A scan along a dimension of a fragment by the digits that make up the coordinate, from the fastest to the slowest:
+// each level combines neighbours of the level below.
+#pragma once
+#include <optional>
+#include <vector>
+
+#include "layout/layout.hpp"
+
+namespace tegula::passes {
+
+struct ScanLevel {
+  enum class Kind { registers, lanes, threads };
+  Kind kind;
+  // Of registers: among the numbers of those that the levels below have left. Of others: of threads.
+  std::int64_t step, extent;
+  std::int64_t registers;  // that the level begins with
+};
+
+// Nothing if a digit moves the element along several dimensions.
+std::optional<std::vector<ScanLevel>> scan_levels(const layout::Layout& layout, int dim);
+
+}  // namespace tegula::passes
