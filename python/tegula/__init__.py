@@ -14,12 +14,15 @@ from . import _functions
 from ._devices import synchronize
 from ._explain import explain
 from ._functions import *  # noqa: F403
-__all__ = ["explain", "synchronize", *_functions.__all__]
+from ._kernel import Kernel, kernel
+from ._tegula import ProgramError
+
+__all__ = ["Kernel", "ProgramError", "explain", "kernel", "synchronize", *_functions.__all__]
 __version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> Any:
-    # tegula.torch without an import of its own, which would load PyTorch for everybody.
-    if name == "torch":
-        return importlib.import_module("tegula.torch")
+    # Without an import of their own: tegula.torch would load PyTorch for everybody.
+    if name in ("lang", "torch"):
+        return importlib.import_module(f"tegula.{name}")
     raise AttributeError(f"module 'tegula' has no attribute '{name}'")
