@@ -52,6 +52,7 @@ void define_places(nb::module_& module);
 void define_control(nb::module_& module);
 void define_tile_ops(nb::module_& module);
 void define_kernels(nb::module_& module);
+void define_load(nb::module_& module);
 // A kernel that another library of the process has built.
 nb::object adopt_kernel(const std::shared_ptr<const ir::Kernel>& kernel);
 

@@ -69,6 +69,8 @@ Operand foreign_number(nb::handle given, const Here& at) {
 
 Operand operand(nb::handle given, const Here& at) {
   if (nb::isinstance<Expr>(given)) return {nb::cast<const Expr&>(given), at.at};
+  if (nb::isinstance<ElementValue>(given)) return {Expr(nb::cast<const ElementValue&>(given)), at.at};
+  if (nb::isinstance<lang::Dim>(given)) return {Expr(nb::cast<const lang::Dim&>(given)), at.at};
   if (nb::isinstance<Variable>(given))
     return {lang::read_later(*nb::cast<Variable&>(given).var, at.statement, at.at), at.at};
   if (PyBool_Check(given.ptr())) return {given.is(Py_True), at.at};
@@ -172,6 +174,8 @@ nb::object apply(Binary function, nb::handle a, nb::handle b) {
   return nb::cast(Expr(function(x, y)));
 }
 
+// Of each class for itself, as none may be derived from another: Python would ask the derived one first, and
+// `i < N` would become `N > i`.
 template <class Class>
 void define_operators(Class& type) {
   for (const auto& each : operators) {
@@ -213,7 +217,9 @@ nb::object store_combined(nb::handle self, nb::handle value, const char* fallbac
 
 void define_elements(nb::module_& module) {
   nb::class_<Stored>(module, "Stored");
-  nb::class_<ElementValue, Expr> element(module, "Element", "One element of a tensor or a tile.");
+  nb::class_<ElementValue> element(module, "Element", "One element of a tensor or a tile.");
+  define_operators(element);
+  element.def_prop_ro("type", [](const ElementValue& self) { return self.type(); });
   constexpr struct {
     const char *name, *plain;
     void (*store)(lang::Element&&, const Operand&);
@@ -315,10 +321,12 @@ void define_values(nb::module_& module) {
   nb::class_<Expr> value(module, "Expr", "A value: computed where it is written, it never changes.");
   define_operators(value);
   value.def_prop_ro("type", [](const Expr& self) { return self.type(); });
-  nb::class_<lang::Dim, Expr>(module, "Dim", "An extent that the shapes of a call determine.")
-      .def(
-          "__init__", [](lang::Dim* self, const char* name) { new (self) lang::Dim(name, here().at); },
-          nb::arg("name"))
+  nb::class_<lang::Dim> dim(module, "Dim", "An extent that the shapes of a call determine.");
+  define_operators(dim);
+  dim.def(
+         "__init__", [](lang::Dim* self, const char* name) { new (self) lang::Dim(name, here().at); },
+         nb::arg("name"))
+      .def_prop_ro("type", [](const lang::Dim& self) { return self.type(); })
       .def(
           "multiple_of",
           [](nb::object self, int factor) {

@@ -96,4 +96,5 @@ NB_MODULE(_tegula, module) {
   tegula::python::language::define_control(module);
   tegula::python::language::define_tile_ops(module);
   tegula::python::language::define_kernels(module);
+  tegula::python::language::define_load(module);
 }

@@ -15,9 +15,10 @@ from ._devices import synchronize
 from ._explain import explain
 from ._functions import *  # noqa: F403
 from ._kernel import Kernel, kernel
+from ._load import load
 from ._tegula import ProgramError
 
-__all__ = ["Kernel", "ProgramError", "explain", "kernel", "synchronize", *_functions.__all__]
+__all__ = ["Kernel", "ProgramError", "explain", "kernel", "load", "synchronize", *_functions.__all__]
 __version__ = "0.1.0"
 
 

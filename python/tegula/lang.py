@@ -12,7 +12,7 @@ import math
 from typing import Any, Callable, ContextManager, Dict, NamedTuple, Optional, Sequence, Tuple, Union
 
 from . import _tegula as _t
-from ._tegula import Dim, DType, Expr, Fragment, ProgramError, Shared, Tensor, Tile, Var, Window
+from ._tegula import Dim, DType, Element, Expr, Fragment, ProgramError, Shared, Tensor, Tile, Var, Window
 
 _dtypes: Dict[str, DType] = _t.lang_dtypes
 boolean = _dtypes["bool"]
@@ -25,7 +25,7 @@ inf = math.inf
 log2e = 1.4426950408889634
 
 Number = Union[bool, int, float]
-Value = Union[Expr, Var, Number]
+Value = Union[Expr, Element, Dim, Var, Number]
 Extents = Union[Value, Sequence[Value]]
 
 # ---- the signature of a kernel
@@ -254,27 +254,27 @@ reduce_any = _reduction("reduce_any", "Whether some element is true")
 reduce_all = _reduction("reduce_all", "Whether all elements are true")
 
 
-def atomic_add(place: Union[Expr, Window], value: Union[Value, Tile]) -> None:
+def atomic_add(place: Union[Element, Window], value: Union[Value, Tile]) -> None:
     """``place += value``, indivisibly: of an element and a value, or of a window and a tile."""
     _t.lang_atomic_add(place, value)
 
 
-def atomic_max(place: Union[Expr, Window], value: Union[Value, Tile]) -> None:
+def atomic_max(place: Union[Element, Window], value: Union[Value, Tile]) -> None:
     """``place = max(place, value)``, indivisibly."""
     _t.lang_atomic_max(place, value)
 
 
-def atomic_min(place: Union[Expr, Window], value: Union[Value, Tile]) -> None:
+def atomic_min(place: Union[Element, Window], value: Union[Value, Tile]) -> None:
     """``place = min(place, value)``, indivisibly."""
     _t.lang_atomic_min(place, value)
 
 
-def atomic_or(place: Expr, value: Value) -> None:
+def atomic_or(place: Element, value: Value) -> None:
     """``place |= value``, indivisibly."""
     _t.lang_atomic_or(place, value)
 
 
-def atomic_and(place: Expr, value: Value) -> None:
+def atomic_and(place: Element, value: Value) -> None:
     """``place &= value``, indivisibly."""
     _t.lang_atomic_and(place, value)
 
