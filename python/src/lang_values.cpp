@@ -38,7 +38,10 @@ lang::Element&& place_of(const char* what, nb::handle given) {
   return std::move(*element.place);
 }
 
-bool is_value(nb::handle given) { return nb::isinstance<Expr>(given) || nb::isinstance<Variable>(given); }
+bool is_value(nb::handle given) {
+  return nb::isinstance<Expr>(given) || nb::isinstance<ElementValue>(given) ||
+         nb::isinstance<Variable>(given) || nb::isinstance<lang::Dim>(given);
+}
 
 namespace {
 
