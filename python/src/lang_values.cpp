@@ -112,8 +112,24 @@ using Unary = Expr (*)(const Operand&);
 
 bool is_boolean(const Operand& a, const Operand& b) { return a.type().is_boolean() || b.type().is_boolean(); }
 // Python has no operators for booleans that its objects could define: those of bits stand for them.
-Expr both(const Operand& a, const Operand& b) { return is_boolean(a, b) ? a && b : a & b; }
-Expr either(const Operand& a, const Operand& b) { return is_boolean(a, b) ? a || b : a | b; }
+Expr both(const Operand& a, const Operand& b) {
+  if (!is_boolean(a, b)) return a & b;
+  lang::read_in_order(a, b);
+  return a && b;
+}
+Expr either(const Operand& a, const Operand& b) {
+  if (!is_boolean(a, b)) return a | b;
+  lang::read_in_order(a, b);
+  return a || b;
+}
+Expr shift_left(const Operand& a, const Operand& b) {
+  lang::read_in_order(a, b);
+  return a << b;
+}
+Expr shift_right(const Operand& a, const Operand& b) {
+  lang::read_in_order(a, b);
+  return a >> b;
+}
 Expr differ(const Operand& a, const Operand& b) { return is_boolean(a, b) ? a != b : a ^ b; }
 Expr invert(const Operand& a) { return a.type().is_boolean() ? !a : ~a; }
 Expr divide(const Operand& a, const Operand& b) {
@@ -137,8 +153,8 @@ constexpr struct {
     {"__and__", "__rand__", both},
     {"__or__", "__ror__", either},
     {"__xor__", "__rxor__", differ},
-    {"__lshift__", "__rlshift__", [](const Operand& a, const Operand& b) { return a << b; }},
-    {"__rshift__", "__rrshift__", [](const Operand& a, const Operand& b) { return a >> b; }},
+    {"__lshift__", "__rlshift__", shift_left},
+    {"__rshift__", "__rrshift__", shift_right},
     {"__eq__", nullptr, [](const Operand& a, const Operand& b) { return a == b; }},
     {"__ne__", nullptr, [](const Operand& a, const Operand& b) { return a != b; }},
     {"__lt__", nullptr, [](const Operand& a, const Operand& b) { return a < b; }},

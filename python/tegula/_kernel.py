@@ -5,8 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import operator
-import sys
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Optional, Sequence, Set, Tuple, Union
 
 from . import _arrays, _tegula
 
@@ -85,8 +84,18 @@ class Kernel:
             The output, or a tuple of them; None if the kernel has none.
         """
         given, dims = self._bind(args, out, named)
+        self._refuse_recording([given[p.name] for p in self._given if p.role != "scalar"])
         shapes = self._shapes(given, dims)
         return self._built.call([given.get(p.name) for p in self.parameters], shapes, target)
+
+    def _refuse_recording(self, tensors: Sequence[Any]) -> None:
+        try:
+            _tegula.refuse_recording(*tensors)
+        except TypeError:
+            raise TypeError(
+                f"{self.name}() gives no gradients, and an argument requires them; make it an operator that has some, "
+                "by tegula.torch.custom_op(kernel, backward=…), or pass tensor.detach()"
+            ) from None
 
     def _bind(self, args: Sequence[Any], out: Any, named: Dict[str, Any]) -> Tuple[Dict[str, Any], Dict[str, int]]:
         order = self.parameters if self._outputs and len(args) == len(self.parameters) else self._given
@@ -115,9 +124,12 @@ class Kernel:
         return given, dims
 
     @functools.cached_property
-    def _dims(self) -> set[str]:
-        scalars = {p.name for p in self.parameters if p.role == "scalar"}
-        found: set[str] = set()
+    def _dims(self) -> Set[str]:
+        return self.dims_of(self.parameters)
+
+    def dims_of(self, parameters: Iterable[Parameter]) -> Set[str]:
+        """The dims that are in the extents of these parameters."""
+        found: Set[str] = set()
 
         def collect(tree: _Tree) -> None:
             if isinstance(tree, str):
@@ -126,10 +138,10 @@ class Kernel:
                 for each in tree[1:]:
                     collect(each)
 
-        for p in self.parameters:
+        for p in parameters:
             for extent in p.shape or ():
                 collect(extent)
-        return found - scalars
+        return found - {p.name for p in self.parameters if p.role == "scalar"}
 
     def values_of(self, given: Dict[str, Any]) -> Dict[str, Any]:
         """The dims that the shapes of arrays tell, and the scalars."""

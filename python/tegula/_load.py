@@ -29,6 +29,8 @@ extern "C" __attribute__((visibility("default"))) void tegula_python_kernels(
   }} catch (const std::exception& error) {{ fail(loaded, error.what()); }}
 }}
 """
+# Of a compiler's message; what follows are other functions that do not fit either.
+_message_lines = 12
 
 
 class Kernels:
@@ -137,7 +139,8 @@ def _compile(
                    f"-L{libraries}", f"-Wl,-rpath,{libraries}", "-ltegula"]  # fmt: skip
         result = subprocess.run(command, capture_output=True, text=True, timeout=300)
         if result.returncode != 0:
-            raise ValueError(f"load: {path} cannot be compiled:\n{result.stderr}")
+            first = "\n".join(result.stderr.splitlines()[:_message_lines])
+            raise ValueError(f"load: {path} cannot be compiled:\n{first}")
         files = {file: _digest_of_file(file) for file in _dependencies(rules) if file != source}
         name = f"{key}-{_digest(sorted(files.values()))[:16]}.so"
         os.replace(made, folder / name)

@@ -228,6 +228,15 @@ void Builder::forget(const Expr& deferred) {
   std::erase_if(deferred_, [&](const Deferred& read) { return read.value == deferred.node()->variable; });
 }
 
+void Builder::order_deferred(const Expr& first, const Expr& second) {
+  // They are recorded from the last to the first.
+  const auto begin = std::find_if(deferred_.begin(), deferred_.end(), [&](const Deferred& read) {
+    return uses(first.node(), *read.value) || uses(second.node(), *read.value);
+  });
+  std::stable_partition(begin, deferred_.end(),
+                        [&](const Deferred& read) { return !uses(first.node(), *read.value); });
+}
+
 // Those of one statement from the last to the first, as g++ evaluates the arguments of functions; but first
 // those that a read's own indices need.
 void Builder::record_deferred() {

@@ -59,6 +59,8 @@ class Builder {
   Expr defer(DType type, ReadOf what, int statement, const Loc& at);
   // Leaves such a read out.
   void forget(const Expr& deferred);
+  // Those of `first` are recorded before those of `second` alone.
+  void order_deferred(const Expr& first, const Expr& second);
   void record_deferred();
   ir::BufferPtr define_tile(ir::Space space, const std::vector<int>& shape, DType type, const Loc& at);
   void define_name(const std::string& name, const Loc& at);

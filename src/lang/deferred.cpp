@@ -42,6 +42,10 @@ Expr read_later(const Var& variable, int statement, const Loc& at) {
   return builder.defer(variable.variable()->type, variable.variable(), statement, at);
 }
 
+void read_in_order(const Expr& first, const Expr& second) {
+  if (auto* builder = Builder::active()) builder->order_deferred(first, second);
+}
+
 void leave_out(const Expr& read) {
   if (auto* builder = Builder::active()) builder->forget(read);
 }

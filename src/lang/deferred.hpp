@@ -10,6 +10,8 @@ namespace tegula::lang {
 // `statement` is a number that the statement has alone among its neighbours.
 Expr read_later(const Element& element, int statement);
 Expr read_later(const Var& variable, int statement, const Loc& at);
+// The reads of `first` are recorded before those of `second`, as && and || and shifts of C++ have it.
+void read_in_order(const Expr& first, const Expr& second);
 // The read is left out after all: its value is used nowhere.
 void leave_out(const Expr& read);
 
