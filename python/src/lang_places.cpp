@@ -158,9 +158,24 @@ void set_element(const lang::ViewPtr& view, nb::handle key, nb::handle value) {
   throw nb::type_error("tensors and tiles are not iterated; loop by `with serial(n) as i:` or parallel()");
 }
 
+// Whole tensors and tiles are in no arithmetic; without these Python would say that there is no such
+// operator.
+template <class Class>
+void refuse_arithmetic(Class& type) {
+  for (const char* name : {"__add__", "__radd__", "__sub__", "__rsub__", "__mul__", "__rmul__", "__truediv__",
+                           "__rtruediv__", "__neg__", "__matmul__", "__lt__", "__le__", "__gt__", "__ge__"})
+    type.def(name, [](const nb::args&) {
+      throw nb::type_error(
+          "a whole tensor or tile in arithmetic; compute with elements, as `with parallel(tile) as (i, j): "
+          "tile[i, j] *= 2`, and multiply matrices by gemm()");
+    });
+}
+
 void define_tensors(nb::module_& module) {
   nb::class_<lang::Window>(module, "Window", "The part of a tensor that begins at an offset.");
-  nb::class_<lang::Tensor>(module, "Tensor", "A tensor in global memory, or a view of one.")
+  nb::class_<lang::Tensor> tensor(module, "Tensor", "A tensor in global memory, or a view of one.");
+  refuse_arithmetic(tensor);
+  tensor
       .def("__getitem__",
            [](const lang::Tensor& self, nb::handle key) -> nb::object {
              if (has_ranges(key)) return nb::cast(slice(self, key));
@@ -208,8 +223,9 @@ void define_views(nb::class_<T, Tile>& type) {
 }
 
 void define_tiles(nb::module_& module) {
-  nb::class_<Tile>(module, "Tile", "A tile: constant shape, owned by one block.")
-      .def_prop_ro("shape", [](const Tile& self) { return nb::tuple(nb::cast(self.shape())); })
+  nb::class_<Tile> tile(module, "Tile", "A tile: constant shape, owned by one block.");
+  refuse_arithmetic(tile);
+  tile.def_prop_ro("shape", [](const Tile& self) { return nb::tuple(nb::cast(self.shape())); })
       .def_prop_ro("rank", [](const Tile& self) { return self.rank(); })
       .def_prop_ro("type", [](const Tile& self) { return self.type(); })
       .def(

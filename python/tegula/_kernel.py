@@ -153,10 +153,18 @@ class Kernel:
             if p.shape is None:
                 values[p.name] = value
             else:
-                for extent, size in zip(p.shape, value.shape):
+                for extent, size in zip(p.shape, self._shape_given(p, value)):
                     if isinstance(extent, str):
                         values.setdefault(extent, size)
         return values
+
+    def _shape_given(self, parameter: Parameter, array: Any) -> Tuple[Any, ...]:
+        label, rank = f"{self.name}, argument '{parameter.name}'", len(parameter.shape or ())
+        if not hasattr(array, "shape"):
+            raise TypeError(f"{label}: expected an array, given {type(array).__name__}; convert it, as by numpy.asarray")
+        if len(array.shape) != rank:
+            raise ValueError(f"{label}: expected {rank} dimensions, given the shape {list(array.shape)}")
+        return tuple(array.shape)
 
     def _shapes(self, given: Dict[str, Any], dims: Dict[str, int]) -> List[Optional[Tuple[int, ...]]]:
         if all(p.name in given for p in self._outputs):
