@@ -16,6 +16,9 @@ target_compile_features(tegula_shared INTERFACE cxx_std_20)
 target_link_libraries(tegula_shared PRIVATE fmt::fmt Threads::Threads ${CMAKE_DL_LIBS})
 # Copies of templates of the standard library stay inside.
 target_link_options(tegula_shared PRIVATE LINKER:--version-script=${PROJECT_SOURCE_DIR}/cmake/exported.map)
+if(TEGULA_PORTABLE)
+  target_link_options(tegula_shared PRIVATE -static-libstdc++)
+endif()
 set_target_properties(tegula_core PROPERTIES EXPORT_NAME tegula_static)
 
 set(package ${CMAKE_INSTALL_LIBDIR}/cmake/Tegula)

@@ -17,6 +17,8 @@ Kernel vector_add() {
   });
 }
 
+TEGULA_KERNELS(vector_add())  // what `tegula show` and tegula.load() find here
+
 int main() {
   auto add = tegula::compile(vector_add());
   std::printf("%s", vector_add().text().c_str());

@@ -28,6 +28,8 @@ Kernel gemm_relu(GemmTile t) {
   });
 }
 
+TEGULA_KERNELS(gemm_relu({32, 32, 16}))  // what `tegula show` and tegula.load() find here
+
 int main() {
   auto gemm = tegula::compile(gemm_relu({32, 32, 16}));
   int m = 50, n = 70, k = 33;  // multiples of nothing

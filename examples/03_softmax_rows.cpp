@@ -29,6 +29,8 @@ Kernel softmax_rows(int rows, int piece) {
   });
 }
 
+TEGULA_KERNELS(softmax_rows(4, 32))  // what `tegula show` and tegula.load() find here
+
 int main() {
   auto softmax = tegula::compile(softmax_rows(4, 32));
   int m = 9, n = 77;

@@ -30,6 +30,8 @@ Kernel histogram(int bins) {
   });
 }
 
+TEGULA_KERNELS(histogram(16))  // what `tegula show` and tegula.load() find here
+
 int main() {
   auto count = tegula::compile(histogram(16));
   int n = 2000;

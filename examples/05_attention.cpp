@@ -67,6 +67,8 @@ Kernel packed_attention(int dim, int queries, int keys) {
   });
 }
 
+TEGULA_KERNELS(packed_attention(16, 16, 8))  // what `tegula show` and tegula.load() find here
+
 int main() {
   constexpr int dim = 16;
   std::vector<int> begin = {0, 5, 5, 42, 60};

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "call.hpp"
+#include "lang.hpp"
 #include "operators.hpp"
 #include "tegula/error.hpp"
 #include "tegula/stream.hpp"
@@ -49,9 +50,17 @@ std::string in_python(std::string text) {
   return text;
 }
 
+// The class of errors in programs, made when the module is.
+PyObject*& program_error() {
+  static PyObject* type = nullptr;
+  return type;
+}
+
 void translate(const std::exception_ptr& pointer, void*) {
   try {
     std::rethrow_exception(pointer);
+  } catch (const tegula::ProgramError& error) {
+    PyErr_SetString(program_error(), error.what());  // of the language, whose names are those of C++
   } catch (const tegula::ArgumentError& error) {
     PyErr_SetString(PyExc_ValueError, in_python(error.what()).c_str());
   } catch (const tegula::Error& error) {
@@ -74,6 +83,8 @@ NB_MODULE(_tegula, module) {
         tegula::synchronize(tegula::Device::cuda(device));
       },
       nanobind::arg("device"));
+  program_error() = PyErr_NewException("tegula.ProgramError", PyExc_RuntimeError, nullptr);
+  module.attr("ProgramError") = nanobind::borrow(program_error());
   tegula::python::register_end(module);
   tegula::python::define_array(module);
   tegula::python::define_gradients(module);
@@ -81,4 +92,10 @@ NB_MODULE(_tegula, module) {
   tegula::python::define_time(module);
   tegula::python::define_tables(module);
   tegula::python::define_table_call(module);
+  tegula::python::language::define_values(module);
+  tegula::python::language::define_places(module);
+  tegula::python::language::define_control(module);
+  tegula::python::language::define_tile_ops(module);
+  tegula::python::language::define_kernels(module);
+  tegula::python::language::define_load(module);
 }

@@ -14,13 +14,17 @@ from . import _functions
 from ._devices import synchronize
 from ._explain import explain
 from ._functions import *  # noqa: F403
+from ._kernel import Kernel, kernel
+from ._load import load
+from ._tegula import ProgramError
 from ._time import Timing, time
-__all__ = ["Timing", "explain", "synchronize", "time", *_functions.__all__]
+
+__all__ = ["Kernel", "ProgramError", "Timing", "explain", "kernel", "load", "synchronize", "time", *_functions.__all__]
 __version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> Any:
-    # tegula.torch without an import of its own, which would load PyTorch for everybody.
-    if name == "torch":
-        return importlib.import_module("tegula.torch")
+    # Without an import of their own: tegula.torch would load PyTorch for everybody.
+    if name in ("lang", "torch"):
+        return importlib.import_module(f"tegula.{name}")
     raise AttributeError(f"module 'tegula' has no attribute '{name}'")

@@ -8,7 +8,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 EXAMPLES = {
     f"{page} {number}": text
-    for page in ("README.md", "docs/python.md", "docs/pytorch.md")
+    for page in ("README.md", "docs/python.md", "docs/python-kernels.md", "docs/pytorch.md")
     for number, text in enumerate(re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.DOTALL))
 }
 

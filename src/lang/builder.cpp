@@ -30,6 +30,20 @@ bool is_identifier(const std::string& name) {
                      [](unsigned char c) { return c < 128 && (std::isalnum(c) || c == '_'); });
 }
 
+bool uses(const ir::Expr& e, const ir::Variable& variable) {
+  if (!e) return false;
+  return e->variable.get() == &variable ||
+         std::any_of(e->args.begin(), e->args.end(),
+                     [&](const ir::Expr& arg) { return uses(arg, variable); });
+}
+
+bool needs(const ir::Access& element, const ir::Variable& variable) {
+  const auto by = [&](const ir::Expr& e) { return uses(e, variable); };
+  return std::any_of(element.index.begin(), element.index.end(), by) ||
+         std::any_of(element.view.dims.begin(), element.view.dims.end(),
+                     [&](const ir::ViewDim& dim) { return by(dim.offset) || by(dim.low) || by(dim.high); });
+}
+
 }  // namespace
 
 Loc detail::user_place(const Loc& at) {
@@ -97,6 +111,7 @@ std::shared_ptr<const ir::Kernel> Builder::finish() {
 
 void Builder::add(ir::Stmt stmt) {
   internal_assert(scopes_.back().body != nullptr, "statements outside a grid are refused before");
+  record_deferred();
   scopes_.back().body->push_back(std::move(stmt));
 }
 
@@ -105,9 +120,15 @@ void* Builder::add_branch(ir::If branch, const Loc& at) {
   return const_cast<ir::StmtNode*>(scopes_.back().body->back().get());
 }
 
+void Builder::check_branch(const void* branch, const Loc& at) const {
+  const ir::Body* body = scopes_.back().body;
+  if (!body || body->empty() || body->back().get() != branch)
+    fail(at, "otherwise() must follow its when() directly");
+}
+
 void Builder::set_otherwise(void* branch, ir::Body otherwise, const Loc& at) {
+  check_branch(branch, at);
   auto& body = *scopes_.back().body;
-  if (body.empty() || body.back().get() != branch) fail(at, "otherwise() must follow its when() directly");
   auto whole = std::get<ir::If>(body.back()->node);
   whole.otherwise = std::move(otherwise);
   body.back() = ir::statement(std::move(whole), body.back()->at);
@@ -121,14 +142,33 @@ ir::VariablePtr Builder::processors(const Loc& at) {
   return processors_;
 }
 
-void Builder::inside(ScopeKind kind, ir::Body& body, const std::function<void()>& record) {
+void Builder::open(ScopeKind kind, ir::Body& body) {
+  record_deferred();
   if (!next_scope_) next_scope_ = ++last_scope_;
   scopes_.push_back({std::exchange(next_scope_, 0), kind, &body});
-  struct Close {
-    Builder& builder;
-    ~Close() { builder.scopes_.pop_back(); }
-  } close{*this};
+}
+
+void Builder::close() {
+  record_deferred();
+  scopes_.pop_back();
+}
+
+void Builder::abandon() {
+  deferred_.clear();
+  scopes_.pop_back();
+}
+
+void Builder::inside(ScopeKind kind, ir::Body& body, const std::function<void()>& record) {
+  open(kind, body);
+  struct Abandon {
+    Builder* builder;
+    ~Abandon() {
+      if (builder) builder->abandon();
+    }
+  } abandon{this};
   record();
+  abandon.builder = nullptr;
+  close();
 }
 
 bool Builder::within(ScopeKind kind) const { return depth_of(kind) > 0; }
@@ -162,6 +202,7 @@ void Builder::need_block(const char* what, const Loc& at) const {
 }
 
 ir::VariablePtr Builder::define(ir::VariableKind kind, const std::string& prefix, DType type, const Loc& at) {
+  record_deferred();
   bool host = ir::is_host(kind);
   auto name = host ? prefix : prefix + std::to_string(counters_[prefix]++);
   auto variable = std::make_shared<const ir::Variable>(ir::Variable{name, type, kind, at});
@@ -174,6 +215,52 @@ ir::VariablePtr Builder::define_index(const std::string& prefix, const Loc& at) 
   if (!next_scope_) next_scope_ = ++last_scope_;
   variables_[variable.get()] = next_scope_;
   return variable;
+}
+
+Expr Builder::defer(DType type, ReadOf what, int statement, const Loc& at) {
+  auto value = std::make_shared<ir::Variable>(ir::Variable{"", type, ir::VariableKind::let, at});
+  variables_[value.get()] = scopes_.back().id;
+  deferred_.push_back({value, std::move(what), statement});
+  return Expr(ir::variable(value, at), false);
+}
+
+void Builder::forget(const Expr& deferred) {
+  std::erase_if(deferred_, [&](const Deferred& read) { return read.value == deferred.node()->variable; });
+}
+
+void Builder::order_deferred(const Expr& first, const Expr& second) {
+  // They are recorded from the last to the first.
+  const auto begin = std::find_if(deferred_.begin(), deferred_.end(), [&](const Deferred& read) {
+    return uses(first.node(), *read.value) || uses(second.node(), *read.value);
+  });
+  std::stable_partition(begin, deferred_.end(),
+                        [&](const Deferred& read) { return !uses(first.node(), *read.value); });
+}
+
+// Those of one statement from the last to the first, as g++ evaluates the arguments of functions; but first
+// those that a read's own indices need.
+void Builder::record_deferred() {
+  std::vector<Deferred> reads = std::exchange(deferred_, {});
+  for (auto begin = reads.begin(); begin != reads.end();) {
+    const auto end = std::find_if(begin, reads.end(),
+                                  [&](const Deferred& read) { return read.statement != begin->statement; });
+    for (auto read = end; read != begin;) record(*--read, reads);
+    begin = end;
+  }
+}
+
+void Builder::record(Deferred& read, std::vector<Deferred>& others) {
+  if (!read.value->name.empty()) return;  // it has been needed before
+  auto* element = std::get_if<ir::Access>(&read.what);
+  if (element)
+    for (Deferred& other : others)
+      if (&other != &read && needs(*element, *other.value)) record(other, others);
+  read.value->name = "t" + std::to_string(counters_["t"]++);
+  const Loc& at = read.value->at;
+  if (element)
+    add(ir::statement(ir::Load{read.value, *element}, at));
+  else
+    add(ir::statement(ir::Let{read.value, ir::variable(std::get<ir::VariablePtr>(read.what), at)}, at));
 }
 
 ir::BufferPtr Builder::define_tile(ir::Space space, const std::vector<int>& shape, DType type,

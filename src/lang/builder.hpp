@@ -2,6 +2,7 @@
 #pragma once
 #include <functional>
 #include <unordered_map>
+#include <variant>
 
 #include "ir/ir.hpp"
 #include "tegula/lang.hpp"
@@ -13,6 +14,9 @@ namespace tegula::lang {
 
 // The user's place that was seen last in this kernel; for what has none of its own.
 Loc latest_place(const Loc& otherwise);
+
+// What a value is read from.
+using ReadOf = std::variant<ir::Access, ir::VariablePtr>;
 
 enum class ScopeKind : std::uint8_t { kernel, grid, loop, parallel, rows, group, branch, test };
 
@@ -30,8 +34,15 @@ class Builder {
   void add(ir::Stmt stmt);
   // A branch that may still get its other side. It is found again by the returned handle.
   void* add_branch(ir::If branch, const Loc& at);
+  // Fails unless that branch is the last statement.
+  void check_branch(const void* branch, const Loc& at) const;
   void set_otherwise(void* branch, ir::Body otherwise, const Loc& at);
   ir::VariablePtr processors(const Loc& at);
+  // Until close(), what is recorded goes into `body`, as the contents of a new scope.
+  void open(ScopeKind kind, ir::Body& body);
+  void close();
+  // Closes the innermost scope after an error: what was still to be recorded is dropped.
+  void abandon();
   // Records what `record` says into `body`, as the contents of a new scope.
   void inside(ScopeKind kind, ir::Body& body, const std::function<void()>& record);
   bool within(ScopeKind kind) const;
@@ -44,6 +55,13 @@ class Builder {
   // A new variable of the innermost scope, or of the one that `next_scope` opens.
   ir::VariablePtr define(ir::VariableKind kind, const std::string& prefix, DType type, const Loc& at);
   ir::VariablePtr define_index(const std::string& prefix, const Loc& at);
+  // The value of a read that is recorded before the next statement or definition (see lang/deferred.hpp).
+  Expr defer(DType type, ReadOf what, int statement, const Loc& at);
+  // Leaves such a read out.
+  void forget(const Expr& deferred);
+  // Those of `first` are recorded before those of `second` alone.
+  void order_deferred(const Expr& first, const Expr& second);
+  void record_deferred();
   ir::BufferPtr define_tile(ir::Space space, const std::vector<int>& shape, DType type, const Loc& at);
   void define_name(const std::string& name, const Loc& at);
 
@@ -74,8 +92,15 @@ class Builder {
     ir::Body* body;
   };
   bool is_open(int scope) const;
+  struct Deferred {
+    std::shared_ptr<ir::Variable> value;
+    ReadOf what;
+    int statement;
+  };
+  void record(Deferred& read, std::vector<Deferred>& others);
 
   std::vector<Scope> scopes_;
+  std::vector<Deferred> deferred_;
   int last_scope_ = 0;
   int next_scope_ = 0;  // the scope that indices defined now belong to
   std::unordered_map<const ir::Variable*, int> variables_;

@@ -2,6 +2,7 @@
 
 #include "ir/rows.hpp"
 #include "lang/builder.hpp"
+#include "lang/scopes.hpp"
 
 namespace tegula::lang {
 
@@ -36,37 +37,139 @@ void check_loop(Builder& builder, detail::Loop kind, int stages, const Loc& at) 
 
 }  // namespace
 
-namespace detail {
+Scope::Scope(Builder& builder, std::vector<Index> indices, std::function<void()> finish)
+    : builder_(&builder), indices_(std::move(indices)), finish_(std::move(finish)) {}
+Scope::Scope(Scope&& other) noexcept
+    : builder_(std::exchange(other.builder_, nullptr)),
+      indices_(std::move(other.indices_)),
+      finish_(std::move(other.finish_)) {}
+Scope::~Scope() {
+  if (builder_ && builder_ == Builder::active()) builder_->abandon();
+}
 
-void loop(Loop kind, const Range& range, int stages, const std::function<void(Index)>& body) {
-  auto& at = range.end.at;
+void Scope::close() {
+  internal_assert(builder_ != nullptr, "a scope is closed twice");
+  std::exchange(builder_, nullptr)->close();
+  finish_();
+}
+
+Scope open_loop(detail::Loop kind, const Range& range, int stages) {
+  const Loc at = range.end.at;
   auto& builder = Builder::current(at);
   auto begin = use_integer("the begin of a loop", range.begin),
        end = use_integer("the end of a loop", range.end);
   check_loop(builder, kind, stages, at);
   auto index = builder.define_index("i", at);
-  ir::For node{kind_of(kind), {index}, {begin}, {end}, stages, {}};
-  builder.inside(ScopeKind::loop, node.body, [&] { body(Index(ir::variable(index, at))); });
-  builder.add(ir::statement(std::move(node), at));
+  auto node = std::make_shared<ir::For>(ir::For{kind_of(kind), {index}, {begin}, {end}, stages, {}});
+  builder.open(ScopeKind::loop, node->body);
+  return {builder, {Index(ir::variable(index, at))}, [&builder, node, at] {
+            builder.add(ir::statement(std::move(*node), at));
+          }};
 }
 
-void parallel(const std::vector<Operand>& extents, Loc at, const IndexBody& body) {
+Scope open_parallel(const std::vector<Operand>& extents, const Loc& at) {
   auto& builder = Builder::current(at);
   if (builder.within(ScopeKind::parallel) || builder.within(ScopeKind::rows))
     fail(at, "parallel() inside parallel(); give one parallel() more extents");
   builder.need_block("parallel", at);
-  ir::For node{ir::LoopKind::parallel, {}, {}, {}, 0, {}};
+  auto node = std::make_shared<ir::For>(ir::For{ir::LoopKind::parallel, {}, {}, {}, 0, {}});
   std::vector<Index> indices;
   for (auto& extent : extents) {
-    node.end.push_back(use_integer("an extent of parallel()", extent));
-    node.begin.push_back(ir::int32(0, at));
+    node->end.push_back(use_integer("an extent of parallel()", extent));
+    node->begin.push_back(ir::int32(0, at));
   }
   for (std::size_t d = 0; d < extents.size(); ++d) {
-    node.index.push_back(builder.define_index("p", at));
-    indices.emplace_back(ir::variable(node.index.back(), at));
+    node->index.push_back(builder.define_index("p", at));
+    indices.emplace_back(ir::variable(node->index.back(), at));
   }
-  builder.inside(ScopeKind::parallel, node.body, [&] { body(indices); });
-  builder.add(ir::statement(std::move(node), at));
+  builder.open(ScopeKind::parallel, node->body);
+  return {builder, std::move(indices),
+          [&builder, node, at] { builder.add(ir::statement(std::move(*node), at)); }};
+}
+
+Scope open_group(int count, Group group, const Loc& at) {
+  auto& builder = Builder::current(at);
+  builder.need_block("each_group", at);
+  if (builder.within(ScopeKind::group)) fail(at, "each_group() inside each_group()");
+  if (count < 1) fail(at, "each_group(): the count is " + std::to_string(count) + "; it must be positive");
+  auto kind = group == Group::warp ? ir::LoopKind::warps : ir::LoopKind::warp_groups;
+  auto index = builder.define_index("g", at);
+  auto node =
+      std::make_shared<ir::For>(ir::For{kind, {index}, {ir::int32(0, at)}, {ir::int32(count, at)}, 0, {}});
+  builder.open(ScopeKind::group, node->body);
+  return {builder, {Index(ir::variable(index, at))}, [&builder, node, at] {
+            builder.add(ir::statement(std::move(*node), at));
+          }};
+}
+
+Scope open_when(const Operand& condition, void** branch) {
+  const Loc at = condition.at;
+  auto& builder = Builder::current(at);
+  if (!builder.within(ScopeKind::grid))
+    fail(at, "when() must stand inside grid(…); outside, conditions are C++ `if` or require()");
+  auto node = std::make_shared<ir::If>(ir::If{use_condition("when()", condition), {}, {}});
+  builder.open(ScopeKind::branch, node->then);
+  return {builder, {}, [&builder, node, at, branch] {
+            void* handle = builder.add_branch(std::move(*node), at);
+            if (branch) *branch = handle;
+          }};
+}
+
+Scope open_otherwise(void* branch, const Loc& at) {
+  auto& builder = Builder::current(at);
+  builder.check_branch(branch, at);
+  auto otherwise = std::make_shared<ir::Body>();
+  builder.open(ScopeKind::branch, *otherwise);
+  return {builder, {}, [&builder, otherwise, branch, at] {
+            builder.set_otherwise(branch, std::move(*otherwise), at);
+          }};
+}
+
+Scope open_rows(const std::vector<Expr>& conditions, const RowsOptions& options, const Loc& at) {
+  auto& builder = Builder::current(at);
+  builder.need_block("when_rows", at);
+  if (conditions.empty()) fail(at, "when_rows() needs a condition for each run of rows");
+  auto node = std::make_shared<ir::If>();
+  for (const Expr& condition : conditions) {
+    node->of_rows.push_back(use_condition("when_rows()", Operand(condition, at)));
+    const ir::Expr& own = node->of_rows.back();
+    node->condition =
+        node->condition ? ir::make(ir::Op::logical_or, boolean, {node->condition, own}, at) : own;
+  }
+  if (options.together)
+    node->together = use_integer("`together` of when_rows()", Operand(*options.together, at));
+  builder.open(ScopeKind::branch, node->then);
+  return {builder, {}, [&builder, node, at] {
+            if (const auto mistake = ir::mistake_in_rows(*node))
+              fail(mistake->at, "this " + mistake->what + ", but stands in when_rows() (" +
+                                    short_location(at) +
+                                    "), which changes rows of fragments only; use when(), or do it outside");
+            builder.add(ir::statement(std::move(*node), at));
+          }};
+}
+
+Scope open_while(const std::function<Expr()>& condition, const Loc& at) {
+  auto& builder = Builder::current(at);
+  if (!builder.within(ScopeKind::grid)) fail(at, "a loop must stand inside grid(…)");
+  auto node = std::make_shared<ir::While>(ir::While{{}, nullptr, {}});
+  builder.inside(ScopeKind::test, node->test,
+                 [&] { node->condition = use_condition("loop_while()", Operand(condition(), at)); });
+  builder.open(ScopeKind::loop, node->body);
+  return {builder, {}, [&builder, node, at] { builder.add(ir::statement(std::move(*node), at)); }};
+}
+
+namespace detail {
+
+void loop(Loop kind, const Range& range, int stages, const std::function<void(Index)>& body) {
+  Scope scope = open_loop(kind, range, stages);
+  body(scope.indices().front());
+  scope.close();
+}
+
+void parallel(const std::vector<Operand>& extents, Loc at, const IndexBody& body) {
+  Scope scope = open_parallel(extents, at);
+  body(scope.indices());
+  scope.close();
 }
 
 std::vector<Operand> extents_of(const Tile& tile, int arity, Loc at) {
@@ -80,64 +183,38 @@ std::vector<Operand> extents_of(const Tile& tile, int arity, Loc at) {
 }
 
 void each_group(int count, Group group, Loc at, const std::function<void(Index)>& body) {
-  auto& builder = Builder::current(at);
-  builder.need_block("each_group", at);
-  if (builder.within(ScopeKind::group)) fail(at, "each_group() inside each_group()");
-  if (count < 1) fail(at, "each_group(): the count is " + std::to_string(count) + "; it must be positive");
-  auto kind = group == Group::warp ? ir::LoopKind::warps : ir::LoopKind::warp_groups;
-  auto index = builder.define_index("g", at);
-  ir::For node{kind, {index}, {ir::int32(0, at)}, {ir::int32(count, at)}, 0, {}};
-  builder.inside(ScopeKind::group, node.body, [&] { body(Index(ir::variable(index, at))); });
-  builder.add(ir::statement(std::move(node), at));
+  Scope scope = open_group(count, group, at);
+  body(scope.indices().front());
+  scope.close();
 }
 
 When when(const Operand& condition, const std::function<void()>& body) {
-  auto& at = condition.at;
-  auto& builder = Builder::current(at);
-  if (!builder.within(ScopeKind::grid))
-    fail(at, "when() must stand inside grid(…); outside, conditions are C++ `if` or require()");
-  ir::If node{use_condition("when()", condition), {}, {}};
-  builder.inside(ScopeKind::branch, node.then, body);
-  return When(builder.add_branch(std::move(node), at));
+  void* branch = nullptr;
+  Scope scope = open_when(condition, &branch);
+  body();
+  scope.close();
+  return When(branch);
 }
 
 void when_rows(const std::vector<Expr>& conditions, const RowsOptions& options,
                const std::function<void()>& body, Loc at) {
-  auto& builder = Builder::current(at);
-  builder.need_block("when_rows", at);
-  if (conditions.empty()) fail(at, "when_rows() needs a condition for each run of rows");
-  ir::If node{};
-  for (const Expr& condition : conditions) {
-    node.of_rows.push_back(use_condition("when_rows()", Operand(condition, at)));
-    const ir::Expr& own = node.of_rows.back();
-    node.condition = node.condition ? ir::make(ir::Op::logical_or, boolean, {node.condition, own}, at) : own;
-  }
-  if (options.together)
-    node.together = use_integer("`together` of when_rows()", Operand(*options.together, at));
-  builder.inside(ScopeKind::branch, node.then, body);
-  if (const auto mistake = ir::mistake_in_rows(node))
-    fail(mistake->at, "this " + mistake->what + ", but stands in when_rows() (" + short_location(at) +
-                          "), which changes rows of fragments only; use when(), or do it outside");
-  builder.add(ir::statement(std::move(node), at));
+  Scope scope = open_rows(conditions, options, at);
+  body();
+  scope.close();
 }
 
 void loop_while(const std::function<Expr()>& condition, const std::function<void()>& body, Loc at) {
-  auto& builder = Builder::current(at);
-  if (!builder.within(ScopeKind::grid)) fail(at, "a loop must stand inside grid(…)");
-  ir::While node{{}, nullptr, {}};
-  builder.inside(ScopeKind::test, node.test,
-                 [&] { node.condition = use_condition("loop_while()", Operand(condition(), at)); });
-  builder.inside(ScopeKind::loop, node.body, body);
-  builder.add(ir::statement(std::move(node), at));
+  Scope scope = open_while(condition, at);
+  body();
+  scope.close();
 }
 
 }  // namespace detail
 
 void When::record(const std::function<void()>& body, Loc at) {
-  auto& builder = Builder::current(at);
-  ir::Body otherwise;
-  builder.inside(ScopeKind::branch, otherwise, body);
-  builder.set_otherwise(branch_, std::move(otherwise), at);
+  Scope scope = open_otherwise(branch_, at);
+  body();
+  scope.close();
 }
 
 void break_if(const Operand& condition) {

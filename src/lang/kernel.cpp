@@ -2,6 +2,7 @@
 
 #include "ir/print.hpp"
 #include "lang/builder.hpp"
+#include "lang/scopes.hpp"
 
 namespace tegula::lang {
 
@@ -83,6 +84,33 @@ ir::Expr cost_of(Builder& builder, const Order& order, const std::vector<Index>&
 
 }  // namespace
 
+Scope open_grid(const std::vector<Operand>& extents, const GridOptions& options) {
+  const Loc at = extents.front().at;
+  auto& builder = Builder::current(at);
+  if (builder.within(ScopeKind::grid))
+    fail(at, "grid() inside grid(); grids of one kernel run one after the other");
+  auto node = std::make_shared<ir::Grid>(ir::Grid{{}, {}, hints_of(options, at), {}, at});
+  std::vector<Index> indices;
+  const char* names[] = {"bx", "by", "bz"};
+  for (std::size_t d = 0; d < extents.size(); ++d) {
+    auto extent = use_integer("a grid extent", extents[d]);
+    internal_assert(is_host(extent), "outside a grid there are only dims, scalars and constants");
+    node->extents.push_back(extent);
+  }
+  if (options.order.together)
+    node->hints.together =
+        use_integer("the blocks of heavy_first() that begin together", options.order.together());
+  for (std::size_t d = 0; d < extents.size(); ++d) {
+    node->index.push_back(builder.define_index(names[d], at));
+    indices.emplace_back(ir::variable(node->index.back(), at));
+  }
+  builder.open(ScopeKind::grid, node->body);
+  Scope scope(builder, indices, [&builder, node] { builder.kernel.grids.push_back(std::move(*node)); });
+  if (options.order.kind == Order::Kind::heavy_first)
+    node->hints.cost = cost_of(builder, options.order, indices, at);
+  return scope;
+}
+
 const std::string& Kernel::name() const { return ir_->name; }
 std::string Kernel::text() const { return ir::print(*ir_); }
 
@@ -99,31 +127,9 @@ void require_now(bool condition, const std::string& message, Loc at) {
 }
 
 void grid(const std::vector<Operand>& extents, const GridOptions& options, const IndexBody& body) {
-  auto& at = extents.front().at;
-  auto& builder = Builder::current(at);
-  if (builder.within(ScopeKind::grid))
-    fail(at, "grid() inside grid(); grids of one kernel run one after the other");
-  ir::Grid node{{}, {}, hints_of(options, at), {}, at};
-  std::vector<Index> indices;
-  const char* names[] = {"bx", "by", "bz"};
-  for (std::size_t d = 0; d < extents.size(); ++d) {
-    auto extent = use_integer("a grid extent", extents[d]);
-    internal_assert(is_host(extent), "outside a grid there are only dims, scalars and constants");
-    node.extents.push_back(extent);
-  }
-  if (options.order.together)
-    node.hints.together =
-        use_integer("the blocks of heavy_first() that begin together", options.order.together());
-  for (std::size_t d = 0; d < extents.size(); ++d) {
-    node.index.push_back(builder.define_index(names[d], at));
-    indices.emplace_back(ir::variable(node.index.back(), at));
-  }
-  builder.inside(ScopeKind::grid, node.body, [&] {
-    if (options.order.kind == Order::Kind::heavy_first)
-      node.hints.cost = cost_of(builder, options.order, indices, at);
-    body(indices);
-  });
-  builder.kernel.grids.push_back(std::move(node));
+  Scope scope = open_grid(extents, options);
+  body(scope.indices());
+  scope.close();
 }
 
 }  // namespace detail

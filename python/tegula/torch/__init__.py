@@ -5,6 +5,7 @@ autocast; and functions with the signatures of other libraries.
 from . import _functions
 from ._bit_linear import BitLinear, ternary_weights
 from ._cache_key import add_to_cache_key
+from ._custom_op import custom_op
 from ._deepseek import DeepseekSparseAttention, LatentCache
 from ._drop_in import block_sparse_attn, native_sparse_attend
 from ._functions import *  # noqa: F403
@@ -39,6 +40,7 @@ __all__ = [
     "block_sparse_attn",
     "chunk_gated_delta_rule",
     "chunk_retention",
+    "custom_op",
     "fused_chunk_linear_attn",
     "lightning_decays",
     "mamba_chunk_scan_combined",

@@ -1,0 +1,275 @@
+// Tensors, tiles, their views and elements.
+#include <fmt/format.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <array>
+#include <utility>
+
+#include "lang.hpp"
+
+namespace tegula::python::language {
+
+using lang::Fragment;
+using lang::Operand;
+using lang::Shared;
+using lang::Slot;
+using lang::Tile;
+
+lang::ViewPtr view_of(const char* what, nb::handle given) {
+  if (nb::isinstance<lang::Window>(given)) return nb::cast<const lang::Window&>(given).view;
+  if (nb::isinstance<lang::Tensor>(given)) return nb::cast<const lang::Tensor&>(given).view();
+  return tile_of(what, given).view();
+}
+
+const Tile& tile_of(const char* what, nb::handle given) {
+  if (!nb::isinstance<Tile>(given))
+    throw nb::type_error(fmt::format("{}: expected a tile, given {}", what,
+                                     given.is_none() ? "None" : nb::type_name(given.type()).c_str())
+                             .c_str());
+  return nb::cast<const Tile&>(given);
+}
+
+namespace {
+
+constexpr std::size_t most_dimensions = 8;
+
+// Calls of functions whose number of arguments C++ must know.
+template <class F, std::size_t... counts>
+auto with_count(std::size_t count, F&& function, std::index_sequence<counts...>) {
+  using Result = decltype(function(std::integral_constant<std::size_t, 1>()));
+  std::optional<Result> result;
+  ((count == counts + 1 ? (result.emplace(function(std::integral_constant<std::size_t, counts + 1>())), 0)
+                        : 0),
+   ...);
+  return std::move(*result);
+}
+template <class F>
+auto with_count(const char* what, std::size_t count, F&& function) {
+  if (count < 1 || count > most_dimensions)
+    throw nb::type_error(
+        fmt::format("{}: expected 1 to {} values, given {}", what, most_dimensions, count).c_str());
+  return with_count(count, function, std::make_index_sequence<most_dimensions>());
+}
+
+Shared shared_tile(const std::vector<int>& shape, DType type, const Loc& at) {
+  return with_count("Shared", shape.size(), [&](auto count) {
+    return [&]<std::size_t... i>(std::index_sequence<i...>) { return Shared({shape[i]...}, type, at); }
+    (std::make_index_sequence<count>());
+  });
+}
+
+lang::Window window(const lang::Tensor& tensor, const std::vector<Operand>& offsets) {
+  return with_count("at()", offsets.size(), [&](auto count) {
+    return [&]<std::size_t... i>(std::index_sequence<i...>) { return tensor.at(offsets[i]...); }
+    (std::make_index_sequence<count>());
+  });
+}
+
+// Extents of tiles are numbers of Python: one that the device computes has no place there.
+std::vector<int> constants(nb::handle shape) {
+  std::vector<int> result;
+  const auto add = [&](nb::handle extent) {
+    if (is_value(extent))
+      throw ProgramError(
+          "the extents of a tile are numbers of Python, not Dims or values: the kernel's function makes one "
+          "program for each",
+          here().at);
+    result.push_back(nb::cast<int>(nb::steal(PyNumber_Index(extent.ptr()))));
+  };
+  if (nb::isinstance<nb::tuple>(shape) || nb::isinstance<nb::list>(shape))
+    for (const nb::handle extent : shape) add(extent);
+  else
+    add(shape);
+  return result;
+}
+
+nb::object arguments_of(nb::handle key) {
+  return nb::isinstance<nb::tuple>(key) ? nb::borrow(key) : nb::object(nb::make_tuple(key));
+}
+
+bool has_ranges(nb::handle key) {
+  for (const nb::handle each : arguments_of(key))
+    if (PySlice_Check(each.ptr()) || each.is(Py_Ellipsis)) return true;
+  return false;
+}
+
+// `lo:hi`; an end that is missing is that of the dimension.
+template <class Extent>
+Slot slot_of_range(nb::handle range, const Extent& extent, const Here& at) {
+  if (!range.attr("step").is_none()) throw nb::type_error("a range with a step; ranges of views have none");
+  const nb::object begin = range.attr("start"), end = range.attr("stop");
+  if (begin.is_none() && end.is_none()) return Slot();
+  return lang::range(begin.is_none() ? Operand(0, at.at) : operand(begin, at),
+                     end.is_none() ? Operand(extent(), at.at) : operand(end, at));
+}
+
+template <class View>
+std::vector<Slot> slots_of(const View& view, nb::handle key, std::size_t most, const Here& at) {
+  std::vector<Slot> slots;
+  const nb::object all = arguments_of(key);
+  const std::size_t given = nb::len(all);
+  const auto rank = static_cast<std::size_t>(view.rank());
+  for (const nb::handle each : all) {
+    const int axis = static_cast<int>(slots.size());
+    if (each.is(Py_Ellipsis))
+      slots.resize(slots.size() + (rank + 1 > given ? rank + 1 - given : 0));
+    else if (PySlice_Check(each.ptr()))
+      slots.push_back(slot_of_range(
+          each, [&] { return lang::Expr(view.extent(axis)); }, at));
+    else
+      slots.emplace_back(lang::Expr(operand(each, at)), at.at);
+  }
+  if (slots.size() > most)
+    throw nb::index_error(
+        fmt::format("a view takes up to {} arguments, given {}", most, slots.size()).c_str());
+  slots.resize(most);
+  return slots;
+}
+
+lang::Tensor slice(const lang::Tensor& tensor, nb::handle key) {
+  const Here at = here();
+  const std::vector<Slot> s = slots_of(tensor, key, 6, at);
+  return tensor.slice(s[0], s[1], s[2], s[3], s[4], s[5], at.at);
+}
+template <class T>
+T slice_of_tile(const T& tile, nb::handle key) {
+  const Here at = here();
+  const std::vector<Slot> s = slots_of(tile, key, 4, at);
+  return tile.slice(s[0], s[1], s[2], s[3], at.at);
+}
+
+ElementValue element(const lang::ViewPtr& view, nb::handle key) {
+  const Here at = here();
+  return element_value(view, operands(key, at), at);
+}
+
+void set_element(const lang::ViewPtr& view, nb::handle key, nb::handle value) {
+  // Of `a[i] += x`, which is recorded when it comes here.
+  if (std::string_view(Py_TYPE(value.ptr())->tp_name).ends_with("Stored")) return;
+  if (has_ranges(key))
+    throw nb::type_error("a view is assigned; write copy(tile, view), or elements in parallel()");
+  const Here at = here();
+  const Operand stored = operand(value, at);
+  lang::Element(view, operands(key, at), at.at) = stored;
+}
+
+[[noreturn]] void refuse_iteration(nb::handle) {
+  throw nb::type_error("tensors and tiles are not iterated; loop by `with serial(n) as i:` or parallel()");
+}
+
+// Whole tensors and tiles are in no arithmetic; without these Python would say that there is no such
+// operator.
+template <class Class>
+void refuse_arithmetic(Class& type) {
+  for (const char* name : {"__add__", "__radd__", "__sub__", "__rsub__", "__mul__", "__rmul__", "__truediv__",
+                           "__rtruediv__", "__neg__", "__matmul__", "__lt__", "__le__", "__gt__", "__ge__"})
+    type.def(name, [](const nb::args&) {
+      throw nb::type_error(
+          "a whole tensor or tile in arithmetic; compute with elements, as `with parallel(tile) as (i, j): "
+          "tile[i, j] *= 2`, and multiply matrices by gemm()");
+    });
+}
+
+void define_tensors(nb::module_& module) {
+  nb::class_<lang::Window>(module, "Window", "The part of a tensor that begins at an offset.");
+  nb::class_<lang::Tensor> tensor(module, "Tensor", "A tensor in global memory, or a view of one.");
+  refuse_arithmetic(tensor);
+  tensor
+      .def("__getitem__",
+           [](const lang::Tensor& self, nb::handle key) -> nb::object {
+             if (has_ranges(key)) return nb::cast(slice(self, key));
+             return nb::cast(element(self.view(), key));
+           })
+      .def("__setitem__", [](const lang::Tensor& self, nb::handle key,
+                             nb::handle value) { set_element(self.view(), key, value); })
+      .def("__iter__", refuse_iteration)
+      .def(
+          "slice", [](const lang::Tensor& self, const nb::args& key) { return slice(self, key); },
+          "A view: an index drops its dimension, a slice keeps it; what is missing at the end is kept.")
+      .def(
+          "at",
+          [](const lang::Tensor& self, const nb::args& offsets) {
+            return window(self, operands(offsets, here()));
+          },
+          "The window that begins there; what is missing at the end is 0.")
+      .def(
+          "reshape",
+          [](const lang::Tensor& self, nb::handle shape) {
+            const Here at = here();
+            return self.reshape(operands(shape, at), at.at);
+          },
+          nb::arg("shape"))
+      .def(
+          "extent", [](const lang::Tensor& self, int dim) { return self.extent(dim, here().at); },
+          nb::arg("dim"))
+      .def_prop_ro("rank", [](const lang::Tensor& self) { return self.rank(); })
+      .def_prop_ro("type", [](const lang::Tensor& self) { return self.type(); });
+}
+
+template <class T>
+void define_views(nb::class_<T, Tile>& type) {
+  type.def_prop_ro("T", [](const T& self) { return self.T(here().at); })
+      .def("__getitem__",
+           [](const T& self, nb::handle key) -> nb::object {
+             if (has_ranges(key)) return nb::cast(slice_of_tile(self, key));
+             return nb::cast(element(self.view(), key));
+           })
+      .def("slice", [](const T& self, const nb::args& key) { return slice_of_tile(self, key); })
+      .def(
+          "reshape",
+          [](const T& self, nb::handle shape) { return self.reshape(constants(shape), here().at); },
+          nb::arg("shape"));
+}
+
+void define_tiles(nb::module_& module) {
+  nb::class_<Tile> tile(module, "Tile", "A tile: constant shape, owned by one block.");
+  refuse_arithmetic(tile);
+  tile.def_prop_ro("shape", [](const Tile& self) { return nb::tuple(nb::cast(self.shape())); })
+      .def_prop_ro("rank", [](const Tile& self) { return self.rank(); })
+      .def_prop_ro("type", [](const Tile& self) { return self.type(); })
+      .def(
+          "extent", [](const Tile& self, int dim) { return self.extent(dim); }, nb::arg("dim"))
+      .def(
+          "scalar",
+          [](const Tile& self) {
+            if (self.rank() != 0) return nb::cast(lang::Expr(self.scalar(here().at)));
+            return nb::cast(element_value(self.view(), {}, here()));
+          },
+          "The value of a tile of rank 0, such as the sum of a vector.")
+      .def("__iter__", refuse_iteration)
+      .def("__setitem__",
+           [](const Tile& self, nb::handle key, nb::handle value) { set_element(self.view(), key, value); });
+  nb::class_<Shared, Tile> shared(module, "Shared", "A tile in the block's shared memory, undefined.");
+  shared.def(
+      "__init__",
+      [](Shared* self, nb::handle shape, nb::handle type) {
+        new (self) Shared(shared_tile(constants(shape), dtype_of_object(type), here().at));
+      },
+      nb::arg("shape"), nb::arg("type"));
+  define_views(shared);
+  nb::class_<Fragment, Tile> fragment(module, "Fragment",
+                                      "A tile in the registers of the block's threads, undefined or filled.");
+  fragment.def(
+      "__init__",
+      [](Fragment* self, nb::handle shape, nb::handle type, nb::handle value) {
+        const Here at = here();
+        new (self) Fragment(constants(shape), dtype_of_object(type), at.at);
+        if (!value.is_none()) lang::fill(*self, operand(value, at), at.at);
+      },
+      nb::arg("shape"), nb::arg("type"), nb::arg("value") = nb::none());
+  define_views(fragment);
+  fragment.def(
+      "to", [](const Fragment& self, nb::handle type) { return self.to(dtype_of_object(type), here().at); },
+      nb::arg("type"), "A new Fragment with the same contents in another type.");
+  module.def("lang_constants", constants);
+}
+
+}  // namespace
+
+void define_places(nb::module_& module) {
+  define_tensors(module);
+  define_tiles(module);
+}
+
+}  // namespace tegula::python::language

@@ -1,0 +1,361 @@
+// Values of the language: operators and functions.
+#include <fmt/format.h>
+
+#include <string>
+#include <string_view>
+
+#include "dtypes.hpp"
+#include "lang.hpp"
+
+namespace tegula::python::language {
+
+using lang::Expr;
+using lang::Operand;
+
+Here here() {
+  // Never destroyed, as the interpreter may end before the process.
+  static auto* function = new nb::object(nb::module_::import_("tegula._places").attr("here"));
+  const nb::object found = (*function)();
+  const auto statement = nb::cast<int>(found[4]);
+  return {lang::made_place(nb::cast<const char*>(found[0]), nb::cast<const char*>(found[1]),
+                           nb::cast<unsigned>(found[2]), nb::cast<unsigned>(found[3])),
+          statement};
+}
+
+ElementValue element_value(lang::ViewPtr view, const std::vector<Operand>& index, const Here& at) {
+  auto place = std::make_shared<lang::Element>(std::move(view), index, at.at);
+  Expr value = lang::read_later(*place, at.statement);
+  return {value, std::move(place), at.statement};
+}
+
+lang::Element&& place_of(const char* what, nb::handle given) {
+  if (!nb::isinstance<ElementValue>(given))
+    throw nb::type_error(fmt::format("{}: expected an element, such as counts[i], given {}", what,
+                                     nb::type_name(given.type()).c_str())
+                             .c_str());
+  auto& element = nb::cast<ElementValue&>(given);
+  lang::leave_out(element);
+  return std::move(*element.place);
+}
+
+bool is_value(nb::handle given) {
+  return nb::isinstance<Expr>(given) || nb::isinstance<ElementValue>(given) ||
+         nb::isinstance<Variable>(given) || nb::isinstance<lang::Dim>(given);
+}
+
+namespace {
+
+[[noreturn]] void refuse_operand(nb::handle given) {
+  const std::string type = given.is_none() ? "None" : nb::type_name(given.type()).c_str();
+  const bool is_tile = nb::isinstance<lang::Tile>(given) || nb::isinstance<lang::Tensor>(given);
+  throw nb::type_error(
+      fmt::format(
+          "expected a value or a number, given {}{}", type,
+          is_tile ? "; compute with elements, as `with parallel(tile) as (i, j): tile[i, j] *= 2`" : "")
+          .c_str());
+}
+
+// A number of NumPy's, or another that says its value.
+Operand foreign_number(nb::handle given, const Here& at) {
+  const std::string_view type = Py_TYPE(given.ptr())->tp_name;
+  if (type == "numpy.bool" || type == "numpy.bool_") return {PyObject_IsTrue(given.ptr()) == 1, at.at};
+  if (nb::hasattr(given, "__index__")) {
+    const nb::object number = nb::steal(PyNumber_Index(given.ptr()));
+    if (!number.is_valid()) throw nb::python_error();
+    return operand(number, at);
+  }
+  if (nb::hasattr(given, "__float__")) return {nb::cast<double>(nb::float_(given)), at.at};
+  refuse_operand(given);
+}
+
+}  // namespace
+
+Operand operand(nb::handle given, const Here& at) {
+  if (nb::isinstance<Expr>(given)) return {nb::cast<const Expr&>(given), at.at};
+  if (nb::isinstance<ElementValue>(given)) return {Expr(nb::cast<const ElementValue&>(given)), at.at};
+  if (nb::isinstance<lang::Dim>(given)) return {Expr(nb::cast<const lang::Dim&>(given)), at.at};
+  if (nb::isinstance<Variable>(given))
+    return {lang::read_later(*nb::cast<Variable&>(given).var, at.statement, at.at), at.at};
+  if (PyBool_Check(given.ptr())) return {given.is(Py_True), at.at};
+  if (PyFloat_Check(given.ptr())) return {PyFloat_AsDouble(given.ptr()), at.at};
+  if (!PyLong_Check(given.ptr())) return foreign_number(given, at);
+  int overflow = 0;
+  const std::int64_t value = PyLong_AsLongLongAndOverflow(given.ptr(), &overflow);
+  if (overflow != 0)
+    throw nb::value_error(fmt::format("{} does not fit 64 bits", nb::str(given).c_str()).c_str());
+  return {value, at.at};
+}
+
+std::vector<Operand> operands(nb::handle sequence, const Here& at) {
+  std::vector<Operand> result;
+  if (!nb::isinstance<nb::tuple>(sequence) && !nb::isinstance<nb::list>(sequence))
+    return {operand(sequence, at)};
+  for (const nb::handle each : sequence) result.push_back(operand(each, at));
+  return result;
+}
+
+DType dtype_of_object(nb::handle given) {
+  if (nb::isinstance<DType>(given)) return nb::cast<DType>(given);
+  std::string name =
+      nb::str(PyType_Check(given.ptr()) ? nb::object(given.attr("__name__")) : nb::borrow(given)).c_str();
+  name = name.substr(name.rfind('.') + 1);
+  for (const DType dtype : all_dtypes)
+    if (name == python_name(dtype) || name == dtype.name()) return dtype;
+  throw nb::type_error(
+      fmt::format("expected an element type, such as f32, given {}", nb::repr(given).c_str()).c_str());
+}
+
+namespace {
+
+using Binary = Expr (*)(const Operand&, const Operand&);
+using Unary = Expr (*)(const Operand&);
+
+bool is_boolean(const Operand& a, const Operand& b) { return a.type().is_boolean() || b.type().is_boolean(); }
+// Python has no operators for booleans that its objects could define: those of bits stand for them.
+Expr both(const Operand& a, const Operand& b) {
+  if (!is_boolean(a, b)) return a & b;
+  lang::read_in_order(a, b);
+  return a && b;
+}
+Expr either(const Operand& a, const Operand& b) {
+  if (!is_boolean(a, b)) return a | b;
+  lang::read_in_order(a, b);
+  return a || b;
+}
+Expr shift_left(const Operand& a, const Operand& b) {
+  lang::read_in_order(a, b);
+  return a << b;
+}
+Expr shift_right(const Operand& a, const Operand& b) {
+  lang::read_in_order(a, b);
+  return a >> b;
+}
+Expr differ(const Operand& a, const Operand& b) { return is_boolean(a, b) ? a != b : a ^ b; }
+Expr invert(const Operand& a) { return a.type().is_boolean() ? !a : ~a; }
+Expr divide(const Operand& a, const Operand& b) {
+  if (a.type().is_integer() && b.type().is_integer())
+    throw ProgramError(
+        "`/` of integers; write a // b, which rounds down, div(a, b), which truncates, or f32(a) / f32(b)",
+        a.at);
+  return a / b;
+}
+
+constexpr struct {
+  const char *name, *reflected;
+  Binary function;
+} operators[] = {
+    {"__add__", "__radd__", [](const Operand& a, const Operand& b) { return a + b; }},
+    {"__sub__", "__rsub__", [](const Operand& a, const Operand& b) { return a - b; }},
+    {"__mul__", "__rmul__", [](const Operand& a, const Operand& b) { return a * b; }},
+    {"__truediv__", "__rtruediv__", divide},
+    {"__floordiv__", "__rfloordiv__", lang::floordiv},
+    {"__mod__", "__rmod__", lang::floormod},
+    {"__and__", "__rand__", both},
+    {"__or__", "__ror__", either},
+    {"__xor__", "__rxor__", differ},
+    {"__lshift__", "__rlshift__", shift_left},
+    {"__rshift__", "__rrshift__", shift_right},
+    {"__eq__", nullptr, [](const Operand& a, const Operand& b) { return a == b; }},
+    {"__ne__", nullptr, [](const Operand& a, const Operand& b) { return a != b; }},
+    {"__lt__", nullptr, [](const Operand& a, const Operand& b) { return a < b; }},
+    {"__le__", nullptr, [](const Operand& a, const Operand& b) { return a <= b; }},
+    {"__gt__", nullptr, [](const Operand& a, const Operand& b) { return a > b; }},
+    {"__ge__", nullptr, [](const Operand& a, const Operand& b) { return a >= b; }},
+};
+
+constexpr struct {
+  const char* name;
+  Binary function;
+} functions_of_two[] = {
+    {"max", lang::max},
+    {"min", lang::min},
+    {"floordiv", lang::floordiv},
+    {"floormod", lang::floormod},
+    {"ceildiv", lang::ceildiv},
+    {"div", [](const Operand& a, const Operand& b) { return a / b; }},
+    {"mod", [](const Operand& a, const Operand& b) { return a % b; }},
+};
+
+constexpr struct {
+  const char* name;
+  Unary function;
+} functions_of_one[] = {
+    {"exp", lang::exp},   {"exp2", lang::exp2},   {"log", lang::log},           {"log2", lang::log2},
+    {"sqrt", lang::sqrt}, {"rsqrt", lang::rsqrt}, {"rcp", lang::rcp},           {"tanh", lang::tanh},
+    {"sin", lang::sin},   {"cos", lang::cos},     {"round", lang::round},       {"floor", lang::floor},
+    {"ceil", lang::ceil}, {"abs", lang::abs},     {"popcount", lang::popcount}, {"isnan", lang::isnan},
+};
+
+// Both operands first, so that all reads of the expression are known before anything is made of them.
+nb::object apply(Binary function, nb::handle a, nb::handle b) {
+  const Here at = here();
+  const Operand x = operand(a, at), y = operand(b, at);
+  return nb::cast(Expr(function(x, y)));
+}
+
+// Of each class for itself, as none may be derived from another: Python would ask the derived one first, and
+// `i < N` would become `N > i`.
+template <class Class>
+void define_operators(Class& type) {
+  for (const auto& each : operators) {
+    const Binary function = each.function;
+    type.def(
+        each.name, [function](nb::handle a, nb::handle b) { return apply(function, a, b); },
+        nb::arg("other").none());
+    if (each.reflected)
+      type.def(each.reflected, [function](nb::handle a, nb::handle b) { return apply(function, b, a); });
+  }
+  type.def("__neg__", [](nb::handle a) { return Expr(-operand(a, here())); });
+  type.def("__pos__", [](nb::handle a) { return Expr(operand(a, here())); });
+  type.def("__invert__", [](nb::handle a) { return invert(operand(a, here())); });
+  type.def("__abs__", [](nb::handle a) { return lang::abs(operand(a, here())); });
+  type.def("__round__", [](nb::handle a) { return lang::round(operand(a, here())); });
+  type.def("__hash__", [](nb::handle a) { return reinterpret_cast<std::intptr_t>(a.ptr()) >> 4; });
+  type.def("__bool__", [](nb::handle) -> bool {
+    throw ProgramError(
+        "a value of the device is used as a condition of Python (`if`, `while`, `and`, `or`, `not`, or a "
+        "chain such as 0 <= i < n), which decides while the program is built; write `with when(c):` or "
+        "select(c, a, b), & | ~ between conditions, and (0 <= i) & (i < n)",
+        here().at);
+  });
+}
+
+// What stands for an element in `a[i] += x` once that is recorded.
+struct Stored {};
+
+nb::object store_combined(nb::handle self, nb::handle value, const char* fallback,
+                          void (*store)(lang::Element&&, const Operand&)) {
+  const Here at = here();
+  auto& element = nb::cast<ElementValue&>(self);
+  // `x = a[i]` and then `x += 1` make another value.
+  if (element.statement != at.statement) return self.attr(fallback)(value);
+  lang::Element&& place = place_of("the assignment", self);
+  store(std::move(place), operand(value, at));
+  return nb::cast(Stored{});
+}
+
+void define_elements(nb::module_& module) {
+  nb::class_<Stored>(module, "Stored");
+  nb::class_<ElementValue> element(module, "Element", "One element of a tensor or a tile.");
+  define_operators(element);
+  element.def_prop_ro("type", [](const ElementValue& self) { return self.type(); });
+  constexpr struct {
+    const char *name, *plain;
+    void (*store)(lang::Element&&, const Operand&);
+  } stores[] = {
+      {"__iadd__", "__add__", [](lang::Element&& e, const Operand& x) { std::move(e) += x; }},
+      {"__isub__", "__sub__", [](lang::Element&& e, const Operand& x) { std::move(e) -= x; }},
+      {"__imul__", "__mul__", [](lang::Element&& e, const Operand& x) { std::move(e) *= x; }},
+      {"__itruediv__", "__truediv__", [](lang::Element&& e, const Operand& x) { std::move(e) /= x; }},
+  };
+  for (const auto& each : stores)
+    element.def(each.name, [each](nb::handle self, nb::handle value) {
+      return store_combined(self, value, each.plain, each.store);
+    });
+}
+
+void define_variables(nb::module_& module) {
+  nb::class_<Variable> variable(module, "Var",
+                                "A scalar that changes: by += and its like, and by set(value).");
+  variable.def(
+      "__init__",
+      [](Variable* self, nb::handle value) {
+        new (self) Variable{std::make_unique<lang::Var>(operand(value, here()))};
+      },
+      nb::arg("value"));
+  variable.def(
+      "set", [](Variable& self, nb::handle value) { *self.var = operand(value, here()); }, nb::arg("value"),
+      "Gives the variable another value.");
+  define_operators(variable);
+  constexpr struct {
+    const char* name;
+    void (*assign)(lang::Var&, const Operand&);
+  } assignments[] = {
+      {"__iadd__", [](lang::Var& v, const Operand& x) { v += x; }},
+      {"__isub__", [](lang::Var& v, const Operand& x) { v -= x; }},
+      {"__imul__", [](lang::Var& v, const Operand& x) { v *= x; }},
+      {"__itruediv__", [](lang::Var& v, const Operand& x) { v /= x; }},
+      {"__ior__", [](lang::Var& v, const Operand& x) { v |= x; }},
+      {"__iand__", [](lang::Var& v, const Operand& x) { v &= x; }},
+      {"__ixor__", [](lang::Var& v, const Operand& x) { v ^= x; }},
+  };
+  for (const auto& each : assignments)
+    variable.def(each.name, [each](nb::object self, nb::handle value) {
+      each.assign(*nb::cast<Variable&>(self).var, operand(value, here()));
+      return self;
+    });
+}
+
+void define_functions(nb::module_& module) {
+  for (const auto& each : functions_of_two) {
+    const Binary function = each.function;
+    module.def(("lang_" + std::string(each.name)).c_str(),
+               [function](nb::handle a, nb::handle b) { return apply(function, a, b); });
+  }
+  for (const auto& each : functions_of_one) {
+    const Unary function = each.function;
+    module.def(("lang_" + std::string(each.name)).c_str(),
+               [function](nb::handle a) { return function(operand(a, here())); });
+  }
+  const auto of_three = [&](const char* name,
+                            Expr (*function)(const Operand&, const Operand&, const Operand&)) {
+    module.def(name, [function](nb::handle a, nb::handle b, nb::handle c) {
+      const Here at = here();
+      const Operand x = operand(a, at), y = operand(b, at), z = operand(c, at);
+      return function(x, y, z);
+    });
+  };
+  of_three("lang_clamp", lang::clamp);
+  of_three("lang_select", lang::select);
+  of_three("lang_fma", lang::fma);
+  module.def("lang_bitcast", [](nb::handle x, nb::handle type) {
+    return lang::bitcast(operand(x, here()), dtype_of_object(type));
+  });
+  module.def("lang_is_value", is_value);
+}
+
+void define_dtypes(nb::module_& module) {
+  nb::class_<DType>(module, "DType", "An element type; as a function it is the cast to it.")
+      .def_prop_ro("name", [](const DType& self) { return std::string(self.name()).c_str(); })
+      .def_prop_ro("python_name", [](const DType& self) { return python_name(self); })
+      .def_prop_ro("bits", [](const DType& self) { return self.bits(); })
+      .def("__call__", [](const DType& self, nb::handle x) { return Expr(self(operand(x, here()))); })
+      .def(
+          "__eq__",
+          [](const DType& self, nb::handle other) {
+            return nb::isinstance<DType>(other) && nb::cast<DType>(other) == self;
+          },
+          nb::arg("other").none())
+      .def("__hash__", [](const DType& self) { return static_cast<int>(self.code); })
+      .def("__repr__", [](const DType& self) { return nb::str(self.name().data(), self.name().size()); });
+  nb::dict all;
+  for (const DType dtype : all_dtypes) all[nb::str(dtype.name().data(), dtype.name().size())] = dtype;
+  module.attr("lang_dtypes") = all;
+}
+
+}  // namespace
+
+void define_values(nb::module_& module) {
+  define_dtypes(module);
+  nb::class_<Expr> value(module, "Expr", "A value: computed where it is written, it never changes.");
+  define_operators(value);
+  value.def_prop_ro("type", [](const Expr& self) { return self.type(); });
+  nb::class_<lang::Dim> dim(module, "Dim", "An extent that the shapes of a call determine.");
+  define_operators(dim);
+  dim.def(
+         "__init__", [](lang::Dim* self, const char* name) { new (self) lang::Dim(name, here().at); },
+         nb::arg("name"))
+      .def_prop_ro("type", [](const lang::Dim& self) { return self.type(); })
+      .def(
+          "multiple_of",
+          [](nb::object self, int factor) {
+            nb::cast<lang::Dim&>(self).multiple_of(factor, here().at);
+            return self;
+          },
+          nb::arg("factor"), "A promise, which is checked at every call.");
+  define_elements(module);
+  define_variables(module);
+  define_functions(module);
+}
+
+}  // namespace tegula::python::language

@@ -1,0 +1,381 @@
+"""The tile language: what a function below ``@tegula.kernel`` says.
+
+Names and meanings are those of C++ (docs/language.md); context managers stand where C++ has functions as bodies, and
+``a[i, j]`` where it has ``a(i, j)``. ``from tegula.lang import *`` brings all of it; ``max``, ``min``, ``abs``,
+``round``, ``input`` and ``print`` are Python's own wherever no value of a kernel is among their arguments.
+"""
+
+from __future__ import annotations
+
+import builtins
+import math
+from typing import Any, Callable, ContextManager, Dict, NamedTuple, Optional, Sequence, Tuple, Union
+
+from . import _tegula as _t
+from ._tegula import Dim, DType, Element, Expr, Fragment, ProgramError, Shared, Tensor, Tile, Var, Window
+
+_dtypes: Dict[str, DType] = _t.lang_dtypes
+boolean = _dtypes["bool"]
+i8, i16, i32, i64 = (_dtypes[name] for name in ("i8", "i16", "i32", "i64"))
+u8, u32 = _dtypes["u8"], _dtypes["u32"]
+e4m3, e5m2 = _dtypes["e4m3"], _dtypes["e5m2"]
+f16, bf16, f32, f64 = (_dtypes[name] for name in ("f16", "bf16", "f32", "f64"))
+
+inf = math.inf
+log2e = 1.4426950408889634
+
+Number = Union[bool, int, float]
+Value = Union[Expr, Element, Dim, Var, Number]
+Extents = Union[Value, Sequence[Value]]
+
+# ---- the signature of a kernel
+
+
+def input(name: str, shape: Extents = (), type: Any = None) -> Tensor:
+    """A tensor that is read. Without a shape and a type, Python's own ``input``."""
+    if type is None:
+        return builtins.input(name)  # type: ignore[return-value]
+    return _t.lang_parameter("input", name, shape, type, False)
+
+
+def output(name: str, shape: Extents, type: Any, *, zero: bool = False) -> Tensor:
+    """A tensor that is written; with ``zero`` it is cleared before the first grid."""
+    return _t.lang_parameter("output", name, shape, type, zero)
+
+
+def inout(name: str, shape: Extents, type: Any) -> Tensor:
+    """A tensor that is read and written."""
+    return _t.lang_parameter("inout", name, shape, type, False)
+
+
+def workspace(name: str, shape: Extents, type: Any, *, zero: bool = False) -> Tensor:
+    """A tensor that lives for one call; not a parameter."""
+    return _t.lang_parameter("workspace", name, shape, type, zero)
+
+
+def scalar(name: str, type: Any) -> Expr:
+    """A number that is passed at the call."""
+    return _t.lang_scalar(name, type)
+
+
+def may_alias(a: Tensor, b: Tensor) -> None:
+    """These two tensors may share bytes."""
+    _t.lang_may_alias(a, b)
+
+
+def require(condition: Union[Expr, bool], message: str) -> None:
+    """A condition on dims and scalars, checked at every call; a bool of Python is checked now."""
+    _t.lang_require(condition, message)
+
+
+def processors() -> Expr:
+    """Number of processors of the device."""
+    return _t.lang_processors()
+
+
+# ---- grids, loops and branches
+
+
+class Order(NamedTuple):
+    """The order in which the blocks of a grid start."""
+
+    kind: str
+    rows: int = 0
+    cost: Optional[Callable[..., Value]] = None
+    together: Optional[Value] = None
+
+    @staticmethod
+    def row() -> Order:
+        """The first index changes fastest."""
+        return Order("row")
+
+    @staticmethod
+    def column() -> Order:
+        """The second index changes fastest."""
+        return Order("column")
+
+    @staticmethod
+    def grouped(rows: int) -> Order:
+        """Strips of ``rows`` values of the second index, for the cache."""
+        return Order("grouped", rows)
+
+    @staticmethod
+    def heavy_first(cost: Callable[..., Value], together: Optional[Value] = None) -> Order:
+        """Blocks of high cost first: a function of the grid's indices, dims and scalars."""
+        return Order("heavy_first", 0, cost, together)
+
+
+def grid(
+    *extents: Value,
+    threads: int = 0,
+    persistent: bool = False,
+    order: Optional[Order] = None,
+    cluster: int = 1,
+    pack: int = 1,
+    blocks_per_processor: int = 0,
+) -> ContextManager[Any]:
+    """``with grid(nx, ny) as (bx, by):`` runs the body for every index, in any order, by independent blocks."""
+    return _t.lang_grid(extents, threads, persistent, order, cluster, pack, blocks_per_processor)
+
+
+def parallel(*extents: Union[Value, Tile]) -> ContextManager[Any]:
+    """``with parallel(n, m) as (i, j):``, or over the elements of a tile: independent iterations, in any order."""
+    return _t.lang_parallel(*extents)
+
+
+def serial(*ends: Value) -> ContextManager[Expr]:
+    """``with serial(n) as i:`` or ``serial(begin, end)``: in order."""
+    return _t.lang_serial(*ends)
+
+
+def pipelined(*ends: Value, stages: int = 0) -> ContextManager[Expr]:
+    """As serial, with the hint that loads of later iterations may start early."""
+    return _t.lang_pipelined(*ends, stages=stages)
+
+
+def unrolled(count: int) -> ContextManager[Expr]:
+    """As serial with a constant count, written out. A ``for`` of Python does the same, and gives numbers of Python."""
+    return _t.lang_unrolled(count)
+
+
+def each_group(count: int, group: str = "warp") -> ContextManager[Expr]:
+    """``count`` independent instances of the body, each run by one "warp" or "warpgroup"."""
+    if group not in ("warp", "warpgroup"):
+        raise ValueError(f"each_group, group: expected 'warp' or 'warpgroup', given {group!r}")
+    return _t.lang_each_group(count, group == "warp")
+
+
+def when(condition: Value) -> ContextManager[None]:
+    """``with when(c):`` is a branch on a value of the device; ``with otherwise():`` may follow directly."""
+    return _t.lang_when(condition)
+
+
+def otherwise() -> ContextManager[None]:
+    """The other side of the ``when`` that ends just before."""
+    return _t.lang_otherwise()
+
+
+def when_rows(*conditions: Value, together: Optional[Value] = None) -> ContextManager[None]:
+    """A step that concerns some rows only: a condition for each run of rows of the fragments that the body changes."""
+    return _t.lang_when_rows(conditions, together)
+
+
+def loop_while(condition: Callable[[], Value]) -> ContextManager[None]:
+    """``with loop_while(lambda: n < 10):``, where n is a Var; the condition is computed before every iteration."""
+    return _t.lang_loop_while(condition)
+
+
+def break_if(condition: Value) -> None:
+    """Leaves the innermost loop that is not parallel."""
+    _t.lang_break_if(condition)
+
+
+def exit_if(condition: Value) -> None:
+    """Ends the block."""
+    _t.lang_exit_if(condition)
+
+
+def print(*values: Any, **options: Any) -> None:
+    """``print("label", value)`` in a kernel writes both while it runs. All else is Python's own ``print``."""
+    if len(values) == 2 and not options and _t.lang_is_value(values[1]):
+        _t.lang_print(str(values[0]), values[1])
+    else:
+        builtins.print(*values, **options)
+
+
+def assert_that(condition: Value, message: str) -> None:
+    """Stops the call with a ProgramError of that message if the condition is false."""
+    _t.lang_assert_that(condition, message)
+
+
+# ---- operations on tiles
+
+
+def copy(source: Union[Window, Tensor, Tile], target: Union[Window, Tensor, Tile], *, fill: float = 0) -> None:
+    """Window to tile, tile to window, or tile to tile; elements outside the tensor read as ``fill``."""
+    _t.lang_copy(source, target, fill)
+
+
+def load(source: Union[Window, Tensor, Tile], shape: Sequence[int], type: Any = None) -> Fragment:
+    """A new Fragment with the contents, of the tensor's type or ``type``."""
+    return _t.lang_load(source, shape, type)
+
+
+def clone(tile: Tile) -> Fragment:
+    """A new Fragment with the same contents."""
+    return _t.lang_clone(tile)
+
+
+def fill(tile: Tile, value: Value) -> None:
+    """All elements become the value."""
+    _t.lang_fill(tile, value)
+
+
+def clear(tile: Tile) -> None:
+    """All elements become 0, or false."""
+    _t.lang_clear(tile)
+
+
+def gather(source: Tensor, rows: Union[Tile, Tensor, Callable[[Expr], Value]], tile: Tile) -> None:
+    """``tile[i, …] = source[rows[i], …]``; rows may be a function of i. A row outside the view reads as zeros."""
+    _t.lang_gather(source, rows, tile)
+
+
+def gemm(
+    a: Tile,
+    b: Tile,
+    c: Fragment,
+    *,
+    accumulate: str = "promoted",
+    warps: str = "automatic",
+    swap: Optional[bool] = None,
+    from_registers: Optional[bool] = None,
+) -> None:
+    """``c += a · b`` with a [m, k] and b [k, n]; a transposed operand is ``a.T``."""
+    _t.lang_gemm(a, b, c, accumulate, warps, swap, from_registers)
+
+
+def _reduction(name: str, what: str) -> Callable[..., Any]:
+    function = getattr(_t, f"lang_{name}")
+
+    def reduce(tile: Tile, into: Optional[Fragment] = None, *, dim: int = -1) -> Any:
+        return function(tile, into, dim)
+
+    reduce.__name__ = reduce.__qualname__ = name
+    reduce.__doc__ = f"{what} along a dimension: a new Fragment, or combined with what ``into`` holds."
+    return reduce
+
+
+reduce_sum = _reduction("reduce_sum", "The sum")
+reduce_max = _reduction("reduce_max", "The largest element")
+reduce_min = _reduction("reduce_min", "The smallest element")
+reduce_absmax = _reduction("reduce_absmax", "The largest magnitude")
+reduce_any = _reduction("reduce_any", "Whether some element is true")
+reduce_all = _reduction("reduce_all", "Whether all elements are true")
+
+
+def atomic_add(place: Union[Element, Window], value: Union[Value, Tile]) -> None:
+    """``place += value``, indivisibly: of an element and a value, or of a window and a tile."""
+    _t.lang_atomic_add(place, value)
+
+
+def atomic_max(place: Union[Element, Window], value: Union[Value, Tile]) -> None:
+    """``place = max(place, value)``, indivisibly."""
+    _t.lang_atomic_max(place, value)
+
+
+def atomic_min(place: Union[Element, Window], value: Union[Value, Tile]) -> None:
+    """``place = min(place, value)``, indivisibly."""
+    _t.lang_atomic_min(place, value)
+
+
+def atomic_or(place: Element, value: Value) -> None:
+    """``place |= value``, indivisibly."""
+    _t.lang_atomic_or(place, value)
+
+
+def atomic_and(place: Element, value: Value) -> None:
+    """``place &= value``, indivisibly."""
+    _t.lang_atomic_and(place, value)
+
+
+def accumulate(
+    window: Window, tile: Tile, *, order: Optional[Value] = None, consecutive: bool = False, overwrite: bool = False
+) -> None:
+    """``window += tile``, indivisibly; with an order the contributions to an element are added in increasing order."""
+    _t.lang_accumulate(window, tile, order, consecutive, overwrite)
+
+
+# ---- functions of values
+
+
+def _is_value(*values: Any) -> bool:
+    return any(map(_t.lang_is_value, values))
+
+
+def max(*values: Any, **options: Any) -> Any:
+    """The larger of two values, the other one if one is NaN; Python's own of all else."""
+    return _t.lang_max(*values) if len(values) == 2 and _is_value(*values) else builtins.max(*values, **options)
+
+
+def min(*values: Any, **options: Any) -> Any:
+    """The smaller of two values, the other one if one is NaN; Python's own of all else."""
+    return _t.lang_min(*values) if len(values) == 2 and _is_value(*values) else builtins.min(*values, **options)
+
+
+def ceildiv(a: Any, b: Any) -> Any:
+    """The quotient rounded up; of numbers of Python, a number."""
+    return _t.lang_ceildiv(a, b) if _is_value(a, b) else -(-a // b)
+
+
+def clamp(x: Value, low: Value, high: Value) -> Expr:
+    """``min(max(x, low), high)``."""
+    return _t.lang_clamp(x, low, high)
+
+
+def select(condition: Value, a: Value, b: Value) -> Expr:
+    """``a`` where the condition holds, otherwise ``b``; both are computed."""
+    return _t.lang_select(condition, a, b)
+
+
+def div(a: Value, b: Value) -> Expr:
+    """The quotient: of integers truncated, as ``/`` of C++. ``a // b`` rounds down."""
+    return _t.lang_div(a, b)
+
+
+def mod(a: Value, b: Value) -> Expr:
+    """What div leaves, as ``%`` of C++. ``a % b`` is what ``a // b`` leaves."""
+    return _t.lang_mod(a, b)
+
+
+def fma(a: Value, b: Value, c: Value) -> Expr:
+    """``a · b + c``, rounded once."""
+    return _t.lang_fma(a, b, c)
+
+
+def bitcast(x: Value, type: Any) -> Expr:
+    """The same bits as another type of that width: f32, i32, u32; f64, i64."""
+    return _t.lang_bitcast(x, type)
+
+
+def round(x: Any, *digits: Any) -> Any:
+    """To the nearest integer, ties to even; Python's own of numbers."""
+    return _t.lang_round(x) if _is_value(x) else builtins.round(x, *digits)
+
+
+def abs(x: Any) -> Any:
+    """The magnitude."""
+    return _t.lang_abs(x) if _is_value(x) else builtins.abs(x)
+
+
+def _function(name: str, what: str) -> Callable[[Value], Expr]:
+    native = getattr(_t, f"lang_{name}")
+
+    def function(x: Value) -> Expr:
+        return native(x)
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = what
+    return function
+
+
+exp = _function("exp", "e to the power of x.")
+exp2 = _function("exp2", "2 to the power of x.")
+log = _function("log", "The natural logarithm.")
+log2 = _function("log2", "The logarithm to base 2.")
+sqrt = _function("sqrt", "The square root.")
+rsqrt = _function("rsqrt", "1 / sqrt(x).")
+rcp = _function("rcp", "1 / x.")
+tanh = _function("tanh", "The hyperbolic tangent.")
+sin = _function("sin", "The sine.")
+cos = _function("cos", "The cosine.")
+floor = _function("floor", "Rounded down.")
+ceil = _function("ceil", "Rounded up.")
+isnan = _function("isnan", "Whether x is NaN.")
+popcount = _function("popcount", "How many bits are 1.")
+
+__all__ = [
+    name for name in dir() if not name.startswith("_") and name not in (
+        "annotations", "builtins", "math", "Any", "Callable", "ContextManager", "Dict", "NamedTuple", "Optional",
+        "Sequence", "Tuple", "Union", "Number", "Value", "Extents")
+]  # fmt: skip

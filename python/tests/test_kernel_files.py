@@ -1,0 +1,103 @@
+"""Kernels of C++ files, and the same programs in Python, whose texts are equal byte for byte but for the places."""
+
+import re
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tegula
+from tegula import _load
+
+ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT / "examples" / "python"))
+import lessons
+import programs
+
+PYTHON = {
+    "examples/01_vector_add.cpp": [lessons.vector_add()],
+    "examples/02_gemm.cpp": [lessons.gemm_relu(32, 32, 16)],
+    "examples/03_softmax_rows.cpp": [lessons.softmax_rows(4, 32)],
+    "examples/04_histogram.cpp": [lessons.histogram(16)],
+    "examples/05_attention.cpp": [lessons.packed_attention(16, 16, 8)],
+    "examples/python/programs.cpp": [
+        programs.sums(),
+        programs.dequantised_rows(64, 64, 32),
+        programs.collatz(1000),
+        programs.sparse_columns(12, 32),
+        programs.rescaled(64, 32),
+    ],
+}
+PLACE = re.compile(r"[\w./-]+\.(?:cpp|py):\d+")
+
+
+@pytest.fixture(autouse=True)
+def with_compiler():
+    try:
+        _load._development()
+    except RuntimeError as error:
+        pytest.skip(str(error))
+    if tegula._tegula.host_compiler() is None:
+        pytest.skip("there is no C++ compiler")
+
+
+def without_places(text):
+    return PLACE.sub("PLACE", text)
+
+
+@pytest.mark.parametrize("file", PYTHON)
+def test_texts_are_those_of_cpp(file):
+    kernels = tegula.load(ROOT / file)
+    assert [kernel.name for kernel in kernels] == [kernel.name for kernel in PYTHON[file]]
+    for cpp, python in zip(kernels, PYTHON[file]):
+        for views in ({"cuda": True, "arch": 90}, {"cuda": True, "arch": 80}, {"cpp": True}):
+            assert without_places(python.show(**views)) == without_places(cpp.show(**views)), (cpp.name, views)
+
+
+SOURCE = """
+#include <tegula/tegula.hpp>
+#include "factor.hpp"
+using namespace tegula::lang;
+Kernel scaled(bool right) {
+  return kernel("scaled", [&] {
+    Dim N("N");
+    Tensor X = input("X", {N}, f32), Y = output("Y", {N}, f32);
+    grid(N, [&](Index i) {
+      if (right) Y(i) = X(i) * FACTOR;
+      else Y(i) = i;
+    });
+  });
+}
+TEGULA_KERNELS(scaled(RIGHT))
+int main() {}
+"""
+
+
+def test_a_file_is_compiled_when_it_has_changed(tmp_path, monkeypatch):
+    monkeypatch.setenv("TEGULA_CACHE_DIR", str(tmp_path / "cache"))
+    compiled = []
+    compile_file = _load._compile
+    monkeypatch.setattr(_load, "_compile", lambda *args: compiled.append(args) or compile_file(*args))
+    (tmp_path / "mine.cpp").write_text(SOURCE)
+    x = np.arange(3, dtype=np.float32)
+    for factor, times in ((2, 1), (2, 1), (3, 2), (2, 3)):
+        (tmp_path / "factor.hpp").write_text(f"#define FACTOR {factor}\n")
+        kernels = tegula.load(tmp_path / "mine.cpp", flags=["-DRIGHT=true"])
+        np.testing.assert_array_equal(kernels.scaled(x, target="interpreter"), factor * x)
+        assert len(compiled) == times
+
+
+def test_wrong_files_are_refused(tmp_path, monkeypatch):
+    monkeypatch.setenv("TEGULA_CACHE_DIR", str(tmp_path / "cache"))
+    (tmp_path / "factor.hpp").write_text("#define FACTOR 1\n")
+    mine = tmp_path / "mine.cpp"
+    with pytest.raises(FileNotFoundError):
+        tegula.load(mine)
+    mine.write_text("int main() {}")
+    with pytest.raises(ValueError, match="TEGULA_KERNELS"):
+        tegula.load(mine)
+    mine.write_text(SOURCE)
+    with pytest.raises(ValueError, match="RIGHT"):
+        tegula.load(mine)
+    with pytest.raises(tegula.ProgramError, match=r"mine\.cpp:11: .*cast it with f32"):
+        tegula.load(mine, flags=["-DRIGHT=false"])

@@ -1,0 +1,309 @@
+"""Kernels written in Python: their results, their errors, and what is shown of them."""
+
+import re
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tegula
+from tegula.lang import *  # noqa: F403
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "examples" / "python"))
+import lessons
+import programs
+
+TARGETS = ["interpreter", "cpu"]
+
+
+def whole_numbers(shape, dtype=np.float32, seed=0, low=-4, high=5):
+    return np.random.default_rng(seed).integers(low, high, shape).astype(dtype)
+
+
+def bfloat16(array):
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    return array.astype(ml_dtypes.bfloat16)
+
+
+def softmax(x):
+    e = np.exp(x - x.max(-1, keepdims=True))
+    return e / e.sum(-1, keepdims=True)
+
+
+def packed_attention(q, k, v, begin):
+    out = np.zeros_like(q)
+    for low, high in zip(begin, begin[1:]):
+        scores = q[low:high] @ k[low:high].T / 4
+        scores[np.triu_indices(high - low, 1)] = -np.inf
+        if high > low:
+            out[low:high] = softmax(scores) @ v[low:high]
+    return out
+
+
+def collatz(x):
+    steps = 0
+    while x > 1:
+        x, steps = (x // 2 if x % 2 == 0 else 3 * x + 1), steps + 1
+    return steps
+
+
+def vector_add_case():
+    x, y = whole_numbers(1000, seed=1), whole_numbers(1000, seed=2)
+    return lessons.vector_add(), (x, y), {}, x + y
+
+
+def gemm_case():
+    a, b = whole_numbers((50, 33), seed=1), whole_numbers((70, 33), seed=2)
+    return lessons.gemm_relu(32, 32, 16), (bfloat16(a), bfloat16(b)), {}, np.maximum(a @ b.T, 0)
+
+
+def softmax_case():
+    x = np.random.default_rng(1).standard_normal((9, 77)).astype(np.float32)
+    return lessons.softmax_rows(4, 32), (x,), {}, softmax(x)
+
+
+def histogram_case():
+    x = whole_numbers(2000, np.int32, low=0, high=16)
+    return lessons.histogram(16), (x,), {}, np.cumsum(np.bincount(x, minlength=16))
+
+
+def attention_case():
+    q, k, v = np.random.default_rng(1).standard_normal((3, 60, 16)).astype(np.float32)
+    begin = np.array([0, 5, 5, 42, 60], np.int32)
+    return lessons.packed_attention(16, 16, 8), (q, k, v, begin), {"longest": 37}, packed_attention(q, k, v, begin)
+
+
+def dequantised_case():
+    a, q = whole_numbers((20, 40), np.float16, 1), whole_numbers((70, 40), np.uint8, 2, 0, 16)
+    rows, scales = whole_numbers(30, np.int32, 3, 0, 20), whole_numbers(70, np.float32, 4)
+    return programs.dequantised_rows(64, 64, 32), (a, rows, q, scales), {}, a[rows] @ (q - 8.0).T * scales
+
+
+def collatz_case():
+    x, longest = whole_numbers(150, np.int32, low=1, high=100), np.zeros(1, np.int32)
+    return programs.collatz(1000), (x, longest), {}, np.array([collatz(int(each)) for each in x])
+
+
+CASES = [vector_add_case, gemm_case, softmax_case, histogram_case, attention_case, dequantised_case, collatz_case]
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("case", CASES)
+def test_results(case, target):
+    kernel, args, named, expected = case()
+    np.testing.assert_allclose(kernel(*args, **named, target=target), expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_parameters_of_every_kind(target):
+    x, ends, total = whole_numbers((3, 100), np.float16), np.array([0, 2, 3, 7], np.int32), np.ones(1, np.float32)
+    rows = programs.sums()(X=x, ends=ends, total=total, scale=0.5, target=target)
+    np.testing.assert_array_equal(rows, x.sum(-1) * 0.5)
+    assert total[0] == 1 + (rows * np.diff(ends)).sum()
+    with pytest.raises(ValueError, match="the scale must be positive"):
+        programs.sums()(x, ends, total, -1.0)
+    with pytest.raises(ValueError, match="multiple"):
+        programs.sums()(x[:, :99], ends, total, 1.0)
+
+
+# Reads are where they are written, whatever is stored before their value is used.
+@tegula.kernel
+def reads():
+    N = Dim("N")
+    X, Y, Z = inout("X", N, f32), output("Y", N, f32), inout("Z", 1, i32)
+    with grid(N) as b:
+        old = X[b]
+        count = Var(2)
+        seen = count + 0
+        count *= 5
+        X[b] = 10
+        new = X[b]
+        new += 1  # a value of its own: nothing is stored
+        Y[b] = old * 100 + new + f32(count - seen)
+        X[b] -= 3
+        atomic_add(Z[0], 1)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_reads_are_where_they_are_written(target):
+    x, z = np.array([1, 2], np.float32), np.zeros(1, np.int32)
+    np.testing.assert_array_equal(reads()(x, z, target=target), [119, 219])
+    np.testing.assert_array_equal(x, [7, 7])
+    assert z[0] == 2
+
+
+@tegula.kernel(name="table_{rows}")
+def table(rows, dtype=i32):
+    N = Dim("N")
+    Y = output("Y", (N, rows), dtype)
+    with grid(N) as b:
+        for i in range(rows):  # written out by Python
+            Y[b, i] = b * rows + i
+
+
+def test_calls():
+    """Dims that no array tells, outputs that are given, and one kernel for each set of parameters."""
+    expected = np.arange(6).reshape(2, 3)
+    np.testing.assert_array_equal(table(3)(N=2), expected)
+    out = np.empty((2, 3), np.int32)
+    assert table(3)(out=out) is out and table(3)(Y=out) is out and table(3)(out) is out
+    np.testing.assert_array_equal(out, expected)
+    assert table(3) is table(rows=3) and table(3) is not table(4) and table(4).name == "table_4"
+    assert [p.role for p in programs.sums().parameters] == ["input", "input", "output", "inout", "scalar"]
+
+
+WRONG_CALLS = {
+    "takes 2 arguments": lambda x: lessons.vector_add()(x, x, x, x),
+    "needs Y": lambda x: lessons.vector_add()(x),
+    "no parameter 'W'; it has X, Y, Z": lambda x: lessons.vector_add()(x, x, W=x),
+    "two values for 'X'": lambda x: lessons.vector_add()(x, x, X=x),
+    "no array tells N": lambda x: table(3)(),
+    "out has 2 arrays": lambda x: lessons.vector_add()(x, x, out=(x, x)),
+    "argument 'Y': expected an array": lambda x: lessons.vector_add()(x, 3),
+    "must have dtype float32": lambda x: lessons.vector_add()(x, x.astype(np.float64)),
+    "N": lambda x: lessons.vector_add()(x, x[:3]),
+    "argument 'longest': expected a number": lambda x: lessons.packed_attention(16, 16, 8)(
+        *[x.reshape(1, 8)] * 3, x, longest="many", O=x
+    ),
+}
+
+
+@pytest.mark.parametrize("message", WRONG_CALLS)
+def test_wrong_calls_are_refused(message):
+    with pytest.raises((TypeError, ValueError), match=re.escape(message)):
+        WRONG_CALLS[message](np.zeros(8, np.float32))
+
+
+def program(body):
+    """Builds a kernel of one block with the tensors X and Y around the body."""
+
+    def built():
+        N = Dim("N")
+        X, Y = input("X", N, f32), output("Y", N, f32)
+        with grid(ceildiv(N, 32)) as b:
+            body(X, Y, b)
+
+    return tegula.kernel(built)()
+
+
+def python_if(X, Y, b):
+    if b > 3:  # HERE
+        Y[b] = 1
+
+
+def chain(X, Y, b):
+    with when(0 <= b < 3):  # HERE
+        Y[b] = 1
+
+
+def mixed_kinds(X, Y, b):
+    Y[b] = (X[b] +
+            b)  # fmt: skip
+
+
+def store_to_input(X, Y, b):
+    X[b] = 1  # HERE
+
+
+def store_that_changes_the_kind(X, Y, b):
+    Y[b] = b  # HERE
+
+
+def left_scope(X, Y, b):
+    with serial(3) as i:
+        x = X[i] * 2
+    Y[b] = x  # HERE
+
+
+def symbolic_tile(X, Y, b):
+    Fragment((b, 4), f32)  # HERE
+
+
+def fragment_outside_parallel(X, Y, b):
+    f = Fragment(32, f32, 0)
+    Y[b] = f[0]  # HERE
+
+
+def otherwise_alone(X, Y, b):
+    with when(b > 1):
+        Y[b] = 1
+    Y[b] = 2
+    with otherwise():  # HERE
+        Y[b] = 3
+
+
+def integer_division(X, Y, b):
+    Y[b / 2] = 1  # HERE
+
+
+def tile_in_arithmetic(X, Y, b):
+    Fragment(32, f32) * 2  # HERE
+
+
+def rank(X, Y, b):
+    Y[b, b] = 1  # HERE
+
+
+WRONG = {
+    python_if: "write `with when(c):`",
+    chain: "(0 <= i) & (i < n)",
+    mixed_kinds: "cast the integer: f32(i)",
+    store_to_input: "X is an input",
+    store_that_changes_the_kind: "cast it with f32(x)",
+    left_scope: "outside the loop or branch",
+    symbolic_tile: "numbers of Python",
+    fragment_outside_parallel: "use them inside parallel()",
+    otherwise_alone: "must follow its when() directly",
+    integer_division: "a // b",
+    rank: "has rank 1",
+}
+
+
+@pytest.mark.parametrize("body", WRONG)
+def test_wrong_programs_are_refused_with_their_line(body):
+    with pytest.raises(tegula.ProgramError, match=re.escape(WRONG[body])) as caught:
+        program(body)
+    code = body.__code__
+    lines = Path(__file__).read_text().splitlines()
+    line = next((n for n in range(code.co_firstlineno, len(lines)) if "HERE" in lines[n - 1]), 0)
+    if body is mixed_kinds:
+        line = code.co_firstlineno + 1
+    assert str(caught.value).startswith(f"{__file__}:{line}: ")
+
+
+def test_other_objects_are_no_values():
+    with pytest.raises(TypeError, match="parallel"):
+        program(tile_in_arithmetic)
+    with pytest.raises(tegula.ProgramError, match="no kernel is being built"):
+        Fragment(32, f32)
+    # An error ends the kernel: the next one is built from the beginning.
+    assert lessons.histogram(5).name == "histogram"
+    # Python's own functions are there where no value is among the arguments.
+    assert max(1, 2, 3) == 3 and min([4, 5]) == 4 and abs(-1) == 1 and round(2.567, 1) == 2.6 and ceildiv(7, 2) == 4
+
+
+@tegula.kernel
+def asserts():
+    N = Dim("N")
+    X, Y = input("X", N, f32), output("Y", N, f32)
+    with grid(N) as b:
+        assert_that(X[b] > 0, "positive")
+        Y[b] = X[b]
+
+
+def test_errors_of_running_programs_name_the_line():
+    with pytest.raises(tegula.ProgramError, match=r"test_kernels\.py:\d+: .*positive"):
+        asserts()(np.zeros(3, np.float32), target="interpreter")
+
+
+def test_shown(tmp_path):
+    kernel = lessons.gemm_relu(128, 128, 64)
+    assert str(kernel).startswith("kernel gemm_relu {") and "// lessons.py:" in str(kernel)
+    assert kernel.show().strip() == str(kernel).strip()
+    assert "wgmma" in kernel.show(cuda=True, layout=True) and "TegulaCall" in kernel.show(cpp=True)
+    assert kernel.show(html=str(tmp_path / "page.html")) and "gemm_relu" in (tmp_path / "page.html").read_text()
+    assert "gemm_relu_0.schedule.svg" in kernel.show(svg=str(tmp_path), schedule=True)
+    assert "h100" not in kernel.analyze(M=4096, N=4096, K=4096) and "bound" in kernel.analyze(M=64, N=64, K=64)
+    assert kernel.explain().startswith("gemm_relu") and isinstance(kernel.notes(), list)
+    with pytest.raises(TypeError, match="no view 'ptx'"):
+        kernel.show(ptx=True)
