@@ -49,16 +49,16 @@ def attention(
             tokens from entry i to entry i + 1. Optional.
         cu_seqlens_k: [sequences + 1], int32: where packed sequences of keys begin and end. Optional.
         layout: order of batch, sequence, heads, features; packed sequences have none; one of bshd, bhsd.
-        scale: of the scores; a positive finite number, 1/sqrt(d) unless given.
-        causal: no later keys: the last query stands at the last key.
+        scale: factor of the scores; a positive finite number, 1/sqrt(d) unless given.
+        causal: hide later keys; the last query stands at the last key.
         left: keys before its position that a query sees, -1: all; a number of keys, or -1 for all.
-        right: keys behind its position that a query sees, -1: all; causal is 0; a number of keys, or -1 for all.
-        softcap: scores become softcap * tanh(score / softcap), 0: not; a positive number, or 0 for none.
-        max_seqlen_q: a promise: the most queries of a packed sequence; a number of tokens, or 0 where it is not
+        right: keys after its position that a query sees, -1: all; causal is 0; a number of keys, or -1 for all.
+        softcap: scores become softcap * tanh(score / softcap); 0 is off; a positive number, or 0 for none.
+        max_seqlen_q: a promise: the most queries in a packed sequence; a number of tokens, or 0 where it is not
             known.
-        max_seqlen_k: a promise: the most keys of a packed sequence; a number of tokens, or 0 where it is not known.
-        tile_queries: queries of a tile, 0: planned; extents from 1 to 1024, or 0 for the plan's choice.
-        tile_keys: keys of a tile, 0: planned; extents from 1 to 1024, or 0 for the plan's choice.
+        max_seqlen_k: a promise: the most keys in a packed sequence; a number of tokens, or 0 where it is not known.
+        tile_queries: queries of a tile; 0: planned; extents from 1 to 1024, or 0 for the plan's choice.
+        tile_keys: keys of a tile; 0: planned; extents from 1 to 1024, or 0 for the plan's choice.
         splits: parts of the keys of a tile, merged afterwards, 0: planned; a number from 1 to 64, or 0 for the
             plan's choice.
         out, lse: written instead of new arrays.
@@ -143,23 +143,23 @@ def attention_backward(
             of the last dimension lie side by side.
         lse: [kv_heads * group, queries] if cu_seqlens_q; [batch, kv_heads * group, queries], float32: and its lse.
         dlse: [kv_heads * group, queries] if cu_seqlens_q; [batch, kv_heads * group, queries], float32: gradient of
-            lse; not looked at where lse is -inf. Optional.
+            lse; ignored where lse is -inf. Optional.
         sinks: [kv_heads * group], float32, float16 or bfloat16: a logit of each head that counts in the sum but has
             no value. Optional.
         cu_seqlens_q: [sequences + 1], int32: where packed sequences of queries begin and end: sequence i has the
             tokens from entry i to entry i + 1. Optional.
         cu_seqlens_k: [sequences + 1], int32: where packed sequences of keys begin and end. Optional.
         layout: order of batch, sequence, heads, features; packed sequences have none; one of bshd, bhsd.
-        scale: of the scores; a positive finite number, 1/sqrt(d) unless given.
-        causal: no later keys: the last query stands at the last key.
+        scale: factor of the scores; a positive finite number, 1/sqrt(d) unless given.
+        causal: hide later keys; the last query stands at the last key.
         left: keys before its position that a query sees, -1: all; a number of keys, or -1 for all.
-        right: keys behind its position that a query sees, -1: all; causal is 0; a number of keys, or -1 for all.
-        softcap: scores become softcap * tanh(score / softcap), 0: not; a positive number, or 0 for none.
-        max_seqlen_q: a promise: the most queries of a packed sequence; a number of tokens, or 0 where it is not
+        right: keys after its position that a query sees, -1: all; causal is 0; a number of keys, or -1 for all.
+        softcap: scores become softcap * tanh(score / softcap); 0 is off; a positive number, or 0 for none.
+        max_seqlen_q: a promise: the most queries in a packed sequence; a number of tokens, or 0 where it is not
             known.
-        max_seqlen_k: a promise: the most keys of a packed sequence; a number of tokens, or 0 where it is not known.
-        tile_queries: queries of a tile, 0: planned; extents from 1 to 1024, or 0 for the plan's choice.
-        tile_keys: keys of a tile, 0: planned; extents from 1 to 1024, or 0 for the plan's choice.
+        max_seqlen_k: a promise: the most keys in a packed sequence; a number of tokens, or 0 where it is not known.
+        tile_queries: queries of a tile; 0: planned; extents from 1 to 1024, or 0 for the plan's choice.
+        tile_keys: keys of a tile; 0: planned; extents from 1 to 1024, or 0 for the plan's choice.
         deterministic: equal bits in every run; without, the parts of dq are added in any order where that is
             faster.
         dq, dk, dv, dsinks: written instead of new arrays.
@@ -247,12 +247,12 @@ def block_sparse_attention_backward(
             block_sparse_attention. Elements of the last dimension lie side by side.
         lse: [kv_heads * group, queries] if cu_seqlens_q; [batch, kv_heads * group, queries], float32: and its lse.
         dlse: [kv_heads * group, queries] if cu_seqlens_q; [batch, kv_heads * group, queries], float32: gradient of
-            lse; not looked at where lse is -inf. Optional.
+            lse; ignored where lse is -inf. Optional.
         indices: [sequences, choosers, q_blocks, entries] if cu_seqlens_q; [batch, choosers, ceildiv(queries,
             q_block_size), entries], int32: numbers of key blocks that a block of queries sees; others, such as -1,
             are none, and one that is repeated counts once. Optional.
         counts: [sequences, choosers, q_blocks] if cu_seqlens_q; [batch, choosers, ceildiv(queries, q_block_size)],
-            int32: entries of each row that count, all unless given. Optional.
+            int32: used entries of each row, all unless given. Optional.
         mask: [sequences, choosers, q_blocks, k_blocks] if cu_seqlens_q; [batch, choosers, ceildiv(queries,
             q_block_size), ceildiv(keys, k_block_size)], bool: instead of indices: whether a block of queries sees a
             block of keys. Optional.
@@ -260,16 +260,16 @@ def block_sparse_attention_backward(
             tokens from entry i to entry i + 1. Optional.
         cu_seqlens_k: [sequences + 1], int32: where packed sequences of keys begin and end. Optional.
         layout: order of batch, sequence, heads, features; packed sequences have none; one of bshd, bhsd.
-        max_seqlen_q: a promise: the most queries of a packed sequence; a number of tokens, or 0 where it is not
+        max_seqlen_q: a promise: the most queries in a packed sequence; a number of tokens, or 0 where it is not
             known.
-        max_seqlen_k: a promise: the most keys of a packed sequence; a number of tokens, or 0 where it is not known.
+        max_seqlen_k: a promise: the most keys in a packed sequence; a number of tokens, or 0 where it is not known.
         q_block_size: queries of a block; the last may be short; a block size from 1 to 2^20.
         k_block_size: keys of a block; the last may be short; a block size from 1 to 2^20.
-        causal: no later keys in the chosen blocks: the last query stands at the last key.
-        scale: of the scores; a positive finite number, 1/sqrt(d) unless given.
-        softcap: scores become softcap * tanh(score / softcap), 0: not; a positive number, or 0 for none.
-        tile_queries: queries of a tile, 0: planned; extents from 1 to 1024, or 0 for the plan's choice.
-        tile_keys: keys of a tile, 0: planned; extents from 1 to 1024, or 0 for the plan's choice.
+        causal: hide later keys in the chosen blocks; the last query stands at the last key.
+        scale: factor of the scores; a positive finite number, 1/sqrt(d) unless given.
+        softcap: scores become softcap * tanh(score / softcap); 0 is off; a positive number, or 0 for none.
+        tile_queries: queries of a tile; 0: planned; extents from 1 to 1024, or 0 for the plan's choice.
+        tile_keys: keys of a tile; 0: planned; extents from 1 to 1024, or 0 for the plan's choice.
         deterministic: equal bits in every run; without, the parts of dq are added in any order where that is
             faster.
         dq, dk, dv: written instead of new arrays.
@@ -356,7 +356,7 @@ def block_sparse_attention(
             q_block_size), entries], int32: numbers of key blocks that a block of queries sees; others, such as -1,
             are none, and one that is repeated counts once. Optional.
         counts: [sequences, choosers, q_blocks] if cu_seqlens_q; [batch, choosers, ceildiv(queries, q_block_size)],
-            int32: entries of each row that count, all unless given. Optional.
+            int32: used entries of each row, all unless given. Optional.
         mask: [sequences, choosers, q_blocks, k_blocks] if cu_seqlens_q; [batch, choosers, ceildiv(queries,
             q_block_size), ceildiv(keys, k_block_size)], bool: instead of indices: whether a block of queries sees a
             block of keys. Optional.
@@ -364,17 +364,17 @@ def block_sparse_attention(
             tokens from entry i to entry i + 1. Optional.
         cu_seqlens_k: [sequences + 1], int32: where packed sequences of keys begin and end. Optional.
         layout: order of batch, sequence, heads, features; packed sequences have none; one of bshd, bhsd.
-        max_seqlen_q: a promise: the most queries of a packed sequence; a number of tokens, or 0 where it is not
+        max_seqlen_q: a promise: the most queries in a packed sequence; a number of tokens, or 0 where it is not
             known.
-        max_seqlen_k: a promise: the most keys of a packed sequence; a number of tokens, or 0 where it is not known.
+        max_seqlen_k: a promise: the most keys in a packed sequence; a number of tokens, or 0 where it is not known.
         q_block_size: queries of a block; the last may be short; a block size from 1 to 2^20.
         k_block_size: keys of a block; the last may be short; a block size from 1 to 2^20.
-        causal: no later keys in the chosen blocks: the last query stands at the last key.
-        scale: of the scores; a positive finite number, 1/sqrt(d) unless given.
-        softcap: scores become softcap * tanh(score / softcap), 0: not; a positive number, or 0 for none.
-        tile_queries: queries of a tile, 0: planned; extents from 1 to 1024, or 0 for the plan's choice.
-        tile_keys: keys of a tile, 0: planned; extents from 1 to 1024, or 0 for the plan's choice.
-        check_indices: refuse entries that count and are neither -1 nor a block; a GPU is waited for.
+        causal: hide later keys in the chosen blocks; the last query stands at the last key.
+        scale: factor of the scores; a positive finite number, 1/sqrt(d) unless given.
+        softcap: scores become softcap * tanh(score / softcap); 0 is off; a positive number, or 0 for none.
+        tile_queries: queries of a tile; 0: planned; extents from 1 to 1024, or 0 for the plan's choice.
+        tile_keys: keys of a tile; 0: planned; extents from 1 to 1024, or 0 for the plan's choice.
+        check_indices: refuse used entries that are neither -1 nor a block; waits for a GPU.
         out, lse: written instead of new arrays.
         target: "automatic" (the fastest for the device of the arrays), "cpu", "cuda", or "interpreter" (slow, finds
             errors of kernels). On a GPU the work is queued on the current stream of the library of the first array.
@@ -544,10 +544,10 @@ def attention_with_kv_cache(
             likewise. Optional.
         sinks: [kv_heads * group], float32, float16 or bfloat16: a logit of each head that counts in the sum but has
             no value. Optional.
-        scale: of the scores; a positive finite number, 1/sqrt(d) unless given.
-        causal: no later keys: the last query stands at the last key.
+        scale: factor of the scores; a positive finite number, 1/sqrt(d) unless given.
+        causal: hide later keys; the last query stands at the last key.
         left: keys before its position that a query sees, -1: all; a number of keys, or -1 for all.
-        softcap: scores become softcap * tanh(score / softcap), 0: not; a positive number, or 0 for none.
+        softcap: scores become softcap * tanh(score / softcap); 0 is off; a positive number, or 0 for none.
         splits: parts of the keys of a sequence, by its own length; 0: planned; a number from 1 to 64, or 0 for the
             plan's choice.
         out, lse: written instead of new arrays.
@@ -667,10 +667,10 @@ def mla_decode(
         sinks: [heads], float32, float16 or bfloat16: a logit of each head that counts in the sum but has no value.
             Optional.
         d_v: features of a row that are values; a number of features from 1 to 512.
-        scale: of the scores; a positive finite number, 1/sqrt(d) unless given.
-        causal: no later keys: the last query stands at the last key.
+        scale: factor of the scores; a positive finite number, 1/sqrt(d) unless given.
+        causal: hide later keys; the last query stands at the last key.
         left: keys before its position that a query sees, -1: all; a number of keys, or -1 for all.
-        softcap: scores become softcap * tanh(score / softcap), 0: not; a positive number, or 0 for none.
+        softcap: scores become softcap * tanh(score / softcap); 0 is off; a positive number, or 0 for none.
         splits: parts of the keys of a sequence, by its own length; 0: planned; a number from 1 to 64, or 0 for the
             plan's choice.
         out, lse: written instead of new arrays.
@@ -736,13 +736,13 @@ def gated_delta_rule(
         g: [tokens, key_heads * group] if cu_seqlens; [batch, tokens, key_heads * group], float32: logarithms of
             decays, at most 0. Optional.
         initial_state: [sequences, key_heads * group, d, d_v] if cu_seqlens; [batch, key_heads * group, d, d_v],
-            float32: states before the first token, which are zeros without it. Optional.
+            float32: states before the first token, zeros unless given. Optional.
         cu_seqlens: [sequences + 1], int32: where packed sequences begin and end: sequence i has the tokens from
             entry i to entry i + 1. Optional.
-        max_seqlen: a promise: the most tokens of a packed sequence; a number of tokens, or 0 where it is not known.
+        max_seqlen: a promise: the longest packed sequence; a number of tokens, or 0 where it is not known.
         scale: of the results; a finite number, 1/sqrt(d) unless given.
         qk_l2norm: q and k are divided by sqrt(sum of squares + 1e-6).
-        output_final_state: also the states behind the last token.
+        output_final_state: also the states after the last token.
         out, final_state: written instead of new arrays.
         target: "automatic" (the fastest for the device of the arrays), "cpu", "cuda", or "interpreter" (slow, finds
             errors of kernels). On a GPU the work is queued on the current stream of the library of the first array.
@@ -751,7 +751,7 @@ def gated_delta_rule(
         out: [tokens, key_heads * group, d_v] if cu_seqlens; [batch, tokens, key_heads * group, d_v], dtype that of
             v: scale * (state after the token) . q.
         final_state: [sequences, key_heads * group, d, d_v] if cu_seqlens; [batch, key_heads * group, d, d_v],
-            float32: states behind the last token. None unless output_final_state.
+            float32: states after the last token. None unless output_final_state.
 
     Rules:
         max_seqlen: expected cu_seqlens beside it; leave it out: without it all sequences are equally long.
@@ -816,13 +816,13 @@ def gated_delta_rule_backward(
         g: [tokens, key_heads * group] if cu_seqlens; [batch, tokens, key_heads * group], float32: logarithms of
             decays, at most 0. Optional.
         initial_state: [sequences, key_heads * group, d, d_v] if cu_seqlens; [batch, key_heads * group, d, d_v],
-            float32: states before the first token, which are zeros without it. Optional.
+            float32: states before the first token, zeros unless given. Optional.
         cu_seqlens: [sequences + 1], int32: where packed sequences begin and end: sequence i has the tokens from
             entry i to entry i + 1. Optional.
-        max_seqlen: a promise: the most tokens of a packed sequence; a number of tokens, or 0 where it is not known.
+        max_seqlen: a promise: the longest packed sequence; a number of tokens, or 0 where it is not known.
         scale: of the results; a finite number, 1/sqrt(d) unless given.
         qk_l2norm: q and k are divided by sqrt(sum of squares + 1e-6).
-        output_final_state: also the states behind the last token.
+        output_final_state: also the states after the last token.
         dq, dk, dv, dbeta, dg, dinitial_state: written instead of new arrays.
         target: "automatic" (the fastest for the device of the arrays), "cpu", "cuda", or "interpreter" (slow, finds
             errors of kernels). On a GPU the work is queued on the current stream of the library of the first array.
@@ -890,13 +890,13 @@ def kda(
         beta: [tokens, key_heads * group] if cu_seqlens; [batch, tokens, key_heads * group], float32, float16 or
             bfloat16: how much is replaced, 0 to 1.
         initial_state: [sequences, key_heads * group, d, d_v] if cu_seqlens; [batch, key_heads * group, d, d_v],
-            float32: states before the first token, which are zeros without it. Optional.
+            float32: states before the first token, zeros unless given. Optional.
         cu_seqlens: [sequences + 1], int32: where packed sequences begin and end: sequence i has the tokens from
             entry i to entry i + 1. Optional.
-        max_seqlen: a promise: the most tokens of a packed sequence; a number of tokens, or 0 where it is not known.
+        max_seqlen: a promise: the longest packed sequence; a number of tokens, or 0 where it is not known.
         scale: of the results; a finite number, 1/sqrt(d) unless given.
         qk_l2norm: q and k are divided by sqrt(sum of squares + 1e-6).
-        output_final_state: also the states behind the last token.
+        output_final_state: also the states after the last token.
         out, final_state: written instead of new arrays.
         target: "automatic" (the fastest for the device of the arrays), "cpu", "cuda", or "interpreter" (slow, finds
             errors of kernels). On a GPU the work is queued on the current stream of the library of the first array.
@@ -905,7 +905,7 @@ def kda(
         out: [tokens, key_heads * group, d_v] if cu_seqlens; [batch, tokens, key_heads * group, d_v], dtype that of
             v: scale * (state after the token) . q.
         final_state: [sequences, key_heads * group, d, d_v] if cu_seqlens; [batch, key_heads * group, d, d_v],
-            float32: states behind the last token. None unless output_final_state.
+            float32: states after the last token. None unless output_final_state.
 
     Rules:
         max_seqlen: expected cu_seqlens beside it; leave it out: without it all sequences are equally long.
@@ -970,13 +970,13 @@ def kda_backward(
         beta: [tokens, key_heads * group] if cu_seqlens; [batch, tokens, key_heads * group], float32, float16 or
             bfloat16: how much is replaced, 0 to 1.
         initial_state: [sequences, key_heads * group, d, d_v] if cu_seqlens; [batch, key_heads * group, d, d_v],
-            float32: states before the first token, which are zeros without it. Optional.
+            float32: states before the first token, zeros unless given. Optional.
         cu_seqlens: [sequences + 1], int32: where packed sequences begin and end: sequence i has the tokens from
             entry i to entry i + 1. Optional.
-        max_seqlen: a promise: the most tokens of a packed sequence; a number of tokens, or 0 where it is not known.
+        max_seqlen: a promise: the longest packed sequence; a number of tokens, or 0 where it is not known.
         scale: of the results; a finite number, 1/sqrt(d) unless given.
         qk_l2norm: q and k are divided by sqrt(sum of squares + 1e-6).
-        output_final_state: also the states behind the last token.
+        output_final_state: also the states after the last token.
         dq, dk, dv, dg, dbeta, dinitial_state: written instead of new arrays.
         target: "automatic" (the fastest for the device of the arrays), "cpu", "cuda", or "interpreter" (slow, finds
             errors of kernels). On a GPU the work is queued on the current stream of the library of the first array.
@@ -1038,9 +1038,9 @@ def gemm(
         activation: applied to the sums; gelu is that by tanh; one of none, relu, gelu, silu.
         scale: factor of the product; a finite factor.
         out_dtype: dtype of the result; f32, f16 or bf16, chosen by the operator unless given.
-        tile_m: rows of a tile, 0: planned; extents from 1 to 4096, or 0 for the plan's choice.
-        tile_n: columns of a tile, 0: planned; extents from 1 to 4096, or 0 for the plan's choice.
-        tile_k: inner extent of a tile, 0: planned; extents from 1 to 4096, or 0 for the plan's choice.
+        tile_m: rows of a tile; 0: planned; extents from 1 to 4096, or 0 for the plan's choice.
+        tile_n: columns of a tile; 0: planned; extents from 1 to 4096, or 0 for the plan's choice.
+        tile_k: inner extent of a tile; 0: planned; extents from 1 to 4096, or 0 for the plan's choice.
         splits: parts of k added in order, 0: planned; parts from 1 to 32, or 0 for the plan's choice.
         out: written instead of new arrays.
         target: "automatic" (the fastest for the device of the arrays), "cpu", "cuda", or "interpreter" (slow, finds
@@ -1116,7 +1116,7 @@ def grouped_gemm(
         offsets: [groups + 1], int32: where the rows of every group begin, and the last one's end. Optional.
         counts: [groups], int32: rows of every group that count. Optional.
         transpose_b: b is [groups, n, k].
-        max_rows: a promise: the most rows of a group; a number of rows, or 0 where it is not known.
+        max_rows: a promise: the most rows in a group; a number of rows, or 0 where it is not known.
         out_dtype: dtype of the result; f32, f16 or bf16, chosen by the operator unless given.
         out: written instead of new arrays.
         target: "automatic" (the fastest for the device of the arrays), "cpu", "cuda", or "interpreter" (slow, finds
@@ -1155,7 +1155,7 @@ def grouped_gemm_weights(
         dout: [m, n], dtype that of a: gradients of the results.
         offsets: [groups + 1], int32: where the rows of every group begin, and the last one's end.
         c: [groups, k, n], float32, float16 or bfloat16: added. Optional.
-        max_rows: a promise: the most rows of a group; a number of rows, or 0 where it is not known.
+        max_rows: a promise: the most rows in a group; a number of rows, or 0 where it is not known.
         out_dtype: dtype of the result; f32, f16 or bf16, chosen by the operator unless given.
         out: written instead of new arrays.
         target: "automatic" (the fastest for the device of the arrays), "cpu", "cuda", or "interpreter" (slow, finds
@@ -1223,9 +1223,9 @@ def indexer_logits(
             query.
         k_scales: [keys] or [batch, keys], float32: factors of the keys' logits. Optional.
         begins: [queries] or [batch, queries], int32: the first key that a query sees, 0 unless given. Optional.
-        ends: [queries] or [batch, queries], int32: one behind the last key that a query sees, `keys` unless given.
+        ends: [queries] or [batch, queries], int32: one past the last key that a query sees, `keys` unless given.
             Optional.
-        causal: no later keys: the last query stands at the last key.
+        causal: hide later keys; the last query stands at the last key.
         logits: written instead of new arrays.
         target: "automatic" (the fastest for the device of the arrays), "cpu", "cuda", or "interpreter" (slow, finds
             errors of kernels). On a GPU the work is queued on the current stream of the library of the first array.
@@ -1271,7 +1271,7 @@ def indexer_logits_backward(
     """Gradients of indexer_logits with respect to q, k and weights.
 
     Args:
-        dlogits: [queries, keys] or [batch, queries, keys], float32: gradient of logits; not looked at where a query
+        dlogits: [queries, keys] or [batch, queries, keys], float32: gradient of logits; ignored where a query
             does not see a key.
         q: [queries, heads, d] or [batch, queries, heads, d], float32, float16 or bfloat16: queries.
         k: [keys, d] or [batch, keys, d], dtype that of q: keys, which all heads share.
@@ -1279,9 +1279,9 @@ def indexer_logits_backward(
             query.
         k_scales: [keys] or [batch, keys], float32: factors of the keys' logits. Optional.
         begins: [queries] or [batch, queries], int32: the first key that a query sees, 0 unless given. Optional.
-        ends: [queries] or [batch, queries], int32: one behind the last key that a query sees, `keys` unless given.
+        ends: [queries] or [batch, queries], int32: one past the last key that a query sees, `keys` unless given.
             Optional.
-        causal: no later keys: the last query stands at the last key.
+        causal: hide later keys; the last query stands at the last key.
         dq, dk, dweights, dk_scales: written instead of new arrays.
         target: "automatic" (the fastest for the device of the arrays), "cpu", "cuda", or "interpreter" (slow, finds
             errors of kernels). On a GPU the work is queued on the current stream of the library of the first array.
@@ -1328,11 +1328,11 @@ def indexer_topk(
             query.
         k_scales: [keys] or [batch, keys], float32: factors of the keys' logits. Optional.
         begins: [queries] or [batch, queries], int32: the first key that a query sees, 0 unless given. Optional.
-        ends: [queries] or [batch, queries], int32: one behind the last key that a query sees, `keys` unless given.
+        ends: [queries] or [batch, queries], int32: one past the last key that a query sees, `keys` unless given.
             Optional.
         page_table: [pages] or [batch, pages], int32: with it results are rows of a cache in pages: column c stands
             in page page_table[c / page_size]. Optional.
-        causal: no later keys: the last query stands at the last key.
+        causal: hide later keys; the last query stands at the last key.
         count: columns of a row; a number from 0 to 4096.
         page_size: columns of a page; a block size from 1 to 2^20.
         out: written instead of new arrays.
@@ -1394,8 +1394,8 @@ def sparse_mla(
         more_indices: [queries, kv_heads, more_entries] or [batch, queries, kv_heads, more_entries], int32: the rows
             of more_kv that a query sees. Optional.
         d_v: features of a row that are its value: the first ones; a number of features from 1 to 512.
-        causal: entries that name a row behind the query's position are padding.
-        scale: of the scores; a positive finite number, 1/sqrt(d) unless given.
+        causal: entries that name a row after the query's position are padding.
+        scale: factor of the scores; a positive finite number, 1/sqrt(d) unless given.
         splits: parts of a list, merged afterwards, 0: planned; a number from 1 to 32, or 0 for the plan's choice.
         out, lse: written instead of new arrays.
         target: "automatic" (the fastest for the device of the arrays), "cpu", "cuda", or "interpreter" (slow, finds
@@ -1475,8 +1475,8 @@ def sparse_mla_backward(
         dlse: [queries, kv_heads * group] or [batch, queries, kv_heads * group], float32: gradient of lse; not
             looked at where lse is -inf. Optional.
         d_v: features of a row that are its value: the first ones; a number of features from 1 to 512.
-        causal: entries that name a row behind the query's position are padding.
-        scale: of the scores; a positive finite number, 1/sqrt(d) unless given.
+        causal: entries that name a row after the query's position are padding.
+        scale: factor of the scores; a positive finite number, 1/sqrt(d) unless given.
         dq, dkv, dsinks, dmore_kv: written instead of new arrays.
         target: "automatic" (the fastest for the device of the arrays), "cpu", "cuda", or "interpreter" (slow, finds
             errors of kernels). On a GPU the work is queued on the current stream of the library of the first array.
@@ -1535,10 +1535,10 @@ def sparse_mla_decode(
         indices: [queries, entries], int32: the records that a query sees; -1 and others that do not exist are
             padding, and a record counts as often as it is named.
         ropes: [..., d_rope], bfloat16, float16 or float32: the features of keys behind their values. Optional.
-        counts: [queries], int32: entries of a list that count, all unless given. Optional.
+        counts: [queries], int32: used entries of a list, all unless given. Optional.
         sinks: [heads], float32, float16 or bfloat16: a logit of each head that counts in the sum but has no value.
             Optional.
-        scale: of the scores; a positive finite number, 1/sqrt(d) unless given.
+        scale: factor of the scores; a positive finite number, 1/sqrt(d) unless given.
         splits: parts of a list, merged afterwards, 0: planned; a number from 1 to 32, or 0 for the plan's choice.
         out, lse: written instead of new arrays.
         target: "automatic" (the fastest for the device of the arrays), "cpu", "cuda", or "interpreter" (slow, finds
@@ -1584,8 +1584,8 @@ def sparse_mla_target(
             lie side by side.
         indices: [queries, kv_heads, entries] or [batch, queries, kv_heads, entries], int32: the lists.
         lse: [queries, kv_heads * group] or [batch, queries, kv_heads * group], float32: the lse of sparse_mla.
-        causal: entries that name a row behind the query's position are padding.
-        scale: of the scores; a positive finite number, 1/sqrt(d) unless given.
+        causal: entries that name a row after the query's position are padding.
+        scale: factor of the scores; a positive finite number, 1/sqrt(d) unless given.
         out: written instead of new arrays.
         target: "automatic" (the fastest for the device of the arrays), "cpu", "cuda", or "interpreter" (slow, finds
             errors of kernels). On a GPU the work is queued on the current stream of the library of the first array.
@@ -1667,10 +1667,10 @@ def causal_conv1d(
         weight: [d, width], float32, float16 or bfloat16: factors of a token, the last, and those before it.
         bias: [d], float32, float16 or bfloat16: added to the sums. Optional.
         initial_state: [sequences, d, width - 1] if cu_seqlens; [batch, d, width - 1], float32, float16 or bfloat16:
-            the tokens before the first, which are zeros without it. Optional.
+            the tokens before the first, zeros unless given. Optional.
         cu_seqlens: [sequences + 1], int32: where packed sequences begin and end: sequence i has the tokens from
             entry i to entry i + 1. Optional.
-        max_seqlen: a promise: the most tokens of a packed sequence; a number of tokens, or 0 where it is not known.
+        max_seqlen: a promise: the longest packed sequence; a number of tokens, or 0 where it is not known.
         silu: x / (1 + exp(-x)) of the sums.
         output_final_state: also what the next call takes as its state.
         out, final_state: written instead of new arrays.
@@ -1728,10 +1728,10 @@ def causal_conv1d_backward(
         weight: [d, width], float32, float16 or bfloat16: factors of a token, the last, and those before it.
         bias: [d], float32, float16 or bfloat16: added to the sums. Optional.
         initial_state: [sequences, d, width - 1] if cu_seqlens; [batch, d, width - 1], float32, float16 or bfloat16:
-            the tokens before the first, which are zeros without it. Optional.
+            the tokens before the first, zeros unless given. Optional.
         cu_seqlens: [sequences + 1], int32: where packed sequences begin and end: sequence i has the tokens from
             entry i to entry i + 1. Optional.
-        max_seqlen: a promise: the most tokens of a packed sequence; a number of tokens, or 0 where it is not known.
+        max_seqlen: a promise: the longest packed sequence; a number of tokens, or 0 where it is not known.
         silu: x / (1 + exp(-x)) of the sums.
         output_final_state: also what the next call takes as its state.
         dx, dweight, dbias, dinitial_state: written instead of new arrays.
@@ -1792,13 +1792,13 @@ def linear_attention(
         g_gamma: [key_heads * group], float32: logarithms of decays of heads, which all tokens have, at most 0.
             Optional.
         initial_state: [sequences, key_heads * group, d, d_v + normalize] if cu_seqlens; [batch, key_heads * group,
-            d, d_v + normalize], float32: states before the first token, which are zeros without it. Optional.
+            d, d_v + normalize], float32: states before the first token, zeros unless given. Optional.
         cu_seqlens: [sequences + 1], int32: where packed sequences begin and end: sequence i has the tokens from
             entry i to entry i + 1. Optional.
-        max_seqlen: a promise: the most tokens of a packed sequence; a number of tokens, or 0 where it is not known.
+        max_seqlen: a promise: the longest packed sequence; a number of tokens, or 0 where it is not known.
         scale: of the products; a finite number, 1/sqrt(d) unless given.
         normalize: results are divided by the sums of their weights, whose states are a last column.
-        output_final_state: also the states behind the last token.
+        output_final_state: also the states after the last token.
         out, final_state: written instead of new arrays.
         target: "automatic" (the fastest for the device of the arrays), "cpu", "cuda", or "interpreter" (slow, finds
             errors of kernels). On a GPU the work is queued on the current stream of the library of the first array.
@@ -1807,7 +1807,7 @@ def linear_attention(
         out: [tokens, key_heads * group, d_v] if cu_seqlens; [batch, tokens, key_heads * group, d_v], dtype that of
             v: scale * (sum over past tokens of their decay * (q . k) * v).
         final_state: [sequences, key_heads * group, d, d_v + normalize] if cu_seqlens; [batch, key_heads * group, d,
-            d_v + normalize], float32: states behind the last token. None unless output_final_state.
+            d_v + normalize], float32: states after the last token. None unless output_final_state.
 
     Rules:
         max_seqlen: expected cu_seqlens beside it; leave it out: without it all sequences are equally long.
@@ -1872,13 +1872,13 @@ def linear_attention_backward(
         g_gamma: [key_heads * group], float32: logarithms of decays of heads, which all tokens have, at most 0.
             Optional.
         initial_state: [sequences, key_heads * group, d, d_v + normalize] if cu_seqlens; [batch, key_heads * group,
-            d, d_v + normalize], float32: states before the first token, which are zeros without it. Optional.
+            d, d_v + normalize], float32: states before the first token, zeros unless given. Optional.
         cu_seqlens: [sequences + 1], int32: where packed sequences begin and end: sequence i has the tokens from
             entry i to entry i + 1. Optional.
-        max_seqlen: a promise: the most tokens of a packed sequence; a number of tokens, or 0 where it is not known.
+        max_seqlen: a promise: the longest packed sequence; a number of tokens, or 0 where it is not known.
         scale: of the products; a finite number, 1/sqrt(d) unless given.
         normalize: results are divided by the sums of their weights, whose states are a last column.
-        output_final_state: also the states behind the last token.
+        output_final_state: also the states after the last token.
         dq, dk, dv, dg, dg_gamma, dinitial_state: written instead of new arrays.
         target: "automatic" (the fastest for the device of the arrays), "cpu", "cuda", or "interpreter" (slow, finds
             errors of kernels). On a GPU the work is queued on the current stream of the library of the first array.
@@ -1973,7 +1973,7 @@ def nsa_selected_attention_backward(
             nsa_selected_attention. Elements of the last dimension lie side by side.
         lse: [kv_heads * group, queries] if cu_seqlens_q; [batch, kv_heads * group, queries], float32: and its lse.
         dlse: [kv_heads * group, queries] if cu_seqlens_q; [batch, kv_heads * group, queries], float32: gradient of
-            lse; not looked at where lse is -inf. Optional.
+            lse; ignored where lse is -inf. Optional.
         dwindow_out: [queries, kv_heads * group, d_v] if cu_seqlens_q; [batch, queries, kv_heads * group, d_v] if
             layout=bshd; [batch, kv_heads * group, queries, d_v], dtype that of q: gradient of window_out; without
             it the window has no part in the gradients. Elements of the last dimension lie side by side. Optional.
@@ -1985,7 +1985,7 @@ def nsa_selected_attention_backward(
         dwindow_lse: [kv_heads * group, queries] if cu_seqlens_q; [batch, kv_heads * group, queries], float32:
             gradient of window_lse. Optional.
         block_counts: [queries, selecting] if cu_seqlens_q; [batch, queries, selecting] if layout=bshd; [batch,
-            selecting, queries], int32: entries of each row that count, all unless given. Optional.
+            selecting, queries], int32: used entries of each row, all unless given. Optional.
         sel_scale: [queries, selecting, entries] if cu_seqlens_q; [batch, queries, selecting, entries] if
             layout=bshd; [batch, selecting, queries, entries], float32, float16 or bfloat16: factors of 1 of the
             scores of what each entry selects: no result depends on them, but a selector learns by their gradient.
@@ -1994,18 +1994,18 @@ def nsa_selected_attention_backward(
             tokens from entry i to entry i + 1. Optional.
         cu_seqlens_k: [sequences + 1], int32: where packed sequences of keys begin and end. Optional.
         layout: order of batch, sequence, heads, features; packed sequences have none; one of bshd, bhsd.
-        max_seqlen_q: a promise: the most queries of a packed sequence; a number of tokens, or 0 where it is not
+        max_seqlen_q: a promise: the most queries in a packed sequence; a number of tokens, or 0 where it is not
             known.
-        max_seqlen_k: a promise: the most keys of a packed sequence; a number of tokens, or 0 where it is not known.
+        max_seqlen_k: a promise: the most keys in a packed sequence; a number of tokens, or 0 where it is not known.
         block_size: keys of a block; a block size from 1 to 2^20.
-        causal: no later keys: the last query stands at the last key.
-        diagonal: the block in which a token stands is seen, selected or not.
-        repeats: a block that is named several times counts as often as it is named.
+        causal: hide later keys; the last query stands at the last key.
+        diagonal: a token sees its own block, selected or not.
+        repeats: duplicates count as often as they are named.
         window: keys, ending at the token, of a second attention beside it; 0: none; a number of keys, at most 2^29,
             or 0 for no window.
-        scale: of the scores; a positive finite number, 1/sqrt(d) unless given.
-        tile_queries: queries of a tile, 0: planned; extents from 1 to 1024, or 0 for the plan's choice.
-        tile_keys: keys of a tile, 0: planned; extents from 1 to 1024, or 0 for the plan's choice.
+        scale: factor of the scores; a positive finite number, 1/sqrt(d) unless given.
+        tile_queries: queries of a tile; 0: planned; extents from 1 to 1024, or 0 for the plan's choice.
+        tile_keys: keys of a tile; 0: planned; extents from 1 to 1024, or 0 for the plan's choice.
         sel_scale_gradient: also the gradient of sel_scale, which need not be given.
         dq, dk, dv, dsel_scale: written instead of new arrays.
         target: "automatic" (the fastest for the device of the arrays), "cpu", "cuda", or "interpreter" (slow, finds
@@ -2151,7 +2151,7 @@ def nsa_compress(
             float32, float16 or bfloat16: keys or values. Elements of the last dimension lie side by side.
         cu_seqlens: [sequences + 1], int32: where packed sequences begin and end: sequence i has the tokens from
             entry i to entry i + 1. Optional.
-        max_seqlen: a promise: the most tokens of a packed sequence; a number of tokens, or 0 where it is not known.
+        max_seqlen: a promise: the longest packed sequence; a number of tokens, or 0 where it is not known.
         layout: order of batch, sequence, heads, features; packed sequences have none; one of bshd, bhsd.
         length: tokens of a window, whose mean is an entry; a block size from 1 to 2^20.
         stride: tokens from the beginning of a window to that of the next; a block size from 1 to 2^20.
@@ -2199,7 +2199,7 @@ def nsa_compress_backward(
             float32, float16 or bfloat16: keys or values. Elements of the last dimension lie side by side.
         cu_seqlens: [sequences + 1], int32: where packed sequences begin and end: sequence i has the tokens from
             entry i to entry i + 1. Optional.
-        max_seqlen: a promise: the most tokens of a packed sequence; a number of tokens, or 0 where it is not known.
+        max_seqlen: a promise: the longest packed sequence; a number of tokens, or 0 where it is not known.
         layout: order of batch, sequence, heads, features; packed sequences have none; one of bshd, bhsd.
         length: tokens of a window, whose mean is an entry; a block size from 1 to 2^20.
         stride: tokens from the beginning of a window to that of the next; a block size from 1 to 2^20.
@@ -2258,13 +2258,13 @@ def nsa_compressed_attention(
             entries, d_v], dtype that of q: compressed values. Elements of the last dimension lie side by side.
         cu_seqlens: [sequences + 1], int32: where packed sequences begin and end: sequence i has the tokens from
             entry i to entry i + 1. Optional.
-        max_seqlen: a promise: the most tokens of a packed sequence; a number of tokens, or 0 where it is not known.
+        max_seqlen: a promise: the longest packed sequence; a number of tokens, or 0 where it is not known.
         layout: order of batch, sequence, heads, features; packed sequences have none; one of bshd, bhsd.
         length: tokens of a window, whose mean is an entry; a block size from 1 to 2^20.
         stride: tokens from the beginning of a window to that of the next; a block size from 1 to 2^20.
         key_tokens: tokens of which the entries are made, 0: as many as queries; a number of tokens, or 0 for as
             many as queries.
-        scale: of the scores; a positive finite number, 1/sqrt(d) unless given.
+        scale: factor of the scores; a positive finite number, 1/sqrt(d) unless given.
         out, lse: written instead of new arrays.
         target: "automatic" (the fastest for the device of the arrays), "cpu", "cuda", or "interpreter" (slow, finds
             errors of kernels). On a GPU the work is queued on the current stream of the library of the first array.
@@ -2339,16 +2339,16 @@ def nsa_compressed_attention_backward(
             Elements of the last dimension lie side by side.
         lse: [kv_heads * group, queries] if cu_seqlens; [batch, kv_heads * group, queries], float32: and its lse.
         dlse: [kv_heads * group, queries] if cu_seqlens; [batch, kv_heads * group, queries], float32: gradient of
-            lse; not looked at where lse is -inf. Optional.
+            lse; ignored where lse is -inf. Optional.
         cu_seqlens: [sequences + 1], int32: where packed sequences begin and end: sequence i has the tokens from
             entry i to entry i + 1. Optional.
-        max_seqlen: a promise: the most tokens of a packed sequence; a number of tokens, or 0 where it is not known.
+        max_seqlen: a promise: the longest packed sequence; a number of tokens, or 0 where it is not known.
         layout: order of batch, sequence, heads, features; packed sequences have none; one of bshd, bhsd.
         length: tokens of a window, whose mean is an entry; a block size from 1 to 2^20.
         stride: tokens from the beginning of a window to that of the next; a block size from 1 to 2^20.
         key_tokens: tokens of which the entries are made, 0: as many as queries; a number of tokens, or 0 for as
             many as queries.
-        scale: of the scores; a positive finite number, 1/sqrt(d) unless given.
+        scale: factor of the scores; a positive finite number, 1/sqrt(d) unless given.
         dq, dk, dv: written instead of new arrays.
         target: "automatic" (the fastest for the device of the arrays), "cpu", "cuda", or "interpreter" (slow, finds
             errors of kernels). On a GPU the work is queued on the current stream of the library of the first array.
@@ -2430,7 +2430,7 @@ def nsa_selected_attention(
             layout=bshd; [batch, selecting, queries, entries], int32: numbers of the key blocks that a token sees:
             block i has the keys from i * block_size on; others, such as -1, are none.
         block_counts: [queries, selecting] if cu_seqlens_q; [batch, queries, selecting] if layout=bshd; [batch,
-            selecting, queries], int32: entries of each row that count, all unless given. Optional.
+            selecting, queries], int32: used entries of each row, all unless given. Optional.
         sel_scale: [queries, selecting, entries] if cu_seqlens_q; [batch, queries, selecting, entries] if
             layout=bshd; [batch, selecting, queries, entries], float32, float16 or bfloat16: factors of 1 of the
             scores of what each entry selects: no result depends on them, but a selector learns by their gradient.
@@ -2439,19 +2439,19 @@ def nsa_selected_attention(
             tokens from entry i to entry i + 1. Optional.
         cu_seqlens_k: [sequences + 1], int32: where packed sequences of keys begin and end. Optional.
         layout: order of batch, sequence, heads, features; packed sequences have none; one of bshd, bhsd.
-        max_seqlen_q: a promise: the most queries of a packed sequence; a number of tokens, or 0 where it is not
+        max_seqlen_q: a promise: the most queries in a packed sequence; a number of tokens, or 0 where it is not
             known.
-        max_seqlen_k: a promise: the most keys of a packed sequence; a number of tokens, or 0 where it is not known.
+        max_seqlen_k: a promise: the most keys in a packed sequence; a number of tokens, or 0 where it is not known.
         block_size: keys of a block; a block size from 1 to 2^20.
-        causal: no later keys: the last query stands at the last key.
-        diagonal: the block in which a token stands is seen, selected or not.
-        repeats: a block that is named several times counts as often as it is named.
+        causal: hide later keys; the last query stands at the last key.
+        diagonal: a token sees its own block, selected or not.
+        repeats: duplicates count as often as they are named.
         window: keys, ending at the token, of a second attention beside it; 0: none; a number of keys, at most 2^29,
             or 0 for no window.
-        scale: of the scores; a positive finite number, 1/sqrt(d) unless given.
-        tile_queries: queries of a tile, 0: planned; extents from 1 to 1024, or 0 for the plan's choice.
-        tile_keys: keys of a tile, 0: planned; extents from 1 to 1024, or 0 for the plan's choice.
-        check_indices: refuse entries that count and are neither -1 nor a block; a GPU is waited for.
+        scale: factor of the scores; a positive finite number, 1/sqrt(d) unless given.
+        tile_queries: queries of a tile; 0: planned; extents from 1 to 1024, or 0 for the plan's choice.
+        tile_keys: keys of a tile; 0: planned; extents from 1 to 1024, or 0 for the plan's choice.
+        check_indices: refuse used entries that are neither -1 nor a block; waits for a GPU.
         out, lse, window_out, window_lse: written instead of new arrays.
         target: "automatic" (the fastest for the device of the arrays), "cpu", "cuda", or "interpreter" (slow, finds
             errors of kernels). On a GPU the work is queued on the current stream of the library of the first array.
@@ -2519,7 +2519,7 @@ def nsa_select(
             nsa_compressed_attention gives for q and k.
         cu_seqlens: [sequences + 1], int32: where packed sequences begin and end: sequence i has the tokens from
             entry i to entry i + 1. Optional.
-        max_seqlen: a promise: the most tokens of a packed sequence; a number of tokens, or 0 where it is not known.
+        max_seqlen: a promise: the longest packed sequence; a number of tokens, or 0 where it is not known.
         layout: order of batch, sequence, heads, features; packed sequences have none; one of bshd, bhsd.
         length: tokens of a window, whose mean is an entry; a block size from 1 to 2^20.
         stride: tokens from the beginning of a window to that of the next; a block size from 1 to 2^20.
@@ -2529,7 +2529,7 @@ def nsa_select(
         local_blocks: and blocks that end with the query's own; a number of blocks from 0 to 2^20.
         key_tokens: tokens of which the entries are made, 0: as many as queries; a number of tokens, or 0 for as
             many as queries.
-        scale: of the scores; a positive finite number, 1/sqrt(d) unless given.
+        scale: factor of the scores; a positive finite number, 1/sqrt(d) unless given.
         out: written instead of new arrays.
         target: "automatic" (the fastest for the device of the arrays), "cpu", "cuda", or "interpreter" (slow, finds
             errors of kernels). On a GPU the work is queued on the current stream of the library of the first array.
@@ -2846,7 +2846,7 @@ def silu_and_mul(
     """Silu of the first half of every row, times the second.
 
     Args:
-        x: [..., 2 * d], float32, float16 or bfloat16: gates, and what they multiply behind them.
+        x: [..., 2 * d], float32, float16 or bfloat16: gates, followed by what they multiply.
         out: written instead of new arrays.
         target: "automatic" (the fastest for the device of the arrays), "cpu", "cuda", or "interpreter" (slow, finds
             errors of kernels). On a GPU the work is queued on the current stream of the library of the first array.
@@ -2871,7 +2871,7 @@ def gelu_and_mul(
     """Gelu of the first half of every row, times the second.
 
     Args:
-        x: [..., 2 * d], float32, float16 or bfloat16: gates, and what they multiply behind them.
+        x: [..., 2 * d], float32, float16 or bfloat16: gates, followed by what they multiply.
         out: written instead of new arrays.
         target: "automatic" (the fastest for the device of the arrays), "cpu", "cuda", or "interpreter" (slow, finds
             errors of kernels). On a GPU the work is queued on the current stream of the library of the first array.
@@ -2897,7 +2897,7 @@ def relu_and_mul(
     """Relu of the first half of every row, times the second.
 
     Args:
-        x: [..., 2 * d], float32, float16 or bfloat16: gates, and what they multiply behind them.
+        x: [..., 2 * d], float32, float16 or bfloat16: gates, followed by what they multiply.
         out: written instead of new arrays.
         target: "automatic" (the fastest for the device of the arrays), "cpu", "cuda", or "interpreter" (slow, finds
             errors of kernels). On a GPU the work is queued on the current stream of the library of the first array.
@@ -2924,7 +2924,7 @@ def silu_and_mul_backward(
 
     Args:
         dout: [..., d], dtype that of x: gradient of out.
-        x: [..., 2 * d], float32, float16 or bfloat16: gates, and what they multiply behind them.
+        x: [..., 2 * d], float32, float16 or bfloat16: gates, followed by what they multiply.
         dx: written instead of new arrays.
         target: "automatic" (the fastest for the device of the arrays), "cpu", "cuda", or "interpreter" (slow, finds
             errors of kernels). On a GPU the work is queued on the current stream of the library of the first array.
@@ -2951,7 +2951,7 @@ def gelu_and_mul_backward(
 
     Args:
         dout: [..., d], dtype that of x: gradient of out.
-        x: [..., 2 * d], float32, float16 or bfloat16: gates, and what they multiply behind them.
+        x: [..., 2 * d], float32, float16 or bfloat16: gates, followed by what they multiply.
         dx: written instead of new arrays.
         target: "automatic" (the fastest for the device of the arrays), "cpu", "cuda", or "interpreter" (slow, finds
             errors of kernels). On a GPU the work is queued on the current stream of the library of the first array.
@@ -2978,7 +2978,7 @@ def relu_and_mul_backward(
 
     Args:
         dout: [..., d], dtype that of x: gradient of out.
-        x: [..., 2 * d], float32, float16 or bfloat16: gates, and what they multiply behind them.
+        x: [..., 2 * d], float32, float16 or bfloat16: gates, followed by what they multiply.
         dx: written instead of new arrays.
         target: "automatic" (the fastest for the device of the arrays), "cpu", "cuda", or "interpreter" (slow, finds
             errors of kernels). On a GPU the work is queued on the current stream of the library of the first array.
@@ -3406,7 +3406,7 @@ def rope(
         cosine: [length, half], float32: of the angles of every position.
         sine: [length, half], float32: of the same angles.
         positions: [tokens] or [batch, tokens], int32: of the tokens; 0, 1, 2, ... unless given. Optional.
-        pairing: features that are turned together: j and j + half, or 2j and 2j + 1; one of halves, neighbours.
+        pairing: features that are rotated together: j and j + half, or 2j and 2j + 1; one of halves, neighbours.
         inverse: turns back, which is also the gradient.
         out: written instead of new arrays.
         target: "automatic" (the fastest for the device of the arrays), "cpu", "cuda", or "interpreter" (slow, finds
@@ -3653,7 +3653,7 @@ def scaled_grouped_gemm(
         offsets: [groups + 1], int32: where the rows of every group begin, and the last one's end. Optional.
         counts: [groups], int32: rows of every group that count. Optional.
         rows_b: rows of b that share a scale; 128 or 1.
-        max_rows: a promise: the most rows of a group; a number of rows, or 0 where it is not known.
+        max_rows: a promise: the most rows in a group; a number of rows, or 0 where it is not known.
         out_dtype: dtype of the result; f32, f16 or bf16, chosen by the operator unless given.
         out: written instead of new arrays.
         target: "automatic" (the fastest for the device of the arrays), "cpu", "cuda", or "interpreter" (slow, finds
@@ -3701,7 +3701,7 @@ def block_scores(
         layout: order of batch, sequence, heads, features; one of bshd, bhsd.
         causal: blocks that no query of the row sees score -inf.
         per_kv_head: one row for the heads of a group.
-        scale: of the scores; a positive finite number, 1/sqrt(d) unless given.
+        scale: factor of the scores; a positive finite number, 1/sqrt(d) unless given.
         out: written instead of new arrays.
         target: "automatic" (the fastest for the device of the arrays), "cpu", "cuda", or "interpreter" (slow, finds
             errors of kernels). On a GPU the work is queued on the current stream of the library of the first array.
@@ -3856,12 +3856,12 @@ def ssd(
             are multiplied by silu of it. Elements of the last dimension lie side by side. Optional.
         dt_bias: [groups * group], float32: added to dt. Optional.
         initial_state: [sequences, groups * group, p, n] if cu_seqlens; [batch, groups * group, p, n], float32:
-            states before the first token, which are zeros without it. Optional.
+            states before the first token, zeros unless given. Optional.
         cu_seqlens: [sequences + 1], int32: where packed sequences begin and end: sequence i has the tokens from
             entry i to entry i + 1. Optional.
-        max_seqlen: a promise: the most tokens of a packed sequence; a number of tokens, or 0 where it is not known.
+        max_seqlen: a promise: the longest packed sequence; a number of tokens, or 0 where it is not known.
         dt_softplus: steps are log(1 + exp(dt + dt_bias)).
-        output_final_state: also the states behind the last token.
+        output_final_state: also the states after the last token.
         out, final_state: written instead of new arrays.
         target: "automatic" (the fastest for the device of the arrays), "cpu", "cuda", or "interpreter" (slow, finds
             errors of kernels). On a GPU the work is queued on the current stream of the library of the first array.
@@ -3946,12 +3946,12 @@ def ssd_backward(
             are multiplied by silu of it. Elements of the last dimension lie side by side. Optional.
         dt_bias: [groups * group], float32: added to dt. Optional.
         initial_state: [sequences, groups * group, p, n] if cu_seqlens; [batch, groups * group, p, n], float32:
-            states before the first token, which are zeros without it. Optional.
+            states before the first token, zeros unless given. Optional.
         cu_seqlens: [sequences + 1], int32: where packed sequences begin and end: sequence i has the tokens from
             entry i to entry i + 1. Optional.
-        max_seqlen: a promise: the most tokens of a packed sequence; a number of tokens, or 0 where it is not known.
+        max_seqlen: a promise: the longest packed sequence; a number of tokens, or 0 where it is not known.
         dt_softplus: steps are log(1 + exp(dt + dt_bias)).
-        output_final_state: also the states behind the last token.
+        output_final_state: also the states after the last token.
         dx, ddt, dA, dB, dC, dD, dz, ddt_bias, dinitial_state: written instead of new arrays.
         target: "automatic" (the fastest for the device of the arrays), "cpu", "cuda", or "interpreter" (slow, finds
             errors of kernels). On a GPU the work is queued on the current stream of the library of the first array.

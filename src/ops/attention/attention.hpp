@@ -33,9 +33,9 @@ void add_dense(Schema<Op>& table) {
           "a logit of each head that counts in the sum but has no value")
       .remedy("give every head of q a sink")
       .with(add_scale<Op>)
-      .option(&Op::causal, "causal", "no later keys: the last query stands at the last key")
+      .option(&Op::causal, "causal", "hide later keys; the last query stands at the last key")
       .option(&Op::left, "left", "keys before its position that a query sees, -1: all", keys)
-      .option(&Op::right, "right", "keys behind its position that a query sees, -1: all; causal is 0", keys)
+      .option(&Op::right, "right", "keys after its position that a query sees, -1: all; causal is 0", keys)
       .with(add_softcap<Op>)
       .with(add_packing<Op>)
       .with(add_tiles<Op>);

@@ -48,8 +48,7 @@ void add_choice(Schema<Op>& table) {
       .converts()
       .remedy(remedy)
       .range("-1", "ceildiv(keys,k_block_size)")
-      .in(&Op::counts, "counts", choice_dims("", ""), index,
-          "entries of each row that count, all unless given")
+      .in(&Op::counts, "counts", choice_dims("", ""), index, "used entries of each row, all unless given")
       .remedy(remedy)
       .range("0", "entries+2")
       .in(&Op::mask, "mask", choice_dims("k_blocks", "ceildiv(keys,k_block_size)"), is(boolean),
@@ -59,7 +58,7 @@ void add_choice(Schema<Op>& table) {
       .option(&Op::q_block_size, "q_block_size", "queries of a block; the last may be short", block_size)
       .option(&Op::k_block_size, "k_block_size", "keys of a block; the last may be short", block_size)
       .option(&Op::causal, "causal",
-              "no later keys in the chosen blocks: the last query stands at the last key")
+              "hide later keys in the chosen blocks; the last query stands at the last key")
       .with(add_scale<Op>)
       .with(add_softcap<Op>)
       .with(add_tiles<Op>)

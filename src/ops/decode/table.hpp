@@ -37,7 +37,7 @@ void add_cache_rows(Schema<Op>& table) {
 template <class Op>
 void add_last_queries(Schema<Op>& table) {
   const OptionRule before{-1, {}, false, "a number of keys, or -1 for all", "leave it out"};
-  table.option(&Op::causal, "causal", "no later keys: the last query stands at the last key")
+  table.option(&Op::causal, "causal", "hide later keys; the last query stands at the last key")
       .option(&Op::left, "left", "keys before its position that a query sees, -1: all", before)
       .require("tree_mask", "tree_mask ? causal == 0 & left < 0 : 1", "neither causal nor left beside it",
                "say it in the mask");

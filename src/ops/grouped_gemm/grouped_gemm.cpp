@@ -199,7 +199,7 @@ const OperatorSchema& grouped_gemm_schema() {
           .range("0", "m+1")
           .converts()
           .option(&GroupedGemm::transpose_b, "transpose_b", "b is [groups, n, k]")
-          .option(&GroupedGemm::max_rows, "max_rows", "a promise: the most rows of a group", promise)
+          .option(&GroupedGemm::max_rows, "max_rows", "a promise: the most rows in a group", promise)
           .option(&GroupedGemm::out_dtype, "out_dtype", "dtype of the result", dtype_rule)
           .out(&GroupedGemm::out, "out", "offsets ? m n : groups m n",
                chosen_by("out_dtype", floats.types, "a", bf16), "the rows times their matrices")
@@ -230,7 +230,7 @@ const OperatorSchema& grouped_gemm_weights_schema() {
           .converts()
           .packs("m", "max_rows", "longest")
           .in(&GroupedGemmWeights::c, "c", "groups k n", floats, "added")
-          .option(&GroupedGemmWeights::max_rows, "max_rows", "a promise: the most rows of a group", promise)
+          .option(&GroupedGemmWeights::max_rows, "max_rows", "a promise: the most rows in a group", promise)
           .option(&GroupedGemmWeights::out_dtype, "out_dtype", "dtype of the result", dtype_rule)
           .out(&GroupedGemmWeights::out, "out", "groups k n",
                chosen_by("out_dtype", {f32, f16, bf16}, "", f32),

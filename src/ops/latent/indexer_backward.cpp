@@ -54,7 +54,7 @@ const OperatorSchema& indexer_logits_backward_schema() {
   static const OperatorSchema table =
       Schema<Op>("indexer_logits_backward", "gradients of indexer_logits with respect to q, k and weights")
           .in(&Op::dlogits, "dlogits", "[batch] queries keys", is(f32),
-              "gradient of logits; not looked at where a query does not see a key")
+              "gradient of logits; ignored where a query does not see a key")
           .follows()
           .with([](Schema<Op>& lines) { add_indexer(lines, floats); })
           .out(&Op::dq, "dq", "[batch] queries heads d", same_as("q"), "gradient of q")

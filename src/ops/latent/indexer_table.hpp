@@ -24,11 +24,11 @@ void add_indexer(Schema<Op>& table, TypeRule types) {
       .range("0-keys/4", "keys/2+1")
       .remedy("give every query one")
       .in(&Op::ends, "ends", "[batch] queries", index,
-          "one behind the last key that a query sees, `keys` unless given")
+          "one past the last key that a query sees, `keys` unless given")
       .converts()
       .range("keys/4", "keys+4")
       .remedy("give every query one")
-      .option(&Op::causal, "causal", "no later keys: the last query stands at the last key")
+      .option(&Op::causal, "causal", "hide later keys; the last query stands at the last key")
       .require("q", "1 <= heads & heads <= 128", "1 to 128 heads", "add up the logits of several calls")
       .require("q", "1 <= d & d <= 256", "1 to 256 features", "split the features");
 }

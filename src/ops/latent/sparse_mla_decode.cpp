@@ -107,7 +107,7 @@ const OperatorSchema& sparse_mla_decode_schema() {
           .in(&Op::ropes, "ropes", "... d_rope", one_of({bf16, f16, f32}),
               "the features of keys behind their values")
           .remedy("give every record a row")
-          .in(&Op::counts, "counts", "queries", index, "entries of a list that count, all unless given")
+          .in(&Op::counts, "counts", "queries", index, "used entries of a list, all unless given")
           .range("0", "entries+1")
           .remedy("give every list a count")
           .in(&Op::sinks, "sinks", "heads", floats,

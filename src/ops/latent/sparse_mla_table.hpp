@@ -31,7 +31,7 @@ void add_latents(Schema<Op>& table) {
       .range("-2", "keys+2")
       .remedy("give every query and head of kv a list")
       .in(&Op::counts, "counts", "[batch] queries kv_heads", index,
-          "entries of a list that count, all unless given")
+          "used entries of a list, all unless given")
       .range("0", "entries+1")
       .remedy("give every list a count")
       .in(&Op::sinks, "sinks", "(kv_heads*group)", floats,
@@ -48,7 +48,7 @@ void add_latents(Schema<Op>& table) {
       .remedy("give every query and head of kv a list")
       .option(&Op::d_v, "d_v", "features of a row that are its value: the first ones",
               between(1, 512, "a number of features from 1 to 512"))
-      .option(&Op::causal, "causal", "entries that name a row behind the query's position are padding")
+      .option(&Op::causal, "causal", "entries that name a row after the query's position are padding")
       .template with(add_scale<Op>)
       .require("more_kv", "more_kv == more_indices", "more_kv and more_indices together", "give both")
       .require("causal", "more_kv ? 1-causal : 1", "no more_kv beside it: a second source has no positions",

@@ -140,7 +140,7 @@ const OperatorSchema& sparse_mla_target_schema() {
           .in(&Op::lse, "lse", latent_lse_dims, is(f32), "the lse of sparse_mla")
           .values(example_lse)
           .remedy("give every head of a query one")
-          .option(&Op::causal, "causal", "entries that name a row behind the query's position are padding")
+          .option(&Op::causal, "causal", "entries that name a row after the query's position are padding")
           .with(add_scale<Op>)
           .require("kv", "group >= 1", "no heads, as q", "give q a head for each of kv, or more")
           .require("q", "1 <= d & d <= 576", "1 to 576 features", "split the features")

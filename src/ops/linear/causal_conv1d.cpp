@@ -251,7 +251,7 @@ const OperatorSchema& causal_conv1d_schema() {
           .in(&Op::weight, "weight", "d width", floats, "factors of a token, the last, and those before it")
           .in(&Op::bias, "bias", "d", floats, "added to the sums")
           .in(&Op::initial_state, "initial_state", sequence_list("d width-1"), floats,
-              "the tokens before the first, which are zeros without it")
+              "the tokens before the first, zeros unless given")
           .with(add_fences<Op>)
           .option(&Op::silu, "silu", "x / (1 + exp(-x)) of the sums")
           .option(&Op::output_final_state, "output_final_state", "also what the next call takes as its state")

@@ -207,21 +207,21 @@ const OperatorSchema& linear_attention_schema() {
           .values(gates_of_example)
           .cancels()
           .in(&Op::initial_state, "initial_state", sequence_list("key_heads*group d d_v+normalize"), is(f32),
-              "states before the first token, which are zeros without it")
+              "states before the first token, zeros unless given")
           .with(add_fences<Op>)
           .let("heads", "key_heads*group")
           .option(&Op::scale, "scale", "of the products", finite)
           .otherwise("rsqrt(d)")
           .option(&Op::normalize, "normalize",
                   "results are divided by the sums of their weights, whose states are a last column")
-          .option(&Op::output_final_state, "output_final_state", "also the states behind the last token")
+          .option(&Op::output_final_state, "output_final_state", "also the states after the last token")
           .require("q", "1 <= d & d <= 256", "1 to 256 features", "split the heads")
           .require("v", "1 <= d_v & d_v <= 512", "1 to 512 features", "split the heads")
           .require("v", "group >= 1", "as many heads as k, or a multiple", "give v a head for each of k")
           .out(&Op::out, "out", token_list("key_heads*group d_v"), same_as("v"),
                "scale * (sum over past tokens of their decay * (q . k) * v)")
           .out(&Op::final_state, "final_state", sequence_list("key_heads*group d d_v+normalize"), is(f32),
-               "states behind the last token")
+               "states after the last token")
           .steps_of("q")
           .when("output_final_state")
           .source(

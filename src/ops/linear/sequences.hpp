@@ -24,7 +24,7 @@ void add_fences(Schema<Op>& table) {
       .in(&Op::cu_seqlens, "cu_seqlens", "sequences+1", index,
           "where packed sequences begin and end: sequence i has the tokens from entry i to entry i + 1")
       .packs("tokens", "max_seqlen", "longest")
-      .option(&Op::max_seqlen, "max_seqlen", "a promise: the most tokens of a packed sequence", tokens)
+      .option(&Op::max_seqlen, "max_seqlen", "a promise: the longest packed sequence", tokens)
       .require("max_seqlen", "cu_seqlens ? 1 : max_seqlen <= 0", "cu_seqlens beside it",
                "leave it out: without it all sequences are equally long");
 }

@@ -20,7 +20,7 @@ auto add_windows(const char* tokens) {
             "where packed sequences begin and end: sequence i has the tokens from entry i to entry i + 1")
         .remedy("give the sequences' ends, one behind the other")
         .packs(tokens, "max_seqlen", "longest")
-        .option(&Op::max_seqlen, "max_seqlen", "a promise: the most tokens of a packed sequence",
+        .option(&Op::max_seqlen, "max_seqlen", "a promise: the longest packed sequence",
                 {0, {}, false, "a number of tokens, or 0 where it is not known", "leave it out"})
         .option(&Op::layout, "layout",
                 "order of batch, sequence, heads, features; packed sequences have none")

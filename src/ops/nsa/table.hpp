@@ -32,7 +32,7 @@ template <class Op>
 void add_selection(Schema<Op>& table) {
   table
       .in(&Op::block_counts, "block_counts", token_dims("queries", "selecting", ""), index,
-          "entries of each row that count, all unless given")
+          "used entries of each row, all unless given")
       .ordered()
       .remedy("give every row of entries a count")
       .range("0", "entries+1")
@@ -43,9 +43,9 @@ void add_selection(Schema<Op>& table) {
       .remedy("give every entry a factor")
       .with(add_packing<Op>)
       .option(&Op::block_size, "block_size", "keys of a block", block_size)
-      .option(&Op::causal, "causal", "no later keys: the last query stands at the last key")
-      .option(&Op::diagonal, "diagonal", "the block in which a token stands is seen, selected or not")
-      .option(&Op::repeats, "repeats", "a block that is named several times counts as often as it is named")
+      .option(&Op::causal, "causal", "hide later keys; the last query stands at the last key")
+      .option(&Op::diagonal, "diagonal", "a token sees its own block, selected or not")
+      .option(&Op::repeats, "repeats", "duplicates count as often as they are named")
       .option(&Op::window, "window", "keys, ending at the token, of a second attention beside it; 0: none",
               between(0, 1 << 29, "a number of keys, at most 2^29, or 0 for no window", "leave it out"))
       .with(add_scale<Op>)

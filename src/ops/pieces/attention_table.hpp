@@ -72,8 +72,8 @@ void add_packing(Schema<Op>& table) {
           "where packed sequences of keys begin and end")
       .remedy("give every sequence queries and keys, also none")
       .packs("keys", "max_seqlen_k", "longest_k")
-      .option(&Op::max_seqlen_q, "max_seqlen_q", "a promise: the most queries of a packed sequence", tokens)
-      .option(&Op::max_seqlen_k, "max_seqlen_k", "a promise: the most keys of a packed sequence", tokens)
+      .option(&Op::max_seqlen_q, "max_seqlen_q", "a promise: the most queries in a packed sequence", tokens)
+      .option(&Op::max_seqlen_k, "max_seqlen_k", "a promise: the most keys in a packed sequence", tokens)
       .require("cu_seqlens_q", "cu_seqlens_q == cu_seqlens_k", "cu_seqlens_q and cu_seqlens_k together",
                "give both")
       .require("max_seqlen_q", "cu_seqlens_q ? 1 : max_seqlen_q <= 0",
@@ -85,14 +85,14 @@ void add_packing(Schema<Op>& table) {
 template <class Op>
 void add_scale(Schema<Op>& table) {
   table
-      .option(&Op::scale, "scale", "of the scores",
+      .option(&Op::scale, "scale", "factor of the scores",
               {0, {}, true, "a positive finite number", "negate q for a negative scale"})
       .otherwise("rsqrt(d)");
 }
 
 template <class Op>
 void add_softcap(Schema<Op>& table) {
-  table.option(&Op::softcap, "softcap", "scores become softcap * tanh(score / softcap), 0: not",
+  table.option(&Op::softcap, "softcap", "scores become softcap * tanh(score / softcap); 0 is off",
                {0, {}, false, "a positive number, or 0 for none", "leave it out"});
 }
 
@@ -100,8 +100,8 @@ template <class Op>
 void add_tiles(Schema<Op>& table) {
   const OptionRule extents =
       between(0, 1024, "extents from 1 to 1024, or 0 for the plan's choice", "leave them out");
-  table.option(&Op::tiles, &AttentionTiles::queries, "tile_queries", "queries of a tile, 0: planned", extents)
-      .option(&Op::tiles, &AttentionTiles::keys, "tile_keys", "keys of a tile, 0: planned", extents);
+  table.option(&Op::tiles, &AttentionTiles::queries, "tile_queries", "queries of a tile; 0: planned", extents)
+      .option(&Op::tiles, &AttentionTiles::keys, "tile_keys", "keys of a tile; 0: planned", extents);
 }
 
 // ---- of gradients: in front of the heads, behind them, and what they give
@@ -117,7 +117,7 @@ auto add_results_of(const char* meaning) {
         .unit_stride()
         .ordered()
         .in(&Op::lse, "lse", lse_dims, is(f32), "and its lse")
-        .in(&Op::dlse, "dlse", lse_dims, is(f32), "gradient of lse; not looked at where lse is -inf");
+        .in(&Op::dlse, "dlse", lse_dims, is(f32), "gradient of lse; ignored where lse is -inf");
   };
 }
 

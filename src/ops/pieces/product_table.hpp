@@ -22,9 +22,9 @@ void add_product_tiles(Schema<Op>& table) {
   const OptionRule extents =
       between(0, 4096, "extents from 1 to 4096, or 0 for the plan's choice", "leave them out");
   const OptionRule parts = between(0, 32, "parts from 1 to 32, or 0 for the plan's choice", "leave it out");
-  table.option(&Op::tiles, &GemmTiles::m, "tile_m", "rows of a tile, 0: planned", extents)
-      .option(&Op::tiles, &GemmTiles::n, "tile_n", "columns of a tile, 0: planned", extents)
-      .option(&Op::tiles, &GemmTiles::k, "tile_k", "inner extent of a tile, 0: planned", extents)
+  table.option(&Op::tiles, &GemmTiles::m, "tile_m", "rows of a tile; 0: planned", extents)
+      .option(&Op::tiles, &GemmTiles::n, "tile_n", "columns of a tile; 0: planned", extents)
+      .option(&Op::tiles, &GemmTiles::k, "tile_k", "inner extent of a tile; 0: planned", extents)
       .option(&Op::tiles, &GemmTiles::splits, "splits", "parts of k added in order, 0: planned", parts);
 }
 

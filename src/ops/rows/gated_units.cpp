@@ -112,7 +112,7 @@ template <class Op>
 const OperatorSchema& table_of(const char* doc, const char* result, const char* gradient) {
   static const OperatorSchema table =
       Schema<Op>(name_of_unit<Op>, doc)
-          .in(&Op::x, "x", "... 2*d", floats, "gates, and what they multiply behind them")
+          .in(&Op::x, "x", "... 2*d", floats, "gates, followed by what they multiply")
           .out(&Op::out, "out", "... d", same_as("x"), result)
           .source("Shazeer 2020, GLU Variants Improve Transformer")
           .gradient(gradient)

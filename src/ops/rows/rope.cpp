@@ -139,10 +139,10 @@ const OperatorSchema& rope_schema() {
           .converts()
           .range("0", "length")
           .option(&Op::pairing, "pairing",
-                  "features that are turned together: j and j + half, or 2j and 2j + 1")
+                  "features that are rotated together: j and j + half, or 2j and 2j + 1")
           .option(&Op::inverse, "inverse", "turns back, which is also the gradient")
           .out(&Op::out, "out", "[batch] tokens heads d", same_as("x"),
-               "the first 2*half features turned, the others as they are")
+               "the first 2*half features rotated, the others unchanged")
           .require("cosine", "2*half <= d", "at most {d}/2 pairs, half the features",
                    "give the angles of fewer pairs")
           .require("cosine", "1 <= half", "1 pair or more", "leave the call out")

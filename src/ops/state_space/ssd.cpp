@@ -211,18 +211,18 @@ const OperatorSchema& ssd_schema() {
           .in(&Ssd::dt_bias, "dt_bias", "groups*group", is(f32), "added to dt")
           .values(between_of_example<0, 5>)
           .in(&Ssd::initial_state, "initial_state", sequence_list("groups*group p n"), is(f32),
-              "states before the first token, which are zeros without it")
+              "states before the first token, zeros unless given")
           .with(add_fences<Ssd>)
           .let("heads", "groups*group")
           .option(&Ssd::dt_softplus, "dt_softplus", "steps are log(1 + exp(dt + dt_bias))")
-          .option(&Ssd::output_final_state, "output_final_state", "also the states behind the last token")
+          .option(&Ssd::output_final_state, "output_final_state", "also the states after the last token")
           .require("B", "1 <= n & n <= 256", "1 to 256 features of states", "split them")
           .require("x", "1 <= p & p <= 512", "1 to 512 features", "split the heads")
           .require("x", "group >= 1", "a multiple of the groups of heads", "give x a head for each group")
           .out(&Ssd::out, "out", token_list("groups*group p"), same_as("x"),
                "(state after the token . C + D * x) * silu(z)")
           .out(&Ssd::final_state, "final_state", sequence_list("groups*group p n"), is(f32),
-               "states behind the last token")
+               "states after the last token")
           .steps_of("x")
           .when("output_final_state")
           .source("Dao and Gu 2024, Transformers are SSMs")
