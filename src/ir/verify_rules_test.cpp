@@ -52,7 +52,10 @@ const struct {
      [] {
        return op(Op::bit_and, f32, {f(1), f(1)});
      }},
-    {"mul_high is of u32", [] { return op(Op::mul_high, i32, {int32(1), int32(1)}); }},
+    {"mul_high is of u32",
+     [] {
+       return op(Op::mul_high, i32, {int32(1), int32(1)});
+     }},
     {"order is between numbers",
      [] {
        return op(Op::lt, boolean, {truth(true), truth(true)});
