@@ -34,11 +34,13 @@ int rounds_for(const std::vector<bench::Work>& works) {
   return static_cast<int>(std::clamp(std::lround(2 / seconds), 3L, 101L)) | 1;
 }
 
-void print_row(const Call& call, const bench::Times& times, double predicted, const std::optional<Rival>& rival) {
+void print_row(const Call& call, const bench::Times& times, double predicted,
+               const std::optional<Rival>& rival) {
   const double seconds = times.median(0);
   const auto work = call.op.work(call.inputs, call.options);
-  fmt::print("{:<24} {:<24} {:>10.3f} {:>9.1f} {:>7.1f} {:>10.3f} {:>6.2f}", call.op.name, call.name, 1e3 * seconds,
-             1e-9 * work.flops / seconds, 1e-9 * work.bytes / seconds, 1e3 * predicted, predicted / seconds);
+  fmt::print("{:<24} {:<24} {:>10.3f} {:>9.1f} {:>7.1f} {:>10.3f} {:>6.2f}", call.op.name, call.name,
+             1e3 * seconds, 1e-9 * work.flops / seconds, 1e-9 * work.bytes / seconds, 1e3 * predicted,
+             predicted / seconds);
   if (rival) fmt::print(" {:>10.3f} {:>7.2f}  {}", 1e3 * times.median(1), times.ratio(1, 0), rival->name);
   fmt::print("\n");
   std::fflush(stdout);
@@ -115,8 +117,8 @@ void bench_operator(const BenchRequest& request, int& exit_code) {
                     cuda_device_count() > 0 ? ", with neither cases nor options" : ", and there is none",
                     fmt::join(operators_like(texts.op), " or ")));
   auto& op = operator_named(texts.op);
-  fmt::print("{:<24} {:<24} {:>10} {:>9} {:>7} {:>10} {:>6} {:>10} {:>7}\n", "operator", "case", "ms", "GFLOP/s", "GB/s",
-             "model, ms", "share", "rival, ms", "ratio");
+  fmt::print("{:<24} {:<24} {:>10} {:>9} {:>7} {:>10} {:>6} {:>10} {:>7}\n", "operator", "case", "ms",
+             "GFLOP/s", "GB/s", "model, ms", "share", "rival, ms", "ratio");
   if (!whole) return measure(texts, request.rounds);
   for (auto& example : op.bench_cases) {
     CallTexts one = texts;
@@ -146,8 +148,10 @@ void add_bench(CLI::App& app, int& exit_code) {
   command->footer(
       "Times are medians. `ratio` is the rival's time by ours, the median over the rounds: above 1 ours is\n"
       "faster. Rivals are oneDNN for products of f32, if it is installed, and dense attention for\n"
-      "block-sparse attention. `model` is the least time by `analyze` and the machine's rates (h100 or cpu), `share`\n"
-      "that by the measured time. GFLOP/s and GB/s count what the operator needs at least. Without inputs, all\n"
+      "block-sparse attention. `model` is the least time by `analyze` and the machine's rates (h100 or cpu), "
+      "`share`\n"
+      "that by the measured time. GFLOP/s and GB/s count what the operator needs at least. Without inputs, "
+      "all\n"
       "examples that are meant for measuring. Results are not checked here; see `tegula check`. With\n"
       "--target cuda a time is that of a call on a GPU from the launch to its end.\n"
       "On a machine with a GPU `nsa` (forward and backward) and the sparse operators without inputs are\n"

@@ -43,22 +43,24 @@ std::optional<TileOptions> tile_options(const ops::Operator& op) {
   const auto has = [&](const char* name) {
     return std::any_of(op.options.begin(), op.options.end(), [&](auto& own) { return own.name == name; });
   };
-  if (has("tile_m") && has("tile_n")) return TileOptions{"tile_m", "tile_n", has("tile_k") ? "tile_k" : nullptr};
+  if (has("tile_m") && has("tile_n"))
+    return TileOptions{"tile_m", "tile_n", has("tile_k") ? "tile_k" : nullptr};
   if (has("tile_queries") && has("tile_keys")) return TileOptions{"tile_queries", "tile_keys", nullptr};
   return std::nullopt;
 }
 
-// Extents of the call as the model needs them, from the first two inputs: of products m, n, k, of attention tokens
-// and features.
+// Extents of the call as the model needs them, from the first two inputs: of products m, n, k, of attention
+// tokens and features.
 std::vector<Tiles> proposed(const Call& call, const TileOptions& tiles, const Machine& machine) {
   const Tensor &a = call.inputs.at(call.op.inputs[0].name), &b = call.inputs.at(call.op.inputs[1].name);
   if (!tiles.depth) {
     const auto& q = a.shape();
-    return tiles_of_attention(q.size() > 1 ? q[q.size() - 3] : 1, b.shape()[b.shape().size() - 3], q.back(), a.dtype(),
-                              machine);
+    return tiles_of_attention(q.size() > 1 ? q[q.size() - 3] : 1, b.shape()[b.shape().size() - 3], q.back(),
+                              a.dtype(), machine);
   }
   const std::int64_t k = std::max(a.shape().back(), std::int64_t{1});
-  const std::int64_t m = std::max(a.nelements() / k, std::int64_t{1}), n = std::max(b.nelements() / k, std::int64_t{1});
+  const std::int64_t m = std::max(a.nelements() / k, std::int64_t{1}),
+                     n = std::max(b.nelements() / k, std::int64_t{1});
   return tiles_of_product(m, n, k, a.dtype(), machine);
 }
 
@@ -88,7 +90,8 @@ void check_candidate(const Call& call, const std::string& candidate) {
   const CaseVerdict verdict = check_case(call.op, with_tiles, call.target, 1);
   if (verdict.right()) return;
   for (auto& output : verdict.outputs)
-    if (!output.right()) throw Error(fmt::format("wrong: {} of example {}: {}", output.output, example->name, output.wrong));
+    if (!output.right())
+      throw Error(fmt::format("wrong: {} of example {}: {}", output.output, example->name, output.wrong));
   throw Error(verdict.failure);
 }
 
@@ -109,14 +112,21 @@ void measure_candidate(const TuneRequest& request) {
   fmt::print("measured {:.9g} {:.9g}\n", timing.median(), timing.spread());
 }
 
-std::vector<std::string> arguments_of(const TuneRequest& request, const std::string& mode, const std::string& candidate) {
-  std::vector<std::string> all{std::filesystem::read_symlink("/proc/self/exe").string(), "tune", request.call.op,
-                               "--target", request.call.target, mode, candidate};
+std::vector<std::string> arguments_of(const TuneRequest& request, const std::string& mode,
+                                      const std::string& candidate) {
+  std::vector<std::string> all{std::filesystem::read_symlink("/proc/self/exe").string(),
+                               "tune",
+                               request.call.op,
+                               "--target",
+                               request.call.target,
+                               mode,
+                               candidate};
   const auto add = [&](const char* option, const std::vector<std::string>& values) {
     for (auto& value : values) all.push_back(option), all.push_back(value);
   };
   if (!request.call.example.empty()) add("--case", {request.call.example});
-  add("--input", request.call.inputs), add("--random", request.call.random), add("--option", request.call.options);
+  add("--input", request.call.inputs), add("--random", request.call.random),
+      add("--option", request.call.options);
   return all;
 }
 
@@ -157,7 +167,8 @@ class Search {
   }
   // Side by side, into the cache of kernels; what goes wrong is seen when it is measured.
   void compile_all() const {
-    const int jobs = request_.jobs > 0 ? request_.jobs : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+    const int jobs = request_.jobs > 0 ? request_.jobs
+                                       : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
     Progress progress("compiling");
     std::atomic<std::size_t> next = 0;
     std::size_t done = 0;
@@ -171,7 +182,8 @@ class Search {
       }
     };
     std::vector<std::thread> threads;
-    for (int t = 1; t < std::min<int>(jobs, static_cast<int>(candidates_.size())); ++t) threads.emplace_back(work);
+    for (int t = 1; t < std::min<int>(jobs, static_cast<int>(candidates_.size())); ++t)
+      threads.emplace_back(work);
     work();
     for (std::thread& t : threads) t.join();
   }
@@ -193,8 +205,9 @@ class Search {
 
 std::string key_of(const TuneRequest& request, const Machine& machine) {
   const CallTexts& own = request.call;
-  return fmt::format("operator {} {} {} {} {} target {} machine {}", own.op, own.example, fmt::join(own.inputs, " "),
-                     fmt::join(own.random, " "), fmt::join(own.options, " "), own.target, machine.words);
+  return fmt::format("operator {} {} {} {} {} target {} machine {}", own.op, own.example,
+                     fmt::join(own.inputs, " "), fmt::join(own.random, " "), fmt::join(own.options, " "),
+                     own.target, machine.words);
 }
 
 void print_result(const TuneRequest& request, const Tuned& tuned) {
@@ -224,9 +237,10 @@ void tune_operator(const TuneRequest& request) {
   const Call call = resolve(request.call);
   const auto tiles = tile_options(call.op);
   if (!tiles)
-    throw ArgumentError(fmt::format("tune: {} has no options for tiles; operators that multiply matrices have, and "
-                                    "tegula::tune() tries kernels of your own",
-                                    call.op.name));
+    throw ArgumentError(
+        fmt::format("tune: {} has no options for tiles; operators that multiply matrices have, and "
+                    "tegula::tune() tries kernels of your own",
+                    call.op.name));
   const bool on_gpu = call.target.device() == DeviceKind::cuda;
   const Machine& own = machine(on_gpu ? "h100" : "cpu");
   const std::string key = key_of(request, own);
@@ -250,18 +264,24 @@ void add_tune(CLI::App& app) {
   auto request = std::make_shared<TuneRequest>();
   add_call_options(*command, request->call);
   command->get_option("operator")->required(false);
-  command->add_option("--most", request->most, "Candidates, the best by the model")->check(CLI::Range(1, 1000))->capture_default_str();
-  command->add_option("--seconds", request->seconds, "Of one candidate, after which it is given up")->capture_default_str();
+  command->add_option("--most", request->most, "Candidates, the best by the model")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  command->add_option("--seconds", request->seconds, "Of one candidate, after which it is given up")
+      ->capture_default_str();
   command->add_option("--jobs", request->jobs, "Candidates that compile side by side; 0: by the processors");
   command->add_option("--svg", request->svg, "Writes the times as bars to that file");
   command->add_flag("--anew", request->anew, "Measures also where the cache knows the best");
   command->add_option("--export", request->exported, "Writes all that was found best to that file");
   command->add_option("--import", request->imported, "Takes over such a file");
-  command->add_option("--measure", request->measured, "Measures this candidate alone, in this process")->group("");
+  command->add_option("--measure", request->measured, "Measures this candidate alone, in this process")
+      ->group("");
   command->add_option("--compile", request->compiled, "Compiles this candidate")->group("");
   command->footer(
-      "Candidates come from a model of the machine. Each is compiled, checked on a small example against the operator's\n"
-      "formula, and measured, in a process of its own: one that crashes or does not end is a row of the table.\n\n"
+      "Candidates come from a model of the machine. Each is compiled, checked on a small example against the "
+      "operator's\n"
+      "formula, and measured, in a process of its own: one that crashes or does not end is a row of the "
+      "table.\n\n"
       "Examples:\n"
       "  tegula tune gemm --random a=4096x4096:bf16 --random b=4096x4096:bf16 --target cuda --svg gemm.svg\n"
       "  tegula tune attention --random q=1x8192x16x128:bf16 --random k=1x8192x16x128:bf16 --random "

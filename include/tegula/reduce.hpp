@@ -1,8 +1,9 @@
-// A small program in place of a large one that fails: statements, loops and operations are left out as long as the
-// failure stays.
+// A small program in place of a large one that fails: statements, loops and operations are left out as long
+// as the failure stays.
 //
-//   std::puts(reduce(mine, Target::cpu(), {a, b, c}).text().c_str());    // whose results are not the interpreter's
-//   reduce(mine, [&](const lang::Kernel& k) { return fails(k); });      // or that fails in another way
+//   std::puts(reduce(mine, Target::cpu(), {a, b, c}).text().c_str());    // whose results are not the
+//   interpreter's reduce(mine, [&](const lang::Kernel& k) { return fails(k); });      // or that fails in
+//   another way
 #pragma once
 #include <functional>
 #include <vector>
@@ -19,11 +20,12 @@ struct ReduceOptions {
   double tolerance = 1e-2;     // of results, absolute and relative
 };
 
-// `fails` runs in child processes: where the kernel crashes or does not end, smaller ones are looked for that do the
-// same. All have the parameters of the given one. An ArgumentError if that does not fail.
+// `fails` runs in child processes: where the kernel crashes or does not end, smaller ones are looked for that
+// do the same. All have the parameters of the given one. An ArgumentError if that does not fail.
 lang::Kernel reduce(const lang::Kernel& kernel, const std::function<bool(const lang::Kernel&)>& fails,
                     ReduceOptions options = {});
-// Fails: the interpreter accepts the kernel, and the target, one of the host, throws or computes something else.
+// Fails: the interpreter accepts the kernel, and the target, one of the host, throws or computes something
+// else.
 lang::Kernel reduce(const lang::Kernel& kernel, Target target, const std::vector<Argument>& args,
                     ReduceOptions options = {});
 

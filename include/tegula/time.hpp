@@ -1,12 +1,12 @@
 // How long a function takes.
 //
 //   const Function gemm = compile(gemm_relu(128, 128, 64));
-//   std::puts(time(gemm, a, b, c).text().c_str());                   // 41.2 us, half of 57 rounds within 0.4 %
-//   time([&] { ops::softmax(x); }, Device::cuda());                  // anything that is called
+//   std::puts(time(gemm, a, b, c).text().c_str());                   // 41.2 us, half of 57 rounds within 0.4
+//   % time([&] { ops::softmax(x); }, Device::cuda());                  // anything that is called
 //
-// On a CUDA device each round stands between two events of the current stream, elsewhere between two readings of
-// the clock. In front of each the caches are overwritten, unless that is declined, so that a round finds nothing of
-// its inputs there. The first calls, which compile, do not count.
+// On a CUDA device each round stands between two events of the current stream, elsewhere between two readings
+// of the clock. In front of each the caches are overwritten, unless that is declined, so that a round finds
+// nothing of its inputs there. The first calls, which compile, do not count.
 #pragma once
 #include <array>
 #include <functional>
@@ -34,11 +34,12 @@ struct Timing {
   std::string text() const;
 };
 
-Timing time(const std::function<void()>& work, const Device& device = Device::cpu(), TimeOptions options = {});
+Timing time(const std::function<void()>& work, const Device& device = Device::cpu(),
+            TimeOptions options = {});
 Timing time_in_order(const Function& function, std::span<const Argument> args, TimeOptions options = {});
 template <class... Args>
-requires(std::convertible_to<const Args&, Argument>&&...) Timing time(const Function& function,
-                                                                     const Args&... args) {
+requires(std::convertible_to<const Args&, Argument>&&...) Timing
+    time(const Function& function, const Args&... args) {
   return time_in_order(function, std::array<Argument, sizeof...(Args)>{Argument(args)...});
 }
 

@@ -1,9 +1,11 @@
-// What happens inside a block of a kernel, and when: the clock is read at every event of every group of 128 threads, of
-// producer and consumers alike. The kernel is compiled anew for it, and runs a little longer than without.
+// What happens inside a block of a kernel, and when: the clock is read at every event of every group of 128
+// threads, of producer and consumers alike. The kernel is compiled anew for it, and runs a little longer than
+// without.
 //
 //   record_timeline(gemm_relu(128, 128, 64), Target::cuda(), a, b, c).write("gemm.json");
 //
-// chrome://tracing and ui.perfetto.dev open such a file. On Target::emulated_sm90() the clock counts the events.
+// chrome://tracing and ui.perfetto.dev open such a file. On Target::emulated_sm90() the clock counts the
+// events.
 #pragma once
 #include <array>
 #include <span>
@@ -16,8 +18,8 @@ TEGULA_API_BEGIN
 namespace tegula {
 
 struct TimelineOptions {
-  int blocks = 4;      // the first of each grid
-  int events = 4094;   // of each group of threads, at most
+  int blocks = 4;     // the first of each grid
+  int events = 4094;  // of each group of threads, at most
 };
 
 struct Timeline {

@@ -5,11 +5,11 @@
 //   std::puts(best.text().c_str());
 //   best.best().candidate                                            its number among them
 //
-// Candidates are compiled side by side, checked, and measured one after the other. One that is refused, computes
-// something wrong, crashes or does not end is a row of the table and not the end of the search: on the host each runs
-// in a child process; on a GPU one that does not end within its time keeps the device, so the search ends with
-// it, and the next search passes it over. What was fastest is kept in the cache of kernels, by name, arguments,
-// candidates and device.
+// Candidates are compiled side by side, checked, and measured one after the other. One that is refused,
+// computes something wrong, crashes or does not end is a row of the table and not the end of the search: on
+// the host each runs in a child process; on a GPU one that does not end within its time keeps the device, so
+// the search ends with it, and the next search passes it over. What was fastest is kept in the cache of
+// kernels, by name, arguments, candidates and device.
 #pragma once
 #include <array>
 #include <functional>
@@ -33,29 +33,32 @@ struct Tiles {
   std::string text() const;  // 128x256x64
 };
 
-// Tiles worth a try, by the model the fastest first: those that fit the machine's shared memory and registers.
+// Tiles worth a try, by the model the fastest first: those that fit the machine's shared memory and
+// registers.
 std::vector<Tiles> tiles_of_product(std::int64_t m, std::int64_t n, std::int64_t k, DType type,
                                     const Machine& machine);
 // Rows of queries and columns of keys.
-std::vector<Tiles> tiles_of_attention(std::int64_t queries, std::int64_t keys, std::int64_t features, DType type,
-                                      const Machine& machine);
+std::vector<Tiles> tiles_of_attention(std::int64_t queries, std::int64_t keys, std::int64_t features,
+                                      DType type, const Machine& machine);
 // A reduction of each row, which a tile has as a whole or in steps.
-std::vector<Tiles> tiles_of_reduction(std::int64_t rows, std::int64_t columns, DType type, const Machine& machine);
+std::vector<Tiles> tiles_of_reduction(std::int64_t rows, std::int64_t columns, DType type,
+                                      const Machine& machine);
 std::vector<Tiles> tiles_of_elements(std::int64_t count, DType type, const Machine& machine);
 
 struct TuneOptions {
   std::string name = {};  // in the cache; the first kernel's unless given
   Target target = Target::automatic();
-  double seconds = 60;       // of one candidate, compiling apart, after which it is given up
-  int jobs = 0;              // candidates that compile side by side; 0: as many as there are processors
-  double tolerance = 1e-2;   // of results, absolute and relative
+  double seconds = 60;      // of one candidate, compiling apart, after which it is given up
+  int jobs = 0;             // candidates that compile side by side; 0: as many as there are processors
+  double tolerance = 1e-2;  // of results, absolute and relative
   bool checks = true;
-  // Writes what is right to the outputs among copies of the arguments; unless given, the interpreter does, with the
-  // first candidate.
+  // Writes what is right to the outputs among copies of the arguments; unless given, the interpreter does,
+  // with the first candidate.
   std::function<void(std::span<const Argument> args)> expected = {};
   bool cached = true;
   TimeOptions time = {};
-  std::function<void(const std::string& stage, double share)> progress = {};  // unless given, a bar on a terminal
+  std::function<void(const std::string& stage, double share)> progress =
+      {};  // unless given, a bar on a terminal
 };
 
 struct Tuned {
@@ -65,7 +68,7 @@ struct Tuned {
     double seconds = 0, spread = 0;
     std::string failure;  // why it does not count
   };
-  std::vector<Row> rows;  // the fastest first, those that do not count last
+  std::vector<Row> rows;    // the fastest first, those that do not count last
   bool from_cache = false;  // then there is one row, that of the best
 
   // An Error with all failures if no candidate counts.
@@ -106,8 +109,8 @@ Tuned tune(const Make& kernel_of, const std::vector<C>& candidates, const std::v
   return tune_candidates(all, args, options);
 }
 
-// What was found best on this machine, as a file that can be shipped; and such a file taken over, of which entries
-// of other devices are kept too. How many entries it has.
+// What was found best on this machine, as a file that can be shipped; and such a file taken over, of which
+// entries of other devices are kept too. How many entries it has.
 std::size_t export_tuned(const std::string& path);
 std::size_t import_tuned(const std::string& path);
 

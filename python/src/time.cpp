@@ -11,9 +11,10 @@ namespace tegula::python {
 
 namespace {
 
-// `device` is negative for the host. `stream` is the handle of the stream that the function's work goes to, 0 for the
-// default one. The function runs with the lock of the interpreter, as any function does.
-std::vector<double> time_of(const nb::callable& work, int device, std::uintptr_t stream, int rounds, bool flush) {
+// `device` is negative for the host. `stream` is the handle of the stream that the function's work goes to, 0
+// for the default one. The function runs with the lock of the interpreter, as any function does.
+std::vector<double> time_of(const nb::callable& work, int device, std::uintptr_t stream, int rounds,
+                            bool flush) {
   const TimeOptions options{.rounds = rounds, .flush = flush};
   const auto call = [&] { work(); };
   if (device < 0) return time(call, Device::cpu(), options).seconds;

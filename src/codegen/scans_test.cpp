@@ -1,4 +1,5 @@
-// Scans, places of extremes and random numbers on all executors, beside the interpreter; and these beside plain loops.
+// Scans, places of extremes and random numbers on all executors, beside the interpreter; and these beside
+// plain loops.
 #include <cmath>
 
 #include "codegen/cuda/testing/texts.hpp"
@@ -70,7 +71,8 @@ const Case cases[] = {
     {"rows over registers, lanes and warps",
      [](Program& p) {
        record(p, {2, 300}, f32, 64);
-       for (const int threads : {32, 256}) record(p, {2, 300}, f32, threads, 5), record(p, {1024}, f32, threads, 5);
+       for (const int threads : {32, 256})
+         record(p, {2, 300}, f32, threads, 5), record(p, {1024}, f32, threads, 5);
        record(p, {3, 4, 33}, i32, 128, 5);
        record(p, {1, 1}, f32, 32);
        record(p, {130, 8}, f32, 256, 5);

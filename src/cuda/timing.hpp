@@ -19,7 +19,8 @@ class CacheFlush {
 };
 
 // Milliseconds of what `body` queues on the stream, round by round, between two events. Each round begins
-// with a flush, unless that is declined, which also gives the host time to queue the work before the device reaches it.
+// with a flush, unless that is declined, which also gives the host time to queue the work before the device
+// reaches it.
 std::vector<double> milliseconds_of(const Stream& stream, int rounds, const std::function<void()>& body,
                                     bool flush = true);
 

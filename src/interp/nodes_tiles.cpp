@@ -297,8 +297,8 @@ Flow ScanNode::run(Machine& m) const {
       total = reduced(op, total, value_of(held, converted(from_type, to_type, cell)), &overflow);
       const std::int64_t at = q + i * target.view.axes[dim].step;
       if (overflow)
-        m.fail(fmt::format("the sum in {} does not fit {}; use a wider type", m.element_text(target.memory, at),
-                           held.name()),
+        m.fail(fmt::format("the sum in {} does not fit {}; use a wider type",
+                           m.element_text(target.memory, at), held.name()),
                this->at());
       m.write(target.memory, at, cell_of(exclusive ? before : total), *this);
     }

@@ -114,7 +114,8 @@ Value integer_op(Op op, DType type, std::span<const Value> args, bool* overflow)
     case Op::popcount:
       return {type, std::popcount(static_cast<std::uint64_t>(a) & (~std::uint64_t{0} >> (64 - type.bits())))};
     case Op::mul_high:
-      return {type, static_cast<std::int64_t>((static_cast<std::uint64_t>(a) * static_cast<std::uint64_t>(b)) >> 32)};
+      return {type, static_cast<std::int64_t>(
+                        (static_cast<std::uint64_t>(a) * static_cast<std::uint64_t>(b)) >> 32)};
     case Op::shl:
     case Op::shr:
       return shift(op, type, args[0].integer, args[1].integer);

@@ -17,7 +17,19 @@ struct OpInfo {
 
 // In the order of the enumeration.
 constexpr OpInfo op_table[] = {
-    {"constant", "", 0}, {"variable", "", 0}, {"add", "+", 2}, {"sub", "-", 2}, {"mul", "*", 2}, {"div", "/", 2}, {"mod", "%", 2}, {"floordiv", "", 2}, {"floormod", "", 2}, {"ceildiv", "", 2}, {"min", "", 2}, {"max", "", 2}, {"neg", "", 1}, {"abs", "", 1}, {"bit_and", "&", 2}, {"bit_or", "|", 2}, {"bit_xor", "^", 2}, {"bit_not", "", 1}, {"popcount", "", 1}, {"mul_high", "", 2}, {"shl", "<<", 2}, {"shr", ">>", 2}, {"eq", "==", 2}, {"ne", "!=", 2}, {"lt", "<", 2}, {"le", "<=", 2}, {"gt", ">", 2}, {"ge", ">=", 2}, {"logical_and", "&&", 2}, {"logical_or", "||", 2}, {"logical_not", "", 1}, {"isnan", "", 1}, {"select", "", 3}, {"cast", "", 1}, {"bitcast", "", 1}, {"fma", "", 3}, {"exp", "", 1}, {"exp2", "", 1}, {"log", "", 1}, {"log2", "", 1}, {"sqrt", "", 1}, {"rsqrt", "", 1}, {"rcp", "", 1}, {"tanh", "", 1}, {"sin", "", 1}, {"cos", "", 1}, {"erf", "", 1}, {"pow", "", 2}, {"round", "", 1}, {"floor", "", 1}, {"ceil", "", 1},
+    {"constant", "", 0},      {"variable", "", 0},     {"add", "+", 2},        {"sub", "-", 2},
+    {"mul", "*", 2},          {"div", "/", 2},         {"mod", "%", 2},        {"floordiv", "", 2},
+    {"floormod", "", 2},      {"ceildiv", "", 2},      {"min", "", 2},         {"max", "", 2},
+    {"neg", "", 1},           {"abs", "", 1},          {"bit_and", "&", 2},    {"bit_or", "|", 2},
+    {"bit_xor", "^", 2},      {"bit_not", "", 1},      {"popcount", "", 1},    {"mul_high", "", 2},
+    {"shl", "<<", 2},         {"shr", ">>", 2},        {"eq", "==", 2},        {"ne", "!=", 2},
+    {"lt", "<", 2},           {"le", "<=", 2},         {"gt", ">", 2},         {"ge", ">=", 2},
+    {"logical_and", "&&", 2}, {"logical_or", "||", 2}, {"logical_not", "", 1}, {"isnan", "", 1},
+    {"select", "", 3},        {"cast", "", 1},         {"bitcast", "", 1},     {"fma", "", 3},
+    {"exp", "", 1},           {"exp2", "", 1},         {"log", "", 1},         {"log2", "", 1},
+    {"sqrt", "", 1},          {"rsqrt", "", 1},        {"rcp", "", 1},         {"tanh", "", 1},
+    {"sin", "", 1},           {"cos", "", 1},          {"erf", "", 1},         {"pow", "", 2},
+    {"round", "", 1},         {"floor", "", 1},        {"ceil", "", 1},
 };
 static_assert(std::size(op_table) == op_count);
 static_assert(op_table[static_cast<int>(Op::ceil)].name == "ceil");

@@ -105,8 +105,8 @@ struct Reduce {
 };
 
 // to(…, i, …) = the combination of from(…, j, …) over j <= i along `dim`, from the identity of the operation;
-// `exclusive` leaves out j = i, `reverse` runs from the last element down. `from` and `to` have one shape, as has
-// `starts`, a tile of bools: an element where it is true leaves out all that come before it.
+// `exclusive` leaves out j = i, `reverse` runs from the last element down. `from` and `to` have one shape, as
+// has `starts`, a tile of bools: an element where it is true leaves out all that come before it.
 struct Scan {
   ReduceOp op;  // sum, max or min
   View from;
@@ -186,8 +186,9 @@ struct Assert {
 };
 
 struct StmtNode {
-  using Variant = std::variant<Let, Load, Store, Declare, DeclareVar, Assign, Atomic, Copy, Gather, Fill,
-                               Gemm, Reduce, Scan, Accumulate, Turn, For, If, While, Break, Exit, Print, Assert>;
+  using Variant =
+      std::variant<Let, Load, Store, Declare, DeclareVar, Assign, Atomic, Copy, Gather, Fill, Gemm, Reduce,
+                   Scan, Accumulate, Turn, For, If, While, Break, Exit, Print, Assert>;
   Loc at;
   Variant node;
 };

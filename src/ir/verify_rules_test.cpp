@@ -52,6 +52,10 @@ const struct {
      [] {
        return op(Op::bit_and, f32, {f(1), f(1)});
      }},
+    {"mul_high is of u32",
+     [] {
+       return op(Op::mul_high, i32, {int32(1), int32(1)});
+     }},
     {"order is between numbers",
      [] {
        return op(Op::lt, boolean, {truth(true), truth(true)});
@@ -227,6 +231,35 @@ const Case statements[] = {
     {"a reduction is between two buffers",
      [](auto& p) {
        return declared(p, st(Reduce{ReduceOp::sum, whole(p.f), 1, indexed(whole(p.f), p.zero), true}));
+     }},
+    {"a scan is from a tile to a tile",
+     [](auto& p) {
+       return declared(p, st(Scan{ReduceOp::sum, whole(p.A), 1, whole(p.f)}));
+     }},
+    {"a scan runs along a dimension of its tile",
+     [](auto& p) {
+       return declared(p, st(Scan{ReduceOp::sum, whole(p.s), 2, whole(p.f)}));
+     }},
+    {"both sides of a scan have one shape",
+     [](auto& p) {
+       return declared(p, st(Scan{ReduceOp::sum, whole(p.s), 1, whole(p.row)}));
+     }},
+    {"a scan is a sum, a maximum or a minimum of numbers",
+     [](auto& p) {
+       return declared(p, st(Scan{ReduceOp::absmax, whole(p.s), 1, whole(p.f)}));
+     }},
+    {"a scan stays within a kind",
+     [](auto& p) {
+       const BufferPtr n = tile("n", Space::fragment, i32, {8, 8});
+       return Body{p.declare(p.s), p.declare(n), st(Scan{ReduceOp::sum, whole(p.s), 1, whole(n)})};
+     }},
+    {"a scan is between two buffers",
+     [](auto& p) {
+       return declared(p, st(Scan{ReduceOp::sum, whole(p.f), 1, whole(p.f)}));
+     }},
+    {"starts of a scan are bools of its shape",
+     [](auto& p) {
+       return declared(p, st(Scan{ReduceOp::sum, whole(p.s), 1, whole(p.f), false, false, whole(p.row)}));
      }},
     {"a tile is accumulated into a tensor",
      [](auto& p) {

@@ -1,4 +1,5 @@
-// Operations on whole tiles that keep or look at the places of elements: scans, where extremes stand, printing.
+// Operations on whole tiles that keep or look at the places of elements: scans, where extremes stand,
+// printing.
 #include "lang/builder.hpp"
 #include "tegula/lang/tile_ops.hpp"
 

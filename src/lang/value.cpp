@@ -276,8 +276,7 @@ Expr popcount(const Operand& x) {
 
 Expr mul_high(const Operand& a, const Operand& b) {
   const DType type = common_type("mul_high", a, b);
-  if (type != u32)
-    fail(a.at, "mul_high() needs u32, got " + std::string(type.name()) + "; write u32(x)");
+  if (type != u32) fail(a.at, "mul_high() needs u32, got " + std::string(type.name()) + "; write u32(x)");
   return combine(ir::Op::mul_high, u32, a, b, u32);
 }
 

@@ -1,5 +1,5 @@
-// Tiles by a model: what a block loads and multiplies by the rates of the machine, for as many waves of blocks as there
-// are, and what of it fits.
+// Tiles by a model: what a block loads and multiplies by the rates of the machine, for as many waves of
+// blocks as there are, and what of it fits.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -35,7 +35,8 @@ bool fits(const Machine& machine, std::int64_t bytes, std::int64_t sums) {
 }
 
 // As many seconds as whole waves of blocks take, one a processor, or as memory needs.
-double seconds_of(const Machine& machine, double blocks, double flops, double copied, double memory, DType type) {
+double seconds_of(const Machine& machine, double blocks, double flops, double copied, double memory,
+                  DType type) {
   const double waves = ceildiv(blocks, machine.processors);
   const double own = flops * machine.processors / rate_of(machine, type);
   const double loads = copied * machine.processors / machine.l2_bytes;
@@ -80,7 +81,8 @@ std::vector<Tiles> tiles_of_product(std::int64_t m, std::int64_t n, std::int64_t
         const std::int64_t bytes = std::int64_t{stages} * (rows + columns) * depth * type.bytes();
         if (!fits(machine, bytes, std::int64_t{rows} * columns)) continue;
         const double steps = ceildiv(static_cast<double>(k), depth);
-        const double blocks = ceildiv(static_cast<double>(m), rows) * ceildiv(static_cast<double>(n), columns);
+        const double blocks =
+            ceildiv(static_cast<double>(m), rows) * ceildiv(static_cast<double>(n), columns);
         const double memory = static_cast<double>(m * k + n * k + m * n) * type.bytes();
         tiles.push_back({rows, columns, depth, 0,
                          seconds_of(machine, blocks, 2.0 * rows * columns * depth * steps,
@@ -89,8 +91,8 @@ std::vector<Tiles> tiles_of_product(std::int64_t m, std::int64_t n, std::int64_t
   return sorted(std::move(tiles));
 }
 
-std::vector<Tiles> tiles_of_attention(std::int64_t queries, std::int64_t keys, std::int64_t features, DType type,
-                                      const Machine& machine) {
+std::vector<Tiles> tiles_of_attention(std::int64_t queries, std::int64_t keys, std::int64_t features,
+                                      DType type, const Machine& machine) {
   check("tiles_of_attention", {queries, keys, features});
   std::vector<Tiles> tiles;
   const auto wide = static_cast<double>(features);
@@ -108,7 +110,8 @@ std::vector<Tiles> tiles_of_attention(std::int64_t queries, std::int64_t keys, s
   return sorted(std::move(tiles));
 }
 
-std::vector<Tiles> tiles_of_reduction(std::int64_t rows, std::int64_t columns, DType type, const Machine& machine) {
+std::vector<Tiles> tiles_of_reduction(std::int64_t rows, std::int64_t columns, DType type,
+                                      const Machine& machine) {
   check("tiles_of_reduction", {rows, columns});
   std::vector<Tiles> tiles;
   const double memory = static_cast<double>(rows * columns) * type.bytes();
@@ -120,9 +123,10 @@ std::vector<Tiles> tiles_of_reduction(std::int64_t rows, std::int64_t columns, D
       // What lies beyond the last column is worked on all the same.
       const double waste = steps * width / static_cast<double>(columns);
       const int threads = static_cast<int>(std::clamp<std::int64_t>(elements / 16, 128, 512));
-      tiles.push_back({own, width, 0, machine.is_gpu ? threads : 0,
-                       seconds_of(machine, ceildiv(static_cast<double>(rows), own), 0,
-                                  steps * static_cast<double>(elements) * type.bytes(), memory * waste, type)});
+      tiles.push_back(
+          {own, width, 0, machine.is_gpu ? threads : 0,
+           seconds_of(machine, ceildiv(static_cast<double>(rows), own), 0,
+                      steps * static_cast<double>(elements) * type.bytes(), memory * waste, type)});
     }
   return sorted(std::move(tiles));
 }

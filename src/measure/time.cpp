@@ -38,7 +38,8 @@ class HostCaches {
 
 int rounds_for(double once, const TimeOptions& options) {
   if (options.rounds > 0) return options.rounds;
-  return std::clamp(static_cast<int>(seconds_of_all_rounds / std::max(once, 1e-9)), fewest_rounds, most_rounds);
+  return std::clamp(static_cast<int>(seconds_of_all_rounds / std::max(once, 1e-9)), fewest_rounds,
+                    most_rounds);
 }
 
 Timing on_host(const std::function<void()>& work, const TimeOptions& options) {
@@ -69,7 +70,8 @@ Timing on_device(const std::function<void()>& work, const Device& device, const 
 }
 
 double quantile(std::vector<double> values, double share) {
-  const auto place = values.begin() + static_cast<std::ptrdiff_t>(share * static_cast<double>(values.size() - 1));
+  const auto place =
+      values.begin() + static_cast<std::ptrdiff_t>(share * static_cast<double>(values.size() - 1));
   std::nth_element(values.begin(), place, values.end());
   return *place;
 }
@@ -85,14 +87,16 @@ std::string Timing::text() const {
   const auto [number, unit] = own < 1e-3 ? std::pair(own * 1e6, "us")
                               : own < 1  ? std::pair(own * 1e3, "ms")
                                          : std::pair(own, "s");
-  return fmt::format("{:.4g} {}, half of {} rounds within {:.1f} %", number, unit, seconds.size(), 100 * spread());
+  return fmt::format("{:.4g} {}, half of {} rounds within {:.1f} %", number, unit, seconds.size(),
+                     100 * spread());
 }
 
 Timing time(const std::function<void()>& work, const Device& device, TimeOptions options) {
   if (options.rounds < 0)
-    throw ArgumentError(fmt::format("time: {} rounds; give a positive number, or 0 for as many as take a third of "
-                                    "a second",
-                                    options.rounds));
+    throw ArgumentError(
+        fmt::format("time: {} rounds; give a positive number, or 0 for as many as take a third of "
+                    "a second",
+                    options.rounds));
   return device.kind == DeviceKind::cuda ? on_device(work, device, options) : on_host(work, options);
 }
 

@@ -29,13 +29,14 @@ TEST(Time, HasMedianAndSpread) {
 }
 
 TEST(Time, TakesFunctionsWithTheirArguments) {
-  const Function twice = compile(lang::kernel("twice",
-                                              [] {
-                                                using namespace lang;
-                                                lang::Tensor x = inout("x", {64}, f32);
-                                                grid(1, [&](Index) { parallel(64, [&](Index i) { x(i) *= 2; }); });
-                                              }),
-                                 Target::interpreter());
+  const Function twice =
+      compile(lang::kernel("twice",
+                           [] {
+                             using namespace lang;
+                             lang::Tensor x = inout("x", {64}, f32);
+                             grid(1, [&](Index) { parallel(64, [&](Index i) { x(i) *= 2; }); });
+                           }),
+              Target::interpreter());
   const Tensor x = Tensor::full({64}, f32, 0);
   EXPECT_GE(time(twice, x).seconds.size(), 5U);
 }

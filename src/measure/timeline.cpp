@@ -35,7 +35,8 @@ std::shared_ptr<const ir::Kernel> with_timeline(const ir::Kernel& kernel, const 
 codegen::CudaProgram program_with(std::int64_t key, const Signature& signature, Target target) {
   const bool common = target == Target::emulated() || target == Target::cuda_sm80();
   const int architecture = common ? 80 : 90;
-  const passes::CudaTarget forms[] = {{architecture, true}, {architecture, false}, {architecture, true, true}};
+  const passes::CudaTarget forms[] = {
+      {architecture, true}, {architecture, false}, {architecture, true, true}};
   for (const passes::CudaTarget& form : forms) {
     codegen::CudaProgram program = codegen::print_cuda(signature, form);
     if (program.events_key() == key) return program;
@@ -80,9 +81,10 @@ void check(const TimelineOptions& options, Target target) {
     throw ArgumentError(fmt::format("record_timeline: {} blocks with {} events; give positive numbers",
                                     options.blocks, options.events));
   if (target == Target::cpu() || target == Target::interpreter() || target == Target::automatic())
-    throw ArgumentError(fmt::format("record_timeline: target {} has no roles; give it Target::cuda() or "
-                                    "Target::emulated_sm90()",
-                                    target.name()));
+    throw ArgumentError(
+        fmt::format("record_timeline: target {} has no roles; give it Target::cuda() or "
+                    "Target::emulated_sm90()",
+                    target.name()));
 }
 
 }  // namespace
@@ -152,7 +154,8 @@ std::string Timeline::json() const {
     const int process = place.first * 100000 + place.second;
     all += fmt::format(
         ",\n{{\"ph\": \"M\", \"name\": \"process_name\", \"pid\": {}, \"args\": {{\"name\": \"grid {} block "
-        "{}\"}}}},\n{{\"ph\": \"M\", \"name\": \"thread_name\", \"pid\": {}, \"tid\": {}, \"args\": {{\"name\": "
+        "{}\"}}}},\n{{\"ph\": \"M\", \"name\": \"thread_name\", \"pid\": {}, \"tid\": {}, \"args\": "
+        "{{\"name\": "
         "{}}}}}",
         process, place.first, place.second, process, i, quoted_text(role));
   }

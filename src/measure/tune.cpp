@@ -60,8 +60,9 @@ Device device_of(Target target, std::span<const Argument> args) {
 
 std::string device_text(Target target, const Device& device) {
   return fmt::format("{} {}", target.name(),
-                     device.kind == DeviceKind::cuda ? cuda::Gpu::get(device.index).name()
-                                                     : fmt::format("{} x {}", model_of_cpu(), processors_of(device)));
+                     device.kind == DeviceKind::cuda
+                         ? cuda::Gpu::get(device.index).name()
+                         : fmt::format("{} x {}", model_of_cpu(), processors_of(device)));
 }
 
 std::string text_of(const Argument& argument) {
@@ -94,7 +95,9 @@ class Tuning {
   void fail(std::size_t i, const std::string& why) {
     if (rows_[i].failure.empty()) rows_[i].failure = why;
   }
-  int jobs() const { return options_.jobs > 0 ? options_.jobs : std::max(1U, std::thread::hardware_concurrency()); }
+  int jobs() const {
+    return options_.jobs > 0 ? options_.jobs : std::max(1U, std::thread::hardware_concurrency());
+  }
   std::chrono::milliseconds limit() const {
     return std::chrono::milliseconds(static_cast<std::int64_t>(1e3 * options_.seconds));
   }
@@ -129,7 +132,8 @@ std::string Tuning::key() const {
   }
   std::vector<std::string> args;
   for (const Argument& own : args_) args.push_back(text_of(own));
-  return fmt::format("{} {} on {} {}", name, fmt::join(args, " "), device_text(target_, device_), builder.key());
+  return fmt::format("{} {} on {} {}", name, fmt::join(args, " "), device_text(target_, device_),
+                     builder.key());
 }
 
 std::optional<Tuned> Tuning::known(const std::string& key) const {
@@ -159,7 +163,8 @@ void Tuning::compile_all() {
     }
   };
   std::vector<std::thread> threads;
-  for (int t = 1; t < std::min<int>(jobs(), static_cast<int>(candidates_.size())); ++t) threads.emplace_back(work);
+  for (int t = 1; t < std::min<int>(jobs(), static_cast<int>(candidates_.size())); ++t)
+    threads.emplace_back(work);
   work();
   for (std::thread& t : threads) t.join();
 }
@@ -253,7 +258,8 @@ Tuned Tuning::run() {
   build();
   for (std::size_t i = 0; i < candidates_.size() && target_ == Target::automatic(); ++i) {
     target_ = options_.target;
-    if (target_ == Target::automatic() && kernels_[i]) target_ = compile(*kernels_[i], options_.target).target();
+    if (target_ == Target::automatic() && kernels_[i])
+      target_ = compile(*kernels_[i], options_.target).target();
   }
   device_ = device_of(target_, args_);
   const std::string own = key();

@@ -38,7 +38,9 @@ lang::Kernel twice(int tile, Way way) {
 struct Choice {
   int tile;
   Way way;
-  std::string text() const { return std::to_string(tile) + (way == right ? "" : " way " + std::to_string(way)); }
+  std::string text() const {
+    return std::to_string(tile) + (way == right ? "" : " way " + std::to_string(way));
+  }
 };
 
 const Tuned::Row& row_of(const Tuned& tuned, const std::string& text) {
@@ -105,7 +107,8 @@ TEST(Tiles, FitTheMachineAndComeByTheModel) {
   };
   for (const auto& [name, tiles] : all) {
     EXPECT_GE(tiles.size(), 3U) << name;
-    for (std::size_t i = 1; i < tiles.size(); ++i) EXPECT_LE(tiles[i - 1].predicted, tiles[i].predicted) << name;
+    for (std::size_t i = 1; i < tiles.size(); ++i)
+      EXPECT_LE(tiles[i - 1].predicted, tiles[i].predicted) << name;
   }
   const Tiles& best = all[0].second.front();
   EXPECT_GE(best.rows * best.columns, 128 * 128) << best.text();

@@ -40,7 +40,8 @@ std::optional<Best> TunedCache::find(const std::string& key) const {
 void TunedCache::write(const std::map<std::string, Best>& all, const std::string& path) const {
   const std::string temporary = fmt::format("{}.{}", path, getpid());
   std::ofstream out(temporary);
-  for (const auto& [key, best] : all) out << fmt::format("{}\t{}\t{:.9g}\n", key, best.candidate, best.seconds);
+  for (const auto& [key, best] : all)
+    out << fmt::format("{}\t{}\t{:.9g}\n", key, best.candidate, best.seconds);
   out.close();
   std::error_code error;
   if (out) std::filesystem::rename(temporary, path, error);
@@ -59,7 +60,8 @@ void TunedCache::remove(const std::string& key) const {
 }
 
 std::size_t TunedCache::merge(const std::string& file) const {
-  if (!std::filesystem::exists(file)) throw ArgumentError(fmt::format("import_tuned: there is no file {}", file));
+  if (!std::filesystem::exists(file))
+    throw ArgumentError(fmt::format("import_tuned: there is no file {}", file));
   const auto more = read_file(file);
   auto all = read();
   for (const auto& [key, best] : more) all[key] = best;

@@ -126,8 +126,8 @@ Body nested_loops(const std::vector<Expr>& extents, std::vector<Expr> index, con
   return {statement(std::move(loop), at)};
 }
 
-// One running value for each row along the scan's dimension. Vectors go across rows, but where the elements of a
-// row lie side by side.
+// One running value for each row along the scan's dimension. Vectors go across rows, but where the elements
+// of a row lie side by side.
 Body lower_scan(const Scan& n, const Loc& at) {
   std::vector<Expr> rows = n.from.extents;
   rows.erase(rows.begin() + n.dim);
@@ -152,8 +152,8 @@ Body lower_scan(const Scan& n, const Loc& at) {
                    statement(If{variable(starts, at), {statement(Assign{total, none}, at)}, {}}, at)};
     }
     const Expr sum = combine(n.op, variable(before, at), as_stored(variable(x, at), type));
-    const Body rest = {statement(Load{x, {n.from, place}}, at), statement(Let{before, variable(total, at)}, at),
-                       statement(Assign{total, sum}, at),
+    const Body rest = {statement(Load{x, {n.from, place}}, at),
+                       statement(Let{before, variable(total, at)}, at), statement(Assign{total, sum}, at),
                        statement(Store{{n.to, place}, n.exclusive ? variable(before, at) : sum}, at)};
     loop.body.insert(loop.body.end(), rest.begin(), rest.end());
     return Body{statement(DeclareVar{total, none}, at), statement(std::move(loop), at)};

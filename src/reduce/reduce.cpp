@@ -24,9 +24,8 @@ std::chrono::milliseconds milliseconds(double seconds) {
 // How a kernel ends: it fails, is right, or what ended the process.
 std::string end_of(const lang::Kernel& kernel, const std::function<bool(const lang::Kernel&)>& fails,
                    const ReduceOptions& options) {
-  const ChildResult result = run_child(milliseconds(options.seconds_of_one), [&]() -> std::string {
-    return fails(kernel) ? fails_so : is_right;
-  });
+  const ChildResult result = run_child(milliseconds(options.seconds_of_one),
+                                       [&]() -> std::string { return fails(kernel) ? fails_so : is_right; });
   return result.end.empty() ? result.output : result.end;
 }
 
@@ -38,7 +37,8 @@ bool differs(const lang::Kernel& kernel, Target target, std::span<const Argument
   try {
     compile(kernel, target).call_in_order(own.values());
   } catch (const Error&) { return true; }
-  const auto expected = measure::outputs_of(kernel, exact.values()), found = measure::outputs_of(kernel, own.values());
+  const auto expected = measure::outputs_of(kernel, exact.values()),
+             found = measure::outputs_of(kernel, own.values());
   for (std::size_t i = 0; i < expected.size(); ++i)
     if (!all_close(found[i], expected[i], tolerance, tolerance)) return true;
   return false;
@@ -51,8 +51,8 @@ lang::Kernel reduce(const lang::Kernel& kernel, const std::function<bool(const l
   const auto deadline = Clock::now() + milliseconds(options.seconds);
   const std::string end = end_of(kernel, fails, options);
   if (end == is_right)
-    throw ArgumentError(fmt::format("reduce: kernel '{}' does not fail; give the arguments with which it does",
-                                    kernel.name()));
+    throw ArgumentError(fmt::format(
+        "reduce: kernel '{}' does not fail; give the arguments with which it does", kernel.name()));
   ir::Kernel best = *kernel.ir();
   const auto first_failing = [&](std::span<const ir::Kernel> all) -> std::optional<std::size_t> {
     for (std::size_t i = 0; i < all.size() && Clock::now() < deadline; ++i)
@@ -67,10 +67,12 @@ lang::Kernel reduce(const lang::Kernel& kernel, Target target, const std::vector
                     ReduceOptions options) {
   if (target.device() == DeviceKind::cuda)
     throw ArgumentError(
-        "reduce: a process that uses a GPU has no children that do; give Target::emulated_sm90() or Target::cpu(), or "
+        "reduce: a process that uses a GPU has no children that do; give Target::emulated_sm90() or "
+        "Target::cpu(), or "
         "a function that starts a process");
   return reduce(
-      kernel, [&](const lang::Kernel& own) { return differs(own, target, args, options.tolerance); }, options);
+      kernel, [&](const lang::Kernel& own) { return differs(own, target, args, options.tolerance); },
+      options);
 }
 
 }  // namespace tegula

@@ -87,8 +87,7 @@ class Reduction {
     bool any = false;
     for (bool again = true; again && best_.grids.size() > 1;) {
       Kernels list;
-      for (std::size_t g = 0; g < best_.grids.size(); ++g)
-        add(list, (without_grid(best_, g)));
+      for (std::size_t g = 0; g < best_.grids.size(); ++g) add(list, (without_grid(best_, g)));
       any |= again = take(list);
     }
     return any;
@@ -100,8 +99,7 @@ class Reduction {
     for (int size = std::max(1, count_statements(best_) / 2); size > 0;) {
       Kernels list;
       for (int first = 0; first < count_statements(best_); first += std::max(1, size / 2)) {
-        add(list, (repaired(with_statements(best_, first, size,
-                                                              [](const Stmt&) { return Body{}; }))));
+        add(list, (repaired(with_statements(best_, first, size, [](const Stmt&) { return Body{}; }))));
       }
       if (take(list))
         any = true;
@@ -116,8 +114,7 @@ class Reduction {
     int number = 0;
     for_each_stmt(best_, [&](const Stmt& stmt) {
       for (const Body& inside : opened(stmt))
-        add(list, (repaired(with_statements(best_, number, 1,
-                                                              [&](const Stmt&) { return inside; }))));
+        add(list, (repaired(with_statements(best_, number, 1, [&](const Stmt&) { return inside; }))));
       ++number;
     });
     return take(list);

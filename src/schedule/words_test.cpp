@@ -49,6 +49,7 @@ std::vector<Row> rows() {
       {of(ir::Fill{ir::whole(f), zero}), "fill with 0"},
       {of(ir::Gemm{ir::whole(s), ir::whole(s), ir::whole(f), false, {}}), "gemm"},
       {of(ir::Reduce{ir::ReduceOp::absmax, ir::whole(f), 1, ir::whole(row)}), "reduce absmax"},
+      {of(ir::Scan{ir::ReduceOp::sum, ir::whole(f), 1, ir::whole(s)}), "scan sum"},
       {of(ir::Accumulate{ir::AtomicOp::add, ir::whole(C), ir::whole(f), nullptr}), "add to C"},
       {of(ir::Turn{at(C), I}), "wait turn"},
       {of(ir::Turn{at(C), nullptr}), "pass turn"},

@@ -124,8 +124,8 @@ bool Generator::bring_tile() {
   if (!spend(product_of(shape))) return false;
   const View from = window_of(tensor, static_cast<std::size_t>(rank));
   const Nature zeros = tensor.contract.dyadic ? dyadic(tensor.contract.step, 0) : Nature();
-  TilePlace& tile = declare(tensor.buffer->type, shape, join(tensor.contract, zeros, tensor.buffer->type),
-                            Space::shared);
+  TilePlace& tile =
+      declare(tensor.buffer->type, shape, join(tensor.contract, zeros, tensor.buffer->type), Space::shared);
   emit(Copy{from, whole(tile.buffer), nullptr});
   tile.defined = true;
   tile.writable = random_.chance(20);

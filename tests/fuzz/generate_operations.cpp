@@ -185,7 +185,8 @@ std::optional<Nature> Generator::scanned(ReduceOp op, const Nature& from, std::i
   const auto total = reduced(op, from, count, type);
   if (!total || op != ReduceOp::sum || type.is_floating()) return total;
   if (compute_type(type).kind() == Kind::natural) return total;
-  return stored(integers(std::min<std::int64_t>(total->low, 0), std::max<std::int64_t>(total->high, 0)), type);
+  return stored(integers(std::min<std::int64_t>(total->low, 0), std::max<std::int64_t>(total->high, 0)),
+                type);
 }
 
 void Generator::scan() {

@@ -183,8 +183,8 @@ Value Generator::conversion(DType type, int depth) {
 
 // The result of an elementary function, and what may be done with one.
 Value Generator::inexact_value(DType type, int depth) {
-  constexpr Op functions[] = {Op::exp,   Op::exp2, Op::log,  Op::log2, Op::sqrt,
-                              Op::rsqrt, Op::rcp,  Op::tanh, Op::sin,  Op::cos, Op::erf};
+  constexpr Op functions[] = {Op::exp, Op::exp2, Op::log, Op::log2, Op::sqrt, Op::rsqrt,
+                              Op::rcp, Op::tanh, Op::sin, Op::cos,  Op::erf};
   Value x = checked(random_.pick_from(functions), type, {value(type, depth)});
   if (random_.chance(20)) x = checked(random_.pick({Op::neg, Op::abs}), type, {x});
   if (random_.chance(20)) x = checked(random_.pick({Op::min, Op::max}), type, {x, value(type, 0)});

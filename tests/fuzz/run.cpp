@@ -8,10 +8,10 @@
 #include <nlohmann/json.hpp>
 #include <regex>
 
-#include "runtime/execution/children.hpp"
 #include "fuzz/coverage.hpp"
 #include "fuzz/edit.hpp"
 #include "fuzz/shrink.hpp"
+#include "runtime/execution/children.hpp"
 #include "runtime/execution/host_compiler.hpp"
 #include "tegula/error.hpp"
 

@@ -76,17 +76,18 @@ class Shrinker {
   // By the steps that the library has for users.
   bool kernel() {
     Kernel kernel = *best_.kernel;
-    return reduce_kernels::reduce_once(kernel, [&](std::span<const Kernel> all) -> std::optional<std::size_t> {
-      Candidates list;
-      std::vector<std::size_t> numbers;
-      for (std::size_t i = 0; i < all.size(); ++i) {
-        const std::size_t before = list.size();
-        add(list, with_kernel(best_, all[i]));
-        if (list.size() > before) numbers.push_back(i);
-      }
-      const auto taken = take(list);
-      return taken ? std::optional(numbers[*taken]) : std::nullopt;
-    });
+    return reduce_kernels::reduce_once(kernel,
+                                       [&](std::span<const Kernel> all) -> std::optional<std::size_t> {
+                                         Candidates list;
+                                         std::vector<std::size_t> numbers;
+                                         for (std::size_t i = 0; i < all.size(); ++i) {
+                                           const std::size_t before = list.size();
+                                           add(list, with_kernel(best_, all[i]));
+                                           if (list.size() > before) numbers.push_back(i);
+                                         }
+                                         const auto taken = take(list);
+                                         return taken ? std::optional(numbers[*taken]) : std::nullopt;
+                                       });
   }
 
   bool extents() {

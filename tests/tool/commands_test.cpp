@@ -10,7 +10,8 @@ namespace {
 
 TEST_F(Tool, HelpOfEveryCommand) {
   EXPECT_EQ(tool("--help").status, 0);
-  for (auto* command : {"list", "run", "check", "bench", "show", "build", "analyze", "tune", "cache", "env"}) {
+  for (auto* command :
+       {"list", "run", "check", "bench", "show", "build", "analyze", "tune", "cache", "env"}) {
     const auto outcome = tool(std::string(command) + " --help");
     EXPECT_EQ(outcome.status, 0) << command;
     EXPECT_TRUE(has(outcome.out, "--help")) << command;
@@ -155,7 +156,8 @@ TEST_F(Tool, EveryLineOfAScheduleSaysSomething) {
 TEST_F(Tool, MeasuresBesideARival) {
   const auto product = tool("bench gemm --case square --rounds 3");
   EXPECT_EQ(product.status, 0) << product.err;
-  for (auto* words : {"GFLOP/s", "model, ms", "ratio", "square"}) EXPECT_TRUE(has(product.out, words)) << product.out;
+  for (auto* words : {"GFLOP/s", "model, ms", "ratio", "square"})
+    EXPECT_TRUE(has(product.out, words)) << product.out;
   const auto sparse = tool("bench block_sparse_attention --case lists --rounds 3");
   EXPECT_EQ(sparse.status, 0) << sparse.err;
   EXPECT_TRUE(has(sparse.out, " attention")) << sparse.out;
@@ -164,7 +166,8 @@ TEST_F(Tool, MeasuresBesideARival) {
 
 // Each candidate is a process of its own; the second search finds the best in the cache.
 TEST_F(Tool, TunesTiles) {
-  const std::string call = "tune gemm --case square --target cpu --most 2 --jobs 2 --svg '" + file("tuned.svg") + "'";
+  const std::string call =
+      "tune gemm --case square --target cpu --most 2 --jobs 2 --svg '" + file("tuned.svg") + "'";
   const auto first = tool(call + " --anew");
   EXPECT_EQ(first.status, 0) << first.err;
   for (auto* words : {"candidate", "planned", "tile_m="}) EXPECT_TRUE(has(first.out, words)) << first.out;

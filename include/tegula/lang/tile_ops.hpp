@@ -93,8 +93,8 @@ void reduce_all(const Tile& tile, Fragment& into, int dim = -1, Loc at = Loc::cu
 [[nodiscard]] Fragment reduce_any(const Tile& tile, int dim = -1, Loc at = Loc::current());
 [[nodiscard]] Fragment reduce_all(const Tile& tile, int dim = -1, Loc at = Loc::current());
 
-// Where the largest, or smallest, element along `dim` stands: i32, the first of equal ones. NaN does not count;
-// where all are NaN, 0.
+// Where the largest, or smallest, element along `dim` stands: i32, the first of equal ones. NaN does not
+// count; where all are NaN, 0.
 [[nodiscard]] Fragment reduce_argmax(const Tile& tile, int dim = -1, Loc at = Loc::current());
 [[nodiscard]] Fragment reduce_argmin(const Tile& tile, int dim = -1, Loc at = Loc::current());
 

@@ -191,7 +191,7 @@ constexpr auto ceildiv(A a, B b) {
 [[nodiscard]] Expr cos(const Operand& x);
 [[nodiscard]] Expr erf(const Operand& x);
 [[nodiscard]] Expr pow(const Operand& x, const Operand& exponent);  // as C's pow()
-[[nodiscard]] Expr round(const Operand& x);  // to the nearest integer, ties to even
+[[nodiscard]] Expr round(const Operand& x);                         // to the nearest integer, ties to even
 [[nodiscard]] Expr floor(const Operand& x);
 [[nodiscard]] Expr ceil(const Operand& x);
 [[nodiscard]] Expr fma(const Operand& a, const Operand& b, const Operand& c);  // a · b + c, rounded once
@@ -199,8 +199,8 @@ constexpr auto ceildiv(A a, B b) {
 // The same bits as another type of that width: f32, i32, u32; f64, i64.
 [[nodiscard]] Expr bitcast(const Operand& x, DType type);
 
-// Four random words, u32: Philox4x32-10 of a counter of four words and a key of two. Equal arguments give equal
-// words everywhere, so a program draws by the number of the element, in any order.
+// Four random words, u32: Philox4x32-10 of a counter of four words and a key of two. Equal arguments give
+// equal words everywhere, so a program draws by the number of the element, in any order.
 struct RandomWords {
   Expr x, y, z, w;
 };

@@ -66,7 +66,8 @@ std::optional<CudaProgram> print_planned(const Signature& signature, const passe
 std::int64_t CudaProgram::events_key() const {
   std::uint64_t key = 14695981039346656037u;
   for (const Event& e : events)
-    for (const char c : e.words + short_location(e.at)) key = (key ^ static_cast<unsigned char>(c)) * 1099511628211u;
+    for (const char c : e.words + short_location(e.at))
+      key = (key ^ static_cast<unsigned char>(c)) * 1099511628211u;
   return static_cast<std::int64_t>((key ^ key >> 32) & 0x7fff);
 }
 

@@ -32,7 +32,8 @@ std::string CudaGridPrinter::begin_roles(const passes::Roles& roles) {
   // The first warp of the producer loads, each of the others adds for a warp group.
   const int groups = roles.consumers / 128;
   if (plan_.schedule->roles.size() > 2) handover_ = memory_.allocate(groups * handover_bytes, 64);
-  if (roles.stores()) store_staging_ = memory_.allocate(groups * roles.store_bytes, 1024, "tiles on their way to tensors");
+  if (roles.stores())
+    store_staging_ = memory_.allocate(groups * roles.store_bytes, 1024, "tiles on their way to tensors");
   ahead_bytes_ += groups * roles.store_bytes;
   if (hands_over()) order_.set_in_order();
   prologue();
@@ -96,8 +97,8 @@ std::string CudaGridPrinter::print_roles(const Grid& grid) {
 
   const int threads = roles.consumers + roles.producers;
   program_.kernels.push_back({plan_.function, threads, static_cast<std::size_t>(memory_.peak()), true,
-                              roles.pair_index, has_waits(),
-                              way_of(roles.consumer, threads, plan_, target_), memory_.history()});
+                              roles.pair_index, has_waits(), way_of(roles.consumer, threads, plan_, target_),
+                              memory_.history()});
   blocks_ = roles.blocks_per_processor;
   notes_.of_blocks(grid, blocks_);
   roles_ = nullptr;

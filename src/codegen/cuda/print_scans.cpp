@@ -1,5 +1,6 @@
-// Scans of fragments: within registers, by shuffles within a warp, through shared memory among warps. What stands
-// before an element is found level by level, from neighbours to the farthest, and put together on the way back.
+// Scans of fragments: within registers, by shuffles within a warp, through shared memory among warps. What
+// stands before an element is found level by level, from neighbours to the farthest, and put together on the
+// way back.
 #include <fmt/format.h>
 
 #include "codegen/cuda/arithmetic.hpp"
@@ -104,8 +105,8 @@ std::string CudaGridPrinter::scan_levels(const std::vector<ScanLevel>& levels, c
       total = names_.unique("total");
       out_.line(fmt::format("{} {}[{}];", texts.type, total, level.registers));
       out_.line("#pragma unroll");
-      out_.line(fmt::format("for (int r = 0; r < {}; ++r) {}[r] = {}[r];", level.registers, total,
-                            texts.elements));
+      out_.line(
+          fmt::format("for (int r = 0; r < {}; ++r) {}[r] = {}[r];", level.registers, total, texts.elements));
     }
     if (level.kind == ScanLevel::Kind::registers) {
       const std::string next = names_.unique("total");
@@ -123,15 +124,16 @@ std::string CudaGridPrinter::scan_levels(const std::vector<ScanLevel>& levels, c
     }
   }
   for (std::size_t i = levels.size(); i-- > 1;)
-    out_.line(fmt::format("tg::add_before<{}, {}>({}, {});", texts.op, digits_left_out(levels[i - 1]), before[i],
-                          before[i - 1]));
+    out_.line(fmt::format("tg::add_before<{}, {}>({}, {});", texts.op, digits_left_out(levels[i - 1]),
+                          before[i], before[i - 1]));
   return before.empty() ? "" : before.front();
 }
 
 // Every thread, or one for each warp where its lanes agree, leaves its totals in shared memory.
 void CudaGridPrinter::scan_threads(const ScanLevel& level, bool by_warp, const ScanTexts& texts,
                                    const std::string& total, const std::string& before, const Loc& at) {
-  const std::int64_t unit = by_warp ? lanes_of_warp : 1, slots = team_.threads / unit, step = level.step / unit;
+  const std::int64_t unit = by_warp ? lanes_of_warp : 1, slots = team_.threads / unit,
+                     step = level.step / unit;
   const SharedTile values = stage(total, slots * level.registers, texts.stored);
   std::optional<SharedTile> starts;
   if (texts.is_segmented) starts = stage(total + "_starts", slots * level.registers, boolean);
@@ -154,11 +156,12 @@ void CudaGridPrinter::scan_threads(const ScanLevel& level, bool by_warp, const S
   touch(MemoryUse::read);
   std::string read = fmt::format("tg::load({} + i)", values.name);
   if (starts) read = fmt::format("{}{{{}, tg::load({} + i)}}", texts.type, read, starts->name);
-  out_.line(fmt::format("tg::scan_parts<{}, {}, {}, {}, {}>({}, {}, {}, {} - ({}) * {}, {}, [&](int i) {{ return "
-                        "{}; }});",
-                        texts.op, step, level.extent, slots, texts.reverse, total, before, texts.none, slot, own,
-                        step, own, read),
-            at);
+  out_.line(
+      fmt::format("tg::scan_parts<{}, {}, {}, {}, {}>({}, {}, {}, {} - ({}) * {}, {}, [&](int i) {{ return "
+                  "{}; }});",
+                  texts.op, step, level.extent, slots, texts.reverse, total, before, texts.none, slot, own,
+                  step, own, read),
+      at);
   if (starts) release(*starts);
   release(values);
 }
@@ -181,17 +184,17 @@ void CudaGridPrinter::finish_scan(const Scan& n, const FragmentTile& from, const
   const DType type = n.to.buffer->type;
   if (type.bits() < 32) value = fmt::format("tg::rounded<{}>({})", element_type(type), value);
   out_.line("#pragma unroll");
-  out_.line(
-      fmt::format("for (int r = 0; r < {}; ++r) {}[r] = {};", from.layout.register_count(), result.name, value),
-      at);
+  out_.line(fmt::format("for (int r = 0; r < {}; ++r) {}[r] = {};", from.layout.register_count(), result.name,
+                        value),
+            at);
   if (to.layout == from.layout) return;
   fragments_[n.to.buffer.get()] = result;
   const FragmentTile part = converted(n.to.buffer, to.layout, true, at);
   fragments_[n.to.buffer.get()] = to;
   out_.line("#pragma unroll");
-  out_.line(
-      fmt::format("for (int r = 0; r < {}; ++r) {}[r] = {}[r];", to.layout.register_count(), to.name, part.name),
-      at);
+  out_.line(fmt::format("for (int r = 0; r < {}; ++r) {}[r] = {}[r];", to.layout.register_count(), to.name,
+                        part.name),
+            at);
 }
 
 }  // namespace tegula::codegen

@@ -337,10 +337,10 @@ void CudaGridPrinter::operator()(const Print& n, const Stmt& s) {
   Texts values;
   const std::string place = place_format(s, values), one = only_one();
   values.push_back(text);
-  out_.line(fmt::format("{}printf(\"[{}] \"{}\" = {}\\n\", {});",
-                        one.empty() ? "" : fmt::format("if ({}) ", one), place, quoted(n.label), form,
-                        fmt::join(values, ", ")),
-            s->at);
+  out_.line(
+      fmt::format("{}printf(\"[{}] \"{}\" = {}\\n\", {});", one.empty() ? "" : fmt::format("if ({}) ", one),
+                  place, quoted(n.label), form, fmt::join(values, ", ")),
+      s->at);
 }
 
 void CudaGridPrinter::operator()(const Assert& n, const Stmt& s) {

@@ -22,8 +22,8 @@ bool is_any(const schedule::Event& e) {
 bool has_stamp(const schedule::Event& e) {
   if (is_any<schedule::Operation>(e)) return e.stmt && !as<Declare>(e.stmt) && !as<Let>(e.stmt);
   return is_any<schedule::Gemm, schedule::GemmWait, schedule::WaitFull, schedule::Acquire, schedule::Load,
-                schedule::CopyAsync, schedule::Store, schedule::StoreWait, schedule::Barrier, schedule::WaitTurn,
-                schedule::ReceiveTile>(e);
+                schedule::CopyAsync, schedule::Store, schedule::StoreWait, schedule::Barrier,
+                schedule::WaitTurn, schedule::ReceiveTile>(e);
 }
 
 bool has_stamp(const Stmt& s) {

@@ -26,7 +26,8 @@ Places places_of(const Kernel& kernel) {
   return places;
 }
 
-// `softmax/row.cpp:12` of a line that ends with `// softmax/row.cpp:12` or has `// softmax/row.cpp:12: words`.
+// `softmax/row.cpp:12` of a line that ends with `// softmax/row.cpp:12` or has `// softmax/row.cpp:12:
+// words`.
 std::string place_in(const std::string& line) {
   const std::size_t comment = line.rfind("// ");
   if (comment == std::string::npos) return "";

@@ -22,8 +22,7 @@ TEST(ProgramLines, AreThoseOfTheProgram) {
       copy(f, x.at(block * 128));
     });
   });
-  const std::string text =
-      with_program_lines(print_cuda(Signature(program.ir()), {90}).text, *program.ir());
+  const std::string text = with_program_lines(print_cuda(Signature(program.ir()), {90}).text, *program.ir());
   const std::string directive = "#line " + std::to_string(line) + " \"" + __FILE__ + "\"\n";
   const std::size_t at = text.find(directive);
   ASSERT_NE(at, std::string::npos) << text;

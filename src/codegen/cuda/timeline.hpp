@@ -1,5 +1,5 @@
-// The tensor into which a kernel writes when its events happened: a parameter of its own, i64 [grids, blocks, rows,
-// words], see src/device/cuda/timeline.cuh.
+// The tensor into which a kernel writes when its events happened: a parameter of its own, i64 [grids, blocks,
+// rows, words], see src/device/cuda/timeline.cuh.
 #pragma once
 #include "ir/ir.hpp"
 

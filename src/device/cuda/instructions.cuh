@@ -111,7 +111,8 @@ TG_DEVICE void load_matrices_transposed(uint32_t* r, const void* row) {
 template <int bytes>
 TG_DEVICE void begin_copy(void* to, const void* from, int count) {
   if constexpr (bytes == 16)
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)), "l"(from), "r"(count));
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)), "l"(from),
+                 "r"(count));
   else
     asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(shared_address(to)), "l"(from),
                  "n"(bytes), "r"(count));

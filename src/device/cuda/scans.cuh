@@ -1,5 +1,5 @@
-// Scans: what stands before an element, and all of a group, combined level by level. A level is a digit of the
-// element's coordinate: of registers, of lanes of a warp, or of warps.
+// Scans: what stands before an element, and all of a group, combined level by level. A level is a digit of
+// the element's coordinate: of registers, of lanes of a warp, or of warps.
 #pragma once
 #include "math.cuh"
 #include "memory.cuh"
@@ -80,8 +80,8 @@ TG_DEVICE void scan_lanes(T (&total)[count], T (&before)[count], T none) {
   }
 }
 
-// Neighbours are warps, or threads, whose totals lie in shared memory, `step` apart from the first of them; the
-// totals of further registers lie `next` further.
+// Neighbours are warps, or threads, whose totals lie in shared memory, `step` apart from the first of them;
+// the totals of further registers lie `next` further.
 template <class Op, int step, int extent, int next, bool reverse, class T, int count, class Read>
 TG_DEVICE void scan_parts(T (&total)[count], T (&before)[count], T none, int first, int own, Read read) {
 #pragma unroll

@@ -1,7 +1,7 @@
-// Stamps of the clock, where a kernel is asked for a timeline: each group of 128 threads has a row of words for each
-// of the first blocks. The first word is the device's time, with what tells
-// texts apart in the upper 16 bits, the second the clock; further ones hold the number of an
-// event in their upper 16 bits and the clock in the others.
+// Stamps of the clock, where a kernel is asked for a timeline: each group of 128 threads has a row of words
+// for each of the first blocks. The first word is the device's time, with what tells texts apart in the upper
+// 16 bits, the second the clock; further ones hold the number of an event in their upper 16 bits and the
+// clock in the others.
 #pragma once
 #include "instructions.cuh"
 

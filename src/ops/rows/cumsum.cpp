@@ -13,7 +13,7 @@ using lang::Tensor;
 
 struct Instance {
   DType type = f32;
-  int rows = 1, columns = 4096;  // of a tile
+  int rows = 1, columns = 4096;                                                  // of a tile
   bool segmented = false, reverse = false, exclusive = false, is_whole = false;  // a tile has whole rows
   auto fields() const {
     return std::tuple(type, joined("t", rows, columns), labelled("segmented", segmented),
@@ -27,11 +27,12 @@ struct Instance {
 Instance plan(const Bound<Cumsum>& c) {
   int columns = 64;
   while (columns < c.dim("n") && columns < 4096) columns *= 2;
-  return {c.type("x"), 4096 / columns, columns,      c.has("cu_seqlens"),
-          c->reverse,  c->exclusive,   c.dim("n") <= columns};
+  return {c.type("x"),  4096 / columns,       columns, c.has("cu_seqlens"), c->reverse,
+          c->exclusive, c.dim("n") <= columns};
 }
 
-// Tiles of a row come one after the other; what one has summed up is added to the element at which the next begins.
+// Tiles of a row come one after the other; what one has summed up is added to the element at which the next
+// begins.
 struct Program {
   const Instance& c;
   Dim rows{"rows"}, n{"n"};

@@ -52,7 +52,8 @@ class Check {
     if (const auto* declared = as<Declare>(s)) return fragment(declared->tile);
     const auto* loop = as<For>(s);
     if (loop && loop->kind == LoopKind::parallel && !is_by_register(*loop, s)) return false;
-    if (as<Copy>(s) || as<Gather>(s) || as<Fill>(s) || as<Scan>(s) || as<Accumulate>(s) || as<Turn>(s)) return false;
+    if (as<Copy>(s) || as<Gather>(s) || as<Fill>(s) || as<Scan>(s) || as<Accumulate>(s) || as<Turn>(s))
+      return false;
     const Effects own = effects(s);
     return !own.leaves && !own.reports &&
            std::all_of(own.regions.begin(), own.regions.end(), [&](const Region& r) {

@@ -1,5 +1,5 @@
-// A scan along a dimension of a fragment by the digits that make up the coordinate, from the fastest to the slowest:
-// each level combines neighbours of the level below.
+// A scan along a dimension of a fragment by the digits that make up the coordinate, from the fastest to the
+// slowest: each level combines neighbours of the level below.
 #pragma once
 #include <optional>
 #include <vector>

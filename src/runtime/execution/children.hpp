@@ -12,7 +12,8 @@ struct ChildResult {
 };
 
 // Runs work(0) … work(count - 1), `jobs` at a time, and calls done(i, result) here as each one ends. This
-// process may have started threads: of the library, a child starts its own. `go_on` is asked before another child starts.
+// process may have started threads: of the library, a child starts its own. `go_on` is asked before another
+// child starts.
 void run_children(
     std::size_t count, int jobs, std::chrono::milliseconds timeout,
     const std::function<std::string(std::size_t)>& work,

@@ -27,7 +27,8 @@ constexpr VariableInfo table[] = {
     {Variable::cache_limit, "TEGULA_CACHE_LIMIT", "1G",
      "size of that directory, as in 500M, beyond which the least recently used kernels are removed"},
     {Variable::check, "TEGULA_CHECK", "0",
-     "1: the first call of every compiled kernel runs on the interpreter, too, and the results are compared; slow"},
+     "1: the first call of every compiled kernel runs on the interpreter, too, and the results are compared; "
+     "slow"},
     {Variable::interpreter_orders, "TEGULA_INTERPRETER_ORDERS", "3",
      "how many orders of blocks and parallel iterations the interpreter tries and compares"},
     {Variable::interpreter_steps, "TEGULA_INTERPRETER_STEPS", "no limit",
@@ -41,7 +42,8 @@ constexpr VariableInfo table[] = {
      "1: kernels wait by lot at every barrier, and fail where a wait does not end; slow. 2: every "
      "thread, not one for many, says that it has read or filled a slot, for compute-sanitizer's racecheck"},
     {Variable::cuda_lines, "TEGULA_CUDA_LINES", "0",
-     "1: NVIDIA's profilers and debuggers show the lines of the tile program in place of those of printed text"},
+     "1: NVIDIA's profilers and debuggers show the lines of the tile program in place of those of printed "
+     "text"},
 };
 
 std::string refusal(const VariableInfo& variable, std::string_view value, std::string_view rule) {
