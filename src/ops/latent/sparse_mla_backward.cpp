@@ -47,6 +47,7 @@ SparseMlaBackwardKernel instance_of(const Bound<SparseMlaBackward>& c, const Sou
                      of_token =
                          c.dim("kv_heads") * c.dim(source.entries) * blocks * own.dim * own.type.bytes(),
                      marks_of_token = 2 * c.dim("kv_heads") * c.dim(source.keys) * i32.bytes();
+  kernel.blocks = static_cast<int>(blocks);
   kernel.tokens = c.dim("queries") <= 2 * few_tokens ? few_tokens : most_tokens;
   while (kernel.tokens > 1 &&
          (kernel.tokens * of_token > bytes_of_partials || kernel.tokens * marks_of_token > bytes_of_marks))

@@ -54,7 +54,8 @@ struct Program {
   Expr scale = scalar("scale", f32), is_first = scalar("is_first", i32);
   std::optional<Expr> offset;
   std::optional<Tensor> counts, dlse;
-  Expr blocks = ceildiv(group, c.rows), padded = ceildiv(entries, c.keys) * c.keys;
+  const int blocks = instance.blocks;
+  Expr padded = ceildiv(entries, c.keys) * c.keys;
   Tensor base = workspace("base", {queries, kv_heads, group}, f32);
   // Of a row and a query: `entries` less the first entry that names it, and how many do.
   Tensor marks = workspace("marks", {kv_heads, keys, instance.tokens}, i32, {.zero = true});
@@ -67,6 +68,7 @@ struct Program {
   LargeScores large;
 
   explicit Program(const SparseMlaBackwardKernel& of) : instance(of) {
+    require(ceildiv(group, c.rows) == blocks, "the heads of a group fill the blocks of the instance");
     if (c.causal) offset.emplace(scalar("offset", i32));
     if (c.counts) counts.emplace(input("counts", {queries, kv_heads}, i32));
     if (instance.dlse) dlse.emplace(input("dlse", {queries, kv_heads, group}, f32));

@@ -12,11 +12,13 @@ namespace tegula::ops {
 struct SparseMlaBackwardKernel {
   SparseMlaKernel forward = {};
   int tokens = 256;  // queries at a time, at most
+  int blocks = 1;    // of `rows` heads, of a group
   bool dlse = false;
   bool adds = false;  // dq has the gradients of another source already
 
   auto fields() const {
-    return std::tuple(forward, labelled("tokens", tokens), labelled("dlse", dlse), labelled("adds", adds));
+    return std::tuple(forward, labelled("tokens", tokens), labelled("blocks", blocks),
+                      labelled("dlse", dlse), labelled("adds", adds));
   }
 };
 
