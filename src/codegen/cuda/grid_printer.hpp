@@ -255,6 +255,13 @@ class CudaGridPrinter : private GridState {
   void fold_threads(const ir::Reduce& n, const FragmentTile& from, const FragmentTile& sum, const Loc& at);
   void fold_warps(ir::ReduceOp op, DType type, const passes::Parting& divided, const FragmentTile& sum,
                   const Loc& at);
+  void each_sum(const Meeting& m, const std::string& header,
+                const std::function<void(const Coordinates&, const std::string&)>& body);
+  std::optional<Meeting> begin_meeting(ir::ReduceOp op, DType type, const passes::Parting& divided,
+                                       const FragmentTile& sum, const Loc& at);
+  void end_meeting(const Meeting& m);
+  std::size_t reductions_together(const ir::Body& statements, std::size_t first) const;
+  void print_reductions_together(std::span<const ir::Stmt> statements);
   void finish_reduction(const ir::Reduce& n, const FragmentTile& sum, const Loc& at);
 
   // ---- products (print_gemm.cpp, print_wgmma.cpp)

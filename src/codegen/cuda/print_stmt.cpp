@@ -32,6 +32,7 @@ CudaGridPrinter::CudaGridPrinter(const Signature& signature, const passes::CudaP
                                  CudaProgram& program)
     : GridState(signature, plan, number, program) {
   for_each_stmt(plan.kernel, [&](const Stmt& s) { any_products_ |= as<Gemm>(s) != nullptr; });
+  for (const Dim& dim : signature.kernel().dims) facts_.add_multiple(dim.variable, dim.multiple);
   for (const char* name : {"tg", "thread", "lane", "warp", "group", "shared_memory", "r", "call", "Call",
                            "threadIdx", "blockIdx", "printf", "first", "f"})
     names_.unique(name);
@@ -140,6 +141,8 @@ void CudaGridPrinter::body(const Body& statements) {
     count = loops_together(statements, i);
     if (count > 0)
       print_together(std::span(statements).subspan(i, count));
+    else if ((count = reductions_together(statements, i)) > 0)
+      print_reductions_together(std::span(statements).subspan(i, count));
     else
       stmt(statements[i]), count = 1;
     for (const auto& [tile, end] : last)
