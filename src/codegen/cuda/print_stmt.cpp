@@ -26,6 +26,12 @@ std::string quoted(const std::string& text) {
   return result + "\"";
 }
 
+// Whether it copies from a tensor to shared memory.
+bool fills_tile(const Stmt& s) {
+  const auto* copy = as<Copy>(s);
+  return copy && !copy->from.is_tile() && copy->to.buffer->space == Space::shared;
+}
+
 }  // namespace
 
 CudaGridPrinter::CudaGridPrinter(const Signature& signature, const passes::CudaPlan& plan, int number,
@@ -138,6 +144,7 @@ void CudaGridPrinter::body(const Body& statements) {
     }
   }
   for (std::size_t i = 0, count = 0; i < statements.size(); i += count) {
+    if (!loop_ && !as<Declare>(statements[i]) && !fills_tile(statements[i])) await_brought();
     count = loops_together(statements, i);
     if (count > 0)
       print_together(std::span(statements).subspan(i, count));
@@ -148,6 +155,7 @@ void CudaGridPrinter::body(const Body& statements) {
     for (const auto& [tile, end] : last)
       if (end >= i && end < i + count) release(shared_.at(tile));
   }
+  if (!loop_) await_brought();
 }
 
 void CudaGridPrinter::stmt(const Stmt& s) {

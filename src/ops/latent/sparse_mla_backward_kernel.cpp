@@ -17,7 +17,7 @@ namespace {
 constexpr int piece =
     128;  // features whose sums for listed rows lie in registers beside those of the queries
 constexpr int word_bits = 32;  // queries that share a word
-constexpr int pairs_of_step = 16;
+constexpr int pairs_of_step = 16, entries_of_block = 256;
 
 // A range of the features of a row.
 struct Piece {
@@ -64,7 +64,7 @@ struct Program {
   Tensor rows = workspace("rows", {queries, kv_heads, padded}, i32);
   Tensor times = workspace("times", {queries, kv_heads, padded}, f32);
   // What pairs add to their rows.
-  Tensor parts = workspace("parts", {kv_heads, queries * padded * blocks, c.dim}, c.type);
+  Tensor parts = workspace("parts", {kv_heads, queries* padded* blocks, c.dim}, c.type);
   LargeScores large;
 
   explicit Program(const SparseMlaBackwardKernel& of) : instance(of) {
@@ -112,10 +112,10 @@ void Program::write_deltas() {
 }
 
 void Program::mark() {
-  grid(queries, kv_heads, [&](Index query, Index h) {
-    Expr end = last(query);
-    parallel(count(query, h), [&](Index n) {
-      Expr row = indices(query, h, n);
+  grid(ceildiv(entries, entries_of_block), queries, kv_heads, [&](Index x, Index query, Index h) {
+    Expr end = last(query), first = x * entries_of_block;
+    parallel(min(count(query, h) - first, entries_of_block), [&](Index i) {
+      Expr n = first + i, row = indices(query, h, n);
       when(row >= 0 && row < end, [&] {
         atomic_max(marks(h, row, query), entries - n);
         atomic_add(named(h, row, query), 1);
@@ -125,9 +125,10 @@ void Program::mark() {
 }
 
 void Program::write_lists() {
-  grid(queries, kv_heads, [&](Index query, Index h) {
-    Expr end = last(query), own_count = count(query, h);
-    parallel(padded, [&](Index n) {
+  grid(ceildiv(padded, entries_of_block), queries, kv_heads, [&](Index x, Index query, Index h) {
+    Expr end = last(query), own_count = count(query, h), first = x * entries_of_block;
+    parallel(min(padded - first, entries_of_block), [&](Index i) {
+      Expr n = first + i;
       Var row = -1, counts_as = 0.0f;
       when(n < own_count, [&] {
         Expr listed = indices(query, h, n);
@@ -271,8 +272,7 @@ void Program::add_pairs_of(const Index& key, const Index& h) {
       return select(n < pairs, listed(min(n, pairs - 1) / blocks) * blocks + n % blocks, -1);
     };
     gather(parts.slice(h), pair, tile);
-    for (int i = 0; i < pairs_of_step; ++i)
-      parallel(sum, [&](Index d) { sum(d) += f32(tile(i, d)); });
+    for (int i = 0; i < pairs_of_step; ++i) parallel(sum, [&](Index d) { sum(d) += f32(tile(i, d)); });
   });
   copy(sum, to.at(0));
 }

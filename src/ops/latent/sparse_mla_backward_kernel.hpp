@@ -17,8 +17,8 @@ struct SparseMlaBackwardKernel {
   bool adds = false;  // dq has the gradients of another source already
 
   auto fields() const {
-    return std::tuple(forward, labelled("tokens", tokens), labelled("blocks", blocks),
-                      labelled("dlse", dlse), labelled("adds", adds));
+    return std::tuple(forward, labelled("tokens", tokens), labelled("blocks", blocks), labelled("dlse", dlse),
+                      labelled("adds", adds));
   }
 };
 

@@ -37,8 +37,8 @@ struct ExponentialSums {
 
   explicit ExponentialSums(int piece);
   void add(const lang::Fragment& x);
-  // Once the row is over: the largest element, and the sum of exp(x - largest). `weighted` are sums of the same
-  // columns to be scaled alike.
+  // Once the row is over: the largest element, and the sum of exp(x - largest). `weighted` are sums of the
+  // same columns to be scaled alike.
   struct Total {
     lang::Expr largest, sum;
     lang::Expr lse() const { return largest + log(sum); }

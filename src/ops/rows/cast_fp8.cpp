@@ -73,16 +73,16 @@ struct Cast {
       store(values, column, row, b);
     });
   }
-  // The first reading is by as many blocks as run at a time, each with a largest element of its own; the second
-  // begins with what was read last, which the cache still holds.
+  // The first reading is by as many blocks as run at a time, each with a largest element of its own; the
+  // second begins with what was read last, which the cache still holds.
   void as_one() const {
     Tensor scales = output("scale", {1}, f32), largest = workspace("largest", {1}, f32, {.zero = true});
     Expr columns = ceildiv(n, group), rows = ceildiv(m, c.rows()), tiles = columns * rows * batch;
     Expr blocks = min(tiles, processors() * blocks_of_a_processor);
     const auto tile = [&](const Expr& number) {
-      return load(x.slice(number / columns / rows)
-                      .at(number / columns % rows * c.rows(), number % columns * group),
-                  {c.rows(), group}, f32);
+      return load(
+          x.slice(number / columns / rows).at(number / columns % rows * c.rows(), number % columns * group),
+          {c.rows(), group}, f32);
     };
     grid(blocks, [&](Index block) {
       Fragment most({c.rows(), group}, f32, 0);

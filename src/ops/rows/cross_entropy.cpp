@@ -19,24 +19,22 @@ struct Instance {
   LongRows rows = {};
   bool smooths = false, with_gradient = false;
   auto fields() const {
-    return std::tuple(type, rows, labelled("smoothed", smooths),
-                      labelled("gradient", with_gradient));
+    return std::tuple(type, rows, labelled("smoothed", smooths), labelled("gradient", with_gradient));
   }
 };
 struct BackwardInstance {
   DType type = f32;
   LongRows rows = {};
   bool of_lse = false;
-  auto fields() const {
-    return std::tuple(type, rows, labelled("lse", of_lse));
-  }
+  auto fields() const { return std::tuple(type, rows, labelled("lse", of_lse)); }
 };
 
-// Short rows are one piece. `twice`: they are read a second time.
+// Short rows are one piece. Blocks are small, so that some read while others compute: that is worth more here
+// than a second reading from the cache.
 template <class Op>
-LongRows rows_of(const Bound<Op>& c, bool twice) {
+LongRows rows_of(const Bound<Op>& c) {
   const std::int64_t classes = c.dim("classes");
-  LongRows result = divided_rows(twice ? classes * c.type("logits").bytes() : 0, c.on_gpu());
+  LongRows result = divided_rows(0, c.on_gpu());
   int piece = 64;
   while (piece < classes && piece < result.piece) piece *= 2;
   if (piece < result.piece) result = {piece, 0};
@@ -47,10 +45,10 @@ inline constexpr bool gives_gradient = std::is_same_v<Op, CrossEntropyAndGradien
 
 template <class Op>
 Instance plan(const Bound<Op>& c) {
-  return {c.type("logits"), rows_of(c, gives_gradient<Op>), c->label_smoothing != 0, gives_gradient<Op>};
+  return {c.type("logits"), rows_of(c), c->label_smoothing != 0, gives_gradient<Op>};
 }
 BackwardInstance backward_plan(const Bound<CrossEntropyBackward>& c) {
-  return {c.type("logits"), rows_of(c, false), c.has("dlse")};
+  return {c.type("logits"), rows_of(c), c.has("dlse")};
 }
 
 constexpr int stages = 3;

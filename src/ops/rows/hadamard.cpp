@@ -63,8 +63,8 @@ std::vector<Expr> signed_sums(const std::vector<Expr>& of) {
   return result;
 }
 
-// Of rows as matrices [order, columns], their columns, four elements at a time: rows of signs share the sums of
-// these. `x` has rows as long as if the order was a power of two, so that registers can be exchanged.
+// Of rows as matrices [order, columns], their columns, four elements at a time: rows of signs share the sums
+// of these. `x` has rows as long as if the order was a power of two, so that registers can be exchanged.
 void transform_columns(Fragment& x, const Instance& c, int order) {
   const std::vector<std::vector<int>> signs = hadamard_signs(order);
   Fragment matrices = x.reshape({c.rows, c.padded_order(), c.n / order});
@@ -75,7 +75,9 @@ void transform_columns(Fragment& x, const Instance& c, int order) {
       for (int l = first; l < first + 4; ++l) given.push_back(matrices(i, l, j));
       const std::vector<Expr> all = signed_sums(given);
       for (int k = 0; k < order; ++k) {
-        const auto is_negative = [&](int l) { return (c.transposed ? signs[first + l][k] : signs[k][first + l]) < 0; };
+        const auto is_negative = [&](int l) {
+          return (c.transposed ? signs[first + l][k] : signs[k][first + l]) < 0;
+        };
         int number = 0;
         for (int l = 1; l < 4; ++l) number |= (is_negative(l) != is_negative(0) ? 1 : 0) << (l - 1);
         if (first == 0)

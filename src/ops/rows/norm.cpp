@@ -131,7 +131,8 @@ struct NormGradient {
       return result;
     }
   };
-  // Long rows are read again from shared memory wherever they are needed, so that the sums have the registers.
+  // Long rows are read again from shared memory wherever they are needed, so that the sums have the
+  // registers.
   struct Operands {
     Fragment values, given, weights;
     Operands(const NormGradient& n, const Inputs& from, const Weights& held)
