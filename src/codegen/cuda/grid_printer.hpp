@@ -210,6 +210,7 @@ class CudaGridPrinter : private GridState {
   // ---- copies (print_copies.cpp)
   bool copy_by_vectors(const ir::Copy& n, const Loc& at);
   std::optional<std::size_t> vector_dim(const ir::Copy& n, const std::vector<ir::Expr>& at) const;
+  void await_brought();
   void print_vectors(const ir::Copy& n, const ir::Access& from, const std::vector<ir::Expr>& where,
                      std::size_t along, int elements, const Loc& at);
   std::string vector_count(const ir::View& view, std::size_t dim, const ir::Expr& at, const std::string& text,
@@ -257,6 +258,13 @@ class CudaGridPrinter : private GridState {
   void fold_threads(const ir::Reduce& n, const FragmentTile& from, const FragmentTile& sum, const Loc& at);
   void fold_warps(ir::ReduceOp op, DType type, const passes::Parting& divided, const FragmentTile& sum,
                   const Loc& at);
+  void each_sum(const Meeting& m, const std::string& header,
+                const std::function<void(const Coordinates&, const std::string&)>& body);
+  std::optional<Meeting> begin_meeting(ir::ReduceOp op, DType type, const passes::Parting& divided,
+                                       const FragmentTile& sum, const Loc& at);
+  void end_meeting(const Meeting& m);
+  std::size_t reductions_together(const ir::Body& statements, std::size_t first) const;
+  void print_reductions_together(std::span<const ir::Stmt> statements);
   void finish_reduction(const ir::Reduce& n, const FragmentTile& sum, const Loc& at);
 
   std::string place_format(const ir::Stmt& s, Texts& values) const;

@@ -73,7 +73,10 @@ void CudaGridPrinter::print_vectors(const Copy& n, const Access& from, const std
   touch(n.from, MemoryUse::read, false);
   touch(n.to, MemoryUse::write, false);
   out_.open(fmt::format("{{  // {}: by vectors of {} bytes", location_in_folder(at), vector_bytes));
-  out_.line("#pragma unroll 2");
+  // Where nothing else is on its way, all of a thread's vectors are, together with those of the next copies.
+  const bool is_awaited_later = !roles_ && copy_rings_.empty() && !is_ahead_ && team_.count == 1;
+  if (is_awaited_later) brought_.push_back(n.to);
+  out_.line(is_awaited_later ? "#pragma unroll 4" : "#pragma unroll 2");
   const std::string f = names_.unique("f");
   out_.open(fmt::format("for (int {0} = {1}; {0} < {2}; {0} += {3}) {{", f, team_.thread,
                         tile.elements() / elements, team_.threads));
@@ -100,11 +103,21 @@ void CudaGridPrinter::print_vectors(const Copy& n, const Access& from, const std
   }
   if (!guards.empty()) count = fmt::format("{} ? {} : 0", fmt::join(guards, " && "), count);
   const std::string stride = stride_text(from.view, along);
-  out_.line(fmt::format("tg::copy_vector({} + ({}), {} + ({}), {}, {});", shared_.at(&tile).name,
-                        offset_in(shared_.at(&tile), tile, tile_at), tensors_.at(from.view.buffer.get()),
-                        fmt::join(terms, " + "), stride, count));
+  out_.line(fmt::format("tg::{}({} + ({}), {} + ({}), {}, {});", is_awaited_later ? "bring" : "copy_vector",
+                        shared_.at(&tile).name, offset_in(shared_.at(&tile), tile, tile_at),
+                        tensors_.at(from.view.buffer.get()), fmt::join(terms, " + "), stride, count));
   out_.close();
   out_.close();
+}
+
+// Tiles that copies bring are there: of each thread its own vectors, and behind the next barrier all.
+void CudaGridPrinter::await_brought() {
+  if (brought_.empty()) return;
+  out_.code();
+  for (const View& tile : brought_) touch(tile, MemoryUse::write, false);
+  brought_.clear();
+  out_.line("tg::commit_copies();");
+  out_.line("tg::wait_copies<0>();");
 }
 
 // How many elements from `text` on exist, at most a vector.

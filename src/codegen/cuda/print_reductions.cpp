@@ -13,6 +13,13 @@ namespace tegula::codegen {
 
 using namespace ir;
 
+namespace {
+
+constexpr std::int64_t most_kept_bytes = 512;
+constexpr std::size_t most_kept = 4;
+
+}  // namespace
+
 const char* identity_of(ReduceOp op, DType type) {
   if (op == ReduceOp::any) return "false";
   if (op == ReduceOp::all) return "true";
@@ -41,6 +48,53 @@ void CudaGridPrinter::operator()(const Reduce& n, const Stmt& s) {
   const FragmentTile sum = end_fold(n, s->at);
   if (!lane_sums_.contains(n.to.buffer.get())) fold_threads(n, from, sum, s->at);
   finish_reduction(n, sum, s->at);
+}
+
+// Reductions that follow each other and do not need each other's results, with declarations of fragments
+// between them: how many statements these are, or 0 for a single one.
+std::size_t CudaGridPrinter::reductions_together(const Body& statements, std::size_t first) const {
+  if (loop_ || roles_ || !part_.is_all() || !as<Reduce>(statements[first])) return 0;
+  std::unordered_set<const Buffer*> results;
+  std::size_t end = first, count = 0;
+  for (std::size_t i = first; i < statements.size(); ++i) {
+    const auto* declared = as<Declare>(statements[i]);
+    if (declared && declared->tile->space == Space::fragment) continue;
+    const auto* n = as<Reduce>(statements[i]);
+    if (!n || lane_sums_.contains(n->to.buffer.get()) || results.contains(n->from.buffer.get()) ||
+        !results.insert(n->to.buffer.get()).second)
+      break;
+    end = i + 1, ++count;
+  }
+  return count > 1 ? end - first : 0;
+}
+
+// Their parts meet behind one barrier.
+void CudaGridPrinter::print_reductions_together(std::span<const Stmt> statements) {
+  struct Open {
+    Stmt stmt;
+    FragmentTile sum;
+    std::optional<Meeting> meeting;
+  };
+  std::vector<Open> open;
+  for (const Stmt& s : statements)
+    if (as<Declare>(s)) stmt(s);
+  for (const Stmt& s : statements) {
+    const auto* n = as<Reduce>(s);
+    if (!n) continue;
+    const FragmentTile& from = fragments_.at(n->from.buffer.get());
+    partial_ = Partial{names_.unique(n->to.buffer->name + "_sum"), from.layout.slice(n->dim), 0};
+    partial_->chains = static_cast<int>(partial_->layout.register_count());
+    begin_fold(*n, s->at);
+    fold_registers(*n, from);
+    const FragmentTile sum = end_fold(*n, s->at);
+    const passes::Parting divided = passes::parting(from.layout, n->dim);
+    fold_lanes(divided, sum, n->op);
+    open.push_back({s, sum, begin_meeting(n->op, n->to.buffer->type, divided, sum, s->at)});
+  }
+  for (const Open& own : open) {
+    if (own.meeting) end_meeting(*own.meeting);
+    finish_reduction(*as<Reduce>(own.stmt), own.sum, own.stmt->at);
+  }
 }
 
 void CudaGridPrinter::begin_fold(const Reduce& n, const Loc& at) {
@@ -116,51 +170,68 @@ void CudaGridPrinter::fold_threads(const Reduce& n, const FragmentTile& from, co
 
 void CudaGridPrinter::fold_warps(ReduceOp op, DType type, const passes::Parting& divided,
                                  const FragmentTile& sum, const Loc& at) {
-  if (divided.parts.empty()) return;
-  std::int64_t count = 1, elements = 1;
+  if (const auto meeting = begin_meeting(op, type, divided, sum, at)) end_meeting(*meeting);
+}
+
+// The loop over the registers of a sum, with the place of each among the elements.
+void CudaGridPrinter::each_sum(const Meeting& m, const std::string& header,
+                               const std::function<void(const Coordinates&, const std::string&)>& body) {
+  out_.open(fmt::format("{{  // {}: {}", location_in_folder(m.at), header));
+  const Texts base = base_coordinates(m.sum.layout);
+  out_.line("#pragma unroll");
+  out_.open(fmt::format("for (int r = 0; r < {}; ++r) {{", m.sum.layout.register_count()));
+  const Coordinates x = register_coordinates(m.sum.layout, base);
+  Texts terms;
+  std::int64_t stride = 1;
+  for (std::size_t d = x.names.size(); d-- > 0; stride *= m.sum.layout.shape()[d])
+    terms.push_back(times(x.names[d], stride));
+  body(x, terms.empty() ? "0" : fmt::format("{}", fmt::join(terms, " + ")));
+  out_.close();
+  out_.close();
+}
+
+// Nothing, if the parts lie in one warp.
+std::optional<Meeting> CudaGridPrinter::begin_meeting(ReduceOp op, DType type, const passes::Parting& divided,
+                                                      const FragmentTile& sum, const Loc& at) {
+  if (divided.parts.empty()) return std::nullopt;
+  Meeting m{op, sum, at, {}};
   std::string part;
   for (const auto& [step, number] : divided.numbers) {
-    part += (part.empty() ? "" : " + ") + times(digit_text(team_.thread, step, number), count);
-    count *= number;
+    part += (part.empty() ? "" : " + ") + times(digit_text(team_.thread, step, number), m.parts);
+    m.parts *= number;
   }
-  for (const std::int64_t extent : sum.layout.shape()) elements *= extent;
-  const SharedTile tile =
-      stage(sum.name, elements * count, type.bits() < 32 && !type.is_boolean() ? compute_type(type) : type);
-  const auto loop = [&](const std::string& header,
-                        const std::function<void(const Coordinates&, const std::string&)>& f) {
-    out_.open(fmt::format("{{  // {}: {}", location_in_folder(at), header));
-    const Texts base = base_coordinates(sum.layout);
-    out_.line("#pragma unroll");
-    out_.open(fmt::format("for (int r = 0; r < {}; ++r) {{", sum.layout.register_count()));
-    const Coordinates x = register_coordinates(sum.layout, base);
-    Texts terms;
-    std::int64_t stride = 1;
-    for (std::size_t d = x.names.size(); d-- > 0; stride *= sum.layout.shape()[d])
-      terms.push_back(times(x.names[d], stride));
-    f(x, terms.empty() ? "0" : fmt::format("{}", fmt::join(terms, " + ")));
-    out_.close();
-    out_.close();
-  };
+  for (const std::int64_t extent : sum.layout.shape()) m.elements *= extent;
+  m.tile = stage(sum.name, m.elements * m.parts,
+                 type.bits() < 32 && !type.is_boolean() ? compute_type(type) : type);
   out_.code();
-  out_.touch({tile.memory, MemoryUse::write});
+  out_.touch({m.tile.memory, MemoryUse::write});
   // Threads that hold the same partial result store the same value.
-  loop("parts to shared memory", [&](const Coordinates& x, const std::string& flat) {
+  each_sum(m, "parts to shared memory", [&](const Coordinates& x, const std::string& flat) {
     out_.line(fmt::format("{}tg::store({} + ({}) * {} + {}, {}[r]);",
-                          x.inside.empty() ? "" : fmt::format("if ({}) ", x.inside), tile.name, part,
-                          elements, flat, sum.name));
+                          x.inside.empty() ? "" : fmt::format("if ({}) ", x.inside), m.tile.name, part,
+                          m.elements, flat, sum.name));
   });
+  return m;
+}
+
+void CudaGridPrinter::end_meeting(const Meeting& m) {
   out_.code();
-  out_.touch({tile.memory, MemoryUse::read});
-  loop("and together", [&](const Coordinates& x, const std::string& flat) {
+  out_.touch({m.tile.memory, MemoryUse::read});
+  each_sum(m, "and together", [&](const Coordinates& x, const std::string& flat) {
     if (!x.inside.empty()) out_.open(fmt::format("if ({}) {{", x.inside));
-    out_.line(fmt::format("{}[r] = tg::load({} + {});", sum.name, tile.name, flat));
+    out_.line(fmt::format("{}[r] = tg::load({} + {});", m.sum.name, m.tile.name, flat));
     out_.line("#pragma unroll");
     out_.line(fmt::format(
         "for (int part = 1; part < {0}; ++part) {1}[r] = {2}::of({1}[r], tg::load({3} + part * {4} + {5}));",
-        count, sum.name, combination_of(op), tile.name, elements, flat));
+        m.parts, m.sum.name, combination_of(m.op), m.tile.name, m.elements, flat));
     if (!x.inside.empty()) out_.close();
   });
-  release(tile);
+  // The next ones meet elsewhere, so that nobody waits for those who still read here.
+  if (roles_ || m.tile.memory.end - m.tile.memory.begin > most_kept_bytes) return release(m.tile);
+  kept_.push_back(m.tile);
+  if (kept_.size() <= most_kept) return;
+  release(kept_.front());
+  kept_.pop_front();
 }
 
 void CudaGridPrinter::finish_reduction(const Reduce& n, const FragmentTile& sum, const Loc& at) {

@@ -26,12 +26,19 @@ std::string quoted(const std::string& text) {
   return result + "\"";
 }
 
+// Whether it copies from a tensor to shared memory.
+bool fills_tile(const Stmt& s) {
+  const auto* copy = as<Copy>(s);
+  return copy && !copy->from.is_tile() && copy->to.buffer->space == Space::shared;
+}
+
 }  // namespace
 
 CudaGridPrinter::CudaGridPrinter(const Signature& signature, const passes::CudaPlan& plan, int number,
                                  CudaProgram& program)
     : GridState(signature, plan, number, program) {
   for_each_stmt(plan.kernel, [&](const Stmt& s) { any_products_ |= as<Gemm>(s) != nullptr; });
+  for (const Dim& dim : signature.kernel().dims) facts_.add_multiple(dim.variable, dim.multiple);
   for (const char* name : {"tg", "thread", "lane", "warp", "group", "shared_memory", "r", "call", "Call",
                            "threadIdx", "blockIdx", "printf", "first", "f"})
     names_.unique(name);
@@ -138,14 +145,18 @@ void CudaGridPrinter::body(const Body& statements) {
     }
   }
   for (std::size_t i = 0, count = 0; i < statements.size(); i += count) {
+    if (!loop_ && !as<Declare>(statements[i]) && !fills_tile(statements[i])) await_brought();
     count = loops_together(statements, i);
     if (count > 0)
       print_together(std::span(statements).subspan(i, count));
+    else if ((count = reductions_together(statements, i)) > 0)
+      print_reductions_together(std::span(statements).subspan(i, count));
     else
       stmt(statements[i]), count = 1;
     for (const auto& [tile, end] : last)
       if (end >= i && end < i + count) release(shared_.at(tile));
   }
+  if (!loop_) await_brought();
 }
 
 void CudaGridPrinter::stmt(const Stmt& s) {

@@ -64,30 +64,43 @@ Kernel delta_factors_kernel(const DeltaKernel& c) {
     grid(s.most_chunks(), in.heads, s.count(), [&](Index chunk, Index h, Index n) {
       Expr row = chunk * rows;
       s.leave_unless(n, row);
-      Shared ks({rows, scan.features()}, c.type), betas({rows}, f32), rounded({rows, rows}, c.type);
-      Shared lower({rows, rows}, f32), whole({rows, rows}, f32);
-      GateTile gates(scan);
-      copy(s.head(k, n, in.key_head(h)).at(row), ks);
-      copy(s.head(beta, n, h).at(row), betas);
-      if (c.gated) gates.load(s.head(sums, n, h).at(row));
-      Fragment a({rows, rows}, f32, 0), own_w({rows, scan.features()}, f32, 0);
-      gemm(ks, ks.T(), a);
-      gates.mask(a, 1);
-      parallel(a, [&](Index i, Index j) { lower(i, j) = select(i > j, a(i, j) * betas(i), 0); });
-      invert_lower(lower, whole);
-      copy(whole, rounded);
-      if (c.keep) copy(rounded, s.head(inverse, n, h).at(row));
-      parallel(ks,
-               [&](Index i, Index j) { ks(i, j) *= c.gated ? betas(i) * exp(gates.at(i)) : Expr(betas(i)); });
-      gemm(rounded, ks, own_w);
-      copy(own_w, s.head(w, n, h).at(row));
-      serial(in.blocks(), [&](Index x) {
-        Shared vs({rows, c.block}, c.type);
-        copy(s.head(v, n, h).at(row, x * c.block), vs);
-        parallel(vs, [&](Index i, Index j) { vs(i, j) *= betas(i); });
-        Fragment own_u({rows, c.block}, f32, 0);
-        gemm(rounded, vs, own_u);
-        copy(own_u, s.head(u, n, h).at(row, x * c.block));
+      // One step, so that the next block's tiles come under this block's work.
+      pipelined(1, {.stages = 1}, [&](Index) {
+        Shared ks({rows, scan.features()}, c.type), betas({rows}, f32);
+        Shared lower({rows, rows}, f32), whole({rows, rows}, f32);
+        GateTile gates(scan);
+        copy(s.head(k, n, in.key_head(h)).at(row), ks);
+        copy(s.head(beta, n, h).at(row), betas);
+        if (c.gated) gates.load(s.head(sums, n, h).at(row));
+        std::vector<Shared> vs;
+        for (int first = 0; first < c.d_v; first += c.block) {
+          vs.emplace_back(std::initializer_list<int>{rows, c.block}, c.type);
+          copy(s.head(v, n, h).at(row, first), vs.back());
+        }
+        Fragment a({rows, rows}, f32, 0), own_w({rows, scan.features()}, f32, 0);
+        gemm(ks, ks.T(), a);
+        gates.mask(a, 1);
+        parallel(a, [&](Index i, Index j) { lower(i, j) = select(i > j, a(i, j) * betas(i), 0); });
+        invert_lower(lower, whole);
+        if (c.keep) {
+          Fragment kept({rows, rows}, c.type);
+          copy(whole, kept);
+          copy(kept, s.head(inverse, n, h).at(row));
+        }
+        // Factors of rows of keys and values are those of the inverse's columns.
+        Fragment of_keys({rows, rows}, f32), of_values({rows, rows}, f32);
+        parallel(of_values, [&](Index i, Index j) { of_values(i, j) = whole(i, j) * betas(j); });
+        parallel(of_keys, [&](Index i, Index j) {
+          of_keys(i, j) = c.gated ? of_values(i, j) * exp(gates.at(j)) : Expr(of_values(i, j));
+        });
+        gemm(of_keys.to(c.type), ks, own_w);
+        copy(own_w, s.head(w, n, h).at(row));
+        Fragment by_values = of_values.to(c.type);
+        for (std::size_t i = 0; i < vs.size(); ++i) {
+          Fragment own_u({rows, c.block}, f32, 0);
+          gemm(by_values, vs[i], own_u);
+          copy(own_u, s.head(u, n, h).at(row, static_cast<int>(i) * c.block));
+        }
       });
     });
   });

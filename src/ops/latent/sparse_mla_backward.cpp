@@ -40,13 +40,14 @@ SparseMlaBackwardKernel instance_of(const Bound<SparseMlaBackward>& c, const Sou
   own.causal = c->causal && !source.second, own.counts = own.counts && !source.second;
   const bool small = c.on_gpu() && own.compute == f32;
   if (small) own.keys = 16;
-  own.whole = !own.counts && c.dim(source.entries) % own.keys == 0;
+  own.whole = true;  // the lists that the program makes
   kernel.dlse = c.has("dlse"), kernel.adds = source.second;
   // As many queries at a time as fill a GPU and whose pairs and marks fit their share of memory.
   const std::int64_t blocks = (c.dim("group") + own.rows - 1) / own.rows,
                      of_token =
                          c.dim("kv_heads") * c.dim(source.entries) * blocks * own.dim * own.type.bytes(),
-                     marks_of_token = c.dim("kv_heads") * c.dim(source.keys) * i32.bytes();
+                     marks_of_token = 2 * c.dim("kv_heads") * c.dim(source.keys) * i32.bytes();
+  kernel.blocks = static_cast<int>(blocks);
   kernel.tokens = c.dim("queries") <= 2 * few_tokens ? few_tokens : most_tokens;
   while (kernel.tokens > 1 &&
          (kernel.tokens * of_token > bytes_of_partials || kernel.tokens * marks_of_token > bytes_of_marks))

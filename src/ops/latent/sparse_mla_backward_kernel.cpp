@@ -16,6 +16,8 @@ namespace {
 
 constexpr int piece =
     128;  // features whose sums for listed rows lie in registers beside those of the queries
+constexpr int word_bits = 32;  // queries that share a word
+constexpr int pairs_of_step = 16, entries_of_block = 256;
 
 // A range of the features of a row.
 struct Piece {
@@ -52,14 +54,21 @@ struct Program {
   Expr scale = scalar("scale", f32), is_first = scalar("is_first", i32);
   std::optional<Expr> offset;
   std::optional<Tensor> counts, dlse;
-  Expr blocks = ceildiv(group, c.rows);
+  const int blocks = instance.blocks;
+  Expr padded = ceildiv(entries, c.keys) * c.keys;
   Tensor base = workspace("base", {queries, kv_heads, group}, f32);
+  // Of a row and a query: `entries` less the first entry that names it, and how many do.
   Tensor marks = workspace("marks", {kv_heads, keys, instance.tokens}, i32, {.zero = true});
+  Tensor named = workspace("named", {kv_heads, keys, instance.tokens}, i32, {.zero = true});
+  // The lists, in which a row stands once, and else -1; and how often it counts.
+  Tensor rows = workspace("rows", {queries, kv_heads, padded}, i32);
+  Tensor times = workspace("times", {queries, kv_heads, padded}, f32);
   // What pairs add to their rows.
-  Tensor parts = workspace("parts", {queries, kv_heads, entries, blocks, c.dim}, c.type);
+  Tensor parts = workspace("parts", {kv_heads, queries* padded* blocks, c.dim}, c.type);
   LargeScores large;
 
   explicit Program(const SparseMlaBackwardKernel& of) : instance(of) {
+    require(ceildiv(group, c.rows) == blocks, "the heads of a group fill the blocks of the instance");
     if (c.causal) offset.emplace(scalar("offset", i32));
     if (c.counts) counts.emplace(input("counts", {queries, kv_heads}, i32));
     if (instance.dlse) dlse.emplace(input("dlse", {queries, kv_heads, group}, f32));
@@ -68,14 +77,18 @@ struct Program {
   void run() {
     write_deltas();
     mark();
+    write_lists();
     grid(queries * blocks, kv_heads, {.threads = c.rows == 64 && c.dim_v > 256 ? 256 : 0},
          [&](Index x, Index h) { block(x / blocks, h, x % blocks); });
     add_pairs();
   }
   void write_deltas();
   void mark();
+  void write_lists();
   void block(const Expr& query, const Expr& h, const Expr& part);
   void add_pairs();
+  void add_pairs_of(const Index& key, const Index& h);
+  Expr list_pairs(const Shared& own, Shared& listed) const;
 
   Expr count(const Expr& query, const Expr& h) const {
     return counts ? clamp((*counts)(query, h), 0, entries) : Expr(entries);
@@ -99,11 +112,35 @@ void Program::write_deltas() {
 }
 
 void Program::mark() {
-  grid(queries, kv_heads, [&](Index query, Index h) {
-    Expr end = last(query);
-    parallel(count(query, h), [&](Index n) {
-      Expr row = indices(query, h, n);
-      when(row >= 0 && row < end, [&] { atomic_add(marks(h, row, query), once_named + n); });
+  grid(ceildiv(entries, entries_of_block), queries, kv_heads, [&](Index x, Index query, Index h) {
+    Expr end = last(query), first = x * entries_of_block;
+    parallel(min(count(query, h) - first, entries_of_block), [&](Index i) {
+      Expr n = first + i, row = indices(query, h, n);
+      when(row >= 0 && row < end, [&] {
+        atomic_max(marks(h, row, query), entries - n);
+        atomic_add(named(h, row, query), 1);
+      });
+    });
+  });
+}
+
+void Program::write_lists() {
+  grid(ceildiv(padded, entries_of_block), queries, kv_heads, [&](Index x, Index query, Index h) {
+    Expr end = last(query), own_count = count(query, h), first = x * entries_of_block;
+    parallel(min(padded - first, entries_of_block), [&](Index i) {
+      Expr n = first + i;
+      Var row = -1, counts_as = 0.0f;
+      when(n < own_count, [&] {
+        Expr listed = indices(query, h, n);
+        when(listed >= 0 && listed < end, [&] {
+          when(marks(h, listed, query) == entries - n, [&] {
+            row = listed;
+            counts_as = f32(named(h, listed, query));
+          });
+        });
+      });
+      rows(query, h, n) = row;
+      times(query, h, n) = counts_as;
     });
   });
 }
@@ -143,9 +180,10 @@ struct Heads {
 };
 
 void Heads::step(const Index& j) {
-  Shared rows({c.keys}, i32), weights({c.rows, c.keys}, c.compute), gradients({c.rows, c.keys}, c.compute);
-  Tensor list = p.indices.slice(query, h, range(0, p.count(query, h)));
-  copy(list.at(j * c.keys), rows, {.fill = c.whole ? 0. : -1.});
+  Shared rows({c.keys}, i32), times({c.keys}, f32);
+  Shared weights({c.rows, c.keys}, c.compute), gradients({c.rows, c.keys}, c.compute);
+  copy(p.rows.slice(query, h).at(j * c.keys), rows);
+  copy(p.times.slice(query, h).at(j * c.keys), times);
   const LatentTensor kv = p.kv.slice(all, h);
   std::vector<Shared> k;
   for (const Piece& own : p.pieces) {
@@ -155,15 +193,14 @@ void Heads::step(const Index& j) {
   Fragment s({c.rows, c.keys}, f32, 0), ds({c.rows, c.keys}, f32, 0);
   for (std::size_t i = 0; i < k.size(); ++i) gemm(q[i], k[i].T(), s);
   for (std::size_t i = 0; i < dout.size(); ++i) gemm(dout[i], k[i].T(), ds);
-  Expr end = p.last(query);
   parallel(s, [&](Index i, Index n) {
-    Expr seen = rows(n) >= 0 && rows(n) < end;
     // An lse that rounding made too small would have weights above 1.
-    s(i, n) = select(seen, min(exp2(s(i, n) * p.scale - base(i)), 1), 0);
+    s(i, n) = select(times(n) > 0, min(exp2(s(i, n) * p.scale - base(i)), 1) * times(n), 0);
     ds(i, n) = s(i, n) * (ds(i, n) - delta(i));
   });
   copy(s, weights);
   copy(ds, gradients);
+  Expr first = (query * p.padded + j * c.keys) * p.blocks + part;
   for (std::size_t i = 0; i < k.size(); ++i) {
     const Piece& own = p.pieces[i];
     gemm(gradients, k[i], dq[i]);
@@ -171,8 +208,8 @@ void Heads::step(const Index& j) {
     gemm(gradients.T(), q[i], added);
     parallel(added, [&](Index n, Index d) { added(n, d) *= p.scale * ln2; });
     if (own.is_value) gemm(weights.T(), dout[i], added);
-    Tensor to = p.parts.slice(query, h, all, part, range(own.begin, own.begin + own.size));
-    parallel(added, [&](Index n, Index d) { to(j * c.keys + n, d) = added(n, d); });
+    Tensor to = p.parts.slice(h, all, range(own.begin, own.begin + own.size));
+    parallel(added, [&](Index n, Index d) { to(first + n * p.blocks, d) = added(n, d); });
   }
 }
 
@@ -182,8 +219,9 @@ void Heads::store() {
     Tensor to = p.dq.slice(query, h, all, range(own.begin, own.begin + own.size));
     parallel(dq[i], [&](Index m, Index d) {
       Expr value = dq[i](m, d) * (p.scale * ln2);
-      to(row + m, d) = p.instance.adds ? to(row + m, d) + value : value;
+      dq[i](m, d) = p.instance.adds ? to(row + m, d) + value : value;
     });
+    parallel(dq[i], [&](Index m, Index d) { to(row + m, d) = dq[i](m, d); });
   }
 }
 
@@ -193,32 +231,50 @@ void Program::block(const Expr& query, const Expr& h, const Expr& part) {
   own.store();
 }
 
-// Every row has a block. A query that names it several times is rare: its whole list is read.
+// Every row has a block.
 void Program::add_pairs() {
-  grid(keys, kv_heads, {.threads = 128}, [&](Index key, Index h) {
-    Shared named({instance.tokens}, i32);
-    copy(marks.slice(h, key).at(0), named);
-    Fragment sum({c.dim}, f32, 0);
-    Tensor to = sums.slice(key, h);
-    when(is_first == 0, [&] { copy(to.at(0), sum); });
-    serial(min(queries, instance.tokens), [&](Index query) {
-      Expr mark = named(query);
-      when(mark != 0, [&] {
-        Expr once = mark < 2 * once_named;
-        const Range own =
-            range(select(once, mark - once_named, 0), select(once, mark - once_named + 1, count(query, h)));
-        serial(own, [&](Index n) {
-          when(once || indices(query, h, n) == key, [&] {
-            serial(blocks, [&](Index part) {
-              Fragment added = load(parts.slice(query, h, n, part).at(0), {c.dim}, f32);
-              parallel(sum, [&](Index d) { sum(d) += added(d); });
-            });
-          });
-        });
-      });
-    });
-    copy(sum, to.at(0));
+  grid(keys, kv_heads, {.threads = 128}, [&](Index key, Index h) { add_pairs_of(key, h); });
+}
+
+// The pairs of the queries that name a row, in their order, and how many there are.
+Expr Program::list_pairs(const Shared& own, Shared& listed) const {
+  const int words = (instance.tokens + word_bits - 1) / word_bits;
+  Shared bits({words}, u32), before({words + 1}, i32);
+  clear(bits);
+  parallel(own, [&](Index query) {
+    when(own(query) != 0, [&] { atomic_or(bits(query / word_bits), u32(1) << u32(query % word_bits)); });
   });
+  parallel(before, [&](Index word) {
+    Var sum = 0;
+    serial(word, [&](Index n) { sum += i32(popcount(bits(n))); });
+    before(word) = sum;
+  });
+  parallel(own, [&](Index query) {
+    when(own(query) != 0, [&] {
+      Expr earlier = bits(query / word_bits) & ((u32(1) << u32(query % word_bits)) - 1u);
+      listed(before(query / word_bits) + i32(popcount(earlier))) = query * padded + entries - own(query);
+    });
+  });
+  return before(words);
+}
+
+void Program::add_pairs_of(const Index& key, const Index& h) {
+  Shared own({instance.tokens}, i32), listed({instance.tokens}, i32);
+  copy(marks.slice(h, key).at(0), own);
+  const Var pairs = list_pairs(own, listed) * blocks;
+  Fragment sum({c.dim}, f32, 0);
+  Tensor to = sums.slice(key, h);
+  when(is_first == 0, [&] { copy(to.at(0), sum); });
+  pipelined(ceildiv(pairs, pairs_of_step), {.stages = 3}, [&](Index step) {
+    Shared tile({pairs_of_step, c.dim}, c.type);
+    const auto pair = [&](const Expr& i) -> Expr {
+      Expr n = step * pairs_of_step + i;
+      return select(n < pairs, listed(min(n, pairs - 1) / blocks) * blocks + n % blocks, -1);
+    };
+    gather(parts.slice(h), pair, tile);
+    for (int i = 0; i < pairs_of_step; ++i) parallel(sum, [&](Index d) { sum(d) += f32(tile(i, d)); });
+  });
+  copy(sum, to.at(0));
 }
 
 constexpr int rows_of_sum = 1024;  // of a step of the sum over queries

@@ -1,24 +1,24 @@
 // The tile programs of the gradients of attention to listed rows, for some queries of a batch at a time.
 //
 // What a pair of a query and an entry of its list adds to its row is written down, and a table says for every
-// row which pairs name it: `marks` [kv heads, keys, tokens] has, of a query that names a row once, once_named
-// + the entry, and of one that names it several times a larger number. Each row then adds its pairs in the
-// order of queries, so that sums are the same in every run.
+// row which pairs name it: `marks` [kv heads, keys, tokens] has, for each query, which entry names the row
+// first. Entries that name it again are dropped, and the first counts for all of them. Each row then adds its
+// pairs in the order of queries, so that sums are the same in every run.
 #pragma once
 #include "ops/latent/sparse_mla_kernel.hpp"
 
 namespace tegula::ops {
 
-inline constexpr int once_named = 1 << 16;
-
 struct SparseMlaBackwardKernel {
   SparseMlaKernel forward = {};
   int tokens = 256;  // queries at a time, at most
+  int blocks = 1;    // of `rows` heads, of a group
   bool dlse = false;
   bool adds = false;  // dq has the gradients of another source already
 
   auto fields() const {
-    return std::tuple(forward, labelled("tokens", tokens), labelled("dlse", dlse), labelled("adds", adds));
+    return std::tuple(forward, labelled("tokens", tokens), labelled("blocks", blocks), labelled("dlse", dlse),
+                      labelled("adds", adds));
   }
 };
 

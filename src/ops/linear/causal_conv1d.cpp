@@ -1,5 +1,7 @@
 #include "tegula/ops/causal_conv1d.hpp"
 
+#include <functional>
+
 #include "ops/linear/sequences.hpp"
 #include "ops/schema/gradient.hpp"
 
@@ -10,30 +12,33 @@ namespace {
 using namespace lang;
 using lang::Tensor;
 
-constexpr int rows = 32, columns = 64;  // of a tile
-constexpr int state_rows = 128;         // channels of a tile of states
+constexpr int state_rows = 128;  // channels of a tile of states
 
 struct Instance {
   DType type = f32, weight = f32;
   std::optional<DType> bias, initial;
   int width = 4;
   bool silu = false, last = false, packed = false;
+  int rows = 32, columns = 64, steps = 8;  // of a tile, and tiles of a block, which share the weights
   auto fields() const {
     return std::tuple(type, labelled("w", weight), labelled("bias", bias), labelled("initial", initial),
                       labelled("width", width), labelled("silu", silu), labelled("last", last),
-                      labelled("packed", packed));
+                      labelled("packed", packed), joined("t", rows, columns), labelled("steps", steps));
   }
+  int rows_of_block() const { return rows * steps; }
 };
 
 Instance instance_of(const Bound<CausalConv1d>& c, bool last) {
-  return {c.type("x"),
-          c.type("weight"),
-          c.type_if("bias"),
-          c.type_if("initial_state"),
-          c.small_dim("width"),
-          c->silu,
-          last,
-          c.has("cu_seqlens")};
+  Instance made{c.type("x"),
+                c.type("weight"),
+                c.type_if("bias"),
+                c.type_if("initial_state"),
+                c.small_dim("width"),
+                c->silu,
+                last,
+                c.has("cu_seqlens")};
+  if (!made.packed && c.dim("tokens") == 1) made.rows = 1, made.columns = 256, made.steps = 1;
+  return made;
 }
 
 // The parameters that the result and its gradients share, and the sums before the activation.
@@ -51,25 +56,58 @@ struct Convolution {
         bias(c.bias ? input("bias", {d}, *c.bias) : x),
         initial(c.initial ? input("initial_state", {sequences, d, c.width - 1}, *c.initial) : x) {}
 
+  // The weights and the bias of the channels from `column` on.
+  struct Taps {
+    std::vector<Fragment> weights;
+    std::optional<Fragment> bias;
+    Taps(const Convolution& of, const Expr& column) {
+      const std::initializer_list<int> channels{of.c.columns};
+      for (int w = 0; w < of.c.width; ++w) {
+        weights.emplace_back(channels, f32);
+        copy(of.weight.slice(all, w).at(column), weights.back());
+      }
+      if (of.c.bias) copy(of.bias.at(column), bias.emplace(channels, f32));
+    }
+  };
+  // Tokens of `of` from `row` on, as many more as a tile has rows that a sum needs.
+  Shared tokens(const Tensor& of, const Expr& n, const Expr& row, const Expr& column) const {
+    Shared tile({c.rows + c.width - 1, c.columns}, of.type());
+    copy(s.rows(of, n).at(row, column), tile);
+    return tile;
+  }
+  // What an initial state has in the place of x(row + i − width + 1 + w).
+  Expr before(const Expr& n, const Expr& row, const Expr& column, int w) const {
+    return f32(initial.slice(n)(column, row + w));
+  }
   // x(row + i − width + 1 + w), of tokens before the first that of the initial state.
-  Fragment shifted(const Expr& n, const Expr& row, const Expr& column, int w) const {
-    Fragment values = load(s.rows(x, n).at(row - (c.width - 1) + w, column), {rows, columns}, f32);
+  Fragment shifted(const Shared& tile, const Expr& n, const Expr& row, const Expr& column, int w) const {
+    Fragment values({c.rows, c.columns}, f32);
+    parallel(values, [&](Index i, Index j) { values(i, j) = f32(tile(i + w, j)); });
     if (c.initial)
       when(row == 0, [&] {
-        parallel(values,
-                 [&](Index i, Index j) { values(i, j) += f32(initial.slice(n)(column + j, row + i + w)); });
+        parallel(values, [&](Index i, Index j) { values(i, j) += before(n, row + i, column + j, w); });
       });
     return values;
   }
   // The sums before the activation.
-  Fragment sums(const Expr& n, const Expr& row, const Expr& column) const {
-    Fragment sum({rows, columns}, f32, 0);
+  Fragment sums(const Shared& tile, const Expr& n, const Expr& row, const Expr& column,
+                const Taps& taps) const {
+    Fragment sum({c.rows, c.columns}, f32, 0);
     for (int w = 0; w < c.width; ++w) {
-      Fragment values = shifted(n, row, column, w);
-      parallel(sum, [&](Index i, Index j) { sum(i, j) += values(i, j) * f32(weight(column + j, w)); });
+      const Fragment& weights = taps.weights[static_cast<std::size_t>(w)];
+      parallel(sum, [&](Index i, Index j) { sum(i, j) += f32(tile(i + w, j)) * weights(j); });
+      if (c.initial)
+        when(row == 0, [&] {
+          parallel(sum,
+                   [&](Index i, Index j) { sum(i, j) += before(n, row + i, column + j, w) * weights(j); });
+        });
     }
-    if (c.bias) parallel(sum, [&](Index i, Index j) { sum(i, j) += f32(bias(column + j)); });
+    if (taps.bias) parallel(sum, [&](Index i, Index j) { sum(i, j) += (*taps.bias)(j); });
     return sum;
+  }
+  // body(first row), for the tiles of a block.
+  void each_tile(const Expr& block, const std::function<void(const Expr& row)>& body) const {
+    pipelined(c.steps, {.stages = 3}, [&](Index step) { body(block * c.rows_of_block() + step * c.rows); });
   }
 };
 
@@ -80,13 +118,19 @@ Kernel forward(const Instance& c) {
     Tensor out = output("out", {s.batch, s.tokens, conv.d}, c.type);
     Tensor last = c.last ? output("final_state", {conv.sequences, conv.d, c.width - 1}, c.type) : out;
     conv.s.declare();
-    grid(ceildiv(conv.d, columns), s.most_chunks(rows), s.count(), [&](Index x, Index y, Index n) {
-      Expr row = y * rows, column = x * columns;
-      s.leave_unless(n, row);
-      Fragment sum = conv.sums(n, row, column);
-      if (c.silu) parallel(sum, [&](Index i, Index j) { sum(i, j) = sum(i, j) / (1 + exp(-sum(i, j))); });
-      copy(sum, s.rows(out, n).at(row, column));
-    });
+    grid(ceildiv(conv.d, c.columns), s.most_chunks(c.rows_of_block()), s.count(), {.threads = 128},
+         [&](Index x, Index y, Index n) {
+           Expr column = x * c.columns;
+           s.leave_unless(n, y * c.rows_of_block());
+           const Convolution::Taps taps(conv, column);
+           conv.each_tile(y, [&](const Expr& row) {
+             const Shared tile = conv.tokens(conv.x, n, row - (c.width - 1), column);
+             Fragment sum = conv.sums(tile, n, row, column, taps);
+             if (c.silu)
+               parallel(sum, [&](Index i, Index j) { sum(i, j) = sum(i, j) / (1 + exp(-sum(i, j))); });
+             copy(sum, s.rows(out, n).at(row, column));
+           });
+         });
     if (!c.last) return;
     grid(ceildiv(conv.d, state_rows), s.count(), [&](Index x, Index n) {
       Fragment values({state_rows, c.width - 1}, f32);
@@ -120,7 +164,7 @@ class Gradients {
   }
 
   void run() {
-    Expr tiles = s.most_chunks(rows);
+    Expr tiles = s.most_chunks(c.rows_of_block());
     Tensor dsums = workspace("dsums", {s.batch, s.tokens, conv.d}, f32);
     Tensor parts = workspace("parts", {tiles * s.count(), c.width + 1, conv.d}, f32);
     of_sums(dsums, parts);
@@ -131,55 +175,77 @@ class Gradients {
 
  private:
   void of_sums(const Tensor& dsums, const Tensor& parts) {
-    grid(ceildiv(conv.d, columns), s.most_chunks(rows), s.count(), [&](Index x, Index y, Index n) {
-      Expr row = y * rows, column = x * columns, part = n * s.most_chunks(rows) + y;
-      Fragment given = load(s.rows(dout, n).at(row, column), {rows, columns}, f32);
-      if (c.silu) {
-        Fragment sum = conv.sums(n, row, column);
-        parallel(given, [&](Index i, Index j) {
-          Expr share = 1 / (1 + exp(-sum(i, j)));
-          given(i, j) *= share * (1 + sum(i, j) * (1 - share));
-        });
-      }
-      copy(given, s.rows(dsums, n).at(row, column));
-      copy(reduce_sum(given, 0), parts.slice(part, c.width).at(column));
-      for (int w = 0; w < c.width; ++w) {
-        Fragment values = conv.shifted(n, row, column, w);
-        parallel(values, [&](Index i, Index j) { values(i, j) *= given(i, j); });
-        copy(reduce_sum(values, 0), parts.slice(part, w).at(column));
-      }
+    Expr blocks = s.most_chunks(c.rows_of_block());
+    grid(ceildiv(conv.d, c.columns), blocks, s.count(), [&](Index x, Index y, Index n) {
+      Expr column = x * c.columns, part = n * blocks + y;
+      const Convolution::Taps taps(conv, column);
+      // Of every row of tiles for itself: the bias, and behind it the weights.
+      std::vector<Fragment> totals;
+      for (int w = 0; w <= c.width; ++w)
+        totals.emplace_back(std::initializer_list<int>{c.rows, c.columns}, f32, 0);
+      conv.each_tile(y, [&](const Expr& row) {
+        Fragment given = load(s.rows(dout, n).at(row, column), {c.rows, c.columns}, f32);
+        const Shared tile = conv.tokens(conv.x, n, row - (c.width - 1), column);
+        if (c.silu) {
+          Fragment sum = conv.sums(tile, n, row, column, taps);
+          parallel(given, [&](Index i, Index j) {
+            Expr share = 1 / (1 + exp(-sum(i, j)));
+            given(i, j) *= share * (1 + sum(i, j) * (1 - share));
+          });
+        }
+        copy(given, s.rows(dsums, n).at(row, column));
+        for (int w = 0; w <= c.width; ++w) {
+          Fragment& total = totals[static_cast<std::size_t>(w)];
+          if (w == c.width) {
+            parallel(total, [&](Index i, Index j) { total(i, j) += given(i, j); });
+          } else {
+            Fragment values = conv.shifted(tile, n, row, column, w);
+            parallel(total, [&](Index i, Index j) { total(i, j) += values(i, j) * given(i, j); });
+          }
+        }
+      });
+      for (int w = 0; w <= c.width; ++w)
+        copy(reduce_sum(totals[static_cast<std::size_t>(w)], 0), parts.slice(part, w).at(column));
     });
   }
   void of_weights(const Tensor& parts) {
-    constexpr int channels = 32;
+    constexpr int channels = 32, parts_of_step = 64;
     grid(ceildiv(conv.d, channels), c.width + 1, [&](Index x, Index w) {
-      Fragment sum({channels}, f32, 0), part({channels}, f32);
-      serial(parts.extent(0), [&](Index i) {
-        copy(parts.slice(i, w).at(x * channels), part);
-        parallel(sum, [&](Index j) { sum(j) += part(j); });
+      Fragment totals({parts_of_step, channels}, f32, 0);
+      serial(ceildiv(parts.extent(0), parts_of_step), [&](Index step) {
+        Fragment some =
+            load(parts.slice(all, w).at(step * parts_of_step, x * channels), {parts_of_step, channels});
+        parallel(totals, [&](Index i, Index j) { totals(i, j) += some(i, j); });
       });
+      Fragment sum = reduce_sum(totals, 0);
       when(w < c.width, [&] { copy(sum, dweight.slice(all, w).at(x * channels)); });
       if (c.bias) when(w == c.width, [&] { copy(sum, dbias.at(x * channels)); });
     });
   }
   // What the tokens from `row` on, and channels from `column` on, pass on to those `before` tokens earlier.
   void of_tokens(const Tensor& dsums) {
-    grid(ceildiv(conv.d, columns), s.most_chunks(rows), s.count(), [&](Index x, Index y, Index n) {
-      Expr row = y * rows, column = x * columns, length = s.length(n);
-      s.leave_unless(n, row);
-      Fragment sum({rows, columns}, f32, 0);
-      for (int w = 0; w < c.width; ++w) {
-        Fragment values = load(s.rows(dsums, n).at(row + (c.width - 1 - w), column), {rows, columns});
-        parallel(sum, [&](Index i, Index j) { sum(i, j) += values(i, j) * f32(conv.weight(column + j, w)); });
-      }
-      if (c.last)
-        when(row + rows > length - (c.width - 1), [&] {
-          parallel(sum, [&](Index i, Index j) {
-            sum(i, j) += f32(dlast.slice(n)(column + j, row + i - length + (c.width - 1)));
-          });
-        });
-      copy(sum, s.rows(dx, n).at(row, column));
-    });
+    grid(ceildiv(conv.d, c.columns), s.most_chunks(c.rows_of_block()), s.count(),
+         [&](Index x, Index y, Index n) {
+           Expr column = x * c.columns, length = s.length(n);
+           s.leave_unless(n, y * c.rows_of_block());
+           const Convolution::Taps taps(conv, column);
+           conv.each_tile(y, [&](const Expr& row) {
+             Fragment sum({c.rows, c.columns}, f32, 0);
+             const Shared tile = conv.tokens(dsums, n, row, column);
+             for (int w = 0; w < c.width; ++w) {
+               const Fragment& weights = taps.weights[static_cast<std::size_t>(w)];
+               parallel(sum,
+                        [&](Index i, Index j) { sum(i, j) += tile(i + (c.width - 1 - w), j) * weights(j); });
+             }
+             if (c.last)
+               when(row + c.rows > length - (c.width - 1), [&] {
+                 parallel(sum, [&](Index i, Index j) {
+                   sum(i, j) += f32(dlast.slice(n)(column + j, row + i - length + (c.width - 1)));
+                 });
+               });
+             copy(sum, s.rows(dx, n).at(row, column));
+           });
+         });
   }
   void of_state(const Tensor& dsums) {
     grid(ceildiv(conv.d, state_rows), s.count(), [&](Index x, Index n) {

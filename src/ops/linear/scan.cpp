@@ -207,20 +207,23 @@ Kernel scan_outputs_kernel(const ScanKernel& c) {
     grid(s.most_chunks() * in.blocks(), in.heads, s.count(), [&](Index x, Index h, Index n) {
       Expr chunk = x / in.blocks(), column = x % in.blocks() * c.block, row = chunk * c.rows();
       s.leave_unless(n, row);
-      ScanChunk own(in);
-      copy(s.head(q, n, in.key_head(h)).at(row), own.q);
-      copy(s.chunk(states, n, chunk, h).at(0, column), own.rounded);
-      copy(s.head(k, n, in.key_head(h)).at(row), own.k);
-      copy(s.head(v, n, h).at(row, column), own.v);
-      if (c.gated) own.gates.load(s.head(sums, n, h).at(row));
-      Fragment scores({c.rows(), c.rows()}, f32, 0), o({c.rows(), c.block}, f32, 0);
-      gemm(own.q, own.rounded, o);
-      gemm(own.q, own.k.T(), scores);
-      own.gates.mask(scores, 1);
-      own.gates.grow(o);
-      gemm(scores.to(c.type), own.v, o);
-      parallel(o, [&](Index i, Index j) { o(i, j) *= scale; });
-      copy(o, s.head(out, n, h).at(row, column));
+      // One step, so that the next block's tiles come under this block's work.
+      pipelined(1, {.stages = 1}, [&](Index) {
+        ScanChunk own(in);
+        copy(s.head(q, n, in.key_head(h)).at(row), own.q);
+        copy(s.chunk(states, n, chunk, h).at(0, column), own.rounded);
+        copy(s.head(k, n, in.key_head(h)).at(row), own.k);
+        copy(s.head(v, n, h).at(row, column), own.v);
+        if (c.gated) own.gates.load(s.head(sums, n, h).at(row));
+        Fragment scores({c.rows(), c.rows()}, f32, 0), o({c.rows(), c.block}, f32, 0);
+        gemm(own.q, own.rounded, o);
+        gemm(own.q, own.k.T(), scores);
+        own.gates.mask(scores, 1);
+        own.gates.grow(o);
+        gemm(scores.to(c.type), own.v, o);
+        parallel(o, [&](Index i, Index j) { o(i, j) *= scale; });
+        copy(o, s.head(out, n, h).at(row, column));
+      });
     });
   });
 }

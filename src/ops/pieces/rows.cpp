@@ -15,16 +15,34 @@ Fragment root_mean_square_factors(const Fragment& x, const Expr& eps) {
   return factors;
 }
 
-void add_parts(const Tensor& parts, const Tensor& total) {
-  constexpr int columns = 32, rows = 32;
-  grid(ceildiv(total.extent(0), columns), [&](Index block) {
-    Fragment sum({columns}, f32, 0);
-    serial(ceildiv(parts.extent(0), rows), [&](Index step) {
-      Fragment part = load(parts.at(step * rows, block * columns), {rows, columns});
-      reduce_sum(part, sum, 0);
-    });
-    copy(sum, total.at(block * columns));
-  });
+void add_parts(const std::vector<PartSums>& sums) {
+  if (sums.empty()) return;
+  constexpr int columns = 32, rows = 128;
+  grid(ceildiv(sums.front().total.extent(0), columns), static_cast<int>(sums.size()),
+       [&](Index block, Index number) {
+         for (std::size_t i = 0; i < sums.size(); ++i)
+           when(number == static_cast<int>(i), [&] {
+             const Tensor& parts = sums[i].parts;
+             Fragment all({rows, columns}, f32, 0);
+             serial(ceildiv(parts.extent(0), rows), [&](Index step) {
+               Fragment part = load(parts.at(step * rows, block * columns), {rows, columns});
+               parallel(all, [&](Index r, Index j) { all(r, j) += part(r, j); });
+             });
+             copy(reduce_sum(all, 0), sums[i].total.at(block * columns));
+           });
+       });
+}
+
+void add_parts(const Tensor& parts, const Tensor& total) { add_parts({{parts, total}}); }
+
+LongRows divided_rows(std::int64_t row_bytes, bool on_gpu, int tensors) {
+  constexpr std::int64_t bytes_of_a_processor = std::int64_t{1} << 18;
+  constexpr int elements_of_a_thread = 16, fewest = 256, most = 1024;
+  if (!on_gpu) return {};
+  int threads = fewest;
+  // A processor has registers for 1024 threads of these programs.
+  while (threads < most && tensors * row_bytes * (most / threads) > bytes_of_a_processor) threads *= 2;
+  return {threads * elements_of_a_thread / tensors, threads};
 }
 
 ExponentialSums::ExponentialSums(int piece)

@@ -1,7 +1,10 @@
 // Pieces of programs over rows of features.
 #pragma once
+#include <cstdint>
 #include <tuple>
+#include <vector>
 
+#include "ops/schema/instance.hpp"
 #include "tegula/lang.hpp"
 
 namespace tegula::ops {
@@ -9,9 +12,23 @@ namespace tegula::ops {
 // 1 / sqrt(mean(x²) + eps) of every row of x [rows, features].
 lang::Fragment root_mean_square_factors(const lang::Fragment& x, const lang::Expr& eps);
 
-// total [n] = the sum of parts [blocks, n], added in their order by a grid of its own: sums over all blocks
-// of a grid that are the same at every call.
+// total [n] = the sum of parts [blocks, n], added in a fixed order by a grid of its own: sums over all blocks
+// of a grid that are the same at every call. Several of the same length share the grid.
+struct PartSums {
+  lang::Tensor parts, total;
+};
+void add_parts(const std::vector<PartSums>& sums);
 void add_parts(const lang::Tensor& parts, const lang::Tensor& total);
+
+// How rows that are read twice are divided: a GPU's second-level cache shall hold the rows of all blocks, so
+// that the second reading finds them there, and few blocks of many threads share a processor where rows are
+// long. The second reading goes from the end to the beginning: what was read last is there for certain.
+struct LongRows {
+  int piece = 4096, threads = 0;
+  auto fields() const { return std::tuple(joined("p", piece, threads)); }
+};
+// `tensors` are read together.
+LongRows divided_rows(std::int64_t row_bytes, bool on_gpu, int tensors = 1);
 
 // Sums of exponentials along a row that is read in pieces, each column of a piece for itself: one exponential
 // for an element, whether it becomes the largest or not. Elements of -inf count as 0.
@@ -20,8 +37,8 @@ struct ExponentialSums {
 
   explicit ExponentialSums(int piece);
   void add(const lang::Fragment& x);
-  // Once the row is over: the largest element, and the sum of exp(x - largest). `weighted` are sums of the same
-  // columns to be scaled alike.
+  // Once the row is over: the largest element, and the sum of exp(x - largest). `weighted` are sums of the
+  // same columns to be scaled alike.
   struct Total {
     lang::Expr largest, sum;
     lang::Expr lse() const { return largest + log(sum); }

@@ -16,48 +16,57 @@ using lang::Tensor;
 
 struct Instance {
   DType type = f32;
-  int piece = 64;  // of a row that is read at a time
+  LongRows rows = {};
   bool smooths = false, with_gradient = false;
   auto fields() const {
-    return std::tuple(type, piece, labelled("smoothed", smooths), labelled("gradient", with_gradient));
+    return std::tuple(type, rows, labelled("smoothed", smooths), labelled("gradient", with_gradient));
   }
 };
 struct BackwardInstance {
   DType type = f32;
-  int piece = 64;
+  LongRows rows = {};
   bool of_lse = false;
-  auto fields() const { return std::tuple(type, piece, labelled("lse", of_lse)); }
+  auto fields() const { return std::tuple(type, rows, labelled("lse", of_lse)); }
 };
 
-int piece_of(std::int64_t classes) {
+// Short rows are one piece. Blocks are small, so that some read while others compute: that is worth more here
+// than a second reading from the cache.
+template <class Op>
+LongRows rows_of(const Bound<Op>& c) {
+  const std::int64_t classes = c.dim("classes");
+  LongRows result = divided_rows(0, c.on_gpu());
   int piece = 64;
-  while (piece < classes && piece < 4096) piece *= 2;
-  return piece;
+  while (piece < classes && piece < result.piece) piece *= 2;
+  if (piece < result.piece) result = {piece, 0};
+  return result;
 }
 template <class Op>
 inline constexpr bool gives_gradient = std::is_same_v<Op, CrossEntropyAndGradient>;
 
 template <class Op>
 Instance plan(const Bound<Op>& c) {
-  return {c.type("logits"), piece_of(c.dim("classes")), c->label_smoothing != 0, gives_gradient<Op>};
+  return {c.type("logits"), rows_of(c), c->label_smoothing != 0, gives_gradient<Op>};
 }
 BackwardInstance backward_plan(const Bound<CrossEntropyBackward>& c) {
-  return {c.type("logits"), piece_of(c.dim("classes")), c.has("dlse")};
+  return {c.type("logits"), rows_of(c), c.has("dlse")};
 }
+
+constexpr int stages = 3;
 
 // What a row's gradient is made of: d logit = softmax · of_softmax − of_all, and less of_label at the label.
 struct RowGradient {
   Expr lse, of_softmax, of_all, of_label, label;
 
   void write(const Tensor& logits, const Tensor& dlogits, int piece) const {
-    pipelined(ceildiv(logits.extent(0), piece), {.stages = 2}, [&](Index n) {
+    Expr count = ceildiv(logits.extent(0), piece);
+    pipelined(count, {.stages = stages}, [&](Index n) {
       Fragment x({piece}, f32);
-      copy(logits.at(n * piece), x);
+      Expr first = (count - 1 - n) * piece;  // from the end, which was read last
+      copy(logits.at(first), x);
       parallel(x, [&](Index j) {
-        x(j) =
-            exp2((x(j) - lse) * log2e) * of_softmax - of_all - select(n * piece + j == label, of_label, 0.f);
+        x(j) = exp2((x(j) - lse) * log2e) * of_softmax - of_all - select(first + j == label, of_label, 0.f);
       });
-      copy(x, dlogits.at(n * piece));
+      copy(x, dlogits.at(first));
     });
   }
 };
@@ -75,15 +84,16 @@ Kernel forward(const Instance& c) {
     Expr ignored = scalar("ignore_index", i64);
     Expr smoothing = c.smooths ? scalar("label_smoothing", f32) : Expr(f32(0));
     Expr scale = c.with_gradient ? scalar("gradient_scale", f32) : Expr(f32(0));
-    grid(rows, [&](Index row) {
+    grid(rows, {.threads = c.rows.threads}, [&](Index row) {
       Tensor own = logits.slice(row);
-      ExponentialSums sums(c.piece);
-      Fragment x({c.piece}, f32), plain({c.piece}, f32, 0);
-      pipelined(ceildiv(classes, c.piece), {.stages = 2}, [&](Index n) {
-        copy(own.at(n * c.piece), x, {.fill = -std::numeric_limits<double>::infinity()});
+      const int piece = c.rows.piece;
+      ExponentialSums sums(piece);
+      Fragment x({piece}, f32), plain({piece}, f32, 0);
+      pipelined(ceildiv(classes, piece), {.stages = stages}, [&](Index n) {
+        copy(own.at(n * piece), x, {.fill = -std::numeric_limits<double>::infinity()});
         sums.add(x);
         if (c.smooths)
-          parallel(plain, [&](Index j) { plain(j) += select(n * c.piece + j < classes, x(j), 0.f); });
+          parallel(plain, [&](Index j) { plain(j) += select(n * piece + j < classes, x(j), 0.f); });
       });
       Expr lse = sums.total().lse(), label = labels(row), counts = i64(label) != ignored;
       check_label(label, counts, classes);
@@ -97,7 +107,7 @@ Kernel forward(const Instance& c) {
       if (!c.with_gradient) return;
       Expr factor = select(counts, scale, 0.f);
       RowGradient{lse, factor, factor * smoothing / f32(classes), factor * (1.f - smoothing), label}.write(
-          own, dlogits.slice(row), c.piece);
+          own, dlogits.slice(row), piece);
     });
   });
 }
@@ -110,14 +120,14 @@ Kernel backward(const BackwardInstance& c) {
     Tensor logits = input("logits", {rows, classes}, c.type), labels = input("labels", {rows}, i32);
     Tensor all_lse = input("lse", {rows}, f32), dlogits = output("dlogits", {rows, classes}, c.type);
     Expr ignored = scalar("ignore_index", i64), smoothing = scalar("label_smoothing", f32);
-    grid(rows, [&](Index row) {
+    grid(rows, {.threads = c.rows.threads}, [&](Index row) {
       Expr label = labels(row), counts = i64(label) != ignored;
       check_label(label, counts, classes);
       Expr factor = select(counts, dloss(row), 0.f);
       Expr of_softmax = c.of_lse ? Expr(factor + dlse(row)) : factor;
       RowGradient{all_lse(row), of_softmax, factor * smoothing / f32(classes), factor * (1.f - smoothing),
                   label}
-          .write(logits.slice(row), dlogits.slice(row), c.piece);
+          .write(logits.slice(row), dlogits.slice(row), c.rows.piece);
     });
   });
 }

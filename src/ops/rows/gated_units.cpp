@@ -40,20 +40,25 @@ template <class Op>
 struct Instance {
   DType type = f32;
   int rows = 8, columns = 256;  // of a tile
-  auto fields() const { return std::tuple(type, joined("t", rows, columns)); }
+  int multiple = 1;             // what d is a multiple of: then halves begin where pieces of 16 bytes do
+  auto fields() const { return std::tuple(type, joined("t", rows, columns), labelled("m", multiple)); }
+  void promise(Dim& d) const {
+    if (multiple > 1) d.multiple_of(multiple);
+  }
 };
 
 template <class Op>
 Instance<Op> plan(const Bound<Op>& c) {
   const std::int64_t d = c.dim("d");
   const int columns = d <= 64 ? 64 : d <= 256 ? 256 : 1024;
-  return {c.type("x"), 2048 / columns, columns};
+  return {c.type("x"), 2048 / columns, columns, d % columns == 0 ? columns : d % 8 == 0 ? 8 : 1};
 }
 
 template <class Op>
 Kernel forward(const Instance<Op>& c) {
   return kernel(instance_name(name_of_unit<Op>, c), [&] {
     Dim rows("rows"), d("d");
+    c.promise(d);
     Tensor out = output("out", {rows, d}, c.type), x = input("x", {rows, d * 2}, c.type);
     Tensor gates = x.slice(all, range(0, d)), values = x.slice(all, range(d, d * 2));
     grid(ceildiv(d, c.columns), ceildiv(rows, c.rows), [&](Index column, Index row) {
@@ -69,6 +74,7 @@ template <class Op>
 Kernel backward(const Instance<Op>& c) {
   return kernel(instance_name(std::string(name_of_unit<Op>) + "_backward", c), [&] {
     Dim rows("rows"), d("d");
+    c.promise(d);
     Tensor dout = input("dout", {rows, d}, c.type), x = input("x", {rows, d * 2}, c.type);
     Tensor dx = output("dx", {rows, d * 2}, c.type);
     grid(ceildiv(d, c.columns), ceildiv(rows, c.rows), [&](Index column, Index row) {

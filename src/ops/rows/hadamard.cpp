@@ -1,6 +1,9 @@
 #include "tegula/ops/hadamard.hpp"
 
 #include <algorithm>
+#include <bit>
+#include <deque>
+#include <optional>
 
 #include "ops/schema/gradient.hpp"
 
@@ -37,6 +40,8 @@ struct Instance {
   int n = 1, rows = 1;
   bool transposed = false;
   auto fields() const { return std::tuple(type, n, rows, labelled("transposed", transposed)); }
+  int padded_order() const { return static_cast<int>(std::bit_ceil(static_cast<unsigned>(order_of(n)))); }
+  int padded() const { return n / order_of(n) * padded_order(); }
 };
 
 template <bool transposed>
@@ -45,26 +50,51 @@ Instance plan(const Bound<Hadamard>& c) {
   return {c.type("x"), n, std::clamp(4096 / std::max(n, 1), 1, 64), transposed};
 }
 
-// Of rows as matrices [order, columns], their columns.
+// All sums of four numbers with signs, the first of them +: bit i is set where number i + 1 has a -.
+std::vector<Expr> signed_sums(const std::vector<Expr>& of) {
+  std::vector<Expr> result;
+  const Var pairs[] = {of[0] + of[1], of[0] - of[1], of[2] + of[3], of[2] - of[3]};
+  for (int signs = 0; signs < 8; ++signs) {
+    const bool second = (signs & 1) != 0, third = (signs & 2) != 0, fourth = (signs & 4) != 0;
+    const Expr left = pairs[second ? 1 : 0], right = pairs[third != fourth ? 3 : 2];
+    const Var sum = third ? left - right : left + right;
+    result.push_back(sum);
+  }
+  return result;
+}
+
+// Of rows as matrices [order, columns], their columns, four elements at a time: rows of signs share the sums
+// of these. `x` has rows as long as if the order was a power of two, so that registers can be exchanged.
 void transform_columns(Fragment& x, const Instance& c, int order) {
   const std::vector<std::vector<int>> signs = hadamard_signs(order);
-  Fragment matrices = x.reshape({c.rows, order, c.n / order});
+  Fragment matrices = x.reshape({c.rows, c.padded_order(), c.n / order});
   parallel(c.rows, c.n / order, [&](Index i, Index j) {
-    std::vector<Expr> given;
-    for (int k = 0; k < order; ++k) given.push_back(matrices(i, k, j));
-    for (int k = 0; k < order; ++k) {
-      std::vector<Expr> sum{given[0] * static_cast<float>(c.transposed ? signs[0][k] : signs[k][0])};
-      for (int l = 1; l < order; ++l)
-        sum.push_back((c.transposed ? signs[l][k] : signs[k][l]) > 0 ? sum.back() + given[l]
-                                                                     : sum.back() - given[l]);
-      matrices(i, k, j) = sum.back();
+    std::deque<Var> sums;
+    for (int first = 0; first < order; first += 4) {
+      std::vector<Expr> given;
+      for (int l = first; l < first + 4; ++l) given.push_back(matrices(i, l, j));
+      const std::vector<Expr> all = signed_sums(given);
+      for (int k = 0; k < order; ++k) {
+        const auto is_negative = [&](int l) {
+          return (c.transposed ? signs[first + l][k] : signs[k][first + l]) < 0;
+        };
+        int number = 0;
+        for (int l = 1; l < 4; ++l) number |= (is_negative(l) != is_negative(0) ? 1 : 0) << (l - 1);
+        if (first == 0)
+          sums.emplace_back(is_negative(0) ? -all[number] : all[number]);
+        else if (is_negative(0))
+          sums[k] -= all[number];
+        else
+          sums[k] += all[number];
+      }
     }
+    for (int k = 0; k < order; ++k) matrices(i, k, j) = sums[k];
   });
 }
 
 void butterflies(Fragment& x, const Instance& c, int stride) {
-  Fragment pairs = x.reshape({c.rows, c.n / (2 * stride), 2, stride});
-  parallel(c.rows, c.n / (2 * stride), stride, [&](Index i, Index p, Index q) {
+  Fragment pairs = x.reshape({c.rows, c.padded() / (2 * stride), 2, stride});
+  parallel(c.rows, c.padded() / (2 * stride), stride, [&](Index i, Index p, Index q) {
     Expr a = pairs(i, p, 0, q), b = pairs(i, p, 1, q);
     pairs(i, p, 0, q) = a + b;
     pairs(i, p, 1, q) = a - b;
@@ -74,11 +104,26 @@ void butterflies(Fragment& x, const Instance& c, int stride) {
 void transform(const Instance& c, const Tensor& x, const Tensor& out, const Expr& scale) {
   const int order = order_of(c.n);
   grid(ceildiv(x.extent(0), c.rows), [&](Index block) {
-    Fragment values = load(x.at(block * c.rows), {c.rows, c.n}, f32);
+    const Expr row = block * c.rows;
+    Fragment values({c.rows, c.padded()}, f32);
+    // Padded rows lie in shared memory, of which whole pieces go to fragments.
+    std::optional<Shared> tile;
+    if (order > 1) {
+      tile.emplace(Shared({c.rows, c.padded()}, c.type));
+      copy(x.at(row), *tile);
+      copy(*tile, values);
+    } else {
+      copy(x.at(row), values);
+    }
     for (int stride = 1; stride < c.n / order; stride *= 2) butterflies(values, c, stride);
     if (order > 1) transform_columns(values, c, order);
     parallel(values, [&](Index i, Index j) { values(i, j) *= scale; });
-    copy(values, out.at(block * c.rows));
+    if (order > 1) {
+      copy(values, *tile);
+      copy(*tile, out.at(row));
+    } else {
+      copy(values, out.at(row));
+    }
   });
 }
 

@@ -24,7 +24,7 @@ const OperatorSchema& layer_norm_schema() {
 
 const OperatorSchema& layer_norm_backward_schema() {
   using Op = LayerNorm;
-  return gradient_table<norm_plan<4096, Op>, norm_gradient_program<Op>, norm_formula<Op, Traced>>(
+  return gradient_table<norm_gradient_plan<Op>, norm_gradient_program<Op>, norm_formula<Op, Traced>>(
       layer_norm_schema(), "16*rows*d");
 }
 
@@ -49,7 +49,7 @@ const OperatorSchema& add_layer_norm_schema() {
 
 const OperatorSchema& add_layer_norm_backward_schema() {
   using Op = AddLayerNorm;
-  return gradient_table<norm_plan<4096, Op>, norm_gradient_program<Op>, norm_formula<Op, Traced>>(
+  return gradient_table<norm_gradient_plan<Op>, norm_gradient_program<Op>, norm_formula<Op, Traced>>(
       add_layer_norm_schema(), "18*rows*d");
 }
 

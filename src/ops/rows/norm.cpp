@@ -18,7 +18,7 @@ std::string norm_name(const NormInstance<Op>& c, const std::string& suffix) {
 }
 
 // Of the gradients' grid: one works while others wait for memory.
-constexpr int blocks_of_a_processor = 4;
+constexpr int blocks_of_a_processor = 2;
 
 // Each row less its mean.
 void centre(Fragment& values) {
@@ -66,7 +66,7 @@ namespace {
 
 // With g = dout · weight, n the normalised row and r the factor of a row: dx = r · (g − n · mean(g · n)),
 // less the mean of g where rows are centred, and dweight is the sum of dout · n, of which every block has a
-// part. Tiles keep their dtype, so that long rows fit the registers.
+// part. Rows come to shared memory while others are worked on.
 template <class Op>
 struct NormGradient {
   const NormInstance<Op>& c;
@@ -85,44 +85,96 @@ struct NormGradient {
   Tensor bias_parts = c.bias ? workspace("bias_parts", {blocks, c.dim}, f32) : dx;
   float share = 1.f / static_cast<float>(c.dim);
 
-  Fragment load_tile(const Tensor& from, const Expr& row) const {
-    return load(from.at(row), {c.rows, c.dim});
-  }
-  // Means of rows and what they are multiplied by.
-  void statistics(const Fragment& values, Fragment& mean, Fragment& r) const {
-    if (is_centred<Op>) {
-      reduce_sum(values.to(f32), mean);
-      parallel(mean, [&](Index i) { mean(i) *= share; });
+  // A tile of rows of all inputs, in shared memory.
+  struct Inputs {
+    Shared values, given;
+    std::optional<Shared> added;
+    Inputs(const NormGradient& n, const Expr& row)
+        : values({n.c.rows, n.c.dim}, n.c.type), given({n.c.rows, n.c.dim}, n.c.type) {
+      copy(n.x.at(row), values);
+      copy(n.dout.at(row), given);
+      if (!adds_residual<Op>) return;
+      added.emplace(Shared({n.c.rows, n.c.dim}, n.c.type));
+      copy(n.residual.at(row), *added);
     }
-    reduce_sum(map(values,
-                   [&](Index i, Index j) {
-                     Expr less = values(i, j) - mean(i);
-                     return less * less;
-                   }),
-               r);
-    parallel(r, [&](Index i) { r(i) = rsqrt(r(i) * share + eps); });
-  }
-  void tile(const Expr& row, const Fragment& weights, Fragment* sum, Fragment* bias_sum) const {
-    Fragment values = load_tile(x, row), given = load_tile(dout, row);
+  };
+  // What was normalised.
+  Fragment normalised(const Inputs& from) const {
+    Fragment values({c.rows, c.dim}, f32);
+    copy(from.values, values);
     if (adds_residual<Op>) {
-      Fragment added = load_tile(residual, row);
-      parallel(values, [&](Index i, Index j) { values(i, j) += added(i, j); });
+      Fragment added({c.rows, c.dim}, f32);
+      copy(*from.added, added);
+      parallel(values, [&](Index i, Index j) { values(i, j) = c.type(values(i, j) + added(i, j)); });
     }
-    Fragment mean({c.rows}, f32, 0), r({c.rows}, f32, 0);
-    statistics(values, mean, r);
-    const auto normal = [&](Index i, Index j) { return (values(i, j) - mean(i)) * r(i); };
-    const auto weighted = [&](Index i, Index j) { return given(i, j) * weights(j); };
-    const auto product = [&](Index i, Index j) { return given(i, j) * (values(i, j) - mean(i)) * r(i); };
-    if (bias_sum != nullptr) reduce_sum(given.to(f32), *bias_sum, 0);
-    if (sum != nullptr) reduce_sum(map(given, product), *sum, 0);
-    Fragment along = reduce_sum(map(given, [&](Index i, Index j) { return product(i, j) * weights(j); }));
-    Fragment before({c.rows}, f32, 0);
-    if (is_centred<Op>) reduce_sum(map(given, weighted), before);
+    return values;
+  }
+  // The factors of the features, held by the block: of long rows in shared memory.
+  struct Weights {
+    std::optional<Shared> shared;
+    std::optional<Fragment> registers;
+    explicit Weights(const NormGradient& n) {
+      const std::vector<int> features{n.c.dim};
+      if (n.c.weight && n.c.is_long()) {
+        shared.emplace(Shared({n.c.dim}, *n.c.weight));
+        copy(n.weight.at(0), *shared);
+      } else {
+        registers.emplace(features, f32, Loc::current());
+        fill(*registers, 1);
+        if (n.c.weight) copy(n.weight.at(0), *registers);
+      }
+    }
+    Fragment load() const {
+      if (!shared) return clone(*registers);
+      Fragment result({shared->extent(0)}, f32);
+      copy(*shared, result);
+      return result;
+    }
+  };
+  // Long rows are read again from shared memory wherever they are needed, so that the sums have the
+  // registers.
+  struct Operands {
+    Fragment values, given, weights;
+    Operands(const NormGradient& n, const Inputs& from, const Weights& held)
+        : values(n.normalised(from)), given({n.c.rows, n.c.dim}, f32), weights(held.load()) {
+      copy(from.given, given);
+    }
+  };
+  void tile(const Expr& row, const Weights& weights, Fragment* sum, Fragment* bias_sum) const {
+    const Inputs from(*this, row);
+    Fragment mean({c.rows}, f32, 0), before({c.rows}, f32, 0), r({c.rows}, f32), along({c.rows}, f32);
+    Operands first(*this, from, weights);
+    std::optional<Operands> again;
+    Operands* own = &first;
+    const auto read_again = [&] {
+      if (c.is_long()) own = &again.emplace(*this, from, weights);
+    };
+    const auto weighted = [&](Index i, Index j) { return own->given(i, j) * own->weights(j); };
+    const auto less = [&](Index i, Index j) { return own->values(i, j) - mean(i); };
+    if (is_centred<Op>) {
+      Fragment all = clone(first.values), g = map(first.given, weighted);
+      reduce_sum(all, mean), reduce_sum(g, before);
+      parallel(mean, [&](Index i) { mean(i) *= share, before(i) *= share; });
+      read_again();
+    }
+    Fragment squares = map(own->values, [&](Index i, Index j) { return less(i, j) * less(i, j); });
+    Fragment products = map(own->given, [&](Index i, Index j) { return weighted(i, j) * less(i, j); });
+    clear(r), clear(along);
+    reduce_sum(squares, r), reduce_sum(products, along);
+    parallel(r, [&](Index i) {
+      r(i) = rsqrt(r(i) * share + eps);
+      along(i) *= share * r(i) * r(i);
+    });
+    read_again();
+    Fragment &values = own->values, &given = own->given;
+    if (bias_sum != nullptr) parallel(*bias_sum, [&](Index i, Index j) { (*bias_sum)(i, j) += given(i, j); });
+    if (sum != nullptr)
+      parallel(*sum, [&](Index i, Index j) { (*sum)(i, j) += given(i, j) * less(i, j) * r(i); });
     const auto gradient = [&](Index i, Index j) {
-      return r(i) * (weighted(i, j) - before(i) * share - normal(i, j) * (along(i) * share));
+      return r(i) * (weighted(i, j) - before(i) - less(i, j) * along(i));
     };
     if (adds_residual<Op>) {
-      Fragment more = load_tile(dsum, row);
+      Fragment more = load(dsum.at(row), {c.rows, c.dim}, f32);
       parallel(values, [&](Index i, Index j) { values(i, j) = gradient(i, j) + more(i, j); });
       copy(values, dresidual.at(row));
     } else {
@@ -131,21 +183,24 @@ struct NormGradient {
     copy(values, dx.at(row));
   }
   void write() const {
-    grid(blocks, [&](Index block) {
+    grid(blocks, {.threads = c.threads}, [&](Index block) {
+      // Of every row of tiles for itself, and added up at the end.
       std::optional<Fragment> sum, bias_sum;
-      const std::vector<int> features{c.dim};
-      if (c.weight) sum.emplace(features, f32, Loc::current()), clear(*sum);
-      if (c.bias) bias_sum.emplace(features, f32, Loc::current()), clear(*bias_sum);
-      Fragment weights = c.weight ? load(weight.at(0), {c.dim}) : Fragment({c.dim}, f32, 1);
-      serial(ceildiv(tiles - block, blocks), [&](Index step) {
+      const std::vector<int> shape{c.rows, c.dim};
+      if (c.weight) sum.emplace(shape, f32, Loc::current()), clear(*sum);
+      if (c.bias) bias_sum.emplace(shape, f32, Loc::current()), clear(*bias_sum);
+      const Weights weights(*this);
+      pipelined(ceildiv(tiles - block, blocks), {.stages = 3}, [&](Index step) {
         tile((block + step * blocks) * c.rows, weights, sum ? &*sum : nullptr,
              bias_sum ? &*bias_sum : nullptr);
       });
-      if (sum) copy(*sum, parts.slice(block).at(0));
-      if (bias_sum) copy(*bias_sum, bias_parts.slice(block).at(0));
+      if (sum) copy(reduce_sum(*sum, 0), parts.slice(block).at(0));
+      if (bias_sum) copy(reduce_sum(*bias_sum, 0), bias_parts.slice(block).at(0));
     });
-    if (c.weight) add_parts(parts, dweight);
-    if (c.bias) add_parts(bias_parts, dbias);
+    std::vector<PartSums> sums;
+    if (c.weight) sums.push_back({parts, dweight});
+    if (c.bias) sums.push_back({bias_parts, dbias});
+    add_parts(sums);
   }
 };
 

@@ -23,17 +23,30 @@ struct NormInstance {
   std::optional<DType> weight;
   int dim = 0, rows = 1;  // rows of a tile
   std::optional<DType> bias;
+  int threads = 0;
   auto fields() const {
-    return std::tuple(type, labelled("weight", weight), dim, rows, labelled("bias", bias));
+    return std::tuple(type, labelled("weight", weight), dim, rows, labelled("bias", bias),
+                      labelled("threads", threads));
   }
+  bool is_long() const { return threads > 512; }
 };
 
 // `elements` of a tile, about.
 template <int elements, class Op>
 NormInstance<Op> norm_plan(const Bound<Op>& c) {
   const int dim = c.small_dim("d"), rows = std::clamp(elements / std::max(dim, 1), 1, 16);
-  NormInstance<Op> made{c.type("x"), c.type_if("weight"), dim, rows, {}};
+  NormInstance<Op> made{c.type("x"), c.type_if("weight"), dim, rows, {}, 0};
   if constexpr (is_centred<Op>) made.bias = c.type_if("bias");
+  return made;
+}
+
+// Of the gradients: a thread has eight elements of a tile, or 16 of long rows.
+template <class Op>
+NormInstance<Op> norm_gradient_plan(const Bound<Op>& c) {
+  constexpr int elements = 4096, most_rows = 64;
+  NormInstance<Op> made = norm_plan<elements, Op>(c);
+  made.rows = std::clamp(elements / std::max(made.dim, 1), 1, most_rows);
+  if (made.dim > 8192) made.threads = 1024;
   return made;
 }
 

@@ -24,7 +24,7 @@ const OperatorSchema& rms_norm_schema() {
 
 const OperatorSchema& rms_norm_backward_schema() {
   using Op = RmsNorm;
-  return gradient_table<norm_plan<4096, Op>, norm_gradient_program<Op>, norm_formula<Op, Traced>>(
+  return gradient_table<norm_gradient_plan<Op>, norm_gradient_program<Op>, norm_formula<Op, Traced>>(
       rms_norm_schema(), "12*rows*d");
 }
 
@@ -48,7 +48,7 @@ const OperatorSchema& add_rms_norm_schema() {
 
 const OperatorSchema& add_rms_norm_backward_schema() {
   using Op = AddRmsNorm;
-  return gradient_table<norm_plan<4096, Op>, norm_gradient_program<Op>, norm_formula<Op, Traced>>(
+  return gradient_table<norm_gradient_plan<Op>, norm_gradient_program<Op>, norm_formula<Op, Traced>>(
       add_rms_norm_schema(), "14*rows*d");
 }
 

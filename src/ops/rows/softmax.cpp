@@ -17,21 +17,23 @@ template <class Op>
 inline constexpr bool is_logarithm = std::is_same_v<Op, LogSoftmax>;
 
 // Rows of up to this many features are held by a block; longer ones are read twice, in pieces.
-constexpr int longest_held = 16384, piece_of_long_rows = 4096;
+constexpr int longest_held = 16384;
 
 template <class Op>
 struct Instance {
   DType type = f32;
   int dim = 0, rows = 1;  // features of a row, 0 of any number of them; rows of a tile
-  auto fields() const { return std::tuple(type, dim, rows); }
+  LongRows pieces = {};
+  auto fields() const { return std::tuple(type, dim, rows, pieces); }
   bool holds_rows() const { return dim > 0; }
 };
 
-template <class Op>
+template <class Op, int tensors>
 Instance<Op> plan(const Bound<Op>& c) {
   const int dim = c.small_dim("d");
-  if (dim > longest_held) return {c.type("x"), 0, 1};
-  return {c.type("x"), dim, std::clamp(8192 / std::max(dim, 1), 1, 16)};
+  if (dim > longest_held)
+    return {c.type("x"), 0, 1, divided_rows(c.dim("d") * c.type("x").bytes(), c.on_gpu(), tensors)};
+  return {c.type("x"), dim, std::clamp(8192 / std::max(dim, 1), 1, 16), {}};
 }
 
 // Every row x becomes exp(x − largest), and the sum of these is given back.
@@ -60,28 +62,42 @@ void held_rows(const Instance<Op>& c, const Tensor& x, const Tensor& out) {
   });
 }
 
-// body(first column), for the pieces of a row.
-void each_piece(const Expr& columns, const std::function<void(const Expr&)>& body) {
-  pipelined(ceildiv(columns, piece_of_long_rows), {.stages = 2},
-            [&](Index piece) { body(piece * piece_of_long_rows); });
-}
+// The pieces of rows.
+class Pieces {
+ public:
+  Pieces(const LongRows& c, const Expr& columns) : size_(c.piece), columns_(columns) {}
 
-Fragment piece_of(const Tensor& row, const Expr& first, double fill = 0) {
-  Fragment piece({piece_of_long_rows}, f32);
-  copy(row.at(first), piece, {.fill = fill});
-  return piece;
-}
+  // body(first column), from the beginning or from the end.
+  void each(const std::function<void(const Expr&)>& body) const {
+    pipelined(count(), {.stages = stages}, [&](Index n) { body(n * size_); });
+  }
+  void each_from_the_end(const std::function<void(const Expr&)>& body) const {
+    pipelined(count(), {.stages = stages}, [&](Index n) { body((count() - 1 - n) * size_); });
+  }
+  Fragment load(const Tensor& row, const Expr& first, double fill = 0) const {
+    Fragment piece({size_}, f32);
+    copy(row.at(first), piece, {.fill = fill});
+    return piece;
+  }
+
+ private:
+  static constexpr int stages = 3;
+  Expr count() const { return ceildiv(columns_, size_); }
+  int size_;
+  Expr columns_;
+};
 constexpr double nothing = -std::numeric_limits<double>::infinity();
 
 template <class Op>
-void rows_in_pieces(const Tensor& x, const Tensor& out) {
-  grid(x.extent(0), [&](Index row) {
-    ExponentialSums sums(piece_of_long_rows);
-    each_piece(x.extent(1), [&](const Expr& first) { sums.add(piece_of(x.slice(row), first, nothing)); });
+void rows_in_pieces(const Instance<Op>& c, const Tensor& x, const Tensor& out) {
+  grid(x.extent(0), {.threads = c.pieces.threads}, [&](Index row) {
+    const Pieces pieces(c.pieces, x.extent(1));
+    ExponentialSums sums(c.pieces.piece);
+    pieces.each([&](const Expr& first) { sums.add(pieces.load(x.slice(row), first, nothing)); });
     const ExponentialSums::Total total = sums.total();
     Expr subtracted = is_logarithm<Op> ? total.lse() : total.largest, factor = 1.f / total.sum;
-    each_piece(x.extent(1), [&](const Expr& first) {
-      Fragment values = piece_of(x.slice(row), first);
+    pieces.each_from_the_end([&](const Expr& first) {
+      Fragment values = pieces.load(x.slice(row), first);
       parallel(values, [&](Index j) {
         Expr less = values(j) - subtracted;
         values(j) = is_logarithm<Op> ? less : exp2(less * log2e) * factor;
@@ -100,7 +116,7 @@ Kernel forward(const Instance<Op>& c) {
     if (c.holds_rows())
       held_rows(c, x, out);
     else
-      rows_in_pieces<Op>(x, out);
+      rows_in_pieces(c, x, out);
   });
 }
 
@@ -124,13 +140,14 @@ void gradients_of_held_rows(const Instance<Op>& c, const Tensor& dout, const Ten
 }
 
 template <class Op>
-void gradients_in_pieces(const Tensor& dout, const Tensor& x, const Tensor& dx) {
-  grid(x.extent(0), [&](Index row) {
+void gradients_in_pieces(const Instance<Op>& c, const Tensor& dout, const Tensor& x, const Tensor& dx) {
+  grid(x.extent(0), {.threads = c.pieces.threads}, [&](Index row) {
     Tensor own = x.slice(row), given_row = dout.slice(row);
-    ExponentialSums sums(piece_of_long_rows);
-    Fragment along({piece_of_long_rows}, f32, 0);
-    each_piece(x.extent(1), [&](const Expr& first) {
-      Fragment values = piece_of(own, first, nothing), given = piece_of(given_row, first);
+    const Pieces pieces(c.pieces, x.extent(1));
+    ExponentialSums sums(c.pieces.piece);
+    Fragment along({c.pieces.piece}, f32, 0);
+    pieces.each([&](const Expr& first) {
+      Fragment values = pieces.load(own, first, nothing), given = pieces.load(given_row, first);
       // Weighted sums change with the largest element of their column as the others do.
       if (is_logarithm<Op>)
         parallel(along, [&](Index j) { along(j) += given(j); });
@@ -146,8 +163,8 @@ void gradients_in_pieces(const Tensor& dout, const Tensor& x, const Tensor& dx) 
     if (!is_logarithm<Op>)
       parallel(along, [&](Index j) { along(j) *= exp2((sums.top(j) - total.largest) * log2e) * factor; });
     Expr all = reduce_sum(along).scalar();
-    each_piece(x.extent(1), [&](const Expr& first) {
-      Fragment values = piece_of(own, first), given = piece_of(given_row, first);
+    pieces.each_from_the_end([&](const Expr& first) {
+      Fragment values = pieces.load(own, first), given = pieces.load(given_row, first);
       parallel(values, [&](Index j) {
         Expr p = exp2((values(j) - total.largest) * log2e) * factor;
         values(j) = is_logarithm<Op> ? given(j) - p * all : p * (given(j) - all);
@@ -167,7 +184,7 @@ Kernel backward(const Instance<Op>& c) {
     if (c.holds_rows())
       gradients_of_held_rows(c, dout, x, dx);
     else
-      gradients_in_pieces<Op>(dout, x, dx);
+      gradients_in_pieces(c, dout, x, dx);
   });
 }
 
@@ -207,7 +224,7 @@ OperatorSchema& table_of(const char* name, const char* doc, const char* result, 
                      {"4096x16384_bf16", "...=4096 d=16384 bf16"},
                      {"262144x128_bf16", "...=262144 d=128 bf16"},
                      {"512x131072_bf16", "...=512 d=131072 bf16"}})
-          .run(plan<Op>, forward<Op>, formula<Op, Exact>);
+          .run(plan<Op, 1>, forward<Op>, formula<Op, Exact>);
   return table;
 }
 
@@ -225,12 +242,12 @@ const OperatorSchema& log_softmax_schema() {
 
 const OperatorSchema& softmax_backward_schema() {
   using Op = Softmax;
-  return gradient_table<plan<Op>, backward<Op>, formula<Op, Traced>>(softmax_schema(), "8*rows*d");
+  return gradient_table<plan<Op, 2>, backward<Op>, formula<Op, Traced>>(softmax_schema(), "8*rows*d");
 }
 
 const OperatorSchema& log_softmax_backward_schema() {
   using Op = LogSoftmax;
-  return gradient_table<plan<Op>, backward<Op>, formula<Op, Traced>>(log_softmax_schema(), "8*rows*d");
+  return gradient_table<plan<Op, 2>, backward<Op>, formula<Op, Traced>>(log_softmax_schema(), "8*rows*d");
 }
 
 }  // namespace tegula::ops

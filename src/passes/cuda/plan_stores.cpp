@@ -40,17 +40,26 @@ bool fits_transposed(const Buffer& tile, const View& to, const layout::Division&
          tile.extent(0) == store_rows * parts.along_m;
 }
 
-// All of a row is shown, and the column is the loop's.
+// How many columns of a row are shown, or 0 where they do not begin and end at multiples of 16 bytes.
+std::int64_t shown_columns(const View& to) {
+  const ViewDim& last = to.dims.back();
+  const Expr& extent = to.shape.back();
+  const auto is_whole = [&](const Expr& e) {
+    return is_constant(e) && constant_value(e) * to.buffer->type.bytes() % 16 == 0;
+  };
+  if (last.axis != to.rank() - 1 || !is_whole(extent) || !is_whole(last.offset)) return 0;
+  const std::int64_t first = constant_value(last.offset);
+  if (last.low && (!is_constant(last.low) || constant_value(last.low) > first)) return 0;
+  if (last.high && !is_whole(last.high)) return 0;
+  return (last.high ? constant_value(last.high) : constant_value(extent)) - first;
+}
+
+// Whole pieces of a row are shown, and the column is the loop's.
 bool is_row(const Access& to, const VariablePtr& column) {
   const Buffer& buffer = *to.view.buffer;
   if (buffer.type.bits() != 16 || !buffer.type.is_floating()) return false;
   if (to.view.shape.size() != buffer.shape.size() || to.view.dims.empty()) return false;
-  const ViewDim& last = to.view.dims.back();
-  const Expr& extent = to.view.shape.back();
-  if (last.axis != to.view.rank() - 1 || !is_constant(last.offset, 0) || last.low || !is_constant(extent))
-    return false;
-  if (last.high && !equal(last.high, extent)) return false;
-  if (constant_value(extent) * buffer.type.bytes() % 16 != 0) return false;
+  if (shown_columns(to.view) <= 0) return false;
   for (std::size_t d = 0; d + 1 < to.index.size(); ++d) {
     if (uses(to.index[d], column)) return false;
   }
@@ -106,7 +115,7 @@ const Access* plan_row_store(const Stmt& s, const Layouts& layouts, int threads,
   const layout::Division parts =
       m == store_rows * groups ? layout::Division{groups, 1} : layout::Division{1, groups};
   if (m != store_rows * parts.along_m || n % (quad_columns * parts.along_n) != 0) return nullptr;
-  if (n > constant_value(store->to.view.shape.back())) return nullptr;
+  if (n > shown_columns(store->to.view)) return nullptr;
   return layout->second == layout::wgmma_accumulator(m, n, parts) ? &store->to : nullptr;
 }
 
