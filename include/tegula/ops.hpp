@@ -43,3 +43,4 @@
 #include "tegula/ops/sparse_mla.hpp"
 #include "tegula/ops/ssd.hpp"
 #include "tegula/ops/topk.hpp"
+#include "tegula/ops/vertical_slash.hpp"
