@@ -252,3 +252,36 @@ def test_what_is_written_in_place_is_known_to_pytorch():
     total = torch.compile(step, backend="aot_eager", fullgraph=True)(fresh)
     torch.testing.assert_close(total, k.sum())
     assert torch.equal(fresh, cache)
+
+
+def test_vertical_slash_attention_sees_what_the_last_queries_choose():
+    q, k, v = randn(1, 40, 4, 16), randn(1, 40, 2, 16, seed=1), randn(1, 40, 2, 16, seed=2)
+    vertical, slash = tegula.vertical_slash_select(
+        4 * q, k, 5, 4, last=8, first_columns=1, local_slashes=1
+    )
+    assert (vertical == 0).any(-1).all() and (slash == 0).any(-1).all()
+    # The weights of the last queries, summed by columns, by hand for one head.
+    weights = (4 * q[0, 32:, 3] @ k[0, :, 1].T / 4).masked_fill(
+        torch.arange(40) > torch.arange(32, 40)[:, None], -torch.inf
+    ).softmax(-1)
+    best = weights.sum(0)[1:].topk(4).indices + 1
+    assert set(vertical[0, 3].tolist()) == {0, *best.tolist()}
+    diagonals = torch.stack([sum(weights[i, 32 + i - d] for i in range(8) if 32 + i >= d) for d in range(1, 40)])
+    assert set(slash[0, 3].tolist()) == {0, *(diagonals.topk(3).indices + 1).tolist()}
+    position, key = torch.arange(40)[:, None], torch.arange(40)
+    mask = torch.zeros(1, 4, 40, 40, dtype=torch.bool)
+    for h in range(4):
+        mask[0, h, :, vertical[0, h].long()] = True
+        for d in slash[0, h].tolist():
+            for row in range(d, 40):
+                block = (row - d) // 4 * 4
+                mask[0, h, row // 8 * 8 : row // 8 * 8 + 8, block : block + 4] = True
+    expected, lse = plain_attention(q, k, v, mask & (key <= position))
+    for layout in ("bshd", "bhsd"):
+        given = (x.transpose(1, 2) if layout == "bhsd" else x for x in (q, k, v))
+        got, got_lse = tegula.vertical_slash_attention(
+            *given, vertical, slash.long(), q_block_size=8, k_block_size=4, layout=layout
+        )
+        got = got.transpose(1, 2) if layout == "bhsd" else got
+        torch.testing.assert_close(got, expected, atol=1e-5, rtol=1e-5)
+        torch.testing.assert_close(got_lse, lse, atol=1e-5, rtol=1e-5)

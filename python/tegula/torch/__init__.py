@@ -30,6 +30,7 @@ from ._recurrent_drop_in import (
     fused_chunk_linear_attn,
     mamba_chunk_scan_combined,
 )
+from ._vertical_slash import vertical_slash_attention, vertical_slash_select
 
 __all__ = [
     "BitLinear",
@@ -56,6 +57,8 @@ __all__ = [
     "native_sparse_attention",
     "retention_decays",
     "ternary_weights",
+    "vertical_slash_attention",
+    "vertical_slash_select",
     *_functions.__all__,
 ]
 
