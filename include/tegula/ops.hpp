@@ -1,5 +1,6 @@
 // The operators.
 #pragma once
+#include "tegula/ops/append_kv.hpp"
 #include "tegula/ops/attention.hpp"
 #include "tegula/ops/attention_backward.hpp"
 #include "tegula/ops/attention_with_kv_cache.hpp"
@@ -42,3 +43,4 @@
 #include "tegula/ops/sparse_mla.hpp"
 #include "tegula/ops/ssd.hpp"
 #include "tegula/ops/topk.hpp"
+#include "tegula/ops/vertical_slash.hpp"

@@ -27,6 +27,13 @@ struct AttentionWithKvCache {
   // [batch, queries, queries] or [1, queries, queries] boolean: which of the last tokens each of them sees,
   // as of a tree of drafts; all see what is before them. It replaces `causal`.
   std::optional<TensorRef> tree_mask = {};
+  // Blocks of keys that a sequence sees, one choice for all its queries: [batch, kv heads, entries] i32
+  // numbers of blocks of `k_block_size` keys, of which `counts` [batch, kv heads] count, all unless given.
+  // Others than those of blocks, such as −1, are none, and one that is repeated counts once. Or `mask`
+  // [batch, kv heads, blocks] boolean. The extent of heads may be 1. Blocks are those of the sequence,
+  // wherever its pages lie.
+  std::optional<TensorRef> indices = {}, counts = {}, mask = {};
+  int k_block_size = 64;
   std::optional<TensorRef> sinks = {};  // [heads]: a logit of each head that counts but has no value
   std::optional<float> scale = {};      // of the scores; 1/√d unless given
   // The last query stands at the last key. Causal queries see no later keys; `left` is how many they see

@@ -6,6 +6,12 @@ from . import _functions
 from ._bit_linear import BitLinear, ternary_weights
 from ._cache_key import add_to_cache_key
 from ._custom_op import custom_op
+from ._decode_drop_in import (
+    batch_decode_with_paged_kv_cache,
+    flash_attn_with_kvcache,
+    flash_mla_sparse_fwd,
+    flash_mla_with_kvcache,
+)
 from ._deepseek import DeepseekSparseAttention, LatentCache
 from ._drop_in import block_sparse_attn, native_sparse_attend
 from ._functions import *  # noqa: F403
@@ -25,6 +31,7 @@ from ._recurrent_drop_in import (
     fused_chunk_linear_attn,
     mamba_chunk_scan_combined,
 )
+from ._vertical_slash import vertical_slash_attention, vertical_slash_select
 
 __all__ = [
     "BitLinear",
@@ -37,10 +44,14 @@ __all__ = [
     "NativeSparseCache",
     "RecurrentCache",
     "Retention",
+    "batch_decode_with_paged_kv_cache",
     "block_sparse_attn",
     "chunk_gated_delta_rule",
     "chunk_retention",
     "custom_op",
+    "flash_attn_with_kvcache",
+    "flash_mla_sparse_fwd",
+    "flash_mla_with_kvcache",
     "fused_chunk_linear_attn",
     "lightning_decays",
     "mamba_chunk_scan_combined",
@@ -48,6 +59,8 @@ __all__ = [
     "native_sparse_attention",
     "retention_decays",
     "ternary_weights",
+    "vertical_slash_attention",
+    "vertical_slash_select",
     *_functions.__all__,
 ]
 

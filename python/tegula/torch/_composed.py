@@ -102,6 +102,20 @@ def _spread(means: Tensor, x: Tensor, size: int) -> Tensor:
     return (means / _lengths(x, size)[:, None]).repeat_interleave(size, 2)[:, :, : x.shape[2]].to(x.dtype)
 
 
+def _of_largest(rows: Tensor, k: Tensor, gradient: Tensor, k_block: int, q_block: int, queries: int) -> Tensor:
+    """The gradient of each block of keys at the key of its largest product; with a q_block among the keys that are seen."""
+    keys = k.shape[2]
+    products = rows @ k.float().repeat_interleave(rows.shape[1] // k.shape[1], 1).transpose(2, 3)
+    if q_block:
+        last = (torch.arange(1, rows.shape[2] + 1, device=k.device) * q_block - 1).clamp(max=queries - 1) + keys - queries
+        products = products.masked_fill(torch.arange(keys, device=k.device) > last[:, None], -torch.inf)
+    blocks = -(-keys // k_block)
+    padded = torch.nn.functional.pad(products, (0, blocks * k_block - keys), value=-torch.inf)
+    best = padded.unflatten(-1, (blocks, k_block)).argmax(-1, keepdim=True)
+    spread = torch.zeros_like(padded).unflatten(-1, (blocks, k_block)).scatter(-1, best, gradient.unsqueeze(-1))
+    return spread.flatten(-2)[..., :keys]
+
+
 def _block_scores(call: Any, tensors: Named, options: Named, gradients: Named, needed: Set[str]) -> Named:
     q, k, gradient = tensors["q"], tensors["k"], gradients["dout"]
     q_block, k_block, scale = options["q_block_size"], options["k_block_size"], options["scale"]
@@ -117,10 +131,15 @@ def _block_scores(call: Any, tensors: Named, options: Named, gradients: Named, n
     if options["per_kv_head"]:
         gradient = gradient.repeat_interleave(group, 1) / group
     gradient = gradient * (q.shape[-1] ** -0.5 if scale is None else scale)
-    k_means = _block_means(k, k_block).repeat_interleave(group, 1)
-    dq = _spread(gradient @ k_means, q, q_block)
-    of_heads = gradient.transpose(2, 3) @ _block_means(q, q_block)
-    dk = _spread(of_heads.unflatten(1, (-1, group)).sum(2), k, k_block)
+    q_means = _block_means(q, q_block)
+    if options["proxy"] == "max":
+        rows = q_means.unflatten(1, (-1, group)).mean(2).repeat_interleave(group, 1) if options["per_kv_head"] else q_means
+        gradient = _of_largest(rows, k, gradient, k_block, options["causal"] and q_block, q.shape[2])
+        dq = _spread(gradient @ k.float().repeat_interleave(group, 1), q, q_block)
+        dk = (gradient.transpose(2, 3) @ q_means).unflatten(1, (-1, group)).sum(2).to(k.dtype)
+    else:
+        dq = _spread(gradient @ _block_means(k, k_block).repeat_interleave(group, 1), q, q_block)
+        dk = _spread((gradient.transpose(2, 3) @ q_means).unflatten(1, (-1, group)).sum(2), k, k_block)
     if options["layout"] == "bshd":
         dq, dk = dq.transpose(1, 2), dk.transpose(1, 2)
     return {"q": dq, "k": dk}

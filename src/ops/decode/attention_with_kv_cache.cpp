@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <bit>
+#include <set>
 
 #include "ops/decode/kernel.hpp"
 #include "ops/decode/table.hpp"
+#include "ops/lists/sorted_lists.hpp"
 #include "ops/pieces/plan.hpp"
 #include "ops/schema/functions.hpp"
 
@@ -51,6 +53,28 @@ CacheScale scale_of(const Bound<Op>& c, const char* name) {
   return scale.size(0) == 1 && scale.size(1) == 1 ? CacheScale::head : CacheScale::token;
 }
 
+// Tiles of which blocks of keys consist, and that fit the pages if such a tile is found.
+void choose_keys(const Bound<Op>& c, int most, CacheKernel& kernel) {
+  const bool chosen = c.has("indices") || c.has("mask");
+  const std::int64_t page = c.dim("page_size");
+  if (!chosen) {
+    kernel.keys = kernel.form.paged ? keys_of_tile(page, most) : most;
+    if (kernel.form.paged) kernel.form.page = page_of_form(page, kernel.keys);
+    return;
+  }
+  constexpr int step = 16;
+  kernel.block = c->k_block_size, kernel.mask = c.has("mask"), kernel.counts = c.has("counts");
+  kernel.listed = marked_blocks((c.dim("room") + kernel.block - 1) / kernel.block);
+  kernel.keys = std::min(most, (kernel.block + step - 1) / step * step);
+  for (int keys = kernel.keys; keys >= step; keys -= step) {
+    if (kernel.block % keys != 0) continue;
+    if (kernel.block % kernel.keys != 0) kernel.keys = keys;
+    if (!kernel.form.paged || page_of_form(page, keys) == 0) continue;
+    kernel.keys = keys, kernel.form.page = page_of_form(page, keys);
+    return;
+  }
+}
+
 CacheKernel kernel_of(const Bound<Op>& c) {
   const DType type = c.type("q"), compute = multiplied_type(type, c.on_gpu());
   const int dim = c.small_dim("d"), dim_v = c.small_dim("d_v");
@@ -70,11 +94,8 @@ CacheKernel kernel_of(const Bound<Op>& c) {
                      .sinks = c.type_if("sinks")};
   kernel.padded.copied = false;  // threads bring what the copy engine does not take
   const Tiles tiles = c.on_gpu() ? tiles_on_gpu(c, kernel) : tiles_on_cpu(c, kernel);
-  kernel.queries = tiles.queries, kernel.pack = tiles.pack, kernel.keys = tiles.keys;
-  if (kernel.form.paged) {
-    kernel.keys = keys_of_tile(c.dim("page_size"), tiles.keys);
-    kernel.form.page = page_of_form(c.dim("page_size"), kernel.keys);
-  }
+  kernel.queries = tiles.queries, kernel.pack = tiles.pack;
+  choose_keys(c, tiles.keys, kernel);
   kernel.parted = c.dim("group") > kernel.pack;
   return kernel;
 }
@@ -86,7 +107,7 @@ void run(const Bound<Op>& c, Launch& launch) {
                                    : plan_cache_splits({.batch = c.dim("batch"),
                                                         .heads = c.dim("kv_heads") * member_tiles,
                                                         .queries = c.dim("queries"),
-                                                        .keys = c.dim("room"),
+                                                        .keys = c.dim("seen"),
                                                         .left = c->left,
                                                         .tile_queries = kernel.queries,
                                                         .tile_keys = kernel.keys,
@@ -115,13 +136,45 @@ Tensor gathered(Exact& exact, const Bound<Op>& c, const char* name, const char* 
   return rows;
 }
 
+// Whether a head of keys of a sequence has chosen the block of a key.
+class Chosen {
+ public:
+  Chosen(const Bound<Op>& c, std::int64_t b, std::int64_t h) : block_(c->k_block_size) {
+    if (c.has("mask")) {
+      const TensorRef mask = c.formed("mask");
+      for (std::int64_t n = 0; n < mask.size(2); ++n)
+        if (mask.get({b, h, n}) != 0) blocks_.insert(n);
+      return;
+    }
+    all_ = !c.has("indices");
+    if (all_) return;
+    const TensorRef indices = c.formed("indices");
+    const auto count =
+        c.has("counts") ? static_cast<std::int64_t>(c.formed("counts").get({b, h})) : indices.size(2);
+    for (std::int64_t n = 0; n < std::min(count, indices.size(2)); ++n)
+      blocks_.insert(static_cast<std::int64_t>(indices.get({b, h, n})));
+  }
+  bool has(std::int64_t key) const { return all_ || blocks_.contains(key / block_); }
+
+ private:
+  bool all_ = false;
+  std::int64_t block_;
+  std::set<std::int64_t> blocks_;
+};
+
 void formula(const Bound<Op>& c, Exact& exact) {
   const Tensor &q = exact["q"], &out = exact["out"], &lse = exact["lse"];
   const double* sinks = exact.data_if("sinks");
   for (std::int64_t b = 0; b < c.dim("batch"); ++b) {
     const SequencePlaces sequence(c.call(), b);
-    const auto sight = sight_of(c.call(), b, sequence, c->causal, c->left);
+    const auto all = sight_of(c.call(), b, sequence, c->causal, c->left);
     for (std::int64_t h = 0; h < c.dim("kv_heads"); ++h) {
+      const Chosen chosen(c, b, h);
+      const auto sight = [&](std::int64_t i, std::vector<double>& times) {
+        all(i, times);
+        for (std::size_t t = 0; t < times.size(); ++t)
+          if (!chosen.has(static_cast<std::int64_t>(t))) times[t] = 0;
+      };
       const Tensor k = gathered(exact, c, "k_cache", "k_scale", sequence, h),
                    v = gathered(exact, c, "v_cache", "v_scale", sequence, h);
       for (std::int64_t g = 0; g < c.dim("group"); ++g) {
@@ -137,6 +190,28 @@ void formula(const Bound<Op>& c, Exact& exact) {
 
 // That of q, or e4m3.
 bool has_type(const Bound<Op>& c) { return c.type("k_cache") == e4m3 || c.type("k_cache") == c.type("q"); }
+
+void add_chosen_blocks(Schema<Op>& table) {
+  table
+      .in(&Op::indices, "indices", "batch ~kv_heads entries", index,
+          "numbers of key blocks that a sequence sees; others, such as -1, are none, and one that is "
+          "repeated "
+          "counts once")
+      .converts()
+      .range("-1", "ceildiv(room,k_block_size)+1")
+      .in(&Op::counts, "counts", "batch ~kv_heads", index,
+          "entries of each list that count, all unless given")
+      .converts()
+      .range("0", "entries+2")
+      .in(&Op::mask, "mask", "batch ~kv_heads mask_blocks", is(boolean),
+          "instead of indices: whether a sequence sees a block of keys")
+      .option(&Op::k_block_size, "k_block_size", "keys of a block that lists or the mask name", block_size)
+      .let("seen", "indices ? min(entries*k_block_size, room) : room")
+      .require("indices", "indices + mask <= 1", "either indices or mask", "give one of them")
+      .require("counts", "counts <= indices", "counts with indices only", "leave it out")
+      .require("mask", "mask ? mask_blocks*k_block_size >= room : 1",
+               "all blocks of the {room} keys there is room for", "check k_block_size");
+}
 
 std::vector<Example> cache_examples() {
   return {
@@ -161,7 +236,19 @@ std::vector<Example> cache_examples() {
        "cache_seqlens sinks:f32"},
       {"e4m3_per_token_paged",
        "batch=2 queries=2 pages=5 page_size=32 table_width=4 kv_heads=1 group=4 d=32 d_v=32 bf16 "
-       "k_cache:e4m3 k_scale v_scale block_table cache_seqlens causal"}};
+       "k_cache:e4m3 k_scale v_scale block_table cache_seqlens causal"},
+      {"lists_bf16",
+       "batch=2 queries=2 keys=210 kv_heads=2 group=4 d=64 d_v=64 bf16 indices entries=4 k_block_size=32 "
+       "cache_seqlens causal splits=2"},
+      {"lists_counts_pages",
+       "batch=2 queries=1 pages=9 page_size=32 table_width=6 kv_heads=2 group=2 d=32 d_v=32 f16 indices "
+       "counts "
+       "entries=5 k_block_size=16 block_table cache_seqlens"},
+      {"mask_odd_blocks_pages_of_64",
+       "batch=2 queries=3 pages=7 page_size=64 table_width=3 kv_heads=1 group=4 d=32 d_v=32 bf16 mask "
+       "mask_blocks=9 k_block_size=24 block_table cache_seqlens causal"},
+      {"small_blocks",
+       "batch=2 queries=1 keys=45 kv_heads=2 group=2 d=16 d_v=16 indices entries=9 k_block_size=3"}};
 }
 
 std::vector<Example> cache_measured() {
@@ -173,6 +260,12 @@ std::vector<Example> cache_measured() {
            "batch=32 queries=1 pages=4096 page_size=64 table_width=128 block_table cache_seqlens" + heads},
           {"32x8k_pages_of_16",
            "batch=32 queries=1 pages=16384 page_size=16 table_width=512 block_table cache_seqlens" + heads},
+          {"32x8k_blocks_of_64_a_tenth",
+           "batch=32 queries=1 keys=8192 cache_seqlens indices entries=13 k_block_size=64" + heads},
+          {"32x8k_blocks_of_64_a_tenth_pages",
+           "batch=32 queries=1 pages=4096 page_size=64 table_width=128 block_table cache_seqlens indices "
+           "entries=13 k_block_size=64" +
+               heads},
           {"32x8k_e4m3", "batch=32 queries=1 keys=8192 cache_seqlens k_cache:e4m3 k_scale v_scale" + heads}};
 }
 
@@ -198,6 +291,7 @@ const OperatorSchema& attention_with_kv_cache_schema() {
           .in(&Op::v_scale, "v_scale", "block_table ? ~pages ~page_size ~kv_heads : ~batch ~keys ~kv_heads",
               is(f32), "factors of values, likewise")
           .range("1", "3")
+          .with(add_chosen_blocks)
           .in(&Op::sinks, "sinks", query_heads, floats,
               "a logit of each head that counts in the sum but has no value")
           .remedy("give every head of q a sink")
@@ -217,7 +311,7 @@ const OperatorSchema& attention_with_kv_cache_schema() {
               "Dao et al. 2023, Flash-Decoding for long-context inference; pages as in Kwon et al. 2023, "
               "PagedAttention")
           .no_gradient("a cache is for inference; attention has one")
-          .flops("2*batch*kv_heads*group*queries*room*(d + d_v)")
+          .flops("2*batch*kv_heads*group*queries*seen*(d + d_v)")
           .examples(cache_examples())
           .measured(cache_measured())
           .run(run, formula);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "ops/lists/sorted_lists.hpp"
 #include "ops/pieces/scores.hpp"
 #include "ops/pieces/softmax.hpp"
 #include "ops/pieces/splits.hpp"
@@ -20,11 +21,14 @@ struct Program {
   std::optional<Tensor> q, k, v, out, lse, factors, last, table, lengths, k_scale, v_scale, tree, sinks;
   std::optional<Expr> scale, left, cap, splits;
   std::optional<SplitResults> parts;
+  std::optional<Tensor> choice, counts;
+  std::optional<SortedLists> lists;
 
   explicit Program(const CacheKernel& instance) : c(instance) {
     q.emplace(input("q", {batch, queries, heads, group, c.dim}, c.type));
     declare_cache();
     if (c.tree) declare_tree();
+    if (c.block > 0) declare_choice();
     if (c.sinks) sinks.emplace(input("sinks", {heads, group}, *c.sinks));
     out.emplace(output("out", {batch, queries, heads, group, c.dim_v}, c.type));
     lse.emplace(output("lse", {batch, heads, group, queries}, f32));
@@ -63,6 +67,18 @@ struct Program {
     last.emplace(input("last_features", joined(rows, {c.dim - c.in_8_bits()}), c.type));
   }
   void declare_tree() { tree.emplace(input("tree_mask", {batch, queries, queries}, boolean)); }
+
+  void declare_choice() {
+    Dim width(c.mask ? "mask_blocks" : "entries");
+    choice.emplace(input(c.mask ? "mask" : "indices", {batch, heads, width}, c.mask ? boolean : i32));
+    if (c.counts) counts.emplace(input("counts", {batch, heads}, i32));
+    lists.emplace(batch, heads, 1, width, c.listed, [this](const Expr& b, const Expr& h, const Expr&) {
+      Expr blocks = ceildiv(clamp(length_of(b), 0, room()), c.block), width = choice->extent(2);
+      Expr entries = counts ? clamp((*counts)(b, h), 0, width) : width;
+      return SortedLists::Row{{choice->slice(b, h), entries, c.mask}, c.mask ? min(blocks, width) : blocks};
+    });
+  }
+  Expr length_of(const Expr& b) const { return lengths ? Expr((*lengths)(b)) : room(); }
 
   void run();
   void attend_block(const Index& x, const Index& h, const Index& b);
@@ -104,8 +120,27 @@ struct Block {
     Expr head = kv_head * p.group;
     return c.pack > 1 ? Slot(range(head, head + p.group)) : Slot(head + member);
   }
-  Expr sees(const CacheRows::Step& step, const Expr& key, const Expr& t, const Expr& row) const {
-    Expr query = row / c.pack, seen = visible.sees(query, key + t) && step.is_there(t);
+  // The keys of a step: from `first` on, where blocks are chosen those before `end`.
+  struct Keys {
+    Expr first;
+    std::optional<Expr> end;
+  };
+  Keys keys_of(const Expr& j) const {
+    if (!p.lists) return {j * c.keys, {}};
+    const SortedLists::List list = p.lists->list(b, kv_head, 0);
+    Expr begin = list.blocks(j / c.tiles_of_block()) * c.block,
+         first = begin + j % c.tiles_of_block() * c.keys;
+    return {first, c.block % c.keys == 0 ? std::nullopt : std::optional<Expr>(begin + c.block)};
+  }
+  Range all_steps() const {
+    if (!p.lists) return visible.tiles(c.keys);
+    return range(0, p.lists->list(b, kv_head, 0).count * c.tiles_of_block());
+  }
+  Expr sees(const CacheRows::Step& step, const Keys& keys, const Expr& t, const Expr& row) const {
+    Expr key = keys.first, query = row / c.pack;
+    Operand all = visible.sees(query, key + t) && step.is_there(t);
+    if (keys.end) all = all && key + t < *keys.end;
+    Expr seen = all;
     if (!c.tree) return seen;
     Expr newest = key + t - (length - p.queries);
     return seen && (newest < 0 || (*p.tree)(b, first + query, newest));
@@ -120,7 +155,7 @@ struct Block {
     parallel(scores, [&](Index r, Index t) { scores(r, t) *= factors(t); });
   }
 
-  void weigh(const CacheRows::Step& step, const Expr& key, Fragment& scores, OnlineSoftmax& softmax,
+  void weigh(const CacheRows::Step& step, const Keys& keys, Fragment& scores, OnlineSoftmax& softmax,
              Fragment& sum) const;
   void store(const Fragment& sum, const Tensor& to) const {
     if (c.latent)
@@ -168,14 +203,15 @@ Shared multiplied(const Shared& tile, int features) {
 }
 
 // Scores become weights, and what was accumulated is rescaled.
-void Block::weigh(const CacheRows::Step& step, const Expr& key, Fragment& scores, OnlineSoftmax& softmax,
+void Block::weigh(const CacheRows::Step& step, const Keys& keys, Fragment& scores, OnlineSoftmax& softmax,
                   Fragment& sum) const {
   if (c.k_scale == CacheScale::token) scale_columns(*p.k_scale, step, scores);
   if (c.softcap) cap_scores(scores, factor, c.compute);
-  Expr hidden = visible.is_partial(key, c.keys) || step.has_gaps();
+  Expr key = keys.first;
+  Expr hidden = keys.end ? Expr(Operand(true)) : Expr(visible.is_partial(key, c.keys) || step.has_gaps());
   when(c.tree ? hidden || key + c.keys > length - p.queries : hidden, [&] {
     parallel(scores,
-             [&](Index r, Index t) { scores(r, t) = select(sees(step, key, t, r), scores(r, t), -inf); });
+             [&](Index r, Index t) { scores(r, t) = select(sees(step, keys, t, r), scores(r, t), -inf); });
   });
   scale_rows(sum, softmax.update(scores));
 }
@@ -184,14 +220,14 @@ void Block::attend(const Tensor& q, const Range& steps, OnlineSoftmax& softmax, 
   Shared queries_tile({c.rows(), c.padded.of(c.dim)}, c.compute);
   load_columns(q, 0, c.dim, queries_tile);
   pipelined(steps, {.stages = 2}, [&](Index j) {
-    Expr key = j * c.keys;
-    const CacheRows::Step step(rows, key, c.keys, *p.k);
+    const Keys keys = keys_of(j);
+    const CacheRows::Step step(rows, keys.first, c.keys, *p.k);
     Shared k_tile({c.keys, c.padded.of(c.dim)}, c.compute),
         v_tile({c.keys, c.padded.of_v(c.dim_v)}, c.compute);
     step.load(*p.k, kv_head, 0, k_tile, false);
     Fragment scores({c.rows(), c.keys}, f32, 0);
     gemm(multiplied(queries_tile, c.features()), multiplied(k_tile, c.features()).T(), scores);
-    weigh(step, key, scores, softmax, sum);
+    weigh(step, keys, scores, softmax, sum);
     // What lies behind the end of a sequence may be NaN.
     step.load(*p.v, kv_head, 0, v_tile, c.form.lengths);
     if (c.v_scale == CacheScale::token) scale_columns(*p.v_scale, step, scores);
@@ -223,8 +259,8 @@ void Block::attend_latents(const Tensor& q, const Range& steps, OnlineSoftmax& s
   load_columns(q, 0, c.dim_v, q_latents);
   if (rest > 0) load_columns(q, c.dim_v, c.rest(), q_rest);
   pipelined(steps, {.stages = 2}, [&](Index j) {
-    Expr key = j * c.keys;
-    const CacheRows::Step step(rows, key, c.keys, *p.k);
+    const Keys keys = keys_of(j);
+    const CacheRows::Step step(rows, keys.first, c.keys, *p.k);
     Shared tile({c.keys, latents}, c.compute);
     load_latents(step, tile);
     Fragment scores({c.rows(), c.keys}, f32, 0);
@@ -237,13 +273,14 @@ void Block::attend_latents(const Tensor& q, const Range& steps, OnlineSoftmax& s
         step.load(*p.last, kv_head, 0, rest_tile, false);
       gemm(q_rest, rest_tile.T(), scores);
     }
-    weigh(step, key, scores, softmax, sum);
+    weigh(step, keys, scores, softmax, sum);
     if (c.v_scale == CacheScale::token) scale_columns(*p.v_scale, step, scores);
     add_product(scores, multiplied(tile, c.features_v()), sum, c.compute);
   });
 }
 
 void Program::run() {
+  if (lists) lists->record_grid();
   Expr tiles = ceildiv(queries, c.queries) * member_tiles();
   grid(c.split ? tiles * *splits : tiles, heads, batch,
        [&](Index x, Index h, Index b) { attend_block(x, h, b); });
@@ -253,13 +290,13 @@ void Program::run() {
 
 // With parts, block x computes part x % splits of a tile.
 void Program::attend_block(const Index& x, const Index& h, const Index& b) {
-  Expr length = lengths ? Expr((*lengths)(b)) : room();
+  Expr length = length_of(b);
   if (lengths) assert_that(length <= room(), "a sequence has more tokens than its cache has room for");
   const Block block(*this, c.split ? x / *splits : Expr(x), h, b, max(length, 0));
   const HeadViews views = block.views();
   Fragment sum({c.rows(), c.features_v()}, f32, 0);
   OnlineSoftmax softmax(c.rows(), c.softcap ? *cap * log2e : block.factor);
-  const Range all_steps = block.visible.tiles(c.keys),
+  const Range all_steps = block.all_steps(),
               steps = c.split ? parts->steps(all_steps, x % *splits) : all_steps;
   if (c.latent)
     block.attend_latents(views.of_queries(*q), steps, softmax, sum);

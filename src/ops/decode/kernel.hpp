@@ -39,10 +39,15 @@ struct CacheKernel {
   // its heads; `parted`: it has more heads than a tile.
   int pack = 1, queries = 64, keys = 64;
   bool parted = false;
+  // Keys of a block, of which a sequence sees chosen ones, by lists or a mask; 0: it sees all. `listed`: of
+  // so many blocks that are marked at a time.
+  int block = 0, listed = 0;
+  bool mask = false, counts = false;
   bool causal = false, left = false, tree = false, softcap = false, split = false;
   std::optional<DType> sinks = {};
 
   int rows() const { return queries * pack; }
+  int tiles_of_block() const { return (block + keys - 1) / keys; }
   int rest() const { return dim - dim_v; }  // features of latent keys that are no values
   int in_8_bits() const { return record == CacheRecord::tiles_of_64 ? dim_v - 64 : dim_v; }  // of a record
   int features() const { return padded.dim > 0 ? multiplied_features(dim) : dim; }
@@ -52,14 +57,17 @@ struct CacheKernel {
                       padded, form, labelled("latent", latent), labelled("record", record),
                       labelled("ks", k_scale), labelled("vs", v_scale), labelled("g", pack),
                       labelled("q", queries), labelled("k", keys), labelled("parted", parted),
-                      labelled("causal", causal), labelled("left", left), labelled("tree", tree),
-                      labelled("softcap", softcap), labelled("split", split), labelled("sinks", sinks));
+                      labelled("block", block), labelled("listed", listed), labelled("mask", mask),
+                      labelled("counts", counts), labelled("causal", causal), labelled("left", left),
+                      labelled("tree", tree), labelled("softcap", softcap), labelled("split", split),
+                      labelled("sinks", sinks));
   }
 };
 
 // Arguments: q, k_cache, v_cache, out, lse; of records, k_cache has their first features, factors and
 // last_features the others; where the instance has them block_table, cache_seqlens, k_scale,
-// v_scale, tree_mask, sinks; scale, with log2(e) unless there is a cap, left, cap, splits.
+// v_scale, tree_mask, indices, counts, mask, sinks; scale, with log2(e) unless there is a cap, left, cap,
+// splits.
 lang::Kernel cache_kernel(const CacheKernel& instance);
 
 }  // namespace tegula::ops

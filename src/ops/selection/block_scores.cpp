@@ -5,6 +5,9 @@
 
 namespace tegula::ops {
 
+template <>
+inline constexpr std::array<std::string_view, 2> choice_names<KeyProxy>{"mean", "max"};
+
 namespace {
 
 using namespace lang;
@@ -20,11 +23,13 @@ struct Instance {
   bool causal = false;
   int rows = 64, columns = 64;  // of a tile of scores
   int summed = usual_summed;    // rows of a block that are loaded and summed at a time
+  bool largest = false;         // of the keys of a block, not their mean
 
   auto fields() const {
     return std::tuple(type, labelled("d", dim), joined("b", q_block, k_block), labelled("g", group),
                       joined("t", rows, columns), labelled("causal", causal),
-                      labelled("s", summed == usual_summed ? std::nullopt : std::optional(summed)));
+                      labelled("s", summed == usual_summed ? std::nullopt : std::optional(summed)),
+                      labelled("largest", largest));
   }
 };
 
@@ -33,9 +38,17 @@ Instance plan(const Bound<BlockScores>& c) {
   const auto tile = [&](const char* blocks) {
     return c.dim(blocks) <= 16 ? 16 : c.dim(blocks) <= 64 ? 64 : 128;
   };
-  Instance kernel{c.type("q"),      c.small_dim("d"),      c->q_block_size,
-                  c->k_block_size,  c.small_dim("pooled"), c->causal,
-                  tile("q_blocks"), tile("k_blocks"),      c.on_gpu() ? usual_summed : summed_on_cpu};
+  Instance kernel{c.type("q"),
+                  c.small_dim("d"),
+                  c->q_block_size,
+                  c->k_block_size,
+                  c.small_dim("pooled"),
+                  c->causal,
+                  tile("q_blocks"),
+                  tile("k_blocks"),
+                  c.on_gpu() ? usual_summed : summed_on_cpu,
+                  c->proxy == KeyProxy::max};
+  if (kernel.largest) kernel.columns = std::clamp((kernel.k_block + 15) / 16 * 16, 16, 64);
   while (c.on_gpu() &&
          (kernel.rows + kernel.columns) * kernel.dim * std::int64_t{f32.bytes()} > bytes_of_tiles)
     (kernel.rows > kernel.columns ? kernel.rows : kernel.columns) /= 2;
@@ -62,10 +75,31 @@ void pool(const Tensor& from, const Tensor& pooled, const Expr& block, int size,
   copy(sum, pooled.slice(block));
 }
 
-// Blocks of keys that the last query of q block `block` does not reach lie behind the result.
-Expr seen_blocks(const Expr& block, int q_block, int k_block, const Expr& queries, const Expr& keys) {
-  Expr last = min((block + 1) * q_block, queries) + keys - queries;
-  return ceildiv(clamp(last, 0, keys), k_block);
+// One behind the last key that the last query of q block `block` reaches.
+Expr seen_keys(const Expr& block, int q_block, const Expr& queries, const Expr& keys) {
+  return clamp(min((block + 1) * q_block, queries) + keys - queries, 0, keys);
+}
+
+// Of rows [q_blocks, d] and keys [keys, d] of a head: the largest product of each block of keys.
+void largest_products(const Instance& c, const Tensor& means, const Tensor& keys, const Expr& row,
+                      const Expr& block, const Expr& queries, const Expr& scale, const Tensor& out) {
+  Expr begin = block * c.k_block, end = min(begin + c.k_block, keys.extent(0));
+  Shared left({c.rows, c.dim}, f32);
+  copy(means.at(row), left);
+  Fragment best({c.rows}, f32, -inf);
+  pipelined(ceildiv(end - begin, c.columns), {.stages = 2}, [&](Index step) {
+    Expr first = begin + step * c.columns;
+    Shared right({c.columns, c.dim}, f32);
+    copy(keys.at(first), right);
+    Fragment scores({c.rows, c.columns}, f32, 0);
+    gemm(left, right.T(), scores);
+    parallel(scores, [&](Index i, Index j) {
+      Expr seen = c.causal ? min(seen_keys(row + i, c.q_block, queries, keys.extent(0)), end) : end;
+      scores(i, j) = select(first + j < seen, scores(i, j) * scale, -inf);
+    });
+    reduce_max(scores, best);
+  });
+  copy(best, out.slice(all, block).at(row));
 }
 
 Kernel program(const Instance& c) {
@@ -77,15 +111,22 @@ Kernel program(const Instance& c) {
     Tensor out = output("out", {batch, heads, q_blocks, k_blocks}, f32);
     Expr scale = scalar("scale", f32);
     Tensor q_means = workspace("q_means", {batch, heads, q_blocks, c.dim}, f32);
-    Tensor k_means = workspace("k_means", {batch, kv_heads, k_blocks, c.dim}, f32);
-
+    Expr all_heads = heads * batch;
     grid(q_blocks, heads, batch, [&](Index x, Index h, Index b) {
       pool(q.slice(b, all, h), q_means.slice(b, h), x, c.q_block, c.summed, c.group, c.dim);
     });
+    if (c.largest) {
+      grid(k_blocks, ceildiv(q_blocks, c.rows), all_heads, [&](Index x, Index y, Index z) {
+        Expr b = z / heads, h = z % heads;
+        largest_products(c, q_means.slice(b, h), k.slice(b, all, h / (heads / kv_heads)), y * c.rows, x,
+                         queries, scale, out.slice(b, h));
+      });
+      return;
+    }
+    Tensor k_means = workspace("k_means", {batch, kv_heads, k_blocks, c.dim}, f32);
     grid(k_blocks, kv_heads, batch, [&](Index x, Index h, Index b) {
       pool(k.slice(b, all, range(h, h + 1)), k_means.slice(b, h), x, c.k_block, c.summed, 1, c.dim);
     });
-    Expr all_heads = heads * batch;
     grid(ceildiv(k_blocks, c.columns), ceildiv(q_blocks, c.rows), all_heads, [&](Index x, Index y, Index z) {
       Expr b = z / heads, h = z % heads, row = y * c.rows, column = x * c.columns;
       Shared left({c.rows, c.dim}, f32), right({c.columns, c.dim}, f32);
@@ -95,7 +136,7 @@ Kernel program(const Instance& c) {
       gemm(left, right.T(), scores);
       parallel(scores, [&](Index i, Index j) {
         Expr score = scores(i, j) * scale;
-        Expr seen = seen_blocks(row + i, c.q_block, c.k_block, queries, keys);
+        Expr seen = ceildiv(seen_keys(row + i, c.q_block, queries, keys), c.k_block);
         scores(i, j) = c.causal ? select(column + j < seen, score, -inf) : score;
       });
       copy(scores, out.slice(b, h).at(row, column));
@@ -113,10 +154,24 @@ void formula(const Bound<BlockScores>& c, Exact& exact) {
   const std::int64_t queries = c.dim("queries"), keys = c.dim("keys"), features = c.dim("d"),
                      pooled = c.dim("pooled"),
                      share = c.dim("heads") / std::max<std::int64_t>(c.dim("kv_heads"), 1);
+  const auto largest = [&](auto b, auto h, auto i, std::int64_t begin, std::int64_t end) {
+    const std::int64_t q_begin = i * c->q_block_size, q_end = std::min(q_begin + c->q_block_size, queries);
+    double best = -std::numeric_limits<double>::infinity();
+    for (std::int64_t t = begin; t < (c->causal ? std::min(end, q_end + keys - queries) : end); ++t) {
+      double product = 0;
+      for (std::int64_t at = q_begin; at < q_end; ++at)
+        for (std::int64_t g = 0; g < pooled; ++g)
+          for (std::int64_t d = 0; d < features; ++d)
+            product += q(b, at, h / share, h % share + g, d) * k(b, t, h / share, d);
+      best = std::max(best, c.real("scale") * product / static_cast<double>((q_end - q_begin) * pooled));
+    }
+    return best;
+  };
   exact.array("out").each([&](auto b, auto h, auto i, auto j) {
     const std::int64_t q_begin = i * c->q_block_size, q_end = std::min(q_begin + c->q_block_size, queries),
                        k_begin = j * c->k_block_size, k_end = std::min(k_begin + c->k_block_size, keys);
     if (c->causal && k_begin > q_end - 1 + keys - queries) return -std::numeric_limits<double>::infinity();
+    if (c->proxy == KeyProxy::max) return largest(b, h, i, k_begin, k_end);
     double product = 0;
     for (std::int64_t d = 0; d < features; ++d) {
       double x = 0, y = 0;
@@ -134,7 +189,7 @@ void formula(const Bound<BlockScores>& c, Exact& exact) {
 const OperatorSchema& block_scores_schema() {
   using Op = BlockScores;
   static const OperatorSchema table =
-      Schema<Op>("block_scores", "products of the means of query blocks and key blocks")
+      Schema<Op>("block_scores", "products of the means of query blocks and key blocks, or of single keys")
           .with([](Schema<Op>& table) {
             add_queries_and_keys(table, batch_dims("queries", query_heads, "d"),
                                  batch_dims("keys", "kv_heads", "d"));
@@ -143,6 +198,8 @@ const OperatorSchema& block_scores_schema() {
           .option(&Op::k_block_size, "k_block_size", "keys of a block", block_size)
           .option(&Op::layout, "layout", "order of batch, sequence, heads, features")
           .option(&Op::causal, "causal", "blocks that no query of the row sees score -inf")
+          .option(&Op::proxy, "proxy",
+                  "what stands for a block of keys: their mean, or the key of the largest product")
           .option(&Op::per_kv_head, "per_kv_head", "one row for the heads of a group")
           .with(add_scale<Op>)
           .let("pooled", "per_kv_head ? max(group, 1) : 1")
@@ -150,18 +207,27 @@ const OperatorSchema& block_scores_schema() {
           .let("q_blocks", "ceildiv(queries, q_block_size)")
           .let("k_blocks", "ceildiv(keys, k_block_size)")
           .out(&Op::out, "out", "batch heads q_blocks k_blocks", is(f32),
-               "scale * mean of a query block * mean of a key block")
+               "scale * mean of a query block * mean of a key block, or the largest product of one of its "
+               "keys")
           .source("means of blocks as in Jiang et al. 2024, MInference 1.0")
           .composed_gradient("means and products")
-          .flops("2*batch*heads*q_blocks*k_blocks*d + batch*d*(queries*group + keys)*kv_heads")
+          .flops(
+              "2*batch*heads*q_blocks*(proxy=max ? keys : k_blocks)*d + batch*d*(queries*group + "
+              "keys)*kv_heads")
           .examples(
               {{"grouped_causal",
                 "batch=1 queries=37 group=2 kv_heads=2 keys=70 d=16 q_block_size=8 k_block_size=4 causal"},
                {"per_head_f16",
                 "batch=2 queries=33 group=2 kv_heads=2 keys=20 d=8 f16 q_block_size=16 k_block_size=70 "
-                "per_kv_head=false"}})
+                "per_kv_head=false"},
+               {"largest_causal",
+                "batch=1 queries=37 group=2 kv_heads=2 keys=70 d=16 q_block_size=4 k_block_size=24 causal "
+                "proxy=max"}})
           .measured(
-              {{"65536", "batch=1 queries=65536 group=1 kv_heads=1 keys=65536 d=64"},
+              {{"8x131072_largest_of_128",
+                "batch=8 queries=1 group=8 kv_heads=1 keys=131072 d=128 bf16 q_block_size=1 k_block_size=128 "
+                "proxy=max"},
+               {"65536", "batch=1 queries=65536 group=1 kv_heads=1 keys=65536 d=64"},
                {"16384_grouped", "batch=1 queries=16384 group=4 kv_heads=2 keys=16384 d=128 bf16 causal"}})
           .built_in({"batch=1 {queries=4096 keys=4096|queries=8192 keys=8192} kv_heads=1 group=1 "
                      "{d=64|d=128} {|causal}",

@@ -121,4 +121,38 @@ TEST(Selection, RefusesWrongCalls) {
 }
 
 }  // namespace selection_test
+// By the definition, with single queries and keys as blocks.
+TEST(Selection, VerticalSlashIsAttentionToColumnsAndDiagonals) {
+  constexpr int queries = 37, keys = 53, heads = 4, q_block = 8, k_block = 16;
+  const Tensor q = Tensor::random_normal({1, queries, heads, 16}, f32, 1),
+               k = Tensor::random_normal({1, keys, 2, 16}, f32, 2),
+               v = Tensor::random_normal({1, keys, 2, 12}, f32, 3);
+  const Tensor vertical = Tensor::random_integers({1, heads, 5}, i32, 4, -1, keys + 1),
+               slash = Tensor::random_integers({1, heads, 3}, i32, 5, -1, keys);
+  const Tensor mask = Tensor::zeros({1, heads, queries, keys}, boolean);
+  for (int h = 0; h < heads; ++h)
+    for (int i = 0; i < queries; ++i) {
+      for (int n = 0; n < 5; ++n)
+        if (const int column = vertical.at<std::int32_t>(0, h, n); column >= 0 && column < keys)
+          mask.at<bool>(0, h, i, column) = true;
+      // A diagonal of any query of the block brings whole blocks of keys.
+      for (int row = i / q_block * q_block; row < std::min(i / q_block * q_block + q_block, queries); ++row)
+        for (int n = 0; n < 3; ++n) {
+          const int distance = slash.at<std::int32_t>(0, h, n), key = row + keys - queries - distance;
+          if (distance < 0 || key < 0) continue;
+          for (int at = key / k_block * k_block; at < std::min(key / k_block * k_block + k_block, keys); ++at)
+            mask.at<bool>(0, h, i, at) = true;
+        }
+    }
+  BlockSparseOptions single;
+  single.q_block_size = single.k_block_size = 1, single.causal = true, single.mask = mask;
+  const AttentionResult expected = block_sparse_attention(q, k, v, single);
+  for (const Target target : test_targets()) {
+    const AttentionResult got = vertical_slash_attention(
+        q, k, v, vertical, slash, {.q_block_size = q_block, .k_block_size = k_block, .target = target});
+    EXPECT_LT(error_of(got.out, expected.out).largest, 1e-5) << target.name();
+    EXPECT_LT(error_of(got.lse, expected.lse).largest, 1e-5) << target.name();
+  }
+}
+
 }  // namespace tegula::ops
