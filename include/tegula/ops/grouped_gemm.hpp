@@ -8,8 +8,9 @@ TEGULA_API_BEGIN
 namespace tegula::ops {
 
 struct GroupedGemm {
-  TensorRef a = {};  // [m, k] with offsets, [groups, m, k] else; f32, f16 or bf16
-  TensorRef b = {};  // [groups, k, n], or [groups, n, k] with transpose_b
+  TensorRef a = {};                    // [m, k] with offsets, [groups, m, k] else; f32, f16 or bf16
+  TensorRef b = {};                    // [groups, k, n], or [groups, n, k] with transpose_b
+  std::optional<TensorRef> bias = {};  // [groups, n], f32, f16 or bf16, added to the rows of a group
   std::optional<TensorRef> offsets =
       {};  // i32 [groups + 1]: group g has the rows offsets[g] … offsets[g + 1]
   std::optional<TensorRef> counts = {};  // i32 [groups]: rows of a group that count, all unless given
@@ -20,11 +21,11 @@ struct GroupedGemm {
   Target target = Target::automatic();
 };
 
-// The rows of every group times its matrix: [m, n] where groups lie one behind the other, divided by offsets,
-// [groups, m, n] where each has room for m rows. Groups may have any number of rows, also none. Offsets and
-// counts are read where they lie, never by the host if that is a device: it checks offsets that lie in its
-// own memory, and the device asserts those that it reads. Rows behind a group's count are not written. Wrong
-// shapes, dtypes or options are an ArgumentError.
+// The rows of every group times its matrix, and its bias: [m, n] where groups lie one behind the other,
+// divided by offsets, [groups, m, n] where each has room for m rows. Groups may have any number of rows, also
+// none. Offsets and counts are read where they lie, never by the host if that is a device: it checks offsets
+// that lie in its own memory, and the device asserts those that it reads. Rows behind a group's count are not
+// written. Wrong shapes, dtypes or options are an ArgumentError.
 Tensor grouped_gemm(const TensorRef& a, const TensorRef& b, GroupedGemm options = {});
 
 struct GroupedGemmWeights {

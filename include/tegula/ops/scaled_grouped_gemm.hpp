@@ -11,6 +11,7 @@ struct ScaledGroupedGemm {
   TensorRef a = {};                      // [m, k] with offsets, [groups, m, k] else; e4m3 or e5m2
   TensorRef b = {};                      // [groups, n, k]
   TensorRef scale_a = {}, scale_b = {};  // [(groups,) m, blocks] and [groups, n / rows_b, blocks]; f32 or u8
+  std::optional<TensorRef> bias = {};    // [groups, n], f32, f16 or bf16, added to the rows of a group
   std::optional<TensorRef> offsets =
       {};  // i32 [groups + 1]: group g has the rows offsets[g] … offsets[g + 1]
   std::optional<TensorRef> counts = {};  // i32 [groups]: rows of a group that count, all unless given
