@@ -11,6 +11,7 @@
 #include "tegula/ops/conv2d.hpp"
 #include "tegula/ops/cross_entropy.hpp"
 #include "tegula/ops/cumsum.hpp"
+#include "tegula/ops/experts.hpp"
 #include "tegula/ops/gated_delta_rule.hpp"
 #include "tegula/ops/gated_units.hpp"
 #include "tegula/ops/gemm.hpp"

@@ -39,8 +39,8 @@ void formula(const Bound<GroupedGemm>& c, Exact& exact) {
 }
 
 GroupedWeightsKernel weights_plan(const Bound<GroupedGemmWeights>& c) {
-  return planned({.type = c.type("a"), .out = c.type("out"), .c = c.type_if("c")},
-                 {c.dim("groups"), 1, c.dim("n"), c.dim("k")}, c.call());
+  return planned_weights({.type = c.type("a"), .out = c.type("out"), .c = c.type_if("c")},
+                         {c.dim("groups"), 1, c.dim("n"), c.dim("k")}, c.call());
 }
 
 void weights_formula(const Bound<GroupedGemmWeights>& c, Exact& exact) {

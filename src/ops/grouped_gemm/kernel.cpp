@@ -97,7 +97,8 @@ Kernel grouped_weights_program(const GroupedWeightsKernel& t) {
   });
 }
 
-GroupedWeightsKernel planned(GroupedWeightsKernel t, const GroupedProduct& product, const BoundCall& call) {
+GroupedWeightsKernel planned_weights(GroupedWeightsKernel t, const GroupedProduct& product,
+                                     const BoundCall& call) {
   t.compute = multiplied_type(t.type, call.on_gpu());
   if (!call.on_gpu()) return t;
   const bool is_16_bits = t.compute.bits() == 16;

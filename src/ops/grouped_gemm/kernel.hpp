@@ -37,8 +37,8 @@ struct GroupedWeightsKernel {
     return std::tuple(type, compute, labelled("out", out), labelled("c", c), joined("t", m, n), k);
   }
 };
-GroupedWeightsKernel planned(GroupedWeightsKernel kernel, const GroupedProduct& product,
-                             const BoundCall& call);
+GroupedWeightsKernel planned_weights(GroupedWeightsKernel kernel, const GroupedProduct& product,
+                                     const BoundCall& call);
 lang::Kernel grouped_weights_program(const GroupedWeightsKernel& instance);
 
 }  // namespace tegula::ops
