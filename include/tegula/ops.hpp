@@ -8,7 +8,7 @@
 #include "tegula/ops/block_sparse_gemm.hpp"
 #include "tegula/ops/cast_fp8.hpp"
 #include "tegula/ops/causal_conv1d.hpp"
-#include "tegula/ops/conv2d.hpp"
+#include "tegula/ops/convolution.hpp"
 #include "tegula/ops/cross_entropy.hpp"
 #include "tegula/ops/cumsum.hpp"
 #include "tegula/ops/experts.hpp"

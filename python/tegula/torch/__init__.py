@@ -7,6 +7,7 @@ from ._bit_linear import BitLinear, ternary_weights
 from ._cache_key import add_to_cache_key
 from ._deepseek import DeepseekSparseAttention, LatentCache
 from ._drop_in import block_sparse_attn, native_sparse_attend
+from ._experts import MixtureOfExperts, grouped_mm
 from ._functions import *  # noqa: F403
 from ._native_sparse import NativeSparseAttention, NativeSparseCache, native_sparse_attention
 from ._recurrent import (
@@ -32,6 +33,7 @@ __all__ = [
     "LatentCache",
     "LinearAttention",
     "Mamba2",
+    "MixtureOfExperts",
     "NativeSparseAttention",
     "NativeSparseCache",
     "RecurrentCache",
@@ -40,6 +42,7 @@ __all__ = [
     "chunk_gated_delta_rule",
     "chunk_retention",
     "fused_chunk_linear_attn",
+    "grouped_mm",
     "lightning_decays",
     "mamba_chunk_scan_combined",
     "native_sparse_attend",

@@ -167,9 +167,17 @@ void Binder::set(const Expression& name, std::int64_t value, std::size_t tensor)
   sources_[static_cast<std::size_t>(name.slot)] = static_cast<int>(tensor);
 }
 
-bool Binder::is_known(const Expression& e) const {
-  if (e.op == Expression::Op::name) return e.slot >= static_cast<int>(schema_.dims.size()) || is_met(e.slot);
-  return std::all_of(e.args.begin(), e.args.end(), [&](const Expression& arg) { return is_known(arg); });
+// A derived value is known, and has its value from then on, as soon as all is that it follows from.
+bool Binder::is_known(const Expression& e) {
+  if (e.op != Expression::Op::name)
+    return std::all_of(e.args.begin(), e.args.end(), [&](const Expression& arg) { return is_known(arg); });
+  const auto slot = static_cast<std::size_t>(e.slot), first = schema_.dims.size();
+  if (slot < first) return is_met(e.slot);
+  if (slot >= first + schema_.derived.size()) return true;
+  const Expression& value = schema_.derived[slot - first].value;
+  if (!is_known(value)) return false;
+  c_.values_[slot] = value.evaluate(c_.values());
+  return true;
 }
 
 void Binder::solve_waiting() {
