@@ -10,18 +10,35 @@ from torch import Tensor
 Named = Dict[str, Any]
 
 
-def _before_activation(call: Callable[..., Tensor], tensors: Named, options: Named, dout: Tensor) -> Tensor:
-    """The gradient of the sum that the activation took, which is computed anew."""
-    activation = options["activation"]
+def _slope(activation: str, z: Tensor, dout: Tensor) -> Tensor:
+    """The gradient of z for that of its activation."""
     if activation == "none":
         return dout
-    z = call(tensors, {**options, "activation": "none", "out_dtype": "float32"})
-    dout = dout.float()
     if activation == "relu":
         return dout * (z > 0)
     if activation == "silu":
         return torch.ops.aten.silu_backward(dout, z)
     return torch.ops.aten.gelu_backward(dout, z, approximate="tanh")
+
+
+def _activated(activation: str, z: Tensor) -> Tensor:
+    functions = torch.nn.functional
+    if activation == "gelu":
+        return functions.gelu(z, approximate="tanh")
+    return {"none": torch.clone, "relu": functions.relu, "silu": functions.silu}[activation](z)
+
+
+def _before_activation(call: Callable[..., Tensor], tensors: Named, options: Named, dout: Tensor) -> Tensor:
+    """The gradient of the sum that the activation took, which is computed anew."""
+    activation, gated = options["activation"], options["gated"]
+    if activation == "none" and not gated:
+        return dout
+    plain = {**options, "activation": "none", "gated": False, "out_dtype": "float32"}
+    z, dout = call({**tensors, "residual": None}, plain), dout.float()
+    if not gated:
+        return _slope(activation, z, dout)
+    gates, values = z.chunk(2, -1)
+    return torch.cat([_slope(activation, gates, dout * values), _activated(activation, gates) * dout], -1)
 
 
 def _as_given(gradient: Tensor, transposed: bool, like: Tensor) -> Tensor:
@@ -35,12 +52,25 @@ def _as_given(gradient: Tensor, transposed: bool, like: Tensor) -> Tensor:
 
 def _gemm(call: Callable[..., Tensor], tensors: Named, options: Named, gradients: Named, needed: Set[str]) -> Named:
     a, b, bias = tensors["a"], tensors["b"], tensors["bias"]
+    rows, columns, residual = tensors["row_scale"], tensors["column_scale"], tensors["residual"]
     transpose_a, transpose_b, scale = options["transpose_a"], options["transpose_b"], options["scale"]
     dz = _before_activation(call, tensors, options, gradients["dout"])
     made: Named = {}
+    if "residual" in needed:
+        made["residual"] = gradients["dout"].to(residual.dtype)
     if "bias" in needed:
         made["bias"] = dz.float().flatten(0, -2).sum(0).to(bias.dtype)
-    dz = dz.to(a.dtype)
+    factors = 1.0 if rows is None else rows[:, None]
+    factors = factors if columns is None else factors * columns
+    if needed & {"row_scale", "column_scale"}:
+        given = {"transpose_a": transpose_a, "transpose_b": transpose_b, "scale": scale, "out_dtype": "float32"}
+        shares = dz.float() * call({"a": a, "b": b}, given)
+        shares = shares.sum(0) if shares.dim() == 3 else shares
+        if "row_scale" in needed:
+            made["row_scale"] = (shares if columns is None else shares * columns).sum(1)
+        if "column_scale" in needed:
+            made["column_scale"] = (shares if rows is None else shares * rows[:, None]).sum(0)
+    dz = (dz if rows is None and columns is None else dz.float() * factors).to(a.dtype)
     if "a" in needed:
         da = call({"a": dz, "b": b}, {"transpose_b": not transpose_b, "scale": scale})
         made["a"] = _as_given(da, transpose_a, a)
