@@ -58,6 +58,7 @@ std::string dtypes_text(const TensorSpec& tensor) {
 
 std::string meaning_text(const TensorSpec& tensor) {
   std::string text = tensor.meaning;
+  if (tensor.written) text += "; written in place";
   if (tensor.optional) text += "; optional";
   if (tensor.unit_stride) text += "; stride 1 along the last dimension";
   if (tensor.when) text += fmt::format("; if `{}`", tensor.when->text());

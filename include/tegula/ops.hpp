@@ -1,5 +1,6 @@
 // The operators.
 #pragma once
+#include "tegula/ops/append_kv.hpp"
 #include "tegula/ops/attention.hpp"
 #include "tegula/ops/attention_backward.hpp"
 #include "tegula/ops/attention_with_kv_cache.hpp"

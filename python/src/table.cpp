@@ -78,7 +78,7 @@ nb::dict exported(const TensorSpec& tensor) {
   result["like"] = rule.like.c_str(), result["dtype_option"] = rule.option.c_str();
   result["of_8_bits"] = rule.of_8_bits ? python_name(*rule.of_8_bits) : "";
   result["optional"] = tensor.optional, result["unit_stride"] = tensor.unit_stride;
-  result["converts"] = tensor.converts;
+  result["converts"] = tensor.converts, result["written"] = tensor.written;
   result["steps_of"] = tensor.steps_of.c_str();
   result["when"] = exported(tensor.when);
   result["when_text"] = tensor.when ? tensor.when->text().c_str() : "";

@@ -204,10 +204,16 @@ class TableCall {
     for (std::size_t i = first; i < end; ++i) {
       const nb::handle array = argument(i);
       if (array.is_none() && schema_.tensors[i].optional) continue;
-      const TensorRef ref = call_.input(label_of(schema_, i), array);
+      const TensorRef ref =
+          schema_.tensors[i].written ? written(i, array) : call_.input(label_of(schema_, i), array);
       if (i == 0) like_ = array, like_ref_ = ref;
       schema_.tensors[i].set(op_.get(), ref);
     }
+  }
+  // An array that the operator writes in place.
+  TensorRef written(std::size_t i, nb::handle array) {
+    if (array.is_none()) return call_.input(label_of(schema_, i), array);  // which refuses it
+    return *call_.output(label_of(schema_, i), array, {like_, like_ref_}, {}, f32).ref;
   }
   void read_options() {
     KnownDefaults defaults(schema_);
@@ -247,6 +253,7 @@ class TableCall {
     return output.ref ? Tensor::adopt(*output.ref, nullptr) : call_.new_tensor(shape, type, like_ref_.device);
   }
   nb::object results(const BoundCall& bound) const {
+    if (outputs_.empty()) return nb::none();
     if (outputs_.size() == 1) return result(bound, 0);
     nb::object all = nb::steal(PyTuple_New(static_cast<Py_ssize_t>(outputs_.size())));
     for (std::size_t i = 0; i < outputs_.size(); ++i)

@@ -46,6 +46,7 @@ def head(table: Table, array: str, options: Sequence[Option], outputs: bool = Tr
     given, named = parameters(table, array, options, outputs)
     lines = [*given, *(["*"] if named else []), *named]
     result = table.result_name if len(table.outputs) > 1 else ("Any" if array == "Array" else array)
+    result = result if table.outputs else "None"
     return f"def {table.name}(\n" + "".join(f"    {line},\n" for line in lines) + f") -> {result}:\n"
 
 
@@ -81,6 +82,8 @@ def tensor_text(tensor: Tensor) -> str:
     parts = [f"{shape_text(tensor)}, {'dtype ' if dtype.startswith('that') else ''}{dtype}: {tensor.meaning}."]
     if tensor.unit_stride:
         parts.append("Elements of the last dimension lie side by side.")
+    if tensor.written:
+        parts.append("Written in place.")
     return " ".join(parts)
 
 
@@ -104,14 +107,15 @@ def documentation(table: Table, options: Sequence[Option], outputs: bool = True)
     doc = textwrap.fill(f"{table.doc[:1].upper()}{table.doc[1:]}.", WIDTH) + "\n"
     args = [_entry(x.name, tensor_text(x) + (" Optional." if x.optional else "")) for x in table.inputs]
     args += [_entry(o.name, option_text(o)) for o in options]
-    if outputs:
+    if outputs and table.outputs:
         args += [_entry(", ".join(x.name for x in table.outputs), "written instead of new arrays.")]
+    if outputs:
         args += [_entry("target", _target)]
     doc += _section("Args", args)
     results = [
         _entry(x.name, tensor_text(x) + (f" None unless {x.when_text}." if x.when_text else "")) for x in table.outputs
     ]
-    doc += _section("Returns", results)
+    doc += _section("Returns", results or [_entry("None", f"{names(table.written, 'and')} hold the results.")])
     rules = [_entry(argument, f"expected {expected}; {remedy}.") for argument, expected, remedy in table.rules]
     doc += _section("Rules", rules)
     doc += "\nRaises:\n    TypeError: an argument is no array, or an option has another type.\n"
@@ -122,7 +126,7 @@ def documentation(table: Table, options: Sequence[Option], outputs: bool = True)
 
 def result_class(table: Table, array: str) -> str:
     """The head of the NamedTuple of several results; empty for one."""
-    if len(table.outputs) == 1:
+    if len(table.outputs) <= 1:
         return ""
     lines = [f"class {table.result_name}(NamedTuple):\n"]
     lines += [f"    {x.name}: {array}{' | None' if x.when_text and array != 'Any' else ''}\n" for x in table.outputs]

@@ -69,6 +69,7 @@ class Tensor:
         self.optional: bool = fields["optional"]
         self.unit_stride: bool = fields["unit_stride"]
         self.converts: bool = fields["converts"]
+        self.written: bool = fields["written"]
         self.steps_of: str = fields["steps_of"]
         self.when: Any = fields["when"]
         self.when_text: str = fields["when_text"]
@@ -139,6 +140,11 @@ class Table:
 
     def option(self, name: str) -> Optional[Option]:
         return next((each for each in self.options if each.name == name), None)
+
+    @property
+    def written(self) -> List[str]:
+        """Names of the inputs that the operator writes in place."""
+        return [each.name for each in self.inputs if each.written]
 
     @property
     def result_name(self) -> str:

@@ -119,7 +119,8 @@ Tensors copied_to(Device device, const Tensors& tensors) {
 
 Tensors run_from_host(const Operator& op, const Tensors& inputs, const Options& options, Target target) {
   if (target.device() == DeviceKind::cpu) return op.run(inputs, options, target);
-  const Tensors made = op.run(copied_to(Device::cuda(), inputs), options, target);
+  const Tensors there = copied_to(Device::cuda(), inputs);  // which results may be
+  const Tensors made = op.run(there, options, target);
   synchronize(Device::cuda());
   return copied_to(Device::cpu(), made);
 }

@@ -78,6 +78,7 @@ struct Operator {
   std::vector<OutputInfo> outputs;
   std::vector<OptionInfo> options;
 
+  // Inputs that it writes in place are written, and results too.
   std::function<Tensors(const Tensors& inputs, const Options& options, Target target)> run;
   // The same in double precision, by the formula; f64 outputs (integers as `run` gives them).
   std::function<Tensors(const Tensors& inputs, const Options& options)> reference;

@@ -5,6 +5,12 @@ autocast; and functions with the signatures of other libraries.
 from . import _functions
 from ._bit_linear import BitLinear, ternary_weights
 from ._cache_key import add_to_cache_key
+from ._decode_drop_in import (
+    batch_decode_with_paged_kv_cache,
+    flash_attn_with_kvcache,
+    flash_mla_sparse_fwd,
+    flash_mla_with_kvcache,
+)
 from ._deepseek import DeepseekSparseAttention, LatentCache
 from ._drop_in import block_sparse_attn, native_sparse_attend
 from ._experts import MixtureOfExperts, grouped_mm
@@ -38,9 +44,13 @@ __all__ = [
     "NativeSparseCache",
     "RecurrentCache",
     "Retention",
+    "batch_decode_with_paged_kv_cache",
     "block_sparse_attn",
     "chunk_gated_delta_rule",
     "chunk_retention",
+    "flash_attn_with_kvcache",
+    "flash_mla_sparse_fwd",
+    "flash_mla_with_kvcache",
     "fused_chunk_linear_attn",
     "grouped_mm",
     "lightning_decays",

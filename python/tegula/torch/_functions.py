@@ -24,7 +24,8 @@ _types = {"bool": "bool", "integer": "SymInt", "number": "float", "choice": "str
 
 def schema_of(table: Table, options: List[Option]) -> str:
     """Arguments and results in the notation of torch.library."""
-    arguments = [f"Tensor{'?' if x.optional else ''} {x.name}" for x in table.inputs]
+    places = {name: f"({chr(ord('a') + i)}!)" for i, name in enumerate(table.written)}
+    arguments = [f"Tensor{places.get(x.name, '')}{'?' if x.optional else ''} {x.name}" for x in table.inputs]
     arguments += [f"{_types[o.kind]}{'?' if o.may_be_none else ''} {o.name}" for o in options]
     results = ", ".join(["Tensor"] * len(table.outputs))
     return f"({', '.join(arguments)}) -> {results if len(table.outputs) == 1 else f'({results})'}"
@@ -55,7 +56,7 @@ def make_fake(table: Table) -> Callable[..., Any]:
         for output in table.outputs:
             dtype = given[output.name] = _dtype(table, output, given)
             results.append(tensors[0].new_empty(dims.shape(output) if dims.has(output) else 0, dtype=dtype))
-        return results[0] if len(results) == 1 else tuple(results)
+        return (results[0] if len(results) == 1 else tuple(results)) if results else None
 
     return fake
 
@@ -175,6 +176,7 @@ def operator_of(table: Table) -> Operator:
             of_backward=len(options) - len(table.options),
             vmap=partial(make_folding_vmap, table=table),
             no_gradient=table.no_gradient,
+            written=table.written,
         )
         _register_flops(table)
     return _operators[table.name]
@@ -227,20 +229,22 @@ def _refuse_gradients_of_8_bits(name: str, *tensors: Any) -> None:
 def _function(table: Table) -> Callable[..., Any]:
     options = torch_options(table, tables)
     source = accepting_others(head(table, "Tensor", options, outputs=False))
+    # What is written in place stays as it is, and so does what belongs to it.
     cast = [x.name for x in table.inputs if not x.optional and {"float16", "bfloat16"} <= set(x.dtypes)]
     cast += [x.name for x in table.inputs if x.optional and x.like in cast]
+    cast = [] if table.written else cast
     if any("float8" in dtype for x in table.inputs for dtype in x.dtypes):
         source += f"    _refuse_8_bits({', '.join(x.name for x in table.inputs)})\n"
     if cast:
         source += f"    if _any_autocast():\n        {', '.join(cast)}, = _autocast({', '.join(cast)})\n"
     # Integers have no gradient: what they are chosen by may require one.
-    detaches = not any(x.is_floating for x in table.outputs)
+    detaches = bool(table.outputs) and not any(x.is_floating for x in table.outputs)
     inputs = [
         f"_detach({x.name})" if detaches and x.is_floating else f"_as_numbers({x.name})" if x.converts else x.name
         for x in table.inputs
     ]
     values = [f"_dtype_name({o.name})" if o.kind == "dtype" else o.name for o in options]
-    if len(table.outputs) == 1:
+    if len(table.outputs) <= 1:
         source += f"    return _call(({', '.join(inputs)},), {', '.join(values)})\n"
     else:
         source += f"    _tensors, _options = ({', '.join(inputs)},), ({', '.join(values)},)\n"

@@ -4,7 +4,7 @@ from typing import Any, Callable, Literal, NamedTuple
 from torch import Tensor
 
 functions: dict[str, Callable[..., Any]]
-__all__ = ["attention", "attention_backward", "block_sparse_attention_backward", "block_sparse_attention", "block_sparse_gemm", "conv2d", "attention_with_kv_cache", "merge_attention", "mla_decode", "gated_delta_rule", "gated_delta_rule_backward", "kda", "kda_backward", "gemm", "gemv", "grouped_gemm", "grouped_gemm_weights", "integer_gemm", "indexer_logits", "indexer_logits_backward", "indexer_topk", "sparse_mla", "sparse_mla_backward", "sparse_mla_decode", "sparse_mla_target", "topk_select", "causal_conv1d", "causal_conv1d_backward", "linear_attention", "linear_attention_backward", "nsa_selected_attention_backward", "nsa_combine", "nsa_combine_backward", "nsa_compress", "nsa_compress_backward", "nsa_compressed_attention", "nsa_compressed_attention_backward", "nsa_selected_attention", "nsa_select", "quantised_gemm", "cast_fp8", "uncast_fp8", "cross_entropy", "cross_entropy_and_gradient", "cross_entropy_backward", "cumsum", "silu_and_mul", "gelu_and_mul", "relu_and_mul", "silu_and_mul_backward", "gelu_and_mul_backward", "relu_and_mul_backward", "hadamard", "hadamard_backward", "layer_norm", "layer_norm_backward", "add_layer_norm", "add_layer_norm_backward", "rms_norm", "rms_norm_backward", "add_rms_norm", "add_rms_norm_backward", "rope", "softmax", "log_softmax", "softmax_backward", "log_softmax_backward", "topk", "scaled_gemm", "scaled_grouped_gemm", "block_scores", "topk_blocks", "selective_state_update", "ssd", "ssd_backward"]
+__all__ = ["attention", "attention_backward", "block_sparse_attention_backward", "block_sparse_attention", "block_sparse_gemm", "conv2d", "append_kv", "attention_with_kv_cache", "merge_attention", "mla_decode", "gated_delta_rule", "gated_delta_rule_backward", "kda", "kda_backward", "gemm", "gemv", "grouped_gemm", "grouped_gemm_weights", "integer_gemm", "indexer_logits", "indexer_logits_backward", "indexer_topk", "sparse_mla", "sparse_mla_backward", "sparse_mla_decode", "sparse_mla_target", "topk_select", "causal_conv1d", "causal_conv1d_backward", "linear_attention", "linear_attention_backward", "nsa_selected_attention_backward", "nsa_combine", "nsa_combine_backward", "nsa_compress", "nsa_compress_backward", "nsa_compressed_attention", "nsa_compressed_attention_backward", "nsa_selected_attention", "nsa_select", "quantised_gemm", "cast_fp8", "uncast_fp8", "cross_entropy", "cross_entropy_and_gradient", "cross_entropy_backward", "cumsum", "silu_and_mul", "gelu_and_mul", "relu_and_mul", "silu_and_mul_backward", "gelu_and_mul_backward", "relu_and_mul_backward", "hadamard", "hadamard_backward", "layer_norm", "layer_norm_backward", "add_layer_norm", "add_layer_norm_backward", "rms_norm", "rms_norm_backward", "add_rms_norm", "add_rms_norm_backward", "rope", "softmax", "log_softmax", "softmax_backward", "log_softmax_backward", "topk", "scaled_gemm", "scaled_grouped_gemm", "block_scores", "topk_blocks", "selective_state_update", "ssd", "ssd_backward"]
 
 class AttentionResult(NamedTuple):
     out: Tensor
@@ -478,6 +478,82 @@ def conv2d(
         RuntimeError: the device or a compiler failed.
 
     Source: LeCun et al. 1989, Backpropagation Applied to Handwritten Zip Code Recognition.
+    """
+
+def append_kv(
+    k: Tensor,
+    k_cache: Tensor,
+    *,
+    v: Tensor | None = None,
+    v_cache: Tensor | None = None,
+    block_table: Tensor | None = None,
+    cache_seqlens: Tensor | None = None,
+    k_scale: Tensor | None = None,
+    v_scale: Tensor | None = None,
+    k_token_scale: Tensor | None = None,
+    v_token_scale: Tensor | None = None,
+    cosine: Tensor | None = None,
+    sine: Tensor | None = None,
+    positions: Tensor | None = None,
+    pairing: Literal["halves", "neighbours"] = "halves",
+    first_rotated: int = 0,
+) -> None:
+    """Writes the newest tokens of sequences to a cache of keys and values.
+
+    There are no gradients: a cache is for inference.
+
+    Args:
+        k: [batch, tokens, kv_heads, d], float32, float16 or bfloat16: keys: the last tokens. Elements of the last
+            dimension lie side by side.
+        k_cache: [pages, page_size, kv_heads, d] if block_table; [batch, keys, kv_heads, d], float32, float16,
+            bfloat16 or float8_e4m3fn: keys of all tokens. Elements of the last dimension lie side by side. Written
+            in place.
+        v: [batch, tokens, kv_heads, d_v], dtype that of k: values of the same tokens. Elements of the last
+            dimension lie side by side. Optional.
+        v_cache: [pages, page_size, kv_heads, d_v] if block_table; [batch, keys, kv_heads, d_v], dtype that of
+            k_cache: values of all tokens. Elements of the last dimension lie side by side. Written in place.
+            Optional.
+        block_table: [batch, table_width], int32: the pages of each sequence, in their order; tokens of a negative
+            entry are not stored. Optional.
+        cache_seqlens: [batch], int32: tokens of each sequence, the new ones included; without, all there is room
+            for. Optional.
+        k_scale: [pages, page_size, kv_heads] if block_table; [batch, keys, kv_heads], float32: positive factors by
+            which keys are divided: one, one for each head, or for each token and head. Optional.
+        v_scale: [pages, page_size, kv_heads] if block_table; [batch, keys, kv_heads], float32: factors of values,
+            likewise. Optional.
+        k_token_scale: [pages, page_size, kv_heads] if block_table; [batch, keys, kv_heads], float32: factors of
+            each token and head of keys, which are its largest magnitude / 448. Written in place. Optional.
+        v_token_scale: [pages, page_size, kv_heads] if block_table; [batch, keys, kv_heads], float32: factors of
+            values, likewise. Written in place. Optional.
+        cosine: [length, half], float32: of the angles of every position, by which pairs of features of keys are
+            turned. Optional.
+        sine: [length, half], float32: of the same angles. Optional.
+        positions: [batch, tokens], int32: of the tokens, their places in their sequences unless given. Optional.
+        pairing: features that are turned together: j and j + half, or 2j and 2j + 1; one of halves, neighbours.
+        first_rotated: the first feature that is turned; a feature.
+
+    Returns:
+        None: k_cache, v_cache, k_token_scale and v_token_scale hold the results.
+
+    Rules:
+        k_cache: expected the dtype of k, or e4m3; convert it.
+        v: expected v and v_cache together; give both.
+        cosine: expected cosine and sine together; give both.
+        positions: expected cosine and sine beside it; leave it out.
+        v_scale: expected v beside it; leave it out.
+        v_token_scale: expected v beside it; leave it out.
+        k: expected 1 to 1024 features; split the heads.
+        v: expected 1 to 1024 features; split the heads.
+        cosine: expected 1 pair or more, among the {d} features of k; give the angles of fewer pairs.
+        cosine: expected angles of all {room} tokens there is room for; give longer tables, or positions.
+        block_table: expected room for fewer than 2^29 tokens; give shorter tables.
+
+    Raises:
+        TypeError: an argument is no array, or an option has another type.
+        ValueError: a shape, dtype, stride or value is wrong.
+        RuntimeError: the device or a compiler failed.
+
+    Source: pages as in Kwon et al. 2023, PagedAttention.
     """
 
 class AttentionWithKvCacheResult(NamedTuple):

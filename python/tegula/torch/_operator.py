@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from types import SimpleNamespace
-from typing import Any, Callable, Optional, Tuple
+from typing import Any, Callable, Optional, Sequence, Tuple
 
 import torch
 from torch import Tensor
@@ -74,6 +74,7 @@ class Operator:
         of_backward: how many options at the end are for backward, and not given to run.
         vmap: makes the rule of torch.vmap for the operator.
         no_gradient: why there are none.
+        written: names of the tensors that it writes in place.
     """
 
     def __init__(
@@ -89,9 +90,15 @@ class Operator:
         of_backward: int = 0,
         vmap: Callable[..., Any],
         no_gradient: str = "",
+        written: Sequence[str] = (),
     ) -> None:
         self.name, self.keep_results, self.no_gradient = name, keep_results, no_gradient
         self.tensors = schema.partition("->")[0].count("Tensor")
+        arguments = schema.partition(" ->")[0].strip("() ").split(",")
+        names = [each.split()[-1] for each in arguments]
+        self.written = tuple(names.index(each) for each in written)
+        if written:
+            run, vmap = self._writing(run), self._refusing_vmap
         if not _exports_history:
             run, at_once = self._detaching(run), at_once and self._detaching(at_once)
         self.at_once = at_once or run
@@ -118,7 +125,7 @@ class Operator:
         )  # fmt: skip
         self.custom: Any = None
         if _custom_op is not None:
-            self.custom = _custom_op(f"tegula::{name}", run_custom, mutates_args=(), schema=schema)
+            self.custom = _custom_op(f"tegula::{name}", run_custom, mutates_args=tuple(written), schema=schema)
             self.custom.register_fake(fake)
             if backward is not None:
                 self.custom.register_autograd(self._padded_backward, setup_context=self._setup)
@@ -141,6 +148,11 @@ class Operator:
         if _transforms():
             return self.composable.apply(*tensors, *options)
         if gradients and torch.is_grad_enabled():
+            if self.written:
+                raise RuntimeError(
+                    f"tegula.torch.{self.name}: a tensor requires a gradient, and what is written in place has none; "
+                    "call it under torch.no_grad()"
+                )
             # Every argument costs time: the options are one, and those at the end that are not given are none.
             given = self.tensors
             while tensors[given - 1] is None:
@@ -180,6 +192,27 @@ class Operator:
             return run(*tensors, *arguments[self.tensors :])
 
         return detached
+
+    def _writing(self, run: Callable[..., Any]) -> Callable[..., Any]:
+        """PyTorch is told that what is written in place has changed."""
+
+        def writing(*arguments: Any) -> Any:
+            results = run(*arguments)
+            for i in self.written:
+                if arguments[i] is not None and not arguments[i].is_inference():
+                    torch.autograd.graph.increment_version(arguments[i])
+            return results
+
+        return writing
+
+    def _refusing_vmap(self, operator: Any) -> Callable[..., Any]:
+        def refuse(*arguments: Any) -> Any:
+            raise NotImplementedError(
+                f"tegula.torch.{self.name} writes tensors in place, which torch.vmap does not divide; give it the "
+                "larger call"
+            )
+
+        return refuse
 
     def _keep(self, ctx: Any, tensors: Tuple[Any, ...], options: Tuple[Any, ...], results: Any) -> None:
         ctx.options = options

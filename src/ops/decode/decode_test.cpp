@@ -115,6 +115,50 @@ TEST(Decode, PartsThatCountForNothing) {
   call.expect_right(test_targets());
 }
 
+constexpr const char* of_new_tokens =
+    "batch=2 tokens=3 pages=8 page_size=4 table_width=4 kv_heads=2 d=16 d_v=16 bf16 v v_cache block_table "
+    "cache_seqlens";
+
+// Keys and values side by side in one tensor of pages, as serving systems keep them; with tokens of a new
+// sequence that is shorter than the others, and a sequence that is not there.
+TEST(Decode, NewTokensAreWrittenAndNothingElse) {
+  Call call("append_kv", of_new_tokens);
+  call.inputs.insert_or_assign("cache_seqlens", Tensor::from<std::int32_t>({2, 7}, {2}));
+  call.inputs.insert_or_assign("block_table",
+                               Tensor::from<std::int32_t>({5, -1, -1, -1, 7, 0, -1, -1}, {2, 4}));
+  const Planted both(Tensor::random_normal({8, 2, 4, 2, 16}, bf16, 3));
+  call.inputs.insert_or_assign("k_cache", both.inside.select(1, 0));
+  call.inputs.insert_or_assign("v_cache", both.inside.select(1, 1));
+  call.expect_right();
+  const Tensor before = both.inside.clone();
+  call_in_place(call.schema, call.inputs, call.options);
+  EXPECT_TRUE(both.is_clean_outside());
+  for (const std::int64_t page : {1, 2, 3, 4, 6})
+    EXPECT_TRUE(equal(before.select(0, page), both.inside.select(0, page))) << page;
+  EXPECT_FALSE(equal(before.select(0, 5), both.inside.select(0, 5)));
+}
+
+TEST(Decode, NewTokensThatHaveNoPlaceAreErrors) {
+  for (const auto& [name, numbers] : std::map<std::string, std::vector<std::int32_t>>{
+           {"cache_seqlens", {3, 17}}, {"block_table", {0, 1, 2, 3, 4, 5, 6, 8}}}) {
+    Call call("append_kv", of_new_tokens);
+    call.inputs.insert_or_assign("cache_seqlens", Tensor::from<std::int32_t>({16, 16}, {2}));
+    const Shape shape = call.inputs.at(name).shape();
+    call.inputs.insert_or_assign(name, Tensor::from<std::int32_t>(numbers, shape));
+    for (const Target target : all_targets()) EXPECT_THROW(call.on(target), ProgramError) << target.name();
+  }
+  Call call("append_kv", std::string(of_new_tokens) + " cosine sine positions length=9 half=4");
+  call.inputs.insert_or_assign("positions", Tensor::full({2, 3}, i32, 9));
+  for (const Target target : test_targets()) EXPECT_THROW(call.on(target), ProgramError) << target.name();
+}
+
+TEST(Decode, CachesThatShareMemoryAreRefused) {
+  Call call("append_kv", of_new_tokens);
+  call.inputs.insert_or_assign("v_cache", call.inputs.at("k_cache"));
+  expect_refusal([&] { call_in_place(call.schema, call.inputs, call.options); },
+                 "'k_cache': expected memory of its own, not that of v_cache");
+}
+
 TEST(Decode, RefusesWrongRecords) {
   const auto refused = [](const std::string& text) {
     return refusal([&] { Call("mla_decode", text).on(Target::interpreter()); });

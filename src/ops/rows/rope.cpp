@@ -3,12 +3,10 @@
 #include <algorithm>
 #include <cmath>
 
+#include "ops/pieces/rope_pairing.hpp"
 #include "ops/schema/schema.hpp"
 
 namespace tegula::ops {
-
-template <>
-inline constexpr std::array<std::string_view, 2> choice_names<RopePairing>{"halves", "neighbours"};
 
 namespace {
 

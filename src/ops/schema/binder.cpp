@@ -321,17 +321,19 @@ Shape Binder::shape_of_output(std::size_t index) const {
 void Binder::bind_outputs() {
   c_.outputs_.reserve(schema_.tensors.size() - schema_.inputs);
   for (std::size_t i = schema_.inputs; i < schema_.tensors.size(); ++i) bind_output(i);
-  for (std::size_t i = schema_.inputs; i < schema_.tensors.size(); ++i)
-    if (const TensorRef* output = spec(i).get(c_.op_)) check_apart(i, *output);
+  for (std::size_t i = 0; i < schema_.tensors.size(); ++i)
+    if (const TensorRef* written = spec(i).get(c_.op_); written != nullptr && is_written(i))
+      check_apart(i, *written);
 }
 
 // A kernel checks its own tensors: none of several may run before all are known to be right.
 void Binder::check_apart(std::size_t index, const TensorRef& output) const {
+  if (output.data == nullptr) return;
   if (overlaps_itself(output))
     args_.refuse(spec(index).name, "elements that share no memory", describe(output),
                  "pass a tensor without repetition");
   for (std::size_t i = 0; i < schema_.tensors.size(); ++i) {
-    if (i >= schema_.inputs && i <= index) continue;
+    if (i == index || (is_written(i) && i < index)) continue;
     const TensorRef* other = spec(i).get(c_.op_);
     if (other != nullptr && share_bytes(output, *other))
       args_.refuse(spec(index).name, fmt::format("memory of its own, not that of {}", spec(i).name),

@@ -41,6 +41,7 @@ class Binder {
   [[noreturn]] void refuse_extent(std::size_t index, const Expression& extent, bool repeats = false) const;
 
   bool is_met(int slot) const { return (c_.met_ >> slot & 1) != 0; }
+  bool is_written(std::size_t index) const { return spec(index).output || spec(index).written; }
   const TensorSpec& spec(std::size_t index) const { return schema_.tensors[index]; }
 
   BoundCall& c_;

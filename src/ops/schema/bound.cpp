@@ -20,6 +20,11 @@ BoundCall::BoundCall(const OperatorSchema& schema, const void* op, Memory memory
 bool BoundCall::on_gpu() const { return is_planned_for_gpus(target_); }
 
 bool BoundCall::is_empty() const {
+  const auto writes = [&](std::size_t i) {
+    return schema_->tensors[i].written && tensors_[i] != nullptr && nelements(*tensors_[i]) != 0;
+  };
+  for (std::size_t i = 0; i < schema_->inputs; ++i)
+    if (writes(i)) return false;
   return std::all_of(outputs_.begin(), outputs_.end(), [](const Tensor& t) { return t.nelements() == 0; });
 }
 
@@ -142,7 +147,7 @@ TensorRef BoundCall::rows(std::string_view tensor, int dims) const {
 TensorRef BoundCall::folded(std::size_t tensor, const TensorRef& own, const Shape& shape) const {
   if (const auto view = own.try_reshape(shape)) return *view;
   const TensorSpec& spec = schema_->tensors[tensor];
-  if (spec.output)
+  if (spec.output || spec.written)
     Arguments(schema_->name)
         .refuse(spec.name, "rows at equal distances", describe(own), "pass a contiguous tensor");
   if (memory_ == Memory::unused) return TensorRef(nullptr, own.dtype, shape, own.device);
@@ -152,13 +157,15 @@ TensorRef BoundCall::folded(std::size_t tensor, const TensorRef& own, const Shap
 
 Tensor BoundCall::output(std::string_view tensor) const {
   const std::size_t index = index_of(tensor);
+  if (index < schema_->inputs) return Tensor::adopt((*this)[tensor], nullptr);
   return outputs_.at(index - schema_->inputs);
 }
 
 Tensors BoundCall::outputs() const {
   Tensors result;
-  for (std::size_t i = schema_->inputs; i < tensors_.size(); ++i)
-    if (tensors_[i] != nullptr) result.emplace(schema_->tensors[i].name, outputs_[i - schema_->inputs]);
+  for (std::size_t i = 0; i < tensors_.size(); ++i)
+    if (const TensorSpec& spec = schema_->tensors[i]; tensors_[i] != nullptr && (spec.output || spec.written))
+      result.emplace(spec.name, output(spec.name));
   return result;
 }
 

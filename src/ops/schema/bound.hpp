@@ -32,7 +32,7 @@ class BoundCall {
   Target target() const { return target_; }  // of a device, where the call says `automatic`
   // Whether plans are those of GPUs.
   bool on_gpu() const;
-  // Whether all outputs are empty, so that there is nothing to do.
+  // Whether all outputs, and inputs that are written, are empty, so that there is nothing to do.
   bool is_empty() const;
 
   // The value of a dim, derived value or option. An unknown name is an InternalError, as everywhere here.
@@ -64,7 +64,7 @@ class BoundCall {
 
   std::size_t index_of(std::string_view tensor) const;
   const TensorRef* at(std::size_t tensor) const { return tensors_[tensor]; }
-  // By name and in the order of the table.
+  // By name, with inputs that are written in place; and in the order of the table.
   Tensor output(std::string_view tensor) const;
   const Tensor& result(std::size_t output) const { return outputs_[output]; }
   Tensors outputs() const;

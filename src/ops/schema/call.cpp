@@ -82,6 +82,22 @@ void set_tensors(const OperatorSchema& schema, void* op, const Tensors& tensors)
                                       schema.tensors[i].meaning, text_of(schema.tensors[i].lists.back())));
 }
 
+// At equal distances, so that a call with the copy is the same call.
+Tensor copy_in_place(const Tensor& tensor) {
+  const TensorRef& ref = tensor.ref();
+  std::int64_t span = 1;
+  for (std::size_t d = 0; d < ref.shape.size(); ++d) {
+    if (ref.strides[d] < 0 || ref.shape[d] == 0) return tensor.clone();
+    span += (ref.shape[d] - 1) * ref.strides[d];
+  }
+  if (ref.data == nullptr) return tensor;
+  const Tensor memory = Tensor::empty({span}, ref.dtype, ref.device);
+  TensorRef copy = ref;
+  copy.data = memory.data();
+  copy_elements(ref, copy);
+  return Tensor::adopt(copy, memory.owner());
+}
+
 std::shared_ptr<void> made_by_name(const OperatorSchema& schema, const Tensors& tensors,
                                    const OptionValues& options, Target target) {
   std::shared_ptr<void> op = schema.make();
@@ -141,10 +157,24 @@ OptionValue parse_option(const OperatorSchema& schema, const std::string& name, 
   return *own;
 }
 
-Tensors call_by_name(const OperatorSchema& schema, const Tensors& tensors, const OptionValues& options,
-                     Target target) {
+Tensors call_in_place(const OperatorSchema& schema, const Tensors& tensors, const OptionValues& options,
+                      Target target) {
   const std::shared_ptr<void> op = made_by_name(schema, tensors, options, target);
   return run_call(schema, op.get()).outputs();
+}
+
+Tensors call_by_name(const OperatorSchema& schema, const Tensors& tensors, const OptionValues& options,
+                     Target target) {
+  if (!schema.writes_inputs()) return call_in_place(schema, tensors, options, target);
+  Tensors own = tensors;
+  for (auto& [name, tensor] : own)
+    if (const TensorSpec* spec = schema.find_tensor(name); spec != nullptr && spec->written)
+      tensor = copy_in_place(tensor);
+  Tensors results = call_in_place(schema, own, options, target);
+  // The memory of copies belongs to the results.
+  for (auto& [name, result] : results)
+    if (const TensorSpec* spec = schema.find_tensor(name); spec->written) result = own.at(name);
+  return results;
 }
 
 std::vector<lang::Kernel> kernels_by_name(const OperatorSchema& schema, const Tensors& tensors,

@@ -60,12 +60,13 @@ Work work_of(const OperatorSchema& schema, const Tensors& in, const Options& opt
 
 void describe(const OperatorSchema& schema, Operator& op) {
   op.name = schema.name, op.summary = schema.doc;
-  for (const TensorSpec& tensor : schema.tensors)
-    if (tensor.output)
+  for (const TensorSpec& tensor : schema.tensors) {
+    if (tensor.output || tensor.written)
       op.outputs.push_back({tensor.name, shape_text(tensor), type_text(tensor.type)});
-    else
+    if (!tensor.output)
       op.inputs.push_back(
           {tensor.name, shape_text(tensor), tensor.type.types, !tensor.optional, tensor.meaning});
+  }
   for (const OptionSpec& option : schema.options) op.options.push_back(info_of(option));
   for (const Example& example : schema.examples) op.check_cases.push_back(case_of(schema, example));
   for (const Example& example : schema.measured) op.bench_cases.push_back(case_of(schema, example));
@@ -77,7 +78,7 @@ Operator registered(const OperatorSchema& schema) {
   Operator op;
   describe(schema, op);
   op.run = [&schema](const Tensors& in, const Options& options, Target target) {
-    return call_by_name(schema, in, values_of(schema, options), target);
+    return call_in_place(schema, in, values_of(schema, options), target);
   };
   op.reference = [&schema](const Tensors& in, const Options& options) {
     return formula_by_name(schema, in, values_of(schema, options));

@@ -73,6 +73,14 @@ class Schema : SchemaLines {
     add_input(place_of(member), name, dims, std::move(type), meaning);
     return *this;
   }
+  // An input that the operator writes in place: the caller's memory holds the result, and PyTorch is told.
+  template <class Owner, class Ref>
+  Schema& inout(Ref Owner::*member, const char* name, const std::string& dims, TypeRule type,
+                const char* meaning) {
+    in(member, name, dims, std::move(type), meaning);
+    last().written = true;
+    return *this;
+  }
   template <class Owner>
   Schema& out(std::optional<TensorRef> Owner::*member, const char* name, const std::string& dims,
               TypeRule type, const char* meaning) {
@@ -213,7 +221,8 @@ inline BoundCall run_call(const OperatorSchema& schema, const void* op) {
   return bound;
 }
 
-// The results of a call as the operator's function gives them: a tensor, or a struct of one for each output.
+// The results of a call as the operator's function gives them: a tensor, a struct of one for each output, or
+// none where all that it writes are inputs.
 // `tensors` are the inputs that must be given, in the table's order, where the struct does not have them yet.
 template <class Result, class Op>
 Result results_of(const OperatorSchema& schema, Op op, std::initializer_list<TensorRef> tensors = {}) {
@@ -221,7 +230,9 @@ Result results_of(const OperatorSchema& schema, Op op, std::initializer_list<Ten
   for (std::size_t i = 0; i < schema.inputs && next != tensors.end(); ++i)
     if (!schema.tensors[i].optional) schema.tensors[i].set(&op, *next++);
   const BoundCall call = run_call(schema, &op);
-  if constexpr (std::is_same_v<Result, Tensor>)
+  if constexpr (std::is_void_v<Result>)
+    return;
+  else if constexpr (std::is_same_v<Result, Tensor>)
     return call.result(0);
   else
     return [&]<std::size_t... I>(std::index_sequence<I...>) { return Result{call.result(I)...}; }

@@ -116,6 +116,10 @@ const OptionSpec* OperatorSchema::find_option(const std::string& option) const {
   return i < 0 ? nullptr : &options[static_cast<std::size_t>(i)];
 }
 
+bool OperatorSchema::writes_inputs() const {
+  return std::any_of(tensors.begin(), tensors.end(), [](const TensorSpec& tensor) { return tensor.written; });
+}
+
 const OperatorSchema* OperatorSchema::forward() const {
   for (const OperatorSchema* schema : operator_schemas())
     if (schema->gradient == name) return schema;

@@ -66,6 +66,7 @@ struct TensorSpec {
   std::vector<DimList> lists;
   TypeRule type;
   bool output = false;
+  bool written = false;      // an input that the operator writes in place
   bool optional = false;     // of an input
   bool unit_stride = false;  // the last dimension has stride 1
   bool converts = false;     // PyTorch's int64 are taken as the integers that it has
@@ -194,6 +195,9 @@ struct OperatorSchema {
   std::function<void(const BoundCall& call, Launch& launch)> run;
   std::function<void(const BoundCall& call, Exact& exact)> formula;
 
+  // Whether some input is written in place.
+  bool writes_inputs() const;
+
   // Defined once: every operator's source would compile them again.
   OperatorSchema();
   ~OperatorSchema();
@@ -224,9 +228,13 @@ const std::vector<const OperatorSchema*>& operator_schemas();
 const OperatorSchema& find_schema(const std::string& name);
 
 // A call by names. Wrong names, and values of a wrong type, are an ArgumentError as wrong tensors are. The
-// outputs that are given are written; others are new.
+// outputs that are given are written; others are new. Inputs that the operator writes in place are results
+// too: here those are copies, and what is given stays as it is.
 Tensors call_by_name(const OperatorSchema& schema, const Tensors& tensors, const OptionValues& options,
                      Target target = Target::automatic());
+// The same, which writes them where they lie.
+Tensors call_in_place(const OperatorSchema& schema, const Tensors& tensors, const OptionValues& options,
+                      Target target = Target::automatic());
 // The kernels that such a call runs; nothing runs, and tensors need no memory.
 std::vector<lang::Kernel> kernels_by_name(const OperatorSchema& schema, const Tensors& tensors,
                                           const OptionValues& options, Target target = Target::automatic());

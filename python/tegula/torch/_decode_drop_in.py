@@ -1,0 +1,333 @@
+"""Functions with the signatures of FlashAttention, FlashMLA and FlashInfer for decoding with caches."""
+
+from __future__ import annotations
+
+from typing import Any, Optional, Tuple, Union
+
+import torch
+from torch import Tensor
+
+from ._functions import functions
+
+Pair = Tuple[Tensor, Tensor]
+
+_record = 656  # bytes of a record of latents: 512 of 8 bits, 4 factors of float32, 64 bfloat16
+_log2e = 1.4426950408889634
+
+
+def _refuse(**unsupported: Any) -> None:
+    for name, (given, remedy) in unsupported.items():
+        if given:
+            raise ValueError(f"{name}: this argument is not supported; {remedy}")
+
+
+def _window(window_size: Tuple[int, int], causal: bool, queries: int) -> Tuple[bool, int]:
+    """Whether later keys are hidden, and how many earlier ones are seen, -1 for all."""
+    left, right = window_size
+    if causal or right == 0:
+        return True, left
+    if 0 < right < queries - 1:
+        raise ValueError(
+            f"window_size: expected a right side of 0, of -1, or of {queries - 1} or more, which hides no key from "
+            f"{queries} queries, given {right}; give fewer queries"
+        )
+    return False, left
+
+
+def flash_attn_with_kvcache(
+    q: Tensor,
+    k_cache: Tensor,
+    v_cache: Tensor,
+    k: Optional[Tensor] = None,
+    v: Optional[Tensor] = None,
+    rotary_cos: Optional[Tensor] = None,
+    rotary_sin: Optional[Tensor] = None,
+    cache_seqlens: Optional[Union[int, Tensor]] = None,
+    cache_batch_idx: Optional[Tensor] = None,
+    cache_leftpad: Optional[Tensor] = None,
+    block_table: Optional[Tensor] = None,
+    softmax_scale: Optional[float] = None,
+    causal: bool = False,
+    window_size: Tuple[int, int] = (-1, -1),
+    softcap: float = 0.0,
+    rotary_interleaved: bool = True,
+    alibi_slopes: Optional[Tensor] = None,
+    num_splits: int = 0,
+    return_softmax_lse: bool = False,
+) -> Union[Tensor, Pair]:
+    """``append_kv`` and ``attention_with_kv_cache`` in the form of FlashAttention's function of this name.
+
+    Args:
+        q: [batch, queries, heads, d].
+        k_cache, v_cache: [sequences, keys, kv_heads, d], or [pages, page size, kv_heads, d] with a block table; pages
+            have any size.
+        k, v: [batch, new tokens, kv_heads, d], which are written to the cache behind the tokens it has.
+        rotary_cos, rotary_sin: [positions, r / 2]: the first r features of q and k are rotated, those of k before
+            they are written.
+        cache_seqlens: tokens of each sequence before the new ones, or one number for all.
+        cache_batch_idx: [batch]: which row of a cache without pages each sequence has.
+        block_table: [batch, width]: the pages of each sequence.
+        softmax_scale: 1 / sqrt(d) unless given.
+        causal: no later keys; the last query stands at the last key.
+        window_size: how many keys before and behind its position a query sees, -1 for all. A right side between 0 and
+            the queries is not supported.
+        softcap: scores become softcap * tanh(score / softcap); 0 for none.
+        rotary_interleaved: features 2j and 2j + 1 are rotated together, otherwise j and j + r / 2.
+        num_splits: parts of the keys; 0 leaves it to the plan.
+        return_softmax_lse: also the logarithms of the sums of exp(score), float32 [batch, heads, queries].
+
+    Returns:
+        out as q; ``(out, lse)`` with return_softmax_lse.
+
+    Raises:
+        ValueError: cache_leftpad, alibi_slopes and others that are not supported; else as attention_with_kv_cache.
+    """
+    _refuse(
+        cache_leftpad=(cache_leftpad is not None, "give a block table, or caches that begin with their tokens"),
+        alibi_slopes=(alibi_slopes is not None, "no operator has such biases"),
+    )
+    if (k is None) != (v is None) or (rotary_cos is None) != (rotary_sin is None):
+        raise ValueError("k and v, rotary_cos and rotary_sin: expected both or neither; give both")
+    if rotary_cos is not None and (k is None or cache_seqlens is None):
+        raise ValueError("rotary_cos: expected k, v and cache_seqlens beside it; rotate q by rope")
+    if cache_batch_idx is not None:
+        if block_table is not None:
+            raise ValueError("cache_batch_idx: expected no block table beside it; give the rows of the table")
+        block_table = cache_batch_idx.to(torch.int32).unsqueeze(1)
+    lengths = cache_seqlens
+    if isinstance(lengths, int):
+        lengths = torch.full((q.shape[0],), lengths, dtype=torch.int32, device=q.device)
+    is_causal, left = _window(window_size, causal, q.shape[1])
+    if k is not None and v is not None:
+        if lengths is None:
+            raise ValueError("cache_seqlens: expected the tokens of each sequence beside k and v; give them")
+        if rotary_cos is not None:
+            step = torch.arange(q.shape[1], dtype=torch.int32, device=q.device)
+            position = lengths[:, None] + (step if is_causal or left >= 0 else 0 * step)
+        lengths = lengths + k.shape[1]
+        pairing = "neighbours" if rotary_interleaved else "halves"
+        tables = () if rotary_cos is None else (rotary_cos.float(), rotary_sin.float())  # type: ignore[union-attr]
+        with torch.no_grad():
+            functions["append_kv"](
+                k, k_cache, v=v, v_cache=v_cache, block_table=block_table, cache_seqlens=lengths,
+                **dict(zip(("cosine", "sine"), tables)), pairing=pairing,
+            )  # fmt: skip
+        if tables:
+            q = functions["rope"](q, *tables, positions=position, pairing=pairing)
+    out, lse = functions["attention_with_kv_cache"](
+        q, k_cache, v_cache, block_table=block_table, cache_seqlens=lengths, scale=softmax_scale, causal=is_causal,
+        left=left, softcap=softcap, splits=num_splits,
+    )  # fmt: skip
+    return (out, lse) if return_softmax_lse else out
+
+
+def _with_sink(out: Tensor, lse: Tensor, sink: Optional[Tensor]) -> Tensor:
+    """Results [.., heads, d] as if a logit of each head counted that has no value; lse [.., heads] is without it."""
+    if sink is None:
+        return out
+    share = torch.sigmoid(lse - sink.float())
+    return (out.float() * torch.where(lse == -torch.inf, 0, share).unsqueeze(-1)).to(out.dtype)
+
+
+def _rows_of(cache: Tensor, name: str) -> Tensor:
+    """Pages [pages, page size, 1, features] as rows, which are not copied."""
+    if cache.dim() != 4 or cache.shape[2] != 1:
+        raise ValueError(f"{name}: expected [pages, page size, 1, features], given {list(cache.shape)}; reshape it")
+    try:
+        return cache.view(cache.shape[0] * cache.shape[1], *cache.shape[2:])
+    except RuntimeError:
+        raise ValueError(f"{name}: expected pages behind each other, given strides {cache.stride()}") from None
+
+
+def _counted(indices: Tensor, count: Optional[Tensor]) -> Tensor:
+    """Lists [batch, queries, entries] whose entries behind those of a sequence that count are padding."""
+    if count is None:
+        return indices
+    entry = torch.arange(indices.shape[-1], device=indices.device)
+    return torch.where(entry < count[:, None, None], indices, -1)
+
+
+def _attend_records(q: Tensor, cache: Tensor, name: str, indices: Tensor, scale: float) -> Pair:
+    rows = _rows_of(cache, name)[:, 0].view(torch.uint8)
+    if rows.shape[-1] != _record:
+        raise ValueError(
+            f"{name}: expected records of {_record} bytes, given {rows.shape[-1]}; mla_decode takes those of 584"
+        )
+    out, lse = functions["sparse_mla_decode"](
+        q, rows[:, :512].view(torch.float8_e4m3fn), rows[:, 512:528].view(torch.float32), indices,
+        ropes=rows[:, 528:].view(torch.bfloat16), scale=scale,
+    )  # fmt: skip
+    return out, lse
+
+
+def _sparse_decode(q: Tensor, head_dim_v: int, scale: float, is_fp8: bool, *sources: Any) -> Pair:
+    """Queries [rows, heads, d] against the pages and the lists of one source or of two."""
+    caches = [(cache, indices.flatten(0, 1), name) for cache, indices, name in sources if cache is not None]
+    if is_fp8:
+        parts = [_attend_records(q, cache, name, indices, scale) for cache, indices, name in caches]
+        if len(parts) == 1:
+            return parts[0]
+        out, lse = functions["merge_attention"](
+            torch.stack([out for out, _ in parts]).unsqueeze(1),
+            torch.stack([lse.transpose(0, 1) for _, lse in parts]).unsqueeze(1),
+        )
+        return out[0], lse[0].transpose(0, 1)
+    rows = [(_rows_of(cache, name), indices.unsqueeze(1)) for cache, indices, name in caches]
+    more = {"more_kv": rows[1][0], "more_indices": rows[1][1]} if len(rows) > 1 else {}
+    out, lse = functions["sparse_mla"](q, *rows[0], d_v=head_dim_v, scale=scale, **more)
+    return out, lse
+
+
+def flash_mla_with_kvcache(
+    q: Tensor,
+    k_cache: Tensor,
+    block_table: Optional[Tensor],
+    cache_seqlens: Optional[Tensor],
+    head_dim_v: int,
+    tile_scheduler_metadata: Any = None,
+    num_splits: Any = None,
+    softmax_scale: Optional[float] = None,
+    causal: bool = False,
+    is_fp8_kvcache: bool = False,
+    indices: Optional[Tensor] = None,
+    attn_sink: Optional[Tensor] = None,
+    extra_k_cache: Optional[Tensor] = None,
+    extra_indices_in_kvcache: Optional[Tensor] = None,
+    topk_length: Optional[Tensor] = None,
+    extra_topk_length: Optional[Tensor] = None,
+) -> Pair:
+    """``mla_decode``, or sparse decoding, in the form of FlashMLA's function of this name.
+
+    Args:
+        q: [batch, queries, heads, d].
+        k_cache: [pages, page size, 1, d] in the dtype of q, or with is_fp8_kvcache records of 656 bytes in any dtype of
+            8 bits, [pages, page size, 1, 656].
+        block_table, cache_seqlens: int32 [batch, width] and [batch]; with indices they may be None.
+        head_dim_v: features of a row that are values.
+        tile_scheduler_metadata, num_splits: nothing is planned beforehand: they are ignored.
+        softmax_scale: 1 / sqrt(d) unless given.
+        causal: no later keys; the last query stands at the last key. Without indices only.
+        is_fp8_kvcache: the cache consists of records.
+        indices: int32 [batch, queries, entries]: the rows of all pages that a query sees, page * page size + row; -1 is
+            padding.
+        attn_sink: [heads]: a logit of each head that counts but has no value. The lse is without it.
+        extra_k_cache, extra_indices_in_kvcache: a second cache, and what a query sees of it.
+        topk_length, extra_topk_length: [batch]: entries of a list that count.
+
+    Returns:
+        (out [batch, queries, heads, head_dim_v], lse float32 [batch, heads, queries]).
+    """
+    if indices is None:
+        _refuse(
+            extra_k_cache=(extra_k_cache is not None, "give indices beside it"),
+            topk_length=(topk_length is not None or extra_topk_length is not None, "give indices beside it"),
+        )
+        cache = k_cache.squeeze(2) if k_cache.dim() == 4 else k_cache
+        cache = cache.view(torch.uint8) if is_fp8_kvcache and cache.shape[-1] == _record else cache
+        out, lse = functions["mla_decode"](
+            q, cache, block_table=block_table, cache_seqlens=cache_seqlens, d_v=head_dim_v, scale=softmax_scale,
+            causal=causal,
+        )  # fmt: skip
+        return _with_sink(out, lse.transpose(1, 2), attn_sink), lse
+    _refuse(causal=(causal, "lists say what a query sees"))
+    if (extra_k_cache is None) != (extra_indices_in_kvcache is None):
+        raise ValueError("extra_k_cache and extra_indices_in_kvcache: expected both or neither; give both")
+    scale = q.shape[-1] ** -0.5 if softmax_scale is None else softmax_scale
+    extra = None if extra_indices_in_kvcache is None else _counted(extra_indices_in_kvcache, extra_topk_length)
+    out, lse = _sparse_decode(
+        q.flatten(0, 1), head_dim_v, scale, is_fp8_kvcache, (k_cache, _counted(indices, topk_length), "k_cache"),
+        (extra_k_cache, extra, "extra_k_cache"),
+    )  # fmt: skip
+    out, lse = (x.unflatten(0, q.shape[:2]) for x in (_with_sink(out, lse, attn_sink), lse))
+    return out, lse.transpose(1, 2)
+
+
+def flash_mla_sparse_fwd(
+    q: Tensor,
+    kv: Tensor,
+    indices: Tensor,
+    sm_scale: float,
+    d_v: int = 512,
+    attn_sink: Optional[Tensor] = None,
+    topk_length: Optional[Tensor] = None,
+) -> Tuple[Tensor, None, Tensor]:
+    """``sparse_mla`` in the form of FlashMLA's function of this name.
+
+    Args:
+        q: [queries, heads, d].
+        kv: [keys, kv_heads, d].
+        indices: int32 [queries, kv_heads, entries]: the rows that a query sees; -1 and rows that do not exist are
+            padding.
+        sm_scale: of the scores.
+        d_v: features of a row that are values.
+        attn_sink: [heads]: a logit of each head that counts but has no value. The lse is without it.
+        topk_length: [queries]: entries of a list that count.
+
+    Returns:
+        (out [queries, heads, d_v], None, lse float32 [queries, heads], natural logarithms). FlashMLA has the largest
+        scores at the second place, which the operator does not keep.
+    """
+    counts = None if topk_length is None else topk_length[:, None].expand(indices.shape[:2]).contiguous()
+    out, lse = functions["sparse_mla"](q, kv, indices, counts=counts, d_v=d_v, scale=sm_scale)
+    return _with_sink(out, lse, attn_sink), None, lse
+
+
+def batch_decode_with_paged_kv_cache(
+    q: Tensor,
+    paged_kv_cache: Union[Tensor, Pair],
+    kv_indptr: Tensor,
+    kv_indices: Tensor,
+    kv_last_page_len: Tensor,
+    *,
+    kv_layout: str = "NHD",
+    max_pages: Optional[int] = None,
+    window_left: int = -1,
+    logits_soft_cap: Optional[float] = None,
+    sm_scale: Optional[float] = None,
+    q_scale: Optional[float] = None,
+    k_scale: Optional[float] = None,
+    v_scale: Optional[float] = None,
+    return_lse: bool = False,
+) -> Union[Tensor, Pair]:
+    """One token of each sequence against pages, with the arguments of FlashInfer's batch decode; without a plan.
+
+    Args:
+        q: [batch, heads, d].
+        paged_kv_cache: keys and values, each [pages, page size, kv_heads, d] for NHD and [pages, kv_heads, page size, d]
+            for HND; or one tensor with a dim of 2 behind the pages.
+        kv_indptr: int32 [batch + 1]: where the pages of each sequence begin and end in kv_indices.
+        kv_indices: int32: pages.
+        kv_last_page_len: int32 [batch]: tokens of the last page of each sequence.
+        kv_layout: NHD or HND.
+        max_pages: a promise: the most pages of a sequence; without it, those of all. Lengths lie on the device and are
+            not read, so that calls can be captured.
+        window_left: keys before the last that are seen; -1 for all.
+        logits_soft_cap: scores become c * tanh(score / c).
+        sm_scale: 1 / sqrt(d) unless given.
+        q_scale, k_scale, v_scale: factors of queries, keys and values.
+        return_lse: also the logarithms to base 2 of the sums, float32 [batch, heads], as FlashInfer has them.
+
+    Returns:
+        out as q; ``(out, lse)`` with return_lse.
+    """
+    if kv_layout not in ("NHD", "HND"):
+        raise ValueError(f"kv_layout: expected NHD or HND, given '{kv_layout}'")
+    k, v = paged_kv_cache.unbind(1) if isinstance(paged_kv_cache, Tensor) else paged_kv_cache
+    if kv_layout == "HND":
+        k, v = k.transpose(1, 2), v.transpose(1, 2)
+    width = kv_indices.shape[0] if max_pages is None else max_pages
+    pages = kv_indptr[1:] - kv_indptr[:-1]
+    entry = torch.arange(width, dtype=torch.int32, device=q.device)
+    places = (kv_indptr[:-1, None] + entry).clamp(max=max(kv_indices.shape[0] - 1, 0)).long()
+    if kv_indices.shape[0] == 0:
+        table = torch.full((q.shape[0], width), -1, dtype=torch.int32, device=q.device)
+    else:
+        table = torch.where(entry < pages[:, None], kv_indices[places], -1).to(torch.int32)
+    lengths = torch.where(pages > 0, (pages - 1) * k.shape[1] + kv_last_page_len, 0).to(torch.int32)
+    scale = (q.shape[-1] ** -0.5 if sm_scale is None else sm_scale) * (q_scale or 1) * (k_scale or 1)
+    out, lse = functions["attention_with_kv_cache"](
+        q.unsqueeze(1), k, v, block_table=table, cache_seqlens=lengths, scale=scale, left=window_left,
+        softcap=logits_soft_cap or 0.0,
+    )  # fmt: skip
+    out = out[:, 0] if v_scale is None else (out[:, 0].float() * v_scale).to(q.dtype)
+    return (out, lse[..., 0] * _log2e) if return_lse else out
