@@ -40,5 +40,18 @@ struct GemmOptions {
 // which multiplies the second. Wrong shapes, dtypes or options are an ArgumentError.
 Tensor gemm(const TensorRef& a, const TensorRef& b, const GemmOptions& options = {});
 
+struct AccumulateGemm {
+  TensorRef sum = {};        // [m, n] or [batch, m, n], f32, f16 or bf16: written in place
+  TensorRef a = {}, b = {};  // as above
+  bool transpose_a = false, transpose_b = false;  // a is [k, m], b is [n, k]
+  double scale = 1;                               // of the product
+  GemmTiles tiles = {};
+  Target target = Target::automatic();
+};
+
+// sum += scale · a · b, as gradients of weights in f32 are added up over steps.
+void accumulate_gemm(const TensorRef& sum, const TensorRef& a, const TensorRef& b,
+                     AccumulateGemm options = {});
+
 }  // namespace tegula::ops
 TEGULA_API_END

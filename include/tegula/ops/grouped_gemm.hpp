@@ -43,5 +43,17 @@ struct GroupedGemmWeights {
 Tensor grouped_gemm_weights(const TensorRef& a, const TensorRef& dout, const TensorRef& offsets,
                             GroupedGemmWeights options = {});
 
+struct AccumulateGroupedGemmWeights {
+  TensorRef sum = {};           // [groups, k, n], f32, f16 or bf16: written in place
+  TensorRef a = {}, dout = {};  // as above
+  TensorRef offsets = {};
+  int max_rows = 0;
+  Target target = Target::automatic();
+};
+
+// sum[g] += a[rows of g]ᵀ · dout[rows of g].
+void accumulate_grouped_gemm_weights(const TensorRef& sum, const TensorRef& a, const TensorRef& dout,
+                                     const TensorRef& offsets, AccumulateGroupedGemmWeights options = {});
+
 }  // namespace tegula::ops
 TEGULA_API_END

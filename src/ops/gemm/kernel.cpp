@@ -34,7 +34,8 @@ struct Program {
       : c(instance),
         a(c.transpose_a ? input("a", {batch, k, m}, c.type) : input("a", {batch, m, k}, c.type)),
         b(c.transpose_b ? input("b", {batch, n, k}, c.type) : input("b", {batch, k, n}, c.type)),
-        out(output("out", {batch, m, columns}, c.out)) {
+        out(c.accumulates ? inout("out", {batch, m, columns}, c.out)
+                          : output("out", {batch, m, columns}, c.out)) {
     if (c.row_scale) row_scale.emplace(input("row_scale", {m}, f32));
     if (c.column_scale) column_scale.emplace(input("column_scale", {n}, f32));
     if (c.residual) residual.emplace(input("residual", {batch, m, columns}, *c.residual));
@@ -131,9 +132,9 @@ void Program::store(const Place& at, Fragment& sum, Fragment* second) {
   }
   if (c.epilogue != nullptr)
     parallel(sum, [&](Index i, Index j) { sum(i, j) = c.epilogue(sum(i, j), at.row + i, at.column + j); });
-  if (residual) {
-    Fragment added =
-        load(residual->slice(at.matrix).at(at.row, at.column), {sum.extent(0), sum.extent(1)}, f32);
+  for (const Tensor* own : {residual ? &*residual : nullptr, c.accumulates ? &out : nullptr}) {
+    if (own == nullptr) continue;
+    Fragment added = load(own->slice(at.matrix).at(at.row, at.column), {sum.extent(0), sum.extent(1)}, f32);
     parallel(sum, [&](Index i, Index j) { sum(i, j) += added(i, j); });
   }
   copy(sum, out.slice(at.matrix).at(at.row, at.column));

@@ -26,6 +26,7 @@ struct GemmKernel {
   Activation activation = Activation::none;
   bool gated = false;  // the activation of the first half of the columns times the second half
   GemmEpilogue epilogue = nullptr;
+  bool accumulates = false;  // the result is added to what out holds
   GemmTiles tiles = {};
   std::optional<int> stages = {};  // of loads that run ahead, in blocks that have a processor alone
 
@@ -34,7 +35,8 @@ struct GemmKernel {
                       labelled("pa", pad_a), labelled("pb", pad_b), labelled("pout", pad_out),
                       labelled("stages", stages), labelled("scaled", scaled), labelled("bias", bias),
                       labelled("residual", residual), labelled("rows", row_scale),
-                      labelled("columns", column_scale), activation, labelled("gated", gated), epilogue);
+                      labelled("columns", column_scale), activation, labelled("gated", gated), epilogue,
+                      labelled("accumulates", accumulates));
   }
 };
 

@@ -1,5 +1,7 @@
 #include "tegula/ops/grouped_gemm.hpp"
 
+#include <algorithm>
+
 #include "ops/grouped_gemm/kernel.hpp"
 #include "ops/products/product_tiles.hpp"
 #include "ops/schema/schema.hpp"
@@ -25,6 +27,7 @@ void formula(const Bound<GroupedGemm>& c, Exact& exact) {
   const double* a = exact.data("a");
   const double* bias = exact.data_if("bias");
   double* out = exact.data("out");
+  if (c.has("offsets")) std::fill(out, out + m * n, Exact::unspecified());
   const auto* offsets = c.has("offsets") ? exact["offsets"].data_as<std::int32_t>() : nullptr;
   const auto* counts = c.has("counts") ? exact["counts"].data_as<std::int32_t>() : nullptr;
   for (std::int64_t g = 0; g < groups; ++g) {
@@ -57,6 +60,22 @@ void weights_formula(const Bound<GroupedGemmWeights>& c, Exact& exact) {
       }
 }
 
+void accumulate(const Bound<AccumulateGroupedGemmWeights>& c, Launch& launch) {
+  const GroupedWeightsKernel kernel =
+      planned_weights({.type = c.type("a"), .out = c.type("sum"), .accumulates = true},
+                      {c.dim("groups"), 1, c.dim("n"), c.dim("k")}, c.call());
+  launch(kernel, grouped_weights_program, {{"out", c["sum"]}});
+}
+
+void accumulate_formula(const Bound<AccumulateGroupedGemmWeights>& c, Exact& exact) {
+  const auto a = exact.array("a"), dout = exact.array("dout"), sum = exact.array("sum");
+  const auto* offsets = exact["offsets"].data_as<std::int32_t>();
+  for (std::int64_t g = 0; g < c.dim("groups"); ++g)
+    for (std::int64_t row = offsets[g]; row < offsets[g + 1]; ++row)
+      for (std::int64_t i = 0; i < c.dim("k"); ++i)
+        for (std::int64_t j = 0; j < c.dim("n"); ++j) sum(g, i, j) += a(row, i) * dout(row, j);
+}
+
 const OptionRule dtype_rule{{}, {}, false, "f32, f16 or bf16", "convert the result"};
 const OptionRule promise =
     between(0, 1 << 28, "a number of rows, or 0 where it is not known", "leave it out");
@@ -75,6 +94,7 @@ const OperatorSchema& grouped_gemm_schema() {
               "where the rows of every group begin, and the last one's end")
           .converts()
           .packs("m", "max_rows", "longest")
+          .ends_early()
           .in(&GroupedGemm::counts, "counts", "groups", index, "rows of every group that count")
           .range("0", "m+1")
           .converts()
@@ -109,6 +129,7 @@ const OperatorSchema& grouped_gemm_weights_schema() {
               "where the rows of every group begin, and the last one's end")
           .converts()
           .packs("m", "max_rows", "longest")
+          .ends_early()
           .in(&GroupedGemmWeights::c, "c", "groups k n", floats, "added")
           .option(&GroupedGemmWeights::max_rows, "max_rows", "a promise: the most rows of a group", promise)
           .option(&GroupedGemmWeights::out_dtype, "out_dtype", "dtype of the result", dtype_rule)
@@ -123,6 +144,31 @@ const OperatorSchema& grouped_gemm_weights_schema() {
                      {"f16", "groups=4 m=33 k=65 n=20 f16 out_dtype=f16"}})
           .measured({{"8x2048", "groups=8 m=16384 k=4096 n=4096 bf16"}})
           .run(weights_plan, grouped_weights_program, weights_formula);
+  return table;
+}
+
+const OperatorSchema& accumulate_grouped_gemm_weights_schema() {
+  using Op = AccumulateGroupedGemmWeights;
+  static const OperatorSchema table =
+      Schema<Op>("accumulate_grouped_gemm_weights",
+                 "gradients of the matrices of grouped_gemm, added in place")
+          .inout(&Op::sum, "sum", "groups k n", floats, "what the gradients are added to")
+          .follows()
+          .in(&Op::a, "a", "m k", floats, "rows of all groups")
+          .in(&Op::dout, "dout", "m n", same_as("a"), "gradients of the results")
+          .in(&Op::offsets, "offsets", "groups+1", index,
+              "where the rows of every group begin, and the last one's end")
+          .converts()
+          .packs("m", "max_rows", "longest")
+          .ends_early()
+          .option(&Op::max_rows, "max_rows", "a promise: the most rows of a group", promise)
+          .source("Gale et al. 2023, MegaBlocks: Efficient Sparse Training with Mixture-of-Experts")
+          .no_gradient("it writes in place")
+          .flops("2*m*n*k")
+          .examples(
+              {{"ragged", "groups=3 m=70 k=40 n=72"}, {"into_f32", "groups=2 m=100 k=24 n=136 bf16 sum:f32"}})
+          .measured({{"8x2048", "groups=8 m=16384 k=4096 n=4096 bf16 sum:f32"}})
+          .run(accumulate, accumulate_formula);
   return table;
 }
 

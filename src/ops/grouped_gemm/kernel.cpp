@@ -73,7 +73,8 @@ Kernel grouped_weights_program(const GroupedWeightsKernel& t) {
   return kernel(instance_name("grouped_gemm_weights", t), [&] {
     Dim m("m"), n("n"), k("k"), groups("groups");
     Tensor a = input("a", {m, k}, t.type), dout = input("dout", {m, n}, t.type);
-    Tensor offsets = input("offsets", {groups + 1}, i32), out = output("out", {groups, k, n}, t.out);
+    Tensor offsets = input("offsets", {groups + 1}, i32),
+           out = t.accumulates ? inout("out", {groups, k, n}, t.out) : output("out", {groups, k, n}, t.out);
     std::optional<Tensor> c;
     if (t.c) c.emplace(input("c", {groups, k, n}, *t.c));
     Expr most = scalar("max_rows", i32);
@@ -85,7 +86,7 @@ Kernel grouped_weights_program(const GroupedWeightsKernel& t) {
                        "offsets do not fall, end with the number of rows, and keep max_rows");
            Tensor own_a = a.slice(rows), own_dout = dout.slice(rows);
            Fragment sum({t.m, t.n}, f32, 0);
-           if (c) copy(c->slice(group).at(y * t.m, x * t.n), sum);
+           if (c || t.accumulates) copy((c ? *c : out).slice(group).at(y * t.m, x * t.n), sum);
            pipelined(ceildiv(rows.end - rows.begin, t.k), {.stages = 4}, [&](Index step) {
              Shared a_tile({t.k, t.m}, t.compute), d_tile({t.k, t.n}, t.compute);
              copy(own_a.at(step * t.k, y * t.m), a_tile);

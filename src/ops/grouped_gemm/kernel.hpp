@@ -32,9 +32,11 @@ lang::Kernel grouped_gemm_program(const GroupedGemmKernel& instance);
 struct GroupedWeightsKernel {
   DType type = f32, compute = f32, out = f32;
   std::optional<DType> c = {};
+  bool accumulates = false;  // the result is added to what out holds
   int m = 64, n = 64, k = 64;
   auto fields() const {
-    return std::tuple(type, compute, labelled("out", out), labelled("c", c), joined("t", m, n), k);
+    return std::tuple(type, compute, labelled("out", out), labelled("c", c),
+                      labelled("accumulates", accumulates), joined("t", m, n), k);
   }
 };
 GroupedWeightsKernel planned_weights(GroupedWeightsKernel kernel, const GroupedProduct& product,

@@ -1,5 +1,7 @@
 #include "tegula/ops/quantised_grouped_gemm.hpp"
 
+#include <algorithm>
+
 #include "ops/products/low_bits.hpp"
 #include "ops/products/product_tiles.hpp"
 #include "ops/quantised_grouped_gemm/kernel.hpp"
@@ -48,6 +50,7 @@ void formula(const Bound<QuantisedGroupedGemm>& c, Exact& exact) {
   const std::int64_t m = c.dim("m"), n = c.dim("n"), k = c.dim("k");
   const double *a = exact.data("a"), *bias = exact.data_if("bias"), *factors = exact.data_if("row_weights");
   double* out = exact.data("out");
+  if (c.has("offsets")) std::fill(out, out + m * n, Exact::unspecified());
   const auto* offsets = c.has("offsets") ? exact["offsets"].data_as<std::int32_t>() : nullptr;
   const auto* counts = c.has("counts") ? exact["counts"].data_as<std::int32_t>() : nullptr;
   for (std::int64_t g = 0; g < c.dim("groups"); ++g) {
@@ -85,6 +88,7 @@ const OperatorSchema& quantised_grouped_gemm_schema() {
               "where the rows of every group begin, and the last one's end")
           .converts()
           .packs("m", "max_rows", "longest")
+          .ends_early()
           .in(&Op::counts, "counts", "groups", index, "rows of every group that count")
           .range("0", "m+1")
           .converts()

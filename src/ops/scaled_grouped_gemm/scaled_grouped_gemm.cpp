@@ -1,5 +1,7 @@
 #include "tegula/ops/scaled_grouped_gemm.hpp"
 
+#include <algorithm>
+
 #include "ops/products/low_bits.hpp"
 #include "ops/products/product_tiles.hpp"
 #include "ops/products/scaled_products.hpp"
@@ -34,6 +36,7 @@ void formula(const Bound<ScaledGroupedGemm>& c, Exact& exact) {
   const double* a = exact.data("a");
   const double* bias = exact.data_if("bias");
   double* out = exact.data("out");
+  if (c.has("offsets")) std::fill(out, out + m * n, Exact::unspecified());
   const std::vector<double> of_a = scales_of(exact["scale_a"]), of_b = scales_of(exact["scale_b"]);
   const auto* offsets = c.has("offsets") ? exact["offsets"].data_as<std::int32_t>() : nullptr;
   const auto* counts = c.has("counts") ? exact["counts"].data_as<std::int32_t>() : nullptr;
@@ -73,6 +76,7 @@ const OperatorSchema& scaled_grouped_gemm_schema() {
               "where the rows of every group begin, and the last one's end")
           .converts()
           .packs("m", "max_rows", "longest")
+          .ends_early()
           .in(&Op::counts, "counts", "groups", index, "rows of every group that count")
           .range("0", "m+1")
           .converts()

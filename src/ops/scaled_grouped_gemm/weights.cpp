@@ -141,6 +141,7 @@ const OperatorSchema& scaled_grouped_gemm_weights_schema() {
               "where the rows of every group begin, and the last one's end")
           .converts()
           .packs("m", "max_rows", "longest")
+          .ends_early()
           .in(&Op::c, "c", "groups k n", floats, "added")
           .option(&Op::aligned, "aligned", "a promise: groups begin at multiples of 128")
           .option(&Op::max_rows, "max_rows", "a promise: the most rows of a group",

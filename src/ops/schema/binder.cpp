@@ -262,13 +262,16 @@ void Binder::check_packing(std::size_t index) {
   const std::int64_t count = fences.shape[0], stride = fences.strides[0];
   const auto wrong = [&](std::int64_t i) {
     args_.refuse(spec(index).name,
-                 fmt::format("numbers that start with 0, never fall and end with {} tokens", tokens),
+                 fmt::format("numbers that start with 0, never fall and end with {}{} tokens",
+                             packing.ends_early ? "at most " : "", tokens),
                  fmt::format("{} at position {}", at[i * stride], i), "correct the lengths of the sequences");
   };
   longest = 0;
   for (std::int64_t i = 0; i < count; ++i) {
     const std::int64_t before = i == 0 ? 0 : at[(i - 1) * stride], own = at[i * stride];
-    if (own < before || (i == 0 && own != 0) || (i + 1 == count && own != tokens)) wrong(i);
+    if (own < before || (i == 0 && own != 0) || own > tokens ||
+        (i + 1 == count && own != tokens && !packing.ends_early))
+      wrong(i);
     longest = std::max(longest, own - before);
   }
   if (promise > 0 && longest > promise)
