@@ -92,7 +92,8 @@ void run_scaled(const Bound<ScaledMoe>& c, Launch& launch) {
   run(c, {c, "w1", "scale1", "bias1", ""}, {c, "w2", "scale2", "bias2", ""}, launch);
 }
 
-// A row as it is multiplied: cast to e4m3 and back, or itself.
+// A row as it is multiplied: cast to e4m3 and back, or itself. A cast is an error like others: exact rows are
+// not cast.
 std::vector<double> multiplied(const std::vector<double>& row, bool is_cast) {
   std::vector<double> cast = row;
   for (std::size_t first = 0; is_cast && first < row.size(); first += scaled_block) {
@@ -115,13 +116,13 @@ void formula(const Bound<Op>& c, Exact& exact, bool is_cast, const Weight& weigh
   double* out = exact.data("out");
   const auto product = [&](int matrix, std::int64_t expert, const std::vector<double>& given,
                            std::int64_t n) {
-    const std::vector<double> row = multiplied(given, is_cast);
+    const std::vector<double> row = multiplied(given, is_cast && exact.steps() != f64);
     std::vector<double> result;
     for (std::int64_t j = 0; j < n; ++j) {
       double sum = biases[matrix] ? biases[matrix][expert * n + j] : 0;
       for (std::size_t e = 0; e < row.size(); ++e)
         sum += row[e] * weight(matrix, expert, j, static_cast<std::int64_t>(e));
-      result.push_back(Exact::stored(sum, c.type("x")));
+      result.push_back(exact.rounded(sum));
     }
     return result;
   };
@@ -129,11 +130,10 @@ void formula(const Bound<Op>& c, Exact& exact, bool is_cast, const Weight& weigh
     const double* row = x + pair.token * d;
     const std::vector<double> h = product(0, pair.expert, {row, row + d}, 2 * inner);
     std::vector<double> units;
-    for (std::int64_t j = 0; j < inner; ++j)
-      units.push_back(Exact::stored(unit_formula(*c, h, j), c.type("x")));
+    for (std::int64_t j = 0; j < inner; ++j) units.push_back(exact.rounded(unit_formula(*c, h, j)));
     const std::vector<double> y = product(1, pair.expert, units, d);
     for (std::int64_t j = 0; j < d; ++j)
-      out[pair.token * d + j] += weights[pair.token * topk + pair.slot] * exact.rounded(y[j]);
+      out[pair.token * d + j] += weights[pair.token * topk + pair.slot] * y[j];
   }
 }
 
