@@ -118,7 +118,16 @@ Tensors copied_to(Device device, const Tensors& tensors) {
 }
 
 Tensors run_from_host(const Operator& op, const Tensors& inputs, const Options& options, Target target) {
-  if (target.device() == DeviceKind::cpu) return op.run(inputs, options, target);
+  if (target.device() == DeviceKind::cpu) {
+    // What is written in place is a copy, as it is on a device: the inputs stay what results are judged by.
+    Tensors own = inputs, copies;
+    for (const OutputInfo& output : op.outputs)
+      if (const auto found = own.find(output.name); found != own.end())
+        copies.emplace(output.name, found->second = found->second.clone());
+    Tensors results = op.run(own, options, target);
+    for (const auto& [name, copy] : copies) results.insert_or_assign(name, copy);
+    return results;
+  }
   const Tensors there = copied_to(Device::cuda(), inputs);  // which results may be
   const Tensors made = op.run(there, options, target);
   synchronize(Device::cuda());

@@ -8,8 +8,9 @@ TEGULA_API_BEGIN
 namespace tegula::ops {
 
 struct GroupedGemm {
-  TensorRef a = {};  // [m, k] with offsets, [groups, m, k] else; f32, f16 or bf16
-  TensorRef b = {};  // [groups, k, n], or [groups, n, k] with transpose_b
+  TensorRef a = {};                    // [m, k] with offsets, [groups, m, k] else; f32, f16 or bf16
+  TensorRef b = {};                    // [groups, k, n], or [groups, n, k] with transpose_b
+  std::optional<TensorRef> bias = {};  // [groups, n], f32, f16 or bf16, added to the rows of a group
   std::optional<TensorRef> offsets =
       {};  // i32 [groups + 1]: group g has the rows offsets[g] … offsets[g + 1]
   std::optional<TensorRef> counts = {};  // i32 [groups]: rows of a group that count, all unless given
@@ -20,7 +21,7 @@ struct GroupedGemm {
   Target target = Target::automatic();
 };
 
-// The rows of each group times its matrix: [m, n] if offsets divide rows that lie one after the other,
+// The rows of each group times its matrix, plus its bias: [m, n] if offsets divide rows that lie one after the other,
 // [groups, m, n] if each group has room for m rows. A group may have any number of rows, including none. The
 // host checks offsets in its own memory, and never reads offsets or counts that lie on a device, which
 // asserts those that it reads. Rows past a group's count are not written. Wrong shapes, dtypes or options are
@@ -41,6 +42,18 @@ struct GroupedGemmWeights {
 // of a group without rows is zero.
 Tensor grouped_gemm_weights(const TensorRef& a, const TensorRef& dout, const TensorRef& offsets,
                             GroupedGemmWeights options = {});
+
+struct AccumulateGroupedGemmWeights {
+  TensorRef sum = {};           // [groups, k, n], f32, f16 or bf16: written in place
+  TensorRef a = {}, dout = {};  // as above
+  TensorRef offsets = {};
+  int max_rows = 0;
+  Target target = Target::automatic();
+};
+
+// sum[g] += a[rows of g]ᵀ · dout[rows of g].
+void accumulate_grouped_gemm_weights(const TensorRef& sum, const TensorRef& a, const TensorRef& dout,
+                                     const TensorRef& offsets, AccumulateGroupedGemmWeights options = {});
 
 }  // namespace tegula::ops
 TEGULA_API_END

@@ -11,6 +11,7 @@ struct ScaledGroupedGemm {
   TensorRef a = {};                      // [m, k] with offsets, [groups, m, k] else; e4m3 or e5m2
   TensorRef b = {};                      // [groups, n, k]
   TensorRef scale_a = {}, scale_b = {};  // [(groups,) m, blocks] and [groups, n / rows_b, blocks]; f32 or u8
+  std::optional<TensorRef> bias = {};    // [groups, n], f32, f16 or bf16, added to the rows of a group
   std::optional<TensorRef> offsets =
       {};  // i32 [groups + 1]: group g has the rows offsets[g] … offsets[g + 1]
   std::optional<TensorRef> counts = {};  // i32 [groups]: rows of a group that count, all unless given
@@ -24,6 +25,26 @@ struct ScaledGroupedGemm {
 // The scaled product (as scaled_gemm) of every group's rows with its matrix; groups are as in grouped_gemm.
 Tensor scaled_grouped_gemm(const TensorRef& a, const TensorRef& b, const TensorRef& scale_a,
                            const TensorRef& scale_b, ScaledGroupedGemm options = {});
+
+struct ScaledGroupedGemmWeights {
+  TensorRef a = {}, dout = {};              // [m, k] and [m, n], e4m3 or e5m2
+  TensorRef scale_a = {}, scale_dout = {};  // [m / 128, k] and [m / 128, n]; f32, or u8 with e8m0
+  TensorRef offsets = {};                   // i32 [groups + 1]
+  std::optional<TensorRef> c = {};          // [groups, k, n], f32, f16 or bf16
+  bool aligned = false;                     // a promise: groups begin at multiples of 128
+  int max_rows = 0;                         // a promise: the most rows of a group; 0: not known
+  std::optional<DType> out_dtype = {};      // f32 unless given
+  std::optional<TensorRef> out = {};
+  Target target = Target::automatic();
+};
+
+// c[g] + the scaled product a[rows of g]ᵀ · dout[rows of g], the gradient of matrices as
+// grouped_gemm_weights: [groups, k, n]. Every column has a scale for each 128 rows of the whole tensor,
+// whatever groups these belong to. Products are fastest where the rows of a column lie side by side in both,
+// and groups are aligned: there tensor cores multiply 8 bits.
+Tensor scaled_grouped_gemm_weights(const TensorRef& a, const TensorRef& dout, const TensorRef& scale_a,
+                                   const TensorRef& scale_dout, const TensorRef& offsets,
+                                   ScaledGroupedGemmWeights options = {});
 
 }  // namespace tegula::ops
 TEGULA_API_END

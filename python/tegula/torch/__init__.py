@@ -14,6 +14,7 @@ from ._decode_drop_in import (
 )
 from ._deepseek import DeepseekSparseAttention, LatentCache
 from ._drop_in import block_sparse_attn, native_sparse_attend
+from ._experts import MixtureOfExperts, grouped_mm
 from ._functions import *  # noqa: F403
 from ._native_sparse import NativeSparseAttention, NativeSparseCache, native_sparse_attention
 from ._recurrent import (
@@ -40,6 +41,7 @@ __all__ = [
     "LatentCache",
     "LinearAttention",
     "Mamba2",
+    "MixtureOfExperts",
     "NativeSparseAttention",
     "NativeSparseCache",
     "RecurrentCache",
@@ -53,6 +55,7 @@ __all__ = [
     "flash_mla_sparse_fwd",
     "flash_mla_with_kvcache",
     "fused_chunk_linear_attn",
+    "grouped_mm",
     "lightning_decays",
     "mamba_chunk_scan_combined",
     "native_sparse_attend",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, Set
+from typing import Any, Callable, Dict, Optional, Set
 
 import torch
 from torch import Tensor
@@ -10,18 +10,35 @@ from torch import Tensor
 Named = Dict[str, Any]
 
 
-def _before_activation(call: Callable[..., Tensor], tensors: Named, options: Named, dout: Tensor) -> Tensor:
-    """The gradient of the sum that the activation took, which is computed anew."""
-    activation = options["activation"]
+def _slope(activation: str, z: Tensor, dout: Tensor) -> Tensor:
+    """The gradient of z for that of its activation."""
     if activation == "none":
         return dout
-    z = call(tensors, {**options, "activation": "none", "out_dtype": "float32"})
-    dout = dout.float()
     if activation == "relu":
         return dout * (z > 0)
     if activation == "silu":
         return torch.ops.aten.silu_backward(dout, z)
     return torch.ops.aten.gelu_backward(dout, z, approximate="tanh")
+
+
+def _activated(activation: str, z: Tensor) -> Tensor:
+    functions = torch.nn.functional
+    if activation == "gelu":
+        return functions.gelu(z, approximate="tanh")
+    return {"none": torch.clone, "relu": functions.relu, "silu": functions.silu}[activation](z)
+
+
+def _before_activation(call: Callable[..., Tensor], tensors: Named, options: Named, dout: Tensor) -> Tensor:
+    """The gradient of the sum that the activation took, which is computed anew."""
+    activation, gated = options["activation"], options["gated"]
+    if activation == "none" and not gated:
+        return dout
+    plain = {**options, "activation": "none", "gated": False, "out_dtype": "float32"}
+    z, dout = call({**tensors, "residual": None}, plain), dout.float()
+    if not gated:
+        return _slope(activation, z, dout)
+    gates, values = z.chunk(2, -1)
+    return torch.cat([_slope(activation, gates, dout * values), _activated(activation, gates) * dout], -1)
 
 
 def _as_given(gradient: Tensor, transposed: bool, like: Tensor) -> Tensor:
@@ -35,12 +52,25 @@ def _as_given(gradient: Tensor, transposed: bool, like: Tensor) -> Tensor:
 
 def _gemm(call: Callable[..., Tensor], tensors: Named, options: Named, gradients: Named, needed: Set[str]) -> Named:
     a, b, bias = tensors["a"], tensors["b"], tensors["bias"]
+    rows, columns, residual = tensors["row_scale"], tensors["column_scale"], tensors["residual"]
     transpose_a, transpose_b, scale = options["transpose_a"], options["transpose_b"], options["scale"]
     dz = _before_activation(call, tensors, options, gradients["dout"])
     made: Named = {}
+    if "residual" in needed:
+        made["residual"] = gradients["dout"].to(residual.dtype)
     if "bias" in needed:
         made["bias"] = dz.float().flatten(0, -2).sum(0).to(bias.dtype)
-    dz = dz.to(a.dtype)
+    factors = 1.0 if rows is None else rows[:, None]
+    factors = factors if columns is None else factors * columns
+    if needed & {"row_scale", "column_scale"}:
+        given = {"transpose_a": transpose_a, "transpose_b": transpose_b, "scale": scale, "out_dtype": "float32"}
+        shares = dz.float() * call({"a": a, "b": b}, given)
+        shares = shares.sum(0) if shares.dim() == 3 else shares
+        if "row_scale" in needed:
+            made["row_scale"] = (shares if columns is None else shares * columns).sum(1)
+        if "column_scale" in needed:
+            made["column_scale"] = (shares if rows is None else shares * rows[:, None]).sum(0)
+    dz = (dz if rows is None and columns is None else dz.float() * factors).to(a.dtype)
     if "a" in needed:
         da = call({"a": dz, "b": b}, {"transpose_b": not transpose_b, "scale": scale})
         made["a"] = _as_given(da, transpose_a, a)
@@ -82,7 +112,19 @@ def _grouped_gemm(
         else:
             db = grouped_gemm_weights(a, dout, offsets, max_rows=most).to(b.dtype)
         made["b"] = db.transpose(1, 2) if transposed else db
+    if "bias" in needed:
+        made["bias"] = _sums_of_groups(dout, offsets).to(tensors["bias"].dtype)
     return made
+
+
+def _sums_of_groups(rows: Tensor, offsets: Optional[Tensor]) -> Tensor:
+    if offsets is None:
+        return rows.float().sum(1)
+    # Rows behind the last group belong to none.
+    numbers = torch.arange(rows.shape[0], device=rows.device)
+    groups = torch.searchsorted(offsets[1:].long().contiguous(), numbers, right=True)
+    sums = torch.zeros(offsets.shape[0], rows.shape[1], dtype=torch.float32, device=rows.device)
+    return sums.index_add(0, groups, rows.float())[:-1]
 
 
 def _lengths(x: Tensor, size: int) -> Tensor:
@@ -191,14 +233,80 @@ def _topk(call: Any, tensors: Named, options: Named, gradients: Named, needed: S
     return {"x": torch.zeros_like(x).scatter(-1, indices.long(), given.to(x.dtype))}
 
 
+def _places_of(order: Tensor, count: int) -> Tensor:
+    """Where each of so many pairs stands in their order, -1 where it does not."""
+    places = order.new_full((count + 1,), -1)
+    at = torch.where(order < 0, count, order).long()
+    return places.scatter(0, at, torch.arange(order.shape[0], device=order.device, dtype=order.dtype))[:count]
+
+
+def _moe_permute(call: Any, tensors: Named, options: Named, gradients: Named, needed: Set[str]) -> Named:
+    from . import moe_unpermute  # type: ignore[attr-defined]
+
+    x, topk = tensors["x"], options["topk"]
+    places = _places_of(tensors["order"], x.shape[0] * topk).unflatten(0, (-1, topk))
+    return {"x": moe_unpermute(gradients["dout"], places)}
+
+
+def _moe_unpermute(call: Any, tensors: Named, options: Named, gradients: Named, needed: Set[str]) -> Named:
+    y, places, weights, dout = tensors["y"], tensors["places"].long(), tensors["weights"], gradients["dout"]
+    made: Named = {}
+    if "weights" in needed:
+        dots = (y[places.clamp(min=0)].float() * dout[:, None].float()).sum(-1)
+        made["weights"] = torch.where(places < 0, 0, dots).to(weights.dtype)
+    if "y" in needed:
+        rows = dout[:, None].float().expand(*places.shape, -1)
+        if weights is not None:
+            rows = rows * weights[..., None].float()
+        at = torch.where(places < 0, y.shape[0], places).flatten()
+        dy = torch.zeros(y.shape[0] + 1, y.shape[1], dtype=torch.float32, device=y.device)
+        made["y"] = dy.index_add(0, at, rows.flatten(0, 1))[:-1].to(y.dtype)
+    return made
+
+
+def _unit(name: str, options: Named, h: Tensor) -> Tensor:
+    """A gated unit of rows of gates and values, in float32 by PyTorch's own functions."""
+    gate, value = (h[..., ::2], h[..., 1::2]) if options["interleaved"] else h.chunk(2, -1)
+    if name == "swiglu_oai":
+        limit = options["limit"]
+        gate = gate.clamp(max=limit)
+        return gate * torch.sigmoid(options["alpha"] * gate) * (value.clamp(-limit, limit) + 1)
+    functions = torch.nn.functional
+    if name == "gelu":
+        return functions.gelu(gate, approximate="tanh") * value
+    return (functions.silu(gate) if name == "silu" else functions.relu(gate)) * value
+
+
+def _gated_mlp(call: Any, tensors: Named, options: Named, gradients: Named, needed: Set[str]) -> Named:
+    from . import gemm  # type: ignore[attr-defined]
+
+    x, w1, w2, dout = tensors["x"], tensors["w1"], tensors["w2"], gradients["dout"]
+    rows, dout = x.flatten(0, -2), dout.flatten(0, -2).to(x.dtype)
+    h = gemm(rows, w1, bias=tensors["bias1"], transpose_b=True)
+    units, back = torch.func.vjp(lambda h: _unit(options["unit"], options, h), h.float())
+    made: Named = {"w2": gemm(dout, units.to(x.dtype), transpose_a=True)}
+    if "bias2" in needed:
+        made["bias2"] = dout.float().sum(0).to(tensors["bias2"].dtype)
+    dh = back(gemm(dout, w2, out_dtype="float32"))[0]
+    if "bias1" in needed:
+        made["bias1"] = dh.sum(0).to(tensors["bias1"].dtype)
+    dh = dh.to(x.dtype)
+    made["w1"] = gemm(dh, rows, transpose_a=True)
+    made["x"] = gemm(dh, w1).view_as(x)
+    return made
+
+
 # By the operator's name: from a function that calls it by names, its tensors, its options, the gradients of its results
 # (dout) and the names of the tensors whose gradients are needed, these gradients by name.
 composed: Dict[str, Callable[[Callable[..., Any], Named, Named, Named, Set[str]], Named]] = {
     "block_scores": _block_scores,
     "cumsum": _cumsum,
+    "gated_mlp": _gated_mlp,
     "gemm": _gemm,
     "gemv": _gemv,
     "grouped_gemm": _grouped_gemm,
+    "moe_permute": _moe_permute,
+    "moe_unpermute": _moe_unpermute,
     "rope": _rope,
     "topk": _topk,
 }

@@ -20,34 +20,73 @@ DType tile_type(const GemmKernel& kernel, const Target& target, bool on_gpu) {
   return along_k && target != Target::cuda_sm80() ? kernel.type : f16;
 }
 
-void run(const Bound<Gemm>& c, Launch& launch) {
-  GemmKernel kernel{.type = c.type("a"),
-                    .out = c.type("out"),
-                    .transpose_a = c->transpose_a,
-                    .transpose_b = c->transpose_b,
-                    .scaled = c->scale != 1,
-                    .bias = c.type_if("bias"),
-                    .activation = c->activation};
+// A block has the sums of gates and of values.
+void leave_room_for_two(GemmTiles& tiles) {
+  constexpr int most = 128 * 128;
+  while (tiles.m * tiles.n > most) (tiles.n >= tiles.m ? tiles.n : tiles.m) /= 2;
+}
+
+// The product of the call's a and b into `out`, an output or what is written in place.
+void launch_product(const BoundCall& c, GemmKernel kernel, const GemmTiles& tiles, const char* out,
+                    Launch& launch) {
   const TensorRef a = in_order(c.formed("a"), c.on_gpu(), kernel.transpose_a);
   const TensorRef b = in_order(c.formed("b"), c.on_gpu(), kernel.transpose_b);
+  kernel.type = c.type("a"), kernel.out = c.type(out);
   kernel.compute = tile_type(kernel, c.target(), c.on_gpu());
+  const TensorRef result = c.formed(out);
   const bool has_engine = c.on_gpu() && c.target() != Target::cuda_sm80() && c.target() != Target::emulated();
   if (has_engine && kernel.compute != f32) {
     kernel.pad_a = needs_padding(a);
     kernel.pad_b = needs_padding(b);
-    kernel.pad_out = needs_padding(c.formed("out"));
+    kernel.pad_out = needs_padding(result);
   }
   const ProductProblem problem{c.dim("batch"),
                                c.dim("m"),
-                               c.dim("n"),
+                               kernel.gated ? c.dim("n") / 2 : c.dim("n"),
                                c.dim("k"),
-                               planned_gpu_processors(c.call()),
+                               planned_gpu_processors(c),
                                kernel.pad_out ? 4 : kernel.out.bytes()};
   const ProductPlan plan =
-      c.on_gpu() ? plan_product_on_gpu(problem, kernel.compute, c->tiles) : plan_product(problem, c->tiles);
+      c.on_gpu() ? plan_product_on_gpu(problem, kernel.compute, tiles) : plan_product(problem, tiles);
   kernel.tiles = plan.tiles;
+  if (kernel.gated && c.on_gpu()) leave_room_for_two(kernel.tiles);
   if (has_engine) kernel.stages = plan.stages;
-  launch(kernel, gemm_kernel, {{"a", a}, {"b", b}});
+  launch(kernel, gemm_kernel, {{"a", a}, {"b", b}, {"out", result}});
+}
+
+void run(const Bound<Gemm>& c, Launch& launch) {
+  const GemmKernel kernel{.transpose_a = c->transpose_a,
+                          .transpose_b = c->transpose_b,
+                          .scaled = c->scale != 1,
+                          .bias = c.type_if("bias"),
+                          .residual = c.type_if("residual"),
+                          .row_scale = c.has("row_scale"),
+                          .column_scale = c.has("column_scale"),
+                          .activation = c->activation,
+                          .gated = c->gated,
+                          .epilogue = c->epilogue};
+  launch_product(c.call(), kernel, c->tiles, "out", launch);
+}
+
+void accumulate(const Bound<AccumulateGemm>& c, Launch& launch) {
+  const GemmKernel kernel{.transpose_a = c->transpose_a,
+                          .transpose_b = c->transpose_b,
+                          .scaled = c->scale != 1,
+                          .accumulates = true};
+  launch_product(c.call(), kernel, c->tiles, "sum", launch);
+}
+
+void accumulate_formula(const Bound<AccumulateGemm>& c, Exact& exact) {
+  const bool of_8_bits = exact.steps() != f64 && c.type("a").bits() == 8;
+  const Tensor a = c->transpose_a ? exact["a"].transpose(1, 2) : exact["a"];
+  const Tensor b = c->transpose_b ? exact["b"].transpose(1, 2) : exact["b"];
+  const auto sum = exact.array("sum");
+  for (std::int64_t z = 0; z < c.dim("batch"); ++z)
+    for (std::int64_t i = 0; i < c.dim("m"); ++i)
+      for (std::int64_t j = 0; j < c.dim("n"); ++j)
+        sum(z, i, j) += c->scale * sum_of_8_bits(c.dim("k"), of_8_bits, [&](std::int64_t k) {
+                          return a.at<double>(z, i, k) * b.at<double>(z, k, j);
+                        });
 }
 
 void formula(const Bound<Gemm>& c, Exact& exact) {
@@ -55,15 +94,21 @@ void formula(const Bound<Gemm>& c, Exact& exact) {
   const std::int64_t batch = c.dim("batch"), m = c.dim("m"), n = c.dim("n"), inner = c.dim("k");
   const Tensor a = c->transpose_a ? exact["a"].transpose(1, 2) : exact["a"];
   const Tensor b = c->transpose_b ? exact["b"].transpose(1, 2) : exact["b"];
-  const double* bias = exact.data_if("bias");
+  const double *bias = exact.data_if("bias"), *residual = exact.data_if("residual");
+  const double *of_row = exact.data_if("row_scale"), *of_column = exact.data_if("column_scale");
   double* out = exact.data("out");
+  const auto completed = [&](std::int64_t z, std::int64_t i, std::int64_t j) {
+    const double sum = sum_of_8_bits(
+        inner, of_8_bits, [&](std::int64_t k) { return a.at<double>(z, i, k) * b.at<double>(z, k, j); });
+    const double factor = c->scale * (of_row ? of_row[i] : 1) * (of_column ? of_column[j] : 1);
+    return factor * sum + (bias ? bias[j] : 0);
+  };
+  const std::int64_t columns = c->gated ? n / 2 : n;
   for (std::int64_t z = 0; z < batch; ++z)
     for (std::int64_t i = 0; i < m; ++i)
-      for (std::int64_t j = 0; j < n; ++j) {
-        const double sum = sum_of_8_bits(inner, of_8_bits, [&](std::int64_t k) {
-          return a.at<double>(z, i, k) * b.at<double>(z, k, j);
-        });
-        *out++ = activate(c->activation, c->scale * sum + (bias ? bias[j] : 0));
+      for (std::int64_t j = 0; j < columns; ++j) {
+        const double value = c->gated ? completed(z, i, columns + j) : 1;
+        *out++ = activate(c->activation, completed(z, i, j)) * value + (residual ? *residual++ : 0);
       }
 }
 
@@ -79,27 +124,39 @@ const OperatorSchema& gemm_schema() {
           .remedy("check transpose_a and transpose_b")
           .in(&Gemm::bias, "bias", "n", floats, "added to every row")
           .remedy("give it one element a column")
-          .out(&Gemm::out, "out", "[batch] m n", chosen_by("out_dtype", floats.types, "a", bf16),
-               "activation(scale * a * b + bias)")
+          .in(&Gemm::row_scale, "row_scale", "m", is(f32), "factors of the product's rows")
+          .in(&Gemm::column_scale, "column_scale", "n", is(f32), "factors of the product's columns")
+          .in(&Gemm::residual, "residual", "gated ? [batch] m n/2 : [batch] m n", floats,
+              "added to the result")
+          .out(&Gemm::out, "out", "gated ? [batch] m n/2 : [batch] m n",
+               chosen_by("out_dtype", floats.types, "a", bf16),
+               "activation(scale * row_scale * (a * b) * column_scale + bias) + residual")
           .option(&Gemm::transpose_a, "transpose_a", "a is [k, m]")
           .option(&Gemm::transpose_b, "transpose_b", "b is [n, k]")
           .option(&Gemm::activation, "activation", "applied to the sums; gelu is that by tanh")
+          .option(&Gemm::gated, "gated",
+                  "the activation of the first half of the columns times the second half")
           .option(&Gemm::scale, "scale", "factor of the product",
                   {{}, {}, false, "a finite factor", "give 1 where there is none"})
           .option(&Gemm::out_dtype, "out_dtype", "dtype of the result",
                   {{}, {}, false, "f32, f16 or bf16", "convert the result"})
           .with(add_product_tiles<Gemm>)
+          .require("gated", "gated ? n%2 == 0 : 1", "an even number of columns",
+                   "give as many gates as values")
           .source("GEMM of the BLAS, level 3 (Dongarra et al. 1990)")
           .composed_gradient("products")
           .rival("sgemm")
           .flops("2*batch*m*n*k")
-          .examples({{"square", "m=64 n=64 k=64"},
-                     {"ragged_bias_gelu", "m=37 k=45 n=29 bias activation=gelu"},
-                     {"transposed_f16", "m=40 k=33 n=17 f16 transpose_a transpose_b out_dtype=f32"},
-                     {"along_k_e4m3", "m=140 k=200 n=72 e4m3 transpose_b scale=0.25"},
-                     {"across_k_e5m2", "m=70 k=90 n=40 e5m2 out_dtype=f32 bias:f32"},
-                     {"split_bf16", "m=20 k=520 n=136 bf16 bias activation=silu splits=3"},
-                     {"batched_bf16", "batch=2 m=20 k=24 n=18 bf16 activation=silu"}})
+          .examples(
+              {{"square", "m=64 n=64 k=64"},
+               {"ragged_bias_gelu", "m=37 k=45 n=29 bias activation=gelu"},
+               {"transposed_f16", "m=40 k=33 n=17 f16 transpose_a transpose_b out_dtype=f32"},
+               {"along_k_e4m3", "m=140 k=200 n=72 e4m3 transpose_b scale=0.25"},
+               {"across_k_e5m2", "m=70 k=90 n=40 e5m2 out_dtype=f32 bias:f32"},
+               {"split_bf16", "m=20 k=520 n=136 bf16 bias activation=silu splits=3"},
+               {"gated_bf16",
+                "m=37 n=72 k=40 bf16 transpose_b gated activation=silu row_scale column_scale bias residual"},
+               {"batched_bf16", "batch=2 m=20 k=24 n=18 bf16 activation=silu"}})
           .measured({{"512", "m=512 n=512 k=512"},
                      {"1024", "m=1024 n=1024 k=1024"},
                      {"2048", "m=2048 n=2048 k=2048"},
@@ -123,6 +180,32 @@ const OperatorSchema& gemm_schema() {
                   {"bf16", "f16", "f32", "e4m3 transpose_b", "e5m2 transpose_b"},
                   {"", "m=1000 n=1000 k=1000", "m=128", "m=512 n=512 k=16384"}}})
           .run(run, formula);
+  return table;
+}
+
+const OperatorSchema& accumulate_gemm_schema() {
+  using Op = AccumulateGemm;
+  static const OperatorSchema table =
+      Schema<Op>("accumulate_gemm", "matrix product that is added to a matrix in place")
+          .inout(&Op::sum, "sum", "[batch] m n", floats, "what the product is added to")
+          .follows()
+          .in(&Op::a, "a", "transpose_a ? [~batch] k m : [~batch] m k", products, "left matrix")
+          .matrix()
+          .in(&Op::b, "b", "transpose_b ? [~batch] n k : [~batch] k n", same_as("a"), "right matrix")
+          .matrix()
+          .remedy("check transpose_a and transpose_b")
+          .option(&Op::transpose_a, "transpose_a", "a is [k, m]")
+          .option(&Op::transpose_b, "transpose_b", "b is [n, k]")
+          .option(&Op::scale, "scale", "factor of the product",
+                  {{}, {}, false, "a finite factor", "give 1 where there is none"})
+          .with(add_product_tiles<Op>)
+          .source("GEMM of the BLAS, level 3 (Dongarra et al. 1990)")
+          .no_gradient("it writes in place")
+          .flops("2*batch*m*n*k")
+          .examples({{"ragged", "m=37 k=45 n=29"},
+                     {"weights_bf16", "m=40 k=130 n=24 bf16 sum:f32 transpose_a scale=0.5 splits=2"}})
+          .measured({{"4096_bf16", "m=4096 n=4096 k=8192 bf16 sum:f32 transpose_a"}})
+          .run(accumulate, accumulate_formula);
   return table;
 }
 

@@ -25,15 +25,20 @@ struct Program {
   const GemmKernel& c;
   const GemmTiles& t = c.tiles;
   Dim batch{"batch"}, m{"m"}, n{"n"}, k{"k"};
+  Expr columns = c.gated ? n / 2 : Expr(n);  // of the result
   Tensor a, b, out;
-  std::optional<Tensor> bias, partial;
+  std::optional<Tensor> bias, row_scale, column_scale, residual, partial;
   std::optional<Expr> scale;
 
   explicit Program(const GemmKernel& instance)
       : c(instance),
         a(c.transpose_a ? input("a", {batch, k, m}, c.type) : input("a", {batch, m, k}, c.type)),
         b(c.transpose_b ? input("b", {batch, n, k}, c.type) : input("b", {batch, k, n}, c.type)),
-        out(output("out", {batch, m, n}, c.out)) {
+        out(c.accumulates ? inout("out", {batch, m, columns}, c.out)
+                          : output("out", {batch, m, columns}, c.out)) {
+    if (c.row_scale) row_scale.emplace(input("row_scale", {m}, f32));
+    if (c.column_scale) column_scale.emplace(input("column_scale", {n}, f32));
+    if (c.residual) residual.emplace(input("residual", {batch, m, columns}, *c.residual));
     if (c.bias) bias.emplace(input("bias", {n}, *c.bias));
     if (c.scaled) scale.emplace(scalar("scale", f32));
     const int piece = bytes_of_piece / f32.bytes();
@@ -54,34 +59,85 @@ struct Program {
   void whole_grid();
   void split_grid();
   void sum_grid();
-  void multiply(const Tensor& left, const Tensor& right, const Expr& row, const Expr& column,
-                const Range& steps, Fragment& sum);
-  void finish(const Expr& column, Fragment& sum);
+  // A tile of the result.
+  struct Place {
+    Expr matrix, row, column;
+  };
+  // Gated, `second` are the sums of the columns that gates multiply.
+  void multiply(const Tensor& left, const Tensor& right, const Place& at, const Range& steps, Fragment& sum,
+                Fragment* second = nullptr);
+  void complete(const Expr& row, const Expr& column, Fragment& sum);
+  void store(const Place& at, Fragment& sum, Fragment* second);
   GridOptions options() const;
 };
 
-void Program::multiply(const Tensor& left, const Tensor& right, const Expr& row, const Expr& column,
-                       const Range& steps, Fragment& sum) {
+void Program::multiply(const Tensor& left, const Tensor& right, const Place& at, const Range& steps,
+                       Fragment& sum, Fragment* second) {
   pipelined(steps, {.stages = c.stages.value_or(0)}, [&](Index step) {
     Expr inner = step * t.k;
     Shared a_tile({c.transpose_a ? t.k : t.m, c.transpose_a ? t.m : t.k}, c.compute);
-    Shared b_tile({c.transpose_b ? t.n : t.k, c.transpose_b ? t.k : t.n}, c.compute);
-    copy(c.transpose_a ? left.at(inner, row) : left.at(row, inner), a_tile);
-    copy(c.transpose_b ? right.at(column, inner) : right.at(inner, column), b_tile);
+    const auto b_tile = [&] {
+      return Shared({c.transpose_b ? t.n : t.k, c.transpose_b ? t.k : t.n}, c.compute);
+    };
+    const auto load_b = [&](const Expr& column, Shared& tile) {
+      copy(c.transpose_b ? right.at(column, inner) : right.at(inner, column), tile);
+    };
     const auto turned = [](Shared& tile, bool transposed) { return transposed ? tile.T() : std::move(tile); };
-    gemm(turned(a_tile, c.transpose_a), turned(b_tile, c.transpose_b), sum);
+    Shared first_b = b_tile();
+    copy(c.transpose_a ? left.at(inner, at.row) : left.at(at.row, inner), a_tile);
+    load_b(at.column, first_b);
+    if (second != nullptr) {
+      Shared second_b = b_tile();
+      load_b(columns + at.column, second_b);
+      if (c.transpose_a)
+        gemm(a_tile.T(), turned(second_b, c.transpose_b), *second);
+      else
+        gemm(a_tile, turned(second_b, c.transpose_b), *second);
+    }
+    gemm(turned(a_tile, c.transpose_a), turned(first_b, c.transpose_b), sum);
   });
 }
 
-void Program::finish(const Expr& column, Fragment& sum) {
+// The product becomes what the activation takes.
+void Program::complete(const Expr& row, const Expr& column, Fragment& sum) {
   if (scale) parallel(sum, [&](Index i, Index j) { sum(i, j) = sum(i, j) * *scale; });
+  if (row_scale) {
+    Fragment factors({sum.extent(0)}, f32);
+    copy(row_scale->at(row), factors);
+    parallel(sum, [&](Index i, Index j) { sum(i, j) *= factors(i); });
+  }
+  if (column_scale) {
+    Fragment factors({sum.extent(1)}, f32);
+    copy(column_scale->at(column), factors);
+    parallel(sum, [&](Index i, Index j) { sum(i, j) *= factors(j); });
+  }
   if (bias) {
     Fragment added({sum.extent(1)}, f32);
     copy(bias->at(column), added);
-    parallel(sum, [&](Index i, Index j) { sum(i, j) = activate(c.activation, sum(i, j) + added(j)); });
-  } else if (c.activation != Activation::none) {
+    if (c.gated)
+      parallel(sum, [&](Index i, Index j) { sum(i, j) += added(j); });
+    else
+      parallel(sum, [&](Index i, Index j) { sum(i, j) = activate(c.activation, sum(i, j) + added(j)); });
+  } else if (c.activation != Activation::none && !c.gated) {
     parallel(sum, [&](Index i, Index j) { sum(i, j) = activate(c.activation, sum(i, j)); });
   }
+}
+
+void Program::store(const Place& at, Fragment& sum, Fragment* second) {
+  complete(at.row, at.column, sum);
+  if (second != nullptr) {
+    complete(at.row, columns + at.column, *second);
+    Fragment& values = *second;
+    parallel(sum, [&](Index i, Index j) { sum(i, j) = activate(c.activation, sum(i, j)) * values(i, j); });
+  }
+  if (c.epilogue != nullptr)
+    parallel(sum, [&](Index i, Index j) { sum(i, j) = c.epilogue(sum(i, j), at.row + i, at.column + j); });
+  for (const Tensor* own : {residual ? &*residual : nullptr, c.accumulates ? &out : nullptr}) {
+    if (own == nullptr) continue;
+    Fragment added = load(own->slice(at.matrix).at(at.row, at.column), {sum.extent(0), sum.extent(1)}, f32);
+    parallel(sum, [&](Index i, Index j) { sum(i, j) += added(i, j); });
+  }
+  copy(sum, out.slice(at.matrix).at(at.row, at.column));
 }
 
 // Two warp groups hold the sums of 8-bit products twice; otherwise threads are the compiler's choice.
@@ -93,12 +149,16 @@ GridOptions Program::options() const {
 }
 
 void Program::whole_grid() {
-  grid(ceildiv(n, t.n), ceildiv(m, t.m), batch, options(), [&](Index x, Index y, Index z) {
-    Expr row = y * t.m, column = x * t.n;
+  grid(ceildiv(columns, t.n), ceildiv(m, t.m), batch, options(), [&](Index x, Index y, Index z) {
+    const Place at{z, y * t.m, x * t.n};
     Fragment sum({t.m, t.n}, f32, 0);
-    multiply(a.slice(z), b.slice(z), row, column, range(0, ceildiv(k, t.k)), sum);
-    finish(column, sum);
-    copy(sum, out.slice(z).at(row, column));
+    if (c.gated) {
+      Fragment values({t.m, t.n}, f32, 0);
+      multiply(a.slice(z), b.slice(z), at, range(0, ceildiv(k, t.k)), sum, &values);
+      return store(at, sum, &values);
+    }
+    multiply(a.slice(z), b.slice(z), at, range(0, ceildiv(k, t.k)), sum);
+    store(at, sum, nullptr);
   });
 }
 
@@ -106,24 +166,30 @@ void Program::split_grid() {
   grid(ceildiv(n, t.n), ceildiv(m, t.m), batch * t.splits, options(), [&](Index x, Index y, Index z) {
     Expr row = y * t.m, column = x * t.n, part = z % t.splits, of = z / t.splits;
     Expr steps = ceildiv(k, t.k);
+    const Place at{of, row, column};
     Fragment sum({t.m, t.n}, f32, 0);
-    multiply(a.slice(of), b.slice(of), row, column,
-             range(steps * part / t.splits, steps * (part + 1) / t.splits), sum);
-    copy(sum, partial->slice(part, of).at(row, column));
+    multiply(a.slice(of), b.slice(of), at, range(steps * part / t.splits, steps * (part + 1) / t.splits),
+             sum);
+    copy(sum, partial->slice(part, of).at(at.row, at.column));
   });
 }
 
 void Program::sum_grid() {
-  const int rows = summed_rows(t), columns = summed_columns(t);
-  grid(ceildiv(n, columns), ceildiv(m, rows), batch, [&](Index x, Index y, Index z) {
-    Expr row = y * rows, column = x * columns;
-    Fragment sum({rows, columns}, f32, 0);
-    for (int part = 0; part < t.splits; ++part) {
-      Fragment added = load(partial->slice(part, z).at(row, column), {rows, columns});
-      parallel(sum, [&](Index i, Index j) { sum(i, j) += added(i, j); });
-    }
-    finish(column, sum);
-    copy(sum, out.slice(z).at(row, column));
+  const int rows = summed_rows(t), width = summed_columns(t);
+  grid(ceildiv(columns, width), ceildiv(m, rows), batch, [&](Index x, Index y, Index z) {
+    const Place at{z, y * rows, x * width};
+    const auto add_up = [&](const Expr& column, Fragment& sum) {
+      for (int part = 0; part < t.splits; ++part) {
+        Fragment added = load(partial->slice(part, z).at(at.row, column), {rows, width});
+        parallel(sum, [&](Index i, Index j) { sum(i, j) += added(i, j); });
+      }
+    };
+    Fragment sum({rows, width}, f32, 0);
+    add_up(at.column, sum);
+    if (!c.gated) return store(at, sum, nullptr);
+    Fragment values({rows, width}, f32, 0);
+    add_up(columns + at.column, values);
+    store(at, sum, &values);
   });
 }
 

@@ -1,8 +1,19 @@
 // The tile program of matrix products.
 #pragma once
 #include "ops/pieces/product_table.hpp"
+#include "tegula/ops/gemm.hpp"
 
 namespace tegula::ops {
+
+// Epilogues are told apart by where they are.
+template <>
+struct FieldOf<GemmEpilogue> {
+  static constexpr std::size_t words = 1, members = 1;
+  static void key(const GemmEpilogue& epilogue, std::int64_t* words) {
+    *words = reinterpret_cast<std::intptr_t>(epilogue);
+  }
+  static std::string name(const GemmEpilogue& epilogue) { return epilogue == nullptr ? "" : "_epilogue"; }
+};
 
 struct GemmKernel {
   DType type = f32, out = f32;
@@ -10,8 +21,12 @@ struct GemmKernel {
   bool transpose_a = false, transpose_b = false, scaled = false;
   bool pad_a = false, pad_b = false;  // copied first, to rows that the copy engine takes
   bool pad_out = false;               // its rows are written behind sums that the copy engine stores
-  std::optional<DType> bias = {};
+  std::optional<DType> bias = {}, residual = {};
+  bool row_scale = false, column_scale = false;
   Activation activation = Activation::none;
+  bool gated = false;  // the activation of the first half of the columns times the second half
+  GemmEpilogue epilogue = nullptr;
+  bool accumulates = false;  // the result is added to what out holds
   GemmTiles tiles = {};
   std::optional<int> stages = {};  // of loads that run ahead, in blocks that have a processor alone
 
@@ -19,12 +34,15 @@ struct GemmKernel {
     return std::tuple(type, compute, out, tiles, labelled("ta", transpose_a), labelled("tb", transpose_b),
                       labelled("pa", pad_a), labelled("pb", pad_b), labelled("pout", pad_out),
                       labelled("stages", stages), labelled("scaled", scaled), labelled("bias", bias),
-                      activation);
+                      labelled("residual", residual), labelled("rows", row_scale),
+                      labelled("columns", column_scale), activation, labelled("gated", gated), epilogue,
+                      labelled("accumulates", accumulates));
   }
 };
 
 // Arguments: a [batch, m, k] (transposed: [batch, k, m]), b [batch, k, n] (or [batch, n, k]), out [batch, m,
-// n], bias [n] and the scalar scale, f32, where the instance has them.
+// n], bias and column_scale [n], row_scale [m], residual as out, and the scalar scale, f32, where the
+// instance has them.
 lang::Kernel gemm_kernel(const GemmKernel& instance);
 
 }  // namespace tegula::ops

@@ -31,8 +31,8 @@ GroupTiles::GroupTiles(const Tensor& offsets, const Expr& rows, const Expr& most
   Expr groups = offsets.extent(0) - 1;
   grid(groups, {.threads = 128}, [&](Index g) {
     Expr begin = offsets(g), end = offsets(g + 1);
-    assert_that(begin <= end && (g > 0 || begin == 0) && (g < groups - 1 || end == rows),
-                "offsets begin with 0, do not fall, and end with the number of rows");
+    assert_that(begin <= end && (g > 0 || begin == 0) && (g < groups - 1 || end <= rows),
+                "offsets begin with 0, do not fall, and end within the rows");
     assert_that(most == 0 || end - begin <= most, "no group has more than max_rows rows");
     Fragment before = tiles_before(offsets, g, rows_of_tile);
     Expr own = ceildiv(end - begin, rows_of_tile);

@@ -8,8 +8,8 @@ namespace tegula::ops {
 // there are ceildiv(rows, rows of a tile) + groups at most.
 class GroupTiles {
  public:
-  // Asserts that the offsets begin with 0, do not fall, and end with the number of rows, and that no group
-  // has more than `most` rows, if that is not 0.
+  // Asserts that the offsets begin with 0, do not fall, and end with the number of rows or before, and that
+  // no group has more than `most` rows, if that is not 0.
   GroupTiles(const lang::Tensor& offsets, const lang::Expr& rows, const lang::Expr& most, int rows_of_tile);
 
   const lang::Expr& count() const { return count_; }

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "tegula/lang.hpp"
+#include "tegula/tensor.hpp"
 
 namespace tegula::ops {
 

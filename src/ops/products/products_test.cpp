@@ -40,7 +40,7 @@ TEST(GroupedGemm, HasGroupsWithoutRows) {
   const Tensor a = Tensor::random_normal({70, 24}, f32, 1), b = Tensor::random_normal({5, 24, 40}, f32, 2);
   const Tensor dout = Tensor::random_normal({70, 40}, f32, 3), c = Tensor::random_normal({5, 24, 40}, f32, 4);
   for (const std::vector<std::int32_t>& at :
-       {std::vector<std::int32_t>{0, 0, 66, 66, 70, 70}, {0, 0, 0, 70, 70, 70}}) {
+       {std::vector<std::int32_t>{0, 0, 66, 66, 70, 70}, {0, 0, 0, 70, 70, 70}, {0, 0, 31, 31, 40, 60}}) {
     expect_right("grouped_gemm", {{"a", a}, {"b", turned(b)}, {"offsets", Tensor::from(at)}}, {});
     expect_right("grouped_gemm_weights", {{"a", a}, {"dout", dout}, {"offsets", Tensor::from(at)}, {"c", c}},
                  {});
@@ -52,9 +52,62 @@ TEST(GroupedGemm, RefusesOffsetsThatAreNone) {
   const auto refusal_of = [&](const std::vector<std::int32_t>& at, int most) {
     return refusal([&] { grouped_gemm(a, b, {.offsets = Tensor::from(at), .max_rows = most}); });
   };
-  EXPECT_NE(refusal_of({0, 8, 7}, 0).find("never fall and end with 7"), std::string::npos);
-  EXPECT_NE(refusal_of({0, 3, 6}, 0).find("never fall and end with 7"), std::string::npos);
+  EXPECT_NE(refusal_of({0, 5, 4}, 0).find("never fall and end with at most 7"), std::string::npos);
+  EXPECT_NE(refusal_of({0, 3, 8}, 0).find("never fall and end with at most 7"), std::string::npos);
   EXPECT_NE(refusal_of({0, 3, 7}, 3).find("'max_rows': expected at least 4"), std::string::npos);
+}
+
+TEST(ScaledGroupedGemmWeights, TakesRowsSideBySide) {
+  const Tensor a = Tensor::random_normal({384, 40}, e4m3, 1),
+               dout = Tensor::random_normal({384, 72}, e4m3, 2);
+  const Tensor of_a = scales({3, 40}, 3), of_dout = scales({3, 72}, 4);
+  const Tensor offsets = Tensor::from(std::vector<std::int32_t>{0, 128, 128, 384});
+  for (const bool aligned : {false, true})
+    expect_right("scaled_grouped_gemm_weights",
+                 {{"a", turned(a)},
+                  {"dout", turned(dout)},
+                  {"scale_a", turned(of_a)},
+                  {"scale_dout", turned(of_dout)},
+                  {"offsets", offsets}},
+                 {{"aligned", aligned}});
+}
+
+TEST(Gemm, TakesEpilogues) {
+  const Tensor a = Tensor::random_normal({37, 24}, f32, 1), b = Tensor::random_normal({24, 40}, f32, 2);
+  for (const Target target : test_targets()) {
+    const Tensor plain = gemm(a, b, {.target = target});
+    const auto upper = [](const lang::Expr& x, const lang::Expr& row,
+                          const lang::Expr& column) -> lang::Expr {
+      return lang::select(column >= row, x * 2, 0.f);
+    };
+    const auto negative = [](const lang::Expr& x, const lang::Expr&, const lang::Expr&) -> lang::Expr {
+      return -x;
+    };
+    const Tensor halves = gemm(a, b, {.epilogue = upper, .target = target}),
+                 others = gemm(a, b, {.epilogue = negative, .target = target});
+    for (std::int64_t i = 0; i < 37; ++i)
+      for (std::int64_t j = 0; j < 40; ++j) {
+        ASSERT_EQ(halves.get({i, j}), j >= i ? 2 * plain.get({i, j}) : 0) << target.name() << i << " " << j;
+        ASSERT_EQ(others.get({i, j}), -plain.get({i, j})) << target.name();
+      }
+  }
+}
+
+TEST(FusedMoe, HasExpertsWithoutTokens) {
+  const Tensor x = Tensor::random_normal({5, 16}, f32, 1), weights = Tensor::random_normal({5, 2}, f32, 2);
+  const Tensor w1 = Tensor::random_normal({3, 16, 16}, f32, 3),
+               w2 = Tensor::random_normal({3, 16, 8}, f32, 4);
+  for (const std::vector<std::int32_t>& chosen :
+       {std::vector<std::int32_t>(10, -1), {2, 2, 2, -1, 2, 2, 2, 2, -1, -1}})
+    expect_right("fused_moe",
+                 {{"x", x},
+                  {"experts", Tensor::from(chosen).reshape({5, 2})},
+                  {"weights", weights},
+                  {"w1", w1},
+                  {"w2", w2}},
+                 {});
+  const Tensor wrong = Tensor::from(std::vector<std::int32_t>(10, 3)).reshape({5, 2});
+  EXPECT_THROW(moe_sort(wrong, 3, {.target = Target::interpreter()}), Error);
 }
 
 TEST(QuantisedGemm, TakesWeightsInBothOrders) {

@@ -33,11 +33,11 @@ Expr scale_at(const ScaledOperand& of, const Expr& row, const Expr& block) {
 }  // namespace
 
 void multiply_scaled(Fragment& sum, const ScaledOperand& a, const ScaledOperand& b, const Expr& row,
-                     const Expr& column, const Expr& k, DType compute) {
+                     const Expr& column, const Range& blocks, const Expr& begin, DType compute) {
   const int m = static_cast<int>(sum.extent(0)), n = static_cast<int>(sum.extent(1));
-  pipelined(ceildiv(k, scaled_block), {.stages = 4}, [&](Index block) {
-    Shared a_tile = load_tile(a, row, block * scaled_block, m, compute);
-    Shared b_tile = load_tile(b, column, block * scaled_block, n, compute);
+  pipelined(blocks, {.stages = 4}, [&](Index block) {
+    Expr inner = block * scaled_block - begin;
+    Shared a_tile = load_tile(a, row, inner, m, compute), b_tile = load_tile(b, column, inner, n, compute);
     Shared of_a = load_scales(a, row, block, m);
     Fragment part({m, n}, f32, 0);
     const GemmOptions options{.accumulate = Accumulate::tensor_core};
@@ -64,6 +64,11 @@ void multiply_scaled(Fragment& sum, const ScaledOperand& a, const ScaledOperand&
       });
     }
   });
+}
+
+void multiply_scaled(Fragment& sum, const ScaledOperand& a, const ScaledOperand& b, const Expr& row,
+                     const Expr& column, const Expr& k, DType compute) {
+  multiply_scaled(sum, a, b, row, column, range(0, ceildiv(k, scaled_block)), Expr(Operand(0)), compute);
 }
 
 DType scaled_tile_type(const BoundCall& call, DType type, bool along_k) {

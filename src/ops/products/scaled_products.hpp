@@ -24,6 +24,11 @@ struct ScaledOperand {
 // Tiles have the type `compute`.
 void multiply_scaled(lang::Fragment& sum, const ScaledOperand& a, const ScaledOperand& b,
                      const lang::Expr& row, const lang::Expr& column, const lang::Expr& k, DType compute);
+// The same over some blocks. Operands have what lies from `begin` of the inner dimension on, scales all
+// blocks.
+void multiply_scaled(lang::Fragment& sum, const ScaledOperand& a, const ScaledOperand& b,
+                     const lang::Expr& row, const lang::Expr& column, const lang::Range& blocks,
+                     const lang::Expr& begin, DType compute);
 
 // The type of tiles: tensor cores take 8-bit operands that lie along k; others are widened, exactly, where
 // they are copied. CPUs multiply f32.

@@ -4,30 +4,20 @@
 #include <bit>
 #include <cmath>
 
+#include "ops/rows/cast_fp8_kernel.hpp"
 #include "ops/schema/schema.hpp"
 
 namespace tegula::ops {
-
-template <>
-inline constexpr std::array<std::string_view, 3> choice_names<Fp8Scaling>{"token", "block", "tensor"};
 
 namespace {
 
 using namespace lang;
 using lang::Tensor;
 
-constexpr int group = 128, blocks_of_a_processor = 8;
+constexpr int group = CastFp8Kernel::group, blocks_of_a_processor = 8;
 constexpr float largest_e4m3 = 448, smallest_scale = 0x1p-126f;
 
-struct Instance {
-  DType type = f32;
-  Fp8Scaling scaling = Fp8Scaling::token;
-  bool power_of_two = false;
-  auto fields() const { return std::tuple(type, scaling, labelled("power_of_two", power_of_two)); }
-  int rows() const { return scaling == Fp8Scaling::block ? group : 32; }
-};
-
-Instance plan(const Bound<CastFp8>& c) { return {c.type("x"), c->scaling, c->power_of_two}; }
+CastFp8Kernel plan(const Bound<CastFp8>& c) { return {c.type("x"), c->scaling, c->power_of_two}; }
 
 // Of the largest magnitude. A power of two that is not below a number has its exponent, one more unless the
 // other bits are 0.
@@ -38,7 +28,7 @@ Expr scale_of(const Expr& magnitude, bool power_of_two) {
 }
 
 struct Cast {
-  const Instance& c;
+  const CastFp8Kernel& c;
   Dim batch{"batch"}, m{"m"}, n{"n"};
   Tensor x = input("x", {batch, m, n}, c.type), out = output("out", {batch, m, n}, e4m3);
 
@@ -103,7 +93,9 @@ struct Cast {
   }
 };
 
-Kernel program(const Instance& c) {
+}  // namespace
+
+Kernel cast_fp8_program(const CastFp8Kernel& c) {
   return kernel(instance_name("cast_fp8", c), [&] {
     const Cast cast{c};
     if (c.scaling == Fp8Scaling::token)
@@ -114,6 +106,8 @@ Kernel program(const Instance& c) {
       cast.as_one();
   });
 }
+
+namespace {
 
 struct UncastInstance {
   Fp8Scaling scaling = Fp8Scaling::token;
@@ -216,7 +210,7 @@ const OperatorSchema& cast_fp8_schema() {
                      {"4096x16384_bf16", "m=4096 n=16384 bf16 power_of_two"},
                      {"block_16384x4096_bf16", "m=16384 n=4096 bf16 scaling=block"},
                      {"tensor_16384x4096_bf16", "m=16384 n=4096 bf16 scaling=tensor"}})
-          .run(plan, program, formula);
+          .run(plan, cast_fp8_program, formula);
   return table;
 }
 

@@ -1,110 +1,31 @@
 #include "tegula/ops/scaled_grouped_gemm.hpp"
 
-#include "ops/products/group_tiles.hpp"
+#include <algorithm>
+
 #include "ops/products/low_bits.hpp"
+#include "ops/products/product_tiles.hpp"
 #include "ops/products/scaled_products.hpp"
-#include "ops/schema/sums_of_8_bits.hpp"
+#include "ops/scaled_grouped_gemm/kernel.hpp"
 #include "ops/schema/schema.hpp"
+#include "ops/schema/sums_of_8_bits.hpp"
 
 namespace tegula::ops {
 
 namespace {
 
-using namespace lang;
-using lang::Tensor;
-
-struct Instance {
-  DType type = e4m3, compute = f32, scale = f32, out = bf16;
-  bool offsets = false, counts = false;
-  bool by_block_a = false, by_block_b = false;  // scales are [blocks, rows] in memory
-  int rows_b = 128, m = 64, n = 64;
-  auto fields() const {
-    return std::tuple(type, compute, labelled("s", scale), labelled("out", out), labelled("offsets", offsets),
-                      labelled("counts", counts), labelled("sa", by_block_a), labelled("sb", by_block_b),
-                      labelled("rows", rows_b), joined("t", m, n));
-  }
-};
-
-// `before`, then two extents, in the order in which they lie.
-Tensor scales(const char* name, Extents before, const Expr& rows, const Expr& blocks, bool by_block,
-              DType type) {
-  before.push_back(by_block ? blocks : rows);
-  before.push_back(by_block ? rows : blocks);
-  return input(name, before, type);
-}
-
-struct Program {
-  const Instance& c;
-  Dim m{"m"}, n{"n"}, k{"k"}, groups{"groups"};
-  Expr blocks = ceildiv(k, scaled_block), scale_rows = c.rows_b == 1 ? Expr(n) : ceildiv(n, c.rows_b);
-  Tensor a = c.offsets ? input("a", {m, k}, c.type) : input("a", {groups, m, k}, c.type);
-  Tensor b = input("b", {groups, n, k}, c.type);
-  Tensor scale_a = c.offsets ? scales("scale_a", {}, m, blocks, c.by_block_a, c.scale)
-                             : scales("scale_a", {groups}, m, blocks, c.by_block_a, c.scale);
-  Tensor scale_b = scales("scale_b", {groups}, scale_rows, blocks, c.by_block_b, c.scale);
-
-  Fragment multiply(const Tensor& own_a, const Tensor& own_scales, const Expr& group, const Expr& row,
-                    const Expr& column) const {
-    Fragment sum({c.m, c.n}, f32, 0);
-    const ScaledOperand left{own_a, own_scales, Along::k, c.by_block_a ? Along::rows : Along::k, 1};
-    const ScaledOperand right{b.slice(group), scale_b.slice(group), Along::k,
-                              c.by_block_b ? Along::rows : Along::k, c.rows_b};
-    multiply_scaled(sum, left, right, row, column, k, c.compute);
-    return sum;
-  }
-
-  void contiguous() const {
-    Tensor offsets = input("offsets", {groups + 1}, i32), out = output("out", {m, n}, c.out);
-    const GroupTiles tiles(offsets, m, scalar("max_rows", i32), c.m);
-    grid(ceildiv(n, c.n), tiles.count(), {.order = Order::grouped(8)}, [&](Index x, Index y) {
-      Expr group = tiles.group(y);
-      exit_if(group < 0);
-      Expr row = tiles.row(y);
-      const Range rows = tiles.rows(group);
-      Tensor own_scales = c.by_block_a ? scale_a.slice(all, rows) : scale_a.slice(rows);
-      Fragment sum = multiply(a.slice(rows), own_scales, group, row, x * c.n);
-      copy(sum, out.slice(rows).at(row, x * c.n));
-    });
-  }
-
-  void with_room() const {
-    Tensor counts = c.counts ? input("counts", {groups}, i32) : a;
-    Tensor out = output("out", {groups, m, n}, c.out);
-    grid(ceildiv(n, c.n), ceildiv(m, c.m), groups, {.order = Order::grouped(8)},
-         [&](Index x, Index y, Index group) {
-           Expr count = c.counts ? Expr(counts(group)) : Expr(m);
-           if (c.counts) assert_that(count >= 0 && count <= m, "a group counts no more rows than it has");
-           exit_if(y * c.m >= count);
-           const Range rows = range(0, count);
-           Tensor own_scales = c.by_block_a ? scale_a.slice(group, all, rows) : scale_a.slice(group, rows);
-           Fragment sum = multiply(a.slice(group, rows), own_scales, group, y * c.m, x * c.n);
-           copy(sum, out.slice(group, rows).at(y * c.m, x * c.n));
-         });
-  }
-};
-
-Kernel program(const Instance& c) {
-  return kernel(instance_name("scaled_grouped_gemm", c), [&] {
-    const Program own{c};
-    c.offsets ? own.contiguous() : own.with_room();
-  });
-}
-
 void run(const Bound<ScaledGroupedGemm>& c, Launch& launch) {
-  Instance t{.type = c.type("a"), .scale = c.type("scale_a"), .out = c.type("out")};
-  t.compute = scaled_tile_type(c.call(), t.type, true);
-  t.offsets = c.has("offsets"), t.counts = c.has("counts"), t.rows_b = c->rows_b;
-  t.by_block_a = lies_along_rows(c["scale_a"]), t.by_block_b = lies_along_rows(c["scale_b"]);
-  const GroupedRows rows{c.dim("groups"), c.dim("m"), c->max_rows, t.offsets};
-  if (c.on_gpu()) {
-    const ProductTile tile =
-        best_tile(gpu_table.scaled, {c.dim("groups"), rows.usual(), c.dim("n"), c.dim("k")}, 1,
-                  planned_gpu_processors(c.call()));
-    t.m = tile.m, t.n = tile.n;
-  } else {
-    t.m = rows.usual() <= 16 ? 16 : 64;
-  }
-  launch(t, program,
+  const GroupedForm form{c.has("offsets"), c.has("counts")};
+  const std::int64_t rows = GroupedRows{c.dim("groups"), c.dim("m"), c->max_rows, form.offsets}.usual();
+  const ScaledGroupedGemmKernel t = planned({.type = c.type("a"),
+                                             .scale = c.type("scale_a"),
+                                             .out = c.type("out"),
+                                             .form = form,
+                                             .by_block_a = lies_along_rows(c["scale_a"]),
+                                             .by_block_b = lies_along_rows(c["scale_b"]),
+                                             .bias = c.type_if("bias"),
+                                             .rows_b = c->rows_b},
+                                            {c.dim("groups"), rows, c.dim("n"), c.dim("k")}, c.call());
+  launch(t, scaled_grouped_gemm_program,
          {{"scale_a", turned(c["scale_a"], t.by_block_a)}, {"scale_b", turned(c["scale_b"], t.by_block_b)}});
 }
 
@@ -113,7 +34,9 @@ void formula(const Bound<ScaledGroupedGemm>& c, Exact& exact) {
   const std::int64_t blocks = c.dim("blocks"), scale_rows = (n + c->rows_b - 1) / c->rows_b;
   const auto b = exact.array("b");
   const double* a = exact.data("a");
+  const double* bias = exact.data_if("bias");
   double* out = exact.data("out");
+  if (c.has("offsets")) std::fill(out, out + m * n, Exact::unspecified());
   const std::vector<double> of_a = scales_of(exact["scale_a"]), of_b = scales_of(exact["scale_b"]);
   const auto* offsets = c.has("offsets") ? exact["offsets"].data_as<std::int32_t>() : nullptr;
   const auto* counts = c.has("counts") ? exact["counts"].data_as<std::int32_t>() : nullptr;
@@ -121,7 +44,7 @@ void formula(const Bound<ScaledGroupedGemm>& c, Exact& exact) {
     const std::int64_t first = offsets ? offsets[g] : g * m, rows = offsets ? offsets[g + 1] - first : m;
     for (std::int64_t i = first; i < first + rows; ++i)
       for (std::int64_t j = 0; j < n; ++j) {
-        double sum = 0;
+        double sum = bias ? bias[g * n + j] : 0;
         for (std::int64_t block = 0; block < blocks; ++block) {
           const std::int64_t e = block * scaled_block, count = std::min<std::int64_t>(scaled_block, k - e);
           const double *row = a + i * k + e, *column = &b(g, j, e);
@@ -148,10 +71,12 @@ const OperatorSchema& scaled_grouped_gemm_schema() {
           .in(&Op::scale_b, "scale_b", "groups (n+rows_b-1)/rows_b blocks", same_as("scale_a"),
               "factors of every rows_b rows in every 128 of k")
           .range("120", "135")
+          .in(&Op::bias, "bias", "groups n", floats, "added to every row of a group")
           .in(&Op::offsets, "offsets", "groups+1", index,
               "where the rows of every group begin, and the last one's end")
           .converts()
           .packs("m", "max_rows", "longest")
+          .ends_early()
           .in(&Op::counts, "counts", "groups", index, "rows of every group that count")
           .range("0", "m+1")
           .converts()
@@ -174,7 +99,7 @@ const OperatorSchema& scaled_grouped_gemm_schema() {
           .no_gradient("its operands are quantised")
           .flops("offsets ? 2*m*n*k : 2*groups*m*n*k")
           .examples({{"ragged", "groups=3 m=70 k=140 n=72 blocks=2 offsets"},
-                     {"masked", "groups=3 m=37 k=256 n=136 blocks=2 counts out_dtype=f32"}})
+                     {"masked", "groups=3 m=37 k=256 n=136 blocks=2 counts bias out_dtype=f32"}})
           .measured({{"4x8192", "groups=4 m=32768 k=7168 n=4096 blocks=56 offsets"},
                      {"16_ragged", "groups=16 m=16384 k=4096 n=2048 blocks=32 offsets"},
                      {"8x1024_masked", "groups=8 m=1024 k=7168 n=4096 blocks=56 counts"}})

@@ -167,9 +167,17 @@ void Binder::set(const Expression& name, std::int64_t value, std::size_t tensor)
   sources_[static_cast<std::size_t>(name.slot)] = static_cast<int>(tensor);
 }
 
-bool Binder::is_known(const Expression& e) const {
-  if (e.op == Expression::Op::name) return e.slot >= static_cast<int>(schema_.dims.size()) || is_met(e.slot);
-  return std::all_of(e.args.begin(), e.args.end(), [&](const Expression& arg) { return is_known(arg); });
+// A derived value is known, and has its value from then on, as soon as all is that it follows from.
+bool Binder::is_known(const Expression& e) {
+  if (e.op != Expression::Op::name)
+    return std::all_of(e.args.begin(), e.args.end(), [&](const Expression& arg) { return is_known(arg); });
+  const auto slot = static_cast<std::size_t>(e.slot), first = schema_.dims.size();
+  if (slot < first) return is_met(e.slot);
+  if (slot >= first + schema_.derived.size()) return true;
+  const Expression& value = schema_.derived[slot - first].value;
+  if (!is_known(value)) return false;
+  c_.values_[slot] = value.evaluate(c_.values());
+  return true;
 }
 
 void Binder::solve_waiting() {
@@ -254,13 +262,16 @@ void Binder::check_packing(std::size_t index) {
   const std::int64_t count = fences.shape[0], stride = fences.strides[0];
   const auto wrong = [&](std::int64_t i) {
     args_.refuse(spec(index).name,
-                 fmt::format("numbers that start with 0, never fall and end with {} tokens", tokens),
+                 fmt::format("numbers that start with 0, never fall and end with {}{} tokens",
+                             packing.ends_early ? "at most " : "", tokens),
                  fmt::format("{} at position {}", at[i * stride], i), "correct the lengths of the sequences");
   };
   longest = 0;
   for (std::int64_t i = 0; i < count; ++i) {
     const std::int64_t before = i == 0 ? 0 : at[(i - 1) * stride], own = at[i * stride];
-    if (own < before || (i == 0 && own != 0) || (i + 1 == count && own != tokens)) wrong(i);
+    if (own < before || (i == 0 && own != 0) || own > tokens ||
+        (i + 1 == count && own != tokens && !packing.ends_early))
+      wrong(i);
     longest = std::max(longest, own - before);
   }
   if (promise > 0 && longest > promise)

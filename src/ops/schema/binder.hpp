@@ -27,7 +27,7 @@ class Binder {
   void bind_extent(std::size_t index, std::size_t dim, const DimItem& item, std::int64_t extent);
   void solve_waiting();
   bool solve(const Waiting& waiting);
-  bool is_known(const Expression& e) const;
+  bool is_known(const Expression& e);
   void set(const Expression& name, std::int64_t value, std::size_t tensor);
   void derive();
   void check_packing(std::size_t index);

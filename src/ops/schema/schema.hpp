@@ -99,15 +99,17 @@ class Schema : SchemaLines {
   Schema& converts() { return last().converts = true, *this; }
   Schema& ordered() { return last().ordered = true, *this; }
   Schema& follows() { return last().follows = true, *this; }
+  // Of what packs: its last number may be less than there are tokens.
+  Schema& ends_early() { return last().packs->ends_early = true, *this; }
   // It says where sequences of the dim `tokens` begin and end; `promise` is the option that says how long
   // they are at most, and `longest` the name of what is known of that.
   Schema& packs(const char* tokens, const char* promise, const char* longest) {
-    last().packs = PackingSpec{Expression::parse(tokens), promise, longest};
+    last().packs = PackingSpec{.tokens = Expression::parse(tokens), .promise = promise, .longest = longest};
     return let(longest, tokens);
   }
   // The same where nothing needs the length of the longest.
   Schema& packs(const char* tokens) {
-    last().packs = PackingSpec{Expression::parse(tokens), "", ""};
+    last().packs = PackingSpec{.tokens = Expression::parse(tokens)};
     return *this;
   }
   // Of an input: its gradient is a difference of sums that are larger than it.

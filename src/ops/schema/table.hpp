@@ -55,9 +55,10 @@ struct TypeRule {
 // A tensor [sequences + 1] that says where packed sequences begin and end: integers that start with 0, never
 // fall and end with the number of tokens. On a device they are not read.
 struct PackingSpec {
-  Expression tokens;    // a dim
-  std::string promise;  // the option that says how long a sequence is at most, 0 for not known; may be empty
-  std::string longest;  // the derived value that says it; without the tensor it is all tokens
+  Expression tokens;         // a dim
+  std::string promise = {};  // the option that says how long one is at most, or empty
+  std::string longest = {};  // the derived value that says it; without the tensor it is all tokens
+  bool ends_early = false;   // tokens behind the last one's end belong to no sequence
   int promise_slot = -1, longest_slot = -1;
 };
 

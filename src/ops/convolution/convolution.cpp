@@ -1,0 +1,287 @@
+#include "tegula/ops/convolution.hpp"
+
+#include "ops/convolution/kernel.hpp"
+#include "ops/convolution/shape.hpp"
+#include "ops/pieces/plan.hpp"
+#include "ops/schema/functions.hpp"
+#include "ops/schema/gradient.hpp"
+
+namespace tegula::ops {
+
+TensorRef over_three(TensorRef tensor, int rank) {
+  for (; rank < 3; ++rank) {
+    tensor.shape.insert(tensor.shape.begin() + 1, 1);
+    tensor.strides.insert(tensor.strides.begin() + 1, 0);
+  }
+  return tensor;
+}
+
+namespace {
+
+template <class Op>
+ConvKernel planned(const Bound<Op>& c, const ConvShape& s, ConvPass pass) {
+  ConvKernel t{.type = c.type("x"),
+               .compute = multiplied_type(c.type("x"), c.on_gpu()),
+               .out = c.type("x"),
+               .pass = pass};
+  t.windows = s.stride == 1, t.grouped = s.groups > 1;
+  const bool back = pass == ConvPass::input_gradient;
+  const ConvShape::Three& made = back ? s.in : s.out;
+  if (made[1] == 1) t.h = 1, t.w = 64;
+  if (!c.on_gpu()) return t;
+  const std::int64_t seen = back ? s.features : s.channels;
+  const auto piece = static_cast<std::int64_t>(bytes_of_piece / t.type.bytes());
+  t.whole_pieces = seen % piece == 0 && seen / s.groups % piece == 0;
+  const bool is_16_bits = t.compute.bits() == 16;
+  t.k = is_16_bits ? 64 : 32;
+  if (!is_16_bits) return t;
+  const std::int64_t columns =
+      (back || pass == ConvPass::weight_gradient ? s.channels : s.features) / s.groups;
+  t.n = columns > 64 ? 128 : 64;
+  if (pass == ConvPass::weight_gradient) {
+    if (s.features / s.groups > 64) t.k = 128;
+  } else {
+    t.w = made[1] == 1 ? 128 : made[2] > 8 ? 16 : 8;
+  }
+  return t;
+}
+
+// Parts of the pixels, where the weights alone are too few blocks.
+template <class Op>
+int splits_of(const Bound<Op>& c, const ConvShape& s, const ConvKernel& t) {
+  constexpr std::int64_t least_steps = 16, most = 64;
+  if (!c.on_gpu()) return 1;
+  const auto tiles = [](std::int64_t extent, int tile) { return (extent + tile - 1) / tile; };
+  const std::int64_t blocks =
+      tiles(s.channels / s.groups, t.n) * tiles(s.features / s.groups, t.k) * s.pixels(s.taps) * s.groups;
+  const std::int64_t steps = tiles(s.batch * s.pixels(s.out), t.h * t.w);
+  const std::int64_t wanted = 2 * planned_gpu_processors(c.call()) / std::max<std::int64_t>(blocks, 1);
+  return static_cast<int>(std::clamp(std::min(wanted, steps / least_steps), std::int64_t{1}, most));
+}
+
+// A tensor of pixels as a kernel takes it: rows, or windows' five dims.
+template <class Op>
+TensorRef pixels_of(const Bound<Op>& c, const ConvKernel& t, const char* tensor) {
+  constexpr int rank = rank_of_conv<Op>;
+  return t.windows ? over_three(c.formed(tensor), rank) : c.rows(tensor, rank + 1);
+}
+
+template <class Op>
+void launch_products(const Bound<Op>& c, Launch& launch, const ConvKernel& t, const char* from,
+                     const char* to, const ConvShape::Three& extents) {
+  const ConvShape s = shape_of(c);
+  const TensorRef weight = over_three(c["weight"], rank_of_conv<Op>);
+  launch(t, convolution_program,
+         {{"from", pixels_of(c, t, from)},
+          {"to", over_three(c.formed(to), rank_of_conv<Op>)},
+          {"weight", weight},
+          {"bias", c.has("bias") ? c["bias"] : weight},
+          {"depth", extents[0]},
+          {"height", extents[1]},
+          {"width", extents[2]},
+          {"padding_d", s.padding[0]},
+          {"padding_h", s.padding[1]},
+          {"padding_w", s.padding[2]}});
+}
+
+template <class Op>
+void run(const Bound<Op>& c, Launch& launch) {
+  const ConvShape s = shape_of(c);
+  ConvKernel t = planned(c, s, ConvPass::forward);
+  t.bias = c.type_if("bias");
+  launch_products(c, launch, t, "x", "out", s.in);
+}
+
+template <class Op>
+void run_backward(const Bound<Op>& c, Launch& launch) {
+  const ConvShape s = shape_of(c);
+  launch_products(c, launch, planned(c, s, ConvPass::input_gradient), "dout", "dx", s.out);
+  ConvKernel t = planned(c, s, ConvPass::weight_gradient);
+  t.out = c.type("dweight"), t.splits = splits_of(c, s, t);
+  launch(t, conv_weights_program,
+         {{"from", pixels_of(c, t, "x")},
+          {"dout", pixels_of(c, t, "dout")},
+          {"dweight", over_three(c["dweight"], rank_of_conv<Op>)},
+          {"depth", s.in[0]},
+          {"height", s.in[1]},
+          {"width", s.in[2]},
+          {"to_depth", s.out[0]},
+          {"to_height", s.out[1]},
+          {"to_width", s.out[2]},
+          {"padding_d", s.padding[0]},
+          {"padding_h", s.padding[1]},
+          {"padding_w", s.padding[2]}});
+  if (c.has("bias"))
+    launch(ColumnSumsKernel{c.type("x")}, column_sums_program,
+           {{"rows", c.rows("dout", rank_of_conv<Op> + 1)}, {"sums", c["dbias"]}});
+}
+
+// Calls `body` with every tap of a pixel of the result that meets one of the input: its number, and the
+// input's pixel.
+template <class Body>
+void each_tap(const ConvShape& s, const ConvShape::Three& at, const Body& body) {
+  for (std::int64_t tap = 0; tap < s.pixels(s.taps); ++tap) {
+    const ConvShape::Three taps{tap / s.taps[2] / s.taps[1], tap / s.taps[2] % s.taps[1], tap % s.taps[2]};
+    std::int64_t pixel = 0;
+    bool is_inside = true;
+    for (std::size_t i = 0; i < 3; ++i) {
+      const std::int64_t place = at[i] * s.stride + taps[i] * s.dilation - s.padding[i];
+      is_inside = is_inside && place >= 0 && place < s.in[i];
+      pixel = pixel * s.in[i] + place;
+    }
+    if (is_inside) body(tap, pixel);
+  }
+}
+
+template <class Op, class E>
+void formula(const Bound<Op>& c, E& exact) {
+  using Number = typename E::Number;
+  const ConvShape s = shape_of(c);
+  const std::int64_t own = s.channels / s.groups, own_features = s.features / s.groups,
+                     taps = s.pixels(s.taps);
+  auto *x = exact.data("x"), *weight = exact.data("weight"), *bias = exact.data_if("bias"),
+       *out = exact.data("out");
+  for (std::int64_t b = 0; b < s.batch; ++b)
+    for (std::int64_t p = 0; p < s.pixels(s.out); ++p) {
+      const ConvShape::Three at{p / s.out[2] / s.out[1], p / s.out[2] % s.out[1], p % s.out[2]};
+      for (std::int64_t f = 0; f < s.features; ++f) {
+        Number sum = bias ? bias[f] : Number(0);
+        each_tap(s, at, [&](std::int64_t tap, std::int64_t pixel) {
+          const auto* row = x + (b * s.pixels(s.in) + pixel) * s.channels + f / own_features * own;
+          for (std::int64_t e = 0; e < own; ++e) sum += row[e] * weight[(f * taps + tap) * own + e];
+        });
+        *out++ = sum;
+      }
+    }
+}
+
+const OptionRule least_one = between(1, 1 << 16, "a number from 1 to 2^16", "give such a number");
+
+// Of the dims of a table: those that it has of depth, height and width.
+struct ConvDims {
+  const char *in, *taps, *out;
+};
+
+template <class Op>
+Schema<Op> conv_table(const char* name, const char* doc, const ConvDims& dims) {
+  const auto list = [](const char* before, const char* between, const char* behind) {
+    return std::string(before) + " " + between + " " + behind;
+  };
+  Schema<Op> table(name, doc);
+  table.in(&Op::x, "x", list("batch", dims.in, "channels"), floats, "images")
+      .in(&Op::weight, "weight", list("features", dims.taps, "channels/groups"), same_as("x"), "filters")
+      .in(&Op::bias, "bias", "features", floats, "added to every pixel")
+      .option(&Op::stride, "stride", "input pixels between neighbouring outputs", least_one)
+      .option(&Op::padding, "padding", "zeros around the images",
+              between(0, 1 << 16, "a number from 0 to 2^16", "give such a number"))
+      .option(&Op::dilation, "dilation", "input pixels between neighbouring taps", least_one)
+      .option(&Op::groups, "groups", "of channels and of features, each for itself", least_one);
+  if constexpr (rank_of_conv<Op> == 3)
+    table.let("out_depth", "max((depth+2*padding-dilation*(taps_d-1)-1+stride)/stride,0)")
+        .require("weight", "taps_d >= 1", "a tap or more", "give filters that have elements");
+  if constexpr (rank_of_conv<Op> >= 2)
+    table.let("out_height", "max((height+2*padding-dilation*(taps_h-1)-1+stride)/stride,0)")
+        .require("weight", "taps_h >= 1", "a tap or more", "give filters that have elements");
+  table.let("out_width", "max((width+2*padding-dilation*(taps_w-1)-1+stride)/stride,0)")
+      .require("weight", "taps_w >= 1", "a tap or more", "give filters that have elements")
+      .require("groups", "channels%groups == 0", "a divisor of {channels}, the channels", "change it")
+      .require("groups", "features%groups == 0", "a divisor of {features}, the features", "change it")
+      .out(&Op::out, "out", list("batch", dims.out, "features"), same_as("x"), "the convolution")
+      .source("LeCun et al. 1989, Backpropagation Applied to Handwritten Zip Code Recognition");
+  return table;
+}
+
+template <class Op>
+const OperatorSchema& gradients_of(const OperatorSchema& forward, const char* flops) {
+  return gradient_table<run_backward<Op>, formula<Op, Traced>>(forward, flops, "x");
+}
+
+}  // namespace
+
+const OperatorSchema& conv1d_schema() {
+  static const OperatorSchema table =
+      conv_table<Conv1d>("conv1d", "convolution over one dimension, channels last",
+                         {"width", "taps_w", "out_width"})
+          .gradient("conv1d_backward")
+          .flops("2*batch*out_width*features*taps_w*channels/groups")
+          .examples({{"padded", "batch=2 width=23 channels=12 features=9 taps_w=3 padding=1"},
+                     {"strided_bf16",
+                      "batch=2 width=70 channels=24 features=16 taps_w=4 stride=2 groups=2 bias bf16"}})
+          .measured({{"whisper", "batch=16 width=3000 channels=1280 features=1280 taps_w=3 padding=1 bf16"}})
+          .run(run<Conv1d>, formula<Conv1d, Exact>);
+  return table;
+}
+
+const OperatorSchema& conv2d_schema() {
+  static const OperatorSchema table =
+      conv_table<Conv2d>("conv2d", "convolution over two dimensions, channels last",
+                         {"height width", "taps_h taps_w", "out_height out_width"})
+          .gradient("conv2d_backward")
+          .flops("2*batch*out_height*out_width*features*taps_h*taps_w*channels/groups")
+          .examples(
+              {{"padded", "batch=2 height=5 width=7 channels=20 features=9 taps_h=3 taps_w=3 padding=1"},
+               {"dilated_f16",
+                "batch=1 height=9 width=8 channels=16 features=40 taps_h=3 taps_w=2 dilation=2 f16 bias:f32"},
+               {"strided_bf16",
+                "batch=2 height=9 width=10 channels=24 features=16 taps_h=3 taps_w=3 stride=2 padding=1 "
+                "bf16"},
+               {"grouped",
+                "batch=1 height=6 width=5 channels=12 features=9 taps_h=2 taps_w=3 padding=1 groups=3 bias"}})
+          .measured(
+              {{"128x56x56x128",
+                "batch=128 height=56 width=56 channels=128 features=128 taps_h=3 taps_w=3 padding=1 bf16"},
+               {"stride_2",
+                "batch=128 height=56 width=56 channels=128 features=256 taps_h=3 taps_w=3 padding=1 stride=2 "
+                "bf16"}})
+          .run(run<Conv2d>, formula<Conv2d, Exact>);
+  return table;
+}
+
+const OperatorSchema& conv3d_schema() {
+  static const OperatorSchema table =
+      conv_table<Conv3d>("conv3d", "convolution over three dimensions, channels last",
+                         {"depth height width", "taps_d taps_h taps_w", "out_depth out_height out_width"})
+          .gradient("conv3d_backward")
+          .flops("2*batch*out_depth*out_height*out_width*features*taps_d*taps_h*taps_w*channels/groups")
+          .examples(
+              {{"padded",
+                "batch=1 depth=3 height=5 width=4 channels=10 features=7 taps_d=3 taps_h=2 taps_w=3 "
+                "padding=1"},
+               {"strided_bf16",
+                "batch=2 depth=4 height=5 width=6 channels=8 features=16 taps_d=2 taps_h=2 taps_w=2 stride=2 "
+                "bias bf16"}})
+          .measured(
+              {{"video_vae",
+                "batch=1 depth=16 height=64 width=64 channels=256 features=256 taps_d=3 taps_h=3 taps_w=3 "
+                "padding=1 bf16"}})
+          .run(run<Conv3d>, formula<Conv3d, Exact>);
+  return table;
+}
+
+const OperatorSchema& conv1d_backward_schema() {
+  return gradients_of<Conv1d>(conv1d_schema(), "4*batch*out_width*features*taps_w*channels/groups");
+}
+const OperatorSchema& conv2d_backward_schema() {
+  return gradients_of<Conv2d>(conv2d_schema(),
+                              "4*batch*out_height*out_width*features*taps_h*taps_w*channels/groups");
+}
+const OperatorSchema& conv3d_backward_schema() {
+  return gradients_of<Conv3d>(
+      conv3d_schema(),
+      "4*batch*out_depth*out_height*out_width*features*taps_d*taps_h*taps_w*channels/groups");
+}
+
+ConvGradients conv1d_backward(const TensorRef& dout, const TensorRef& x, const TensorRef& weight,
+                              Conv1d options) {
+  return results_of<ConvGradients>(conv1d_backward_schema(), Gradient<Conv1d>{options}, {dout, x, weight});
+}
+ConvGradients conv2d_backward(const TensorRef& dout, const TensorRef& x, const TensorRef& weight,
+                              Conv2d options) {
+  return results_of<ConvGradients>(conv2d_backward_schema(), Gradient<Conv2d>{options}, {dout, x, weight});
+}
+ConvGradients conv3d_backward(const TensorRef& dout, const TensorRef& x, const TensorRef& weight,
+                              Conv3d options) {
+  return results_of<ConvGradients>(conv3d_backward_schema(), Gradient<Conv3d>{options}, {dout, x, weight});
+}
+
+}  // namespace tegula::ops

@@ -1,0 +1,219 @@
+#include "ops/convolution/kernel.hpp"
+
+#include "ops/convolution/pixels.hpp"
+#include "ops/pieces/rows.hpp"
+
+namespace tegula::ops {
+
+using namespace lang;
+using lang::Tensor;
+
+namespace {
+
+using Tap = ConvPixels::Tap;
+using Pixel = ConvPixels::Pixel;
+
+// A product for every tap: the pixels that it meets, times its weights.
+struct Program : ConvPixels {
+  Dim columns{"columns"};  // channels of `to`
+  Dim to_depth{"to_depth"}, to_height{"to_height"}, to_width{"to_width"};
+  Dim features{"features"}, taps_d{"taps_d"}, taps_h{"taps_h"}, taps_w{"taps_w"}, of_weight{"of_weight"};
+  Tensor weight = input("weight", {features, taps_d, taps_h, taps_w, of_weight}, c.type);
+  Tensor bias = c.bias ? input("bias", {columns}, *c.bias) : from;
+  Tensor to = output("to", {batch, to_depth, to_height, to_width, columns}, c.type);
+  // Of a group, what is summed and what is made.
+  Expr inner = c.grouped ? channels / groups : Expr(channels),
+       made = c.grouped ? columns / groups : Expr(columns);
+
+  using ConvPixels::ConvPixels;
+
+  // Those of a group's features, [features, channels].
+  Tensor weights_of(const Tap& tap, const Expr& group) const {
+    if (!c.grouped) return weight.slice(all, tap.d, tap.h, tap.w);
+    Expr own = features / groups;
+    return weight.slice(range(group * own, (group + 1) * own), tap.d, tap.h, tap.w);
+  }
+
+  // sum += all taps; `bring` fills a tile of pixels [pixels, channels] from a channel on.
+  template <class Bring>
+  void multiply(Fragment& sum, const Expr& group, const Expr& column, Bring bring) const {
+    Expr steps = ceildiv(inner, c.k);
+    const bool back = c.pass == ConvPass::input_gradient;
+    pipelined(taps_d * taps_h * taps_w * steps, {.stages = 4}, [&](Index step) {
+      Expr number = step / steps, channel = step % steps * c.k;
+      const Tap tap{number / taps_w / taps_h, number / taps_w % taps_h, number % taps_w};
+      Shared pixels({c.h * c.w, c.k}, c.compute), weights({back ? c.k : c.n, back ? c.n : c.k}, c.compute);
+      bring(tap, channel, pixels);
+      copy(back ? weights_of(tap, group).at(channel, column) : weights_of(tap, group).at(column, channel),
+           weights);
+      if (back)
+        gemm(pixels, weights, sum);
+      else
+        gemm(pixels, weights.T(), sum);
+    });
+    if (!c.bias) return;
+    Fragment added({c.n}, f32);
+    copy(bias.at(c.grouped ? group * made + column : column), added);
+    parallel(sum, [&](Index i, Index j) { sum(i, j) += added(j); });
+  }
+
+  // Of the third index of a grid, the group, which is its last digit.
+  Expr group_of(const Expr& z) const { return c.grouped ? z % groups : Expr(Operand(0)); }
+  Expr rest_of(const Expr& z) const { return c.grouped ? z / groups : z; }
+
+  void by_windows() const {
+    Expr across = ceildiv(to_width, c.w), images = batch * to_depth;
+    grid(ceildiv(made, c.n), across * ceildiv(to_height, c.h), c.grouped ? images * groups : images,
+         [&](Index x, Index tile, Index z) {
+           Expr group = group_of(z), image = rest_of(z) / to_depth, d = rest_of(z) % to_depth;
+           Expr row = tile / across * c.h, column = tile % across * c.w;
+           Fragment sum({c.h * c.w, c.n}, f32, 0);
+           multiply(sum, group, x * c.n, [&](const Tap& tap, const Expr& channel, Shared& pixels) {
+             window(pixels, Pixel{image, d, row, column}, tap, group, channel);
+           });
+           copy(sum.reshape({c.h, c.w, c.n}), of_group(to, group).slice(image, d).at(row, column, x * c.n));
+         });
+  }
+
+  void by_rows() const {
+    const int count = c.h * c.w;
+    Expr of_image = to_depth * to_height * to_width, pixels = batch * of_image;
+    Tensor result = to.reshape({pixels, columns});
+    grid(ceildiv(made, c.n), ceildiv(pixels, count), groups, {.order = Order::grouped(8)},
+         [&](Index x, Index tile, Index z) {
+           Expr group = c.grouped ? Expr(z) : Expr(Operand(0));
+           const auto pixel = [&](const Index& i) {
+             Expr p = tile * count + i;
+             return Pixel{p / of_image, p / (to_width * to_height) % to_depth, p / to_width % to_height,
+                          p % to_width};
+           };
+           Fragment sum({count, c.n}, f32, 0);
+           multiply(sum, group, x * c.n, [&](const Tap& tap, const Expr& channel, Shared& own) {
+             rows(own, pixel, batch, tap, group, channel);
+           });
+           copy(sum, of_group(result, group).at(tile * count, x * c.n));
+         });
+  }
+};
+
+// The sum over pixels of their features, times what each tap of them meets: a block for each tap.
+struct WeightsProgram : ConvPixels {
+  Dim features{"features"}, taps_d{"taps_d"}, taps_h{"taps_h"}, taps_w{"taps_w"}, of_weight{"of_weight"};
+  Expr to_depth = to_extent("to_depth"), to_height = to_extent("to_height"), to_width = to_extent("to_width");
+  Tensor dout = c.windows ? input("dout", {batch, to_depth, to_height, to_width, features}, c.type)
+                          : input("dout", {Dim("to_pixels"), features}, c.type);
+  Tensor dweight = output("dweight", {features, taps_d, taps_h, taps_w, of_weight}, c.out);
+  Expr own_features = c.grouped ? features / groups : Expr(features), taps = taps_d * taps_h * taps_w;
+
+  using ConvPixels::ConvPixels;
+  Expr to_extent(const char* name) const { return c.windows ? Expr(Dim(name)) : number(name); }
+
+  // sum += the part of the steps over pixels. Tiles are [pixels, features] and [pixels, channels].
+  template <class Bring>
+  void multiply(Fragment& sum, const Expr& steps, const Expr& part, Bring bring) const {
+    pipelined(range(steps * part / c.splits, steps * (part + 1) / c.splits), {.stages = 4}, [&](Index step) {
+      Shared own({c.h * c.w, c.k}, c.compute), met({c.h * c.w, c.n}, c.compute);
+      bring(step, own, met);
+      gemm(own.T(), met, sum);
+    });
+  }
+
+  void sum_windows(Fragment& sum, const Tap& tap, const Expr& group, const Expr& row, const Expr& column,
+                   const Expr& part) const {
+    Expr across = ceildiv(to_width, c.w), down = ceildiv(to_height, c.h);
+    multiply(sum, batch * to_depth * down * across, part, [&](const Expr& step, Shared& own, Shared& met) {
+      Expr plane = step / (across * down), h = step / across % down * c.h, w = step % across * c.w;
+      const Pixel first{plane / to_depth, plane % to_depth, h, w};
+      copy(of_group(dout, group).slice(first.image, first.d).at(h, w, row), own.reshape({c.h, c.w, c.k}));
+      window(met, first, tap, group, column);
+    });
+  }
+
+  void sum_rows(Fragment& sum, const Tap& tap, const Expr& group, const Expr& row, const Expr& column,
+                const Expr& part) const {
+    const int count = c.h * c.w;
+    Expr of_image = to_depth * to_height * to_width;
+    multiply(sum, ceildiv(batch * of_image, count), part, [&](const Expr& step, Shared& own, Shared& met) {
+      const auto pixel = [&](const Index& i) {
+        Expr p = step * count + i;
+        return Pixel{p / of_image, p / (to_width * to_height) % to_depth, p / to_width % to_height,
+                     p % to_width};
+      };
+      copy(of_group(dout, group).at(step * count, row), own);
+      rows(met, pixel, batch, tap, group, column);
+    });
+  }
+
+  // Features of a group, and the channels that they see, of a tap of a result [features, taps, channels].
+  Tensor place(const Tensor& result, const Tap& tap, const Expr& group) const {
+    if (!c.grouped) return result.slice(all, tap.d, tap.h, tap.w);
+    return result.slice(range(group * own_features, (group + 1) * own_features), tap.d, tap.h, tap.w);
+  }
+
+  void run() const {
+    std::optional<Tensor> parts;
+    if (c.splits > 1)
+      parts.emplace(workspace("parts", {c.splits, features, taps_d, taps_h, taps_w, of_weight}, f32));
+    grid(ceildiv(of_weight, c.n), ceildiv(own_features, c.k), taps * groups * c.splits,
+         [&](Index x, Index y, Index z) {
+           Expr part = z % c.splits, number = z / c.splits % taps,
+                group = c.grouped ? z / c.splits / taps : Expr(Operand(0));
+           const Tap tap{number / taps_w / taps_h, number / taps_w % taps_h, number % taps_w};
+           Fragment sum({c.k, c.n}, f32, 0);
+           if (c.windows)
+             sum_windows(sum, tap, group, y * c.k, x * c.n, part);
+           else
+             sum_rows(sum, tap, group, y * c.k, x * c.n, part);
+           const Tensor result = parts ? parts->slice(part) : dweight;
+           copy(sum, place(result, tap, group).at(y * c.k, x * c.n));
+         });
+    if (parts) add_up(*parts);
+  }
+
+  void add_up(const Tensor& parts) const {
+    constexpr int elements = 1024;
+    Expr count = features * taps * of_weight;
+    Tensor rows = parts.reshape({c.splits, count}), total = dweight.reshape({count});
+    grid(ceildiv(count, elements), [&](Index block) {
+      Fragment sum({elements}, f32, 0);
+      for (int part = 0; part < c.splits; ++part) {
+        Fragment added = load(rows.slice(part).at(block * elements), {elements});
+        parallel(sum, [&](Index i) { sum(i) += added(i); });
+      }
+      copy(sum, total.at(block * elements));
+    });
+  }
+};
+
+}  // namespace
+
+Kernel convolution_program(const ConvKernel& c) {
+  return kernel(instance_name("convolution", c), [&] {
+    const Program own{c};
+    c.windows ? own.by_windows() : own.by_rows();
+  });
+}
+
+Kernel conv_weights_program(const ConvKernel& c) {
+  return kernel(instance_name("convolution", c), [&] { WeightsProgram(c).run(); });
+}
+
+Kernel column_sums_program(const ColumnSumsKernel& c) {
+  return kernel(instance_name("column_sums", c), [&] {
+    constexpr int columns = 128, rows = 32, steps = 8;
+    Dim m("m"), n("n");
+    Tensor own = input("rows", {m, n}, c.type), sums = output("sums", {n}, f32);
+    Tensor parts = workspace("parts", {ceildiv(m, rows * steps), n}, f32);
+    grid(ceildiv(n, columns), parts.extent(0), [&](Index x, Index y) {
+      Fragment sum({columns}, f32, 0);
+      serial(steps, [&](Index step) {
+        Fragment part = load(own.at((y * steps + step) * rows, x * columns), {rows, columns}, f32);
+        reduce_sum(part, sum, 0);
+      });
+      copy(sum, parts.slice(y).at(x * columns));
+    });
+    add_parts(parts, sums);
+  });
+}
+
+}  // namespace tegula::ops

@@ -1,0 +1,49 @@
+// The tile programs of convolutions over three dimensions: the product of pixels with the weights of each
+// tap, which also is the gradient of the input, and the gradient of the weights. Of convolutions over fewer
+// dimensions the first have extent 1.
+#pragma once
+#include "ops/schema/instance.hpp"
+#include "tegula/lang.hpp"
+
+namespace tegula::ops {
+
+enum class ConvPass { forward, input_gradient, weight_gradient };
+template <>
+[[gnu::visibility("hidden")]] inline constexpr std::array<std::string_view, 3> choice_names<ConvPass>{
+    "forward", "dx", "dweight"};
+
+struct ConvKernel {
+  DType type = f32, compute = f32, out = f32;
+  ConvPass pass = ConvPass::forward;
+  std::optional<DType> bias = {};
+  bool windows = false;       // tiles are windows of the tensor; else rows that are looked up
+  bool grouped = false;       // there are groups of channels
+  bool whole_pieces = false;  // pixels begin at multiples of 16 bytes of an image
+  int h = 8, w = 8, n = 64,
+      k = 64;      // pixels of a tile; its columns; the step of what is summed, or rows of dweight
+  int splits = 1;  // of the pixels that a gradient of weights sums
+  auto fields() const {
+    return std::tuple(type, labelled("tiles", compute), labelled("out", out), pass, labelled("bias", bias),
+                      labelled("windows", windows), labelled("grouped", grouped),
+                      labelled("pieces", whole_pieces), joined("p", h, w), joined("t", n, k),
+                      labelled("splits", splits));
+  }
+};
+
+// Arguments, in either pass the tensor that taps look into as `from`, [batch, depth, height, width, channels]
+// or, where rows are looked up, [pixels, channels]; the scalars batch, depth, height, width, stride,
+// padding_d, padding_h, padding_w, dilation and groups. Forward and of the input: weight [features, taps_d,
+// taps_h, taps_w, channels of a group], bias, `to` as `from`.
+lang::Kernel convolution_program(const ConvKernel& instance);
+// Of the weights: dout as `from`, but of the result's extents, with the scalars to_depth, to_height and
+// to_width; dweight.
+lang::Kernel conv_weights_program(const ConvKernel& instance);
+
+// sums f32 [n] of rows [m, n].
+struct ColumnSumsKernel {
+  DType type = f32;
+  auto fields() const { return std::tuple(type); }
+};
+lang::Kernel column_sums_program(const ColumnSumsKernel& instance);
+
+}  // namespace tegula::ops

@@ -1,0 +1,65 @@
+#include "ops/convolution/pixels.hpp"
+
+#include "ops/pieces/plan.hpp"
+
+namespace tegula::ops {
+
+using namespace lang;
+using lang::Tensor;
+
+ConvPixels::ConvPixels(const ConvKernel& instance) : c(instance) {
+  if (c.whole_pieces) channels.multiple_of(bytes_of_piece / c.type.bytes());
+}
+
+Tensor ConvPixels::of_group(const Tensor& tensor, const Expr& group) const {
+  if (!c.grouped) return tensor;
+  Expr own = tensor.extent(tensor.rank() - 1) / groups;
+  const Range range_of_group = range(group * own, (group + 1) * own);
+  if (tensor.rank() == 2) return tensor.slice(all, range_of_group);
+  return tensor.slice(all, all, all, all, range_of_group);
+}
+
+// Where a tap of the place looks, with stride 1; a gradient of the input looks the other way.
+Expr ConvPixels::met(const Expr& place, const Expr& tap, const Expr& padding) const {
+  return c.pass == ConvPass::input_gradient ? place + padding - tap * dilation
+                                            : place + tap * dilation - padding;
+}
+
+void ConvPixels::window(Shared& tile, const Pixel& first, const Tap& tap, const Expr& group,
+                        const Expr& channel) const {
+  const int columns = static_cast<int>(tile.extent(1));
+  copy(of_group(from, group)
+           .slice(first.image, met(first.d, tap.d, padding_d))
+           .at(met(first.h, tap.h, padding_h), met(first.w, tap.w, padding_w), channel),
+       tile.reshape({c.h, c.w, columns}));
+}
+
+Expr ConvPixels::row_of(const Pixel& p, const Tap& tap) const {
+  const bool back = c.pass == ConvPass::input_gradient;
+  Expr d = met(back ? p.d : p.d * stride, tap.d, padding_d),
+       h = met(back ? p.h : p.h * stride, tap.h, padding_h),
+       w = met(back ? p.w : p.w * stride, tap.w, padding_w);
+  Expr exists = d >= 0 && h >= 0 && w >= 0;
+  if (!back) {
+    Expr is_inside = d < depth && h < height && w < width;
+    return select(exists && is_inside, ((p.image * depth + d) * height + h) * width + w, -1);
+  }
+  // Only every stride-th pixel has been looked at.
+  Expr met_d = d / stride, met_h = h / stride, met_w = w / stride;
+  Expr is_met = met_d * stride == d && met_h * stride == h && met_w * stride == w;
+  Expr is_inside = met_d < depth && met_h < height && met_w < width;
+  return select(exists && is_met && is_inside, ((p.image * depth + met_d) * height + met_h) * width + met_w,
+                -1);
+}
+
+void ConvPixels::rows(Shared& tile, const OfRow& pixel, const Expr& exists_before, const Tap& tap,
+                      const Expr& group, const Expr& channel) const {
+  const auto row = [&](Index i) {
+    const Pixel own = pixel(i);
+    return select(own.image < exists_before, row_of(own, tap), -1);
+  };
+  gather(of_group(from, group).slice(all, range(channel, channel + static_cast<int>(tile.extent(1)))), row,
+         tile);
+}
+
+}  // namespace tegula::ops

@@ -1,0 +1,44 @@
+// Tiles of pixels of the tensor that taps look into.
+#pragma once
+#include "ops/convolution/kernel.hpp"
+
+namespace tegula::ops {
+
+struct ConvPixels {
+  const ConvKernel& c;
+  lang::Dim channels{"channels"};  // of `from`
+  lang::Expr batch = extent("batch"), depth = extent("depth"), height = extent("height"),
+             width = extent("width");
+  lang::Expr stride = number("stride"), dilation = number("dilation"), padding_d = number("padding_d"),
+             padding_h = number("padding_h"), padding_w = number("padding_w"), groups = number("groups");
+  lang::Tensor from = c.windows ? lang::input("from", {batch, depth, height, width, channels}, c.type)
+                                : lang::input("from", {lang::Dim("pixels"), channels}, c.type);
+
+  explicit ConvPixels(const ConvKernel& instance);
+
+  lang::Expr extent(const char* name) const { return c.windows ? lang::Expr(lang::Dim(name)) : number(name); }
+  static lang::Expr number(const char* name) { return lang::scalar(name, i32); }
+  // The channels of a group of a tensor whose last dim they are.
+  lang::Tensor of_group(const lang::Tensor& tensor, const lang::Expr& group) const;
+
+  // A tap, and a pixel of the tensor that taps do not look into: its image and place.
+  struct Tap {
+    lang::Expr d, h, w;
+  };
+  struct Pixel {
+    lang::Expr image, d, h, w;
+  };
+  // With stride 1: the pixels that a tap of a tile meets, [h · w, columns] from the channel on.
+  void window(lang::Shared& tile, const Pixel& first, const Tap& tap, const lang::Expr& group,
+              const lang::Expr& channel) const;
+  // Of pixels that a function gives; those behind the last, and what the tap does not meet, are zeros.
+  using OfRow = std::function<Pixel(const lang::Index& row)>;
+  void rows(lang::Shared& tile, const OfRow& pixel, const lang::Expr& exists_before, const Tap& tap,
+            const lang::Expr& group, const lang::Expr& channel) const;
+
+ private:
+  lang::Expr met(const lang::Expr& place, const lang::Expr& tap, const lang::Expr& padding) const;
+  lang::Expr row_of(const Pixel& pixel, const Tap& tap) const;
+};
+
+}  // namespace tegula::ops

@@ -1,0 +1,254 @@
+#include "ops/experts/rows.hpp"
+
+#include <algorithm>
+
+#include "ops/lists/running_sums.hpp"
+#include "ops/pieces/plan.hpp"
+
+namespace tegula::ops {
+
+using namespace lang;
+using lang::Tensor;
+
+namespace {
+
+constexpr int word_bits = 32;
+constexpr int most_marks = 8192;     // words of a chunk that say which of its pairs have which expert
+constexpr int runs = 16;             // of experts, whose pairs are added up one after the other
+constexpr int chunks_at_a_time = 8;  // whose numbers are read together
+
+// Each chunk of pairs counts those of every expert; one block finds where the experts begin, and the chunks
+// within them; each chunk writes its pairs there.
+struct Sort {
+  const MoeSortKernel& c;
+  int words = std::clamp(most_marks / c.lists, 1, word_bits), chunk = words * word_bits;
+  Dim pairs{"pairs"};
+  Expr groups = scalar("groups", i32), chunks = ceildiv(pairs, chunk);
+  Tensor experts = input("experts", {pairs}, i32), order = output("order", {pairs}, i32),
+         places = output("places", {pairs}, i32), offsets = output("offsets", {groups + 1}, i32);
+  Tensor counts = workspace("counts", {chunks, c.lists}, i32);
+
+  Shared load_chunk(const Expr& number) const {
+    Shared own({chunk}, i32);
+    copy(experts.at(number * chunk), own, {.fill = -1});
+    return own;
+  }
+
+  void count() const {
+    grid(chunks, [&](Index n) {
+      Shared own = load_chunk(n), numbers({c.lists}, i32);
+      assert_that(reduce_max(own).scalar() < groups, "experts are below the number of groups");
+      clear(numbers);
+      parallel(chunk, [&](Index i) {
+        Expr expert = own(i);
+        when(expert >= 0 && expert < groups, [&] { atomic_add(numbers(expert), 1); });
+      });
+      copy(numbers, counts.slice(n).at(0));
+    });
+  }
+
+  // Calls `body` with every chunk's number of an expert's pairs.
+  template <class Body>
+  void each_chunk(const Expr& expert, Body body) const {
+    serial(ceildiv(chunks, chunks_at_a_time), [&](Index step) {
+      std::vector<Expr> numbers;
+      for (int i = 0; i < chunks_at_a_time; ++i)
+        numbers.emplace_back(counts(step * chunks_at_a_time + i, expert));
+      for (int i = 0; i < chunks_at_a_time; ++i)
+        body(step * chunks_at_a_time + i, numbers[static_cast<std::size_t>(i)]);
+    });
+  }
+
+  void find_begins() const {
+    grid(1, [&](Index) {
+      Shared begins({c.lists}, i32);
+      parallel(begins, [&](Index expert) {
+        Var sum = 0;
+        each_chunk(expert, [&](const Expr&, const Expr& number) { sum += number; });
+        begins(expert) = sum;
+      });
+      Var next = 0;
+      add_up(begins, begins, next, runs);
+      parallel(begins, [&](Index expert) {
+        Var at = begins(expert);
+        when(expert < groups, [&] { offsets(expert) = at; });
+        each_chunk(expert, [&](const Expr& n, const Expr& number) {
+          when(n < chunks, [&] { counts(n, expert) = at; });
+          at += number;
+        });
+      });
+      offsets(groups) = next;
+    });
+  }
+
+  void write() const {
+    grid(chunks, [&](Index n) {
+      Shared own = load_chunk(n), marks({words, c.lists}, u32), before({words, c.lists}, i32);
+      clear(marks);
+      parallel(chunk, [&](Index i) {
+        Expr expert = own(i);
+        when(expert >= 0 && expert < groups,
+             [&] { atomic_or(marks(i / word_bits, expert), u32(1) << u32(i % word_bits)); });
+      });
+      parallel(c.lists, [&](Index expert) {
+        Var at = counts(n, expert);
+        for (int w = 0; w < words; ++w) {
+          before(w, expert) = at;
+          at += i32(popcount(marks(w, expert)));
+        }
+      });
+      Expr total = offsets(groups);
+      parallel(chunk, [&](Index i) {
+        Expr pair = n * chunk + i, expert = own(i), word = i / word_bits;
+        when(pair < pairs, [&] {
+          Var place = -1;
+          when(expert >= 0 && expert < groups, [&] {
+            Expr earlier = marks(word, expert) & ((u32(1) << u32(i % word_bits)) - 1u);
+            place = before(word, expert) + i32(popcount(earlier));
+            order(place) = pair;
+          });
+          places(pair) = place;
+          when(pair >= total, [&] { order(pair) = -1; });
+        });
+      });
+    });
+  }
+};
+
+struct Rows {
+  const MoeRowsKernel& c;
+  Dim tokens{"tokens"}, pairs{"pairs"}, d{"d"};
+
+  Rows(const MoeRowsKernel& instance) : c(instance) {
+    if (c.whole_pieces) d.multiple_of(bytes_of_piece / c.type.bytes());
+  }
+  // Of a pair its token, −1 of none.
+  Expr token(const Expr& pair) const { return select(pair < 0, -1, pair / c.topk); }
+  Tensor at(const Tensor& rows, const Expr& column) const {
+    return rows.slice(all, range(column, column + c.columns));
+  }
+  template <class Body>
+  void tiles(const Expr& rows, Body body) const {
+    grid(ceildiv(d, c.columns), ceildiv(rows, c.rows),
+         [&](Index x, Index y) { body(y * c.rows, x * c.columns); });
+  }
+
+  void permute() const {
+    Tensor x = input("x", {tokens, d}, c.type), order = input("order", {pairs}, i32),
+           out = output("out", {pairs, d}, c.type);
+    tiles(pairs, [&](const Expr& row, const Expr& column) {
+      Shared own({c.rows, c.columns}, c.type);
+      gather(
+          at(x, column), [&](Index i) { return select(row + i < pairs, token(order(row + i)), -1); }, own);
+      copy(own, out.at(row, column));
+    });
+  }
+
+  void unpermute() const {
+    Tensor y = input("y", {pairs, d}, c.type), places = input("places", {tokens, c.topk}, i32);
+    Tensor weights = c.weights ? input("weights", {tokens, c.topk}, *c.weights) : y;
+    Tensor out = output("out", {tokens, d}, c.type);
+    tiles(tokens, [&](const Expr& row, const Expr& column) {
+      Fragment sum({c.rows, c.columns}, f32, 0);
+      serial(c.topk, [&](Index s) {
+        Shared own({c.rows, c.columns}, c.type);
+        gather(
+            at(y, column), [&](Index i) { return select(row + i < tokens, places(row + i, s), -1); }, own);
+        if (!c.weights) {
+          parallel(sum, [&](Index i, Index j) { sum(i, j) += own(i, j); });
+          return;
+        }
+        Fragment factors = load(weights.slice(all, s).at(row), {c.rows}, f32);
+        // A row of zeros stays one, whatever its factor is.
+        parallel(sum, [&](Index i, Index j) {
+          sum(i, j) += select(places(row + i, s) < 0, 0.f, own(i, j) * factors(i));
+        });
+      });
+      copy(sum, out.at(row, column));
+    });
+  }
+
+  void gradient() const {
+    Tensor y = input("y", {pairs, d}, c.type), dout = input("dout", {tokens, d}, c.type),
+           order = input("order", {pairs}, i32), weights = input("weights", {pairs}, *c.weights);
+    Tensor dy = output("dy", {pairs, d}, c.type),
+           dweights = output("dweights", {pairs}, *c.weights, {.zero = true});
+    grid(ceildiv(pairs, c.rows), [&](Index block) {
+      Expr row = block * c.rows;
+      Fragment dots({c.rows}, f32, 0), factors({c.rows}, f32);
+      const auto pair = [&](const Expr& i) { return select(row + i < pairs, order(row + i), -1); };
+      parallel(factors, [&](Index i) { factors(i) = select(pair(i) < 0, 0.f, f32(weights(pair(i)))); });
+      serial(ceildiv(d, c.columns), [&](Index step) {
+        Expr column = step * c.columns;
+        Shared given({c.rows, c.columns}, c.type);
+        gather(
+            at(dout, column), [&](Index i) { return token(pair(i)); }, given);
+        Fragment own = load(y.at(row, column), {c.rows, c.columns}, f32);
+        // Rows behind the last pair hold anything.
+        parallel(own,
+                 [&](Index i, Index j) { own(i, j) = select(pair(i) < 0, 0.f, own(i, j) * given(i, j)); });
+        reduce_sum(own, dots);
+        parallel(own, [&](Index i, Index j) { own(i, j) = given(i, j) * factors(i); });
+        copy(own, dy.at(row, column));
+      });
+      parallel(dots, [&](Index i) { when(pair(i) >= 0, [&] { dweights(pair(i)) = dots(i); }); });
+    });
+  }
+};
+
+}  // namespace
+
+MoeSortKernel planned_sort(std::int64_t groups) {
+  int lists = 64;
+  while (lists < groups) lists *= 2;
+  return {lists};
+}
+
+Kernel moe_sort_program(const MoeSortKernel& c) {
+  return kernel(instance_name("moe_sort", c), [&] {
+    const Sort sort{c};
+    sort.count();
+    sort.find_begins();
+    sort.write();
+  });
+}
+
+MoeRowsKernel planned_rows(DType type, std::int64_t d, std::int64_t topk) {
+  MoeRowsKernel c{.type = type, .topk = static_cast<int>(topk)};
+  c.whole_pieces = d % (bytes_of_piece / type.bytes()) == 0;
+  c.columns = d <= 128 ? 128 : d <= 256 ? 256 : 512;
+  c.rows = 4096 / c.columns;
+  return c;
+}
+
+Kernel moe_permute_program(const MoeRowsKernel& c) {
+  return kernel(instance_name("moe_permute", c), [&] { Rows(c).permute(); });
+}
+
+Kernel moe_unpermute_program(const MoeRowsKernel& c) {
+  return kernel(instance_name("moe_unpermute", c), [&] { Rows(c).unpermute(); });
+}
+
+Kernel moe_unpermute_gradient(const MoeRowsKernel& c) {
+  return kernel(instance_name("moe_unpermute_gradient", c), [&] { Rows(c).gradient(); });
+}
+
+Kernel group_sums_program(const GroupSumsKernel& c) {
+  return kernel(instance_name("group_sums", c), [&] {
+    constexpr int rows = 32, columns = 128;
+    Dim m("m"), n("n"), groups("groups");
+    Tensor own = input("rows", {m, n}, c.type), offsets = input("offsets", {groups + 1}, i32),
+           sums = output("sums", {groups, n}, f32);
+    grid(ceildiv(n, columns), groups, [&](Index x, Index group) {
+      const Range of_group = range(offsets(group), offsets(group + 1));
+      Fragment sum({columns}, f32, 0);
+      serial(ceildiv(of_group.end - of_group.begin, rows), [&](Index step) {
+        Fragment part = load(own.slice(of_group).at(step * rows, x * columns), {rows, columns}, f32);
+        reduce_sum(part, sum, 0);
+      });
+      copy(sum, sums.slice(group).at(x * columns));
+    });
+  });
+}
+
+}  // namespace tegula::ops

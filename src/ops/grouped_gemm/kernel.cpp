@@ -1,0 +1,111 @@
+#include "ops/grouped_gemm/kernel.hpp"
+
+#include "ops/products/product_tiles.hpp"
+#include "ops/schema/functions.hpp"
+
+namespace tegula::ops {
+
+using namespace lang;
+using lang::Tensor;
+
+namespace {
+
+struct Program {
+  const GroupedGemmKernel& c;
+  Dim m{"m"}, n{"n"}, k{"k"}, groups{"groups"};
+  GroupedWalk walk{c.form, m, groups};
+  Tensor a = input("a", walk.extents({m, k}), c.type);
+  Tensor b = c.transpose_b ? input("b", {groups, n, k}, c.type) : input("b", {groups, k, n}, c.type);
+  Tensor bias = c.bias ? input("bias", {groups, n}, *c.bias) : a;
+  Tensor out = output("out", walk.extents({m, n}), c.out);
+
+  // sum += a group's product from its row `row` on.
+  void multiply(Fragment& sum, const Tensor& own_a, const Tensor& own_b, const Expr& row,
+                const Expr& column) const {
+    pipelined(ceildiv(k, c.k), {.stages = 4}, [&](Index step) {
+      Expr inner = step * c.k;
+      Shared a_tile({c.m, c.k}, c.compute),
+          b_tile({c.transpose_b ? c.n : c.k, c.transpose_b ? c.k : c.n}, c.compute);
+      copy(own_a.at(row, inner), a_tile);
+      copy(c.transpose_b ? own_b.at(column, inner) : own_b.at(inner, column), b_tile);
+      if (c.transpose_b)
+        gemm(a_tile, b_tile.T(), sum);
+      else
+        gemm(a_tile, b_tile, sum);
+    });
+  }
+
+  void run() const {
+    walk.each(ceildiv(n, c.n), c.m, [&](const Expr& x, const GroupedTile& tile) {
+      Fragment sum({c.m, c.n}, f32, 0);
+      multiply(sum, tile.of(a), b.slice(tile.group), tile.row, x * c.n);
+      if (c.bias) {
+        Fragment added = load(bias.slice(tile.group).at(x * c.n), {c.n}, f32);
+        parallel(sum, [&](Index i, Index j) { sum(i, j) += added(j); });
+      }
+      copy(sum, tile.of(out).at(tile.row, x * c.n));
+    });
+  }
+};
+
+}  // namespace
+
+Kernel grouped_gemm_program(const GroupedGemmKernel& c) {
+  return kernel(instance_name("grouped_gemm", c), [&] { Program{c}.run(); });
+}
+
+GroupedGemmKernel planned(GroupedGemmKernel t, const GroupedProduct& product, const BoundCall& call) {
+  t.compute = multiplied_type(t.type, call.on_gpu());
+  if (!call.on_gpu()) {
+    t.m = product.rows <= 16 ? 16 : 64, t.n = product.n <= 64 ? 64 : 128;
+    return t;
+  }
+  const bool is_16_bits = t.compute.bits() == 16;
+  const auto tiles = is_16_bits ? std::span<const TileCost>(gpu_table.of_16_bits)
+                                : std::span<const TileCost>(gpu_table.of_32_bits);
+  const ProductTile tile = best_tile(tiles, {product.groups, product.rows, product.n, product.k},
+                                     t.compute.bytes(), planned_gpu_processors(call));
+  t.m = tile.m, t.n = tile.n, t.k = is_16_bits ? 64 : 32;
+  return t;
+}
+
+Kernel grouped_weights_program(const GroupedWeightsKernel& t) {
+  return kernel(instance_name("grouped_gemm_weights", t), [&] {
+    Dim m("m"), n("n"), k("k"), groups("groups");
+    Tensor a = input("a", {m, k}, t.type), dout = input("dout", {m, n}, t.type);
+    Tensor offsets = input("offsets", {groups + 1}, i32),
+           out = t.accumulates ? inout("out", {groups, k, n}, t.out) : output("out", {groups, k, n}, t.out);
+    std::optional<Tensor> c;
+    if (t.c) c.emplace(input("c", {groups, k, n}, *t.c));
+    Expr most = scalar("max_rows", i32);
+    grid(ceildiv(n, t.n), ceildiv(k, t.m), groups, {.order = Order::grouped(8)},
+         [&](Index x, Index y, Index group) {
+           const Range rows = range(offsets(group), offsets(group + 1));
+           assert_that(rows.begin >= 0 && rows.begin <= rows.end && rows.end <= m &&
+                           (most == 0 || rows.end - rows.begin <= most),
+                       "offsets do not fall, end with the number of rows, and keep max_rows");
+           Tensor own_a = a.slice(rows), own_dout = dout.slice(rows);
+           Fragment sum({t.m, t.n}, f32, 0);
+           if (c || t.accumulates) copy((c ? *c : out).slice(group).at(y * t.m, x * t.n), sum);
+           pipelined(ceildiv(rows.end - rows.begin, t.k), {.stages = 4}, [&](Index step) {
+             Shared a_tile({t.k, t.m}, t.compute), d_tile({t.k, t.n}, t.compute);
+             copy(own_a.at(step * t.k, y * t.m), a_tile);
+             copy(own_dout.at(step * t.k, x * t.n), d_tile);
+             gemm(a_tile.T(), d_tile, sum);
+           });
+           copy(sum, out.slice(group).at(y * t.m, x * t.n));
+         });
+  });
+}
+
+GroupedWeightsKernel planned_weights(GroupedWeightsKernel t, const GroupedProduct& product,
+                                     const BoundCall& call) {
+  t.compute = multiplied_type(t.type, call.on_gpu());
+  if (!call.on_gpu()) return t;
+  const bool is_16_bits = t.compute.bits() == 16;
+  if (!is_16_bits) t.k = 32;
+  if (is_16_bits && product.k > 64 && product.n > 64) t.m = 128, t.n = product.n > 128 ? 256 : 128;
+  return t;
+}
+
+}  // namespace tegula::ops

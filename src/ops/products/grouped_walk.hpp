@@ -1,0 +1,44 @@
+// The tiles of a product whose rows are divided into groups, and what a group has of tensors of rows.
+#pragma once
+#include <functional>
+
+#include "ops/products/group_tiles.hpp"
+#include "ops/schema/instance.hpp"
+
+namespace tegula::ops {
+
+// How rows lie: one behind the other, divided by `offsets`, or with room for m of each group, of which
+// `counts` may say how many count.
+struct GroupedForm {
+  bool offsets = false, counts = false;
+  auto fields() const { return std::tuple(labelled("offsets", offsets), labelled("counts", counts)); }
+};
+
+// A tile of rows of one group.
+struct GroupedTile {
+  lang::Expr group, row;  // the first row, of those of the group
+  lang::Range rows;       // all of these
+  bool divided;
+
+  // Of a tensor of rows, which are the dim `axis` of a group's part, that part.
+  lang::Tensor of(const lang::Tensor& all_groups, int axis = 0) const;
+};
+
+class GroupedWalk {
+ public:
+  GroupedWalk(const GroupedForm& form, const lang::Dim& m, const lang::Dim& groups)
+      : form_(form), m_(m), groups_(groups) {}
+
+  // Extents of a tensor that has `own` of every group.
+  lang::Extents extents(lang::Extents own) const;
+  // A grid of `columns` and of all tiles of `tile_rows` rows. It declares the inputs offsets and counts,
+  // where the form has them, and the scalar max_rows of the former.
+  using Body = std::function<void(const lang::Expr& column, const GroupedTile& tile)>;
+  void each(const lang::Expr& columns, int tile_rows, const Body& body) const;
+
+ private:
+  GroupedForm form_;
+  const lang::Dim &m_, &groups_;
+};
+
+}  // namespace tegula::ops

@@ -1,0 +1,147 @@
+#include "tegula/ops/quantised_grouped_gemm.hpp"
+
+#include <algorithm>
+
+#include "ops/products/low_bits.hpp"
+#include "ops/products/product_tiles.hpp"
+#include "ops/quantised_grouped_gemm/kernel.hpp"
+#include "ops/schema/schema.hpp"
+
+namespace tegula::ops {
+
+namespace {
+
+void run(const Bound<QuantisedGroupedGemm>& c, Launch& launch) {
+  std::optional<TensorRef> zeros;
+  if (c.has("zeros")) zeros = c["zeros"];
+  const GivenWeights given(c->format, c->packed, c.small_dim("of_scale"), c["b"], c["scales"], zeros);
+  const GroupedForm form{c.has("offsets"), c.has("counts")};
+  const std::int64_t rows = GroupedRows{c.dim("groups"), c.dim("m"), c->max_rows, form.offsets}.usual();
+  const QuantisedGroupedGemmKernel t = planned({.type = c.type("a"),
+                                                .out = c.type("out"),
+                                                .form = form,
+                                                .weights = given.weights,
+                                                .bias = c.type_if("bias"),
+                                                .row_weights = c.has("row_weights")},
+                                               {c.dim("groups"), rows, c.dim("n"), c.dim("k")}, c.call());
+  const TensorRef zeros_or_none = given.zeros.value_or(given.scales);
+  launch(t, quantised_grouped_gemm_program,
+         {{"b", given.b}, {"scales", given.scales}, {"zeros", zeros_or_none}});
+}
+
+// The weights of a group as they are multiplied, [n, k].
+std::vector<double> weights_of_group(const Bound<QuantisedGroupedGemm>& c, Exact& exact, std::int64_t g) {
+  const std::int64_t n = c.dim("n"), k = c.dim("k"), blocks = c.dim("blocks");
+  const std::vector<double> scales = scales_of(exact["scales"].select(0, g).contiguous());
+  const double* zeros = exact.data_if("zeros");
+  const tegula::Tensor b = exact["b"].select(0, g);
+  std::vector<double> weights(static_cast<std::size_t>(n * k));
+  for (std::int64_t j = 0; j < n; ++j)
+    for (std::int64_t e = 0; e < k; ++e) {
+      const std::int64_t at = e / c.dim("of_scale") * n + j;
+      const double zero = zeros ? zeros[g * blocks * n + at] : zero_of(c->format);
+      const double weight = (stored_weight(b, c->format, c->packed, j, e) - zero) * scales[at];
+      weights[j * k + e] = exact.steps() == f64 ? weight : round_to(c.type("a"), weight);
+    }
+  return weights;
+}
+
+void formula(const Bound<QuantisedGroupedGemm>& c, Exact& exact) {
+  const std::int64_t m = c.dim("m"), n = c.dim("n"), k = c.dim("k");
+  const double *a = exact.data("a"), *bias = exact.data_if("bias"), *factors = exact.data_if("row_weights");
+  double* out = exact.data("out");
+  if (c.has("offsets")) std::fill(out, out + m * n, Exact::unspecified());
+  const auto* offsets = c.has("offsets") ? exact["offsets"].data_as<std::int32_t>() : nullptr;
+  const auto* counts = c.has("counts") ? exact["counts"].data_as<std::int32_t>() : nullptr;
+  for (std::int64_t g = 0; g < c.dim("groups"); ++g) {
+    const std::vector<double> weights = weights_of_group(c, exact, g);
+    const std::int64_t first = offsets ? offsets[g] : g * m, rows = offsets ? offsets[g + 1] - first : m;
+    for (std::int64_t i = first; i < first + rows; ++i)
+      for (std::int64_t j = 0; j < n; ++j) {
+        double sum = bias ? bias[g * n + j] : 0;
+        for (std::int64_t e = 0; e < k; ++e) sum += a[i * k + e] * weights[j * k + e];
+        out[i * n + j] =
+            counts && i - first >= counts[g] ? Exact::unspecified() : sum * (factors ? factors[i] : 1);
+      }
+  }
+}
+
+}  // namespace
+
+const OperatorSchema& quantised_grouped_gemm_schema() {
+  using Op = QuantisedGroupedGemm;
+  static const OperatorSchema table =
+      Schema<Op>("quantised_grouped_gemm",
+                 "rows of groups times their matrices, of weights of 8, 4 or 2 bits")
+          .in(&Op::a, "a", "offsets ? m k : groups m k", one_of({bf16, f16}), "rows of all groups")
+          .in(&Op::b, "b", "format=int8 ? groups n k : format=ternary ? groups n k/4 : groups n k/2",
+              one_of({u8, i8}), "weights: two or four in a byte, or one")
+          .range("0", "256")
+          .in(&Op::scales, "scales", "groups blocks n", one_of({f16, bf16, f32, u8, e4m3}),
+              "factors of every block of weights")
+          .values(example_scales)
+          .in(&Op::zeros, "zeros", "groups blocks n", floats, "subtracted from the weights of a block")
+          .in(&Op::bias, "bias", "groups n", floats, "added to every row of a group")
+          .in(&Op::row_weights, "row_weights", "offsets ? m : groups m", is(f32),
+              "factors of the results' rows")
+          .in(&Op::offsets, "offsets", "groups+1", index,
+              "where the rows of every group begin, and the last one's end")
+          .converts()
+          .packs("m", "max_rows", "longest")
+          .ends_early()
+          .in(&Op::counts, "counts", "groups", index, "rows of every group that count")
+          .range("0", "m+1")
+          .converts()
+          .option(&Op::format, "format", "what a weight is before its scale")
+          .option(&Op::packed, "packed", "b has the order of packed_weights")
+          .option(&Op::block, "block", "weights with one scale, 0: a row; mxfp4 has 32, nvfp4 16",
+                  between(0, 1 << 20, "0, 16, 32 or a multiple of 64", "give scales of such blocks"))
+          .option(&Op::max_rows, "max_rows", "a promise: the most rows of a group",
+                  between(0, 1 << 28, "a number of rows, or 0 where it is not known", "leave it out"))
+          .option(&Op::out_dtype, "out_dtype", "dtype of the result",
+                  {{}, {}, false, "f32, f16 or bf16", "convert the result"})
+          .out(&Op::out, "out", "offsets ? m n : groups m n", chosen_by("out_dtype", floats.types, "a", bf16),
+               "row_weights * (a * W^T + bias)")
+          .let("of_scale", "format=mxfp4 ? 32 : (format=nvfp4 ? 16 : (block == 0 ? max(k,1) : block))")
+          .require(
+              "b",
+              [](const Bound<Op>& c) { return (c->format == WeightFormat::int8) == (c.type("b") == i8); },
+              "i8 for int8, u8 for weights of 4 and 2 bits", "check the format")
+          .require("a", "format=int8 ? 1 : (format=ternary ? k%4 == 0 : k%2 == 0)", "weights that fill bytes",
+                   "add columns of zeros")
+          .require(
+              "scales", [](const Bound<Op>& c) { return scales_fit(c->format, c.type("scales")); },
+              "u8 for mxfp4, e4m3 for nvfp4, f16, bf16 or f32 else", "check the format")
+          .require(
+              "block", [](const Bound<Op>& c) { return group_fits(c->format, c->block); },
+              "0, 16, 32 or a multiple of 64", "give scales of such blocks")
+          .require("scales", "blocks == ceildiv(k,of_scale)", "a scale for every block of {of_scale} weights",
+                   "check block and format")
+          .require(
+              "zeros", [](const Bound<Op>& c) { return !c.has("zeros") || !is_e2m1(c->format); },
+              "no zeros: these weights are floats", "leave them out")
+          .require(
+              "b",
+              [](const Bound<Op>& c) {
+                return !c->packed || (bits_of(c->format) == 4 && c.dim("k") % 64 == 0);
+              },
+              "4 bits, and a multiple of 64 weights in a row", "leave packed out, or add columns of zeros")
+          .require(
+              "counts", [](const Bound<Op>& c) { return !(c.has("counts") && c.has("offsets")); },
+              "offsets or counts", "leave one of them out")
+          .source("OpenAI 2025, gpt-oss; OCP Microscaling Formats (MX) 1.0, 2023")
+          .no_gradient("its weights are quantised")
+          .flops("offsets ? 2*m*n*k : 2*groups*m*n*k")
+          .examples(
+              {{"mxfp4", "groups=3 m=70 k=128 n=72 blocks=4 offsets format=mxfp4 scales:u8 bias row_weights"},
+               {"int4_masked", "groups=2 m=37 k=256 n=40 blocks=2 counts f16 packed zeros:f16"}})
+          .measured({{"gpt_oss",
+                      "groups=32 m=65536 k=2880 n=5760 blocks=90 offsets format=mxfp4 scales:u8 packed bias "
+                      "row_weights"},
+                     {"gpt_oss_decode",
+                      "groups=32 m=64 k=2880 n=5760 blocks=90 offsets format=mxfp4 scales:u8 packed bias"}})
+          .run(run, formula);
+  return table;
+}
+
+}  // namespace tegula::ops

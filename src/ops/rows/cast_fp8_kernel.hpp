@@ -1,0 +1,25 @@
+// The program of casts to e4m3, for operators that multiply what they have cast.
+#pragma once
+#include "ops/schema/instance.hpp"
+#include "tegula/lang.hpp"
+#include "tegula/ops/cast_fp8.hpp"
+
+namespace tegula::ops {
+
+template <>
+[[gnu::visibility("hidden")]] inline constexpr std::array<std::string_view, 3> choice_names<Fp8Scaling>{
+    "token", "block", "tensor"};
+
+struct CastFp8Kernel {
+  DType type = f32;
+  Fp8Scaling scaling = Fp8Scaling::token;
+  bool power_of_two = false;
+  auto fields() const { return std::tuple(type, scaling, labelled("power_of_two", power_of_two)); }
+  static constexpr int group = 128;
+  int rows() const { return scaling == Fp8Scaling::block ? group : 32; }
+};
+// Arguments: x and out [batch, m, n], and scale, with one for every group of features of a row, for every
+// block, or one.
+lang::Kernel cast_fp8_program(const CastFp8Kernel& instance);
+
+}  // namespace tegula::ops

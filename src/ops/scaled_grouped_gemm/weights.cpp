@@ -1,0 +1,163 @@
+// The gradient of the matrices of scaled products of groups.
+#include "ops/products/low_bits.hpp"
+#include "ops/products/product_tiles.hpp"
+#include "ops/products/scaled_products.hpp"
+#include "ops/schema/schema.hpp"
+#include "ops/schema/sums_of_8_bits.hpp"
+#include "tegula/ops/scaled_grouped_gemm.hpp"
+
+namespace tegula::ops {
+
+namespace {
+
+using namespace lang;
+using lang::Tensor;
+
+struct Instance {
+  DType type = e4m3, compute = f32, scale = f32, out = f32;
+  std::optional<DType> c = {};
+  bool by_column_a = false, by_column_dout = false;                // rows of a column lie side by side
+  bool scales_by_column_a = false, scales_by_column_dout = false;  // and so do its scales
+  bool aligned = false;
+  int m = 64, n = 64;
+  auto fields() const {
+    return std::tuple(type, compute, labelled("s", scale), labelled("out", out), labelled("c", c),
+                      labelled("ca", by_column_a), labelled("cd", by_column_dout),
+                      labelled("sa", scales_by_column_a), labelled("sd", scales_by_column_dout),
+                      labelled("aligned", aligned), joined("t", m, n));
+  }
+};
+
+// [m, columns], or [columns, m] where the rows of a column lie side by side.
+Tensor turned_input(const char* name, const Expr& rows, const Expr& columns, bool by_column, DType type) {
+  return by_column ? input(name, {columns, rows}, type) : input(name, {rows, columns}, type);
+}
+
+struct Program {
+  const Instance& c;
+  Dim m{"m"}, n{"n"}, k{"k"}, groups{"groups"};
+  Expr blocks = ceildiv(m, scaled_block);
+  Tensor a = turned_input("a", m, k, c.by_column_a, c.type),
+         dout = turned_input("dout", m, n, c.by_column_dout, c.type);
+  Tensor scale_a = turned_input("scale_a", blocks, k, c.scales_by_column_a, c.scale),
+         scale_dout = turned_input("scale_dout", blocks, n, c.scales_by_column_dout, c.scale);
+  Tensor offsets = input("offsets", {groups + 1}, i32), out = output("out", {groups, k, n}, c.out);
+  Tensor added = c.c ? input("c", {groups, k, n}, *c.c) : a;
+  Expr most = scalar("max_rows", i32);
+
+  // What a group has of an operand: its rows, or, where groups are aligned, all of them.
+  ScaledOperand operand(const Tensor& values, const Tensor& scales, bool by_column, bool scales_by_column,
+                        const Range& rows) const {
+    const Tensor own = c.aligned ? values : by_column ? values.slice(all, rows) : values.slice(rows);
+    return {own, scales, by_column ? Along::k : Along::rows, scales_by_column ? Along::k : Along::rows, 1};
+  }
+
+  void run() const {
+    grid(ceildiv(n, c.n), ceildiv(k, c.m), groups, {.order = Order::grouped(8)},
+         [&](Index x, Index y, Index group) {
+           const Range rows = range(offsets(group), offsets(group + 1));
+           assert_that(rows.begin >= 0 && rows.begin <= rows.end && rows.end <= m &&
+                           (most == 0 || rows.end - rows.begin <= most),
+                       "offsets do not fall, end with the number of rows, and keep max_rows");
+           if (c.aligned)
+             assert_that(rows.begin % scaled_block == 0 && (rows.end % scaled_block == 0 || rows.end == m),
+                         "groups begin at multiples of 128, as the call promises");
+           Fragment sum({c.m, c.n}, f32, 0);
+           if (c.c) copy(added.slice(group).at(y * c.m, x * c.n), sum);
+           // A group without rows has no blocks, wherever it begins.
+           Expr end =
+               select(rows.begin < rows.end, ceildiv(rows.end, scaled_block), rows.begin / scaled_block);
+           multiply_scaled(sum, operand(a, scale_a, c.by_column_a, c.scales_by_column_a, rows),
+                           operand(dout, scale_dout, c.by_column_dout, c.scales_by_column_dout, rows),
+                           y * c.m, x * c.n, range(rows.begin / scaled_block, end),
+                           c.aligned ? Expr(Operand(0)) : Expr(rows.begin), c.compute);
+           copy(sum, out.slice(group).at(y * c.m, x * c.n));
+         });
+  }
+};
+
+Kernel program(const Instance& c) {
+  return kernel(instance_name("scaled_grouped_gemm_weights", c), [&] { Program{c}.run(); });
+}
+
+void run(const Bound<ScaledGroupedGemmWeights>& c, Launch& launch) {
+  Instance t{.type = c.type("a"), .scale = c.type("scale_a"), .out = c.type("out"), .c = c.type_if("c")};
+  t.by_column_a = lies_along_rows(c["a"]), t.by_column_dout = lies_along_rows(c["dout"]);
+  t.scales_by_column_a = lies_along_rows(c["scale_a"]);
+  t.scales_by_column_dout = lies_along_rows(c["scale_dout"]);
+  t.aligned = c->aligned;
+  t.compute = scaled_tile_type(c.call(), t.type, t.by_column_a && t.by_column_dout);
+  if (c.on_gpu()) {
+    const std::int64_t groups = std::max<std::int64_t>(c.dim("groups"), 1);
+    const ProductTile tile =
+        best_tile(gpu_table.scaled, {groups, c.dim("k"), c.dim("n"), c.dim("m") / groups}, 1,
+                  planned_gpu_processors(c.call()));
+    t.m = tile.m, t.n = tile.n;
+  }
+  launch(t, program,
+         {{"a", turned(c["a"], t.by_column_a)},
+          {"dout", turned(c["dout"], t.by_column_dout)},
+          {"scale_a", turned(c["scale_a"], t.scales_by_column_a)},
+          {"scale_dout", turned(c["scale_dout"], t.scales_by_column_dout)}});
+}
+
+void formula(const Bound<ScaledGroupedGemmWeights>& c, Exact& exact) {
+  const std::int64_t n = c.dim("n"), k = c.dim("k");
+  const auto a = exact.array("a"), dout = exact.array("dout"), out = exact.array("out");
+  const double* added = exact.data_if("c");
+  const std::vector<double> of_a = scales_of(exact["scale_a"]), of_dout = scales_of(exact["scale_dout"]);
+  const auto* offsets = exact["offsets"].data_as<std::int32_t>();
+  for (std::int64_t g = 0; g < c.dim("groups"); ++g)
+    for (std::int64_t i = 0; i < k; ++i)
+      for (std::int64_t j = 0; j < n; ++j) {
+        double sum = added ? added[(g * k + i) * n + j] : 0;
+        for (std::int64_t row = offsets[g]; row < offsets[g + 1];) {
+          const std::int64_t block = row / scaled_block,
+                             end = std::min<std::int64_t>((block + 1) * scaled_block, offsets[g + 1]);
+          const double part = sum_of_8_bits(end - row, exact.steps() != f64, [&](std::int64_t at) {
+            return a(row + at, i) * dout(row + at, j);
+          });
+          sum += part * of_a[block * k + i] * of_dout[block * n + j];
+          row = end;
+        }
+        out(g, i, j) = sum;
+      }
+}
+
+}  // namespace
+
+const OperatorSchema& scaled_grouped_gemm_weights_schema() {
+  using Op = ScaledGroupedGemmWeights;
+  static const OperatorSchema table =
+      Schema<Op>("scaled_grouped_gemm_weights", "gradients of the matrices of scaled products of groups")
+          .in(&Op::a, "a", "m k", one_of({e4m3, e5m2}), "rows of all groups")
+          .in(&Op::dout, "dout", "m n", same_as("a"), "gradients of the results")
+          .in(&Op::scale_a, "scale_a", "(m+127)/128 k", one_of({f32, u8}),
+              "factors of every column in every 128 rows; u8 is e8m0")
+          .range("120", "135")
+          .in(&Op::scale_dout, "scale_dout", "(m+127)/128 n", same_as("scale_a"), "the same of dout")
+          .range("120", "135")
+          .in(&Op::offsets, "offsets", "groups+1", index,
+              "where the rows of every group begin, and the last one's end")
+          .converts()
+          .packs("m", "max_rows", "longest")
+          .ends_early()
+          .in(&Op::c, "c", "groups k n", floats, "added")
+          .option(&Op::aligned, "aligned", "a promise: groups begin at multiples of 128")
+          .option(&Op::max_rows, "max_rows", "a promise: the most rows of a group",
+                  between(0, 1 << 28, "a number of rows, or 0 where it is not known", "leave it out"))
+          .option(&Op::out_dtype, "out_dtype", "dtype of the result",
+                  {{}, {}, false, "f32, f16 or bf16", "convert the result"})
+          .out(&Op::out, "out", "groups k n", chosen_by("out_dtype", {f32, f16, bf16}, "", f32),
+               "c + the scaled products over the rows of every group")
+          .source("DeepSeek-AI 2024, DeepSeek-V3 Technical Report; DeepGEMM")
+          .no_gradient("it is a gradient")
+          .flops("2*m*n*k")
+          .examples(
+              {{"ragged", "groups=3 m=300 k=40 n=72"}, {"added_bf16", "groups=2 m=140 k=24 n=136 c:f32"}})
+          .measured({{"4x8192", "groups=4 m=32768 k=4096 n=7168"}})
+          .run(run, formula);
+  return table;
+}
+
+}  // namespace tegula::ops
