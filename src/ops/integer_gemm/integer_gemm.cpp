@@ -85,7 +85,8 @@ Instance plan(const Bound<IntegerGemm>& c) {
   Instance t{.compute = f32, .c = c.has("c")};
   if (!c.on_gpu()) return t;
   // The copy engine takes rows of whole 16 bytes; others are copied best while they become floats.
-  const bool is_hopper = c.target() != Target::cuda_sm80() && c.target() != Target::emulated();
+  const bool is_hopper =
+      c.target() != tegula::Target::cuda_sm80() && c.target() != tegula::Target::emulated();
   t.compute = is_hopper && c.dim("k") % 16 == 0 ? i8 : bf16;
   if (t.compute == i8) t.k = 128;
   constexpr TileCost tiles[] = {{128, 128, 128, 0.4, 0.4}, {64, 128, 128, 0.45, 0.45}, {64, 64, 128, 1, 1}};

@@ -30,8 +30,8 @@ Reason reason_of_mma(const Gemm& gemm, int threads) {
   const DType type = gemm.a.buffer->type;
   if (!has_tensor_cores(type)) return reason_of_types(gemm);
   if (!type.is_floating())
-    return {fmt::format("products of {} are those of warp groups", type.name()),
-            "use Hopper, tiles of 64 rows and operands along k in Shared tiles"};
+    return {fmt::format("tensor cores before Hopper's are not used for {}", type.name()),
+            "convert the operands to bf16 or f16, which have all integers of 8 bits, and sum in f32"};
   if (threads % 32 != 0)
     return {fmt::format("{} threads are no warps", threads), "use a multiple of 32 threads"};
   return {fmt::format("the sum has {} columns, no multiple of eight", gemm.c.extent(1)),
