@@ -30,9 +30,10 @@ std::string emulated_product(const std::string& name) {
   const std::size_t begin = sizes.find('_') + 1;
   const std::string type = sizes.substr(begin, sizes.find('_', begin) - begin);
   return fmt::format(
-      "TG_DEVICE void {0}(float (&d)[{1}], {2} a, uint64_t b, int add) {{\n"
+      "TG_DEVICE void {0}({7} (&d)[{1}], {2} a, uint64_t b, int add) {{\n"
       "  tg::wgmma<{3}, tg::{4}, {5}, {6}>(d, a, b, add);\n}}\n",
-      name, n / 2, has("_registers") ? "const uint32_t*" : "uint64_t", n, type, has("_ta"), has("_tb"));
+      name, n / 2, has("_registers") ? "const uint32_t*" : "uint64_t", n, type, has("_ta"), has("_tb"),
+      type == "s8" || type == "u8" ? "int" : "float");
 }
 
 std::string emulated_text(const codegen::CudaProgram& program) {

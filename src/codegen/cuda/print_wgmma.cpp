@@ -14,7 +14,7 @@ namespace {
 
 struct Instruction {
   int n;
-  std::string type;  // as in PTX: f16, bf16, e4m3 or e5m2
+  std::string type;  // as in PTX: f16, bf16, e4m3, e5m2, s8 or u8
   int k;
   bool a_in_registers, a_transposed, b_transposed;
 
@@ -25,6 +25,7 @@ struct Instruction {
   std::string text() const;
 
  private:
+  bool is_of_integers() const { return type == "s8" || type == "u8"; }
   // Whether operands in shared memory are transposed; those of 8 bits cannot be.
   std::string orders() const {
     if (k != 16) return "";
@@ -42,16 +43,23 @@ std::string list(int from, int count) {
 std::string Instruction::text() const {
   const int registers = n / 2, operands = a_in_registers ? 4 : 1;
   const std::string a = a_in_registers ? fmt::format("{{{}}}", list(registers, 4)) : list(registers, 1);
+  const bool integers = is_of_integers();
   return fmt::format(
-      "TG_DEVICE void {}(float (&d)[{}], {}, uint64_t b, int add) {{\n"
+      "TG_DEVICE void {}({} (&d)[{}], {}, uint64_t b, int add) {{\n"
       "  asm volatile(\"{{\\n.reg .pred add;\\nsetp.ne.b32 add, %{}, 0;\\n\"\n"
-      "               \"wgmma.mma_async.sync.aligned.m64n{}k{}.f32.{}.{} {{\" TG_PLACES_{} \"}}, {}, %{}, "
-      "add, 1, 1{};\\n}}\"\n"
-      "               : TG_SUMS_{}(d)\n"
+      "               \"wgmma.mma_async.sync.aligned.m64n{}k{}.{}.{}.{} {{\" TG_PLACES_{} \"}}, {}, %{}, "
+      "add{}{};\\n}}\"\n"
+      "               : {}_{}(d)\n"
       "               : {}, \"l\"(b), \"r\"(add));\n}}\n",
-      name(), registers, a_in_registers ? "const uint32_t* a" : "uint64_t a", registers + operands + 1, n, k,
-      type, type, registers, a, registers + operands, orders(), registers,
-      a_in_registers ? "\"r\"(a[0]), \"r\"(a[1]), \"r\"(a[2]), \"r\"(a[3])" : "\"l\"(a)");
+      name(), integers ? "int" : "float", registers, a_in_registers ? "const uint32_t* a" : "uint64_t a",
+      registers + operands + 1, n, k, integers ? "s32" : "f32", type, type, registers, a,
+      registers + operands, integers ? "" : ", 1, 1", orders(), integers ? "TG_INTEGER_SUMS" : "TG_SUMS",
+      registers, a_in_registers ? "\"r\"(a[0]), \"r\"(a[1]), \"r\"(a[2]), \"r\"(a[3])" : "\"l\"(a)");
+}
+
+std::string product_type(DType type) {
+  if (type == i8) return "s8";
+  return std::string(type.name());
 }
 
 }  // namespace
@@ -118,10 +126,10 @@ Flight CudaGridPrinter::wgmma(const Gemm& n, const passes::GemmPlan& plan, const
     column += width;
     if (only >= 0 && block != only) continue;
     const std::string name = instruction(n, plan, width);
-    const std::string sum =
-        width / 2 == c.layout.register_count()
-            ? c.name
-            : fmt::format("*(float(*)[{}])({})", width / 2, plus(c.name, (i * columns + first) / 2));
+    const std::string sum = width / 2 == c.layout.register_count()
+                                ? c.name
+                                : fmt::format("*({}(*)[{}])({})", scalar_type(n.c.buffer->type), width / 2,
+                                              plus(c.name, (i * columns + first) / 2));
     if (only >= 0) flight = {part, fmt::format("tg::add_to({}, {});", sum, part)};
     out_.line("#pragma unroll");
     out_.open(
@@ -143,7 +151,7 @@ std::string CudaGridPrinter::instruction(const Gemm& n, const passes::GemmPlan& 
   const auto [left, right] = passes::instruction_operands(n, plan);
   // Operand A is K-major as it stands, operand B if it is transposed.
   const Instruction result{columns,
-                           std::string(n.a.buffer->type.name()),
+                           product_type(n.a.buffer->type),
                            plan.k,
                            plan.a_in_registers,
                            !plan.a_in_registers && passes::is_transposed(left),

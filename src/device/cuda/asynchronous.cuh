@@ -263,5 +263,10 @@ TG_DEVICE void pin(float (&r)[count]) {
 #pragma unroll
   for (int i = 0; i < count; ++i) asm volatile("" : "+f"(r[i])::"memory");
 }
+template <int count>
+TG_DEVICE void pin(int (&r)[count]) {
+#pragma unroll
+  for (int i = 0; i < count; ++i) asm volatile("" : "+r"(r[i])::"memory");
+}
 
 }  // namespace tg

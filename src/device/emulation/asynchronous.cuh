@@ -224,6 +224,11 @@ TG_DEVICE int turns_of(const int* word) { return *word; }
 TG_DEVICE void pass_on(int* word, int turns) { *word = turns; }
 
 // ---- products of warp groups
+// Integers of 8 bits, by their names in PTX; floats have all of them.
+using s8 = int8_t;
+using u8 = uint8_t;
+template <class T>
+constexpr bool is_integer_operand = is_same<T, s8> || is_same<T, u8>;
 // An operand in shared memory as its descriptor says it; `along` counts rows of A or columns of B.
 template <class T, bool transposed>
 static inline float operand_element(uint64_t operand, int along, int k) {
@@ -237,28 +242,43 @@ static inline float operand_element(uint64_t operand, int along, int k) {
     at += along / 8 * next_rows + along % 8 * row_bytes + k * sizeof(T);
   T element;
   memcpy(&element, shared_at(swizzled(at, row_bytes)), sizeof(T));
-  return value(element);
+  if constexpr (is_integer_operand<T>)
+    return float(element);
+  else
+    return value(element);
 }
 
 struct WgmmaLane {
-  float* d;
+  void* d;  // floats, or ints of a product of integers
   bool in_registers;
   uint32_t registers[4];
   uint64_t a, b;
   int add;
+};
+template <bool of_integers>
+struct SumOf {
+  using Type = float;
+};
+template <>
+struct SumOf<true> {
+  using Type = int;
 };
 // The 16 rows of a warp.
 template <int n, class T, bool a_transposed, bool b_transposed>
 void wgmma_lanes(void** lanes) {
   const auto lane = [&](int i) { return static_cast<const WgmmaLane*>(lanes[i]); };
   const int first = int(threadIdx.x) / 32 % 4 * 16;
+  using Sum = typename SumOf<is_integer_operand<T>>::Type;
   constexpr int inner = 32 / sizeof(T);
   static float a[16][inner], b[inner][n];
   for (int row = 0; row < 16; ++row) {
     for (int k = 0; k < inner; ++k) {
       const WgmmaLane& own = *lane(row % 8 * 4 + k % 8 / 2);
       const auto in_register = [&] {
-        return value(T{uint16_t(own.registers[row / 8 + k / 8 * 2] >> 16 * (k % 2))});
+        if constexpr (is_integer_operand<T>)
+          return 0.0f;  // no instruction takes them
+        else
+          return value(T{uint16_t(own.registers[row / 8 + k / 8 * 2] >> 16 * (k % 2))});
       };
       a[row][k] = own.in_registers ? in_register() : operand_element<T, a_transposed>(own.a, first + row, k);
     }
@@ -268,9 +288,10 @@ void wgmma_lanes(void** lanes) {
   for (int i = 0; i < 32; ++i) {
     for (int r = 0; r < n / 2; ++r) {
       const int row = i / 4 + r / 2 % 2 * 8, column = i % 4 * 2 + r % 2 + r / 4 * 8;
-      float sum = lane(i)->add ? lane(i)->d[r] : 0.0f;
-      for (int k = 0; k < inner; ++k) sum += a[row][k] * b[k][column];
-      lane(i)->d[r] = sum;
+      Sum* const d = static_cast<Sum*>(lane(i)->d);
+      Sum sum = lane(i)->add ? d[r] : Sum(0);
+      for (int k = 0; k < inner; ++k) sum += Sum(a[row][k] * b[k][column]);
+      d[r] = sum;
     }
   }
 }
@@ -291,11 +312,11 @@ static void begin_product(const WgmmaLane& lane, void (*run)(void** lanes)) {
   own.list[own.count++ % Products::most] = {lane, run, own.group};
 }
 template <int n, class T, bool a_transposed, bool b_transposed>
-TG_DEVICE void wgmma(float* d, uint64_t a, uint64_t b, int add) {
+TG_DEVICE void wgmma(void* d, uint64_t a, uint64_t b, int add) {
   begin_product({d, false, {}, a, b, add}, wgmma_lanes<n, T, a_transposed, b_transposed>);
 }
 template <int n, class T, bool a_transposed, bool b_transposed>
-TG_DEVICE void wgmma(float* d, const uint32_t* a, uint64_t b, int add) {
+TG_DEVICE void wgmma(void* d, const uint32_t* a, uint64_t b, int add) {
   begin_product({d, true, {a[0], a[1], a[2], a[3]}, 0, b, add},
                 wgmma_lanes<n, T, a_transposed, b_transposed>);
 }
@@ -315,5 +336,7 @@ TG_DEVICE void wgmma_wait() {
 }
 template <int count>
 TG_DEVICE void pin(float (&)[count]) {}
+template <int count>
+TG_DEVICE void pin(int (&)[count]) {}
 
 }  // namespace tg

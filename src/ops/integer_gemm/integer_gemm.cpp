@@ -11,11 +11,12 @@ namespace {
 using namespace lang;
 using lang::Tensor;
 
-// Numbers of 8 bits are exact as bf16, and so are sums of this many products, at most 2^14 each, in f32.
+// Where tensor cores take no integers: numbers of 8 bits are exact as bf16, and so are sums of this many
+// products, at most 2^14 each, in f32.
 constexpr int exact_products = 512;
 
 struct Instance {
-  DType compute = f32;
+  DType compute = f32;  // i8 where tensor cores take integers
   bool c = false;
   int m = 64, n = 64, k = 64;
   auto fields() const { return std::tuple(compute, labelled("c", c), joined("t", m, n), k); }
@@ -32,6 +33,34 @@ Tensor as_floats(const char* name, const Tensor& from, DType type) {
   return to;
 }
 
+// Adds the tile of a b^T at the row and column, by products of integers: wraps as 32 bits do.
+void add_product(const Tensor& left, const Tensor& right, Expr row, Expr column, const Instance& t,
+                 Fragment& sum) {
+  pipelined(ceildiv(left.extent(1), t.k), {.stages = 4}, [&](Index step) {
+    Shared a_tile({t.m, t.k}, i8), b_tile({t.n, t.k}, i8);
+    copy(left.at(row, step * t.k), a_tile);
+    copy(right.at(column, step * t.k), b_tile);
+    gemm(a_tile, b_tile.T(), sum);
+  });
+}
+
+// The same of floats, whose sums become integers before they are inexact.
+void add_product_of_floats(const Tensor& left, const Tensor& right, Expr row, Expr column, const Instance& t,
+                           Fragment& sum) {
+  const Expr steps = ceildiv(left.extent(1), t.k);
+  serial(ceildiv(left.extent(1), exact_products), [&](Index part) {
+    Fragment exact({t.m, t.n}, f32, 0);
+    Expr first = part * (exact_products / t.k);
+    pipelined(range(first, min(first + exact_products / t.k, steps)), {.stages = 4}, [&](Index step) {
+      Shared a_tile({t.m, t.k}, t.compute), b_tile({t.n, t.k}, t.compute);
+      copy(left.at(row, step * t.k), a_tile);
+      copy(right.at(column, step * t.k), b_tile);
+      gemm(a_tile, b_tile.T(), exact);
+    });
+    parallel(sum, [&](Index i, Index j) { sum(i, j) = i32(u32(sum(i, j)) + u32(i32(exact(i, j)))); });
+  });
+}
+
 Kernel program(const Instance& t) {
   return kernel(instance_name("integer_gemm", t), [&] {
     Dim m("m"), n("n"), k("k");
@@ -39,34 +68,30 @@ Kernel program(const Instance& t) {
     std::optional<Tensor> c;
     if (t.c) c.emplace(input("c", {m, n}, i32));
     Tensor out = output("out", {m, n}, i32);
-    Tensor left = as_floats("left", a, t.compute), right = as_floats("right", b, t.compute);
+    const bool floats = t.compute.is_floating();
+    const Tensor left = floats ? as_floats("left", a, t.compute) : a,
+                 right = floats ? as_floats("right", b, t.compute) : b;
     grid(ceildiv(n, t.n), ceildiv(m, t.m), {.order = Order::grouped(8)}, [&](Index x, Index y) {
       Expr row = y * t.m, column = x * t.n;
       Fragment sum({t.m, t.n}, i32, 0);
       if (c) copy(c->at(row, column), sum);
-      serial(ceildiv(k, exact_products), [&](Index part) {
-        Fragment exact({t.m, t.n}, f32, 0);
-        Expr first = part * (exact_products / t.k);
-        pipelined(range(first, min(first + exact_products / t.k, ceildiv(k, t.k))), {.stages = 4},
-                  [&](Index step) {
-                    Shared a_tile({t.m, t.k}, t.compute), b_tile({t.n, t.k}, t.compute);
-                    copy(left.at(row, step * t.k), a_tile);
-                    copy(right.at(column, step * t.k), b_tile);
-                    gemm(a_tile, b_tile.T(), exact);
-                  });
-        parallel(sum, [&](Index i, Index j) { sum(i, j) = i32(u32(sum(i, j)) + u32(i32(exact(i, j)))); });
-      });
+      (floats ? add_product_of_floats : add_product)(left, right, row, column, t, sum);
       copy(sum, out.at(row, column));
     });
   });
 }
 
 Instance plan(const Bound<IntegerGemm>& c) {
-  Instance t{.compute = c.on_gpu() ? bf16 : f32, .c = c.has("c")};
+  Instance t{.compute = f32, .c = c.has("c")};
   if (!c.on_gpu()) return t;
+  // The copy engine takes rows of whole 16 bytes; others are copied best while they become floats.
+  const bool is_hopper =
+      c.target() != tegula::Target::cuda_sm80() && c.target() != tegula::Target::emulated();
+  t.compute = is_hopper && c.dim("k") % 16 == 0 ? i8 : bf16;
+  if (t.compute == i8) t.k = 128;
   constexpr TileCost tiles[] = {{128, 128, 128, 0.4, 0.4}, {64, 128, 128, 0.45, 0.45}, {64, 64, 128, 1, 1}};
-  const ProductTile tile =
-      best_tile(tiles, {1, c.dim("m"), c.dim("n"), c.dim("k")}, 2, planned_gpu_processors(c.call()));
+  const ProductTile tile = best_tile(tiles, {1, c.dim("m"), c.dim("n"), c.dim("k")}, t.compute.bytes(),
+                                     planned_gpu_processors(c.call()));
   t.m = tile.m, t.n = tile.n;
   return t;
 }
@@ -101,7 +126,9 @@ const OperatorSchema& integer_gemm_schema() {
               "Inference")
           .no_gradient("its operands are integers")
           .flops("2*m*n*k")
-          .examples({{"ragged", "m=37 n=70 k=100"}, {"added", "m=20 n=40 k=1100 c"}})
+          .examples({{"ragged", "m=37 n=70 k=100"},
+                     {"added", "m=20 n=40 k=1100 c"},
+                     {"whole_pieces", "m=70 n=40 k=272 c"}})
           .measured({{"8192", "m=8192 n=8192 k=8192"}, {"16x8192", "m=16 n=8192 k=8192"}})
           .run(plan, program, formula);
   return table;

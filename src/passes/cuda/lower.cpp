@@ -290,7 +290,8 @@ Sums sums_of(const Grid& grid, const CudaTarget& target) {
   for (const auto& [gemm, threads] : team_products(grid.body, grid.hints.threads)) {
     if (threads != grid.hints.threads || !is_whole(gemm->c)) continue;
     const GemmPlan plan = plan_gemm(*gemm, threads, target);
-    const bool by_groups = plan.instruction == GemmInstruction::wgmma && !plan.swapped;
+    const bool by_groups =
+        plan.instruction == GemmInstruction::wgmma && !plan.swapped && gemm->c.buffer->type == f32;
     if (by_groups) result.emplace(gemm->c.buffer.get(), plan.parts);
   }
   return result;

@@ -27,7 +27,11 @@ Division divide(std::int64_t m, std::int64_t n, std::int64_t units, std::int64_t
 }
 
 Reason reason_of_mma(const Gemm& gemm, int threads) {
-  if (!has_tensor_cores(gemm.a.buffer->type)) return reason_of_types(gemm);
+  const DType type = gemm.a.buffer->type;
+  if (!has_tensor_cores(type)) return reason_of_types(gemm);
+  if (!type.is_floating())
+    return {fmt::format("tensor cores before Hopper's are not used for {}", type.name()),
+            "convert the operands to bf16 or f16, which have all integers of 8 bits, and sum in f32"};
   if (threads % 32 != 0)
     return {fmt::format("{} threads are no warps", threads), "use a multiple of 32 threads"};
   return {fmt::format("the sum has {} columns, no multiple of eight", gemm.c.extent(1)),
@@ -69,10 +73,13 @@ bool lies_along_k(const Gemm& gemm, const View& operand) {
   return is_transposed(operand) == (&operand == &gemm.b);
 }
 
-bool has_tensor_cores(DType type) { return type.is_floating() && type.bits() <= 16; }
+bool has_tensor_cores(DType type) {
+  return type.is_floating() ? type.bits() <= 16 : type.is_integer() && type.bits() == 8;
+}
 
 bool needs_promotion(const Gemm& gemm, const GemmPlan& plan) {
-  return plan.instruction == GemmInstruction::wgmma && gemm.a.buffer->type.bits() == 8 && !gemm.overwrite &&
+  return plan.instruction == GemmInstruction::wgmma && gemm.a.buffer->type.bits() == 8 &&
+         gemm.a.buffer->type.is_floating() && !gemm.overwrite &&
          gemm.hints.accumulation == Accumulation::promoted;
 }
 
@@ -112,7 +119,7 @@ GemmPlan plan_gemm(const Gemm& gemm, int threads, const CudaTarget& target) {
     if (by_groups) return *by_groups;
     plan.fallback = by_groups.reason();
   }
-  if (has_tensor_cores(type) && threads % 32 == 0 && n % 8 == 0) {
+  if (has_tensor_cores(type) && type.is_floating() && threads % 32 == 0 && n % 8 == 0) {
     plan.instruction = GemmInstruction::mma_sync;
     plan.parts = divide(m, n, threads / 32, 16);
     plan.accumulator = layout::mma_accumulator(m, n, plan.parts);
@@ -121,7 +128,8 @@ GemmPlan plan_gemm(const Gemm& gemm, int threads, const CudaTarget& target) {
     if (k % 16 == 0) plan.operand_a = layout::mma_operand_a(m, k, plan.parts);
     return plan;
   }
-  plan.fallback = reason_of_mma(gemm, threads);
+  if (type.is_floating() || !has_tensor_cores(type) || plan.fallback.why.empty())
+    plan.fallback = reason_of_mma(gemm, threads);
   plan.own = own_block(gemm, threads);
   if (plan.own.lanes > 0) {
     plan.accumulator = layout::own_blocks(m, n, threads, plan.own);

@@ -36,7 +36,7 @@ struct GemmPlan {
 // A function of the statement alone, so that every pass finds the same. `threads` are those that run it.
 GemmPlan plan_gemm(const ir::Gemm& gemm, int threads, const CudaTarget& target);
 
-// Floats of 16 and of 8 bits.
+// Floats of 16 and of 8 bits, and integers of 8 bits.
 bool has_tensor_cores(DType type);
 
 // Whether the instruction keeps sums in less than f32: they are to be added to others every 128 products.

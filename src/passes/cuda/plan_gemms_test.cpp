@@ -31,9 +31,10 @@ void PrintTo(const Product& p, std::ostream* out) { *out << p.name; }
 
 Kernel program(const Product& p) {
   return kernel("product", [&] {
-    Tensor C = output("C", {p.m, p.n}, f32);
+    const DType sum = p.type.is_floating() ? f32 : i32;
+    Tensor C = output("C", {p.m, p.n}, sum);
     grid(2, {.threads = p.threads}, [&](Index i) {
-      Fragment c({p.m, p.n}, f32, 0);
+      Fragment c({p.m, p.n}, sum, 0);
       const auto shared = [&](const std::vector<int>& shape) {
         Shared tile = testing::shared_tile(shape, p.type);
         fill(tile, 0);
@@ -84,6 +85,11 @@ const Product products[] = {
     {"columns_of_a_fragment", 64, 128, 64, 128, wgmma, 1, 1, true, bf16, fragment_part},
     {"a_in_registers_divided_by_columns", 64, 256, 64, 256, wgmma, 1, 2, false, bf16, fragment},
     {"8_bits_along_k", 64, 128, 128, 128, wgmma, 1, 1, false, e4m3},
+    {"integers_along_k", 128, 128, 256, 256, wgmma, 2, 1, false, i8},
+    {"integers_without_sign", 64, 24, 64, 128, wgmma, 1, 1, false, u8},
+    {"integers_across_k", 64, 128, 128, 128, fma, 1, 1, false, i8, shared, shared},
+    {"integers_without_instruction", 64, 40, 128, 128, fma, 1, 1, false, i8},
+    {"integers_before_hopper", 64, 128, 128, 128, fma, 1, 1, false, i8, shared, transposed, 80},
     // Parts of tiles.
     {"a_part_along_k", 64, 128, 64, 128, wgmma, 1, 1, false, bf16, columns},
     {"a_rows", 64, 128, 64, 128, wgmma, 1, 1, false, bf16, rows},

@@ -41,7 +41,8 @@ Reason reason_of_8_bits(const Gemm& gemm) {
   if (is_transposed(gemm.a) || !is_transposed(gemm.b))
     return {"operands of 8 bits must lie along k",
             "give them as a [m, k] and b [n, k], and multiply a by b.T()"};
-  if (gemm.hints.accumulation == Accumulation::tensor_core || gemm.a.extent(1) <= promoted_products)
+  if (!gemm.a.buffer->type.is_floating() || gemm.hints.accumulation == Accumulation::tensor_core ||
+      gemm.a.extent(1) <= promoted_products)
     return {};
   return {
       fmt::format("{} products are added before they are promoted", gemm.a.extent(1)),
@@ -70,6 +71,15 @@ Reason reason_of_parts(const Instructed& p, std::int64_t groups, std::int64_t ow
                       groups, own, named(*p.b.buffer)),
           fmt::format("use .threads = {}, more columns, or a tile [n, k] that is multiplied as b.T()",
                       128 * along_m)};
+}
+
+// Instructions of integers have 8, 24 or a multiple of 16 columns.
+Reason reason_of_widths(const Instructed& p, const std::vector<int>& columns) {
+  const auto exists = [](int width) { return width == 8 || width == 24 || width % 16 == 0; };
+  if (p.a.buffer->type.is_floating() || std::all_of(columns.begin(), columns.end(), exists)) return {};
+  return {
+      fmt::format("products of {} have no instruction of {} columns", p.a.buffer->type.name(), columns[0]),
+      "use a multiple of 16 columns for every warp group"};
 }
 
 // Where an operand lies; a fragment is moved to a tile of its own as it is.
@@ -118,6 +128,7 @@ Planned<GemmPlan> plan_product(const Instructed& p, int groups, int step) {
   if (!b) return b.reason();
   plan.columns = instruction_columns(*b, p.n / along_n, along_n);
   if (plan.columns.empty()) return reason_of_parts(p, groups, p.n / along_n, along_m);
+  if (const Reason reason = reason_of_widths(p, plan.columns); !reason.why.empty()) return reason;
   plan.accumulator = layout::wgmma_accumulator(p.m, p.n, plan.parts);
   if (p.swapped) plan.accumulator = plan.accumulator.permute({1, 0});
   if (plan.a_in_registers) plan.operand_a = layout::wgmma_operand_a(p.m, p.a.buffer->extent(1), plan.parts);
@@ -153,7 +164,8 @@ std::optional<std::int64_t> columns_of_fragment(const View& view) {
 Planned<GemmPlan> plan_wgmma(const Gemm& gemm, int threads) {
   const DType type = gemm.a.buffer->type;
   const int step = type.bits() == 8 ? 32 : 16;
-  if (!has_tensor_cores(type) || gemm.b.buffer->type != type || gemm.c.buffer->type != f32)
+  const DType sum = type.is_floating() ? f32 : i32;
+  if (!has_tensor_cores(type) || gemm.b.buffer->type != type || gemm.c.buffer->type != sum)
     return reason_of_types(gemm);
   if (const Reason reason = reason_of_threads(gemm, threads, step); !reason.why.empty()) return reason;
   if (type.bits() == 8) {

@@ -41,7 +41,8 @@ OwnBytes own_bytes(const Roles& roles) {
     const auto* declared = as<Declare>(s);
     if (!declared || declared->tile->space != Space::shared || roles.ring_of(declared->tile.get()) >= 0)
       return;
-    const bool is_operand = has_tensor_cores(declared->tile->type) && declared->tile->rank() == 2;
+    const DType type = declared->tile->type;
+    const bool is_operand = type.is_floating() && has_tensor_cores(type) && declared->tile->rank() == 2;
     (is_operand ? result.operands : result.others) += slot_bytes(*declared->tile);
   };
   for_each_stmt(roles.consumer, add);
