@@ -1223,7 +1223,7 @@ def quantised_moe(
         x: [tokens, d], bfloat16 or float16: rows of tokens.
         experts: [tokens, topk], int32: of every token; negative: left out.
         weights: [tokens, topk], float32, float16 or bfloat16: factors of the experts' results.
-        scales1: [groups, blocks1, 2 * inner], uint8, float16, bfloat16, float32 or float8_e4m3fn: factors of every
+        scales1: [groups, blocks1, 2 * inner], float16, bfloat16, float32, uint8 or float8_e4m3fn: factors of every
             block of weights of w1.
         w1: [groups, 2 * inner, d] if format=int8; [groups, 2 * inner, d / 4] if format=ternary; [groups, 2 * inner,
             d / 2], uint8 or int8: of every expert: rows of gates, then of values.
@@ -1369,7 +1369,7 @@ def moe_permute(
 
     Args:
         x: [tokens, d], float32, float16 or bfloat16: rows of tokens.
-        order: [pairs], int32: pairs, token * topk + slot; negative: a row of zeros.
+        order: [pairs], int32: pairs, each once: token * topk + slot; negative: zeros.
         topk: experts of a token; a number from 1 to 256.
         out: written instead of new arrays.
         target: "automatic" (the fastest for the device of the arrays), "cpu", "cuda", or "interpreter" (slow, finds
@@ -1398,7 +1398,7 @@ def moe_unpermute(
 
     Args:
         y: [pairs, d], float32, float16 or bfloat16: rows in the order of experts.
-        places: [tokens, topk], int32: where the rows of a token stand; negative: left out.
+        places: [tokens, topk], int32: where the rows of a token stand, each once; negative: left out.
         weights: [tokens, topk], float32, float16 or bfloat16: factors of the rows. Optional.
         out: written instead of new arrays.
         target: "automatic" (the fastest for the device of the arrays), "cpu", "cuda", or "interpreter" (slow, finds
