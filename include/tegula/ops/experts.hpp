@@ -31,7 +31,8 @@ struct MoePermute {
   std::optional<TensorRef> out = {};  // written instead of a new tensor
   Target target = Target::automatic();
 };
-// The token's row of every pair: out[p] = x[order[p] / topk], zeros where order[p] is negative.
+// The token's row of every pair: out[p] = x[order[p] / topk], zeros where order[p] is negative. It names a
+// pair once at most.
 Tensor moe_permute(const TensorRef& x, const TensorRef& order, std::int64_t topk, MoePermute options = {});
 
 struct MoeUnpermute {

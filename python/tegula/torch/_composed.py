@@ -249,18 +249,19 @@ def _moe_permute(call: Any, tensors: Named, options: Named, gradients: Named, ne
 
 
 def _moe_unpermute(call: Any, tensors: Named, options: Named, gradients: Named, needed: Set[str]) -> Named:
-    y, places, weights, dout = tensors["y"], tensors["places"].long(), tensors["weights"], gradients["dout"]
+    from . import moe_permute  # type: ignore[attr-defined]
+
+    y, places, weights, dout = tensors["y"], tensors["places"], tensors["weights"], gradients["dout"]
     made: Named = {}
     if "weights" in needed:
-        dots = (y[places.clamp(min=0)].float() * dout[:, None].float()).sum(-1)
+        dots = (y[places.long().clamp(min=0)].float() * dout[:, None].float()).sum(-1)
         made["weights"] = torch.where(places < 0, 0, dots).to(weights.dtype)
     if "y" in needed:
-        rows = dout[:, None].float().expand(*places.shape, -1)
+        order = _places_of(places.flatten(), y.shape[0])
+        dy = moe_permute(dout, order, places.shape[1])
         if weights is not None:
-            rows = rows * weights[..., None].float()
-        at = torch.where(places < 0, y.shape[0], places).flatten()
-        dy = torch.zeros(y.shape[0] + 1, y.shape[1], dtype=torch.float32, device=y.device)
-        made["y"] = dy.index_add(0, at, rows.flatten(0, 1))[:-1].to(y.dtype)
+            dy = (dy.float() * weights.flatten()[order.long().clamp(min=0), None]).to(y.dtype)
+        made["y"] = dy
     return made
 
 

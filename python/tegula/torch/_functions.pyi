@@ -4,7 +4,7 @@ from typing import Any, Callable, Literal, NamedTuple
 from torch import Tensor
 
 functions: dict[str, Callable[..., Any]]
-__all__ = ["attention", "attention_backward", "block_sparse_attention_backward", "block_sparse_attention", "block_sparse_gemm", "conv2d", "append_kv", "attention_with_kv_cache", "merge_attention", "mla_decode", "gated_delta_rule", "gated_delta_rule_backward", "kda", "kda_backward", "gemm", "gemv", "grouped_gemm", "grouped_gemm_weights", "integer_gemm", "indexer_logits", "indexer_logits_backward", "indexer_topk", "sparse_mla", "sparse_mla_backward", "sparse_mla_decode", "sparse_mla_target", "topk_select", "causal_conv1d", "causal_conv1d_backward", "linear_attention", "linear_attention_backward", "nsa_selected_attention_backward", "nsa_combine", "nsa_combine_backward", "nsa_compress", "nsa_compress_backward", "nsa_compressed_attention", "nsa_compressed_attention_backward", "nsa_selected_attention", "nsa_select", "quantised_gemm", "cast_fp8", "uncast_fp8", "cross_entropy", "cross_entropy_and_gradient", "cross_entropy_backward", "cumsum", "silu_and_mul", "gelu_and_mul", "relu_and_mul", "silu_and_mul_backward", "gelu_and_mul_backward", "relu_and_mul_backward", "hadamard", "hadamard_backward", "layer_norm", "layer_norm_backward", "add_layer_norm", "add_layer_norm_backward", "rms_norm", "rms_norm_backward", "add_rms_norm", "add_rms_norm_backward", "rope", "softmax", "log_softmax", "softmax_backward", "log_softmax_backward", "topk", "scaled_gemm", "scaled_grouped_gemm", "block_scores", "topk_blocks", "selective_state_update", "ssd", "ssd_backward"]
+__all__ = ["attention", "attention_backward", "block_sparse_attention_backward", "block_sparse_attention", "block_sparse_gemm", "conv1d", "conv2d", "conv3d", "conv1d_backward", "conv2d_backward", "conv3d_backward", "append_kv", "attention_with_kv_cache", "merge_attention", "mla_decode", "fused_moe", "fused_moe_backward", "gated_mlp", "quantised_moe", "scaled_moe", "moe_sort", "moe_permute", "moe_unpermute", "gated_delta_rule", "gated_delta_rule_backward", "kda", "kda_backward", "gemm", "accumulate_gemm", "gemv", "grouped_gemm", "grouped_gemm_weights", "accumulate_grouped_gemm_weights", "integer_gemm", "indexer_logits", "indexer_logits_backward", "indexer_topk", "sparse_mla", "sparse_mla_backward", "sparse_mla_decode", "sparse_mla_target", "topk_select", "causal_conv1d", "causal_conv1d_backward", "linear_attention", "linear_attention_backward", "nsa_selected_attention_backward", "nsa_combine", "nsa_combine_backward", "nsa_compress", "nsa_compress_backward", "nsa_compressed_attention", "nsa_compressed_attention_backward", "nsa_selected_attention", "nsa_select", "quantised_gemm", "quantised_grouped_gemm", "cast_fp8", "uncast_fp8", "cross_entropy", "cross_entropy_and_gradient", "cross_entropy_backward", "cumsum", "silu_and_mul", "gelu_and_mul", "relu_and_mul", "silu_and_mul_backward", "gelu_and_mul_backward", "relu_and_mul_backward", "swiglu_oai", "swiglu_oai_backward", "hadamard", "hadamard_backward", "layer_norm", "layer_norm_backward", "add_layer_norm", "add_layer_norm_backward", "rms_norm", "rms_norm_backward", "add_rms_norm", "add_rms_norm_backward", "rope", "softmax", "log_softmax", "softmax_backward", "log_softmax_backward", "topk", "scaled_gemm", "scaled_grouped_gemm", "scaled_grouped_gemm_weights", "block_scores", "topk_blocks", "selective_state_update", "ssd", "ssd_backward"]
 
 class AttentionResult(NamedTuple):
     out: Tensor
@@ -444,6 +444,45 @@ def block_sparse_gemm(
     Source: Gray et al. 2017, GPU Kernels for Block-Sparse Weights.
     """
 
+def conv1d(
+    x: Tensor,
+    weight: Tensor,
+    *,
+    bias: Tensor | None = None,
+    stride: int = 1,
+    padding: int = 0,
+    dilation: int = 1,
+    groups: int = 1,
+) -> Tensor:
+    """Convolution over one dimension, channels last.
+
+    Gradients of x, weight and bias are those of ``tegula.conv1d_backward``.
+
+    Args:
+        x: [batch, width, channels], float32, float16 or bfloat16: images.
+        weight: [features, taps_w, channels / groups], dtype that of x: filters.
+        bias: [features], float32, float16 or bfloat16: added to every pixel. Optional.
+        stride: input pixels between neighbouring outputs; a number from 1 to 2^16.
+        padding: zeros around the images; a number from 0 to 2^16.
+        dilation: input pixels between neighbouring taps; a number from 1 to 2^16.
+        groups: of channels and of features, each for itself; a number from 1 to 2^16.
+
+    Returns:
+        out: [batch, out_width, features], dtype that of x: the convolution.
+
+    Rules:
+        weight: expected a tap or more; give filters that have elements.
+        groups: expected a divisor of {channels}, the channels; change it.
+        groups: expected a divisor of {features}, the features; change it.
+
+    Raises:
+        TypeError: an argument is no array, or an option has another type.
+        ValueError: a shape, dtype, stride or value is wrong.
+        RuntimeError: the device or a compiler failed.
+
+    Source: LeCun et al. 1989, Backpropagation Applied to Handwritten Zip Code Recognition.
+    """
+
 def conv2d(
     x: Tensor,
     weight: Tensor,
@@ -452,18 +491,20 @@ def conv2d(
     stride: int = 1,
     padding: int = 0,
     dilation: int = 1,
+    groups: int = 1,
 ) -> Tensor:
     """Convolution over two dimensions, channels last.
 
-    There are no gradients: those of data and weights are convolutions that are not written yet.
+    Gradients of x, weight and bias are those of ``tegula.conv2d_backward``.
 
     Args:
         x: [batch, height, width, channels], float32, float16 or bfloat16: images.
-        weight: [features, taps_h, taps_w, channels], dtype that of x: filters.
+        weight: [features, taps_h, taps_w, channels / groups], dtype that of x: filters.
         bias: [features], float32, float16 or bfloat16: added to every pixel. Optional.
         stride: input pixels between neighbouring outputs; a number from 1 to 2^16.
         padding: zeros around the images; a number from 0 to 2^16.
         dilation: input pixels between neighbouring taps; a number from 1 to 2^16.
+        groups: of channels and of features, each for itself; a number from 1 to 2^16.
 
     Returns:
         out: [batch, out_height, out_width, features], dtype that of x: the convolution.
@@ -471,6 +512,196 @@ def conv2d(
     Rules:
         weight: expected a tap or more; give filters that have elements.
         weight: expected a tap or more; give filters that have elements.
+        groups: expected a divisor of {channels}, the channels; change it.
+        groups: expected a divisor of {features}, the features; change it.
+
+    Raises:
+        TypeError: an argument is no array, or an option has another type.
+        ValueError: a shape, dtype, stride or value is wrong.
+        RuntimeError: the device or a compiler failed.
+
+    Source: LeCun et al. 1989, Backpropagation Applied to Handwritten Zip Code Recognition.
+    """
+
+def conv3d(
+    x: Tensor,
+    weight: Tensor,
+    *,
+    bias: Tensor | None = None,
+    stride: int = 1,
+    padding: int = 0,
+    dilation: int = 1,
+    groups: int = 1,
+) -> Tensor:
+    """Convolution over three dimensions, channels last.
+
+    Gradients of x, weight and bias are those of ``tegula.conv3d_backward``.
+
+    Args:
+        x: [batch, depth, height, width, channels], float32, float16 or bfloat16: images.
+        weight: [features, taps_d, taps_h, taps_w, channels / groups], dtype that of x: filters.
+        bias: [features], float32, float16 or bfloat16: added to every pixel. Optional.
+        stride: input pixels between neighbouring outputs; a number from 1 to 2^16.
+        padding: zeros around the images; a number from 0 to 2^16.
+        dilation: input pixels between neighbouring taps; a number from 1 to 2^16.
+        groups: of channels and of features, each for itself; a number from 1 to 2^16.
+
+    Returns:
+        out: [batch, out_depth, out_height, out_width, features], dtype that of x: the convolution.
+
+    Rules:
+        weight: expected a tap or more; give filters that have elements.
+        weight: expected a tap or more; give filters that have elements.
+        weight: expected a tap or more; give filters that have elements.
+        groups: expected a divisor of {channels}, the channels; change it.
+        groups: expected a divisor of {features}, the features; change it.
+
+    Raises:
+        TypeError: an argument is no array, or an option has another type.
+        ValueError: a shape, dtype, stride or value is wrong.
+        RuntimeError: the device or a compiler failed.
+
+    Source: LeCun et al. 1989, Backpropagation Applied to Handwritten Zip Code Recognition.
+    """
+
+class Conv1dBackwardResult(NamedTuple):
+    dx: Tensor
+    dweight: Tensor
+    dbias: Tensor | None
+
+def conv1d_backward(
+    dout: Tensor,
+    x: Tensor,
+    weight: Tensor,
+    *,
+    bias: Tensor | None = None,
+    stride: int = 1,
+    padding: int = 0,
+    dilation: int = 1,
+    groups: int = 1,
+) -> Conv1dBackwardResult:
+    """Gradients of conv1d.
+
+    There are no gradients: second derivatives are not computed.
+
+    Args:
+        dout: [batch, out_width, features], dtype that of x: gradient of out.
+        x: [batch, width, channels], float32, float16 or bfloat16: images.
+        weight: [features, taps_w, channels / groups], dtype that of x: filters.
+        bias: [features], float32, float16 or bfloat16: added to every pixel. Optional.
+        stride: input pixels between neighbouring outputs; a number from 1 to 2^16.
+        padding: zeros around the images; a number from 0 to 2^16.
+        dilation: input pixels between neighbouring taps; a number from 1 to 2^16.
+        groups: of channels and of features, each for itself; a number from 1 to 2^16.
+
+    Returns:
+        dx: [batch, width, channels], dtype that of x: gradient of x.
+        dweight: [features, taps_w, channels / groups], float32: gradient of weight.
+        dbias: [features], float32: gradient of bias. None unless bias.
+
+    Rules:
+        weight: expected a tap or more; give filters that have elements.
+        groups: expected a divisor of {channels}, the channels; change it.
+        groups: expected a divisor of {features}, the features; change it.
+
+    Raises:
+        TypeError: an argument is no array, or an option has another type.
+        ValueError: a shape, dtype, stride or value is wrong.
+        RuntimeError: the device or a compiler failed.
+
+    Source: LeCun et al. 1989, Backpropagation Applied to Handwritten Zip Code Recognition.
+    """
+
+class Conv2dBackwardResult(NamedTuple):
+    dx: Tensor
+    dweight: Tensor
+    dbias: Tensor | None
+
+def conv2d_backward(
+    dout: Tensor,
+    x: Tensor,
+    weight: Tensor,
+    *,
+    bias: Tensor | None = None,
+    stride: int = 1,
+    padding: int = 0,
+    dilation: int = 1,
+    groups: int = 1,
+) -> Conv2dBackwardResult:
+    """Gradients of conv2d.
+
+    There are no gradients: second derivatives are not computed.
+
+    Args:
+        dout: [batch, out_height, out_width, features], dtype that of x: gradient of out.
+        x: [batch, height, width, channels], float32, float16 or bfloat16: images.
+        weight: [features, taps_h, taps_w, channels / groups], dtype that of x: filters.
+        bias: [features], float32, float16 or bfloat16: added to every pixel. Optional.
+        stride: input pixels between neighbouring outputs; a number from 1 to 2^16.
+        padding: zeros around the images; a number from 0 to 2^16.
+        dilation: input pixels between neighbouring taps; a number from 1 to 2^16.
+        groups: of channels and of features, each for itself; a number from 1 to 2^16.
+
+    Returns:
+        dx: [batch, height, width, channels], dtype that of x: gradient of x.
+        dweight: [features, taps_h, taps_w, channels / groups], float32: gradient of weight.
+        dbias: [features], float32: gradient of bias. None unless bias.
+
+    Rules:
+        weight: expected a tap or more; give filters that have elements.
+        weight: expected a tap or more; give filters that have elements.
+        groups: expected a divisor of {channels}, the channels; change it.
+        groups: expected a divisor of {features}, the features; change it.
+
+    Raises:
+        TypeError: an argument is no array, or an option has another type.
+        ValueError: a shape, dtype, stride or value is wrong.
+        RuntimeError: the device or a compiler failed.
+
+    Source: LeCun et al. 1989, Backpropagation Applied to Handwritten Zip Code Recognition.
+    """
+
+class Conv3dBackwardResult(NamedTuple):
+    dx: Tensor
+    dweight: Tensor
+    dbias: Tensor | None
+
+def conv3d_backward(
+    dout: Tensor,
+    x: Tensor,
+    weight: Tensor,
+    *,
+    bias: Tensor | None = None,
+    stride: int = 1,
+    padding: int = 0,
+    dilation: int = 1,
+    groups: int = 1,
+) -> Conv3dBackwardResult:
+    """Gradients of conv3d.
+
+    There are no gradients: second derivatives are not computed.
+
+    Args:
+        dout: [batch, out_depth, out_height, out_width, features], dtype that of x: gradient of out.
+        x: [batch, depth, height, width, channels], float32, float16 or bfloat16: images.
+        weight: [features, taps_d, taps_h, taps_w, channels / groups], dtype that of x: filters.
+        bias: [features], float32, float16 or bfloat16: added to every pixel. Optional.
+        stride: input pixels between neighbouring outputs; a number from 1 to 2^16.
+        padding: zeros around the images; a number from 0 to 2^16.
+        dilation: input pixels between neighbouring taps; a number from 1 to 2^16.
+        groups: of channels and of features, each for itself; a number from 1 to 2^16.
+
+    Returns:
+        dx: [batch, depth, height, width, channels], dtype that of x: gradient of x.
+        dweight: [features, taps_d, taps_h, taps_w, channels / groups], float32: gradient of weight.
+        dbias: [features], float32: gradient of bias. None unless bias.
+
+    Rules:
+        weight: expected a tap or more; give filters that have elements.
+        weight: expected a tap or more; give filters that have elements.
+        weight: expected a tap or more; give filters that have elements.
+        groups: expected a divisor of {channels}, the channels; change it.
+        groups: expected a divisor of {features}, the features; change it.
 
     Raises:
         TypeError: an argument is no array, or an option has another type.
@@ -744,6 +975,361 @@ def mla_decode(
         RuntimeError: the device or a compiler failed.
 
     Source: DeepSeek-AI 2024, DeepSeek-V2: decoding of its multi-head latent attention.
+    """
+
+def fused_moe(
+    x: Tensor,
+    experts: Tensor,
+    weights: Tensor,
+    w1: Tensor,
+    w2: Tensor,
+    *,
+    bias1: Tensor | None = None,
+    bias2: Tensor | None = None,
+    unit: Literal["silu", "gelu", "relu", "swiglu_oai"] = "silu",
+    alpha: float = 1.702,
+    limit: float = 7.0,
+    interleaved: bool = False,
+) -> Tensor:
+    """A mixture of experts: gated units between two products, of the experts of every token.
+
+    Gradients of x, weights, w1, w2, bias1 and bias2 are those of ``tegula.fused_moe_backward``.
+
+    Args:
+        x: [tokens, d], float32, float16 or bfloat16: rows of tokens.
+        experts: [tokens, topk], int32: of every token; negative: left out.
+        weights: [tokens, topk], float32, float16 or bfloat16: factors of the experts' results.
+        w1: [groups, 2 * inner, d], dtype that of x: of every expert: rows of gates, then of values.
+        w2: [groups, d, inner], dtype that of x: of every expert.
+        bias1: [groups, 2 * inner], float32, float16 or bfloat16: added to the first products. Optional.
+        bias2: [groups, d], float32, float16 or bfloat16: added to the second products. Optional.
+        unit: what stands between the products; one of silu, gelu, relu, swiglu_oai.
+        alpha: of swiglu_oai: factor of the gate within its sigmoid; a finite number.
+        limit: of swiglu_oai: where gates and values are clamped; a positive finite number.
+        interleaved: of swiglu_oai: rows of gates and values of w1 take turns.
+
+    Returns:
+        out: [tokens, d], dtype that of x: sum of weights * (unit(x w1^T + bias1) w2^T + bias2).
+
+    Rules:
+        experts: expected at most 256 experts of a token; add results of fewer.
+        w1: expected an expert or more; give experts.
+        w1: expected at most 8192 experts; give fewer.
+        interleaved: expected swiglu_oai beside it; reorder the rows of w1.
+
+    Raises:
+        TypeError: an argument is no array, or an option has another type.
+        ValueError: a shape, dtype, stride or value is wrong.
+        RuntimeError: the device or a compiler failed.
+
+    Source: Shazeer et al. 2017, Outrageously Large Neural Networks; DeepSeek-AI 2024; OpenAI 2025, gpt-oss.
+    """
+
+class FusedMoeBackwardResult(NamedTuple):
+    dx: Tensor
+    dweights: Tensor
+    dw1: Tensor
+    dw2: Tensor
+    dbias1: Tensor | None
+    dbias2: Tensor | None
+
+def fused_moe_backward(
+    dout: Tensor,
+    x: Tensor,
+    experts: Tensor,
+    weights: Tensor,
+    w1: Tensor,
+    w2: Tensor,
+    *,
+    bias1: Tensor | None = None,
+    bias2: Tensor | None = None,
+    unit: Literal["silu", "gelu", "relu", "swiglu_oai"] = "silu",
+    alpha: float = 1.702,
+    limit: float = 7.0,
+    interleaved: bool = False,
+) -> FusedMoeBackwardResult:
+    """Gradients of fused_moe.
+
+    There are no gradients: second derivatives are not computed.
+
+    Args:
+        dout: [tokens, d], dtype that of x: gradient of out.
+        x: [tokens, d], float32, float16 or bfloat16: rows of tokens.
+        experts: [tokens, topk], int32: of every token; negative: left out.
+        weights: [tokens, topk], float32, float16 or bfloat16: factors of the experts' results.
+        w1: [groups, 2 * inner, d], dtype that of x: of every expert: rows of gates, then of values.
+        w2: [groups, d, inner], dtype that of x: of every expert.
+        bias1: [groups, 2 * inner], float32, float16 or bfloat16: added to the first products. Optional.
+        bias2: [groups, d], float32, float16 or bfloat16: added to the second products. Optional.
+        unit: what stands between the products; one of silu, gelu, relu, swiglu_oai.
+        alpha: of swiglu_oai: factor of the gate within its sigmoid; a finite number.
+        limit: of swiglu_oai: where gates and values are clamped; a positive finite number.
+        interleaved: of swiglu_oai: rows of gates and values of w1 take turns.
+
+    Returns:
+        dx: [tokens, d], dtype that of x: gradient of x.
+        dweights: [tokens, topk], dtype that of weights: gradient of weights.
+        dw1: [groups, 2 * inner, d], float32: gradient of w1.
+        dw2: [groups, d, inner], float32: gradient of w2.
+        dbias1: [groups, 2 * inner], float32: gradient of bias1. None unless bias1.
+        dbias2: [groups, d], float32: gradient of bias2. None unless bias2.
+
+    Rules:
+        experts: expected at most 256 experts of a token; add results of fewer.
+        w1: expected an expert or more; give experts.
+        w1: expected at most 8192 experts; give fewer.
+        interleaved: expected swiglu_oai beside it; reorder the rows of w1.
+
+    Raises:
+        TypeError: an argument is no array, or an option has another type.
+        ValueError: a shape, dtype, stride or value is wrong.
+        RuntimeError: the device or a compiler failed.
+
+    Source: Shazeer et al. 2017, Outrageously Large Neural Networks; DeepSeek-AI 2024; OpenAI 2025, gpt-oss.
+    """
+
+def gated_mlp(
+    x: Tensor,
+    w1: Tensor,
+    w2: Tensor,
+    *,
+    bias1: Tensor | None = None,
+    bias2: Tensor | None = None,
+    unit: Literal["silu", "gelu", "relu", "swiglu_oai"] = "silu",
+    alpha: float = 1.702,
+    limit: float = 7.0,
+    interleaved: bool = False,
+) -> Tensor:
+    """A gated unit between two products, as an expert that all tokens share.
+
+    Gradients of x, w1, w2, bias1 and bias2 are composed of calls of other operators.
+
+    Args:
+        x: [..., d], float32, float16 or bfloat16: rows of tokens.
+        w1: [2 * inner, d], dtype that of x: rows of gates, then of values.
+        w2: [d, inner], dtype that of x: of the second product.
+        bias1: [2 * inner], float32, float16 or bfloat16: added to the first product. Optional.
+        bias2: [d], float32, float16 or bfloat16: added to the second product. Optional.
+        unit: what stands between the products; one of silu, gelu, relu, swiglu_oai.
+        alpha: of swiglu_oai: factor of the gate within its sigmoid; a finite number.
+        limit: of swiglu_oai: where gates and values are clamped; a positive finite number.
+        interleaved: of swiglu_oai: rows of gates and values of w1 take turns.
+
+    Returns:
+        out: [..., d], dtype that of x: unit(x w1^T + bias1) w2^T + bias2.
+
+    Rules:
+        interleaved: expected swiglu_oai beside it; reorder the rows of w1.
+
+    Raises:
+        TypeError: an argument is no array, or an option has another type.
+        ValueError: a shape, dtype, stride or value is wrong.
+        RuntimeError: the device or a compiler failed.
+
+    Source: Shazeer 2020, GLU Variants Improve Transformer.
+    """
+
+def quantised_moe(
+    x: Tensor,
+    experts: Tensor,
+    weights: Tensor,
+    scales1: Tensor,
+    w1: Tensor,
+    scales2: Tensor,
+    w2: Tensor,
+    *,
+    bias1: Tensor | None = None,
+    bias2: Tensor | None = None,
+    format: Literal["int4", "uint4", "int8", "fp4", "mxfp4", "nvfp4", "ternary"] = "mxfp4",
+    packed: bool = False,
+    block: int = 128,
+    unit: Literal["silu", "gelu", "relu", "swiglu_oai"] = "silu",
+    alpha: float = 1.702,
+    limit: float = 7.0,
+    interleaved: bool = False,
+) -> Tensor:
+    """A mixture of experts with weights of 8, 4 or 2 bits.
+
+    There are no gradients: its weights are quantised.
+
+    Args:
+        x: [tokens, d], bfloat16 or float16: rows of tokens.
+        experts: [tokens, topk], int32: of every token; negative: left out.
+        weights: [tokens, topk], float32, float16 or bfloat16: factors of the experts' results.
+        scales1: [groups, blocks1, 2 * inner], float16, bfloat16, float32, uint8 or float8_e4m3fn: factors of every
+            block of weights of w1.
+        w1: [groups, 2 * inner, d] if format=int8; [groups, 2 * inner, d / 4] if format=ternary; [groups, 2 * inner,
+            d / 2], uint8 or int8: of every expert: rows of gates, then of values.
+        scales2: [groups, blocks2, d], dtype that of scales1: factors of every block of weights of w2.
+        w2: [groups, d, inner] if format=int8; [groups, d, inner / 4] if format=ternary; [groups, d, inner / 2],
+            dtype that of w1: of every expert.
+        bias1: [groups, 2 * inner], float32, float16 or bfloat16: added to the first products. Optional.
+        bias2: [groups, d], float32, float16 or bfloat16: added to the second products. Optional.
+        format: what a weight is before its scale; one of int4, uint4, int8, fp4, mxfp4, nvfp4, ternary.
+        packed: w1 and w2 have the order of packed_weights.
+        block: weights with one scale; mxfp4 has 32, nvfp4 16; 0, 16, 32 or a multiple of 64.
+        unit: what stands between the products; one of silu, gelu, relu, swiglu_oai.
+        alpha: of swiglu_oai: factor of the gate within its sigmoid; a finite number.
+        limit: of swiglu_oai: where gates and values are clamped; a positive finite number.
+        interleaved: of swiglu_oai: rows of gates and values of w1 take turns.
+
+    Returns:
+        out: [tokens, d], dtype that of x: sum of weights * (unit(x W1^T + bias1) W2^T + bias2).
+
+    Rules:
+        experts: expected at most 256 experts of a token; add results of fewer.
+        w1: expected an expert or more; give experts.
+        w1: expected at most 8192 experts; give fewer.
+        interleaved: expected swiglu_oai beside it; reorder the rows of w1.
+        w1: expected weights and scales of the format; check format and scales.
+        block: expected 0, 16, 32 or a multiple of 64; give scales of such blocks.
+        w1: expected weights that fill bytes; add columns of zeros.
+        scales1: expected a scale for every {of_scale1} weights; check block and format.
+        scales2: expected a scale for every {of_scale2} weights; check block and format.
+        w1: expected 4 bits, and a multiple of 64 weights in a row; leave packed out, or add columns of zeros.
+
+    Raises:
+        TypeError: an argument is no array, or an option has another type.
+        ValueError: a shape, dtype, stride or value is wrong.
+        RuntimeError: the device or a compiler failed.
+
+    Source: OpenAI 2025, gpt-oss; OCP Microscaling Formats (MX) 1.0, 2023.
+    """
+
+def scaled_moe(
+    x: Tensor,
+    experts: Tensor,
+    weights: Tensor,
+    w1: Tensor,
+    scale1: Tensor,
+    w2: Tensor,
+    scale2: Tensor,
+    *,
+    bias1: Tensor | None = None,
+    bias2: Tensor | None = None,
+    unit: Literal["silu", "gelu", "relu", "swiglu_oai"] = "silu",
+    alpha: float = 1.702,
+    limit: float = 7.0,
+    interleaved: bool = False,
+) -> Tensor:
+    """A mixture of experts with weights of 8 bits that have scales of 128 x 128.
+
+    There are no gradients: its weights are quantised.
+
+    Args:
+        x: [tokens, d], bfloat16 or float16: rows of tokens.
+        experts: [tokens, topk], int32: of every token; negative: left out.
+        weights: [tokens, topk], float32, float16 or bfloat16: factors of the experts' results.
+        w1: [groups, 2 * inner, d], float8_e4m3fn: of every expert: rows of gates, then of values.
+        scale1: [groups, (2 * inner + 127) / 128, (d + 127) / 128], float32: factors of the blocks of w1.
+        w2: [groups, d, inner], float8_e4m3fn: of every expert.
+        scale2: [groups, (d + 127) / 128, (inner + 127) / 128], float32: factors of the blocks of w2.
+        bias1: [groups, 2 * inner], float32, float16 or bfloat16: added to the first products. Optional.
+        bias2: [groups, d], float32, float16 or bfloat16: added to the second products. Optional.
+        unit: what stands between the products; one of silu, gelu, relu, swiglu_oai.
+        alpha: of swiglu_oai: factor of the gate within its sigmoid; a finite number.
+        limit: of swiglu_oai: where gates and values are clamped; a positive finite number.
+        interleaved: of swiglu_oai: rows of gates and values of w1 take turns.
+
+    Returns:
+        out: [tokens, d], dtype that of x: sum of weights * (unit(x w1^T + bias1) w2^T + bias2).
+
+    Rules:
+        experts: expected at most 256 experts of a token; add results of fewer.
+        w1: expected an expert or more; give experts.
+        w1: expected at most 8192 experts; give fewer.
+        interleaved: expected swiglu_oai beside it; reorder the rows of w1.
+
+    Raises:
+        TypeError: an argument is no array, or an option has another type.
+        ValueError: a shape, dtype, stride or value is wrong.
+        RuntimeError: the device or a compiler failed.
+
+    Source: DeepSeek-AI 2024, DeepSeek-V3 Technical Report.
+    """
+
+class MoeSortResult(NamedTuple):
+    order: Tensor
+    places: Tensor
+    offsets: Tensor
+
+def moe_sort(
+    experts: Tensor,
+    groups: int,
+) -> MoeSortResult:
+    """Pairs of tokens and experts in the order of experts.
+
+    There are no gradients: its results are numbers of rows.
+
+    Args:
+        experts: [tokens, topk], int32: of every token, below groups; negative: left out.
+        groups: number of experts; a number from 1 to 8192.
+
+    Returns:
+        order: [tokens * topk], int32: pairs by their experts, ascending; -1 behind the last.
+        places: [tokens, topk], int32: where every pair stands in order, -1 if left out.
+        offsets: [groups + 1], int32: where each expert's pairs begin, and the last one's end.
+
+    Raises:
+        TypeError: an argument is no array, or an option has another type.
+        ValueError: a shape, dtype, stride or value is wrong.
+        RuntimeError: the device or a compiler failed.
+
+    Source: Gale et al. 2023, MegaBlocks: Efficient Sparse Training with Mixture-of-Experts.
+    """
+
+def moe_permute(
+    x: Tensor,
+    order: Tensor,
+    topk: int,
+) -> Tensor:
+    """Rows of tokens in the order of their experts.
+
+    Gradients of x are composed of calls of other operators.
+
+    Args:
+        x: [tokens, d], float32, float16 or bfloat16: rows of tokens.
+        order: [pairs], int32: pairs, each once: token * topk + slot; negative: zeros.
+        topk: experts of a token; a number from 1 to 256.
+
+    Returns:
+        out: [pairs, d], dtype that of x: the row of the token of every pair.
+
+    Raises:
+        TypeError: an argument is no array, or an option has another type.
+        ValueError: a shape, dtype, stride or value is wrong.
+        RuntimeError: the device or a compiler failed.
+
+    Source: Gale et al. 2023, MegaBlocks: Efficient Sparse Training with Mixture-of-Experts.
+    """
+
+def moe_unpermute(
+    y: Tensor,
+    places: Tensor,
+    *,
+    weights: Tensor | None = None,
+) -> Tensor:
+    """Weighted sums of the rows of tokens' experts.
+
+    Gradients of y and weights are composed of calls of other operators.
+
+    Args:
+        y: [pairs, d], float32, float16 or bfloat16: rows in the order of experts.
+        places: [tokens, topk], int32: where the rows of a token stand, each once; negative: left out.
+        weights: [tokens, topk], float32, float16 or bfloat16: factors of the rows. Optional.
+
+    Returns:
+        out: [tokens, d], dtype that of y: their sums over the experts of each token.
+
+    Rules:
+        places: expected at most 256 experts of a token; add sums of fewer.
+
+    Raises:
+        TypeError: an argument is no array, or an option has another type.
+        ValueError: a shape, dtype, stride or value is wrong.
+        RuntimeError: the device or a compiler failed.
+
+    Source: Gale et al. 2023, MegaBlocks: Efficient Sparse Training with Mixture-of-Experts.
     """
 
 class GatedDeltaRuleResult(NamedTuple):
@@ -1035,9 +1621,13 @@ def gemm(
     b: Tensor,
     *,
     bias: Tensor | None = None,
+    row_scale: Tensor | None = None,
+    column_scale: Tensor | None = None,
+    residual: Tensor | None = None,
     transpose_a: bool = False,
     transpose_b: bool = False,
     activation: Literal["none", "relu", "gelu", "silu"] = "none",
+    gated: bool = False,
     scale: float = 1.0,
     out_dtype: Any = None,
     tile_m: int = 0,
@@ -1047,16 +1637,21 @@ def gemm(
 ) -> Tensor:
     """Matrix product with bias and activation.
 
-    Gradients of a, b and bias are composed of calls of other operators.
+    Gradients of a, b, bias, row_scale, column_scale and residual are composed of calls of other operators.
 
     Args:
         a: [k, m] or [batch, k, m] if transpose_a; [m, k] or [batch, m, k], float32, float16, bfloat16,
             float8_e4m3fn or float8_e5m2: left matrix.
         b: [n, k] or [batch, n, k] if transpose_b; [k, n] or [batch, k, n], dtype that of a: right matrix.
         bias: [n], float32, float16 or bfloat16: added to every row. Optional.
+        row_scale: [m], float32: factors of the product's rows. Optional.
+        column_scale: [n], float32: factors of the product's columns. Optional.
+        residual: [m, n / 2] or [batch, m, n / 2] if gated; [m, n] or [batch, m, n], float32, float16 or bfloat16:
+            added to the result. Optional.
         transpose_a: a is [k, m].
         transpose_b: b is [n, k].
         activation: applied to the sums; gelu is that by tanh; one of none, relu, gelu, silu.
+        gated: the activation of the first half of the columns times the second half.
         scale: factor of the product; a finite factor.
         out_dtype: dtype of the result; f32, f16 or bf16, chosen by the operator unless given.
         tile_m: rows of a tile; 0: planned; extents from 1 to 4096, or 0 for the plan's choice.
@@ -1065,8 +1660,54 @@ def gemm(
         splits: parts of k added in order, 0: planned; parts from 1 to 32, or 0 for the plan's choice.
 
     Returns:
-        out: [m, n] or [batch, m, n], out_dtype, or that of a, bfloat16 where that has 8 bits: activation(scale * a
-            * b + bias).
+        out: [m, n / 2] or [batch, m, n / 2] if gated; [m, n] or [batch, m, n], out_dtype, or that of a, bfloat16
+            where that has 8 bits: activation(scale * row_scale * (a * b) * column_scale + bias) + residual.
+
+    Rules:
+        a: expected a matrix with stride 1 along rows or columns; pass a contiguous copy.
+        b: expected a matrix with stride 1 along rows or columns; pass a contiguous copy.
+        gated: expected an even number of columns; give as many gates as values.
+
+    Raises:
+        TypeError: an argument is no array, or an option has another type.
+        ValueError: a shape, dtype, stride or value is wrong.
+        RuntimeError: the device or a compiler failed.
+
+    Source: GEMM of the BLAS, level 3 (Dongarra et al. 1990).
+    """
+
+def accumulate_gemm(
+    sum: Tensor,
+    a: Tensor,
+    b: Tensor,
+    *,
+    transpose_a: bool = False,
+    transpose_b: bool = False,
+    scale: float = 1.0,
+    tile_m: int = 0,
+    tile_n: int = 0,
+    tile_k: int = 0,
+    splits: int = 0,
+) -> None:
+    """Matrix product that is added to a matrix in place.
+
+    There are no gradients: it writes in place.
+
+    Args:
+        sum: [m, n] or [batch, m, n], float32, float16 or bfloat16: what the product is added to. Written in place.
+        a: [k, m] or [batch, k, m] if transpose_a; [m, k] or [batch, m, k], float32, float16, bfloat16,
+            float8_e4m3fn or float8_e5m2: left matrix.
+        b: [n, k] or [batch, n, k] if transpose_b; [k, n] or [batch, k, n], dtype that of a: right matrix.
+        transpose_a: a is [k, m].
+        transpose_b: b is [n, k].
+        scale: factor of the product; a finite factor.
+        tile_m: rows of a tile, 0: planned; extents from 1 to 4096, or 0 for the plan's choice.
+        tile_n: columns of a tile, 0: planned; extents from 1 to 4096, or 0 for the plan's choice.
+        tile_k: inner extent of a tile, 0: planned; extents from 1 to 4096, or 0 for the plan's choice.
+        splits: parts of k added in order, 0: planned; parts from 1 to 32, or 0 for the plan's choice.
+
+    Returns:
+        None: sum hold the results.
 
     Rules:
         a: expected a matrix with stride 1 along rows or columns; pass a contiguous copy.
@@ -1115,6 +1756,7 @@ def grouped_gemm(
     a: Tensor,
     b: Tensor,
     *,
+    bias: Tensor | None = None,
     offsets: Tensor | None = None,
     counts: Tensor | None = None,
     transpose_b: bool = False,
@@ -1123,11 +1765,12 @@ def grouped_gemm(
 ) -> Tensor:
     """Rows of each group times its matrix.
 
-    Gradients of a and b are composed of calls of other operators.
+    Gradients of a, b and bias are composed of calls of other operators.
 
     Args:
         a: [m, k] if offsets; [groups, m, k], float32, float16 or bfloat16: rows of all groups.
         b: [groups, n, k] if transpose_b; [groups, k, n], dtype that of a: the matrices of the groups.
+        bias: [groups, n], float32, float16 or bfloat16: added to every row of a group. Optional.
         offsets: [groups + 1], int32: where the rows of every group begin, and the last one's end. Optional.
         counts: [groups], int32: rows of every group that count. Optional.
         transpose_b: b is [groups, n, k].
@@ -1173,6 +1816,36 @@ def grouped_gemm_weights(
     Returns:
         out: [groups, k, n], out_dtype, or float32, float16 or bfloat16, float32 where that has 8 bits: c + the
             products over the rows of every group.
+
+    Raises:
+        TypeError: an argument is no array, or an option has another type.
+        ValueError: a shape, dtype, stride or value is wrong.
+        RuntimeError: the device or a compiler failed.
+
+    Source: Gale et al. 2023, MegaBlocks: Efficient Sparse Training with Mixture-of-Experts.
+    """
+
+def accumulate_grouped_gemm_weights(
+    sum: Tensor,
+    a: Tensor,
+    dout: Tensor,
+    offsets: Tensor,
+    *,
+    max_rows: int = 0,
+) -> None:
+    """Gradients of the matrices of grouped_gemm, added in place.
+
+    There are no gradients: it writes in place.
+
+    Args:
+        sum: [groups, k, n], float32, float16 or bfloat16: what the gradients are added to. Written in place.
+        a: [m, k], float32, float16 or bfloat16: rows of all groups.
+        dout: [m, n], dtype that of a: gradients of the results.
+        offsets: [groups + 1], int32: where the rows of every group begin, and the last one's end.
+        max_rows: a promise: the most rows of a group; a number of rows, or 0 where it is not known.
+
+    Returns:
+        None: sum hold the results.
 
     Raises:
         TypeError: an argument is no array, or an option has another type.
@@ -2522,6 +3195,65 @@ def quantised_gemm(
     Source: Frantar et al. 2022, GPTQ; OCP Microscaling Formats (MX) 1.0, 2023; Ma et al. 2024, The Era of 1-bit LLMs.
     """
 
+def quantised_grouped_gemm(
+    a: Tensor,
+    b: Tensor,
+    scales: Tensor,
+    *,
+    zeros: Tensor | None = None,
+    bias: Tensor | None = None,
+    row_weights: Tensor | None = None,
+    offsets: Tensor | None = None,
+    counts: Tensor | None = None,
+    format: Literal["int4", "uint4", "int8", "fp4", "mxfp4", "nvfp4", "ternary"] = "int4",
+    packed: bool = False,
+    block: int = 128,
+    max_rows: int = 0,
+    out_dtype: Any = None,
+) -> Tensor:
+    """Rows of groups times their matrices, of weights of 8, 4 or 2 bits.
+
+    There are no gradients: its weights are quantised.
+
+    Args:
+        a: [m, k] if offsets; [groups, m, k], bfloat16 or float16: rows of all groups.
+        b: [groups, n, k] if format=int8; [groups, n, k / 4] if format=ternary; [groups, n, k / 2], uint8 or int8:
+            weights: two or four in a byte, or one.
+        scales: [groups, blocks, n], float16, bfloat16, float32, uint8 or float8_e4m3fn: factors of every block of
+            weights.
+        zeros: [groups, blocks, n], float32, float16 or bfloat16: subtracted from the weights of a block. Optional.
+        bias: [groups, n], float32, float16 or bfloat16: added to every row of a group. Optional.
+        row_weights: [m] if offsets; [groups, m], float32: factors of the results' rows. Optional.
+        offsets: [groups + 1], int32: where the rows of every group begin, and the last one's end. Optional.
+        counts: [groups], int32: rows of every group that count. Optional.
+        format: what a weight is before its scale; one of int4, uint4, int8, fp4, mxfp4, nvfp4, ternary.
+        packed: b has the order of packed_weights.
+        block: weights with one scale, 0: a row; mxfp4 has 32, nvfp4 16; 0, 16, 32 or a multiple of 64.
+        max_rows: a promise: the most rows of a group; a number of rows, or 0 where it is not known.
+        out_dtype: dtype of the result; f32, f16 or bf16, chosen by the operator unless given.
+
+    Returns:
+        out: [m, n] if offsets; [groups, m, n], out_dtype, or that of a, bfloat16 where that has 8 bits: row_weights
+            * (a * W^T + bias).
+
+    Rules:
+        b: expected i8 for int8, u8 for weights of 4 and 2 bits; check the format.
+        a: expected weights that fill bytes; add columns of zeros.
+        scales: expected u8 for mxfp4, e4m3 for nvfp4, f16, bf16 or f32 else; check the format.
+        block: expected 0, 16, 32 or a multiple of 64; give scales of such blocks.
+        scales: expected a scale for every block of {of_scale} weights; check block and format.
+        zeros: expected no zeros: these weights are floats; leave them out.
+        b: expected 4 bits, and a multiple of 64 weights in a row; leave packed out, or add columns of zeros.
+        counts: expected offsets or counts; leave one of them out.
+
+    Raises:
+        TypeError: an argument is no array, or an option has another type.
+        ValueError: a shape, dtype, stride or value is wrong.
+        RuntimeError: the device or a compiler failed.
+
+    Source: OpenAI 2025, gpt-oss; OCP Microscaling Formats (MX) 1.0, 2023.
+    """
+
 class CastFp8Result(NamedTuple):
     out: Tensor
     scale: Tensor
@@ -2856,6 +3588,65 @@ def relu_and_mul_backward(
         RuntimeError: the device or a compiler failed.
 
     Source: Shazeer 2020, GLU Variants Improve Transformer.
+    """
+
+def swiglu_oai(
+    x: Tensor,
+    *,
+    alpha: float = 1.702,
+    limit: float = 7.0,
+    interleaved: bool = False,
+) -> Tensor:
+    """Gated units that are clamped, as gpt-oss has them.
+
+    Gradients of x are those of ``tegula.swiglu_oai_backward``.
+
+    Args:
+        x: [..., 2 * d], float32, float16 or bfloat16: gates, and what they multiply behind them or between them.
+        alpha: factor of the gate within its sigmoid; a finite number.
+        limit: where gates and values are clamped; a positive finite number.
+        interleaved: every gate stands before its value.
+
+    Returns:
+        out: [..., d], dtype that of x: g / (1 + exp(-alpha * g)) * (v + 1) with g = min(gate, limit), v =
+            clamp(value, limit).
+
+    Raises:
+        TypeError: an argument is no array, or an option has another type.
+        ValueError: a shape, dtype, stride or value is wrong.
+        RuntimeError: the device or a compiler failed.
+
+    Source: OpenAI 2025, gpt-oss.
+    """
+
+def swiglu_oai_backward(
+    dout: Tensor,
+    x: Tensor,
+    *,
+    alpha: float = 1.702,
+    limit: float = 7.0,
+    interleaved: bool = False,
+) -> Tensor:
+    """Gradients of swiglu_oai.
+
+    There are no gradients: second derivatives are not computed.
+
+    Args:
+        dout: [..., d], dtype that of x: gradient of out.
+        x: [..., 2 * d], float32, float16 or bfloat16: gates, and what they multiply behind them or between them.
+        alpha: factor of the gate within its sigmoid; a finite number.
+        limit: where gates and values are clamped; a positive finite number.
+        interleaved: every gate stands before its value.
+
+    Returns:
+        dx: [..., 2 * d], dtype that of x: gradient of x.
+
+    Raises:
+        TypeError: an argument is no array, or an option has another type.
+        ValueError: a shape, dtype, stride or value is wrong.
+        RuntimeError: the device or a compiler failed.
+
+    Source: OpenAI 2025, gpt-oss.
     """
 
 def hadamard(
@@ -3431,6 +4222,7 @@ def scaled_grouped_gemm(
     scale_a: Tensor,
     scale_b: Tensor,
     *,
+    bias: Tensor | None = None,
     offsets: Tensor | None = None,
     counts: Tensor | None = None,
     rows_b: int = 128,
@@ -3448,6 +4240,7 @@ def scaled_grouped_gemm(
             k; u8 is e8m0.
         scale_b: [groups, (n + rows_b - 1) / rows_b, blocks], dtype that of scale_a: factors of every rows_b rows in
             every 128 of k.
+        bias: [groups, n], float32, float16 or bfloat16: added to every row of a group. Optional.
         offsets: [groups + 1], int32: where the rows of every group begin, and the last one's end. Optional.
         counts: [groups], int32: rows of every group that count. Optional.
         rows_b: rows of b that share a scale; 128 or 1.
@@ -3462,6 +4255,45 @@ def scaled_grouped_gemm(
         scale_a: expected a scale for each 128 of k; scale blocks of 128.
         rows_b: expected 128 or 1; give scales of single rows, or of 128.
         counts: expected offsets or counts; leave one of them out.
+
+    Raises:
+        TypeError: an argument is no array, or an option has another type.
+        ValueError: a shape, dtype, stride or value is wrong.
+        RuntimeError: the device or a compiler failed.
+
+    Source: DeepSeek-AI 2024, DeepSeek-V3 Technical Report; DeepGEMM.
+    """
+
+def scaled_grouped_gemm_weights(
+    a: Tensor,
+    dout: Tensor,
+    scale_a: Tensor,
+    scale_dout: Tensor,
+    offsets: Tensor,
+    *,
+    c: Tensor | None = None,
+    aligned: bool = False,
+    max_rows: int = 0,
+    out_dtype: Any = None,
+) -> Tensor:
+    """Gradients of the matrices of scaled products of groups.
+
+    There are no gradients: it is a gradient.
+
+    Args:
+        a: [m, k], float8_e4m3fn or float8_e5m2: rows of all groups.
+        dout: [m, n], dtype that of a: gradients of the results.
+        scale_a: [(m + 127) / 128, k], float32 or uint8: factors of every column in every 128 rows; u8 is e8m0.
+        scale_dout: [(m + 127) / 128, n], dtype that of scale_a: the same of dout.
+        offsets: [groups + 1], int32: where the rows of every group begin, and the last one's end.
+        c: [groups, k, n], float32, float16 or bfloat16: added. Optional.
+        aligned: a promise: groups begin at multiples of 128.
+        max_rows: a promise: the most rows of a group; a number of rows, or 0 where it is not known.
+        out_dtype: dtype of the result; f32, f16 or bf16, chosen by the operator unless given.
+
+    Returns:
+        out: [groups, k, n], out_dtype, or float32, float16 or bfloat16, float32 where that has 8 bits: c + the
+            scaled products over the rows of every group.
 
     Raises:
         TypeError: an argument is no array, or an option has another type.

@@ -187,7 +187,7 @@ const OperatorSchema& quantised_moe_schema() {
       Schema<Op>("quantised_moe", "a mixture of experts with weights of 8, 4 or 2 bits")
           .in(&Op::x, "x", "tokens d", one_of({bf16, f16}), "rows of tokens")
           .with(add_routing<Op>)
-          .in(&Op::scales1, "scales1", "groups blocks1 2*inner", one_of({u8, f16, bf16, f32, e4m3}),
+          .in(&Op::scales1, "scales1", "groups blocks1 2*inner", one_of({f16, bf16, f32, u8, e4m3}),
               "factors of every block of weights of w1")
           .values(example_scales)
           .in(&Op::w1, "w1", bytes_1, one_of({u8, i8}), "of every expert: rows of gates, then of values")
@@ -223,17 +223,17 @@ const OperatorSchema& quantised_moe_schema() {
           .source("OpenAI 2025, gpt-oss; OCP Microscaling Formats (MX) 1.0, 2023")
           .no_gradient("its weights are quantised")
           .flops("6*tokens*topk*d*inner")
-          .examples(
-              {{"mxfp4_oai",
-                "tokens=13 topk=2 d=64 groups=3 inner=32 blocks1=2 blocks2=1 unit=swiglu_oai interleaved "
-                "bias1 "
-                "bias2 weights:f32"},
-               {"int4",
-                "tokens=9 topk=2 d=128 groups=2 inner=64 blocks1=2 blocks2=1 block=64 format=int4 packed "
-                "scales1:f16 scales2:f16 weights:f32"}})
-          .measured({{"gpt_oss_20b",
-                      "tokens=4096 topk=4 d=2880 groups=32 inner=2880 blocks1=90 blocks2=90 packed "
-                      "unit=swiglu_oai interleaved bias1 bias2 weights:f32"}})
+          .examples({{"int4",
+                      "tokens=9 topk=2 d=128 groups=2 inner=64 blocks1=2 blocks2=1 block=64 format=int4 "
+                      "packed weights:f32"},
+                     {"mxfp4_oai",
+                      "tokens=13 topk=2 d=64 groups=3 inner=32 blocks1=2 blocks2=1 unit=swiglu_oai "
+                      "interleaved bias1 "
+                      "bias2 scales1:u8 weights:f32"}})
+          .measured(
+              {{"gpt_oss_20b",
+                "tokens=4096 topk=4 d=2880 groups=32 inner=2880 blocks1=90 blocks2=90 scales1:u8 packed "
+                "unit=swiglu_oai interleaved bias1 bias2 weights:f32"}})
           .run(run_quantised, quantised_formula);
   return table;
 }

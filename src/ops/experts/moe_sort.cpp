@@ -1,6 +1,8 @@
 // The operators that order pairs of tokens and experts.
 #include <algorithm>
+#include <functional>
 #include <numeric>
+#include <random>
 
 #include "ops/experts/rows.hpp"
 #include "ops/schema/schema.hpp"
@@ -62,6 +64,25 @@ void unpermute_formula(const Bound<MoeUnpermute>& c, Exact& exact) {
     }
 }
 
+// Numbers below `count`, each once, in an order that the seed gives; -1 for every seventh, and where there
+// are no more.
+tegula::Tensor each_once(const Shape& shape, std::uint64_t seed, std::int64_t count) {
+  tegula::Tensor numbers = tegula::Tensor::zeros(shape, i32);
+  std::vector<std::int32_t> order(static_cast<std::size_t>(std::max<std::int64_t>(count, 0)));
+  std::iota(order.begin(), order.end(), 0);
+  std::shuffle(order.begin(), order.end(), std::minstd_rand(static_cast<std::uint32_t>(seed + 1)));
+  for (std::int64_t i = 0; i < numbers.nelements(); ++i)
+    numbers.data_as<std::int32_t>()[i] = i >= count || i % 7 == 6 ? -1 : order[static_cast<std::size_t>(i)];
+  return numbers;
+}
+using Known = std::function<std::int64_t(const std::string&)>;
+tegula::Tensor example_order(const Shape& shape, DType, std::uint64_t seed, const Known& known) {
+  return each_once(shape, seed, known("tokens") * known("topk"));
+}
+tegula::Tensor example_places(const Shape& shape, DType, std::uint64_t seed, const Known& known) {
+  return each_once(shape, seed, known("pairs"));
+}
+
 const OptionRule topk_rule = between(1, 256, "a number from 1 to 256", "give the experts of a token");
 
 }  // namespace
@@ -98,8 +119,8 @@ const OperatorSchema& moe_permute_schema() {
   static const OperatorSchema table =
       Schema<Op>("moe_permute", "rows of tokens in the order of their experts")
           .in(&Op::x, "x", "tokens d", floats, "rows of tokens")
-          .in(&Op::order, "order", "pairs", index, "pairs, token * topk + slot; negative: a row of zeros")
-          .range("-1", "tokens*topk")
+          .in(&Op::order, "order", "pairs", index, "pairs, each once: token * topk + slot; negative: zeros")
+          .values(example_order)
           .converts()
           .option(&Op::topk, "topk", "experts of a token", topk_rule)
           .needed()
@@ -120,8 +141,8 @@ const OperatorSchema& moe_unpermute_schema() {
       Schema<Op>("moe_unpermute", "weighted sums of the rows of tokens' experts")
           .in(&Op::y, "y", "pairs d", floats, "rows in the order of experts")
           .in(&Op::places, "places", "tokens topk", index,
-              "where the rows of a token stand; negative: left out")
-          .range("-1", "pairs")
+              "where the rows of a token stand, each once; negative: left out")
+          .values(example_places)
           .converts()
           .in(&Op::weights, "weights", "tokens topk", floats, "factors of the rows")
           .out(&Op::out, "out", "tokens d", same_as("y"), "their sums over the experts of each token")

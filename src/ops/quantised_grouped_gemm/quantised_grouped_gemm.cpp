@@ -133,7 +133,8 @@ const OperatorSchema& quantised_grouped_gemm_schema() {
           .no_gradient("its weights are quantised")
           .flops("offsets ? 2*m*n*k : 2*groups*m*n*k")
           .examples(
-              {{"mxfp4", "groups=3 m=70 k=128 n=72 blocks=4 offsets format=mxfp4 scales:u8 bias row_weights"},
+              {{"int4", "groups=3 m=70 k=128 n=72 blocks=1 offsets bias row_weights"},
+               {"mxfp4", "groups=3 m=70 k=128 n=72 blocks=4 offsets format=mxfp4 scales:u8 bias row_weights"},
                {"int4_masked", "groups=2 m=37 k=256 n=40 blocks=2 counts f16 packed zeros:f16"}})
           .measured({{"gpt_oss",
                       "groups=32 m=65536 k=2880 n=5760 blocks=90 offsets format=mxfp4 scales:u8 packed bias "
