@@ -12,8 +12,9 @@ namespace tegula::codegen {
 namespace printed_values_test {
 
 // Lines in order of their text: iterations and blocks have none.
-std::vector<std::string> lines_of(const lang::Kernel& kernel, tegula::Target target, const Tensor& x) {
-  const Function function = compile(kernel, target);
+std::vector<std::string> lines_of(const lang::Kernel& kernel, tegula::Target target,
+                                  const tegula::Tensor& x) {
+  const tegula::Function function = tegula::compile(kernel, target);
   std::fflush(stdout);
   testing::internal::CaptureStdout();
   function(x);
@@ -39,13 +40,14 @@ TEST(PrintedValues, AreTheSameFromEveryExecutor) {
       print("count", block + 7);
     });
   });
-  const Tensor x = Tensor::random_integers({4, 8}, f32, 1, -9, 10);
+  const tegula::Tensor x = tegula::Tensor::random_integers({4, 8}, f32, 1, -9, 10);
   const auto expected = lines_of(program, tegula::Target::interpreter(), x);
   ASSERT_EQ(expected.size(), 2U * (16 + 2 + 2));
   EXPECT_TRUE(std::any_of(expected.begin(), expected.end(), [](const std::string& line) {
     return line.starts_with("[block bx0 = 1; ") && line.find(" = 1, ") == std::string::npos;
   }));
-  for (const tegula::Target target : {tegula::Target::cpu(), tegula::Target::emulated(), tegula::Target::emulated_sm90()})
+  for (const tegula::Target target :
+       {tegula::Target::cpu(), tegula::Target::emulated(), tegula::Target::emulated_sm90()})
     EXPECT_EQ(lines_of(program, target, x), expected) << target.name();
 }
 

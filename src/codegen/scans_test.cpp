@@ -4,6 +4,7 @@
 
 #include "codegen/cuda/testing/texts.hpp"
 #include "codegen/testing/compare.hpp"
+#include "emulation/testing/compared.hpp"
 
 namespace tegula::codegen {
 namespace scans_test {
@@ -207,6 +208,29 @@ TEST(CudaScans, StayInRegisters) {
   EXPECT_EQ(text(4, 128).find("tg::scan_parts<"), std::string::npos);
   EXPECT_EQ(text(4, 128).find("_staged"), std::string::npos);
   EXPECT_NE(text(1, 512).find("tg::scan_parts<"), std::string::npos);
+}
+
+// Sums of products that a producer loads for: along rows and, among warps and warp groups, along columns.
+TEST(CudaScans, StandBehindProductsOfRoles) {
+  const Kernel program = kernel("scanned_product", [] {
+    Dim k("k");
+    k.multiple_of(8);
+    Tensor A = input("A", {128, k}, bf16), B = input("B", {128, k}, bf16),
+           C = output("C", {2, 128, 128}, f32);
+    grid(2, [&](Index block) {
+      Fragment sum({128, 128}, f32, 0);
+      pipelined(ceildiv(k, 64), [&](Index step) {
+        Shared a({128, 64}, bf16), b({128, 64}, bf16);
+        copy(A.at(0, step * 64), a), copy(B.at(0, step * 64), b);
+        gemm(a, b.T(), sum);
+      });
+      when(block == 0, [&] { copy(scan_sum(sum), C.slice(0)); });
+      when(block == 1, [&] { copy(scan_sum(sum, {.dim = 0, .reverse = true}), C.slice(1)); });
+    });
+  });
+  EXPECT_NE(emulation::text_with_roles(program).find("tg::scan_lanes<"), std::string::npos);
+  emulation::expect_as_interpreted(program, {wholes({128, 128}, bf16, 1), wholes({128, 128}, bf16, 2)},
+                                   {2, 128, 128}, 0);
 }
 
 }  // namespace scans_test

@@ -5,6 +5,9 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "codegen/cuda/timeline.hpp"
+#include "codegen/cuda_program.hpp"
+#include "cuda/compile.hpp"
 #include "runtime/testing/watchdog.hpp"
 #include "tegula/error.hpp"
 #include "tegula/lang.hpp"
@@ -74,6 +77,24 @@ TEST(Timeline, ShowsKernelsWithoutRoles) {
   ASSERT_FALSE(timeline.events.empty());
   EXPECT_EQ(timeline.events.front().role, "warps 0");
   EXPECT_EQ(timeline.events.back().block, 1);
+}
+
+// The text with stamps is what NVRTC takes, where it is found.
+TEST(Timeline, CompilesForGpus) {
+  const cuda::Nvrtc* nvrtc = cuda::find_nvrtc();
+  if (!nvrtc) GTEST_SKIP() << "NVRTC was not found on this machine";
+  ir::Kernel kernel = *product().ir();
+  ir::Buffer words{codegen::timeline_name, ir::Space::global, ir::Role::inout, i64, {}, false, kernel.at};
+  for (const int extent : {1, 4, codegen::timeline_rows, 100}) words.shape.push_back(ir::int32(extent));
+  kernel.parameters.push_back({std::make_shared<const ir::Buffer>(std::move(words)), nullptr});
+  const Signature signature(std::make_shared<const ir::Kernel>(std::move(kernel)));
+  for (const int architecture : {80, 90}) {
+    const codegen::CudaProgram program = codegen::print_cuda(signature, {architecture});
+    EXPECT_FALSE(program.events.empty());
+    const auto code =
+        cuda::compile_code(*nvrtc, program.text, cuda::device_headers(), architecture, kernel_cache());
+    EXPECT_EQ(cuda::read_remarks(code.log), std::vector<std::string>{});
+  }
 }
 
 TEST(Timeline, RefusesTargetsWithoutRoles) {

@@ -72,6 +72,11 @@ template <std::invocable<Index, Index, Index> F>
 void parallel(Operand n, Operand m, Operand l, F body) {
   detail::parallel({n, m, l}, n.at, [&](auto& i) { body(i[0], i[1], i[2]); });
 }
+// clang-format off
+template <class F> requires(!std::invocable<F, Index>) void parallel(Operand, F) = delete;  // the body takes one Index for each extent
+template <class F> requires(!std::invocable<F, Index, Index>) void parallel(Operand, Operand, F) = delete;  // the body takes one Index for each extent
+template <class F> requires(!std::invocable<F, Index>) void serial(Operand, F) = delete;  // the body takes one Index: serial(n, [&](Index i) { … })
+// clang-format on
 // Over the elements of a tile.
 template <class F>
 void parallel(const Tile& tile, F body, Loc at = Loc::current()) {

@@ -138,6 +138,18 @@ class Tile {
   ViewPtr view_;
 };
 
+// A tile is no value: arithmetic is of its elements, such as parallel(t, [&](Index i) { t(i) = t(i) * 2; }).
+// clang-format off
+template <class T> void operator+(const Tile&, const T&) = delete;  // of elements: parallel(t, [&](Index i) { t(i) + … })
+template <class T> void operator-(const Tile&, const T&) = delete;  // of elements: parallel(t, [&](Index i) { t(i) - … })
+template <class T> void operator*(const Tile&, const T&) = delete;  // of elements: parallel(t, [&](Index i) { t(i) * … }); products: gemm
+template <class T> void operator/(const Tile&, const T&) = delete;  // of elements: parallel(t, [&](Index i) { t(i) / … })
+template <class T> requires(!std::derived_from<T, Tile>) void operator+(const T&, const Tile&) = delete;  // of elements: parallel(t, …)
+template <class T> requires(!std::derived_from<T, Tile>) void operator-(const T&, const Tile&) = delete;  // of elements: parallel(t, …)
+template <class T> requires(!std::derived_from<T, Tile>) void operator*(const T&, const Tile&) = delete;  // of elements: parallel(t, …)
+template <class T> requires(!std::derived_from<T, Tile>) void operator/(const T&, const Tile&) = delete;  // of elements: parallel(t, …)
+// clang-format on
+
 // A tile in the block's shared memory; contents undefined.
 class Shared : public Tile {
  public:

@@ -78,6 +78,8 @@ struct GemmOptions {
 // operands are a.T() and b.T(). To overwrite, declare c with 0 or clear it: the two are merged.
 void gemm(const Tile& a, const Tile& b, Fragment& c, GemmOptions options = {}, Loc at = Loc::current());
 
+void gemm(const Tile&, const Tile&, const Shared&) = delete;  // the sum is a Fragment: gemm(a, b, c); copy(c, shared);
+
 // Along dimension `dim`; −1 is the last one. With `into`, which has the other dimensions, combine with what
 // it holds: running maximum, running sum. absmax is the largest magnitude; any and all are of booleans.
 void reduce_sum(const Tile& tile, Fragment& into, int dim = -1, Loc at = Loc::current());

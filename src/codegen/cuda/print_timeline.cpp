@@ -55,7 +55,7 @@ void CudaGridPrinter::stamp(const std::string& words, const Loc& at) {
 }
 
 void CudaGridPrinter::stamp(const schedule::Event& e) {
-  if (!has_timeline_ || store_ || !has_stamp(e)) return;
+  if (!has_timeline_ || !roles_ || store_ || !has_stamp(e)) return;
   std::string words = schedule::print(*plan_.schedule, e);
   words = words.substr(0, words.find_first_of("\n"));
   words = words.substr(0, words.find("  //"));

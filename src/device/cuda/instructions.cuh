@@ -21,7 +21,7 @@ namespace tg {
 TG_DEVICE int64_t device_clock() { return clock64(); }
 TG_DEVICE int64_t device_nanoseconds() {
   int64_t r;
-  asm volatile("mov.u64 %0, %globaltimer;" : "=l"(r));
+  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(r));
   return r;
 }
 
