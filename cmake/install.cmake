@@ -17,7 +17,7 @@ target_link_libraries(tegula_shared PRIVATE fmt::fmt Threads::Threads ${CMAKE_DL
 # Copies of templates of the standard library stay inside.
 target_link_options(tegula_shared PRIVATE LINKER:--version-script=${PROJECT_SOURCE_DIR}/cmake/exported.map)
 if(TEGULA_PORTABLE)
-  target_link_options(tegula_shared PRIVATE -static-libstdc++)
+  target_link_libraries(tegula_shared PRIVATE ${tegula_portable})
 endif()
 set_target_properties(tegula_core PROPERTIES EXPORT_NAME tegula_static)
 
