@@ -4,7 +4,7 @@ from typing import Any, Callable, Literal, NamedTuple
 from torch import Tensor
 
 functions: dict[str, Callable[..., Any]]
-__all__ = ["attention", "attention_backward", "block_sparse_attention_backward", "block_sparse_attention", "block_sparse_gemm", "conv2d", "append_kv", "attention_with_kv_cache", "merge_attention", "mla_decode", "gated_delta_rule", "gated_delta_rule_backward", "kda", "kda_backward", "gemm", "gemv", "grouped_gemm", "grouped_gemm_weights", "integer_gemm", "indexer_logits", "indexer_logits_backward", "indexer_topk", "sparse_mla", "sparse_mla_backward", "sparse_mla_decode", "sparse_mla_target", "topk_select", "causal_conv1d", "causal_conv1d_backward", "linear_attention", "linear_attention_backward", "nsa_selected_attention_backward", "nsa_combine", "nsa_combine_backward", "nsa_compress", "nsa_compress_backward", "nsa_compressed_attention", "nsa_compressed_attention_backward", "nsa_selected_attention", "nsa_select", "quantised_gemm", "cast_fp8", "uncast_fp8", "cross_entropy", "cross_entropy_and_gradient", "cross_entropy_backward", "cumsum", "silu_and_mul", "gelu_and_mul", "relu_and_mul", "silu_and_mul_backward", "gelu_and_mul_backward", "relu_and_mul_backward", "hadamard", "hadamard_backward", "layer_norm", "layer_norm_backward", "add_layer_norm", "add_layer_norm_backward", "rms_norm", "rms_norm_backward", "add_rms_norm", "add_rms_norm_backward", "rope", "softmax", "log_softmax", "softmax_backward", "log_softmax_backward", "topk", "scaled_gemm", "scaled_grouped_gemm", "block_scores", "topk_blocks", "selective_state_update", "ssd", "ssd_backward"]
+__all__ = ["attention", "attention_backward", "block_sparse_attention_backward", "block_sparse_attention", "block_sparse_gemm", "conv2d", "append_kv", "attention_with_kv_cache", "merge_attention", "mla_decode", "gated_delta_rule", "gated_delta_rule_backward", "kda", "kda_backward", "gemm", "gemv", "grouped_gemm", "grouped_gemm_weights", "integer_gemm", "indexer_logits", "indexer_logits_backward", "indexer_topk", "sparse_mla", "sparse_mla_backward", "sparse_mla_decode", "sparse_mla_target", "topk_select", "causal_conv1d", "causal_conv1d_backward", "linear_attention", "linear_attention_backward", "nsa_selected_attention_backward", "nsa_combine", "nsa_combine_backward", "nsa_compress", "nsa_compress_backward", "nsa_compressed_attention", "nsa_compressed_attention_backward", "nsa_selected_attention", "nsa_select", "quantised_gemm", "cast_fp8", "uncast_fp8", "cross_entropy", "cross_entropy_and_gradient", "cross_entropy_backward", "cumsum", "silu_and_mul", "gelu_and_mul", "relu_and_mul", "silu_and_mul_backward", "gelu_and_mul_backward", "relu_and_mul_backward", "hadamard", "hadamard_backward", "layer_norm", "layer_norm_backward", "add_layer_norm", "add_layer_norm_backward", "rms_norm", "rms_norm_backward", "add_rms_norm", "add_rms_norm_backward", "rope", "softmax", "log_softmax", "softmax_backward", "log_softmax_backward", "topk", "scaled_gemm", "scaled_grouped_gemm", "block_scores", "topk_blocks", "vertical_slash_blocks", "selective_state_update", "ssd", "ssd_backward"]
 
 class AttentionResult(NamedTuple):
     out: Tensor
@@ -570,7 +570,11 @@ def attention_with_kv_cache(
     tree_mask: Tensor | None = None,
     k_scale: Tensor | None = None,
     v_scale: Tensor | None = None,
+    indices: Tensor | None = None,
+    counts: Tensor | None = None,
+    mask: Tensor | None = None,
     sinks: Tensor | None = None,
+    k_block_size: int = 64,
     scale: float | None = None,
     causal: bool = False,
     left: int = -1,
@@ -598,8 +602,14 @@ def attention_with_kv_cache(
             keys: one, one for each head, or for each token and head. Optional.
         v_scale: [pages, page_size, kv_heads] if block_table; [batch, keys, kv_heads], float32: factors of values,
             likewise. Optional.
+        indices: [batch, kv_heads, entries], int32: numbers of key blocks that a sequence sees; others, such as -1,
+            are none, and one that is repeated counts once. Optional.
+        counts: [batch, kv_heads], int32: entries of each list that count, all unless given. Optional.
+        mask: [batch, kv_heads, mask_blocks], bool: instead of indices: whether a sequence sees a block of keys.
+            Optional.
         sinks: [kv_heads * group], float32, float16 or bfloat16: a logit of each head that counts in the sum but has
             no value. Optional.
+        k_block_size: keys of a block that lists or the mask name; a block size from 1 to 2^20.
         scale: of the scores; a positive finite number, 1/sqrt(d) unless given.
         causal: no later keys: the last query stands at the last key.
         left: keys before its position that a query sees, -1: all; a number of keys, or -1 for all.
@@ -615,6 +625,9 @@ def attention_with_kv_cache(
 
     Rules:
         block_table: expected room for fewer than 2^29 tokens; give shorter tables.
+        indices: expected either indices or mask; give one of them.
+        counts: expected counts with indices only; leave it out.
+        mask: expected all blocks of the {room} keys there is room for; check k_block_size.
         tree_mask: expected neither causal nor left beside it; say it in the mask.
         k_cache: expected the dtype of q, or e4m3; convert it.
         k_cache: expected no heads, as q; give q a head for each of the cache, or more.
@@ -3479,10 +3492,11 @@ def block_scores(
     k_block_size: int = 64,
     layout: Literal["bshd", "bhsd"] = "bshd",
     causal: bool = False,
+    proxy: Literal["mean", "max"] = "mean",
     per_kv_head: bool = True,
     scale: float | None = None,
 ) -> Tensor:
-    """Products of the means of query blocks and key blocks.
+    """Products of the means of query blocks and key blocks, or of single keys.
 
     Gradients of q and k are composed of calls of other operators.
 
@@ -3495,11 +3509,13 @@ def block_scores(
         k_block_size: keys of a block; a block size from 1 to 2^20.
         layout: order of batch, sequence, heads, features; one of bshd, bhsd.
         causal: blocks that no query of the row sees score -inf.
+        proxy: what stands for a block of keys: their mean, or the key of the largest product; one of mean, max.
         per_kv_head: one row for the heads of a group.
         scale: of the scores; a positive finite number, 1/sqrt(d) unless given.
 
     Returns:
-        out: [batch, heads, q_blocks, k_blocks], float32: scale * mean of a query block * mean of a key block.
+        out: [batch, heads, q_blocks, k_blocks], float32: scale * mean of a query block * mean of a key block, or
+            the largest product of one of its keys.
 
     Rules:
         k: expected no heads, as q; give q a head for each of k, or more.
@@ -3548,6 +3564,45 @@ def topk_blocks(
         RuntimeError: the device or a compiler failed.
 
     Source: the selection of Yuan et al. 2025, Native Sparse Attention, with its first and local blocks.
+    """
+
+class VerticalSlashBlocksResult(NamedTuple):
+    mask: Tensor
+    columns: Tensor
+
+def vertical_slash_blocks(
+    vertical: Tensor,
+    slash: Tensor,
+    queries: int,
+    keys: int,
+    *,
+    q_block_size: int = 64,
+    k_block_size: int = 64,
+) -> VerticalSlashBlocksResult:
+    """Blocks of keys that diagonals of the scores cross, and the columns outside of them.
+
+    There are no gradients: it gives numbers of keys.
+
+    Args:
+        vertical: [batch, heads, verticals], int32: keys that all queries see; others, such as -1, are padding.
+        slash: [batch, heads, slashes], int32: distances from a query to a key before it; negative ones are padding.
+        queries: queries of a sequence; a number of tokens below 2^29.
+        keys: keys of a sequence: the last query stands at the last of them; a number of tokens below 2^29.
+        q_block_size: queries of a block; a block size from 1 to 2^20.
+        k_block_size: keys of a block; a block size from 1 to 2^20.
+
+    Returns:
+        mask: [batch, heads, q_blocks, k_blocks], bool: whether a diagonal of a block of queries crosses the block
+            of keys.
+        columns: [batch, heads, q_blocks, verticals], int32: the columns that lie in no such block; -1 stands for
+            the others.
+
+    Raises:
+        TypeError: an argument is no array, or an option has another type.
+        ValueError: a shape, dtype, stride or value is wrong.
+        RuntimeError: the device or a compiler failed.
+
+    Source: the vertical-slash pattern of Jiang et al. 2024, MInference 1.0.
     """
 
 class SelectiveStateUpdateResult(NamedTuple):
