@@ -4,7 +4,7 @@ from typing import Any, Callable, Literal, NamedTuple
 from ._arrays import Array
 
 functions: dict[str, Callable[..., Any]]
-__all__ = ["attention", "attention_backward", "block_sparse_attention_backward", "block_sparse_attention", "block_sparse_gemm", "conv2d", "append_kv", "attention_with_kv_cache", "merge_attention", "mla_decode", "gated_delta_rule", "gated_delta_rule_backward", "kda", "kda_backward", "gemm", "gemv", "grouped_gemm", "grouped_gemm_weights", "integer_gemm", "indexer_logits", "indexer_logits_backward", "indexer_topk", "sparse_mla", "sparse_mla_backward", "sparse_mla_decode", "sparse_mla_target", "topk_select", "causal_conv1d", "causal_conv1d_backward", "linear_attention", "linear_attention_backward", "nsa_selected_attention_backward", "nsa_combine", "nsa_combine_backward", "nsa_compress", "nsa_compress_backward", "nsa_compressed_attention", "nsa_compressed_attention_backward", "nsa_selected_attention", "nsa_select", "quantised_gemm", "cast_fp8", "uncast_fp8", "cross_entropy", "cross_entropy_and_gradient", "cross_entropy_backward", "cumsum", "silu_and_mul", "gelu_and_mul", "relu_and_mul", "silu_and_mul_backward", "gelu_and_mul_backward", "relu_and_mul_backward", "hadamard", "hadamard_backward", "layer_norm", "layer_norm_backward", "add_layer_norm", "add_layer_norm_backward", "rms_norm", "rms_norm_backward", "add_rms_norm", "add_rms_norm_backward", "rope", "softmax", "log_softmax", "softmax_backward", "log_softmax_backward", "topk", "scaled_gemm", "scaled_grouped_gemm", "block_scores", "topk_blocks", "vertical_slash_blocks", "selective_state_update", "ssd", "ssd_backward", "AttentionResult", "AttentionBackwardResult", "BlockSparseAttentionBackwardResult", "BlockSparseAttentionResult", "AttentionWithKvCacheResult", "MergeAttentionResult", "MlaDecodeResult", "GatedDeltaRuleResult", "GatedDeltaRuleBackwardResult", "KdaResult", "KdaBackwardResult", "IndexerLogitsBackwardResult", "SparseMlaResult", "SparseMlaBackwardResult", "SparseMlaDecodeResult", "CausalConv1dResult", "CausalConv1dBackwardResult", "LinearAttentionResult", "LinearAttentionBackwardResult", "NsaSelectedAttentionBackwardResult", "NsaCombineBackwardResult", "NsaCompressedAttentionResult", "NsaCompressedAttentionBackwardResult", "NsaSelectedAttentionResult", "CastFp8Result", "CrossEntropyResult", "CrossEntropyAndGradientResult", "LayerNormBackwardResult", "AddLayerNormResult", "AddLayerNormBackwardResult", "RmsNormBackwardResult", "AddRmsNormResult", "AddRmsNormBackwardResult", "TopkResult", "VerticalSlashBlocksResult", "SelectiveStateUpdateResult", "SsdResult", "SsdBackwardResult"]
+__all__ = ["attention", "attention_backward", "block_sparse_attention_backward", "block_sparse_attention", "block_sparse_gemm", "conv2d", "append_kv", "attention_with_kv_cache", "merge_attention", "mla_decode", "gated_delta_rule", "gated_delta_rule_backward", "kda", "kda_backward", "gemm", "gemv", "grouped_gemm", "grouped_gemm_weights", "integer_gemm", "indexer_logits", "indexer_logits_backward", "indexer_topk", "paged_indexer_logits", "sparse_mla", "sparse_mla_backward", "sparse_mla_decode", "sparse_mla_target", "topk_select", "causal_conv1d", "causal_conv1d_backward", "linear_attention", "linear_attention_backward", "nsa_selected_attention_backward", "nsa_combine", "nsa_combine_backward", "nsa_compress", "nsa_compress_backward", "nsa_compressed_attention", "nsa_compressed_attention_backward", "nsa_selected_attention", "nsa_select", "quantised_gemm", "cast_fp8", "uncast_fp8", "cross_entropy", "cross_entropy_and_gradient", "cross_entropy_backward", "cumsum", "silu_and_mul", "gelu_and_mul", "relu_and_mul", "silu_and_mul_backward", "gelu_and_mul_backward", "relu_and_mul_backward", "hadamard", "hadamard_backward", "layer_norm", "layer_norm_backward", "add_layer_norm", "add_layer_norm_backward", "rms_norm", "rms_norm_backward", "add_rms_norm", "add_rms_norm_backward", "rope", "softmax", "log_softmax", "softmax_backward", "log_softmax_backward", "topk", "scaled_gemm", "scaled_grouped_gemm", "block_scores", "topk_blocks", "vertical_slash_blocks", "selective_state_update", "ssd", "ssd_backward", "AttentionResult", "AttentionBackwardResult", "BlockSparseAttentionBackwardResult", "BlockSparseAttentionResult", "AttentionWithKvCacheResult", "MergeAttentionResult", "MlaDecodeResult", "GatedDeltaRuleResult", "GatedDeltaRuleBackwardResult", "KdaResult", "KdaBackwardResult", "IndexerLogitsBackwardResult", "SparseMlaResult", "SparseMlaBackwardResult", "SparseMlaDecodeResult", "CausalConv1dResult", "CausalConv1dBackwardResult", "LinearAttentionResult", "LinearAttentionBackwardResult", "NsaSelectedAttentionBackwardResult", "NsaCombineBackwardResult", "NsaCompressedAttentionResult", "NsaCompressedAttentionBackwardResult", "NsaSelectedAttentionResult", "CastFp8Result", "CrossEntropyResult", "CrossEntropyAndGradientResult", "LayerNormBackwardResult", "AddLayerNormResult", "AddLayerNormBackwardResult", "RmsNormBackwardResult", "AddRmsNormResult", "AddRmsNormBackwardResult", "TopkResult", "VerticalSlashBlocksResult", "SelectiveStateUpdateResult", "SsdResult", "SsdBackwardResult"]
 
 class AttentionResult(NamedTuple):
     out: Any
@@ -1443,6 +1443,53 @@ def indexer_topk(
         RuntimeError: the device or a compiler failed.
 
     Source: DeepSeek-AI 2025, DeepSeek-V3.2: DeepSeek Sparse Attention.
+    """
+
+def paged_indexer_logits(
+    q: Array,
+    k_cache: Array,
+    weights: Array,
+    *,
+    block_table: Array | None = None,
+    cache_seqlens: Array | None = None,
+    k_scales: Array | None = None,
+    causal: bool = True,
+    logits: Array | None = None,
+    target: str = "automatic",
+) -> Any:
+    """Weighted sums over heads of relu(q k^T) for the keys of a cache, also in pages.
+
+    Args:
+        q: [batch, queries, heads, d], float32, float16, bfloat16 or float8_e4m3fn: queries: the last tokens.
+            Elements of the last dimension lie side by side.
+        k_cache: [pages, page_size, d] if block_table; [batch, keys, d], dtype that of q: keys, which all heads
+            share. Elements of the last dimension lie side by side.
+        weights: [batch, queries, heads], float32, float16 or bfloat16: of the heads of each query.
+        block_table: [batch, table_width], int32: the pages of each sequence, in their order; what names no page,
+            such as -1, is padding. Optional.
+        cache_seqlens: [batch], int32: tokens of each sequence, those of q included; without, all there is room for.
+            Optional.
+        k_scales: [pages, page_size] if block_table; [batch, keys], float32: factors of the keys' logits. Optional.
+        causal: no later keys: the last query stands at the last key.
+        logits: written instead of new arrays.
+        target: "automatic" (the fastest for the device of the arrays), "cpu", "cuda", or "interpreter" (slow, finds
+            errors of kernels). On a GPU the work is queued on the current stream of the library of the first array.
+
+    Returns:
+        logits: [batch, queries, room], float32: k_scales * sum over heads of weights * relu(q k^T); -inf where a
+            query does not see a key.
+
+    Rules:
+        q: expected 1 to 128 heads; add up the logits of several calls.
+        q: expected 1 to 256 features; split the features.
+        block_table: expected room for fewer than 2^29 tokens; give shorter tables.
+
+    Raises:
+        TypeError: an argument is no array, or an option has another type.
+        ValueError: a shape, dtype, stride or value is wrong.
+        RuntimeError: the device or a compiler failed.
+
+    Source: DeepSeek-AI 2025, DeepSeek-V3.2: the lightning indexer.
     """
 
 class SparseMlaResult(NamedTuple):
