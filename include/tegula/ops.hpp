@@ -33,6 +33,7 @@
 #include "tegula/ops/nsa_select.hpp"
 #include "tegula/ops/nsa_selected_attention.hpp"
 #include "tegula/ops/nsa_selected_attention_backward.hpp"
+#include "tegula/ops/paged_indexer.hpp"
 #include "tegula/ops/quantised_gemm.hpp"
 #include "tegula/ops/quantised_grouped_gemm.hpp"
 #include "tegula/ops/rms_norm.hpp"

@@ -4,7 +4,7 @@ from typing import Any, Callable, Literal, NamedTuple
 from ._arrays import Array
 
 functions: dict[str, Callable[..., Any]]
-__all__ = ["attention", "attention_backward", "block_sparse_attention_backward", "block_sparse_attention", "block_sparse_gemm", "conv1d", "conv2d", "conv3d", "conv1d_backward", "conv2d_backward", "conv3d_backward", "append_kv", "attention_with_kv_cache", "merge_attention", "mla_decode", "fused_moe", "fused_moe_backward", "gated_mlp", "quantised_moe", "scaled_moe", "moe_sort", "moe_permute", "moe_unpermute", "gated_delta_rule", "gated_delta_rule_backward", "kda", "kda_backward", "gemm", "accumulate_gemm", "gemv", "grouped_gemm", "grouped_gemm_weights", "accumulate_grouped_gemm_weights", "integer_gemm", "indexer_logits", "indexer_logits_backward", "indexer_topk", "sparse_mla", "sparse_mla_backward", "sparse_mla_decode", "sparse_mla_target", "topk_select", "causal_conv1d", "causal_conv1d_backward", "linear_attention", "linear_attention_backward", "nsa_selected_attention_backward", "nsa_combine", "nsa_combine_backward", "nsa_compress", "nsa_compress_backward", "nsa_compressed_attention", "nsa_compressed_attention_backward", "nsa_selected_attention", "nsa_select", "quantised_gemm", "quantised_grouped_gemm", "cast_fp8", "uncast_fp8", "cross_entropy", "cross_entropy_and_gradient", "cross_entropy_backward", "cumsum", "silu_and_mul", "gelu_and_mul", "relu_and_mul", "silu_and_mul_backward", "gelu_and_mul_backward", "relu_and_mul_backward", "swiglu_oai", "swiglu_oai_backward", "hadamard", "hadamard_backward", "layer_norm", "layer_norm_backward", "add_layer_norm", "add_layer_norm_backward", "rms_norm", "rms_norm_backward", "add_rms_norm", "add_rms_norm_backward", "rope", "softmax", "log_softmax", "softmax_backward", "log_softmax_backward", "topk", "scaled_gemm", "scaled_grouped_gemm", "scaled_grouped_gemm_weights", "block_scores", "topk_blocks", "selective_state_update", "ssd", "ssd_backward", "AttentionResult", "AttentionBackwardResult", "BlockSparseAttentionBackwardResult", "BlockSparseAttentionResult", "Conv1dBackwardResult", "Conv2dBackwardResult", "Conv3dBackwardResult", "AttentionWithKvCacheResult", "MergeAttentionResult", "MlaDecodeResult", "FusedMoeBackwardResult", "MoeSortResult", "GatedDeltaRuleResult", "GatedDeltaRuleBackwardResult", "KdaResult", "KdaBackwardResult", "IndexerLogitsBackwardResult", "SparseMlaResult", "SparseMlaBackwardResult", "SparseMlaDecodeResult", "CausalConv1dResult", "CausalConv1dBackwardResult", "LinearAttentionResult", "LinearAttentionBackwardResult", "NsaSelectedAttentionBackwardResult", "NsaCombineBackwardResult", "NsaCompressedAttentionResult", "NsaCompressedAttentionBackwardResult", "NsaSelectedAttentionResult", "CastFp8Result", "CrossEntropyResult", "CrossEntropyAndGradientResult", "LayerNormBackwardResult", "AddLayerNormResult", "AddLayerNormBackwardResult", "RmsNormBackwardResult", "AddRmsNormResult", "AddRmsNormBackwardResult", "TopkResult", "SelectiveStateUpdateResult", "SsdResult", "SsdBackwardResult"]
+__all__ = ["attention", "attention_backward", "block_sparse_attention_backward", "block_sparse_attention", "block_sparse_gemm", "conv2d", "append_kv", "attention_with_kv_cache", "merge_attention", "mla_decode", "gated_delta_rule", "gated_delta_rule_backward", "kda", "kda_backward", "gemm", "gemv", "grouped_gemm", "grouped_gemm_weights", "integer_gemm", "indexer_logits", "indexer_logits_backward", "indexer_topk", "paged_indexer_logits", "sparse_mla", "sparse_mla_backward", "sparse_mla_decode", "sparse_mla_target", "topk_select", "causal_conv1d", "causal_conv1d_backward", "linear_attention", "linear_attention_backward", "nsa_selected_attention_backward", "nsa_combine", "nsa_combine_backward", "nsa_compress", "nsa_compress_backward", "nsa_compressed_attention", "nsa_compressed_attention_backward", "nsa_selected_attention", "nsa_select", "quantised_gemm", "cast_fp8", "uncast_fp8", "cross_entropy", "cross_entropy_and_gradient", "cross_entropy_backward", "cumsum", "silu_and_mul", "gelu_and_mul", "relu_and_mul", "silu_and_mul_backward", "gelu_and_mul_backward", "relu_and_mul_backward", "hadamard", "hadamard_backward", "layer_norm", "layer_norm_backward", "add_layer_norm", "add_layer_norm_backward", "rms_norm", "rms_norm_backward", "add_rms_norm", "add_rms_norm_backward", "rope", "softmax", "log_softmax", "softmax_backward", "log_softmax_backward", "topk", "scaled_gemm", "scaled_grouped_gemm", "block_scores", "topk_blocks", "vertical_slash_blocks", "selective_state_update", "ssd", "ssd_backward", "AttentionResult", "AttentionBackwardResult", "BlockSparseAttentionBackwardResult", "BlockSparseAttentionResult", "AttentionWithKvCacheResult", "MergeAttentionResult", "MlaDecodeResult", "GatedDeltaRuleResult", "GatedDeltaRuleBackwardResult", "KdaResult", "KdaBackwardResult", "IndexerLogitsBackwardResult", "SparseMlaResult", "SparseMlaBackwardResult", "SparseMlaDecodeResult", "CausalConv1dResult", "CausalConv1dBackwardResult", "LinearAttentionResult", "LinearAttentionBackwardResult", "NsaSelectedAttentionBackwardResult", "NsaCombineBackwardResult", "NsaCompressedAttentionResult", "NsaCompressedAttentionBackwardResult", "NsaSelectedAttentionResult", "CastFp8Result", "CrossEntropyResult", "CrossEntropyAndGradientResult", "LayerNormBackwardResult", "AddLayerNormResult", "AddLayerNormBackwardResult", "RmsNormBackwardResult", "AddRmsNormResult", "AddRmsNormBackwardResult", "TopkResult", "VerticalSlashBlocksResult", "SelectiveStateUpdateResult", "SsdResult", "SsdBackwardResult"]
 
 class AttentionResult(NamedTuple):
     out: Any
@@ -842,7 +842,11 @@ def attention_with_kv_cache(
     tree_mask: Array | None = None,
     k_scale: Array | None = None,
     v_scale: Array | None = None,
+    indices: Array | None = None,
+    counts: Array | None = None,
+    mask: Array | None = None,
     sinks: Array | None = None,
+    k_block_size: int = 64,
     scale: float | None = None,
     causal: bool = False,
     left: int = -1,
@@ -871,10 +875,16 @@ def attention_with_kv_cache(
             keys: one, one for each head, or for each token and head. Optional.
         v_scale: [pages, page_size, kv_heads] if block_table; [batch, keys, kv_heads], float32: factors of values,
             likewise. Optional.
+        indices: [batch, kv_heads, entries], int32: numbers of key blocks that a sequence sees; others, such as -1,
+            are none, and one that is repeated counts once. Optional.
+        counts: [batch, kv_heads], int32: entries of each list that count, all unless given. Optional.
+        mask: [batch, kv_heads, mask_blocks], bool: instead of indices: whether a sequence sees a block of keys.
+            Optional.
         sinks: [kv_heads * group], float32, float16 or bfloat16: a logit of each head that counts in the sum but has
             no value. Optional.
-        scale: factor of the scores; a positive finite number, 1/sqrt(d) unless given.
-        causal: hide later keys; the last query stands at the last key.
+        k_block_size: keys of a block that lists or the mask name; a block size from 1 to 2^20.
+        scale: of the scores; a positive finite number, 1/sqrt(d) unless given.
+        causal: no later keys: the last query stands at the last key.
         left: keys before its position that a query sees, -1: all; a number of keys, or -1 for all.
         softcap: scores become softcap * tanh(score / softcap); 0 is off; a positive number, or 0 for none.
         splits: parts of the keys of a sequence, by its own length; 0: planned; a number from 1 to 64, or 0 for the
@@ -891,6 +901,9 @@ def attention_with_kv_cache(
 
     Rules:
         block_table: expected room for fewer than 2^29 tokens; give shorter tables.
+        indices: expected either indices or mask; give one of them.
+        counts: expected counts with indices only; leave it out.
+        mask: expected all blocks of the {room} keys there is room for; check k_block_size.
         tree_mask: expected neither causal nor left beside it; say it in the mask.
         k_cache: expected the dtype of q, or e4m3; convert it.
         k_cache: expected no heads, as q; give q a head for each of the cache, or more.
@@ -2159,6 +2172,53 @@ def indexer_topk(
         RuntimeError: the device or a compiler failed.
 
     Source: DeepSeek-AI 2025, DeepSeek-V3.2: DeepSeek Sparse Attention.
+    """
+
+def paged_indexer_logits(
+    q: Array,
+    k_cache: Array,
+    weights: Array,
+    *,
+    block_table: Array | None = None,
+    cache_seqlens: Array | None = None,
+    k_scales: Array | None = None,
+    causal: bool = True,
+    logits: Array | None = None,
+    target: str = "automatic",
+) -> Any:
+    """Weighted sums over heads of relu(q k^T) for the keys of a cache, also in pages.
+
+    Args:
+        q: [batch, queries, heads, d], float32, float16, bfloat16 or float8_e4m3fn: queries: the last tokens.
+            Elements of the last dimension lie side by side.
+        k_cache: [pages, page_size, d] if block_table; [batch, keys, d], dtype that of q: keys, which all heads
+            share. Elements of the last dimension lie side by side.
+        weights: [batch, queries, heads], float32, float16 or bfloat16: of the heads of each query.
+        block_table: [batch, table_width], int32: the pages of each sequence, in their order; what names no page,
+            such as -1, is padding. Optional.
+        cache_seqlens: [batch], int32: tokens of each sequence, those of q included; without, all there is room for.
+            Optional.
+        k_scales: [pages, page_size] if block_table; [batch, keys], float32: factors of the keys' logits. Optional.
+        causal: no later keys: the last query stands at the last key.
+        logits: written instead of new arrays.
+        target: "automatic" (the fastest for the device of the arrays), "cpu", "cuda", or "interpreter" (slow, finds
+            errors of kernels). On a GPU the work is queued on the current stream of the library of the first array.
+
+    Returns:
+        logits: [batch, queries, room], float32: k_scales * sum over heads of weights * relu(q k^T); -inf where a
+            query does not see a key.
+
+    Rules:
+        q: expected 1 to 128 heads; add up the logits of several calls.
+        q: expected 1 to 256 features; split the features.
+        block_table: expected room for fewer than 2^29 tokens; give shorter tables.
+
+    Raises:
+        TypeError: an argument is no array, or an option has another type.
+        ValueError: a shape, dtype, stride or value is wrong.
+        RuntimeError: the device or a compiler failed.
+
+    Source: DeepSeek-AI 2025, DeepSeek-V3.2: the lightning indexer.
     """
 
 class SparseMlaResult(NamedTuple):
@@ -4661,12 +4721,13 @@ def block_scores(
     k_block_size: int = 64,
     layout: Literal["bshd", "bhsd"] = "bshd",
     causal: bool = False,
+    proxy: Literal["mean", "max"] = "mean",
     per_kv_head: bool = True,
     scale: float | None = None,
     out: Array | None = None,
     target: str = "automatic",
 ) -> Any:
-    """Products of the means of query blocks and key blocks.
+    """Products of the means of query blocks and key blocks, or of single keys.
 
     Args:
         q: [batch, queries, kv_heads * group, d] if layout=bshd; [batch, kv_heads * group, queries, d], float32,
@@ -4677,6 +4738,7 @@ def block_scores(
         k_block_size: keys of a block; a block size from 1 to 2^20.
         layout: order of batch, sequence, heads, features; one of bshd, bhsd.
         causal: blocks that no query of the row sees score -inf.
+        proxy: what stands for a block of keys: their mean, or the key of the largest product; one of mean, max.
         per_kv_head: one row for the heads of a group.
         scale: factor of the scores; a positive finite number, 1/sqrt(d) unless given.
         out: written instead of new arrays.
@@ -4684,7 +4746,8 @@ def block_scores(
             errors of kernels). On a GPU the work is queued on the current stream of the library of the first array.
 
     Returns:
-        out: [batch, heads, q_blocks, k_blocks], float32: scale * mean of a query block * mean of a key block.
+        out: [batch, heads, q_blocks, k_blocks], float32: scale * mean of a query block * mean of a key block, or
+            the largest product of one of its keys.
 
     Rules:
         k: expected no heads, as q; give q a head for each of k, or more.
@@ -4736,6 +4799,49 @@ def topk_blocks(
         RuntimeError: the device or a compiler failed.
 
     Source: the selection of Yuan et al. 2025, Native Sparse Attention, with its first and local blocks.
+    """
+
+class VerticalSlashBlocksResult(NamedTuple):
+    mask: Any
+    columns: Any
+
+def vertical_slash_blocks(
+    vertical: Array,
+    slash: Array,
+    queries: int,
+    keys: int,
+    *,
+    q_block_size: int = 64,
+    k_block_size: int = 64,
+    mask: Array | None = None,
+    columns: Array | None = None,
+    target: str = "automatic",
+) -> VerticalSlashBlocksResult:
+    """Blocks of keys that diagonals of the scores cross, and the columns outside of them.
+
+    Args:
+        vertical: [batch, heads, verticals], int32: keys that all queries see; others, such as -1, are padding.
+        slash: [batch, heads, slashes], int32: distances from a query to a key before it; negative ones are padding.
+        queries: queries of a sequence; a number of tokens below 2^29.
+        keys: keys of a sequence: the last query stands at the last of them; a number of tokens below 2^29.
+        q_block_size: queries of a block; a block size from 1 to 2^20.
+        k_block_size: keys of a block; a block size from 1 to 2^20.
+        mask, columns: written instead of new arrays.
+        target: "automatic" (the fastest for the device of the arrays), "cpu", "cuda", or "interpreter" (slow, finds
+            errors of kernels). On a GPU the work is queued on the current stream of the library of the first array.
+
+    Returns:
+        mask: [batch, heads, q_blocks, k_blocks], bool: whether a diagonal of a block of queries crosses the block
+            of keys.
+        columns: [batch, heads, q_blocks, verticals], int32: the columns that lie in no such block; -1 stands for
+            the others.
+
+    Raises:
+        TypeError: an argument is no array, or an option has another type.
+        ValueError: a shape, dtype, stride or value is wrong.
+        RuntimeError: the device or a compiler failed.
+
+    Source: the vertical-slash pattern of Jiang et al. 2024, MInference 1.0.
     """
 
 class SelectiveStateUpdateResult(NamedTuple):

@@ -27,11 +27,12 @@ struct Instance {
   RopePairing pairing = RopePairing::halves;
   int heads = 1;  // of a tile
   auto fields() const {
-    return std::tuple(type, labelled("cache", cache), labelled("d", dim), labelled("v", dim_v),
-                      labelled("ks", k_scale), labelled("vs", v_scale), labelled("kt", k_tokens),
-                      labelled("vt", v_tokens), labelled("paged", paged), labelled("lengths", lengths),
-                      labelled("positions", positions), labelled("pairs", pairs), labelled("first", first),
-                      pairing, labelled("h", heads));
+    return std::tuple(
+        type, labelled("cache", cache), labelled("d", dim), labelled("v", dim_v), labelled("ks", k_scale),
+        labelled("vs", v_scale), labelled("kt", k_tokens), labelled("vt", v_tokens), labelled("paged", paged),
+        labelled("lengths", lengths), labelled("positions", positions),
+        labelled("pairs", pairs > 0 ? std::optional(pairs) : std::nullopt),
+        labelled("first", first > 0 ? std::optional(first) : std::nullopt), pairing, labelled("h", heads));
   }
 };
 

@@ -14,7 +14,8 @@ struct CacheForm {
   // Tokens of a page where whole tiles lie in a page, or whole pages in a tile; 0: each token is looked up.
   int page = 0;
   auto fields() const {
-    return std::tuple(labelled("paged", paged), labelled("lengths", lengths), labelled("page", page));
+    return std::tuple(labelled("paged", paged), labelled("lengths", lengths),
+                      labelled("page", page > 0 ? std::optional(page) : std::nullopt));
   }
 };
 

@@ -85,6 +85,14 @@ TEST(Decode, LengthsBeyondTheCacheAreErrors) {
   }
 }
 
+TEST(Decode, LengthsBeyondTheCacheOfAnIndexerAreErrors) {
+  Call call(
+      "paged_indexer_logits",
+      "batch=2 queries=1 pages=9 page_size=16 table_width=4 heads=2 d=16 bf16 block_table cache_seqlens");
+  call.inputs.insert_or_assign("cache_seqlens", Tensor::from<std::int32_t>({3, 65}, {2}));
+  for (const Target target : test_targets()) EXPECT_THROW(call.on(target), ProgramError) << target.name();
+}
+
 // A prefix that two sequences share, and what each has behind it.
 TEST(Decode, PartsAreMerged) {
   const Call whole("attention", "batch=2 queries=3 keys=50 kv_heads=1 group=2 d=16 d_v=16");

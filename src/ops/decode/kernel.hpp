@@ -57,10 +57,11 @@ struct CacheKernel {
                       padded, form, labelled("latent", latent), labelled("record", record),
                       labelled("ks", k_scale), labelled("vs", v_scale), labelled("g", pack),
                       labelled("q", queries), labelled("k", keys), labelled("parted", parted),
-                      labelled("block", block), labelled("listed", listed), labelled("mask", mask),
-                      labelled("counts", counts), labelled("causal", causal), labelled("left", left),
-                      labelled("tree", tree), labelled("softcap", softcap), labelled("split", split),
-                      labelled("sinks", sinks));
+                      labelled("block", block > 0 ? std::optional(block) : std::nullopt),
+                      labelled("listed", listed > 0 ? std::optional(listed) : std::nullopt),
+                      labelled("mask", mask), labelled("counts", counts), labelled("causal", causal),
+                      labelled("left", left), labelled("tree", tree), labelled("softcap", softcap),
+                      labelled("split", split), labelled("sinks", sinks));
   }
 };
 

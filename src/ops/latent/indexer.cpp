@@ -25,7 +25,8 @@ IndexerKernel indexer_instance(const BoundCall& c, bool causal) {
   IndexerKernel kernel;
   kernel.type = c.type("q"), kernel.compute = tile_type(kernel.type, c), kernel.weights = c.type("weights");
   kernel.heads = static_cast<int>(c.dim("heads")), kernel.dim = static_cast<int>(c.dim("d"));
-  kernel.scales = c.has("k_scales"), kernel.begins = c.has("begins"), kernel.ends = c.has("ends");
+  const auto has = [&](const char* name) { return c.schema().find_tensor(name) != nullptr && c.has(name); };
+  kernel.scales = has("k_scales"), kernel.begins = has("begins"), kernel.ends = has("ends");
   kernel.causal = causal;
   // Rows of whole blocks of 32 bytes, or of 64 where there are more.
   const int unit = 32 / kernel.compute.bytes();
@@ -38,9 +39,10 @@ IndexerKernel indexer_instance(const BoundCall& c, bool causal) {
   return kernel;
 }
 
-std::int64_t indexer_parts(const BoundCall& c, const IndexerKernel& kernel, std::int64_t queries) {
+std::int64_t indexer_parts(const BoundCall& c, const IndexerKernel& kernel, std::int64_t queries,
+                           std::int64_t keys) {
   const std::int64_t blocks = (queries + kernel.queries - 1) / kernel.queries * c.dim("batch"),
-                     steps = (c.dim("keys") + kernel.keys - 1) / kernel.keys,
+                     steps = (keys + kernel.keys - 1) / kernel.keys,
                      wanted = (c.on_gpu() ? 4 * gpu_processors : planned_processors) /
                               std::max<std::int64_t>(blocks, 1);
   return std::clamp<std::int64_t>(wanted, 1, std::max<std::int64_t>(steps, 1));
@@ -66,8 +68,7 @@ IndexerRows indexer_rows(const BoundCall& c, bool causal, Exact& exact) {
 double IndexerRows::product(const Exact& exact, std::int64_t i, std::int64_t h, std::int64_t n) const {
   const std::int64_t features = q.extents[3];
   const double *left = &q(b, i, h, 0), *right = &k(b, n, 0);
-  return sum_of_8_bits(features, exact.steps() == e4m3,
-                       [&](std::int64_t d) { return left[d] * right[d]; });
+  return sum_of_8_bits(features, exact.steps() == e4m3, [&](std::int64_t d) { return left[d] * right[d]; });
 }
 
 double IndexerRows::logit(const Exact& exact, std::int64_t i, std::int64_t n) const {
@@ -82,7 +83,7 @@ namespace {
 void run(const Bound<Indexer>& c, Launch& launch) {
   const IndexerKernel kernel = indexer_instance(c.call(), c->causal);
   launch(kernel, indexer_kernel,
-         {{"parts", indexer_parts(c.call(), kernel, c.dim("queries"))},
+         {{"parts", indexer_parts(c.call(), kernel, c.dim("queries"), c.dim("keys"))},
           {"offset", c.dim("keys") - c.dim("queries")}});
 }
 

@@ -16,13 +16,15 @@ SeenKeys::SeenKeys(const Expr& batch, const Expr& all_queries, const Expr& all_k
   if (causal) offset.emplace(scalar("offset", i32));
 }
 
+Expr SeenKeys::count(const Expr& b) const { return lengths ? clamp((*lengths)(b), 0, keys) : keys; }
+
 Expr SeenKeys::begin(const Expr& b, const Expr& query) const {
   return begins ? clamp((*begins)(b, query), 0, keys) : Expr(Operand(0));
 }
 
 Expr SeenKeys::end(const Expr& b, const Expr& query) const {
-  Expr last = ends ? min((*ends)(b, query), keys) : keys;
-  Expr seen = offset ? min(last, query + *offset + 1) : last;
+  Expr all = count(b), last = ends ? min((*ends)(b, query), all) : all;
+  Expr seen = offset ? min(last, query + (lengths ? all - queries : *offset) + 1) : last;
   return select(query < queries, max(seen, 0), 0);
 }
 
@@ -31,16 +33,23 @@ namespace {
 struct Program {
   const IndexerKernel& c;
   Dim batch{"batch"}, queries{"queries"}, keys{"keys"};
-  Tensor q = input("q", {batch, queries, c.heads, c.dim}, c.type),
-         k = input("k", {batch, keys, c.dim}, c.type);
+  Extents rows{batch, keys};  // of keys
+  Tensor q = input("q", {batch, queries, c.heads, c.dim}, c.type);
   Tensor weights = input("weights", {batch, queries, c.heads}, c.weights);
   Tensor logits = output("logits", {batch, queries, keys}, f32);
   Expr parts = scalar("parts", i32);
-  std::optional<Tensor> scales;
+  std::optional<Tensor> k, scales, table;
   SeenKeys seen{batch, queries, keys, c.begins, c.ends, c.causal};
 
   explicit Program(const IndexerKernel& instance) : c(instance) {
-    if (c.scales) scales.emplace(input("k_scales", {batch, keys}, f32));
+    if (c.form.paged) {
+      Dim pages("pages"), width("table_width");
+      rows = {pages, c.form.page > 0 ? Operand(c.form.page) : Operand(Dim("page_size"))};
+      table.emplace(input("block_table", {batch, width}, i32));
+    }
+    if (c.form.lengths) seen.lengths.emplace(input("cache_seqlens", {batch}, i32));
+    k.emplace(input("k", {rows[0], rows[1], c.dim}, c.type));
+    if (c.scales) scales.emplace(input("k_scales", rows, f32));
   }
 
   void run() {
@@ -50,7 +59,7 @@ struct Program {
   }
   void block(const Expr& b, const Expr& first, const Expr& part);
   void step(const Expr& b, const Expr& first, const Expr& key, const std::vector<Shared>& own,
-            const Shared& weight, const Shared& from, const Shared& to);
+            const Shared& weight, const Shared& from, const Shared& to, const CacheRows& rows_of);
   void leave_out(const Expr& b, const Expr& query, const Expr& begin, const Expr& end);
 };
 
@@ -68,6 +77,9 @@ void Program::block(const Expr& b, const Expr& first, const Expr& part) {
     copy(q.slice(b, first + i).at(0, 0), own.back());
   }
   copy(weights.slice(b).at(first, 0), weight);
+  if (seen.lengths)
+    assert_that((*seen.lengths)(b) <= keys, "a sequence has more tokens than its cache has room for");
+  const CacheRows rows_of(c.form, b, seen.count(b), table);
   Var low = keys, high = 0;
   for (int i = 0; i < c.queries; ++i) {
     Expr begin = seen.begin(b, first + i), end = seen.end(b, first + i);
@@ -81,7 +93,7 @@ void Program::block(const Expr& b, const Expr& first, const Expr& part) {
   Expr steps = ceildiv(keys, c.keys), each = ceildiv(steps, parts), last = min(steps, (part + 1) * each);
   Expr begin = clamp(low / c.keys, part * each, last), end = clamp(ceildiv(high, c.keys), begin, last);
   pipelined(range(begin, end), {.stages = 3},
-            [&](Index j) { step(b, first, j * c.keys, own, weight, from, to); });
+            [&](Index j) { step(b, first, j * c.keys, own, weight, from, to, rows_of); });
   for (int i = 0; i < c.queries; ++i)
     when(first + i < queries, [&] {
       leave_out(b, first + i, min(part * each * c.keys, keys), min(begin * c.keys, keys));
@@ -91,13 +103,20 @@ void Program::block(const Expr& b, const Expr& first, const Expr& part) {
 
 // Keys are the rows of the product, so that a thread adds up the heads that it has itself.
 void Program::step(const Expr& b, const Expr& first, const Expr& key, const std::vector<Shared>& own,
-                   const Shared& weight, const Shared& from, const Shared& to) {
+                   const Shared& weight, const Shared& from, const Shared& to, const CacheRows& rows_of) {
   Shared tile({c.keys, c.tile_features}, c.compute);
-  copy(k.slice(b).at(key), tile);
+  const CacheRows::Step keys_of(rows_of, key, c.keys, *k);
+  keys_of.load(*k, {}, 0, tile, c.form.lengths);
   std::optional<Shared> scale;
   if (scales) {
     scale.emplace(Shared({c.keys}, f32));
-    copy(scales->slice(b).at(key), *scale);
+    if (c.form.paged)
+      parallel(*scale, [&](Index t) {
+        const auto [page, row] = keys_of.place(t);
+        (*scale)(t) = (*scales)(page, row);
+      });
+    else
+      copy(scales->slice(b).at(key), *scale);
   }
   for (int i = 0; i < c.queries; ++i) {
     Fragment s({c.keys, c.tile_heads}, f32, 0);
@@ -106,8 +125,11 @@ void Program::step(const Expr& b, const Expr& first, const Expr& key, const std:
     Fragment sum = reduce_sum(s, 1);
     parallel(sum, [&](Index n) {
       Expr at = key + n, value = scale ? sum(n) * (*scale)(n) : sum(n);
-      when(first + i < queries && at < keys,
-           [&] { logits(b, first + i, at) = select(at >= from(i) && at < to(i), value, -inf); });
+      when(first + i < queries && at < keys, [&] {
+        Operand is_seen = at >= from(i) && at < to(i);
+             if (c.form.paged) is_seen = is_seen && keys_of.is_there(n);
+        logits(b, first + i, at) = select(is_seen, value, -inf);
+      });
     });
   }
 }

@@ -2,6 +2,7 @@
 #pragma once
 #include <optional>
 
+#include "ops/decode/cache_rows.hpp"
 #include "ops/schema/bound.hpp"
 #include "ops/schema/instance.hpp"
 #include "tegula/lang.hpp"
@@ -15,23 +16,26 @@ struct IndexerKernel {
   int queries = 2, keys = 128;               // of a tile
   int tile_heads = 64, tile_features = 128;  // with zeros behind those of the tensors
   bool scales = false, begins = false, ends = false, causal = false;
+  CacheForm form = {};  // of keys that lie in a cache
 
   auto fields() const {
     return std::tuple(type, compute, labelled("w", weights), labelled("h", heads), labelled("d", dim),
                       labelled("q", queries), labelled("k", keys), joined("in_", tile_heads, tile_features),
                       labelled("scales", scales), labelled("begins", begins), labelled("ends", ends),
-                      labelled("causal", causal));
+                      labelled("causal", causal), form);
   }
 };
 
 // The instance for a call that has q, k, weights, and k_scales, begins and ends if they are given.
 IndexerKernel indexer_instance(const BoundCall& c, bool causal);
 // Parts of the keys, each for a block, where queries alone do not fill the machine.
-std::int64_t indexer_parts(const BoundCall& c, const IndexerKernel& kernel, std::int64_t queries);
+std::int64_t indexer_parts(const BoundCall& c, const IndexerKernel& kernel, std::int64_t queries,
+                           std::int64_t keys);
 
-// Arguments: q [batch, queries, heads, d], k [batch, keys, d], weights [batch, queries, heads], logits
-// [batch, queries, keys], the number of parts; then, where the instance has them, k_scales [batch, keys],
-// begins and ends [batch, queries], offset (the position of the first query).
+// Arguments: q [batch, queries, heads, d], k [batch, keys, d] or pages [pages, page size, d], weights [batch,
+// queries, heads], logits [batch, queries, keys], the number of parts; then, where the instance has them,
+// k_scales as k without d, block_table, cache_seqlens, begins and ends [batch, queries], offset (the position
+// of the first query).
 lang::Kernel indexer_kernel(const IndexerKernel& instance);
 
 // What the keys are that a query sees: [begin, end).
@@ -39,10 +43,13 @@ struct SeenKeys {
   lang::Expr queries, keys;
   std::optional<lang::Tensor> begins, ends;  // [batch, queries]
   std::optional<lang::Expr> offset;
+  std::optional<lang::Tensor> lengths = {};  // [batch], of a cache
 
   // Declares parameters.
   SeenKeys(const lang::Expr& batch, const lang::Expr& queries, const lang::Expr& keys, bool begins, bool ends,
            bool causal);
+  // Keys of a sequence.
+  lang::Expr count(const lang::Expr& b) const;
   lang::Expr begin(const lang::Expr& b, const lang::Expr& query) const;
   // 0 for a query that does not exist.
   lang::Expr end(const lang::Expr& b, const lang::Expr& query) const;

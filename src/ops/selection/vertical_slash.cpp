@@ -154,9 +154,9 @@ AttentionResult vertical_slash_attention(const TensorRef& q, const TensorRef& k,
                                          const TensorRef& vertical, const TensorRef& slash,
                                          const VerticalSlashOptions& options) {
   const int tokens = options.layout == Layout::bshd ? 1 : 2;
-  if (q.rank() != 4 || k.rank() != 4)
+  if (q.rank() != 4 || k.rank() != 4 || v.rank() != 4)
     throw ArgumentError(
-        "vertical_slash_attention, argument 'q': expected q and k with a batch, tokens, heads and "
+        "vertical_slash_attention, argument 'q': expected q, k and v with a batch, tokens, heads and "
         "features, given " +
         describe(q) + " and " + describe(k) + "; reshape them");
   VerticalSlashBlocks choice;
@@ -171,9 +171,8 @@ AttentionResult vertical_slash_attention(const TensorRef& q, const TensorRef& k,
   blocks.k_block_size = options.k_block_size, blocks.mask = chosen.mask;
   columns.k_block_size = 1, columns.indices = chosen.columns;
   // Both write their parts of what is merged.
-  const TensorRef out_like = v;
   Shape shape = q.shape;
-  shape[3] = out_like.size(3);
+  shape[3] = v.size(3);
   const Shape lse_shape{q.size(0), q.size(3 - tokens), q.size(tokens)};
   const auto two = [](const Shape& of) {
     Shape both{2};

@@ -1,0 +1,109 @@
+// The indexer's logits for the keys of a cache: its table and its formula.
+#include "tegula/ops/paged_indexer.hpp"
+
+#include <limits>
+
+#include "ops/decode/table.hpp"
+#include "ops/latent/indexer_kernel.hpp"
+#include "ops/schema/sums_of_8_bits.hpp"
+
+namespace tegula::ops {
+
+namespace {
+
+using Op = PagedIndexerLogits;
+
+void run(const Bound<Op>& c, Launch& launch) {
+  IndexerKernel kernel = indexer_instance(c.call(), c->causal);
+  kernel.form = {c.has("block_table"), c.has("cache_seqlens")};
+  if (kernel.form.paged) {
+    kernel.keys = keys_of_tile(c.dim("page_size"), kernel.keys);
+    kernel.form.page = page_of_form(c.dim("page_size"), kernel.keys);
+  }
+  launch(kernel, indexer_kernel,
+         {{"k", c.formed("k_cache")},
+          {"parts", indexer_parts(c.call(), kernel, c.dim("queries"), c.dim("room"))},
+          {"offset", c.dim("room") - c.dim("queries")}});
+}
+
+void formula(const Bound<Op>& c, Exact& exact) {
+  const auto q = exact.array("q"), k = exact.array("k_cache"), weights = exact.array("weights"),
+             logits = exact.array("logits");
+  const std::int64_t queries = c.dim("queries"), features = c.dim("d");
+  const auto logit = [&](std::int64_t b, std::int64_t i, std::int64_t page, std::int64_t row) {
+    double sum = 0;
+    for (std::int64_t h = 0; h < c.dim("heads"); ++h) {
+      const double product = sum_of_8_bits(features, exact.steps() == e4m3,
+                                           [&](std::int64_t d) { return q(b, i, h, d) * k(page, row, d); });
+      sum += std::max(product, 0.0) * weights(b, i, h);
+    }
+    return c.has("k_scales") ? sum * exact.array("k_scales")(page, row) : sum;
+  };
+  for (std::int64_t b = 0; b < c.dim("batch"); ++b) {
+    const SequencePlaces sequence(c.call(), b);
+    for (std::int64_t i = 0; i < queries; ++i)
+      for (std::int64_t n = 0; n < c.dim("room"); ++n) {
+        const bool seen = n < sequence.length && (!c->causal || n <= sequence.length - queries + i) &&
+                          sequence.places[static_cast<std::size_t>(n)].first >= 0;
+        if (!seen) {
+          logits(b, i, n) = -std::numeric_limits<double>::infinity();
+          continue;
+        }
+        const auto& [page, row] = sequence.places[static_cast<std::size_t>(n)];
+        logits(b, i, n) = logit(b, i, page, row);
+      }
+  }
+}
+
+}  // namespace
+
+const OperatorSchema& paged_indexer_logits_schema() {
+  static const OperatorSchema table =
+      Schema<Op>("paged_indexer_logits",
+                 "weighted sums over heads of relu(q k^T) for the keys of a cache, also in pages")
+          .in(&Op::q, "q", "batch queries heads d", one_of({f32, f16, bf16, e4m3}),
+              "queries: the last tokens")
+          .unit_stride()
+          .in(&Op::k_cache, "k_cache", cache_dims("d"), same_as("q"), "keys, which all heads share")
+          .unit_stride()
+          .remedy("give it the features of q, and a row for each sequence or pages with a block table")
+          .in(&Op::weights, "weights", "batch queries heads", floats, "of the heads of each query")
+          .remedy("give every head of a query one")
+          .in(&Op::block_table, "block_table", "batch table_width", index,
+              "the pages of each sequence, in their order; what names no page, such as -1, is padding")
+          .remedy("give every sequence a row")
+          .range("0-1", "pages+1")
+          .in(&Op::cache_seqlens, "cache_seqlens", "batch", index,
+              "tokens of each sequence, those of q included; without, all there is room for")
+          .remedy("give every sequence a length")
+          .range("0", "room+1")
+          .in(&Op::k_scales, "k_scales", "block_table ? pages page_size : batch keys", is(f32),
+              "factors of the keys' logits")
+          .remedy("give every key one")
+          .option(&Op::causal, "causal", "no later keys: the last query stands at the last key")
+          .let("room", "block_table ? table_width*page_size : keys")
+          .out(&Op::logits, "logits", "batch queries room", is(f32),
+               "k_scales * sum over heads of weights * relu(q k^T); -inf where a query does not see a key")
+          .steps_of("q")
+          .require("q", "1 <= heads & heads <= 128", "1 to 128 heads", "add up the logits of several calls")
+          .require("q", "1 <= d & d <= 256", "1 to 256 features", "split the features")
+          .require("block_table", "room < 536870912", "room for fewer than 2^29 tokens",
+                   "give shorter tables")
+          .source("DeepSeek-AI 2025, DeepSeek-V3.2: the lightning indexer")
+          .no_gradient("a cache is for inference; indexer_logits has one")
+          .flops("2*batch*queries*room*heads*d")
+          .examples({{"small", "batch=2 queries=2 keys=19 heads=3 d=8 cache_seqlens k_scales"},
+                     {"pages_e4m3",
+                      "batch=2 queries=2 pages=7 page_size=64 table_width=3 heads=32 d=64 e4m3 weights:f32 "
+                      "block_table cache_seqlens k_scales"},
+                     {"pages_of_5_bf16",
+                      "batch=2 queries=1 pages=9 page_size=5 table_width=6 heads=4 d=20 bf16 weights:f32 "
+                      "block_table cache_seqlens causal=false"}})
+          .measured({{"128x8k_pages_of_64_e4m3",
+                      "batch=128 queries=2 pages=16384 page_size=64 table_width=128 heads=64 d=128 e4m3 "
+                      "weights:f32 block_table cache_seqlens k_scales"}})
+          .run(run, formula);
+  return table;
+}
+
+}  // namespace tegula::ops
