@@ -9,6 +9,7 @@ from ._deepseek import DeepseekSparseAttention, LatentCache
 from ._drop_in import block_sparse_attn, native_sparse_attend
 from ._functions import *  # noqa: F403
 from ._native_sparse import NativeSparseAttention, NativeSparseCache, native_sparse_attention
+from ._nsa_drop_in import naive_nsa, parallel_nsa, parallel_nsa_compression
 from ._recurrent import (
     GatedDeltaNet,
     LinearAttention,
@@ -24,6 +25,15 @@ from ._recurrent_drop_in import (
     fused_chunk_linear_attn,
     mamba_chunk_scan_combined,
 )
+from ._relatives import (
+    blocks_above,
+    infllm_attention,
+    moba_attention,
+    msa_attention,
+    qsa_attention,
+    video_attention,
+    xattention,
+)
 
 __all__ = [
     "BitLinear",
@@ -37,15 +47,25 @@ __all__ = [
     "RecurrentCache",
     "Retention",
     "block_sparse_attn",
+    "blocks_above",
     "chunk_gated_delta_rule",
     "chunk_retention",
     "fused_chunk_linear_attn",
+    "infllm_attention",
     "lightning_decays",
     "mamba_chunk_scan_combined",
+    "moba_attention",
+    "msa_attention",
+    "naive_nsa",
     "native_sparse_attend",
     "native_sparse_attention",
+    "parallel_nsa",
+    "parallel_nsa_compression",
+    "qsa_attention",
     "retention_decays",
     "ternary_weights",
+    "video_attention",
+    "xattention",
     *_functions.__all__,
 ]
 
