@@ -34,6 +34,7 @@ from ._relatives import (
     video_attention,
     xattention,
 )
+from ._sparse_attention import SparseAttention
 
 __all__ = [
     "BitLinear",
@@ -46,6 +47,7 @@ __all__ = [
     "NativeSparseCache",
     "RecurrentCache",
     "Retention",
+    "SparseAttention",
     "block_sparse_attn",
     "blocks_above",
     "chunk_gated_delta_rule",
