@@ -204,16 +204,31 @@ class NativeSparseAttention(nn.Module):
             return self.compression[which](x, cu_seqlens)
         return functions["nsa_compress"](x, length=self.length, stride=self.stride, cu_seqlens=cu_seqlens)
 
+    def _projected(self, x: Tensor, cu_seqlens: Optional[Tensor], before: int) -> Tuple[Tensor, Tensor, Tensor]:
+        shapes = [self.heads * self.dim, self.kv_heads * self.dim, self.kv_heads * self.dim]
+        q, k, v = (part.unflatten(-1, (-1, self.dim)) for part in self.project(x).split(shapes, -1))
+        if self.rotary_base is not None:
+            positions = positions_of(x, cu_seqlens, before)
+            q, k = (turned(part, positions, self.rotary_base) for part in (q, k))
+        return q, k, v
+
+    @torch.no_grad()
+    def select(self, x: Tensor, cu_seqlens: Optional[Tensor] = None) -> Tensor:
+        """The blocks that the tokens of x select, as ``nsa_select`` gives them."""
+        q, k, _ = self._projected(x, cu_seqlens, 0)
+        entries, sizes = self._compress(k, cu_seqlens, 0), self.sizes
+        seen = {"length": self.length, "stride": self.stride, "cu_seqlens": cu_seqlens}
+        lse = functions["nsa_compressed_attention"](q, entries, entries, **seen)[1]
+        forced = {name: sizes[name] for name in ("block_size", "first_blocks", "local_blocks")}
+        chosen: Tensor = functions["nsa_select"](q, entries, lse, sizes["count"], **forced, **seen)
+        return chosen
+
     def forward(
         self, x: Tensor, cache: Optional[NativeSparseCache] = None, cu_seqlens: Optional[Tensor] = None
     ) -> Tensor:
         if cu_seqlens is not None and cache is not None:
             raise ValueError("cu_seqlens: packed sequences have no cache; pass them one by one")
-        shapes = [self.heads * self.dim, self.kv_heads * self.dim, self.kv_heads * self.dim]
-        q, k, v = (part.unflatten(-1, (-1, self.dim)) for part in self.project(x).split(shapes, -1))
-        if self.rotary_base is not None:
-            positions = positions_of(x, cu_seqlens, cache.tokens if cache else 0)
-            q, k = (turned(part, positions, self.rotary_base) for part in (q, k))
+        q, k, v = self._projected(x, cu_seqlens, cache.tokens if cache else 0)
         if cache is not None:
             k, v, compressed = cache.add(k, v, self._compress, self.stride)
         else:
