@@ -1,5 +1,7 @@
 """Relatives of native sparse attention, and its forms in other libraries, against masks on dense attention."""
 
+import itertools
+
 import pytest
 from tables import on_the_interpreter  # noqa: F401
 
@@ -11,7 +13,8 @@ TOKENS, HEADS, KV_HEADS, DIM = 40, 4, 2, 8
 
 def inputs(tokens=TOKENS, seed=0, dim=DIM):
     generator = torch.Generator().manual_seed(seed)
-    return [torch.randn(1, tokens, h, dim, generator=generator, requires_grad=True) for h in (HEADS, KV_HEADS, KV_HEADS)]
+    heads = (HEADS, KV_HEADS, KV_HEADS)
+    return [torch.randn(1, tokens, h, dim, generator=generator, requires_grad=True) for h in heads]
 
 
 def index_inputs(heads):
@@ -54,11 +57,12 @@ def best(scores, forced, count):
 def test_moba():
     q, k, v = tensors = inputs()
     size = 8
+
+    def score(h, i, j):
+        return float((q[0, i, h] @ k[0, j * size : (j + 1) * size, h // 2].mean(0)).detach())
+
     rows = [
-        [
-            best({j: float(q[0, i, h].detach() @ k[0, j * size : (j + 1) * size, h // 2].mean(0)) for j in range(i // size + 1)}, {i // size}, 3)
-            for i in range(TOKENS)
-        ]
+        [best({j: score(h, i, j) for j in range(i // size + 1)}, {i // size}, 3) for i in range(TOKENS)]
         for h in range(HEADS)
     ]
     check(tegula_torch.moba_attention(q, k, v, chunk_size=size, count=3), dense(q, k, v, times_of(rows, size)), tensors)
@@ -78,10 +82,10 @@ def test_infllm():
                 for n, w in zip(seen, logits.softmax(0).tolist()):
                     weights[n] = weights.get(n, 0) + w
             own = i // size
-            scores = {
-                j: max((w for n, w in weights.items() if n * stride < (j + 1) * size and n * stride + length > j * size), default=0)
-                for j in range(own + 1)
-            }
+            scores = dict.fromkeys(range(own + 1), 0.0)
+            for (n, w), j in itertools.product(weights.items(), scores):
+                if n * stride < (j + 1) * size and n * stride + length > j * size:
+                    scores[j] = max(scores[j], w)
             rows[h].append(best(scores, {0, own}, 3))
     out = tegula_torch.infllm_attention(
         q, k, v, length=length, stride=stride, block_size=size, count=3, local_blocks=1
@@ -93,16 +97,14 @@ def test_msa():
     q, k, v = tensors = inputs()
     index_q, index_k = index_inputs(KV_HEADS)
     size = 8
+
+    def score(h, i, j):
+        return float((index_k[0, j * size : min(i + 1, (j + 1) * size)] @ index_q[0, i, h // 2]).max())
+
     rows = [
-        [
-            best(
-                {j: float((index_k[0, j * size : min(i + 1, (j + 1) * size)] @ index_q[0, i, h // 2]).max()) for j in range(i // size + 1)},
-                {i // size}, 2,
-            )
-            for i in range(TOKENS)
-        ]
+        [best({j: score(h, i, j) for j in range(i // size + 1)}, {i // size}, 2) for i in range(TOKENS)]
         for h in range(HEADS)
-    ]  # fmt: skip
+    ]
     out = tegula_torch.msa_attention(q, k, v, index_q, index_k, block_size=size, count=2)
     check(out, dense(q, k, v, times_of(rows, size)), tensors)
 
@@ -129,7 +131,7 @@ def test_video():
     for h in range(HEADS):
         for a in range(8):
             mean = q[0, cubes == a, h].mean(0)
-            scores = {b: float(mean @ k[0, cubes == b, h // 2].mean(0)) for b in range(8)}
+            scores = {b: float((mean @ k[0, cubes == b, h // 2].mean(0)).detach()) for b in range(8)}
             for b in best(scores, (), 3):
                 times[h] += (cubes == a)[:, None] & (cubes == b)[None]
     check(tegula_torch.video_attention(q, k, v, grid, cube=cube, count=3), dense(q, k, v, times), tensors)
@@ -146,7 +148,7 @@ def test_xattention():
             shares = torch.zeros(a + 1)
             for m in range(a * size // stride, (a + 1) * size // stride):
                 logits = torch.tensor([
-                    sum(float(q[0, m * stride + stride - 1 - i, h] @ k[0, n * stride + i, h // 2]) for i in range(stride))
+                    sum(float(q[0, (m + 1) * stride - 1 - i, h] @ k[0, n * stride + i, h // 2]) for i in range(stride))
                     for n in range(m + 1)
                 ])  # fmt: skip
                 for n, w in enumerate((logits * DIM**-0.5 / stride).softmax(0)):
@@ -206,7 +208,9 @@ def test_parallel_nsa_chooses_and_compresses(lengths):
     for n in lengths:
         part = slice(begin, begin + n)
         of_q, of_k, of_v = (x[:, part] for x in tensors)
-        means = [torch.cat([x[:, j : j + size].mean(1, keepdim=True) for j in range(0, n, size)], 1) for x in (of_k, of_v)]
+        means = [
+            torch.cat([x[:, j : j + size].mean(1, keepdim=True) for j in range(0, n, size)], 1) for x in (of_k, of_v)
+        ]
         packed_means.append(means)
         sees = torch.arange(means[0].shape[1]) < (torch.arange(n)[:, None] + 1) // size
         coarse = dense(of_q, *means, sees.float().expand(HEADS, -1, -1))
@@ -215,10 +219,12 @@ def test_parallel_nsa_chooses_and_compresses(lengths):
         lse = logits.logsumexp(-1)
         exact_lse.append(torch.where(lse == -torch.inf, 0, lse).transpose(1, 2))
         weights = logits.softmax(-1).nan_to_num(0)[0].unflatten(0, (KV_HEADS, 2)).sum(1)
-        rows = [
-            [best({j: float(weights[h // 2, i, j]) for j in range(i // size + 1)}, {0, i // size, i // size - 1}, 4) for i in range(n)]
-            for h in range(HEADS)
-        ]
+        weights = weights.detach().tolist()
+
+        def chosen(h, i, weights=weights):
+            return best(dict(enumerate(weights[h // 2][i][: i // size + 1])), {0, i // size, i // size - 1}, 4)
+
+        rows = [[chosen(h, i) for i in range(n)] for h in range(HEADS)]
         fine = dense(of_q, of_k, of_v, times_of(rows, size, n))
         exact.append((coarse, coarse * g_cmp[:, part, :, None] + fine * g_slc[:, part, :, None]))
         begin += n
