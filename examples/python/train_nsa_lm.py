@@ -1,8 +1,9 @@
-"""Trains a small language model twice: with dense attention, and with the selected blocks and the sliding window of
-native sparse attention (Yuan et al., 2025). Prints losses and tokens per second, and draws the curves.
+"""Trains a small language model twice: with dense attention, and with native sparse attention (Yuan et al., 2025)
+whole: learned compression, the selection by it, and a window. Prints losses and tokens per second, draws the curves,
+lets the sparse model write a text from its cache, and keeps what it selects in text that it has not seen.
 
     python examples/python/train_nsa_lm.py                 # on a GPU where there is one, or a tiny model on a CPU
-    python examples/python/train_nsa_lm.py --out build/lm  # where curves.svg and losses.csv go
+    python examples/python/train_nsa_lm.py --out build/lm  # where curves, losses, text and selections go
 """
 
 import argparse
@@ -11,7 +12,7 @@ import time
 
 import torch
 import torch.nn.functional as F
-from tegula.torch import attention, nsa_selected_attention
+from tegula.torch import NativeSparseAttention, NativeSparseCache, attention
 from torch import nn
 
 TEXT = pathlib.Path(__file__).resolve().parents[2] / "data" / "shakespeare.txt"
@@ -20,35 +21,6 @@ TEXT = pathlib.Path(__file__).resolve().parents[2] / "data" / "shakespeare.txt"
 class DenseAttention(nn.Module):
     def forward(self, q, k, v, x):
         return attention(q, k, v, causal=True)[0]
-
-
-class SparseAttention(nn.Module):
-    """Every token reads the blocks whose mean key suits it best, its own block, and a window, weighted by a gate."""
-
-    def __init__(self, width, heads, block_size, blocks, window):
-        super().__init__()
-        self.block_size, self.blocks, self.window = block_size, blocks, window
-        self.gate = nn.Linear(width, 2 * heads)
-
-    def forward(self, q, k, v, x):
-        # The window as attention of its own: on a GPU its gradients are cheaper than by the option of the same name.
-        selected = nsa_selected_attention(q, k, v, self.choose(q, k), block_size=self.block_size, diagonal=True).out
-        near, _ = attention(q, k, v, causal=True, left=self.window - 1)
-        gates = self.gate(x).sigmoid().unflatten(-1, (2, -1)).unsqueeze(-1).to(selected.dtype)
-        return gates[:, :, 0] * selected + gates[:, :, 1] * near
-
-    @torch.no_grad()
-    def choose(self, q, k):
-        """int64 [batch, tokens, kv_heads, blocks]: the best blocks that end before the token, for a group of heads."""
-        tokens, kv_heads = k.shape[1:3]
-        means = k.unflatten(1, (-1, self.block_size)).float().mean(2)
-        group = q.unflatten(2, (kv_heads, -1)).float().mean(3)
-        scores = torch.einsum("bthd,bnhd->bthn", group, means)
-        ends = torch.arange(1, means.shape[1] + 1, device=q.device) * self.block_size
-        future = ends[None, :] > torch.arange(tokens, device=q.device)[:, None]
-        scores = scores.masked_fill(future[None, :, None, :], -torch.inf)
-        best = scores.topk(min(self.blocks, means.shape[1]), -1)
-        return best.indices.masked_fill(best.values == -torch.inf, -1)
 
 
 def turns_of(tokens, dim, device):
@@ -83,6 +55,62 @@ class Block(nn.Module):
         q, k = turn(q, turns), turn(k, turns)
         x = x + self.merge(self.attend(q, k, v, inside).flatten(2).to(x.dtype))
         return x + self.feed(self.between(x))
+
+
+class SparseBlock(nn.Module):
+    """As Block, with the module of native sparse attention, whose compression is learned."""
+
+    def __init__(self, config):
+        super().__init__()
+        self.before, self.between = nn.LayerNorm(config.width), nn.LayerNorm(config.width)
+        self.attend = NativeSparseAttention(
+            config.width, config.heads, config.kv_heads, compression="gated", block_size=config.block_size,
+            count=config.blocks, length=config.block_size // 2, stride=config.block_size // 4, window=config.window,
+        )  # fmt: skip
+        self.feed = nn.Sequential(
+            nn.Linear(config.width, 4 * config.width), nn.GELU(), nn.Linear(4 * config.width, config.width)
+        )
+
+    def forward(self, x, cache=None):
+        x = x + self.attend(self.before(x), cache)
+        return x + self.feed(self.between(x))
+
+
+class SparseModel(nn.Module):
+    """Predicts the next byte; with caches, one for each block, of bytes that follow those before."""
+
+    def __init__(self, config):
+        super().__init__()
+        self.embed = nn.Embedding(256, config.width)
+        self.blocks = nn.ModuleList(SparseBlock(config) for _ in range(config.layers))
+        self.out = nn.Sequential(nn.LayerNorm(config.width), nn.Linear(config.width, 256))
+
+    def forward(self, bytes_, caches=None):
+        x = self.embed(bytes_)
+        for block, cache in zip(self.blocks, caches or [None] * len(self.blocks)):
+            x = block(x, cache)
+        return self.out(x)
+
+    @torch.no_grad()
+    def generate(self, prompt, count, temperature=0.8):
+        """So many bytes behind the prompt [1, bytes], each by a pass over the last one and the caches."""
+        generator = torch.Generator().manual_seed(2)
+        caches, text = [NativeSparseCache() for _ in self.blocks], prompt
+        last = prompt
+        for _ in range(count):
+            shares = (self(last, caches)[:, -1].float() / temperature).softmax(-1).cpu()
+            last = torch.multinomial(shares, 1, generator=generator).to(prompt.device)
+            text = torch.cat((text, last), 1)
+        return bytes(text[0].tolist()).decode(errors="replace")
+
+    @torch.no_grad()
+    def selections(self, bytes_):
+        """int32 [layers, tokens, kv_heads, blocks] of one sequence [1, bytes]."""
+        x, chosen = self.embed(bytes_), []
+        for block in self.blocks:
+            chosen.append(block.attend.select(block.before(x))[0].cpu())
+            x = block(x)
+        return torch.stack(chosen)
 
 
 class Model(nn.Module):
@@ -133,7 +161,7 @@ def train(name, make_model, text, held_out, config):
     with torch.no_grad():
         unseen = loss_of(model, held_out, range(0, len(held_out) - config.tokens, config.tokens), config).item()
     print(f"{name:6}  {speed:.0f} tokens/s, loss of held-out text {unseen:.3f}")
-    return losses, f"{name}, {speed / 1000:.3g} thousand tokens/s"
+    return losses, f"{name}, {speed / 1000:.3g} thousand tokens/s", model
 
 
 def draw(curves, path):
@@ -165,18 +193,31 @@ def draw(curves, path):
 
 
 def compare(models, config):
-    """Trains each of the models, by name, on the same text; draws and writes their losses."""
+    """Trains each of the models, by name, on the same text, and gives them; draws and writes their losses."""
     text = torch.tensor(list(TEXT.read_bytes()))
     seen = len(text) * 7 // 8
-    curves = {}
+    curves, trained = {}, {}
     for name, make in models.items():
-        losses, label = train(name, make, text[:seen], text[seen:], config)
+        losses, label, trained[name] = train(name, make, text[:seen], text[seen:], config)
         curves[label] = losses
     config.out.mkdir(parents=True, exist_ok=True)
     draw(curves, config.out / "curves.svg")
     rows = [",".join(models)] + [",".join(f"{x:.5f}" for x in row) for row in zip(*curves.values())]
     (config.out / "losses.csv").write_text("\n".join(rows) + "\n")
     print(f"wrote {config.out}/curves.svg and losses.csv")
+    return trained
+
+
+def show(model, config):
+    """A text by the trained model, and what it selects in text that it has not seen."""
+    text = torch.tensor(list(TEXT.read_bytes()[-config.tokens :]), device=config.device)[None]
+    with torch.autocast(config.device, torch.bfloat16, enabled=config.device == "cuda"):
+        written = model.generate(text[:, : min(config.tokens, 64)], config.generate)
+        chosen = model.selections(text)
+    print(f"--- generated ---\n{written}\n---")
+    (config.out / "generated.txt").write_text(written)
+    torch.save(chosen, config.out / "selections.pt")
+    print(f"wrote {config.out}/generated.txt and selections.pt")
 
 
 def parser_of(doc, out):
@@ -201,14 +242,13 @@ def parser_of(doc, out):
 def main():
     parser = parser_of(__doc__, "build/nsa_lm")
     parser.add_argument("--layers", type=int, default=6 if torch.cuda.is_available() else 2)
+    parser.add_argument("--generate", type=int, default=400, help="bytes that the sparse model writes")
     config = parser.parse_args()
-    if config.tokens % config.block_size:
-        parser.error("--tokens must be a multiple of --block-size")
+    if config.block_size % 4:
+        parser.error("--block-size must be a multiple of four")
 
-    def sparse():
-        return SparseAttention(config.width, config.heads, config.block_size, config.blocks, config.window)
-
-    compare({"dense": lambda: Model(config, DenseAttention), "sparse": lambda: Model(config, sparse)}, config)
+    trained = compare({"dense": lambda: Model(config, DenseAttention), "sparse": lambda: SparseModel(config)}, config)
+    show(trained["sparse"], config)
 
 
 if __name__ == "__main__":

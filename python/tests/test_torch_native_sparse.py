@@ -118,9 +118,32 @@ def test_every_parameter_learns():
     assert all(p.grad is not None and bool((p.grad != 0).any()) for p in layer.parameters())
 
 
-def test_a_module_of_packed_sequences():
+@pytest.mark.parametrize("compression", ["mean", "gated"])
+def test_a_module_of_packed_sequences(compression):
     torch.manual_seed(3)
-    layer = tegula_torch.NativeSparseAttention(32, 4, 2, **SIZES)
-    x, ends = torch.randn(26, 32), torch.tensor([0, 15, 26], dtype=torch.int32)
-    alone = torch.cat([layer(x[None, :15]), layer(x[None, 15:])], 1)[0]
+    layer = tegula_torch.NativeSparseAttention(32, 4, 2, compression=compression, **SIZES)
+    for part in layer.compression:
+        torch.nn.init.normal_(part.places)
+    lengths = [15, 3, 0, 14]
+    x, ends = torch.randn(sum(lengths), 32), torch.tensor([0, *lengths]).cumsum(0).int()
+    alone = torch.cat([layer(part[None]) for part in x.split(lengths) if len(part)], 1)[0]
     torch.testing.assert_close(layer(x, cu_seqlens=ends), alone, rtol=1e-4, atol=1e-5)
+    weights, parameters = torch.randn(alone.shape), list(layer.parameters())
+    together, apart = (
+        torch.autograd.grad((out * weights).sum(), parameters) for out in (layer(x, cu_seqlens=ends), alone)
+    )
+    for got, wanted in zip(together, apart):
+        torch.testing.assert_close(got, wanted, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("heads, kv_heads", [(4, 2), (3, 3)])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_16_bits_with_gradients(dtype, heads, kv_heads):
+    exact_of = [x.detach().to(dtype).double().requires_grad_() for x in inputs(40, heads, kv_heads, 16)]
+    tensors = [x.detach().to(dtype).requires_grad_() for x in exact_of]
+    exact = native(*exact_of)
+    out = tegula_torch.native_sparse_attention(*(x[None] for x in tensors), **SIZES)[0]
+    unit = 2 ** (-8 if dtype == torch.bfloat16 else -11)
+    for got, wanted in zip([out, *gradients(out, tensors)], [exact, *gradients(exact, exact_of)]):
+        error = (got.double() - wanted).norm() / wanted.norm()
+        assert float(error.detach()) < 8 * unit

@@ -17,6 +17,7 @@ from ._drop_in import block_sparse_attn, native_sparse_attend
 from ._experts import MixtureOfExperts, grouped_mm
 from ._functions import *  # noqa: F403
 from ._native_sparse import NativeSparseAttention, NativeSparseCache, native_sparse_attention
+from ._nsa_drop_in import naive_nsa, parallel_nsa, parallel_nsa_compression
 from ._recurrent import (
     GatedDeltaNet,
     LinearAttention,
@@ -32,6 +33,16 @@ from ._recurrent_drop_in import (
     fused_chunk_linear_attn,
     mamba_chunk_scan_combined,
 )
+from ._relatives import (
+    blocks_above,
+    infllm_attention,
+    moba_attention,
+    msa_attention,
+    qsa_attention,
+    video_attention,
+    xattention,
+)
+from ._sparse_attention import SparseAttention
 from ._vertical_slash import vertical_slash_attention, vertical_slash_select
 
 __all__ = [
@@ -46,8 +57,10 @@ __all__ = [
     "NativeSparseCache",
     "RecurrentCache",
     "Retention",
+    "SparseAttention",
     "batch_decode_with_paged_kv_cache",
     "block_sparse_attn",
+    "blocks_above",
     "chunk_gated_delta_rule",
     "chunk_retention",
     "custom_op",
@@ -56,14 +69,23 @@ __all__ = [
     "flash_mla_with_kvcache",
     "fused_chunk_linear_attn",
     "grouped_mm",
+    "infllm_attention",
     "lightning_decays",
     "mamba_chunk_scan_combined",
+    "moba_attention",
+    "msa_attention",
+    "naive_nsa",
     "native_sparse_attend",
     "native_sparse_attention",
+    "parallel_nsa",
+    "parallel_nsa_compression",
+    "qsa_attention",
     "retention_decays",
     "ternary_weights",
     "vertical_slash_attention",
     "vertical_slash_select",
+    "video_attention",
+    "xattention",
     *_functions.__all__,
 ]
 

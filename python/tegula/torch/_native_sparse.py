@@ -120,7 +120,26 @@ class _GatedMeans(nn.Module):
         self.weigh = nn.Linear(dim, 1, bias=False)
         self.places = nn.Parameter(torch.zeros(length))
 
-    def forward(self, x: Tensor) -> Tensor:
+    def _packed(self, x: Tensor, cu_seqlens: Tensor) -> Tensor:
+        """Entries of packed sequences [tokens, heads, d], in the rows in which ``nsa_compress`` puts means."""
+        begins, ends = cu_seqlens[:-1].long(), cu_seqlens[1:].long()
+        counts = ((ends - begins - self.length) // self.stride + 1).clamp(min=0)
+        begins, counts = begins[counts > 0], counts[counts > 0]
+        rows = torch.arange(x.shape[0] // self.stride, device=x.device)
+        if not len(begins):
+            return x.new_zeros(len(rows), *x.shape[1:])
+        sequence = (torch.searchsorted(begins // self.stride, rows, right=True) - 1).clamp(min=0)
+        number = rows - (begins // self.stride)[sequence]
+        there = (number >= 0) & (number < counts[sequence])
+        starts = torch.where(there, begins[sequence] + number * self.stride, 0)
+        tokens = starts[:, None] + torch.arange(self.length, device=x.device)
+        logits = self.weigh(x)[..., 0][tokens] + self.places.to(x.dtype)[:, None]  # [entries, length, heads]
+        sums = (x[tokens] * logits.softmax(1).unsqueeze(-1)).sum(1).to(x.dtype)
+        return sums.masked_fill(~there[:, None, None], 0)
+
+    def forward(self, x: Tensor, cu_seqlens: Optional[Tensor] = None) -> Tensor:
+        if cu_seqlens is not None:
+            return self._packed(x, cu_seqlens)
         if x.shape[1] < self.length:
             return x[:, :0]
         windows = x.unfold(1, self.length, self.stride)  # [batch, entries, heads, d, length]
@@ -135,7 +154,7 @@ class NativeSparseAttention(nn.Module):
         width: features of x and of the result.
         heads, kv_heads: of queries; of keys and values, as many unless given.
         dim: features of a head, even; width / heads unless given.
-        compression: "mean", or "gated": windows weighted by a softmax that is learned (not of packed sequences).
+        compression: "mean", or "gated": windows weighted by a softmax that is learned.
         rotary_base: of the rotary positions; None for none.
         length, stride, block_size, count, first_blocks, local_blocks, window: as ``native_sparse_attention``.
 
@@ -182,19 +201,34 @@ class NativeSparseAttention(nn.Module):
 
     def _compress(self, x: Tensor, cu_seqlens: Optional[Tensor], which: int) -> Tensor:
         if len(self.compression):
-            return self.compression[which](x)
+            return self.compression[which](x, cu_seqlens)
         return functions["nsa_compress"](x, length=self.length, stride=self.stride, cu_seqlens=cu_seqlens)
+
+    def _projected(self, x: Tensor, cu_seqlens: Optional[Tensor], before: int) -> Tuple[Tensor, Tensor, Tensor]:
+        shapes = [self.heads * self.dim, self.kv_heads * self.dim, self.kv_heads * self.dim]
+        q, k, v = (part.unflatten(-1, (-1, self.dim)) for part in self.project(x).split(shapes, -1))
+        if self.rotary_base is not None:
+            positions = positions_of(x, cu_seqlens, before)
+            q, k = (turned(part, positions, self.rotary_base) for part in (q, k))
+        return q, k, v
+
+    @torch.no_grad()
+    def select(self, x: Tensor, cu_seqlens: Optional[Tensor] = None) -> Tensor:
+        """The blocks that the tokens of x select, as ``nsa_select`` gives them."""
+        q, k, _ = self._projected(x, cu_seqlens, 0)
+        entries, sizes = self._compress(k, cu_seqlens, 0), self.sizes
+        seen = {"length": self.length, "stride": self.stride, "cu_seqlens": cu_seqlens}
+        lse = functions["nsa_compressed_attention"](q, entries, entries, **seen)[1]
+        forced = {name: sizes[name] for name in ("block_size", "first_blocks", "local_blocks")}
+        chosen: Tensor = functions["nsa_select"](q, entries, lse, sizes["count"], **forced, **seen)
+        return chosen
 
     def forward(
         self, x: Tensor, cache: Optional[NativeSparseCache] = None, cu_seqlens: Optional[Tensor] = None
     ) -> Tensor:
-        if cu_seqlens is not None and (cache is not None or len(self.compression)):
-            raise ValueError("cu_seqlens: packed sequences have no cache, and their entries are means; pass one by one")
-        shapes = [self.heads * self.dim, self.kv_heads * self.dim, self.kv_heads * self.dim]
-        q, k, v = (part.unflatten(-1, (-1, self.dim)) for part in self.project(x).split(shapes, -1))
-        if self.rotary_base is not None:
-            positions = positions_of(x, cu_seqlens, cache.tokens if cache else 0)
-            q, k = (turned(part, positions, self.rotary_base) for part in (q, k))
+        if cu_seqlens is not None and cache is not None:
+            raise ValueError("cu_seqlens: packed sequences have no cache; pass them one by one")
+        q, k, v = self._projected(x, cu_seqlens, cache.tokens if cache else 0)
         if cache is not None:
             k, v, compressed = cache.add(k, v, self._compress, self.stride)
         else:

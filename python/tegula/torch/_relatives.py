@@ -1,0 +1,321 @@
+"""Relatives of native sparse attention: each scores blocks, selects some, and attends by an operator with gradients."""
+
+from __future__ import annotations
+
+from typing import Optional, Tuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from ._functions import functions
+
+_SLICE = 1 << 24  # scores in memory at a time, where no operator forms them tile by tile
+_FIRST_OF_ALL = 3e38  # above any score, and finite
+
+
+def _chosen(scores: Tensor, first_token: int, count: int, block_size: int, first: int, local: int) -> Tensor:
+    """int32 [batch, rows, tokens, count] of float32 [batch, rows, tokens, blocks]: forced blocks, then the largest."""
+    tokens, blocks = scores.shape[2:]
+    numbers = torch.arange(blocks, device=scores.device)
+    own = (torch.arange(first_token, first_token + tokens, device=scores.device) // block_size)[:, None]
+    forced = (numbers < first) | (numbers > own - local)
+    scores = scores.masked_fill(forced, _FIRST_OF_ALL).masked_fill(numbers > own, -torch.inf)
+    return functions["topk_blocks"](scores.contiguous(), min(count, blocks))
+
+
+def _attend(q: Tensor, k: Tensor, v: Tensor, choice: Tensor, block_size: int, scale: Optional[float]) -> Tensor:
+    out: Tensor = functions["nsa_selected_attention"](q, k, v, choice, block_size=block_size, scale=scale)[0]
+    return out
+
+
+def moba_attention(
+    q: Tensor, k: Tensor, v: Tensor, *, chunk_size: int = 512, count: int = 12, scale: Optional[float] = None
+) -> Tensor:
+    """Mixture of block attention: each query of each head sees its own chunk, and the chunks whose mean keys suit it.
+
+    Args:
+        q: [batch, tokens, heads, d].
+        k, v: [batch, tokens, kv_heads, d].
+        chunk_size: tokens of a chunk.
+        count: chunks of a query, its own among them.
+        scale: of the scores; 1/sqrt(d) unless given.
+
+    Returns:
+        As q, with the features of v; differentiable in q, k and v.
+
+    Raises:
+        TypeError, ValueError, RuntimeError: as the operators that it consists of.
+    """
+    windows = {"length": chunk_size, "stride": chunk_size}
+    with torch.no_grad():
+        # With a head of keys for each of queries the weights that nsa_select adds up are of one score: same order.
+        means = functions["nsa_compress"](k, **windows).repeat_interleave(q.shape[2] // k.shape[2], 2)
+        lse = functions["nsa_compressed_attention"](q, means, means, scale=scale, **windows)[1]
+        choice = functions["nsa_select"](
+            q, means, lse, count, block_size=chunk_size, first_blocks=0, local_blocks=1, scale=scale, **windows
+        )
+    return _attend(q, k, v, choice, chunk_size, scale)
+
+
+def _pooled_weights(q: Tensor, entries: Tensor, first_token: int, length: int, stride: int, block_size: int) -> Tensor:
+    """[batch, kv_heads, tokens, blocks]: the largest weight of the entries that share a token with the block."""
+    ends = torch.arange(entries.shape[1], device=q.device) * stride + length
+    position = torch.arange(first_token, first_token + q.shape[1], device=q.device)
+    grouped = q.float().unflatten(2, (entries.shape[2], -1))
+    scores = torch.einsum("bthgd,bnhd->bhgtn", grouped, entries.float())
+    weights = scores.masked_fill(ends > position[:, None] + 1, -torch.inf).softmax(-1).nan_to_num(0).sum(2)
+    before, step = (length - 1) // stride, block_size // stride
+    blocks = -(-(entries.shape[1] * stride + length) // block_size)
+    behind = blocks * step - entries.shape[1]
+    padded = F.pad(weights, (before, behind))
+    return padded.unfold(-1, step + before, step).amax(-1)
+
+
+def infllm_attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    *,
+    length: int = 32,
+    stride: int = 16,
+    block_size: int = 64,
+    count: int = 64,
+    first_blocks: int = 1,
+    local_blocks: int = 8,
+    scale: Optional[float] = None,
+) -> Tensor:
+    """InfLLM v2: blocks by the largest weight of their compressed keys, shared by the heads of a group.
+
+    Args:
+        q: [batch, tokens, heads, d].
+        k, v: [batch, tokens, kv_heads, d].
+        length, stride: of the windows whose means are the compressed keys; stride divides block_size.
+        block_size, count: tokens of a block, and blocks of a query, the forced ones among them.
+        first_blocks, local_blocks: forced at the beginning and up to the query's own.
+        scale: of the scores; 1/sqrt(d) unless given.
+
+    Returns:
+        As q, with the features of v; differentiable in q, k and v.
+
+    Raises:
+        TypeError, ValueError, RuntimeError: as the operators that it consists of; stride not dividing block_size.
+    """
+    if block_size % stride:
+        raise ValueError(f"stride: expected a divisor of block_size = {block_size}, given {stride}")
+    tokens, blocks = q.shape[1], -(-k.shape[1] // block_size)
+    with torch.no_grad():
+        entries = functions["nsa_compress"](k, length=length, stride=stride)
+        scaled = q.float() * (q.shape[-1] ** -0.5 if scale is None else scale)
+        step = max(1, _SLICE // max(1, q.shape[0] * q.shape[2] * entries.shape[1]))
+        parts = []
+        for t in range(0, tokens, step):
+            pooled = _pooled_weights(scaled[:, t : t + step], entries, t, length, stride, block_size)
+            pooled = F.pad(pooled, (0, max(0, blocks - pooled.shape[-1])))[..., :blocks]
+            parts.append(_chosen(pooled, t, count, block_size, first_blocks, local_blocks))
+        choice = torch.cat(parts, 2).transpose(1, 2)
+    return _attend(q, k, v, choice, block_size, scale)
+
+
+def msa_attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    index_q: Tensor,
+    index_k: Tensor,
+    *,
+    block_size: int = 128,
+    count: int = 16,
+    local_blocks: int = 1,
+    scale: Optional[float] = None,
+) -> Tensor:
+    """Blocks by the largest product of an index query with the index keys of the block, for each head of keys.
+
+    Args:
+        q: [batch, tokens, heads, d].
+        k, v: [batch, tokens, kv_heads, d].
+        index_q: [batch, tokens, kv_heads, index features].
+        index_k: [batch, tokens, index features].
+        block_size, count: tokens of a block, and blocks of a query.
+        local_blocks: forced up to the query's own.
+        scale: of the scores; 1/sqrt(d) unless given.
+
+    Returns:
+        As q, with the features of v; differentiable in q, k and v.
+
+    Raises:
+        TypeError, ValueError, RuntimeError: as the operators that it consists of; index_q of other heads than k.
+    """
+    if index_q.shape[2] != k.shape[2]:
+        raise ValueError(f"index_q: expected {k.shape[2]} heads, as k, given {index_q.shape[2]}")
+    batch, tokens, heads = index_q.shape[:3]
+    keys = torch.arange(tokens, device=q.device)
+    step = max(1, _SLICE // max(1, batch * heads * tokens))
+    with torch.no_grad():
+        parts = []
+        for t in range(0, tokens, step):
+            scores = torch.einsum("bthd,bnd->bhtn", index_q[:, t : t + step].float(), index_k.float())
+            scores = scores.masked_fill(keys > keys[t : t + step, None], -torch.inf)
+            scores = F.pad(scores, (0, -tokens % block_size), value=-torch.inf)
+            largest = scores.unflatten(-1, (-1, block_size)).amax(-1)
+            parts.append(_chosen(largest, t, count, block_size, 0, local_blocks))
+        choice = torch.cat(parts, 2).transpose(1, 2)
+    return _attend(q, k, v, choice, block_size, scale)
+
+
+def qsa_attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    index_q: Tensor,
+    index_k: Tensor,
+    *,
+    block_size: int = 4,
+    count: int = 512,
+    scale: Optional[float] = None,
+) -> Tensor:
+    """Small blocks by an indexer over their mean index keys, the same for all heads; a query's own block is forced.
+
+    Args:
+        q: [batch, tokens, heads, d].
+        k, v: [batch, tokens, kv_heads, d].
+        index_q: [batch, tokens, index heads, index features].
+        index_k: [batch, tokens, index features].
+        block_size, count: tokens of a block, and blocks that end at the query or before it, beside its own.
+        scale: of the scores; 1/sqrt(d) unless given.
+
+    Returns:
+        As q, with the features of v; differentiable in q, k and v.
+
+    Raises:
+        TypeError, ValueError, RuntimeError: as the operators that it consists of.
+    """
+    batch, tokens, kv_heads = k.shape[:3]
+    with torch.no_grad():
+        means = functions["nsa_compress"](index_k[:, :, None], length=block_size, stride=block_size)[:, :, 0]
+        ends = ((torch.arange(tokens, device=q.device, dtype=torch.int32) + 1) // block_size).expand(batch, -1)
+        ones = torch.ones(index_q.shape[:3], device=q.device)
+        choice = functions["indexer_topk"](index_q, means.contiguous(), ones, count=count, ends=ends.contiguous())
+        choice = choice[:, :, None].expand(-1, -1, kv_heads, -1).contiguous()
+    out: Tensor = functions["nsa_selected_attention"](
+        q, k, v, choice, block_size=block_size, diagonal=True, scale=scale
+    )[0]
+    return out
+
+
+def _by_cubes(grid: Tuple[int, int, int], cube: Tuple[int, int, int], device: torch.device) -> Tensor:
+    """Numbers of the tokens of a grid, cube by cube."""
+    if any(extent % edge for extent, edge in zip(grid, cube)):
+        raise ValueError(f"grid: expected multiples of the cube {cube}, given {grid}; pad the grid")
+    (t, h, w), (a, b, c) = grid, cube
+    numbers = torch.arange(t * h * w, device=device).view(t // a, a, h // b, b, w // c, c)
+    return numbers.permute(0, 2, 4, 1, 3, 5).flatten()
+
+
+def video_attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    grid: Tuple[int, int, int],
+    *,
+    cube: Tuple[int, int, int] = (4, 4, 4),
+    count: int = 32,
+    scale: Optional[float] = None,
+) -> Tensor:
+    """Attention of the tokens of a video without a mask: cubes of queries see the cubes whose mean keys suit theirs.
+
+    Args:
+        q: [batch, tokens, heads, d], frame by frame and row by row.
+        k, v: [batch, tokens, kv_heads, d].
+        grid: frames, rows and columns, multiples of the cube's.
+        cube: extents of a block.
+        count: cubes that a cube sees.
+        scale: of the scores; 1/sqrt(d) unless given.
+
+    Returns:
+        As q, with the features of v; differentiable in q, k and v.
+
+    Raises:
+        TypeError, ValueError, RuntimeError: as the operators that it consists of; a grid that is no multiple.
+    """
+    order = _by_cubes(grid, cube, q.device)
+    if len(order) != q.shape[1]:
+        raise ValueError(f"grid: expected {q.shape[1]} tokens, as q has, given {len(order)}")
+    q, k, v = (x.index_select(1, order) for x in (q, k, v))
+    size = cube[0] * cube[1] * cube[2]
+    blocks = {"q_block_size": size, "k_block_size": size}
+    with torch.no_grad():
+        scores = functions["block_scores"](q, k, per_kv_head=False, **blocks)
+        choice = functions["topk_blocks"](scores, min(count, scores.shape[-1]))
+    out = functions["block_sparse_attention"](q, k, v, indices=choice, scale=scale, **blocks)[0]
+    return out.index_select(1, torch.argsort(order))
+
+
+def blocks_above(weights: Tensor, threshold: float) -> Tensor:
+    """The fewest entries of each row whose weights sum to ``threshold`` of the row's, as a mask; ties to the lower.
+
+    Args:
+        weights: [..., blocks], none negative.
+        threshold: from 0 to 1.
+
+    Returns:
+        bool, as weights.
+
+    Raises:
+        ValueError: a threshold that is not from 0 to 1.
+    """
+    if not 0 <= threshold <= 1:
+        raise ValueError(f"threshold: expected a number from 0 to 1, given {threshold}")
+    largest, order = torch.sort(weights, dim=-1, descending=True, stable=True)
+    before = largest.cumsum(-1) - largest
+    wanted = (before < threshold * weights.sum(-1, keepdim=True)) & (largest > 0)
+    return torch.zeros_like(wanted).scatter(-1, order, wanted)
+
+
+def _antidiagonal_weights(q: Tensor, k: Tensor, block_size: int, stride: int, scale: float) -> Tensor:
+    """[batch, heads, blocks, blocks]: softmax over sums of every stride-th antidiagonal, added up by blocks."""
+    padding = (0, 0, 0, 0, 0, -q.shape[1] % block_size)
+    k = k.repeat_interleave(q.shape[2] // k.shape[2], 2)
+    q, k = (F.pad(x.float(), padding).unflatten(1, (-1, stride)) for x in (q, k))
+    scores = torch.einsum("bmihd,bnihd->bhmn", q.flip(2), k) * (scale / stride)
+    rows = torch.arange(scores.shape[-1], device=q.device)
+    weights = scores.masked_fill(rows > rows[:, None], -torch.inf).softmax(-1)
+    per_block = block_size // stride
+    return weights.unflatten(3, (-1, per_block)).sum(-1).unflatten(2, (-1, per_block)).sum(3)
+
+
+def xattention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    *,
+    block_size: int = 128,
+    stride: int = 8,
+    threshold: float = 0.9,
+    scale: Optional[float] = None,
+) -> Tensor:
+    """Causal attention to as few blocks as have a share of the weight, by the sums of antidiagonals.
+
+    Args:
+        q: [batch, tokens, heads, d].
+        k, v: [batch, tokens, kv_heads, d].
+        block_size: tokens of a block of queries and of keys.
+        stride: from one antidiagonal of a block to the next; divides block_size.
+        threshold: the share of a row's weight. A block also sees itself.
+        scale: of the scores; 1/sqrt(d) unless given.
+
+    Returns:
+        As q, with the features of v; differentiable in q, k and v.
+
+    Raises:
+        TypeError, ValueError, RuntimeError: as the operators that it consists of; stride not dividing block_size.
+    """
+    if block_size % stride:
+        raise ValueError(f"stride: expected a divisor of block_size = {block_size}, given {stride}")
+    with torch.no_grad():
+        weights = _antidiagonal_weights(q, k, block_size, stride, q.shape[-1] ** -0.5 if scale is None else scale)
+        own = torch.eye(weights.shape[-1], dtype=torch.bool, device=q.device)
+        mask = blocks_above(weights, threshold) | own
+    blocks = {"q_block_size": block_size, "k_block_size": block_size}
+    out: Tensor = functions["block_sparse_attention"](q, k, v, mask=mask, causal=True, scale=scale, **blocks)[0]
+    return out

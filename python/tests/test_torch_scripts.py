@@ -1,0 +1,47 @@
+"""The example that trains native sparse attention, and the table of its stages, at a small size."""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("tegula.torch")
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+def run(script, *arguments):
+    command = [sys.executable, str(ROOT / script), *map(str, arguments)]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240, env=environment)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_trains_generates_and_times_what_was_selected(tmp_path):
+    small = ("--device", "cpu", "--block-size", 8)
+    out = run(
+        "examples/python/train_nsa_lm.py", *small, "--steps", 12, "--batch", 1, "--tokens", 96, "--width", 32,
+        "--heads", 2, "--kv-heads", 1, "--layers", 1, "--window", 8, "--generate", 4, "--out", tmp_path,
+    )  # fmt: skip
+    losses = [line.split(",") for line in (tmp_path / "losses.csv").read_text().split()]
+    assert losses[0] == ["dense", "sparse"] and len(losses) == 13
+    assert all(float(losses[-1][column]) < float(losses[1][column]) for column in range(2))
+    assert "tokens/s" in out and len((tmp_path / "generated.txt").read_bytes()) >= 68
+    chosen = torch.load(tmp_path / "selections.pt")
+    assert chosen.shape == (1, 96, 1, 3) and int(chosen[0, -1].max()) == 11
+    run(
+        "bench/python/nsa_stages.py", *small, "--tokens", 192, "--heads", 2, "--kv-heads", 1, "--dim", 16, "--length", 4,
+        "--stride", 2, "--count", 3, "--window", 8, "--rounds", 1, "--selections", tmp_path / "selections.pt",
+        "--out", tmp_path,
+    )  # fmt: skip
+    rows = {row["stage"]: row for row in json.loads((tmp_path / "stages.json").read_text())["rows"]}
+    assert len(rows) == 8 and all(row["forward_ms"] > 0 for row in rows.values())
+    assert all(("backward_ms" in row) == (stage != "score + select") for stage, row in rows.items())
+    assert 0 < rows["selected, captured"]["overlap"] <= 1
+    assert "selected, random" in (tmp_path / "stages.md").read_text()
+    assert (tmp_path / "stages.svg").read_text().startswith("<svg")
