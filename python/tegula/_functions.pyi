@@ -4,7 +4,7 @@ from typing import Any, Callable, Literal, NamedTuple
 from ._arrays import Array
 
 functions: dict[str, Callable[..., Any]]
-__all__ = ["attention", "attention_backward", "block_sparse_attention_backward", "block_sparse_attention", "block_sparse_gemm", "conv2d", "append_kv", "attention_with_kv_cache", "merge_attention", "mla_decode", "gated_delta_rule", "gated_delta_rule_backward", "kda", "kda_backward", "gemm", "gemv", "grouped_gemm", "grouped_gemm_weights", "integer_gemm", "indexer_logits", "indexer_logits_backward", "indexer_topk", "paged_indexer_logits", "sparse_mla", "sparse_mla_backward", "sparse_mla_decode", "sparse_mla_target", "topk_select", "causal_conv1d", "causal_conv1d_backward", "linear_attention", "linear_attention_backward", "nsa_selected_attention_backward", "nsa_combine", "nsa_combine_backward", "nsa_compress", "nsa_compress_backward", "nsa_compressed_attention", "nsa_compressed_attention_backward", "nsa_selected_attention", "nsa_select", "quantised_gemm", "cast_fp8", "uncast_fp8", "cross_entropy", "cross_entropy_and_gradient", "cross_entropy_backward", "cumsum", "silu_and_mul", "gelu_and_mul", "relu_and_mul", "silu_and_mul_backward", "gelu_and_mul_backward", "relu_and_mul_backward", "hadamard", "hadamard_backward", "layer_norm", "layer_norm_backward", "add_layer_norm", "add_layer_norm_backward", "rms_norm", "rms_norm_backward", "add_rms_norm", "add_rms_norm_backward", "rope", "softmax", "log_softmax", "softmax_backward", "log_softmax_backward", "topk", "scaled_gemm", "scaled_grouped_gemm", "block_scores", "topk_blocks", "vertical_slash_blocks", "selective_state_update", "ssd", "ssd_backward", "AttentionResult", "AttentionBackwardResult", "BlockSparseAttentionBackwardResult", "BlockSparseAttentionResult", "AttentionWithKvCacheResult", "MergeAttentionResult", "MlaDecodeResult", "GatedDeltaRuleResult", "GatedDeltaRuleBackwardResult", "KdaResult", "KdaBackwardResult", "IndexerLogitsBackwardResult", "SparseMlaResult", "SparseMlaBackwardResult", "SparseMlaDecodeResult", "CausalConv1dResult", "CausalConv1dBackwardResult", "LinearAttentionResult", "LinearAttentionBackwardResult", "NsaSelectedAttentionBackwardResult", "NsaCombineBackwardResult", "NsaCompressedAttentionResult", "NsaCompressedAttentionBackwardResult", "NsaSelectedAttentionResult", "CastFp8Result", "CrossEntropyResult", "CrossEntropyAndGradientResult", "LayerNormBackwardResult", "AddLayerNormResult", "AddLayerNormBackwardResult", "RmsNormBackwardResult", "AddRmsNormResult", "AddRmsNormBackwardResult", "TopkResult", "VerticalSlashBlocksResult", "SelectiveStateUpdateResult", "SsdResult", "SsdBackwardResult"]
+__all__ = ["attention", "attention_backward", "block_sparse_attention_backward", "block_sparse_attention", "block_sparse_gemm", "conv1d", "conv2d", "conv3d", "conv1d_backward", "conv2d_backward", "conv3d_backward", "append_kv", "attention_with_kv_cache", "merge_attention", "mla_decode", "fused_moe", "fused_moe_backward", "gated_mlp", "quantised_moe", "scaled_moe", "moe_sort", "moe_permute", "moe_unpermute", "gated_delta_rule", "gated_delta_rule_backward", "kda", "kda_backward", "gemm", "accumulate_gemm", "gemv", "grouped_gemm", "grouped_gemm_weights", "accumulate_grouped_gemm_weights", "integer_gemm", "indexer_logits", "indexer_logits_backward", "indexer_topk", "paged_indexer_logits", "sparse_mla", "sparse_mla_backward", "sparse_mla_decode", "sparse_mla_target", "topk_select", "causal_conv1d", "causal_conv1d_backward", "linear_attention", "linear_attention_backward", "nsa_selected_attention_backward", "nsa_combine", "nsa_combine_backward", "nsa_compress", "nsa_compress_backward", "nsa_compressed_attention", "nsa_compressed_attention_backward", "nsa_selected_attention", "nsa_select", "quantised_gemm", "quantised_grouped_gemm", "cast_fp8", "uncast_fp8", "cross_entropy", "cross_entropy_and_gradient", "cross_entropy_backward", "cumsum", "silu_and_mul", "gelu_and_mul", "relu_and_mul", "silu_and_mul_backward", "gelu_and_mul_backward", "relu_and_mul_backward", "swiglu_oai", "swiglu_oai_backward", "hadamard", "hadamard_backward", "layer_norm", "layer_norm_backward", "add_layer_norm", "add_layer_norm_backward", "rms_norm", "rms_norm_backward", "add_rms_norm", "add_rms_norm_backward", "rope", "softmax", "log_softmax", "softmax_backward", "log_softmax_backward", "topk", "scaled_gemm", "scaled_grouped_gemm", "scaled_grouped_gemm_weights", "block_scores", "topk_blocks", "vertical_slash_blocks", "selective_state_update", "ssd", "ssd_backward", "AttentionResult", "AttentionBackwardResult", "BlockSparseAttentionBackwardResult", "BlockSparseAttentionResult", "Conv1dBackwardResult", "Conv2dBackwardResult", "Conv3dBackwardResult", "AttentionWithKvCacheResult", "MergeAttentionResult", "MlaDecodeResult", "FusedMoeBackwardResult", "MoeSortResult", "GatedDeltaRuleResult", "GatedDeltaRuleBackwardResult", "KdaResult", "KdaBackwardResult", "IndexerLogitsBackwardResult", "SparseMlaResult", "SparseMlaBackwardResult", "SparseMlaDecodeResult", "CausalConv1dResult", "CausalConv1dBackwardResult", "LinearAttentionResult", "LinearAttentionBackwardResult", "NsaSelectedAttentionBackwardResult", "NsaCombineBackwardResult", "NsaCompressedAttentionResult", "NsaCompressedAttentionBackwardResult", "NsaSelectedAttentionResult", "CastFp8Result", "CrossEntropyResult", "CrossEntropyAndGradientResult", "LayerNormBackwardResult", "AddLayerNormResult", "AddLayerNormBackwardResult", "RmsNormBackwardResult", "AddRmsNormResult", "AddRmsNormBackwardResult", "TopkResult", "VerticalSlashBlocksResult", "SelectiveStateUpdateResult", "SsdResult", "SsdBackwardResult"]
 
 class AttentionResult(NamedTuple):
     out: Any
@@ -883,8 +883,8 @@ def attention_with_kv_cache(
         sinks: [kv_heads * group], float32, float16 or bfloat16: a logit of each head that counts in the sum but has
             no value. Optional.
         k_block_size: keys of a block that lists or the mask name; a block size from 1 to 2^20.
-        scale: of the scores; a positive finite number, 1/sqrt(d) unless given.
-        causal: no later keys: the last query stands at the last key.
+        scale: factor of the scores; a positive finite number, 1/sqrt(d) unless given.
+        causal: hide later keys; the last query stands at the last key.
         left: keys before its position that a query sees, -1: all; a number of keys, or -1 for all.
         softcap: scores become softcap * tanh(score / softcap); 0 is off; a positive number, or 0 for none.
         splits: parts of the keys of a sequence, by its own length; 0: planned; a number from 1 to 64, or 0 for the
@@ -1826,9 +1826,9 @@ def accumulate_gemm(
         transpose_a: a is [k, m].
         transpose_b: b is [n, k].
         scale: factor of the product; a finite factor.
-        tile_m: rows of a tile, 0: planned; extents from 1 to 4096, or 0 for the plan's choice.
-        tile_n: columns of a tile, 0: planned; extents from 1 to 4096, or 0 for the plan's choice.
-        tile_k: inner extent of a tile, 0: planned; extents from 1 to 4096, or 0 for the plan's choice.
+        tile_m: rows of a tile; 0: planned; extents from 1 to 4096, or 0 for the plan's choice.
+        tile_n: columns of a tile; 0: planned; extents from 1 to 4096, or 0 for the plan's choice.
+        tile_k: inner extent of a tile; 0: planned; extents from 1 to 4096, or 0 for the plan's choice.
         splits: parts of k added in order, 0: planned; parts from 1 to 32, or 0 for the plan's choice.
         target: "automatic" (the fastest for the device of the arrays), "cpu", "cuda", or "interpreter" (slow, finds
             errors of kernels). On a GPU the work is queued on the current stream of the library of the first array.
@@ -2090,8 +2090,8 @@ def indexer_logits_backward(
     """Gradients of indexer_logits with respect to q, k and weights.
 
     Args:
-        dlogits: [queries, keys] or [batch, queries, keys], float32: gradient of logits; ignored where a query
-            does not see a key.
+        dlogits: [queries, keys] or [batch, queries, keys], float32: gradient of logits; ignored where a query does
+            not see a key.
         q: [queries, heads, d] or [batch, queries, heads, d], float32, float16 or bfloat16: queries.
         k: [keys, d] or [batch, keys, d], dtype that of q: keys, which all heads share.
         weights: [queries, heads] or [batch, queries, heads], float32, float16 or bfloat16: of the heads of each
@@ -2251,8 +2251,8 @@ def sparse_mla(
             are values. Elements of the last dimension lie side by side.
         indices: [queries, kv_heads, entries] or [batch, queries, kv_heads, entries], int32: the rows that a query
             sees; -1 and others that do not exist are padding, and a row counts as often as it is named.
-        counts: [queries, kv_heads] or [batch, queries, kv_heads], int32: entries of a list that count, all unless
-            given. Optional.
+        counts: [queries, kv_heads] or [batch, queries, kv_heads], int32: used entries of a list, all unless given.
+            Optional.
         sinks: [kv_heads * group], float32, float16 or bfloat16: a logit of each head that counts in the sum but has
             no value. Optional.
         more_kv: [more_keys, kv_heads, d] or [batch, more_keys, kv_heads, d], dtype that of q: rows of a second
@@ -2327,8 +2327,8 @@ def sparse_mla_backward(
             are values. Elements of the last dimension lie side by side.
         indices: [queries, kv_heads, entries] or [batch, queries, kv_heads, entries], int32: the rows that a query
             sees; -1 and others that do not exist are padding, and a row counts as often as it is named.
-        counts: [queries, kv_heads] or [batch, queries, kv_heads], int32: entries of a list that count, all unless
-            given. Optional.
+        counts: [queries, kv_heads] or [batch, queries, kv_heads], int32: used entries of a list, all unless given.
+            Optional.
         sinks: [kv_heads * group], float32, float16 or bfloat16: a logit of each head that counts in the sum but has
             no value. Optional.
         more_kv: [more_keys, kv_heads, d] or [batch, more_keys, kv_heads, d], dtype that of q: rows of a second
@@ -2338,8 +2338,8 @@ def sparse_mla_backward(
         out: [queries, kv_heads * group, d_v] or [batch, queries, kv_heads * group, d_v], dtype that of q: the
             result of sparse_mla. Elements of the last dimension lie side by side.
         lse: [queries, kv_heads * group] or [batch, queries, kv_heads * group], float32: and its lse.
-        dlse: [queries, kv_heads * group] or [batch, queries, kv_heads * group], float32: gradient of lse; not
-            looked at where lse is -inf. Optional.
+        dlse: [queries, kv_heads * group] or [batch, queries, kv_heads * group], float32: gradient of lse; ignored
+            where lse is -inf. Optional.
         d_v: features of a row that are its value: the first ones; a number of features from 1 to 512.
         causal: entries that name a row after the query's position are padding.
         scale: factor of the scores; a positive finite number, 1/sqrt(d) unless given.
@@ -3774,7 +3774,7 @@ def silu_and_mul(
     """Silu of the first half of every row, times the second.
 
     Args:
-        x: [..., 2 * d], float32, float16 or bfloat16: gates, followed by what they multiply.
+        x: [..., 2 * d], float32, float16 or bfloat16: gates, and what they multiply behind them.
         out: written instead of new arrays.
         target: "automatic" (the fastest for the device of the arrays), "cpu", "cuda", or "interpreter" (slow, finds
             errors of kernels). On a GPU the work is queued on the current stream of the library of the first array.
@@ -3799,7 +3799,7 @@ def gelu_and_mul(
     """Gelu of the first half of every row, times the second.
 
     Args:
-        x: [..., 2 * d], float32, float16 or bfloat16: gates, followed by what they multiply.
+        x: [..., 2 * d], float32, float16 or bfloat16: gates, and what they multiply behind them.
         out: written instead of new arrays.
         target: "automatic" (the fastest for the device of the arrays), "cpu", "cuda", or "interpreter" (slow, finds
             errors of kernels). On a GPU the work is queued on the current stream of the library of the first array.
@@ -3825,7 +3825,7 @@ def relu_and_mul(
     """Relu of the first half of every row, times the second.
 
     Args:
-        x: [..., 2 * d], float32, float16 or bfloat16: gates, followed by what they multiply.
+        x: [..., 2 * d], float32, float16 or bfloat16: gates, and what they multiply behind them.
         out: written instead of new arrays.
         target: "automatic" (the fastest for the device of the arrays), "cpu", "cuda", or "interpreter" (slow, finds
             errors of kernels). On a GPU the work is queued on the current stream of the library of the first array.
@@ -3852,7 +3852,7 @@ def silu_and_mul_backward(
 
     Args:
         dout: [..., d], dtype that of x: gradient of out.
-        x: [..., 2 * d], float32, float16 or bfloat16: gates, followed by what they multiply.
+        x: [..., 2 * d], float32, float16 or bfloat16: gates, and what they multiply behind them.
         dx: written instead of new arrays.
         target: "automatic" (the fastest for the device of the arrays), "cpu", "cuda", or "interpreter" (slow, finds
             errors of kernels). On a GPU the work is queued on the current stream of the library of the first array.
@@ -3879,7 +3879,7 @@ def gelu_and_mul_backward(
 
     Args:
         dout: [..., d], dtype that of x: gradient of out.
-        x: [..., 2 * d], float32, float16 or bfloat16: gates, followed by what they multiply.
+        x: [..., 2 * d], float32, float16 or bfloat16: gates, and what they multiply behind them.
         dx: written instead of new arrays.
         target: "automatic" (the fastest for the device of the arrays), "cpu", "cuda", or "interpreter" (slow, finds
             errors of kernels). On a GPU the work is queued on the current stream of the library of the first array.
@@ -3906,7 +3906,7 @@ def relu_and_mul_backward(
 
     Args:
         dout: [..., d], dtype that of x: gradient of out.
-        x: [..., 2 * d], float32, float16 or bfloat16: gates, followed by what they multiply.
+        x: [..., 2 * d], float32, float16 or bfloat16: gates, and what they multiply behind them.
         dx: written instead of new arrays.
         target: "automatic" (the fastest for the device of the arrays), "cpu", "cuda", or "interpreter" (slow, finds
             errors of kernels). On a GPU the work is queued on the current stream of the library of the first array.
@@ -4406,8 +4406,8 @@ def rope(
             errors of kernels). On a GPU the work is queued on the current stream of the library of the first array.
 
     Returns:
-        out: [tokens, heads, d] or [batch, tokens, heads, d], dtype that of x: the first 2*half features turned, the
-            others as they are.
+        out: [tokens, heads, d] or [batch, tokens, heads, d], dtype that of x: the first 2*half features rotated,
+            the others unchanged.
 
     Rules:
         cosine: expected at most {d}/2 pairs, half the features; give the angles of fewer pairs.
@@ -4953,7 +4953,7 @@ def ssd(
         out: [tokens, groups * group, p] if cu_seqlens; [batch, tokens, groups * group, p], dtype that of x: (state
             after the token . C + D * x) * silu(z).
         final_state: [sequences, groups * group, p, n] if cu_seqlens; [batch, groups * group, p, n], float32: states
-            behind the last token. None unless output_final_state.
+            after the last token. None unless output_final_state.
 
     Rules:
         max_seqlen: expected cu_seqlens beside it; leave it out: without it all sequences are equally long.
