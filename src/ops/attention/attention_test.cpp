@@ -196,12 +196,15 @@ TEST(Attention, RefusesWrongCalls) {
   expect_refusal(call(q, k, k, {.lse = Tensor::zeros({1, 4, 4}, f16)}), "argument 'lse': expected dtype f32");
   expect_refusal(call(q, k, k, {.tiles = {-1, 0}}), "argument 'tile_queries'");
   const Tensor fences = Tensor::from<std::int32_t>({0, 3, 4}),
-               falling = Tensor::from<std::int32_t>({0, 7, 6});
+               falling = Tensor::from<std::int32_t>({0, 5, 4}),
+               beyond = Tensor::from<std::int32_t>({0, 7, 6});
   const Tensor tokens = q.select(0, 0), more = k.select(0, 0);
   expect_refusal(call(tokens, more, more, {.cu_seqlens_q = fences}),
                  "cu_seqlens_q and cu_seqlens_k together");
   expect_refusal(call(tokens, more, more, {.cu_seqlens_q = fences, .cu_seqlens_k = falling}),
-                 "given 6 at position 2");
+                 "given 4 at position 2");
+  expect_refusal(call(tokens, more, more, {.cu_seqlens_q = fences, .cu_seqlens_k = beyond}),
+                 "given 7 at position 1");
   expect_refusal(call(tokens, more, more, {.cu_seqlens_q = fences, .cu_seqlens_k = fences}),
                  "end with 6 tokens");
   const Tensor ends = Tensor::from<std::int32_t>({0, 1, 6});
@@ -213,5 +216,5 @@ TEST(Attention, RefusesWrongCalls) {
   expect_refusal(call(q, k, k, {.max_seqlen_q = -1}), "expected a number of tokens");
 }
 
-}  // namespace
+}  // namespace attention_test
 }  // namespace tegula::ops
