@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-
 #include "tegula/error.hpp"
 
 namespace tegula::cuda {
@@ -45,6 +43,8 @@ std::optional<TensorMapRequest> request_map(const codegen::CudaProgram::TensorMa
   for (std::size_t i = 0; i < rank; ++i) {
     const std::size_t dim = rank - 1 - i;
     const std::int64_t extent = tensor.shape[dim];
+    // No map describes a tensor without elements, and programs may load windows that lie outside of one.
+    if (extent == 0) return std::nullopt;
     // The stride of a dimension of extent 1 is never used, so it may be anything.
     const std::int64_t usual = i == 0 ? bytes : static_cast<std::int64_t>(unit);
     const std::int64_t stride = extent == 1 ? usual : tensor.strides[dim] * bytes;
@@ -81,9 +81,6 @@ bool has_aligned_rows(const TensorRef& tensor) {
 
 TensorMap encode(const TensorMapRequest& request) {
   TensorMap map{};
-  // Nothing is read through the map of a tensor without elements.
-  const auto end = request.extents.begin() + request.rank;
-  if (std::find(request.extents.begin(), end, 0u) != end) return map;
   constexpr std::uint32_t ones[5] = {1, 1, 1, 1, 1};
   const Driver& d = driver();
   d(d.TensorMapEncodeTiled, &map, request.type, request.rank, reinterpret_cast<void*>(request.address),
