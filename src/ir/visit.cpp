@@ -5,6 +5,7 @@
 #include <unordered_set>
 
 #include "ir/parts.hpp"
+#include "ir/view.hpp"
 
 namespace tegula::ir {
 namespace {
@@ -101,8 +102,11 @@ struct Apply {
   void declare(BufferPtr& b) { replace(b, mapping.buffer); }
   void view(View& view) {
     if (mapping.view) return replace_view(view);
+    const bool is_whole = is_own_shape(view);
     replace(view.buffer, mapping.buffer);
     expressions(view, [&](Expr& e) { expr(e); });
+    // A tensor's extents may have a shorter form; in that its view would look like one of another shape.
+    if (is_whole) view.shape = view.buffer->shape;
   }
   void replace_view(View& view) {
     View result = mapping.view(view);

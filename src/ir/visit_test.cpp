@@ -33,6 +33,17 @@ TEST(Visit, WalksInProgramOrder) {
   EXPECT_EQ(exprs, 2);
 }
 
+// Of a tensor of k / 1 elements a view with the extent k would look like one of another shape.
+TEST(Visit, MappedExpressionsLeaveTheShapeOfAWholeTensor) {
+  const Expr k = variable(named("k"));
+  const BufferPtr a = tensor("a", i32, {k / int32(1)});
+  const Stmt load = st(Load{named("x", VariableKind::let), element(a, {int32(0)})});
+  Mapping shorter;
+  shorter.expr = [&](const Expr& e) { return equal(e, k / int32(1)) ? k : e; };
+  const auto& mapped = *as<Load>(map(load, shorter));
+  EXPECT_TRUE(equal(mapped.from.view.shape[0], a->shape[0]));
+}
+
 TEST(Visit, NodesAreVisitedOnce) {
   Expr e = variable(named("x"));
   for (int i = 0; i < 100; ++i) e = e + e;
