@@ -53,7 +53,9 @@ def test_examples_follow_the_formula(name):
         np.testing.assert_array_equal(got[~finite], want[~finite])
         scale = max(1.0, float(np.abs(want[finite]).max(initial=0)))
         error = np.abs(got[finite] - want[finite]).max(initial=0) / scale
-        assert error <= max(tolerance(dtype) for dtype in dtypes), key
+        # Experts round between their products, too: the judge of the library's tests bounds these steps one by one.
+        steps = 8 if table.name.endswith(("_moe", "_moe_backward")) else 1
+        assert error <= steps * max(tolerance(dtype) for dtype in dtypes), key
 
 
 @every_call
@@ -85,7 +87,9 @@ def test_dims_of_results_are_those_of_the_library(name):
         if dims.has(output):
             assert dims.shape(output) == exact(results[output.name]).shape
     derived, needed = dict(table.derived), set()
-    waiting = [item["extent"] for x in table.outputs if dims.has(x) for item in x.dims(dims.values)]
+    bound = [x for x, tensor in zip(table.inputs, call.tensors) if tensor is not None]
+    bound += [x for x in table.outputs if dims.has(x)]
+    waiting = [item["extent"] for x in bound for item in x.dims(dims.values)]
     waiting += [x.when for x in table.outputs if x.when is not None]
     while waiting:
         new = names_of(waiting.pop()) - needed

@@ -21,7 +21,7 @@ void expect_right(const ops::Operator& op, const ops::Case& example, Target targ
   SCOPED_TRACE(example.name);
   const ops::Options options = ops::Options::parse(op, example.options);
   const ops::Tensors inputs = example.inputs(7);
-  EXPECT_EQ(faults_of(op.judge(inputs, options, op.run(inputs, options, target))), "");
+  EXPECT_EQ(faults_of(op.judge(inputs, options, run_from_host(op, inputs, options, target))), "");
 }
 
 class EmulatedOperator : public ::testing::TestWithParam<CaseName> {};
