@@ -1,5 +1,7 @@
 #include "schedule/verify.hpp"
 
+#include <algorithm>
+#include <cstdint>
 #include <set>
 
 #include "schedule/machine.hpp"
@@ -23,22 +25,27 @@ std::vector<int> trip_counts(const Schedule& s, const Variable& variable) {
 
 using Combination = std::vector<int>;  // a value per variable
 
-// All of them, or every k-th, never more than `most`.
+// All of them, or every k-th, never more than `most` and the last one. A program of many loops has more than
+// memory holds, so only those that are chosen are made: of each the values are the digits of its number.
 std::vector<Combination> combinations(const Schedule& s, int most) {
-  std::vector<Combination> all = {{}};
+  constexpr std::uint64_t enough = std::uint64_t{1} << 48;
+  std::vector<std::vector<int>> values;
+  std::uint64_t total = 1;
   for (const Variable& variable : s.variables) {
-    std::vector<Combination> longer;
-    for (const Combination& start : all)
-      for (const int n : trip_counts(s, variable)) {
-        longer.push_back(start);
-        longer.back().push_back(n);
-      }
-    all = std::move(longer);
+    values.push_back(trip_counts(s, variable));
+    total = std::min(total * values.back().size(), enough);
   }
-  const std::size_t step = (all.size() + most - 1) / most;
+  const std::uint64_t step = (total + most - 1) / most;
   std::vector<Combination> chosen;
-  for (std::size_t i = 0; i < all.size(); i += step) chosen.push_back(all[i]);
-  if (chosen.back() != all.back()) chosen.push_back(all.back());
+  for (std::uint64_t first = 0; first < total; first += step) {
+    Combination& own = chosen.emplace_back(values.size());
+    std::uint64_t rest = first;
+    for (std::size_t v = values.size(); v-- > 0; rest /= values[v].size())
+      own[v] = values[v][rest % values[v].size()];
+  }
+  Combination last;
+  for (const std::vector<int>& counts : values) last.push_back(counts.back());
+  if (chosen.back() != last) chosen.push_back(last);
   return chosen;
 }
 
