@@ -16,9 +16,9 @@ inline std::string cache_dims(const char* of_token) {
   return fmt::format("block_table ? pages page_size {0} : batch keys {0}", of_token);
 }
 
-// Table, lengths and mask of the last tokens; `room` is how many tokens a sequence may have.
+// Table and lengths; `room` is how many tokens a sequence may have.
 template <class Op>
-void add_cache_rows(Schema<Op>& table) {
+void add_cache_places(Schema<Op>& table) {
   table
       .in(&Op::block_table, "block_table", "batch table_width", index,
           "the pages of each sequence, in their order; what names no page, such as -1, is padding")
@@ -28,10 +28,16 @@ void add_cache_rows(Schema<Op>& table) {
           "tokens of each sequence, those of q included; without, all there is room for")
       .remedy("give every sequence a length")
       .range("0", "room+1")
-      .in(&Op::tree_mask, "tree_mask", "~batch queries queries", is(boolean),
-          "which of the last tokens each of them sees; all see what is before them")
       .let("room", "block_table ? table_width*page_size : keys")
       .require("block_table", "room < 536870912", "room for fewer than 2^29 tokens", "give shorter tables");
+}
+
+// These, and the mask of the last tokens.
+template <class Op>
+void add_cache_rows(Schema<Op>& table) {
+  add_cache_places(table);
+  table.in(&Op::tree_mask, "tree_mask", "~batch queries queries", is(boolean),
+           "which of the last tokens each of them sees; all see what is before them");
 }
 
 template <class Op>

@@ -69,26 +69,16 @@ const OperatorSchema& paged_indexer_logits_schema() {
           .remedy("give it the features of q, and a row for each sequence or pages with a block table")
           .in(&Op::weights, "weights", "batch queries heads", floats, "of the heads of each query")
           .remedy("give every head of a query one")
-          .in(&Op::block_table, "block_table", "batch table_width", index,
-              "the pages of each sequence, in their order; what names no page, such as -1, is padding")
-          .remedy("give every sequence a row")
-          .range("0-1", "pages+1")
-          .in(&Op::cache_seqlens, "cache_seqlens", "batch", index,
-              "tokens of each sequence, those of q included; without, all there is room for")
-          .remedy("give every sequence a length")
-          .range("0", "room+1")
+          .with(add_cache_places<PagedIndexerLogits>)
           .in(&Op::k_scales, "k_scales", "block_table ? pages page_size : batch keys", is(f32),
               "factors of the keys' logits")
           .remedy("give every key one")
           .option(&Op::causal, "causal", "no later keys: the last query stands at the last key")
-          .let("room", "block_table ? table_width*page_size : keys")
           .out(&Op::logits, "logits", "batch queries room", is(f32),
                "k_scales * sum over heads of weights * relu(q k^T); -inf where a query does not see a key")
           .steps_of("q")
           .require("q", "1 <= heads & heads <= 128", "1 to 128 heads", "add up the logits of several calls")
           .require("q", "1 <= d & d <= 256", "1 to 256 features", "split the features")
-          .require("block_table", "room < 536870912", "room for fewer than 2^29 tokens",
-                   "give shorter tables")
           .source("DeepSeek-AI 2025, DeepSeek-V3.2: the lightning indexer")
           .no_gradient("a cache is for inference; indexer_logits has one")
           .flops("2*batch*queries*room*heads*d")

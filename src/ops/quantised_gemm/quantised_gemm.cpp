@@ -3,6 +3,7 @@
 #include "ops/products/low_bits.hpp"
 #include "ops/products/product_tiles.hpp"
 #include "ops/products/scaled_products.hpp"
+#include "ops/quantised_gemm/weight_rules.hpp"
 #include "ops/quantised_gemm/weights.hpp"
 #include "ops/schema/functions.hpp"
 #include "ops/schema/schema.hpp"
@@ -182,29 +183,7 @@ const OperatorSchema& quantised_gemm_schema() {
                   {{}, {}, false, "f32, f16 or bf16", "convert the result"})
           .out(&Op::out, "out", "... n", chosen_by("out_dtype", floats.types, "a", bf16), "a * W^T + bias")
           .let("of_scale", "format=mxfp4 ? 32 : (format=nvfp4 ? 16 : (group == 0 ? max(k,1) : group))")
-          .require(
-              "b",
-              [](const Bound<Op>& c) { return (c->format == WeightFormat::int8) == (c.type("b") == i8); },
-              "i8 for int8, u8 for weights of 4 and 2 bits", "check the format")
-          .require("a", "format=int8 ? 1 : (format=ternary ? k%4 == 0 : k%2 == 0)", "weights that fill bytes",
-                   "add columns of zeros")
-          .require(
-              "scales", [](const Bound<Op>& c) { return scales_fit(c->format, c.type("scales")); },
-              "u8 for mxfp4, e4m3 for nvfp4, f16, bf16 or f32 else", "check the format")
-          .require(
-              "group", [](const Bound<Op>& c) { return group_fits(c->format, c->group); },
-              "0, 16, 32 or a multiple of 64", "give scales of such groups")
-          .require("scales", "groups == ceildiv(k,of_scale)", "a scale for every group of {of_scale} weights",
-                   "check group and format")
-          .require(
-              "zeros", [](const Bound<Op>& c) { return !c.has("zeros") || !is_e2m1(c->format); },
-              "no zeros: these weights are floats", "leave them out")
-          .require(
-              "b",
-              [](const Bound<Op>& c) {
-                return !c->packed || (bits_of(c->format) == 4 && c.dim("k") % 64 == 0);
-              },
-              "4 bits, and a multiple of 64 weights in a row", "leave packed out, or add columns of zeros")
+          .with([](Schema<Op>& table) { add_weight_rules<&Op::group>(table, "group"); })
           .source(
               "Frantar et al. 2022, GPTQ; OCP Microscaling Formats (MX) 1.0, 2023; Ma et al. 2024, The Era "
               "of "

@@ -4,6 +4,7 @@
 
 #include "ops/products/low_bits.hpp"
 #include "ops/products/product_tiles.hpp"
+#include "ops/quantised_gemm/weight_rules.hpp"
 #include "ops/quantised_grouped_gemm/kernel.hpp"
 #include "ops/schema/schema.hpp"
 
@@ -103,29 +104,7 @@ const OperatorSchema& quantised_grouped_gemm_schema() {
           .out(&Op::out, "out", "offsets ? m n : groups m n", chosen_by("out_dtype", floats.types, "a", bf16),
                "row_weights * (a * W^T + bias)")
           .let("of_scale", "format=mxfp4 ? 32 : (format=nvfp4 ? 16 : (block == 0 ? max(k,1) : block))")
-          .require(
-              "b",
-              [](const Bound<Op>& c) { return (c->format == WeightFormat::int8) == (c.type("b") == i8); },
-              "i8 for int8, u8 for weights of 4 and 2 bits", "check the format")
-          .require("a", "format=int8 ? 1 : (format=ternary ? k%4 == 0 : k%2 == 0)", "weights that fill bytes",
-                   "add columns of zeros")
-          .require(
-              "scales", [](const Bound<Op>& c) { return scales_fit(c->format, c.type("scales")); },
-              "u8 for mxfp4, e4m3 for nvfp4, f16, bf16 or f32 else", "check the format")
-          .require(
-              "block", [](const Bound<Op>& c) { return group_fits(c->format, c->block); },
-              "0, 16, 32 or a multiple of 64", "give scales of such blocks")
-          .require("scales", "blocks == ceildiv(k,of_scale)", "a scale for every block of {of_scale} weights",
-                   "check block and format")
-          .require(
-              "zeros", [](const Bound<Op>& c) { return !c.has("zeros") || !is_e2m1(c->format); },
-              "no zeros: these weights are floats", "leave them out")
-          .require(
-              "b",
-              [](const Bound<Op>& c) {
-                return !c->packed || (bits_of(c->format) == 4 && c.dim("k") % 64 == 0);
-              },
-              "4 bits, and a multiple of 64 weights in a row", "leave packed out, or add columns of zeros")
+          .with([](Schema<Op>& table) { add_weight_rules<&Op::block>(table, "block"); })
           .require(
               "counts", [](const Bound<Op>& c) { return !(c.has("counts") && c.has("offsets")); },
               "offsets or counts", "leave one of them out")

@@ -104,6 +104,13 @@ TEST(GemmSchedule, IsClean) {
   }
 }
 
+// Their combinations would not fit into any memory.
+TEST(GemmSchedule, ManyLoopsTakeNoLonger) {
+  Schedule schedule = gemm({1});
+  for (int i = 0; i < 40; ++i) schedule.variables.push_back({.name = "loop" + std::to_string(i)});
+  EXPECT_FALSE(verify(schedule));
+}
+
 // A tile would begin in a buffer that the tile before is still being stored from.
 TEST(GemmSchedule, StoresDivideATile) {
   const auto found = verify(gemm({1, 3, 3, 4}));
