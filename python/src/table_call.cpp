@@ -12,6 +12,7 @@
 #include "operators.hpp"
 #include "ops/schema/exact.hpp"
 #include "ops/schema/example.hpp"
+#include "ops/schema/judge.hpp"
 #include "ops/schema/launch.hpp"
 #include "ops/schema/words.hpp"
 #include "options.hpp"
@@ -317,6 +318,21 @@ nb::tuple example(nb::handle number, const char* text, std::uint64_t seed) {
   return nb::make_tuple(inputs, options);
 }
 
+nb::str faults(nb::handle number, const char* text, std::uint64_t seed, const nb::dict& results) {
+  const OperatorSchema& schema = schema_number(number);
+  return with_errors_of_tables([&] {
+    Call call;
+    const auto made = ops::ExampleCall::parse(schema, text);
+    ops::Tensors given;
+    for (const auto& [key, array] : results) {
+      const std::string name = nb::str(key).c_str();
+      given.emplace(name, Tensor::adopt(call.input(name.c_str(), array), nullptr));
+    }
+    return nb::str(
+        ops::faults_of(ops::judge_call(schema, made.inputs(schema, seed), made.options, given)).c_str());
+  });
+}
+
 }  // namespace
 
 void define_table_call(nb::module_& module) {
@@ -332,6 +348,11 @@ void define_table_call(nb::module_& module) {
       "example", example, nb::arg("number"), nb::arg("text"), nb::arg("seed"),
       nb::sig("def example(number: int, text: str, seed: int) -> tuple[dict[str, Array], dict[str, object]]"),
       "Inputs and options of an example that is written as those of tables are.");
+  module.def(
+      "faults", faults, nb::arg("number"), nb::arg("text"), nb::arg("seed"), nb::arg("results"),
+      nb::sig("def faults(number: int, text: str, seed: int, results: dict[str, object]) -> str"),
+      "What is wrong with results, by name, of an example, by the judge of the library's tests; empty if "
+      "all is right.");
 }
 
 }  // namespace tegula::python

@@ -8,6 +8,7 @@ from tegula import _tegula
 from tegula._tables import Dims, evaluate, tables
 
 MOST_OPERATIONS = 1e7  # of a call that tests of Python make
+SEED = 7  # of the inputs of examples
 
 
 @pytest.fixture(autouse=True)
@@ -60,7 +61,7 @@ def optional_names(table):
 
 def example(table, text, convert=lambda array: array):
     """The inputs of an example, by the table's order and by name, and its options."""
-    arrays, given = _tegula.example(table.number, text, 7)
+    arrays, given = _tegula.example(table.number, text, SEED)
     tensors = [convert(arrays[x.name]) if x.name in arrays else None for x in table.inputs]
     options = [given.get(option.name, option.default) for option in table.options]
     keywords = {x.name: tensor for x, tensor in zip(table.inputs, tensors) if tensor is not None}

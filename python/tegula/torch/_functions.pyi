@@ -2067,9 +2067,9 @@ def paged_indexer_logits(
             query does not see a key.
 
     Rules:
+        block_table: expected room for fewer than 2^29 tokens; give shorter tables.
         q: expected 1 to 128 heads; add up the logits of several calls.
         q: expected 1 to 256 features; split the features.
-        block_table: expected room for fewer than 2^29 tokens; give shorter tables.
 
     Raises:
         TypeError: an argument is no array, or an option has another type.
