@@ -30,6 +30,9 @@ ElementValue element_value(lang::ViewPtr view, const std::vector<lang::Operand>&
 // The place for an operation that writes it; the read is left out. TypeError for what is no element.
 lang::Element&& place_of(const char* what, nb::handle given);
 
+// What stands for an element in `a[i] += x` once that is recorded.
+struct Stored {};
+
 struct Variable {
   std::unique_ptr<lang::Var> var;
 };

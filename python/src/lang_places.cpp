@@ -146,7 +146,7 @@ ElementValue element(const lang::ViewPtr& view, nb::handle key) {
 
 void set_element(const lang::ViewPtr& view, nb::handle key, nb::handle value) {
   // Of `a[i] += x`, which is recorded when it comes here.
-  if (std::string_view(Py_TYPE(value.ptr())->tp_name).ends_with("Stored")) return;
+  if (nb::isinstance<Stored>(value)) return;
   if (has_ranges(key))
     throw nb::type_error("a view is assigned; write copy(tile, view), or elements in parallel()");
   const Here at = here();

@@ -55,10 +55,10 @@ namespace {
           .c_str());
 }
 
-// A number of NumPy's, or another that says its value.
+// A number of NumPy's, or another that says its value. NumPy's truth values are `bool` or, before its second release, `bool_`.
 Operand foreign_number(nb::handle given, const Here& at) {
-  const std::string_view type = Py_TYPE(given.ptr())->tp_name;
-  if (type == "numpy.bool" || type == "numpy.bool_") return {PyObject_IsTrue(given.ptr()) == 1, at.at};
+  const auto type = nb::cast<std::string>(given.type().attr("__name__"));
+  if (type == "bool" || type == "bool_") return {PyObject_IsTrue(given.ptr()) == 1, at.at};
   if (nb::hasattr(given, "__index__")) {
     const nb::object number = nb::steal(PyNumber_Index(given.ptr()));
     if (!number.is_valid()) throw nb::python_error();
@@ -219,9 +219,6 @@ void define_operators(Class& type) {
         here().at);
   });
 }
-
-// What stands for an element in `a[i] += x` once that is recorded.
-struct Stored {};
 
 nb::object store_combined(nb::handle self, nb::handle value, const char* fallback,
                           void (*store)(lang::Element&&, const Operand&)) {
