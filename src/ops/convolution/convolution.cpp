@@ -68,6 +68,9 @@ ConvKernel planned(const Bound<Op>& c, const ConvShape& s, ConvPass pass) {
   const std::int64_t seen = back ? s.features : s.channels;
   const auto piece = static_cast<std::int64_t>(bytes_of_piece / t.type.bytes());
   t.whole_pieces = seen % piece == 0 && seen / s.groups % piece == 0;
+  const auto small = [](std::int64_t n) { return static_cast<int>(n <= 16 ? n : 0); };
+  t.taps_d = small(s.taps[0]), t.taps_h = small(s.taps[1]), t.taps_w = small(s.taps[2]);
+  t.stride = small(s.stride), t.stride_h = small(s.stride_h());
   const bool is_16_bits = t.compute.bits() == 16;
   t.k = is_16_bits ? 64 : 32;
   if (!is_16_bits) return t;

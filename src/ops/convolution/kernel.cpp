@@ -18,7 +18,9 @@ struct Program : ConvPixels {
   Dim wide_to{c.phases_of_to() ? "wide_to" : "columns"};
   Expr columns = c.phases_of_to() ? wide_to / stride : Expr(wide_to);  // channels of `to`
   Expr to_depth = c.phases_of_to() ? number("to_depth") : Expr(Dim("to_depth"));
-  Dim features{"features"}, taps_d{"taps_d"}, taps_h{"taps_h"}, taps_w{"taps_w"}, of_weight{"of_weight"};
+  Dim features{"features"}, of_weight{"of_weight"};
+  Expr taps_d = extent_of_taps("taps_d", c.taps_d), taps_h = extent_of_taps("taps_h", c.taps_h),
+       taps_w = extent_of_taps("taps_w", c.taps_w);
   Tensor weight = input("weight", {features, taps_d, taps_h, taps_w, of_weight}, c.type);
   Tensor bias = c.bias ? input("bias", {columns}, *c.bias) : from;
   Tensor to = output("to", extents_of_to(), c.type);
@@ -142,7 +144,9 @@ struct Program : ConvPixels {
 
 // The sum over pixels of their features, times what each tap of them meets: a block for each tap.
 struct WeightsProgram : ConvPixels {
-  Dim features{"features"}, taps_d{"taps_d"}, taps_h{"taps_h"}, taps_w{"taps_w"}, of_weight{"of_weight"};
+  Dim features{"features"}, of_weight{"of_weight"};
+  Expr taps_d = extent_of_taps("taps_d", c.taps_d), taps_h = extent_of_taps("taps_h", c.taps_h),
+       taps_w = extent_of_taps("taps_w", c.taps_w);
   Expr to_depth = to_extent("to_depth"), to_height = to_extent("to_height"), to_width = to_extent("to_width");
   Tensor dout = c.windows ? input("dout", {batch, to_depth, to_height, to_width, features}, c.type)
                           : input("dout", {Dim("to_pixels"), features}, c.type);

@@ -11,6 +11,12 @@ ConvPixels::ConvPixels(const ConvKernel& instance) : c(instance) {
   if (c.whole_pieces) wide.multiple_of(bytes_of_piece / c.type.bytes());
 }
 
+Expr ConvPixels::share(const Expr& of, const Expr& parts) const {
+  if (!c.whole_pieces) return of / parts;
+  const int piece = static_cast<int>(bytes_of_piece) / c.type.bytes();
+  return of / (parts * piece) * piece;
+}
+
 Extents ConvPixels::phases(const std::string& of, const Expr& last) const {
   const auto dim = [&](const char* name) { return Dim((of + name).c_str()); };
   return {dim("_planes"), dim("_rows"), stride_h, dim("_columns"), last};
@@ -51,7 +57,8 @@ void ConvPixels::window_of_phase(Shared& tile, const Pixel& first, const Tap& ta
                                  const Expr& channel) const {
   Expr d = first.d * stride + tap.d * dilation - padding_d, h = tap.h * dilation - padding_h,
        w = tap.w * dilation - padding_w;
-  Expr plane = select(d >= 0 && d < depth, first.image * depth + d, -1), own = channels / groups,
+  Expr plane = select(d >= 0 && d < depth, first.image * depth + d, -1),
+       own = c.grouped ? share(channels, groups) : channels,
        begin = floormod(w, stride) * channels + group * own;
   Expr row = first.h + floordiv(h, stride_h), column = first.w + floordiv(w, stride);
   Shared pixels = tile.reshape({c.h, c.w, static_cast<int>(tile.extent(1))});

@@ -9,10 +9,11 @@ struct ConvPixels {
   lang::Dim wide{c.phases_of_from() ? "wide" : "channels"};  // the last of `from`
   lang::Expr batch = extent("batch"), depth = extent("depth"), height = extent("height"),
              width = extent("width");
-  lang::Expr stride = number("stride"), dilation = number("dilation"), padding_d = number("padding_d"),
-             padding_h = number("padding_h"), padding_w = number("padding_w"), groups = number("groups");
-  lang::Expr stride_h = c.phases ? number("stride_h") : stride;
-  lang::Expr channels = c.phases_of_from() ? wide / stride : lang::Expr(wide);  // of `from`
+  lang::Expr stride = known_or("stride", c.stride), dilation = number("dilation"),
+             padding_d = number("padding_d"), padding_h = number("padding_h"),
+             padding_w = number("padding_w"), groups = number("groups");
+  lang::Expr stride_h = c.phases ? known_or("stride_h", c.stride_h) : stride;
+  lang::Expr channels = c.phases_of_from() ? share(wide, stride) : lang::Expr(wide);  // of `from`
   lang::Tensor from = c.phases_of_from() ? lang::input("from", phases("from", wide), c.type)
                       : c.windows        ? lang::input("from", {batch, depth, height, width, wide}, c.type)
                                          : lang::input("from", {lang::Dim("pixels"), wide}, c.type);
@@ -22,8 +23,16 @@ struct ConvPixels {
   lang::Expr extent(const char* name) const {
     return c.windows && !c.phases_of_from() ? lang::Expr(lang::Dim(name)) : number(name);
   }
+  // One of so many equal parts of channels, which consists of whole pieces if pixels do.
+  lang::Expr share(const lang::Expr& of, const lang::Expr& parts) const;
   // The extents of a tensor with phases, the last of which is given.
   lang::Extents phases(const std::string& of, const lang::Expr& last) const;
+  static lang::Expr known_or(const char* name, int known) {
+    return known > 0 ? lang::Expr(lang::Operand(known)) : number(name);
+  }
+  static lang::Expr extent_of_taps(const char* name, int known) {
+    return known > 0 ? lang::Expr(lang::Operand(known)) : lang::Expr(lang::Dim(name));
+  }
   static lang::Expr number(const char* name) { return lang::scalar(name, i32); }
   // The channels of a group of a tensor whose last dim they are.
   lang::Tensor of_group(const lang::Tensor& tensor, const lang::Expr& group) const;
