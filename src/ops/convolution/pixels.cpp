@@ -11,12 +11,6 @@ ConvPixels::ConvPixels(const ConvKernel& instance) : c(instance) {
   if (c.whole_pieces) wide.multiple_of(bytes_of_piece / c.type.bytes());
 }
 
-Expr ConvPixels::share(const Expr& of, const Expr& parts) const {
-  if (!c.whole_pieces) return of / parts;
-  const int piece = static_cast<int>(bytes_of_piece) / c.type.bytes();
-  return of / (parts * piece) * piece;
-}
-
 Extents ConvPixels::phases(const std::string& of, const Expr& last) const {
   const auto dim = [&](const char* name) { return Dim((of + name).c_str()); };
   return {dim("_planes"), dim("_rows"), stride_h, dim("_columns"), last};
@@ -57,9 +51,10 @@ void ConvPixels::window_of_phase(Shared& tile, const Pixel& first, const Tap& ta
                                  const Expr& channel) const {
   Expr d = first.d * stride + tap.d * dilation - padding_d, h = tap.h * dilation - padding_h,
        w = tap.w * dilation - padding_w;
-  Expr plane = select(d >= 0 && d < depth, first.image * depth + d, -1),
-       own = c.grouped ? share(channels, groups) : channels,
-       begin = floormod(w, stride) * channels + group * own;
+  Expr plane = select(d >= 0 && d < depth, first.image * depth + d, -1), own = channels / groups;
+  // Counted in pieces, of which all parts of channels consist if pixels do: boxes begin at whole ones.
+  const int piece = c.whole_pieces ? static_cast<int>(bytes_of_piece) / c.type.bytes() : 1;
+  Expr begin = (floormod(w, stride) * (channels / piece) + group * (own / piece)) * piece;
   Expr row = first.h + floordiv(h, stride_h), column = first.w + floordiv(w, stride);
   Shared pixels = tile.reshape({c.h, c.w, static_cast<int>(tile.extent(1))});
   if (c.whole)

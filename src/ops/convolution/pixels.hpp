@@ -13,7 +13,7 @@ struct ConvPixels {
              padding_d = number("padding_d"), padding_h = number("padding_h"),
              padding_w = number("padding_w"), groups = number("groups");
   lang::Expr stride_h = c.phases ? known_or("stride_h", c.stride_h) : stride;
-  lang::Expr channels = c.phases_of_from() ? share(wide, stride) : lang::Expr(wide);  // of `from`
+  lang::Expr channels = c.phases_of_from() ? wide / stride : lang::Expr(wide);  // of `from`
   lang::Tensor from = c.phases_of_from() ? lang::input("from", phases("from", wide), c.type)
                       : c.windows        ? lang::input("from", {batch, depth, height, width, wide}, c.type)
                                          : lang::input("from", {lang::Dim("pixels"), wide}, c.type);
@@ -23,8 +23,6 @@ struct ConvPixels {
   lang::Expr extent(const char* name) const {
     return c.windows && !c.phases_of_from() ? lang::Expr(lang::Dim(name)) : number(name);
   }
-  // One of so many equal parts of channels, which consists of whole pieces if pixels do.
-  lang::Expr share(const lang::Expr& of, const lang::Expr& parts) const;
   // The extents of a tensor with phases, the last of which is given.
   lang::Extents phases(const std::string& of, const lang::Expr& last) const;
   static lang::Expr known_or(const char* name, int known) {
