@@ -40,8 +40,8 @@ struct ScaledGroupedGemmWeights {
 
 // c[g] + the scaled product a[rows of g]ᵀ · dout[rows of g], the gradient of matrices as
 // grouped_gemm_weights: [groups, k, n]. Every column has a scale for each 128 rows of the whole tensor,
-// whatever groups these belong to. Products are fastest where the rows of a column lie side by side in both,
-// and groups are aligned: there tensor cores multiply 8 bits.
+// whatever groups these belong to. Where the rows of a column lie side by side in both, and groups are
+// aligned, tensor cores take operands as they lie; on Hopper others are brought into that order first.
 Tensor scaled_grouped_gemm_weights(const TensorRef& a, const TensorRef& dout, const TensorRef& scale_a,
                                    const TensorRef& scale_dout, const TensorRef& offsets,
                                    ScaledGroupedGemmWeights options = {});

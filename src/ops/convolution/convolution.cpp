@@ -18,20 +18,59 @@ TensorRef over_three(TensorRef tensor, int rank) {
 
 namespace {
 
+// Of the pixels of a tile, those of a row, so that tiles cover the fewest pixels.
+int pixels_of_row(const ConvShape::Three& pixels, int count, int usual) {
+  const auto covered = [&](int w) {
+    const std::int64_t h = count / w;
+    return (pixels[1] + h - 1) / h * h * ((pixels[2] + w - 1) / w * w);
+  };
+  int best = usual;
+  for (const int w : {8, 16, 32})
+    if (w <= count && covered(w) < covered(best)) best = w;
+  return best;
+}
+
+// The input divided into phases: [batch · depth, height / stride_h, stride_h, width / stride, stride ·
+// channels].
+TensorRef in_phases(const TensorRef& input, const ConvShape& s) {
+  const std::int64_t of_h = s.stride_h();
+  TensorRef result = input;
+  result.shape = {s.batch * s.in[0], s.in[1] / of_h, of_h, s.in[2] / s.stride, s.stride * s.channels};
+  const auto& steps = input.strides;
+  result.strides = {s.in[0] == 1 ? steps[0] : steps[1], steps[2] * of_h, steps[2], steps[3] * s.stride,
+                    steps[4]};
+  return result;
+}
+
+// Whether that is a view of a tensor of five dims.
+bool has_phases(const TensorRef& input, const ConvShape& s) {
+  const auto& steps = input.strides;
+  return s.stride > 1 && s.in[1] % s.stride_h() == 0 && s.in[2] % s.stride == 0 &&
+         (steps[4] == 1 || s.channels == 1) && steps[3] == s.channels &&
+         (s.in[0] == 1 || s.batch == 1 || steps[0] == s.in[0] * steps[1]);
+}
+
 template <class Op>
 ConvKernel planned(const Bound<Op>& c, const ConvShape& s, ConvPass pass) {
   ConvKernel t{.type = c.type("x"),
                .compute = multiplied_type(c.type("x"), c.on_gpu()),
                .out = c.type("x"),
                .pass = pass};
-  t.windows = s.stride == 1, t.grouped = s.groups > 1;
   const bool back = pass == ConvPass::input_gradient;
-  const ConvShape::Three& made = back ? s.in : s.out;
+  // Every stride-th tap of a gradient belongs to a phase, unless taps are further apart.
+  t.phases = has_phases(over_three(c.formed(back ? "dx" : "x"), rank_of_conv<Op>), s) &&
+             !(back && s.dilation % s.stride != 1);
+  t.windows = s.stride == 1 || t.phases, t.grouped = s.groups > 1;
+  ConvShape::Three made = back ? s.in : s.out;
+  if (back && t.phases) made[1] /= s.stride_h(), made[2] /= s.stride;
   if (made[1] == 1) t.h = 1, t.w = 64;
   if (!c.on_gpu()) return t;
   const std::int64_t seen = back ? s.features : s.channels;
   const auto piece = static_cast<std::int64_t>(bytes_of_piece / t.type.bytes());
   t.whole_pieces = seen % piece == 0 && seen / s.groups % piece == 0;
+  const auto small = [](std::int64_t n) { return static_cast<int>(n <= 16 ? n : 0); };
+  t.taps_d = small(s.taps[0]), t.taps_h = small(s.taps[1]), t.taps_w = small(s.taps[2]);
+  t.stride = small(s.stride), t.stride_h = small(s.stride_h());
   const bool is_16_bits = t.compute.bits() == 16;
   t.k = is_16_bits ? 64 : 32;
   if (!is_16_bits) return t;
@@ -43,7 +82,15 @@ ConvKernel planned(const Bound<Op>& c, const ConvShape& s, ConvPass pass) {
   } else {
     t.w = made[1] == 1 ? 128 : made[2] > 8 ? 16 : 8;
   }
+  if (made[1] == 1) return t;
+  const int pixels = t.h * t.w;
+  t.w = pixels_of_row(made, pixels, t.w), t.h = pixels / t.w;
   return t;
+}
+
+// Whether tiles of so many channels end with those of a group.
+bool is_whole(const ConvShape& s, const ConvKernel& t, int channels) {
+  return t.phases && s.channels / s.groups % channels == 0;
 }
 
 // Parts of the pixels, where the weights alone are too few blocks.
@@ -66,19 +113,29 @@ TensorRef pixels_of(const Bound<Op>& c, const ConvKernel& t, const char* tensor)
   return t.windows ? over_three(c.formed(tensor), rank) : c.rows(tensor, rank + 1);
 }
 
+// The input, in phases where the kernel takes it so.
+template <class Op>
+TensorRef input_of(const Bound<Op>& c, const ConvShape& s, const ConvKernel& t, const char* tensor) {
+  const TensorRef pixels = pixels_of(c, t, tensor);
+  return t.phases ? in_phases(pixels, s) : pixels;
+}
+
 template <class Op>
 void launch_products(const Bound<Op>& c, Launch& launch, const ConvKernel& t, const char* from,
                      const char* to, const ConvShape::Three& extents) {
   const ConvShape s = shape_of(c);
+  const TensorRef made = over_three(c.formed(to), rank_of_conv<Op>);
   const TensorRef weight = over_three(c["weight"], rank_of_conv<Op>);
   launch(t, convolution_program,
-         {{"from", pixels_of(c, t, from)},
-          {"to", over_three(c.formed(to), rank_of_conv<Op>)},
+         {{"from", t.phases_of_from() ? input_of(c, s, t, from) : pixels_of(c, t, from)},
+          {"to", t.phases_of_to() ? in_phases(made, s) : made},
           {"weight", weight},
           {"bias", c.has("bias") ? c["bias"] : weight},
           {"depth", extents[0]},
           {"height", extents[1]},
           {"width", extents[2]},
+          {"to_depth", made.size(1)},
+          {"stride_h", s.stride_h()},
           {"padding_d", s.padding[0]},
           {"padding_h", s.padding[1]},
           {"padding_w", s.padding[2]}});
@@ -88,7 +145,7 @@ template <class Op>
 void run(const Bound<Op>& c, Launch& launch) {
   const ConvShape s = shape_of(c);
   ConvKernel t = planned(c, s, ConvPass::forward);
-  t.bias = c.type_if("bias");
+  t.bias = c.type_if("bias"), t.whole = is_whole(s, t, t.k);
   launch_products(c, launch, t, "x", "out", s.in);
 }
 
@@ -97,9 +154,9 @@ void run_backward(const Bound<Op>& c, Launch& launch) {
   const ConvShape s = shape_of(c);
   launch_products(c, launch, planned(c, s, ConvPass::input_gradient), "dout", "dx", s.out);
   ConvKernel t = planned(c, s, ConvPass::weight_gradient);
-  t.out = c.type("dweight"), t.splits = splits_of(c, s, t);
+  t.out = c.type("dweight"), t.splits = splits_of(c, s, t), t.whole = is_whole(s, t, t.n);
   launch(t, conv_weights_program,
-         {{"from", pixels_of(c, t, "x")},
+         {{"from", input_of(c, s, t, "x")},
           {"dout", pixels_of(c, t, "dout")},
           {"dweight", over_three(c["dweight"], rank_of_conv<Op>)},
           {"depth", s.in[0]},
@@ -108,6 +165,7 @@ void run_backward(const Bound<Op>& c, Launch& launch) {
           {"to_depth", s.out[0]},
           {"to_height", s.out[1]},
           {"to_width", s.out[2]},
+          {"stride_h", s.stride_h()},
           {"padding_d", s.padding[0]},
           {"padding_h", s.padding[1]},
           {"padding_w", s.padding[2]}});
@@ -225,6 +283,9 @@ const OperatorSchema& conv2d_schema() {
                {"strided_bf16",
                 "batch=2 height=9 width=10 channels=24 features=16 taps_h=3 taps_w=3 stride=2 padding=1 "
                 "bf16"},
+               {"strided_even_bf16",
+                "batch=2 height=8 width=10 channels=24 features=16 taps_h=3 taps_w=3 stride=2 padding=1 "
+                "groups=2 bf16"},
                {"grouped",
                 "batch=1 height=6 width=5 channels=12 features=9 taps_h=2 taps_w=3 padding=1 groups=3 bias"}})
           .measured(

@@ -15,12 +15,17 @@ using Pixel = ConvPixels::Pixel;
 
 // A product for every tap: the pixels that it meets, times its weights.
 struct Program : ConvPixels {
-  Dim columns{"columns"};  // channels of `to`
-  Dim to_depth{"to_depth"}, to_height{"to_height"}, to_width{"to_width"};
-  Dim features{"features"}, taps_d{"taps_d"}, taps_h{"taps_h"}, taps_w{"taps_w"}, of_weight{"of_weight"};
+  Dim wide_to{c.phases_of_to() ? "wide_to" : "columns"};
+  Expr columns = c.phases_of_to() ? wide_to / stride : Expr(wide_to);  // channels of `to`
+  Expr to_depth = c.phases_of_to() ? number("to_depth") : Expr(Dim("to_depth"));
+  Dim features{"features"}, of_weight{"of_weight"};
+  Expr taps_d = extent_of_taps("taps_d", c.taps_d), taps_h = extent_of_taps("taps_h", c.taps_h),
+       taps_w = extent_of_taps("taps_w", c.taps_w);
   Tensor weight = input("weight", {features, taps_d, taps_h, taps_w, of_weight}, c.type);
   Tensor bias = c.bias ? input("bias", {columns}, *c.bias) : from;
-  Tensor to = output("to", {batch, to_depth, to_height, to_width, columns}, c.type);
+  Tensor to = output("to", extents_of_to(), c.type);
+  Expr to_height = to.extent(c.phases_of_to() ? 1 : 2),
+       to_width = to.extent(3);  // of a phase, if it has some
   // Of a group, what is summed and what is made.
   Expr inner = c.grouped ? channels / groups : Expr(channels),
        made = c.grouped ? columns / groups : Expr(columns);
@@ -34,14 +39,36 @@ struct Program : ConvPixels {
     return weight.slice(range(group * own, (group + 1) * own), tap.d, tap.h, tap.w);
   }
 
-  // sum += all taps; `bring` fills a tile of pixels [pixels, channels] from a channel on.
+  Extents extents_of_to() const {
+    if (c.phases_of_to()) return phases("to", wide_to);
+    return {batch, to_depth, Dim("to_height"), Dim("to_width"), wide_to};
+  }
+
+  // Of a dimension, all taps, or every step-th from `first` on.
+  struct Taps {
+    Expr count;
+    std::optional<Expr> first, step;
+    Expr operator()(const Expr& number) const { return first ? *first + number * *step : number; }
+  };
+  // Of a gradient with phases, those that look from the place to a pixel of the result.
+  Taps taps_of(const Expr& place, const Expr& taps, const Expr& padding, const Expr& step) const {
+    if (!c.phases_of_to()) return {taps, {}, {}};
+    Expr first = floormod(place + padding, step);
+    return {ceildiv(taps - first, step), first, step};
+  }
+
+  // sum += all taps that `at` meets; `bring` fills a tile of pixels [pixels, channels] from a channel on.
   template <class Bring>
-  void multiply(Fragment& sum, const Expr& group, const Expr& column, Bring bring) const {
+  void multiply(Fragment& sum, const Pixel& at, const Expr& group, const Expr& column, Bring bring) const {
+    const Taps of_d = taps_of(at.d, taps_d, padding_d, stride),
+               of_h = taps_of(at.h, taps_h, padding_h, stride_h),
+               of_w = taps_of(at.w, taps_w, padding_w, stride);
     Expr steps = ceildiv(inner, c.k);
     const bool back = c.pass == ConvPass::input_gradient;
-    pipelined(taps_d * taps_h * taps_w * steps, {.stages = 4}, [&](Index step) {
+    pipelined(of_d.count * of_h.count * of_w.count * steps, {.stages = 4}, [&](Index step) {
       Expr number = step / steps, channel = step % steps * c.k;
-      const Tap tap{number / taps_w / taps_h, number / taps_w % taps_h, number % taps_w};
+      const Tap tap{of_d(number / of_w.count / of_h.count), of_h(number / of_w.count % of_h.count),
+                    of_w(number % of_w.count)};
       Shared pixels({c.h * c.w, c.k}, c.compute), weights({back ? c.k : c.n, back ? c.n : c.k}, c.compute);
       bring(tap, channel, pixels);
       copy(back ? weights_of(tap, group).at(channel, column) : weights_of(tap, group).at(column, channel),
@@ -61,17 +88,35 @@ struct Program : ConvPixels {
   Expr group_of(const Expr& z) const { return c.grouped ? z % groups : Expr(Operand(0)); }
   Expr rest_of(const Expr& z) const { return c.grouped ? z / groups : z; }
 
+  // Of a tile of an image, or of one of its phases.
+  Pixel first_of(const Expr& plane, const Expr& row, const Expr& column) const {
+    if (!c.phases_of_to()) return {plane / to_depth, plane % to_depth, row, column};
+    Expr phases = stride_h * stride, phase = plane % phases, image = plane / phases;
+    return {image / to_depth, image % to_depth, row * stride_h + phase / stride,
+            column * stride + phase % stride};
+  }
+  void store(const Fragment& sum, const Pixel& first, const Expr& group, const Expr& column) const {
+    if (!c.phases_of_to())
+      return copy(sum.reshape({c.h, c.w, c.n}),
+                  of_group(to, group).slice(first.image, first.d).at(first.h, first.w, column));
+    Expr plane = first.image * to_depth + first.d, begin = first.w % stride * columns + group * made;
+    copy(sum.reshape({c.h, c.w, c.n}),
+         to.slice(plane, all, first.h % stride_h, all, range(begin, begin + made))
+             .at(first.h / stride_h, first.w / stride, column));
+  }
+
   void by_windows() const {
     Expr across = ceildiv(to_width, c.w), images = batch * to_depth;
-    grid(ceildiv(made, c.n), across * ceildiv(to_height, c.h), c.grouped ? images * groups : images,
+    Expr planes = c.phases_of_to() ? images * stride_h * stride : images;
+    grid(ceildiv(made, c.n), across * ceildiv(to_height, c.h), c.grouped ? planes * groups : planes,
          [&](Index x, Index tile, Index z) {
-           Expr group = group_of(z), image = rest_of(z) / to_depth, d = rest_of(z) % to_depth;
-           Expr row = tile / across * c.h, column = tile % across * c.w;
+           Expr group = group_of(z);
+           const Pixel first = first_of(rest_of(z), tile / across * c.h, tile % across * c.w);
            Fragment sum({c.h * c.w, c.n}, f32, 0);
-           multiply(sum, group, x * c.n, [&](const Tap& tap, const Expr& channel, Shared& pixels) {
-             window(pixels, Pixel{image, d, row, column}, tap, group, channel);
+           multiply(sum, first, group, x * c.n, [&](const Tap& tap, const Expr& channel, Shared& pixels) {
+             window(pixels, first, tap, group, channel);
            });
-           copy(sum.reshape({c.h, c.w, c.n}), of_group(to, group).slice(image, d).at(row, column, x * c.n));
+           store(sum, first, group, x * c.n);
          });
   }
 
@@ -82,15 +127,16 @@ struct Program : ConvPixels {
     grid(ceildiv(made, c.n), ceildiv(pixels, count), groups, {.order = Order::grouped(8)},
          [&](Index x, Index tile, Index z) {
            Expr group = c.grouped ? Expr(z) : Expr(Operand(0));
-           const auto pixel = [&](const Index& i) {
+           const auto pixel = [&](const Expr& i) {
              Expr p = tile * count + i;
              return Pixel{p / of_image, p / (to_width * to_height) % to_depth, p / to_width % to_height,
                           p % to_width};
            };
            Fragment sum({count, c.n}, f32, 0);
-           multiply(sum, group, x * c.n, [&](const Tap& tap, const Expr& channel, Shared& own) {
-             rows(own, pixel, batch, tap, group, channel);
-           });
+           multiply(sum, pixel(Operand(0)), group, x * c.n,
+                    [&](const Tap& tap, const Expr& channel, Shared& own) {
+                      rows(own, pixel, batch, tap, group, channel);
+                    });
            copy(sum, of_group(result, group).at(tile * count, x * c.n));
          });
   }
@@ -98,7 +144,9 @@ struct Program : ConvPixels {
 
 // The sum over pixels of their features, times what each tap of them meets: a block for each tap.
 struct WeightsProgram : ConvPixels {
-  Dim features{"features"}, taps_d{"taps_d"}, taps_h{"taps_h"}, taps_w{"taps_w"}, of_weight{"of_weight"};
+  Dim features{"features"}, of_weight{"of_weight"};
+  Expr taps_d = extent_of_taps("taps_d", c.taps_d), taps_h = extent_of_taps("taps_h", c.taps_h),
+       taps_w = extent_of_taps("taps_w", c.taps_w);
   Expr to_depth = to_extent("to_depth"), to_height = to_extent("to_height"), to_width = to_extent("to_width");
   Tensor dout = c.windows ? input("dout", {batch, to_depth, to_height, to_width, features}, c.type)
                           : input("dout", {Dim("to_pixels"), features}, c.type);

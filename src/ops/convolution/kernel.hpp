@@ -17,23 +17,32 @@ struct ConvKernel {
   ConvPass pass = ConvPass::forward;
   std::optional<DType> bias = {};
   bool windows = false;       // tiles are windows of the tensor; else rows that are looked up
+  bool phases = false;        // windows of every stride-th pixel of the input, which is a multiple of it
+  bool whole = false;         // of phases: no tile is partly behind the channels of a group
   bool grouped = false;       // there are groups of channels
   bool whole_pieces = false;  // pixels begin at multiples of 16 bytes of an image
   int h = 8, w = 8, n = 64,
       k = 64;      // pixels of a tile; its columns; the step of what is summed, or rows of dweight
   int splits = 1;  // of the pixels that a gradient of weights sums
+  // Extents of filters, and strides, by which places are divided; 0: the call says.
+  int taps_d = 0, taps_h = 0, taps_w = 0, stride_h = 0, stride = 0;
+  // Which of the tensors of pixels is the input, with phases.
+  bool phases_of_from() const { return phases && pass != ConvPass::input_gradient; }
+  bool phases_of_to() const { return phases && pass == ConvPass::input_gradient; }
   auto fields() const {
     return std::tuple(type, labelled("tiles", compute), labelled("out", out), pass, labelled("bias", bias),
-                      labelled("windows", windows), labelled("grouped", grouped),
-                      labelled("pieces", whole_pieces), joined("p", h, w), joined("t", n, k),
-                      labelled("splits", splits));
+                      labelled("windows", windows), labelled("phases", phases), labelled("whole", whole),
+                      labelled("grouped", grouped), labelled("pieces", whole_pieces), joined("p", h, w),
+                      joined("t", n, k), labelled("splits", splits), labelled("depth", taps_d),
+                      joined("taps", taps_h, taps_w), joined("stride", stride_h, stride));
   }
 };
 
 // Arguments, in either pass the tensor that taps look into as `from`, [batch, depth, height, width, channels]
 // or, where rows are looked up, [pixels, channels]; the scalars batch, depth, height, width, stride,
-// padding_d, padding_h, padding_w, dilation and groups. Forward and of the input: weight [features, taps_d,
-// taps_h, taps_w, channels of a group], bias, `to` as `from`.
+// padding_d, padding_h, padding_w, dilation and groups. An input with phases is [batch · depth,
+// height / stride_h, stride_h, width / stride, stride · channels], with the scalar stride_h. Forward and of
+// the input: weight [features, taps_d, taps_h, taps_w, channels of a group], bias, `to` as `from`.
 lang::Kernel convolution_program(const ConvKernel& instance);
 // Of the weights: dout as `from`, but of the result's extents, with the scalars to_depth, to_height and
 // to_width; dweight.

@@ -8,7 +8,12 @@ using namespace lang;
 using lang::Tensor;
 
 ConvPixels::ConvPixels(const ConvKernel& instance) : c(instance) {
-  if (c.whole_pieces) channels.multiple_of(bytes_of_piece / c.type.bytes());
+  if (c.whole_pieces) wide.multiple_of(bytes_of_piece / c.type.bytes());
+}
+
+Extents ConvPixels::phases(const std::string& of, const Expr& last) const {
+  const auto dim = [&](const char* name) { return Dim((of + name).c_str()); };
+  return {dim("_planes"), dim("_rows"), stride_h, dim("_columns"), last};
 }
 
 Tensor ConvPixels::of_group(const Tensor& tensor, const Expr& group) const {
@@ -19,7 +24,8 @@ Tensor ConvPixels::of_group(const Tensor& tensor, const Expr& group) const {
   return tensor.slice(all, all, all, all, range_of_group);
 }
 
-// Where a tap of the place looks, with stride 1; a gradient of the input looks the other way.
+// Where a tap of the place looks, before a division by the stride; a gradient of the input looks the other
+// way.
 Expr ConvPixels::met(const Expr& place, const Expr& tap, const Expr& padding) const {
   return c.pass == ConvPass::input_gradient ? place + padding - tap * dilation
                                             : place + tap * dilation - padding;
@@ -27,11 +33,36 @@ Expr ConvPixels::met(const Expr& place, const Expr& tap, const Expr& padding) co
 
 void ConvPixels::window(Shared& tile, const Pixel& first, const Tap& tap, const Expr& group,
                         const Expr& channel) const {
+  if (c.phases_of_from()) return window_of_phase(tile, first, tap, group, channel);
   const int columns = static_cast<int>(tile.extent(1));
+  // A gradient meets only taps of its phase, which divide without a rest.
+  const auto at = [&](const Expr& place, const Expr& of_tap, const Expr& padding, const Expr& step) {
+    Expr place_met = met(place, of_tap, padding);
+    return c.phases ? floordiv(place_met, step) : place_met;
+  };
   copy(of_group(from, group)
-           .slice(first.image, met(first.d, tap.d, padding_d))
-           .at(met(first.h, tap.h, padding_h), met(first.w, tap.w, padding_w), channel),
+           .slice(first.image, at(first.d, tap.d, padding_d, stride))
+           .at(at(first.h, tap.h, padding_h, stride_h), at(first.w, tap.w, padding_w, stride), channel),
        tile.reshape({c.h, c.w, columns}));
+}
+
+// A tap sees one phase of the input: neighbouring pixels of the result see neighbours in it.
+void ConvPixels::window_of_phase(Shared& tile, const Pixel& first, const Tap& tap, const Expr& group,
+                                 const Expr& channel) const {
+  Expr d = first.d * stride + tap.d * dilation - padding_d, h = tap.h * dilation - padding_h,
+       w = tap.w * dilation - padding_w;
+  Expr plane = select(d >= 0 && d < depth, first.image * depth + d, -1), own = channels / groups;
+  // Counted in pieces, of which all parts of channels consist if pixels do: boxes begin at whole ones.
+  const int piece = c.whole_pieces ? static_cast<int>(bytes_of_piece) / c.type.bytes() : 1;
+  Expr begin = (floormod(w, stride) * (channels / piece) + group * (own / piece)) * piece;
+  Expr row = first.h + floordiv(h, stride_h), column = first.w + floordiv(w, stride);
+  Shared pixels = tile.reshape({c.h, c.w, static_cast<int>(tile.extent(1))});
+  if (c.whole)
+    copy(from.slice(plane, all, floormod(h, stride_h)).at(row, column, begin + channel), pixels);
+  else
+    copy(from.slice(plane, all, floormod(h, stride_h), all, range(begin, begin + own))
+             .at(row, column, channel),
+         pixels);
 }
 
 Expr ConvPixels::row_of(const Pixel& p, const Tap& tap) const {

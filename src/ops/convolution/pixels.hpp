@@ -6,17 +6,31 @@ namespace tegula::ops {
 
 struct ConvPixels {
   const ConvKernel& c;
-  lang::Dim channels{"channels"};  // of `from`
+  lang::Dim wide{c.phases_of_from() ? "wide" : "channels"};  // the last of `from`
   lang::Expr batch = extent("batch"), depth = extent("depth"), height = extent("height"),
              width = extent("width");
-  lang::Expr stride = number("stride"), dilation = number("dilation"), padding_d = number("padding_d"),
-             padding_h = number("padding_h"), padding_w = number("padding_w"), groups = number("groups");
-  lang::Tensor from = c.windows ? lang::input("from", {batch, depth, height, width, channels}, c.type)
-                                : lang::input("from", {lang::Dim("pixels"), channels}, c.type);
+  lang::Expr stride = known_or("stride", c.stride), dilation = number("dilation"),
+             padding_d = number("padding_d"), padding_h = number("padding_h"),
+             padding_w = number("padding_w"), groups = number("groups");
+  lang::Expr stride_h = c.phases ? known_or("stride_h", c.stride_h) : stride;
+  lang::Expr channels = c.phases_of_from() ? wide / stride : lang::Expr(wide);  // of `from`
+  lang::Tensor from = c.phases_of_from() ? lang::input("from", phases("from", wide), c.type)
+                      : c.windows        ? lang::input("from", {batch, depth, height, width, wide}, c.type)
+                                         : lang::input("from", {lang::Dim("pixels"), wide}, c.type);
 
   explicit ConvPixels(const ConvKernel& instance);
 
-  lang::Expr extent(const char* name) const { return c.windows ? lang::Expr(lang::Dim(name)) : number(name); }
+  lang::Expr extent(const char* name) const {
+    return c.windows && !c.phases_of_from() ? lang::Expr(lang::Dim(name)) : number(name);
+  }
+  // The extents of a tensor with phases, the last of which is given.
+  lang::Extents phases(const std::string& of, const lang::Expr& last) const;
+  static lang::Expr known_or(const char* name, int known) {
+    return known > 0 ? lang::Expr(lang::Operand(known)) : number(name);
+  }
+  static lang::Expr extent_of_taps(const char* name, int known) {
+    return known > 0 ? lang::Expr(lang::Operand(known)) : lang::Expr(lang::Dim(name));
+  }
   static lang::Expr number(const char* name) { return lang::scalar(name, i32); }
   // The channels of a group of a tensor whose last dim they are.
   lang::Tensor of_group(const lang::Tensor& tensor, const lang::Expr& group) const;
@@ -28,7 +42,7 @@ struct ConvPixels {
   struct Pixel {
     lang::Expr image, d, h, w;
   };
-  // With stride 1: the pixels that a tap of a tile meets, [h · w, columns] from the channel on.
+  // With stride 1, or phases: the pixels that a tap of a tile meets, [h · w, columns] from the channel on.
   void window(lang::Shared& tile, const Pixel& first, const Tap& tap, const lang::Expr& group,
               const lang::Expr& channel) const;
   // Of pixels that a function gives; those behind the last, and what the tap does not meet, are zeros.
@@ -37,6 +51,8 @@ struct ConvPixels {
             const lang::Expr& group, const lang::Expr& channel) const;
 
  private:
+  void window_of_phase(lang::Shared& tile, const Pixel& first, const Tap& tap, const lang::Expr& group,
+                       const lang::Expr& channel) const;
   lang::Expr met(const lang::Expr& place, const lang::Expr& tap, const lang::Expr& padding) const;
   lang::Expr row_of(const Pixel& pixel, const Tap& tap) const;
 };

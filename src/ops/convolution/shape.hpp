@@ -19,6 +19,8 @@ struct ConvShape {
   std::int64_t batch = 0, channels = 0, features = 0, groups = 1, stride = 1, dilation = 1;
   Three in = {1, 1, 1}, out = {1, 1, 1}, taps = {1, 1, 1}, padding = {0, 0, 0};
 
+  // Images of one row have one that every row of the result sees.
+  std::int64_t stride_h() const { return in[1] == 1 && out[1] == 1 ? 1 : stride; }
   std::int64_t pixels(const Three& of) const { return of[0] * of[1] * of[2]; }
 };
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "ops/lists/running_sums.hpp"
 #include "ops/pieces/plan.hpp"
 
 namespace tegula::ops {
@@ -13,12 +12,11 @@ using lang::Tensor;
 namespace {
 
 constexpr int word_bits = 32;
-constexpr int most_marks = 8192;     // words of a chunk that say which of its pairs have which expert
-constexpr int runs = 16;             // of experts, whose pairs are added up one after the other
-constexpr int chunks_at_a_time = 8;  // whose numbers are read together
+constexpr int most_marks = 8192;       // words of a chunk that say which of its pairs have which expert
+constexpr int chunks_at_a_time = 128;  // whose numbers of an expert are added up together
 
-// Each chunk of pairs counts those of every expert; one block finds where the experts begin, and the chunks
-// within them; each chunk writes its pairs there.
+// Each chunk of pairs counts those of every expert; a block for each expert adds up its counts; each chunk
+// finds where experts begin and writes its pairs there.
 struct Sort {
   const MoeSortKernel& c;
   int words = std::clamp(most_marks / c.lists, 1, word_bits), chunk = words * word_bits;
@@ -26,7 +24,8 @@ struct Sort {
   Expr groups = scalar("groups", i32), chunks = ceildiv(pairs, chunk);
   Tensor experts = input("experts", {pairs}, i32), order = output("order", {pairs}, i32),
          places = output("places", {pairs}, i32), offsets = output("offsets", {groups + 1}, i32);
-  Tensor counts = workspace("counts", {chunks, c.lists}, i32);
+  // Pairs of an expert in every chunk, then in all chunks before it; and in all of them.
+  Tensor counts = workspace("counts", {c.lists, chunks}, i32), totals = workspace("totals", {c.lists}, i32);
 
   Shared load_chunk(const Expr& number) const {
     Shared own({chunk}, i32);
@@ -43,47 +42,42 @@ struct Sort {
         Expr expert = own(i);
         when(expert >= 0 && expert < groups, [&] { atomic_add(numbers(expert), 1); });
       });
-      copy(numbers, counts.slice(n).at(0));
+      copy(numbers, counts.slice(all, n).at(0));
     });
   }
 
-  // Calls `body` with every chunk's number of an expert's pairs.
-  template <class Body>
-  void each_chunk(const Expr& expert, Body body) const {
-    serial(ceildiv(chunks, chunks_at_a_time), [&](Index step) {
-      std::vector<Expr> numbers;
-      for (int i = 0; i < chunks_at_a_time; ++i)
-        numbers.emplace_back(counts(step * chunks_at_a_time + i, expert));
-      for (int i = 0; i < chunks_at_a_time; ++i)
-        body(step * chunks_at_a_time + i, numbers[static_cast<std::size_t>(i)]);
+  void add_chunks() const {
+    grid(c.lists, [&](Index expert) {
+      Var total = 0;
+      serial(ceildiv(chunks, chunks_at_a_time), [&](Index step) {
+        const Tensor own = counts.slice(expert);
+        Fragment numbers = load(own.at(step * chunks_at_a_time), {chunks_at_a_time});
+        Fragment before = scan_sum(numbers, {.exclusive = true});
+        parallel(before, [&](Index i) { before(i) += total; });
+        copy(before, own.at(step * chunks_at_a_time));
+        total += reduce_sum(numbers).scalar();
+      });
+      totals(expert) = total;
     });
   }
 
-  void find_begins() const {
-    grid(1, [&](Index) {
-      Shared begins({c.lists}, i32);
-      parallel(begins, [&](Index expert) {
-        Var sum = 0;
-        each_chunk(expert, [&](const Expr&, const Expr& number) { sum += number; });
-        begins(expert) = sum;
-      });
-      Var next = 0;
-      add_up(begins, begins, next, runs);
-      parallel(begins, [&](Index expert) {
-        Var at = begins(expert);
-        when(expert < groups, [&] { offsets(expert) = at; });
-        each_chunk(expert, [&](const Expr& n, const Expr& number) {
-          when(n < chunks, [&] { counts(n, expert) = at; });
-          at += number;
-        });
-      });
-      offsets(groups) = next;
-    });
+  // Where the pairs of every expert begin.
+  Fragment begins() const {
+    Fragment numbers = load(totals.at(0), {c.lists});
+    return scan_sum(numbers, {.exclusive = true});
   }
 
   void write() const {
-    grid(chunks, [&](Index n) {
+    // Offsets are written even if there are no pairs.
+    grid(max(chunks, 1), [&](Index n) {
       Shared own = load_chunk(n), marks({words, c.lists}, u32), before({words, c.lists}, i32);
+      Shared first({c.lists}, i32);
+      copy(begins(), first);
+      Expr total = first(c.lists - 1) + totals(c.lists - 1);
+      when(n == 0, [&] {
+        copy(first, offsets.slice(range(0, groups)).at(0));
+        offsets(groups) = total;
+      });
       clear(marks);
       parallel(chunk, [&](Index i) {
         Expr expert = own(i);
@@ -91,13 +85,12 @@ struct Sort {
              [&] { atomic_or(marks(i / word_bits, expert), u32(1) << u32(i % word_bits)); });
       });
       parallel(c.lists, [&](Index expert) {
-        Var at = counts(n, expert);
+        Var at = first(expert) + counts(expert, n);
         for (int w = 0; w < words; ++w) {
           before(w, expert) = at;
           at += i32(popcount(marks(w, expert)));
         }
       });
-      Expr total = offsets(groups);
       parallel(chunk, [&](Index i) {
         Expr pair = n * chunk + i, expert = own(i), word = i / word_bits;
         when(pair < pairs, [&] {
@@ -208,7 +201,7 @@ Kernel moe_sort_program(const MoeSortKernel& c) {
   return kernel(instance_name("moe_sort", c), [&] {
     const Sort sort{c};
     sort.count();
-    sort.find_begins();
+    sort.add_chunks();
     sort.write();
   });
 }

@@ -72,6 +72,41 @@ TEST(ScaledGroupedGemmWeights, TakesRowsSideBySide) {
                  {{"aligned", aligned}});
 }
 
+// Of every group with its own limits, in any order of memory.
+TEST(ScaledGroupedGemmWeights, BringsRowsOfGroupsIntoBlocks) {
+  const Tensor a = Tensor::random_normal({300, 140}, e4m3, 1),
+               dout = Tensor::random_normal({300, 24}, e4m3, 2);
+  const Tensor of_a = scales({3, 140}, 3), of_dout = scales({3, 24}, 4);
+  for (const std::vector<std::int32_t>& at :
+       {std::vector<std::int32_t>{0, 0, 130, 131, 131, 300}, {0, 64, 64, 120, 128, 256}, {0, 0, 0, 0, 0, 7}})
+    expect_right("scaled_grouped_gemm_weights",
+                 {{"a", turned(a)},
+                  {"dout", dout},
+                  {"scale_a", of_a},
+                  {"scale_dout", of_dout},
+                  {"offsets", Tensor::from(at)}},
+                 {});
+}
+
+TEST(Convolution, HasPhasesOfStrides) {
+  struct Case {
+    Shape x, weight, dout;
+    std::int64_t stride, padding, dilation, groups;
+  };
+  for (const Case& c : {Case{{2, 9, 12, 16}, {24, 3, 4, 8}, {2, 3, 4, 24}, 3, 1, 1, 2},
+                        {{1, 8, 8, 16}, {16, 1, 1, 16}, {1, 4, 4, 16}, 2, 0, 1, 1},  // phases without taps
+                        {{1, 6, 10, 8}, {8, 2, 3, 8}, {1, 3, 4, 8}, 2, 1, 2, 1},     // taps of no one phase
+                        {{1, 4, 6, 4, 12}, {8, 3, 3, 2, 12}, {1, 2, 3, 3, 8}, 2, 1, 1, 1}}) {
+    const Tensor x = Tensor::random_normal(c.x, bf16, 1), weight = Tensor::random_normal(c.weight, bf16, 2),
+                 dout = Tensor::random_normal(c.dout, bf16, 3);
+    const OptionValues options{
+        {"stride", c.stride}, {"padding", c.padding}, {"dilation", c.dilation}, {"groups", c.groups}};
+    const std::string name = c.x.size() == 5 ? "conv3d" : "conv2d";
+    expect_right(name.c_str(), {{"x", x}, {"weight", weight}}, options);
+    expect_right((name + "_backward").c_str(), {{"dout", dout}, {"x", x}, {"weight", weight}}, options);
+  }
+}
+
 TEST(Gemm, TakesEpilogues) {
   const Tensor a = Tensor::random_normal({37, 24}, f32, 1), b = Tensor::random_normal({24, 40}, f32, 2);
   for (const Target target : test_targets()) {

@@ -2,6 +2,7 @@
 #include "ops/products/low_bits.hpp"
 #include "ops/products/product_tiles.hpp"
 #include "ops/products/scaled_products.hpp"
+#include "ops/scaled_grouped_gemm/group_blocks.hpp"
 #include "ops/schema/schema.hpp"
 #include "ops/schema/sums_of_8_bits.hpp"
 #include "tegula/ops/scaled_grouped_gemm.hpp"
@@ -19,12 +20,13 @@ struct Instance {
   bool by_column_a = false, by_column_dout = false;                // rows of a column lie side by side
   bool scales_by_column_a = false, scales_by_column_dout = false;  // and so do its scales
   bool aligned = false;
+  bool in_blocks = false;  // operands are what group_blocks_program makes of them
   int m = 64, n = 64;
   auto fields() const {
     return std::tuple(type, compute, labelled("s", scale), labelled("out", out), labelled("c", c),
                       labelled("ca", by_column_a), labelled("cd", by_column_dout),
                       labelled("sa", scales_by_column_a), labelled("sd", scales_by_column_dout),
-                      labelled("aligned", aligned), joined("t", m, n));
+                      labelled("aligned", aligned), labelled("blocks", in_blocks), joined("t", m, n));
   }
 };
 
@@ -35,21 +37,35 @@ Tensor turned_input(const char* name, const Expr& rows, const Expr& columns, boo
 
 struct Program {
   const Instance& c;
-  Dim m{"m"}, n{"n"}, k{"k"}, groups{"groups"};
-  Expr blocks = ceildiv(m, scaled_block);
-  Tensor a = turned_input("a", m, k, c.by_column_a, c.type),
-         dout = turned_input("dout", m, n, c.by_column_dout, c.type);
+  Expr m = c.in_blocks ? scalar("m", i32) : Expr(Dim("m"));
+  Dim n{"n"}, k{"k"}, groups{"groups"};
+  Expr blocks = ceildiv(m, scaled_block), rows = c.in_blocks ? rows_of_blocks() : m;
+  Tensor a = turned_input("a", rows, k, c.by_column_a, c.type),
+         dout = turned_input("dout", rows, n, c.by_column_dout, c.type);
   Tensor scale_a = turned_input("scale_a", blocks, k, c.scales_by_column_a, c.scale),
          scale_dout = turned_input("scale_dout", blocks, n, c.scales_by_column_dout, c.scale);
   Tensor offsets = input("offsets", {groups + 1}, i32), out = output("out", {groups, k, n}, c.out);
   Tensor added = c.c ? input("c", {groups, k, n}, *c.c) : a;
   Expr most = scalar("max_rows", i32);
 
-  // What a group has of an operand: its rows, or, where groups are aligned, all of them.
+  static Expr rows_of_blocks() {
+    Dim rows("rows");
+    rows.multiple_of(scaled_block);
+    return rows;
+  }
+  // Whether tiles hold rows of one group only, whatever is loaded beside them.
+  bool whole() const { return c.aligned || c.in_blocks; }
+  // What a group has of an operand: its rows, or, where these are whole blocks, all of them.
   ScaledOperand operand(const Tensor& values, const Tensor& scales, bool by_column, bool scales_by_column,
                         const Range& rows) const {
-    const Tensor own = c.aligned ? values : by_column ? values.slice(all, rows) : values.slice(rows);
+    const Tensor own = whole() ? values : by_column ? values.slice(all, rows) : values.slice(rows);
     return {own, scales, by_column ? Along::k : Along::rows, scales_by_column ? Along::k : Along::rows, 1};
+  }
+
+  // Where the rows of operands begin, among all.
+  Expr begin_of(const Range& rows, const Expr& group) const {
+    if (c.in_blocks) return group * -scaled_block;
+    return c.aligned ? Expr(Operand(0)) : Expr(rows.begin);
   }
 
   void run() const {
@@ -69,8 +85,8 @@ struct Program {
                select(rows.begin < rows.end, ceildiv(rows.end, scaled_block), rows.begin / scaled_block);
            multiply_scaled(sum, operand(a, scale_a, c.by_column_a, c.scales_by_column_a, rows),
                            operand(dout, scale_dout, c.by_column_dout, c.scales_by_column_dout, rows),
-                           y * c.m, x * c.n, range(rows.begin / scaled_block, end),
-                           c.aligned ? Expr(Operand(0)) : Expr(rows.begin), c.compute);
+                           y * c.m, x * c.n, range(rows.begin / scaled_block, end), begin_of(rows, group),
+                           c.compute);
            copy(sum, out.slice(group).at(y * c.m, x * c.n));
          });
   }
@@ -80,13 +96,47 @@ Kernel program(const Instance& c) {
   return kernel(instance_name("scaled_grouped_gemm_weights", c), [&] { Program{c}.run(); });
 }
 
+TensorRef as(TensorRef tensor, DType type) {
+  const std::int64_t ratio = type.bytes() / tensor.dtype.bytes();
+  tensor.dtype = type, tensor.shape.back() /= ratio;
+  for (std::size_t dim = 0; dim + 1 < tensor.shape.size(); ++dim) tensor.strides[dim] /= ratio;
+  return tensor;
+}
+
+// The columns of an operand, in blocks of 128 rows that belong to one group.
+tegula::Tensor blocks_of_groups(const Bound<ScaledGroupedGemmWeights>& c, Launch& launch,
+                                const char* operand) {
+  const std::int64_t groups = c.dim("groups"), blocks = (c.dim("m") + scaled_block - 1) / scaled_block;
+  const bool by_column = lies_along_rows(c[operand]);
+  const TensorRef values = turned(c[operand], by_column);
+  tegula::Tensor result =
+      launch.scratch({c[operand].size(1), (blocks + groups) * scaled_block}, values.dtype);
+  launch(GroupBlocksKernel{by_column}, group_blocks_program,
+         {{"values", as(values, u8)},
+          {"parts", std::max<std::int64_t>((blocks + groups - 1) / std::max<std::int64_t>(groups, 1), 1)},
+          {"blocks", as(result, u32)}});
+  return result;
+}
+
 void run(const Bound<ScaledGroupedGemmWeights>& c, Launch& launch) {
   Instance t{.type = c.type("a"), .scale = c.type("scale_a"), .out = c.type("out"), .c = c.type_if("c")};
   t.by_column_a = lies_along_rows(c["a"]), t.by_column_dout = lies_along_rows(c["dout"]);
   t.scales_by_column_a = lies_along_rows(c["scale_a"]);
   t.scales_by_column_dout = lies_along_rows(c["scale_dout"]);
   t.aligned = c->aligned;
-  t.compute = scaled_tile_type(c.call(), t.type, t.by_column_a && t.by_column_dout);
+  t.compute = scaled_tile_type(c.call(), t.type, true);
+  // Tensor cores take 8 bits of columns that lie side by side, which the copy engine brings if no group's
+  // limit cuts a tile; reading and writing operands once more costs less than any other way.
+  t.in_blocks = t.compute.bits() == 8 && !(t.aligned && t.by_column_a && t.by_column_dout);
+  if (!t.in_blocks && !(t.by_column_a && t.by_column_dout))
+    t.compute = scaled_tile_type(c.call(), t.type, false);
+  TensorRef a = turned(c["a"], t.by_column_a), dout = turned(c["dout"], t.by_column_dout);
+  std::optional<tegula::Tensor> blocks_of_a, blocks_of_dout;
+  if (t.in_blocks) {
+    a = blocks_of_a.emplace(blocks_of_groups(c, launch, "a"));
+    dout = blocks_of_dout.emplace(blocks_of_groups(c, launch, "dout"));
+    t.by_column_a = t.by_column_dout = true;
+  }
   if (c.on_gpu()) {
     const std::int64_t groups = std::max<std::int64_t>(c.dim("groups"), 1);
     const ProductTile tile =
@@ -95,8 +145,8 @@ void run(const Bound<ScaledGroupedGemmWeights>& c, Launch& launch) {
     t.m = tile.m, t.n = tile.n;
   }
   launch(t, program,
-         {{"a", turned(c["a"], t.by_column_a)},
-          {"dout", turned(c["dout"], t.by_column_dout)},
+         {{"a", a},
+          {"dout", dout},
           {"scale_a", turned(c["scale_a"], t.scales_by_column_a)},
           {"scale_dout", turned(c["scale_dout"], t.scales_by_column_dout)}});
 }

@@ -1,0 +1,18 @@
+// Bytes of the rows of groups, brought into the order that tensor cores of 8 bits multiply: columns that lie
+// side by side, and blocks of 128 rows that belong to one group.
+#pragma once
+#include "ops/schema/instance.hpp"
+#include "tegula/lang.hpp"
+
+namespace tegula::ops {
+
+struct GroupBlocksKernel {
+  bool by_column = false;  // the rows of a column lie side by side in memory already
+  auto fields() const { return std::tuple(labelled("by_column", by_column)); }
+};
+// Arguments: values u8 [m, columns], or [columns, m] by column; offsets [groups + 1]; the scalar parts, of
+// the blocks of a group; blocks u32 [columns, rows / 4], where block b of the tensor is, as far as group g
+// has it, number b + g. Rows of others are zeros there; blocks of no group are not written.
+lang::Kernel group_blocks_program(const GroupBlocksKernel& instance);
+
+}  // namespace tegula::ops
