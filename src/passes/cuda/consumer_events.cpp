@@ -159,7 +159,7 @@ class Consumer {
   std::vector<schedule::Access> accesses_of_product(const StepPart& part) {
     const auto& gemm = *as<Gemm>(part.stmt);
     std::vector<schedule::Access> result;
-    for (const View* operand : {&gemm.a, &gemm.b}) {
+    for (const View* operand : operands(gemm)) {
       if (operand->buffer == part.in_parts)
         result.push_back(names_.part(operand->buffer, Touch::read, part.first, part.last));
       else if (operand->buffer->space == Space::fragment || names_.is_ring(operand->buffer.get()))

@@ -1,0 +1,205 @@
+#include "tegula/ops/gemm_24.hpp"
+
+#include <array>
+
+#include "ops/pieces/matrices.hpp"
+#include "ops/pieces/product_table.hpp"
+#include "ops/products/product_tiles.hpp"
+#include "ops/schema/functions.hpp"
+#include "ops/schema/sums_of_8_bits.hpp"
+#include "ops/sparse_24/codes.hpp"
+#include "tegula/lang/sparse.hpp"
+
+namespace tegula::ops {
+
+namespace {
+
+using namespace lang;
+using lang::Tensor;
+
+struct Instance {
+  DType type = bf16, out = bf16;
+  bool transpose_b = false, transpose_out = false, scaled = false;
+  std::optional<DType> bias = {};
+  Activation activation = Activation::none;
+  GemmTiles tiles = {};
+  auto fields() const {
+    return std::tuple(type, labelled("out", out), labelled("tb", transpose_b),
+                      labelled("tout", transpose_out), labelled("scaled", scaled), labelled("bias", bias),
+                      activation, tiles);
+  }
+};
+
+// What becomes of the sums: of a row of the sparse matrix and a column of the other one.
+void complete(Fragment& sum, const Instance& c, const std::optional<Tensor>& bias,
+              const std::optional<Expr>& scale, const Expr& row, const Expr& column) {
+  if (scale) parallel(sum, [&](Index i, Index j) { sum(i, j) = sum(i, j) * *scale; });
+  if (bias) {
+    Fragment added({sum.extent(c.transpose_out ? 0 : 1)}, f32);
+    copy(bias->at(c.transpose_out ? row : column), added);
+    parallel(sum, [&](Index i, Index j) { sum(i, j) += c.transpose_out ? Expr(added(i)) : Expr(added(j)); });
+  }
+  if (c.activation != Activation::none)
+    parallel(sum, [&](Index i, Index j) { sum(i, j) = activate(c.activation, sum(i, j)); });
+}
+
+void store(Fragment& sum, const Instance& c, const Tensor& out, const Expr& row, const Expr& column) {
+  if (!c.transpose_out) return copy(sum, out.at(row, column));
+  copy(sum.T(), out.at(column, row));
+}
+
+Kernel program(const Instance& c) {
+  return kernel(instance_name("gemm_24", c), [&] {
+    const GemmTiles& t = c.tiles;
+    Dim m("m"), n("n"), k("k");
+    Tensor values = input("values", {m, k / 2}, c.type), metadata = input("metadata", {m, k / 8}, u8);
+    Tensor b = c.transpose_b ? input("b", {n, k}, c.type) : input("b", {k, n}, c.type);
+    Tensor out = c.transpose_out ? output("out", {n, m}, c.out) : output("out", {m, n}, c.out);
+    std::optional<Tensor> bias;
+    std::optional<Expr> scale;
+    if (c.bias) bias.emplace(input("bias", {c.transpose_out ? m : n}, *c.bias));
+    if (c.scaled) scale.emplace(scalar("scale", f32));
+    const DType sums = c.type == i8 ? i32 : f32;
+    grid(ceildiv(n, t.n), ceildiv(m, t.m), {.order = Order::grouped(8)}, [&](Index x, Index y) {
+      Expr row = y * t.m, column = x * t.n;
+      Fragment sum({t.m, t.n}, sums, 0);
+      pipelined(ceildiv(k, t.k), {.stages = 4}, [&](Index step) {
+        Shared own({t.m, t.k / 2}, c.type), places({t.m, t.k / 8}, u8);
+        Shared other({c.transpose_b ? t.n : t.k, c.transpose_b ? t.k : t.n}, c.type);
+        copy(values.at(row, step * (t.k / 2)), own);
+        copy(metadata.at(row, step * (t.k / 8)), places);
+        copy(c.transpose_b ? b.at(column, step * t.k) : b.at(step * t.k, column), other);
+        if (c.transpose_b)
+          gemm_sparse(own, places, other.T(), sum);
+        else
+          gemm_sparse(own, places, other, sum);
+      });
+      if (c.out == i32) return store(sum, c, out, row, column);
+      if (sums == f32) {
+        complete(sum, c, bias, scale, row, column);
+        return store(sum, c, out, row, column);
+      }
+      Fragment real = map(sum, [&](Index i, Index j) { return f32(sum(i, j)); });
+      complete(real, c, bias, scale, row, column);
+      store(real, c, out, row, column);
+    });
+  });
+}
+
+// Tiles with more rows of the sparse matrix, which has half of the bytes.
+constexpr TileCost of_16_bits[] = {{256, 128, 128, 0.085, 0.085}, {128, 256, 128, 0.085, 0.085},
+                                   {128, 128, 128, 0.105, 0.105}, {64, 128, 128, 0.2, 0.2},
+                                   {64, 64, 128, 0.3, 0.3},       {64, 32, 128, 0.5, 0.5}};
+constexpr TileCost of_8_bits[] = {
+    {128, 128, 128, 0.12, 0.12}, {64, 128, 128, 0.2, 0.2}, {64, 64, 128, 0.3, 0.3}, {64, 32, 128, 0.5, 0.5}};
+
+void run(const Bound<Gemm24>& c, Launch& launch) {
+  Instance t{.type = c.type("b"),
+             .out = c.type("out"),
+             .transpose_b = c->transpose_b,
+             .transpose_out = c->transpose_out,
+             .scaled = c->scale != 1,
+             .bias = c.type_if("bias"),
+             .activation = c->activation,
+             .tiles = c->tiles};
+  ProductTile tile{64, 64};
+  if (c.on_gpu()) {
+    const std::span<const TileCost> tiles =
+        t.type.bits() == 8 ? std::span<const TileCost>(of_8_bits) : std::span<const TileCost>(of_16_bits);
+    tile = best_tile(tiles, {1, c.dim("m"), c.dim("n"), c.dim("k")}, t.type.bytes(),
+                     planned_gpu_processors(c.call()));
+  }
+  if (t.tiles.m == 0) t.tiles.m = tile.m;
+  if (t.tiles.n == 0) t.tiles.n = tile.n;
+  if (t.tiles.k == 0) t.tiles.k = 128;
+  t.tiles.splits = 1;
+  launch(t, program);
+}
+
+// A row of the sparse matrix.
+std::vector<double> expanded(const tegula::Tensor& values, const std::uint8_t* metadata, std::int64_t i,
+                             std::int64_t k) {
+  std::vector<double> row(static_cast<std::size_t>(k));
+  for (std::int64_t q = 0; q < k / 4; ++q) {
+    const int code = metadata[i * (k / 8) + q / 2] >> q % 2 * 4 & 15, known = code == 0 ? 4 : code;
+    row[static_cast<std::size_t>(4 * q + (known & 3))] = values.at<double>(i, 2 * q);
+    row[static_cast<std::size_t>(4 * q + (known >> 2))] = values.at<double>(i, 2 * q + 1);
+  }
+  return row;
+}
+
+void formula(const Bound<Gemm24>& c, Exact& exact) {
+  const std::int64_t m = c.dim("m"), n = c.dim("n"), k = c.dim("k");
+  const bool as_tensor_cores = exact.steps() != f64 && c.type("b").bits() == 8 && c.type("b").is_floating();
+  const tegula::Tensor b = c->transpose_b ? exact["b"].transpose(0, 1) : exact["b"];
+  const auto* metadata = exact["metadata"].data_as<std::uint8_t>();
+  const double* bias = exact.data_if("bias");
+  const tegula::Tensor& out = exact["out"];
+  for (std::int64_t i = 0; i < m; ++i) {
+    const std::vector<double> row = expanded(exact["values"], metadata, i, k);
+    for (std::int64_t j = 0; j < n; ++j) {
+      const double sum = sum_of_8_bits(k, as_tensor_cores, [&](std::int64_t e) {
+        return row[static_cast<std::size_t>(e)] * b.at<double>(e, j);
+      });
+      const double added = bias ? bias[c->transpose_out ? i : j] : 0;
+      const std::int64_t at = c->transpose_out ? j * m + i : i * n + j;
+      if (out.dtype() == i32)
+        out.data_as<std::int32_t>()[at] = static_cast<std::int32_t>(sum);
+      else
+        out.data_as<double>()[at] = activate(c->activation, c->scale * sum + added);
+    }
+  }
+}
+
+bool is_sum_of_integers(const Bound<Gemm24>& c) {
+  return c.type("out") != i32 ||
+         (c.type("b") == i8 && !c.has("bias") && c->activation == Activation::none && c->scale == 1);
+}
+
+}  // namespace
+
+const OperatorSchema& gemm_24_schema() {
+  using Op = Gemm24;
+  static const OperatorSchema table =
+      Schema<Op>("gemm_24", "product of a matrix with two values of each four along its rows")
+          .in(&Op::values, "values", "m k/2", types_of_24, "the values of the left matrix")
+          .in(&Op::metadata, "metadata", "m k/8", is(u8), "where they stand, as compress_24 writes it")
+          .values([](const Shape& shape, DType, std::uint64_t seed, const auto&) {
+            return random_metadata(shape, seed);
+          })
+          .in(&Op::b, "b", "transpose_b ? n k : k n", same_as("values"), "right matrix")
+          .remedy("check transpose_b")
+          .in(&Op::bias, "bias", "transpose_out ? m : n", floats, "added to every row of the result")
+          .option(&Op::transpose_b, "transpose_b", "b is [n, k]")
+          .option(&Op::transpose_out, "transpose_out", "the result is [n, m]")
+          .option(&Op::activation, "activation", "applied to the sums; gelu is that by tanh")
+          .option(&Op::scale, "scale", "factor of the product",
+                  {{}, {}, false, "a finite factor", "give 1 where there is none"})
+          .option(&Op::out_dtype, "out_dtype", "dtype of the result",
+                  {{}, {}, false, "f32, f16, bf16, or i32 of i8", "convert the result"})
+          .with(add_product_tiles<Op>)
+          .out(&Op::out, "out", "transpose_out ? n m : m n",
+               chosen_by("out_dtype", {f32, f16, bf16, i32}, "b", bf16), "activation(scale * a * b + bias)")
+          .require("b", "k%8 == 0", "a multiple of 8 along k", "pad both matrices with zeros along k")
+          .require("out_dtype", is_sum_of_integers,
+                   "f32, f16 or bf16; i32 of i8 without bias, activation and scale", "leave it out")
+          .require("tile_k", "tile_k%8 == 0", "a multiple of 8", "leave it out")
+          .require("splits", "splits <= 1", "no parts of k", "leave it out")
+          .source("Mishra et al. 2021, Accelerating Sparse Deep Neural Networks")
+          .no_gradient("gradients of a pruned matrix are dense: multiply them by gemm")
+          .flops("2*m*n*k")
+          .examples({{"ragged_bf16", "m=70 n=40 k=200 bf16 bias"},
+                     {"whole_f16", "m=130 n=72 k=256 f16 transpose_b activation=relu out_dtype=f32"},
+                     {"linear_bf16", "m=72 n=21 k=136 bf16 transpose_b transpose_out bias:f32"},
+                     {"e4m3", "m=66 n=40 k=256 e4m3 transpose_b scale=0.25"},
+                     {"e5m2", "m=20 n=40 k=72 e5m2 out_dtype=f32"},
+                     {"i8", "m=66 n=48 k=384 i8 transpose_b out_dtype=i32"},
+                     {"scaled_i8", "m=20 n=24 k=64 i8 transpose_b scale=0.01 bias:f32"}})
+          .measured({{"8192_bf16", "m=8192 n=8192 k=8192 bf16 transpose_b"},
+                     {"8192_e4m3", "m=8192 n=8192 k=8192 e4m3 transpose_b"},
+                     {"8192_i8", "m=8192 n=8192 k=8192 i8 transpose_b out_dtype=i32"}})
+          .run(run, formula);
+  return table;
+}
+
+}  // namespace tegula::ops
