@@ -33,11 +33,10 @@ struct Gemm24 {
   bool transpose_out = false;            // the result is [n, m]
   std::optional<TensorRef> bias = {};    // of the result's columns, f32, f16 or bf16
   Activation activation = Activation::none;
-  double scale = 1;  // of the product, before the bias
-  std::optional<DType> out_dtype =
-      {};                             // f32, f16, bf16, or i32 of i8; that of b unless given, bf16 for 8 bits
-  std::optional<TensorRef> out = {};  // written instead of a new tensor
-  GemmTiles tiles = {};               // splits are not taken
+  double scale = 1;                     // of the product, before the bias
+  std::optional<DType> out_dtype = {};  // f32, f16 or bf16; that of b unless given, bf16 for 8 bits
+  std::optional<TensorRef> out = {};    // written instead of a new tensor
+  GemmTiles tiles = {};                 // splits are not taken
   Target target = Target::automatic();
 };
 
@@ -48,6 +47,16 @@ struct Gemm24 {
 // Hopper where k is a multiple of 128, and for 8 bits with transpose_b. Wrong shapes, dtypes or options are
 // an ArgumentError.
 Tensor gemm_24(const TensorRef& values, const TensorRef& metadata, const TensorRef& b, Gemm24 options = {});
+
+struct IntegerGemm24 {
+  TensorRef values = {}, metadata = {}, b = {};  // i8 [m, k / 2], u8 [m, k / 8] and i8 [n, k]
+  std::optional<TensorRef> out = {};             // written instead of a new tensor
+  Target target = Target::automatic();
+};
+
+// a · bᵀ in i32 for such a matrix of i8, exact: i32 [m, n]. Sums beyond 2^31 wrap.
+Tensor integer_gemm_24(const TensorRef& values, const TensorRef& metadata, const TensorRef& b,
+                       IntegerGemm24 options = {});
 
 }  // namespace tegula::ops
 TEGULA_API_END

@@ -304,6 +304,7 @@ class CudaGridPrinter : private GridState {
   void sparse_product(const ir::Gemm& n, const passes::GemmPlan& plan, int columns, std::int64_t first,
                       const std::string& arguments, const std::string& adds);
   void load_metadata(const ir::Gemm& n);
+  void read_metadata(const ir::Gemm& n);
   std::string operand_registers(const ir::Gemm& n, const passes::GemmPlan& plan, const Loc& at);
   std::string operand_at(const ir::View& view, int along_k, const std::string& row,
                          const std::string& column);

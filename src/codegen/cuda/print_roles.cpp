@@ -184,6 +184,7 @@ void CudaGridPrinter::sync_line(const std::string& text) {
 
 void CudaGridPrinter::event(const schedule::Operation& n, const schedule::Event& e) {
   if (!e.stmt) return;
+  if (const auto* gemm = as<Gemm>(e.stmt)) return read_metadata(*gemm);
   if (store_) return stage_boxes(n.accesses.size() - 1);  // one is of the fragment
   const Part part{n.first, n.last};
   if (part.is_all()) {

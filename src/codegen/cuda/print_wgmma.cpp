@@ -171,6 +171,13 @@ void CudaGridPrinter::sparse_product(const Gemm& n, const passes::GemmPlan& plan
   }
 }
 
+// The same where others may have written the tile.
+void CudaGridPrinter::read_metadata(const Gemm& n) {
+  out_.code();
+  touch(*n.metadata, MemoryUse::read, false);
+  load_metadata(n);
+}
+
 // The words of metadata that this thread gives to the instructions of a sparse product.
 void CudaGridPrinter::load_metadata(const Gemm& n) {
   if (!n.metadata) return;
@@ -289,11 +296,10 @@ void CudaGridPrinter::event(const schedule::Gemm& product, const schedule::Event
 }
 
 void CudaGridPrinter::event(const schedule::GemmFence& n, const schedule::Event& e) {
-  if (const auto& gemm = *as<Gemm>(e.stmt); gemm.metadata) {
-    out_.code();
-    touch(*gemm.metadata, MemoryUse::read, false);
-    load_metadata(gemm);
-  }
+  // Not from a ring, whose slot threads read by an event of its own.
+  if (const auto& gemm = *as<Gemm>(e.stmt);
+      gemm.metadata && roles_->ring_of(plan_.consumers.in_ring(gemm.metadata->buffer.get())) < 0)
+    read_metadata(gemm);
   if (n.pins) sync_line(fmt::format("tg::pin({});", fragments_.at(as<Gemm>(e.stmt)->c.buffer.get()).name));
   sync_line("tg::wgmma_fence();");
 }

@@ -73,13 +73,13 @@ Instance plan(const Bound<Compress24>& c) {
 
 void formula(const Bound<Compress24>& c, Exact& exact) {
   const std::int64_t m = c.dim("m"), k = c.dim("k");
-  const tegula::Tensor &a = exact["a"], &values = exact["values"], &metadata = exact["metadata"];
+  const tegula::Tensor a = exact["a"].to(f64), &values = exact["values"], &metadata = exact["metadata"];
   const bool integers = c.type("a") == i8;
   auto* codes = metadata.data_as<std::uint8_t>();
   for (std::int64_t i = 0; i < m; ++i)
     for (std::int64_t q = 0; q < k / group; ++q) {
       double x[group];
-      for (int e = 0; e < group; ++e) x[e] = a.at<double>(i, group * q + e);
+      for (int e = 0; e < group; ++e) x[e] = a.data_as<double>()[i * k + group * q + e];
       int first = -1, second = -1;
       for (int e = 0; e < group; ++e) {
         int before = 0;

@@ -1,6 +1,6 @@
 #include "tegula/ops/gemm_24.hpp"
 
-#include <array>
+#include <span>
 
 #include "ops/pieces/matrices.hpp"
 #include "ops/pieces/product_table.hpp"
@@ -93,37 +93,43 @@ constexpr TileCost of_16_bits[] = {{256, 128, 128, 0.085, 0.085}, {128, 256, 128
 constexpr TileCost of_8_bits[] = {
     {128, 128, 128, 0.12, 0.12}, {64, 128, 128, 0.2, 0.2}, {64, 64, 128, 0.3, 0.3}, {64, 32, 128, 0.5, 0.5}};
 
-void run(const Bound<Gemm24>& c, Launch& launch) {
-  Instance t{.type = c.type("b"),
-             .out = c.type("out"),
-             .transpose_b = c->transpose_b,
-             .transpose_out = c->transpose_out,
-             .scaled = c->scale != 1,
-             .bias = c.type_if("bias"),
-             .activation = c->activation,
-             .tiles = c->tiles};
+GemmTiles planned(const BoundCall& c, DType type, GemmTiles given) {
   ProductTile tile{64, 64};
   if (c.on_gpu()) {
     const std::span<const TileCost> tiles =
-        t.type.bits() == 8 ? std::span<const TileCost>(of_8_bits) : std::span<const TileCost>(of_16_bits);
-    tile = best_tile(tiles, {1, c.dim("m"), c.dim("n"), c.dim("k")}, t.type.bytes(),
-                     planned_gpu_processors(c.call()));
+        type.bits() == 8 ? std::span<const TileCost>(of_8_bits) : std::span<const TileCost>(of_16_bits);
+    tile = best_tile(tiles, {1, c.dim("m"), c.dim("n"), c.dim("k")}, type.bytes(), planned_gpu_processors(c));
   }
-  if (t.tiles.m == 0) t.tiles.m = tile.m;
-  if (t.tiles.n == 0) t.tiles.n = tile.n;
-  if (t.tiles.k == 0) t.tiles.k = 128;
-  t.tiles.splits = 1;
-  launch(t, program);
+  if (given.m == 0) given.m = tile.m;
+  if (given.n == 0) given.n = tile.n;
+  if (given.k == 0) given.k = 128;
+  given.splits = 1;
+  return given;
+}
+
+Instance plan(const Bound<Gemm24>& c) {
+  return {.type = c.type("b"),
+          .out = c.type("out"),
+          .transpose_b = c->transpose_b,
+          .transpose_out = c->transpose_out,
+          .scaled = c->scale != 1,
+          .bias = c.type_if("bias"),
+          .activation = c->activation,
+          .tiles = planned(c.call(), c.type("b"), c->tiles)};
+}
+
+Instance integer_plan(const Bound<IntegerGemm24>& c) {
+  return {.type = i8, .out = i32, .transpose_b = true, .tiles = planned(c.call(), i8, {})};
 }
 
 // A row of the sparse matrix.
-std::vector<double> expanded(const tegula::Tensor& values, const std::uint8_t* metadata, std::int64_t i,
+std::vector<double> expanded(const double* values, const std::uint8_t* metadata, std::int64_t i,
                              std::int64_t k) {
   std::vector<double> row(static_cast<std::size_t>(k));
   for (std::int64_t q = 0; q < k / 4; ++q) {
     const int code = metadata[i * (k / 8) + q / 2] >> q % 2 * 4 & 15, known = code == 0 ? 4 : code;
-    row[static_cast<std::size_t>(4 * q + (known & 3))] = values.at<double>(i, 2 * q);
-    row[static_cast<std::size_t>(4 * q + (known >> 2))] = values.at<double>(i, 2 * q + 1);
+    row[static_cast<std::size_t>(4 * q + (known & 3))] = values[i * (k / 2) + 2 * q];
+    row[static_cast<std::size_t>(4 * q + (known >> 2))] = values[i * (k / 2) + 2 * q + 1];
   }
   return row;
 }
@@ -131,29 +137,46 @@ std::vector<double> expanded(const tegula::Tensor& values, const std::uint8_t* m
 void formula(const Bound<Gemm24>& c, Exact& exact) {
   const std::int64_t m = c.dim("m"), n = c.dim("n"), k = c.dim("k");
   const bool as_tensor_cores = exact.steps() != f64 && c.type("b").bits() == 8 && c.type("b").is_floating();
-  const tegula::Tensor b = c->transpose_b ? exact["b"].transpose(0, 1) : exact["b"];
+  const tegula::Tensor values = exact["values"].to(f64), other = exact["b"].to(f64);
+  const double* b = other.data_as<double>();
   const auto* metadata = exact["metadata"].data_as<std::uint8_t>();
   const double* bias = exact.data_if("bias");
-  const tegula::Tensor& out = exact["out"];
+  double* out = exact.data("out");
   for (std::int64_t i = 0; i < m; ++i) {
-    const std::vector<double> row = expanded(exact["values"], metadata, i, k);
+    const std::vector<double> row = expanded(values.data_as<double>(), metadata, i, k);
     for (std::int64_t j = 0; j < n; ++j) {
       const double sum = sum_of_8_bits(k, as_tensor_cores, [&](std::int64_t e) {
-        return row[static_cast<std::size_t>(e)] * b.at<double>(e, j);
+        return row[static_cast<std::size_t>(e)] * b[c->transpose_b ? j * k + e : e * n + j];
       });
       const double added = bias ? bias[c->transpose_out ? i : j] : 0;
       const std::int64_t at = c->transpose_out ? j * m + i : i * n + j;
-      if (out.dtype() == i32)
-        out.data_as<std::int32_t>()[at] = static_cast<std::int32_t>(sum);
-      else
-        out.data_as<double>()[at] = activate(c->activation, c->scale * sum + added);
+      out[at] = activate(c->activation, c->scale * sum + added);
     }
   }
 }
 
-bool is_sum_of_integers(const Bound<Gemm24>& c) {
-  return c.type("out") != i32 ||
-         (c.type("b") == i8 && !c.has("bias") && c->activation == Activation::none && c->scale == 1);
+void integer_formula(const Bound<IntegerGemm24>& c, Exact& exact) {
+  const std::int64_t m = c.dim("m"), n = c.dim("n"), k = c.dim("k");
+  const auto* metadata = exact["metadata"].data_as<std::uint8_t>();
+  const tegula::Tensor values = exact["values"].to(f64);
+  const auto* b = exact["b"].data_as<std::int8_t>();
+  auto* out = exact["out"].data_as<std::int32_t>();
+  for (std::int64_t i = 0; i < m; ++i) {
+    const std::vector<double> row = expanded(values.data_as<double>(), metadata, i, k);
+    for (std::int64_t j = 0; j < n; ++j) {
+      double sum = 0;
+      for (std::int64_t e = 0; e < k; ++e) sum += row[static_cast<std::size_t>(e)] * b[j * k + e];
+      out[i * n + j] = static_cast<std::int32_t>(sum);
+    }
+  }
+}
+
+template <class Op>
+void add_metadata(Schema<Op>& table) {
+  table.in(&Op::metadata, "metadata", "m k/8", is(u8), "where they stand, as compress_24 writes it")
+      .values([](const Shape& shape, DType, std::uint64_t seed, const auto&) {
+        return random_metadata(shape, seed);
+      });
 }
 
 }  // namespace
@@ -163,10 +186,7 @@ const OperatorSchema& gemm_24_schema() {
   static const OperatorSchema table =
       Schema<Op>("gemm_24", "product of a matrix with two values of each four along its rows")
           .in(&Op::values, "values", "m k/2", types_of_24, "the values of the left matrix")
-          .in(&Op::metadata, "metadata", "m k/8", is(u8), "where they stand, as compress_24 writes it")
-          .values([](const Shape& shape, DType, std::uint64_t seed, const auto&) {
-            return random_metadata(shape, seed);
-          })
+          .with(add_metadata<Op>)
           .in(&Op::b, "b", "transpose_b ? n k : k n", same_as("values"), "right matrix")
           .remedy("check transpose_b")
           .in(&Op::bias, "bias", "transpose_out ? m : n", floats, "added to every row of the result")
@@ -176,13 +196,11 @@ const OperatorSchema& gemm_24_schema() {
           .option(&Op::scale, "scale", "factor of the product",
                   {{}, {}, false, "a finite factor", "give 1 where there is none"})
           .option(&Op::out_dtype, "out_dtype", "dtype of the result",
-                  {{}, {}, false, "f32, f16, bf16, or i32 of i8", "convert the result"})
+                  {{}, {}, false, "f32, f16 or bf16", "convert the result"})
           .with(add_product_tiles<Op>)
-          .out(&Op::out, "out", "transpose_out ? n m : m n",
-               chosen_by("out_dtype", {f32, f16, bf16, i32}, "b", bf16), "activation(scale * a * b + bias)")
+          .out(&Op::out, "out", "transpose_out ? n m : m n", chosen_by("out_dtype", floats.types, "b", bf16),
+               "activation(scale * a * b + bias)")
           .require("b", "k%8 == 0", "a multiple of 8 along k", "pad both matrices with zeros along k")
-          .require("out_dtype", is_sum_of_integers,
-                   "f32, f16 or bf16; i32 of i8 without bias, activation and scale", "leave it out")
           .require("tile_k", "tile_k%8 == 0", "a multiple of 8", "leave it out")
           .require("splits", "splits <= 1", "no parts of k", "leave it out")
           .source("Mishra et al. 2021, Accelerating Sparse Deep Neural Networks")
@@ -193,12 +211,31 @@ const OperatorSchema& gemm_24_schema() {
                      {"linear_bf16", "m=72 n=21 k=136 bf16 transpose_b transpose_out bias:f32"},
                      {"e4m3", "m=66 n=40 k=256 e4m3 transpose_b scale=0.25"},
                      {"e5m2", "m=20 n=40 k=72 e5m2 out_dtype=f32"},
-                     {"i8", "m=66 n=48 k=384 i8 transpose_b out_dtype=i32"},
-                     {"scaled_i8", "m=20 n=24 k=64 i8 transpose_b scale=0.01 bias:f32"}})
+                     {"i8", "m=20 n=24 k=64 i8 transpose_b scale=0.01 bias:f32"}})
           .measured({{"8192_bf16", "m=8192 n=8192 k=8192 bf16 transpose_b"},
-                     {"8192_e4m3", "m=8192 n=8192 k=8192 e4m3 transpose_b"},
-                     {"8192_i8", "m=8192 n=8192 k=8192 i8 transpose_b out_dtype=i32"}})
-          .run(run, formula);
+                     {"8192_e4m3", "m=8192 n=8192 k=8192 e4m3 transpose_b"}})
+          .run(plan, program, formula);
+  return table;
+}
+
+const OperatorSchema& integer_gemm_24_schema() {
+  using Op = IntegerGemm24;
+  static const OperatorSchema table =
+      Schema<Op>("integer_gemm_24",
+                 "product of 8-bit integers of which two of each four are given, exact in 32 bits")
+          .in(&Op::values, "values", "m k/2", is(i8), "the values of the left matrix")
+          .range("-128", "128")
+          .with(add_metadata<Op>)
+          .in(&Op::b, "b", "n k", is(i8), "right matrix, transposed")
+          .range("-128", "128")
+          .out(&Op::out, "out", "m n", is(i32), "a * b^T")
+          .require("b", "k%8 == 0", "a multiple of 8 along k", "pad both matrices with zeros along k")
+          .source("Mishra et al. 2021, Accelerating Sparse Deep Neural Networks")
+          .no_gradient("its operands are integers")
+          .flops("2*m*n*k")
+          .examples({{"ragged", "m=66 n=48 k=392"}, {"whole_pieces", "m=130 n=40 k=256"}})
+          .measured({{"8192", "m=8192 n=8192 k=8192"}})
+          .run(integer_plan, program, integer_formula);
   return table;
 }
 
