@@ -5,7 +5,6 @@
 #include "codegen/cuda/testing/nvrtc.hpp"
 #include "emulation/testing/compared.hpp"
 #include "runtime/testing/watchdog.hpp"
-#include "tegula/lang/sparse.hpp"
 
 namespace tegula::emulation {
 namespace sparse_products_test {

@@ -2,13 +2,13 @@
 
 #include <span>
 
-#include "ops/pieces/matrices.hpp"
+#include "ops/pieces/plan.hpp"
+#include "ops/pieces/product_plan.hpp"
 #include "ops/pieces/product_table.hpp"
 #include "ops/products/product_tiles.hpp"
 #include "ops/schema/functions.hpp"
 #include "ops/schema/sums_of_8_bits.hpp"
 #include "ops/sparse_24/codes.hpp"
-#include "tegula/lang/sparse.hpp"
 
 namespace tegula::ops {
 
@@ -22,9 +22,10 @@ struct Instance {
   bool transpose_b = false, transpose_out = false, scaled = false;
   std::optional<DType> bias = {};
   Activation activation = Activation::none;
+  std::optional<DType> dense = {};  // of tiles, where the matrix is expanded first and multiplied as that
   GemmTiles tiles = {};
   auto fields() const {
-    return std::tuple(type, labelled("out", out), labelled("tb", transpose_b),
+    return std::tuple(type, labelled("out", out), labelled("dense", dense), labelled("tb", transpose_b),
                       labelled("tout", transpose_out), labelled("scaled", scaled), labelled("bias", bias),
                       activation, tiles);
   }
@@ -48,32 +49,74 @@ void store(Fragment& sum, const Instance& c, const Tensor& out, const Expr& row,
   copy(sum.T(), out.at(column, row));
 }
 
+// The sparse matrix with its zeros, by a grid of its own.
+Tensor as_dense(const Tensor& values, const Tensor& metadata, const Instance& c) {
+  constexpr int rows = 16, columns = 256;
+  Tensor dense = workspace("dense", {values.extent(0), metadata.extent(1) * 8}, c.type);
+  grid(ceildiv(dense.extent(1), columns), ceildiv(dense.extent(0), rows), [&](Index x, Index y) {
+    Shared own({rows, columns / 2}, c.type), places({rows, columns / 8}, u8), all({rows, columns}, c.type);
+    copy(values.at(y * rows, x * (columns / 2)), own);
+    copy(metadata.at(y * rows, x * (columns / 8)), places);
+    parallel(rows, columns / 4, [&](Index i, Index group) {
+      Expr code = (i32(places(i, group / 2)) >> (group % 2 * 4)) & 15, known = select(code == 0, 4, code);
+      Expr first = known & 3, second = known >> 2, left = own(i, group * 2), right = own(i, group * 2 + 1);
+      for (int e = 0; e < 4; ++e)
+        all(i, group * 4 + e) = select(first == e, left, select(second == e, right, 0));
+    });
+    copy(all, dense.at(y * rows, x * columns));
+  });
+  return dense;
+}
+
+struct Operands {
+  Tensor values, metadata, b;
+  std::optional<Tensor> dense;  // instead of the first two
+};
+
+// Adds the products of a tile.
+void multiply(const Operands& from, const Instance& c, const Expr& row, const Expr& column, Fragment& sum) {
+  const GemmTiles& t = c.tiles;
+  const int at_k = c.transpose_b ? 1 : 0;
+  const DType type = c.dense.value_or(c.type);
+  pipelined(ceildiv(from.b.extent(at_k), t.k), {.stages = 4}, [&](Index step) {
+    Shared other({c.transpose_b ? t.n : t.k, c.transpose_b ? t.k : t.n}, type);
+    const auto right = [&]() -> Shared { return c.transpose_b ? other.T() : std::move(other); };
+    const auto load_right = [&] {
+      copy(c.transpose_b ? from.b.at(column, step * t.k) : from.b.at(step * t.k, column), other);
+    };
+    if (from.dense) {
+      Shared own({t.m, t.k}, type);
+      copy(from.dense->at(row, step * t.k), own);
+      load_right();
+      return gemm(own, right(), sum);
+    }
+    Shared own({t.m, t.k / 2}, type), places({t.m, t.k / 8}, u8);
+    copy(from.values.at(row, step * (t.k / 2)), own);
+    copy(from.metadata.at(row, step * (t.k / 8)), places);
+    load_right();
+    gemm_sparse(own, places, right(), sum);
+  });
+}
+
 Kernel program(const Instance& c) {
   return kernel(instance_name("gemm_24", c), [&] {
     const GemmTiles& t = c.tiles;
     Dim m("m"), n("n"), k("k");
-    Tensor values = input("values", {m, k / 2}, c.type), metadata = input("metadata", {m, k / 8}, u8);
-    Tensor b = c.transpose_b ? input("b", {n, k}, c.type) : input("b", {k, n}, c.type);
+    Operands from{input("values", {m, k / 2}, c.type),
+                  input("metadata", {m, k / 8}, u8),
+                  c.transpose_b ? input("b", {n, k}, c.type) : input("b", {k, n}, c.type),
+                  {}};
     Tensor out = c.transpose_out ? output("out", {n, m}, c.out) : output("out", {m, n}, c.out);
     std::optional<Tensor> bias;
     std::optional<Expr> scale;
     if (c.bias) bias.emplace(input("bias", {c.transpose_out ? m : n}, *c.bias));
     if (c.scaled) scale.emplace(scalar("scale", f32));
+    if (c.dense) from.dense.emplace(as_dense(from.values, from.metadata, c));
     const DType sums = c.type == i8 ? i32 : f32;
     grid(ceildiv(n, t.n), ceildiv(m, t.m), {.order = Order::grouped(8)}, [&](Index x, Index y) {
       Expr row = y * t.m, column = x * t.n;
       Fragment sum({t.m, t.n}, sums, 0);
-      pipelined(ceildiv(k, t.k), {.stages = 4}, [&](Index step) {
-        Shared own({t.m, t.k / 2}, c.type), places({t.m, t.k / 8}, u8);
-        Shared other({c.transpose_b ? t.n : t.k, c.transpose_b ? t.k : t.n}, c.type);
-        copy(values.at(row, step * (t.k / 2)), own);
-        copy(metadata.at(row, step * (t.k / 8)), places);
-        copy(c.transpose_b ? b.at(column, step * t.k) : b.at(step * t.k, column), other);
-        if (c.transpose_b)
-          gemm_sparse(own, places, other.T(), sum);
-        else
-          gemm_sparse(own, places, other, sum);
-      });
+      multiply(from, c, row, column, sum);
       if (c.out == i32) return store(sum, c, out, row, column);
       if (sums == f32) {
         complete(sum, c, bias, scale, row, column);
@@ -87,39 +130,60 @@ Kernel program(const Instance& c) {
 }
 
 // Tiles with more rows of the sparse matrix, which has half of the bytes.
-constexpr TileCost of_16_bits[] = {{256, 128, 128, 0.085, 0.085}, {128, 256, 128, 0.085, 0.085},
+constexpr TileCost wide_tiles[] = {{256, 128, 128, 0.085, 0.085}, {128, 256, 128, 0.085, 0.085},
                                    {128, 128, 128, 0.105, 0.105}, {64, 128, 128, 0.2, 0.2},
                                    {64, 64, 128, 0.3, 0.3},       {64, 32, 128, 0.5, 0.5}};
-constexpr TileCost of_8_bits[] = {
+constexpr TileCost narrow_tiles[] = {
     {128, 128, 128, 0.12, 0.12}, {64, 128, 128, 0.2, 0.2}, {64, 64, 128, 0.3, 0.3}, {64, 32, 128, 0.5, 0.5}};
 
-GemmTiles planned(const BoundCall& c, DType type, GemmTiles given) {
+// Whether there are sparse products for such operands; the interpreter knows what metadata mean.
+bool multiplies_sparse(const BoundCall& c, bool along_k, DType type) {
+  if (c.target() == tegula::Target::interpreter()) return true;
+  const bool is_hopper =
+      c.on_gpu() && c.target() != tegula::Target::cuda_sm80() && c.target() != tegula::Target::emulated();
+  return is_hopper && (along_k || type.bits() == 16);
+}
+
+// Of tiles of the dense matrix.
+DType dense_type(const BoundCall& c, DType type) {
+  if (type == i8) return i8;
+  return c.on_gpu() && type.bits() == 8 ? f16 : multiplied_type(type, c.on_gpu());
+}
+
+void plan_tiles(const BoundCall& c, const GemmTiles& given, Instance& t) {
+  const std::int64_t m = c.dim("m"), n = c.dim("n"), k = c.dim("k");
+  if (!multiplies_sparse(c, t.transpose_b, t.type)) t.dense = dense_type(c, t.type);
   ProductTile tile{64, 64};
-  if (c.on_gpu()) {
-    const std::span<const TileCost> tiles =
-        type.bits() == 8 ? std::span<const TileCost>(of_8_bits) : std::span<const TileCost>(of_16_bits);
-    tile = best_tile(tiles, {1, c.dim("m"), c.dim("n"), c.dim("k")}, type.bytes(), planned_gpu_processors(c));
+  t.tiles = given;
+  if (t.dense && !c.on_gpu() && t.type != i8) {
+    t.tiles = plan_product({1, m, n, k}, {given.m, given.n, given.k, 1}).tiles;
+  } else if (c.on_gpu()) {
+    const bool narrow = t.type.bits() == 8 || t.dense;
+    tile = best_tile(narrow ? std::span<const TileCost>(narrow_tiles) : wide_tiles, {1, m, n, k},
+                     t.type.bytes(), planned_gpu_processors(c));
   }
-  if (given.m == 0) given.m = tile.m;
-  if (given.n == 0) given.n = tile.n;
-  if (given.k == 0) given.k = 128;
-  given.splits = 1;
-  return given;
+  if (t.tiles.m == 0) t.tiles.m = tile.m;
+  if (t.tiles.n == 0) t.tiles.n = tile.n;
+  if (t.tiles.k == 0) t.tiles.k = t.dense && c.on_gpu() ? 64 : 128;
+  t.tiles.splits = 1;
 }
 
 Instance plan(const Bound<Gemm24>& c) {
-  return {.type = c.type("b"),
-          .out = c.type("out"),
-          .transpose_b = c->transpose_b,
-          .transpose_out = c->transpose_out,
-          .scaled = c->scale != 1,
-          .bias = c.type_if("bias"),
-          .activation = c->activation,
-          .tiles = planned(c.call(), c.type("b"), c->tiles)};
+  Instance t{.type = c.type("b"),
+             .out = c.type("out"),
+             .transpose_b = c->transpose_b,
+             .transpose_out = c->transpose_out,
+             .scaled = c->scale != 1,
+             .bias = c.type_if("bias"),
+             .activation = c->activation};
+  plan_tiles(c.call(), c->tiles, t);
+  return t;
 }
 
 Instance integer_plan(const Bound<IntegerGemm24>& c) {
-  return {.type = i8, .out = i32, .transpose_b = true, .tiles = planned(c.call(), i8, {})};
+  Instance t{.type = i8, .out = i32, .transpose_b = true};
+  plan_tiles(c.call(), {}, t);
+  return t;
 }
 
 // A row of the sparse matrix.

@@ -87,16 +87,16 @@ void verify(const CudaPlan& plan, Checked& checked) {
 }
 
 const CudaPass list[] = {
+    {"merge_clears", "a product or reduction of what was just cleared overwrites it",
+     of_kernel(merge_clears)},
+    {"simplify", "decided branches, needless guards and unused values cost time in inner loops",
+     of_kernel([](const ir::Kernel& kernel) { return ir::simplify(kernel); })},
     {"expand_sparse", "a sparse operand that no instruction takes becomes a dense tile",
      [](CudaPlan& plan) {
        plan.kernel = expand_sparse(plan.kernel, [&](const ir::Gemm& gemm, int threads) {
          return plan_gemm(gemm, threads, plan.target).instruction == GemmInstruction::wgmma;
        });
      }},
-    {"merge_clears", "a product or reduction of what was just cleared overwrites it",
-     of_kernel(merge_clears)},
-    {"simplify", "decided branches, needless guards and unused values cost time in inner loops",
-     of_kernel([](const ir::Kernel& kernel) { return ir::simplify(kernel); })},
     {"choose_threads", "instructions are planned for as many warps as a block has",
      [](CudaPlan& plan) {
        plan.kernel = choose_threads(plan.kernel, plan.target);

@@ -1,4 +1,3 @@
-#include "tegula/lang/sparse.hpp"
 #include "tests/must_fail/must_fail.hpp"
 
 // A byte of metadata tells of four values.

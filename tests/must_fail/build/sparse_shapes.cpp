@@ -1,4 +1,3 @@
-#include "tegula/lang/sparse.hpp"
 #include "tests/must_fail/must_fail.hpp"
 
 // A sparse operand holds half of the values along k.

@@ -1,4 +1,3 @@
-#include "tegula/lang/sparse.hpp"
 #include "tests/must_fail/must_fail.hpp"
 
 // Both operands of a sparse product have one type.
