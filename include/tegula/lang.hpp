@@ -3,5 +3,6 @@
 #include "tegula/lang/control.hpp"
 #include "tegula/lang/kernel.hpp"
 #include "tegula/lang/place.hpp"
+#include "tegula/lang/sparse.hpp"
 #include "tegula/lang/tile_ops.hpp"
 #include "tegula/lang/value.hpp"

@@ -16,6 +16,7 @@
 #include "tegula/ops/gated_delta_rule.hpp"
 #include "tegula/ops/gated_units.hpp"
 #include "tegula/ops/gemm.hpp"
+#include "tegula/ops/gemm_24.hpp"
 #include "tegula/ops/gemv.hpp"
 #include "tegula/ops/grouped_gemm.hpp"
 #include "tegula/ops/hadamard.hpp"

@@ -58,7 +58,7 @@ class Counter {
   void add(Work& work, const ir::Gather& n) { work.copied_bytes += elements(n.to) * bytes_of(n.from); }
   void add(Work& work, const ir::Gemm& n) {
     work.flops[std::string(n.a.buffer->type.name())] +=
-        2.0 * static_cast<double>(n.a.extent(0) * n.a.extent(1) * n.b.extent(1));
+        2.0 * static_cast<double>(n.a.extent(0) * n.depth() * n.b.extent(1));
   }
   void add(Work& work, const ir::Reduce& n) { work.flops["other"] += elements(n.from); }
   void add(Work& work, const ir::Scan& n) { work.flops["other"] += elements(n.from); }

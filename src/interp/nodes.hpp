@@ -78,6 +78,7 @@ struct GemmNode : Node {
   using Node::Node;
   Flow run(Machine& m) const override;
   const PreparedView *a, *b, *c;
+  const PreparedView* metadata;  // null unless a is sparse
   bool overwrite;
 };
 

@@ -148,13 +148,41 @@ void multiply_row(const T* a, const std::vector<T>& b, T* c, std::size_t k, std:
   }
 }
 
+// The two positions, of four along k, at which the values of a sparse operand stand.
+std::pair<int, int> positions(Machine& m, std::int64_t metadata, std::size_t group, const GemmNode& node) {
+  int code = static_cast<int>(metadata >> group % 2 * 4 & 15);
+  if (code == 0) code = 4;
+  const int first = code & 3, second = code >> 2;
+  if (first >= second)
+    m.fail(fmt::format("metadata says that both values of four stand at positions {} and {}, which do not "
+                       "increase; compress_24 writes metadata as gemm_sparse reads it",
+                       first, second),
+           node.at());
+  return {first, second};
+}
+
+// [m, k] of [m, k / 2] values and their metadata.
+template <class T>
+std::vector<T> expanded(Machine& m, const std::vector<T>& values, const GemmNode& node) {
+  const std::vector<std::int64_t> metadata =
+      matrix<std::int64_t>(m, *node.metadata, "metadata that gemm_sparse reads", node);
+  std::vector<T> result(values.size() * 2);
+  for (std::size_t group = 0; group < values.size() / 2; ++group) {
+    const auto [first, second] = positions(m, metadata[group / 2], group, node);
+    result[4 * group + static_cast<std::size_t>(first)] = values[2 * group];
+    result[4 * group + static_cast<std::size_t>(second)] = values[2 * group + 1];
+  }
+  return result;
+}
+
 template <class T>
 void multiply(Machine& m, const GemmNode& node) {
-  const std::vector<T> a = matrix<T>(m, *node.a, "an element that gemm multiplies", node);
+  std::vector<T> a = matrix<T>(m, *node.a, "an element that gemm multiplies", node);
+  if (node.metadata) a = expanded(m, a, node);
   const std::vector<T> b = matrix<T>(m, *node.b, "an element that gemm multiplies", node);
   const auto rows = static_cast<std::size_t>(node.c->extents[0]),
              n = static_cast<std::size_t>(node.c->extents[1]);
-  const auto k = static_cast<std::size_t>(node.a->extents[1]);
+  const auto k = static_cast<std::size_t>(node.b->extents[0]);
   std::vector<T> c =
       node.overwrite ? std::vector<T>(rows * n) : matrix<T>(m, *node.c, "an element that gemm adds to", node);
   for (std::size_t i = 0; i < rows; ++i) multiply_row(a.data() + i * k, b, c.data() + i * n, k, n);

@@ -252,6 +252,7 @@ class Preparer {
     node->a = view(n.a, at);
     node->b = view(n.b, at);
     node->c = view(n.c, at);
+    node->metadata = n.metadata ? view(*n.metadata, at) : nullptr;
     node->overwrite = n.overwrite;
     return node;
   }

@@ -217,8 +217,9 @@ void Flow::moved(const View& from, const View& to) {
 
 void Flow::multiplied(const Gemm& n) {
   const int a = cut_axis(n.a), b = cut_axis(n.b);
-  if (a == 1 || b == 0) return fail();
-  if (a == 0) spoil(n.c.buffer, dim_of(n.c, 0));
+  const int metadata = n.metadata ? cut_axis(*n.metadata) : -1;
+  if (a == 1 || b == 0 || metadata == 1) return fail();
+  if (a == 0 || metadata == 0) spoil(n.c.buffer, dim_of(n.c, 0));
   if (b == 1) spoil(n.c.buffer, dim_of(n.c, 1));
 }
 

@@ -25,7 +25,10 @@ Regions regions(const Copy& n) { return {all_of(n.from, Touch::read), all_of(n.t
 Regions regions(const Gather& n) { return {all_of(n.from, Touch::read), all_of(n.to, Touch::write)}; }
 Regions regions(const Fill& n) { return {all_of(n.to, Touch::write)}; }
 Regions regions(const Gemm& n) {
-  return {all_of(n.a, Touch::read), all_of(n.b, Touch::read), all_of(n.c, result(n.overwrite))};
+  Regions regions;
+  for (const View* operand : operands(n)) regions.push_back(all_of(*operand, Touch::read));
+  regions.push_back(all_of(n.c, result(n.overwrite)));
+  return regions;
 }
 Regions regions(const Reduce& n) { return {all_of(n.from, Touch::read), all_of(n.to, result(n.overwrite))}; }
 Regions regions(const Scan& n) {

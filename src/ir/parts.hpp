@@ -82,6 +82,7 @@ void parts(NodeOf<Gemm> auto& n, F& f) {
   f.view(n.a);
   f.view(n.b);
   f.view(n.c);
+  if (n.metadata) f.view(*n.metadata);
 }
 
 template <class F>

@@ -310,7 +310,9 @@ void Printer::print(const Fill& n, const Loc& at) {
 }
 
 void Printer::print(const Gemm& n, const Loc& at) {
-  line(fmt::format("gemm({}, {}, {}{}{})", text(n.a), text(n.b), text(n.c), n.overwrite ? ", overwrite" : "",
+  const std::string left =
+      n.metadata ? fmt::format("_sparse({}, {}", text(n.a), text(*n.metadata)) : "(" + text(n.a);
+  line(fmt::format("gemm{}, {}, {}{}{})", left, text(n.b), text(n.c), n.overwrite ? ", overwrite" : "",
                    ir::options(n.hints)),
        at);
 }

@@ -194,10 +194,16 @@ const std::vector<Rule<Gemm>> rules<Gemm> = {
      [](const Gemm& n) { return n.a.is_tile() && n.b.is_tile() && n.c.is_tile(); }},
     {"operands of gemm have rank 2",
      [](const Gemm& n) { return n.a.rank() == 2 && n.b.rank() == 2 && n.c.rank() == 2; }},
-    {"shapes of gemm are [m, k], [k, n] and [m, n]",
+    {"shapes of gemm are [m, k], [k, n] and [m, n]; a sparse operand has k / 2 columns",
      [](const Gemm& n) {
-       return n.a.extent(0) == n.c.extent(0) && n.a.extent(1) == n.b.extent(0) &&
+       return n.a.extent(0) == n.c.extent(0) && n.a.extent(1) * (n.metadata ? 2 : 1) == n.depth() &&
               n.b.extent(1) == n.c.extent(1);
+     }},
+    {"metadata of a sparse operand is a tile of u8 [m, k / 8]",
+     [](const Gemm& n) {
+       return !n.metadata || (n.metadata->is_tile() && n.metadata->rank() == 2 &&
+                              n.metadata->buffer->type == u8 && n.metadata->extent(0) == n.a.extent(0) &&
+                              n.metadata->extent(1) * 8 == n.depth() && n.metadata->buffer != n.c.buffer);
      }},
     {"both operands of gemm have one type",
      [](const Gemm& n) { return n.a.buffer->type == n.b.buffer->type; }},

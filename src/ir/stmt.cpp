@@ -2,6 +2,12 @@
 
 namespace tegula::ir {
 
+std::vector<const View*> operands(const Gemm& gemm) {
+  std::vector<const View*> result{&gemm.a, &gemm.b};
+  if (gemm.metadata) result.push_back(&*gemm.metadata);
+  return result;
+}
+
 std::string_view name_of(AtomicOp op) {
   switch (op) {
     case AtomicOp::add:

@@ -85,12 +85,19 @@ struct GemmHints {
   bool by_warp = false;  // each warp multiplies its rows alone; only the compiler asks for it
 };
 
-// c += a · b for tiles a [m, k], b [k, n], c [m, n]; with `overwrite`, c = a · b.
+// c += a · b for tiles a [m, k], b [k, n], c [m, n]; with `overwrite`, c = a · b. With `metadata`, a u8
+// tile [m, k / 8], a is sparse and holds two values of each four along k, [m, k / 2]: see expand_sparse.hpp.
 struct Gemm {
   View a, b, c;
   bool overwrite = false;
   GemmHints hints;
+  std::optional<View> metadata = {};
+
+  // Along k, of which a sparse operand holds half.
+  std::int64_t depth() const { return b.extent(0); }
 };
+// What the product reads: a, b and where the values of a belong.
+std::vector<const View*> operands(const Gemm& gemm);
 
 enum class ReduceOp : std::uint8_t { sum, max, min, absmax, any, all };
 

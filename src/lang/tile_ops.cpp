@@ -2,6 +2,7 @@
 
 #include "ir/bounds.hpp"
 #include "lang/builder.hpp"
+#include "tegula/lang/sparse.hpp"
 
 namespace tegula::lang {
 
@@ -49,13 +50,13 @@ DType accumulator_of(DType operand, const Loc& at) {
   fail(at, "gemm of " + std::string(operand.name()) + "; operands are floating, i8, u8, i16 or i32");
 }
 
-void check_gemm(const ir::View& a, const ir::View& b, const ir::View& c, const Loc& at) {
-  for (auto* view : {&a, &b, &c})
+void check_gemm_ranks(std::initializer_list<const ir::View*> operands, const Loc& at) {
+  for (auto* view : operands)
     if (view->rank() != 2)
       fail(at, "gemm: an operand has rank " + std::to_string(view->rank()) + "; operands have rank 2");
-  if (a.extent(1) != b.extent(0) || a.extent(0) != c.extent(0) || b.extent(1) != c.extent(1))
-    fail(at, "gemm: " + shape_text(a) + " · " + shape_text(b) + " does not fit " + shape_text(c) +
-                 "; [m, k] · [k, n] gives [m, n], and .T() transposes an operand");
+}
+
+void check_gemm_types(const ir::View& a, const ir::View& b, const ir::View& c, const Loc& at) {
   if (a.buffer->type != b.buffer->type)
     fail(at, "gemm: the operand types differ, " + std::string(a.buffer->type.name()) + " and " +
                  std::string(b.buffer->type.name()) +
@@ -66,6 +67,35 @@ void check_gemm(const ir::View& a, const ir::View& b, const ir::View& c, const L
                  std::string(needed.name()) + ", got " + std::string(c.buffer->type.name()));
   if (c.buffer == a.buffer || c.buffer == b.buffer)
     fail(at, "gemm: the accumulator is also an operand; use another tile");
+}
+
+void check_gemm(const ir::View& a, const ir::View& b, const ir::View& c, const Loc& at) {
+  check_gemm_ranks({&a, &b, &c}, at);
+  if (a.extent(1) != b.extent(0) || a.extent(0) != c.extent(0) || b.extent(1) != c.extent(1))
+    fail(at, "gemm: " + shape_text(a) + " · " + shape_text(b) + " does not fit " + shape_text(c) +
+                 "; [m, k] · [k, n] gives [m, n], and .T() transposes an operand");
+  check_gemm_types(a, b, c, at);
+}
+
+void check_gemm_sparse(const ir::View& a, const ir::View& metadata, const ir::View& b, const ir::View& c,
+                       const Loc& at) {
+  check_gemm_ranks({&a, &metadata, &b, &c}, at);
+  if (metadata.buffer->type != u8)
+    fail(at, "gemm_sparse: the metadata are " + std::string(metadata.buffer->type.name()) +
+                 "; they are u8, as compress_24 writes them");
+  const std::int64_t k = b.extent(0);
+  if (k % 8 != 0)
+    fail(at,
+         "gemm_sparse: " + std::to_string(k) +
+             " products an element are no multiple of 8, of which a byte of metadata tells; use tiles with a "
+             "multiple of 8 along k, better 64");
+  if (a.extent(1) * 2 != k || a.extent(0) != c.extent(0) || b.extent(1) != c.extent(1))
+    fail(at, "gemm_sparse: values " + shape_text(a) + " · " + shape_text(b) + " do not fit " + shape_text(c) +
+                 "; values [m, k / 2] · [k, n] give [m, n], and .T() transposes an operand");
+  if (metadata.extent(0) != a.extent(0) || metadata.extent(1) * 8 != k)
+    fail(at, "gemm_sparse: metadata " + shape_text(metadata) + " do not fit values " + shape_text(a) +
+                 "; they are [m, k / 8], one byte for four values");
+  check_gemm_types(a, b, c, at);
 }
 
 std::string name_of_reduction(ir::ReduceOp op) { return "reduce_" + std::string(ir::name_of(op)); }
@@ -290,6 +320,17 @@ void gemm(const Tile& a, const Tile& b, Fragment& c, GemmOptions options, Loc at
   ir::GemmHints hints{static_cast<ir::Accumulation>(options.accumulate),
                       static_cast<ir::Warps>(options.warps), options.swap, options.from_registers};
   builder.add(ir::statement(ir::Gemm{x, y, z, false, hints}, at));
+}
+
+void gemm_sparse(const Tile& values, const Tile& metadata, const Tile& b, Fragment& c, GemmOptions options,
+                 Loc at) {
+  auto &x = *values.view(), &e = *metadata.view(), &y = *b.view(), &z = *c.view();
+  auto& builder = begin_op("gemm_sparse", {&x, &e, &y, &z}, at);
+  check_gemm_sparse(x, e, y, z, at);
+  builder.check_writable(z, "gemm_sparse", at);
+  ir::GemmHints hints{static_cast<ir::Accumulation>(options.accumulate),
+                      static_cast<ir::Warps>(options.warps)};
+  builder.add(ir::statement(ir::Gemm{x, y, z, false, hints, e}, at));
 }
 
 // clang-format off

@@ -49,8 +49,8 @@ TEST_F(Dump, HoldsEveryPassThatChangedTheKernel) {
   for (const auto& file : std::filesystem::directory_iterator(directory.path()))
     names.insert(file.path().filename().string());
   for (const char* name : {"product.cpu.2.merge_clears.ir", "product.sm_90.1.merge_clears.ir",
-                           "product.sm_90.3.choose_threads.ir", "product.sm_90.8.choose_stores.ir",
-                           "product.sm_90.20.infer_layouts.ir", "product.sm_80.4.lower_for_cuda.ir"})
+                           "product.sm_90.4.choose_threads.ir", "product.sm_90.9.choose_stores.ir",
+                           "product.sm_90.21.infer_layouts.ir", "product.sm_80.5.lower_for_cuda.ir"})
     EXPECT_TRUE(names.contains(name)) << name;
   EXPECT_FALSE(names.contains("product.sm_90.2.simplify.ir"));  // had nothing to do
 }
@@ -78,5 +78,5 @@ TEST(CudaPasses, SayWhyTheyAreThere) {
   }
 }
 
-}  // namespace
+}  // namespace dump_test
 }  // namespace tegula::passes

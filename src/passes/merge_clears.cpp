@@ -40,7 +40,8 @@ std::optional<Stmt> overwriting(const Stmt& stmt, const Fill& fill) {
   const BufferPtr& tile = fill.to.buffer;
   if (const auto* gemm = as<Gemm>(stmt)) {
     if (gemm->c.buffer != tile || !is_whole(gemm->c) || !is_zero(fill.value)) return std::nullopt;
-    if (gemm->a.buffer == tile || gemm->b.buffer == tile) return std::nullopt;
+    for (const View* operand : operands(*gemm))
+      if (operand->buffer == tile) return std::nullopt;
     Gemm result = *gemm;
     result.overwrite = true;
     return statement(result, stmt->at);

@@ -6,16 +6,21 @@
 #include "ir/simplify.hpp"
 #include "ir/verify.hpp"
 #include "passes/dump.hpp"
+#include "passes/expand_sparse.hpp"
 
 namespace tegula::passes {
 
 std::span<const Pass> cpu_passes() {
-  static const std::array<Pass, 3> list{{
+  static const std::array<Pass, 4> list{{
       {"simplify", "decided branches, needless guards and unused values cost time in inner loops",
        [](const ir::Kernel& kernel) { return ir::simplify(kernel); }},
       {"merge_clears", "a product or reduction of what was just cleared overwrites it", merge_clears},
       {"lower_tile_ops", "copies between tiles, fills and strided reductions are parallel loops",
        lower_tile_ops},
+      {"expand_sparse", "a CPU has no sparse products: the operand becomes a dense tile",
+       [](const ir::Kernel& kernel) {
+         return expand_sparse(kernel, [](const ir::Gemm&, int) { return false; });
+       }},
   }};
   return list;
 }

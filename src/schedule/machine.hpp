@@ -64,6 +64,8 @@ class Machine {
     Time fenced = 0;         // own writes up to here
     std::vector<Time> made;  // of each buffer in registers: the last load from shared memory in its values
     Time arrived = 0;        // values of loads up to here
+    // The last statement whose values threads have loaded, and when: a product takes what is loaded for it.
+    std::pair<const void*, Time> loaded = {};
     Time gemm_fence = 0;
     Queued gemms, stores, copies;
     Time stores_done = 0;  // waited for, to be published by a fence

@@ -9,6 +9,7 @@ namespace tegula::schedule {
 bool Machine::on(Actor& a, const Event& e, const Operation& x) {
   for (const Access& access : x.accesses) touch_by_threads(a, e, access);
   take(a, x);
+  a.loaded = {e.stmt.get(), a.now};
   return true;
 }
 
@@ -19,8 +20,10 @@ bool Machine::on(Actor& a, const Event& e, const Gemm& x) {
   for (const Access& access : x.accesses)
     touch_in_queue(a, e, access, Queue::gemm, a.gemms.committed + 1, true);
   for (const Access& access : x.accesses)
-    if (x.last == 16 && access.touch == Touch::read && schedule_.buffers[access.buffer].space == Space::registers)
+    if (x.last == 16 && access.touch == Touch::read &&
+        schedule_.buffers[access.buffer].space == Space::registers)
       a.arrived = std::max(a.arrived, a.made[access.buffer]);
+  if (e.stmt && a.loaded.first == e.stmt.get()) a.arrived = std::max(a.arrived, a.loaded.second);
   a.gemms.open = true;
   return true;
 }

@@ -300,7 +300,11 @@ class CudaGridPrinter : private GridState {
   // All accumulators, or `only` one.
   Flight wgmma(const ir::Gemm& n, const passes::GemmPlan& plan, const FragmentTile& c, const Loc& at,
                int only);
-  std::string instruction(const ir::Gemm& n, const passes::GemmPlan& plan, int columns);
+  std::string instruction(const ir::Gemm& n, const passes::GemmPlan& plan, int columns, int selector = -1);
+  void sparse_product(const ir::Gemm& n, const passes::GemmPlan& plan, int columns, std::int64_t first,
+                      const std::string& arguments, const std::string& adds);
+  void load_metadata(const ir::Gemm& n);
+  void read_metadata(const ir::Gemm& n);
   std::string operand_registers(const ir::Gemm& n, const passes::GemmPlan& plan, const Loc& at);
   std::string operand_at(const ir::View& view, int along_k, const std::string& row,
                          const std::string& column);
@@ -365,6 +369,7 @@ class CudaGridPrinter : private GridState {
     throw InternalError("an event that roles of tile programs do not have");
   }
   bool reads_rings(const ir::Gemm& n) const;
+  std::string metadata_;  // words of the sparse product that is printed
   void sync_line(const std::string& text);
   std::string by_loader(const std::string& text) const;
   std::string slot_number(int ring) const;

@@ -9,12 +9,16 @@ namespace tegula::codegen {
 using namespace ir;
 
 void CudaGridPrinter::touch_operands(const Gemm& n) {
-  for (const View* operand : {&n.a, &n.b}) touch(*operand, MemoryUse::read, false);
+  for (const View* operand : operands(n)) touch(*operand, MemoryUse::read, false);
 }
 
 void CudaGridPrinter::operator()(const Gemm& n, const Stmt& s) {
   const passes::GemmPlan plan = passes::plan_gemm(n, team_.threads, target_);
   notes_.of_gemm(n, plan, s->at);
+  if (n.metadata && plan.instruction != passes::GemmInstruction::wgmma)
+    throw ProgramError(fmt::format("a sparse product by {} threads: {}; {}", team_.threads, plan.fallback.why,
+                                   plan.fallback.remedy),
+                       s->at);
   const FragmentTile own = fragments_.at(n.c.buffer.get());
   FragmentTile c = own;
   const bool moves = own.layout != plan.accumulator;

@@ -184,6 +184,9 @@ void CudaGridPrinter::sync_line(const std::string& text) {
 
 void CudaGridPrinter::event(const schedule::Operation& n, const schedule::Event& e) {
   if (!e.stmt) return;
+  // What threads read for a sparse product of warp groups, whose own event follows.
+  if (const auto* gemm = as<Gemm>(e.stmt); gemm && gemm->metadata && n.accesses.size() == 1)
+    return read_metadata(*gemm);
   if (store_) return stage_boxes(n.accesses.size() - 1);  // one is of the fragment
   const Part part{n.first, n.last};
   if (part.is_all()) {

@@ -17,10 +17,12 @@ struct Instruction {
   std::string type;  // as in PTX: f16, bf16, e4m3, e5m2, s8 or u8
   int k;
   bool a_in_registers, a_transposed, b_transposed;
+  int selector = -1;  // of a sparse A: which pair of each four threads has the metadata
 
   std::string name() const {
-    return fmt::format("wgmma_n{}_{}{}{}{}", n, type, a_in_registers ? "_registers" : "",
-                       a_transposed ? "_ta" : "", b_transposed ? "_tb" : "");
+    return fmt::format("wgmma_n{}_{}{}{}{}{}", n, type, a_in_registers ? "_registers" : "",
+                       a_transposed ? "_ta" : "", b_transposed ? "_tb" : "",
+                       selector < 0 ? "" : fmt::format("_sparse{}", selector));
   }
   std::string text() const;
 
@@ -28,7 +30,7 @@ struct Instruction {
   bool is_of_integers() const { return type == "s8" || type == "u8"; }
   // Whether operands in shared memory are transposed; those of 8 bits cannot be.
   std::string orders() const {
-    if (k != 16) return "";
+    if (type != "f16" && type != "bf16") return "";
     return fmt::format("{}, {}", a_in_registers ? "" : a_transposed ? ", 1" : ", 0", b_transposed ? 1 : 0);
   }
 };
@@ -43,18 +45,22 @@ std::string list(int from, int count) {
 std::string Instruction::text() const {
   const int registers = n / 2, operands = a_in_registers ? 4 : 1;
   const std::string a = a_in_registers ? fmt::format("{{{}}}", list(registers, 4)) : list(registers, 1);
-  const bool integers = is_of_integers();
+  const bool integers = is_of_integers(), sparse = selector >= 0;
+  const int behind = registers + operands + 1;  // operand B
   return fmt::format(
-      "TG_DEVICE void {}({} (&d)[{}], {}, uint64_t b, int add) {{\n"
+      "TG_DEVICE void {}({} (&d)[{}], {}, uint64_t b, {}int add) {{\n"
       "  asm volatile(\"{{\\n.reg .pred add;\\nsetp.ne.b32 add, %{}, 0;\\n\"\n"
-      "               \"wgmma.mma_async.sync.aligned.m64n{}k{}.{}.{}.{} {{\" TG_PLACES_{} \"}}, {}, %{}, "
-      "add{}{};\\n}}\"\n"
+      "               \"wgmma.mma_async{}.sync.aligned.m64n{}k{}.{}.{}.{} {{\" TG_PLACES_{} \"}}, {}, %{}, "
+      "{}add{}{};\\n}}\"\n"
       "               : {}_{}(d)\n"
-      "               : {}, \"l\"(b), \"r\"(add));\n}}\n",
+      "               : {}, \"l\"(b), {}\"r\"(add));\n}}\n",
       name(), integers ? "int" : "float", registers, a_in_registers ? "const uint32_t* a" : "uint64_t a",
-      registers + operands + 1, n, k, integers ? "s32" : "f32", type, type, registers, a,
-      registers + operands, integers ? "" : ", 1, 1", orders(), integers ? "TG_INTEGER_SUMS" : "TG_SUMS",
-      registers, a_in_registers ? "\"r\"(a[0]), \"r\"(a[1]), \"r\"(a[2]), \"r\"(a[3])" : "\"l\"(a)");
+      sparse ? "uint32_t metadata, " : "", behind + sparse, sparse ? ".sp" : "", n, k,
+      integers ? "s32" : "f32", type, type, registers, a, registers + operands,
+      sparse ? fmt::format("%{}, {}, ", behind, selector) : "", integers ? "" : ", 1, 1", orders(),
+      integers ? "TG_INTEGER_SUMS" : "TG_SUMS", registers,
+      a_in_registers ? "\"r\"(a[0]), \"r\"(a[1]), \"r\"(a[2]), \"r\"(a[3])" : "\"l\"(a)",
+      sparse ? "\"r\"(metadata), " : "");
 }
 
 std::string product_type(DType type) {
@@ -106,7 +112,7 @@ std::pair<std::string, std::string> CudaGridPrinter::own_part(const passes::Gemm
 Flight CudaGridPrinter::wgmma(const Gemm& n, const passes::GemmPlan& plan, const FragmentTile& c,
                               const Loc& at, int only) {
   const auto [left, right] = passes::instruction_operands(n, plan);
-  const std::int64_t columns = right.extent(1) / plan.parts.along_n, k = left.extent(1);
+  const std::int64_t columns = right.extent(1) / plan.parts.along_n, k = n.depth();
   const int parts = static_cast<int>(plan.columns.size()), count = passes::accumulators(n, plan);
   std::string part;
   if (only >= 0) {
@@ -117,7 +123,8 @@ Flight CudaGridPrinter::wgmma(const Gemm& n, const passes::GemmPlan& plan, const
   out_.open(fmt::format("{{  // {}: {} a b", location_in_folder(at), n.overwrite ? "c =" : "c +="));
   const std::string a_registers = plan.a_in_registers ? operand_registers(n, plan, at) : "";
   const auto [first_row, first_column] = own_part(plan, columns);
-  const std::string inner = fmt::format("{} * k", plan.k);
+  const std::string inner = fmt::format("{} * k", plan.k),
+                    inner_of_a = n.metadata ? fmt::format("{} * k", plan.k / 2) : inner;
   std::int64_t column = 0;
   for (int block = 0; block < count; ++block) {
     const int width = plan.columns[static_cast<std::size_t>(block % parts)];
@@ -125,7 +132,6 @@ Flight CudaGridPrinter::wgmma(const Gemm& n, const passes::GemmPlan& plan, const
     const std::int64_t i = block / parts, first = column, steps = k / plan.k;
     column += width;
     if (only >= 0 && block != only) continue;
-    const std::string name = instruction(n, plan, width);
     const std::string sum = width / 2 == c.layout.register_count()
                                 ? c.name
                                 : fmt::format("*({}(*)[{}])({})", scalar_type(n.c.buffer->type), width / 2,
@@ -136,18 +142,64 @@ Flight CudaGridPrinter::wgmma(const Gemm& n, const passes::GemmPlan& plan, const
         fmt::format("for (int k = {}; k < {}; ++k) {{", steps * part_.first / 16, steps * part_.last / 16));
     const std::string a = plan.a_in_registers
                               ? fmt::format("{} + 4 * k", plus(a_registers, i * (n.a.buffer->extent(1) / 4)))
-                              : operand_at(left, 1, plus(first_row, i * 64 * plan.parts.along_m), inner);
-    out_.line(fmt::format("{}({}, {}, {}, {});", name, only < 0 ? sum : part, a,
-                          operand_at(right, 0, inner, plus(first_column, first)),
-                          n.overwrite || only >= 0 ? "k > 0" : "1"));
+                              : operand_at(left, 1, plus(first_row, i * 64 * plan.parts.along_m), inner_of_a);
+    const std::string arguments = fmt::format("{}, {}, {}", only < 0 ? sum : part, a,
+                                              operand_at(right, 0, inner, plus(first_column, first))),
+                      adds = n.overwrite || only >= 0 ? "k > 0" : "1";
+    if (n.metadata)
+      sparse_product(n, plan, width, i * steps, arguments, adds);
+    else
+      out_.line(fmt::format("{}({}, {});", instruction(n, plan, width), arguments, adds));
     out_.close();
   }
   out_.close();
   return flight;
 }
 
+// A sparse product of step k, whose metadata of rows `i` begin with so many steps. Two steps in 16 bits share
+// a word, each of which has an instruction of its own: the selector is part of it.
+void CudaGridPrinter::sparse_product(const Gemm& n, const passes::GemmPlan& plan, int columns,
+                                     std::int64_t first, const std::string& arguments,
+                                     const std::string& adds) {
+  const int together = 64 / plan.k;
+  const std::string word =
+      fmt::format("{}[{}]", metadata_, plus(together == 1 ? "k" : "k / 2", first / together));
+  for (int selector = 0; selector < together; ++selector) {
+    const std::string text =
+        fmt::format("{}({}, {}, {});", instruction(n, plan, columns, selector), arguments, word, adds);
+    out_.line(together == 1 ? text : fmt::format("{} {}", selector == 0 ? "if (k % 2 == 0)" : "else", text));
+  }
+}
+
+// The same where others may have written the tile.
+void CudaGridPrinter::read_metadata(const Gemm& n) {
+  out_.code();
+  touch(*n.metadata, MemoryUse::read, false);
+  load_metadata(n);
+}
+
+// The words of metadata that this thread gives to the instructions of a sparse product.
+void CudaGridPrinter::load_metadata(const Gemm& n) {
+  if (!n.metadata) return;
+  const passes::GemmPlan plan = passes::plan_gemm(n, team_.threads, target_);
+  const Buffer& tile = *n.metadata->buffer;
+  const std::int64_t blocks = n.a.extent(0) / (64 * plan.parts.along_m), words = n.depth() / 64;
+  const std::string first_row = own_part(plan, n.c.extent(1) / plan.parts.along_n).first;
+  const SharedTile& shared = shared_.at(&tile);
+  metadata_ = names_.unique("metadata");
+  out_.line(fmt::format("uint32_t {}[{}];", metadata_, blocks * words));
+  out_.line("#pragma unroll");
+  out_.open(fmt::format("for (int w = 0; w < {}; ++w) {{", blocks * words));
+  const std::string row = fmt::format("{} + w / {} * {}", first_row, words, 64 * plan.parts.along_m);
+  out_.line(fmt::format(
+      "{}[w] = tg::metadata_word<{}>({}, w % {}, [&](int row, int column) {{ return {} + {}; }});", metadata_,
+      n.a.buffer->type.bytes(), row, words, shared.name, offset_in(shared, tile, {"row", "column"})));
+  out_.close();
+}
+
 // The name of the instruction that multiplies so many columns, whose text the program then has.
-std::string CudaGridPrinter::instruction(const Gemm& n, const passes::GemmPlan& plan, int columns) {
+std::string CudaGridPrinter::instruction(const Gemm& n, const passes::GemmPlan& plan, int columns,
+                                         int selector) {
   const auto [left, right] = passes::instruction_operands(n, plan);
   // Operand A is K-major as it stands, operand B if it is transposed.
   const Instruction result{columns,
@@ -155,7 +207,8 @@ std::string CudaGridPrinter::instruction(const Gemm& n, const passes::GemmPlan& 
                            plan.k,
                            plan.a_in_registers,
                            !plan.a_in_registers && passes::is_transposed(left),
-                           !passes::is_transposed(right)};
+                           !passes::is_transposed(right),
+                           selector};
   program_.instructions.emplace(result.name(), result.text());
   return result.name();
 }
@@ -200,6 +253,7 @@ void CudaGridPrinter::gemm_wgmma(const Gemm& n, const FragmentTile& c, const Loc
   if (n.a.buffer->space == Space::shared || n.b.buffer->space == Space::shared) publish_operands();
   out_.code();
   touch_operands(n);
+  load_metadata(n);
   const passes::GemmPlan plan = passes::plan_gemm(n, team_.threads, target_);
   const bool one_by_one = passes::needs_promotion(n, plan);
   // What another way to the branch left moves to the registers of the product before the fence.
@@ -219,7 +273,8 @@ bool CudaGridPrinter::reads_rings(const Gemm& n) const {
     return operand.buffer->space == Space::fragment ||
            roles_->ring_of(plan_.consumers.in_ring(operand.buffer.get())) >= 0;
   };
-  return is_ready(n.a) && is_ready(n.b);
+  const std::vector<const View*> read = operands(n);
+  return std::all_of(read.begin(), read.end(), [&](const View* operand) { return is_ready(*operand); });
 }
 
 void CudaGridPrinter::event(const schedule::Gemm& product, const schedule::Event& e) {
@@ -241,6 +296,10 @@ void CudaGridPrinter::event(const schedule::Gemm& product, const schedule::Event
 }
 
 void CudaGridPrinter::event(const schedule::GemmFence& n, const schedule::Event& e) {
+  // Not from a ring, whose slot threads read by an event of its own.
+  if (const auto& gemm = *as<Gemm>(e.stmt);
+      gemm.metadata && roles_->ring_of(plan_.consumers.in_ring(gemm.metadata->buffer.get())) < 0)
+    read_metadata(gemm);
   if (n.pins) sync_line(fmt::format("tg::pin({});", fragments_.at(as<Gemm>(e.stmt)->c.buffer.get()).name));
   sync_line("tg::wgmma_fence();");
 }

@@ -1,6 +1,7 @@
 // What only sm_90a has: barriers that count bytes, the copy engine, products of warp groups.
 #pragma once
 #include "copy_engine.cuh"
+#include "sparse.cuh"
 #include "sums.cuh"
 
 namespace tg {

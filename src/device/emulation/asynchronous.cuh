@@ -2,6 +2,7 @@
 // and barriers count what they count on the chip.
 #pragma once
 #include "kernel.cuh"
+#include "sparse.cuh"
 
 namespace tg {
 
@@ -211,7 +212,8 @@ TG_DEVICE void store_turned_matrices(uint32_t row, const uint32_t* x) {
           for (int element = 0; element < 8; ++element) {
             const int matrix = element / 2, column = i % 4 * 2 + element % 2;
             const auto* to = static_cast<const StoredMatrix*>(lanes[8 * matrix + column]);
-            const auto* word = reinterpret_cast<const char*>(static_cast<const StoredMatrix*>(lanes[i])->x + matrix);
+            const auto* word =
+                reinterpret_cast<const char*>(static_cast<const StoredMatrix*>(lanes[i])->x + matrix);
             memcpy(shared_at(to->row) + i / 4 * 2, word + element % 2 * 2, 2);
           }
         }
@@ -254,6 +256,7 @@ struct WgmmaLane {
   uint32_t registers[4];
   uint64_t a, b;
   int add;
+  uint32_t metadata;
 };
 template <bool of_integers>
 struct SumOf {
@@ -263,14 +266,30 @@ template <>
 struct SumOf<true> {
   using Type = int;
 };
-// The 16 rows of a warp.
+// Adds the products of the 16 rows of a warp.
+template <int n, class T, bool b_transposed, int inner>
+void add_products(void** lanes, const float (&a)[16][inner]) {
+  const auto lane = [&](int i) { return static_cast<const WgmmaLane*>(lanes[i]); };
+  using Sum = typename SumOf<is_integer_operand<T>>::Type;
+  static float b[inner][n];
+  for (int k = 0; k < inner; ++k)
+    for (int j = 0; j < n; ++j) b[k][j] = operand_element<T, b_transposed>(lane(0)->b, j, k);
+  for (int i = 0; i < 32; ++i) {
+    for (int r = 0; r < n / 2; ++r) {
+      const int row = i / 4 + r / 2 % 2 * 8, column = i % 4 * 2 + r % 2 + r / 4 * 8;
+      Sum* const d = static_cast<Sum*>(lane(i)->d);
+      Sum sum = lane(i)->add ? d[r] : Sum(0);
+      for (int k = 0; k < inner; ++k) sum += Sum(a[row][k] * b[k][column]);
+      d[r] = sum;
+    }
+  }
+}
 template <int n, class T, bool a_transposed, bool b_transposed>
 void wgmma_lanes(void** lanes) {
   const auto lane = [&](int i) { return static_cast<const WgmmaLane*>(lanes[i]); };
   const int first = int(threadIdx.x) / 32 % 4 * 16;
-  using Sum = typename SumOf<is_integer_operand<T>>::Type;
   constexpr int inner = 32 / sizeof(T);
-  static float a[16][inner], b[inner][n];
+  static float a[16][inner];
   for (int row = 0; row < 16; ++row) {
     for (int k = 0; k < inner; ++k) {
       const WgmmaLane& own = *lane(row % 8 * 4 + k % 8 / 2);
@@ -283,17 +302,30 @@ void wgmma_lanes(void** lanes) {
       a[row][k] = own.in_registers ? in_register() : operand_element<T, a_transposed>(own.a, first + row, k);
     }
   }
-  for (int k = 0; k < inner; ++k)
-    for (int j = 0; j < n; ++j) b[k][j] = operand_element<T, b_transposed>(lane(0)->b, j, k);
+  add_products<n, T, b_transposed>(lanes, a);
+}
+// The same of a sparse A, whose values lie along k: the metadata say where they stand.
+template <int n, class T, bool b_transposed, int selector>
+void sparse_wgmma_lanes(void** lanes) {
+  const int warp = int(threadIdx.x) / 32 % 4;
+  constexpr int inner = 64 / sizeof(T), bytes = inner / 8;  // of metadata
+  static float a[16][inner];
+  for (auto& row : a)
+    for (float& element : row) element = 0;
   for (int i = 0; i < 32; ++i) {
-    for (int r = 0; r < n / 2; ++r) {
-      const int row = i / 4 + r / 2 % 2 * 8, column = i % 4 * 2 + r % 2 + r / 4 * 8;
-      Sum* const d = static_cast<Sum*>(lane(i)->d);
-      Sum sum = lane(i)->add ? d[r] : Sum(0);
-      for (int k = 0; k < inner; ++k) sum += Sum(a[row][k] * b[k][column]);
-      d[r] = sum;
+    const WgmmaLane& own = *static_cast<const WgmmaLane*>(lanes[i]);
+    for (int quarter = 0; quarter < 8; ++quarter) {  // four bits of metadata
+      const MetadataPlace place = metadata_place<sizeof(T)>(32 * warp + i, quarter / 4);
+      const int first = (place.byte - selector * bytes) * 8 + quarter % 4 * 4,
+                code = own.metadata >> 4 * quarter & 15;
+      if (first < 0 || first >= inner) continue;
+      const bool known = (code & 3) < code >> 2;  // else what the chip does is not defined
+      for (int value = 0; value < 2; ++value)
+        a[place.row % 16][first + (code >> 2 * value & 3)] =
+            known ? operand_element<T, false>(own.a, place.row, first / 2 + value) : __builtin_nanf("");
     }
   }
+  add_products<n, T, b_transposed>(lanes, a);
 }
 // What each thread has begun: all of a warp the same.
 struct Products {
@@ -319,6 +351,10 @@ template <int n, class T, bool a_transposed, bool b_transposed>
 TG_DEVICE void wgmma(void* d, const uint32_t* a, uint64_t b, int add) {
   begin_product({d, true, {a[0], a[1], a[2], a[3]}, 0, b, add},
                 wgmma_lanes<n, T, a_transposed, b_transposed>);
+}
+template <int n, class T, bool b_transposed, int selector>
+TG_DEVICE void sparse_wgmma(void* d, uint64_t a, uint64_t b, uint32_t metadata, int add) {
+  begin_product({d, false, {}, a, b, add, metadata}, sparse_wgmma_lanes<n, T, b_transposed, selector>);
 }
 TG_DEVICE void store_passing(uint4* to, const uint4& words) { *to = words; }
 TG_DEVICE void let_next_grid_begin() {}

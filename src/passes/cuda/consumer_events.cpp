@@ -172,6 +172,10 @@ class Consumer {
 
   void product(const StepPart& part, Events& out) {
     if (part.ping_pong) out.push_back(ping_pong_barrier(0, true));
+    const auto& gemm = *as<Gemm>(part.stmt);
+    if (gemm.metadata && names_.is_ring(gemm.metadata->buffer.get()))  // threads read it
+      out.push_back(
+          event_of(schedule::Operation{{names_.access(gemm.metadata->buffer, Touch::read)}}, part.stmt));
     out.push_back(event_of(schedule::GemmFence{part.pins}, part.stmt));
     out.push_back(
         event_of(schedule::Gemm{accesses_of_product(part), part.only, part.first, part.last}, part.stmt));

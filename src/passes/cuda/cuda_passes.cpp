@@ -16,6 +16,7 @@
 #include "passes/cuda/pair_blocks.hpp"
 #include "passes/cuda/rows_of_warps.hpp"
 #include "passes/dump.hpp"
+#include "passes/expand_sparse.hpp"
 #include "schedule/verify.hpp"
 
 namespace tegula::passes {
@@ -54,8 +55,8 @@ struct Checked {
   Bodies program, producer, consumer, consumers;
 };
 
-// Statements do not change: bodies of those that were checked hold to the contract still. What else a grid has is
-// checked without them then.
+// Statements do not change: bodies of those that were checked hold to the contract still. What else a grid
+// has is checked without them then.
 void verify(ir::Kernel kernel, Bodies bodies, ir::Contract contract, Bodies& checked) {
   const bool is_known = bodies == checked;
   for (std::size_t i = 0; i < bodies.size(); ++i) kernel.grids[i].body = is_known ? ir::Body{} : bodies[i];
@@ -90,6 +91,12 @@ const CudaPass list[] = {
      of_kernel(merge_clears)},
     {"simplify", "decided branches, needless guards and unused values cost time in inner loops",
      of_kernel([](const ir::Kernel& kernel) { return ir::simplify(kernel); })},
+    {"expand_sparse", "a sparse operand that no instruction takes becomes a dense tile",
+     [](CudaPlan& plan) {
+       plan.kernel = expand_sparse(plan.kernel, [&](const ir::Gemm& gemm, int threads) {
+         return plan_gemm(gemm, threads, plan.target).instruction == GemmInstruction::wgmma;
+       });
+     }},
     {"choose_threads", "instructions are planned for as many warps as a block has",
      [](CudaPlan& plan) {
        plan.kernel = choose_threads(plan.kernel, plan.target);

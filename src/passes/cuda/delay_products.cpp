@@ -184,7 +184,10 @@ class Delay {
       if (is_ring_declaration(s) || is_of_variables(s)) continue;
       if (!can_run_on(s)) return false;
       const auto& gemm = *as<Gemm>(s);
-      if (gemm.overwrite || !is_ring(gemm.a.buffer.get()) || !is_ring(gemm.b.buffer.get())) return false;
+      const std::vector<const View*> read = operands(gemm);
+      const bool loaded = std::all_of(read.begin(), read.end(),
+                                      [&](const View* operand) { return is_ring(operand->buffer.get()); });
+      if (gemm.overwrite || !loaded) return false;
       ++products;
     }
     return products > 0;

@@ -102,6 +102,7 @@ class StepProducts {
     if (!late.used.empty())
       return {"the part of a tile that the last product reads differs from step to step",
               "declare a tile for each part"};
+    if (gemm.metadata) return {"the last product is sparse", ""};
     if (is_ring(gemm.a.buffer) || !is_ring(gemm.b.buffer))
       return {"the last product does not multiply what the step makes with a tile that is loaded in it", ""};
     for (std::size_t i = 0; i <= result_.early; ++i) {

@@ -182,6 +182,8 @@ Body Lowering::gemm(const Gemm& n, const Loc& at, int threads) {
   if (is_fragment(n.a) && !plan_gemm(n, threads, target_).a_in_registers)
     own.a = moved(n.a, Space::shared, result, at);
   if (is_fragment(n.b)) own.b = moved(n.b, Space::shared, result, at);
+  if (n.metadata && (is_fragment(*n.metadata) || !is_matrix(*n.metadata) || is_transposed(*n.metadata)))
+    own.metadata = moved(*n.metadata, Space::shared, result, at);
   if (is_whole(n.c)) {
     result.push_back(statement(own, at));
     return result;

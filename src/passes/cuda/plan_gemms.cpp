@@ -111,7 +111,7 @@ bool is_transposed(const View& view) {
 }
 
 GemmPlan plan_gemm(const Gemm& gemm, int threads, const CudaTarget& target) {
-  const std::int64_t m = gemm.c.extent(0), n = gemm.c.extent(1), k = gemm.a.extent(1);
+  const std::int64_t m = gemm.c.extent(0), n = gemm.c.extent(1), k = gemm.depth();
   const DType type = gemm.a.buffer->type;
   GemmPlan plan;
   if (target.has_wgmma() && !gemm.hints.by_warp) {
@@ -119,7 +119,8 @@ GemmPlan plan_gemm(const Gemm& gemm, int threads, const CudaTarget& target) {
     if (by_groups) return *by_groups;
     plan.fallback = by_groups.reason();
   }
-  if (has_tensor_cores(type) && type.is_floating() && threads % 32 == 0 && n % 8 == 0) {
+  const bool dense = !gemm.metadata;
+  if (dense && has_tensor_cores(type) && type.is_floating() && threads % 32 == 0 && n % 8 == 0) {
     plan.instruction = GemmInstruction::mma_sync;
     plan.parts = divide(m, n, threads / 32, 16);
     plan.accumulator = layout::mma_accumulator(m, n, plan.parts);
@@ -128,9 +129,9 @@ GemmPlan plan_gemm(const Gemm& gemm, int threads, const CudaTarget& target) {
     if (k % 16 == 0) plan.operand_a = layout::mma_operand_a(m, k, plan.parts);
     return plan;
   }
-  if (type.is_floating() || !has_tensor_cores(type) || plan.fallback.why.empty())
+  if (dense && (type.is_floating() || !has_tensor_cores(type) || plan.fallback.why.empty()))
     plan.fallback = reason_of_mma(gemm, threads);
-  plan.own = own_block(gemm, threads);
+  if (dense) plan.own = own_block(gemm, threads);
   if (plan.own.lanes > 0) {
     plan.accumulator = layout::own_blocks(m, n, threads, plan.own);
     return plan;

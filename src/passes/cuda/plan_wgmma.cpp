@@ -24,11 +24,13 @@ struct Instructed {
         b(exchanged ? transposed(gemm.a) : gemm.b),
         m(gemm.c.extent(exchanged ? 1 : 0)),
         n(gemm.c.extent(exchanged ? 0 : 1)),
-        k(gemm.a.extent(1)) {}
+        k(gemm.depth()),
+        sparse(gemm.metadata.has_value()) {}
 
   bool swapped;
   View a, b;
   std::int64_t m, n, k;
+  bool sparse;
 };
 
 // Operands of 8 bits lie along k in shared memory, and sums to be promoted are of at most 128 products.
@@ -42,10 +44,10 @@ Reason reason_of_8_bits(const Gemm& gemm) {
     return {"operands of 8 bits must lie along k",
             "give them as a [m, k] and b [n, k], and multiply a by b.T()"};
   if (!gemm.a.buffer->type.is_floating() || gemm.hints.accumulation == Accumulation::tensor_core ||
-      gemm.a.extent(1) <= promoted_products)
+      gemm.depth() <= promoted_products)
     return {};
   return {
-      fmt::format("{} products are added before they are promoted", gemm.a.extent(1)),
+      fmt::format("{} products are added before they are promoted", gemm.depth()),
       fmt::format("use tiles with {} along k, or .accumulate = Accumulate::tensor_core", promoted_products)};
 }
 
@@ -54,8 +56,8 @@ Reason reason_of_threads(const Gemm& gemm, int threads, int step) {
     return {"each warp multiplies alone", "leave the product to the block, or to Group::warpgroup"};
   if (threads % 128 != 0)
     return {fmt::format("{} threads are no warp groups", threads), "use .threads = 128, or a multiple"};
-  if (gemm.a.extent(1) % step == 0) return {};
-  return {fmt::format("{} products an element are no multiple of {}", gemm.a.extent(1), step),
+  if (gemm.depth() % step == 0) return {};
+  return {fmt::format("{} products an element are no multiple of {}", gemm.depth(), step),
           fmt::format("use tiles with a multiple of {} along k", step)};
 }
 
@@ -104,6 +106,20 @@ Reason reason_of_a(const View& a, const OperandPlace& place) {
           fmt::format("begin at multiples of {} columns", place.order.columns)};
 }
 
+// A sparse operand lies along k; an instruction reads 64 bytes along k of the other one.
+Reason reason_of_sparsity(const Instructed& p, const OperandPlace& b) {
+  if (!p.sparse) return {};
+  if (is_transposed(p.a))
+    return {fmt::format("sparse operand {} does not lie along k", named(*p.a.buffer)),
+            "give its values as a tile [m, k / 2]"};
+  const std::int64_t bytes = p.b.buffer->type.bytes();
+  if (!b.is_transposed || (b.order.columns * bytes >= 64 && b.column * bytes % 64 == 0)) return {};
+  return {fmt::format("a sparse product reads 64 bytes along k of operand {} at once, which blocks of the "
+                      "tile divide",
+                      named(*p.b.buffer)),
+          "give the tile rows of 128 bytes, or a multiple, and begin at multiples of 64 bytes"};
+}
+
 Planned<GemmPlan> plan_product(const Instructed& p, int groups, int step) {
   if (p.m % rows_of_group != 0)
     return Reason{
@@ -118,7 +134,7 @@ Planned<GemmPlan> plan_product(const Instructed& p, int groups, int step) {
   plan.swapped = p.swapped;
   plan.k = step;
   plan.parts = {along_m, along_n};
-  plan.a_in_registers = !p.swapped && along_n == 1 && columns_of_fragment(p.a).has_value();
+  plan.a_in_registers = !p.sparse && !p.swapped && along_n == 1 && columns_of_fragment(p.a).has_value();
   if (!plan.a_in_registers) {
     const auto a = place_in(p, p.a, 1);
     if (!a) return a.reason();
@@ -126,6 +142,7 @@ Planned<GemmPlan> plan_product(const Instructed& p, int groups, int step) {
   }
   const auto b = place_in(p, p.b, 0);
   if (!b) return b.reason();
+  if (const Reason reason = reason_of_sparsity(p, *b); !reason.why.empty()) return reason;
   plan.columns = instruction_columns(*b, p.n / along_n, along_n);
   if (plan.columns.empty()) return reason_of_parts(p, groups, p.n / along_n, along_m);
   if (const Reason reason = reason_of_widths(p, plan.columns); !reason.why.empty()) return reason;
@@ -163,17 +180,19 @@ std::optional<std::int64_t> columns_of_fragment(const View& view) {
 
 Planned<GemmPlan> plan_wgmma(const Gemm& gemm, int threads) {
   const DType type = gemm.a.buffer->type;
-  const int step = type.bits() == 8 ? 32 : 16;
+  // Two instructions of a sparse product in 16 bits share a word of metadata.
+  const int step = (type.bits() == 8 ? 32 : 16) * (gemm.metadata ? 2 : 1);
+  const int least = gemm.metadata ? 64 : step;
   const DType sum = type.is_floating() ? f32 : i32;
   if (!has_tensor_cores(type) || gemm.b.buffer->type != type || gemm.c.buffer->type != sum)
     return reason_of_types(gemm);
-  if (const Reason reason = reason_of_threads(gemm, threads, step); !reason.why.empty()) return reason;
+  if (const Reason reason = reason_of_threads(gemm, threads, least); !reason.why.empty()) return reason;
   if (type.bits() == 8) {
     if (const Reason reason = reason_of_8_bits(gemm); !reason.why.empty()) return reason;
   }
   const auto plain = plan_product({gemm, false}, threads / 128, step);
   const std::optional<bool> asked = gemm.hints.swap;
-  if (asked == false || (plain && asked != true)) return plain;
+  if (gemm.metadata || asked == false || (plain && asked != true)) return plain;
   const auto swapped = plan_product({gemm, true}, threads / 128, step);
   return swapped ? swapped : plain;
 }

@@ -25,8 +25,12 @@ class ReadFences {
         optional(guard->body);
       } else if (const auto* work = std::get_if<schedule::Operation>(&events[i].what)) {
         operate(*work);
+        read_by_[events[i].stmt.get()] = now_;
       } else if (const auto* gemm = std::get_if<schedule::Gemm>(&events[i].what)) {
         multiply(*gemm);
+        // What threads read for the product itself was there when it began.
+        if (const auto read = read_by_.find(events[i].stmt.get()); read != read_by_.end())
+          settle(read->second);
       } else if (const auto* fence = std::get_if<schedule::ProxyFence>(&events[i].what)) {
         if (!fence->global) settle(now_);
       } else if (const auto* arrive = std::get_if<schedule::Arrive>(&events[i].what)) {
@@ -69,7 +73,8 @@ class ReadFences {
   void multiply(const schedule::Gemm& x) {
     if (x.last < 16) return;
     for (const schedule::Access& a : x.accesses)
-      if (a.touch == schedule::Touch::read && is_in(a.buffer, schedule::Space::registers)) settle(made_[a.buffer]);
+      if (a.touch == schedule::Touch::read && is_in(a.buffer, schedule::Space::registers))
+        settle(made_[a.buffer]);
   }
 
   void settle(int time) {
@@ -85,7 +90,8 @@ class ReadFences {
   const schedule::Schedule& schedule_;
   const std::function<bool(int)>& is_filled_by_engine_;
   int now_ = 0;
-  std::map<int, int> open_;  // buffers that were read, and when last
+  std::map<const ir::StmtNode*, int> read_by_;  // statements, when last
+  std::map<int, int> open_;                     // buffers that were read, and when last
   std::map<int, int> made_;  // of registers: when the last load began that their values come from
 };
 

@@ -48,7 +48,7 @@ bool is_by_wgmma(const Product& product, int threads, const CudaTarget& target) 
 
 // Of a product in the body of a pipelined loop.
 Reason reason_of_operands(const Gemm& gemm, const Loc& at, const RefusedTiles& refused) {
-  for (const View* operand : {&gemm.a, &gemm.b}) {
+  for (const View* operand : operands(gemm)) {
     const RefusedTile* found = find(refused, operand->buffer);
     if (!found) continue;
     Reason reason = found->reason;

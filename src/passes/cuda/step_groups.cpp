@@ -38,7 +38,7 @@ int parts_of_operand(const Stmt& made, const Stmt& product, const GemmPlan& plan
   if (!gemm || plan.instruction != GemmInstruction::wgmma || !plan.a_in_registers ||
       needs_promotion(*gemm, plan) || accumulators(*gemm, plan) != 1 || !makes_operand(made, *gemm))
     return 1;
-  const std::int64_t steps = gemm->a.extent(1) / plan.k;
+  const std::int64_t steps = gemm->depth() / plan.k;
   return steps % 4 == 0 ? 4 : steps % 2 == 0 ? 2 : 1;
 }
 

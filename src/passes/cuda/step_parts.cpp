@@ -167,7 +167,7 @@ void Planner::settle_sums(const Stmt& s, StepPart& part) {
 
 void Planner::take_off(const Gemm& gemm) {
   Flight flight{gemm.c.buffer, {}, {}, {}};
-  for (const View* operand : {&gemm.a, &gemm.b}) {
+  for (const View* operand : operands(gemm)) {
     if (const int ring = ring_of(operand->buffer); ring >= 0)
       flight.rings.push_back(ring);
     else

@@ -57,7 +57,7 @@ class StepDivision {
 
   bool add_product(const Gemm& gemm) {
     if (!effects(statement(gemm, loop_.index[0]->at)).used.empty()) return false;
-    for (const View* operand : {&gemm.a, &gemm.b}) {
+    for (const View* operand : operands(gemm)) {
       if (!is_ring(operand->buffer)) return false;
       operands_.push_back(operand->buffer);
     }

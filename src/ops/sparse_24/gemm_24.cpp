@@ -1,0 +1,306 @@
+#include "tegula/ops/gemm_24.hpp"
+
+#include <span>
+
+#include "ops/pieces/plan.hpp"
+#include "ops/pieces/product_plan.hpp"
+#include "ops/pieces/product_table.hpp"
+#include "ops/products/product_tiles.hpp"
+#include "ops/schema/functions.hpp"
+#include "ops/schema/sums_of_8_bits.hpp"
+#include "ops/sparse_24/codes.hpp"
+
+namespace tegula::ops {
+
+namespace {
+
+using namespace lang;
+using lang::Tensor;
+
+struct Instance {
+  DType type = bf16, out = bf16;
+  bool transpose_b = false, transpose_out = false, scaled = false;
+  std::optional<DType> bias = {};
+  Activation activation = Activation::none;
+  std::optional<DType> dense = {};  // of tiles, where the matrix is expanded first and multiplied as that
+  GemmTiles tiles = {};
+  auto fields() const {
+    return std::tuple(type, labelled("out", out), labelled("dense", dense), labelled("tb", transpose_b),
+                      labelled("tout", transpose_out), labelled("scaled", scaled), labelled("bias", bias),
+                      activation, tiles);
+  }
+};
+
+// What becomes of the sums: of a row of the sparse matrix and a column of the other one.
+void complete(Fragment& sum, const Instance& c, const std::optional<Tensor>& bias,
+              const std::optional<Expr>& scale, const Expr& row, const Expr& column) {
+  if (scale) parallel(sum, [&](Index i, Index j) { sum(i, j) = sum(i, j) * *scale; });
+  if (bias) {
+    Fragment added({sum.extent(c.transpose_out ? 0 : 1)}, f32);
+    copy(bias->at(c.transpose_out ? row : column), added);
+    parallel(sum, [&](Index i, Index j) { sum(i, j) += c.transpose_out ? Expr(added(i)) : Expr(added(j)); });
+  }
+  if (c.activation != Activation::none)
+    parallel(sum, [&](Index i, Index j) { sum(i, j) = activate(c.activation, sum(i, j)); });
+}
+
+void store(Fragment& sum, const Instance& c, const Tensor& out, const Expr& row, const Expr& column) {
+  if (!c.transpose_out) return copy(sum, out.at(row, column));
+  copy(sum.T(), out.at(column, row));
+}
+
+// The sparse matrix with its zeros, by a grid of its own.
+Tensor as_dense(const Tensor& values, const Tensor& metadata, const Instance& c) {
+  constexpr int rows = 16, columns = 256;
+  Tensor dense = workspace("dense", {values.extent(0), metadata.extent(1) * 8}, c.type);
+  grid(ceildiv(dense.extent(1), columns), ceildiv(dense.extent(0), rows), [&](Index x, Index y) {
+    Shared own({rows, columns / 2}, c.type), places({rows, columns / 8}, u8), all({rows, columns}, c.type);
+    copy(values.at(y * rows, x * (columns / 2)), own);
+    copy(metadata.at(y * rows, x * (columns / 8)), places);
+    parallel(rows, columns / 4, [&](Index i, Index group) {
+      Expr code = (i32(places(i, group / 2)) >> (group % 2 * 4)) & 15, known = select(code == 0, 4, code);
+      Expr first = known & 3, second = known >> 2, left = own(i, group * 2), right = own(i, group * 2 + 1);
+      for (int e = 0; e < 4; ++e)
+        all(i, group * 4 + e) = select(first == e, left, select(second == e, right, 0));
+    });
+    copy(all, dense.at(y * rows, x * columns));
+  });
+  return dense;
+}
+
+struct Operands {
+  Tensor values, metadata, b;
+  std::optional<Tensor> dense;  // instead of the first two
+};
+
+// Adds the products of a tile.
+void multiply(const Operands& from, const Instance& c, const Expr& row, const Expr& column, Fragment& sum) {
+  const GemmTiles& t = c.tiles;
+  const int at_k = c.transpose_b ? 1 : 0;
+  const DType type = c.dense.value_or(c.type);
+  pipelined(ceildiv(from.b.extent(at_k), t.k), {.stages = 4}, [&](Index step) {
+    Shared other({c.transpose_b ? t.n : t.k, c.transpose_b ? t.k : t.n}, type);
+    const auto right = [&]() -> Shared { return c.transpose_b ? other.T() : std::move(other); };
+    const auto load_right = [&] {
+      copy(c.transpose_b ? from.b.at(column, step * t.k) : from.b.at(step * t.k, column), other);
+    };
+    if (from.dense) {
+      Shared own({t.m, t.k}, type);
+      copy(from.dense->at(row, step * t.k), own);
+      load_right();
+      return gemm(own, right(), sum);
+    }
+    Shared own({t.m, t.k / 2}, type), places({t.m, t.k / 8}, u8);
+    copy(from.values.at(row, step * (t.k / 2)), own);
+    copy(from.metadata.at(row, step * (t.k / 8)), places);
+    load_right();
+    gemm_sparse(own, places, right(), sum);
+  });
+}
+
+Kernel program(const Instance& c) {
+  return kernel(instance_name("gemm_24", c), [&] {
+    const GemmTiles& t = c.tiles;
+    Dim m("m"), n("n"), k("k");
+    Operands from{input("values", {m, k / 2}, c.type),
+                  input("metadata", {m, k / 8}, u8),
+                  c.transpose_b ? input("b", {n, k}, c.type) : input("b", {k, n}, c.type),
+                  {}};
+    Tensor out = c.transpose_out ? output("out", {n, m}, c.out) : output("out", {m, n}, c.out);
+    std::optional<Tensor> bias;
+    std::optional<Expr> scale;
+    if (c.bias) bias.emplace(input("bias", {c.transpose_out ? m : n}, *c.bias));
+    if (c.scaled) scale.emplace(scalar("scale", f32));
+    if (c.dense) from.dense.emplace(as_dense(from.values, from.metadata, c));
+    const DType sums = c.type == i8 ? i32 : f32;
+    grid(ceildiv(n, t.n), ceildiv(m, t.m), {.order = Order::grouped(8)}, [&](Index x, Index y) {
+      Expr row = y * t.m, column = x * t.n;
+      Fragment sum({t.m, t.n}, sums, 0);
+      multiply(from, c, row, column, sum);
+      if (c.out == i32) return store(sum, c, out, row, column);
+      if (sums == f32) {
+        complete(sum, c, bias, scale, row, column);
+        return store(sum, c, out, row, column);
+      }
+      Fragment real = map(sum, [&](Index i, Index j) { return f32(sum(i, j)); });
+      complete(real, c, bias, scale, row, column);
+      store(real, c, out, row, column);
+    });
+  });
+}
+
+// Tiles with more rows of the sparse matrix, which has half of the bytes.
+constexpr TileCost wide_tiles[] = {{256, 128, 128, 0.085, 0.085}, {128, 256, 128, 0.085, 0.085},
+                                   {128, 128, 128, 0.105, 0.105}, {64, 128, 128, 0.2, 0.2},
+                                   {64, 64, 128, 0.3, 0.3},       {64, 32, 128, 0.5, 0.5}};
+constexpr TileCost narrow_tiles[] = {
+    {128, 128, 128, 0.12, 0.12}, {64, 128, 128, 0.2, 0.2}, {64, 64, 128, 0.3, 0.3}, {64, 32, 128, 0.5, 0.5}};
+
+// Whether there are sparse products for such operands; the interpreter knows what metadata mean.
+bool multiplies_sparse(const BoundCall& c, bool along_k, DType type) {
+  if (c.target() == tegula::Target::interpreter()) return true;
+  const bool is_hopper =
+      c.on_gpu() && c.target() != tegula::Target::cuda_sm80() && c.target() != tegula::Target::emulated();
+  return is_hopper && (along_k || type.bits() == 16);
+}
+
+// Of tiles of the dense matrix.
+DType dense_type(const BoundCall& c, DType type) {
+  if (type == i8) return i8;
+  return c.on_gpu() && type.bits() == 8 ? f16 : multiplied_type(type, c.on_gpu());
+}
+
+void plan_tiles(const BoundCall& c, const GemmTiles& given, Instance& t) {
+  const std::int64_t m = c.dim("m"), n = c.dim("n"), k = c.dim("k");
+  if (!multiplies_sparse(c, t.transpose_b, t.type)) t.dense = dense_type(c, t.type);
+  ProductTile tile{64, 64};
+  t.tiles = given;
+  if (t.dense && !c.on_gpu() && t.type != i8) {
+    t.tiles = plan_product({1, m, n, k}, {given.m, given.n, given.k, 1}).tiles;
+  } else if (c.on_gpu()) {
+    const bool narrow = t.type.bits() == 8 || t.dense;
+    tile = best_tile(narrow ? std::span<const TileCost>(narrow_tiles) : wide_tiles, {1, m, n, k},
+                     t.type.bytes(), planned_gpu_processors(c));
+  }
+  if (t.tiles.m == 0) t.tiles.m = tile.m;
+  if (t.tiles.n == 0) t.tiles.n = tile.n;
+  if (t.tiles.k == 0) t.tiles.k = t.dense && c.on_gpu() ? 64 : 128;
+  t.tiles.splits = 1;
+}
+
+Instance plan(const Bound<Gemm24>& c) {
+  Instance t{.type = c.type("b"),
+             .out = c.type("out"),
+             .transpose_b = c->transpose_b,
+             .transpose_out = c->transpose_out,
+             .scaled = c->scale != 1,
+             .bias = c.type_if("bias"),
+             .activation = c->activation};
+  plan_tiles(c.call(), c->tiles, t);
+  return t;
+}
+
+Instance integer_plan(const Bound<IntegerGemm24>& c) {
+  Instance t{.type = i8, .out = i32, .transpose_b = true};
+  plan_tiles(c.call(), {}, t);
+  return t;
+}
+
+// A row of the sparse matrix.
+std::vector<double> expanded(const double* values, const std::uint8_t* metadata, std::int64_t i,
+                             std::int64_t k) {
+  std::vector<double> row(static_cast<std::size_t>(k));
+  for (std::int64_t q = 0; q < k / 4; ++q) {
+    const int code = metadata[i * (k / 8) + q / 2] >> q % 2 * 4 & 15, known = code == 0 ? 4 : code;
+    row[static_cast<std::size_t>(4 * q + (known & 3))] = values[i * (k / 2) + 2 * q];
+    row[static_cast<std::size_t>(4 * q + (known >> 2))] = values[i * (k / 2) + 2 * q + 1];
+  }
+  return row;
+}
+
+void formula(const Bound<Gemm24>& c, Exact& exact) {
+  const std::int64_t m = c.dim("m"), n = c.dim("n"), k = c.dim("k");
+  const bool as_tensor_cores = exact.steps() != f64 && c.type("b").bits() == 8 && c.type("b").is_floating();
+  const tegula::Tensor values = exact["values"].to(f64), other = exact["b"].to(f64);
+  const double* b = other.data_as<double>();
+  const auto* metadata = exact["metadata"].data_as<std::uint8_t>();
+  const double* bias = exact.data_if("bias");
+  double* out = exact.data("out");
+  for (std::int64_t i = 0; i < m; ++i) {
+    const std::vector<double> row = expanded(values.data_as<double>(), metadata, i, k);
+    for (std::int64_t j = 0; j < n; ++j) {
+      const double sum = sum_of_8_bits(k, as_tensor_cores, [&](std::int64_t e) {
+        return row[static_cast<std::size_t>(e)] * b[c->transpose_b ? j * k + e : e * n + j];
+      });
+      const double added = bias ? bias[c->transpose_out ? i : j] : 0;
+      const std::int64_t at = c->transpose_out ? j * m + i : i * n + j;
+      out[at] = activate(c->activation, c->scale * sum + added);
+    }
+  }
+}
+
+void integer_formula(const Bound<IntegerGemm24>& c, Exact& exact) {
+  const std::int64_t m = c.dim("m"), n = c.dim("n"), k = c.dim("k");
+  const auto* metadata = exact["metadata"].data_as<std::uint8_t>();
+  const tegula::Tensor values = exact["values"].to(f64);
+  const auto* b = exact["b"].data_as<std::int8_t>();
+  auto* out = exact["out"].data_as<std::int32_t>();
+  for (std::int64_t i = 0; i < m; ++i) {
+    const std::vector<double> row = expanded(values.data_as<double>(), metadata, i, k);
+    for (std::int64_t j = 0; j < n; ++j) {
+      double sum = 0;
+      for (std::int64_t e = 0; e < k; ++e) sum += row[static_cast<std::size_t>(e)] * b[j * k + e];
+      out[i * n + j] = static_cast<std::int32_t>(sum);
+    }
+  }
+}
+
+template <class Op>
+void add_metadata(Schema<Op>& table) {
+  table.in(&Op::metadata, "metadata", "m k/8", is(u8), "where they stand, as compress_24 writes it")
+      .values([](const Shape& shape, DType, std::uint64_t seed, const auto&) {
+        return random_metadata(shape, seed);
+      });
+}
+
+}  // namespace
+
+const OperatorSchema& gemm_24_schema() {
+  using Op = Gemm24;
+  static const OperatorSchema table =
+      Schema<Op>("gemm_24", "product of a matrix with two values of each four along its rows")
+          .in(&Op::values, "values", "m k/2", types_of_24, "the values of the left matrix")
+          .with(add_metadata<Op>)
+          .in(&Op::b, "b", "transpose_b ? n k : k n", same_as("values"), "right matrix")
+          .remedy("check transpose_b")
+          .in(&Op::bias, "bias", "transpose_out ? m : n", floats, "added to every row of the result")
+          .option(&Op::transpose_b, "transpose_b", "b is [n, k]")
+          .option(&Op::transpose_out, "transpose_out", "the result is [n, m]")
+          .option(&Op::activation, "activation", "applied to the sums; gelu is that by tanh")
+          .option(&Op::scale, "scale", "factor of the product",
+                  {{}, {}, false, "a finite factor", "give 1 where there is none"})
+          .option(&Op::out_dtype, "out_dtype", "dtype of the result",
+                  {{}, {}, false, "f32, f16 or bf16", "convert the result"})
+          .with(add_product_tiles<Op>)
+          .out(&Op::out, "out", "transpose_out ? n m : m n", chosen_by("out_dtype", floats.types, "b", bf16),
+               "activation(scale * a * b + bias)")
+          .require("b", "k%8 == 0", "a multiple of 8 along k", "pad both matrices with zeros along k")
+          .require("tile_k", "tile_k%8 == 0", "a multiple of 8", "leave it out")
+          .require("splits", "splits <= 1", "no parts of k", "leave it out")
+          .source("Mishra et al. 2021, Accelerating Sparse Deep Neural Networks")
+          .no_gradient("gradients of a pruned matrix are dense: multiply them by gemm")
+          .flops("2*m*n*k")
+          .examples({{"ragged_bf16", "m=70 n=40 k=200 bf16 bias"},
+                     {"whole_f16", "m=130 n=72 k=256 f16 transpose_b activation=relu out_dtype=f32"},
+                     {"linear_bf16", "m=72 n=21 k=136 bf16 transpose_b transpose_out bias:f32"},
+                     {"e4m3", "m=66 n=40 k=256 e4m3 transpose_b scale=0.25"},
+                     {"e5m2", "m=20 n=40 k=72 e5m2 out_dtype=f32"},
+                     {"i8", "m=20 n=24 k=64 i8 transpose_b scale=0.01 bias:f32"}})
+          .measured({{"8192_bf16", "m=8192 n=8192 k=8192 bf16 transpose_b"},
+                     {"8192_e4m3", "m=8192 n=8192 k=8192 e4m3 transpose_b"}})
+          .run(plan, program, formula);
+  return table;
+}
+
+const OperatorSchema& integer_gemm_24_schema() {
+  using Op = IntegerGemm24;
+  static const OperatorSchema table =
+      Schema<Op>("integer_gemm_24",
+                 "product of 8-bit integers of which two of each four are given, exact in 32 bits")
+          .in(&Op::values, "values", "m k/2", is(i8), "the values of the left matrix")
+          .range("-128", "128")
+          .with(add_metadata<Op>)
+          .in(&Op::b, "b", "n k", is(i8), "right matrix, transposed")
+          .range("-128", "128")
+          .out(&Op::out, "out", "m n", is(i32), "a * b^T")
+          .require("b", "k%8 == 0", "a multiple of 8 along k", "pad both matrices with zeros along k")
+          .source("Mishra et al. 2021, Accelerating Sparse Deep Neural Networks")
+          .no_gradient("its operands are integers")
+          .flops("2*m*n*k")
+          .examples({{"ragged", "m=66 n=48 k=392"}, {"whole_pieces", "m=130 n=40 k=256"}})
+          .measured({{"8192", "m=8192 n=8192 k=8192"}})
+          .run(integer_plan, program, integer_formula);
+  return table;
+}
+
+}  // namespace tegula::ops
