@@ -9,28 +9,40 @@ using lang::Tensor;
 
 namespace {
 
-void invert_diagonal(const Shared& a, Shared& x, int block) {
-  parallel(a.extent(0) / block, block, [&](Index b, Index j) {
-    serial(block, [&](Index i) {
-      Var sum = select(i == j, 1.0f, 0.0f);
-      serial(i, [&](Index k) { sum -= a(b * block + i, b * block + k) * x(b * block + k, b * block + j); });
-      x(b * block + i, b * block + j) = sum;
-    });
+// Blocks of the diagonal, one below the other, become their inverses in x: forward substitution of each
+// column, whose elements stay in registers.
+void invert_diagonal(const Shared& blocks, Shared& x, int block) {
+  parallel(blocks.extent(0) / block, block, [&](Index b, Index j) {
+    std::vector<Expr> column;
+    for (int i = 0; i < block; ++i) {
+      Var sum = select(j == i, 1.0f, 0.0f);
+      for (int k = 0; k < i; ++k) sum -= blocks(b * block + i, k) * column[k];
+      column.push_back(sum);
+      x(b * block + i, b * block + j) = column[i];
+    }
   });
 }
 
-// x holds the inverses of the diagonal's blocks of this size, then of those of twice the size: of a pair [P,
-// 0; A, Q] the corner becomes −Q⁻¹ A P⁻¹.
-void merge_blocks(const Shared& a, Shared& x, int block) {
-  for (int at = 0; at < a.extent(0); at += 2 * block) {
-    const Slot top = range(at, at + block), bottom = range(at + block, at + 2 * block);
-    Fragment y({block, block}, f32, 0), z({block, block}, f32, 0);
-    Shared product({block, block}, f32);
-    gemm(a.slice(bottom, top), x.slice(top, top), y);
-    copy(y, product);
-    gemm(x.slice(bottom, bottom), product, z);
+// The diagonal of x holds inverses of blocks of this size, and then of twice the size: of a pair [P, 0; A, Q]
+// the corner becomes −Q⁻¹ A P⁻¹. All pairs take each step together, for which their threads meet once.
+void merge_blocks(Shared& x, Shared& products, int block) {
+  struct Pair {
+    Slot top, bottom, product;
+  };
+  std::vector<Pair> pairs;
+  for (int at = 0; at < x.extent(0); at += 2 * block)
+    pairs.push_back(
+        {range(at, at + block), range(at + block, at + 2 * block), range(at / 2, at / 2 + block)});
+  for (const Pair& pair : pairs) {
+    Fragment y({block, block}, f32, 0);
+    gemm(x.slice(pair.bottom, pair.top), x.slice(pair.top, pair.top), y);
+    copy(y, products.slice(pair.product, range(0, block)));
+  }
+  for (const Pair& pair : pairs) {
+    Fragment z({block, block}, f32, 0);
+    gemm(x.slice(pair.bottom, pair.bottom), products.slice(pair.product, range(0, block)), z);
     parallel(z, [&](Index i, Index j) { z(i, j) = -z(i, j); });
-    copy(z, x.slice(bottom, top));
+    copy(z, x.slice(pair.bottom, pair.top));
   }
 }
 
@@ -43,11 +55,13 @@ ScanKernel scan_of(const DeltaKernel& c) {
 
 }  // namespace
 
-void invert_lower(const Shared& a, Shared& x) {
+void invert_lower(Shared& x) {
   constexpr int least = 16;
-  fill(x, 0);
-  invert_diagonal(a, x, least);
-  for (int block = least; block < a.extent(0); block *= 2) merge_blocks(a, x, block);
+  const int rows = x.extent(0);
+  Shared blocks({rows, least}, f32), products({rows / 2, rows / 2}, f32);
+  parallel(rows, least, [&](Index i, Index j) { blocks(i, j) = x(i, i / least * least + j); });
+  invert_diagonal(blocks, x, least);
+  for (int block = least; block < rows; block *= 2) merge_blocks(x, products, block);
 }
 
 Kernel delta_factors_kernel(const DeltaKernel& c) {
@@ -67,7 +81,7 @@ Kernel delta_factors_kernel(const DeltaKernel& c) {
       // One step, so that the next block's tiles come under this block's work.
       pipelined(1, {.stages = 1}, [&](Index) {
         Shared ks({rows, scan.features()}, c.type), betas({rows}, f32);
-        Shared lower({rows, rows}, f32), whole({rows, rows}, f32);
+        Shared whole({rows, rows}, f32);
         GateTile gates(scan);
         copy(s.head(k, n, in.key_head(h)).at(row), ks);
         copy(s.head(beta, n, h).at(row), betas);
@@ -80,8 +94,8 @@ Kernel delta_factors_kernel(const DeltaKernel& c) {
         Fragment a({rows, rows}, f32, 0), own_w({rows, scan.features()}, f32, 0);
         gemm(ks, ks.T(), a);
         gates.mask(a, 1);
-        parallel(a, [&](Index i, Index j) { lower(i, j) = select(i > j, a(i, j) * betas(i), 0); });
-        invert_lower(lower, whole);
+        parallel(a, [&](Index i, Index j) { whole(i, j) = select(i > j, a(i, j) * betas(i), 0); });
+        invert_lower(whole);
         if (c.keep) {
           Fragment kept({rows, rows}, c.type);
           copy(whole, kept);

@@ -22,8 +22,8 @@ lang::Kernel delta_factors_kernel(const DeltaKernel& c);
 // k, v, beta, inverse, dw, du, dk_before [, sums] give dk, dv, dbeta, and add to dsums.
 lang::Kernel delta_factor_gradients_kernel(const DeltaKernel& c);
 
-// x = (I + a)⁻¹ of a strictly lower triangular tile: blocks of 16 on the diagonal by substitution, then
-// neighbours by products.
-void invert_lower(const lang::Shared& a, lang::Shared& x);
+// x becomes (I + x)⁻¹, of a strictly lower triangular tile: blocks of 16 on the diagonal by substitution,
+// then neighbours by products.
+void invert_lower(lang::Shared& x);
 
 }  // namespace tegula::ops

@@ -186,7 +186,8 @@ Tensor gates_of_example(const Shape& shape, DType type, std::uint64_t seed, cons
 const OperatorSchema& gated_delta_rule_schema() {
   using Op = GatedDeltaRule;
   static const OperatorSchema table =
-      Schema<Op>("gated_delta_rule", "linear attention whose state replaces the value of each key, with decays")
+      Schema<Op>("gated_delta_rule",
+                 "linear attention whose state replaces the value of each key, with decays")
           .with(add_delta_inputs<Op>)
           .in(&Op::beta, "beta", token_list("key_heads*group"), floats, "how much is replaced, 0 to 1")
           .values(shares_of_example)

@@ -12,39 +12,76 @@ namespace {
 
 using Call = Bound<Kda>;
 
-// q and k as programs take them, and what every instance of a call has.
-struct Prepared {
+// What the forward has formed, which the gradients need, too.
+struct Formed {
   const Call& c;
   Launch& launch;
   TensorRef q, k;
   std::vector<Tensor> owners = {};
   KdaKernel kernel = {};
+  ScanKernel scan = {};
+  Tensor w = {}, u = {}, decays = {}, faded_q = {}, kept = {}, scores = {}, inverse = {}, states = {},
+         written = {};
 
-  Prepared(const Call& call, Launch& launches)
-      : c(call), launch(launches), q(token_view(c.call(), "q")), k(token_view(c.call(), "k")) {
+  Formed(const Call& call, Launch& launches) : c(call), launch(launches), q(view("q")), k(view("k")) {
     kernel.type = kernel.result = c.type("q"), kernel.beta = c.type("beta");
     kernel.d = c.small_dim("d"), kernel.d_v = c.small_dim("d_v");
     kernel.packed = c.has("cu_seqlens");
-    kernel.block = narrow(columns(), sequences_of(c.call()) * c.dim("heads")).block;
+    scan.type = scan.result = kernel.type, scan.d = kernel.d, scan.d_v = kernel.d_v;
+    scan.packed = kernel.packed, scan.delta = scan.by_feature = true;
+    kernel.block = wide(scan).block;
+  }
+  TensorRef view(const char* tensor) const { return token_view(c.call(), tensor); }
+  Tensor make(const char* heads, std::int64_t rest, DType type) const {
+    return launch.scratch({c.has("cu_seqlens") ? 1 : c.dim("batch"), c.dim("tokens"), c.dim(heads), rest},
+                          type);
+  }
+  // Of every chunk.
+  Tensor make_states() const {
+    return launch.scratch(chunk_shape(c.call(), {c.dim("heads"), kernel.d, kernel.d_v}), kernel.type);
+  }
+  // q and k by their norms, if they are wanted so.
+  void normalize() {
     if (!c->qk_l2norm) return;
     for (TensorRef* x : {&q, &k}) {
-      owners.push_back(make("key_heads", {kernel.d}, kernel.type));
+      owners.push_back(make("key_heads", kernel.d, kernel.type));
       launch(UnitRowsKernel{kernel.type, kernel.d}, unit_rows_kernel, {{"x", *x}, {"y", owners.back()}});
       *x = owners.back();
     }
   }
-  ScanKernel columns() const { return {.type = kernel.type, .d = kernel.d, .d_v = kernel.d_v}; }
-  Tensor make(const char* heads, Shape rest, DType type) const {
-    Shape shape{c.has("cu_seqlens") ? 1 : c.dim("batch"), c.dim("tokens"), c.dim(heads)};
-    shape.insert(shape.end(), rest.begin(), rest.end());
-    return launch.scratch(shape, type);
+  void form_factors(bool keep) {
+    const DType type = kernel.type;
+    w = make("heads", kernel.d, type), u = make("heads", kernel.d_v, type);
+    faded_q = make("heads", kernel.d, type), kept = make("heads", kernel.d, type);
+    scores = make("heads", kernel.rows, type);
+    decays = launch.scratch(chunk_shape(c.call(), {c.dim("heads"), kernel.d}), f32);
+    inverse = keep ? make("heads", kernel.rows, type) : launch.scratch({0}, type);
+    KdaKernel factors = kernel;
+    factors.keep = keep;
+    launch(factors, kda_factors_kernel,
+           {{"q", q},
+            {"k", k},
+            {"v", view("v")},
+            {"g", view("g")},
+            {"beta", view("beta")},
+            {"scale", c.real("scale")},
+            {"w", w},
+            {"u", u},
+            {"decays", decays},
+            {"faded_q", faded_q},
+            {"kept", kept},
+            {"scores", scores},
+            {"inverse", inverse}});
   }
-  // Of every chunk.
-  Tensor make_states() const {
-    return launch.scratch(chunk_shape(c.call(), {c.dim("heads"), kernel.d, kernel.d_v}, kernel.rows),
-                          kernel.type);
+  // The states of all chunks, and the last, if it is wanted.
+  void form_states(bool last) {
+    states = make_states(), written = make("heads", kernel.d_v, kernel.type);
+    ScanKernel own = narrow();
+    own.first = c.has("initial_state"), own.last = last;
+    launch(own, scan_states_kernel,
+           {{"k", kept}, {"v", u}, {"w", w}, {"decays", decays}, {"states", states}, {"v_new", written}});
   }
-  TensorRef view(const char* tensor) const { return token_view(c.call(), tensor); }
+  ScanKernel narrow() const { return ops::narrow(scan, sequences_of(c.call()) * c.dim("heads")); }
 };
 
 void run_tokens(const Call& c, Launch& launch) {
@@ -65,72 +102,95 @@ void run_tokens(const Call& c, Launch& launch) {
 
 void run(const Call& c, Launch& launch) {
   if (c.dim("longest") <= most_recurrent_tokens) return run_tokens(c, launch);
-  Prepared own(c, launch);
-  KdaKernel kernel = own.kernel;
-  kernel.first = c.has("initial_state"), kernel.last = c->output_final_state;
-  launch(kernel, kda_kernel,
-         {{"q", own.q},
-          {"k", own.k},
-          {"v", own.view("v")},
-          {"g", own.view("g")},
-          {"beta", own.view("beta")},
-          {"scale", c.real("scale")},
-          {"out", own.view("out")}});
+  Formed formed(c, launch);
+  formed.normalize();
+  formed.form_factors(false);
+  formed.form_states(c->output_final_state);
+  launch(formed.kernel, kda_outputs_kernel,
+         {{"faded_q", formed.faded_q},
+          {"scores", formed.scores},
+          {"v", formed.written},
+          {"states", formed.states},
+          {"out", formed.view("out")}});
+}
+
+// What gradients of chunks by themselves pass to each other.
+struct Between {
+  Tensor dstates, du, dright, dscores, dlower, sums;
+  explicit Between(const Formed& f)
+      : dstates(f.make_states()),
+        du(f.make("heads", f.kernel.d_v, f.kernel.type)),
+        dright(f.make("heads", f.kernel.d_v, f.kernel.type)),
+        dscores(f.make("heads", f.kernel.rows, f.kernel.type)),
+        dlower(f.make("heads", f.kernel.rows, f.kernel.type)),
+        sums(f.make("heads", f.kernel.steps() + 1, f32)) {}
+};
+
+void form_state_gradients(const Formed& f, const Between& between) {
+  ScanKernel backwards = f.narrow();
+  backwards.first = f.c.has("initial_state"), backwards.last = f.c.has("dfinal_state");
+  f.launch(backwards, scan_state_gradients_kernel,
+           {{"q", f.faded_q},
+            {"k", f.kept},
+            {"dout", f.view("dout")},
+            {"scores", f.scores},
+            {"decays", f.decays},
+            {"w", f.w},
+            {"dstates", between.dstates},
+            {"dv", between.du}});
+}
+
+void form_chunk_gradients(const Formed& f, const Between& between, const TensorRef& dq, const TensorRef& dk) {
+  KdaKernel chunks = f.kernel;
+  chunks.grouped = f.c.dim("group") > 1, chunks.result = dq.dtype;
+  const double scale = f.c.real("scale");
+  f.launch(chunks, kda_value_gradients_kernel,
+           {{"v", f.view("v")},
+            {"beta", f.view("beta")},
+            {"dout", f.view("dout")},
+            {"written", f.written},
+            {"du", between.du},
+            {"inverse", f.inverse},
+            {"scale", scale},
+            {"dv", f.view("dv")},
+            {"dright", between.dright},
+            {"dscores", between.dscores},
+            {"dlower", between.dlower},
+            {"sums", between.sums}});
+  f.launch(chunks, kda_feature_gradients_kernel,
+           {{"q", f.q},
+            {"k", f.k},
+            {"g", f.view("g")},
+            {"beta", f.view("beta")},
+            {"dout", f.view("dout")},
+            {"written", f.written},
+            {"dright", between.dright},
+            {"states", f.states},
+            {"dstates", between.dstates},
+            {"dscores", between.dscores},
+            {"dlower", between.dlower},
+            {"scale", scale},
+            {"dq", dq},
+            {"dk", dk},
+            {"dg", f.view("dg")},
+            {"sums", between.sums}});
+  f.launch(chunks, kda_share_gradients_kernel, {{"sums", between.sums}, {"dbeta", f.view("dbeta")}});
 }
 
 void run_backward(const Call& c, Launch& launch) {
-  Prepared own(c, launch);
-  const Tensor states = own.make_states(), dstates = own.make_states(),
-               written = own.make("heads", {own.kernel.d_v}, own.kernel.type),
-               dright = own.make("heads", {own.kernel.d_v}, own.kernel.type);
-  const TensorRef v = own.view("v"), g = own.view("g"), beta = own.view("beta"), dout = own.view("dout");
-  const double scale = c.real("scale");
-  KdaKernel forwards = own.kernel, backwards = own.kernel, chunks = own.kernel;
-  forwards.keep = true, forwards.first = backwards.first = c.has("initial_state");
-  launch(forwards, kda_kernel,
-         {{"q", own.q},
-          {"k", own.k},
-          {"v", v},
-          {"g", g},
-          {"beta", beta},
-          {"states", states},
-          {"written", written}});
-  backwards.last = c.has("dfinal_state");
-  launch(backwards, kda_state_gradients_kernel,
-         {{"q", own.q},
-          {"k", own.k},
-          {"g", g},
-          {"beta", beta},
-          {"dout", dout},
-          {"scale", scale},
-          {"dstates", dstates},
-          {"dright", dright},
-          {"dv", own.view("dv")}});
-  const bool unit = c->qk_l2norm;
-  const Tensor unit_dq = unit ? own.make("key_heads", {chunks.d}, f32) : launch.scratch({0}, f32),
-               unit_dk = launch.scratch(unit_dq.shape(), f32);
-  chunks.block = wide(own.columns()).block, chunks.grouped = c.dim("group") > 1;
-  chunks.result = unit ? f32 : chunks.type;
-  launch(chunks, kda_gradients_kernel,
-         {{"q", own.q},
-          {"k", own.k},
-          {"v", v},
-          {"g", g},
-          {"beta", beta},
-          {"dout", dout},
-          {"states", states},
-          {"written", written},
-          {"dstates", dstates},
-          {"dright", dright},
-          {"scale", scale},
-          {"dq", unit ? unit_dq.ref() : own.view("dq")},
-          {"dk", unit ? unit_dk.ref() : own.view("dk")},
-          {"dg", own.view("dg")},
-          {"dbeta", own.view("dbeta")}});
-  if (!unit) return;
-  const UnitRowsKernel rows{chunks.type, chunks.d};
-  launch(rows, unit_rows_gradient_kernel, {{"x", own.view("q")}, {"dy", unit_dq}, {"dx", own.view("dq")}});
-  launch(rows, unit_rows_gradient_kernel, {{"x", own.view("k")}, {"dy", unit_dk}, {"dx", own.view("dk")}});
+  Formed f(c, launch);
+  f.normalize();
+  f.form_factors(true);
+  f.form_states(false);
+  const Between between(f);
+  form_state_gradients(f, between);
+  const TensorRef dq = f.view("dq"), dk = f.view("dk");
+  if (!c->qk_l2norm) return form_chunk_gradients(f, between, dq, dk);
+  const Tensor unit_dq = f.make("key_heads", f.kernel.d, f32), unit_dk = f.make("key_heads", f.kernel.d, f32);
+  form_chunk_gradients(f, between, unit_dq, unit_dk);
+  const UnitRowsKernel rows{f.kernel.type, f.kernel.d};
+  launch(rows, unit_rows_gradient_kernel, {{"x", f.view("q")}, {"dy", unit_dq}, {"dx", dq}});
+  launch(rows, unit_rows_gradient_kernel, {{"x", f.view("k")}, {"dy", unit_dk}, {"dx", dk}});
 }
 
 template <class E>

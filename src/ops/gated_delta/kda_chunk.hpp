@@ -1,66 +1,72 @@
-// What the programs of kda share: parameters, and the decayed tiles of a chunk.
+// What the programs of kda share: parameters, and the decays of features of a chunk.
 #pragma once
 #include "ops/gated_delta/factors.hpp"
 #include "ops/gated_delta/kda_kernel.hpp"
 
 namespace tegula::ops {
 
-// A chunk of a head: q, k and what gates make of them.
-class KdaChunk {
+// Some features of a chunk: q, k and what gates make of them. No factor overflows, as those of tokens count
+// from the middle of what their part of the chunk fades by, and those from one part to a later one are below
+// 1.
+class KdaFeatures {
  public:
-  explicit KdaChunk(const KdaKernel& kernel)
+  explicit KdaFeatures(const KdaKernel& kernel)
       : c(kernel),
-        q({c.rows, c.features()}, c.type),
-        k({c.rows, c.features()}, c.type),
-        gates({c.rows, c.features()}, f32),
-        betas({c.rows}, f32) {}
+        q({c.rows, c.step()}, c.type),
+        k({c.rows, c.step()}, c.type),
+        gates({c.rows, c.step()}, f32),
+        sums({c.rows, c.step()}, f32),
+        factors({(c.parts + 2) * c.parts, c.step()}, f32),
+        near({c.rows, c.step()}, f32),
+        away({c.rows, c.step()}, f32) {}
 
-  void sum_gates();
-  lang::Expr total(const lang::Expr& i) const { return gates(c.rows - 1, i); }
-  // Scores are (q e^(G − m)) (k e^(m − G))ᵀ, whose factors stay near 1 where m is half of what a feature
-  // fades by in the chunk.
-  lang::Expr from_middle(const lang::Expr& t, const lang::Expr& i) const {
-    return gates(t, i) - total(i) * 0.5f;
+  // Where q, k and gates have been loaded.
+  void form();
+  // e^(m − m of the token's part), of a part's middle m; 0 for tokens behind that part.
+  lang::Expr towards(int part, const lang::Expr& t, const lang::Expr& i) const {
+    return factors(part * c.parts + t / c.part, i);
   }
-  lang::Shared towards(const lang::Shared& x) const;  // x e^(G − m)
-  lang::Shared away() const;                          // k e^(m − G)
-  lang::Shared faded(const lang::Shared& x) const;    // x e^G
-  lang::Shared kept() const;                          // k e^(G_last − G)
-  lang::Fragment scores(const lang::Shared& left, const lang::Shared& right) const;
-  lang::Shared inverse(const lang::Shared& left, const lang::Shared& right) const;
+  // e^G and e^(G_last − G).
+  lang::Expr since_first(const lang::Expr& t, const lang::Expr& i) const {
+    return near(t, i) * towards(c.parts, t, i);
+  }
+  lang::Expr until_last(const lang::Expr& t, const lang::Expr& i) const {
+    return away(t, i) * towards(c.parts + 1, t, i);
+  }
+  // x e^(G − m).
+  lang::Shared times_near(const lang::Shared& x) const;
+  // k e^(m − G) towards a part.
+  void keys_towards(int part, lang::Shared& result) const;
 
   const KdaKernel& c;
-  lang::Shared q, k, gates, betas;
+  lang::Shared q, k, gates, sums, factors;  // sums of gates from the first token of each part on
+  lang::Fragment near, away;                // e^(G − m) and e^(m − G), of the middles of parts
+
+ private:
+  void sum_gates();
+  void form_factors();
 };
 
 // The parameters that all have.
 struct KdaInputs {
   const KdaKernel& c;
   Sequences s{c.packed};
-  lang::Dim key_heads{"key_heads"}, heads{"heads"};
-  LazyDim sequences{"sequences"}, chunks{"chunks"};
-  lang::Tensor q, k, g, beta;
+  lang::Dim heads{"heads"};
+  LazyDim key_heads{"key_heads"}, chunks{"chunks"};
 
-  explicit KdaInputs(const KdaKernel& kernel)
-      : c(kernel),
-        q(lang::input("q", keys(), c.type)),
-        k(lang::input("k", keys(), c.type)),
-        g(lang::input("g", of_features(), f32)),
-        beta(lang::input("beta", of_heads(), c.beta)) {}
+  explicit KdaInputs(const KdaKernel& kernel) : c(kernel) {}
 
   lang::Extents keys() const { return s.shape({key_heads, c.d}); }
   lang::Extents of_features() const { return s.shape({heads, c.d}); }
   lang::Extents of_heads() const { return s.shape({heads}); }
+  lang::Extents of_rows() const { return s.shape({heads, c.rows}); }
+  lang::Extents of_sums() const { return s.shape({heads, c.steps() + 1}); }
   lang::Extents columns() const { return s.shape({heads, c.d_v}); }
   lang::Extents states() const { return {s.batch, chunks, heads, c.d, c.d_v}; }
-  lang::Extents ends() const { return {sequences, heads, c.d, c.d_v}; }
   lang::Expr blocks() const { return lang::ceildiv(c.d_v, c.block); }
-  lang::Expr key_head(const lang::Expr& h) const { return h / (lang::Expr(heads) / key_heads); }
-  lang::Tensor chunk(const lang::Tensor& t, const lang::Expr& n, const lang::Expr& chunk,
-                     const lang::Expr& h) const {
-    return s.chunk(t, n, chunk, h, c.rows);
+  lang::Expr key_head(const lang::Expr& h) const {
+    return h / (lang::Expr(heads) / lang::Operand(key_heads));
   }
-  void load(KdaChunk& chunk, const lang::Expr& n, const lang::Expr& h, const lang::Expr& row) const;
 };
 
 }  // namespace tegula::ops

@@ -1,6 +1,5 @@
-// Gradients of kda: of the states, from the last chunk to the first, and of what each chunk has alone. As u =
-// (I + β L)⁻¹ r, the gradient of β L is −(dr) uᵀ below the diagonal: no product has the inverse but dr = Aᵀ
-// du.
+// Gradients of kda of what each chunk has alone. As u = (I + β L)⁻¹ r, the gradient of β L is −(dr) uᵀ below
+// the diagonal: no product has the inverse but dr = Aᵀ du.
 #include "ops/gated_delta/kda_chunk.hpp"
 
 namespace tegula::ops {
@@ -10,216 +9,276 @@ using lang::Tensor;
 
 namespace {
 
-// du of what a chunk writes, by its results and by the state behind it; then dr.
-Fragment gradient_of_right(const KdaChunk& own, const Shared& dout, const Shared& dstate, const Expr& scale) {
-  const KdaKernel& c = own.c;
-  Shared away = own.away(), inverse = own.inverse(own.towards(own.k), away), kept = own.kept();
-  Shared weights({c.rows, c.rows}, c.type), rounded({c.rows, c.block}, c.type);
-  Fragment p = own.scores(own.towards(own.q), away);
-  Fragment du({c.rows, c.block}, f32, 0), dright({c.rows, c.block}, f32, 0);
-  parallel(p, [&](Index i, Index j) { weights(i, j) = select(i >= j, p(i, j) * scale, 0); });
-  gemm(kept, dstate, du);
-  gemm(weights.T(), dout, du);
-  copy(du, rounded);
-  gemm(inverse.T(), rounded, dright);
-  return dright;
-}
-
-}  // namespace
-
-Kernel kda_state_gradients_kernel(const KdaKernel& c) {
-  return kernel(instance_name("kda_state_gradients", c), [&] {
-    KdaInputs in(c);
-    Sequences& s = in.s;
-    Tensor dout = input("dout", in.columns(), c.type);
-    Tensor dend = c.last ? input("dfinal_state", in.ends(), f32) : dout;
-    Expr scale = scalar("scale", f32);
-    Tensor dstates = output("dstates", in.states(), c.type), dright = output("dright", in.columns(), c.type);
-    Tensor dv = output("dv", in.columns(), c.type);
-    Tensor dstart = c.first ? output("dinitial_state", in.ends(), f32) : dv;
-    s.declare();
-    grid(in.blocks(), in.heads, s.count(), [&](Index x, Index h, Index n) {
-      Expr column = x * c.block, chunks = ceildiv(s.length(n), c.rows);
-      Fragment dstate({c.features(), c.block}, f32, 0);
-      if (c.last) copy(dend.slice(n, h).at(0, column), dstate);
-      pipelined(chunks, {.stages = 2}, [&](Index step) {
-        Expr chunk = chunks - 1 - step, row = chunk * c.rows;
-        KdaChunk own(c);
-        Shared douts({c.rows, c.block}, c.type), rounded({c.features(), c.block}, c.type);
-        Shared minus({c.rows, c.block}, c.type);
-        in.load(own, n, h, row);
-        copy(s.head(dout, n, h).at(row, column), douts);
-        own.sum_gates();
-        copy(dstate, rounded);
-        copy(rounded, in.chunk(dstates, n, chunk, h).at(0, column));
-        Fragment given = gradient_of_right(own, douts, rounded, scale);
-        copy(given, s.head(dright, n, h).at(row, column));
-        parallel(given, [&](Index i, Index j) { given(i, j) *= own.betas(i); });
-        copy(given, s.head(dv, n, h).at(row, column));
-        parallel(given, [&](Index i, Index j) { minus(i, j) = -given(i, j); });
-        parallel(dstate, [&](Index i, Index j) { dstate(i, j) *= exp(own.total(i)); });
-        parallel(douts, [&](Index i, Index j) { douts(i, j) *= scale; });
-        Shared faded_q = own.faded(own.q), faded_k = own.faded(own.k);
-        gemm(faded_q.T(), douts, dstate);
-        gemm(faded_k.T(), minus, dstate);
-      });
-      if (c.first) copy(dstate, dstart.slice(n, h).at(0, column));
-    });
-  });
-}
-
-namespace {
-
-class ChunkOfKda {
+// dr and what follows from it without features.
+class ValueGradients {
  public:
-  explicit ChunkOfKda(const KdaKernel& kernel)
+  explicit ValueGradients(const KdaKernel& kernel)
       : c(kernel),
         in(c),
         v(input("v", in.columns(), c.type)),
+        beta(input("beta", in.of_heads(), c.beta)),
         dout(input("dout", in.columns(), c.type)),
-        states(input("states", in.states(), c.type)),
         written(input("written", in.columns(), c.type)),
-        dstates(input("dstates", in.states(), c.type)),
-        dright(input("dright", in.columns(), c.type)),
+        du(input("du", in.columns(), c.type)),
+        inverse(input("inverse", in.of_rows(), c.type)),
         scale(scalar("scale", f32)),
-        dq(output("dq", in.keys(), c.result)),
-        dk(output("dk", in.keys(), c.result)),
-        dg(output("dg", in.of_features(), f32)),
-        dbeta(output("dbeta", in.of_heads(), c.beta)) {
+        dv(output("dv", in.columns(), c.type)),
+        dright(output("dright", in.columns(), c.type)),
+        dscores(output("dscores", in.of_rows(), c.type)),
+        dlower(output("dlower", in.of_rows(), c.type)),
+        sums(output("sums", in.of_sums(), f32)) {
     in.s.declare();
   }
 
   void run() const {
     const Sequences& s = in.s;
-    grid(s.most_chunks(c.rows), in.key_heads, s.count(), [&](Index chunk, Index key_head, Index n) {
-      Expr row = chunk * c.rows, group = Expr(in.heads) / in.key_heads;
+    grid(s.most_chunks(c.rows), in.heads, s.count(), [&](Index chunk, Index h, Index n) {
+      Expr row = chunk * c.rows;
       s.leave_unless(n, row);
-      Fragment all_dq({c.rows, c.features()}, f32, 0), all_dk({c.rows, c.features()}, f32, 0);
+      Fragment scores({c.rows, c.rows}, f32, 0), lower({c.rows, c.rows}, f32, 0), dbeta({c.rows}, f32, 0);
+      pipelined(in.blocks(), {.stages = 1}, [&](Index x) {
+        Shared a({c.rows, c.rows}, c.type), betas({c.rows}, f32);
+        copy(s.head(inverse, n, h).at(row), a);
+        copy(s.head(beta, n, h).at(row), betas);
+        add_columns(Block{n, h, row, x * c.block}, a, betas, scores, lower, dbeta);
+      });
+      parallel(scores, [&](Index i, Index j) {
+        scores(i, j) = select(i >= j, scores(i, j) * scale, 0);
+        lower(i, j) = select(i > j, -lower(i, j), 0);
+      });
+      copy(scores, s.head(dscores, n, h).at(row));
+      copy(lower, s.head(dlower, n, h).at(row));
+      copy(dbeta, s.head(sums, n, h).slice(all, c.steps()).at(row));
+    });
+  }
+
+ private:
+  struct Block {
+    Expr n, h, row, column;
+  };
+
+  void add_columns(const Block& own, const Shared& a, const Shared& betas, Fragment& scores, Fragment& lower,
+                   Fragment& dbeta) const {
+    const auto window = [&](const Tensor& t) { return in.s.head(t, own.n, own.h).at(own.row, own.column); };
+    const auto tile = [&] { return Shared({c.rows, c.block}, c.type); };
+    Shared vs = tile(), douts = tile(), us = tile(), dus = tile(), rights = tile();
+    copy(window(dout), douts);
+    copy(window(written), us);
+    copy(window(du), dus);
+    copy(window(v), vs);
+    Fragment dr({c.rows, c.block}, f32, 0);
+    gemm(a.T(), dus, dr);
+    gemm(douts, us.T(), scores);
+    copy(dr, rights);
+    copy(dr, window(dright));
+    gemm(rights, us.T(), lower);
+    reduce_sum(map(dr, [&](Index i, Index j) { return dr(i, j) * f32(vs(i, j)); }), dbeta);
+    parallel(dr, [&](Index i, Index j) { dr(i, j) *= betas(i); });
+    copy(dr, window(dv));
+  }
+
+  const KdaKernel& c;
+  KdaInputs in;
+  Tensor v, beta, dout, written, du, inverse;
+  Expr scale;
+  Tensor dv, dright, dscores, dlower, sums;
+};
+
+// Of some features of q, k and gates of a chunk.
+class FeatureGradients {
+ public:
+  explicit FeatureGradients(const KdaKernel& kernel)
+      : c(kernel),
+        in(c),
+        q(input("q", in.keys(), c.type)),
+        k(input("k", in.keys(), c.type)),
+        g(input("g", in.of_features(), f32)),
+        beta(input("beta", in.of_heads(), c.beta)),
+        dout(input("dout", in.columns(), c.type)),
+        written(input("written", in.columns(), c.type)),
+        dright(input("dright", in.columns(), c.type)),
+        states(input("states", in.states(), c.type)),
+        dstates(input("dstates", in.states(), c.type)),
+        dscores(input("dscores", in.of_rows(), c.type)),
+        dlower(input("dlower", in.of_rows(), c.type)),
+        scale(scalar("scale", f32)),
+        dq(output("dq", in.keys(), c.result)),
+        dk(output("dk", in.keys(), c.result)),
+        dg(output("dg", in.of_features(), f32)),
+        sums(output("sums", in.of_sums(), f32)) {
+    in.s.declare();
+  }
+
+  void run() const {
+    const Sequences& s = in.s;
+    grid(s.most_chunks(c.rows) * c.steps(), in.key_heads, s.count(), [&](Index x, Index key_head, Index n) {
+      Expr chunk = x / c.steps(), step = x % c.steps(), row = chunk * c.rows;
+      Expr group = Expr(in.heads) / Operand(in.key_heads);
+      s.leave_unless(n, row);
+      Fragment all_dq({c.rows, c.step()}, f32, 0), all_dk({c.rows, c.step()}, f32, 0);
       const auto of_head = [&](const Expr& h) {
-        KdaChunk own(c);
-        in.load(own, n, h, row);
-        own.sum_gates();
-        Sums sums(c);
-        add_columns(sums, n, h, chunk, row);
-        finish(own, sums, n, h, row, all_dq, all_dk);
+        const Part own{n, key_head, h, chunk, row, step, step * c.step()};
+        Sums products(c);
+        add_columns(own, products);
+        pipelined(1, {.stages = 1}, [&](Index) { finish(own, products, all_dq, all_dk); });
       };
       if (c.grouped)
         serial(group, [&](Index member) { of_head(key_head * group + member); });
       else
         of_head(key_head);
-      copy(all_dq, s.head(dq, n, key_head).at(row));
-      copy(all_dk, s.head(dk, n, key_head).at(row));
+      copy(all_dq, s.head(dq, n, key_head).at(row, step * c.step()));
+      copy(all_dk, s.head(dk, n, key_head).at(row, step * c.step()));
     });
   }
 
  private:
-  // Sums over columns of values: dout uᵀ, dr uᵀ, products with the state and its gradient, and dr · v.
+  struct Part {
+    Expr n, key_head, h, chunk, row, step, first;
+  };
+  // Sums over columns of values: products with the state and its gradient.
   struct Sums {
-    Fragment scores, lower, of_q, of_seen, of_kept, both, dbeta;
+    Fragment of_q, of_seen, of_kept, both;
     explicit Sums(const KdaKernel& c)
-        : scores({c.rows, c.rows}, f32, 0),
-          lower({c.rows, c.rows}, f32, 0),
-          of_q({c.rows, c.features()}, f32, 0),
-          of_seen({c.rows, c.features()}, f32, 0),
-          of_kept({c.rows, c.features()}, f32, 0),
-          both({c.features()}, f32, 0),
-          dbeta({c.rows}, f32, 0) {}
+        : of_q({c.rows, c.step()}, f32, 0),
+          of_seen({c.rows, c.step()}, f32, 0),
+          of_kept({c.rows, c.step()}, f32, 0),
+          both({c.step()}, f32, 0) {}
   };
 
-  void add_columns(Sums& sums, const Expr& n, const Expr& h, const Expr& chunk, const Expr& row) const {
+  void add_columns(const Part& own, Sums& products) const {
     const Sequences& s = in.s;
     pipelined(in.blocks(), {.stages = 2}, [&](Index x) {
       Expr column = x * c.block;
-      Shared vs({c.rows, c.block}, c.type), douts({c.rows, c.block}, c.type), us({c.rows, c.block}, c.type),
-          drights({c.rows, c.block}, c.type);
-      Shared state({c.features(), c.block}, c.type), dstate({c.features(), c.block}, c.type);
-      copy(s.head(v, n, h).at(row, column), vs);
-      copy(s.head(dout, n, h).at(row, column), douts);
-      copy(s.head(written, n, h).at(row, column), us);
-      copy(s.head(dright, n, h).at(row, column), drights);
-      copy(in.chunk(states, n, chunk, h).at(0, column), state);
-      copy(in.chunk(dstates, n, chunk, h).at(0, column), dstate);
-      gemm(douts, us.T(), sums.scores);
-      gemm(drights, us.T(), sums.lower);
-      gemm(douts, state.T(), sums.of_q);
-      gemm(drights, state.T(), sums.of_seen);
-      gemm(us, dstate.T(), sums.of_kept);
+      const auto tile = [&](int rows) { return Shared({rows, c.block}, c.type); };
+      Shared douts = tile(c.rows), us = tile(c.rows), rights = tile(c.rows);
+      Shared state = tile(c.step()), dstate = tile(c.step());
+      copy(s.head(dout, own.n, own.h).at(own.row, column), douts);
+      copy(s.head(written, own.n, own.h).at(own.row, column), us);
+      copy(s.head(dright, own.n, own.h).at(own.row, column), rights);
+      copy(s.chunk(states, own.n, own.chunk, own.h).at(own.first, column), state);
+      copy(s.chunk(dstates, own.n, own.chunk, own.h).at(own.first, column), dstate);
+      gemm(douts, state.T(), products.of_q);
+      gemm(rights, state.T(), products.of_seen);
+      gemm(us, dstate.T(), products.of_kept);
       reduce_sum(map(state, [&](Index i, Index j) { return f32(state(i, j)) * f32(dstate(i, j)); }),
-                 sums.both);
-      reduce_sum(map(drights, [&](Index i, Index j) { return f32(drights(i, j)) * f32(vs(i, j)); }),
-                 sums.dbeta);
+                 products.both);
     });
   }
 
   // x kᵀ and k kᵀ with their decays: through the factors that have e^G, and through those that have e^−G.
-  void finish(const KdaChunk& own, Sums& sums, const Expr& n, const Expr& h, const Expr& row,
-              Fragment& all_dq, Fragment& all_dk) const {
+  struct Sides {
+    Fragment left_q, left_k, right;
+    explicit Sides(const KdaKernel& c)
+        : left_q({c.rows, c.step()}, f32, 0),
+          left_k({c.rows, c.step()}, f32, 0),
+          right({c.rows, c.step()}, f32, 0) {}
+  };
+
+  void finish(const Part& own, Sums& products, Fragment& all_dq, Fragment& all_dk) const {
     const Sequences& s = in.s;
-    Shared towards_q = own.towards(own.q), towards_k = own.towards(own.k), away = own.away();
-    Shared dscores({c.rows, c.rows}, c.wide()), dlower({c.rows, c.rows}, c.wide()),
-        dshared({c.rows, c.rows}, c.wide());
-    parallel(sums.scores,
-             [&](Index i, Index j) { dscores(i, j) = select(i >= j, sums.scores(i, j) * scale, 0); });
-    parallel(sums.lower, [&](Index i, Index j) {
-      Expr given = select(i > j, -sums.lower(i, j), 0);
-      dlower(i, j) = given;
-      dshared(i, j) = given * own.betas(i);
+    KdaFeatures x(c);
+    Shared betas({c.rows}, f32);
+    copy(s.head(q, own.n, own.key_head).at(own.row, own.first), x.q);
+    copy(s.head(k, own.n, own.key_head).at(own.row, own.first), x.k);
+    copy(s.head(g, own.n, own.h).at(own.row, own.first), x.gates);
+    copy(s.head(beta, own.n, own.h).at(own.row), betas);
+    x.form();
+    Sides sides(c);
+    through_parts(own, x, betas, sides);
+    parallel(sides.left_q, [&](Index t, Index i) {
+      Expr since = x.since_first(t, i);
+      sides.left_q(t, i) = sides.left_q(t, i) * x.near(t, i) + products.of_q(t, i) * since * scale;
+      sides.left_k(t, i) = sides.left_k(t, i) * x.near(t, i) - products.of_seen(t, i) * since;
+      products.of_kept(t, i) *= x.until_last(t, i);
+      sides.right(t, i) = sides.right(t, i) * x.away(t, i) + products.of_kept(t, i);
+      all_dq(t, i) += sides.left_q(t, i);
+      all_dk(t, i) += sides.left_k(t, i) * betas(t) + sides.right(t, i);
     });
-    const auto sum = [&] { return Fragment({c.rows, c.features()}, f32, 0); };
-    Fragment left_q = sum(), left_k = sum(), right = sum();
-    gemm(dscores, away, left_q);
-    gemm(dlower, away, left_k);
-    gemm(dscores.T(), towards_q, right);
-    gemm(dshared.T(), towards_k, right);
-    parallel(left_q, [&](Index t, Index i) {
-      Expr near = exp(own.from_middle(t, i)), far = exp(own.gates(t, i));
-      left_q(t, i) = left_q(t, i) * near + sums.of_q(t, i) * far * scale;
-      left_k(t, i) = left_k(t, i) * near - sums.of_seen(t, i) * far;
-      sums.of_kept(t, i) *= exp(own.total(i) - own.gates(t, i));
-      right(t, i) = right(t, i) * exp(-own.from_middle(t, i)) + sums.of_kept(t, i);
-      all_dq(t, i) += left_q(t, i);
-      all_dk(t, i) += left_k(t, i) * own.betas(t) + right(t, i);
+    write_dg(own, x, betas, products, sides);
+    copy(reduce_sum(map(sides.left_k, [&](Index t, Index i) { return sides.left_k(t, i) * f32(x.k(t, i)); })),
+         s.head(sums, own.n, own.h).slice(all, own.step).at(own.row));
+  }
+
+  // Tokens of one part at a time, on either side of the scores.
+  void through_parts(const Part& own, const KdaFeatures& x, const Shared& betas, Sides& sides) const {
+    const Sequences& s = in.s;
+    Shared scores({c.rows, c.rows}, c.wide()), lower({c.rows, c.rows}, c.wide());
+    copy(s.head(dscores, own.n, own.h).at(own.row), scores);
+    copy(s.head(dlower, own.n, own.h).at(own.row), lower);
+    const auto tile = [&] { return Shared({c.rows, c.step()}, c.wide()); };
+    Shared near_q = tile(), near_k = tile(), away_k = tile();
+    parallel(x.near, [&](Index t, Index i) {
+      Expr key = f32(x.k(t, i));
+      near_q(t, i) = f32(x.q(t, i)) * x.near(t, i);
+      near_k(t, i) = key * x.near(t, i) * betas(t);
+      away_k(t, i) = key * x.away(t, i);
     });
-    write_dg(own, sums, left_q, left_k, right, s.head(dg, n, h).at(row));
-    reduce_sum(map(left_k, [&](Index t, Index i) { return left_k(t, i) * f32(own.k(t, i)); }), sums.dbeta);
-    copy(sums.dbeta, s.head(dbeta, n, h).at(row));
+    for (int part = 0; part < c.parts; ++part) {
+      const Slot tokens = range(part * c.part, (part + 1) * c.part);
+      const auto sum = [&] { return Fragment({c.rows, c.step()}, f32, 0); };
+      Fragment left_q = sum(), left_k = sum(), right = sum();
+      gemm(scores.slice(all, tokens), away_k.slice(tokens), left_q);
+      gemm(lower.slice(all, tokens), away_k.slice(tokens), left_k);
+      gemm(scores.slice(tokens).T(), near_q.slice(tokens), right);
+      gemm(lower.slice(tokens).T(), near_k.slice(tokens), right);
+      parallel(right, [&](Index t, Index i) {
+        Expr from = x.factors(t / c.part * c.parts + part, i);
+        sides.left_q(t, i) += left_q(t, i) * from;
+        sides.left_k(t, i) += left_k(t, i) * from;
+        sides.right(t, i) += right(t, i) * x.towards(part, t, i);
+      });
+    }
   }
 
   // Gates are in all sums from their token on, so their gradients are summed from the chunk's last token
   // back.
-  void write_dg(const KdaChunk& own, Sums& sums, const Fragment& left_q, const Fragment& left_k,
-                const Fragment& right, const Window& to) const {
-    Shared of_sums({c.rows, c.features()}, f32), of_total({c.features()}, f32);
-    parallel(sums.both, [&](Index i) { sums.both(i) *= exp(own.total(i)); });
-    parallel(sums.of_kept, [&](Index t, Index i) {
-      Expr key = f32(own.k(t, i));
-      of_sums(t, i) = f32(own.q(t, i)) * left_q(t, i) + key * (left_k(t, i) * own.betas(t) - right(t, i));
-      sums.of_kept(t, i) *= key;
+  void write_dg(const Part& own, const KdaFeatures& x, const Shared& betas, Sums& products,
+                const Sides& sides) const {
+    Fragment of_sums({c.rows, c.step()}, f32);
+    parallel(of_sums, [&](Index t, Index i) {
+      Expr key = f32(x.k(t, i));
+      of_sums(t, i) =
+          f32(x.q(t, i)) * sides.left_q(t, i) + key * (sides.left_k(t, i) * betas(t) - sides.right(t, i));
+      products.of_kept(t, i) *= key;
     });
-    reduce_sum(sums.of_kept, sums.both, 0);
-    copy(sums.both, of_total);
-    parallel(c.features(), [&](Index i) {
-      Var sum = of_total(i);
-      serial(c.rows, [&](Index step) {
-        Expr t = c.rows - 1 - step;
-        sum += of_sums(t, i);
-        of_sums(t, i) = sum;
-      });
+    parallel(products.both, [&](Index i) {
+      Expr total = x.factors(c.parts * c.parts, i) * x.factors((c.parts + 1) * c.parts, i);
+      products.both(i) *= total;
     });
-    copy(of_sums, to);
+    reduce_sum(products.of_kept, products.both, 0);
+    Fragment from_last = scan_sum(of_sums, {.dim = 0, .reverse = true});
+    parallel(from_last, [&](Index t, Index i) { from_last(t, i) += products.both(i); });
+    copy(from_last, in.s.head(dg, own.n, own.h).at(own.row, own.first));
   }
 
   const KdaKernel& c;
   KdaInputs in;
-  Tensor v, dout, states, written, dstates, dright;
+  Tensor q, k, g, beta, dout, written, dright, states, dstates, dscores, dlower;
   Expr scale;
-  Tensor dq, dk, dg, dbeta;
+  Tensor dq, dk, dg, sums;
 };
 
 }  // namespace
 
-Kernel kda_gradients_kernel(const KdaKernel& c) {
-  return kernel(instance_name("kda_gradients", c), [&] { ChunkOfKda(c).run(); });
+Kernel kda_value_gradients_kernel(const KdaKernel& c) {
+  return kernel(instance_name("kda_value_gradients", c), [&] { ValueGradients(c).run(); });
+}
+
+Kernel kda_feature_gradients_kernel(const KdaKernel& c) {
+  return kernel(instance_name("kda_feature_gradients", c), [&] { FeatureGradients(c).run(); });
+}
+
+Kernel kda_share_gradients_kernel(const KdaKernel& c) {
+  return kernel(instance_name("kda_share_gradients", c), [&] {
+    Dim batch("batch"), tokens("tokens"), heads("heads");
+    const int parts = c.steps() + 1, rows = 128;
+    Tensor sums = input("sums", {batch, tokens, heads, parts}, f32);
+    Tensor dbeta = output("dbeta", {batch, tokens, heads}, c.beta);
+    grid(ceildiv(tokens, rows), heads, batch, [&](Index x, Index h, Index n) {
+      Fragment own = load(sums.slice(n, all, h).at(x * rows), {rows, parts});
+      copy(reduce_sum(own), dbeta.slice(n, all, h).at(x * rows));
+    });
+  });
 }
 
 }  // namespace tegula::ops

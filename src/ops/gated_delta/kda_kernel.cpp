@@ -7,133 +7,224 @@ namespace tegula::ops {
 using namespace lang;
 using lang::Tensor;
 
-void KdaInputs::load(KdaChunk& chunk, const Expr& n, const Expr& h, const Expr& row) const {
-  copy(s.head(q, n, key_head(h)).at(row), chunk.q);
-  copy(s.head(k, n, key_head(h)).at(row), chunk.k);
-  copy(s.head(g, n, h).at(row), chunk.gates);
-  copy(s.head(beta, n, h).at(row), chunk.betas);
+void KdaFeatures::form() {
+  sum_gates();
+  form_factors();
+  parallel(near, [&](Index t, Index i) {
+    Expr gate = sums(t, i) - sums(t / c.part * c.part + (c.part - 1), i) * 0.5f;
+    near(t, i) = exp(gate);
+    away(t, i) = exp(-gate);
+  });
 }
 
-void KdaChunk::sum_gates() {
-  parallel(c.features(), [&](Index i) {
+void KdaFeatures::sum_gates() {
+  parallel(c.parts, c.step(), [&](Index part, Index i) {
     Var sum = 0.0f;
-    serial(c.rows, [&](Index t) {
-      Expr gate = gates(t, i);
+    serial(c.part, [&](Index t) {
+      Expr gate = gates(part * c.part + t, i);
       assert_that(gate <= 0 && gate >= least_gate, "g are logarithms of decays: -5 to 0");
       sum += gate;
-      gates(t, i) = sum;
+      sums(part * c.part + t, i) = sum;
     });
   });
 }
 
-Shared KdaChunk::towards(const Shared& x) const {
-  Shared result({c.rows, c.features()}, c.wide());
-  parallel(result, [&](Index t, Index i) { result(t, i) = f32(x(t, i)) * exp(from_middle(t, i)); });
+void KdaFeatures::form_factors() {
+  Shared middles({c.parts + 1, c.step()}, f32);
+  parallel(c.step(), [&](Index i) {
+    Var before = 0.0f;
+    for (int part = 0; part < c.parts; ++part) {
+      Expr total = sums(part * c.part + (c.part - 1), i);
+      middles(part, i) = before + total * 0.5f;
+      before += total;
+    }
+    middles(c.parts, i) = before;
+  });
+  parallel(c.parts, c.step(), [&](Index from, Index i) {
+    Expr middle = middles(from, i);
+    for (int part = 0; part < c.parts; ++part)
+      factors(part * c.parts + from, i) = select(from <= part, exp(min(middles(part, i) - middle, 0)), 0);
+    factors(c.parts * c.parts + from, i) = exp(middle);
+    factors((c.parts + 1) * c.parts + from, i) = exp(middles(c.parts, i) - middle);
+  });
+}
+
+Shared KdaFeatures::times_near(const Shared& x) const {
+  Shared result({c.rows, c.step()}, c.wide());
+  parallel(near, [&](Index t, Index i) { result(t, i) = f32(x(t, i)) * near(t, i); });
   return result;
 }
 
-Shared KdaChunk::away() const {
-  Shared result({c.rows, c.features()}, c.wide());
-  parallel(result, [&](Index t, Index i) { result(t, i) = f32(k(t, i)) * exp(-from_middle(t, i)); });
-  return result;
-}
-
-Shared KdaChunk::faded(const Shared& x) const {
-  Shared result({c.rows, c.features()}, c.type);
-  parallel(result, [&](Index t, Index i) { result(t, i) = f32(x(t, i)) * exp(gates(t, i)); });
-  return result;
-}
-
-Shared KdaChunk::kept() const {
-  Shared result({c.rows, c.features()}, c.type);
-  parallel(result, [&](Index t, Index i) { result(t, i) = f32(k(t, i)) * exp(total(i) - gates(t, i)); });
-  return result;
-}
-
-Fragment KdaChunk::scores(const Shared& left, const Shared& right) const {
-  Fragment result({c.rows, c.rows}, f32, 0);
-  gemm(left, right.T(), result);
-  return result;
-}
-
-Shared KdaChunk::inverse(const Shared& left, const Shared& right) const {
-  Fragment a = scores(left, right);
-  Shared lower({c.rows, c.rows}, f32), whole({c.rows, c.rows}, f32), rounded({c.rows, c.rows}, c.type);
-  parallel(a, [&](Index i, Index j) { lower(i, j) = select(i > j, a(i, j) * betas(i), 0); });
-  invert_lower(lower, whole);
-  copy(whole, rounded);
-  return rounded;
+void KdaFeatures::keys_towards(int part, Shared& result) const {
+  parallel(away, [&](Index t, Index i) { result(t, i) = f32(k(t, i)) * away(t, i) * towards(part, t, i); });
 }
 
 namespace {
 
-// What a chunk writes into the state.
-Shared written_by(const KdaChunk& own, const Shared& v, const Shared& rounded, const Shared& away) {
-  const KdaKernel& c = own.c;
-  Shared inverse = own.inverse(own.towards(own.k), away), faded = own.faded(own.k);
-  Shared right({c.rows, c.block}, c.type), written({c.rows, c.block}, c.type);
-  Fragment seen({c.rows, c.block}, f32, 0), u({c.rows, c.block}, f32, 0);
-  gemm(faded, rounded, seen);
-  parallel(seen, [&](Index i, Index j) { right(i, j) = own.betas(i) * (f32(v(i, j)) - seen(i, j)); });
-  gemm(inverse, right, u);
-  copy(u, written);
-  return written;
-}
+// The factors of a chunk of a head.
+class Factors {
+ public:
+  explicit Factors(const KdaKernel& kernel)
+      : c(kernel),
+        in(c),
+        q(input("q", in.keys(), c.type)),
+        k(input("k", in.keys(), c.type)),
+        v(input("v", in.columns(), c.type)),
+        g(input("g", in.of_features(), f32)),
+        beta(input("beta", in.of_heads(), c.beta)),
+        scale(scalar("scale", f32)),
+        w(output("w", in.of_features(), c.type)),
+        u(output("u", in.columns(), c.type)),
+        decays(output("decays", {in.s.batch, in.chunks, in.heads, c.d}, f32)),
+        faded_q(output("faded_q", in.of_features(), c.type)),
+        kept(output("kept", in.of_features(), c.type)),
+        scores(output("scores", in.of_rows(), c.type)),
+        inverse(c.keep ? output("inverse", in.of_rows(), c.type) : w) {
+    in.s.declare();
+  }
 
-Fragment results_of(const KdaChunk& own, const Shared& rounded, const Shared& away, const Shared& written,
-                    const Expr& scale) {
-  const KdaKernel& c = own.c;
-  Shared faded = own.faded(own.q);
-  Fragment p = own.scores(own.towards(own.q), away), o({c.rows, c.block}, f32, 0);
-  parallel(p, [&](Index i, Index j) { p(i, j) = select(i >= j, p(i, j), 0); });
-  gemm(faded, rounded, o);
-  gemm(p.to(c.type), written, o);
-  parallel(o, [&](Index i, Index j) { o(i, j) *= scale; });
-  return o;
-}
+  void run() const {
+    const Sequences& s = in.s;
+    grid(s.most_chunks(c.rows), in.heads, s.count(), {.blocks_per_processor = 2},
+         [&](Index chunk, Index h, Index n) {
+           const Chunk own{n, h, chunk, chunk * c.rows};
+           s.leave_unless(n, own.row);
+           Shared faded_k({c.rows, c.steps() * c.step()}, c.type);
+           Products products(c);
+           pipelined(c.steps(), {.stages = 1},
+                     [&](Index x) { add_features(own, x * c.step(), faded_k, products); });
+           Fragment rounded({c.rows, c.rows}, c.type);
+           // One step, so that the next block's tiles come under this block's work.
+           pipelined(1, {.stages = 1}, [&](Index) { invert(own, products, rounded); });
+           write_w(own, faded_k, rounded);
+           pipelined(in.blocks(), {.stages = 1}, [&](Index x) { write_u(own, x * c.block, rounded); });
+         });
+  }
 
-void pass(const KdaChunk& own, const Shared& written, Fragment& state) {
-  Shared kept = own.kept();
-  parallel(state, [&](Index i, Index j) { state(i, j) *= exp(own.total(i)); });
-  gemm(kept.T(), written, state);
-}
+ private:
+  struct Chunk {
+    Expr n, h, chunk, row;
+  };
+  // Of the keys of all tokens, as rows, with keys and queries of each part.
+  struct Products {
+    std::vector<Fragment> keys, queries;
+    explicit Products(const KdaKernel& c) {
+      for (std::vector<Fragment>* all : {&keys, &queries})
+        for (int part = 0; part < c.parts; ++part)
+          all->emplace_back(std::initializer_list<int>{c.rows, c.part}, f32, 0);
+    }
+  };
+
+  void add_features(const Chunk& own, const Expr& first, Shared& faded_k, Products& products) const {
+    const Sequences& s = in.s;
+    KdaFeatures x(c);
+    copy(s.head(q, own.n, in.key_head(own.h)).at(own.row, first), x.q);
+    copy(s.head(k, own.n, in.key_head(own.h)).at(own.row, first), x.k);
+    copy(s.head(g, own.n, own.h).at(own.row, first), x.gates);
+    x.form();
+    write_faded(own, first, x, faded_k);
+    Shared near_k = x.times_near(x.k), near_q = x.times_near(x.q), keys({c.rows, c.step()}, c.wide());
+    for (int part = 0; part < c.parts; ++part) {
+      const Slot tokens = range(part * c.part, (part + 1) * c.part);
+      x.keys_towards(part, keys);
+      gemm(keys, near_k.slice(tokens).T(), products.keys[part]);
+      gemm(keys, near_q.slice(tokens).T(), products.queries[part]);
+    }
+  }
+
+  void write_faded(const Chunk& own, const Expr& first, const KdaFeatures& x, Shared& faded_k) const {
+    const Sequences& s = in.s;
+    Fragment of_q({c.rows, c.step()}, f32), of_k({c.rows, c.step()}, f32);
+    parallel(of_q, [&](Index t, Index i) {
+      Expr since = x.since_first(t, i), key = f32(x.k(t, i));
+      of_q(t, i) = f32(x.q(t, i)) * since * scale;
+      of_k(t, i) = key * x.until_last(t, i);
+      faded_k(t, first + i) = key * since;
+    });
+    copy(of_q, s.head(faded_q, own.n, own.h).at(own.row, first));
+    copy(of_k, s.head(kept, own.n, own.h).at(own.row, first));
+    Fragment last({c.step()}, f32);
+    parallel(last, [&](Index i) {
+      Expr left = x.factors(c.parts * c.parts, i) * x.factors((c.parts + 1) * c.parts, i);
+      last(i) = left;
+    });
+    copy(last, s.chunk(decays, own.n, own.chunk, own.h, c.rows).at(first));
+  }
+
+  // A, with the shares of the values and keys that it multiplies; and the scores.
+  void invert(const Chunk& own, const Products& products, Fragment& rounded) const {
+    const Sequences& s = in.s;
+    Shared betas({c.rows}, f32), seen({c.rows, c.rows}, c.type);
+    copy(s.head(beta, own.n, own.h).at(own.row), betas);
+    Shared whole({c.rows, c.rows}, f32);
+    for (int part = 0; part < c.parts; ++part) {
+      const Fragment &of_keys = products.keys[part], &of_queries = products.queries[part];
+      const int from = part * c.part;
+      parallel(of_keys, [&](Index j, Index i) {
+        whole(from + i, j) = select(from + i > j, of_keys(j, i) * betas(from + i), 0);
+        seen(from + i, j) = select(from + i >= j, of_queries(j, i) * scale, 0);
+      });
+    }
+    copy(seen, s.head(scores, own.n, own.h).at(own.row));
+    invert_lower(whole);
+    if (c.keep) {
+      Fragment kept_inverse({c.rows, c.rows}, c.type);
+      copy(whole, kept_inverse);
+      copy(kept_inverse, s.head(inverse, own.n, own.h).at(own.row));
+    }
+    parallel(rounded, [&](Index i, Index j) { rounded(i, j) = whole(i, j) * betas(j); });
+  }
+
+  void write_w(const Chunk& own, const Shared& faded_k, const Fragment& rounded) const {
+    Fragment own_w({c.rows, c.steps() * c.step()}, f32, 0);
+    gemm(rounded, faded_k, own_w);
+    copy(own_w, in.s.head(w, own.n, own.h).at(own.row));
+  }
+
+  void write_u(const Chunk& own, const Expr& first, const Fragment& rounded) const {
+    Shared values({c.rows, c.block}, c.type);
+    copy(in.s.head(v, own.n, own.h).at(own.row, first), values);
+    Fragment own_u({c.rows, c.block}, f32, 0);
+    gemm(rounded, values, own_u);
+    copy(own_u, in.s.head(u, own.n, own.h).at(own.row, first));
+  }
+
+  const KdaKernel& c;
+  KdaInputs in;
+  Tensor q, k, v, g, beta;
+  Expr scale;
+  Tensor w, u, decays, faded_q, kept, scores, inverse;
+};
 
 }  // namespace
 
-Kernel kda_kernel(const KdaKernel& c) {
-  return kernel(instance_name("kda", c), [&] {
+Kernel kda_factors_kernel(const KdaKernel& c) {
+  return kernel(instance_name("kda_factors", c), [&] { Factors(c).run(); });
+}
+
+Kernel kda_outputs_kernel(const KdaKernel& c) {
+  return kernel(instance_name("kda_outputs", c), [&] {
     KdaInputs in(c);
     Sequences& s = in.s;
-    Tensor v = input("v", in.columns(), c.type);
-    Tensor start = c.first ? input("initial_state", in.ends(), f32) : v;
-    std::optional<Expr> scale;
-    if (!c.keep) scale.emplace(scalar("scale", f32));
-    Tensor out = output(c.keep ? "written" : "out", in.columns(), c.type);
-    Tensor states = c.keep ? output("states", in.states(), c.type) : out;
-    Tensor end = c.last ? output("final_state", in.ends(), f32) : out;
+    Tensor q = input("faded_q", in.of_features(), c.type), scores = input("scores", in.of_rows(), c.type);
+    Tensor v = input("v", in.columns(), c.type), states = input("states", in.states(), c.type);
+    Tensor out = output("out", in.columns(), c.type);
     s.declare();
-    grid(in.blocks(), in.heads, s.count(), [&](Index x, Index h, Index n) {
-      Expr column = x * c.block;
-      Fragment state({c.features(), c.block}, f32, 0);
-      if (c.first) copy(start.slice(n, h).at(0, column), state);
-      pipelined(ceildiv(s.length(n), c.rows), {.stages = 2}, [&](Index chunk) {
-        Expr row = chunk * c.rows;
-        KdaChunk own(c);
-        Shared values({c.rows, c.block}, c.type), rounded({c.features(), c.block}, c.type);
-        in.load(own, n, h, row);
-        copy(s.head(v, n, h).at(row, column), values);
-        own.sum_gates();
-        copy(state, rounded);
-        Shared away = own.away(), written = written_by(own, values, rounded, away);
-        if (c.keep) {
-          copy(rounded, in.chunk(states, n, chunk, h).at(0, column));
-          copy(written, s.head(out, n, h).at(row, column));
-        } else {
-          copy(results_of(own, rounded, away, written, *scale), s.head(out, n, h).at(row, column));
-        }
-        pass(own, written, state);
+    grid(s.most_chunks(c.rows) * in.blocks(), in.heads, s.count(), [&](Index x, Index h, Index n) {
+      Expr chunk = x / in.blocks(), column = x % in.blocks() * c.block, row = chunk * c.rows;
+      s.leave_unless(n, row);
+      pipelined(1, {.stages = 1}, [&](Index) {
+        Shared qs({c.rows, c.features()}, c.type), seen({c.rows, c.rows}, c.type);
+        Shared vs({c.rows, c.block}, c.type), state({c.features(), c.block}, c.type);
+        copy(s.head(q, n, h).at(row), qs);
+        copy(s.chunk(states, n, chunk, h, c.rows).at(0, column), state);
+        copy(s.head(scores, n, h).at(row), seen);
+        copy(s.head(v, n, h).at(row, column), vs);
+        Fragment o({c.rows, c.block}, f32, 0);
+        gemm(qs, state, o);
+        gemm(seen, vs, o);
+        copy(o, s.head(out, n, h).at(row, column));
       });
-      if (c.last) copy(state, end.slice(n, h).at(0, column));
     });
   });
 }

@@ -1,7 +1,8 @@
 // The programs of the gated delta rule with a decay for each feature, over chunks of a head.
 //
-// With G the gates summed from a chunk's first token on, L the strictly lower part of (k e^G) (k e^−G)ᵀ and
-// A = (I + β L)⁻¹, a chunk writes u = A r of r = β (v − (k e^G) · state).
+// With G the gates summed from a chunk's first token on, L the strictly lower part of β (k e^G) (k e^−G)ᵀ and
+// A = (I + L)⁻¹, a chunk writes u − w · state, where w = A β k e^G and u = A β v. With the faded keys and
+// queries that are formed here, states and their gradients are those of scans.
 #pragma once
 #include "ops/linear/sequences.hpp"
 
@@ -10,30 +11,41 @@ namespace tegula::ops {
 struct KdaKernel {
   DType type = f32, beta = f32;
   DType result = f32;                // of dq and dk
-  int d = 64, d_v = 64, block = 64;  // features, and columns of values that a block has
-  bool keep = false;                 // the states and what is written are wanted, not results
+  int d = 64, d_v = 64, block = 64;  // features, and columns of values that a step has
+  bool keep = false;                 // the inverse is wanted
   bool grouped = false;              // of gradients: heads share q and k
-  bool first = false, last = false, packed = false;
+  bool packed = false;
   auto fields() const {
     return std::tuple(type, labelled("beta", beta), labelled("to", result), labelled("d", d),
                       labelled("dv", d_v), labelled("b", block), labelled("keep", keep),
-                      labelled("grouped", grouped), labelled("first", first), labelled("last", last),
-                      labelled("packed", packed));
+                      labelled("grouped", grouped), labelled("packed", packed));
   }
-  static constexpr int rows = 16;  // of a chunk: features fade by e^(16 · least_gate) at most, which f32 has
+  static constexpr int rows = chunk_tokens_of_scan;
+  // Of a part of a chunk: features fade by e^(16 · least_gate) at most in it, which f32 has.
+  static constexpr int part = 16, parts = rows / part;
   int features() const { return (d + 15) / 16 * 16; }
+  // Features that are in shared memory together, so that a processor has room for two blocks, and how often.
+  int step() const { return std::min(32, features()); }
+  int steps() const { return (d + step() - 1) / step(); }
   // Of products of decayed keys: their factors go up to e^40, which f16 does not have.
   DType wide() const { return type == bf16 ? bf16 : f32; }
 };
 inline constexpr float least_gate = -5;
 
-// q, k, v, g, beta [, initial_state,] scale give out [, final_state]; to keep, states and written.
-lang::Kernel kda_kernel(const KdaKernel& c);
-// q, k, g, beta, dout [, dfinal_state,] scale give dstates, those of the states behind a chunk, dright, of r,
-// and dv [, dinitial_state].
-lang::Kernel kda_state_gradients_kernel(const KdaKernel& c);
-// q, k, v, g, beta, dout, states, written, dstates, dright, scale give dq, dk, dg, dbeta, for every chunk by
-// itself.
-lang::Kernel kda_gradients_kernel(const KdaKernel& c);
+// q, k, v, g, beta, scale give w, u, decays [batch, chunks, heads, d], and for tokens and heads faded_q =
+// scale · q e^G, kept = k e^(G_last − G) [d] and scores [64], with the scale, of queries and the keys of
+// their chunk [, inverse [64]].
+lang::Kernel kda_factors_kernel(const KdaKernel& c);
+// faded_q, scores, v, states give out, where v is what chunks write.
+lang::Kernel kda_outputs_kernel(const KdaKernel& c);
+
+// Gradients, for every chunk by itself. v, beta, dout, written, du, inverse, scale give dv, dright, of u = A
+// · right, dscores and dlower [64], and the last of the sums of dbeta.
+lang::Kernel kda_value_gradients_kernel(const KdaKernel& c);
+// q, k, g, beta, dout, written, dright, states, dstates, dscores, dlower, scale give dq, dk, dg, and other
+// sums of dbeta.
+lang::Kernel kda_feature_gradients_kernel(const KdaKernel& c);
+// sums [batch, tokens, heads, steps + 1] give dbeta.
+lang::Kernel kda_share_gradients_kernel(const KdaKernel& c);
 
 }  // namespace tegula::ops

@@ -48,6 +48,10 @@ void GateTile::mask(Fragment& scores, const Expr& factor) const {
   });
 }
 
+void fade_features(Fragment& state, const Shared& decays) {
+  parallel(state, [&](Index i, Index j) { state(i, j) *= decays(i); });
+}
+
 void add_ones(const ScanKernel& c, Shared& values, const Expr& column) {
   if (!c.ones) return;
   parallel(values,
@@ -150,7 +154,7 @@ Kernel scan_states_kernel(const ScanKernel& c) {
     Sequences& s = in.s;
     Tensor k = in.keys("k"), v = in.values("v");
     Tensor w = c.delta ? input("w", s.shape({in.heads, c.d}), c.type) : k;
-    Tensor sums = c.gated ? input("sums", in.of_heads(), f32) : k;
+    Tensor sums = c.gated ? input("sums", in.of_heads(), f32) : k, decays = c.by_feature ? in.decays() : k;
     Tensor start = c.first ? input("initial_state", in.ends(), f32) : k;
     Tensor states = output("states", in.states(), c.type);
     Tensor v_new = c.delta ? output("v_new", in.columns(), c.type) : states;
@@ -168,6 +172,11 @@ Kernel scan_states_kernel(const ScanKernel& c) {
         copy(s.head(k, n, key_head).at(row), ks);
         copy(s.head(v, n, h).at(row, column), vs);
         if (c.gated) gates.load(s.head(sums, n, h).at(row));
+        std::optional<Shared> faded;
+        if (c.by_feature) {
+          faded.emplace(std::initializer_list<int>{c.features()}, f32);
+          copy(s.chunk(decays, n, chunk, h).at(0), *faded);
+        }
         add_ones(c, vs, column);
         copy(state, rounded);
         copy(rounded, s.chunk(states, n, chunk, h).at(0, column));
@@ -179,6 +188,7 @@ Kernel scan_states_kernel(const ScanKernel& c) {
           parallel(left, [&](Index i, Index j) { left(i, j) = f32(vs(i, j)) - left(i, j); });
           copy(left, s.head(v_new, n, h).at(row, column));
           gates.age(state, last);
+          if (faded) fade_features(state, *faded);
           gates.fade(left, last);
           Shared gained({c.rows(), c.block}, c.type);
           copy(left, gained);

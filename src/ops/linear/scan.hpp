@@ -17,6 +17,9 @@ struct ScanKernel {
   int block = 64;        // columns that a block has
   bool gated = false;    // there are gates
   bool delta = false;    // the delta rule
+  // Features fade by `decays` [batch, chunks, heads, d] over a chunk; q and k have their own, q the
+  // scale, too, and scores [batch, tokens, heads, 64] are given.
+  bool by_feature = false;
   bool grouped = false;  // of gradients: heads share q and k
   bool ones = false;     // the last column of values is 1 and not in memory
   // Of scan_kernel: values count by weights, a share of them is added to the results, results are gated.
@@ -26,9 +29,9 @@ struct ScanKernel {
   auto fields() const {
     return std::tuple(type, labelled("to", result), labelled("d", d), labelled("dv", d_v),
                       labelled("b", block), labelled("gated", gated), labelled("delta", delta),
-                      labelled("grouped", grouped), labelled("ones", ones), labelled("weighted", weighted),
-                      labelled("skip", skip), labelled("gate", gate), labelled("first", first),
-                      labelled("last", last), labelled("packed", packed));
+                      labelled("features", by_feature), labelled("grouped", grouped), labelled("ones", ones),
+                      labelled("weighted", weighted), labelled("skip", skip), labelled("gate", gate),
+                      labelled("first", first), labelled("last", last), labelled("packed", packed));
   }
   // Extents of tiles.
   int rows() const { return chunk_tokens_of_scan; }
@@ -43,12 +46,12 @@ ScanKernel narrow(ScanKernel c, std::int64_t heads);
 // heads] v is weights · v but where D [heads] times v is added to the results; these are multiplied by silu
 // of z.
 lang::Kernel scan_kernel(const ScanKernel& c);
-// k, v, [w, sums, initial_state] give states [, v_new, final_state]; with the delta rule v is u, and v_new
-// = u − w · state.
+// k, v, [w, sums, decays, initial_state] give states [, v_new, final_state]; with the delta rule v is u, and
+// v_new = u − w · state.
 lang::Kernel scan_states_kernel(const ScanKernel& c);
 // q, k, v, states, [sums,] scale give out, for every chunk by itself.
 lang::Kernel scan_outputs_kernel(const ScanKernel& c);
-// q, k, dout, [w, sums, dfinal_state,] scale give dstates, dv [, dinitial_state].
+// q, k, dout, [w, sums, scores, decays, dfinal_state, scale] give dstates, dv [, dinitial_state].
 lang::Kernel scan_state_gradients_kernel(const ScanKernel& c);
 // q, k, v, dout, states, dstates, [dv, sums,] scale give dq, dk [, dw, dsums], for every chunk by itself.
 lang::Kernel scan_gradients_kernel(const ScanKernel& c);

@@ -13,10 +13,13 @@ Kernel scan_state_gradients_kernel(const ScanKernel& c) {
     ScanInputs in(c);
     Sequences& s = in.s;
     Tensor q = in.keys("q"), k = in.keys("k"), dout = input("dout", in.columns(), c.type);
+    Tensor given = c.by_feature ? input("scores", s.shape({in.heads, c.rows()}), c.type) : q;
+    Tensor decays = c.by_feature ? in.decays() : q;
     Tensor w = c.delta ? input("w", s.shape({in.heads, c.d}), c.type) : k;
     Tensor sums = c.gated ? input("sums", in.of_heads(), f32) : q;
     Tensor dend = c.last ? input("dfinal_state", in.ends(), f32) : q;
-    Expr scale = scalar("scale", f32);
+    std::optional<Expr> scale;
+    if (!c.by_feature) scale.emplace(scalar("scale", f32));
     Tensor dstates = output("dstates", in.states(), c.type);
     Tensor dv = output("dv", s.shape({in.heads, c.d_v - (c.ones ? 1 : 0)}), c.type);
     Tensor dstart = c.first ? output("dinitial_state", in.ends(), f32) : dstates;
@@ -37,19 +40,29 @@ Kernel scan_state_gradients_kernel(const ScanKernel& c) {
         if (c.gated) gates.load(s.head(sums, n, h).at(row));
         copy(dstate, rounded);
         copy(rounded, s.chunk(dstates, n, chunk, h).at(0, column));
-        Fragment scores({c.rows(), c.rows()}, f32, 0), dvs({c.rows(), c.block}, f32, 0);
-        gemm(qs, ks.T(), scores);
-        gemm(ks, rounded, dvs);
-        gates.mask(scores, scale);
-        gates.fade(dvs, last);
-        copy(scores, weights);
-        gemm(weights.T(), douts, dvs);
+        Fragment dvs({c.rows(), c.block}, f32, 0);
+        if (c.by_feature) {
+          Shared own_decays({c.features()}, f32);
+          copy(s.head(given, n, h).at(row), weights);
+          copy(s.chunk(decays, n, chunk, h).at(0), own_decays);
+          gemm(ks, rounded, dvs);
+          gemm(weights.T(), douts, dvs);
+          fade_features(dstate, own_decays);
+        } else {
+          Fragment scores({c.rows(), c.rows()}, f32, 0);
+          gemm(qs, ks.T(), scores);
+          gemm(ks, rounded, dvs);
+          gates.mask(scores, *scale);
+          gates.fade(dvs, last);
+          copy(scores, weights);
+          gemm(weights.T(), douts, dvs);
+          gates.age(dstate, last);
+          parallel(douts, [&](Index i, Index j) {
+            Expr factor = c.gated ? *scale * exp(gates.at(i)) : Expr(*scale);
+            douts(i, j) *= factor;
+          });
+        }
         copy(dvs, s.head(dv, n, h).at(row, column));
-        gates.age(dstate, last);
-        parallel(douts, [&](Index i, Index j) {
-          Expr factor = c.gated ? scale * exp(gates.at(i)) : Expr(scale);
-          douts(i, j) *= factor;
-        });
         gemm(qs.T(), douts, dstate);
         if (!c.delta) return;
         Shared ws({c.rows(), c.features()}, c.type), minus({c.rows(), c.block}, c.type);

@@ -19,6 +19,7 @@ struct ScanInputs {
   }
   lang::Extents columns() const { return s.shape({heads, c.d_v}); }
   lang::Extents of_heads() const { return s.shape({heads}); }
+  lang::Tensor decays() const { return lang::input("decays", {s.batch, chunks, heads, c.d}, f32); }
   lang::Extents states() const { return {s.batch, chunks, heads, c.d, c.d_v}; }
   lang::Extents ends() const { return {sequences, heads, c.d, c.d_v}; }
   lang::Expr blocks() const { return lang::ceildiv(c.d_v, c.block); }
@@ -64,6 +65,9 @@ class GateTile {
   }
   std::optional<lang::Shared> tile_, weights_;
 };
+
+// Rows of a state times the decays of features over a chunk.
+void fade_features(lang::Fragment& state, const lang::Shared& decays);
 
 // Values whose last column is 1.
 void add_ones(const ScanKernel& c, lang::Shared& values, const lang::Expr& column);
