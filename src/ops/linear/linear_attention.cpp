@@ -175,7 +175,7 @@ void formula(const Call& c, E& exact) {
     }
 }
 
-// Weights are positive where results are divided by their sums.
+// Weights, and the sums that a state has of them, are positive where results are divided by them.
 Tensor products_of_example(const Shape& shape, DType type, std::uint64_t seed,
                            const std::function<std::int64_t(const std::string&)>& value) {
   return value("normalize") != 0 ? Tensor::random_uniform(shape, type, seed, 0.1, 1)
@@ -208,6 +208,7 @@ const OperatorSchema& linear_attention_schema() {
           .cancels()
           .in(&Op::initial_state, "initial_state", sequence_list("key_heads*group d d_v+normalize"), is(f32),
               "states before the first token, zeros unless given")
+          .values(products_of_example)
           .with(add_fences<Op>)
           .let("heads", "key_heads*group")
           .option(&Op::scale, "scale", "of the products", finite)

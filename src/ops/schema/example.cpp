@@ -132,11 +132,11 @@ Tensor ExampleCall::values(const OperatorSchema& schema, const TensorSpec& tenso
   const Shape of = shape(schema, tensor);
   const DType own = type_of(schema, tensor);
   const std::vector<std::int64_t> known = slots(schema);
-  if (tensor.packs) return packing(of[0], tensor.packs->tokens.evaluate(known.data()), seed);
   if (tensor.values)
     return tensor.values(of, own, seed, [&](const std::string& name) {
       return known.at(static_cast<std::size_t>(schema.slot_of(name)));
     });
+  if (tensor.packs) return packing(of[0], tensor.packs->tokens.evaluate(known.data()), seed);
   if (own.is_floating() && !tensor.low) return Tensor::random_normal(of, own, seed);
   const std::int64_t low = tensor.low ? tensor.low->evaluate(known.data()) : 0;
   const std::int64_t end = tensor.end ? tensor.end->evaluate(known.data()) : own.is_boolean() ? 2 : 100;

@@ -25,7 +25,7 @@ class ReadFences {
         optional(guard->body);
       } else if (const auto* work = std::get_if<schedule::Operation>(&events[i].what)) {
         operate(*work);
-        read_by_[events[i].stmt.get()] = now_;
+        if (events[i].stmt) read_by_[events[i].stmt.get()] = now_;
       } else if (const auto* gemm = std::get_if<schedule::Gemm>(&events[i].what)) {
         multiply(*gemm);
         // What threads read for the product itself was there when it began.
